@@ -1,0 +1,157 @@
+package cpu
+
+import "math"
+
+// attnBlock is the number of query rows worked on at a time.
+const attnBlock = 64
+
+// attn are the sizes and operands of one attention for one sequence.
+type attn struct {
+	tq, tk, d    int
+	heads, group int // query heads, and how many of them share a key head
+	scale        float32
+	keep         keeper
+	inverse      float32 // 1/(1−P), 0 without dropout
+	first        uint64
+}
+
+func (x *exec) attn(q int) attn {
+	op := x.op
+	a := attn{tq: op.I[1], tk: op.I[2], heads: op.I[3], group: op.I[3] / op.I[4]}
+	a.d = op.T[q].Cols() / a.heads
+	a.scale = float32(1 / math.Sqrt(float64(a.d)))
+	if op.F[0] > 0 {
+		a.keep, a.inverse, a.first = newKeeper(op.Key, op.U, op.F[0]), float32(1/(1-op.F[0])), op.U[1]
+	}
+	return a
+}
+
+// head is one head's matrix of a tensor: rows of sequence b, columns of head h.
+func (x *exec) head(i, b, h, t, d int) matrix {
+	m := matrixOf(x.op.T[i], false)
+	return m.at(b*t, h*d)
+}
+
+func transpose(m matrix) matrix { return matrix{m.data, m.col, m.row} }
+
+// visible is the number of keys that query row i sees.
+func (a *attn) visible(i int) int { return i + 1 + a.tk - a.tq }
+
+// dropRow applies the mask of query row i to its probabilities.
+func (a *attn) dropRow(p []float32, b, h, i int) {
+	base := a.first + ((uint64(b)*uint64(a.heads)+uint64(h))*uint64(a.tq)+uint64(i))*uint64(a.tk)
+	for j := range p {
+		if a.keep.keep(base + uint64(j)) {
+			p[j] *= a.inverse
+		} else {
+			p[j] = 0
+		}
+	}
+}
+
+// attention takes a range of (sequence, head).
+func attention(x *exec, lo, hi int) {
+	a := x.attn(1)
+	lse := f32(x.op.T[4])
+	for bh := lo; bh < hi; bh++ {
+		b, h := bh/a.heads, bh%a.heads
+		o, q := x.head(0, b, h, a.tq, a.d), x.head(1, b, h, a.tq, a.d)
+		k, v := x.head(2, b, h/a.group, a.tk, a.d), x.head(3, b, h/a.group, a.tk, a.d)
+		for i0 := 0; i0 < a.tq; i0 += attnBlock {
+			n := min(attnBlock, a.tq-i0)
+			seen := a.visible(i0 + n - 1)
+			s := matrix{scratch(&x.rows, n*seen), seen, 1}
+			x.gemm(n, seen, a.d, q.at(i0, 0), transpose(k), s, false)
+			for r := range n {
+				row := s.data[r*seen:][:seen]
+				lse[bh*a.tq+i0+r] = softmax(row, a.visible(i0+r), a.scale)
+				if a.inverse != 0 {
+					a.dropRow(row[:a.visible(i0+r)], b, h, i0+r)
+				}
+			}
+			x.gemm(n, a.d, seen, s, v, o.at(i0, 0), false)
+		}
+	}
+}
+
+// softmax replaces the first n scores by their probabilities and the rest by 0;
+// it returns the logarithm of the sum.
+func softmax(row []float32, n int, scale float32) float32 {
+	clear(row[n:])
+	row = row[:n]
+	top := rowMax(row) * scale
+	var sum float64
+	for j, e := range row {
+		p := exp32(e*scale - top)
+		row[j] = p
+		sum += float64(p)
+	}
+	inv := float32(1 / sum)
+	for j := range row {
+		row[j] *= inv
+	}
+	return float32(float64(top) + math.Log(sum))
+}
+
+// attentionGrad takes a range of (sequence, key head): the query heads that
+// share a key head add to its gradient in ascending order.
+func attentionGrad(x *exec, lo, hi int) {
+	a := x.attn(4)
+	lse := f32(x.op.T[8])
+	kvHeads := a.heads / a.group
+	for bk := lo; bk < hi; bk++ {
+		b, hk := bk/kvHeads, bk%kvHeads
+		dk, dv := x.head(1, b, hk, a.tk, a.d), x.head(2, b, hk, a.tk, a.d)
+		k, v := x.head(5, b, hk, a.tk, a.d), x.head(6, b, hk, a.tk, a.d)
+		for r := range a.tk {
+			clear(dk.data[r*dk.row:][:a.d])
+			clear(dv.data[r*dv.row:][:a.d])
+		}
+		for h := hk * a.group; h < (hk+1)*a.group; h++ {
+			dq, do := x.head(0, b, h, a.tq, a.d), x.head(3, b, h, a.tq, a.d)
+			q, o := x.head(4, b, h, a.tq, a.d), x.head(7, b, h, a.tq, a.d)
+			for i0 := 0; i0 < a.tq; i0 += attnBlock {
+				n := min(attnBlock, a.tq-i0)
+				seen := a.visible(i0 + n - 1)
+				work := scratch(&x.rows, 3*n*seen)
+				p := matrix{work[:n*seen], seen, 1}                // probabilities
+				dropped := matrix{work[n*seen:][:n*seen], seen, 1} // after dropout
+				dp := matrix{work[2*n*seen:], seen, 1}             // their gradient, then the scores'
+				x.gemm(n, seen, a.d, q.at(i0, 0), transpose(k), p, false)
+				x.gemm(n, seen, a.d, do.at(i0, 0), transpose(v), dp, false)
+				for r := range n {
+					i, vis := i0+r, a.visible(i0+r)
+					row, drop, grad := p.data[r*seen:][:seen], dropped.data[r*seen:][:seen], dp.data[r*seen:][:seen]
+					clear(row[vis:])
+					clear(drop[vis:])
+					clear(grad[vis:])
+					row, drop, grad = row[:vis], drop[:vis], grad[:vis]
+					l := lse[(b*a.heads+h)*a.tq+i]
+					for j, e := range row {
+						row[j] = exp32(e*a.scale - l)
+					}
+					copy(drop, row)
+					if a.inverse != 0 {
+						a.dropRow(drop, b, h, i)
+						a.dropRow(grad, b, h, i)
+					}
+					delta := dot(do.data[i*do.row:][:a.d], o.data[i*o.row:][:a.d])
+					for j, e := range row {
+						grad[j] = e * (grad[j] - delta) * a.scale
+					}
+				}
+				x.gemm(seen, a.d, n, transpose(dropped), do.at(i0, 0), dv, true)
+				x.gemm(seen, a.d, n, transpose(dp), q.at(i0, 0), dk, true)
+				x.gemm(n, a.d, seen, dp, k, dq.at(i0, 0), false)
+			}
+		}
+	}
+}
+
+func dot(a, b []float32) float32 {
+	var sum float64
+	for i, v := range a {
+		sum += float64(v) * float64(b[i])
+	}
+	return float32(sum)
+}

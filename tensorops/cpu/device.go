@@ -1,0 +1,103 @@
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Options configure the device.
+type Options struct {
+	Threads    int    // cores in use; 0: all the process may use
+	Kernels    string // "auto", or a path of Paths
+	LimitBytes int64  // of tensor memory; 0: none
+}
+
+// ErrKernels: the kernel path is unknown, or this processor cannot run it.
+var ErrKernels = errors.New("kernel path not available")
+
+// Device computes on the machine's cores.
+type Device struct {
+	cores   *cores
+	kernels *kernels
+	memory  *tensorops.HostMemory
+	angles  angleCache
+
+	mu      sync.Mutex
+	streams []*stream
+}
+
+// Paths lists the kernel paths this processor can run, best first.
+func Paths() []string {
+	var names []string
+	for _, k := range available() {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// New makes a device.
+func New(o Options) (*Device, error) {
+	k, err := choose(o.Kernels)
+	if err != nil {
+		return nil, err
+	}
+	if o.Threads < 0 {
+		return nil, fmt.Errorf("cpu: %d threads: give 1 or more, or 0 for all cores", o.Threads)
+	}
+	if o.Threads == 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+	return &Device{cores: newCores(o.Threads), kernels: k, memory: tensorops.NewHostMemory(o.LimitBytes)}, nil
+}
+
+// choose finds a kernel path by name.
+func choose(name string) (*kernels, error) {
+	all := available()
+	if name == "" || name == "auto" {
+		return all[0], nil
+	}
+	i := slices.IndexFunc(all, func(k *kernels) bool { return k.name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("%w: kernels %q; this machine has auto, %s", ErrKernels, name, strings.Join(Paths(), ", "))
+	}
+	return all[i], nil
+}
+
+// Name is "cpu".
+func (d *Device) Name() string { return "cpu" }
+
+// Path names the kernels in use.
+func (d *Device) Path() string { return d.kernels.name }
+
+// Threads is the number of cores in use.
+func (d *Device) Threads() int { return d.cores.threads }
+
+// Memory tells how much tensor memory is in use.
+func (d *Device) Memory() tensorops.MemoryStats { return d.memory.Stats() }
+
+// NewStream starts a stream. Its goroutine ends with Close.
+func (d *Device) NewStream(name string) tensorops.Stream {
+	s := newStream(d, name)
+	d.mu.Lock()
+	d.streams = append(d.streams, s)
+	d.mu.Unlock()
+	return s
+}
+
+// Close ends the streams and the helpers.
+func (d *Device) Close() {
+	d.mu.Lock()
+	streams := d.streams
+	d.streams = nil
+	d.mu.Unlock()
+	for _, s := range streams {
+		s.Close()
+	}
+	d.cores.close()
+}

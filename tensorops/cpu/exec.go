@@ -1,0 +1,138 @@
+package cpu
+
+import (
+	"time"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// exec carries out operations for one stream, or helps with ranges of another's.
+// Its scratch memory grows to what the largest operation needs and is kept.
+type exec struct {
+	dev *Device
+	op  *tensorops.Op
+	job *job // nil for a helper
+
+	packA, packB []float32 // panels of a matrix product
+	edge         []float32 // one tile of a matrix product at the border of C
+	rows         []float32 // work space of attention
+	partial      []float64 // sums of blocks; the stream's, shared with its helpers
+}
+
+// parallel runs ranges of the current operation over the free cores.
+func (x *exec) parallel(n, grain int, run rangeFunc) error {
+	return x.dev.cores.parallel(x.job, n, grain, run)
+}
+
+// scratch returns at least n floats of *buf, growing it.
+func scratch(buf *[]float32, n int) []float32 {
+	if cap(*buf) < n {
+		*buf = make([]float32, n)
+	}
+	return (*buf)[:n]
+}
+
+// do carries out one operation.
+func (x *exec) do(op *tensorops.Op) (err error) {
+	defer func() {
+		x.op = nil
+		if v := recover(); v != nil {
+			err = panicError(v)
+		}
+	}()
+	x.op = op
+	switch op.Kind {
+	case tensorops.KindMatMul:
+		return x.matMul()
+	case tensorops.KindColSum:
+		return x.parallel(op.T[1].Cols(), colGrain, colSum)
+	case tensorops.KindEmbed:
+		return x.parallel(op.T[0].Rows(), rowGrain(op.T[0].Cols()), embed)
+	case tensorops.KindEmbedGrad:
+		return x.parallel(op.T[1].Cols(), colGrain, embedGrad)
+	case tensorops.KindAddPositions:
+		return x.parallel(op.T[0].Rows(), rowGrain(op.T[0].Cols()), addPositions)
+	case tensorops.KindPositionsGrad:
+		return x.parallel(op.T[1].Cols(), colGrain, positionsGrad)
+	case tensorops.KindLayerNorm:
+		return x.parallel(op.T[1].Rows(), rowGrain(op.T[1].Cols()), layerNorm)
+	case tensorops.KindLayerNormGrad:
+		return x.parallel(op.T[2].Rows(), rowGrain(op.T[2].Cols()), layerNormGrad)
+	case tensorops.KindLayerNormWeightGrad:
+		return x.parallel(op.T[3].Cols(), colGrain, layerNormWeightGrad)
+	case tensorops.KindRMSNorm:
+		return x.parallel(op.T[1].Rows(), rowGrain(op.T[1].Cols()), rmsNorm)
+	case tensorops.KindRMSNormGrad:
+		return x.parallel(op.T[2].Rows(), rowGrain(op.T[2].Cols()), rmsNormGrad)
+	case tensorops.KindRMSNormWeightGrad:
+		return x.parallel(op.T[2].Cols(), colGrain, rmsNormWeightGrad)
+	case tensorops.KindGELU:
+		return x.parallel(op.T[0].Len(), heavyGrain, gelu)
+	case tensorops.KindGELUGrad:
+		return x.parallel(op.T[0].Len(), heavyGrain, geluGrad)
+	case tensorops.KindSwiGLU:
+		return x.parallel(op.T[0].Len(), heavyGrain, swiGLU)
+	case tensorops.KindSwiGLUGrad:
+		return x.parallel(op.T[0].Len(), heavyGrain, swiGLUGrad)
+	case tensorops.KindRoPE:
+		return x.rope()
+	case tensorops.KindAttention:
+		return x.parallel(op.I[0]*op.I[3], 1, attention)
+	case tensorops.KindAttentionGrad:
+		return x.parallel(op.I[0]*op.I[4], 1, attentionGrad)
+	case tensorops.KindDropout:
+		return x.parallel(op.T[0].Len(), heavyGrain, dropout)
+	case tensorops.KindAdd:
+		return x.parallel(op.T[0].Len(), lightGrain, add)
+	case tensorops.KindCrossEntropy:
+		return x.crossEntropy()
+	case tensorops.KindCrossEntropyGrad:
+		return x.parallel(op.T[1].Rows(), heavyGrain/max(op.T[1].Cols(), 1), crossEntropyGrad)
+	case tensorops.KindFill:
+		return x.fill()
+	case tensorops.KindCopy:
+		return x.parallel(op.T[0].Rows(), rowGrain(op.T[0].Cols()), copyRows)
+	case tensorops.KindUpload:
+		copy(raw(op.T[0]), op.Host)
+		return nil
+	case tensorops.KindFetch:
+		copy(op.Host, raw(op.T[0]))
+		return nil
+	case tensorops.KindSquaredNorm:
+		return x.squaredNorm()
+	case tensorops.KindAdamW:
+		return x.parallel(op.T[0].Len(), heavyGrain, adamW)
+	case tensorops.KindSGD:
+		return x.parallel(op.T[0].Len(), lightGrain, sgd)
+	case tensorops.KindSpin:
+		for end := time.Now().Add(time.Duration(op.I[0])); time.Now().Before(end); {
+			spin()
+		}
+		return nil
+	}
+	return tensorops.ErrUnsupported
+}
+
+// Grains are the smallest ranges worth handing to another core, in elements
+// (or columns): about ten microseconds of work.
+const (
+	lightGrain = 16384
+	heavyGrain = 2048
+	colGrain   = 64
+)
+
+// rowGrain is the number of rows of c columns that are worth a range.
+func rowGrain(c int) int { return max(1, lightGrain/2/max(c, 1)) }
+
+// f32 views a tensor's elements; strided views keep their gaps.
+func f32(t tensorops.Tensor) []float32 { return tensorops.Elements[float32](t) }
+
+func f64(t tensorops.Tensor) []float64 { return tensorops.Elements[float64](t) }
+
+func i32(t tensorops.Tensor) []int32 { return tensorops.Elements[int32](t) }
+
+// raw views a contiguous tensor's bytes.
+func raw(t tensorops.Tensor) []byte {
+	size := t.DType().Size()
+	return t.Buffer().Mem[t.Offset()*size : (t.Offset()+t.Len())*size]
+}

@@ -1,0 +1,54 @@
+package cpu
+
+import "math"
+
+// exp32 is eˣ in float32, within 2 ulp; below −87.33 it is 0 rather than
+// subnormal, above 88.72 +Inf. x = n·ln2 + r with |r| ≤ ln2/2, and eʳ by its
+// Taylor polynomial of degree 7 in Horner's form.
+func exp32(x float32) float32 {
+	const (
+		log2e = 1.44269504088896341
+		ln2hi = 0.693359375 // few bits: n·ln2hi is exact
+		ln2lo = -2.12194440e-4
+		magic = 12582912 // 1.5·2²³: adding it rounds to an integer
+	)
+	if !(x > -87.33) {
+		if x != x {
+			return x
+		}
+		return 0
+	}
+	if x > 88.72 {
+		return float32(math.Inf(1))
+	}
+	t := float32(x*log2e) + magic
+	n := t - magic
+	r := x - n*ln2hi
+	r -= n * ln2lo
+	p := float32(1.0 / 5040)
+	p = p*r + 1.0/720
+	p = p*r + 1.0/120
+	p = p*r + 1.0/24
+	p = p*r + 1.0/6
+	p = p*r + 0.5
+	p = p*r + 1
+	p = p*r + 1
+	// 2ⁿ in two factors: n may be 128.
+	i := int32(n)
+	h := i >> 1
+	return p * math.Float32frombits(uint32(h+127)<<23) * math.Float32frombits(uint32(i-h+127)<<23)
+}
+
+// tanh32 is tanh x in float32, within 3 ulp where |x| ≥ 0.05 and to about 4e-8
+// absolute below: tanh x = 1 − 2/(e²ˣ + 1), and near 0, where that cancels, its
+// series to x⁵.
+func tanh32(x float32) float32 {
+	if x > -0.2 && x < 0.2 {
+		s := x * x
+		return x * (1 + s*(-1.0/3+s*(2.0/15+s*(-17.0/315+s*(62.0/2835)))))
+	}
+	return 1 - 2/(exp32(2*x)+1)
+}
+
+// sigmoid32 is 1/(1 + e⁻ˣ).
+func sigmoid32(x float32) float32 { return 1 / (1 + exp32(-x)) }

@@ -1,0 +1,158 @@
+package tensorops
+
+import "fmt"
+
+// List records operations for one stream. Its methods check shapes and types;
+// the first error sticks and everything after it is ignored, so that callers
+// look once, at completion.
+type List struct {
+	ops     []Op
+	away    []Tensor // buffers of other pools, given back on completion
+	arena   Arena
+	element func(DType) int // bytes of a stored element on this device
+	err     error
+	sink    Op // takes what is recorded after an error
+}
+
+// NewList is for devices: it makes a list over an arena. elementBytes may be nil
+// when the device stores every type in its own size.
+func NewList(arena Arena, elementBytes func(DType) int) *List {
+	if elementBytes == nil {
+		elementBytes = DType.Size
+	}
+	return &List{arena: arena, element: elementBytes}
+}
+
+// Err is the first error of recording.
+func (l *List) Err() error { return l.err }
+
+// Ops is what was recorded, for the device.
+func (l *List) Ops() []Op { return l.ops }
+
+// Reset empties the list for another use; memory is kept. It is for devices,
+// after Complete.
+func (l *List) Reset() {
+	clear(l.ops)
+	l.ops, l.away, l.err = l.ops[:0], l.away[:0], nil
+}
+
+// Complete gives back what the list freed of other pools. The device calls it
+// when the last operation has finished, before it reports completion.
+func (l *List) Complete() {
+	for i, t := range l.away {
+		t.buf.Home.Put(t.buf)
+		l.away[i] = Tensor{}
+	}
+	l.away = l.away[:0]
+}
+
+// Fail makes the list fail with an error of the caller's.
+func (l *List) Fail(err error) {
+	if l.err == nil {
+		l.err = err
+	}
+}
+
+// Alloc takes a tensor from the stream's pool; its content is undefined. After
+// an error it returns "none".
+func (l *List) Alloc(dtype DType, dims ...int) Tensor {
+	if l.err != nil {
+		return Tensor{}
+	}
+	t, err := newTensor(l.arena, dtype, l.element(dtype), dims)
+	if err != nil {
+		l.err = fmt.Errorf("alloc: %w", err)
+	}
+	return t
+}
+
+// AllocLike takes a tensor of t's type and shape.
+func (l *List) AllocLike(t Tensor) Tensor {
+	if l.err != nil {
+		return Tensor{}
+	}
+	if !t.Valid() {
+		l.err = fmt.Errorf("%w: alloc like no tensor", ErrShape)
+		return Tensor{}
+	}
+	return l.Alloc(t.dtype, t.Shape()...)
+}
+
+// Free gives back the buffer that a tensor views, in stream order: operations
+// recorded before may still use it, later ones may be given its memory. Freeing
+// "none" does nothing.
+func (l *List) Free(t Tensor) {
+	if t.buf == nil {
+		return
+	}
+	if t.buf.free.Swap(true) {
+		panic(fmt.Sprintf("tensorops: the buffer of %v is freed twice", t))
+	}
+	if t.buf.Home == l.arena {
+		t.buf.Home.Put(t.buf)
+		return
+	}
+	l.away = append(l.away, t)
+}
+
+// op appends an operation. After an error it returns one that nobody runs, so
+// that recording methods need not ask.
+func (l *List) op(k Kind, ts ...Tensor) *Op {
+	if l.err != nil {
+		l.sink = Op{Kind: k}
+		return &l.sink
+	}
+	if len(l.ops) < cap(l.ops) {
+		l.ops = l.ops[:len(l.ops)+1]
+	} else {
+		l.ops = append(l.ops, Op{})
+	}
+	o := &l.ops[len(l.ops)-1]
+	o.Kind = k
+	copy(o.T[:], ts)
+	return o
+}
+
+// need fails the list when an operation's operands don't fit, with all of them
+// in the message; why says what must hold.
+func (l *List) need(o *Op, cond bool, why string) {
+	if l.err == nil && !cond {
+		l.err = fmt.Errorf("%w: %v: %s", ErrShape, o, why)
+	}
+}
+
+// dense reports whether all are contiguous tensors of a type.
+func dense(d DType, ts ...Tensor) bool {
+	for _, t := range ts {
+		if !t.Valid() || t.dtype != d || !t.Contiguous() {
+			return false
+		}
+	}
+	return true
+}
+
+// float reports whether all are float32 tensors, contiguous or not.
+func float(ts ...Tensor) bool {
+	for _, t := range ts {
+		if !t.Valid() || t.dtype != Float32 {
+			return false
+		}
+	}
+	return true
+}
+
+// sameLen reports whether all have the same number of elements.
+func sameLen(ts ...Tensor) bool {
+	for _, t := range ts[1:] {
+		if t.Len() != ts[0].Len() {
+			return false
+		}
+	}
+	return true
+}
+
+// sameMatrix reports whether two tensors have the same rows and columns.
+func sameMatrix(a, b Tensor) bool { return a.Rows() == b.Rows() && a.Cols() == b.Cols() }
+
+// optional reports whether t is none or n contiguous float32 elements.
+func optional(t Tensor, n int) bool { return !t.Valid() || dense(Float32, t) && t.Len() == n }

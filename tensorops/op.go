@@ -1,0 +1,156 @@
+package tensorops
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/troupe-ml/troupe/internal/rng"
+)
+
+// Kind says which operation an Op is.
+type Kind uint8
+
+// The operations. Each is described at the List method that records it, which
+// also fixes the order of its operands in Op.T.
+const (
+	KindNone Kind = iota
+	KindMatMul
+	KindColSum
+	KindEmbed
+	KindEmbedGrad
+	KindAddPositions
+	KindPositionsGrad
+	KindLayerNorm
+	KindLayerNormGrad
+	KindLayerNormWeightGrad
+	KindRMSNorm
+	KindRMSNormGrad
+	KindRMSNormWeightGrad
+	KindGELU
+	KindGELUGrad
+	KindSwiGLU
+	KindSwiGLUGrad
+	KindRoPE
+	KindAttention
+	KindAttentionGrad
+	KindDropout
+	KindAdd
+	KindCrossEntropy
+	KindCrossEntropyGrad
+	KindFill
+	KindCopy
+	KindUpload
+	KindFetch
+	KindSquaredNorm
+	KindAdamW
+	KindSGD
+	KindAllReduce
+	KindSpin
+	numKinds
+)
+
+// kinds names each operation and its operands, in the order of Op.T.
+var kinds = [numKinds]struct{ name, operands string }{
+	KindNone:                {"none", ""},
+	KindMatMul:              {"matmul", "C A B bias"},
+	KindColSum:              {"col_sum", "sum x"},
+	KindEmbed:               {"embed", "out weight ids"},
+	KindEmbedGrad:           {"embed_grad", "grad dy ids"},
+	KindAddPositions:        {"add_positions", "out x weight"},
+	KindPositionsGrad:       {"positions_grad", "grad dy"},
+	KindLayerNorm:           {"layer_norm", "y x gamma beta stats"},
+	KindLayerNormGrad:       {"layer_norm_grad", "dx dy x gamma stats skip"},
+	KindLayerNormWeightGrad: {"layer_norm_weight_grad", "dgamma dbeta dy x stats"},
+	KindRMSNorm:             {"rms_norm", "y x gamma stats"},
+	KindRMSNormGrad:         {"rms_norm_grad", "dx dy x gamma stats skip"},
+	KindRMSNormWeightGrad:   {"rms_norm_weight_grad", "dgamma dy x stats"},
+	KindGELU:                {"gelu", "y x"},
+	KindGELUGrad:            {"gelu_grad", "dx dy x"},
+	KindSwiGLU:              {"swiglu", "y gate up"},
+	KindSwiGLUGrad:          {"swiglu_grad", "dgate dup dy gate up"},
+	KindRoPE:                {"rope", "x"},
+	KindAttention:           {"attention", "o q k v lse"},
+	KindAttentionGrad:       {"attention_grad", "dq dk dv do q k v o lse"},
+	KindDropout:             {"dropout", "y x skip"},
+	KindAdd:                 {"add", "out a b"},
+	KindCrossEntropy:        {"cross_entropy", "stats lse logits targets"},
+	KindCrossEntropyGrad:    {"cross_entropy_grad", "dlogits logits lse targets"},
+	KindFill:                {"fill", "t"},
+	KindCopy:                {"copy", "dst src"},
+	KindUpload:              {"upload", "dst"},
+	KindFetch:               {"fetch", "src"},
+	KindSquaredNorm:         {"squared_norm", "out x"},
+	KindAdamW:               {"adamw", "w m v g"},
+	KindSGD:                 {"sgd", "w m g"},
+	KindAllReduce:           {"all_reduce", "t"},
+	KindSpin:                {"spin", ""},
+}
+
+func (k Kind) String() string {
+	if k >= numKinds {
+		return fmt.Sprintf("kind(%d)", uint8(k))
+	}
+	return kinds[k].name
+}
+
+// Kinds lists every operation a device is asked to know.
+func Kinds() []Kind {
+	ks := make([]Kind, 0, numKinds-1)
+	for k := KindNone + 1; k < numKinds; k++ {
+		ks = append(ks, k)
+	}
+	return ks
+}
+
+// Flags modify an operation.
+type Flags uint8
+
+const (
+	FlagTransA     Flags = 1 << iota // matmul: A is given transposed
+	FlagTransB                       // matmul: B is given transposed
+	FlagAccumulate                   // add to the output instead of replacing it
+	FlagInverse                      // rope: rotate back
+)
+
+// Op is one recorded operation. It is flat, so that a list of them is one piece
+// of memory that is used again step after step. What T, I and F hold is fixed
+// by the List method that records the kind.
+type Op struct {
+	Kind  Kind
+	Flags Flags
+	T     [9]Tensor
+	I     [6]int
+	F     [8]float64
+	Key   rng.Key   // dropout: the site's stream
+	U     [2]uint64 // dropout: step, and index of the first element in the global batch
+	Host  []byte    // upload and fetch
+	Group Group     // collectives
+}
+
+// Has reports whether a flag is set.
+func (o *Op) Has(f Flags) bool { return o.Flags&f != 0 }
+
+func (o *Op) set(f Flags, on bool) {
+	if on {
+		o.Flags |= f
+	}
+}
+
+// String shows the operation with its operands and numbers, for errors.
+func (o *Op) String() string {
+	var b strings.Builder
+	b.WriteString(o.Kind.String())
+	for i, name := range strings.Fields(kinds[o.Kind].operands) {
+		fmt.Fprintf(&b, " %s=%v", name, o.T[i])
+	}
+	if o.I != [6]int{} {
+		fmt.Fprintf(&b, " sizes=%d", o.I)
+	}
+	if o.F != [8]float64{} {
+		fmt.Fprintf(&b, " numbers=%g", o.F)
+	}
+	if o.Host != nil {
+		fmt.Fprintf(&b, " host=%d bytes", len(o.Host))
+	}
+	return b.String()
+}

@@ -1,0 +1,241 @@
+package tensorops
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"unsafe"
+)
+
+// MaxRank is the largest number of dimensions of a tensor.
+const MaxRank = 6
+
+// MaxDim is the largest size of one dimension.
+const MaxDim = 1<<31 - 1
+
+// Buffer is a piece of device memory. It belongs to whoever holds the tensor
+// that views it, and goes back to its home when released.
+type Buffer struct {
+	Mem  []byte // the memory, for devices whose memory the host can address
+	Addr uint64 // its address, for devices whose memory the host cannot address
+	Home Arena  // takes it back
+	free atomic.Bool
+}
+
+// Arena hands out buffers and takes them back. Safe for concurrent use.
+type Arena interface {
+	// Take returns a buffer of at least the given number of bytes; its content
+	// is undefined. It fails with ErrOutOfMemory.
+	Take(bytes int) (*Buffer, error)
+	// Put takes a buffer back.
+	Put(*Buffer)
+}
+
+// Tensor is a dense row-major view of a buffer. It is a value: copying it
+// copies no data and moves no ownership. The zero Tensor is "none".
+type Tensor struct {
+	buf    *Buffer
+	off    int   // of the first element, in elements
+	stride int32 // elements from one row (last dimension) to the next
+	dims   [MaxRank]int32
+	rank   int8
+	dtype  DType
+}
+
+// Valid reports whether t is a tensor and not "none".
+func (t Tensor) Valid() bool { return t.buf != nil }
+
+// DType is the type of the elements.
+func (t Tensor) DType() DType { return t.dtype }
+
+// Rank is the number of dimensions.
+func (t Tensor) Rank() int { return int(t.rank) }
+
+// Dim is the size of dimension i; a negative i counts from the end.
+func (t Tensor) Dim(i int) int {
+	if i < 0 {
+		i += int(t.rank)
+	}
+	return int(t.dims[i])
+}
+
+// Shape returns a copy of the dimensions.
+func (t Tensor) Shape() []int {
+	s := make([]int, t.rank)
+	for i := range s {
+		s[i] = int(t.dims[i])
+	}
+	return s
+}
+
+// Len is the number of elements; a tensor without dimensions has one.
+func (t Tensor) Len() int {
+	n := 1
+	for i := range int(t.rank) {
+		n *= int(t.dims[i])
+	}
+	return n
+}
+
+// Cols is the size of the last dimension (1 without dimensions), Rows the
+// product of the others.
+func (t Tensor) Cols() int {
+	if t.rank == 0 {
+		return 1
+	}
+	return int(t.dims[t.rank-1])
+}
+
+// Rows is the number of rows: Len divided by Cols.
+func (t Tensor) Rows() int {
+	n := 1
+	for i := range int(t.rank) - 1 {
+		n *= int(t.dims[i])
+	}
+	return n
+}
+
+// Stride is the distance between rows in elements; Cols unless t is a view of
+// some columns.
+func (t Tensor) Stride() int { return int(t.stride) }
+
+// Contiguous reports whether the elements follow each other without a gap.
+func (t Tensor) Contiguous() bool { return t.Stride() == t.Cols() || t.Rows() <= 1 }
+
+// Offset is the position of the first element in the buffer, in elements.
+func (t Tensor) Offset() int { return t.off }
+
+// Buffer is the memory behind the view.
+func (t Tensor) Buffer() *Buffer { return t.buf }
+
+func (t Tensor) String() string {
+	if !t.Valid() {
+		return "none"
+	}
+	var b strings.Builder
+	b.WriteString(t.dtype.String())
+	b.WriteByte('[')
+	for i := range int(t.rank) {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		fmt.Fprint(&b, t.dims[i])
+	}
+	b.WriteByte(']')
+	return b.String()
+}
+
+// SameShape reports whether two tensors have the same dimensions.
+func (t Tensor) SameShape(u Tensor) bool { return t.rank == u.rank && t.dims == u.dims }
+
+// View returns the same elements under another shape. It panics when the number
+// of elements differs or t is not contiguous: shapes are the program's own.
+func (t Tensor) View(dims ...int) Tensor {
+	v, err := shaped(t.dtype, dims)
+	if err != nil || v.Len() != t.Len() || !t.Contiguous() {
+		panic(fmt.Sprintf("tensorops: %v (stride %d) cannot be viewed as %v", t, t.stride, v))
+	}
+	v.buf, v.off = t.buf, t.off
+	return v
+}
+
+// Columns returns the view of columns [lo, hi) of a tensor taken as a matrix of
+// Rows × Cols.
+func (t Tensor) Columns(lo, hi int) Tensor {
+	if lo < 0 || hi < lo || hi > t.Cols() {
+		panic(fmt.Sprintf("tensorops: columns %d to %d of %v", lo, hi, t))
+	}
+	v := t
+	v.rank, v.dims = 2, [MaxRank]int32{int32(t.Rows()), int32(hi - lo)}
+	v.off += lo
+	return v
+}
+
+// RowRange returns the view of rows [lo, hi) of a tensor taken as a matrix.
+func (t Tensor) RowRange(lo, hi int) Tensor {
+	if lo < 0 || hi < lo || hi > t.Rows() {
+		panic(fmt.Sprintf("tensorops: rows %d to %d of %v", lo, hi, t))
+	}
+	v := t
+	v.rank, v.dims = 2, [MaxRank]int32{int32(hi - lo), int32(t.Cols())}
+	v.off += lo * t.Stride()
+	return v
+}
+
+// Matrix returns the view Rows × Cols.
+func (t Tensor) Matrix() Tensor {
+	v := t
+	v.rank, v.dims = 2, [MaxRank]int32{int32(t.Rows()), int32(t.Cols())}
+	return v
+}
+
+// Release gives the buffer back at once. It is for a holder who knows that no
+// device works on it: inside a list, use List.Free.
+func (t Tensor) Release() {
+	if t.buf == nil {
+		return
+	}
+	if t.buf.free.Swap(true) {
+		panic(fmt.Sprintf("tensorops: the buffer of %v is released twice", t))
+	}
+	t.buf.Home.Put(t.buf)
+}
+
+// NewTensor makes a tensor of the given type and shape over memory of an arena.
+func NewTensor(a Arena, dtype DType, dims ...int) (Tensor, error) {
+	return newTensor(a, dtype, dtype.Size(), dims)
+}
+
+// newTensor lets a device store an element in more bytes than its type says.
+func newTensor(a Arena, dtype DType, elemBytes int, dims []int) (Tensor, error) {
+	t, err := shaped(dtype, dims)
+	if err != nil {
+		return Tensor{}, err
+	}
+	buf, err := a.Take(t.Len() * elemBytes)
+	if err != nil {
+		return Tensor{}, fmt.Errorf("%v: %w", t, err)
+	}
+	buf.free.Store(false)
+	t.buf = buf
+	return t, nil
+}
+
+// shaped checks the dimensions and makes a tensor without memory.
+func shaped(dtype DType, dims []int) (Tensor, error) {
+	if len(dims) > MaxRank {
+		return Tensor{}, fmt.Errorf("%w: %d dimensions, the limit is %d", ErrShape, len(dims), MaxRank)
+	}
+	t := Tensor{dtype: dtype, rank: int8(len(dims)), stride: 1}
+	n := 1
+	for i, d := range dims {
+		if d < 0 || d > MaxDim {
+			return Tensor{}, fmt.Errorf("%w: dimension %d is %d, it must lie in 0 to %d", ErrShape, i, d, MaxDim)
+		}
+		if d > 0 && n > (1<<56)/d {
+			return Tensor{}, fmt.Errorf("%w: the shape has more than 2^56 elements", ErrShape)
+		}
+		n *= d
+		t.dims[i] = int32(d)
+		t.stride = int32(d)
+	}
+	return t, nil
+}
+
+// Elements returns the elements of a contiguous tensor in host memory as a
+// slice of E, whose size must be that of the stored element.
+func Elements[E float32 | float64 | int32](t Tensor) []E {
+	n := t.Len()
+	if n == 0 {
+		return nil
+	}
+	if !t.Contiguous() {
+		n = (t.Rows()-1)*t.Stride() + t.Cols()
+	}
+	var e E
+	size := int(unsafe.Sizeof(e))
+	if (t.off+n)*size > len(t.buf.Mem) {
+		panic(fmt.Sprintf("tensorops: %v at element %d reaches past its buffer of %d bytes", t, t.off, len(t.buf.Mem)))
+	}
+	return unsafe.Slice((*E)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(t.buf.Mem)), t.off*size)), n)
+}
