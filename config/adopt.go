@@ -1,0 +1,34 @@
+package config
+
+// isOpen reports whether a key waits for AdoptModel.
+func (c *Config) isOpen(f *field) bool {
+	return f.shape && c.Model.From != "" && !c.adopted && !c.IsSet(f.key)
+}
+
+// AdoptModel fills the keys of the model's shape with those of the checkpoint
+// that model.from names, and checks the result. A key that was given as well must
+// say the same; dropout is no part of the shape and stays as it is. After an
+// error c is of no use.
+func (c *Config) AdoptModel(shape Model) error {
+	source := &Config{Model: shape}
+	var errs Errors
+	for i := range schema {
+		f := &schema[i]
+		if !f.shape {
+			continue
+		}
+		theirs, ours := render(f.load(source)), render(f.load(c))
+		if c.IsSet(f.key) && ours != theirs {
+			err := c.Errorf(f.key, "%s, but the checkpoint in model.from has %s", ours, theirs)
+			err.Hint = "leave the key out, or start from another checkpoint"
+			errs = append(errs, err)
+			continue
+		}
+		f.store(c, f.load(source))
+	}
+	if len(errs) > 0 {
+		return errs.sorted()
+	}
+	c.adopted = true
+	return c.Validate()
+}

@@ -1,0 +1,160 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// check judges a value by itself and says what is wrong and what to do; msg is
+// empty where nothing is.
+type check func(v any) (msg, hint string)
+
+// whole checks for an integer from low to high.
+func whole(low, high int64) check {
+	return func(v any) (string, string) {
+		n := v.(int64)
+		return outside(v, n < low, n > high, fmt.Sprintf("use %d to %d", low, high))
+	}
+}
+
+// number checks for a number from low to high.
+func number(low, high float64) check {
+	return func(v any) (string, string) {
+		x := v.(float64)
+		return outside(v, x < low, x > high, fmt.Sprintf("use %g to %g", low, high))
+	}
+}
+
+// numberBelow checks for a number from low to just below high.
+func numberBelow(low, high float64) check {
+	return func(v any) (string, string) {
+		x := v.(float64)
+		return outside(v, x < low, x >= high, fmt.Sprintf("use %g or more, but less than %g", low, high))
+	}
+}
+
+// numberAbove checks for a number from just above low to high.
+func numberAbove(low, high float64) check {
+	return func(v any) (string, string) {
+		x := v.(float64)
+		return outside(v, x <= low, x > high, fmt.Sprintf("use more than %g, up to %g", low, high))
+	}
+}
+
+func outside(v any, below, above bool, hint string) (string, string) {
+	x, isReal := v.(float64)
+	switch {
+	case isReal && (math.IsNaN(x) || math.IsInf(x, 0)):
+		return render(v) + " is not a finite number", hint
+	case below:
+		return render(v) + " is too small", hint
+	case above:
+		return render(v) + " is too large", hint
+	}
+	return "", ""
+}
+
+// oneOf checks for one of a few words.
+func oneOf(words ...string) check {
+	return func(v any) (string, string) {
+		word := v.(string)
+		if slices.Contains(words, word) {
+			return "", ""
+		}
+		hint := "it is one of " + strings.Join(words, ", ")
+		if len(words) == 1 {
+			hint = "only " + words[0] + " is known"
+		}
+		if near := nearest(strings.ToLower(word), words); near != "" {
+			hint = fmt.Sprintf("did you mean %q? %s", near, hint)
+		}
+		return "unknown value " + quoted(word), hint
+	}
+}
+
+// orEmpty lets the empty string, which stands for the default, through.
+func orEmpty(c check) check {
+	return func(v any) (string, string) {
+		if v == "" {
+			return "", ""
+		}
+		return c(v)
+	}
+}
+
+// textUpTo checks for a string of a length that someone might have meant.
+func textUpTo(most int) check {
+	return func(v any) (string, string) {
+		if n := len(v.(string)); n > most {
+			return fmt.Sprintf("%d bytes are too long", n), fmt.Sprintf("use at most %d", most)
+		}
+		return "", ""
+	}
+}
+
+func pathName(v any) (string, string) {
+	if v == "" {
+		return "the path is empty", "name a file or folder"
+	}
+	return textUpTo(MaxPathBytes)(v)
+}
+
+func patterns(v any) (string, string) {
+	for i, pattern := range v.([]string) {
+		if msg, hint := pathName(pattern); msg != "" {
+			return fmt.Sprintf("entry %d: %s", i+1, msg), hint
+		}
+	}
+	return "", ""
+}
+
+// folderName checks for a name that run.out can end in.
+func folderName(v any) (string, string) {
+	name := v.(string)
+	odd := func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._- ", r)
+	}
+	if name == "" || strings.HasPrefix(name, ".") || strings.ContainsFunc(name, odd) {
+		return quoted(name) + " can't name a folder", "use letters, digits, blanks and . _ -, with no dot in front"
+	}
+	return textUpTo(MaxNameBytes)(v)
+}
+
+var wordPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
+
+// lowerCaseWord checks for the name of something that others know.
+func lowerCaseWord(v any) (string, string) {
+	word := v.(string)
+	if !wordPattern.MatchString(word) || len(word) > MaxWordBytes {
+		return quoted(word) + " is not a plain lower-case word", `use a word such as "auto" or "go"`
+	}
+	return "", ""
+}
+
+func dtype(v any) (string, string) {
+	if v == "bfloat16" {
+		return "bfloat16 is not supported yet", `use "float32"`
+	}
+	return oneOf("float32")(v)
+}
+
+// onlyOne checks a degree of parallelism that takes several hosts or devices.
+func onlyOne(v any) (string, string) {
+	if v.(int64) > 1 {
+		return render(v) + " is not supported yet: it takes a cluster, which Troupe can't form so far", "leave it at 1"
+	}
+	return outside(v, v.(int64) < 1, false, "leave it at 1")
+}
+
+func rankOrder(v any) (string, string) {
+	parts := strings.Split(v.(string), "-")
+	slices.Sort(parts)
+	if !slices.Equal(parts, []string{"dp", "pp", "tp"}) {
+		return quoted(v.(string)) + " is not an order of tp, pp and dp", `name each once, such as "tp-pp-dp"`
+	}
+	return "", ""
+}

@@ -1,0 +1,191 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+// Config is a whole run, resolved. The fields stand in the order in which the
+// keys are documented and printed; the toml tags are the keys' names.
+//
+// A value changed from Go code is checked by Validate.
+type Config struct {
+	Run       Run       `toml:"run"`
+	Model     Model     `toml:"model"`
+	Data      Data      `toml:"data"`
+	Batch     Batch     `toml:"batch"`
+	Optimizer Optimizer `toml:"optimizer"`
+	Pipeline  Pipeline  `toml:"pipeline"`
+	Parallel  Parallel  `toml:"parallel"`
+	Device    Device    `toml:"device"`
+
+	file    string         // the file's name, for messages
+	headers map[string]Pos // where each section of the file begins
+	given   map[string]Pos // where each key was given, by file or --set
+	adopted bool           // AdoptModel has filled the model's shape
+}
+
+// Run says what the run is called, how long it is and what it reports.
+type Run struct {
+	Name            string  `toml:"name"`             // default "run"
+	Out             string  `toml:"out"`              // output folder; default runs/<name>
+	Steps           int     `toml:"steps"`            // updates in all; default 1000
+	Seed            uint64  `toml:"seed"`             // below 2^63, as TOML integers are; default 1
+	EvalEvery       int     `toml:"eval_every"`       // steps; default 250; 0 = only before the first and after the last
+	EvalBatches     int     `toml:"eval_batches"`     // batches in one validation; default 20
+	CheckpointEvery int     `toml:"checkpoint_every"` // steps; default 250; 0 = only at the end
+	Keep            int     `toml:"keep"`             // checkpoints kept; default 3; 0 = all
+	LogEvery        int     `toml:"log_every"`        // steps between printed lines; default 10
+	StallAfterS     float64 `toml:"stall_after_s"`    // seconds without progress until the run says what it waits for; default 60; 0 = never
+}
+
+// Model is the network's shape, or where to take it from.
+type Model struct {
+	Family        string  `toml:"family"`         // "gpt2" or "llama"; default gpt2
+	Layers        int     `toml:"layers"`         // default 4
+	Hidden        int     `toml:"hidden"`         // width; default 128
+	Heads         int     `toml:"heads"`          // default 4
+	KVHeads       int     `toml:"kv_heads"`       // llama's grouped heads; default heads
+	FFN           int     `toml:"ffn"`            // inner width; default 4*hidden, for llama 8/3*hidden rounded up to 32
+	Context       int     `toml:"context"`        // tokens in a sequence; default 128
+	Dropout       float64 `toml:"dropout"`        // default 0
+	TieEmbeddings bool    `toml:"tie_embeddings"` // default true for gpt2, false for llama
+	RopeTheta     float64 `toml:"rope_theta"`     // llama's; default 10000
+	Vocab         int     `toml:"vocab"`          // default 0 = the tokenizer's
+	From          string  `toml:"from"`           // checkpoint to take shape and weights from; default none
+}
+
+// Data is the text and how it becomes tokens.
+type Data struct {
+	Train       []string `toml:"train"`        // files or globs; required
+	Val         []string `toml:"val"`          // files or globs; default none
+	ValFraction float64  `toml:"val_fraction"` // the tail of train that validates; default 0.1 without val, 0 with it
+	Tokenizer   string   `toml:"tokenizer"`    // "bytes" or "chars"; default bytes
+	Format      string   `toml:"format"`       // "text" or "uint16" (little-endian token ids); default text
+}
+
+// Batch divides a step into microbatches.
+type Batch struct {
+	Sequences  int `toml:"sequences"`  // in a step; default 16
+	Microbatch int `toml:"microbatch"` // sequences in one; default the largest divisor of sequences up to 4
+}
+
+// Optimizer is the update rule and its learning rate over time.
+type Optimizer struct {
+	Name        string  `toml:"name"`         // "adamw" or "sgd"; default adamw
+	LR          float64 `toml:"lr"`           // the peak; default 1e-3
+	MinLR       float64 `toml:"min_lr"`       // where the decay ends; default lr/10
+	WarmupSteps int     `toml:"warmup_steps"` // default 100, or run.steps where that is less
+	Decay       string  `toml:"decay"`        // "cosine", "linear" or "constant"; default cosine
+	Beta1       float64 `toml:"beta1"`        // adamw's; default 0.9
+	Beta2       float64 `toml:"beta2"`        // adamw's; default 0.95
+	Eps         float64 `toml:"eps"`          // adamw's; default 1e-8
+	Momentum    float64 `toml:"momentum"`     // sgd's; default 0.9
+	WeightDecay float64 `toml:"weight_decay"` // default 0.1
+	ClipNorm    float64 `toml:"clip_norm"`    // greatest global gradient norm; default 1; 0 = no clipping
+}
+
+// Pipeline is how the layers are spread over ranks, and in what order they work.
+type Pipeline struct {
+	Stages        int    `toml:"stages"`         // ranks; default 1
+	Chunks        int    `toml:"chunks"`         // per rank; default 1
+	Schedule      string `toml:"schedule"`       // "none", "gpipe", "1f1b" or "interleaved"; default by stages and chunks
+	Group         int    `toml:"group"`          // microbatches a rank takes through a chunk before the next; default stages
+	Layout        string `toml:"layout"`         // default "" = balanced automatically
+	Recompute     string `toml:"recompute"`      // "none", "full" or "partial"; default none
+	RecomputeKeep int    `toml:"recompute_keep"` // with partial: microbatches in flight that keep their activations; default 0
+}
+
+// Parallel is the layout of ranks beyond the pipeline.
+type Parallel struct {
+	Tensor int    `toml:"tensor"` // default 1; more is not supported yet
+	Data   int    `toml:"data"`   // default 1; more is not supported yet
+	Order  string `toml:"order"`  // innermost first; default "tp-pp-dp"
+}
+
+// Device is what computes.
+type Device struct {
+	Kind    string `toml:"kind"`    // "auto" or "cpu"; default auto
+	DType   string `toml:"dtype"`   // "float32"
+	Threads int    `toml:"threads"` // default 0 = all cores
+	Kernels string `toml:"kernels"` // default "auto"; the device knows the others
+}
+
+// Load reads the file at path and goes on as Parse does.
+func Load(path string, sets []string, env func(string) (string, bool)) (*Config, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the config: %w", err)
+	}
+	defer func() { _ = file.Close() }() // nothing was written
+	// One byte over the limit is enough for Parse to refuse the file.
+	text, err := io.ReadAll(io.LimitReader(file, MaxFileBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the config: %w", err)
+	}
+	return Parse(path, text, sets, env)
+}
+
+// Parse makes a Config of a file's text and the --set values on top of it. The
+// name stands in messages. The function env looks up environment variables, as
+// os.LookupEnv does; nil stands for an empty environment. Mistakes in the
+// configuration are returned as Errors.
+func Parse(name string, text []byte, sets []string, env func(string) (string, bool)) (*Config, error) {
+	if env == nil {
+		env = func(string) (string, bool) { return "", false }
+	}
+	r := newReader(name)
+	r.readFile(text)
+	for i, set := range sets {
+		r.readSet(i, set)
+	}
+
+	c := &Config{file: name, headers: r.headers, given: make(map[string]Pos)}
+	c.setDefaults()
+	for i := range schema {
+		f := &schema[i]
+		e, ok := r.entries[f.key]
+		if !ok {
+			continue
+		}
+		c.given[f.key] = e.pos
+		if err := f.assign(c, e, env); err != nil {
+			r.fail(err)
+			r.suspect[f.key] = true
+		}
+	}
+	if r.incomplete {
+		// Judging keys against each other needs all of them.
+		return nil, r.errs.sorted()
+	}
+	c.resolve()
+	if errs := c.checkRelations(r.suspect, r.errs); len(errs) > 0 {
+		return nil, errs.sorted()
+	}
+	return c, nil
+}
+
+// Where says where a key's value came from: a place in the file, a --set, or
+// "default". A value that AdoptModel filled in came from where model.from did.
+func (c *Config) Where(key string) Pos {
+	if pos, ok := c.given[key]; ok {
+		return pos
+	}
+	if f := lookup(key); f != nil && f.shape && c.adopted {
+		return c.given["model.from"]
+	}
+	return Pos{}
+}
+
+// IsSet reports whether the file or a --set gave the key, even if it gave the
+// default's value.
+func (c *Config) IsSet(key string) bool {
+	_, ok := c.given[key]
+	return ok
+}
+
+// Errorf makes an error at a key, for a check that is made elsewhere.
+func (c *Config) Errorf(key, format string, args ...any) *Error {
+	return &Error{Pos: c.Where(key), Key: key, Msg: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,162 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// entry is a key with a value as someone wrote it.
+type entry struct {
+	key   string
+	pos   Pos // of the value
+	kind  unstable.Kind
+	text  string  // a string's content, any other scalar as written
+	items []entry // a list's, without keys
+}
+
+// assign sets the field in c to what an entry says, unless that is impossible.
+func (f *field) assign(c *Config, e entry, env func(string) (string, bool)) *Error {
+	v, err := f.decode(e, env)
+	if err != nil {
+		return err
+	}
+	if err := f.judge(v, e.pos); err != nil {
+		return err
+	}
+	f.store(c, v)
+	return nil
+}
+
+// judge checks a value by itself.
+func (f *field) judge(v any, pos Pos) *Error {
+	if f.check == nil {
+		return nil
+	}
+	if msg, hint := f.check(v); msg != "" {
+		return &Error{Pos: pos, Key: f.key, Msg: msg, Hint: hint}
+	}
+	return nil
+}
+
+// decode makes a value of the field's type of an entry.
+func (f *field) decode(e entry, env func(string) (string, bool)) (any, *Error) {
+	switch f.load(&Config{}).(type) {
+	case int64:
+		if e.kind == unstable.Integer {
+			return f.decodeInt(e)
+		}
+	case float64:
+		if e.kind == unstable.Float || e.kind == unstable.Integer {
+			return f.decodeFloat(e)
+		}
+	case bool:
+		if e.kind == unstable.Bool {
+			return e.text == "true", nil
+		}
+	case string:
+		if e.kind == unstable.String {
+			return f.decodeString(e, env)
+		}
+	case []string:
+		if e.kind == unstable.Array {
+			return f.decodeList(e.items, e.pos, env)
+		}
+		if e.kind == unstable.String && e.pos.Set != "" {
+			return f.decodeList([]entry{e}, e.pos, env)
+		}
+	}
+	return nil, f.wrongType(e)
+}
+
+func (f *field) decodeInt(e entry) (any, *Error) {
+	n, err := strconv.ParseInt(e.text, 0, 64)
+	if err != nil {
+		return nil, &Error{Pos: e.pos, Key: f.key, Msg: oneLine(e.text) + " does not fit a 64-bit integer"}
+	}
+	return n, nil
+}
+
+func (f *field) decodeFloat(e entry) (any, *Error) {
+	if e.kind == unstable.Integer {
+		// Integers may stand in base 2, 8 or 16, which ParseFloat does not read.
+		if n, err := strconv.ParseInt(e.text, 0, 64); err == nil {
+			return float64(n), nil
+		}
+	}
+	x, err := strconv.ParseFloat(strings.ReplaceAll(e.text, "_", ""), 64)
+	if err != nil {
+		return nil, &Error{Pos: e.pos, Key: f.key, Msg: oneLine(e.text) + " does not fit a 64-bit float"}
+	}
+	if x == 0 {
+		return 0.0, nil // of which -0 would differ when compared as text
+	}
+	return x, nil
+}
+
+func (f *field) decodeString(e entry, env func(string) (string, bool)) (any, *Error) {
+	s := e.text
+	if f.path {
+		var msg, hint string
+		if s, msg, hint = expand(s, env); msg != "" {
+			return nil, &Error{Pos: e.pos, Key: f.key, Msg: msg, Hint: hint}
+		}
+	}
+	if !utf8.ValidString(s) {
+		return nil, &Error{Pos: e.pos, Key: f.key, Msg: oneLine(s) + " is not valid UTF-8"}
+	}
+	return s, nil
+}
+
+func (f *field) decodeList(items []entry, pos Pos, env func(string) (string, bool)) (any, *Error) {
+	if len(items) > MaxPatterns {
+		return nil, &Error{Pos: pos, Key: f.key, Msg: fmt.Sprintf("the list has more than %d entries", MaxPatterns),
+			Hint: `a glob such as "data/*.txt" stands for many files`}
+	}
+	var list []string // nil for [], as for a key that was not given
+	for _, item := range items {
+		if item.kind != unstable.String {
+			return nil, f.wrongType(item)
+		}
+		s, err := f.decodeString(item, env)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, s.(string))
+	}
+	return list, nil
+}
+
+// wrongType names the type that the key has, what was found, and an example.
+func (f *field) wrongType(e entry) *Error {
+	want := map[string]string{
+		"int64": "an integer", "float64": "a number", "bool": "true or false",
+		"string": "a string", "[]string": "a list of strings",
+	}[fmt.Sprintf("%T", f.load(&Config{}))]
+	example := f.name() + " = " + f.example
+	if e.pos.Set != "" {
+		example = fmt.Sprintf("--set '%s=%s'", f.key, f.example)
+	}
+	return &Error{Pos: e.pos, Key: f.key, Msg: "expected " + want + ", found " + e.describe(), Hint: "write it like " + example}
+}
+
+func (e entry) describe() string {
+	switch e.kind {
+	case unstable.String:
+		return "the string " + quoted(e.text)
+	case unstable.Integer:
+		return "the integer " + oneLine(e.text)
+	case unstable.Float:
+		return "the number " + oneLine(e.text)
+	case unstable.Bool:
+		return "the boolean " + e.text
+	case unstable.Array:
+		return "a list"
+	case unstable.InlineTable, unstable.Table:
+		return "a table"
+	}
+	return "the date or time " + oneLine(e.text)
+}

@@ -1,0 +1,93 @@
+package config
+
+// What follows from other keys is not here but in resolve.
+const (
+	defaultMicrobatch  = 4
+	defaultWarmupSteps = 100
+	defaultValFraction = 0.1
+)
+
+// setDefaults sets the keys whose defaults are plain values.
+func (c *Config) setDefaults() {
+	c.Run = Run{Name: "run", Steps: 1000, Seed: 1, EvalEvery: 250, EvalBatches: 20,
+		CheckpointEvery: 250, Keep: 3, LogEvery: 10, StallAfterS: 60}
+	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000}
+	c.Data = Data{Tokenizer: "bytes", Format: "text"}
+	c.Batch = Batch{Sequences: 16}
+	c.Optimizer = Optimizer{Name: "adamw", LR: 1e-3, Decay: "cosine", Beta1: 0.9, Beta2: 0.95,
+		Eps: 1e-8, Momentum: 0.9, WeightDecay: 0.1, ClipNorm: 1}
+	c.Pipeline = Pipeline{Stages: 1, Chunks: 1, Recompute: "none"}
+	c.Parallel = Parallel{Tensor: 1, Data: 1, Order: "tp-pp-dp"}
+	c.Device = Device{Kind: "auto", DType: "float32", Kernels: "auto"}
+}
+
+// resolve sets the keys whose defaults follow other keys.
+func (c *Config) resolve() {
+	if !c.IsSet("run.out") {
+		c.Run.Out = "runs/" + c.Run.Name
+	}
+	if c.Model.From == "" {
+		c.resolveShape()
+	} else {
+		c.clearShape()
+	}
+	if !c.IsSet("data.val_fraction") && len(c.Data.Val) == 0 {
+		c.Data.ValFraction = defaultValFraction
+	}
+	if !c.IsSet("batch.microbatch") {
+		c.Batch.Microbatch = defaultMicrobatch
+		for c.Batch.Sequences%c.Batch.Microbatch != 0 {
+			c.Batch.Microbatch--
+		}
+	}
+	if !c.IsSet("optimizer.min_lr") {
+		c.Optimizer.MinLR = c.Optimizer.LR / 10
+	}
+	if !c.IsSet("optimizer.warmup_steps") {
+		c.Optimizer.WarmupSteps = min(defaultWarmupSteps, c.Run.Steps)
+	}
+	if c.Pipeline.Schedule == "" {
+		c.Pipeline.Schedule = c.defaultSchedule()
+	}
+	if c.Pipeline.Group == 0 {
+		c.Pipeline.Group = c.Pipeline.Stages
+	}
+}
+
+func (c *Config) resolveShape() {
+	m := &c.Model
+	if !c.IsSet("model.kv_heads") {
+		m.KVHeads = m.Heads
+	}
+	if !c.IsSet("model.ffn") {
+		m.FFN = 4 * m.Hidden
+		if m.Family == "llama" {
+			// SwiGLU has three matrices where GELU has two: 8/3 keeps their size.
+			m.FFN = roundUp((8*m.Hidden+2)/3, 32)
+		}
+	}
+	if !c.IsSet("model.tie_embeddings") {
+		m.TieEmbeddings = m.Family == "gpt2"
+	}
+}
+
+func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }
+
+// clearShape empties what a checkpoint will say.
+func (c *Config) clearShape() {
+	for i := range schema {
+		if f := &schema[i]; f.shape && !c.IsSet(f.key) {
+			f.store(c, f.load(&Config{}))
+		}
+	}
+}
+
+func (c *Config) defaultSchedule() string {
+	switch {
+	case c.Pipeline.Stages == 1:
+		return "none"
+	case c.Pipeline.Chunks > 1:
+		return "interleaved"
+	}
+	return "1f1b"
+}

@@ -1,0 +1,46 @@
+package config
+
+import "testing"
+
+// The resolved form of the shortest configuration is the list of all defaults.
+func TestDefaults(t *testing.T) {
+	compareGolden(t, "testdata/defaults.toml", string(parse(t, "data.train = ['a.txt']").TOML()))
+}
+
+func TestDefaultsThatFollow(t *testing.T) {
+	for _, c := range []struct {
+		sets      []string
+		key, want string
+	}{
+		{[]string{"run.name=abc"}, "run.out", `"runs/abc"`},
+		{[]string{"run.name=abc", "run.out=x"}, "run.out", `"x"`},
+		{[]string{"model.heads=8"}, "model.kv_heads", "8"},
+		{[]string{"model.hidden=64"}, "model.ffn", "256"},
+		{[]string{"model.hidden=1048576"}, "model.ffn", "4194304"},
+		{[]string{"model.hidden=64", "model.ffn=100"}, "model.ffn", "100"},
+		{[]string{"model.family=llama"}, "model.ffn", "352"},                        // 341.3 up to 11*32
+		{[]string{"model.family=llama", "model.hidden=24"}, "model.ffn", "64"},      // exactly 64
+		{[]string{"model.family=llama", "model.hidden=4096"}, "model.ffn", "10944"}, // 10922.7
+		{[]string{"model.family=llama"}, "model.tie_embeddings", "false"},
+		{[]string{"model.family=llama", "model.tie_embeddings=true"}, "model.tie_embeddings", "true"},
+		{[]string{"data.val=b"}, "data.val_fraction", "0.0"},
+		{[]string{"data.val=[]"}, "data.val_fraction", "0.1"},
+		{[]string{"batch.sequences=12"}, "batch.microbatch", "4"},
+		{[]string{"batch.sequences=9"}, "batch.microbatch", "3"},
+		{[]string{"batch.sequences=2"}, "batch.microbatch", "2"},
+		{[]string{"batch.sequences=7"}, "batch.microbatch", "1"},
+		{[]string{"optimizer.lr=0.5"}, "optimizer.min_lr", "0.05"},
+		{[]string{"run.steps=30"}, "optimizer.warmup_steps", "30"},
+		{[]string{"pipeline.stages=3"}, "pipeline.schedule", `"1f1b"`},
+		{[]string{"pipeline.stages=3", "pipeline.chunks=2"}, "pipeline.schedule", `"interleaved"`},
+		{[]string{"pipeline.chunks=2"}, "pipeline.schedule", `"none"`},
+		{[]string{"pipeline.stages=3", "pipeline.schedule=gpipe"}, "pipeline.schedule", `"gpipe"`},
+		{[]string{"pipeline.stages=3"}, "pipeline.group", "3"},
+		{[]string{"pipeline.stages=3", "pipeline.group=0"}, "pipeline.group", "3"},
+		{[]string{"pipeline.stages=3", "pipeline.group=5"}, "pipeline.group", "5"},
+	} {
+		if got := value(parse(t, "data.train = ['a.txt']", c.sets...), c.key); got != c.want {
+			t.Errorf("--set %q gives %s = %s, want %s", c.sets, c.key, got, c.want)
+		}
+	}
+}

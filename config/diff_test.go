@@ -1,0 +1,153 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// other holds, for each key, a --set that changes it alone.
+var other = map[string]string{
+	"run.name": "x", "run.out": "x", "run.steps": "2000", "run.seed": "2", "run.eval_every": "1", "run.eval_batches": "1",
+	"run.checkpoint_every": "1", "run.keep": "1", "run.log_every": "1", "run.stall_after_s": "1",
+	"model.family": "llama", "model.layers": "5", "model.hidden": "256", "model.heads": "2", "model.kv_heads": "2",
+	"model.ffn": "100", "model.context": "64", "model.dropout": "0.5", "model.tie_embeddings": "false",
+	"model.rope_theta": "500000", "model.vocab": "300", "model.from": "x",
+	"data.train": "x", "data.val": "x", "data.val_fraction": "0.2", "data.tokenizer": "chars", "data.format": "uint16",
+	"batch.sequences": "8", "batch.microbatch": "2",
+	"optimizer.name": "sgd", "optimizer.lr": "0.01", "optimizer.min_lr": "0", "optimizer.warmup_steps": "5",
+	"optimizer.decay": "linear", "optimizer.beta1": "0", "optimizer.beta2": "0", "optimizer.eps": "1e-6",
+	"optimizer.momentum": "0", "optimizer.weight_decay": "0", "optimizer.clip_norm": "0",
+	"pipeline.stages": "2", "pipeline.chunks": "2", "pipeline.schedule": "gpipe", "pipeline.group": "4",
+	"pipeline.layout": "x", "pipeline.recompute": "full", "pipeline.recompute_keep": "1",
+	"parallel.tensor": "", "parallel.data": "", "parallel.order": "dp-tp-pp",
+	"device.kind": "cpu", "device.dtype": "", "device.threads": "2", "device.kernels": "go",
+}
+
+// mayDiffer lists the keys that a resumed run may change.
+var mayDiffer = []string{
+	"run.name", "run.out", "run.steps", "run.eval_every", "run.eval_batches", "run.checkpoint_every", "run.keep",
+	"run.log_every", "run.stall_after_s",
+	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.group", "pipeline.layout",
+	"pipeline.recompute", "pipeline.recompute_keep",
+	"device.kind", "device.dtype", "device.threads", "device.kernels",
+}
+
+func TestDiffAndResume(t *testing.T) {
+	for _, key := range Keys() {
+		to, ok := other[key]
+		if !ok {
+			t.Errorf("no other value for %s", key)
+		}
+		if to == "" { // there is only one value so far
+			continue
+		}
+		// Whatever follows from the key stands fixed, so that it alone differs.
+		base := parse(t, "data.train = ['a.txt']")
+		if key == "model.family" || key == "model.kv_heads" {
+			base = parse(t, "data.train = ['a.txt']", "model.family=llama", "model.kv_heads=4")
+			to = map[string]string{"model.family": "gpt2", "model.kv_heads": "2"}[key]
+		}
+		sets := []string{key + "=" + to}
+		switch key {
+		case "model.heads":
+			sets = append(sets, "model.kv_heads=2")
+		case "data.val":
+			sets = append(sets, "data.val_fraction=0")
+		case "pipeline.recompute_keep":
+			sets = append(sets, "pipeline.recompute=partial")
+		}
+		now := parse(t, string(base.TOML()), sets...)
+		want := Change{Key: key, A: value(base, key), B: value(now, key)}
+		changes := Diff(base, now)
+		if !slices.Contains(changes, want) || len(changes) > len(sets) {
+			t.Errorf("--set %q: Diff = %v, want %v", sets, changes, want)
+		}
+		conflict := slices.Contains(ResumeConflicts(base, now), want)
+		if conflict == slices.Contains(mayDiffer, key) {
+			t.Errorf("a resumed run with another %s: conflict %v", key, conflict)
+		}
+	}
+	if len(other) != len(Keys()) {
+		t.Errorf("%d keys have another value, but there are %d keys", len(other), len(Keys()))
+	}
+}
+
+func TestAdoptModel(t *testing.T) {
+	shape := Model{Family: "llama", Layers: 2, Hidden: 64, Heads: 4, KVHeads: 2, FFN: 192, Context: 32,
+		TieEmbeddings: true, RopeTheta: 500000, Vocab: 256}
+	text := "[model]\nfrom = 'runs/a'\ndropout = 0.25\nlayers = 2\n[data]\ntrain = ['a.txt']\n"
+
+	c := parse(t, text)
+	if c.Model.Hidden != 0 || c.Model.Family != "" || c.Model.TieEmbeddings || c.Model.RopeTheta != 0 {
+		t.Errorf("the shape has values before anyone knows it: %+v", c.Model)
+	}
+	open := string(c.TOML())
+	if !strings.Contains(open, "# hidden: the checkpoint's") || strings.Contains(open, "hidden =") {
+		t.Errorf("the open keys don't print as comments:\n%s", open)
+	}
+	if changes := Diff(c, parse(t, open)); changes != nil {
+		t.Errorf("the open configuration reads back with %v", changes)
+	}
+
+	if err := c.AdoptModel(shape); err != nil {
+		t.Fatal(err)
+	}
+	want := shape
+	want.From, want.Dropout = "runs/a", 0.25
+	if c.Model != want {
+		t.Errorf("got %+v, want %+v", c.Model, want)
+	}
+	if c.IsSet("model.hidden") || c.Where("model.hidden").String() != "config.toml:2:8" {
+		t.Errorf("model.hidden comes from %v, want the place of model.from", c.Where("model.hidden"))
+	}
+	again := parse(t, string(c.TOML()))
+	if changes := Diff(c, again); changes != nil {
+		t.Errorf("the filled configuration reads back with %v", changes)
+	}
+	if err := again.AdoptModel(shape); err != nil {
+		t.Errorf("the filled configuration, read back: %v", err)
+	}
+}
+
+func TestAdoptModelRefuses(t *testing.T) {
+	text := "[model]\nfrom = 'runs/a'\nlayers = 3\n[data]\ntrain = ['a.txt']\n[batch]\nsequences=1048576"
+	good := Model{Family: "gpt2", Layers: 3, Hidden: 64, Heads: 4, KVHeads: 4, FFN: 256, Context: 32, RopeTheta: 1e4}
+	for _, c := range []struct {
+		name   string
+		change func(*Model)
+		want   string
+	}{
+		{"nothing", func(*Model) {}, ""},
+		{"another number of layers", func(m *Model) { m.Layers = 12 },
+			"config.toml:3:10: model.layers: 3, but the checkpoint in model.from has 12; leave the key out, or start from another checkpoint"},
+		{"an impossible size", func(m *Model) { m.FFN = 0 },
+			"config.toml:2:8: model.ffn: 0 is too small; use 1 to 4194304"},
+		{"a context too long for the batch", func(m *Model) { m.Context = 1024 },
+			"config.toml:7:11: batch.sequences: 1048576 times model.context = 1024 makes 1073741824 tokens in a step; use at most 67108864"},
+	} {
+		shape := good
+		c.change(&shape)
+		got := ""
+		if err := parse(t, text).AdoptModel(shape); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	c := parse(t, "data.train = ['a.txt']")
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	c.Model.Hidden = 130
+	c.Optimizer.LR = -1
+	want := "default: optimizer.lr: -1.0 is too small; use more than 0, up to 1e+06\n" +
+		"default: model.hidden: 130 does not divide by the default model.heads = 4 (remainder 2); make hidden a multiple of heads"
+	if err := c.Validate(); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

@@ -1,0 +1,30 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// TOML prints every key with its resolved value, in the documented order. Parse
+// makes an identical Config of it. Keys that wait for AdoptModel stand as
+// comments, because they have no value yet.
+func (c *Config) TOML() []byte {
+	var b bytes.Buffer
+	section := ""
+	for i := range schema {
+		f := &schema[i]
+		if f.section() != section {
+			if section != "" {
+				b.WriteByte('\n')
+			}
+			section = f.section()
+			fmt.Fprintf(&b, "[%s]\n", section)
+		}
+		if c.isOpen(f) {
+			fmt.Fprintf(&b, "# %s: the checkpoint's in model.from\n", f.name())
+			continue
+		}
+		fmt.Fprintf(&b, "%s = %s\n", f.name(), render(f.load(c)))
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,181 @@
+package config
+
+import "fmt"
+
+// checker holds the values of a configuration against each other.
+type checker struct {
+	*Config
+	suspect map[string]bool // keys to leave alone
+	errs    Errors
+}
+
+// Validate checks every value and every pair of values again, for a Config that
+// was changed from Go code.
+func (c *Config) Validate() error {
+	var errs Errors
+	suspect := make(map[string]bool)
+	for i := range schema {
+		f := &schema[i]
+		if c.isOpen(f) {
+			continue
+		}
+		if err := f.judge(f.load(c), c.Where(f.key)); err != nil {
+			errs = append(errs, err)
+			suspect[f.key] = true
+		}
+	}
+	if errs = c.checkRelations(suspect, errs); len(errs) > 0 {
+		return errs.sorted()
+	}
+	return nil
+}
+
+// checkRelations adds to errs what is wrong between keys, suspect ones aside.
+func (c *Config) checkRelations(suspect map[string]bool, errs Errors) Errors {
+	k := checker{Config: c, suspect: suspect, errs: errs}
+	k.model()
+	k.data()
+	k.batch()
+	k.optimizer()
+	k.pipeline()
+	return k.errs
+}
+
+// clean reports whether the keys may be judged together: none is suspect, nor
+// left for AdoptModel to fill.
+func (c *checker) clean(keys ...string) bool {
+	for _, key := range keys {
+		if c.suspect[key] || c.isOpen(lookup(key)) {
+			return false
+		}
+	}
+	return true
+}
+
+// disagree reports that the value at key does not fit the one at other. It
+// points at whichever was given, at key if both were. The sentence names key's
+// value first, then other's.
+func (c *checker) disagree(key, other, sentence, hint string) {
+	at := key
+	if !c.IsSet(key) && c.IsSet(other) {
+		at = other
+	}
+	subject := c.say(key)
+	if at == key {
+		subject = render(lookup(key).load(c.Config))
+	}
+	c.fail(at, subject+" "+sentence, hint)
+}
+
+func (c *checker) fail(key, msg, hint string) {
+	c.errs = append(c.errs, &Error{Pos: c.Where(key), Key: key, Msg: msg, Hint: hint})
+}
+
+// say names a key and its value, and that nobody gave it where that is so.
+func (c *checker) say(key string) string {
+	s := key + " = " + render(lookup(key).load(c.Config))
+	if c.Where(key) == (Pos{}) {
+		s = "the default " + s
+	}
+	return s
+}
+
+func (c *checker) model() {
+	m := c.Model
+	if c.clean("model.hidden", "model.heads") {
+		if rest := m.Hidden % m.Heads; rest != 0 {
+			c.disagree("model.hidden", "model.heads",
+				fmt.Sprintf("does not divide by %s (remainder %d)", c.say("model.heads"), rest),
+				"make hidden a multiple of heads")
+		} else if size := m.Hidden / m.Heads; m.Family == "llama" && c.clean("model.family") && size%2 != 0 {
+			c.disagree("model.hidden", "model.heads",
+				fmt.Sprintf("over %s makes heads of size %d, and llama's rotary embedding takes an even size", c.say("model.heads"), size),
+				"make hidden a multiple of twice the heads")
+		}
+	}
+	if c.clean("model.heads", "model.kv_heads", "model.family") {
+		switch rest := m.Heads % m.KVHeads; {
+		case rest != 0:
+			c.disagree("model.heads", "model.kv_heads",
+				fmt.Sprintf("does not divide by %s (remainder %d)", c.say("model.kv_heads"), rest),
+				"make heads a multiple of kv_heads")
+		case m.Family == "gpt2" && m.KVHeads != m.Heads:
+			c.disagree("model.kv_heads", "model.heads",
+				fmt.Sprintf("differs from %s, but gpt2 has no grouped heads", c.say("model.heads")),
+				`leave kv_heads out, or set model.family = "llama"`)
+		}
+	}
+}
+
+func (c *checker) data() {
+	d := c.Data
+	if c.clean("data.train") && len(d.Train) == 0 {
+		pos := c.Where("data.train")
+		if pos == (Pos{}) {
+			pos = c.section("data")
+		}
+		c.errs = append(c.errs, &Error{Pos: pos, Key: "data.train", Msg: "no text to train on was given",
+			Hint: `set it to a list of files or globs such as ["data/*.txt"]`})
+	}
+	if c.clean("data.val", "data.val_fraction") {
+		switch {
+		case len(d.Val) > 0 && d.ValFraction > 0:
+			c.fail("data.val_fraction", fmt.Sprintf("%s is set, and so is data.val", render(d.ValFraction)), "keep one; val_fraction = 0 or val = [] takes the other back")
+		case len(d.Val) == 0 && d.ValFraction == 0:
+			c.fail("data.val_fraction", "0 leaves no text to validate on", "use a fraction such as 0.1, or set data.val")
+		}
+	}
+	if c.clean("data.tokenizer", "data.format") && d.Tokenizer == "chars" && d.Format == "uint16" {
+		c.disagree("data.tokenizer", "data.format",
+			fmt.Sprintf("takes its vocabulary from text, and %s holds none", c.say("data.format")),
+			`use tokenizer = "bytes" or format = "text"`)
+	}
+}
+
+// section is where a key that is missing would stand.
+func (c *Config) section(name string) Pos {
+	if pos, ok := c.headers[name]; ok {
+		return pos
+	}
+	return Pos{File: c.file}
+}
+
+func (c *checker) batch() {
+	b := c.Batch
+	if c.clean("batch.sequences", "batch.microbatch") {
+		if rest := b.Sequences % b.Microbatch; rest != 0 {
+			c.disagree("batch.sequences", "batch.microbatch",
+				fmt.Sprintf("does not divide by %s (remainder %d)", c.say("batch.microbatch"), rest),
+				"make sequences a multiple of microbatch")
+		}
+	}
+	if c.clean("batch.sequences", "model.context") {
+		if tokens := int64(b.Sequences) * int64(c.Model.Context); tokens > MaxStepTokens {
+			c.disagree("batch.sequences", "model.context",
+				fmt.Sprintf("times %s makes %d tokens in a step", c.say("model.context"), tokens),
+				fmt.Sprintf("use at most %d", MaxStepTokens))
+		}
+	}
+}
+
+func (c *checker) optimizer() {
+	if c.clean("optimizer.lr", "optimizer.min_lr") && c.Optimizer.MinLR > c.Optimizer.LR {
+		c.disagree("optimizer.min_lr", "optimizer.lr",
+			fmt.Sprintf("is above %s", c.say("optimizer.lr")),
+			"the learning rate decays to min_lr; make it lr or less")
+	}
+	if c.clean("optimizer.warmup_steps", "run.steps") && c.Optimizer.WarmupSteps > c.Run.Steps {
+		c.disagree("optimizer.warmup_steps", "run.steps",
+			fmt.Sprintf("is more than %s", c.say("run.steps")),
+			"warm up for fewer steps or train for more")
+	}
+}
+
+func (c *checker) pipeline() {
+	p := c.Pipeline
+	if c.clean("pipeline.recompute", "pipeline.recompute_keep") && p.RecomputeKeep > 0 && p.Recompute != "partial" {
+		c.disagree("pipeline.recompute_keep", "pipeline.recompute",
+			fmt.Sprintf("has no effect with %s", c.say("pipeline.recompute")),
+			`set recompute = "partial" or leave recompute_keep out`)
+	}
+}

@@ -1,0 +1,163 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// A resolved configuration prints as a text that resolves to the same.
+func TestRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawConfig(t)
+		again, err := Parse("printed.toml", c.TOML(), nil, nil)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, c.TOML())
+		}
+		samePlainly(t, c, again)
+	})
+}
+
+// samePlainly compares what the configurations say, not where they say it.
+func samePlainly(t interface{ Fatalf(string, ...any) }, a, b *Config) {
+	plain := func(c *Config) Config {
+		return Config{Run: c.Run, Model: c.Model, Data: c.Data, Batch: c.Batch,
+			Optimizer: c.Optimizer, Pipeline: c.Pipeline, Parallel: c.Parallel, Device: c.Device}
+	}
+	if x, y := plain(a), plain(b); !reflect.DeepEqual(x, y) {
+		t.Fatalf("not the same:\n%+v\n%+v", x, y)
+	}
+	if changes := Diff(a, b); changes != nil {
+		t.Fatalf("Diff sees %v between equal configurations", changes)
+	}
+	if x, y := a.TOML(), b.TOML(); !bytes.Equal(x, y) {
+		t.Fatalf("not printed the same:\n%s\n%s", x, y)
+	}
+}
+
+// drawConfig makes any valid, resolved configuration.
+func drawConfig(t *rapid.T) *Config {
+	count := rapid.IntRange(1, 1000)
+	text := rapid.String().Filter(func(s string) bool { return !strings.Contains(s, "${") })
+	file := text.Filter(func(s string) bool { return s != "" })
+	rate := rapid.Float64Range(0, 0.999)
+	c := &Config{
+		Run: Run{
+			Name: rapid.StringMatching(`[\pLäö0-9_][\pL0-9._ -]{0,9}`).Draw(t, "name"), Out: file.Draw(t, "out"),
+			Steps: rapid.IntRange(1, MaxSteps).Draw(t, "steps"), Seed: rapid.Uint64Range(0, 1<<63-1).Draw(t, "seed"),
+			EvalEvery: count.Draw(t, "eval_every"), EvalBatches: count.Draw(t, "eval_batches"),
+			CheckpointEvery: count.Draw(t, "checkpoint_every"), Keep: count.Draw(t, "keep"),
+			LogEvery: count.Draw(t, "log_every"), StallAfterS: rapid.Float64Range(0, MaxStallS).Draw(t, "stall_after_s"),
+		},
+		Data: Data{
+			Train:     rapid.SliceOfN(file, 1, 5).Draw(t, "train"),
+			Tokenizer: rapid.SampledFrom([]string{"bytes", "chars"}).Draw(t, "tokenizer"), Format: "text",
+		},
+		Optimizer: Optimizer{
+			Name:        rapid.SampledFrom([]string{"adamw", "sgd"}).Draw(t, "optimizer"),
+			LR:          rapid.Float64Range(1e-300, MaxLR).Draw(t, "lr"),
+			Decay:       rapid.SampledFrom([]string{"cosine", "linear", "constant"}).Draw(t, "decay"),
+			Beta1:       rate.Draw(t, "beta1"),
+			Beta2:       rate.Draw(t, "beta2"),
+			Eps:         rapid.Float64Range(MinEps, 1).Draw(t, "eps"),
+			Momentum:    rate.Draw(t, "momentum"),
+			WeightDecay: rapid.Float64Range(0, MaxWeightDecay).Draw(t, "weight_decay"),
+			ClipNorm:    rapid.Float64Range(0, MaxClipNorm).Draw(t, "clip_norm"),
+		},
+		Pipeline: Pipeline{
+			Stages: rapid.IntRange(1, MaxStages).Draw(t, "stages"), Chunks: rapid.IntRange(1, MaxChunks).Draw(t, "chunks"),
+			Schedule: rapid.SampledFrom([]string{"none", "gpipe", "1f1b", "interleaved"}).Draw(t, "schedule"),
+			Group:    rapid.IntRange(1, MaxGroup).Draw(t, "group"), Layout: rapid.String().Draw(t, "layout"),
+			Recompute: rapid.SampledFrom([]string{"none", "full", "partial"}).Draw(t, "recompute"),
+		},
+		Parallel: Parallel{Tensor: 1, Data: 1, Order: rapid.SampledFrom([]string{"tp-pp-dp", "dp-tp-pp"}).Draw(t, "order")},
+		Device:   Device{Kind: "cpu", DType: "float32", Threads: rapid.IntRange(0, MaxThreads).Draw(t, "threads"), Kernels: "go"},
+	}
+	c.Model.Dropout = rate.Draw(t, "dropout")
+	if rapid.Bool().Draw(t, "from a checkpoint") {
+		c.Model.From = file.Draw(t, "from")
+	} else {
+		c.Model = drawShape(t, c.Model.Dropout)
+	}
+	if rapid.Bool().Draw(t, "val given") {
+		c.Data.Val = rapid.SliceOfN(file, 1, 5).Draw(t, "val")
+	} else {
+		c.Data.ValFraction = rapid.Float64Range(1e-9, 0.999).Draw(t, "val_fraction")
+	}
+	c.Batch.Microbatch = rapid.IntRange(1, 64).Draw(t, "microbatch")
+	c.Batch.Sequences = c.Batch.Microbatch * rapid.IntRange(1, 64).Draw(t, "microbatches")
+	c.Optimizer.MinLR = c.Optimizer.LR * rapid.Float64Range(0, 1).Draw(t, "min_lr/lr")
+	c.Optimizer.WarmupSteps = rapid.IntRange(0, c.Run.Steps).Draw(t, "warmup_steps")
+	if c.Pipeline.Recompute == "partial" {
+		c.Pipeline.RecomputeKeep = rapid.IntRange(0, MaxSequences).Draw(t, "recompute_keep")
+	}
+	return c
+}
+
+func drawShape(t *rapid.T, dropout float64) Model {
+	m := Model{
+		Family:  rapid.SampledFrom([]string{"gpt2", "llama"}).Draw(t, "family"),
+		Layers:  rapid.IntRange(1, MaxLayers).Draw(t, "layers"),
+		KVHeads: rapid.IntRange(1, 64).Draw(t, "kv_heads"),
+		FFN:     rapid.IntRange(1, MaxFFN).Draw(t, "ffn"),
+		Context: rapid.IntRange(1, MaxStepTokens/(64*64)).Draw(t, "context"),
+		Dropout: dropout, TieEmbeddings: rapid.Bool().Draw(t, "tie_embeddings"),
+		RopeTheta: rapid.Float64Range(1, MaxRopeTheta).Draw(t, "rope_theta"),
+		Vocab:     rapid.IntRange(0, MaxVocab).Draw(t, "vocab"),
+	}
+	m.Heads = m.KVHeads
+	if m.Family == "llama" {
+		m.Heads *= rapid.IntRange(1, 8).Draw(t, "heads in a group")
+	}
+	m.Hidden = m.Heads * 2 * rapid.IntRange(1, 64).Draw(t, "half the head size")
+	return m
+}
+
+// FuzzParse: whatever the file and the command line hold, Parse neither panics
+// nor says anything but plain lines, and what it takes reads back as the same.
+func FuzzParse(f *testing.F) {
+	f.Add(Template(), "run.steps=5")
+	f.Add([]byte("data = { train = ['${V}${N:-x}'] }"), "model.from=${V}")
+	f.Add([]byte("data.train = ['''\na''']\nrun.name = \"\\u00e4\""), "optimizer.lr=1e-3")
+	f.Add([]byte(`data.train = [{ "a\nb" = 1, "a\nb" = 2 }]`), "x")
+	files, err := filepath.Glob("testdata/*/*.toml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text, "data.train=['a', \"b\"]")
+	}
+	f.Fuzz(func(t *testing.T, text []byte, set string) {
+		c, err := Parse("config.toml", text, []string{set}, lookupIn(map[string]string{"V": "v", "D": "$"}))
+		if err != nil {
+			var errs Errors
+			if !errors.As(err, &errs) || len(errs) == 0 {
+				t.Fatalf("got %v, want Errors", err)
+			}
+			for _, e := range errs {
+				if strings.ContainsAny(e.Error(), "\n\r\x00\x1b") {
+					t.Errorf("not a plain line: %q", e.Error())
+				}
+			}
+			return
+		}
+		if err := c.Validate(); err != nil {
+			t.Fatalf("what Parse took, Validate refuses: %v", err)
+		}
+		again, err := Parse("printed.toml", c.TOML(), nil, nil)
+		if err != nil {
+			t.Fatalf("printed, it does not read back: %v\n%s", err, c.TOML())
+		}
+		samePlainly(t, c, again)
+	})
+}

@@ -1,0 +1,117 @@
+package config
+
+import (
+	"math"
+	"slices"
+	"strings"
+)
+
+// field is what the package knows about one key. Everything that goes over all
+// keys (reading, printing, comparing, suggesting) goes over the schema.
+type field struct {
+	key     string
+	at      func(*Config) any // a pointer to the value
+	example string            // a value, as TOML, for messages
+	check   check             // nil where any value of the type will do
+	path    bool              // ${VAR} is expanded
+	shape   bool              // comes from the checkpoint where model.from is set
+	free    bool              // may differ when a run is resumed
+}
+
+// The documented order, which is the printed one.
+var schema = []field{
+	{key: "run.name", at: func(c *Config) any { return &c.Run.Name }, example: `"first-try"`, check: folderName, free: true},
+	{key: "run.out", at: func(c *Config) any { return &c.Run.Out }, example: `"runs/first-try"`, check: pathName, path: true, free: true},
+	{key: "run.steps", at: func(c *Config) any { return &c.Run.Steps }, example: "1000", check: whole(1, MaxSteps), free: true},
+	{key: "run.seed", at: func(c *Config) any { return &c.Run.Seed }, example: "1", check: whole(0, math.MaxInt64)},
+	{key: "run.eval_every", at: func(c *Config) any { return &c.Run.EvalEvery }, example: "250", check: whole(0, MaxCount), free: true},
+	{key: "run.eval_batches", at: func(c *Config) any { return &c.Run.EvalBatches }, example: "20", check: whole(1, MaxCount), free: true},
+	{key: "run.checkpoint_every", at: func(c *Config) any { return &c.Run.CheckpointEvery }, example: "250", check: whole(0, MaxCount), free: true},
+	{key: "run.keep", at: func(c *Config) any { return &c.Run.Keep }, example: "3", check: whole(0, MaxCount), free: true},
+	{key: "run.log_every", at: func(c *Config) any { return &c.Run.LogEvery }, example: "10", check: whole(1, MaxCount), free: true},
+	{key: "run.stall_after_s", at: func(c *Config) any { return &c.Run.StallAfterS }, example: "60.0", check: number(0, MaxStallS), free: true},
+
+	{key: "model.family", at: func(c *Config) any { return &c.Model.Family }, example: `"gpt2"`, check: oneOf("gpt2", "llama"), shape: true},
+	{key: "model.layers", at: func(c *Config) any { return &c.Model.Layers }, example: "4", check: whole(1, MaxLayers), shape: true},
+	{key: "model.hidden", at: func(c *Config) any { return &c.Model.Hidden }, example: "128", check: whole(1, MaxHidden), shape: true},
+	{key: "model.heads", at: func(c *Config) any { return &c.Model.Heads }, example: "4", check: whole(1, MaxHeads), shape: true},
+	{key: "model.kv_heads", at: func(c *Config) any { return &c.Model.KVHeads }, example: "2", check: whole(1, MaxHeads), shape: true},
+	{key: "model.ffn", at: func(c *Config) any { return &c.Model.FFN }, example: "512", check: whole(1, MaxFFN), shape: true},
+	{key: "model.context", at: func(c *Config) any { return &c.Model.Context }, example: "128", check: whole(1, MaxContext), shape: true},
+	{key: "model.dropout", at: func(c *Config) any { return &c.Model.Dropout }, example: "0.1", check: numberBelow(0, 1)},
+	{key: "model.tie_embeddings", at: func(c *Config) any { return &c.Model.TieEmbeddings }, example: "true", shape: true},
+	{key: "model.rope_theta", at: func(c *Config) any { return &c.Model.RopeTheta }, example: "10000.0", check: number(1, MaxRopeTheta), shape: true},
+	{key: "model.vocab", at: func(c *Config) any { return &c.Model.Vocab }, example: "256", check: whole(0, MaxVocab), shape: true},
+	{key: "model.from", at: func(c *Config) any { return &c.Model.From }, example: `"runs/first-try"`, check: textUpTo(MaxPathBytes), path: true},
+
+	{key: "data.train", at: func(c *Config) any { return &c.Data.Train }, example: `["data/*.txt"]`, check: patterns, path: true},
+	{key: "data.val", at: func(c *Config) any { return &c.Data.Val }, example: `["data/val.txt"]`, check: patterns, path: true},
+	{key: "data.val_fraction", at: func(c *Config) any { return &c.Data.ValFraction }, example: "0.1", check: numberBelow(0, 1)},
+	{key: "data.tokenizer", at: func(c *Config) any { return &c.Data.Tokenizer }, example: `"bytes"`, check: oneOf("bytes", "chars")},
+	{key: "data.format", at: func(c *Config) any { return &c.Data.Format }, example: `"text"`, check: oneOf("text", "uint16")},
+
+	{key: "batch.sequences", at: func(c *Config) any { return &c.Batch.Sequences }, example: "16", check: whole(1, MaxSequences)},
+	{key: "batch.microbatch", at: func(c *Config) any { return &c.Batch.Microbatch }, example: "4", check: whole(1, MaxSequences)},
+
+	{key: "optimizer.name", at: func(c *Config) any { return &c.Optimizer.Name }, example: `"adamw"`, check: oneOf("adamw", "sgd")},
+	{key: "optimizer.lr", at: func(c *Config) any { return &c.Optimizer.LR }, example: "0.001", check: numberAbove(0, MaxLR)},
+	{key: "optimizer.min_lr", at: func(c *Config) any { return &c.Optimizer.MinLR }, example: "0.0001", check: number(0, MaxLR)},
+	{key: "optimizer.warmup_steps", at: func(c *Config) any { return &c.Optimizer.WarmupSteps }, example: "100", check: whole(0, MaxSteps)},
+	{key: "optimizer.decay", at: func(c *Config) any { return &c.Optimizer.Decay }, example: `"cosine"`, check: oneOf("cosine", "linear", "constant")},
+	{key: "optimizer.beta1", at: func(c *Config) any { return &c.Optimizer.Beta1 }, example: "0.9", check: numberBelow(0, 1)},
+	{key: "optimizer.beta2", at: func(c *Config) any { return &c.Optimizer.Beta2 }, example: "0.95", check: numberBelow(0, 1)},
+	{key: "optimizer.eps", at: func(c *Config) any { return &c.Optimizer.Eps }, example: "1e-8", check: number(MinEps, 1)},
+	{key: "optimizer.momentum", at: func(c *Config) any { return &c.Optimizer.Momentum }, example: "0.9", check: numberBelow(0, 1)},
+	{key: "optimizer.weight_decay", at: func(c *Config) any { return &c.Optimizer.WeightDecay }, example: "0.1", check: number(0, MaxWeightDecay)},
+	{key: "optimizer.clip_norm", at: func(c *Config) any { return &c.Optimizer.ClipNorm }, example: "1.0", check: number(0, MaxClipNorm)},
+
+	{key: "pipeline.stages", at: func(c *Config) any { return &c.Pipeline.Stages }, example: "2", check: whole(1, MaxStages), free: true},
+	{key: "pipeline.chunks", at: func(c *Config) any { return &c.Pipeline.Chunks }, example: "2", check: whole(1, MaxChunks), free: true},
+	{key: "pipeline.schedule", at: func(c *Config) any { return &c.Pipeline.Schedule }, example: `"1f1b"`, check: orEmpty(oneOf("none", "gpipe", "1f1b", "interleaved")), free: true},
+	{key: "pipeline.group", at: func(c *Config) any { return &c.Pipeline.Group }, example: "2", check: whole(0, MaxGroup), free: true},
+	{key: "pipeline.layout", at: func(c *Config) any { return &c.Pipeline.Layout }, example: `"Ett|ttL"`, check: textUpTo(MaxLayoutBytes), free: true},
+	{key: "pipeline.recompute", at: func(c *Config) any { return &c.Pipeline.Recompute }, example: `"full"`, check: oneOf("none", "full", "partial"), free: true},
+	{key: "pipeline.recompute_keep", at: func(c *Config) any { return &c.Pipeline.RecomputeKeep }, example: "1", check: whole(0, MaxSequences), free: true},
+
+	{key: "parallel.tensor", at: func(c *Config) any { return &c.Parallel.Tensor }, example: "1", check: onlyOne},
+	{key: "parallel.data", at: func(c *Config) any { return &c.Parallel.Data }, example: "1", check: onlyOne},
+	{key: "parallel.order", at: func(c *Config) any { return &c.Parallel.Order }, example: `"tp-pp-dp"`, check: rankOrder},
+
+	{key: "device.kind", at: func(c *Config) any { return &c.Device.Kind }, example: `"auto"`, check: oneOf("auto", "cpu"), free: true},
+	{key: "device.dtype", at: func(c *Config) any { return &c.Device.DType }, example: `"float32"`, check: dtype, free: true},
+	{key: "device.threads", at: func(c *Config) any { return &c.Device.Threads }, example: "2", check: whole(0, MaxThreads), free: true},
+	{key: "device.kernels", at: func(c *Config) any { return &c.Device.Kernels }, example: `"auto"`, check: lowerCaseWord, free: true},
+}
+
+// keys and sections are the schema's, in its order.
+var keys, sections = names()
+
+func names() (keys, sections []string) {
+	for _, f := range schema {
+		keys = append(keys, f.key)
+		if section := f.section(); !slices.Contains(sections, section) {
+			sections = append(sections, section)
+		}
+	}
+	return keys, sections
+}
+
+// Keys returns all legal keys, as section.key, in the documented order.
+func Keys() []string { return slices.Clone(keys) }
+
+func lookup(key string) *field {
+	if i := slices.Index(keys, key); i >= 0 {
+		return &schema[i]
+	}
+	return nil
+}
+
+func (f *field) section() string {
+	section, _, _ := strings.Cut(f.key, ".")
+	return section
+}
+
+func (f *field) name() string {
+	_, name, _ := strings.Cut(f.key, ".")
+	return name
+}

@@ -1,0 +1,43 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// readSet reads the text after the nth --set: section.key=value.
+func (r *reader) readSet(nth int, set string) {
+	key, value, found := strings.Cut(set, "=")
+	key = strings.TrimSpace(key)
+	pos := Pos{Set: set, nth: nth}
+	switch path := strings.Split(key, "."); {
+	case !found || key == "":
+		pos.Set = quoted(set) // it may be empty, which a position cannot be
+		r.fail(&Error{Pos: pos, Msg: "there is no key=value", Hint: "write it like --set run.steps=1000"})
+	case slices.Contains(sections, key):
+		r.fail(&Error{Pos: pos, Key: key, Msg: "this is a section, not a key", Hint: fmt.Sprintf("write --set %s.key=value", key)})
+	case lookup(key) == nil:
+		r.fail(r.unknownKey(path, pos))
+	default:
+		r.entries[key] = setEntry(key, value, pos)
+	}
+}
+
+// setEntry reads the value as TOML or, where it is none, as a plain string.
+func setEntry(key, value string, pos Pos) entry {
+	d := &document{reader: &reader{}, text: slices.Clip([]byte("x = " + value))}
+	d.parser.Reset(d.text)
+	if d.parser.NextExpression() {
+		e := d.entry(key, d.parser.Expression().Value(), pos)
+		for i := range e.items {
+			e.items[i].pos = pos
+		}
+		if !d.parser.NextExpression() && d.parser.Error() == nil {
+			return e
+		}
+	}
+	return entry{key: key, pos: pos, kind: unstable.String, text: value}
+}

@@ -1,0 +1,95 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Between its field and its text a value is an int64, float64, string, bool or
+// []string.
+
+// load returns the field's value in c.
+func (f *field) load(c *Config) any {
+	switch p := f.at(c).(type) {
+	case *int:
+		return int64(*p)
+	case *uint64:
+		return int64(*p)
+	case *float64:
+		return *p
+	case *string:
+		return *p
+	case *bool:
+		return *p
+	case *[]string:
+		return *p
+	}
+	panic("config: " + f.key + " is of a type that no key has")
+}
+
+// store sets the field in c to a value that load could have returned.
+func (f *field) store(c *Config, v any) {
+	switch p := f.at(c).(type) {
+	case *int:
+		*p = int(v.(int64))
+	case *uint64:
+		*p = uint64(v.(int64))
+	case *float64:
+		*p = v.(float64)
+	case *string:
+		*p = v.(string)
+	case *bool:
+		*p = v.(bool)
+	case *[]string:
+		*p = v.([]string)
+	}
+}
+
+// render writes a value as TOML.
+func render(v any) string {
+	switch v := v.(type) {
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		s := strings.ToLower(strconv.FormatFloat(v, 'g', -1, 64)) // nan and +inf as TOML has them
+		if !strings.ContainsAny(s, ".en") {                       // an integer would be read as one
+			s += ".0"
+		}
+		return s
+	case string:
+		return quote(v)
+	case bool:
+		return strconv.FormatBool(v)
+	case []string:
+		items := make([]string, len(v))
+		for i, s := range v {
+			items[i] = quote(s)
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	}
+	panic(fmt.Sprintf("config: no key has a value of type %T", v))
+}
+
+// quote writes a TOML basic string.
+func quote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r < ' ' || r == 0x7F:
+			fmt.Fprintf(&b, `\u%04X`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}

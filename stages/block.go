@@ -1,0 +1,220 @@
+package stages
+
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// block is a decoder layer: x + attention(norm(x)), then + mlp(norm(·)).
+//
+//	GPT-2: LayerNorm, one projection for q, k and v, GELU
+//	Llama: RMSNorm, three projections, rotary positions, grouped heads, SwiGLU
+type block struct {
+	cfg          Config
+	norm1, norm2 norm
+	qkv          []linear // one of width 3C, or three
+	proj         linear
+	up           []linear // one, or gate and up
+	down         linear
+	drops        [3]site // attention's probabilities, its output, the mlp's output
+}
+
+func blockSites(i int, p float64) [3]site {
+	at := fmt.Sprintf("layer.%d.", i)
+	return [3]site{{at + "attention", p}, {at + "projection", p}, {at + "mlp", p}}
+}
+
+// blockState: every tensor is owned, qkv and u by their first element when one
+// projection makes them all.
+type blockState struct {
+	x            tensorops.Tensor // input [B, T, C]
+	stats1, n1   tensorops.Tensor // first norm
+	qkv          [3]tensorops.Tensor
+	o, lse       tensorops.Tensor // attention
+	h            tensorops.Tensor // after the first residual
+	stats2, n2   tensorops.Tensor // second norm
+	u            [2]tensorops.Tensor
+	g            tensorops.Tensor // activation
+	recompute    bool             // only x is kept; run forward again first
+	dm, du0, du1 tensorops.Tensor // gradients kept for weightGrad: mlp's output, u
+	dn2, da      tensorops.Tensor // second norm's output, attention's output
+	dqkv         [3]tensorops.Tensor
+	dn1          tensorops.Tensor
+}
+
+func (*block) symbol() byte    { return SymbolDecoder }
+func (*block) newState() state { return new(blockState) }
+
+func (b *block) uses() []use {
+	us := b.norm1.uses()
+	for i := range b.qkv {
+		us = append(us, b.qkv[i].uses()...)
+	}
+	us = append(us, b.proj.uses()...)
+	us = append(us, b.norm2.uses()...)
+	for i := range b.up {
+		us = append(us, b.up[i].uses()...)
+	}
+	return append(us, b.down.uses()...)
+}
+
+func (s *blockState) drop(l *tensorops.List, all bool) {
+	free(l, &s.stats1, &s.n1, &s.qkv[0], &s.qkv[1], &s.qkv[2], &s.o, &s.lse, &s.h, &s.stats2, &s.n2, &s.u[0], &s.u[1], &s.g)
+	free(l, &s.dm, &s.du0, &s.du1, &s.dn2, &s.da, &s.dqkv[0], &s.dqkv[1], &s.dqkv[2], &s.dn1)
+	if all {
+		free(l, &s.x)
+	}
+}
+
+// parts views the memory of one projection, or of three, as q, k and v.
+func (b *block) parts(t [3]tensorops.Tensor) (q, k, v tensorops.Tensor) {
+	if len(b.qkv) == 3 || !t[0].Valid() {
+		return t[0], t[1], t[2]
+	}
+	c := b.cfg.Hidden
+	return t[0].Columns(0, c), t[0].Columns(c, 2*c), t[0].Columns(2*c, 3*c)
+}
+
+func (b *block) attention(c *pass) tensorops.AttentionOpts {
+	return tensorops.AttentionOpts{Batch: c.mb.Sequences, Heads: b.cfg.Heads, KVHeads: b.cfg.KVHeads,
+		Mask: c.mask(b.drops[0], b.cfg.Heads*c.mb.Positions*c.mb.Positions)}
+}
+
+// rotate turns q and k by their positions (Llama), or back.
+func (b *block) rotate(c *pass, q, k tensorops.Tensor, inverse bool) {
+	if b.cfg.Family != Llama {
+		return
+	}
+	r := tensorops.RoPEOpts{Heads: b.cfg.Heads, Period: c.mb.Positions, First: c.mb.FirstPosition, Theta: b.cfg.RopeTheta, Inverse: inverse}
+	c.RoPE(q, r)
+	r.Heads = b.cfg.KVHeads
+	c.RoPE(k, r)
+}
+
+// project records the projections of x and returns their memory.
+func (b *block) project(c *pass, x tensorops.Tensor, ms []linear) (out [3]tensorops.Tensor) {
+	for i := range ms {
+		out[i] = c.Alloc(tensorops.Float32, c.mb.Sequences, c.mb.Positions, ms[i].out)
+		ms[i].forward(c, out[i], x)
+	}
+	return out
+}
+
+func (b *block) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
+	s := st.(*blockState)
+	s.x = x
+	s.n1, s.stats1 = b.norm1.forward(c, x)
+	s.qkv = b.project(c, s.n1, b.qkv)
+	q, k, v := b.parts(s.qkv)
+	b.rotate(c, q, k, false)
+	s.o = c.AllocLike(x)
+	s.lse = c.Alloc(tensorops.Float32, c.mb.Sequences, b.cfg.Heads, c.mb.Positions)
+	c.Attention(s.o, q, k, v, s.lse, b.attention(c))
+	s.h = b.residual(c, &b.proj, s.o, x, b.drops[1])
+	s.n2, s.stats2 = b.norm2.forward(c, s.h)
+	u := b.project(c, s.n2, b.up)
+	s.u = [2]tensorops.Tensor{u[0], u[1]}
+	s.g = c.AllocLike(s.u[0])
+	b.activate(c, s.g, s.u)
+	y := b.residual(c, &b.down, s.g, s.h, b.drops[2])
+	if c.mb.Recompute {
+		s.drop(c.List, false)
+		s.recompute = true
+	}
+	return y
+}
+
+// residual records skip + dropout(m(x)).
+func (b *block) residual(c *pass, m *linear, x, skip tensorops.Tensor, s site) tensorops.Tensor {
+	y := c.AllocLike(skip)
+	m.forward(c, y, x)
+	c.Dropout(y, y, skip, c.mask(s, c.mb.Positions*m.out))
+	return y
+}
+
+func (b *block) activate(c *pass, g tensorops.Tensor, u [2]tensorops.Tensor) {
+	if b.cfg.Family == Llama {
+		c.SwiGLU(g, u[0], u[1])
+		return
+	}
+	c.GELU(g, u[0])
+}
+
+// dropGrad returns the gradient of residual's projection. Without dropout that
+// is dy itself, kept, and the gradient that passes by needs memory of its own;
+// with it, dy's memory is free for that.
+func (b *block) dropGrad(c *pass, dy tensorops.Tensor, s site) (projection, skip tensorops.Tensor) {
+	m := c.mask(s, c.mb.Positions*b.cfg.Hidden)
+	if m.P == 0 {
+		return dy, c.AllocLike(dy)
+	}
+	d := c.AllocLike(dy)
+	c.Dropout(d, dy, tensorops.Tensor{}, m)
+	return d, dy
+}
+
+func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tensor {
+	s := st.(*blockState)
+	if s.recompute {
+		s.recompute = false
+		again := *c.mb
+		again.Recompute = false
+		r := *c
+		r.mb = &again
+		c.Free(b.forward(&r, st, s.x))
+	}
+	dm, dh := b.dropGrad(c, dy, b.drops[2])
+	s.dm = dm
+	dg := c.AllocLike(s.g)
+	b.down.inputGrad(c, dg, dm, false)
+	if b.cfg.Family == Llama {
+		s.du0, s.du1 = c.AllocLike(s.u[0]), dg
+		c.SwiGLUGrad(s.du0, s.du1, dg, s.u[0], s.u[1])
+	} else {
+		s.du0 = dg
+		c.GELUGrad(dg, dg, s.u[0])
+	}
+	s.dn2 = c.AllocLike(s.n2)
+	b.up[0].inputGrad(c, s.dn2, s.du0, false)
+	if len(b.up) > 1 {
+		b.up[1].inputGrad(c, s.dn2, s.du1, true)
+	}
+	b.norm2.inputGrad(c, dh, s.dn2, s.h, s.stats2, dy)
+
+	da, dx := b.dropGrad(c, dh, b.drops[1])
+	s.da = da
+	do := c.AllocLike(s.o)
+	b.proj.inputGrad(c, do, da, false)
+	for i := range b.qkv {
+		s.dqkv[i] = c.AllocLike(s.qkv[i])
+	}
+	q, k, v := b.parts(s.qkv)
+	dq, dk, dv := b.parts(s.dqkv)
+	c.AttentionGrad(dq, dk, dv, do, q, k, v, s.o, s.lse, b.attention(c))
+	b.rotate(c, dq, dk, true)
+	c.Free(do)
+	s.dn1 = c.AllocLike(s.n1)
+	for i := range b.qkv {
+		b.qkv[i].inputGrad(c, s.dn1, s.dqkv[i], i > 0)
+	}
+	b.norm1.inputGrad(c, dx, s.dn1, s.x, s.stats1, dh)
+	free(c.List, &s.qkv[0], &s.qkv[1], &s.qkv[2], &s.lse, &s.u[0], &s.u[1])
+	return dx
+}
+
+func (b *block) weightGrad(c *pass, st state) {
+	s := st.(*blockState)
+	b.down.weightGrad(c, s.g, s.dm)
+	b.up[0].weightGrad(c, s.n2, s.du0)
+	if len(b.up) > 1 {
+		b.up[1].weightGrad(c, s.n2, s.du1)
+	}
+	b.norm2.weightGrad(c, s.dn2, s.h, s.stats2)
+	b.proj.weightGrad(c, s.o, s.da)
+	for i := range b.qkv {
+		b.qkv[i].weightGrad(c, s.n1, s.dqkv[i])
+	}
+	b.norm1.weightGrad(c, s.dn1, s.x, s.stats1)
+	s.drop(c.List, true)
+}

@@ -1,0 +1,99 @@
+package stages
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrModel: a model's sizes contradict each other.
+var ErrModel = errors.New("impossible model")
+
+// Families of models.
+const (
+	GPT2  = "gpt2"
+	Llama = "llama"
+)
+
+// Config are the sizes of a model.
+type Config struct {
+	Family    string // GPT2 or Llama
+	Layers    int    // decoder layers
+	Hidden    int    // C
+	Heads     int    // H
+	KVHeads   int    // heads of keys and values; GPT-2: H
+	FFN       int    // inner width of the feed-forward part
+	Context   int    // most positions of a sequence
+	Vocab     int    // V
+	Dropout   float64
+	Tie       bool    // the head uses the embedding's weight
+	RopeTheta float64 // base of the rotary wavelengths (llama)
+	NormEps   float64 // 0: 1e-5
+}
+
+// Validate says which two numbers disagree.
+func (c Config) Validate() error {
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"layers", c.Layers}, {"hidden", c.Hidden}, {"heads", c.Heads}, {"kv_heads", c.KVHeads}, {"ffn", c.FFN}, {"context", c.Context}, {"vocab", c.Vocab}} {
+		if f.value < 1 && f.name != "layers" || f.value < 0 {
+			return fmt.Errorf("%w: %s is %d", ErrModel, f.name, f.value)
+		}
+	}
+	switch {
+	case c.Family != GPT2 && c.Family != Llama:
+		return fmt.Errorf("%w: family %q is neither %q nor %q", ErrModel, c.Family, GPT2, Llama)
+	case c.Hidden%c.Heads != 0:
+		return fmt.Errorf("%w: hidden %d does not divide by heads %d", ErrModel, c.Hidden, c.Heads)
+	case c.Heads%c.KVHeads != 0:
+		return fmt.Errorf("%w: heads %d does not divide by kv_heads %d", ErrModel, c.Heads, c.KVHeads)
+	case c.Family == GPT2 && c.KVHeads != c.Heads:
+		return fmt.Errorf("%w: gpt2 has as many kv_heads as heads, not %d of %d", ErrModel, c.KVHeads, c.Heads)
+	case c.Family == Llama && c.Hidden/c.Heads%2 != 0:
+		return fmt.Errorf("%w: rotary embedding needs heads of even width, hidden %d / heads %d is %d", ErrModel, c.Hidden, c.Heads, c.Hidden/c.Heads)
+	case c.Family == Llama && !(c.RopeTheta > 0):
+		return fmt.Errorf("%w: rope_theta is %g", ErrModel, c.RopeTheta)
+	case !(c.Dropout >= 0 && c.Dropout < 1):
+		return fmt.Errorf("%w: dropout is %g, it must lie in [0, 1)", ErrModel, c.Dropout)
+	}
+	return nil
+}
+
+// headDim is D.
+func (c Config) headDim() int { return c.Hidden / c.Heads }
+
+// kvWidth is the width of keys and of values.
+func (c Config) kvWidth() int { return c.KVHeads * c.headDim() }
+
+func (c Config) eps() float64 {
+	if c.NormEps > 0 {
+		return c.NormEps
+	}
+	return 1e-5
+}
+
+// Parameters is the number of weights, a tied one counted once.
+func (c Config) Parameters() int64 {
+	m, err := NewModel(c)
+	if err != nil {
+		return 0
+	}
+	var n int64
+	for _, p := range m.Params {
+		n += int64(p.Len())
+	}
+	return n
+}
+
+// FLOPs estimates a forward pass's floating-point operations for one token, a
+// multiply-add as two, at T positions: by symbol E, t, L. The backward pass
+// costs twice that. (Kaplan et al. 2020, with the head's product counted.)
+func (c Config) FLOPs(positions int) (embedding, layer, head float64) {
+	h, f, kv := float64(c.Hidden), float64(c.FFN), float64(c.kvWidth())
+	mlp := 4 * h * f
+	if c.Family == Llama {
+		mlp = 6 * h * f
+	}
+	layer = 2*h*(h+2*kv) + 2*h*h + mlp + 4*h*float64(positions)/2
+	return 2 * h, layer, 2 * h * float64(c.Vocab)
+}

@@ -1,0 +1,107 @@
+package stages
+
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Decoder continues one sequence token by token with a cache of keys and values.
+// It needs a stage that holds the whole model.
+type Decoder struct {
+	stage  *Stage
+	layers []layer
+	cache  [][2]tensorops.Tensor // keys and values of each decoder layer: [Context, kvWidth]
+	used   int                   // positions in the cache
+	logits []float32
+}
+
+// NewDecoder allocates the cache.
+func NewDecoder(s *Stage) (*Decoder, error) {
+	c := s.chunks[0]
+	if c == nil || len(c.layers) != len(s.model.layers) {
+		return nil, fmt.Errorf("%w: a decoder needs all %d layers in chunk 0", ErrModel, len(s.model.layers))
+	}
+	d := &Decoder{stage: s, layers: c.layers, logits: make([]float32, s.model.Config.Vocab)}
+	l := s.stream.NewList()
+	cfg := s.model.Config
+	for range cfg.Layers {
+		var kv [2]tensorops.Tensor
+		for i := range kv {
+			kv[i] = l.Alloc(tensorops.Float32, cfg.Context, cfg.kvWidth())
+		}
+		d.cache = append(d.cache, kv)
+	}
+	return d, tensorops.Run(s.stream, l)
+}
+
+// Used is the number of positions in the cache.
+func (d *Decoder) Used() int { return d.used }
+
+// Reset forgets the sequence.
+func (d *Decoder) Reset() { d.used = 0 }
+
+// Next appends tokens to the sequence and returns the logits of what follows the
+// last one, valid until the next call. The sequence must fit Config.Context.
+func (d *Decoder) Next(tokens []int32) ([]float32, error) {
+	cfg := d.stage.model.Config
+	if len(tokens) == 0 || d.used+len(tokens) > cfg.Context {
+		return nil, fmt.Errorf("%w: %d tokens after %d, the context has %d", ErrInput, len(tokens), d.used, cfg.Context)
+	}
+	l := d.stage.stream.NewList()
+	mb := Microbatch{Sequences: 1, Positions: len(tokens), FirstPosition: d.used}
+	c := &pass{List: l, stage: d.stage, mb: &mb}
+	c.tokens = c.ids(tokens)
+	var x tensorops.Tensor
+	n := 0
+	for _, layer := range d.layers {
+		switch layer := layer.(type) {
+		case *embedding:
+			x = layer.forward(c, nil, x)
+			l.Free(c.tokens)
+		case *block:
+			x = layer.decode(c, x, d.cache[n], d.used)
+			n++
+		case *head:
+			layer.decode(c, x, d.logits)
+		}
+	}
+	if err := tensorops.Run(d.stage.stream, l); err != nil {
+		return nil, err
+	}
+	d.used += len(tokens)
+	return d.logits, nil
+}
+
+// decode is forward for new positions of one sequence: keys and values go to the
+// cache, and the queries see all of it. It owns x.
+func (b *block) decode(c *pass, x tensorops.Tensor, cache [2]tensorops.Tensor, used int) tensorops.Tensor {
+	n1, stats := b.norm1.forward(c, x)
+	qkv := b.project(c, n1, b.qkv)
+	q, k, v := b.parts(qkv)
+	b.rotate(c, q, k, false)
+	all := used + c.mb.Positions
+	c.Copy(cache[0].RowRange(used, all), k.Matrix())
+	c.Copy(cache[1].RowRange(used, all), v.Matrix())
+	o, lse := c.AllocLike(x), c.Alloc(tensorops.Float32, 1, b.cfg.Heads, c.mb.Positions)
+	c.Attention(o, q, cache[0].RowRange(0, all), cache[1].RowRange(0, all), lse, b.attention(c))
+	h := b.residual(c, &b.proj, o, x, b.drops[1])
+	free(c.List, &x, &n1, &stats, &qkv[0], &qkv[1], &qkv[2], &o, &lse)
+	n2, stats := b.norm2.forward(c, h)
+	u := b.project(c, n2, b.up)
+	g := c.AllocLike(u[0])
+	b.activate(c, g, [2]tensorops.Tensor{u[0], u[1]})
+	y := b.residual(c, &b.down, g, h, b.drops[2])
+	free(c.List, &h, &n2, &stats, &u[0], &u[1], &g)
+	return y
+}
+
+// decode fetches the logits of the last position. It owns x.
+func (h *head) decode(c *pass, x tensorops.Tensor, logits []float32) {
+	n, stats := h.norm.forward(c, x)
+	out := c.Alloc(tensorops.Float32, 1, h.vocab)
+	last := c.mb.Positions - 1
+	h.proj.forward(c, out, n.Matrix().RowRange(last, last+1))
+	c.Fetch(tensorops.HostBytes(logits), out)
+	free(c.List, &x, &n, &stats, &out)
+}

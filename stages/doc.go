@@ -1,0 +1,31 @@
+// Package stages is what a pipeline stage computes: layers and model families, a
+// chunk's forward, input gradient and weight gradient, the activations saved in
+// between, the loss, and the optimizer.
+//
+// A Model lists its layers in order: one E (embedding), Layers times t (decoder
+// layer), one L (final norm, head and loss), the symbols of the layout language.
+// A Stage holds one rank's chunks, each a run of layers, with their parameters,
+// gradients and optimizer state on one device stream. It records operations; it
+// never waits and never computes itself:
+//
+//	out := stage.Forward(list, chunk, microbatch, in)
+//	dx := stage.InputGrad(list, chunk, mb, dy)   // B is InputGrad then
+//	stage.WeightGrad(list, chunk, mb)            // WeightGrad
+//
+// # Exactness
+//
+// Which rank holds a layer changes no bit. Weights are drawn by (seed, name,
+// index), dropout by (seed, site, step, index in the global batch). Weight
+// gradients accumulate in the order in which the caller asks for microbatches,
+// which is ascending in every schedule. Each use of a tied weight has its own
+// accumulator; they are added once, in order of use.
+//
+// # Dimensions
+//
+// B sequences in a microbatch, T positions, N = B·T rows, C hidden channels, H
+// heads of D channels, V vocabulary. Activations between chunks are [B, T, C]
+// float32.
+//
+// The package may import tensorops and internal/rng. It must not know actors,
+// other stages, schedules, files or the network.
+package stages

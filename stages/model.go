@@ -1,0 +1,167 @@
+package stages
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Symbols of layers, as in the layout language.
+const (
+	SymbolEmbedding = 'E'
+	SymbolDecoder   = 't'
+	SymbolLoss      = 'L'
+)
+
+// Model is a family's layers at given sizes: E, then Layers times t, then L. It
+// holds no memory and is shared by all stages.
+type Model struct {
+	Config Config
+	Params []*Param // in the model's order, which global sums follow
+	layers []layer
+}
+
+// layer is one unit of the layout. Its three passes record operations; what a
+// forward saves for the other two is in a state, one for each microbatch in
+// flight.
+type layer interface {
+	symbol() byte
+	uses() []use
+	newState() state
+	// forward returns the output. It owns x, and frees it or keeps it in st.
+	forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor
+	// inputGrad takes the output's gradient, which it owns, and returns the
+	// input's ("none" for the embedding). What weightGrad needs stays in st.
+	inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tensor
+	// weightGrad adds to the gradients of the layer's uses and frees all of st.
+	weightGrad(c *pass, st state)
+}
+
+// state is what a layer keeps of one microbatch.
+type state interface {
+	// drop frees everything but the layer's input, for recomputation; all: the
+	// input too.
+	drop(l *tensorops.List, all bool)
+}
+
+// NewModel checks the sizes and lists layers and parameters.
+func NewModel(c Config) (*Model, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	m := &Model{Config: c}
+	if c.Family == GPT2 {
+		m.buildGPT2()
+	} else {
+		m.buildLlama()
+	}
+	return m, nil
+}
+
+// Symbols is the sequence that a layout must cover.
+func (m *Model) Symbols() string {
+	s := make([]byte, len(m.layers))
+	for i, l := range m.layers {
+		s[i] = l.symbol()
+	}
+	return string(s)
+}
+
+// add makes a parameter.
+func (m *Model) add(name string, init Init, shape ...int) use {
+	p := &Param{Name: name, Index: len(m.Params), Shape: shape, Decay: len(shape) > 1, Init: init, Uses: 1}
+	m.Params = append(m.Params, p)
+	return use{param: p}
+}
+
+// tied makes the second use of a parameter.
+func tied(u use) use {
+	u.param.Uses = 2
+	return use{param: u.param, place: 1}
+}
+
+// The families' initialisation: normal with 0.02, projections onto the residual
+// stream smaller by 1/√(2·layers) (GPT-2).
+const initStd = 0.02
+
+func (m *Model) residualInit() Init {
+	return Init{Std: initStd / math.Sqrt(2*float64(max(m.Config.Layers, 1)))}
+}
+
+var (
+	normalInit = Init{Std: initStd}
+	zeros      = Init{}
+	ones       = Init{Const: 1}
+)
+
+// buildGPT2 lists GPT-2's layers under the names of its published checkpoints,
+// which store a linear layer's weight as [in, out].
+func (m *Model) buildGPT2() {
+	c := m.Config
+	norm := func(name string) norm {
+		return norm{gamma: m.add(name+".weight", ones, c.Hidden), beta: m.add(name+".bias", zeros, c.Hidden), hasBeta: true, eps: c.eps()}
+	}
+	conv := func(name string, init Init, in, out int) linear {
+		return linear{w: m.add(name+".weight", init, in, out), b: m.add(name+".bias", zeros, out), hasBias: true, inOut: true, out: out}
+	}
+	wte := m.add("transformer.wte.weight", normalInit, c.Vocab, c.Hidden)
+	wpe := m.add("transformer.wpe.weight", normalInit, c.Context, c.Hidden)
+	m.layers = append(m.layers, &embedding{tokens: wte, positions: wpe, hasPositions: true, width: c.Hidden, drop: site{"embedding", c.Dropout}})
+	for i := range c.Layers {
+		at := fmt.Sprintf("transformer.h.%d", i)
+		b := &block{cfg: c, drops: blockSites(i, c.Dropout)}
+		b.norm1 = norm(at + ".ln_1")
+		b.qkv = []linear{conv(at+".attn.c_attn", normalInit, c.Hidden, 3*c.Hidden)}
+		b.proj = conv(at+".attn.c_proj", m.residualInit(), c.Hidden, c.Hidden)
+		b.norm2 = norm(at + ".ln_2")
+		b.up = []linear{conv(at+".mlp.c_fc", normalInit, c.Hidden, c.FFN)}
+		b.down = conv(at+".mlp.c_proj", m.residualInit(), c.FFN, c.Hidden)
+		m.layers = append(m.layers, b)
+	}
+	final := norm("transformer.ln_f")
+	m.layers = append(m.layers, &head{norm: final, proj: m.headLinear(wte), vocab: c.Vocab})
+}
+
+// buildLlama lists Llama's layers; its checkpoints store weights as [out, in].
+func (m *Model) buildLlama() {
+	c := m.Config
+	norm := func(name string) norm {
+		return norm{gamma: m.add(name+".weight", ones, c.Hidden), rms: true, eps: c.eps()}
+	}
+	lin := func(name string, init Init, in, out int) linear {
+		return linear{w: m.add(name+".weight", init, out, in), out: out}
+	}
+	wte := m.add("model.embed_tokens.weight", normalInit, c.Vocab, c.Hidden)
+	m.layers = append(m.layers, &embedding{tokens: wte, width: c.Hidden, drop: site{"embedding", c.Dropout}})
+	for i := range c.Layers {
+		at := fmt.Sprintf("model.layers.%d", i)
+		b := &block{cfg: c, drops: blockSites(i, c.Dropout)}
+		b.norm1 = norm(at + ".input_layernorm")
+		b.qkv = []linear{
+			lin(at+".self_attn.q_proj", normalInit, c.Hidden, c.Hidden),
+			lin(at+".self_attn.k_proj", normalInit, c.Hidden, c.kvWidth()),
+			lin(at+".self_attn.v_proj", normalInit, c.Hidden, c.kvWidth()),
+		}
+		b.proj = lin(at+".self_attn.o_proj", m.residualInit(), c.Hidden, c.Hidden)
+		b.norm2 = norm(at + ".post_attention_layernorm")
+		b.up = []linear{
+			lin(at+".mlp.gate_proj", normalInit, c.Hidden, c.FFN),
+			lin(at+".mlp.up_proj", normalInit, c.Hidden, c.FFN),
+		}
+		b.down = lin(at+".mlp.down_proj", m.residualInit(), c.FFN, c.Hidden)
+		m.layers = append(m.layers, b)
+	}
+	final := norm("model.norm")
+	m.layers = append(m.layers, &head{norm: final, proj: m.headLinear(wte), vocab: c.Vocab})
+}
+
+// headLinear is the projection onto the vocabulary: the embedding's weight, or
+// one of its own.
+func (m *Model) headLinear(wte use) linear {
+	c := m.Config
+	if c.Tie {
+		return linear{w: tied(wte), out: c.Vocab}
+	}
+	return linear{w: m.add("lm_head.weight", normalInit, c.Vocab, c.Hidden), out: c.Vocab}
+}

@@ -1,0 +1,60 @@
+package stages
+
+import "github.com/troupe-ml/troupe/tensorops"
+
+// norm is LayerNorm (GPT-2) or RMSNorm (Llama) over the channels.
+type norm struct {
+	gamma, beta use
+	hasBeta     bool
+	rms         bool
+	eps         float64
+}
+
+func (m *norm) uses() []use {
+	if m.hasBeta {
+		return []use{m.gamma, m.beta}
+	}
+	return []use{m.gamma}
+}
+
+// forward returns the normalised rows and the statistics for the gradient.
+func (m *norm) forward(c *pass, x tensorops.Tensor) (y, stats tensorops.Tensor) {
+	y = c.AllocLike(x)
+	if m.rms {
+		stats = c.Alloc(tensorops.Float32, x.Rows())
+		c.RMSNorm(y, x, c.weight(m.gamma), stats, m.eps)
+		return y, stats
+	}
+	stats = c.Alloc(tensorops.Float32, x.Rows(), 2)
+	c.LayerNorm(y, x, c.weight(m.gamma), c.optional(m.beta, m.hasBeta), stats, m.eps)
+	return y, stats
+}
+
+// optional is a weight that a layer may lack.
+func (c *pass) optional(u use, has bool) tensorops.Tensor {
+	if !has {
+		return tensorops.Tensor{}
+	}
+	return c.weight(u)
+}
+
+// inputGrad records dx = the input's gradient + skip; skip may be none.
+func (m *norm) inputGrad(c *pass, dx, dy, x, stats, skip tensorops.Tensor) {
+	if m.rms {
+		c.RMSNormGrad(dx, dy, x, c.weight(m.gamma), stats, skip)
+		return
+	}
+	c.LayerNormGrad(dx, dy, x, c.weight(m.gamma), stats, skip)
+}
+
+func (m *norm) weightGrad(c *pass, dy, x, stats tensorops.Tensor) {
+	if m.rms {
+		c.RMSNormWeightGrad(c.grad(m.gamma), dy, x, stats)
+		return
+	}
+	var beta tensorops.Tensor
+	if m.hasBeta {
+		beta = c.grad(m.beta)
+	}
+	c.LayerNormWeightGrad(c.grad(m.gamma), beta, dy, x, stats)
+}

@@ -1,0 +1,170 @@
+package stages
+
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Optimizers.
+const (
+	AdamW = "adamw"
+	SGD   = "sgd"
+)
+
+// Optimizer are the constants of the update. Weight decay acts on matrices, not
+// on norms and biases.
+type Optimizer struct {
+	Name              string // AdamW or SGD
+	Beta1, Beta2, Eps float64
+	Momentum          float64 // SGD; 0: none
+	WeightDecay       float64
+}
+
+// parts names the tensors of state that the optimizer keeps for a parameter, as
+// checkpoints do.
+func (o Optimizer) parts() []string {
+	switch {
+	case o.Name == AdamW:
+		return []string{"m", "v"}
+	case o.Name == SGD && o.Momentum != 0:
+		return []string{"momentum"}
+	}
+	return nil
+}
+
+func (o Optimizer) stateParts() int { return len(o.parts()) }
+
+// Update are the numbers of one step.
+type Update struct {
+	Count     int     // updates made so far, with this one: AdamW's bias correction
+	LR        float64 // learning rate
+	GradScale float64 // factor of the accumulated gradients: clipping and the loss's divisor
+}
+
+// Norm is the squared norm of one parameter's gradient.
+type Norm struct {
+	Param   int // Param.Index
+	Squared float64
+}
+
+// TiedGrad is this rank's part of a tied weight's gradient, for the rank that
+// has the other use.
+type TiedGrad struct {
+	Param int
+	Place int // the use it comes from
+	Grad  tensorops.Tensor
+}
+
+// TiedGrads records copies of the gradients that another rank needs.
+func (s *Stage) TiedGrads(l *tensorops.List) []TiedGrad {
+	var out []TiedGrad
+	for _, h := range s.mine {
+		if !h.shared {
+			continue
+		}
+		place := h.place()
+		g := l.AllocLike(h.g[place])
+		l.Copy(g, h.g[place])
+		out = append(out, TiedGrad{h.param.Index, place, g})
+	}
+	return out
+}
+
+// place is the use of a shared weight that is on this rank.
+func (h *held) place() int {
+	if h.g[0].Valid() {
+		return 0
+	}
+	return 1
+}
+
+// WantsTied is the number of gradients that must come from other ranks before
+// GradNorms.
+func (s *Stage) WantsTied() int {
+	n := 0
+	for _, h := range s.mine {
+		if h.shared && !h.other.Valid() {
+			n++
+		}
+	}
+	return n
+}
+
+// TakeTied takes over a gradient that came from another rank.
+func (s *Stage) TakeTied(g TiedGrad) error {
+	if g.Param < 0 || g.Param >= len(s.held) || s.held[g.Param] == nil {
+		return fmt.Errorf("%w: tied gradient of parameter %d, which this rank does not hold", ErrInput, g.Param)
+	}
+	h := s.held[g.Param]
+	if !h.shared || h.other.Valid() || g.Place == h.place() || !g.Grad.SameShape(h.w) {
+		return fmt.Errorf("%w: tied gradient %v of %s, use %d", ErrInput, g.Grad, h.param.Name, g.Place)
+	}
+	h.other = g.Grad
+	return nil
+}
+
+// GradNorms records the sum of each tied weight's uses, then each parameter's
+// squared norm. The values are there when the list has completed: see Norms.
+func (s *Stage) GradNorms(l *tensorops.List) {
+	for i, h := range s.mine {
+		switch {
+		case h.g[0].Valid() && h.g[1].Valid():
+			l.Add(h.g[0], h.g[0], h.g[1])
+		case h.shared && h.other.Valid():
+			// Addition of two numbers commutes, so both ranks get the same bits.
+			g := h.g[h.place()]
+			l.Add(g, g, h.other)
+			free(l, &h.other)
+		case h.shared:
+			l.Fail(fmt.Errorf("%w: the gradient of %s from its other use has not come", ErrInput, h.param.Name))
+		}
+		l.SquaredNorm(s.normsT.Columns(i, i+1).View(1), h.g[h.place()])
+	}
+	if len(s.mine) > 0 {
+		l.Fetch(tensorops.HostBytes(s.norms), s.normsT)
+	}
+}
+
+// Norms appends the squared norms of the parameters that this rank answers for:
+// a tied weight is its first use's.
+func (s *Stage) Norms(to []Norm) []Norm {
+	for i, h := range s.mine {
+		if h.owner {
+			to = append(to, Norm{h.param.Index, s.norms[i]})
+		}
+	}
+	return to
+}
+
+// Apply records the optimizer's update of every parameter and clears the
+// gradients.
+func (s *Stage) Apply(l *tensorops.List, u Update) {
+	o := s.opts.Optimizer
+	for _, h := range s.mine {
+		decay := 0.0
+		if h.param.Decay {
+			decay = o.WeightDecay
+		}
+		g := h.g[h.place()]
+		if o.Name == AdamW {
+			l.AdamW(h.w, h.state[0], h.state[1], g, tensorops.AdamWOpts{LR: u.LR, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps,
+				WeightDecay: decay, GradScale: u.GradScale, Step: u.Count})
+		} else {
+			l.SGD(h.w, h.state[0], g, tensorops.SGDOpts{LR: u.LR, Momentum: o.Momentum, WeightDecay: decay, GradScale: u.GradScale})
+		}
+	}
+	s.ClearGrads(l)
+}
+
+// ClearGrads records zero gradients: after an update, or for a step that is
+// skipped.
+func (s *Stage) ClearGrads(l *tensorops.List) {
+	for _, h := range s.mine {
+		for _, g := range h.g {
+			if g.Valid() {
+				l.Fill(g, 0)
+			}
+		}
+	}
+}

@@ -1,0 +1,322 @@
+package stages
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Errors of a stage's protocol. They name the chunk and the microbatch.
+var (
+	// ErrFlight: a pass was asked for out of order: a backward without its
+	// forward, a forward twice.
+	ErrFlight = errors.New("microbatch is not where this pass expects it")
+	// ErrInput: an activation or gradient has another shape than the layer takes.
+	ErrInput = errors.New("unexpected tensor on an edge")
+)
+
+// ChunkSpec is a chunk: a run of the model's layers.
+type ChunkSpec struct {
+	Virtual     int // number of the virtual stage
+	First, Last int // layers [First, Last) of Model.Symbols; equal: an empty chunk
+}
+
+// Options are what a stage needs besides the model.
+type Options struct {
+	Seed      uint64
+	Optimizer Optimizer
+	Inference bool // no gradients and no optimizer state
+}
+
+// Stage is one rank's part of the model on one stream. It is used by one
+// goroutine at a time. Its methods record; nothing is computed until the caller
+// submits the list.
+type Stage struct {
+	model  *Model
+	stream tensorops.Stream
+	opts   Options
+	chunks map[int]*chunk
+	held   []*held // by Param.Index; nil: not on this rank
+	mine   []*held // those that are, in the model's order
+	norms  []float64
+	normsT tensorops.Tensor // [len(mine)] float64 on the device
+}
+
+type chunk struct {
+	virtual int
+	layers  []layer
+	embeds  bool
+	loses   bool
+	live    map[int]*flight
+	spare   []*flight
+}
+
+// flight is a microbatch between its forward and its weight gradient.
+type flight struct {
+	mb              Microbatch
+	states          []state
+	tokens, targets tensorops.Tensor
+	input           bool // the input gradient was recorded
+	pass            pass
+}
+
+// Microbatch is what a pass works on.
+type Microbatch struct {
+	Step          int64 // from 1; with Index, the identity
+	Index         int   // in the step
+	FirstSequence int   // place of its first sequence in the global batch
+	Sequences     int   // B
+	Positions     int   // T
+	FirstPosition int   // of each sequence's first token; 0 but in generation
+	// Tokens and Targets have B·T ids and stay untouched until the forward's
+	// list has completed. Chunks that neither embed nor lose ignore them.
+	Tokens, Targets []int32
+	LossScale       float64 // factor of each target's loss in the gradient
+	Train           bool    // keep what a backward needs, and drop out
+	Recompute       bool    // keep only each decoder layer's input
+}
+
+// NewStage allocates the parameters that the chunks use on a stream.
+// Weights are undefined until Initialise or Load.
+func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) (*Stage, error) {
+	s := &Stage{model: m, stream: stream, opts: o, chunks: make(map[int]*chunk), held: make([]*held, len(m.Params))}
+	for _, spec := range chunks {
+		if spec.First < 0 || spec.Last < spec.First || spec.Last > len(m.layers) {
+			return nil, fmt.Errorf("%w: chunk %d has layers %d to %d of %d", ErrModel, spec.Virtual, spec.First, spec.Last, len(m.layers))
+		}
+		if s.chunks[spec.Virtual] != nil {
+			return nil, fmt.Errorf("%w: chunk %d is given twice", ErrModel, spec.Virtual)
+		}
+		c := &chunk{virtual: spec.Virtual, layers: m.layers[spec.First:spec.Last], live: make(map[int]*flight)}
+		for _, l := range c.layers {
+			c.embeds = c.embeds || l.symbol() == SymbolEmbedding
+			c.loses = c.loses || l.symbol() == SymbolLoss
+		}
+		s.chunks[spec.Virtual] = c
+	}
+	return s, s.allocate()
+}
+
+// allocate makes weights, gradients and optimizer state, in the model's order.
+func (s *Stage) allocate() error {
+	places := make([][2]bool, len(s.model.Params))
+	for _, c := range s.chunks {
+		for _, l := range c.layers {
+			for _, u := range l.uses() {
+				places[u.param.Index][u.place] = true
+			}
+		}
+	}
+	l := s.stream.NewList()
+	for i, here := range places {
+		if !here[0] && !here[1] {
+			continue
+		}
+		p := s.model.Params[i]
+		h := &held{param: p, owner: here[0]}
+		h.w = l.Alloc(tensorops.Float32, p.Shape...)
+		if !s.opts.Inference {
+			for place := range here {
+				if here[place] {
+					h.g[place] = l.Alloc(tensorops.Float32, p.Shape...)
+					l.Fill(h.g[place], 0)
+				}
+			}
+			for j := range s.opts.Optimizer.stateParts() {
+				h.state[j] = l.Alloc(tensorops.Float32, p.Shape...)
+				l.Fill(h.state[j], 0)
+			}
+			h.shared = p.Uses > 1 && here[0] != here[1]
+		}
+		s.held[i] = h
+		s.mine = append(s.mine, h)
+	}
+	if !s.opts.Inference {
+		s.norms = make([]float64, len(s.mine))
+		s.normsT = l.Alloc(tensorops.Float64, len(s.mine))
+	}
+	return tensorops.Run(s.stream, l)
+}
+
+// Embeds reports whether a chunk needs tokens, Loses whether it needs targets.
+func (s *Stage) Embeds(virtual int) bool { return s.chunks[virtual].embeds }
+
+// Loses reports whether a chunk computes the loss.
+func (s *Stage) Loses(virtual int) bool { return s.chunks[virtual].loses }
+
+// Forward records a chunk's forward pass. It owns in ("none" where the chunk
+// begins with the embedding) and returns the output, which the caller owns
+// ("none" where the chunk ends with the loss). Without mb.Train everything
+// saved is freed at once and the microbatch ends with Finish.
+func (s *Stage) Forward(l *tensorops.List, virtual int, mb *Microbatch, in tensorops.Tensor) tensorops.Tensor {
+	c := s.chunks[virtual]
+	if c == nil || c.live[mb.Index] != nil {
+		l.Fail(fmt.Errorf("%w: forward of microbatch %d on virtual stage %d", ErrFlight, mb.Index, virtual))
+		return tensorops.Tensor{}
+	}
+	if err := s.checkEdge(c, "input", c.embeds, mb, in); err != nil {
+		l.Fail(err)
+		return tensorops.Tensor{}
+	}
+	f := c.flight()
+	f.mb = *mb
+	c.live[mb.Index] = f
+	p := f.begin(s, l)
+	if c.embeds {
+		p.tokens = p.ids(mb.Tokens)
+	}
+	if c.loses {
+		p.targets = p.ids(mb.Targets)
+	}
+	f.tokens, f.targets = p.tokens, p.targets
+	x := in
+	for i, layer := range c.layers {
+		x = layer.forward(p, f.states[i], x)
+		if !mb.Train {
+			f.states[i].drop(l, true)
+		}
+	}
+	return x
+}
+
+// InputGrad records a chunk's input gradient (I). It owns dy ("none" at the
+// loss) and returns the gradient of the chunk's input ("none" at the embedding).
+func (s *Stage) InputGrad(l *tensorops.List, virtual, index int, dy tensorops.Tensor) tensorops.Tensor {
+	return s.backward(l, virtual, index, dy, false)
+}
+
+// WeightGrad records a chunk's weight gradient (W) and frees what the
+// microbatch saved.
+func (s *Stage) WeightGrad(l *tensorops.List, virtual, index int) {
+	c, f := s.find(virtual, index)
+	if f == nil || !f.input {
+		l.Fail(fmt.Errorf("%w: weight gradient of microbatch %d on virtual stage %d", ErrFlight, index, virtual))
+		return
+	}
+	p := f.begin(s, l)
+	for i := len(c.layers) - 1; i >= 0; i-- {
+		c.layers[i].weightGrad(p, f.states[i])
+	}
+	c.land(l, f)
+}
+
+// Backward records both (B): I and W of each layer in turn, with the same
+// operations as the two passes apart.
+func (s *Stage) Backward(l *tensorops.List, virtual, index int, dy tensorops.Tensor) tensorops.Tensor {
+	return s.backward(l, virtual, index, dy, true)
+}
+
+func (s *Stage) backward(l *tensorops.List, virtual, index int, dy tensorops.Tensor, weights bool) tensorops.Tensor {
+	c, f := s.find(virtual, index)
+	if f == nil || f.input || !f.mb.Train {
+		l.Fail(fmt.Errorf("%w: backward of microbatch %d on virtual stage %d", ErrFlight, index, virtual))
+		return tensorops.Tensor{}
+	}
+	if err := s.checkEdge(c, "gradient", c.loses, &f.mb, dy); err != nil {
+		l.Fail(err)
+		return tensorops.Tensor{}
+	}
+	p := f.begin(s, l)
+	for i := len(c.layers) - 1; i >= 0; i-- {
+		dy = c.layers[i].inputGrad(p, f.states[i], dy)
+		if weights {
+			c.layers[i].weightGrad(p, f.states[i])
+		}
+	}
+	f.input = true
+	if weights {
+		c.land(l, f)
+	}
+	return dy
+}
+
+// Finish ends a microbatch that ran forward only.
+func (s *Stage) Finish(l *tensorops.List, virtual, index int) {
+	c, f := s.find(virtual, index)
+	if f == nil || f.mb.Train {
+		l.Fail(fmt.Errorf("%w: end of microbatch %d on virtual stage %d", ErrFlight, index, virtual))
+		return
+	}
+	c.land(l, f)
+}
+
+// Loss returns what the loss layer of a chunk reported for a microbatch whose
+// forward has completed: the sum over targets, and their number.
+func (s *Stage) Loss(virtual, index int) (sum, targets float64) {
+	c, f := s.find(virtual, index)
+	if f == nil || !c.loses {
+		return 0, 0
+	}
+	h := f.states[len(f.states)-1].(*headState)
+	return h.host[0], h.host[1]
+}
+
+// InFlight is the number of chunk outputs held.
+func (s *Stage) InFlight() int {
+	n := 0
+	for _, c := range s.chunks {
+		n += len(c.live)
+	}
+	return n
+}
+
+func (s *Stage) find(virtual, index int) (*chunk, *flight) {
+	c := s.chunks[virtual]
+	if c == nil {
+		return nil, nil
+	}
+	return c, c.live[index]
+}
+
+// checkEdge compares a tensor that came over an edge with what the microbatch
+// says: [B, T, C], or nothing at the model's ends.
+func (s *Stage) checkEdge(c *chunk, what string, none bool, mb *Microbatch, t tensorops.Tensor) error {
+	if none {
+		if t.Valid() {
+			return fmt.Errorf("%w: virtual stage %d takes no %s, got %v for microbatch %d", ErrInput, c.virtual, what, t, mb.Index)
+		}
+		return nil
+	}
+	b, tt, ch := mb.Sequences, mb.Positions, s.model.Config.Hidden
+	if !t.Valid() || t.DType() != tensorops.Float32 || t.Rank() != 3 || t.Dim(0) != b || t.Dim(1) != tt || t.Dim(2) != ch {
+		return fmt.Errorf("%w: virtual stage %d takes a %s of float32[%d %d %d] for microbatch %d, got %v", ErrInput, c.virtual, what, b, tt, ch, mb.Index, t)
+	}
+	return nil
+}
+
+// flight takes an unused one, with states for every layer.
+func (c *chunk) flight() *flight {
+	if k := len(c.spare) - 1; k >= 0 {
+		f := c.spare[k]
+		c.spare = c.spare[:k]
+		return f
+	}
+	f := &flight{}
+	for _, l := range c.layers {
+		f.states = append(f.states, l.newState())
+	}
+	return f
+}
+
+// land ends a flight.
+func (c *chunk) land(l *tensorops.List, f *flight) {
+	free(l, &f.tokens, &f.targets)
+	delete(c.live, f.mb.Index)
+	f.input = false
+	f.mb.Tokens, f.mb.Targets = nil, nil
+	c.spare = append(c.spare, f)
+}
+
+// begin prepares the flight's pass for recording into a list.
+func (f *flight) begin(s *Stage, l *tensorops.List) *pass {
+	f.pass = pass{List: l, stage: s, mb: &f.mb, tokens: f.tokens, targets: f.targets}
+	return &f.pass
+}
+
+// ids uploads token ids; their number must be the microbatch's.
+func (c *pass) ids(host []int32) tensorops.Tensor {
+	t := c.Alloc(tensorops.Int32, c.mb.Sequences, c.mb.Positions)
+	c.Upload(t, tensorops.HostBytes(host))
+	return t
+}
