@@ -1,0 +1,39 @@
+// Package actors runs a training step as messages between actors.
+//
+//	worker        spawns and supervises the others; the first failure stops
+//	              the run in order and is its cause
+//	scheduler     sends every stage its order for the step, adds up losses and
+//	              gradient norms, decides the update, and what comes next:
+//	              validation, a checkpoint, a pause, the end
+//	stage r       holds rank r's chunks; runs its order, an action at a time,
+//	              as soon as the action's input and a credit for its output exist
+//	loader        sends tokens and targets to the stages that ask for them
+//	checkpoint    gathers the stages' state and writes it
+//	metrics       writes metrics.jsonl and publishes events
+//
+// # How a stage waits
+//
+// Inputs wait in a mailbox keyed (order, kind, virtual stage, microbatch), so a
+// send needs no matching receive and nothing arrives in the wrong order. What is
+// in flight on an edge is bounded by credits, which come from the table: see
+// package scheduler. A stage never computes in Receive; its device reports
+// completion as a message.
+//
+// # Ownership
+//
+// A message owns the tensor it carries, and whoever takes the message frees it.
+// Nothing is copied between stages of one process.
+//
+// # Nothing waits silently
+//
+// Each actor keeps its state in a Cell beside its mailbox: what it does, what it
+// waits for, from whom, since when. Reading a cell changes nothing and needs no
+// answer from the actor, so a wedged stage still answers. Table prints the
+// cells, and Explain follows the waits to their root.
+//
+// Every message carries run, epoch and step; one of another epoch is dropped.
+//
+// The package may import stages, scheduler, tensorops, and protoactor. It must
+// not know sockets, kernels, files or the terminal: those come in as functions
+// and interfaces of Spec.
+package actors

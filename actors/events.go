@@ -1,0 +1,37 @@
+package actors
+
+import (
+	"time"
+
+	"github.com/troupe-ml/troupe/telemetry"
+)
+
+// Event is something that happened in a run: one of the types below.
+type Event any
+
+// StepEvent: a step ended, or (Step 0) the validation before training.
+type StepEvent struct {
+	telemetry.Record
+	IdealBubblePct float64        // of the table at unit costs
+	Trace          [][]ActionTime // by rank, when the run traces
+}
+
+// CheckpointEvent: a checkpoint was written.
+type CheckpointEvent struct {
+	Step int64
+	Dir  string
+	Best bool
+	Took time.Duration
+}
+
+// StallEvent: nothing has moved for the configured time.
+type StallEvent struct {
+	Quiet  time.Duration
+	Status Status
+}
+
+// PauseEvent: the run paused at a step's end (or, Paused false, goes on).
+type PauseEvent struct {
+	Step   int64
+	Paused bool
+}

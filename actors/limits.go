@@ -1,0 +1,16 @@
+package actors
+
+import "time"
+
+// The bounds of this package's queues. What is in flight between stages is
+// bounded by the table's credits.
+const (
+	// LimitDataAhead is how many microbatches of tokens a stage asks for ahead of
+	// their forward.
+	LimitDataAhead = 4
+	// LimitSaves is how many checkpoints may be in the making: one is written
+	// while training goes on.
+	LimitSaves = 1
+	// watchEvery is how often the watchdog looks for progress.
+	watchEvery = 200 * time.Millisecond
+)

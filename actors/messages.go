@@ -1,0 +1,221 @@
+package actors
+
+import (
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Header is on every message of a run.
+type Header struct {
+	Run   uuid.UUID // the training run, through all its resumptions
+	Epoch uuid.UUID // this attempt at it
+	Step  int64     // finished updates + 1 while training; finished ones elsewhere
+	Order int64     // number of the order this belongs to, from 1
+}
+
+// Phase says what an order is for.
+type Phase uint8
+
+// The phases.
+const (
+	Train Phase = iota + 1
+	Eval
+)
+
+func (p Phase) String() string {
+	switch p {
+	case Train:
+		return "training"
+	case Eval:
+		return "validation"
+	}
+	return "no phase"
+}
+
+// Wire tells an actor its peers.
+type Wire struct {
+	Header
+	Scheduler, Loader, Checkpoint, Metrics *actor.PID
+	Stages                                 []*actor.PID
+}
+
+// Order is a stage's work for one step: its row of the table.
+type Order struct {
+	Header
+	Phase Phase
+	Table *scheduler.Table
+	// Credits bound what may be under way on each edge.
+	Credits scheduler.Credits
+	// Trace asks for the time of every action.
+	Trace bool
+}
+
+// Transfer carries an output to the stage that consumes it: an activation to
+// virtual stage To, or the gradient of To's output. The message owns the tensor.
+type Transfer struct {
+	Header
+	Kind          scheduler.EdgeKind
+	To            int32
+	Microbatch    int32
+	FirstSequence int
+	Tensor        tensorops.Tensor
+}
+
+// Credit gives back a credit of the edge that begins at virtual stage Edge.
+type Credit struct {
+	Header
+	Kind scheduler.EdgeKind
+	Edge int32
+}
+
+// DataRequest asks the loader for a microbatch.
+type DataRequest struct {
+	Header
+	Phase           Phase
+	Virtual         int32
+	Microbatch      int32
+	Tokens, Targets bool
+	ReplyTo         *actor.PID
+}
+
+// Data answers a DataRequest. The receiver calls Batch.Release when the device
+// has read it.
+type Data struct {
+	Header
+	Virtual    int32
+	Microbatch int32
+	Batch      *Batch
+}
+
+// LossReport is the loss of a microbatch.
+type LossReport struct {
+	Header
+	Microbatch   int
+	Sum, Targets float64
+}
+
+// TiedGradient carries one use's gradient of a tied weight to the rank of the
+// other use. The message owns the tensor.
+type TiedGradient struct {
+	Header
+	Grad stages.TiedGrad
+}
+
+// ActionTime says when an action ran.
+type ActionTime struct {
+	Action     scheduler.Action
+	Start, End time.Time
+}
+
+// StageDone says that a stage has finished its order; after training, that its
+// gradients are summed up.
+type StageDone struct {
+	Header
+	Rank  int
+	Norms []stages.Norm
+	Busy  time.Duration // device time since the last report
+	Trace []ActionTime
+}
+
+// Apply is the decision about a step.
+type Apply struct {
+	Header
+	Skip   bool // drop the gradients and keep the weights
+	Update stages.Update
+}
+
+// Applied says that a stage has updated its weights.
+type Applied struct {
+	Header
+	Rank int
+}
+
+// SaveState asks a stage for its weights and optimizer state, which it sends to
+// the checkpoint actor.
+type SaveState struct{ Header }
+
+// StageState is a stage's part of a checkpoint.
+type StageState struct {
+	Header
+	Rank  int
+	Saved []stages.Saved
+}
+
+// BeginSave tells the checkpoint actor what belongs to the next checkpoint.
+type BeginSave struct {
+	Header
+	State TrainerState
+	Best  bool
+}
+
+// StateCopied says that every stage's state has reached the checkpoint actor, so
+// that training may go on.
+type StateCopied struct{ Header }
+
+// Saved says that a checkpoint was written, or why not.
+type Saved struct {
+	Header
+	Dir  string
+	Best bool
+	Took time.Duration
+	Err  error
+}
+
+// StageReady says that a stage has its weights.
+type StageReady struct {
+	Header
+	Rank int
+}
+
+// recorded tells the scheduler that metrics.jsonl has the step's line.
+type recorded struct{ Header }
+
+// Failed tells the worker that an actor cannot go on.
+type Failed struct {
+	Header
+	Actor string
+	Err   error
+}
+
+// finished tells the worker that the run has reached its end.
+type finished struct {
+	Header
+	stopped bool
+}
+
+// StatusRequest asks an actor for its Snapshot.
+type StatusRequest struct{}
+
+// control is a request from outside to the scheduler.
+type control uint8
+
+const (
+	controlPause control = iota + 1
+	controlResume
+	controlSave
+	controlStop
+)
+
+// TrainerState is what a checkpoint holds beside the model: trainer.json.
+type TrainerState struct {
+	FormatVersion int       `json:"format_version"`
+	Run           uuid.UUID `json:"run"`
+	Step          int64     `json:"step"`    // finished steps; the data's position follows from it
+	Updates       int64     `json:"updates"` // steps that were not skipped
+	Tokens        int64     `json:"tokens"`  // trained on
+	BestStep      int64     `json:"best_step,omitempty"`
+	BestValLoss   *float64  `json:"best_val_loss,omitempty"`
+	FirstValLoss  *float64  `json:"first_val_loss,omitempty"` // before the first step
+	Seed          uint64    `json:"seed"`
+	Kernels       string    `json:"kernels"` // the device's path; bits are the same within one
+	Optimizer     string    `json:"optimizer"`
+}
+
+// TrainerStateVersion is the version of TrainerState.
+const TrainerStateVersion = 1

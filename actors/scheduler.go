@@ -1,0 +1,368 @@
+package actors
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry"
+)
+
+// schedulerActor drives the run: orders out, reports in, one decision a step.
+type schedulerActor struct {
+	spec *Spec
+	cell *Cell
+	tape header
+	wire *Wire
+
+	trainCredits, evalCredits scheduler.Credits
+	idealBubble               float64 // percent
+
+	state  TrainerState
+	orders int64 // sent so far
+	ready  int   // stages with weights
+
+	// The order in progress.
+	phase  Phase // 0: none
+	order  int64
+	began  time.Time
+	losses *stages.Accumulator
+	done   int
+	norms  []float64 // by parameter
+	busy   time.Duration
+	trace  [][]ActionTime
+
+	record  *telemetry.Record // of the step that ended, until its validation is in
+	trac    [][]ActionTime
+	evaled  int64 // step of the last validation, −1: none
+	written int64 // step of the last line in metrics.jsonl, −1: none
+	saved   int64 // step of the last checkpoint begun
+	best    bool  // the last validation was the best
+	saving  int   // checkpoints in the making
+	copying bool  // stages still copy their state for one
+	owing   int   // stages that have not answered the last Apply
+	pause   bool
+	paused  bool
+	stop    bool
+	saveNow bool
+	ended   bool
+}
+
+func newSchedulerActor(s *Spec, c *Cell, tape header) (*schedulerActor, error) {
+	a := &schedulerActor{spec: s, cell: c, tape: tape, state: s.Start, evaled: -1, written: -1, saved: -1}
+	r, err := scheduler.Check(s.Table)
+	if err != nil {
+		return nil, err
+	}
+	a.trainCredits = r.Credits
+	tl, err := scheduler.Simulate(s.Table, scheduler.UnitCosts)
+	if err != nil {
+		return nil, err
+	}
+	a.idealBubble = 100 * tl.BubbleFraction
+	if s.EvalTable != nil {
+		if r, err = scheduler.Check(s.EvalTable); err != nil {
+			return nil, fmt.Errorf("validation: %w", err)
+		}
+		a.evalCredits = r.Credits
+	}
+	a.losses = stages.NewAccumulator(s.Reduce)
+	if a.state.Step > 0 {
+		// A resumed run has validated and saved this step already.
+		a.evaled, a.written, a.saved = a.state.Step, a.state.Step, a.state.Step
+	}
+	return a, nil
+}
+
+func (a *schedulerActor) Receive(ctx actor.Context) {
+	defer rethrow()
+	switch m := ctx.Message().(type) {
+	case *Wire:
+		a.wire = m
+		a.cell.store(Snapshot{Doing: Starting, Wait: WaitStages, From: stageName(0), Need: a.spec.ranks()})
+	case *StageReady:
+		a.ready++
+		a.proceed(ctx)
+	case *LossReport:
+		if a.current(m.Header) {
+			if err := a.losses.Add(m.Microbatch, stages.TokenReport(m.Sum, m.Targets, nil, a.spec.Reduce == stages.ReduceTokens)); err != nil {
+				a.fail(ctx, err)
+			}
+		}
+	case *StageDone:
+		if a.current(m.Header) {
+			a.stageDone(ctx, m)
+		}
+	case *Applied:
+		if a.tape.accepts(m.Header) {
+			a.owing--
+			a.proceed(ctx)
+		}
+	case *recorded:
+		a.written = max(a.written, m.Step)
+		a.proceed(ctx)
+	case *StateCopied:
+		if a.tape.accepts(m.Header) {
+			a.copying = false
+			a.proceed(ctx)
+		}
+	case *Saved:
+		if a.tape.accepts(m.Header) {
+			a.checkpointWritten(ctx, m)
+		}
+	case control:
+		a.control(ctx, m)
+	case StatusRequest:
+		ctx.Respond(a.cell.Load())
+	}
+}
+
+// current reports whether a message belongs to the order in progress.
+func (a *schedulerActor) current(h Header) bool {
+	return a.tape.accepts(h) && a.phase != 0 && h.Order == a.order
+}
+
+func (a *schedulerActor) fail(ctx actor.Context, err error) {
+	a.ended = true
+	a.cell.store(Snapshot{Doing: Failing, Step: a.state.Step})
+	ctx.Send(ctx.Parent(), &Failed{Header: a.header(), Actor: schedulerName, Err: err})
+}
+
+func (a *schedulerActor) header() Header {
+	return Header{Run: a.tape.run, Epoch: a.tape.epoch, Step: a.state.Step, Order: a.order}
+}
+
+func (a *schedulerActor) control(ctx actor.Context, m control) {
+	switch m {
+	case controlPause:
+		a.pause = true
+	case controlResume:
+		a.pause = false
+		if a.paused {
+			a.paused = false
+			ctx.Send(a.wire.Metrics, &publish{PauseEvent{a.state.Step, false}})
+		}
+	case controlSave:
+		a.saveNow = true
+	case controlStop:
+		a.stop = true
+	}
+	a.proceed(ctx)
+}
+
+// proceed decides what comes next, between two orders.
+func (a *schedulerActor) proceed(ctx actor.Context) {
+	if a.phase != 0 || a.ended || a.ready < a.spec.ranks() || a.copying {
+		return
+	}
+	step := a.state.Step
+	switch {
+	case a.evalDue():
+		a.send(ctx, Eval)
+	case a.record != nil:
+		a.writeRecord(ctx)
+		a.proceed(ctx)
+	case a.saveDue():
+		// The line of this step comes before its checkpoint, and one checkpoint
+		// after the other.
+		if a.written < step && a.spec.WriteRecord != nil && step > 0 || a.saving >= LimitSaves {
+			a.wait(WaitDisk, checkpointName)
+			return
+		}
+		a.save(ctx)
+	case step >= a.spec.Steps || a.stop:
+		if a.saving > 0 || a.owing > 0 {
+			a.wait(WaitDisk, checkpointName)
+			return
+		}
+		a.ended = true
+		a.cell.store(Snapshot{Step: step, Doing: Finished})
+		ctx.Send(ctx.Parent(), &finished{Header: a.header(), stopped: step < a.spec.Steps})
+	case a.pause:
+		if !a.paused {
+			a.paused = true
+			ctx.Send(a.wire.Metrics, &publish{PauseEvent{step, true}})
+		}
+		a.cell.store(Snapshot{Step: step, Doing: Paused})
+	default:
+		a.send(ctx, Train)
+	}
+}
+
+func (a *schedulerActor) wait(w Wait, from string) {
+	a.cell.store(Snapshot{Step: a.state.Step, Doing: Waiting, Wait: w, From: from})
+}
+
+// evalDue: before the first step, every EvalEvery steps, and after the last. A
+// run that is stopped early saves without validating.
+func (a *schedulerActor) evalDue() bool {
+	step := a.state.Step
+	if a.spec.EvalTable == nil || a.evaled == step || a.stop && step < a.spec.Steps {
+		return false
+	}
+	return step == 0 || step == a.spec.Steps || a.spec.EvalEvery > 0 && step%a.spec.EvalEvery == 0
+}
+
+// saveDue: every CheckpointEvery steps, at the end, on request, and when the
+// validation loss was the best so far.
+func (a *schedulerActor) saveDue() bool {
+	step := a.state.Step
+	if a.spec.WriteCheckpoint == nil || step == 0 && !a.saveNow && !a.stop {
+		return false
+	}
+	if a.saved == step {
+		return a.saveNow && a.clearSaveNow()
+	}
+	return a.saveNow || a.best || a.stop || step >= a.spec.Steps || a.spec.CheckpointEvery > 0 && step%a.spec.CheckpointEvery == 0
+}
+
+// clearSaveNow forgets a request for a checkpoint that exists already.
+func (a *schedulerActor) clearSaveNow() bool {
+	a.saveNow = false
+	return false
+}
+
+// send gives every stage its order.
+func (a *schedulerActor) send(ctx actor.Context, p Phase) {
+	a.orders++
+	a.phase, a.order, a.began = p, a.orders, time.Now()
+	a.losses.Reset()
+	a.done, a.busy, a.trace = 0, 0, nil
+	clear(a.norms)
+	h := a.header()
+	table, credits := a.spec.EvalTable, a.evalCredits
+	if p == Train {
+		h.Step++
+		table, credits = a.spec.Table, a.trainCredits
+	}
+	order := &Order{Header: h, Phase: p, Table: table, Credits: credits, Trace: a.spec.Trace}
+	for _, pid := range a.wire.Stages {
+		ctx.Send(pid, order)
+	}
+	a.waitStages(h.Step)
+}
+
+// waitStages says which stage's report is missing. Reports don't come in order,
+// so the first rank stands for all that are out.
+func (a *schedulerActor) waitStages(step int64) {
+	a.cell.store(Snapshot{Step: step, Phase: a.phase, Doing: Waiting, Wait: WaitStages, From: stageName(a.spec.ranks() - 1), Held: a.done, Need: a.spec.ranks()})
+}
+
+func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
+	a.done++
+	a.busy += m.Busy
+	for _, n := range m.Norms {
+		for len(a.norms) <= n.Param {
+			a.norms = append(a.norms, 0)
+		}
+		a.norms[n.Param] = n.Squared
+	}
+	if a.spec.Trace {
+		if a.trace == nil {
+			a.trace = make([][]ActionTime, a.spec.ranks())
+		}
+		a.trace[m.Rank] = m.Trace
+	}
+	if a.done < a.spec.ranks() {
+		a.waitStages(m.Step)
+		return
+	}
+	phase := a.phase
+	a.phase = 0
+	if phase == Eval {
+		a.evalDone()
+	} else {
+		a.decide(ctx)
+	}
+	a.proceed(ctx)
+}
+
+// evalDone takes the validation's loss.
+func (a *schedulerActor) evalDone() {
+	a.evaled = a.state.Step
+	loss := a.losses.Loss()
+	if a.record == nil {
+		a.record = &telemetry.Record{Step: int(a.state.Step)}
+	}
+	a.record.ValLoss = &loss
+	if a.state.Step == 0 {
+		a.state.FirstValLoss = &loss
+		return
+	}
+	if a.state.BestValLoss == nil || loss < *a.state.BestValLoss {
+		a.state.BestValLoss, a.state.BestStep, a.best = &loss, a.state.Step, true
+	}
+}
+
+// decide adds up the step and sends the update. The squared norms are added in
+// the model's order of parameters, here and nowhere else, so the sum is the same
+// under every layout.
+func (a *schedulerActor) decide(ctx actor.Context) {
+	wall := time.Since(a.began)
+	var sum float64
+	for _, n := range a.norms {
+		sum += n
+	}
+	loss := a.losses.Loss()
+	final := a.spec.Reduce.Final(a.losses.Targets())
+	norm := math.Sqrt(sum) * final
+	a.state.Step++
+	step := a.state.Step
+	rate := a.spec.Rate.At(step)
+	m := &Apply{Header: a.header(), Skip: !finite(norm) || !finite(loss)}
+	if !m.Skip {
+		a.state.Updates++
+		scale := final
+		if a.spec.ClipNorm > 0 && norm > a.spec.ClipNorm {
+			scale *= a.spec.ClipNorm / norm
+		}
+		m.Update = stages.Update{Count: int(a.state.Updates), LR: rate, GradScale: scale}
+	}
+	for _, pid := range a.wire.Stages {
+		ctx.Send(pid, m)
+	}
+	a.owing += a.spec.ranks()
+	tokens := int64(a.spec.Sequences) * int64(a.spec.Context)
+	a.state.Tokens += tokens
+	ms := float64(wall) / float64(time.Millisecond)
+	perSecond := float64(tokens) / wall.Seconds()
+	bubble := 100 * (1 - float64(a.busy)/(float64(a.spec.ranks())*float64(wall)))
+	a.record = &telemetry.Record{Step: int(step), Loss: &loss, GradNorm: &norm, LR: &rate, Tokens: a.state.Tokens,
+		TokensPerS: &perSecond, StepMS: &ms, BubblePct: &bubble, PeakMemBytes: telemetry.PeakRSS(), Skipped: m.Skip}
+	a.trac = a.trace
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+// writeRecord hands the finished step to the metrics actor.
+func (a *schedulerActor) writeRecord(ctx actor.Context) {
+	ctx.Request(a.wire.Metrics, &writeStep{Header: a.header(), event: StepEvent{Record: *a.record, IdealBubblePct: a.idealBubble, Trace: a.trac}})
+	a.record, a.trac = nil, nil
+}
+
+// save begins a checkpoint. The stages copy their state before their next order;
+// it is written while training goes on.
+func (a *schedulerActor) save(ctx actor.Context) {
+	h := a.header()
+	ctx.Send(a.wire.Checkpoint, &BeginSave{Header: h, State: a.state, Best: a.best})
+	for _, pid := range a.wire.Stages {
+		ctx.Send(pid, &SaveState{Header: h})
+	}
+	a.saved, a.saveNow, a.best, a.copying = a.state.Step, false, false, true
+	a.saving++
+	a.wait(WaitDisk, checkpointName)
+}
+
+func (a *schedulerActor) checkpointWritten(ctx actor.Context, m *Saved) {
+	a.saving--
+	if m.Err != nil {
+		a.fail(ctx, fmt.Errorf("checkpoint of step %d: %w", m.Step, m.Err))
+		return
+	}
+	ctx.Send(a.wire.Metrics, &publish{CheckpointEvent{Step: m.Step, Dir: m.Dir, Best: m.Best, Took: m.Took}})
+	a.proceed(ctx)
+}

@@ -1,0 +1,83 @@
+package actors
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Compute is what a stage actor asks of the stage that it runs; *stages.Stage
+// is one. Its methods record and never wait.
+type Compute interface {
+	Embeds(virtual int) bool
+	Loses(virtual int) bool
+	Forward(l *tensorops.List, virtual int, mb *stages.Microbatch, in tensorops.Tensor) tensorops.Tensor
+	InputGrad(l *tensorops.List, virtual, index int, dy tensorops.Tensor) tensorops.Tensor
+	WeightGrad(l *tensorops.List, virtual, index int)
+	Backward(l *tensorops.List, virtual, index int, dy tensorops.Tensor) tensorops.Tensor
+	Finish(virtual, index int)
+	Loss(virtual, index int) (sum, targets float64)
+	TiedGrads(l *tensorops.List) []stages.TiedGrad
+	WantsTied() int
+	TakeTied(stages.TiedGrad) error
+	GradNorms(l *tensorops.List)
+	Norms(to []stages.Norm) []stages.Norm
+	Apply(l *tensorops.List, u stages.Update)
+	ClearGrads(l *tensorops.List)
+	Save(l *tensorops.List) []stages.Saved
+}
+
+// Spec is everything a run needs. The functions and interfaces are its only way
+// to files.
+type Spec struct {
+	Run    uuid.UUID
+	Device tensorops.Device
+
+	// Build makes rank r's stage on its stream, with its weights. It is called
+	// in a goroutine of its own.
+	Build func(rank int, s tensorops.Stream) (Compute, error)
+	// TiedRanks are the ranks of the two uses of a tied weight, when they
+	// differ: each sends its gradient to the other.
+	TiedRanks [2]int
+
+	Table     *scheduler.Table // one training step
+	EvalTable *scheduler.Table // one validation; nil: none
+	Trace     bool             // report the time of every action
+
+	Data           Source
+	MicrobatchSize int // sequences in a microbatch
+	Context        int // positions of a training sequence
+	Sequences      int // sequences in a step
+	Reduce         stages.Reduce
+	// Recompute says whether a rank recomputes a microbatch's activations.
+	Recompute func(rank, microbatch int) bool
+
+	Rate     stages.Rate
+	ClipNorm float64 // 0: none
+
+	Start           TrainerState // Step 0: a fresh start
+	Steps           int64
+	EvalEvery       int64 // 0: before the first step and after the last
+	CheckpointEvery int64 // 0: at the end
+
+	// WriteCheckpoint writes a checkpoint and returns its directory; nil: none
+	// are written.
+	WriteCheckpoint func(ctx context.Context, state TrainerState, saved []stages.Saved, best bool) (string, error)
+	// WriteRecord appends to metrics.jsonl; nil: nothing is written.
+	WriteRecord func(telemetry.Record) error
+	// OnEvent is told what happens, from the metrics actor and the watchdog. It
+	// must not block for long: training doesn't wait for it, but its own events
+	// queue behind it.
+	OnEvent func(Event)
+
+	StallAfter time.Duration // 0: no watchdog
+}
+
+// ranks is the number of stage actors.
+func (s *Spec) ranks() int { return s.Table.NumRanks() }

@@ -1,0 +1,123 @@
+package actors
+
+import (
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// endOrder follows the last action of an order. After training, the uses of a
+// tied weight exchange their gradients, and every gradient's norm is taken. It
+// reports whether anything was started or ended.
+func (a *stageActor) endOrder(ctx actor.Context) bool {
+	switch {
+	case a.order.Phase == Eval:
+		a.report(ctx, nil)
+	case a.stage.WantsTied() == 0:
+		a.norms()
+	case a.tied == nil:
+		l := a.stream.NewList()
+		a.tied = a.stage.TiedGrads(l)
+		a.cell.store(a.snap(Reducing))
+		a.submit(l, a.sendTied)
+	default:
+		return a.takeTied(ctx)
+	}
+	return true
+}
+
+// sendTied sends this rank's part of the tied gradients to the other use's rank.
+func (a *stageActor) sendTied(ctx actor.Context) {
+	other := a.spec.TiedRanks[0]
+	if other == a.rank {
+		other = a.spec.TiedRanks[1]
+	}
+	for _, g := range a.tied {
+		ctx.Send(a.wire.Stages[other], &TiedGradient{Header: a.order.Header, Grad: g})
+	}
+}
+
+// takeTied takes what has come; when all has, norms follow, else the stage
+// waits, and the answer is false.
+func (a *stageActor) takeTied(ctx actor.Context) bool {
+	for _, own := range a.tied {
+		key := inboxKey{a.order.Order, inTied, 0, int32(own.Param)}
+		if m, ok := a.inbox[key].(*TiedGradient); ok {
+			delete(a.inbox, key)
+			if err := a.stage.TakeTied(m.Grad); err != nil {
+				a.fail(ctx, err)
+				return false
+			}
+		}
+	}
+	if a.stage.WantsTied() > 0 {
+		s := a.snap(Waiting)
+		s.Wait, s.From = WaitTied, stageName(a.spec.TiedRanks[0]+a.spec.TiedRanks[1]-a.rank)
+		a.cell.store(s)
+		return false
+	}
+	a.norms()
+	return true
+}
+
+func (a *stageActor) norms() {
+	l := a.stream.NewList()
+	a.stage.GradNorms(l)
+	a.cell.store(a.snap(Reducing))
+	a.submit(l, func(ctx actor.Context) { a.report(ctx, a.stage.Norms(nil)) })
+}
+
+// report ends the order.
+func (a *stageActor) report(ctx actor.Context, norms []stages.Norm) {
+	ctx.Send(a.wire.Scheduler, &StageDone{Header: a.order.Header, Rank: a.rank, Norms: norms, Busy: a.busy, Trace: a.trace})
+	wait := WaitOrder
+	if a.order.Phase == Train {
+		wait = WaitDecision
+	}
+	a.cell.store(Snapshot{Step: a.order.Step, Phase: a.order.Phase, Wait: wait, From: schedulerName})
+	a.ended = a.order.Order
+	a.busy, a.tied, a.order, a.row = 0, nil, nil, nil
+}
+
+// apply updates the weights, or drops the gradients.
+func (a *stageActor) apply(m *Apply) {
+	l := a.stream.NewList()
+	if m.Skip {
+		a.stage.ClearGrads(l)
+	} else {
+		a.stage.Apply(l, m.Update)
+	}
+	a.cell.store(Snapshot{Step: m.Step, Doing: Updating})
+	a.submit(l, func(ctx actor.Context) {
+		ctx.Send(a.wire.Scheduler, &Applied{Header: m.Header, Rank: a.rank})
+		a.cell.store(Snapshot{Step: m.Step, Wait: WaitOrder, From: schedulerName})
+	})
+}
+
+// save copies the state to host memory and hands it to the checkpoint actor.
+func (a *stageActor) save(m *SaveState) {
+	l := a.stream.NewList()
+	saved := a.stage.Save(l)
+	a.cell.store(Snapshot{Step: m.Step, Doing: Copying})
+	a.submit(l, func(ctx actor.Context) {
+		ctx.Send(a.wire.Checkpoint, &StageState{Header: m.Header, Rank: a.rank, Saved: saved})
+		a.cell.store(Snapshot{Step: m.Step, Wait: WaitOrder, From: schedulerName})
+	})
+}
+
+// drain frees what an ended run left in the mailbox.
+func (a *stageActor) drain() {
+	for _, m := range a.inbox {
+		switch m := m.(type) {
+		case *Transfer:
+			m.Tensor.Release()
+		case *Data:
+			m.Batch.Release()
+		case *TiedGradient:
+			m.Grad.Grad.Release()
+		}
+	}
+	clear(a.inbox)
+	a.out = tensorops.Tensor{}
+}

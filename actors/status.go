@@ -1,0 +1,106 @@
+package actors
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// Status is what every actor of a run is doing.
+type Status struct {
+	Time   time.Time
+	Actors []Snapshot
+}
+
+// String is the table that a person reads, and the root of the waits.
+func (s Status) String() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ACTOR\tSTEP\tDOING\tWAITS FOR\tFROM\tSINCE")
+	for _, a := range s.Actors {
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%.1f s\n", a.Actor, a.Step, a.doing(), orDash(a.waitsFor()), orDash(a.From), s.Time.Sub(a.Since).Seconds())
+	}
+	w.Flush() //nolint:errcheck // a strings.Builder does not fail
+	if e := s.Explain(); e != "" {
+		fmt.Fprintf(&b, "%s\n", e)
+	}
+	return b.String()
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// describe names an action for a person: the cell of the table, with stage and
+// microbatch in words.
+func describe(a scheduler.Action) string {
+	return fmt.Sprintf("%v (virtual stage %d, microbatch %d)", a, a.Stage, a.Microbatch)
+}
+
+func (s Snapshot) doing() string {
+	switch {
+	case s.Doing == Running, s.Doing == Waiting && s.Action != (scheduler.Action{}):
+		return fmt.Sprintf("%v %v", s.Doing, describe(s.Action))
+	case s.Phase != 0:
+		return fmt.Sprintf("%v (%v)", s.Doing, s.Phase)
+	}
+	return s.Doing.String()
+}
+
+func (s Snapshot) waitsFor() string {
+	switch s.Wait {
+	case WaitActivation:
+		return "activation " + describe(s.Needs)
+	case WaitGradient:
+		return "gradient " + describe(s.Needs)
+	case WaitTokens:
+		return fmt.Sprintf("tokens of microbatch %d", s.Needs.Microbatch)
+	case WaitCredit:
+		return fmt.Sprintf("a credit: %v has not taken its earlier inputs (%d of %d credits held)", s.Needs, s.Held, s.Need)
+	case WaitTied:
+		return "gradient of the tied weight"
+	case WaitOrder:
+		return "its next order"
+	case WaitStages:
+		return fmt.Sprintf("reports of stages (%d of %d came)", s.Held, s.Need)
+	case WaitDecision:
+		return "the decision about the step"
+	case WaitDisk:
+		return "the checkpoint on disk"
+	}
+	return ""
+}
+
+// Explain follows the waits from the scheduler to the actor that holds up the
+// run, and says it in a sentence.
+func (s Status) Explain() string {
+	byName := make(map[string]Snapshot, len(s.Actors))
+	for _, a := range s.Actors {
+		byName[a.Actor] = a
+	}
+	at, ok := byName[schedulerName]
+	if !ok {
+		return ""
+	}
+	seen := map[string]bool{}
+	var path []string
+	for {
+		path = append(path, at.Actor)
+		if seen[at.Actor] {
+			return fmt.Sprintf("root: a circle of waits: %s", strings.Join(path, " ← "))
+		}
+		seen[at.Actor] = true
+		next, ok := byName[at.From]
+		if at.Wait == WaitNothing || !ok {
+			break
+		}
+		at = next
+	}
+	return fmt.Sprintf("root: %s, %s for %.1f s", at.Actor, at.doing(), s.Time.Sub(at.Since).Seconds())
+}

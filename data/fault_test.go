@@ -1,0 +1,26 @@
+//go:build unix
+
+package data
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestMappedFileThatBecameShorter(t *testing.T) {
+	t.Chdir(t.TempDir())
+	uint16File(t, "ids", make([]uint16, 100_000)...)
+	c, err := OpenUint16([]string{"ids"}, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, c)
+	if err := os.Truncate("ids", 10); err != nil {
+		t.Fatal(err)
+	}
+	err = c.Read(make([]int32, 10), 90_000)
+	if err == nil || !strings.Contains(err.Error(), "ids can't be read at byte 180000") {
+		t.Errorf("error %v", err)
+	}
+}

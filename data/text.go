@@ -1,0 +1,210 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sort"
+	"unicode/utf8"
+)
+
+// Encoder is what a text is encoded with. Its ids must be the same whether the
+// text is encoded whole or in pieces cut between characters.
+type Encoder interface {
+	// Vocab is the number of ids: they lie in [0, Vocab).
+	Vocab() int
+	// AppendEncode appends the ids of a text to dst. An error that has the
+	// methods ByteOffset() int and Unwrap() error is reported at its place in
+	// the file.
+	AppendEncode(dst []int32, text []byte) ([]int32, error)
+}
+
+// Text is the content of files, one behind the other.
+type Text struct {
+	bytes  []byte
+	files  []string
+	starts []int // of each file in bytes
+}
+
+// ReadText reads files whole, in their order; the text stays in memory, and its
+// size is limited by that alone.
+func ReadText(files []string) (*Text, error) {
+	t := &Text{files: files, starts: make([]int, len(files))}
+	var total int64
+	most := memoryBytes()
+	sizes := make([]int64, len(files))
+	for i, name := range files {
+		size, err := fileSize(name)
+		if err != nil {
+			return nil, fmt.Errorf("data file: %w", err)
+		}
+		sizes[i] = size
+		if size > most-total {
+			return nil, fmt.Errorf("data file: with the %d bytes of %s the text has more than the %d bytes of this machine's memory: use less, or token ids (format = \"uint16\"), which are not read whole", size, name, most)
+		}
+		total += size
+	}
+	if total == 0 {
+		return nil, fmt.Errorf("%w: %d text files with 0 bytes together%s", ErrEmpty, len(files), first(files))
+	}
+	t.bytes = make([]byte, total)
+	at := 0
+	for i, name := range files {
+		t.starts[i] = at
+		n, err := readFile(name, t.bytes[at:at+int(sizes[i])])
+		if err != nil {
+			return nil, fmt.Errorf("data file: %w, after %d of its %d bytes (%d of %d of all files)", err, n, sizes[i], at+n, total)
+		}
+		at += n
+	}
+	return t, nil
+}
+
+// readFile fills dst from the beginning of a file, and returns how many bytes it
+// has read.
+func readFile(name string, dst []byte) (int, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	n, err := io.ReadFull(f, dst)
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%s became shorter while it was read", name)
+	}
+	return n, err
+}
+
+// fileSize returns the size of a regular file. It doesn't open the file: opening
+// a pipe would wait for its writer.
+func fileSize(name string) (int64, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return 0, fmt.Errorf("%s is not a regular file", name)
+	}
+	return info.Size(), nil
+}
+
+// first names the first file, for messages about all of them.
+func first(files []string) string {
+	if len(files) == 0 {
+		return ""
+	}
+	return ", the first " + files[0]
+}
+
+// Bytes returns the text itself, not a copy.
+func (t *Text) Bytes() []byte { return t.bytes }
+
+// Position returns the file, and the byte in it, of a byte of the text.
+func (t *Text) Position(offset int) (file string, byteInFile int) {
+	// The last file that starts there or before: empty ones before it start
+	// there too.
+	i := sort.Search(len(t.starts), func(i int) bool { return t.starts[i] > offset }) - 1
+	return t.files[i], offset - t.starts[i]
+}
+
+// Locate adds file and place to an error about a byte of the text: one with the
+// methods ByteOffset and Unwrap. Other errors stay as they are.
+func (t *Text) Locate(err error) error { return t.locate(err, 0) }
+
+// locate is Locate for an error about the text from byte base on.
+func (t *Text) locate(err error, base int) error {
+	var at interface {
+		error
+		ByteOffset() int
+		Unwrap() error
+	}
+	if !errors.As(err, &at) {
+		return err
+	}
+	file, offset := t.Position(base + at.ByteOffset())
+	return fmt.Errorf("%s, byte %d: %w", file, offset, at.Unwrap())
+}
+
+// OpenText reads files and encodes them.
+func OpenText(files []string, enc Encoder) (Corpus, error) {
+	t, err := ReadText(files)
+	if err != nil {
+		return nil, err
+	}
+	return t.Encode(enc)
+}
+
+// Encode encodes the files one by one. An id is held in one, two or four bytes
+// by the size of the vocabulary, and the text is no longer needed.
+func (t *Text) Encode(enc Encoder) (Corpus, error) {
+	switch vocab := enc.Vocab(); {
+	case vocab <= 1<<8:
+		return encode[uint8](t, enc)
+	case vocab <= 1<<16:
+		return encode[uint16](t, enc)
+	default:
+		return encode[int32](t, enc)
+	}
+}
+
+func encode[ID uint8 | uint16 | int32](t *Text, enc Encoder) (Corpus, error) {
+	const pieceBytes = 1 << 18 // of text at a time: what bounds the memory for int32 ids
+	vocab := enc.Vocab()
+	// Tokens have a byte at least, so this doesn't grow and copy. Where they
+	// have more, the rest of it is never touched.
+	ids := make(inMemory[ID], 0, len(t.bytes))
+	var piece []int32
+	for i, at := range t.starts {
+		end := len(t.bytes)
+		if i+1 < len(t.starts) {
+			end = t.starts[i+1]
+		}
+		for at < end {
+			next := cut(t.bytes, at, min(at+pieceBytes, end), end)
+			var err error
+			piece, err = enc.AppendEncode(piece[:0], t.bytes[at:next])
+			if err != nil {
+				return nil, t.locate(err, at)
+			}
+			for _, id := range piece {
+				if id < 0 || int(id) >= vocab {
+					return nil, fmt.Errorf("%w: encoding %s gave the id %d, but the vocabulary has %d ids", ErrVocab, t.files[i], id, vocab)
+				}
+				ids = append(ids, ID(id))
+			}
+			at = next
+		}
+	}
+	return ids, nil
+}
+
+// cut moves the end of a piece that begins at from back, so that it doesn't fall
+// inside a character. The end of the file, and what isn't UTF-8, is left alone.
+func cut(text []byte, from, to, end int) int {
+	if to == end {
+		return to
+	}
+	for at := to; at > from && at > to-utf8.UTFMax; at-- {
+		if utf8.RuneStart(text[at]) {
+			return at
+		}
+	}
+	return to
+}
+
+// inMemory is a corpus of ids in as few bytes as the vocabulary allows.
+type inMemory[ID uint8 | uint16 | int32] []ID
+
+func (c inMemory[ID]) Len() int64   { return int64(len(c)) }
+func (c inMemory[ID]) Close() error { return nil }
+
+func (c inMemory[ID]) Read(dst []int32, off int64) error {
+	if err := checkRange(len(dst), off, c.Len()); err != nil {
+		return err
+	}
+	for i, id := range c[off : off+int64(len(dst))] {
+		dst[i] = int32(id)
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package scheduler
+
+// Report is what Check found out about a table.
+type Report struct {
+	// PeakInFlight is, by rank, the most outputs of its chunks that it holds for
+	// their backwards: one more with each F, one less after the B, or after the
+	// W where B is split. A forward-only rank lets go of each at once.
+	PeakInFlight []int
+	// Credits is how many outputs may be under way on each edge, from the start
+	// of the action that sends one to the start of the action that consumes it.
+	Credits Credits
+	// OutOfOrder says that some chunk's weight gradients are not computed in
+	// ascending microbatch order. Training by such a table is right, but its sums
+	// round differently from every other schedule's.
+	OutOfOrder bool
+}
+
+// Check proves that a table can be run: each action stands once, on the rank
+// that holds its stage, after the actions of its own stage that it needs; and
+// all ranks get to their end, also when no edge holds more than its credits.
+func Check(t *Table) (*Report, error) {
+	ix, err := newIndex(t)
+	if err != nil {
+		return nil, err
+	}
+	p := newPlayer(t, ix)
+	if err := p.play(UnitCosts, nil); err != nil {
+		return nil, err
+	}
+	credits := p.peakUnderWay()
+	if err := p.play(UnitCosts, &credits); err != nil {
+		return nil, err
+	}
+	return &Report{
+		PeakInFlight: peakInFlight(t),
+		Credits:      credits,
+		OutOfOrder:   ix.outOfOrder,
+	}, nil
+}
+
+func peakInFlight(t *Table) []int {
+	peaks := make([]int, t.NumRanks())
+	for r, row := range t.Ranks {
+		held := 0
+		for _, a := range row {
+			switch a.Type {
+			case F:
+				held++
+				peaks[r] = max(peaks[r], held)
+				if t.ForwardOnly {
+					held--
+				}
+			case B, W:
+				held--
+			}
+		}
+	}
+	return peaks
+}
+
+// peakUnderWay returns the most outputs that were under way on each edge in the
+// last play.
+func (p *player) peakUnderWay() Credits {
+	stages := p.table.NumStages
+	c := Credits{Forward: make([]int, stages), Backward: make([]int, stages)}
+	for stage := range stages {
+		c.Forward[stage] = p.peakOnEdge(ForwardEdge, stage)
+		c.Backward[stage] = p.peakOnEdge(BackwardEdge, stage)
+	}
+	return c
+}
+
+// peakOnEdge counts the outputs that are sent and not yet consumed. One that is
+// consumed in the instant another is sent still counts: its credit has yet to
+// travel back, so it can't serve the other.
+func (p *player) peakOnEdge(kind EdgeKind, stage int) int {
+	to, ok := kind.to(stage, p.table.NumStages)
+	if !ok || kind == BackwardEdge && p.table.ForwardOnly {
+		return 0
+	}
+	order := p.index.pass[kind].order
+	sent, consumed := p.timeline.Start[p.table.RankOf(stage)], p.timeline.Start[p.table.RankOf(to)]
+	peak, taken := 0, 0
+	for k, at := range order[stage] {
+		for consumed[order[to][taken]] < sent[at] {
+			taken++
+		}
+		peak = max(peak, k+1-taken)
+	}
+	return peak
+}

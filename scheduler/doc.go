@@ -1,0 +1,51 @@
+// Package scheduler decides, before anything runs, who computes what and in
+// which order. It is pure: tables in, tables and figures out. It may import
+// only the standard library and must never know of actors, clocks, devices or
+// I/O, so that one table can be checked, simulated, drawn and run, and all four
+// speak of the same thing.
+//
+// # Words
+//
+// A model is cut into stages, numbered along the way of the activations: stage
+// 0 embeds, the last stage computes the loss. A rank is a place that computes,
+// one action at a time. A rank that holds several stages holds them as chunks;
+// a [Placement] says which rank holds which stage. "Stage" in this package is
+// always the virtual stage. A batch is cut into microbatches, and an [Action]
+// is one microbatch's visit to one stage: 0F3 is stage 0's forward of
+// microbatch 3. The backward B is the input gradient I followed by the weight
+// gradient W; a table may hold B, or I and W apart.
+//
+// A [Table] is an order of actions for every rank. It holds no times: an action
+// starts when its rank is done with the one before it, its input has arrived,
+// and a credit for its output is at hand.
+//
+// # The way of a table
+//
+//  1. [Generate] makes the table of a [Spec], or [ParseTable] reads one that a
+//     person wrote.
+//  2. [Check] proves it: every action once, on the right rank, in an order that
+//     can't deadlock. It reports how much each rank holds at its worst, and how
+//     many outputs may be under way on each edge.
+//  3. [Simulate] plays it with the costs that the caller gives, and says how
+//     long it takes and where the ranks idle.
+//
+// # Messages and credits
+//
+// A forward output of stage s goes to stage s+1, a backward output (sent after
+// I, or after B) to stage s−1. Inputs wait at the receiver under their kind,
+// stage and microbatch, so a receiver may take them in any order and no send
+// needs a matching receive.
+//
+// Each of these edges has its own credits, also where both ends stand on one
+// rank. An action takes a credit of its output's edge when it starts, and the
+// credit comes back when the action that consumes the output starts. An edge's
+// credits are the most outputs that are under way in the unit-cost simulation
+// without a bound. That play obeys the bound, and in a table each start waits
+// for a fixed set of earlier starts and ends (a marked graph), so what completes
+// with one set of costs completes with all: credits never add a deadlock.
+//
+// # Layouts
+//
+// A [Layout] says which layers each stage holds, in a small language
+// (Et*3|(tt|)*29,m|L). [BalancedLayout] finds one by the cost of a layer.
+package scheduler

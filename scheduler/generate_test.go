@@ -1,0 +1,301 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func generate(t *testing.T, s Spec) *Table {
+	t.Helper()
+	table, err := Generate(s)
+	if err != nil {
+		t.Fatalf("%+v: %v", s, err)
+	}
+	return table
+}
+
+func check(t *testing.T, table *Table) *Report {
+	t.Helper()
+	report, err := Check(table)
+	if err != nil {
+		t.Fatalf("%s\n%v", table, err)
+	}
+	return report
+}
+
+func simulated(t *testing.T, table *Table, costs Costs) *Timeline {
+	t.Helper()
+	tl, err := Simulate(table, costs)
+	if err != nil {
+		t.Fatalf("%s\n%v", table, err)
+	}
+	return tl
+}
+
+// specs calls visit with every spec up to 8 ranks, 3 chunks and 16 microbatches,
+// legal or not.
+func specs(visit func(Spec)) {
+	for p := 1; p <= 8; p++ {
+		for m := 1; m <= 16; m++ {
+			visit(Spec{GPipe, p, 1, m, 0, false})
+			visit(Spec{OneFOneB, p, 1, m, 0, false})
+			for v := 1; v <= 3; v++ {
+				visit(Spec{None, p, v, m, 0, false})
+				for group := range m + 2 {
+					visit(Spec{Interleaved, p, v, m, group, false})
+				}
+			}
+		}
+	}
+}
+
+// legal holds the rules of reference once more, written independently.
+func legal(s Spec) bool {
+	switch s.Schedule {
+	case None:
+		return s.Ranks == 1
+	case Interleaved:
+		n := s.Group
+		if n == 0 {
+			n = s.Ranks
+		}
+		rest := s.Microbatches % n
+		return s.Chunks > 1 && s.Ranks <= n && n <= s.Microbatches && (rest == 0 || rest >= s.Ranks)
+	}
+	return s.Chunks == 1
+}
+
+func peakFormula(s Spec, rank int) int {
+	p, m, v, n := s.Ranks, s.Microbatches, s.Chunks, s.Group
+	if n == 0 {
+		n = p
+	}
+	switch s.Schedule {
+	case None:
+		return v
+	case GPipe:
+		return m
+	case OneFOneB:
+		return min(p-rank, m)
+	}
+	return min(2*(p-1-rank)+(v-1)*n+1, m*v)
+}
+
+// TestEveryTable checks every small table against the formulas: the peak on each
+// rank, and a makespan of m·v forwards and backwards plus the bubble
+// (p−1)(F+B), in chunk costs.
+func TestEveryTable(t *testing.T) {
+	count := 0
+	specs(func(s Spec) {
+		table, err := Generate(s)
+		if !legal(s) {
+			if !errors.Is(err, ErrSpec) {
+				t.Errorf("%+v: error %v, want ErrSpec", s, err)
+			}
+			return
+		}
+		if err != nil {
+			t.Errorf("%+v: %v", s, err)
+			return
+		}
+		count++
+		report, err := Check(table)
+		if err != nil {
+			t.Errorf("%+v: %v", s, err)
+			return
+		}
+		if report.OutOfOrder {
+			t.Errorf("%+v: weight gradients out of order", s)
+		}
+		for r, peak := range report.PeakInFlight {
+			if want := peakFormula(s, r); peak != want {
+				t.Errorf("%+v: rank %d holds %d, want %d", s, r, peak, want)
+			}
+			if peak > WarmUp(s, r)+1 {
+				t.Errorf("%+v: rank %d holds %d after %d warm-up forwards", s, r, peak, WarmUp(s, r))
+			}
+		}
+		tl := simulated(t, table, UnitCosts)
+		if want := float64(3*s.Microbatches*s.Chunks + 3*(s.Ranks-1)); tl.Makespan != want {
+			t.Errorf("%+v: makespan %v, want %v", s, tl.Makespan, want)
+		}
+	})
+	if count < 500 {
+		t.Errorf("only %d specs were legal", count)
+	}
+}
+
+// TestForwardOnly: every schedule has a forward-only table, of the same forwards
+// in the same order.
+func TestForwardOnly(t *testing.T) {
+	specs(func(s Spec) {
+		if !legal(s) {
+			return
+		}
+		full := generate(t, s)
+		s.ForwardOnly = true
+		table := generate(t, s)
+		check(t, table)
+		for r := range full.Ranks {
+			var forwards []Action
+			for _, a := range full.Ranks[r] {
+				if a.Type == F {
+					forwards = append(forwards, a)
+				}
+			}
+			if !reflect.DeepEqual(table.Ranks[r], forwards) {
+				t.Fatalf("%+v: rank %d runs\n%v, want\n%v", s, r, table.Ranks[r], forwards)
+			}
+			if WarmUp(s, r) != len(forwards) {
+				t.Errorf("%+v: warm-up %d, want %d", s, WarmUp(s, r), len(forwards))
+			}
+		}
+	})
+	for m := 1; m <= 9; m++ {
+		check(t, generate(t, Spec{Ranks: 4, Chunks: 3, Microbatches: m, Group: 5, ForwardOnly: true}))
+	}
+}
+
+func TestDefaultSchedule(t *testing.T) {
+	for _, c := range []struct {
+		ranks, chunks int
+		want          string
+	}{{1, 1, None}, {1, 2, None}, {2, 1, OneFOneB}, {2, 2, Interleaved}, {0, 0, None}} {
+		if got := DefaultSchedule(c.ranks, c.chunks); got != c.want {
+			t.Errorf("DefaultSchedule(%d, %d) = %q, want %q", c.ranks, c.chunks, got, c.want)
+		}
+	}
+	table := generate(t, Spec{Ranks: 2, Chunks: 2, Microbatches: 4})
+	if table.Schedule != Interleaved || table.NumStages != 4 || table.NumRanks() != 2 || table.Placement != Loop {
+		t.Errorf("2 ranks with 2 chunks have %d stages on %d ranks by %q", table.NumStages, table.NumRanks(), table.Schedule)
+	}
+}
+
+func TestWarmUp(t *testing.T) {
+	for _, c := range []struct {
+		spec Spec
+		want []int // by rank
+	}{
+		{Spec{Schedule: OneFOneB, Ranks: 4, Chunks: 1, Microbatches: 8}, []int{3, 2, 1, 0}},
+		{Spec{Schedule: OneFOneB, Ranks: 4, Chunks: 1, Microbatches: 2}, []int{2, 2, 1, 0}},
+		{Spec{Ranks: 4, Chunks: 2, Microbatches: 8}, []int{10, 8, 6, 4}},
+		{Spec{Ranks: 4, Chunks: 2, Microbatches: 4}, []int{8, 8, 6, 4}},
+		{Spec{Ranks: 2, Chunks: 2, Microbatches: 5, Group: 3}, []int{5, 3}},
+		{Spec{Schedule: GPipe, Ranks: 2, Chunks: 1, Microbatches: 5}, []int{5, 5}},
+		{Spec{Ranks: 1, Chunks: 1, Microbatches: 5}, []int{0}},
+	} {
+		for rank, want := range c.want {
+			if got := WarmUp(c.spec, rank); got != want {
+				t.Errorf("%+v: rank %d warms up with %d, want %d", c.spec, rank, got, want)
+			}
+		}
+	}
+}
+
+// TestPublishedTables compares with tables that other systems run. The expected
+// files are not rewritten by -update.
+func TestPublishedTables(t *testing.T) {
+	for _, c := range []struct {
+		file     string
+		spec     Spec // empty: the table is only checked
+		makespan float64
+		peak     []int
+	}{
+		{"interleaved_p2_v2_m4", Spec{Ranks: 2, Chunks: 2, Microbatches: 4}, 27, []int{5, 3}},
+		{"interleaved_p8_v2_m16", Spec{Ranks: 8, Chunks: 2, Microbatches: 16}, 117, []int{23, 21, 19, 17, 15, 13, 11, 9}},
+		{"zb1p_p2_v2_m8", Spec{}, 49, []int{4, 4}},
+	} {
+		text, err := os.ReadFile("testdata/expected/" + c.file + ".txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := ParseTable(string(text))
+		if err != nil {
+			t.Fatalf("%s: %v", c.file, err)
+		}
+		if got := check(t, want).PeakInFlight; !reflect.DeepEqual(got, c.peak) {
+			t.Errorf("%s: peak %v, want %v", c.file, got, c.peak)
+		}
+		if got := simulated(t, want, UnitCosts).Makespan; got != c.makespan {
+			t.Errorf("%s: makespan %v, want %v", c.file, got, c.makespan)
+		}
+		if c.spec.Ranks > 0 {
+			if got := generate(t, c.spec).String() + "\n"; got != string(text) {
+				t.Errorf("%s: Generate differs: %s", c.file, firstDifference(string(text), got))
+			}
+		}
+	}
+}
+
+// TestFigures holds single figures from the literature.
+func TestFigures(t *testing.T) {
+	for _, c := range []struct {
+		spec     Spec
+		makespan float64
+		peak     []int
+	}{
+		{Spec{Schedule: GPipe, Ranks: 4, Chunks: 1, Microbatches: 8}, 33, []int{8, 8, 8, 8}},
+		{Spec{Schedule: OneFOneB, Ranks: 4, Chunks: 1, Microbatches: 8}, 33, []int{4, 3, 2, 1}},
+		{Spec{Schedule: OneFOneB, Ranks: 8, Chunks: 1, Microbatches: 32}, 117, []int{8, 7, 6, 5, 4, 3, 2, 1}},
+		{Spec{Ranks: 4, Chunks: 2, Microbatches: 8}, 57, []int{11, 9, 7, 5}},
+		{Spec{Ranks: 4, Chunks: 2, Microbatches: 12, Group: 6}, 81, []int{13, 11, 9, 7}},
+	} {
+		table := generate(t, c.spec)
+		if got := check(t, table).PeakInFlight; !reflect.DeepEqual(got, c.peak) {
+			t.Errorf("%+v: peak %v, want %v", c.spec, got, c.peak)
+		}
+		if got := simulated(t, table, UnitCosts).Makespan; got != c.makespan {
+			t.Errorf("%+v: makespan %v, want %v", c.spec, got, c.makespan)
+		}
+	}
+
+	row := generate(t, Spec{Schedule: OneFOneB, Ranks: 4, Chunks: 1, Microbatches: 8}).Ranks[1]
+	want := "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 B6 B7"
+	if got := strings.TrimPrefix(strings.ReplaceAll(rowString(row), " 1", " "), "1"); got != want {
+		t.Errorf("1F1B, stage 1: %s\nwant %s", got, want)
+	}
+}
+
+func rowString(row []Action) string {
+	return (&Table{Ranks: [][]Action{row}}).String()
+}
+
+// TestMegatronOrder holds the schedule table and the order of chunks that
+// Megatron's documentation gives for 2 ranks, 2 chunks, 5 microbatches in groups
+// of 3. In an order, c is the forward of a rank's c-th chunk and −c its backward,
+// from 1.
+func TestMegatronOrder(t *testing.T) {
+	spec := Spec{Schedule: Interleaved, Ranks: 2, Chunks: 2, Microbatches: 5, Group: 3}
+	var microbatches, chunks []int
+	for _, v := range spec.visits() {
+		microbatches, chunks = append(microbatches, v.microbatch), append(chunks, v.chunk)
+	}
+	if got, want := fmt.Sprint(microbatches), "[0 1 2 0 1 2 3 4 3 4]"; got != want {
+		t.Errorf("microbatches %s, want %s", got, want)
+	}
+	if got, want := fmt.Sprint(chunks), "[0 0 0 1 1 1 0 0 1 1]"; got != want {
+		t.Errorf("chunks %s, want %s", got, want)
+	}
+
+	table := generate(t, spec)
+	for rank, want := range []string{
+		"[1 1 1 2 2 2 -2 1 -2 1 -2 2 -1 2 -1 -1 -2 -2 -1 -1]",
+		"[1 1 1 2 -2 2 -2 2 -2 1 -1 1 -1 2 -1 2 -2 -2 -1 -1]",
+	} {
+		var order []int
+		for _, a := range table.Ranks[rank] {
+			chunk := table.Chunk(int(a.Stage)) + 1
+			if a.Type == B {
+				chunk = -chunk
+			}
+			order = append(order, chunk)
+		}
+		if got := fmt.Sprint(order); got != want {
+			t.Errorf("rank %d: %s\nwant    %s", rank, got, want)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+)
+
+// index says where the actions of a table stand. It exists only for a table
+// that is complete: every action once, on its rank, after what it needs there.
+type index struct {
+	pass       [2]pass // by EdgeKind: F; I or B. A forward-only table has no second
+	outOfOrder bool    // some chunk's weight gradients don't come in ascending microbatch order
+}
+
+// pass holds positions in the ranks' orders, for each stage.
+type pass struct {
+	at    [][]int32 // of each microbatch
+	order [][]int32 // of the first, second, … action that the stage does
+}
+
+// newIndex checks everything about a table but deadlocks.
+func newIndex(t *Table) (*index, error) {
+	if err := t.checkSizes(); err != nil {
+		return nil, err
+	}
+	if err := t.checkComplete(); err != nil {
+		return nil, err
+	}
+	return t.checkOrder()
+}
+
+func (t *Table) checkSizes() error {
+	if len(t.Ranks) == 0 || t.NumStages < 1 || t.Microbatches < 1 {
+		return fmt.Errorf("%w: ranks %d, stages %d, microbatches %d: each must be at least 1",
+			ErrTable, len(t.Ranks), t.NumStages, t.Microbatches)
+	}
+	if t.NumStages > MaxActions || t.Microbatches > MaxActions || t.numActions() > MaxActions {
+		return fmt.Errorf("%w: stages %d, microbatches %d, actions %d: the limit is %d",
+			ErrTable, t.NumStages, t.Microbatches, t.numActions(), MaxActions)
+	}
+	if err := t.Placement.fits(t.NumStages, len(t.Ranks)); err != nil {
+		return fmt.Errorf("%w: %w", ErrTable, err)
+	}
+	return nil
+}
+
+func (t *Table) numActions() int {
+	n := 0
+	for _, row := range t.Ranks {
+		n += len(row)
+	}
+	return n
+}
+
+// steps is what has been done for a microbatch on a stage, as bits.
+type steps uint8
+
+const (
+	stepF steps = 1 << iota
+	stepI
+	stepW
+)
+
+var stepsOf = [...]steps{F: stepF, I: stepI, W: stepW, B: stepI | stepW}
+
+// checkComplete says that every action is there once, on its rank.
+func (t *Table) checkComplete() error {
+	// A table that claims more visits than it has actions lacks one among the
+	// first numActions+1, so memory needs to grow with the actions only.
+	visits := min(int64(t.NumStages)*int64(t.Microbatches), int64(t.numActions())+1)
+	done := make([]steps, visits)
+	for r, row := range t.Ranks {
+		for i, a := range row {
+			if err := t.checkAction(a); err != nil {
+				return fmt.Errorf("%w\n%s", err, t.grid(r, i, ""))
+			}
+			if home := t.RankOf(int(a.Stage)); home != r {
+				return fmt.Errorf("%w: %v is on rank %d, but stage %d is on rank %d\n%s",
+					ErrRank, a, r, a.Stage, home, t.grid(r, i, ""))
+			}
+			visit := int64(a.Stage)*int64(t.Microbatches) + int64(a.Microbatch)
+			if visit >= visits {
+				continue
+			}
+			if done[visit]&stepsOf[a.Type] != 0 {
+				return fmt.Errorf("%w: %v on rank %d has been done before\n%s", ErrDuplicate, a, r, t.grid(r, i, ""))
+			}
+			done[visit] |= stepsOf[a.Type]
+		}
+	}
+	all := stepF | stepI | stepW
+	if t.ForwardOnly {
+		all = stepF
+	}
+	for visit, d := range done {
+		if d != all {
+			return t.missing(Action{int32(visit / t.Microbatches), firstStep(all &^ d), int32(visit % t.Microbatches)})
+		}
+	}
+	return nil
+}
+
+func (t *Table) checkAction(a Action) error {
+	switch {
+	case a.Type < F || a.Type > B:
+		return fmt.Errorf("%w: %v has an unknown type", ErrTable, a)
+	case a.Stage < 0 || int(a.Stage) >= t.NumStages:
+		return fmt.Errorf("%w: %v, but the stages are 0 to %d", ErrTable, a, t.NumStages-1)
+	case a.Microbatch < 0 || int(a.Microbatch) >= t.Microbatches:
+		return fmt.Errorf("%w: %v, but the microbatches are 0 to %d", ErrTable, a, t.Microbatches-1)
+	case t.ForwardOnly && a.Type != F:
+		return fmt.Errorf("%w: %v in a forward-only table", ErrTable, a)
+	}
+	return nil
+}
+
+// firstStep returns the action that does the first of the steps that lack.
+func firstStep(lacking steps) Type {
+	switch {
+	case lacking&stepF != 0:
+		return F
+	case lacking == stepI|stepW:
+		return B
+	case lacking&stepI != 0:
+		return I
+	}
+	return W
+}
+
+// missing draws the gap where an action would be expected: after the last one
+// of its kind for an earlier microbatch, or of its microbatch.
+func (t *Table) missing(a Action) error {
+	rank := t.RankOf(int(a.Stage))
+	gap := 0
+	for i, b := range t.Ranks[rank] {
+		if b.Stage == a.Stage && (b.Type == a.Type && b.Microbatch < a.Microbatch || b.Microbatch == a.Microbatch) {
+			gap = i + 1
+		}
+	}
+	return fmt.Errorf("%w: %v is missing on rank %d\n%s", ErrIncomplete, a, rank, t.grid(rank, gap, a.String()))
+}
+
+// checkOrder says that each rank does a microbatch's F before its I, and I
+// before W, and notes the positions. The table is complete.
+func (t *Table) checkOrder() (*index, error) {
+	ix := &index{}
+	for kind := range ix.pass {
+		if kind == int(ForwardEdge) || !t.ForwardOnly {
+			ix.pass[kind].at = matrix(t.NumStages, t.Microbatches)
+		}
+	}
+	done := make([]steps, t.NumStages*t.Microbatches)
+	lastWeight := make([]int32, t.NumStages) // the microbatch of the one before
+	for r, row := range t.Ranks {
+		for i, a := range row {
+			visit := int(a.Stage)*t.Microbatches + int(a.Microbatch)
+			if need := needs(a.Type); done[visit]&need != need {
+				return nil, fmt.Errorf("%w: %v on rank %d comes before %v\n%s",
+					ErrOrder, a, r, Action{a.Stage, firstStep(need), a.Microbatch}, t.grid(r, i, ""))
+			}
+			done[visit] |= stepsOf[a.Type]
+			if kind, ok := a.Type.edge(); ok {
+				ix.pass[kind].at[a.Stage][a.Microbatch] = int32(i)
+			}
+			if stepsOf[a.Type]&stepW != 0 {
+				ix.outOfOrder = ix.outOfOrder || a.Microbatch < lastWeight[a.Stage]
+				lastWeight[a.Stage] = a.Microbatch
+			}
+		}
+	}
+	for kind := range ix.pass {
+		ix.pass[kind].order = sortedRows(ix.pass[kind].at)
+	}
+	return ix, nil
+}
+
+// matrix returns rows of zeros in one piece of memory.
+func matrix(rows, columns int) [][]int32 {
+	all := make([]int32, rows*columns)
+	m := make([][]int32, rows)
+	for i := range m {
+		m[i] = all[i*columns : (i+1)*columns]
+	}
+	return m
+}
+
+// sortedRows returns the rows sorted. A row that is sorted is shared: nearly
+// every schedule takes the microbatches in turn, and a large table has no
+// memory to waste.
+func sortedRows(rows [][]int32) [][]int32 {
+	sorted := slices.Clone(rows)
+	for i, row := range sorted {
+		if !slices.IsSorted(row) {
+			sorted[i] = slices.Clone(row)
+			slices.Sort(sorted[i])
+		}
+	}
+	return sorted
+}
+
+// needs returns the step that must be done on the same stage before.
+func needs(t Type) steps {
+	switch t {
+	case F:
+		return 0
+	case W:
+		return stepI
+	}
+	return stepF
+}

@@ -1,0 +1,219 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Symbol is a part of a model in a layout.
+type Symbol byte
+
+// The symbols of the layout language.
+const (
+	SymbolEmbedding Symbol = 'E'
+	SymbolLayer     Symbol = 't'
+	SymbolMTP       Symbol = 'm' // multi-token-prediction layer
+	SymbolLoss      Symbol = 'L' // head and loss
+)
+
+const layoutSymbols = "EtmL"
+
+// Layout says which parts of a model each stage holds. A stage may be empty: it
+// passes on what it gets.
+type Layout struct {
+	Stages [][]Symbol
+}
+
+// ParseLayout reads the layout language:
+//
+//	E t m L     a part of the model
+//	|           ends a stage
+//	x*3         three times the part (or the end of a stage)
+//	(tt|)*29    29 times what stands in the parentheses, which don't nest
+//	,           means nothing, for the eye
+//
+// Et*3|(tt|)*29,m|L has 32 stages and 61 layers.
+func ParseLayout(text string) (*Layout, error) {
+	p := layoutParser{text: text}
+	cells, err := p.sequence(false)
+	if err != nil {
+		return nil, fmt.Errorf("%w: layout %q, column %d: %w", ErrSyntax, shorten(text), p.position+1, err)
+	}
+	l := &Layout{}
+	for stage := range strings.SplitSeq(string(cells), "|") {
+		l.Stages = append(l.Stages, []Symbol(stage))
+	}
+	return l, nil
+}
+
+// layoutParser expands a layout to its symbols and splits.
+type layoutParser struct {
+	text     string
+	position int // of the next character, or of the error
+}
+
+// peek returns the next character that means something, 0 at the end.
+func (p *layoutParser) peek() byte {
+	for p.position < len(p.text) && p.text[p.position] == ',' {
+		p.position++
+	}
+	if p.position == len(p.text) {
+		return 0
+	}
+	return p.text[p.position]
+}
+
+func (p *layoutParser) sequence(inGroup bool) ([]byte, error) {
+	var cells []byte
+	for {
+		c := p.peek()
+		start := p.position
+		unit := []byte{c}
+		switch {
+		case start == len(p.text):
+			if inGroup {
+				return nil, errors.New("a parenthesis isn't closed")
+			}
+			return cells, nil
+		case c == '|' || strings.IndexByte(layoutSymbols, c) >= 0:
+			p.position++
+		case c == '(' && !inGroup:
+			var err error
+			if unit, err = p.group(); err != nil {
+				return nil, err
+			}
+		case c == '(':
+			return nil, errors.New("parentheses don't nest")
+		case c == ')' && inGroup:
+			return cells, nil
+		case c == ')':
+			return nil, errors.New("this parenthesis was never opened")
+		case c == '*':
+			return nil, errors.New("there is nothing to repeat in front of *")
+		default:
+			odd, _ := utf8.DecodeRuneInString(p.text[start:])
+			return nil, fmt.Errorf("unexpected %q, want one of E t m L | ( ) * ,", odd)
+		}
+		n, err := p.count(c == '(')
+		if err != nil {
+			return nil, err
+		}
+		if n > (MaxLayoutSymbols-len(cells))/len(unit) {
+			p.position = start
+			return nil, fmt.Errorf("more than %d symbols", MaxLayoutSymbols)
+		}
+		cells = append(cells, slices.Repeat(unit, n)...)
+	}
+}
+
+// group reads what stands in parentheses.
+func (p *layoutParser) group() ([]byte, error) {
+	p.position++
+	cells, err := p.sequence(true)
+	if err != nil {
+		return nil, err
+	}
+	if len(cells) == 0 {
+		return nil, errors.New("the parentheses hold nothing")
+	}
+	p.position++
+	return cells, nil
+}
+
+// count reads a repetition: 1 where there is none and none has to be.
+func (p *layoutParser) count(required bool) (int, error) {
+	if p.peek() != '*' {
+		if required {
+			return 0, errors.New("parentheses need a repetition, such as (tt|)*4")
+		}
+		return 1, nil
+	}
+	p.position++
+	p.peek()
+	start := p.position
+	for p.position < len(p.text) && isDigit(p.text[p.position]) {
+		p.position++
+	}
+	digits := p.text[start:p.position]
+	n, err := strconv.Atoi(digits)
+	switch {
+	case digits == "":
+		return 0, errors.New("want a number after *")
+	case err != nil || n > MaxLayoutSymbols:
+		p.position = start
+		return 0, fmt.Errorf("%s repetitions are more than %d", shorten(digits), MaxLayoutSymbols)
+	}
+	if p.peek() == '*' {
+		return 0, errors.New("a repetition can't be repeated")
+	}
+	return n, nil
+}
+
+// String writes the layout in one form for all ways to write it: three or more
+// equal parts, or equal stages, in a row as a repetition, else in full.
+func (l *Layout) String() string {
+	stages := make([]string, len(l.Stages))
+	for i, symbols := range l.Stages {
+		stages[i] = stageString(symbols)
+	}
+	var w layoutWriter
+	last := len(stages) - 1
+	for i := 0; i < last; {
+		n := 1
+		for i+n < last && stages[i+n] == stages[i] {
+			n++
+		}
+		if n >= repeatFrom {
+			w.add("(" + stages[i] + "|)" + "*" + strconv.Itoa(n))
+			i += n
+			continue
+		}
+		w.add(stages[i] + "|")
+		i++
+	}
+	if last >= 0 {
+		w.add(stages[last])
+	}
+	return w.text.String()
+}
+
+// repeatFrom is the least number that is written as a repetition.
+const repeatFrom = 3
+
+func stageString(symbols []Symbol) string {
+	var w layoutWriter
+	for len(symbols) > 0 {
+		n := 1
+		for n < len(symbols) && symbols[n] == symbols[0] {
+			n++
+		}
+		if n >= repeatFrom {
+			w.add(string(symbols[0]) + "*" + strconv.Itoa(n))
+		} else {
+			w.add(strings.Repeat(string(symbols[0]), n))
+		}
+		symbols = symbols[n:]
+	}
+	return w.text.String()
+}
+
+// layoutWriter puts a comma between a number and a symbol that follows it.
+type layoutWriter struct {
+	text    strings.Builder
+	inCount bool
+}
+
+func (w *layoutWriter) add(s string) {
+	if s == "" {
+		return
+	}
+	if w.inCount && s[0] != '|' {
+		w.text.WriteByte(',')
+	}
+	w.text.WriteString(s)
+	w.inCount = isDigit(s[len(s)-1])
+}

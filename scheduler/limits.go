@@ -1,0 +1,13 @@
+package scheduler
+
+// The limits of this package, all checked before memory is allocated.
+const (
+	// MaxActions bounds the actions of one table. 1024 ranks with 4 chunks and
+	// 4096 microbatches need half of it.
+	MaxActions = 1 << 26
+	// MaxLayoutSymbols bounds a layout's symbols and splits after its
+	// repetitions are expanded.
+	MaxLayoutSymbols = 1 << 16
+	// maxQuoted bounds how many bytes of a bad input an error repeats.
+	maxQuoted = 40
+)

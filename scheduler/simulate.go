@@ -1,0 +1,249 @@
+package scheduler
+
+import (
+	"fmt"
+	"math"
+)
+
+// Costs says how long an action takes on a rank, in any unit.
+type Costs func(rank int, a Action) float64
+
+// UnitCosts gives F, I and W a cost of 1, and B, which is I and W, of 2.
+func UnitCosts(_ int, a Action) float64 {
+	if a.Type == B {
+		return 2
+	}
+	return 1
+}
+
+// Timeline says when each action ran.
+type Timeline struct {
+	Start, End [][]float64 // by rank and position in its order
+	Makespan   float64     // end of the last action
+	Busy       []float64   // by rank: the sum of its actions
+	Idle       []float64   // by rank: waiting between its first and its last action
+	// BubbleFraction is the share of all ranks' time, from 0 to the makespan, in
+	// which no action runs.
+	BubbleFraction float64
+}
+
+// Simulate plays a table: each rank starts its next action as soon as the one
+// before has ended and its input is there. Messages take no time and credits are
+// unbounded.
+func Simulate(t *Table, costs Costs) (*Timeline, error) {
+	return simulate(t, costs, nil)
+}
+
+// SimulateCredits is Simulate under a bound: an action also waits for a credit
+// of the edge that its output leaves by.
+func SimulateCredits(t *Table, costs Costs, credits Credits) (*Timeline, error) {
+	return simulate(t, costs, &credits)
+}
+
+func simulate(t *Table, costs Costs, credits *Credits) (*Timeline, error) {
+	ix, err := newIndex(t)
+	if err != nil {
+		return nil, err
+	}
+	p := newPlayer(t, ix)
+	if err := p.play(costs, credits); err != nil {
+		return nil, err
+	}
+	return p.timeline, nil
+}
+
+// player plays one table, any number of times. As each rank's order is fixed,
+// an action's times depend on the actions before it and on nothing that happens
+// to run at the same time. So it follows the ranks one by one, each as far as it
+// gets, instead of a clock.
+type player struct {
+	table    *Table
+	index    *index
+	timeline *Timeline
+	costs    Costs
+	credits  *Credits   // nil: unbounded
+	next     []int      // by rank: position of the action to start next
+	sent     [2][]int32 // by kind and stage: outputs sent on the edge
+	ready    []int      // ranks that may get on
+	isReady  []bool
+}
+
+func newPlayer(t *Table, ix *index) *player {
+	ranks := t.NumRanks()
+	p := &player{
+		table: t,
+		index: ix,
+		timeline: &Timeline{
+			Start: make([][]float64, ranks),
+			End:   make([][]float64, ranks),
+			Busy:  make([]float64, ranks),
+			Idle:  make([]float64, ranks),
+		},
+		next:    make([]int, ranks),
+		sent:    [2][]int32{make([]int32, t.NumStages), make([]int32, t.NumStages)},
+		ready:   make([]int, 0, ranks),
+		isReady: make([]bool, ranks),
+	}
+	for r, row := range t.Ranks {
+		p.timeline.Start[r] = make([]float64, len(row))
+		p.timeline.End[r] = make([]float64, len(row))
+	}
+	return p
+}
+
+// play fills the timeline. It fails with ErrDeadlock when ranks wait for each
+// other.
+func (p *player) play(costs Costs, credits *Credits) error {
+	if err := p.checkCredits(credits); err != nil {
+		return err
+	}
+	p.costs, p.credits = costs, credits
+	clear(p.next)
+	clear(p.sent[ForwardEdge])
+	clear(p.sent[BackwardEdge])
+	clear(p.timeline.Busy)
+	for r := p.table.NumRanks() - 1; r >= 0; r-- {
+		p.wake(r)
+	}
+	for len(p.ready) > 0 {
+		r := p.ready[len(p.ready)-1]
+		p.ready = p.ready[:len(p.ready)-1]
+		p.isReady[r] = false
+		if err := p.advance(r); err != nil {
+			return err
+		}
+	}
+	for r, row := range p.table.Ranks {
+		if p.next[r] < len(row) {
+			return p.deadlock(r)
+		}
+	}
+	p.summarise()
+	return nil
+}
+
+func (p *player) checkCredits(c *Credits) error {
+	if c != nil && (len(c.Forward) != p.table.NumStages || len(c.Backward) != p.table.NumStages) {
+		return fmt.Errorf("%w: credits for %d forward and %d backward edges, but there are %d stages",
+			ErrCosts, len(c.Forward), len(c.Backward), p.table.NumStages)
+	}
+	return nil
+}
+
+func (p *player) wake(rank int) {
+	if !p.isReady[rank] {
+		p.isReady[rank] = true
+		p.ready = append(p.ready, rank)
+	}
+}
+
+// advance runs a rank's actions until one has to wait.
+func (p *player) advance(rank int) error {
+	start, end := p.timeline.Start[rank], p.timeline.End[rank]
+	now := 0.0
+	if i := p.next[rank]; i > 0 {
+		now = end[i-1]
+	}
+	row := p.table.Ranks[rank]
+	for i := p.next[rank]; i < len(row); i++ {
+		a := row[i]
+		if in, ok := p.input(a); ok {
+			if !p.started(in) {
+				return nil
+			}
+			now = max(now, p.timeline.End[in.rank][in.position])
+		}
+		if taker, ok := p.creditFrom(a); ok {
+			if !p.started(taker) {
+				return nil
+			}
+			now = max(now, p.timeline.Start[taker.rank][taker.position])
+		}
+		cost := p.costs(rank, a)
+		if !(cost >= 0) || math.IsInf(cost, 1) {
+			return fmt.Errorf("%w: %v on rank %d costs %v, want a finite number from 0", ErrCosts, a, rank, cost)
+		}
+		start[i] = now
+		now += cost
+		end[i] = now
+		p.timeline.Busy[rank] += cost
+		p.next[rank] = i + 1
+		p.deliver(rank, a)
+	}
+	return nil
+}
+
+// place is a cell of the table.
+type place struct{ rank, position int }
+
+func (p *player) started(c place) bool { return c.position < p.next[c.rank] }
+
+// input returns the action whose output this one consumes.
+func (p *player) input(a Action) (place, bool) {
+	kind, ok := a.Type.edge()
+	if !ok {
+		return place{}, false
+	}
+	stage, ok := kind.from(int(a.Stage), p.table.NumStages)
+	if !ok {
+		return place{}, false
+	}
+	return place{p.table.RankOf(stage), int(p.index.pass[kind].at[stage][a.Microbatch])}, true
+}
+
+// creditFrom returns the action whose start gives back the credit that this one
+// takes. With n credits, the edge's k-th output takes the credit that comes
+// back with the (k−n)-th that the receiver consumes; the first n are at hand.
+func (p *player) creditFrom(a Action) (place, bool) {
+	kind, ok := a.Type.edge()
+	if !ok || p.credits == nil {
+		return place{}, false
+	}
+	to, ok := kind.to(int(a.Stage), p.table.NumStages)
+	if !ok {
+		return place{}, false
+	}
+	k := int(p.sent[kind][a.Stage]) - max(0, p.credits.Of(kind, int(a.Stage)))
+	if k < 0 {
+		return place{}, false
+	}
+	return place{p.table.RankOf(to), int(p.index.pass[kind].order[to][k])}, true
+}
+
+// deliver counts the output of an action that started and wakes the ranks that
+// may wait for it: the receiver of the output, and the sender of the input,
+// whose credit comes back.
+func (p *player) deliver(rank int, a Action) {
+	kind, ok := a.Type.edge()
+	if !ok {
+		return
+	}
+	if to, ok := kind.to(int(a.Stage), p.table.NumStages); ok {
+		p.sent[kind][a.Stage]++
+		if r := p.table.RankOf(to); r != rank {
+			p.wake(r)
+		}
+	}
+	if from, ok := kind.from(int(a.Stage), p.table.NumStages); ok && p.credits != nil {
+		if r := p.table.RankOf(from); r != rank {
+			p.wake(r)
+		}
+	}
+}
+
+func (p *player) summarise() {
+	tl := p.timeline
+	tl.Makespan = 0
+	busy := 0.0
+	for r, end := range tl.End {
+		last := end[len(end)-1]
+		tl.Makespan = max(tl.Makespan, last)
+		tl.Idle[r] = last - tl.Start[r][0] - tl.Busy[r]
+		busy += tl.Busy[r]
+	}
+	tl.BubbleFraction = 0
+	if tl.Makespan > 0 {
+		all := tl.Makespan * float64(len(tl.End))
+		tl.BubbleFraction = (all - busy) / all
+	}
+}

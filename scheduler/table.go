@@ -1,0 +1,114 @@
+package scheduler
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Table is the order of every rank's actions.
+type Table struct {
+	Schedule     string // the generator's name; empty for a table that was read
+	Placement    Placement
+	NumStages    int // virtual stages
+	Microbatches int
+	ForwardOnly  bool
+	Ranks        [][]Action // Ranks[r] is rank r's order
+}
+
+// NumRanks returns the number of ranks.
+func (t *Table) NumRanks() int { return len(t.Ranks) }
+
+// RankOf returns the rank that holds a stage.
+func (t *Table) RankOf(stage int) int { return t.Placement.Rank(stage, len(t.Ranks)) }
+
+// Chunk returns which of its rank's chunks a stage is, from 0.
+func (t *Table) Chunk(stage int) int { return stage / len(t.Ranks) }
+
+// String writes a row for each rank, actions separated by single spaces.
+func (t *Table) String() string {
+	var text []byte
+	for r, row := range t.Ranks {
+		if r > 0 {
+			text = append(text, '\n')
+		}
+		for i, a := range row {
+			if i > 0 {
+				text = append(text, ' ')
+			}
+			text = a.appendTo(text)
+		}
+	}
+	return string(text)
+}
+
+// ParseTable reads a row for each rank, actions separated by single spaces or,
+// as other systems write them, by commas. Between commas a cell may be empty:
+// somebody drew a bubble there, and an order knows no bubbles.
+//
+// The rows hold no more than the orders, so the rest is taken from them: the
+// stages and microbatches that occur, a forward-only table where there is no
+// gradient, and the first of loop, V and U that puts each stage on its row. It
+// is only read; whether it is a sensible table is for Check to say.
+func ParseTable(text string) (*Table, error) {
+	t := &Table{ForwardOnly: true}
+	text = strings.TrimSuffix(text, "\n")
+	for number := 1; ; number++ {
+		line, rest, more := strings.Cut(text, "\n")
+		row, err := parseRow(strings.TrimSuffix(line, "\r"), number)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range row {
+			t.NumStages = max(t.NumStages, int(a.Stage)+1)
+			t.Microbatches = max(t.Microbatches, int(a.Microbatch)+1)
+			t.ForwardOnly = t.ForwardOnly && a.Type == F
+		}
+		t.Ranks = append(t.Ranks, row)
+		if !more {
+			break
+		}
+		text = rest
+	}
+	t.Placement = t.guessPlacement()
+	return t, nil
+}
+
+func parseRow(line string, number int) ([]Action, error) {
+	separator := " "
+	if strings.Contains(line, ",") {
+		separator = ","
+	}
+	row := make([]Action, 0, strings.Count(line, separator)+1)
+	column := 1
+	for cell := range strings.SplitSeq(line, separator) {
+		if cell != "" || separator == " " {
+			a, err := ParseAction(cell)
+			if err != nil {
+				return nil, fmt.Errorf("row %d, column %d: %w", number, column, err)
+			}
+			row = append(row, a)
+		}
+		column += len(cell) + len(separator)
+	}
+	return row, nil
+}
+
+func (t *Table) guessPlacement() Placement {
+	for p := Loop; p <= U; p++ {
+		if p.fits(t.NumStages, len(t.Ranks)) == nil && t.obeys(p) {
+			return p
+		}
+	}
+	return Loop
+}
+
+func (t *Table) obeys(p Placement) bool {
+	for r, row := range t.Ranks {
+		for _, a := range row {
+			if p.Rank(int(a.Stage), len(t.Ranks)) != r {
+				return false
+			}
+		}
+	}
+	return true
+}

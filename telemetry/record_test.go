@@ -1,0 +1,88 @@
+package telemetry
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func p(v float64) *float64 { return &v }
+
+// sameFigure takes all that is null in the file for the same.
+func sameFigure(a, b *float64) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	null := func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
+	return math.Float64bits(*a) == math.Float64bits(*b) || null(*a) && null(*b)
+}
+
+func sameRecord(a, b Record) bool {
+	return a.Step == b.Step && a.Tokens == b.Tokens && a.PeakMemBytes == b.PeakMemBytes && a.Skipped == b.Skipped &&
+		sameFigure(a.Loss, b.Loss) && sameFigure(a.ValLoss, b.ValLoss) && sameFigure(a.GradNorm, b.GradNorm) &&
+		sameFigure(a.LR, b.LR) && sameFigure(a.TokensPerS, b.TokensPerS) && sameFigure(a.StepMS, b.StepMS) &&
+		sameFigure(a.BubblePct, b.BubblePct)
+}
+
+// bits are floats of any bit pattern.
+func bits() *rapid.Generator[float64] {
+	return rapid.Map(rapid.Uint64(), math.Float64frombits)
+}
+
+func anyRecord() *rapid.Generator[Record] {
+	return rapid.Custom(func(t *rapid.T) Record {
+		f := func(name string) *float64 { return rapid.Ptr(rapid.OneOf(bits(), rapid.Float64()), true).Draw(t, name) }
+		return Record{
+			Step: rapid.IntMin(0).Draw(t, "step"), Loss: f("loss"), ValLoss: f("val"), GradNorm: f("norm"), LR: f("lr"),
+			Tokens: rapid.Int64().Draw(t, "tokens"), TokensPerS: f("speed"), StepMS: f("ms"), BubblePct: f("bubble"),
+			PeakMemBytes: rapid.Int64().Draw(t, "mem"), Skipped: rapid.Bool().Draw(t, "skipped"),
+		}
+	})
+}
+
+func TestRecordRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := anyRecord().Draw(t, "record")
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back Record
+		if err := json.Unmarshal(text, &back); err != nil {
+			t.Fatal(err)
+		}
+		if !sameRecord(r, back) {
+			t.Fatalf("%s reads as %+v, was %+v", text, back, r)
+		}
+	})
+}
+
+func TestRecordErrors(t *testing.T) {
+	for text, says := range map[string]string{
+		`{}`:                            `no "step"`,
+		`{"step": null}`:                `no "step"`,
+		`null`:                          `no "step"`,
+		`{"step": -1}`:                  "-1",
+		`{"step": 1.5}`:                 "1.5",
+		`{"step": 1, "loss": "low"}`:    "string",
+		`{"step": 1, "loss": 1e999}`:    "1e999",
+		`{"step": 1, "skipped": 1}`:     "skipped",
+		`{"step": 1, "tokens": 1e30}`:   "tokens",
+		`{"step": 1} {"step": 2}`:       "after top-level",
+		`{"step": 1, "loss": [1, 2, 3]`: "end of JSON",
+		`[1]`:                           "array",
+	} {
+		var r Record
+		err := r.UnmarshalJSON([]byte(text))
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v does not say %q", text, err, says)
+		}
+	}
+	var r Record
+	if err := json.Unmarshal([]byte(`{"step": 3, "mfu_pct": 41, "note": {"a": []}}`), &r); err != nil || r != (Record{Step: 3}) {
+		t.Errorf("with keys of a later version: %+v, %v", r, err)
+	}
+}

@@ -1,0 +1,116 @@
+package tokenizer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+)
+
+// MaxChars is the largest vocabulary of a Chars tokenizer: every script in
+// common use fits, and a file that isn't text is noticed.
+const MaxChars = 1 << 16
+
+// Chars is the tokenizer whose ids are the characters (Unicode code points) of
+// a training text.
+type Chars struct {
+	runes []rune // by id
+	ascii [utf8.RuneSelf]int32
+	ids   map[rune]int32 // of the other characters
+}
+
+// BuildChars makes the tokenizer of a text: its characters, sorted by code
+// point, are the ids 0, 1, 2 …
+func BuildChars(text []byte) (*Chars, error) {
+	var runes []rune
+	seen := make([]bool, utf8.MaxRune+1)
+	for at := 0; at < len(text); {
+		r, size := utf8.DecodeRune(text[at:])
+		if invalid(r, size) {
+			return nil, invalidUTF8(text, at)
+		}
+		if !seen[r] {
+			seen[r] = true
+			runes = append(runes, r)
+			if len(runes) > MaxChars {
+				return nil, &TextError{at, fmt.Errorf("the text has more than %d different characters, the most that tokenizer = \"chars\" supports: use tokenizer = \"bytes\"", MaxChars)}
+			}
+		}
+		at += size
+	}
+	if len(runes) == 0 {
+		return nil, errors.New("an empty text has no characters to build a vocabulary from")
+	}
+	slices.Sort(runes)
+	return newChars(runes), nil
+}
+
+// newChars makes the tokenizer of at most MaxChars different characters, in the
+// order of their ids.
+func newChars(runes []rune) *Chars {
+	c := &Chars{runes: runes, ids: make(map[rune]int32)}
+	for i := range c.ascii {
+		c.ascii[i] = -1
+	}
+	for id, r := range runes {
+		if r < utf8.RuneSelf {
+			c.ascii[r] = int32(id)
+		} else {
+			c.ids[r] = int32(id)
+		}
+	}
+	return c
+}
+
+// Name returns "chars".
+func (*Chars) Name() string { return "chars" }
+
+// Vocab returns the number of characters.
+func (c *Chars) Vocab() int { return len(c.runes) }
+
+// Encode returns one id for each character. A character that the vocabulary
+// lacks and invalid UTF-8 are errors.
+func (c *Chars) Encode(text []byte) ([]int32, error) { return c.AppendEncode(nil, text) }
+
+// AppendEncode appends one id for each character.
+func (c *Chars) AppendEncode(dst []int32, text []byte) ([]int32, error) {
+	ids := slices.Grow(dst, utf8.RuneCount(text))
+	for at := 0; at < len(text); {
+		if b := text[at]; b < utf8.RuneSelf && c.ascii[b] >= 0 {
+			ids = append(ids, c.ascii[b])
+			at++
+			continue
+		}
+		r, size := utf8.DecodeRune(text[at:])
+		if invalid(r, size) {
+			return dst, invalidUTF8(text, at)
+		}
+		id, ok := c.ids[r]
+		if !ok {
+			return dst, &TextError{at, fmt.Errorf("the character %q (%U) is not among the %d of the vocabulary, which comes from the training text: add it there and train anew, remove it here, or use tokenizer = \"bytes\"", r, r, len(c.runes))}
+		}
+		ids = append(ids, id)
+		at += size
+	}
+	return ids, nil
+}
+
+// Decode returns the characters as UTF-8.
+func (c *Chars) Decode(ids []int32) []byte {
+	text := make([]byte, 0, len(ids))
+	for _, id := range ids {
+		if id < 0 || int(id) >= len(c.runes) {
+			text = append(text, replacement...)
+			continue
+		}
+		text = utf8.AppendRune(text, c.runes[id])
+	}
+	return text
+}
+
+// invalid tells the error value of utf8.DecodeRune from a U+FFFD in the text.
+func invalid(r rune, size int) bool { return r == utf8.RuneError && size <= 1 }
+
+func invalidUTF8(text []byte, at int) error {
+	return &TextError{at, fmt.Errorf("invalid UTF-8 (0x%02x): convert the text to UTF-8, or use tokenizer = \"bytes\"", text[at])}
+}

@@ -1,0 +1,80 @@
+package tokenizer
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+)
+
+// member is one name and value of a JSON object.
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// members splits a JSON object, in order. encoding/json would let the last of
+// two equal names win and ignore case; a tokenizer whose meaning depends on that
+// is refused. More than limit members are an error.
+func members(object []byte, limit int) ([]member, error) {
+	dec := json.NewDecoder(bytes.NewReader(object))
+	if tok, err := dec.Token(); err != nil {
+		return nil, err
+	} else if tok != json.Delim('{') {
+		return nil, fmt.Errorf("found %s where an object is needed", clip(object))
+	}
+	var all []member
+	seen := make(map[string]bool)
+	for dec.More() {
+		tok, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		m := member{name: tok.(string)} // the decoder lets nothing else stand here
+		if seen[m.name] {
+			return nil, fmt.Errorf("%q stands twice in one object", m.name)
+		}
+		if len(all) == limit {
+			return nil, fmt.Errorf("%w: an object has more than the %d members that are supported", ErrUnsupported, limit)
+		}
+		seen[m.name] = true
+		if err := dec.Decode(&m.value); err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	if _, err := dec.Token(); err != nil { // the closing brace
+		return nil, err
+	}
+	if rest := bytes.TrimSpace(object[dec.InputOffset():]); len(rest) > 0 {
+		return nil, fmt.Errorf("found %s behind the end of the object", clip(rest))
+	}
+	return all, nil
+}
+
+// find returns the value of a name, or nil.
+func find(all []member, name string) json.RawMessage {
+	for _, m := range all {
+		if m.name == name {
+			return m.value
+		}
+	}
+	return nil
+}
+
+// same reports whether a JSON value means the same as an expected one. What is
+// much longer doesn't, and is not worth parsing: it may be megabytes.
+func same(got, want json.RawMessage) bool {
+	const longest = 4096
+	var x, y any
+	return len(got) <= longest && json.Unmarshal(got, &x) == nil && json.Unmarshal(want, &y) == nil && reflect.DeepEqual(x, y)
+}
+
+// clip shortens a JSON value for a message.
+func clip(value []byte) string {
+	const most = 60
+	if len(value) > most {
+		value = append(bytes.ToValidUTF8(value[:most:most], nil), "…"...)
+	}
+	return string(value)
+}
