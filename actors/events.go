@@ -7,7 +7,7 @@ import (
 )
 
 // Event is something that happened in a run: one of the types below.
-type Event any
+type Event = any
 
 // StepEvent: a step ended, or (Step 0) the validation before training.
 type StepEvent struct {

@@ -212,6 +212,7 @@ type TrainerState struct {
 	BestStep      int64     `json:"best_step,omitempty"`
 	BestValLoss   *float64  `json:"best_val_loss,omitempty"`
 	FirstValLoss  *float64  `json:"first_val_loss,omitempty"` // before the first step
+	TrainTokens   int64     `json:"train_tokens"`             // in the training data
 	Seed          uint64    `json:"seed"`
 	Kernels       string    `json:"kernels"` // the device's path; bits are the same within one
 	Optimizer     string    `json:"optimizer"`

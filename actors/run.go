@@ -53,7 +53,7 @@ func Start(spec Spec) (*Run, error) {
 	r.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
 		return slog.New(slog.DiscardHandler)
 	}))
-	w := &worker{spec: &r.spec, tape: tape, cells: r.cells, streams: r.streams, plan: plan, result: r.result}
+	w := &worker{spec: &r.spec, tape: tape, cells: r.cells, streams: r.streams, plan: plan, result: r.result, owned: &r.owned}
 	r.worker = r.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return w }))
 	r.owned.Add(2)
 	go r.finish()

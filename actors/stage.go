@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -18,6 +19,7 @@ type stageActor struct {
 	cell   *Cell
 	tape   header
 	stream tensorops.Stream
+	owned  *sync.WaitGroup // the run's goroutines
 	wire   *Wire
 	self   *actor.PID
 	root   *actor.RootContext
@@ -87,9 +89,10 @@ func (a *stageActor) Receive(ctx actor.Context) {
 		a.cell.store(Snapshot{Doing: Starting})
 	case *Wire:
 		a.wire = m
-		// Making weights takes seconds for a large model: not in Receive. The
-		// goroutine ends with Build, which the run waits for through the stream.
-		go func() {
+		// Making weights takes seconds for a large model: not in Receive.
+		a.owned.Add(1)
+		go func() { // ends with Build
+			defer a.owned.Done()
 			st, err := a.spec.Build(a.rank, a.stream)
 			a.root.Send(a.self, &built{st, err})
 		}()

@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -19,6 +20,7 @@ type worker struct {
 	streams []tensorops.Stream
 	plan    *schedulerActor
 	result  chan<- Outcome // capacity 1
+	owned   *sync.WaitGroup
 
 	pids     map[string]*actor.PID
 	stopping bool
@@ -86,7 +88,7 @@ func (w *worker) HandleFailure(_ *actor.ActorSystem, supervisor actor.Supervisor
 		}
 	}
 	if w.outcome.Err == nil {
-		w.outcome.Err = &ActorError{Actor: name, Step: w.plan.state.Step, Err: err}
+		w.outcome.Err = &ActorError{Actor: name, Step: w.cells[0].Load().Step, Err: err}
 	}
 	supervisor.StopChildren(supervisor.Children()...)
 	w.stopping = true
@@ -107,7 +109,7 @@ func (w *worker) spawn(ctx actor.Context) {
 	wire.Checkpoint = add(checkpointName, &checkpointActor{spec: w.spec, cell: cell(2), tape: w.tape})
 	wire.Metrics = add(metricsName, &metricsActor{spec: w.spec, cell: cell(3)})
 	for r, s := range w.streams {
-		wire.Stages = append(wire.Stages, add(stageName(r), &stageActor{spec: w.spec, rank: r, cell: cell(4 + r), tape: w.tape, stream: s}))
+		wire.Stages = append(wire.Stages, add(stageName(r), &stageActor{spec: w.spec, rank: r, cell: cell(4 + r), tape: w.tape, stream: s, owned: w.owned}))
 	}
 	for _, pid := range w.pids {
 		ctx.Watch(pid)

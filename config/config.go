@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -187,5 +188,6 @@ func (c *Config) IsSet(key string) bool {
 
 // Errorf makes an error at a key, for a check that is made elsewhere.
 func (c *Config) Errorf(key, format string, args ...any) *Error {
-	return &Error{Pos: c.Where(key), Key: key, Msg: fmt.Sprintf(format, args...)}
+	err := fmt.Errorf(format, args...)
+	return &Error{Pos: c.Where(key), Key: key, Msg: err.Error(), wrapped: errors.Unwrap(err)}
 }

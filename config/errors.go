@@ -58,7 +58,12 @@ type Error struct {
 	Key  string // the dotted key; empty for a mistake in the TOML itself
 	Msg  string // what is wrong, with the numbers
 	Hint string // what to do; may be empty
+
+	wrapped error // the %w of Errorf
 }
+
+// Unwrap gives the error that Errorf was told to wrap.
+func (e *Error) Unwrap() error { return e.wrapped }
 
 // Error writes the mistake as one line.
 func (e *Error) Error() string {

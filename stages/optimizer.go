@@ -21,9 +21,9 @@ type Optimizer struct {
 	WeightDecay       float64
 }
 
-// parts names the tensors of state that the optimizer keeps for a parameter, as
+// Parts names the tensors of state that the optimizer keeps for a parameter, as
 // checkpoints do.
-func (o Optimizer) parts() []string {
+func (o Optimizer) Parts() []string {
 	switch {
 	case o.Name == AdamW:
 		return []string{"m", "v"}
@@ -33,7 +33,7 @@ func (o Optimizer) parts() []string {
 	return nil
 }
 
-func (o Optimizer) stateParts() int { return len(o.parts()) }
+func (o Optimizer) stateParts() int { return len(o.Parts()) }
 
 // Update are the numbers of one step.
 type Update struct {

@@ -177,6 +177,9 @@ func (s *Stage) Forward(l *tensorops.List, virtual int, mb *Microbatch, in tenso
 			f.states[i].drop(l, true)
 		}
 	}
+	if !mb.Train {
+		free(l, &f.tokens, &f.targets)
+	}
 	return x
 }
 
@@ -231,14 +234,11 @@ func (s *Stage) backward(l *tensorops.List, virtual, index int, dy tensorops.Ten
 	return dy
 }
 
-// Finish ends a microbatch that ran forward only.
-func (s *Stage) Finish(l *tensorops.List, virtual, index int) {
-	c, f := s.find(virtual, index)
-	if f == nil || f.mb.Train {
-		l.Fail(fmt.Errorf("%w: end of microbatch %d on virtual stage %d", ErrFlight, index, virtual))
-		return
+// Finish ends a microbatch that ran forward only, when its loss has been read.
+func (s *Stage) Finish(virtual, index int) {
+	if c, f := s.find(virtual, index); f != nil && !f.mb.Train {
+		c.land(nil, f) // its tensors were freed by the forward
 	}
-	c.land(l, f)
 }
 
 // Loss returns what the loss layer of a chunk reported for a microbatch whose

@@ -56,7 +56,7 @@ func (s *Stage) Load(l *tensorops.List, src Source, withState bool) error {
 		if !withState {
 			continue
 		}
-		for i, part := range s.opts.Optimizer.parts() {
+		for i, part := range s.opts.Optimizer.Parts() {
 			if err := load(h.state[i], part); err != nil {
 				return err
 			}
@@ -79,7 +79,7 @@ func (s *Stage) Save(l *tensorops.List) []Saved {
 			out = append(out, v)
 		}
 		save(h.w, "")
-		for i, part := range s.opts.Optimizer.parts() {
+		for i, part := range s.opts.Optimizer.Parts() {
 			if h.state[i].Valid() {
 				save(h.state[i], part)
 			}

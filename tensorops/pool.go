@@ -9,6 +9,7 @@ import (
 // HostMemory is the memory of a device that the host can address. It counts
 // what its arenas hand out and enforces one limit over all of them.
 type HostMemory struct {
+	dry   bool // counts, and has no memory behind it
 	mu    sync.Mutex
 	stats MemoryStats
 }
@@ -78,13 +79,16 @@ func (a *hostArena) Take(bytes int) (*Buffer, error) {
 		return b, nil
 	}
 	m.mu.Unlock()
+	if m.dry {
+		return &Buffer{Home: a, bytes: size}, nil
+	}
 	// A slice of float64 is aligned for every element type.
 	words := make([]float64, (size+7)/8)
-	return &Buffer{Mem: bytesOf(words), Home: a}, nil
+	return &Buffer{Mem: bytesOf(words), Home: a, bytes: size}, nil
 }
 
 func (a *hostArena) Put(b *Buffer) {
-	c, size := class(len(b.Mem))
+	c, size := class(b.bytes)
 	m := a.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -19,7 +19,9 @@ type Buffer struct {
 	Mem  []byte // the memory, for devices whose memory the host can address
 	Addr uint64 // its address, for devices whose memory the host cannot address
 	Home Arena  // takes it back
-	free atomic.Bool
+
+	bytes int // of its size class, for host arenas
+	free  atomic.Bool
 }
 
 // Arena hands out buffers and takes them back. Safe for concurrent use.

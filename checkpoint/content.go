@@ -1,0 +1,168 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/troupe-ml/troupe/checkpoint/safetensors"
+)
+
+// Content is what a checkpoint is to hold.
+type Content struct {
+	Step      int
+	Model     []safetensors.Tensor
+	Optimizer []safetensors.Tensor // may be empty
+	// Files are the other files by name: config.json, trainer.json, config.toml,
+	// tokenizer.json, … They stand beside the tensors as they are.
+	Files map[string][]byte
+	// MaxShardBytes is the size above which the model is split into several
+	// files; 0 is DefaultShardBytes. A single larger tensor has a file of its own.
+	MaxShardBytes int64
+}
+
+// plannedFile is a file whose size is known before it is written.
+type plannedFile struct {
+	name  string
+	bytes int64
+	write func(io.Writer) error
+}
+
+// plan lays out all files but the manifest, in the order of writing, and checks
+// all that can be checked before the disk is touched.
+func (c Content) plan() ([]plannedFile, error) {
+	if c.Step < 0 {
+		return nil, fmt.Errorf("a checkpoint of step %d", c.Step)
+	}
+	if c.MaxShardBytes < 0 {
+		return nil, fmt.Errorf("shards of %d bytes", c.MaxShardBytes)
+	}
+	files, err := c.planModel()
+	if err != nil {
+		return nil, err
+	}
+	if len(c.Optimizer) > 0 {
+		f, err := planTensors(optimizerName, c.Optimizer)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Files)) {
+		if err := checkName(name); err != nil {
+			return nil, err
+		}
+		if isReserved(name) {
+			return nil, fmt.Errorf("the file name %q is the checkpoint's own", name)
+		}
+		if len(c.Files[name]) > FileBytesMax {
+			return nil, fmt.Errorf("%s has %d bytes, at most %d can be read back", name, len(c.Files[name]), FileBytesMax)
+		}
+		files = append(files, planBytes(name, c.Files[name]))
+	}
+	if len(files) > FilesMax {
+		return nil, fmt.Errorf("%d files, a checkpoint has at most %d", len(files), FilesMax)
+	}
+	return files, nil
+}
+
+// planModel gives one file, or shards and their index.
+func (c Content) planModel() ([]plannedFile, error) {
+	shards, err := c.shards()
+	if err != nil {
+		return nil, err
+	}
+	if len(shards) == 1 {
+		f, err := planTensors(modelName, shards[0])
+		return []plannedFile{f}, err
+	}
+	if len(shards) > ShardsMax {
+		return nil, fmt.Errorf("%d shards, at most %d can be read back: MaxShardBytes %d is too small", len(shards), ShardsMax, c.MaxShardBytes)
+	}
+	var files []plannedFile
+	shardOf := make(map[string]string)
+	var total int64
+	for i, shard := range shards {
+		name := shardName(i, len(shards))
+		f, err := planTensors(name, shard)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+		for _, t := range shard {
+			if other, twice := shardOf[t.Name]; twice {
+				return nil, fmt.Errorf("the tensor %q appears twice, in %s and %s", t.Name, other, name)
+			}
+			shardOf[t.Name] = name
+			size, err := t.Size()
+			if err != nil {
+				return nil, err
+			}
+			total += size
+		}
+	}
+	index, err := encodeIndex(shardOf, total)
+	if err != nil {
+		return nil, err
+	}
+	if len(index) > IndexBytesMax {
+		return nil, fmt.Errorf("%s has %d bytes, at most %d can be read back", indexName, len(index), IndexBytesMax)
+	}
+	return append(files, planBytes(indexName, index)), nil
+}
+
+// shards splits the model's tensors in their order, each part as large as fits.
+func (c Content) shards() ([][]safetensors.Tensor, error) {
+	limit := c.MaxShardBytes
+	if limit == 0 {
+		limit = DefaultShardBytes
+	}
+	var shards [][]safetensors.Tensor
+	begin, used := 0, int64(0)
+	for i, t := range c.Model {
+		size, err := t.Size()
+		if err != nil {
+			return nil, err
+		}
+		if i > begin && size > limit-used {
+			shards = append(shards, c.Model[begin:i])
+			begin, used = i, 0
+		}
+		used += size
+	}
+	return append(shards, c.Model[begin:]), nil
+}
+
+func planTensors(name string, tensors []safetensors.Tensor) (plannedFile, error) {
+	// Readers of Hugging Face directories ask for this metadata.
+	prepared, err := safetensors.Prepare(map[string]string{"format": "pt"}, tensors)
+	if err != nil {
+		return plannedFile{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return plannedFile{name: name, bytes: prepared.Size(), write: func(w io.Writer) error {
+		_, err := prepared.WriteTo(w)
+		return err
+	}}, nil
+}
+
+func planBytes(name string, data []byte) plannedFile {
+	return plannedFile{name: name, bytes: int64(len(data)), write: func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	}}
+}
+
+// encodeJSON is the form of every JSON file that the package writes.
+func encodeJSON(v any) ([]byte, error) {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return text.Bytes(), nil
+}

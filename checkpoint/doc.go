@@ -1,0 +1,48 @@
+// Package checkpoint writes checkpoints that survive a crash at any moment, and
+// reads them back without trusting them.
+//
+// A checkpoint is a Hugging Face model directory with a few files more:
+//
+//	step-00000100/
+//	  config.json                    what the model is
+//	  model.safetensors              its weights; or, above a size, shards
+//	                                 model-00001-of-00002.safetensors, …, and
+//	                                 model.safetensors.index.json
+//	  tokenizer.json                 where the model has one
+//	  optimizer.safetensors          the optimizer's state
+//	  trainer.json, config.toml      the trainer's state, the run's config
+//	  manifest.json                  size and SHA-256 of every other file
+//
+// and lies, with its siblings and the pointers `last` and `best`, in the folder
+// checkpoints/ of a run's output folder, which a Store looks after.
+//
+// How a save survives a crash:
+//
+//  1. All files are written into .tmp-step-…, hashed on the way, and synced.
+//  2. The manifest is written last, then the folder is synced: a folder with a
+//     manifest is whole.
+//  3. The folder is renamed to step-…, and the parent is synced. Where that step
+//     exists already, the old one first becomes step-….replaced, a name that
+//     readers know too: at no moment is there none.
+//  4. A removal begins with a rename to .tmp-…: nothing half removed has a name
+//     that a reader looks at.
+//
+// Every operation that changes the disk goes through FS, so that the tests can
+// crash after each of them on a file system that forgets what was not synced
+// (package crashfs).
+//
+// What is read is untrusted: names come from an allow-list and are opened through
+// os.Root, symbolic links inside a checkpoint are refused, every length is
+// bounded (limits.go) before it is used, and with a manifest every byte is
+// hashed before it is handed out.
+//
+// A run locks its output folder (LockDir), since one process at a time may write
+// into it, opens the Store, lets it Clean what a crash has left, and goes on from
+// Newest. After that, for each checkpoint, in this order: Save, SetLast, maybe
+// SetBest, Prune. Readers need no lock: Resolve finds what a person means by a
+// path, Open reads it, Verify reports on it.
+//
+// The package imports its own subpackage safetensors, the standard library and
+// golang.org/x/sys/unix. It must never know what a tensor or a file's content
+// means: to it a tensor is a name, a dtype, a shape and bytes.
+package checkpoint

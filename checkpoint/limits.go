@@ -1,0 +1,19 @@
+package checkpoint
+
+// The limits of what is written and read.
+const (
+	// DefaultShardBytes is the size from which a model is split into shards.
+	DefaultShardBytes = 5_000_000_000
+	// ManifestBytesMax bounds manifest.json.
+	ManifestBytesMax = 4 << 20
+	// IndexBytesMax bounds model.safetensors.index.json.
+	IndexBytesMax = 64 << 20
+	// FileBytesMax bounds any other file that File reads into memory.
+	FileBytesMax = 256 << 20
+	// ShardsMax bounds the shards of one model.
+	ShardsMax = 4096
+	// FilesMax bounds the files of one checkpoint.
+	FilesMax = 2 * ShardsMax
+	// pointerBytesMax bounds what is read of `last` and `best`.
+	pointerBytesMax = 256
+)

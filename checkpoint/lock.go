@@ -1,0 +1,64 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const lockName = ".lock"
+
+// Lock is the right of one process to write into an output folder.
+type Lock struct{ file *os.File }
+
+// LockDir locks the output folder, which it makes where there is none. ErrLocked
+// names the process that has it. The lock ends with Unlock or with the process;
+// the file stays, it is the lock on it that counts.
+func LockDir(out string) (*Lock, error) {
+	// Durably: a checkpoint in a folder that is lost is lost too.
+	if err := makeDirs(OS(), out); err != nil {
+		return nil, fmt.Errorf("making the output folder: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(out, lockName), os.O_RDWR|os.O_CREATE, filePerm)
+	if err != nil {
+		return nil, fmt.Errorf("locking the output folder: %w", err)
+	}
+	err = lockFile(f)
+	if isLockedElsewhere(err) {
+		err = fmt.Errorf("%w: %s, by %s; stop that run or choose another folder", ErrLocked, out, holder(f))
+	} else if err == nil {
+		err = sign(f)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &Lock{file: f}, nil
+}
+
+// Unlock gives the lock back.
+func (l *Lock) Unlock() error { return l.file.Close() }
+
+const signature = "pid %d since %s\n"
+
+// sign writes who holds the lock into its file.
+func sign(f *os.File) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(f, signature, os.Getpid(), time.Now().UTC().Format(time.RFC3339))
+	return err
+}
+
+// holder reads who holds the lock. A process that has just taken it may not have
+// signed yet.
+func holder(f *os.File) string {
+	var pid int
+	var since string
+	if _, err := fmt.Fscanf(io.LimitReader(f, pointerBytesMax), signature, &pid, &since); err != nil {
+		return "a process that has not signed yet"
+	}
+	return fmt.Sprintf("process %d since %q", pid, since)
+}

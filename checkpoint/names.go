@@ -1,0 +1,54 @@
+package checkpoint
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/troupe-ml/troupe/checkpoint/internal/strictjson"
+)
+
+// The files that Save writes by itself.
+const (
+	modelName     = "model.safetensors"
+	indexName     = "model.safetensors.index.json"
+	optimizerName = "optimizer.safetensors"
+	manifestName  = "manifest.json"
+)
+
+const (
+	storeName      = "checkpoints" // in a run's output folder
+	stepPrefix     = "step-"
+	tmpPrefix      = ".tmp-"
+	replacedSuffix = ".replaced"
+	tensorsSuffix  = ".safetensors"
+)
+
+// fileName is the allow-list of names inside a checkpoint. It has no separator,
+// no leading dot, and nothing that a shell or a foreign file system would mind.
+var fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+func checkName(name string) error {
+	if !fileName.MatchString(name) {
+		return fmt.Errorf("the file name %s is not allowed in a checkpoint: letters, digits, dot, dash and underscore are, at most 128", strictjson.Quote(name))
+	}
+	return nil
+}
+
+// isReserved tells whether Save gives the name itself.
+func isReserved(name string) bool {
+	return name == indexName || name == manifestName || strings.HasSuffix(name, tensorsSuffix)
+}
+
+func shardName(i, shards int) string {
+	return fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, shards)
+}
+
+func stepName(step int) string { return fmt.Sprintf("%s%08d", stepPrefix, step) }
+
+// parseStep reads a name that stepName gives, and only such a name.
+func parseStep(name string) (step int, ok bool) {
+	step, err := strconv.Atoi(strings.TrimPrefix(name, stepPrefix))
+	return step, err == nil && step >= 0 && name == stepName(step)
+}

@@ -1,0 +1,198 @@
+package safetensors
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"unicode/utf8"
+)
+
+// Tensor is a tensor to be written. Its bytes are Data or, when Stream is set,
+// what Stream writes, every time that it is called; either way exactly as many as
+// DType and Shape ask for.
+type Tensor struct {
+	Name   string
+	DType  string // "F32", "F16", "BF16", "F64", "I32", "I64", "U8", …
+	Shape  []int  // empty for a scalar
+	Data   []byte
+	Stream func(io.Writer) error
+}
+
+// Size returns the number of bytes that the tensor's dtype and shape ask for.
+func (t Tensor) Size() (int64, error) {
+	size, err := byteSize(t.DType, t.Shape)
+	if err != nil {
+		return 0, fmt.Errorf("tensor %q: %w", t.Name, err)
+	}
+	return size, nil
+}
+
+// Write writes a file of the given tensors to w.
+func Write(w io.Writer, metadata map[string]string, tensors []Tensor) error {
+	p, err := Prepare(metadata, tensors)
+	if err != nil {
+		return err
+	}
+	_, err = p.WriteTo(w)
+	return err
+}
+
+// Prepared is a file whose header is made and whose data are still to come: its
+// size is known before anything is written.
+type Prepared struct {
+	header  []byte // the length and the padded header
+	tensors []Tensor
+	size    int64
+}
+
+// Prepare checks the tensors and lays out the file. Data lie in the order given,
+// except that wider elements come first: each tensor is then aligned to its
+// elements, which readers that map the file rely on.
+func Prepare(metadata map[string]string, tensors []Tensor) (*Prepared, error) {
+	tensors = slices.Clone(tensors)
+	slices.SortStableFunc(tensors, func(a, b Tensor) int {
+		return cmp.Compare(elementBytes[b.DType], elementBytes[a.DType])
+	})
+	header, dataBytes, err := encodeHeader(metadata, tensors)
+	if err != nil {
+		return nil, err
+	}
+	// What the reader refuses must not be written.
+	if _, err := decodeHeader(header); err != nil {
+		return nil, fmt.Errorf("cannot be written as safetensors: %w", err)
+	}
+	if len(header) > HeaderBytesMax {
+		return nil, fmt.Errorf("a header of %d bytes, the format allows %d", len(header), HeaderBytesMax)
+	}
+	prefixed := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
+	prefixed = append(prefixed, header...)
+	if dataBytes > math.MaxInt64-int64(len(prefixed)) {
+		return nil, fmt.Errorf("%d bytes of data: a file holds less than 2^63 bytes", dataBytes)
+	}
+	return &Prepared{header: prefixed, tensors: tensors, size: int64(len(prefixed)) + dataBytes}, nil
+}
+
+// Size is the size of the whole file in bytes.
+func (p *Prepared) Size() int64 { return p.size }
+
+// WriteTo writes the file to w.
+func (p *Prepared) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(p.header)
+	written := int64(n)
+	if err != nil {
+		return written, err
+	}
+	for _, t := range p.tensors {
+		n, err := t.writeTo(w)
+		written += n
+		if err != nil {
+			return written, fmt.Errorf("tensor %q: %w", t.Name, err)
+		}
+	}
+	return written, nil
+}
+
+// encodeHeader returns the padded header and the size of the data behind it.
+func encodeHeader(metadata map[string]string, tensors []Tensor) ([]byte, int64, error) {
+	var text bytes.Buffer
+	separator := "{"
+	member := func(key string, value any) error {
+		if !utf8.ValidString(key) {
+			return fmt.Errorf("the name %q is not valid UTF-8", key)
+		}
+		k, err := json.Marshal(key)
+		if err != nil {
+			return err
+		}
+		v, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		text.WriteString(separator)
+		text.Write(k)
+		text.WriteByte(':')
+		text.Write(v)
+		separator = ","
+		return nil
+	}
+	if len(metadata) > 0 {
+		for key, value := range metadata {
+			if !utf8.ValidString(key) || !utf8.ValidString(value) {
+				return nil, 0, fmt.Errorf("the metadata %q: %q are not valid UTF-8", key, value)
+			}
+		}
+		if err := member(metadataKey, metadata); err != nil {
+			return nil, 0, err
+		}
+	}
+	var end int64
+	for _, t := range tensors {
+		size, err := t.Size()
+		if err != nil {
+			return nil, 0, err
+		}
+		if t.Stream == nil && int64(len(t.Data)) != size {
+			return nil, 0, fmt.Errorf("tensor %q: %d bytes of data, %s %v takes %d", t.Name, len(t.Data), t.DType, t.Shape, size)
+		}
+		if size > math.MaxInt64-end {
+			return nil, 0, fmt.Errorf("tensor %q: the data exceed 2^63 bytes", t.Name)
+		}
+		err = member(t.Name, struct {
+			DType   string   `json:"dtype"`
+			Shape   []int    `json:"shape"`
+			Offsets [2]int64 `json:"data_offsets"`
+		}{t.DType, append([]int{}, t.Shape...), [2]int64{end, end + size}}) // a scalar's shape is [], not null
+		if err != nil {
+			return nil, 0, err
+		}
+		end += size
+	}
+	if separator == "{" {
+		text.WriteByte('{')
+	}
+	text.WriteByte('}')
+	for text.Len()%8 != 0 {
+		text.WriteByte(' ')
+	}
+	return text.Bytes(), end, nil
+}
+
+func (t Tensor) writeTo(w io.Writer) (int64, error) {
+	if t.Stream == nil {
+		n, err := w.Write(t.Data)
+		return int64(n), err
+	}
+	size, err := t.Size()
+	if err != nil {
+		return 0, err
+	}
+	exact := &exactWriter{w: w, left: size}
+	if err := t.Stream(exact); err != nil {
+		return size - exact.left, err
+	}
+	if exact.left != 0 {
+		return size - exact.left, fmt.Errorf("its stream ended after %d of %d bytes", size-exact.left, size)
+	}
+	return size, nil
+}
+
+// exactWriter refuses more bytes than it was promised: they would shift every
+// tensor behind.
+type exactWriter struct {
+	w    io.Writer
+	left int64
+}
+
+func (e *exactWriter) Write(p []byte) (int, error) {
+	if int64(len(p)) > e.left {
+		return 0, fmt.Errorf("its stream goes on for at least %d bytes past the tensor's end", int64(len(p))-e.left)
+	}
+	n, err := e.w.Write(p)
+	e.left -= int64(n)
+	return n, err
+}

@@ -1,0 +1,57 @@
+// Package sysinfo tells what the machine offers. It may not know what for.
+package sysinfo
+
+import (
+	"bufio"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// MemoryBytes is the memory that this process may still take: what the system
+// has available, or its control group's limit if that is lower. 0 where it
+// cannot be told.
+func MemoryBytes() int64 {
+	avail := meminfo("MemAvailable:")
+	for _, g := range []struct{ limit, used string }{
+		{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
+		{"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"},
+	} {
+		limit, ok := number(g.limit)
+		if !ok {
+			continue
+		}
+		used, _ := number(g.used)
+		if left := max(limit-used, 1); avail == 0 || left < avail {
+			avail = left
+		}
+	}
+	return avail
+}
+
+// meminfo reads a line of /proc/meminfo, in bytes.
+func meminfo(key string) int64 {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	for s := bufio.NewScanner(f); s.Scan(); {
+		fields := strings.Fields(s.Text())
+		if len(fields) >= 2 && fields[0] == key {
+			kib, _ := strconv.ParseInt(fields[1], 10, 64)
+			return kib * 1024
+		}
+	}
+	return 0
+}
+
+// number reads a file that holds one number; "max" means there is none.
+func number(path string) (int64, bool) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	return n, err == nil && n > 0
+}

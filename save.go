@@ -1,0 +1,81 @@
+package troupe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sort"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/checkpoint/safetensors"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tokenizer"
+)
+
+// saver writes checkpoints.
+type saver struct {
+	store  *checkpoint.Store
+	keep   int
+	config []byte            // config.toml
+	static map[string][]byte // config.json, tokenizer.json
+}
+
+func newSaver(store *checkpoint.Store, keep int, cfgTOML []byte, model stages.Config, t tokenizer.Tokenizer) (*saver, error) {
+	s := &saver{store: store, keep: keep, static: map[string][]byte{configFile: cfgTOML}}
+	hf, err := model.HF()
+	if err != nil {
+		return nil, err
+	}
+	s.static[modelFile] = hf
+	if t != nil {
+		if s.static[tokensFile], err = tokenizer.Marshal(t); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// write stores the parts that the stages gave, in the model's order: the file
+// does not depend on the layout.
+func (s *saver) write(ctx context.Context, state actors.TrainerState, saved []stages.Saved, best bool) (string, error) {
+	sort.SliceStable(saved, func(i, j int) bool {
+		if saved[i].Index != saved[j].Index {
+			return saved[i].Index < saved[j].Index
+		}
+		return saved[i].Part < saved[j].Part
+	})
+	c := checkpoint.Content{Step: int(state.Step), Files: make(map[string][]byte)}
+	for _, v := range saved {
+		t := safetensors.F32(v.Name, v.Shape, v.Data)
+		if v.Part == "" {
+			c.Model = append(c.Model, t)
+		} else {
+			c.Optimizer = append(c.Optimizer, t)
+		}
+	}
+	for name, b := range s.static {
+		c.Files[name] = b
+	}
+	trainer, err := json.MarshalIndent(state, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	c.Files[trainerFile] = append(trainer, '\n')
+	dir, err := s.store.Save(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	err = s.store.SetLast(c.Step)
+	if best {
+		err = errors.Join(err, s.store.SetBest(c.Step))
+	}
+	if err == nil {
+		_, err = s.store.Prune(s.keep)
+	}
+	if err != nil {
+		return "", fmt.Errorf("after writing %s: %w", dir, err)
+	}
+	return dir, nil
+}

@@ -1,0 +1,146 @@
+package troupe
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/troupe-ml/troupe/cluster"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// SetupError says that a run cannot begin: the configuration, the data or the
+// output folder is not what it needs. Nothing was changed.
+type SetupError struct{ Err error }
+
+func (e *SetupError) Error() string { return e.Err.Error() }
+func (e *SetupError) Unwrap() error { return e.Err }
+
+// ErrOutput: the output folder cannot be used for this run.
+var ErrOutput = errors.New("output folder")
+
+// ErrMemory: the model does not fit this machine's memory.
+var ErrMemory = errors.New("not enough memory")
+
+// plan is a configuration resolved against itself: the model, who holds which
+// layers, and the tables.
+type plan struct {
+	cfg    *config.Config
+	model  *stages.Model
+	layout *scheduler.Layout
+	spec   scheduler.Spec
+	table  *scheduler.Table
+	report *scheduler.Report
+	chunks [][]stages.ChunkSpec // by rank
+}
+
+// newPlan checks what needs no data. vocab is the vocabulary's size.
+func newPlan(cfg *config.Config, vocab int) (*plan, error) {
+	p := &plan{cfg: cfg}
+	if _, err := cluster.NewGrid(cfg.Pipeline.Stages, cfg.Parallel.Tensor, cfg.Parallel.Data, cfg.Parallel.Order); err != nil {
+		return nil, cfg.Errorf("parallel.order", "%v", err)
+	}
+	model, err := stages.NewModel(modelConfig(cfg, vocab))
+	if err != nil {
+		return nil, cfg.Errorf("model.family", "%v", err)
+	}
+	p.model = model
+	if err := p.makeTable(); err != nil {
+		return nil, err
+	}
+	return p, p.makeLayout()
+}
+
+// modelConfig takes the sizes from a configuration.
+func modelConfig(c *config.Config, vocab int) stages.Config {
+	m := c.Model
+	return stages.Config{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN,
+		Context: m.Context, Vocab: vocab, Dropout: m.Dropout, Tie: m.TieEmbeddings, RopeTheta: m.RopeTheta}
+}
+
+func (p *plan) makeTable() error {
+	c := p.cfg
+	p.spec = scheduler.Spec{Schedule: c.Pipeline.Schedule, Ranks: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks,
+		Microbatches: c.Batch.Sequences / c.Batch.Microbatch}
+	// A group that nobody asked for follows the schedule.
+	if c.IsSet("pipeline.group") || c.Pipeline.Schedule == scheduler.Interleaved {
+		p.spec.Group = c.Pipeline.Group
+	}
+	var err error
+	if p.table, err = scheduler.Generate(p.spec); err != nil {
+		return c.Errorf("pipeline.schedule", "%v", err)
+	}
+	if p.report, err = scheduler.Check(p.table); err != nil {
+		return c.Errorf("pipeline.schedule", "%v", err)
+	}
+	return nil
+}
+
+// makeLayout gives every virtual stage its layers.
+func (p *plan) makeLayout() error {
+	c := p.cfg
+	var err error
+	if text := c.Pipeline.Layout; text != "" {
+		if p.layout, err = scheduler.ParseLayout(text); err != nil {
+			return c.Errorf("pipeline.layout", "%v", err)
+		}
+	} else {
+		e, t, l := p.model.Config.FLOPs(c.Model.Context)
+		if p.layout, err = scheduler.BalancedLayout(scheduler.LayerCosts{Embedding: e, Layer: t, Head: l}, c.Model.Layers, p.table.NumStages); err != nil {
+			return c.Errorf("pipeline.stages", "%v", err)
+		}
+	}
+	spec := scheduler.LayoutSpec{Layers: c.Model.Layers, Ranks: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks, Placement: p.table.Placement}
+	if err := p.layout.Validate(spec); err != nil {
+		return c.Errorf("pipeline.layout", "%v", err)
+	}
+	p.chunks = make([][]stages.ChunkSpec, p.table.NumRanks())
+	first := 0
+	for v, symbols := range p.layout.Stages {
+		r := p.table.RankOf(v)
+		p.chunks[r] = append(p.chunks[r], stages.ChunkSpec{Virtual: v, First: first, Last: first + len(symbols)})
+		first += len(symbols)
+	}
+	return nil
+}
+
+// tiedRanks are the ranks that hold the embedding and the head.
+func (p *plan) tiedRanks() [2]int {
+	return [2]int{p.table.RankOf(0), p.table.RankOf(p.table.NumStages - 1)}
+}
+
+// evalTable is a forward-only table for so many microbatches.
+func (p *plan) evalTable(microbatches int) (*scheduler.Table, error) {
+	s := p.spec
+	s.Microbatches, s.ForwardOnly = microbatches, true
+	t, err := scheduler.Generate(s)
+	if err != nil {
+		return nil, fmt.Errorf("validation: %w", err)
+	}
+	return t, nil
+}
+
+// recompute says which microbatches a rank recomputes. Partial recomputation
+// keeps the activations of the first recompute_keep microbatches in each window
+// of warm-up + 1 (Megatron-Core's rule).
+func (p *plan) recompute() func(rank, microbatch int) bool {
+	switch p.cfg.Pipeline.Recompute {
+	case "full":
+		return func(int, int) bool { return true }
+	case "partial":
+		keep := p.cfg.Pipeline.RecomputeKeep
+		window := make([]int, p.table.NumRanks())
+		for r := range window {
+			window[r] = scheduler.WarmUp(p.spec, r) + 1
+		}
+		return func(rank, microbatch int) bool { return microbatch%window[rank] >= keep }
+	}
+	return nil
+}
+
+// optimizer takes the constants from a configuration.
+func optimizer(c *config.Config) stages.Optimizer {
+	o := c.Optimizer
+	return stages.Optimizer{Name: o.Name, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps, Momentum: o.Momentum, WeightDecay: o.WeightDecay}
+}

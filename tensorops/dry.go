@@ -1,0 +1,34 @@
+package tensorops
+
+// DryStream records lists and runs none: its tensors have no memory. Recording a
+// whole step on it tells how much memory the step takes, before any is
+// allocated.
+type DryStream struct {
+	memory *HostMemory
+	arena  Arena
+}
+
+// NewDryStream makes one.
+func NewDryStream() *DryStream {
+	m := &HostMemory{dry: true}
+	return &DryStream{memory: m, arena: m.NewArena("dry run")}
+}
+
+// Memory tells what the recorded lists would hold.
+func (d *DryStream) Memory() MemoryStats { return d.memory.Stats() }
+
+// NewList returns an empty list.
+func (d *DryStream) NewList() *List { return NewList(d.arena, nil) }
+
+// Submit completes at once, with the error of recording if there was one.
+func (d *DryStream) Submit(l *List, done func(error)) {
+	err := l.Err()
+	l.Complete()
+	done(err)
+}
+
+// Arena counts without memory.
+func (d *DryStream) Arena() Arena { return d.arena }
+
+// Close does nothing.
+func (d *DryStream) Close() {}

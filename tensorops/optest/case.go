@@ -1,0 +1,67 @@
+package optest
+
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Case is one line of the table: a few operations on inputs of its own.
+type Case struct {
+	Name string         // kind/variant; it is also the seed of the inputs
+	Kind tensorops.Kind // what the case is about; it sets the tolerance
+
+	record func(*builder)
+}
+
+// Options adapt the table to a device.
+type Options struct {
+	// Widen multiplies the tolerance of a kind, for a device that rounds more.
+	Widen map[tensorops.Kind]float64
+	// Sizes are tried as M, N and K of matrix products, beside the usual ones:
+	// give those around the device's own block boundaries.
+	Sizes []int
+	// Skip leaves out the cases it is true for.
+	Skip func(Case) bool
+}
+
+// Cases is the table.
+func Cases(opt Options) []Case {
+	var all []Case
+	for _, family := range [][]Case{
+		linearCases(opt.Sizes), embedCases(), normCases(), actCases(), attentionCases(), lossCases(), optimCases(), moveCases(),
+	} {
+		for _, c := range family {
+			if opt.Skip == nil || !opt.Skip(c) {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// run carries out the case on a stream and returns what it checks.
+func (c Case) run(s tensorops.Stream) ([]*output, error) {
+	b := newBuilder(s, c.Name)
+	c.record(b)
+	return b.run(s)
+}
+
+// compare runs the case on two streams and reports where their outputs differ by
+// more than the tolerance.
+func (c Case) compare(dev, oracle tensorops.Stream, widen float64) error {
+	want, err := c.run(oracle)
+	if err != nil {
+		return fmt.Errorf("oracle: %w", err)
+	}
+	got, err := c.run(dev)
+	if err != nil {
+		return err
+	}
+	for i, w := range want {
+		if err := w.compare(got[i], tolerances[c.Kind]*widen); err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+	}
+	return nil
+}

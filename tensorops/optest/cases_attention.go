@@ -1,0 +1,169 @@
+package optest
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/troupe-ml/troupe/internal/rng"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+func attentionCases() []Case {
+	cases := []Case{
+		{"rope/shapes", tensorops.KindRoPE, func(b *builder) {
+			for _, s := range ropes {
+				for _, inverse := range []bool{false, true} {
+					x := b.normal(s.rows, s.heads*s.d)
+					b.RoPE(x, tensorops.RoPEOpts{Heads: s.heads, Period: s.period, First: s.first, Theta: s.theta, Inverse: inverse})
+					b.check(x, "x of %+v, inverse %v", s, inverse)
+				}
+			}
+		}},
+		{"rope/columns", tensorops.KindRoPE, func(b *builder) {
+			whole, x := b.framed(34, 3*20)
+			b.RoPE(x, tensorops.RoPEOpts{Heads: 3, Period: 17, Theta: 10000})
+			b.check(whole, "x with what lies beside it")
+		}},
+	}
+	for _, a := range attentions {
+		cases = append(cases,
+			Case{"attention/" + a.String(), tensorops.KindAttention, func(b *builder) { a.record(b).checkForward(b) }},
+			Case{"attention_grad/" + a.String(), tensorops.KindAttentionGrad, func(b *builder) { a.record(b).checkGrad(b) }},
+		)
+	}
+	return cases
+}
+
+// ropes end at positions where an angle that was computed in float32 is wrong.
+var ropes = []struct {
+	rows, heads, d, period, first int
+	theta                         float64
+}{
+	{0, 2, 4, 3, 0, 10000},
+	{1, 1, 2, 1, 0, 10000},
+	{1, 1, 2, 1, 5, 10000},
+	{15, 2, 6, 5, 3, 10000},
+	{260, 5, 64, 65, 0, 10000},
+	{64, 2, 64, 32, 4000, 10000},
+	{33, 3, 30, 33, 100, 500000},
+}
+
+// attention is one operation with its gradient.
+type attention struct {
+	batch, tq, tk, heads, kvHeads, d int
+
+	p     float64
+	first uint64
+	scale float64 // of the queries; 0: 1
+	views bool    // q, k and v are columns of one matrix, their gradients of another
+}
+
+func (a attention) String() string {
+	s := fmt.Sprintf("B=%d Tq=%d Tk=%d H=%d KV=%d D=%d", a.batch, a.tq, a.tk, a.heads, a.kvHeads, a.d)
+	if a.p > 0 {
+		s += fmt.Sprintf(" P=%g first=%d", a.p, a.first)
+	}
+	if a.scale > 0 {
+		s += fmt.Sprintf(" scale=%g", a.scale)
+	}
+	if a.views {
+		s += " views"
+	}
+	return s
+}
+
+var attentions = []attention{
+	{batch: 1, heads: 1, kvHeads: 1, d: 4},
+	{batch: 1, tq: 1, tk: 1, heads: 1, kvHeads: 1, d: 1},
+	{batch: 2, tq: 5, tk: 5, heads: 2, kvHeads: 2, d: 3},
+	{batch: 2, tq: 17, tk: 17, heads: 6, kvHeads: 2, d: 5},
+	{batch: 3, tq: 1, tk: 33, heads: 4, kvHeads: 1, d: 16},
+	{batch: 2, tq: 31, tk: 65, heads: 6, kvHeads: 3, d: 7},
+	{batch: 1, tq: 64, tk: 64, heads: 2, kvHeads: 2, d: 64},
+	{batch: 2, tq: 97, tk: 97, heads: 3, kvHeads: 1, d: 33},
+	{batch: 1, tq: 130, tk: 300, heads: 1, kvHeads: 1, d: 24},
+	{batch: 2, tq: 17, tk: 17, heads: 6, kvHeads: 2, d: 5, views: true},
+	{batch: 1, tq: 65, tk: 65, heads: 4, kvHeads: 4, d: 16, views: true},
+	{batch: 2, tq: 17, tk: 17, heads: 6, kvHeads: 2, d: 5, p: 0.3},
+	{batch: 2, tq: 33, tk: 33, heads: 4, kvHeads: 2, d: 16, p: 0.3, first: 1_000_003},
+	{batch: 2, tq: 7, tk: 19, heads: 2, kvHeads: 1, d: 8, p: 0.3, first: 1<<32 - 3, views: true},
+	{batch: 2, tq: 40, tk: 40, heads: 2, kvHeads: 2, d: 16, scale: 20},
+}
+
+// attended are the tensors of a recorded attention.
+type attended struct {
+	attention
+	opts             tensorops.AttentionOpts
+	q, k, v, o, lse  tensorops.Tensor
+	rowsQ, rowsK     int
+	widthQ, widthK   int
+	loosened, scores float64
+}
+
+// record draws the inputs and records the forward operation.
+func (a attention) record(b *builder) attended {
+	r := attended{
+		attention: a,
+		opts: tensorops.AttentionOpts{
+			Batch: a.batch, Heads: a.heads, KVHeads: a.kvHeads,
+			Mask: tensorops.Mask{Key: rng.NewKey(9, 4), Step: 2, First: a.first, P: a.p},
+		},
+		rowsQ: a.batch * a.tq, rowsK: a.batch * a.tk,
+		widthQ: a.heads * a.d, widthK: a.kvHeads * a.d,
+	}
+	r.q, r.k, r.v = r.inputs(b)
+	r.o, r.lse = b.garbage(r.rowsQ, r.widthQ), b.garbage(a.batch, a.heads, a.tq)
+	b.Attention(r.o, r.q, r.k, r.v, r.lse, r.opts)
+	return r
+}
+
+// inputs are three matrices, or three views: of one when queries and keys are of
+// the same rows, else of framed ones.
+func (r attended) inputs(b *builder) (q, k, v tensorops.Tensor) {
+	scale := max(r.scale, 1)
+	switch {
+	case !r.views:
+		return b.spread(0, scale, r.rowsQ, r.widthQ), b.normal(r.rowsK, r.widthK), b.normal(r.rowsK, r.widthK)
+	case r.tq == r.tk:
+		return r.split(b.normal(r.rowsQ, r.widthQ+2*r.widthK))
+	}
+	_, q = b.framed(r.rowsQ, r.widthQ)
+	_, k = b.framed(r.rowsK, r.widthK)
+	_, v = b.framed(r.rowsK, r.widthK)
+	return q, k, v
+}
+
+// split cuts a fused matrix in its three parts.
+func (r attended) split(t tensorops.Tensor) (q, k, v tensorops.Tensor) {
+	return t.Columns(0, r.widthQ), t.Columns(r.widthQ, r.widthQ+r.widthK), t.Columns(r.widthQ+r.widthK, t.Cols())
+}
+
+// conditioned loosens a tolerance: a score is a sum of D terms, and its rounding,
+// which grows with its size, goes into an exponential.
+func (r attended) conditioned(o *output) {
+	o.loosen(max(r.scale, 1) * math.Sqrt(max(float64(r.d)/16, 1)))
+}
+
+func (r attended) checkForward(b *builder) {
+	r.conditioned(b.check(r.o, "o"))
+	r.conditioned(b.check(r.lse, "lse").scaled(1))
+}
+
+func (r attended) checkGrad(b *builder) {
+	do := b.normal(r.rowsQ, r.widthQ)
+	grad := func(dq, dk, dv tensorops.Tensor) {
+		b.AttentionGrad(dq, dk, dv, do, r.q, r.k, r.v, r.o, r.lse, r.opts)
+	}
+	if r.views && r.tq == r.tk {
+		d := b.garbage(r.rowsQ, r.widthQ+2*r.widthK)
+		grad(r.split(d))
+		r.conditioned(b.check(d, "dq, dk, dv"))
+		return
+	}
+	dq, dk, dv := b.garbage(r.rowsQ, r.widthQ), b.garbage(r.rowsK, r.widthK), b.garbage(r.rowsK, r.widthK)
+	grad(dq, dk, dv)
+	// With one key the probability is 1 and dq, dk nothing but rounding.
+	r.conditioned(b.check(dq, "dq").scaled(1))
+	r.conditioned(b.check(dk, "dk").scaled(1))
+	r.conditioned(b.check(dv, "dv").scaled(1))
+}

@@ -1,0 +1,71 @@
+package optest
+
+import "github.com/troupe-ml/troupe/tensorops"
+
+// losses are n rows of logits over a vocabulary of v; every masked-th target is
+// ignored.
+var losses = []struct {
+	n, v, masked int
+	deviation    float64
+}{
+	{0, 7, 0, 1},
+	{1, 1, 0, 1},
+	{1, 2, 0, 1},
+	{37, 7, 0, 1},
+	{64, 257, 3, 1},
+	{33, 5003, 5, 1},
+	{300, 65, 0, 3},
+	{10, 65, 1, 1},    // no targets at all
+	{64, 129, 4, 80},  // probabilities of 0 and 1
+	{64, 129, 0, 1e3}, // exponentials beyond float32, in both directions
+}
+
+func lossCases() []Case {
+	inputs := func(b *builder, n, v, masked int, deviation float64) (logits, targets tensorops.Tensor) {
+		logits = b.spread(0, deviation, n, v)
+		targets = b.tokens(v, n)
+		if masked > 0 {
+			for i := 0; i < n; i += masked {
+				b.Fill(targets.View(n, 1).RowRange(i, i+1), tensorops.IgnoreTarget)
+			}
+		}
+		return logits, targets
+	}
+	return []Case{
+		{"cross_entropy/shapes", tensorops.KindCrossEntropy, func(b *builder) {
+			for _, s := range losses {
+				logits, targets := inputs(b, s.n, s.v, s.masked, s.deviation)
+				stats, lse := b.garbage64(tensorops.LossStats), b.garbage64(s.n)
+				b.CrossEntropy(stats, lse, logits, targets)
+				b.check(stats, "stats of %+v", s)
+				b.check(lse, "lse of %+v", s).scaled(1)
+			}
+		}},
+		{"cross_entropy/certain", tensorops.KindCrossEntropy, func(b *builder) {
+			logits := b.floats([]float32{80, -80, -80, 80, 0, 0}, 3, 2)
+			stats, lse := b.garbage64(tensorops.LossStats), b.garbage64(3)
+			b.CrossEntropy(stats, lse, logits, b.ints([]int32{0, 0, 1}, 3))
+			b.check(stats, "stats")
+			b.check(lse, "lse")
+		}},
+		{"cross_entropy/rows from the middle", tensorops.KindCrossEntropy, func(b *builder) {
+			logits, targets := b.normal(20, 9), b.tokens(9, 20, 1)
+			stats, lse := b.garbage64(3, tensorops.LossStats), b.garbage64(20, 1)
+			b.CrossEntropy(stats.RowRange(1, 2), lse.RowRange(5, 9), logits.RowRange(2, 6), targets.RowRange(11, 15))
+			b.check(stats, "stats")
+			b.check(lse, "lse")
+		}},
+		{"cross_entropy_grad/shapes", tensorops.KindCrossEntropyGrad, func(b *builder) {
+			for _, s := range losses {
+				logits, targets := inputs(b, s.n, s.v, s.masked, s.deviation)
+				stats, lse := b.garbage64(tensorops.LossStats), b.garbage64(s.n)
+				b.CrossEntropy(stats, lse, logits, targets)
+				dlogits := b.garbage(s.n, s.v)
+				b.CrossEntropyGrad(dlogits, logits, lse, targets, 0.125)
+				b.check(dlogits, "dlogits of %+v", s).scaled(0.125)
+				b.CrossEntropyGrad(logits, logits, lse, targets, 1)
+				b.check(logits, "dlogits = logits of %+v", s).scaled(1)
+			}
+		}},
+	}
+}

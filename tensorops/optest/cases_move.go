@@ -1,0 +1,89 @@
+package optest
+
+import (
+	"math"
+	"time"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+func moveCases() []Case {
+	return []Case{
+		{"fill/types", tensorops.KindFill, func(b *builder) {
+			for _, n := range []int{0, 1, 7, 100_003} {
+				f, d, i := b.garbage(n), b.garbage64(n), b.tokens(5, n)
+				b.Fill(f, 0.1)
+				b.Fill(d, 0.1)
+				b.Fill(i, -1)
+				b.check(f, "float32 of %d", n)
+				b.check(d, "float64 of %d", n)
+				b.check(i, "int32 of %d", n)
+			}
+		}},
+		{"fill/values", tensorops.KindFill, func(b *builder) {
+			for _, v := range []float64{0, -2.5, math.Inf(1), math.NaN()} {
+				t := b.normal(33)
+				b.Fill(t, v)
+				b.check(t, "%g", v)
+			}
+		}},
+		{"fill/rows", tensorops.KindFill, func(b *builder) {
+			t := b.normal(9, 5)
+			b.Fill(t.RowRange(2, 7), 0)
+			b.check(t, "five of nine rows")
+		}},
+		{"copy/types", tensorops.KindCopy, func(b *builder) {
+			for _, s := range shapes {
+				x, ids := b.normal(s[0], s[1]), b.tokens(1000, s[0], s[1])
+				to, sums, other := b.garbage(s[0], s[1]), b.garbage64(s[0], s[1]), b.garbage64(s[0], s[1])
+				b.Fill(sums, 0.1)
+				copied := b.tokens(7, s[0], s[1])
+				b.Copy(to, x)
+				b.Copy(other, sums)
+				b.Copy(copied, ids)
+				b.check(to, "float32 of %v", s)
+				b.check(other, "float64 of %v", s)
+				b.check(copied, "int32 of %v", s)
+			}
+		}},
+		{"copy/columns", tensorops.KindCopy, func(b *builder) {
+			for _, s := range shapes {
+				_, from := b.framed(s[0], s[1])
+				whole, to := b.framed(s[0], s[1])
+				b.Copy(to, from)
+				b.check(whole, "columns to columns of %v", s)
+				t := b.garbage(s[0], s[1])
+				b.Copy(t, from)
+				b.check(t, "columns to a matrix of %v", s)
+			}
+			ids := b.tokens(1000, 20, 9)
+			b.Copy(ids.Columns(5, 9), ids.Columns(0, 4))
+			b.check(ids, "int32 columns to columns")
+		}},
+		{"upload/again", tensorops.KindUpload, func(b *builder) {
+			t := b.normal(20, 7)
+			b.Upload(t.RowRange(5, 15), tensorops.HostBytes(b.numbers(70, 0, 1)))
+			b.check(t, "ten of twenty rows")
+		}},
+		{"fetch/types", tensorops.KindFetch, func(b *builder) {
+			sums := b.garbage64(5)
+			b.Fill(sums, math.Pi)
+			b.check(b.normal(100_003), "float32")
+			b.check(sums, "float64")
+			b.check(b.tokens(1<<31-1, 1001), "int32")
+			b.check(b.normal(20, 7).RowRange(5, 15), "ten of twenty rows")
+			b.check(b.spread(0, 1e38, 100), "float32 with infinities")
+			b.check(b.spread(0, 1e-40, 100), "float32 below the normal numbers")
+		}},
+		{"all_reduce/alone", tensorops.KindAllReduce, func(b *builder) {
+			t := b.normal(37, 515)
+			b.AllReduce(t, tensorops.Solo{})
+			b.check(t, "t")
+		}},
+		{"spin/briefly", tensorops.KindSpin, func(b *builder) {
+			b.Spin(0)
+			b.Spin(time.Microsecond)
+			b.check(b.normal(5), "what follows")
+		}},
+	}
+}

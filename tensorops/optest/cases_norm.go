@@ -1,0 +1,152 @@
+package optest
+
+import (
+	"math"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+const normEps = 1e-5
+
+// normShapes leave out two columns: two numbers that happen to be close make
+// any float32 norm imprecise.
+var normShapes = [][2]int{{0, 16}, {1, 1}, {1, 129}, {37, 1}, {5, 7}, {9, 3}, {260, 300}, {37, 515}}
+
+// norm is LayerNorm or RMSNorm; the cases are the same.
+type norm struct {
+	forward, grad, weightGrad tensorops.Kind
+	stats                     int // numbers a row
+
+	y      func(b *builder, y, x, gamma, beta, stats tensorops.Tensor)
+	dx     func(b *builder, dx, dy, x, gamma, stats, skip tensorops.Tensor)
+	dgamma func(b *builder, dgamma, dbeta, dy, x, stats tensorops.Tensor)
+}
+
+var layerNorm = norm{
+	forward:    tensorops.KindLayerNorm,
+	grad:       tensorops.KindLayerNormGrad,
+	weightGrad: tensorops.KindLayerNormWeightGrad,
+	stats:      2,
+	y: func(b *builder, y, x, gamma, beta, stats tensorops.Tensor) {
+		b.LayerNorm(y, x, gamma, beta, stats, normEps)
+	},
+	dx: func(b *builder, dx, dy, x, gamma, stats, skip tensorops.Tensor) {
+		b.LayerNormGrad(dx, dy, x, gamma, stats, skip)
+	},
+	dgamma: func(b *builder, dgamma, dbeta, dy, x, stats tensorops.Tensor) {
+		b.LayerNormWeightGrad(dgamma, dbeta, dy, x, stats)
+	},
+}
+
+var rmsNorm = norm{
+	forward:    tensorops.KindRMSNorm,
+	grad:       tensorops.KindRMSNormGrad,
+	weightGrad: tensorops.KindRMSNormWeightGrad,
+	stats:      1,
+	y: func(b *builder, y, x, gamma, _, stats tensorops.Tensor) {
+		b.RMSNorm(y, x, gamma, stats, normEps)
+	},
+	dx: func(b *builder, dx, dy, x, gamma, stats, skip tensorops.Tensor) {
+		b.RMSNormGrad(dx, dy, x, gamma, stats, skip)
+	},
+	dgamma: func(b *builder, dgamma, _, dy, x, stats tensorops.Tensor) {
+		b.RMSNormWeightGrad(dgamma, dy, x, stats)
+	},
+}
+
+var none tensorops.Tensor
+
+func normCases() []Case {
+	cases := append(layerNorm.cases(), rmsNorm.cases()...)
+	return append(cases,
+		Case{"layer_norm/no beta", tensorops.KindLayerNorm, func(b *builder) {
+			y, stats := b.garbage(37, 129), b.garbage(37, 2)
+			b.LayerNorm(y, b.normal(37, 129), b.normal(129), none, stats, normEps)
+			b.check(y, "y")
+		}},
+		// The mean is 30 deviations away: its rounding is that of a number 30
+		// times as large.
+		Case{"layer_norm/far from zero", tensorops.KindLayerNorm, func(b *builder) {
+			y, stats := b.garbage(37, 129), b.garbage(37, 2)
+			b.LayerNorm(y, b.spread(30, 1, 37, 129), b.normal(129), b.normal(129), stats, normEps)
+			b.check(y, "y").loosen(8)
+			b.check(stats, "stats")
+		}},
+		Case{"layer_norm_weight_grad/no beta", tensorops.KindLayerNormWeightGrad, func(b *builder) {
+			x, stats := layerNorm.normalised(b, 37, 129)
+			dgamma := b.normal(129)
+			b.LayerNormWeightGrad(dgamma, none, b.normal(37, 129), x, stats)
+			b.check(dgamma, "dgamma").summed(37)
+		}},
+	)
+}
+
+// normalised runs the forward pass for its stats.
+func (m norm) normalised(b *builder, rows, cols int) (x, stats tensorops.Tensor) {
+	x, stats = b.normal(rows, cols), b.garbage(rows, m.stats)
+	m.y(b, b.garbage(rows, cols), x, b.normal(cols), none, stats)
+	return x, stats
+}
+
+func (m norm) cases() []Case {
+	return []Case{
+		{m.forward.String() + "/shapes", m.forward, func(b *builder) {
+			for _, s := range normShapes {
+				y, stats := b.garbage(s[0], s[1]), b.garbage(s[0], m.stats)
+				m.y(b, y, b.normal(s[0], s[1]), b.normal(s[1]), b.normal(s[1]), stats)
+				b.check(y, "y of %v", s)
+				b.check(stats, "stats of %v", s)
+			}
+		}},
+		// Without a variance, eps alone divides.
+		{m.forward.String() + "/equal numbers", m.forward, func(b *builder) {
+			x, y, stats := b.garbage(5, 64), b.garbage(5, 64), b.garbage(5, m.stats)
+			b.Fill(x, 0)
+			b.Fill(x.RowRange(1, 4), 0.5)
+			m.y(b, y, x, b.normal(64), b.normal(64), stats)
+			b.check(y, "y")
+			b.check(stats, "stats")
+		}},
+		{m.grad.String() + "/shapes", m.grad, func(b *builder) {
+			for _, s := range normShapes {
+				x, stats := m.normalised(b, s[0], s[1])
+				dx := b.garbage(s[0], s[1])
+				m.dx(b, dx, b.normal(s[0], s[1]), x, b.normal(s[1]), stats, none)
+				o := b.check(dx, "dx of %v", s)
+				if s[1] == 1 { // nothing remains but rounding, times rstd
+					o.scaled(1 / math.Sqrt(normEps))
+				}
+			}
+		}},
+		{m.grad.String() + "/skip", m.grad, func(b *builder) {
+			for _, s := range normShapes {
+				x, stats := m.normalised(b, s[0], s[1])
+				dx := b.garbage(s[0], s[1])
+				m.dx(b, dx, b.normal(s[0], s[1]), x, b.normal(s[1]), stats, b.normal(s[0], s[1]))
+				o := b.check(dx, "dx of %v", s)
+				if s[1] == 1 {
+					o.scaled(1 / math.Sqrt(normEps))
+				}
+			}
+		}},
+		{m.grad.String() + "/in place", m.grad, func(b *builder) {
+			x, stats := m.normalised(b, 37, 129)
+			gamma, dy, skip := b.normal(129), b.normal(37, 129), b.normal(37, 129)
+			m.dx(b, skip, dy, x, gamma, stats, skip)
+			b.check(skip, "dx = skip")
+			m.dx(b, dy, dy, x, gamma, stats, skip)
+			b.check(dy, "dx = dy, with skip")
+			m.dx(b, dy, dy, x, gamma, stats, none)
+			b.check(dy, "dx = dy")
+		}},
+		{m.weightGrad.String() + "/shapes", m.weightGrad, func(b *builder) {
+			for _, s := range append(normShapes, [2]int{1000, 17}) {
+				x, stats := m.normalised(b, s[0], s[1])
+				dgamma, dbeta := b.normal(s[1]), b.normal(s[1])
+				m.dgamma(b, dgamma, dbeta, b.normal(s[0], s[1]), x, stats)
+				b.check(dgamma, "dgamma of %v", s).summed(s[0])
+				b.check(dbeta, "dbeta of %v", s).summed(s[0])
+			}
+		}},
+	}
+}

@@ -1,0 +1,199 @@
+package optest
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/ref"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// light leaves out what takes long and adds nothing here.
+func light(c Case) bool {
+	return c.Kind == tensorops.KindMatMul && !strings.HasSuffix(c.Name, "/variants")
+}
+
+// TestCoverage asks that every kind has a case and a tolerance, and that a case
+// records what it is named for.
+func TestCoverage(t *testing.T) {
+	dev := ref.New()
+	defer dev.Close()
+	s := dev.NewStream("coverage")
+	covered := make(map[tensorops.Kind]bool)
+	names := make(map[string]bool)
+	for _, c := range Cases(Options{Skip: light}) {
+		covered[c.Kind] = true
+		if names[c.Name] {
+			t.Errorf("two cases are named %s and have the same inputs", c.Name)
+		}
+		names[c.Name] = true
+		if !strings.HasPrefix(c.Name, c.Kind.String()+"/") {
+			t.Errorf("case %s is of kind %v", c.Name, c.Kind)
+		}
+		b := newBuilder(s, c.Name)
+		c.record(b)
+		recorded := false
+		for _, op := range b.Ops() {
+			recorded = recorded || op.Kind == c.Kind
+		}
+		if !recorded {
+			t.Errorf("case %s records no %v", c.Name, c.Kind)
+		}
+		if len(b.outputs) == 0 {
+			t.Errorf("case %s checks nothing", c.Name)
+		}
+		if _, err := b.run(s); err != nil {
+			t.Errorf("case %s: %v", c.Name, err)
+		}
+	}
+	for _, kind := range tensorops.Kinds() {
+		if !covered[kind] {
+			t.Errorf("%v has no case", kind)
+		}
+		if _, ok := tolerances[kind]; !ok {
+			t.Errorf("%v has no tolerance", kind)
+		}
+	}
+}
+
+func TestDeterministicRuns(t *testing.T) {
+	mk := func(int) tensorops.Device { return ref.New() }
+	deterministic(t, mk, Cases(Options{Skip: func(c Case) bool { return c.Kind != tensorops.KindDropout }}))
+}
+
+// saboteur is the oracle with one operation changed.
+type saboteur struct {
+	tensorops.Stream
+	change func(*tensorops.Op)
+}
+
+func (s saboteur) Submit(l *tensorops.List, done func(error)) {
+	ops := l.Ops()
+	for i := range ops {
+		s.change(&ops[i])
+	}
+	s.Stream.Submit(l, done)
+}
+
+// TestFindsMistakes changes operations of one kind, as a mistake in a device
+// would, and asks that a case of that kind notices.
+func TestFindsMistakes(t *testing.T) {
+	type mistake struct {
+		kind   tensorops.Kind
+		name   string
+		change func(*tensorops.Op)
+	}
+	var mistakes []mistake
+	// Each kind in turn does nothing at all. Nobody can tell that from a spin,
+	// or from an all-reduce among one member.
+	for _, kind := range tensorops.Kinds() {
+		if kind != tensorops.KindSpin && kind != tensorops.KindAllReduce {
+			mistakes = append(mistakes, mistake{kind, "does nothing", func(op *tensorops.Op) { *op = tensorops.Op{Kind: tensorops.KindSpin} }})
+		}
+	}
+	flag := func(f tensorops.Flags) func(*tensorops.Op) { return func(op *tensorops.Op) { op.Flags &^= f } }
+	operand := func(i int) func(*tensorops.Op) { return func(op *tensorops.Op) { op.T[i] = tensorops.Tensor{} } }
+	number := func(i int) func(*tensorops.Op) { return func(op *tensorops.Op) { op.F[i] *= 1.01 } }
+	mistakes = append(mistakes,
+		mistake{tensorops.KindMatMul, "replaces what it should add to", flag(tensorops.FlagAccumulate)},
+		mistake{tensorops.KindMatMul, "forgets the bias", operand(3)},
+		mistake{tensorops.KindMatMul, "takes A for transposed", flag(tensorops.FlagTransA)},
+		mistake{tensorops.KindMatMul, "takes B for transposed", flag(tensorops.FlagTransB)},
+		mistake{tensorops.KindAddPositions, "starts at 0", func(op *tensorops.Op) { op.I[1] = 0 }},
+		mistake{tensorops.KindPositionsGrad, "starts at 0", func(op *tensorops.Op) { op.I[1] = 0 }},
+		mistake{tensorops.KindLayerNorm, "forgets beta", operand(3)},
+		mistake{tensorops.KindLayerNorm, "has another eps", number(0)},
+		mistake{tensorops.KindLayerNormGrad, "forgets skip", operand(5)},
+		mistake{tensorops.KindLayerNormWeightGrad, "forgets dbeta", operand(1)},
+		mistake{tensorops.KindRMSNorm, "has another eps", number(0)},
+		mistake{tensorops.KindRMSNormGrad, "forgets skip", operand(5)},
+		mistake{tensorops.KindRoPE, "does not turn back", flag(tensorops.FlagInverse)},
+		mistake{tensorops.KindRoPE, "starts at 0", func(op *tensorops.Op) { op.I[2] = 0 }},
+		mistake{tensorops.KindRoPE, "has another theta", number(0)},
+		mistake{tensorops.KindAttention, "drops nothing", func(op *tensorops.Op) { op.F[0] = 0 }},
+		mistake{tensorops.KindAttention, "starts its mask one late", func(op *tensorops.Op) { op.U[1]++ }},
+		mistake{tensorops.KindAttentionGrad, "drops nothing", func(op *tensorops.Op) { op.F[0] = 0 }},
+		mistake{tensorops.KindAttentionGrad, "starts its mask one late", func(op *tensorops.Op) { op.U[1]++ }},
+		mistake{tensorops.KindDropout, "forgets skip", operand(2)},
+		mistake{tensorops.KindDropout, "has another step", func(op *tensorops.Op) { op.U[0]++ }},
+		mistake{tensorops.KindDropout, "cuts its index to 32 bits", func(op *tensorops.Op) { op.U[1] = uint64(uint32(op.U[1])) }},
+		mistake{tensorops.KindDropout, "has another P", number(0)},
+		mistake{tensorops.KindCrossEntropyGrad, "has another scale", number(0)},
+		mistake{tensorops.KindFill, "has another value", number(0)},
+		mistake{tensorops.KindAdamW, "counts from 0", func(op *tensorops.Op) { op.I[0]-- }},
+		mistake{tensorops.KindAdamW, "has another rate", number(0)},
+		mistake{tensorops.KindAdamW, "has another beta1", number(1)},
+		mistake{tensorops.KindAdamW, "rounds beta2 in float32", func(op *tensorops.Op) { op.F[2] = float64(float32(op.F[2])) }},
+		mistake{tensorops.KindAdamW, "has another eps", number(3)},
+		mistake{tensorops.KindAdamW, "has another decay", number(4)},
+		mistake{tensorops.KindAdamW, "has another gradient scale", number(5)},
+		mistake{tensorops.KindSGD, "forgets the momentum", func(op *tensorops.Op) { op.F[1] = 0 }},
+		mistake{tensorops.KindSGD, "has another decay", number(2)},
+		mistake{tensorops.KindSGD, "has another gradient scale", number(3)},
+	)
+	oracle, dev := ref.New(), ref.New()
+	defer oracle.Close()
+	defer dev.Close()
+	o, s := oracle.NewStream("oracle"), dev.NewStream("saboteur")
+	for _, m := range mistakes {
+		t.Run(m.kind.String()+" "+m.name, func(t *testing.T) {
+			broken := saboteur{s, func(op *tensorops.Op) {
+				if op.Kind == m.kind {
+					m.change(op)
+				}
+			}}
+			for _, c := range Cases(Options{Skip: func(c Case) bool { return c.Kind != m.kind || light(c) }}) {
+				if c.compare(broken, o, 1) != nil {
+					return
+				}
+			}
+			t.Error("no case of this kind notices")
+		})
+	}
+}
+
+func TestCompare(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for _, test := range []struct {
+		name      string
+		got, want []float32
+		ok        bool
+	}{
+		{"nothing", nil, nil, true},
+		{"equal", []float32{1, -2}, []float32{1, -2}, true},
+		{"within the scale of the largest", []float32{1e-6, 100}, []float32{0, 100}, true},
+		{"beyond it", []float32{1e-6, 1}, []float32{0, 1}, false},
+		{"both not a number", []float32{nan, 1}, []float32{nan, 1}, true},
+		{"one not a number", []float32{nan, 1}, []float32{0, 1}, false},
+		{"the other not a number", []float32{0, 1}, []float32{nan, 1}, false},
+		{"both infinite", []float32{inf, 1}, []float32{inf, 1}, true},
+		{"infinite in two directions", []float32{inf, 1}, []float32{-inf, 1}, false},
+		{"large instead of infinite", []float32{math.MaxFloat32}, []float32{inf}, false},
+		{"all zero is exact", []float32{1e-45}, []float32{0}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			out := func(values []float32) *output {
+				return &output{dtype: tensorops.Float32, shape: []int{len(values)}, host: tensorops.HostBytes(values), factor: 1}
+			}
+			if err := out(test.want).compare(out(test.got), 1); (err == nil) != test.ok {
+				t.Errorf("%g for %g: %v", test.got, test.want, err)
+			}
+		})
+	}
+}
+
+func TestCompareSaysWhatIsWrong(t *testing.T) {
+	out := func(values ...float32) *output {
+		return &output{dtype: tensorops.Float32, shape: []int{2, 2}, host: tensorops.HostBytes(values), factor: 1}
+	}
+	err := out(1, 2, 3, 4).compare(out(1, 2.5, 2, 4), 1)
+	const want = "2 of 4 elements of float32[2 2] are wrong; the worst, element 2, is 2 and the oracle says 3: an error of 1, with values up to 4 4.77e-07 is allowed"
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}

@@ -1,0 +1,49 @@
+package optest
+
+import "github.com/troupe-ml/troupe/tensorops"
+
+// ulp is the distance from 1 to the next float32.
+const ulp = 1.0 / (1 << 23)
+
+// tolerances are the errors that are allowed for each kind, in ulps of the
+// largest magnitude of the output: a rounding or two for arithmetic, a few for
+// functions. A case may loosen it where it knows why, as a long sum does.
+var tolerances = map[tensorops.Kind]float64{
+	// Nothing is computed: to the bit.
+	tensorops.KindEmbed:     0,
+	tensorops.KindFill:      0,
+	tensorops.KindCopy:      0,
+	tensorops.KindUpload:    0,
+	tensorops.KindFetch:     0,
+	tensorops.KindAllReduce: 0,
+	tensorops.KindSpin:      0,
+
+	// Sums and products.
+	tensorops.KindMatMul:        2,
+	tensorops.KindColSum:        1,
+	tensorops.KindAdd:           1,
+	tensorops.KindEmbedGrad:     2,
+	tensorops.KindAddPositions:  1,
+	tensorops.KindPositionsGrad: 2,
+	tensorops.KindDropout:       2,
+	tensorops.KindSGD:           4,
+	tensorops.KindSquaredNorm:   1e-5, // it is summed in float64
+
+	// Functions of an element or a row.
+	tensorops.KindLayerNorm:           4,
+	tensorops.KindLayerNormGrad:       8,
+	tensorops.KindLayerNormWeightGrad: 4,
+	tensorops.KindRMSNorm:             4,
+	tensorops.KindRMSNormGrad:         8,
+	tensorops.KindRMSNormWeightGrad:   4,
+	tensorops.KindGELU:                4,
+	tensorops.KindGELUGrad:            16, // 1 − tanh² cancels where x is large
+	tensorops.KindSwiGLU:              4,
+	tensorops.KindSwiGLUGrad:          8,
+	tensorops.KindRoPE:                4,
+	tensorops.KindAttention:           8,
+	tensorops.KindAttentionGrad:       16,
+	tensorops.KindCrossEntropy:        4,
+	tensorops.KindCrossEntropyGrad:    8,
+	tensorops.KindAdamW:               8,
+}

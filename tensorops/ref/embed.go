@@ -1,0 +1,65 @@
+package ref
+
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// checkID reports a row's token id that the vocabulary does not have.
+func checkID(row int, id int32, vocabulary int) error {
+	if id < 0 || int(id) >= vocabulary {
+		return fmt.Errorf("%w: row %d has id %d, the vocabulary has %d", tensorops.ErrToken, row, id, vocabulary)
+	}
+	return nil
+}
+
+// embed: out[n] = weight[ids[n]].
+func embed(op *tensorops.Op) error {
+	out, weight := matrixOf(op.T[0]), matrixOf(op.T[1])
+	for n, id := range ids(op.T[2]) {
+		if err := checkID(n, id, weight.rows); err != nil {
+			return err
+		}
+		for j := range out.cols {
+			*out.at(n, j) = *weight.at(int(id), j)
+		}
+	}
+	return nil
+}
+
+// embedGrad: grad[ids[n]] += dy[n].
+func embedGrad(op *tensorops.Op) error {
+	grad, dy := matrixOf(op.T[0]), matrixOf(op.T[1])
+	for n, id := range ids(op.T[2]) {
+		if err := checkID(n, id, grad.rows); err != nil {
+			return err
+		}
+		for j := range dy.cols {
+			*grad.at(int(id), j) += *dy.at(n, j)
+		}
+	}
+	return nil
+}
+
+// addPositions: out[n] = x[n] + weight[first + n mod period].
+func addPositions(op *tensorops.Op) {
+	out, x, weight := Values(op.T[0]), matrixOf(op.T[1]), matrixOf(op.T[2])
+	period, first := op.I[0], op.I[1]
+	for n := range x.rows {
+		for j := range x.cols {
+			out[n*x.cols+j] = *x.at(n, j) + *weight.at(first+n%period, j)
+		}
+	}
+}
+
+// positionsGrad: grad[first + n mod period] += dy[n].
+func positionsGrad(op *tensorops.Op) {
+	grad, dy := matrixOf(op.T[0]), matrixOf(op.T[1])
+	period, first := op.I[0], op.I[1]
+	for n := range dy.rows {
+		for j := range dy.cols {
+			*grad.at(first+n%period, j) += *dy.at(n, j)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package ref
+
+import (
+	"math"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// The norms work row by row on slices of C elements; skip is none or N×C.
+
+// row is row n of values that come c to a row.
+func row(values []float64, n, c int) []float64 { return values[n*c:][:c] }
+
+// skipped is what goes around the norm at element i: 0 without a skip input.
+func skipped(skip tensorops.Tensor, i int) float64 {
+	if !skip.Valid() {
+		return 0
+	}
+	return Values(skip)[i]
+}
+
+// layerNorm: y = x̂·gamma + beta, x̂ = (x − mean)·rstd.
+func layerNorm(op *tensorops.Op) {
+	y, x, gamma, stats := Values(op.T[0]), Values(op.T[1]), Values(op.T[2]), Values(op.T[4])
+	beta, eps := op.T[3], op.F[0]
+	c := len(gamma)
+	for n := range op.T[1].Rows() {
+		in, out := row(x, n, c), row(y, n, c)
+		var sum float64
+		for _, v := range in {
+			sum += v
+		}
+		mean := sum / float64(c)
+		var squares float64
+		for _, v := range in {
+			squares += (v - mean) * (v - mean)
+		}
+		rstd := 1 / math.Sqrt(squares/float64(c)+eps)
+		for j, v := range in {
+			out[j] = (v - mean) * rstd * gamma[j]
+			if beta.Valid() {
+				out[j] += Values(beta)[j]
+			}
+		}
+		stats[2*n], stats[2*n+1] = mean, rstd
+	}
+}
+
+// layerNormGrad: dx = rstd·(g − mean(g) − x̂·mean(g·x̂)) + skip, g = dy·gamma.
+func layerNormGrad(op *tensorops.Op) {
+	dx, dy, x, gamma, stats := Values(op.T[0]), Values(op.T[1]), Values(op.T[2]), Values(op.T[3]), Values(op.T[4])
+	skip := op.T[5]
+	c := len(gamma)
+	for n := range op.T[2].Rows() {
+		in, grad, out := row(x, n, c), row(dy, n, c), row(dx, n, c)
+		mean, rstd := stats[2*n], stats[2*n+1]
+		var meanG, meanGX float64
+		for j := range c {
+			g := grad[j] * gamma[j]
+			meanG += g / float64(c)
+			meanGX += g * (in[j] - mean) * rstd / float64(c)
+		}
+		for j := range c {
+			xhat := (in[j] - mean) * rstd
+			out[j] = rstd*(grad[j]*gamma[j]-meanG-xhat*meanGX) + skipped(skip, n*c+j)
+		}
+	}
+}
+
+// layerNormWeightGrad: dgamma += Σ dy·x̂, dbeta += Σ dy.
+func layerNormWeightGrad(op *tensorops.Op) {
+	dgamma, dy, x, stats := Values(op.T[0]), Values(op.T[2]), Values(op.T[3]), Values(op.T[4])
+	dbeta := op.T[1]
+	c := len(dgamma)
+	for n := range op.T[3].Rows() {
+		mean, rstd := stats[2*n], stats[2*n+1]
+		for j, d := range row(dy, n, c) {
+			dgamma[j] += d * (x[n*c+j] - mean) * rstd
+			if dbeta.Valid() {
+				Values(dbeta)[j] += d
+			}
+		}
+	}
+}
+
+// rmsNorm: y = x·rstd·gamma.
+func rmsNorm(op *tensorops.Op) {
+	y, x, gamma, stats := Values(op.T[0]), Values(op.T[1]), Values(op.T[2]), Values(op.T[3])
+	eps := op.F[0]
+	c := len(gamma)
+	for n := range op.T[1].Rows() {
+		in, out := row(x, n, c), row(y, n, c)
+		var squares float64
+		for _, v := range in {
+			squares += v * v
+		}
+		rstd := 1 / math.Sqrt(squares/float64(c)+eps)
+		for j, v := range in {
+			out[j] = v * rstd * gamma[j]
+		}
+		stats[n] = rstd
+	}
+}
+
+// rmsNormGrad: dx = rstd·(g − x̂·mean(g·x̂)) + skip, g = dy·gamma, x̂ = x·rstd.
+func rmsNormGrad(op *tensorops.Op) {
+	dx, dy, x, gamma, stats := Values(op.T[0]), Values(op.T[1]), Values(op.T[2]), Values(op.T[3]), Values(op.T[4])
+	skip := op.T[5]
+	c := len(gamma)
+	for n := range op.T[2].Rows() {
+		in, grad, out := row(x, n, c), row(dy, n, c), row(dx, n, c)
+		rstd := stats[n]
+		var meanGX float64
+		for j := range c {
+			meanGX += grad[j] * gamma[j] * in[j] * rstd / float64(c)
+		}
+		for j := range c {
+			out[j] = rstd*(grad[j]*gamma[j]-in[j]*rstd*meanGX) + skipped(skip, n*c+j)
+		}
+	}
+}
+
+// rmsNormWeightGrad: dgamma += Σ dy·x·rstd.
+func rmsNormWeightGrad(op *tensorops.Op) {
+	dgamma, dy, x, stats := Values(op.T[0]), Values(op.T[1]), Values(op.T[2]), Values(op.T[3])
+	c := len(dgamma)
+	for n := range op.T[2].Rows() {
+		for j, d := range row(dy, n, c) {
+			dgamma[j] += d * x[n*c+j] * stats[n]
+		}
+	}
+}

@@ -1,0 +1,468 @@
+package troupe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/data"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cpu"
+	"github.com/troupe-ml/troupe/tokenizer"
+)
+
+// LimitEvents bounds the events that wait for a reader of Run.Events. When it is
+// reached, step events are dropped and counted; the run doesn't wait.
+const LimitEvents = 1024
+
+// Events of a run, sent in order.
+type (
+	// Event is one of the types below.
+	Event = actors.Event
+	// StepEvent: a step ended; Step 0 is the validation before training.
+	StepEvent = actors.StepEvent
+	// CheckpointEvent: a checkpoint was written.
+	CheckpointEvent = actors.CheckpointEvent
+	// StallEvent: nothing has moved for run.stall_after_s.
+	StallEvent = actors.StallEvent
+	// PauseEvent: the run paused at a step's end, or goes on.
+	PauseEvent = actors.PauseEvent
+)
+
+// WarningEvent: something a person should know, such as a damaged checkpoint
+// that was passed over.
+type WarningEvent struct{ Text string }
+
+// Options are what a configuration does not say.
+type Options struct {
+	Fresh bool // start anew: the output folder must be empty
+	Trace bool // time every action: see StepEvent.Trace
+}
+
+// Info describes a run that has been set up.
+type Info struct {
+	Name, Out     string
+	Family        string
+	Parameters    int64
+	Vocab         int
+	TrainTokens   int64
+	ValTokens     int64
+	EvalWindows   int
+	Steps         int
+	ResumedAt     int // step of the checkpoint that it goes on from; 0: a fresh start
+	Schedule      string
+	Stages        int // ranks
+	VirtualStages int
+	Microbatches  int
+	Layout        string
+	BubblePct     float64 // ideal: of the table at unit costs
+	PeakInFlight  []int   // by rank
+	Threads       int
+	Kernels       string
+}
+
+// Result is how a run ended.
+type Result struct {
+	Step         int
+	Stopped      bool // by request, before the last step
+	FirstValLoss float64
+	LastValLoss  float64 // NaN: there was no validation
+	BestValLoss  float64
+	BestStep     int
+	Dir          string // the last checkpoint
+}
+
+// Run is a training run.
+type Run struct {
+	info    Info
+	inner   *actors.Run
+	device  *cpu.Device
+	corpora *corpora
+	output  *output
+	metrics *telemetry.Writer
+	ckpt    *checkpoint.Checkpoint // that the weights come from
+	events  chan Event
+	stop    func() bool // detaches from the context
+
+	mu      sync.Mutex
+	dropped int
+	result  Result
+	err     error
+	done    chan struct{} // closed when result and err are final
+}
+
+// Check says whether a configuration can be met, as far as that can be told
+// without reading the data: the model, the layout, the schedule, the memory, and
+// that the files exist.
+func Check(cfg *config.Config) error {
+	if err := check(cfg); err != nil {
+		return &SetupError{err}
+	}
+	return nil
+}
+
+func check(cfg *config.Config) error {
+	var errs []error
+	if _, err := data.Files(cfg.Data.Train); err != nil {
+		errs = append(errs, cfg.Errorf("data.train", "%w", err))
+	}
+	if len(cfg.Data.Val) > 0 {
+		if _, err := data.Files(cfg.Data.Val); err != nil {
+			errs = append(errs, cfg.Errorf("data.val", "%w", err))
+		}
+	}
+	ckpt, err := adoptModel(cfg)
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	if ckpt != nil {
+		errs = append(errs, ckpt.Close())
+	}
+	if d, err := newDevice(cfg); err != nil {
+		errs = append(errs, err)
+	} else {
+		d.Close()
+	}
+	vocab := cfg.Model.Vocab
+	if vocab == 0 {
+		vocab = 256 // chars: not known before the text is read
+	}
+	p, err := newPlan(cfg, vocab)
+	if err == nil {
+		err = p.checkMemory(freeMemory())
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+// newDevice makes the device that a configuration asks for.
+func newDevice(cfg *config.Config) (*cpu.Device, error) {
+	d, err := cpu.New(cpu.Options{Threads: cfg.Device.Threads, Kernels: cfg.Device.Kernels})
+	if err != nil {
+		return nil, cfg.Errorf("device.kernels", "%w", err)
+	}
+	return d, nil
+}
+
+// adoptModel fills the model's sizes from model.from and opens that checkpoint;
+// nil when there is none.
+func adoptModel(cfg *config.Config) (*checkpoint.Checkpoint, error) {
+	if cfg.Model.From == "" {
+		return nil, nil
+	}
+	ckpt, err := openFrom(cfg.Model.From)
+	if err != nil {
+		return nil, cfg.Errorf("model.from", "%w", err)
+	}
+	m, err := readModel(ckpt)
+	if err != nil {
+		err = cfg.Errorf("model.from", "%s: %w", ckpt.Dir(), err)
+	} else {
+		err = cfg.AdoptModel(config.Model{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN,
+			Context: m.Context, Vocab: m.Vocab, TieEmbeddings: m.Tie, RopeTheta: m.RopeTheta})
+	}
+	if err != nil {
+		return nil, errors.Join(err, ckpt.Close())
+	}
+	return ckpt, nil
+}
+
+// openFrom opens the checkpoint that a person means by a path.
+func openFrom(path string) (*checkpoint.Checkpoint, error) {
+	dir, err := checkpoint.Resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	return checkpoint.Open(dir)
+}
+
+// Start sets a run up and begins it. It resumes when the output folder holds a
+// checkpoint. Errors of the configuration, the data and the folder are
+// *SetupError; a folder in use by another process is checkpoint.ErrLocked.
+func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
+	r := &Run{events: make(chan Event, LimitEvents), done: make(chan struct{}), result: Result{LastValLoss: math.NaN()}}
+	spec, err := r.setup(cfg, o)
+	if err == nil {
+		r.inner, err = actors.Start(*spec)
+	}
+	if err != nil {
+		return nil, errors.Join(asSetup(err), r.release())
+	}
+	r.stop = context.AfterFunc(ctx, r.inner.Stop)
+	go r.finish() // ends with the run
+	return r, nil
+}
+
+// finish waits for the end of the run and releases all that it held.
+func (r *Run) finish() {
+	out := r.inner.Wait()
+	r.stop()
+	err := errors.Join(out.Err, r.release())
+	r.mu.Lock()
+	r.err = err
+	r.result.Step, r.result.Stopped, r.result.BestStep = int(out.State.Step), out.Stopped, int(out.State.BestStep)
+	r.result.FirstValLoss, r.result.BestValLoss = deref(out.State.FirstValLoss), deref(out.State.BestValLoss)
+	r.mu.Unlock()
+	close(r.events)
+	close(r.done)
+}
+
+// asSetup marks an error of the setup, unless trying again may help.
+func asSetup(err error) error {
+	if errors.Is(err, checkpoint.ErrLocked) {
+		return err
+	}
+	return &SetupError{err}
+}
+
+// setup opens everything and describes the run to the actors.
+func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
+	from, err := adoptModel(cfg)
+	if err != nil {
+		return nil, err
+	}
+	r.ckpt = from
+	if r.device, err = newDevice(cfg); err != nil {
+		return nil, err
+	}
+	if r.output, err = openOutput(cfg, o.Fresh); err != nil {
+		return nil, err
+	}
+	back, err := r.output.resume()
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range r.output.warnings {
+		r.send(WarningEvent{w})
+	}
+	start := actors.TrainerState{FormatVersion: actors.TrainerStateVersion, Seed: cfg.Run.Seed, Kernels: r.device.Path(), Optimizer: cfg.Optimizer.Name}
+	load, withState := stages.Draw(cfg.Run.Seed), false
+	if start.Run, err = uuid.NewV7(); err != nil {
+		return nil, err
+	}
+	if from != nil {
+		load = weights(from)
+	}
+	var stored *resumed
+	if back != nil {
+		if r.ckpt != nil {
+			err = r.ckpt.Close()
+		}
+		r.ckpt, stored = back.ckpt, back
+		if err = errors.Join(err, r.accept(cfg, back)); err != nil {
+			return nil, err
+		}
+		start, load, withState = back.state, weights(back.ckpt), true
+	}
+	if r.corpora, err = loadData(cfg, r.storedTokenizer(stored, from)); err != nil {
+		return nil, err
+	}
+	if err := checkVocab(cfg, r.corpora.tokenizer); err != nil {
+		return nil, err
+	}
+	if back != nil && start.TrainTokens != r.corpora.train.Len() {
+		return nil, cfg.Errorf("data.train", "%w %s was trained on %d tokens, the files now hold %d; restore them, or choose another run.out", ErrOutput, cfg.Run.Out, start.TrainTokens, r.corpora.train.Len())
+	}
+	start.TrainTokens, start.Kernels = r.corpora.train.Len(), r.device.Path()
+	p, err := newPlan(cfg, vocabOf(cfg, r.corpora.tokenizer))
+	if err != nil {
+		return nil, err
+	}
+	if err := p.checkMemory(freeMemory()); err != nil {
+		return nil, err
+	}
+	return r.spec(cfg, p, start, load, withState, o)
+}
+
+// accept compares a checkpoint with today's configuration and device.
+func (r *Run) accept(cfg *config.Config, back *resumed) error {
+	text, err := back.ckpt.File(configFile)
+	if err != nil {
+		return err
+	}
+	if err := conflicts(cfg, filepath.Join(back.ckpt.Dir(), configFile), text); err != nil {
+		return err
+	}
+	if k := back.state.Kernels; k != r.device.Path() {
+		r.send(WarningEvent{fmt.Sprintf("the run was trained with %s kernels and goes on with %s: losses may differ in the last bits", k, r.device.Path())})
+	}
+	return nil
+}
+
+// storedTokenizer is the one to go on with: the checkpoint's, or that of the
+// model which the run starts from where it is of the configured kind.
+func (r *Run) storedTokenizer(back *resumed, from *checkpoint.Checkpoint) tokenizer.Tokenizer {
+	if back != nil {
+		return back.tokenizer
+	}
+	if from != nil {
+		if t, err := readTokenizer(from); err == nil {
+			return t
+		}
+	}
+	return nil
+}
+
+// spec describes the run to the actors.
+func (r *Run) spec(cfg *config.Config, p *plan, start actors.TrainerState, load stages.Source, withState bool, o Options) (*actors.Spec, error) {
+	src, err := newSource(r.corpora, cfg)
+	if err != nil {
+		return nil, err
+	}
+	evalTable, err := p.evalTable((len(src.windows) + cfg.Batch.Microbatch - 1) / cfg.Batch.Microbatch)
+	if err != nil {
+		return nil, err
+	}
+	timeline, err := scheduler.Simulate(p.table, scheduler.UnitCosts)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkpoint.WriteFileAtomic(checkpoint.OS(), filepath.Join(cfg.Run.Out, configFile), cfg.TOML()); err != nil {
+		return nil, err
+	}
+	if r.metrics, err = telemetry.OpenWriter(filepath.Join(cfg.Run.Out, metricsFile), metricsCut(start)); err != nil {
+		return nil, err
+	}
+	save, err := newSaver(r.output.store, cfg.Run.Keep, cfg.TOML(), p.model.Config, r.corpora.tokenizer)
+	if err != nil {
+		return nil, err
+	}
+	r.info = Info{Name: cfg.Run.Name, Out: cfg.Run.Out, Family: p.model.Config.Family, Parameters: p.model.Config.Parameters(), Vocab: p.model.Config.Vocab,
+		TrainTokens: r.corpora.train.Len(), ValTokens: r.corpora.val.Len(), EvalWindows: len(src.windows), Steps: cfg.Run.Steps, ResumedAt: int(start.Step),
+		Schedule: p.table.Schedule, Stages: p.table.NumRanks(), VirtualStages: p.table.NumStages, Microbatches: p.table.Microbatches,
+		Layout: p.layout.String(), BubblePct: 100 * timeline.BubbleFraction, PeakInFlight: p.report.PeakInFlight,
+		Threads: r.device.Threads(), Kernels: r.device.Path()}
+	rate := stages.Rate{LR: cfg.Optimizer.LR, MinLR: cfg.Optimizer.MinLR, Warmup: int64(cfg.Optimizer.WarmupSteps), Steps: int64(cfg.Run.Steps), Decay: cfg.Optimizer.Decay}
+	return &actors.Spec{
+		Run: start.Run, Device: r.device,
+		Build: func(rank int, s tensorops.Stream) (actors.Compute, error) {
+			return buildStage(p, rank, s, cfg, load, withState)
+		},
+		TiedRanks: p.tiedRanks(), Table: p.table, EvalTable: evalTable, Trace: o.Trace,
+		Data: src, MicrobatchSize: cfg.Batch.Microbatch, Context: cfg.Model.Context, Sequences: cfg.Batch.Sequences, Recompute: p.recompute(),
+		Rate: rate, ClipNorm: cfg.Optimizer.ClipNorm,
+		Start: start, Steps: int64(cfg.Run.Steps), EvalEvery: int64(cfg.Run.EvalEvery), CheckpointEvery: int64(cfg.Run.CheckpointEvery),
+		WriteCheckpoint: save.write, WriteRecord: r.metrics.Write, OnEvent: r.send,
+		StallAfter: time.Duration(cfg.Run.StallAfterS * float64(time.Second)),
+	}, nil
+}
+
+// metricsCut is the last step whose line stays: none for a fresh start.
+func metricsCut(start actors.TrainerState) int {
+	if start.Step == 0 {
+		return -1
+	}
+	return int(start.Step)
+}
+
+// buildStage makes a rank's stage with its weights.
+func buildStage(p *plan, rank int, s tensorops.Stream, cfg *config.Config, load stages.Source, withState bool) (*stages.Stage, error) {
+	st, err := stages.NewStage(p.model, s, p.chunks[rank], stages.Options{Seed: cfg.Run.Seed, Optimizer: optimizer(cfg)})
+	if err != nil {
+		return nil, err
+	}
+	l := s.NewList()
+	if err := st.Load(l, load, withState); err != nil {
+		return nil, err
+	}
+	return st, tensorops.Run(s, l)
+}
+
+// send publishes an event. A reader that is too slow loses step events, and is
+// told how many.
+func (r *Run) send(e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s, ok := e.(StepEvent); ok {
+		if s.ValLoss != nil {
+			r.result.LastValLoss = *s.ValLoss
+		}
+		if len(r.events) >= cap(r.events)-16 {
+			r.dropped++
+			return
+		}
+	}
+	if c, ok := e.(CheckpointEvent); ok {
+		r.result.Dir = c.Dir
+	}
+	if r.dropped > 0 && len(r.events) < cap(r.events)-17 {
+		r.events <- WarningEvent{fmt.Sprintf("%d step events were dropped: nobody read them", r.dropped)}
+		r.dropped = 0
+	}
+	select {
+	case r.events <- e:
+	default:
+		r.dropped++
+	}
+}
+
+// Info describes the run.
+func (r *Run) Info() Info { return r.info }
+
+// Events are what happens, in order; the channel is closed when the run has
+// ended. Nobody needs to read it.
+func (r *Run) Events() <-chan Event { return r.events }
+
+// Pause holds the run at the end of its step; Resume lets it go on.
+func (r *Run) Pause() { r.inner.Pause() }
+
+// Resume lets a paused run go on.
+func (r *Run) Resume() { r.inner.Resume() }
+
+// Checkpoint asks for a checkpoint at the end of the step.
+func (r *Run) Checkpoint() { r.inner.Checkpoint() }
+
+// Stop ends the run at the end of its step, with a checkpoint.
+func (r *Run) Stop() { r.inner.Stop() }
+
+// Kill ends the run at once, without a checkpoint.
+func (r *Run) Kill() { r.inner.Kill() }
+
+// Status says what every actor is doing, and the root of what they wait for. It
+// answers at any moment, whatever state the actors are in.
+func (r *Run) Status() actors.Status { return r.inner.Status() }
+
+// Wait waits for the end of the run. Nothing of it is left behind then.
+func (r *Run) Wait() (Result, error) {
+	<-r.done
+	return r.result, r.err
+}
+
+func deref(v *float64) float64 {
+	if v == nil {
+		return math.NaN()
+	}
+	return *v
+}
+
+// release closes what setup opened, in reverse.
+func (r *Run) release() error {
+	var errs []error
+	if r.metrics != nil {
+		errs = append(errs, r.metrics.Close())
+	}
+	if r.corpora != nil {
+		errs = append(errs, r.corpora.Close())
+	}
+	if r.device != nil {
+		r.device.Close()
+	}
+	if r.ckpt != nil {
+		errs = append(errs, r.ckpt.Close())
+	}
+	if r.output != nil {
+		errs = append(errs, r.output.lock.Unlock())
+	}
+	return errors.Join(errs...)
+}
