@@ -383,18 +383,16 @@ func TestAttentionGradient(t *testing.T) {
 
 // The operation takes a scale in place of the loss's gradient.
 func TestCrossEntropyGradient(t *testing.T) {
-	each(t, []struct {
+	type rows struct {
 		vocabulary int
 		targets    []int32
-	}{
+	}
+	each(t, []rows{
 		{1, []int32{0}},
 		{5, []int32{3}},
 		{4, []int32{0, -1, 3, 3, -1, 1}},
 		{3, []int32{-1, -1}},
-	}, func(p *tape, s struct {
-		vocabulary int
-		targets    []int32
-	}) {
+	}, func(p *tape, s rows) {
 		n := len(s.targets)
 		logits, targets := p.normal(n, s.vocabulary), p.ids(s.targets...)
 		stats, lse := p.zeros(tensorops.Float64, tensorops.LossStats), p.zeros(tensorops.Float64, n)

@@ -1,0 +1,151 @@
+package troupe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sort"
+
+	"github.com/troupe-ml/troupe/internal/rng"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tokenizer"
+)
+
+// GenerateOptions say what to write.
+type GenerateOptions struct {
+	ModelOptions
+	Prompt      string  // "": a line break
+	Tokens      int     // to write
+	Temperature float64 // 0: always the likeliest token
+	TopK        int     // choose among the k likeliest; 0: among all
+	Seed        uint64
+}
+
+// ErrOptions: a number is out of its range.
+var ErrOptions = errors.New("impossible option")
+
+func (o GenerateOptions) check() error {
+	switch {
+	case o.Tokens < 0:
+		return fmt.Errorf("%w: %d tokens; give 0 or more", ErrOptions, o.Tokens)
+	case !(o.Temperature >= 0) || math.IsInf(o.Temperature, 0):
+		return fmt.Errorf("%w: a temperature of %g; give 0 or more", ErrOptions, o.Temperature)
+	case o.TopK < 0:
+		return fmt.Errorf("%w: top-k of %d; give 0 (all) or more", ErrOptions, o.TopK)
+	}
+	return nil
+}
+
+// Generate continues a prompt, and calls emit with the text as it comes. It uses
+// a cache of keys and values; when the context is full, the sequence goes on
+// from its last half. The same options give the same text.
+func Generate(ctx context.Context, o GenerateOptions, emit func(text []byte) error) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	t, err := openTrained(o.ModelOptions, true)
+	if err != nil {
+		return err
+	}
+	return errors.Join(t.generate(ctx, o, emit), t.close())
+}
+
+func (t *trained) generate(ctx context.Context, o GenerateOptions, emit func(text []byte) error) error {
+	if o.Prompt == "" {
+		o.Prompt = "\n"
+	}
+	prompt, err := t.tokenizer.Encode([]byte(o.Prompt))
+	if err != nil {
+		return &SetupError{fmt.Errorf("the prompt: %w", err)}
+	}
+	st, err := t.stage(t.device.NewStream("generate"))
+	if err != nil {
+		return err
+	}
+	dec, err := stages.NewDecoder(st)
+	if err != nil {
+		return err
+	}
+	window := t.model.Config.Context
+	next := tail(prompt, window)
+	sequence := append([]int32{}, next...)
+	pick := newSampler(o, t.tokenizer.Vocab())
+	text := tokenizer.NewStreamDecoder(t.tokenizer)
+	for i := range o.Tokens {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if dec.Used()+len(next) > window {
+			dec.Reset()
+			next = tail(sequence, max(1, window/2))
+		}
+		logits, err := dec.Next(next)
+		if err != nil {
+			return err
+		}
+		id := pick.choose(logits, uint64(i))
+		sequence = append(tail(sequence, window), id)
+		next = sequence[len(sequence)-1:]
+		if b := text.Decode(id); len(b) > 0 {
+			if err := emit(b); err != nil {
+				return err
+			}
+		}
+	}
+	if b := text.Flush(); len(b) > 0 {
+		return emit(b)
+	}
+	return nil
+}
+
+// tail is the last n of s, or all.
+func tail(s []int32, n int) []int32 {
+	if len(s) > n {
+		return append([]int32{}, s[len(s)-n:]...)
+	}
+	return s
+}
+
+// sampler draws tokens.
+type sampler struct {
+	o     GenerateOptions
+	key   rng.Key
+	order []int // token ids, the likeliest first
+	probs []float64
+}
+
+func newSampler(o GenerateOptions, vocab int) *sampler {
+	s := &sampler{o: o, key: rng.NewKey(o.Seed, rng.StringStream("generate")), order: make([]int, vocab), probs: make([]float64, vocab)}
+	return s
+}
+
+// choose draws token number i from the logits. Ids above the tokenizer's are
+// padding of the model's vocabulary and never drawn.
+func (s *sampler) choose(logits []float32, i uint64) int32 {
+	for j := range s.order {
+		s.order[j] = j
+	}
+	sort.SliceStable(s.order, func(a, b int) bool { return logits[s.order[a]] > logits[s.order[b]] })
+	if s.o.Temperature == 0 {
+		return int32(s.order[0])
+	}
+	k := len(s.order)
+	if s.o.TopK > 0 {
+		k = min(k, s.o.TopK)
+	}
+	top := float64(logits[s.order[0]])
+	var sum float64
+	for j, id := range s.order[:k] {
+		s.probs[j] = math.Exp((float64(logits[id]) - top) / s.o.Temperature)
+		sum += s.probs[j]
+	}
+	word, _, _, _ := rng.Block(s.key, 0, i)
+	u := rng.Uniform(word) * sum
+	for j, p := range s.probs[:k] {
+		if u -= p; u <= 0 {
+			return int32(s.order[j])
+		}
+	}
+	return int32(s.order[k-1])
+}
