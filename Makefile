@@ -1,0 +1,66 @@
+# Troupe. `make help` lists the targets; `make run` and `make test` need nothing
+# but Go and make.
+
+GO      ?= go
+BIN     := bin
+ENGINE  := $(BIN)/engine
+# A version of the linter that is built on demand, into bin/.
+LINT_VERSION := v2.15.0
+LINT    := $(BIN)/golangci-lint-$(LINT_VERSION)
+GOROOT  := $(shell $(GO) env GOROOT)
+# No cgo: one static binary. The race detector alone needs a C compiler.
+export CGO_ENABLED = 0
+CC_FOUND := $(shell command -v gcc || command -v clang)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## print this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build the binary, bin/engine
+	$(GO) build -trimpath -o $(ENGINE) ./cmd/engine
+
+.PHONY: run
+run: build ## train a GPT on the Go standard library's source, from the start, in under 3 minutes
+	@rm -rf runs/go-source
+	GOROOT=$(GOROOT) $(ENGINE) run examples/go-source/config.toml --sample 400 --prompt 'func '
+
+.PHONY: test
+test: ## run all tests, with the race detector where there are goroutines and a C compiler is found
+	$(GO) vet ./...
+	$(GO) test ./...
+ifneq ($(CC_FOUND),)
+	CGO_ENABLED=1 $(GO) test -race $(RACE_PACKAGES)
+else
+	@echo "make test: no C compiler (gcc or clang) found: the race detector was NOT run on $(RACE_PACKAGES)"
+endif
+
+# Packages that start goroutines.
+RACE_PACKAGES := . ./actors ./checkpoint ./tensorops/... ./stages ./telemetry
+
+.PHONY: bench
+bench: ## run the benchmarks (BENCHMARKS.md has the figures)
+	$(GO) test -run '^$$' -bench . -benchtime 2s ./actors ./tensorops/cpu ./scheduler
+
+FUZZ_SECONDS ?= 60
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZ_SECONDS (60)
+	@set -e; for pkg in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ_SECONDS)s $$pkg; \
+	  done; done
+
+.PHONY: lint
+lint: $(LINT) ## run the linters and check the formatting
+	@test -z "$$(gofmt -l . | tee /dev/stderr)" || (echo "gofmt: the files above are not formatted"; exit 1)
+	$(LINT) run ./...
+
+$(LINT):
+	GOBIN=$(CURDIR)/$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	@mv $(BIN)/golangci-lint $@
+
+.PHONY: clean
+clean: ## remove what was built and the example's output
+	rm -rf $(BIN) runs/go-source
