@@ -131,8 +131,13 @@ func (t Tensor) String() string {
 func (t Tensor) SameShape(u Tensor) bool { return t.rank == u.rank && t.dims == u.dims }
 
 // View returns the same elements under another shape. It panics when the number
-// of elements differs or t is not contiguous: shapes are the program's own.
+// of elements differs or t is not contiguous: shapes are the program's own. A
+// view of "none" is none, here and below: Alloc returns it after an error, and
+// recording goes on.
 func (t Tensor) View(dims ...int) Tensor {
+	if !t.Valid() {
+		return Tensor{}
+	}
 	v, err := shaped(t.dtype, dims)
 	if err != nil || v.Len() != t.Len() || !t.Contiguous() {
 		panic(fmt.Sprintf("tensorops: %v (stride %d) cannot be viewed as %v", t, t.stride, v))
@@ -144,6 +149,9 @@ func (t Tensor) View(dims ...int) Tensor {
 // Columns returns the view of columns [lo, hi) of a tensor taken as a matrix of
 // Rows × Cols.
 func (t Tensor) Columns(lo, hi int) Tensor {
+	if !t.Valid() {
+		return Tensor{}
+	}
 	if lo < 0 || hi < lo || hi > t.Cols() {
 		panic(fmt.Sprintf("tensorops: columns %d to %d of %v", lo, hi, t))
 	}
@@ -155,6 +163,9 @@ func (t Tensor) Columns(lo, hi int) Tensor {
 
 // RowRange returns the view of rows [lo, hi) of a tensor taken as a matrix.
 func (t Tensor) RowRange(lo, hi int) Tensor {
+	if !t.Valid() {
+		return Tensor{}
+	}
 	if lo < 0 || hi < lo || hi > t.Rows() {
 		panic(fmt.Sprintf("tensorops: rows %d to %d of %v", lo, hi, t))
 	}
@@ -166,6 +177,9 @@ func (t Tensor) RowRange(lo, hi int) Tensor {
 
 // Matrix returns the view Rows × Cols.
 func (t Tensor) Matrix() Tensor {
+	if !t.Valid() {
+		return Tensor{}
+	}
 	v := t
 	v.rank, v.dims = 2, [MaxRank]int32{int32(t.Rows()), int32(t.Cols())}
 	return v

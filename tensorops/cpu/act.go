@@ -2,23 +2,25 @@ package cpu
 
 import "github.com/troupe-ml/troupe/internal/rng"
 
+// GELU's tanh form is x·σ(2z) with z = √(2/π)(x + 0.044715x³), because
+// (1 + tanh z)/2 = σ(2z).
 const (
-	geluA = 0.7978845608028654 // √(2/π)
+	geluA = 2 * 0.7978845608028654 // 2·√(2/π)
 	geluB = 0.044715
 )
 
 func gelu(x *exec, lo, hi int) {
 	y, in := f32(x.op.T[0])[lo:hi], f32(x.op.T[1])[lo:hi]
 	for i, v := range in {
-		y[i] = 0.5 * v * (1 + tanh32(geluA*(v+geluB*v*v*v)))
+		y[i] = v * sigmoid32(geluA*(v+geluB*v*v*v))
 	}
 }
 
 func geluGrad(x *exec, lo, hi int) {
 	dx, dy, in := f32(x.op.T[0])[lo:hi], f32(x.op.T[1])[lo:hi], f32(x.op.T[2])[lo:hi]
 	for i, v := range in {
-		t := tanh32(geluA * (v + geluB*v*v*v))
-		dx[i] = dy[i] * (0.5*(1+t) + 0.5*v*(1-t*t)*geluA*(1+3*geluB*v*v))
+		s := sigmoid32(geluA * (v + geluB*v*v*v))
+		dx[i] = dy[i] * (s + v*s*(1-s)*geluA*(1+3*geluB*v*v))
 	}
 }
 

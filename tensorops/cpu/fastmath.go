@@ -39,16 +39,5 @@ func exp32(x float32) float32 {
 	return p * math.Float32frombits(uint32(h+127)<<23) * math.Float32frombits(uint32(i-h+127)<<23)
 }
 
-// tanh32 is tanh x in float32, within 3 ulp where |x| ≥ 0.05 and to about 4e-8
-// absolute below: tanh x = 1 − 2/(e²ˣ + 1), and near 0, where that cancels, its
-// series to x⁵.
-func tanh32(x float32) float32 {
-	if x > -0.2 && x < 0.2 {
-		s := x * x
-		return x * (1 + s*(-1.0/3+s*(2.0/15+s*(-17.0/315+s*(62.0/2835)))))
-	}
-	return 1 - 2/(exp32(2*x)+1)
-}
-
 // sigmoid32 is 1/(1 + e⁻ˣ).
 func sigmoid32(x float32) float32 { return 1 / (1 + exp32(-x)) }

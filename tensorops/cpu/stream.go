@@ -63,6 +63,7 @@ func (s *stream) Submit(l *tensorops.List, done func(error)) {
 	}
 	s.mu.Unlock()
 	if err != nil {
+		l.Complete()
 		done(err)
 		return
 	}
@@ -108,6 +109,7 @@ func (s *stream) run() {
 		sub.done(err)
 	}
 	for _, sub := range s.queue { // nobody adds to it once closed is set
+		sub.list.Complete()
 		sub.done(fmt.Errorf("%s: %w", s.name, tensorops.ErrClosed))
 	}
 }

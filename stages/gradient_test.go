@@ -1,0 +1,195 @@
+package stages_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/ref"
+)
+
+// gradientModels are tiny, so that every weight can be moved by hand.
+var gradientModels = []stages.Config{
+	{Family: stages.GPT2, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 2, FFN: 12, Context: 5, Vocab: 7, Dropout: 0.2, Tie: true},
+	{Family: stages.GPT2, Layers: 1, Hidden: 6, Heads: 3, KVHeads: 3, FFN: 7, Context: 4, Vocab: 5},
+	{Family: stages.Llama, Layers: 2, Hidden: 8, Heads: 4, KVHeads: 2, FFN: 10, Context: 5, Vocab: 7, Dropout: 0.2, Tie: true, RopeTheta: 100},
+	{Family: stages.Llama, Layers: 1, Hidden: 12, Heads: 2, KVHeads: 1, FFN: 9, Context: 4, Vocab: 5, RopeTheta: 10000},
+}
+
+// whole is a model in one chunk on a device, with its weights under the test's
+// control.
+type whole struct {
+	pipe
+	weights map[string][]float32
+}
+
+func newWhole(t *testing.T, dev tensorops.Device, c stages.Config) *whole {
+	m := newModel(t, c)
+	w := &whole{pipe: *newPipe(t, dev, m, nil, true), weights: map[string][]float32{}}
+	draw := stages.Draw(5)
+	for _, p := range m.Params {
+		v := make([]float32, p.Len())
+		if err := draw(p, "", v); err != nil {
+			t.Fatal(err)
+		}
+		// Larger than an initial model's, so that no gradient is nearly zero.
+		for i := range v {
+			v[i] = v[i]*4 + 0.05*float32(math.Sin(float64(i)))
+		}
+		w.weights[p.Name] = v
+	}
+	w.load()
+	return w
+}
+
+func (w *whole) load() {
+	w.run(0, func(l *tensorops.List) {
+		if err := w.stages[0].Load(l, func(p *stages.Param, _ string, dst []float32) error { copy(dst, w.weights[p.Name]); return nil }, false); err != nil {
+			w.t.Fatal(err)
+		}
+	})
+}
+
+// loss sums the losses of microbatches; without a backward they are dropped.
+func (w *whole) loss(mbs []stages.Microbatch) (sum float64) {
+	for i := range mbs {
+		w.run(0, func(l *tensorops.List) { w.stages[0].Forward(l, 0, &mbs[i], tensorops.Tensor{}) })
+		s, _ := w.stages[0].Loss(0, mbs[i].Index)
+		sum += s
+		w.run(0, func(l *tensorops.List) { w.stages[0].Backward(l, 0, mbs[i].Index, tensorops.Tensor{}) })
+	}
+	return sum
+}
+
+// grads returns the gradient of every parameter, a tied weight's uses added.
+func (w *whole) grads(mbs []stages.Microbatch) map[string][]float64 {
+	w.run(0, w.stages[0].ClearGrads)
+	w.loss(mbs)
+	var saved []stages.Saved
+	w.run(0, func(l *tensorops.List) { saved = w.stages[0].Grads(l) })
+	out := map[string][]float64{}
+	for _, s := range saved {
+		if out[s.Name] == nil {
+			out[s.Name] = make([]float64, len(s.Data))
+		}
+		for i, v := range s.Data {
+			out[s.Name][i] += float64(v)
+		}
+	}
+	return out
+}
+
+// The whole model's gradient, with dropout and masked targets, against central
+// differences in float64.
+func TestGradientIsTheSlope(t *testing.T) {
+	for i, c := range gradientModels {
+		t.Run(fmt.Sprintf("%s %d", c.Family, i), func(t *testing.T) {
+			dev := ref.New()
+			t.Cleanup(dev.Close)
+			w := newWhole(t, dev, c)
+			mbs := microbatches(c, 3, 4, 2)
+			grads := w.grads(mbs)
+			for name, g := range grads {
+				var scale float64
+				for _, v := range g {
+					scale = math.Max(scale, math.Abs(v))
+				}
+				if scale == 0 {
+					t.Errorf("%s: the gradient is zero", name)
+				}
+				for j := 0; j < len(g); j += 1 + len(g)/12 {
+					// Richardson's extrapolation of two central differences: the
+					// error falls with h⁴.
+					coarse, fine := w.slope(name, j, 1.0/4096, mbs), w.slope(name, j, 1.0/8192, mbs)
+					want := (4*fine - coarse) / 3
+					if math.Abs(g[j]-want) > 1e-6*scale {
+						t.Errorf("%s[%d]: gradient %.9g, slope %.9g", name, j, g[j], want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// slope is the central difference of the loss in one weight, with steps that
+// float32 holds exactly or whose real size is used.
+func (w *whole) slope(name string, j int, h float32, mbs []stages.Microbatch) float64 {
+	v := w.weights[name]
+	at := v[j]
+	defer func() { v[j] = at; w.load() }()
+	v[j] = at + h
+	up := float64(v[j])
+	w.load()
+	plus := w.loss(mbs)
+	v[j] = at - h
+	down := float64(v[j])
+	w.load()
+	return (plus - w.loss(mbs)) / (up - down)
+}
+
+// The CPU device's gradients against the float64 oracle's.
+func TestGradientMatchesOracle(t *testing.T) {
+	for i, c := range append(gradientModels, families...) {
+		oracle := ref.New()
+		t.Cleanup(oracle.Close)
+		mbs := microbatches(c, 3, 4, 2)
+		want := newWhole(t, oracle, c).grads(mbs)
+		got := newWhole(t, newDevice(t, 2), c).grads(mbs)
+		for name, g := range got {
+			var scale, worst float64
+			for j := range g {
+				scale = math.Max(scale, math.Abs(want[name][j]))
+				worst = math.Max(worst, math.Abs(g[j]-want[name][j]))
+			}
+			if worst > 2e-5*scale {
+				t.Errorf("%s %d, %s: off by %.3g of %.3g", c.Family, i, name, worst, scale)
+			}
+		}
+	}
+}
+
+// Feeding a sequence token by token gives the logits of feeding it at once.
+func TestDecoderCache(t *testing.T) {
+	for _, c := range families {
+		s := newDevice(t, 2).NewStream("decode")
+		m := newModel(t, c)
+		st, err := stages.NewStage(m, s, []stages.ChunkSpec{{First: 0, Last: len(m.Symbols())}}, stages.Options{Inference: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := s.NewList()
+		if err := st.Load(l, stages.Draw(3), false); err != nil {
+			t.Fatal(err)
+		}
+		if err := tensorops.Run(s, l); err != nil {
+			t.Fatal(err)
+		}
+		dec, err := stages.NewDecoder(st)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens := []int32{3, 1, 4, 1, 5, 9, 2, 6}
+		var byOne []float32
+		for _, id := range tokens {
+			if byOne, err = dec.Next([]int32{id}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		byOne = append([]float32{}, byOne...)
+		dec.Reset()
+		atOnce, err := dec.Next(tokens)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range atOnce {
+			if math.Abs(float64(v-byOne[i])) > 1e-5 {
+				t.Errorf("%s: logit %d is %g at once, %g by one", c.Family, i, v, byOne[i])
+			}
+		}
+		if _, err := dec.Next(make([]int32, c.Context)); err == nil {
+			t.Errorf("%s: a sequence longer than the context was accepted", c.Family)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package cpu_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cpu"
+	"github.com/troupe-ml/troupe/tensorops/optest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t *testing.T, threads int, path string) tensorops.Device {
+	t.Helper()
+	d, err := cpu.New(cpu.Options{Threads: threads, Kernels: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+// Every kernel path this machine has, against the float64 oracle.
+func TestOps(t *testing.T) {
+	for _, path := range cpu.Paths() {
+		t.Run(path, func(t *testing.T) { optest.Run(t, open(t, 2, path), optest.Options{}) })
+	}
+}
+
+// The number of threads and what else runs change no bit.
+func TestDeterministic(t *testing.T) {
+	for _, path := range cpu.Paths() {
+		t.Run(path, func(t *testing.T) {
+			optest.Deterministic(t, func(threads int) tensorops.Device { return open(t, threads, path) })
+		})
+	}
+}

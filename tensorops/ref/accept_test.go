@@ -1,0 +1,199 @@
+package ref_test
+
+import (
+	"errors"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/ref"
+)
+
+// operands draws what an operation asks for: mostly as asked, sometimes another.
+type operands struct {
+	t *rapid.T
+	l *tensorops.List
+}
+
+// size draws a dimension.
+func (o operands) size(name string) int { return rapid.IntRange(0, 4).Draw(o.t, name) }
+
+// odd is true once in a while.
+func (o operands) odd() bool { return rapid.IntRange(0, 15).Draw(o.t, "odd") == 0 }
+
+// number is n, or sometimes a wrong one.
+func (o operands) number(n int) int {
+	if o.odd() {
+		return rapid.IntRange(-1, 5).Draw(o.t, "wrong")
+	}
+	return n
+}
+
+// f is a float32 tensor, d a float64 one, i one of token ids, all zero.
+func (o operands) f(dims ...int) tensorops.Tensor { return o.tensor(tensorops.Float32, dims) }
+func (o operands) d(dims ...int) tensorops.Tensor { return o.tensor(tensorops.Float64, dims) }
+func (o operands) i(dims ...int) tensorops.Tensor { return o.tensor(tensorops.Int32, dims) }
+
+// tensor makes one of the type and shape; sometimes of others, or a view that
+// lies in a larger one, or none.
+func (o operands) tensor(dtype tensorops.DType, dims []int) tensorops.Tensor {
+	if o.odd() {
+		return none
+	}
+	if o.odd() {
+		dtype = rapid.SampledFrom([]tensorops.DType{tensorops.Float32, tensorops.Float64, tensorops.Int32}).Draw(o.t, "type")
+	}
+	if o.odd() {
+		dims = rapid.SliceOfN(rapid.IntRange(0, 4), 0, 3).Draw(o.t, "shape")
+	}
+	if len(dims) == 2 && rapid.Bool().Draw(o.t, "view") {
+		whole := o.l.Alloc(dtype, dims[0]+2, dims[1]+2)
+		o.l.Fill(whole, 0)
+		return whole.RowRange(1, 1+dims[0]).Columns(1, 1+dims[1])
+	}
+	x := o.l.Alloc(dtype, dims...)
+	o.l.Fill(x, 0)
+	return x
+}
+
+// host is memory of so many bytes, aligned for any element.
+func (o operands) host(bytes int) []byte {
+	return tensorops.HostBytes(make([]float64, bytes+1))[:max(0, o.number(bytes))]
+}
+
+// recordings ask for what each recording method needs.
+var recordings = map[tensorops.Kind]func(o operands, n, c int){
+	tensorops.KindMatMul: func(o operands, n, c int) {
+		k := o.size("K")
+		opts := tensorops.MatMulOpts{TransA: rapid.Bool().Draw(o.t, "transA"), TransB: rapid.Bool().Draw(o.t, "transB")}
+		a, b := [2]int{n, k}, [2]int{k, c}
+		if opts.TransA {
+			a = [2]int{k, n}
+		}
+		if opts.TransB {
+			b = [2]int{c, k}
+		}
+		switch rapid.IntRange(0, 2).Draw(o.t, "form") {
+		case 0:
+			opts.Accumulate = true
+		case 1:
+			opts.Bias = o.f(c)
+		}
+		o.l.MatMul(o.f(n, c), o.f(a[:]...), o.f(b[:]...), opts)
+	},
+	tensorops.KindColSum:    func(o operands, n, c int) { o.l.ColSum(o.f(c), o.f(n, c)) },
+	tensorops.KindAdd:       func(o operands, n, c int) { o.l.Add(o.f(n, c), o.f(n, c), o.f(c*n)) },
+	tensorops.KindEmbed:     func(o operands, n, c int) { o.l.Embed(o.f(n, c), o.f(o.size("V"), c), o.i(n)) },
+	tensorops.KindEmbedGrad: func(o operands, n, c int) { o.l.EmbedGrad(o.f(o.size("V"), c), o.f(n, c), o.i(n)) },
+	tensorops.KindAddPositions: func(o operands, n, c int) {
+		period, first := 1+o.size("period"), o.size("first")
+		o.l.AddPositions(o.f(n*period, c), o.f(n, period, c), o.f(first+period, c), o.number(period), o.number(first))
+	},
+	tensorops.KindPositionsGrad: func(o operands, n, c int) {
+		period, first := 1+o.size("period"), o.size("first")
+		o.l.PositionsGrad(o.f(first+period, c), o.f(n, period, c), o.number(period), o.number(first))
+	},
+	tensorops.KindLayerNorm: func(o operands, n, c int) {
+		o.l.LayerNorm(o.f(n, c), o.f(n, c), o.f(c), o.f(c), o.f(n, 2), 1)
+	},
+	tensorops.KindLayerNormGrad: func(o operands, n, c int) {
+		o.l.LayerNormGrad(o.f(n, c), o.f(n, c), o.f(n, c), o.f(c), o.f(n, 2), o.f(n, c))
+	},
+	tensorops.KindLayerNormWeightGrad: func(o operands, n, c int) {
+		o.l.LayerNormWeightGrad(o.f(c), o.f(c), o.f(n, c), o.f(n, c), o.f(n, 2))
+	},
+	tensorops.KindRMSNorm: func(o operands, n, c int) { o.l.RMSNorm(o.f(n, c), o.f(n, c), o.f(c), o.f(n), 1) },
+	tensorops.KindRMSNormGrad: func(o operands, n, c int) {
+		o.l.RMSNormGrad(o.f(n, c), o.f(n, c), o.f(n, c), o.f(c), o.f(n), o.f(n, c))
+	},
+	tensorops.KindRMSNormWeightGrad: func(o operands, n, c int) {
+		o.l.RMSNormWeightGrad(o.f(c), o.f(n, c), o.f(n, c), o.f(n))
+	},
+	tensorops.KindGELU:     func(o operands, n, c int) { o.l.GELU(o.f(n, c), o.f(c, n)) },
+	tensorops.KindGELUGrad: func(o operands, n, c int) { o.l.GELUGrad(o.f(n, c), o.f(n, c), o.f(n, c)) },
+	tensorops.KindSwiGLU:   func(o operands, n, c int) { o.l.SwiGLU(o.f(n, c), o.f(n, c), o.f(n, c)) },
+	tensorops.KindSwiGLUGrad: func(o operands, n, c int) {
+		o.l.SwiGLUGrad(o.f(n, c), o.f(n, c), o.f(n, c), o.f(n, c), o.f(n, c))
+	},
+	tensorops.KindDropout: func(o operands, n, c int) {
+		o.l.Dropout(o.f(n, c), o.f(n, c), o.f(n, c), tensorops.Mask{P: float64(o.number(0)) / 4})
+	},
+	tensorops.KindRoPE: func(o operands, n, c int) {
+		heads, period := 1+o.size("heads"), 1+o.size("period")
+		o.l.RoPE(o.f(n*period, heads*2*c), tensorops.RoPEOpts{Heads: o.number(heads), Period: o.number(period), First: o.number(2), Theta: float64(o.number(2))})
+	},
+	tensorops.KindAttention: func(o operands, n, c int) {
+		a := drawAttention(o, n, c)
+		o.l.Attention(a.q(), a.q(), a.k(), a.k(), a.lse(), a.opts)
+	},
+	tensorops.KindAttentionGrad: func(o operands, n, c int) {
+		a := drawAttention(o, n, c)
+		o.l.AttentionGrad(a.q(), a.k(), a.k(), a.q(), a.q(), a.k(), a.k(), a.q(), a.lse(), a.opts)
+	},
+	tensorops.KindCrossEntropy: func(o operands, n, c int) {
+		o.l.CrossEntropy(o.d(2), o.d(n), o.f(n, c), o.i(n))
+	},
+	tensorops.KindCrossEntropyGrad: func(o operands, n, c int) {
+		o.l.CrossEntropyGrad(o.f(n, c), o.f(n, c), o.d(n), o.i(n), 1)
+	},
+	tensorops.KindFill:        func(o operands, n, c int) { o.l.Fill(o.f(n, c), 0) },
+	tensorops.KindCopy:        func(o operands, n, c int) { o.l.Copy(o.f(n, c), o.f(n, c)) },
+	tensorops.KindUpload:      func(o operands, n, c int) { o.l.Upload(o.f(n, c), o.host(4*n*c)) },
+	tensorops.KindFetch:       func(o operands, n, c int) { o.l.Fetch(o.host(4*n*c), o.f(n, c)) },
+	tensorops.KindSquaredNorm: func(o operands, n, c int) { o.l.SquaredNorm(o.d(1), o.f(n, c)) },
+	tensorops.KindAdamW: func(o operands, n, c int) {
+		o.l.AdamW(o.f(n, c), o.f(n, c), o.f(n, c), o.f(n, c), tensorops.AdamWOpts{Step: o.number(1)})
+	},
+	tensorops.KindSGD:       func(o operands, n, c int) { o.l.SGD(o.f(n, c), o.f(n, c), o.f(n, c), tensorops.SGDOpts{}) },
+	tensorops.KindAllReduce: func(o operands, n, c int) { o.l.AllReduce(o.f(n, c), tensorops.Solo{}) },
+	tensorops.KindSpin:      func(o operands, n, _ int) { o.l.Spin(0) },
+}
+
+// drawnAttention is an attention of drawn sizes; q, k and lse make operands of
+// its shapes.
+type drawnAttention struct {
+	operands
+	opts                      tensorops.AttentionOpts
+	heads, kvHeads, tq, tk, d int
+}
+
+func drawAttention(o operands, n, c int) drawnAttention {
+	a := drawnAttention{operands: o, kvHeads: 1 + o.size("kv heads")/2, tq: n, tk: n + o.size("more keys"), d: c}
+	a.heads = a.kvHeads * (1 + o.size("group")/2)
+	a.opts = tensorops.AttentionOpts{Batch: o.number(2), Heads: o.number(a.heads), KVHeads: o.number(a.kvHeads), Mask: tensorops.Mask{P: 0.5}}
+	return a
+}
+
+func (a drawnAttention) q() tensorops.Tensor   { return a.f(2*a.tq, a.heads*a.d) }
+func (a drawnAttention) k() tensorops.Tensor   { return a.f(2*a.tk, a.kvHeads*a.d) }
+func (a drawnAttention) lse() tensorops.Tensor { return a.f(2, a.heads, a.tq) }
+
+// TestAcceptedOperationsRun: what does not fit is refused with ErrShape; what
+// recording accepts must run, for nobody looks at shapes again.
+func TestAcceptedOperationsRun(t *testing.T) {
+	dev := ref.New()
+	defer dev.Close()
+	s := dev.NewStream("accept")
+	for _, kind := range tensorops.Kinds() {
+		record := recordings[kind]
+		if record == nil {
+			t.Errorf("%v is not recorded", kind)
+			continue
+		}
+		t.Run(kind.String(), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				o := operands{t, s.NewList()}
+				record(o, o.size("rows"), o.size("columns"))
+				refused := o.l.Err()
+				if refused != nil && !errors.Is(refused, tensorops.ErrShape) {
+					t.Fatalf("refused, but not with ErrShape: %v", refused)
+				}
+				err := tensorops.Run(s, o.l)
+				if refused == nil && err != nil && !errors.Is(err, tensorops.ErrToken) {
+					t.Fatalf("accepted, but: %v", err)
+				}
+			})
+		})
+	}
+}
