@@ -32,9 +32,10 @@ type Stream interface {
 	// NewList returns an empty list that records for this stream.
 	NewList() *List
 	// Submit hands the list over and returns at once. done is called exactly
-	// once, from the stream's goroutine, and must not block; the list belongs
-	// to the device until then, and afterwards goes back to the stream's pool
-	// of lists: keep no pointer to it.
+	// once and must not block: from the stream's goroutine, or before Submit
+	// returns when the list is refused (ErrClosed, ErrQueueFull). The list
+	// belongs to the device until then, and afterwards goes back to the
+	// stream's pool of lists: keep no pointer to it.
 	Submit(l *List, done func(error))
 	// Arena is the stream's pool of memory.
 	Arena() Arena

@@ -43,7 +43,7 @@ type hostArena struct {
 // most a fifth of a buffer is waste.
 const (
 	minClassBytes = 64
-	classes       = 4 * 52
+	classes       = 4 * 64
 )
 
 // class returns the class of a size and the bytes of that class.
@@ -59,6 +59,9 @@ func class(bytes int) (int, int) {
 }
 
 func (a *hostArena) Take(bytes int) (*Buffer, error) {
+	if int64(bytes) > LimitBufferBytes {
+		return nil, fmt.Errorf("%w: %s asks for %d bytes in one buffer, the limit is %d", ErrOutOfMemory, a.name, bytes, LimitBufferBytes)
+	}
 	c, size := class(bytes)
 	m := a.memory
 	m.mu.Lock()

@@ -2,6 +2,7 @@ package tensorops
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"sync/atomic"
 	"unsafe"
@@ -12,6 +13,10 @@ const MaxRank = 6
 
 // MaxDim is the largest size of one dimension.
 const MaxDim = 1<<31 - 1
+
+// maxLen is the largest number of elements: 2^56 where an int has 64 bits, so
+// that sizes in bytes don't overflow.
+const maxLen = math.MaxInt >> 7
 
 // Buffer is a piece of device memory. It belongs to whoever holds the tensor
 // that views it, and goes back to its home when released.
@@ -197,7 +202,9 @@ func (t Tensor) Release() {
 	t.buf.Home.Put(t.buf)
 }
 
-// NewTensor makes a tensor of the given type and shape over memory of an arena.
+// NewTensor makes a tensor of the given type and shape over memory of an arena,
+// for a device that stores each type in its own size. List.Alloc knows those
+// that don't.
 func NewTensor(a Arena, dtype DType, dims ...int) (Tensor, error) {
 	return newTensor(a, dtype, dtype.Size(), dims)
 }
@@ -228,8 +235,8 @@ func shaped(dtype DType, dims []int) (Tensor, error) {
 		if d < 0 || d > MaxDim {
 			return Tensor{}, fmt.Errorf("%w: dimension %d is %d, it must lie in 0 to %d", ErrShape, i, d, MaxDim)
 		}
-		if d > 0 && n > (1<<56)/d {
-			return Tensor{}, fmt.Errorf("%w: the shape has more than 2^56 elements", ErrShape)
+		if d > 0 && n > maxLen/d {
+			return Tensor{}, fmt.Errorf("%w: the shape has more than %d elements", ErrShape, maxLen)
 		}
 		n *= d
 		t.dims[i] = int32(d)

@@ -20,7 +20,7 @@ type operands struct {
 func (o operands) size(name string) int { return rapid.IntRange(0, 4).Draw(o.t, name) }
 
 // odd is true once in a while.
-func (o operands) odd() bool { return rapid.IntRange(0, 15).Draw(o.t, "odd") == 0 }
+func (o operands) odd() bool { return rapid.IntRange(0, 40).Draw(o.t, "odd") == 0 }
 
 // number is n, or sometimes a wrong one.
 func (o operands) number(n int) int {
@@ -47,7 +47,7 @@ func (o operands) tensor(dtype tensorops.DType, dims []int) tensorops.Tensor {
 	if o.odd() {
 		dims = rapid.SliceOfN(rapid.IntRange(0, 4), 0, 3).Draw(o.t, "shape")
 	}
-	if len(dims) == 2 && rapid.Bool().Draw(o.t, "view") {
+	if len(dims) == 2 && rapid.IntRange(0, 3).Draw(o.t, "view") == 0 {
 		whole := o.l.Alloc(dtype, dims[0]+2, dims[1]+2)
 		o.l.Fill(whole, 0)
 		return whole.RowRange(1, 1+dims[0]).Columns(1, 1+dims[1])
