@@ -9,35 +9,74 @@ const (
 	geluB = 0.044715
 )
 
+// expBlock is the number of exponentials that are computed at a time.
+const expBlock = 256
+
 func gelu(x *exec, lo, hi int) {
 	y, in := f32(x.op.T[0])[lo:hi], f32(x.op.T[1])[lo:hi]
-	for i, v := range in {
-		y[i] = v * sigmoid32(geluA*(v+geluB*v*v*v))
+	var e [expBlock]float32
+	for len(in) > 0 {
+		n := min(expBlock, len(in))
+		for i, v := range in[:n] {
+			e[i] = -geluA * (v + geluB*v*v*v)
+		}
+		x.dev.kernels.exp(e[:n], e[:n])
+		for i, v := range in[:n] {
+			y[i] = v / (1 + e[i])
+		}
+		y, in = y[n:], in[n:]
 	}
 }
 
 func geluGrad(x *exec, lo, hi int) {
 	dx, dy, in := f32(x.op.T[0])[lo:hi], f32(x.op.T[1])[lo:hi], f32(x.op.T[2])[lo:hi]
-	for i, v := range in {
-		s := sigmoid32(geluA * (v + geluB*v*v*v))
-		dx[i] = dy[i] * (s + v*s*(1-s)*geluA*(1+3*geluB*v*v))
+	var e [expBlock]float32
+	for len(in) > 0 {
+		n := min(expBlock, len(in))
+		for i, v := range in[:n] {
+			e[i] = -geluA * (v + geluB*v*v*v)
+		}
+		x.dev.kernels.exp(e[:n], e[:n])
+		for i, v := range in[:n] {
+			s := 1 / (1 + e[i])
+			dx[i] = dy[i] * (s + v*s*(1-s)*geluA*(1+3*geluB*v*v))
+		}
+		dx, dy, in = dx[n:], dy[n:], in[n:]
 	}
 }
 
 func swiGLU(x *exec, lo, hi int) {
 	y, gate, up := f32(x.op.T[0])[lo:hi], f32(x.op.T[1])[lo:hi], f32(x.op.T[2])[lo:hi]
-	for i, g := range gate {
-		y[i] = g * sigmoid32(g) * up[i]
+	var e [expBlock]float32
+	for len(gate) > 0 {
+		n := min(expBlock, len(gate))
+		for i, g := range gate[:n] {
+			e[i] = -g
+		}
+		x.dev.kernels.exp(e[:n], e[:n])
+		for i, g := range gate[:n] {
+			y[i] = g / (1 + e[i]) * up[i]
+		}
+		y, gate, up = y[n:], gate[n:], up[n:]
 	}
 }
 
 func swiGLUGrad(x *exec, lo, hi int) {
 	dgate, dup := f32(x.op.T[0])[lo:hi], f32(x.op.T[1])[lo:hi]
 	dy, gate, up := f32(x.op.T[2])[lo:hi], f32(x.op.T[3])[lo:hi], f32(x.op.T[4])[lo:hi]
-	for i, g := range gate {
-		s, d := sigmoid32(g), dy[i]
-		dgate[i] = d * up[i] * s * (1 + g*(1-s))
-		dup[i] = d * g * s
+	var e [expBlock]float32
+	for len(gate) > 0 {
+		n := min(expBlock, len(gate))
+		for i, g := range gate[:n] {
+			e[i] = -g
+		}
+		x.dev.kernels.exp(e[:n], e[:n])
+		for i, g := range gate[:n] {
+			s, d := 1/(1+e[i]), dy[i]
+			dgate[i] = d * up[i] * s * (1 + g*(1-s))
+			dup[i] = d * g * s
+		}
+		dgate, dup, dy, gate, up = dgate[n:], dup[n:], dy[n:], gate[n:], up[n:]
 	}
 }
 

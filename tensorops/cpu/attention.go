@@ -64,7 +64,7 @@ func attention(x *exec, lo, hi int) {
 			x.gemm(n, seen, a.d, q.at(i0, 0), transpose(k), s, false)
 			for r := range n {
 				row := s.data[r*seen:][:seen]
-				lse[bh*a.tq+i0+r] = softmax(row, a.visible(i0+r), a.scale)
+				lse[bh*a.tq+i0+r] = x.softmax(row, a.visible(i0+r), a.scale)
 				if a.inverse != 0 {
 					a.dropRow(row[:a.visible(i0+r)], b, h, i0+r)
 				}
@@ -76,16 +76,15 @@ func attention(x *exec, lo, hi int) {
 
 // softmax replaces the first n scores by their probabilities and the rest by 0;
 // it returns the logarithm of the sum.
-func softmax(row []float32, n int, scale float32) float32 {
+func (x *exec) softmax(row []float32, n int, scale float32) float32 {
 	clear(row[n:])
 	row = row[:n]
 	top := rowMax(row) * scale
-	var sum float64
 	for j, e := range row {
-		p := exp32(e*scale - top)
-		row[j] = p
-		sum += float64(p)
+		row[j] = e*scale - top
 	}
+	x.dev.kernels.exp(row, row)
+	sum := sum64(row)
 	inv := float32(1 / sum)
 	for j := range row {
 		row[j] *= inv
@@ -128,8 +127,9 @@ func attentionGrad(x *exec, lo, hi int) {
 					row, drop, grad = row[:vis], drop[:vis], grad[:vis]
 					l := lse[(b*a.heads+h)*a.tq+i]
 					for j, e := range row {
-						row[j] = exp32(e*a.scale - l)
+						row[j] = e*a.scale - l
 					}
+					x.dev.kernels.exp(row, row)
 					copy(drop, row)
 					if a.inverse != 0 {
 						a.dropRow(drop, b, h, i)
@@ -154,4 +154,21 @@ func dot(a, b []float32) float32 {
 		sum += float64(v) * float64(b[i])
 	}
 	return float32(sum)
+}
+
+// sum64 adds in float64: four sums, so that one addition need not wait for the
+// one before.
+func sum64(v []float32) float64 {
+	var s0, s1, s2, s3 float64
+	for len(v) >= 4 {
+		s0 += float64(v[0])
+		s1 += float64(v[1])
+		s2 += float64(v[2])
+		s3 += float64(v[3])
+		v = v[4:]
+	}
+	for _, e := range v {
+		s0 += float64(e)
+	}
+	return (s0 + s1) + (s2 + s3)
 }

@@ -1,7 +1,7 @@
 package cpu
 
-// kernels is one path: the inner loop of matrix products, on which the last bit
-// of everything depends.
+// kernels is one path: the inner loops on which the last bit of everything
+// depends.
 type kernels struct {
 	name string
 	// tile computes C = A·B, or C += A·B, for a tile of mr × nr. A is packed as
@@ -9,7 +9,16 @@ type kernels struct {
 	// summed in ascending k from zero and then stored or added.
 	mr, nr int
 	tile   func(k int, a, b, c *float32, ldc int, add bool)
+	// exp computes dst[i] = e^src[i], within 2 ulp where the result is a normal
+	// number. dst may be src.
+	exp func(dst, src []float32)
 }
 
 // goKernels is the path that every processor can run.
-var goKernels = kernels{name: "go", mr: 4, nr: 4, tile: tileGo}
+var goKernels = kernels{name: "go", mr: 4, nr: 4, tile: tileGo, exp: expGo}
+
+func expGo(dst, src []float32) {
+	for i, v := range src {
+		dst[i] = exp32(v)
+	}
+}

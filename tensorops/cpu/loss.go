@@ -36,8 +36,15 @@ func logSumExp(x *exec, lo, hi int) {
 		row := logits[n*v:][:v]
 		top := rowMax(row)
 		var sum float64
-		for _, e := range row {
-			sum += float64(exp32(e - top))
+		var e [expBlock]float32
+		for len(row) > 0 {
+			m := min(expBlock, len(row))
+			for j, v := range row[:m] {
+				e[j] = v - top
+			}
+			x.dev.kernels.exp(e[:m], e[:m])
+			sum += sum64(e[:m])
+			row = row[m:]
 		}
 		lse[n] = float64(top) + math.Log(sum)
 	}
@@ -71,7 +78,11 @@ func crossEntropyGrad(x *exec, lo, hi int) {
 		top := float32(lse[n])
 		rest := float32(lse[n] - float64(top))
 		for j, e := range row {
-			out[j] = scale * exp32((e-top)-rest)
+			out[j] = (e - top) - rest
+		}
+		x.dev.kernels.exp(out, out)
+		for j := range out {
+			out[j] *= scale
 		}
 		out[t] -= scale
 	}

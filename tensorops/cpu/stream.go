@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/troupe-ml/troupe/tensorops"
@@ -63,19 +64,22 @@ func (s *stream) Submit(l *tensorops.List, done func(error)) {
 	}
 	s.mu.Unlock()
 	if err != nil {
-		l.Complete()
-		done(err)
+		s.finish(submission{l, done}, err)
 		return
 	}
 	s.work.Signal()
 }
 
+// Close also makes the device forget the stream, so that its pool is garbage.
 func (s *stream) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
 	s.work.Signal()
 	<-s.ended
+	s.dev.mu.Lock()
+	defer s.dev.mu.Unlock()
+	s.dev.streams = slices.DeleteFunc(s.dev.streams, func(other *stream) bool { return other == s })
 }
 
 // next waits for a list; false when the stream was closed.
@@ -100,18 +104,21 @@ func (s *stream) run() {
 		if !ok {
 			break
 		}
-		err := s.execute(sub.list)
-		sub.list.Complete()
-		sub.list.Reset()
-		s.mu.Lock()
-		s.spare = append(s.spare, sub.list)
-		s.mu.Unlock()
-		sub.done(err)
+		s.finish(sub, s.execute(sub.list))
 	}
 	for _, sub := range s.queue { // nobody adds to it once closed is set
-		sub.list.Complete()
-		sub.done(fmt.Errorf("%s: %w", s.name, tensorops.ErrClosed))
+		s.finish(sub, fmt.Errorf("%s: %w", s.name, tensorops.ErrClosed))
 	}
+}
+
+// finish takes a list back, executed or not: either way, what it freed is free.
+func (s *stream) finish(sub submission, err error) {
+	sub.list.Complete()
+	sub.list.Reset()
+	s.mu.Lock()
+	s.spare = append(s.spare, sub.list)
+	s.mu.Unlock()
+	sub.done(err)
 }
 
 // execute runs one list on a core of the device.
@@ -138,12 +145,16 @@ func (s *stream) execute(l *tensorops.List) (err error) {
 }
 
 // collective waits for the peers without holding a core.
-func (s *stream) collective(op *tensorops.Op) error {
+func (s *stream) collective(op *tensorops.Op) (err error) {
 	c := s.dev.cores
 	c.release()
+	defer c.acquire(s.wake)
+	defer func() {
+		if v := recover(); v != nil { // in the group's code, not the device's
+			err = panicError(v)
+		}
+	}()
 	ch := make(chan error, 1)
 	op.Group.Start(op, func(err error) { ch <- err })
-	err := <-ch
-	c.acquire(s.wake)
-	return err
+	return <-ch
 }
