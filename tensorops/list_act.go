@@ -25,7 +25,7 @@ func (l *List) SwiGLUGrad(dgate, dup, dy, gate, up Tensor) {
 		dense(Float32, dgate, dup, dy, gate, up) && sameLen(dgate, dup, dy, gate, up), needSame)
 }
 
-const needSame = "all are float32 with the same number of elements"
+const needSame = "all are contiguous float32 tensors with the same number of elements"
 
 // Mask names the random bits of one dropout: an element of the global batch is
 // dropped or kept by (Key, Step, its index) alone.

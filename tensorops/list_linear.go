@@ -35,5 +35,5 @@ func (l *List) ColSum(sum, x Tensor) {
 
 // Add records out = a + b; out may be a or b. T: out, a, b.
 func (l *List) Add(out, a, b Tensor) {
-	l.need(l.op(KindAdd, out, a, b), dense(Float32, out, a, b) && sameLen(out, a, b), "all have the same number of elements")
+	l.need(l.op(KindAdd, out, a, b), dense(Float32, out, a, b) && sameLen(out, a, b), needSame)
 }

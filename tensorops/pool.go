@@ -43,7 +43,7 @@ type hostArena struct {
 // most a fifth of a buffer is waste.
 const (
 	minClassBytes = 64
-	classes       = 4 * 64
+	classes       = 4 * 52
 )
 
 // class returns the class of a size and the bytes of that class.

@@ -128,6 +128,9 @@ func (t Tensor) String() string {
 		}
 		fmt.Fprint(&b, t.dims[i])
 	}
+	if !t.Contiguous() {
+		fmt.Fprintf(&b, " stride %d", t.stride)
+	}
 	b.WriteByte(']')
 	return b.String()
 }
@@ -144,8 +147,11 @@ func (t Tensor) View(dims ...int) Tensor {
 		return Tensor{}
 	}
 	v, err := shaped(t.dtype, dims)
-	if err != nil || v.Len() != t.Len() || !t.Contiguous() {
-		panic(fmt.Sprintf("tensorops: %v (stride %d) cannot be viewed as %v", t, t.stride, v))
+	if err != nil {
+		panic(fmt.Sprintf("tensorops: view of %v: %v", t, err))
+	}
+	if v.Len() != t.Len() || !t.Contiguous() {
+		panic(fmt.Sprintf("tensorops: %v cannot be viewed as %d", t, v.Shape()))
 	}
 	v.buf, v.off = t.buf, t.off
 	return v
@@ -217,7 +223,7 @@ func newTensor(a Arena, dtype DType, elemBytes int, dims []int) (Tensor, error) 
 	}
 	buf, err := a.Take(t.Len() * elemBytes)
 	if err != nil {
-		return Tensor{}, fmt.Errorf("%v: %w", t, err)
+		return Tensor{}, fmt.Errorf("%v%d: %w", dtype, t.Shape(), err)
 	}
 	buf.free.Store(false)
 	t.buf = buf

@@ -16,7 +16,7 @@ var usualSizes = []int{
 
 // shapes are rows × columns for operations on elements, rows and columns: none,
 // one of each, and enough to be split over threads.
-var shapes = [][2]int{{0, 16}, {1, 1}, {1, 129}, {37, 1}, {5, 7}, {260, 300}, {37, 515}}
+var shapes = [][2]int{{0, 16}, {1, 1}, {1, 129}, {37, 1}, {5, 7}, {130, 300}, {37, 515}}
 
 // matmul is one matrix product.
 type matmul struct {

@@ -26,21 +26,21 @@ func rope(op *tensorops.Op) {
 	}
 }
 
-// heads says where things are in one attention operation.
-type heads struct {
+// sizes says where things are in one attention operation.
+type sizes struct {
 	batch, tq, tk, heads, kvHeads, d int
 	mask                             mask
 }
 
-func headsOf(op *tensorops.Op, q tensorops.Tensor) heads {
-	return heads{op.I[0], op.I[1], op.I[2], op.I[3], op.I[4], q.Cols() / op.I[3], maskOf(op)}
+func sizesOf(op *tensorops.Op, q tensorops.Tensor) sizes {
+	return sizes{op.I[0], op.I[1], op.I[2], op.I[3], op.I[4], q.Cols() / op.I[3], maskOf(op)}
 }
 
 // place is one query: position i of head h in sequence b.
 type place struct{ b, h, i int }
 
 // each visits every query.
-func (s heads) each(visit func(at place)) {
+func (s sizes) each(visit func(at place)) {
 	for b := range s.batch {
 		for h := range s.heads {
 			for i := range s.tq {
@@ -51,26 +51,26 @@ func (s heads) each(visit func(at place)) {
 }
 
 // seen is the number of keys that a query sees: 0..i+Tk−Tq.
-func (s heads) seen(at place) int { return at.i + s.tk - s.tq + 1 }
+func (s sizes) seen(at place) int { return at.i + s.tk - s.tq + 1 }
 
 // query is where channel c of a query is in q, o and their gradients, key where
 // channel c of key j is in k, v and theirs.
-func (s heads) query(m matrix, at place, c int) *float64 {
+func (s sizes) query(m matrix, at place, c int) *float64 {
 	return m.at(at.b*s.tq+at.i, at.h*s.d+c)
 }
 
-func (s heads) key(m matrix, at place, j, c int) *float64 {
+func (s sizes) key(m matrix, at place, j, c int) *float64 {
 	return m.at(at.b*s.tk+j, at.h/(s.heads/s.kvHeads)*s.d+c)
 }
 
 // index is the place of a query among all: in lse, and times Tk in the mask.
-func (s heads) index(at place) int { return (at.b*s.heads+at.h)*s.tq + at.i }
+func (s sizes) index(at place) int { return (at.b*s.heads+at.h)*s.tq + at.i }
 
 // dropped is what dropout multiplies the probability of key j by.
-func (s heads) dropped(at place, j int) float64 { return s.mask.factor(s.index(at)*s.tk + j) }
+func (s sizes) dropped(at place, j int) float64 { return s.mask.factor(s.index(at)*s.tk + j) }
 
 // scores are q·k/√D for the keys that a query sees.
-func (s heads) scores(q, k matrix, at place) []float64 {
+func (s sizes) scores(q, k matrix, at place) []float64 {
 	scores := make([]float64, s.seen(at))
 	for j := range scores {
 		for c := range s.d {
@@ -83,7 +83,7 @@ func (s heads) scores(q, k matrix, at place) []float64 {
 // attention: o = dropout(softmax(scores))·v, lse = the softmax's log-sum.
 func attention(op *tensorops.Op) {
 	o, q, k, v, lse := matrixOf(op.T[0]), matrixOf(op.T[1]), matrixOf(op.T[2]), matrixOf(op.T[3]), Values(op.T[4])
-	s := headsOf(op, op.T[1])
+	s := sizesOf(op, op.T[1])
 	s.each(func(at place) {
 		scores := s.scores(q, k, at)
 		total := logSumExp(scores)
@@ -113,7 +113,7 @@ func attentionGrad(op *tensorops.Op) {
 			}
 		}
 	}
-	s := headsOf(op, op.T[4])
+	s := sizesOf(op, op.T[4])
 	s.each(func(at place) {
 		scores := s.scores(q, k, at)
 		p, dp := make([]float64, len(scores)), make([]float64, len(scores))

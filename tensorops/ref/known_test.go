@@ -2,6 +2,7 @@ package ref_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/troupe-ml/troupe/internal/rng"
@@ -85,6 +86,10 @@ func TestRoPEValues(t *testing.T) {
 		1, 1, 0, 0, 0, 0, 1, 1,
 		c1, c2, s1, s2, -s1, -s2, c1, c2,
 	)
+	// The same turn, of rows that all start at position 1, and back.
+	first := tensorops.RoPEOpts{Heads: 2, Period: 1, First: 1, Theta: 1e4, Inverse: true}
+	p.run(func(l *tensorops.List) { l.RoPE(x.RowRange(1, 2), first) })
+	p.want(x, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1)
 }
 
 func TestAttentionValues(t *testing.T) {
@@ -116,12 +121,12 @@ func TestCrossEntropyValues(t *testing.T) {
 
 func TestOptimizerValues(t *testing.T) {
 	p := newTape(t)
-	w, m, v, g := p.of([]float64{1}, 1), p.of([]float64{0}, 1), p.of([]float64{0}, 1), p.of([]float64{-8}, 1)
-	adamW := tensorops.AdamWOpts{LR: 0.1, Beta1: 0.5, Beta2: 0.75, WeightDecay: 0.2, GradScale: 0.5, Step: 1}
+	w, m, v, g := p.of([]float64{3}, 1), p.of([]float64{0}, 1), p.of([]float64{0}, 1), p.of([]float64{-8}, 1)
+	adamW := tensorops.AdamWOpts{LR: 0.1, Beta1: 0.5, Beta2: 0.75, Eps: 2, WeightDecay: 0.2, GradScale: 0.5, Step: 1}
 	p.run(func(l *tensorops.List) { l.AdamW(w, m, v, g, adamW) })
 	p.want(m, -2)
 	p.want(v, 4)
-	p.want(w, 1-0.1*(0.2-1)) // m̂/√v̂ of a first step is the gradient's sign
+	p.want(w, 3-0.1*(0.6-4.0/6)) // m̂ = −4 and √v̂ = 4 are the first gradient's
 	w, m = p.of([]float64{1}, 1), p.of([]float64{6}, 1)
 	sgd := tensorops.SGDOpts{LR: 0.1, Momentum: 0.5, WeightDecay: 2, GradScale: 0.5}
 	p.run(func(l *tensorops.List) { l.SGD(w, m, g, sgd) })
@@ -160,32 +165,48 @@ func TestDropoutMask(t *testing.T) {
 	}
 }
 
-// TestAttentionMask: with values of one, an output is the sum of the
-// probabilities that were kept, and with keys of zero each is one of i + 1.
-func TestAttentionMask(t *testing.T) {
-	const batch, heads, length, p = 2, 3, 4, 0.5
+// TestAttentionSees: with keys of zero, every key that a query sees has the same
+// probability, so that an output is the mean of values, some of them dropped.
+// The sizes differ, so that every index counts.
+func TestAttentionSees(t *testing.T) {
+	const batch, heads, kvHeads, tq, tk, p = 2, 6, 3, 2, 5, 0.5
 	mask := tensorops.Mask{Key: rng.NewKey(1, 2), Step: 3, First: 5, P: p}
 	tp := newTape(t)
-	q, k, v := tp.normal(batch*length, heads), tp.zeros(tensorops.Float32, batch*length, heads), tp.zeros(tensorops.Float32, batch*length, heads)
-	o, lse := tp.zeros(tensorops.Float32, batch*length, heads), tp.zeros(tensorops.Float32, batch, heads, length)
-	kept := tp.zeros(tensorops.Float32, batch, heads, length, length)
+	q, k, v := tp.normal(batch*tq, heads), tp.zeros(tensorops.Float32, batch*tk, kvHeads), tp.normal(batch*tk, kvHeads)
+	o, lse := tp.zeros(tensorops.Float32, batch*tq, heads), tp.zeros(tensorops.Float32, batch, heads, tq)
+	kept := tp.zeros(tensorops.Float32, batch, heads, tq, tk)
 	tp.run(func(l *tensorops.List) {
-		l.Fill(v, 1)
-		l.Attention(o, q, k, v, lse, tensorops.AttentionOpts{Batch: batch, Heads: heads, KVHeads: heads, Mask: mask})
+		l.Attention(o, q, k, v, lse, tensorops.AttentionOpts{Batch: batch, Heads: heads, KVHeads: kvHeads, Mask: mask})
 		l.Fill(kept, 1)
 		l.Dropout(kept, kept, none, mask)
 	})
-	want := make([]float64, 0, batch*length*heads)
+	var want []float64
 	for b := range batch {
-		for i := range length {
+		for i := range tq {
 			for h := range heads {
+				sees := i + 4 // 4 or all 5 of the keys
 				var sum float64
-				for j := range i + 1 {
-					sum += ref.Values(kept)[((b*heads+h)*length+i)*length+j] / float64(i+1)
+				for j := range sees {
+					sum += ref.Values(kept)[((b*heads+h)*tq+i)*tk+j] * ref.Values(v)[(b*tk+j)*kvHeads+h/2]
 				}
-				want = append(want, sum)
+				want = append(want, sum/float64(sees))
 			}
 		}
 	}
 	tp.want(o, want...)
+}
+
+func TestMoveValues(t *testing.T) {
+	p := newTape(t)
+	ids, got := p.ids(1, 2, 3), make([]int32, 3)
+	p.run(func(l *tensorops.List) {
+		l.Fill(ids.View(3, 1).RowRange(1, 2), -7)
+		l.Fetch(tensorops.HostBytes(got), ids)
+	})
+	if !slices.Equal(got, []int32{1, -7, 3}) {
+		t.Errorf("got %d", got)
+	}
+	out := p.zeros(tensorops.Float64, 1)
+	p.run(func(l *tensorops.List) { l.SquaredNorm(out, p.of([]float64{1, -2, 3}, 3)) })
+	p.want(out, 14)
 }

@@ -1,0 +1,122 @@
+package tensorops
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestClasses: a class is as large as asked for, wastes at most a fifth, is its
+// own class, and larger sizes have larger classes.
+func TestClasses(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		bytes := rapid.OneOf(rapid.IntRange(0, 1000), rapid.IntRange(0, int(LimitBufferBytes))).Draw(t, "bytes")
+		c, size := class(bytes)
+		if c < 0 || c >= classes || size < bytes || size%16 != 0 {
+			t.Fatalf("%d bytes are of class %d with %d", bytes, c, size)
+		}
+		if bytes >= minClassBytes && 5*(size-bytes) > size {
+			t.Fatalf("%d of %d bytes are waste", size-bytes, size)
+		}
+		if c2, size2 := class(size); c2 != c || size2 != size {
+			t.Fatalf("%d bytes are of class %d with %d, its own size of class %d with %d", bytes, c, size, c2, size2)
+		}
+		if c2, size2 := class(size + 1); c2 != c+1 || size2 <= size {
+			t.Fatalf("class %d has %d bytes, a byte more is class %d with %d", c, size, c2, size2)
+		}
+	})
+}
+
+func take(t *testing.T, a Arena, bytes int) *Buffer {
+	t.Helper()
+	b, err := a.Take(bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(b.Mem) < bytes {
+		t.Fatalf("%d bytes for %d", len(b.Mem), bytes)
+	}
+	return b
+}
+
+func TestArenaReusesBuffers(t *testing.T) {
+	m := NewHostMemory(0)
+	a, other := m.NewArena("a"), m.NewArena("other")
+	b := take(t, a, 1000)
+	if b.Home != a {
+		t.Error("the buffer does not know its home")
+	}
+	a.Put(b)
+	if got := m.Stats(); got != (MemoryStats{Pooled: 1024, Peak: 1024}) {
+		t.Errorf("after one buffer: %+v", got)
+	}
+	if take(t, other, 1000) == b {
+		t.Error("the buffer was given to another arena")
+	}
+	if take(t, a, 100) == b {
+		t.Error("the buffer was given to a smaller class")
+	}
+	if take(t, a, 1020) != b {
+		t.Error("the buffer was not given again")
+	}
+	if got := m.Stats(); got != (MemoryStats{InUse: 2*1024 + 112, Peak: 2*1024 + 112}) {
+		t.Errorf("with three buffers: %+v", got)
+	}
+}
+
+func TestMemoryLimit(t *testing.T) {
+	m := NewHostMemory(3000)
+	a, b := m.NewArena("a"), m.NewArena("b")
+	held := take(t, a, 1024)
+	take(t, b, 1024)
+	_, err := a.Take(1024)
+	const want = "out of device memory: a asks for 1024 bytes, 2048 of 3000 are in use"
+	if !errors.Is(err, ErrOutOfMemory) || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	a.Put(held)
+	take(t, b, 1500)
+	if got := m.Stats(); got.InUse != 1024+1536 || got.Limit != 3000 {
+		t.Errorf("stats %+v", got)
+	}
+}
+
+func TestArenaKeepsABoundedNumber(t *testing.T) {
+	m := NewHostMemory(0)
+	a := m.NewArena("a")
+	var held []*Buffer
+	for range LimitPoolKeep + 3 {
+		held = append(held, take(t, a, 64))
+	}
+	for _, b := range held {
+		a.Put(b)
+	}
+	if got := m.Stats(); got.InUse != 0 || got.Pooled != 64*LimitPoolKeep {
+		t.Errorf("stats %+v", got)
+	}
+}
+
+func TestArenaIsSafe(t *testing.T) {
+	m := NewHostMemory(0)
+	a := m.NewArena("a")
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			for j := range 500 {
+				b, err := a.Take(64 + 16*(j%3))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				b.Mem[0] = byte(i) // the race detector sees two owners
+				a.Put(b)
+			}
+		})
+	}
+	all.Wait()
+	if got := m.Stats(); got.InUse != 0 {
+		t.Errorf("stats %+v", got)
+	}
+}
