@@ -14,6 +14,8 @@ type hfConfig struct {
 	TorchDType    string   `json:"torch_dtype,omitempty"`
 	Tie           *bool    `json:"tie_word_embeddings,omitempty"`
 	InitStd       float64  `json:"initializer_range,omitempty"`
+	BOS           *int     `json:"bos_token_id"` // written as null: these tokenizers have none
+	EOS           *int     `json:"eos_token_id"`
 
 	// GPT-2
 	Positions  int     `json:"n_positions,omitempty"`
