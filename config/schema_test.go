@@ -79,7 +79,7 @@ func TestNearestKey(t *testing.T) {
 		{"optimizer", "warmup", "optimizer.warmup_steps"},
 		{"pipeline", "sched", "pipeline.schedule"},
 		{"model", "layer", "model.layers"},
-		{"run", "nmae", "run.name"},
+		{"run", "nam", "run.name"},
 		{"model", "foo", ""},
 		{"", "", ""},
 	} {

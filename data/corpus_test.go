@@ -90,7 +90,7 @@ func TestTextOfSeveralFiles(t *testing.T) {
 	if !errors.Is(err, errBadText) || err.Error() != "4, byte 1: bad text" {
 		t.Errorf("located: %v", err)
 	}
-	if err := text.Locate(errBadText); err != errBadText {
+	if err := text.Locate(errBadText); !errors.Is(err, errBadText) {
 		t.Errorf("an error without a place became %v", err)
 	}
 	c, err := text.Encode(runes{vocab: 256})

@@ -13,5 +13,5 @@ func memoryBytes() int64 {
 	if unix.Sysinfo(&info) != nil {
 		return math.MaxInt
 	}
-	return min(int64((uint64(info.Totalram)+uint64(info.Totalswap))*uint64(info.Unit)), math.MaxInt)
+	return min(int64((uint64(info.Totalram)+uint64(info.Totalswap))*uint64(info.Unit)), math.MaxInt) //nolint:unconvert // the fields are narrower on 32-bit systems
 }

@@ -149,7 +149,7 @@ func TestFirstErrorSticks(t *testing.T) {
 	l.Fail(errors.New("another"))
 	l.Free(y)
 	l.Free(x)
-	if l.Err() != first || len(l.Ops()) != recorded {
+	if !errors.Is(l.Err(), first) || len(l.Ops()) != recorded {
 		t.Errorf("%d operations, then %d; error %v, first %v", recorded, len(l.Ops()), l.Err(), first)
 	}
 	l.Reset()
