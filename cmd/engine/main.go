@@ -1,0 +1,105 @@
+// Command engine trains neural networks in pipeline stages that are actors, and
+// uses what it has trained: `engine help` lists its commands, `engine help
+// exit-codes` what its exit status means.
+//
+// The package turns flags into options of package troupe, and what comes back
+// into lines, a progress bar or JSON, and an exit status. It may import every
+// package of the module. It must not know how anything is computed.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe/internal/term"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run is the whole program; it returns the exit status.
+func run(args []string, out, errs io.Writer) int {
+	a := &app{out: &stream{w: out}, err: errs, width: term.Width(out), now: time.Now}
+	root := a.newRoot()
+	root.SetArgs(args)
+	root.SetOut(a.out)
+	root.SetErr(errs)
+	err := root.Execute()
+	if err != nil && !a.working {
+		err = &usageError{err}
+	}
+	if err == nil && a.out.err != nil {
+		err = fmt.Errorf("write the output: %w", a.out.err)
+	}
+	explain(errs, err)
+	return exitCode(err)
+}
+
+// app is what the commands share.
+type app struct {
+	out     *stream
+	err     io.Writer
+	width   func() int // of the terminal that out is; nil: it is none
+	now     func() time.Time
+	working bool // a command has begun its work: its flags and arguments are understood
+}
+
+// stream is an output that keeps its first error, so that the many places that
+// write need not look for it.
+type stream struct {
+	w   io.Writer
+	err error
+}
+
+func (s *stream) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	if err != nil && s.err == nil {
+		s.err = err
+	}
+	return n, err
+}
+
+// printf writes to the output; run looks for the error.
+func (a *app) printf(format string, args ...any) { _, _ = fmt.Fprintf(a.out, format, args...) }
+
+// json writes a value as a line of JSON.
+func (a *app) json(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// work makes a command of a function. What fails before it is called is a matter
+// of usage.
+func (a *app) work(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		a.working = true
+		return f(cmd, args)
+	}
+}
+
+func (a *app) newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "engine",
+		Short: "Train neural networks in pipeline stages",
+		Long: `engine trains neural networks in pipeline stages that are actors, and uses what
+it has trained. A run is described by one TOML file:
+
+  engine init            write a commented config.toml to start from
+  engine run config.toml train; again to go on where it stopped
+  engine generate --from runs/run --prompt "Once"`,
+		Version:       describeBuild().Version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetVersionTemplate("engine {{.Version}}\n")
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpCommand(helpCommand())
+	root.AddCommand(a.newRun(), a.newEval(), a.newGenerate(), a.newConfig(), a.newInit(), a.newCkpt(), a.newVersion(), exitCodes())
+	asGroup(root)
+	return root
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/tensorops/cpu"
+)
+
+// modelFlags adds the flags that say which trained model to use, and on what.
+func modelFlags(cmd *cobra.Command, o *troupe.ModelOptions) {
+	f := cmd.Flags()
+	f.StringVar(&o.From, "from", "", "`folder` of a run, of a checkpoint, or of a Hugging Face model (required)")
+	f.IntVar(&o.Threads, "threads", 0, "`number` of cores to use; 0: all")
+	f.StringVar(&o.Kernels, "kernels", "auto", "kernel `path` to use; engine version lists them")
+	must(cmd.MarkFlagRequired("from"))
+	must(cmd.MarkFlagDirname("from"))
+	completeWords(cmd, "threads")
+	completeWords(cmd, "kernels", append([]string{"auto"}, cpu.Paths()...)...)
+}
+
+func checkThreads(n int) error {
+	if n < 0 {
+		return usagef("--threads %d: give 1 or more, or 0 for all cores", n)
+	}
+	return nil
+}
+
+// modelText returns the writer for what a model says: on a terminal nothing in
+// it may act.
+func (a *app) modelText() io.Writer {
+	if a.width == nil {
+		return a.out
+	}
+	return harmless{a.out}
+}
+
+type harmless struct{ w io.Writer }
+
+func (h harmless) Write(p []byte) (int, error) {
+	if _, err := io.WriteString(h.w, term.Harmless(string(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}

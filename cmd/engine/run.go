@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe"
+)
+
+// runFlags are the flags of `engine run`.
+type runFlags struct {
+	sets         []string
+	fresh        bool
+	quiet, json  bool
+	sampleTokens int
+	prompt       string
+}
+
+func (a *app) newRun() *cobra.Command {
+	var o runFlags
+	cmd := &cobra.Command{
+		Use:   "run CONFIG",
+		Short: "Train a model, or go on training it",
+		Long: `Train the model that a configuration describes. When the run's output folder
+holds a checkpoint, training goes on from it; [pipeline], [device], the number of
+steps and what is logged may have changed meanwhile, nothing else.
+
+Progress goes to the standard output: on a terminal a bar, with validations and
+checkpoints above it; elsewhere a line every run.log_every steps. The bubble is
+the share of the stages' time without work: as measured, and as it would be if
+all stages took equally long. Warnings and errors go to the standard error. The
+output folder gets config.toml, metrics.jsonl with a line for every step, and
+checkpoints/.
+
+Ctrl-C (SIGINT, SIGTERM) finishes the step, writes a checkpoint and exits with
+75; a second one stops at once. SIGQUIT shows what every stage does and waits
+for. engine help exit-codes has the details.`,
+		Example: `  engine run config.toml
+  engine run config.toml --set run.steps=2000 --set 'data.train=${HOME}/books/*.txt'
+  engine run config.toml --fresh --set run.name=second --sample 200
+  engine run config.toml --json > log.jsonl`,
+		Args:              takes("CONFIG"),
+		ValidArgsFunction: completeFiles("toml"),
+		RunE: a.work(func(cmd *cobra.Command, args []string) error {
+			switch {
+			case o.quiet && o.json:
+				return usagef("--quiet and --json exclude each other")
+			case o.sampleTokens < 0:
+				return usagef("--sample %d: give 1 or more tokens, or 0 for no sample", o.sampleTokens)
+			}
+			return a.train(cmd.Context(), args[0], o)
+		}),
+	}
+	f := cmd.Flags()
+	setFlag(cmd, &o.sets)
+	f.BoolVar(&o.fresh, "fresh", false, "start anew; an output folder that is not empty is refused")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only warnings, errors and how it ended")
+	f.BoolVar(&o.json, "json", false, `print a JSON object a line, each with an "event"`)
+	f.IntVar(&o.sampleTokens, "sample", 0, "at the end, let the model write so many `tokens`")
+	f.StringVar(&o.prompt, "prompt", "", "`text` that the sample continues (default: a line break)")
+	return cmd
+}
+
+func (a *app) train(ctx context.Context, path string, o runFlags) error {
+	cfg, err := loadConfig(path, o.sets)
+	if err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	defer signal.Stop(signals)
+	r, err := a.start(func() (*troupe.Run, error) {
+		return troupe.Start(ctx, cfg, troupe.Options{Fresh: o.fresh})
+	}, signals)
+	if err != nil {
+		return err
+	}
+	show := a.newReporter(cfg, o)
+	res, err := follow(r, show, signals)
+	if err != nil {
+		if res.Dir != "" {
+			err = errors.Join(err, fmt.Errorf("the last checkpoint is %s", res.Dir))
+		}
+		return err
+	}
+	show.end(res)
+	if res.Stopped {
+		return errStopped
+	}
+	// From here on a signal does what it does to any program.
+	signal.Stop(signals)
+	if o.sampleTokens > 0 {
+		err := show.sample(ctx, troupe.GenerateOptions{
+			ModelOptions: troupe.ModelOptions{From: cfg.Run.Out, Threads: cfg.Device.Threads, Kernels: cfg.Device.Kernels},
+			Prompt:       o.prompt, Tokens: o.sampleTokens, Temperature: defaultTemperature, Seed: cfg.Run.Seed,
+		})
+		if err != nil {
+			// Not wrapped: an exit status that says nothing was changed would be wrong.
+			return fmt.Errorf("the training is done, but not the sample: %v", err)
+		}
+	}
+	return nil
+}
+
+// start begins a run, which may take a while. A signal before it is done ends
+// the program: there is nothing to save.
+func (a *app) start(begin func() (*troupe.Run, error), signals <-chan os.Signal) (*troupe.Run, error) {
+	type started struct {
+		run *troupe.Run
+		err error
+	}
+	done := make(chan started, 1)
+	go func() { // ends with the program at the latest
+		r, err := begin()
+		done <- started{r, err}
+	}()
+	for {
+		select {
+		case s := <-done:
+			return s.run, s.err
+		case s := <-signals:
+			if s == syscall.SIGQUIT {
+				say(a.err, "the run is being set up")
+				continue
+			}
+			say(a.err, "stopped before training began")
+			return nil, errStopped
+		}
+	}
+}

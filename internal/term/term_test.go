@@ -1,0 +1,150 @@
+package term
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestShort(t *testing.T) {
+	for _, c := range []struct {
+		n    float64
+		want string
+	}{
+		{0, "0"}, {7, "7"}, {999, "999"}, {999.4, "999"}, {999.6, "1.00k"}, {1000, "1.00k"}, {9994, "9.99k"}, {9996, "10.0k"},
+		{12345, "12.3k"}, {99960, "100k"}, {123456, "123k"}, {999500, "1.00M"}, {4.56e6, "4.56M"}, {7e9, "7.00G"}, {-12345, "-12.3k"},
+		{math.NaN(), "NaN"}, {math.Inf(1), "+Inf"}, {4e21, "4000E"},
+	} {
+		if got := Short(c.n); got != c.want {
+			t.Errorf("Short(%g) = %q, want %q", c.n, got, c.want)
+		}
+	}
+}
+
+func TestCount(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1: "-1", -999: "-999", -1000: "-1,000",
+		math.MinInt64: "-9,223,372,036,854,775,808",
+	} {
+		if got := Count(n); got != want {
+			t.Errorf("Count(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 1<<20 - 1: "1.0 MiB", 1 << 20: "1.0 MiB", 5 << 30: "5.0 GiB",
+		math.MaxInt64: "8.0 EiB",
+	} {
+		if got := Bytes(n); got != want {
+			t.Errorf("Bytes(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestDuration(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0ms", 12 * time.Millisecond: "12ms", 99600 * time.Microsecond: "0.1s", 4200 * time.Millisecond: "4.2s", 9960 * time.Millisecond: "10s", 59 * time.Second: "59s",
+		59600 * time.Millisecond: "1m00s", 63 * time.Second: "1m03s", 3599600 * time.Millisecond: "1h00m",
+		2*time.Hour + 5*time.Minute: "2h05m", 76 * time.Hour: "3d04h", math.MaxInt64: "106751d23h",
+	} {
+		if got := Duration(d); got != want {
+			t.Errorf("Duration(%v) = %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestBar(t *testing.T) {
+	fields := []string{"loss 2.3456", "val 2.4012", "1m23s left"}
+	for _, c := range []struct {
+		bar   Bar
+		width int
+		want  string
+	}{
+		{Bar{340, 1000, fields}, 100, " 340/1000 [=========>                    ]  loss 2.3456  val 2.4012  1m23s left"},
+		{Bar{340, 1000, fields}, 62, " 340/1000 [===>         ]  loss 2.3456  val 2.4012  1m23s left"},
+		{Bar{340, 1000, fields}, 50, " 340/1000 [===>         ]  loss 2.3456  val 2.4012"},
+		{Bar{340, 1000, fields}, 30, " 340/1000 [=====>            ]"},
+		{Bar{340, 1000, fields}, 21, " 340/1000"},
+		{Bar{340, 1000, nil}, 5, " 340/"},
+		{Bar{340, 1000, nil}, 0, ""},
+		{Bar{340, 1000, nil}, -3, ""},
+		{Bar{0, 10, nil}, 40, " 0/10 [                              ]"},
+		{Bar{10, 10, nil}, 40, "10/10 [==============================]"},
+		{Bar{12, 10, nil}, 40, "12/10 [==============================]"},
+		{Bar{0, 0, nil}, 20, "0/0 [              ]"},
+	} {
+		if got := c.bar.Render(c.width); got != c.want {
+			t.Errorf("%d columns:\n got %q\nwant %q", c.width, got, c.want)
+		}
+	}
+}
+
+func TestBarFitsAnyWidth(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := Bar{
+			Done:   rapid.IntRange(0, 1e9).Draw(t, "done"),
+			Total:  rapid.IntRange(0, 1e9).Draw(t, "total"),
+			Fields: rapid.SliceOf(rapid.StringMatching(`[a-z]{1,30}`)).Draw(t, "fields"),
+		}
+		width := rapid.IntRange(-1, 300).Draw(t, "width")
+		if got := b.Render(width); len(got) > max(width, 0) {
+			t.Fatalf("%d columns: %q has %d", width, got, len(got))
+		}
+	})
+}
+
+func TestScreenKeepsTheBarBelow(t *testing.T) {
+	var out strings.Builder
+	s := NewScreen(&out, &out, func() int { return 6 })
+	s.Line("header")
+	s.Draw(Bar{Done: 1, Total: 2})
+	s.Line("line")
+	s.Notice("warning")
+	s.Draw(Bar{Done: 2, Total: 2})
+	s.Clear()
+	s.Line("end")
+	const clear = "\r\x1b[K"
+	want := "header\n" +
+		clear + "1/2" +
+		clear + "line\n" + clear + "1/2" +
+		clear + "warning\n" + clear + "1/2" +
+		clear + "2/2" +
+		clear + "end\n"
+	if out.String() != want {
+		t.Errorf("got  %q\nwant %q", out.String(), want)
+	}
+}
+
+func TestScreenWithoutTerminal(t *testing.T) {
+	var out, err strings.Builder
+	s := NewScreen(&out, &err, Width(&out))
+	s.Draw(Bar{Done: 1, Total: 2})
+	s.Line("line")
+	s.Notice("warning")
+	s.Clear()
+	if out.String() != "line\n" || err.String() != "warning\n" || s.HasBar() {
+		t.Errorf("out %q, err %q, bar %v", out.String(), err.String(), s.HasBar())
+	}
+}
+
+func TestHarmless(t *testing.T) {
+	for text, want := range map[string]string{
+		"func main() {\n\treturn\n}": "func main() {\n\treturn\n}",
+		"größer ≥ 日本":                "größer ≥ 日本",
+		"\x1b[2Jgone":                "\uFFFD[2Jgone",
+		"a\rb\x07\x00":               "a\uFFFDb\uFFFD\uFFFD",
+		"\u009b31m":                  "\uFFFD31m", // the one-character escape
+		"\x9b31m\xff":                "\uFFFD31m\uFFFD",
+		"abc\u202edcba":              "abc\uFFFDdcba", // right to left from here
+		"\x7f":                       "\uFFFD",
+	} {
+		if got := Harmless(text); got != want {
+			t.Errorf("Harmless(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
