@@ -42,10 +42,11 @@ type hfConfig struct {
 	MLPBias      bool    `json:"mlp_bias,omitempty"`
 
 	// Dropout: GPT-2's three, Llama's attention; the rest are Troupe's for Llama.
-	AttnDrop  float64 `json:"attn_pdrop,omitempty"`
-	EmbdDrop  float64 `json:"embd_pdrop,omitempty"`
-	ResidDrop float64 `json:"resid_pdrop,omitempty"`
-	LlamaDrop float64 `json:"attention_dropout,omitempty"`
+	// A zero is written too: readers take 0.1 for a missing one.
+	AttnDrop  float64 `json:"attn_pdrop"`
+	EmbdDrop  float64 `json:"embd_pdrop"`
+	ResidDrop float64 `json:"resid_pdrop"`
+	LlamaDrop float64 `json:"attention_dropout"`
 }
 
 // HF returns the config.json of a Hugging Face model directory.
