@@ -38,6 +38,9 @@ type EvalResult struct {
 // token but the first a target once, the last window as short as it is. It runs
 // a forward-only schedule on the same actors as training.
 func Evaluate(ctx context.Context, o EvalOptions) (EvalResult, error) {
+	if f := o.Format; f != "" && f != "text" && f != "uint16" {
+		return EvalResult{}, fmt.Errorf("%w: the format %q; it is text or uint16", ErrOptions, f)
+	}
 	t, err := openTrained(o.ModelOptions, false)
 	if err != nil {
 		return EvalResult{}, err
@@ -77,6 +80,9 @@ func (t *trained) evaluate(ctx context.Context, o EvalOptions) (res EvalResult, 
 	stop := contextKill(ctx, run)
 	out := run.Wait()
 	stop()
+	if errors.Is(out.Err, data.ErrVocab) {
+		out.Err = &SetupError{out.Err}
+	}
 	if err := errors.Join(ctx.Err(), out.Err); err != nil {
 		return res, err
 	}
@@ -106,7 +112,7 @@ func (t *trained) evalData(o EvalOptions) (*corpora, error) {
 	}
 	cfg.Model.Vocab = t.model.Config.Vocab
 	if t.tokenizer == nil && cfg.Data.Format != "uint16" {
-		return nil, fmt.Errorf("%s has no %s; without one only token ids (format uint16) can be evaluated", t.ckpt.Dir(), tokensFile)
+		return nil, fmt.Errorf("%s has no %s that is known here; without one only token ids (format uint16) can be evaluated", t.ckpt.Dir(), tokensFile)
 	}
 	switch {
 	case len(o.Data) > 0:

@@ -1,6 +1,7 @@
 package troupe
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/troupe-ml/troupe/internal/sysinfo"
@@ -9,34 +10,37 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// dryActions bounds the actions that a rank's dry run records: the peak comes
-// with the warm-up, and a longer row repeats itself.
-const dryActions = 4096
-
-// memoryBytes is the tensor memory that each rank takes at its peak, found by
-// recording its row of the table without executing it.
-func (p *plan) memoryBytes() ([]int64, error) {
-	peaks := make([]int64, p.table.NumRanks())
-	for r := range peaks {
-		dry := tensorops.NewDryStream()
-		st, err := stages.NewStage(p.model, dry, p.chunks[r], stages.Options{Optimizer: optimizer(p.cfg)})
-		if err != nil {
-			return nil, fmt.Errorf("rank %d: %w", r, err)
-		}
-		if err := p.dryRun(dry, st, r); err != nil {
-			return nil, fmt.Errorf("rank %d: %w", r, err)
-		}
-		peaks[r] = dry.Memory().Peak
-	}
-	return peaks, nil
+// dryActions is how much of a rank's row has to be recorded to meet its peak: the
+// warm-up, then a group of microbatches through every chunk and back. A longer
+// row repeats that, but for a percent where microbatches are recomputed in part.
+func (p *plan) dryActions(rank int) int {
+	return scheduler.WarmUp(p.spec, rank) + 2*p.spec.Chunks*max(p.spec.Group, 1)
 }
 
-func (p *plan) dryRun(dry *tensorops.DryStream, st *stages.Stage, rank int) error {
+// memoryBytes is the tensor memory that each rank's pool takes, found by recording
+// its row of the table without executing it.
+func (p *plan) memoryBytes() ([]int64, error) {
+	bytes := make([]int64, p.table.NumRanks())
+	for r, row := range p.table.Ranks {
+		var err error
+		if bytes[r], err = p.dryRun(r, row[:min(len(row), p.dryActions(r))]); err != nil {
+			return nil, fmt.Errorf("rank %d: %w", r, err)
+		}
+	}
+	return bytes, nil
+}
+
+// dryRun records a row, as a stage actor does, and tells what its pool holds then.
+func (p *plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error) {
+	dry := tensorops.NewDryStream()
+	st, err := stages.NewStage(p.model, dry, p.chunks[rank], stages.Options{Optimizer: optimizer(p.cfg)})
+	if err != nil {
+		return 0, err
+	}
 	b, t, last := p.cfg.Batch.Microbatch, p.cfg.Model.Context, int32(p.table.NumStages-1)
 	ids := make([]int32, b*t)
 	recompute := p.recompute()
-	row := p.table.Ranks[rank]
-	for _, a := range row[:min(len(row), dryActions)] {
+	for _, a := range row {
 		l := dry.NewList()
 		var in, out tensorops.Tensor
 		needs := a.Type == scheduler.F && a.Stage > 0 || (a.Type == scheduler.B || a.Type == scheduler.I) && a.Stage < last
@@ -58,34 +62,43 @@ func (p *plan) dryRun(dry *tensorops.DryStream, st *stages.Stage, rank int) erro
 		}
 		l.Free(out)
 		if err := tensorops.Run(dry, l); err != nil {
-			return fmt.Errorf("%v: %w", a, err)
+			return 0, fmt.Errorf("%v: %w", a, err)
 		}
 	}
-	return nil
+	l := dry.NewList()
+	st.TiedGrads(l)
+	if err := tensorops.Run(dry, l); err != nil {
+		return 0, err
+	}
+	m := dry.Memory()
+	return m.InUse + m.Pooled, nil
 }
 
 // checkMemory refuses a model that does not fit: its tensors, and the copy that
 // a checkpoint is written from.
 func (p *plan) checkMemory(available int64) error {
-	peaks, err := p.memoryBytes()
+	ranks, err := p.memoryBytes()
+	if errors.Is(err, tensorops.ErrOutOfMemory) {
+		return p.cfg.Errorf("model.hidden", "%w on any machine: %v", ErrMemory, err)
+	}
 	if err != nil {
 		return err
 	}
-	var tensors int64
-	for _, b := range peaks {
-		tensors += b
+	var tensors float64 // bytes, and no sum of them is too large
+	for _, b := range ranks {
+		tensors += float64(b)
 	}
 	parameters := p.model.Config.Parameters()
-	copyBytes := parameters * 4 * int64(1+len(optimizer(p.cfg).Parts()))
+	copyBytes := 4 * float64(parameters) * float64(1+len(optimizer(p.cfg).Parts()))
 	need := tensors + copyBytes
-	if available > 0 && need > available {
-		return p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s (%s of tensors at the peak, %s to copy a checkpoint from), this machine has %s free; make the model, batch.microbatch or the microbatches in flight smaller, or set pipeline.recompute",
-			ErrMemory, parameters, gib(need), gib(tensors), gib(copyBytes), gib(available))
+	if available > 0 && need > float64(available) {
+		return p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s (%s of tensors, %s to copy a checkpoint from), this machine has %s free; make the model, batch.microbatch or the microbatches in flight smaller, or set pipeline.recompute",
+			ErrMemory, parameters, gib(need), gib(tensors), gib(copyBytes), gib(float64(available)))
 	}
 	return nil
 }
 
-func gib(bytes int64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }
+func gib(bytes float64) string { return fmt.Sprintf("%.1f GiB", bytes/(1<<30)) }
 
 // freeMemory is replaced in tests.
 var freeMemory = sysinfo.MemoryBytes

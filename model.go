@@ -51,6 +51,12 @@ func openTrained(o ModelOptions, tokenize bool) (t *trained, err error) {
 	if t.tokenizer == nil && tokenize {
 		return t, fmt.Errorf("%s has no %s, which is needed to read and write text", t.ckpt.Dir(), tokensFile)
 	}
+	if err := checkWeights(t.ckpt, t.model, nil); err != nil {
+		return t, err
+	}
+	if need, free := 4*float64(c.Parameters()), freeMemory(); free > 0 && need > float64(free) {
+		return t, fmt.Errorf("%w: the %d parameters of %s take %s, this machine has %s free", ErrMemory, c.Parameters(), t.ckpt.Dir(), gib(need), gib(float64(free)))
+	}
 	if t.tokenizer != nil && t.tokenizer.Vocab() > c.Vocab {
 		return t, fmt.Errorf("%s: the tokenizer has %d ids, the model %d", t.ckpt.Dir(), t.tokenizer.Vocab(), c.Vocab)
 	}

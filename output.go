@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/troupe-ml/troupe/actors"
@@ -24,6 +25,7 @@ const (
 	modelFile   = "config.json"
 	tokensFile  = "tokenizer.json"
 	lockFile    = ".lock"
+	crashPrefix = ".tmp-" // of what a crash leaves of a file that was to be replaced
 )
 
 // output is the folder of a run, locked.
@@ -44,13 +46,25 @@ func openOutput(cfg *config.Config, fresh bool) (*output, error) {
 	if o.lock, err = checkpoint.LockDir(o.dir); err != nil {
 		return nil, err
 	}
+	// Once more: another run may have come and gone before the lock.
+	if err = o.admissible(cfg, fresh); err == nil {
+		err = o.open()
+	}
+	if err != nil {
+		return nil, errors.Join(err, o.lock.Unlock())
+	}
+	return o, nil
+}
+
+// open finds the checkpoints, and removes what a crash has left beside them.
+func (o *output) open() (err error) {
 	if o.store, err = checkpoint.OpenStore(checkpoint.OS(), o.dir); err == nil {
 		err = o.store.Clean()
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("output folder %s: %w", o.dir, err), o.lock.Unlock())
+		return fmt.Errorf("%w %s: %w", ErrOutput, o.dir, err)
 	}
-	return o, nil
+	return nil
 }
 
 // admissible refuses a folder that holds something else than this run.
@@ -60,11 +74,15 @@ func (o *output) admissible(cfg *config.Config, fresh bool) error {
 		return nil
 	}
 	if err != nil {
-		return cfg.Errorf("run.out", "%w %s: %w", ErrOutput, o.dir, err)
+		return cfg.Errorf("run.out", "%w %s: %v", ErrOutput, o.dir, err)
 	}
+	locked := false // by a run, now or before: it locks the folder first
 	names := make([]string, 0, len(entries))
 	for _, e := range entries {
-		if e.Name() != lockFile {
+		switch {
+		case e.Name() == lockFile:
+			locked = true
+		case !strings.HasPrefix(e.Name(), crashPrefix):
 			names = append(names, e.Name())
 		}
 	}
@@ -79,7 +97,10 @@ func (o *output) admissible(cfg *config.Config, fresh bool) error {
 		return cfg.Errorf("run.out", "%w %s holds %s and no %s: it is not a run's; choose another run.out", ErrOutput, o.dir, names[0], configFile)
 	}
 	if err != nil {
-		return cfg.Errorf("run.out", "%w: %w", ErrOutput, err)
+		return cfg.Errorf("run.out", "%w: %v", ErrOutput, err)
+	}
+	if !locked {
+		return cfg.Errorf("run.out", "%w %s holds a %s that no run has written, since there is no %s; choose another run.out", ErrOutput, o.dir, configFile, lockFile)
 	}
 	return conflicts(cfg, filepath.Join(o.dir, configFile), text)
 }
@@ -93,6 +114,9 @@ func conflicts(cfg *config.Config, name string, text []byte) error {
 	}
 	if !cfg.IsSet("optimizer.warmup_steps") {
 		cfg.Optimizer.WarmupSteps = stored.Optimizer.WarmupSteps
+		if err := cfg.Validate(); err != nil {
+			return err
+		}
 	}
 	var errs []error
 	for _, c := range config.ResumeConflicts(stored, cfg) {
@@ -172,40 +196,67 @@ func readModel(c *checkpoint.Checkpoint) (stages.Config, error) {
 	return stages.ParseHF(b)
 }
 
-// weights is the Source that reads a checkpoint, named as files do; GPT-2's
-// published files leave out a prefix, which is allowed for.
-func weights(c *checkpoint.Checkpoint) stages.Source {
-	return func(p *stages.Param, part string, dst []float32) error {
-		from, name := c.Model(), p.Name
-		if part != "" {
-			from, name = c.Optimizer(), part+"."+p.Name
-		}
-		info, ok := from.Info(name)
-		if !ok {
-			if short, found := strings.CutPrefix(name, "transformer."); found {
-				if info, ok = from.Info(short); ok {
-					name = short
-				}
+// point sets the pointers to a checkpoint that the run goes on from: a crash may
+// have come between the two, or the newest checkpoint is damaged.
+func (o *output) point(state actors.TrainerState) error {
+	if err := o.store.SetLast(int(state.Step)); err != nil {
+		return err
+	}
+	if state.BestStep == 0 {
+		return nil
+	}
+	if err := o.store.SetBest(int(state.BestStep)); !errors.Is(err, checkpoint.ErrNone) {
+		return err
+	}
+	return nil // it was removed when a better one came, of which nothing is left
+}
+
+// find says where a checkpoint has a part of a parameter, which must have the
+// model's shape. GPT-2's published files leave out a prefix of the names.
+func find(c *checkpoint.Checkpoint, p *stages.Param, part string) (from *checkpoint.Tensors, name string, err error) {
+	from, name = c.Model(), p.Name
+	if part != "" {
+		from, name = c.Optimizer(), part+"."+p.Name
+	}
+	info, ok := from.Info(name)
+	if !ok {
+		if short := strings.TrimPrefix(name, "transformer."); short != name {
+			if info, ok = from.Info(short); ok {
+				name = short
 			}
 		}
-		if !ok {
-			return fmt.Errorf("%s: there is no tensor %q", c.Dir(), name)
+	}
+	switch {
+	case !ok:
+		return nil, "", fmt.Errorf("%s: there is no tensor %q", c.Dir(), name)
+	case !slices.Equal(info.Shape, p.Shape):
+		return nil, "", fmt.Errorf("%s: tensor %q has shape %d, the model needs %d", c.Dir(), name, info.Shape, p.Shape)
+	case !slices.Contains([]string{"F32", "F16", "BF16"}, info.DType):
+		return nil, "", fmt.Errorf("%s: tensor %q is %s; F32, F16 and BF16 can be read", c.Dir(), name, info.DType)
+	}
+	return from, name, nil
+}
+
+// checkWeights makes sure that a checkpoint has a model's weights, and parts of
+// the optimizer's state, before anything is changed for them.
+func checkWeights(c *checkpoint.Checkpoint, m *stages.Model, parts []string) error {
+	for _, p := range m.Params {
+		for _, part := range append([]string{""}, parts...) {
+			if _, _, err := find(c, p, part); err != nil {
+				return err
+			}
 		}
-		if !sameShape(info.Shape, p.Shape) {
-			return fmt.Errorf("%s: tensor %q has shape %d, the model needs %d", c.Dir(), name, info.Shape, p.Shape)
+	}
+	return nil
+}
+
+// weights is the Source that reads a checkpoint.
+func weights(c *checkpoint.Checkpoint) stages.Source {
+	return func(p *stages.Param, part string, dst []float32) error {
+		from, name, err := find(c, p, part)
+		if err != nil {
+			return err
 		}
 		return from.Float32(name, dst)
 	}
-}
-
-func sameShape(a, b []int) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }

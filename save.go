@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"sort"
 
 	"github.com/troupe-ml/troupe/actors"
@@ -18,7 +19,6 @@ import (
 type saver struct {
 	store  *checkpoint.Store
 	keep   int
-	config []byte            // config.toml
 	static map[string][]byte // config.json, tokenizer.json
 }
 
@@ -35,6 +35,13 @@ func newSaver(store *checkpoint.Store, keep int, cfgTOML []byte, model stages.Co
 		}
 	}
 	return s, nil
+}
+
+func finite(v *float64) *float64 {
+	if v == nil || math.IsNaN(*v) || math.IsInf(*v, 0) {
+		return nil
+	}
+	return v
 }
 
 // write stores the parts that the stages gave, in the model's order: the file
@@ -58,6 +65,8 @@ func (s *saver) write(ctx context.Context, state actors.TrainerState, saved []st
 	for name, b := range s.static {
 		c.Files[name] = b
 	}
+	// JSON has no NaN: a loss that is not a number is as good as none.
+	state.FirstValLoss, state.BestValLoss = finite(state.FirstValLoss), finite(state.BestValLoss)
 	trainer, err := json.MarshalIndent(state, "", "  ")
 	if err != nil {
 		return "", err

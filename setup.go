@@ -10,8 +10,9 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// SetupError says that a run cannot begin: the configuration, the data or the
-// output folder is not what it needs. Nothing was changed.
+// SetupError says that the configuration, the data or the output folder is not
+// what a run needs. When Start returns it, nothing was changed. Wait returns it
+// for data that turned out to be unusable on the way.
 type SetupError struct{ Err error }
 
 func (e *SetupError) Error() string { return e.Err.Error() }
@@ -35,13 +36,14 @@ type plan struct {
 	chunks [][]stages.ChunkSpec // by rank
 }
 
-// newPlan checks what needs no data. vocab is the vocabulary's size.
-func newPlan(cfg *config.Config, vocab int) (*plan, error) {
+// newPlan checks what needs no data. vocab is the vocabulary's size; normEps is
+// that of the weights which the run goes on from, 0: the family's usual one.
+func newPlan(cfg *config.Config, vocab int, normEps float64) (*plan, error) {
 	p := &plan{cfg: cfg}
 	if _, err := cluster.NewGrid(cfg.Pipeline.Stages, cfg.Parallel.Tensor, cfg.Parallel.Data, cfg.Parallel.Order); err != nil {
 		return nil, cfg.Errorf("parallel.order", "%v", err)
 	}
-	model, err := stages.NewModel(modelConfig(cfg, vocab))
+	model, err := stages.NewModel(modelConfig(cfg, vocab, normEps))
 	if err != nil {
 		return nil, cfg.Errorf("model.family", "%v", err)
 	}
@@ -53,18 +55,19 @@ func newPlan(cfg *config.Config, vocab int) (*plan, error) {
 }
 
 // modelConfig takes the sizes from a configuration.
-func modelConfig(c *config.Config, vocab int) stages.Config {
+func modelConfig(c *config.Config, vocab int, normEps float64) stages.Config {
 	m := c.Model
 	return stages.Config{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN,
-		Context: m.Context, Vocab: vocab, Dropout: m.Dropout, Tie: m.TieEmbeddings, RopeTheta: m.RopeTheta}
+		Context: m.Context, Vocab: vocab, Dropout: m.Dropout, Tie: m.TieEmbeddings, RopeTheta: m.RopeTheta, NormEps: normEps}
 }
 
 func (p *plan) makeTable() error {
 	c := p.cfg
 	p.spec = scheduler.Spec{Schedule: c.Pipeline.Schedule, Ranks: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks,
 		Microbatches: c.Batch.Sequences / c.Batch.Microbatch}
-	// A group that nobody asked for follows the schedule.
-	if c.IsSet("pipeline.group") || c.Pipeline.Schedule == scheduler.Interleaved {
+	// The default group, which a printed configuration gives too, asks for nothing
+	// that a schedule without groups could not do.
+	if c.Pipeline.Schedule == scheduler.Interleaved || c.Pipeline.Group != c.Pipeline.Stages {
 		p.spec.Group = c.Pipeline.Group
 	}
 	var err error

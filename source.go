@@ -2,8 +2,6 @@ package troupe
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/data"
@@ -43,17 +41,25 @@ func loadData(cfg *config.Config, stored tokenizer.Tokenizer) (*corpora, error) 
 			return nil, errors.Join(err, c.Close())
 		}
 	} else if c.train, c.val, err = data.Split(train, cfg.Data.ValFraction); err != nil {
-		return nil, errors.Join(cfg.Errorf("data.val_fraction", "%w", err), c.Close())
+		return nil, errors.Join(cfg.Errorf(valKey(cfg), "%w", err), c.Close())
 	}
 	for _, part := range []struct {
 		key, name string
 		corpus    data.Corpus
-	}{{"data.train", "training", c.train}, {"data.val_fraction", "validation", c.val}} {
+	}{{"data.train", "training", c.train}, {valKey(cfg), "validation", c.val}} {
 		if err := data.CheckLength(part.corpus.Len(), cfg.Model.Context); err != nil {
 			return nil, errors.Join(cfg.Errorf(part.key, "the %s text: %w", part.name, err), c.Close())
 		}
 	}
 	return c, nil
+}
+
+// valKey is the key that the validation text comes from.
+func valKey(cfg *config.Config) string {
+	if len(cfg.Data.Val) > 0 {
+		return "data.val"
+	}
+	return "data.val_fraction"
 }
 
 // open makes a corpus of the files that patterns match.
@@ -86,6 +92,15 @@ func (c *corpora) read(cfg *config.Config, files []string) (data.Corpus, error) 
 	return text.Encode(c.tokenizer)
 }
 
+// maker is the tokenizer that made the ids, to be stored with the model; nil when
+// it is not known, as with ids that another program has written.
+func (c *corpora) maker(cfg *config.Config, vocab int) tokenizer.Tokenizer {
+	if cfg.Data.Format == "uint16" && c.tokenizer.Vocab() != vocab {
+		return nil
+	}
+	return c.tokenizer
+}
+
 // vocabOf is the size of the vocabulary: the configuration's, else the
 // tokenizer's.
 func vocabOf(cfg *config.Config, t tokenizer.Tokenizer) int {
@@ -116,7 +131,7 @@ func newSource(c *corpora, cfg *config.Config) (*source, error) {
 	s := &source{corpora: c, seed: cfg.Run.Seed, context: cfg.Model.Context}
 	offsets, err := data.ValWindows(c.val.Len(), s.context, cfg.Run.EvalBatches*cfg.Batch.Sequences)
 	if err != nil {
-		return nil, cfg.Errorf("data.val_fraction", "%w", err)
+		return nil, cfg.Errorf(valKey(cfg), "%w", err)
 	}
 	for _, off := range offsets {
 		s.windows = append(s.windows, data.Window{Off: off, Len: s.context})
@@ -134,12 +149,4 @@ func (s *source) EvalLen(index int) int { return s.windows[index].Len }
 
 func (s *source) EvalFill(index int, tokens, targets []int32) error {
 	return data.Fill(s.corpora.val, s.windows[index].Off, tokens, targets)
-}
-
-// describeFiles says what patterns stand for, briefly.
-func describeFiles(patterns []string) string {
-	if len(patterns) <= 2 {
-		return strings.Join(patterns, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", patterns[0], len(patterns)-1)
 }

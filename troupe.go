@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"path/filepath"
 	"sync"
@@ -113,7 +114,10 @@ func Check(cfg *config.Config) error {
 	return nil
 }
 
-func check(cfg *config.Config) error {
+func check(cfg *config.Config) (err error) {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
 	var errs []error
 	if _, err := data.Files(cfg.Data.Train); err != nil {
 		errs = append(errs, cfg.Errorf("data.train", "%w", err))
@@ -128,7 +132,7 @@ func check(cfg *config.Config) error {
 		return errors.Join(append(errs, err)...)
 	}
 	if ckpt != nil {
-		errs = append(errs, ckpt.Close())
+		defer func() { err = errors.Join(err, ckpt.Close()) }()
 	}
 	if d, err := newDevice(cfg); err != nil {
 		errs = append(errs, err)
@@ -139,7 +143,10 @@ func check(cfg *config.Config) error {
 	if vocab == 0 {
 		vocab = 256 // chars: not known before the text is read
 	}
-	p, err := newPlan(cfg, vocab)
+	p, err := newPlan(cfg, vocab, 0)
+	if err == nil && ckpt != nil {
+		err = checkWeights(ckpt, p.model, nil)
+	}
 	if err == nil {
 		err = p.checkMemory(freeMemory())
 	}
@@ -155,8 +162,8 @@ func newDevice(cfg *config.Config) (*cpu.Device, error) {
 	return d, nil
 }
 
-// adoptModel fills the model's sizes from model.from and opens that checkpoint;
-// nil when there is none.
+// adoptModel fills the model's sizes and the tokenizer from model.from and opens
+// that checkpoint; nil when there is none.
 func adoptModel(cfg *config.Config) (*checkpoint.Checkpoint, error) {
 	if cfg.Model.From == "" {
 		return nil, nil
@@ -165,18 +172,43 @@ func adoptModel(cfg *config.Config) (*checkpoint.Checkpoint, error) {
 	if err != nil {
 		return nil, cfg.Errorf("model.from", "%w", err)
 	}
-	m, err := readModel(ckpt)
-	if err != nil {
-		err = cfg.Errorf("model.from", "%s: %w", ckpt.Dir(), err)
-	} else {
-		err = cfg.AdoptModel(config.Model{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN,
-			Context: m.Context, Vocab: m.Vocab, TieEmbeddings: m.Tie, RopeTheta: m.RopeTheta})
-	}
-	if err != nil {
+	if err := adopt(cfg, ckpt); err != nil {
 		return nil, errors.Join(err, ckpt.Close())
 	}
 	return ckpt, nil
 }
+
+func adopt(cfg *config.Config, from *checkpoint.Checkpoint) error {
+	m, err := readModel(from)
+	if err != nil {
+		return cfg.Errorf("model.from", "%s: %w", from.Dir(), err)
+	}
+	if m.Family == stages.GPT2 {
+		m.RopeTheta = unusedRopeTheta
+	}
+	err = cfg.AdoptModel(config.Model{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN,
+		Context: m.Context, Vocab: m.Vocab, TieEmbeddings: m.Tie, RopeTheta: m.RopeTheta})
+	if err != nil || cfg.Data.Format != "text" {
+		return err
+	}
+	// The weights know the ids of the tokenizer that they were trained with.
+	t, err := readTokenizer(from)
+	if err != nil {
+		return cfg.Errorf("model.from", "%s: %w; to train it on, give the text as token ids (data.format = \"uint16\")", from.Dir(), err)
+	}
+	if t == nil || t.Name() == cfg.Data.Tokenizer {
+		return nil
+	}
+	if cfg.IsSet("data.tokenizer") {
+		return cfg.Errorf("data.tokenizer", "%q, but the model in model.from was trained with %q; leave the key out, or start from another checkpoint", cfg.Data.Tokenizer, t.Name())
+	}
+	cfg.Data.Tokenizer = t.Name()
+	return nil
+}
+
+// unusedRopeTheta is what a configuration says of a family without it: a value
+// that the key may have.
+const unusedRopeTheta = 10000
 
 // openFrom opens the checkpoint that a person means by a path.
 func openFrom(path string) (*checkpoint.Checkpoint, error) {
@@ -189,10 +221,12 @@ func openFrom(path string) (*checkpoint.Checkpoint, error) {
 
 // Start sets a run up and begins it. It resumes when the output folder holds a
 // checkpoint. Errors of the configuration, the data and the folder are
-// *SetupError; a folder in use by another process is checkpoint.ErrLocked.
+// *SetupError; a folder in use by another process is checkpoint.ErrLocked, and a
+// full disk checkpoint.ErrNoSpace.
 func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 	r := &Run{events: make(chan Event, LimitEvents), done: make(chan struct{}), result: Result{LastValLoss: math.NaN()}}
-	spec, err := r.setup(cfg, o)
+	own := *cfg // what setup fills in is not the caller's
+	spec, err := r.setup(&own, o)
 	if err == nil {
 		r.inner, err = actors.Start(*spec)
 	}
@@ -208,8 +242,12 @@ func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 func (r *Run) finish() {
 	out := r.inner.Wait()
 	r.stop()
+	if errors.Is(out.Err, data.ErrVocab) {
+		out.Err = &SetupError{out.Err}
+	}
 	err := errors.Join(out.Err, r.release())
 	r.mu.Lock()
+	r.tellDropped()
 	r.err = err
 	r.result.Step, r.result.Stopped, r.result.BestStep = int(out.State.Step), out.Stopped, int(out.State.BestStep)
 	r.result.FirstValLoss, r.result.BestValLoss = deref(out.State.FirstValLoss), deref(out.State.BestValLoss)
@@ -220,7 +258,7 @@ func (r *Run) finish() {
 
 // asSetup marks an error of the setup, unless trying again may help.
 func asSetup(err error) error {
-	if errors.Is(err, checkpoint.ErrLocked) {
+	if errors.Is(err, checkpoint.ErrLocked) || errors.Is(err, checkpoint.ErrNoSpace) {
 		return err
 	}
 	return &SetupError{err}
@@ -228,6 +266,9 @@ func asSetup(err error) error {
 
 // setup opens everything and describes the run to the actors.
 func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	from, err := adoptModel(cfg)
 	if err != nil {
 		return nil, err
@@ -275,7 +316,7 @@ func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
 		return nil, cfg.Errorf("data.train", "%w %s was trained on %d tokens, the files now hold %d; restore them, or choose another run.out", ErrOutput, cfg.Run.Out, start.TrainTokens, r.corpora.train.Len())
 	}
 	start.TrainTokens, start.Kernels = r.corpora.train.Len(), r.device.Path()
-	p, err := newPlan(cfg, vocabOf(cfg, r.corpora.tokenizer))
+	p, err := r.plan(cfg, withState)
 	if err != nil {
 		return nil, err
 	}
@@ -283,6 +324,27 @@ func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
 		return nil, err
 	}
 	return r.spec(cfg, p, start, load, withState, o)
+}
+
+// plan resolves the configuration for the weights that the run goes on from.
+func (r *Run) plan(cfg *config.Config, withState bool) (*plan, error) {
+	vocab := vocabOf(cfg, r.corpora.tokenizer)
+	if r.ckpt == nil {
+		return newPlan(cfg, vocab, 0)
+	}
+	m, err := readModel(r.ckpt)
+	if err != nil {
+		return nil, err
+	}
+	p, err := newPlan(cfg, vocab, m.NormEps)
+	if err != nil {
+		return nil, err
+	}
+	var parts []string
+	if withState {
+		parts = optimizer(cfg).Parts()
+	}
+	return p, checkWeights(r.ckpt, p.model, parts)
 }
 
 // accept compares a checkpoint with today's configuration and device.
@@ -301,7 +363,8 @@ func (r *Run) accept(cfg *config.Config, back *resumed) error {
 }
 
 // storedTokenizer is the one to go on with: the checkpoint's, or that of the
-// model which the run starts from where it is of the configured kind.
+// model which the run starts from. One that is not known matters for text alone:
+// see adopt.
 func (r *Run) storedTokenizer(back *resumed, from *checkpoint.Checkpoint) tokenizer.Tokenizer {
 	if back != nil {
 		return back.tokenizer
@@ -328,14 +391,11 @@ func (r *Run) spec(cfg *config.Config, p *plan, start actors.TrainerState, load 
 	if err != nil {
 		return nil, err
 	}
-	if err := checkpoint.WriteFileAtomic(checkpoint.OS(), filepath.Join(cfg.Run.Out, configFile), cfg.TOML()); err != nil {
-		return nil, err
-	}
-	if r.metrics, err = telemetry.OpenWriter(filepath.Join(cfg.Run.Out, metricsFile), metricsCut(start)); err != nil {
-		return nil, err
-	}
-	save, err := newSaver(r.output.store, cfg.Run.Keep, cfg.TOML(), p.model.Config, r.corpora.tokenizer)
+	save, err := newSaver(r.output.store, cfg.Run.Keep, cfg.TOML(), p.model.Config, r.corpora.maker(cfg, p.model.Config.Vocab))
 	if err != nil {
+		return nil, err
+	}
+	if err := r.begin(cfg, start, withState); err != nil {
 		return nil, err
 	}
 	r.info = Info{Name: cfg.Run.Name, Out: cfg.Run.Out, Family: p.model.Config.Family, Parameters: p.model.Config.Parameters(), Vocab: p.model.Config.Vocab,
@@ -356,6 +416,29 @@ func (r *Run) spec(cfg *config.Config, p *plan, start actors.TrainerState, load 
 		WriteCheckpoint: save.write, WriteRecord: r.metrics.Write, OnEvent: r.send,
 		StallAfter: time.Duration(cfg.Run.StallAfterS * float64(time.Second)),
 	}, nil
+}
+
+// begin writes to the output folder, now that everything is accepted. The
+// configuration comes first: by it the folder is known as the run's.
+func (r *Run) begin(cfg *config.Config, start actors.TrainerState, resumes bool) error {
+	path, cut := filepath.Join(cfg.Run.Out, metricsFile), metricsCut(start)
+	before, err := telemetry.Read(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, b := range before {
+		if b.Step <= cut && b.ValLoss != nil {
+			r.result.LastValLoss = *b.ValLoss
+		}
+	}
+	if err := checkpoint.WriteFileAtomic(checkpoint.OS(), filepath.Join(cfg.Run.Out, configFile), cfg.TOML()); err != nil {
+		return err
+	}
+	if r.metrics, err = telemetry.OpenWriter(path, cut); err != nil || !resumes {
+		return err
+	}
+	r.result.Dir = r.ckpt.Dir()
+	return r.output.point(start)
 }
 
 // metricsCut is the last step whose line stays: none for a fresh start.
@@ -396,15 +479,23 @@ func (r *Run) send(e Event) {
 	if c, ok := e.(CheckpointEvent); ok {
 		r.result.Dir = c.Dir
 	}
-	if r.dropped > 0 && len(r.events) < cap(r.events)-17 {
-		r.events <- WarningEvent{fmt.Sprintf("%d step events were dropped: nobody read them", r.dropped)}
-		r.dropped = 0
+	if len(r.events) < cap(r.events)-17 {
+		r.tellDropped()
 	}
 	select {
 	case r.events <- e:
 	default:
 		r.dropped++
 	}
+}
+
+// tellDropped says how many events were lost, if there is room. mu is held.
+func (r *Run) tellDropped() {
+	if r.dropped == 0 || len(r.events) == cap(r.events) {
+		return
+	}
+	r.events <- WarningEvent{fmt.Sprintf("%d events were dropped: nobody read them", r.dropped)}
+	r.dropped = 0
 }
 
 // Info describes the run.

@@ -20,13 +20,14 @@ const (
 	Reducing              // sums up gradients
 	Updating              // the optimizer's step
 	Copying               // its state, for a checkpoint
-	Writing               // a checkpoint
+	Reading               // data
+	Writing               // a checkpoint, or the line of a step
 	Paused
 	Finished
 	Failing
 )
 
-var doings = [...]string{"idle", "starting", "running", "waiting", "summing gradients", "updating weights", "copying state", "writing", "paused", "finished", "failed"}
+var doings = [...]string{"idle", "starting", "running", "waiting", "summing gradients", "updating weights", "copying state", "reading", "writing", "paused", "finished", "failed"}
 
 func (d Doing) String() string { return doings[d] }
 
@@ -44,7 +45,7 @@ const (
 	WaitOrder           // the next order
 	WaitStages          // the stages' reports
 	WaitDecision        // the scheduler's decision about the step
-	WaitDisk            // a checkpoint being written
+	WaitDisk            // something being written
 )
 
 // Snapshot is what an actor is doing at a moment.

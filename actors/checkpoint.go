@@ -11,26 +11,30 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
+// written is the end of a checkpoint's write.
+type written struct {
+	Saved
+	err error
+}
+
 // checkpointActor gathers the stages' state and writes it beside the training.
 // When the run stops, it finishes the checkpoint in the making first: a
 // checkpoint is whole or not there.
 type checkpointActor struct {
-	spec    *Spec
-	cell    *Cell
-	tape    header
+	part
 	begin   *BeginSave
 	early   []*StageState // came before BeginSave, which another actor sends
-	got     int
+	got     roll
 	saved   []stages.Saved
 	replyTo *actor.PID
 	writers sync.WaitGroup
 }
 
 func (a *checkpointActor) Receive(ctx actor.Context) {
-	defer rethrow()
+	defer a.rethrow()
 	switch m := ctx.Message().(type) {
 	case *Wire:
-		a.replyTo = m.Scheduler
+		a.replyTo, a.got = m.Scheduler, newRoll(a.spec.ranks())
 	case *BeginSave:
 		if !a.tape.accepts(m.Header) {
 			return
@@ -45,9 +49,13 @@ func (a *checkpointActor) Receive(ctx actor.Context) {
 		if a.tape.accepts(m.Header) {
 			a.take(ctx, m)
 		}
-	case *Saved:
+	case *written:
+		if m.err != nil {
+			a.fail(ctx, m.Step, fmt.Errorf("checkpoint of step %d: %w", m.Step, m.err))
+			return
+		}
 		a.cell.store(Snapshot{Step: m.Step})
-		ctx.Send(a.replyTo, m)
+		ctx.Send(a.replyTo, &m.Saved)
 	case *actor.Stopping:
 		// The writer's last message finds nobody; the file is what counts.
 		a.writers.Wait()
@@ -63,13 +71,14 @@ func (a *checkpointActor) take(ctx actor.Context, m *StageState) {
 		return
 	}
 	a.saved = append(a.saved, m.Saved...)
-	a.got++
-	if a.got < a.spec.ranks() {
-		a.cell.store(Snapshot{Step: m.Step, Doing: Waiting, Wait: WaitStages, From: stageName((m.Rank + 1) % a.spec.ranks()), Held: a.got, Need: a.spec.ranks()})
+	a.got.mark(m.Rank)
+	if !a.got.all() {
+		a.cell.store(a.got.snapshot(m.Step, 0))
 		return
 	}
 	begin, saved := a.begin, a.saved
-	a.begin, a.saved, a.got = nil, nil, 0
+	a.begin, a.saved = nil, nil
+	a.got.reset()
 	ctx.Send(a.replyTo, &StateCopied{begin.Header})
 	a.cell.store(Snapshot{Step: begin.Step, Doing: Writing})
 	root, self := ctx.ActorSystem().Root, ctx.Self()
@@ -78,16 +87,11 @@ func (a *checkpointActor) take(ctx actor.Context, m *StageState) {
 		defer a.writers.Done()
 		start := time.Now()
 		dir, err := a.write(begin, saved)
-		root.Send(self, &Saved{Header: begin.Header, Dir: dir, Best: begin.Best, Took: time.Since(start), Err: err})
+		root.Send(self, &written{Saved{Header: begin.Header, Dir: dir, Best: begin.Best, Took: time.Since(start)}, err})
 	}()
 }
 
-// write turns a panic into an error: this is not an actor's goroutine.
 func (a *checkpointActor) write(begin *BeginSave, saved []stages.Saved) (dir string, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("panic: %v", v)
-		}
-	}()
+	defer caught(&err)
 	return a.spec.WriteCheckpoint(context.Background(), begin.State, saved, begin.Best)
 }

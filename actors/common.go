@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
 )
 
@@ -31,13 +32,77 @@ type Panic struct {
 
 func (p *Panic) Error() string { return fmt.Sprintf("panic: %v\n%s", p.Value, p.Stack) }
 
+// Unwrap returns the error that was panicked with, if it was one.
+func (p *Panic) Unwrap() error {
+	err, _ := p.Value.(error)
+	return err
+}
+
+// caught is deferred in goroutines that are no actor's, where a panic would end
+// the process: it makes it the goroutine's error.
+func caught(err *error) {
+	if v := recover(); v != nil {
+		*err = &Panic{v, debug.Stack()}
+	}
+}
+
+// part is what the actors of a run have in common.
+type part struct {
+	spec   *Spec
+	cell   *Cell
+	tape   header
+	failed bool // or told to halt: nothing starts any more
+}
+
+// fail tells the worker, which stops the run. step is where in the run it was.
+func (p *part) fail(ctx actor.Context, step int64, err error) {
+	p.failed = true
+	p.cell.store(Snapshot{Step: step, Doing: Failing})
+	h := Header{Run: p.tape.run, Epoch: p.tape.epoch, Step: step}
+	ctx.Send(ctx.Parent(), &Failed{Header: h, Actor: p.cell.Load().Actor, Err: err})
+}
+
 // rethrow is deferred in every Receive: protoactor hands a panic's value to the
 // supervisor, but not its stack.
-func rethrow() {
+func (p *part) rethrow() {
 	if v := recover(); v != nil {
-		if p, ok := v.(*Panic); ok {
-			panic(p)
-		}
+		p.failed = true
+		p.cell.store(Snapshot{Step: p.cell.Load().Step, Doing: Failing})
 		panic(&Panic{v, debug.Stack()})
 	}
+}
+
+// roll notes which ranks have reported.
+type roll struct {
+	came []bool
+	n    int
+}
+
+func newRoll(ranks int) roll { return roll{came: make([]bool, ranks)} }
+
+func (r *roll) mark(rank int) {
+	if !r.came[rank] {
+		r.came[rank] = true
+		r.n++
+	}
+}
+
+func (r *roll) all() bool { return r.n == len(r.came) }
+
+func (r *roll) reset() {
+	clear(r.came)
+	r.n = 0
+}
+
+// snapshot says that reports are missing. The first rank that is out stands for
+// all of them.
+func (r *roll) snapshot(step int64, p Phase) Snapshot {
+	s := Snapshot{Step: step, Phase: p, Doing: Waiting, Wait: WaitStages, Held: r.n, Need: len(r.came)}
+	for rank, came := range r.came {
+		if !came {
+			s.From = stageName(rank)
+			break
+		}
+	}
+	return s
 }

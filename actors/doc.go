@@ -33,6 +33,15 @@
 //
 // Every message carries run, epoch and step; one of another epoch is dropped.
 //
+// # How a run ends
+//
+// Whatever the reason (the last step, a request, a failure), the worker first
+// tells the stages to halt: they start nothing more, and answer when their device
+// is at rest. From then on nobody sends a tensor, and all actors stop behind what
+// is in their mailboxes: tensors there are released, lines and events come out,
+// and a checkpoint in the making is finished. A panic is its actor's failure; the
+// actor goes on as a failed one, so that it can do its part of this.
+//
 // The package may import stages, scheduler, tensorops, and protoactor. It must
 // not know sockets, kernels, files or the terminal: those come in as functions
 // and interfaces of Spec.

@@ -11,6 +11,9 @@ const (
 	// LimitSaves is how many checkpoints may be in the making: one is written
 	// while training goes on.
 	LimitSaves = 1
+	// LimitRecords is how many steps may wait for their line in metrics.jsonl, or
+	// for their event, before training waits for them.
+	LimitRecords = 1024
 	// watchEvery is how often the watchdog looks for progress.
 	watchEvery = 200 * time.Millisecond
 )

@@ -4,27 +4,28 @@ import (
 	"fmt"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // loader answers requests for microbatches. It keeps no position: what a request
 // gets follows from its step and microbatch, so a resumed run reads on exactly.
 type loader struct {
-	spec *Spec
-	cell *Cell
+	part
 	pool batchPool
-	tape header
 }
 
 func (a *loader) Receive(ctx actor.Context) {
-	defer rethrow()
+	defer a.rethrow()
 	switch m := ctx.Message().(type) {
 	case *DataRequest:
-		if !a.tape.accepts(m.Header) {
+		if a.failed || !a.tape.accepts(m.Header) {
 			return
 		}
+		a.cell.store(Snapshot{Step: m.Step, Phase: m.Phase, Doing: Reading})
 		b, err := a.fill(m)
 		if err != nil {
-			ctx.Send(ctx.Parent(), &Failed{Header: m.Header, Actor: loaderName, Err: err})
+			a.fail(ctx, m.Step, err)
 			return
 		}
 		a.cell.store(Snapshot{Step: m.Step, Phase: m.Phase})
@@ -34,13 +35,17 @@ func (a *loader) Receive(ctx actor.Context) {
 	}
 }
 
-// fill reads a microbatch.
+// fill reads a microbatch. Validation's last one may hold fewer windows, and
+// windows may differ in length: the shorter ones are filled up with positions
+// that have no target, which in a causal model change nothing before them.
 func (a *loader) fill(m *DataRequest) (*Batch, error) {
-	first := int(m.Microbatch) * a.spec.MicrobatchSize
+	data, first := a.spec.Data, int(m.Microbatch)*a.spec.MicrobatchSize
 	count, positions := a.spec.MicrobatchSize, a.spec.Context
 	if m.Phase == Eval {
-		count = min(count, a.spec.Data.EvalWindows()-first)
-		positions = a.spec.Data.EvalLen(first)
+		count, positions = min(count, data.EvalWindows()-first), 0
+		for i := range count {
+			positions = max(positions, data.EvalLen(first+i))
+		}
 	}
 	b := a.pool.get(count * positions)
 	b.FirstSequence, b.Sequences, b.Positions = first, count, positions
@@ -48,9 +53,11 @@ func (a *loader) fill(m *DataRequest) (*Batch, error) {
 		tokens, targets := b.Tokens[i*positions:][:positions], b.Targets[i*positions:][:positions]
 		var err error
 		if m.Phase == Eval {
-			err = a.spec.Data.EvalFill(first+i, tokens, targets)
+			n := data.EvalLen(first + i)
+			err = data.EvalFill(first+i, tokens[:n], targets[:n])
+			blank(tokens[n:], targets[n:])
 		} else {
-			err = a.spec.Data.Train(m.Step, first+i, tokens, targets)
+			err = data.Train(m.Step, first+i, tokens, targets)
 		}
 		if err != nil {
 			b.Release()
@@ -64,4 +71,12 @@ func (a *loader) fill(m *DataRequest) (*Batch, error) {
 		b.Targets = b.Targets[:0]
 	}
 	return b, nil
+}
+
+// blank fills positions that take no part in the loss.
+func blank(tokens, targets []int32) {
+	clear(tokens)
+	for i := range targets {
+		targets[i] = tensorops.IgnoreTarget
+	}
 }

@@ -93,6 +93,14 @@ type Data struct {
 	Batch      *Batch
 }
 
+// owner is a message that owns memory. Whoever takes the message takes the
+// memory; one that nobody takes is released.
+type owner interface{ release() }
+
+func (m *Transfer) release()     { m.Tensor.Release() }
+func (m *Data) release()         { m.Batch.Release() }
+func (m *TiedGradient) release() { m.Grad.Grad.Release() }
+
 // LossReport is the loss of a microbatch.
 type LossReport struct {
 	Header
@@ -119,7 +127,7 @@ type StageDone struct {
 	Header
 	Rank  int
 	Norms []stages.Norm
-	Busy  time.Duration // device time since the last report
+	Busy  time.Duration // device time since the order came
 	Trace []ActionTime
 }
 
@@ -158,13 +166,12 @@ type BeginSave struct {
 // that training may go on.
 type StateCopied struct{ Header }
 
-// Saved says that a checkpoint was written, or why not.
+// Saved says that a checkpoint was written.
 type Saved struct {
 	Header
 	Dir  string
 	Best bool
 	Took time.Duration
-	Err  error
 }
 
 // StageReady says that a stage has its weights.
@@ -188,6 +195,13 @@ type finished struct {
 	Header
 	stopped bool
 }
+
+// halt tells a stage to start nothing more. Its answer, halted, comes when its
+// device is at rest: from then on it sends no tensor to anybody.
+type (
+	halt   struct{}
+	halted struct{ rank int }
+)
 
 // StatusRequest asks an actor for its Snapshot.
 type StatusRequest struct{}

@@ -17,23 +17,26 @@ type publish struct{ event Event }
 
 // metricsActor writes metrics.jsonl and publishes events.
 type metricsActor struct {
-	spec *Spec
-	cell *Cell
+	part
 }
 
 func (a *metricsActor) Receive(ctx actor.Context) {
-	defer rethrow()
+	defer a.rethrow()
+	if a.failed {
+		return // the file has no line behind one that is missing
+	}
 	switch m := ctx.Message().(type) {
 	case *writeStep:
+		a.cell.store(Snapshot{Step: m.Step, Doing: Writing})
 		if a.spec.WriteRecord != nil {
 			if err := a.spec.WriteRecord(m.event.Record); err != nil {
-				ctx.Send(ctx.Parent(), &Failed{Header: m.Header, Actor: metricsName, Err: fmt.Errorf("metrics of step %d: %w", m.event.Step, err)})
+				a.fail(ctx, m.Step, fmt.Errorf("metrics of step %d: %w", m.event.Step, err))
 				return
 			}
 		}
-		a.cell.store(Snapshot{Step: int64(m.event.Step)})
 		ctx.Respond(&recorded{m.Header})
 		a.publish(m.event)
+		a.cell.store(Snapshot{Step: m.Step})
 	case *publish:
 		a.publish(m.event)
 	case StatusRequest:

@@ -15,6 +15,7 @@ import (
 // Run is a training run in progress.
 type Run struct {
 	spec    Spec
+	epoch   uuid.UUID
 	system  *actor.ActorSystem
 	worker  *actor.PID
 	cells   []*Cell
@@ -35,12 +36,12 @@ func Start(spec Spec) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{spec: spec, result: make(chan Outcome, 1), done: make(chan struct{}), quit: make(chan struct{})}
+	r := &Run{spec: spec, epoch: epoch, result: make(chan Outcome, 1), done: make(chan struct{}), quit: make(chan struct{})}
 	tape := header{spec.Run, epoch}
 	for _, name := range []string{schedulerName, loaderName, checkpointName, metricsName} {
 		r.cells = append(r.cells, NewCell(name, -1, &r.moves))
 	}
-	plan, err := newSchedulerActor(&r.spec, r.cells[0], tape)
+	plan, err := newSchedulerActor(part{spec: &r.spec, cell: r.cells[0], tape: tape})
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +53,7 @@ func Start(spec Spec) (*Run, error) {
 	// errors here.
 	r.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
 		return slog.New(slog.DiscardHandler)
-	}))
+	}), actor.WithDeadLetterThrottleInterval(time.Nanosecond)) // it sleeps so long in a goroutine
 	w := &worker{spec: &r.spec, tape: tape, cells: r.cells, streams: r.streams, plan: plan, result: r.result, owned: &r.owned}
 	r.worker = r.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return w }))
 	r.owned.Add(2)
@@ -99,6 +100,9 @@ func (r *Run) watch() {
 		}
 	}
 }
+
+// Epoch identifies this attempt at the run, in its messages.
+func (r *Run) Epoch() uuid.UUID { return r.epoch }
 
 // Status reads every actor's cell. It needs no actor to answer.
 func (r *Run) Status() Status {

@@ -14,9 +14,7 @@ import (
 
 // schedulerActor drives the run: orders out, reports in, one decision a step.
 type schedulerActor struct {
-	spec *Spec
-	cell *Cell
-	tape header
+	part
 	wire *Wire
 
 	trainCredits, evalCredits scheduler.Credits
@@ -24,36 +22,43 @@ type schedulerActor struct {
 
 	state  TrainerState
 	orders int64 // sent so far
-	ready  int   // stages with weights
+	ready  roll  // stages with weights
 
 	// The order in progress.
 	phase  Phase // 0: none
 	order  int64
 	began  time.Time
 	losses *stages.Accumulator
-	done   int
+	done   roll
 	norms  []float64 // by parameter
 	busy   time.Duration
 	trace  [][]ActionTime
 
-	record  *telemetry.Record // of the step that ended, until its validation is in
-	trac    [][]ActionTime
-	evaled  int64 // step of the last validation, −1: none
-	written int64 // step of the last line in metrics.jsonl, −1: none
-	saved   int64 // step of the last checkpoint begun
-	best    bool  // the last validation was the best
-	saving  int   // checkpoints in the making
-	copying bool  // stages still copy their state for one
-	owing   int   // stages that have not answered the last Apply
-	pause   bool
-	paused  bool
-	stop    bool
-	saveNow bool
-	ended   bool
+	last      *StepEvent // of the step that ended, until its validation is in
+	evaled    int64      // step of the last validation, −1: none
+	saved     int64      // step of the last checkpoint begun, −1: none
+	best      bool       // the last validation was the best
+	saving    int        // checkpoints in the making
+	copying   bool       // stages still copy their state for one
+	recording int        // steps whose line is not written yet
+	applied   roll       // stages that have answered the last Apply
+	pause     bool
+	paused    bool
+	stop      bool
+	saveNow   bool
+	ended     bool
 }
 
-func newSchedulerActor(s *Spec, c *Cell, tape header) (*schedulerActor, error) {
-	a := &schedulerActor{spec: s, cell: c, tape: tape, state: s.Start, evaled: -1, written: -1, saved: -1}
+func newSchedulerActor(p part) (*schedulerActor, error) {
+	s := p.spec
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	ranks := s.ranks()
+	a := &schedulerActor{part: p, state: s.Start, evaled: -1, saved: -1, ready: newRoll(ranks), done: newRoll(ranks), applied: newRoll(ranks)}
+	for rank := range ranks {
+		a.applied.mark(rank) // there was no Apply yet
+	}
 	r, err := scheduler.Check(s.Table)
 	if err != nil {
 		return nil, err
@@ -73,24 +78,24 @@ func newSchedulerActor(s *Spec, c *Cell, tape header) (*schedulerActor, error) {
 	a.losses = stages.NewAccumulator(s.Reduce)
 	if a.state.Step > 0 {
 		// A resumed run has validated and saved this step already.
-		a.evaled, a.written, a.saved = a.state.Step, a.state.Step, a.state.Step
+		a.evaled, a.saved = a.state.Step, a.state.Step
 	}
 	return a, nil
 }
 
 func (a *schedulerActor) Receive(ctx actor.Context) {
-	defer rethrow()
+	defer a.rethrow()
 	switch m := ctx.Message().(type) {
 	case *Wire:
 		a.wire = m
-		a.cell.store(Snapshot{Doing: Starting, Wait: WaitStages, From: stageName(0), Need: a.spec.ranks()})
+		a.cell.store(a.ready.snapshot(a.state.Step, 0))
 	case *StageReady:
-		a.ready++
+		a.ready.mark(m.Rank)
 		a.proceed(ctx)
 	case *LossReport:
 		if a.current(m.Header) {
 			if err := a.losses.Add(m.Microbatch, stages.TokenReport(m.Sum, m.Targets, nil, a.spec.Reduce == stages.ReduceTokens)); err != nil {
-				a.fail(ctx, err)
+				a.fail(ctx, m.Step, err)
 			}
 		}
 	case *StageDone:
@@ -99,11 +104,11 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 		}
 	case *Applied:
 		if a.tape.accepts(m.Header) {
-			a.owing--
+			a.applied.mark(m.Rank)
 			a.proceed(ctx)
 		}
 	case *recorded:
-		a.written = max(a.written, m.Step)
+		a.recording--
 		a.proceed(ctx)
 	case *StateCopied:
 		if a.tape.accepts(m.Header) {
@@ -112,7 +117,9 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 		}
 	case *Saved:
 		if a.tape.accepts(m.Header) {
-			a.checkpointWritten(ctx, m)
+			a.saving--
+			ctx.Send(a.wire.Metrics, &publish{CheckpointEvent{Step: m.Step, Dir: m.Dir, Best: m.Best, Took: m.Took}})
+			a.proceed(ctx)
 		}
 	case control:
 		a.control(ctx, m)
@@ -124,12 +131,6 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 // current reports whether a message belongs to the order in progress.
 func (a *schedulerActor) current(h Header) bool {
 	return a.tape.accepts(h) && a.phase != 0 && h.Order == a.order
-}
-
-func (a *schedulerActor) fail(ctx actor.Context, err error) {
-	a.ended = true
-	a.cell.store(Snapshot{Doing: Failing, Step: a.state.Step})
-	ctx.Send(ctx.Parent(), &Failed{Header: a.header(), Actor: schedulerName, Err: err})
 }
 
 func (a *schedulerActor) header() Header {
@@ -156,29 +157,32 @@ func (a *schedulerActor) control(ctx actor.Context, m control) {
 
 // proceed decides what comes next, between two orders.
 func (a *schedulerActor) proceed(ctx actor.Context) {
-	if a.phase != 0 || a.ended || a.ready < a.spec.ranks() || a.copying {
+	if a.phase != 0 || a.ended || a.failed || a.copying {
 		return
 	}
 	step := a.state.Step
+	if !a.ready.all() {
+		a.cell.store(a.ready.snapshot(step, 0))
+		return
+	}
+	saveDue := a.saveDue()
+	ending := !saveDue && (step >= a.spec.Steps || a.stop)
 	switch {
 	case a.evalDue():
 		a.send(ctx, Eval)
-	case a.record != nil:
+	case a.last != nil:
 		a.writeRecord(ctx)
 		a.proceed(ctx)
-	case a.saveDue():
-		// The line of this step comes before its checkpoint, and one checkpoint
-		// after the other.
-		if a.written < step && a.spec.WriteRecord != nil && step > 0 || a.saving >= LimitSaves {
-			a.wait(WaitDisk, checkpointName)
-			return
-		}
+	case a.recording > 0 && (saveDue || ending) || a.recording >= LimitRecords:
+		// The line of a step comes before its checkpoint.
+		a.waitDisk(metricsName)
+	case a.saving > 0 && ending || a.saving >= LimitSaves && saveDue:
+		a.waitDisk(checkpointName)
+	case saveDue:
 		a.save(ctx)
-	case step >= a.spec.Steps || a.stop:
-		if a.saving > 0 || a.owing > 0 {
-			a.wait(WaitDisk, checkpointName)
-			return
-		}
+	case ending && !a.applied.all():
+		a.cell.store(a.applied.snapshot(step, 0))
+	case ending:
 		a.ended = true
 		a.cell.store(Snapshot{Step: step, Doing: Finished})
 		ctx.Send(ctx.Parent(), &finished{Header: a.header(), stopped: step < a.spec.Steps})
@@ -193,8 +197,8 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 	}
 }
 
-func (a *schedulerActor) wait(w Wait, from string) {
-	a.cell.store(Snapshot{Step: a.state.Step, Doing: Waiting, Wait: w, From: from})
+func (a *schedulerActor) waitDisk(from string) {
+	a.cell.store(Snapshot{Step: a.state.Step, Doing: Waiting, Wait: WaitDisk, From: from})
 }
 
 // evalDue: before the first step, every EvalEvery steps, and after the last. A
@@ -231,7 +235,8 @@ func (a *schedulerActor) send(ctx actor.Context, p Phase) {
 	a.orders++
 	a.phase, a.order, a.began = p, a.orders, time.Now()
 	a.losses.Reset()
-	a.done, a.busy, a.trace = 0, 0, nil
+	a.done.reset()
+	a.busy, a.trace = 0, nil
 	clear(a.norms)
 	h := a.header()
 	table, credits := a.spec.EvalTable, a.evalCredits
@@ -243,17 +248,11 @@ func (a *schedulerActor) send(ctx actor.Context, p Phase) {
 	for _, pid := range a.wire.Stages {
 		ctx.Send(pid, order)
 	}
-	a.waitStages(h.Step)
-}
-
-// waitStages says which stage's report is missing. Reports don't come in order,
-// so the first rank stands for all that are out.
-func (a *schedulerActor) waitStages(step int64) {
-	a.cell.store(Snapshot{Step: step, Phase: a.phase, Doing: Waiting, Wait: WaitStages, From: stageName(a.spec.ranks() - 1), Held: a.done, Need: a.spec.ranks()})
+	a.cell.store(a.done.snapshot(h.Step, p))
 }
 
 func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
-	a.done++
+	a.done.mark(m.Rank)
 	a.busy += m.Busy
 	for _, n := range m.Norms {
 		for len(a.norms) <= n.Param {
@@ -267,8 +266,8 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 		}
 		a.trace[m.Rank] = m.Trace
 	}
-	if a.done < a.spec.ranks() {
-		a.waitStages(m.Step)
+	if !a.done.all() {
+		a.cell.store(a.done.snapshot(m.Step, a.phase))
 		return
 	}
 	phase := a.phase
@@ -285,10 +284,13 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 func (a *schedulerActor) evalDone() {
 	a.evaled = a.state.Step
 	loss := a.losses.Loss()
-	if a.record == nil {
-		a.record = &telemetry.Record{Step: int(a.state.Step)}
+	if a.last == nil {
+		a.last = &StepEvent{Record: telemetry.Record{Step: int(a.state.Step)}}
 	}
-	a.record.ValLoss = &loss
+	a.last.ValLoss = &loss
+	if !finite(loss) {
+		return // it is never the best, nor can trainer.json hold it
+	}
 	if a.state.Step == 0 {
 		a.state.FirstValLoss = &loss
 		return
@@ -325,23 +327,24 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 	for _, pid := range a.wire.Stages {
 		ctx.Send(pid, m)
 	}
-	a.owing += a.spec.ranks()
+	a.applied.reset()
 	tokens := int64(a.spec.Sequences) * int64(a.spec.Context)
 	a.state.Tokens += tokens
 	ms := float64(wall) / float64(time.Millisecond)
 	perSecond := float64(tokens) / wall.Seconds()
 	bubble := 100 * (1 - float64(a.busy)/(float64(a.spec.ranks())*float64(wall)))
-	a.record = &telemetry.Record{Step: int(step), Loss: &loss, GradNorm: &norm, LR: &rate, Tokens: a.state.Tokens,
-		TokensPerS: &perSecond, StepMS: &ms, BubblePct: &bubble, PeakMemBytes: telemetry.PeakRSS(), Skipped: m.Skip}
-	a.trac = a.trace
+	a.last = &StepEvent{Trace: a.trace, Record: telemetry.Record{Step: int(step), Loss: &loss, GradNorm: &norm, LR: &rate, Tokens: a.state.Tokens,
+		TokensPerS: &perSecond, StepMS: &ms, BubblePct: &bubble, PeakMemBytes: telemetry.PeakRSS(), Skipped: m.Skip}}
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 // writeRecord hands the finished step to the metrics actor.
 func (a *schedulerActor) writeRecord(ctx actor.Context) {
-	ctx.Request(a.wire.Metrics, &writeStep{Header: a.header(), event: StepEvent{Record: *a.record, IdealBubblePct: a.idealBubble, Trace: a.trac}})
-	a.record, a.trac = nil, nil
+	a.last.IdealBubblePct = a.idealBubble
+	ctx.Request(a.wire.Metrics, &writeStep{Header: a.header(), event: *a.last})
+	a.last = nil
+	a.recording++
 }
 
 // save begins a checkpoint. The stages copy their state before their next order;
@@ -354,15 +357,5 @@ func (a *schedulerActor) save(ctx actor.Context) {
 	}
 	a.saved, a.saveNow, a.best, a.copying = a.state.Step, false, false, true
 	a.saving++
-	a.wait(WaitDisk, checkpointName)
-}
-
-func (a *schedulerActor) checkpointWritten(ctx actor.Context, m *Saved) {
-	a.saving--
-	if m.Err != nil {
-		a.fail(ctx, fmt.Errorf("checkpoint of step %d: %w", m.Step, m.Err))
-		return
-	}
-	ctx.Send(a.wire.Metrics, &publish{CheckpointEvent{Step: m.Step, Dir: m.Dir, Best: m.Best, Took: m.Took}})
-	a.proceed(ctx)
+	a.waitDisk(checkpointName)
 }

@@ -2,6 +2,8 @@ package actors
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -40,7 +42,7 @@ type Spec struct {
 	Device tensorops.Device
 
 	// Build makes rank r's stage on its stream, with its weights. It is called
-	// in a goroutine of its own.
+	// in a goroutine of its own, which the run's end waits for.
 	Build func(rank int, s tensorops.Stream) (Compute, error)
 	// TiedRanks are the ranks of the two uses of a tied weight, when they
 	// differ: each sends its gradient to the other.
@@ -81,3 +83,27 @@ type Spec struct {
 
 // ranks is the number of stage actors.
 func (s *Spec) ranks() int { return s.Table.NumRanks() }
+
+// ErrSpec: the parts of a Spec contradict each other.
+var ErrSpec = errors.New("contradictory run")
+
+// check compares the tables with the data and with each other. That each is a
+// table that can be run is for scheduler.Check to say.
+func (s *Spec) check() error {
+	t, e := s.Table, s.EvalTable
+	if t.Microbatches*s.MicrobatchSize != s.Sequences {
+		return fmt.Errorf("%w: %d microbatches of %d sequences are not the step's %d", ErrSpec, t.Microbatches, s.MicrobatchSize, s.Sequences)
+	}
+	if e == nil {
+		return nil
+	}
+	if e.NumRanks() != t.NumRanks() || e.NumStages != t.NumStages || e.Placement != t.Placement {
+		return fmt.Errorf("%w: validation has %d virtual stages on %d ranks (placement %v), training %d on %d (%v)",
+			ErrSpec, e.NumStages, e.NumRanks(), e.Placement, t.NumStages, t.NumRanks(), t.Placement)
+	}
+	windows := s.Data.EvalWindows()
+	if !e.ForwardOnly || e.Microbatches != (windows+s.MicrobatchSize-1)/s.MicrobatchSize {
+		return fmt.Errorf("%w: %d validation windows need a forward-only table of microbatches of %d, not of %d microbatches", ErrSpec, windows, s.MicrobatchSize, e.Microbatches)
+	}
+	return nil
+}

@@ -14,22 +14,22 @@ import (
 
 // stageActor runs one rank's orders.
 type stageActor struct {
-	spec   *Spec
+	part
 	rank   int
-	cell   *Cell
-	tape   header
 	stream tensorops.Stream
 	owned  *sync.WaitGroup // the run's goroutines
 	wire   *Wire
 	self   *actor.PID
 	root   *actor.RootContext
 
-	stage  Compute
-	failed bool
+	stage    Compute
+	building bool
+	halting  bool  // the worker waits for the device to come to rest
+	step     int64 // of the order, update or save that was begun last
 
 	// What was sent to this stage and not consumed yet, by order, kind, virtual
 	// stage and microbatch. The sender's credits bound it.
-	inbox map[inboxKey]any
+	inbox map[inboxKey]owner
 	todo  []any // orders, updates and saves that wait for the one in progress
 
 	// The order in progress, and the number of the last that ended.
@@ -49,8 +49,10 @@ type stageActor struct {
 	after    func(ctx actor.Context) // what follows its completion
 	out      tensorops.Tensor        // its output, to be sent
 	batch    *Batch                  // host memory that it reads
-	busy     time.Duration
-	tied     []stages.TiedGrad
+	tied     []stages.TiedGrad       // this rank's part, until it is sent
+
+	busy    time.Duration // device time since the order came
+	counted time.Time     // up to when it is counted
 }
 
 // What an inbox entry is.
@@ -81,98 +83,111 @@ type deviceDone struct {
 }
 
 func (a *stageActor) Receive(ctx actor.Context) {
-	defer rethrow()
+	defer a.rethrow()
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		a.self, a.root = ctx.Self(), ctx.ActorSystem().Root
-		a.inbox = make(map[inboxKey]any)
+		a.inbox = make(map[inboxKey]owner)
 		a.cell.store(Snapshot{Doing: Starting})
 	case *Wire:
-		a.wire = m
-		// Making weights takes seconds for a large model: not in Receive.
-		a.owned.Add(1)
-		go func() { // ends with Build
-			defer a.owned.Done()
-			st, err := a.spec.Build(a.rank, a.stream)
-			a.root.Send(a.self, &built{st, err})
-		}()
+		a.wire, a.step = m, m.Step
+		a.build()
 	case *built:
-		if m.err != nil {
-			a.fail(ctx, m.err)
-			return
+		a.building = false
+		switch {
+		case a.failed:
+		case m.err != nil:
+			a.fail(ctx, a.step, m.err)
+		default:
+			a.stage = m.stage
+			a.cell.store(Snapshot{Step: a.step, Wait: WaitOrder, From: schedulerName})
+			ctx.Send(a.wire.Scheduler, &StageReady{Header: a.wire.Header, Rank: a.rank})
 		}
-		a.stage = m.stage
-		a.cell.store(Snapshot{Wait: WaitOrder, From: schedulerName})
-		ctx.Send(a.wire.Scheduler, &StageReady{Header: a.wire.Header, Rank: a.rank})
 	case *deviceDone:
 		a.completed(ctx, m)
 	case *Transfer:
-		if !a.keep(ctx, m.Header, inboxKey{m.Order, uint8(m.Kind), m.To, m.Microbatch}, m) {
-			m.Tensor.Release()
-		}
+		a.keep(ctx, m.Header, inboxKey{m.Order, uint8(m.Kind), m.To, m.Microbatch}, m)
 	case *Data:
-		if !a.keep(ctx, m.Header, inboxKey{m.Order, inData, m.Virtual, m.Microbatch}, m) {
-			m.Batch.Release()
-		}
+		a.keep(ctx, m.Header, inboxKey{m.Order, inData, m.Virtual, m.Microbatch}, m)
 	case *TiedGradient:
-		if !a.keep(ctx, m.Header, inboxKey{m.Order, inTied, 0, int32(m.Grad.Param)}, m) {
-			m.Grad.Grad.Release()
-		}
+		a.keep(ctx, m.Header, inboxKey{m.Order, inTied, 0, int32(m.Grad.Param)}, m)
 	case *Credit:
 		if a.tape.accepts(m.Header) && a.order != nil && m.Order == a.order.Order {
 			a.credit(m.Kind, m.Edge, 1)
 			a.advance(ctx)
 		}
-	case *Order, *Apply, *SaveState:
+	case *Order:
+		a.busy, a.counted = 0, time.Now()
 		a.todo = append(a.todo, m)
 		a.advance(ctx)
-	case *actor.Stopping:
-		a.drain()
+	case *Apply, *SaveState:
+		a.todo = append(a.todo, m)
+		a.advance(ctx)
+	case halt:
+		a.failed, a.halting = true, true
 	case StatusRequest:
 		ctx.Respond(a.cell.Load())
 	}
+	if a.halting && !a.building && !a.running {
+		a.halting = false
+		ctx.Send(ctx.Parent(), &halted{a.rank})
+		a.drain()
+	}
 }
 
-// keep puts an input into the mailbox; false when it is of another epoch or of
-// an order that has ended.
-func (a *stageActor) keep(ctx actor.Context, h Header, key inboxKey, m any) bool {
-	if !a.tape.accepts(h) || h.Order <= a.ended {
-		return false
+// build makes the stage. Weights take seconds for a large model: not in Receive.
+func (a *stageActor) build() {
+	a.building = true
+	a.owned.Add(1)
+	go func() { // ends with Build
+		defer a.owned.Done()
+		m := &built{}
+		defer a.root.Send(a.self, m)
+		defer caught(&m.err)
+		m.stage, m.err = a.spec.Build(a.rank, a.stream)
+	}()
+}
+
+// keep puts an input into the mailbox, unless nobody will want it: because it is
+// of another epoch or an order that has ended, or the run ends.
+func (a *stageActor) keep(ctx actor.Context, h Header, key inboxKey, m owner) {
+	if a.failed || !a.tape.accepts(h) || h.Order <= a.ended {
+		m.release()
+		return
 	}
 	if _, twice := a.inbox[key]; twice {
-		a.fail(ctx, fmt.Errorf("input %+v came twice", key))
-		return false
+		m.release()
+		a.fail(ctx, a.step, fmt.Errorf("input %+v came twice", key))
+		return
 	}
 	a.inbox[key] = m
 	a.advance(ctx)
-	return true
-}
-
-// fail reports to the worker, which stops the run.
-func (a *stageActor) fail(ctx actor.Context, err error) {
-	a.failed = true
-	a.cell.store(Snapshot{Doing: Failing})
-	ctx.Send(ctx.Parent(), &Failed{Header: a.wire.Header, Actor: stageName(a.rank), Err: err})
 }
 
 // submit hands a list to the device; then follows its completion.
 func (a *stageActor) submit(l *tensorops.List, then func(ctx actor.Context)) {
-	a.running, a.after = true, then
-	a.began = time.Now()
+	a.after, a.began = then, time.Now()
 	a.stream.Submit(l, func(err error) {
 		a.root.Send(a.self, &deviceDone{err, time.Now()})
 	})
+	a.running = true
 }
 
 func (a *stageActor) completed(ctx actor.Context, m *deviceDone) {
 	a.running, a.finished = false, m.end
-	a.busy += m.end.Sub(a.began)
+	if a.counted.Before(a.began) {
+		a.counted = a.began
+	}
+	a.busy += max(0, m.end.Sub(a.counted))
 	if a.batch != nil {
 		a.batch.Release()
 		a.batch = nil
 	}
-	if m.err != nil {
-		a.fail(ctx, m.err)
+	switch {
+	case a.failed:
+		return
+	case m.err != nil:
+		a.fail(ctx, a.step, m.err)
 		return
 	}
 	then := a.after
@@ -209,6 +224,7 @@ func (a *stageActor) advance(ctx actor.Context) {
 // begin takes up an order.
 func (a *stageActor) begin(ctx actor.Context, m *Order) {
 	a.order, a.row, a.next, a.asked, a.ahead = m, m.Table.Ranks[a.rank], 0, 0, 0
+	a.step = m.Step
 	a.credits.Forward = append(a.credits.Forward[:0], m.Credits.Forward...)
 	a.credits.Backward = append(a.credits.Backward[:0], m.Credits.Backward...)
 	a.trace = nil

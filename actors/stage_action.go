@@ -48,20 +48,20 @@ func (a *stageActor) act(ctx actor.Context) bool {
 	}
 	a.cell.store(a.snap(Running))
 	a.next++
-	if in != nil {
-		delete(a.inbox, inKey)
-		// The credit goes back when the action that consumes the input starts.
-		ctx.Send(a.peer(e.from), &Credit{Header: a.order.Header, Kind: e.kind, Edge: e.from})
-	}
-	if data != nil {
-		delete(a.inbox, dataKey)
-		a.ahead--
-		a.ask(ctx)
-	}
 	if e.out {
 		a.credit(e.kind, act.Stage, -1)
 	}
+	delete(a.inbox, inKey)
+	delete(a.inbox, dataKey)
 	a.start(act, e, in, data)
+	// The device works: now for the others.
+	if in != nil {
+		ctx.Send(a.peer(e.from), &Credit{Header: a.order.Header, Kind: e.kind, Edge: e.from})
+	}
+	if data != nil {
+		a.ahead--
+		a.ask(ctx)
+	}
 	return true
 }
 
@@ -146,7 +146,7 @@ func (a *stageActor) microbatch(act scheduler.Action, in *Transfer, data *Data) 
 // finishAction sends an action's results.
 func (a *stageActor) finishAction(ctx actor.Context, act scheduler.Action, e edges, first int) {
 	v, index := int(act.Stage), int(act.Microbatch)
-	if a.spec.Trace {
+	if a.order.Trace {
 		a.trace = append(a.trace, ActionTime{act, a.began, a.finished})
 	}
 	if act.Type == scheduler.F && a.stage.Loses(v) {

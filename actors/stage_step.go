@@ -33,7 +33,8 @@ func (a *stageActor) sendTied(ctx actor.Context) {
 	if other == a.rank {
 		other = a.spec.TiedRanks[1]
 	}
-	for _, g := range a.tied {
+	for i, g := range a.tied {
+		a.tied[i].Grad = tensorops.Tensor{}
 		ctx.Send(a.wire.Stages[other], &TiedGradient{Header: a.order.Header, Grad: g})
 	}
 }
@@ -46,7 +47,8 @@ func (a *stageActor) takeTied(ctx actor.Context) bool {
 		if m, ok := a.inbox[key].(*TiedGradient); ok {
 			delete(a.inbox, key)
 			if err := a.stage.TakeTied(m.Grad); err != nil {
-				a.fail(ctx, err)
+				m.release()
+				a.fail(ctx, a.step, err)
 				return false
 			}
 		}
@@ -77,11 +79,12 @@ func (a *stageActor) report(ctx actor.Context, norms []stages.Norm) {
 	}
 	a.cell.store(Snapshot{Step: a.order.Step, Phase: a.order.Phase, Wait: wait, From: schedulerName})
 	a.ended = a.order.Order
-	a.busy, a.tied, a.order, a.row = 0, nil, nil, nil
+	a.tied, a.order, a.row = nil, nil, nil
 }
 
 // apply updates the weights, or drops the gradients.
 func (a *stageActor) apply(m *Apply) {
+	a.step = m.Step
 	l := a.stream.NewList()
 	if m.Skip {
 		a.stage.ClearGrads(l)
@@ -97,6 +100,7 @@ func (a *stageActor) apply(m *Apply) {
 
 // save copies the state to host memory and hands it to the checkpoint actor.
 func (a *stageActor) save(m *SaveState) {
+	a.step = m.Step
 	l := a.stream.NewList()
 	saved := a.stage.Save(l)
 	a.cell.store(Snapshot{Step: m.Step, Doing: Copying})
@@ -106,18 +110,16 @@ func (a *stageActor) save(m *SaveState) {
 	})
 }
 
-// drain frees what an ended run left in the mailbox.
+// drain frees what an ended run left here.
 func (a *stageActor) drain() {
 	for _, m := range a.inbox {
-		switch m := m.(type) {
-		case *Transfer:
-			m.Tensor.Release()
-		case *Data:
-			m.Batch.Release()
-		case *TiedGradient:
-			m.Grad.Grad.Release()
-		}
+		m.release()
 	}
 	clear(a.inbox)
+	a.out.Release()
 	a.out = tensorops.Tensor{}
+	for _, g := range a.tied {
+		g.Grad.Release()
+	}
+	a.tied = nil
 }

@@ -37,10 +37,12 @@ func orDash(s string) string {
 	return s
 }
 
+var passes = map[scheduler.Type]string{scheduler.F: "forward", scheduler.I: "input gradient", scheduler.W: "weight gradient", scheduler.B: "backward"}
+
 // describe names an action for a person: the cell of the table, with stage and
 // microbatch in words.
 func describe(a scheduler.Action) string {
-	return fmt.Sprintf("%v (virtual stage %d, microbatch %d)", a, a.Stage, a.Microbatch)
+	return fmt.Sprintf("%v (%s of microbatch %d on virtual stage %d)", a, passes[a.Type], a.Microbatch, a.Stage)
 }
 
 func (s Snapshot) doing() string {
@@ -62,7 +64,7 @@ func (s Snapshot) waitsFor() string {
 	case WaitTokens:
 		return fmt.Sprintf("tokens of microbatch %d", s.Needs.Microbatch)
 	case WaitCredit:
-		return fmt.Sprintf("a credit: %v has not taken its earlier inputs (%d of %d credits held)", s.Needs, s.Held, s.Need)
+		return fmt.Sprintf("a credit of virtual stage %d, which has not taken earlier inputs (%d held, %d needed)", s.Needs.Stage, s.Held, s.Need)
 	case WaitTied:
 		return "gradient of the tied weight"
 	case WaitOrder:
@@ -72,7 +74,7 @@ func (s Snapshot) waitsFor() string {
 	case WaitDecision:
 		return "the decision about the step"
 	case WaitDisk:
-		return "the checkpoint on disk"
+		return "a write to disk"
 	}
 	return ""
 }

@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -13,6 +14,10 @@ import (
 // worker spawns the actors of a run on this machine and supervises them. An
 // actor that fails is never restarted behind the run's back: the first failure
 // stops everything in order and is the run's error.
+//
+// The order is: the stages halt, one by one as their devices come to rest. When
+// all have, no tensor is sent any more, and every actor stops behind what is in
+// its mailbox, so that nothing is lost there.
 type worker struct {
 	spec    *Spec
 	tape    header
@@ -22,8 +27,11 @@ type worker struct {
 	result  chan<- Outcome // capacity 1
 	owned   *sync.WaitGroup
 
-	pids     map[string]*actor.PID
-	stopping bool
+	root     *actor.RootContext
+	pids     map[string]*actor.PID // that live
+	active   map[string]bool       // stages that may send tensors
+	panicked map[string]bool
+	ending   bool
 	outcome  Outcome
 }
 
@@ -54,65 +62,99 @@ var ErrKilled = errors.New("the run was killed")
 type kill struct{}
 
 func (w *worker) Receive(ctx actor.Context) {
-	defer rethrow()
+	defer w.rescue(ctx)
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
+		w.root = ctx.ActorSystem().Root
 		w.spawn(ctx)
 	case *Failed:
-		w.end(ctx, Outcome{Err: &ActorError{m.Actor, m.Step, m.Err}})
+		w.end(Outcome{Err: &ActorError{m.Actor, m.Step, m.Err}})
 	case *finished:
-		w.end(ctx, Outcome{Stopped: m.stopped})
+		w.end(Outcome{Stopped: m.stopped})
 	case kill:
-		w.end(ctx, Outcome{Err: ErrKilled})
+		if !w.ending {
+			w.end(Outcome{Err: ErrKilled})
+		}
 	case control:
 		if pid := w.pids[schedulerName]; pid != nil {
 			ctx.Send(pid, m)
 		}
+	case StatusRequest:
+		if pid := w.pids[schedulerName]; pid != nil {
+			ctx.Forward(pid) // what the run does is what its scheduler does
+		}
+	case *halted:
+		w.rest(stageName(m.rank))
 	case *actor.Terminated:
 		w.terminated(ctx, m.Who)
+	case *actor.Stopped:
+		w.outcome.State = w.plan.state
+		w.result <- w.outcome
+	}
+}
+
+// rescue ends the run when the worker itself panics: protoactor's own choice
+// would be to start another run in its place.
+func (w *worker) rescue(ctx actor.Context) {
+	if v := recover(); v != nil {
+		w.outcome.Err = &Panic{v, debug.Stack()}
+		ctx.Stop(ctx.Self())
 	}
 }
 
 // HandleFailure makes the worker its children's supervisor: protoactor calls it
-// when an actor panics.
+// when an actor panics. The actor goes on, as one that has failed, to release
+// what it owns; when that panics too, it is stopped.
 func (w *worker) HandleFailure(_ *actor.ActorSystem, supervisor actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
-	supervisor.StopChildren(child)
 	err, ok := reason.(error)
 	if !ok {
 		err = fmt.Errorf("panic: %v", reason)
 	}
-	name := child.Id
-	for n, pid := range w.pids {
-		if pid.Equal(child) {
-			name = n
+	failure := &ActorError{Actor: w.name(child), Err: err}
+	for _, c := range w.cells {
+		if s := c.Load(); s.Actor == failure.Actor {
+			failure.Step = s.Step
 		}
 	}
-	if w.outcome.Err == nil {
-		w.outcome.Err = &ActorError{Actor: name, Step: w.cells[0].Load().Step, Err: err}
+	w.end(Outcome{Err: failure})
+	if w.panicked[failure.Actor] {
+		supervisor.StopChildren(child)
+		return
 	}
-	supervisor.StopChildren(supervisor.Children()...)
-	w.stopping = true
+	w.panicked[failure.Actor] = true
+	supervisor.ResumeChildren(child)
+}
+
+// name returns what people call an actor.
+func (w *worker) name(who *actor.PID) string {
+	for name, pid := range w.pids {
+		if pid.Equal(who) {
+			return name
+		}
+	}
+	return who.Id
 }
 
 // spawn makes the actors and tells them their peers.
 func (w *worker) spawn(ctx actor.Context) {
-	w.pids = make(map[string]*actor.PID)
-	add := func(name string, a actor.Actor) *actor.PID {
-		pid := ctx.Spawn(actor.PropsFromProducer(func() actor.Actor { return a }))
+	w.pids, w.active, w.panicked = make(map[string]*actor.PID), make(map[string]bool), make(map[string]bool)
+	add := func(name string, a actor.Actor, opts ...actor.PropsOption) *actor.PID {
+		pid, err := ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return a }, opts...), name)
+		if err != nil {
+			panic(err) // the name is taken: there is another worker of this one's name
+		}
 		w.pids[name] = pid
 		return pid
 	}
-	cell := func(i int) *Cell { return w.cells[i] }
+	common := func(i int) part { return part{spec: w.spec, cell: w.cells[i], tape: w.tape} }
 	wire := &Wire{Header: Header{Run: w.tape.run, Epoch: w.tape.epoch, Step: w.spec.Start.Step}}
 	wire.Scheduler = add(schedulerName, w.plan)
-	wire.Loader = add(loaderName, &loader{spec: w.spec, cell: cell(1), tape: w.tape})
-	wire.Checkpoint = add(checkpointName, &checkpointActor{spec: w.spec, cell: cell(2), tape: w.tape})
-	wire.Metrics = add(metricsName, &metricsActor{spec: w.spec, cell: cell(3)})
+	wire.Loader = add(loaderName, &loader{part: common(1)})
+	wire.Checkpoint = add(checkpointName, &checkpointActor{part: common(2)})
+	wire.Metrics = add(metricsName, &metricsActor{part: common(3)})
 	for r, s := range w.streams {
-		wire.Stages = append(wire.Stages, add(stageName(r), &stageActor{spec: w.spec, rank: r, cell: cell(4 + r), tape: w.tape, stream: s, owned: w.owned}))
-	}
-	for _, pid := range w.pids {
-		ctx.Watch(pid)
+		wire.Stages = append(wire.Stages, add(stageName(r), &stageActor{part: common(4 + r), rank: r, stream: s, owned: w.owned}, actor.WithDispatcher(actor.NewSynchronizedDispatcher(300))))
+		w.active[stageName(r)] = true
 	}
 	// The scheduler first: stages report to it.
 	for _, pid := range append([]*actor.PID{wire.Scheduler, wire.Checkpoint}, wire.Stages...) {
@@ -120,33 +162,41 @@ func (w *worker) spawn(ctx actor.Context) {
 	}
 }
 
-// end stops all actors; the first reason counts.
-func (w *worker) end(ctx actor.Context, o Outcome) {
-	if w.stopping {
+// end begins the end of the run. The first reason counts, but a run is not
+// finished whose last line could not be written.
+func (w *worker) end(o Outcome) {
+	if w.ending {
+		if w.outcome.Err == nil {
+			w.outcome.Err = o.Err
+		}
 		return
 	}
-	w.stopping = true
-	w.outcome = o
-	for _, pid := range w.pids {
-		if o.Err == nil {
-			ctx.Poison(pid) // after what is in its mailbox: events, the last line
-		} else {
-			ctx.Stop(pid)
+	w.ending, w.outcome = true, o
+	for name := range w.active {
+		w.root.Send(w.pids[name], halt{})
+	}
+}
+
+// rest notes that a stage has halted; after the last, every actor stops behind
+// what is in its mailbox.
+func (w *worker) rest(stage string) {
+	if !w.active[stage] {
+		return
+	}
+	delete(w.active, stage)
+	if len(w.active) == 0 {
+		for _, pid := range w.pids {
+			w.root.Poison(pid)
 		}
 	}
 }
 
-// terminated counts the actors out; after the last the result is there.
+// terminated counts the actors out; the worker is the last.
 func (w *worker) terminated(ctx actor.Context, who *actor.PID) {
-	for name, pid := range w.pids {
-		if pid.Equal(who) {
-			delete(w.pids, name)
-		}
+	name := w.name(who)
+	delete(w.pids, name)
+	w.rest(name) // where it could not say so itself
+	if len(w.pids) == 0 {
+		ctx.Stop(ctx.Self())
 	}
-	if len(w.pids) > 0 {
-		return
-	}
-	w.outcome.State = w.plan.state
-	w.result <- w.outcome
-	ctx.Stop(ctx.Self())
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -19,6 +20,7 @@ type stream struct {
 	mu     sync.Mutex
 	work   sync.Cond
 	queue  []submission
+	queued atomic.Int32 // len(queue), readable without the lock
 	spare  []*tensorops.List
 	closed bool
 	ended  chan struct{}
@@ -61,6 +63,7 @@ func (s *stream) Submit(l *tensorops.List, done func(error)) {
 		err = fmt.Errorf("%s: %w: %d lists wait", s.name, tensorops.ErrQueueFull, len(s.queue))
 	default:
 		s.queue = append(s.queue, submission{l, done})
+		s.queued.Add(1)
 	}
 	s.mu.Unlock()
 	if err != nil {
@@ -84,6 +87,7 @@ func (s *stream) Close() {
 
 // next waits for a list; false when the stream was closed.
 func (s *stream) next() (submission, bool) {
+	s.linger()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.queue) == 0 && !s.closed {
@@ -94,8 +98,22 @@ func (s *stream) next() (submission, bool) {
 	}
 	sub := s.queue[0]
 	s.queue = append(s.queue[:0], s.queue[1:]...)
+	s.queued.Add(-1)
 	return sub, true
 }
+
+// linger waits a moment for the next list without going to sleep, as long as
+// nobody else has a use for the core: often the list is microseconds away.
+func (s *stream) linger() {
+	c := s.dev.cores
+	for i := 0; i < lingerSpins && s.queued.Load() == 0 && c.posted.Load() == 0 && c.waiting.Load() == 0; i++ {
+		spin()
+	}
+}
+
+// lingerSpins bounds that moment to some 50 microseconds, about what it costs to
+// wake a sleeping thread on a machine that has gone idle.
+const lingerSpins = 10 * spins
 
 func (s *stream) run() {
 	defer close(s.ended)

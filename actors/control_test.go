@@ -1,0 +1,396 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// stepper makes a run step by step: between steps it is paused. A step's data is
+// held back until the request for the pause after it has reached the scheduler.
+type stepper struct {
+	actors.Source
+	t    testing.TB
+	run  *actors.Run
+	l    *log
+	read int64         // the last step whose data was asked for
+	data chan struct{} // lets one step have its data
+	all  chan struct{} // closed: lets every step
+	done int64         // steps
+}
+
+func (s *stepper) Train(step int64, index int, tokens, targets []int32) error {
+	if step > s.read {
+		s.read = step
+		select {
+		case <-s.data:
+		case <-s.all:
+		}
+	}
+	return s.Source.Train(step, index, tokens, targets)
+}
+
+// startPaused begins a run that pauses before its first step.
+func startPaused(t testing.TB, spec actors.Spec, l *log) *stepper {
+	t.Helper()
+	s := &stepper{Source: spec.Data, t: t, l: l, data: make(chan struct{}), all: make(chan struct{})}
+	spec.Data = s
+	ready, whole := make(chan struct{}), spec.Build
+	spec.Build = func(rank int, st tensorops.Stream) (actors.Compute, error) {
+		<-ready
+		return whole(rank, st)
+	}
+	s.run = start(t, spec)
+	s.run.Pause()
+	s.settle()
+	close(ready)
+	s.paused()
+	return s
+}
+
+func (s *stepper) settle() {
+	s.t.Helper()
+	if _, err := s.run.Settle(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stepper) paused() {
+	s.t.Helper()
+	eventually(s.t, s.run, fmt.Sprintf("the pause after step %d", s.done), func() bool {
+		p := eventsOf[actors.PauseEvent](s.l)
+		return len(p) > 0 && p[len(p)-1] == actors.PauseEvent{Step: s.done, Paused: true}
+	})
+}
+
+// step makes one step.
+func (s *stepper) step() {
+	s.t.Helper()
+	s.run.Resume()
+	s.run.Pause()
+	s.settle()
+	s.data <- struct{}{}
+	s.done++
+	s.paused()
+}
+
+// free lets the run go on by itself.
+func (s *stepper) free() {
+	close(s.all)
+	s.run.Resume()
+}
+
+func fourSteps(t testing.TB, l *log) actors.Spec {
+	t.Helper()
+	return fakeRun{table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4}), threads: 2, steps: 4, evalLens: []int{4, 4}}.spec(t, l)
+}
+
+func TestPauseAndResume(t *testing.T) {
+	l := &log{}
+	s := startPaused(t, fourSteps(t, l), l) // before the stages are ready: the validation is made, no step
+	run := s.run
+	if doing := run.Status().Actors[0].Doing; doing != actors.Paused || len(l.steps()) != 1 {
+		t.Errorf("the scheduler is %v after %d events", doing, len(l.steps()))
+	}
+	run.Checkpoint() // also while it is paused
+	eventually(t, run, "the checkpoint", func() bool { return len(eventsOf[actors.CheckpointEvent](l)) == 1 })
+	run.Checkpoint() // exists already
+	s.step()
+	s.step()
+	run.Pause()
+	s.free()
+	run.Resume()
+	if out := wait(t, run); out.Err != nil || out.Stopped || out.State.Step != 4 {
+		t.Errorf("the run ends with %+v", out)
+	}
+	want := []actors.PauseEvent{{Step: 0, Paused: true}, {Step: 0}, {Step: 1, Paused: true}, {Step: 1}, {Step: 2, Paused: true}, {Step: 2}}
+	if got := eventsOf[actors.PauseEvent](l); !slices.Equal(got, want) {
+		t.Errorf("pauses %v, want %v", got, want)
+	}
+	var steps []int64
+	for _, s := range l.saves {
+		steps = append(steps, s.state.Step)
+	}
+	if !slices.Equal(steps, []int64{0, 4}) {
+		t.Errorf("checkpoints of steps %v, want 0 and 4", steps)
+	}
+}
+
+// Stop ends the run at the end of its step with a checkpoint of that step, also
+// while it is paused, and before it has begun.
+func TestStop(t *testing.T) {
+	for name, c := range map[string]struct {
+		stop    func(t *testing.T, spec actors.Spec, l *log) *actors.Run
+		step    int64
+		stopped bool
+	}{
+		"before the stages are ready": {func(t *testing.T, spec actors.Spec, _ *log) *actors.Run {
+			ready, whole := make(chan struct{}), spec.Build
+			spec.Build = func(rank int, s tensorops.Stream) (actors.Compute, error) {
+				<-ready
+				return whole(rank, s)
+			}
+			run := start(t, spec)
+			run.Stop()
+			if _, err := run.Settle(); err != nil {
+				t.Error(err)
+			}
+			close(ready)
+			return run
+		}, 0, true},
+		"paused": {func(t *testing.T, spec actors.Spec, l *log) *actors.Run {
+			s := startPaused(t, spec, l)
+			s.step()
+			s.step()
+			s.run.Stop()
+			return s.run
+		}, 2, true},
+		"in a step": {func(t *testing.T, spec actors.Spec, l *log) *actors.Run {
+			s := startPaused(t, spec, l)
+			s.run.Resume()
+			s.run.Stop()
+			s.settle() // the step waits for its data
+			s.free()
+			return s.run
+		}, 1, true},
+		"in the last step": {func(t *testing.T, spec actors.Spec, l *log) *actors.Run {
+			s := startPaused(t, spec, l)
+			for range 3 {
+				s.step()
+			}
+			s.run.Resume()
+			s.run.Stop()
+			s.settle()
+			s.free()
+			return s.run
+		}, 4, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &log{}
+			out := wait(t, c.stop(t, fourSteps(t, l), l))
+			if out.Err != nil || out.Stopped != c.stopped || out.State.Step != c.step {
+				t.Errorf("the run ends with %+v", out)
+			}
+			if n := len(l.saves); n != 1 || l.saves[0].state.Step != c.step || len(l.saves[0].saved) != 2 {
+				t.Errorf("checkpoints: %+v", l.saves)
+			}
+		})
+	}
+}
+
+// Kill ends a run at any moment, without a checkpoint.
+func TestKill(t *testing.T) {
+	for name, begin := range map[string]func(t *testing.T, spec actors.Spec, l *log) *actors.Run{
+		"at once": func(t *testing.T, spec actors.Spec, _ *log) *actors.Run { return start(t, spec) },
+		"in a step": func(t *testing.T, spec actors.Spec, l *log) *actors.Run {
+			run := start(t, spec)
+			eventually(t, run, "a step", func() bool { return len(l.steps()) > 1 })
+			return run
+		},
+		"paused": func(t *testing.T, spec actors.Spec, l *log) *actors.Run {
+			s := startPaused(t, spec, l)
+			s.step()
+			return s.run
+		},
+		"stopping": func(t *testing.T, spec actors.Spec, _ *log) *actors.Run {
+			run := start(t, spec)
+			run.Stop()
+			return run
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+			l := &log{}
+			spec := fourSteps(t, l)
+			spec.Steps = 1 << 40
+			defer spec.Device.Close()
+			run := begin(t, spec, l)
+			run.Kill()
+			out := wait(t, run)
+			if !errors.Is(out.Err, actors.ErrKilled) && !out.Stopped {
+				t.Errorf("the run ends with %+v", out)
+			}
+			if m := spec.Device.Memory(); m.InUse != 0 {
+				t.Errorf("%d bytes of tensors are left", m.InUse)
+			}
+			// Nobody is there any more; nothing happens.
+			run.Pause()
+			run.Kill()
+			run.Stop()
+		})
+	}
+}
+
+// A checkpoint is written every so many steps, when the validation was the best,
+// and at the end; a step's line comes before its checkpoint.
+func TestCheckpointsAndLines(t *testing.T) {
+	var mu sync.Mutex
+	var order []string
+	note := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, fmt.Sprintf(format, args...))
+	}
+	l := &log{}
+	spec := fourSteps(t, l)
+	spec.Steps, spec.EvalEvery, spec.CheckpointEvery = 7, 2, 3
+	spec.WriteRecord = func(r telemetry.Record) error {
+		note("line %d, validated %v", r.Step, r.ValLoss != nil)
+		return nil
+	}
+	spec.WriteCheckpoint = func(_ context.Context, s actors.TrainerState, _ []stages.Saved, best bool) (string, error) {
+		if s.Tokens != s.Step*16 || s.Updates != s.Step || *s.FirstValLoss != 0.5 {
+			t.Errorf("the state at step %d is %+v", s.Step, s)
+		}
+		note("checkpoint %d, best %v", s.Step, best)
+		return "", nil
+	}
+	if out := wait(t, start(t, spec)); out.Err != nil || out.State.BestStep != 2 || *out.State.BestValLoss != 0.5 {
+		t.Fatalf("the run ends with %+v", out)
+	}
+	place := func(what string) int { return slices.Index(order, what) }
+	for _, what := range []string{"line 0, validated true", "line 1, validated false", "line 7, validated true"} {
+		if place(what) < 0 {
+			t.Errorf("there is no %q in %q", what, order)
+		}
+	}
+	last := -1
+	for _, n := range []struct {
+		step            int
+		best, validated bool
+	}{{2, true, true}, {3, false, false}, {6, false, true}, {7, false, true}} {
+		line, ckpt := place(fmt.Sprintf("line %d, validated %v", n.step, n.validated)), place(fmt.Sprintf("checkpoint %d, best %v", n.step, n.best))
+		if line < 0 || ckpt < line || ckpt < last {
+			t.Errorf("step %d: the line is in place %d, the checkpoint in %d, the one before in %d, of %q", n.step, line, ckpt, last, order)
+		}
+		last = ckpt
+	}
+	if len(order) != 8+4 {
+		t.Errorf("%d lines and checkpoints: %q", len(order), order)
+	}
+}
+
+// spoilt reports a norm that is no number in one step.
+type spoilt struct {
+	*fake
+	step, at int
+}
+
+func (s *spoilt) Norms(to []stages.Norm) []stages.Norm {
+	s.step++
+	to = s.fake.Norms(to)
+	if s.step == s.at {
+		to[0].Squared = math.NaN()
+	}
+	return to
+}
+
+// A step whose gradient is no number is skipped on every rank, counted, and
+// reported.
+func TestSkippedStep(t *testing.T) {
+	l := &log{}
+	spec := fourSteps(t, l)
+	var mu sync.Mutex
+	did := map[string][]int{}
+	whole := spec.Build
+	spec.Build = func(rank int, s tensorops.Stream) (actors.Compute, error) {
+		c, err := whole(rank, s)
+		f := c.(*fake)
+		f.hook = func(_ *tensorops.List, rank int, what string, _, _ int) {
+			mu.Lock()
+			defer mu.Unlock()
+			did[what] = append(did[what], rank)
+		}
+		return &spoilt{fake: f, at: 2 + rank}, err // steps 2 and 3
+	}
+	out := wait(t, start(t, spec))
+	if out.Err != nil || out.State.Step != 4 || out.State.Updates != 2 || out.State.Tokens != 64 {
+		t.Errorf("the run ends with %+v", out)
+	}
+	if len(did["clear"]) != 4 || len(did["apply"]) != 4 {
+		t.Errorf("dropped %v, applied %v", did["clear"], did["apply"])
+	}
+	for _, e := range l.steps()[1:] {
+		if want := e.Step == 2 || e.Step == 3; e.Skipped != want || math.IsNaN(*e.GradNorm) != want {
+			t.Errorf("step %d: skipped %v, norm %g", e.Step, e.Skipped, *e.GradNorm)
+		}
+	}
+}
+
+// When nobody takes the events, training waits for them before the queue grows
+// beyond its limit.
+func TestRecordsAreBounded(t *testing.T) {
+	l := &log{}
+	spec := fakeRun{table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: 1}), threads: 1, steps: actors.LimitRecords + 100}.spec(t, l)
+	gate := make(chan struct{})
+	spec.OnEvent = func(e actors.Event) {
+		<-gate
+		l.event(e)
+	}
+	run := start(t, spec)
+	eventually(t, run, "the wait", func() bool {
+		s := run.Status().Actors[0]
+		return s.Wait == actors.WaitDisk && s.From == "metrics" && s.Step == actors.LimitRecords+1
+	})
+	close(gate)
+	if out := wait(t, run); out.Err != nil || len(l.steps()) != actors.LimitRecords+100 {
+		t.Errorf("the run ends with %+v after %d steps", out, len(l.steps()))
+	}
+}
+
+// Requests at random moments: the run always ends, its steps follow each other,
+// and nothing is left.
+func TestRequestsAtRandomMoments(t *testing.T) {
+	table := generate(t, scheduler.Spec{Ranks: 2, Chunks: 2, Microbatches: 4})
+	for seed := range uint64(25) {
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		l := &log{}
+		spec := fakeRun{table: table, threads: 1 + int(seed%3), steps: 20, evalLens: []int{4, 3, 4}}.spec(t, l)
+		spec.EvalEvery, spec.CheckpointEvery = 3, 4
+		run := start(t, spec)
+		requests := []func(){run.Pause, run.Resume, run.Checkpoint, run.Pause, run.Resume, run.Resume, run.Checkpoint, run.Stop, run.Kill}
+		for range 1 + rnd.IntN(12) {
+			requests[rnd.IntN(len(requests)-int(seed%3))]()
+			time.Sleep(time.Duration(rnd.IntN(2000)) * time.Microsecond)
+		}
+		run.Resume()
+		out := wait(t, run)
+		if out.Err != nil && !errors.Is(out.Err, actors.ErrKilled) {
+			t.Errorf("seed %d: %v", seed, out.Err)
+		}
+		for i, e := range l.steps() {
+			first := l.steps()[0].Step
+			if e.Step != first+i {
+				t.Errorf("seed %d: event %d is of step %d, the first of %d", seed, i, e.Step, first)
+			}
+		}
+		paused := false
+		for _, p := range eventsOf[actors.PauseEvent](l) {
+			if p.Paused == paused {
+				t.Errorf("seed %d: pauses %v", seed, eventsOf[actors.PauseEvent](l))
+			}
+			paused = p.Paused
+		}
+		if n := len(l.saves); out.Err == nil && (n == 0 || l.saves[n-1].state.Step != out.State.Step) {
+			t.Errorf("seed %d: the run ends at step %d, %d checkpoints", seed, out.State.Step, n)
+		}
+		if m := spec.Device.Memory(); m.InUse != 0 {
+			t.Errorf("seed %d: %d bytes of tensors are left", seed, m.InUse)
+		}
+		spec.Device.Close()
+	}
+}

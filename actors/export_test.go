@@ -1,0 +1,28 @@
+package actors
+
+import "time"
+
+// Tell sends a message to one of a run's actors.
+func (r *Run) Tell(name string, m any) {
+	r.system.Root.Send(r.system.NewLocalPID(r.worker.Id+"/"+name), m)
+}
+
+// Settle waits until the scheduler has taken all requests that were made, and
+// returns what it does.
+func (r *Run) Settle() (Snapshot, error) {
+	s, err := r.system.Root.RequestFuture(r.worker, StatusRequest{}, 10*time.Second).Result()
+	if err != nil {
+		return Snapshot{}, err
+	}
+	return s.(Snapshot), nil
+}
+
+// NewTrackedBatch makes a batch, and says whether it was released.
+func NewTrackedBatch() (b *Batch, released func() bool) {
+	p := &batchPool{}
+	return p.get(1), func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.free) == 1
+	}
+}

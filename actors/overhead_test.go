@@ -1,0 +1,78 @@
+package actors_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// BenchmarkEngineOverhead measures the engine's own time: actions that keep a
+// core busy for 1 ms, on as many cores as ranks. The makespan is that of the same
+// table played with the measured times of the actions.
+//
+//	overhead_pct  of the time from the first action's start to the last one's end
+//	between_pct   of the whole time from step to step: with the order, the norms,
+//	              the decision and the update
+//	nominal_pct   as overhead_pct, with 1 ms for every action instead of the
+//	              measured times, which include the way to the device and back
+func BenchmarkEngineOverhead(b *testing.B) {
+	const spin, m = time.Millisecond, 16
+	for _, c := range []struct {
+		name string
+		spec scheduler.Spec
+	}{
+		{"1f1b", scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: m}},
+		{"interleaved", scheduler.Spec{Ranks: 2, Chunks: 2, Microbatches: m}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			table := generate(b, c.spec)
+			l := &log{}
+			spec := fakeRun{table: table, threads: 2, steps: int64(b.N) + 1, spin: spin}.spec(b, l)
+			spec.Trace, spec.WriteCheckpoint = true, nil
+			if out := wait(b, start(b, spec)); out.Err != nil {
+				b.Fatal(out.Err)
+			}
+			report(b, table, l.steps()[1:], spin) // the first step fills the pools
+		})
+	}
+}
+
+// report compares the steps' times with the makespans of their table.
+func report(b *testing.B, table *scheduler.Table, steps []actors.StepEvent, spin time.Duration) {
+	checked, err := scheduler.Check(table)
+	if err != nil {
+		b.Fatal(err)
+	}
+	makespan := func(costs scheduler.Costs) float64 {
+		tl, err := scheduler.SimulateCredits(table, costs, checked.Credits)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return tl.Makespan
+	}
+	var wall, whole, measured, nominal float64
+	for _, s := range steps {
+		first, last := s.Trace[0][0].Start, s.Trace[0][0].End
+		times := make(map[scheduler.Action]float64)
+		for _, row := range s.Trace {
+			for _, a := range row {
+				times[a.Action] = float64(a.End.Sub(a.Start))
+				if a.Start.Before(first) {
+					first = a.Start
+				}
+				if a.End.After(last) {
+					last = a.End
+				}
+			}
+		}
+		wall += float64(last.Sub(first))
+		whole += *s.StepMS * float64(time.Millisecond)
+		measured += makespan(func(_ int, a scheduler.Action) float64 { return times[a] })
+		nominal += makespan(func(int, scheduler.Action) float64 { return float64(spin) })
+	}
+	b.ReportMetric(100*(wall-measured)/wall, "overhead_pct")
+	b.ReportMetric(100*(whole-measured)/whole, "between_pct")
+	b.ReportMetric(100*(wall-nominal)/wall, "nominal_pct")
+}

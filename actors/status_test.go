@@ -1,0 +1,87 @@
+package actors_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s:\n%s\nwant:\n%s", name, got, want)
+	}
+}
+
+// The table that a person reads, with everything an actor may do and wait for.
+func TestStatusTable(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	ago := func(ms int) time.Time { return now.Add(-time.Duration(ms) * time.Millisecond) }
+	action := func(s string) scheduler.Action {
+		a, err := scheduler.ParseAction(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	waiting := func(rank int, cell string, w actors.Wait, needs string, from string) actors.Snapshot {
+		s := actors.Snapshot{Actor: "stage " + string(rune('0'+rank)), Rank: rank, Step: 7, Phase: actors.Train, Doing: actors.Waiting, Action: action(cell), Wait: w, From: from, Since: ago(100 * rank)}
+		if needs != "" {
+			s.Needs = action(needs)
+		}
+		return s
+	}
+	credit := waiting(2, "2F4", actors.WaitCredit, "3F4", "stage 3")
+	credit.Need = 1
+	for name, all := range map[string][]actors.Snapshot{
+		"running": {
+			{Actor: "scheduler", Step: 7, Phase: actors.Train, Doing: actors.Waiting, Wait: actors.WaitStages, From: "stage 0", Held: 1, Need: 4, Since: ago(3141)},
+			{Actor: "loader", Step: 7, Phase: actors.Train, Doing: actors.Reading, Since: ago(2)},
+			{Actor: "checkpoint", Step: 5, Doing: actors.Writing, Since: ago(61000)},
+			{Actor: "metrics", Step: 6, Since: ago(1000)},
+			waiting(0, "0B1", actors.WaitGradient, "1B1", "stage 1"),
+			waiting(1, "1F5", actors.WaitActivation, "0F5", "stage 2"),
+			credit,
+			{Actor: "stage 3", Rank: 3, Step: 7, Phase: actors.Train, Doing: actors.Running, Action: action("3W2"), Since: ago(3000)},
+		},
+		"between": {
+			{Actor: "scheduler", Step: 7, Doing: actors.Waiting, Wait: actors.WaitDisk, From: "checkpoint", Since: ago(10)},
+			waiting(0, "0F2", actors.WaitTokens, "0F2", "loader"),
+			{Actor: "checkpoint", Step: 7, Doing: actors.Waiting, Wait: actors.WaitStages, From: "stage 2", Held: 2, Need: 4, Since: ago(9)},
+			{Actor: "stage 1", Rank: 1, Step: 7, Phase: actors.Train, Doing: actors.Waiting, Wait: actors.WaitTied, From: "stage 0", Since: ago(8)},
+			{Actor: "stage 2", Rank: 2, Step: 7, Doing: actors.Copying, Since: ago(7)},
+			{Actor: "stage 3", Rank: 3, Step: 7, Phase: actors.Train, Wait: actors.WaitDecision, From: "scheduler", Since: ago(6)},
+			{Actor: "stage 4", Rank: 4, Step: 7, Wait: actors.WaitOrder, From: "scheduler", Since: ago(5)},
+			{Actor: "stage 5", Rank: 5, Step: 7, Phase: actors.Train, Doing: actors.Reducing, Since: ago(4)},
+			{Actor: "stage 6", Rank: 6, Step: 7, Doing: actors.Updating, Since: ago(3)},
+			{Actor: "stage 7", Rank: 7, Step: 7, Doing: actors.Failing, Since: ago(2)},
+			{Actor: "stage 8", Rank: 8, Step: 7, Doing: actors.Starting, Since: ago(1)},
+			{Actor: "stage 9", Rank: 9, Step: 7, Doing: actors.Finished, Since: ago(0)},
+		},
+		"circle": {
+			{Actor: "scheduler", Step: 7, Phase: actors.Eval, Doing: actors.Waiting, Wait: actors.WaitStages, From: "stage 1", Need: 2, Since: ago(50)},
+			waiting(1, "1B0", actors.WaitActivation, "2F0", "stage 2"),
+			waiting(2, "2F0", actors.WaitGradient, "1I0", "stage 1"),
+		},
+		"nobody": {},
+	} {
+		golden(t, "status_"+name+".txt", actors.Status{Time: now, Actors: all}.String())
+	}
+}

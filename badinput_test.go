@@ -1,0 +1,324 @@
+package troupe_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/data"
+)
+
+// refused starts a run that must not begin: the error is a *SetupError with all
+// of want in its text, and the output folder stays as it is.
+func refused(t *testing.T, cfg *config.Config, o troupe.Options, want ...string) error {
+	t.Helper()
+	before := tree(t, cfg.Run.Out)
+	run, err := troupe.Start(context.Background(), cfg, o)
+	if err == nil {
+		run.Kill()
+		_, err = run.Wait()
+		t.Fatalf("it began, and ended with %v", err)
+	}
+	if setup := new(troupe.SetupError); !errors.As(err, &setup) {
+		t.Errorf("%v is no *SetupError", err)
+	}
+	for _, text := range want {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("error %q, want %q in it", err, text)
+		}
+	}
+	if after := tree(t, cfg.Run.Out); after != before {
+		t.Errorf("the folder had\n%sit has\n%s", before, after)
+	}
+	return err
+}
+
+// trained is a run of smallRun that has ended.
+func trained(t *testing.T, sets ...string) (out string) {
+	t.Helper()
+	out = filepath.Join(t.TempDir(), "out")
+	train(t, out, sets...)
+	return out
+}
+
+// TestUnusable: what can't be trained is refused before anything is written, in
+// a new folder and in one that holds a run.
+func TestUnusable(t *testing.T) {
+	dir := t.TempDir()
+	empty := write(t, filepath.Join(dir, "empty.txt"), "")
+	short := write(t, filepath.Join(dir, "short.txt"), "To be, or not to")
+	binaryText := write(t, filepath.Join(dir, "latin1.txt"), strings.Repeat("Ein B\xe4r. ", 100))
+	odd := write(t, filepath.Join(dir, "odd.bin"), strings.Repeat("x", 1001))
+	out := trained(t)
+
+	for _, tt := range []struct {
+		name string
+		sets []string
+		want []string
+		is   error
+	}{
+		{"no such file", []string{"data.train=nowhere.txt"}, []string{"data.train", `"nowhere.txt" does not exist`}, nil},
+		{"nothing matches", []string{"data.train=nowhere/*.txt"}, []string{"data.train", `"nowhere/*.txt" matches no file`}, nil},
+		{"an empty file", []string{"data.train=" + empty}, []string{"data.train", "0 bytes"}, data.ErrEmpty},
+		{"an empty validation file", []string{"data.val=" + empty}, []string{"data.val:", "0 bytes"}, data.ErrEmpty},
+		{"shorter than a context", []string{"data.train=" + short, "data.val=testdata/troupe.txt"}, []string{"data.train", "16 tokens", "takes 17"}, data.ErrTooShort},
+		{"validation shorter than a context", []string{"data.val=" + short}, []string{"data.val:", "16 tokens", "takes 17"}, data.ErrTooShort},
+		{"a tail shorter than a context", []string{"data.val_fraction=0.001"}, []string{"data.val_fraction", "13 tokens", "takes 17"}, data.ErrTooShort},
+		{"no UTF-8", []string{"data.train=" + binaryText, "data.tokenizer=chars"}, []string{"data.train", binaryText, "byte 5", "0xe4"}, nil},
+		{"an odd number of bytes", []string{"data.train=" + odd, "data.format=uint16"}, []string{"data.train", odd, "1001 bytes"}, nil},
+		{"a small vocabulary", []string{"model.vocab=100"}, []string{"model.vocab", "100", "256"}, nil},
+		{"a layout without all layers", []string{"pipeline.stages=2", "pipeline.layout=Ett|tL"}, []string{"pipeline.layout", "3 t", "4 layers"}, nil},
+		{"a layout with other stages", []string{"pipeline.stages=2", "pipeline.layout=Ett|t|tL"}, []string{"pipeline.layout", "3 stages", "ranks 2"}, nil},
+		{"a layout that is none", []string{"pipeline.layout=Et(t"}, []string{"pipeline.layout", "column 5"}, nil},
+		{"a schedule for other stages", []string{"pipeline.stages=2", "pipeline.schedule=none"}, []string{"pipeline.schedule", "1 rank, not 2"}, nil},
+		{"a group above the microbatches", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.group=16"}, []string{"group 16", "8 microbatches"}, nil},
+		{"a group for no chunks", []string{"pipeline.stages=2", "pipeline.group=4"}, []string{"group 4", "1f1b"}, nil},
+		{"unknown kernels", []string{"device.kernels=abacus"}, []string{"device.kernels", "abacus"}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := refused(t, newConfig(t, filepath.Join(t.TempDir(), "out"), tt.sets...), troupe.Options{}, tt.want...)
+			if tt.is != nil && !errors.Is(err, tt.is) {
+				t.Errorf("%v is not %v", err, tt.is)
+			}
+			refused(t, newConfig(t, out, tt.sets...), troupe.Options{})
+		})
+	}
+}
+
+// TestImpossibleFromCode: a configuration that was changed after it had been
+// read is checked again.
+func TestImpossibleFromCode(t *testing.T) {
+	for _, change := range []func(*config.Config){
+		func(c *config.Config) { c.Batch.Microbatch = 0 },
+		func(c *config.Config) { c.Batch.Microbatch = 3 },
+		func(c *config.Config) { c.Model.Heads = 5 },
+		func(c *config.Config) { c.Data.Train = nil },
+		func(c *config.Config) { c.Pipeline.Stages = -1 },
+		func(c *config.Config) { *c = config.Config{} },
+	} {
+		cfg := newConfig(t, filepath.Join(t.TempDir(), "out"))
+		change(cfg)
+		refused(t, cfg, troupe.Options{})
+		if err := troupe.Check(cfg); err == nil {
+			t.Error("Check has nothing against it")
+		}
+	}
+}
+
+// TestMemory: a model that doesn't fit is refused by numbers, without any of its
+// memory being allocated.
+func TestMemory(t *testing.T) {
+	troupe.SetFreeMemory(t, 64<<30)
+	for _, sets := range [][]string{
+		{"model.layers=96", "model.hidden=12288", "model.heads=96"}, // 174 billion parameters
+		{"model.layers=4096", "model.hidden=1048576", "model.context=1048576", "model.ffn=4194304", "pipeline.stages=8"},
+	} {
+		cfg := newConfig(t, filepath.Join(t.TempDir(), "out"), append(sets, "data.val=testdata/troupe.txt", "batch.microbatch=8")...)
+		err := troupe.Check(cfg)
+		if !errors.Is(err, troupe.ErrMemory) {
+			t.Errorf("Check says %v", err)
+		}
+	}
+	cfg := newConfig(t, filepath.Join(t.TempDir(), "out"), "model.layers=96", "model.hidden=12288", "model.heads=96")
+	if err := refused(t, cfg, troupe.Options{}, "model.hidden", "64.0 GiB free"); !errors.Is(err, troupe.ErrMemory) {
+		t.Errorf("Start says %v", err)
+	}
+
+	out := trained(t)
+	troupe.SetFreeMemory(t, 30<<10)
+	if _, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out}}); !errors.Is(err, troupe.ErrMemory) {
+		t.Errorf("Evaluate says %v", err)
+	}
+	refused(t, newConfig(t, out, "run.steps=9"), troupe.Options{}, "GiB")
+}
+
+// TestForeignFolder: a folder that no run has written is not touched, whatever
+// is in it.
+func TestForeignFolder(t *testing.T) {
+	run := trained(t)
+	for _, tt := range []struct {
+		name  string
+		files map[string]string
+		fresh bool
+		want  string
+	}{
+		{"someone's files", map[string]string{"thesis.txt": "x"}, false, "thesis.txt"},
+		{"another program's config.toml", map[string]string{"config.toml": "title = 'my site'\n"}, false, "config.toml"},
+		{"a config.toml to start from", map[string]string{"config.toml": smallRun}, false, "no .lock"},
+		{"fresh among someone's files", map[string]string{"thesis.txt": "x"}, true, "not empty"},
+		{"a file", nil, false, "run.out"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "out")
+			for name, content := range tt.files {
+				write(t, filepath.Join(out, name), content)
+			}
+			if tt.files == nil {
+				write(t, out, "x")
+			}
+			if err := refused(t, newConfig(t, out), troupe.Options{Fresh: tt.fresh}, out, tt.want); !errors.Is(err, troupe.ErrOutput) {
+				t.Errorf("%v is not ErrOutput", err)
+			}
+			if _, err := os.Stat(filepath.Join(out, ".lock")); err == nil {
+				t.Error("the folder has been locked")
+			}
+		})
+	}
+	t.Run("fresh on a run", func(t *testing.T) {
+		refused(t, newConfig(t, run), troupe.Options{Fresh: true}, "not empty")
+	})
+}
+
+// TestLocked: another process's folder is left alone, and trying again may help.
+func TestLocked(t *testing.T) {
+	out := trained(t)
+	lock, err := checkpoint.LockDir(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := tree(t, out)
+	_, err = troupe.Start(context.Background(), newConfig(t, out), troupe.Options{})
+	if setup := new(troupe.SetupError); !errors.Is(err, checkpoint.ErrLocked) || errors.As(err, &setup) {
+		t.Errorf("error %v, want ErrLocked, not as a *SetupError", err)
+	}
+	if after := tree(t, out); after != before {
+		t.Errorf("the folder had\n%sit has\n%s", before, after)
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	train(t, out) // and no lock is left of the attempt
+}
+
+// TestVocabularyAtWork: an id above the vocabulary is found when it is read. The
+// data is at fault, not the run.
+func TestVocabularyAtWork(t *testing.T) {
+	ids := make([]byte, 0, 8000)
+	for i := range 4000 {
+		ids = binary.LittleEndian.AppendUint16(ids, uint16(i%300))
+	}
+	file := write(t, filepath.Join(t.TempDir(), "ids.bin"), string(ids))
+	sets := []string{"data.train=" + file, "data.format=uint16"}
+
+	run, err := troupe.Start(context.Background(), newConfig(t, filepath.Join(t.TempDir(), "out"), sets...), troupe.Options{})
+	if err == nil {
+		_, err = run.Wait()
+	}
+	checkVocabError(t, err, file)
+
+	out := trained(t, append(sets, "model.vocab=300")...)
+	if _, err := os.Stat(filepath.Join(stepDir(out, 6), "tokenizer.json")); err == nil {
+		t.Error("the checkpoint has a tokenizer, though nobody knows which one made the ids")
+	}
+	small := trained(t)
+	_, err = troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: small}, Data: []string{file}, Format: "uint16"})
+	checkVocabError(t, err, file)
+}
+
+func checkVocabError(t *testing.T, err error, file string) {
+	t.Helper()
+	if setup := new(troupe.SetupError); !errors.Is(err, data.ErrVocab) || !errors.As(err, &setup) {
+		t.Fatalf("error %v, want data.ErrVocab as a *SetupError", err)
+	}
+	for _, want := range []string{file, "256 ids", "model.vocab"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q, want %q in it", err, want)
+		}
+	}
+}
+
+// TestDamaged: a checkpoint that isn't whole is passed over, with a warning, and
+// the run gives what it would have given.
+func TestDamaged(t *testing.T) {
+	want := trained(t)
+	file := func(name string) func(t *testing.T, dir string) string {
+		return func(t *testing.T, dir string) string { return filepath.Join(dir, name) }
+	}
+	flip := func(name string, at int) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			path := file(name)(t, dir)
+			b := []byte(read(t, path))
+			b[(at+len(b))%len(b)] ^= 4
+			write(t, path, string(b))
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		damage func(t *testing.T, dir string)
+	}{
+		{"cut short", func(t *testing.T, dir string) {
+			path := file("model.safetensors")(t, dir)
+			write(t, path, read(t, path)[:1000])
+		}},
+		{"a weight's bit", flip("model.safetensors", -1)},
+		{"a bit of a header", flip("optimizer.safetensors", 20)},
+		{"a bit of the manifest", flip("manifest.json", 100)},
+		{"a bit of the trainer's state", flip("trainer.json", 50)},
+		{"a file gone", func(t *testing.T, dir string) {
+			if err := os.Remove(file("tokenizer.json")(t, dir)); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"an empty folder", func(t *testing.T, dir string) {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out := copyTree(t, want)
+			tt.damage(t, stepDir(out, 6))
+			result, events := train(t, out)
+			warnings := eventsOf[troupe.WarningEvent](events)
+			if len(warnings) != 2 || !strings.Contains(warnings[0].Text, stepDir(out, 6)) || !strings.Contains(warnings[1].Text, "step 3") {
+				t.Errorf("warnings %v, want one that names step 6 and one that names step 3", warnings)
+			}
+			if result.Step != 6 || result.Dir != stepDir(out, 6) {
+				t.Errorf("it ended at step %d with the checkpoint %s", result.Step, result.Dir)
+			}
+			sameFigures(t, want, out)
+			sameState(t, want, out, 6)
+		})
+	}
+	t.Run("all", func(t *testing.T) {
+		out := copyTree(t, want)
+		flip("model.safetensors", -1)(t, stepDir(out, 3))
+		flip("model.safetensors", -1)(t, stepDir(out, 6))
+		err := refused(t, newConfig(t, out), troupe.Options{}, stepDir(out, 3), stepDir(out, 6))
+		if !errors.Is(err, checkpoint.ErrAllDamaged) {
+			t.Errorf("%v is not ErrAllDamaged", err)
+		}
+	})
+	t.Run("the metrics", func(t *testing.T) {
+		out := copyTree(t, want)
+		write(t, filepath.Join(out, "metrics.jsonl"), "{\n"+read(t, filepath.Join(out, "metrics.jsonl")))
+		refused(t, newConfig(t, out), troupe.Options{}, "metrics.jsonl", "row 1")
+	})
+}
+
+// TestPointersAfterDamage: what `last` and `best` point to is intact again as
+// soon as the run goes on.
+func TestPointersAfterDamage(t *testing.T) {
+	out := trained(t)
+	if err := os.Remove(filepath.Join(stepDir(out, 6), "model.safetensors")); err != nil {
+		t.Fatal(err)
+	}
+	if result, _ := train(t, out, "run.steps=3"); result.Step != 3 || result.Dir != stepDir(out, 3) {
+		t.Fatalf("it ended at step %d with the checkpoint %s", result.Step, result.Dir)
+	}
+	for _, pointer := range []string{"last", "best"} {
+		if target, err := os.Readlink(filepath.Join(out, "checkpoints", pointer)); err != nil || target != filepath.Base(stepDir(out, 3)) {
+			t.Errorf("%s points to %s, %v", pointer, target, err)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package troupe_test
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// families are the keys that make smallRun a model of each family.
+var families = map[string][]string{
+	"gpt2":  {"model.family=gpt2"},
+	"llama": {"model.family=llama", "model.kv_heads=2"},
+}
+
+// layouts spread the same training in every way.
+var layouts = []struct {
+	name string
+	sets []string
+}{
+	{"1 thread", []string{"device.threads=1"}},
+	{"2 threads", []string{"device.threads=2"}},
+	{"2 stages 1f1b", []string{"pipeline.stages=2"}},
+	{"4 stages gpipe", []string{"pipeline.stages=4", "pipeline.schedule=gpipe"}},
+	{"interleaved, group 2", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.group=2"}},
+	{"interleaved, group 4, 1 thread", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.group=4", "device.threads=1"}},
+	{"uneven stages", []string{"pipeline.stages=3", "pipeline.layout=Et|tt|tL"}},
+	{"an empty stage", []string{"pipeline.stages=3", "pipeline.layout=Et*3||tL"}},
+	{"embedding and loss alone", []string{"pipeline.stages=3", "pipeline.layout=E|t*4|L"}},
+	{"recompute full", []string{"pipeline.stages=2", "pipeline.recompute=full"}},
+	{"recompute full, 1 stage", []string{"pipeline.recompute=full"}},
+	{"recompute partial", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.recompute=partial", "pipeline.recompute_keep=2"}},
+}
+
+// TestExact: the losses, the gradient norms, the weights and the optimizer's
+// state are the same to the last bit under every layout, and in a run that goes
+// on from its middle under another one.
+func TestExact(t *testing.T) {
+	for name, family := range families {
+		t.Run(name, func(t *testing.T) {
+			want := filepath.Join(t.TempDir(), "out")
+			train(t, want, family...) // 1 stage
+			checkClipped(t, want)
+			for i, l := range layouts {
+				if raceDetector && i%3 != 2 {
+					continue // races don't depend on the numbers
+				}
+				sets := slices.Concat(family, l.sets)
+				t.Run(l.name, func(t *testing.T) {
+					t.Parallel()
+					out := filepath.Join(t.TempDir(), "out")
+					train(t, out, sets...)
+					sameFigures(t, want, out)
+					sameState(t, want, out, 6)
+				})
+				t.Run("resumed, "+l.name, func(t *testing.T) {
+					t.Parallel()
+					out := rewind(t, want, 3)
+					if result, _ := train(t, out, sets...); result.Step != 6 {
+						t.Fatalf("it ended at step %d", result.Step)
+					}
+					sameFigures(t, want, out)
+					sameState(t, want, out, 6)
+				})
+			}
+		})
+	}
+}
+
+// checkClipped makes sure that clip_norm bites at every step.
+func checkClipped(t *testing.T, out string) {
+	t.Helper()
+	rs := records(t, out)
+	if len(rs) != 7 {
+		t.Fatalf("%d lines, want 7: the validation before training and 6 steps", len(rs))
+	}
+	for _, r := range rs[1:] {
+		if r.GradNorm == nil || *r.GradNorm <= 0.05 || r.Skipped {
+			t.Fatalf("step %d was not clipped: %s", r.Step, figures(r))
+		}
+	}
+}

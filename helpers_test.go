@@ -1,0 +1,292 @@
+package troupe_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/checkpoint/safetensors"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/telemetry"
+)
+
+func TestMain(m *testing.M) {
+	if sets := os.Getenv(childEnv); sets != "" {
+		os.Exit(trainAsChild(strings.Split(sets, "\n")))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// smallRun trains a step in some milliseconds, with everything on that could
+// make a layout show: dropout, tied embeddings, and a clip_norm that no gradient
+// stays below.
+const smallRun = `
+[run]
+seed = 7
+steps = 6
+eval_every = 3
+eval_batches = 2
+checkpoint_every = 3
+keep = 0
+
+[model]
+layers = 4
+hidden = 16
+heads = 4
+context = 16
+dropout = 0.1
+tie_embeddings = true
+
+[data]
+train = ["testdata/troupe.txt"]
+
+[batch]
+sequences = 8
+microbatch = 1
+
+[optimizer]
+warmup_steps = 2
+clip_norm = 0.05
+`
+
+// newConfig is smallRun with an output folder and keys set as on the command
+// line.
+func newConfig(t testing.TB, out string, sets ...string) *config.Config {
+	t.Helper()
+	cfg, err := config.Parse("small.toml", []byte(smallRun), append([]string{"run.out=" + out}, sets...), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// train runs smallRun to its end.
+func train(t testing.TB, out string, sets ...string) (troupe.Result, []troupe.Event) {
+	t.Helper()
+	return finish(t, start(t, newConfig(t, out, sets...)))
+}
+
+func start(t testing.TB, cfg *config.Config) *troupe.Run {
+	t.Helper()
+	run, err := troupe.Start(context.Background(), cfg, troupe.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// finish reads a run's events to the end, which must be a good one.
+func finish(t testing.TB, run *troupe.Run) (troupe.Result, []troupe.Event) {
+	t.Helper()
+	events := drain(run)
+	result, err := run.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result, events
+}
+
+func drain(run *troupe.Run) []troupe.Event {
+	var events []troupe.Event
+	for e := range run.Events() {
+		events = append(events, e)
+	}
+	return events
+}
+
+func records(t testing.TB, out string) []telemetry.Record {
+	t.Helper()
+	all, err := telemetry.Read(filepath.Join(out, "metrics.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// figures are the parts of a record that don't depend on the clock, to the bit.
+func figures(r telemetry.Record) string {
+	bits := func(v *float64) string {
+		if v == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%x (%g)", math.Float64bits(*v), *v)
+	}
+	return fmt.Sprintf("step %d: loss %s, val_loss %s, grad_norm %s, lr %s, tokens %d, skipped %v",
+		r.Step, bits(r.Loss), bits(r.ValLoss), bits(r.GradNorm), bits(r.LR), r.Tokens, r.Skipped)
+}
+
+// sameFigures compares the metrics.jsonl of two runs line by line.
+func sameFigures(t testing.TB, want, got string) {
+	t.Helper()
+	a, b := records(t, want), records(t, got)
+	for i := range min(len(a), len(b)) {
+		if x, y := figures(a[i]), figures(b[i]); x != y {
+			t.Fatalf("line %d differs:\nwant %s\ngot  %s", i+1, x, y)
+		}
+	}
+	if len(a) != len(b) {
+		t.Fatalf("%d lines, want %d", len(b), len(a))
+	}
+}
+
+func stepDir(out string, step int) string {
+	return filepath.Join(out, "checkpoints", fmt.Sprintf("step-%08d", step))
+}
+
+// sameState compares the weights and the optimizer's state of two runs at a
+// step, byte by byte.
+func sameState(t testing.TB, want, got string, step int) {
+	t.Helper()
+	for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
+		if a, b := read(t, filepath.Join(stepDir(want, step), name)), read(t, filepath.Join(stepDir(got, step), name)); a != b {
+			t.Fatalf("%s of step %d differs", name, step)
+		}
+	}
+}
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func write(t testing.TB, path, content string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// copyTree copies a folder with its links.
+func copyTree(t testing.TB, from string) (to string) {
+	t.Helper()
+	to = filepath.Join(t.TempDir(), "copy")
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		switch {
+		case d.IsDir():
+			return os.MkdirAll(target, 0o755)
+		case d.Type()&fs.ModeSymlink != 0:
+			link, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			return os.Symlink(link, target)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, b, 0o644)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// tree describes everything in a folder but the lock, whose file says who had
+// it last. A folder that isn't there has nothing in it.
+func tree(t testing.TB, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if os.IsNotExist(err) && path == dir {
+			return nil
+		}
+		if err != nil || path == dir || d.Name() == ".lock" {
+			return err
+		}
+		fmt.Fprintf(&b, "%s %v", strings.TrimPrefix(path, dir), d.Type())
+		switch {
+		case d.Type()&fs.ModeSymlink != 0:
+			link, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(&b, " → %s", link)
+		case d.Type().IsRegular():
+			content, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(&b, " %d %x", len(content), sha256.Sum256(content))
+		}
+		b.WriteByte('\n')
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// eventsOf are the events of one type.
+func eventsOf[E any](events []troupe.Event) []E {
+	var found []E
+	for _, e := range events {
+		if e, ok := e.(E); ok {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// rewind copies a run that was trained to its end, and takes the copy back to
+// how a crash some time after a step's checkpoint would have left it.
+func rewind(t testing.TB, out string, step int) string {
+	t.Helper()
+	back := copyTree(t, out)
+	later, err := filepath.Glob(filepath.Join(back, "checkpoints", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range later {
+		if path == stepDir(back, step) {
+			continue
+		}
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return back
+}
+
+// floats copies a tensor out of a checkpoint.
+func floats(t testing.TB, from *checkpoint.Tensors, name string) (safetensors.Info, []float32) {
+	t.Helper()
+	info, _ := from.Info(name)
+	b, err := from.Bytes(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := safetensors.Float32s(info.DType, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info, values
+}

@@ -1,0 +1,68 @@
+//go:build linux || darwin
+
+package troupe_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// limitEnv bounds the size of the files that a child may write, which then fails
+// as on a full disk.
+const limitEnv = "TROUPE_TEST_FILE_BYTES"
+
+func limitFiles() error {
+	text := os.Getenv(limitEnv)
+	if text == "" {
+		return nil
+	}
+	n, err := strconv.ParseUint(text, 10, 63)
+	if err != nil {
+		return err
+	}
+	return unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: n, Max: n})
+}
+
+// TestFullDisk: a run that can't write a file says which, and has lost nothing
+// of what it had: it goes on when there is room again.
+func TestFullDisk(t *testing.T) {
+	want := filepath.Join(t.TempDir(), "want")
+	train(t, want)
+	for _, tt := range []struct {
+		file  string // the first one for which there is no room
+		error string
+	}{
+		{"config.toml", "writing "},
+		{"metrics.jsonl", "metrics of step 6: "},
+		{"checkpoints/step-00000006/optimizer.safetensors", "checkpoint of step 6: writing "},
+	} {
+		t.Run(filepath.Base(tt.file), func(t *testing.T) {
+			info, err := os.Stat(filepath.Join(want, tt.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := rewind(t, want, 3)
+			before := tree(t, stepDir(out, 3))
+			cmd, stderr := child(out)
+			cmd.Env = append(cmd.Env, limitEnv+"="+strconv.FormatInt(info.Size()*9/10, 10))
+			if err := cmd.Run(); err == nil {
+				t.Fatal("it wrote more than it could")
+			}
+			if text := stderr.String(); !strings.Contains(text, tt.error) {
+				t.Fatalf("error %q, want %q in it", text, tt.error)
+			}
+			if after := tree(t, stepDir(out, 3)); after != before {
+				t.Fatalf("the checkpoint was\n%s, it is\n%s", before, after)
+			}
+			noneLeft(t, out)
+			train(t, out)
+			sameFigures(t, want, out)
+			sameState(t, want, out, 6)
+		})
+	}
+}

@@ -1,0 +1,64 @@
+package troupe
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/troupe-ml/troupe/config"
+)
+
+// TestMemoryForecast: what a layout is said to need is about what it takes, and
+// the part of a row that is looked at tells about as much as all of it.
+func TestMemoryForecast(t *testing.T) {
+	for _, sets := range [][]string{
+		{"pipeline.stages=1"},
+		{"pipeline.stages=2"},
+		{"pipeline.stages=4", "pipeline.schedule=gpipe"},
+		{"pipeline.stages=3", "pipeline.layout=Et*3||tL"},
+		{"pipeline.stages=2", "pipeline.chunks=2"},
+		{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.group=4"},
+		{"pipeline.stages=2", "pipeline.recompute=full"},
+		{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.recompute=partial", "pipeline.recompute_keep=2"},
+	} {
+		t.Run(fmt.Sprint(sets), func(t *testing.T) {
+			text := `
+run = {steps = 2, eval_batches = 1}
+model = {hidden = 32, context = 32, vocab = 4000}
+data = {train = ["testdata/troupe.txt"]}
+batch = {sequences = 16, microbatch = 1}
+`
+			cfg, err := config.Parse("memory.toml", []byte(text), append(sets, "run.out="+t.TempDir()), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := newPlan(cfg, cfg.Model.Vocab, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ranks, err := p.memoryBytes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var forecast int64
+			for r, bytes := range ranks {
+				whole, err := p.dryRun(r, p.table.Ranks[r])
+				if err != nil || bytes > whole || float64(bytes) < 0.98*float64(whole) {
+					t.Errorf("rank %d: %d bytes, by its whole row %d, %v", r, bytes, whole, err)
+				}
+				forecast += bytes
+			}
+			run, err := Start(context.Background(), cfg, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := run.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			m := run.device.Memory()
+			if taken := m.InUse + m.Pooled; float64(taken) > 1.1*float64(forecast) || float64(taken) < 0.9*float64(forecast) {
+				t.Errorf("it took %d bytes, %d were foretold", taken, forecast)
+			}
+		})
+	}
+}

@@ -1,0 +1,127 @@
+package troupe_test
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/checkpoint/safetensors"
+)
+
+// doctor changes the values of a tensor in a checkpoint, which stays a whole one.
+func doctor(t *testing.T, out string, step int, tensor string, change func(values []float32)) {
+	t.Helper()
+	ckpt, err := checkpoint.Open(stepDir(out, step))
+	if err != nil {
+		t.Fatal(err)
+	}
+	load := func(from *checkpoint.Tensors) (all []safetensors.Tensor) {
+		for _, name := range from.Names() {
+			info, values := floats(t, from, name)
+			if name == tensor {
+				change(values)
+			}
+			all = append(all, safetensors.F32(name, info.Shape, values))
+		}
+		return all
+	}
+	c := checkpoint.Content{Step: step, Model: load(ckpt.Model()), Optimizer: load(ckpt.Optimizer()), Files: map[string][]byte{}}
+	for _, f := range ckpt.Manifest.Files {
+		if strings.HasSuffix(f.Name, ".safetensors") {
+			continue
+		}
+		if c.Files[f.Name], err = ckpt.File(f.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ckpt.Close(); err != nil {
+		t.Fatal(err)
+	}
+	store, err := checkpoint.OpenStore(checkpoint.OS(), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Save(context.Background(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSkip: one token's embedding is not a number, so that every step that
+// meets the token has no loss. Those steps are reported and change nothing, and
+// the others train on.
+func TestSkip(t *testing.T) {
+	text := read(t, "testdata/troupe.txt")
+	half := len(text) / 2
+	strange := write(t, filepath.Join(t.TempDir(), "strange.txt"), text[:half]+strings.ReplaceAll(text[half:], "fiddler", "\x01"))
+	sets := []string{"data.train=" + strange, "data.val=testdata/troupe.txt", "model.family=llama", "model.tie_embeddings=false",
+		"run.checkpoint_every=1", "run.steps=10", "pipeline.stages=2"}
+	out := filepath.Join(t.TempDir(), "out")
+	train(t, out, sets...)
+	out = rewind(t, out, 2)
+	doctor(t, out, 2, "model.embed_tokens.weight", func(values []float32) { values[16] = float32(math.NaN()) })
+	train(t, out, sets...)
+
+	skipped := 0
+	lines := strings.Split(read(t, filepath.Join(out, "metrics.jsonl")), "\n")
+	for i, r := range records(t, out)[3:] {
+		step := i + 3
+		before, after := read(t, filepath.Join(stepDir(out, step-1), "model.safetensors")), read(t, filepath.Join(stepDir(out, step), "model.safetensors"))
+		if !r.Skipped {
+			if before == after || math.IsNaN(*r.Loss) || math.IsNaN(*r.GradNorm) {
+				t.Errorf("step %d neither trained nor was skipped: %s", step, figures(r))
+			}
+			continue
+		}
+		skipped++
+		if before != after {
+			t.Errorf("step %d was skipped and changed the weights", step)
+		}
+		if read(t, filepath.Join(stepDir(out, step-1), "optimizer.safetensors")) != read(t, filepath.Join(stepDir(out, step), "optimizer.safetensors")) {
+			t.Errorf("step %d was skipped and changed the optimizer's state", step)
+		}
+		if line := lines[step]; !strings.Contains(line, `"loss":null`) || !strings.Contains(line, `"skipped":true`) {
+			t.Errorf("step %d was skipped, and its line is %s", step, line)
+		}
+	}
+	if skipped == 0 || skipped == 8 {
+		t.Fatalf("%d of 8 steps were skipped; the test wants some", skipped)
+	}
+	var state struct{ Step, Updates int }
+	if err := json.Unmarshal([]byte(read(t, filepath.Join(stepDir(out, 10), "trainer.json"))), &state); err != nil {
+		t.Fatal(err)
+	}
+	if state.Step != 10 || state.Updates != 10-skipped {
+		t.Fatalf("%d steps with %d updates, want 10 with %d", state.Step, state.Updates, 10-skipped)
+	}
+}
+
+// TestDiverged: a model of which nothing is left but NaN runs to its end, and
+// says so.
+func TestDiverged(t *testing.T) {
+	const noEval = "run.eval_every=0"
+	out := filepath.Join(t.TempDir(), "out")
+	train(t, out, noEval)
+	out = rewind(t, out, 3)
+	doctor(t, out, 3, "transformer.ln_f.weight", func(values []float32) { values[0] = float32(math.NaN()) })
+	result, events := train(t, out, noEval)
+	if result.Step != 6 || !math.IsNaN(result.LastValLoss) {
+		t.Fatalf("it ended at step %d with a validation loss of %g", result.Step, result.LastValLoss)
+	}
+	for _, e := range eventsOf[troupe.StepEvent](events) {
+		if !e.Skipped {
+			t.Errorf("step %d was not skipped", e.Step)
+		}
+	}
+	if !slices.ContainsFunc(eventsOf[troupe.CheckpointEvent](events), func(e troupe.CheckpointEvent) bool { return e.Step == 6 }) {
+		t.Error("there is no checkpoint of the last step")
+	}
+	if result, _ = train(t, out, noEval, "run.steps=7"); result.Step != 7 {
+		t.Fatalf("it can't be resumed: it ended at step %d", result.Step)
+	}
+}

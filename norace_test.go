@@ -1,0 +1,5 @@
+//go:build !race
+
+package troupe_test
+
+const raceDetector = false
