@@ -15,9 +15,10 @@ import (
 	"github.com/troupe-ml/troupe/data"
 )
 
-// refused starts a run that must not begin: the error is a *SetupError with all
-// of want in its text, and the output folder stays as it is.
-func refused(t *testing.T, cfg *config.Config, o troupe.Options, want ...string) error {
+// refused starts a run that must not begin: the error is a *SetupError, with is
+// (unless nil) in its chain and all of want in its text, and the output folder
+// stays as it is.
+func refused(t *testing.T, cfg *config.Config, o troupe.Options, is error, want ...string) {
 	t.Helper()
 	before := tree(t, cfg.Run.Out)
 	run, err := troupe.Start(context.Background(), cfg, o)
@@ -29,6 +30,9 @@ func refused(t *testing.T, cfg *config.Config, o troupe.Options, want ...string)
 	if setup := new(troupe.SetupError); !errors.As(err, &setup) {
 		t.Errorf("%v is no *SetupError", err)
 	}
+	if is != nil && !errors.Is(err, is) {
+		t.Errorf("%v is not %v", err, is)
+	}
 	for _, text := range want {
 		if !strings.Contains(err.Error(), text) {
 			t.Errorf("error %q, want %q in it", err, text)
@@ -37,7 +41,6 @@ func refused(t *testing.T, cfg *config.Config, o troupe.Options, want ...string)
 	if after := tree(t, cfg.Run.Out); after != before {
 		t.Errorf("the folder had\n%sit has\n%s", before, after)
 	}
-	return err
 }
 
 // trained is a run of smallRun that has ended.
@@ -83,11 +86,8 @@ func TestUnusable(t *testing.T) {
 		{"unknown kernels", []string{"device.kernels=abacus"}, []string{"device.kernels", "abacus"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := refused(t, newConfig(t, filepath.Join(t.TempDir(), "out"), tt.sets...), troupe.Options{}, tt.want...)
-			if tt.is != nil && !errors.Is(err, tt.is) {
-				t.Errorf("%v is not %v", err, tt.is)
-			}
-			refused(t, newConfig(t, out, tt.sets...), troupe.Options{})
+			refused(t, newConfig(t, filepath.Join(t.TempDir(), "out"), tt.sets...), troupe.Options{}, tt.is, tt.want...)
+			refused(t, newConfig(t, out, tt.sets...), troupe.Options{}, nil)
 		})
 	}
 }
@@ -105,7 +105,7 @@ func TestImpossibleFromCode(t *testing.T) {
 	} {
 		cfg := newConfig(t, filepath.Join(t.TempDir(), "out"))
 		change(cfg)
-		refused(t, cfg, troupe.Options{})
+		refused(t, cfg, troupe.Options{}, nil)
 		if err := troupe.Check(cfg); err == nil {
 			t.Error("Check has nothing against it")
 		}
@@ -127,16 +127,14 @@ func TestMemory(t *testing.T) {
 		}
 	}
 	cfg := newConfig(t, filepath.Join(t.TempDir(), "out"), "model.layers=96", "model.hidden=12288", "model.heads=96")
-	if err := refused(t, cfg, troupe.Options{}, "model.hidden", "64.0 GiB free"); !errors.Is(err, troupe.ErrMemory) {
-		t.Errorf("Start says %v", err)
-	}
+	refused(t, cfg, troupe.Options{}, troupe.ErrMemory, "model.hidden", "64.0 GiB free")
 
 	out := trained(t)
 	troupe.SetFreeMemory(t, 30<<10)
 	if _, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out}}); !errors.Is(err, troupe.ErrMemory) {
 		t.Errorf("Evaluate says %v", err)
 	}
-	refused(t, newConfig(t, out, "run.steps=9"), troupe.Options{}, "GiB")
+	refused(t, newConfig(t, out, "run.steps=9"), troupe.Options{}, troupe.ErrMemory)
 }
 
 // TestForeignFolder: a folder that no run has written is not touched, whatever
@@ -163,16 +161,14 @@ func TestForeignFolder(t *testing.T) {
 			if tt.files == nil {
 				write(t, out, "x")
 			}
-			if err := refused(t, newConfig(t, out), troupe.Options{Fresh: tt.fresh}, out, tt.want); !errors.Is(err, troupe.ErrOutput) {
-				t.Errorf("%v is not ErrOutput", err)
-			}
+			refused(t, newConfig(t, out), troupe.Options{Fresh: tt.fresh}, troupe.ErrOutput, out, tt.want)
 			if _, err := os.Stat(filepath.Join(out, ".lock")); err == nil {
 				t.Error("the folder has been locked")
 			}
 		})
 	}
 	t.Run("fresh on a run", func(t *testing.T) {
-		refused(t, newConfig(t, run), troupe.Options{Fresh: true}, "not empty")
+		refused(t, newConfig(t, run), troupe.Options{Fresh: true}, troupe.ErrOutput, "not empty")
 	})
 }
 
@@ -294,15 +290,12 @@ func TestDamaged(t *testing.T) {
 		out := copyTree(t, want)
 		flip("model.safetensors", -1)(t, stepDir(out, 3))
 		flip("model.safetensors", -1)(t, stepDir(out, 6))
-		err := refused(t, newConfig(t, out), troupe.Options{}, stepDir(out, 3), stepDir(out, 6))
-		if !errors.Is(err, checkpoint.ErrAllDamaged) {
-			t.Errorf("%v is not ErrAllDamaged", err)
-		}
+		refused(t, newConfig(t, out), troupe.Options{}, checkpoint.ErrAllDamaged, stepDir(out, 3), stepDir(out, 6))
 	})
 	t.Run("the metrics", func(t *testing.T) {
 		out := copyTree(t, want)
 		write(t, filepath.Join(out, "metrics.jsonl"), "{\n"+read(t, filepath.Join(out, "metrics.jsonl")))
-		refused(t, newConfig(t, out), troupe.Options{}, "metrics.jsonl", "row 1")
+		refused(t, newConfig(t, out), troupe.Options{}, nil, "metrics.jsonl", "row 1")
 	})
 }
 

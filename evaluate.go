@@ -116,7 +116,7 @@ func (t *trained) evalData(o EvalOptions) (*corpora, error) {
 	}
 	switch {
 	case len(o.Data) > 0:
-		c.val, err = c.open(cfg, "data", o.Data)
+		c.val, err = c.files(cfg, o.Data)
 	case len(cfg.Data.Val) > 0:
 		c.val, err = c.open(cfg, "data.val", cfg.Data.Val)
 	default:

@@ -15,7 +15,7 @@ import (
 // GenerateOptions say what to write.
 type GenerateOptions struct {
 	ModelOptions
-	Prompt      string  // "": a line break
+	Prompt      string  // "": a line break, where the vocabulary has one
 	Tokens      int     // to write
 	Temperature float64 // 0: always the likeliest token
 	TopK        int     // choose among the k likeliest; 0: among all
@@ -52,10 +52,7 @@ func Generate(ctx context.Context, o GenerateOptions, emit func(text []byte) err
 }
 
 func (t *trained) generate(ctx context.Context, o GenerateOptions, emit func(text []byte) error) error {
-	if o.Prompt == "" {
-		o.Prompt = "\n"
-	}
-	prompt, err := t.tokenizer.Encode([]byte(o.Prompt))
+	prompt, err := t.prompt(o.Prompt)
 	if err != nil {
 		return &SetupError{fmt.Errorf("the prompt: %w", err)}
 	}
@@ -97,6 +94,18 @@ func (t *trained) generate(ctx context.Context, o GenerateOptions, emit func(tex
 		return emit(b)
 	}
 	return nil
+}
+
+// prompt encodes a prompt; an empty one is a line break, or the first token of a
+// vocabulary that has none.
+func (t *trained) prompt(text string) ([]int32, error) {
+	if text != "" {
+		return t.tokenizer.Encode([]byte(text))
+	}
+	if ids, err := t.tokenizer.Encode([]byte("\n")); err == nil {
+		return ids, nil
+	}
+	return []int32{0}, nil
 }
 
 // tail is the last n of s, or all.

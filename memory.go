@@ -11,10 +11,16 @@ import (
 )
 
 // dryActions is how much of a rank's row has to be recorded to meet its peak: the
-// warm-up, then a group of microbatches through every chunk and back. A longer
-// row repeats that, but for a percent where microbatches are recomputed in part.
+// warm-up, then as many microbatches through every chunk and back as the row goes
+// on repeating: a group, of which partial recomputation treats the next
+// differently until its own window of warm-up + 1 is through.
 func (p *plan) dryActions(rank int) int {
-	return scheduler.WarmUp(p.spec, rank) + 2*p.spec.Chunks*max(p.spec.Group, 1)
+	warm := scheduler.WarmUp(p.spec, rank)
+	cycle := max(p.spec.Group, 1)
+	if p.cfg.Pipeline.Recompute == "partial" {
+		cycle *= warm + 1
+	}
+	return warm + 2*p.spec.Chunks*cycle
 }
 
 // memoryBytes is the tensor memory that each rank's pool takes, found by recording

@@ -9,7 +9,7 @@ import (
 )
 
 // TestMemoryForecast: what a layout is said to need is about what it takes, and
-// the part of a row that is looked at tells about as much as all of it.
+// the part of a row that is looked at tells as much as all of it.
 func TestMemoryForecast(t *testing.T) {
 	for _, sets := range [][]string{
 		{"pipeline.stages=1"},
@@ -24,9 +24,9 @@ func TestMemoryForecast(t *testing.T) {
 		t.Run(fmt.Sprint(sets), func(t *testing.T) {
 			text := `
 run = {steps = 2, eval_batches = 1}
-model = {hidden = 32, context = 32, vocab = 4000}
+model = {hidden = 32, context = 32, vocab = 1000}
 data = {train = ["testdata/troupe.txt"]}
-batch = {sequences = 16, microbatch = 1}
+batch = {sequences = 24, microbatch = 1}
 `
 			cfg, err := config.Parse("memory.toml", []byte(text), append(sets, "run.out="+t.TempDir()), nil)
 			if err != nil {
@@ -43,7 +43,7 @@ batch = {sequences = 16, microbatch = 1}
 			var forecast int64
 			for r, bytes := range ranks {
 				whole, err := p.dryRun(r, p.table.Ranks[r])
-				if err != nil || bytes > whole || float64(bytes) < 0.98*float64(whole) {
+				if err != nil || bytes != whole {
 					t.Errorf("rank %d: %d bytes, by its whole row %d, %v", r, bytes, whole, err)
 				}
 				forecast += bytes

@@ -62,15 +62,24 @@ func valKey(cfg *config.Config) string {
 	return "data.val_fraction"
 }
 
-// open makes a corpus of the files that patterns match.
+// open makes a corpus of the files that patterns match; key is where they come
+// from.
 func (c *corpora) open(cfg *config.Config, key string, patterns []string) (data.Corpus, error) {
-	files, err := data.Files(patterns)
+	corpus, err := c.files(cfg, patterns)
 	if err != nil {
 		return nil, cfg.Errorf(key, "%w", err)
 	}
+	return corpus, nil
+}
+
+func (c *corpora) files(cfg *config.Config, patterns []string) (data.Corpus, error) {
+	files, err := data.Files(patterns)
+	if err != nil {
+		return nil, err
+	}
 	corpus, err := c.read(cfg, files)
 	if err != nil {
-		return nil, cfg.Errorf(key, "%w", err)
+		return nil, err
 	}
 	c.close = append(c.close, corpus)
 	return corpus, nil

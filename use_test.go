@@ -263,6 +263,11 @@ func TestGenerate(t *testing.T) {
 	if text, _ := generate(t, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out}, Prompt: strings.Repeat("long ", 100), Tokens: 3}); text == "" {
 		t.Error("nothing comes of a prompt longer than the context")
 	}
+	flat := write(t, filepath.Join(t.TempDir(), "flat.txt"), strings.ReplaceAll(read(t, "testdata/troupe.txt"), "\n", " "))
+	lineless := troupe.ModelOptions{From: trained(t, "data.tokenizer=chars", "data.train="+flat)}
+	if text, _ := generate(t, troupe.GenerateOptions{ModelOptions: lineless, Tokens: 3}); len(text) != 3 {
+		t.Errorf("without a prompt, and without a line break to begin with: %q", text)
+	}
 	if text, pieces := generate(t, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out}}); text != "" || pieces != 0 {
 		t.Errorf("no tokens are %q", text)
 	}

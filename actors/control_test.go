@@ -78,13 +78,19 @@ func (s *stepper) paused() {
 }
 
 // step makes one step.
-func (s *stepper) step() {
+func (s *stepper) step() { s.steps(1) }
+
+// steps makes n steps, with a pause after the last.
+func (s *stepper) steps(n int64) {
 	s.t.Helper()
 	s.run.Resume()
+	for range n - 1 {
+		s.data <- struct{}{}
+	}
 	s.run.Pause()
 	s.settle()
 	s.data <- struct{}{}
-	s.done++
+	s.done += n
 	s.paused()
 }
 

@@ -13,7 +13,8 @@ import (
 func TestSteadyMemory(t *testing.T) {
 	const steady, last = 50, 250
 	for _, model := range families {
-		tr := training{model: model, threads: 2, steps: last, cuts: []int{1, 2, 4}, evalLens: []int{10, 7},
+		model.Layers, model.Hidden, model.FFN, model.Context = 2, 8, 8, 4
+		tr := training{model: model, threads: 2, steps: last, cuts: []int{1, 2, 3}, evalLens: []int{4, 3},
 			table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 2, Microbatches: 8})}
 		l := &log{}
 		spec := tr.spec(t, l)
@@ -25,27 +26,21 @@ func TestSteadyMemory(t *testing.T) {
 			}
 		}
 		run := startPaused(t, spec, l)
-		var inUse, pooled, heap int64
-		for n := 1; n < last; n++ {
+		run.step()
+		first := spec.Device.Memory()
+		for run.done < steady {
 			run.step()
-			m := spec.Device.Memory()
-			if n == 1 {
-				inUse = m.InUse
+			if m := spec.Device.Memory(); m.InUse != first.InUse {
+				t.Fatalf("%s: %d bytes of tensors are in use after step %d, %d after the first", model.Family, m.InUse, run.done, first.InUse)
 			}
-			if m.InUse != inUse {
-				t.Fatalf("%s: %d bytes of tensors are in use after step %d, %d after the first", model.Family, m.InUse, n, inUse)
-			}
-			switch n {
-			case steady:
-				pooled, heap = m.Pooled, heapBytes()
-			case last - 1:
-				if m.Pooled > pooled+pooled/20 {
-					t.Errorf("%s: %d bytes are pooled after step %d, %d after step %d", model.Family, m.Pooled, n, pooled, steady)
-				}
-				if h := heapBytes(); h > heap+64<<10 {
-					t.Errorf("%s: the heap has %d bytes after step %d, %d after step %d", model.Family, h, n, heap, steady)
-				}
-			}
+		}
+		pooled, heap := spec.Device.Memory().Pooled, heapBytes()
+		run.steps(last - 1 - steady)
+		if m := spec.Device.Memory(); m.InUse != first.InUse || m.Pooled > pooled+pooled/20 {
+			t.Errorf("%s: %+v after step %d; %d in use after the first, %d pooled after step %d", model.Family, m, run.done, first.InUse, pooled, steady)
+		}
+		if h := heapBytes(); h > heap+64<<10 {
+			t.Errorf("%s: the heap has %d bytes after step %d, %d after step %d", model.Family, h, run.done, heap, steady)
 		}
 		run.free()
 		if out := wait(t, run.run); out.Err != nil {

@@ -152,8 +152,12 @@ func (w *worker) spawn(ctx actor.Context) {
 	wire.Loader = add(loaderName, &loader{part: common(1)})
 	wire.Checkpoint = add(checkpointName, &checkpointActor{part: common(2)})
 	wire.Metrics = add(metricsName, &metricsActor{part: common(3)})
+	// A stage takes a message on the goroutine that sends it. So its device starts
+	// the next action without a switch of goroutines, and what the action lets
+	// another stage do starts a moment before.
+	inline := actor.WithDispatcher(actor.NewSynchronizedDispatcher(throughput))
 	for r, s := range w.streams {
-		wire.Stages = append(wire.Stages, add(stageName(r), &stageActor{part: common(4 + r), rank: r, stream: s, owned: w.owned}, actor.WithDispatcher(actor.NewSynchronizedDispatcher(300))))
+		wire.Stages = append(wire.Stages, add(stageName(r), &stageActor{part: common(4 + r), rank: r, stream: s, owned: w.owned}, inline))
 		w.active[stageName(r)] = true
 	}
 	// The scheduler first: stages report to it.

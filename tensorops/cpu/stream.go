@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -107,12 +108,15 @@ func (s *stream) next() (submission, bool) {
 func (s *stream) linger() {
 	c := s.dev.cores
 	for i := 0; i < lingerSpins && s.queued.Load() == 0 && c.posted.Load() == 0 && c.waiting.Load() == 0; i++ {
+		if i%(spins/10) == 0 {
+			runtime.Gosched()
+		}
 		spin()
 	}
 }
 
-// lingerSpins bounds that moment to some 50 microseconds, about what it costs to
-// wake a sleeping thread on a machine that has gone idle.
+// lingerSpins bounds that moment to some 100 microseconds, about what it costs
+// to wake a sleeping thread on a machine that has gone idle.
 const lingerSpins = 10 * spins
 
 func (s *stream) run() {
