@@ -28,7 +28,8 @@ type stepper struct {
 	run  *actors.Run
 	l    *log
 	read int64         // the last step whose data was asked for
-	data chan struct{} // lets one step have its data
+	asks chan struct{} // a step asks for its data
+	data chan struct{} // and may have it
 	all  chan struct{} // closed: lets every step
 	done int64         // steps
 }
@@ -37,7 +38,8 @@ func (s *stepper) Train(step int64, index int, tokens, targets []int32) error {
 	if step > s.read {
 		s.read = step
 		select {
-		case <-s.data:
+		case s.asks <- struct{}{}:
+			<-s.data
 		case <-s.all:
 		}
 	}
@@ -47,7 +49,7 @@ func (s *stepper) Train(step int64, index int, tokens, targets []int32) error {
 // startPaused begins a run that pauses before its first step.
 func startPaused(t testing.TB, spec actors.Spec, l *log) *stepper {
 	t.Helper()
-	s := &stepper{Source: spec.Data, t: t, l: l, data: make(chan struct{}), all: make(chan struct{})}
+	s := &stepper{Source: spec.Data, t: t, l: l, asks: make(chan struct{}), data: make(chan struct{}), all: make(chan struct{})}
 	spec.Data = s
 	ready, whole := make(chan struct{}), spec.Build
 	spec.Build = func(rank int, st tensorops.Stream) (actors.Compute, error) {
@@ -84,13 +86,19 @@ func (s *stepper) step() { s.steps(1) }
 func (s *stepper) steps(n int64) {
 	s.t.Helper()
 	s.run.Resume()
-	for range n - 1 {
+	for i := range n {
+		select {
+		case <-s.asks:
+		case <-time.After(10 * time.Second):
+			s.t.Fatalf("step %d does not begin:\n%v", s.done+1, s.run.Status())
+		}
+		if i == n-1 {
+			s.run.Pause()
+			s.settle()
+		}
 		s.data <- struct{}{}
+		s.done++
 	}
-	s.run.Pause()
-	s.settle()
-	s.data <- struct{}{}
-	s.done += n
 	s.paused()
 }
 

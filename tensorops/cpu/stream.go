@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -103,21 +104,24 @@ func (s *stream) next() (submission, bool) {
 	return sub, true
 }
 
-// linger waits a moment for the next list without going to sleep, as long as
-// nobody else has a use for the core: often the list is microseconds away.
+// lingerTime is how long a stream waits for its next list without going to
+// sleep: about what it costs to wake a sleeping thread on a machine that has gone
+// idle.
+const lingerTime = 100 * time.Microsecond
+
+// linger waits that long at most, and only while nobody else has a use for the
+// core: often the next list is microseconds away.
 func (s *stream) linger() {
 	c := s.dev.cores
-	for i := 0; i < lingerSpins && s.queued.Load() == 0 && c.posted.Load() == 0 && c.waiting.Load() == 0; i++ {
-		if i%(spins/10) == 0 {
-			runtime.Gosched()
+	for end := time.Now().Add(lingerTime); time.Now().Before(end); runtime.Gosched() {
+		for range spins / 20 {
+			if s.queued.Load() > 0 || c.posted.Load() > 0 || c.waiting.Load() > 0 {
+				return
+			}
+			spin()
 		}
-		spin()
 	}
 }
-
-// lingerSpins bounds that moment to some 100 microseconds, about what it costs
-// to wake a sleeping thread on a machine that has gone idle.
-const lingerSpins = 10 * spins
 
 func (s *stream) run() {
 	defer close(s.ended)
