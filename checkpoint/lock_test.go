@@ -15,10 +15,15 @@ import (
 
 const lockChildEnv = "CHECKPOINT_TEST_LOCK_DIR"
 
+// heldLock keeps the child's lock: a lock that is collected as garbage is given
+// back.
+var heldLock *checkpoint.Lock
+
 // lockChild is the test binary as another process: it locks the folder and waits
 // to be killed.
 func lockChild(dir string) {
-	if _, err := checkpoint.LockDir(dir); err != nil {
+	var err error
+	if heldLock, err = checkpoint.LockDir(dir); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
