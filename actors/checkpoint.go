@@ -36,7 +36,7 @@ func (a *checkpointActor) Receive(ctx actor.Context) {
 	case *Wire:
 		a.replyTo, a.got = m.Scheduler, newRoll(a.spec.ranks())
 	case *BeginSave:
-		if !a.tape.accepts(m.Header) {
+		if a.failed || !a.tape.accepts(m.Header) {
 			return
 		}
 		a.begin = m
@@ -46,7 +46,7 @@ func (a *checkpointActor) Receive(ctx actor.Context) {
 			a.take(ctx, s)
 		}
 	case *StageState:
-		if a.tape.accepts(m.Header) {
+		if !a.failed && a.tape.accepts(m.Header) {
 			a.take(ctx, m)
 		}
 	case *written:

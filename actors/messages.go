@@ -101,9 +101,8 @@ func (m *Transfer) release()     { m.Tensor.Release() }
 func (m *Data) release()         { m.Batch.Release() }
 func (m *TiedGradient) release() { m.Grad.Grad.Release() }
 
-// LossReport is the loss of a microbatch.
-type LossReport struct {
-	Header
+// Loss is the loss of a microbatch.
+type Loss struct {
 	Microbatch   int
 	Sum, Targets float64
 }
@@ -125,10 +124,11 @@ type ActionTime struct {
 // gradients are summed up.
 type StageDone struct {
 	Header
-	Rank  int
-	Norms []stages.Norm
-	Busy  time.Duration // device time since the order came
-	Trace []ActionTime
+	Rank   int
+	Losses []Loss // on the rank that computes them
+	Norms  []stages.Norm
+	Busy   time.Duration // device time since the order came
+	Trace  []ActionTime
 }
 
 // Apply is the decision about a step.

@@ -90,13 +90,9 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 		a.wire = m
 		a.cell.store(a.ready.snapshot(a.state.Step, 0))
 	case *StageReady:
-		a.ready.mark(m.Rank)
-		a.proceed(ctx)
-	case *LossReport:
-		if a.current(m.Header) {
-			if err := a.losses.Add(m.Microbatch, stages.TokenReport(m.Sum, m.Targets, nil, a.spec.Reduce == stages.ReduceTokens)); err != nil {
-				a.fail(ctx, m.Step, err)
-			}
+		if a.tape.accepts(m.Header) {
+			a.ready.mark(m.Rank)
+			a.proceed(ctx)
 		}
 	case *StageDone:
 		if a.current(m.Header) {
@@ -254,6 +250,12 @@ func (a *schedulerActor) send(ctx actor.Context, p Phase) {
 func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 	a.done.mark(m.Rank)
 	a.busy += m.Busy
+	for _, l := range m.Losses {
+		if err := a.losses.Add(l.Microbatch, stages.TokenReport(l.Sum, l.Targets, nil, a.spec.Reduce == stages.ReduceTokens)); err != nil {
+			a.fail(ctx, m.Step, err)
+			return
+		}
+	}
 	for _, n := range m.Norms {
 		for len(a.norms) <= n.Param {
 			a.norms = append(a.norms, 0)

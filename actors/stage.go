@@ -40,6 +40,7 @@ type stageActor struct {
 	credits scheduler.Credits
 	asked   int // place in row up to which data was asked for
 	ahead   int // microbatches of data asked for and not consumed
+	losses  []Loss
 	trace   []ActionTime
 
 	// The list that the device executes.
@@ -227,12 +228,16 @@ func (a *stageActor) begin(ctx actor.Context, m *Order) {
 	a.step = m.Step
 	a.credits.Forward = append(a.credits.Forward[:0], m.Credits.Forward...)
 	a.credits.Backward = append(a.credits.Backward[:0], m.Credits.Backward...)
-	a.trace = nil
+	a.losses, a.trace = nil, nil
 	a.ask(ctx)
 }
 
-// ask requests the tokens and targets of the forwards to come, a few ahead.
+// ask requests the tokens and targets of the forwards to come, a few ahead and
+// not one by one.
 func (a *stageActor) ask(ctx actor.Context) {
+	if a.ahead > LimitDataAhead/2 {
+		return
+	}
 	for ; a.asked < len(a.row) && a.ahead < LimitDataAhead; a.asked++ {
 		act := a.row[a.asked]
 		if act.Type != scheduler.F || !a.needsData(act) {

@@ -151,7 +151,7 @@ func (a *stageActor) finishAction(ctx actor.Context, act scheduler.Action, e edg
 	}
 	if act.Type == scheduler.F && a.stage.Loses(v) {
 		sum, targets := a.stage.Loss(v, index)
-		ctx.Send(a.wire.Scheduler, &LossReport{Header: a.order.Header, Microbatch: index, Sum: sum, Targets: targets})
+		a.losses = append(a.losses, Loss{Microbatch: index, Sum: sum, Targets: targets})
 	}
 	if act.Type == scheduler.F && a.order.Phase == Eval {
 		a.stage.Finish(v, index)

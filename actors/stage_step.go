@@ -72,7 +72,7 @@ func (a *stageActor) norms() {
 
 // report ends the order.
 func (a *stageActor) report(ctx actor.Context, norms []stages.Norm) {
-	ctx.Send(a.wire.Scheduler, &StageDone{Header: a.order.Header, Rank: a.rank, Norms: norms, Busy: a.busy, Trace: a.trace})
+	ctx.Send(a.wire.Scheduler, &StageDone{Header: a.order.Header, Rank: a.rank, Losses: a.losses, Norms: norms, Busy: a.busy, Trace: a.trace})
 	wait := WaitOrder
 	if a.order.Phase == Train {
 		wait = WaitDecision

@@ -68,7 +68,9 @@ func (w *worker) Receive(ctx actor.Context) {
 		w.root = ctx.ActorSystem().Root
 		w.spawn(ctx)
 	case *Failed:
-		w.end(Outcome{Err: &ActorError{m.Actor, m.Step, m.Err}})
+		if w.tape.accepts(m.Header) {
+			w.end(Outcome{Err: &ActorError{m.Actor, m.Step, m.Err}})
+		}
 	case *finished:
 		w.end(Outcome{Stopped: m.stopped})
 	case kill:
