@@ -10,5 +10,5 @@ const LimitStreamQueue = 64
 const LimitBufferBytes int64 = 1 << 44
 
 // LimitPoolKeep bounds the free buffers that an arena keeps in one size class;
-// what comes back beyond it is left to the garbage collector.
+// what comes back beyond it goes back to the system.
 const LimitPoolKeep = 4096

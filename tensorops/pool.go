@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/bits"
 	"sync"
+
+	"github.com/troupe-ml/troupe/internal/hostmem"
 )
 
 // HostMemory is the memory of a device that the host can address. It counts
@@ -32,11 +34,14 @@ func (m *HostMemory) NewArena(name string) Arena {
 }
 
 // hostArena keeps released buffers by size class. Training asks for the same
-// sizes step after step, so after the first step nothing is allocated.
+// sizes step after step, so after the first step nothing is allocated. Large
+// buffers lie outside of the collector's heap: see package hostmem.
 type hostArena struct {
 	memory *HostMemory
 	name   string
-	free   [classes][]*Buffer // guarded by memory.mu
+	// Guarded by memory.mu:
+	free   [classes][]*Buffer
+	closed bool // nothing is kept any more
 }
 
 // Sizes are rounded up to one of four classes in each power of two, so that at
@@ -85,19 +90,62 @@ func (a *hostArena) Take(bytes int) (*Buffer, error) {
 	if m.dry {
 		return &Buffer{Home: a, bytes: size}, nil
 	}
-	// A slice of float64 is aligned for every element type.
-	words := make([]float64, (size+7)/8)
-	return &Buffer{Mem: bytesOf(words), Home: a, bytes: size}, nil
+	p, err := hostmem.New(size)
+	if err != nil {
+		m.mu.Lock()
+		s.InUse -= int64(size)
+		m.mu.Unlock()
+		return nil, fmt.Errorf("%w: %s asks for %d bytes: %w", ErrOutOfMemory, a.name, size, err)
+	}
+	return &Buffer{Mem: p.Bytes, Home: a, piece: p, bytes: size}, nil
 }
 
 func (a *hostArena) Put(b *Buffer) {
 	c, size := class(b.bytes)
 	m := a.memory
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.stats.InUse -= int64(size)
-	if len(a.free[c]) < LimitPoolKeep {
+	keep := !a.closed && len(a.free[c]) < LimitPoolKeep
+	if keep {
 		m.stats.Pooled += int64(size)
 		a.free[c] = append(a.free[c], b)
+	}
+	m.mu.Unlock()
+	if !keep {
+		b.discard()
+	}
+}
+
+// CloseArena gives the memory that a host arena keeps back to the system, and
+// later what is still in use, as it is released. Other arenas are left alone.
+func CloseArena(arena Arena) {
+	a, ok := arena.(*hostArena)
+	if !ok {
+		return
+	}
+	m := a.memory
+	m.mu.Lock()
+	free := a.free
+	a.free, a.closed = [classes][]*Buffer{}, true
+	for _, class := range free {
+		for _, b := range class {
+			m.stats.Pooled -= int64(b.bytes)
+		}
+	}
+	m.mu.Unlock()
+	for _, class := range free {
+		for _, b := range class {
+			b.discard()
+		}
+	}
+}
+
+// discard gives a host buffer's memory back to the system.
+func (b *Buffer) discard() {
+	b.Mem = nil
+	if b.piece != nil {
+		// Memory that the system does not take back is lost until the process
+		// ends; nothing can be done about it here.
+		_ = b.piece.Free()
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/troupe-ml/troupe/internal/hostmem"
 )
 
 // MaxRank is the largest number of dimensions of a tensor.
@@ -25,7 +27,8 @@ type Buffer struct {
 	Addr uint64 // its address, for devices whose memory the host cannot address
 	Home Arena  // takes it back
 
-	bytes int // of its size class, for host arenas
+	piece *hostmem.Piece // where Mem comes from, for host arenas
+	bytes int            // of its size class, for host arenas
 	free  atomic.Bool
 }
 

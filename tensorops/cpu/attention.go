@@ -1,6 +1,10 @@
 package cpu
 
-import "math"
+import (
+	"math"
+
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
+)
 
 // attnBlock is the number of query rows worked on at a time.
 const attnBlock = 64
@@ -27,12 +31,10 @@ func (x *exec) attn(q int) attn {
 }
 
 // head is one head's matrix of a tensor: rows of sequence b, columns of head h.
-func (x *exec) head(i, b, h, t, d int) matrix {
+func (x *exec) head(i, b, h, t, d int) gemm.Matrix {
 	m := matrixOf(x.op.T[i], false)
-	return m.at(b*t, h*d)
+	return m.At(b*t, h*d)
 }
-
-func transpose(m matrix) matrix { return matrix{m.data, m.col, m.row} }
 
 // visible is the number of keys that query row i sees.
 func (a *attn) visible(i int) int { return i + 1 + a.tk - a.tq }
@@ -60,16 +62,16 @@ func attention(x *exec, lo, hi int) {
 		for i0 := 0; i0 < a.tq; i0 += attnBlock {
 			n := min(attnBlock, a.tq-i0)
 			seen := a.visible(i0 + n - 1)
-			s := matrix{scratch(&x.rows, n*seen), seen, 1}
-			x.gemm(n, seen, a.d, q.at(i0, 0), transpose(k), s, false)
+			s := gemm.Matrix{Data: scratch(&x.rows, n*seen), Row: seen, Col: 1}
+			x.dev.kernels.gemm.Multiply(&x.work, n, seen, a.d, q.At(i0, 0), k.T(), s, false)
 			for r := range n {
-				row := s.data[r*seen:][:seen]
+				row := s.Data[r*seen:][:seen]
 				lse[bh*a.tq+i0+r] = x.softmax(row, a.visible(i0+r), a.scale)
 				if a.inverse != 0 {
 					a.dropRow(row[:a.visible(i0+r)], b, h, i0+r)
 				}
 			}
-			x.gemm(n, a.d, seen, s, v, o.at(i0, 0), false)
+			x.dev.kernels.gemm.Multiply(&x.work, n, a.d, seen, s, v, o.At(i0, 0), false)
 		}
 	}
 }
@@ -103,8 +105,8 @@ func attentionGrad(x *exec, lo, hi int) {
 		dk, dv := x.head(1, b, hk, a.tk, a.d), x.head(2, b, hk, a.tk, a.d)
 		k, v := x.head(5, b, hk, a.tk, a.d), x.head(6, b, hk, a.tk, a.d)
 		for r := range a.tk {
-			clear(dk.data[r*dk.row:][:a.d])
-			clear(dv.data[r*dv.row:][:a.d])
+			clear(dk.Data[r*dk.Row:][:a.d])
+			clear(dv.Data[r*dv.Row:][:a.d])
 		}
 		for h := hk * a.group; h < (hk+1)*a.group; h++ {
 			dq, do := x.head(0, b, h, a.tq, a.d), x.head(3, b, h, a.tq, a.d)
@@ -113,14 +115,14 @@ func attentionGrad(x *exec, lo, hi int) {
 				n := min(attnBlock, a.tq-i0)
 				seen := a.visible(i0 + n - 1)
 				work := scratch(&x.rows, 3*n*seen)
-				p := matrix{work[:n*seen], seen, 1}                // probabilities
-				dropped := matrix{work[n*seen:][:n*seen], seen, 1} // after dropout
-				dp := matrix{work[2*n*seen:], seen, 1}             // their gradient, then the scores'
-				x.gemm(n, seen, a.d, q.at(i0, 0), transpose(k), p, false)
-				x.gemm(n, seen, a.d, do.at(i0, 0), transpose(v), dp, false)
+				p := gemm.Matrix{Data: work[:n*seen], Row: seen, Col: 1}                // probabilities
+				dropped := gemm.Matrix{Data: work[n*seen:][:n*seen], Row: seen, Col: 1} // after dropout
+				dp := gemm.Matrix{Data: work[2*n*seen:], Row: seen, Col: 1}             // their gradient, then the scores'
+				x.dev.kernels.gemm.Multiply(&x.work, n, seen, a.d, q.At(i0, 0), k.T(), p, false)
+				x.dev.kernels.gemm.Multiply(&x.work, n, seen, a.d, do.At(i0, 0), v.T(), dp, false)
 				for r := range n {
 					i, vis := i0+r, a.visible(i0+r)
-					row, drop, grad := p.data[r*seen:][:seen], dropped.data[r*seen:][:seen], dp.data[r*seen:][:seen]
+					row, drop, grad := p.Data[r*seen:][:seen], dropped.Data[r*seen:][:seen], dp.Data[r*seen:][:seen]
 					clear(row[vis:])
 					clear(drop[vis:])
 					clear(grad[vis:])
@@ -135,14 +137,14 @@ func attentionGrad(x *exec, lo, hi int) {
 						a.dropRow(drop, b, h, i)
 						a.dropRow(grad, b, h, i)
 					}
-					delta := dot(do.data[i*do.row:][:a.d], o.data[i*o.row:][:a.d])
+					delta := dot(do.Data[i*do.Row:][:a.d], o.Data[i*o.Row:][:a.d])
 					for j, e := range row {
 						grad[j] = e * (grad[j] - delta) * a.scale
 					}
 				}
-				x.gemm(seen, a.d, n, transpose(dropped), do.at(i0, 0), dv, true)
-				x.gemm(seen, a.d, n, transpose(dp), q.at(i0, 0), dk, true)
-				x.gemm(n, a.d, seen, dp, k, dq.at(i0, 0), false)
+				x.dev.kernels.gemm.Multiply(&x.work, seen, a.d, n, dropped.T(), do.At(i0, 0), dv, true)
+				x.dev.kernels.gemm.Multiply(&x.work, seen, a.d, n, dp.T(), q.At(i0, 0), dk, true)
+				x.dev.kernels.gemm.Multiply(&x.work, n, a.d, seen, dp, k, dq.At(i0, 0), false)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
 )
 
 // exec carries out operations for one stream, or helps with ranges of another's.
@@ -13,10 +14,12 @@ type exec struct {
 	op  *tensorops.Op
 	job *job // nil for a helper
 
-	packA, packB []float32 // panels of a matrix product
-	edge         []float32 // one tile of a matrix product at the border of C
-	rows         []float32 // work space of attention
-	partial      []float64 // sums of blocks; the stream's, shared with its helpers
+	shared  []float32      // a matrix product's packed smaller operand
+	packed  []float32      // a core's own panel of the larger one
+	work    gemm.Workspace // products on one core
+	rows    []float32      // work space of attention
+	product product        // of the stream, copied by its helpers
+	partial []float64      // sums of blocks; the stream's, shared with its helpers
 }
 
 // parallel runs ranges of the current operation over the free cores.

@@ -1,8 +1,12 @@
 package cpu
 
-import "golang.org/x/sys/cpu"
+import (
+	"golang.org/x/sys/cpu"
 
-var avx2Kernels = kernels{name: "avx2", mr: 6, nr: 16, tile: tileAVX2, exp: expEights}
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
+)
+
+var avx2Kernels = kernels{name: "avx2", gemm: &gemm.AVX2, exp: expEights}
 
 // available lists the paths this processor can run, best first.
 func available() []*kernels {
@@ -11,11 +15,6 @@ func available() []*kernels {
 	}
 	return []*kernels{&goKernels}
 }
-
-// tileAVX2 is in tile_avx2_amd64.s.
-//
-//go:noescape
-func tileAVX2(k int, a, b, c *float32, ldc int, add bool)
 
 // expAVX2 is in exp_avx2_amd64.s.
 //

@@ -1,142 +1,205 @@
 package cpu
 
-import "github.com/troupe-ml/troupe/tensorops"
-
-// The blocks of a matrix product. A block of A (blockM × blockK) stays in the
-// second-level cache, a panel of B (blockK × blockN) in the third. blockK alone
-// decides in which pieces a sum over K is added; it is the same for every path
-// and size.
-const (
-	blockK = 256
-	blockM = 192
-	blockN = 512
+import (
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
 )
 
-// matrix is an operand in memory: element (i, j) of the logical matrix is
-// data[i·row + j·col].
-type matrix struct {
-	data     []float32
-	row, col int
-}
-
 // matrixOf views a tensor, transposed where asked.
-func matrixOf(t tensorops.Tensor, transposed bool) matrix {
+func matrixOf(t tensorops.Tensor, transposed bool) gemm.Matrix {
+	m := gemm.Matrix{Data: f32(t), Row: t.Stride(), Col: 1}
 	if transposed {
-		return matrix{f32(t), 1, t.Stride()}
+		return m.T()
 	}
-	return matrix{f32(t), t.Stride(), 1}
+	return m
 }
 
-// at is the matrix from row i and column j on.
-func (m matrix) at(i, j int) matrix {
-	return matrix{m.data[min(i*m.row+j*m.col, len(m.data)):], m.row, m.col}
+// product is C = A·B, or C += A·B, in progress: A is m×k, B k×n, C m×n with
+// contiguous rows.
+//
+// Each operand is packed once. The smaller one is packed whole by all cores
+// together; then cores take panels of the larger one, pack them for themselves,
+// and multiply them with all of the smaller one. The larger the depth, the more
+// memory that takes, so it is done slab by slab of the depth. None of this
+// touches a sum: see package gemm.
+type product struct {
+	kernel  *gemm.Kernel
+	a, b, c gemm.Matrix
+	m, n, k int
+	add     bool
+	bias    []float32 // added to every row; nil: none
+
+	shareA bool // A is the smaller operand
+	panel  int  // rows of A, or columns of B, that a core takes at a time
+	k0, k1 int  // the slab
+	packed []float32
 }
 
-// matMul splits C in tiles that cores take one by one.
+const (
+	// limitShared is the number of floats of the shared operand's slab.
+	limitShared = 4 << 20
+	// packUnit is the number of rows or columns of the shared operand that a
+	// core packs at a time.
+	packUnit = 96
+)
+
+// matMul carries out the current operation.
 func (x *exec) matMul() error {
-	c := x.op.T[0]
-	m, n := c.Rows(), c.Cols()
-	if m == 0 || n == 0 {
+	op := x.op
+	p := product{
+		kernel: x.dev.kernels.gemm,
+		a:      matrixOf(op.T[1], op.Has(tensorops.FlagTransA)),
+		b:      matrixOf(op.T[2], op.Has(tensorops.FlagTransB)),
+		c:      matrixOf(op.T[0], false),
+		m:      op.T[0].Rows(), n: op.T[0].Cols(), k: op.T[1].Cols(),
+		add: op.Has(tensorops.FlagAccumulate),
+	}
+	if op.Has(tensorops.FlagTransA) {
+		p.k = op.T[1].Rows()
+	}
+	if op.T[3].Valid() {
+		p.bias = f32(op.T[3])
+	}
+	return x.multiply(p)
+}
+
+// multiply splits a product over the cores.
+func (x *exec) multiply(p product) error {
+	if p.m == 0 || p.n == 0 {
 		return nil
 	}
-	tm, tn := x.tiles(m, n)
-	return x.parallel(ceil(m, tm)*ceil(n, tn), 1, matMulTiles)
-}
-
-// tiles chooses the size of the tiles: whole blocks when there are enough of
-// them for the cores, smaller ones otherwise. It does not touch the sums.
-func (x *exec) tiles(m, n int) (tm, tn int) {
-	tm, tn = blockM, blockN
-	for ceil(m, tm)*ceil(n, tn) < 3*x.dev.cores.threads && x.dev.cores.threads > 1 {
-		switch {
-		case tn > 128:
-			tn /= 2
-		case tm > 48:
-			tm /= 2
-		default:
-			return tm, tn
+	if p.k == 0 {
+		p.empty()
+		return nil
+	}
+	kn := p.kernel
+	p.shareA = p.m <= p.n
+	small, large, unit, most := p.n, p.m, kn.MR, gemm.BlockM
+	if p.shareA {
+		small, large, unit, most = p.m, p.n, kn.NR, gemm.BlockN
+	}
+	p.panel = panelSize(large, unit, most, x.dev.cores.threads)
+	slab := max(gemm.BlockK, limitShared/small/gemm.BlockK*gemm.BlockK)
+	for p.k0 = 0; p.k0 < p.k; p.k0 = p.k1 {
+		p.k1 = min(p.k0+slab, p.k)
+		p.packed = scratch(&x.shared, p.lenShared(small, p.k1-p.k0))
+		x.product = p
+		depths := ceil(p.k1-p.k0, gemm.BlockK)
+		if err := x.parallel(depths*ceil(small, packUnit), 1, packShared); err != nil {
+			return err
+		}
+		if err := x.parallel(ceil(large, p.panel), 1, multiplyPanels); err != nil {
+			return err
 		}
 	}
-	return tm, tn
+	return nil
+}
+
+// panelSize divides size into panels of whole units, of at most the given size:
+// a few for each core, if they don't become tiny.
+func panelSize(size, unit, most, threads int) int {
+	panels := ceil(size, most)
+	if threads > 1 {
+		panels = max(panels, min(4*threads, ceil(size, 3*unit)))
+	}
+	return ceil(ceil(size, panels), unit) * unit
 }
 
 func ceil(a, b int) int { return (a + b - 1) / b }
 
-func matMulTiles(x *exec, lo, hi int) {
-	op := x.op
-	a, b := matrixOf(op.T[1], op.Has(tensorops.FlagTransA)), matrixOf(op.T[2], op.Has(tensorops.FlagTransB))
-	c := matrixOf(op.T[0], false)
-	m, n, k := op.T[0].Rows(), op.T[0].Cols(), op.T[1].Cols()
-	if op.Has(tensorops.FlagTransA) {
-		k = op.T[1].Rows()
+// lenShared is the packed size of the shared operand: width rows or columns of
+// the given depth.
+func (p *product) lenShared(width, depth int) int {
+	if p.shareA {
+		return p.kernel.LenA(width, depth)
 	}
-	tm, tn := x.tiles(m, n)
-	across := ceil(n, tn)
+	return p.kernel.LenB(depth, width)
+}
+
+// packShared takes a range of (depth, rows or columns) of the shared operand.
+func packShared(x *exec, lo, hi int) {
+	p := &x.product
+	width := p.n
+	if p.shareA {
+		width = p.m
+	}
+	across := ceil(width, packUnit)
 	for i := lo; i < hi; i++ {
-		i0, j0 := i/across*tm, i%across*tn
-		mm, nn := min(tm, m-i0), min(tn, n-j0)
-		ct := c.at(i0, j0)
-		x.gemm(mm, nn, k, a.at(i0, 0), b.at(0, j0), ct, op.Has(tensorops.FlagAccumulate))
-		if op.T[3].Valid() {
-			bias := f32(op.T[3])[j0 : j0+nn]
-			for r := range mm {
-				addTo(ct.data[r*ct.row:][:nn], bias)
-			}
+		k0, j := p.k0+i/across*gemm.BlockK, i%across*packUnit
+		kk, w := min(gemm.BlockK, p.k1-k0), min(packUnit, width-j)
+		dst := p.packed[p.lenShared(width, k0-p.k0)+p.lenShared(j, kk):]
+		if p.shareA {
+			p.kernel.PackA(dst, p.a.At(j, k0), w, kk)
+		} else {
+			p.kernel.PackB(dst, p.b.At(k0, j), kk, w)
 		}
 	}
 }
 
-// gemm computes C = A·B, or C += A·B, with A m×k, B k×n and C m×n in rows, on
-// the calling core.
-func (x *exec) gemm(m, n, k int, a, b, c matrix, add bool) {
-	if k == 0 {
-		if !add {
-			for r := range m {
-				clear(c.data[r*c.row:][:n])
-			}
-		}
-		return
-	}
-	kn := x.dev.kernels
-	mr, nr := kn.mr, kn.nr
-	for j0 := 0; j0 < n; j0 += blockN {
-		nn := min(blockN, n-j0)
-		for k0 := 0; k0 < k; k0 += blockK {
-			kk := min(blockK, k-k0)
-			pb := pack(scratch(&x.packB, ceil(nn, nr)*nr*kk), b.at(k0, j0), kk, nn, nr)
-			for i0 := 0; i0 < m; i0 += blockM {
-				mm := min(blockM, m-i0)
-				at := a.at(i0, k0)
-				pa := pack(scratch(&x.packA, ceil(mm, mr)*mr*kk), matrix{at.data, at.col, at.row}, kk, mm, mr)
-				x.block(kn, mm, nn, kk, pa, pb, c.at(i0, j0), add || k0 > 0)
-			}
+// multiplyPanels takes a range of panels of the larger operand.
+func multiplyPanels(x *exec, lo, hi int) {
+	p := &x.product
+	for i := lo; i < hi; i++ {
+		if p.shareA {
+			p.columns(x, i*p.panel, min(p.n, (i+1)*p.panel))
+		} else {
+			p.rows(x, i*p.panel, min(p.m, (i+1)*p.panel))
 		}
 	}
 }
 
-// block multiplies two packed blocks tile by tile. Tiles at the border of C are
-// computed whole beside it and copied, by the same sums.
-func (x *exec) block(kn *kernels, mm, nn, kk int, pa, pb []float32, c matrix, add bool) {
-	mr, nr := kn.mr, kn.nr
-	for j := 0; j < nn; j += nr {
-		bt := &pb[j*kk]
-		for i := 0; i < mm; i += mr {
-			at := &pa[i*kk]
-			if i+mr <= mm && j+nr <= nn {
-				kn.tile(kk, at, bt, &c.data[i*c.row+j], c.row, add)
-				continue
-			}
-			edge := scratch(&x.edge, mr*nr)
-			kn.tile(kk, at, bt, &edge[0], nr, false)
-			w := min(nr, nn-j)
-			for r := range min(mr, mm-i) {
-				dst, src := c.data[(i+r)*c.row+j:][:w], edge[r*nr:][:w]
-				if add {
-					addTo(dst, src)
-				} else {
-					copy(dst, src)
-				}
-			}
+// columns computes columns j0 to j1 of C with A shared.
+func (p *product) columns(x *exec, j0, j1 int) {
+	kn, n := p.kernel, j1-j0
+	for k0 := p.k0; k0 < p.k1; k0 += gemm.BlockK {
+		kk := min(gemm.BlockK, p.k1-k0)
+		pb := scratch(&x.packed, kn.LenB(kk, n))
+		kn.PackB(pb, p.b.At(k0, j0), kk, n)
+		pa := p.packed[kn.LenA(p.m, k0-p.k0):]
+		for i := 0; i < p.m; i += gemm.BlockM {
+			p.block(i, j0, min(gemm.BlockM, p.m-i), n, k0, kk, pa[kn.LenA(i, kk):], pb)
 		}
+	}
+}
+
+// rows computes rows i0 to i1 of C with B shared.
+func (p *product) rows(x *exec, i0, i1 int) {
+	kn, m := p.kernel, i1-i0
+	for k0 := p.k0; k0 < p.k1; k0 += gemm.BlockK {
+		kk := min(gemm.BlockK, p.k1-k0)
+		pa := scratch(&x.packed, kn.LenA(m, kk))
+		kn.PackA(pa, p.a.At(i0, k0), m, kk)
+		pb := p.packed[kn.LenB(k0-p.k0, p.n):]
+		for j := 0; j < p.n; j += gemm.BlockN {
+			p.block(i0, j, m, min(gemm.BlockN, p.n-j), k0, kk, pa, pb[kn.LenB(kk, j):])
+		}
+	}
+}
+
+// block computes one block of C, and what follows the product once its sums are
+// complete, while it is in the cache.
+func (p *product) block(i, j, m, n, k0, kk int, pa, pb []float32) {
+	c := p.c.At(i, j)
+	p.kernel.Block(c, m, n, kk, pa, pb, p.add || k0 > 0)
+	if p.bias != nil && k0+kk == p.k {
+		p.addBias(c, m, n, j)
+	}
+}
+
+func (p *product) addBias(c gemm.Matrix, m, n, j int) {
+	for r := range m {
+		addTo(c.Data[r*c.Row:][:n], p.bias[j:])
+	}
+}
+
+// empty is the product of depth 0.
+func (p *product) empty() {
+	for r := range p.m {
+		if !p.add {
+			clear(p.c.Data[r*p.c.Row:][:p.n])
+		}
+	}
+	if p.bias != nil {
+		p.addBias(p.c, p.m, p.n, 0)
 	}
 }

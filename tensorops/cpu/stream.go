@@ -75,13 +75,14 @@ func (s *stream) Submit(l *tensorops.List, done func(error)) {
 	s.work.Signal()
 }
 
-// Close also makes the device forget the stream, so that its pool is garbage.
+// Close also gives the pool's memory back and makes the device forget the stream.
 func (s *stream) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
 	s.work.Signal()
 	<-s.ended
+	tensorops.CloseArena(s.arena)
 	s.dev.mu.Lock()
 	defer s.dev.mu.Unlock()
 	s.dev.streams = slices.DeleteFunc(s.dev.streams, func(other *stream) bool { return other == s })

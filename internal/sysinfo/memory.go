@@ -1,4 +1,3 @@
-// Package sysinfo tells what the machine offers. It may not know what for.
 package sysinfo
 
 import (
@@ -8,15 +7,18 @@ import (
 	"strings"
 )
 
+// groups are where the two versions of control groups keep limit and use.
+var groups = []struct{ limit, used string }{
+	{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
+	{"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"},
+}
+
 // MemoryBytes is the memory that this process may still take: what the system
 // has available, or its control group's limit if that is lower. 0 where it
 // cannot be told.
 func MemoryBytes() int64 {
 	avail := meminfo("MemAvailable:")
-	for _, g := range []struct{ limit, used string }{
-		{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
-		{"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"},
-	} {
+	for _, g := range groups {
 		limit, ok := number(g.limit)
 		if !ok {
 			continue
@@ -29,9 +31,28 @@ func MemoryBytes() int64 {
 	return avail
 }
 
+// TotalBytes is the memory that this process may have in all: the machine's, or
+// its control group's limit if that is lower. 0 where it cannot be told.
+func TotalBytes() int64 {
+	total := meminfo("MemTotal:")
+	for _, g := range groups {
+		if limit, ok := number(g.limit); ok && (total == 0 || limit < total) {
+			total = limit
+		}
+	}
+	return total
+}
+
+// ResidentBytes is the memory that this process holds now; 0 where it cannot be
+// told.
+func ResidentBytes() int64 { return kibLine("/proc/self/status", "VmRSS:") }
+
 // meminfo reads a line of /proc/meminfo, in bytes.
-func meminfo(key string) int64 {
-	f, err := os.Open("/proc/meminfo")
+func meminfo(key string) int64 { return kibLine("/proc/meminfo", key) }
+
+// kibLine finds the line of a key in a file and reads its number of KiB, in bytes.
+func kibLine(path, key string) int64 {
+	f, err := os.Open(path)
 	if err != nil {
 		return 0
 	}

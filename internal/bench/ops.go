@@ -1,0 +1,332 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/troupe-ml/troupe/internal/rng"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cpu"
+)
+
+// operation is one of a layer's, with what it costs at least: either arithmetic
+// or memory is what bounds it.
+type operation struct {
+	name   string
+	size   string
+	flops  float64            // 0: memory bounds it
+	moves  []tensorops.Tensor // read or written, each time it is
+	record func(l *tensorops.List)
+}
+
+// bytes is what the operation moves.
+func (o *operation) bytes() int64 {
+	var n int64
+	for _, t := range o.moves {
+		n += int64(t.Len()) * int64(t.DType().Size())
+	}
+	return n
+}
+
+// OpResult is the speed of one operation.
+type OpResult struct {
+	Op      string   `json:"op"`
+	Size    string   `json:"size"`
+	Threads int      `json:"threads"`
+	Kernels string   `json:"kernels"`
+	MS      Summary  `json:"ms"`
+	GFLOPS  *Summary `json:"gflops,omitempty"`   // where arithmetic bounds it
+	GBPerS  *Summary `json:"gb_per_s,omitempty"` // where memory does
+	OfCopy  *float64 `json:"of_copy,omitempty"`  // its speed by that of a copy which moves as many bytes
+}
+
+// Ops measures the operations of a model's layers one by one and reports each.
+func Ops(ctx context.Context, o cpu.Options, load Load, seconds float64, report func(OpResult) error) error {
+	c, err := load(sizesOnly)
+	if err != nil {
+		return err
+	}
+	b, err := newBed(o)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	m, err := newLayer(b, sizes(c), c.Batch.Sequences)
+	if err != nil {
+		return err
+	}
+	defer m.ids.Release()
+	for _, group := range []func(){m.embedding, m.norms, m.linears, m.attention, m.activation, m.moves, m.loss, m.optimizer} {
+		if err := m.measure(ctx, group, seconds, report); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measure times an operation, in turn with a copy where memory bounds it.
+func (b *bed) measure(ctx context.Context, op *operation, seconds float64) (OpResult, error) {
+	r := OpResult{Op: op.name, Size: op.size, Threads: b.dev.Threads(), Kernels: b.dev.Path()}
+	if op.flops > 0 {
+		ms, err := sample(ctx, seconds, leastSample, b.timed(op.record))
+		if err != nil {
+			return r, err
+		}
+		rate := ms[0].per(op.flops / 1e6)
+		r.MS, r.GFLOPS = ms[0], &rate
+		return r, nil
+	}
+	// A copy reads and writes: half of the bytes each.
+	from, err := b.floats(int(op.bytes()/8)/copyWidth+1, copyWidth)
+	if err != nil {
+		return r, err
+	}
+	defer from.Release()
+	to, err := b.floats(from.Shape()...)
+	if err != nil {
+		return r, err
+	}
+	defer to.Release()
+	ms, err := sample(ctx, seconds, leastSample, b.timed(op.record), b.timed(func(l *tensorops.List) { l.Copy(to, from) }))
+	if err != nil {
+		return r, err
+	}
+	rate := ms[0].per(float64(op.bytes()) / 1e6)
+	ofCopy := ms[1].Median / ms[0].Median
+	r.MS, r.GBPerS, r.OfCopy = ms[0], &rate, &ofCopy
+	return r, nil
+}
+
+// copyWidth is the length of a copy's rows, by which it is split over cores.
+const copyWidth = 1024
+
+// layer describes the operations of a model's embedding, one decoder layer and
+// head, in groups.
+type layer struct {
+	bed  *bed
+	cfg  stages.Config
+	b, t int // sequences, positions
+	ids  tensorops.Tensor
+
+	// The group in progress.
+	operations []operation
+	tensors    []tensorops.Tensor
+	err        error // the first of making tensors
+}
+
+func newLayer(b *bed, c stages.Config, sequences int) (*layer, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	m := &layer{bed: b, cfg: c, b: sequences, t: c.Context}
+	var err error
+	if m.ids, err = tensorops.NewTensor(b.stream.Arena(), tensorops.Int32, m.rows()); err != nil {
+		return nil, err
+	}
+	key := rng.NewKey(1, rng.StringStream("bench ids"))
+	ids := tensorops.Elements[int32](m.ids)
+	for i := range ids {
+		ids[i] = int32(rng.Intn(key, 0, uint64(i), uint64(c.Vocab)))
+	}
+	return m, nil
+}
+
+// measure times the operations of a group, whose tensors live no longer.
+func (m *layer) measure(ctx context.Context, group func(), seconds float64, report func(OpResult) error) error {
+	m.operations, m.tensors = nil, nil
+	defer func() {
+		for _, t := range m.tensors {
+			t.Release()
+		}
+	}()
+	if group(); m.err != nil {
+		return m.err
+	}
+	for _, op := range m.operations {
+		r, err := m.bed.measure(ctx, &op, seconds)
+		if err != nil {
+			return fmt.Errorf("%s: %w", op.name, err)
+		}
+		if err := report(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *layer) rows() int { return m.b * m.t }
+
+// tensor makes an empty tensor, floats one of random numbers.
+func (m *layer) tensor(d tensorops.DType, dims ...int) (t tensorops.Tensor) {
+	if m.err == nil {
+		t, m.err = tensorops.NewTensor(m.bed.stream.Arena(), d, dims...)
+		m.tensors = append(m.tensors, t)
+	}
+	return t
+}
+
+func (m *layer) floats(dims ...int) (t tensorops.Tensor) {
+	if m.err == nil {
+		t, m.err = m.bed.floats(dims...)
+		m.tensors = append(m.tensors, t)
+	}
+	return t
+}
+
+// moving adds an operation that memory bounds. An operation is repeated many
+// times: where one would scale its own input, the numbers would run into
+// denormal ones, which are slow, so its output is another tensor.
+func (m *layer) moving(name, size string, record func(l *tensorops.List), moves ...tensorops.Tensor) {
+	m.operations = append(m.operations, operation{name: name, size: size, moves: moves, record: record})
+}
+
+// computing adds an operation that arithmetic bounds.
+func (m *layer) computing(name, size string, flops float64, record func(l *tensorops.List)) {
+	m.operations = append(m.operations, operation{name: name, size: size, flops: flops, record: record})
+}
+
+func (m *layer) embedding() {
+	n, c := m.rows(), m.cfg.Hidden
+	size := fmt.Sprintf("%dx%d", n, c)
+	y, w := m.floats(n, c), m.floats(m.cfg.Vocab, c)
+	m.moving("embed", size, func(l *tensorops.List) { l.Embed(y, w, m.ids) }, y, y)
+	m.moving("embed, gradient", size, func(l *tensorops.List) { l.EmbedGrad(w, y, m.ids) }, y, y, y)
+	if m.cfg.Family == stages.Llama {
+		return
+	}
+	p := m.floats(m.t, c)
+	m.moving("positions", size, func(l *tensorops.List) { l.AddPositions(y, y, p, m.t, 0) }, y, y, p)
+	m.moving("positions, gradient", size, func(l *tensorops.List) { l.PositionsGrad(p, y, m.t, 0) }, y, p, p)
+}
+
+func (m *layer) norms() {
+	n, c := m.rows(), m.cfg.Hidden
+	size := fmt.Sprintf("%dx%d", n, c)
+	x, y, dx, gamma, beta := m.floats(n, c), m.floats(n, c), m.floats(n, c), m.floats(c), m.floats(c)
+	const eps = 1e-5
+	if m.cfg.Family == stages.Llama {
+		stats := m.floats(n)
+		m.moving("RMSNorm", size, func(l *tensorops.List) { l.RMSNorm(y, x, gamma, stats, eps) }, x, y)
+		m.moving("RMSNorm, gradient", size, func(l *tensorops.List) { l.RMSNormGrad(dx, y, x, gamma, stats, x) }, x, x, y, dx)
+		m.moving("RMSNorm, weight gradient", size, func(l *tensorops.List) { l.RMSNormWeightGrad(gamma, y, x, stats) }, x, y)
+		return
+	}
+	stats := m.floats(n, 2)
+	m.moving("LayerNorm", size, func(l *tensorops.List) { l.LayerNorm(y, x, gamma, beta, stats, eps) }, x, y)
+	m.moving("LayerNorm, gradient", size, func(l *tensorops.List) { l.LayerNormGrad(dx, y, x, gamma, stats, x) }, x, x, y, dx)
+	m.moving("LayerNorm, weight gradient", size, func(l *tensorops.List) { l.LayerNormWeightGrad(gamma, beta, y, x, stats) }, x, y)
+}
+
+// linears are the matrix products: forward, input gradient and weight gradient.
+func (m *layer) linears() {
+	c, f, kv := m.cfg.Hidden, m.cfg.FFN, m.cfg.Hidden/m.cfg.Heads*m.cfg.KVHeads
+	gpt2 := m.cfg.Family == stages.GPT2
+	if gpt2 {
+		m.linear("qkv", c, 3*c, gpt2)
+	} else {
+		m.linear("query", c, c, gpt2)
+		m.linear("key, value", c, kv, gpt2)
+	}
+	m.linear("projection", c, c, gpt2)
+	m.linear("up", c, f, gpt2)
+	m.linear("down", f, c, gpt2)
+	m.linear("head", c, m.cfg.Vocab, false)
+}
+
+// linear is y = x·W. GPT-2 stores its layers' weights as in × out, with a bias;
+// the head and Llama as out × in, without.
+func (m *layer) linear(name string, in, out int, gpt2 bool) {
+	n := m.rows()
+	x, y := m.floats(n, in), m.floats(n, out)
+	w, bias := m.floats(out, in), tensorops.Tensor{}
+	if gpt2 {
+		w, bias = m.floats(in, out), m.floats(out)
+	}
+	flops := Shape{n, out, in}.FLOPs()
+	m.computing(name, Shape{n, out, in}.String(), flops, func(l *tensorops.List) {
+		l.MatMul(y, x, w, tensorops.MatMulOpts{TransB: !gpt2, Bias: bias})
+	})
+	m.computing(name+", gradient", Shape{n, in, out}.String(), flops, func(l *tensorops.List) {
+		l.MatMul(x, y, w, tensorops.MatMulOpts{TransB: gpt2})
+	})
+	a, b := y, x
+	if gpt2 {
+		a, b = x, y
+	}
+	m.computing(name+", weight gradient", Shape{a.Cols(), b.Cols(), n}.String(), flops, func(l *tensorops.List) {
+		l.MatMul(w, a, b, tensorops.MatMulOpts{TransA: true, Accumulate: true})
+	})
+	if gpt2 {
+		m.moving(name+", bias gradient", fmt.Sprintf("%dx%d", n, out), func(l *tensorops.List) { l.ColSum(bias, y) }, y)
+	}
+}
+
+// attention counts what a causal mask leaves: half of all pairs of positions.
+func (m *layer) attention() {
+	n, c, h := m.rows(), m.cfg.Hidden, m.cfg.Heads
+	kv := c / h * m.cfg.KVHeads
+	q, k, v, o := m.floats(n, c), m.floats(n, kv), m.floats(n, kv), m.floats(n, c)
+	dq, dk, dv, do := m.floats(n, c), m.floats(n, kv), m.floats(n, kv), m.floats(n, c)
+	lse := m.floats(m.b, h, m.t)
+	if m.cfg.Family == stages.Llama {
+		r := tensorops.RoPEOpts{Heads: h, Period: m.t, Theta: m.cfg.RopeTheta}
+		m.moving("RoPE", fmt.Sprintf("%dx%d", n, c), func(l *tensorops.List) { l.RoPE(q, r) }, q, q)
+	}
+	opts := tensorops.AttentionOpts{Batch: m.b, Heads: h, KVHeads: m.cfg.KVHeads}
+	size := fmt.Sprintf("%dx%dx%d, %d heads", m.b, m.t, c, h)
+	product := float64(n) * float64(m.t+1) * float64(c) // of one of its two products
+	m.computing("attention", size, 2*product, func(l *tensorops.List) { l.Attention(o, q, k, v, lse, opts) })
+	m.computing("attention, gradient", size, 5*product, func(l *tensorops.List) { l.AttentionGrad(dq, dk, dv, do, q, k, v, o, lse, opts) })
+}
+
+func (m *layer) activation() {
+	n, f := m.rows(), m.cfg.FFN
+	size := fmt.Sprintf("%dx%d", n, f)
+	x, y, dx := m.floats(n, f), m.floats(n, f), m.floats(n, f)
+	if m.cfg.Family == stages.GPT2 {
+		m.moving("GELU", size, func(l *tensorops.List) { l.GELU(y, x) }, x, y)
+		m.moving("GELU, gradient", size, func(l *tensorops.List) { l.GELUGrad(dx, y, x) }, x, y, dx)
+		return
+	}
+	up, dup := m.floats(n, f), m.floats(n, f)
+	m.moving("SwiGLU", size, func(l *tensorops.List) { l.SwiGLU(y, x, up) }, x, up, y)
+	m.moving("SwiGLU, gradient", size, func(l *tensorops.List) { l.SwiGLUGrad(dx, dup, y, x, up) }, x, up, y, dx, dup)
+}
+
+func (m *layer) moves() {
+	n, c := m.rows(), m.cfg.Hidden
+	size := fmt.Sprintf("%dx%d", n, c)
+	x, y, z := m.floats(n, c), m.floats(n, c), m.floats(n, c)
+	m.moving("residual", size, func(l *tensorops.List) { l.Dropout(z, y, x, tensorops.Mask{}) }, x, y, z)
+	m.moving("dropout", size, func(l *tensorops.List) { l.Dropout(z, y, x, tensorops.Mask{P: 0.1}) }, x, y, z)
+	m.moving("copy", size, func(l *tensorops.List) { l.Copy(y, x) }, x, y)
+}
+
+func (m *layer) loss() {
+	n, v := m.rows(), m.cfg.Vocab
+	size := fmt.Sprintf("%dx%d", n, v)
+	logits, grad := m.floats(n, v), m.floats(n, v)
+	lse, stats := m.tensor(tensorops.Float64, n), m.tensor(tensorops.Float64, tensorops.LossStats)
+	m.moving("cross-entropy", size, func(l *tensorops.List) { l.CrossEntropy(stats, lse, logits, m.ids) }, logits)
+	m.moving("cross-entropy, gradient", size, func(l *tensorops.List) { l.CrossEntropyGrad(grad, logits, lse, m.ids, 1e-3) }, logits, grad)
+}
+
+// optimizer works on as many weights as a decoder layer has.
+func (m *layer) optimizer() {
+	one := m.cfg
+	one.Layers = 1
+	none := m.cfg
+	none.Layers = 0
+	n := int(one.Parameters() - none.Parameters())
+	w, mean, square, g := m.floats(n), m.floats(n), m.tensor(tensorops.Float32, n), m.floats(n)
+	if m.err == nil {
+		for i, elements := 0, tensorops.Elements[float32](square); i < n; i++ {
+			elements[i] = 1 // random numbers would have no roots
+		}
+	}
+	sum := m.tensor(tensorops.Float64, 1)
+	m.moving("gradient norm", fmt.Sprint(n), func(l *tensorops.List) { l.SquaredNorm(sum, g) }, g)
+	a := tensorops.AdamWOpts{LR: 1e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, GradScale: 1, Step: 1}
+	m.moving("AdamW", fmt.Sprint(n), func(l *tensorops.List) { l.AdamW(w, mean, square, g, a) }, w, w, mean, mean, square, square, g)
+}

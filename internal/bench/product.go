@@ -1,0 +1,129 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cpu"
+)
+
+// ErrInput: a shape, a form or a model that is not understood.
+var ErrInput = errors.New("can't measure that")
+
+// Shape is the size of a matrix product: C of M×N, summed over K.
+type Shape struct{ M, N, K int }
+
+func (s Shape) String() string { return fmt.Sprintf("%dx%dx%d", s.M, s.N, s.K) }
+
+// FLOPs counts a multiply-add as two.
+func (s Shape) FLOPs() float64 { return 2 * float64(s.M) * float64(s.N) * float64(s.K) }
+
+// LimitElements bounds each matrix, to one GiB.
+const LimitElements = 1 << 28
+
+// ParseShape reads a shape such as 256x768x768.
+func ParseShape(text string) (Shape, error) {
+	parts := strings.Split(text, "x")
+	var n [3]int
+	ok := len(parts) == len(n)
+	for i := 0; ok && i < len(n); i++ {
+		var err error
+		n[i], err = strconv.Atoi(parts[i])
+		ok = err == nil && n[i] > 0 && n[i] <= LimitElements
+	}
+	if !ok {
+		return Shape{}, fmt.Errorf("%w: the shape %q; give M, N and K as in 256x768x768", ErrInput, text)
+	}
+	s := Shape{n[0], n[1], n[2]}
+	for _, e := range []int64{int64(s.M) * int64(s.K), int64(s.K) * int64(s.N), int64(s.M) * int64(s.N)} {
+		if e > LimitElements {
+			return Shape{}, fmt.Errorf("%w: the shape %q has a matrix of %d elements; at most %d fit", ErrInput, text, e, LimitElements)
+		}
+	}
+	return s, nil
+}
+
+// DefaultShapes are those of a GPT-2's layers, of its head, and squares.
+func DefaultShapes() []Shape {
+	return []Shape{{64, 64, 64}, {256, 768, 768}, {256, 3072, 768}, {256, 768, 3072}, {1024, 1024, 1024}, {2048, 2048, 2048}, {256, 50257, 768}}
+}
+
+// Forms names the forms of a product: which of A and B is stored transposed.
+// Training needs all three: y = x·W, dx = dy·Wᵀ and dW = xᵀ·dy.
+func Forms() []string { return []string{"nn", "nt", "tn"} }
+
+// CheckForm refuses a form that is not one of Forms.
+func CheckForm(form string) error {
+	if !slices.Contains(Forms(), form) {
+		return fmt.Errorf("%w: the form %q; the forms are %s", ErrInput, form, strings.Join(Forms(), ", "))
+	}
+	return nil
+}
+
+// Products measures matrix products on a device.
+type Products struct{ bed *bed }
+
+// NewProducts makes the device.
+func NewProducts(o cpu.Options) (*Products, error) {
+	b, err := newBed(o)
+	if err != nil {
+		return nil, err
+	}
+	return &Products{b}, nil
+}
+
+// Close ends the device.
+func (p *Products) Close() { p.bed.close() }
+
+// ProductResult is the speed of one product.
+type ProductResult struct {
+	Shape   string  `json:"shape"`
+	Form    string  `json:"form"`
+	Threads int     `json:"threads"`
+	Kernels string  `json:"kernels"`
+	DType   string  `json:"dtype"`
+	MS      Summary `json:"ms"`
+	GFLOPS  Summary `json:"gflops"`
+}
+
+// Measure times one product for some seconds.
+func (p *Products) Measure(ctx context.Context, s Shape, form string, seconds float64) (r ProductResult, err error) {
+	if err := CheckForm(form); err != nil {
+		return r, err
+	}
+	o := tensorops.MatMulOpts{TransA: form[0] == 't', TransB: form[1] == 't'}
+	a, err := p.operand(s.M, s.K, o.TransA)
+	if err != nil {
+		return r, err
+	}
+	defer a.Release()
+	b, err := p.operand(s.K, s.N, o.TransB)
+	if err != nil {
+		return r, err
+	}
+	defer b.Release()
+	c, err := p.bed.floats(s.M, s.N)
+	if err != nil {
+		return r, err
+	}
+	defer c.Release()
+	ms, err := sample(ctx, seconds, leastSample, p.bed.timed(func(l *tensorops.List) { l.MatMul(c, a, b, o) }))
+	if err != nil {
+		return r, err
+	}
+	return ProductResult{Shape: s.String(), Form: form, Threads: p.bed.dev.Threads(), Kernels: p.bed.dev.Path(), DType: tensorops.Float32.String(),
+		MS: ms[0], GFLOPS: ms[0].per(s.FLOPs() / 1e6)}, nil
+}
+
+// operand makes a matrix that is rows × cols as the product sees it.
+func (p *Products) operand(rows, cols int, transposed bool) (tensorops.Tensor, error) {
+	if transposed {
+		rows, cols = cols, rows
+	}
+	return p.bed.floats(rows, cols)
+}

@@ -1,0 +1,260 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/rng"
+	"github.com/troupe-ml/troupe/internal/sysinfo"
+	"github.com/troupe-ml/troupe/telemetry"
+)
+
+// Steps is a training run that trains on request: the real one, on random tokens,
+// held between requests.
+type Steps struct {
+	cfg       *config.Config
+	dir       string
+	run       *troupe.Run
+	heldBytes int64 // by the process, before the run
+	done      int64 // steps
+}
+
+// Load resolves a configuration with some keys set.
+type Load func(sets []string) (*config.Config, error)
+
+// StartSteps begins the run that a configuration describes. Its data and output
+// are replaced by some in a temporary folder. It returns when the first step can
+// be taken.
+func StartSteps(ctx context.Context, load Load) (s *Steps, err error) {
+	held := sysinfo.ResidentBytes()
+	dir, err := os.MkdirTemp("", "engine-bench-")
+	if err != nil {
+		return nil, err
+	}
+	s = &Steps{dir: dir, heldBytes: held}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	tokens := filepath.Join(dir, "tokens")
+	s.cfg, err = load([]string{
+		fmt.Sprintf("run.out=%q", filepath.Join(dir, "run")), fmt.Sprintf("run.steps=%d", config.MaxSteps),
+		"run.eval_every=0", "run.eval_batches=1", "run.checkpoint_every=0", "run.stall_after_s=0",
+		fmt.Sprintf("data.train=[%q]", tokens), "data.val=[]", "data.val_fraction=0.5", "data.format=uint16", "data.tokenizer=bytes"})
+	if err != nil {
+		return s, err
+	}
+	if s.cfg.Model.From != "" {
+		return s, s.cfg.Errorf("model.from", "what is measured begins with random weights; give the model's sizes instead")
+	}
+	if err := writeTokens(tokens, s.cfg); err != nil {
+		return s, err
+	}
+	if s.run, err = troupe.Start(context.WithoutCancel(ctx), s.cfg, troupe.Options{}); err != nil {
+		return s, err
+	}
+	s.run.Pause()
+	return s, s.settle(ctx)
+}
+
+// writeTokens writes random ids: training takes one window after another of them,
+// so a few are enough.
+func writeTokens(path string, c *config.Config) error {
+	const windows = 64
+	vocab := min(sizes(c).Vocab, 1<<16)
+	key := rng.NewKey(1, rng.StringStream("bench tokens"))
+	ids := make([]byte, 0, 2*windows*(c.Model.Context+1))
+	for i := range uint64(cap(ids) / 2) {
+		ids = binary.LittleEndian.AppendUint16(ids, uint16(rng.Intn(key, 0, i, uint64(vocab))))
+	}
+	return os.WriteFile(path, ids, 0o600)
+}
+
+// Info describes the run.
+func (s *Steps) Info() StepsInfo {
+	i, c := s.run.Info(), s.cfg
+	return StepsInfo{Model: c.Run.Name, Family: c.Model.Family, Layers: c.Model.Layers, Hidden: c.Model.Hidden, Parameters: i.Parameters, Vocab: i.Vocab,
+		Sequences: c.Batch.Sequences, Context: c.Model.Context, Microbatches: i.Microbatches, Schedule: i.Schedule, Stages: i.Stages, Chunks: c.Pipeline.Chunks,
+		DType: c.Device.DType, Threads: i.Threads, Kernels: i.Kernels, TokensPerStep: s.tokens(), GFLOPPerStep: s.gflop()}
+}
+
+// StepsInfo says what is measured.
+type StepsInfo struct {
+	Model         string  `json:"model"`
+	Family        string  `json:"family"`
+	Layers        int     `json:"layers"`
+	Hidden        int     `json:"hidden"`
+	Parameters    int64   `json:"parameters"`
+	Vocab         int     `json:"vocab"`
+	Sequences     int     `json:"sequences"`
+	Context       int     `json:"context"`
+	Microbatches  int     `json:"microbatches"`
+	Schedule      string  `json:"schedule"`
+	Stages        int     `json:"stages"`
+	Chunks        int     `json:"chunks"`
+	DType         string  `json:"dtype"`
+	Threads       int     `json:"threads"`
+	Kernels       string  `json:"kernels"`
+	TokensPerStep int     `json:"tokens_per_step"`
+	GFLOPPerStep  float64 `json:"gflop_per_step"` // of the model's arithmetic, whatever is recomputed
+}
+
+func (s *Steps) tokens() int { return s.cfg.Batch.Sequences * s.cfg.Model.Context }
+
+// gflop counts forward and backward, which costs twice as much.
+func (s *Steps) gflop() float64 {
+	m := sizes(s.cfg)
+	_, layer, head := m.FLOPs(m.Context)
+	return 3 * (float64(m.Layers)*layer + head) * float64(s.tokens()) / 1e9
+}
+
+// Run takes n steps at least, and tells how many it took and how long: from the
+// first order to the last weight's update.
+func (s *Steps) Run(ctx context.Context, n int) (steps int, took time.Duration, err error) {
+	from, began := s.done, time.Now()
+	s.run.Resume()
+	if n == 1 {
+		s.run.Pause()
+	}
+	if err := s.wait(ctx, func(e troupe.Event) bool {
+		switch e := e.(type) {
+		case troupe.StepEvent:
+			if int64(e.Step) == from+int64(n)-1 {
+				s.run.Pause() // the next step, which has begun, is the last
+			}
+		case troupe.PauseEvent:
+			s.done = e.Step
+			return e.Paused
+		}
+		return false
+	}); err != nil {
+		return 0, 0, err
+	}
+	if err := s.rest(ctx); err != nil {
+		return 0, 0, err
+	}
+	return int(s.done - from), time.Since(began), nil
+}
+
+// settle waits for the pause that was asked for.
+func (s *Steps) settle(ctx context.Context) error {
+	err := s.wait(ctx, func(e troupe.Event) bool {
+		p, ok := e.(troupe.PauseEvent)
+		if ok {
+			s.done = p.Step
+		}
+		return ok && p.Paused
+	})
+	if err != nil {
+		return err
+	}
+	return s.rest(ctx)
+}
+
+// wait reads events until one is the last.
+func (s *Steps) wait(ctx context.Context, last func(troupe.Event) bool) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case e, ok := <-s.run.Events():
+			if !ok {
+				_, err := s.run.Wait()
+				return fmt.Errorf("the run ended: %w", err)
+			}
+			if last(e) {
+				return nil
+			}
+		}
+	}
+}
+
+// rest waits until every stage has updated its weights: a run pauses when the
+// update is decided.
+func (s *Steps) rest(ctx context.Context) error {
+	for ; ; time.Sleep(restEvery) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if s.resting() {
+			return nil
+		}
+	}
+}
+
+// restEvery is how exactly the end of a step is known.
+const restEvery = 200 * time.Microsecond
+
+func (s *Steps) resting() bool {
+	for _, a := range s.run.Status().Actors {
+		if a.Rank >= 0 && (a.Step != s.done || a.Wait != actors.WaitOrder) {
+			return false
+		}
+	}
+	return true
+}
+
+// StepsResult is the speed of training, and the memory that it took.
+type StepsResult struct {
+	StepsInfo
+	Steps      int     `json:"steps"` // measured
+	MS         Summary `json:"ms"`    // of a step
+	TokensPerS Summary `json:"tokens_per_s"`
+	GFLOPS     Summary `json:"gflops"`
+	Memory
+}
+
+// leastSteps is how long a sample of steps takes at least, so that what happens
+// between two samples doesn't show.
+const leastSteps = 300 * time.Millisecond
+
+// Measure trains for some seconds.
+func (s *Steps) Measure(ctx context.Context, seconds float64) (StepsResult, error) {
+	from := s.done
+	ms, err := sample(ctx, seconds, leastSteps, func(n int) (time.Duration, error) {
+		steps, took, err := s.Run(ctx, n)
+		return took * time.Duration(n) / time.Duration(max(steps, 1)), err
+	})
+	if err != nil {
+		return StepsResult{}, err
+	}
+	return StepsResult{StepsInfo: s.Info(), Steps: int(s.done - from), MS: ms[0], TokensPerS: ms[0].per(1000 * float64(s.tokens())),
+		GFLOPS: ms[0].per(1000 * s.gflop()), Memory: s.Memory()}, nil
+}
+
+// Memory is what the process has held, in bytes; zeros where the system doesn't
+// tell.
+type Memory struct {
+	HeldBytes int64 `json:"held_bytes"` // before the run
+	PeakBytes int64 `json:"peak_bytes"` // the most so far, less that
+}
+
+// Memory tells what the run has taken so far.
+func (s *Steps) Memory() Memory {
+	peak := telemetry.PeakRSS()
+	if peak == 0 || s.heldBytes == 0 {
+		return Memory{}
+	}
+	return Memory{HeldBytes: s.heldBytes, PeakBytes: peak - s.heldBytes}
+}
+
+// Close ends the run, without a checkpoint, and removes the folder.
+func (s *Steps) Close() error {
+	var err error
+	if s.run != nil {
+		s.run.Kill()
+		if _, err = s.run.Wait(); errors.Is(err, actors.ErrKilled) {
+			err = nil
+		}
+	}
+	return errors.Join(err, os.RemoveAll(s.dir))
+}

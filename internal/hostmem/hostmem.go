@@ -1,0 +1,45 @@
+// Package hostmem gets large pieces of memory outside of the garbage-collected
+// heap: aligned to cache lines, on huge pages where the system has them, and
+// invisible to the collector, which then has next to nothing to do however large
+// a model is. It knows no tensors.
+package hostmem
+
+import "unsafe"
+
+// Align is the alignment of every piece, in bytes: a cache line, and the widest
+// vector.
+const Align = 64
+
+// minMapped is the size from which memory is mapped rather than allocated:
+// below it, a mapping of its own is dearer than the collector.
+const minMapped = 1 << 18
+
+// Piece is memory. Its pages come back to the system on Free, or some time after
+// the Piece is unreachable; Bytes must not be used after either.
+type Piece struct {
+	Bytes []byte
+	free  func() error // nil: on the heap
+}
+
+// New returns a piece of the given size. Its content is undefined. It fails
+// where the system has no more memory to give.
+func New(bytes int) (*Piece, error) {
+	if bytes >= minMapped {
+		if p, err := mapped(bytes); p != nil || err != nil {
+			return p, err
+		}
+	}
+	raw := make([]byte, bytes+Align)
+	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(raw)))) & (Align - 1)
+	return &Piece{Bytes: raw[skip:][:bytes:bytes]}, nil
+}
+
+// Free gives the memory back now.
+func (p *Piece) Free() error {
+	free := p.free
+	p.Bytes, p.free = nil, nil
+	if free == nil {
+		return nil
+	}
+	return free()
+}

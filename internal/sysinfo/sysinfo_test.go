@@ -1,0 +1,57 @@
+package sysinfo
+
+import (
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+func TestCaches(t *testing.T) {
+	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s + "\n")} }
+	got := caches(fstest.MapFS{
+		"index0/level": file("2"), "index0/type": file("Unified"), "index0/size": file("512K"), "index0/shared_cpu_list": file("0"),
+		"index1/level": file("1"), "index1/type": file("Data"), "index1/size": file("32K"), "index1/shared_cpu_list": file("0"),
+		"index2/level": file("3"), "index2/type": file("Unified"), "index2/size": file("32M"), "index2/shared_cpu_list": file("0-7"),
+		"index3/level": file("4"), "index3/type": file("Unified"), "index3/size": file("much"),
+		"index4/size": file("1K"),
+		"uevent":      file(""),
+	})
+	want := []Cache{{1, "data", 32 << 10, "0"}, {2, "unified", 512 << 10, "0"}, {3, "unified", 32 << 20, "0-7"}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestSize(t *testing.T) {
+	for text, want := range map[string]int64{"32K": 32 << 10, "1M": 1 << 20, "": 0, "K": 0, "7": 0, "-1K": 0, "5X": 0, "99999999999G": 0} {
+		n, ok := size(text)
+		if ok != (want > 0) || ok && n != want {
+			t.Errorf("size(%q) = %d, %v, want %d", text, n, ok, want)
+		}
+	}
+}
+
+func TestModelName(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"processor\t: 0\nmodel\t\t: 1\nmodel name\t: A: B 7\nprocessor\t: 1\nmodel name\t: C\n", "A: B 7"},
+		{"Hardware : x\n", ""},
+		{"", ""},
+	} {
+		if got := modelName(strings.NewReader(c.text)); got != c.want {
+			t.Errorf("modelName(%q) = %q, want %q", c.text, got, c.want)
+		}
+	}
+}
+
+// On Linux everything about memory can be told, and fits together.
+func TestMemory(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("memory is read from /proc")
+	}
+	total, free, held := TotalBytes(), MemoryBytes(), ResidentBytes()
+	if total <= 0 || free <= 0 || held <= 0 || free > total || held > total {
+		t.Errorf("total %d, available %d, resident %d", total, free, held)
+	}
+}

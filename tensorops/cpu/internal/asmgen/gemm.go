@@ -1,0 +1,11 @@
+package main
+
+import "github.com/mmcloughlin/avo/build"
+
+func gemmKernels() []kernel {
+	return []kernel{
+		{pkg: "gemm", name: "tile_avx2", doc: gemmTileDoc, emit: func(c *build.Context) { gemmTiles(c, gemmAVX2) }},
+		{pkg: "gemm", name: "tile_avx512", doc: gemmTileDoc, emit: func(c *build.Context) { gemmTiles(c, gemmAVX512) }},
+		{pkg: "gemm", name: "pack", doc: gemmPackDoc, emit: gemmPacks},
+	}
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// gemmShape is the tile of a matrix product on one path.
+type gemmShape struct {
+	suffix string // of the function's name
+	mr     int    // rows
+	vecs   int    // vectors in a row
+	bytes  int    // in a vector
+	zmm    bool
+}
+
+var (
+	gemmAVX2   = gemmShape{suffix: "AVX2", mr: 6, vecs: 2, bytes: 32}
+	gemmAVX512 = gemmShape{suffix: "AVX512", mr: 12, vecs: 2, bytes: 64, zmm: true}
+)
+
+// gemmTiles writes a function for each number of rows.
+func gemmTiles(c *build.Context, s gemmShape) {
+	for rows := 1; rows <= s.mr; rows++ {
+		gemmTile(c, s, rows)
+	}
+}
+
+const gemmTileDoc = `Tiles of a matrix product: rows of A in packed strips by one strip of B.
+
+Register plan: an accumulator for each row of C and each vector in it; a row of
+B in two vectors; A's numbers are broadcast, into a register on AVX2 and by the
+multiply-add's memory operand on AVX-512. With 6 × 2 accumulators of 16 registers
+(AVX2) and 12 × 2 of 32 (AVX-512) there are more independent sums than two
+multiply-adds a cycle take cycles, so that two can start in every cycle; and B is
+read once for all rows.`
+
+// gemmTile writes the function for a number of rows.
+func gemmTile(c *build.Context, s gemmShape, rows int) {
+	c.Function(fmt.Sprintf("tile%s_%d", s.suffix, rows))
+	c.SignatureExpr("func(strips, k int, a, b, c *float32, ldc int, add bool)")
+	c.Pragma("noescape")
+	c.Doc(fmt.Sprintf("tile%s_%d multiplies strips of A, %d rows of each, by a strip of B: see tileFunc.", s.suffix, rows, rows))
+
+	strips := c.Load(c.Param("strips"), c.GP64()).(reg.GPVirtual)
+	k := c.Load(c.Param("k"), c.GP64()).(reg.GPVirtual)
+	a := c.Load(c.Param("a"), c.GP64()).(reg.GPVirtual)
+	b := c.Load(c.Param("b"), c.GP64()).(reg.GPVirtual)
+	cp := c.Load(c.Param("c"), c.GP64()).(reg.GPVirtual)
+	ldc := c.Load(c.Param("ldc"), c.GP64()).(reg.GPVirtual)
+	add := c.Load(c.Param("add"), c.GP8()).(reg.GPVirtual)
+	c.Comment("Row r of C is at row[r/3] + (r mod 3)·ldc.")
+	c.SHLQ(operand.U8(2), ldc)
+	ldc3 := c.GP64()
+	c.LEAQ(operand.Mem{Base: ldc, Index: ldc, Scale: 2}, ldc3)
+
+	vector := func() reg.VecVirtual {
+		if s.zmm {
+			return c.ZMM()
+		}
+		return c.YMM()
+	}
+	acc := make([][]reg.VecVirtual, rows)
+	for r := range acc {
+		acc[r] = make([]reg.VecVirtual, s.vecs)
+		for v := range acc[r] {
+			acc[r][v] = vector()
+		}
+	}
+	bv := make([]reg.VecVirtual, s.vecs)
+	for v := range bv {
+		bv[v] = vector()
+	}
+	var av []reg.VecVirtual
+	if !s.zmm {
+		av = []reg.VecVirtual{vector(), vector()}
+	}
+	at := func(base reg.Register, disp int) operand.Mem { return operand.Mem{Base: base, Disp: disp} }
+
+	c.Label("strip")
+	bp, count, crow := c.GP64(), c.GP64(), c.GP64()
+	c.Comment("C's lines are on their way while the sums are made.")
+	c.MOVQ(cp, crow)
+	for r := 0; r < rows; r += 3 {
+		for i := range min(3, rows-r) {
+			m := at(crow, 0)
+			if i > 0 {
+				m.Index, m.Scale = ldc, uint8(i)
+			}
+			for v := 0; v < s.vecs*s.bytes; v += 64 {
+				m.Disp = v
+				c.PREFETCHT0(m)
+			}
+			m.Disp = s.vecs*s.bytes - 4 // rows need not begin at a line's start
+			c.PREFETCHT0(m)
+		}
+		if r+3 < rows {
+			c.ADDQ(ldc3, crow)
+		}
+	}
+	for r := range acc {
+		for v := range acc[r] {
+			if s.zmm {
+				c.VPXORD(acc[r][v], acc[r][v], acc[r][v])
+			} else {
+				c.VXORPS(acc[r][v], acc[r][v], acc[r][v])
+			}
+		}
+	}
+	c.MOVQ(b, bp)
+
+	// step records the products of one k, at a distance of i from the pointers.
+	step := func(i int) {
+		for v := range bv {
+			c.VMOVUPS(at(bp, i*s.vecs*s.bytes+v*s.bytes), bv[v])
+		}
+		for r := range acc {
+			m := at(a, (i*s.mr+r)*4)
+			if s.zmm {
+				for v := range bv {
+					c.VFMADD231PS_BCST(m, bv[v], acc[r][v])
+				}
+				continue
+			}
+			c.VBROADCASTSS(m, av[r%2])
+			for v := range bv {
+				c.VFMADD231PS(bv[v], av[r%2], acc[r][v])
+			}
+		}
+	}
+	const unroll = 4
+	c.MOVQ(k, count)
+	c.SUBQ(operand.U8(unroll), count)
+	c.JL(operand.LabelRef("rest"))
+	c.Label("four")
+	for i := range unroll {
+		step(i)
+	}
+	c.ADDQ(operand.U32(unroll*s.mr*4), a)
+	c.ADDQ(operand.U32(unroll*s.vecs*s.bytes), bp)
+	c.SUBQ(operand.U8(unroll), count)
+	c.JGE(operand.LabelRef("four"))
+	c.Label("rest")
+	c.ADDQ(operand.U8(unroll), count)
+	c.JZ(operand.LabelRef("store"))
+	c.Label("one")
+	step(0)
+	c.ADDQ(operand.U8(s.mr*4), a)
+	c.ADDQ(operand.U8(s.vecs*s.bytes), bp)
+	c.DECQ(count)
+	c.JNZ(operand.LabelRef("one"))
+
+	c.Label("store")
+	// write stores the tile, adding what is there or not.
+	write := func(add bool) {
+		for r := range acc {
+			m := at(cp, 0)
+			if r%3 > 0 {
+				m.Index, m.Scale = ldc, uint8(r%3)
+			}
+			for v := range acc[r] {
+				m.Disp = v * s.bytes
+				if add {
+					c.VADDPS(m, acc[r][v], acc[r][v])
+				}
+				c.VMOVUPS(acc[r][v], m)
+			}
+			if r%3 == 2 {
+				c.ADDQ(ldc3, cp)
+			}
+		}
+		for range rows % 3 {
+			c.ADDQ(ldc, cp)
+		}
+	}
+	c.TESTB(add, add)
+	c.JZ(operand.LabelRef("replace"))
+	write(true)
+	c.DECQ(strips)
+	c.JNZ(operand.LabelRef("strip"))
+	c.JMP(operand.LabelRef("done"))
+	c.Label("replace")
+	write(false)
+	c.DECQ(strips)
+	c.JNZ(operand.LabelRef("strip"))
+	c.Label("done")
+	c.VZEROUPPER()
+	c.RET()
+}

@@ -1,0 +1,23 @@
+// Package gemm holds the inner loops of matrix products on one core: packing
+// operands into the order in which the loops read them, and multiplying packed
+// blocks. How a product is split over cores is its caller's business.
+//
+// # Bits
+//
+// An element of C is a sum over k. It is cut into pieces of BlockK; each piece
+// is summed in ascending k from zero, by fused multiply-adds on the assembly
+// paths, and the pieces are added to C in ascending order. Nothing else decides
+// the bits: not the sizes of the other blocks, not the place of the element, not
+// the number of cores, and not whether the path is AVX2 or AVX-512. (The path in
+// Go has no fused multiply-add and differs in the last bits. AMX, which only
+// multiplies bfloat16, adds its products in pairs.)
+//
+// # Layout
+//
+// An operand is packed in strips: MR rows of A, or NR columns of B. A strip
+// holds, for each k in turn, its MR or NR numbers. Past the border of the
+// operand a strip holds arbitrary numbers, whose products are never stored.
+//
+// The package may import nothing of Troupe. Its assembly is generated: see
+// package asmgen beside it.
+package gemm

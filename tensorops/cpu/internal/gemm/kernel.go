@@ -1,0 +1,44 @@
+package gemm
+
+// Block sizes. A block of A (BlockM × BlockK) stays in the second-level cache,
+// a strip of B (BlockK × NR) in the first.
+const (
+	BlockK = 256
+	BlockM = 192 // a multiple of every MR
+	BlockN = 512 // a multiple of every NR
+)
+
+// maxTile bounds MR·NR over all kernels.
+const maxTile = 12 * 32
+
+// Kernel is one path's inner loops.
+type Kernel struct {
+	Name   string
+	MR, NR int
+
+	// tile[r] multiplies strips of A, one after the other in memory, by one
+	// strip of B: C = A·B, or C += A·B where add is set. Each strip counts with
+	// its first r rows; C's pointer moves down by r rows from strip to strip,
+	// so that strips > 1 makes sense for r = MR only.
+	tile []tileFunc
+
+	packRowsA, packRowsB stripFunc // elements of a strip are contiguous in memory
+	packColsA, packColsB stripFunc // consecutive k are contiguous in memory
+}
+
+type tileFunc func(strips, k int, a, b, c *float32, ldc int, add bool)
+
+// stripFunc packs one strip of depth k: dst[k·strip + j] = element (k, j), for j
+// below width. stride is the distance in memory between consecutive k
+// (packRows…) or consecutive j (packCols…).
+type stripFunc func(dst, src []float32, stride, depth, width int)
+
+// Go is the path that every processor can run.
+var Go = Kernel{
+	Name: "go", MR: 4, NR: 4,
+	tile:      []tileFunc{nil, tileGo1, tileGo2, tileGo3, tileGo4},
+	packRowsA: rowsGo(4), packRowsB: rowsGo(4),
+	packColsA: colsGo(4), packColsB: colsGo(4),
+}
+
+func ceil(a, b int) int { return (a + b - 1) / b }

@@ -1,0 +1,6 @@
+//go:build !amd64
+
+package gemm
+
+// Available lists the paths this processor can run, best first.
+func Available() []*Kernel { return []*Kernel{&Go} }
