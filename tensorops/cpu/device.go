@@ -41,6 +41,32 @@ func Paths() []string {
 	return names
 }
 
+// PathInfo says of one kernel path whether this machine can run it.
+type PathInfo struct {
+	Name      string
+	Available bool
+	Why       string // what it needs, or lacks
+}
+
+// Explain lists the kernel paths of this architecture, best first: "auto" takes
+// the first that is available.
+func Explain() []PathInfo {
+	var infos []PathInfo
+	for _, p := range paths() {
+		i := PathInfo{Name: p.kernels.name, Available: p.has}
+		switch {
+		case p.needs == "":
+			i.Why = "runs everywhere"
+		case p.has:
+			i.Why = "the processor has " + p.needs
+		default:
+			i.Why = "the processor or the system lacks some of " + p.needs
+		}
+		infos = append(infos, i)
+	}
+	return infos
+}
+
 // New makes a device.
 func New(o Options) (*Device, error) {
 	k, err := choose(o.Kernels)

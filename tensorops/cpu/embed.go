@@ -31,7 +31,8 @@ func embedGrad(x *exec, lo, hi int) {
 	c, vocab := x.op.T[0].Cols(), x.op.T[0].Rows()
 	for n := range ids {
 		id := tokenAt(ids, n, vocab)
-		addTo(grad[id*c+lo:id*c+hi], dy[n*c+lo:n*c+hi])
+		sum := grad[id*c+lo : id*c+hi]
+		x.dev.kernels.vec.Add(sum, sum, dy[n*c+lo:n*c+hi])
 	}
 }
 
@@ -39,11 +40,7 @@ func addPositions(x *exec, lo, hi int) {
 	out, in, w := f32(x.op.T[0]), f32(x.op.T[1]), f32(x.op.T[2])
 	c, period, first := x.op.T[2].Cols(), x.op.I[0], x.op.I[1]
 	for n := lo; n < hi; n++ {
-		p := w[(first+n%period)*c:][:c]
-		y, v := out[n*c:][:c], in[n*c:][:c]
-		for j := range y {
-			y[j] = v[j] + p[j]
-		}
+		x.dev.kernels.vec.Add(out[n*c:][:c], in[n*c:][:c], w[(first+n%period)*c:][:c])
 	}
 }
 
@@ -53,12 +50,7 @@ func positionsGrad(x *exec, lo, hi int) {
 	c, period, first := x.op.T[0].Cols(), x.op.I[0], x.op.I[1]
 	for n := range x.op.T[1].Rows() {
 		p := first + n%period
-		addTo(grad[p*c+lo:p*c+hi], dy[n*c+lo:n*c+hi])
-	}
-}
-
-func addTo(dst, src []float32) {
-	for j, v := range src[:len(dst)] {
-		dst[j] += v
+		sum := grad[p*c+lo : p*c+hi]
+		x.dev.kernels.vec.Add(sum, sum, dy[n*c+lo:n*c+hi])
 	}
 }

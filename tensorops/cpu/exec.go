@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/tensorops"
-	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/attn"
 )
 
 // exec carries out operations for one stream, or helps with ranges of another's.
@@ -14,12 +14,14 @@ type exec struct {
 	op  *tensorops.Op
 	job *job // nil for a helper
 
-	shared  []float32      // a matrix product's packed smaller operand
-	packed  []float32      // a core's own panel of the larger one
-	work    gemm.Workspace // products on one core
-	rows    []float32      // work space of attention
-	product product        // of the stream, copied by its helpers
-	partial []float64      // sums of blocks; the stream's, shared with its helpers
+	shared  []float32 // a matrix product's packed smaller operand
+	packed  []float32 // a core's own panel of the larger one
+	attn    attn.Workspace
+	heads   []attn.Head // of one attention
+	rows    []float32   // work space of sums over rows
+	product product     // of the stream, copied by its helpers
+	partial []float64   // sums of blocks; the stream's, shared with its helpers
+	masks   []uint32    // of dropout
 }
 
 // parallel runs ranges of the current operation over the free cores.
@@ -27,10 +29,10 @@ func (x *exec) parallel(n, grain int, run rangeFunc) error {
 	return x.dev.cores.parallel(x.job, n, grain, run)
 }
 
-// scratch returns at least n floats of *buf, growing it.
-func scratch(buf *[]float32, n int) []float32 {
+// scratch returns n elements of *buf, growing it.
+func scratch[E any](buf *[]E, n int) []E {
 	if cap(*buf) < n {
-		*buf = make([]float32, n)
+		*buf = make([]E, n)
 	}
 	return (*buf)[:n]
 }
@@ -48,7 +50,7 @@ func (x *exec) do(op *tensorops.Op) (err error) {
 	case tensorops.KindMatMul:
 		return x.matMul()
 	case tensorops.KindColSum:
-		return x.parallel(op.T[1].Cols(), colGrain, colSum)
+		return x.colSum()
 	case tensorops.KindEmbed:
 		return x.parallel(op.T[0].Rows(), rowGrain(op.T[0].Cols()), embed)
 	case tensorops.KindEmbedGrad:
@@ -62,13 +64,13 @@ func (x *exec) do(op *tensorops.Op) (err error) {
 	case tensorops.KindLayerNormGrad:
 		return x.parallel(op.T[2].Rows(), rowGrain(op.T[2].Cols()), layerNormGrad)
 	case tensorops.KindLayerNormWeightGrad:
-		return x.parallel(op.T[3].Cols(), colGrain, layerNormWeightGrad)
+		return x.layerNormWeightGrad()
 	case tensorops.KindRMSNorm:
 		return x.parallel(op.T[1].Rows(), rowGrain(op.T[1].Cols()), rmsNorm)
 	case tensorops.KindRMSNormGrad:
 		return x.parallel(op.T[2].Rows(), rowGrain(op.T[2].Cols()), rmsNormGrad)
 	case tensorops.KindRMSNormWeightGrad:
-		return x.parallel(op.T[2].Cols(), colGrain, rmsNormWeightGrad)
+		return x.rmsNormWeightGrad()
 	case tensorops.KindGELU:
 		return x.parallel(op.T[0].Len(), heavyGrain, gelu)
 	case tensorops.KindGELUGrad:

@@ -1,22 +1,36 @@
 package cpu
 
-import "github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
+import (
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/attn"
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/vec"
+)
 
 // kernels is one path: the inner loops on which the last bit of everything
 // depends.
 type kernels struct {
 	name string
 	gemm *gemm.Kernel
-	// exp computes dst[i] = e^src[i], within 2 ulp where the result is a normal
-	// number. dst may be src.
-	exp func(dst, src []float32)
+	attn *attn.Kernel
+	vec  *vec.Kernels
 }
 
-// goKernels is the path that every processor can run.
-var goKernels = kernels{name: "go", gemm: &gemm.Go, exp: expGo}
+// path is a kernel path by its name, and what it needs of the processor.
+type path struct {
+	kernels *kernels
+	needs   string
+	has     bool // the processor and the system have it
+}
 
-func expGo(dst, src []float32) {
-	for i, v := range src {
-		dst[i] = exp32(v)
+// available lists the paths this processor can run, best first.
+func available() []*kernels {
+	var ks []*kernels
+	for _, p := range paths() {
+		if p.has {
+			ks = append(ks, p.kernels)
+		}
 	}
+	return ks
 }
+
+var goKernels = kernels{name: "go", gemm: &gemm.Go, attn: &attn.Go, vec: &vec.Go}

@@ -3,35 +3,24 @@ package cpu
 import (
 	"golang.org/x/sys/cpu"
 
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/attn"
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/vec"
 )
 
-var avx2Kernels = kernels{name: "avx2", gemm: &gemm.AVX2, exp: expEights}
+var (
+	avx512Kernels = kernels{name: "avx512", gemm: &gemm.AVX512, attn: &attn.AVX512, vec: &vec.AVX512}
+	avx2Kernels   = kernels{name: "avx2", gemm: &gemm.AVX2, attn: &attn.AVX2, vec: &vec.AVX2}
+)
 
-// available lists the paths this processor can run, best first.
-func available() []*kernels {
-	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
-		return []*kernels{&avx2Kernels, &goKernels}
-	}
-	return []*kernels{&goKernels}
-}
-
-// expAVX2 is in exp_avx2_amd64.s.
-//
-//go:noescape
-func expAVX2(dst, src *float32, eights int)
-
-// expEights computes whole vectors in place and the rest in one beside it, by
-// the same code: an element's result does not depend on where it stands.
-func expEights(dst, src []float32) {
-	n := len(src) &^ 7
-	if n > 0 {
-		expAVX2(&dst[0], &src[0], n/8)
-	}
-	if n < len(src) {
-		var rest [8]float32
-		copy(rest[:], src[n:])
-		expAVX2(&rest[0], &rest[0], 1)
-		copy(dst[n:len(src)], rest[:])
+// paths lists the paths of this architecture, best first. What is asked of the
+// system (that it saves the registers) is part of what the library below tells.
+func paths() []path {
+	x := &cpu.X86
+	avx2 := x.HasAVX2 && x.HasFMA
+	return []path{
+		{&avx512Kernels, "AVX-512 F, BW, DQ and VL", avx2 && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL},
+		{&avx2Kernels, "AVX2 and FMA", avx2},
+		{&goKernels, "", true},
 	}
 }

@@ -2,5 +2,5 @@
 
 package cpu
 
-// available lists the paths this processor can run, best first.
-func available() []*kernels { return []*kernels{&goKernels} }
+// paths lists the paths of this architecture, best first.
+func paths() []path { return []path{{&goKernels, "", true}} }

@@ -34,30 +34,9 @@ func logSumExp(x *exec, lo, hi int) {
 	v := x.op.T[2].Cols()
 	for n := lo; n < hi; n++ {
 		row := logits[n*v:][:v]
-		top := rowMax(row)
-		var sum float64
-		var e [expBlock]float32
-		for len(row) > 0 {
-			m := min(expBlock, len(row))
-			for j, v := range row[:m] {
-				e[j] = v - top
-			}
-			x.dev.kernels.exp(e[:m], e[:m])
-			sum += sum64(e[:m])
-			row = row[m:]
-		}
-		lse[n] = float64(top) + math.Log(sum)
+		top := x.dev.kernels.vec.Max(row)
+		lse[n] = float64(top) + math.Log(x.dev.kernels.vec.SumExp(row, top))
 	}
-}
-
-func rowMax(row []float32) float32 {
-	top := row[0]
-	for _, e := range row[1:] {
-		if e > top {
-			top = e
-		}
-	}
-	return top
 }
 
 func crossEntropyGrad(x *exec, lo, hi int) {
@@ -73,17 +52,7 @@ func crossEntropyGrad(x *exec, lo, hi int) {
 		if t < 0 || int(t) >= v {
 			panic(fmt.Errorf("%w: target of row %d is %d, the vocabulary has %d", tensorops.ErrToken, n, t, v))
 		}
-		// Subtracting the two parts of lse one after the other keeps the
-		// precision that one float32 would lose.
-		top := float32(lse[n])
-		rest := float32(lse[n] - float64(top))
-		for j, e := range row {
-			out[j] = (e - top) - rest
-		}
-		x.dev.kernels.exp(out, out)
-		for j := range out {
-			out[j] *= scale
-		}
+		x.dev.kernels.vec.CrossEntropyGrad(out, row, lse[n], scale)
 		out[t] -= scale
 	}
 }

@@ -3,6 +3,7 @@ package cpu
 import (
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/vec"
 )
 
 // matrixOf views a tensor, transposed where asked.
@@ -24,6 +25,7 @@ func matrixOf(t tensorops.Tensor, transposed bool) gemm.Matrix {
 // touches a sum: see package gemm.
 type product struct {
 	kernel  *gemm.Kernel
+	vec     *vec.Kernels
 	a, b, c gemm.Matrix
 	m, n, k int
 	add     bool
@@ -48,6 +50,7 @@ func (x *exec) matMul() error {
 	op := x.op
 	p := product{
 		kernel: x.dev.kernels.gemm,
+		vec:    x.dev.kernels.vec,
 		a:      matrixOf(op.T[1], op.Has(tensorops.FlagTransA)),
 		b:      matrixOf(op.T[2], op.Has(tensorops.FlagTransB)),
 		c:      matrixOf(op.T[0], false),
@@ -188,7 +191,8 @@ func (p *product) block(i, j, m, n, k0, kk int, pa, pb []float32) {
 
 func (p *product) addBias(c gemm.Matrix, m, n, j int) {
 	for r := range m {
-		addTo(c.Data[r*c.Row:][:n], p.bias[j:])
+		row := c.Data[r*c.Row:][:n]
+		p.vec.Add(row, row, p.bias[j:])
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // microbatch shares.
 type angleCache struct {
 	mu     sync.Mutex
-	tables map[angleKey][]float32
+	tables map[angleKey]angles
 }
 
 type angleKey struct {
@@ -19,25 +19,27 @@ type angleKey struct {
 	half  int
 }
 
-// get returns cos and sin interleaved, [position][i] for i < half, for at least
-// the given number of positions.
-func (c *angleCache) get(theta float64, half, positions int) []float32 {
+// angles are cosines and sines, [position][i] for i < half.
+type angles struct{ cos, sin []float32 }
+
+// get returns the angles of at least the given number of positions.
+func (c *angleCache) get(theta float64, half, positions int) angles {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := angleKey{theta, half}
-	have := c.tables[key]
-	if len(have) >= positions*half*2 {
+	if have := c.tables[key]; len(have.cos) >= positions*half {
 		return have
 	}
-	table := make([]float32, 0, positions*half*2)
-	for p := range positions {
-		for i := range half {
-			s, cos := math.Sincos(float64(p) * math.Pow(theta, -float64(i)/float64(half)))
-			table = append(table, float32(cos), float32(s))
+	table := angles{make([]float32, positions*half), make([]float32, positions*half)}
+	for i := range half {
+		step := math.Pow(theta, -float64(i)/float64(half))
+		for p := range positions {
+			sin, cos := math.Sincos(float64(p) * step)
+			table.cos[p*half+i], table.sin[p*half+i] = float32(cos), float32(sin)
 		}
 	}
 	if c.tables == nil {
-		c.tables = make(map[angleKey][]float32)
+		c.tables = make(map[angleKey]angles)
 	}
 	c.tables[key] = table
 	return table
@@ -51,22 +53,10 @@ func (x *exec) rope() error {
 func ropeRows(x *exec, lo, hi int) {
 	op := x.op
 	t, heads, period, first := op.T[0], op.I[0], op.I[1], op.I[2]
-	v, d := f32(t), t.Cols()/heads
-	half := d / 2
+	v, c, half := f32(t), t.Cols(), t.Cols()/heads/2
 	table := x.dev.angles.get(op.F[0], half, first+period)
-	sign := float32(1)
-	if op.Has(tensorops.FlagInverse) {
-		sign = -1
-	}
 	for n := lo; n < hi; n++ {
-		angles := table[(first+n%period)*half*2:][:half*2]
-		for h := range heads {
-			a := v[n*t.Stride()+h*d:][:d]
-			for i := range half {
-				cos, sin := angles[2*i], sign*angles[2*i+1]
-				p, q := a[i], a[i+half]
-				a[i], a[i+half] = p*cos-q*sin, q*cos+p*sin
-			}
-		}
+		at := (first + n%period) * half
+		x.dev.kernels.vec.RoPE(v[n*t.Stride():][:c], table.cos[at:][:half], table.sin[at:][:half], heads, op.Has(tensorops.FlagInverse))
 	}
 }

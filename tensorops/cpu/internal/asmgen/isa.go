@@ -3,9 +3,13 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/mmcloughlin/avo/attr"
 	"github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/gotypes"
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -19,13 +23,17 @@ type isa struct {
 	name string // at the end of a function's name
 	zmm  bool
 
-	constants map[uint32]operand.Mem // by the bits of one element
-	tables    map[int]operand.Mem    // of masks, by their number of lanes
-	labels    int
+	tables map[string]operand.Mem // by name
+	labels int
 }
 
-func avx2(c *build.Context) *isa   { return &isa{Context: c, name: "AVX2"} }
-func avx512(c *build.Context) *isa { return &isa{Context: c, name: "AVX512", zmm: true} }
+func avx2(c *build.Context) *isa {
+	return &isa{Context: c, name: "AVX2", tables: map[string]operand.Mem{}}
+}
+
+func avx512(c *build.Context) *isa {
+	return &isa{Context: c, name: "AVX512", zmm: true, tables: map[string]operand.Mem{}}
+}
 
 // vec is a new vector register.
 func (a *isa) vec() reg.VecVirtual {
@@ -67,6 +75,7 @@ func (a *isa) half(v reg.VecVirtual) reg.Register {
 func (a *isa) function(name, signature string, doc ...string) {
 	a.Function(name + a.name)
 	a.SignatureExpr("func" + signature)
+	a.Attributes(attr.NOSPLIT)
 	a.Pragma("noescape")
 	a.Doc(append([]string{name + a.name + " " + doc[0]}, doc[1:]...)...)
 }
@@ -92,25 +101,19 @@ func (a *isa) integer(param string) reg.GPVirtual {
 	return a.Load(a.Param(param), a.GP64()).(reg.GPVirtual)
 }
 
-// param is where an argument lies.
-func (a *isa) param(name string) operand.Mem {
-	b, err := a.Param(name).Resolve()
+// param is where an argument lies, and result where result i goes.
+func (a *isa) param(name string) operand.Mem { return a.address(a.Param(name)) }
+func (a *isa) result(i int) operand.Mem      { return a.address(a.ReturnIndex(i)) }
+
+func (a *isa) address(c gotypes.Component) operand.Mem {
+	b, err := c.Resolve()
 	if err != nil {
-		panic(fmt.Errorf("argument %s: %w", name, err))
+		panic(err)
 	}
 	return b.Addr
 }
 
-// result is where result i goes.
-func (a *isa) result(i int) operand.Mem {
-	b, err := a.ReturnIndex(i).Resolve()
-	if err != nil {
-		panic(fmt.Errorf("result %d: %w", i, err))
-	}
-	return b.Addr
-}
-
-// spread puts one float32 into every lane.
+// spread puts one number of 32 bits into every lane.
 func (a *isa) spread(m operand.Mem) reg.VecVirtual {
 	v := a.vec()
 	a.VBROADCASTSS(m, v)
@@ -118,44 +121,45 @@ func (a *isa) spread(m operand.Mem) reg.VecVirtual {
 }
 
 // constant is a float32 in every lane, in memory.
-func (a *isa) constant(f float32) operand.Mem { return a.bits(math.Float32bits(f)) }
-
-// bits is a pattern in every lane, in memory.
-func (a *isa) bits(b uint32) operand.Mem {
-	if m, ok := a.constants[b]; ok {
-		return m
-	}
-	m := a.StaticGlobal(fmt.Sprintf("all_%08x", b))
-	a.DataAttributes(attr.RODATA | attr.NOPTR)
-	for range a.bytes() / 8 {
-		a.AppendDatum(operand.U64(uint64(b)<<32 | uint64(b)))
-	}
-	if a.constants == nil {
-		a.constants = map[uint32]operand.Mem{}
-	}
-	a.constants[b] = m
-	return m
+func (a *isa) constant(f float32) operand.Mem {
+	digits := strconv.FormatFloat(float64(f), 'g', -1, 32)
+	return a.pattern(strings.NewReplacer(".", "_", "-", "minus_", "+", "").Replace(digits), math.Float32bits(f))
 }
 
-// keep holds an operand in a register.
-func (a *isa) keep(m operand.Mem) reg.VecVirtual {
-	v := a.vec()
-	a.VMOVUPS(m, v)
-	return v
+// bits is a pattern in every lane, in memory.
+func (a *isa) bits(b uint32) operand.Mem { return a.pattern(fmt.Sprintf("%#08x", b), b) }
+
+func (a *isa) pattern(name string, b uint32) operand.Mem {
+	both := uint64(b)<<32 | uint64(b)
+	return a.table("all_"+name, slices.Repeat([]uint64{both}, a.bytes()/8))
+}
+
+// table is read-only data, of which a file has one by that name.
+func (a *isa) table(name string, words []uint64) operand.Mem {
+	if m, ok := a.tables[name]; ok {
+		return m
+	}
+	m := a.StaticGlobal(name)
+	a.DataAttributes(attr.RODATA | attr.NOPTR)
+	for _, w := range words {
+		a.AppendDatum(operand.U64(w))
+	}
+	a.tables[name] = m
+	return m
 }
 
 // near holds a constant in a register where there are 32 of them.
 func (a *isa) near(m operand.Mem) operand.Op {
 	if a.zmm {
-		return a.keep(m)
+		return a.copy(m)
 	}
 	return m
 }
 
-// copy is a second register with the same content.
+// copy is a new register with the content of a register or of memory.
 func (a *isa) copy(v operand.Op) reg.VecVirtual {
 	d := a.vec()
-	a.VMOVAPS(v, d)
+	a.VMOVUPS(v, d)
 	return d
 }
 

@@ -1,7 +1,9 @@
 package main
 
 import (
-	"github.com/mmcloughlin/avo/attr"
+	"fmt"
+	"slices"
+
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -24,6 +26,21 @@ func (a *isa) load(m operand.Mem, l lanes) reg.VecVirtual {
 	default:
 		a.VMASKMOVPS(m, l.mask, v)
 	}
+	return v
+}
+
+// loadOr reads a vector; lanes without an element are those of other.
+func (a *isa) loadOr(m operand.Mem, l lanes, other reg.VecVirtual) reg.VecVirtual {
+	if l.mask == nil {
+		return a.load(m, l)
+	}
+	if a.zmm {
+		v := a.copy(other)
+		a.VMOVUPS(m, l.mask, v)
+		return v
+	}
+	v := a.load(m, l)
+	a.VBLENDVPS(l.mask, v, other, v)
 	return v
 }
 
@@ -50,57 +67,36 @@ func (a *isa) clear(v reg.VecVirtual, l lanes) {
 	}
 }
 
-// first makes the lanes of the first n elements of count vectors, 0 < n <
-// count·floats, n in elements.
-func (a *isa) first(n reg.GPVirtual, count int) []lanes {
-	ls := make([]lanes, count)
+// first prepares the lanes of the first n elements of count parts of width
+// elements, for 0 < n < count·width. The result makes those of part i; it is
+// called in the order of the parts.
+func (a *isa) first(n reg.GPVirtual, count, width int) func(i int) lanes {
 	if a.zmm {
 		bits := a.GP64()
 		a.MOVQ(operand.I32(-1), bits)
 		a.SHLXQ(n, bits, bits)
 		a.NOTQ(bits)
-		for i := range ls {
+		return func(i int) lanes {
+			if i > 0 {
+				a.SHRQ(operand.U8(width), bits)
+			}
 			k := a.K()
 			a.KMOVW(bits.As32(), k)
-			if i+1 < count {
-				a.SHRQ(operand.U8(16), bits)
-			}
-			ls[i] = lanes{k}
+			return lanes{k}
 		}
-		return ls
 	}
-	// A window over as many ones as there are lanes, and as many zeros.
+	// A window over as many lanes of ones as there are elements, and as many of
+	// zeros.
+	size := count * width
+	ones := a.table(fmt.Sprintf("ones_%d", size), slices.Concat(slices.Repeat([]uint64{1<<64 - 1}, size/2), make([]uint64, size/2)))
 	window := a.GP64()
-	a.LEAQ(a.ones(count*a.floats()), window)
+	a.LEAQ(ones.Offset(4*size), window)
 	a.NEGQ(n)
-	for i := range ls {
+	return func(i int) lanes {
 		m := a.vec()
-		a.VMOVUPS(operand.Mem{Base: window, Index: n, Scale: 4, Disp: 4*count*a.floats() + 32*i}, m)
-		ls[i] = lanes{m}
+		a.VMOVUPS(operand.Mem{Base: window, Index: n, Scale: 4, Disp: 4 * width * i}, m)
+		return lanes{m}
 	}
-	a.NEGQ(n)
-	return ls
-}
-
-// ones is a table of n lanes of ones and n of zeros.
-func (a *isa) ones(n int) operand.Mem {
-	if a.tables == nil {
-		a.tables = map[int]operand.Mem{}
-	}
-	if m, ok := a.tables[n]; ok {
-		return m
-	}
-	m := a.StaticGlobal("ones")
-	a.DataAttributes(attr.RODATA | attr.NOPTR)
-	for i := range n {
-		d := uint64(0)
-		if i < n/2 {
-			d = 1<<64 - 1
-		}
-		a.AppendDatum(operand.U64(d))
-	}
-	a.tables[n] = m
-	return m
 }
 
 // each loops over n elements, a vector at a time, the last one in part. body
@@ -121,15 +117,16 @@ func (a *isa) each(n reg.GPVirtual, body func(at reg.Register, l lanes)) {
 	a.Label(rest)
 	a.ADDQ(operand.U8(a.floats()), n)
 	a.JZ(a.jump(done))
-	body(at, a.first(n, 1)[0])
+	body(at, a.first(n, 1, a.floats())(0))
 	a.Label(done)
 }
 
-// blocks loops over n elements, a block of count vectors at a time, the last one
-// in part. A fold over a row adds element i of it to lane i mod (count·floats).
-func (a *isa) blocks(n reg.GPVirtual, count int, body func(i int, at reg.Register, l lanes)) {
+// blocks loops over n elements, a block of count parts of width elements at a
+// time, the last one in part. A fold over a row adds element i of it to lane
+// i mod (count·width).
+func (a *isa) blocks(n reg.GPVirtual, count, width int, body func(i int, at reg.Register, l lanes)) {
 	loop, rest, done := a.label("loop"), a.label("rest"), a.label("done")
-	size := count * a.floats()
+	size := count * width
 	at := a.GP64()
 	a.XORQ(at, at)
 	a.SUBQ(operand.U8(size), n)
@@ -144,8 +141,9 @@ func (a *isa) blocks(n reg.GPVirtual, count int, body func(i int, at reg.Registe
 	a.Label(rest)
 	a.ADDQ(operand.U8(size), n)
 	a.JZ(a.jump(done))
-	for i, l := range a.first(n, count) {
-		body(i, at, l)
+	some := a.first(n, count, width)
+	for i := range count {
+		body(i, at, some(i))
 	}
 	a.Label(done)
 }
@@ -153,4 +151,20 @@ func (a *isa) blocks(n reg.GPVirtual, count int, body func(i int, at reg.Registe
 // at is the memory at a distance from a base.
 func (a *isa) at(base, distance reg.Register) operand.Mem {
 	return operand.Mem{Base: base, Index: distance, Scale: 1}
+}
+
+// part is vector i of the block at a distance from a base.
+func (a *isa) part(base, distance reg.Register, i int) operand.Mem {
+	return a.at(base, distance).Offset(i * a.bytes())
+}
+
+// rows are the addresses of rows of n elements, one after the other.
+func (a *isa) rows(first, n reg.GPVirtual, count int) []reg.GPVirtual {
+	rows := []reg.GPVirtual{first}
+	for len(rows) < count {
+		r := a.GP64()
+		a.LEAQ(operand.Mem{Base: rows[len(rows)-1], Index: n, Scale: 4}, r)
+		rows = append(rows, r)
+	}
+	return rows
 }

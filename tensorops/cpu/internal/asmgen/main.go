@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -34,7 +35,7 @@ type kernel struct {
 }
 
 // kernels lists all that is generated.
-func kernels() []kernel { return slices.Concat(gemmKernels(), vecKernels()) }
+func kernels() []kernel { return slices.Concat(gemmKernels(), attnKernels(), vecKernels()) }
 
 func main() {
 	files, err := generate(kernels())
@@ -72,6 +73,10 @@ func generate(all []kernel) (map[string][]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s/%s: %w", k.pkg, k.name, err)
 		}
+		// Without AVX-512 there are 16 vector registers, which avo doesn't know.
+		if r := beyond16.Find(text); r != nil && !strings.Contains(k.name, "avx512") {
+			return nil, fmt.Errorf("%s/%s: it needs %s, and AVX2 has 16 vector registers", k.pkg, k.name, r)
+		}
 		files[filepath.Join("..", k.pkg, k.name+"_amd64.s")] = documented(text, k.doc)
 		if stubs[k.pkg] == nil {
 			stubs[k.pkg] = ir.NewFile()
@@ -89,6 +94,8 @@ func generate(all []kernel) (map[string][]byte, error) {
 	}
 	return files, nil
 }
+
+var beyond16 = regexp.MustCompile(`\b[XYZ](1[6-9]|2[0-9]|3[01])\b`)
 
 func config(pkg string) printer.Config { return printer.Config{Name: "asmgen", Pkg: pkg} }
 

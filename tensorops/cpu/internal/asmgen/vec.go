@@ -1,19 +1,41 @@
 package main
 
-import (
-	"github.com/mmcloughlin/avo/build"
-	"github.com/mmcloughlin/avo/reg"
-)
+import "github.com/mmcloughlin/avo/build"
 
 // vecKernels lists the vectorised loops, each for both widths.
 func vecKernels() []kernel {
 	var ks []kernel
 	for _, k := range []struct {
 		name string
-		emit func(a *isa)
 		doc  string
+		emit func(a *isa)
 	}{
-		{"add", vecAdd, "dst = a + b."},
+		{"exp", expDoc, vecExp},
+		{"tanh", tanhDoc, vecTanh},
+		{"gelu", geluDoc, vecGELU},
+		{"gelu_grad", geluGradDoc, vecGELUGrad},
+		{"swiglu", swigluDoc, vecSwiGLU},
+		{"swiglu_grad", swigluGradDoc, vecSwiGLUGrad},
+		{"add", addDoc, vecAdd},
+		{"scale", scaleDoc, vecScale},
+		{"dot", dotDoc, vecDot},
+		{"max", maxDoc, vecMax},
+		{"exp_sum", expSumDoc, vecExpSum},
+		{"softmax_grad", softmaxGradDoc, vecSoftmaxGrad},
+		{"cross_entropy_grad", crossEntropyGradDoc, vecCrossEntropyGrad},
+		{"moments", momentsDoc, vecMoments},
+		{"squares", squaresDoc, vecSquares},
+		{"normalise", normaliseDoc, vecNormalise},
+		{"norm_sums", normSumsDoc, vecNormSums},
+		{"norm_grad", normGradDoc, vecNormGrad},
+		{"norm_weight_grad", normWeightGradDoc, vecNormWeightGrad},
+		{"col_sum", colSumDoc, vecColSum},
+		{"rope", ropeDoc, vecRoPE},
+		{"keep", keepDoc, vecKeep},
+		{"drop", dropDoc, vecDrop},
+		{"adamw", adamWDoc, vecAdamW},
+		{"sgd", sgdDoc, vecSGD},
+		{"bf16", bf16Doc, vecBF16},
 	} {
 		ks = append(ks,
 			kernel{"vec", k.name + "_avx2", k.doc, func(c *build.Context) { k.emit(avx2(c)) }},
@@ -21,15 +43,4 @@ func vecKernels() []kernel {
 		)
 	}
 	return ks
-}
-
-func vecAdd(a *isa) {
-	a.function("add", "(dst, a, b []float32)", "stores a + b.")
-	dst, x, y, n := a.base("dst"), a.base("a"), a.base("b"), a.length("dst")
-	a.each(n, func(at reg.Register, l lanes) {
-		v := a.load(a.at(x, at), l)
-		a.VADDPS(a.load(a.at(y, at), l), v, v)
-		a.store(v, a.at(dst, at), l)
-	})
-	a.end()
 }

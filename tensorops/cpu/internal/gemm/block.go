@@ -4,29 +4,48 @@ package gemm
 // rows of A and n columns of B, both of depth k ≤ BlockK. C's rows are
 // contiguous.
 func (kn *Kernel) Block(c Matrix, m, n, k int, a, b []float32, add bool) {
+	kn.Part(c, m, n, k, Packed{a, k}, Packed{b, k}, add)
+}
+
+// Packed is an operand packed to some depth.
+type Packed struct {
+	Data  []float32
+	Depth int
+}
+
+// From is the operand from k on, for Part, which then ends at the operand's
+// depth at the latest. strip is MR for an operand A, NR for a B.
+func (p Packed) From(k, strip int) Packed { return Packed{p.Data[k*strip:], p.Depth} }
+
+// Part is Block over the first k of operands that may be packed deeper.
+func (kn *Kernel) Part(c Matrix, m, n, k int, a, b Packed, add bool) {
 	full := m / kn.MR
 	for j := 0; j < n; j += kn.NR {
-		strip := &b[j*k]
-		if j+kn.NR > n {
+		strip := &b.Data[j*b.Depth]
+		switch {
+		case j+kn.NR > n:
 			kn.border(c.At(0, j), m, n-j, k, a, strip, add)
 			continue
-		}
-		if full > 0 {
-			kn.tile[kn.MR](full, k, &a[0], strip, &c.Data[j], c.Row, add)
+		case a.Depth == k && full > 0:
+			kn.tile[kn.MR](full, k, &a.Data[0], strip, &c.Data[j], c.Row, add)
+		default:
+			for i := 0; i < full*kn.MR; i += kn.MR {
+				kn.tile[kn.MR](1, k, &a.Data[i*a.Depth], strip, &c.Data[i*c.Row+j], c.Row, add)
+			}
 		}
 		if i := full * kn.MR; i < m {
-			kn.tile[m-i](1, k, &a[i*k], strip, &c.Data[i*c.Row+j], c.Row, add)
+			kn.tile[m-i](1, k, &a.Data[i*a.Depth], strip, &c.Data[i*c.Row+j], c.Row, add)
 		}
 	}
 }
 
 // border computes the columns of an incomplete strip of B: whole tiles beside C,
 // by the same sums, of which the first n columns are stored.
-func (kn *Kernel) border(c Matrix, m, n, k int, a []float32, strip *float32, add bool) {
+func (kn *Kernel) border(c Matrix, m, n, k int, a Packed, strip *float32, add bool) {
 	var tile [maxTile]float32
 	for i := 0; i < m; i += kn.MR {
 		rows := min(kn.MR, m-i)
-		kn.tile[rows](1, k, &a[i*k], strip, &tile[0], kn.NR, false)
+		kn.tile[rows](1, k, &a.Data[i*a.Depth], strip, &tile[0], kn.NR, false)
 		for r := range rows {
 			dst, src := c.Data[(i+r)*c.Row:][:n], tile[r*kn.NR:][:n]
 			if !add {

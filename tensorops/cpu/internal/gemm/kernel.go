@@ -24,6 +24,11 @@ type Kernel struct {
 
 	packRowsA, packRowsB stripFunc // elements of a strip are contiguous in memory
 	packColsA, packColsB stripFunc // consecutive k are contiguous in memory
+
+	// transpose stores dst[k·dstRow + j] = src[j·srcRow + k] for k below depth
+	// and j below rows ≤ lanes.
+	transpose func(dst []float32, dstRow int, src []float32, srcRow, depth, rows int)
+	lanes     int
 }
 
 type tileFunc func(strips, k int, a, b, c *float32, ldc int, add bool)
@@ -39,6 +44,15 @@ var Go = Kernel{
 	tile:      []tileFunc{nil, tileGo1, tileGo2, tileGo3, tileGo4},
 	packRowsA: rowsGo(4), packRowsB: rowsGo(4),
 	packColsA: colsGo(4), packColsB: colsGo(4),
+	transpose: transposeGo, lanes: 4,
 }
 
 func ceil(a, b int) int { return (a + b - 1) / b }
+
+func transposeGo(dst []float32, dstRow int, src []float32, srcRow, depth, rows int) {
+	for j := range rows {
+		for k, v := range src[j*srcRow:][:depth] {
+			dst[k*dstRow+j] = v
+		}
+	}
+}

@@ -8,6 +8,7 @@ var AVX2 = Kernel{
 	tile:      []tileFunc{nil, tileAVX2_1, tileAVX2_2, tileAVX2_3, tileAVX2_4, tileAVX2_5, tileAVX2_6},
 	packRowsA: rows6, packRowsB: rows16,
 	packColsA: cols6, packColsB: cols16,
+	transpose: transposeEights, lanes: 8,
 }
 
 // AVX512 needs AVX-512 F, and AVX2 for packing.
@@ -19,6 +20,7 @@ var AVX512 = Kernel{
 	},
 	packRowsA: rows12, packRowsB: rows32,
 	packColsA: cols12, packColsB: cols32,
+	transpose: transposeEights, lanes: 8,
 }
 
 // Available lists the paths this processor can run, best first.
@@ -93,5 +95,19 @@ func cols(whole transposeFunc, lanes, strip, j int, dst, src []float32, stride, 
 		for i := j; i < j+n; i++ {
 			dst[k*strip+i] = src[i*stride+k]
 		}
+	}
+}
+
+// transposeEights transposes whole squares of 8 × 8 by vectors.
+func transposeEights(dst []float32, dstRow int, src []float32, srcRow, depth, rows int) {
+	if rows < 8 {
+		transposeGo(dst, dstRow, src, srcRow, depth, rows)
+		return
+	}
+	if depth >= 8 {
+		transpose8(&dst[0], 4*dstRow, &src[0], 4*srcRow, depth/8, 8)
+	}
+	if k := depth &^ 7; k < depth {
+		transposeGo(dst[k*dstRow:], dstRow, src[k:], srcRow, depth-k, 8)
 	}
 }

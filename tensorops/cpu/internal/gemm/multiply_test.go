@@ -54,7 +54,7 @@ func check(t *testing.T, kn *gemm.Kernel, ws *gemm.Workspace, r *rand.Rand, m, n
 	for i, w := range want {
 		// Rounding errors of a sum of up to BlockK numbers add up like a random
 		// walk, with room.
-		if d := math.Abs(float64(c.Data[i] - w)); d > 4e-7*size[i]+1e-30 || d != d {
+		if d := math.Abs(float64(c.Data[i] - w)); d > 1e-6*size[i]+1e-30 || d != d {
 			t.Fatalf("%s m=%d n=%d k=%d ta=%v tb=%v add=%v: at %d, %d: %g, want %g", kn.Name, m, n, k, ta, tb, add, i/c.Row, i%c.Row, c.Data[i], w)
 		}
 	}

@@ -6,14 +6,27 @@ func (kn *Kernel) LenA(m, k int) int { return ceil(m, kn.MR) * kn.MR * k }
 // LenB is the number of floats that a packed block of B takes: n columns of depth k.
 func (kn *Kernel) LenB(k, n int) int { return ceil(n, kn.NR) * kn.NR * k }
 
-// PackA packs m rows of A, of depth k ≤ BlockK, into dst.
+// PackA packs m rows of A, of depth k, into dst.
 func (kn *Kernel) PackA(dst []float32, a Matrix, m, k int) {
 	packStrips(dst, a.T(), k, m, kn.MR, kn.packRowsA, kn.packColsA)
 }
 
-// PackB packs n columns of B, of depth k ≤ BlockK, into dst.
+// PackB packs n columns of B, of depth k, into dst.
 func (kn *Kernel) PackB(dst []float32, b Matrix, k, n int) {
 	packStrips(dst, b, k, n, kn.NR, kn.packRowsB, kn.packColsB)
+}
+
+// StripA packs one strip of A, of at most MR rows: row i is at src + i·stride,
+// contiguous along k.
+func (kn *Kernel) StripA(dst, src []float32, stride, depth, rows int) {
+	kn.packColsA(dst, src, stride, depth, rows)
+}
+
+// Transpose stores dst[j·dstRow + i] = src[i·srcRow + j].
+func (kn *Kernel) Transpose(dst []float32, dstRow int, src []float32, srcRow, rows, cols int) {
+	for i := 0; i < rows; i += kn.lanes {
+		kn.transpose(dst[i:], dstRow, src[i*srcRow:], srcRow, cols, min(kn.lanes, rows-i))
+	}
 }
 
 // rowChunk is the number of k after which packing goes on to the next strip when

@@ -1,0 +1,7 @@
+//go:build !amd64
+
+package attn_test
+
+import "github.com/troupe-ml/troupe/tensorops/cpu/internal/attn"
+
+var all = []*attn.Kernel{&attn.Go}

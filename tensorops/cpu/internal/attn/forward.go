@@ -1,0 +1,99 @@
+package attn
+
+import (
+	"math"
+
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
+)
+
+// Forward computes h.O and h.LSE.
+func (kn *Kernel) Forward(ws *Workspace, s *Shape, h *Head, kv *Keys) {
+	g := kn.Gemm
+	nr, d := g.NR, s.Dim
+	depth := min(maxDepth, s.Keys)
+	lenO, lenS := g.LenA(d, nr), g.LenA(depth, nr)
+	work := ws.get(g.LenB(d, s.Queries) + g.LenA(s.Keys, d) + g.LenA(d, s.Keys) + lenO + 4*lenS + 4*nr)
+	qt, kp, vt := work.take(g.LenB(d, s.Queries)), work.take(g.LenA(s.Keys, d)), work.take(g.LenA(d, s.Keys))
+	f := forward{Kernel: kn, s: s, h: h, scores: work.take(lenS), mask: work.take(lenS), rows: work.take(lenS), ot: work.take(lenO),
+		top: work.take(nr), sum: work.take(nr), factor: work.take(nr)}
+	g.PackB(qt, h.Q.T(), d, s.Queries)
+	g.PackA(kp, kv.K, s.Keys, d)
+	for k0 := 0; k0 < s.Keys; k0 += maxDepth {
+		g.PackA(vt[g.LenA(d, k0):], kv.V.At(k0, 0).T(), d, min(maxDepth, s.Keys-k0))
+	}
+	for i := 0; i < s.Queries; i += nr {
+		f.strip(i, min(nr, s.Queries-i), qt[i*d:], kp, vt)
+	}
+}
+
+// forward is the state of one strip of queries.
+type forward struct {
+	*Kernel
+	s *Shape
+	h *Head
+
+	scores, mask, rows []float32 // [keys][nr]; the mask also as [nr][keys]
+	ot                 []float32 // [dim][nr]
+	top, sum, factor   []float32 // [nr]
+}
+
+// strip computes n queries from i on.
+func (f *forward) strip(i, n int, qt, kp, vt []float32) {
+	g, s, d := f.Gemm, f.s, f.s.Dim
+	nr := g.NR
+	for j := range nr {
+		f.top[j], f.sum[j] = minusInf, 0
+	}
+	seen := i + n + s.offset()
+	for k0 := 0; k0 < seen; k0 += maxDepth {
+		kk := min(maxDepth, seen-k0)
+		p := f.scores[:kk*nr]
+		g.Block(gemm.Matrix{Data: f.scores, Row: nr, Col: 1}, ceil(kk, g.MR)*g.MR, nr, d, kp[k0*d:], qt, false)
+		for k := max(0, i+s.offset()+1-k0); k < kk; k++ { // keys that some queries don't see
+			hidden := p[k*nr:][:min(nr, k0+k-s.offset()-i)]
+			for j := range hidden {
+				hidden[j] = minusInf
+			}
+		}
+		f.softmax(p, k0 > 0)
+		if s.Mask != nil {
+			f.drop(p, i, n, k0, kk)
+		}
+		packed := gemm.Packed{Data: vt[g.LenA(d, k0):], Depth: min(maxDepth, s.Keys-k0)}
+		g.Part(gemm.Matrix{Data: f.ot, Row: nr, Col: 1}, ceil(d, g.MR)*g.MR, nr, kk, packed, gemm.Packed{Data: p, Depth: kk}, k0 > 0)
+	}
+	for j := range n {
+		f.h.LSE[i+j] = float32(float64(f.top[j]) + math.Log(float64(f.sum[j])))
+		f.factor[j] = 1 / f.sum[j]
+	}
+	f.scale(f.ot, f.factor)
+	g.Transpose(f.h.O.Data[i*f.h.O.Row:], f.h.O.Row, f.ot, nr, d, n)
+}
+
+// softmax replaces scores by e^(score − top), with top raised to the block's
+// largest score and what was summed up under the old top brought in line.
+func (f *forward) softmax(p []float32, again bool) {
+	if again {
+		copy(f.factor, f.top)
+	}
+	f.max(f.top, p, f.s.Scale)
+	if again {
+		for j, old := range f.factor {
+			f.factor[j] = float32(math.Exp(float64(old - f.top[j])))
+			f.sum[j] *= f.factor[j]
+		}
+		f.scale(f.ot, f.factor)
+	}
+	f.exp(p, f.top, f.sum, f.s.Scale)
+}
+
+// drop applies the mask of n queries from i on to their probabilities of kk keys
+// from k0 on.
+func (f *forward) drop(p []float32, i, n, k0, kk int) {
+	nr := f.Gemm.NR
+	for j := range n {
+		f.s.Mask(f.rows[j*kk:][:kk], f.h.Index, i+j, k0)
+	}
+	f.Gemm.PackB(f.mask, gemm.Matrix{Data: f.rows, Row: 1, Col: kk}, kk, n)
+	f.mul(p, f.mask[:kk*nr])
+}

@@ -1,0 +1,66 @@
+package attn
+
+import (
+	"math"
+
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
+)
+
+// Kernel is one path: a matrix product's and the loops over scores, which work
+// on rows of as many numbers as a strip has columns (gemm.Kernel.NR).
+type Kernel struct {
+	Gemm *gemm.Kernel
+
+	max   func(top, s []float32, scale float32)           // top[j] = max(top[j], scale·s[i][j])
+	exp   func(s, top, sum []float32, scale float32)      // s = e^(scale·s − top[j]), summed up in sum[j]
+	scale func(s, f []float32)                            // s[i][j] *= f[j]
+	grad  func(p, d, lse, delta []float32, scale float32) // p = e^(scale·p − lse[i]), d = p·(d − delta[i])·scale
+	mul   func(s, m []float32)                            // s *= m
+}
+
+// Go is the path that every processor can run.
+var Go = Kernel{Gemm: &gemm.Go, max: maxGo, exp: expGo, scale: scaleGo, grad: gradGo, mul: mulGo}
+
+func maxGo(top, s []float32, scale float32) {
+	for i := 0; i < len(s); i += len(top) {
+		for j, v := range s[i:][:len(top)] {
+			top[j] = max(top[j], v*scale)
+		}
+	}
+}
+
+func expGo(s, top, sum []float32, scale float32) {
+	for i := 0; i < len(s); i += len(top) {
+		row := s[i:][:len(top)]
+		for j, v := range row {
+			e := float32(math.Exp(float64(v*scale - top[j])))
+			row[j] = e
+			sum[j] += e
+		}
+	}
+}
+
+func scaleGo(s, f []float32) {
+	for i := 0; i < len(s); i += len(f) {
+		for j, v := range f {
+			s[i+j] *= v
+		}
+	}
+}
+
+func gradGo(p, d, lse, delta []float32, scale float32) {
+	n := gemm.Go.NR
+	for i := range len(p) / n {
+		row, grad := p[i*n:][:n], d[i*n:][:n]
+		for j, v := range row {
+			row[j] = float32(math.Exp(float64(v*scale - lse[i])))
+			grad[j] = row[j] * (grad[j] - delta[i]) * scale
+		}
+	}
+}
+
+func mulGo(s, m []float32) {
+	for i, v := range m[:len(s)] {
+		s[i] *= v
+	}
+}

@@ -1,0 +1,9 @@
+package attn
+
+import "github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
+
+// AVX2 needs what gemm.AVX2 needs.
+var AVX2 = Kernel{Gemm: &gemm.AVX2, max: maxAVX2, exp: expAVX2, scale: scaleAVX2, grad: gradAVX2, mul: mulAVX2}
+
+// AVX512 needs AVX-512 F, BW, DQ and VL.
+var AVX512 = Kernel{Gemm: &gemm.AVX512, max: maxAVX512, exp: expAVX512, scale: scaleAVX512, grad: gradAVX512, mul: mulAVX512}

@@ -1,0 +1,83 @@
+package vec
+
+import (
+	"math"
+
+	"github.com/troupe-ml/troupe/internal/rng"
+)
+
+// Dropout draws the masks of one dropout. Element i of the global batch is kept
+// when its word, lane i mod 4 of the random block (step, i div 4), is at least
+// P·2³².
+type Dropout struct {
+	keys      [20]uint32 // of the rounds: ten for each word of the key
+	step      uint64
+	threshold uint32
+
+	Scale float32 // 1/(1−P), by which the kept are multiplied
+}
+
+// NewDropout prepares the mask of a key and a step; 0 ≤ p < 1.
+func NewDropout(key rng.Key, step uint64, p float64) Dropout {
+	d := Dropout{step: step, threshold: uint32(p * (1 << 32)), Scale: float32(1 / (1 - p))}
+	for round := range uint32(10) {
+		d.keys[round] = key.K0 + round*0x9E3779B9
+		d.keys[10+round] = key.K1 + round*0xBB67AE85
+	}
+	return d
+}
+
+// KeepSize is the length of a buffer for the masks of n elements: whole blocks
+// of 32 after up to three that are not used.
+func KeepSize(n int) int { return (3 + n + 31) &^ 31 }
+
+// Keep returns the masks of n elements from index first on, ones or zeros, as a
+// part of buf, which has KeepSize(n) elements or more.
+func (k *Kernels) Keep(buf []uint32, d Dropout, first uint64, n int) []uint32 {
+	skip := int(first % 4)
+	whole := (skip + n + 31) &^ 31
+	k.keep(buf[:whole], d.keys, uint32(d.step), uint32(d.step>>32), first/4, d.threshold)
+	return buf[skip:][:n]
+}
+
+// Drop stores scale·x where keep has ones and 0 elsewhere, plus skip where it is
+// not nil.
+func (k *Kernels) Drop(y, x []float32, keep []uint32, skip []float32, scale float32) {
+	n := len(y)
+	if skip == nil {
+		k.drop(y, x[:n], keep[:n], scale)
+		return
+	}
+	k.dropAdd(y, x[:n], keep[:n], skip[:n], scale)
+}
+
+func keepGo(keep []uint32, keys [20]uint32, stepLow, stepHigh uint32, block uint64, threshold uint32) {
+	step := uint64(stepHigh)<<32 | uint64(stepLow)
+	key := rng.Key{K0: keys[0], K1: keys[10]}
+	for i := 0; i < len(keep); i += 4 {
+		var words [4]uint32
+		words[0], words[1], words[2], words[3] = rng.Block(key, step, block+uint64(i/4))
+		for j, w := range words {
+			keep[i+j] = 0
+			if w >= threshold {
+				keep[i+j] = math.MaxUint32
+			}
+		}
+	}
+}
+
+func masked(v float32, keep uint32) float32 {
+	return math.Float32frombits(math.Float32bits(v) & keep)
+}
+
+func dropGo(y, x []float32, keep []uint32, scale float32) {
+	for i, v := range x {
+		y[i] = masked(v, keep[i]) * scale
+	}
+}
+
+func dropAddGo(y, x []float32, keep []uint32, skip []float32, scale float32) {
+	for i, v := range x {
+		y[i] = float32(masked(v, keep[i])*scale) + skip[i]
+	}
+}

@@ -1,0 +1,69 @@
+package vec
+
+// Kernels is one path's loops. The methods check lengths, and say what the
+// fields of the same names do; the loops themselves trust them.
+type Kernels struct {
+	Name string // "go", "avx2" or "avx512"
+
+	exp, tanh        func(dst, src []float32)
+	gelu             func(y, x []float32)
+	geluGrad         func(dx, dy, x []float32)
+	swiglu           func(y, gate, up []float32)
+	swigluGrad       func(dgate, dup, dy, gate, up []float32)
+	add              func(dst, a, b []float32)
+	scale            func(dst, src []float32, s float32)
+	dot              func(a, b []float32) float32
+	colSum           func(sum, x []float32) // four rows
+	max              func(x []float32) float32
+	expSum           func(x []float32, scale, top float32) float32
+	sumExp           func(x []float32, top float32) float32
+	softmaxGrad      func(s, dp []float32, scale, lse, delta float32)
+	softmaxDropGrad  func(s, dp []float32, keep []uint32, scale, lse, delta, inverse float32)
+	crossEntropyGrad func(dst, src []float32, top, rest, scale float32)
+
+	moments                 func(x []float32, shift float32) (sum, squares float64)
+	squares                 func(x []float32) float64
+	normalise               func(y, x, gamma []float32, mean, rstd float32)
+	normaliseAdd            func(y, x, gamma, beta []float32, mean, rstd float32)
+	normSums                func(dy, x, gamma []float32, mean float32) (sum, dot float32)
+	normGrad                func(dx, dy, x, gamma []float32, mean, rstd, a, b float32)
+	normGradAdd             func(dx, dy, x, gamma, skip []float32, mean, rstd, a, b float32)
+	layerNormWeightGradOne  func(dgamma, dbeta, dy, x, stats []float32)
+	layerNormWeightGradFour func(dgamma, dbeta, dy, x, stats []float32)
+	rmsNormWeightGradOne    func(dgamma, dy, x, stats []float32)
+	rmsNormWeightGradFour   func(dgamma, dy, x, stats []float32)
+
+	rope    func(a, b *float32, cos, sin []float32, heads, stride int)
+	keep    func(keep []uint32, keys [20]uint32, stepLow, stepHigh uint32, block uint64, threshold uint32)
+	drop    func(y, x []float32, keep []uint32, scale float32)
+	dropAdd func(y, x []float32, keep []uint32, skip []float32, scale float32)
+
+	adamW       func(w, m, v, g []float32, b1, nb1, b2, nb2, keep, rate, root, eps, scale float32, clear bool)
+	sgd         func(w, g []float32, rate, decay, scale float32)
+	sgdMomentum func(w, m, g []float32, rate, momentum, decay, scale float32)
+
+	// These take multiples of 32 elements; the methods do the rest.
+	toBF16    func(dst []uint16, src []float32)
+	fromBF16  func(dst []float32, src []uint16)
+	roundBF16 func(dst, src []float32)
+}
+
+// Go is the path that every processor can run.
+var Go = Kernels{
+	Name: "go",
+
+	exp: expGo, tanh: tanhGo,
+	gelu: geluGo, geluGrad: geluGradGo, swiglu: swigluGo, swigluGrad: swigluGradGo,
+	add: addGo, scale: scaleGo, dot: dotGo, colSum: colSumGo,
+	max: maxGo, expSum: expSumGo, sumExp: sumExpGo,
+	softmaxGrad: softmaxGradGo, softmaxDropGrad: softmaxDropGradGo, crossEntropyGrad: crossEntropyGradGo,
+
+	moments: momentsGo, squares: squaresGo, normalise: normaliseGo, normaliseAdd: normaliseAddGo,
+	normSums: normSumsGo, normGrad: normGradGo, normGradAdd: normGradAddGo,
+	layerNormWeightGradOne: layerNormWeightGradGo, layerNormWeightGradFour: layerNormWeightGradGo,
+	rmsNormWeightGradOne: rmsNormWeightGradGo, rmsNormWeightGradFour: rmsNormWeightGradGo,
+
+	rope: ropeGo, keep: keepGo, drop: dropGo, dropAdd: dropAddGo,
+	adamW: adamWGo, sgd: sgdGo, sgdMomentum: sgdMomentumGo,
+	toBF16: toBF16Go, fromBF16: fromBF16Go, roundBF16: roundBF16Go,
+}

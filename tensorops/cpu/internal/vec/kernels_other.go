@@ -1,0 +1,6 @@
+//go:build !amd64
+
+package vec
+
+// Available lists the paths this processor can run, best first.
+func Available() []*Kernels { return []*Kernels{&Go} }
