@@ -63,8 +63,11 @@ func StartSteps(ctx context.Context, load Load) (s *Steps, err error) {
 		return s, err
 	}
 	s.run.Pause()
-	return s, s.settle(ctx)
+	return s, s.still(ctx, noStep)
 }
+
+// noStep is the number of none.
+const noStep = -1
 
 // writeTokens writes random ids: training takes one window after another of them,
 // so a few are enough.
@@ -125,43 +128,15 @@ func (s *Steps) Run(ctx context.Context, n int) (steps int, took time.Duration, 
 	if n == 1 {
 		s.run.Pause()
 	}
-	if err := s.wait(ctx, func(e troupe.Event) bool {
-		switch e := e.(type) {
-		case troupe.StepEvent:
-			if int64(e.Step) == from+int64(n)-1 {
-				s.run.Pause() // the next step, which has begun, is the last
-			}
-		case troupe.PauseEvent:
-			s.done = e.Step
-			return e.Paused
-		}
-		return false
-	}); err != nil {
-		return 0, 0, err
-	}
-	if err := s.rest(ctx); err != nil {
+	if err := s.still(ctx, from+int64(n)-1); err != nil {
 		return 0, 0, err
 	}
 	return int(s.done - from), time.Since(began), nil
 }
 
-// settle waits for the pause that was asked for.
-func (s *Steps) settle(ctx context.Context) error {
-	err := s.wait(ctx, func(e troupe.Event) bool {
-		p, ok := e.(troupe.PauseEvent)
-		if ok {
-			s.done = p.Step
-		}
-		return ok && p.Paused
-	})
-	if err != nil {
-		return err
-	}
-	return s.rest(ctx)
-}
-
-// wait reads events until one is the last.
-func (s *Steps) wait(ctx context.Context, last func(troupe.Event) bool) error {
+// still waits until the run holds still. It asks for that when a step ends: the
+// next, which has begun by then, is the last.
+func (s *Steps) still(ctx context.Context, pauseAfter int64) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -171,8 +146,16 @@ func (s *Steps) wait(ctx context.Context, last func(troupe.Event) bool) error {
 				_, err := s.run.Wait()
 				return fmt.Errorf("the run ended: %w", err)
 			}
-			if last(e) {
-				return nil
+			switch e := e.(type) {
+			case troupe.StepEvent:
+				if int64(e.Step) == pauseAfter {
+					s.run.Pause()
+				}
+			case troupe.PauseEvent:
+				if e.Paused {
+					s.done = e.Step
+					return s.rest(ctx)
+				}
 			}
 		}
 	}
