@@ -76,8 +76,7 @@ func (p *plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 	if err := tensorops.Run(dry, l); err != nil {
 		return 0, err
 	}
-	m := dry.Memory()
-	return m.InUse + m.Pooled, nil
+	return dry.Memory().Taken, nil
 }
 
 // checkMemory refuses a model that does not fit: its tensors, and the copy that

@@ -56,8 +56,8 @@ batch = {sequences = 24, microbatch = 1}
 				t.Fatal(err)
 			}
 			m := run.device.Memory()
-			if taken := m.InUse + m.Pooled; float64(taken) > 1.1*float64(forecast) || float64(taken) < 0.9*float64(forecast) {
-				t.Errorf("it took %d bytes, %d were foretold", taken, forecast)
+			if float64(m.Taken) > 1.1*float64(forecast) || float64(m.Taken) < 0.9*float64(forecast) {
+				t.Errorf("it took %d bytes, %d were foretold", m.Taken, forecast)
 			}
 		})
 	}

@@ -4,6 +4,13 @@ import "github.com/troupe-ml/troupe/tensorops"
 
 // head is the pipeline's last layer: final norm, projection onto the vocabulary,
 // and cross-entropy. It has no output but the loss.
+//
+// The logits are the largest tensor of a training step, and nobody needs them
+// whole: they are computed for some rows at a time, turned into the loss and its
+// gradient, used for the projection's gradients, and overwritten by the next
+// rows'. That happens in the forward pass, since the gradient of a loss is known
+// up to a factor (Microbatch.LossScale) as soon as the loss is. So the head's
+// input gradient is that of its norm alone, and so is its weight gradient.
 type head struct {
 	norm  norm
 	proj  linear
@@ -11,11 +18,11 @@ type head struct {
 }
 
 type headState struct {
-	x, stats, n tensorops.Tensor // input, norm's statistics, normalised input
-	logits, lse tensorops.Tensor // after inputGrad, logits holds their gradient
-	dn          tensorops.Tensor // gradient of n, until weightGrad
-	loss        tensorops.Tensor // [2] float64 on the device
-	host        [tensorops.LossStats]float64
+	x, stats tensorops.Tensor // input, norm's statistics
+	n        tensorops.Tensor // normalised input, during forward
+	dn       tensorops.Tensor // its gradient
+	loss     tensorops.Tensor // [chunks, 2] float64 on the device
+	host     []float64        // the same
 }
 
 func (*head) symbol() byte    { return SymbolLoss }
@@ -23,28 +30,74 @@ func (*head) newState() state { return new(headState) }
 
 func (h *head) uses() []use { return append(h.norm.uses(), h.proj.uses()...) }
 
-func (s *headState) drop(l *tensorops.List, _ bool) {
-	free(l, &s.x, &s.stats, &s.n, &s.logits, &s.lse, &s.dn, &s.loss)
+func (s *headState) drop(l *tensorops.List, _ bool) { free(l, &s.x, &s.stats, &s.dn, &s.loss) }
+
+// sum is the loss of all chunks and the number of targets.
+func (s *headState) sum() (loss, targets float64) {
+	for i := 0; i < len(s.host); i += tensorops.LossStats {
+		loss += s.host[i]
+		targets += s.host[i+1]
+	}
+	return loss, targets
+}
+
+// Rows whose logits exist at a time: as many as fit limitLogits, in multiples of
+// rowsLogits, at which devices cut the sums of a weight gradient anyway.
+const (
+	limitLogits = 16 << 20 // elements
+	rowsLogits  = 256
+)
+
+func (h *head) rowsAtATime(rows int) int {
+	n := limitLogits / h.vocab
+	if n >= rowsLogits {
+		n = n / rowsLogits * rowsLogits
+	}
+	return min(max(n, rowsLogits/4), rows)
 }
 
 func (h *head) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 	s := st.(*headState)
 	s.x = x
 	s.n, s.stats = h.norm.forward(c, x)
-	s.logits = c.Alloc(tensorops.Float32, c.mb.Sequences, c.mb.Positions, h.vocab)
-	h.proj.forward(c, s.logits, s.n)
-	s.lse = c.Alloc(tensorops.Float64, c.rows())
-	s.loss = c.Alloc(tensorops.Float64, tensorops.LossStats)
-	c.CrossEntropy(s.loss, s.lse, s.logits, c.targets)
-	c.Fetch(tensorops.HostBytes(s.host[:]), s.loss)
+	if c.mb.Train {
+		s.dn = c.AllocLike(s.n)
+	}
+	rows := c.rows()
+	each := h.rowsAtATime(rows)
+	chunks := (rows + each - 1) / max(each, 1)
+	if chunks == 0 {
+		chunks, each = 1, 1
+	}
+	s.loss = c.Alloc(tensorops.Float64, chunks, tensorops.LossStats)
+	s.host = append(s.host[:0], make([]float64, chunks*tensorops.LossStats)...)
+	logits, lse := c.Alloc(tensorops.Float32, each, h.vocab), c.Alloc(tensorops.Float64, each, 1)
+	targets := c.targets.View(rows, 1)
+	for i := range chunks {
+		first, last := i*each, min((i+1)*each, rows)
+		h.loss(c, s, s.loss.RowRange(i, i+1), logits.RowRange(0, last-first), lse.RowRange(0, last-first), targets.RowRange(first, last), first, last)
+	}
+	free(c.List, &logits, &lse, &s.n)
+	c.Fetch(tensorops.HostBytes(s.host), s.loss)
 	return tensorops.Tensor{}
+}
+
+// loss computes the loss of the rows first to last−1 and, in training, all that
+// its gradient is needed for.
+func (h *head) loss(c *pass, s *headState, stats, logits, lse, targets tensorops.Tensor, first, last int) {
+	n := s.n.Matrix().RowRange(first, last)
+	h.proj.forward(c, logits, n)
+	if !c.mb.Train {
+		c.CrossEntropy(stats, lse, logits, targets, tensorops.CrossEntropyOpts{})
+		return
+	}
+	c.CrossEntropy(stats, lse, logits, targets, tensorops.CrossEntropyOpts{Grad: logits, Scale: c.mb.LossScale})
+	h.proj.inputGrad(c, s.dn.Matrix().RowRange(first, last), logits, false)
+	h.proj.weightGrad(c, n, logits)
 }
 
 func (h *head) inputGrad(c *pass, st state, _ tensorops.Tensor) tensorops.Tensor {
 	s := st.(*headState)
-	c.CrossEntropyGrad(s.logits, s.logits, s.lse, c.targets, c.mb.LossScale)
-	s.dn = c.AllocLike(s.n)
-	h.proj.inputGrad(c, s.dn, s.logits, false)
 	dx := c.AllocLike(s.x)
 	h.norm.inputGrad(c, dx, s.dn, s.x, s.stats, tensorops.Tensor{})
 	return dx
@@ -52,7 +105,6 @@ func (h *head) inputGrad(c *pass, st state, _ tensorops.Tensor) tensorops.Tensor
 
 func (h *head) weightGrad(c *pass, st state) {
 	s := st.(*headState)
-	h.proj.weightGrad(c, s.n, s.logits)
 	h.norm.weightGrad(c, s.dn, s.x, s.stats)
 	s.drop(c.List, true)
 }

@@ -248,8 +248,7 @@ func (s *Stage) Loss(virtual, index int) (sum, targets float64) {
 	if f == nil || !c.loses {
 		return 0, 0
 	}
-	h := f.states[len(f.states)-1].(*headState)
-	return h.host[0], h.host[1]
+	return f.states[len(f.states)-1].(*headState).sum()
 }
 
 // InFlight is the number of chunk outputs held.

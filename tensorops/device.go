@@ -22,6 +22,7 @@ type MemoryStats struct {
 	InUse  int64 // held by tensors
 	Pooled int64 // free, kept for reuse
 	Peak   int64 // the largest InUse
+	Taken  int64 // the largest InUse + Pooled: what was asked of the system
 	Limit  int64 // 0: none
 }
 

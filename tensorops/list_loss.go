@@ -6,22 +6,22 @@ const IgnoreTarget = -1
 // LossStats is the number of float64 sums that CrossEntropy reports.
 const LossStats = 2
 
-// CrossEntropy records, for logits N×V and N targets, lse[n] = log Σ exp of row n
-// (float64) and stats = (Σ lse[n] − logits[n, target], number of targets), both
-// over the targets that are not IgnoreTarget, in ascending n. A target outside
-// of 0..V−1 fails with ErrToken. T: stats, lse, logits, targets.
-func (l *List) CrossEntropy(stats, lse, logits, targets Tensor) {
-	l.need(l.op(KindCrossEntropy, stats, lse, logits, targets),
-		dense(Float64, stats, lse) && dense(Float32, logits) && dense(Int32, targets) && stats.Len() == LossStats && lossFits(lse, logits, targets), needLoss)
+// CrossEntropyOpts ask for the gradient along with the loss.
+type CrossEntropyOpts struct {
+	Grad  Tensor  // N×V: scale·(softmax(logits) − onehot(target)), zero in rows without a target; may be logits
+	Scale float64 // of the gradient
 }
 
-// CrossEntropyGrad records dlogits = scale·(softmax(logits) − onehot(target)),
-// zero in rows without a target; dlogits may be logits.
-// T: dlogits, logits, lse, targets. F: scale.
-func (l *List) CrossEntropyGrad(dlogits, logits, lse, targets Tensor, scale float64) {
-	o := l.op(KindCrossEntropyGrad, dlogits, logits, lse, targets)
-	o.F[0] = scale
-	l.need(o, dense(Float32, dlogits, logits) && dense(Float64, lse) && dense(Int32, targets) && sameLen(dlogits, logits) && lossFits(lse, logits, targets), needLoss)
+// CrossEntropy records, for logits N×V and N targets, lse[n] = log Σ exp of row n
+// (float64) and stats = (Σ lse[n] − logits[n, target], number of targets), both
+// over the targets that are not IgnoreTarget, in ascending n; and the gradient
+// where asked for. A target outside of 0..V−1 fails with ErrToken.
+// T: stats, lse, logits, targets, dlogits. F: scale.
+func (l *List) CrossEntropy(stats, lse, logits, targets Tensor, o CrossEntropyOpts) {
+	op := l.op(KindCrossEntropy, stats, lse, logits, targets, o.Grad)
+	op.F[0] = o.Scale
+	l.need(op, dense(Float64, stats, lse) && dense(Float32, logits) && dense(Int32, targets) && stats.Len() == LossStats && lossFits(lse, logits, targets), needLoss)
+	l.need(op, !o.Grad.Valid() || dense(Float32, o.Grad) && sameMatrix(o.Grad, logits), "the gradient has the logits' shape")
 }
 
 const needLoss = "logits are N×V float32 with V > 0, lse N float64, targets N int32, stats two float64"

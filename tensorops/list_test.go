@@ -83,9 +83,10 @@ func TestListErrors(t *testing.T) {
 		{"dk of another shape", func() {
 			l.AttentionGrad(f(4, 6), f(4, 5), f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(3, 4), tensorops.AttentionOpts{Batch: 1, Heads: 3, KVHeads: 3})
 		}},
-		{"stats in float32", func() { l.CrossEntropy(f(2), d(4), f(4, 9), i(4)) }},
-		{"an empty vocabulary", func() { l.CrossEntropy(d(2), d(4), f(4, 0), i(4)) }},
-		{"a target too few", func() { l.CrossEntropyGrad(f(4, 9), f(4, 9), d(4), i(3), 1) }},
+		{"stats in float32", func() { l.CrossEntropy(f(2), d(4), f(4, 9), i(4), tensorops.CrossEntropyOpts{}) }},
+		{"an empty vocabulary", func() { l.CrossEntropy(d(2), d(4), f(4, 0), i(4), tensorops.CrossEntropyOpts{}) }},
+		{"a target too few", func() { l.CrossEntropy(d(2), d(4), f(4, 9), i(3), tensorops.CrossEntropyOpts{}) }},
+		{"a gradient of another shape", func() { l.CrossEntropy(d(2), d(4), f(4, 9), i(4), tensorops.CrossEntropyOpts{Grad: f(4, 8)}) }},
 		{"columns to fill", func() { l.Fill(columns(2, 3), 0) }},
 		{"another shape", func() { l.Copy(f(2, 3), f(3, 2)) }},
 		{"a byte too few", func() { l.Upload(f(4), make([]byte, 15)) }},

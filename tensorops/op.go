@@ -36,7 +36,6 @@ const (
 	KindDropout
 	KindAdd
 	KindCrossEntropy
-	KindCrossEntropyGrad
 	KindFill
 	KindCopy
 	KindUpload
@@ -73,8 +72,7 @@ var kinds = [numKinds]struct{ name, operands string }{
 	KindAttentionGrad:       {"attention_grad", "dq dk dv do q k v o lse"},
 	KindDropout:             {"dropout", "y x skip"},
 	KindAdd:                 {"add", "out a b"},
-	KindCrossEntropy:        {"cross_entropy", "stats lse logits targets"},
-	KindCrossEntropyGrad:    {"cross_entropy_grad", "dlogits logits lse targets"},
+	KindCrossEntropy:        {"cross_entropy", "stats lse logits targets dlogits"},
 	KindFill:                {"fill", "t"},
 	KindCopy:                {"copy", "dst src"},
 	KindUpload:              {"upload", "dst"},

@@ -86,6 +86,7 @@ func (a *hostArena) Take(bytes int) (*Buffer, error) {
 		m.mu.Unlock()
 		return b, nil
 	}
+	s.Taken = max(s.Taken, s.InUse+s.Pooled)
 	m.mu.Unlock()
 	if m.dry {
 		return &Buffer{Home: a, bytes: size}, nil

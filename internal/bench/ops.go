@@ -308,8 +308,10 @@ func (m *layer) loss() {
 	size := fmt.Sprintf("%dx%d", n, v)
 	logits, grad := m.floats(n, v), m.floats(n, v)
 	lse, stats := m.tensor(tensorops.Float64, n), m.tensor(tensorops.Float64, tensorops.LossStats)
-	m.moving("cross-entropy", size, func(l *tensorops.List) { l.CrossEntropy(stats, lse, logits, m.ids) }, logits)
-	m.moving("cross-entropy, gradient", size, func(l *tensorops.List) { l.CrossEntropyGrad(grad, logits, lse, m.ids, 1e-3) }, logits, grad)
+	m.moving("cross-entropy", size, func(l *tensorops.List) { l.CrossEntropy(stats, lse, logits, m.ids, tensorops.CrossEntropyOpts{}) }, logits)
+	m.moving("cross-entropy with its gradient", size, func(l *tensorops.List) {
+		l.CrossEntropy(stats, lse, logits, m.ids, tensorops.CrossEntropyOpts{Grad: grad, Scale: 1e-3})
+	}, logits, grad)
 }
 
 // optimizer works on as many weights as a decoder layer has.

@@ -91,8 +91,6 @@ func (x *exec) do(op *tensorops.Op) (err error) {
 		return x.parallel(op.T[0].Len(), lightGrain, add)
 	case tensorops.KindCrossEntropy:
 		return x.crossEntropy()
-	case tensorops.KindCrossEntropyGrad:
-		return x.parallel(op.T[1].Rows(), heavyGrain/max(op.T[1].Cols(), 1), crossEntropyGrad)
 	case tensorops.KindFill:
 		return x.fill()
 	case tensorops.KindCopy:

@@ -9,50 +9,50 @@ import (
 
 func (x *exec) crossEntropy() error {
 	op := x.op
-	stats, lse, logits, targets := f64(op.T[0]), f64(op.T[1]), f32(op.T[2]), i32(op.T[3])
-	v := op.T[2].Cols()
-	if err := x.parallel(op.T[2].Rows(), max(1, heavyGrain/v), logSumExp); err != nil {
+	stats, targets, rows := f64(op.T[0]), i32(op.T[3]), op.T[2].Rows()
+	x.partial = scratch(&x.partial, rows)
+	if err := x.parallel(rows, max(1, heavyGrain/op.T[2].Cols()), crossEntropyRows); err != nil {
 		return err
 	}
 	var sum, count float64
 	for n, t := range targets {
-		if t == tensorops.IgnoreTarget {
-			continue
+		if t != tensorops.IgnoreTarget {
+			sum += x.partial[n]
+			count++
 		}
-		if t < 0 || int(t) >= v {
-			return fmt.Errorf("%w: target of row %d is %d, the vocabulary has %d", tensorops.ErrToken, n, t, v)
-		}
-		sum += lse[n] - float64(logits[n*v+int(t)])
-		count++
 	}
 	stats[0], stats[1] = sum, count
 	return nil
 }
 
-func logSumExp(x *exec, lo, hi int) {
-	lse, logits := f64(x.op.T[1]), f32(x.op.T[2])
-	v := x.op.T[2].Cols()
-	for n := lo; n < hi; n++ {
-		row := logits[n*v:][:v]
-		top := x.dev.kernels.vec.Max(row)
-		lse[n] = float64(top) + math.Log(x.dev.kernels.vec.SumExp(row, top))
+// crossEntropyRows takes a range of rows: all that is done with a row is done
+// while it is in the cache.
+func crossEntropyRows(x *exec, lo, hi int) {
+	op, kn := x.op, x.dev.kernels.vec
+	lse, logits, targets := f64(op.T[1]), f32(op.T[2]), i32(op.T[3])
+	var grad []float32
+	if op.T[4].Valid() {
+		grad = f32(op.T[4])
 	}
-}
-
-func crossEntropyGrad(x *exec, lo, hi int) {
-	d, logits, lse, targets := f32(x.op.T[0]), f32(x.op.T[1]), f64(x.op.T[2]), i32(x.op.T[3])
-	v, scale := x.op.T[1].Cols(), float32(x.op.F[0])
+	v, scale := op.T[2].Cols(), float32(op.F[0])
 	for n := lo; n < hi; n++ {
-		out, row := d[n*v:][:v], logits[n*v:][:v]
-		t := targets[n]
-		if t == tensorops.IgnoreTarget {
-			clear(out)
+		row, t := logits[n*v:][:v], int(targets[n])
+		top := kn.Max(row)
+		lse[n] = float64(top) + math.Log(kn.SumExp(row, top))
+		switch {
+		case t == tensorops.IgnoreTarget:
+			if grad != nil {
+				clear(grad[n*v:][:v])
+			}
 			continue
-		}
-		if t < 0 || int(t) >= v {
+		case t < 0 || t >= v:
 			panic(fmt.Errorf("%w: target of row %d is %d, the vocabulary has %d", tensorops.ErrToken, n, t, v))
 		}
-		x.dev.kernels.vec.CrossEntropyGrad(out, row, lse[n], scale)
-		out[t] -= scale
+		x.partial[n] = lse[n] - float64(row[t])
+		if grad != nil {
+			out := grad[n*v:][:v]
+			kn.CrossEntropyGrad(out, row, lse[n], scale)
+			out[t] -= scale
+		}
 	}
 }

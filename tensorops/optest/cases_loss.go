@@ -36,7 +36,7 @@ func lossCases() []Case {
 			for _, s := range losses {
 				logits, targets := inputs(b, s.n, s.v, s.masked, s.deviation)
 				stats, lse := b.garbage64(tensorops.LossStats), b.garbage64(s.n)
-				b.CrossEntropy(stats, lse, logits, targets)
+				b.CrossEntropy(stats, lse, logits, targets, tensorops.CrossEntropyOpts{})
 				b.check(stats, "stats of %+v", s)
 				b.check(lse, "lse of %+v", s).scaled(1)
 			}
@@ -44,26 +44,26 @@ func lossCases() []Case {
 		{"cross_entropy/certain", tensorops.KindCrossEntropy, func(b *builder) {
 			logits := b.floats([]float32{80, -80, -80, 80, 0, 0}, 3, 2)
 			stats, lse := b.garbage64(tensorops.LossStats), b.garbage64(3)
-			b.CrossEntropy(stats, lse, logits, b.ints([]int32{0, 0, 1}, 3))
+			b.CrossEntropy(stats, lse, logits, b.ints([]int32{0, 0, 1}, 3), tensorops.CrossEntropyOpts{})
 			b.check(stats, "stats")
 			b.check(lse, "lse")
 		}},
 		{"cross_entropy/rows from the middle", tensorops.KindCrossEntropy, func(b *builder) {
 			logits, targets := b.normal(20, 9), b.tokens(9, 20, 1)
 			stats, lse := b.garbage64(3, tensorops.LossStats), b.garbage64(20, 1)
-			b.CrossEntropy(stats.RowRange(1, 2), lse.RowRange(5, 9), logits.RowRange(2, 6), targets.RowRange(11, 15))
+			b.CrossEntropy(stats.RowRange(1, 2), lse.RowRange(5, 9), logits.RowRange(2, 6), targets.RowRange(11, 15), tensorops.CrossEntropyOpts{})
 			b.check(stats, "stats")
 			b.check(lse, "lse")
 		}},
-		{"cross_entropy_grad/shapes", tensorops.KindCrossEntropyGrad, func(b *builder) {
+		{"cross_entropy/gradient", tensorops.KindCrossEntropy, func(b *builder) {
 			for _, s := range losses {
 				logits, targets := inputs(b, s.n, s.v, s.masked, s.deviation)
-				stats, lse := b.garbage64(tensorops.LossStats), b.garbage64(s.n)
-				b.CrossEntropy(stats, lse, logits, targets)
-				dlogits := b.garbage(s.n, s.v)
-				b.CrossEntropyGrad(dlogits, logits, lse, targets, 0.125)
+				stats, lse, dlogits := b.garbage64(tensorops.LossStats), b.garbage64(s.n), b.garbage(s.n, s.v)
+				b.CrossEntropy(stats, lse, logits, targets, tensorops.CrossEntropyOpts{Grad: dlogits, Scale: 0.125})
+				b.check(stats, "stats of %+v", s)
 				b.check(dlogits, "dlogits of %+v", s).scaled(0.125)
-				b.CrossEntropyGrad(logits, logits, lse, targets, 1)
+				b.CrossEntropy(stats, lse, logits, targets, tensorops.CrossEntropyOpts{Grad: logits, Scale: 1})
+				b.check(lse, "lse of %+v", s).scaled(1)
 				b.check(logits, "dlogits = logits of %+v", s).scaled(1)
 			}
 		}},

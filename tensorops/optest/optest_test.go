@@ -123,7 +123,7 @@ func TestFindsMistakes(t *testing.T) {
 		mistake{tensorops.KindDropout, "has another step", func(op *tensorops.Op) { op.U[0]++ }},
 		mistake{tensorops.KindDropout, "cuts its index to 32 bits", func(op *tensorops.Op) { op.U[1] = uint64(uint32(op.U[1])) }},
 		mistake{tensorops.KindDropout, "has another P", number(0)},
-		mistake{tensorops.KindCrossEntropyGrad, "has another scale", number(0)},
+		mistake{tensorops.KindCrossEntropy, "has another scale", number(0)},
 		mistake{tensorops.KindFill, "has another value", number(0)},
 		mistake{tensorops.KindAdamW, "counts from 0", func(op *tensorops.Op) { op.I[0]-- }},
 		mistake{tensorops.KindAdamW, "has another rate", number(0)},

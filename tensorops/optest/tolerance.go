@@ -44,6 +44,5 @@ var tolerances = map[tensorops.Kind]float64{
 	tensorops.KindAttention:           8,
 	tensorops.KindAttentionGrad:       16,
 	tensorops.KindCrossEntropy:        4,
-	tensorops.KindCrossEntropyGrad:    8,
 	tensorops.KindAdamW:               8,
 }

@@ -132,10 +132,7 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 		o.l.AttentionGrad(a.q(), a.k(), a.k(), a.q(), a.q(), a.k(), a.k(), a.q(), a.lse(), a.opts)
 	},
 	tensorops.KindCrossEntropy: func(o operands, n, c int) {
-		o.l.CrossEntropy(o.d(2), o.d(n), o.f(n, c), o.i(n))
-	},
-	tensorops.KindCrossEntropyGrad: func(o operands, n, c int) {
-		o.l.CrossEntropyGrad(o.f(n, c), o.f(n, c), o.d(n), o.i(n), 1)
+		o.l.CrossEntropy(o.d(2), o.d(n), o.f(n, c), o.i(n), tensorops.CrossEntropyOpts{Grad: o.f(n, c), Scale: 1})
 	},
 	tensorops.KindFill:        func(o operands, n, c int) { o.l.Fill(o.f(n, c), 0) },
 	tensorops.KindCopy:        func(o operands, n, c int) { o.l.Copy(o.f(n, c), o.f(n, c)) },

@@ -398,9 +398,9 @@ func TestCrossEntropyGradient(t *testing.T) {
 		stats, lse := p.zeros(tensorops.Float64, tensorops.LossStats), p.zeros(tensorops.Float64, n)
 		checkGradient(p, function{
 			tensors(logits), tensors(stats),
-			func(l *tensorops.List) { l.CrossEntropy(stats, lse, logits, targets) },
+			func(l *tensorops.List) { l.CrossEntropy(stats, lse, logits, targets, tensorops.CrossEntropyOpts{}) },
 			func(l *tensorops.List, dout, din []tensorops.Tensor) {
-				l.CrossEntropyGrad(din[0], logits, lse, targets, ref.Values(dout[0])[0])
+				l.CrossEntropy(stats, lse, logits, targets, tensorops.CrossEntropyOpts{Grad: din[0], Scale: ref.Values(dout[0])[0]})
 			},
 		})
 	})

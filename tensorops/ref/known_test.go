@@ -112,10 +112,12 @@ func TestCrossEntropyValues(t *testing.T) {
 	logits := p.of([]float64{0, math.Log(3), 1000, 1000, 5, 5}, 3, 2)
 	stats, lse := p.zeros(tensorops.Float64, 2), p.zeros(tensorops.Float64, 3)
 	targets := p.ids(1, 0, tensorops.IgnoreTarget)
-	p.run(func(l *tensorops.List) { l.CrossEntropy(stats, lse, logits, targets) })
+	p.run(func(l *tensorops.List) { l.CrossEntropy(stats, lse, logits, targets, tensorops.CrossEntropyOpts{}) })
 	p.want(lse, math.Log(4), 1000+math.Log(2), 5+math.Log(2))
 	p.want(stats, math.Log(4)-math.Log(3)+math.Log(2), 2)
-	p.run(func(l *tensorops.List) { l.CrossEntropyGrad(logits, logits, lse, targets, 8) })
+	p.run(func(l *tensorops.List) {
+		l.CrossEntropy(stats, lse, logits, targets, tensorops.CrossEntropyOpts{Grad: logits, Scale: 8})
+	})
 	p.want(logits, 2, -2, -4, 4, 0, 0)
 }
 

@@ -165,8 +165,6 @@ func run(op *tensorops.Op) (err error) {
 		attentionGrad(op)
 	case tensorops.KindCrossEntropy:
 		return crossEntropy(op)
-	case tensorops.KindCrossEntropyGrad:
-		return crossEntropyGrad(op)
 	case tensorops.KindSquaredNorm:
 		squaredNorm(op)
 	case tensorops.KindAdamW:

@@ -3,12 +3,6 @@ package vec
 // Add stores a + b.
 func (k *Kernels) Add(dst, a, b []float32) { k.add(dst, a[:len(dst)], b[:len(dst)]) }
 
-// Scale stores s·src.
-func (k *Kernels) Scale(dst, src []float32, s float32) { k.scale(dst, src[:len(dst)], s) }
-
-// Dot returns the sum of a·b.
-func (k *Kernels) Dot(a, b []float32) float32 { return k.dot(a, b[:len(a)]) }
-
 // ColSum adds the rows of x, each as long as sum, to sum, in ascending order.
 func (k *Kernels) ColSum(sum, x []float32) {
 	c := len(sum)
@@ -24,20 +18,6 @@ func addGo(dst, a, b []float32) {
 	for i, v := range a {
 		dst[i] = v + b[i]
 	}
-}
-
-func scaleGo(dst, src []float32, s float32) {
-	for i, v := range src {
-		dst[i] = v * s
-	}
-}
-
-func dotGo(a, b []float32) float32 {
-	var sum sums
-	for i, v := range a {
-		sum[i%foldLanes] += v * b[i]
-	}
-	return sum.total()
 }
 
 func colSumGo(sum, x []float32) {

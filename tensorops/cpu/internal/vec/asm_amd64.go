@@ -72,26 +72,6 @@ func addAVX2(dst []float32, a []float32, b []float32)
 //go:noescape
 func addAVX512(dst []float32, a []float32, b []float32)
 
-// scaleAVX2 stores s·src.
-//
-//go:noescape
-func scaleAVX2(dst []float32, src []float32, s float32)
-
-// scaleAVX512 stores s·src.
-//
-//go:noescape
-func scaleAVX512(dst []float32, src []float32, s float32)
-
-// dotAVX2 returns the sum of a·b.
-//
-//go:noescape
-func dotAVX2(a []float32, b []float32) float32
-
-// dotAVX512 returns the sum of a·b.
-//
-//go:noescape
-func dotAVX512(a []float32, b []float32) float32
-
 // maxAVX2 returns the largest element.
 //
 //go:noescape
@@ -102,45 +82,15 @@ func maxAVX2(x []float32) float32
 //go:noescape
 func maxAVX512(x []float32) float32
 
-// expSumAVX2 replaces x by e to the power of scale·x − top, and returns the sum.
-//
-//go:noescape
-func expSumAVX2(x []float32, scale float32, top float32) float32
-
 // sumExpAVX2 returns the sum of e to the power of x − top.
 //
 //go:noescape
 func sumExpAVX2(x []float32, top float32) float32
 
-// expSumAVX512 replaces x by e to the power of scale·x − top, and returns the sum.
-//
-//go:noescape
-func expSumAVX512(x []float32, scale float32, top float32) float32
-
 // sumExpAVX512 returns the sum of e to the power of x − top.
 //
 //go:noescape
 func sumExpAVX512(x []float32, top float32) float32
-
-// softmaxGradAVX2 replaces scores by probabilities, and the probabilities' gradient by the scores'.
-//
-//go:noescape
-func softmaxGradAVX2(s []float32, dp []float32, scale float32, lse float32, delta float32)
-
-// softmaxDropGradAVX2 is softmaxGrad where probabilities that keep does not name were dropped, and the rest multiplied by inverse.
-//
-//go:noescape
-func softmaxDropGradAVX2(s []float32, dp []float32, keep []uint32, scale float32, lse float32, delta float32, inverse float32)
-
-// softmaxGradAVX512 replaces scores by probabilities, and the probabilities' gradient by the scores'.
-//
-//go:noescape
-func softmaxGradAVX512(s []float32, dp []float32, scale float32, lse float32, delta float32)
-
-// softmaxDropGradAVX512 is softmaxGrad where probabilities that keep does not name were dropped, and the rest multiplied by inverse.
-//
-//go:noescape
-func softmaxDropGradAVX512(s []float32, dp []float32, keep []uint32, scale float32, lse float32, delta float32, inverse float32)
 
 // crossEntropyGradAVX2 stores scale times e to the power of src − top − rest.
 //

@@ -25,7 +25,6 @@ func BenchmarkLoops(b *testing.B) {
 		{"swiglu", 3, func(k *Kernels, _ int, t [5][]float32, _ []uint32) { k.SwiGLU(t[0], t[1], t[2]) }},
 		{"swigluGrad", 5, func(k *Kernels, _ int, t [5][]float32, _ []uint32) { k.SwiGLUGrad(t[0], t[1], t[2], t[3], t[4]) }},
 		{"add", 3, func(k *Kernels, _ int, t [5][]float32, _ []uint32) { k.Add(t[0], t[1], t[2]) }},
-		{"dot", 2, func(k *Kernels, _ int, t [5][]float32, _ []uint32) { k.Dot(t[1], t[2]) }},
 		{"max", 1, func(k *Kernels, _ int, t [5][]float32, _ []uint32) { k.Max(t[1]) }},
 		{"sumExp", 1, func(k *Kernels, _ int, t [5][]float32, _ []uint32) { k.SumExp(t[1], 1) }},
 		{"crossEntropyGrad", 2, func(k *Kernels, _ int, t [5][]float32, _ []uint32) { k.CrossEntropyGrad(t[0], t[1], 1, 0.5) }},

@@ -1,8 +1,7 @@
 // Package vec holds the vectorised loops of the CPU device over slices of any
-// length and alignment: activations, norms, softmax and cross-entropy, rotary
-// embeddings, dropout, optimizers, bfloat16. There is a path for AVX-512, one
-// for AVX2 and one in Go. How the work is split over cores is its callers'
-// business.
+// length and alignment: activations, norms, cross-entropy, rotary embeddings,
+// dropout, optimizers, bfloat16. There is a path for AVX-512, one for AVX2 and
+// one in Go. How the work is split over cores is its callers' business.
 //
 // # Bits
 //
@@ -11,8 +10,8 @@
 // use the same operations in the same order, multiply-adds at the same places,
 // and both sum a row in the same lanes: element i is added to lane i mod 32 of
 // float32 (or i mod 16 of float64), and the lanes are combined by halves, i with
-// i + 16, with i + 8 and so on. The Go path has the same order and no fused
-// multiply-adds, so that its last bits differ.
+// i + 16, with i + 8 and so on. The Go path has the same order, but leaves
+// multiply-adds to the compiler, so that its last bits differ.
 //
 // # Precision
 //

@@ -11,14 +11,9 @@ type Kernels struct {
 	swiglu           func(y, gate, up []float32)
 	swigluGrad       func(dgate, dup, dy, gate, up []float32)
 	add              func(dst, a, b []float32)
-	scale            func(dst, src []float32, s float32)
-	dot              func(a, b []float32) float32
 	colSum           func(sum, x []float32) // four rows
 	max              func(x []float32) float32
-	expSum           func(x []float32, scale, top float32) float32
 	sumExp           func(x []float32, top float32) float32
-	softmaxGrad      func(s, dp []float32, scale, lse, delta float32)
-	softmaxDropGrad  func(s, dp []float32, keep []uint32, scale, lse, delta, inverse float32)
 	crossEntropyGrad func(dst, src []float32, top, rest, scale float32)
 
 	moments                 func(x []float32, shift float32) (sum, squares float64)
@@ -54,9 +49,8 @@ var Go = Kernels{
 
 	exp: expGo, tanh: tanhGo,
 	gelu: geluGo, geluGrad: geluGradGo, swiglu: swigluGo, swigluGrad: swigluGradGo,
-	add: addGo, scale: scaleGo, dot: dotGo, colSum: colSumGo,
-	max: maxGo, expSum: expSumGo, sumExp: sumExpGo,
-	softmaxGrad: softmaxGradGo, softmaxDropGrad: softmaxDropGradGo, crossEntropyGrad: crossEntropyGradGo,
+	add: addGo, colSum: colSumGo,
+	max: maxGo, sumExp: sumExpGo, crossEntropyGrad: crossEntropyGradGo,
 
 	moments: momentsGo, squares: squaresGo, normalise: normaliseGo, normaliseAdd: normaliseAddGo,
 	normSums: normSumsGo, normGrad: normGradGo, normGradAdd: normGradAddGo,

@@ -6,42 +6,42 @@ import "golang.org/x/sys/cpu"
 var AVX2 = Kernels{
 	Name: "avx2",
 
-	exp: expAVX2, tanh: tanhAVX2, gelu: geluAVX2, geluGrad: geluGradAVX2, swiglu: swigluAVX2,
-	swigluGrad: swigluGradAVX2, add: addAVX2, scale: scaleAVX2, dot: dotAVX2, colSum: colSumAVX2,
-	max: maxAVX2, expSum: expSumAVX2, sumExp: sumExpAVX2, softmaxGrad: softmaxGradAVX2,
-	softmaxDropGrad: softmaxDropGradAVX2, crossEntropyGrad: crossEntropyGradAVX2,
+	exp: expAVX2, tanh: tanhAVX2,
+	gelu: geluAVX2, geluGrad: geluGradAVX2, swiglu: swigluAVX2, swigluGrad: swigluGradAVX2,
+	add: addAVX2, colSum: colSumAVX2, max: maxAVX2, sumExp: sumExpAVX2,
+	crossEntropyGrad: crossEntropyGradAVX2,
 
-	moments: momentsAVX2, squares: squaresAVX2, normalise: normaliseAVX2,
-	normaliseAdd: normaliseAddAVX2, normSums: normSumsAVX2, normGrad: normGradAVX2,
-	normGradAdd: normGradAddAVX2, layerNormWeightGradOne: layerNormWeightGradOneAVX2,
+	moments: momentsAVX2, squares: squaresAVX2, normalise: normaliseAVX2, normaliseAdd: normaliseAddAVX2,
+	normSums: normSumsAVX2, normGrad: normGradAVX2, normGradAdd: normGradAddAVX2,
+	layerNormWeightGradOne:  layerNormWeightGradOneAVX2,
 	layerNormWeightGradFour: layerNormWeightGradFourAVX2,
-	rmsNormWeightGradOne:    rmsNormWeightGradOneAVX2, rmsNormWeightGradFour: rmsNormWeightGradFourAVX2,
+	rmsNormWeightGradOne:    rmsNormWeightGradOneAVX2,
+	rmsNormWeightGradFour:   rmsNormWeightGradFourAVX2,
 
-	rope: ropeAVX2, keep: keepAVX2, drop: dropAVX2, dropAdd: dropAddAVX2, adamW: adamWAVX2,
-	sgd: sgdAVX2, sgdMomentum: sgdMomentumAVX2, toBF16: toBF16AVX2, fromBF16: fromBF16AVX2,
-	roundBF16: roundBF16AVX2,
+	rope: ropeAVX2, keep: keepAVX2, drop: dropAVX2, dropAdd: dropAddAVX2,
+	adamW: adamWAVX2, sgd: sgdAVX2, sgdMomentum: sgdMomentumAVX2,
+	toBF16: toBF16AVX2, fromBF16: fromBF16AVX2, roundBF16: roundBF16AVX2,
 }
 
-// AVX512 needs AVX-512 F, BW, DQ and VL.
+// AVX512 needs AVX-512 F, BW, DQ and VL, and BMI2.
 var AVX512 = Kernels{
 	Name: "avx512",
 
-	exp: expAVX512, tanh: tanhAVX512, gelu: geluAVX512, geluGrad: geluGradAVX512, swiglu: swigluAVX512,
-	swigluGrad: swigluGradAVX512, add: addAVX512, scale: scaleAVX512, dot: dotAVX512,
-	colSum: colSumAVX512, max: maxAVX512, expSum: expSumAVX512, sumExp: sumExpAVX512,
-	softmaxGrad: softmaxGradAVX512, softmaxDropGrad: softmaxDropGradAVX512,
+	exp: expAVX512, tanh: tanhAVX512,
+	gelu: geluAVX512, geluGrad: geluGradAVX512, swiglu: swigluAVX512, swigluGrad: swigluGradAVX512,
+	add: addAVX512, colSum: colSumAVX512, max: maxAVX512, sumExp: sumExpAVX512,
 	crossEntropyGrad: crossEntropyGradAVX512,
 
-	moments: momentsAVX512, squares: squaresAVX512, normalise: normaliseAVX512,
-	normaliseAdd: normaliseAddAVX512, normSums: normSumsAVX512, normGrad: normGradAVX512,
-	normGradAdd: normGradAddAVX512, layerNormWeightGradOne: layerNormWeightGradOneAVX512,
+	moments: momentsAVX512, squares: squaresAVX512, normalise: normaliseAVX512, normaliseAdd: normaliseAddAVX512,
+	normSums: normSumsAVX512, normGrad: normGradAVX512, normGradAdd: normGradAddAVX512,
+	layerNormWeightGradOne:  layerNormWeightGradOneAVX512,
 	layerNormWeightGradFour: layerNormWeightGradFourAVX512,
 	rmsNormWeightGradOne:    rmsNormWeightGradOneAVX512,
 	rmsNormWeightGradFour:   rmsNormWeightGradFourAVX512,
 
-	rope: ropeAVX512, keep: keepAVX512, drop: dropAVX512, dropAdd: dropAddAVX512, adamW: adamWAVX512,
-	sgd: sgdAVX512, sgdMomentum: sgdMomentumAVX512, toBF16: toBF16AVX512, fromBF16: fromBF16AVX512,
-	roundBF16: roundBF16AVX512,
+	rope: ropeAVX512, keep: keepAVX512, drop: dropAVX512, dropAdd: dropAddAVX512,
+	adamW: adamWAVX512, sgd: sgdAVX512, sgdMomentum: sgdMomentumAVX512,
+	toBF16: toBF16AVX512, fromBF16: fromBF16AVX512, roundBF16: roundBF16AVX512,
 }
 
 // Available lists the paths this processor can run, best first.

@@ -13,7 +13,7 @@ type loop struct {
 	name string
 	in   int     // float32 operands
 	out  int     // how many of them, the first ones, are changed
-	ulps float64 // the error allowed, in ulps of the result's largest magnitude
+	ulps float64 // the error allowed, in ulps of the largest magnitude in sight
 	each bool    // an element depends on the same elements of the operands alone
 
 	// run changes the operands and returns what the loop returns.
@@ -91,7 +91,7 @@ var loops = []loop{
 	{"gelu", 2, 1, 4, true,
 		plain(func(k *Kernels, t [][]float32) { k.GELU(t[0], t[1]) }),
 		over(func(e []float64) float64 { return gelu64(e[1]) })},
-	{"gelu grad", 3, 1, 16, true, // its terms cancel where it is small
+	{"gelu grad", 3, 1, 8, true,
 		plain(func(k *Kernels, t [][]float32) { k.GELUGrad(t[0], t[1], t[2]) }),
 		over(func(e []float64) float64 {
 			x, a := e[2], 2*math.Sqrt(2/math.Pi)
@@ -114,51 +114,13 @@ var loops = []loop{
 	{"add", 3, 1, 1, true,
 		plain(func(k *Kernels, t [][]float32) { k.Add(t[0], t[1], t[2]) }),
 		over(func(e []float64) float64 { return e[1] + e[2] })},
-	{"scale", 2, 1, 1, true,
-		plain(func(k *Kernels, t [][]float32) { k.Scale(t[0], t[1], testScale) }),
-		over(func(e []float64) float64 { return e[1] * testScale })},
-	{"dot", 2, 0, 8, false,
-		func(k *Kernels, t [][]float32) []float64 { return []float64{float64(k.Dot(t[0], t[1]))} },
-		func(t [][]float64) []float64 {
-			return []float64{sum64(len(t[0]), func(i int) float64 { return t[0][i] * t[1][i] })}
-		}},
 	{"max", 1, 0, 0, false,
 		func(k *Kernels, t [][]float32) []float64 { return []float64{float64(k.Max(t[0]))} },
 		func(t [][]float64) []float64 { return []float64{slices.Max(append(t[0], math.Inf(-1)))} }},
-	{"exp sum", 1, 1, 4, false,
-		func(k *Kernels, t [][]float32) []float64 {
-			return []float64{float64(k.ExpSum(t[0], testScale, testTop))}
-		},
-		func(t [][]float64) []float64 {
-			return []float64{sum64(len(t[0]), func(i int) float64 {
-				t[0][i] = math.Exp(t[0][i]*testScale - testTop)
-				return t[0][i]
-			})}
-		}},
 	{"sum exp", 1, 0, 4, false,
 		func(k *Kernels, t [][]float32) []float64 { return []float64{k.SumExp(t[0], testTop)} },
 		func(t [][]float64) []float64 {
 			return []float64{sum64(len(t[0]), func(i int) float64 { return math.Exp(t[0][i] - testTop) })}
-		}},
-	{"softmax grad", 2, 2, 8, true,
-		plain(func(k *Kernels, t [][]float32) { k.SoftmaxGrad(t[0], t[1], testScale, testTop, 0.25) }),
-		func(t [][]float64) []float64 {
-			for i, s := range t[0] {
-				p := math.Exp(s*testScale - testTop)
-				t[0][i], t[1][i] = p, p*(t[1][i]-0.25)*testScale
-			}
-			return nil
-		}},
-	{"softmax grad with dropout", 3, 2, 8, true,
-		plain(func(k *Kernels, t [][]float32) {
-			k.SoftmaxDropGrad(t[0], t[1], masks(t[2]), testScale, testTop, 0.25, 2)
-		}),
-		func(t [][]float64) []float64 {
-			for i, s := range t[0] {
-				p := math.Exp(s*testScale - testTop)
-				t[0][i], t[1][i] = 2*kept(p, t[2][i]), p*(2*kept(t[1][i], t[2][i])-0.25)*testScale
-			}
-			return nil
 		}},
 	{"cross entropy grad", 2, 1, 4, true,
 		plain(func(k *Kernels, t [][]float32) { k.CrossEntropyGrad(t[0], t[1], testTop+1e-9, testScale) }),
@@ -294,13 +256,17 @@ func normGrad64(dx, dy, x, gamma, skip []float64, mean, rstd float64, layer bool
 // operands makes the operands of a loop, each at another misalignment and
 // between numbers that must stay.
 func (l *loop) operands(r *rand.Rand, n int) (memory, t [][]float32) {
+	outlier := 1 + r.IntN(max(1, l.in-1))
 	for j := range l.in {
 		m := make([]float32, n+2*guard)
 		for i := range m {
 			m[i] = float32(2 * r.NormFloat64())
+			if !l.each { // two numbers that happen to be close make any norm imprecise
+				m[i] = m[i]/4 + float32(i%2*4)
+			}
 		}
-		if l.each && j > 0 && n > 3 {
-			m[guard+r.IntN(n)] = float32(100 * r.NormFloat64()) // where functions saturate
+		if l.each && j == outlier && n > 3 {
+			m[guard+r.IntN(n-3)] = float32(160*r.Float64() - 80) // where functions saturate
 		}
 		at := guard - j%3 - 1
 		memory, t = append(memory, m), append(t, m[at:at+n:at+n])
@@ -319,12 +285,14 @@ func (l *loop) check(k *Kernels, seed uint64, n int) error {
 	}
 	got, results := l.run(k, t), l.want(want)
 	for j, v := range results {
-		scale := math.Abs(v)
-		if l.name == "dot" { // it cancels
-			scale = sum64(n, func(i int) float64 { return math.Abs(want[0][i] * want[1][i]) })
-		}
-		if e := math.Abs(got[j] - v); e > l.ulps*scale/(1<<23) {
+		if e := math.Abs(got[j] - v); e > l.ulps*math.Abs(v)/(1<<23) {
 			return fmt.Errorf("%d elements: result %d is %g, want %g", n, j, got[j], v)
+		}
+	}
+	scale := 1.0 // of what is multiplied and added
+	for _, m := range before {
+		for _, v := range m {
+			scale = max(scale, math.Abs(v))
 		}
 	}
 	for j := range t {
@@ -338,16 +306,11 @@ func (l *loop) check(k *Kernels, seed uint64, n int) error {
 		if j >= l.out {
 			continue
 		}
-		scale := 1.0
-		for i, v := range want[j] {
-			if v > math.MaxFloat32 {
-				want[j][i] = math.Inf(1)
-			} else {
-				scale = max(scale, math.Abs(v))
-			}
+		for _, v := range want[j] {
+			scale = max(scale, math.Abs(v))
 		}
 		for i, v := range want[j] {
-			if g := float64(t[j][i]); g != v && !(math.Abs(g-v) <= l.ulps*scale/(1<<23)) {
+			if e := math.Abs(float64(t[j][i]) - v); !(e <= l.ulps*scale/(1<<23)) {
 				return fmt.Errorf("%d elements: operand %d is %g at %d, want %g", n, j, t[j][i], i, v)
 			}
 		}
