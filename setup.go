@@ -36,6 +36,9 @@ type plan struct {
 	chunks [][]stages.ChunkSpec // by rank
 }
 
+// bf16 reports whether matrix products are of bfloat16.
+func (p *plan) bf16() bool { return p.cfg.Device.DType == "bfloat16" }
+
 // newPlan checks what needs no data. vocab is the vocabulary's size; normEps is
 // that of the weights which the run goes on from, 0: the family's usual one.
 func newPlan(cfg *config.Config, vocab int, normEps float64) (*plan, error) {

@@ -284,6 +284,9 @@ func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Device.DType == "bfloat16" && !r.device.FastBF16() {
+		r.send(WarningEvent{fmt.Sprintf("device.dtype is bfloat16, and %s kernels have no instructions for it (AMX has): products are rounded to it, and as slow as float32's", r.device.Path())})
+	}
 	for _, w := range r.output.warnings {
 		r.send(WarningEvent{w})
 	}
@@ -451,7 +454,7 @@ func metricsCut(start actors.TrainerState) int {
 
 // buildStage makes a rank's stage with its weights.
 func buildStage(p *plan, rank int, s tensorops.Stream, cfg *config.Config, load stages.Source, withState bool) (*stages.Stage, error) {
-	st, err := stages.NewStage(p.model, s, p.chunks[rank], stages.Options{Seed: cfg.Run.Seed, Optimizer: optimizer(cfg)})
+	st, err := stages.NewStage(p.model, s, p.chunks[rank], stages.Options{Seed: cfg.Run.Seed, Optimizer: optimizer(cfg), BF16: p.bf16()})
 	if err != nil {
 		return nil, err
 	}

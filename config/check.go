@@ -135,13 +135,6 @@ func lowerCaseWord(v any) (string, string) {
 	return "", ""
 }
 
-func dtype(v any) (string, string) {
-	if v == "bfloat16" {
-		return "bfloat16 is not supported yet", `use "float32"`
-	}
-	return oneOf("float32")(v)
-}
-
 // onlyOne checks a degree of parallelism that takes several hosts or devices.
 func onlyOne(v any) (string, string) {
 	if v.(int64) > 1 {

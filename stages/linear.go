@@ -20,7 +20,7 @@ func (m *linear) uses() []use {
 
 // forward records y from x (N×in).
 func (m *linear) forward(c *pass, y, x tensorops.Tensor) {
-	o := tensorops.MatMulOpts{TransB: !m.inOut}
+	o := tensorops.MatMulOpts{TransB: !m.inOut, BF16: c.stage.opts.BF16}
 	if m.hasBias {
 		o.Bias = c.weight(m.b)
 	}
@@ -29,7 +29,7 @@ func (m *linear) forward(c *pass, y, x tensorops.Tensor) {
 
 // inputGrad records dx, or adds to it.
 func (m *linear) inputGrad(c *pass, dx, dy tensorops.Tensor, add bool) {
-	c.MatMul(dx, dy, c.weight(m.w), tensorops.MatMulOpts{TransB: m.inOut, Accumulate: add})
+	c.MatMul(dx, dy, c.weight(m.w), tensorops.MatMulOpts{TransB: m.inOut, Accumulate: add, BF16: c.stage.opts.BF16})
 }
 
 // weightGrad adds this microbatch's part to the gradients.
@@ -38,7 +38,7 @@ func (m *linear) weightGrad(c *pass, x, dy tensorops.Tensor) {
 	if m.inOut {
 		a, b = x, dy
 	}
-	c.MatMul(c.grad(m.w), a, b, tensorops.MatMulOpts{TransA: true, Accumulate: true})
+	c.MatMul(c.grad(m.w), a, b, tensorops.MatMulOpts{TransA: true, Accumulate: true, BF16: c.stage.opts.BF16})
 	if m.hasBias {
 		c.ColSum(c.grad(m.b), dy.Matrix())
 	}

@@ -27,6 +27,9 @@ type Options struct {
 	Seed      uint64
 	Optimizer Optimizer
 	Inference bool // no gradients and no optimizer state
+	// BF16 rounds the operands of every layer's matrix products to bfloat16; all
+	// else, weights and optimizer state among it, stays float32.
+	BF16 bool
 }
 
 // Stage is one rank's part of the model on one stream. It is used by one

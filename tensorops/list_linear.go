@@ -5,6 +5,9 @@ type MatMulOpts struct {
 	TransA, TransB bool   // the operand is stored transposed
 	Accumulate     bool   // C += instead of C =
 	Bias           Tensor // [N], added to every row of C; not with Accumulate
+	// BF16 rounds A and B to bfloat16 (to the nearest, ties to even). Products
+	// are summed up in float32, and C is float32: mixed precision.
+	BF16 bool
 }
 
 // MatMul records C = op(A)·op(B), with op(A) M×K, op(B) K×N and C M×N, all
@@ -16,6 +19,7 @@ func (l *List) MatMul(c, a, b Tensor, o MatMulOpts) {
 	op.set(FlagTransA, o.TransA)
 	op.set(FlagTransB, o.TransB)
 	op.set(FlagAccumulate, o.Accumulate)
+	op.set(FlagBF16, o.BF16)
 	m, k := a.Rows(), a.Cols()
 	if o.TransA {
 		m, k = k, m

@@ -108,6 +108,7 @@ const (
 	FlagTransB                       // matmul: B is given transposed
 	FlagAccumulate                   // add to the output instead of replacing it
 	FlagInverse                      // rope: rotate back
+	FlagBF16                         // matmul: A and B are rounded to bfloat16
 )
 
 // Op is one recorded operation. It is flat, so that a list of them is one piece

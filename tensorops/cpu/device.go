@@ -101,6 +101,11 @@ func (d *Device) Name() string { return "cpu" }
 // Path names the kernels in use.
 func (d *Device) Path() string { return d.kernels.name }
 
+// FastBF16 reports whether products of bfloat16 are faster than those of float32.
+func (d *Device) FastBF16() bool {
+	return d.kernels.fastBF16
+}
+
 // Threads is the number of cores in use.
 func (d *Device) Threads() int { return d.cores.threads }
 

@@ -10,7 +10,11 @@ import (
 // depends.
 type kernels struct {
 	name string
-	gemm *gemm.Kernel
+	gemm gemm.Multiplier // float32
+	bf16 gemm.Multiplier // of operands rounded to bfloat16
+	// fastBF16: bf16 is faster than gemm.
+	fastBF16 bool
+
 	attn *attn.Kernel
 	vec  *vec.Kernels
 }
@@ -33,4 +37,4 @@ func available() []*kernels {
 	return ks
 }
 
-var goKernels = kernels{name: "go", gemm: &gemm.Go, attn: &attn.Go, vec: &vec.Go}
+var goKernels = kernels{name: "go", gemm: &gemm.Go, bf16: gemm.Rounded(&gemm.Go, vec.Go.RoundBF16), attn: &attn.Go, vec: &vec.Go}

@@ -24,7 +24,7 @@ func matrixOf(t tensorops.Tensor, transposed bool) gemm.Matrix {
 // memory that takes, so it is done slab by slab of the depth. None of this
 // touches a sum: see package gemm.
 type product struct {
-	kernel  *gemm.Kernel
+	kernel  gemm.Multiplier
 	vec     *vec.Kernels
 	a, b, c gemm.Matrix
 	m, n, k int
@@ -60,6 +60,9 @@ func (x *exec) matMul() error {
 	if op.Has(tensorops.FlagTransA) {
 		p.k = op.T[1].Rows()
 	}
+	if op.Has(tensorops.FlagBF16) {
+		p.kernel = x.dev.kernels.bf16
+	}
 	if op.T[3].Valid() {
 		p.bias = f32(op.T[3])
 	}
@@ -75,11 +78,11 @@ func (x *exec) multiply(p product) error {
 		p.empty()
 		return nil
 	}
-	kn := p.kernel
 	p.shareA = p.m <= p.n
-	small, large, unit, most := p.n, p.m, kn.MR, gemm.BlockM
+	mr, nr := p.kernel.Strips()
+	small, large, unit, most := p.n, p.m, mr, gemm.BlockM
 	if p.shareA {
-		small, large, unit, most = p.m, p.n, kn.NR, gemm.BlockN
+		small, large, unit, most = p.m, p.n, nr, gemm.BlockN
 	}
 	p.panel = panelSize(large, unit, most, x.dev.cores.threads)
 	slab := max(gemm.BlockK, limitShared/small/gemm.BlockK*gemm.BlockK)

@@ -11,7 +11,7 @@ import (
 // usualSizes lie around the borders that kernels like to have.
 var usualSizes = []int{
 	1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 95, 96, 97,
-	127, 129, 191, 193, 255, 256, 257, 300, 511, 513,
+	11, 12, 13, 127, 129, 191, 193, 255, 256, 257, 287, 289, 300, 511, 513,
 }
 
 // shapes are rows × columns for operations on elements, rows and columns: none,
@@ -24,6 +24,7 @@ type matmul struct {
 	transA, transB bool
 	accumulate     bool
 	bias           bool
+	bf16           bool
 	views          bool // all three matrices are columns of wider ones
 }
 
@@ -34,6 +35,9 @@ func (p matmul) String() string {
 	}
 	if p.bias {
 		s += " bias"
+	}
+	if p.bf16 {
+		s += " bf16"
 	}
 	if p.views {
 		s += " views"
@@ -58,7 +62,7 @@ func (p matmul) record(b *builder) {
 	if !p.accumulate {
 		b.Fill(whole, math.NaN())
 	}
-	o := tensorops.MatMulOpts{TransA: p.transA, TransB: p.transB, Accumulate: p.accumulate}
+	o := tensorops.MatMulOpts{TransA: p.transA, TransB: p.transB, Accumulate: p.accumulate, BF16: p.bf16}
 	if p.bias {
 		o.Bias = b.normal(p.n)
 	}
@@ -86,6 +90,10 @@ func linearCases(extra []int) []Case {
 		matMul(form.name+"/variants", f.variants(37, 65, 129))
 		matMul(form.name+"/odd", f.split(37, 129, 515))
 		matMul(form.name+"/long", f.variants(3, 5, 5000))
+		f.bf16 = true
+		matMul(form.name+"/bf16 sizes", f.sweep(sizes))
+		matMul(form.name+"/bf16 split", f.split(200, 300, 260))
+		matMul(form.name+"/bf16 variants", f.variants(37, 65, 129))
 	}
 	return append(cases,
 		Case{"matmul/rows of larger matrices", tensorops.KindMatMul, matMulRows},

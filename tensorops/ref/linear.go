@@ -1,6 +1,10 @@
 package ref
 
-import "github.com/troupe-ml/troupe/tensorops"
+import (
+	"math"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
 
 // matMul: C = op(A)·op(B), plus C before or a bias.
 func matMul(op *tensorops.Op) {
@@ -11,11 +15,15 @@ func matMul(op *tensorops.Op) {
 	if op.Has(tensorops.FlagTransB) {
 		b = b.transposed()
 	}
+	round := func(v float64) float64 { return v }
+	if op.Has(tensorops.FlagBF16) {
+		round = bf16
+	}
 	for i := range c.rows {
 		for j := range c.cols {
 			var sum float64
 			for k := range a.cols {
-				sum += *a.at(i, k) * *b.at(k, j)
+				sum += round(*a.at(i, k)) * round(*b.at(k, j))
 			}
 			if op.Has(tensorops.FlagAccumulate) {
 				sum += *c.at(i, j)
@@ -26,6 +34,12 @@ func matMul(op *tensorops.Op) {
 			*c.at(i, j) = sum
 		}
 	}
+}
+
+// bf16 rounds a number to bfloat16, the upper half of a float32.
+func bf16(v float64) float64 {
+	b := math.Float32bits(float32(v))
+	return float64(math.Float32frombits((b + 0x7fff + b>>16&1) &^ 0xffff))
 }
 
 // colSum: sum[j] += Σ rows of x[·, j].

@@ -92,6 +92,16 @@ func tileAVX512_11(strips int, k int, a *float32, b *float32, c *float32, ldc in
 //go:noescape
 func tileAVX512_12(strips int, k int, a *float32, b *float32, c *float32, ldc int, add bool)
 
+// packRowsBF16 packs a strip of A, 32 rows of 32·steps numbers: row r is at src + r·stride bytes.
+//
+//go:noescape
+func packRowsBF16(dst *float32, src *float32, stride int, steps int)
+
+// packPairsBF16 packs a strip of B, 32·steps rows of 32 numbers at src: pairs of rows, column by column.
+//
+//go:noescape
+func packPairsBF16(dst *float32, src *float32, steps int)
+
 // transpose4 stores, for 8·eights consecutive k, 4 numbers at dst + k·strip: element j from
 // src + j·stride + k, where j ≥ rows repeats the last row. strip and stride are in bytes.
 //

@@ -1,0 +1,123 @@
+// Products of bfloat16 by AMX. The assembler does not know these instructions, so
+// they are spelled in bytes (Intel 64 manual, volume 2, "VEX" and the pages of the
+// instructions).
+//
+// Registers: tiles 0 to 3 hold a square of 2 × 2 tiles of C (32 × 32 float32);
+// tiles 4 and 5 a strip of A, tiles 6 and 7 one of B. Each tile of A and of B is
+// read once for two products, and four products don't wait for each other.
+//
+// The tiles are configured at the start and released at the end: between, nothing
+// can move the goroutine to another thread, and a signal's handler saves and
+// restores tiles with all else.
+
+#include "textflag.h"
+
+// Palette 1; each of the eight tiles has 16 rows of 64 bytes.
+DATA ·configAMX+0(SB)/8, $1
+DATA ·configAMX+8(SB)/8, $0
+DATA ·configAMX+16(SB)/8, $0x0040004000400040
+DATA ·configAMX+24(SB)/8, $0x0040004000400040
+DATA ·configAMX+32(SB)/8, $0
+DATA ·configAMX+40(SB)/8, $0
+DATA ·configAMX+48(SB)/8, $0x1010101010101010
+DATA ·configAMX+56(SB)/8, $0
+GLOBL ·configAMX(SB), RODATA|NOPTR, $64
+
+// Numbers of general registers in instructions.
+#define rAX 0
+#define rCX 1
+#define rDX 2
+#define rBX 3
+#define rSI 6
+#define rDI 7
+
+// LDTILECFG_AX configures the tiles from the memory at AX.
+#define LDTILECFG_AX BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0x00
+
+#define TILERELEASE BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0
+
+#define TILEZERO(t) BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $(0xC0|(t<<3))
+
+// TILELOADD reads tile t from disp(base), its rows a distance of index apart.
+#define TILELOADD(t, base, index, disp) \
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $(0x84|(t<<3)); BYTE $((index<<3)|base); LONG $disp
+
+#define TILESTORED(t, base, index, disp) \
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $(0x84|(t<<3)); BYTE $((index<<3)|base); LONG $disp
+
+// TDPBF16PS adds the product of the tiles a and b to tile c.
+#define TDPBF16PS(c, a, b) \
+	BYTE $0xC4; BYTE $0xE2; BYTE $(0x02|((15-b)<<3)); BYTE $0x5C; BYTE $(0xC0|(c<<3)|a)
+
+// func tilesAMX(rows, cols, steps int, a, b, c *float32, ldc int, add bool)
+//
+// SI and DI walk through A and B, BX is the distance of their tiles' rows; DX is
+// the square of C, AX its lower half, CX the distance of C's rows. R8 to R13: rows
+// left, cols left, steps left, the strip of B, the column of C, add.
+TEXT ·tilesAMX(SB), NOSPLIT, $0-57
+	LEAQ ·configAMX(SB), AX
+	LDTILECFG_AX
+	MOVQ cols+8(FP), R9
+	MOVQ b+32(FP), R11
+	MOVQ c+40(FP), R12
+	MOVQ ldc+48(FP), CX
+	MOVBLZX add+56(FP), R13
+	MOVQ $64, BX
+
+column:
+	MOVQ rows+0(FP), R8
+	MOVQ a+24(FP), SI
+	MOVQ R12, DX
+
+square:
+	MOVQ CX, AX
+	SHLQ $4, AX
+	ADDQ DX, AX
+	TESTL R13, R13
+	JZ   zero
+	TILELOADD(0, rDX, rCX, 0)
+	TILELOADD(1, rDX, rCX, 64)
+	TILELOADD(2, rAX, rCX, 0)
+	TILELOADD(3, rAX, rCX, 64)
+	JMP  multiply
+
+zero:
+	TILEZERO(0)
+	TILEZERO(1)
+	TILEZERO(2)
+	TILEZERO(3)
+
+multiply:
+	MOVQ R11, DI
+	MOVQ steps+16(FP), R10
+
+step:
+	TILELOADD(4, rSI, rBX, 0)
+	TILELOADD(6, rDI, rBX, 0)
+	TDPBF16PS(0, 4, 6)
+	TILELOADD(7, rDI, rBX, 1024)
+	TDPBF16PS(1, 4, 7)
+	TILELOADD(5, rSI, rBX, 1024)
+	TDPBF16PS(2, 5, 6)
+	TDPBF16PS(3, 5, 7)
+	ADDQ $2048, SI
+	ADDQ $2048, DI
+	DECQ R10
+	JNZ  step
+
+	TILESTORED(0, rDX, rCX, 0)
+	TILESTORED(1, rDX, rCX, 64)
+	TILESTORED(2, rAX, rCX, 0)
+	TILESTORED(3, rAX, rCX, 64)
+	MOVQ CX, AX
+	SHLQ $5, AX
+	ADDQ AX, DX
+	DECQ R8
+	JNZ  square
+
+	MOVQ DI, R11 // the next strip of B
+	ADDQ $128, R12
+	DECQ R9
+	JNZ  column
+	TILERELEASE
+	RET
