@@ -39,7 +39,7 @@ func (p *plan) memoryBytes() ([]int64, error) {
 // dryRun records a row, as a stage actor does, and tells what its pool holds then.
 func (p *plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error) {
 	dry := tensorops.NewDryStream()
-	st, err := stages.NewStage(p.model, dry, p.chunks[rank], stages.Options{Optimizer: optimizer(p.cfg), BF16: p.bf16()})
+	st, err := stages.NewStage(p.model, dry, p.chunks[rank], p.stageOptions())
 	if err != nil {
 		return 0, err
 	}

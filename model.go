@@ -71,11 +71,7 @@ func (t *trained) stage(s tensorops.Stream) (*stages.Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := s.NewList()
-	if err := st.Load(l, weights(t.ckpt), false); err != nil {
-		return nil, err
-	}
-	return st, tensorops.Run(s, l)
+	return st, st.Load(weights(t.ckpt), false)
 }
 
 func (t *trained) close() error {

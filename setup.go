@@ -36,8 +36,11 @@ type plan struct {
 	chunks [][]stages.ChunkSpec // by rank
 }
 
-// bf16 reports whether matrix products are of bfloat16.
-func (p *plan) bf16() bool { return p.cfg.Device.DType == "bfloat16" }
+// stageOptions are those of every rank's stage.
+func (p *plan) stageOptions() stages.Options {
+	c := p.cfg
+	return stages.Options{Seed: c.Run.Seed, Optimizer: optimizer(c), StepTokens: c.Batch.Sequences * c.Model.Context, BF16: c.Device.DType == "bfloat16"}
+}
 
 // newPlan checks what needs no data. vocab is the vocabulary's size; normEps is
 // that of the weights which the run goes on from, 0: the family's usual one.

@@ -410,7 +410,7 @@ func (r *Run) spec(cfg *config.Config, p *plan, start actors.TrainerState, load 
 	return &actors.Spec{
 		Run: start.Run, Device: r.device,
 		Build: func(rank int, s tensorops.Stream) (actors.Compute, error) {
-			return buildStage(p, rank, s, cfg, load, withState)
+			return buildStage(p, rank, s, load, withState)
 		},
 		TiedRanks: p.tiedRanks(), Table: p.table, EvalTable: evalTable, Trace: o.Trace,
 		Data: src, MicrobatchSize: cfg.Batch.Microbatch, Context: cfg.Model.Context, Sequences: cfg.Batch.Sequences, Recompute: p.recompute(),
@@ -453,16 +453,12 @@ func metricsCut(start actors.TrainerState) int {
 }
 
 // buildStage makes a rank's stage with its weights.
-func buildStage(p *plan, rank int, s tensorops.Stream, cfg *config.Config, load stages.Source, withState bool) (*stages.Stage, error) {
-	st, err := stages.NewStage(p.model, s, p.chunks[rank], stages.Options{Seed: cfg.Run.Seed, Optimizer: optimizer(cfg), BF16: p.bf16()})
+func buildStage(p *plan, rank int, s tensorops.Stream, load stages.Source, withState bool) (*stages.Stage, error) {
+	st, err := stages.NewStage(p.model, s, p.chunks[rank], p.stageOptions())
 	if err != nil {
 		return nil, err
 	}
-	l := s.NewList()
-	if err := st.Load(l, load, withState); err != nil {
-		return nil, err
-	}
-	return st, tensorops.Run(s, l)
+	return st, st.Load(load, withState)
 }
 
 // send publishes an event. A reader that is too slow loses step events, and is

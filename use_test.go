@@ -13,7 +13,6 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/stages"
-	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 	"github.com/troupe-ml/troupe/tokenizer"
 )
@@ -129,9 +128,8 @@ func decoder(t *testing.T, out string) (fresh func() *stages.Decoder) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := stream.NewList()
 	load := func(p *stages.Param, _ string, dst []float32) error { return ckpt.Model().Float32(p.Name, dst) }
-	if err := errors.Join(stage.Load(l, load, false), tensorops.Run(stream, l), ckpt.Close()); err != nil {
+	if err := errors.Join(stage.Load(load, false), ckpt.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return func() *stages.Decoder {

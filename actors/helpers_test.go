@@ -252,11 +252,7 @@ func (tr training) spec(t testing.TB, l *log) actors.Spec {
 			if err != nil {
 				return nil, err
 			}
-			l := s.NewList()
-			if err := st.Load(l, load, tr.from != nil); err != nil {
-				return nil, err
-			}
-			return tr.wrap(rank, st), tensorops.Run(s, l)
+			return tr.wrap(rank, st), st.Load(load, tr.from != nil)
 		},
 		TiedRanks: [2]int{tr.table.RankOf(0), tr.table.RankOf(tr.table.NumStages - 1)},
 		Table:     tr.table,

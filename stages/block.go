@@ -26,16 +26,17 @@ func blockSites(i int, p float64) [3]site {
 }
 
 // blockState: every tensor is owned, qkv and u by their first element when one
-// projection makes them all.
+// projection makes them all. The norms' outputs and the activation are not kept:
+// one pass over memory makes them again, and without them a layer's state is a
+// third smaller.
 type blockState struct {
 	x            tensorops.Tensor // input [B, T, C]
-	stats1, n1   tensorops.Tensor // first norm
+	stats1       tensorops.Tensor // of the first norm
 	qkv          [3]tensorops.Tensor
 	o, lse       tensorops.Tensor // attention
 	h            tensorops.Tensor // after the first residual
-	stats2, n2   tensorops.Tensor // second norm
+	stats2       tensorops.Tensor // of the second norm
 	u            [2]tensorops.Tensor
-	g            tensorops.Tensor // activation
 	recompute    bool             // only x is kept; run forward again first
 	dm, du0, du1 tensorops.Tensor // gradients kept for weightGrad: mlp's output, u
 	dn2, da      tensorops.Tensor // second norm's output, attention's output
@@ -60,7 +61,7 @@ func (b *block) uses() []use {
 }
 
 func (s *blockState) drop(l *tensorops.List, all bool) {
-	free(l, &s.stats1, &s.n1, &s.qkv[0], &s.qkv[1], &s.qkv[2], &s.o, &s.lse, &s.h, &s.stats2, &s.n2, &s.u[0], &s.u[1], &s.g)
+	free(l, &s.stats1, &s.qkv[0], &s.qkv[1], &s.qkv[2], &s.o, &s.lse, &s.h, &s.stats2, &s.u[0], &s.u[1])
 	free(l, &s.dm, &s.du0, &s.du1, &s.dn2, &s.da, &s.dqkv[0], &s.dqkv[1], &s.dqkv[2], &s.dn1)
 	if all {
 		free(l, &s.x)
@@ -104,20 +105,23 @@ func (b *block) project(c *pass, x tensorops.Tensor, ms []linear) (out [3]tensor
 func (b *block) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 	s := st.(*blockState)
 	s.x = x
-	s.n1, s.stats1 = b.norm1.forward(c, x)
-	s.qkv = b.project(c, s.n1, b.qkv)
+	var n tensorops.Tensor
+	n, s.stats1 = b.norm1.forward(c, x)
+	s.qkv = b.project(c, n, b.qkv)
+	c.Free(n)
 	q, k, v := b.parts(s.qkv)
 	b.rotate(c, q, k, false)
 	s.o = c.AllocLike(x)
 	s.lse = c.Alloc(tensorops.Float32, c.mb.Sequences, b.cfg.Heads, c.mb.Positions)
 	c.Attention(s.o, q, k, v, s.lse, b.attention(c))
 	s.h = b.residual(c, &b.proj, s.o, x, b.drops[1])
-	s.n2, s.stats2 = b.norm2.forward(c, s.h)
-	u := b.project(c, s.n2, b.up)
+	n, s.stats2 = b.norm2.forward(c, s.h)
+	u := b.project(c, n, b.up)
+	c.Free(n)
 	s.u = [2]tensorops.Tensor{u[0], u[1]}
-	s.g = c.AllocLike(s.u[0])
-	b.activate(c, s.g, s.u)
-	y := b.residual(c, &b.down, s.g, s.h, b.drops[2])
+	g := b.activation(c, s.u)
+	y := b.residual(c, &b.down, g, s.h, b.drops[2])
+	c.Free(g)
 	if c.mb.Recompute {
 		s.drop(c.List, false)
 		s.recompute = true
@@ -133,12 +137,15 @@ func (b *block) residual(c *pass, m *linear, x, skip tensorops.Tensor, s site) t
 	return y
 }
 
-func (b *block) activate(c *pass, g tensorops.Tensor, u [2]tensorops.Tensor) {
+// activation records the input of the down projection.
+func (b *block) activation(c *pass, u [2]tensorops.Tensor) tensorops.Tensor {
+	g := c.AllocLike(u[0])
 	if b.cfg.Family == Llama {
 		c.SwiGLU(g, u[0], u[1])
-		return
+	} else {
+		c.GELU(g, u[0])
 	}
-	c.GELU(g, u[0])
+	return g
 }
 
 // dropGrad returns the gradient of residual's projection. Without dropout that
@@ -166,7 +173,7 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 	}
 	dm, dh := b.dropGrad(c, dy, b.drops[2])
 	s.dm = dm
-	dg := c.AllocLike(s.g)
+	dg := c.AllocLike(s.u[0])
 	b.down.inputGrad(c, dg, dm, false)
 	if b.cfg.Family == Llama {
 		s.du0, s.du1 = c.AllocLike(s.u[0]), dg
@@ -175,7 +182,7 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 		s.du0 = dg
 		c.GELUGrad(dg, dg, s.u[0])
 	}
-	s.dn2 = c.AllocLike(s.n2)
+	s.dn2 = c.AllocLike(s.h)
 	b.up[0].inputGrad(c, s.dn2, s.du0, false)
 	if len(b.up) > 1 {
 		b.up[1].inputGrad(c, s.dn2, s.du1, true)
@@ -194,27 +201,33 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 	c.AttentionGrad(dq, dk, dv, do, q, k, v, s.o, s.lse, b.attention(c))
 	b.rotate(c, dq, dk, true)
 	c.Free(do)
-	s.dn1 = c.AllocLike(s.n1)
+	s.dn1 = c.AllocLike(s.x)
 	for i := range b.qkv {
 		b.qkv[i].inputGrad(c, s.dn1, s.dqkv[i], i > 0)
 	}
 	b.norm1.inputGrad(c, dx, s.dn1, s.x, s.stats1, dh)
-	free(c.List, &s.qkv[0], &s.qkv[1], &s.qkv[2], &s.lse, &s.u[0], &s.u[1])
+	free(c.List, &s.qkv[0], &s.qkv[1], &s.qkv[2], &s.lse)
 	return dx
 }
 
 func (b *block) weightGrad(c *pass, st state) {
 	s := st.(*blockState)
-	b.down.weightGrad(c, s.g, s.dm)
-	b.up[0].weightGrad(c, s.n2, s.du0)
+	g := b.activation(c, s.u)
+	b.down.weightGrad(c, g, s.dm)
+	free(c.List, &g, &s.u[0], &s.u[1], &s.dm)
+	n := b.norm2.again(c, s.h)
+	b.up[0].weightGrad(c, n, s.du0)
 	if len(b.up) > 1 {
-		b.up[1].weightGrad(c, s.n2, s.du1)
+		b.up[1].weightGrad(c, n, s.du1)
 	}
+	free(c.List, &n, &s.du0, &s.du1)
 	b.norm2.weightGrad(c, s.dn2, s.h, s.stats2)
 	b.proj.weightGrad(c, s.o, s.da)
+	n = b.norm1.again(c, s.x)
 	for i := range b.qkv {
-		b.qkv[i].weightGrad(c, s.n1, s.dqkv[i])
+		b.qkv[i].weightGrad(c, n, s.dqkv[i])
 	}
+	c.Free(n)
 	b.norm1.weightGrad(c, s.dn1, s.x, s.stats1)
 	s.drop(c.List, true)
 }

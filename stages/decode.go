@@ -89,8 +89,7 @@ func (b *block) decode(c *pass, x tensorops.Tensor, cache [2]tensorops.Tensor, u
 	free(c.List, &x, &n1, &stats, &qkv[0], &qkv[1], &qkv[2], &o, &lse)
 	n2, stats := b.norm2.forward(c, h)
 	u := b.project(c, n2, b.up)
-	g := c.AllocLike(u[0])
-	b.activate(c, g, [2]tensorops.Tensor{u[0], u[1]})
+	g := b.activation(c, [2]tensorops.Tensor{u[0], u[1]})
 	y := b.residual(c, &b.down, g, h, b.drops[2])
 	free(c.List, &h, &n2, &stats, &u[0], &u[1], &g)
 	return y

@@ -26,6 +26,6 @@
 // heads of D channels, V vocabulary. Activations between chunks are [B, T, C]
 // float32.
 //
-// The package may import tensorops and internal/rng. It must not know actors,
+// The package may import tensorops, internal/rng and internal/hostmem. It must not know actors,
 // other stages, schedules, files or the network.
 package stages

@@ -12,7 +12,8 @@ type embedding struct {
 }
 
 type embeddingState struct {
-	dy tensorops.Tensor // gradient of the sum, until weightGrad
+	dy    tensorops.Tensor // gradient of the sum, until weightGrad
+	slots []int32          // rows of the weight's rowGrad, if it has one
 }
 
 func (*embedding) symbol() byte    { return SymbolEmbedding }
@@ -27,7 +28,7 @@ func (e *embedding) uses() []use {
 
 func (s *embeddingState) drop(l *tensorops.List, _ bool) { free(l, &s.dy) }
 
-func (e *embedding) forward(c *pass, _ state, _ tensorops.Tensor) tensorops.Tensor {
+func (e *embedding) forward(c *pass, st state, _ tensorops.Tensor) tensorops.Tensor {
 	y := c.Alloc(tensorops.Float32, c.mb.Sequences, c.mb.Positions, e.width)
 	c.Embed(y, c.weight(e.tokens), c.tokens)
 	if e.hasPositions {
@@ -35,6 +36,10 @@ func (e *embedding) forward(c *pass, _ state, _ tensorops.Tensor) tensorops.Tens
 	}
 	if m := c.mask(e.drop, c.mb.Positions*e.width); m.P > 0 {
 		c.Dropout(y, y, tensorops.Tensor{}, m)
+	}
+	if rows := c.rowGrad(e.tokens); rows != nil && c.mb.Train {
+		s := st.(*embeddingState)
+		s.slots = rows.assign(s.slots[:0], c.mb.Tokens)
 	}
 	return y
 }
@@ -49,7 +54,13 @@ func (e *embedding) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.
 
 func (e *embedding) weightGrad(c *pass, st state) {
 	s := st.(*embeddingState)
-	c.EmbedGrad(c.grad(e.tokens), s.dy, c.tokens)
+	if rows := c.rowGrad(e.tokens); rows != nil {
+		slots := c.ids(s.slots)
+		c.EmbedGrad(rows.sum, s.dy, slots)
+		c.Free(slots)
+	} else {
+		c.EmbedGrad(c.grad(e.tokens), s.dy, c.tokens)
+	}
 	if e.hasPositions {
 		c.PositionsGrad(c.grad(e.positions), s.dy, c.mb.Positions, c.mb.FirstPosition)
 	}

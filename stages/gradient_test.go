@@ -45,11 +45,10 @@ func newWhole(t *testing.T, dev tensorops.Device, c stages.Config) *whole {
 }
 
 func (w *whole) load() {
-	w.run(0, func(l *tensorops.List) {
-		if err := w.stages[0].Load(l, func(p *stages.Param, _ string, dst []float32) error { copy(dst, w.weights[p.Name]); return nil }, false); err != nil {
-			w.t.Fatal(err)
-		}
-	})
+	src := func(p *stages.Param, _ string, dst []float32) error { copy(dst, w.weights[p.Name]); return nil }
+	if err := w.stages[0].Load(src, false); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // loss sums the losses of microbatches; without a backward they are dropped.
@@ -159,11 +158,7 @@ func TestDecoderCache(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := s.NewList()
-		if err := st.Load(l, stages.Draw(3), false); err != nil {
-			t.Fatal(err)
-		}
-		if err := tensorops.Run(s, l); err != nil {
+		if err := st.Load(stages.Draw(3), false); err != nil {
 			t.Fatal(err)
 		}
 		dec, err := stages.NewDecoder(st)

@@ -30,6 +30,13 @@ func (m *norm) forward(c *pass, x tensorops.Tensor) (y, stats tensorops.Tensor) 
 	return y, stats
 }
 
+// again is forward's output once more.
+func (m *norm) again(c *pass, x tensorops.Tensor) tensorops.Tensor {
+	y, stats := m.forward(c, x)
+	c.Free(stats)
+	return y
+}
+
 // optional is a weight that a layer may lack.
 func (c *pass) optional(u use, has bool) tensorops.Tensor {
 	if !has {

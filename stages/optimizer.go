@@ -71,7 +71,7 @@ func (s *Stage) TiedGrads(l *tensorops.List) []TiedGrad {
 	return out
 }
 
-// place is the use of a shared weight that is on this rank.
+// place is the use whose gradient becomes the weight's.
 func (h *held) place() int {
 	if h.g[0].Valid() {
 		return 0
@@ -109,8 +109,8 @@ func (s *Stage) TakeTied(g TiedGrad) error {
 func (s *Stage) GradNorms(l *tensorops.List) {
 	for i, h := range s.mine {
 		switch {
-		case h.g[0].Valid() && h.g[1].Valid():
-			l.Add(h.g[0], h.g[0], h.g[1])
+		case h.rows != nil:
+			h.rows.addTo(l, h.g[1])
 		case h.shared && h.other.Valid():
 			// Addition of two numbers commutes, so both ranks get the same bits.
 			g := h.g[h.place()]
@@ -165,6 +165,9 @@ func (s *Stage) ClearGrads(l *tensorops.List) {
 			if g.Valid() {
 				l.Fill(g, 0)
 			}
+		}
+		if h.rows != nil {
+			h.rows.clear(l)
 		}
 	}
 }

@@ -27,6 +27,8 @@ type Options struct {
 	Seed      uint64
 	Optimizer Optimizer
 	Inference bool // no gradients and no optimizer state
+	// StepTokens is the largest number of tokens in a step; 0: not known.
+	StepTokens int
 	// BF16 rounds the operands of every layer's matrix products to bfloat16; all
 	// else, weights and optimizer state among it, stays float32.
 	BF16 bool
@@ -121,7 +123,14 @@ func (s *Stage) allocate() error {
 		h.w = l.Alloc(tensorops.Float32, p.Shape...)
 		if !s.opts.Inference {
 			for place := range here {
-				if here[place] {
+				if place == 0 && here[1] && here[0] {
+					rows := p.Shape[0]
+					if s.opts.StepTokens > 0 {
+						rows = min(rows, s.opts.StepTokens)
+					}
+					h.rows = &rowGrad{slots: make(map[int32]int32), sum: l.Alloc(tensorops.Float32, rows, p.Shape[1])}
+					l.Fill(h.rows.sum, 0)
+				} else if here[place] {
 					h.g[place] = l.Alloc(tensorops.Float32, p.Shape...)
 					l.Fill(h.g[place], 0)
 				}

@@ -73,11 +73,9 @@ func newPipe(t testing.TB, dev tensorops.Device, m *stages.Model, cuts []int, on
 		for range g {
 			p.stages, p.stream = append(p.stages, st), append(p.stream, s)
 		}
-		p.run(len(p.stages)-1, func(l *tensorops.List) {
-			if err := st.Load(l, stages.Draw(5), false); err != nil {
-				t.Fatal(err)
-			}
-		})
+		if err := st.Load(stages.Draw(5), false); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return p
 }

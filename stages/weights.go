@@ -1,8 +1,10 @@
 package stages
 
 import (
+	"errors"
 	"fmt"
 
+	"github.com/troupe-ml/troupe/internal/hostmem"
 	"github.com/troupe-ml/troupe/internal/rng"
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -38,29 +40,40 @@ func Draw(seed uint64) Source {
 	}
 }
 
-// Load records the upload of every weight, and of the optimizer's state where
-// withState, from a source.
-func (s *Stage) Load(l *tensorops.List, src Source, withState bool) error {
+// Load fills every weight, and the optimizer's state where withState, from a
+// source: one tensor at a time, through one piece of host memory.
+func (s *Stage) Load(src Source, withState bool) error {
+	largest := 0
 	for _, h := range s.mine {
-		load := func(t tensorops.Tensor, part string) error {
-			host := make([]float32, h.param.Len())
-			if err := src(h.param, part, host); err != nil {
-				return fmt.Errorf("load %s: %w", partName(part, h.param.Name), err)
-			}
-			l.Upload(t, tensorops.HostBytes(host))
-			return nil
-		}
-		if err := load(h.w, ""); err != nil {
-			return err
-		}
+		largest = max(largest, h.param.Len())
+	}
+	piece, err := hostmem.New(largest * tensorops.Float32.Size())
+	if err != nil {
+		return fmt.Errorf("memory to load from: %w", err)
+	}
+	host := tensorops.HostNumbers[float32](piece.Bytes)
+	for _, h := range s.mine {
+		err = errors.Join(err, s.load(h.w, h.param, "", src, host))
 		if !withState {
 			continue
 		}
 		for i, part := range s.opts.Optimizer.Parts() {
-			if err := load(h.state[i], part); err != nil {
-				return err
-			}
+			err = errors.Join(err, s.load(h.state[i], h.param, part, src, host))
 		}
+	}
+	return errors.Join(err, piece.Free())
+}
+
+func (s *Stage) load(t tensorops.Tensor, p *Param, part string, src Source, host []float32) error {
+	host = host[:p.Len()]
+	err := src(p, part, host)
+	if err == nil {
+		l := s.stream.NewList()
+		l.Upload(t, tensorops.HostBytes(host))
+		err = tensorops.Run(s.stream, l)
+	}
+	if err != nil {
+		return fmt.Errorf("load %s: %w", partName(part, p.Name), err)
 	}
 	return nil
 }
@@ -94,6 +107,12 @@ func (s *Stage) Grads(l *tensorops.List) []Saved {
 	var out []Saved
 	for _, h := range s.mine {
 		for place, g := range h.g {
+			if place == 0 && h.rows != nil {
+				g = l.AllocLike(h.w)
+				l.Fill(g, 0)
+				h.rows.addTo(l, g)
+				l.Free(g)
+			}
 			if g.Valid() {
 				v := Saved{Name: h.param.Name, Index: h.param.Index, Part: fmt.Sprintf("grad%d", place), Shape: h.param.Shape, Data: make([]float32, h.param.Len())}
 				l.Fetch(tensorops.HostBytes(v.Data), g)

@@ -44,23 +44,23 @@ type hostArena struct {
 	closed bool // nothing is kept any more
 }
 
-// Sizes are rounded up to one of four classes in each power of two, so that at
-// most a fifth of a buffer is waste.
+// Sizes are rounded up to one of sixteen classes in each power of two, so that at
+// most a sixteenth of a large buffer is waste.
 const (
-	minClassBytes = 64
-	classes       = 4 * 52
+	minClassBytes = 256
+	perDoubling   = 16
+	classes       = perDoubling * 50
 )
 
 // class returns the class of a size and the bytes of that class.
 func class(bytes int) (int, int) {
-	n := max(bytes, minClassBytes)
-	exp := bits.Len(uint(n-1)) - 1 // 2^exp < n <= 2^(exp+1), for n > 64
-	if n == minClassBytes {
+	if bytes <= minClassBytes {
 		return 0, minClassBytes
 	}
-	quarter := 1 << (exp - 2)
-	step := (n - 1<<exp + quarter - 1) / quarter // 1 to 4
-	return 4*(exp-6) + step, 1<<exp + step*quarter
+	exp := bits.Len(uint(bytes-1)) - 1 // 2^exp < bytes <= 2^(exp+1)
+	part := 1 << exp / perDoubling
+	step := (bytes - 1<<exp + part - 1) / part
+	return perDoubling*(exp-8) + step, 1<<exp + step*part
 }
 
 func (a *hostArena) Take(bytes int) (*Buffer, error) {

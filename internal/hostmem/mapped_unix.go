@@ -27,7 +27,7 @@ func mapped(bytes int) (*Piece, error) {
 	if align > 0 {
 		skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(all)))) & (align - 1)
 		mem = all[skip:][:bytes:bytes]
-		adviseHuge(mem)
+		adviseHuge(mem[:bytes&^(hugePage-1)]) // what is beyond would take a whole page for a part
 	}
 	p := &Piece{Bytes: mem}
 	cleanup := runtime.AddCleanup(p, func(all []byte) { _ = unix.Munmap(all) }, all)
