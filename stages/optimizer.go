@@ -149,20 +149,22 @@ func (s *Stage) Apply(l *tensorops.List, u Update) {
 		g := h.g[h.place()]
 		if o.Name == AdamW {
 			l.AdamW(h.w, h.state[0], h.state[1], g, tensorops.AdamWOpts{LR: u.LR, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps,
-				WeightDecay: decay, GradScale: u.GradScale, Step: u.Count})
+				WeightDecay: decay, GradScale: u.GradScale, Step: u.Count, ClearGrad: true})
 		} else {
 			l.SGD(h.w, h.state[0], g, tensorops.SGDOpts{LR: u.LR, Momentum: o.Momentum, WeightDecay: decay, GradScale: u.GradScale})
 		}
 	}
-	s.ClearGrads(l)
+	s.clear(l, o.Name == AdamW)
 }
 
-// ClearGrads records zero gradients: after an update, or for a step that is
-// skipped.
-func (s *Stage) ClearGrads(l *tensorops.List) {
+// ClearGrads records zero gradients, for a step that is skipped.
+func (s *Stage) ClearGrads(l *tensorops.List) { s.clear(l, false) }
+
+// clear clears the gradients, but for those that the update has cleared.
+func (s *Stage) clear(l *tensorops.List, updated bool) {
 	for _, h := range s.mine {
-		for _, g := range h.g {
-			if g.Valid() {
+		for place, g := range h.g {
+			if g.Valid() && !(updated && place == h.place()) {
 				l.Fill(g, 0)
 			}
 		}

@@ -11,6 +11,7 @@ type AdamWOpts struct {
 	LR, Beta1, Beta2, Eps, WeightDecay float64
 	GradScale                          float64 // the gradient is multiplied by it first
 	Step                               int     // from 1, for the bias correction
+	ClearGrad                          bool    // set the gradient to 0, for the next step to add to
 }
 
 // AdamW records one update by decoupled weight decay (Loshchilov, Hutter 2019):
@@ -20,6 +21,7 @@ func (l *List) AdamW(w, m, v, g Tensor, a AdamWOpts) {
 	o := l.op(KindAdamW, w, m, v, g)
 	o.F = [8]float64{a.LR, a.Beta1, a.Beta2, a.Eps, a.WeightDecay, a.GradScale}
 	o.I[0] = a.Step
+	o.set(FlagClear, a.ClearGrad)
 	l.need(o, dense(Float32, w, m, v, g) && sameLen(w, m, v, g) && a.Step >= 1, "all have the same number of elements, and the step (size 0) counts from 1")
 }
 

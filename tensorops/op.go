@@ -109,6 +109,7 @@ const (
 	FlagAccumulate                   // add to the output instead of replacing it
 	FlagInverse                      // rope: rotate back
 	FlagBF16                         // matmul: A and B are rounded to bfloat16
+	FlagClear                        // adamw: the gradient is set to 0
 )
 
 // Op is one recorded operation. It is flat, so that a list of them is one piece

@@ -119,8 +119,8 @@ func (x *exec) do(op *tensorops.Op) (err error) {
 // Grains are the smallest ranges worth handing to another core, in elements
 // (or columns): about ten microseconds of work.
 const (
-	lightGrain = 16384
-	heavyGrain = 2048
+	lightGrain = 65536
+	heavyGrain = 16384
 	colGrain   = 64
 )
 

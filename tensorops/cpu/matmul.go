@@ -40,6 +40,9 @@ type product struct {
 const (
 	// limitShared is the number of floats of the shared operand's slab.
 	limitShared = 4 << 20
+	// limitAlone is the m·n·k up to which one core is faster alone: some ten
+	// microseconds.
+	limitAlone = 1 << 19
 	// packUnit is the number of rows or columns of the shared operand that a
 	// core packs at a time.
 	packUnit = 96
@@ -84,14 +87,19 @@ func (x *exec) multiply(p product) error {
 	if p.shareA {
 		small, large, unit, most = p.m, p.n, nr, gemm.BlockN
 	}
-	p.panel = panelSize(large, unit, most, x.dev.cores.threads)
+	threads := x.dev.cores.threads
+	if p.m*p.n*p.k <= limitAlone {
+		threads = 1
+	}
+	p.panel = panelSize(large, unit, most, threads)
 	slab := max(gemm.BlockK, limitShared/small/gemm.BlockK*gemm.BlockK)
 	for p.k0 = 0; p.k0 < p.k; p.k0 = p.k1 {
 		p.k1 = min(p.k0+slab, p.k)
 		p.packed = scratch(&x.shared, p.lenShared(small, p.k1-p.k0))
 		x.product = p
 		depths := ceil(p.k1-p.k0, gemm.BlockK)
-		if err := x.parallel(depths*ceil(small, packUnit), 1, packShared); err != nil {
+		units := depths * ceil(small, packUnit)
+		if err := x.parallel(units, ceil(units, 4*threads), packShared); err != nil {
 			return err
 		}
 		if err := x.parallel(ceil(large, p.panel), 1, multiplyPanels); err != nil {

@@ -3,6 +3,7 @@ package cpu
 import (
 	"math"
 
+	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/vec"
 )
 
@@ -43,6 +44,7 @@ func adamW(x *exec, lo, hi int) {
 		Root:  1 / math.Sqrt(1-math.Pow(beta2, step)),
 		Eps:   eps,
 		Scale: scale,
+		Clear: op.Has(tensorops.FlagClear),
 	})
 }
 

@@ -61,6 +61,15 @@ func optimCases() []Case {
 			b.check(m, "m")
 			b.check(v, "v")
 		}},
+		{"adamw/clear", tensorops.KindAdamW, func(b *builder) {
+			for _, n := range []int{1, 33, 20_011} {
+				w, m, v, g := b.normal(n), b.normal(n), b.garbage(n), b.normal(n)
+				b.Fill(v, 1)
+				b.AdamW(w, m, v, g, tensorops.AdamWOpts{LR: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, GradScale: 1, Step: 2, ClearGrad: true})
+				b.check(w, "w of %d", n)
+				b.check(g, "g of %d", n)
+			}
+		}},
 		// Without a gradient there is 0/(√0 + eps): weights only decay.
 		{"adamw/no gradient", tensorops.KindAdamW, func(b *builder) {
 			w, m, v, g := b.normal(100), b.garbage(100), b.garbage(100), b.garbage(100)

@@ -28,6 +28,9 @@ func adamW(op *tensorops.Op) {
 		mHat := m[i] / (1 - math.Pow(beta1, step))
 		vHat := v[i] / (1 - math.Pow(beta2, step))
 		w[i] -= lr * (decay*w[i] + mHat/(math.Sqrt(vHat)+eps))
+		if op.Has(tensorops.FlagClear) {
+			grad[i] = 0
+		}
 	}
 }
 
