@@ -31,6 +31,7 @@ run: build ## train a GPT on the Go standard library's source, from the start, i
 test: ## run all tests, with the race detector where there are goroutines and a C compiler is found
 	$(GO) vet ./...
 	$(GO) test ./...
+	cd $(ASMGEN) && $(GO) vet . && $(GO) test .
 ifneq ($(CC_FOUND),)
 	CGO_ENABLED=1 $(GO) test -race $(RACE_PACKAGES)
 else
@@ -42,7 +43,13 @@ RACE_PACKAGES := . ./actors ./checkpoint ./cmd/engine ./tensorops/... ./stages .
 
 .PHONY: bench
 bench: ## run the benchmarks (BENCHMARKS.md has the figures)
-	$(GO) test -run '^$$' -bench . -benchtime 2s ./actors ./tensorops/cpu ./scheduler
+	$(GO) test -run '^$$' -bench . -benchtime 2s ./actors ./tensorops/cpu/... ./scheduler
+
+ASMGEN := tensorops/cpu/internal/asmgen
+
+.PHONY: generate
+generate: ## write the generated assembly again
+	cd $(ASMGEN) && $(GO) run .
 
 FUZZ_SECONDS ?= 60
 .PHONY: fuzz

@@ -60,6 +60,18 @@ func (b *block) uses() []use {
 	return append(us, b.down.uses()...)
 }
 
+func (b *block) linears() []*linear {
+	var ms []*linear
+	for i := range b.qkv {
+		ms = append(ms, &b.qkv[i])
+	}
+	ms = append(ms, &b.proj)
+	for i := range b.up {
+		ms = append(ms, &b.up[i])
+	}
+	return append(ms, &b.down)
+}
+
 func (s *blockState) drop(l *tensorops.List, all bool) {
 	free(l, &s.stats1, &s.qkv[0], &s.qkv[1], &s.qkv[2], &s.o, &s.lse, &s.h, &s.stats2, &s.u[0], &s.u[1])
 	free(l, &s.dm, &s.du0, &s.du1, &s.dn2, &s.da, &s.dqkv[0], &s.dqkv[1], &s.dqkv[2], &s.dn1)

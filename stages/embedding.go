@@ -19,6 +19,8 @@ type embeddingState struct {
 func (*embedding) symbol() byte    { return SymbolEmbedding }
 func (*embedding) newState() state { return new(embeddingState) }
 
+func (*embedding) linears() []*linear { return nil }
+
 func (e *embedding) uses() []use {
 	if e.hasPositions {
 		return []use{e.tokens, e.positions}

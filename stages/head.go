@@ -28,6 +28,8 @@ type headState struct {
 func (*head) symbol() byte    { return SymbolLoss }
 func (*head) newState() state { return new(headState) }
 
+func (h *head) linears() []*linear { return []*linear{&h.proj} }
+
 func (h *head) uses() []use { return append(h.norm.uses(), h.proj.uses()...) }
 
 func (s *headState) drop(l *tensorops.List, _ bool) { free(l, &s.x, &s.stats, &s.dn, &s.loss) }

@@ -18,9 +18,24 @@ func (m *linear) uses() []use {
 	return []use{m.w}
 }
 
+// How a linear layer multiplies by its weight: as it is, or transposed.
+const (
+	forForward = iota
+	forInputGrad
+	numForms
+)
+
+// transposed reports whether a product's B is the weight as stored, transposed.
+func (m *linear) transposed(form int) bool { return m.inOut == (form == forInputGrad) }
+
+// product are the options of a product by the weight.
+func (m *linear) product(c *pass, form int) tensorops.MatMulOpts {
+	return tensorops.MatMulOpts{TransB: m.transposed(form), BF16: c.stage.opts.BF16, Packed: c.stage.held[m.w.param.Index].packed[form]}
+}
+
 // forward records y from x (N×in).
 func (m *linear) forward(c *pass, y, x tensorops.Tensor) {
-	o := tensorops.MatMulOpts{TransB: !m.inOut, BF16: c.stage.opts.BF16}
+	o := m.product(c, forForward)
 	if m.hasBias {
 		o.Bias = c.weight(m.b)
 	}
@@ -29,7 +44,9 @@ func (m *linear) forward(c *pass, y, x tensorops.Tensor) {
 
 // inputGrad records dx, or adds to it.
 func (m *linear) inputGrad(c *pass, dx, dy tensorops.Tensor, add bool) {
-	c.MatMul(dx, dy, c.weight(m.w), tensorops.MatMulOpts{TransB: m.inOut, Accumulate: add, BF16: c.stage.opts.BF16})
+	o := m.product(c, forInputGrad)
+	o.Accumulate = add
+	c.MatMul(dx, dy, c.weight(m.w), o)
 }
 
 // weightGrad adds this microbatch's part to the gradients.
@@ -41,5 +58,40 @@ func (m *linear) weightGrad(c *pass, x, dy tensorops.Tensor) {
 	c.MatMul(c.grad(m.w), a, b, tensorops.MatMulOpts{TransA: true, Accumulate: true, BF16: c.stage.opts.BF16})
 	if m.hasBias {
 		c.ColSum(c.grad(m.b), dy.Matrix())
+	}
+}
+
+// allocatePacked makes room for the packed forms of every linear layer's weight.
+func (s *Stage) allocatePacked(l *tensorops.List) {
+	s.eachLinear(func(m *linear, h *held) {
+		for form := range h.packed {
+			k, n := h.w.Rows(), h.w.Cols()
+			if m.transposed(form) {
+				k, n = n, k
+			}
+			h.packed[form] = l.Alloc(tensorops.Float32, tensorops.PackedLen(k, n))
+		}
+	})
+}
+
+// pack records packing them, after the weights have changed.
+func (s *Stage) pack(l *tensorops.List) {
+	if !s.opts.Pack {
+		return
+	}
+	s.eachLinear(func(m *linear, h *held) {
+		for form, t := range h.packed {
+			l.Pack(t, h.w, m.transposed(form), s.opts.BF16)
+		}
+	})
+}
+
+func (s *Stage) eachLinear(f func(m *linear, h *held)) {
+	for _, c := range s.order {
+		for _, layer := range c.layers {
+			for _, m := range layer.linears() {
+				f(m, s.held[m.w.param.Index])
+			}
+		}
 	}
 }

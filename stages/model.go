@@ -28,6 +28,7 @@ type Model struct {
 type layer interface {
 	symbol() byte
 	uses() []use
+	linears() []*linear
 	newState() state
 	// forward returns the output. It owns x, and frees it or keeps it in st.
 	forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor

@@ -155,6 +155,7 @@ func (s *Stage) Apply(l *tensorops.List, u Update) {
 		}
 	}
 	s.clear(l, o.Name == AdamW)
+	s.pack(l)
 }
 
 // ClearGrads records zero gradients, for a step that is skipped.

@@ -42,7 +42,9 @@ type held struct {
 	g     [2]tensorops.Tensor // the gradient of each use that is on this rank
 	rows  *rowGrad            // the first use's instead of g[0], where both are here
 	state [2]tensorops.Tensor // AdamW: m and v; SGD: momentum
-	owner bool                // reports the norm and is saved: a tied weight's first use
+	// The weight as its linear layer's products read it, where Options.Pack is set.
+	packed [numForms]tensorops.Tensor
+	owner  bool // reports the norm and is saved: a tied weight's first use
 	// A tied weight whose other use is on another rank, and that use's gradient
 	// of this step once it has come.
 	shared bool

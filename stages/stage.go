@@ -27,6 +27,10 @@ type Options struct {
 	Seed      uint64
 	Optimizer Optimizer
 	Inference bool // no gradients and no optimizer state
+	// Pack keeps every linear layer's weight a second and a third time, in the
+	// order in which products read it: packed once a step instead of once a
+	// microbatch.
+	Pack bool
 	// StepTokens is the largest number of tokens in a step; 0: not known.
 	StepTokens int
 	// BF16 rounds the operands of every layer's matrix products to bfloat16; all
@@ -42,8 +46,9 @@ type Stage struct {
 	stream tensorops.Stream
 	opts   Options
 	chunks map[int]*chunk
-	held   []*held // by Param.Index; nil: not on this rank
-	mine   []*held // those that are, in the model's order
+	order  []*chunk // as given
+	held   []*held  // by Param.Index; nil: not on this rank
+	mine   []*held  // those that are, in the model's order
 	norms  []float64
 	normsT tensorops.Tensor // [len(mine)] float64 on the device
 }
@@ -99,6 +104,7 @@ func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) 
 			c.loses = c.loses || l.symbol() == SymbolLoss
 		}
 		s.chunks[spec.Virtual] = c
+		s.order = append(s.order, c)
 	}
 	return s, s.allocate()
 }
@@ -147,6 +153,9 @@ func (s *Stage) allocate() error {
 	if !s.opts.Inference {
 		s.norms = make([]float64, len(s.mine))
 		s.normsT = l.Alloc(tensorops.Float64, len(s.mine))
+	}
+	if s.opts.Pack {
+		s.allocatePacked(l)
 	}
 	return tensorops.Run(s.stream, l)
 }

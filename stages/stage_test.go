@@ -66,7 +66,7 @@ func newPipe(t testing.TB, dev tensorops.Device, m *stages.Model, cuts []int, on
 	}
 	for r, g := range groups {
 		s := dev.NewStream(fmt.Sprintf("rank %d", r))
-		st, err := stages.NewStage(m, s, g, stages.Options{Seed: 5, Optimizer: adamw})
+		st, err := stages.NewStage(m, s, g, stages.Options{Seed: 5, Optimizer: adamw, Pack: oneRank})
 		if err != nil {
 			t.Fatal(err)
 		}

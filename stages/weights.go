@@ -61,7 +61,12 @@ func (s *Stage) Load(src Source, withState bool) error {
 			err = errors.Join(err, s.load(h.state[i], h.param, part, src, host))
 		}
 	}
-	return errors.Join(err, piece.Free())
+	if err = errors.Join(err, piece.Free()); err != nil {
+		return err
+	}
+	l := s.stream.NewList()
+	s.pack(l)
+	return tensorops.Run(s.stream, l)
 }
 
 func (s *Stage) load(t tensorops.Tensor, p *Param, part string, src Source, host []float32) error {

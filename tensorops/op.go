@@ -15,6 +15,7 @@ type Kind uint8
 const (
 	KindNone Kind = iota
 	KindMatMul
+	KindPack
 	KindColSum
 	KindEmbed
 	KindEmbedGrad
@@ -51,7 +52,8 @@ const (
 // kinds names each operation and its operands, in the order of Op.T.
 var kinds = [numKinds]struct{ name, operands string }{
 	KindNone:                {"none", ""},
-	KindMatMul:              {"matmul", "C A B bias"},
+	KindMatMul:              {"matmul", "C A B bias packed"},
+	KindPack:                {"pack", "dst B"},
 	KindColSum:              {"col_sum", "sum x"},
 	KindEmbed:               {"embed", "out weight ids"},
 	KindEmbedGrad:           {"embed_grad", "grad dy ids"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,12 +44,12 @@ tn (Llama).`,
 	f.IntSliceVar(&o.threads, "threads", nil, "`numbers` of cores to use (default: 1 and all)")
 	f.StringSliceVar(&o.shapes, "shapes", nil, "`sizes` MxNxK (default: those of GPT-2's layers and head, and squares)")
 	f.StringSliceVar(&o.forms, "forms", bench.Forms(), "`forms` of the product")
-	f.StringVar(&o.dtype, "dtype", "float32", "`type` of the numbers")
+	f.StringVar(&o.dtype, "dtype", "float32", "`type` to multiply in: float32 or bfloat16")
 	onRequestFlag(cmd, &o.onRequest, `such as "256x768x768 nn"`)
 	completeWords(cmd, "threads")
 	completeWords(cmd, "shapes")
 	completeWords(cmd, "forms", bench.Forms()...)
-	completeWords(cmd, "dtype", "float32")
+	completeWords(cmd, "dtype", bench.DTypes()...)
 	return cmd
 }
 
@@ -56,8 +57,8 @@ func (a *app) benchGEMM(ctx context.Context, in io.Reader, o gemmFlags) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	if o.dtype != "float32" {
-		return usagef("--dtype %q: matrix products are float32", o.dtype)
+	if !slices.Contains(bench.DTypes(), o.dtype) {
+		return usagef("--dtype %q: products are of %s", o.dtype, strings.Join(bench.DTypes(), " or "))
 	}
 	threads, err := threadCounts(o.threads)
 	if err != nil {
@@ -88,7 +89,7 @@ func (a *app) benchGEMM(ctx context.Context, in io.Reader, o gemmFlags) error {
 
 // gemmRows measures with one number of threads; the table may begin with it.
 func (a *app) gemmRows(ctx context.Context, o gemmFlags, threads int, shapes []bench.Shape, head bool) error {
-	p, err := bench.NewProducts(cpu.Options{Threads: threads, Kernels: o.kernels})
+	p, err := bench.NewProducts(cpu.Options{Threads: threads, Kernels: o.kernels}, o.dtype)
 	if err != nil {
 		return err
 	}
@@ -123,7 +124,7 @@ func (a *app) gemmRow(r bench.ProductResult, asJSON bool) error {
 
 // answerGEMM measures the products that lines of the input name.
 func (a *app) answerGEMM(ctx context.Context, in io.Reader, o gemmFlags) error {
-	p, err := bench.NewProducts(cpu.Options{Threads: o.threads[0], Kernels: o.kernels})
+	p, err := bench.NewProducts(cpu.Options{Threads: o.threads[0], Kernels: o.kernels}, o.dtype)
 	if err != nil {
 		return err
 	}

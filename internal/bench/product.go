@@ -65,16 +65,26 @@ func CheckForm(form string) error {
 	return nil
 }
 
-// Products measures matrix products on a device.
-type Products struct{ bed *bed }
+// DTypes names what the operands are multiplied in: as they are, or rounded to
+// bfloat16.
+func DTypes() []string { return []string{"float32", "bfloat16"} }
 
-// NewProducts makes the device.
-func NewProducts(o cpu.Options) (*Products, error) {
+// Products measures matrix products on a device.
+type Products struct {
+	bed   *bed
+	dtype string
+}
+
+// NewProducts makes the device, for products in one of DTypes.
+func NewProducts(o cpu.Options, dtype string) (*Products, error) {
+	if !slices.Contains(DTypes(), dtype) {
+		return nil, fmt.Errorf("%w: the type %q; the types are %s", ErrInput, dtype, strings.Join(DTypes(), ", "))
+	}
 	b, err := newBed(o)
 	if err != nil {
 		return nil, err
 	}
-	return &Products{b}, nil
+	return &Products{b, dtype}, nil
 }
 
 // Close ends the device.
@@ -96,7 +106,7 @@ func (p *Products) Measure(ctx context.Context, s Shape, form string, seconds fl
 	if err := CheckForm(form); err != nil {
 		return r, err
 	}
-	o := tensorops.MatMulOpts{TransA: form[0] == 't', TransB: form[1] == 't'}
+	o := tensorops.MatMulOpts{TransA: form[0] == 't', TransB: form[1] == 't', BF16: p.dtype == "bfloat16"}
 	a, err := p.operand(s.M, s.K, o.TransA)
 	if err != nil {
 		return r, err
@@ -116,7 +126,7 @@ func (p *Products) Measure(ctx context.Context, s Shape, form string, seconds fl
 	if err != nil {
 		return r, err
 	}
-	return ProductResult{Shape: s.String(), Form: form, Threads: p.bed.dev.Threads(), Kernels: p.bed.dev.Path(), DType: tensorops.Float32.String(),
+	return ProductResult{Shape: s.String(), Form: form, Threads: p.bed.dev.Threads(), Kernels: p.bed.dev.Path(), DType: p.dtype,
 		MS: ms[0], GFLOPS: ms[0].per(s.FLOPs() / 1e6)}, nil
 }
 

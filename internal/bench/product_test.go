@@ -55,7 +55,7 @@ func FuzzParseShape(f *testing.F) {
 }
 
 func TestProducts(t *testing.T) {
-	p, err := NewProducts(cpu.Options{Threads: 2, Kernels: "go"})
+	p, err := NewProducts(cpu.Options{Threads: 2, Kernels: "go"}, "float32")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestProducts(t *testing.T) {
 	if _, err := p.Measure(t.Context(), Shape{1, 1, 1}, "tt", 1); !errors.Is(err, ErrInput) {
 		t.Errorf("the form tt: %v", err)
 	}
-	if _, err := NewProducts(cpu.Options{Kernels: "abacus"}); !errors.Is(err, cpu.ErrKernels) {
+	if _, err := NewProducts(cpu.Options{Kernels: "abacus"}, "float32"); !errors.Is(err, cpu.ErrKernels) {
 		t.Errorf("the kernels abacus: %v", err)
 	}
 }

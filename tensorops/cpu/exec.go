@@ -49,6 +49,8 @@ func (x *exec) do(op *tensorops.Op) (err error) {
 	switch op.Kind {
 	case tensorops.KindMatMul:
 		return x.matMul()
+	case tensorops.KindPack:
+		return x.packAll()
 	case tensorops.KindColSum:
 		return x.colSum()
 	case tensorops.KindEmbed:

@@ -30,6 +30,7 @@ type product struct {
 	m, n, k int
 	add     bool
 	bias    []float32 // added to every row; nil: none
+	packedB []float32 // all of B; nil: to be packed
 
 	shareA bool // A is the smaller operand
 	panel  int  // rows of A, or columns of B, that a core takes at a time
@@ -69,7 +70,26 @@ func (x *exec) matMul() error {
 	if op.T[3].Valid() {
 		p.bias = f32(op.T[3])
 	}
+	if op.T[4].Valid() {
+		p.packedB = f32(op.T[4])
+	}
 	return x.multiply(p)
+}
+
+// packAll carries out a Pack: what multiply would make of B, for all of its depth.
+func (x *exec) packAll() error {
+	op := x.op
+	p := product{kernel: x.dev.kernels.gemm, b: matrixOf(op.T[1], op.Has(tensorops.FlagTransB)), packed: f32(op.T[0])}
+	p.k, p.n = op.T[1].Rows(), op.T[1].Cols()
+	if op.Has(tensorops.FlagTransB) {
+		p.k, p.n = p.n, p.k
+	}
+	if op.Has(tensorops.FlagBF16) {
+		p.kernel = x.dev.kernels.bf16
+	}
+	p.k1 = p.k
+	x.product = p
+	return x.parallel(ceil(p.k, gemm.BlockK)*ceil(p.n, packUnit), 1, packShared)
 }
 
 // multiply splits a product over the cores.
@@ -95,12 +115,16 @@ func (x *exec) multiply(p product) error {
 	slab := max(gemm.BlockK, limitShared/small/gemm.BlockK*gemm.BlockK)
 	for p.k0 = 0; p.k0 < p.k; p.k0 = p.k1 {
 		p.k1 = min(p.k0+slab, p.k)
-		p.packed = scratch(&x.shared, p.lenShared(small, p.k1-p.k0))
-		x.product = p
-		depths := ceil(p.k1-p.k0, gemm.BlockK)
-		units := depths * ceil(small, packUnit)
-		if err := x.parallel(units, ceil(units, 4*threads), packShared); err != nil {
-			return err
+		if p.packedB != nil && !p.shareA {
+			p.packed = p.packedB[p.kernel.LenB(p.k0, p.n):]
+			x.product = p
+		} else {
+			p.packed = scratch(&x.shared, p.lenShared(small, p.k1-p.k0))
+			x.product = p
+			units := ceil(p.k1-p.k0, gemm.BlockK) * ceil(small, packUnit)
+			if err := x.parallel(units, ceil(units, 4*threads), packShared); err != nil {
+				return err
+			}
 		}
 		if err := x.parallel(ceil(large, p.panel), 1, multiplyPanels); err != nil {
 			return err
@@ -167,8 +191,13 @@ func (p *product) columns(x *exec, j0, j1 int) {
 	kn, n := p.kernel, j1-j0
 	for k0 := p.k0; k0 < p.k1; k0 += gemm.BlockK {
 		kk := min(gemm.BlockK, p.k1-k0)
-		pb := scratch(&x.packed, kn.LenB(kk, n))
-		kn.PackB(pb, p.b.At(k0, j0), kk, n)
+		var pb []float32
+		if p.packedB != nil {
+			pb = p.packedB[kn.LenB(k0, p.n)+kn.LenB(kk, j0):]
+		} else {
+			pb = scratch(&x.packed, kn.LenB(kk, n))
+			kn.PackB(pb, p.b.At(k0, j0), kk, n)
+		}
 		pa := p.packed[kn.LenA(p.m, k0-p.k0):]
 		for i := 0; i < p.m; i += gemm.BlockM {
 			p.block(i, j0, min(gemm.BlockM, p.m-i), n, k0, kk, pa[kn.LenA(i, kk):], pb)

@@ -25,6 +25,7 @@ type matmul struct {
 	accumulate     bool
 	bias           bool
 	bf16           bool
+	packed         bool // B is packed first
 	views          bool // all three matrices are columns of wider ones
 }
 
@@ -38,6 +39,9 @@ func (p matmul) String() string {
 	}
 	if p.bf16 {
 		s += " bf16"
+	}
+	if p.packed {
+		s += " packed"
 	}
 	if p.views {
 		s += " views"
@@ -66,6 +70,10 @@ func (p matmul) record(b *builder) {
 	if p.bias {
 		o.Bias = b.normal(p.n)
 	}
+	if p.packed {
+		o.Packed = b.garbage(tensorops.PackedLen(p.k, p.n))
+		b.Pack(o.Packed, y, p.transB, p.bf16)
+	}
 	b.MatMul(c, x, y, o)
 	b.check(whole, "C of %v", p).summed(p.k)
 }
@@ -74,7 +82,11 @@ func linearCases(extra []int) []Case {
 	sizes := slices.Concat(usualSizes, extra)
 	var cases []Case
 	matMul := func(name string, products []matmul) {
-		cases = append(cases, Case{"matmul/" + name, tensorops.KindMatMul, func(b *builder) {
+		kind := tensorops.KindMatMul
+		if products[0].packed {
+			kind = tensorops.KindPack
+		}
+		cases = append(cases, Case{kind.String() + "/" + name, kind, func(b *builder) {
 			for _, p := range products {
 				p.record(b)
 			}
@@ -90,10 +102,15 @@ func linearCases(extra []int) []Case {
 		matMul(form.name+"/variants", f.variants(37, 65, 129))
 		matMul(form.name+"/odd", f.split(37, 129, 515))
 		matMul(form.name+"/long", f.variants(3, 5, 5000))
-		f.bf16 = true
+		f.packed = true
+		matMul(form.name+"/sizes", f.sweep(usualSizes))
+		matMul(form.name+"/split", slices.Concat(f.split(200, 300, 260), f.split(700, 130, 600)))
+		f.packed, f.bf16 = false, true
 		matMul(form.name+"/bf16 sizes", f.sweep(sizes))
 		matMul(form.name+"/bf16 split", f.split(200, 300, 260))
 		matMul(form.name+"/bf16 variants", f.variants(37, 65, 129))
+		f.packed = true
+		matMul(form.name+"/bf16", slices.Concat(f.variants(37, 65, 129), f.split(700, 130, 600)))
 	}
 	return append(cases,
 		Case{"matmul/rows of larger matrices", tensorops.KindMatMul, matMulRows},

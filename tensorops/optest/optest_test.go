@@ -90,9 +90,9 @@ func TestFindsMistakes(t *testing.T) {
 	}
 	var mistakes []mistake
 	// Each kind in turn does nothing at all. Nobody can tell that from a spin,
-	// or from an all-reduce among one member.
+	// or from an all-reduce among one member; and the oracle packs nothing.
 	for _, kind := range tensorops.Kinds() {
-		if kind != tensorops.KindSpin && kind != tensorops.KindAllReduce {
+		if kind != tensorops.KindSpin && kind != tensorops.KindAllReduce && kind != tensorops.KindPack {
 			mistakes = append(mistakes, mistake{kind, "does nothing", func(op *tensorops.Op) { *op = tensorops.Op{Kind: tensorops.KindSpin} }})
 		}
 	}

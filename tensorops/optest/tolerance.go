@@ -20,6 +20,7 @@ var tolerances = map[tensorops.Kind]float64{
 
 	// Sums and products.
 	tensorops.KindMatMul:        2,
+	tensorops.KindPack:          2, // and a product with what it made
 	tensorops.KindColSum:        1,
 	tensorops.KindAdd:           1,
 	tensorops.KindEmbedGrad:     2,

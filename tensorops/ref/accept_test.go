@@ -64,6 +64,9 @@ func (o operands) host(bytes int) []byte {
 
 // recordings ask for what each recording method needs.
 var recordings = map[tensorops.Kind]func(o operands, n, c int){
+	tensorops.KindPack: func(o operands, n, c int) {
+		o.l.Pack(o.f(tensorops.PackedLen(n, c)), o.f(n, c), false, false)
+	},
 	tensorops.KindMatMul: func(o operands, n, c int) {
 		k := o.size("K")
 		opts := tensorops.MatMulOpts{TransA: rapid.Bool().Draw(o.t, "transA"), TransB: rapid.Bool().Draw(o.t, "transB")}
