@@ -57,3 +57,40 @@ func heapBytes() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
+
+// What a step allocates on the Go heap (messages, reports) does not depend on the
+// model's size.
+func TestAllocationDoesNotGrowWithTheModel(t *testing.T) {
+	const warm, steps = 20, 50
+	perStep := func(hidden, vocab int) float64 {
+		model := families[0]
+		model.Layers, model.Hidden, model.FFN, model.Context, model.Vocab = 2, hidden, 4*hidden, 4, vocab
+		tr := training{model: model, threads: 2, steps: warm + steps + 1, cuts: []int{1, 2, 3}, evalLens: []int{4},
+			table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 2, Microbatches: 8})}
+		l := &log{}
+		spec := tr.spec(t, l)
+		spec.EvalEvery, spec.WriteCheckpoint = 0, nil
+		spec.OnEvent = func(e actors.Event) {
+			if _, ok := e.(actors.PauseEvent); ok {
+				l.clear()
+				l.event(e)
+			}
+		}
+		run := startPaused(t, spec, l)
+		run.steps(warm)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		run.steps(steps)
+		runtime.ReadMemStats(&after)
+		run.free()
+		if out := wait(t, run.run); out.Err != nil {
+			t.Fatal(out.Err)
+		}
+		return float64(after.TotalAlloc-before.TotalAlloc) / steps
+	}
+	small, large := perStep(32, 1024), perStep(128, 4096)
+	if large > 1.2*small+4096 {
+		t.Errorf("a step of a model four times as wide allocates %.0f bytes, %.0f of the small one", large, small)
+	}
+	t.Logf("%.0f and %.0f bytes a step", small, large)
+}

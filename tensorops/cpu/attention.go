@@ -9,10 +9,11 @@ import (
 )
 
 // attnShape reads the sizes of an attention whose queries are operand q.
-func (x *exec) attnShape(q int) (s attn.Shape, heads, group int) {
+func (x *exec) attnShape(q int) (s *attn.Shape, heads, group int) {
 	op := x.op
 	heads, group = op.I[3], op.I[3]/op.I[4]
-	s = attn.Shape{Queries: op.I[1], Keys: op.I[2], Dim: op.T[q].Cols() / heads}
+	s = &x.shape
+	*s = attn.Shape{Queries: op.I[1], Keys: op.I[2], Dim: op.T[q].Cols() / heads}
 	s.Scale = float32(1 / math.Sqrt(float64(s.Dim)))
 	if op.F[0] > 0 {
 		s.Mask = x.attnMask(s.Queries, s.Keys)
@@ -47,9 +48,9 @@ func attention(x *exec, lo, hi int) {
 	lse := f32(x.op.T[4])
 	for bh := lo; bh < hi; bh++ {
 		b, h := bh/heads, bh%heads
-		head := attn.Head{Index: bh, Q: x.head(1, b, h, s.Queries, s.Dim), O: x.head(0, b, h, s.Queries, s.Dim), LSE: lse[bh*s.Queries:][:s.Queries]}
-		kv := attn.Keys{K: x.head(2, b, h/group, s.Keys, s.Dim), V: x.head(3, b, h/group, s.Keys, s.Dim)}
-		x.dev.kernels.attn.Forward(&x.attn, &s, &head, &kv)
+		x.heads = append(x.heads[:0], attn.Head{Index: bh, Q: x.head(1, b, h, s.Queries, s.Dim), O: x.head(0, b, h, s.Queries, s.Dim), LSE: lse[bh*s.Queries:][:s.Queries]})
+		x.keys = attn.Keys{K: x.head(2, b, h/group, s.Keys, s.Dim), V: x.head(3, b, h/group, s.Keys, s.Dim)}
+		x.dev.kernels.attn.Forward(&x.attn, s, &x.heads[0], &x.keys)
 	}
 }
 
@@ -66,7 +67,7 @@ func attentionGrad(x *exec, lo, hi int) {
 			x.heads = append(x.heads, attn.Head{Index: b*heads + h, Q: head(4), O: head(7), DO: head(3), DQ: head(0), LSE: lse[(b*heads+h)*s.Queries:][:s.Queries]})
 		}
 		keys := func(i int) gemm.Matrix { return x.head(i, b, hk, s.Keys, s.Dim) }
-		kv := attn.Keys{K: keys(5), V: keys(6), DK: keys(1), DV: keys(2)}
-		x.dev.kernels.attn.Backward(&x.attn, &s, x.heads, &kv)
+		x.keys = attn.Keys{K: keys(5), V: keys(6), DK: keys(1), DV: keys(2)}
+		x.dev.kernels.attn.Backward(&x.attn, s, x.heads, &x.keys)
 	}
 }

@@ -17,11 +17,13 @@ type exec struct {
 	shared  []float32 // a matrix product's packed smaller operand
 	packed  []float32 // a core's own panel of the larger one
 	attn    attn.Workspace
-	heads   []attn.Head // of one attention
-	rows    []float32   // work space of sums over rows
-	product product     // of the stream, copied by its helpers
-	partial []float64   // sums of blocks; the stream's, shared with its helpers
-	masks   []uint32    // of dropout
+	shape   attn.Shape  // of one attention
+	heads   []attn.Head // of one key head
+	keys    attn.Keys
+	rows    []float32 // work space of sums over rows
+	product product   // of the stream, copied by its helpers
+	partial []float64 // sums of blocks; the stream's, shared with its helpers
+	masks   []uint32  // of dropout
 }
 
 // parallel runs ranges of the current operation over the free cores.

@@ -1,6 +1,9 @@
 package gemm
 
-import "unsafe"
+import (
+	"sync"
+	"unsafe"
+)
 
 // AMX multiplies bfloat16 by Intel's matrix extension, and packs by AVX-512.
 //
@@ -29,8 +32,11 @@ func (amx) LenB(k, n int) int { return amxLen(n, k) }
 // amxWork is a strip in float32, BlockK deep.
 type amxWork [amxStrip * BlockK]float32
 
+var amxWorks = sync.Pool{New: func() any { return new(amxWork) }}
+
 func (amx) PackA(dst []float32, a Matrix, m, k int) {
-	var work amxWork
+	work := amxWorks.Get().(*amxWork)
+	defer amxWorks.Put(work)
 	steps := ceil(k, amxStep)
 	padded := steps * amxStep
 	for i := 0; i < m; i += amxStrip {
@@ -59,7 +65,8 @@ func (amx) PackA(dst []float32, a Matrix, m, k int) {
 }
 
 func (amx) PackB(dst []float32, b Matrix, k, n int) {
-	var work amxWork
+	work := amxWorks.Get().(*amxWork)
+	defer amxWorks.Put(work)
 	steps := ceil(k, amxStep)
 	for j := 0; j < n; j += amxStrip {
 		clear(work[k*amxStrip : steps*amxStep*amxStrip])

@@ -1,5 +1,7 @@
 package gemm
 
+import "sync"
+
 // Block computes C = A·B, or C += A·B where add is set, from packed operands: m
 // rows of A and n columns of B, both of depth k ≤ BlockK. C's rows are
 // contiguous.
@@ -39,10 +41,15 @@ func (kn *Kernel) Part(c Matrix, m, n, k int, a, b Packed, add bool) {
 	}
 }
 
+// tiles are those beside C. They are used again, since what an assembly function
+// gets through a variable is not kept on the stack.
+var tiles = sync.Pool{New: func() any { return new([maxTile]float32) }}
+
 // border computes the columns of an incomplete strip of B: whole tiles beside C,
 // by the same sums, of which the first n columns are stored.
 func (kn *Kernel) border(c Matrix, m, n, k int, a Packed, strip *float32, add bool) {
-	var tile [maxTile]float32
+	tile := tiles.Get().(*[maxTile]float32)
+	defer tiles.Put(tile)
 	for i := 0; i < m; i += kn.MR {
 		rows := min(kn.MR, m-i)
 		kn.tile[rows](1, k, &a.Data[i*a.Depth], strip, &tile[0], kn.NR, false)
