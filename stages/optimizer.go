@@ -165,7 +165,7 @@ func (s *Stage) ClearGrads(l *tensorops.List) { s.clear(l, false) }
 func (s *Stage) clear(l *tensorops.List, updated bool) {
 	for _, h := range s.mine {
 		for place, g := range h.g {
-			if g.Valid() && !(updated && place == h.place()) {
+			if g.Valid() && (!updated || place != h.place()) {
 				l.Fill(g, 0)
 			}
 		}
