@@ -39,7 +39,7 @@ else
 endif
 
 # Packages that start goroutines.
-RACE_PACKAGES := . ./actors ./checkpoint ./cmd/engine ./tensorops/... ./stages ./telemetry
+RACE_PACKAGES := . ./actors ./checkpoint ./cmd/engine ./tensorops ./tensorops/cpu ./stages ./telemetry
 
 .PHONY: bench
 bench: ## run the benchmarks (BENCHMARKS.md has the figures)
