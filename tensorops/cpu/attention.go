@@ -24,15 +24,14 @@ func (x *exec) attnShape(q int) (s *attn.Shape, heads, group int) {
 // attnMask draws the factors of probabilities: element (head of a sequence,
 // query, key) of the global batch.
 func (x *exec) attnMask(queries, keys int) func(dst []float32, head, query, first int) {
-	op, v := x.op, x.dev.kernels.vec
+	op := x.op
 	d := vec.NewDropout(op.Key, op.U[0], op.F[0])
 	return func(dst []float32, head, query, first int) {
 		at := op.U[1] + (uint64(head)*uint64(queries)+uint64(query))*uint64(keys) + uint64(first)
 		for i := range dst {
 			dst[i] = 1
 		}
-		keep := v.Keep(scratch(&x.masks, vec.KeepSize(len(dst))), d, at, len(dst))
-		v.Drop(dst, dst, keep, nil, d.Scale)
+		x.dev.kernels.vec.Drop(dst, dst, x.keep(d, at, len(dst)), nil, d.Scale)
 	}
 }
 

@@ -12,7 +12,7 @@ func (kn *Kernel) Forward(ws *Workspace, s *Shape, h *Head, kv *Keys) {
 	nr, d := g.NR, s.Dim
 	depth := min(maxDepth, s.Keys)
 	lenO, lenS := g.LenA(d, nr), g.LenA(depth, nr)
-	work := ws.get(g.LenB(d, s.Queries) + g.LenA(s.Keys, d) + g.LenA(d, s.Keys) + lenO + 4*lenS + 4*nr)
+	work := ws.get(g.LenB(d, s.Queries) + g.LenA(s.Keys, d) + g.LenA(d, s.Keys) + lenO + 3*lenS + 3*nr)
 	qt, kp, vt := work.take(g.LenB(d, s.Queries)), work.take(g.LenA(s.Keys, d)), work.take(g.LenA(d, s.Keys))
 	f := forward{Kernel: kn, s: s, h: h, scores: work.take(lenS), mask: work.take(lenS), rows: work.take(lenS), ot: work.take(lenO),
 		top: work.take(nr), sum: work.take(nr), factor: work.take(nr)}
