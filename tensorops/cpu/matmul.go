@@ -28,6 +28,7 @@ type product struct {
 	vec     *vec.Kernels
 	a, b, c gemm.Matrix
 	m, n, k int
+	depth   int // of a block: but for the last one
 	add     bool
 	bias    []float32 // added to every row; nil: none
 	packedB []float32 // all of B; nil: to be packed
@@ -87,9 +88,10 @@ func (x *exec) packAll() error {
 	if op.Has(tensorops.FlagBF16) {
 		p.kernel = x.dev.kernels.bf16
 	}
+	p.depth = p.kernel.Depth(p.k)
 	p.k1 = p.k
 	x.product = p
-	return x.parallel(ceil(p.k, gemm.BlockK)*ceil(p.n, packUnit), 1, packShared)
+	return x.parallel(ceil(p.k, p.depth)*ceil(p.n, packUnit), 1, packShared)
 }
 
 // multiply splits a product over the cores.
@@ -112,7 +114,8 @@ func (x *exec) multiply(p product) error {
 		threads = 1
 	}
 	p.panel = panelSize(large, unit, most, threads)
-	slab := max(gemm.BlockK, limitShared/small/gemm.BlockK*gemm.BlockK)
+	p.depth = p.kernel.Depth(p.k)
+	slab := max(1, limitShared/small/p.depth) * p.depth
 	for p.k0 = 0; p.k0 < p.k; p.k0 = p.k1 {
 		p.k1 = min(p.k0+slab, p.k)
 		if p.packedB != nil && !p.shareA {
@@ -121,7 +124,7 @@ func (x *exec) multiply(p product) error {
 		} else {
 			p.packed = scratch(&x.shared, p.lenShared(small, p.k1-p.k0))
 			x.product = p
-			units := ceil(p.k1-p.k0, gemm.BlockK) * ceil(small, packUnit)
+			units := ceil(p.k1-p.k0, p.depth) * ceil(small, packUnit)
 			if err := x.parallel(units, ceil(units, 4*threads), packShared); err != nil {
 				return err
 			}
@@ -163,8 +166,8 @@ func packShared(x *exec, lo, hi int) {
 	}
 	across := ceil(width, packUnit)
 	for i := lo; i < hi; i++ {
-		k0, j := p.k0+i/across*gemm.BlockK, i%across*packUnit
-		kk, w := min(gemm.BlockK, p.k1-k0), min(packUnit, width-j)
+		k0, j := p.k0+i/across*p.depth, i%across*packUnit
+		kk, w := min(p.depth, p.k1-k0), min(packUnit, width-j)
 		dst := p.packed[p.lenShared(width, k0-p.k0)+p.lenShared(j, kk):]
 		if p.shareA {
 			p.kernel.PackA(dst, p.a.At(j, k0), w, kk)
@@ -189,8 +192,8 @@ func multiplyPanels(x *exec, lo, hi int) {
 // columns computes columns j0 to j1 of C with A shared.
 func (p *product) columns(x *exec, j0, j1 int) {
 	kn, n := p.kernel, j1-j0
-	for k0 := p.k0; k0 < p.k1; k0 += gemm.BlockK {
-		kk := min(gemm.BlockK, p.k1-k0)
+	for k0 := p.k0; k0 < p.k1; k0 += p.depth {
+		kk := min(p.depth, p.k1-k0)
 		var pb []float32
 		if p.packedB != nil {
 			pb = p.packedB[kn.LenB(k0, p.n)+kn.LenB(kk, j0):]
@@ -208,8 +211,8 @@ func (p *product) columns(x *exec, j0, j1 int) {
 // rows computes rows i0 to i1 of C with B shared.
 func (p *product) rows(x *exec, i0, i1 int) {
 	kn, m := p.kernel, i1-i0
-	for k0 := p.k0; k0 < p.k1; k0 += gemm.BlockK {
-		kk := min(gemm.BlockK, p.k1-k0)
+	for k0 := p.k0; k0 < p.k1; k0 += p.depth {
+		kk := min(p.depth, p.k1-k0)
 		pa := scratch(&x.packed, kn.LenA(m, kk))
 		kn.PackA(pa, p.a.At(i0, k0), m, kk)
 		pb := p.packed[kn.LenB(k0-p.k0, p.n):]

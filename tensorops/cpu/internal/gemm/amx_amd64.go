@@ -1,9 +1,6 @@
 package gemm
 
-import (
-	"sync"
-	"unsafe"
-)
+import "unsafe"
 
 // AMX multiplies bfloat16 by Intel's matrix extension, and packs by AVX-512.
 //
@@ -29,49 +26,87 @@ func amxLen(width, k int) int {
 func (amx) LenA(m, k int) int { return amxLen(m, k) }
 func (amx) LenB(k, n int) int { return amxLen(n, k) }
 
-// amxWork is a strip in float32, BlockK deep.
-type amxWork [amxStrip * BlockK]float32
+// amxDepth bounds the depth of a block. The deeper, the rarer C is read and written,
+// whose way to memory is what this path waits for.
+const amxDepth = 1024
 
-var amxWorks = sync.Pool{New: func() any { return new(amxWork) }}
+// Depth cuts a product evenly. A tile of C goes on with the sums that it was read
+// with, so the cuts are not seen in the bits.
+func (amx) Depth(k int) int {
+	return ceil(ceil(k, ceil(k, amxDepth)), amxStep) * amxStep
+}
 
-func (amx) PackA(dst []float32, a Matrix, m, k int) {
-	work := amxWorks.Get().(*amxWork)
-	defer amxWorks.Put(work)
-	steps := ceil(k, amxStep)
-	padded := steps * amxStep
-	for i := 0; i < m; i += amxStrip {
-		rows, at, stride := min(amxStrip, m-i), a.At(i, 0), a.Row
-		src := at.Data
-		if a.Col != 1 || rows < amxStrip || k < padded {
-			src, stride = work[:], padded
-			clear(work[:amxStrip*padded])
-			switch {
-			case a.Col == 1:
-				for r := range rows {
-					copy(work[r*padded:][:k], at.Data[r*a.Row:])
-				}
-			case a.Row == 1:
-				AVX512.Transpose(work[:], padded, at.Data, a.Col, k, rows)
-			default:
-				for r := range rows {
-					for c := range k {
-						work[r*padded+c] = at.Data[r*a.Row+c*a.Col]
-					}
-				}
-			}
+func (amx) PackA(dst []float32, a Matrix, m, k int)  { packAMX(dst, a, m, k, false) }
+func (amx) PackB(dst []float32, b Matrix, k, n int) { packAMX(dst, b.T(), n, k, true) }
+
+// amxSquare is what a strip has for each step of the depth, in floats.
+const amxSquare = amxStrip * amxStep / 2
+
+// packAMX packs width rows of m, each k deep: in strips of an A, or of a B.
+func packAMX(dst []float32, m Matrix, width, k int, forB bool) {
+	whole, strips := k/amxStep, width/amxStrip
+	length := ceil(k, amxStep) * amxSquare
+	switch {
+	case m.Col == 1 && whole > 0:
+		for j := range strips {
+			packRows(forB, &dst[j*length], &m.At(j*amxStrip, 0).Data[0], 4*m.Row, whole, 4*amxSquare, 4*amxStep)
 		}
-		packRowsBF16(&dst[amxLen(i, k)], &src[0], 4*stride, steps)
+	case m.Row == 1 && strips > 0:
+		for s := range whole {
+			packCols(forB, &dst[s*amxSquare], &m.At(0, s*amxStep).Data[0], 4*m.Col, strips, 4*length, 4*amxStrip)
+		}
+	default:
+		whole, strips = 0, 0
+	}
+	for j := 0; j < ceil(width, amxStrip); j++ {
+		s := 0
+		if j < strips {
+			s = whole
+		}
+		for ; s*amxStep < k; s++ {
+			packBorder(forB, &dst[j*length+s*amxSquare], m.At(j*amxStrip, s*amxStep), min(amxStrip, width-j*amxStrip), min(amxStep, k-s*amxStep))
+		}
 	}
 }
 
-func (amx) PackB(dst []float32, b Matrix, k, n int) {
-	work := amxWorks.Get().(*amxWork)
-	defer amxWorks.Put(work)
-	steps := ceil(k, amxStep)
-	for j := 0; j < n; j += amxStrip {
-		clear(work[k*amxStrip : steps*amxStep*amxStrip])
-		AVX512.PackB(work[:], b.At(0, j), k, min(amxStrip, n-j))
-		packPairsBF16(&dst[amxLen(j, k)], &work[0], steps)
+// packBorder packs a square of which only some rows and some of the depth exist.
+func packBorder(forB bool, dst *float32, m Matrix, width, k int) {
+	var square [amxStrip * amxStep]float32
+	if m.Row == 1 {
+		for c := range k {
+			copy(square[c*amxStrip:][:width], m.Data[c*m.Col:])
+		}
+		packCols(forB, dst, &square[0], 4*amxStrip, 1, 0, 0)
+		return
+	}
+	for r := range width {
+		row := square[r*amxStep:][:k]
+		if m.Col == 1 {
+			copy(row, m.Data[r*m.Row:])
+			continue
+		}
+		for c := range row {
+			row[c] = m.Data[r*m.Row+c*m.Col]
+		}
+	}
+	packRows(forB, dst, &square[0], 4*amxStep, 1, 0, 0)
+}
+
+// packRows and packCols choose the function by name, so that the compiler sees that
+// it keeps none of its pointers.
+func packRows(forB bool, dst, src *float32, stride, steps, dstStep, srcStep int) {
+	if forB {
+		packAMXRowsT(dst, src, stride, steps, dstStep, srcStep)
+	} else {
+		packAMXRows(dst, src, stride, steps, dstStep, srcStep)
+	}
+}
+
+func packCols(forB bool, dst, src *float32, stride, steps, dstStep, srcStep int) {
+	if forB {
+		packAMXCols(dst, src, stride, steps, dstStep, srcStep)
+	} else {
+		packAMXColsT(dst, src, stride, steps, dstStep, srcStep)
 	}
 }
 

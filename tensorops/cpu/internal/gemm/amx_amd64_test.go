@@ -21,7 +21,7 @@ func TestAMX(t *testing.T) {
 	}
 	for _, m := range []int{1, 15, 31, 32, 33, 70} {
 		for _, n := range []int{1, 16, 31, 32, 33, 96} {
-			for _, k := range []int{1, 2, 7, 31, 32, 33, 256} {
+			for _, k := range []int{1, 2, 7, 31, 32, 33, 64, 259} {
 				for form := range 8 {
 					r := rand.New(rand.NewPCG(uint64(m*n), uint64(k)))
 					a, b, c := operand(r, m, k, form&1 != 0), operand(r, k, n, form&2 != 0), operand(r, m, n, false)

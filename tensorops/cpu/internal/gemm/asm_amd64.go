@@ -92,15 +92,33 @@ func tileAVX512_11(strips int, k int, a *float32, b *float32, c *float32, ldc in
 //go:noescape
 func tileAVX512_12(strips int, k int, a *float32, b *float32, c *float32, ldc int, add bool)
 
-// packRowsBF16 packs a strip of A, 32 rows of 32·steps numbers: row r is at src + r·stride bytes.
+// packAMXRows packs squares of 32 j × 32 k into two tiles each, as it lies:
+// row j is contiguous along k: the pairs of k lie side by side at src + j·stride.
+// From square to square dst and src move by their steps. All distances are in bytes.
 //
 //go:noescape
-func packRowsBF16(dst *float32, src *float32, stride int, steps int)
+func packAMXRows(dst *float32, src *float32, stride int, steps int, dstStep int, srcStep int)
 
-// packPairsBF16 packs a strip of B, 32·steps rows of 32 numbers at src: pairs of rows, column by column.
+// packAMXRowsT packs squares of 32 j × 32 k into two tiles each, transposed:
+// row j is contiguous along k: the pairs of k lie side by side at src + j·stride.
+// From square to square dst and src move by their steps. All distances are in bytes.
 //
 //go:noescape
-func packPairsBF16(dst *float32, src *float32, steps int)
+func packAMXRowsT(dst *float32, src *float32, stride int, steps int, dstStep int, srcStep int)
+
+// packAMXCols packs squares of 32 j × 32 k into two tiles each, as it lies:
+// k is contiguous along j: its numbers lie side by side at src + k·stride.
+// From square to square dst and src move by their steps. All distances are in bytes.
+//
+//go:noescape
+func packAMXCols(dst *float32, src *float32, stride int, steps int, dstStep int, srcStep int)
+
+// packAMXColsT packs squares of 32 j × 32 k into two tiles each, transposed:
+// k is contiguous along j: its numbers lie side by side at src + k·stride.
+// From square to square dst and src move by their steps. All distances are in bytes.
+//
+//go:noescape
+func packAMXColsT(dst *float32, src *float32, stride int, steps int, dstStep int, srcStep int)
 
 // transpose4 stores, for 8·eights consecutive k, 4 numbers at dst + k·strip: element j from
 // src + j·stride + k, where j ≥ rows repeats the last row. strip and stride are in bytes.

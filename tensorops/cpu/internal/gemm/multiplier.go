@@ -4,19 +4,25 @@ package gemm
 // one in which the operands are rounded to bfloat16 (to the nearest, ties to even)
 // as they are packed, and products are summed up in float32.
 type Multiplier interface {
+	// Depth is the depth of the blocks into which a product of depth k is cut; the
+	// last one is as deep as what is left.
+	Depth(k int) int
 	// LenA and LenB are the number of floats that packed blocks take: m rows of
 	// A, or n columns of B, of depth k. They are linear in whole strips, and in
-	// whole blocks of BlockK.
+	// whole blocks of a product.
 	LenA(m, k int) int
 	LenB(k, n int) int
 	PackA(dst []float32, a Matrix, m, k int)
 	PackB(dst []float32, b Matrix, k, n int)
 	// Block computes C = A·B, or C += A·B where add is set, from packed blocks
-	// of depth k ≤ BlockK. C's rows are contiguous.
+	// of depth k. C's rows are contiguous.
 	Block(c Matrix, m, n, k int, a, b []float32, add bool)
 	// Strips are the rows of A and the columns of B in one strip.
 	Strips() (mr, nr int)
 }
+
+// Depth is BlockK, whatever the product.
+func (kn *Kernel) Depth(int) int { return BlockK }
 
 // Strips are MR and NR.
 func (kn *Kernel) Strips() (mr, nr int) { return kn.MR, kn.NR }
