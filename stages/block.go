@@ -131,7 +131,8 @@ func (b *block) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor 
 	u := b.project(c, n, b.up)
 	c.Free(n)
 	s.u = [2]tensorops.Tensor{u[0], u[1]}
-	g := b.activation(c, s.u)
+	g := c.AllocLike(s.u[0])
+	b.activation(c, g, s.u)
 	y := b.residual(c, &b.down, g, s.h, b.drops[2])
 	c.Free(g)
 	if c.mb.Recompute {
@@ -149,15 +150,14 @@ func (b *block) residual(c *pass, m *linear, x, skip tensorops.Tensor, s site) t
 	return y
 }
 
-// activation records the input of the down projection.
-func (b *block) activation(c *pass, u [2]tensorops.Tensor) tensorops.Tensor {
-	g := c.AllocLike(u[0])
+// activation records the input of the down projection, which may take the place of
+// u's first part.
+func (b *block) activation(c *pass, g tensorops.Tensor, u [2]tensorops.Tensor) {
 	if b.cfg.Family == Llama {
 		c.SwiGLU(g, u[0], u[1])
 	} else {
 		c.GELU(g, u[0])
 	}
-	return g
 }
 
 // dropGrad returns the gradient of residual's projection. Without dropout that
@@ -224,9 +224,9 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 
 func (b *block) weightGrad(c *pass, st state) {
 	s := st.(*blockState)
-	g := b.activation(c, s.u)
-	b.down.weightGrad(c, g, s.dm)
-	free(c.List, &g, &s.u[0], &s.u[1], &s.dm)
+	b.activation(c, s.u[0], s.u) // made again, where u is no longer needed
+	b.down.weightGrad(c, s.u[0], s.dm)
+	free(c.List, &s.u[0], &s.u[1], &s.dm)
 	n := b.norm2.again(c, s.h)
 	b.up[0].weightGrad(c, n, s.du0)
 	if len(b.up) > 1 {

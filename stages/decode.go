@@ -89,9 +89,9 @@ func (b *block) decode(c *pass, x tensorops.Tensor, cache [2]tensorops.Tensor, u
 	free(c.List, &x, &n1, &stats, &qkv[0], &qkv[1], &qkv[2], &o, &lse)
 	n2, stats := b.norm2.forward(c, h)
 	u := b.project(c, n2, b.up)
-	g := b.activation(c, [2]tensorops.Tensor{u[0], u[1]})
-	y := b.residual(c, &b.down, g, h, b.drops[2])
-	free(c.List, &h, &n2, &stats, &u[0], &u[1], &g)
+	b.activation(c, u[0], [2]tensorops.Tensor{u[0], u[1]})
+	y := b.residual(c, &b.down, u[0], h, b.drops[2])
+	free(c.List, &h, &n2, &stats, &u[0], &u[1])
 	return y
 }
 

@@ -22,25 +22,28 @@ def peak(name, command):
 def main():
     p = parser(__doc__, rounds=1)
     p.add_argument("--models", nargs="+", default=["gpt2-124m"])
+    p.add_argument("--microbatches", type=int, nargs="+", default=[1, 2], help="Troupe's; PyTorch takes the sequences at once (default: 1 2)")
     p.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
     o = parse(p)
-    head("model", "type", "threads", "side", "peak, MiB", "before, MiB", "Troupe by it")
+    by = [f"Troupe in {n} by it" for n in o.microbatches]
+    head("model", "type", "threads", "side", "peak, MiB", "before, MiB", *by)
     for model in o.models:
         for dtype in o.dtypes:
             for threads in o.threads:
                 common = ["--model", model, "--dtype", dtype, "--threads", threads]
-                sides = {"Troupe": engine("step", *common)}
+                sides = {f"Troupe, microbatches: {n}": engine("step", *common, "--microbatches", n) for n in o.microbatches}
                 for mode in "eager", "compiled":
                     sides[f"PyTorch {mode}"] = python("peer_step.py", *common, "--mode", mode)
-                ours = None
+                ours = []
                 for name, command in sides.items():
                     try:
                         mib, before = peak(name, command)
                     except Refused as e:
-                        row(model, dtype, threads, name, e, "", "")
+                        row(model, dtype, threads, name, e, "", *[""] * len(by))
                         continue
-                    ours = ours or mib
-                    row(model, dtype, threads, name, f"{mib:,.0f}", f"{before:,.0f}", f"{ours / mib:.2f}")
+                    if len(ours) < len(by):
+                        ours.append(mib)
+                    row(model, dtype, threads, name, f"{mib:,.0f}", f"{before:,.0f}", *[f"{m / mib:.2f}" for m in ours], *[""] * (len(by) - len(ours)))
 
 
 main()

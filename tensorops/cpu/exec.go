@@ -14,8 +14,8 @@ type exec struct {
 	op  *tensorops.Op
 	job *job // nil for a helper
 
-	shared  []float32 // a matrix product's packed smaller operand
-	packed  []float32 // a core's own panel of the larger one
+	shared  packing // a matrix product's packed smaller operand
+	packed  packing // a core's own panel of the larger one
 	attn    attn.Workspace
 	shape   attn.Shape  // of one attention
 	heads   []attn.Head // of one key head

@@ -122,7 +122,7 @@ func (x *exec) multiply(p product) error {
 			p.packed = p.packedB[p.kernel.LenB(p.k0, p.n):]
 			x.product = p
 		} else {
-			p.packed = scratch(&x.shared, p.lenShared(small, p.k1-p.k0))
+			p.packed = x.shared.floats(p.lenShared(small, p.k1-p.k0))
 			x.product = p
 			units := ceil(p.k1-p.k0, p.depth) * ceil(small, packUnit)
 			if err := x.parallel(units, ceil(units, 4*threads), packShared); err != nil {
@@ -198,7 +198,7 @@ func (p *product) columns(x *exec, j0, j1 int) {
 		if p.packedB != nil {
 			pb = p.packedB[kn.LenB(k0, p.n)+kn.LenB(kk, j0):]
 		} else {
-			pb = scratch(&x.packed, kn.LenB(kk, n))
+			pb = x.packed.floats(kn.LenB(kk, n))
 			kn.PackB(pb, p.b.At(k0, j0), kk, n)
 		}
 		pa := p.packed[kn.LenA(p.m, k0-p.k0):]
@@ -213,7 +213,7 @@ func (p *product) rows(x *exec, i0, i1 int) {
 	kn, m := p.kernel, i1-i0
 	for k0 := p.k0; k0 < p.k1; k0 += p.depth {
 		kk := min(p.depth, p.k1-k0)
-		pa := scratch(&x.packed, kn.LenA(m, kk))
+		pa := x.packed.floats(kn.LenA(m, kk))
 		kn.PackA(pa, p.a.At(i0, k0), m, kk)
 		pb := p.packed[kn.LenB(k0-p.k0, p.n):]
 		for j := 0; j < p.n; j += gemm.BlockN {
