@@ -112,6 +112,9 @@ func (x *exec) multiply(p product) error {
 	threads := x.dev.cores.threads
 	if p.m*p.n*p.k <= limitAlone {
 		threads = 1
+		if p.direct(x) {
+			return nil
+		}
 	}
 	p.panel = panelSize(large, unit, most, threads)
 	p.depth = p.kernel.Depth(p.k)
@@ -134,6 +137,18 @@ func (x *exec) multiply(p product) error {
 		}
 	}
 	return nil
+}
+
+// direct carries out the product without packing, where that can be.
+func (p *product) direct(x *exec) bool {
+	kn, ok := p.kernel.(*gemm.Kernel)
+	if !ok || p.packedB != nil || !kn.Direct(p.c, p.a, p.b, p.m, p.n, p.k, p.add, x.packed.floats) {
+		return false
+	}
+	if p.bias != nil {
+		p.addBias(p.c, p.m, p.n, 0)
+	}
+	return true
 }
 
 // panelSize divides size into panels of whole units, of at most the given size:

@@ -29,7 +29,7 @@ func gemmTiles(c *build.Context, s gemmShape) {
 	}
 }
 
-const gemmTileDoc = `Tiles of a matrix product: rows of A in packed strips by one strip of B.
+const gemmTileDoc = `Tiles of a matrix product: rows of A in strips by one strip of B.
 
 Register plan: an accumulator for each row of C and each vector in it; a row of
 B in two vectors; A's numbers are broadcast, into a register on AVX2 and by the
@@ -41,7 +41,7 @@ read once for all rows.`
 // gemmTile writes the function for a number of rows.
 func gemmTile(c *build.Context, s gemmShape, rows int) {
 	c.Function(fmt.Sprintf("tile%s_%d", s.suffix, rows))
-	c.SignatureExpr("func(strips, k int, a, b, c *float32, ldc int, add bool)")
+	c.SignatureExpr("func(strips, k int, a, b, c *float32, lda, ldb, ldc int, add bool)")
 	c.Pragma("noescape")
 	c.Doc(fmt.Sprintf("tile%s_%d multiplies strips of A, %d rows of each, by a strip of B: see tileFunc.", s.suffix, rows, rows))
 
@@ -50,8 +50,12 @@ func gemmTile(c *build.Context, s gemmShape, rows int) {
 	a := c.Load(c.Param("a"), c.GP64()).(reg.GPVirtual)
 	b := c.Load(c.Param("b"), c.GP64()).(reg.GPVirtual)
 	cp := c.Load(c.Param("c"), c.GP64()).(reg.GPVirtual)
+	lda := c.Load(c.Param("lda"), c.GP64()).(reg.GPVirtual)
+	ldb := c.Load(c.Param("ldb"), c.GP64()).(reg.GPVirtual)
 	ldc := c.Load(c.Param("ldc"), c.GP64()).(reg.GPVirtual)
 	add := c.Load(c.Param("add"), c.GP8()).(reg.GPVirtual)
+	c.SHLQ(operand.U8(2), lda)
+	c.SHLQ(operand.U8(2), ldb)
 	c.Comment("Row r of C is at row[r/3] + (r mod 3)·ldc.")
 	c.SHLQ(operand.U8(2), ldc)
 	ldc3 := c.GP64()
@@ -112,13 +116,14 @@ func gemmTile(c *build.Context, s gemmShape, rows int) {
 	}
 	c.MOVQ(b, bp)
 
-	// step records the products of one k, at a distance of i from the pointers.
-	step := func(i int) {
+	// step records the products of one k.
+	step := func() {
 		for v := range bv {
-			c.VMOVUPS(at(bp, i*s.vecs*s.bytes+v*s.bytes), bv[v])
+			c.VMOVUPS(at(bp, v*s.bytes), bv[v])
 		}
+		c.ADDQ(ldb, bp)
 		for r := range acc {
-			m := at(a, (i*s.mr+r)*4)
+			m := at(a, r*4)
 			if s.zmm {
 				for v := range bv {
 					c.VFMADD231PS_BCST(m, bv[v], acc[r][v])
@@ -130,26 +135,23 @@ func gemmTile(c *build.Context, s gemmShape, rows int) {
 				c.VFMADD231PS(bv[v], av[r%2], acc[r][v])
 			}
 		}
+		c.ADDQ(lda, a)
 	}
 	const unroll = 4
 	c.MOVQ(k, count)
 	c.SUBQ(operand.U8(unroll), count)
 	c.JL(operand.LabelRef("rest"))
 	c.Label("four")
-	for i := range unroll {
-		step(i)
+	for range unroll {
+		step()
 	}
-	c.ADDQ(operand.U32(unroll*s.mr*4), a)
-	c.ADDQ(operand.U32(unroll*s.vecs*s.bytes), bp)
 	c.SUBQ(operand.U8(unroll), count)
 	c.JGE(operand.LabelRef("four"))
 	c.Label("rest")
 	c.ADDQ(operand.U8(unroll), count)
 	c.JZ(operand.LabelRef("store"))
 	c.Label("one")
-	step(0)
-	c.ADDQ(operand.U8(s.mr*4), a)
-	c.ADDQ(operand.U8(s.vecs*s.bytes), bp)
+	step()
 	c.DECQ(count)
 	c.JNZ(operand.LabelRef("one"))
 

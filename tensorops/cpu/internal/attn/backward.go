@@ -118,10 +118,10 @@ func (b *backward) strip(i0, i1, j, k0, k1 int) {
 	lenT := g.LenA(d, nr)
 	at := j / nr * lenT
 	dims := ceil(d, mr) * mr
-	qt := gemm.Packed{Data: b.qt[g.LenA(d, i0):], Depth: i1 - i0}.From(first-i0, mr)
-	dot := gemm.Packed{Data: b.dot[g.LenA(d, i0):], Depth: i1 - i0}.From(first-i0, mr)
-	g.Part(gemm.Matrix{Data: b.dvt[at:], Row: nr, Col: 1}, dims, nr, rows, dot, gemm.Packed{Data: p, Depth: rows}, true)
-	g.Part(gemm.Matrix{Data: b.dkt[at:], Row: nr, Col: 1}, dims, nr, rows, qt, gemm.Packed{Data: ds, Depth: rows}, true)
+	qt := g.PackedA(b.qt[g.LenA(d, i0):], i1-i0).From(first-i0)
+	dot := g.PackedA(b.dot[g.LenA(d, i0):], i1-i0).From(first-i0)
+	g.Part(gemm.Matrix{Data: b.dvt[at:], Row: nr, Col: 1}, dims, nr, rows, dot, g.PackedB(p, rows), true)
+	g.Part(gemm.Matrix{Data: b.dkt[at:], Row: nr, Col: 1}, dims, nr, rows, qt, g.PackedB(ds, rows), true)
 
 	keys := min(nr, k1-j)
 	for r := 0; r < rows; r += mr {
@@ -133,14 +133,14 @@ func (b *backward) strip(i0, i1, j, k0, k1 int) {
 // contribute.
 func (b *backward) queries(i0, i1, k0, k1 int) {
 	g, s, d := b.Gemm, b.s, b.s.Dim
-	k := gemm.Packed{Data: b.k[g.LenB(k0, d):], Depth: k1 - k0}
+	k := g.PackedB(b.k[g.LenB(k0, d):], k1-k0)
 	for i := i0; i < i1; i += g.MR {
 		rows := min(g.MR, i1-i)
 		seen := min(k1-k0, i+rows+s.offset()-k0)
 		if seen <= 0 {
 			continue
 		}
-		ds := gemm.Packed{Data: b.packed[(i-i0)*(k1-k0):], Depth: k1 - k0}
+		ds := g.PackedA(b.packed[(i-i0)*(k1-k0):], k1-k0)
 		g.Part(b.h.DQ.At(i, 0), rows, d, seen, ds, k, k0 > 0)
 	}
 }

@@ -59,8 +59,8 @@ func (f *forward) strip(i, n int, qt, kp, vt []float32) {
 		if s.Mask != nil {
 			f.drop(p, i, n, k0, kk)
 		}
-		packed := gemm.Packed{Data: vt[g.LenA(d, k0):], Depth: min(maxDepth, s.Keys-k0)}
-		g.Part(gemm.Matrix{Data: f.ot, Row: nr, Col: 1}, ceil(d, g.MR)*g.MR, nr, kk, packed, gemm.Packed{Data: p, Depth: kk}, k0 > 0)
+		packed := g.PackedA(vt[g.LenA(d, k0):], min(maxDepth, s.Keys-k0))
+		g.Part(gemm.Matrix{Data: f.ot, Row: nr, Col: 1}, ceil(d, g.MR)*g.MR, nr, kk, packed, g.PackedB(p, kk), k0 > 0)
 	}
 	for j := range n {
 		f.h.LSE[i+j] = float32(float64(f.top[j]) + math.Log(float64(f.sum[j])))

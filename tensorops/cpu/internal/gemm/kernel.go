@@ -17,10 +17,12 @@ type Kernel struct {
 	MR, NR int
 
 	// tile[r] multiplies strips of A, one after the other in memory, by one
-	// strip of B: C = A·B, or C += A·B where add is set. Each strip counts with
+	// strip of B: C = A·B, or C += A·B where add is set. lda and ldb are the
+	// distances from k to k, ldc that of C's rows. Each strip counts with
 	// its first r rows; C's pointer moves down by r rows from strip to strip,
 	// so that strips > 1 makes sense for r = MR only.
-	tile []tileFunc
+	tile    []tileFunc
+	strided bool // tiles read operands with any lda and ldb, not only packed ones
 
 	packRowsA, packRowsB stripFunc // elements of a strip are contiguous in memory
 	packColsA, packColsB stripFunc // consecutive k are contiguous in memory
@@ -31,7 +33,7 @@ type Kernel struct {
 	lanes     int
 }
 
-type tileFunc func(strips, k int, a, b, c *float32, ldc int, add bool)
+type tileFunc func(strips, k int, a, b, c *float32, lda, ldb, ldc int, add bool)
 
 // stripFunc packs one strip of depth k: dst[k·strip + j] = element (k, j), for j
 // below width. stride is the distance in memory between consecutive k
