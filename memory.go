@@ -10,17 +10,16 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// dryActions is how much of a rank's row has to be recorded to meet its peak: the
-// warm-up, then as many microbatches through every chunk and back as the row goes
-// on repeating: a group, of which partial recomputation treats the next
-// differently until its own window of warm-up + 1 is through.
+// dryActions is how much of a rank's row has to be recorded to meet its peak: up to
+// where it holds the most outputs, then as many microbatches through every chunk and
+// back as the row goes on repeating: a group, of which partial recomputation treats
+// the next differently until its own window is through.
 func (p *plan) dryActions(rank int) int {
-	warm := scheduler.WarmUp(p.spec, rank)
 	cycle := max(p.spec.Group, 1)
 	if p.cfg.Pipeline.Recompute == "partial" {
-		cycle *= warm + 1
+		cycle *= p.table.ForwardsAhead(rank)
 	}
-	return warm + 2*p.spec.Chunks*cycle
+	return p.table.PeakAt(rank) + 3*p.spec.Chunks*cycle
 }
 
 // memoryBytes is the tensor memory that each rank's pool takes, found by recording

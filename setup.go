@@ -147,7 +147,7 @@ func (p *plan) recompute() func(rank, microbatch int) bool {
 		keep := p.cfg.Pipeline.RecomputeKeep
 		window := make([]int, p.table.NumRanks())
 		for r := range window {
-			window[r] = scheduler.WarmUp(p.spec, r) + 1
+			window[r] = p.table.ForwardsAhead(r)
 		}
 		return func(rank, microbatch int) bool { return microbatch%window[rank] >= keep }
 	}

@@ -33,6 +33,10 @@ type Action struct {
 	Stage      int32 // the virtual stage
 	Type       Type
 	Microbatch int32
+	// Overlap makes one action of this and the next on its rank, a forward and a
+	// backward: it starts when both inputs are there, takes as long as both, and
+	// has both outputs at its end (DualPipe's overlapped pair).
+	Overlap bool
 }
 
 // String writes the action as stage, type, microbatch: 0F3.

@@ -8,11 +8,11 @@ import (
 
 func TestParseAction(t *testing.T) {
 	good := map[string]Action{
-		"0F0":        {0, F, 0},
-		"12B34":      {12, B, 34},
-		"3I7":        {3, I, 7},
-		"10W0":       {10, W, 0},
-		"0F67108863": {0, F, MaxActions - 1},
+		"0F0":        {Stage: 0, Type: F, Microbatch: 0},
+		"12B34":      {Stage: 12, Type: B, Microbatch: 34},
+		"3I7":        {Stage: 3, Type: I, Microbatch: 7},
+		"10W0":       {Stage: 10, Type: W, Microbatch: 0},
+		"0F67108863": {Stage: 0, Type: F, Microbatch: MaxActions - 1},
 	}
 	for text, want := range good {
 		a, err := ParseAction(text)

@@ -24,11 +24,11 @@ func Check(t *Table) (*Report, error) {
 		return nil, err
 	}
 	p := newPlayer(t, ix)
-	if err := p.play(UnitCosts, nil); err != nil {
+	if err := p.play(Machine{Costs: UnitCosts}); err != nil {
 		return nil, err
 	}
 	credits := p.peakUnderWay()
-	if err := p.play(UnitCosts, &credits); err != nil {
+	if err := p.play(Machine{Costs: UnitCosts, Credits: &credits}); err != nil {
 		return nil, err
 	}
 	return &Report{

@@ -31,8 +31,8 @@ func TestBrokenTables(t *testing.T) {
 		{"microbatch above", func(t *Table) { t.Ranks[1][3].Microbatch = 4 }, ErrTable},
 		{"backward in forward-only", func(t *Table) { t.ForwardOnly = true }, ErrTable},
 		{"wrong rank", func(t *Table) { t.Ranks[0][0].Stage = 1 }, ErrRank},
-		{"twice", func(t *Table) { t.Ranks[0] = append(t.Ranks[0], Action{0, B, 3}) }, ErrDuplicate},
-		{"I after B", func(t *Table) { t.Ranks[0] = append(t.Ranks[0], Action{0, I, 3}) }, ErrDuplicate},
+		{"twice", func(t *Table) { t.Ranks[0] = append(t.Ranks[0], Action{Stage: 0, Type: B, Microbatch: 3}) }, ErrDuplicate},
+		{"I after B", func(t *Table) { t.Ranks[0] = append(t.Ranks[0], Action{Stage: 0, Type: I, Microbatch: 3}) }, ErrDuplicate},
 		{"missing", func(t *Table) { t.Ranks[1] = t.Ranks[1][:7] }, ErrIncomplete},
 		{"a rank without actions", func(t *Table) { t.Ranks[1] = nil }, ErrIncomplete},
 		{"a microbatch more", func(t *Table) { t.Microbatches++ }, ErrIncomplete},
@@ -40,10 +40,10 @@ func TestBrokenTables(t *testing.T) {
 		{"B before F", func(t *Table) { r := t.Ranks[1]; r[2], r[3] = r[3], r[2] }, ErrOrder},
 		{"W before I", func(t *Table) {
 			t.Ranks[1][7].Type = W
-			t.Ranks[1] = append(t.Ranks[1], Action{1, I, 3})
+			t.Ranks[1] = append(t.Ranks[1], Action{Stage: 1, Type: I, Microbatch: 3})
 		}, ErrOrder},
 		{"deadlock", func(t *Table) {
-			t.Ranks[0] = []Action{{0, F, 1}, {0, B, 1}, {0, F, 0}, {0, B, 0}, {0, F, 2}, {0, B, 2}, {0, F, 3}, {0, B, 3}}
+			t.Ranks[0] = []Action{{Stage: 0, Type: F, Microbatch: 1}, {Stage: 0, Type: B, Microbatch: 1}, {Stage: 0, Type: F, Microbatch: 0}, {Stage: 0, Type: B, Microbatch: 0}, {Stage: 0, Type: F, Microbatch: 2}, {Stage: 0, Type: B, Microbatch: 2}, {Stage: 0, Type: F, Microbatch: 3}, {Stage: 0, Type: B, Microbatch: 3}}
 		}, ErrDeadlock},
 	} {
 		table := generate(t, Spec{Ranks: 2, Chunks: 1, Microbatches: 4})
@@ -64,7 +64,7 @@ func TestLongCircle(t *testing.T) {
 	table := generate(t, Spec{Ranks: 10, Chunks: 2, Microbatches: 10})
 	row := table.Ranks[0]
 	for i, a := range row {
-		if a == (Action{10, F, 0}) { // rank 0 takes its second chunk first
+		if a == (Action{Stage: 10, Type: F, Microbatch: 0}) { // rank 0 takes its second chunk first
 			copy(row[1:i+1], row[:i])
 			row[0] = a
 		}
@@ -157,7 +157,7 @@ func splitBackwards(t *rapid.T, table *Table) {
 				out, pending = append(out, pending...), nil
 			}
 			if a.Type == B {
-				out, pending = append(out, Action{a.Stage, I, a.Microbatch}), append(pending, Action{a.Stage, W, a.Microbatch})
+				out, pending = append(out, Action{Stage: a.Stage, Type: I, Microbatch: a.Microbatch}), append(pending, Action{Stage: a.Stage, Type: W, Microbatch: a.Microbatch})
 				continue
 			}
 			out = append(out, a)
@@ -221,7 +221,7 @@ func checkTimeline(t *rapid.T, table *Table, tl *Timeline, costs Costs, credits 
 	}
 	after := func(a Action, types string, stage int32) {
 		for _, typ := range types {
-			if e, ok := end[Action{stage, parseType(string(typ)), a.Microbatch}]; ok && start[a] < e {
+			if e, ok := end[Action{Stage: stage, Type: parseType(string(typ)), Microbatch: a.Microbatch}]; ok && start[a] < e {
 				t.Fatalf("%v starts at %v, its input %d%c%d ends at %v", a, start[a], stage, typ, a.Microbatch, e)
 			}
 		}
@@ -283,7 +283,7 @@ func TestImpossibleCosts(t *testing.T) {
 	table := generate(t, Spec{Ranks: 2, Chunks: 1, Microbatches: 2})
 	for _, bad := range []float64{-1, math.NaN(), math.Inf(1)} {
 		_, err := Simulate(table, func(_ int, a Action) float64 {
-			if a == (Action{1, B, 1}) {
+			if a == (Action{Stage: 1, Type: B, Microbatch: 1}) {
 				return bad
 			}
 			return 1

@@ -35,22 +35,30 @@ func (p *player) deadlock(rank int) error {
 
 // obstacle returns the action that a waiting rank needs next.
 func (p *player) obstacle(rank int) place {
-	a := p.table.Ranks[rank][p.next[rank]]
-	if in, ok := p.input(a); ok && !p.started(in) {
-		return in
+	_, n := p.lacking(rank)
+	return n.place
+}
+
+// lacking returns the action of a waiting rank that cannot start, and what it needs.
+func (p *player) lacking(rank int) (Action, need) {
+	row, i := p.table.Ranks[rank], p.next[rank]
+	for _, a := range row[i : i+width(row, i)] {
+		for _, n := range p.needs(a) {
+			if n.exists && !p.started(n.place) {
+				return a, n
+			}
+		}
 	}
-	taker, _ := p.creditFrom(a)
-	return taker
+	return row[i], need{} // it is not waiting
 }
 
 func (p *player) explain(rank int) string {
-	a := p.table.Ranks[rank][p.next[rank]]
-	obstacle := p.obstacle(rank)
-	needed := p.table.Ranks[obstacle.rank][obstacle.position]
-	if in, ok := p.input(a); ok && in == obstacle {
-		return fmt.Sprintf("rank %d: %v needs the output of %v on rank %d", rank, a, needed, obstacle.rank)
+	a, n := p.lacking(rank)
+	needed := p.table.Ranks[n.rank][n.position]
+	if !n.credit {
+		return fmt.Sprintf("rank %d: %v needs the output of %v on rank %d", rank, a, needed, n.rank)
 	}
 	kind, _ := a.Type.edge()
 	return fmt.Sprintf("rank %d: %v needs one of the %d %s credits of stage %d, the next comes back with %v on rank %d",
-		rank, a, p.credits.Of(kind, int(a.Stage)), kind, a.Stage, needed, obstacle.rank)
+		rank, a, p.Credits.Of(kind, int(a.Stage)), kind, a.Stage, needed, n.rank)
 }

@@ -1,26 +1,62 @@
 package scheduler
 
-// Generate makes the table of a spec. Backwards run in ascending microbatch
-// order on every stage, so that a chunk's weight gradients add up in the same
-// order under every schedule.
+import (
+	"fmt"
+	"slices"
+)
+
+// Generate makes the table of a spec. Weight gradients run in ascending microbatch
+// order on every stage, so that they add up in the same order under every schedule.
 func Generate(s Spec) (*Table, error) {
 	s, err := s.resolve()
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{
-		Schedule:     s.Schedule,
-		Placement:    Loop,
-		NumStages:    s.Ranks * s.Chunks,
-		Microbatches: s.Microbatches,
-		ForwardOnly:  s.ForwardOnly,
-		Ranks:        make([][]Action, s.Ranks),
+	if s.Schedule == Auto || s.Schedule == Dynamic {
+		return s.auto()
 	}
-	visits := s.visits()
-	for rank := range t.Ranks {
-		t.Ranks[rank] = s.order(rank, visits)
+	k, _ := s.kind()
+	return s.table(k)
+}
+
+// table makes the table of a resolved spec.
+func (s Spec) table(k kind) (*Table, error) {
+	stages, err := k.placement.Stages(s.Ranks, s.Chunks)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSpec, err)
+	}
+	t := &Table{Schedule: s.Schedule, Placement: k.placement, NumStages: stages, Microbatches: s.Microbatches, ForwardOnly: s.ForwardOnly}
+	generate := k.rows
+	if s.ForwardOnly && k.placement == V {
+		generate = byRank(Spec.zbv) // its forwards fit any number of microbatches
+	}
+	if t.Ranks, err = generate(s); err != nil {
+		return nil, err
+	}
+	if s.ForwardOnly {
+		for r, row := range t.Ranks {
+			t.Ranks[r] = slices.DeleteFunc(row, func(a Action) bool { return a.Type != F })
+		}
 	}
 	return t, nil
+}
+
+// byRank makes rows one by one.
+func byRank(row func(s Spec, rank int) []Action) func(s Spec) ([][]Action, error) {
+	return func(s Spec) ([][]Action, error) {
+		rows := make([][]Action, s.Ranks)
+		for rank := range rows {
+			rows[rank] = row(s, rank)
+		}
+		return rows, nil
+	}
+}
+
+// phases makes the rows of the schedules that warm up, run forwards and backwards in
+// turn, and cool down.
+func (s Spec) phases() ([][]Action, error) {
+	visits := s.visits()
+	return byRank(func(s Spec, rank int) []Action { return s.order(rank, visits) })(s)
 }
 
 // visit is one microbatch's way through one of a rank's chunks.
@@ -33,7 +69,10 @@ type visit struct{ microbatch, chunk int }
 // backwards.
 func (s Spec) visits() []visit {
 	group := s.Group
-	if s.Schedule != Interleaved {
+	switch {
+	case s.Schedule == BreadthFirst:
+		group = s.Microbatches
+	case !s.grouped():
 		group = 1 // one microbatch after the other
 	}
 	list := make([]visit, 0, s.Microbatches*s.Chunks)
@@ -50,18 +89,13 @@ func (s Spec) visits() []visit {
 
 // order lays the visits of one rank out: first the warm-up, which fills the
 // pipeline, then forwards and backwards in turn, then the backwards that are
-// left.
+// left. Where the backward is split, its weight gradient follows as many backwards
+// later as the rank puts off, and what is left at the end.
 func (s Spec) order(rank int, visits []visit) []Action {
-	forward := func(v visit) Action {
-		return Action{int32(v.chunk*s.Ranks + rank), F, int32(v.microbatch)}
-	}
-	backward := func(v visit) Action {
-		return Action{int32((s.Chunks-1-v.chunk)*s.Ranks + rank), B, int32(v.microbatch)}
-	}
 	if s.ForwardOnly {
 		row := make([]Action, 0, len(visits))
 		for _, v := range visits {
-			row = append(row, forward(v))
+			row = append(row, s.forward(v, rank))
 		}
 		return row
 	}
@@ -70,32 +104,67 @@ func (s Spec) order(rank int, visits []visit) []Action {
 	if s.Schedule == None {
 		warmUp, turn = 0, s.Chunks // a microbatch goes all the way up and down
 	}
-	row := make([]Action, 0, 2*len(visits))
-	up, down := 0, 0 // visits done forwards and backwards
+	split, delay := s.putOff(rank)
+	row := make([]Action, 0, 3*len(visits))
+	up, down, weights := 0, 0, 0 // visits done
+	backward := func() {
+		if !split {
+			row = append(row, s.backward(B, visits[down], rank))
+			down++
+			return
+		}
+		row = append(row, s.backward(I, visits[down], rank))
+		down++
+		if down > delay {
+			row = append(row, s.backward(W, visits[weights], rank))
+			weights++
+		}
+	}
 	for ; up < warmUp; up++ {
-		row = append(row, forward(visits[up]))
+		row = append(row, s.forward(visits[up], rank))
 	}
 	for up < len(visits) {
 		for range turn {
-			row = append(row, forward(visits[up]))
+			row = append(row, s.forward(visits[up], rank))
 			up++
 		}
 		for range turn {
-			row = append(row, backward(visits[down]))
-			down++
+			backward()
 		}
 	}
-	for ; down < len(visits); down++ {
-		row = append(row, backward(visits[down]))
+	for down < len(visits) {
+		backward()
+	}
+	for ; split && weights < len(visits); weights++ {
+		row = append(row, s.backward(W, visits[weights], rank))
 	}
 	return row
 }
 
-// WarmUp returns how many chunk forwards a rank runs ahead of its backwards, for
-// a spec that Generate accepts. The rank holds at most one output more than that.
-// Where no backward comes between forwards, all of them are warm-up.
-func WarmUp(s Spec, rank int) int { return s.withDefaults().warmUp(rank) }
+func (s Spec) forward(v visit, rank int) Action {
+	return Action{Stage: int32(v.chunk*s.Ranks + rank), Type: F, Microbatch: int32(v.microbatch)}
+}
 
+func (s Spec) backward(t Type, v visit, rank int) Action {
+	return Action{Stage: int32((s.Chunks-1-v.chunk)*s.Ranks + rank), Type: t, Microbatch: int32(v.microbatch)}
+}
+
+// putOff says whether backwards are split, and how many of a rank's weight gradients
+// are put off. The ranks near the loss have their first gradients early, and fill the
+// time in which the others wait for theirs with forwards; the weight gradients that
+// they owe then fill the time in which those still compute.
+func (s Spec) putOff(rank int) (split bool, delay int) {
+	switch s.Schedule {
+	case ZBH1, ZB1P:
+		return true, rank
+	case ZBH2:
+		return true, 2 * rank
+	}
+	return false, 0
+}
+
+// warmUp is how many chunk forwards a rank runs ahead of its turns of a forward and a
+// backward. Where no backward comes between forwards, all of them are warm-up.
 func (s Spec) warmUp(rank int) int {
 	all := s.Microbatches * s.Chunks
 	if s.ForwardOnly {
@@ -105,8 +174,12 @@ func (s Spec) warmUp(rank int) int {
 	switch s.Schedule {
 	case None:
 		return s.Chunks - 1
-	case OneFOneB:
+	case OneFOneB, ZBH1:
 		return min(below, all)
+	case EagerOneFOneB, ZBH2:
+		return min(2*below, all)
+	case ZB1P: // a gradient is on its way sooner, with the I of each rank below alone
+		return min(below+(s.Chunks-1)*s.Group, all)
 	case Interleaved:
 		// Each rank below takes a forward and gives a backward before its turn
 		// comes back, and all chunks but the last take a group first.

@@ -86,6 +86,9 @@ func (t *Table) checkComplete() error {
 				return fmt.Errorf("%w: %v on rank %d has been done before\n%s", ErrDuplicate, a, r, t.grid(r, i, ""))
 			}
 			done[visit] |= stepsOf[a.Type]
+			if err := t.checkPair(row, i); err != nil {
+				return fmt.Errorf("%w\n%s", err, t.grid(r, i, ""))
+			}
 		}
 	}
 	all := stepF | stepI | stepW
@@ -94,7 +97,7 @@ func (t *Table) checkComplete() error {
 	}
 	for visit, d := range done {
 		if d != all {
-			return t.missing(Action{int32(visit / t.Microbatches), firstStep(all &^ d), int32(visit % t.Microbatches)})
+			return t.missing(Action{Stage: int32(visit / t.Microbatches), Type: firstStep(all &^ d), Microbatch: int32(visit % t.Microbatches)})
 		}
 	}
 	return nil
@@ -110,6 +113,23 @@ func (t *Table) checkAction(a Action) error {
 		return fmt.Errorf("%w: %v, but the microbatches are 0 to %d", ErrTable, a, t.Microbatches-1)
 	case t.ForwardOnly && a.Type != F:
 		return fmt.Errorf("%w: %v in a forward-only table", ErrTable, a)
+	}
+	return nil
+}
+
+// checkPair says that the action at i, if it is the first of a pair, is a forward
+// before a backward of something else.
+func (t *Table) checkPair(row []Action, i int) error {
+	a := row[i]
+	if !a.Overlap {
+		return nil
+	}
+	if i+1 == len(row) {
+		return fmt.Errorf("%w: %v is to overlap with the next action, and there is none", ErrTable, a)
+	}
+	b := row[i+1]
+	if a.Type != F || b.Type != B && b.Type != I || b.Overlap || b.Stage == a.Stage && b.Microbatch == a.Microbatch {
+		return fmt.Errorf("%w: %v cannot overlap with %v: a pair is a forward, then the B or I of another microbatch or stage", ErrTable, a, b)
 	}
 	return nil
 }
@@ -156,7 +176,7 @@ func (t *Table) checkOrder() (*index, error) {
 			visit := int(a.Stage)*t.Microbatches + int(a.Microbatch)
 			if need := needs(a.Type); done[visit]&need != need {
 				return nil, fmt.Errorf("%w: %v on rank %d comes before %v\n%s",
-					ErrOrder, a, r, Action{a.Stage, firstStep(need), a.Microbatch}, t.grid(r, i, ""))
+					ErrOrder, a, r, Action{Stage: a.Stage, Type: firstStep(need), Microbatch: a.Microbatch}, t.grid(r, i, ""))
 			}
 			done[visit] |= stepsOf[a.Type]
 			if kind, ok := a.Type.edge(); ok {

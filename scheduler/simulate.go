@@ -16,6 +16,9 @@ func UnitCosts(_ int, a Action) float64 {
 	return 1
 }
 
+// Link says how long a message from a rank to another is under way.
+type Link func(from, to int) float64
+
 // Timeline says when each action ran.
 type Timeline struct {
 	Start, End [][]float64 // by rank and position in its order
@@ -27,29 +30,36 @@ type Timeline struct {
 	BubbleFraction float64
 }
 
+// Machine is what a table is played on.
+type Machine struct {
+	Costs   Costs
+	Link    Link     // nil: messages take no time
+	Credits *Credits // nil: unbounded
+}
+
 // Simulate plays a table: each rank starts its next action as soon as the one
-// before has ended and its input is there. Messages take no time and credits are
-// unbounded.
-func Simulate(t *Table, costs Costs) (*Timeline, error) {
-	return simulate(t, costs, nil)
-}
-
-// SimulateCredits is Simulate under a bound: an action also waits for a credit
-// of the edge that its output leaves by.
-func SimulateCredits(t *Table, costs Costs, credits Credits) (*Timeline, error) {
-	return simulate(t, costs, &credits)
-}
-
-func simulate(t *Table, costs Costs, credits *Credits) (*Timeline, error) {
+// before has ended, its input is there, and a credit of the edge that its output
+// leaves by.
+func (m Machine) Simulate(t *Table) (*Timeline, error) {
 	ix, err := newIndex(t)
 	if err != nil {
 		return nil, err
 	}
 	p := newPlayer(t, ix)
-	if err := p.play(costs, credits); err != nil {
+	if err := p.play(m); err != nil {
 		return nil, err
 	}
 	return p.timeline, nil
+}
+
+// Simulate plays a table with messages that take no time and unbounded credits.
+func Simulate(t *Table, costs Costs) (*Timeline, error) {
+	return Machine{Costs: costs}.Simulate(t)
+}
+
+// SimulateCredits is Simulate under a bound.
+func SimulateCredits(t *Table, costs Costs, credits Credits) (*Timeline, error) {
+	return Machine{Costs: costs, Credits: &credits}.Simulate(t)
 }
 
 // player plays one table, any number of times. As each rank's order is fixed,
@@ -60,8 +70,7 @@ type player struct {
 	table    *Table
 	index    *index
 	timeline *Timeline
-	costs    Costs
-	credits  *Credits   // nil: unbounded
+	Machine
 	next     []int      // by rank: position of the action to start next
 	sent     [2][]int32 // by kind and stage: outputs sent on the edge
 	ready    []int      // ranks that may get on
@@ -93,11 +102,11 @@ func newPlayer(t *Table, ix *index) *player {
 
 // play fills the timeline. It fails with ErrDeadlock when ranks wait for each
 // other.
-func (p *player) play(costs Costs, credits *Credits) error {
-	if err := p.checkCredits(credits); err != nil {
+func (p *player) play(m Machine) error {
+	if err := p.checkCredits(m.Credits); err != nil {
 		return err
 	}
-	p.costs, p.credits = costs, credits
+	p.Machine = m
 	clear(p.next)
 	clear(p.sent[ForwardEdge])
 	clear(p.sent[BackwardEdge])
@@ -145,32 +154,70 @@ func (p *player) advance(rank int) error {
 		now = end[i-1]
 	}
 	row := p.table.Ranks[rank]
-	for i := p.next[rank]; i < len(row); i++ {
-		a := row[i]
-		if in, ok := p.input(a); ok {
-			if !p.started(in) {
-				return nil
+	for i := p.next[rank]; i < len(row); {
+		together := row[i : i+width(row, i)]
+		var cost float64
+		for _, a := range together {
+			for _, need := range p.needs(a) {
+				if !need.exists {
+					continue
+				}
+				if !p.started(need.place) {
+					return nil
+				}
+				now = max(now, p.since(need, rank))
 			}
-			now = max(now, p.timeline.End[in.rank][in.position])
-		}
-		if taker, ok := p.creditFrom(a); ok {
-			if !p.started(taker) {
-				return nil
+			c := p.Costs(rank, a)
+			if !(c >= 0) || math.IsInf(c, 1) {
+				return fmt.Errorf("%w: %v on rank %d costs %v, want a finite number from 0", ErrCosts, a, rank, c)
 			}
-			now = max(now, p.timeline.Start[taker.rank][taker.position])
+			cost += c
 		}
-		cost := p.costs(rank, a)
-		if !(cost >= 0) || math.IsInf(cost, 1) {
-			return fmt.Errorf("%w: %v on rank %d costs %v, want a finite number from 0", ErrCosts, a, rank, cost)
-		}
-		start[i] = now
-		now += cost
-		end[i] = now
 		p.timeline.Busy[rank] += cost
-		p.next[rank] = i + 1
-		p.deliver(rank, a)
+		for range together {
+			start[i], end[i] = now, now+cost
+			i++
+		}
+		now += cost
+		p.next[rank] = i
+		for _, a := range together {
+			p.deliver(rank, a)
+		}
 	}
 	return nil
+}
+
+// width is the number of actions that run as one from i on.
+func width(row []Action, i int) int {
+	if row[i].Overlap {
+		return 2
+	}
+	return 1
+}
+
+// need is something that an action waits for: an input, which is there when
+// another action has ended, or a credit, which comes back when one starts.
+type need struct {
+	place
+	exists, credit bool
+}
+
+// since is when a rank has what it needs.
+func (p *player) since(n need, rank int) float64 {
+	if n.credit {
+		return p.timeline.Start[n.rank][n.position]
+	}
+	at := p.timeline.End[n.rank][n.position]
+	if p.Link != nil && n.rank != rank {
+		at += p.Link(n.rank, rank)
+	}
+	return at
+}
+
+func (p *player) needs(a Action) [2]need {
+	in, hasInput := p.input(a)
+	taker, takes := p.creditFrom(a)
+	return [2]need{{place: in, exists: hasInput}, {place: taker, exists: takes, credit: true}}
 }
 
 // place is a cell of the table.
@@ -196,14 +243,14 @@ func (p *player) input(a Action) (place, bool) {
 // back with the (k−n)-th that the receiver consumes; the first n are at hand.
 func (p *player) creditFrom(a Action) (place, bool) {
 	kind, ok := a.Type.edge()
-	if !ok || p.credits == nil {
+	if !ok || p.Credits == nil {
 		return place{}, false
 	}
 	to, ok := kind.to(int(a.Stage), p.table.NumStages)
 	if !ok {
 		return place{}, false
 	}
-	k := int(p.sent[kind][a.Stage]) - max(0, p.credits.Of(kind, int(a.Stage)))
+	k := int(p.sent[kind][a.Stage]) - max(0, p.Credits.Of(kind, int(a.Stage)))
 	if k < 0 {
 		return place{}, false
 	}
@@ -224,7 +271,7 @@ func (p *player) deliver(rank int, a Action) {
 			p.wake(r)
 		}
 	}
-	if from, ok := kind.from(int(a.Stage), p.table.NumStages); ok && p.credits != nil {
+	if from, ok := kind.from(int(a.Stage), p.table.NumStages); ok && p.Credits != nil {
 		if r := p.table.RankOf(from); r != rank {
 			p.wake(r)
 		}

@@ -1,6 +1,9 @@
 package scheduler
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // The schedules that Generate knows.
 const (
@@ -11,9 +14,91 @@ const (
 	GPipe = "gpipe"
 	// OneFOneB warms up, then runs one forward and one backward in turn.
 	OneFOneB = "1f1b"
-	// Interleaved is 1F1B with several chunks on each rank.
+	// EagerOneFOneB is 1F1B with twice the warm-up, which hides the way of messages
+	// (arXiv 2211.05322; PaddlePaddle's Eager1F1B).
+	EagerOneFOneB = "eager-1f1b"
+	// Interleaved is 1F1B with several chunks on each rank (arXiv 2104.04473).
 	Interleaved = "interleaved"
+	// BreadthFirst takes all microbatches through one chunk, then through the next
+	// (LoopedBFS, arXiv 2211.05953).
+	BreadthFirst = "breadth-first"
+	// ZBH1 and ZBH2 split the backward and put weight gradients off: with about
+	// 1F1B's memory, and with twice as much (arXiv 2401.10241).
+	ZBH1 = "zb-h1"
+	ZBH2 = "zb-h2"
+	// ZB1P is ZBH1 with several chunks on each rank (PyTorch's
+	// InterleavedZeroBubble).
+	ZB1P = "zb1p"
+	// ZBV has no bubble where F, I and W take the same time; VHalf and VMin hold
+	// about a half and a third of its outputs (arXiv 2405.15362).
+	ZBV   = "zb-v"
+	VHalf = "v-half"
+	VMin  = "v-min"
+	// DualPipeV runs a forward and a backward as one (DeepSeek's DualPipe, folded).
+	DualPipeV = "dualpipev"
+	// UShape closes on rank 0, which holds the first and the last stage: layer-wise
+	// disaggregated training.
+	UShape = "u-shape"
+	// Auto is the best table known for the costs and the bound of the spec.
+	Auto = "auto"
+	// Dynamic is Auto's table as a ranking: a run may leave its order for work that
+	// is ready.
+	Dynamic = "dynamic"
 )
+
+// kind is what the spec of a schedule must obey.
+type kind struct {
+	name      string
+	placement Placement
+	chunks    [2]int // least and most on each rank
+	grouped   bool   // takes a group, where there are several chunks
+	rows      func(s Spec) ([][]Action, error)
+}
+
+const anyChunks = MaxActions
+
+// kinds lists the schedules as users should see them. Auto and Dynamic choose among
+// the others, and have the placement of what they choose.
+var kinds []kind
+
+func init() { // Auto's generator looks at kinds
+	kinds = []kind{
+		{None, Loop, [2]int{1, anyChunks}, false, Spec.phases},
+		{GPipe, Loop, [2]int{1, 1}, false, Spec.phases},
+		{OneFOneB, Loop, [2]int{1, 1}, false, Spec.phases},
+		{EagerOneFOneB, Loop, [2]int{1, 1}, false, Spec.phases},
+		{Interleaved, Loop, [2]int{2, anyChunks}, true, Spec.phases},
+		{BreadthFirst, Loop, [2]int{1, anyChunks}, false, Spec.phases},
+		{ZBH1, Loop, [2]int{1, 1}, false, Spec.phases},
+		{ZBH2, Loop, [2]int{1, 1}, false, Spec.phases},
+		{ZB1P, Loop, [2]int{1, anyChunks}, true, Spec.phases},
+		{ZBV, V, [2]int{2, 2}, false, byRank(Spec.zbv)},
+		{VHalf, V, [2]int{2, 2}, false, Spec.vHalf},
+		{VMin, V, [2]int{2, 2}, false, Spec.vMin},
+		{DualPipeV, V, [2]int{2, 2}, false, byRank(Spec.dualPipeV)},
+		{UShape, U, [2]int{2, 2}, false, Spec.uShape},
+		{Auto, Loop, [2]int{1, anyChunks}, true, nil},
+		{Dynamic, Loop, [2]int{1, anyChunks}, true, nil},
+	}
+}
+
+// Schedules lists the names of the schedules.
+func Schedules() []string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.name
+	}
+	return names
+}
+
+func (s Spec) kind() (kind, bool) {
+	for _, k := range kinds {
+		if k.name == s.Schedule {
+			return k, true
+		}
+	}
+	return kind{}, false
+}
 
 // Spec asks for a table.
 type Spec struct {
@@ -21,9 +106,16 @@ type Spec struct {
 	Ranks        int
 	Chunks       int // chunks on each rank
 	Microbatches int
-	// Group is how many microbatches of an interleaved schedule pass through a
-	// chunk before the rank turns to its next chunk. 0 means Ranks.
+	// Group is how many microbatches of an interleaved schedule (Interleaved, ZB1P)
+	// pass through a chunk before the rank turns to its next chunk. 0 means Ranks.
 	Group int
+	// Bound is the most outputs that a rank of Auto's table may hold, from a chunk's
+	// F to its B or W. 0 means any number. Other schedules hold what they hold.
+	Bound int
+	// Costs and Link are what Auto goes by: the time of an action, and that of a
+	// message. nil means UnitCosts, and no time.
+	Costs Costs
+	Link  Link
 	// ForwardOnly leaves the backwards out, as validation does. Nothing is held
 	// for a backward then, so an interleaved schedule takes any number of
 	// microbatches.
@@ -52,28 +144,34 @@ func (s Spec) resolve() (Spec, error) {
 		return fail("ranks %d, chunks %d, microbatches %d: each must be at least 1",
 			s.Ranks, s.Chunks, s.Microbatches)
 	}
-	switch s.Schedule {
-	case None:
-		if s.Ranks > 1 {
-			return fail("schedule none has no pipeline and runs on 1 rank, not %d: choose %s, or 1 rank",
-				s.Ranks, DefaultSchedule(s.Ranks, s.Chunks))
-		}
-	case GPipe, OneFOneB:
-		if s.Chunks > 1 {
-			return fail("schedule %s holds 1 chunk on each rank, not %d: choose interleaved, or 1 chunk", s.Schedule, s.Chunks)
-		}
-	case Interleaved:
-		if s.Chunks == 1 {
-			return fail("schedule interleaved needs at least 2 chunks on each rank, not 1: raise the chunks, or choose %s",
-				DefaultSchedule(s.Ranks, 1))
-		}
-	default:
-		return fail("unknown schedule %q: choose none, gpipe, 1f1b or interleaved", shorten(s.Schedule))
+	k, ok := s.kind()
+	switch least, most := k.chunks[0], k.chunks[1]; {
+	case !ok:
+		return fail("unknown schedule %q: choose one of %s", shorten(s.Schedule), strings.Join(Schedules(), ", "))
+	case s.Schedule == None && s.Ranks > 1:
+		return fail("schedule none has no pipeline and runs on 1 rank, not %d: choose %s, or 1 rank",
+			s.Ranks, DefaultSchedule(s.Ranks, s.Chunks))
+	case s.Chunks < least && most > least:
+		return fail("schedule %s needs at least %d chunks on each rank, not %d: raise the chunks, or choose %s",
+			s.Schedule, least, s.Chunks, DefaultSchedule(s.Ranks, 1))
+	case (s.Chunks < least || s.Chunks > most) && most == 1:
+		return fail("schedule %s holds 1 chunk on each rank, not %d: choose interleaved, or 1 chunk", s.Schedule, s.Chunks)
+	case s.Chunks < least || s.Chunks > most:
+		return fail("schedule %s holds %d chunks on each rank, not %d", s.Schedule, most, s.Chunks)
+	case s.Schedule == DualPipeV && !s.ForwardOnly && s.Microbatches < 2*s.Ranks:
+		return fail("schedule dualpipev needs at least twice as many microbatches as its %d ranks, %d, not %d: raise them, or choose zb-v",
+			s.Ranks, 2*s.Ranks, s.Microbatches)
+	case s.Bound < 0:
+		return fail("bound %d: it cannot be negative", s.Bound)
 	}
 	if err := s.checkGroup(); err != nil {
 		return fail("%v", err)
 	}
-	stagesMax := MaxActions / 2 / s.Microbatches // F and B
+	stagesMax := MaxActions / 3 / s.Microbatches // F, I and W
+	switch s.Schedule {
+	case None, GPipe, OneFOneB, EagerOneFOneB, Interleaved, BreadthFirst:
+		stagesMax = MaxActions / 2 / s.Microbatches // F and B
+	}
 	if s.ForwardOnly {
 		stagesMax = MaxActions / s.Microbatches
 	}
@@ -88,21 +186,30 @@ func (s Spec) withDefaults() Spec {
 	if s.Schedule == "" {
 		s.Schedule = DefaultSchedule(s.Ranks, s.Chunks)
 	}
-	if s.Group == 0 && s.Schedule == Interleaved {
+	if s.Group == 0 && s.grouped() {
 		s.Group = s.Ranks
 	}
 	return s
+}
+
+// grouped says whether microbatches go through a rank's chunks in groups.
+func (s Spec) grouped() bool {
+	k, _ := s.kind()
+	return k.grouped && s.Chunks > 1
 }
 
 // checkGroup holds the rules of interleaving. With fewer microbatches than ranks
 // in a group, rank 0 would turn to its next chunk before the group's first
 // microbatch has come around, and wait.
 func (s Spec) checkGroup() error {
-	if s.Schedule != Interleaved {
+	if !s.grouped() {
 		if s.Group != 0 {
-			return fmt.Errorf("group %d is for schedule interleaved, not %s: leave it out", s.Group, s.Schedule)
+			return fmt.Errorf("group %d is for the schedules interleaved and zb1p with several chunks, not %s: leave it out", s.Group, s.Schedule)
 		}
 		return nil
+	}
+	if s.Schedule == Auto || s.Schedule == Dynamic {
+		return nil // what the group does not fit is not chosen
 	}
 	if s.Group < s.Ranks {
 		return fmt.Errorf("group %d is below the %d ranks: raise it to at least %d", s.Group, s.Ranks, s.Ranks)

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -24,6 +25,35 @@ func (t *Table) RankOf(stage int) int { return t.Placement.Rank(stage, len(t.Ran
 // Chunk returns which of its rank's chunks a stage is, from 0.
 func (t *Table) Chunk(stage int) int { return stage / len(t.Ranks) }
 
+// ForwardsAhead returns how many chunk forwards a rank runs before its first backward.
+func (t *Table) ForwardsAhead(rank int) int {
+	row := t.Ranks[rank]
+	if i := slices.IndexFunc(row, func(a Action) bool { return a.Type != F }); i >= 0 {
+		return i
+	}
+	return len(row)
+}
+
+// PeakAt returns the place of the action with which a rank first holds as many outputs
+// as it ever does.
+func (t *Table) PeakAt(rank int) int {
+	held, peak, at := 0, 0, 0
+	for i, a := range t.Ranks[rank] {
+		switch a.Type {
+		case F:
+			if held++; held > peak {
+				peak, at = held, i
+			}
+			if t.ForwardOnly {
+				held--
+			}
+		case B, W:
+			held--
+		}
+	}
+	return at
+}
+
 // String writes a row for each rank, actions separated by single spaces.
 func (t *Table) String() string {
 	var text []byte
@@ -31,15 +61,31 @@ func (t *Table) String() string {
 		if r > 0 {
 			text = append(text, '\n')
 		}
-		for i, a := range row {
-			if i > 0 {
-				text = append(text, ' ')
-			}
-			text = a.appendTo(text)
-		}
+		text = appendRow(text, row, ' ')
 	}
 	return string(text)
 }
+
+// appendRow writes a row's cells, a pair as one.
+func appendRow(text []byte, row []Action, separator byte) []byte {
+	for i := 0; i < len(row); i++ {
+		if i > 0 {
+			text = append(text, separator)
+		}
+		if row[i].Overlap && i+1 < len(row) {
+			text = append(text, '(')
+			text = append(row[i].appendTo(text), ';')
+			i++
+			text = append(row[i].appendTo(text), pairSuffix...)
+			continue
+		}
+		text = row[i].appendTo(text)
+	}
+	return text
+}
+
+// pairSuffix ends a pair: (0F5;7B3)OVERLAP_F_B.
+const pairSuffix = ")OVERLAP_F_B"
 
 // ParseTable reads a row for each rank, actions separated by single spaces or,
 // as other systems write them, by commas. Between commas a cell may be empty:

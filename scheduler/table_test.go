@@ -52,7 +52,7 @@ func TestImpossiblePlaces(t *testing.T) {
 func TestParseTableForms(t *testing.T) {
 	want := &Table{
 		NumStages: 2, Microbatches: 1,
-		Ranks: [][]Action{{{0, F, 0}, {0, B, 0}}, {{1, F, 0}, {1, B, 0}}},
+		Ranks: [][]Action{{{Stage: 0, Type: F, Microbatch: 0}, {Stage: 0, Type: B, Microbatch: 0}}, {{Stage: 1, Type: F, Microbatch: 0}, {Stage: 1, Type: B, Microbatch: 0}}},
 	}
 	for _, text := range []string{
 		"0F0 0B0\n1F0 1B0",

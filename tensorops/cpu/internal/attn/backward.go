@@ -118,8 +118,8 @@ func (b *backward) strip(i0, i1, j, k0, k1 int) {
 	lenT := g.LenA(d, nr)
 	at := j / nr * lenT
 	dims := ceil(d, mr) * mr
-	qt := g.PackedA(b.qt[g.LenA(d, i0):], i1-i0).From(first-i0)
-	dot := g.PackedA(b.dot[g.LenA(d, i0):], i1-i0).From(first-i0)
+	qt := g.PackedA(b.qt[g.LenA(d, i0):], i1-i0).From(first - i0)
+	dot := g.PackedA(b.dot[g.LenA(d, i0):], i1-i0).From(first - i0)
 	g.Part(gemm.Matrix{Data: b.dvt[at:], Row: nr, Col: 1}, dims, nr, rows, dot, g.PackedB(p, rows), true)
 	g.Part(gemm.Matrix{Data: b.dkt[at:], Row: nr, Col: 1}, dims, nr, rows, qt, g.PackedB(ds, rows), true)
 

@@ -36,7 +36,7 @@ func (amx) Depth(k int) int {
 	return ceil(ceil(k, ceil(k, amxDepth)), amxStep) * amxStep
 }
 
-func (amx) PackA(dst []float32, a Matrix, m, k int)  { packAMX(dst, a, m, k, false) }
+func (amx) PackA(dst []float32, a Matrix, m, k int) { packAMX(dst, a, m, k, false) }
 func (amx) PackB(dst []float32, b Matrix, k, n int) { packAMX(dst, b.T(), n, k, true) }
 
 // amxSquare is what a strip has for each step of the depth, in floats.

@@ -1,0 +1,117 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// auto tries every schedule that fits the spec, and tables played greedily with its
+// costs, and returns the one that ends first of those within the bound; of equals, the
+// one that holds least.
+func (s Spec) auto() (*Table, error) {
+	if s.Costs == nil {
+		s.Costs = UnitCosts
+	}
+	var best *Table
+	least, lightest := math.Inf(1), 0
+	var beyond []string // schedules that hold too much
+	for _, t := range s.candidates() {
+		held := slices.Max(peakInFlight(t))
+		if s.Bound > 0 && held > s.Bound {
+			beyond = append(beyond, fmt.Sprintf("%s %d", t.Schedule, held))
+			continue
+		}
+		tl, err := Machine{Costs: s.Costs, Link: s.Link}.Simulate(t)
+		if errors.Is(err, ErrCosts) {
+			return nil, err
+		}
+		if err == nil && (tl.Makespan < least || tl.Makespan == least && held < lightest) {
+			best, least, lightest = t, tl.Makespan, held
+		}
+	}
+	if best == nil {
+		return nil, fmt.Errorf("%w: no table for %d ranks with %d chunks holds at most %d outputs (%s): raise the bound",
+			ErrSpec, s.Ranks, s.Chunks, s.Bound, strings.Join(beyond, ", "))
+	}
+	best.Schedule = s.Schedule
+	return best, nil
+}
+
+// candidates are the tables to choose from.
+func (s Spec) candidates() []*Table {
+	var tables []*Table
+	for _, k := range kinds {
+		if k.rows == nil {
+			continue
+		}
+		each := s
+		each.Schedule = k.name
+		if !each.grouped() {
+			each.Group = 0
+		}
+		each, err := each.resolve()
+		if err != nil {
+			continue
+		}
+		if t, err := each.table(k); err == nil {
+			tables = append(tables, t)
+		}
+	}
+	if s.ForwardOnly || s.Ranks*s.Chunks*s.Microbatches > maxPlayed {
+		return tables
+	}
+	for _, pl := range []Placement{Loop, V, U} {
+		stages, err := pl.Stages(s.Ranks, s.Chunks)
+		if err != nil {
+			continue
+		}
+		for _, split := range []bool{false, true} {
+			tables = append(tables, s.played(pl, stages, split)...)
+		}
+	}
+	return tables
+}
+
+// maxPlayed bounds the visits of tables that are played greedily: each asks what may
+// be admitted.
+const maxPlayed = 1 << 18
+
+// played are greedy tables under several bounds and rankings.
+func (s Spec) played(pl Placement, stages int, split bool) []*Table {
+	all := s.Microbatches * s.Chunks
+	bounds := []int{s.Ranks, s.Ranks + s.Chunks, s.Ranks * s.Chunks, 2*s.Ranks - 1, 2 * s.Ranks * s.Chunks, all}
+	if s.Bound > 0 {
+		bounds = append(bounds, s.Bound)
+	}
+	slices.Sort(bounds)
+	var tables []*Table
+	for _, bound := range slices.Compact(bounds) {
+		if bound < s.Chunks || bound > all || s.Bound > 0 && bound > s.Bound {
+			continue
+		}
+		for _, urgency := range rankings {
+			g := greedy{placement: pl, numRanks: s.Ranks, stages: stages, microbatches: s.Microbatches, split: split,
+				costs: s.Costs, link: s.Link, urgency: urgency, bound: slices.Repeat([]int{bound}, s.Ranks)}
+			tables = append(tables, &Table{Schedule: s.Schedule, Placement: pl, NumStages: stages, Microbatches: s.Microbatches, Ranks: g.play()})
+		}
+	}
+	return tables
+}
+
+// rankings order what is ready on a rank; of equals the deeper stage goes first.
+var rankings = []func(rank int, a Action) int{
+	// Gradients, forwards, weight gradients.
+	func(_ int, a Action) int { return [...]int{F: 1, I: 0, B: 0, W: 2}[a.Type] },
+	// Forwards first, as far as they are admitted.
+	func(_ int, a Action) int { return [...]int{F: 0, I: 1, B: 1, W: 2}[a.Type] },
+	// The earlier microbatch, a weight gradient after all else.
+	func(_ int, a Action) int {
+		if a.Type == W {
+			return math.MaxInt
+		}
+		return int(a.Microbatch)
+	},
+}

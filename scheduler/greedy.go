@@ -1,0 +1,210 @@
+package scheduler
+
+import "container/heap"
+
+// greedy makes a table by playing it: whenever a rank is free, it runs the best
+// action that is ready, under a bound on what it holds. Microbatches go through
+// each stage in ascending order, forwards, backwards and weight gradients alike.
+type greedy struct {
+	placement    Placement
+	numRanks     int
+	stages       int
+	microbatches int
+	split        bool  // I and W apart
+	bound        []int // by rank: most outputs held, from F to the B or W
+	costs        Costs
+	link         Link // nil: no time
+	// better orders what is ready: the least goes first. Of equals it is the deeper
+	// stage.
+	urgency func(rank int, a Action) int
+}
+
+// play returns the orders of all ranks.
+func (g *greedy) play() [][]Action {
+	p := &greedyPlay{greedy: g, ranks: make([]greedyRank, g.numRanks), chunks: make([]greedyStage, g.stages)}
+	for s := range p.chunks {
+		r := g.placement.Rank(s, g.numRanks)
+		p.ranks[r].stages = append(p.ranks[r].stages, s)
+		for kind := range p.chunks[s].arrived {
+			p.chunks[s].arrived[kind] = make([]float64, 0, g.microbatches)
+		}
+	}
+	for range g.microbatches { // the tokens are there
+		p.chunks[0].arrived[ForwardEdge] = append(p.chunks[0].arrived[ForwardEdge], 0)
+	}
+	rows := make([][]Action, g.numRanks)
+	for r := range rows {
+		p.push(event{rank: r, decide: true})
+	}
+	for p.events.Len() > 0 {
+		e := heap.Pop(&p.events).(event)
+		r := &p.ranks[e.rank]
+		switch {
+		case !e.decide:
+			p.deliver(e.time, e.action)
+			r.busy = false
+			p.push(event{time: e.time, rank: e.rank, decide: true})
+		case !r.busy:
+			if a, ok := p.choose(e.rank, e.time); ok {
+				rows[e.rank] = append(rows[e.rank], a)
+				p.begin(e.rank, a)
+				r.busy = true
+				p.push(event{time: e.time + g.costs(e.rank, a), rank: e.rank, action: a})
+			}
+		}
+	}
+	return rows
+}
+
+// event is the end of an action, or a rank's chance to begin one.
+type event struct {
+	time   float64
+	decide bool // after all that ends at the time
+	rank   int
+	action Action
+}
+
+type eventQueue []event
+
+func (q eventQueue) Len() int      { return len(q) }
+func (q eventQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q eventQueue) Less(i, j int) bool {
+	a, b := q[i], q[j]
+	switch {
+	case a.time != b.time:
+		return a.time < b.time
+	case a.decide != b.decide:
+		return b.decide
+	}
+	return a.rank < b.rank
+}
+func (q *eventQueue) Push(e any) { *q = append(*q, e.(event)) }
+func (q *eventQueue) Pop() any {
+	e := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
+	return e
+}
+
+type greedyPlay struct {
+	*greedy
+	events eventQueue
+	ranks  []greedyRank
+	chunks []greedyStage // by stage
+}
+
+type greedyRank struct {
+	stages []int // ascending
+	busy   bool
+}
+
+// greedyStage counts what a stage has begun of each type (I stands for B, too), and
+// knows when the inputs came that have come.
+type greedyStage struct {
+	begun, ended [W + 1]int
+	arrived      [2][]float64 // by EdgeKind, of microbatch 0, 1, …
+}
+
+func (p *greedyPlay) push(e event) { heap.Push(&p.events, e) }
+
+// backward is the type that makes a gradient.
+func (g *greedy) backward() Type {
+	if g.split {
+		return I
+	}
+	return B
+}
+
+// choose returns the best action that a rank can begin.
+func (p *greedyPlay) choose(rank int, now float64) (best Action, ok bool) {
+	least := 0
+	stages := p.ranks[rank].stages
+	for i := len(stages) - 1; i >= 0; i-- {
+		s := stages[i]
+		for t := F; t <= W; t++ {
+			a := Action{Stage: int32(s), Type: t, Microbatch: int32(p.chunks[s].begun[t])}
+			if !p.ready(rank, a, now) {
+				continue
+			}
+			if t == I {
+				a.Type = p.backward()
+			}
+			if u := p.urgency(rank, a); !ok || u < least {
+				best, least, ok = a, u, true
+			}
+		}
+	}
+	return best, ok
+}
+
+// ready says whether the next action of a type can begin on a stage.
+func (p *greedyPlay) ready(rank int, a Action, now float64) bool {
+	c := &p.chunks[a.Stage]
+	m := int(a.Microbatch)
+	if m == p.microbatches {
+		return false
+	}
+	there := func(kind EdgeKind) bool { return m < len(c.arrived[kind]) && c.arrived[kind][m] <= now }
+	switch a.Type {
+	case F:
+		return there(ForwardEdge) && p.admits(rank, a)
+	case I:
+		return m < c.ended[F] && (int(a.Stage) == p.stages-1 || there(BackwardEdge))
+	}
+	return p.split && m < c.ended[I]
+}
+
+// admits says whether a rank that begins a forward can still let every microbatch
+// that it holds finish, in ascending order, within its bound: see Admission.
+func (p *greedyPlay) admits(rank int, a Action) bool {
+	adm := Admission{Bound: p.bound[rank]}
+	last := I
+	if p.split {
+		last = W
+	}
+	for _, s := range p.ranks[rank].stages {
+		c := &p.chunks[s]
+		adm.Stages = append(adm.Stages, Progress{Begun: c.begun[F], Released: c.ended[last]})
+	}
+	return adm.Admits(indexOf(p.ranks[rank].stages, int(a.Stage)))
+}
+
+func indexOf(list []int, x int) int {
+	for i, v := range list {
+		if v == x {
+			return i
+		}
+	}
+	return -1
+}
+
+func (p *greedyPlay) begin(rank int, a Action) {
+	t := a.Type
+	if t == B {
+		t = I
+	}
+	p.chunks[a.Stage].begun[t]++
+}
+
+// deliver takes note that an action has ended.
+func (p *greedyPlay) deliver(now float64, a Action) {
+	t := a.Type
+	if t == B {
+		t = I
+	}
+	p.chunks[a.Stage].ended[t]++
+	kind, ok := a.Type.edge()
+	if !ok {
+		return
+	}
+	to, ok := kind.to(int(a.Stage), p.stages)
+	if !ok {
+		return
+	}
+	from, rank := p.placement.Rank(int(a.Stage), p.numRanks), p.placement.Rank(to, p.numRanks)
+	at := now
+	if p.link != nil && from != rank {
+		at += p.link(from, rank)
+	}
+	p.chunks[to].arrived[kind] = append(p.chunks[to].arrived[kind], at)
+	p.push(event{time: at, rank: rank, decide: true})
+}
