@@ -15,7 +15,7 @@ import (
 // back as the row goes on repeating: a group, of which partial recomputation treats
 // the next differently until its own window is through.
 func (p *plan) dryActions(rank int) int {
-	cycle := max(p.spec.Group, 1)
+	cycle := p.cfg.Pipeline.Group
 	if p.cfg.Pipeline.Recompute == "partial" {
 		cycle *= p.table.ForwardsAhead(rank)
 	}

@@ -60,10 +60,7 @@ func newPlan(cfg *config.Config, vocab int, normEps float64) (*plan, error) {
 		return nil, cfg.Errorf("model.family", "%v", err)
 	}
 	p.model = model
-	if err := p.makeTable(); err != nil {
-		return nil, err
-	}
-	return p, p.makeLayout()
+	return p, p.makeTable()
 }
 
 // modelConfig takes the sizes from a configuration.
@@ -73,14 +70,26 @@ func modelConfig(c *config.Config, vocab int, normEps float64) stages.Config {
 		Context: m.Context, Vocab: vocab, Dropout: m.Dropout, Tie: m.TieEmbeddings, RopeTheta: m.RopeTheta, NormEps: normEps}
 }
 
+// makeTable makes the table, and the layout that goes with its stages.
 func (p *plan) makeTable() error {
 	c := p.cfg
 	p.spec = scheduler.Spec{Schedule: c.Pipeline.Schedule, Ranks: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks,
-		Microbatches: c.Batch.Sequences / c.Batch.Microbatch}
+		Microbatches: c.Batch.Sequences / c.Batch.Microbatch, Bound: c.Pipeline.Bound}
 	// The default group, which a printed configuration gives too, asks for nothing
 	// that a schedule without groups could not do.
-	if c.Pipeline.Schedule == scheduler.Interleaved || c.Pipeline.Group != c.Pipeline.Stages {
+	if c.Pipeline.Group != c.Pipeline.Stages {
 		p.spec.Group = c.Pipeline.Group
+	}
+	if c.Pipeline.Schedule == scheduler.Auto || c.Pipeline.Schedule == scheduler.Dynamic {
+		// It goes by what the stages cost, and so by the layout.
+		n := p.spec.Ranks * p.spec.Chunks
+		if err := p.makeLayout(n); err != nil {
+			return err
+		}
+		if len(p.layout.Stages) != n {
+			return c.Errorf("pipeline.layout", "it has %d stages, but ranks %d with %d chunks have %d", len(p.layout.Stages), p.spec.Ranks, p.spec.Chunks, n)
+		}
+		p.spec.Costs = p.costs()
 	}
 	var err error
 	if p.table, err = scheduler.Generate(p.spec); err != nil {
@@ -89,23 +98,48 @@ func (p *plan) makeTable() error {
 	if p.report, err = scheduler.Check(p.table); err != nil {
 		return c.Errorf("pipeline.schedule", "%v", err)
 	}
-	return nil
+	if err := p.makeLayout(p.table.NumStages); err != nil {
+		return err
+	}
+	return p.place()
 }
 
-// makeLayout gives every virtual stage its layers.
-func (p *plan) makeLayout() error {
+// costs are those of a stage's actions by its layers' products: an input gradient and
+// a weight gradient take as many as a forward.
+func (p *plan) costs() scheduler.Costs {
+	e, t, l := p.model.Config.FLOPs(p.cfg.Model.Context)
+	flops := map[scheduler.Symbol]float64{scheduler.SymbolEmbedding: e, scheduler.SymbolLayer: t, scheduler.SymbolLoss: l}
+	byStage := make([]float64, len(p.layout.Stages))
+	for v, symbols := range p.layout.Stages {
+		for _, s := range symbols {
+			byStage[v] += flops[s]
+		}
+	}
+	return func(rank int, a scheduler.Action) float64 {
+		return byStage[a.Stage] * scheduler.UnitCosts(rank, a)
+	}
+}
+
+// makeLayout cuts the model into stages.
+func (p *plan) makeLayout(numStages int) error {
 	c := p.cfg
 	var err error
 	if text := c.Pipeline.Layout; text != "" {
 		if p.layout, err = scheduler.ParseLayout(text); err != nil {
 			return c.Errorf("pipeline.layout", "%v", err)
 		}
-	} else {
-		e, t, l := p.model.Config.FLOPs(c.Model.Context)
-		if p.layout, err = scheduler.BalancedLayout(scheduler.LayerCosts{Embedding: e, Layer: t, Head: l}, c.Model.Layers, p.table.NumStages); err != nil {
-			return c.Errorf("pipeline.stages", "%v", err)
-		}
+		return nil
 	}
+	e, t, l := p.model.Config.FLOPs(c.Model.Context)
+	if p.layout, err = scheduler.BalancedLayout(scheduler.LayerCosts{Embedding: e, Layer: t, Head: l}, c.Model.Layers, numStages); err != nil {
+		return c.Errorf("pipeline.stages", "%v", err)
+	}
+	return nil
+}
+
+// place gives every rank its layers.
+func (p *plan) place() error {
+	c := p.cfg
 	spec := scheduler.LayoutSpec{Layers: c.Model.Layers, Ranks: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks, Placement: p.table.Placement}
 	if err := p.layout.Validate(spec); err != nil {
 		return c.Errorf("pipeline.layout", "%v", err)
@@ -125,10 +159,15 @@ func (p *plan) tiedRanks() [2]int {
 	return [2]int{p.table.RankOf(0), p.table.RankOf(p.table.NumStages - 1)}
 }
 
-// evalTable is a forward-only table for so many microbatches.
+// evalTable is a forward-only table for so many microbatches, of the stages' placement.
 func (p *plan) evalTable(microbatches int) (*scheduler.Table, error) {
-	s := p.spec
-	s.Microbatches, s.ForwardOnly = microbatches, true
+	s := scheduler.Spec{Ranks: p.spec.Ranks, Chunks: p.spec.Chunks, Microbatches: microbatches, ForwardOnly: true}
+	switch p.table.Placement {
+	case scheduler.V:
+		s.Schedule = scheduler.ZBV
+	case scheduler.U:
+		s.Schedule = scheduler.UShape
+	}
 	t, err := scheduler.Generate(s)
 	if err != nil {
 		return nil, fmt.Errorf("validation: %w", err)

@@ -48,7 +48,7 @@ type stageActor struct {
 	began    time.Time
 	finished time.Time               // end of the last list
 	after    func(ctx actor.Context) // what follows its completion
-	out      tensorops.Tensor        // its output, to be sent
+	doing    []visit                 // its actions: one, or an overlapped pair
 	batch    *Batch                  // host memory that it reads
 	tied     []stages.TiedGrad       // this rank's part, until it is sent
 

@@ -27,59 +27,83 @@ func (a *stageActor) edges(act scheduler.Action) edges {
 	return edges{}
 }
 
-// act starts the next action of the order if it can, or ends the order. It
-// reports whether anything was started or ended.
+// visit is an action of this rank, with what it consumes and what it makes.
+type visit struct {
+	scheduler.Action
+	edges
+	in    *Transfer
+	data  *Data
+	first int              // the microbatch's first sequence
+	out   tensorops.Tensor // until it is sent
+}
+
+// inputs are the inbox keys of what the visit consumes.
+func (v *visit) inputs(order int64) (in, data inboxKey) {
+	return inboxKey{order, uint8(v.kind), v.Stage, v.Microbatch}, inboxKey{order, inData, v.Stage, v.Microbatch}
+}
+
+// act starts the next action of the order if it can, or an overlapped pair of them, or
+// ends the order. It reports whether anything was started or ended.
 func (a *stageActor) act(ctx actor.Context) bool {
 	if a.next == len(a.row) {
 		return a.endOrder(ctx)
 	}
-	act := a.row[a.next]
-	e := a.edges(act)
-	var in *Transfer
-	inKey := inboxKey{a.order.Order, uint8(e.kind), act.Stage, act.Microbatch}
-	if e.in {
-		in, _ = a.inbox[inKey].(*Transfer)
-	}
-	dataKey := inboxKey{a.order.Order, inData, act.Stage, act.Microbatch}
-	data, _ := a.inbox[dataKey].(*Data)
-	if wait := a.missing(act, e, in, data); wait.Wait != WaitNothing {
-		a.cell.store(wait)
-		return false
+	a.doing = a.doing[:0]
+	for _, act := range a.row[a.next : a.next+scheduler.Width(a.row, a.next)] {
+		v := visit{Action: act, edges: a.edges(act)}
+		in, data := v.inputs(a.order.Order)
+		if v.edges.in {
+			v.in, _ = a.inbox[in].(*Transfer)
+		}
+		v.data, _ = a.inbox[data].(*Data)
+		if wait := a.missing(&v); wait.Wait != WaitNothing {
+			a.cell.store(wait)
+			return false
+		}
+		a.doing = append(a.doing, v)
 	}
 	a.cell.store(a.snap(Running))
-	a.next++
-	if e.out {
-		a.credit(e.kind, act.Stage, -1)
+	a.next += len(a.doing)
+	for i := range a.doing {
+		v := &a.doing[i]
+		if v.edges.out {
+			a.credit(v.kind, v.Stage, -1)
+		}
+		in, data := v.inputs(a.order.Order)
+		delete(a.inbox, in)
+		delete(a.inbox, data)
 	}
-	delete(a.inbox, inKey)
-	delete(a.inbox, dataKey)
-	a.start(act, e, in, data)
+	a.start()
 	// The device works: now for the others.
-	if in != nil {
-		ctx.Send(a.peer(e.from), &Credit{Header: a.order.Header, Kind: e.kind, Edge: e.from})
-	}
-	if data != nil {
-		a.ahead--
-		a.ask(ctx)
+	for i := range a.doing {
+		v := &a.doing[i]
+		if v.in != nil {
+			ctx.Send(a.peer(v.from), &Credit{Header: a.order.Header, Kind: v.kind, Edge: v.from})
+		}
+		if v.data != nil {
+			a.ahead--
+			a.ask(ctx)
+		}
 	}
 	return true
 }
 
 // missing says what keeps an action from starting.
-func (a *stageActor) missing(act scheduler.Action, e edges, in *Transfer, data *Data) Snapshot {
+func (a *stageActor) missing(v *visit) Snapshot {
 	s := a.snap(Waiting)
+	s.Action = v.Action
 	switch {
-	case e.in && in == nil:
-		s.Wait, s.From = WaitActivation, stageName(a.order.Table.RankOf(int(e.from)))
-		s.Needs = scheduler.Action{Stage: e.from, Type: scheduler.F, Microbatch: act.Microbatch}
-		if e.kind == scheduler.BackwardEdge {
-			s.Wait, s.Needs.Type = WaitGradient, act.Type
+	case v.edges.in && v.in == nil:
+		s.Wait, s.From = WaitActivation, stageName(a.order.Table.RankOf(int(v.from)))
+		s.Needs = scheduler.Action{Stage: v.from, Type: scheduler.F, Microbatch: v.Microbatch}
+		if v.kind == scheduler.BackwardEdge {
+			s.Wait, s.Needs.Type = WaitGradient, v.Type
 		}
-	case a.needsData(act) && data == nil:
-		s.Wait, s.From, s.Needs = WaitTokens, loaderName, act
-	case e.out && a.credits.Of(e.kind, int(act.Stage)) <= 0:
-		s.Wait, s.From = WaitCredit, stageName(a.order.Table.RankOf(int(e.to)))
-		s.Needs = scheduler.Action{Stage: e.to, Type: act.Type, Microbatch: act.Microbatch}
+	case a.needsData(v.Action) && v.data == nil:
+		s.Wait, s.From, s.Needs = WaitTokens, loaderName, v.Action
+	case v.edges.out && a.credits.Of(v.kind, int(v.Stage)) <= 0:
+		s.Wait, s.From = WaitCredit, stageName(a.order.Table.RankOf(int(v.to)))
+		s.Needs = scheduler.Action{Stage: v.to, Type: v.Type, Microbatch: v.Microbatch}
 		s.Need = 1
 	}
 	return s
@@ -89,31 +113,33 @@ func (a *stageActor) peer(virtual int32) *actor.PID {
 	return a.wire.Stages[a.order.Table.RankOf(int(virtual))]
 }
 
-// start records an action and hands it to the device.
-func (a *stageActor) start(act scheduler.Action, e edges, in *Transfer, data *Data) {
+// start records what is to be done and hands it to the device, a pair as one list.
+func (a *stageActor) start() {
 	l := a.stream.NewList()
-	v, index := int(act.Stage), int(act.Microbatch)
-	var x tensorops.Tensor
-	if in != nil {
-		x = in.Tensor
+	for i := range a.doing {
+		v := &a.doing[i]
+		virtual, index := int(v.Stage), int(v.Microbatch)
+		var x tensorops.Tensor
+		if v.in != nil {
+			x = v.in.Tensor
+		}
+		switch v.Type {
+		case scheduler.F:
+			mb := a.microbatch(v.Action, v.in, v.data)
+			v.first = mb.FirstSequence
+			v.out = a.stage.Forward(l, virtual, &mb, x)
+		case scheduler.I:
+			v.out = a.stage.InputGrad(l, virtual, index, x)
+		case scheduler.W:
+			a.stage.WeightGrad(l, virtual, index)
+		case scheduler.B:
+			v.out = a.stage.Backward(l, virtual, index, x)
+		}
+		if v.data != nil { // a forward, of which a pair has one
+			a.batch = v.data.Batch
+		}
 	}
-	first := 0
-	switch act.Type {
-	case scheduler.F:
-		mb := a.microbatch(act, in, data)
-		first = mb.FirstSequence
-		a.out = a.stage.Forward(l, v, &mb, x)
-	case scheduler.I:
-		a.out = a.stage.InputGrad(l, v, index, x)
-	case scheduler.W:
-		a.stage.WeightGrad(l, v, index)
-	case scheduler.B:
-		a.out = a.stage.Backward(l, v, index, x)
-	}
-	if data != nil {
-		a.batch = data.Batch
-	}
-	a.submit(l, func(ctx actor.Context) { a.finishAction(ctx, act, e, first) })
+	a.submit(l, a.finishActions)
 }
 
 // microbatch describes what a forward works on: from the data where the stage
@@ -143,22 +169,26 @@ func (a *stageActor) microbatch(act scheduler.Action, in *Transfer, data *Data) 
 	return mb
 }
 
-// finishAction sends an action's results.
-func (a *stageActor) finishAction(ctx actor.Context, act scheduler.Action, e edges, first int) {
-	v, index := int(act.Stage), int(act.Microbatch)
-	if a.order.Trace {
-		a.trace = append(a.trace, ActionTime{act, a.began, a.finished})
+// finishActions sends the results of what was started.
+func (a *stageActor) finishActions(ctx actor.Context) {
+	for i := range a.doing {
+		v := &a.doing[i]
+		virtual, index := int(v.Stage), int(v.Microbatch)
+		if a.order.Trace {
+			a.trace = append(a.trace, ActionTime{v.Action, a.began, a.finished})
+		}
+		if v.Type == scheduler.F && a.stage.Loses(virtual) {
+			sum, targets := a.stage.Loss(virtual, index)
+			a.losses = append(a.losses, Loss{Microbatch: index, Sum: sum, Targets: targets})
+		}
+		if v.Type == scheduler.F && a.order.Phase == Eval {
+			a.stage.Finish(virtual, index)
+		}
+		if v.edges.out {
+			out := v.out
+			v.out = tensorops.Tensor{}
+			ctx.Send(a.peer(v.to), &Transfer{Header: a.order.Header, Kind: v.kind, To: v.to, Microbatch: v.Microbatch, FirstSequence: v.first, Tensor: out})
+		}
 	}
-	if act.Type == scheduler.F && a.stage.Loses(v) {
-		sum, targets := a.stage.Loss(v, index)
-		a.losses = append(a.losses, Loss{Microbatch: index, Sum: sum, Targets: targets})
-	}
-	if act.Type == scheduler.F && a.order.Phase == Eval {
-		a.stage.Finish(v, index)
-	}
-	if e.out {
-		out := a.out
-		a.out = tensorops.Tensor{}
-		ctx.Send(a.peer(e.to), &Transfer{Header: a.order.Header, Kind: e.kind, To: e.to, Microbatch: act.Microbatch, FirstSequence: first, Tensor: out})
-	}
+	a.doing = a.doing[:0]
 }

@@ -116,8 +116,10 @@ func (a *stageActor) drain() {
 		m.release()
 	}
 	clear(a.inbox)
-	a.out.Release()
-	a.out = tensorops.Tensor{}
+	for i := range a.doing {
+		a.doing[i].out.Release()
+	}
+	a.doing = nil
 	for _, g := range a.tied {
 		g.Grad.Release()
 	}

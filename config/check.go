@@ -86,6 +86,20 @@ func orEmpty(c check) check {
 	}
 }
 
+// orFile accepts the name of a file with an extension, too.
+func orFile(c check, extension string) check {
+	return func(v any) (string, string) {
+		if strings.HasSuffix(v.(string), extension) {
+			return textUpTo(MaxPathBytes)(v)
+		}
+		problem, hint := c(v)
+		if problem != "" {
+			hint += ", or a file's name that ends in " + extension
+		}
+		return problem, hint
+	}
+}
+
 // textUpTo checks for a string of a length that someone might have meant.
 func textUpTo(most int) check {
 	return func(v any) (string, string) {

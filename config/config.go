@@ -90,9 +90,10 @@ type Optimizer struct {
 // Pipeline is how the layers are spread over ranks, and in what order they work.
 type Pipeline struct {
 	Stages        int    `toml:"stages"`         // ranks; default 1
-	Chunks        int    `toml:"chunks"`         // per rank; default 1
-	Schedule      string `toml:"schedule"`       // "none", "gpipe", "1f1b" or "interleaved"; default by stages and chunks
+	Chunks        int    `toml:"chunks"`         // per rank; default 1, or 2 where the schedule wants two
+	Schedule      string `toml:"schedule"`       // a schedule's name, or a table's file (.csv); default by stages and chunks
 	Group         int    `toml:"group"`          // microbatches a rank takes through a chunk before the next; default stages
+	Bound         int    `toml:"bound"`          // of auto and dynamic: most chunk outputs that a rank holds; default 0 = any number
 	Layout        string `toml:"layout"`         // default "" = balanced automatically
 	Recompute     string `toml:"recompute"`      // "none", "full" or "partial"; default none
 	RecomputeKeep int    `toml:"recompute_keep"` // with partial: microbatches in flight that keep their activations; default 0

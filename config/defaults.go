@@ -1,5 +1,7 @@
 package config
 
+import "slices"
+
 // What follows from other keys is not here but in resolve.
 const (
 	defaultMicrobatch  = 4
@@ -45,6 +47,9 @@ func (c *Config) resolve() {
 	}
 	if !c.IsSet("optimizer.warmup_steps") {
 		c.Optimizer.WarmupSteps = min(defaultWarmupSteps, c.Run.Steps)
+	}
+	if !c.IsSet("pipeline.chunks") && slices.Contains(twoChunks, c.Pipeline.Schedule) {
+		c.Pipeline.Chunks = 2
 	}
 	if c.Pipeline.Schedule == "" {
 		c.Pipeline.Schedule = c.defaultSchedule()

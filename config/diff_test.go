@@ -19,7 +19,7 @@ var other = map[string]string{
 	"optimizer.decay": "linear", "optimizer.beta1": "0", "optimizer.beta2": "0", "optimizer.eps": "1e-6",
 	"optimizer.momentum": "0", "optimizer.weight_decay": "0", "optimizer.clip_norm": "0",
 	"pipeline.stages": "2", "pipeline.chunks": "2", "pipeline.schedule": "gpipe", "pipeline.group": "4",
-	"pipeline.layout": "x", "pipeline.recompute": "full", "pipeline.recompute_keep": "1",
+	"pipeline.bound": "3", "pipeline.layout": "x", "pipeline.recompute": "full", "pipeline.recompute_keep": "1",
 	"parallel.tensor": "", "parallel.data": "", "parallel.order": "dp-tp-pp",
 	"device.kind": "cpu", "device.dtype": "", "device.threads": "2", "device.kernels": "go",
 }
@@ -28,7 +28,7 @@ var other = map[string]string{
 var mayDiffer = []string{
 	"run.name", "run.out", "run.steps", "run.eval_every", "run.eval_batches", "run.checkpoint_every", "run.keep",
 	"run.log_every", "run.stall_after_s",
-	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.group", "pipeline.layout",
+	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.group", "pipeline.bound", "pipeline.layout",
 	"pipeline.recompute", "pipeline.recompute_keep",
 	"device.kind", "device.dtype", "device.threads", "device.kernels",
 }
@@ -56,6 +56,8 @@ func TestDiffAndResume(t *testing.T) {
 			sets = append(sets, "data.val_fraction=0")
 		case "pipeline.recompute_keep":
 			sets = append(sets, "pipeline.recompute=partial")
+		case "pipeline.bound":
+			sets = append(sets, "pipeline.schedule=auto")
 		}
 		now := parse(t, string(base.TOML()), sets...)
 		want := Change{Key: key, A: value(base, key), B: value(now, key)}

@@ -26,6 +26,7 @@ const (
 	MaxStages       = 1 << 12
 	MaxChunks       = 1 << 12
 	MaxGroup        = 1 << 20
+	MaxBound        = 1 << 26
 	MaxThreads      = 1 << 12
 	MaxLR           = 1e6
 	MinEps          = 1e-30 // still above zero as a float32

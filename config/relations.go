@@ -178,4 +178,9 @@ func (c *checker) pipeline() {
 			fmt.Sprintf("has no effect with %s", c.say("pipeline.recompute")),
 			`set recompute = "partial" or leave recompute_keep out`)
 	}
+	if c.clean("pipeline.schedule", "pipeline.bound") && p.Bound > 0 && p.Schedule != "auto" && p.Schedule != "dynamic" {
+		c.disagree("pipeline.bound", "pipeline.schedule",
+			fmt.Sprintf("has no effect with %s, which holds what it holds", c.say("pipeline.schedule")),
+			`set schedule = "auto" or leave bound out`)
+	}
 }

@@ -67,8 +67,9 @@ var schema = []field{
 
 	{key: "pipeline.stages", at: func(c *Config) any { return &c.Pipeline.Stages }, example: "2", check: whole(1, MaxStages), free: true},
 	{key: "pipeline.chunks", at: func(c *Config) any { return &c.Pipeline.Chunks }, example: "2", check: whole(1, MaxChunks), free: true},
-	{key: "pipeline.schedule", at: func(c *Config) any { return &c.Pipeline.Schedule }, example: `"1f1b"`, check: orEmpty(oneOf("none", "gpipe", "1f1b", "interleaved")), free: true},
+	{key: "pipeline.schedule", at: func(c *Config) any { return &c.Pipeline.Schedule }, example: `"1f1b"`, check: orEmpty(orFile(oneOf(schedules...), ".csv")), free: true},
 	{key: "pipeline.group", at: func(c *Config) any { return &c.Pipeline.Group }, example: "2", check: whole(0, MaxGroup), free: true},
+	{key: "pipeline.bound", at: func(c *Config) any { return &c.Pipeline.Bound }, example: "8", check: whole(0, MaxBound), free: true},
 	{key: "pipeline.layout", at: func(c *Config) any { return &c.Pipeline.Layout }, example: `"Ett|ttL"`, check: textUpTo(MaxLayoutBytes), free: true},
 	{key: "pipeline.recompute", at: func(c *Config) any { return &c.Pipeline.Recompute }, example: `"full"`, check: oneOf("none", "full", "partial"), free: true},
 	{key: "pipeline.recompute_keep", at: func(c *Config) any { return &c.Pipeline.RecomputeKeep }, example: "1", check: whole(0, MaxSequences), free: true},
@@ -82,6 +83,14 @@ var schema = []field{
 	{key: "device.threads", at: func(c *Config) any { return &c.Device.Threads }, example: "2", check: whole(0, MaxThreads), free: true},
 	{key: "device.kernels", at: func(c *Config) any { return &c.Device.Kernels }, example: `"auto"`, check: lowerCaseWord, free: true},
 }
+
+// schedules are the names that scheduler.Generate knows, in the order in which it
+// lists them.
+var schedules = []string{"none", "gpipe", "1f1b", "eager-1f1b", "interleaved", "breadth-first", "zb-h1", "zb-h2", "zb1p",
+	"zb-v", "v-half", "v-min", "dualpipev", "u-shape", "auto", "dynamic"}
+
+// twoChunks are those of them whose ranks hold two chunks, whatever else is said.
+var twoChunks = []string{"zb-v", "v-half", "v-min", "dualpipev", "u-shape"}
 
 // keys and sections are the schema's, in its order.
 var keys, sections = names()

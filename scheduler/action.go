@@ -52,29 +52,11 @@ func (a Action) appendTo(b []byte) []byte {
 // zeros, no trailing text. Sends, receives and collectives are no actions of a
 // table, they follow from it.
 func ParseAction(s string) (Action, error) {
-	fail := func(format string, args ...any) (Action, error) {
-		return Action{}, fmt.Errorf("%w: action %q: %s", ErrSyntax, shorten(s), fmt.Sprintf(format, args...))
-	}
-	stage, rest, err := cutNumber(s)
+	a, err := readAction(s)
 	if err != nil {
-		return fail("stage: %v", err)
+		return Action{}, fmt.Errorf("%w: action %q: %w", ErrSyntax, shorten(s), err)
 	}
-	letters := 0
-	for letters < len(rest) && !isDigit(rest[letters]) {
-		letters++
-	}
-	typ := parseType(rest[:letters])
-	if typ == 0 {
-		return fail("unknown type %q, want F, I, W or B after the stage", shorten(rest[:letters]))
-	}
-	microbatch, rest, err := cutNumber(rest[letters:])
-	if err != nil {
-		return fail("microbatch: %v", err)
-	}
-	if rest != "" {
-		return fail("%q after the microbatch", shorten(rest))
-	}
-	return Action{Stage: stage, Type: typ, Microbatch: microbatch}, nil
+	return a, nil
 }
 
 func parseType(s string) Type {

@@ -44,7 +44,7 @@ func (s Spec) auto() (*Table, error) {
 func (s Spec) candidates() []*Table {
 	var tables []*Table
 	for _, k := range kinds {
-		if k.rows == nil {
+		if k.rows == nil || k.placement == U { // a U has other stages
 			continue
 		}
 		each := s
@@ -63,7 +63,7 @@ func (s Spec) candidates() []*Table {
 	if s.ForwardOnly || s.Ranks*s.Chunks*s.Microbatches > maxPlayed {
 		return tables
 	}
-	for _, pl := range []Placement{Loop, V, U} {
+	for _, pl := range []Placement{Loop, V} {
 		stages, err := pl.Stages(s.Ranks, s.Chunks)
 		if err != nil {
 			continue

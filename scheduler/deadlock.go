@@ -42,7 +42,7 @@ func (p *player) obstacle(rank int) place {
 // lacking returns the action of a waiting rank that cannot start, and what it needs.
 func (p *player) lacking(rank int) (Action, need) {
 	row, i := p.table.Ranks[rank], p.next[rank]
-	for _, a := range row[i : i+width(row, i)] {
+	for _, a := range row[i : i+Width(row, i)] {
 		for _, n := range p.needs(a) {
 			if n.exists && !p.started(n.place) {
 				return a, n

@@ -26,8 +26,17 @@
 //  2. [Check] proves it: every action once, on the right rank, in an order that
 //     can't deadlock. It reports how much each rank holds at its worst, and how
 //     many outputs may be under way on each edge.
-//  3. [Simulate] plays it with the costs that the caller gives, and says how
-//     long it takes and where the ranks idle.
+//  3. [Machine.Simulate] plays it with the costs, links and cores that the caller
+//     gives, and says how long it takes and where the ranks idle.
+//
+// # Schedules
+//
+// Most schedules are phases of a rank's order ([Interleaved] and its kin: warm-up,
+// turns, cool-down) or a loop of actions that somebody published. [VHalf] and [VMin]
+// repeat a block of times and keep the order that comes out. [UShape], and some of the
+// tables that [Auto] chooses from, are played: whenever a rank is free it takes the
+// best action that is ready, and an [Admission] keeps it from taking what it could
+// never let go of.
 //
 // # Messages and credits
 //

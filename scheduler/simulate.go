@@ -35,6 +35,9 @@ type Machine struct {
 	Costs   Costs
 	Link    Link     // nil: messages take no time
 	Credits *Credits // nil: unbounded
+	// Cores is how many actions can run at a time at their full speed, where ranks
+	// share a machine. 0 means that each rank has its own.
+	Cores float64
 }
 
 // Simulate plays a table: each rank starts its next action as soon as the one
@@ -71,10 +74,10 @@ type player struct {
 	index    *index
 	timeline *Timeline
 	Machine
-	next     []int      // by rank: position of the action to start next
-	sent     [2][]int32 // by kind and stage: outputs sent on the edge
-	ready    []int      // ranks that may get on
-	isReady  []bool
+	next    []int      // by rank: position of the action to start next
+	sent    [2][]int32 // by kind and stage: outputs sent on the edge
+	ready   []int      // ranks that may get on
+	isReady []bool
 }
 
 func newPlayer(t *Table, ix *index) *player {
@@ -106,11 +109,17 @@ func (p *player) play(m Machine) error {
 	if err := p.checkCredits(m.Credits); err != nil {
 		return err
 	}
+	if !(m.Cores >= 0) || math.IsInf(m.Cores, 1) {
+		return fmt.Errorf("%w: %v cores, want a finite number from 0", ErrCosts, m.Cores)
+	}
 	p.Machine = m
 	clear(p.next)
 	clear(p.sent[ForwardEdge])
 	clear(p.sent[BackwardEdge])
 	clear(p.timeline.Busy)
+	if m.Cores > 0 {
+		return p.playShared(m)
+	}
 	for r := p.table.NumRanks() - 1; r >= 0; r-- {
 		p.wake(r)
 	}
@@ -155,7 +164,7 @@ func (p *player) advance(rank int) error {
 	}
 	row := p.table.Ranks[rank]
 	for i := p.next[rank]; i < len(row); {
-		together := row[i : i+width(row, i)]
+		together := row[i : i+Width(row, i)]
 		var cost float64
 		for _, a := range together {
 			for _, need := range p.needs(a) {
@@ -167,9 +176,9 @@ func (p *player) advance(rank int) error {
 				}
 				now = max(now, p.since(need, rank))
 			}
-			c := p.Costs(rank, a)
-			if !(c >= 0) || math.IsInf(c, 1) {
-				return fmt.Errorf("%w: %v on rank %d costs %v, want a finite number from 0", ErrCosts, a, rank, c)
+			c, err := p.cost(rank, a)
+			if err != nil {
+				return err
 			}
 			cost += c
 		}
@@ -187,8 +196,16 @@ func (p *player) advance(rank int) error {
 	return nil
 }
 
-// width is the number of actions that run as one from i on.
-func width(row []Action, i int) int {
+func (p *player) cost(rank int, a Action) (float64, error) {
+	c := p.Costs(rank, a)
+	if !(c >= 0) || math.IsInf(c, 1) {
+		return 0, fmt.Errorf("%w: %v on rank %d costs %v, want a finite number from 0", ErrCosts, a, rank, c)
+	}
+	return c, nil
+}
+
+// Width is the number of actions that run as one from i on: 2 for an overlapped pair.
+func Width(row []Action, i int) int {
 	if row[i].Overlap {
 		return 2
 	}

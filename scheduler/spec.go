@@ -134,6 +134,14 @@ func DefaultSchedule(ranks, chunks int) string {
 	return OneFOneB
 }
 
+// DefaultChunks returns the chunks on each rank that a schedule needs at least.
+func DefaultChunks(schedule string) int {
+	if k, ok := (Spec{Schedule: schedule}).kind(); ok {
+		return k.chunks[0]
+	}
+	return 1
+}
+
 // resolve fills in the defaults and refuses numbers that contradict each other.
 func (s Spec) resolve() (Spec, error) {
 	s = s.withDefaults()

@@ -89,13 +89,18 @@ const pairSuffix = ")OVERLAP_F_B"
 
 // ParseTable reads a row for each rank, actions separated by single spaces or,
 // as other systems write them, by commas. Between commas a cell may be empty:
-// somebody drew a bubble there, and an order knows no bubbles.
+// somebody drew a bubble there, and an order knows no bubbles. A pair is one cell,
+// as String writes it.
 //
 // The rows hold no more than the orders, so the rest is taken from them: the
 // stages and microbatches that occur, a forward-only table where there is no
 // gradient, and the first of loop, V and U that puts each stage on its row. It
-// is only read; whether it is a sensible table is for Check to say.
+// is only read; whether it is a sensible table is for Check to say. A file with
+// sends and receives is for ReadCSV.
 func ParseTable(text string) (*Table, error) {
+	if len(text) > MaxTableBytes {
+		return nil, fmt.Errorf("%w: a text of %d bytes, the limit is %d", ErrSyntax, len(text), MaxTableBytes)
+	}
 	t := &Table{ForwardOnly: true}
 	text = strings.TrimSuffix(text, "\n")
 	for number := 1; ; number++ {
@@ -104,12 +109,7 @@ func ParseTable(text string) (*Table, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, a := range row {
-			t.NumStages = max(t.NumStages, int(a.Stage)+1)
-			t.Microbatches = max(t.Microbatches, int(a.Microbatch)+1)
-			t.ForwardOnly = t.ForwardOnly && a.Type == F
-		}
-		t.Ranks = append(t.Ranks, row)
+		t.addRow(row)
 		if !more {
 			break
 		}
@@ -117,6 +117,16 @@ func ParseTable(text string) (*Table, error) {
 	}
 	t.Placement = t.guessPlacement()
 	return t, nil
+}
+
+// addRow appends the order of the next rank, and makes the table as large as it says.
+func (t *Table) addRow(row []Action) {
+	for _, a := range row {
+		t.NumStages = max(t.NumStages, int(a.Stage)+1)
+		t.Microbatches = max(t.Microbatches, int(a.Microbatch)+1)
+		t.ForwardOnly = t.ForwardOnly && a.Type == F
+	}
+	t.Ranks = append(t.Ranks, row)
 }
 
 func parseRow(line string, number int) ([]Action, error) {
@@ -128,15 +138,27 @@ func parseRow(line string, number int) ([]Action, error) {
 	column := 1
 	for cell := range strings.SplitSeq(line, separator) {
 		if cell != "" || separator == " " {
-			a, err := ParseAction(cell)
-			if err != nil {
+			var err error
+			if row, err = parseActions(row, cell); err != nil {
 				return nil, fmt.Errorf("row %d, column %d: %w", number, column, err)
 			}
-			row = append(row, a)
 		}
 		column += len(cell) + len(separator)
 	}
 	return row, nil
+}
+
+// parseActions appends the action of a cell, or both of a pair.
+func parseActions(row []Action, text string) ([]Action, error) {
+	if !isPair(text) {
+		a, err := ParseAction(text)
+		return append(row, a), err
+	}
+	pair, err := readPair(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: pair %q: %w", ErrSyntax, shorten(text), err)
+	}
+	return append(row, pair[:]...), nil
 }
 
 func (t *Table) guessPlacement() Placement {

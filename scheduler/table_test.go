@@ -67,10 +67,25 @@ func TestParseTableForms(t *testing.T) {
 	}
 }
 
+// TestParseTablePairs: ParseTable reads the pairs that String writes.
+func TestParseTablePairs(t *testing.T) {
+	table := generate(t, Spec{Schedule: DualPipeV, Ranks: 3, Chunks: 2, Microbatches: 6})
+	table.Schedule = ""
+	got, err := ParseTable(table.String())
+	if err != nil || !reflect.DeepEqual(got, table) {
+		t.Errorf("%s was read as %+v, %v", table, got, err)
+	}
+	_, err = ParseTable("0F0 (0F1;0F2)OVERLAP_F_B")
+	want := `row 1, column 5: syntax error: pair "(0F1;0F2)OVERLAP_F_B": a pair is an F, and a B or I`
+	if !errors.Is(err, ErrSyntax) || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+}
+
 func FuzzParseTable(f *testing.F) {
 	for _, seed := range []string{
 		"0F0 0B0", "0F0,,0B0\n,1F0,1B0\n", "0F0 0I0 0W0\n1F0 1B0\n", "0F1 0B1 0F0 0B0\n1F0 1B0 1F1 1B1",
-		"0F0 3F0\n1F0 2F0", "0F67108863", "67108863F67108863", "\n", "0F0  0B0", "0F0 0F0", "1F0 0F0",
+		"0F0 3F0\n1F0 2F0", "0F67108863", "67108863F67108863", "\n", "0F0  0B0", "0F0 0F0", "1F0 0F0", "0F0 (0F1;0B0)OVERLAP_F_B 0B1", "0F0 (0B0;0F1)OVERLAP_F_B,0B1",
 	} {
 		f.Add(seed)
 	}
