@@ -1,0 +1,90 @@
+package scheduler
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestParseCell(t *testing.T) {
+	f5, b3 := Action{Stage: 0, Type: F, Microbatch: 5}, Action{Stage: 7, Type: B, Microbatch: 3}
+	first := f5
+	first.Overlap = true
+	good := map[string]cell{
+		"0F5":                    {actions: [2]Action{f5}, numActions: 1},
+		"7B3":                    {actions: [2]Action{b3}, numActions: 1},
+		"(0F5;7B3)OVERLAP_F_B":   {actions: [2]Action{first, b3}, numActions: 2},
+		"(7B3;0F5)OVERLAP_F_B":   {actions: [2]Action{first, b3}, numActions: 2},
+		"(0F5;7I3)OVERLAP_F_B":   {actions: [2]Action{first, {Stage: 7, Type: I, Microbatch: 3}}, numActions: 2},
+		"0SEND_F12":              {communication: communication{op: opSendF, microbatch: 12}},
+		"3RECV_F0":               {communication: communication{stage: 3, op: opRecvF}},
+		"3SEND_B4":               {communication: communication{stage: 3, op: opSendB, microbatch: 4}},
+		"67108863RECV_B67108863": {communication: communication{stage: MaxActions - 1, op: opRecvB, microbatch: MaxActions - 1}},
+		"3UNSHARD":               {communication: communication{stage: 3, op: opUnshard}},
+		"10RESHARD":              {communication: communication{stage: 10, op: opReshard}},
+		"0REDUCE_GRAD":           {communication: communication{op: opReduceGrad}},
+	}
+	for text, want := range good {
+		c, err := parseCell(text)
+		if err != nil || c != want {
+			t.Errorf("parseCell(%q) = %+v, %v; want %+v", text, c, err, want)
+		}
+		if c.numActions == 0 && c.communication.String() != text {
+			t.Errorf("%q is written as %v", text, c.communication)
+		}
+	}
+
+	for text, reason := range map[string]string{
+		"":          "stage: no number",
+		" 0F0":      "stage: no number",
+		"0F0 ":      `" " after the microbatch`,
+		"0F0x":      `"x" after the microbatch`,
+		"0F0\r":     `"\r" after the microbatch`,
+		"00F0":      "stage: 00 has a leading zero",
+		"0F00":      "microbatch: 00 has a leading zero",
+		"0F":        "microbatch: no number",
+		"F0":        "stage: no number",
+		"0":         `unknown type "", want F, I, W, B, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD or REDUCE_GRAD after the stage`,
+		"0f0":       `unknown type "f"`,
+		"0SEND_F":   "microbatch: no number",
+		"0SEND0":    `unknown type "SEND"`,
+		"0SEND_F-1": `unknown type "SEND_F-"`,
+		"0UNSHARD0": `"0" after UNSHARD, which has no microbatch`,
+		"0RESHARD ": `unknown type "RESHARD "`,
+		`"0F0"`:     "stage: no number",
+		"0BW0":      "write B for BW, and I for that B",
+
+		"(":                          "no \")OVERLAP_F_B\" at the end",
+		"(0F0;0B1)":                  "no \")OVERLAP_F_B\" at the end",
+		"(0F0;0B1)OVERLAP_F_B2":      "no \")OVERLAP_F_B\" at the end",
+		"()OVERLAP_F_B":              "1 actions, want 2",
+		"(0F0)OVERLAP_F_B":           "1 actions, want 2",
+		"(0F0;)OVERLAP_F_B":          "1 actions, want 2",
+		"(0F0;0B1;0F2)OVERLAP_F_B":   "3 actions, want 2",
+		"(;0B1)OVERLAP_F_B":          "first action: stage: no number",
+		"(0F0; 0B1)OVERLAP_F_B":      "second action: stage: no number",
+		"(0F0;0B1 )OVERLAP_F_B":      `second action: " " after the microbatch`,
+		"(0F0;0BW1)OVERLAP_F_B":      "write B for BW",
+		"(0F0;0SEND_F1)OVERLAP_F_B":  `second action: unknown type "SEND_F", want F, I, W or B`,
+		"((0F0;0B1)OVERLAP_F_B;1B1)": "no \")OVERLAP_F_B\" at the end",
+		"(0F0;0F1)OVERLAP_F_B":       "a pair is an F, and a B or I",
+		"(0F0;0W1)OVERLAP_F_B":       "a pair is an F, and a B or I",
+		"(0B0;0I1)OVERLAP_F_B":       "a pair is an F, and a B or I",
+		"(2F1;2B1)OVERLAP_F_B":       "2B1 needs 2F1 and cannot run with it",
+
+		strings.Repeat("9", 1000) + "F0":     "is above the limit of 67108863",
+		"0" + strings.Repeat("x", 1000):      "xxx…\", want F",
+		"(" + strings.Repeat("0F0;", 1000):   "no \")OVERLAP_F_B\" at the end",
+		"0UNSHARD" + strings.Repeat("1", 99): "1…\" after UNSHARD",
+	} {
+		c, err := parseCell(text)
+		switch {
+		case !errors.Is(err, ErrSyntax):
+			t.Errorf("parseCell(%.20q) = %+v, %v; want ErrSyntax", text, c, err)
+		case !strings.Contains(err.Error(), reason):
+			t.Errorf("parseCell(%.20q): %v, want %s", text, err, reason)
+		case len(err.Error()) > 300:
+			t.Errorf("parseCell(%.20q): error of %d bytes", text, len(err.Error()))
+		}
+	}
+}
