@@ -43,8 +43,9 @@ func (p *plan) stageOptions() stages.Options {
 	return stages.Options{
 		Seed: c.Run.Seed, Optimizer: optimizer(c), StepTokens: c.Batch.Sequences * c.Model.Context, BF16: bf16,
 		// In float32 packing is a few percent of a product and gains nothing
-		// (measured); in bfloat16 it converts every number.
-		Pack: bf16 && c.Batch.Sequences > c.Batch.Microbatch,
+		// (measured); in bfloat16 it converts every number, which is worth the memory
+		// of two more copies from some microbatches on.
+		Pack: bf16 && c.Batch.Sequences > 2*c.Batch.Microbatch,
 	}
 }
 
