@@ -3,6 +3,9 @@ package troupe
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"strings"
 
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/config"
@@ -93,8 +96,13 @@ func (p *plan) makeTable() error {
 		p.spec.Costs = p.costs()
 	}
 	var err error
-	if p.table, err = scheduler.Generate(p.spec); err != nil {
-		return c.Errorf("pipeline.schedule", "%v", err)
+	if strings.HasSuffix(c.Pipeline.Schedule, ".csv") {
+		err = p.readTable()
+	} else if p.table, err = scheduler.Generate(p.spec); err != nil {
+		err = c.Errorf("pipeline.schedule", "%v", err)
+	}
+	if err != nil {
+		return err
 	}
 	if p.report, err = scheduler.Check(p.table); err != nil {
 		return c.Errorf("pipeline.schedule", "%v", err)
@@ -103,6 +111,49 @@ func (p *plan) makeTable() error {
 		return err
 	}
 	return p.place()
+}
+
+// readTable reads a user's own table, which must have the configuration's sizes.
+func (p *plan) readTable() error {
+	c := p.cfg
+	path := c.Pipeline.Schedule
+	text, err := readLimited(path, scheduler.MaxTableBytes)
+	if err != nil {
+		return c.Errorf("pipeline.schedule", "%v", err)
+	}
+	if p.table, err = scheduler.ReadCSV(path, string(text)); err != nil {
+		return c.Errorf("pipeline.schedule", "%v", err)
+	}
+	t, want := p.table, p.spec
+	stages, err := t.Placement.Stages(want.Ranks, want.Chunks)
+	switch {
+	case t.ForwardOnly:
+		return c.Errorf("pipeline.schedule", "%s has forwards only: there is nothing to train by", path)
+	case t.NumRanks() != want.Ranks:
+		return c.Errorf("pipeline.schedule", "%s has %d rows, one for each rank, but pipeline.stages is %d", path, t.NumRanks(), want.Ranks)
+	case t.Microbatches != want.Microbatches:
+		return c.Errorf("pipeline.schedule", "%s has %d microbatches, but batch.sequences / batch.microbatch is %d", path, t.Microbatches, want.Microbatches)
+	case err != nil || t.NumStages != stages:
+		return c.Errorf("pipeline.schedule", "%s has %d stages in placement %s, but pipeline.chunks is %d", path, t.NumStages, t.Placement, want.Chunks)
+	}
+	return nil
+}
+
+// readLimited reads a file of at most so many bytes.
+func readLimited(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	case int64(len(text)) > limit:
+		return nil, fmt.Errorf("%s has more than %d bytes", path, limit)
+	}
+	return text, nil
 }
 
 // costs are those of a stage's actions by its layers' products: an input gradient and

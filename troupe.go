@@ -323,6 +323,9 @@ func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.report.OutOfOrder {
+		r.send(WarningEvent{fmt.Sprintf("%s computes weight gradients out of microbatch order: the training is right, but its losses differ in the last bits from those of other schedules", cfg.Pipeline.Schedule)})
+	}
 	if err := p.checkMemory(freeMemory()); err != nil {
 		return nil, err
 	}

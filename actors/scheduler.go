@@ -59,15 +59,11 @@ func newSchedulerActor(p part) (*schedulerActor, error) {
 	for rank := range ranks {
 		a.applied.mark(rank) // there was no Apply yet
 	}
-	r, err := scheduler.Check(s.Table)
+	r, tl, err := scheduler.Analyse(s.Table)
 	if err != nil {
 		return nil, err
 	}
 	a.trainCredits = r.Credits
-	tl, err := scheduler.Simulate(s.Table, scheduler.UnitCosts)
-	if err != nil {
-		return nil, err
-	}
 	a.idealBubble = 100 * tl.BubbleFraction
 	if s.EvalTable != nil {
 		if r, err = scheduler.Check(s.EvalTable); err != nil {

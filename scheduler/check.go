@@ -19,23 +19,26 @@ type Report struct {
 // that holds its stage, after the actions of its own stage that it needs; and
 // all ranks get to their end, also when no edge holds more than its credits.
 func Check(t *Table) (*Report, error) {
+	r, _, err := Analyse(t)
+	return r, err
+}
+
+// Analyse is Check, and the timeline at unit costs that proves it: on every edge that
+// play takes a credit only after it came back, so it is a play under credits, too.
+func Analyse(t *Table) (*Report, *Timeline, error) {
 	ix, err := newIndex(t)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p := newPlayer(t, ix)
 	if err := p.play(Machine{Costs: UnitCosts}); err != nil {
-		return nil, err
-	}
-	credits := p.peakUnderWay()
-	if err := p.play(Machine{Costs: UnitCosts, Credits: &credits}); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	return &Report{
 		PeakInFlight: peakInFlight(t),
-		Credits:      credits,
+		Credits:      p.peakUnderWay(),
 		OutOfOrder:   ix.outOfOrder,
-	}, nil
+	}, p.timeline, nil
 }
 
 func peakInFlight(t *Table) []int {

@@ -35,30 +35,32 @@ func (p *player) deadlock(rank int) error {
 
 // obstacle returns the action that a waiting rank needs next.
 func (p *player) obstacle(rank int) place {
-	_, n := p.lacking(rank)
-	return n.place
+	_, needed, _ := p.lacking(rank)
+	return needed
 }
 
-// lacking returns the action of a waiting rank that cannot start, and what it needs.
-func (p *player) lacking(rank int) (Action, need) {
+// lacking returns the action of a waiting rank that cannot start, and the action that
+// it needs: for its input, or for a credit.
+func (p *player) lacking(rank int) (a Action, needed place, credit bool) {
 	row, i := p.table.Ranks[rank], p.next[rank]
 	for _, a := range row[i : i+Width(row, i)] {
-		for _, n := range p.needs(a) {
-			if n.exists && !p.started(n.place) {
-				return a, n
-			}
+		if in, ok := p.input(a); ok && !p.started(in) {
+			return a, in, false
+		}
+		if taker, ok := p.creditFrom(a); ok && !p.started(taker) {
+			return a, taker, true
 		}
 	}
-	return row[i], need{} // it is not waiting
+	return row[i], place{}, false // it is not waiting
 }
 
 func (p *player) explain(rank int) string {
-	a, n := p.lacking(rank)
-	needed := p.table.Ranks[n.rank][n.position]
-	if !n.credit {
-		return fmt.Sprintf("rank %d: %v needs the output of %v on rank %d", rank, a, needed, n.rank)
+	a, at, credit := p.lacking(rank)
+	needed := p.table.Ranks[at.rank][at.position]
+	if !credit {
+		return fmt.Sprintf("rank %d: %v needs the output of %v on rank %d", rank, a, needed, at.rank)
 	}
 	kind, _ := a.Type.edge()
 	return fmt.Sprintf("rank %d: %v needs one of the %d %s credits of stage %d, the next comes back with %v on rank %d",
-		rank, a, p.Credits.Of(kind, int(a.Stage)), kind, a.Stage, needed, n.rank)
+		rank, a, p.Credits.Of(kind, int(a.Stage)), kind, a.Stage, needed, at.rank)
 }

@@ -78,15 +78,14 @@ func (s *sharedPlay) readyAt(rank int) float64 {
 	at := s.now
 	row, i := s.table.Ranks[rank], s.next[rank]
 	for _, a := range row[i : i+Width(row, i)] {
-		for _, n := range s.needs(a) {
-			switch {
-			case !n.exists:
-			case !s.started(n.place), !n.credit && n.position >= s.ended[n.rank]:
-				return math.Inf(1)
-			case !n.credit:
-				at = max(at, s.since(n, rank))
-			}
+		if in, ok := s.input(a); ok && in.position >= s.ended[in.rank] {
+			return math.Inf(1)
 		}
+		ready, known := s.player.readyAt(rank, a)
+		if !known {
+			return math.Inf(1)
+		}
+		at = max(at, ready)
 	}
 	return at
 }

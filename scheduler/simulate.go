@@ -167,15 +167,11 @@ func (p *player) advance(rank int) error {
 		together := row[i : i+Width(row, i)]
 		var cost float64
 		for _, a := range together {
-			for _, need := range p.needs(a) {
-				if !need.exists {
-					continue
-				}
-				if !p.started(need.place) {
-					return nil
-				}
-				now = max(now, p.since(need, rank))
+			at, ok := p.readyAt(rank, a)
+			if !ok {
+				return nil
 			}
+			now = max(now, at)
 			c, err := p.cost(rank, a)
 			if err != nil {
 				return err
@@ -196,6 +192,32 @@ func (p *player) advance(rank int) error {
 	return nil
 }
 
+// readyAt is when an action has its input and its credit, if that is known yet.
+func (p *player) readyAt(rank int, a Action) (at float64, known bool) {
+	if in, ok := p.input(a); ok {
+		if !p.started(in) {
+			return 0, false
+		}
+		at = p.arrival(in, rank)
+	}
+	if taker, ok := p.creditFrom(a); ok {
+		if !p.started(taker) {
+			return 0, false
+		}
+		at = max(at, p.timeline.Start[taker.rank][taker.position])
+	}
+	return at, true
+}
+
+// arrival is when an action's output is at a rank.
+func (p *player) arrival(from place, rank int) float64 {
+	at := p.timeline.End[from.rank][from.position]
+	if p.Link != nil && from.rank != rank {
+		at += p.Link(from.rank, rank)
+	}
+	return at
+}
+
 func (p *player) cost(rank int, a Action) (float64, error) {
 	c := p.Costs(rank, a)
 	if !(c >= 0) || math.IsInf(c, 1) {
@@ -210,31 +232,6 @@ func Width(row []Action, i int) int {
 		return 2
 	}
 	return 1
-}
-
-// need is something that an action waits for: an input, which is there when
-// another action has ended, or a credit, which comes back when one starts.
-type need struct {
-	place
-	exists, credit bool
-}
-
-// since is when a rank has what it needs.
-func (p *player) since(n need, rank int) float64 {
-	if n.credit {
-		return p.timeline.Start[n.rank][n.position]
-	}
-	at := p.timeline.End[n.rank][n.position]
-	if p.Link != nil && n.rank != rank {
-		at += p.Link(n.rank, rank)
-	}
-	return at
-}
-
-func (p *player) needs(a Action) [2]need {
-	in, hasInput := p.input(a)
-	taker, takes := p.creditFrom(a)
-	return [2]need{{place: in, exists: hasInput}, {place: taker, exists: takes, credit: true}}
 }
 
 // place is a cell of the table.

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/scheduler/draw"
+)
+
+// planOptions are the flags of `engine plan`.
+type planOptions struct {
+	spec    scheduler.Spec
+	table   string // a file instead of a schedule
+	costs   []float64
+	link    float64
+	cores   float64
+	jitter  float64
+	seed    uint64
+	slow    string
+	format  string
+	out     string
+	columns int
+	full    bool
+}
+
+// planFormats are what --format takes.
+var planFormats = []string{"ascii", "csv", "comms", "json", "svg", "html", "perfetto"}
+
+func (a *app) newPlan() *cobra.Command {
+	var o planOptions
+	cmd := &cobra.Command{
+		Use:   "plan [flags]",
+		Short: "Make, check, simulate and draw a schedule",
+		Long: `Make the table of a schedule, or read one; prove that it can be run; play it with
+the costs given, and draw what comes out.
+
+Costs are those of a forward, an input gradient and a weight gradient on one stage, in
+any unit; a backward in one piece takes the sum of the last two. Figures are in the same
+unit. "peak" counts a rank's outputs of chunks that are held for their backward.`,
+		Example: `  engine plan --schedule 1f1b --stages 4 --microbatches 8
+  engine plan --schedule zb-v --stages 4 --chunks 2 --microbatches 8 --format svg --out zbv.svg
+  engine plan --schedule auto --stages 4 --chunks 2 --microbatches 8 --bound 6 --costs 1,1.2,0.8
+  engine plan --table mine.csv --format html --out mine.html`,
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.plan(cmd, &o) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.spec.Schedule, "schedule", "", "`name` of the schedule: "+strings.Join(scheduler.Schedules(), ", ")+" (default: by stages and chunks)")
+	f.IntVar(&o.spec.Ranks, "stages", 1, "`number` of ranks")
+	f.IntVar(&o.spec.Chunks, "chunks", 0, "`number` of chunks on each rank (default: 1, or 2 where the schedule wants two)")
+	f.IntVar(&o.spec.Microbatches, "microbatches", 1, "`number` of microbatches")
+	f.IntVar(&o.spec.Group, "group", 0, "`number` of microbatches that pass through a chunk before the next chunk's turn (default: the stages)")
+	f.IntVar(&o.spec.Bound, "bound", 0, "most chunk outputs that a rank may hold, as a `number`, for the schedules auto and dynamic (default: any number)")
+	f.BoolVar(&o.spec.ForwardOnly, "forward-only", false, "leave the backwards out, as validation does")
+	f.StringVar(&o.table, "table", "", "`file` of a table (CSV: a row a rank, cells such as 0F3), instead of a schedule")
+	f.Float64SliceVar(&o.costs, "costs", []float64{1, 1, 1}, "`costs` of F, I and W")
+	f.Float64Var(&o.link, "link", 0, "`time` of a message between two ranks")
+	f.Float64Var(&o.cores, "cores", 0, "`number` of actions that can run at a time at full speed, where ranks share a machine (default: each has its own)")
+	f.Float64Var(&o.jitter, "jitter", 0, "`share` by which costs vary up and down, from 0 to 1")
+	f.Uint64Var(&o.seed, "seed", 1, "`number` that the jitter is drawn from")
+	f.StringVar(&o.slow, "slow", "", "a rank that takes longer, as `rank=factor`")
+	f.StringVar(&o.format, "format", "ascii", "`format`: "+strings.Join(planFormats, ", ")+" (comms is csv with sends and receives)")
+	f.StringVar(&o.out, "out", "", "`file` to write to (default: the standard output)")
+	f.IntVar(&o.columns, "columns", 0, "width of the ascii drawing, as a `number` of characters (default: the terminal's, else 160)")
+	f.BoolVar(&o.full, "full", false, "write the table into the json however large it is")
+	return cmd
+}
+
+// plan makes, plays and draws.
+func (a *app) plan(cmd *cobra.Command, o *planOptions) error {
+	if !slices.Contains(planFormats, o.format) {
+		return usagef("--format %q: it is one of %s%s", o.format, strings.Join(planFormats, ", "), didYouMean(o.format, planFormats, ""))
+	}
+	machine, err := o.machine()
+	if err != nil {
+		return err
+	}
+	table, err := o.load(cmd, machine)
+	if err != nil {
+		return err
+	}
+	a.working = true
+	report, timeline, err := scheduler.Analyse(table)
+	if err != nil {
+		return err
+	}
+	if !o.atUnitCosts(cmd) {
+		if timeline, err = machine.Simulate(table); err != nil {
+			return err
+		}
+	}
+	return o.write(a, func(w io.Writer) error { return o.draw(w, a, table, report, timeline) })
+}
+
+// machine is what the table is played on.
+func (o *planOptions) machine() (scheduler.Machine, error) {
+	if len(o.costs) != 3 {
+		return scheduler.Machine{}, usagef("--costs has %d numbers, want those of F, I and W: --costs 1,1,1", len(o.costs))
+	}
+	f, i, w := o.costs[0], o.costs[1], o.costs[2]
+	costs := func(_ int, a scheduler.Action) float64 {
+		return [...]float64{scheduler.F: f, scheduler.I: i, scheduler.W: w, scheduler.B: i + w}[a.Type]
+	}
+	if o.jitter < 0 || o.jitter > 1 {
+		return scheduler.Machine{}, usagef("--jitter %v: want a share from 0 to 1", o.jitter)
+	}
+	if o.jitter > 0 {
+		costs = scheduler.Jittered(costs, o.jitter, o.seed)
+	}
+	if o.slow != "" {
+		var rank int
+		var factor float64
+		if n, err := fmt.Sscanf(o.slow, "%d=%g", &rank, &factor); err != nil || n != 2 || rank < 0 || !(factor > 0) {
+			return scheduler.Machine{}, usagef("--slow %q: want a rank and how many times as long it takes: --slow 2=1.5", o.slow)
+		}
+		costs = scheduler.Slowed(costs, rank, factor)
+	}
+	m := scheduler.Machine{Costs: costs, Cores: o.cores}
+	if !(o.link >= 0) {
+		return m, usagef("--link %v: a message's time cannot be negative", o.link)
+	}
+	if o.link > 0 {
+		m.Link = func(_, _ int) float64 { return o.link }
+	}
+	return m, nil
+}
+
+// atUnitCosts says whether nothing was said of the machine.
+func (o *planOptions) atUnitCosts(cmd *cobra.Command) bool {
+	return !slices.ContainsFunc([]string{"costs", "link", "cores", "jitter", "slow"}, cmd.Flags().Changed)
+}
+
+// load makes or reads the table.
+func (o *planOptions) load(cmd *cobra.Command, m scheduler.Machine) (*scheduler.Table, error) {
+	if o.table == "" {
+		s := o.spec
+		if s.Chunks == 0 {
+			s.Chunks = scheduler.DefaultChunks(s.Schedule)
+		}
+		s.Costs, s.Link = m.Costs, m.Link
+		t, err := scheduler.Generate(s)
+		if err != nil {
+			return nil, usagef("%w", err)
+		}
+		return t, nil
+	}
+	for _, name := range []string{"schedule", "stages", "chunks", "microbatches", "group", "bound", "forward-only"} {
+		if cmd.Flags().Changed(name) {
+			return nil, usagef("--%s and --table: a table says that itself, leave one out", name)
+		}
+	}
+	return readTable(o.table)
+}
+
+// readTable reads a table from a file.
+func readTable(path string) (*scheduler.Table, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, scheduler.MaxTableBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return scheduler.ReadCSV(path, string(text))
+}
+
+// write writes to --out, or to the standard output.
+func (o *planOptions) write(a *app, draw func(io.Writer) error) (err error) {
+	if o.out == "" {
+		return draw(a.out)
+	}
+	f, err := os.Create(o.out)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := f.Close(); err == nil {
+			err = e
+		}
+	}()
+	return draw(f)
+}
+
+// draw writes a format.
+func (o *planOptions) draw(w io.Writer, a *app, t *scheduler.Table, r *scheduler.Report, tl *scheduler.Timeline) error {
+	text := func(s string) error {
+		_, err := io.WriteString(w, s)
+		return err
+	}
+	switch o.format {
+	case "csv":
+		return text(t.CSV())
+	case "comms":
+		return text(t.CSVWithCommunication())
+	case "json":
+		return draw.Summary(w, t, r, tl, o.full)
+	}
+	chart := draw.FromTimeline(t, tl)
+	if r.OutOfOrder {
+		chart.Facts = append(chart.Facts, draw.Fact{Label: "weight gradients", Value: "not in microbatch order: sums round differently from other schedules'"})
+	}
+	switch o.format {
+	case "svg":
+		return draw.SVG(w, chart)
+	case "html":
+		return draw.HTML(w, chart)
+	case "perfetto":
+		return draw.Perfetto(w, chart)
+	}
+	columns := o.columns
+	if columns == 0 {
+		columns = planColumns
+		if a.width != nil && o.out == "" {
+			columns = a.width()
+		}
+	}
+	return draw.ASCII(w, columns, chart)
+}
+
+// planColumns is the width of an ascii drawing that no terminal limits.
+const planColumns = 160

@@ -1,0 +1,55 @@
+package draw
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// colour is red, green and blue from 0 to 255.
+type colour [3]float64
+
+func (c colour) String() string {
+	return fmt.Sprintf("#%02x%02x%02x", int(math.Round(c[0])), int(math.Round(c[1])), int(math.Round(c[2])))
+}
+
+// ramp is a type's colour for the first and for the last chunk of a rank.
+type ramp struct{ first, last colour }
+
+// The palette goes by blue, green and yellow-orange, which stay apart for eyes without
+// one kind of cone. All shades are light enough for dark numbers, and dark enough to be
+// seen on white.
+var ramps = map[scheduler.Type]ramp{
+	scheduler.F: {colour{50, 126, 242}, colour{148, 184, 250}},
+	scheduler.I: {colour{32, 194, 174}, colour{180, 242, 230}},
+	scheduler.B: {colour{56, 184, 118}, colour{176, 240, 204}},
+	scheduler.W: {colour{208, 134, 16}, colour{252, 216, 116}},
+}
+
+// ink is the colour of numbers in boxes, on a light page and on a dark one.
+var ink = colour{16, 20, 26}
+
+// shades returns in how many shades the chunks of a chart are drawn.
+func shades(chunks int) int { return max(1, min(chunks, maxShades)) }
+
+// shade returns the shade of a chunk.
+func shade(chunk, chunks int) int {
+	if chunks <= maxShades {
+		return chunk
+	}
+	return chunk * maxShades / chunks
+}
+
+// fill returns the colour of a type in one of so many shades.
+func (t ramp) fill(shade, shades int) colour {
+	var c colour
+	part := 0.0
+	if shades > 1 {
+		part = float64(shade) / float64(shades-1)
+	}
+	for i := range c {
+		c[i] = t.first[i] + part*(t.last[i]-t.first[i])
+	}
+	return c
+}

@@ -1,0 +1,103 @@
+package draw
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// message is an output on its way, from the end of one action to the start of another.
+type message struct {
+	kind     scheduler.EdgeKind
+	from, to place
+}
+
+// place is an action of a chart.
+type place struct{ lane, at int }
+
+// visits are the actions of one stage that send or receive on one kind of edge, in
+// ascending microbatch order. A stage stands on one lane.
+type visits struct {
+	lane int
+	at   []int32
+}
+
+type end struct {
+	kind  scheduler.EdgeKind
+	stage int32
+}
+
+// messages lists what went between the stages, in the order of kinds, stages and
+// microbatches. A message of which a chart has only one end is left out: a measured
+// run may have been cut short. It needs memory for a number per action.
+func (c *Chart) messages() iter.Seq[message] {
+	ends := make(map[end]*visits)
+	for r := range c.Lanes {
+		for i, a := range c.Lanes[r].Actions {
+			if a.Type == scheduler.W {
+				continue
+			}
+			e := end{edge(a.Type), a.Stage}
+			v := ends[e]
+			if v == nil {
+				v = &visits{lane: r}
+				ends[e] = v
+			}
+			if v.lane == r {
+				v.at = append(v.at, int32(i))
+			}
+		}
+	}
+	order := make([]end, 0, len(ends))
+	for e, v := range ends {
+		order = append(order, e)
+		row := c.Lanes[v.lane].Actions
+		byMicrobatch := func(i, j int32) int { return cmp.Compare(row[i].Microbatch, row[j].Microbatch) }
+		if !slices.IsSortedFunc(v.at, byMicrobatch) {
+			slices.SortStableFunc(v.at, byMicrobatch)
+		}
+	}
+	slices.SortFunc(order, func(x, y end) int { return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.stage, y.stage)) })
+
+	return func(yield func(message) bool) {
+		for _, e := range order {
+			to := end{e.kind, e.stage + 1}
+			if e.kind == scheduler.BackwardEdge {
+				to.stage = e.stage - 1
+			}
+			if ends[to] != nil && !c.match(e.kind, ends[e], ends[to], yield) {
+				return
+			}
+		}
+	}
+}
+
+// match gives the messages of one edge: each sender's microbatch is the receiver's.
+func (c *Chart) match(kind scheduler.EdgeKind, from, to *visits, yield func(message) bool) bool {
+	senders, receivers := c.Lanes[from.lane].Actions, c.Lanes[to.lane].Actions
+	for i, j := 0, 0; i < len(from.at) && j < len(to.at); {
+		switch order := cmp.Compare(senders[from.at[i]].Microbatch, receivers[to.at[j]].Microbatch); {
+		case order < 0:
+			i++
+		case order > 0:
+			j++
+		default:
+			if !yield(message{kind, place{from.lane, int(from.at[i])}, place{to.lane, int(to.at[j])}}) {
+				return false
+			}
+			i++
+			j++
+		}
+	}
+	return true
+}
+
+// edge returns the kind of edge by which the output of an F, I or B leaves.
+func edge(t scheduler.Type) scheduler.EdgeKind {
+	if t == scheduler.F {
+		return scheduler.ForwardEdge
+	}
+	return scheduler.BackwardEdge
+}

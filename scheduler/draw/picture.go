@@ -1,0 +1,227 @@
+package draw
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// The sizes of a picture, in pixels.
+const (
+	margin      = 16
+	titleHeight = 24 // the title's line
+	lineHeight  = 18 // of other text
+	laneGap     = 4
+	boxHeight   = 22
+	pairHeight  = 28 // of all boxes, where some are halves of a pair
+	axisHeight  = 34
+	chartGap    = 28
+	letterWidth = 0.64 // of a letter, times its font's size
+	largeFont   = 11   // of numbers in boxes
+	smallFont   = 8.5
+	textFont    = 12
+	usualWidth  = 1180 // of the time axis, where no number asks for more
+	leastWidth  = 720  // of the picture
+	readWidth   = 1000 // of lines of text, at most
+	numberGap   = 5    // beside a number
+	widestBox   = 56   // of a short action, so that a tiny chart is not blown up
+	tickGap     = 70   // between the times of the axis
+)
+
+// picture is the layout that SVG and HTML share.
+type picture struct {
+	charts        []Chart
+	figures       []Figures
+	scales        map[string]float64 // by unit: pixels of a unit of time
+	tops          []float64          // of each chart
+	left          float64            // of time 0
+	width, height float64
+	chunks        int
+	types         map[scheduler.Type]bool // those that occur
+	pairs         bool
+	box, pitch    float64 // height of a box, and from a lane to the next
+	gap           float64 // between boxes: none where it would be all that is seen
+}
+
+func newPicture(format string, charts []Chart) (*picture, error) {
+	if err := checkAll(charts); err != nil {
+		return nil, err
+	}
+	actions := 0
+	for i := range charts {
+		actions += charts[i].actions()
+	}
+	if actions > MaxBoxes {
+		return nil, fmt.Errorf("%w: %s of %d actions is above the limit of %d: write csv, json or perfetto instead",
+			ErrTooLarge, format, actions, MaxBoxes)
+	}
+	p := &picture{charts: charts, scales: make(map[string]float64), types: make(map[scheduler.Type]bool), chunks: 1}
+	names, tenth := 0, math.Inf(1)
+	for i := range charts {
+		c := &charts[i]
+		p.figures = append(p.figures, c.Figures())
+		p.take(c)
+		if p.scales[c.Unit] == 0 {
+			p.scales[c.Unit] = pixels(charts, c.Unit)
+		}
+		for r := range c.Lanes {
+			names = max(names, utf8.RuneCountInString(shorten(c.Lanes[r].Name)))
+		}
+	}
+	across := p.align()
+	for unit, scale := range p.scales {
+		tenth = min(tenth, measureTimes(charts, unit).tenth*scale)
+	}
+	p.gap = min(1, max(0, (tenth-1)/6))
+	p.left = math.Round(margin + letterWidth*textFont*float64(names) + 12)
+	p.width = max(leastWidth, math.Ceil(p.left+across+margin))
+	p.box = boxHeight
+	if p.pairs {
+		p.box = pairHeight
+	}
+	p.pitch = p.box + laneGap
+	y := float64(margin)
+	for i := range charts {
+		if i > 0 {
+			y += chartGap
+		}
+		p.tops = append(p.tops, y+titleHeight+lineHeight*float64(len(p.lines(i)))+10)
+		y = p.tops[i] + p.pitch*float64(len(charts[i].Lanes)) + axisHeight
+	}
+	p.height = y + p.legendHeight() + margin
+	return p, nil
+}
+
+// align makes the charts of every unit as wide as those of the widest, so that a plan in
+// units can be compared with a run in milliseconds, and returns their width.
+func (p *picture) align() float64 {
+	longest := make(map[string]float64)
+	across := 0.0
+	for i := range p.charts {
+		unit := p.charts[i].Unit
+		longest[unit] = max(longest[unit], p.figures[i].Makespan)
+		across = max(across, longest[unit]*p.scales[unit])
+	}
+	for unit, makespan := range longest {
+		if makespan >= leastTime {
+			p.scales[unit] = across / makespan
+		}
+	}
+	return across
+}
+
+// take notes what occurs in a chart.
+func (p *picture) take(c *Chart) {
+	for r := range c.Lanes {
+		for _, a := range c.Lanes[r].Actions {
+			p.types[a.Type] = true
+			p.pairs = p.pairs || a.Overlap
+			p.chunks = max(p.chunks, c.chunk(a.Stage)+1)
+		}
+	}
+}
+
+// pixels chooses the scale of a unit so that nearly every box has room for its number.
+func pixels(charts []Chart, unit string) float64 {
+	t := measureTimes(charts, unit)
+	if t.makespan < leastTime {
+		return 1
+	}
+	most := int32(0)
+	for i := range charts {
+		for r := range charts[i].Lanes {
+			for _, a := range charts[i].Lanes[r].Actions {
+				most = max(most, a.Microbatch)
+			}
+		}
+	}
+	tenth := max(t.tenth, t.makespan/maxPixels)
+	need := numberWidth(most, largeFont) / tenth
+	usual := min(usualWidth/t.makespan, widestBox/tenth)
+	return min(max(need, usual), maxPixels/t.makespan)
+}
+
+// numberWidth is what a microbatch's number takes, with a little room beside it.
+func numberWidth(n int32, font float64) float64 {
+	return letterWidth*font*float64(len(strconv.Itoa(int(n)))) + numberGap
+}
+
+// lines breaks a chart's headline.
+func (p *picture) lines(chart int) []string {
+	const separator = "  ·  "
+	room := int((min(p.width, readWidth) - 2*margin) / (letterWidth * textFont))
+	var lines []string
+	for i, part := range p.charts[chart].headline(p.figures[chart]) {
+		if last := len(lines) - 1; i > 0 && len(lines[last])+len(separator)+len(part) <= room {
+			lines[last] += separator + part
+		} else {
+			lines = append(lines, part)
+		}
+	}
+	return lines
+}
+
+// scale returns the pixels of a unit of time in a chart.
+func (p *picture) scale(chart int) float64 { return p.scales[p.charts[chart].Unit] }
+
+// swatch is an entry of the legend.
+type swatch struct {
+	text  string
+	class []string // of its boxes
+	x, y  float64
+	width float64
+}
+
+const (
+	swatchSize = 18
+	swatchRow  = 26
+)
+
+// legend places the entries in rows.
+func (p *picture) legend() []swatch {
+	var entries []swatch
+	n := shades(p.chunks)
+	for t := scheduler.F; t <= scheduler.B; t++ {
+		if !p.types[t] {
+			continue
+		}
+		s := swatch{text: typeName(t)}
+		for i := range n {
+			s.class = append(s.class, fmt.Sprintf("%s%d", t, i))
+		}
+		if n > 1 {
+			s.text += ", chunk 0"
+			if p.chunks == 2 {
+				s.text += " and 1"
+			} else {
+				s.text += fmt.Sprintf(" to %d", p.chunks-1)
+			}
+		}
+		entries = append(entries, s)
+	}
+	if p.pairs {
+		entries = append(entries, swatch{text: "both halves run as one", class: []string{"pair"}})
+	}
+	entries = append(entries,
+		swatch{text: "idle", class: []string{"lane"}},
+		swatch{text: "the number is the microbatch", class: nil})
+	x, y := float64(margin), 0.0
+	for i := range entries {
+		e := &entries[i]
+		e.width = swatchSize*float64(len(e.class)) + 6 + letterWidth*textFont*float64(len(e.text))
+		if x+e.width > min(p.width, readWidth)-margin && x > margin {
+			x, y = margin, y+swatchRow
+		}
+		e.x, e.y = x, y
+		x += e.width + 14
+	}
+	return entries
+}
+
+func (p *picture) legendHeight() float64 {
+	entries := p.legend()
+	return entries[len(entries)-1].y + swatchRow
+}

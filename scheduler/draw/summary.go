@@ -1,0 +1,125 @@
+package draw
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// Summary writes the figures of a table as one JSON object:
+//
+//	schedule, placement       names; schedule is left out where it isn't known
+//	ranks, stages, microbatches, actions   counts
+//	makespan, bubble_fraction   of the timeline
+//	idle                      by rank: waiting between its first and last action
+//	peak_in_flight            by rank, outputs from F to B or W
+//	peak_to_input_gradient    by rank, outputs from F to B or I
+//	table                     an array of cells for each rank: "0F3", a pair
+//	                          "(0F5;7B3)OVERLAP_F_B"
+//
+// Times are in the unit of the timeline's costs. The table is left out above
+// [MaxListed] actions, unless full is set. The memory that it takes doesn't grow with
+// the actions.
+func Summary(w io.Writer, t *scheduler.Table, report *scheduler.Report, tl *scheduler.Timeline, full bool) error {
+	ranks := t.NumRanks()
+	if len(tl.Idle) != ranks || len(report.PeakInFlight) != ranks {
+		return fmt.Errorf("%w: the table has %d ranks, the timeline %d and the report %d: they don't belong together",
+			ErrChart, ranks, len(tl.Idle), len(report.PeakInFlight))
+	}
+	for _, v := range append([]float64{tl.Makespan, tl.BubbleFraction}, tl.Idle...) {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("%w: the timeline's makespan, bubble or idle time is %v, want finite numbers", ErrChart, v)
+		}
+	}
+	actions := 0
+	for _, row := range t.Ranks {
+		actions += len(row)
+	}
+
+	s := summary{out: buffered(w)}
+	if t.Schedule != "" {
+		s.value("schedule", t.Schedule)
+	}
+	s.value("placement", t.Placement.String())
+	s.value("ranks", ranks)
+	s.value("stages", t.NumStages)
+	s.value("microbatches", t.Microbatches)
+	s.value("actions", actions)
+	s.value("makespan", tl.Makespan)
+	s.value("bubble_fraction", tl.BubbleFraction)
+	s.value("idle", tl.Idle)
+	s.value("peak_in_flight", report.PeakInFlight)
+	s.value("peak_to_input_gradient", PeakToInputGradient(t))
+	if full || actions <= MaxListed {
+		s.table(t)
+	}
+	fmt.Fprint(s.out, "\n}\n")
+	if s.err != nil {
+		return s.err
+	}
+	return s.out.Flush()
+}
+
+// summary writes the keys of one object.
+type summary struct {
+	out  *bufio.Writer
+	keys int
+	err  error
+}
+
+func (s *summary) key(name string) {
+	separator := ",\n"
+	if s.keys == 0 {
+		separator = "{\n"
+	}
+	s.keys++
+	fmt.Fprintf(s.out, "%s  %q: ", separator, name)
+}
+
+func (s *summary) value(name string, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		s.err = fmt.Errorf("summary: %s: %w", name, err)
+		return
+	}
+	s.key(name)
+	fmt.Fprintf(s.out, "%s", text)
+}
+
+// table writes cell by cell into the writer's own buffer.
+func (s *summary) table(t *scheduler.Table) {
+	s.key("table")
+	fmt.Fprint(s.out, "[")
+	for r, row := range t.Ranks {
+		if r > 0 {
+			fmt.Fprint(s.out, ",")
+		}
+		fmt.Fprint(s.out, "\n    [")
+		for i := 0; i < len(row); i++ {
+			cell := s.out.AvailableBuffer()
+			if i > 0 {
+				cell = append(cell, ',')
+			}
+			cell = append(cell, '"')
+			if row[i].Overlap && i+1 < len(row) {
+				cell = append(cell, '(')
+				cell = append(appendAction(cell, row[i]), ';')
+				i++
+				cell = append(appendAction(cell, row[i]), ")OVERLAP_F_B"...)
+			} else {
+				cell = appendAction(cell, row[i])
+			}
+			cell = append(cell, '"')
+			if _, err := s.out.Write(cell); err != nil {
+				s.err = err
+				return
+			}
+		}
+		fmt.Fprint(s.out, "]")
+	}
+	fmt.Fprint(s.out, "\n  ]")
+}

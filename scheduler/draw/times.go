@@ -1,0 +1,77 @@
+package draw
+
+import (
+	"math"
+	"slices"
+)
+
+// times is what the scale of a drawing is chosen by: the boxes of all charts in one
+// unit.
+type times struct {
+	makespan float64
+	// common is the longest time of which all starts and ends are multiples, 0 where
+	// there is none worth the name.
+	common float64
+	// Of the boxes that take any time: the shortest, and those longer than a tenth
+	// and a quarter of them.
+	shortest, tenth, quartile float64
+	lanes                     int // of the chart that has most
+	boxes                     int // on the fullest lane
+	label                     int // letters of the longest label
+}
+
+func measureTimes(charts []Chart, unit string) times {
+	var t times
+	var durations []float64
+	isCommon := true
+	var label []byte
+	for i := range charts {
+		c := &charts[i]
+		if c.Unit != unit {
+			continue
+		}
+		t.makespan = max(t.makespan, c.makespan())
+		t.lanes = max(t.lanes, len(c.Lanes))
+		isCommon = isCommon && t.divide(c.Makespan)
+		for r := range c.Lanes {
+			boxes := 0
+			for x := range c.Lanes[r].boxes() {
+				boxes++
+				if d := x.end - x.start; d > 0 {
+					durations = append(durations, d)
+				}
+				isCommon = isCommon && t.divide(x.start) && t.divide(x.end)
+				label = appendLabel(label[:0], x.actions)
+				t.label = max(t.label, len(label))
+			}
+			t.boxes = max(t.boxes, boxes)
+		}
+	}
+	if !isCommon {
+		t.common = 0
+	}
+	if slices.Sort(durations); len(durations) > 0 {
+		t.shortest = durations[0]
+		t.tenth = durations[len(durations)/10]
+		t.quartile = durations[len(durations)/4]
+	}
+	return t
+}
+
+// divide makes common a divisor of a time, by Euclid, and says whether it is one worth
+// the name: not tiny beside the time. What is left of floating-point sums counts as
+// nothing.
+func (t *times) divide(v float64) bool {
+	const rounding, tiny = 1e-9, 1e-7
+	a, b := v, t.common
+	for b > v*rounding {
+		a, b = b, math.Mod(a, b)
+		if a-b < v*rounding { // just below a multiple
+			b = 0
+		}
+	}
+	if a > 0 {
+		t.common = a
+	}
+	return v*tiny < t.common || v == 0
+}
