@@ -28,6 +28,9 @@ const (
 	crashPrefix = ".tmp-" // of what a crash leaves of a file that was to be replaced
 )
 
+// TraceFile is the file of an output folder that holds the traced steps, one a line.
+const TraceFile = "trace.jsonl"
+
 // output is the folder of a run, locked.
 type output struct {
 	dir      string

@@ -159,6 +159,14 @@ func readLimited(path string, limit int64) ([]byte, error) {
 // costs are those of a stage's actions by its layers' products: an input gradient and
 // a weight gradient take as many as a forward.
 func (p *plan) costs() scheduler.Costs {
+	byStage := p.stageFLOPs()
+	return func(rank int, a scheduler.Action) float64 {
+		return byStage[a.Stage] * scheduler.UnitCosts(rank, a)
+	}
+}
+
+// stageFLOPs are those of each stage's forward of a token.
+func (p *plan) stageFLOPs() []float64 {
 	e, t, l := p.model.Config.FLOPs(p.cfg.Model.Context)
 	flops := map[scheduler.Symbol]float64{scheduler.SymbolEmbedding: e, scheduler.SymbolLayer: t, scheduler.SymbolLoss: l}
 	byStage := make([]float64, len(p.layout.Stages))
@@ -167,9 +175,7 @@ func (p *plan) costs() scheduler.Costs {
 			byStage[v] += flops[s]
 		}
 	}
-	return func(rank int, a scheduler.Action) float64 {
-		return byStage[a.Stage] * scheduler.UnitCosts(rank, a)
-	}
+	return byStage
 }
 
 // makeLayout cuts the model into stages.

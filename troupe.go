@@ -49,7 +49,7 @@ type WarningEvent struct{ Text string }
 // Options are what a configuration does not say.
 type Options struct {
 	Fresh bool // start anew: the output folder must be empty
-	Trace bool // time every action: see StepEvent.Trace
+	Trace bool // time every action of every step, whatever run.trace_every says: see StepEvent.Trace
 }
 
 // Info describes a run that has been set up.
@@ -415,11 +415,11 @@ func (r *Run) spec(cfg *config.Config, p *plan, start actors.TrainerState, load 
 		Build: func(rank int, s tensorops.Stream) (actors.Compute, error) {
 			return buildStage(p, rank, s, load, withState)
 		},
-		TiedRanks: p.tiedRanks(), Table: p.table, EvalTable: evalTable, Trace: o.Trace,
+		TiedRanks: p.tiedRanks(), Table: p.table, EvalTable: evalTable, TraceEvery: traceEvery(cfg, o),
 		Data: src, MicrobatchSize: cfg.Batch.Microbatch, Context: cfg.Model.Context, Sequences: cfg.Batch.Sequences, Recompute: p.recompute(),
 		Rate: rate, ClipNorm: cfg.Optimizer.ClipNorm,
 		Start: start, Steps: int64(cfg.Run.Steps), EvalEvery: int64(cfg.Run.EvalEvery), CheckpointEvery: int64(cfg.Run.CheckpointEvery),
-		WriteCheckpoint: save.write, WriteRecord: r.metrics.Write, OnEvent: r.send,
+		WriteCheckpoint: save.write, WriteRecord: r.metrics.Write, WriteTrace: p.traceWriter(r.device.Threads()), OnEvent: r.send,
 		StallAfter: time.Duration(cfg.Run.StallAfterS * float64(time.Second)),
 	}, nil
 }

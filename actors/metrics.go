@@ -34,6 +34,12 @@ func (a *metricsActor) Receive(ctx actor.Context) {
 				return
 			}
 		}
+		if a.spec.WriteTrace != nil && m.event.Trace != nil {
+			if err := a.spec.WriteTrace(int64(m.event.Step), m.event.Trace); err != nil {
+				a.fail(ctx, m.Step, err)
+				return
+			}
+		}
 		ctx.Respond(&recorded{m.Header})
 		a.publish(m.event)
 		a.cell.store(Snapshot{Step: m.Step})

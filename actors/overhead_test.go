@@ -33,7 +33,7 @@ func BenchmarkEngineOverhead(b *testing.B) {
 			table := generate(b, c.spec)
 			l := &log{}
 			spec := fakeRun{table: table, threads: 2, steps: int64(b.N) + 1, spin: spin}.spec(b, l)
-			spec.Trace, spec.WriteCheckpoint = true, nil
+			spec.TraceEvery, spec.WriteCheckpoint = 1, nil
 			if out := wait(b, start(b, spec)); out.Err != nil {
 				b.Fatal(out.Err)
 			}

@@ -236,7 +236,7 @@ func (a *schedulerActor) send(ctx actor.Context, p Phase) {
 		h.Step++
 		table, credits = a.spec.Table, a.trainCredits
 	}
-	order := &Order{Header: h, Phase: p, Table: table, Credits: credits, Trace: a.spec.Trace}
+	order := &Order{Header: h, Phase: p, Table: table, Credits: credits, Trace: p == Train && a.spec.TraceEvery > 0 && h.Step%a.spec.TraceEvery == 0}
 	for _, pid := range a.wire.Stages {
 		ctx.Send(pid, order)
 	}
@@ -258,7 +258,7 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 		}
 		a.norms[n.Param] = n.Squared
 	}
-	if a.spec.Trace {
+	if m.Trace != nil {
 		if a.trace == nil {
 			a.trace = make([][]ActionTime, a.spec.ranks())
 		}

@@ -50,7 +50,9 @@ type Spec struct {
 
 	Table     *scheduler.Table // one training step
 	EvalTable *scheduler.Table // one validation; nil: none
-	Trace     bool             // report the time of every action
+	// TraceEvery is the number of steps after which a step's actions are timed and
+	// reported; 0: never.
+	TraceEvery int64
 
 	Data           Source
 	MicrobatchSize int // sequences in a microbatch
@@ -73,6 +75,8 @@ type Spec struct {
 	WriteCheckpoint func(ctx context.Context, state TrainerState, saved []stages.Saved, best bool) (string, error)
 	// WriteRecord appends to metrics.jsonl; nil: nothing is written.
 	WriteRecord func(telemetry.Record) error
+	// WriteTrace takes the times of a step's actions; nil: nothing is written.
+	WriteTrace func(step int64, trace [][]ActionTime) error
 	// OnEvent is told what happens, from the metrics actor and the watchdog. It
 	// must not block for long: training doesn't wait for it, but its own events
 	// queue behind it.

@@ -37,6 +37,7 @@ type Run struct {
 	EvalBatches     int     `toml:"eval_batches"`     // batches in one validation; default 20
 	CheckpointEvery int     `toml:"checkpoint_every"` // steps; default 250; 0 = only at the end
 	Keep            int     `toml:"keep"`             // checkpoints kept; default 3; 0 = all
+	TraceEvery      int     `toml:"trace_every"`      // steps between traced ones; default 0 = none
 	LogEvery        int     `toml:"log_every"`        // steps between printed lines; default 10
 	StallAfterS     float64 `toml:"stall_after_s"`    // seconds without progress until the run says what it waits for; default 60; 0 = never
 }

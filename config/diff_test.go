@@ -9,7 +9,7 @@ import (
 // other holds, for each key, a --set that changes it alone.
 var other = map[string]string{
 	"run.name": "x", "run.out": "x", "run.steps": "2000", "run.seed": "2", "run.eval_every": "1", "run.eval_batches": "1",
-	"run.checkpoint_every": "1", "run.keep": "1", "run.log_every": "1", "run.stall_after_s": "1",
+	"run.checkpoint_every": "1", "run.keep": "1", "run.trace_every": "1", "run.log_every": "1", "run.stall_after_s": "1",
 	"model.family": "llama", "model.layers": "5", "model.hidden": "256", "model.heads": "2", "model.kv_heads": "2",
 	"model.ffn": "100", "model.context": "64", "model.dropout": "0.5", "model.tie_embeddings": "false",
 	"model.rope_theta": "500000", "model.vocab": "300", "model.from": "x",
@@ -27,7 +27,7 @@ var other = map[string]string{
 // mayDiffer lists the keys that a resumed run may change.
 var mayDiffer = []string{
 	"run.name", "run.out", "run.steps", "run.eval_every", "run.eval_batches", "run.checkpoint_every", "run.keep",
-	"run.log_every", "run.stall_after_s",
+	"run.trace_every", "run.log_every", "run.stall_after_s",
 	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.group", "pipeline.bound", "pipeline.layout",
 	"pipeline.recompute", "pipeline.recompute_keep",
 	"device.kind", "device.dtype", "device.threads", "device.kernels",

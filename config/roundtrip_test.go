@@ -53,7 +53,8 @@ func drawConfig(t *rapid.T) *Config {
 			Steps: rapid.IntRange(1, MaxSteps).Draw(t, "steps"), Seed: rapid.Uint64Range(0, 1<<63-1).Draw(t, "seed"),
 			EvalEvery: count.Draw(t, "eval_every"), EvalBatches: count.Draw(t, "eval_batches"),
 			CheckpointEvery: count.Draw(t, "checkpoint_every"), Keep: count.Draw(t, "keep"),
-			LogEvery: count.Draw(t, "log_every"), StallAfterS: rapid.Float64Range(0, MaxStallS).Draw(t, "stall_after_s"),
+			TraceEvery: rapid.IntRange(0, MaxCount).Draw(t, "trace_every"),
+			LogEvery:   count.Draw(t, "log_every"), StallAfterS: rapid.Float64Range(0, MaxStallS).Draw(t, "stall_after_s"),
 		},
 		Data: Data{
 			Train:     rapid.SliceOfN(file, 1, 5).Draw(t, "train"),

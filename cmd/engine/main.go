@@ -99,7 +99,7 @@ it has trained. A run is described by one TOML file:
 	root.SetVersionTemplate("engine {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
-	root.AddCommand(a.newRun(), a.newEval(), a.newGenerate(), a.newConfig(), a.newInit(), a.newCkpt(), a.newPlan(), a.newBench(), a.newDoctor(), a.newVersion(), exitCodes())
+	root.AddCommand(a.newRun(), a.newEval(), a.newGenerate(), a.newConfig(), a.newInit(), a.newCkpt(), a.newPlan(), a.newTrace(), a.newBench(), a.newDoctor(), a.newVersion(), exitCodes())
 	asGroup(root)
 	return root
 }

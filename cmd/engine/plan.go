@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/scheduler/draw"
@@ -23,10 +24,8 @@ type planOptions struct {
 	jitter  float64
 	seed    uint64
 	slow    string
-	format  string
-	out     string
-	columns int
 	full    bool
+	drawing
 }
 
 // planFormats are what --format takes.
@@ -42,7 +41,8 @@ the costs given, and draw what comes out.
 
 Costs are those of a forward, an input gradient and a weight gradient on one stage, in
 any unit; a backward in one piece takes the sum of the last two. Figures are in the same
-unit. "peak" counts a rank's outputs of chunks that are held for their backward.`,
+unit. "peak" counts a rank's outputs of chunks that are held for their backward. The
+format comms is csv with sends and receives.`,
 		Example: `  engine plan --schedule 1f1b --stages 4 --microbatches 8
   engine plan --schedule zb-v --stages 4 --chunks 2 --microbatches 8 --format svg --out zbv.svg
   engine plan --schedule auto --stages 4 --chunks 2 --microbatches 8 --bound 6 --costs 1,1.2,0.8
@@ -65,17 +65,15 @@ unit. "peak" counts a rank's outputs of chunks that are held for their backward.
 	f.Float64Var(&o.jitter, "jitter", 0, "`share` by which costs vary up and down, from 0 to 1")
 	f.Uint64Var(&o.seed, "seed", 1, "`number` that the jitter is drawn from")
 	f.StringVar(&o.slow, "slow", "", "a rank that takes longer, as `rank=factor`")
-	f.StringVar(&o.format, "format", "ascii", "`format`: "+strings.Join(planFormats, ", ")+" (comms is csv with sends and receives)")
-	f.StringVar(&o.out, "out", "", "`file` to write to (default: the standard output)")
-	f.IntVar(&o.columns, "columns", 0, "width of the ascii drawing, as a `number` of characters (default: the terminal's, else 160)")
+	o.drawing.flags(f, planFormats)
 	f.BoolVar(&o.full, "full", false, "write the table into the json however large it is")
 	return cmd
 }
 
 // plan makes, plays and draws.
 func (a *app) plan(cmd *cobra.Command, o *planOptions) error {
-	if !slices.Contains(planFormats, o.format) {
-		return usagef("--format %q: it is one of %s%s", o.format, strings.Join(planFormats, ", "), didYouMean(o.format, planFormats, ""))
+	if err := o.check(planFormats); err != nil {
+		return err
 	}
 	machine, err := o.machine()
 	if err != nil {
@@ -172,23 +170,6 @@ func readTable(path string) (*scheduler.Table, error) {
 	return scheduler.ReadCSV(path, string(text))
 }
 
-// write writes to --out, or to the standard output.
-func (o *planOptions) write(a *app, draw func(io.Writer) error) (err error) {
-	if o.out == "" {
-		return draw(a.out)
-	}
-	f, err := os.Create(o.out)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if e := f.Close(); err == nil {
-			err = e
-		}
-	}()
-	return draw(f)
-}
-
 // draw writes a format.
 func (o *planOptions) draw(w io.Writer, a *app, t *scheduler.Table, r *scheduler.Report, tl *scheduler.Timeline) error {
 	text := func(s string) error {
@@ -207,22 +188,64 @@ func (o *planOptions) draw(w io.Writer, a *app, t *scheduler.Table, r *scheduler
 	if r.OutOfOrder {
 		chart.Facts = append(chart.Facts, draw.Fact{Label: "weight gradients", Value: "not in microbatch order: sums round differently from other schedules'"})
 	}
-	switch o.format {
-	case "svg":
-		return draw.SVG(w, chart)
-	case "html":
-		return draw.HTML(w, chart)
-	case "perfetto":
-		return draw.Perfetto(w, chart)
+	return drawCharts(w, a, o.drawing, chart)
+}
+
+// drawing are the flags of commands that draw.
+type drawing struct {
+	format  string
+	out     string
+	columns int
+}
+
+func (d *drawing) flags(f *pflag.FlagSet, formats []string) {
+	f.StringVar(&d.format, "format", "ascii", "`format`: "+strings.Join(formats, ", "))
+	f.StringVar(&d.out, "out", "", "`file` to write to (default: the standard output)")
+	f.IntVar(&d.columns, "columns", 0, "width of the ascii drawing, as a `number` of characters (default: the terminal's, else 160)")
+}
+
+func (d *drawing) check(formats []string) error {
+	if !slices.Contains(formats, d.format) {
+		return usagef("--format %q: it is one of %s%s", d.format, strings.Join(formats, ", "), didYouMean(d.format, formats, ""))
 	}
-	columns := o.columns
+	return nil
+}
+
+// write writes to --out, or to the standard output.
+func (d *drawing) write(a *app, draw func(io.Writer) error) (err error) {
+	if d.out == "" {
+		return draw(a.out)
+	}
+	f, err := os.Create(d.out)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := f.Close(); err == nil {
+			err = e
+		}
+	}()
+	return draw(f)
+}
+
+// drawCharts draws charts for eyes or for Perfetto.
+func drawCharts(w io.Writer, a *app, d drawing, charts ...draw.Chart) error {
+	switch d.format {
+	case "svg":
+		return draw.SVG(w, charts...)
+	case "html":
+		return draw.HTML(w, charts...)
+	case "perfetto":
+		return draw.Perfetto(w, charts...)
+	}
+	columns := d.columns
 	if columns == 0 {
 		columns = planColumns
-		if a.width != nil && o.out == "" {
+		if a.width != nil && d.out == "" {
 			columns = a.width()
 		}
 	}
-	return draw.ASCII(w, columns, chart)
+	return draw.ASCII(w, columns, charts...)
 }
 
 // planColumns is the width of an ascii drawing that no terminal limits.

@@ -226,8 +226,8 @@ func fill(place []byte) {
 }
 
 // ruler writes the time of the first column, and of round times where there is room.
-func (s textScale) ruler(first, beyond int) string {
-	line := number(float64(first) * s.duration)
+func (s textScale) ruler(first, beyond int) []byte {
+	line := []byte(number(float64(first) * s.duration))
 	reserve := float64(len(number(float64(beyond)*s.duration)) + 2)
 	every := step(s.duration * max(rulerLetters, reserve) / float64(s.letters))
 	for k := math.Ceil(float64(first) * s.duration / every); ; k++ {
@@ -239,7 +239,10 @@ func (s textScale) ruler(first, beyond int) string {
 		if at < len(line)+2 || at+len(text) > (beyond-first)*s.letters {
 			continue
 		}
-		line += strings.Repeat(" ", at-len(line)) + text
+		for len(line) < at {
+			line = append(line, ' ')
+		}
+		line = append(line, text...)
 	}
 }
 

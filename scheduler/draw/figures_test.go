@@ -2,6 +2,7 @@ package draw
 
 import (
 	"math"
+	"os"
 	"slices"
 	"testing"
 
@@ -61,8 +62,30 @@ func TestPeakToInputGradient(t *testing.T) {
 	}
 }
 
-// A published table of 2 ranks, 4 stages and 8 microbatches (ZB1P) holds 4 and 3
-// outputs to their input gradient.
+// PyTorch's table of interleaved ZB1P, 2 ranks, 4 stages and 8 microbatches: it
+// holds 4 and 3 outputs to their input gradient, 4 and 4 to their
+// weight gradient.
+func TestPeaksOfAPublishedTable(t *testing.T) {
+	text, err := os.ReadFile("testdata/pytorch_zb1p_p2_v2_m8.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := scheduler.ParseTable(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := scheduler.Check(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := PeakToInputGradient(table); !slices.Equal(got, []int{4, 3}) {
+		t.Errorf("to the input gradient %v, want [4 3]", got)
+	}
+	if !slices.Equal(report.PeakInFlight, []int{4, 4}) {
+		t.Errorf("in flight %v, want [4 4]", report.PeakInFlight)
+	}
+}
+
 func TestPeakToInputGradientIsAtMostInFlight(t *testing.T) {
 	everySchedule(t, func(t *testing.T, p plan) {
 		for r, n := range PeakToInputGradient(p.table) {

@@ -1,0 +1,106 @@
+package telemetry
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Trace is when each rank ran what in one step. It is a line of trace.jsonl, which
+// stands alone: it holds its table.
+type Trace struct {
+	Step     int    `json:"step"`
+	Schedule string `json:"schedule"`
+	// Table is the order of all ranks, as CSV: a row for each rank.
+	Table string `json:"table"`
+	// MS holds, for each rank and each of its actions in that order, the start and
+	// the end in milliseconds since the first start.
+	MS [][][2]float64 `json:"ms"`
+	// StageFLOPs are the floating-point operations of each stage's forward of a
+	// microbatch; an input gradient and a weight gradient take as many each.
+	StageFLOPs []float64 `json:"stage_flops"`
+	Threads    int       `json:"threads"` // of the device
+}
+
+// maxTraceBytes is the longest line of a trace.jsonl that is read: some ten million
+// actions.
+const maxTraceBytes = 1 << 29
+
+// WriteTrace appends a trace to a file, and makes one if there is none.
+func WriteTrace(path string, t Trace) (err error) {
+	text, err := json.Marshal(t)
+	if err != nil {
+		return fmt.Errorf("trace of step %d: %w", t.Step, err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return fmt.Errorf("trace of step %d: %w", t.Step, err)
+	}
+	if _, err = f.Write(append(text, '\n')); err != nil {
+		err = fmt.Errorf("trace of step %d: %w", t.Step, err)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// ReadTrace returns the trace of a step, or with step < 0 the last one, and the steps
+// that the file has. Of two traces of one step, as a resumed run leaves them, the later
+// counts. A last line that is cut short, as a crash leaves it, does not.
+func ReadTrace(path string, step int) (t Trace, steps []int, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return t, nil, err
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	found := false
+	in := bufio.NewReader(f)
+	for row := 1; ; row++ {
+		line, err := readLine(in)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		var next Trace
+		if err == nil {
+			err = json.Unmarshal(line, &next)
+		}
+		if err != nil {
+			return t, nil, fmt.Errorf("%s: row %d: %w", path, row, err)
+		}
+		if len(steps) == 0 || steps[len(steps)-1] != next.Step {
+			steps = append(steps, next.Step)
+		}
+		if step < 0 || next.Step == step {
+			t, found = next, true
+		}
+	}
+	switch {
+	case len(steps) == 0:
+		return t, nil, fmt.Errorf("%s holds no trace", path)
+	case !found:
+		return t, steps, fmt.Errorf("%s has no trace of step %d: it has %d, from step %d to %d", path, step, len(steps), steps[0], steps[len(steps)-1])
+	}
+	return t, steps, nil
+}
+
+// readLine reads up to a line's end. io.ErrUnexpectedEOF: the last one lacks it.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		if len(line)+len(part) > maxTraceBytes {
+			return nil, fmt.Errorf("it has more than %d bytes", maxTraceBytes)
+		}
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			return line, nil
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && len(line) > 0:
+			return nil, io.ErrUnexpectedEOF
+		default:
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package troupe
+
+import (
+	"path/filepath"
+	"time"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/telemetry"
+)
+
+// traceEvery is the number of steps after which one is traced; 0: none is.
+func traceEvery(cfg *config.Config, o Options) int64 {
+	if o.Trace {
+		return 1
+	}
+	return int64(cfg.Run.TraceEvery)
+}
+
+// traceWriter appends traces to the output folder's trace.jsonl, if the configuration
+// asks for them; otherwise there is none.
+func (p *plan) traceWriter(threads int) func(step int64, trace [][]actors.ActionTime) error {
+	every := int64(p.cfg.Run.TraceEvery)
+	if every == 0 {
+		return nil
+	}
+	path := filepath.Join(p.cfg.Run.Out, TraceFile)
+	tokens := float64(p.cfg.Batch.Microbatch * p.cfg.Model.Context)
+	flops := p.stageFLOPs()
+	for v := range flops {
+		flops[v] *= tokens
+	}
+	return func(step int64, trace [][]actors.ActionTime) error {
+		if step%every != 0 {
+			return nil // Options.Trace asked for it
+		}
+		t := telemetry.Trace{Step: int(step), Schedule: p.table.Schedule, StageFLOPs: flops, Threads: threads, MS: make([][][2]float64, len(trace))}
+		var begin time.Time
+		for _, row := range trace {
+			if len(row) > 0 && (begin.IsZero() || row[0].Start.Before(begin)) {
+				begin = row[0].Start
+			}
+		}
+		ms := func(at time.Time) float64 { return float64(at.Sub(begin)) / float64(time.Millisecond) }
+		table := scheduler.Table{Ranks: make([][]scheduler.Action, len(trace))}
+		for r, row := range trace {
+			for _, a := range row {
+				table.Ranks[r] = append(table.Ranks[r], a.Action)
+				t.MS[r] = append(t.MS[r], [2]float64{ms(a.Start), ms(a.End)})
+			}
+		}
+		t.Table = table.CSV()
+		return telemetry.WriteTrace(path, t)
+	}
+}
