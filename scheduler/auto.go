@@ -56,9 +56,14 @@ func (s Spec) candidates() []*Table {
 		if err != nil {
 			continue
 		}
-		if t, err := each.table(k); err == nil {
-			tables = append(tables, t)
+		t, err := each.table(k)
+		if err != nil {
+			continue
 		}
+		if s.DeferWeights > 0 && !s.ForwardOnly {
+			t.deferWeights(s.DeferWeights)
+		}
+		tables = append(tables, t)
 	}
 	if s.ForwardOnly || s.Ranks*s.Chunks*s.Microbatches > maxPlayed {
 		return tables

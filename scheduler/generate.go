@@ -16,7 +16,11 @@ func Generate(s Spec) (*Table, error) {
 		return s.auto()
 	}
 	k, _ := s.kind()
-	return s.table(k)
+	t, err := s.table(k)
+	if err == nil && !s.ForwardOnly && s.DeferWeights > 0 {
+		t.deferWeights(s.DeferWeights)
+	}
+	return t, err
 }
 
 // table makes the table of a resolved spec.

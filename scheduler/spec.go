@@ -112,6 +112,9 @@ type Spec struct {
 	// Bound is the most outputs that a rank of Auto's table may hold, from a chunk's
 	// F to its B or W. 0 means any number. Other schedules hold what they hold.
 	Bound int
+	// DeferWeights is the number of last microbatches whose weight gradients on the
+	// last stage wait for the end of the step. 0 means none, Microbatches all.
+	DeferWeights int
 	// Costs and Link are what Auto goes by: the time of an action, and that of a
 	// message. nil means UnitCosts, and no time.
 	Costs Costs
@@ -169,6 +172,8 @@ func (s Spec) resolve() (Spec, error) {
 	case s.Schedule == DualPipeV && !s.ForwardOnly && s.Microbatches < 2*s.Ranks:
 		return fail("schedule dualpipev needs at least twice as many microbatches as its %d ranks, %d, not %d: raise them, or choose zb-v",
 			s.Ranks, 2*s.Ranks, s.Microbatches)
+	case s.DeferWeights < 0 || s.DeferWeights > s.Microbatches:
+		return fail("the weight gradients of %d microbatches cannot wait for the end of a step of %d: want 0 to %d", s.DeferWeights, s.Microbatches, s.Microbatches)
 	case s.Bound < 0:
 		return fail("bound %d: it cannot be negative", s.Bound)
 	}

@@ -16,15 +16,15 @@ import (
 
 // planOptions are the flags of `engine plan`.
 type planOptions struct {
-	spec    scheduler.Spec
-	table   string // a file instead of a schedule
-	costs   []float64
-	link    float64
-	cores   float64
-	jitter  float64
-	seed    uint64
-	slow    string
-	full    bool
+	spec   scheduler.Spec
+	table  string // a file instead of a schedule
+	costs  []float64
+	link   float64
+	cores  float64
+	jitter float64
+	seed   uint64
+	slow   string
+	full   bool
 	drawing
 }
 
@@ -57,6 +57,7 @@ format comms is csv with sends and receives.`,
 	f.IntVar(&o.spec.Microbatches, "microbatches", 1, "`number` of microbatches")
 	f.IntVar(&o.spec.Group, "group", 0, "`number` of microbatches that pass through a chunk before the next chunk's turn (default: the stages)")
 	f.IntVar(&o.spec.Bound, "bound", 0, "most chunk outputs that a rank may hold, as a `number`, for the schedules auto and dynamic (default: any number)")
+	f.IntVar(&o.spec.DeferWeights, "defer-weights", 0, "`number` of last microbatches whose weight gradients on the last stage wait for the end")
 	f.BoolVar(&o.spec.ForwardOnly, "forward-only", false, "leave the backwards out, as validation does")
 	f.StringVar(&o.table, "table", "", "`file` of a table (CSV: a row a rank, cells such as 0F3), instead of a schedule")
 	f.Float64SliceVar(&o.costs, "costs", []float64{1, 1, 1}, "`costs` of F, I and W")
@@ -148,7 +149,7 @@ func (o *planOptions) load(cmd *cobra.Command, m scheduler.Machine) (*scheduler.
 		}
 		return t, nil
 	}
-	for _, name := range []string{"schedule", "stages", "chunks", "microbatches", "group", "bound", "forward-only"} {
+	for _, name := range []string{"schedule", "stages", "chunks", "microbatches", "group", "bound", "defer-weights", "forward-only"} {
 		if cmd.Flags().Changed(name) {
 			return nil, usagef("--%s and --table: a table says that itself, leave one out", name)
 		}
