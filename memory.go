@@ -50,7 +50,11 @@ func (p *plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 		var in, out tensorops.Tensor
 		needs := a.Type == scheduler.F && a.Stage > 0 || (a.Type == scheduler.B || a.Type == scheduler.I) && a.Stage < last
 		if needs {
-			in = l.Alloc(tensorops.Float32, b, t, p.model.Config.Hidden)
+			depths, after := st.Depths(int(a.Stage))
+			if a.Type != scheduler.F {
+				depths = after
+			}
+			in = l.Alloc(tensorops.Float32, depths*b, t, p.model.Config.Hidden)
 		}
 		v, i := int(a.Stage), int(a.Microbatch)
 		switch a.Type {

@@ -19,6 +19,8 @@ func TestMemoryForecast(t *testing.T) {
 		{"pipeline.stages=2", "pipeline.chunks=2"},
 		{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.group=4"},
 		{"pipeline.stages=2", "pipeline.recompute=full"},
+		{"pipeline.stages=2", "model.mtp_layers=2"},
+		{"pipeline.stages=4", "model.mtp_layers=1", "model.tie_embeddings=false", "pipeline.layout=Ett|tt|m|L"},
 		{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.recompute=partial", "pipeline.recompute_keep=2"},
 	} {
 		t.Run(fmt.Sprint(sets), func(t *testing.T) {

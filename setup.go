@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/troupe-ml/troupe/cluster"
@@ -71,7 +72,8 @@ func newPlan(cfg *config.Config, vocab int, normEps float64) (*plan, error) {
 func modelConfig(c *config.Config, vocab int, normEps float64) stages.Config {
 	m := c.Model
 	return stages.Config{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN,
-		Context: m.Context, Vocab: vocab, Dropout: m.Dropout, Tie: m.TieEmbeddings, RopeTheta: m.RopeTheta, NormEps: normEps}
+		Context: m.Context, Vocab: vocab, Dropout: m.Dropout, Tie: m.TieEmbeddings, RopeTheta: m.RopeTheta, NormEps: normEps,
+		MTPLayers: m.MTPLayers, MTPWeight: m.MTPWeight}
 }
 
 // makeTable makes the table, and the layout that goes with its stages.
@@ -145,7 +147,7 @@ func readLimited(path string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // nothing was written
 	text, err := io.ReadAll(io.LimitReader(f, limit+1))
 	switch {
 	case err != nil:
@@ -168,7 +170,8 @@ func (p *plan) costs() scheduler.Costs {
 // stageFLOPs are those of each stage's forward of a token.
 func (p *plan) stageFLOPs() []float64 {
 	e, t, l := p.model.Config.FLOPs(p.cfg.Model.Context)
-	flops := map[scheduler.Symbol]float64{scheduler.SymbolEmbedding: e, scheduler.SymbolLayer: t, scheduler.SymbolLoss: l}
+	flops := map[scheduler.Symbol]float64{scheduler.SymbolEmbedding: e, scheduler.SymbolLayer: t, scheduler.SymbolLoss: l,
+		scheduler.SymbolMTP: p.model.Config.MTPFLOPs(p.cfg.Model.Context)}
 	byStage := make([]float64, len(p.layout.Stages))
 	for v, symbols := range p.layout.Stages {
 		for _, s := range symbols {
@@ -189,7 +192,8 @@ func (p *plan) makeLayout(numStages int) error {
 		return nil
 	}
 	e, t, l := p.model.Config.FLOPs(c.Model.Context)
-	if p.layout, err = scheduler.BalancedLayout(scheduler.LayerCosts{Embedding: e, Layer: t, Head: l}, c.Model.Layers, numStages); err != nil {
+	costs, mtp := scheduler.LayerCosts{Embedding: e, Layer: t, Head: l}, p.model.Config.MTPFLOPs(c.Model.Context)
+	if p.layout, err = scheduler.BalancedMTPLayout(costs, mtp, p.layoutSpec(), numStages); err != nil {
 		return c.Errorf("pipeline.stages", "%v", err)
 	}
 	return nil
@@ -198,9 +202,11 @@ func (p *plan) makeLayout(numStages int) error {
 // place gives every rank its layers.
 func (p *plan) place() error {
 	c := p.cfg
-	spec := scheduler.LayoutSpec{Layers: c.Model.Layers, Ranks: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks, Placement: p.table.Placement}
-	if err := p.layout.Validate(spec); err != nil {
+	if err := p.layout.Validate(p.layoutSpec()); err != nil {
 		return c.Errorf("pipeline.layout", "%v", err)
+	}
+	if rs := p.embeddingRanks(); len(rs) > 2 {
+		return c.Errorf("pipeline.layout", "E, m and L stand on ranks %d, and with model.tie_embeddings all use one weight, which two ranks can share: put m and L into one stage, or untie the embeddings", rs)
 	}
 	p.chunks = make([][]stages.ChunkSpec, p.table.NumRanks())
 	first := 0
@@ -212,9 +218,36 @@ func (p *plan) place() error {
 	return nil
 }
 
-// tiedRanks are the ranks that hold the embedding and the head.
+// layoutSpec is what the layout has to fit. Before there is a table, its stages are
+// taken to go in a loop.
+func (p *plan) layoutSpec() scheduler.LayoutSpec {
+	c := p.cfg
+	s := scheduler.LayoutSpec{Layers: c.Model.Layers, MTPLayers: c.Model.MTPLayers, Ranks: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks}
+	if p.table != nil {
+		s.Placement = p.table.Placement
+	}
+	return s
+}
+
+// embeddingRanks are the ranks that use the embedding's weight: for the embedding
+// itself, for multi-token prediction, and where it is tied for the head.
+func (p *plan) embeddingRanks() []int {
+	var ranks []int
+	for v, symbols := range p.layout.Stages {
+		uses := slices.Contains(symbols, scheduler.SymbolEmbedding) || slices.Contains(symbols, scheduler.SymbolMTP) ||
+			p.cfg.Model.TieEmbeddings && slices.Contains(symbols, scheduler.SymbolLoss)
+		if r := p.table.RankOf(v); uses && !slices.Contains(ranks, r) {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// tiedRanks are the two ranks that exchange the gradients of the embedding's weight;
+// twice the same where one rank has all its uses.
 func (p *plan) tiedRanks() [2]int {
-	return [2]int{p.table.RankOf(0), p.table.RankOf(p.table.NumStages - 1)}
+	rs := p.embeddingRanks()
+	return [2]int{rs[0], rs[len(rs)-1]}
 }
 
 // evalTable is a forward-only table for so many microbatches, of the stages' placement.

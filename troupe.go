@@ -187,7 +187,7 @@ func adopt(cfg *config.Config, from *checkpoint.Checkpoint) error {
 		m.RopeTheta = unusedRopeTheta
 	}
 	err = cfg.AdoptModel(config.Model{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN,
-		Context: m.Context, Vocab: m.Vocab, TieEmbeddings: m.Tie, RopeTheta: m.RopeTheta})
+		Context: m.Context, Vocab: m.Vocab, TieEmbeddings: m.Tie, RopeTheta: m.RopeTheta, MTPLayers: m.MTPLayers})
 	if err != nil || cfg.Data.Format != "text" {
 		return err
 	}

@@ -55,6 +55,8 @@ type Model struct {
 	TieEmbeddings bool    `toml:"tie_embeddings"` // default true for gpt2, false for llama
 	RopeTheta     float64 `toml:"rope_theta"`     // llama's; default 10000
 	Vocab         int     `toml:"vocab"`          // default 0 = the tokenizer's
+	MTPLayers     int     `toml:"mtp_layers"`     // layers of multi-token prediction; default 0
+	MTPWeight     float64 `toml:"mtp_weight"`     // of the mean of their losses, beside the main one; default 0.3
 	From          string  `toml:"from"`           // checkpoint to take shape and weights from; default none
 }
 

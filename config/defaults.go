@@ -13,7 +13,7 @@ const (
 func (c *Config) setDefaults() {
 	c.Run = Run{Name: "run", Steps: 1000, Seed: 1, EvalEvery: 250, EvalBatches: 20,
 		CheckpointEvery: 250, Keep: 3, LogEvery: 10, StallAfterS: 60}
-	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000}
+	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000, MTPWeight: 0.3}
 	c.Data = Data{Tokenizer: "bytes", Format: "text"}
 	c.Batch = Batch{Sequences: 16}
 	c.Optimizer = Optimizer{Name: "adamw", LR: 1e-3, Decay: "cosine", Beta1: 0.9, Beta2: 0.95,

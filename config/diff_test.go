@@ -12,7 +12,7 @@ var other = map[string]string{
 	"run.checkpoint_every": "1", "run.keep": "1", "run.trace_every": "1", "run.log_every": "1", "run.stall_after_s": "1",
 	"model.family": "llama", "model.layers": "5", "model.hidden": "256", "model.heads": "2", "model.kv_heads": "2",
 	"model.ffn": "100", "model.context": "64", "model.dropout": "0.5", "model.tie_embeddings": "false",
-	"model.rope_theta": "500000", "model.vocab": "300", "model.from": "x",
+	"model.rope_theta": "500000", "model.vocab": "300", "model.mtp_layers": "1", "model.mtp_weight": "0.1", "model.from": "x",
 	"data.train": "x", "data.val": "x", "data.val_fraction": "0.2", "data.tokenizer": "chars", "data.format": "uint16",
 	"batch.sequences": "8", "batch.microbatch": "2",
 	"optimizer.name": "sgd", "optimizer.lr": "0.01", "optimizer.min_lr": "0", "optimizer.warmup_steps": "5",
@@ -77,7 +77,7 @@ func TestDiffAndResume(t *testing.T) {
 
 func TestAdoptModel(t *testing.T) {
 	shape := Model{Family: "llama", Layers: 2, Hidden: 64, Heads: 4, KVHeads: 2, FFN: 192, Context: 32,
-		TieEmbeddings: true, RopeTheta: 500000, Vocab: 256}
+		TieEmbeddings: true, RopeTheta: 500000, Vocab: 256, MTPLayers: 1}
 	text := "[model]\nfrom = 'runs/a'\ndropout = 0.25\nlayers = 2\n[data]\ntrain = ['a.txt']\n"
 
 	c := parse(t, text)
@@ -96,7 +96,7 @@ func TestAdoptModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := shape
-	want.From, want.Dropout = "runs/a", 0.25
+	want.From, want.Dropout, want.MTPWeight = "runs/a", 0.25, 0.3
 	if c.Model != want {
 		t.Errorf("got %+v, want %+v", c.Model, want)
 	}

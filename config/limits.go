@@ -21,6 +21,8 @@ const (
 	MaxFFN          = 4 * MaxHidden // so that the default always fits
 	MaxContext      = 1 << 20
 	MaxVocab        = 1 << 24
+	MaxMTPLayers    = 1 << 8
+	MaxMTPWeight    = 1e6
 	MaxSequences    = 1 << 20
 	MaxStepTokens   = 1 << 26 // batch.sequences × model.context
 	MaxStages       = 1 << 12

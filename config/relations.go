@@ -105,6 +105,11 @@ func (c *checker) model() {
 				`leave kv_heads out, or set model.family = "llama"`)
 		}
 	}
+	if c.clean("model.mtp_layers", "model.context") && m.MTPLayers >= m.Context {
+		c.disagree("model.mtp_layers", "model.context",
+			fmt.Sprintf("predicts further ahead than %s reaches", c.say("model.context")),
+			"make mtp_layers less than context")
+	}
 }
 
 func (c *checker) data() {

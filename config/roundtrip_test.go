@@ -114,7 +114,9 @@ func drawShape(t *rapid.T, dropout float64) Model {
 		Dropout: dropout, TieEmbeddings: rapid.Bool().Draw(t, "tie_embeddings"),
 		RopeTheta: rapid.Float64Range(1, MaxRopeTheta).Draw(t, "rope_theta"),
 		Vocab:     rapid.IntRange(0, MaxVocab).Draw(t, "vocab"),
+		MTPWeight: rapid.Float64Range(0, MaxMTPWeight).Draw(t, "mtp_weight"),
 	}
+	m.MTPLayers = rapid.IntRange(0, min(MaxMTPLayers, m.Context-1)).Draw(t, "mtp_layers")
 	m.Heads = m.KVHeads
 	if m.Family == "llama" {
 		m.Heads *= rapid.IntRange(1, 8).Draw(t, "heads in a group")

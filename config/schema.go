@@ -43,6 +43,8 @@ var schema = []field{
 	{key: "model.tie_embeddings", at: func(c *Config) any { return &c.Model.TieEmbeddings }, example: "true", shape: true},
 	{key: "model.rope_theta", at: func(c *Config) any { return &c.Model.RopeTheta }, example: "10000.0", check: number(1, MaxRopeTheta), shape: true},
 	{key: "model.vocab", at: func(c *Config) any { return &c.Model.Vocab }, example: "256", check: whole(0, MaxVocab), shape: true},
+	{key: "model.mtp_layers", at: func(c *Config) any { return &c.Model.MTPLayers }, example: "1", check: whole(0, MaxMTPLayers), shape: true},
+	{key: "model.mtp_weight", at: func(c *Config) any { return &c.Model.MTPWeight }, example: "0.3", check: number(0, MaxMTPWeight)},
 	{key: "model.from", at: func(c *Config) any { return &c.Model.From }, example: `"runs/first-try"`, check: textUpTo(MaxPathBytes), path: true},
 
 	{key: "data.train", at: func(c *Config) any { return &c.Data.Train }, example: `["data/*.txt"]`, check: patterns, path: true},

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // LayerCosts is what the parts of a model cost, in any unit, such as the FLOPs
@@ -29,9 +30,44 @@ func BalancedLayout(costs LayerCosts, layers, stages int) (*Layout, error) {
 		return nil, fmt.Errorf("%w: %d layers on %d stages: want at least 0 layers and 1 stage, at most %d together",
 			ErrLayout, layers, stages, MaxLayoutSymbols-1)
 	}
+	return balance(costs, layers, stages, mtpHome{}), nil
+}
+
+// BalancedMTPLayout is BalancedLayout for a model with multi-token-prediction layers,
+// each of which costs cost. They stand with the loss, or in the stage before where
+// rank 0 holds that; no decoder layer stands behind them.
+func BalancedMTPLayout(costs LayerCosts, cost float64, s LayoutSpec, stages int) (*Layout, error) {
+	l, err := BalancedLayout(costs, s.Layers, stages)
+	if err != nil || s.MTPLayers == 0 {
+		return l, err
+	}
+	if !(cost >= 0) || math.IsInf(cost, 1) {
+		return nil, fmt.Errorf("%w: a multi-token-prediction layer costs %v: want a finite number from 0", ErrCosts, cost)
+	}
+	if n := MaxLayoutSymbols - 1 - s.Layers - stages; s.MTPLayers < 0 || s.MTPLayers > n {
+		return nil, fmt.Errorf("%w: %d multi-token-prediction layers: want 0 to %d", ErrLayout, s.MTPLayers, n)
+	}
+	home := mtpHome{stage: stages - 1, layers: s.MTPLayers, cost: cost * float64(s.MTPLayers)}
+	if s.Ranks > 1 && stages > 1 && s.Placement.Rank(home.stage, s.Ranks) == 0 {
+		home.stage--
+	}
+	return balance(costs, s.Layers, stages, home), nil
+}
+
+// mtpHome is the stage of multi-token prediction; without layers there is none.
+type mtpHome struct {
+	stage, layers int
+	cost          float64 // of all layers
+}
+
+func balance(costs LayerCosts, layers, stages int, home mtpHome) *Layout {
 	counts := make([]int, stages)
+	open := counts // the stages that may hold decoder layers
+	if home.layers > 0 {
+		open = counts[:home.stage+1]
+	}
 	for range layers {
-		counts[cheapest(costs, counts)]++
+		open[cheapest(costs, open, stages, home)]++
 	}
 
 	l := &Layout{Stages: make([][]Symbol, stages)}
@@ -42,15 +78,19 @@ func BalancedLayout(costs LayerCosts, layers, stages int) (*Layout, error) {
 		for range n {
 			l.Stages[i] = append(l.Stages[i], SymbolLayer)
 		}
+		if i == home.stage {
+			l.Stages[i] = append(l.Stages[i], slices.Repeat([]Symbol{SymbolMTP}, home.layers)...)
+		}
 		if i == stages-1 {
 			l.Stages[i] = append(l.Stages[i], SymbolLoss)
 		}
 	}
-	return l, nil
+	return l
 }
 
-// cheapest returns the stage that costs least, the last one of equals.
-func cheapest(costs LayerCosts, counts []int) int {
+// cheapest returns the stage that costs least, the last one of equals, among the
+// first ones of so many.
+func cheapest(costs LayerCosts, counts []int, stages int, home mtpHome) int {
 	best, least := 0, math.Inf(1)
 	for i, n := range counts {
 		// Products, not running sums, so that equal stages compare equal.
@@ -58,8 +98,11 @@ func cheapest(costs LayerCosts, counts []int) int {
 		if i == 0 {
 			cost += costs.Embedding
 		}
-		if i == len(counts)-1 {
+		if i == stages-1 {
 			cost += costs.Head
+		}
+		if home.layers > 0 && i == home.stage {
+			cost += home.cost
 		}
 		if cost <= least {
 			best, least = i, cost

@@ -187,3 +187,50 @@ func FuzzParseLayout(f *testing.F) {
 		}
 	})
 }
+
+// TestBalancedMTP: multi-token prediction stands with the loss where it may, and
+// weighs there.
+func TestBalancedMTP(t *testing.T) {
+	costs := LayerCosts{Layer: 1, Head: 1}
+	for _, c := range []struct {
+		want string
+		spec LayoutSpec
+		cost float64
+	}{
+		{"Et*4,mL", LayoutSpec{Layers: 4, MTPLayers: 1, Ranks: 1, Chunks: 1}, 1},
+		{"Ett|t*3|mmL", LayoutSpec{Layers: 5, MTPLayers: 2, Ranks: 3, Chunks: 1}, 1},
+		{"Et*3|ttmL", LayoutSpec{Layers: 5, MTPLayers: 1, Ranks: 2, Chunks: 1}, 0.5},
+		{"Ett|tt|tm|L", LayoutSpec{Layers: 5, MTPLayers: 1, Ranks: 2, Chunks: 2, Placement: V}, 1},
+		{"Ett|tt|m|L", LayoutSpec{Layers: 4, MTPLayers: 1, Ranks: 3, Chunks: 2, Placement: U}, 2},
+		{"Et|tmL", LayoutSpec{Layers: 2, MTPLayers: 1, Ranks: 1, Chunks: 2, Placement: V}, 0},
+		{"Ett|ttL", LayoutSpec{Layers: 4, Ranks: 2, Chunks: 1}, 9},
+	} {
+		stages, err := c.spec.Placement.Stages(c.spec.Ranks, c.spec.Chunks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := BalancedMTPLayout(costs, c.cost, c.spec, stages)
+		if err != nil {
+			t.Fatalf("%+v: %v", c.spec, err)
+		}
+		want, err := ParseLayout(c.want)
+		if err != nil || l.String() != want.String() {
+			t.Errorf("%+v: %s, want %s, %v", c.spec, l, want, err)
+		}
+		if err := l.Validate(c.spec); err != nil {
+			t.Errorf("%+v: %s: %v", c.spec, l, err)
+		}
+	}
+	s := LayoutSpec{Layers: 1, MTPLayers: 1, Ranks: 1, Chunks: 1}
+	for _, cost := range []float64{-1, math.NaN(), math.Inf(1)} {
+		if _, err := BalancedMTPLayout(costs, cost, s, 1); !errors.Is(err, ErrCosts) {
+			t.Errorf("a cost of %v: %v, want ErrCosts", cost, err)
+		}
+	}
+	for _, n := range []int{-1, MaxLayoutSymbols} {
+		s.MTPLayers = n
+		if _, err := BalancedMTPLayout(costs, 1, s, 1); !errors.Is(err, ErrLayout) {
+			t.Errorf("%d layers: %v, want ErrLayout", n, err)
+		}
+	}
+}

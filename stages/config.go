@@ -3,6 +3,7 @@ package stages
 import (
 	"errors"
 	"fmt"
+	"math"
 )
 
 // ErrModel: a model's sizes contradict each other.
@@ -28,6 +29,8 @@ type Config struct {
 	Tie       bool    // the head uses the embedding's weight
 	RopeTheta float64 // base of the rotary wavelengths (llama)
 	NormEps   float64 // 0: 1e-5
+	MTPLayers int     // multi-token-prediction layers, each of which predicts a token further on in training
+	MTPWeight float64 // of the mean of their losses, beside the main one
 }
 
 // Validate says which two numbers disagree.
@@ -35,8 +38,8 @@ func (c Config) Validate() error {
 	for _, f := range []struct {
 		name  string
 		value int
-	}{{"layers", c.Layers}, {"hidden", c.Hidden}, {"heads", c.Heads}, {"kv_heads", c.KVHeads}, {"ffn", c.FFN}, {"context", c.Context}, {"vocab", c.Vocab}} {
-		if f.value < 1 && f.name != "layers" || f.value < 0 {
+	}{{"layers", c.Layers}, {"hidden", c.Hidden}, {"heads", c.Heads}, {"kv_heads", c.KVHeads}, {"ffn", c.FFN}, {"context", c.Context}, {"vocab", c.Vocab}, {"mtp_layers", c.MTPLayers}} {
+		if f.value < 1 && f.name != "layers" && f.name != "mtp_layers" || f.value < 0 {
 			return fmt.Errorf("%w: %s is %d", ErrModel, f.name, f.value)
 		}
 	}
@@ -53,6 +56,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: rotary embedding needs heads of even width, hidden %d / heads %d is %d", ErrModel, c.Hidden, c.Heads, c.Hidden/c.Heads)
 	case c.Family == Llama && !(c.RopeTheta > 0):
 		return fmt.Errorf("%w: rope_theta is %g", ErrModel, c.RopeTheta)
+	case c.MTPLayers >= c.Context:
+		return fmt.Errorf("%w: %d mtp_layers look further ahead than the context of %d reaches", ErrModel, c.MTPLayers, c.Context)
+	case !(c.MTPWeight >= 0) || math.IsInf(c.MTPWeight, 1):
+		return fmt.Errorf("%w: mtp_weight is %g, it must be 0 or more", ErrModel, c.MTPWeight)
 	case !(c.Dropout >= 0 && c.Dropout < 1):
 		return fmt.Errorf("%w: dropout is %g, it must lie in [0, 1)", ErrModel, c.Dropout)
 	}
@@ -86,8 +93,9 @@ func (c Config) Parameters() int64 {
 }
 
 // FLOPs estimates a forward pass's floating-point operations for one token, a
-// multiply-add as two, at T positions: by symbol E, t, L. The backward pass
-// costs twice that. (Kaplan et al. 2020, with the head's product counted.)
+// multiply-add as two, at T positions: by symbol E, t, L, in training, where the head
+// works for multi-token prediction too. The backward pass costs twice that. (Kaplan
+// et al. 2020, with the head's product counted.)
 func (c Config) FLOPs(positions int) (embedding, layer, head float64) {
 	h, f, kv := float64(c.Hidden), float64(c.FFN), float64(c.kvWidth())
 	mlp := 4 * h * f
@@ -95,5 +103,12 @@ func (c Config) FLOPs(positions int) (embedding, layer, head float64) {
 		mlp = 6 * h * f
 	}
 	layer = 2*h*(h+2*kv) + 2*h*h + mlp + 4*h*float64(positions)/2
-	return 2 * h, layer, 2 * h * float64(c.Vocab)
+	return 2 * h, layer, 2 * h * float64(c.Vocab) * float64(1+c.MTPLayers)
+}
+
+// MTPFLOPs is the same of the symbol m: a decoder layer, and the projection of two
+// rows onto one.
+func (c Config) MTPFLOPs(positions int) float64 {
+	_, layer, _ := c.FLOPs(positions)
+	return layer + 4*float64(c.Hidden)*float64(c.Hidden)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Decoder continues one sequence token by token with a cache of keys and values.
-// It needs a stage that holds the whole model.
+// It needs a stage that holds the whole model. Multi-token prediction takes no part.
 type Decoder struct {
 	stage  *Stage
 	layers []layer

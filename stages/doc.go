@@ -3,7 +3,8 @@
 // between, the loss, and the optimizer.
 //
 // A Model lists its layers in order: one E (embedding), Layers times t (decoder
-// layer), one L (final norm, head and loss), the symbols of the layout language.
+// layer), MTPLayers times m (multi-token prediction), one L (final norm, head and
+// loss), the symbols of the layout language.
 // A Stage holds one rank's chunks, each a run of layers, with their parameters,
 // gradients and optimizer state on one device stream. It records operations; it
 // never waits and never computes itself:
@@ -18,13 +19,14 @@
 // index), dropout by (seed, site, step, index in the global batch). Weight
 // gradients accumulate in the order in which the caller asks for microbatches,
 // which is ascending in every schedule. Each use of a tied weight has its own
-// accumulator; they are added once, in order of use.
+// accumulator; they are added once, in one order on every rank.
 //
 // # Dimensions
 //
 // B sequences in a microbatch, T positions, N = B·T rows, C hidden channels, H
 // heads of D channels, V vocabulary. Activations between chunks are [B, T, C]
-// float32.
+// float32; in training, from the first m on, [(1+k)·B, T, C], the hidden states of
+// the k depths of multi-token prediction after the model's own.
 //
 // The package may import tensorops, internal/rng and internal/hostmem. It must not know actors,
 // other stages, schedules, files or the network.

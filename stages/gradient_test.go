@@ -16,6 +16,9 @@ var gradientModels = []stages.Config{
 	{Family: stages.GPT2, Layers: 1, Hidden: 6, Heads: 3, KVHeads: 3, FFN: 7, Context: 4, Vocab: 5},
 	{Family: stages.Llama, Layers: 2, Hidden: 8, Heads: 4, KVHeads: 2, FFN: 10, Context: 5, Vocab: 7, Dropout: 0.2, Tie: true, RopeTheta: 100},
 	{Family: stages.Llama, Layers: 1, Hidden: 12, Heads: 2, KVHeads: 1, FFN: 9, Context: 4, Vocab: 5, RopeTheta: 10000},
+	{Family: stages.GPT2, Layers: 1, Hidden: 6, Heads: 3, KVHeads: 3, FFN: 7, Context: 5, Vocab: 7, Dropout: 0.2, Tie: true, MTPLayers: 2, MTPWeight: 0.7},
+	{Family: stages.Llama, Layers: 1, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 5, Vocab: 7, RopeTheta: 100, MTPLayers: 1, MTPWeight: 0.3},
+	{Family: stages.Llama, Layers: 0, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 6, Vocab: 7, RopeTheta: 100, Tie: true, MTPLayers: 3, MTPWeight: 2},
 }
 
 // whole is a model in one chunk on a device, with its weights under the test's
@@ -55,8 +58,7 @@ func (w *whole) load() {
 func (w *whole) loss(mbs []stages.Microbatch) (sum float64) {
 	for i := range mbs {
 		w.run(0, func(l *tensorops.List) { w.stages[0].Forward(l, 0, &mbs[i], tensorops.Tensor{}) })
-		s, _ := w.stages[0].Loss(0, mbs[i].Index)
-		sum += s
+		sum += w.stages[0].Objective(0, mbs[i].Index)
 		w.run(0, func(l *tensorops.List) { w.stages[0].Backward(l, 0, mbs[i].Index, tensorops.Tensor{}) })
 	}
 	return sum

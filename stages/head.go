@@ -11,18 +11,25 @@ import "github.com/troupe-ml/troupe/tensorops"
 // rows'. That happens in the forward pass, since the gradient of a loss is known
 // up to a factor (Microbatch.LossScale) as soon as the loss is. So the head's
 // input gradient is that of its norm alone, and so is its weight gradient.
+//
+// With multi-token prediction it gets in training the hidden states of every depth,
+// [(1+depths)·B, T, C], and its targets are those of each position and the next ones.
 type head struct {
-	norm  norm
-	proj  linear
-	vocab int
+	norm    norm
+	proj    linear
+	vocab   int
+	further int     // depths of multi-token prediction
+	weight  float64 // of each one's loss
 }
 
 type headState struct {
 	x, stats tensorops.Tensor // input, norm's statistics
 	n        tensorops.Tensor // normalised input, during forward
 	dn       tensorops.Tensor // its gradient
-	loss     tensorops.Tensor // [chunks, 2] float64 on the device
+	loss     tensorops.Tensor // [(1+depths)·chunks, 2] float64 on the device
 	host     []float64        // the same
+	chunks   int              // of each depth
+	later    []int32          // targets of the further depths
 }
 
 func (*head) symbol() byte    { return SymbolLoss }
@@ -34,9 +41,11 @@ func (h *head) uses() []use { return append(h.norm.uses(), h.proj.uses()...) }
 
 func (s *headState) drop(l *tensorops.List, _ bool) { free(l, &s.x, &s.stats, &s.dn, &s.loss) }
 
-// sum is the loss of all chunks and the number of targets.
-func (s *headState) sum() (loss, targets float64) {
-	for i := 0; i < len(s.host); i += tensorops.LossStats {
+// sum is the loss of a depth's chunks and the number of its targets; depth 0 is the
+// model's own.
+func (s *headState) sum(depth int) (loss, targets float64) {
+	each := s.chunks * tensorops.LossStats
+	for i := depth * each; i < (depth+1)*each; i += tensorops.LossStats {
 		loss += s.host[i]
 		targets += s.host[i+1]
 	}
@@ -71,29 +80,53 @@ func (h *head) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 	if chunks == 0 {
 		chunks, each = 1, 1
 	}
-	s.loss = c.Alloc(tensorops.Float64, chunks, tensorops.LossStats)
-	s.host = append(s.host[:0], make([]float64, chunks*tensorops.LossStats)...)
+	depths := 1
+	if c.mb.Train {
+		depths += h.further
+	}
+	s.chunks, s.later = chunks, s.later[:0]
+	s.loss = c.Alloc(tensorops.Float64, depths*chunks, tensorops.LossStats)
+	s.host = append(s.host[:0], make([]float64, depths*chunks*tensorops.LossStats)...)
 	logits, lse := c.Alloc(tensorops.Float32, each, h.vocab), c.Alloc(tensorops.Float64, each, 1)
-	targets := c.targets.View(rows, 1)
-	for i := range chunks {
-		first, last := i*each, min((i+1)*each, rows)
-		h.loss(c, s, s.loss.RowRange(i, i+1), logits.RowRange(0, last-first), lse.RowRange(0, last-first), targets.RowRange(first, last), first, last)
+	for depth := range depths {
+		targets, scale := c.targets, c.mb.LossScale
+		if depth > 0 {
+			targets, scale = h.shifted(c, s, depth), scale*h.weight
+		}
+		targets = targets.View(rows, 1)
+		for i := range chunks {
+			first, last := i*each, min((i+1)*each, rows)
+			stats := s.loss.RowRange(depth*chunks+i, depth*chunks+i+1)
+			h.loss(c, s, stats, logits.RowRange(0, last-first), lse.RowRange(0, last-first), targets.RowRange(first, last), scale, depth*rows+first)
+		}
+		if depth > 0 {
+			c.Free(targets)
+		}
 	}
 	free(c.List, &logits, &lse, &s.n)
 	c.Fetch(tensorops.HostBytes(s.host), s.loss)
 	return tensorops.Tensor{}
 }
 
-// loss computes the loss of the rows first to last−1 and, in training, all that
-// its gradient is needed for.
-func (h *head) loss(c *pass, s *headState, stats, logits, lse, targets tensorops.Tensor, first, last int) {
+// shifted are the targets so many places on. Positions whose sequence ends before
+// have none.
+func (h *head) shifted(c *pass, s *headState, by int) tensorops.Tensor {
+	from := len(s.later)
+	s.later = shift(s.later, c.mb.Targets, c.mb.Positions, by, tensorops.IgnoreTarget)
+	return c.ids(s.later[from:])
+}
+
+// loss computes the loss of the rows from first on and, in training, all that its
+// gradient is needed for.
+func (h *head) loss(c *pass, s *headState, stats, logits, lse, targets tensorops.Tensor, scale float64, first int) {
+	last := first + logits.Rows()
 	n := s.n.Matrix().RowRange(first, last)
 	h.proj.forward(c, logits, n)
 	if !c.mb.Train {
 		c.CrossEntropy(stats, lse, logits, targets, tensorops.CrossEntropyOpts{})
 		return
 	}
-	c.CrossEntropy(stats, lse, logits, targets, tensorops.CrossEntropyOpts{Grad: logits, Scale: c.mb.LossScale})
+	c.CrossEntropy(stats, lse, logits, targets, tensorops.CrossEntropyOpts{Grad: logits, Scale: scale})
 	h.proj.inputGrad(c, s.dn.Matrix().RowRange(first, last), logits, false)
 	h.proj.weightGrad(c, n, logits)
 }

@@ -41,6 +41,9 @@ type hfConfig struct {
 	AttnBias     bool    `json:"attention_bias,omitempty"`
 	MLPBias      bool    `json:"mlp_bias,omitempty"`
 
+	// Layers of multi-token prediction, under DeepSeek's name, in both families.
+	NextN int `json:"num_nextn_predict_layers,omitempty"`
+
 	// Dropout: GPT-2's three, Llama's attention; the rest are Troupe's for Llama.
 	// A zero is written too: readers take 0.1 for a missing one.
 	AttnDrop  float64 `json:"attn_pdrop"`
@@ -52,7 +55,7 @@ type hfConfig struct {
 // HF returns the config.json of a Hugging Face model directory.
 func (c Config) HF() ([]byte, error) {
 	tie := c.Tie
-	h := hfConfig{Vocab: c.Vocab, TorchDType: "float32", Tie: &tie, InitStd: initStd}
+	h := hfConfig{Vocab: c.Vocab, TorchDType: "float32", Tie: &tie, InitStd: initStd, NextN: c.MTPLayers}
 	if c.Family == GPT2 {
 		h.Architectures, h.ModelType = []string{"GPT2LMHeadModel"}, "gpt2"
 		h.Positions, h.Embd, h.Layer, h.Head, h.Inner = c.Context, c.Hidden, c.Layers, c.Heads, c.FFN
@@ -75,7 +78,7 @@ func ParseHF(data []byte) (Config, error) {
 	if err := json.Unmarshal(data, &h); err != nil {
 		return Config{}, fmt.Errorf("%w: config.json: %w", ErrModel, err)
 	}
-	c := Config{Vocab: h.Vocab}
+	c := Config{Vocab: h.Vocab, MTPLayers: h.NextN}
 	switch h.ModelType {
 	case "gpt2":
 		c.Family, c.Layers, c.Hidden, c.Heads, c.KVHeads, c.FFN = GPT2, h.Layer, h.Embd, h.Head, h.Head, h.Inner

@@ -18,7 +18,7 @@ func TestHFRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s\n%s", err, b)
 		}
-		c.NormEps = 1e-5
+		c.NormEps, c.MTPWeight = 1e-5, 0 // how much a loss counts is no part of a model
 		if got != c {
 			t.Errorf("%+v came back as %+v", c, got)
 		}
@@ -37,7 +37,13 @@ func TestParseHF(t *testing.T) {
 	if c, err = stages.ParseHF([]byte(llama)); err != nil || c.Tie || c.RopeTheta != 10000 || c.Parameters() != 1100048384 {
 		t.Errorf("TinyLlama: %+v with %d parameters, %v", c, c.Parameters(), err)
 	}
+	mtp := strings.Replace(llama, `"hidden_act"`, `"num_nextn_predict_layers":1,"hidden_act"`, 1)
+	if c, err = stages.ParseHF([]byte(mtp)); err != nil || c.MTPLayers != 1 || c.Parameters() != 1100048384+44044288+2*2048*2048+2*2048 {
+		t.Errorf("TinyLlama that predicts two tokens: %+v with %d parameters, %v", c, c.Parameters(), err)
+	}
 	for _, bad := range []struct{ json, want string }{
+		{strings.Replace(mtp, `_layers":1,"h`, `_layers":2048,"h`, 1), "2048 mtp_layers"},
+		{strings.Replace(mtp, `_layers":1,"h`, `_layers":-1,"h`, 1), "mtp_layers is -1"},
 		{`{`, "config.json"},
 		{`{"model_type":"bert"}`, "bert"},
 		{strings.Replace(gpt2, "gelu_new", "relu", 1), "relu"},

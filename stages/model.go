@@ -11,11 +11,12 @@ import (
 const (
 	SymbolEmbedding = 'E'
 	SymbolDecoder   = 't'
+	SymbolMTP       = 'm' // multi-token prediction
 	SymbolLoss      = 'L'
 )
 
-// Model is a family's layers at given sizes: E, then Layers times t, then L. It
-// holds no memory and is shared by all stages.
+// Model is a family's layers at given sizes: E, then Layers times t, MTPLayers times
+// m, then L. It holds no memory and is shared by all stages.
 type Model struct {
 	Config Config
 	Params []*Param // in the model's order, which global sums follow
@@ -71,15 +72,15 @@ func (m *Model) Symbols() string {
 
 // add makes a parameter.
 func (m *Model) add(name string, init Init, shape ...int) use {
-	p := &Param{Name: name, Index: len(m.Params), Shape: shape, Decay: len(shape) > 1, Init: init, Uses: 1}
+	p := &Param{Name: name, Index: len(m.Params), Shape: shape, Decay: len(shape) > 1, Init: init, places: [numPlaces]bool{placeOwn: true}}
 	m.Params = append(m.Params, p)
 	return use{param: p}
 }
 
-// tied makes the second use of a parameter.
-func tied(u use) use {
-	u.param.Uses = 2
-	return use{param: u.param, place: 1}
+// tied makes another use of a parameter.
+func tied(u use, place int) use {
+	u.param.places[place] = true
+	return use{param: u.param, place: place}
 }
 
 // The families' initialisation: normal with 0.02, projections onto the residual
@@ -109,8 +110,7 @@ func (m *Model) buildGPT2() {
 	wte := m.add("transformer.wte.weight", normalInit, c.Vocab, c.Hidden)
 	wpe := m.add("transformer.wpe.weight", normalInit, c.Context, c.Hidden)
 	m.layers = append(m.layers, &embedding{tokens: wte, positions: wpe, hasPositions: true, width: c.Hidden, drop: site{"embedding", c.Dropout}})
-	for i := range c.Layers {
-		at := fmt.Sprintf("transformer.h.%d", i)
+	decoder := func(i int, at string) *block {
 		b := &block{cfg: c, drops: blockSites(i, c.Dropout)}
 		b.norm1 = norm(at + ".ln_1")
 		b.qkv = []linear{conv(at+".attn.c_attn", normalInit, c.Hidden, 3*c.Hidden)}
@@ -118,10 +118,10 @@ func (m *Model) buildGPT2() {
 		b.norm2 = norm(at + ".ln_2")
 		b.up = []linear{conv(at+".mlp.c_fc", normalInit, c.Hidden, c.FFN)}
 		b.down = conv(at+".mlp.c_proj", m.residualInit(), c.FFN, c.Hidden)
-		m.layers = append(m.layers, b)
+		return b
 	}
-	final := norm("transformer.ln_f")
-	m.layers = append(m.layers, &head{norm: final, proj: m.headLinear(wte), vocab: c.Vocab})
+	m.addLayers("transformer.h", wte, norm, decoder)
+	m.addHead("transformer.ln_f", wte, norm)
 }
 
 // buildLlama lists Llama's layers; its checkpoints store weights as [out, in].
@@ -135,8 +135,7 @@ func (m *Model) buildLlama() {
 	}
 	wte := m.add("model.embed_tokens.weight", normalInit, c.Vocab, c.Hidden)
 	m.layers = append(m.layers, &embedding{tokens: wte, width: c.Hidden, drop: site{"embedding", c.Dropout}})
-	for i := range c.Layers {
-		at := fmt.Sprintf("model.layers.%d", i)
+	decoder := func(i int, at string) *block {
 		b := &block{cfg: c, drops: blockSites(i, c.Dropout)}
 		b.norm1 = norm(at + ".input_layernorm")
 		b.qkv = []linear{
@@ -151,10 +150,40 @@ func (m *Model) buildLlama() {
 			lin(at+".mlp.up_proj", normalInit, c.Hidden, c.FFN),
 		}
 		b.down = lin(at+".mlp.down_proj", m.residualInit(), c.FFN, c.Hidden)
-		m.layers = append(m.layers, b)
+		return b
 	}
-	final := norm("model.norm")
-	m.layers = append(m.layers, &head{norm: final, proj: m.headLinear(wte), vocab: c.Vocab})
+	m.addLayers("model.layers", wte, norm, decoder)
+	m.addHead("model.norm", wte, norm)
+}
+
+// addLayers lists what stands between embedding and head. The layers of multi-token
+// prediction are numbered on from the decoder layers, and their further parts named,
+// as in DeepSeek-V3's checkpoints: enorm, hnorm and eh_proj.
+func (m *Model) addLayers(prefix string, wte use, norm func(name string) norm, decoder func(i int, at string) *block) {
+	c := m.Config
+	name := func(i int) string { return fmt.Sprintf("%s.%d", prefix, i) }
+	for i := range c.Layers {
+		m.layers = append(m.layers, decoder(i, name(i)))
+	}
+	for k := range c.MTPLayers {
+		i := c.Layers + k
+		d := &mtp{depth: k + 1, width: c.Hidden, tokens: tied(wte, placeMTP)}
+		d.enorm, d.hnorm = norm(name(i)+".enorm"), norm(name(i)+".hnorm")
+		d.proj = linear{w: m.add(name(i)+".eh_proj.weight", normalInit, c.Hidden, 2*c.Hidden), out: c.Hidden}
+		d.block = decoder(i, name(i))
+		m.layers = append(m.layers, d)
+	}
+}
+
+// addHead lists the last layer.
+func (m *Model) addHead(name string, wte use, norm func(name string) norm) {
+	c := m.Config
+	h := &head{norm: norm(name), vocab: c.Vocab, further: c.MTPLayers}
+	if h.further > 0 {
+		h.weight = c.MTPWeight / float64(h.further)
+	}
+	h.proj = m.headLinear(wte)
+	m.layers = append(m.layers, h)
 }
 
 // headLinear is the projection onto the vocabulary: the embedding's weight, or
@@ -162,7 +191,7 @@ func (m *Model) buildLlama() {
 func (m *Model) headLinear(wte use) linear {
 	c := m.Config
 	if c.Tie {
-		return linear{w: tied(wte), out: c.Vocab}
+		return linear{w: tied(wte, placeHead), out: c.Vocab}
 	}
 	return linear{w: m.add("lm_head.weight", normalInit, c.Vocab, c.Hidden), out: c.Vocab}
 }

@@ -48,37 +48,6 @@ type Norm struct {
 	Squared float64
 }
 
-// TiedGrad is this rank's part of a tied weight's gradient, for the rank that
-// has the other use.
-type TiedGrad struct {
-	Param int
-	Place int // the use it comes from
-	Grad  tensorops.Tensor
-}
-
-// TiedGrads records copies of the gradients that another rank needs.
-func (s *Stage) TiedGrads(l *tensorops.List) []TiedGrad {
-	var out []TiedGrad
-	for _, h := range s.mine {
-		if !h.shared {
-			continue
-		}
-		place := h.place()
-		g := l.AllocLike(h.g[place])
-		l.Copy(g, h.g[place])
-		out = append(out, TiedGrad{h.param.Index, place, g})
-	}
-	return out
-}
-
-// place is the use whose gradient becomes the weight's.
-func (h *held) place() int {
-	if h.g[0].Valid() {
-		return 0
-	}
-	return 1
-}
-
 // WantsTied is the number of gradients that must come from other ranks before
 // GradNorms.
 func (s *Stage) WantsTied() int {
@@ -97,7 +66,7 @@ func (s *Stage) TakeTied(g TiedGrad) error {
 		return fmt.Errorf("%w: tied gradient of parameter %d, which this rank does not hold", ErrInput, g.Param)
 	}
 	h := s.held[g.Param]
-	if !h.shared || h.other.Valid() || g.Place == h.place() || !g.Grad.SameShape(h.w) {
+	if !h.shared || h.other.Valid() || !h.fits(g) {
 		return fmt.Errorf("%w: tied gradient %v of %s, use %d", ErrInput, g.Grad, h.param.Name, g.Place)
 	}
 	h.other = g.Grad
@@ -108,17 +77,7 @@ func (s *Stage) TakeTied(g TiedGrad) error {
 // squared norm. The values are there when the list has completed: see Norms.
 func (s *Stage) GradNorms(l *tensorops.List) {
 	for i, h := range s.mine {
-		switch {
-		case h.rows != nil:
-			h.rows.addTo(l, h.g[1])
-		case h.shared && h.other.Valid():
-			// Addition of two numbers commutes, so both ranks get the same bits.
-			g := h.g[h.place()]
-			l.Add(g, g, h.other)
-			free(l, &h.other)
-		case h.shared:
-			l.Fail(fmt.Errorf("%w: the gradient of %s from its other use has not come", ErrInput, h.param.Name))
-		}
+		h.sum(l)
 		l.SquaredNorm(s.normsT.Columns(i, i+1).View(1), h.g[h.place()])
 	}
 	if len(s.mine) > 0 {
@@ -169,8 +128,10 @@ func (s *Stage) clear(l *tensorops.List, updated bool) {
 				l.Fill(g, 0)
 			}
 		}
-		if h.rows != nil {
-			h.rows.clear(l)
+		for _, rows := range h.rows {
+			if rows != nil {
+				rows.clear(l)
+			}
 		}
 	}
 }

@@ -16,7 +16,8 @@ type Param struct {
 	Shape []int
 	Decay bool // weight decay applies (matrices, not norms and biases)
 	Init  Init
-	Uses  int // 1, or 2 for an embedding tied to the head
+
+	places [numPlaces]bool // that use it
 }
 
 // Len is the number of elements.
@@ -32,21 +33,33 @@ func (p *Param) Len() int {
 // gradient.
 type use struct {
 	param *Param
-	place int // 0, or 1 for the tied head
+	place int
 }
+
+// Places of the model that may use one parameter. All layers of one place stand on
+// one rank and share an accumulator.
+const (
+	placeOwn  = iota // the layer that the parameter is named after
+	placeHead        // the head that is tied to the embedding
+	placeMTP         // multi-token prediction, which embeds too
+	numPlaces
+)
 
 // held is a parameter's memory on a rank.
 type held struct {
 	param *Param
-	w     tensorops.Tensor    // the weight
-	g     [2]tensorops.Tensor // the gradient of each use that is on this rank
-	rows  *rowGrad            // the first use's instead of g[0], where both are here
+	w     tensorops.Tensor // the weight
+	here  [numPlaces]bool  // which uses are on this rank
+	// The gradient of each use that is here. One of them is whole; the others are by
+	// rows.
+	g     [numPlaces]tensorops.Tensor
+	rows  [numPlaces]*rowGrad
 	state [2]tensorops.Tensor // AdamW: m and v; SGD: momentum
 	// The weight as its linear layer's products read it, where Options.Pack is set.
 	packed [numForms]tensorops.Tensor
 	owner  bool // reports the norm and is saved: a tied weight's first use
-	// A tied weight whose other use is on another rank, and that use's gradient
-	// of this step once it has come.
+	// A tied weight that is used on another rank too, and that rank's gradients of
+	// this step once they have come.
 	shared bool
 	other  tensorops.Tensor
 }

@@ -2,11 +2,11 @@ package stages
 
 import "github.com/troupe-ml/troupe/tensorops"
 
-// rowGrad is the gradient of an embedding whose weight is tied to a head on the
-// same rank: of the rows alone that the step's tokens name. The head's gradient
-// has all rows; a second one of that size would be nearly all zeros. At the end of
-// the step the rows are added to the head's, which gives the bits of adding two
-// whole gradients.
+// rowGrad is the gradient of an embedding whose weight has another use on the same
+// rank, such as a tied head: of the rows alone that the step's tokens name. The
+// head's gradient has all rows; a second one of that size would be nearly all zeros.
+// At the end of the step the rows are added to the head's, which gives the bits of
+// adding two whole gradients.
 type rowGrad struct {
 	slots  map[int32]int32  // row of sum by token
 	tokens []int32          // token by row of sum

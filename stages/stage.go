@@ -58,8 +58,10 @@ type chunk struct {
 	layers  []layer
 	embeds  bool
 	loses   bool
-	live    map[int]*flight
-	spare   []*flight
+	// Layers of multi-token prediction in it, and before it.
+	mtp, mtpBefore int
+	live           map[int]*flight
+	spare          []*flight
 }
 
 // flight is a microbatch between its forward and its weight gradient.
@@ -103,15 +105,29 @@ func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) 
 			c.embeds = c.embeds || l.symbol() == SymbolEmbedding
 			c.loses = c.loses || l.symbol() == SymbolLoss
 		}
+		c.mtp, c.mtpBefore = mtpIn(c.layers), mtpIn(m.layers[:spec.First])
+		if c.mtp > 0 && c.mtp < m.Config.MTPLayers {
+			return nil, fmt.Errorf("%w: chunk %d has %d of the %d multi-token-prediction layers, which stand in one chunk", ErrModel, spec.Virtual, c.mtp, m.Config.MTPLayers)
+		}
 		s.chunks[spec.Virtual] = c
 		s.order = append(s.order, c)
 	}
 	return s, s.allocate()
 }
 
+func mtpIn(layers []layer) int {
+	n := 0
+	for _, l := range layers {
+		if l.symbol() == SymbolMTP {
+			n++
+		}
+	}
+	return n
+}
+
 // allocate makes weights, gradients and optimizer state, in the model's order.
 func (s *Stage) allocate() error {
-	places := make([][2]bool, len(s.model.Params))
+	places := make([][numPlaces]bool, len(s.model.Params))
 	for _, c := range s.chunks {
 		for _, l := range c.layers {
 			for _, u := range l.uses() {
@@ -121,31 +137,32 @@ func (s *Stage) allocate() error {
 	}
 	l := s.stream.NewList()
 	for i, here := range places {
-		if !here[0] && !here[1] {
+		if here == ([numPlaces]bool{}) {
 			continue
 		}
 		p := s.model.Params[i]
-		h := &held{param: p, owner: here[0]}
+		h := &held{param: p, here: here, owner: here[placeOwn]}
 		h.w = l.Alloc(tensorops.Float32, p.Shape...)
 		if !s.opts.Inference {
-			for place := range here {
-				if place == 0 && here[1] && here[0] {
+			for place, used := range here {
+				switch {
+				case used && place == h.place():
+					h.g[place] = l.Alloc(tensorops.Float32, p.Shape...)
+					l.Fill(h.g[place], 0)
+				case used:
 					rows := p.Shape[0]
 					if s.opts.StepTokens > 0 {
 						rows = min(rows, s.opts.StepTokens)
 					}
-					h.rows = &rowGrad{slots: make(map[int32]int32), sum: l.Alloc(tensorops.Float32, rows, p.Shape[1])}
-					l.Fill(h.rows.sum, 0)
-				} else if here[place] {
-					h.g[place] = l.Alloc(tensorops.Float32, p.Shape...)
-					l.Fill(h.g[place], 0)
+					h.rows[place] = &rowGrad{slots: make(map[int32]int32), sum: l.Alloc(tensorops.Float32, rows, p.Shape[1])}
+					l.Fill(h.rows[place].sum, 0)
 				}
 			}
 			for j := range s.opts.Optimizer.stateParts() {
 				h.state[j] = l.Alloc(tensorops.Float32, p.Shape...)
 				l.Fill(h.state[j], 0)
 			}
-			h.shared = p.Uses > 1 && here[0] != here[1]
+			h.shared = here != p.places
 		}
 		s.held[i] = h
 		s.mine = append(s.mine, h)
@@ -161,7 +178,18 @@ func (s *Stage) allocate() error {
 }
 
 // Embeds reports whether a chunk needs tokens, Loses whether it needs targets.
-func (s *Stage) Embeds(virtual int) bool { return s.chunks[virtual].embeds }
+func (s *Stage) Embeds(virtual int) bool {
+	c := s.chunks[virtual]
+	return c.embeds || c.mtp > 0
+}
+
+// Depths is how many times B the first dimension of a chunk's input has, and of its
+// output, in training: 1, and 1 more for each layer of multi-token prediction before
+// that edge.
+func (s *Stage) Depths(virtual int) (in, out int) {
+	c := s.chunks[virtual]
+	return 1 + c.mtpBefore, 1 + c.mtpBefore + c.mtp
+}
 
 // Loses reports whether a chunk computes the loss.
 func (s *Stage) Loses(virtual int) bool { return s.chunks[virtual].loses }
@@ -176,7 +204,7 @@ func (s *Stage) Forward(l *tensorops.List, virtual int, mb *Microbatch, in tenso
 		l.Fail(fmt.Errorf("%w: forward of microbatch %d on virtual stage %d", ErrFlight, mb.Index, virtual))
 		return tensorops.Tensor{}
 	}
-	if err := s.checkEdge(c, "input", c.embeds, mb, in); err != nil {
+	if err := s.checkEdge(c, "input", c.embeds, c.mtpBefore, mb, in); err != nil {
 		l.Fail(err)
 		return tensorops.Tensor{}
 	}
@@ -237,7 +265,7 @@ func (s *Stage) backward(l *tensorops.List, virtual, index int, dy tensorops.Ten
 		l.Fail(fmt.Errorf("%w: backward of microbatch %d on virtual stage %d", ErrFlight, index, virtual))
 		return tensorops.Tensor{}
 	}
-	if err := s.checkEdge(c, "gradient", c.loses, &f.mb, dy); err != nil {
+	if err := s.checkEdge(c, "gradient", c.loses, c.mtpBefore+c.mtp, &f.mb, dy); err != nil {
 		l.Fail(err)
 		return tensorops.Tensor{}
 	}
@@ -269,7 +297,7 @@ func (s *Stage) Loss(virtual, index int) (sum, targets float64) {
 	if f == nil || !c.loses {
 		return 0, 0
 	}
-	return f.states[len(f.states)-1].(*headState).sum()
+	return f.states[len(f.states)-1].(*headState).sum(0)
 }
 
 // InFlight is the number of chunk outputs held.
@@ -290,8 +318,9 @@ func (s *Stage) find(virtual, index int) (*chunk, *flight) {
 }
 
 // checkEdge compares a tensor that came over an edge with what the microbatch
-// says: [B, T, C], or nothing at the model's ends.
-func (s *Stage) checkEdge(c *chunk, what string, none bool, mb *Microbatch, t tensorops.Tensor) error {
+// says: [B, T, C], in training B times one more than the layers of multi-token
+// prediction before the edge, or nothing at the model's ends.
+func (s *Stage) checkEdge(c *chunk, what string, none bool, mtp int, mb *Microbatch, t tensorops.Tensor) error {
 	if none {
 		if t.Valid() {
 			return fmt.Errorf("%w: virtual stage %d takes no %s, got %v for microbatch %d", ErrInput, c.virtual, what, t, mb.Index)
@@ -299,6 +328,12 @@ func (s *Stage) checkEdge(c *chunk, what string, none bool, mb *Microbatch, t te
 		return nil
 	}
 	b, tt, ch := mb.Sequences, mb.Positions, s.model.Config.Hidden
+	switch {
+	case mtp > 0 && len(c.layers) == 0 && t.Rank() > 0:
+		b = t.Dim(0) // passed on as it is; whoever fills in mb here knows nothing but this shape
+	case mb.Train:
+		b *= 1 + mtp
+	}
 	if !t.Valid() || t.DType() != tensorops.Float32 || t.Rank() != 3 || t.Dim(0) != b || t.Dim(1) != tt || t.Dim(2) != ch {
 		return fmt.Errorf("%w: virtual stage %d takes a %s of float32[%d %d %d] for microbatch %d, got %v", ErrInput, c.virtual, what, b, tt, ch, mb.Index, t)
 	}

@@ -3,6 +3,7 @@ package stages_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/troupe-ml/troupe/internal/rng"
@@ -50,28 +51,35 @@ type pipe struct {
 // newPipe cuts the model's layers at the given borders; all says that one rank
 // holds every chunk.
 func newPipe(t testing.TB, dev tensorops.Device, m *stages.Model, cuts []int, oneRank bool) *pipe {
-	p := &pipe{t: t, model: m}
-	var specs []stages.ChunkSpec
-	from := 0
-	for i, to := range append(append([]int{}, cuts...), len(m.Symbols())) {
-		specs = append(specs, stages.ChunkSpec{Virtual: i, First: from, Last: to})
-		from = to
-	}
-	groups := [][]stages.ChunkSpec{specs}
-	if !oneRank {
-		groups = nil
-		for _, s := range specs {
-			groups = append(groups, []stages.ChunkSpec{s})
+	ranks := make([]int, len(cuts)+1)
+	for i := range cuts {
+		if !oneRank {
+			ranks[i+1] = i + 1
 		}
 	}
+	return newPipeOn(t, dev, m, cuts, ranks, stages.Options{Seed: 5, Optimizer: adamw, Pack: oneRank})
+}
+
+// newPipeOn says which rank each chunk is on.
+func newPipeOn(t testing.TB, dev tensorops.Device, m *stages.Model, cuts, ranks []int, o stages.Options) *pipe {
+	p := &pipe{t: t, model: m, stages: make([]*stages.Stage, len(ranks)), stream: make([]tensorops.Stream, len(ranks))}
+	groups := make([][]stages.ChunkSpec, len(ranks))
+	from := 0
+	for i, to := range append(append([]int{}, cuts...), len(m.Symbols())) {
+		groups[ranks[i]] = append(groups[ranks[i]], stages.ChunkSpec{Virtual: i, First: from, Last: to})
+		from = to
+	}
 	for r, g := range groups {
+		if len(g) == 0 {
+			continue
+		}
 		s := dev.NewStream(fmt.Sprintf("rank %d", r))
-		st, err := stages.NewStage(m, s, g, stages.Options{Seed: 5, Optimizer: adamw, Pack: oneRank})
+		st, err := stages.NewStage(m, s, g, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range g {
-			p.stages, p.stream = append(p.stages, st), append(p.stream, s)
+		for _, c := range g {
+			p.stages[c.Virtual], p.stream[c.Virtual] = st, s
 		}
 		if err := st.Load(stages.Draw(5), false); err != nil {
 			t.Fatal(err)
@@ -126,7 +134,7 @@ func (p *pipe) step(count int, mbs []stages.Microbatch, split bool) (loss, norm 
 
 func (p *pipe) eachStage(do func(v int, s *stages.Stage)) {
 	for v, s := range p.stages {
-		if v == 0 || s != p.stages[v-1] {
+		if !slices.Contains(p.stages[:v], s) {
 			do(v, s)
 		}
 	}

@@ -112,10 +112,10 @@ func (s *Stage) Grads(l *tensorops.List) []Saved {
 	var out []Saved
 	for _, h := range s.mine {
 		for place, g := range h.g {
-			if place == 0 && h.rows != nil {
+			if rows := h.rows[place]; rows != nil {
 				g = l.AllocLike(h.w)
 				l.Fill(g, 0)
-				h.rows.addTo(l, g)
+				rows.addTo(l, g)
 				l.Free(g)
 			}
 			if g.Valid() {

@@ -163,7 +163,7 @@ func readTable(path string) (*scheduler.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // nothing was written
 	text, err := io.ReadAll(io.LimitReader(f, scheduler.MaxTableBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)

@@ -1,0 +1,190 @@
+package troupe_test
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// mtpFamilies predict one and two further tokens.
+var mtpFamilies = map[string][]string{
+	"gpt2, 2 layers, tied":     {"model.family=gpt2", "model.mtp_layers=2"},
+	"llama, 1 layer, not tied": {"model.family=llama", "model.kv_heads=2", "model.mtp_layers=1", "model.tie_embeddings=false"},
+}
+
+// mtpLayouts spread them; M stands for all layers of multi-token prediction.
+var mtpLayouts = []struct {
+	name  string
+	three bool // ranks that use the embedding, if the head does
+	sets  []string
+}{
+	{"1 thread, recompute full", false, []string{"device.threads=1", "pipeline.recompute=full"}},
+	{"2 stages 1f1b", false, []string{"pipeline.stages=2"}},
+	{"with the head", false, []string{"pipeline.stages=3", "pipeline.layout=Et|ttt|ML"}},
+	{"interleaved", false, []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.layout=Et|t|tt|ML", "pipeline.recompute=full"}},
+	{"a stage of their own", true, []string{"pipeline.stages=4", "pipeline.layout=Et|t*3|M|L", "pipeline.schedule=zb-h1"}},
+	{"interleaved, the head on another rank", true, []string{"pipeline.stages=3", "pipeline.chunks=2", "pipeline.group=4", "pipeline.layout=Et|t|t||tM|L"}},
+	{"an empty stage before the head", true, []string{"pipeline.stages=4", "pipeline.layout=Et*3|tM||L"}},
+	{"zb-v: the head with the embedding", false, []string{"pipeline.stages=2", "pipeline.schedule=zb-v"}},
+	{"u-shape: the head with the embedding", false, []string{"pipeline.stages=3", "pipeline.schedule=u-shape"}},
+	{"dualpipev", false, []string{"pipeline.stages=2", "pipeline.schedule=dualpipev", "pipeline.layout=Et|tt|tM|L"}},
+	{"auto", false, []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=auto"}},
+}
+
+// TestExactMTP is TestExact for models that predict further tokens.
+func TestExactMTP(t *testing.T) {
+	for name, family := range mtpFamilies {
+		t.Run(name, func(t *testing.T) {
+			want := filepath.Join(t.TempDir(), "out")
+			train(t, want, family...)
+			checkClipped(t, want)
+			tied := !slices.Contains(family, "model.tie_embeddings=false")
+			ms := "m"
+			if slices.Contains(family, "model.mtp_layers=2") {
+				ms = "mm"
+			}
+			for i, l := range mtpLayouts {
+				if raceDetector && i%3 != 1 {
+					continue
+				}
+				sets := slices.Clone(family)
+				for _, s := range l.sets {
+					if strings.HasPrefix(s, "pipeline.layout=") {
+						s = strings.Replace(s, "M", ms, 1)
+					}
+					sets = append(sets, s)
+				}
+				t.Run(l.name, func(t *testing.T) {
+					t.Parallel()
+					out := filepath.Join(t.TempDir(), "out")
+					if l.three && tied {
+						refused(t, newConfig(t, out, sets...), troupe.Options{}, nil, "pipeline.layout", "tie_embeddings", "m and L into one stage")
+						return
+					}
+					train(t, out, sets...)
+					sameFigures(t, want, out)
+					sameState(t, want, out, 6)
+				})
+				t.Run("resumed, "+l.name, func(t *testing.T) {
+					if l.three && tied {
+						return
+					}
+					t.Parallel()
+					out := rewind(t, want, 3)
+					if result, _ := train(t, out, sets...); result.Step != 6 {
+						t.Fatalf("it ended at step %d", result.Step)
+					}
+					sameFigures(t, want, out)
+					sameState(t, want, out, 6)
+				})
+			}
+		})
+	}
+}
+
+// TestPublishedLayout runs the layout that is the language's example: 61 layers and one
+// of multi-token prediction on 16 ranks. It computes what one rank does.
+func TestPublishedLayout(t *testing.T) {
+	if testing.Short() || raceDetector {
+		t.Skip("61 layers")
+	}
+	sets := []string{"model.family=llama", "model.layers=61", "model.mtp_layers=1", "model.tie_embeddings=false", "model.context=8",
+		"run.steps=1", "batch.sequences=16", "optimizer.warmup_steps=0"}
+	want, got := filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "out")
+	train(t, want, sets...)
+	train(t, got, append(sets, "pipeline.stages=16", "pipeline.chunks=2", "pipeline.layout=Et*3|(tt|)*29,m|L")...)
+	sameFigures(t, want, got)
+	sameState(t, want, got, 1)
+}
+
+// TestMTPCheckpoint: the layers are stored under DeepSeek-V3's names, numbered on from
+// the decoder layers; who goes on from the checkpoint has them, and who evaluates or
+// writes does as if they weren't there.
+func TestMTPCheckpoint(t *testing.T) {
+	llama := mtpFamilies["llama, 1 layer, not tied"]
+	base := trained(t, llama...)
+	ckpt, err := checkpoint.Open(stepDir(base, 6))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, shape := range map[string][]int{
+		"model.layers.4.enorm.weight": {16}, "model.layers.4.hnorm.weight": {16}, "model.layers.4.eh_proj.weight": {16, 32},
+		"model.layers.4.self_attn.q_proj.weight": {16, 16}, "model.layers.4.mlp.down_proj.weight": {16, 64},
+	} {
+		if info, ok := ckpt.Model().Info(name); !ok || !slices.Equal(info.Shape, shape) {
+			t.Errorf("%s has shape %v, want %v", name, info.Shape, shape)
+		}
+	}
+	var model struct {
+		Layers  int `json:"num_hidden_layers"`
+		Further int `json:"num_nextn_predict_layers"`
+	}
+	text, err := ckpt.File("config.json")
+	if err == nil {
+		err = json.Unmarshal(text, &model)
+	}
+	if err != nil || model.Layers != 4 || model.Further != 1 {
+		t.Errorf("config.json has %+v, %v", model, err)
+	}
+	if err := ckpt.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	end := *records(t, base)[6].ValLoss
+	result, _ := train(t, filepath.Join(t.TempDir(), "out"), "model.family=llama", "model.tie_embeddings=false", "model.kv_heads=2", "model.from="+base, "pipeline.stages=2")
+	if math.Float64bits(result.FirstValLoss) != math.Float64bits(end) {
+		t.Errorf("a run from it begins at %g, it ended at %g", result.FirstValLoss, end)
+	}
+
+	// The same weights without the layers are other people's model.
+	bare := foreign(t, base, same, replacing(t, `"num_nextn_predict_layers": 1,`, ""))
+	whole := foreign(t, base, same, same)
+	loss := func(from string) float64 {
+		r, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: from}, Data: []string{"testdata/troupe.txt"}, Format: "text"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Loss
+	}
+	for _, dir := range []string{bare, whole} {
+		write(t, filepath.Join(dir, "tokenizer.json"), read(t, filepath.Join(stepDir(base, 6), "tokenizer.json")))
+	}
+	if a, b := loss(bare), loss(whole); math.Float64bits(a) != math.Float64bits(b) {
+		t.Errorf("evaluated: %v with the layers, %v without", b, a)
+	}
+	o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: bare}, Prompt: "actor", Tokens: 30}
+	a, _ := generate(t, o)
+	o.From = whole
+	if b, _ := generate(t, o); a != b {
+		t.Errorf("written: %q with the layers, %q without", b, a)
+	}
+}
+
+// TestMTPUnusable: what doesn't fit is refused before anything is written.
+func TestMTPUnusable(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		sets, want []string
+	}{
+		{"no m", []string{"model.mtp_layers=1", "pipeline.stages=2", "pipeline.layout=Ett|ttL"}, []string{"0 m", "1 multi-token"}},
+		{"m on rank 0", []string{"model.mtp_layers=1", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.layout=Ett|tt|m|L"}, []string{"rank 0 holds no m"}},
+		{"m of another model", []string{"pipeline.stages=2", "pipeline.layout=Ett|ttmL"}, []string{"1 m", "0 multi-token"}},
+		{"other layers than the checkpoint's", []string{"model.mtp_layers=1", "model.from=" + trained(t)}, []string{"model.mtp_layers", "has 0"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			refused(t, newConfig(t, filepath.Join(t.TempDir(), "out"), tt.sets...), troupe.Options{}, nil, tt.want...)
+		})
+	}
+	c := stages.Config{Family: stages.GPT2, Layers: 1, Hidden: 4, Heads: 1, KVHeads: 1, FFN: 4, Context: 2, Vocab: 3, MTPLayers: 2}
+	if err := c.Validate(); err == nil {
+		t.Error("two further tokens in a context of two were accepted")
+	}
+}

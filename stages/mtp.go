@@ -1,0 +1,165 @@
+package stages
+
+import "github.com/troupe-ml/troupe/tensorops"
+
+// mtp is a layer of multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section
+// 2.2). The one of depth k joins the hidden state of depth k−1 with the embedding of
+// the token k places on. A decoder layer makes of both the hidden state from which
+// the head predicts the token k+1 places on:
+//
+//	block(projection([norm(embedding); norm(hidden)]))
+//
+// Embedding and head are the model's own. The layer works in training only:
+// elsewhere it passes on what it gets.
+//
+// The head takes the hidden states of all depths, so they travel together: the
+// layer's input is [k·B, T, C], depths 0 to k−1 one after the other, its output
+// [(k+1)·B, T, C].
+type mtp struct {
+	depth        int // k, from 1
+	width        int
+	tokens       use  // the embedding's weight
+	enorm, hnorm norm // of the embedding, of the hidden state
+	proj         linear
+	block        *block
+}
+
+// mtpState: of the two inputs only the hidden state and the token ids are kept
+// until the backward, which makes the rest again.
+type mtpState struct {
+	ids, slots     []int32          // the later token at each position; its row of the weight's rowGrad, if it has one
+	h              tensorops.Tensor // hidden state of depth k−1 [B, T, C]
+	e              tensorops.Tensor // embedding of ids
+	estats, hstats tensorops.Tensor
+	joined         tensorops.Tensor // input of the projection [B, T, 2C]
+	dp             tensorops.Tensor // gradients kept for weightGrad: the projection's output,
+	den, dhn, de   tensorops.Tensor // the norms' outputs, the embedding
+	block          blockState
+}
+
+func (*mtp) symbol() byte    { return SymbolMTP }
+func (*mtp) newState() state { return new(mtpState) }
+
+func (m *mtp) uses() []use {
+	us := append([]use{m.tokens}, m.enorm.uses()...)
+	us = append(us, m.hnorm.uses()...)
+	us = append(us, m.proj.uses()...)
+	return append(us, m.block.uses()...)
+}
+
+func (m *mtp) linears() []*linear { return append([]*linear{&m.proj}, m.block.linears()...) }
+
+func (s *mtpState) drop(l *tensorops.List, all bool) {
+	free(l, &s.e, &s.estats, &s.hstats, &s.joined, &s.dp, &s.den, &s.dhn, &s.de)
+	s.block.drop(l, all)
+	if all {
+		free(l, &s.h)
+	}
+}
+
+// hidden is memory for the hidden states of one depth.
+func (m *mtp) hidden(c *pass) tensorops.Tensor {
+	return c.Alloc(tensorops.Float32, c.mb.Sequences, c.mb.Positions, m.width)
+}
+
+// join makes the projection's input of the state's hidden state and token ids, and
+// all that lies between.
+func (m *mtp) join(c *pass, s *mtpState) {
+	s.e = m.hidden(c)
+	ids := c.ids(s.ids)
+	c.Embed(s.e, c.weight(m.tokens), ids)
+	c.Free(ids)
+	s.joined = c.Alloc(tensorops.Float32, c.mb.Sequences, c.mb.Positions, 2*m.width)
+	var n tensorops.Tensor
+	n, s.estats = m.enorm.forward(c, s.e)
+	c.Copy(s.joined.Columns(0, m.width), n)
+	c.Free(n)
+	n, s.hstats = m.hnorm.forward(c, s.h)
+	c.Copy(s.joined.Columns(m.width, 2*m.width), n)
+	c.Free(n)
+}
+
+func (m *mtp) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
+	if !c.mb.Train {
+		return x
+	}
+	s := st.(*mtpState)
+	s.ids = shift(s.ids[:0], c.mb.Tokens, c.mb.Positions, m.depth, known(c.mb.Tokens))
+	if rows := c.rowGrad(m.tokens); rows != nil {
+		s.slots = rows.assign(s.slots[:0], s.ids)
+	}
+	rows := c.rows()
+	before := m.depth * rows // rows of the depths before
+	s.h = m.hidden(c)
+	c.Copy(s.h, x.RowRange(before-rows, before))
+	m.join(c, s)
+	p := m.hidden(c)
+	m.proj.forward(c, p, s.joined)
+	free(c.List, &s.e, &s.estats, &s.hstats, &s.joined)
+	h := m.block.forward(c, &s.block, p)
+	y := c.Alloc(tensorops.Float32, (m.depth+1)*c.mb.Sequences, c.mb.Positions, m.width)
+	c.Copy(y.RowRange(0, before), x)
+	c.Copy(y.RowRange(before, before+rows), h)
+	free(c.List, &x, &h)
+	return y
+}
+
+func (m *mtp) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tensor {
+	s := st.(*mtpState)
+	rows := c.rows()
+	before := m.depth * rows
+	dh := m.hidden(c)
+	c.Copy(dh, dy.RowRange(before, before+rows))
+	s.dp = m.block.inputGrad(c, &s.block, dh)
+	m.join(c, s)
+	dj := c.AllocLike(s.joined)
+	m.proj.inputGrad(c, dj, s.dp, false)
+	s.den, s.dhn, s.de = m.hidden(c), m.hidden(c), m.hidden(c)
+	c.Copy(s.den, dj.Columns(0, m.width))
+	c.Copy(s.dhn, dj.Columns(m.width, 2*m.width))
+	c.Free(dj)
+	m.enorm.inputGrad(c, s.de, s.den, s.e, s.estats, tensorops.Tensor{})
+	// The hidden state of depth k−1 also went around this layer, to the head.
+	around := dy.RowRange(before-rows, before)
+	m.hnorm.inputGrad(c, around, s.dhn, s.h, s.hstats, around)
+	// The depths before lie in front: the same memory, without the last part.
+	return dy.RowRange(0, before).View(m.depth*c.mb.Sequences, c.mb.Positions, m.width)
+}
+
+func (m *mtp) weightGrad(c *pass, st state) {
+	s := st.(*mtpState)
+	m.block.weightGrad(c, &s.block)
+	m.proj.weightGrad(c, s.joined, s.dp)
+	m.hnorm.weightGrad(c, s.dhn, s.h, s.hstats)
+	m.enorm.weightGrad(c, s.den, s.e, s.estats)
+	grad, at := c.grad(m.tokens), s.ids
+	if rows := c.rowGrad(m.tokens); rows != nil {
+		grad, at = rows.sum, s.slots
+	}
+	ids := c.ids(at)
+	c.EmbedGrad(grad, s.de, ids)
+	c.Free(ids)
+	s.drop(c.List, true)
+}
+
+// shift appends, for every position of sequences of the given length, the id that
+// stands so many places on, and past appends for those whose sequence ends before.
+func shift(to, ids []int32, positions, by int, past int32) []int32 {
+	by = min(by, positions)
+	for first := 0; positions > 0 && first+positions <= len(ids); first += positions {
+		to = append(to, ids[first+by:first+positions]...)
+		for range by {
+			to = append(to, past)
+		}
+	}
+	return to
+}
+
+// known is an id that stands for one past the end: whatever it is, no target comes
+// of it. One of the microbatch's own adds no row to a rowGrad.
+func known(tokens []int32) int32 {
+	if len(tokens) == 0 {
+		return 0
+	}
+	return tokens[len(tokens)-1]
+}
