@@ -80,7 +80,7 @@ func modelConfig(c *config.Config, vocab int, normEps float64) stages.Config {
 func (p *plan) makeTable() error {
 	c := p.cfg
 	p.spec = scheduler.Spec{Schedule: c.Pipeline.Schedule, Ranks: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks,
-		Microbatches: c.Batch.Sequences / c.Batch.Microbatch, Bound: c.Pipeline.Bound}
+		Microbatches: c.Batch.Sequences / c.Batch.Microbatch, Bound: c.Pipeline.Bound, DeferWeights: c.Pipeline.DeferWeights}
 	// The default group, which a printed configuration gives too, asks for nothing
 	// that a schedule without groups could not do.
 	if c.Pipeline.Group != c.Pipeline.Stages {

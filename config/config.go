@@ -97,6 +97,7 @@ type Pipeline struct {
 	Schedule      string `toml:"schedule"`       // a schedule's name, or a table's file (.csv); default by stages and chunks
 	Group         int    `toml:"group"`          // microbatches a rank takes through a chunk before the next; default stages
 	Bound         int    `toml:"bound"`          // of auto and dynamic: most chunk outputs that a rank holds; default 0 = any number
+	DeferWeights  int    `toml:"defer_weights"`  // last microbatches whose weight gradients on the last stage wait for the step's end; default 0
 	Layout        string `toml:"layout"`         // default "" = balanced automatically
 	Recompute     string `toml:"recompute"`      // "none", "full" or "partial"; default none
 	RecomputeKeep int    `toml:"recompute_keep"` // with partial: microbatches in flight that keep their activations; default 0

@@ -1,6 +1,9 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // checker holds the values of a configuration against each other.
 type checker struct {
@@ -182,6 +185,11 @@ func (c *checker) pipeline() {
 		c.disagree("pipeline.recompute_keep", "pipeline.recompute",
 			fmt.Sprintf("has no effect with %s", c.say("pipeline.recompute")),
 			`set recompute = "partial" or leave recompute_keep out`)
+	}
+	if c.clean("pipeline.schedule", "pipeline.defer_weights") && p.DeferWeights > 0 && strings.HasSuffix(p.Schedule, ".csv") {
+		c.disagree("pipeline.defer_weights", "pipeline.schedule",
+			fmt.Sprintf("has no effect with %s, which says itself what waits", c.say("pipeline.schedule")),
+			"leave defer_weights out")
 	}
 	if c.clean("pipeline.schedule", "pipeline.bound") && p.Bound > 0 && p.Schedule != "auto" && p.Schedule != "dynamic" {
 		c.disagree("pipeline.bound", "pipeline.schedule",

@@ -73,12 +73,16 @@ func drawConfig(t *rapid.T) *Config {
 		},
 		Pipeline: Pipeline{
 			Stages: rapid.IntRange(1, MaxStages).Draw(t, "stages"), Chunks: rapid.IntRange(1, MaxChunks).Draw(t, "chunks"),
-			Schedule: rapid.SampledFrom(append([]string{"mine.csv"}, schedules...)).Draw(t, "schedule"),
-			Group:    rapid.IntRange(1, MaxGroup).Draw(t, "group"), Layout: rapid.String().Draw(t, "layout"),
+			Schedule:     rapid.SampledFrom(append([]string{"mine.csv"}, schedules...)).Draw(t, "schedule"),
+			DeferWeights: rapid.IntRange(0, 64).Draw(t, "defer_weights"),
+			Group:        rapid.IntRange(1, MaxGroup).Draw(t, "group"), Layout: rapid.String().Draw(t, "layout"),
 			Recompute: rapid.SampledFrom([]string{"none", "full", "partial"}).Draw(t, "recompute"),
 		},
 		Parallel: Parallel{Tensor: 1, Data: 1, Order: rapid.SampledFrom([]string{"tp-pp-dp", "dp-tp-pp"}).Draw(t, "order")},
 		Device:   Device{Kind: "cpu", DType: "float32", Threads: rapid.IntRange(0, MaxThreads).Draw(t, "threads"), Kernels: "go"},
+	}
+	if c.Pipeline.Schedule == "mine.csv" {
+		c.Pipeline.DeferWeights = 0
 	}
 	if s := c.Pipeline.Schedule; s == "auto" || s == "dynamic" {
 		c.Pipeline.Bound = rapid.IntRange(0, MaxBound).Draw(t, "bound")
