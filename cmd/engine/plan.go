@@ -66,7 +66,7 @@ format comms is csv with sends and receives.`,
 	f.Float64Var(&o.jitter, "jitter", 0, "`share` by which costs vary up and down, from 0 to 1")
 	f.Uint64Var(&o.seed, "seed", 1, "`number` that the jitter is drawn from")
 	f.StringVar(&o.slow, "slow", "", "a rank that takes longer, as `rank=factor`")
-	o.drawing.flags(f, planFormats)
+	o.flags(f, planFormats)
 	f.BoolVar(&o.full, "full", false, "write the table into the json however large it is")
 	return cmd
 }
