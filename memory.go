@@ -10,16 +10,18 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// dryActions is how much of a rank's row has to be recorded to meet its peak: up to
-// where it holds the most outputs, then as many microbatches through every chunk and
-// back as the row goes on repeating: a group, of which partial recomputation treats
-// the next differently until its own window is through.
+// dryActions is how much of a rank's row is recorded to meet its peak: all of a row of
+// usual length. Of a longer one, up to where it holds the most outputs, and then as many
+// microbatches through every chunk and back as the row goes on repeating: a group, of
+// which partial recomputation treats the next differently until its own window is
+// through.
 func (p *plan) dryActions(rank int) int {
+	const usual = 4096
 	cycle := p.cfg.Pipeline.Group
 	if p.cfg.Pipeline.Recompute == "partial" {
 		cycle *= p.table.ForwardsAhead(rank)
 	}
-	return p.table.PeakAt(rank) + 3*p.spec.Chunks*cycle
+	return max(usual, p.table.PeakAt(rank)+3*p.spec.Chunks*cycle)
 }
 
 // memoryBytes is the tensor memory that each rank's pool takes, found by recording
