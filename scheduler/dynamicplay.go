@@ -1,0 +1,261 @@
+package scheduler
+
+import (
+	"container/heap"
+	"fmt"
+	"math"
+	"strings"
+)
+
+// SimulateDynamic plays a work-conserving order: whenever a rank is free, its [Chooser]
+// says what it begins. It returns the orders that came out as a table, whose actions are
+// those of the ranking's, and their times.
+//
+// When an action begins, the rank that its output goes to learns of it, and when it is
+// due by the costs that the ranking expects. The machine's own costs may differ from
+// those; nobody knows them in advance. Each rank has its own core.
+//
+// It fails with ErrCosts for costs, links or credits that are impossible, and for shared
+// cores; and with ErrDeadlock where an edge has no credit at all.
+func (m Machine) SimulateDynamic(r *Ranking) (*Table, *Timeline, error) {
+	return m.playDynamic(r, true)
+}
+
+// playDynamic is SimulateDynamic with announcements or without.
+func (m Machine) playDynamic(r *Ranking, announce bool) (*Table, *Timeline, error) {
+	t := r.table
+	if err := (&player{table: t}).checkCredits(m.Credits); err != nil {
+		return nil, nil, err
+	}
+	if m.Cores != 0 {
+		return nil, nil, fmt.Errorf("%w: %v cores: a dynamic order is played on ranks with a core each, leave Cores at 0", ErrCosts, m.Cores)
+	}
+	p := newDynamicPlay(m, r, announce)
+	for p.events.Len() > 0 {
+		e := heap.Pop(&p.events).(happening)
+		if err := p.happen(e); err != nil {
+			return nil, nil, err
+		}
+	}
+	for rank := range p.ranks {
+		if !p.ranks[rank].chooser.Done() {
+			return nil, nil, p.stuck()
+		}
+	}
+	(&player{timeline: p.timeline}).summarise()
+	return p.table, p.timeline, nil
+}
+
+// dynamicPlay follows a clock, event by event.
+type dynamicPlay struct {
+	Machine
+	ranking  *Ranking
+	announce bool
+	events   happenings
+	ranks    []dynamicRank
+	underWay [2][]int // by EdgeKind and sender: outputs
+	table    *Table   // what comes out
+	timeline *Timeline
+}
+
+type dynamicRank struct {
+	chooser *Chooser
+	busy    bool
+	can     func(Action) bool
+}
+
+func newDynamicPlay(m Machine, r *Ranking, announce bool) *dynamicPlay {
+	t := *r.table
+	ranks := t.NumRanks()
+	t.Ranks = make([][]Action, ranks)
+	p := &dynamicPlay{
+		Machine: m, ranking: r, announce: announce, table: &t,
+		ranks:    make([]dynamicRank, ranks),
+		underWay: [2][]int{make([]int, t.NumStages), make([]int, t.NumStages)},
+		timeline: &Timeline{
+			Start: make([][]float64, ranks), End: make([][]float64, ranks),
+			Busy: make([]float64, ranks), Idle: make([]float64, ranks),
+		},
+	}
+	for rank := range p.ranks {
+		p.ranks[rank] = dynamicRank{chooser: r.Chooser(rank), can: p.hasCredit}
+		n := len(r.ranks[rank].row)
+		t.Ranks[rank] = make([]Action, 0, n)
+		p.timeline.Start[rank], p.timeline.End[rank] = make([]float64, 0, n), make([]float64, 0, n)
+		p.push(happening{what: rankDecides, rank: rank})
+	}
+	return p
+}
+
+// happening is something that happens at a time.
+type happening struct {
+	time   float64
+	what   what
+	rank   int
+	action Action
+	due    float64 // of an announcement
+}
+
+// what happens at the same time happens in this order: a rank decides by all that has
+// ended and come, and knows nothing yet of what others begin.
+type what uint8
+
+const (
+	actionEnded what = iota
+	inputArrived
+	rankDecides
+	inputComing
+)
+
+type happenings []happening
+
+func (q happenings) Len() int      { return len(q) }
+func (q happenings) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q happenings) Less(i, j int) bool {
+	a, b := q[i], q[j]
+	switch {
+	case a.time != b.time:
+		return a.time < b.time
+	case a.what != b.what:
+		return a.what < b.what
+	}
+	return a.rank < b.rank
+}
+func (q *happenings) Push(h any) { *q = append(*q, h.(happening)) }
+func (q *happenings) Pop() any {
+	h := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
+	return h
+}
+
+func (p *dynamicPlay) push(h happening) { heap.Push(&p.events, h) }
+
+func (p *dynamicPlay) happen(h happening) error {
+	r := &p.ranks[h.rank]
+	switch h.what {
+	case actionEnded:
+		r.chooser.End(h.action)
+		r.busy = false
+		return p.send(h)
+	case inputArrived:
+		r.chooser.Arrived(h.action)
+	case inputComing:
+		r.chooser.Coming(h.action, h.due)
+		return nil // which is no reason to begin something
+	case rankDecides:
+		if r.busy {
+			return nil
+		}
+		if a, ok := r.chooser.Next(h.time, r.can); ok {
+			return p.begin(h.time, h.rank, a)
+		}
+		return nil
+	}
+	p.push(happening{time: h.time, what: rankDecides, rank: h.rank})
+	return nil
+}
+
+func (p *dynamicPlay) begin(now float64, rank int, a Action) error {
+	cost, err := (&player{Machine: p.Machine}).cost(rank, a)
+	if err != nil {
+		return err
+	}
+	r := &p.ranks[rank]
+	r.chooser.Begin(a)
+	r.busy = true
+	p.table.Ranks[rank] = append(p.table.Ranks[rank], a)
+	p.timeline.Start[rank] = append(p.timeline.Start[rank], now)
+	p.timeline.End[rank] = append(p.timeline.End[rank], now+cost)
+	p.timeline.Busy[rank] += cost
+	p.push(happening{time: now + cost, what: actionEnded, rank: rank, action: a})
+	p.moveCredits(now, a)
+	to, way, err := p.receiver(rank, a)
+	if err != nil {
+		return err
+	}
+	if to.Type != 0 && p.announce {
+		p.push(happening{time: now + way, what: inputComing, rank: p.table.RankOf(int(to.Stage)), action: to,
+			due: now + p.ranking.costs(rank, a) + way})
+	}
+	return nil
+}
+
+// send is the end of an action: its output goes where it is needed.
+func (p *dynamicPlay) send(h happening) error {
+	p.push(happening{time: h.time, what: rankDecides, rank: h.rank})
+	to, way, err := p.receiver(h.rank, h.action)
+	if err == nil && to.Type != 0 {
+		p.push(happening{time: h.time + way, what: inputArrived, rank: p.table.RankOf(int(to.Stage)), action: to})
+	}
+	return err
+}
+
+// receiver returns the action that gets an action's output, with type 0 if there is
+// none, and how long the output is under way.
+func (p *dynamicPlay) receiver(rank int, a Action) (to Action, way float64, err error) {
+	kind, ok := a.Type.edge()
+	if !ok {
+		return Action{}, 0, nil
+	}
+	stage, ok := kind.to(int(a.Stage), p.table.NumStages)
+	if !ok {
+		return Action{}, 0, nil
+	}
+	if other := p.table.RankOf(stage); p.Link != nil && other != rank {
+		way = p.Link(rank, other)
+		if !(way >= 0) || math.IsInf(way, 1) {
+			return Action{}, 0, fmt.Errorf("%w: a message from rank %d to rank %d takes %v, want a finite number from 0", ErrCosts, rank, other, way)
+		}
+	}
+	a.Stage = int32(stage)
+	return a, way, nil
+}
+
+// hasCredit says whether the edge that an action's output leaves by has room.
+func (p *dynamicPlay) hasCredit(a Action) bool {
+	kind, ok := a.Type.edge()
+	if !ok || p.Credits == nil {
+		return true
+	}
+	_, ok = kind.to(int(a.Stage), p.table.NumStages)
+	return !ok || p.underWay[kind][a.Stage] < p.Credits.Of(kind, int(a.Stage))
+}
+
+// moveCredits takes a credit for the output of an action that begins, and gives back
+// that of its input, to whose sender that may matter at once.
+func (p *dynamicPlay) moveCredits(now float64, a Action) {
+	kind, ok := a.Type.edge()
+	if !ok || p.Credits == nil {
+		return
+	}
+	if _, ok := kind.to(int(a.Stage), p.table.NumStages); ok {
+		p.underWay[kind][a.Stage]++
+	}
+	if from, ok := kind.from(int(a.Stage), p.table.NumStages); ok {
+		p.underWay[kind][from]--
+		p.push(happening{time: now, what: rankDecides, rank: p.table.RankOf(from)})
+	}
+}
+
+// stuck says what the ranks that have not ended would begin next.
+func (p *dynamicPlay) stuck() error {
+	var text strings.Builder
+	shown := 0
+	for rank := range p.ranks {
+		c := p.ranks[rank].chooser
+		if c.Done() {
+			continue
+		}
+		if shown++; shown > cycleShown {
+			text.WriteString("\n  and other ranks")
+			break
+		}
+		a := c.row[c.cursor]
+		fmt.Fprintf(&text, "\n  rank %d: %v is next", rank, a)
+		if !p.hasCredit(a) {
+			kind, _ := a.Type.edge()
+			fmt.Fprintf(&text, ", and the %s edge of stage %d has %d credits: give it at least 1", kind, a.Stage, p.Credits.Of(kind, int(a.Stage)))
+		}
+	}
+	return fmt.Errorf("%w: no rank has anything that it can begin%s", ErrDeadlock, text.String())
+}
