@@ -38,6 +38,8 @@ var layouts = []struct {
 	{"u-shape", []string{"pipeline.stages=3", "pipeline.schedule=u-shape"}},
 	{"auto", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=auto", "pipeline.bound=5"}},
 	{"zb-v, recompute partial", []string{"pipeline.stages=2", "pipeline.schedule=zb-v", "pipeline.recompute=partial", "pipeline.recompute_keep=1"}},
+	{"dynamic", []string{"pipeline.stages=3", "pipeline.schedule=dynamic"}},
+	{"dynamic, 2 chunks", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=dynamic", "pipeline.bound=5"}},
 	{"weights deferred", []string{"pipeline.stages=3", "pipeline.defer_weights=3"}},
 	{"recompute full", []string{"pipeline.stages=2", "pipeline.recompute=full"}},
 	{"recompute full, 1 stage", []string{"pipeline.recompute=full"}},

@@ -115,6 +115,18 @@ func (p *plan) makeTable() error {
 	return p.place()
 }
 
+// dynamicBound is the most outputs that a rank of a dynamic order holds: the
+// configuration's, or as many as a rank of the table it follows; 0: the order is fixed.
+func (p *plan) dynamicBound() int {
+	if p.cfg.Pipeline.Schedule != scheduler.Dynamic {
+		return 0
+	}
+	if b := p.cfg.Pipeline.Bound; b > 0 {
+		return b
+	}
+	return slices.Max(p.report.PeakInFlight)
+}
+
 // readTable reads a user's own table, which must have the configuration's sizes.
 func (p *plan) readTable() error {
 	c := p.cfg

@@ -46,6 +46,7 @@ const (
 	WaitStages          // the stages' reports
 	WaitDecision        // the scheduler's decision about the step
 	WaitDisk            // something being written
+	WaitRoom            // room for an output: the rank may hold no more
 )
 
 // Snapshot is what an actor is doing at a moment.

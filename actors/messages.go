@@ -52,6 +52,8 @@ type Order struct {
 	Table *scheduler.Table
 	// Credits bound what may be under way on each edge.
 	Credits scheduler.Credits
+	// Ranking, if there is one, takes the place of the row's order.
+	Ranking *scheduler.Ranking
 	// Trace asks for the time of every action.
 	Trace bool
 }

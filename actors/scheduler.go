@@ -3,6 +3,7 @@ package actors
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -18,6 +19,7 @@ type schedulerActor struct {
 	wire *Wire
 
 	trainCredits, evalCredits scheduler.Credits
+	ranking                   *scheduler.Ranking
 	idealBubble               float64 // percent
 
 	state  TrainerState
@@ -64,6 +66,13 @@ func newSchedulerActor(p part) (*schedulerActor, error) {
 		return nil, err
 	}
 	a.trainCredits = r.Credits
+	if s.Bound > 0 {
+		s.expect = newExpectations(s.Table)
+		bounds := slices.Repeat([]int{s.Bound}, ranks)
+		if a.ranking, err = scheduler.NewRanking(s.Table, bounds, s.expect.costs); err != nil {
+			return nil, err
+		}
+	}
 	a.idealBubble = 100 * tl.BubbleFraction
 	if s.EvalTable != nil {
 		if r, err = scheduler.Check(s.EvalTable); err != nil {
@@ -236,7 +245,11 @@ func (a *schedulerActor) send(ctx actor.Context, p Phase) {
 		h.Step++
 		table, credits = a.spec.Table, a.trainCredits
 	}
-	order := &Order{Header: h, Phase: p, Table: table, Credits: credits, Trace: p == Train && a.spec.TraceEvery > 0 && h.Step%a.spec.TraceEvery == 0}
+	var ranking *scheduler.Ranking
+	if p == Train {
+		ranking = a.ranking
+	}
+	order := &Order{Ranking: ranking, Header: h, Phase: p, Table: table, Credits: credits, Trace: p == Train && a.spec.TraceEvery > 0 && h.Step%a.spec.TraceEvery == 0}
 	for _, pid := range a.wire.Stages {
 		ctx.Send(pid, order)
 	}

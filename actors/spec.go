@@ -50,6 +50,11 @@ type Spec struct {
 
 	Table     *scheduler.Table // one training step
 	EvalTable *scheduler.Table // one validation; nil: none
+	// Bound, if there is one, lets training leave the table's order: each rank runs the
+	// first action of its row that is ready, and holds at most so many outputs
+	// (scheduler.Chooser). Without it the table is the order.
+	Bound  int
+	expect *expectations // of a run with a Bound
 	// TraceEvery is the number of steps after which a step's actions are timed and
 	// reported; 0: never.
 	TraceEvery int64

@@ -51,6 +51,7 @@ type stageActor struct {
 	doing    []visit                 // its actions: one, or an overlapped pair
 	batch    *Batch                  // host memory that it reads
 	tied     []stages.TiedGrad       // this rank's part, until it is sent
+	dynamic  dynamic
 
 	busy    time.Duration // device time since the order came
 	counted time.Time     // up to when it is counted
@@ -108,6 +109,8 @@ func (a *stageActor) Receive(ctx actor.Context) {
 		a.completed(ctx, m)
 	case *Transfer:
 		a.keep(ctx, m.Header, inboxKey{m.Order, uint8(m.Kind), m.To, m.Microbatch}, m)
+	case *Coming:
+		a.coming(m)
 	case *Data:
 		a.keep(ctx, m.Header, inboxKey{m.Order, inData, m.Virtual, m.Microbatch}, m)
 	case *TiedGradient:
@@ -162,6 +165,9 @@ func (a *stageActor) keep(ctx actor.Context, h Header, key inboxKey, m owner) {
 		return
 	}
 	a.inbox[key] = m
+	if c := a.dynamic.chooser; c != nil && a.order != nil && key.order == a.order.Order && key.kind <= inGradient {
+		c.Arrived(inputOf(key))
+	}
 	a.advance(ctx)
 }
 
@@ -229,7 +235,12 @@ func (a *stageActor) begin(ctx actor.Context, m *Order) {
 	a.credits.Forward = append(a.credits.Forward[:0], m.Credits.Forward...)
 	a.credits.Backward = append(a.credits.Backward[:0], m.Credits.Backward...)
 	a.losses, a.trace = nil, nil
-	a.ask(ctx)
+	a.beginDynamic()
+	if a.dynamic.chooser != nil {
+		a.askFeeds(ctx)
+	} else {
+		a.ask(ctx)
+	}
 }
 
 // ask requests the tokens and targets of the forwards to come, a few ahead and
@@ -244,10 +255,14 @@ func (a *stageActor) ask(ctx actor.Context) {
 			continue
 		}
 		a.ahead++
-		v := int(act.Stage)
-		ctx.Send(a.wire.Loader, &DataRequest{Header: a.order.Header, Phase: a.order.Phase, Virtual: act.Stage, Microbatch: act.Microbatch,
-			Tokens: a.stage.Embeds(v), Targets: a.stage.Loses(v), ReplyTo: a.self})
+		a.request(ctx, act.Stage, act.Microbatch)
 	}
+}
+
+// request asks the loader for a microbatch.
+func (a *stageActor) request(ctx actor.Context, virtual, microbatch int32) {
+	ctx.Send(a.wire.Loader, &DataRequest{Header: a.order.Header, Phase: a.order.Phase, Virtual: virtual, Microbatch: microbatch,
+		Tokens: a.stage.Embeds(int(virtual)), Targets: a.stage.Loses(int(virtual)), ReplyTo: a.self})
 }
 
 func (a *stageActor) needsData(act scheduler.Action) bool {

@@ -42,6 +42,17 @@ func (v *visit) inputs(order int64) (in, data inboxKey) {
 	return inboxKey{order, uint8(v.kind), v.Stage, v.Microbatch}, inboxKey{order, inData, v.Stage, v.Microbatch}
 }
 
+// visit is an action with what has come for it.
+func (a *stageActor) visit(act scheduler.Action) visit {
+	v := visit{Action: act, edges: a.edges(act)}
+	in, data := v.inputs(a.order.Order)
+	if v.edges.in {
+		v.in, _ = a.inbox[in].(*Transfer)
+	}
+	v.data, _ = a.inbox[data].(*Data)
+	return v
+}
+
 // act starts the next action of the order if it can, or an overlapped pair of them, or
 // ends the order. It reports whether anything was started or ended.
 func (a *stageActor) act(ctx actor.Context) bool {
@@ -49,23 +60,29 @@ func (a *stageActor) act(ctx actor.Context) bool {
 		return a.endOrder(ctx)
 	}
 	a.doing = a.doing[:0]
-	for _, act := range a.row[a.next : a.next+scheduler.Width(a.row, a.next)] {
-		v := visit{Action: act, edges: a.edges(act)}
-		in, data := v.inputs(a.order.Order)
-		if v.edges.in {
-			v.in, _ = a.inbox[in].(*Transfer)
-		}
-		v.data, _ = a.inbox[data].(*Data)
+	acts := a.choose()
+	if len(acts) == 0 {
+		a.cell.store(a.blocked())
+		return false
+	}
+	for _, act := range acts {
+		v := a.visit(act)
 		if wait := a.missing(&v); wait.Wait != WaitNothing {
 			a.cell.store(wait)
 			return false
 		}
 		a.doing = append(a.doing, v)
 	}
-	a.cell.store(a.snap(Running))
+	s := a.snap(Running)
+	s.Action = a.doing[0].Action
+	a.cell.store(s)
 	a.next += len(a.doing)
 	for i := range a.doing {
 		v := &a.doing[i]
+		if a.dynamic.chooser != nil {
+			a.dynamic.chooser.Begin(v.Action)
+			a.announce(ctx, v)
+		}
 		if v.edges.out {
 			a.credit(v.kind, v.Stage, -1)
 		}
@@ -81,8 +98,7 @@ func (a *stageActor) act(ctx actor.Context) bool {
 			ctx.Send(a.peer(v.from), &Credit{Header: a.order.Header, Kind: v.kind, Edge: v.from})
 		}
 		if v.data != nil {
-			a.ahead--
-			a.ask(ctx)
+			a.tookData(ctx, v.Stage)
 		}
 	}
 	return true
@@ -174,6 +190,10 @@ func (a *stageActor) finishActions(ctx actor.Context) {
 	for i := range a.doing {
 		v := &a.doing[i]
 		virtual, index := int(v.Stage), int(v.Microbatch)
+		if a.dynamic.chooser != nil {
+			a.dynamic.chooser.End(v.Action)
+			a.spec.expect.learn(a.rank, v.Action, a.finished.Sub(a.began))
+		}
 		if a.order.Trace {
 			a.trace = append(a.trace, ActionTime{v.Action, a.began, a.finished})
 		}

@@ -162,6 +162,14 @@ func (c *Chooser) Next(now float64, can func(Action) bool) (Action, bool) {
 // Done says whether all of the rank's actions have begun.
 func (c *Chooser) Done() bool { return c.cursor == len(c.row) }
 
+// First returns the row's first action that has not begun, if there is one.
+func (c *Chooser) First() (Action, bool) {
+	if c.Done() {
+		return Action{}, false
+	}
+	return c.row[c.cursor], true
+}
+
 // firstReady returns the position of the first ready action from a position on, the
 // row's length if there is none.
 func (c *Chooser) firstReady(from int, can func(Action) bool) int {

@@ -1,0 +1,182 @@
+package actors
+
+import (
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// dynamic is a stage's part of a work-conserving order: what to do next is its
+// chooser's to say, by the ranking that came with the order.
+type dynamic struct {
+	chooser *scheduler.Chooser
+	ranking *scheduler.Ranking // that the chooser is of
+	began   time.Time          // the chooser's clock counts seconds from here
+	feeds   []feed
+	chosen  [1]scheduler.Action
+	can     func(scheduler.Action) bool
+}
+
+// feed is a stage that takes tokens or targets: one data message for each forward, in
+// the order of microbatches.
+type feed struct {
+	stage        int32
+	asked, taken int32
+}
+
+// expectations are what each rank's actions took so far, in seconds. Each rank's stage
+// actor writes and reads its own row alone.
+type expectations struct {
+	table *scheduler.Table
+	took  [][]float64 // by rank, and by chunk and type; 0: unknown
+}
+
+func newExpectations(t *scheduler.Table) *expectations {
+	e := &expectations{table: t, took: make([][]float64, t.NumRanks())}
+	for r := range e.took {
+		e.took[r] = make([]float64, t.NumStages*int(scheduler.B+1))
+	}
+	return e
+}
+
+func (e *expectations) of(rank int, a scheduler.Action) *float64 {
+	return &e.took[rank][int(a.Stage)*int(scheduler.B+1)+int(a.Type)]
+}
+
+// costs are what a Ranking asks for.
+func (e *expectations) costs(rank int, a scheduler.Action) float64 { return *e.of(rank, a) }
+
+// learn takes note of how long an action took; later ones weigh more.
+func (e *expectations) learn(rank int, a scheduler.Action, took time.Duration) {
+	const weight = 0.2
+	to := e.of(rank, a)
+	if *to == 0 {
+		*to = took.Seconds()
+	}
+	*to += weight * (took.Seconds() - *to)
+}
+
+// Coming tells a stage that the input of one of its actions is being made, and in what
+// time it is expected. In a work-conserving order a stage may wait for that.
+type Coming struct {
+	Header
+	Action scheduler.Action
+	In     time.Duration
+}
+
+// beginDynamic prepares the choices of an order.
+func (a *stageActor) beginDynamic() {
+	d := &a.dynamic
+	if a.order.Ranking == nil {
+		d.chooser = nil
+		return
+	}
+	if d.ranking != a.order.Ranking {
+		d.ranking, d.chooser = a.order.Ranking, nil
+	}
+	if d.chooser == nil {
+		d.chooser = d.ranking.Chooser(a.rank)
+	}
+	d.chooser.Reset()
+	d.began = time.Now()
+	d.can = a.canBegin
+	d.feeds = d.feeds[:0]
+	for v := range a.order.Table.NumStages {
+		if a.order.Table.RankOf(v) == a.rank && (a.stage.Embeds(v) || a.stage.Loses(v)) {
+			d.feeds = append(d.feeds, feed{stage: int32(v)})
+		}
+	}
+	for key := range a.inbox { // what came before the order
+		if key.order == a.order.Order && key.kind <= inGradient {
+			d.chooser.Arrived(inputOf(key))
+		}
+	}
+}
+
+// inputOf is the action that an activation or a gradient is for.
+func inputOf(key inboxKey) scheduler.Action {
+	act := scheduler.Action{Stage: key.virtual, Type: scheduler.F, Microbatch: key.microbatch}
+	if key.kind == inGradient {
+		act.Type = scheduler.B // or I: an input serves either
+	}
+	return act
+}
+
+// canBegin says whether an action has what the chooser doesn't know of: its tokens, and
+// a credit for its output.
+func (a *stageActor) canBegin(act scheduler.Action) bool {
+	if e := a.edges(act); e.out && a.credits.Of(e.kind, int(act.Stage)) <= 0 {
+		return false
+	}
+	_, there := a.inbox[inboxKey{a.order.Order, inData, act.Stage, act.Microbatch}]
+	return there || !a.needsData(act)
+}
+
+// choose returns the actions to begin now, none if the stage has to wait.
+func (a *stageActor) choose() []scheduler.Action {
+	if a.dynamic.chooser == nil {
+		return a.row[a.next : a.next+scheduler.Width(a.row, a.next)]
+	}
+	act, ok := a.dynamic.chooser.Next(time.Since(a.dynamic.began).Seconds(), a.dynamic.can)
+	if !ok {
+		return nil
+	}
+	a.dynamic.chosen[0] = act
+	return a.dynamic.chosen[:]
+}
+
+// blocked describes what keeps the first action of the ranking from starting.
+func (a *stageActor) blocked() Snapshot {
+	act, _ := a.dynamic.chooser.First()
+	v := a.visit(act)
+	s := a.missing(&v)
+	if s.Wait == WaitNothing {
+		s.Wait, s.From = WaitRoom, stageName(a.rank)
+	}
+	return s
+}
+
+// askFeeds requests the data of the next forwards of each stage that takes some.
+func (a *stageActor) askFeeds(ctx actor.Context) {
+	for i := range a.dynamic.feeds {
+		f := &a.dynamic.feeds[i]
+		for ; f.asked-f.taken < LimitDataAhead && int(f.asked) < a.order.Table.Microbatches; f.asked++ {
+			a.request(ctx, f.stage, f.asked)
+		}
+	}
+}
+
+// tookData takes note that a stage's next data has been taken.
+func (a *stageActor) tookData(ctx actor.Context, stage int32) {
+	if a.dynamic.chooser == nil {
+		a.ahead--
+		a.ask(ctx)
+		return
+	}
+	for i := range a.dynamic.feeds {
+		if a.dynamic.feeds[i].stage == stage {
+			a.dynamic.feeds[i].taken++
+		}
+	}
+	a.askFeeds(ctx)
+}
+
+// announce tells the stage that waits for an action's output when to expect it.
+func (a *stageActor) announce(ctx actor.Context, v *visit) {
+	expected := a.spec.expect.costs(a.rank, v.Action)
+	if !v.edges.out || expected == 0 {
+		return
+	}
+	to := scheduler.Action{Stage: v.to, Type: v.Type, Microbatch: v.Microbatch}
+	ctx.Send(a.peer(v.to), &Coming{Header: a.order.Header, Action: to, In: time.Duration(expected * float64(time.Second))})
+}
+
+// coming takes note of an announcement. It is no reason to start anything; what it
+// announces, when it comes, is.
+func (a *stageActor) coming(m *Coming) {
+	if c := a.dynamic.chooser; c != nil && a.order != nil && m.Order == a.order.Order && a.tape.accepts(m.Header) {
+		c.Coming(m.Action, (time.Since(a.dynamic.began) + m.In).Seconds())
+	}
+}
