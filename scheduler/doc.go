@@ -21,8 +21,8 @@
 //
 // # The way of a table
 //
-//  1. [Generate] makes the table of a [Spec], or [ParseTable] reads one that a
-//     person wrote.
+//  1. [Generate] makes the table of a [Spec], or [ReadCSV] reads one that a person or
+//     another system wrote. [Table.CSV] writes one.
 //  2. [Check] proves it: every action once, on the right rank, in an order that
 //     can't deadlock. It reports how much each rank holds at its worst, and how
 //     many outputs may be under way on each edge.
@@ -36,7 +36,8 @@
 // repeat a block of times and keep the order that comes out. [UShape], and some of the
 // tables that [Auto] chooses from, are played: whenever a rank is free it takes the
 // best action that is ready, and an [Admission] keeps it from taking what it could
-// never let go of.
+// never let go of. A run may leave its table in the same way: a [Ranking] takes the
+// table as priorities, and each rank's [Chooser] says what to begin.
 //
 // # Messages and credits
 //
