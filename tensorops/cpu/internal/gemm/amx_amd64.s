@@ -52,8 +52,10 @@ GLOBL ·configAMX(SB), RODATA|NOPTR, $64
 // func tilesAMX(rows, cols, steps int, a, b, c *float32, ldc int, add bool)
 //
 // SI and DI walk through A and B, BX is the distance of their tiles' rows; DX is
-// the square of C, AX its lower half, CX the distance of C's rows. R8 to R13: rows
-// left, cols left, steps left, the strip of B, the column of C, add.
+// the square of C, AX its lower half, CX the distance of C's rows. R8 to R14: rows
+// left, cols left, steps left, the strip of B, the column of C, add, and the row of C
+// that is fetched while the sums are made, two rows a step: a row may lie in three
+// lines, and a store that waits for its line holds up what follows.
 TEXT ·tilesAMX(SB), NOSPLIT, $0-57
 	LEAQ ·configAMX(SB), AX
 	LDTILECFG_AX
@@ -88,6 +90,7 @@ zero:
 	TILEZERO(3)
 
 multiply:
+	MOVQ DX, R14
 	MOVQ R11, DI
 	MOVQ steps+16(FP), R10
 
@@ -99,7 +102,14 @@ step:
 	TDPBF16PS(1, 4, 7)
 	TILELOADD(5, rSI, rBX, 1024)
 	TDPBF16PS(2, 5, 6)
+	PREFETCHT0 0(R14)
+	PREFETCHT0 64(R14)
+	PREFETCHT0 124(R14)
+	PREFETCHT0 0(R14)(CX*1)
+	PREFETCHT0 64(R14)(CX*1)
+	PREFETCHT0 124(R14)(CX*1)
 	TDPBF16PS(3, 5, 7)
+	LEAQ (R14)(CX*2), R14
 	ADDQ $2048, SI
 	ADDQ $2048, DI
 	DECQ R10
