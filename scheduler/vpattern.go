@@ -143,13 +143,43 @@ func (b block) repeat(ranks, microbatches int) [][]Action {
 	return rows
 }
 
-// vHalf and vMin are the patterns within the bounds that their paper gives.
-func (s Spec) vHalf() ([][]Action, error) { return s.bounded(vHalfSlopes, s.Ranks+2) }
-func (s Spec) vMin() ([][]Action, error)  { return s.bounded(vMinSlopes, 2*((s.Ranks+2)/3)+2) }
+// vMin is the pattern within the bound that its paper gives.
+func (s Spec) vMin() ([][]Action, error) { return s.bounded(vMinSlopes, 2*((s.Ranks+2)/3)+2) }
+
+// vHalf is its pattern, closed up within the bound. (Closing V-Min's up would hold up to
+// half as much again for next to nothing.)
+func (s Spec) vHalf() ([][]Action, error) {
+	bound := s.Ranks + 2
+	rows, err := s.bounded(vHalfSlopes, bound)
+	if err != nil {
+		return nil, err
+	}
+	return s.closedUp(rows, bound)
+}
 
 func (s Spec) bounded(choices []slopes, bound int) ([][]Action, error) {
 	if rows := s.pattern(choices, bound); rows != nil {
 		return rows, nil
 	}
 	return nil, fmt.Errorf("%w: schedule %s: no pattern for %d ranks holds at most %d outputs", ErrSpec, s.Schedule, s.Ranks, bound)
+}
+
+// closedUp lets ranks leave the pattern's order for what is ready, within the bound,
+// and keeps what comes out if it ends earlier: at both ends of a step the pattern waits
+// for what is not there.
+func (s Spec) closedUp(rows [][]Action, bound int) ([][]Action, error) {
+	t := &Table{Placement: V, NumStages: 2 * s.Ranks, Microbatches: s.Microbatches, Ranks: rows}
+	r, err := NewRanking(t, slices.Repeat([]int{bound}, s.Ranks), UnitCosts)
+	if err != nil {
+		return nil, err
+	}
+	fixed, err := Simulate(t, UnitCosts)
+	if err != nil {
+		return nil, err
+	}
+	free, tl, err := Machine{Costs: UnitCosts}.SimulateDynamic(r)
+	if err != nil || tl.Makespan >= fixed.Makespan {
+		return rows, err
+	}
+	return free.Ranks, nil
 }
