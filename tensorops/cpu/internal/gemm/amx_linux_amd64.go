@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HasAMX reports whether the processor has AMX for bfloat16 and the system lets
-// this process use it; it asks the system, once.
+// HasAMX reports whether the processor has AMX for bfloat16 and AVX-512's conversion to
+// it, and the system lets this process use them; it asks the system, once.
 var HasAMX = sync.OnceValue(func() bool {
-	if !cpu.X86.HasAMXTile || !cpu.X86.HasAMXBF16 || !cpu.X86.HasAVX512F {
+	if !cpu.X86.HasAMXTile || !cpu.X86.HasAMXBF16 || !cpu.X86.HasAVX512BF16 {
 		return false
 	}
 	const (
