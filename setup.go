@@ -3,8 +3,6 @@ package troupe
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -37,6 +35,7 @@ type plan struct {
 	spec   scheduler.Spec
 	table  *scheduler.Table
 	report *scheduler.Report
+	bubble float64              // of it at unit costs, a share
 	chunks [][]stages.ChunkSpec // by rank
 }
 
@@ -106,9 +105,11 @@ func (p *plan) makeTable() error {
 	if err != nil {
 		return err
 	}
-	if p.report, err = scheduler.Check(p.table); err != nil {
+	var timeline *scheduler.Timeline
+	if p.report, timeline, err = scheduler.Analyse(p.table); err != nil {
 		return c.Errorf("pipeline.schedule", "%v", err)
 	}
+	p.bubble = timeline.BubbleFraction
 	if err := p.makeLayout(p.table.NumStages); err != nil {
 		return err
 	}
@@ -131,15 +132,12 @@ func (p *plan) dynamicBound() int {
 func (p *plan) readTable() error {
 	c := p.cfg
 	path := c.Pipeline.Schedule
-	text, err := readLimited(path, scheduler.MaxTableBytes)
-	if err != nil {
-		return c.Errorf("pipeline.schedule", "%v", err)
-	}
-	if p.table, err = scheduler.ReadCSV(path, string(text)); err != nil {
+	var err error
+	if p.table, err = ReadTable(path); err != nil {
 		return c.Errorf("pipeline.schedule", "%v", err)
 	}
 	t, want := p.table, p.spec
-	stages, err := t.Placement.Stages(want.Ranks, want.Chunks)
+	numStages, err := t.Placement.Stages(want.Ranks, want.Chunks)
 	switch {
 	case t.ForwardOnly:
 		return c.Errorf("pipeline.schedule", "%s has forwards only: there is nothing to train by", path)
@@ -147,27 +145,10 @@ func (p *plan) readTable() error {
 		return c.Errorf("pipeline.schedule", "%s has %d rows, one for each rank, but pipeline.stages is %d", path, t.NumRanks(), want.Ranks)
 	case t.Microbatches != want.Microbatches:
 		return c.Errorf("pipeline.schedule", "%s has %d microbatches, but batch.sequences / batch.microbatch is %d", path, t.Microbatches, want.Microbatches)
-	case err != nil || t.NumStages != stages:
+	case err != nil || t.NumStages != numStages:
 		return c.Errorf("pipeline.schedule", "%s has %d stages in placement %s, but pipeline.chunks is %d", path, t.NumStages, t.Placement, want.Chunks)
 	}
 	return nil
-}
-
-// readLimited reads a file of at most so many bytes.
-func readLimited(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // nothing was written
-	text, err := io.ReadAll(io.LimitReader(f, limit+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	case int64(len(text)) > limit:
-		return nil, fmt.Errorf("%s has more than %d bytes", path, limit)
-	}
-	return text, nil
 }
 
 // costs are those of a stage's actions by its layers' products: an input gradient and

@@ -16,7 +16,6 @@ import (
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/data"
-	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -393,10 +392,6 @@ func (r *Run) spec(cfg *config.Config, p *plan, start actors.TrainerState, load 
 	if err != nil {
 		return nil, err
 	}
-	timeline, err := scheduler.Simulate(p.table, scheduler.UnitCosts)
-	if err != nil {
-		return nil, err
-	}
 	save, err := newSaver(r.output.store, cfg.Run.Keep, cfg.TOML(), p.model.Config, r.corpora.maker(cfg, p.model.Config.Vocab))
 	if err != nil {
 		return nil, err
@@ -407,7 +402,7 @@ func (r *Run) spec(cfg *config.Config, p *plan, start actors.TrainerState, load 
 	r.info = Info{Name: cfg.Run.Name, Out: cfg.Run.Out, Family: p.model.Config.Family, Parameters: p.model.Config.Parameters(), Vocab: p.model.Config.Vocab,
 		TrainTokens: r.corpora.train.Len(), ValTokens: r.corpora.val.Len(), EvalWindows: len(src.windows), Steps: cfg.Run.Steps, ResumedAt: int(start.Step),
 		Schedule: p.table.Schedule, Stages: p.table.NumRanks(), VirtualStages: p.table.NumStages, Microbatches: p.table.Microbatches,
-		Layout: p.layout.String(), BubblePct: 100 * timeline.BubbleFraction, PeakInFlight: p.report.PeakInFlight,
+		Layout: p.layout.String(), BubblePct: 100 * p.bubble, PeakInFlight: p.report.PeakInFlight,
 		Threads: r.device.Threads(), Kernels: r.device.Path()}
 	rate := stages.Rate{LR: cfg.Optimizer.LR, MinLR: cfg.Optimizer.MinLR, Warmup: int64(cfg.Optimizer.WarmupSteps), Steps: int64(cfg.Run.Steps), Decay: cfg.Optimizer.Decay}
 	return &actors.Spec{

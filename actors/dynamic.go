@@ -29,12 +29,11 @@ type feed struct {
 // expectations are what each rank's actions took so far, in seconds. Each rank's stage
 // actor writes and reads its own row alone.
 type expectations struct {
-	table *scheduler.Table
-	took  [][]float64 // by rank, and by chunk and type; 0: unknown
+	took [][]float64 // by rank, and by stage and type; 0: unknown
 }
 
 func newExpectations(t *scheduler.Table) *expectations {
-	e := &expectations{table: t, took: make([][]float64, t.NumRanks())}
+	e := &expectations{took: make([][]float64, t.NumRanks())}
 	for r := range e.took {
 		e.took[r] = make([]float64, t.NumStages*int(scheduler.B+1))
 	}

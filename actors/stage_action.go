@@ -81,7 +81,6 @@ func (a *stageActor) act(ctx actor.Context) bool {
 		v := &a.doing[i]
 		if a.dynamic.chooser != nil {
 			a.dynamic.chooser.Begin(v.Action)
-			a.announce(ctx, v)
 		}
 		if v.edges.out {
 			a.credit(v.kind, v.Stage, -1)
@@ -94,6 +93,9 @@ func (a *stageActor) act(ctx actor.Context) bool {
 	// The device works: now for the others.
 	for i := range a.doing {
 		v := &a.doing[i]
+		if a.dynamic.chooser != nil {
+			a.announce(ctx, v)
+		}
 		if v.in != nil {
 			ctx.Send(a.peer(v.from), &Credit{Header: a.order.Header, Kind: v.kind, Edge: v.from})
 		}

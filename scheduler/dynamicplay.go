@@ -42,7 +42,7 @@ func (m Machine) playDynamic(r *Ranking, announce bool) (*Table, *Timeline, erro
 			return nil, nil, p.stuck()
 		}
 	}
-	(&player{timeline: p.timeline}).summarise()
+	p.timeline.Summarise()
 	return p.table, p.timeline, nil
 }
 

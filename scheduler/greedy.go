@@ -1,6 +1,9 @@
 package scheduler
 
-import "container/heap"
+import (
+	"container/heap"
+	"slices"
+)
 
 // greedy makes a table by playing it: whenever a rank is free, it runs the best
 // action that is ready, under a bound on what it holds. Microbatches go through
@@ -165,16 +168,7 @@ func (p *greedyPlay) admits(rank int, a Action) bool {
 		c := &p.chunks[s]
 		adm.Stages = append(adm.Stages, Progress{Begun: c.begun[F], Released: c.ended[last]})
 	}
-	return adm.Admits(indexOf(p.ranks[rank].stages, int(a.Stage)))
-}
-
-func indexOf(list []int, x int) int {
-	for i, v := range list {
-		if v == x {
-			return i
-		}
-	}
-	return -1
+	return adm.Admits(slices.Index(p.ranks[rank].stages, int(a.Stage)))
 }
 
 func (p *greedyPlay) begin(rank int, a Action) {

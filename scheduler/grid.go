@@ -17,37 +17,54 @@ const (
 // ends in "<-- here". With a missing action, the brackets hold that one, in
 // front of what stands at the position.
 func (t *Table) grid(rank, position int, missing string) string {
-	first, beyond := max(0, rank-gridRanks), min(len(t.Ranks), rank+gridRanks+1)
-	rows := make([][]string, 0, beyond-first)
+	p := pane{rank: rank, position: position, missing: missing, first: max(0, rank-gridRanks)}
+	for r := p.first; r < min(len(t.Ranks), rank+gridRanks+1); r++ {
+		p.add(t.window(r, position), position+gridActions+1 < len(t.Ranks[r]))
+	}
+	return p.String()
+}
+
+// pane is a grid in the making: rows of cells around a position.
+type pane struct {
+	rank, position int    // of the cell that it is about
+	missing        string // what should stand there
+	first          int    // rank of the first row
+	rows           [][]string
+	more           []bool // by row: cells follow that are not drawn
+}
+
+// add puts a row beneath the others.
+func (p *pane) add(cells []string, more bool) {
+	if p.first+len(p.rows) == p.rank {
+		cells = mark(cells, min(p.position, gridActions), p.missing)
+	}
+	p.rows, p.more = append(p.rows, cells), append(p.more, more)
+}
+
+func (p *pane) String() string {
 	width := 0
-	for r := first; r < beyond; r++ {
-		cells := t.window(r, position)
-		if r == rank {
-			cells = mark(cells, min(position, gridActions), missing)
-		}
+	for _, cells := range p.rows {
 		for _, c := range cells {
 			width = max(width, utf8.RuneCountInString(c))
 		}
-		rows = append(rows, cells)
 	}
-
-	lines := make([]string, len(rows))
-	nameWidth := len(fmt.Sprint(beyond - 1))
-	for i, cells := range rows {
-		line := fmt.Sprintf("  rank %-*d ", nameWidth, first+i)
-		if position > gridActions {
+	lines := make([]string, len(p.rows))
+	nameWidth := len(fmt.Sprint(p.first + len(p.rows) - 1))
+	for i, cells := range p.rows {
+		line := fmt.Sprintf("  rank %-*d ", nameWidth, p.first+i)
+		if p.position > gridActions {
 			line += "…"
 		}
 		for _, c := range cells {
 			line += fmt.Sprintf("%-*s", width, c)
 		}
-		if position+gridActions+1 < len(t.Ranks[first+i]) {
+		if p.more[i] {
 			line += "…"
 		}
 		line = strings.TrimRight(line, " ")
-		if first+i == rank {
+		if p.first+i == p.rank {
 			line += "  <-- here"
-			if missing != "" {
+			if p.missing != "" {
 				line += ", missing"
 			}
 		}

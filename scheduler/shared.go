@@ -36,7 +36,7 @@ func (p *player) playShared(m Machine) error {
 			return p.deadlock(r)
 		}
 	}
-	p.summarise()
+	p.timeline.Summarise()
 	return nil
 }
 

@@ -136,7 +136,7 @@ func (p *player) play(m Machine) error {
 			return p.deadlock(r)
 		}
 	}
-	p.summarise()
+	p.timeline.Summarise()
 	return nil
 }
 
@@ -292,8 +292,9 @@ func (p *player) deliver(rank int, a Action) {
 	}
 }
 
-func (p *player) summarise() {
-	tl := p.timeline
+// Summarise sets the makespan, the idle times and the bubble from Start, End and Busy,
+// for a timeline that was measured. Every rank has an action.
+func (tl *Timeline) Summarise() {
 	tl.Makespan = 0
 	busy := 0.0
 	for r, end := range tl.End {

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,14 +36,44 @@ func WriteTrace(path string, t Trace) (err error) {
 	if err != nil {
 		return fmt.Errorf("trace of step %d: %w", t.Step, err)
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
 	if err != nil {
 		return fmt.Errorf("trace of step %d: %w", t.Step, err)
 	}
-	if _, err = f.Write(append(text, '\n')); err != nil {
-		err = fmt.Errorf("trace of step %d: %w", t.Step, err)
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := wholeLines(f)
+	if err == nil {
+		err = f.Truncate(size) // of what a crash left of a line
 	}
-	return errors.Join(err, f.Close())
+	if err == nil {
+		if _, err = f.Write(append(text, '\n')); err != nil {
+			err = errors.Join(err, f.Truncate(size)) // half a line would spoil the next one
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("trace of step %d: %w", t.Step, err)
+	}
+	return nil
+}
+
+// wholeLines is the size of a file without a last line that lacks its end.
+func wholeLines(f *os.File) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	block := make([]byte, 1<<12)
+	for end := info.Size(); end > 0; {
+		part := block[:min(end, int64(len(block)))]
+		if _, err := f.ReadAt(part, end-int64(len(part))); err != nil {
+			return 0, err
+		}
+		end -= int64(len(part))
+		if i := bytes.LastIndexByte(part, '\n'); i >= 0 {
+			return end + int64(i) + 1, nil
+		}
+	}
+	return 0, nil
 }
 
 // ReadTrace returns the trace of a step, or with step < 0 the last one, and the steps

@@ -41,6 +41,10 @@ func TestTraces(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(-1, trace(30, 4))
+	if err := WriteTrace(path, trace(30, 5)); err != nil { // the run goes on
+		t.Fatal(err)
+	}
+	check(-1, trace(30, 5))
 
 	if _, _, err := ReadTrace(path, 15); err == nil || !strings.Contains(err.Error(), "no trace of step 15: it has 3, from step 10 to 30") {
 		t.Errorf("step 15: error %v", err)

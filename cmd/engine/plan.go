@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/scheduler/draw"
 )
@@ -154,21 +155,7 @@ func (o *planOptions) load(cmd *cobra.Command, m scheduler.Machine) (*scheduler.
 			return nil, usagef("--%s and --table: a table says that itself, leave one out", name)
 		}
 	}
-	return readTable(o.table)
-}
-
-// readTable reads a table from a file.
-func readTable(path string) (*scheduler.Table, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // nothing was written
-	text, err := io.ReadAll(io.LimitReader(f, scheduler.MaxTableBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	return scheduler.ReadCSV(path, string(text))
+	return troupe.ReadTable(o.table)
 }
 
 // draw writes a format.

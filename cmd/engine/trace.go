@@ -97,7 +97,6 @@ func measure(path string, t telemetry.Trace) (*measurement, error) {
 		typ   scheduler.Type
 	}
 	sum, count := map[key]float64{}, map[key]float64{}
-	busy := 0.0
 	for r, row := range table.Ranks {
 		if len(t.MS[r]) != len(row) {
 			return bad("%d times for the %d actions of rank %d", len(t.MS[r]), len(row), r)
@@ -113,30 +112,33 @@ func measure(path string, t telemetry.Trace) (*measurement, error) {
 			for j := range n {
 				tl.Start[r], tl.End[r] = append(tl.Start[r], at[0]), append(tl.End[r], at[1])
 				k := key{row[i+j].Stage, row[i+j].Type}
-				share := 1.0
-				if n > 1 {
-					share = scheduler.UnitCosts(r, row[i+j]) / 3 // F and B
-				}
-				sum[k] += took * share
+				sum[k] += took * share(row, i+j)
 				count[k]++
 			}
 			i += n - 1
 			tl.Busy[r] += took
-			tl.Makespan = max(tl.Makespan, at[1])
 		}
-		if n := len(row); n > 0 {
-			tl.Idle[r] = tl.End[r][n-1] - tl.Start[r][0] - tl.Busy[r]
-		}
-		busy += tl.Busy[r]
 	}
-	if all := m.actual.Makespan * float64(len(t.MS)); all > 0 {
-		m.actual.BubbleFraction = (all - busy) / all
-	}
+	m.actual.Summarise()
 	m.planned, err = scheduler.Simulate(table, func(_ int, a scheduler.Action) float64 {
 		k := key{a.Stage, a.Type}
 		return sum[k] / count[k]
 	})
 	return m, err
+}
+
+// share is an action's part of its time: a pair's actions have one time together, of
+// which each is taken to take what it would at unit costs.
+func share(row []scheduler.Action, i int) float64 {
+	first := i
+	if i > 0 && row[i-1].Overlap {
+		first--
+	}
+	var all float64
+	for _, a := range row[first : first+scheduler.Width(row, first)] {
+		all += scheduler.UnitCosts(0, a)
+	}
+	return scheduler.UnitCosts(0, row[i]) / all
 }
 
 func (m *measurement) charts() (planned, measured draw.Chart) {
@@ -153,11 +155,7 @@ func (m *measurement) figures(w io.Writer) error {
 	var allMS, allFLOPs float64
 	for r, row := range m.table.Ranks {
 		for i, a := range row {
-			took := m.trace.MS[r][i][1] - m.trace.MS[r][i][0]
-			if a.Overlap || i > 0 && row[i-1].Overlap { // a pair has one time
-				pair := scheduler.UnitCosts(r, row[i])
-				took *= pair / 3
-			}
+			took := (m.trace.MS[r][i][1] - m.trace.MS[r][i][0]) * share(row, i)
 			work := m.trace.StageFLOPs[a.Stage] * scheduler.UnitCosts(r, a)
 			count[a.Type]++
 			measured[a.Type] += took
