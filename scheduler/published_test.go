@@ -30,8 +30,8 @@ func TestPublishedFiles(t *testing.T) {
 
 // TestUShapeWarmUp: rank 0 runs forwards and backwards of its last stage, three units
 // each, alone until its first gradient comes back, 2(p−1) units after the first of them:
-// ⌈2(p−1)/3⌉ + 1 times. The reference's document gives ⌊2(p−1)/3 + 3/2⌋, which is one
-// less for p = 6, 9, 12 …, its code ⌊(4p+1)/6⌋, which is one less for most p.
+// ⌈2(p−1)/3⌉ + 1 times. Published formulas for it are ⌊2(p−1)/3 + 3/2⌋, which
+// is one less for p = 6, 9, 12 …, and ⌊(4p+1)/6⌋, which is one less for every p.
 func TestUShapeWarmUp(t *testing.T) {
 	for p := 2; p <= 12; p++ {
 		table := generate(t, Spec{Schedule: UShape, Ranks: p, Chunks: 2, Microbatches: 4 * p})

@@ -54,3 +54,20 @@ func TestAMX(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkBlockAMX is the rate of the inner loop alone, on packed operands.
+func BenchmarkBlockAMX(b *testing.B) {
+	if !gemm.HasAMX() {
+		b.Skip("this processor has no AMX")
+	}
+	const m, n, k = 192, 512, 384
+	r := rand.New(rand.NewPCG(1, 1)) // zeros would take less power, and less time
+	pa, pb := make([]float32, gemm.AMX.LenA(m, k)), make([]float32, gemm.AMX.LenB(k, n))
+	gemm.AMX.PackA(pa, operand(r, m, k, false), m, k)
+	gemm.AMX.PackB(pb, operand(r, k, n, false), k, n)
+	c := gemm.Matrix{Data: make([]float32, m*n), Row: n, Col: 1}
+	for b.Loop() {
+		gemm.AMX.Block(c, m, n, k, pa, pb, false)
+	}
+	b.ReportMetric(2*float64(m*n*k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+}
