@@ -383,7 +383,7 @@ func TestBrokenDynamicMachines(t *testing.T) {
 		want    error
 		says    string
 	}{
-		{"cores", Machine{Costs: UnitCosts, Cores: 1}, ErrCosts, "leave Cores at 0"},
+		{"cores", Machine{Costs: UnitCosts, Share: SharedCores(1)}, ErrCosts, "leave Share out"},
 		{"credits", Machine{Costs: UnitCosts, Credits: &Credits{}}, ErrCosts, "credits for 0 forward"},
 		{"no credit", Machine{Costs: UnitCosts, Credits: &Credits{Forward: []int{0, 0}, Backward: []int{0, 1}}}, ErrDeadlock,
 			"rank 0: 0F0 is next, and the forward edge of stage 0 has 0 credits: give it at least 1"},

@@ -27,8 +27,8 @@ func (m Machine) playDynamic(r *Ranking, announce bool) (*Table, *Timeline, erro
 	if err := (&player{table: t}).checkCredits(m.Credits); err != nil {
 		return nil, nil, err
 	}
-	if m.Cores != 0 {
-		return nil, nil, fmt.Errorf("%w: %v cores: a dynamic order is played on ranks with a core each, leave Cores at 0", ErrCosts, m.Cores)
+	if m.Share != nil {
+		return nil, nil, fmt.Errorf("%w: a dynamic order is played on ranks that share nothing, leave Share out", ErrCosts)
 	}
 	p := newDynamicPlay(m, r, announce)
 	for p.events.Len() > 0 {

@@ -1,10 +1,12 @@
 package scheduler
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
-// playShared is play on a machine whose ranks share Cores: n actions that run at a
-// time each run at Cores/n of their speed, where that is less than 1. How long one
-// takes depends on what runs beside it, so this follows a clock, event by event.
+// playShared is play on a machine whose ranks share cores. How long an action takes
+// depends on what runs beside it, so this follows a clock, event by event.
 func (p *player) playShared(m Machine) error {
 	s := sharedPlay{player: p, left: make([]float64, p.table.NumRanks()), running: make([]int, p.table.NumRanks()), ended: make([]int, p.table.NumRanks())}
 	for {
@@ -23,7 +25,10 @@ func (p *player) playShared(m Machine) error {
 		if n == 0 && math.IsInf(soonest, 1) {
 			break
 		}
-		rate := min(1, m.Cores/float64(max(n, 1)))
+		rate := m.Share(max(n, 1))
+		if !(rate > 0) || math.IsInf(rate, 1) {
+			return fmt.Errorf("%w: %d actions at a time each run at %v of their speed, want a finite number above 0", ErrCosts, max(n, 1), rate)
+		}
 		step := least / rate
 		arrives := soonest-s.now < step // a message, before any action ends
 		if arrives {

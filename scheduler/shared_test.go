@@ -25,7 +25,7 @@ func TestSharedCores(t *testing.T) {
 			work += b
 		}
 		for _, cores := range []float64{float64(s.Ranks), 1, 0.5} {
-			tl, err := Machine{Costs: costs, Cores: cores}.Simulate(table)
+			tl, err := Machine{Costs: costs, Share: SharedCores(cores)}.Simulate(table)
 			if err != nil {
 				t.Fatalf("%s on %v cores: %v", name, cores, err)
 			}
@@ -37,7 +37,7 @@ func TestSharedCores(t *testing.T) {
 				t.Errorf("%s on %v cores takes %v, want %v", name, cores, tl.Makespan, want)
 			}
 		}
-		between, err := Machine{Costs: costs, Cores: 1.5}.Simulate(table)
+		between, err := Machine{Costs: costs, Share: SharedCores(1.5)}.Simulate(table)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,8 +45,8 @@ func TestSharedCores(t *testing.T) {
 			t.Errorf("%s on 1.5 cores takes %v, less than %v", name, between.Makespan, least)
 		}
 	}
-	for _, cores := range []float64{-1, math.NaN(), math.Inf(1)} {
-		if _, err := (Machine{Costs: UnitCosts, Cores: cores}).Simulate(generate(t, Spec{Ranks: 1, Chunks: 1, Microbatches: 1})); !errors.Is(err, ErrCosts) {
+	for _, cores := range []float64{-1, 0, math.NaN()} {
+		if _, err := (Machine{Costs: UnitCosts, Share: SharedCores(cores)}).Simulate(generate(t, Spec{Ranks: 1, Chunks: 1, Microbatches: 1})); !errors.Is(err, ErrCosts) {
 			t.Errorf("%v cores: error %v, want ErrCosts", cores, err)
 		}
 	}
@@ -55,11 +55,11 @@ func TestSharedCores(t *testing.T) {
 // TestLinks: a message's way lengthens the pipeline's, there and back.
 func TestLinks(t *testing.T) {
 	table := generate(t, Spec{Schedule: GPipe, Ranks: 3, Chunks: 1, Microbatches: 1})
-	for _, cores := range []float64{0, 3} {
-		m := Machine{Costs: UnitCosts, Cores: cores, Link: func(from, to int) float64 { return 0.25 * math.Abs(float64(from-to)) }}
+	for cores, share := range map[string]func(int) float64{"own": nil, "three": SharedCores(3)} {
+		m := Machine{Costs: UnitCosts, Share: share, Link: func(from, to int) float64 { return 0.25 * math.Abs(float64(from-to)) }}
 		tl, err := m.Simulate(table)
 		if err != nil || tl.Makespan != 3*3+4*0.25 {
-			t.Errorf("makespan %v (%v) on %v cores, want %v", tl.Makespan, err, cores, 3*3+4*0.25)
+			t.Errorf("makespan %v (%v) on %s cores, want %v", tl.Makespan, err, cores, 3*3+4*0.25)
 		}
 	}
 }

@@ -35,9 +35,15 @@ type Machine struct {
 	Costs   Costs
 	Link    Link     // nil: messages take no time
 	Credits *Credits // nil: unbounded
-	// Cores is how many actions can run at a time at their full speed, where ranks
-	// share a machine. 0 means that each rank has its own.
-	Cores float64
+	// Share is, where ranks share a machine, the speed of each of so many actions that
+	// run at a time, as a share of that which Costs go by. nil: each rank has its own.
+	Share func(running int) float64
+}
+
+// SharedCores is the Share of a machine that so many actions can use at a time at their
+// full speed; one that runs alone gains nothing from the others' cores.
+func SharedCores(cores float64) func(running int) float64 {
+	return func(running int) float64 { return min(1, cores/float64(running)) }
 }
 
 // Simulate plays a table: each rank starts its next action as soon as the one
@@ -109,15 +115,12 @@ func (p *player) play(m Machine) error {
 	if err := p.checkCredits(m.Credits); err != nil {
 		return err
 	}
-	if !(m.Cores >= 0) || math.IsInf(m.Cores, 1) {
-		return fmt.Errorf("%w: %v cores, want a finite number from 0", ErrCosts, m.Cores)
-	}
 	p.Machine = m
 	clear(p.next)
 	clear(p.sent[ForwardEdge])
 	clear(p.sent[BackwardEdge])
 	clear(p.timeline.Busy)
-	if m.Cores > 0 {
+	if m.Share != nil {
 		return p.playShared(m)
 	}
 	for r := p.table.NumRanks() - 1; r >= 0; r-- {

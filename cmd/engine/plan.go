@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -121,7 +122,13 @@ func (o *planOptions) machine() (scheduler.Machine, error) {
 		}
 		costs = scheduler.Slowed(costs, rank, factor)
 	}
-	m := scheduler.Machine{Costs: costs, Cores: o.cores}
+	m := scheduler.Machine{Costs: costs}
+	if !(o.cores >= 0) || math.IsInf(o.cores, 1) {
+		return m, usagef("--cores %v: want a finite number of cores from 0", o.cores)
+	}
+	if o.cores > 0 {
+		m.Share = scheduler.SharedCores(o.cores)
+	}
 	if !(o.link >= 0) {
 		return m, usagef("--link %v: a message's time cannot be negative", o.link)
 	}
