@@ -99,13 +99,18 @@ func (p *plan) checkMemory(available int64) error {
 		tensors += float64(b)
 	}
 	parameters := p.model.Config.Parameters()
-	copyBytes := 4 * float64(parameters) * float64(1+len(optimizer(p.cfg).Parts()))
+	copyBytes := float64(p.checkpointBytes(parameters))
 	need := tensors + copyBytes
 	if available > 0 && need > float64(available) {
 		return p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s (%s of tensors, %s to copy a checkpoint from), this machine has %s free; make the model, batch.microbatch or the microbatches in flight smaller, or set pipeline.recompute",
 			ErrMemory, parameters, gib(need), gib(tensors), gib(copyBytes), gib(float64(available)))
 	}
 	return nil
+}
+
+// checkpointBytes is the size of a copy of so many weights with their optimizer state.
+func (p *plan) checkpointBytes(parameters int64) int64 {
+	return 4 * parameters * int64(1+len(optimizer(p.cfg).Parts()))
 }
 
 func gib(bytes float64) string { return fmt.Sprintf("%.1f GiB", bytes/(1<<30)) }

@@ -30,6 +30,7 @@ var ErrMemory = errors.New("not enough memory")
 // layers, and the tables.
 type plan struct {
 	cfg    *config.Config
+	cost   LayerCost // nil: by arithmetic
 	model  *stages.Model
 	layout *scheduler.Layout
 	spec   scheduler.Spec
@@ -55,7 +56,12 @@ func (p *plan) stageOptions() stages.Options {
 // newPlan checks what needs no data. vocab is the vocabulary's size; normEps is
 // that of the weights which the run goes on from, 0: the family's usual one.
 func newPlan(cfg *config.Config, vocab int, normEps float64) (*plan, error) {
-	p := &plan{cfg: cfg}
+	return newPlanBy(cfg, vocab, normEps, nil)
+}
+
+// newPlanBy is newPlan by costs that are known.
+func newPlanBy(cfg *config.Config, vocab int, normEps float64, cost LayerCost) (*plan, error) {
+	p := &plan{cfg: cfg, cost: cost}
 	if _, err := cluster.NewGrid(cfg.Pipeline.Stages, cfg.Parallel.Tensor, cfg.Parallel.Data, cfg.Parallel.Order); err != nil {
 		return nil, cfg.Errorf("parallel.order", "%v", err)
 	}
@@ -151,20 +157,40 @@ func (p *plan) readTable() error {
 	return nil
 }
 
-// costs are those of a stage's actions by its layers' products: an input gradient and
-// a weight gradient take as many as a forward.
+// costs are those of a stage's actions: the sums of its layers'.
 func (p *plan) costs() scheduler.Costs {
-	byStage := p.stageFLOPs()
-	return func(rank int, a scheduler.Action) float64 {
-		return byStage[a.Stage] * scheduler.UnitCosts(rank, a)
+	of := p.layerCost()
+	byStage := make([][scheduler.B + 1]float64, len(p.layout.Stages))
+	for v, symbols := range p.layout.Stages {
+		for _, symbol := range symbols {
+			for t := range byStage[v] {
+				byStage[v][t] += of(symbol, scheduler.Type(t))
+			}
+		}
 	}
+	return func(_ int, a scheduler.Action) float64 { return byStage[a.Stage][a.Type] }
+}
+
+// layerCost is what was given, or the arithmetic: an input gradient and a weight
+// gradient take as many products as a forward.
+func (p *plan) layerCost() LayerCost {
+	if p.cost != nil {
+		return p.cost
+	}
+	flops := p.symbolFLOPs()
+	return func(s scheduler.Symbol, t scheduler.Type) float64 { return flops[s] * scheduler.UnitCosts(0, scheduler.Action{Type: t}) }
+}
+
+// symbolFLOPs are those of a layer's forward of a token.
+func (p *plan) symbolFLOPs() map[scheduler.Symbol]float64 {
+	c, context := p.model.Config, p.cfg.Model.Context
+	e, t, l := c.FLOPs(context)
+	return map[scheduler.Symbol]float64{scheduler.SymbolEmbedding: e, scheduler.SymbolLayer: t, scheduler.SymbolLoss: l, scheduler.SymbolMTP: c.MTPFLOPs(context)}
 }
 
 // stageFLOPs are those of each stage's forward of a token.
 func (p *plan) stageFLOPs() []float64 {
-	e, t, l := p.model.Config.FLOPs(p.cfg.Model.Context)
-	flops := map[scheduler.Symbol]float64{scheduler.SymbolEmbedding: e, scheduler.SymbolLayer: t, scheduler.SymbolLoss: l,
-		scheduler.SymbolMTP: p.model.Config.MTPFLOPs(p.cfg.Model.Context)}
+	flops := p.symbolFLOPs()
 	byStage := make([]float64, len(p.layout.Stages))
 	for v, symbols := range p.layout.Stages {
 		for _, s := range symbols {
@@ -184,9 +210,10 @@ func (p *plan) makeLayout(numStages int) error {
 		}
 		return nil
 	}
-	e, t, l := p.model.Config.FLOPs(c.Model.Context)
-	costs, mtp := scheduler.LayerCosts{Embedding: e, Layer: t, Head: l}, p.model.Config.MTPFLOPs(c.Model.Context)
-	if p.layout, err = scheduler.BalancedMTPLayout(costs, mtp, p.layoutSpec(), numStages); err != nil {
+	of := p.layerCost()
+	step := func(s scheduler.Symbol) float64 { return of(s, scheduler.F) + of(s, scheduler.B) }
+	costs := scheduler.LayerCosts{Embedding: step(scheduler.SymbolEmbedding), Layer: step(scheduler.SymbolLayer), Head: step(scheduler.SymbolLoss)}
+	if p.layout, err = scheduler.BalancedMTPLayout(costs, step(scheduler.SymbolMTP), p.layoutSpec(), numStages); err != nil {
 		return c.Errorf("pipeline.stages", "%v", err)
 	}
 	return nil

@@ -140,7 +140,7 @@ func check(cfg *config.Config) (err error) {
 	}
 	vocab := cfg.Model.Vocab
 	if vocab == 0 {
-		vocab = 256 // chars: not known before the text is read
+		vocab = vocabBytes // chars: not known before the text is read
 	}
 	p, err := newPlan(cfg, vocab, 0)
 	if err == nil && ckpt != nil {

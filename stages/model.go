@@ -195,3 +195,20 @@ func (m *Model) headLinear(wte use) linear {
 	}
 	return linear{w: m.add("lm_head.weight", normalInit, c.Vocab, c.Hidden), out: c.Vocab}
 }
+
+// ParametersOf is the number of weights that chunks use, each counted once.
+func (m *Model) ParametersOf(chunks []ChunkSpec) int64 {
+	var n int64
+	seen := make(map[*Param]bool)
+	for _, c := range chunks {
+		for _, l := range m.layers[c.First:c.Last] {
+			for _, u := range l.uses() {
+				if !seen[u.param] {
+					seen[u.param] = true
+					n += int64(u.param.Len())
+				}
+			}
+		}
+	}
+	return n
+}
