@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -12,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/internal/planner"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/scheduler/draw"
 )
@@ -28,6 +31,7 @@ type planOptions struct {
 	slow   string
 	full   bool
 	drawing
+	config planConfigOptions
 }
 
 // planFormats are what --format takes.
@@ -36,21 +40,35 @@ var planFormats = []string{"ascii", "csv", "comms", "json", "svg", "html", "perf
 func (a *app) newPlan() *cobra.Command {
 	var o planOptions
 	cmd := &cobra.Command{
-		Use:   "plan [flags]",
-		Short: "Make, check, simulate and draw a schedule",
-		Long: `Make the table of a schedule, or read one; prove that it can be run; play it with
+		Use:   "plan [CONFIG]",
+		Short: "Foretell and propose how to train a model; make, check and draw schedules",
+		Long: `With a configuration: measure what its layers take on this machine, foretell the time
+and the memory of a step, look for the stages, layout, schedule, microbatch and
+recomputation that are fastest on the devices given, and say why. Nothing is trained but
+with --check, and no data is read. The formats that draw show what is configured above
+what is proposed; csv is the proposed table.
+
+Without one: make the table of a schedule, or read one; prove that it can be run; play it with
 the costs given, and draw what comes out.
 
 Costs are those of a forward, an input gradient and a weight gradient on one stage, in
 any unit; a backward in one piece takes the sum of the last two. Figures are in the same
 unit. "peak" counts a rank's outputs of chunks that are held for their backward. The
 format comms is csv with sends and receives.`,
-		Example: `  engine plan --schedule 1f1b --stages 4 --microbatches 8
+		Example: `  engine plan config.toml
+  engine plan config.toml --devices 4 --memory-gib 16 --bandwidth-gbps 25 --latency-us 20
+  engine plan config.toml --check
+  engine plan --schedule 1f1b --stages 4 --microbatches 8
   engine plan --schedule zb-v --stages 4 --chunks 2 --microbatches 8 --format svg --out zbv.svg
   engine plan --schedule auto --stages 4 --chunks 2 --microbatches 8 --bound 6 --costs 1,1.2,0.8
   engine plan --table mine.csv --format html --out mine.html`,
-		Args: takes(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.plan(cmd, &o) },
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return takes("CONFIG")(cmd, args)
+		},
+		ValidArgsFunction: completeFiles("toml"),
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.spec.Schedule, "schedule", "", "`name` of the schedule: "+strings.Join(scheduler.Schedules(), ", ")+" (default: by stages and chunks)")
@@ -68,9 +86,38 @@ format comms is csv with sends and receives.`,
 	f.Float64Var(&o.jitter, "jitter", 0, "`share` by which costs vary up and down, from 0 to 1")
 	f.Uint64Var(&o.seed, "seed", 1, "`number` that the jitter is drawn from")
 	f.StringVar(&o.slow, "slow", "", "a rank that takes longer, as `rank=factor`")
-	o.flags(f, planFormats)
 	f.BoolVar(&o.full, "full", false, "write the table into the json however large it is")
+	var ofTables []string
+	f.VisitAll(func(flag *pflag.Flag) { ofTables = append(ofTables, flag.Name) })
+	ofConfigs := o.config.flags(cmd)
+	o.flags(f, planFormats)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			if err := unwanted(cmd, ofConfigs, "it goes with a configuration: engine plan CONFIG --%[1]s"); err != nil {
+				return err
+			}
+			return a.plan(cmd, &o)
+		}
+		if err := unwanted(cmd, ofTables, "with a configuration, set its keys instead, such as --set pipeline.stages=4"); err != nil {
+			return err
+		}
+		err := measuring(cmd.Context(), func(ctx context.Context) error { return a.planConfig(ctx, args[0], &o.config, o.drawing) })
+		if errors.Is(err, planner.ErrCosts) || errors.Is(err, planner.ErrDevices) {
+			return &usageError{err}
+		}
+		return err
+	}
 	return cmd
+}
+
+// unwanted refuses flags that would silently mean nothing.
+func unwanted(cmd *cobra.Command, names []string, why string) error {
+	for _, name := range names {
+		if cmd.Flags().Changed(name) {
+			return usagef("--%s: "+why, name)
+		}
+	}
+	return nil
 }
 
 // plan makes, plays and draws.

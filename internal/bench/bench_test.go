@@ -28,7 +28,7 @@ func tiny(model string, more ...string) Load {
 func TestModels(t *testing.T) {
 	want := map[string]int64{"gpt": 10_844_160, "gpt2-124m": 123_849_984, "llama": 55_976_448}
 	for _, name := range Models() {
-		c, err := ModelConfig(name, sizesOnly)
+		c, err := ModelConfig(name, SizesOnly)
 		if err != nil {
 			t.Fatal(err)
 		}

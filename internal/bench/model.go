@@ -39,9 +39,9 @@ func ModelConfig(name string, sets []string) (*config.Config, error) {
 	return config.Parse(name, text, sets, os.LookupEnv)
 }
 
-// sizesOnly are sets that stand in for the data which a configuration has to name,
+// SizesOnly are sets that stand in for the data which a configuration has to name,
 // where only the sizes matter.
-var sizesOnly = []string{"data.train=[\"-\"]", "data.format=uint16", "data.tokenizer=bytes"}
+var SizesOnly = []string{"data.train=[\"-\"]", "data.format=uint16", "data.tokenizer=bytes"}
 
 // bytesVocab is the vocabulary of a configuration that names none: that of the
 // tokenizer of bytes.

@@ -43,7 +43,7 @@ type OpResult struct {
 
 // Ops measures the operations of a model's layers one by one and reports each.
 func Ops(ctx context.Context, o cpu.Options, load Load, seconds float64, report func(OpResult) error) error {
-	c, err := load(sizesOnly)
+	c, err := load(SizesOnly)
 	if err != nil {
 		return err
 	}

@@ -82,6 +82,9 @@ func writeTokens(path string, c *config.Config) error {
 	return os.WriteFile(path, ids, 0o600)
 }
 
+// Blueprint is what the run's configuration comes to.
+func (s *Steps) Blueprint() (*troupe.Blueprint, error) { return troupe.NewBlueprint(s.cfg, nil) }
+
 // Info describes the run.
 func (s *Steps) Info() StepsInfo {
 	i, c := s.run.Info(), s.cfg

@@ -1,0 +1,140 @@
+package planner
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// ErrCosts: costs are not what a prediction needs.
+var ErrCosts = errors.New("layer costs")
+
+// LayerCost is what the passes of one layer take for a microbatch.
+type LayerCost struct {
+	ForwardMS    float64 `json:"forward_ms"`
+	InputGradMS  float64 `json:"input_grad_ms"`
+	WeightGradMS float64 `json:"weight_grad_ms"`
+	BackwardMS   float64 `json:"backward_ms"` // both gradients in one pass
+}
+
+func (c LayerCost) of(t scheduler.Type) float64 {
+	switch t {
+	case scheduler.F:
+		return c.ForwardMS
+	case scheduler.I:
+		return c.InputGradMS
+	case scheduler.W:
+		return c.WeightGradMS
+	}
+	return c.BackwardMS
+}
+
+// BatchCosts are the costs of a model's layers at one size of a microbatch.
+type BatchCosts struct {
+	Microbatch int                  `json:"microbatch"` // sequences
+	Layers     map[string]LayerCost `json:"layers"`     // by symbol: E, t, m, L
+}
+
+// of is the cost of a pass, in milliseconds.
+func (b BatchCosts) of(s scheduler.Symbol, t scheduler.Type) float64 {
+	return b.Layers[string(rune(s))].of(t)
+}
+
+// Costs say what a model's parts take on one device. They are measured, or read from
+// where they were measured before.
+type Costs struct {
+	Kernels string `json:"kernels"`
+	DType   string `json:"dtype"`
+	Threads int    `json:"threads"`
+	Context int    `json:"context"` // positions of a sequence
+	Hidden  int    `json:"hidden"`
+	// Batches are the sizes of microbatches that were measured.
+	Batches []BatchCosts `json:"batches"`
+	// UpdateNS is what the norm and the update of one weight take, in nanoseconds.
+	UpdateNS float64 `json:"update_ns"`
+	// Shares[n-1] is the speed of each of n actions that run at a time on the device,
+	// as a share of that of one alone.
+	Shares []float64 `json:"shares"`
+}
+
+// Batch returns the costs at a size of microbatch.
+func (c *Costs) Batch(sequences int) (BatchCosts, error) {
+	var sizes []int
+	for _, b := range c.Batches {
+		if b.Microbatch == sequences {
+			return b, nil
+		}
+		sizes = append(sizes, b.Microbatch)
+	}
+	return BatchCosts{}, fmt.Errorf("%w: none for microbatches of %d sequences, there are some for %d", ErrCosts, sequences, sizes)
+}
+
+// Share is scheduler.Machine's. Beyond the numbers that were measured the speed of all
+// together stays the same.
+func (c *Costs) Share(running int) float64 {
+	k := len(c.Shares)
+	if running <= k {
+		return c.Shares[running-1]
+	}
+	return c.Shares[k-1] * float64(k) / float64(running)
+}
+
+// MaxCostsBytes is the longest file of costs that is read.
+const MaxCostsBytes = 1 << 20
+
+// ReadCosts reads what json.Marshal writes of Costs.
+func ReadCosts(text []byte) (*Costs, error) {
+	if len(text) > MaxCostsBytes {
+		return nil, fmt.Errorf("%w: the file has more than %d bytes", ErrCosts, MaxCostsBytes)
+	}
+	c := &Costs{}
+	if err := json.Unmarshal(text, c); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCosts, err)
+	}
+	return c, c.check()
+}
+
+func (c *Costs) check() error {
+	if len(c.Batches) == 0 || len(c.Shares) == 0 {
+		return fmt.Errorf(`%w: there are %d "batches" and %d "shares", want at least one of each`, ErrCosts, len(c.Batches), len(c.Shares))
+	}
+	number := func(what string, v, least float64) error {
+		if !(v >= least) || math.IsInf(v, 1) {
+			return fmt.Errorf("%w: %s is %v, want a finite number from %v", ErrCosts, what, v, least)
+		}
+		return nil
+	}
+	errs := []error{number("update_ns", c.UpdateNS, 0)}
+	for n, s := range c.Shares {
+		errs = append(errs, number(fmt.Sprintf("shares[%d]", n), s, 1e-9))
+	}
+	for _, b := range c.Batches {
+		at := fmt.Sprintf("of microbatch %d, ", b.Microbatch)
+		errs = append(errs, number(at+"the size", float64(b.Microbatch), 1))
+		for _, s := range []string{"E", "t", "L"} {
+			if _, ok := b.Layers[s]; !ok {
+				errs = append(errs, fmt.Errorf("%w: %sthe layer %s is missing", ErrCosts, at, s))
+			}
+		}
+		for s, l := range b.Layers {
+			for t := scheduler.F; t <= scheduler.B; t++ {
+				errs = append(errs, number(fmt.Sprintf("%s%v of the layer %s", at, t, s), l.of(t), 0))
+			}
+		}
+		if l := b.Layers["t"]; l.BackwardMS+l.ForwardMS == 0 {
+			errs = append(errs, fmt.Errorf("%w: %sthe layer t takes no time", ErrCosts, at))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// fits says whether costs are those of a model's sizes.
+func (c *Costs) fits(context, hidden int) error {
+	if c.Context != context || c.Hidden != hidden {
+		return fmt.Errorf("%w: they are of a model with context %d and hidden %d, the configuration has %d and %d", ErrCosts, c.Context, c.Hidden, context, hidden)
+	}
+	return nil
+}

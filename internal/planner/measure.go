@@ -1,0 +1,233 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/rng"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cpu"
+)
+
+// Measure takes the costs of a configuration's layers on this machine, at some sizes of
+// microbatch, for about so many seconds each. progress, if there is one, is told what is
+// being measured.
+func Measure(ctx context.Context, b *troupe.Blueprint, microbatches []int, seconds float64, progress func(string)) (*Costs, error) {
+	if progress == nil {
+		progress = func(string) {}
+	}
+	dev, err := newDevice(b.Config())
+	if err != nil {
+		return nil, err
+	}
+	defer dev.Close()
+	cfg := b.Config()
+	c := &Costs{Kernels: dev.Path(), DType: cfg.Device.DType, Threads: dev.Threads(), Context: cfg.Model.Context, Hidden: b.Model().Config.Hidden}
+	var updates []float64
+	for _, sequences := range microbatches {
+		progress(fmt.Sprintf("layers, in microbatches of %d", sequences))
+		m, err := newMeter(b, dev, sequences)
+		if err != nil {
+			return nil, err
+		}
+		err = m.sample(ctx, seconds)
+		m.close()
+		if err != nil {
+			return nil, fmt.Errorf("measure microbatches of %d sequences: %w", sequences, err)
+		}
+		c.Batches = append(c.Batches, m.costs())
+		updates = append(updates, median(m.updates))
+	}
+	c.UpdateNS = slices.Min(updates)
+	progress("actions beside each other")
+	c.Shares, err = measureShares(ctx, b, dev, microbatches[0])
+	return c, err
+}
+
+func newDevice(c *config.Config) (*cpu.Device, error) {
+	return cpu.New(cpu.Options{Threads: c.Device.Threads, Kernels: c.Device.Kernels})
+}
+
+// meterLayers is how many of the decoder layers are measured: enough that each finds its
+// weights and activations where it would among all of them, in memory and not in a
+// cache.
+const meterLayers = 6
+
+// meter runs some of a model's layers, each as a chunk of its own, and times their
+// passes.
+type meter struct {
+	stream     tensorops.Stream
+	stage      *stages.Stage
+	chunks     []meterChunk
+	microbatch stages.Microbatch
+	step       int
+	weights    int64
+	updates    []float64 // ns for one weight
+}
+
+type meterChunk struct {
+	symbol scheduler.Symbol
+	layers int
+	times  [scheduler.B + 1][]float64 // by pass, ms
+}
+
+func newMeter(b *troupe.Blueprint, dev *cpu.Device, sequences int) (*meter, error) {
+	m := &meter{stream: dev.NewStream("planner")}
+	var specs []stages.ChunkSpec
+	symbols, decoders := b.Model().Symbols(), 0
+	for i := 0; i < len(symbols); {
+		s, last := scheduler.Symbol(symbols[i]), i+1
+		for s == scheduler.SymbolMTP && scheduler.Symbol(symbols[last]) == s { // they stand in one chunk
+			last++
+		}
+		if s == scheduler.SymbolLayer {
+			decoders++
+		}
+		if s != scheduler.SymbolLayer || decoders <= meterLayers {
+			specs = append(specs, stages.ChunkSpec{Virtual: len(specs), First: i, Last: last})
+			m.chunks = append(m.chunks, meterChunk{symbol: s, layers: last - i})
+		}
+		i = last
+	}
+	var err error
+	if m.stage, err = stages.NewStage(b.Model(), m.stream, specs, b.StageOptions()); err == nil {
+		err = m.stage.Load(stages.Draw(1), false)
+	}
+	if err != nil {
+		m.close()
+		return nil, err
+	}
+	m.weights = b.Model().ParametersOf(specs)
+	c := b.Model().Config
+	m.microbatch = microbatch(c, sequences)
+	return m, nil
+}
+
+// microbatch is one of random tokens.
+func microbatch(c stages.Config, sequences int) stages.Microbatch {
+	n := sequences * c.Context
+	ids := make([]int32, 2*n)
+	key := rng.NewKey(1, rng.StringStream("planner tokens"))
+	for i := range ids {
+		ids[i] = int32(rng.Intn(key, 0, uint64(i), uint64(c.Vocab)))
+	}
+	return stages.Microbatch{Step: 1, Sequences: sequences, Positions: c.Context, Tokens: ids[:n], Targets: ids[n:], LossScale: 1, Train: true}
+}
+
+func (m *meter) close() { m.stream.Close() }
+
+// leastRounds is how many times each pass is timed at least.
+const leastRounds = 2
+
+// sample times rounds: a step with backwards in one piece, one with the two gradients
+// apart, and their updates. The first round, which finds memory not yet in place, does
+// not count.
+func (m *meter) sample(ctx context.Context, seconds float64) error {
+	var began time.Time
+	for round := 0; round <= leastRounds || time.Since(began).Seconds() < seconds; round++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for _, split := range []bool{false, true} {
+			if err := m.pass(split); err != nil {
+				return err
+			}
+		}
+		if round == 0 {
+			began = time.Now()
+			m.updates = nil
+			for i := range m.chunks {
+				m.chunks[i].times = [scheduler.B + 1][]float64{}
+			}
+		}
+	}
+	return nil
+}
+
+// pass takes a microbatch through all chunks and back, and updates the weights.
+func (m *meter) pass(split bool) error {
+	m.microbatch.Index = m.step
+	var x tensorops.Tensor
+	for v := range m.chunks {
+		if err := m.time(v, scheduler.F, func(l *tensorops.List) { x = m.stage.Forward(l, v, &m.microbatch, x) }); err != nil {
+			return err
+		}
+	}
+	var dy tensorops.Tensor
+	for v := len(m.chunks) - 1; v >= 0; v-- {
+		typ := scheduler.B
+		record := func(l *tensorops.List) { dy = m.stage.Backward(l, v, m.step, dy) }
+		if split {
+			typ = scheduler.I
+			record = func(l *tensorops.List) { dy = m.stage.InputGrad(l, v, m.step, dy) }
+		}
+		if err := m.time(v, typ, record); err != nil {
+			return err
+		}
+	}
+	for v := len(m.chunks) - 1; v >= 0 && split; v-- {
+		if err := m.time(v, scheduler.W, func(l *tensorops.List) { m.stage.WeightGrad(l, v, m.step) }); err != nil {
+			return err
+		}
+	}
+	m.step++
+	began := time.Now()
+	l := m.stream.NewList()
+	m.stage.GradNorms(l)
+	err := tensorops.Run(m.stream, l)
+	if err == nil {
+		l = m.stream.NewList()
+		m.stage.Apply(l, stages.Update{Count: m.step, LR: 1e-5, GradScale: 1e-3})
+		err = tensorops.Run(m.stream, l)
+	}
+	m.updates = append(m.updates, float64(time.Since(began))/float64(m.weights))
+	return err
+}
+
+func (m *meter) time(v int, t scheduler.Type, record func(l *tensorops.List)) error {
+	began := time.Now()
+	l := m.stream.NewList()
+	record(l)
+	err := tensorops.Run(m.stream, l)
+	c := &m.chunks[v]
+	c.times[t] = append(c.times[t], float64(time.Since(began))/float64(time.Millisecond)/float64(c.layers))
+	return err
+}
+
+// costs are the medians over the rounds, and over the layers of a kind.
+func (m *meter) costs() BatchCosts {
+	times := make(map[string]*[scheduler.B + 1][]float64)
+	for _, c := range m.chunks {
+		s := string(rune(c.symbol))
+		if times[s] == nil {
+			times[s] = new([scheduler.B + 1][]float64)
+		}
+		for t := range c.times {
+			times[s][t] = append(times[s][t], c.times[t]...)
+		}
+	}
+	out := BatchCosts{Microbatch: m.microbatch.Sequences, Layers: make(map[string]LayerCost)}
+	for s, t := range times {
+		input, weight, both := median(t[scheduler.I]), median(t[scheduler.W]), median(t[scheduler.B])
+		// A backward has the operations of both gradients. That they differ in time is
+		// chance, from which no schedule shall gain.
+		backward := (input + weight + both) / 2
+		out.Layers[s] = LayerCost{ForwardMS: median(t[scheduler.F]), InputGradMS: backward * input / (input + weight),
+			WeightGradMS: backward * weight / (input + weight), BackwardMS: backward}
+	}
+	return out
+}
+
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	v = slices.Sorted(slices.Values(v))
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}

@@ -1,0 +1,140 @@
+package planner
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// ErrDevices: a configuration does not go with the devices.
+var ErrDevices = errors.New("devices")
+
+// Cluster is what a model is to be trained on: equal devices, each with a rank, or one
+// that all ranks share.
+type Cluster struct {
+	Devices int
+	// MemoryBytes is what each device has for a run; 0: not known.
+	MemoryBytes int64
+	// A message of n bytes between two devices takes LatencyUS microseconds, and n by
+	// BytesPerS; 0: no time.
+	LatencyUS float64
+	BytesPerS float64
+}
+
+// messageMS is how long a message is under way.
+func (c Cluster) messageMS(bytes int64) float64 {
+	ms := c.LatencyUS / 1e3
+	if c.BytesPerS > 0 {
+		ms += 1e3 * float64(bytes) / c.BytesPerS
+	}
+	return ms
+}
+
+// Prediction is what a step of a configuration is foretold to take.
+type Prediction struct {
+	StepMS     float64 `json:"step_ms"`
+	TokensPerS float64 `json:"tokens_per_s"`
+	MakespanMS float64 `json:"makespan_ms"` // from the first action's start to the last one's end
+	UpdateMS   float64 `json:"update_ms"`   // what norms and the optimizer add
+	BubblePct  float64 `json:"bubble_pct"`
+	MessageMS  float64 `json:"message_ms"` // of one between two ranks
+	// Memory, by device: tensors, and the copy that a checkpoint is written from.
+	TensorBytes     []int64 `json:"tensor_bytes,omitempty"`
+	CheckpointBytes []int64 `json:"checkpoint_bytes,omitempty"`
+	PeakInFlight    []int   `json:"peak_in_flight"` // outputs, by rank
+
+	Timeline *scheduler.Timeline `json:"-"`
+}
+
+// NeedBytes is the memory that the fullest device needs.
+func (p *Prediction) NeedBytes() int64 {
+	var most int64
+	for d := range p.TensorBytes {
+		most = max(most, p.TensorBytes[d]+p.CheckpointBytes[d])
+	}
+	return most
+}
+
+// Predict plays a configuration's table with costs on a cluster. It says nothing about
+// memory: see Memory.
+func Predict(b *troupe.Blueprint, costs *Costs, cluster Cluster) (*Prediction, error) {
+	cfg, t := b.Config(), b.Table()
+	if cluster.Devices > 1 && t.NumRanks() > cluster.Devices {
+		return nil, fmt.Errorf("%w: %d ranks on %d: give each rank one of its own, or all ranks a single one", ErrDevices, t.NumRanks(), cluster.Devices)
+	}
+	if err := costs.fits(cfg.Model.Context, b.Model().Config.Hidden); err != nil {
+		return nil, err
+	}
+	batch, err := costs.Batch(cfg.Batch.Microbatch)
+	if err != nil {
+		return nil, err
+	}
+	p := &Prediction{PeakInFlight: b.Report().PeakInFlight}
+	machine := scheduler.Machine{Costs: actionCosts(b, batch)}
+	weights := b.Parameters()
+	if cluster.Devices > 1 {
+		bytes := 4 * int64(cfg.Batch.Microbatch) * int64(cfg.Model.Context) * int64(b.Model().Config.Hidden)
+		p.MessageMS = cluster.messageMS(bytes)
+		machine.Link = func(int, int) float64 { return p.MessageMS }
+		p.UpdateMS = costs.UpdateNS * float64(slices.Max(weights)) / 1e6
+	} else {
+		machine.Share = costs.Share
+		for _, n := range weights {
+			p.UpdateMS += costs.UpdateNS * float64(n) / 1e6
+		}
+	}
+	if p.Timeline, err = machine.Simulate(t); err != nil {
+		return nil, err
+	}
+	p.MakespanMS, p.BubblePct = p.Timeline.Makespan, 100*p.Timeline.BubbleFraction
+	p.StepMS = p.MakespanMS + p.UpdateMS
+	p.TokensPerS = 1e3 * float64(cfg.Batch.Sequences*cfg.Model.Context) / p.StepMS
+	return p, nil
+}
+
+// Memory adds what each device holds.
+func (p *Prediction) Memory(b *troupe.Blueprint, cluster Cluster) error {
+	tensors, err := b.MemoryBytes()
+	if err != nil {
+		return err
+	}
+	devices := len(tensors)
+	if cluster.Devices <= 1 {
+		devices = 1
+	}
+	p.TensorBytes, p.CheckpointBytes = make([]int64, devices), make([]int64, devices)
+	for r, bytes := range tensors {
+		p.TensorBytes[r%devices] += bytes
+		p.CheckpointBytes[r%devices] += b.CheckpointBytes(b.Parameters()[r])
+	}
+	return nil
+}
+
+// actionCosts are the sums of a stage's layers; what is recomputed, the backward takes
+// once more.
+func actionCosts(b *troupe.Blueprint, batch BatchCosts) scheduler.Costs {
+	layout := b.Layout()
+	byStage := make([][scheduler.B + 1]float64, len(layout.Stages))
+	again := make([]float64, len(layout.Stages)) // of the layers that recompute
+	for v, symbols := range layout.Stages {
+		for _, s := range symbols {
+			for t := scheduler.F; t <= scheduler.B; t++ {
+				byStage[v][t] += batch.of(s, t)
+			}
+			if s == scheduler.SymbolLayer || s == scheduler.SymbolMTP {
+				again[v] += batch.of(s, scheduler.F)
+			}
+		}
+	}
+	recomputes := b.Recomputes()
+	return func(rank int, a scheduler.Action) float64 {
+		ms := byStage[a.Stage][a.Type]
+		if (a.Type == scheduler.I || a.Type == scheduler.B) && recomputes(rank, int(a.Microbatch)) {
+			ms += again[a.Stage]
+		}
+		return ms
+	}
+}
