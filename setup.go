@@ -163,8 +163,8 @@ func (p *plan) costs() scheduler.Costs {
 	byStage := make([][scheduler.B + 1]float64, len(p.layout.Stages))
 	for v, symbols := range p.layout.Stages {
 		for _, symbol := range symbols {
-			for t := range byStage[v] {
-				byStage[v][t] += of(symbol, scheduler.Type(t))
+			for t := scheduler.F; t <= scheduler.B; t++ {
+				byStage[v][t] += of(symbol, t)
 			}
 		}
 	}
