@@ -12,6 +12,9 @@ import "github.com/troupe-ml/troupe/tensorops"
 // up to a factor (Microbatch.LossScale) as soon as the loss is. So the head's
 // input gradient is that of its norm alone, and so is its weight gradient.
 //
+// A microbatch may put the projection's weight gradient off (Microbatch.HeadLater): then
+// all of its logits' gradients stay, and the weight gradient is made of them.
+//
 // With multi-token prediction it gets in training the hidden states of every depth,
 // [(1+depths)·B, T, C], and its targets are those of each position and the next ones.
 type head struct {
@@ -24,7 +27,8 @@ type head struct {
 
 type headState struct {
 	x, stats tensorops.Tensor // input, norm's statistics
-	n        tensorops.Tensor // normalised input, during forward
+	n        tensorops.Tensor // normalised input, during forward, or until the weight gradient
+	logits   tensorops.Tensor // some rows', later their gradients; with HeadLater all rows'
 	dn       tensorops.Tensor // its gradient
 	loss     tensorops.Tensor // [(1+depths)·chunks, 2] float64 on the device
 	host     []float64        // the same
@@ -39,7 +43,9 @@ func (h *head) linears() []*linear { return []*linear{&h.proj} }
 
 func (h *head) uses() []use { return append(h.norm.uses(), h.proj.uses()...) }
 
-func (s *headState) drop(l *tensorops.List, _ bool) { free(l, &s.x, &s.stats, &s.dn, &s.loss) }
+func (s *headState) drop(l *tensorops.List, _ bool) {
+	free(l, &s.x, &s.stats, &s.n, &s.logits, &s.dn, &s.loss)
+}
 
 // sum is the loss of a depth's chunks and the number of its targets; depth 0 is the
 // model's own.
@@ -87,7 +93,12 @@ func (h *head) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 	s.chunks, s.later = chunks, s.later[:0]
 	s.loss = c.Alloc(tensorops.Float64, depths*chunks, tensorops.LossStats)
 	s.host = append(s.host[:0], make([]float64, depths*chunks*tensorops.LossStats)...)
-	logits, lse := c.Alloc(tensorops.Float32, each, h.vocab), c.Alloc(tensorops.Float64, each, 1)
+	kept := each // rows of logits
+	if c.mb.headLater() {
+		kept = depths * rows
+	}
+	s.logits = c.Alloc(tensorops.Float32, kept, h.vocab)
+	lse := c.Alloc(tensorops.Float64, each, 1)
 	for depth := range depths {
 		targets, scale := c.targets, c.mb.LossScale
 		if depth > 0 {
@@ -97,15 +108,26 @@ func (h *head) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 		for i := range chunks {
 			first, last := i*each, min((i+1)*each, rows)
 			stats := s.loss.RowRange(depth*chunks+i, depth*chunks+i+1)
-			h.loss(c, s, stats, logits.RowRange(0, last-first), lse.RowRange(0, last-first), targets.RowRange(first, last), scale, depth*rows+first)
+			h.loss(c, s, stats, s.rowsOf(c, depth*rows+first, last-first), lse.RowRange(0, last-first), targets.RowRange(first, last), scale, depth*rows+first)
 		}
 		if depth > 0 {
 			c.Free(targets)
 		}
 	}
-	free(c.List, &logits, &lse, &s.n)
+	free(c.List, &lse)
+	if !c.mb.headLater() {
+		free(c.List, &s.logits, &s.n)
+	}
 	c.Fetch(tensorops.HostBytes(s.host), s.loss)
 	return tensorops.Tensor{}
+}
+
+// rowsOf is where the logits of some rows lie.
+func (s *headState) rowsOf(c *pass, first, n int) tensorops.Tensor {
+	if c.mb.headLater() {
+		return s.logits.RowRange(first, first+n)
+	}
+	return s.logits.RowRange(0, n)
 }
 
 // shifted are the targets so many places on. Positions whose sequence ends before
@@ -128,7 +150,9 @@ func (h *head) loss(c *pass, s *headState, stats, logits, lse, targets tensorops
 	}
 	c.CrossEntropy(stats, lse, logits, targets, tensorops.CrossEntropyOpts{Grad: logits, Scale: scale})
 	h.proj.inputGrad(c, s.dn.Matrix().RowRange(first, last), logits, false)
-	h.proj.weightGrad(c, n, logits)
+	if !c.mb.headLater() {
+		h.proj.weightGrad(c, n, logits)
+	}
 }
 
 func (h *head) inputGrad(c *pass, st state, _ tensorops.Tensor) tensorops.Tensor {
@@ -140,6 +164,17 @@ func (h *head) inputGrad(c *pass, st state, _ tensorops.Tensor) tensorops.Tensor
 
 func (h *head) weightGrad(c *pass, st state) {
 	s := st.(*headState)
+	if c.mb.headLater() {
+		// As the forward would have: the same rows at a time.
+		rows := c.rows()
+		each := h.rowsAtATime(rows)
+		for at := 0; at < s.logits.Rows(); at += rows {
+			for first := at; first < at+rows; first += each {
+				last := min(first+each, at+rows)
+				h.proj.weightGrad(c, s.n.Matrix().RowRange(first, last), s.logits.RowRange(first, last))
+			}
+		}
+	}
 	h.norm.weightGrad(c, s.dn, s.x, s.stats)
 	s.drop(c.List, true)
 }

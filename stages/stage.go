@@ -87,7 +87,15 @@ type Microbatch struct {
 	LossScale       float64 // factor of each target's loss in the gradient
 	Train           bool    // keep what a backward needs, and drop out
 	Recompute       bool    // keep only each decoder layer's input
+	// HeadLater puts the head's weight gradient off until WeightGrad. The gradients of
+	// all logits, [B·T, V] for each depth, are kept until then. Where the two gradients
+	// of the chunk with the loss are asked for one by one, InputGrad makes the weight
+	// gradients of all its other layers.
+	HeadLater bool
 }
+
+// headLater reports whether this pass puts the head's weight gradient off.
+func (mb *Microbatch) headLater() bool { return mb.HeadLater && mb.Train }
 
 // NewStage allocates the parameters that the chunks use on a stream.
 // Weights are undefined until Initialise or Load.
@@ -248,7 +256,9 @@ func (s *Stage) WeightGrad(l *tensorops.List, virtual, index int) {
 	}
 	p := f.begin(s, l)
 	for i := len(c.layers) - 1; i >= 0; i-- {
-		c.layers[i].weightGrad(p, f.states[i])
+		if !f.gradsTogether(c.layers[i], c) {
+			c.layers[i].weightGrad(p, f.states[i])
+		}
 	}
 	c.land(l, f)
 }
@@ -272,7 +282,7 @@ func (s *Stage) backward(l *tensorops.List, virtual, index int, dy tensorops.Ten
 	p := f.begin(s, l)
 	for i := len(c.layers) - 1; i >= 0; i-- {
 		dy = c.layers[i].inputGrad(p, f.states[i], dy)
-		if weights {
+		if weights || f.gradsTogether(c.layers[i], c) {
 			c.layers[i].weightGrad(p, f.states[i])
 		}
 	}
@@ -281,6 +291,12 @@ func (s *Stage) backward(l *tensorops.List, virtual, index int, dy tensorops.Ten
 		c.land(l, f)
 	}
 	return dy
+}
+
+// gradsTogether reports whether InputGrad makes a layer's weight gradient too, since only
+// the head's is put off.
+func (f *flight) gradsTogether(l layer, c *chunk) bool {
+	return f.mb.HeadLater && c.loses && l.symbol() != SymbolLoss
 }
 
 // Finish ends a microbatch that ran forward only, when its loss has been read.
