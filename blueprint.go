@@ -81,6 +81,15 @@ func (b *Blueprint) Recomputes() func(rank, microbatch int) bool {
 	return func(int, int) bool { return false }
 }
 
+// HeadLater says whether a microbatch's weight gradient of the head waits for the end of
+// the step.
+func (b *Blueprint) HeadLater() func(microbatch int) bool {
+	if f := b.plan.headLater(); f != nil {
+		return f
+	}
+	return func(int) bool { return false }
+}
+
 // MemoryBytes is, for each rank, the memory of its tensors: weights, gradients, the
 // optimizer's state, and at the peak all that is saved for backward passes. It is found
 // by recording the rank's actions without executing them.

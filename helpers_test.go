@@ -121,8 +121,8 @@ func figures(r telemetry.Record) string {
 		}
 		return fmt.Sprintf("%x (%g)", math.Float64bits(*v), *v)
 	}
-	return fmt.Sprintf("step %d: loss %s, val_loss %s, grad_norm %s, lr %s, tokens %d, skipped %v",
-		r.Step, bits(r.Loss), bits(r.ValLoss), bits(r.GradNorm), bits(r.LR), r.Tokens, r.Skipped)
+	return fmt.Sprintf("step %d: loss %s, mtp_loss %s, val_loss %s, grad_norm %s, lr %s, tokens %d, skipped %v",
+		r.Step, bits(r.Loss), bits(r.MTPLoss), bits(r.ValLoss), bits(r.GradNorm), bits(r.LR), r.Tokens, r.Skipped)
 }
 
 // sameFigures compares the metrics.jsonl of two runs line by line.

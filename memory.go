@@ -44,9 +44,17 @@ func (p *plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 	if err != nil {
 		return 0, err
 	}
+	if p.cfg.Pipeline.PostValidation {
+		// The copies that it keeps are there from the end of the first step on.
+		l := dry.NewList()
+		st.Presume(l, stages.Update{Count: 1})
+		if err := tensorops.Run(dry, l); err != nil {
+			return 0, err
+		}
+	}
 	b, t, last := p.cfg.Batch.Microbatch, p.cfg.Model.Context, int32(p.table.NumStages-1)
 	ids := make([]int32, b*t)
-	recompute := p.recompute()
+	recompute, headLater := p.recompute(), p.headLater()
 	for _, a := range row {
 		l := dry.NewList()
 		var in, out tensorops.Tensor
@@ -63,6 +71,7 @@ func (p *plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 		case scheduler.F:
 			mb := stages.Microbatch{Step: 1, Index: i, Sequences: b, Positions: t, Tokens: ids, Targets: ids, Train: true}
 			mb.Recompute = recompute != nil && recompute(rank, i)
+			mb.HeadLater = headLater != nil && headLater(i)
 			out = st.Forward(l, v, &mb, in)
 		case scheduler.I:
 			out = st.InputGrad(l, v, i, in)

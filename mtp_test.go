@@ -46,6 +46,11 @@ func TestExactMTP(t *testing.T) {
 			want := filepath.Join(t.TempDir(), "out")
 			train(t, want, family...)
 			checkClipped(t, want)
+			for _, r := range records(t, want) {
+				if has := r.MTPLoss != nil; has != (r.Loss != nil) || has && !(*r.MTPLoss > 0) {
+					t.Errorf("step %d: the loss of multi-token prediction is %v", r.Step, r.MTPLoss)
+				}
+			}
 			tied := !slices.Contains(family, "model.tie_embeddings=false")
 			ms := "m"
 			if slices.Contains(family, "model.mtp_layers=2") {

@@ -304,6 +304,24 @@ func (p *plan) recompute() func(rank, microbatch int) bool {
 	return nil
 }
 
+// headLater says which microbatches put the head's weight gradient off: the last ones,
+// where the configuration asks for it and the schedule does not take gradients apart
+// itself. Where it does, the weight gradients of the whole last stage move (Megatron-Core's
+// deferral of the embedding's weight gradient). nil: none does.
+func (p *plan) headLater() func(microbatch int) bool {
+	last := int32(p.table.NumStages - 1)
+	for _, row := range p.table.Ranks {
+		if slices.ContainsFunc(row, func(a scheduler.Action) bool { return a.Type == scheduler.I && a.Stage != last }) {
+			return nil
+		}
+	}
+	from := p.table.Microbatches - p.cfg.Pipeline.DeferWeights
+	if from >= p.table.Microbatches {
+		return nil
+	}
+	return func(microbatch int) bool { return microbatch >= from }
+}
+
 // optimizer takes the constants from a configuration.
 func optimizer(c *config.Config) stages.Optimizer {
 	o := c.Optimizer

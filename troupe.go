@@ -41,6 +41,10 @@ type (
 	PauseEvent = actors.PauseEvent
 )
 
+// Updates counts steps by how their update was made, where pipeline.post_validation is
+// on: presumed and kept, presumed and rolled back, or waited for.
+type Updates = actors.Updates
+
 // WarningEvent: something a person should know, such as a damaged checkpoint
 // that was passed over.
 type WarningEvent struct{ Text string }
@@ -82,6 +86,7 @@ type Result struct {
 	BestValLoss  float64
 	BestStep     int
 	Dir          string // the last checkpoint
+	Updates      Updates
 }
 
 // Run is a training run.
@@ -249,6 +254,7 @@ func (r *Run) finish() {
 	r.tellDropped()
 	r.err = err
 	r.result.Step, r.result.Stopped, r.result.BestStep = int(out.State.Step), out.Stopped, int(out.State.BestStep)
+	r.result.Updates = out.Updates
 	r.result.FirstValLoss, r.result.BestValLoss = deref(out.State.FirstValLoss), deref(out.State.BestValLoss)
 	r.mu.Unlock()
 	close(r.events)
@@ -410,8 +416,8 @@ func (r *Run) spec(cfg *config.Config, p *plan, start actors.TrainerState, load 
 		Build: func(rank int, s tensorops.Stream) (actors.Compute, error) {
 			return buildStage(p, rank, s, load, withState)
 		},
-		TiedRanks: p.tiedRanks(), Table: p.table, EvalTable: evalTable, Bound: p.dynamicBound(), TraceEvery: traceEvery(cfg, o),
-		Data: src, MicrobatchSize: cfg.Batch.Microbatch, Context: cfg.Model.Context, Sequences: cfg.Batch.Sequences, Recompute: p.recompute(),
+		TiedRanks: p.tiedRanks(), Table: p.table, EvalTable: evalTable, Bound: p.dynamicBound(), PostValidate: cfg.Pipeline.PostValidation, TraceEvery: traceEvery(cfg, o),
+		Data: src, MicrobatchSize: cfg.Batch.Microbatch, Context: cfg.Model.Context, Sequences: cfg.Batch.Sequences, Recompute: p.recompute(), HeadLater: p.headLater(),
 		Rate: rate, ClipNorm: cfg.Optimizer.ClipNorm,
 		Start: start, Steps: int64(cfg.Run.Steps), EvalEvery: int64(cfg.Run.EvalEvery), CheckpointEvery: int64(cfg.Run.CheckpointEvery),
 		WriteCheckpoint: save.write, WriteRecord: r.metrics.Write, WriteTrace: p.traceWriter(r.device.Threads()), OnEvent: r.send,

@@ -375,6 +375,7 @@ func TestRequestsAtRandomMoments(t *testing.T) {
 		l := &log{}
 		spec := fakeRun{table: table, threads: 1 + int(seed%3), steps: 20, evalLens: []int{4, 3, 4}}.spec(t, l)
 		spec.EvalEvery, spec.CheckpointEvery = 3, 4
+		spec.PostValidate = seed%2 == 0
 		run := start(t, spec)
 		requests := []func(){run.Pause, run.Resume, run.Checkpoint, run.Pause, run.Resume, run.Resume, run.Checkpoint, run.Stop, run.Kill}
 		for range 1 + rnd.IntN(12) {

@@ -20,6 +20,21 @@
 // completion as a message, and the goroutine that reports it also runs Receive:
 // between two actions no goroutine is switched.
 //
+// # Steps that begin ahead
+//
+// The update needs every rank's norms, so a step ends when its last rank does. With
+// Spec.PostValidate the scheduler sends the next order ahead of that, with the update
+// that it presumes: nothing clipped, all figures finite. A stage that has reported makes
+// this update, keeping copies of what it changes, and goes on with the next order. It
+// stops before the first action that touches gradients: those are still the ended
+// step's, until the scheduler's decision comes. If that says what was presumed, the
+// gradients are cleared and the order goes on. If not, or if a pause, a stop or a
+// checkpoint was asked for meanwhile, the order ahead is abandoned: its microbatches are
+// dropped, its messages released, a wrong update is taken back and the right one made,
+// and the step is ordered anew when its time comes. So the results never depend on what
+// was presumed. Where more than half of the last updates were presumed wrongly, steps
+// wait for the decision.
+//
 // # Ownership
 //
 // A message owns the tensor it carries, and whoever takes the message frees it.

@@ -63,6 +63,8 @@ func (f *fake) Finish(int, int) {}
 
 func (f *fake) Loss(_, index int) (sum, targets float64) { return float64(index), 1 }
 
+func (f *fake) MTPLoss(int, int) float64 { return 0 }
+
 func (f *fake) TiedGrads(l *tensorops.List) []stages.TiedGrad {
 	g := l.Alloc(tensorops.Float32, 4)
 	l.Fill(g, 1)
@@ -95,6 +97,11 @@ func (f *fake) Norms(to []stages.Norm) []stages.Norm {
 func (f *fake) Apply(l *tensorops.List, u stages.Update) { f.call(l, "apply") }
 func (f *fake) ClearGrads(l *tensorops.List)             { f.call(l, "clear") }
 
+func (f *fake) Presume(l *tensorops.List, _ stages.Update) { f.call(l, "presume") }
+func (f *fake) Confirm(l *tensorops.List)                  { f.call(l, "confirm") }
+func (f *fake) Revise(l *tensorops.List, _ *stages.Update) { f.call(l, "revise") }
+func (f *fake) Abandon(l *tensorops.List)                  { f.call(l, "abandon") }
+
 func (f *fake) Save(l *tensorops.List) []stages.Saved {
 	f.call(l, "save")
 	return []stages.Saved{{Name: "w", Index: f.rank, Shape: []int{1}, Data: []float32{1}}}
@@ -114,6 +121,7 @@ type fakeRun struct {
 	steps    int64
 	spin     time.Duration
 	hook     hook
+	untied   bool // embedding and head have a weight each
 }
 
 func (r fakeRun) spec(t testing.TB, l *log) actors.Spec {
@@ -123,7 +131,7 @@ func (r fakeRun) spec(t testing.TB, l *log) actors.Spec {
 	s := actors.Spec{
 		Device: newDevice(t, r.threads),
 		Build: func(rank int, _ tensorops.Stream) (actors.Compute, error) {
-			return &fake{rank: rank, last: last, tied: tied[0] != tied[1] && slices.Contains(tied[:], rank), spin: r.spin, hook: r.hook}, nil
+			return &fake{rank: rank, last: last, tied: !r.untied && tied[0] != tied[1] && slices.Contains(tied[:], rank), spin: r.spin, hook: r.hook}, nil
 		},
 		TiedRanks: tied,
 		Table:     r.table,

@@ -55,7 +55,11 @@ func generate(t testing.TB, s scheduler.Spec) *scheduler.Table {
 // evalTable is a forward-only table for the ranks of a training table.
 func evalTable(t testing.TB, train *scheduler.Table, microbatches int) *scheduler.Table {
 	t.Helper()
-	return generate(t, scheduler.Spec{Ranks: train.NumRanks(), Chunks: train.NumStages / train.NumRanks(), Microbatches: microbatches, ForwardOnly: true})
+	s := scheduler.Spec{Ranks: train.NumRanks(), Chunks: train.NumStages / train.NumRanks(), Microbatches: microbatches, ForwardOnly: true}
+	if train.Placement == scheduler.V {
+		s.Schedule = scheduler.ZBV
+	}
+	return generate(t, s)
 }
 
 // randomText is a Source of random tokens, some of whose targets are masked.
@@ -207,7 +211,8 @@ type training struct {
 	recompute func(rank, microbatch int) bool
 	evalLens  []int
 	steps     int64
-	from      *save // go on from there
+	from      *save            // go on from there
+	optimizer stages.Optimizer // none: adamw
 	// wrap may put something around a rank's stage.
 	wrap func(rank int, c actors.Compute) actors.Compute
 }
@@ -235,6 +240,9 @@ func (tr training) spec(t testing.TB, l *log) actors.Spec {
 	if tr.wrap == nil {
 		tr.wrap = func(_ int, c actors.Compute) actors.Compute { return c }
 	}
+	if tr.optimizer.Name == "" {
+		tr.optimizer = adamw
+	}
 	load := stages.Draw(5)
 	var state actors.TrainerState
 	if tr.from != nil {
@@ -248,7 +256,7 @@ func (tr training) spec(t testing.TB, l *log) actors.Spec {
 	s := actors.Spec{
 		Device: newDevice(t, tr.threads),
 		Build: func(rank int, s tensorops.Stream) (actors.Compute, error) {
-			st, err := stages.NewStage(m, s, chunks[rank], stages.Options{Seed: 5, Optimizer: adamw})
+			st, err := stages.NewStage(m, s, chunks[rank], stages.Options{Seed: 5, Optimizer: tr.optimizer})
 			if err != nil {
 				return nil, err
 			}

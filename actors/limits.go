@@ -14,6 +14,9 @@ const (
 	// LimitRecords is how many steps may wait for their line in metrics.jsonl, or
 	// for their event, before training waits for them.
 	LimitRecords = 1024
+	// experienced is how many steps, at most, the choice between presuming an update and
+	// waiting for it goes by.
+	experienced = 8
 	// throughput is how many messages a stage takes in a row before it lets other
 	// goroutines run.
 	throughput = 300

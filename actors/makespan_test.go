@@ -32,10 +32,8 @@ func BenchmarkMakespan(b *testing.B) {
 				b.Fatal(err)
 			}
 			l := &log{}
-			clock := &fixedTimes{unit: unit, next: make([]time.Duration, s.Ranks)}
-			spec := fakeRun{table: table, threads: s.Ranks, steps: int64(b.N) + 1, hook: clock.recorded}.spec(b, l)
-			spec.Device = fixedDevice{spec.Device, clock, new(int)}
-			spec.TraceEvery, spec.WriteCheckpoint = 1, nil
+			spec := fixedRun(b, table, unit, int64(b.N)+1, l)
+			spec.TraceEvery = 1
 			if out := wait(b, start(b, spec)); out.Err != nil {
 				b.Fatal(out.Err)
 			}
@@ -54,15 +52,83 @@ func BenchmarkMakespan(b *testing.B) {
 				}
 				all = append(all, float64(last.Sub(first))/float64(time.Millisecond))
 			}
-			slices.Sort(all)
-			measured, simulated := all[len(all)/2], tl.Makespan*float64(unit)/float64(time.Millisecond)
-			b.ReportMetric(measured, "measured_ms")
-			b.ReportMetric(measured/simulated, "by_simulated")
+			reportMedian(b, all, tl.Makespan*float64(unit)/float64(time.Millisecond))
 			chunks := float64(table.NumStages) / float64(p) // as many times 1f1b's work
 			b.ReportMetric(tl.Makespan/(float64(3*s.Microbatches+3*(p-1))*chunks), "simulated_by_1f1b")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
+}
+
+// BenchmarkPeriod compares the time from step to step with the simulator's, on the same
+// devices: its period where steps begin ahead, the makespan where they wait for the
+// optimizer.
+//
+//	measured_ms   median over the steps, from decision to decision
+//	by_simulated  measured by simulated
+func BenchmarkPeriod(b *testing.B) {
+	const unit, p = 25 * time.Millisecond, 4
+	for _, c := range []struct {
+		name, schedule string
+		postValidate   bool
+	}{
+		{"1f1b", scheduler.OneFOneB, false},
+		{"1f1b,ahead", scheduler.OneFOneB, true},
+		{"zb-h1,ahead", scheduler.ZBH1, true},
+		{"zb-h2", scheduler.ZBH2, false},
+		{"zb-h2,ahead", scheduler.ZBH2, true},
+		{"zb-v", scheduler.ZBV, false},
+		{"zb-v,ahead", scheduler.ZBV, true},
+		{"v-half,ahead", scheduler.VHalf, true},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			table := generate(b, scheduler.Spec{Schedule: c.schedule, Ranks: p, Chunks: scheduler.DefaultChunks(c.schedule), Microbatches: 2 * p})
+			machine := scheduler.Machine{Costs: scheduler.UnitCosts}
+			tl, err := machine.Simulate(table)
+			if err != nil {
+				b.Fatal(err)
+			}
+			simulated := tl.Makespan
+			if c.postValidate {
+				if simulated, err = machine.Period(table); err != nil {
+					b.Fatal(err)
+				}
+			}
+			l := &log{}
+			// The first update is presumed by a wrong number of targets, so that two steps
+			// begin cold.
+			const cold = 2
+			spec := fixedRun(b, table, unit, int64(b.N)+cold, l)
+			spec.PostValidate = c.postValidate
+			if out := wait(b, start(b, spec)); out.Err != nil || c.postValidate && out.Updates != (actors.Updates{Kept: spec.Steps - cold, RolledBack: 1, Waited: 1}) {
+				b.Fatalf("the run ends with %+v", out)
+			}
+			var all []float64
+			for _, e := range l.steps()[cold:] {
+				all = append(all, *e.StepMS)
+			}
+			reportMedian(b, all, simulated*float64(unit)/float64(time.Millisecond))
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// reportMedian reports the median of times in ms, and what it is by the simulated time.
+func reportMedian(b *testing.B, all []float64, simulated float64) {
+	slices.Sort(all)
+	measured := all[len(all)/2]
+	b.ReportMetric(measured, "measured_ms")
+	b.ReportMetric(measured/simulated, "by_simulated")
+}
+
+// fixedRun is a run on devices that take a fixed time for each action.
+func fixedRun(b *testing.B, table *scheduler.Table, unit time.Duration, steps int64, l *log) actors.Spec {
+	ranks := table.NumRanks()
+	clock := &fixedTimes{unit: unit, next: make([]time.Duration, ranks)}
+	// A tied weight would hold its first rank up until the last has ended.
+	spec := fakeRun{table: table, threads: ranks, steps: steps, hook: clock.recorded, untied: true}.spec(b, l)
+	spec.Device, spec.WriteCheckpoint = fixedDevice{spec.Device, clock, new(int)}, nil
+	return spec
 }
 
 // fixedTimes adds up, for each rank, how long the list takes that is being recorded.

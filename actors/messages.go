@@ -56,6 +56,9 @@ type Order struct {
 	Ranking *scheduler.Ranking
 	// Trace asks for the time of every action.
 	Trace bool
+	// Presumed, if there is one, says that the order comes ahead of the decision about
+	// the step before: the update which that step is taken to make.
+	Presumed *stages.Update
 }
 
 // Transfer carries an output to the stage that consumes it: an activation to
@@ -107,6 +110,7 @@ func (m *TiedGradient) release() { m.Grad.Grad.Release() }
 type Loss struct {
 	Microbatch   int
 	Sum, Targets float64
+	MTP          float64 // mean loss of multi-token prediction
 }
 
 // TiedGradient carries one use's gradient of a tied weight to the rank of the
@@ -129,7 +133,7 @@ type StageDone struct {
 	Rank   int
 	Losses []Loss // on the rank that computes them
 	Norms  []stages.Norm
-	Busy   time.Duration // device time since the order came
+	Busy   time.Duration // device time since the order came, or where it came ahead since the report before
 	Trace  []ActionTime
 }
 
@@ -138,6 +142,9 @@ type Apply struct {
 	Header
 	Skip   bool // drop the gradients and keep the weights
 	Update stages.Update
+	Kept   bool // it is the update that the next order, if it came ahead, presumed
+	// Abandon is the number of an order that came ahead and is void; 0: none is.
+	Abandon int64
 }
 
 // Applied says that a stage has updated its weights.

@@ -2,7 +2,6 @@ package actors
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -35,6 +34,14 @@ type schedulerActor struct {
 	norms  []float64 // by parameter
 	busy   time.Duration
 	trace  [][]ActionTime
+
+	// With post-validation: the order that was sent ahead of the step's end, nil if
+	// none was; the update that the step is presumed to make; and how it went so far.
+	ahead      *Order
+	presumed   stages.Update
+	targets    float64 // of the last step
+	experience experience
+	updates    Updates
 
 	last      *StepEvent // of the step that ended, until its validation is in
 	evaled    int64      // step of the last validation, −1: none
@@ -81,6 +88,7 @@ func newSchedulerActor(p part) (*schedulerActor, error) {
 		a.evalCredits = r.Credits
 	}
 	a.losses = stages.NewAccumulator(s.Reduce)
+	a.targets = float64(s.Sequences) * float64(s.Context) // all have one, for all that is known
 	if a.state.Step > 0 {
 		// A resumed run has validated and saved this step already.
 		a.evaled, a.saved = a.state.Step, a.state.Step
@@ -209,7 +217,17 @@ func (a *schedulerActor) evalDue() bool {
 	if a.spec.EvalTable == nil || a.evaled == step || a.stop && step < a.spec.Steps {
 		return false
 	}
-	return step == 0 || step == a.spec.Steps || a.spec.EvalEvery > 0 && step%a.spec.EvalEvery == 0
+	return step == 0 || step == a.spec.Steps || a.evaluatesAt(step)
+}
+
+// evaluatesAt reports whether a step is one of those that EvalEvery names, savesAt
+// whether it is one that CheckpointEvery names.
+func (a *schedulerActor) evaluatesAt(step int64) bool {
+	return a.spec.EvalTable != nil && a.spec.EvalEvery > 0 && step%a.spec.EvalEvery == 0
+}
+
+func (a *schedulerActor) savesAt(step int64) bool {
+	return a.spec.CheckpointEvery > 0 && step%a.spec.CheckpointEvery == 0
 }
 
 // saveDue: every CheckpointEvery steps, at the end, on request, and when the
@@ -222,7 +240,7 @@ func (a *schedulerActor) saveDue() bool {
 	if a.saved == step {
 		return a.saveNow && a.clearSaveNow()
 	}
-	return a.saveNow || a.best || a.stop || step >= a.spec.Steps || a.spec.CheckpointEvery > 0 && step%a.spec.CheckpointEvery == 0
+	return a.saveNow || a.best || a.stop || step >= a.spec.Steps || a.savesAt(step)
 }
 
 // clearSaveNow forgets a request for a checkpoint that exists already.
@@ -231,36 +249,51 @@ func (a *schedulerActor) clearSaveNow() bool {
 	return false
 }
 
-// send gives every stage its order.
+// send gives every stage its order for what comes next.
 func (a *schedulerActor) send(ctx actor.Context, p Phase) {
+	step := a.state.Step
+	if p == Train {
+		step++
+	}
+	o := a.newOrder(p, step)
+	a.issue(ctx, o)
+	a.begin(ctx, o)
+}
+
+func (a *schedulerActor) newOrder(p Phase, step int64) *Order {
 	a.orders++
-	a.phase, a.order, a.began = p, a.orders, time.Now()
+	h := Header{Run: a.tape.run, Epoch: a.tape.epoch, Step: step, Order: a.orders}
+	if p == Eval {
+		return &Order{Header: h, Phase: p, Table: a.spec.EvalTable, Credits: a.evalCredits}
+	}
+	return &Order{Header: h, Phase: p, Table: a.spec.Table, Credits: a.trainCredits, Ranking: a.ranking,
+		Trace: a.spec.TraceEvery > 0 && step%a.spec.TraceEvery == 0}
+}
+
+func (a *schedulerActor) issue(ctx actor.Context, o *Order) {
+	for _, pid := range a.wire.Stages {
+		ctx.Send(pid, o)
+	}
+}
+
+// begin makes an order that was issued the one in progress.
+func (a *schedulerActor) begin(ctx actor.Context, o *Order) {
+	a.phase, a.order, a.began = o.Phase, o.Order, time.Now()
 	a.losses.Reset()
 	a.done.reset()
 	a.busy, a.trace = 0, nil
 	clear(a.norms)
-	h := a.header()
-	table, credits := a.spec.EvalTable, a.evalCredits
-	if p == Train {
-		h.Step++
-		table, credits = a.spec.Table, a.trainCredits
+	a.cell.store(a.done.snapshot(o.Step, o.Phase))
+	if o.Phase == Train && a.spec.PostValidate {
+		a.lookAhead(ctx)
 	}
-	var ranking *scheduler.Ranking
-	if p == Train {
-		ranking = a.ranking
-	}
-	order := &Order{Ranking: ranking, Header: h, Phase: p, Table: table, Credits: credits, Trace: p == Train && a.spec.TraceEvery > 0 && h.Step%a.spec.TraceEvery == 0}
-	for _, pid := range a.wire.Stages {
-		ctx.Send(pid, order)
-	}
-	a.cell.store(a.done.snapshot(h.Step, p))
 }
 
 func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 	a.done.mark(m.Rank)
 	a.busy += m.Busy
 	for _, l := range m.Losses {
-		if err := a.losses.Add(l.Microbatch, stages.TokenReport(l.Sum, l.Targets, nil, a.spec.Reduce == stages.ReduceTokens)); err != nil {
+		if err := a.losses.Add(l.Microbatch, stages.TokenReport(l.Sum, l.Targets, mtpMetric(l), a.spec.Reduce == stages.ReduceTokens)); err != nil {
 			a.fail(ctx, m.Step, err)
 			return
 		}
@@ -291,6 +324,17 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 	a.proceed(ctx)
 }
 
+// mtpLoss is the metric of multi-token prediction's loss.
+const mtpLoss = "mtp"
+
+// mtpMetric weighs the loss of multi-token prediction as the microbatch's own is weighed.
+func mtpMetric(l Loss) map[string]float64 {
+	if l.MTP == 0 {
+		return nil
+	}
+	return map[string]float64{mtpLoss: l.MTP * l.Targets}
+}
+
 // evalDone takes the validation's loss.
 func (a *schedulerActor) evalDone() {
 	a.evaled = a.state.Step
@@ -310,45 +354,6 @@ func (a *schedulerActor) evalDone() {
 		a.state.BestValLoss, a.state.BestStep, a.best = &loss, a.state.Step, true
 	}
 }
-
-// decide adds up the step and sends the update. The squared norms are added in
-// the model's order of parameters, here and nowhere else, so the sum is the same
-// under every layout.
-func (a *schedulerActor) decide(ctx actor.Context) {
-	wall := time.Since(a.began)
-	var sum float64
-	for _, n := range a.norms {
-		sum += n
-	}
-	loss := a.losses.Loss()
-	final := a.spec.Reduce.Final(a.losses.Targets())
-	norm := math.Sqrt(sum) * final
-	a.state.Step++
-	step := a.state.Step
-	rate := a.spec.Rate.At(step)
-	m := &Apply{Header: a.header(), Skip: !finite(norm) || !finite(loss)}
-	if !m.Skip {
-		a.state.Updates++
-		scale := final
-		if a.spec.ClipNorm > 0 && norm > a.spec.ClipNorm {
-			scale *= a.spec.ClipNorm / norm
-		}
-		m.Update = stages.Update{Count: int(a.state.Updates), LR: rate, GradScale: scale}
-	}
-	for _, pid := range a.wire.Stages {
-		ctx.Send(pid, m)
-	}
-	a.applied.reset()
-	tokens := int64(a.spec.Sequences) * int64(a.spec.Context)
-	a.state.Tokens += tokens
-	ms := float64(wall) / float64(time.Millisecond)
-	perSecond := float64(tokens) / wall.Seconds()
-	bubble := 100 * (1 - float64(a.busy)/(float64(a.spec.ranks())*float64(wall)))
-	a.last = &StepEvent{Trace: a.trace, Record: telemetry.Record{Step: int(step), Loss: &loss, GradNorm: &norm, LR: &rate, Tokens: a.state.Tokens,
-		TokensPerS: &perSecond, StepMS: &ms, BubblePct: &bubble, PeakMemBytes: telemetry.PeakRSS(), Skipped: m.Skip}}
-}
-
-func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 // writeRecord hands the finished step to the metrics actor.
 func (a *schedulerActor) writeRecord(ctx actor.Context) {

@@ -25,6 +25,7 @@ type Compute interface {
 	Backward(l *tensorops.List, virtual, index int, dy tensorops.Tensor) tensorops.Tensor
 	Finish(virtual, index int)
 	Loss(virtual, index int) (sum, targets float64)
+	MTPLoss(virtual, index int) float64
 	TiedGrads(l *tensorops.List) []stages.TiedGrad
 	WantsTied() int
 	TakeTied(stages.TiedGrad) error
@@ -32,6 +33,10 @@ type Compute interface {
 	Norms(to []stages.Norm) []stages.Norm
 	Apply(l *tensorops.List, u stages.Update)
 	ClearGrads(l *tensorops.List)
+	Presume(l *tensorops.List, u stages.Update)
+	Confirm(l *tensorops.List)
+	Revise(l *tensorops.List, u *stages.Update)
+	Abandon(l *tensorops.List)
 	Save(l *tensorops.List) []stages.Saved
 }
 
@@ -55,6 +60,10 @@ type Spec struct {
 	// (scheduler.Chooser). Without it the table is the order.
 	Bound  int
 	expect *expectations // of a run with a Bound
+	// PostValidate lets stages presume a step's update and begin the next step before
+	// all have reported; what was presumed wrongly is taken back. It needs the table's
+	// order.
+	PostValidate bool
 	// TraceEvery is the number of steps after which a step's actions are timed and
 	// reported; 0: never.
 	TraceEvery int64
@@ -66,6 +75,9 @@ type Spec struct {
 	Reduce         stages.Reduce
 	// Recompute says whether a rank recomputes a microbatch's activations.
 	Recompute func(rank, microbatch int) bool
+	// HeadLater says whether a microbatch's weight gradient of the head waits for its W;
+	// nil: none does.
+	HeadLater func(microbatch int) bool
 
 	Rate     stages.Rate
 	ClipNorm float64 // 0: none
@@ -102,6 +114,9 @@ func (s *Spec) check() error {
 	t, e := s.Table, s.EvalTable
 	if t.Microbatches*s.MicrobatchSize != s.Sequences {
 		return fmt.Errorf("%w: %d microbatches of %d sequences are not the step's %d", ErrSpec, t.Microbatches, s.MicrobatchSize, s.Sequences)
+	}
+	if s.PostValidate && s.Bound > 0 {
+		return fmt.Errorf("%w: post-validation needs a fixed order, and there is a bound of %d", ErrSpec, s.Bound)
 	}
 	if e == nil {
 		return nil

@@ -30,7 +30,10 @@ type stageActor struct {
 	// What was sent to this stage and not consumed yet, by order, kind, virtual
 	// stage and microbatch. The sender's credits bound it.
 	inbox map[inboxKey]owner
-	todo  []any // orders, updates and saves that wait for the one in progress
+	todo  []any // orders and saves that wait for the one in progress
+
+	verdict     *Apply // on the step that was reported last, to be taken as soon as the device is at rest
+	presumption presumption
 
 	// The order in progress, and the number of the last that ended.
 	ended   int64
@@ -53,7 +56,7 @@ type stageActor struct {
 	tied     []stages.TiedGrad       // this rank's part, until it is sent
 	dynamic  dynamic
 
-	busy    time.Duration // device time since the order came
+	busy    time.Duration // device time: see StageDone
 	counted time.Time     // up to when it is counted
 }
 
@@ -121,10 +124,15 @@ func (a *stageActor) Receive(ctx actor.Context) {
 			a.advance(ctx)
 		}
 	case *Order:
-		a.busy, a.counted = 0, time.Now()
+		if m.Presumed == nil {
+			a.restartClock()
+		}
 		a.todo = append(a.todo, m)
 		a.advance(ctx)
-	case *Apply, *SaveState:
+	case *Apply:
+		a.verdict = m
+		a.advance(ctx)
+	case *SaveState:
 		a.todo = append(a.todo, m)
 		a.advance(ctx)
 	case halt:
@@ -203,28 +211,40 @@ func (a *stageActor) completed(ctx actor.Context, m *deviceDone) {
 	a.advance(ctx)
 }
 
+// restartClock counts the device's time anew.
+func (a *stageActor) restartClock() { a.busy, a.counted = 0, time.Now() }
+
 // advance starts whatever can start.
 func (a *stageActor) advance(ctx actor.Context) {
 	for !a.running && a.stage != nil && !a.failed {
-		if a.order != nil {
+		switch {
+		case a.verdict != nil:
+			a.judge()
+		case a.order != nil:
 			if !a.act(ctx) {
 				return
 			}
-			continue
-		}
-		if len(a.todo) == 0 {
+		case len(a.todo) == 0:
 			return
+		default:
+			a.take(ctx)
 		}
-		m := a.todo[0]
-		a.todo = append(a.todo[:0], a.todo[1:]...)
-		switch m := m.(type) {
-		case *Order:
-			a.begin(ctx, m)
-		case *Apply:
-			a.apply(m)
-		case *SaveState:
-			a.save(m)
-		}
+	}
+}
+
+// take turns to what came first.
+func (a *stageActor) take(ctx actor.Context) {
+	m := a.todo[0]
+	if o, ok := m.(*Order); ok && a.presumes(o) {
+		a.presume(o)
+		return
+	}
+	a.todo = append(a.todo[:0], a.todo[1:]...)
+	switch m := m.(type) {
+	case *Order:
+		a.begin(ctx, m)
+	case *SaveState:
+		a.save(m)
 	}
 }
 

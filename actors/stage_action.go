@@ -123,6 +123,8 @@ func (a *stageActor) missing(v *visit) Snapshot {
 		s.Wait, s.From = WaitCredit, stageName(a.order.Table.RankOf(int(v.to)))
 		s.Needs = scheduler.Action{Stage: v.to, Type: v.Type, Microbatch: v.Microbatch}
 		s.Need = 1
+	case a.presumption.made && a.touchesGradients(v.Action):
+		s.Wait, s.From = WaitDecision, schedulerName
 	}
 	return s
 }
@@ -184,6 +186,7 @@ func (a *stageActor) microbatch(act scheduler.Action, in *Transfer, data *Data) 
 	if mb.Train && a.spec.Recompute != nil {
 		mb.Recompute = a.spec.Recompute(a.rank, mb.Index)
 	}
+	mb.HeadLater = mb.Train && a.spec.HeadLater != nil && a.spec.HeadLater(mb.Index)
 	return mb
 }
 
@@ -201,7 +204,7 @@ func (a *stageActor) finishActions(ctx actor.Context) {
 		}
 		if v.Type == scheduler.F && a.stage.Loses(virtual) {
 			sum, targets := a.stage.Loss(virtual, index)
-			a.losses = append(a.losses, Loss{Microbatch: index, Sum: sum, Targets: targets})
+			a.losses = append(a.losses, Loss{Microbatch: index, Sum: sum, Targets: targets, MTP: a.stage.MTPLoss(virtual, index)})
 		}
 		if v.Type == scheduler.F && a.order.Phase == Eval {
 			a.stage.Finish(virtual, index)

@@ -76,26 +76,12 @@ func (a *stageActor) report(ctx actor.Context, norms []stages.Norm) {
 	wait := WaitOrder
 	if a.order.Phase == Train {
 		wait = WaitDecision
+		a.presumption.undecided = true
 	}
 	a.cell.store(Snapshot{Step: a.order.Step, Phase: a.order.Phase, Wait: wait, From: schedulerName})
 	a.ended = a.order.Order
 	a.tied, a.order, a.row = nil, nil, nil
-}
-
-// apply updates the weights, or drops the gradients.
-func (a *stageActor) apply(m *Apply) {
-	a.step = m.Step
-	l := a.stream.NewList()
-	if m.Skip {
-		a.stage.ClearGrads(l)
-	} else {
-		a.stage.Apply(l, m.Update)
-	}
-	a.cell.store(Snapshot{Step: m.Step, Doing: Updating})
-	a.submit(l, func(ctx actor.Context) {
-		ctx.Send(a.wire.Scheduler, &Applied{Header: m.Header, Rank: a.rank})
-		a.cell.store(Snapshot{Step: m.Step, Wait: WaitOrder, From: schedulerName})
-	})
+	a.restartClock()
 }
 
 // save copies the state to host memory and hands it to the checkpoint actor.

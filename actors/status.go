@@ -72,6 +72,9 @@ func (s Snapshot) waitsFor() string {
 	case WaitStages:
 		return fmt.Sprintf("reports of stages (%d of %d came)", s.Held, s.Need)
 	case WaitDecision:
+		if s.Doing == Waiting { // in the midst of an order that came ahead
+			return "the decision about the step before"
+		}
 		return "the decision about the step"
 	case WaitDisk:
 		return "a write to disk"

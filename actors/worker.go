@@ -38,6 +38,7 @@ type worker struct {
 // Outcome is how a run ended.
 type Outcome struct {
 	State   TrainerState
+	Updates Updates
 	Stopped bool  // before the last step, by request
 	Err     error // the first failure
 }
@@ -90,7 +91,7 @@ func (w *worker) Receive(ctx actor.Context) {
 	case *actor.Terminated:
 		w.terminated(ctx, m.Who)
 	case *actor.Stopped:
-		w.outcome.State = w.plan.state
+		w.outcome.State, w.outcome.Updates = w.plan.state, w.plan.updates
 		w.result <- w.outcome
 	}
 }

@@ -92,15 +92,16 @@ type Optimizer struct {
 
 // Pipeline is how the layers are spread over ranks, and in what order they work.
 type Pipeline struct {
-	Stages        int    `toml:"stages"`         // ranks; default 1
-	Chunks        int    `toml:"chunks"`         // per rank; default 1, or 2 where the schedule wants two
-	Schedule      string `toml:"schedule"`       // a schedule's name, or a table's file (.csv); default by stages and chunks
-	Group         int    `toml:"group"`          // microbatches a rank takes through a chunk before the next; default stages
-	Bound         int    `toml:"bound"`          // of auto and dynamic: most chunk outputs that a rank holds; default 0 = any number
-	DeferWeights  int    `toml:"defer_weights"`  // last microbatches whose weight gradients on the last stage wait for the step's end; default 0
-	Layout        string `toml:"layout"`         // default "" = balanced automatically
-	Recompute     string `toml:"recompute"`      // "none", "full" or "partial"; default none
-	RecomputeKeep int    `toml:"recompute_keep"` // with partial: microbatches in flight that keep their activations; default 0
+	Stages         int    `toml:"stages"`          // ranks; default 1
+	Chunks         int    `toml:"chunks"`          // per rank; default 1, or 2 where the schedule wants two
+	Schedule       string `toml:"schedule"`        // a schedule's name, or a table's file (.csv); default by stages and chunks
+	Group          int    `toml:"group"`           // microbatches a rank takes through a chunk before the next; default stages
+	Bound          int    `toml:"bound"`           // of auto and dynamic: most chunk outputs that a rank holds; default 0 = any number
+	DeferWeights   int    `toml:"defer_weights"`   // last microbatches whose weight gradients on the last stage wait for the step's end; default 0
+	PostValidation bool   `toml:"post_validation"` // begin the next step before the gradient's norm is known; default true for zb-v, and for zb-h2 where the ends share no weight
+	Layout         string `toml:"layout"`          // default "" = balanced automatically
+	Recompute      string `toml:"recompute"`       // "none", "full" or "partial"; default none
+	RecomputeKeep  int    `toml:"recompute_keep"`  // with partial: microbatches in flight that keep their activations; default 0
 }
 
 // Parallel is the layout of ranks beyond the pipeline.

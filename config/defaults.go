@@ -54,6 +54,9 @@ func (c *Config) resolve() {
 	if c.Pipeline.Schedule == "" {
 		c.Pipeline.Schedule = c.defaultSchedule()
 	}
+	if !c.IsSet("pipeline.post_validation") {
+		c.Pipeline.PostValidation = c.GainsByPostValidation()
+	}
 	if c.Pipeline.Group == 0 {
 		c.Pipeline.Group = c.Pipeline.Stages
 	}
@@ -85,6 +88,20 @@ func (c *Config) clearShape() {
 			f.store(c, f.load(&Config{}))
 		}
 	}
+}
+
+// GainsByPostValidation is the default of pipeline.post_validation: whether, at equal
+// costs, the first rank ends a step before the last does, so that it gains where it may
+// begin the next one at once.
+func (c *Config) GainsByPostValidation() bool {
+	switch c.Pipeline.Schedule {
+	case "zb-v":
+		return c.Pipeline.Stages > 1
+	case "zb-h2":
+		// The first rank waits for the last one's gradient of a weight that both use.
+		return c.Pipeline.Stages > 1 && !c.Model.TieEmbeddings && c.Model.MTPLayers == 0
+	}
+	return false
 }
 
 func (c *Config) defaultSchedule() string {

@@ -19,7 +19,7 @@ var other = map[string]string{
 	"optimizer.decay": "linear", "optimizer.beta1": "0", "optimizer.beta2": "0", "optimizer.eps": "1e-6",
 	"optimizer.momentum": "0", "optimizer.weight_decay": "0", "optimizer.clip_norm": "0",
 	"pipeline.stages": "2", "pipeline.chunks": "2", "pipeline.schedule": "gpipe", "pipeline.group": "4",
-	"pipeline.bound": "3", "pipeline.defer_weights": "1", "pipeline.layout": "x", "pipeline.recompute": "full", "pipeline.recompute_keep": "1",
+	"pipeline.bound": "3", "pipeline.defer_weights": "1", "pipeline.post_validation": "true", "pipeline.layout": "x", "pipeline.recompute": "full", "pipeline.recompute_keep": "1",
 	"parallel.tensor": "", "parallel.data": "", "parallel.order": "dp-tp-pp",
 	"device.kind": "cpu", "device.dtype": "", "device.threads": "2", "device.kernels": "go",
 }
@@ -28,7 +28,7 @@ var other = map[string]string{
 var mayDiffer = []string{
 	"run.name", "run.out", "run.steps", "run.eval_every", "run.eval_batches", "run.checkpoint_every", "run.keep",
 	"run.trace_every", "run.log_every", "run.stall_after_s",
-	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.group", "pipeline.bound", "pipeline.defer_weights", "pipeline.layout",
+	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.group", "pipeline.bound", "pipeline.defer_weights", "pipeline.post_validation", "pipeline.layout",
 	"pipeline.recompute", "pipeline.recompute_keep",
 	"device.kind", "device.dtype", "device.threads", "device.kernels",
 }

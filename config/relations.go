@@ -191,6 +191,11 @@ func (c *checker) pipeline() {
 			fmt.Sprintf("has no effect with %s, which says itself what waits", c.say("pipeline.schedule")),
 			"leave defer_weights out")
 	}
+	if c.clean("pipeline.post_validation", "pipeline.schedule") && p.PostValidation && p.Schedule == "dynamic" {
+		c.disagree("pipeline.post_validation", "pipeline.schedule",
+			fmt.Sprintf("wants every rank to follow its row of a table, and with %s none does", c.say("pipeline.schedule")),
+			"leave post_validation out or choose another schedule")
+	}
 	if c.clean("pipeline.schedule", "pipeline.bound") && p.Bound > 0 && p.Schedule != "auto" && p.Schedule != "dynamic" {
 		c.disagree("pipeline.bound", "pipeline.schedule",
 			fmt.Sprintf("has no effect with %s, which holds what it holds", c.say("pipeline.schedule")),

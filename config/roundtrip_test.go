@@ -84,6 +84,9 @@ func drawConfig(t *rapid.T) *Config {
 	if c.Pipeline.Schedule == "mine.csv" {
 		c.Pipeline.DeferWeights = 0
 	}
+	if c.Pipeline.Schedule != "dynamic" {
+		c.Pipeline.PostValidation = rapid.Bool().Draw(t, "post_validation")
+	}
 	if s := c.Pipeline.Schedule; s == "auto" || s == "dynamic" {
 		c.Pipeline.Bound = rapid.IntRange(0, MaxBound).Draw(t, "bound")
 	}

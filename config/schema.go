@@ -74,6 +74,7 @@ var schema = []field{
 	{key: "pipeline.group", at: func(c *Config) any { return &c.Pipeline.Group }, example: "2", check: whole(0, MaxGroup), free: true},
 	{key: "pipeline.bound", at: func(c *Config) any { return &c.Pipeline.Bound }, example: "8", check: whole(0, MaxBound), free: true},
 	{key: "pipeline.defer_weights", at: func(c *Config) any { return &c.Pipeline.DeferWeights }, example: "2", check: whole(0, MaxSequences), free: true},
+	{key: "pipeline.post_validation", at: func(c *Config) any { return &c.Pipeline.PostValidation }, example: "true", free: true},
 	{key: "pipeline.layout", at: func(c *Config) any { return &c.Pipeline.Layout }, example: `"Ett|ttL"`, check: textUpTo(MaxLayoutBytes), free: true},
 	{key: "pipeline.recompute", at: func(c *Config) any { return &c.Pipeline.Recompute }, example: `"full"`, check: oneOf("none", "full", "partial"), free: true},
 	{key: "pipeline.recompute_keep", at: func(c *Config) any { return &c.Pipeline.RecomputeKeep }, example: "1", check: whole(0, MaxSequences), free: true},

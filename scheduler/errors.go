@@ -29,6 +29,8 @@ var (
 	// ErrCosts: a cost is negative or no number, or credits don't match the
 	// table.
 	ErrCosts = errors.New("impossible costs")
+	// ErrPeriod: steps of the table don't repeat, or it would take too long to tell how.
+	ErrPeriod = errors.New("no period")
 )
 
 // shorten cuts a bad input to what an error may repeat of it.

@@ -11,6 +11,11 @@ const (
 	// MaxLayoutSymbols bounds a layout's symbols and splits after its
 	// repetitions are expanded.
 	MaxLayoutSymbols = 1 << 16
+	// MaxPeriodActions bounds the actions of a table whose period is told, which takes
+	// several plays.
+	MaxPeriodActions = 100_000
+	// periodSteps bounds the plays that a period is told from.
+	periodSteps = 16
 	// maxQuoted bounds how many bytes of a bad input an error repeats.
 	maxQuoted = 40
 )

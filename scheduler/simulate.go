@@ -25,6 +25,9 @@ type Timeline struct {
 	Makespan   float64     // end of the last action
 	Busy       []float64   // by rank: the sum of its actions
 	Idle       []float64   // by rank: waiting between its first and its last action
+	// Period, where Machine.Period was asked for it, is the time from step to step where
+	// steps follow each other without a wait; 0: not known.
+	Period float64
 	// BubbleFraction is the share of all ranks' time, from 0 to the makespan, in
 	// which no action runs.
 	BubbleFraction float64
@@ -84,6 +87,7 @@ type player struct {
 	sent    [2][]int32 // by kind and stage: outputs sent on the edge
 	ready   []int      // ranks that may get on
 	isReady []bool
+	release []float64 // by rank: when it may begin
 }
 
 func newPlayer(t *Table, ix *index) *player {
@@ -101,6 +105,7 @@ func newPlayer(t *Table, ix *index) *player {
 		sent:    [2][]int32{make([]int32, t.NumStages), make([]int32, t.NumStages)},
 		ready:   make([]int, 0, ranks),
 		isReady: make([]bool, ranks),
+		release: make([]float64, ranks),
 	}
 	for r, row := range t.Ranks {
 		p.timeline.Start[r] = make([]float64, len(row))
@@ -161,7 +166,7 @@ func (p *player) wake(rank int) {
 // advance runs a rank's actions until one has to wait.
 func (p *player) advance(rank int) error {
 	start, end := p.timeline.Start[rank], p.timeline.End[rank]
-	now := 0.0
+	now := p.release[rank]
 	if i := p.next[rank]; i > 0 {
 		now = end[i-1]
 	}

@@ -77,6 +77,7 @@ func (s *blockState) drop(l *tensorops.List, all bool) {
 	free(l, &s.dm, &s.du0, &s.du1, &s.dn2, &s.da, &s.dqkv[0], &s.dqkv[1], &s.dqkv[2], &s.dn1)
 	if all {
 		free(l, &s.x)
+		s.recompute = false
 	}
 }
 

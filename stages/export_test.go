@@ -14,8 +14,8 @@ func (s *Stage) Objective(virtual, index int) float64 {
 	return sum
 }
 
-// MTPLoss is the loss of one depth of multi-token prediction, and its targets.
-func (s *Stage) MTPLoss(virtual, index, depth int) (sum, targets float64) {
+// DepthLoss is the loss of one depth of multi-token prediction, and its targets.
+func (s *Stage) DepthLoss(virtual, index, depth int) (sum, targets float64) {
 	_, f := s.find(virtual, index)
 	return f.states[len(f.states)-1].(*headState).sum(depth)
 }

@@ -71,8 +71,15 @@ func mtpLosses(t *testing.T, p *pipe, mb stages.Microbatch) (losses, targets []f
 	s := p.stages[0]
 	p.run(0, func(l *tensorops.List) { s.Forward(l, 0, &mb, tensorops.Tensor{}) })
 	for k := range p.model.Config.MTPLayers + 1 {
-		sum, n := s.MTPLoss(0, mb.Index, k)
+		sum, n := s.DepthLoss(0, mb.Index, k)
 		losses, targets = append(losses, sum), append(targets, n)
+	}
+	var mean float64
+	for k := 1; k < len(losses); k++ {
+		mean += losses[k] / max(targets[k], 1) / float64(len(losses)-1)
+	}
+	if got := s.MTPLoss(0, mb.Index); math.Abs(got-mean) > 1e-12*mean || mean == 0 {
+		t.Errorf("the loss of multi-token prediction is %v, want %v", got, mean)
 	}
 	p.run(0, func(l *tensorops.List) { s.Backward(l, 0, mb.Index, tensorops.Tensor{}) })
 	return losses, targets

@@ -99,6 +99,13 @@ func (s *Stage) Norms(to []Norm) []Norm {
 // Apply records the optimizer's update of every parameter and clears the
 // gradients.
 func (s *Stage) Apply(l *tensorops.List, u Update) {
+	s.update(l, u, true)
+	s.clearRows(l)
+	s.pack(l)
+}
+
+// update records the update; clear says whether the gradients are cleared on the way.
+func (s *Stage) update(l *tensorops.List, u Update, clear bool) {
 	o := s.opts.Optimizer
 	for _, h := range s.mine {
 		decay := 0.0
@@ -108,26 +115,32 @@ func (s *Stage) Apply(l *tensorops.List, u Update) {
 		g := h.g[h.place()]
 		if o.Name == AdamW {
 			l.AdamW(h.w, h.state[0], h.state[1], g, tensorops.AdamWOpts{LR: u.LR, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps,
-				WeightDecay: decay, GradScale: u.GradScale, Step: u.Count, ClearGrad: true})
-		} else {
-			l.SGD(h.w, h.state[0], g, tensorops.SGDOpts{LR: u.LR, Momentum: o.Momentum, WeightDecay: decay, GradScale: u.GradScale})
+				WeightDecay: decay, GradScale: u.GradScale, Step: u.Count, ClearGrad: clear})
+			continue
+		}
+		l.SGD(h.w, h.state[0], g, tensorops.SGDOpts{LR: u.LR, Momentum: o.Momentum, WeightDecay: decay, GradScale: u.GradScale})
+		if clear {
+			l.Fill(g, 0)
 		}
 	}
-	s.clear(l, o.Name == AdamW)
-	s.pack(l)
 }
 
 // ClearGrads records zero gradients, for a step that is skipped.
-func (s *Stage) ClearGrads(l *tensorops.List) { s.clear(l, false) }
+func (s *Stage) ClearGrads(l *tensorops.List) {
+	s.clearWhole(l)
+	s.clearRows(l)
+}
 
-// clear clears the gradients, but for those that the update has cleared.
-func (s *Stage) clear(l *tensorops.List, updated bool) {
+// clearWhole clears the gradients that are whole, of which each parameter has one.
+func (s *Stage) clearWhole(l *tensorops.List) {
 	for _, h := range s.mine {
-		for place, g := range h.g {
-			if g.Valid() && (!updated || place != h.place()) {
-				l.Fill(g, 0)
-			}
-		}
+		l.Fill(h.g[h.place()], 0)
+	}
+}
+
+// clearRows clears those by rows.
+func (s *Stage) clearRows(l *tensorops.List) {
+	for _, h := range s.mine {
 		for _, rows := range h.rows {
 			if rows != nil {
 				rows.clear(l)

@@ -55,6 +55,10 @@ type held struct {
 	g     [numPlaces]tensorops.Tensor
 	rows  [numPlaces]*rowGrad
 	state [2]tensorops.Tensor // AdamW: m and v; SGD: momentum
+	// What weight and state were before an update that was presumed; none before the
+	// first of them.
+	before      tensorops.Tensor
+	stateBefore [2]tensorops.Tensor
 	// The weight as its linear layer's products read it, where Options.Pack is set.
 	packed [numForms]tensorops.Tensor
 	owner  bool // reports the norm and is saved: a tied weight's first use

@@ -316,6 +316,23 @@ func (s *Stage) Loss(virtual, index int) (sum, targets float64) {
 	return f.states[len(f.states)-1].(*headState).sum(0)
 }
 
+// MTPLoss is the loss that multi-token prediction reported for a microbatch whose forward
+// has completed: the mean over its layers of the mean over their targets; 0 where there
+// are none.
+func (s *Stage) MTPLoss(virtual, index int) float64 {
+	c, f := s.find(virtual, index)
+	depths := s.model.Config.MTPLayers
+	if f == nil || !c.loses || !f.mb.Train || depths == 0 {
+		return 0
+	}
+	var mean float64
+	for depth := 1; depth <= depths; depth++ {
+		sum, targets := f.states[len(f.states)-1].(*headState).sum(depth)
+		mean += sum / max(targets, 1) / float64(depths)
+	}
+	return mean
+}
+
 // InFlight is the number of chunk outputs held.
 func (s *Stage) InFlight() int {
 	n := 0

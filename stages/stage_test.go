@@ -43,6 +43,7 @@ var adamw = stages.Optimizer{Name: stages.AdamW, Beta1: 0.9, Beta2: 0.99, Eps: 1
 // one microbatch after the other: what the actors do, without them.
 type pipe struct {
 	t      testing.TB
+	dev    tensorops.Device
 	model  *stages.Model
 	stages []*stages.Stage
 	stream []tensorops.Stream
@@ -62,7 +63,7 @@ func newPipe(t testing.TB, dev tensorops.Device, m *stages.Model, cuts []int, on
 
 // newPipeOn says which rank each chunk is on.
 func newPipeOn(t testing.TB, dev tensorops.Device, m *stages.Model, cuts, ranks []int, o stages.Options) *pipe {
-	p := &pipe{t: t, model: m, stages: make([]*stages.Stage, len(ranks)), stream: make([]tensorops.Stream, len(ranks))}
+	p := &pipe{t: t, dev: dev, model: m, stages: make([]*stages.Stage, len(ranks)), stream: make([]tensorops.Stream, len(ranks))}
 	groups := make([][]stages.ChunkSpec, len(ranks))
 	from := 0
 	for i, to := range append(append([]int{}, cuts...), len(m.Symbols())) {
@@ -99,6 +100,15 @@ func (p *pipe) run(v int, record func(l *tensorops.List)) {
 
 // step trains on microbatches and returns the loss and the gradient's norm.
 func (p *pipe) step(count int, mbs []stages.Microbatch, split bool) (loss, norm float64) {
+	loss, norm, u := p.passes(count, mbs, split)
+	p.eachStage(func(v int, s *stages.Stage) {
+		p.run(v, func(l *tensorops.List) { s.Apply(l, u) })
+	})
+	return loss, norm
+}
+
+// passes makes the gradients of a step, and says what update they ask for.
+func (p *pipe) passes(count int, mbs []stages.Microbatch, split bool) (loss, norm float64, u stages.Update) {
 	acc := stages.NewAccumulator(stages.ReduceTokens)
 	for i := range mbs {
 		var x, dy tensorops.Tensor
@@ -126,10 +136,7 @@ func (p *pipe) step(count int, mbs []stages.Microbatch, split bool) (loss, norm 
 	norm = p.norm()
 	final := stages.ReduceTokens.Final(acc.Targets())
 	scale := final * math.Min(1, 0.5/(math.Sqrt(norm)*final))
-	p.eachStage(func(v int, s *stages.Stage) {
-		p.run(v, func(l *tensorops.List) { s.Apply(l, stages.Update{Count: count, LR: 1e-2, GradScale: scale}) })
-	})
-	return acc.Loss(), norm
+	return acc.Loss(), norm, stages.Update{Count: count, LR: 1e-2, GradScale: scale}
 }
 
 func (p *pipe) eachStage(do func(v int, s *stages.Stage)) {

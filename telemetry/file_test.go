@@ -28,7 +28,7 @@ var history = []Record{
 	},
 	{
 		Step: 3, Loss: p(0.30000000000000004), ValLoss: p(1e300), GradNorm: p(0), LR: p(3e-05), Tokens: 3072,
-		TokensPerS: p(8000), StepMS: p(128), BubblePct: p(12.5), PeakMemBytes: 104857600,
+		TokensPerS: p(8000), StepMS: p(128), BubblePct: p(12.5), PeakMemBytes: 104857600, Update: "rolled_back",
 	},
 }
 

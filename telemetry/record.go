@@ -20,6 +20,7 @@ import (
 type Record struct {
 	Step         int
 	Loss         *float64 // mean over target tokens
+	MTPLoss      *float64 // of multi-token prediction: mean over its layers; not in Loss
 	ValLoss      *float64
 	GradNorm     *float64 // before clipping
 	LR           *float64
@@ -29,12 +30,14 @@ type Record struct {
 	BubblePct    *float64 // share of rank-time without a running action
 	PeakMemBytes int64    // 0: unknown
 	Skipped      bool     // the update was not applied
+	Update       string   // how it was made: "kept", "rolled_back" or "waited"; empty where there is one way
 }
 
 // line is a Record as the file has it.
 type line struct {
 	Step         *int   `json:"step"`
 	Loss         figure `json:"loss,omitzero"`
+	MTPLoss      figure `json:"mtp_loss,omitzero"`
 	ValLoss      figure `json:"val_loss,omitzero"`
 	GradNorm     figure `json:"grad_norm,omitzero"`
 	LR           figure `json:"lr,omitzero"`
@@ -44,6 +47,7 @@ type line struct {
 	BubblePct    figure `json:"bubble_pct,omitzero"`
 	PeakMemBytes int64  `json:"peak_mem_bytes,omitzero"`
 	Skipped      bool   `json:"skipped,omitzero"`
+	Update       string `json:"update,omitzero"`
 }
 
 // MarshalJSON writes the record with the keys of metrics.jsonl.
@@ -51,6 +55,7 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return json.Marshal(line{
 		Step:         &r.Step,
 		Loss:         figure{r.Loss},
+		MTPLoss:      figure{r.MTPLoss},
 		ValLoss:      figure{r.ValLoss},
 		GradNorm:     figure{r.GradNorm},
 		LR:           figure{r.LR},
@@ -60,6 +65,7 @@ func (r Record) MarshalJSON() ([]byte, error) {
 		BubblePct:    figure{r.BubblePct},
 		PeakMemBytes: r.PeakMemBytes,
 		Skipped:      r.Skipped,
+		Update:       r.Update,
 	})
 }
 
@@ -79,6 +85,7 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 	*r = Record{
 		Step:         *l.Step,
 		Loss:         l.Loss.v,
+		MTPLoss:      l.MTPLoss.v,
 		ValLoss:      l.ValLoss.v,
 		GradNorm:     l.GradNorm.v,
 		LR:           l.LR.v,
@@ -88,6 +95,7 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 		BubblePct:    l.BubblePct.v,
 		PeakMemBytes: l.PeakMemBytes,
 		Skipped:      l.Skipped,
+		Update:       l.Update,
 	}
 	return nil
 }

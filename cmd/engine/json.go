@@ -100,10 +100,26 @@ func (j *jsonReporter) end(res troupe.Result) {
 		BestValLoss  *float64 `json:"best_val_loss"`
 		BestStep     int      `json:"best_step"`
 		Skipped      int      `json:"skipped"`
+		Updates      *updates `json:"updates,omitempty"` // where the run post-validates
 		Checkpoint   string   `json:"checkpoint"`
 		ElapsedS     float64  `json:"elapsed_s"`
 	}{res.Step, j.steps, res.Stopped, figure(res.FirstValLoss), figure(res.LastValLoss), figure(res.BestValLoss), res.BestStep,
-		j.skipped, res.Dir, j.app.now().Sub(j.began).Seconds()})
+		j.skipped, updatesOf(res), res.Dir, j.app.now().Sub(j.began).Seconds()})
+}
+
+// updates counts steps by how their update was made.
+type updates struct {
+	Kept       int64 `json:"kept"`
+	RolledBack int64 `json:"rolled_back"`
+	Waited     int64 `json:"waited"`
+}
+
+func updatesOf(res troupe.Result) *updates {
+	if res.Updates == (troupe.Updates{}) {
+		return nil
+	}
+	u := updates(res.Updates)
+	return &u
 }
 
 func (j *jsonReporter) sample(ctx context.Context, o troupe.GenerateOptions) error {

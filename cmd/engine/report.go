@@ -188,6 +188,9 @@ func losses(e troupe.StepEvent) (fields []string) {
 	if e.Loss != nil {
 		fields = append(fields, fmt.Sprintf("loss %.4f", *e.Loss))
 	}
+	if e.MTPLoss != nil {
+		fields = append(fields, fmt.Sprintf("mtp %.4f", *e.MTPLoss))
+	}
 	if e.ValLoss != nil {
 		fields = append(fields, fmt.Sprintf("val %.4f", *e.ValLoss))
 	}
@@ -234,6 +237,10 @@ func (t *textReporter) closing(res troupe.Result) []string {
 			loss += fmt.Sprintf(" (best %.4f at step %d)", res.BestValLoss, res.BestStep)
 		}
 		parts = append(parts, loss)
+	}
+	if u := res.Updates; u != (troupe.Updates{}) {
+		presumed := max(1, u.Kept+u.RolledBack)
+		parts = append(parts, fmt.Sprintf("updates: %d kept, %d rolled back (%.1f%%), %d waited", u.Kept, u.RolledBack, 100*float64(u.RolledBack)/float64(presumed), u.Waited))
 	}
 	if t.skipped > 0 {
 		parts = append(parts, plural(t.skipped, "step")+" skipped")

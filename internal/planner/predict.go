@@ -37,7 +37,7 @@ func (c Cluster) messageMS(bytes int64) float64 {
 type Prediction struct {
 	StepMS     float64 `json:"step_ms"`
 	TokensPerS float64 `json:"tokens_per_s"`
-	MakespanMS float64 `json:"makespan_ms"` // from the first action's start to the last one's end
+	MakespanMS float64 `json:"makespan_ms"` // from the first action's start to the last one's end; steps may overlap
 	UpdateMS   float64 `json:"update_ms"`   // what norms and the optimizer add
 	BubblePct  float64 `json:"bubble_pct"`
 	MessageMS  float64 `json:"message_ms"` // of one between two ranks
@@ -91,6 +91,15 @@ func Predict(b *troupe.Blueprint, costs *Costs, cluster Cluster) (*Prediction, e
 	}
 	p.MakespanMS, p.BubblePct = p.Timeline.Makespan, 100*p.Timeline.BubbleFraction
 	p.StepMS = p.MakespanMS + p.UpdateMS
+	if cfg.Pipeline.PostValidation {
+		switch p.Timeline.Period, err = machine.Period(t); {
+		case err == nil:
+			p.StepMS = p.Timeline.Period + p.UpdateMS
+			p.BubblePct = 100 * max(0, 1-sum(p.Timeline.Busy)/(float64(t.NumRanks())*p.Timeline.Period))
+		case !errors.Is(err, scheduler.ErrPeriod): // it is not known where ranks share cores
+			return nil, err
+		}
+	}
 	p.TokensPerS = 1e3 * float64(cfg.Batch.Sequences*cfg.Model.Context) / p.StepMS
 	return p, nil
 }
@@ -113,6 +122,13 @@ func (p *Prediction) Memory(b *troupe.Blueprint, cluster Cluster) error {
 	return nil
 }
 
+func sum(v []float64) (s float64) {
+	for _, x := range v {
+		s += x
+	}
+	return s
+}
+
 // actionCosts are the sums of a stage's layers; what is recomputed, the backward takes
 // once more.
 func actionCosts(b *troupe.Blueprint, batch BatchCosts) scheduler.Costs {
@@ -129,12 +145,28 @@ func actionCosts(b *troupe.Blueprint, batch BatchCosts) scheduler.Costs {
 			}
 		}
 	}
-	recomputes := b.Recomputes()
+	recomputes, headLater := b.Recomputes(), b.HeadLater()
+	apart := headApart(byStage[len(byStage)-1], batch)
 	return func(rank int, a scheduler.Action) float64 {
 		ms := byStage[a.Stage][a.Type]
+		if int(a.Stage) == len(byStage)-1 && headLater(int(a.Microbatch)) {
+			ms = apart[a.Type]
+		}
 		if (a.Type == scheduler.I || a.Type == scheduler.B) && recomputes(rank, int(a.Microbatch)) {
 			ms += again[a.Stage]
 		}
 		return ms
 	}
+}
+
+// headApart are the costs of the last stage where the head's weight gradient is put off.
+// Otherwise its forward makes it: one of three products of equal size.
+func headApart(last [scheduler.B + 1]float64, batch BatchCosts) (apart [scheduler.B + 1]float64) {
+	product := batch.of(scheduler.SymbolLoss, scheduler.F) / 3
+	weight := batch.of(scheduler.SymbolLoss, scheduler.W)
+	apart[scheduler.F] = last[scheduler.F] - product
+	apart[scheduler.W] = product + weight
+	apart[scheduler.I] = last[scheduler.B] - weight
+	apart[scheduler.B] = last[scheduler.B] + product
+	return apart
 }

@@ -153,6 +153,7 @@ func (s *search) play(ranks, chunks int, schedule string, microbatch int, recomp
 	c := s.base
 	c.Pipeline.Stages, c.Pipeline.Chunks, c.Pipeline.Schedule, c.Pipeline.Group = ranks, chunks, schedule, ranks
 	c.Pipeline.Recompute, c.Pipeline.RecomputeKeep = recompute, keep
+	c.Pipeline.PostValidation = c.GainsByPostValidation()
 	c.Batch.Microbatch = microbatch
 	batch, err := s.costs.Batch(microbatch)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 //	schedule, placement       names; schedule is left out where it isn't known
 //	ranks, stages, microbatches, actions   counts
 //	makespan, bubble_fraction   of the timeline
+//	period                    from step to step, where the timeline has it
 //	idle                      by rank: waiting between its first and last action
 //	peak_in_flight            by rank, outputs from F to B or W
 //	peak_to_input_gradient    by rank, outputs from F to B or I
@@ -30,9 +31,9 @@ func Summary(w io.Writer, t *scheduler.Table, report *scheduler.Report, tl *sche
 		return fmt.Errorf("%w: the table has %d ranks, the timeline %d and the report %d: they don't belong together",
 			ErrChart, ranks, len(tl.Idle), len(report.PeakInFlight))
 	}
-	for _, v := range append([]float64{tl.Makespan, tl.BubbleFraction}, tl.Idle...) {
+	for _, v := range append([]float64{tl.Makespan, tl.BubbleFraction, tl.Period}, tl.Idle...) {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return fmt.Errorf("%w: the timeline's makespan, bubble or idle time is %v, want finite numbers", ErrChart, v)
+			return fmt.Errorf("%w: the timeline's makespan, bubble, period or idle time is %v, want finite numbers", ErrChart, v)
 		}
 	}
 	actions := 0
@@ -51,6 +52,9 @@ func Summary(w io.Writer, t *scheduler.Table, report *scheduler.Report, tl *sche
 	s.value("actions", actions)
 	s.value("makespan", tl.Makespan)
 	s.value("bubble_fraction", tl.BubbleFraction)
+	if tl.Period > 0 {
+		s.value("period", tl.Period)
+	}
 	s.value("idle", tl.Idle)
 	s.value("peak_in_flight", report.PeakInFlight)
 	s.value("peak_to_input_gradient", PeakToInputGradient(t))

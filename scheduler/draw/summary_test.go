@@ -23,6 +23,7 @@ type read struct {
 	Actions             int
 	Makespan            float64
 	BubbleFraction      float64 `json:"bubble_fraction"`
+	Period              float64
 	Idle                []float64
 	PeakInFlight        []int `json:"peak_in_flight"`
 	PeakToInputGradient []int `json:"peak_to_input_gradient"`
@@ -65,6 +66,19 @@ func TestSummaryIsWhatSchedulerSays(t *testing.T) {
 			t.Errorf("%+v, want idle %v and peaks %v", s, p.timeline.Idle, p.report.PeakInFlight)
 		}
 	})
+}
+
+func TestSummaryTellsThePeriodThatIsKnown(t *testing.T) {
+	p := makePlan(t, goldenSpecs[0].spec)
+	if text := drawn(t, p.summary(false)); strings.Contains(text, "period") {
+		t.Errorf("nobody asked for a period:\n%s", text)
+	}
+	known := *p.timeline
+	known.Period = 48
+	p.timeline = &known
+	if s := readSummary(t, drawn(t, p.summary(false))); s.Period != 48 {
+		t.Errorf("period %v, want 48", s.Period)
+	}
 }
 
 func TestSummaryLeavesLargeTablesOut(t *testing.T) {

@@ -1,0 +1,69 @@
+package stages
+
+import "github.com/troupe-ml/troupe/tensorops"
+
+// A step's update needs the norm of the whole gradient, and so every rank's word. A
+// stage that does not wait for it presumes an update, with Presume, and trains on. When
+// the word has come, Confirm lets the presumed update stand, or Revise takes it back
+// and makes the right one. In between the gradients are still the step's: only passes
+// that leave them alone may run, which are all forwards but that of the head (its
+// projection's gradient is made in the forward pass).
+
+// Presume records the update, keeping copies of what it changes, and the gradients.
+func (s *Stage) Presume(l *tensorops.List, u Update) {
+	for _, h := range s.mine {
+		keep(l, &h.before, h.w)
+		for i, t := range h.state {
+			if t.Valid() {
+				keep(l, &h.stateBefore[i], t)
+			}
+		}
+	}
+	s.update(l, u, false)
+	// Their sums are in the whole gradients since GradNorms; forwards of the next step
+	// assign rows anew.
+	s.clearRows(l)
+	s.pack(l)
+}
+
+// keep records a copy. Its memory is taken once and then kept.
+func keep(l *tensorops.List, to *tensorops.Tensor, from tensorops.Tensor) {
+	if !to.Valid() {
+		*to = l.AllocLike(from)
+	}
+	l.Copy(*to, from)
+}
+
+// Confirm ends the step whose update was presumed: it stands, and the gradients are
+// cleared.
+func (s *Stage) Confirm(l *tensorops.List) { s.clearWhole(l) }
+
+// Revise ends the step whose presumed update was not the right one: weights and state
+// are what they were before it, and then u is applied or, where it is nil, nothing.
+func (s *Stage) Revise(l *tensorops.List, u *Update) {
+	for _, h := range s.mine {
+		h.w, h.before = h.before, h.w
+		for i := range h.state {
+			h.state[i], h.stateBefore[i] = h.stateBefore[i], h.state[i]
+		}
+	}
+	if u != nil {
+		s.Apply(l, *u)
+		return
+	}
+	s.ClearGrads(l)
+	s.pack(l)
+}
+
+// Abandon ends every microbatch in flight as if it had never begun.
+func (s *Stage) Abandon(l *tensorops.List) {
+	for _, c := range s.order {
+		for _, f := range c.live {
+			for _, st := range f.states {
+				st.drop(l, true)
+			}
+			c.land(l, f)
+		}
+	}
+	s.clearRows(l)
+}
