@@ -107,4 +107,6 @@ func (b *Blueprint) Parameters() []int64 {
 
 // CheckpointBytes is the memory that a copy of so many weights and of their optimizer's
 // state takes while a checkpoint is written.
-func (b *Blueprint) CheckpointBytes(parameters int64) int64 { return b.plan.checkpointBytes(parameters) }
+func (b *Blueprint) CheckpointBytes(parameters int64) int64 {
+	return b.plan.checkpointBytes(parameters)
+}

@@ -178,7 +178,9 @@ func (p *plan) layerCost() LayerCost {
 		return p.cost
 	}
 	flops := p.symbolFLOPs()
-	return func(s scheduler.Symbol, t scheduler.Type) float64 { return flops[s] * scheduler.UnitCosts(0, scheduler.Action{Type: t}) }
+	return func(s scheduler.Symbol, t scheduler.Type) float64 {
+		return flops[s] * scheduler.UnitCosts(0, scheduler.Action{Type: t})
+	}
 }
 
 // symbolFLOPs are those of a layer's forward of a token.
