@@ -23,10 +23,7 @@ func newIndex(t *Table) (*index, error) {
 	if err := t.checkSizes(); err != nil {
 		return nil, err
 	}
-	if err := t.checkComplete(); err != nil {
-		return nil, err
-	}
-	return t.checkOrder()
+	return t.checkActions()
 }
 
 func (t *Table) checkSizes() error {
@@ -63,31 +60,61 @@ const (
 
 var stepsOf = [...]steps{F: stepF, I: stepI, W: stepW, B: stepI | stepW}
 
-// checkComplete says that every action is there once, on its rank.
-func (t *Table) checkComplete() error {
+// checkActions says that every action is there once, on its rank, and that each rank
+// does a microbatch's F before its I, and I before W; and notes the positions. What is
+// missing is an error before what is in the wrong order.
+func (t *Table) checkActions() (*index, error) {
 	// A table that claims more visits than it has actions lacks one among the
 	// first numActions+1, so memory needs to grow with the actions only.
-	visits := min(int64(t.NumStages)*int64(t.Microbatches), int64(t.numActions())+1)
+	claimed := int64(t.NumStages) * int64(t.Microbatches)
+	visits := min(claimed, int64(t.numActions())+1)
 	done := make([]steps, visits)
+	ix := &index{}
+	var lastWeight []int32 // by stage, the microbatch of the one before
+	if visits == claimed {
+		lastWeight = make([]int32, t.NumStages)
+		ix.pass[ForwardEdge].at = matrix(t.NumStages, t.Microbatches)
+		if !t.ForwardOnly {
+			ix.pass[BackwardEdge].at = matrix(t.NumStages, t.Microbatches)
+		}
+	}
+	var disorder error // the first
 	for r, row := range t.Ranks {
 		for i, a := range row {
 			if err := t.checkAction(a); err != nil {
-				return fmt.Errorf("%w\n%s", err, t.grid(r, i, ""))
+				return nil, fmt.Errorf("%w\n%s", err, t.grid(r, i, ""))
 			}
 			if home := t.RankOf(int(a.Stage)); home != r {
-				return fmt.Errorf("%w: %v is on rank %d, but stage %d is on rank %d\n%s",
+				return nil, fmt.Errorf("%w: %v is on rank %d, but stage %d is on rank %d\n%s",
 					ErrRank, a, r, a.Stage, home, t.grid(r, i, ""))
 			}
 			visit := int64(a.Stage)*int64(t.Microbatches) + int64(a.Microbatch)
 			if visit >= visits {
 				continue
 			}
-			if done[visit]&stepsOf[a.Type] != 0 {
-				return fmt.Errorf("%w: %v on rank %d has been done before\n%s", ErrDuplicate, a, r, t.grid(r, i, ""))
+			before := done[visit]
+			if before&stepsOf[a.Type] != 0 {
+				return nil, fmt.Errorf("%w: %v on rank %d has been done before\n%s", ErrDuplicate, a, r, t.grid(r, i, ""))
 			}
-			done[visit] |= stepsOf[a.Type]
-			if err := t.checkPair(row, i); err != nil {
-				return fmt.Errorf("%w\n%s", err, t.grid(r, i, ""))
+			done[visit] = before | stepsOf[a.Type]
+			if a.Overlap {
+				if err := t.checkPair(row, i); err != nil {
+					return nil, fmt.Errorf("%w\n%s", err, t.grid(r, i, ""))
+				}
+			}
+			if visits < claimed {
+				continue
+			}
+			if need := needs(a.Type); before&need != need && disorder == nil {
+				disorder = fmt.Errorf("%w: %v on rank %d comes before %v\n%s",
+					ErrOrder, a, r, Action{Stage: a.Stage, Type: firstStep(need), Microbatch: a.Microbatch}, t.grid(r, i, ""))
+			}
+			if kind, ok := a.Type.edge(); ok {
+				ix.pass[kind].at[a.Stage][a.Microbatch] = int32(i)
+			}
+			if stepsOf[a.Type]&stepW != 0 {
+				ix.outOfOrder = ix.outOfOrder || a.Microbatch < lastWeight[a.Stage]
+				lastWeight[a.Stage] = a.Microbatch
 			}
 		}
 	}
@@ -97,10 +124,16 @@ func (t *Table) checkComplete() error {
 	}
 	for visit, d := range done {
 		if d != all {
-			return t.missing(Action{Stage: int32(visit / t.Microbatches), Type: firstStep(all &^ d), Microbatch: int32(visit % t.Microbatches)})
+			return nil, t.missing(Action{Stage: int32(visit / t.Microbatches), Type: firstStep(all &^ d), Microbatch: int32(visit % t.Microbatches)})
 		}
 	}
-	return nil
+	if disorder != nil {
+		return nil, disorder
+	}
+	for kind := range ix.pass {
+		ix.pass[kind].order = sortedRows(ix.pass[kind].at)
+	}
+	return ix, nil
 }
 
 func (t *Table) checkAction(a Action) error {
@@ -117,13 +150,10 @@ func (t *Table) checkAction(a Action) error {
 	return nil
 }
 
-// checkPair says that the action at i, if it is the first of a pair, is a forward
-// before a backward of something else.
+// checkPair says that the action at i, the first of a pair, is a forward before a
+// backward of something else.
 func (t *Table) checkPair(row []Action, i int) error {
 	a := row[i]
-	if !a.Overlap {
-		return nil
-	}
 	if i+1 == len(row) {
 		return fmt.Errorf("%w: %v is to overlap with the next action, and there is none", ErrTable, a)
 	}
@@ -158,40 +188,6 @@ func (t *Table) missing(a Action) error {
 		}
 	}
 	return fmt.Errorf("%w: %v is missing on rank %d\n%s", ErrIncomplete, a, rank, t.grid(rank, gap, a.String()))
-}
-
-// checkOrder says that each rank does a microbatch's F before its I, and I
-// before W, and notes the positions. The table is complete.
-func (t *Table) checkOrder() (*index, error) {
-	ix := &index{}
-	for kind := range ix.pass {
-		if kind == int(ForwardEdge) || !t.ForwardOnly {
-			ix.pass[kind].at = matrix(t.NumStages, t.Microbatches)
-		}
-	}
-	done := make([]steps, t.NumStages*t.Microbatches)
-	lastWeight := make([]int32, t.NumStages) // the microbatch of the one before
-	for r, row := range t.Ranks {
-		for i, a := range row {
-			visit := int(a.Stage)*t.Microbatches + int(a.Microbatch)
-			if need := needs(a.Type); done[visit]&need != need {
-				return nil, fmt.Errorf("%w: %v on rank %d comes before %v\n%s",
-					ErrOrder, a, r, Action{Stage: a.Stage, Type: firstStep(need), Microbatch: a.Microbatch}, t.grid(r, i, ""))
-			}
-			done[visit] |= stepsOf[a.Type]
-			if kind, ok := a.Type.edge(); ok {
-				ix.pass[kind].at[a.Stage][a.Microbatch] = int32(i)
-			}
-			if stepsOf[a.Type]&stepW != 0 {
-				ix.outOfOrder = ix.outOfOrder || a.Microbatch < lastWeight[a.Stage]
-				lastWeight[a.Stage] = a.Microbatch
-			}
-		}
-	}
-	for kind := range ix.pass {
-		ix.pass[kind].order = sortedRows(ix.pass[kind].at)
-	}
-	return ix, nil
 }
 
 // matrix returns rows of zeros in one piece of memory.

@@ -86,7 +86,7 @@ func (s *sharedPlay) readyAt(rank int) float64 {
 		if in, ok := s.input(a); ok && in.position >= s.ended[in.rank] {
 			return math.Inf(1)
 		}
-		ready, known := s.player.readyAt(rank, a)
+		ready, _, known := s.player.readyAt(rank, a)
 		if !known {
 			return math.Inf(1)
 		}
@@ -107,7 +107,7 @@ func (s *sharedPlay) start(rank int) error {
 		s.left[rank] += c
 		s.timeline.Start[rank][s.next[rank]] = s.now
 		s.next[rank]++
-		s.deliver(rank, a)
+		s.deliver(a)
 	}
 	return nil
 }

@@ -83,12 +83,16 @@ type player struct {
 	index    *index
 	timeline *Timeline
 	Machine
+	rankOf  []int32    // by stage
 	next    []int      // by rank: position of the action to start next
 	sent    [2][]int32 // by kind and stage: outputs sent on the edge
 	ready   []int      // ranks that may get on
-	isReady []bool
-	release []float64 // by rank: when it may begin
+	waiters [][]waiter // by rank that is waited for
+	release []float64  // by rank: when it may begin
 }
+
+// waiter is a rank that gets on when another one has started the action at a position.
+type waiter struct{ rank, position int }
 
 func newPlayer(t *Table, ix *index) *player {
 	ranks := t.NumRanks()
@@ -103,9 +107,13 @@ func newPlayer(t *Table, ix *index) *player {
 		},
 		next:    make([]int, ranks),
 		sent:    [2][]int32{make([]int32, t.NumStages), make([]int32, t.NumStages)},
+		rankOf:  make([]int32, t.NumStages),
 		ready:   make([]int, 0, ranks),
-		isReady: make([]bool, ranks),
+		waiters: make([][]waiter, ranks),
 		release: make([]float64, ranks),
+	}
+	for stage := range p.rankOf {
+		p.rankOf[stage] = int32(t.RankOf(stage))
 	}
 	for r, row := range t.Ranks {
 		p.timeline.Start[r] = make([]float64, len(row))
@@ -129,15 +137,16 @@ func (p *player) play(m Machine) error {
 		return p.playShared(m)
 	}
 	for r := p.table.NumRanks() - 1; r >= 0; r-- {
-		p.wake(r)
+		p.waiters[r] = p.waiters[r][:0]
+		p.ready = append(p.ready, r)
 	}
 	for len(p.ready) > 0 {
 		r := p.ready[len(p.ready)-1]
 		p.ready = p.ready[:len(p.ready)-1]
-		p.isReady[r] = false
 		if err := p.advance(r); err != nil {
 			return err
 		}
+		p.wake(r)
 	}
 	for r, row := range p.table.Ranks {
 		if p.next[r] < len(row) {
@@ -156,11 +165,17 @@ func (p *player) checkCredits(c *Credits) error {
 	return nil
 }
 
+// wake lets those get on who waited for what a rank has started by now.
 func (p *player) wake(rank int) {
-	if !p.isReady[rank] {
-		p.isReady[rank] = true
-		p.ready = append(p.ready, rank)
+	left := p.waiters[rank][:0]
+	for _, w := range p.waiters[rank] {
+		if w.position < p.next[rank] {
+			p.ready = append(p.ready, w.rank)
+		} else {
+			left = append(left, w)
+		}
 	}
+	p.waiters[rank] = left
 }
 
 // advance runs a rank's actions until one has to wait.
@@ -175,8 +190,9 @@ func (p *player) advance(rank int) error {
 		together := row[i : i+Width(row, i)]
 		var cost float64
 		for _, a := range together {
-			at, ok := p.readyAt(rank, a)
+			at, missing, ok := p.readyAt(rank, a)
 			if !ok {
+				p.waiters[missing.rank] = append(p.waiters[missing.rank], waiter{rank, missing.position})
 				return nil
 			}
 			now = max(now, at)
@@ -194,27 +210,28 @@ func (p *player) advance(rank int) error {
 		now += cost
 		p.next[rank] = i
 		for _, a := range together {
-			p.deliver(rank, a)
+			p.deliver(a)
 		}
 	}
 	return nil
 }
 
-// readyAt is when an action has its input and its credit, if that is known yet.
-func (p *player) readyAt(rank int, a Action) (at float64, known bool) {
+// readyAt is when an action has its input and its credit, if that is known yet;
+// otherwise it names an action that has to start before.
+func (p *player) readyAt(rank int, a Action) (at float64, missing place, known bool) {
 	if in, ok := p.input(a); ok {
 		if !p.started(in) {
-			return 0, false
+			return 0, in, false
 		}
 		at = p.arrival(in, rank)
 	}
 	if taker, ok := p.creditFrom(a); ok {
 		if !p.started(taker) {
-			return 0, false
+			return 0, taker, false
 		}
 		at = max(at, p.timeline.Start[taker.rank][taker.position])
 	}
-	return at, true
+	return at, place{}, true
 }
 
 // arrival is when an action's output is at a rank.
@@ -257,7 +274,7 @@ func (p *player) input(a Action) (place, bool) {
 	if !ok {
 		return place{}, false
 	}
-	return place{p.table.RankOf(stage), int(p.index.pass[kind].at[stage][a.Microbatch])}, true
+	return place{int(p.rankOf[stage]), int(p.index.pass[kind].at[stage][a.Microbatch])}, true
 }
 
 // creditFrom returns the action whose start gives back the credit that this one
@@ -276,27 +293,13 @@ func (p *player) creditFrom(a Action) (place, bool) {
 	if k < 0 {
 		return place{}, false
 	}
-	return place{p.table.RankOf(to), int(p.index.pass[kind].order[to][k])}, true
+	return place{int(p.rankOf[to]), int(p.index.pass[kind].order[to][k])}, true
 }
 
-// deliver counts the output of an action that started and wakes the ranks that
-// may wait for it: the receiver of the output, and the sender of the input,
-// whose credit comes back.
-func (p *player) deliver(rank int, a Action) {
-	kind, ok := a.Type.edge()
-	if !ok {
-		return
-	}
-	if to, ok := kind.to(int(a.Stage), p.table.NumStages); ok {
+// deliver counts the output of an action that started.
+func (p *player) deliver(a Action) {
+	if kind, ok := a.Type.edge(); ok {
 		p.sent[kind][a.Stage]++
-		if r := p.table.RankOf(to); r != rank {
-			p.wake(r)
-		}
-	}
-	if from, ok := kind.from(int(a.Stage), p.table.NumStages); ok && p.Credits != nil {
-		if r := p.table.RankOf(from); r != rank {
-			p.wake(r)
-		}
 	}
 }
 
