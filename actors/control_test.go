@@ -346,23 +346,26 @@ func TestSkippedStep(t *testing.T) {
 }
 
 // When nobody takes the events, training waits for them before the queue grows
-// beyond its limit.
+// beyond its limit, also where orders are sent ahead.
 func TestRecordsAreBounded(t *testing.T) {
-	l := &log{}
-	spec := fakeRun{table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: 1}), threads: 1, steps: actors.LimitRecords + 100}.spec(t, l)
-	gate := make(chan struct{})
-	spec.OnEvent = func(e actors.Event) {
-		<-gate
-		l.event(e)
-	}
-	run := start(t, spec)
-	eventually(t, run, "the wait", func() bool {
-		s := run.Status().Actors[0]
-		return s.Wait == actors.WaitDisk && s.From == "metrics" && s.Step == actors.LimitRecords+1
-	})
-	close(gate)
-	if out := wait(t, run); out.Err != nil || len(l.steps()) != actors.LimitRecords+100 {
-		t.Errorf("the run ends with %+v after %d steps", out, len(l.steps()))
+	for _, ahead := range []bool{false, true} {
+		l := &log{}
+		spec := fakeRun{table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: 1}), threads: 1, steps: actors.LimitRecords + 100}.spec(t, l)
+		spec.PostValidate = ahead
+		gate := make(chan struct{})
+		spec.OnEvent = func(e actors.Event) {
+			<-gate
+			l.event(e)
+		}
+		run := start(t, spec)
+		eventually(t, run, "the wait", func() bool {
+			s := run.Status().Actors[0]
+			return s.Wait == actors.WaitDisk && s.From == "metrics" && s.Step == actors.LimitRecords+1
+		})
+		close(gate)
+		if out := wait(t, run); out.Err != nil || len(l.steps()) != actors.LimitRecords+100 {
+			t.Errorf("ahead %v: the run ends with %+v after %d steps", ahead, out, len(l.steps()))
+		}
 	}
 }
 

@@ -563,28 +563,6 @@ func TestRollingBackTakesNoMore(t *testing.T) {
 	}
 }
 
-// TestRecordsAreBoundedAhead: orders ahead don't let more steps wait for their line than
-// may.
-func TestRecordsAreBoundedAhead(t *testing.T) {
-	l := &log{}
-	spec := fakeRun{table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: 1}), threads: 1, steps: actors.LimitRecords + 100}.spec(t, l)
-	spec.PostValidate = true
-	gate := make(chan struct{})
-	spec.OnEvent = func(e actors.Event) {
-		<-gate
-		l.event(e)
-	}
-	run := start(t, spec)
-	eventually(t, run, "the wait", func() bool {
-		s := run.Status().Actors[0]
-		return s.Wait == actors.WaitDisk && s.From == "metrics" && s.Step == actors.LimitRecords+1
-	})
-	close(gate)
-	if out := wait(t, run); out.Err != nil || len(l.steps()) != actors.LimitRecords+100 {
-		t.Errorf("the run ends with %+v after %d steps", out, len(l.steps()))
-	}
-}
-
 // TestPostValidationNeedsAnOrder that is fixed.
 func TestPostValidationNeedsAnOrder(t *testing.T) {
 	spec := fourSteps(t, &log{})
