@@ -86,7 +86,7 @@ func (p *plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 		}
 	}
 	l := dry.NewList()
-	st.TiedGrads(l)
+	st.TiedGrads(l, len(p.embeddingRanks())-1)
 	if err := tensorops.Run(dry, l); err != nil {
 		return 0, err
 	}

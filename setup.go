@@ -227,9 +227,6 @@ func (p *plan) place() error {
 	if err := p.layout.Validate(p.layoutSpec()); err != nil {
 		return c.Errorf("pipeline.layout", "%v", err)
 	}
-	if rs := p.embeddingRanks(); len(rs) > 2 {
-		return c.Errorf("pipeline.layout", "E, m and L stand on ranks %d, and with model.tie_embeddings all use one weight, which two ranks can share: put m and L into one stage, or untie the embeddings", rs)
-	}
 	p.chunks = make([][]stages.ChunkSpec, p.table.NumRanks())
 	first := 0
 	for v, symbols := range p.layout.Stages {
@@ -263,13 +260,6 @@ func (p *plan) embeddingRanks() []int {
 		}
 	}
 	return ranks
-}
-
-// tiedRanks are the two ranks that exchange the gradients of the embedding's weight;
-// twice the same where one rank has all its uses.
-func (p *plan) tiedRanks() [2]int {
-	rs := p.embeddingRanks()
-	return [2]int{rs[0], rs[len(rs)-1]}
 }
 
 // evalTable is a forward-only table for so many microbatches, of the stages' placement.

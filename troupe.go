@@ -416,7 +416,7 @@ func (r *Run) spec(cfg *config.Config, p *plan, start actors.TrainerState, load 
 		Build: func(rank int, s tensorops.Stream) (actors.Compute, error) {
 			return buildStage(p, rank, s, load, withState)
 		},
-		TiedRanks: p.tiedRanks(), Table: p.table, EvalTable: evalTable, Bound: p.dynamicBound(), PostValidate: cfg.Pipeline.PostValidation, TraceEvery: traceEvery(cfg, o),
+		TiedRanks: p.embeddingRanks(), Table: p.table, EvalTable: evalTable, Bound: p.dynamicBound(), PostValidate: cfg.Pipeline.PostValidation, TraceEvery: traceEvery(cfg, o),
 		Data: src, MicrobatchSize: cfg.Batch.Microbatch, Context: cfg.Model.Context, Sequences: cfg.Batch.Sequences, Recompute: p.recompute(), HeadLater: p.headLater(),
 		Rate: rate, ClipNorm: cfg.Optimizer.ClipNorm,
 		Start: start, Steps: int64(cfg.Run.Steps), EvalEvery: int64(cfg.Run.EvalEvery), CheckpointEvery: int64(cfg.Run.CheckpointEvery),

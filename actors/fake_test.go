@@ -65,7 +65,7 @@ func (f *fake) Loss(_, index int) (sum, targets float64) { return float64(index)
 
 func (f *fake) MTPLoss(int, int) float64 { return 0 }
 
-func (f *fake) TiedGrads(l *tensorops.List) []stages.TiedGrad {
+func (f *fake) TiedGrads(l *tensorops.List, _ int) []stages.TiedGrad {
 	g := l.Alloc(tensorops.Float32, 4)
 	l.Fill(g, 1)
 	f.call(l, "tied")
@@ -127,11 +127,11 @@ type fakeRun struct {
 func (r fakeRun) spec(t testing.TB, l *log) actors.Spec {
 	t.Helper()
 	last := r.table.NumStages - 1
-	tied := [2]int{r.table.RankOf(0), r.table.RankOf(last)}
+	tied := slices.Compact([]int{r.table.RankOf(0), r.table.RankOf(last)})
 	s := actors.Spec{
 		Device: newDevice(t, r.threads),
 		Build: func(rank int, _ tensorops.Stream) (actors.Compute, error) {
-			return &fake{rank: rank, last: last, tied: !r.untied && tied[0] != tied[1] && slices.Contains(tied[:], rank), spin: r.spin, hook: r.hook}, nil
+			return &fake{rank: rank, last: last, tied: !r.untied && len(tied) > 1 && slices.Contains(tied, rank), spin: r.spin, hook: r.hook}, nil
 		},
 		TiedRanks: tied,
 		Table:     r.table,

@@ -262,7 +262,7 @@ func (tr training) spec(t testing.TB, l *log) actors.Spec {
 			}
 			return tr.wrap(rank, st), st.Load(load, tr.from != nil)
 		},
-		TiedRanks: [2]int{tr.table.RankOf(0), tr.table.RankOf(tr.table.NumStages - 1)},
+		TiedRanks: slices.Compact([]int{tr.table.RankOf(0), tr.table.RankOf(tr.table.NumStages - 1)}),
 		Table:     tr.table,
 		Data:      randomText{tr.model.Vocab, tr.evalLens}, MicrobatchSize: microbatchSize, Context: tr.model.Context, Sequences: sequences,
 		Recompute: tr.recompute,

@@ -113,10 +113,11 @@ type Loss struct {
 	MTP          float64 // mean loss of multi-token prediction
 }
 
-// TiedGradient carries one use's gradient of a tied weight to the rank of the
-// other use. The message owns the tensor.
+// TiedGradient carries a rank's part of a tied weight's gradient to another rank that
+// uses the weight. The message owns the tensor.
 type TiedGradient struct {
 	Header
+	From int32 // rank
 	Grad stages.TiedGrad
 }
 

@@ -26,7 +26,7 @@ type Compute interface {
 	Finish(virtual, index int)
 	Loss(virtual, index int) (sum, targets float64)
 	MTPLoss(virtual, index int) float64
-	TiedGrads(l *tensorops.List) []stages.TiedGrad
+	TiedGrads(l *tensorops.List, ranks int) []stages.TiedGrad
 	WantsTied() int
 	TakeTied(stages.TiedGrad) error
 	GradNorms(l *tensorops.List)
@@ -49,9 +49,9 @@ type Spec struct {
 	// Build makes rank r's stage on its stream, with its weights. It is called
 	// in a goroutine of its own, which the run's end waits for.
 	Build func(rank int, s tensorops.Stream) (Compute, error)
-	// TiedRanks are the ranks of the two uses of a tied weight, when they
-	// differ: each sends its gradient to the other.
-	TiedRanks [2]int
+	// TiedRanks are the ranks that use a tied weight: where there are several, each sends
+	// its gradient to all others.
+	TiedRanks []int
 
 	Table     *scheduler.Table // one training step
 	EvalTable *scheduler.Table // one validation; nil: none

@@ -54,6 +54,7 @@ type stageActor struct {
 	doing    []visit                 // its actions: one, or an overlapped pair
 	batch    *Batch                  // host memory that it reads
 	tied     []stages.TiedGrad       // this rank's part, until it is sent
+	awaited  []inboxKey              // parts of it that are to come from other ranks
 	dynamic  dynamic
 
 	busy    time.Duration // device time: see StageDone
@@ -71,8 +72,8 @@ const (
 type inboxKey struct {
 	order      int64
 	kind       uint8
-	virtual    int32
-	microbatch int32
+	virtual    int32 // of a tied gradient: the rank that it is from
+	microbatch int32 // of a tied gradient: the parameter
 }
 
 // built says that the stage was made.
@@ -117,7 +118,7 @@ func (a *stageActor) Receive(ctx actor.Context) {
 	case *Data:
 		a.keep(ctx, m.Header, inboxKey{m.Order, inData, m.Virtual, m.Microbatch}, m)
 	case *TiedGradient:
-		a.keep(ctx, m.Header, inboxKey{m.Order, inTied, 0, int32(m.Grad.Param)}, m)
+		a.keep(ctx, m.Header, inboxKey{m.Order, inTied, m.From, int32(m.Grad.Param)}, m)
 	case *Credit:
 		if a.tape.accepts(m.Header) && a.order != nil && m.Order == a.order.Order {
 			a.credit(m.Kind, m.Edge, 1)

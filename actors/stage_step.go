@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"slices"
+
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupe-ml/troupe/stages"
@@ -18,7 +20,7 @@ func (a *stageActor) endOrder(ctx actor.Context) bool {
 		a.norms()
 	case a.tied == nil:
 		l := a.stream.NewList()
-		a.tied = a.stage.TiedGrads(l)
+		a.tied = a.stage.TiedGrads(l, len(a.tiedWith()))
 		a.cell.store(a.snap(Reducing))
 		a.submit(l, a.sendTied)
 	default:
@@ -27,35 +29,46 @@ func (a *stageActor) endOrder(ctx actor.Context) bool {
 	return true
 }
 
-// sendTied sends this rank's part of the tied gradients to the other use's rank.
+// tiedWith are the other ranks that use a tied weight.
+func (a *stageActor) tiedWith() []int {
+	return slices.DeleteFunc(slices.Clone(a.spec.TiedRanks), func(r int) bool { return r == a.rank })
+}
+
+// sendTied sends this rank's part of the tied gradients to the ranks of the other uses,
+// and notes what is to come from them.
 func (a *stageActor) sendTied(ctx actor.Context) {
-	other := a.spec.TiedRanks[0]
-	if other == a.rank {
-		other = a.spec.TiedRanks[1]
-	}
+	others := a.tiedWith()
+	a.awaited = a.awaited[:0]
 	for i, g := range a.tied {
+		other := others[i%len(others)]
 		a.tied[i].Grad = tensorops.Tensor{}
-		ctx.Send(a.wire.Stages[other], &TiedGradient{Header: a.order.Header, Grad: g})
+		ctx.Send(a.wire.Stages[other], &TiedGradient{Header: a.order.Header, From: int32(a.rank), Grad: g})
+		a.awaited = append(a.awaited, inboxKey{a.order.Order, inTied, int32(other), int32(g.Param)})
 	}
 }
 
 // takeTied takes what has come; when all has, norms follow, else the stage
 // waits, and the answer is false.
 func (a *stageActor) takeTied(ctx actor.Context) bool {
-	for _, own := range a.tied {
-		key := inboxKey{a.order.Order, inTied, 0, int32(own.Param)}
-		if m, ok := a.inbox[key].(*TiedGradient); ok {
-			delete(a.inbox, key)
-			if err := a.stage.TakeTied(m.Grad); err != nil {
-				m.release()
-				a.fail(ctx, a.step, err)
-				return false
-			}
+	var err error
+	a.awaited = slices.DeleteFunc(a.awaited, func(key inboxKey) bool {
+		m, ok := a.inbox[key].(*TiedGradient)
+		if !ok || err != nil {
+			return false
 		}
-	}
-	if a.stage.WantsTied() > 0 {
+		delete(a.inbox, key)
+		if err = a.stage.TakeTied(m.Grad); err != nil {
+			m.release()
+		}
+		return true
+	})
+	switch {
+	case err != nil:
+		a.fail(ctx, a.step, err)
+		return false
+	case len(a.awaited) > 0:
 		s := a.snap(Waiting)
-		s.Wait, s.From = WaitTied, stageName(a.spec.TiedRanks[0]+a.spec.TiedRanks[1]-a.rank)
+		s.Wait, s.From = WaitTied, stageName(int(a.awaited[0].virtual))
 		a.cell.store(s)
 		return false
 	}

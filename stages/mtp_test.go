@@ -43,19 +43,15 @@ func TestMTPLayoutChangesNoBit(t *testing.T) {
 			name             string
 			cuts, ranks      []int
 			split, recompute bool
-			threeUses        bool // of which each would be on a rank of its own
 		}{
-			{"together on the last rank", []int{2}, []int{0, 1}, false, false, false},
-			{"alone, the head with the embedding", []int{mtp, head}, []int{0, 1, 0}, true, false, false},
-			{"alone, on three ranks", []int{mtp, head}, []int{0, 1, 2}, false, false, true},
-			{"with the embedding", []int{head}, []int{0, 1}, false, true, false},
-			{"with the embedding, in other chunks", []int{2, mtp, head}, []int{0, 1, 0, 1}, true, false, false},
-			{"chunks of one rank", []int{1, mtp, head}, []int{0, 0, 0, 0}, false, true, false},
-			{"empty chunks around", []int{mtp, mtp, head, head}, []int{0, 1, 1, 1, 1}, true, true, false},
+			{"together on the last rank", []int{2}, []int{0, 1}, false, false},
+			{"alone, the head with the embedding", []int{mtp, head}, []int{0, 1, 0}, true, false},
+			{"alone, on three ranks", []int{mtp, head}, []int{0, 1, 2}, false, false},
+			{"with the embedding", []int{head}, []int{0, 1}, false, true},
+			{"with the embedding, in other chunks", []int{2, mtp, head}, []int{0, 1, 0, 1}, true, false},
+			{"chunks of one rank", []int{1, mtp, head}, []int{0, 0, 0, 0}, false, true},
+			{"empty chunks around", []int{mtp, mtp, head, head}, []int{0, 1, 1, 1, 1}, true, true},
 		} {
-			if c.threeUses && cfg.Tie {
-				continue
-			}
 			for i, got := range train(c.cuts, c.ranks, c.split, c.recompute) {
 				if got != want[i] {
 					t.Errorf("%s, tied %v, %s: step %d has %v, on one rank %v", cfg.Family, cfg.Tie, c.name, i+1, got, want[i])
@@ -226,7 +222,7 @@ func TestMTPRefuses(t *testing.T) {
 		}
 	}
 	l := p.stream[0].NewList()
-	g := stages.TiedGrad{Param: 0, Place: 1, Grad: l.Alloc(tensorops.Float32, 2*cfg.Vocab, cfg.Hidden)}
+	g := stages.TiedGrad{Param: 0, Uses: stages.Uses{1: true, 2: true}, Grad: l.Alloc(tensorops.Float32, 2*cfg.Vocab, cfg.Hidden)}
 	if err := p.stages[0].TakeTied(g); !errors.Is(err, stages.ErrInput) {
 		t.Errorf("two uses where one is to come: %v, want ErrInput", err)
 	}

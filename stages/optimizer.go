@@ -48,12 +48,12 @@ type Norm struct {
 	Squared float64
 }
 
-// WantsTied is the number of gradients that must come from other ranks before
-// GradNorms.
+// WantsTied is the number of parameters of which gradients must come from other ranks
+// before GradNorms.
 func (s *Stage) WantsTied() int {
 	n := 0
 	for _, h := range s.mine {
-		if h.shared && !h.other.Valid() {
+		if h.shared && h.missing() != (Uses{}) {
 			n++
 		}
 	}
@@ -66,10 +66,10 @@ func (s *Stage) TakeTied(g TiedGrad) error {
 		return fmt.Errorf("%w: tied gradient of parameter %d, which this rank does not hold", ErrInput, g.Param)
 	}
 	h := s.held[g.Param]
-	if !h.shared || h.other.Valid() || !h.fits(g) {
-		return fmt.Errorf("%w: tied gradient %v of %s, use %d", ErrInput, g.Grad, h.param.Name, g.Place)
+	if !h.shared || !h.fits(g) {
+		return fmt.Errorf("%w: tied gradient %v of %s, uses %v", ErrInput, g.Grad, h.param.Name, g.Uses)
 	}
-	h.other = g.Grad
+	h.others = append(h.others, g)
 	return nil
 }
 

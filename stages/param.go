@@ -62,8 +62,8 @@ type held struct {
 	// The weight as its linear layer's products read it, where Options.Pack is set.
 	packed [numForms]tensorops.Tensor
 	owner  bool // reports the norm and is saved: a tied weight's first use
-	// A tied weight that is used on another rank too, and that rank's gradients of
-	// this step once they have come.
+	// A tied weight that is used on other ranks too, and those ranks' gradients of
+	// this step as far as they have come.
 	shared bool
-	other  tensorops.Tensor
+	others []TiedGrad
 }

@@ -149,19 +149,30 @@ func (p *pipe) eachStage(do func(v int, s *stages.Stage)) {
 
 // norm exchanges tied gradients and adds the squared norms in the model's order.
 func (p *pipe) norm() float64 {
-	var tied []stages.TiedGrad
-	p.eachStage(func(v int, s *stages.Stage) {
-		p.run(v, func(l *tensorops.List) { tied = append(tied, s.TiedGrads(l)...) })
-	})
-	p.eachStage(func(v int, s *stages.Stage) {
+	var sharing []*stages.Stage
+	p.eachStage(func(_ int, s *stages.Stage) {
 		if s.WantsTied() > 0 {
-			// Two ranks share the weight: each takes what the other sent.
-			if err := s.TakeTied(tied[len(tied)-1]); err != nil {
-				p.t.Fatal(err)
-			}
-			tied = tied[:len(tied)-1]
+			sharing = append(sharing, s)
 		}
 	})
+	// Each rank takes what the others sent, the last one's first.
+	tied := make(map[*stages.Stage][]stages.TiedGrad)
+	p.eachStage(func(v int, s *stages.Stage) {
+		if slices.Contains(sharing, s) {
+			p.run(v, func(l *tensorops.List) { tied[s] = s.TiedGrads(l, len(sharing)-1) })
+		}
+	})
+	for _, to := range sharing {
+		for _, from := range slices.Backward(sharing) {
+			if from == to {
+				continue
+			}
+			if err := to.TakeTied(tied[from][0]); err != nil {
+				p.t.Fatal(err)
+			}
+			tied[from] = tied[from][1:]
+		}
+	}
 	byParam := make([]float64, len(p.model.Params))
 	p.eachStage(func(v int, s *stages.Stage) {
 		p.run(v, s.GradNorms)

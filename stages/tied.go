@@ -7,11 +7,15 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// TiedGrad is this rank's part of a tied weight's gradient, for the other rank that
-// uses the weight.
+// Uses are those of a weight on one rank: as the embedding's, for multi-token
+// prediction, as the head's.
+type Uses [numPlaces]bool
+
+// TiedGrad is one rank's part of a tied weight's gradient, for another rank that uses the
+// weight.
 type TiedGrad struct {
 	Param int
-	Place int // the use it comes from, the first one where several lie in Grad
+	Uses  Uses // that it is of
 	// The weight's shape; where the receiver has to add several uses one by one,
 	// with their rows one after the other.
 	Grad tensorops.Tensor
@@ -25,21 +29,12 @@ var sumOrder = [numPlaces]int{placeHead, placeMTP, placeOwn}
 
 // parts lists the gradients that a rank with these uses sends, in the order of
 // addition: the first two are one where it has both.
-func parts(here [numPlaces]bool) []int {
+func parts(here Uses) []int {
 	var out []int
 	for _, place := range sumOrder {
 		if here[place] && (place != placeMTP || !here[placeHead]) {
 			out = append(out, place)
 		}
-	}
-	return out
-}
-
-// elsewhere are the uses that another rank has.
-func (h *held) elsewhere() [numPlaces]bool {
-	var out [numPlaces]bool
-	for place, used := range h.param.places {
-		out[place] = used && !h.here[place]
 	}
 	return out
 }
@@ -55,35 +50,62 @@ func (h *held) place() int {
 	return placeOwn
 }
 
-// TiedGrads records copies of the gradients that another rank needs.
-func (s *Stage) TiedGrads(l *tensorops.List) []TiedGrad {
+// TiedGrads records copies of the gradients that other ranks need: of each parameter one
+// for each of so many ranks.
+func (s *Stage) TiedGrads(l *tensorops.List, ranks int) []TiedGrad {
 	var out []TiedGrad
 	for _, h := range s.mine {
 		if !h.shared {
 			continue
 		}
 		h.fold(l)
-		mine, rows := parts(h.here), h.param.Shape[0]
-		g := l.Alloc(tensorops.Float32, len(mine)*rows, h.param.Shape[1])
-		for i, place := range mine {
-			part := g.RowRange(i*rows, (i+1)*rows)
-			if by := h.rows[place]; by != nil {
-				l.Fill(part, 0)
-				by.addTo(l, part)
-			} else {
-				l.Copy(part, h.g[place])
-			}
+		for range ranks {
+			out = append(out, TiedGrad{h.param.Index, h.here, h.copyParts(l)})
 		}
-		out = append(out, TiedGrad{h.param.Index, mine[0], g})
 	}
 	return out
 }
 
-// fits reports whether a gradient is what the other rank is to send.
+// copyParts records a copy of this rank's parts.
+func (h *held) copyParts(l *tensorops.List) tensorops.Tensor {
+	mine, rows := parts(h.here), h.param.Shape[0]
+	g := l.Alloc(tensorops.Float32, len(mine)*rows, h.param.Shape[1])
+	for i, place := range mine {
+		part := g.RowRange(i*rows, (i+1)*rows)
+		if by := h.rows[place]; by != nil {
+			l.Fill(part, 0)
+			by.addTo(l, part)
+		} else {
+			l.Copy(part, h.g[place])
+		}
+	}
+	return g
+}
+
+// fits reports whether a gradient is of uses that other ranks have and that have not come
+// yet, all of one rank in one tensor.
 func (h *held) fits(g TiedGrad) bool {
-	theirs := parts(h.elsewhere())
-	return len(theirs) > 0 && g.Place == theirs[0] && g.Grad.Valid() && g.Grad.Rank() == 2 &&
-		g.Grad.Dim(0) == len(theirs)*h.param.Shape[0] && g.Grad.Dim(1) == h.param.Shape[1]
+	missing := h.missing()
+	any := false
+	for place, used := range g.Uses {
+		if used && !missing[place] {
+			return false
+		}
+		any = any || used
+	}
+	return any && g.Grad.Valid() && g.Grad.Rank() == 2 && g.Grad.Dim(0) == len(parts(g.Uses))*h.param.Shape[0] && g.Grad.Dim(1) == h.param.Shape[1]
+}
+
+// missing are the uses elsewhere whose gradients have not come.
+func (h *held) missing() Uses {
+	missing := Uses(h.param.places)
+	for place := range missing {
+		missing[place] = missing[place] && !h.here[place]
+		for _, o := range h.others {
+			missing[place] = missing[place] && !o.Uses[place]
+		}
+	}
+	return missing
 }
 
 // fold adds the first two uses where both are here.
@@ -94,21 +116,47 @@ func (h *held) fold(l *tensorops.List) {
 	}
 }
 
-// sum adds the gradients of all uses to the one that becomes the weight's.
+// sum adds the gradients of all uses, in their order, to the one that becomes the
+// weight's. Those of other ranks that come before it are added up where they lie.
 func (h *held) sum(l *tensorops.List) {
-	if h.shared && !h.other.Valid() {
-		l.Fail(fmt.Errorf("%w: the gradient of %s from its other use has not come", ErrInput, h.param.Name))
+	if h.shared && h.missing() != (Uses{}) {
+		l.Fail(fmt.Errorf("%w: a gradient of %s from another rank has not come", ErrInput, h.param.Name))
 		return
 	}
 	h.fold(l)
-	base, theirs, rows := h.place(), parts(h.elsewhere()), h.param.Shape[0]
+	base := h.place()
 	g := h.g[base]
+	var sum tensorops.Tensor // so far
 	for _, place := range sumOrder {
-		if by := h.rows[place]; by != nil {
-			by.addTo(l, g)
-		} else if i := slices.Index(theirs, place); i >= 0 {
-			l.Add(g, g, h.other.RowRange(i*rows, (i+1)*rows))
+		other := h.otherPart(place)
+		switch by := h.rows[place]; {
+		case place == base:
+			if sum.Valid() {
+				l.Add(g, g, sum)
+			}
+			sum = g
+		case by != nil:
+			by.addTo(l, sum)
+		case !other.Valid():
+		case sum.Valid():
+			l.Add(sum, sum, other)
+		default:
+			sum = other
 		}
 	}
-	free(l, &h.other)
+	for i := range h.others {
+		free(l, &h.others[i].Grad)
+	}
+	h.others = h.others[:0]
+}
+
+// otherPart is another rank's gradient of a use; none where it is within another part.
+func (h *held) otherPart(place int) tensorops.Tensor {
+	rows := h.param.Shape[0]
+	for _, o := range h.others {
+		if i := slices.Index(parts(o.Uses), place); i >= 0 {
+			return o.Grad.RowRange(i*rows, (i+1)*rows)
+		}
+	}
+	return tensorops.Tensor{}
 }
