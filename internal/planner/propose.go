@@ -252,9 +252,9 @@ func (s *search) recomputing(o *Option) (*Option, error) {
 		return nil, err
 	}
 	// The most microbatches whose activations can be kept.
-	keep, found := 0, full
+	found := full
 	for low, high := 1, slices.Max(o.PeakInFlight); low <= high; {
-		keep = (low + high) / 2
+		keep := (low + high) / 2
 		partial, err := s.play(o.Stages, o.Chunks, o.Schedule, o.Microbatch, "partial", keep)
 		if err != nil || partial == nil {
 			return found, err
