@@ -17,13 +17,15 @@ import (
 //	makespan, bubble_fraction   of the timeline
 //	period                    from step to step, where the timeline has it
 //	idle                      by rank: waiting between its first and last action
+//	utilisation               by rank: its actions' share of the makespan
 //	peak_in_flight            by rank, outputs from F to B or W
 //	peak_to_input_gradient    by rank, outputs from F to B or I
+//	rendezvous_safe           whether it would run without buffers, too
 //	table                     an array of cells for each rank: "0F3", a pair
 //	                          "(0F5;7B3)OVERLAP_F_B"
 //
-// Times are in the unit of the timeline's costs. The table is left out above
-// [MaxListed] actions, unless full is set. The memory that it takes doesn't grow with
+// Times are in the unit of the timeline's costs. Above [MaxListed] actions
+// rendezvous_safe is left out, and so is the table unless full is set. The memory that it takes doesn't grow with
 // the actions.
 func Summary(w io.Writer, t *scheduler.Table, report *scheduler.Report, tl *scheduler.Timeline, full bool) error {
 	ranks := t.NumRanks()
@@ -56,8 +58,12 @@ func Summary(w io.Writer, t *scheduler.Table, report *scheduler.Report, tl *sche
 		s.value("period", tl.Period)
 	}
 	s.value("idle", tl.Idle)
+	s.value("utilisation", utilisation(tl))
 	s.value("peak_in_flight", report.PeakInFlight)
 	s.value("peak_to_input_gradient", PeakToInputGradient(t))
+	if actions <= MaxListed {
+		s.value("rendezvous_safe", scheduler.RendezvousSafe(t))
+	}
 	if full || actions <= MaxListed {
 		s.table(t)
 	}
@@ -126,4 +132,15 @@ func (s *summary) table(t *scheduler.Table) {
 		fmt.Fprint(s.out, "]")
 	}
 	fmt.Fprint(s.out, "\n  ]")
+}
+
+// utilisation is each rank's busy share of the makespan.
+func utilisation(tl *scheduler.Timeline) []float64 {
+	shares := make([]float64, len(tl.Busy))
+	for r, busy := range tl.Busy {
+		if tl.Makespan > 0 {
+			shares[r] = busy / tl.Makespan
+		}
+	}
+	return shares
 }

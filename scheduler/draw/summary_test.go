@@ -25,8 +25,10 @@ type read struct {
 	BubbleFraction      float64 `json:"bubble_fraction"`
 	Period              float64
 	Idle                []float64
+	Utilisation         []float64
 	PeakInFlight        []int `json:"peak_in_flight"`
 	PeakToInputGradient []int `json:"peak_to_input_gradient"`
+	RendezvousSafe      *bool `json:"rendezvous_safe"`
 	Table               [][]string
 }
 
@@ -52,6 +54,14 @@ func TestSummaryIsWhatSchedulerSays(t *testing.T) {
 			if cells := strings.Split(p.table.String(), "\n")[r]; strings.Join(s.Table[r], " ") != cells {
 				t.Errorf("row %d is %v, want %s", r, s.Table[r], cells)
 			}
+		}
+		for r, u := range s.Utilisation {
+			if math.Abs(u*s.Makespan-p.timeline.Busy[r]) > 1e-9 {
+				t.Errorf("rank %d is used to %v of %v, want %v", r, u, s.Makespan, p.timeline.Busy[r])
+			}
+		}
+		if s.RendezvousSafe == nil || *s.RendezvousSafe != scheduler.RendezvousSafe(p.table) || len(s.Utilisation) != s.Ranks {
+			t.Errorf("rendezvous_safe %v, %d utilisations", s.RendezvousSafe, len(s.Utilisation))
 		}
 		all := s.Makespan * float64(s.Ranks)
 		if math.Abs(s.BubbleFraction-(all-busy)/all) > 1e-12 || s.Makespan != p.timeline.Makespan || s.Actions != actions {
