@@ -7,7 +7,6 @@ import (
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
-	"github.com/troupe-ml/troupe/tensorops/cpu"
 	"github.com/troupe-ml/troupe/tokenizer"
 )
 
@@ -23,7 +22,7 @@ type trained struct {
 	ckpt      *checkpoint.Checkpoint
 	model     *stages.Model
 	tokenizer tokenizer.Tokenizer
-	device    *cpu.Device
+	device    Device
 }
 
 // openTrained opens a model; tokenize says that it must have a tokenizer that
@@ -60,7 +59,7 @@ func openTrained(o ModelOptions, tokenize bool) (t *trained, err error) {
 	if t.tokenizer != nil && t.tokenizer.Vocab() > c.Vocab {
 		return t, fmt.Errorf("%s: the tokenizer has %d ids, the model %d", t.ckpt.Dir(), t.tokenizer.Vocab(), c.Vocab)
 	}
-	t.device, err = cpu.New(cpu.Options{Threads: o.Threads, Kernels: o.Kernels})
+	t.device, err = openDevice(deviceOptions{threads: o.Threads, kernels: o.Kernels})
 	return t, err
 }
 

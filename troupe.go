@@ -19,7 +19,6 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
 	"github.com/troupe-ml/troupe/tensorops"
-	"github.com/troupe-ml/troupe/tensorops/cpu"
 	"github.com/troupe-ml/troupe/tokenizer"
 )
 
@@ -93,7 +92,7 @@ type Result struct {
 type Run struct {
 	info    Info
 	inner   *actors.Run
-	device  *cpu.Device
+	device  Device
 	corpora *corpora
 	output  *output
 	metrics *telemetry.Writer
@@ -138,7 +137,7 @@ func check(cfg *config.Config) (err error) {
 	if ckpt != nil {
 		defer func() { err = errors.Join(err, ckpt.Close()) }()
 	}
-	if d, err := newDevice(cfg); err != nil {
+	if d, err := OpenDevice(cfg); err != nil {
 		errs = append(errs, err)
 	} else {
 		d.Close()
@@ -155,15 +154,6 @@ func check(cfg *config.Config) (err error) {
 		err = p.checkMemory(freeMemory())
 	}
 	return errors.Join(append(errs, err)...)
-}
-
-// newDevice makes the device that a configuration asks for.
-func newDevice(cfg *config.Config) (*cpu.Device, error) {
-	d, err := cpu.New(cpu.Options{Threads: cfg.Device.Threads, Kernels: cfg.Device.Kernels})
-	if err != nil {
-		return nil, cfg.Errorf("device.kernels", "%w", err)
-	}
-	return d, nil
 }
 
 // adoptModel fills the model's sizes and the tokenizer from model.from and opens
@@ -279,7 +269,7 @@ func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
 		return nil, err
 	}
 	r.ckpt = from
-	if r.device, err = newDevice(cfg); err != nil {
+	if r.device, err = OpenDevice(cfg); err != nil {
 		return nil, err
 	}
 	if r.output, err = openOutput(cfg, o.Fresh); err != nil {

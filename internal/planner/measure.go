@@ -7,12 +7,10 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/rng"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
-	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
 // Measure takes the costs of a configuration's layers on this machine, at some sizes of
@@ -22,7 +20,7 @@ func Measure(ctx context.Context, b *troupe.Blueprint, microbatches []int, secon
 	if progress == nil {
 		progress = func(string) {}
 	}
-	dev, err := newDevice(b.Config())
+	dev, err := troupe.OpenDevice(b.Config())
 	if err != nil {
 		return nil, err
 	}
@@ -50,10 +48,6 @@ func Measure(ctx context.Context, b *troupe.Blueprint, microbatches []int, secon
 	return c, err
 }
 
-func newDevice(c *config.Config) (*cpu.Device, error) {
-	return cpu.New(cpu.Options{Threads: c.Device.Threads, Kernels: c.Device.Kernels})
-}
-
 // meterLayers is how many of the decoder layers are measured: enough that each finds its
 // weights and activations where it would among all of them, in memory and not in a
 // cache.
@@ -77,7 +71,7 @@ type meterChunk struct {
 	times  [scheduler.B + 1][]float64 // by pass, ms
 }
 
-func newMeter(b *troupe.Blueprint, dev *cpu.Device, sequences int) (*meter, error) {
+func newMeter(b *troupe.Blueprint, dev tensorops.Device, sequences int) (*meter, error) {
 	m := &meter{stream: dev.NewStream("planner")}
 	var specs []stages.ChunkSpec
 	symbols, decoders := b.Model().Symbols(), 0

@@ -11,7 +11,6 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
-	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
 // runner takes microbatches through one decoder layer and back, beside other runners.
@@ -29,7 +28,7 @@ const runnerRepeats = 4
 
 // measureShares tells how fast actions run beside each other, up to as many at a time as
 // the device has threads: see Costs.Shares.
-func measureShares(ctx context.Context, b *troupe.Blueprint, dev *cpu.Device, sequences int) ([]float64, error) {
+func measureShares(ctx context.Context, b *troupe.Blueprint, dev troupe.Device, sequences int) ([]float64, error) {
 	runners, err := newRunners(b, dev, sequences)
 	defer func() {
 		for _, r := range runners {
@@ -85,7 +84,7 @@ func doubling(n int) []int {
 	return append(out, n)
 }
 
-func newRunners(b *troupe.Blueprint, dev *cpu.Device, sequences int) ([]*runner, error) {
+func newRunners(b *troupe.Blueprint, dev troupe.Device, sequences int) ([]*runner, error) {
 	model := b.Model()
 	layer := slices.Index([]byte(model.Symbols()), byte(scheduler.SymbolLayer))
 	c := model.Config
