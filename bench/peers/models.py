@@ -94,18 +94,18 @@ class Llama(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
 
 
-# By name: what makes the model, its vocabulary, the sequences in a step.
-CONTEXT = 256
+# By name: what makes the model of a context, its vocabulary, the sequences in a step.
+CONTEXT = 256  # unless another is asked for
 MODELS = {
-    "gpt": (lambda: GPT(6, 384, 6, 256, CONTEXT), 256, 16),
-    "gpt2-124m": (lambda: GPT(12, 768, 12, 50257, CONTEXT), 50257, 4),
-    "llama": (lambda: Llama(8, 512, 8, 4, 1376, 32000, CONTEXT), 32000, 8),
+    "gpt": (lambda context: GPT(6, 384, 6, 256, context), 256, 16),
+    "gpt2-124m": (lambda context: GPT(12, 768, 12, 50257, context), 50257, 4),
+    "llama": (lambda context: Llama(8, 512, 8, 4, 1376, 32000, context), 32000, 8),
 }
 
 
-def build(name):
+def build(name, context=CONTEXT):
     """Make a model with weights as GPT-2 draws them."""
-    model = MODELS[name][0]()
+    model = MODELS[name][0](context)
     for p in model.parameters():
         if p.dim() > 1:
             nn.init.normal_(p, std=0.02)

@@ -24,10 +24,12 @@ def trainer(o, torch):
     """Make the model and return (parameters, tokens in a step, a function that takes a step)."""
     from models import CONTEXT, MODELS, build
 
+    context = o.context or CONTEXT
+
     torch.manual_seed(1)
     _, vocab, sequences = MODELS[o.model]
     sequences = o.sequences or sequences
-    model = build(o.model)
+    model = build(o.model, context).to(o.device)
     matrices = [p for p in model.parameters() if p.dim() > 1]
     rest = [p for p in model.parameters() if p.dim() <= 1]
     optimizer = torch.optim.AdamW(
@@ -35,13 +37,13 @@ def trainer(o, torch):
         lr=1e-4, betas=(0.9, 0.95), eps=1e-8, fused=True,
     )
     loss_of = torch.compile(model) if o.mode == "compiled" else model
-    mixed = torch.autocast("cpu", torch.bfloat16) if o.dtype == "bfloat16" else contextlib.nullcontext()
-    text = torch.randint(vocab, (64 * (CONTEXT + 1),))
+    mixed = torch.autocast(o.device, torch.bfloat16) if o.dtype == "bfloat16" else contextlib.nullcontext()
+    text = torch.randint(vocab, (64 * (context + 1),))
 
     def step():
-        at = torch.randint(len(text) - CONTEXT, (sequences,)).tolist()
-        ids = torch.stack([text[i : i + CONTEXT] for i in at])
-        targets = torch.stack([text[i + 1 : i + 1 + CONTEXT] for i in at])
+        at = torch.randint(len(text) - context, (sequences,)).tolist()
+        ids = torch.stack([text[i : i + context] for i in at]).to(o.device)
+        targets = torch.stack([text[i + 1 : i + 1 + context] for i in at]).to(o.device)
         with mixed:
             loss = loss_of(ids, targets)
         loss.backward()
@@ -49,7 +51,7 @@ def trainer(o, torch):
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    return sum(p.numel() for p in model.parameters()), sequences * CONTEXT, step
+    return sum(p.numel() for p in model.parameters()), sequences * context, step
 
 
 def main():
@@ -59,6 +61,8 @@ def main():
     p.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     p.add_argument("--threads", type=int, required=True)
     p.add_argument("--sequences", type=int, default=0)
+    p.add_argument("--context", type=int, default=0)
+    p.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     o = p.parse_args()
     for name in "OMP_NUM_THREADS", "MKL_NUM_THREADS":
         os.environ[name] = str(o.threads)
@@ -74,8 +78,13 @@ def main():
         began = time.perf_counter()
         for _ in range(n):
             step()
+        if o.device == "cuda":
+            torch.cuda.synchronize()
         say(event="steps", steps=n, ms=1000 * (time.perf_counter() - began))
-    say(event="end", held_bytes=held, peak_bytes=status("VmHWM:") - held)
+    if o.device == "cuda":
+        say(event="end", held_bytes=0, peak_bytes=torch.cuda.max_memory_reserved())
+    else:
+        say(event="end", held_bytes=held, peak_bytes=status("VmHWM:") - held)
 
 
 main()

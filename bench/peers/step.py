@@ -27,7 +27,9 @@ def measure(o, model, dtype, threads):
     common = ["--model", model, "--dtype", dtype, "--threads", threads]
     if o.sequences:
         common += ["--sequences", o.sequences]
-    ours = engine("step", *common, *(["--microbatches", o.microbatches] if o.microbatches else []))
+    sets = [f"device.kind={o.device}"] + ([f"model.context={o.context}"] if o.context else [])
+    ours = engine("step", *common, *(["--microbatches", o.microbatches] if o.microbatches else []), *(a for s in sets for a in ("--set", s)))
+    common += ["--device", o.device] + (["--context", o.context] if o.context else [])
     speeds = {}
     with Sides() as sides:
         started = [start(sides, o, "Troupe", ours)]
@@ -51,6 +53,8 @@ def main():
     p.add_argument("--seconds", type=float, default=2, help="of each turn, about (default: %(default)s)")
     p.add_argument("--sequences", type=int, help="in a step (default: the model's)")
     p.add_argument("--microbatches", type=int, help="Troupe's; PyTorch takes the sequences at once (default: the engine's)")
+    p.add_argument("--context", type=int, help="positions of a sequence (default: the model's)")
+    p.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="that all sides compute on (default: %(default)s)")
     o = parse(p)
     head("model", "type", "threads", "Troupe, tokens/s", *[f"PyTorch {m}, tokens/s" for m in o.peers], "Troupe by the faster")
     for model in o.models:
