@@ -8,7 +8,9 @@ ENGINE  := $(BIN)/engine
 LINT_VERSION := v2.15.0
 LINT    := $(BIN)/golangci-lint-$(LINT_VERSION)
 GOROOT  := $(shell $(GO) env GOROOT)
-# No cgo: one static binary. The race detector alone needs a C compiler.
+# No cgo: one binary. On Linux it is linked to the C library, by which CUDA's are opened;
+# `go build -tags nocuda` makes a static one without. The race detector alone needs a C
+# compiler.
 export CGO_ENABLED = 0
 CC_FOUND := $(shell command -v gcc || command -v clang)
 
@@ -50,6 +52,22 @@ ASMGEN := tensorops/cpu/internal/asmgen
 .PHONY: generate
 generate: ## write the generated assembly again
 	cd $(ASMGEN) && $(GO) run .
+
+.PHONY: cuda-check
+cuda-check: ## compile the CUDA kernels for several GPUs with NVIDIA's compiler, which pip fetches (no GPU needed)
+	GO=$(GO) scripts/cuda-check
+
+GPU := gpu-build
+.PHONY: gpu-build
+gpu-build: ## build all that scripts/gpu-check needs on a machine with a GPU, into gpu-build/
+	rm -rf $(GPU)
+	mkdir -p $(GPU)/scripts $(GPU)/models $(GPU)/bench
+	$(GO) build -trimpath -ldflags '-s -w' -o $(GPU)/engine ./cmd/engine
+	$(GO) test -c -trimpath -ldflags '-s -w' -o $(GPU)/cuda.test ./tensorops/cuda
+	cp -r bench/peers $(GPU)/bench/
+	cp internal/bench/models/*.toml $(GPU)/models/
+	cp scripts/gpu-check $(GPU)/scripts/
+	@du -sh $(GPU)
 
 FUZZ_SECONDS ?= 60
 .PHONY: fuzz

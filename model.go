@@ -13,6 +13,7 @@ import (
 // ModelOptions say which trained model to use, and on what.
 type ModelOptions struct {
 	From    string // a run's output folder, a checkpoint, or any Hugging Face directory of a known family
+	Device  string // "cuda"; else the CPU
 	Threads int    // 0: all cores
 	Kernels string // "": the best
 }
@@ -59,7 +60,7 @@ func openTrained(o ModelOptions, tokenize bool) (t *trained, err error) {
 	if t.tokenizer != nil && t.tokenizer.Vocab() > c.Vocab {
 		return t, fmt.Errorf("%s: the tokenizer has %d ids, the model %d", t.ckpt.Dir(), t.tokenizer.Vocab(), c.Vocab)
 	}
-	t.device, err = openDevice(deviceOptions{threads: o.Threads, kernels: o.Kernels})
+	t.device, err = openDevice(deviceOptions{o.Device, o.Threads, o.Kernels})
 	return t, err
 }
 

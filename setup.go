@@ -48,8 +48,9 @@ func (p *plan) stageOptions() stages.Options {
 		Seed: c.Run.Seed, Optimizer: optimizer(c), StepTokens: c.Batch.Sequences * c.Model.Context, BF16: bf16,
 		// In float32 packing is a few percent of a product and gains nothing
 		// (measured); in bfloat16 it converts every number, which is worth the memory
-		// of two more copies from some microbatches on.
-		Pack: bf16 && c.Batch.Sequences > 2*c.Batch.Microbatch,
+		// of two more copies from some microbatches on. A GPU's products read weights as
+		// they are.
+		Pack: bf16 && c.Batch.Sequences > 2*c.Batch.Microbatch && c.Device.Kind != kindCUDA,
 	}
 }
 

@@ -72,6 +72,7 @@ type Info struct {
 	Layout        string
 	BubblePct     float64 // ideal: of the table at unit costs
 	PeakInFlight  []int   // by rank
+	Device        string  // "cpu" or "cuda"
 	Threads       int
 	Kernels       string
 }
@@ -137,9 +138,11 @@ func check(cfg *config.Config) (err error) {
 	if ckpt != nil {
 		defer func() { err = errors.Join(err, ckpt.Close()) }()
 	}
+	available := freeMemory()
 	if d, err := OpenDevice(cfg); err != nil {
 		errs = append(errs, err)
 	} else {
+		available = memoryFor(d)
 		d.Close()
 	}
 	vocab := cfg.Model.Vocab
@@ -151,7 +154,7 @@ func check(cfg *config.Config) (err error) {
 		err = checkWeights(ckpt, p.model, nil)
 	}
 	if err == nil {
-		err = p.checkMemory(freeMemory())
+		err = p.checkMemory(available)
 	}
 	return errors.Join(append(errs, err)...)
 }
@@ -321,7 +324,7 @@ func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
 	if p.report.OutOfOrder {
 		r.send(WarningEvent{fmt.Sprintf("%s computes weight gradients out of microbatch order: the training is right, but its losses differ in the last bits from those of other schedules", cfg.Pipeline.Schedule)})
 	}
-	if err := p.checkMemory(freeMemory()); err != nil {
+	if err := p.checkMemory(memoryFor(r.device)); err != nil {
 		return nil, err
 	}
 	return r.spec(cfg, p, start, load, withState, o)
@@ -399,7 +402,7 @@ func (r *Run) spec(cfg *config.Config, p *plan, start actors.TrainerState, load 
 		TrainTokens: r.corpora.train.Len(), ValTokens: r.corpora.val.Len(), EvalWindows: len(src.windows), Steps: cfg.Run.Steps, ResumedAt: int(start.Step),
 		Schedule: p.table.Schedule, Stages: p.table.NumRanks(), VirtualStages: p.table.NumStages, Microbatches: p.table.Microbatches,
 		Layout: p.layout.String(), BubblePct: 100 * p.bubble, PeakInFlight: p.report.PeakInFlight,
-		Threads: r.device.Threads(), Kernels: r.device.Path()}
+		Device: r.device.Name(), Threads: r.device.Threads(), Kernels: r.device.Path()}
 	rate := stages.Rate{LR: cfg.Optimizer.LR, MinLR: cfg.Optimizer.MinLR, Warmup: int64(cfg.Optimizer.WarmupSteps), Steps: int64(cfg.Run.Steps), Decay: cfg.Optimizer.Decay}
 	return &actors.Spec{
 		Run: start.Run, Device: r.device,

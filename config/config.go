@@ -113,7 +113,7 @@ type Parallel struct {
 
 // Device is what computes.
 type Device struct {
-	Kind    string `toml:"kind"`    // "auto" or "cpu"; default auto
+	Kind    string `toml:"kind"`    // "auto" (the CPU), "cpu" or "cuda"; default auto
 	DType   string `toml:"dtype"`   // "float32", or "bfloat16": mixed precision
 	Threads int    `toml:"threads"` // default 0 = all cores
 	Kernels string `toml:"kernels"` // default "auto"; the device knows the others

@@ -29,6 +29,7 @@ type diagnosis struct {
 	Auto           string            `json:"auto"`    // the path that kernels = "auto" takes
 	Threads        int               `json:"threads"` // that threads = 0 takes
 	BFloat16       string            `json:"bfloat16"`
+	CUDA           cudaDiagnosis     `json:"cuda"`
 }
 
 // kernelPath is a way to compute on the processor.
@@ -48,6 +49,7 @@ func diagnose() diagnosis {
 		d.Kernels = append(d.Kernels, kernelPath(p))
 	}
 	d.BFloat16 = bfloat16(d.Kernels)
+	d.CUDA = diagnoseCUDA()
 	return d
 }
 
@@ -66,7 +68,8 @@ func (a *app) newDoctor() *cobra.Command {
 		Short: "Show what this machine can compute with, and what is used of it",
 		Long: `Show the machine as engine sees it: processor, memory, caches, the vector units
 that kernels can use, which kernels there are, which of them device.kernels =
-"auto" takes, and why not a better one.`,
+"auto" takes, and why not a better one; and the GPUs that device.kind = "cuda" can use,
+with CUDA's libraries, or what of these is lacking.`,
 		Args: takes(),
 		RunE: a.work(func(*cobra.Command, []string) error {
 			d := diagnose()
@@ -104,6 +107,13 @@ func (a *app) showDiagnosis(d diagnosis) {
 	}
 	row("threads", "%d, unless device.threads says otherwise", d.Threads)
 	row("bfloat16", "%s", d.BFloat16)
+	for i, line := range d.CUDA.lines() {
+		name := "CUDA"
+		if i > 0 {
+			name = ""
+		}
+		row(name, "%s", line)
+	}
 	_ = w.Flush() // its writer keeps the error
 }
 

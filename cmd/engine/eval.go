@@ -27,7 +27,7 @@ Without --data it is the validation text of the run that the model is from.`,
 			if o.Microbatch < 1 {
 				return usagef("--microbatch %d: give 1 or more", o.Microbatch)
 			}
-			if err := checkThreads(o.Threads); err != nil {
+			if err := checkModelFlags(o.ModelOptions); err != nil {
 				return err
 			}
 			res, err := troupe.Evaluate(cmd.Context(), o)

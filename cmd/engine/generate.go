@@ -21,7 +21,7 @@ it are shown as � instead.`,
   engine generate --from runs/run --tokens 1000 --temperature 1 --top-k 40 --seed 7 > text`,
 		Args: takes(),
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
-			if err := checkThreads(o.Threads); err != nil {
+			if err := checkModelFlags(o.ModelOptions); err != nil {
 				return err
 			}
 			if err := generate(cmd.Context(), o, a.modelText()); err != nil {

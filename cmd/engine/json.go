@@ -50,6 +50,7 @@ func (j *jsonReporter) begin(i troupe.Info) {
 		Layout        string  `json:"layout"`
 		BubblePct     float64 `json:"ideal_bubble_pct"`
 		PeakInFlight  []int   `json:"peak_in_flight"`
+		Device        string  `json:"device"`
 		Threads       int     `json:"threads"`
 		Kernels       string  `json:"kernels"`
 	}(i))

@@ -66,7 +66,7 @@ func header(i troupe.Info) []string {
 		fmt.Sprintf("data      %s tokens to train on, %s to validate on (%s)", term.Count(i.TrainTokens), term.Count(i.ValTokens), plural(i.EvalWindows, "window")),
 		fmt.Sprintf("pipeline  schedule %s: %s, %s, %s, ideal bubble %.1f%%", i.Schedule, plural(i.Stages, "stage"), plural(i.VirtualStages, "virtual stage"), plural(i.Microbatches, "microbatch"), i.BubblePct),
 		fmt.Sprintf("layout    %s", i.Layout),
-		fmt.Sprintf("device    cpu, %s, kernels %s", plural(i.Threads, "thread"), i.Kernels),
+		"device    " + device(i),
 		fmt.Sprintf("output    %s", i.Out),
 	}
 	if i.ResumedAt > 0 {
@@ -181,6 +181,14 @@ func (t *textReporter) bar(e troupe.StepEvent) term.Bar {
 		fields = append(fields, fmt.Sprintf("bubble %.0f/%.0f%%", *e.BubblePct, e.IdealBubblePct))
 	}
 	return term.Bar{Done: e.Step, Total: t.info.Steps, Fields: fields}
+}
+
+// device says what a run computes on.
+func device(i troupe.Info) string {
+	if i.Device == "cpu" {
+		return fmt.Sprintf("cpu, %s, kernels %s", plural(i.Threads, "thread"), i.Kernels)
+	}
+	return fmt.Sprintf("%s, kernels %s", i.Device, i.Kernels)
 }
 
 // losses and pace write the figures of a step, as far as there are any.

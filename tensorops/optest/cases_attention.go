@@ -88,6 +88,8 @@ var attentions = []attention{
 	{batch: 2, tq: 97, tk: 97, heads: 3, kvHeads: 1, d: 33},
 	{batch: 1, tq: 130, tk: 300, heads: 1, kvHeads: 1, d: 24},
 	{batch: 1, tq: 65, tk: 65, heads: 4, kvHeads: 4, d: 16, views: true},
+	{batch: 1, tq: 35, tk: 70, heads: 2, kvHeads: 1, d: 128},
+	{batch: 2, tq: 33, tk: 41, heads: 2, kvHeads: 1, d: 100, p: 0.2, first: 77},
 }
 
 // attended are the tensors of a recorded attention.

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/tensorops/cuda"
+)
+
+// cudaDiagnosis is what `engine doctor` tells of GPUs.
+type cudaDiagnosis struct {
+	Driver   string       `json:"driver"` // the library and its version; "": none
+	Compiler string       `json:"nvrtc"`
+	Devices  []cudaDevice `json:"devices"`
+	Lacks    []string     `json:"lacks"` // why device.kind = "cuda" cannot be used
+}
+
+type cudaDevice struct {
+	Name        string `json:"name"`
+	Capability  string `json:"compute_capability"`
+	MemoryBytes int64  `json:"memory_bytes"`
+}
+
+func diagnoseCUDA() cudaDiagnosis {
+	found := cuda.Describe(troupe.CUDAOptions())
+	d := cudaDiagnosis{Devices: []cudaDevice{}, Lacks: []string{}}
+	if found.Driver != nil {
+		d.Driver = found.Driver.String()
+	}
+	if found.NVRTC != nil {
+		d.Compiler = found.NVRTC.String()
+	}
+	for _, g := range found.Devices {
+		d.Devices = append(d.Devices, cudaDevice{g.Name, fmt.Sprintf("%d.%d", g.Major, g.Minor), g.Bytes})
+	}
+	for _, err := range found.Lacks {
+		d.Lacks = append(d.Lacks, err.Error())
+	}
+	return d
+}
+
+// lines say it for a person.
+func (d cudaDiagnosis) lines() []string {
+	var lines []string
+	for i, g := range d.Devices {
+		lines = append(lines, fmt.Sprintf("device %d: %s, compute capability %s, %s", i, g.Name, g.Capability, term.Bytes(g.MemoryBytes)))
+	}
+	if d.Driver != "" {
+		lines = append(lines, "driver: "+d.Driver)
+	}
+	if d.Compiler != "" {
+		lines = append(lines, "NVRTC: "+d.Compiler)
+	}
+	for _, lack := range d.Lacks {
+		lines = append(lines, strings.Split(lack, "\n")...)
+	}
+	return lines
+}

@@ -1,0 +1,119 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package cuda
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cuda/internal/standin"
+	"github.com/troupe-ml/troupe/tensorops/cuda/kernels"
+	"github.com/troupe-ml/troupe/tensorops/optest"
+)
+
+// folder is where the stand-in is built.
+var folder string
+
+func TestMain(m *testing.M) {
+	var err error
+	if folder, err = os.MkdirTemp("", "troupe-cuda"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(folder)
+		os.Exit(code)
+	}))
+}
+
+var build = sync.OnceValues(func() (string, error) {
+	return standin.Build(context.Background(), folder, kernels.Files)
+})
+
+// stand is the stand-in for a GPU, as new. The test fails if it leaves anything on it.
+func stand(t *testing.T) (*standin.Library, string) {
+	t.Helper()
+	path, err := build()
+	if errors.Is(err, standin.ErrCompiler) {
+		t.Skipf("%v: without one the device is not tested on a machine without a GPU", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := standin.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Reset()
+	t.Cleanup(func() {
+		for _, kind := range standin.Kinds {
+			if n := l.Left(kind); n != 0 {
+				t.Errorf("%d %s were not given back", n, kind)
+			}
+		}
+	})
+	return l, path
+}
+
+// newDevice opens the stand-in. It is closed before what it leaves is counted.
+func newDevice(t *testing.T, path string, o Options) *Device {
+	t.Helper()
+	o.Driver, o.NVRTC = path, path
+	if o.Cache == "" {
+		o.Cache = t.TempDir()
+	}
+	d, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+// TestKindsKnown lists the operations that have no launcher.
+func TestKindsKnown(t *testing.T) {
+	here := []tensorops.Kind{tensorops.KindUpload, tensorops.KindFetch, tensorops.KindAllReduce}
+	for _, k := range tensorops.Kinds() {
+		if _, ok := launchers[k]; !ok && !slices.Contains(here, k) {
+			t.Errorf("%v has no launcher", k)
+		}
+	}
+}
+
+// TestOps runs the one table of cases, and what is promised of errors and streams.
+func TestOps(t *testing.T) {
+	_, path := stand(t)
+	optest.Run(t, newDevice(t, path, Options{}), optest.Options{Skip: tooSlow})
+}
+
+// TestLate runs what is promised of errors and streams on a device that is slow at
+// random, where what should have been waited for is not there yet.
+func TestLate(t *testing.T) {
+	l, path := stand(t)
+	l.Delay(2000)
+	optest.Run(t, newDevice(t, path, Options{}), optest.Options{Skip: func(optest.Case) bool { return true }})
+}
+
+// tooSlow leaves out products of packed matrices that take the stand-in seconds. Nothing
+// is packed on this device, so they are the products of cases that stay.
+func tooSlow(c optest.Case) bool {
+	return strings.HasPrefix(c.Name, "pack/") && !strings.HasPrefix(c.Name, "pack/NN/") && !strings.HasSuffix(c.Name, "/sizes")
+}
+
+func TestDescribe(t *testing.T) {
+	_, path := stand(t)
+	is := Describe(Options{Driver: path, NVRTC: path})
+	if len(is.Lacks) > 0 || len(is.Devices) != 1 || is.Devices[0].Name != "stand-in" || is.Driver == nil || is.NVRTC == nil {
+		t.Fatalf("%+v", is)
+	}
+	if got := is.NVRTC.String(); !strings.HasSuffix(got, "(CUDA 12.4)") {
+		t.Errorf("NVRTC is %s", got)
+	}
+}

@@ -1,0 +1,147 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
+)
+
+// Options configure the device.
+type Options struct {
+	Device     int    // which GPU, counted from 0 as the driver does
+	LimitBytes int64  // of tensor memory; 0: what the GPU has
+	Driver     string // path of the driver's library; empty: the usual places
+	NVRTC      string // path of the compiler's; empty: the usual places
+	Cache      string // folder for compiled kernels; empty: the user's folder for caches
+}
+
+// Device computes on one GPU.
+type Device struct {
+	driver  *driver.Driver
+	gpu     *driver.Device
+	target  string // what the kernels are compiled for
+	context driver.Context
+	modules *modules
+	memory  *memory
+	host    tensorops.Arena // for collectives
+	owner   *owner
+
+	mu      sync.Mutex
+	streams []*stream
+	closing sync.Once
+}
+
+// Description is what of CUDA this machine has.
+type Description = driver.Description
+
+// Describe looks for the libraries and for GPUs, with the options' paths. It uses no
+// memory of theirs.
+func Describe(o Options) Description { return driver.Describe(o.libraries()) }
+
+func (o Options) libraries() driver.Libraries {
+	return driver.Libraries{Driver: o.Driver, NVRTC: o.NVRTC}
+}
+
+// New opens a GPU and compiles the kernels for it, if that was not done before. It
+// fails with ErrUnavailable where there is none.
+func New(o Options) (*Device, error) {
+	d, err := open(o)
+	if err != nil {
+		return nil, fmt.Errorf("cuda: %w", err)
+	}
+	return d, nil
+}
+
+func open(o Options) (*Device, error) {
+	if o.LimitBytes < 0 {
+		return nil, fmt.Errorf("a limit of %d bytes: give 1 or more, or 0 for what the GPU has", o.LimitBytes)
+	}
+	drv, err := driver.Open(o.libraries())
+	if err != nil {
+		return nil, err
+	}
+	gpu, err := drv.Device(o.Device)
+	if err != nil {
+		return nil, err
+	}
+	major, _ := drv.Version()
+	compiler, err := driver.OpenCompiler(o.libraries(), major)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{driver: drv, gpu: gpu, memory: newMemory(drv, o.LimitBytes), host: tensorops.NewHostMemory(0).NewArena("collectives")}
+	if d.target, err = compiler.Target(gpu); err != nil {
+		return nil, err
+	}
+	kept := cache{o.Cache}
+	if o.Cache == "" {
+		kept = userCache()
+	}
+	if d.modules, err = newModules(drv, compiler, d.target, kept); err != nil {
+		return nil, err
+	}
+	d.owner, err = newOwner(d.enter, d.leave)
+	return d, err
+}
+
+// enter makes the context, current on the owner's thread.
+func (d *Device) enter() (err error) {
+	if d.context, err = d.driver.Retain(d.gpu); err != nil {
+		return err
+	}
+	if err := d.driver.Use(d.context); err != nil {
+		return errors.Join(err, d.driver.Release(d.gpu))
+	}
+	return nil
+}
+
+// leave gives back all that is left on the device, and the context.
+func (d *Device) leave() {
+	// What one of these calls cannot give back, the process's end does.
+	d.modules.close()
+	d.memory.close()
+	_ = d.driver.Use(0)
+	_ = d.driver.Release(d.gpu)
+}
+
+// Name is "cuda".
+func (d *Device) Name() string { return "cuda" }
+
+// Path names what the kernels are compiled for, such as "cuda-sm_90".
+func (d *Device) Path() string { return "cuda-" + d.target }
+
+// Memory tells how much tensor memory is in use.
+func (d *Device) Memory() tensorops.MemoryStats { return d.memory.Stats() }
+
+// NewStream starts a stream. Its goroutine ends with Close.
+func (d *Device) NewStream(name string) tensorops.Stream {
+	s := newStream(d, name)
+	d.mu.Lock()
+	d.streams = append(d.streams, s)
+	d.mu.Unlock()
+	return s
+}
+
+// forget drops a stream that has ended.
+func (d *Device) forget(s *stream) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.streams = slices.DeleteFunc(d.streams, func(other *stream) bool { return other == s })
+}
+
+// Close ends the streams and gives the GPU back. Tensors that are left lose their
+// memory.
+func (d *Device) Close() {
+	d.mu.Lock()
+	streams := d.streams
+	d.streams = nil
+	d.mu.Unlock()
+	for _, s := range streams {
+		s.Close()
+	}
+	d.closing.Do(d.owner.close)
+}

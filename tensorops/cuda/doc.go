@@ -1,0 +1,33 @@
+// Package cuda computes on NVIDIA GPUs. The driver's library, and NVRTC for the
+// kernels, are opened when a device is asked for; nothing of CUDA is needed to build,
+// nor to run without a GPU. With the tag nocuda a build cannot open them.
+//
+// # From a list to the device
+//
+// A list becomes launches on a stream of its own. The kernels are CUDA C in folder
+// kernels, each file compiled by NVRTC for the device at hand and kept in the user's
+// folder for caches. A kernel takes one argument, a struct, which a Go struct of the same
+// layout fills: see launch.
+//
+// One thread of the process has the device's context and launches for all streams
+// (owner.go). It launches a list in flights (flight.go), and each stream's own goroutine
+// waits for them to land, copies what was fetched to where it belongs, and reports
+// (stream.go). Most lists are one flight. A flight ends early at a collective, which
+// needs what comes before; at an operation that looks up token ids, so that nothing
+// after it runs if one is bad; and where the page-locked memory for copies is used up.
+// Behind the last flight of a list the next list's first is launched at once.
+//
+// # Memory
+//
+// Arenas keep what is released by size class, as the host's do (arena.go). A list frees
+// its tensors at recording, ahead of the launches; so scratch memory, which is taken at
+// the launch, comes from an arena of its own.
+//
+// # Tests
+//
+// Without a GPU the device is tested against a stand-in for the driver, with the kernels
+// compiled for the host: see internal/standin.
+//
+// The package may import tensorops, and what opens libraries. It must not know models,
+// stages or actors.
+package cuda

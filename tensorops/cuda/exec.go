@@ -1,0 +1,97 @@
+package cuda
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
+)
+
+// exec carries out operations on one stream, from the owner's thread.
+type exec struct {
+	processors int // streaming multiprocessors of the device
+	// fault is the address of an int64 of the stream's. A kernel that meets a bad token id
+	// stores 1<<32 | its row there.
+	fault uint64
+
+	driver    *driver.Driver
+	modules   *modules
+	stream    driver.Stream
+	temporary *arena              // of scratch memory
+	taken     []*tensorops.Buffer // by the operation under way
+	described driver.Launch
+}
+
+// do starts one operation's kernels.
+func (x *exec) do(op *tensorops.Op) (err error) {
+	defer func() {
+		x.putBack()
+		if v := recover(); v != nil {
+			err = panicError(v)
+		}
+	}()
+	l, ok := launchers[op.Kind]
+	if !ok {
+		return tensorops.ErrUnsupported
+	}
+	return l(x, op)
+}
+
+// start puts a kernel's launch into the stream. It copies the argument.
+func (x *exec) start(kernel string, g grid, args unsafe.Pointer, bytes int) error {
+	if bytes > driver.LimitArgument {
+		return fmt.Errorf("%s: an argument of %d bytes, the limit is %d", kernel, bytes, driver.LimitArgument)
+	}
+	f, err := x.modules.function(kernel)
+	if err != nil {
+		return err
+	}
+	copy(x.described.Argument(bytes), unsafe.Slice((*byte)(args), bytes))
+	if err := x.driver.Launch(f, [3]int{g.x, g.y, g.z}, [3]int{g.threads, 1, 1}, x.stream, &x.described); err != nil {
+		return fmt.Errorf("kernel %s, %d×%d×%d blocks of %d threads: %w", kernel, g.x, g.y, g.z, g.threads, err)
+	}
+	return nil
+}
+
+// scratch is device memory of so many bytes until the end of the operation. It comes
+// from an arena that only operations take from, at the time of their launch: what lists
+// free is free in the order of recording, which may be ahead of the launches.
+func (x *exec) scratch(bytes int) (addr uint64, err error) {
+	b, err := x.temporary.Take(bytes)
+	if err != nil {
+		return 0, err
+	}
+	x.taken = append(x.taken, b)
+	return b.Addr, nil
+}
+
+// putBack makes an operation's scratch memory that of the next: it runs later.
+func (x *exec) putBack() {
+	for i, b := range x.taken {
+		x.temporary.Put(b)
+		x.taken[i] = nil
+	}
+	x.taken = x.taken[:0]
+}
+
+// address is where a tensor's first element lies; 0 for "none".
+func address(t tensorops.Tensor) uint64 {
+	if !t.Valid() {
+		return 0
+	}
+	return t.Buffer().Addr + uint64(t.Offset()*t.DType().Size())
+}
+
+// launchers carry out the operations, by kind.
+var launchers = merge(actLaunchers, normLaunchers, embedLaunchers, lossLaunchers, optimLaunchers, moveLaunchers, linearLaunchers, attentionLaunchers)
+
+func merge(families ...map[tensorops.Kind]launcher) map[tensorops.Kind]launcher {
+	all := make(map[tensorops.Kind]launcher)
+	for _, f := range families {
+		for kind, l := range f {
+			all[kind] = l
+		}
+	}
+	return all
+}

@@ -1,0 +1,50 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+)
+
+// ErrUnavailable: a library of CUDA's is not there, or lacks a function.
+var ErrUnavailable = errors.New("CUDA is not available")
+
+// Error is a call that failed.
+type Error struct {
+	Call string // the function, such as cuMemAlloc_v2
+	Code int    // CUresult, or nvrtcResult
+	Name string // such as CUDA_ERROR_OUT_OF_MEMORY
+	Text string // in the library's words, or empty
+}
+
+func (e *Error) Error() string {
+	s := fmt.Sprintf("%s: %s (%d)", e.Call, e.Name, e.Code)
+	if e.Text != "" {
+		s += ": " + e.Text
+	}
+	return s
+}
+
+// Numbers of errors that callers branch on.
+const (
+	codeOutOfMemory = 2
+	codeNoDevice    = 100
+)
+
+// IsOutOfMemory reports whether the device has no more memory to give.
+func IsOutOfMemory(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Code == codeOutOfMemory
+}
+
+// text copies a C string; nil gives none.
+func text(p *byte) string {
+	if p == nil {
+		return ""
+	}
+	n := 0
+	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice(p, n))
+}

@@ -1,0 +1,50 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package standin
+
+import "github.com/ebitengine/purego"
+
+// Library is the stand-in in this process, for tests to make trouble and to look at
+// what is left.
+type Library struct {
+	// Fail makes the n-th call from now of a function, counted from 1, return a code once.
+	// The function "task" is whatever a stream does: failing it breaks the context.
+	Fail func(function string, n, code int32)
+	// Reset takes back all that is set, and ends the context if there is one.
+	Reset func()
+	// Delay lets every task of a stream wait for a random time up to so many microseconds.
+	Delay func(microseconds int32)
+	// Memory sets how much the device has.
+	Memory func(bytes uintptr)
+	// Left counts what the last context still had of a kind at its end: memory, pinned,
+	// streams, events or modules; and what there is of contexts and programs.
+	Left func(kind string) int64
+	// Calls counts the calls of a function so far.
+	Calls func(function string) int64
+	// Message says why the context has failed.
+	Message func() string
+}
+
+// Kinds are those that Left counts.
+var Kinds = []string{"contexts", "memory", "pinned", "streams", "events", "modules", "programs"}
+
+// Open opens what Build has built. The process has one stand-in however often that is done.
+func Open(path string) (*Library, error) {
+	handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
+	if err != nil {
+		return nil, err
+	}
+	l := &Library{}
+	for name, function := range map[string]any{
+		"troupe_standin_fail":    &l.Fail,
+		"troupe_standin_reset":   &l.Reset,
+		"troupe_standin_delay":   &l.Delay,
+		"troupe_standin_memory":  &l.Memory,
+		"troupe_standin_left":    &l.Left,
+		"troupe_standin_calls":   &l.Calls,
+		"troupe_standin_message": &l.Message,
+	} {
+		purego.RegisterLibFunc(function, handle, name)
+	}
+	return l, nil
+}

@@ -1,0 +1,316 @@
+// Kernels on the host: each thread of a block is a fiber, a stack of its own that the
+// calling thread passes to and comes back from. A fiber runs until it waits for others
+// or ends; so a block costs one switch for each thread and barrier, and a kernel that
+// would hang on a GPU is one in which no fiber can go on.
+#include "fibers.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include <map>
+#include <mutex>
+#include <vector>
+
+struct uint3 {
+    unsigned x, y, z;
+};
+uint3 threadIdx, blockIdx, blockDim, gridDim; // as emulate.h declares them
+
+// ---- the switch from one stack to another
+
+#if defined(__x86_64__) || defined(__aarch64__)
+
+// troupe_switch(&from, to) keeps the registers that a call must keep on the stack, and
+// goes on from another stack that was left in the same way.
+extern "C" void troupe_switch(void **from, void *to);
+
+#if defined(__x86_64__)
+asm(R"(
+    .text
+    .globl troupe_switch
+    .hidden troupe_switch
+    .type troupe_switch, @function
+troupe_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+    .size troupe_switch, .-troupe_switch
+)");
+static const size_t frame = 8; // words: registers, the address to go on from, and one as if called from there
+static const size_t entry_word = 6;
+#else
+asm(R"(
+    .text
+    .globl troupe_switch
+    .hidden troupe_switch
+    .type troupe_switch, %function
+troupe_switch:
+    sub sp, sp, #160
+    stp x19, x20, [sp]
+    stp x21, x22, [sp, #16]
+    stp x23, x24, [sp, #32]
+    stp x25, x26, [sp, #48]
+    stp x27, x28, [sp, #64]
+    stp x29, x30, [sp, #80]
+    stp d8, d9, [sp, #96]
+    stp d10, d11, [sp, #112]
+    stp d12, d13, [sp, #128]
+    stp d14, d15, [sp, #144]
+    mov x9, sp
+    str x9, [x0]
+    mov sp, x1
+    ldp x19, x20, [sp]
+    ldp x21, x22, [sp, #16]
+    ldp x23, x24, [sp, #32]
+    ldp x25, x26, [sp, #48]
+    ldp x27, x28, [sp, #64]
+    ldp x29, x30, [sp, #80]
+    ldp d8, d9, [sp, #96]
+    ldp d10, d11, [sp, #112]
+    ldp d12, d13, [sp, #128]
+    ldp d14, d15, [sp, #144]
+    add sp, sp, #160
+    ret
+    .size troupe_switch, .-troupe_switch
+)");
+static const size_t frame = 20;
+static const size_t entry_word = 11; // x30
+#endif
+
+namespace {
+struct Stack {
+    void *at = nullptr; // where it was left
+
+    void begin(char *memory, size_t bytes, void (*entry)()) {
+        uint64_t *top = (uint64_t *)(memory + bytes) - frame; // sixteen bytes aligned, as calls want it
+        for (size_t i = 0; i < frame; i++) top[i] = 0;
+        top[entry_word] = (uint64_t)entry;
+        at = top;
+    }
+    void pass_to(Stack &to) { troupe_switch(&at, to.at); }
+};
+} // namespace
+
+#else // other processors: slower, but theirs
+
+#include <ucontext.h>
+namespace {
+struct Stack {
+    ucontext_t context;
+
+    void begin(char *memory, size_t bytes, void (*entry)()) {
+        getcontext(&context);
+        context.uc_stack.ss_sp = memory;
+        context.uc_stack.ss_size = bytes;
+        context.uc_link = nullptr;
+        makecontext(&context, entry, 0);
+    }
+    void pass_to(Stack &to) { swapcontext(&context, &to.context); }
+};
+} // namespace
+
+#endif
+
+// ---- blocks
+
+namespace troupe {
+namespace {
+
+const unsigned max_threads = 1024; // in a block, as CUDA has it
+// The odd part keeps the tops of the stacks out of each other's cache lines.
+const size_t stack_bytes = (64 << 10) + 192;
+
+enum State { ready, in_barrier, in_exchange, ended };
+
+struct Fiber {
+    Stack stack;
+    State state;
+    uint3 index;
+    unsigned exchanges; // so far
+};
+
+// Warp is what the 32 lanes tell each other. Two rows of values take turns: nobody can
+// be two exchanges ahead of a lane that has yet to read the first.
+struct Warp {
+    uint64_t values[2][32];
+    unsigned arrived, mask;
+};
+
+struct Block {
+    Stack home; // of the thread that runs the block
+    Fiber fibers[max_threads];
+    Warp warps[max_threads / 32];
+    unsigned threads, current;
+    const Kernel *kernel;
+    const void *argument;
+    std::string failure;
+    char *stacks = nullptr;
+};
+
+Block block;
+std::mutex one_kernel; // guards block, and the kernels' static memory
+
+std::map<std::string, std::vector<Kernel>> &kernels() {
+    static std::map<std::string, std::vector<Kernel>> all; // made on the first registration
+    return all;
+}
+
+// leave passes control back to the thread that runs the block.
+void leave() {
+    Fiber &f = block.fibers[block.current];
+    f.stack.pass_to(block.home);
+}
+
+void enter() {
+    block.kernel->run(block.argument);
+    block.fibers[block.current].state = ended;
+    leave(); // for good
+}
+
+// resume runs a fiber until it waits or ends.
+void resume(unsigned i) {
+    block.current = i;
+    threadIdx = block.fibers[i].index;
+    block.home.pass_to(block.fibers[i].stack);
+}
+
+std::string thread_name(unsigned i) {
+    const uint3 &t = block.fibers[i].index;
+    return "thread " + std::to_string(t.x) + "," + std::to_string(t.y) + "," + std::to_string(t.z) + " of block " +
+           std::to_string(blockIdx.x) + "," + std::to_string(blockIdx.y) + "," + std::to_string(blockIdx.z);
+}
+
+// stuck says why no fiber can go on.
+std::string stuck() {
+    unsigned count[4] = {}, first[4] = {};
+    for (unsigned i = block.threads; i-- > 0;) {
+        State s = block.fibers[i].state;
+        count[s]++;
+        first[s] = i;
+    }
+    std::string why = std::to_string(count[in_barrier]) + " threads wait in __syncthreads, " +
+                      std::to_string(count[in_exchange]) + " in a shuffle or vote for lanes that are not there, and " +
+                      std::to_string(count[ended]) + " have ended";
+    for (State s : {in_barrier, in_exchange})
+        if (count[s]) return why + "; one that waits is " + thread_name(first[s]);
+    return why;
+}
+
+// run_block runs one block to its end; false if it failed.
+bool run_block() {
+    for (unsigned i = 0; i < block.threads; i++) {
+        Fiber &f = block.fibers[i];
+        f.state = ready;
+        f.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
+        f.exchanges = 0;
+        f.stack.begin(block.stacks + i * stack_bytes, stack_bytes, enter);
+    }
+    for (Warp &w : block.warps) w.arrived = 0;
+    for (;;) {
+        bool went_on = false;
+        // A warp goes as far as it can before the next one: its exchanges are short.
+        for (unsigned first = 0; first < block.threads; first += 32) {
+            for (bool again = true; again;) {
+                again = false;
+                for (unsigned i = first; i < first + 32 && i < block.threads; i++) {
+                    if (block.fibers[i].state != ready) continue;
+                    resume(i);
+                    if (!block.failure.empty()) return false;
+                    again = went_on = true;
+                }
+            }
+        }
+        if (went_on) continue;
+        unsigned waiting = 0, over = 0;
+        for (unsigned i = 0; i < block.threads; i++) {
+            waiting += block.fibers[i].state == in_barrier;
+            over += block.fibers[i].state == ended;
+        }
+        if (over == block.threads) return true;
+        if (waiting < block.threads) {
+            block.failure = stuck();
+            return false;
+        }
+        for (unsigned i = 0; i < block.threads; i++) block.fibers[i].state = ready;
+    }
+}
+
+} // namespace
+
+const Kernel *find_kernel(const std::string &file, const std::string &name) {
+    auto found = kernels().find(name);
+    if (found == kernels().end()) return nullptr;
+    for (const Kernel &k : found->second)
+        if (k.file == file) return &k;
+    return nullptr;
+}
+
+std::string run_kernel(const Kernel &k, Size grid, Size size, const void *argument) {
+    std::lock_guard<std::mutex> lock(one_kernel);
+    if (!block.stacks) {
+        void *m = mmap(nullptr, max_threads * stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (m == MAP_FAILED) return k.name + ": no memory for the fibers' stacks";
+        block.stacks = (char *)m;
+    }
+    gridDim = {grid.x, grid.y, grid.z};
+    blockDim = {size.x, size.y, size.z};
+    block.threads = size.x * size.y * size.z;
+    block.kernel = &k;
+    block.argument = argument;
+    block.failure.clear();
+    for (blockIdx.z = 0; blockIdx.z < grid.z; blockIdx.z++)
+        for (blockIdx.y = 0; blockIdx.y < grid.y; blockIdx.y++)
+            for (blockIdx.x = 0; blockIdx.x < grid.x; blockIdx.x++)
+                if (!run_block()) return k.name + ": " + block.failure;
+    return "";
+}
+
+} // namespace troupe
+
+using namespace troupe;
+
+extern "C" void troupe_barrier(void) {
+    block.fibers[block.current].state = in_barrier;
+    leave();
+}
+
+extern "C" const uint64_t *troupe_exchange(unsigned mask, uint64_t value) {
+    unsigned self = block.current, lane = self % 32;
+    Fiber &f = block.fibers[self];
+    Warp &w = block.warps[self / 32];
+    if (!(mask >> lane & 1) || (w.arrived && w.mask != mask)) {
+        block.failure = thread_name(self) + " gives a shuffle or vote a mask that lacks its lane or differs from the other lanes'";
+        leave();
+    }
+    uint64_t *row = w.values[f.exchanges++ % 2];
+    row[lane] = value;
+    w.mask = mask;
+    w.arrived |= 1u << lane;
+    if (w.arrived != mask) {
+        f.state = in_exchange;
+        leave();
+        return row;
+    }
+    w.arrived = 0;
+    for (unsigned i = self - lane; i < block.threads && i < self - lane + 32; i++)
+        if (block.fibers[i].state == in_exchange && mask >> i % 32 & 1) block.fibers[i].state = ready;
+    return row;
+}
+
+extern "C" void troupe_register(const char *file, const char *name, size_t argument, void (*run)(const void *)) {
+    std::string path = file;
+    kernels()[name].push_back({path.substr(path.find_last_of('/') + 1), name, argument, run});
+}

@@ -1,0 +1,30 @@
+// Runs kernels: a block's threads are fibers of the calling thread.
+#ifndef TROUPE_FIBERS_H
+#define TROUPE_FIBERS_H
+
+#include <stddef.h>
+
+#include <string>
+
+namespace troupe {
+
+struct Kernel {
+    std::string file; // the source's name without its folder
+    std::string name;
+    size_t argument; // bytes
+    void (*run)(const void *argument);
+};
+
+// The kernel of a name in a file; null if there is none.
+const Kernel *find_kernel(const std::string &file, const std::string &name);
+
+struct Size {
+    unsigned x, y, z;
+};
+
+// Runs a whole grid and returns what went wrong, empty if nothing did.
+std::string run_kernel(const Kernel &k, Size grid, Size block, const void *argument);
+
+} // namespace troupe
+
+#endif

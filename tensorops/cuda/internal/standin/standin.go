@@ -1,0 +1,111 @@
+// Package standin builds a stand-in for CUDA's driver and NVRTC with the kernels
+// compiled for the host: what tests run the device against on a machine without a
+// GPU. The C++ is in folder lib; emulate.h is what the kernels see of it.
+//
+// It is for tests alone and must not be imported by anything else.
+package standin
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+)
+
+// ErrCompiler: there is no C++ compiler on this machine.
+var ErrCompiler = errors.New("no C++ compiler (g++, clang++ or c++) found")
+
+// options of the compiler. Products and sums must not be contracted: kernels say
+// themselves where they round once.
+var options = []string{"-std=c++17", "-O1", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing"}
+
+// files are the stand-in's sources. They are part of this package, so that `go test`
+// knows when one has changed.
+//
+//go:embed emulate.h lib
+var files embed.FS
+
+// Build compiles the stand-in with all kernels, *.cu, and returns the shared library's
+// path in the folder out.
+func Build(ctx context.Context, out string, kernels fs.FS) (string, error) {
+	compiler, err := Compiler()
+	if err != nil {
+		return "", err
+	}
+	source := filepath.Join(out, "standin")
+	if err := os.CopyFS(source, files); err != nil {
+		return "", err
+	}
+	folder := filepath.Join(out, "kernels")
+	if err := os.CopyFS(folder, kernels); err != nil {
+		return "", err
+	}
+	units, err := filepath.Glob(filepath.Join(source, "lib", "*.cpp"))
+	if err != nil {
+		return "", err
+	}
+	cus, err := filepath.Glob(filepath.Join(folder, "*.cu"))
+	if err != nil {
+		return "", err
+	}
+	for _, cu := range cus {
+		unit, err := wrap(cu)
+		if err != nil {
+			return "", err
+		}
+		units = append(units, unit)
+	}
+	objects := make([]string, len(units))
+	failures := make([]error, len(units))
+	turns := make(chan struct{}, runtime.NumCPU())
+	var ended sync.WaitGroup
+	for i, unit := range units {
+		objects[i] = filepath.Join(out, filepath.Base(unit)+".o")
+		ended.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			args := append([]string{"-c", unit, "-o", objects[i]}, options...)
+			if strings.HasSuffix(unit, ".cu.cc") {
+				args = append(args, "-DTROUPE_EMULATED", "-include", filepath.Join(source, "emulate.h"))
+			}
+			failures[i] = run(ctx, compiler, args)
+		})
+	}
+	ended.Wait()
+	if err := errors.Join(failures...); err != nil {
+		return "", err
+	}
+	library := filepath.Join(out, "libtroupe-standin.so")
+	return library, run(ctx, compiler, append([]string{"-shared", "-pthread", "-o", library}, objects...))
+}
+
+// Compiler finds the C++ compiler.
+func Compiler() (string, error) {
+	for _, name := range []string{"g++", "clang++", "c++"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", ErrCompiler
+}
+
+// wrap writes a unit that has a kernel file in a namespace of its own: on a GPU each
+// file is a module, and two may use the same name for different things.
+func wrap(cu string) (string, error) {
+	unit := cu + ".cc"
+	return unit, os.WriteFile(unit, fmt.Appendf(nil, "namespace {\n#include %q\n}\n", filepath.Base(cu)), 0o600)
+}
+
+func run(ctx context.Context, compiler string, args []string) error {
+	if text, err := exec.CommandContext(ctx, compiler, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", compiler, strings.Join(args, " "), err, text)
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+// Functions of single elements: GELU, SwiGLU, their gradients, and the sum of two tensors.
+// A thread reads an element of every input before it writes the element, so an output may
+// be an input.
+#include "four.cuh"
+
+// logistic is σ(u) = 1/(1 + e^−u) as p, and 1 − σ(u) as q. The exponential is taken of
+// −|u|: it doesn't overflow, and the smaller of p and q keeps its precision.
+__device__ inline void logistic(float u, float &p, float &q) {
+	const float e = expf(-fabsf(u));
+	const float larger = 1 / (1 + e), smaller = e * larger;
+	p = u < 0 ? smaller : larger;
+	q = u < 0 ? larger : smaller;
+}
+
+// GELU's tanh form (Hendrycks, Gimpel: Gaussian error linear units, 2016) is x·σ(s), with
+// s = 2·√(2/π)·(x + 0.044715x³) = x·(GELU_A + GELU_B·x²), for (1 + tanh z)/2 = σ(2z).
+#define GELU_A 1.5957691216057308f
+#define GELU_B (GELU_A * 0.044715f)
+
+struct gelu_args {
+	float *y;
+	const float *x;
+	i64 n;
+	u32 aligned, pad;
+};
+
+KERNEL(gelu) {
+	EACH_FOUR(i, a.n) {
+		four v = load4(a.x + i, a.n - i, a.aligned);
+		for (int k = 0; k < 4; k++) {
+			const float x = v.at[k];
+			float p, q;
+			logistic(x * (GELU_A + GELU_B * x * x), p, q);
+			v.at[k] = x * p;
+		}
+		store4(a.y + i, v, a.n - i, a.aligned);
+	}
+}
+
+// gelu_slope is σ(s) + x·σ(s)·(1 − σ(s))·ds/dx.
+__device__ inline float gelu_slope(float x) {
+	// From ±16 on σ(s)·(1 − σ(s)) is 0, but ds/dx may be infinite.
+	const float edge = 16;
+	x = x > edge ? edge : x < -edge ? -edge : x;
+	float p, q;
+	logistic(x * (GELU_A + GELU_B * x * x), p, q);
+	return p + x * (p * q) * (GELU_A + 3 * GELU_B * x * x);
+}
+
+struct gelu_grad_args {
+	float *dx;
+	const float *dy, *x;
+	i64 n;
+	u32 aligned, pad;
+};
+
+KERNEL(gelu_grad) {
+	EACH_FOUR(i, a.n) {
+		const i64 left = a.n - i;
+		four d = load4(a.dy + i, left, a.aligned);
+		const four v = load4(a.x + i, left, a.aligned);
+		for (int k = 0; k < 4; k++) d.at[k] *= gelu_slope(v.at[k]);
+		store4(a.dx + i, d, left, a.aligned);
+	}
+}
+
+// SwiGLU (Shazeer: GLU variants improve transformer, 2020) is y = gate·σ(gate)·up.
+struct swiglu_args {
+	float *y;
+	const float *gate, *up;
+	i64 n;
+	u32 aligned, pad;
+};
+
+KERNEL(swiglu) {
+	EACH_FOUR(i, a.n) {
+		const i64 left = a.n - i;
+		four g = load4(a.gate + i, left, a.aligned);
+		const four up = load4(a.up + i, left, a.aligned);
+		for (int k = 0; k < 4; k++) {
+			float p, q;
+			logistic(g.at[k], p, q);
+			g.at[k] = g.at[k] * p * up.at[k];
+		}
+		store4(a.y + i, g, left, a.aligned);
+	}
+}
+
+// swiglu_grad: dgate = dy·up·σ·(1 + gate·(1 − σ)), dup = dy·gate·σ.
+struct swiglu_grad_args {
+	float *dgate, *dup;
+	const float *dy, *gate, *up;
+	i64 n;
+	u32 aligned, pad;
+};
+
+KERNEL(swiglu_grad) {
+	EACH_FOUR(i, a.n) {
+		const i64 left = a.n - i;
+		const four d = load4(a.dy + i, left, a.aligned);
+		four g = load4(a.gate + i, left, a.aligned), up = load4(a.up + i, left, a.aligned);
+		for (int k = 0; k < 4; k++) {
+			const float gate = g.at[k];
+			float p, q;
+			logistic(gate, p, q);
+			const float dp = d.at[k] * p;
+			g.at[k] = dp * up.at[k] * (1 + gate * q);
+			up.at[k] = dp * gate;
+		}
+		store4(a.dgate + i, g, left, a.aligned);
+		store4(a.dup + i, up, left, a.aligned);
+	}
+}
+
+struct add_args {
+	float *out;
+	const float *a, *b;
+	i64 n;
+	u32 aligned, pad;
+};
+
+KERNEL(add) {
+	EACH_FOUR(i, a.n) {
+		const i64 left = a.n - i;
+		four sum = load4(a.a + i, left, a.aligned);
+		const four b = load4(a.b + i, left, a.aligned);
+		for (int k = 0; k < 4; k++) sum.at[k] += b.at[k];
+		store4(a.out + i, sum, left, a.aligned);
+	}
+}

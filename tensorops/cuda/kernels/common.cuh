@@ -1,0 +1,23 @@
+// What every kernel begins with.
+//
+// The same source is compiled by NVRTC for a GPU and, with emulate.h in front, by a host
+// compiler, where tests run it without one. So it keeps to what both know: blocks of
+// threads along x, static shared memory, __syncthreads, shuffles within a warp.
+#ifndef TROUPE_COMMON_CUH
+#define TROUPE_COMMON_CUH
+
+#ifndef TROUPE_EMULATED
+// KERNEL(name) begins a kernel. Its argument is the struct name_args, as a.
+#define KERNEL(name) extern "C" __global__ void name(const name##_args a)
+#endif
+
+typedef long long i64;
+typedef unsigned long long u64;
+typedef unsigned int u32;
+
+// The index of this thread in its grid, and the grid's size: a loop from one in steps of
+// the other covers any number of elements.
+#define GRID_INDEX ((i64)blockIdx.x * blockDim.x + threadIdx.x)
+#define GRID_SIZE ((i64)gridDim.x * blockDim.x)
+
+#endif

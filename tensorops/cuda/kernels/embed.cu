@@ -1,0 +1,88 @@
+// Embeddings of tokens, and their gradient.
+#include "fault.cuh"
+#include "four.cuh"
+
+struct embed_args {
+	float *out;
+	const float *weight;
+	const int *ids;
+	i64 *fault;
+	i64 cols, vocabulary;
+	u32 aligned, pad;
+};
+
+// A block has a row.
+KERNEL(embed) {
+	const i64 row = blockIdx.x;
+	const int id = a.ids[row];
+	if (id < 0 || id >= a.vocabulary) {
+		if (threadIdx.x == 0) bad_id(a.fault, row);
+		return;
+	}
+	EACH_FOUR_OF_ROW(j, a.cols) {
+		const i64 left = a.cols - j;
+		store4(a.out + row * a.cols + j, load4(a.weight + id * a.cols + j, left, a.aligned), left, a.aligned);
+	}
+}
+
+// The gradient of an embedding adds the rows that share a token in ascending order, without
+// atomic operations: embed_order brings them together, and embed_grad adds them up.
+struct embed_order_args {
+	int *order; // rows by token, those of one token in ascending order
+	int *count; // at the first place that a token has in order: how many; 0 elsewhere
+	const int *ids;
+	i64 *fault;
+	i64 vocabulary, rows;
+};
+
+#define ORDER_TILE 1024
+
+// A thread finds the place of its row by comparing its id with all, which pass through
+// shared memory. These are rows² comparisons, but for the few thousand rows of a microbatch
+// they take a few microseconds, less than a sort in several launches.
+KERNEL(embed_order) {
+	__shared__ int tile[ORDER_TILE];
+	const i64 row = GRID_INDEX;
+	const int id = row < a.rows ? a.ids[row] : -1;
+	int smaller = 0, same = 0, earlier = 0; // rows with a smaller id, with the same, and of these before this one
+	for (i64 from = 0; from < a.rows; from += ORDER_TILE) {
+		const int size = (int)(a.rows - from < ORDER_TILE ? a.rows - from : ORDER_TILE);
+		__syncthreads();
+		for (int i = threadIdx.x; i < size; i += blockDim.x) tile[i] = a.ids[from + i];
+		__syncthreads();
+		for (int i = 0; i < size; i++) {
+			smaller += tile[i] < id;
+			same += tile[i] == id;
+			earlier += tile[i] == id && from + i < row;
+		}
+	}
+	if (row >= a.rows) return;
+	const bool good = id >= 0 && id < a.vocabulary;
+	if (!good) bad_id(a.fault, row);
+	a.order[smaller + earlier] = (int)row;
+	a.count[smaller + earlier] = good && earlier == 0 ? same : 0;
+}
+
+struct embed_grad_args {
+	float *grad;
+	const float *dy;
+	const int *ids, *order, *count;
+	i64 cols;
+	u32 aligned, pad;
+};
+
+// The blocks of one x have a place in order; they work if a token begins there. A thread
+// has four columns.
+KERNEL(embed_grad) {
+	const int *rows = a.order + blockIdx.x;
+	const int count = a.count[blockIdx.x];
+	const i64 j = 4 * ((i64)blockIdx.y * blockDim.x + threadIdx.x), left = a.cols - j;
+	if (count == 0 || left <= 0) return;
+	float *grad = a.grad + a.ids[rows[0]] * a.cols + j;
+	four sum = load4(grad, left, a.aligned);
+	for (int i = 0; i < count; i++) {
+		const four d = load4(a.dy + rows[i] * a.cols + j, left, a.aligned);
+		for (int k = 0; k < 4; k++) sum.at[k] += d.at[k];
+	}
+	store4(grad, sum, left, a.aligned);
+}

@@ -1,0 +1,220 @@
+// Matrix products in float32: C = op(A)·op(B), plus C before or a bias.
+//
+// A block computes a tile of C from tiles of A and B in shared memory, each thread R×R
+// elements in registers: the scheme of Volkov and Demmel (Benchmarking GPUs to
+// tune dense linear algebra, SC'08). While a step of the depth is multiplied, the next is
+// on its way from memory.
+//
+// Sums: the depth is cut in pieces of DEPTH. Each is summed up from 0 in ascending order,
+// and the pieces are added in order to what C starts from. So an element's bits depend on
+// its row of A, its column of B and the depth, not on the tiles nor on whether the pieces
+// were given to different blocks.
+#include "tile.cuh"
+
+#define STEP 16   // of the depth, in shared memory at a time
+#define DEPTH 512 // of a piece: launch_linear.go knows it as pieceDepth
+
+struct matmul_args {
+	float *c; // M×N; with parts, [pieces][M][N]
+	const float *a, *b;
+	const float *bias; // or 0
+	i64 c_stride, a_stride, b_stride;
+	i64 first; // of the depth, a multiple of DEPTH
+	i64 last;
+	int m, n;
+	int parts; // each row of blocks computes one piece, which goes to a part of C of its own
+	int accumulate, bf16;
+	int quads_a, quads_b, quads_c; // quads of the matrix are aligned
+};
+
+// bf16_rounded is v rounded to bfloat16, the upper half of a float, to the nearest and ties
+// to even. A NaN stays one.
+__device__ inline float bf16_rounded(float v) {
+	const u32 bits = __float_as_uint(v);
+	if (v != v) return v;
+	return __uint_as_float((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u);
+}
+
+// operand is one side of a product in progress: rows × depth of A, or columns × depth of B.
+// deep says that its elements follow each other along the depth, as in A or in a transposed
+// B; else they do across.
+template <int R, bool deep> struct operand {
+	static const int wide = 16 * R;
+	static const int row = wide + 4; // in shared memory; 4 more, against conflicts of banks
+	static const int quads = wide * STEP / 4 / THREADS;
+
+	const float *at;
+	i64 stride;
+	int across, limit; // of this tile the first, and how many there are in all
+	bool aligned, bf16;
+	quad next[quads];
+
+	// place says where this thread's i-th quad lies in a tile.
+	__device__ static void place(int i, int &x, int &k) {
+		const int index = (int)threadIdx.x + i * THREADS;
+		x = deep ? index / (STEP / 4) : index % (wide / 4) * 4;
+		k = deep ? index % (STEP / 4) * 4 : index / (wide / 4);
+	}
+
+	// fetch reads the step from k0 on, of a piece that ends at k1, into registers.
+	__device__ void fetch(i64 k0, i64 k1) {
+		for (int i = 0; i < quads; i++) {
+			int x, step;
+			place(i, x, step);
+			x += across;
+			const i64 k = k0 + step;
+			next[i] = quad{0, 0, 0, 0};
+			if (deep && x < limit && k < k1) next[i] = load_quad(at + x * stride + k, k1 - k, aligned);
+			if (!deep && k < k1 && x < limit) next[i] = load_quad(at + k * stride + x, limit - x, aligned);
+		}
+	}
+
+	// store puts what was fetched into shared memory, [STEP][row].
+	__device__ void store(float *tile) const {
+		for (int i = 0; i < quads; i++) {
+			int x, k;
+			place(i, x, k);
+			quad v = next[i];
+			if (bf16) v = quad{bf16_rounded(v.x), bf16_rounded(v.y), bf16_rounded(v.z), bf16_rounded(v.w)};
+			if (deep) {
+				tile[(k + 0) * row + x] = v.x;
+				tile[(k + 1) * row + x] = v.y;
+				tile[(k + 2) * row + x] = v.z;
+				tile[(k + 3) * row + x] = v.w;
+			} else {
+				aligned_at(tile + k * row + x) = v;
+			}
+		}
+	}
+};
+
+// registers copies a thread's R of a row of a tile: quads 64 apart, so that neighbouring
+// threads read neighbouring quads.
+template <int R> __device__ inline void registers(float v[R], const float *row, int thread) {
+	UNROLL for (int i = 0; i < R; i += 4) {
+		const quad q = aligned_at(row + i * 16 + thread * 4);
+		v[i] = q.x, v[i + 1] = q.y, v[i + 2] = q.z, v[i + 3] = q.w;
+	}
+}
+
+// multiply_step adds the products of one step.
+template <int R> __device__ inline void multiply_step(float sum[R][R], const float *a, const float *b) {
+	const int row = 16 * R + 4;
+	const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
+	UNROLL for (int k = 0; k < STEP; k++) {
+		float x[R], y[R];
+		registers<R>(x, a + k * row, ty);
+		registers<R>(y, b + k * row, tx);
+		UNROLL for (int i = 0; i < R; i++)
+			UNROLL for (int j = 0; j < R; j++) sum[i][j] += x[i] * y[j];
+	}
+}
+
+// write_piece puts a thread's sums of a piece into C. The first piece starts from C, the bias or
+// 0, a later one from what the one before left.
+template <int R> __device__ inline void write_piece(const matmul_args &a, float sum[R][R], int row0, int col0, bool again) {
+	const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
+	UNROLL for (int i = 0; i < R; i++) {
+		const int row = row0 + i / 4 * 64 + ty * 4 + i % 4;
+		if (row >= a.m) continue;
+		UNROLL for (int j = 0; j < R; j += 4) {
+			const int col = col0 + j * 16 + tx * 4;
+			if (col >= a.n) continue;
+			float *c = a.c + row * a.c_stride + col;
+			quad start = {0, 0, 0, 0};
+			if (again) start = load_quad(c, a.n - col, a.quads_c);
+			else if (a.bias) start = load_quad(a.bias + col, a.n - col, false);
+			store_quad(c, quad{start.x + sum[i][j], start.y + sum[i][j + 1], start.z + sum[i][j + 2], start.w + sum[i][j + 3]}, a.n - col, a.quads_c);
+		}
+	}
+}
+
+template <int R, bool deep_a, bool deep_b> __device__ inline void multiply(matmul_args a, float *shared) {
+	typedef operand<R, deep_a> side_a;
+	typedef operand<R, deep_b> side_b;
+	const int wide = 16 * R, size = STEP * side_a::row;
+
+	// Tiles are taken in bands of 8 rows of tiles, column by column, so that those in work at
+	// the same time share rows of A and columns of B in the cache.
+	const int tall = (a.m + wide - 1) / wide, across = (a.n + wide - 1) / wide;
+	const int band = (int)blockIdx.x / (8 * across) * 8, in_band = (int)blockIdx.x % (8 * across);
+	const int height = tall - band < 8 ? tall - band : 8;
+	const int row0 = (band + in_band % height) * wide, col0 = in_band / height * wide;
+
+	side_a x = {a.a, a.a_stride, row0, a.m, a.quads_a != 0, a.bf16 != 0, {}};
+	side_b y = {a.b, a.b_stride, col0, a.n, a.quads_b != 0, a.bf16 != 0, {}};
+	float *const tiles_a = shared, *const tiles_b = shared + 2 * size; // two of each
+
+	i64 first = a.first, last = a.last;
+	bool again = a.accumulate;
+	if (a.parts) {
+		first += (i64)blockIdx.y * DEPTH;
+		if (last > first + DEPTH) last = first + DEPTH;
+		a.c += (i64)blockIdx.y * a.m * a.n;
+	}
+	for (; first < last; first += DEPTH, again = true) {
+		const i64 end = first + DEPTH < last ? first + DEPTH : last;
+		float sum[R][R] = {};
+		x.fetch(first, end);
+		y.fetch(first, end);
+		__syncthreads(); // the piece before has been read
+		x.store(tiles_a);
+		y.store(tiles_b);
+		__syncthreads();
+		int half = 0;
+		for (i64 k = first; k < end; k += STEP, half ^= 1) {
+			const bool more = k + STEP < end;
+			if (more) {
+				x.fetch(k + STEP, end);
+				y.fetch(k + STEP, end);
+			}
+			multiply_step<R>(sum, tiles_a + half * size, tiles_b + half * size);
+			if (more) {
+				x.store(tiles_a + (half ^ 1) * size);
+				y.store(tiles_b + (half ^ 1) * size);
+				__syncthreads();
+			}
+		}
+		write_piece<R>(a, sum, row0, col0, again);
+	}
+}
+
+// The forms: n for an operand that is stored as it is multiplied, t for a transposed one;
+// tiles of 128×128 for large products, of 64×64 for those that would be few of them.
+#define PRODUCT(name, R, deep_a, deep_b) \
+	typedef matmul_args name##_args; \
+	TILED_KERNEL(name) { \
+		__shared__ quad shared[STEP * (16 * R + 4)]; \
+		multiply<R, deep_a, deep_b>(a, &shared[0].x); \
+	}
+
+PRODUCT(matmul_nn_128, 8, true, false)
+PRODUCT(matmul_nt_128, 8, true, true)
+PRODUCT(matmul_tn_128, 8, false, false)
+PRODUCT(matmul_tt_128, 8, false, true)
+PRODUCT(matmul_nn_64, 4, true, false)
+PRODUCT(matmul_nt_64, 4, true, true)
+PRODUCT(matmul_tn_64, 4, false, false)
+PRODUCT(matmul_tt_64, 4, false, true)
+
+struct matmul_sum_args {
+	float *c;
+	const float *parts; // [pieces][M][N]
+	const float *bias;  // or 0
+	i64 c_stride;
+	i64 elements; // M·N
+	int n, pieces, accumulate, pad;
+};
+
+// matmul_sum adds pieces of a product that were computed apart, in ascending order.
+KERNEL(matmul_sum) {
+	for (i64 i = GRID_INDEX; i < a.elements; i += GRID_SIZE) {
+		const i64 col = i % a.n;
+		float *c = a.c + i / a.n * a.c_stride + col;
+		float sum = 0;
+		if (a.accumulate) sum = *c;
+		else if (a.bias) sum = a.bias[col];
+		for (int piece = 0; piece < a.pieces; piece++) sum += a.parts[piece * a.elements + i];
+		*c = sum;
+	}
+}

@@ -1,0 +1,43 @@
+// Learned positions: a row's position is its place in its period.
+#include "four.cuh"
+
+struct add_positions_args {
+	float *out;
+	const float *x, *weight; // weight of the first position
+	i64 period, cols;
+	u32 aligned, pad;
+};
+
+// A block has a row, and out may be x.
+KERNEL(add_positions) {
+	const i64 row = (i64)blockIdx.x * a.cols, position = blockIdx.x % a.period * a.cols;
+	EACH_FOUR_OF_ROW(j, a.cols) {
+		const i64 left = a.cols - j;
+		four v = load4(a.x + row + j, left, a.aligned);
+		const four w = load4(a.weight + position + j, left, a.aligned);
+		for (int k = 0; k < 4; k++) v.at[k] += w.at[k];
+		store4(a.out + row + j, v, left, a.aligned);
+	}
+}
+
+struct positions_grad_args {
+	float *grad; // of the first position
+	const float *dy;
+	i64 period, cols;
+	i64 rows;
+	u32 aligned, pad;
+};
+
+// A block has a position, of which it adds the rows in ascending order.
+KERNEL(positions_grad) {
+	float *grad = a.grad + blockIdx.x * a.cols;
+	EACH_FOUR_OF_ROW(j, a.cols) {
+		const i64 left = a.cols - j;
+		four sum = load4(grad + j, left, a.aligned);
+		for (i64 row = blockIdx.x; row < a.rows; row += a.period) {
+			const four d = load4(a.dy + row * a.cols + j, left, a.aligned);
+			for (int k = 0; k < 4; k++) sum.at[k] += d.at[k];
+		}
+		store4(grad + j, sum, left, a.aligned);
+	}
+}

@@ -1,0 +1,81 @@
+package cuda
+
+import "github.com/troupe-ml/troupe/tensorops"
+
+var actLaunchers = map[tensorops.Kind]launcher{
+	tensorops.KindGELU:       gelu,
+	tensorops.KindGELUGrad:   geluGrad,
+	tensorops.KindSwiGLU:     swiGLU,
+	tensorops.KindSwiGLUGrad: swiGLUGrad,
+	tensorops.KindRoPE:       rope,
+	tensorops.KindDropout:    drop,
+	tensorops.KindAdd:        add,
+}
+
+// elementwise starts a kernel of which each thread takes four of n elements at a time.
+func elementwise[A any](x *exec, kernel string, n int, args *A) error {
+	if n == 0 {
+		return nil
+	}
+	return launch(x, kernel, x.over(ceil(n, 4)), args)
+}
+
+// aligned reports to a kernel, as 0 or 1, whether four floats from each address on may be
+// read at once. The address 0 stands for an operand that isn't there.
+func aligned(addresses ...uint64) uint32 {
+	for _, a := range addresses {
+		if a%16 != 0 {
+			return 0
+		}
+	}
+	return 1
+}
+
+func gelu(x *exec, o *tensorops.Op) error {
+	y, in, n := address(o.T[0]), address(o.T[1]), o.T[0].Len()
+	return elementwise(x, "gelu", n, &struct {
+		y, x         uint64
+		n            int64
+		aligned, pad uint32
+	}{y: y, x: in, n: int64(n), aligned: aligned(y, in)})
+}
+
+func geluGrad(x *exec, o *tensorops.Op) error {
+	dx, dy, in, n := address(o.T[0]), address(o.T[1]), address(o.T[2]), o.T[0].Len()
+	return elementwise(x, "gelu_grad", n, &struct {
+		dx, dy, x    uint64
+		n            int64
+		aligned, pad uint32
+	}{dx: dx, dy: dy, x: in, n: int64(n), aligned: aligned(dx, dy, in)})
+}
+
+func swiGLU(x *exec, o *tensorops.Op) error {
+	y, gate, up, n := address(o.T[0]), address(o.T[1]), address(o.T[2]), o.T[0].Len()
+	return elementwise(x, "swiglu", n, &struct {
+		y, gate, up  uint64
+		n            int64
+		aligned, pad uint32
+	}{y: y, gate: gate, up: up, n: int64(n), aligned: aligned(y, gate, up)})
+}
+
+func swiGLUGrad(x *exec, o *tensorops.Op) error {
+	dgate, dup, dy := address(o.T[0]), address(o.T[1]), address(o.T[2])
+	gate, up, n := address(o.T[3]), address(o.T[4]), o.T[0].Len()
+	return elementwise(x, "swiglu_grad", n, &struct {
+		dgate, dup, dy, gate, up uint64
+		n                        int64
+		aligned, pad             uint32
+	}{dgate: dgate, dup: dup, dy: dy, gate: gate, up: up, n: int64(n), aligned: aligned(dgate, dup, dy, gate, up)})
+}
+
+func add(x *exec, o *tensorops.Op) error { return addTo(x, o.T[0], o.T[1], o.T[2]) }
+
+// addTo starts out = a + b.
+func addTo(x *exec, out, a, b tensorops.Tensor) error {
+	to, left, right, n := address(out), address(a), address(b), out.Len()
+	return elementwise(x, "add", n, &struct {
+		out, a, b    uint64
+		n            int64
+		aligned, pad uint32
+	}{out: to, a: left, b: right, n: int64(n), aligned: aligned(to, left, right)})
+}

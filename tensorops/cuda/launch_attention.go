@@ -1,0 +1,113 @@
+package cuda
+
+import (
+	"math"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+var attentionLaunchers = map[tensorops.Kind]launcher{
+	tensorops.KindAttention:     attention,
+	tensorops.KindAttentionGrad: attentionGrad,
+}
+
+// attentionSizes is attention_sizes of attention.cuh.
+type attentionSizes struct {
+	mask                          dropout
+	tq, tk, heads, kvHeads, width int32
+	scale                         float32
+	dropped                       int32
+	quads                         int32
+}
+
+// attentionArgs is attention_args of attention.cu.
+type attentionArgs struct {
+	o, lse, q, k, v                    uint64
+	oStride, qStride, kStride, vStride int64
+	sizes                              attentionSizes
+}
+
+// attentionGradArgs is attention_grad_args of attention_grad.cu.
+type attentionGradArgs struct {
+	dq, dk, dv, do, q, k, v, o, lse, delta uint64
+	dqStride, dkStride, dvStride, doStride int64
+	qStride, kStride, vStride, oStride     int64
+	queries                                int64
+	sizes                                  attentionSizes
+}
+
+const (
+	attentionThreads = 256
+	attentionTile    = 64 // queries, keys
+)
+
+// attentionSizesOf reads the sizes of an operation with queries q on those matrices.
+func attentionSizesOf(o *tensorops.Op, q tensorops.Tensor, matrices []tensorops.Tensor) attentionSizes {
+	width := q.Cols() / o.I[3]
+	s := attentionSizes{
+		tq: int32(o.I[1]), tk: int32(o.I[2]), heads: int32(o.I[3]), kvHeads: int32(o.I[4]), width: int32(width),
+		scale: float32(1 / math.Sqrt(float64(width))),
+	}
+	if o.F[0] > 0 {
+		s.mask, s.dropped = dropoutOf(o), 1
+	}
+	together := width%4 == 0 // where one head's quads are aligned, all are
+	for _, m := range matrices {
+		together = together && quads(m)
+	}
+	s.quads = number(together)
+	return s
+}
+
+// launchTiles starts the kernel for narrow heads or for wide ones: a block for each tile
+// of some rows, in each head of each sequence, and for each window of channels.
+func launchTiles[A any](x *exec, narrow, wide string, rows, heads int, width int32, args *A) error {
+	kernel, window := narrow, 64
+	if width > 64 {
+		kernel, window = wide, 128
+	}
+	tiles := ceil(rows, attentionTile) * heads
+	if tiles == 0 {
+		return nil
+	}
+	return launch(x, kernel, grid{x: tiles, y: ceil(int(width), window), threads: attentionThreads}, args)
+}
+
+// attention computes o and lse.
+func attention(x *exec, op *tensorops.Op) error {
+	o, q, k, v, lse := op.T[0], op.T[1], op.T[2], op.T[3], op.T[4]
+	args := attentionArgs{
+		o: address(o), lse: address(lse), q: address(q), k: address(k), v: address(v),
+		oStride: int64(o.Stride()), qStride: int64(q.Stride()), kStride: int64(k.Stride()), vStride: int64(v.Stride()),
+		sizes: attentionSizesOf(op, q, op.T[:4]),
+	}
+	return launchTiles(x, "attention_64", "attention_128", op.I[1], op.I[0]*op.I[3], args.sizes.width, &args)
+}
+
+// attentionGrad computes dq, dk and dv.
+func attentionGrad(x *exec, op *tensorops.Op) error {
+	dq, dk, dv, do, q, k, v, o, lse := op.T[0], op.T[1], op.T[2], op.T[3], op.T[4], op.T[5], op.T[6], op.T[7], op.T[8]
+	batch, tq, tk, heads, kvHeads := op.I[0], op.I[1], op.I[2], op.I[3], op.I[4]
+	args := attentionGradArgs{
+		dq: address(dq), dk: address(dk), dv: address(dv), do: address(do),
+		q: address(q), k: address(k), v: address(v), o: address(o), lse: address(lse),
+		dqStride: int64(dq.Stride()), dkStride: int64(dk.Stride()), dvStride: int64(dv.Stride()), doStride: int64(do.Stride()),
+		qStride: int64(q.Stride()), kStride: int64(k.Stride()), vStride: int64(v.Stride()), oStride: int64(o.Stride()),
+		queries: int64(batch) * int64(heads) * int64(tq),
+		sizes:   attentionSizesOf(op, q, op.T[:8]),
+	}
+	if args.queries > 0 {
+		var err error
+		if args.delta, err = x.scratch(4 * int(args.queries)); err != nil {
+			return err
+		}
+		const warp = 32
+		if err := launch(x, "attention_delta", x.over(warp*int(args.queries)), &args); err != nil {
+			return err
+		}
+	}
+	if err := launchTiles(x, "attention_keys_64", "attention_keys_128", tk, batch*kvHeads, args.sizes.width, &args); err != nil {
+		return err
+	}
+	return launchTiles(x, "attention_queries_64", "attention_queries_128", tq, batch*heads, args.sizes.width, &args)
+}

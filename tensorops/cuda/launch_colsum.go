@@ -1,0 +1,58 @@
+package cuda
+
+import "github.com/troupe-ml/troupe/tensorops"
+
+// columns is sum_columns_args of colsum.cu.
+type columns struct {
+	partial, x, dy, stats   uint64
+	rows, cols, rowsOfBlock int64
+}
+
+// sumColumns starts the two passes of colsum.cu: kernel finds for each column of in as many
+// sums as there are grads, and those are added to the gradients, of which the last may be 0.
+func sumColumns(x *exec, kernel string, in, dy, stats tensorops.Tensor, grads ...uint64) error {
+	const (
+		most    = 64 // blocks to 32 columns: they fill a device from a width of a few hundred on
+		least   = 32 // rows to a block
+		warp    = 32
+		threads = 8 * warp // COLSUM_WARPS of colsum.cu
+	)
+	rows, cols, terms := in.Rows(), in.Cols(), len(grads)
+	if rows == 0 || cols == 0 {
+		return nil
+	}
+	rowsOfBlock := max(ceil(rows, most), least)
+	blocks := ceil(rows, rowsOfBlock)
+	partial, err := x.scratch(4 * blocks * terms * cols)
+	if err != nil {
+		return err
+	}
+	err = launch(x, kernel, grid{x: ceil(cols, warp), y: blocks, threads: threads}, &columns{
+		partial: partial, x: address(in), dy: address(dy), stats: address(stats),
+		rows: int64(rows), cols: int64(cols), rowsOfBlock: int64(rowsOfBlock),
+	})
+	if err != nil {
+		return err
+	}
+	args := struct {
+		grads         [2]uint64
+		partial       uint64
+		cols          int64
+		blocks, terms int32
+	}{partial: partial, cols: int64(cols), blocks: int32(blocks), terms: int32(terms)}
+	copy(args.grads[:], grads)
+	return launch(x, "add_columns", grid{x: ceil(cols, threads), y: terms, threads: threads}, &args)
+}
+
+func colSum(x *exec, o *tensorops.Op) error {
+	var none tensorops.Tensor
+	return sumColumns(x, "col_sum", o.T[1], none, none, address(o.T[0]))
+}
+
+func layerNormWeightGrad(x *exec, o *tensorops.Op) error {
+	return sumColumns(x, "layer_norm_weight_grad", o.T[3], o.T[2], o.T[4], address(o.T[0]), address(o.T[1]))
+}
+
+func rmsNormWeightGrad(x *exec, o *tensorops.Op) error {
+	return sumColumns(x, "rms_norm_weight_grad", o.T[2], o.T[1], o.T[3], address(o.T[0]))
+}

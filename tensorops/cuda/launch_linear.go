@@ -1,0 +1,161 @@
+package cuda
+
+import "github.com/troupe-ml/troupe/tensorops"
+
+var linearLaunchers = map[tensorops.Kind]launcher{
+	tensorops.KindMatMul: matMul,
+	tensorops.KindPack:   pack,
+}
+
+// matmulArgs is matmul_args of matmul.cu.
+type matmulArgs struct {
+	c, a, b, bias             uint64
+	cStride, aStride, bStride int64
+	first, last               int64
+	m, n                      int32
+	parts, accumulate, bf16   int32
+	quadsA, quadsB, quadsC    int32
+}
+
+// matmulSumArgs is matmul_sum_args of matmul.cu.
+type matmulSumArgs struct {
+	c, parts, bias           uint64
+	cStride, elements        int64
+	n, pieces, accumulate, _ int32
+}
+
+const (
+	matmulThreads = 256
+	// pieceDepth is DEPTH of matmul.cu: sums over the depth are cut in pieces of it.
+	pieceDepth = 512
+	// limitParts bounds the bytes of pieces that wait for their sum.
+	limitParts = 64 << 20
+)
+
+// product is C = op(A)·op(B), plus C before or a bias.
+type product struct {
+	op      *tensorops.Op
+	m, n, k int
+	form    int // which of tiled128 and tiled64
+}
+
+// The kernels by form: 2 if A is stored transposed, plus 1 if B is.
+var (
+	tiled128 = [4]string{"matmul_nn_128", "matmul_nt_128", "matmul_tn_128", "matmul_tt_128"}
+	tiled64  = [4]string{"matmul_nn_64", "matmul_nt_64", "matmul_tn_64", "matmul_tt_64"}
+)
+
+// matMul carries out a product. A library's kernels, which know the tensor cores, would
+// take the place of multiply.
+func matMul(x *exec, o *tensorops.Op) error {
+	c, a := o.T[0], o.T[1]
+	p := product{op: o, m: c.Rows(), n: c.Cols(), k: a.Cols()}
+	if o.Has(tensorops.FlagTransA) {
+		p.k, p.form = a.Rows(), 2
+	}
+	if o.Has(tensorops.FlagTransB) {
+		p.form++
+	}
+	if p.m == 0 || p.n == 0 {
+		return nil
+	}
+	return p.multiply(x)
+}
+
+// pack does nothing: the products read B itself, which is still what it was.
+func pack(*exec, *tensorops.Op) error { return nil }
+
+// multiply computes the product with the kernels of matmul.cu. How it is cut, in tiles and
+// in pieces of the depth that are computed apart, is for the device to be busy; it changes
+// no bit.
+func (p product) multiply(x *exec) error {
+	c, bias := p.op.T[0], p.op.T[3]
+	if p.k == 0 {
+		return p.sum(x, 0, address(bias), 0, p.op.Has(tensorops.FlagAccumulate))
+	}
+	pieces := ceil(p.k, pieceDepth)
+	if pieces > 1 && p.tiles(64) < 2*x.processors {
+		return p.multiplyParts(x, pieces)
+	}
+	args := p.args()
+	args.c, args.bias, args.cStride = address(c), address(bias), int64(c.Stride())
+	args.accumulate, args.quadsC = number(p.op.Has(tensorops.FlagAccumulate)), number(quads(c))
+	args.last = int64(p.k)
+	return p.launch(x, 1, &args)
+}
+
+// multiplyParts computes pieces of the depth side by side, as many as limitParts allows,
+// and adds them in order.
+func (p product) multiplyParts(x *exec, pieces int) error {
+	size := 4 * p.m * p.n
+	most := min(pieces, max(1, limitParts/size))
+	parts, err := x.scratch(most * size)
+	if err != nil {
+		return err
+	}
+	args := p.args()
+	args.c, args.cStride, args.parts, args.quadsC = parts, int64(p.n), 1, number(p.n%4 == 0)
+	accumulate, bias := p.op.Has(tensorops.FlagAccumulate), address(p.op.T[3])
+	for done := 0; done < pieces; done += most {
+		count := min(most, pieces-done)
+		args.first, args.last = int64(done)*pieceDepth, int64(min(p.k, (done+count)*pieceDepth))
+		if err := p.launch(x, count, &args); err != nil {
+			return err
+		}
+		if err := p.sum(x, parts, bias, count, accumulate); err != nil {
+			return err
+		}
+		accumulate, bias = true, 0
+	}
+	return nil
+}
+
+// args are what the forms of multiplying have in common.
+func (p product) args() matmulArgs {
+	a, b := p.op.T[1], p.op.T[2]
+	return matmulArgs{
+		a: address(a), b: address(b),
+		aStride: int64(a.Stride()), bStride: int64(b.Stride()),
+		m: int32(p.m), n: int32(p.n),
+		bf16:   number(p.op.Has(tensorops.FlagBF16)),
+		quadsA: number(quads(a)), quadsB: number(quads(b)),
+	}
+}
+
+// tiles is how many square tiles of a width C has.
+func (p product) tiles(width int) int { return ceil(p.m, width) * ceil(p.n, width) }
+
+// launch starts the kernel for so many pieces side by side, with large tiles where there
+// are enough of them.
+func (p product) launch(x *exec, pieces int, args *matmulArgs) error {
+	width, kernel := 128, tiled128[p.form]
+	if p.tiles(width)*pieces < x.processors {
+		width, kernel = 64, tiled64[p.form]
+	}
+	return launch(x, kernel, grid{x: p.tiles(width), y: pieces, threads: matmulThreads}, args)
+}
+
+// sum adds pieces to what C starts from.
+func (p product) sum(x *exec, parts, bias uint64, pieces int, accumulate bool) error {
+	c := p.op.T[0]
+	args := matmulSumArgs{
+		c: address(c), parts: parts, bias: bias,
+		cStride: int64(c.Stride()), elements: int64(p.m) * int64(p.n),
+		n: int32(p.n), pieces: int32(pieces), accumulate: number(accumulate),
+	}
+	return launch(x, "matmul_sum", x.over(p.m*p.n), &args)
+}
+
+// quads reports whether each row of a matrix begins at a multiple of four floats, so that
+// a thread may read four at once.
+func quads(t tensorops.Tensor) bool { return address(t)%16 == 0 && t.Stride()%4 == 0 }
+
+// number is a condition for a kernel.
+func number(is bool) int32 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+func ceil(a, b int) int { return (a + b - 1) / b }

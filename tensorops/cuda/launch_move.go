@@ -1,0 +1,73 @@
+package cuda
+
+import (
+	"math"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+var moveLaunchers = map[tensorops.Kind]launcher{
+	tensorops.KindFill: fill,
+	tensorops.KindCopy: copyTensor,
+	tensorops.KindSpin: spin,
+}
+
+// maxGridY is the most blocks that a grid has along y.
+const maxGridY = 65535
+
+func fill(x *exec, o *tensorops.Op) error {
+	t, value := o.T[0], o.F[0]
+	n := t.Len()
+	if n == 0 {
+		return nil
+	}
+	bits := math.Float32bits(float32(value))
+	switch t.DType() {
+	case tensorops.Float64:
+		return launch(x, "fill8", x.over(n), &struct {
+			to   uint64
+			n    int64
+			bits uint64
+		}{address(t), int64(n), math.Float64bits(value)})
+	case tensorops.Int32:
+		bits = uint32(int32(value))
+	}
+	return launch(x, "fill4", x.over(n), &struct {
+		to        uint64
+		n         int64
+		bits, pad uint32
+	}{to: address(t), n: int64(n), bits: bits})
+}
+
+func copyTensor(x *exec, o *tensorops.Op) error { return copyTo(x, o.T[0], o.T[1]) }
+
+// copyTo starts to = from, of the same type, rows and columns.
+func copyTo(x *exec, to, from tensorops.Tensor) error {
+	if to.Len() == 0 {
+		return nil
+	}
+	rows, cols, toStride, fromStride := to.Rows(), to.Cols(), to.Stride(), from.Stride()
+	if to.Contiguous() && from.Contiguous() {
+		rows, cols = 1, to.Len()
+	}
+	if to.DType() == tensorops.Float64 { // the kernel copies pieces of four bytes
+		cols, toStride, fromStride = 2*cols, 2*toStride, 2*fromStride
+	}
+	a, b := address(to), address(from)
+	whole := aligned(a, b)
+	if rows > 1 && (toStride%4 != 0 || fromStride%4 != 0) {
+		whole = 0
+	}
+	g := x.over(ceil(cols, 4))
+	g.threads = min(g.threads, rowThreads(4*cols))
+	g.y = min(rows, maxGridY)
+	return launch(x, "copy", g, &struct {
+		to, from                         uint64
+		rows, cols, toStride, fromStride int64
+		aligned, pad                     uint32
+	}{a, b, int64(rows), int64(cols), int64(toStride), int64(fromStride), whole, 0})
+}
+
+func spin(x *exec, o *tensorops.Op) error {
+	return launch(x, "spin", grid{threads: 1}, &struct{ nanoseconds uint64 }{uint64(o.I[0])})
+}

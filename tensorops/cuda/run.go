@@ -1,0 +1,137 @@
+package cuda
+
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
+)
+
+// run is how far a list has been launched.
+type run struct {
+	sub    submission
+	op     int              // the next operation
+	offset int              // bytes of its upload or fetch that are launched
+	host   tensorops.Tensor // a collective's tensor in host memory
+	summed bool             // the collective has been started: its result is host's
+}
+
+// reset makes it ready for the next list.
+func (r *run) reset() {
+	r.host.Release()
+	*r = run{}
+}
+
+// launch puts the list's next operations into the stream, up to one that has to land
+// before the rest: a collective, an operation that may meet a bad id, a copy that the
+// flight has no room for.
+func (s *stream) launch(f *flight) {
+	r := &s.run
+	f.sub = r.sub
+	if err := r.sub.list.Err(); err != nil {
+		f.err = fmt.Errorf("%s: %w", s.name, err)
+		return
+	}
+	ops := r.sub.list.Ops()
+	for r.op < len(ops) {
+		op := &ops[r.op]
+		goOn, err := s.start(f, op)
+		if err != nil {
+			f.err = s.failed(op, err)
+			break
+		}
+		if !goOn {
+			break
+		}
+	}
+	f.last = r.op == len(ops)
+	if err := s.dev.driver.Record(f.event, s.handle); err != nil {
+		if f.err == nil {
+			f.err = fmt.Errorf("%s: %w", s.name, err)
+		}
+		return
+	}
+	f.recorded = true
+	f.onItsOwn = f.last && f.err == nil && f.checked == nil && f.collective == nil
+}
+
+// start launches one operation, or a part of it; false if the flight ends here.
+func (s *stream) start(f *flight, op *tensorops.Op) (goOn bool, err error) {
+	defer func() {
+		if v := recover(); v != nil { // in a group's code: exec has its own
+			err = panicError(v)
+		}
+	}()
+	whole := true
+	switch op.Kind {
+	case tensorops.KindUpload:
+		whole, err = s.upload(f, op.T[0], op.Host)
+	case tensorops.KindFetch:
+		whole, err = s.fetch(f, op.Host, op.T[0])
+	case tensorops.KindAllReduce:
+		return s.reduce(f, op)
+	default:
+		if _, ok := lookupOf(op); ok {
+			return false, s.lookUp(f, op)
+		}
+		err = s.exec.do(op)
+	}
+	if err != nil || !whole {
+		return false, err
+	}
+	s.run.op++
+	return true, nil
+}
+
+// lookUp launches an operation that may meet a bad id, and ends the flight.
+func (s *stream) lookUp(f *flight, op *tensorops.Op) error {
+	d := s.dev.driver
+	if err := d.Clear(s.fault, faultBytes/4, s.handle); err != nil {
+		return err
+	}
+	if err := s.exec.do(op); err != nil {
+		return err
+	}
+	if err := d.CopyOut(f.fault[faultWord:faultWord+8], s.fault, s.handle); err != nil {
+		return err
+	}
+	f.checked = op
+	s.run.op++
+	return nil
+}
+
+// upload launches a copy from host memory, as far as the flight's staging goes.
+func (s *stream) upload(f *flight, to tensorops.Tensor, from []byte) (whole bool, err error) {
+	r := &s.run
+	for r.offset < len(from) {
+		piece, err := f.staging.take(len(from) - r.offset)
+		if len(piece) == 0 {
+			return false, err
+		}
+		copy(piece, from[r.offset:])
+		if err := s.dev.driver.CopyIn(driver.Address(address(to)+uint64(r.offset)), piece, s.handle); err != nil {
+			return false, err
+		}
+		r.offset += len(piece)
+	}
+	r.offset = 0
+	return true, nil
+}
+
+// fetch launches a copy to host memory, as far as the flight's staging goes.
+func (s *stream) fetch(f *flight, to []byte, from tensorops.Tensor) (whole bool, err error) {
+	r := &s.run
+	for r.offset < len(to) {
+		piece, err := f.staging.take(len(to) - r.offset)
+		if len(piece) == 0 {
+			return false, err
+		}
+		if err := s.dev.driver.CopyOut(piece, driver.Address(address(from)+uint64(r.offset)), s.handle); err != nil {
+			return false, err
+		}
+		f.fetches = append(f.fetches, landing{to[r.offset:][:len(piece)], piece})
+		r.offset += len(piece)
+	}
+	r.offset = 0
+	return true, nil
+}

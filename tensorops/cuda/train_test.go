@@ -1,0 +1,124 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package cuda_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/tensorops/cuda"
+	"github.com/troupe-ml/troupe/tensorops/cuda/internal/standin"
+	"github.com/troupe-ml/troupe/tensorops/optest"
+)
+
+// TestTrains: whole runs on the stand-in have the CPU's losses, within what another order
+// of the same sums makes of them, and the same bits for every number of stages and run
+// after run.
+func TestTrains(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it emulates every thread of a GPU")
+	}
+	tolerance := 1e-5
+	if os.Getenv(realGPU) == "" {
+		useStandIn(t)
+	} else {
+		tolerance = 1e-3 // of the hardware's exponentials
+	}
+	for _, family := range []string{"gpt2", "llama"} {
+		want := train(t, "model.family="+family, "device.kind=cpu")
+		got := train(t, "model.family="+family, "device.kind=cuda")
+		for i, loss := range got {
+			if math.Abs(loss-want[i]) > tolerance*want[i] {
+				t.Errorf("%s, step %d: loss %v, on the CPU %v", family, i+1, loss, want[i])
+			}
+		}
+		for _, layout := range [][]string{
+			nil,
+			{"pipeline.stages=2"},
+			{"pipeline.stages=2", "pipeline.schedule=zb-v", "pipeline.recompute=full"},
+		} {
+			again := train(t, append(layout, "model.family="+family, "device.kind=cuda")...)
+			if !slices.Equal(again, got) {
+				t.Errorf("%s, %v: losses %v, want the same bits as with one stage, %v", family, layout, again, got)
+			}
+		}
+	}
+}
+
+// realGPU is the environment's word that tests run on a GPU: see scripts/gpu-check.
+const realGPU = "TROUPE_GPU"
+
+// useStandIn makes configurations that ask for CUDA find the stand-in.
+func useStandIn(t *testing.T) {
+	t.Helper()
+	library, err := cuda.StandIn()
+	if errors.Is(err, standin.ErrCompiler) {
+		t.Skipf("%v: without one the device is not tested on a machine without a GPU", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TROUPE_LIBCUDA", library)
+	t.Setenv("TROUPE_LIBNVRTC", library)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+}
+
+// TestGPU runs the one table of cases on a real GPU.
+func TestGPU(t *testing.T) {
+	if os.Getenv(realGPU) == "" {
+		t.Skipf("%s is not set: no GPU is asked for", realGPU)
+	}
+	dev, err := cuda.New(troupe.CUDAOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dev.Close)
+	optest.Run(t, dev, optest.Options{})
+}
+
+// train runs a small model and returns the losses of its steps.
+func train(t *testing.T, sets ...string) (losses []float64) {
+	t.Helper()
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text")
+	if err := os.WriteFile(text, []byte(strings.Repeat("The stages pass their activations on. ", 40)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all := append([]string{fmt.Sprintf("data.train=[%q]", text), fmt.Sprintf("run.out=%q", filepath.Join(dir, "out"))}, sets...)
+	cfg, err := config.Parse("train", []byte(`
+run = {steps = 4, eval_batches = 1, stall_after_s = 0}
+model = {layers = 2, hidden = 16, heads = 2, context = 8, vocab = 256, dropout = 0.1}
+batch = {sequences = 4, microbatch = 2}
+optimizer = {warmup_steps = 0, clip_norm = 0.5}
+`), all, os.LookupEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := troupe.Start(t.Context(), cfg, troupe.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if on := run.Info().Kernels; (cfg.Device.Kind == "cuda") != strings.HasPrefix(on, "cuda-") {
+		t.Errorf("device.kind is %s, and the run computes with %s", cfg.Device.Kind, on)
+	}
+	for e := range run.Events() {
+		if s, ok := e.(troupe.StepEvent); ok && s.Loss != nil {
+			losses = append(losses, *s.Loss)
+		}
+	}
+	if _, err := run.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if len(losses) != 4 {
+		t.Fatalf("%d losses", len(losses))
+	}
+	return losses
+}
