@@ -41,7 +41,7 @@ else
 endif
 
 # Packages that start goroutines.
-RACE_PACKAGES := . ./actors ./checkpoint ./cmd/engine ./tensorops ./tensorops/cpu ./stages ./telemetry
+RACE_PACKAGES := . ./actors ./checkpoint ./cmd/engine ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./telemetry
 
 .PHONY: bench
 bench: ## run the benchmarks (BENCHMARKS.md has the figures)
