@@ -61,25 +61,31 @@ func TestExact(t *testing.T) {
 					continue // races don't depend on the numbers
 				}
 				sets := slices.Concat(family, l.sets)
-				t.Run(l.name, func(t *testing.T) {
-					t.Parallel()
-					out := filepath.Join(t.TempDir(), "out")
-					train(t, out, sets...)
-					sameFigures(t, want, out)
-					sameState(t, want, out, 6)
-				})
-				t.Run("resumed, "+l.name, func(t *testing.T) {
-					t.Parallel()
-					out := rewind(t, want, 3)
-					if result, _ := train(t, out, sets...); result.Step != 6 {
-						t.Fatalf("it ended at step %d", result.Step)
-					}
-					sameFigures(t, want, out)
-					sameState(t, want, out, 6)
-				})
+				sameUnder(t, want, l.name, sets)
 			}
 		})
 	}
+}
+
+// sameUnder trains under a layout, from the start and from the third step on of a run of
+// six, and holds both against that run.
+func sameUnder(t *testing.T, want, layout string, sets []string) {
+	t.Run(layout, func(t *testing.T) {
+		t.Parallel()
+		out := filepath.Join(t.TempDir(), "out")
+		train(t, out, sets...)
+		sameFigures(t, want, out)
+		sameState(t, want, out, 6)
+	})
+	t.Run("resumed, "+layout, func(t *testing.T) {
+		t.Parallel()
+		out := rewind(t, want, 3)
+		if result, _ := train(t, out, sets...); result.Step != 6 {
+			t.Fatalf("it ended at step %d", result.Step)
+		}
+		sameFigures(t, want, out)
+		sameState(t, want, out, 6)
+	})
 }
 
 // checkClipped makes sure that clip_norm bites at every step.

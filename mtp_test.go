@@ -65,22 +65,7 @@ func TestExactMTP(t *testing.T) {
 					}
 					sets = append(sets, s)
 				}
-				t.Run(l.name, func(t *testing.T) {
-					t.Parallel()
-					out := filepath.Join(t.TempDir(), "out")
-					train(t, out, sets...)
-					sameFigures(t, want, out)
-					sameState(t, want, out, 6)
-				})
-				t.Run("resumed, "+l.name, func(t *testing.T) {
-					t.Parallel()
-					out := rewind(t, want, 3)
-					if result, _ := train(t, out, sets...); result.Step != 6 {
-						t.Fatalf("it ended at step %d", result.Step)
-					}
-					sameFigures(t, want, out)
-					sameState(t, want, out, 6)
-				})
+				sameUnder(t, want, l.name, sets)
 			}
 		})
 	}

@@ -302,6 +302,9 @@ func (p *plan) recompute() func(rank, microbatch int) bool {
 // itself. Where it does, the weight gradients of the whole last stage move (Megatron-Core's
 // deferral of the embedding's weight gradient). nil: none does.
 func (p *plan) headLater() func(microbatch int) bool {
+	if p.cfg.Pipeline.DeferWeights == 0 {
+		return nil
+	}
 	last := int32(p.table.NumStages - 1)
 	for _, row := range p.table.Ranks {
 		if slices.ContainsFunc(row, func(a scheduler.Action) bool { return a.Type == scheduler.I && a.Stage != last }) {
@@ -309,9 +312,6 @@ func (p *plan) headLater() func(microbatch int) bool {
 		}
 	}
 	from := p.table.Microbatches - p.cfg.Pipeline.DeferWeights
-	if from >= p.table.Microbatches {
-		return nil
-	}
 	return func(microbatch int) bool { return microbatch >= from }
 }
 

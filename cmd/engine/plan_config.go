@@ -121,11 +121,11 @@ func (a *app) planConfig(ctx context.Context, path string, o *planConfigOptions,
 	a.working = true
 	r := &planReport{config: cfg, cluster: o.cluster()}
 	if o.check {
-		if r.Check, err = planner.Check(ctx, load, o.pairs, o.seconds, a.measuring); err != nil {
+		if r.Check, err = planner.Check(ctx, load, o.pairs, o.seconds, a.sayMeasuring); err != nil {
 			return err
 		}
 	}
-	if err := r.find(ctx, o, a.measuring); err != nil {
+	if err := r.find(ctx, o, a.sayMeasuring); err != nil {
 		return err
 	}
 	if o.save != "" {
@@ -140,8 +140,8 @@ func (a *app) planConfig(ctx context.Context, path string, o *planConfigOptions,
 	return d.write(a, func(w io.Writer) error { return r.draw(w, a, d) })
 }
 
-// measuring says what takes a while.
-func (a *app) measuring(what string) { say(a.err, "measuring %s", what) }
+// sayMeasuring says what takes a while.
+func (a *app) sayMeasuring(what string) { say(a.err, "measuring %s", what) }
 
 // find fills the report.
 func (r *planReport) find(ctx context.Context, o *planConfigOptions, progress func(string)) error {

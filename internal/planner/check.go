@@ -59,14 +59,12 @@ func Check(ctx context.Context, load bench.Load, pairs int, seconds float64, pro
 		ms := 1e3 * took.Seconds() / float64(n)
 		measured, predicted, ratios = append(measured, ms), append(predicted, p.StepMS), append(ratios, p.StepMS/ms)
 	}
-	v = &Verdict{MeasuredStepMS: median(measured), PredictedStepMS: median(predicted), StepRatio: median(ratios), MeasuredBytes: memory.PeakBytes, Pairs: pairs}
-	tensors, err := b.MemoryBytes()
-	if err != nil {
+	var held Prediction
+	if err := held.Memory(b, here); err != nil {
 		return nil, err
 	}
-	for _, bytes := range tensors {
-		v.PredictedBytes += bytes
-	}
+	v = &Verdict{MeasuredStepMS: median(measured), PredictedStepMS: median(predicted), StepRatio: median(ratios),
+		MeasuredBytes: memory.PeakBytes, PredictedBytes: held.TensorBytes[0], Pairs: pairs}
 	if v.MeasuredBytes > 0 {
 		v.MemoryRatio = float64(v.PredictedBytes) / float64(v.MeasuredBytes)
 	}

@@ -114,10 +114,11 @@ func (p *Prediction) Memory(b *troupe.Blueprint, cluster Cluster) error {
 	if cluster.Devices <= 1 {
 		devices = 1
 	}
+	weights := b.Parameters()
 	p.TensorBytes, p.CheckpointBytes = make([]int64, devices), make([]int64, devices)
 	for r, bytes := range tensors {
 		p.TensorBytes[r%devices] += bytes
-		p.CheckpointBytes[r%devices] += b.CheckpointBytes(b.Parameters()[r])
+		p.CheckpointBytes[r%devices] += b.CheckpointBytes(weights[r])
 	}
 	return nil
 }
