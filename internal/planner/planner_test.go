@@ -98,6 +98,9 @@ func TestPredict(t *testing.T) {
 	if _, err := Predict(blueprint(t), unitCosts(2), Cluster{}); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "microbatches of 4") {
 		t.Errorf("without costs of the microbatch: %v", err)
 	}
+	if _, err := Predict(blueprint(t, "model.mtp_layers=2"), unitCosts(4), Cluster{}); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "the layer m is missing, of which the model has 2") {
+		t.Errorf("without costs of multi-token prediction: %v", err)
+	}
 	if _, err := Predict(blueprint(t, "model.hidden=32"), unitCosts(4), Cluster{}); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "hidden 16, the configuration has 8 and 32") {
 		t.Errorf("with another model's costs: %v", err)
 	}

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
 )
 
 // ErrDevices: a configuration does not go with the devices.
@@ -71,6 +73,11 @@ func Predict(b *troupe.Blueprint, costs *Costs, cluster Cluster) (*Prediction, e
 	batch, err := costs.Batch(cfg.Batch.Microbatch)
 	if err != nil {
 		return nil, err
+	}
+	if s := b.Model().Symbols(); strings.ContainsRune(s, stages.SymbolMTP) {
+		if _, ok := batch.Layers[string(stages.SymbolMTP)]; !ok {
+			return nil, fmt.Errorf("%w: of microbatch %d, the layer m is missing, of which the model has %d", ErrCosts, batch.Microbatch, b.Model().Config.MTPLayers)
+		}
 	}
 	p := &Prediction{PeakInFlight: b.Report().PeakInFlight}
 	machine := scheduler.Machine{Costs: actionCosts(b, batch)}
