@@ -81,7 +81,7 @@ func newDevice(t *testing.T, path string, o Options) *Device {
 func TestKindsKnown(t *testing.T) {
 	here := []tensorops.Kind{tensorops.KindUpload, tensorops.KindFetch, tensorops.KindAllReduce}
 	for _, k := range tensorops.Kinds() {
-		if _, ok := launchers[k]; !ok && !slices.Contains(here, k) {
+		if launchers[k] == nil && joiners[k] == nil && !slices.Contains(here, k) {
 			t.Errorf("%v has no launcher", k)
 		}
 	}

@@ -21,21 +21,29 @@ type exec struct {
 	temporary *arena              // of scratch memory
 	taken     []*tensorops.Buffer // by the operation under way
 	described driver.Launch
+
+	variables variables
+	staging   *staging // of the flight under way
 }
 
-// do starts one operation's kernels.
-func (x *exec) do(op *tensorops.Op) (err error) {
+// do starts the kernels of the first operation, or of the first few where they are carried
+// out as one, and returns how many those are.
+func (x *exec) do(ops []tensorops.Op) (done int, err error) {
 	defer func() {
 		x.putBack()
 		if v := recover(); v != nil {
 			err = panicError(v)
 		}
 	}()
-	l, ok := launchers[op.Kind]
-	if !ok {
-		return tensorops.ErrUnsupported
+	kind := ops[0].Kind
+	if j, ok := joiners[kind]; ok {
+		return j(x, ops)
 	}
-	return l(x, op)
+	l, ok := launchers[kind]
+	if !ok {
+		return 0, tensorops.ErrUnsupported
+	}
+	return 1, l(x, &ops[0])
 }
 
 // start puts a kernel's launch into the stream. It copies the argument.
@@ -83,7 +91,13 @@ func address(t tensorops.Tensor) uint64 {
 	return t.Buffer().Addr + uint64(t.Offset()*t.DType().Size())
 }
 
-// launchers carry out the operations, by kind.
+// joiners carry out operations that may be one with those that follow.
+var joiners = map[tensorops.Kind]joiner{
+	tensorops.KindSquaredNorm: squaredNorms,
+	tensorops.KindAdamW:       adamWs,
+}
+
+// launchers carry out the others, by kind.
 var launchers = merge(actLaunchers, normLaunchers, embedLaunchers, lossLaunchers, optimLaunchers, moveLaunchers, linearLaunchers, attentionLaunchers)
 
 func merge(families ...map[tensorops.Kind]launcher) map[tensorops.Kind]launcher {

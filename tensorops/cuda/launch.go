@@ -10,6 +10,10 @@ import (
 // launcher carries out an operation: it starts one kernel or several.
 type launcher func(x *exec, o *tensorops.Op) error
 
+// joiner carries out the first of some operations, with as many of those behind it as go
+// with it, and returns how many.
+type joiner func(x *exec, ops []tensorops.Op) (int, error)
+
 // grid is how many blocks a kernel has, of how many threads each.
 type grid struct {
 	x, y, z int // blocks; 0 counts as 1

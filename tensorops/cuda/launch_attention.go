@@ -42,14 +42,14 @@ const (
 )
 
 // attentionSizesOf reads the sizes of an operation with queries q on those matrices.
-func attentionSizesOf(o *tensorops.Op, q tensorops.Tensor, matrices []tensorops.Tensor) attentionSizes {
+func attentionSizesOf(x *exec, o *tensorops.Op, q tensorops.Tensor, matrices []tensorops.Tensor) attentionSizes {
 	width := q.Cols() / o.I[3]
 	s := attentionSizes{
 		tq: int32(o.I[1]), tk: int32(o.I[2]), heads: int32(o.I[3]), kvHeads: int32(o.I[4]), width: int32(width),
 		scale: float32(1 / math.Sqrt(float64(width))),
 	}
 	if o.F[0] > 0 {
-		s.mask, s.dropped = dropoutOf(o), 1
+		s.mask, s.dropped = dropoutOf(x, o), 1
 	}
 	together := width%4 == 0 // where one head's quads are aligned, all are
 	for _, m := range matrices {
@@ -79,7 +79,7 @@ func attention(x *exec, op *tensorops.Op) error {
 	args := attentionArgs{
 		o: address(o), lse: address(lse), q: address(q), k: address(k), v: address(v),
 		oStride: int64(o.Stride()), qStride: int64(q.Stride()), kStride: int64(k.Stride()), vStride: int64(v.Stride()),
-		sizes: attentionSizesOf(op, q, op.T[:4]),
+		sizes: attentionSizesOf(x, op, q, op.T[:4]),
 	}
 	return launchTiles(x, "attention_64", "attention_128", op.I[1], op.I[0]*op.I[3], args.sizes.width, &args)
 }
@@ -94,7 +94,7 @@ func attentionGrad(x *exec, op *tensorops.Op) error {
 		dqStride: int64(dq.Stride()), dkStride: int64(dk.Stride()), dvStride: int64(dv.Stride()), doStride: int64(do.Stride()),
 		qStride: int64(q.Stride()), kStride: int64(k.Stride()), vStride: int64(v.Stride()), oStride: int64(o.Stride()),
 		queries: int64(batch) * int64(heads) * int64(tq),
-		sizes:   attentionSizesOf(op, q, op.T[:8]),
+		sizes:   attentionSizesOf(x, op, q, op.T[:8]),
 	}
 	if args.queries > 0 {
 		var err error

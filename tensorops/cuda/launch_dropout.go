@@ -15,5 +15,5 @@ func drop(x *exec, o *tensorops.Op) error {
 		n            int64
 		mask         dropout
 		aligned, pad uint32
-	}{y: y, x: in, skip: skip, n: int64(n), mask: dropoutOf(o), aligned: aligned(y, in, skip)})
+	}{y: y, x: in, skip: skip, n: int64(n), mask: dropoutOf(x, o), aligned: aligned(y, in, skip)})
 }

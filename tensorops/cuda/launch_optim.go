@@ -2,70 +2,121 @@ package cuda
 
 import (
 	"math"
+	"slices"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
 var optimLaunchers = map[tensorops.Kind]launcher{
-	tensorops.KindSquaredNorm: squaredNorm,
-	tensorops.KindAdamW:       adamW,
-	tensorops.KindSGD:         sgd,
+	tensorops.KindSGD: sgd,
 }
 
-func squaredNorm(x *exec, o *tensorops.Op) error {
-	const (
-		ofBlock = 16384 // elements
-		threads = 256
-	)
-	in, n := address(o.T[1]), o.T[1].Len()
-	blocks := ceil(n, ofBlock)
-	partial, err := x.scratch(8 * max(blocks, 1))
-	if err != nil {
-		return err
+// ofBlock is how many elements of a tensor a block has, where a launch goes through several
+// tensors: OF_BLOCK of optim.cu. The order of a squared norm's sum depends on it.
+const ofBlock = 16384
+
+const optimThreads = 256
+
+// normEntry is norm_entry of optim.cu.
+type normEntry struct {
+	out, x       uint64
+	n            int64
+	first        int64 // of its blocks
+	aligned, pad uint32
+}
+
+// squaredNorms computes those that follow each other, in one pass over all elements and
+// one over the sums of blocks.
+func squaredNorms(x *exec, ops []tensorops.Op) (int, error) {
+	var entries []normEntry
+	var outs ranges
+	blocks := int64(0)
+	for i := range ops {
+		o := &ops[i]
+		if o.Kind != tensorops.KindSquaredNorm || i == LimitTable || !outs.add(o.T[0]) {
+			break
+		}
+		in, n := address(o.T[1]), int64(o.T[1].Len())
+		entries = append(entries, normEntry{out: address(o.T[0]), x: in, n: n, first: blocks, aligned: aligned(in)})
+		blocks += (n + ofBlock - 1) / ofBlock
+	}
+	args := struct {
+		partial, entries uint64
+		count, blocks    int64
+	}{count: int64(len(entries)), blocks: blocks}
+	var err error
+	if args.entries, err = table(x, entries); err != nil {
+		return 0, err
+	}
+	if args.partial, err = x.scratch(int(8 * max(blocks, 1))); err != nil {
+		return 0, err
 	}
 	if blocks > 0 {
-		err := launch(x, "squares", grid{x: blocks, threads: threads}, &struct {
-			partial, x   uint64
-			n, ofBlock   int64
-			aligned, pad uint32
-		}{partial: partial, x: in, n: int64(n), ofBlock: ofBlock, aligned: aligned(in)})
-		if err != nil {
-			return err
+		if err := launch(x, "squares", grid{x: int(blocks), threads: optimThreads}, &args); err != nil {
+			return 0, err
 		}
 	}
-	return launch(x, "add_squares", grid{threads: threads}, &struct {
-		out, partial uint64
-		blocks       int64
-	}{address(o.T[0]), partial, int64(blocks)})
+	return len(entries), launch(x, "add_squares", grid{x: len(entries), threads: optimThreads}, &args)
 }
 
-func adamW(x *exec, o *tensorops.Op) error {
-	w, m, v, g, n := address(o.T[0]), address(o.T[1]), address(o.T[2]), address(o.T[3]), o.T[0].Len()
-	rate, beta1, beta2, eps, decay, scale := o.F[0], o.F[1], o.F[2], o.F[3], o.F[4], o.F[5]
+// adamWEntry is adamw_entry of optim.cu.
+type adamWEntry struct {
+	w, m, v, g uint64
+	n          int64
+	first      int64   // of its blocks
+	keep       float32 // 1 − rate·decay
+	aligned    uint32
+}
+
+// adamWs makes the updates that follow each other and differ in nothing but the decay of
+// the weights, in one launch.
+func adamWs(x *exec, ops []tensorops.Op) (int, error) {
+	const decay = 4 // in F
+	o := &ops[0]
+	rate, beta1, beta2, eps, scale := o.F[0], o.F[1], o.F[2], o.F[3], o.F[5]
+	var entries []adamWEntry
+	var changed ranges
+	blocks := int64(0)
+	for i := range ops {
+		other := &ops[i]
+		numbers := other.F
+		numbers[decay] = o.F[decay]
+		same := other.Kind == o.Kind && other.Flags == o.Flags && other.I == o.I && numbers == o.F
+		if !same || i == LimitTable || !changed.add(other.T[:4]...) {
+			break
+		}
+		w, m, v, g, n := address(other.T[0]), address(other.T[1]), address(other.T[2]), address(other.T[3]), int64(other.T[0].Len())
+		entries = append(entries, adamWEntry{w: w, m: m, v: v, g: g, n: n, first: blocks,
+			keep: float32(1 - rate*other.F[decay]), aligned: aligned(w, m, v, g)})
+		blocks += (n + ofBlock - 1) / ofBlock
+	}
+	if blocks == 0 {
+		return len(entries), nil
+	}
+	at, err := table(x, entries)
+	if err != nil {
+		return 0, err
+	}
 	step := float64(o.I[0])
-	return elementwise(x, "adamw", n, &struct {
-		w, m, v, g   uint64
-		n            int64
+	return len(entries), launch(x, "adamw", grid{x: int(blocks), threads: optimThreads}, &struct {
+		entries      uint64
+		count        int64
 		beta1, rest1 float32
 		beta2, rest2 float32
-		keep         float32
 		rate         float32
 		root         float32
 		eps          float32
 		scale        float32
-		clear        int32
-		aligned, pad uint32
+		clear, pad   int32
 	}{
-		w: w, m: m, v: v, g: g, n: int64(n),
+		entries: at, count: int64(len(entries)),
 		beta1: float32(beta1), rest1: float32(1 - beta1),
 		beta2: float32(beta2), rest2: float32(1 - beta2),
-		keep:    float32(1 - rate*decay),
-		rate:    float32(rate / (1 - math.Pow(beta1, step))),
-		root:    float32(1 / math.Sqrt(1-math.Pow(beta2, step))),
-		eps:     float32(eps),
-		scale:   float32(scale),
-		clear:   number(o.Has(tensorops.FlagClear)),
-		aligned: aligned(w, m, v, g),
+		rate:  float32(rate / (1 - math.Pow(beta1, step))),
+		root:  float32(1 / math.Sqrt(1-math.Pow(beta2, step))),
+		eps:   float32(eps),
+		scale: float32(scale),
+		clear: number(o.Has(tensorops.FlagClear)),
 	})
 }
 
@@ -81,4 +132,30 @@ func sgd(x *exec, o *tensorops.Op) error {
 		rate: float32(o.F[0]), momentum: float32(o.F[1]), decay: float32(o.F[2]), scale: float32(o.F[3]),
 		aligned: aligned(w, m, g),
 	})
+}
+
+// ranges are pieces of memory in ascending order, of which no two overlap.
+type ranges [][2]uint64
+
+// add adds the memory of dense tensors. It is false, and the list of no more use, if any of
+// it is there already: then the operation depends on one before.
+func (r *ranges) add(tensors ...tensorops.Tensor) bool {
+	for _, t := range tensors {
+		first := address(t)
+		last := first + uint64(t.Len()*t.DType().Size())
+		if first == last {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(*r, first, func(other [2]uint64, first uint64) int {
+			if other[1] <= first { // ends before
+				return -1
+			}
+			return 1
+		})
+		if at < len(*r) && (*r)[at][0] < last {
+			return false
+		}
+		*r = slices.Insert(*r, at, [2]uint64{first, last})
+	}
+	return true
 }

@@ -34,10 +34,9 @@ func (s *stream) launch(f *flight) {
 	}
 	ops := r.sub.list.Ops()
 	for r.op < len(ops) {
-		op := &ops[r.op]
-		goOn, err := s.start(f, op)
+		goOn, err := s.start(f, ops[r.op:])
 		if err != nil {
-			f.err = s.failed(op, err)
+			f.err = s.failed(&ops[r.op], err)
 			break
 		}
 		if !goOn {
@@ -55,14 +54,20 @@ func (s *stream) launch(f *flight) {
 	f.onItsOwn = f.last && f.err == nil && f.checked == nil && f.collective == nil
 }
 
-// start launches one operation, or a part of it; false if the flight ends here.
-func (s *stream) start(f *flight, op *tensorops.Op) (goOn bool, err error) {
+// start launches the first operation, or a part of it, or the first segment; false if the
+// flight ends here.
+func (s *stream) start(f *flight, ops []tensorops.Op) (goOn bool, err error) {
 	defer func() {
 		if v := recover(); v != nil { // in a group's code: exec has its own
 			err = panicError(v)
 		}
 	}()
-	whole := true
+	if n := segment(ops); n > 0 {
+		done, err := s.exec.doSegment(f, ops[:n])
+		s.run.op += done
+		return done == n, err
+	}
+	op, whole := &ops[0], true
 	switch op.Kind {
 	case tensorops.KindUpload:
 		whole, err = s.upload(f, op.T[0], op.Host)
@@ -71,10 +76,7 @@ func (s *stream) start(f *flight, op *tensorops.Op) (goOn bool, err error) {
 	case tensorops.KindAllReduce:
 		return s.reduce(f, op)
 	default:
-		if _, ok := lookupOf(op); ok {
-			return false, s.lookUp(f, op)
-		}
-		err = s.exec.do(op)
+		return false, s.lookUp(f, ops[:1])
 	}
 	if err != nil || !whole {
 		return false, err
@@ -84,18 +86,18 @@ func (s *stream) start(f *flight, op *tensorops.Op) (goOn bool, err error) {
 }
 
 // lookUp launches an operation that may meet a bad id, and ends the flight.
-func (s *stream) lookUp(f *flight, op *tensorops.Op) error {
+func (s *stream) lookUp(f *flight, op []tensorops.Op) error {
 	d := s.dev.driver
 	if err := d.Clear(s.fault, faultBytes/4, s.handle); err != nil {
 		return err
 	}
-	if err := s.exec.do(op); err != nil {
+	if _, err := s.exec.do(op); err != nil {
 		return err
 	}
 	if err := d.CopyOut(f.fault[faultWord:faultWord+8], s.fault, s.handle); err != nil {
 		return err
 	}
-	f.checked = op
+	f.checked = &op[0]
 	s.run.op++
 	return nil
 }

@@ -1,6 +1,11 @@
 package cuda
 
-import "github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
+)
 
 // staging is page-locked memory that one flight's uploads and fetches pass through:
 // the device copies from and to it on its own. It grows as it is asked for, to
@@ -40,6 +45,26 @@ func (s *staging) take(bytes int) ([]byte, error) {
 	const line = 64
 	s.used = min((s.used+len(b)+line-1)/line*line, len(s.blocks[s.block]))
 	return b, nil
+}
+
+// errNoRoom: the flight has no page-locked memory left for what has to be in one piece. It
+// has to land first.
+var errNoRoom = errors.New("no page-locked memory left in this flight")
+
+// whole returns so many bytes in one piece until the flight has landed, at most
+// minStagingBytes, which every block has.
+func (s *staging) whole(bytes int) ([]byte, error) {
+	if bytes > minStagingBytes {
+		return nil, fmt.Errorf("%d bytes of page-locked memory in one piece, the limit is %d", bytes, minStagingBytes)
+	}
+	if s.block < len(s.blocks) && len(s.blocks[s.block])-s.used < bytes {
+		s.block, s.used = s.block+1, 0
+	}
+	b, err := s.take(bytes)
+	if err == nil && len(b) < bytes {
+		err = errNoRoom
+	}
+	return b, err
 }
 
 // reset makes all of it free again.

@@ -85,6 +85,9 @@ func (s *stream) begin() (err error) {
 	if s.fault, err = d.Alloc(faultBytes); err != nil {
 		return err
 	}
+	if s.exec.variables.at, err = d.Alloc(LimitMasks * variableBytes); err != nil {
+		return err
+	}
 	s.exec.stream, s.exec.fault = s.handle, uint64(s.fault)
 	for range LimitFlights {
 		f, err := newFlight(d, s.handle)
@@ -104,8 +107,10 @@ func (s *stream) end() {
 		f.close()
 	}
 	// What cannot be given back here ends with the context.
-	if s.fault != 0 {
-		_ = d.Free(s.fault)
+	for _, at := range []driver.Address{s.fault, s.exec.variables.at} {
+		if at != 0 {
+			_ = d.Free(at)
+		}
 	}
 	if s.handle != 0 {
 		_ = d.EndStream(s.handle)

@@ -2,73 +2,102 @@
 #include "four.cuh"
 #include "reduce.cuh"
 
-struct squares_args {
-	double *partial; // of each block
+// A launch goes through many tensors, of which each has blocks of its own, OF_BLOCK
+// elements to a block. Tables say which: their entries are in ascending order of first.
+#define OF_BLOCK 16384 // launch_optim.go knows it as ofBlock
+
+// entry_of finds the last entry that begins at this block or before; those that have no
+// blocks come before it.
+template <class E> __device__ inline E entry_of(const E *entries, i64 count) {
+	i64 low = 0, high = count; // entries[low].first ≤ blockIdx.x < entries[high].first
+	while (high - low > 1) {
+		const i64 middle = (low + high) / 2;
+		if (entries[middle].first <= (i64)blockIdx.x) low = middle;
+		else high = middle;
+	}
+	return entries[low];
+}
+
+struct norm_entry {
+	double *out;
 	const float *x;
-	i64 n, of_block; // elements: all, and those of a block, a multiple of 4
+	i64 n, first;
 	u32 aligned, pad;
 };
 
-// squares is the first pass of the squared norm: a block has a fixed number of elements.
-// It squares in float64, where nothing overflows and nothing is lost.
+struct squares_args {
+	double *partial; // of each block
+	const norm_entry *entries;
+	i64 count, blocks;
+};
+
+// squares is the first pass of the squared norms. It squares in float64, where nothing
+// overflows and nothing is lost.
 KERNEL(squares) {
-	const i64 first = (i64)blockIdx.x * a.of_block;
-	const i64 count = a.n - first < a.of_block ? a.n - first : a.of_block;
+	const norm_entry e = entry_of(a.entries, a.count);
+	const i64 first = (blockIdx.x - e.first) * OF_BLOCK;
+	const i64 count = e.n - first < OF_BLOCK ? e.n - first : OF_BLOCK;
 	double sum = 0;
 	EACH_FOUR_OF_ROW(i, count) {
-		const four v = load4(a.x + first + i, count - i, a.aligned);
+		const four v = load4(e.x + first + i, count - i, e.aligned);
 		for (int k = 0; k < 4; k++) sum += (double)v.at[k] * v.at[k];
 	}
 	sum = block_sum(sum);
 	if (threadIdx.x == 0) a.partial[blockIdx.x] = sum;
 }
 
-struct add_squares_args {
-	double *out;
-	const double *partial;
-	i64 blocks;
-};
+typedef squares_args add_squares_args;
 
-// add_squares is the second pass, in one block.
+// add_squares is the second pass: a block for each tensor.
 KERNEL(add_squares) {
+	const norm_entry e = a.entries[blockIdx.x];
+	const i64 end = (i64)blockIdx.x + 1 < a.count ? a.entries[blockIdx.x + 1].first : a.blocks;
 	double sum = 0;
-	for (i64 b = threadIdx.x; b < a.blocks; b += blockDim.x) sum += a.partial[b];
+	for (i64 b = e.first + threadIdx.x; b < end; b += blockDim.x) sum += a.partial[b];
 	sum = block_sum(sum);
-	if (threadIdx.x == 0) a.out[0] = sum;
+	if (threadIdx.x == 0) e.out[0] = sum;
 }
+
+struct adamw_entry {
+	float *w, *m, *v, *g;
+	i64 n, first;
+	float keep; // 1 − rate·decay
+	u32 aligned;
+};
 
 // AdamW (Loshchilov, Hutter: Decoupled weight decay regularization, 2019). The numbers of
 // the step come ready from the host, which makes them in float64.
 struct adamw_args {
-	float *w, *m, *v, *g;
-	i64 n;
+	const adamw_entry *entries;
+	i64 count;
 	float beta1, rest1; // rest1 = 1 − beta1
 	float beta2, rest2;
-	float keep; // 1 − rate·decay
 	float rate; // of learning, over the first moment's bias 1 − beta1^step
 	float root; // 1/√(1 − beta2^step): of the second moment's bias
 	float eps;
 	float scale; // of the gradient
-	int clear; // leave zeros for the gradient
-	u32 aligned, pad;
+	int clear, pad; // leave zeros for the gradient
 };
 
 KERNEL(adamw) {
-	EACH_FOUR(i, a.n) {
-		const i64 left = a.n - i;
-		four w = load4(a.w + i, left, a.aligned), m = load4(a.m + i, left, a.aligned);
-		four v = load4(a.v + i, left, a.aligned), g = load4(a.g + i, left, a.aligned);
+	const adamw_entry e = entry_of(a.entries, a.count);
+	const i64 first = (blockIdx.x - e.first) * OF_BLOCK;
+	const i64 end = first + OF_BLOCK < e.n ? first + OF_BLOCK : e.n;
+	for (i64 i = first + 4 * (i64)threadIdx.x; i < end; i += 4 * (i64)blockDim.x) {
+		const i64 left = end - i;
+		four w = load4(e.w + i, left, e.aligned), m = load4(e.m + i, left, e.aligned);
+		four v = load4(e.v + i, left, e.aligned), g = load4(e.g + i, left, e.aligned);
 		for (int k = 0; k < 4; k++) {
 			const float grad = g.at[k] * a.scale;
 			m.at[k] = a.beta1 * m.at[k] + a.rest1 * grad;
 			v.at[k] = a.beta2 * v.at[k] + a.rest2 * grad * grad;
-			w.at[k] = a.keep * w.at[k] - a.rate * m.at[k] / (sqrtf(v.at[k]) * a.root + a.eps);
+			w.at[k] = e.keep * w.at[k] - a.rate * m.at[k] / (sqrtf(v.at[k]) * a.root + a.eps);
 			g.at[k] = 0;
 		}
-		store4(a.w + i, w, left, a.aligned);
-		store4(a.m + i, m, left, a.aligned);
-		store4(a.v + i, v, left, a.aligned);
-		if (a.clear) store4(a.g + i, g, left, a.aligned);
+		store4(e.w + i, w, left, e.aligned);
+		store4(e.m + i, m, left, e.aligned);
+		store4(e.v + i, v, left, e.aligned);
+		if (a.clear) store4(e.g + i, g, left, e.aligned);
 	}
 }
 

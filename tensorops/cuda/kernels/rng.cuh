@@ -26,18 +26,18 @@ __device__ inline random_words philox(u32 key0, u32 key1, u64 high, u64 low) {
 // dropout draws the masks of one operation: element i of the global batch is kept when
 // its word, lane i mod 4 of the block (step, i div 4), is at least P·2³².
 struct dropout {
-	u64 step, first; // first is the index of the tensor's first element
+	const u64 *counters; // the step, and the index of the tensor's first element: see variables.go
 	u32 key0, key1, threshold;
 	float scale; // 1/(1−P), by which the kept are multiplied
 };
 
 // dropout_factors are what four elements from index i of the tensor on are multiplied by.
 __device__ inline void dropout_factors(float factors[4], const dropout &d, u64 i) {
-	const u64 at = d.first + i;
+	const u64 step = d.counters[0], at = d.counters[1] + i;
 	const int skip = (int)(at % 4);
-	random_words words = philox(d.key0, d.key1, d.step, at / 4);
+	random_words words = philox(d.key0, d.key1, step, at / 4);
 	random_words next = words;
-	if (skip > 0) next = philox(d.key0, d.key1, d.step, at / 4 + 1);
+	if (skip > 0) next = philox(d.key0, d.key1, step, at / 4 + 1);
 	for (int j = 0; j < 4; j++) {
 		// Lane skip + j of the two blocks, found without an index that only memory knows.
 		u32 word = 0;

@@ -1,0 +1,65 @@
+package cuda
+
+import (
+	"errors"
+	"unsafe"
+
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
+)
+
+// segment is how many operations, from the first on, are kernels and nothing else: they
+// need no copy from or to the host, and nothing depends on their outcome.
+func segment(ops []tensorops.Op) int {
+	for i := range ops {
+		switch o := &ops[i]; o.Kind {
+		case tensorops.KindUpload, tensorops.KindFetch, tensorops.KindAllReduce:
+			return i
+		default:
+			if _, ok := lookupOf(o); ok {
+				return i
+			}
+		}
+	}
+	return len(ops)
+}
+
+// doSegment launches a segment and returns how many of its operations are. It is fewer
+// than all without an error where the rest has to wait for the flight to land.
+func (x *exec) doSegment(f *flight, ops []tensorops.Op) (done int, err error) {
+	x.staging = &f.staging
+	whole, err := x.vary(ops)
+	if err != nil {
+		return 0, roomOrError(err)
+	}
+	for ops = ops[:whole]; done < len(ops); {
+		n, err := x.do(ops[done:])
+		if err != nil {
+			return done, roomOrError(err)
+		}
+		done += n
+	}
+	return done, nil
+}
+
+// roomOrError is nil for the lack of room in a flight, which is no error.
+func roomOrError(err error) error {
+	if errors.Is(err, errNoRoom) {
+		return nil
+	}
+	return err
+}
+
+// table brings a table for a kernel to the device, for the operation under way.
+func table[E any](x *exec, entries []E) (addr uint64, err error) {
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(entries))), len(entries)*int(unsafe.Sizeof(*new(E))))
+	piece, err := x.staging.whole(len(bytes))
+	if err != nil {
+		return 0, err
+	}
+	copy(piece, bytes)
+	if addr, err = x.scratch(len(bytes)); err != nil {
+		return 0, err
+	}
+	return addr, x.driver.CopyIn(driver.Address(addr), piece, x.stream)
+}
