@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -152,13 +153,22 @@ func (a *arena) Put(b *tensorops.Buffer) {
 	closed := a.closed
 	if !closed {
 		m.stats.Pooled += int64(size)
-		a.free[class] = append(a.free[class], b)
+		a.keep(class, b)
 	}
 	m.mu.Unlock()
 	if closed {
 		// After the device's end there is no memory to give back.
 		_ = a.via(func() error { m.giveBack(b); return nil })
 	}
+}
+
+// keep puts a buffer among the free ones, which lie in descending order of their addresses:
+// the lowest is taken first. So what is taken depends on what is free and not on the order
+// in which it became so, and steps that do the same take the same addresses (graph.go).
+// It is called with memory.mu held.
+func (a *arena) keep(class int, b *tensorops.Buffer) {
+	at, _ := slices.BinarySearchFunc(a.free[class], b, func(other, b *tensorops.Buffer) int { return cmp.Compare(b.Addr, other.Addr) })
+	a.free[class] = slices.Insert(a.free[class], at, b)
 }
 
 // hold counts a list that is being recorded, release one that is complete.

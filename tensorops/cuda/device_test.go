@@ -293,7 +293,8 @@ func TestClose(t *testing.T) {
 }
 
 // functions are all that are bound, each with whether its failure is reported: giving
-// back is not, since nothing can be done about it.
+// back is not, since nothing can be done about it, nor is making graphs, which can be
+// done without.
 var functions = map[string]bool{
 	"cuInit": true, "cuDriverGetVersion": true, "cuDeviceGetCount": true, "cuDeviceGet": true, "cuDeviceGetName": true,
 	"cuDeviceTotalMem_v2": true, "cuDeviceGetAttribute": true, "cuDevicePrimaryCtxRetain": true, "cuDevicePrimaryCtxRelease_v2": false,
@@ -302,6 +303,8 @@ var functions = map[string]bool{
 	"cuStreamDestroy_v2": false, "cuStreamSynchronize": true, "cuEventCreate": true, "cuEventDestroy_v2": false,
 	"cuEventRecord": true, "cuEventSynchronize": true, "cuModuleLoadData": true, "cuModuleUnload": false,
 	"cuModuleGetFunction": true, "cuLaunchKernel": true, "task": true,
+	"cuStreamBeginCapture_v2": false, "cuStreamEndCapture": false, "cuGraphInstantiateWithFlags": false, "cuGraphDestroy": false,
+	"cuGraphLaunch": true, "cuGraphExecDestroy": false,
 	"nvrtcVersion": true, "nvrtcGetNumSupportedArchs": true, "nvrtcGetSupportedArchs": true, "nvrtcCreateProgram": true,
 	"nvrtcDestroyProgram": true, "nvrtcCompileProgram": true, "nvrtcGetCUBINSize": true, "nvrtcGetCUBIN": true,
 }
@@ -316,7 +319,7 @@ func session(path, folder string) error {
 	defer d.Close()
 	s := d.NewStream("session")
 	var errs []error
-	for range 2 {
+	for range 3 { // a segment is launched, captured, launched as a graph
 		list := s.NewList()
 		ids, weight, out := list.Alloc(tensorops.Int32, 2), list.Alloc(tensorops.Float32, 4, 3), list.Alloc(tensorops.Float32, 2, 3)
 		norm := list.Alloc(tensorops.Float64, 1)
@@ -328,6 +331,9 @@ func session(path, folder string) error {
 		list.Upload(ids, tensorops.HostBytes([]int32{1, 4}))
 		got := make([]float64, 1)
 		list.Fetch(tensorops.HostBytes(got), norm)
+		for range minGraphOps {
+			list.Fill(out, 1)
+		}
 		list.Embed(out, weight, ids)
 		for _, t := range []tensorops.Tensor{ids, weight, out, norm} {
 			list.Free(t)

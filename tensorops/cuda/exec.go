@@ -22,6 +22,7 @@ type exec struct {
 	taken     []*tensorops.Buffer // by the operation under way
 	described driver.Launch
 
+	graphs    graphs
 	variables variables
 	staging   *staging // of the flight under way
 }

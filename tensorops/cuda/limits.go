@@ -14,5 +14,14 @@ const LimitMasks = 1024
 // LimitTable bounds the tensors that one launch works on by a table.
 const LimitTable = 1024
 
+// LimitGraphs bounds the CUDA graphs that a stream keeps.
+const LimitGraphs = 128
+
+// limitSeen bounds the segments that a stream remembers to have launched once.
+const limitSeen = 4096
+
+// minGraphOps is the fewest operations that a graph is made of.
+const minGraphOps = 4
+
 // minStagingBytes is the smallest piece of page-locked memory that is asked for.
 const minStagingBytes = 64 << 10

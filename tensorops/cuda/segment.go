@@ -32,10 +32,21 @@ func (x *exec) doSegment(f *flight, ops []tensorops.Op) (done int, err error) {
 	if err != nil {
 		return 0, roomOrError(err)
 	}
-	for ops = ops[:whole]; done < len(ops); {
+	ops = ops[:whole]
+	if launched, err := x.launchGraph(ops); launched {
+		return whole, err
+	}
+	done, err = x.launchAll(ops)
+	return done, roomOrError(err)
+}
+
+// launchAll launches operations kernel by kernel and returns how many.
+func (x *exec) launchAll(ops []tensorops.Op) (done int, err error) {
+	x.variables.used = 0
+	for done < len(ops) {
 		n, err := x.do(ops[done:])
 		if err != nil {
-			return done, roomOrError(err)
+			return done, err
 		}
 		done += n
 	}

@@ -60,6 +60,7 @@ func newStream(d *Device, name string) *stream {
 		processors: d.gpu.Processors,
 		driver:     d.driver,
 		modules:    d.modules,
+		graphs:     newGraphs(),
 		temporary:  d.memory.newArena(name+" (scratch)", direct),
 	}
 	if err := d.owner.call(s.begin); err != nil {
@@ -106,6 +107,7 @@ func (s *stream) end() {
 	for _, f := range s.all {
 		f.close()
 	}
+	s.exec.graphs.close(d)
 	// What cannot be given back here ends with the context.
 	for _, at := range []driver.Address{s.fault, s.exec.variables.at} {
 		if at != 0 {

@@ -26,7 +26,6 @@ func (v *variables) next() uint64 {
 // vary brings the counters of a segment's masks to the device. It returns how many of the
 // operations the memory for them serves.
 func (x *exec) vary(ops []tensorops.Op) (int, error) {
-	x.variables.used = 0
 	count := 0
 	for i := range ops {
 		if !masked(&ops[i]) {

@@ -29,6 +29,12 @@ const (
 	cuStreamCreate
 	cuStreamDestroy
 	cuStreamSynchronize
+	cuStreamBeginCapture
+	cuStreamEndCapture
+	cuGraphInstantiateWithFlags
+	cuGraphDestroy
+	cuGraphLaunch
+	cuGraphExecDestroy
 	cuEventCreate
 	cuEventDestroy
 	cuEventRecord
@@ -43,36 +49,42 @@ const (
 
 // names are the functions' in the library. Some have a version of the interface behind.
 var names = []string{
-	cuInit:                    "cuInit",
-	cuDriverGetVersion:        "cuDriverGetVersion",
-	cuDeviceGetCount:          "cuDeviceGetCount",
-	cuDeviceGet:               "cuDeviceGet",
-	cuDeviceGetName:           "cuDeviceGetName",
-	cuDeviceTotalMem:          "cuDeviceTotalMem_v2",
-	cuDeviceGetAttribute:      "cuDeviceGetAttribute",
-	cuDevicePrimaryCtxRetain:  "cuDevicePrimaryCtxRetain",
-	cuDevicePrimaryCtxRelease: "cuDevicePrimaryCtxRelease_v2",
-	cuCtxSetCurrent:           "cuCtxSetCurrent",
-	cuMemAlloc:                "cuMemAlloc_v2",
-	cuMemFree:                 "cuMemFree_v2",
-	cuMemHostAlloc:            "cuMemHostAlloc",
-	cuMemFreeHost:             "cuMemFreeHost",
-	cuMemcpyHtoDAsync:         "cuMemcpyHtoDAsync_v2",
-	cuMemcpyDtoHAsync:         "cuMemcpyDtoHAsync_v2",
-	cuMemsetD32Async:          "cuMemsetD32Async",
-	cuStreamCreate:            "cuStreamCreate",
-	cuStreamDestroy:           "cuStreamDestroy_v2",
-	cuStreamSynchronize:       "cuStreamSynchronize",
-	cuEventCreate:             "cuEventCreate",
-	cuEventDestroy:            "cuEventDestroy_v2",
-	cuEventRecord:             "cuEventRecord",
-	cuEventSynchronize:        "cuEventSynchronize",
-	cuModuleLoadData:          "cuModuleLoadData",
-	cuModuleUnload:            "cuModuleUnload",
-	cuModuleGetFunction:       "cuModuleGetFunction",
-	cuLaunchKernel:            "cuLaunchKernel",
-	cuGetErrorName:            "cuGetErrorName",
-	cuGetErrorString:          "cuGetErrorString",
+	cuInit:                      "cuInit",
+	cuDriverGetVersion:          "cuDriverGetVersion",
+	cuDeviceGetCount:            "cuDeviceGetCount",
+	cuDeviceGet:                 "cuDeviceGet",
+	cuDeviceGetName:             "cuDeviceGetName",
+	cuDeviceTotalMem:            "cuDeviceTotalMem_v2",
+	cuDeviceGetAttribute:        "cuDeviceGetAttribute",
+	cuDevicePrimaryCtxRetain:    "cuDevicePrimaryCtxRetain",
+	cuDevicePrimaryCtxRelease:   "cuDevicePrimaryCtxRelease_v2",
+	cuCtxSetCurrent:             "cuCtxSetCurrent",
+	cuMemAlloc:                  "cuMemAlloc_v2",
+	cuMemFree:                   "cuMemFree_v2",
+	cuMemHostAlloc:              "cuMemHostAlloc",
+	cuMemFreeHost:               "cuMemFreeHost",
+	cuMemcpyHtoDAsync:           "cuMemcpyHtoDAsync_v2",
+	cuMemcpyDtoHAsync:           "cuMemcpyDtoHAsync_v2",
+	cuMemsetD32Async:            "cuMemsetD32Async",
+	cuStreamCreate:              "cuStreamCreate",
+	cuStreamDestroy:             "cuStreamDestroy_v2",
+	cuStreamSynchronize:         "cuStreamSynchronize",
+	cuStreamBeginCapture:        "cuStreamBeginCapture_v2",
+	cuStreamEndCapture:          "cuStreamEndCapture",
+	cuGraphInstantiateWithFlags: "cuGraphInstantiateWithFlags",
+	cuGraphDestroy:              "cuGraphDestroy",
+	cuGraphLaunch:               "cuGraphLaunch",
+	cuGraphExecDestroy:          "cuGraphExecDestroy",
+	cuEventCreate:               "cuEventCreate",
+	cuEventDestroy:              "cuEventDestroy_v2",
+	cuEventRecord:               "cuEventRecord",
+	cuEventSynchronize:          "cuEventSynchronize",
+	cuModuleLoadData:            "cuModuleLoadData",
+	cuModuleUnload:              "cuModuleUnload",
+	cuModuleGetFunction:         "cuModuleGetFunction",
+	cuLaunchKernel:              "cuLaunchKernel",
+	cuGetErrorName:              "cuGetErrorName",
+	cuGetErrorString:            "cuGetErrorString",
 }
 
 // Driver is the driver's library.

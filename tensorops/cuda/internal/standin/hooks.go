@@ -17,7 +17,7 @@ type Library struct {
 	// Memory sets how much the device has.
 	Memory func(bytes uintptr)
 	// Left counts what the last context still had of a kind at its end: memory, pinned,
-	// streams, events or modules; and what there is of contexts and programs.
+	// streams, events, modules or graphs; and what there is of contexts and programs.
 	Left func(kind string) int64
 	// Calls counts the calls of a function so far.
 	Calls func(function string) int64
@@ -26,7 +26,7 @@ type Library struct {
 }
 
 // Kinds are those that Left counts.
-var Kinds = []string{"contexts", "memory", "pinned", "streams", "events", "modules", "programs"}
+var Kinds = []string{"contexts", "memory", "pinned", "streams", "events", "modules", "graphs", "programs"}
 
 // Open opens what Build has built. The process has one stand-in however often that is done.
 func Open(path string) (*Library, error) {

@@ -44,14 +44,18 @@ enum {
     not_ready = 600,
     illegal_address = 700,
     launch_failed = 719,
+    capture_unsupported = 900,
 };
 
 namespace {
 
 struct Event;
 
+typedef std::vector<std::function<void()>> Work;
+
 struct Stream {
     std::deque<std::function<void()>> tasks; // the one that runs stays in front
+    std::unique_ptr<Work> captured; // what is put into it while it is being captured
     bool closed = false;
     std::condition_variable changed;
     std::thread worker;
@@ -59,6 +63,11 @@ struct Stream {
 
 struct Event {
     unsigned long long recorded = 0, reached = 0; // counts: the last record, and what streams have come to
+};
+
+struct Graph {
+    Work work;
+    bool ready; // instantiated
 };
 
 struct Module {
@@ -86,6 +95,7 @@ struct State {
     std::set<Stream *> streams;
     std::set<Event *> events;
     std::set<Module *> modules;
+    std::set<Graph *> graphs;
     std::set<Program *> programs;
     size_t limit = (size_t)1 << 34, used = 0;
     int delay_us = 0;
@@ -156,6 +166,10 @@ void work(Stream *s) {
 
 // put gives a stream something to do, unless the context has failed by then. Called with mu held.
 void put(Stream *s, std::function<void()> task) {
+    if (s->captured) {
+        s->captured->push_back(std::move(task));
+        return;
+    }
     s->tasks.push_back([task] {
         {
             Lock lock(st.mu);
@@ -197,7 +211,7 @@ void end_context(Lock &lock) {
     if (!st.failed) // a failed one takes nothing back before its end
         st.left = {{"memory", (long long)st.memory.size()}, {"pinned", (long long)st.pinned.size()},
                    {"streams", (long long)st.streams.size()}, {"events", (long long)st.events.size()},
-                   {"modules", (long long)st.modules.size()}};
+                   {"modules", (long long)st.modules.size()}, {"graphs", (long long)st.graphs.size()}};
     for (auto &m : st.memory) free((void *)m.first);
     for (auto &m : st.pinned) free((void *)m.first);
     for (Stream *s : st.streams) {
@@ -207,6 +221,8 @@ void end_context(Lock &lock) {
     }
     for (Event *e : st.events) delete e;
     for (Module *m : st.modules) delete m;
+    for (Graph *g : st.graphs) delete g;
+    st.graphs.clear();
     st.memory.clear();
     st.pinned.clear();
     st.streams.clear();
@@ -407,8 +423,66 @@ CUresult cuStreamDestroy_v2(Stream *s) {
 CUresult cuStreamSynchronize(Stream *s) {
     CALL(true);
     if (!st.streams.count(s)) return invalid_handle;
+    if (s->captured) return capture_unsupported;
     st.progress.wait(lock, [&] { return s->tasks.empty(); });
     return st.failed;
+}
+
+CUresult cuStreamBeginCapture_v2(Stream *s, int mode) {
+    CALL(true);
+    if (!st.streams.count(s)) return invalid_handle;
+    if (mode != 2 || s->captured) return invalid_value; // relaxed
+    s->captured = std::make_unique<Work>();
+    return success;
+}
+
+CUresult cuStreamEndCapture(Stream *s, Graph **out) {
+    Lock lock(st.mu);
+    int code = enter(__func__, true);
+    if (!st.streams.count(s)) return code ? code : invalid_handle;
+    std::unique_ptr<Work> work = std::move(s->captured); // capturing ends in any case
+    if (code || !work) return code ? code : invalid_value;
+    Graph *g = new Graph{std::move(*work), false};
+    st.graphs.insert(g);
+    *out = g;
+    return success;
+}
+
+CUresult cuGraphInstantiateWithFlags(Graph **out, Graph *g, unsigned long long flags) {
+    CALL(true);
+    if (!st.graphs.count(g) || g->ready) return invalid_handle;
+    if (flags) return invalid_value;
+    Graph *made = new Graph{g->work, true};
+    st.graphs.insert(made);
+    *out = made;
+    return success;
+}
+
+static CUresult end_graph(Graph *g, bool ready) {
+    if (!st.graphs.count(g) || g->ready != ready) return invalid_handle;
+    st.graphs.erase(g);
+    delete g; // what was launched of it has its own copy
+    return success;
+}
+
+CUresult cuGraphDestroy(Graph *g) {
+    CALL(true);
+    return end_graph(g, false);
+}
+
+CUresult cuGraphExecDestroy(Graph *g) {
+    CALL(true);
+    return end_graph(g, true);
+}
+
+CUresult cuGraphLaunch(Graph *g, Stream *s) {
+    CALL(true);
+    if (!st.graphs.count(g) || !g->ready || !st.streams.count(s)) return invalid_handle;
+    if (s->captured) return capture_unsupported; // as a child: nobody here wants it
+    put(s, [work = g->work] {
+        for (const auto &task : work) task();
+    });
+    return success;
 }
 
 CUresult cuEventCreate(Event **out, unsigned) {
@@ -431,6 +505,7 @@ CUresult cuEventDestroy_v2(Event *e) {
 CUresult cuEventRecord(Event *e, Stream *s) {
     CALL(true);
     if (!st.events.count(e) || !st.streams.count(s)) return invalid_handle;
+    if (s->captured) return capture_unsupported; // the real one allows it; nobody here wants it
     unsigned long long number = ++e->recorded;
     s->tasks.push_back([=] { // reached even when the context has failed: who waits shall hear of it
         Lock lock(st.mu);
@@ -507,7 +582,7 @@ CUresult cuGetErrorName(int code, const char **name) {
         {invalid_image, "CUDA_ERROR_INVALID_IMAGE"}, {invalid_context, "CUDA_ERROR_INVALID_CONTEXT"},
         {invalid_handle, "CUDA_ERROR_INVALID_HANDLE"}, {not_found, "CUDA_ERROR_NOT_FOUND"},
         {not_ready, "CUDA_ERROR_NOT_READY"}, {illegal_address, "CUDA_ERROR_ILLEGAL_ADDRESS"},
-        {launch_failed, "CUDA_ERROR_LAUNCH_FAILED"}};
+        {launch_failed, "CUDA_ERROR_LAUNCH_FAILED"}, {capture_unsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}};
     Lock lock(st.mu);
     auto it = names.find(code);
     *name = it == names.end() ? nullptr : it->second;

@@ -1,0 +1,178 @@
+package cuda
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"math"
+
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
+)
+
+// graphs are the segments that a stream launches again and again, a chunk's passes above
+// all, as CUDA graphs: all of their kernels go to the device in one call.
+//
+// What a segment launches depends on its operations alone: their numbers, and the shapes
+// and addresses of their tensors. So those are a graph's key; the counters of dropout
+// masks, which change from step to step, lie in the stream's memory. A stage takes its
+// memory from an arena in an order that repeats, and with it the addresses do. A key that
+// comes for the second time is captured; those that come once, as they do where outputs
+// of other stages come in a changing order, are launched kernel by kernel.
+type graphs struct {
+	kept map[string]*graph
+	seen map[uint64]struct{} // hashes of keys that came once
+	seed maphash.Seed
+	key  []byte // of the segment under way
+	time uint64 // segments so far
+	off  bool   // the driver has failed to make one
+}
+
+type graph struct {
+	handle driver.Graph
+	used   uint64 // when it was launched last
+}
+
+func newGraphs() graphs {
+	return graphs{kept: make(map[string]*graph), seen: make(map[uint64]struct{}), seed: maphash.MakeSeed()}
+}
+
+// capturable reports whether a segment is worth a graph: it has several kernels, and none
+// whose argument changes with every step or that reads memory of the flight.
+func capturable(ops []tensorops.Op) bool {
+	if len(ops) < minGraphOps {
+		return false
+	}
+	for i := range ops {
+		kind := ops[i].Kind
+		if joiners[kind] != nil && !captured[kind] || kind == tensorops.KindSGD || kind == tensorops.KindSpin {
+			return false
+		}
+	}
+	return true
+}
+
+// captured are the joined operations that may be captured nevertheless.
+var captured = map[tensorops.Kind]bool{tensorops.KindMatMul: true}
+
+// launchGraph launches a segment as a graph; false if it has to be launched in the usual
+// way.
+func (x *exec) launchGraph(ops []tensorops.Op) (bool, error) {
+	g := &x.graphs
+	if g.off || !capturable(ops) {
+		return false, nil
+	}
+	g.time++
+	g.key = g.key[:0]
+	for i := range ops {
+		g.key = appendKey(g.key, &ops[i])
+	}
+	is, ok := g.kept[string(g.key)]
+	if !ok {
+		if !g.again() || !g.room(x.driver) {
+			return false, nil
+		}
+		handle, err := x.capture(ops)
+		if err != nil {
+			// What is wrong with the operations, launching them says; and that works
+			// where the driver cannot make graphs.
+			g.off = true
+			return false, nil //nolint:nilerr // see above
+		}
+		is = &graph{handle: handle}
+		g.kept[string(g.key)] = is
+	}
+	is.used = g.time
+	return true, x.driver.LaunchGraph(is.handle, x.stream)
+}
+
+// again notes a key; true if it has come before, or one with the same hash.
+func (g *graphs) again() bool {
+	h := maphash.Bytes(g.seed, g.key)
+	if _, ok := g.seen[h]; ok {
+		return true
+	}
+	if len(g.seen) == limitSeen {
+		clear(g.seen)
+	}
+	g.seen[h] = struct{}{}
+	return false
+}
+
+// room makes room for one more graph, at the cost of one that has not been used for long.
+func (g *graphs) room(d *driver.Driver) bool {
+	if len(g.kept) < LimitGraphs {
+		return true
+	}
+	var oldest string
+	when := uint64(math.MaxUint64)
+	for key, is := range g.kept {
+		if is.used < when {
+			oldest, when = key, is.used
+		}
+	}
+	const long = 4 * LimitGraphs // segments
+	if g.time-when < long {
+		return false
+	}
+	_ = d.EndGraph(g.kept[oldest].handle) // the context ends in any case
+	delete(g.kept, oldest)
+	return true
+}
+
+// capture makes a graph of a segment.
+func (x *exec) capture(ops []tensorops.Op) (driver.Graph, error) {
+	// Scratch memory whose address is in a graph must not go back to the driver.
+	if len(x.graphs.kept) == 0 {
+		x.temporary.hold()
+	}
+	if err := x.driver.BeginCapture(x.stream); err != nil {
+		return 0, err
+	}
+	_, failed := x.launchAll(ops)
+	handle, err := x.driver.EndCapture(x.stream)
+	if failed != nil && err == nil {
+		_ = x.driver.EndGraph(handle)
+	}
+	if failed != nil {
+		return 0, failed
+	}
+	return handle, err
+}
+
+// close gives the graphs back.
+func (g *graphs) close(d *driver.Driver) {
+	for _, is := range g.kept {
+		_ = d.EndGraph(is.handle) // the context ends in any case
+	}
+	clear(g.kept)
+}
+
+// appendKey appends all that an operation's launches depend on, in an encoding that no two
+// different operations share.
+func appendKey(key []byte, o *tensorops.Op) []byte {
+	number := func(v uint64) { key = binary.NativeEndian.AppendUint64(key, v) }
+	last := len(o.T)
+	for last > 0 && !o.T[last-1].Valid() {
+		last--
+	}
+	key = append(key, byte(o.Kind), byte(o.Flags), byte(last))
+	for _, t := range o.T[:last] {
+		if !t.Valid() {
+			key = append(key, 0)
+			continue
+		}
+		key = append(key, 1, byte(t.DType()))
+		number(address(t))
+		number(uint64(t.Rows()))
+		number(uint64(t.Cols()))
+		number(uint64(t.Stride()))
+	}
+	for _, v := range o.I {
+		number(uint64(v))
+	}
+	for _, v := range o.F {
+		number(math.Float64bits(v))
+	}
+	number(uint64(o.Key.K0)<<32 | uint64(o.Key.K1))
+	return key
+}
