@@ -304,7 +304,7 @@ var functions = map[string]bool{
 	"cuEventRecord": true, "cuEventSynchronize": true, "cuModuleLoadData": true, "cuModuleUnload": false,
 	"cuModuleGetFunction": true, "cuLaunchKernel": true, "task": true,
 	"cuStreamBeginCapture_v2": false, "cuStreamEndCapture": false, "cuGraphInstantiateWithFlags": false, "cuGraphDestroy": false,
-	"cuGraphLaunch": true, "cuGraphExecDestroy": false,
+	"cuMemcpyDtoDAsync_v2": true, "cuStreamWaitEvent": true, "cuGraphLaunch": true, "cuGraphExecDestroy": false,
 	"nvrtcVersion": true, "nvrtcGetNumSupportedArchs": true, "nvrtcGetSupportedArchs": true, "nvrtcCreateProgram": true,
 	"nvrtcDestroyProgram": true, "nvrtcCompileProgram": true, "nvrtcGetCUBINSize": true, "nvrtcGetCUBIN": true,
 }
@@ -334,6 +334,11 @@ func session(path, folder string) error {
 		for range minGraphOps {
 			list.Fill(out, 1)
 		}
+		large := list.Alloc(tensorops.Float32, minAside/2)
+		list.Upload(large, tensorops.HostBytes(make([]float32, minAside/2)))
+		list.Fetch(tensorops.HostBytes(make([]float32, minAside/2)), large)
+		list.Fill(large, 1)
+		list.Free(large)
 		list.Embed(out, weight, ids)
 		for _, t := range []tensorops.Tensor{ids, weight, out, norm} {
 			list.Free(t)

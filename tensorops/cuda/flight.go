@@ -14,19 +14,22 @@ import (
 type flight struct {
 	driver  *driver.Driver
 	stream  driver.Stream
-	event   driver.Event
+	copies  driver.Stream   // for those beside the kernels
+	events  [2]driver.Event // one for each of the two streams
 	staging staging
 	fault   []byte // page-locked: a copy of the stream's fault word, and of one id
 
 	sub        submission
 	last       bool // the list ends with it
 	onItsOwn   bool // nothing depends on its outcome: the next list may be launched behind it
-	recorded   bool // the event is in the stream
+	aside      bool // copies to the host are in the other stream
+	recorded   bool // the events are in the streams
 	err        error
 	fetches    []landing
-	checked    *tensorops.Op // its last operation, if that may have met a bad id
-	collective *tensorops.Op // to be started when it has landed
-	cause      *tensorops.Op // of the collective, as the list has it
+	landing    []*tensorops.Buffer // where large copies to the device arrive
+	checked    *tensorops.Op       // its last operation, if that may have met a bad id
+	collective *tensorops.Op       // to be started when it has landed
+	cause      *tensorops.Op       // of the collective, as the list has it
 }
 
 // landing is a fetched piece on its way from staging to the host's memory.
@@ -39,13 +42,16 @@ const (
 	faultBytes = 16
 )
 
-func newFlight(d *driver.Driver, s driver.Stream) (f *flight, err error) {
-	f = &flight{driver: d, stream: s, staging: staging{driver: d}}
-	if f.event, err = d.NewEvent(); err != nil {
-		return nil, err
+func newFlight(d *driver.Driver, s, copies driver.Stream) (f *flight, err error) {
+	f = &flight{driver: d, stream: s, copies: copies, staging: staging{driver: d}}
+	for i := range f.events {
+		if f.events[i], err = d.NewEvent(); err != nil {
+			f.close()
+			return nil, err
+		}
 	}
 	if f.fault, err = d.AllocHost(faultBytes); err != nil {
-		_ = d.EndEvent(f.event)
+		f.close()
 		return nil, err
 	}
 	return f, nil
@@ -54,8 +60,14 @@ func newFlight(d *driver.Driver, s driver.Stream) (f *flight, err error) {
 // close gives back what the flight has of the driver's.
 func (f *flight) close() {
 	// The context ends soon, and takes along what is not given back.
-	_ = f.driver.EndEvent(f.event)
-	_ = f.driver.FreeHost(f.fault)
+	for _, e := range f.events {
+		if e != 0 {
+			_ = f.driver.EndEvent(e)
+		}
+	}
+	if f.fault != nil {
+		_ = f.driver.FreeHost(f.fault)
+	}
 	f.staging.close()
 }
 
@@ -64,22 +76,48 @@ func (f *flight) reset() {
 	f.staging.reset()
 	clear(f.fetches)
 	f.fetches = f.fetches[:0]
+	for i, b := range f.landing {
+		b.Home.Put(b)
+		f.landing[i] = nil
+	}
+	f.landing = f.landing[:0]
 	f.sub = submission{}
-	f.last, f.onItsOwn, f.recorded = false, false, false
+	f.last, f.onItsOwn, f.aside, f.recorded = false, false, false, false
 	f.err, f.checked, f.collective, f.cause = nil, nil, nil, nil
+}
+
+// record puts the events behind all that was launched.
+func (f *flight) record() error {
+	if err := f.driver.Record(f.events[0], f.stream); err != nil {
+		return err
+	}
+	if f.aside {
+		if err := f.driver.Record(f.events[1], f.copies); err != nil {
+			return err
+		}
+	}
+	f.recorded = true
+	return nil
 }
 
 // wait waits until the device has done it all.
 func (f *flight) wait() error {
 	if f.recorded {
-		err := f.driver.Wait(f.event)
+		err := f.driver.Wait(f.events[0])
+		if err == nil && f.aside {
+			err = f.driver.Wait(f.events[1])
+		}
 		if err == nil {
 			return nil
 		}
 		// The device may still be at work on this flight's memory.
-		return errors.Join(err, f.driver.WaitStream(f.stream))
+		return errors.Join(err, f.waitStreams())
 	}
-	return f.driver.WaitStream(f.stream)
+	return f.waitStreams()
+}
+
+func (f *flight) waitStreams() error {
+	return errors.Join(f.driver.WaitStream(f.stream), f.driver.WaitStream(f.copies))
 }
 
 // land copies what was fetched to where it belongs.

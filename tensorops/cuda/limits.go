@@ -8,6 +8,10 @@ const LimitFlights = 2
 // and fetches pass. What is larger goes in several flights.
 const LimitStagingBytes = 32 << 20
 
+// minAside is the fewest bytes of a copy that goes beside the kernels. Smaller ones are
+// done sooner than two streams have met.
+const minAside = 1 << 20
+
 // LimitMasks bounds the dropout masks of one segment: a segment with more is cut.
 const LimitMasks = 1024
 

@@ -44,13 +44,12 @@ func (s *stream) launch(f *flight) {
 		}
 	}
 	f.last = r.op == len(ops)
-	if err := s.dev.driver.Record(f.event, s.handle); err != nil {
+	if err := f.record(); err != nil {
 		if f.err == nil {
 			f.err = fmt.Errorf("%s: %w", s.name, err)
 		}
 		return
 	}
-	f.recorded = true
 	f.onItsOwn = f.last && f.err == nil && f.checked == nil && f.collective == nil
 }
 
@@ -62,7 +61,11 @@ func (s *stream) start(f *flight, ops []tensorops.Op) (goOn bool, err error) {
 			err = panicError(v)
 		}
 	}()
-	if n := segment(ops); n > 0 {
+	n := segment(ops)
+	if err := s.copies.settle(ops[:max(n, 1)]); err != nil {
+		return false, err
+	}
+	if n > 0 {
 		done, err := s.exec.doSegment(f, ops[:n])
 		s.run.op += done
 		return done == n, err
@@ -111,7 +114,7 @@ func (s *stream) upload(f *flight, to tensorops.Tensor, from []byte) (whole bool
 			return false, err
 		}
 		copy(piece, from[r.offset:])
-		if err := s.dev.driver.CopyIn(driver.Address(address(to)+uint64(r.offset)), piece, s.handle); err != nil {
+		if err := s.copies.in(f, driver.Address(address(to)+uint64(r.offset)), piece); err != nil {
 			return false, err
 		}
 		r.offset += len(piece)
@@ -128,7 +131,7 @@ func (s *stream) fetch(f *flight, to []byte, from tensorops.Tensor) (whole bool,
 		if len(piece) == 0 {
 			return false, err
 		}
-		if err := s.dev.driver.CopyOut(piece, driver.Address(address(from)+uint64(r.offset)), s.handle); err != nil {
+		if err := s.copies.out(f, piece, driver.Address(address(from)+uint64(r.offset))); err != nil {
 			return false, err
 		}
 		f.fetches = append(f.fetches, landing{to[r.offset:][:len(piece)], piece})

@@ -21,6 +21,7 @@ type stream struct {
 	handle driver.Stream
 	fault  driver.Address
 	exec   exec
+	copies copies
 	all    []*flight
 	idle   chan *flight // capacity LimitFlights, as the next
 	flying chan *flight // in the order of their launch
@@ -63,6 +64,7 @@ func newStream(d *Device, name string) *stream {
 		graphs:     newGraphs(),
 		temporary:  d.memory.newArena(name+" (scratch)", direct),
 	}
+	s.copies = copies{driver: d.driver, landing: d.memory.newArena(name+" (copies)", direct)}
 	if err := d.owner.call(s.begin); err != nil {
 		s.broken = fmt.Errorf("%s: %w", name, err)
 		close(s.ended)
@@ -90,8 +92,12 @@ func (s *stream) begin() (err error) {
 		return err
 	}
 	s.exec.stream, s.exec.fault = s.handle, uint64(s.fault)
+	s.copies.kernels = s.handle
+	if err := s.copies.begin(); err != nil {
+		return err
+	}
 	for range LimitFlights {
-		f, err := newFlight(d, s.handle)
+		f, err := newFlight(d, s.handle, s.copies.stream)
 		if err != nil {
 			return err
 		}
@@ -108,6 +114,7 @@ func (s *stream) end() {
 		f.close()
 	}
 	s.exec.graphs.close(d)
+	s.copies.end()
 	// What cannot be given back here ends with the context.
 	for _, at := range []driver.Address{s.fault, s.exec.variables.at} {
 		if at != 0 {
@@ -177,6 +184,9 @@ func (s *stream) advance() {
 		if !s.next() {
 			s.idle <- f
 			return
+		}
+		if len(s.idle) == LimitFlights-1 { // nothing else flies: all copies are made
+			s.copies.leaving = s.copies.leaving[:0]
 		}
 		s.launch(f)
 		if f.onItsOwn {

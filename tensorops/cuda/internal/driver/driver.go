@@ -25,10 +25,12 @@ const (
 	cuMemFreeHost
 	cuMemcpyHtoDAsync
 	cuMemcpyDtoHAsync
+	cuMemcpyDtoDAsync
 	cuMemsetD32Async
 	cuStreamCreate
 	cuStreamDestroy
 	cuStreamSynchronize
+	cuStreamWaitEvent
 	cuStreamBeginCapture
 	cuStreamEndCapture
 	cuGraphInstantiateWithFlags
@@ -65,10 +67,12 @@ var names = []string{
 	cuMemFreeHost:               "cuMemFreeHost",
 	cuMemcpyHtoDAsync:           "cuMemcpyHtoDAsync_v2",
 	cuMemcpyDtoHAsync:           "cuMemcpyDtoHAsync_v2",
+	cuMemcpyDtoDAsync:           "cuMemcpyDtoDAsync_v2",
 	cuMemsetD32Async:            "cuMemsetD32Async",
 	cuStreamCreate:              "cuStreamCreate",
 	cuStreamDestroy:             "cuStreamDestroy_v2",
 	cuStreamSynchronize:         "cuStreamSynchronize",
+	cuStreamWaitEvent:           "cuStreamWaitEvent",
 	cuStreamBeginCapture:        "cuStreamBeginCapture_v2",
 	cuStreamEndCapture:          "cuStreamEndCapture",
 	cuGraphInstantiateWithFlags: "cuGraphInstantiateWithFlags",

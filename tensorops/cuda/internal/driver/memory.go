@@ -39,6 +39,11 @@ func (d *Driver) CopyOut(to []byte, from Address, s Stream) error {
 	return d.do(cuMemcpyDtoHAsync, pointer(to), uintptr(from), uintptr(len(to)), uintptr(s))
 }
 
+// CopyWithin copies device memory to other device memory, in the stream's order.
+func (d *Driver) CopyWithin(to, from Address, bytes int, s Stream) error {
+	return d.do(cuMemcpyDtoDAsync, uintptr(to), uintptr(from), uintptr(bytes), uintptr(s))
+}
+
 // Clear sets words of four bytes to 0, in the stream's order.
 func (d *Driver) Clear(at Address, words int, s Stream) error {
 	return d.do(cuMemsetD32Async, uintptr(at), 0, uintptr(words), uintptr(s))

@@ -39,3 +39,9 @@ func (d *Driver) Record(e Event, s Stream) error { return d.do(cuEventRecord, ui
 // Wait waits until a stream has come to the event where it was last recorded. It tells
 // of kernels that failed before.
 func (d *Driver) Wait(e Event) error { return d.do(cuEventSynchronize, uintptr(e)) }
+
+// WaitFor lets what is put into a stream from now on wait until another has come to the
+// event where it was last recorded. The event may be recorded again at once.
+func (d *Driver) WaitFor(s Stream, e Event) error {
+	return d.do(cuStreamWaitEvent, uintptr(s), uintptr(e), 0)
+}

@@ -382,6 +382,19 @@ CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, Stream *
     return copy(s, to, false, (const void *)from, true, bytes);
 }
 
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, Stream *s) {
+    CALL(true);
+    if (!st.streams.count(s)) return invalid_handle;
+    auto check = [=] { return bytes == 0 || (inside(st.memory, to, bytes) && inside(st.memory, from, bytes)); };
+    if (!check()) return invalid_value;
+    put(s, [=] {
+        Lock lock(st.mu);
+        if (!check()) return fail(illegal_address, "a copy of memory that has been freed");
+        memmove((void *)to, (const void *)from, bytes);
+    });
+    return success;
+}
+
 CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t words, Stream *s) {
     CALL(true);
     if (!st.streams.count(s)) return invalid_handle;
@@ -426,6 +439,19 @@ CUresult cuStreamSynchronize(Stream *s) {
     if (s->captured) return capture_unsupported;
     st.progress.wait(lock, [&] { return s->tasks.empty(); });
     return st.failed;
+}
+
+CUresult cuStreamWaitEvent(Stream *s, Event *e, unsigned flags) {
+    CALL(true);
+    if (!st.events.count(e) || !st.streams.count(s)) return invalid_handle;
+    if (flags) return invalid_value;
+    if (s->captured) return capture_unsupported; // the real one allows it; nobody here wants it
+    s->tasks.push_back([e, number = e->recorded] { // waited for even when the context has failed
+        Lock lock(st.mu);
+        st.progress.wait(lock, [=] { return !st.events.count(e) || e->reached >= number; });
+    });
+    s->changed.notify_one();
+    return success;
 }
 
 CUresult cuStreamBeginCapture_v2(Stream *s, int mode) {

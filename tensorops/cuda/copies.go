@@ -1,0 +1,125 @@
+package cuda
+
+import (
+	"errors"
+
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
+)
+
+// copies are a stream's large copies from and to the host. They have a stream of the
+// driver's to themselves, so that kernels go on beside them.
+//
+// What comes in lands in memory that no kernel knows, and the kernels' stream takes it to
+// its place: that may still be in use when the copy begins. What goes out is read where it
+// lies; an operation that touches it before it is out waits.
+type copies struct {
+	driver  *driver.Driver
+	kernels driver.Stream
+	stream  driver.Stream
+	event   driver.Event // where one of the two waits for the other
+	landing *arena
+	leaving [][2]uint64 // memory that copies out may be reading
+}
+
+// begin makes what the copies have of the driver's.
+func (c *copies) begin() (err error) {
+	if c.stream, err = c.driver.NewStream(); err != nil {
+		return err
+	}
+	c.event, err = c.driver.NewEvent()
+	return err
+}
+
+// end gives it back.
+func (c *copies) end() {
+	// What cannot be given back here ends with the context.
+	if c.stream != 0 {
+		_ = c.driver.EndStream(c.stream)
+	}
+	if c.event != 0 {
+		_ = c.driver.EndEvent(c.event)
+	}
+	c.landing.close()
+}
+
+// follow makes what is put into one stream from now on wait for what is in another.
+func (c *copies) follow(later, earlier driver.Stream) error {
+	if err := c.driver.Record(c.event, earlier); err != nil {
+		return err
+	}
+	return c.driver.WaitFor(later, c.event)
+}
+
+// in copies a piece of page-locked memory to the device.
+func (c *copies) in(f *flight, to driver.Address, piece []byte) error {
+	if len(piece) < minAside {
+		return c.driver.CopyIn(to, piece, c.kernels)
+	}
+	b, err := c.landing.Take(len(piece))
+	if errors.Is(err, tensorops.ErrOutOfMemory) {
+		return c.driver.CopyIn(to, piece, c.kernels) // it can wait for its place
+	}
+	if err != nil {
+		return err
+	}
+	f.landing = append(f.landing, b)
+	if err := c.driver.CopyIn(driver.Address(b.Addr), piece, c.stream); err != nil {
+		return err
+	}
+	if err := c.follow(c.kernels, c.stream); err != nil {
+		return err
+	}
+	return c.driver.CopyWithin(to, driver.Address(b.Addr), len(piece), c.kernels)
+}
+
+// out copies device memory to a piece of page-locked memory.
+func (c *copies) out(f *flight, piece []byte, from driver.Address) error {
+	if len(piece) < minAside {
+		return c.driver.CopyOut(piece, from, c.kernels)
+	}
+	if err := c.follow(c.stream, c.kernels); err != nil {
+		return err
+	}
+	f.aside = true
+	c.leaving = append(c.leaving, [2]uint64{uint64(from), uint64(from) + uint64(len(piece))})
+	return c.driver.CopyOut(piece, from, c.stream)
+}
+
+// settle lets the kernels' stream wait for copies out, if one of the operations that come
+// next touches what they read.
+func (c *copies) settle(ops []tensorops.Op) error {
+	if len(c.leaving) == 0 || !c.touched(ops) {
+		return nil
+	}
+	c.leaving = c.leaving[:0]
+	return c.follow(c.kernels, c.stream)
+}
+
+func (c *copies) touched(ops []tensorops.Op) bool {
+	for i := range ops {
+		for _, t := range ops[i].T {
+			if !t.Valid() {
+				continue
+			}
+			first, last := extent(t)
+			for _, l := range c.leaving {
+				if first < l[1] && l[0] < last {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// extent is the memory from a tensor's first element to its last, with what lies between
+// the rows of a view.
+func extent(t tensorops.Tensor) (first, last uint64) {
+	first = address(t)
+	if t.Len() == 0 {
+		return first, first
+	}
+	elements := (t.Rows()-1)*t.Stride() + t.Cols()
+	return first, first + uint64(elements*t.DType().Size())
+}
