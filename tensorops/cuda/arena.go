@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/troupe-ml/troupe/tensorops"
@@ -34,6 +35,7 @@ type arena struct {
 
 	// Guarded by memory.mu:
 	free   [tensorops.SizeClasses][]*tensorops.Buffer
+	inUse  int64
 	lists  int // recorded and not yet complete: they may use what is free, in their order
 	closed bool
 }
@@ -56,11 +58,11 @@ func (a *arena) Take(bytes int) (*tensorops.Buffer, error) {
 	m.mu.Lock()
 	s := &m.stats
 	if s.Limit > 0 && s.InUse+int64(size) > s.Limit {
-		err := fmt.Errorf("%w: %s asks for %d bytes, %d of %d are in use", tensorops.ErrOutOfMemory, a.name, size, s.InUse, s.Limit)
+		err := fmt.Errorf("%w: %s asks for %d bytes, %d of %d are in use: %s", tensorops.ErrOutOfMemory, a.name, size, s.InUse, s.Limit, m.holders())
 		m.mu.Unlock()
 		return nil, err
 	}
-	s.InUse += int64(size)
+	a.use(int64(size))
 	s.Peak = max(s.Peak, s.InUse)
 	if k := len(a.free[class]) - 1; k >= 0 {
 		b := a.free[class][k]
@@ -79,11 +81,39 @@ func (a *arena) Take(bytes int) (*tensorops.Buffer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
-		s.InUse -= int64(size)
-		return nil, fmt.Errorf("%s asks for %d bytes, %d are in use and %d kept for lists under way: %w", a.name, size, s.InUse, s.Pooled, err)
+		a.use(-int64(size))
+		return nil, fmt.Errorf("%s asks for %d bytes, %d are in use and %d kept for lists under way: %s: %w", a.name, size, s.InUse, s.Pooled, m.holders(), err)
 	}
 	s.Taken = max(s.Taken, s.InUse+s.Pooled)
 	return tensorops.NewDeviceBuffer(uint64(at), size, a), nil
+}
+
+// use counts what is handed out, or comes back. It is called with memory.mu held.
+func (a *arena) use(bytes int64) {
+	a.inUse += bytes
+	a.memory.stats.InUse += bytes
+}
+
+// holders says which arenas have how much, the largest first. It is called with mu held.
+func (m *memory) holders() string {
+	arenas := slices.Clone(m.arenas)
+	slices.SortStableFunc(arenas, func(a, b *arena) int { return cmp.Compare(b.inUse, a.inUse) })
+	var all []string
+	for _, a := range arenas {
+		kept := int64(0)
+		for _, class := range a.free {
+			for _, b := range class {
+				kept += int64(b.Bytes())
+			}
+		}
+		if a.inUse+kept > 0 {
+			all = append(all, fmt.Sprintf("%s has %d in use and keeps %d", a.name, a.inUse, kept))
+		}
+	}
+	if all == nil {
+		return "no stream has any"
+	}
+	return strings.Join(all, ", ")
 }
 
 // take asks the driver for memory; if it has none, once more without what idle arenas
@@ -149,7 +179,7 @@ func (a *arena) Put(b *tensorops.Buffer) {
 	class, size := tensorops.SizeClass(b.Bytes())
 	m := a.memory
 	m.mu.Lock()
-	m.stats.InUse -= int64(size)
+	a.use(-int64(size))
 	closed := a.closed
 	if !closed {
 		m.stats.Pooled += int64(size)
