@@ -154,6 +154,7 @@ struct Block {
     Fiber fibers[max_threads];
     Warp warps[max_threads / 32];
     unsigned threads, current;
+    bool backwards; // the last thread goes first
     const Kernel *kernel;
     const void *argument;
     std::string failure;
@@ -209,6 +210,9 @@ std::string stuck() {
     return why;
 }
 
+// turn is the i-th of n in the order in which this kernel's warps and lanes go on.
+unsigned turn(unsigned i, unsigned n) { return block.backwards ? n - 1 - i : i; }
+
 // run_block runs one block to its end; false if it failed.
 bool run_block() {
     for (unsigned i = 0; i < block.threads; i++) {
@@ -222,10 +226,13 @@ bool run_block() {
     for (;;) {
         bool went_on = false;
         // A warp goes as far as it can before the next one: its exchanges are short.
-        for (unsigned first = 0; first < block.threads; first += 32) {
+        const unsigned warps = (block.threads + 31) / 32;
+        for (unsigned w = 0; w < warps; w++) {
+            const unsigned first = turn(w, warps) * 32, lanes = block.threads - first < 32 ? block.threads - first : 32;
             for (bool again = true; again;) {
                 again = false;
-                for (unsigned i = first; i < first + 32 && i < block.threads; i++) {
+                for (unsigned j = 0; j < lanes; j++) {
+                    const unsigned i = first + turn(j, lanes);
                     if (block.fibers[i].state != ready) continue;
                     resume(i);
                     if (!block.failure.empty()) return false;
@@ -271,6 +278,9 @@ std::string run_kernel(const Kernel &k, Size grid, Size size, const void *argume
     block.kernel = &k;
     block.argument = argument;
     block.failure.clear();
+    // Every other kernel runs backwards. So what one thread writes and another reads with no
+    // barrier in between comes too late in one of the orders, and differs from run to run.
+    block.backwards = !block.backwards;
     for (blockIdx.z = 0; blockIdx.z < grid.z; blockIdx.z++)
         for (blockIdx.y = 0; blockIdx.y < grid.y; blockIdx.y++)
             for (blockIdx.x = 0; blockIdx.x < grid.x; blockIdx.x++)
