@@ -117,13 +117,28 @@ func pathName(v any) (string, string) {
 	return textUpTo(MaxPathBytes)(v)
 }
 
-func patterns(v any) (string, string) {
-	for i, pattern := range v.([]string) {
-		if msg, hint := pathName(pattern); msg != "" {
-			return fmt.Sprintf("entry %d: %s", i+1, msg), hint
+// listUpTo checks each entry of a list, and that there are not too many.
+func listUpTo(most int, each check) check {
+	return func(v any) (string, string) {
+		list := v.([]string)
+		if len(list) > most {
+			return fmt.Sprintf("the list has more than %d entries", most), fmt.Sprintf("use at most %d", most)
 		}
+		for i, entry := range list {
+			if msg, hint := each(entry); msg != "" {
+				return fmt.Sprintf("entry %d: %s", i+1, msg), hint
+			}
+		}
+		return "", ""
 	}
-	return "", ""
+}
+
+// patterns checks for files and globs.
+func patterns(v any) (string, string) {
+	if len(v.([]string)) > MaxPatterns {
+		return fmt.Sprintf("the list has more than %d entries", MaxPatterns), `a glob such as "data/*.txt" stands for many files`
+	}
+	return listUpTo(MaxPatterns, pathName)(v)
 }
 
 // folderName checks for a name that run.out can end in.

@@ -113,10 +113,19 @@ type Parallel struct {
 
 // Device is what computes.
 type Device struct {
-	Kind    string `toml:"kind"`    // "auto" (the CPU), "cpu" or "cuda"; default auto
-	DType   string `toml:"dtype"`   // "float32", or "bfloat16": mixed precision
-	Threads int    `toml:"threads"` // default 0 = all cores
-	Kernels string `toml:"kernels"` // default "auto"; the device knows the others
+	Kind    string   `toml:"kind"`    // "auto" (the CPU), "cpu" or "cuda"; default auto
+	Ranks   []string `toml:"ranks"`   // a kind for each pipeline rank; default [] = kind for all
+	DType   string   `toml:"dtype"`   // "float32", or "bfloat16": mixed precision
+	Threads int      `toml:"threads"` // of the CPU; default 0 = all cores
+	Kernels string   `toml:"kernels"` // of the CPU; default "auto"; the device knows the others
+}
+
+// KindOf is the kind of a pipeline rank's device.
+func (d Device) KindOf(rank int) string {
+	if len(d.Ranks) > 0 {
+		return d.Ranks[rank]
+	}
+	return d.Kind
 }
 
 // Load reads the file at path and goes on as Parse does.

@@ -170,3 +170,21 @@ func TestExpandOnlyPaths(t *testing.T) {
 		}
 	}
 }
+
+// A rank's kind is the list's, or without a list the one for all.
+func TestKindOf(t *testing.T) {
+	for _, c := range []struct {
+		sets []string
+		want string
+	}{
+		{nil, "auto auto"},
+		{[]string{"device.kind=cpu"}, "cpu cpu"},
+		{[]string{"device.kind=cpu", `device.ranks=["cuda", "auto"]`}, "cuda auto"},
+		{[]string{"device.kind=cuda", "device.ranks=[]"}, "cuda cuda"},
+	} {
+		d := parse(t, "data.train = ['a.txt']\npipeline.stages = 2", c.sets...).Device
+		if got := d.KindOf(0) + " " + d.KindOf(1); got != c.want {
+			t.Errorf("%q gives %s, want %s", c.sets, got, c.want)
+		}
+	}
+}

@@ -63,10 +63,10 @@ func (f *field) decode(e entry, env func(string) (string, bool)) (any, *Error) {
 		}
 	case []string:
 		if e.kind == unstable.Array {
-			return f.decodeList(e.items, e.pos, env)
+			return f.decodeList(e.items, env)
 		}
 		if e.kind == unstable.String && e.pos.Set != "" {
-			return f.decodeList([]entry{e}, e.pos, env)
+			return f.decodeList([]entry{e}, env)
 		}
 	}
 	return nil, f.wrongType(e)
@@ -111,11 +111,7 @@ func (f *field) decodeString(e entry, env func(string) (string, bool)) (any, *Er
 	return s, nil
 }
 
-func (f *field) decodeList(items []entry, pos Pos, env func(string) (string, bool)) (any, *Error) {
-	if len(items) > MaxPatterns {
-		return nil, &Error{Pos: pos, Key: f.key, Msg: fmt.Sprintf("the list has more than %d entries", MaxPatterns),
-			Hint: `a glob such as "data/*.txt" stands for many files`}
-	}
+func (f *field) decodeList(items []entry, env func(string) (string, bool)) (any, *Error) {
 	var list []string // nil for [], as for a key that was not given
 	for _, item := range items {
 		if item.kind != unstable.String {

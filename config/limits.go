@@ -35,5 +35,6 @@ const (
 	MaxWeightDecay  = 1e6
 	MaxClipNorm     = 1e30
 	MaxRopeTheta    = 1e15
-	maxSuggestBytes = 64 // of a mistyped word that a near one is sought for
+	maxEntries      = MaxStages // of any list, as far as it is read: one more is too many for each key
+	maxSuggestBytes = 64        // of a mistyped word that a near one is sought for
 )

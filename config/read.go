@@ -162,7 +162,7 @@ func (d *document) entry(key string, value *unstable.Node, pos Pos) entry {
 	if e.kind != unstable.Array {
 		return e
 	}
-	for items := value.Children(); len(e.items) <= MaxPatterns && items.Next(); {
+	for items := value.Children(); len(e.items) <= maxEntries && items.Next(); {
 		item := entry{pos: pos, kind: items.Node().Kind, text: string(items.Node().Data)}
 		if raw := items.Node().Raw; raw.Length > 0 { // the parser notes none for lists
 			item.pos = d.pos(int(raw.Offset))

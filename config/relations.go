@@ -41,6 +41,7 @@ func (c *Config) checkRelations(suspect map[string]bool, errs Errors) Errors {
 	k.batch()
 	k.optimizer()
 	k.pipeline()
+	k.device()
 	return k.errs
 }
 
@@ -201,4 +202,19 @@ func (c *checker) pipeline() {
 			fmt.Sprintf("has no effect with %s, which holds what it holds", c.say("pipeline.schedule")),
 			`set schedule = "auto" or leave bound out`)
 	}
+}
+
+func (c *checker) device() {
+	if n := len(c.Device.Ranks); c.clean("device.ranks", "pipeline.stages") && n > 0 && n != c.Pipeline.Stages {
+		c.fail("device.ranks", fmt.Sprintf("the list has %s, and %s", entries(n), c.say("pipeline.stages")),
+			"give one kind for each stage, or leave ranks out")
+	}
+}
+
+// entries counts those of a list.
+func entries(n int) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return fmt.Sprintf("%d entries", n)
 }

@@ -81,6 +81,9 @@ func drawConfig(t *rapid.T) *Config {
 		Parallel: Parallel{Tensor: 1, Data: 1, Order: rapid.SampledFrom([]string{"tp-pp-dp", "dp-tp-pp"}).Draw(t, "order")},
 		Device:   Device{Kind: "cpu", DType: "float32", Threads: rapid.IntRange(0, MaxThreads).Draw(t, "threads"), Kernels: "go"},
 	}
+	if n := c.Pipeline.Stages; rapid.Bool().Draw(t, "ranks given") {
+		c.Device.Ranks = rapid.SliceOfN(rapid.SampledFrom(deviceKinds), n, n).Draw(t, "ranks")
+	}
 	if c.Pipeline.Schedule == "mine.csv" {
 		c.Pipeline.DeferWeights = 0
 	}

@@ -83,11 +83,15 @@ var schema = []field{
 	{key: "parallel.data", at: func(c *Config) any { return &c.Parallel.Data }, example: "1", check: onlyOne},
 	{key: "parallel.order", at: func(c *Config) any { return &c.Parallel.Order }, example: `"tp-pp-dp"`, check: rankOrder},
 
-	{key: "device.kind", at: func(c *Config) any { return &c.Device.Kind }, example: `"auto"`, check: oneOf("auto", "cpu", "cuda"), free: true},
+	{key: "device.kind", at: func(c *Config) any { return &c.Device.Kind }, example: `"auto"`, check: oneOf(deviceKinds...), free: true},
+	{key: "device.ranks", at: func(c *Config) any { return &c.Device.Ranks }, example: `["cuda", "cpu"]`, check: listUpTo(MaxStages, oneOf(deviceKinds...)), free: true},
 	{key: "device.dtype", at: func(c *Config) any { return &c.Device.DType }, example: `"float32"`, check: oneOf("float32", "bfloat16")},
 	{key: "device.threads", at: func(c *Config) any { return &c.Device.Threads }, example: "2", check: whole(0, MaxThreads), free: true},
 	{key: "device.kernels", at: func(c *Config) any { return &c.Device.Kernels }, example: `"auto"`, check: lowerCaseWord, free: true},
 }
+
+// deviceKinds are the kinds of devices.
+var deviceKinds = []string{"auto", "cpu", "cuda"}
 
 // schedules are the names that scheduler.Generate knows, in the order in which it
 // lists them.
