@@ -21,6 +21,8 @@ type Run struct {
 	cells   []*Cell
 	moves   atomic.Int64
 	streams []tensorops.Stream
+	memory  *tensorops.HostMemory // for what crosses from one device to another
+	host    tensorops.Arena       // of it
 
 	result  chan Outcome
 	done    chan struct{}
@@ -45,16 +47,18 @@ func Start(spec Spec) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.memory = tensorops.NewHostMemory(0)
+	r.host = r.memory.NewArena("what crosses")
 	for rank := range spec.ranks() {
 		r.cells = append(r.cells, NewCell(stageName(rank), rank, &r.moves))
-		r.streams = append(r.streams, spec.Device.NewStream(stageName(rank)))
+		r.streams = append(r.streams, spec.device(rank).NewStream(stageName(rank)))
 	}
 	// What the actor library logs of its own accord is covered by events and
 	// errors here.
 	r.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
 		return slog.New(slog.DiscardHandler)
 	}), actor.WithDeadLetterThrottleInterval(time.Nanosecond)) // it sleeps so long in a goroutine
-	w := &worker{spec: &r.spec, tape: tape, cells: r.cells, streams: r.streams, plan: plan, result: r.result, owned: &r.owned}
+	w := &worker{spec: &r.spec, tape: tape, cells: r.cells, streams: r.streams, host: r.host, plan: plan, result: r.result, owned: &r.owned}
 	r.worker = r.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return w }))
 	r.owned.Add(2)
 	go r.finish()
@@ -71,6 +75,7 @@ func (r *Run) finish() {
 		s.Close()
 	}
 	r.system.Shutdown()
+	tensorops.CloseArena(r.host)
 	r.outcome = outcome
 	close(r.done)
 }

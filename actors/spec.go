@@ -45,6 +45,9 @@ type Compute interface {
 type Spec struct {
 	Run    uuid.UUID
 	Device tensorops.Device
+	// Devices, if there are any, take the place of Device: one for each rank. Ranks on the
+	// same one, as == tells, hand their tensors over as they are.
+	Devices []tensorops.Device
 
 	// Build makes rank r's stage on its stream, with its weights. It is called
 	// in a goroutine of its own, which the run's end waits for.
@@ -112,6 +115,9 @@ var ErrSpec = errors.New("contradictory run")
 // table that can be run is for scheduler.Check to say.
 func (s *Spec) check() error {
 	t, e := s.Table, s.EvalTable
+	if err := s.checkDevices(); err != nil {
+		return err
+	}
 	if t.Microbatches*s.MicrobatchSize != s.Sequences {
 		return fmt.Errorf("%w: %d microbatches of %d sequences are not the step's %d", ErrSpec, t.Microbatches, s.MicrobatchSize, s.Sequences)
 	}

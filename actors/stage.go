@@ -15,12 +15,13 @@ import (
 // stageActor runs one rank's orders.
 type stageActor struct {
 	part
-	rank   int
-	stream tensorops.Stream
-	owned  *sync.WaitGroup // the run's goroutines
-	wire   *Wire
-	self   *actor.PID
-	root   *actor.RootContext
+	rank     int
+	stream   tensorops.Stream
+	crossing crossing
+	owned    *sync.WaitGroup // the run's goroutines
+	wire     *Wire
+	self     *actor.PID
+	root     *actor.RootContext
 
 	stage    Compute
 	building bool
@@ -78,8 +79,9 @@ type inboxKey struct {
 
 // built says that the stage was made.
 type built struct {
-	stage Compute
-	err   error
+	stage       Compute
+	addressable bool // see crossing
+	err         error
 }
 
 // deviceDone says that the device has finished a list.
@@ -105,7 +107,7 @@ func (a *stageActor) Receive(ctx actor.Context) {
 		case m.err != nil:
 			a.fail(ctx, a.step, m.err)
 		default:
-			a.stage = m.stage
+			a.stage, a.crossing.addressable = m.stage, m.addressable
 			a.cell.store(Snapshot{Step: a.step, Wait: WaitOrder, From: schedulerName})
 			ctx.Send(a.wire.Scheduler, &StageReady{Header: a.wire.Header, Rank: a.rank})
 		}
@@ -157,7 +159,9 @@ func (a *stageActor) build() {
 		m := &built{}
 		defer a.root.Send(a.self, m)
 		defer caught(&m.err)
-		m.stage, m.err = a.spec.Build(a.rank, a.stream)
+		if m.addressable, m.err = addressable(a.stream.Arena()); m.err == nil {
+			m.stage, m.err = a.spec.Build(a.rank, a.stream)
+		}
 	}()
 }
 

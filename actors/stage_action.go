@@ -141,7 +141,7 @@ func (a *stageActor) start() {
 		virtual, index := int(v.Stage), int(v.Microbatch)
 		var x tensorops.Tensor
 		if v.in != nil {
-			x = v.in.Tensor
+			x = a.enter(l, v.in.Tensor)
 		}
 		switch v.Type {
 		case scheduler.F:
@@ -154,6 +154,9 @@ func (a *stageActor) start() {
 			a.stage.WeightGrad(l, virtual, index)
 		case scheduler.B:
 			v.out = a.stage.Backward(l, virtual, index, x)
+		}
+		if v.edges.out {
+			v.out = a.leave(l, v.out, a.order.Table.RankOf(int(v.to)))
 		}
 		if v.data != nil { // a forward, of which a pair has one
 			a.batch = v.data.Batch

@@ -19,8 +19,11 @@ func (a *stageActor) endOrder(ctx actor.Context) bool {
 	case a.stage.WantsTied() == 0:
 		a.norms()
 	case a.tied == nil:
-		l := a.stream.NewList()
-		a.tied = a.stage.TiedGrads(l, len(a.tiedWith()))
+		l, others := a.stream.NewList(), a.tiedWith()
+		a.tied = a.stage.TiedGrads(l, len(others))
+		for i, g := range a.tied {
+			a.tied[i].Grad = a.leave(l, g.Grad, others[i%len(others)])
+		}
 		a.cell.store(a.snap(Reducing))
 		a.submit(l, a.sendTied)
 	default:
@@ -47,37 +50,34 @@ func (a *stageActor) sendTied(ctx actor.Context) {
 	}
 }
 
-// takeTied takes what has come; when all has, norms follow, else the stage
-// waits, and the answer is false.
+// takeTied takes the other ranks' parts when all have come, and norms follow; else the
+// stage waits, and the answer is false.
 func (a *stageActor) takeTied(ctx actor.Context) bool {
-	var err error
-	a.awaited = slices.DeleteFunc(a.awaited, func(key inboxKey) bool {
-		m, ok := a.inbox[key].(*TiedGradient)
-		if !ok || err != nil {
+	for _, key := range a.awaited {
+		if _, ok := a.inbox[key].(*TiedGradient); !ok {
+			s := a.snap(Waiting)
+			s.Wait, s.From = WaitTied, stageName(int(key.virtual))
+			a.cell.store(s)
 			return false
 		}
-		delete(a.inbox, key)
-		if err = a.stage.TakeTied(m.Grad); err != nil {
-			m.release()
-		}
-		return true
-	})
-	switch {
-	case err != nil:
-		a.fail(ctx, a.step, err)
-		return false
-	case len(a.awaited) > 0:
-		s := a.snap(Waiting)
-		s.Wait, s.From = WaitTied, stageName(int(a.awaited[0].virtual))
-		a.cell.store(s)
-		return false
 	}
 	a.norms()
 	return true
 }
 
+// norms takes every gradient's norm, once the parts that other ranks have sent are added.
 func (a *stageActor) norms() {
 	l := a.stream.NewList()
+	for _, key := range a.awaited {
+		g := a.inbox[key].(*TiedGradient).Grad
+		delete(a.inbox, key)
+		g.Grad = a.enter(l, g.Grad)
+		if err := a.stage.TakeTied(g); err != nil {
+			l.Fail(err)
+			l.Free(g.Grad)
+		}
+	}
+	a.awaited = a.awaited[:0]
 	a.stage.GradNorms(l)
 	a.cell.store(a.snap(Reducing))
 	a.submit(l, func(ctx actor.Context) { a.report(ctx, a.stage.Norms(nil)) })

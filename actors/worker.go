@@ -23,6 +23,7 @@ type worker struct {
 	tape    header
 	cells   []*Cell
 	streams []tensorops.Stream
+	host    tensorops.Arena // for what crosses from one device to another
 	plan    *schedulerActor
 	result  chan<- Outcome // capacity 1
 	owned   *sync.WaitGroup
@@ -160,7 +161,7 @@ func (w *worker) spawn(ctx actor.Context) {
 	// another stage do starts a moment before.
 	inline := actor.WithDispatcher(actor.NewSynchronizedDispatcher(throughput))
 	for r, s := range w.streams {
-		wire.Stages = append(wire.Stages, add(stageName(r), &stageActor{part: common(4 + r), rank: r, stream: s, owned: w.owned}, inline))
+		wire.Stages = append(wire.Stages, add(stageName(r), &stageActor{part: common(4 + r), rank: r, stream: s, crossing: crossing{host: w.host}, owned: w.owned}, inline))
 		w.active[stageName(r)] = true
 	}
 	// The scheduler first: stages report to it.
