@@ -38,7 +38,10 @@
 // # Ownership
 //
 // A message owns the tensor it carries, and whoever takes the message frees it.
-// Nothing is copied between stages of one process.
+// Nothing is copied between stages on one device. From one device to another a tensor
+// goes in memory that the host can address: a stage whose memory it cannot copies at the
+// end of the list that makes it, and at the head of the list that takes it. See
+// crossing.go.
 //
 // # Nothing waits silently
 //

@@ -1,6 +1,10 @@
 package actors
 
-import "time"
+import (
+	"time"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
 
 // Tell sends a message to one of a run's actors.
 func (r *Run) Tell(name string, m any) {
@@ -26,3 +30,7 @@ func NewTrackedBatch() (b *Batch, released func() bool) {
 		return len(p.free) == 1
 	}
 }
+
+// Crossing tells how much of the run's own memory is and was in use, through which
+// tensors cross from one device to another.
+func (r *Run) Crossing() tensorops.MemoryStats { return r.memory.Stats() }
