@@ -18,22 +18,47 @@ type Device interface {
 	FastBF16() bool
 }
 
-// OpenDevice makes the device that a configuration asks for.
+// OpenDevice makes the device that a configuration asks for. It refuses one whose ranks
+// compute on devices of several kinds.
 func OpenDevice(cfg *config.Config) (Device, error) {
-	key := "device.kernels"
-	if cfg.Device.Kind == kindCUDA {
-		key = "device.kind"
+	for r := range cfg.Pipeline.Stages {
+		if kindOf(cfg, r) != kindOf(cfg, 0) {
+			return nil, cfg.Errorf("device.ranks", "ranks 0 and %d compute on %s and %s, and a single device is asked for; give one kind, or leave the key out", r, kindOf(cfg, 0), kindOf(cfg, r))
+		}
 	}
-	d, err := openDevice(deviceOptions{cfg.Device.Kind, cfg.Device.Threads, cfg.Device.Kernels})
+	return openKind(cfg, kindOf(cfg, 0))
+}
+
+// openKind makes a configuration's device of a kind.
+func openKind(cfg *config.Config, kind string) (Device, error) {
+	key := "device.kernels"
+	if kind == kindCUDA {
+		key = "device.kind"
+		if len(cfg.Device.Ranks) > 0 {
+			key = "device.ranks"
+		}
+	}
+	d, err := openDevice(deviceOptions{kind, cfg.Device.Threads, cfg.Device.Kernels})
 	if err != nil {
 		return nil, cfg.Errorf(key, "%w", err)
 	}
 	return d, nil
 }
 
-// kindCUDA is the device.kind of a GPU. Any other is the CPU: "auto" does not look for a
-// GPU as long as what it computes has not been verified on one.
-const kindCUDA = "cuda"
+// Kinds of devices.
+const (
+	kindCPU  = "cpu"
+	kindCUDA = "cuda"
+)
+
+// kindOf is the kind of a rank's device. What is not a GPU is the CPU: "auto" does not
+// look for a GPU as long as what it computes has not been verified on one.
+func kindOf(cfg *config.Config, rank int) string {
+	if cfg.Device.KindOf(rank) == kindCUDA {
+		return kindCUDA
+	}
+	return kindCPU
+}
 
 // deviceOptions say which device to make.
 type deviceOptions struct {
@@ -72,11 +97,3 @@ func (gpu) Threads() int { return 1 }
 // FastBF16 reports whether products of bfloat16 are faster: not those of today's kernels,
 // which round to it and multiply in float32.
 func (gpu) FastBF16() bool { return false }
-
-// memoryFor is the memory that a run on a device may take; 0: not known.
-func memoryFor(d Device) int64 {
-	if d.Name() == kindCUDA {
-		return d.Memory().Limit
-	}
-	return freeMemory()
-}

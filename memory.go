@@ -40,7 +40,7 @@ func (p *plan) memoryBytes() ([]int64, error) {
 // dryRun records a row, as a stage actor does, and tells what its pool holds then.
 func (p *plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error) {
 	dry := tensorops.NewDryStream()
-	st, err := stages.NewStage(p.model, dry, p.chunks[rank], p.stageOptions())
+	st, err := stages.NewStage(p.model, dry, p.chunks[rank], p.stageOptions(rank))
 	if err != nil {
 		return 0, err
 	}
@@ -93,9 +93,10 @@ func (p *plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 	return dry.Memory().Taken, nil
 }
 
-// checkMemory refuses a model that does not fit: its tensors, and the copy that
-// a checkpoint is written from.
-func (p *plan) checkMemory(available int64) error {
+// checkMemory refuses a model that does not fit: its tensors on a GPU whose limit is
+// known, and in this machine's memory those of the other ranks, and the copy that a
+// checkpoint is written from.
+func (p *plan) checkMemory(gpuLimit int64) error {
 	ranks, err := p.memoryBytes()
 	if errors.Is(err, tensorops.ErrOutOfMemory) {
 		return p.cfg.Errorf("model.hidden", "%w on any machine: %v", ErrMemory, err)
@@ -103,16 +104,25 @@ func (p *plan) checkMemory(available int64) error {
 	if err != nil {
 		return err
 	}
-	var tensors float64 // bytes, and no sum of them is too large
-	for _, b := range ranks {
-		tensors += float64(b)
+	var tensors, onGPU float64 // bytes, and no sum of them is too large
+	for r, b := range ranks {
+		if kindOf(p.cfg, r) == kindCUDA {
+			onGPU += float64(b)
+		} else {
+			tensors += float64(b)
+		}
 	}
+	const advice = "make the model, batch.microbatch or the microbatches in flight smaller, or set pipeline.recompute"
 	parameters := p.model.Config.Parameters()
+	if gpuLimit > 0 && onGPU > float64(gpuLimit) {
+		return p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s of tensors on the GPU, which has %s for them; %s",
+			ErrMemory, parameters, gib(onGPU), gib(float64(gpuLimit)), advice)
+	}
 	copyBytes := float64(p.checkpointBytes(parameters))
 	need := tensors + copyBytes
-	if available > 0 && need > float64(available) {
-		return p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s (%s of tensors, %s to copy a checkpoint from), this machine has %s free; make the model, batch.microbatch or the microbatches in flight smaller, or set pipeline.recompute",
-			ErrMemory, parameters, gib(need), gib(tensors), gib(copyBytes), gib(float64(available)))
+	if free := freeMemory(); free > 0 && need > float64(free) {
+		return p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s (%s of tensors, %s to copy a checkpoint from), this machine has %s free; %s",
+			ErrMemory, parameters, gib(need), gib(tensors), gib(copyBytes), gib(float64(free)), advice)
 	}
 	return nil
 }

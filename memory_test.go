@@ -69,7 +69,7 @@ batch = {sequences = 24, microbatch = 1}
 			if _, err := run.Wait(); err != nil {
 				t.Fatal(err)
 			}
-			m := run.device.Memory()
+			m := run.devices.opened[0].Memory()
 			if float64(m.Taken) > 1.1*float64(forecast) || float64(m.Taken) < 0.9*float64(forecast) {
 				t.Errorf("it took %d bytes, %d were foretold", m.Taken, forecast)
 			}

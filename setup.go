@@ -40,8 +40,8 @@ type plan struct {
 	chunks [][]stages.ChunkSpec // by rank
 }
 
-// stageOptions are those of every rank's stage.
-func (p *plan) stageOptions() stages.Options {
+// stageOptions are those of a rank's stage.
+func (p *plan) stageOptions(rank int) stages.Options {
 	c := p.cfg
 	bf16 := c.Device.DType == "bfloat16"
 	return stages.Options{
@@ -50,7 +50,7 @@ func (p *plan) stageOptions() stages.Options {
 		// (measured); in bfloat16 it converts every number, which is worth the memory
 		// of two more copies from some microbatches on. A GPU's products read weights as
 		// they are.
-		Pack: bf16 && c.Batch.Sequences > 2*c.Batch.Microbatch && c.Device.Kind != kindCUDA,
+		Pack: bf16 && c.Batch.Sequences > 2*c.Batch.Microbatch && kindOf(c, rank) != kindCUDA,
 	}
 }
 

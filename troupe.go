@@ -72,9 +72,9 @@ type Info struct {
 	Layout        string
 	BubblePct     float64 // ideal: of the table at unit costs
 	PeakInFlight  []int   // by rank
-	Device        string  // "cpu" or "cuda"
-	Threads       int
-	Kernels       string
+	Device        string  // "cpu" or "cuda"; both, as "cuda, cpu", where ranks differ
+	Threads       int     // of the CPU, where a rank computes on it
+	Kernels       string  // of several devices each with its ranks: "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)"
 }
 
 // Result is how a run ended.
@@ -93,7 +93,7 @@ type Result struct {
 type Run struct {
 	info    Info
 	inner   *actors.Run
-	device  Device
+	devices *devices
 	corpora *corpora
 	output  *output
 	metrics *telemetry.Writer
@@ -138,12 +138,12 @@ func check(cfg *config.Config) (err error) {
 	if ckpt != nil {
 		defer func() { err = errors.Join(err, ckpt.Close()) }()
 	}
-	available := freeMemory()
-	if d, err := OpenDevice(cfg); err != nil {
+	var gpuLimit int64 // not known
+	if d, err := openDevices(cfg); err != nil {
 		errs = append(errs, err)
 	} else {
-		available = memoryFor(d)
-		d.Close()
+		gpuLimit = d.limit(kindCUDA)
+		d.close()
 	}
 	vocab := cfg.Model.Vocab
 	if vocab == 0 {
@@ -154,7 +154,7 @@ func check(cfg *config.Config) (err error) {
 		err = checkWeights(ckpt, p.model, nil)
 	}
 	if err == nil {
-		err = p.checkMemory(available)
+		err = p.checkMemory(gpuLimit)
 	}
 	return errors.Join(append(errs, err)...)
 }
@@ -272,7 +272,7 @@ func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
 		return nil, err
 	}
 	r.ckpt = from
-	if r.device, err = OpenDevice(cfg); err != nil {
+	if r.devices, err = openDevices(cfg); err != nil {
 		return nil, err
 	}
 	if r.output, err = openOutput(cfg, o.Fresh); err != nil {
@@ -282,13 +282,15 @@ func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Device.DType == "bfloat16" && !r.device.FastBF16() {
-		r.send(WarningEvent{fmt.Sprintf("device.dtype is bfloat16, and %s kernels have no instructions for it (AMX has): products are rounded to it, and as slow as float32's", r.device.Path())})
+	for _, d := range r.devices.opened {
+		if cfg.Device.DType == "bfloat16" && !d.FastBF16() {
+			r.send(WarningEvent{fmt.Sprintf("device.dtype is bfloat16, and %s kernels have no instructions for it (AMX has): products are rounded to it, and as slow as float32's", d.Path())})
+		}
 	}
 	for _, w := range r.output.warnings {
 		r.send(WarningEvent{w})
 	}
-	start := actors.TrainerState{FormatVersion: actors.TrainerStateVersion, Seed: cfg.Run.Seed, Kernels: r.device.Path(), Optimizer: cfg.Optimizer.Name}
+	start := actors.TrainerState{FormatVersion: actors.TrainerStateVersion, Seed: cfg.Run.Seed, Kernels: r.devices.path(), Optimizer: cfg.Optimizer.Name}
 	load, withState := stages.Draw(cfg.Run.Seed), false
 	if start.Run, err = uuid.NewV7(); err != nil {
 		return nil, err
@@ -316,7 +318,7 @@ func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
 	if back != nil && start.TrainTokens != r.corpora.train.Len() {
 		return nil, cfg.Errorf("data.train", "%w %s was trained on %d tokens, the files now hold %d; restore them, or choose another run.out", ErrOutput, cfg.Run.Out, start.TrainTokens, r.corpora.train.Len())
 	}
-	start.TrainTokens, start.Kernels = r.corpora.train.Len(), r.device.Path()
+	start.TrainTokens, start.Kernels = r.corpora.train.Len(), r.devices.path()
 	p, err := r.plan(cfg, withState)
 	if err != nil {
 		return nil, err
@@ -324,7 +326,7 @@ func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
 	if p.report.OutOfOrder {
 		r.send(WarningEvent{fmt.Sprintf("%s computes weight gradients out of microbatch order: the training is right, but its losses differ in the last bits from those of other schedules", cfg.Pipeline.Schedule)})
 	}
-	if err := p.checkMemory(memoryFor(r.device)); err != nil {
+	if err := p.checkMemory(r.devices.limit(kindCUDA)); err != nil {
 		return nil, err
 	}
 	return r.spec(cfg, p, start, load, withState, o)
@@ -360,8 +362,8 @@ func (r *Run) accept(cfg *config.Config, back *resumed) error {
 	if err := conflicts(cfg, filepath.Join(back.ckpt.Dir(), configFile), text); err != nil {
 		return err
 	}
-	if k := back.state.Kernels; k != r.device.Path() {
-		r.send(WarningEvent{fmt.Sprintf("the run was trained with %s kernels and goes on with %s: losses may differ in the last bits", k, r.device.Path())})
+	if k := back.state.Kernels; k != r.devices.path() {
+		r.send(WarningEvent{fmt.Sprintf("the run was trained with %s kernels and goes on with %s: losses may differ in the last bits", k, r.devices.path())})
 	}
 	return nil
 }
@@ -402,10 +404,10 @@ func (r *Run) spec(cfg *config.Config, p *plan, start actors.TrainerState, load 
 		TrainTokens: r.corpora.train.Len(), ValTokens: r.corpora.val.Len(), EvalWindows: len(src.windows), Steps: cfg.Run.Steps, ResumedAt: int(start.Step),
 		Schedule: p.table.Schedule, Stages: p.table.NumRanks(), VirtualStages: p.table.NumStages, Microbatches: p.table.Microbatches,
 		Layout: p.layout.String(), BubblePct: 100 * p.bubble, PeakInFlight: p.report.PeakInFlight,
-		Device: r.device.Name(), Threads: r.device.Threads(), Kernels: r.device.Path()}
+		Device: r.devices.names(), Threads: r.devices.threads(), Kernels: r.devices.path()}
 	rate := stages.Rate{LR: cfg.Optimizer.LR, MinLR: cfg.Optimizer.MinLR, Warmup: int64(cfg.Optimizer.WarmupSteps), Steps: int64(cfg.Run.Steps), Decay: cfg.Optimizer.Decay}
 	return &actors.Spec{
-		Run: start.Run, Device: r.device,
+		Run: start.Run, Devices: r.devices.ofRanks(),
 		Build: func(rank int, s tensorops.Stream) (actors.Compute, error) {
 			return buildStage(p, rank, s, load, withState)
 		},
@@ -413,7 +415,7 @@ func (r *Run) spec(cfg *config.Config, p *plan, start actors.TrainerState, load 
 		Data: src, MicrobatchSize: cfg.Batch.Microbatch, Context: cfg.Model.Context, Sequences: cfg.Batch.Sequences, Recompute: p.recompute(), HeadLater: p.headLater(),
 		Rate: rate, ClipNorm: cfg.Optimizer.ClipNorm,
 		Start: start, Steps: int64(cfg.Run.Steps), EvalEvery: int64(cfg.Run.EvalEvery), CheckpointEvery: int64(cfg.Run.CheckpointEvery),
-		WriteCheckpoint: save.write, WriteRecord: r.metrics.Write, WriteTrace: p.traceWriter(r.device.Threads()), OnEvent: r.send,
+		WriteCheckpoint: save.write, WriteRecord: r.metrics.Write, WriteTrace: p.traceWriter(r.devices.threads()), OnEvent: r.send,
 		StallAfter: time.Duration(cfg.Run.StallAfterS * float64(time.Second)),
 	}, nil
 }
@@ -451,7 +453,7 @@ func metricsCut(start actors.TrainerState) int {
 
 // buildStage makes a rank's stage with its weights.
 func buildStage(p *plan, rank int, s tensorops.Stream, load stages.Source, withState bool) (*stages.Stage, error) {
-	st, err := stages.NewStage(p.model, s, p.chunks[rank], p.stageOptions())
+	st, err := stages.NewStage(p.model, s, p.chunks[rank], p.stageOptions(rank))
 	if err != nil {
 		return nil, err
 	}
@@ -542,8 +544,8 @@ func (r *Run) release() error {
 	if r.corpora != nil {
 		errs = append(errs, r.corpora.Close())
 	}
-	if r.device != nil {
-		r.device.Close()
+	if r.devices != nil {
+		r.devices.close()
 	}
 	if r.ckpt != nil {
 		errs = append(errs, r.ckpt.Close())

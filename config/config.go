@@ -120,9 +120,9 @@ type Device struct {
 	Kernels string   `toml:"kernels"` // of the CPU; default "auto"; the device knows the others
 }
 
-// KindOf is the kind of a pipeline rank's device.
+// KindOf is the kind that is given for a pipeline rank.
 func (d Device) KindOf(rank int) string {
-	if len(d.Ranks) > 0 {
+	if rank < len(d.Ranks) {
 		return d.Ranks[rank]
 	}
 	return d.Kind

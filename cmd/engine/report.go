@@ -185,10 +185,13 @@ func (t *textReporter) bar(e troupe.StepEvent) term.Bar {
 
 // device says what a run computes on.
 func device(i troupe.Info) string {
-	if i.Device == "cpu" {
+	switch i.Device {
+	case "cpu":
 		return fmt.Sprintf("cpu, %s, kernels %s", plural(i.Threads, "thread"), i.Kernels)
+	case "cuda":
+		return fmt.Sprintf("cuda, kernels %s", i.Kernels)
 	}
-	return fmt.Sprintf("%s, kernels %s", i.Device, i.Kernels)
+	return fmt.Sprintf("%s, %s of the CPU", i.Kernels, plural(i.Threads, "thread"))
 }
 
 // losses and pace write the figures of a step, as far as there are any.

@@ -92,6 +92,22 @@ func compare(t *testing.T, path, got string) {
 	}
 }
 
+// TestDevice: the line says what each rank computes on.
+func TestDevice(t *testing.T) {
+	for _, c := range []struct {
+		info troupe.Info
+		want string
+	}{
+		{troupe.Info{Device: "cpu", Threads: 1, Kernels: "avx2"}, "cpu, 1 thread, kernels avx2"},
+		{troupe.Info{Device: "cuda", Threads: 1, Kernels: "cuda-sm_90"}, "cuda, kernels cuda-sm_90"},
+		{troupe.Info{Device: "cuda, cpu", Threads: 8, Kernels: "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)"}, "cuda-sm_90 (rank 0), cpu-avx2 (rank 1), 8 threads of the CPU"},
+	} {
+		if got := device(c.info); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
 func TestClosing(t *testing.T) {
 	nan := math.NaN()
 	val := 2.5

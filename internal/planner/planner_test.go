@@ -106,6 +106,25 @@ func TestPredict(t *testing.T) {
 	}
 }
 
+// TestOneKind: costs are those of one device, so that a pipeline over several kinds is
+// refused; one that names the same kind for each rank is not.
+func TestOneKind(t *testing.T) {
+	b := blueprint(t, "pipeline.stages=2", `device.ranks=["cpu", "cuda"]`)
+	_, measured := Measure(t.Context(), b, []int{4}, 0, nil)
+	_, predicted := Predict(b, unitCosts(4), Cluster{Devices: 2})
+	_, configured := Configured(b, unitCosts(4), Cluster{Devices: 2})
+	_, proposed := Propose(t.Context(), b, unitCosts(4), Cluster{Devices: 2})
+	for name, err := range map[string]error{"Measure": measured, "Predict": predicted, "Configured": configured, "Propose": proposed} {
+		if err == nil || !strings.Contains(err.Error(), "device.ranks: ranks 0 and 1 compute on cpu and cuda") {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	p, err := Propose(t.Context(), blueprint(t, "pipeline.stages=2", `device.ranks=["cpu", "auto"]`), unitCosts(4), Cluster{Devices: 4})
+	if err != nil || p.Best == nil || p.Best.Stages != 4 {
+		t.Errorf("one kind for both ranks: %+v, %v", p, err)
+	}
+}
+
 // Where a message takes no time and memory is no bound, nothing beats a schedule without
 // a bubble; where it is one, what fits is proposed, and recomputation only if nothing
 // else does.

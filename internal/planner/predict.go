@@ -64,6 +64,9 @@ func (p *Prediction) NeedBytes() int64 {
 // memory: see Memory.
 func Predict(b *troupe.Blueprint, costs *Costs, cluster Cluster) (*Prediction, error) {
 	cfg, t := b.Config(), b.Table()
+	if err := oneKind(b); err != nil {
+		return nil, err
+	}
 	if cluster.Devices > 1 && t.NumRanks() > cluster.Devices {
 		return nil, fmt.Errorf("%w: %d ranks on %d: give each rank one of its own, or all ranks a single one", ErrDevices, t.NumRanks(), cluster.Devices)
 	}
@@ -109,6 +112,17 @@ func Predict(b *troupe.Blueprint, costs *Costs, cluster Cluster) (*Prediction, e
 	}
 	p.TokensPerS = 1e3 * float64(cfg.Batch.Sequences*cfg.Model.Context) / p.StepMS
 	return p, nil
+}
+
+// oneKind refuses a configuration whose ranks compute on devices of several kinds: costs
+// are those of one.
+func oneKind(b *troupe.Blueprint) error {
+	for r := range b.Table().NumRanks() {
+		if first, kind := b.DeviceKind(0), b.DeviceKind(r); kind != first {
+			return b.Config().Errorf("device.ranks", "ranks 0 and %d compute on %s and %s, and layer costs are those of one device; plan for each kind by itself, without this key", r, first, kind)
+		}
+	}
+	return nil
 }
 
 // Memory adds what each device holds.

@@ -54,7 +54,11 @@ const equalTime = 1.02
 // sizes of microbatches that the costs know.
 func Propose(ctx context.Context, b *troupe.Blueprint, costs *Costs, cluster Cluster) (*Proposal, error) {
 	s := &search{costs: costs, cluster: cluster, base: *b.Config()}
-	s.base.Model.From = "" // its sizes are filled in
+	if err := oneKind(b); err != nil {
+		return nil, err
+	}
+	s.base.Model.From = ""                                         // its sizes are filled in
+	s.base.Device.Kind, s.base.Device.Ranks = b.DeviceKind(0), nil // other numbers of ranks are tried
 	s.base.Pipeline.Layout, s.base.Pipeline.Recompute, s.base.Pipeline.RecomputeKeep, s.base.Pipeline.Bound, s.base.Pipeline.DeferWeights = "", "none", 0, 0, 0
 	if err := s.playAll(ctx); err != nil {
 		return nil, err
