@@ -87,12 +87,24 @@ func TestGPU(t *testing.T) {
 // train runs a small model and returns the losses of its steps.
 func train(t *testing.T, sets ...string) (losses []float64) {
 	t.Helper()
-	dir := t.TempDir()
-	text := filepath.Join(dir, "text")
+	losses, info := trainIn(t, filepath.Join(t.TempDir(), "out"), sets...)
+	if kind := slices.Contains(sets, "device.kind=cuda"); kind != strings.HasPrefix(info.Kernels, "cuda-") {
+		t.Errorf("with %q the run computes with %s", sets, info.Kernels)
+	}
+	if len(losses) != 4 {
+		t.Fatalf("%d losses", len(losses))
+	}
+	return losses
+}
+
+// trainIn runs a small model in an output folder.
+func trainIn(t *testing.T, out string, sets ...string) (losses []float64, info troupe.Info) {
+	t.Helper()
+	text := filepath.Join(filepath.Dir(out), "text")
 	if err := os.WriteFile(text, []byte(strings.Repeat("The stages pass their activations on. ", 40)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	all := append([]string{fmt.Sprintf("data.train=[%q]", text), fmt.Sprintf("run.out=%q", filepath.Join(dir, "out"))}, sets...)
+	all := append([]string{fmt.Sprintf("data.train=[%q]", text), fmt.Sprintf("run.out=%q", out)}, sets...)
 	cfg, err := config.Parse("train", []byte(`
 run = {steps = 4, eval_batches = 1, stall_after_s = 0}
 model = {layers = 2, hidden = 16, heads = 2, context = 8, vocab = 256, dropout = 0.1}
@@ -106,9 +118,6 @@ optimizer = {warmup_steps = 0, clip_norm = 0.5}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if on := run.Info().Kernels; (cfg.Device.Kind == "cuda") != strings.HasPrefix(on, "cuda-") {
-		t.Errorf("device.kind is %s, and the run computes with %s", cfg.Device.Kind, on)
-	}
 	for e := range run.Events() {
 		if s, ok := e.(troupe.StepEvent); ok && s.Loss != nil {
 			losses = append(losses, *s.Loss)
@@ -117,8 +126,5 @@ optimizer = {warmup_steps = 0, clip_norm = 0.5}
 	if _, err := run.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if len(losses) != 4 {
-		t.Fatalf("%d losses", len(losses))
-	}
-	return losses
+	return losses, run.Info()
 }
