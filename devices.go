@@ -110,12 +110,11 @@ func rankList(ranks []int, place int) string {
 			last++
 		}
 		n += last - first + 1
-		switch span := strconv.Itoa(first); {
-		case last == first:
-			spans = append(spans, span)
-		default:
-			spans = append(spans, span+"-"+strconv.Itoa(last))
+		span := strconv.Itoa(first)
+		if last > first {
+			span += "-" + strconv.Itoa(last)
 		}
+		spans = append(spans, span)
 		first = last
 	}
 	word := "ranks "

@@ -31,15 +31,18 @@ func Check(ctx context.Context, load bench.Load, pairs int, seconds float64, pro
 			err = closing
 		}
 	}()
+	b, err := steps.Blueprint()
+	if err == nil {
+		err = oneKind(b)
+	}
+	if err != nil {
+		return nil, err
+	}
 	const settle = 3 // steps until all memory is in place
 	if _, _, err := steps.Run(ctx, settle); err != nil {
 		return nil, err
 	}
 	memory := steps.Memory() // before anything is measured beside it
-	b, err := steps.Blueprint()
-	if err != nil {
-		return nil, err
-	}
 	here := Cluster{Devices: 1}
 	var measured, predicted, ratios []float64
 	for i := range pairs {

@@ -96,7 +96,7 @@ func TestGoesOnElsewhere(t *testing.T) {
 		"CPU, mixed": {{"device.kind=cpu"}, {"pipeline.stages=2", "pipeline.schedule=zb-v", mixed}},
 	} {
 		out := filepath.Join(t.TempDir(), "out")
-		// The learning rate is the same in all runs, however long: nothing follows run.steps.
+		// Nothing follows the number of steps, so that a run may be told fewer at first.
 		first, _ := trainIn(t, out, append(parts[0], "run.steps=2", "optimizer.decay=constant")...)
 		second, info := trainIn(t, out, append(parts[1], "optimizer.decay=constant")...)
 		if info.ResumedAt != 2 {
