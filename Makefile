@@ -57,6 +57,10 @@ generate: ## write the generated assembly again
 cuda-check: ## compile the CUDA kernels for several GPUs with NVIDIA's compiler, which pip fetches (no GPU needed)
 	GO=$(GO) scripts/cuda-check
 
+.PHONY: ptx
+ptx: ## compile the CUDA kernels to the PTX that the binary carries (pip fetches the compiler, no GPU needed)
+	GO=$(GO) scripts/cuda-ptx
+
 GPU := gpu-build
 .PHONY: gpu-build
 gpu-build: ## build all that scripts/gpu-check needs on a machine with a GPU, into gpu-build/

@@ -83,7 +83,8 @@ func openDevice(o deviceOptions) (Device, error) {
 }
 
 // CUDAOptions are those that a GPU is opened with. Where CUDA's libraries lie in no usual
-// place, the environment names them: TROUPE_LIBCUDA and TROUPE_LIBNVRTC.
+// place, the environment names them: TROUPE_LIBCUDA and TROUPE_LIBNVRTC, which may be
+// cuda.NoNVRTC.
 func CUDAOptions() cuda.Options {
 	return cuda.Options{Driver: os.Getenv("TROUPE_LIBCUDA"), NVRTC: os.Getenv("TROUPE_LIBNVRTC")}
 }

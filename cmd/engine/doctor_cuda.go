@@ -13,6 +13,7 @@ import (
 type cudaDiagnosis struct {
 	Driver   string       `json:"driver"` // the library and its version; "": none
 	Compiler string       `json:"nvrtc"`
+	Kernels  string       `json:"kernels"` // how a GPU gets them; "": it does not
 	Devices  []cudaDevice `json:"devices"`
 	Lacks    []string     `json:"lacks"` // why device.kind = "cuda" cannot be used
 }
@@ -29,8 +30,11 @@ func diagnoseCUDA() cudaDiagnosis {
 	if found.Driver != nil {
 		d.Driver = found.Driver.String()
 	}
-	if found.NVRTC != nil {
-		d.Compiler = found.NVRTC.String()
+	switch {
+	case found.NVRTC != nil:
+		d.Compiler, d.Kernels = found.NVRTC.String(), "compiled here by NVRTC for the GPU, once"
+	case found.PTX:
+		d.Kernels = "those that come with this build, as PTX, since there is no NVRTC; with it (`pip install nvidia-cuda-nvrtc-cu12`, or the CUDA toolkit) they are made for the GPU itself, and it starts faster"
 	}
 	for _, g := range found.Devices {
 		d.Devices = append(d.Devices, cudaDevice{g.Name, fmt.Sprintf("%d.%d", g.Major, g.Minor), g.Bytes})
@@ -52,6 +56,9 @@ func (d cudaDiagnosis) lines() []string {
 	}
 	if d.Compiler != "" {
 		lines = append(lines, "NVRTC: "+d.Compiler)
+	}
+	if d.Kernels != "" {
+		lines = append(lines, "kernels: "+d.Kernels)
 	}
 	for _, lack := range d.Lacks {
 		lines = append(lines, strings.Split(lack, "\n")...)

@@ -15,9 +15,12 @@ type Options struct {
 	Device     int    // which GPU, counted from 0 as the driver does
 	LimitBytes int64  // of tensor memory; 0: what the GPU has
 	Driver     string // path of the driver's library; empty: the usual places
-	NVRTC      string // path of the compiler's; empty: the usual places
+	NVRTC      string // path of the compiler's; empty: the usual places, and PTX where it is in none; NoNVRTC
 	Cache      string // folder for compiled kernels; empty: the user's folder for caches
 }
+
+// NoNVRTC for a path of NVRTC's takes the kernels that come with the build, as PTX.
+const NoNVRTC = "none"
 
 // Device computes on one GPU.
 type Device struct {
@@ -35,19 +38,12 @@ type Device struct {
 	closing sync.Once
 }
 
-// Description is what of CUDA this machine has.
-type Description = driver.Description
-
-// Describe looks for the libraries and for GPUs, with the options' paths. It uses no
-// memory of theirs.
-func Describe(o Options) Description { return driver.Describe(o.libraries()) }
-
 func (o Options) libraries() driver.Libraries {
 	return driver.Libraries{Driver: o.Driver, NVRTC: o.NVRTC}
 }
 
-// New opens a GPU and compiles the kernels for it, if that was not done before. It
-// fails with ErrUnavailable where there is none.
+// New opens a GPU and compiles the kernels for it, if that was not done before; without
+// NVRTC it takes them as PTX. It fails with ErrUnavailable where there is no GPU.
 func New(o Options) (*Device, error) {
 	d, err := open(o)
 	if err != nil {
@@ -68,20 +64,8 @@ func open(o Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	major, _ := drv.Version()
-	compiler, err := driver.OpenCompiler(o.libraries(), major)
-	if err != nil {
-		return nil, err
-	}
 	d := &Device{driver: drv, gpu: gpu, memory: newMemory(drv, o.LimitBytes), host: tensorops.NewHostMemory(0).NewArena("collectives")}
-	if d.target, err = compiler.Target(gpu); err != nil {
-		return nil, err
-	}
-	kept := cache{o.Cache}
-	if o.Cache == "" {
-		kept = userCache()
-	}
-	if d.modules, err = newModules(drv, compiler, d.target, kept); err != nil {
+	if d.target, d.modules, err = o.kernels(drv, gpu); err != nil {
 		return nil, err
 	}
 	d.owner, err = newOwner(d.enter, d.leave)

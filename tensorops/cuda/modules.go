@@ -3,7 +3,6 @@ package cuda
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"regexp"
 	"runtime"
 	"sync"
@@ -13,7 +12,7 @@ import (
 )
 
 // compileOptions are NVRTC's, beside the architecture.
-var compileOptions = []string{"--std=c++17"}
+var compileOptions = kernels.CompileOptions
 
 // modules are the kernel files, each compiled to a module that is loaded when one of
 // its kernels is first asked for. After its making it is the owner's thread's alone.
@@ -73,19 +72,7 @@ func newModules(d *driver.Driver, c *driver.Compiler, target string, cache cache
 
 // sources reads the embedded files that match a pattern.
 func sources(pattern string) ([]driver.Source, error) {
-	names, err := fs.Glob(kernels.Files, pattern)
-	if err != nil {
-		return nil, err
-	}
-	var all []driver.Source
-	for _, name := range names {
-		text, err := kernels.Files.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, driver.Source{Name: name, Text: string(text)})
-	}
-	return all, nil
+	return driver.ReadSources(kernels.Files, pattern)
 }
 
 // function finds a kernel, and loads its module if it is the first of it.

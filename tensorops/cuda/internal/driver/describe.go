@@ -5,9 +5,10 @@ import "fmt"
 // Description is what of CUDA this machine has.
 type Description struct {
 	Driver  *Found // nil: none
-	NVRTC   *Found
+	NVRTC   *Found // nil: none, for the reason NoNVRTC
 	Devices []*Device
-	Lacks   []error // why not everything is there; empty if a device can be used
+	Lacks   []error // why there is no driver or no device
+	NoNVRTC error
 }
 
 // Found is a library that was opened.
@@ -36,7 +37,7 @@ func Describe(l Libraries) Description {
 	}
 	c, err := OpenCompiler(l, newest)
 	if err != nil {
-		is.Lacks = append(is.Lacks, err)
+		is.NoNVRTC = err
 		return is
 	}
 	is.NVRTC = &Found{Path: c.Path()}

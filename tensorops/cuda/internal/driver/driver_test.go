@@ -57,7 +57,7 @@ func TestNothingThere(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if is := Describe(Libraries{Driver: "/nowhere/a.so", NVRTC: "/nowhere/a.so"}); len(is.Lacks) != 2 || is.Driver != nil || is.NVRTC != nil {
+	if is := Describe(Libraries{Driver: "/nowhere/a.so", NVRTC: "/nowhere/a.so"}); len(is.Lacks) != 1 || is.NoNVRTC == nil || is.Driver != nil || is.NVRTC != nil {
 		t.Errorf("%+v", is)
 	}
 }

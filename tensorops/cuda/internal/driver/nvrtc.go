@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -122,6 +123,23 @@ func (c *Compiler) Target(g *Device) (string, error) {
 
 // Source is a file for the compiler.
 type Source struct{ Name, Text string }
+
+// ReadSources reads the files of a folder that match a pattern.
+func ReadSources(folder fs.FS, pattern string) ([]Source, error) {
+	names, err := fs.Glob(folder, pattern)
+	if err != nil {
+		return nil, err
+	}
+	var all []Source
+	for _, name := range names {
+		text, err := fs.ReadFile(folder, name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Source{Name: name, Text: string(text)})
+	}
+	return all, nil
+}
 
 // Compile compiles a file, which may include the headers by their names, and returns
 // machine code for a target sm_…, PTX for compute_…. The error has the compiler's log.

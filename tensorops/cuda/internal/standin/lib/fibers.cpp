@@ -265,6 +265,11 @@ const Kernel *find_kernel(const std::string &file, const std::string &name) {
     return nullptr;
 }
 
+std::string file_of_kernel(const std::string &name) {
+    auto found = kernels().find(name);
+    return found == kernels().end() || found->second.size() != 1 ? "" : found->second[0].file;
+}
+
 std::string run_kernel(const Kernel &k, Size grid, Size size, const void *argument) {
     std::lock_guard<std::mutex> lock(one_kernel);
     if (!block.stacks) {

@@ -18,6 +18,9 @@ struct Kernel {
 // The kernel of a name in a file; null if there is none.
 const Kernel *find_kernel(const std::string &file, const std::string &name);
 
+// The file that has a kernel of a name; empty if none or several have.
+std::string file_of_kernel(const std::string &name);
+
 struct Size {
     unsigned x, y, z;
 };

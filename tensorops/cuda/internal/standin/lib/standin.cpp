@@ -236,6 +236,24 @@ void end_context(Lock &lock) {
 // The name of the program in an "image" of the stand-in's.
 const char *const heading = "// stand-in for PTX of ";
 
+// The file that an image is of: an "image" names it; real PTX is known by its entries, all
+// of which must be kernels of one file. Empty if it is neither.
+std::string file_of(const char *image) {
+    if (strncmp(image, heading, strlen(heading)) == 0) {
+        image += strlen(heading);
+        return std::string(image, strcspn(image, "\n"));
+    }
+    std::string file;
+    const char *word = ".entry ";
+    for (const char *at = image; (at = strstr(at, word)) != nullptr;) {
+        at += strlen(word);
+        std::string of = troupe::file_of_kernel(std::string(at, strcspn(at, "( \n")));
+        if (of.empty() || (!file.empty() && of != file)) return "";
+        file = of;
+    }
+    return file;
+}
+
 } // namespace
 
 extern "C" {
@@ -551,10 +569,9 @@ CUresult cuEventSynchronize(Event *e) {
 
 CUresult cuModuleLoadData(Module **out, const void *image) {
     CALL(true);
-    const char *text = (const char *)image;
-    if (strncmp(text, heading, strlen(heading)) != 0) return invalid_image;
-    text += strlen(heading);
-    Module *m = new Module{std::string(text, strcspn(text, "\n"))};
+    std::string file = file_of((const char *)image);
+    if (file.empty()) return invalid_image;
+    Module *m = new Module{file};
     st.modules.insert(m);
     *out = m;
     return success;
