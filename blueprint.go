@@ -108,8 +108,24 @@ func (b *Blueprint) Parameters() []int64 {
 	return counts
 }
 
-// CheckpointBytes is the memory that a copy of so many weights and of their optimizer's
-// state takes while a checkpoint is written.
+// CheckpointBytes is the device's memory that a copy of so many weights and of their
+// optimizer's state takes while a checkpoint is written: none of a GPU's.
 func (b *Blueprint) CheckpointBytes(parameters int64) int64 {
+	if b.DeviceKind(0) == kindCUDA {
+		return 0
+	}
 	return b.plan.checkpointBytes(parameters)
+}
+
+// FreeBytes is the memory that a run may take on its device here; 0: not known.
+func (b *Blueprint) FreeBytes() (int64, error) {
+	if b.DeviceKind(0) != kindCUDA {
+		return freeMemory(), nil
+	}
+	d, err := OpenDevice(b.plan.cfg)
+	if err != nil {
+		return 0, err
+	}
+	defer d.Close()
+	return memoryFor(d), nil
 }

@@ -98,3 +98,15 @@ func (gpu) Threads() int { return 1 }
 // FastBF16 reports whether products of bfloat16 are faster: not those of today's kernels,
 // which round to it and multiply in float32.
 func (gpu) FastBF16() bool { return false }
+
+// memoryFor is the memory that tensors may take on a device; 0: not known.
+func memoryFor(d Device) int64 {
+	if g, ok := d.(gpu); ok {
+		free, err := g.FreeBytes()
+		if err != nil {
+			return 0 // what is wrong with the device, its first list says
+		}
+		return free
+	}
+	return freeMemory()
+}

@@ -53,12 +53,22 @@ func (d *devices) ofRanks() []tensorops.Device {
 	return all
 }
 
-// limit is the memory that tensors may take on the device of a kind; 0: not known.
-func (d *devices) limit(kind string) int64 {
-	if i := slices.Index(d.kinds, kind); i >= 0 {
-		return d.opened[i].Memory().Limit
+// onGPU is the memory that tensors may take on the GPU; 0: there is none, or it is not known.
+func (d *devices) onGPU() int64 {
+	if i := slices.Index(d.kinds, kindCUDA); i >= 0 {
+		return memoryFor(d.opened[i])
 	}
 	return 0
+}
+
+// memory is the tensor memory in use on the device of a kind.
+func (d *devices) memory(kind string) tensorops.MemoryStats {
+	for _, one := range d.opened {
+		if one.Name() == kind {
+			return one.Memory()
+		}
+	}
+	return tensorops.MemoryStats{}
 }
 
 // threads is how many actions, or parts of one, the devices compute at a time: a GPU

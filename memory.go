@@ -93,10 +93,10 @@ func (p *plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 	return dry.Memory().Taken, nil
 }
 
-// checkMemory refuses a model that does not fit: its tensors on a GPU whose limit is
-// known, and in this machine's memory those of the other ranks, and the copy that a
+// checkMemory refuses a model that does not fit: its tensors on a GPU whose free
+// memory is known, and in this machine's memory those of the other ranks, and the copy that a
 // checkpoint is written from.
-func (p *plan) checkMemory(gpuLimit int64) error {
+func (p *plan) checkMemory(gpuFree int64) error {
 	ranks, err := p.memoryBytes()
 	if errors.Is(err, tensorops.ErrOutOfMemory) {
 		return p.cfg.Errorf("model.hidden", "%w on any machine: %v", ErrMemory, err)
@@ -114,9 +114,9 @@ func (p *plan) checkMemory(gpuLimit int64) error {
 	}
 	const advice = "make the model, batch.microbatch or the microbatches in flight smaller, or set pipeline.recompute"
 	parameters := p.model.Config.Parameters()
-	if gpuLimit > 0 && onGPU > float64(gpuLimit) {
-		return p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s of tensors on the GPU, which has %s for them; %s",
-			ErrMemory, parameters, gib(onGPU), gib(float64(gpuLimit)), advice)
+	if gpuFree > 0 && onGPU > float64(gpuFree) {
+		return p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s of tensors on the GPU, which has %s free; %s",
+			ErrMemory, parameters, gib(onGPU), gib(float64(gpuFree)), advice)
 	}
 	copyBytes := float64(p.checkpointBytes(parameters))
 	need := tensors + copyBytes
@@ -127,7 +127,8 @@ func (p *plan) checkMemory(gpuLimit int64) error {
 	return nil
 }
 
-// checkpointBytes is the size of a copy of so many weights with their optimizer state.
+// checkpointBytes is the host's memory that a copy of so many weights with their optimizer
+// state takes.
 func (p *plan) checkpointBytes(parameters int64) int64 {
 	return 4 * parameters * int64(1+len(optimizer(p.cfg).Parts()))
 }

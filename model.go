@@ -54,14 +54,16 @@ func openTrained(o ModelOptions, tokenize bool) (t *trained, err error) {
 	if err := checkWeights(t.ckpt, t.model, nil); err != nil {
 		return t, err
 	}
-	if need, free := 4*float64(c.Parameters()), freeMemory(); free > 0 && need > float64(free) {
-		return t, fmt.Errorf("%w: the %d parameters of %s take %s, this machine has %s free", ErrMemory, c.Parameters(), t.ckpt.Dir(), gib(need), gib(float64(free)))
-	}
 	if t.tokenizer != nil && t.tokenizer.Vocab() > c.Vocab {
 		return t, fmt.Errorf("%s: the tokenizer has %d ids, the model %d", t.ckpt.Dir(), t.tokenizer.Vocab(), c.Vocab)
 	}
-	t.device, err = openDevice(deviceOptions{o.Device, o.Threads, o.Kernels})
-	return t, err
+	if t.device, err = openDevice(deviceOptions{o.Device, o.Threads, o.Kernels}); err != nil {
+		return t, err
+	}
+	if need, free := 4*float64(c.Parameters()), memoryFor(t.device); free > 0 && need > float64(free) {
+		return t, fmt.Errorf("%w: the %d parameters of %s take %s, the device has %s free", ErrMemory, c.Parameters(), t.ckpt.Dir(), gib(need), gib(float64(free)))
+	}
+	return t, nil
 }
 
 // stage makes the whole model one chunk, without gradients.

@@ -138,11 +138,11 @@ func check(cfg *config.Config) (err error) {
 	if ckpt != nil {
 		defer func() { err = errors.Join(err, ckpt.Close()) }()
 	}
-	var gpuLimit int64 // not known
+	var gpuFree int64 // not known
 	if d, err := openDevices(cfg); err != nil {
 		errs = append(errs, err)
 	} else {
-		gpuLimit = d.limit(kindCUDA)
+		gpuFree = d.onGPU()
 		d.close()
 	}
 	vocab := cfg.Model.Vocab
@@ -154,7 +154,7 @@ func check(cfg *config.Config) (err error) {
 		err = checkWeights(ckpt, p.model, nil)
 	}
 	if err == nil {
-		err = p.checkMemory(gpuLimit)
+		err = p.checkMemory(gpuFree)
 	}
 	return errors.Join(append(errs, err)...)
 }
@@ -326,7 +326,7 @@ func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
 	if p.report.OutOfOrder {
 		r.send(WarningEvent{fmt.Sprintf("%s computes weight gradients out of microbatch order: the training is right, but its losses differ in the last bits from those of other schedules", cfg.Pipeline.Schedule)})
 	}
-	if err := p.checkMemory(r.devices.limit(kindCUDA)); err != nil {
+	if err := p.checkMemory(r.devices.onGPU()); err != nil {
 		return nil, err
 	}
 	return r.spec(cfg, p, start, load, withState, o)
@@ -517,6 +517,10 @@ func (r *Run) Stop() { r.inner.Stop() }
 
 // Kill ends the run at once, without a checkpoint.
 func (r *Run) Kill() { r.inner.Kill() }
+
+// Memory is the tensor memory of the run's device of a kind, "cpu" or "cuda"; zeros if no
+// rank is on one.
+func (r *Run) Memory(kind string) tensorops.MemoryStats { return r.devices.memory(kind) }
 
 // Status says what every actor is doing, and the root of what they wait for. It
 // answers at any moment, whatever state the actors are in.

@@ -35,7 +35,8 @@ update of the weights, by the actors that engine run trains with. Nothing is kep
 The models are those that BENCHMARKS.md measures; --config takes the sizes, batch
 and pipeline from a file, and any key can be set with --set. The arithmetic is
 that of the model, a backward pass counted as two forward passes. The memory is
-the most that the process held, less what it held before it began.
+the most that the process held, less what it held before it began; on a GPU there is
+also what it took of the GPU's.
 
 With --on-request the program trains when a line on the standard input holds a
 number of steps, answers when they are done, and holds still in between, so that a
@@ -149,6 +150,12 @@ func (a *app) stepReport(r bench.StepsResult) {
 	row("step", "%s ms (%s, 10–90 %% of %s)", round(r.MS.Median), spread(r.MS), plural(r.MS.Samples, "sample"))
 	row("speed", "%s tokens/s (%s)", round(r.TokensPerS.Median), spread(r.TokensPerS))
 	row("compute", "%s GFLOP/s (%s)", round(r.GFLOPS.Median), spread(r.GFLOPS))
+	if r.HostCPUMS > 0 {
+		row("host", "%s ms of a step on cores", round(r.HostCPUMS))
+	}
+	if r.DeviceTakenBytes > 0 {
+		row("GPU", "%s taken for tensors, %s of it in use at the peak", term.Bytes(r.DeviceTakenBytes), term.Bytes(r.DevicePeakBytes))
+	}
 	if r.PeakBytes == 0 {
 		row("memory", "unavailable on this system")
 		return

@@ -16,8 +16,8 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/bench"
 	"github.com/troupe-ml/troupe/internal/planner"
-	"github.com/troupe-ml/troupe/internal/sysinfo"
 	"github.com/troupe-ml/troupe/scheduler/draw"
+	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
 
 // planConfigOptions are the flags of `engine plan CONFIG`.
@@ -83,11 +83,17 @@ func (o *planConfigOptions) validate() error {
 }
 
 func (o *planConfigOptions) cluster() planner.Cluster {
-	c := planner.Cluster{Devices: o.devices, MemoryBytes: int64(o.memoryGiB * (1 << 30)), LatencyUS: o.latencyUS, BytesPerS: o.gigabits * 1e9 / 8}
-	if c.MemoryBytes == 0 {
-		c.MemoryBytes = sysinfo.MemoryBytes()
+	return planner.Cluster{Devices: o.devices, MemoryBytes: int64(o.memoryGiB * (1 << 30)), LatencyUS: o.latencyUS, BytesPerS: o.gigabits * 1e9 / 8}
+}
+
+// free is what the configuration's device has free here; 0 where the costs were measured
+// elsewhere, and this machine has no such device.
+func (o *planConfigOptions) free(b *troupe.Blueprint) (int64, error) {
+	free, err := b.FreeBytes()
+	if o.costs != "" && errors.Is(err, cuda.ErrUnavailable) {
+		return 0, nil
 	}
-	return c
+	return free, err
 }
 
 // planReport is what `engine plan CONFIG` finds out, as its json has it.
@@ -148,6 +154,11 @@ func (r *planReport) find(ctx context.Context, o *planConfigOptions, progress fu
 	b, err := troupe.NewBlueprint(r.config, nil)
 	if err != nil {
 		return err
+	}
+	if r.cluster.MemoryBytes == 0 {
+		if r.cluster.MemoryBytes, err = o.free(b); err != nil {
+			return err
+		}
 	}
 	sizes := planner.Microbatches(b.Config().Batch.Sequences, b.Config().Batch.Microbatch)
 	if r.Costs, err = o.takeCosts(); r.Costs == nil && err == nil {

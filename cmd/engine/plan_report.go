@@ -106,13 +106,17 @@ func memory(o *planner.Option) string {
 func (p *planText) proposed(r *planReport) {
 	p.heading("Proposed")
 	given := fmt.Sprintf("%s on each of %s", term.Bytes(r.cluster.MemoryBytes), plural(r.cluster.Devices, "device"))
+	fits := "it fits " + given
+	if r.cluster.MemoryBytes == 0 {
+		fits = "what memory the devices have is not known: --memory-gib tells"
+	}
 	if r.Best == nil {
 		p.line("nothing: of %d options the %d fastest need more than %s, with recomputation too; the fastest needs %s.", r.Tried, len(r.TooLarge), given, term.Bytes(r.TooLarge[0].NeedBytes()))
 		p.line("Make the model or batch.sequences smaller, or take more devices.")
 		return
 	}
 	p.option(r.Best)
-	p.line("%.2f × the speed of what is configured; it fits %s", r.Configured.StepMS/r.Best.StepMS, given)
+	p.line("%.2f × the speed of what is configured; %s", r.Configured.StepMS/r.Best.StepMS, fits)
 	p.printf("\n%s", proposal(r.Best))
 	p.heading(fmt.Sprintf("Why: the fastest of %d options", r.Tried))
 	for _, g := range []struct {

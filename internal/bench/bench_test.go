@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/sysinfo"
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
@@ -101,7 +102,7 @@ func TestSteps(t *testing.T) {
 				}
 			}
 			r, err := s.Measure(t.Context(), 1e-9)
-			if err != nil || r.MS.Samples != leastSamples || r.Steps < leastSamples || r.TokensPerStep != 32 || r.Threads != 2 ||
+			if err != nil || r.MS.Samples != leastSamples || r.Steps < leastSamples || r.TokensPerStep != 32 || r.Threads != 2 || (r.HostCPUMS > 0) != (sysinfo.CPUTime() > 0) || r.DeviceTakenBytes != 0 ||
 				!(r.TokensPerS.Median > 0) || !(r.GFLOPS.Median > 0) {
 				t.Errorf("%+v, %v", r, err)
 			}

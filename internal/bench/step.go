@@ -192,8 +192,9 @@ func (s *Steps) resting() bool {
 // StepsResult is the speed of training, and the memory that it took.
 type StepsResult struct {
 	StepsInfo
-	Steps      int     `json:"steps"` // measured
-	MS         Summary `json:"ms"`    // of a step
+	Steps      int     `json:"steps"`       // measured
+	MS         Summary `json:"ms"`          // of a step
+	HostCPUMS  float64 `json:"host_cpu_ms"` // that the process spent on cores in a step, the mean; 0 where the system doesn't tell
 	TokensPerS Summary `json:"tokens_per_s"`
 	GFLOPS     Summary `json:"gflops"`
 	Memory
@@ -205,7 +206,7 @@ const leastSteps = 300 * time.Millisecond
 
 // Measure trains for some seconds.
 func (s *Steps) Measure(ctx context.Context, seconds float64) (StepsResult, error) {
-	from := s.done
+	from, spent := s.done, sysinfo.CPUTime()
 	ms, err := sample(ctx, seconds, leastSteps, func(n int) (time.Duration, error) {
 		steps, took, err := s.Run(ctx, n)
 		return took * time.Duration(n) / time.Duration(max(steps, 1)), err
@@ -213,24 +214,30 @@ func (s *Steps) Measure(ctx context.Context, seconds float64) (StepsResult, erro
 	if err != nil {
 		return StepsResult{}, err
 	}
-	return StepsResult{StepsInfo: s.Info(), Steps: int(s.done - from), MS: ms[0], TokensPerS: ms[0].per(1000 * float64(s.tokens())),
+	spent = sysinfo.CPUTime() - spent
+	return StepsResult{StepsInfo: s.Info(), Steps: int(s.done - from), MS: ms[0], HostCPUMS: milliseconds(spent) / float64(s.done-from), TokensPerS: ms[0].per(1000 * float64(s.tokens())),
 		GFLOPS: ms[0].per(1000 * s.gflop()), Memory: s.Memory()}, nil
 }
 
 // Memory is what the process has held, in bytes; zeros where the system doesn't
-// tell.
+// tell. On a GPU it is in its own memory what tensors have held at most, and what was
+// taken from the driver for them.
 type Memory struct {
-	HeldBytes int64 `json:"held_bytes"` // before the run
-	PeakBytes int64 `json:"peak_bytes"` // the most so far, less that
+	HeldBytes        int64 `json:"held_bytes"` // before the run
+	PeakBytes        int64 `json:"peak_bytes"` // the most so far, less that
+	DevicePeakBytes  int64 `json:"device_peak_bytes,omitempty"`
+	DeviceTakenBytes int64 `json:"device_taken_bytes,omitempty"`
 }
 
 // Memory tells what the run has taken so far.
 func (s *Steps) Memory() Memory {
-	peak := telemetry.PeakRSS()
-	if peak == 0 || s.heldBytes == 0 {
-		return Memory{}
+	var m Memory
+	if peak := telemetry.PeakRSS(); peak != 0 && s.heldBytes != 0 {
+		m.HeldBytes, m.PeakBytes = s.heldBytes, peak-s.heldBytes
 	}
-	return Memory{HeldBytes: s.heldBytes, PeakBytes: peak - s.heldBytes}
+	onGPU := s.run.Memory("cuda")
+	m.DevicePeakBytes, m.DeviceTakenBytes = onGPU.Peak, onGPU.Taken
+	return m
 }
 
 // Close ends the run, without a checkpoint, and removes the folder.

@@ -68,6 +68,9 @@ func Check(ctx context.Context, load bench.Load, pairs int, seconds float64, pro
 	}
 	v = &Verdict{MeasuredStepMS: median(measured), PredictedStepMS: median(predicted), StepRatio: median(ratios),
 		MeasuredBytes: memory.PeakBytes, PredictedBytes: held.TensorBytes[0], Pairs: pairs}
+	if memory.DeviceTakenBytes > 0 {
+		v.MeasuredBytes = memory.DeviceTakenBytes
+	}
 	if v.MeasuredBytes > 0 {
 		v.MemoryRatio = float64(v.PredictedBytes) / float64(v.MeasuredBytes)
 	}

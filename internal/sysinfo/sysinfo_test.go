@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 )
 
 func TestCaches(t *testing.T) {
@@ -41,6 +42,19 @@ func TestModelName(t *testing.T) {
 	} {
 		if got := modelName(strings.NewReader(c.text)); got != c.want {
 			t.Errorf("modelName(%q) = %q, want %q", c.text, got, c.want)
+		}
+	}
+}
+
+// What this process has spent on cores grows with its work.
+func TestCPUTime(t *testing.T) {
+	began := CPUTime()
+	if began == 0 {
+		t.Skip("this system does not tell")
+	}
+	for deadline := time.Now().Add(10 * time.Second); CPUTime() == began; {
+		if time.Now().After(deadline) {
+			t.Fatal("10 s of work took none")
 		}
 	}
 }

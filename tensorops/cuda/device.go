@@ -101,6 +101,18 @@ func (d *Device) Path() string { return "cuda-" + d.target }
 // Memory tells how much tensor memory is in use.
 func (d *Device) Memory() tensorops.MemoryStats { return d.memory.Stats() }
 
+// FreeBytes is what the GPU has free, or what the limit leaves of it, in bytes.
+func (d *Device) FreeBytes() (free int64, err error) {
+	err = d.owner.call(func() (err error) {
+		free, _, err = d.driver.MemoryInfo()
+		return err
+	})
+	if s := d.Memory(); s.Limit > 0 {
+		free = min(free, s.Limit-s.InUse)
+	}
+	return free, err
+}
+
 // NewStream starts a stream. Its goroutine ends with Close.
 func (d *Device) NewStream(name string) tensorops.Stream {
 	s := newStream(d, name)

@@ -299,7 +299,7 @@ func TestClose(t *testing.T) {
 var functions = map[string]bool{
 	"cuInit": true, "cuDriverGetVersion": true, "cuDeviceGetCount": true, "cuDeviceGet": true, "cuDeviceGetName": true,
 	"cuDeviceTotalMem_v2": true, "cuDeviceGetAttribute": true, "cuDevicePrimaryCtxRetain": true, "cuDevicePrimaryCtxRelease_v2": false,
-	"cuCtxSetCurrent": true, "cuMemAlloc_v2": true, "cuMemFree_v2": false, "cuMemHostAlloc": true, "cuMemFreeHost": false,
+	"cuCtxSetCurrent": true, "cuMemGetInfo_v2": true, "cuMemAlloc_v2": true, "cuMemFree_v2": false, "cuMemHostAlloc": true, "cuMemFreeHost": false,
 	"cuMemcpyHtoDAsync_v2": true, "cuMemcpyDtoHAsync_v2": true, "cuMemsetD32Async": true, "cuStreamCreate": true,
 	"cuStreamDestroy_v2": false, "cuStreamSynchronize": true, "cuEventCreate": true, "cuEventDestroy_v2": false,
 	"cuEventRecord": true, "cuEventSynchronize": true, "cuModuleLoadData": true, "cuModuleUnload": false,
@@ -320,6 +320,9 @@ func session(path, folder string) error {
 	defer d.Close()
 	s := d.NewStream("session")
 	var errs []error
+	if free, err := d.FreeBytes(); err != nil || free <= 0 {
+		errs = append(errs, fmt.Errorf("%d bytes are free: %w", free, err))
+	}
 	for range 3 { // a segment is launched, captured, launched as a graph
 		list := s.NewList()
 		ids, weight, out := list.Alloc(tensorops.Int32, 2), list.Alloc(tensorops.Float32, 4, 3), list.Alloc(tensorops.Float32, 2, 3)

@@ -19,6 +19,7 @@ const (
 	cuDevicePrimaryCtxRetain
 	cuDevicePrimaryCtxRelease
 	cuCtxSetCurrent
+	cuMemGetInfo
 	cuMemAlloc
 	cuMemFree
 	cuMemHostAlloc
@@ -61,6 +62,7 @@ var names = []string{
 	cuDevicePrimaryCtxRetain:    "cuDevicePrimaryCtxRetain",
 	cuDevicePrimaryCtxRelease:   "cuDevicePrimaryCtxRelease_v2",
 	cuCtxSetCurrent:             "cuCtxSetCurrent",
+	cuMemGetInfo:                "cuMemGetInfo_v2",
 	cuMemAlloc:                  "cuMemAlloc_v2",
 	cuMemFree:                   "cuMemFree_v2",
 	cuMemHostAlloc:              "cuMemHostAlloc",

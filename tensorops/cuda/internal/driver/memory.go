@@ -5,6 +5,13 @@ import "unsafe"
 // Address is a place in a device's memory.
 type Address uint64
 
+// MemoryInfo is the device's memory: what is free, whoever holds the rest, and all of it.
+func (d *Driver) MemoryInfo() (free, total int64, err error) {
+	var f, t uintptr
+	err = d.do(cuMemGetInfo, uintptr(unsafe.Pointer(&f)), uintptr(unsafe.Pointer(&t)))
+	return int64(f), int64(t), err
+}
+
 // Alloc takes device memory; its content is undefined.
 func (d *Driver) Alloc(bytes int) (Address, error) {
 	var a Address

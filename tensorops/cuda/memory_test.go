@@ -1,0 +1,90 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package cuda_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/bench"
+	"github.com/troupe-ml/troupe/tensorops/cuda"
+	"github.com/troupe-ml/troupe/tensorops/cuda/internal/standin"
+)
+
+// TestGPUMemory: what a run may take is what its GPU has free, and what it took is told.
+func TestGPUMemory(t *testing.T) {
+	useStandIn(t)
+	path, err := cuda.StandIn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := standin.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Reset)
+	load := func(sets []string) (*config.Config, error) {
+		return bench.ModelConfig("gpt", append(sets, "model.layers=1", "model.hidden=16", "model.heads=2", "model.context=8", "model.vocab=40",
+			"batch.sequences=2", "device.kind=cuda"))
+	}
+	steps, err := bench.StartSteps(t.Context(), load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := steps.Run(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
+	took := steps.Memory()
+	if took.DevicePeakBytes <= 0 || took.DeviceTakenBytes < took.DevicePeakBytes {
+		t.Errorf("a run took %+v", took)
+	}
+	b, err := steps.Blueprint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := steps.Close(); err != nil {
+		t.Error(err)
+	}
+
+	l.Memory(123 << 20)
+	if free, err := b.FreeBytes(); err != nil || free != 123<<20 {
+		t.Errorf("%d bytes are free, %v", free, err)
+	}
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte(strings.Repeat("a b ", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := load([]string{fmt.Sprintf("data.train=[%q]", text), "data.tokenizer=bytes"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Model.Vocab = 256
+	if err := troupe.Check(cfg); err != nil {
+		t.Errorf("with enough memory: %v", err)
+	}
+	l.Memory(uintptr(took.DevicePeakBytes / 2))
+	if err := troupe.Check(cfg); !errors.Is(err, troupe.ErrMemory) || !strings.Contains(err.Error(), "the GPU has 0.0 GiB free") {
+		t.Errorf("with half of the memory: %v", err)
+	}
+}
+
+// TestLimitLeaves: a limit bounds what is free.
+func TestLimitLeaves(t *testing.T) {
+	useStandIn(t)
+	o := troupe.CUDAOptions()
+	o.LimitBytes = 1 << 20
+	d, err := cuda.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if free, err := d.FreeBytes(); err != nil || free != 1<<20 {
+		t.Errorf("%d bytes are free, %v", free, err)
+	}
+}
