@@ -42,7 +42,7 @@ func TestOps(t *testing.T) {
 func TestDeterministic(t *testing.T) {
 	for _, path := range paths() {
 		t.Run(path, func(t *testing.T) {
-			optest.Deterministic(t, func(threads int) tensorops.Device { return open(t, threads, path) })
+			optest.Deterministic(t, func(threads int) tensorops.Device { return open(t, threads, path) }, optest.Options{})
 		})
 	}
 }

@@ -93,6 +93,27 @@ func TestOps(t *testing.T) {
 	optest.Run(t, newDevice(t, path, Options{}), optest.Options{Skip: tooSlow})
 }
 
+// TestDeterministic: the same bits whatever the device has of multiprocessors, run after
+// run, and beside another stream.
+func TestDeterministic(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it runs the cases five times")
+	}
+	_, path := stand(t)
+	optest.Deterministic(t, func(processors int) tensorops.Device {
+		d, err := New(Options{Driver: path, NVRTC: path, Cache: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.gpu.Processors = processors // before there is a stream
+		return d
+	}, optest.Options{Skip: func(c optest.Case) bool {
+		// Of the products, those that are cut in pieces of the depth: the emulation is slow.
+		return c.Kind == tensorops.KindPack || c.Kind == tensorops.KindMatMul &&
+			!slices.Contains([]string{"matmul/NN/split", "matmul/TN/split", "matmul/NT/bf16_split"}, c.Name)
+	}})
+}
+
 // TestLate runs what is promised of errors and streams on a device that is slow at
 // random, where what should have been waited for is not there yet.
 func TestLate(t *testing.T) {

@@ -8,6 +8,9 @@ type columns struct {
 	rows, cols, rowsOfBlock int64
 }
 
+// colSumWarps is COLSUM_WARPS of colsum.cu.
+const colSumWarps = 8
+
 // sumColumns starts the two passes of colsum.cu: kernel finds for each column of in as many
 // sums as there are grads, and those are added to the gradients, of which the last may be 0.
 func sumColumns(x *exec, kernel string, in, dy, stats tensorops.Tensor, grads ...uint64) error {
@@ -15,7 +18,7 @@ func sumColumns(x *exec, kernel string, in, dy, stats tensorops.Tensor, grads ..
 		most    = 64 // blocks to 32 columns: they fill a device from a width of a few hundred on
 		least   = 32 // rows to a block
 		warp    = 32
-		threads = 8 * warp // COLSUM_WARPS of colsum.cu
+		threads = colSumWarps * warp
 	)
 	rows, cols, terms := in.Rows(), in.Cols(), len(grads)
 	if rows == 0 || cols == 0 {

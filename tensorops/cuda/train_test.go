@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/standin"
 	"github.com/troupe-ml/troupe/tensorops/optest"
@@ -71,7 +72,7 @@ func useStandIn(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 }
 
-// TestGPU runs the one table of cases on a real GPU.
+// TestGPU runs the one table of cases on a real GPU, and again for its bits.
 func TestGPU(t *testing.T) {
 	if os.Getenv(realGPU) == "" {
 		t.Skipf("%s is not set: no GPU is asked for", realGPU)
@@ -82,6 +83,13 @@ func TestGPU(t *testing.T) {
 	}
 	t.Cleanup(dev.Close)
 	optest.Run(t, dev, optest.Options{})
+	optest.Deterministic(t, func(int) tensorops.Device {
+		again, err := cuda.New(troupe.CUDAOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return again
+	}, optest.Options{})
 }
 
 // train runs a small model and returns the losses of its steps.

@@ -11,11 +11,8 @@ import (
 // Deterministic runs every case on devices of 1, 2 and 3 threads, a second time
 // on the same device, and while another stream keeps the device busy. All must
 // give the same bits. mk makes a device, which is closed at the end.
-func Deterministic(t *testing.T, mk func(threads int) tensorops.Device) {
-	deterministic(t, mk, Cases(Options{}))
-}
-
-func deterministic(t *testing.T, mk func(threads int) tensorops.Device, cases []Case) {
+func Deterministic(t *testing.T, mk func(threads int) tensorops.Device, opt Options) {
+	cases := Cases(opt)
 	var want [][]*output
 	for _, run := range []struct {
 		name           string

@@ -63,7 +63,7 @@ func TestCoverage(t *testing.T) {
 
 func TestDeterministicRuns(t *testing.T) {
 	mk := func(int) tensorops.Device { return ref.New() }
-	deterministic(t, mk, Cases(Options{Skip: func(c Case) bool { return c.Kind != tensorops.KindDropout }}))
+	Deterministic(t, mk, Options{Skip: func(c Case) bool { return c.Kind != tensorops.KindDropout }})
 }
 
 // saboteur is the oracle with one operation changed.

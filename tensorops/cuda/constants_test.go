@@ -1,0 +1,42 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package cuda
+
+import (
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cuda/kernels"
+)
+
+// TestConstants: what the launchers take for a constant of the kernels is what their
+// source defines.
+func TestConstants(t *testing.T) {
+	for _, c := range []struct {
+		file, name string
+		here       int
+	}{
+		{"matmul.cu", "DEPTH", pieceDepth},
+		{"tile.cuh", "THREADS", matmulThreads},
+		{"tile.cuh", "THREADS", attentionThreads},
+		{"attention.cuh", "TILE", attentionTile},
+		{"colsum.cu", "COLSUM_WARPS", colSumWarps},
+		{"loss.cu", "IGNORE_TARGET", tensorops.IgnoreTarget},
+	} {
+		text, err := kernels.Files.ReadFile(c.file)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		found := regexp.MustCompile(`(?m)^#define `+c.name+` (-?[0-9]+)\b`).FindAllSubmatch(text, -1)
+		if len(found) != 1 {
+			t.Errorf("%s defines %s %d times", c.file, c.name, len(found))
+			continue
+		}
+		if n, err := strconv.Atoi(string(found[0][1])); err != nil || n != c.here {
+			t.Errorf("%s of %s is %s, here %d", c.name, c.file, found[0][1], c.here)
+		}
+	}
+}
