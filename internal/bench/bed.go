@@ -3,29 +3,39 @@ package bench
 import (
 	"time"
 
+	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/internal/rng"
 	"github.com/troupe-ml/troupe/tensorops"
-	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
-// leastSample is how long a sample of operations takes at least: long enough that
-// starting and ending it don't show.
-const leastSample = 2 * time.Millisecond
+// How long a sample of operations takes at least: long enough that starting and ending
+// it don't show. A GPU is further away.
+const (
+	leastSample    = 2 * time.Millisecond
+	leastSampleGPU = 20 * time.Millisecond
+)
 
 // bed is a device with one stream to measure on.
 type bed struct {
-	dev    *cpu.Device
+	dev    troupe.Device
 	stream tensorops.Stream
-	noise  []float32
+	noise  tensorops.Tensor // noiseLen of them
+	least  time.Duration
 }
 
-func newBed(o cpu.Options) (*bed, error) {
-	dev, err := cpu.New(o)
-	if err != nil {
+// newBed takes a device over.
+func newBed(dev troupe.Device) (*bed, error) {
+	b := &bed{dev: dev, stream: dev.NewStream("bench"), least: leastSample}
+	if dev.Name() == "cuda" {
+		b.least = leastSampleGPU
+	}
+	noise := make([]float32, noiseLen)
+	rng.Normal(noise, rng.NewKey(1, rng.StringStream("bench")), 0, 0, 1)
+	var err error
+	if b.noise, err = b.upload(tensorops.Float32, tensorops.HostBytes(noise), noiseLen); err != nil {
+		b.close()
 		return nil, err
 	}
-	b := &bed{dev, dev.NewStream("bench"), make([]float32, noiseLen)}
-	rng.Normal(b.noise, rng.NewKey(1, rng.StringStream("bench")), 0, 0, 1)
 	return b, nil
 }
 
@@ -33,7 +43,10 @@ func newBed(o cpu.Options) (*bed, error) {
 // would take longer than to measure.
 const noiseLen = 1<<16 - 1
 
-func (b *bed) close() { b.dev.Close() }
+func (b *bed) close() {
+	b.noise.Release()
+	b.dev.Close()
+}
 
 // timed returns a function that executes n times what is recorded, in one list,
 // and tells how long that took.
@@ -49,15 +62,35 @@ func (b *bed) timed(record func(l *tensorops.List)) func(n int) (time.Duration, 
 	}
 }
 
-// floats makes a tensor of normally distributed numbers: with zeros or powers of
-// two a processor may draw less power, and run faster.
-func (b *bed) floats(dims ...int) (tensorops.Tensor, error) {
-	t, err := tensorops.NewTensor(b.stream.Arena(), tensorops.Float32, dims...)
+// make makes a tensor that a list fills.
+func (b *bed) make(d tensorops.DType, fill func(l *tensorops.List, t tensorops.Tensor), dims ...int) (tensorops.Tensor, error) {
+	t, err := tensorops.NewTensor(b.stream.Arena(), d, dims...)
 	if err != nil {
 		return t, err
 	}
-	for to := tensorops.Elements[float32](t); len(to) > 0; {
-		to = to[copy(to, b.noise):]
+	l := b.stream.NewList()
+	fill(l, t)
+	if err := tensorops.Run(b.stream, l); err != nil {
+		t.Release()
+		return tensorops.Tensor{}, err
 	}
 	return t, nil
+}
+
+// upload makes a tensor of what host memory holds.
+func (b *bed) upload(d tensorops.DType, host []byte, dims ...int) (tensorops.Tensor, error) {
+	return b.make(d, func(l *tensorops.List, t tensorops.Tensor) { l.Upload(t, host) }, dims...)
+}
+
+// floats makes a tensor of normally distributed numbers: with zeros or powers of
+// two a processor may draw less power, and run faster.
+func (b *bed) floats(dims ...int) (tensorops.Tensor, error) {
+	noise := b.noise.View(1, noiseLen)
+	return b.make(tensorops.Float32, func(l *tensorops.List, t tensorops.Tensor) {
+		row := t.View(1, t.Len())
+		for at := 0; at < t.Len(); at += noiseLen {
+			n := min(noiseLen, t.Len()-at)
+			l.Copy(row.Columns(at, at+n), noise.Columns(0, n))
+		}
+	}, dims...)
 }

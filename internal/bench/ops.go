@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/internal/rng"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
-	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
 // operation is one of a layer's, with what it costs at least: either arithmetic
@@ -15,6 +15,7 @@ import (
 type operation struct {
 	name   string
 	size   string
+	dtype  string
 	flops  float64            // 0: memory bounds it
 	moves  []tensorops.Tensor // read or written, each time it is
 	record func(l *tensorops.List)
@@ -33,31 +34,39 @@ func (o *operation) bytes() int64 {
 type OpResult struct {
 	Op      string   `json:"op"`
 	Size    string   `json:"size"`
+	DType   string   `json:"dtype"`
 	Threads int      `json:"threads"`
 	Kernels string   `json:"kernels"`
+	FLOPs   float64  `json:"flops,omitempty"` // what bounds it: arithmetic
+	Bytes   int64    `json:"bytes,omitempty"` // or memory
 	MS      Summary  `json:"ms"`
 	GFLOPS  *Summary `json:"gflops,omitempty"`   // where arithmetic bounds it
 	GBPerS  *Summary `json:"gb_per_s,omitempty"` // where memory does
 	OfCopy  *float64 `json:"of_copy,omitempty"`  // its speed by that of a copy which moves as many bytes
 }
 
-// Ops measures the operations of a model's layers one by one and reports each.
-func Ops(ctx context.Context, o cpu.Options, load Load, seconds float64, report func(OpResult) error) error {
+// Ops measures the operations of a model's layers one by one, on the device of its
+// configuration, and reports each. With its bfloat16, products are of that.
+func Ops(ctx context.Context, load Load, seconds float64, report func(OpResult) error) error {
 	c, err := load(SizesOnly)
 	if err != nil {
 		return err
 	}
-	b, err := newBed(o)
+	dev, err := troupe.OpenDevice(c)
+	if err != nil {
+		return err
+	}
+	b, err := newBed(dev)
 	if err != nil {
 		return err
 	}
 	defer b.close()
-	m, err := newLayer(b, sizes(c), c.Batch.Sequences)
+	m, err := newLayer(b, sizes(c), c.Batch.Sequences, c.Device.DType)
 	if err != nil {
 		return err
 	}
 	defer m.ids.Release()
-	for _, group := range []func(){m.embedding, m.norms, m.linears, m.attention, m.activation, m.moves, m.loss, m.optimizer} {
+	for _, group := range []func(){m.embedding, m.norms, m.linears, m.attention, m.activation, m.moves, m.loss, m.optimizer, m.update} {
 		if err := m.measure(ctx, group, seconds, report); err != nil {
 			return err
 		}
@@ -67,9 +76,9 @@ func Ops(ctx context.Context, o cpu.Options, load Load, seconds float64, report 
 
 // measure times an operation, in turn with a copy where memory bounds it.
 func (b *bed) measure(ctx context.Context, op *operation, seconds float64) (OpResult, error) {
-	r := OpResult{Op: op.name, Size: op.size, Threads: b.dev.Threads(), Kernels: b.dev.Path()}
+	r := OpResult{Op: op.name, Size: op.size, DType: op.dtype, Threads: b.dev.Threads(), Kernels: b.dev.Path(), FLOPs: op.flops}
 	if op.flops > 0 {
-		ms, err := sample(ctx, seconds, leastSample, b.timed(op.record))
+		ms, err := sample(ctx, seconds, b.least, b.timed(op.record))
 		if err != nil {
 			return r, err
 		}
@@ -77,8 +86,9 @@ func (b *bed) measure(ctx context.Context, op *operation, seconds float64) (OpRe
 		r.MS, r.GFLOPS = ms[0], &rate
 		return r, nil
 	}
+	r.Bytes = op.bytes()
 	// A copy reads and writes: half of the bytes each.
-	from, err := b.floats(int(op.bytes()/8)/copyWidth+1, copyWidth)
+	from, err := b.floats(int(r.Bytes/8)/copyWidth+1, copyWidth)
 	if err != nil {
 		return r, err
 	}
@@ -88,11 +98,11 @@ func (b *bed) measure(ctx context.Context, op *operation, seconds float64) (OpRe
 		return r, err
 	}
 	defer to.Release()
-	ms, err := sample(ctx, seconds, leastSample, b.timed(op.record), b.timed(func(l *tensorops.List) { l.Copy(to, from) }))
+	ms, err := sample(ctx, seconds, b.least, b.timed(op.record), b.timed(func(l *tensorops.List) { l.Copy(to, from) }))
 	if err != nil {
 		return r, err
 	}
-	rate := ms[0].per(float64(op.bytes()) / 1e6)
+	rate := ms[0].per(float64(r.Bytes) / 1e6)
 	ofCopy := ms[1].Median / ms[0].Median
 	r.MS, r.GBPerS, r.OfCopy = ms[0], &rate, &ofCopy
 	return r, nil
@@ -106,7 +116,8 @@ const copyWidth = 1024
 type layer struct {
 	bed  *bed
 	cfg  stages.Config
-	b, t int // sequences, positions
+	b, t int  // sequences, positions
+	bf16 bool // products
 	ids  tensorops.Tensor
 
 	// The group in progress.
@@ -115,21 +126,19 @@ type layer struct {
 	err        error // the first of making tensors
 }
 
-func newLayer(b *bed, c stages.Config, sequences int) (*layer, error) {
+func newLayer(b *bed, c stages.Config, sequences int, dtype string) (*layer, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	m := &layer{bed: b, cfg: c, b: sequences, t: c.Context}
-	var err error
-	if m.ids, err = tensorops.NewTensor(b.stream.Arena(), tensorops.Int32, m.rows()); err != nil {
-		return nil, err
-	}
+	m := &layer{bed: b, cfg: c, b: sequences, t: c.Context, bf16: dtype == bfloat16}
 	key := rng.NewKey(1, rng.StringStream("bench ids"))
-	ids := tensorops.Elements[int32](m.ids)
+	ids := make([]int32, m.rows())
 	for i := range ids {
 		ids[i] = int32(rng.Intn(key, 0, uint64(i), uint64(c.Vocab)))
 	}
-	return m, nil
+	var err error
+	m.ids, err = b.upload(tensorops.Int32, tensorops.HostBytes(ids), len(ids))
+	return m, err
 }
 
 // measure times the operations of a group, whose tensors live no longer.
@@ -166,6 +175,15 @@ func (m *layer) tensor(d tensorops.DType, dims ...int) (t tensorops.Tensor) {
 	return t
 }
 
+// ones makes a tensor of those.
+func (m *layer) ones(dims ...int) (t tensorops.Tensor) {
+	if m.err == nil {
+		t, m.err = m.bed.make(tensorops.Float32, func(l *tensorops.List, t tensorops.Tensor) { l.Fill(t, 1) }, dims...)
+		m.tensors = append(m.tensors, t)
+	}
+	return t
+}
+
 func (m *layer) floats(dims ...int) (t tensorops.Tensor) {
 	if m.err == nil {
 		t, m.err = m.bed.floats(dims...)
@@ -178,12 +196,21 @@ func (m *layer) floats(dims ...int) (t tensorops.Tensor) {
 // times: where one would scale its own input, the numbers would run into
 // denormal ones, which are slow, so its output is another tensor.
 func (m *layer) moving(name, size string, record func(l *tensorops.List), moves ...tensorops.Tensor) {
-	m.operations = append(m.operations, operation{name: name, size: size, moves: moves, record: record})
+	m.operations = append(m.operations, operation{name: name, size: size, dtype: float32Name, moves: moves, record: record})
 }
 
 // computing adds an operation that arithmetic bounds.
-func (m *layer) computing(name, size string, flops float64, record func(l *tensorops.List)) {
-	m.operations = append(m.operations, operation{name: name, size: size, flops: flops, record: record})
+func (m *layer) computing(name, size, dtype string, flops float64, record func(l *tensorops.List)) {
+	m.operations = append(m.operations, operation{name: name, size: size, dtype: dtype, flops: flops, record: record})
+}
+
+// multiplying adds a product, in the configuration's type.
+func (m *layer) multiplying(name string, s Shape, o tensorops.MatMulOpts, c, a, b tensorops.Tensor) {
+	dtype := float32Name
+	if o.BF16 = m.bf16; o.BF16 {
+		dtype = bfloat16
+	}
+	m.computing(name, s.String(), dtype, s.FLOPs(), func(l *tensorops.List) { l.MatMul(c, a, b, o) })
 }
 
 func (m *layer) embedding() {
@@ -243,20 +270,13 @@ func (m *layer) linear(name string, in, out int, gpt2 bool) {
 	if gpt2 {
 		w, bias = m.floats(in, out), m.floats(out)
 	}
-	flops := Shape{n, out, in}.FLOPs()
-	m.computing(name, Shape{n, out, in}.String(), flops, func(l *tensorops.List) {
-		l.MatMul(y, x, w, tensorops.MatMulOpts{TransB: !gpt2, Bias: bias})
-	})
-	m.computing(name+", gradient", Shape{n, in, out}.String(), flops, func(l *tensorops.List) {
-		l.MatMul(x, y, w, tensorops.MatMulOpts{TransB: gpt2})
-	})
+	m.multiplying(name, Shape{n, out, in}, tensorops.MatMulOpts{TransB: !gpt2, Bias: bias}, y, x, w)
+	m.multiplying(name+", gradient", Shape{n, in, out}, tensorops.MatMulOpts{TransB: gpt2}, x, y, w)
 	a, b := y, x
 	if gpt2 {
 		a, b = x, y
 	}
-	m.computing(name+", weight gradient", Shape{a.Cols(), b.Cols(), n}.String(), flops, func(l *tensorops.List) {
-		l.MatMul(w, a, b, tensorops.MatMulOpts{TransA: true, Accumulate: true})
-	})
+	m.multiplying(name+", weight gradient", Shape{a.Cols(), b.Cols(), n}, tensorops.MatMulOpts{TransA: true, Accumulate: true}, w, a, b)
 	if gpt2 {
 		m.moving(name+", bias gradient", fmt.Sprintf("%dx%d", n, out), func(l *tensorops.List) { l.ColSum(bias, y) }, y)
 	}
@@ -276,8 +296,8 @@ func (m *layer) attention() {
 	opts := tensorops.AttentionOpts{Batch: m.b, Heads: h, KVHeads: m.cfg.KVHeads}
 	size := fmt.Sprintf("%dx%dx%d, %d heads", m.b, m.t, c, h)
 	product := float64(n) * float64(m.t+1) * float64(c) // of one of its two products
-	m.computing("attention", size, 2*product, func(l *tensorops.List) { l.Attention(o, q, k, v, lse, opts) })
-	m.computing("attention, gradient", size, 5*product, func(l *tensorops.List) { l.AttentionGrad(dq, dk, dv, do, q, k, v, o, lse, opts) })
+	m.computing("attention", size, float32Name, 2*product, func(l *tensorops.List) { l.Attention(o, q, k, v, lse, opts) })
+	m.computing("attention, gradient", size, float32Name, 5*product, func(l *tensorops.List) { l.AttentionGrad(dq, dk, dv, do, q, k, v, o, lse, opts) })
 }
 
 func (m *layer) activation() {
@@ -321,14 +341,34 @@ func (m *layer) optimizer() {
 	none := m.cfg
 	none.Layers = 0
 	n := int(one.Parameters() - none.Parameters())
-	w, mean, square, g := m.floats(n), m.floats(n), m.tensor(tensorops.Float32, n), m.floats(n)
-	if m.err == nil {
-		for i, elements := 0, tensorops.Elements[float32](square); i < n; i++ {
-			elements[i] = 1 // random numbers would have no roots
-		}
-	}
+	w, mean, square, g := m.floats(n), m.floats(n), m.ones(n), m.floats(n) // random numbers would have no roots
 	sum := m.tensor(tensorops.Float64, 1)
 	m.moving("gradient norm", fmt.Sprint(n), func(l *tensorops.List) { l.SquaredNorm(sum, g) }, g)
-	a := tensorops.AdamWOpts{LR: 1e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, GradScale: 1, Step: 1}
-	m.moving("AdamW", fmt.Sprint(n), func(l *tensorops.List) { l.AdamW(w, mean, square, g, a) }, w, w, mean, mean, square, square, g)
+	m.moving("AdamW", fmt.Sprint(n), func(l *tensorops.List) { l.AdamW(w, mean, square, g, adamW) }, w, w, mean, mean, square, square, g)
+}
+
+var adamW = tensorops.AdamWOpts{LR: 1e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, GradScale: 1, Step: 1}
+
+// update is that of a whole model, parameter by parameter.
+func (m *layer) update() {
+	model, err := stages.NewModel(m.cfg)
+	if err != nil {
+		m.err = err
+		return
+	}
+	var parameters [][4]tensorops.Tensor
+	var moves []tensorops.Tensor
+	var all int
+	for _, p := range model.Params {
+		n := p.Len()
+		w, mean, square, g := m.floats(n), m.floats(n), m.ones(n), m.floats(n)
+		parameters = append(parameters, [4]tensorops.Tensor{w, mean, square, g})
+		moves = append(moves, w, w, mean, mean, square, square, g)
+		all += n
+	}
+	m.moving("AdamW, all parameters", fmt.Sprint(all), func(l *tensorops.List) {
+		for _, p := range parameters {
+			l.AdamW(p[0], p[1], p[2], p[3], adamW)
+		}
+	}, moves...)
 }

@@ -67,7 +67,12 @@ func CheckForm(form string) error {
 
 // DTypes names what the operands are multiplied in: as they are, or rounded to
 // bfloat16.
-func DTypes() []string { return []string{"float32", "bfloat16"} }
+func DTypes() []string { return []string{float32Name, bfloat16} }
+
+const (
+	float32Name = "float32"
+	bfloat16    = "bfloat16"
+)
 
 // Products measures matrix products on a device.
 type Products struct {
@@ -80,7 +85,11 @@ func NewProducts(o cpu.Options, dtype string) (*Products, error) {
 	if !slices.Contains(DTypes(), dtype) {
 		return nil, fmt.Errorf("%w: the type %q; the types are %s", ErrInput, dtype, strings.Join(DTypes(), ", "))
 	}
-	b, err := newBed(o)
+	dev, err := cpu.New(o)
+	if err != nil {
+		return nil, err
+	}
+	b, err := newBed(dev)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +115,7 @@ func (p *Products) Measure(ctx context.Context, s Shape, form string, seconds fl
 	if err := CheckForm(form); err != nil {
 		return r, err
 	}
-	o := tensorops.MatMulOpts{TransA: form[0] == 't', TransB: form[1] == 't', BF16: p.dtype == "bfloat16"}
+	o := tensorops.MatMulOpts{TransA: form[0] == 't', TransB: form[1] == 't', BF16: p.dtype == bfloat16}
 	a, err := p.operand(s.M, s.K, o.TransA)
 	if err != nil {
 		return r, err
@@ -122,7 +131,7 @@ func (p *Products) Measure(ctx context.Context, s Shape, form string, seconds fl
 		return r, err
 	}
 	defer c.Release()
-	ms, err := sample(ctx, seconds, leastSample, p.bed.timed(func(l *tensorops.List) { l.MatMul(c, a, b, o) }))
+	ms, err := sample(ctx, seconds, p.bed.least, p.bed.timed(func(l *tensorops.List) { l.MatMul(c, a, b, o) }))
 	if err != nil {
 		return r, err
 	}

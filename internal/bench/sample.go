@@ -43,7 +43,8 @@ const leastSamples = 3
 // sample times functions in turn, round after round, until the seconds are over,
 // and returns the time of one repetition in milliseconds for each. Each function
 // does its work n times. It is called twice before, so that memory is in place;
-// then n is chosen so that a sample takes the least time.
+// then n is chosen so that a sample takes the least time, and once more where one
+// repetition alone spends most of its time on being started.
 func sample(ctx context.Context, seconds float64, least time.Duration, work ...func(n int) (time.Duration, error)) ([]Summary, error) {
 	repeat := make([]int, len(work))
 	for i, do := range work {
@@ -54,7 +55,13 @@ func sample(ctx context.Context, seconds float64, least time.Duration, work ...f
 		if err != nil {
 			return nil, err
 		}
-		repeat[i] = 1 + min(int(least/max(took, time.Microsecond)), maxRepeat-1)
+		if repeat[i] = repeats(least, took); repeat[i] == 1 {
+			continue
+		}
+		if took, err = do(repeat[i]); err != nil {
+			return nil, err
+		}
+		repeat[i] = max(repeat[i], repeats(least, took/time.Duration(repeat[i])))
 	}
 	times := make([][]float64, len(work))
 	began := time.Now()
@@ -75,6 +82,11 @@ func sample(ctx context.Context, seconds float64, least time.Duration, work ...f
 		out[i] = summarize(times[i])
 	}
 	return out, nil
+}
+
+// repeats is how many repetitions of some length take the least time.
+func repeats(least, took time.Duration) int {
+	return 1 + min(int(least/max(took, time.Nanosecond)), maxRepeat-1)
 }
 
 // maxRepeat bounds the repetitions in a sample.

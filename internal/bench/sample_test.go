@@ -58,7 +58,7 @@ func TestSampleTakesTurns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"a", "a", "b", "b", "a", "b", "a", "b", "a", "b"}; !slices.Equal(turns, want) {
+	if want := []string{"a", "a", "a", "b", "b", "a", "b", "a", "b", "a", "b"}; !slices.Equal(turns, want) {
 		t.Errorf("the turns are %v, want %v", turns, want)
 	}
 	for i, ms := range []float64{1, 3.6e6} {
@@ -70,7 +70,7 @@ func TestSampleTakesTurns(t *testing.T) {
 
 func TestSampleFails(t *testing.T) {
 	broken := errors.New("broken")
-	for at := range 4 {
+	for at := range 5 {
 		calls := 0
 		_, err := sample(t.Context(), 1e-9, time.Millisecond, func(int) (time.Duration, error) {
 			if calls++; calls > at {
