@@ -5,7 +5,9 @@ the rounds is below and above, and Troupe's speed by that of the faster of the
 others, round by round.
 """
 
+import json
 import math
+import pathlib
 import statistics
 
 from side import Refused, Sides, engine, head, parse, parser, python, ratios, row, spread
@@ -23,14 +25,14 @@ def start(sides, o, name, command):
 
 
 def measure(o, model, dtype, threads):
-    """Tokens/s of each side, by name."""
+    """Tokens/s of each side, and the bytes that it has taken, both by name."""
     common = ["--model", model, "--dtype", dtype, "--threads", threads]
     if o.sequences:
         common += ["--sequences", o.sequences]
     sets = [f"device.kind={o.device}"] + ([f"model.context={o.context}"] if o.context else [])
     ours = engine("step", *common, *(["--microbatches", o.microbatches] if o.microbatches else []), *(a for s in sets for a in ("--set", s)))
     common += ["--device", o.device] + (["--context", o.context] if o.context else [])
-    speeds = {}
+    speeds, memory = {}, {}
     with Sides() as sides:
         started = [start(sides, o, "Troupe", ours)]
         for mode in o.peers:
@@ -42,7 +44,10 @@ def measure(o, model, dtype, threads):
             for side, ready, n in started:
                 answer = side.ask(n)
                 speeds.setdefault(side.name, []).append(1000 * answer["steps"] * ready["tokens_per_step"] / answer["ms"])
-    return speeds
+        for side, _, _ in started:
+            end = side.close()[-1]
+            memory[side.name] = end.get("device_taken_bytes") or end["peak_bytes"]
+    return speeds, memory
 
 
 def main():
@@ -55,18 +60,23 @@ def main():
     p.add_argument("--microbatches", type=int, help="Troupe's; PyTorch takes the sequences at once (default: the engine's)")
     p.add_argument("--context", type=int, help="positions of a sequence (default: the model's)")
     p.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="that all sides compute on (default: %(default)s)")
+    p.add_argument("--json", type=pathlib.Path, help="file to write what was measured to as well, an object a line")
     o = parse(p)
+    measured = []
     head("model", "type", "threads", "Troupe, tokens/s", *[f"PyTorch {m}, tokens/s" for m in o.peers], "Troupe by the faster")
     for model in o.models:
         for dtype in o.dtypes:
             for threads in o.threads:
                 try:
-                    speeds = measure(o, model, dtype, threads)
+                    speeds, memory = measure(o, model, dtype, threads)
                 except Refused as e:
                     row(model, dtype, threads, e)
                     continue
+                measured.append({"model": model, "dtype": dtype, "threads": threads, "tokens_per_s": speeds, "bytes": memory})
                 faster = max(o.peers, key=lambda m: statistics.median(speeds[m]))
                 row(model, dtype, threads, *[spread(s) for s in speeds.values()], spread(ratios(speeds["Troupe"], speeds[faster]), 2))
+    if o.json:
+        o.json.write_text("".join(json.dumps(m) + "\n" for m in measured))
 
 
 main()
