@@ -25,7 +25,7 @@ def start(sides, o, name, command):
 
 
 def measure(o, model, dtype, threads):
-    """Tokens/s of each side, and the bytes that it has taken, both by name."""
+    """What is told of the work, with each side's tokens/s and the bytes that it has taken, by name."""
     common = ["--model", model, "--dtype", dtype, "--threads", threads]
     if o.sequences:
         common += ["--sequences", o.sequences]
@@ -47,7 +47,8 @@ def measure(o, model, dtype, threads):
         for side, _, _ in started:
             end = side.close()[-1]
             memory[side.name] = end.get("device_taken_bytes") or end["peak_bytes"]
-    return speeds, memory
+        ready = started[0][1]
+    return {"gflop_per_token": ready["gflop_per_step"] / ready["tokens_per_step"], "tokens_per_s": speeds, "bytes": memory}
 
 
 def main():
@@ -68,11 +69,11 @@ def main():
         for dtype in o.dtypes:
             for threads in o.threads:
                 try:
-                    speeds, memory = measure(o, model, dtype, threads)
+                    measured.append({"model": model, "dtype": dtype, "threads": threads, **measure(o, model, dtype, threads)})
                 except Refused as e:
                     row(model, dtype, threads, e)
                     continue
-                measured.append({"model": model, "dtype": dtype, "threads": threads, "tokens_per_s": speeds, "bytes": memory})
+                speeds = measured[-1]["tokens_per_s"]
                 faster = max(o.peers, key=lambda m: statistics.median(speeds[m]))
                 row(model, dtype, threads, *[spread(s) for s in speeds.values()], spread(ratios(speeds["Troupe"], speeds[faster]), 2))
     if o.json:

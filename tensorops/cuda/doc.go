@@ -1,6 +1,7 @@
 // Package cuda computes on NVIDIA GPUs. The driver's library, and NVRTC for the
 // kernels, are opened when a device is asked for; nothing of CUDA is needed to build,
-// nor to run without a GPU. With the tag nocuda a build cannot open them.
+// nor to run without a GPU. With the tag nocuda a build cannot open them. Where NVRTC is
+// not found, the kernels are those that come with the build, as PTX.
 //
 // # From a list to the device
 //
