@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"math"
 	"time"
 
 	"github.com/troupe-ml/troupe"
@@ -87,10 +88,14 @@ func (b *bed) upload(d tensorops.DType, host []byte, dims ...int) (tensorops.Ten
 func (b *bed) floats(dims ...int) (tensorops.Tensor, error) {
 	noise := b.noise.View(1, noiseLen)
 	return b.make(tensorops.Float32, func(l *tensorops.List, t tensorops.Tensor) {
-		row := t.View(1, t.Len())
-		for at := 0; at < t.Len(); at += noiseLen {
-			n := min(noiseLen, t.Len()-at)
-			l.Copy(row.Columns(at, at+n), noise.Columns(0, n))
+		together := max(1, math.MaxInt32/t.Cols()) // rows, of which a view is no longer than a view may be
+		for first := 0; first < t.Rows(); first += together {
+			rows := t.RowRange(first, min(first+together, t.Rows()))
+			line := rows.View(1, rows.Len())
+			for at := 0; at < line.Len(); at += noiseLen {
+				n := min(noiseLen, line.Len()-at)
+				l.Copy(line.Columns(at, at+n), noise.Columns(0, n))
+			}
 		}
 	}, dims...)
 }

@@ -88,3 +88,37 @@ func TestLimitLeaves(t *testing.T) {
 		t.Errorf("%d bytes are free, %v", free, err)
 	}
 }
+
+// TestBench: the operations that are measured run on the device, and their tensors go back.
+func TestBench(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it repeats each operation for a while")
+	}
+	useStandIn(t)
+	for _, family := range []string{"gpt2", "llama"} {
+		load := func(sets []string) (*config.Config, error) {
+			return bench.ModelConfig("gpt", append(sets, "model.layers=1", "model.hidden=8", "model.heads=2", "model.context=4", "model.vocab=12",
+				"model.family="+family, "batch.sequences=1", "device.kind=cuda", "device.dtype=bfloat16"))
+		}
+		types := map[string]string{}
+		err := bench.Ops(t.Context(), load, 1e-9, func(r bench.OpResult) error {
+			types[r.Op] = r.DType
+			if !strings.HasPrefix(r.Kernels, "cuda-") || !(r.MS.Median > 0) || (r.FLOPs > 0) == (r.Bytes > 0) {
+				t.Errorf("%+v", r)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, dtype := range map[string]string{"up": "bfloat16", "head, weight gradient": "bfloat16", "AdamW, all parameters": "float32",
+			"cross-entropy with its gradient": "float32"} {
+			if types[name] != dtype {
+				t.Errorf("%s, %s: the type is %q, want %s", family, name, types[name], dtype)
+			}
+		}
+		if types["attention"] == "" || types["attention, gradient"] == "" {
+			t.Errorf("%s: attention is missing in %v", family, types)
+		}
+	}
+}
