@@ -26,6 +26,9 @@ type AttentionOpts struct {
 	Heads   int // H query heads; Heads % KVHeads == 0
 	KVHeads int // heads of keys and values: query head h reads h / (Heads/KVHeads)
 	Mask    Mask
+	// BF16 allows a device to round q, k, v, do and the probabilities to bfloat16 where
+	// they are multiplied. Sums and softmax stay float32.
+	BF16 bool
 }
 
 // Attention records o = softmax(q·kᵀ/√D)·v for each sequence and head. q and o
@@ -55,6 +58,7 @@ const needAttention = "q, o have B·Tq rows of H·D and k, v B·Tk rows of KV·D
 // sizes puts the sizes into op and reports whether q, k and v have them.
 func (a AttentionOpts) sizes(op *Op, q, k, v Tensor) bool {
 	a.Mask.put(op)
+	op.set(FlagBF16, a.BF16)
 	if a.Batch <= 0 || a.Heads <= 0 || a.KVHeads <= 0 {
 		return false
 	}

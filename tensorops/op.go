@@ -110,7 +110,7 @@ const (
 	FlagTransB                       // matmul: B is given transposed
 	FlagAccumulate                   // add to the output instead of replacing it
 	FlagInverse                      // rope: rotate back
-	FlagBF16                         // matmul: A and B are rounded to bfloat16
+	FlagBF16                         // matmul: A and B are rounded to bfloat16; attention: what is multiplied may be
 	FlagClear                        // adamw: the gradient is set to 0
 )
 

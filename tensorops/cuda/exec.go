@@ -10,7 +10,8 @@ import (
 
 // exec carries out operations on one stream, from the owner's thread.
 type exec struct {
-	processors int // streaming multiprocessors of the device
+	processors  int  // streaming multiprocessors of the device
+	tensorCores bool // that multiply bfloat16
 	// fault is the address of an int64 of the stream's. A kernel that meets a bad token id
 	// stores 1<<32 | its row there.
 	fault uint64

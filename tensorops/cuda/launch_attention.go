@@ -20,14 +20,14 @@ type attentionSizes struct {
 	quads                         int32
 }
 
-// attentionArgs is attention_args of attention.cu.
+// attentionArgs is attention_args of attention.cuh.
 type attentionArgs struct {
 	o, lse, q, k, v                    uint64
 	oStride, qStride, kStride, vStride int64
 	sizes                              attentionSizes
 }
 
-// attentionGradArgs is attention_grad_args of attention_grad.cu.
+// attentionGradArgs is attention_grad_args of attention.cuh.
 type attentionGradArgs struct {
 	dq, dk, dv, do, q, k, v, o, lse, delta uint64
 	dqStride, dkStride, dvStride, doStride int64
@@ -36,9 +36,28 @@ type attentionGradArgs struct {
 	sizes                                  attentionSizes
 }
 
+// tiling is how the kernels for something cut it, and their names by the width of heads.
+type tiling struct {
+	rows         int // of a block: queries or keys
+	narrow, wide string
+}
+
 const (
 	attentionThreads = 256
-	attentionTile    = 64 // queries, keys
+	narrowHead       = 64  // channels
+	wideHead         = 128 // channels
+)
+
+// What attention and its gradients are computed with: in float32, or with bfloat16 on the
+// tensor cores.
+var (
+	attendFloat32  = tiling{rows: 64, narrow: "attention_64", wide: "attention_128"}
+	keysFloat32    = tiling{rows: 64, narrow: "attention_keys_64", wide: "attention_keys_128"}
+	queriesFloat32 = tiling{rows: 64, narrow: "attention_queries_64", wide: "attention_queries_128"}
+
+	attendBF16  = tiling{rows: 128, narrow: "attention_mma_64", wide: "attention_mma_128"}
+	keysBF16    = tiling{rows: 64, narrow: "attention_keys_mma_64", wide: "attention_keys_mma_128"}
+	queriesBF16 = tiling{rows: 128, narrow: "attention_queries_mma_64", wide: "attention_queries_mma_128"}
 )
 
 // attentionSizesOf reads the sizes of an operation with queries q on those matrices.
@@ -59,14 +78,20 @@ func attentionSizesOf(x *exec, o *tensorops.Op, q tensorops.Tensor, matrices []t
 	return s
 }
 
+// onTensorCores reports whether an operation is one for them: they multiply bfloat16, and the
+// kernels hold all channels of a head.
+func onTensorCores(x *exec, o *tensorops.Op, width int32) bool {
+	return o.Has(tensorops.FlagBF16) && x.tensorCores && width <= wideHead
+}
+
 // launchTiles starts the kernel for narrow heads or for wide ones: a block for each tile
-// of some rows, in each head of each sequence, and for each window of channels.
-func launchTiles[A any](x *exec, narrow, wide string, rows, heads int, width int32, args *A) error {
-	kernel, window := narrow, 64
-	if width > 64 {
-		kernel, window = wide, 128
+// of so many rows, in each head of each sequence, and for each window of channels.
+func launchTiles[A any](x *exec, t tiling, rows, heads int, width int32, args *A) error {
+	kernel, window := t.narrow, narrowHead
+	if width > narrowHead {
+		kernel, window = t.wide, wideHead
 	}
-	tiles := ceil(rows, attentionTile) * heads
+	tiles := ceil(rows, t.rows) * heads
 	if tiles == 0 {
 		return nil
 	}
@@ -81,7 +106,11 @@ func attention(x *exec, op *tensorops.Op) error {
 		oStride: int64(o.Stride()), qStride: int64(q.Stride()), kStride: int64(k.Stride()), vStride: int64(v.Stride()),
 		sizes: attentionSizesOf(x, op, q, op.T[:4]),
 	}
-	return launchTiles(x, "attention_64", "attention_128", op.I[1], op.I[0]*op.I[3], args.sizes.width, &args)
+	t := attendFloat32
+	if onTensorCores(x, op, args.sizes.width) {
+		t = attendBF16
+	}
+	return launchTiles(x, t, op.I[1], op.I[0]*op.I[3], args.sizes.width, &args)
 }
 
 // attentionGrad computes dq, dk and dv.
@@ -106,8 +135,12 @@ func attentionGrad(x *exec, op *tensorops.Op) error {
 			return err
 		}
 	}
-	if err := launchTiles(x, "attention_keys_64", "attention_keys_128", tk, batch*kvHeads, args.sizes.width, &args); err != nil {
+	keys, queries := keysFloat32, queriesFloat32
+	if onTensorCores(x, op, args.sizes.width) {
+		keys, queries = keysBF16, queriesBF16
+	}
+	if err := launchTiles(x, keys, tk, batch*kvHeads, args.sizes.width, &args); err != nil {
 		return err
 	}
-	return launchTiles(x, "attention_queries_64", "attention_queries_128", tq, batch*heads, args.sizes.width, &args)
+	return launchTiles(x, queries, tq, batch*heads, args.sizes.width, &args)
 }

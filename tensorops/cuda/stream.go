@@ -58,11 +58,12 @@ func newStream(d *Device, name string) *stream {
 	}
 	direct := func(f func() error) error { return f() }
 	s.exec = exec{
-		processors: d.gpu.Processors,
-		driver:     d.driver,
-		modules:    d.modules,
-		graphs:     newGraphs(),
-		temporary:  d.memory.newArena(name+" (scratch)", direct),
+		processors:  d.gpu.Processors,
+		tensorCores: d.gpu.Major >= 8, // Ampere
+		driver:      d.driver,
+		modules:     d.modules,
+		graphs:      newGraphs(),
+		temporary:   d.memory.newArena(name+" (scratch)", direct),
 	}
 	s.copies = copies{driver: d.driver, landing: d.memory.newArena(name+" (copies)", direct)}
 	if err := d.owner.call(s.begin); err != nil {

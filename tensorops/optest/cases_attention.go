@@ -56,6 +56,7 @@ type attention struct {
 	first uint64
 	scale float64 // of the queries; 0: 1
 	views bool    // q, k and v are columns of one matrix, their gradients of another
+	bf16  bool
 }
 
 func (a attention) String() string {
@@ -68,6 +69,9 @@ func (a attention) String() string {
 	}
 	if a.views {
 		s += " views"
+	}
+	if a.bf16 {
+		s += " bf16"
 	}
 	return s
 }
@@ -90,6 +94,20 @@ var attentions = []attention{
 	{batch: 1, tq: 65, tk: 65, heads: 4, kvHeads: 4, d: 16, views: true},
 	{batch: 1, tq: 35, tk: 70, heads: 2, kvHeads: 1, d: 128},
 	{batch: 2, tq: 33, tk: 41, heads: 2, kvHeads: 1, d: 100, p: 0.2, first: 77},
+
+	{batch: 1, heads: 1, kvHeads: 1, d: 4, bf16: true},
+	{batch: 1, tq: 1, tk: 1, heads: 1, kvHeads: 1, d: 1, bf16: true},
+	{batch: 2, tq: 5, tk: 5, heads: 2, kvHeads: 2, d: 3, bf16: true},
+	{batch: 2, tq: 31, tk: 65, heads: 6, kvHeads: 3, d: 7, bf16: true},
+	{batch: 2, tq: 17, tk: 17, heads: 6, kvHeads: 2, d: 5, p: 0.3, views: true, bf16: true},
+	{batch: 1, tq: 130, tk: 130, heads: 2, kvHeads: 2, d: 64, bf16: true},
+	{batch: 1, tq: 64, tk: 64, heads: 4, kvHeads: 2, d: 64, p: 0.3, first: 1_000_003, views: true, bf16: true},
+	{batch: 1, tq: 130, tk: 300, heads: 1, kvHeads: 1, d: 24, bf16: true},
+	{batch: 1, tq: 40, tk: 40, heads: 2, kvHeads: 2, d: 16, scale: 8, bf16: true},
+	{batch: 2, tq: 35, tk: 70, heads: 2, kvHeads: 1, d: 128, bf16: true},
+	{batch: 1, tq: 161, tk: 161, heads: 3, kvHeads: 1, d: 33, bf16: true},
+	{batch: 2, tq: 33, tk: 41, heads: 2, kvHeads: 1, d: 100, p: 0.2, first: 1<<32 - 3, bf16: true},
+	{batch: 1, tq: 20, tk: 20, heads: 1, kvHeads: 1, d: 132, bf16: true},
 }
 
 // attended are the tensors of a recorded attention.
@@ -108,6 +126,7 @@ func (a attention) record(b *builder) attended {
 		opts: tensorops.AttentionOpts{
 			Batch: a.batch, Heads: a.heads, KVHeads: a.kvHeads,
 			Mask: tensorops.Mask{Key: rng.NewKey(9, 4), Step: 2, First: a.first, P: a.p},
+			BF16: a.bf16,
 		},
 		rowsQ: a.batch * a.tq, rowsK: a.batch * a.tk,
 		widthQ: a.heads * a.d, widthK: a.kvHeads * a.d,
@@ -143,7 +162,15 @@ func (r attended) split(t tensorops.Tensor) (q, k, v tensorops.Tensor) {
 // which grows with its size, goes into an exponential.
 func (r attended) conditioned(o *output) {
 	o.loosen(max(r.scale, 1) * math.Sqrt(max(float64(r.d)/16, 1)))
+	if r.bf16 {
+		o.loosen(roundedBF16)
+	}
 }
+
+// roundedBF16 loosens the tolerance of attention to one ulp of bfloat16, of the largest
+// magnitude, and that of its gradient to two. The oracle rounds nothing; a device rounds
+// what it multiplies, once and by half an ulp at most, and in sums most of it cancels.
+const roundedBF16 = 1 << 13
 
 func (r attended) checkForward(b *builder) {
 	r.conditioned(b.check(r.o, "o"))

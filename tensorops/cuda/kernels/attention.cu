@@ -1,13 +1,6 @@
 // Causal attention: o = dropout(softmax(q·kᵀ·scale))·v.
 #include "attention.cuh"
 
-struct attention_args {
-	float *o, *lse;
-	const float *q, *k, *v;
-	i64 o_stride, q_stride, k_stride, v_stride;
-	attention_sizes s;
-};
-
 // row_max and row_sum fold what the 16 threads of a row of the tile have.
 __device__ inline float row_max(float v) {
 	for (int lanes = 8; lanes > 0; lanes /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, lanes));

@@ -26,6 +26,22 @@ struct attention_sizes {
 	int quads; // quads of every matrix are aligned
 };
 
+struct attention_args {
+	float *o, *lse;
+	const float *q, *k, *v;
+	i64 o_stride, q_stride, k_stride, v_stride;
+	attention_sizes s;
+};
+
+struct attention_grad_args {
+	float *dq, *dk, *dv;
+	const float *d_o, *q, *k, *v, *o, *lse;
+	float *delta;
+	i64 dq_stride, dk_stride, dv_stride, d_o_stride, q_stride, k_stride, v_stride, o_stride;
+	i64 queries; // in all: sequences × heads × tq
+	attention_sizes s;
+};
+
 // rows are the rows of a head's matrix from some row on.
 struct rows {
 	const float *at;

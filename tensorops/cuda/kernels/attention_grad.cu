@@ -8,15 +8,6 @@
 // each tile of queries. Both compute the scores, and no two blocks add to the same place.
 #include "attention.cuh"
 
-struct attention_grad_args {
-	float *dq, *dk, *dv;
-	const float *d_o, *q, *k, *v, *o, *lse;
-	float *delta;
-	i64 dq_stride, dk_stride, dv_stride, d_o_stride, q_stride, k_stride, v_stride, o_stride;
-	i64 queries; // in all: sequences × heads × tq
-	attention_sizes s;
-};
-
 typedef attention_grad_args attention_delta_args;
 
 // attention_delta computes delta, a warp for each query.

@@ -109,6 +109,48 @@ inline unsigned __ballot_sync(unsigned mask, int holds) {
 inline int __any_sync(unsigned mask, int holds) { return __ballot_sync(mask, holds) != 0; }
 inline int __all_sync(unsigned mask, int holds) { return __ballot_sync(mask, holds) == mask; }
 
+// ---- tensor cores
+
+namespace troupe {
+
+// bf16 is v as a bfloat16, to the nearest and ties to even; a NaN stays one.
+inline unsigned bf16(float v) {
+    unsigned b = value<unsigned>(bits(v));
+    return v != v ? b >> 16 | 0x40 : (b + 0x7fff + (b >> 16 & 1)) >> 16;
+}
+
+// The two of a word.
+inline void unpack(float to[2], uint64_t word) {
+    to[0] = value<float>((word & 0xffff) << 16);
+    to[1] = value<float>(word & 0xffff0000);
+}
+
+// mma is mma.m16n8k16 for the lane 4·g + t: see mma.cuh for what of each matrix it has. Its
+// four sums are of rows g and g+8 of A, which lanes 4·g to 4·g+3 have, and of columns 2t and
+// 2t+1 of B, which eight lanes from 8·t on have.
+inline void mma(float c[4], const unsigned a[4], unsigned b0, unsigned b1) {
+    const unsigned all = 0xffffffffu;
+    const int g = (int)lane() / 4, t = (int)lane() % 4;
+    float rows[2][16], columns[2][16]; // along the depth
+    for (int half = 0; half < 2; half++) { // of the depth
+        const uint64_t *words = troupe_exchange(all, a[2 * half] | (uint64_t)a[2 * half + 1] << 32);
+        for (int from = 0; from < 4; from++) {
+            unpack(rows[0] + 8 * half + 2 * from, words[4 * g + from] & all);
+            unpack(rows[1] + 8 * half + 2 * from, words[4 * g + from] >> 32);
+        }
+    }
+    const uint64_t *words = troupe_exchange(all, b0 | (uint64_t)b1 << 32);
+    for (int column = 0; column < 2; column++)
+        for (int from = 0; from < 4; from++) {
+            unpack(columns[column] + 2 * from, words[4 * (2 * t + column) + from] & all);
+            unpack(columns[column] + 8 + 2 * from, words[4 * (2 * t + column) + from] >> 32);
+        }
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 16; k++) c[i] += rows[i / 2][k] * columns[i % 2][k];
+}
+
+} // namespace troupe
+
 // ---- atomic operations: plain, since one fiber runs at a time
 
 template <class T> T atomicAdd(T *p, T v) { T old = *p; *p = old + v; return old; }

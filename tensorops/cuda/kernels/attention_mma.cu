@@ -1,0 +1,118 @@
+// Causal attention on the tensor cores: o = dropout(softmax(q·kᵀ·scale))·v.
+#include "attention_mma.cuh"
+
+#define QUERIES (16 * WARPS) // of a block
+#define KEYS 64              // of a tile
+
+// of_row folds what the four lanes of a row have.
+__device__ inline float max_of_row(float v) {
+	v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 1));
+	return fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 2));
+}
+
+__device__ inline float sum_of_row(float v) {
+	v += __shfl_xor_sync(0xffffffffu, v, 1);
+	return v + __shfl_xor_sync(0xffffffffu, v, 2);
+}
+
+// softmax is the running one of a lane's two queries (Milakov, Gimelshein 2018, arXiv
+// 1805.02867), to base 2. Of the sums each of a row's four lanes has a part.
+struct softmax {
+	float top[2], sum[2];
+};
+
+// weigh turns the scores of a tile of keys from key0 on into probabilities, up to their
+// common factor. It returns by what earlier ones are to be multiplied.
+__device__ inline void weigh(part p[KEYS / 16], softmax &of, float fade[2], const attention_sizes &s, i64 place, int query0, int key0) {
+	const float scale = s.scale * LOG2_E;
+	const bool hides = key0 + KEYS - 1 > query0 + s.tk - s.tq; // from some of the warp's queries
+	UNROLL for (int r = 0; r < 2; r++) {
+		const int query = query0 + lane_row() + 8 * r, last = query + s.tk - s.tq;
+		float most = LOWEST;
+		UNROLL for (int n = 0; n < KEYS / 16; n++) {
+			float *const v = p[n].at[r];
+			UNROLL for (int j = 0; j < 4; j++) {
+				v[j] *= scale;
+				if (hides && key0 + 16 * n + lane_column() + j > last) v[j] = LOWEST;
+				most = fmaxf(most, v[j]);
+			}
+		}
+		most = fmaxf(of.top[r], max_of_row(most));
+		fade[r] = exp2f(of.top[r] - most);
+		of.top[r] = most;
+		of.sum[r] *= fade[r];
+		UNROLL for (int n = 0; n < KEYS / 16; n++) {
+			float *const v = p[n].at[r];
+			UNROLL for (int j = 0; j < 4; j++) {
+				v[j] = exp2f(v[j] - most);
+				of.sum[r] += v[j];
+			}
+			if (s.dropped) {
+				float factors[4];
+				factors_at(factors, s, place, query, key0 + 16 * n + lane_column());
+				UNROLL for (int j = 0; j < 4; j++) v[j] *= factors[j];
+			}
+		}
+	}
+}
+
+// attend computes QUERIES queries, 16 in each warp. While the scores of a tile are computed
+// its values are on their way, and then the keys of the next.
+template <int D> __device__ inline void attend(const attention_args &a, u32 *tile_k, u32 *tile_v) {
+	const attention_sizes &s = a.s;
+	const int tiles = (s.tq + QUERIES - 1) / QUERIES, places = gridDim.x / tiles; // of sequence and head
+	const int place = (int)blockIdx.x % places, sequence = place / s.heads, head = place % s.heads, kv_head = head / (s.heads / s.kv_heads);
+	const int query0 = (tiles - 1 - (int)blockIdx.x / places) * QUERIES; // those that see most begin first
+	const int own = (int)threadIdx.x / 32 * 16;                           // the warp's first query, from query0
+
+	const rows of_q = rows_of(a.q, a.q_stride, sequence, s.tq, query0 + own, head, s.width);
+	left q[D / 16];
+	hold<D>(q, of_q, lane_row(), lane_row() + 8, s);
+	part o[D / 16] = {};
+	softmax of = {{LOWEST, LOWEST}, {0, 0}};
+
+	const int last = query0 + QUERIES < s.tq ? query0 + QUERIES : s.tq; // sees keys before this plus tk − tq
+	const int end = last + s.tk - s.tq, own_end = of_q.count > 0 ? query0 + own + 16 + s.tk - s.tq : 0;
+	tile<D, KEYS> next;
+	next.fetch(rows_of(a.k, a.k_stride, sequence, s.tk, 0, kv_head, s.width), s);
+	next.put_rows(tile_k);
+	__syncthreads();
+	for (int key0 = 0; key0 < end; key0 += KEYS) {
+		const bool sees = key0 < own_end, more = key0 + KEYS < end;
+		next.fetch(rows_of(a.v, a.v_stride, sequence, s.tk, key0, kv_head, s.width), s);
+		left p[KEYS / 16] = {};
+		if (sees) {
+			part scores[KEYS / 16];
+			float fade[2];
+			dot<D, KEYS>(scores, q, tile_k);
+			weigh(scores, of, fade, s, place, query0 + own, key0);
+			UNROLL for (int n = 0; n < KEYS / 16; n++) p[n] = left_of(scores[n]);
+			UNROLL for (int i = 0; i < D / 16; i++)
+				UNROLL for (int j = 0; j < 4; j++) o[i].at[0][j] *= fade[0], o[i].at[1][j] *= fade[1];
+		}
+		next.put_columns(tile_v);
+		__syncthreads(); // the values are there, the keys have been read
+		if (more) next.fetch(rows_of(a.k, a.k_stride, sequence, s.tk, key0 + KEYS, kv_head, s.width), s);
+		if (sees) combine<D, KEYS>(o, p, tile_v);
+		if (more) next.put_rows(tile_k);
+		__syncthreads();
+	}
+	UNROLL for (int r = 0; r < 2; r++) {
+		const int row = lane_row() + 8 * r;
+		const i64 query = query0 + own + row;
+		const float sum = sum_of_row(of.sum[r]);
+		if (query >= s.tq) continue;
+		if (lane_column() == 0) a.lse[(i64)place * s.tq + query] = (of.top[r] + log2f(sum)) / LOG2_E;
+		write_row<D>(a.o + ((i64)sequence * s.tq + query) * a.o_stride + (i64)head * s.width, o, r, 1 / sum, s);
+	}
+}
+
+#define ATTENTION(name, D, blocks) \
+	typedef attention_args name##_args; \
+	MMA_KERNEL(name, blocks) { \
+		__shared__ uint4 k[tile<D, KEYS>::row_words / 4], v[tile<D, KEYS>::column_words / 4]; \
+		attend<D>(a, &k[0].x, &v[0].x); \
+	}
+
+ATTENTION(attention_mma_64, 64, 2)
+ATTENTION(attention_mma_128, 128, 1)
