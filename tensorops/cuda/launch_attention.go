@@ -36,10 +36,11 @@ type attentionGradArgs struct {
 	sizes                                  attentionSizes
 }
 
-// tiling is how the kernels for something cut it, and their names by the width of heads.
+// tiling is how the kernels for something cut it, and their names: for narrow heads and for
+// wide ones, and for heads whose quads are not aligned if they have a kernel of their own.
 type tiling struct {
-	rows         int // of a block: queries or keys
-	narrow, wide string
+	rows                    int // of a block: queries or keys
+	narrow, wide, unaligned string
 }
 
 const (
@@ -55,9 +56,9 @@ var (
 	keysFloat32    = tiling{rows: 64, narrow: "attention_keys_64", wide: "attention_keys_128"}
 	queriesFloat32 = tiling{rows: 64, narrow: "attention_queries_64", wide: "attention_queries_128"}
 
-	attendBF16  = tiling{rows: 128, narrow: "attention_mma_64", wide: "attention_mma_128"}
-	keysBF16    = tiling{rows: 64, narrow: "attention_keys_mma_64", wide: "attention_keys_mma_128"}
-	queriesBF16 = tiling{rows: 128, narrow: "attention_queries_mma_64", wide: "attention_queries_mma_128"}
+	attendBF16  = tiling{rows: 128, narrow: "attention_mma_64", wide: "attention_mma_128", unaligned: "attention_mma_any"}
+	keysBF16    = tiling{rows: 64, narrow: "attention_keys_mma_64", wide: "attention_keys_mma_128", unaligned: "attention_keys_mma_any"}
+	queriesBF16 = tiling{rows: 128, narrow: "attention_queries_mma_64", wide: "attention_queries_mma_128", unaligned: "attention_queries_mma_any"}
 )
 
 // attentionSizesOf reads the sizes of an operation with queries q on those matrices.
@@ -80,22 +81,25 @@ func attentionSizesOf(x *exec, o *tensorops.Op, q tensorops.Tensor, matrices []t
 
 // onTensorCores reports whether an operation is one for them: they multiply bfloat16, and the
 // kernels hold all channels of a head.
-func onTensorCores(x *exec, o *tensorops.Op, width int32) bool {
-	return o.Has(tensorops.FlagBF16) && x.tensorCores && width <= wideHead
+func onTensorCores(x *exec, o *tensorops.Op, s *attentionSizes) bool {
+	return o.Has(tensorops.FlagBF16) && x.tensorCores && s.width <= wideHead
 }
 
-// launchTiles starts the kernel for narrow heads or for wide ones: a block for each tile
-// of so many rows, in each head of each sequence, and for each window of channels.
-func launchTiles[A any](x *exec, t tiling, rows, heads int, width int32, args *A) error {
+// launchTiles starts the kernel that the sizes ask for: a block for each tile of so many
+// rows, in each head of each sequence, and for each window of channels.
+func launchTiles[A any](x *exec, t tiling, rows, heads int, s *attentionSizes, args *A) error {
 	kernel, window := t.narrow, narrowHead
-	if width > narrowHead {
+	switch {
+	case t.unaligned != "" && s.quads == 0:
+		kernel, window = t.unaligned, wideHead
+	case s.width > narrowHead:
 		kernel, window = t.wide, wideHead
 	}
 	tiles := ceil(rows, t.rows) * heads
 	if tiles == 0 {
 		return nil
 	}
-	return launch(x, kernel, grid{x: tiles, y: ceil(int(width), window), threads: attentionThreads}, args)
+	return launch(x, kernel, grid{x: tiles, y: ceil(int(s.width), window), threads: attentionThreads}, args)
 }
 
 // attention computes o and lse.
@@ -107,10 +111,10 @@ func attention(x *exec, op *tensorops.Op) error {
 		sizes: attentionSizesOf(x, op, q, op.T[:4]),
 	}
 	t := attendFloat32
-	if onTensorCores(x, op, args.sizes.width) {
+	if onTensorCores(x, op, &args.sizes) {
 		t = attendBF16
 	}
-	return launchTiles(x, t, op.I[1], op.I[0]*op.I[3], args.sizes.width, &args)
+	return launchTiles(x, t, op.I[1], op.I[0]*op.I[3], &args.sizes, &args)
 }
 
 // attentionGrad computes dq, dk and dv.
@@ -136,11 +140,11 @@ func attentionGrad(x *exec, op *tensorops.Op) error {
 		}
 	}
 	keys, queries := keysFloat32, queriesFloat32
-	if onTensorCores(x, op, args.sizes.width) {
+	if onTensorCores(x, op, &args.sizes) {
 		keys, queries = keysBF16, queriesBF16
 	}
-	if err := launchTiles(x, keys, tk, batch*kvHeads, args.sizes.width, &args); err != nil {
+	if err := launchTiles(x, keys, tk, batch*kvHeads, &args.sizes, &args); err != nil {
 		return err
 	}
-	return launchTiles(x, queries, tq, batch*heads, args.sizes.width, &args)
+	return launchTiles(x, queries, tq, batch*heads, &args.sizes, &args)
 }

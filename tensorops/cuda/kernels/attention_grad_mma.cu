@@ -12,7 +12,7 @@ template <int D> struct keys_in_shared {
 	uint4 k_rows[tile<D, STEP>::row_words / 4], k_columns[tile<D, STEP>::column_words / 4], v_rows[tile<D, STEP>::row_words / 4];
 };
 
-template <int D> __device__ inline void gradient_of_queries(const attention_grad_args &a, keys_in_shared<D> &shared) {
+template <int D, bool quads> __device__ inline void gradient_of_queries(const attention_grad_args &a, keys_in_shared<D> &shared) {
 	const attention_sizes &s = a.s;
 	const int tiles = (s.tq + QUERIES - 1) / QUERIES, places = gridDim.x / tiles;
 	const int place = (int)blockIdx.x % places, sequence = place / s.heads, head = place % s.heads, kv_head = head / (s.heads / s.kv_heads);
@@ -20,8 +20,8 @@ template <int D> __device__ inline void gradient_of_queries(const attention_grad
 	const int own = query0 + (int)threadIdx.x / 32 * 16;                  // the warp's first query
 
 	left q[D / 16], d_o[D / 16];
-	hold<D>(q, rows_of(a.q, a.q_stride, sequence, s.tq, own, head, s.width), lane_row(), lane_row() + 8, s);
-	hold<D>(d_o, rows_of(a.d_o, a.d_o_stride, sequence, s.tq, own, head, s.width), lane_row(), lane_row() + 8, s);
+	hold<D, quads>(q, rows_of(a.q, a.q_stride, sequence, s.tq, own, head, s.width), lane_row(), lane_row() + 8, s);
+	hold<D, quads>(d_o, rows_of(a.d_o, a.d_o_stride, sequence, s.tq, own, head, s.width), lane_row(), lane_row() + 8, s);
 	float lse[2] = {}, delta[2] = {};
 	UNROLL for (int r = 0; r < 2; r++) {
 		const int query = own + lane_row() + 8 * r;
@@ -34,42 +34,40 @@ template <int D> __device__ inline void gradient_of_queries(const attention_grad
 	const float scale = s.scale * LOG2_E;
 	const int last = query0 + QUERIES < s.tq ? query0 + QUERIES : s.tq;
 	const int end = last + s.tk - s.tq, own_end = own < s.tq ? own + 16 + s.tk - s.tq : 0;
-	tile<D, STEP> k, v;
+	fetched<D, STEP, 2, quads> next;
 	for (int key0 = -STEP; key0 < end; key0 += STEP) { // the first time, only to fetch
 		const bool sees = key0 >= 0 && key0 < own_end, more = key0 + STEP < end;
+		u32 kept = 0;
+		if (s.dropped && sees) kept = kept_keys<STEP>(s, place, own, key0);
 		if (more) {
-			k.fetch(rows_of(a.k, a.k_stride, sequence, s.tk, key0 + STEP, kv_head, s.width), s);
-			v.fetch(rows_of(a.v, a.v_stride, sequence, s.tk, key0 + STEP, kv_head, s.width), s);
+			next.fetch(rows_of(a.k, a.k_stride, sequence, s.tk, key0 + STEP, kv_head, s.width),
+				rows_of(a.v, a.v_stride, sequence, s.tk, key0 + STEP, kv_head, s.width), s.width);
 		}
 		if (sees) {
-			part p[STEP / 16], ds[STEP / 16];
-			left found[STEP / 16];
-			dot<D, STEP>(p, q, &shared.k_rows[0].x);
-			dot<D, STEP>(ds, d_o, &shared.v_rows[0].x);
 			UNROLL for (int n = 0; n < STEP / 16; n++) {
+				const part p = dot<D, STEP>(q, &shared.k_rows[0].x, 16 * n);
+				part ds = dot<D, STEP>(d_o, &shared.v_rows[0].x, 16 * n);
 				UNROLL for (int r = 0; r < 2; r++) {
 					const int query = own + lane_row() + 8 * r, key = key0 + 16 * n + lane_column();
-					float factors[4] = {1, 1, 1, 1};
-					if (s.dropped) factors_at(factors, s, place, query, key);
 					UNROLL for (int j = 0; j < 4; j++) {
-						const float chance = key + j > query + s.tk - s.tq ? 0 : exp2f(p[n].at[r][j] * scale - lse[r]);
-						ds[n].at[r][j] = chance * (ds[n].at[r][j] * factors[j] - delta[r]);
+						const float chance = key + j > query + s.tk - s.tq ? 0 : exp2f(p.at[r][j] * scale - lse[r]);
+						float dp = ds.at[r][j];
+						if (s.dropped) dp *= kept >> (8 * n + 4 * r + j) & 1 ? s.mask.scale : 0;
+						ds.at[r][j] = chance * (dp - delta[r]);
 					}
 				}
-				found[n] = left_of(ds[n]);
+				combine<D, STEP>(dq, left_of(ds), &shared.k_columns[0].x, 16 * n);
 			}
-			combine<D, STEP>(dq, found, &shared.k_columns[0].x);
 		}
 		if (!more) break;
 		__syncthreads(); // what was there has been read
-		k.put_rows(&shared.k_rows[0].x);
-		k.put_columns(&shared.k_columns[0].x);
-		v.put_rows(&shared.v_rows[0].x);
+		next.put_rows(&shared.k_rows[0].x, &shared.v_rows[0].x);
+		next.put_columns(&shared.k_columns[0].x, 0);
 		__syncthreads();
 	}
 	UNROLL for (int r = 0; r < 2; r++) {
 		const int query = own + lane_row() + 8 * r;
-		if (query < s.tq) write_row<D>(a.dq + ((i64)sequence * s.tq + query) * a.dq_stride + (i64)head * s.width, dq, r, s.scale, s);
+		if (query < s.tq) write_row<D, quads>(a.dq + ((i64)sequence * s.tq + query) * a.dq_stride + (i64)head * s.width, dq, r, s.scale, s);
 	}
 }
 
@@ -86,26 +84,26 @@ template <int D> struct queries_in_shared {
 	quad chances[STEP / 16][2][WARPS / 2 * 32];
 };
 
-// kept draws the masks of a lane's part of 16 keys from key0 on by 16 queries from query0
-// on, where its rows are keys 2g and 2g+1: bit 4·r + j for row r and column j. Random words
-// come for four keys at a time, which two lanes have: each draws for two of their queries.
-__device__ inline u32 kept(const attention_sizes &s, i64 place, int query0, int key0) {
+// kept_queries draws dropout's mask for a lane's parts of 16 keys from key0 on by STEP
+// queries from query0 on, where its rows are keys 2g and 2g+1: bit 8·n + 4·r + j is that of
+// row r and column j of part n. Random words come for four keys at a time, which two lanes
+// have: each draws for two of the four queries that they share.
+__device__ inline u32 kept_queries(const attention_sizes &s, i64 place, int query0, int key0) {
 	const int half = lane_row() % 2;
-	u32 drawn = 0; // bit 4·(query of two) + key of four
-	UNROLL for (int i = 0; i < 2; i++) {
-		float factors[4];
-		factors_at(factors, s, place, query0 + lane_column() + 2 * half + i, key0 + lane_row() / 2 * 4);
-		UNROLL for (int k = 0; k < 4; k++) drawn |= (u32)(factors[k] > 0) << (4 * i + k);
-	}
-	const u32 other = __shfl_xor_sync(0xffffffffu, drawn, 4);
-	const u32 of_queries[2] = {half ? other : drawn, half ? drawn : other};
 	u32 bits = 0;
-	UNROLL for (int r = 0; r < 2; r++)
-		UNROLL for (int j = 0; j < 4; j++) bits |= (of_queries[j / 2] >> (j % 2 * 4 + 2 * half + r) & 1) << (4 * r + j);
+	ROLLED for (int n = 0; n < STEP / 16; n++) {
+		u32 drawn = 0; // bit 4·(query of two) + key of four
+		ROLLED for (int i = 0; i < 2; i++)
+			drawn |= four_kept(s, place, query0 + 16 * n + lane_column() + 2 * half + i, key0 + lane_row() / 2 * 4) << (4 * i);
+		const u32 other = __shfl_xor_sync(0xffffffffu, drawn, 4);
+		const u32 of_queries[2] = {half ? other : drawn, half ? drawn : other};
+		UNROLL for (int r = 0; r < 2; r++)
+			UNROLL for (int j = 0; j < 4; j++) bits |= (of_queries[j / 2] >> (j % 2 * 4 + 2 * half + r) & 1) << (8 * n + 4 * r + j);
+	}
 	return bits;
 }
 
-template <int D> __device__ inline void gradient_of_keys(const attention_grad_args &a, queries_in_shared<D> &shared) {
+template <int D, bool quads> __device__ inline void gradient_of_keys(const attention_grad_args &a, queries_in_shared<D> &shared) {
 	const attention_sizes &s = a.s;
 	const int tiles = (s.tk + KEYS - 1) / KEYS, places = gridDim.x / tiles, group = s.heads / s.kv_heads;
 	const int sequence = (int)blockIdx.x % places / s.kv_heads, kv_head = (int)blockIdx.x % places % s.kv_heads;
@@ -116,7 +114,7 @@ template <int D> __device__ inline void gradient_of_keys(const attention_grad_ar
 
 	left x[D / 16];
 	const rows own_rows = of_scores ? rows_of(a.v, a.v_stride, sequence, s.tk, own, kv_head, s.width) : rows_of(a.k, a.k_stride, sequence, s.tk, own, kv_head, s.width);
-	hold<D>(x, own_rows, 2 * lane_row(), 2 * lane_row() + 1, s);
+	hold<D, quads>(x, own_rows, 2 * lane_row(), 2 * lane_row() + 1, s);
 	const u32 *const other_rows = of_scores ? &shared.d_o_rows[0].x : &shared.q_rows[0].x;
 	const u32 *const other_columns = of_scores ? &shared.q_columns[0].x : &shared.d_o_columns[0].x;
 	const float *const of_queries = of_scores ? a.delta : a.lse;
@@ -125,15 +123,17 @@ template <int D> __device__ inline void gradient_of_keys(const attention_grad_ar
 	const float scale = s.scale * LOG2_E;
 	const int seen_by = key0 - (s.tk - s.tq) > 0 ? (key0 - (s.tk - s.tq)) / STEP * STEP : 0; // and all later queries
 	const int steps = s.tq > seen_by ? (s.tq - seen_by + STEP - 1) / STEP : 1;
-	tile<D, STEP> q, d_o;
+	fetched<D, STEP, 2, quads> next;
 	for (int step = -1; step < steps * group; step++) { // the first time, only to fetch
 		const int head = kv_head * group + step / steps, query0 = seen_by + step % steps * STEP;
 		const i64 place = (i64)sequence * s.heads + head;
 		const bool sees = step >= 0 && query0 + STEP - 1 + s.tk - s.tq >= own, more = step + 1 < steps * group;
+		u32 kept = ~0u;
+		if (s.dropped && sees && !of_scores) kept = kept_queries(s, place, query0, own);
 		if (more) {
 			const int next_head = kv_head * group + (step + 1) / steps, next_query = seen_by + (step + 1) % steps * STEP;
-			q.fetch(rows_of(a.q, a.q_stride, sequence, s.tq, next_query, next_head, s.width), s);
-			d_o.fetch(rows_of(a.d_o, a.d_o_stride, sequence, s.tq, next_query, next_head, s.width), s);
+			next.fetch(rows_of(a.q, a.q_stride, sequence, s.tq, next_query, next_head, s.width),
+				rows_of(a.d_o, a.d_o_stride, sequence, s.tq, next_query, next_head, s.width), s.width);
 		}
 		part found[STEP / 16];
 		float known[STEP / 16][4] = {}; // lse or delta
@@ -143,19 +143,17 @@ template <int D> __device__ inline void gradient_of_keys(const attention_grad_ar
 					const int query = query0 + 16 * n + lane_column() + j;
 					if (query < s.tq) known[n][j] = of_queries[place * s.tq + query];
 				}
-			dot<D, STEP>(found, x, other_rows);
+			UNROLL for (int n = 0; n < STEP / 16; n++) found[n] = dot<D, STEP>(x, other_rows, 16 * n);
 		}
 		if (sees && !of_scores) {
 			UNROLL for (int n = 0; n < STEP / 16; n++) {
-				u32 bits = 0xff;
-				if (s.dropped) bits = kept(s, place, query0 + 16 * n, own);
 				UNROLL for (int r = 0; r < 2; r++) {
 					float *const v = found[n].at[r];
 					float told[4];
 					UNROLL for (int j = 0; j < 4; j++) {
 						const int query = query0 + 16 * n + lane_column() + j;
 						const float chance = key + r > query + s.tk - s.tq ? 0 : exp2f(v[j] * scale - known[n][j] * LOG2_E);
-						const bool keep = bits >> (4 * r + j) & 1;
+						const bool keep = kept >> (8 * n + 4 * r + j) & 1;
 						told[j] = keep ? chance : -chance; // so the other knows which were dropped
 						v[j] = keep ? chance : 0;
 						if (s.dropped) v[j] *= s.mask.scale;
@@ -166,7 +164,6 @@ template <int D> __device__ inline void gradient_of_keys(const attention_grad_ar
 		}
 		__syncthreads();
 		if (sees) {
-			left factors[STEP / 16];
 			UNROLL for (int n = 0; n < STEP / 16; n++) {
 				if (of_scores) {
 					UNROLL for (int r = 0; r < 2; r++) {
@@ -179,32 +176,31 @@ template <int D> __device__ inline void gradient_of_keys(const attention_grad_ar
 						}
 					}
 				}
-				factors[n] = left_of(found[n]);
+				combine<D, STEP>(sum, left_of(found[n]), other_columns, 16 * n);
 			}
-			combine<D, STEP>(sum, factors, other_columns);
 		}
 		if (!more) break;
 		__syncthreads(); // what was there has been read
-		q.put_rows(&shared.q_rows[0].x);
-		q.put_columns(&shared.q_columns[0].x);
-		d_o.put_rows(&shared.d_o_rows[0].x);
-		d_o.put_columns(&shared.d_o_columns[0].x);
+		next.put_rows(&shared.q_rows[0].x, &shared.d_o_rows[0].x);
+		next.put_columns(&shared.q_columns[0].x, &shared.d_o_columns[0].x);
 		__syncthreads();
 	}
 	float *const to = of_scores ? a.dk : a.dv;
 	const i64 stride = of_scores ? a.dk_stride : a.dv_stride;
 	UNROLL for (int r = 0; r < 2; r++)
-		if (key + r < s.tk) write_row<D>(to + ((i64)sequence * s.tk + key + r) * stride + (i64)kv_head * s.width, sum, r, of_scores ? s.scale : 1, s);
+		if (key + r < s.tk) write_row<D, quads>(to + ((i64)sequence * s.tk + key + r) * stride + (i64)kv_head * s.width, sum, r, of_scores ? s.scale : 1, s);
 }
 
-#define GRADIENT(name, D, blocks, gradient, memory) \
+#define GRADIENT(name, D, quads, blocks, gradient, memory) \
 	typedef attention_grad_args name##_args; \
 	MMA_KERNEL(name, blocks) { \
 		__shared__ memory<D> shared; \
-		gradient<D>(a, shared); \
+		gradient<D, quads>(a, shared); \
 	}
 
-GRADIENT(attention_keys_mma_64, 64, 2, gradient_of_keys, queries_in_shared)
-GRADIENT(attention_keys_mma_128, 128, 1, gradient_of_keys, queries_in_shared)
-GRADIENT(attention_queries_mma_64, 64, 2, gradient_of_queries, keys_in_shared)
-GRADIENT(attention_queries_mma_128, 128, 1, gradient_of_queries, keys_in_shared)
+GRADIENT(attention_keys_mma_64, 64, true, 2, gradient_of_keys, queries_in_shared)
+GRADIENT(attention_keys_mma_128, 128, true, 1, gradient_of_keys, queries_in_shared)
+GRADIENT(attention_keys_mma_any, 128, false, 1, gradient_of_keys, queries_in_shared)
+GRADIENT(attention_queries_mma_64, 64, true, 2, gradient_of_queries, keys_in_shared)
+GRADIENT(attention_queries_mma_128, 128, true, 1, gradient_of_queries, keys_in_shared)
+GRADIENT(attention_queries_mma_any, 128, false, 1, gradient_of_queries, keys_in_shared)

@@ -22,8 +22,8 @@ struct softmax {
 };
 
 // weigh turns the scores of a tile of keys from key0 on into probabilities, up to their
-// common factor. It returns by what earlier ones are to be multiplied.
-__device__ inline void weigh(part p[KEYS / 16], softmax &of, float fade[2], const attention_sizes &s, i64 place, int query0, int key0) {
+// common factor; kept is dropout's mask. It returns by what earlier ones are to be multiplied.
+__device__ inline void weigh(part p[KEYS / 16], softmax &of, float fade[2], const attention_sizes &s, u32 kept, int query0, int key0) {
 	const float scale = s.scale * LOG2_E;
 	const bool hides = key0 + KEYS - 1 > query0 + s.tk - s.tq; // from some of the warp's queries
 	UNROLL for (int r = 0; r < 2; r++) {
@@ -47,18 +47,15 @@ __device__ inline void weigh(part p[KEYS / 16], softmax &of, float fade[2], cons
 				v[j] = exp2f(v[j] - most);
 				of.sum[r] += v[j];
 			}
-			if (s.dropped) {
-				float factors[4];
-				factors_at(factors, s, place, query, key0 + 16 * n + lane_column());
-				UNROLL for (int j = 0; j < 4; j++) v[j] *= factors[j];
-			}
+			if (s.dropped)
+				UNROLL for (int j = 0; j < 4; j++) v[j] *= kept >> (8 * n + 4 * r + j) & 1 ? s.mask.scale : 0;
 		}
 	}
 }
 
 // attend computes QUERIES queries, 16 in each warp. While the scores of a tile are computed
 // its values are on their way, and then the keys of the next.
-template <int D> __device__ inline void attend(const attention_args &a, u32 *tile_k, u32 *tile_v) {
+template <int D, bool quads> __device__ inline void attend(const attention_args &a, u32 *tile_k, u32 *tile_v) {
 	const attention_sizes &s = a.s;
 	const int tiles = (s.tq + QUERIES - 1) / QUERIES, places = gridDim.x / tiles; // of sequence and head
 	const int place = (int)blockIdx.x % places, sequence = place / s.heads, head = place % s.heads, kv_head = head / (s.heads / s.kv_heads);
@@ -67,34 +64,37 @@ template <int D> __device__ inline void attend(const attention_args &a, u32 *til
 
 	const rows of_q = rows_of(a.q, a.q_stride, sequence, s.tq, query0 + own, head, s.width);
 	left q[D / 16];
-	hold<D>(q, of_q, lane_row(), lane_row() + 8, s);
+	hold<D, quads>(q, of_q, lane_row(), lane_row() + 8, s);
 	part o[D / 16] = {};
 	softmax of = {{LOWEST, LOWEST}, {0, 0}};
 
 	const int last = query0 + QUERIES < s.tq ? query0 + QUERIES : s.tq; // sees keys before this plus tk − tq
 	const int end = last + s.tk - s.tq, own_end = of_q.count > 0 ? query0 + own + 16 + s.tk - s.tq : 0;
-	tile<D, KEYS> next;
-	next.fetch(rows_of(a.k, a.k_stride, sequence, s.tk, 0, kv_head, s.width), s);
-	next.put_rows(tile_k);
+	fetched<D, KEYS, 1, quads> next;
+	next.fetch(rows_of(a.k, a.k_stride, sequence, s.tk, 0, kv_head, s.width), {}, s.width);
+	next.put_rows(tile_k, 0);
 	__syncthreads();
 	for (int key0 = 0; key0 < end; key0 += KEYS) {
 		const bool sees = key0 < own_end, more = key0 + KEYS < end;
-		next.fetch(rows_of(a.v, a.v_stride, sequence, s.tk, key0, kv_head, s.width), s);
+		u32 kept = 0;
+		if (s.dropped && sees) kept = kept_keys<KEYS>(s, place, query0 + own, key0);
+		next.fetch(rows_of(a.v, a.v_stride, sequence, s.tk, key0, kv_head, s.width), {}, s.width);
 		left p[KEYS / 16] = {};
 		if (sees) {
 			part scores[KEYS / 16];
 			float fade[2];
-			dot<D, KEYS>(scores, q, tile_k);
-			weigh(scores, of, fade, s, place, query0 + own, key0);
+			UNROLL for (int n = 0; n < KEYS / 16; n++) scores[n] = dot<D, KEYS>(q, tile_k, 16 * n);
+			weigh(scores, of, fade, s, kept, query0 + own, key0);
 			UNROLL for (int n = 0; n < KEYS / 16; n++) p[n] = left_of(scores[n]);
 			UNROLL for (int i = 0; i < D / 16; i++)
 				UNROLL for (int j = 0; j < 4; j++) o[i].at[0][j] *= fade[0], o[i].at[1][j] *= fade[1];
 		}
-		next.put_columns(tile_v);
+		next.put_columns(tile_v, 0);
 		__syncthreads(); // the values are there, the keys have been read
-		if (more) next.fetch(rows_of(a.k, a.k_stride, sequence, s.tk, key0 + KEYS, kv_head, s.width), s);
-		if (sees) combine<D, KEYS>(o, p, tile_v);
-		if (more) next.put_rows(tile_k);
+		if (more) next.fetch(rows_of(a.k, a.k_stride, sequence, s.tk, key0 + KEYS, kv_head, s.width), {}, s.width);
+		if (sees)
+			UNROLL for (int n = 0; n < KEYS / 16; n++) combine<D, KEYS>(o, p[n], tile_v, 16 * n);
+		if (more) next.put_rows(tile_k, 0);
 		__syncthreads();
 	}
 	UNROLL for (int r = 0; r < 2; r++) {
@@ -103,16 +103,17 @@ template <int D> __device__ inline void attend(const attention_args &a, u32 *til
 		const float sum = sum_of_row(of.sum[r]);
 		if (query >= s.tq) continue;
 		if (lane_column() == 0) a.lse[(i64)place * s.tq + query] = (of.top[r] + log2f(sum)) / LOG2_E;
-		write_row<D>(a.o + ((i64)sequence * s.tq + query) * a.o_stride + (i64)head * s.width, o, r, 1 / sum, s);
+		write_row<D, quads>(a.o + ((i64)sequence * s.tq + query) * a.o_stride + (i64)head * s.width, o, r, 1 / sum, s);
 	}
 }
 
-#define ATTENTION(name, D, blocks) \
+#define ATTENTION(name, D, quads, blocks) \
 	typedef attention_args name##_args; \
 	MMA_KERNEL(name, blocks) { \
 		__shared__ uint4 k[tile<D, KEYS>::row_words / 4], v[tile<D, KEYS>::column_words / 4]; \
-		attend<D>(a, &k[0].x, &v[0].x); \
+		attend<D, quads>(a, &k[0].x, &v[0].x); \
 	}
 
-ATTENTION(attention_mma_64, 64, 2)
-ATTENTION(attention_mma_128, 128, 1)
+ATTENTION(attention_mma_64, 64, true, 2)
+ATTENTION(attention_mma_128, 128, true, 1)
+ATTENTION(attention_mma_any, 128, false, 1)

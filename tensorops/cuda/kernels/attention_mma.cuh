@@ -3,7 +3,8 @@
 // what it sums up, stay in its registers (mma.cuh). The other side is in shared memory as
 // bfloat16. Sums, and what softmax is made of, are float32.
 //
-// Heads of other widths than D, 64 or 128, are filled up with zeros.
+// Heads narrower than D, 64 or 128, are filled up with zeros. With quads, four neighbouring
+// channels are aligned and exist all four or none.
 #ifndef TROUPE_ATTENTION_MMA_CUH
 #define TROUPE_ATTENTION_MMA_CUH
 
@@ -15,9 +16,13 @@
 
 // MMA_KERNEL(name, blocks) is KERNEL(name) with so many registers that a multiprocessor
 // holds that many blocks.
+//
+// ROLLED is for loops whose body is long and would be too much code several times.
 #ifdef TROUPE_EMULATED
 #define MMA_KERNEL(name, blocks) KERNEL(name)
+#define ROLLED
 #else
+#define ROLLED _Pragma("unroll 1")
 #define MMA_KERNEL(name, blocks) extern "C" __global__ void __launch_bounds__(THREADS, blocks) name(const name##_args a)
 #endif
 
@@ -25,53 +30,48 @@
 __device__ inline int lane_row() { return threadIdx.x % 32 / 4; }
 __device__ inline int lane_column() { return threadIdx.x % 4 * 4; }
 
-// tile is N rows of D channels, of which each thread has four times four at a time: on their
-// way from memory, in registers, while others are computed with.
-template <int D, int N> struct tile {
-	static const int units = N / 4 * (D / 4), each = (units + THREADS - 1) / THREADS;
+// channels reads four channels from c on of a head that has so many, from p on.
+template <bool quads> __device__ inline quad channels(const float *p, int c, int width) {
+	if (!quads) return load_quad(p, width - c, false);
+	return c < width ? *(const quad *)p : quad{0, 0, 0, 0};
+}
 
-	// Words of shared memory, for the forms below. From a row of either to the next it is a
-	// quarter of the banks more than all: lanes that read at once read from different banks.
+// four_kept draws dropout's mask for four probabilities from a key on, as four bits.
+__device__ inline u32 four_kept(const attention_sizes &s, i64 place, int query, int key) {
+	float factors[4];
+	factors_at(factors, s, place, query, key);
+	return (u32)(factors[0] > 0) | (u32)(factors[1] > 0) << 1 | (u32)(factors[2] > 0) << 2 | (u32)(factors[3] > 0) << 3;
+}
+
+// kept_keys draws it for a lane's parts of 16 queries from query0 on by N keys from key0 on:
+// bit 8·n + 4·r + j is that of row r and column j of part n.
+template <int N> __device__ inline u32 kept_keys(const attention_sizes &s, i64 place, int query0, int key0) {
+	u32 bits = 0;
+	ROLLED for (int i = 0; i < N / 8; i++)
+		bits |= four_kept(s, place, query0 + lane_row() + i % 2 * 8, key0 + i / 2 * 16 + lane_column()) << (4 * i);
+	return bits;
+}
+
+// tile is N rows of D channels in shared memory, as words of two bfloat16, in one of two
+// forms. From a row of either to the next it is a quarter of the banks more than all of
+// them: lanes that read at the same time read from different ones.
+template <int D, int N> struct tile {
 	static const int row = D / 2 + 8, column = 2 * D + 8;
 	static const int row_words = N * row, column_words = N / 4 * column;
 
-	quad next[each][4];
-
-	// fetch reads them. Rows that do not exist count as 0.
-	__device__ void fetch(const rows &m, const attention_sizes &s) {
-		UNROLL for (int i = 0; i < each; i++) {
-			const int unit = (int)threadIdx.x + i * THREADS, r0 = unit / (D / 4) * 4, c = unit % (D / 4) * 4;
-			UNROLL for (int r = 0; r < 4; r++) {
-				next[i][r] = quad{0, 0, 0, 0};
-				if (unit < units && r0 + r < m.count) next[i][r] = load_quad(m.at + (r0 + r) * m.stride + c, s.width - c, s.quads);
-			}
-		}
-	}
-
-	// put_rows stores them for products over the channels: the rows in the order of mma.cuh,
-	// in each the channels.
-	__device__ void put_rows(u32 *to) const {
-		UNROLL for (int i = 0; i < each; i++) {
-			const int unit = (int)threadIdx.x + i * THREADS, r0 = unit / (D / 4) * 4, c = unit % (D / 4) * 4;
-			if (unit >= units) break;
-			UNROLL for (int r = 0; r < 4; r++) {
-				const quad v = next[i][r];
-				*(uint2 *)(to + place_of(r0 + r) * row + c / 2) = make_uint2(bf16_pair(v.x, v.y), bf16_pair(v.z, v.w));
-			}
-		}
+	// put_rows stores four channels from c on of four rows from r0 on, for products over the
+	// channels: the rows in the order of mma.cuh, in each the channels.
+	__device__ static void put_rows(u32 *to, const quad v[4], int r0, int c) {
+		UNROLL for (int r = 0; r < 4; r++)
+			*(uint2 *)(to + place_of(r0 + r) * row + c / 2) = make_uint2(bf16_pair(v[r].x, v[r].y), bf16_pair(v[r].z, v[r].w));
 	}
 
 	// put_columns stores them for products over the rows: for every four rows the channels in
 	// the order of mma.cuh, with the four of each side by side.
-	__device__ void put_columns(u32 *to) const {
-		UNROLL for (int i = 0; i < each; i++) {
-			const int unit = (int)threadIdx.x + i * THREADS, r0 = unit / (D / 4) * 4, c = unit % (D / 4) * 4;
-			if (unit >= units) break;
-			const quad *const v = next[i];
-			u32 *const at = to + r0 / 4 * column;
-			*(uint4 *)(at + 2 * place_of(c)) = make_uint4(bf16_pair(v[0].x, v[1].x), bf16_pair(v[2].x, v[3].x), bf16_pair(v[0].y, v[1].y), bf16_pair(v[2].y, v[3].y));
-			*(uint4 *)(at + 2 * place_of(c + 2)) = make_uint4(bf16_pair(v[0].z, v[1].z), bf16_pair(v[2].z, v[3].z), bf16_pair(v[0].w, v[1].w), bf16_pair(v[2].w, v[3].w));
-		}
+	__device__ static void put_columns(u32 *to, const quad v[4], int r0, int c) {
+		u32 *const at = to + r0 / 4 * column;
+		*(uint4 *)(at + 2 * place_of(c)) = make_uint4(bf16_pair(v[0].x, v[1].x), bf16_pair(v[2].x, v[3].x), bf16_pair(v[0].y, v[1].y), bf16_pair(v[2].y, v[3].y));
+		*(uint4 *)(at + 2 * place_of(c + 2)) = make_uint4(bf16_pair(v[0].z, v[1].z), bf16_pair(v[2].z, v[3].z), bf16_pair(v[0].w, v[1].w), bf16_pair(v[2].w, v[3].w));
 	}
 
 	// of_rows is the B of 16 rows from r0 on and 16 channels from c0 on, which are the depth.
@@ -89,37 +89,85 @@ template <int D, int N> struct tile {
 	}
 };
 
+// fetched are tiles of N rows of one matrix or of two, on their way from memory: each thread
+// has four channels of four rows at a time, in registers, while others are computed with.
+template <int D, int N, int MATRICES, bool quads> struct fetched {
+	static const int units = N / 4 * (D / 4), each = MATRICES * units / THREADS;
+	static_assert(each * THREADS == MATRICES * units, "all threads have as much");
+
+	quad next[each][4];
+
+	// unit says which rows and channels a thread's i-th four times four are of, and whether
+	// of the second matrix.
+	__device__ static bool unit(int i, int &r0, int &c) {
+		const int index = (int)threadIdx.x + i * THREADS;
+		r0 = index % units / (D / 4) * 4, c = index % (D / 4) * 4;
+		return MATRICES > 1 && index >= units;
+	}
+
+	// fetch reads them. Rows that do not exist count as 0.
+	__device__ void fetch(const rows &first, const rows &second, int width) {
+		UNROLL for (int i = 0; i < each; i++) {
+			int r0, c;
+			const bool other = unit(i, r0, c);
+			const i64 stride = other ? second.stride : first.stride;
+			const int count = other ? second.count : first.count;
+			const float *const at = (other ? second.at : first.at) + r0 * stride + c;
+			UNROLL for (int r = 0; r < 4; r++) {
+				next[i][r] = quad{0, 0, 0, 0};
+				if (r0 + r < count) next[i][r] = channels<quads>(at + r * stride, c, width);
+			}
+		}
+	}
+
+	// put_rows and put_columns store them in the two forms; 0 is for a matrix that is not
+	// wanted in it.
+	__device__ void put_rows(u32 *first, u32 *second) const {
+		UNROLL for (int i = 0; i < each; i++) {
+			int r0, c;
+			u32 *const to = unit(i, r0, c) ? second : first;
+			if (to) tile<D, N>::put_rows(to, next[i], r0, c);
+		}
+	}
+
+	__device__ void put_columns(u32 *first, u32 *second) const {
+		UNROLL for (int i = 0; i < each; i++) {
+			int r0, c;
+			u32 *const to = unit(i, r0, c) ? second : first;
+			if (to) tile<D, N>::put_columns(to, next[i], r0, c);
+		}
+	}
+};
+
 // hold makes 16 rows a lane's A, over all channels: its two rows are the given ones.
-template <int D> __device__ inline void hold(left x[D / 16], const rows &m, int row0, int row1, const attention_sizes &s) {
+template <int D, bool quads> __device__ inline void hold(left x[D / 16], const rows &m, int row0, int row1, const attention_sizes &s) {
 	UNROLL for (int i = 0; i < D / 16; i++) {
 		const int c = 16 * i + lane_column();
 		quad v = {0, 0, 0, 0}, w = {0, 0, 0, 0};
-		if (row0 < m.count) v = load_quad(m.at + row0 * m.stride + c, s.width - c, s.quads);
-		if (row1 < m.count) w = load_quad(m.at + row1 * m.stride + c, s.width - c, s.quads);
+		if (row0 < m.count) v = channels<quads>(m.at + row0 * m.stride + c, c, s.width);
+		if (row1 < m.count) w = channels<quads>(m.at + row1 * m.stride + c, c, s.width);
 		x[i] = left_of(part{{{v.x, v.y, v.z, v.w}, {w.x, w.y, w.z, w.w}}});
 	}
 }
 
-// dot computes the scalar products of 16 rows with those of a tile in the form of put_rows.
-template <int D, int N> __device__ inline void dot(part sum[N / 16], const left x[D / 16], const u32 *tile_rows) {
-	UNROLL for (int n = 0; n < N / 16; n++) {
-		sum[n] = part{};
-		UNROLL for (int i = 0; i < D / 16; i++) multiply_add(sum[n], x[i], tile<D, N>::of_rows(tile_rows, 16 * n, 16 * i));
-	}
+// dot computes the scalar products of 16 rows with the 16 of a tile from r0 on.
+template <int D, int N> __device__ inline part dot(const left x[D / 16], const u32 *tile_rows, int r0) {
+	part sum = {};
+	UNROLL for (int i = 0; i < D / 16; i++) multiply_add(sum, x[i], tile<D, N>::of_rows(tile_rows, r0, 16 * i));
+	return sum;
 }
 
-// combine adds the rows of a tile in the form of put_columns, each as often as p says.
-template <int D, int N> __device__ inline void combine(part sum[D / 16], const left p[N / 16], const u32 *tile_columns) {
-	UNROLL for (int n = 0; n < N / 16; n++)
-		UNROLL for (int i = 0; i < D / 16; i++) multiply_add(sum[i], p[n], tile<D, N>::of_columns(tile_columns, 16 * n, 16 * i));
+// combine adds the 16 rows of a tile from r0 on, each as often as p says.
+template <int D, int N> __device__ inline void combine(part sum[D / 16], const left &p, const u32 *tile_columns, int r0) {
+	UNROLL for (int i = 0; i < D / 16; i++) multiply_add(sum[i], p, tile<D, N>::of_columns(tile_columns, r0, 16 * i));
 }
 
 // write_row writes a lane's part of one of the rows that it has, times a factor.
-template <int D> __device__ inline void write_row(float *row, const part x[D / 16], int which, float factor, const attention_sizes &s) {
+template <int D, bool quads> __device__ inline void write_row(float *row, const part x[D / 16], int which, float factor, const attention_sizes &s) {
 	UNROLL for (int i = 0; i < D / 16; i++) {
 		const int c = 16 * i + lane_column();
 		const float *const v = x[i].at[which];
-		store_quad(row + c, quad{v[0] * factor, v[1] * factor, v[2] * factor, v[3] * factor}, s.width - c, s.quads);
+		if (c < s.width) store_quad(row + c, quad{v[0] * factor, v[1] * factor, v[2] * factor, v[3] * factor}, quads ? 4 : s.width - c, quads);
 	}
 }
 
