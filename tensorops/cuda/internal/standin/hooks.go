@@ -21,6 +21,8 @@ type Library struct {
 	Left func(kind string) int64
 	// Calls counts the calls of a function so far.
 	Calls func(function string) int64
+	// CheckMMA counts what is wrong with the emulation of the tensor cores' instruction.
+	CheckMMA func() int32
 	// Message says why the context has failed.
 	Message func() string
 }
@@ -36,13 +38,14 @@ func Open(path string) (*Library, error) {
 	}
 	l := &Library{}
 	for name, function := range map[string]any{
-		"troupe_standin_fail":    &l.Fail,
-		"troupe_standin_reset":   &l.Reset,
-		"troupe_standin_delay":   &l.Delay,
-		"troupe_standin_memory":  &l.Memory,
-		"troupe_standin_left":    &l.Left,
-		"troupe_standin_calls":   &l.Calls,
-		"troupe_standin_message": &l.Message,
+		"troupe_standin_fail":      &l.Fail,
+		"troupe_standin_reset":     &l.Reset,
+		"troupe_standin_delay":     &l.Delay,
+		"troupe_standin_memory":    &l.Memory,
+		"troupe_standin_left":      &l.Left,
+		"troupe_standin_calls":     &l.Calls,
+		"troupe_standin_check_mma": &l.CheckMMA,
+		"troupe_standin_message":   &l.Message,
 	} {
 		purego.RegisterLibFunc(function, handle, name)
 	}
