@@ -7,7 +7,7 @@ var linearLaunchers = map[tensorops.Kind]launcher{
 	tensorops.KindPack:   pack,
 }
 
-// matmulArgs is matmul_args of matmul.cu.
+// matmulArgs is matmul_args of matmul.cuh.
 type matmulArgs struct {
 	c, a, b, bias             uint64
 	cStride, aStride, bStride int64
@@ -26,7 +26,7 @@ type matmulSumArgs struct {
 
 const (
 	matmulThreads = 256
-	// pieceDepth is DEPTH of matmul.cu: sums over the depth are cut in pieces of it.
+	// pieceDepth is DEPTH of matmul.cuh: sums over the depth are cut in pieces of it.
 	pieceDepth = 512
 	// limitParts bounds the bytes of pieces that wait for their sum.
 	limitParts = 64 << 20
@@ -43,6 +43,9 @@ type product struct {
 var (
 	tiled128 = [4]string{"matmul_nn_128", "matmul_nt_128", "matmul_tn_128", "matmul_tt_128"}
 	tiled64  = [4]string{"matmul_nn_64", "matmul_nt_64", "matmul_tn_64", "matmul_tt_64"}
+
+	tiledBF16128 = [4]string{"matmul_mma_nn_128", "matmul_mma_nt_128", "matmul_mma_tn_128", "matmul_mma_tt_128"}
+	tiledBF1664  = [4]string{"matmul_mma_nn_64", "matmul_mma_nt_64", "matmul_mma_tn_64", "matmul_mma_tt_64"}
 )
 
 // matMul carries out a product. A library's kernels, which know the tensor cores, would
@@ -128,9 +131,13 @@ func (p product) tiles(width int) int { return ceil(p.m, width) * ceil(p.n, widt
 // launch starts the kernel for so many pieces side by side, with large tiles where there
 // are enough of them.
 func (p product) launch(x *exec, pieces int, args *matmulArgs) error {
-	width, kernel := 128, tiled128[p.form]
+	width, large, small := 128, tiled128, tiled64
+	if p.op.Has(tensorops.FlagBF16) && x.tensorCores {
+		large, small = tiledBF16128, tiledBF1664
+	}
+	kernel := large[p.form]
 	if p.tiles(width)*pieces < x.processors {
-		width, kernel = 64, tiled64[p.form]
+		width, kernel = 64, small[p.form]
 	}
 	return launch(x, kernel, grid{x: p.tiles(width), y: pieces, threads: matmulThreads}, args)
 }

@@ -9,23 +9,9 @@
 // and the pieces are added in order to what C starts from. So an element's bits depend on
 // its row of A, its column of B and the depth, not on the tiles nor on whether the pieces
 // were given to different blocks.
-#include "tile.cuh"
+#include "matmul.cuh"
 
-#define STEP 16   // of the depth, in shared memory at a time
-#define DEPTH 512 // of a piece: launch_linear.go knows it as pieceDepth
-
-struct matmul_args {
-	float *c; // M×N; with parts, [pieces][M][N]
-	const float *a, *b;
-	const float *bias; // or 0
-	i64 c_stride, a_stride, b_stride;
-	i64 first; // of the depth, a multiple of DEPTH
-	i64 last;
-	int m, n;
-	int parts; // each row of blocks computes one piece, which goes to a part of C of its own
-	int accumulate, bf16;
-	int quads_a, quads_b, quads_c; // quads of the matrix are aligned
-};
+#define STEP 16 // of the depth, in shared memory at a time
 
 // bf16_rounded is v rounded to bfloat16, the upper half of a float, to the nearest and ties
 // to even. A NaN stays one.
@@ -134,13 +120,8 @@ template <int R, bool deep_a, bool deep_b> __device__ inline void multiply(matmu
 	typedef operand<R, deep_b> side_b;
 	const int wide = 16 * R, size = STEP * side_a::row;
 
-	// Tiles are taken in bands of 8 rows of tiles, column by column, so that those in work at
-	// the same time share rows of A and columns of B in the cache.
-	const int tall = (a.m + wide - 1) / wide, across = (a.n + wide - 1) / wide;
-	const int band = (int)blockIdx.x / (8 * across) * 8, in_band = (int)blockIdx.x % (8 * across);
-	const int height = tall - band < 8 ? tall - band : 8;
-	const int row0 = (band + in_band % height) * wide, col0 = in_band / height * wide;
-
+	int row0, col0;
+	place_of_tile(a, wide, row0, col0);
 	side_a x = {a.a, a.a_stride, row0, a.m, a.quads_a != 0, a.bf16 != 0, {}};
 	side_b y = {a.b, a.b_stride, col0, a.n, a.quads_b != 0, a.bf16 != 0, {}};
 	float *const tiles_a = shared, *const tiles_b = shared + 2 * size; // two of each
