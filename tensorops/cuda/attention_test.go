@@ -133,3 +133,11 @@ func TestAttentionOnTensorCores(t *testing.T) {
 		}
 	}
 }
+
+func TestMultipliesBF16(t *testing.T) {
+	for target, want := range map[string]bool{"sm_75": false, "sm_80": true, "sm_120": true, "compute_70": false, "compute_90": true, "": false} {
+		if multipliesBF16(target) != want {
+			t.Errorf("%q: %v, want %v", target, !want, want)
+		}
+	}
+}

@@ -2,6 +2,8 @@ package cuda
 
 import (
 	"math"
+	"strconv"
+	"strings"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -77,6 +79,14 @@ func attentionSizesOf(x *exec, o *tensorops.Op, q tensorops.Tensor, matrices []t
 	}
 	s.quads = number(together)
 	return s
+}
+
+// multipliesBF16 reports whether kernels that are compiled for a target do so on tensor
+// cores: Ampere's, and later ones.
+func multipliesBF16(target string) bool {
+	_, version, _ := strings.Cut(target, "_")
+	n, err := strconv.Atoi(version)
+	return err == nil && n >= 80
 }
 
 // onTensorCores reports whether an operation is one for them: they multiply bfloat16, and the

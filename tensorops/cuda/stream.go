@@ -59,7 +59,7 @@ func newStream(d *Device, name string) *stream {
 	direct := func(f func() error) error { return f() }
 	s.exec = exec{
 		processors:  d.gpu.Processors,
-		tensorCores: d.gpu.Major >= 8, // Ampere
+		tensorCores: multipliesBF16(d.target),
 		driver:      d.driver,
 		modules:     d.modules,
 		graphs:      newGraphs(),

@@ -21,8 +21,8 @@ import (
 )
 
 // TestTrains: whole runs on the stand-in have the CPU's losses, within what another order
-// of the same sums makes of them, and the same bits for every number of stages and run
-// after run.
+// of the same sums makes of them, or bfloat16 in attention, and the same bits for every
+// number of stages and run after run.
 func TestTrains(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it emulates every thread of a GPU")
@@ -33,12 +33,20 @@ func TestTrains(t *testing.T) {
 	} else {
 		tolerance = 1e-3 // of the hardware's exponentials
 	}
-	for _, family := range []string{"gpt2", "llama"} {
-		want := train(t, "model.family="+family, "device.kind=cpu")
-		got := train(t, "model.family="+family, "device.kind=cuda")
+	for _, test := range []struct {
+		family, dtype string
+		tolerance     float64
+	}{
+		{"gpt2", "float32", tolerance},
+		{"llama", "float32", tolerance},
+		{"llama", "bfloat16", 1e-3},
+	} {
+		model := []string{"model.family=" + test.family, "device.dtype=" + test.dtype}
+		want := train(t, append(model, "device.kind=cpu")...)
+		got := train(t, append(model, "device.kind=cuda")...)
 		for i, loss := range got {
-			if math.Abs(loss-want[i]) > tolerance*want[i] {
-				t.Errorf("%s, step %d: loss %v, on the CPU %v", family, i+1, loss, want[i])
+			if math.Abs(loss-want[i]) > test.tolerance*want[i] {
+				t.Errorf("%v, step %d: loss %v, on the CPU %v", model, i+1, loss, want[i])
 			}
 		}
 		for _, layout := range [][]string{
@@ -46,9 +54,9 @@ func TestTrains(t *testing.T) {
 			{"pipeline.stages=2"},
 			{"pipeline.stages=2", "pipeline.schedule=zb-v", "pipeline.recompute=full"},
 		} {
-			again := train(t, append(layout, "model.family="+family, "device.kind=cuda")...)
+			again := train(t, slices.Concat(layout, model, []string{"device.kind=cuda"})...)
 			if !slices.Equal(again, got) {
-				t.Errorf("%s, %v: losses %v, want the same bits as with one stage, %v", family, layout, again, got)
+				t.Errorf("%v, %v: losses %v, want the same bits as with one stage, %v", model, layout, again, got)
 			}
 		}
 	}
