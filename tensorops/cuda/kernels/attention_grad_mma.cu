@@ -45,12 +45,13 @@ template <int D, bool quads> __device__ inline void gradient_of_queries(const at
 		}
 		if (sees) {
 			UNROLL for (int n = 0; n < STEP / 16; n++) {
-				const part p = dot<D, STEP>(q, &shared.k_rows[0].x, 16 * n);
+				part p = dot<D, STEP>(q, &shared.k_rows[0].x, 16 * n);
 				part ds = dot<D, STEP>(d_o, &shared.v_rows[0].x, 16 * n);
+				const int beyond = key0 + 16 * n - (own + s.tk - s.tq);
+				if (beyond + 15 > 0) hide(p, beyond + lane_column() - lane_row(), -8, 1);
 				UNROLL for (int r = 0; r < 2; r++) {
-					const int query = own + lane_row() + 8 * r, key = key0 + 16 * n + lane_column();
 					UNROLL for (int j = 0; j < 4; j++) {
-						const float chance = key + j > query + s.tk - s.tq ? 0 : exp2f(p.at[r][j] * scale - lse[r]);
+						const float chance = exp2f(p.at[r][j] * scale - lse[r]);
 						float dp = ds.at[r][j];
 						if (s.dropped) dp *= kept >> (8 * n + 4 * r + j) & 1 ? s.mask.scale : 0;
 						ds.at[r][j] = chance * (dp - delta[r]);
@@ -147,12 +148,13 @@ template <int D, bool quads> __device__ inline void gradient_of_keys(const atten
 		}
 		if (sees && !of_scores) {
 			UNROLL for (int n = 0; n < STEP / 16; n++) {
+				const int beyond = own - (query0 + 16 * n + s.tk - s.tq);
+				if (beyond + 15 > 0) hide(found[n], beyond + 2 * lane_row() - lane_column(), 1, -1);
 				UNROLL for (int r = 0; r < 2; r++) {
 					float *const v = found[n].at[r];
 					float told[4];
 					UNROLL for (int j = 0; j < 4; j++) {
-						const int query = query0 + 16 * n + lane_column() + j;
-						const float chance = key + r > query + s.tk - s.tq ? 0 : exp2f(v[j] * scale - known[n][j] * LOG2_E);
+						const float chance = exp2f(v[j] * scale - known[n][j] * LOG2_E);
 						const bool keep = kept >> (8 * n + 4 * r + j) & 1;
 						told[j] = keep ? chance : -chance; // so the other knows which were dropped
 						v[j] = keep ? chance : 0;

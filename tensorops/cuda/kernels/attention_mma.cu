@@ -25,15 +25,15 @@ struct softmax {
 // common factor; kept is dropout's mask. It returns by what earlier ones are to be multiplied.
 __device__ inline void weigh(part p[KEYS / 16], softmax &of, float fade[2], const attention_sizes &s, u32 kept, int query0, int key0) {
 	const float scale = s.scale * LOG2_E;
-	const bool hides = key0 + KEYS - 1 > query0 + s.tk - s.tq; // from some of the warp's queries
+	const int beyond = key0 - (query0 + s.tk - s.tq);
+	if (beyond + KEYS - 1 > 0) // for the warp's first query
+		UNROLL for (int n = 0; n < KEYS / 16; n++) hide(p[n], beyond + 16 * n + lane_column() - lane_row(), -8, 1);
 	UNROLL for (int r = 0; r < 2; r++) {
-		const int query = query0 + lane_row() + 8 * r, last = query + s.tk - s.tq;
 		float most = LOWEST;
 		UNROLL for (int n = 0; n < KEYS / 16; n++) {
 			float *const v = p[n].at[r];
 			UNROLL for (int j = 0; j < 4; j++) {
 				v[j] *= scale;
-				if (hides && key0 + 16 * n + lane_column() + j > last) v[j] = LOWEST;
 				most = fmaxf(most, v[j]);
 			}
 		}

@@ -114,6 +114,15 @@ template <int D, int N> __device__ inline void combine(part sum[D / 16], const l
 	UNROLL for (int i = 0; i < D / 16; i++) multiply_add(sum[i], p, tile<D, N>::of_columns(tile_columns, r0, 16 * i));
 }
 
+// hide gives the scores of keys that are not seen a value that no exponential leaves anything
+// of. beyond is by how much the key of the part's first element is past the last that its
+// query sees; it changes by so much from row to row and from column to column.
+__device__ inline void hide(part &scores, int beyond, int by_row, int by_column) {
+	UNROLL for (int r = 0; r < 2; r++)
+		UNROLL for (int j = 0; j < 4; j++)
+			if (beyond + r * by_row + j * by_column > 0) scores.at[r][j] = LOWEST;
+}
+
 // write_row writes a lane's part of one of the rows that it has, times a factor.
 template <int D, bool quads> __device__ inline void write_row(float *row, const part x[D / 16], int which, float factor, const attention_sizes &s) {
 	UNROLL for (int i = 0; i < D / 16; i++) {
