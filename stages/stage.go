@@ -33,8 +33,9 @@ type Options struct {
 	Pack bool
 	// StepTokens is the largest number of tokens in a step; 0: not known.
 	StepTokens int
-	// BF16 rounds the operands of every layer's matrix products to bfloat16; all
-	// else, weights and optimizer state among it, stays float32.
+	// BF16 rounds the operands of every layer's matrix products to bfloat16, and
+	// lets a device do so in attention; all else, weights and optimizer state among
+	// it, stays float32.
 	BF16 bool
 }
 

@@ -47,6 +47,9 @@ type tiling struct {
 
 const (
 	attentionThreads = 256
+	attentionTile    = 64  // TILE of attention.cuh: queries, keys
+	mmaQueries       = 128 // QUERIES of attention_mma.cuh
+	mmaKeys          = 64  // KEYS of attention_grad_mma.cu
 	narrowHead       = 64  // channels
 	wideHead         = 128 // channels
 )
@@ -54,13 +57,13 @@ const (
 // What attention and its gradients are computed with: in float32, or with bfloat16 on the
 // tensor cores.
 var (
-	attendFloat32  = tiling{rows: 64, narrow: "attention_64", wide: "attention_128"}
-	keysFloat32    = tiling{rows: 64, narrow: "attention_keys_64", wide: "attention_keys_128"}
-	queriesFloat32 = tiling{rows: 64, narrow: "attention_queries_64", wide: "attention_queries_128"}
+	attendFloat32  = tiling{rows: attentionTile, narrow: "attention_64", wide: "attention_128"}
+	keysFloat32    = tiling{rows: attentionTile, narrow: "attention_keys_64", wide: "attention_keys_128"}
+	queriesFloat32 = tiling{rows: attentionTile, narrow: "attention_queries_64", wide: "attention_queries_128"}
 
-	attendBF16  = tiling{rows: 128, narrow: "attention_mma_64", wide: "attention_mma_128", unaligned: "attention_mma_any"}
-	keysBF16    = tiling{rows: 64, narrow: "attention_keys_mma_64", wide: "attention_keys_mma_128", unaligned: "attention_keys_mma_any"}
-	queriesBF16 = tiling{rows: 128, narrow: "attention_queries_mma_64", wide: "attention_queries_mma_128", unaligned: "attention_queries_mma_any"}
+	attendBF16  = tiling{rows: mmaQueries, narrow: "attention_mma_64", wide: "attention_mma_128", unaligned: "attention_mma_any"}
+	keysBF16    = tiling{rows: mmaKeys, narrow: "attention_keys_mma_64", wide: "attention_keys_mma_128", unaligned: "attention_keys_mma_any"}
+	queriesBF16 = tiling{rows: mmaQueries, narrow: "attention_queries_mma_64", wide: "attention_queries_mma_128", unaligned: "attention_queries_mma_any"}
 )
 
 // attentionSizesOf reads the sizes of an operation with queries q on those matrices.

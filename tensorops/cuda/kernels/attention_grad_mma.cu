@@ -3,15 +3,14 @@
 // each tile of keys, another through the keys for each tile of queries.
 #include "attention_mma.cuh"
 
-#define STEP 32 // rows of the other side, in shared memory at a time
-
-// gradient_of_queries computes dq of 16 queries in each warp.
-#define QUERIES (16 * WARPS)
+#define STEP 32 // queries or keys, in shared memory at a time
+#define KEYS 64 // of a block that computes dk and dv, 16 for each two warps: launch_attention.go knows it
 
 template <int D> struct keys_in_shared {
 	uint4 k_rows[tile<D, STEP>::row_words / 4], k_columns[tile<D, STEP>::column_words / 4], v_rows[tile<D, STEP>::row_words / 4];
 };
 
+// gradient_of_queries computes dq of QUERIES queries, 16 in each warp.
 template <int D, bool quads> __device__ inline void gradient_of_queries(const attention_grad_args &a, keys_in_shared<D> &shared) {
 	const attention_sizes &s = a.s;
 	const int tiles = (s.tq + QUERIES - 1) / QUERIES, places = gridDim.x / tiles;
@@ -72,13 +71,6 @@ template <int D, bool quads> __device__ inline void gradient_of_queries(const at
 	}
 }
 
-// gradient_of_keys computes dk and dv of KEYS keys: the heads that share them, in ascending
-// order, and of each the queries that see any. Two warps have the same 16 keys. One of them
-// computes the probabilities and with them dv, the other the gradients of the scores and
-// with them dk; half of the work is each one's, and of the sums, which are what takes most
-// registers. The first tells the second the probabilities by shared memory.
-#define KEYS (16 * WARPS / 2)
-
 template <int D> struct queries_in_shared {
 	uint4 q_rows[tile<D, STEP>::row_words / 4], q_columns[tile<D, STEP>::column_words / 4];
 	uint4 d_o_rows[tile<D, STEP>::row_words / 4], d_o_columns[tile<D, STEP>::column_words / 4];
@@ -104,6 +96,11 @@ __device__ inline u32 kept_queries(const attention_sizes &s, i64 place, int quer
 	return bits;
 }
 
+// gradient_of_keys computes dk and dv of KEYS keys: the heads that share them, in ascending
+// order, and of each the queries that see any. Two warps have the same 16 keys. One of them
+// computes the probabilities and with them dv, the other the gradients of the scores and
+// with them dk; half of the work is each one's, and of the sums, which are what takes most
+// registers. The first tells the second the probabilities by shared memory.
 template <int D, bool quads> __device__ inline void gradient_of_keys(const attention_grad_args &a, queries_in_shared<D> &shared) {
 	const attention_sizes &s = a.s;
 	const int tiles = (s.tk + KEYS - 1) / KEYS, places = gridDim.x / tiles, group = s.heads / s.kv_heads;

@@ -1,10 +1,9 @@
 // Causal attention on the tensor cores: o = dropout(softmax(q·kᵀ·scale))·v.
 #include "attention_mma.cuh"
 
-#define QUERIES (16 * WARPS) // of a block
-#define KEYS 64              // of a tile
+#define STEP 64 // keys, in shared memory at a time
 
-// of_row folds what the four lanes of a row have.
+// max_of_row and sum_of_row fold what the four lanes of a row have.
 __device__ inline float max_of_row(float v) {
 	v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 1));
 	return fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 2));
@@ -23,14 +22,14 @@ struct softmax {
 
 // weigh turns the scores of a tile of keys from key0 on into probabilities, up to their
 // common factor; kept is dropout's mask. It returns by what earlier ones are to be multiplied.
-__device__ inline void weigh(part p[KEYS / 16], softmax &of, float fade[2], const attention_sizes &s, u32 kept, int query0, int key0) {
+__device__ inline void weigh(part p[STEP / 16], softmax &of, float fade[2], const attention_sizes &s, u32 kept, int query0, int key0) {
 	const float scale = s.scale * LOG2_E;
 	const int beyond = key0 - (query0 + s.tk - s.tq);
-	if (beyond + KEYS - 1 > 0) // for the warp's first query
-		UNROLL for (int n = 0; n < KEYS / 16; n++) hide(p[n], beyond + 16 * n + lane_column() - lane_row(), -8, 1);
+	if (beyond + STEP - 1 > 0) // for the warp's first query
+		UNROLL for (int n = 0; n < STEP / 16; n++) hide(p[n], beyond + 16 * n + lane_column() - lane_row(), -8, 1);
 	UNROLL for (int r = 0; r < 2; r++) {
 		float most = LOWEST;
-		UNROLL for (int n = 0; n < KEYS / 16; n++) {
+		UNROLL for (int n = 0; n < STEP / 16; n++) {
 			float *const v = p[n].at[r];
 			UNROLL for (int j = 0; j < 4; j++) {
 				v[j] *= scale;
@@ -41,7 +40,7 @@ __device__ inline void weigh(part p[KEYS / 16], softmax &of, float fade[2], cons
 		fade[r] = exp2f(of.top[r] - most);
 		of.top[r] = most;
 		of.sum[r] *= fade[r];
-		UNROLL for (int n = 0; n < KEYS / 16; n++) {
+		UNROLL for (int n = 0; n < STEP / 16; n++) {
 			float *const v = p[n].at[r];
 			UNROLL for (int j = 0; j < 4; j++) {
 				v[j] = exp2f(v[j] - most);
@@ -70,30 +69,30 @@ template <int D, bool quads> __device__ inline void attend(const attention_args 
 
 	const int last = query0 + QUERIES < s.tq ? query0 + QUERIES : s.tq; // sees keys before this plus tk − tq
 	const int end = last + s.tk - s.tq, own_end = of_q.count > 0 ? query0 + own + 16 + s.tk - s.tq : 0;
-	fetched<D, KEYS, 1, quads> next;
+	fetched<D, STEP, 1, quads> next;
 	next.fetch(rows_of(a.k, a.k_stride, sequence, s.tk, 0, kv_head, s.width), {}, s.width);
 	next.put_rows(tile_k, 0);
 	__syncthreads();
-	for (int key0 = 0; key0 < end; key0 += KEYS) {
-		const bool sees = key0 < own_end, more = key0 + KEYS < end;
+	for (int key0 = 0; key0 < end; key0 += STEP) {
+		const bool sees = key0 < own_end, more = key0 + STEP < end;
 		u32 kept = 0;
-		if (s.dropped && sees) kept = kept_keys<KEYS>(s, place, query0 + own, key0);
+		if (s.dropped && sees) kept = kept_keys<STEP>(s, place, query0 + own, key0);
 		next.fetch(rows_of(a.v, a.v_stride, sequence, s.tk, key0, kv_head, s.width), {}, s.width);
-		left p[KEYS / 16] = {};
+		left p[STEP / 16] = {};
 		if (sees) {
-			part scores[KEYS / 16];
+			part scores[STEP / 16];
 			float fade[2];
-			UNROLL for (int n = 0; n < KEYS / 16; n++) scores[n] = dot<D, KEYS>(q, tile_k, 16 * n);
+			UNROLL for (int n = 0; n < STEP / 16; n++) scores[n] = dot<D, STEP>(q, tile_k, 16 * n);
 			weigh(scores, of, fade, s, kept, query0 + own, key0);
-			UNROLL for (int n = 0; n < KEYS / 16; n++) p[n] = left_of(scores[n]);
+			UNROLL for (int n = 0; n < STEP / 16; n++) p[n] = left_of(scores[n]);
 			UNROLL for (int i = 0; i < D / 16; i++)
 				UNROLL for (int j = 0; j < 4; j++) o[i].at[0][j] *= fade[0], o[i].at[1][j] *= fade[1];
 		}
 		next.put_columns(tile_v, 0);
 		__syncthreads(); // the values are there, the keys have been read
-		if (more) next.fetch(rows_of(a.k, a.k_stride, sequence, s.tk, key0 + KEYS, kv_head, s.width), {}, s.width);
+		if (more) next.fetch(rows_of(a.k, a.k_stride, sequence, s.tk, key0 + STEP, kv_head, s.width), {}, s.width);
 		if (sees)
-			UNROLL for (int n = 0; n < KEYS / 16; n++) combine<D, KEYS>(o, p[n], tile_v, 16 * n);
+			UNROLL for (int n = 0; n < STEP / 16; n++) combine<D, STEP>(o, p[n], tile_v, 16 * n);
 		if (more) next.put_rows(tile_k, 0);
 		__syncthreads();
 	}
@@ -110,7 +109,7 @@ template <int D, bool quads> __device__ inline void attend(const attention_args 
 #define ATTENTION(name, D, quads, blocks) \
 	typedef attention_args name##_args; \
 	MMA_KERNEL(name, blocks) { \
-		__shared__ uint4 k[tile<D, KEYS>::row_words / 4], v[tile<D, KEYS>::column_words / 4]; \
+		__shared__ uint4 k[tile<D, STEP>::row_words / 4], v[tile<D, STEP>::column_words / 4]; \
 		attend<D, quads>(a, &k[0].x, &v[0].x); \
 	}
 

@@ -11,7 +11,10 @@
 #include "attention.cuh"
 #include "mma_tile.cuh"
 
+#define QUERIES 128 // of a block, 16 in each warp: launch_attention.go knows it
 #define LOG2_E 1.44269504088896340736f
+
+static_assert(QUERIES == 16 * WARPS, "each warp has 16 queries");
 
 // channels reads four channels from c on of a head that has so many, from p on.
 template <bool quads> __device__ inline quad channels(const float *p, int c, int width) {
