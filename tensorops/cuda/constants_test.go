@@ -18,10 +18,13 @@ func TestConstants(t *testing.T) {
 		file, name string
 		here       int
 	}{
-		{"matmul.cu", "DEPTH", pieceDepth},
+		{"matmul.cuh", "DEPTH", pieceDepth},
 		{"tile.cuh", "THREADS", matmulThreads},
 		{"tile.cuh", "THREADS", attentionThreads},
 		{"attention.cuh", "TILE", attentionTile},
+		{"attention_mma.cuh", "QUERIES", mmaQueries},
+		{"attention_grad_mma.cu", "KEYS", mmaKeys},
+		{"optim.cu", "OF_BLOCK", ofBlock},
 		{"colsum.cu", "COLSUM_WARPS", colSumWarps},
 		{"loss.cu", "IGNORE_TARGET", tensorops.IgnoreTarget},
 	} {
