@@ -3,7 +3,9 @@
 package cuda
 
 import (
+	"maps"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
@@ -11,6 +13,11 @@ import (
 
 // architectures are those that the kernels are compiled for here: A100, H100, B200.
 var architectures = []string{"sm_80", "sm_90", "sm_100"}
+
+// limitStack is the most bytes that a thread may have in memory instead of in registers: a
+// few that are put aside outside of the loops that count. More is for launch bounds, or for
+// the kernel, to mend.
+const limitStack = 40
 
 // TestKernelsCompile compiles every kernel with the NVRTC that TROUPE_NVRTC names: that
 // takes no GPU. `make cuda-check` fetches one and runs this.
@@ -39,7 +46,17 @@ func TestKernelsCompile(t *testing.T) {
 				t.Error(err)
 				continue
 			}
-			t.Logf("NVRTC %d.%d: %-18s %-6s %7d bytes", major, minor, file.Name, arch, len(image))
+			taken, err := resourcesOf(image)
+			if err != nil || len(taken) == 0 {
+				t.Errorf("%s for %s: %d kernels, %v", file.Name, arch, len(taken), err)
+			}
+			for _, kernel := range slices.Sorted(maps.Keys(taken)) {
+				r := taken[kernel]
+				t.Logf("NVRTC %d.%d: %-6s %-24s %3d registers, %6d bytes shared, %3d bytes of stack", major, minor, arch, kernel, r.registers, r.shared, r.stack)
+				if r.registers == 0 || r.stack > limitStack {
+					t.Errorf("%s for %s: %+v: at most %d bytes of stack", kernel, arch, r, limitStack)
+				}
+			}
 		}
 	}
 }

@@ -68,7 +68,7 @@ template <int W> __device__ inline void attend(const attention_args &a, float *r
 
 #define ATTENTION(name, W) \
 	typedef attention_args name##_args; \
-	TILED_KERNEL(name) { \
+	TILED_KERNEL(name, 3 - W) { \
 		__shared__ quad room[TILE * ROW / 4], p[TILE * ROW / 4]; \
 		attend<W>(a, &room[0].x, &p[0].x); \
 	}

@@ -121,14 +121,14 @@ template <int W> __device__ inline void gradient_of_queries(const attention_grad
 	write_window<W>(a.dq + ((i64)sequence * s.tq + query0) * a.dq_stride + (i64)head * s.width, a.dq_stride, s.tq - query0, dq, c0, s);
 }
 
-#define GRADIENT(name, gradient) \
+#define GRADIENT(name, gradient, W) \
 	typedef attention_grad_args name##_args; \
-	TILED_KERNEL(name) { \
+	TILED_KERNEL(name, 3 - W) { \
 		__shared__ quad room[TILE * ROW / 4], tile[TILE * ROW / 4]; \
-		gradient(a, &room[0].x, &tile[0].x); \
+		gradient<W>(a, &room[0].x, &tile[0].x); \
 	}
 
-GRADIENT(attention_keys_64, gradient_of_keys<1>)
-GRADIENT(attention_keys_128, gradient_of_keys<2>)
-GRADIENT(attention_queries_64, gradient_of_queries<1>)
-GRADIENT(attention_queries_128, gradient_of_queries<2>)
+GRADIENT(attention_keys_64, gradient_of_keys, 1)
+GRADIENT(attention_keys_128, gradient_of_keys, 2)
+GRADIENT(attention_queries_64, gradient_of_queries, 1)
+GRADIENT(attention_queries_128, gradient_of_queries, 2)

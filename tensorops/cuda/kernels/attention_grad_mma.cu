@@ -190,16 +190,16 @@ template <int D, bool quads> __device__ inline void gradient_of_keys(const atten
 		if (key + r < s.tk) write_row<D, quads>(to + ((i64)sequence * s.tk + key + r) * stride + (i64)kv_head * s.width, sum, r, of_scores ? s.scale : 1, s);
 }
 
-#define GRADIENT(name, D, quads, blocks, gradient, memory) \
+#define GRADIENT(name, D, quads, gradient, memory) \
 	typedef attention_grad_args name##_args; \
-	MMA_KERNEL(name, blocks) { \
+	TILED_KERNEL(name, 1) { \
 		__shared__ memory<D> shared; \
 		gradient<D, quads>(a, shared); \
 	}
 
-GRADIENT(attention_keys_mma_64, 64, true, 2, gradient_of_keys, queries_in_shared)
-GRADIENT(attention_keys_mma_128, 128, true, 1, gradient_of_keys, queries_in_shared)
-GRADIENT(attention_keys_mma_any, 128, false, 1, gradient_of_keys, queries_in_shared)
-GRADIENT(attention_queries_mma_64, 64, true, 2, gradient_of_queries, keys_in_shared)
-GRADIENT(attention_queries_mma_128, 128, true, 1, gradient_of_queries, keys_in_shared)
-GRADIENT(attention_queries_mma_any, 128, false, 1, gradient_of_queries, keys_in_shared)
+GRADIENT(attention_keys_mma_64, 64, true, gradient_of_keys, queries_in_shared)
+GRADIENT(attention_keys_mma_128, 128, true, gradient_of_keys, queries_in_shared)
+GRADIENT(attention_keys_mma_any, 128, false, gradient_of_keys, queries_in_shared)
+GRADIENT(attention_queries_mma_64, 64, true, gradient_of_queries, keys_in_shared)
+GRADIENT(attention_queries_mma_128, 128, true, gradient_of_queries, keys_in_shared)
+GRADIENT(attention_queries_mma_any, 128, false, gradient_of_queries, keys_in_shared)

@@ -108,7 +108,7 @@ template <int D, bool quads> __device__ inline void attend(const attention_args 
 
 #define ATTENTION(name, D, quads, blocks) \
 	typedef attention_args name##_args; \
-	MMA_KERNEL(name, blocks) { \
+	TILED_KERNEL(name, blocks) { \
 		__shared__ uint4 k[tile<D, STEP>::row_words / 4], v[tile<D, STEP>::column_words / 4]; \
 		attend<D, quads>(a, &k[0].x, &v[0].x); \
 	}

@@ -11,7 +11,9 @@
 // were given to different blocks.
 #include "matmul.cuh"
 
-#define STEP 16 // of the depth, in shared memory at a time
+// STEP of the depth is in shared memory at a time: the fewest quads of which each thread has
+// one on either side. More, and those on their way would crowd sums out of the registers.
+#define STEP(R) (64 / (R))
 
 // bf16_rounded is v rounded to bfloat16, the upper half of a float, to the nearest and ties
 // to even. A NaN stays one.
@@ -23,53 +25,55 @@ __device__ inline float bf16_rounded(float v) {
 
 // operand is one side of a product in progress: rows × depth of A, or columns × depth of B.
 // deep says that its elements follow each other along the depth, as in A or in a transposed
-// B; else they do across.
+// B; else they do across. Of each step a thread has one quad.
 template <int R, bool deep> struct operand {
 	static const int wide = 16 * R;
 	static const int row = wide + 4; // in shared memory; 4 more, against conflicts of banks
-	static const int quads = wide * STEP / 4 / THREADS;
+	static const int step = STEP(R);
 
-	const float *at;
-	i64 stride;
-	int across, limit; // of this tile the first, and how many there are in all
+	const float *from; // the thread's quad of the next step
+	i64 ahead;         // from there to that of the step after
+	int across, along; // how many there are from it on, across and along the depth
 	bool aligned, bf16;
-	quad next[quads];
+	quad next;
 
-	// place says where this thread's i-th quad lies in a tile.
-	__device__ static void place(int i, int &x, int &k) {
-		const int index = (int)threadIdx.x + i * THREADS;
-		x = deep ? index / (STEP / 4) : index % (wide / 4) * 4;
-		k = deep ? index % (STEP / 4) * 4 : index / (wide / 4);
+	// place says where this thread's quad lies in a tile.
+	__device__ static void place(int &x, int &k) {
+		x = deep ? threadIdx.x / (step / 4) : threadIdx.x % (wide / 4) * 4;
+		k = deep ? threadIdx.x % (step / 4) * 4 : threadIdx.x / (wide / 4);
 	}
 
-	// fetch reads the step from k0 on, of a piece that ends at k1, into registers.
-	__device__ void fetch(i64 k0, i64 k1) {
-		for (int i = 0; i < quads; i++) {
-			int x, step;
-			place(i, x, step);
-			x += across;
-			const i64 k = k0 + step;
-			next[i] = quad{0, 0, 0, 0};
-			if (deep && x < limit && k < k1) next[i] = load_quad(at + x * stride + k, k1 - k, aligned);
-			if (!deep && k < k1 && x < limit) next[i] = load_quad(at + k * stride + x, limit - x, aligned);
-		}
+	// begin goes to the tile from x0 on, of limit in all, and to the depth from first to last.
+	__device__ void begin(const float *m, i64 stride, int x0, int limit, i64 first, i64 last) {
+		int x, k;
+		place(x, k);
+		from = deep ? m + (x0 + x) * stride + first + k : m + (first + k) * stride + x0 + x;
+		ahead = deep ? step : step * stride;
+		across = limit - x0 - x;
+		along = (int)(last - first) - k;
 	}
 
-	// store puts what was fetched into shared memory, [STEP][row].
+	// fetch reads the next step into registers.
+	__device__ void fetch() {
+		next = quad{0, 0, 0, 0};
+		if (across > 0 && along > 0) next = load_quad(from, deep ? along : across, aligned);
+		from += ahead;
+		along -= step;
+	}
+
+	// store puts what was fetched into shared memory, [step][row].
 	__device__ void store(float *tile) const {
-		for (int i = 0; i < quads; i++) {
-			int x, k;
-			place(i, x, k);
-			quad v = next[i];
-			if (bf16) v = quad{bf16_rounded(v.x), bf16_rounded(v.y), bf16_rounded(v.z), bf16_rounded(v.w)};
-			if (deep) {
-				tile[(k + 0) * row + x] = v.x;
-				tile[(k + 1) * row + x] = v.y;
-				tile[(k + 2) * row + x] = v.z;
-				tile[(k + 3) * row + x] = v.w;
-			} else {
-				aligned_at(tile + k * row + x) = v;
-			}
+		int x, k;
+		place(x, k);
+		quad v = next;
+		if (bf16) v = quad{bf16_rounded(v.x), bf16_rounded(v.y), bf16_rounded(v.z), bf16_rounded(v.w)};
+		if (deep) {
+			tile[(k + 0) * row + x] = v.x;
+			tile[(k + 1) * row + x] = v.y;
+			tile[(k + 2) * row + x] = v.z;
+			tile[(k + 3) * row + x] = v.w;
+		} else {
+			aligned_at(tile + k * row + x) = v;
 		}
 	}
 };
@@ -87,7 +91,7 @@ template <int R> __device__ inline void registers(float v[R], const float *row, 
 template <int R> __device__ inline void multiply_step(float sum[R][R], const float *a, const float *b) {
 	const int row = 16 * R + 4;
 	const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
-	UNROLL for (int k = 0; k < STEP; k++) {
+	UNROLL for (int k = 0; k < STEP(R); k++) {
 		float x[R], y[R];
 		registers<R>(x, a + k * row, ty);
 		registers<R>(y, b + k * row, tx);
@@ -118,12 +122,10 @@ template <int R> __device__ inline void write_piece(const matmul_args &a, float 
 template <int R, bool deep_a, bool deep_b> __device__ inline void multiply(matmul_args a, float *shared) {
 	typedef operand<R, deep_a> side_a;
 	typedef operand<R, deep_b> side_b;
-	const int wide = 16 * R, size = STEP * side_a::row;
+	const int wide = 16 * R, step = STEP(R), size = step * side_a::row;
 
 	int row0, col0;
 	place_of_tile(a, wide, row0, col0);
-	side_a x = {a.a, a.a_stride, row0, a.m, a.quads_a != 0, a.bf16 != 0, {}};
-	side_b y = {a.b, a.b_stride, col0, a.n, a.quads_b != 0, a.bf16 != 0, {}};
 	float *const tiles_a = shared, *const tiles_b = shared + 2 * size; // two of each
 
 	i64 first = a.first, last = a.last;
@@ -133,21 +135,27 @@ template <int R, bool deep_a, bool deep_b> __device__ inline void multiply(matmu
 		if (last > first + DEPTH) last = first + DEPTH;
 		a.c += (i64)blockIdx.y * a.m * a.n;
 	}
-	for (; first < last; first += DEPTH, again = true) {
-		const i64 end = first + DEPTH < last ? first + DEPTH : last;
+	side_a x;
+	side_b y;
+	x.aligned = a.quads_a, y.aligned = a.quads_b;
+	x.bf16 = y.bf16 = a.bf16;
+	x.begin(a.a, a.a_stride, row0, a.m, first, last);
+	y.begin(a.b, a.b_stride, col0, a.n, first, last);
+	for (int left = (int)(last - first); left > 0; left -= DEPTH, again = true) {
+		const int depth = left < DEPTH ? left : DEPTH;
 		float sum[R][R] = {};
-		x.fetch(first, end);
-		y.fetch(first, end);
+		x.fetch();
+		y.fetch();
 		__syncthreads(); // the piece before has been read
 		x.store(tiles_a);
 		y.store(tiles_b);
 		__syncthreads();
 		int half = 0;
-		for (i64 k = first; k < end; k += STEP, half ^= 1) {
-			const bool more = k + STEP < end;
+		for (int k = 0; k < depth; k += step, half ^= 1) {
+			const bool more = k + step < depth;
 			if (more) {
-				x.fetch(k + STEP, end);
-				y.fetch(k + STEP, end);
+				x.fetch();
+				y.fetch();
 			}
 			multiply_step<R>(sum, tiles_a + half * size, tiles_b + half * size);
 			if (more) {
@@ -164,8 +172,8 @@ template <int R, bool deep_a, bool deep_b> __device__ inline void multiply(matmu
 // tiles of 128×128 for large products, of 64×64 for those that would be few of them.
 #define PRODUCT(name, R, deep_a, deep_b) \
 	typedef matmul_args name##_args; \
-	TILED_KERNEL(name) { \
-		__shared__ quad shared[STEP * (16 * R + 4)]; \
+	TILED_KERNEL(name, R == 8 ? 1 : 2) { \
+		__shared__ quad shared[STEP(R) * (16 * R + 4)]; \
 		multiply<R, deep_a, deep_b>(a, &shared[0].x); \
 	}
 

@@ -143,7 +143,7 @@ template <int WIDE, bool deep_a, bool deep_b> __device__ inline void multiply(ma
 // The forms are those of matmul.cu.
 #define PRODUCT(name, WIDE, deep_a, deep_b) \
 	typedef matmul_args name##_args; \
-	MMA_KERNEL(name, 2) { \
+	TILED_KERNEL(name, WIDE == 128 ? 1 : 2) { \
 		__shared__ uint4 shared_a[2 * side<WIDE, deep_a>::words / 4], shared_b[2 * side<WIDE, deep_b>::words / 4]; \
 		multiply<WIDE, deep_a, deep_b>(a, &shared_a[0].x, &shared_b[0].x); \
 	}

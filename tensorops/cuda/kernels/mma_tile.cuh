@@ -6,16 +6,11 @@
 
 #define WARPS (THREADS / 32)
 
-// MMA_KERNEL(name, blocks) is KERNEL(name) with so many registers that a multiprocessor
-// holds that many blocks.
-//
 // ROLLED is for loops whose body is long and would be too much code several times.
 #ifdef TROUPE_EMULATED
-#define MMA_KERNEL(name, blocks) KERNEL(name)
 #define ROLLED
 #else
 #define ROLLED _Pragma("unroll 1")
-#define MMA_KERNEL(name, blocks) extern "C" __global__ void __launch_bounds__(THREADS, blocks) name(const name##_args a)
 #endif
 
 // lane_row and lane_column are the first row and the first column of a lane's part.
