@@ -38,7 +38,7 @@ func openKind(cfg *config.Config, kind string) (Device, error) {
 			key = "device.ranks"
 		}
 	}
-	d, err := openDevice(deviceOptions{kind, cfg.Device.Threads, cfg.Device.Kernels})
+	d, err := openDevice(deviceOptions{kind, cfg.Device.Threads, cfg.Device.Kernels, cfg.Device.TF32})
 	if err != nil {
 		return nil, cfg.Errorf(key, "%w", err)
 	}
@@ -65,11 +65,14 @@ type deviceOptions struct {
 	kind    string
 	threads int    // of the CPU; 0: all cores
 	kernels string // of the CPU; "": the best
+	tf32    bool   // of a GPU
 }
 
 func openDevice(o deviceOptions) (Device, error) {
 	if o.kind == kindCUDA {
-		d, err := cuda.New(CUDAOptions())
+		options := CUDAOptions()
+		options.TF32 = o.tf32
+		d, err := cuda.New(options)
 		if err != nil {
 			return nil, err // not d: an interface around nothing would be something
 		}
@@ -83,10 +86,10 @@ func openDevice(o deviceOptions) (Device, error) {
 }
 
 // CUDAOptions are those that a GPU is opened with. Where CUDA's libraries lie in no usual
-// place, the environment names them: TROUPE_LIBCUDA and TROUPE_LIBNVRTC, which may be
-// cuda.NoNVRTC.
+// place, the environment names them: TROUPE_LIBCUDA, TROUPE_LIBNVRTC, which may be
+// cuda.NoNVRTC, and TROUPE_LIBCUBLASLT, which may be cuda.NoBLAS.
 func CUDAOptions() cuda.Options {
-	return cuda.Options{Driver: os.Getenv("TROUPE_LIBCUDA"), NVRTC: os.Getenv("TROUPE_LIBNVRTC")}
+	return cuda.Options{Driver: os.Getenv("TROUPE_LIBCUDA"), NVRTC: os.Getenv("TROUPE_LIBNVRTC"), BLAS: os.Getenv("TROUPE_LIBCUBLASLT")}
 }
 
 // gpu is a device whose streams share it.
@@ -95,9 +98,8 @@ type gpu struct{ *cuda.Device }
 // Threads is 1: what runs beside something else takes its share of the one device.
 func (gpu) Threads() int { return 1 }
 
-// FastBF16 reports whether products of bfloat16 are faster: not those of today's kernels,
-// which round to it and multiply in float32.
-func (gpu) FastBF16() bool { return false }
+// FastBF16 reports whether products of bfloat16 are faster: they are on tensor cores.
+func (g gpu) FastBF16() bool { return g.HasBLAS() || g.MultipliesBF16() }
 
 // memoryFor is the memory that tensors may take on a device; 0: not known.
 func memoryFor(d Device) int64 {

@@ -57,7 +57,7 @@ func openTrained(o ModelOptions, tokenize bool) (t *trained, err error) {
 	if t.tokenizer != nil && t.tokenizer.Vocab() > c.Vocab {
 		return t, fmt.Errorf("%s: the tokenizer has %d ids, the model %d", t.ckpt.Dir(), t.tokenizer.Vocab(), c.Vocab)
 	}
-	if t.device, err = openDevice(deviceOptions{o.Device, o.Threads, o.Kernels}); err != nil {
+	if t.device, err = openDevice(deviceOptions{kind: o.Device, threads: o.Threads, kernels: o.Kernels}); err != nil {
 		return t, err
 	}
 	if need, free := 4*float64(c.Parameters()), memoryFor(t.device); free > 0 && need > float64(free) {

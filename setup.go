@@ -40,17 +40,16 @@ type plan struct {
 	chunks [][]stages.ChunkSpec // by rank
 }
 
-// stageOptions are those of a rank's stage.
-func (p *plan) stageOptions(rank int) stages.Options {
+// stageOptions are those of every rank's stage.
+func (p *plan) stageOptions() stages.Options {
 	c := p.cfg
 	bf16 := c.Device.DType == "bfloat16"
 	return stages.Options{
 		Seed: c.Run.Seed, Optimizer: optimizer(c), StepTokens: c.Batch.Sequences * c.Model.Context, BF16: bf16,
 		// In float32 packing is a few percent of a product and gains nothing
 		// (measured); in bfloat16 it converts every number, which is worth the memory
-		// of two more copies from some microbatches on. A GPU's products read weights as
-		// they are.
-		Pack: bf16 && c.Batch.Sequences > 2*c.Batch.Microbatch && kindOf(c, rank) != kindCUDA,
+		// of two more copies from some microbatches on.
+		Pack: bf16 && c.Batch.Sequences > 2*c.Batch.Microbatch,
 	}
 }
 

@@ -284,7 +284,10 @@ func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
 	}
 	for _, d := range r.devices.opened {
 		if cfg.Device.DType == "bfloat16" && !d.FastBF16() {
-			r.send(WarningEvent{fmt.Sprintf("device.dtype is bfloat16, and %s kernels have no instructions for it (AMX has): products are rounded to it, and as slow as float32's", d.Path())})
+			r.send(WarningEvent{fmt.Sprintf("device.dtype is bfloat16, and %s kernels have no instructions for it (AMX has, and GPUs from Ampere on): products are rounded to it, and as slow as float32's", d.Path())})
+		}
+		if g, ok := d.(gpu); ok && cfg.Device.TF32 && !g.HasBLAS() {
+			r.send(WarningEvent{"device.tf32 is true, and cuBLASLt, which knows it, was not found (engine doctor says where it was looked for): products are of whole float32 numbers"})
 		}
 	}
 	for _, w := range r.output.warnings {
@@ -453,7 +456,7 @@ func metricsCut(start actors.TrainerState) int {
 
 // buildStage makes a rank's stage with its weights.
 func buildStage(p *plan, rank int, s tensorops.Stream, load stages.Source, withState bool) (*stages.Stage, error) {
-	st, err := stages.NewStage(p.model, s, p.chunks[rank], p.stageOptions(rank))
+	st, err := stages.NewStage(p.model, s, p.chunks[rank], p.stageOptions())
 	if err != nil {
 		return nil, err
 	}

@@ -118,6 +118,7 @@ type Device struct {
 	DType   string   `toml:"dtype"`   // "float32", or "bfloat16": mixed precision
 	Threads int      `toml:"threads"` // of the CPU; default 0 = all cores
 	Kernels string   `toml:"kernels"` // of the CPU; default "auto"; the device knows the others
+	TF32    bool     `toml:"tf32"`    // float32 products on a GPU are of numbers rounded to TensorFloat-32; default false
 }
 
 // KindOf is the kind that is given for a pipeline rank.

@@ -21,7 +21,7 @@ var other = map[string]string{
 	"pipeline.stages": "2", "pipeline.chunks": "2", "pipeline.schedule": "gpipe", "pipeline.group": "4",
 	"pipeline.bound": "3", "pipeline.defer_weights": "1", "pipeline.post_validation": "true", "pipeline.layout": "x", "pipeline.recompute": "full", "pipeline.recompute_keep": "1",
 	"parallel.tensor": "", "parallel.data": "", "parallel.order": "dp-tp-pp",
-	"device.kind": "cpu", "device.ranks": "cpu", "device.dtype": "", "device.threads": "2", "device.kernels": "go",
+	"device.kind": "cpu", "device.ranks": "cpu", "device.dtype": "", "device.threads": "2", "device.kernels": "go", "device.tf32": "true",
 }
 
 // mayDiffer lists the keys that a resumed run may change.
@@ -30,7 +30,7 @@ var mayDiffer = []string{
 	"run.trace_every", "run.log_every", "run.stall_after_s",
 	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.group", "pipeline.bound", "pipeline.defer_weights", "pipeline.post_validation", "pipeline.layout",
 	"pipeline.recompute", "pipeline.recompute_keep",
-	"device.kind", "device.ranks", "device.dtype", "device.threads", "device.kernels",
+	"device.kind", "device.ranks", "device.dtype", "device.threads", "device.kernels", "device.tf32",
 }
 
 func TestDiffAndResume(t *testing.T) {
@@ -56,6 +56,8 @@ func TestDiffAndResume(t *testing.T) {
 			sets = append(sets, "data.val_fraction=0")
 		case "pipeline.recompute_keep":
 			sets = append(sets, "pipeline.recompute=partial")
+		case "device.tf32":
+			sets = append(sets, "device.kind=cuda")
 		case "pipeline.bound":
 			sets = append(sets, "pipeline.schedule=auto")
 		}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -205,9 +206,19 @@ func (c *checker) pipeline() {
 }
 
 func (c *checker) device() {
-	if n := len(c.Device.Ranks); c.clean("device.ranks", "pipeline.stages") && n > 0 && n != c.Pipeline.Stages {
+	d := c.Device
+	if n := len(d.Ranks); c.clean("device.ranks", "pipeline.stages") && n > 0 && n != c.Pipeline.Stages {
 		c.fail("device.ranks", fmt.Sprintf("the list has %s, and %s", entries(n), c.say("pipeline.stages")),
 			"give one kind for each stage, or leave ranks out")
+	}
+	key, gpu := "device.kind", d.Kind == "cuda"
+	if len(d.Ranks) > 0 {
+		key, gpu = "device.ranks", slices.Contains(d.Ranks, "cuda")
+	}
+	if c.clean("device.tf32", key) && d.TF32 && !gpu {
+		c.disagree("device.tf32", key,
+			fmt.Sprintf("is for the products of a GPU, and %s computes on the CPU, which has no TensorFloat-32", c.say(key)),
+			`use "cuda" there or leave tf32 out`)
 	}
 }
 

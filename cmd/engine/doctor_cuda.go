@@ -13,7 +13,9 @@ import (
 type cudaDiagnosis struct {
 	Driver   string       `json:"driver"` // the library and its version; "": none
 	Compiler string       `json:"nvrtc"`
-	Kernels  string       `json:"kernels"` // how a GPU gets them; "": it does not
+	Kernels  string       `json:"kernels"`     // how a GPU gets them; "": it does not
+	BLAS     string       `json:"cublaslt"`    // as Driver
+	NoBLAS   string       `json:"no_cublaslt"` // why products are computed without it; "": they are not
 	Devices  []cudaDevice `json:"devices"`
 	Lacks    []string     `json:"lacks"` // why device.kind = "cuda" cannot be used
 }
@@ -35,6 +37,12 @@ func diagnoseCUDA() cudaDiagnosis {
 		d.Compiler, d.Kernels = found.NVRTC.String(), "compiled here by NVRTC for the GPU, once"
 	case found.PTX:
 		d.Kernels = "those that come with this build, as PTX, since there is no NVRTC; with it (`pip install nvidia-cuda-nvrtc-cu12`, or the CUDA toolkit) they are made for the GPU itself, and it starts faster"
+	}
+	if found.BLAS != nil {
+		d.BLAS = found.BLAS.String()
+	}
+	if found.NoBLAS != nil {
+		d.NoBLAS = found.NoBLAS.Error()
 	}
 	for _, g := range found.Devices {
 		d.Devices = append(d.Devices, cudaDevice{g.Name, fmt.Sprintf("%d.%d", g.Major, g.Minor), g.Bytes})
@@ -60,8 +68,22 @@ func (d cudaDiagnosis) lines() []string {
 	if d.Kernels != "" {
 		lines = append(lines, "kernels: "+d.Kernels)
 	}
+	lines = append(lines, d.products()...)
 	for _, lack := range d.Lacks {
 		lines = append(lines, strings.Split(lack, "\n")...)
 	}
 	return lines
+}
+
+// products say what computes products of matrices, where there is a device to do it.
+func (d cudaDiagnosis) products() []string {
+	switch {
+	case len(d.Devices) == 0:
+		return nil
+	case d.BLAS != "":
+		return []string{"products: cuBLASLt's, " + d.BLAS}
+	case d.NoBLAS == "": // it was asked for: its lack is one of the device's
+		return nil
+	}
+	return append([]string{"products: engine's own, of which those in bfloat16 are tensor cores'"}, strings.Split(d.NoBLAS, "\n")...)
 }

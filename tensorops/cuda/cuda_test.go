@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/standin"
 	"github.com/troupe-ml/troupe/tensorops/cuda/kernels"
 	"github.com/troupe-ml/troupe/tensorops/optest"
@@ -62,10 +63,14 @@ func stand(t *testing.T) (*standin.Library, string) {
 	return l, path
 }
 
-// newDevice opens the stand-in. It is closed before what it leaves is counted.
+// newDevice opens the stand-in, without cuBLASLt if its path is not given. It is closed
+// before what it leaves is counted.
 func newDevice(t *testing.T, path string, o Options) *Device {
 	t.Helper()
 	o.Driver, o.NVRTC = path, path
+	if o.BLAS == "" {
+		o.BLAS = driver.None
+	}
 	if o.Cache == "" {
 		o.Cache = t.TempDir()
 	}
@@ -122,16 +127,16 @@ func TestLate(t *testing.T) {
 	optest.Run(t, newDevice(t, path, Options{}), optest.Options{Skip: func(optest.Case) bool { return true }})
 }
 
-// tooSlow leaves out products of packed matrices that take the stand-in seconds. Nothing
-// is packed on this device, so they are the products of cases that stay.
+// tooSlow leaves out products of packed matrices that take the stand-in seconds. Without
+// cuBLASLt nothing is packed, so they are the products of cases that stay.
 func tooSlow(c optest.Case) bool {
 	return strings.HasPrefix(c.Name, "pack/") && !strings.HasPrefix(c.Name, "pack/NN/") && !strings.HasSuffix(c.Name, "/sizes")
 }
 
 func TestDescribe(t *testing.T) {
 	_, path := stand(t)
-	is := Describe(Options{Driver: path, NVRTC: path})
-	if len(is.Lacks) > 0 || len(is.Devices) != 1 || is.Devices[0].Name != "stand-in" || is.Driver == nil || is.NVRTC == nil {
+	is := Describe(Options{Driver: path, NVRTC: path, BLAS: path})
+	if len(is.Lacks) > 0 || is.BLAS == nil || is.BLAS.String() != path+" (cuBLASLt 12.4)" || len(is.Devices) != 1 || is.Devices[0].Name != "stand-in" || is.Driver == nil || is.NVRTC == nil {
 		t.Fatalf("%+v", is)
 	}
 	if got := is.NVRTC.String(); !strings.HasSuffix(got, "(CUDA 12.4)") {

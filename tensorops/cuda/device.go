@@ -16,11 +16,16 @@ type Options struct {
 	LimitBytes int64  // of tensor memory; 0: what the GPU has
 	Driver     string // path of the driver's library; empty: the usual places
 	NVRTC      string // path of the compiler's; empty: the usual places, and PTX where it is in none; NoNVRTC
+	BLAS       string // path of cuBLASLt; empty: the usual places, and products without it where it is in none; NoBLAS
+	TF32       bool   // float32 products by cuBLASLt look at 19 bits of an element
 	Cache      string // folder for compiled kernels; empty: the user's folder for caches
 }
 
 // NoNVRTC for a path of NVRTC's takes the kernels that come with the build, as PTX.
 const NoNVRTC = "none"
+
+// NoBLAS for a path of cuBLASLt multiplies with the device's own kernels.
+const NoBLAS = driver.None
 
 // Device computes on one GPU.
 type Device struct {
@@ -29,6 +34,7 @@ type Device struct {
 	target  string // what the kernels are compiled for
 	context driver.Context
 	modules *modules
+	blas    blas
 	memory  *memory
 	host    tensorops.Arena // for collectives
 	owner   *owner
@@ -39,7 +45,7 @@ type Device struct {
 }
 
 func (o Options) libraries() driver.Libraries {
-	return driver.Libraries{Driver: o.Driver, NVRTC: o.NVRTC}
+	return driver.Libraries{Driver: o.Driver, NVRTC: o.NVRTC, BLAS: o.BLAS}
 }
 
 // New opens a GPU and compiles the kernels for it, if that was not done before; without
@@ -68,6 +74,9 @@ func open(o Options) (*Device, error) {
 	if d.target, d.modules, err = o.kernels(drv, gpu); err != nil {
 		return nil, err
 	}
+	if d.blas, err = openBLAS(o, drv); err != nil {
+		return nil, err
+	}
 	d.owner, err = newOwner(d.enter, d.leave)
 	return d, err
 }
@@ -77,7 +86,12 @@ func (d *Device) enter() (err error) {
 	if d.context, err = d.driver.Retain(d.gpu); err != nil {
 		return err
 	}
-	if err := d.driver.Use(d.context); err != nil {
+	if err = d.driver.Use(d.context); err == nil {
+		if err = d.blas.begin(); err != nil {
+			_ = d.driver.Use(0)
+		}
+	}
+	if err != nil {
 		return errors.Join(err, d.driver.Release(d.gpu))
 	}
 	return nil
@@ -87,6 +101,7 @@ func (d *Device) enter() (err error) {
 func (d *Device) leave() {
 	// What one of these calls cannot give back, the process's end does.
 	d.modules.close()
+	d.blas.end()
 	d.memory.close()
 	_ = d.driver.Use(0)
 	_ = d.driver.Release(d.gpu)
@@ -95,8 +110,15 @@ func (d *Device) leave() {
 // Name is "cuda".
 func (d *Device) Name() string { return "cuda" }
 
-// Path names what the kernels are compiled for, such as "cuda-sm_90".
-func (d *Device) Path() string { return "cuda-" + d.target }
+// Path names what the kernels are compiled for and whose products these are, such as
+// "cuda-sm_90" or "cuda-sm_90-cublaslt-12.9".
+func (d *Device) Path() string { return "cuda-" + d.target + d.blas.suffix() }
+
+// HasBLAS reports whether products are cuBLASLt's.
+func (d *Device) HasBLAS() bool { return d.blas.isThere() }
+
+// MultipliesBF16 reports whether the device's own products of bfloat16 are tensor cores'.
+func (d *Device) MultipliesBF16() bool { return multipliesBF16(d.target) }
 
 // Memory tells how much tensor memory is in use.
 func (d *Device) Memory() tensorops.MemoryStats { return d.memory.Stats() }

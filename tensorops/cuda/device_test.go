@@ -308,12 +308,16 @@ var functions = map[string]bool{
 	"cuMemcpyDtoDAsync_v2": true, "cuStreamWaitEvent": true, "cuGraphLaunch": true, "cuGraphExecDestroy": false,
 	"nvrtcVersion": true, "nvrtcGetNumSupportedArchs": true, "nvrtcGetSupportedArchs": true, "nvrtcCreateProgram": true,
 	"nvrtcDestroyProgram": true, "nvrtcCompileProgram": true, "nvrtcGetCUBINSize": true, "nvrtcGetCUBIN": true,
+	"cublasLtCreate": true, "cublasLtDestroy": false, "cublasLtMatmulDescCreate": true, "cublasLtMatmulDescSetAttribute": true,
+	"cublasLtMatmulDescDestroy": false, "cublasLtMatrixLayoutCreate": true, "cublasLtMatrixLayoutDestroy": false,
+	"cublasLtMatmulPreferenceCreate": true, "cublasLtMatmulPreferenceSetAttribute": true, "cublasLtMatmulPreferenceDestroy": false,
+	"cublasLtMatmulAlgoGetHeuristic": true, "cublasLtMatmul": true,
 }
 
 // session opens a device, does a little of everything and closes it. It returns the
 // errors of all parts.
 func session(path, folder string) error {
-	d, err := New(Options{Driver: path, NVRTC: path, Cache: folder})
+	d, err := New(Options{Driver: path, NVRTC: path, BLAS: path, Cache: folder})
 	if err != nil {
 		return err
 	}
@@ -331,6 +335,7 @@ func session(path, folder string) error {
 		list.Fill(weight, 2)
 		list.Embed(out, weight, ids)
 		list.SquaredNorm(norm, out)
+		list.MatMul(out, weight.View(2, 6).Columns(0, 4), weight, tensorops.MatMulOpts{Bias: weight.View(12).View(4, 3).RowRange(0, 1).View(3)})
 		list.AllReduce(out, tensorops.Solo{})
 		list.Upload(ids, tensorops.HostBytes([]int32{1, 4}))
 		got := make([]float64, 1)
@@ -447,9 +452,21 @@ func library(t *testing.T, text string) string {
 	return out
 }
 
+// oldBLAS is the text of a cuBLASLt with all functions, and a version before GELU_AUX_BIAS.
+func oldBLAS() string {
+	text := "#include <stddef.h>\nextern \"C\" {\nsize_t cublasLtGetVersion(void) { return 100200; }\n"
+	for name := range functions {
+		if strings.HasPrefix(name, "cublasLt") {
+			text += "int " + name + "(void) { return 15; }\n"
+		}
+	}
+	return text + "}\n"
+}
+
 func TestUnavailable(t *testing.T) {
 	_, path := stand(t)
 	empty := library(t, `extern "C" int cuInit(unsigned) { return 0; }`)
+	old := library(t, oldBLAS())
 	for _, test := range []struct {
 		what string
 		o    Options
@@ -459,6 +476,9 @@ func TestUnavailable(t *testing.T) {
 		{"no compiler", Options{Driver: path, NVRTC: "/nowhere/libnvrtc.so"}, []string{"/nowhere/libnvrtc.so", "CUDA 11.2"}},
 		{"another library for the driver", Options{Driver: empty, NVRTC: path}, []string{"it lacks cuDriverGetVersion, ", "cuLaunchKernel"}},
 		{"another library for the compiler", Options{Driver: path, NVRTC: empty}, []string{"nvrtcCompileProgram"}},
+		{"no cuBLASLt where it should be", Options{Driver: path, NVRTC: path, BLAS: "/nowhere/libcublasLt.so"}, []string{"/nowhere/libcublasLt.so", "No such file"}},
+		{"another library for cuBLASLt", Options{Driver: path, NVRTC: path, BLAS: empty}, []string{"it lacks cublasLtCreate, ", "cublasLtMatmul"}},
+		{"an old cuBLASLt", Options{Driver: path, NVRTC: path, BLAS: old}, []string{"cuBLASLt 10.2, too old: take 11.4"}},
 		{"no such device", Options{Driver: path, NVRTC: path, Device: 1}, []string{"device 1", "the driver sees 1"}},
 	} {
 		d, err := New(test.o)

@@ -24,10 +24,17 @@
 // its tensors at recording, ahead of the launches; so scratch memory, which is taken at
 // the launch, comes from an arena of its own.
 //
+// # Products
+//
+// Products of matrices are cuBLASLt's where it is found (blas.go): in float32, in TF32 where
+// the options ask for it, and in bfloat16, for which A and B are rounded into scratch memory,
+// or once a step where they are packed. It is asked for an algorithm once for a shape. Where
+// it is not there, or has none, the kernels here multiply (launch_linear.go).
+//
 // # Tests
 //
-// Without a GPU the device is tested against a stand-in for the driver, with the kernels
-// compiled for the host: see internal/standin.
+// Without a GPU the device is tested against a stand-in for the driver and cuBLASLt, with
+// the kernels compiled for the host: see internal/standin.
 //
 // The package may import tensorops, and what opens libraries. It must not know models,
 // stages or actors.

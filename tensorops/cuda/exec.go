@@ -26,6 +26,9 @@ type exec struct {
 	graphs    graphs
 	variables variables
 	staging   *staging // of the flight under way
+
+	blas      *blas
+	workspace driver.Address // workspaceBytes for blas
 }
 
 // do starts the kernels of the first operation, or of the first few where they are carried
@@ -95,6 +98,7 @@ func address(t tensorops.Tensor) uint64 {
 
 // joiners carry out operations that may be one with those that follow.
 var joiners = map[tensorops.Kind]joiner{
+	tensorops.KindMatMul:      matMuls,
 	tensorops.KindSquaredNorm: squaredNorms,
 	tensorops.KindAdamW:       adamWs,
 }

@@ -3,8 +3,7 @@ package cuda
 import "github.com/troupe-ml/troupe/tensorops"
 
 var linearLaunchers = map[tensorops.Kind]launcher{
-	tensorops.KindMatMul: matMul,
-	tensorops.KindPack:   pack,
+	tensorops.KindPack: pack,
 }
 
 // matmulArgs is matmul_args of matmul.cuh.
@@ -48,9 +47,44 @@ var (
 	tiledBF1664  = [4]string{"matmul_mma_nn_64", "matmul_mma_nt_64", "matmul_mma_tn_64", "matmul_mma_tt_64"}
 )
 
-// matMul carries out a product. A library's kernels, which know the tensor cores, would
-// take the place of multiply.
-func matMul(x *exec, o *tensorops.Op) error {
+// matMuls carries out a product: by the library where there is one that has an algorithm
+// for it, along with a GELU of all of it that follows; else with the kernels here. The
+// library's products of bfloat16 take along those right behind, which may read the same
+// matrix.
+func matMuls(x *exec, ops []tensorops.Op) (done int, err error) {
+	most := 1
+	if x.blas.isThere() && ops[0].Has(tensorops.FlagBF16) {
+		most = LimitJoined
+	}
+	var made roundings
+	for done < len(ops) && done < most && ops[done].Kind == tensorops.KindMatMul {
+		n, err := productOf(&ops[done]).do(x, ops[done:], &made)
+		if err != nil {
+			return done, err
+		}
+		for i := range n {
+			made.forget(ops[done+i].T[0])
+		}
+		done += n
+	}
+	return done, nil
+}
+
+// do starts the product, with the operation behind it if that goes into it, and returns how
+// many these are.
+func (p product) do(x *exec, ops []tensorops.Op, made *roundings) (int, error) {
+	if p.m == 0 || p.n == 0 {
+		return 1, nil
+	}
+	if x.blas.isThere() && p.k > 0 {
+		if done, err := p.byLibrary(x, ops, made); done > 0 || err != nil {
+			return done, err
+		}
+	}
+	return 1, p.multiply(x)
+}
+
+func productOf(o *tensorops.Op) product {
 	c, a := o.T[0], o.T[1]
 	p := product{op: o, m: c.Rows(), n: c.Cols(), k: a.Cols()}
 	if o.Has(tensorops.FlagTransA) {
@@ -59,14 +93,17 @@ func matMul(x *exec, o *tensorops.Op) error {
 	if o.Has(tensorops.FlagTransB) {
 		p.form++
 	}
-	if p.m == 0 || p.n == 0 {
-		return nil
-	}
-	return p.multiply(x)
+	return p
 }
 
-// pack does nothing: the products read B itself, which is still what it was.
-func pack(*exec, *tensorops.Op) error { return nil }
+// pack rounds B to bfloat16 for the library. Else it does nothing: the products read B
+// itself, which is still what it was.
+func pack(x *exec, o *tensorops.Op) error {
+	if !x.blas.isThere() || !o.Has(tensorops.FlagBF16) {
+		return nil
+	}
+	return roundTo(x, address(o.T[0]), o.T[1])
+}
 
 // multiply computes the product with the kernels of matmul.cu. How it is cut, in tiles and
 // in pieces of the depth that are computed apart, is for the device to be busy; it changes

@@ -39,6 +39,13 @@ func fill(x *exec, o *tensorops.Op) error {
 	}{to: address(t), n: int64(n), bits: bits})
 }
 
+// copyArgs is copy_args of move.cu, and round_bf16_args of round.cu.
+type copyArgs struct {
+	to, from                         uint64
+	rows, cols, toStride, fromStride int64
+	aligned, _                       uint32
+}
+
 func copyTensor(x *exec, o *tensorops.Op) error { return copyTo(x, o.T[0], o.T[1]) }
 
 // copyTo starts to = from, of the same type, rows and columns.
@@ -61,11 +68,12 @@ func copyTo(x *exec, to, from tensorops.Tensor) error {
 	g := x.over(ceil(cols, 4))
 	g.threads = min(g.threads, rowThreads(4*cols))
 	g.y = min(rows, maxGridY)
-	return launch(x, "copy", g, &struct {
-		to, from                         uint64
-		rows, cols, toStride, fromStride int64
-		aligned, pad                     uint32
-	}{a, b, int64(rows), int64(cols), int64(toStride), int64(fromStride), whole, 0})
+	return launch(x, "copy", g, &copyArgs{a, b, int64(rows), int64(cols), int64(toStride), int64(fromStride), whole, 0})
+}
+
+// copyDense starts a copy of so many elements of 4 bytes.
+func copyDense(x *exec, to, from uint64, n int) error {
+	return elementwise(x, "copy", n, &copyArgs{to: to, from: from, rows: 1, cols: int64(n), aligned: aligned(to, from)})
 }
 
 func spin(x *exec, o *tensorops.Op) error {

@@ -22,7 +22,7 @@ type normEntry struct {
 	out, x       uint64
 	n            int64
 	first        int64 // of its blocks
-	aligned, pad uint32
+	aligned, _   uint32
 }
 
 // squaredNorms computes those that follow each other, in one pass over all elements and

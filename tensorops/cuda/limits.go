@@ -29,3 +29,15 @@ const minGraphOps = 4
 
 // minStagingBytes is the smallest piece of page-locked memory that is asked for.
 const minStagingBytes = 64 << 10
+
+// LimitPlans bounds the products that a device remembers an algorithm for. One more, and
+// all are asked for again as they come.
+const LimitPlans = 4096
+
+// LimitJoined bounds the operations that are carried out along with a product. They keep
+// their scratch memory until the last of them.
+const LimitJoined = 4
+
+// workspaceBytes is the memory that each stream lends to the library for its products:
+// what NVIDIA recommends for the GPUs that need most of it.
+const workspaceBytes = 32 << 20

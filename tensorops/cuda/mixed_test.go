@@ -48,7 +48,7 @@ func TestTrainsBesideTheCPU(t *testing.T) {
 		mixed := append(slices.Clone(sets), "device.ranks="+c.ranks)
 		want := train(t, append(sets, "device.kind=cpu")...)
 		run := func() []float64 {
-			losses, info := trainIn(t, filepath.Join(t.TempDir(), "out"), mixed...)
+			losses, info, _ := trainIn(t, filepath.Join(t.TempDir(), "out"), mixed...)
 			for _, kind := range []string{"cuda", "cpu"} {
 				if !strings.Contains(info.Device, kind) || !strings.Contains(info.Kernels, kind+"-") {
 					t.Errorf("%q: the run is on %s and computes with %s", mixed, info.Device, info.Kernels)
@@ -97,8 +97,8 @@ func TestGoesOnElsewhere(t *testing.T) {
 	} {
 		out := filepath.Join(t.TempDir(), "out")
 		// Nothing follows the number of steps, so that a run may be told fewer at first.
-		first, _ := trainIn(t, out, append(parts[0], "run.steps=2", "optimizer.decay=constant")...)
-		second, info := trainIn(t, out, append(parts[1], "optimizer.decay=constant")...)
+		first, _, _ := trainIn(t, out, append(parts[0], "run.steps=2", "optimizer.decay=constant")...)
+		second, info, _ := trainIn(t, out, append(parts[1], "optimizer.decay=constant")...)
 		if info.ResumedAt != 2 {
 			t.Errorf("%s: it goes on from step %d, want 2", name, info.ResumedAt)
 		}

@@ -70,7 +70,8 @@ func (s *stream) start(f *flight, ops []tensorops.Op) (goOn bool, err error) {
 		s.run.op += done
 		return done == n, err
 	}
-	op, whole := &ops[0], true
+	op := &ops[0]
+	var whole bool
 	switch op.Kind {
 	case tensorops.KindUpload:
 		whole, err = s.upload(f, op.T[0], op.Host)

@@ -64,6 +64,7 @@ func newStream(d *Device, name string) *stream {
 		modules:     d.modules,
 		graphs:      newGraphs(),
 		temporary:   d.memory.newArena(name+" (scratch)", direct),
+		blas:        &d.blas,
 	}
 	s.copies = copies{driver: d.driver, landing: d.memory.newArena(name+" (copies)", direct)}
 	if err := d.owner.call(s.begin); err != nil {
@@ -92,6 +93,11 @@ func (s *stream) begin() (err error) {
 	if s.exec.variables.at, err = d.Alloc(LimitMasks * variableBytes); err != nil {
 		return err
 	}
+	if s.dev.blas.isThere() {
+		if s.exec.workspace, err = d.Alloc(workspaceBytes); err != nil {
+			return err
+		}
+	}
 	s.exec.stream, s.exec.fault = s.handle, uint64(s.fault)
 	s.copies.kernels = s.handle
 	if err := s.copies.begin(); err != nil {
@@ -117,7 +123,7 @@ func (s *stream) end() {
 	s.exec.graphs.close(d)
 	s.copies.end()
 	// What cannot be given back here ends with the context.
-	for _, at := range []driver.Address{s.fault, s.exec.variables.at} {
+	for _, at := range []driver.Address{s.fault, s.exec.variables.at, s.exec.workspace} {
 		if at != 0 {
 			_ = d.Free(at)
 		}

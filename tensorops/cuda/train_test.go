@@ -33,6 +33,36 @@ func TestTrains(t *testing.T) {
 	} else {
 		tolerance = 1e-3 // of the hardware's exponentials
 	}
+	library := os.Getenv("TROUPE_LIBCUBLASLT")
+	t.Setenv("TROUPE_LIBCUBLASLT", "none")
+	t.Run("own products", func(t *testing.T) { trains(t, tolerance) })
+	t.Run("cuBLASLt", func(t *testing.T) {
+		t.Setenv("TROUPE_LIBCUBLASLT", library)
+		if is := cuda.Describe(troupe.CUDAOptions()); is.BLAS == nil {
+			t.Skip(is.NoBLAS)
+		}
+		trains(t, tolerance)
+		// What is rounded is near what is not, and the same under every layout.
+		for _, set := range []string{`device.dtype="bfloat16"`, "device.tf32=true"} {
+			want := train(t, "device.kind=cuda", "batch.microbatch=1")
+			got := train(t, "device.kind=cuda", "batch.microbatch=1", set)
+			if slices.Equal(got, want) {
+				t.Errorf("%s changes nothing", set)
+			}
+			for i, loss := range got {
+				if math.Abs(loss-want[i]) > 1e-2*want[i] {
+					t.Errorf("%s, step %d: loss %v, in float32 %v", set, i+1, loss, want[i])
+				}
+			}
+			if again := train(t, "device.kind=cuda", "batch.microbatch=1", set, "pipeline.stages=2"); !slices.Equal(again, got) {
+				t.Errorf("%s, 2 stages: losses %v, want the same bits as with one, %v", set, again, got)
+			}
+		}
+	})
+}
+
+// trains trains models of each family on the GPU.
+func trains(t *testing.T, tolerance float64) {
 	for _, test := range []struct {
 		family, dtype string
 		tolerance     float64
@@ -77,6 +107,7 @@ func useStandIn(t *testing.T) {
 	}
 	t.Setenv("TROUPE_LIBCUDA", library)
 	t.Setenv("TROUPE_LIBNVRTC", library)
+	t.Setenv("TROUPE_LIBCUBLASLT", library)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 }
 
@@ -100,21 +131,41 @@ func TestGPU(t *testing.T) {
 	}, optest.Options{})
 }
 
+// TestTF32Unknown: who asks for TF32 hears that the device's own products don't know it.
+func TestTF32Unknown(t *testing.T) {
+	useStandIn(t)
+	t.Setenv("TROUPE_LIBCUBLASLT", "none")
+	want, _ := warnedTrain(t, "device.kind=cuda")
+	got, warnings := warnedTrain(t, "device.kind=cuda", "device.tf32=true")
+	if !slices.Equal(got, want) || len(warnings) != 1 || !strings.Contains(warnings[0], "cuBLASLt") {
+		t.Errorf("losses %v, without TF32 %v; warnings %q", got, want, warnings)
+	}
+}
+
 // train runs a small model and returns the losses of its steps.
-func train(t *testing.T, sets ...string) (losses []float64) {
+func train(t *testing.T, sets ...string) []float64 {
 	t.Helper()
-	losses, info := trainIn(t, filepath.Join(t.TempDir(), "out"), sets...)
+	losses, warnings := warnedTrain(t, sets...)
+	if len(warnings) > 0 && slices.Contains(sets, "device.kind=cuda") { // the CPU's may not know bfloat16
+		t.Errorf("%v: warnings %q", sets, warnings)
+	}
+	return losses
+}
+
+func warnedTrain(t *testing.T, sets ...string) (losses []float64, warnings []string) {
+	t.Helper()
+	losses, info, warnings := trainIn(t, filepath.Join(t.TempDir(), "out"), sets...)
 	if kind := slices.Contains(sets, "device.kind=cuda"); kind != strings.HasPrefix(info.Kernels, "cuda-") {
 		t.Errorf("with %q the run computes with %s", sets, info.Kernels)
 	}
 	if len(losses) != 4 {
 		t.Fatalf("%d losses", len(losses))
 	}
-	return losses
+	return losses, warnings
 }
 
 // trainIn runs a small model in an output folder.
-func trainIn(t *testing.T, out string, sets ...string) (losses []float64, info troupe.Info) {
+func trainIn(t *testing.T, out string, sets ...string) (losses []float64, info troupe.Info, warnings []string) {
 	t.Helper()
 	text := filepath.Join(filepath.Dir(out), "text")
 	if err := os.WriteFile(text, []byte(strings.Repeat("The stages pass their activations on. ", 40)), 0o600); err != nil {
@@ -135,12 +186,17 @@ optimizer = {warmup_steps = 0, clip_norm = 0.5}
 		t.Fatal(err)
 	}
 	for e := range run.Events() {
-		if s, ok := e.(troupe.StepEvent); ok && s.Loss != nil {
-			losses = append(losses, *s.Loss)
+		switch e := e.(type) {
+		case troupe.StepEvent:
+			if e.Loss != nil {
+				losses = append(losses, *e.Loss)
+			}
+		case troupe.WarningEvent:
+			warnings = append(warnings, e.Text)
 		}
 	}
 	if _, err := run.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	return losses, run.Info()
+	return losses, run.Info(), warnings
 }

@@ -9,19 +9,15 @@
 // and the pieces are added in order to what C starts from. So an element's bits depend on
 // its row of A, its column of B and the depth, not on the tiles nor on whether the pieces
 // were given to different blocks.
+#include "bf16.cuh"
 #include "matmul.cuh"
 
 // STEP of the depth is in shared memory at a time: the fewest quads of which each thread has
 // one on either side. More, and those on their way would crowd sums out of the registers.
 #define STEP(R) (64 / (R))
 
-// bf16_rounded is v rounded to bfloat16, the upper half of a float, to the nearest and ties
-// to even. A NaN stays one.
-__device__ inline float bf16_rounded(float v) {
-	const u32 bits = __float_as_uint(v);
-	if (v != v) return v;
-	return __uint_as_float((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u);
-}
+// bf16_rounded is v rounded to bfloat16, as a float.
+__device__ inline float bf16_rounded(float v) { return __uint_as_float(bf16_bits(v) << 16); }
 
 // operand is one side of a product in progress: rows × depth of A, or columns × depth of B.
 // deep says that its elements follow each other along the depth, as in A or in a transposed

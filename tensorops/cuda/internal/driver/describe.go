@@ -6,18 +6,23 @@ import "fmt"
 type Description struct {
 	Driver  *Found // nil: none
 	NVRTC   *Found // nil: none, for the reason NoNVRTC
+	BLAS    *Found // nil: products are computed without it, for the reason NoBLAS
 	Devices []*Device
 	Lacks   []error // why there is no driver or no device
 	NoNVRTC error
+	NoBLAS  error
 }
 
 // Found is a library that was opened.
 type Found struct {
 	Path         string
-	Major, Minor int // CUDA's version
+	Product      string // whose version it is
+	Major, Minor int
 }
 
-func (f Found) String() string { return fmt.Sprintf("%s (CUDA %d.%d)", f.Path, f.Major, f.Minor) }
+func (f Found) String() string {
+	return fmt.Sprintf("%s (%s %d.%d)", f.Path, f.Product, f.Major, f.Minor)
+}
 
 // Describe looks for the libraries and for GPUs. It makes no context and uses no memory
 // of theirs.
@@ -28,21 +33,36 @@ func Describe(l Libraries) Description {
 	if err != nil {
 		is.Lacks = append(is.Lacks, err)
 	} else {
-		is.Driver = &Found{Path: d.Path()}
+		is.Driver = &Found{Path: d.Path(), Product: "CUDA"}
 		is.Driver.Major, is.Driver.Minor = d.Version()
 		newest = is.Driver.Major
 		if is.Devices, err = d.all(); err != nil {
 			is.Lacks = append(is.Lacks, err)
 		}
 	}
+	is.findBLAS(l, newest)
 	c, err := OpenCompiler(l, newest)
 	if err != nil {
 		is.NoNVRTC = err
 		return is
 	}
-	is.NVRTC = &Found{Path: c.Path()}
+	is.NVRTC = &Found{Path: c.Path(), Product: "CUDA"}
 	is.NVRTC.Major, is.NVRTC.Minor = c.Version()
 	return is
+}
+
+// findBLAS looks for cuBLASLt. A device can do without, unless it is asked for by its path.
+func (is *Description) findBLAS(l Libraries, driverMajor int) {
+	b, err := OpenBLAS(l, driverMajor)
+	switch {
+	case err == nil:
+		is.BLAS = &Found{Path: b.Path(), Product: "cuBLASLt"}
+		is.BLAS.Major, is.BLAS.Minor = b.Version()
+	case l.NeedsBLAS():
+		is.Lacks = append(is.Lacks, err)
+	default:
+		is.NoBLAS = err
+	}
 }
 
 // all looks at every GPU.

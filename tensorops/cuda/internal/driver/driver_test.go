@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 )
 
 // TestSearch: libraries in a toolkit's folder and in a Python environment are found, and
@@ -41,6 +42,22 @@ func TestSearch(t *testing.T) {
 			t.Errorf("for a driver of CUDA %d: %q", test.driver, got)
 		}
 	}
+	make(toolkit, "lib64", "libcublasLt.so.11")
+	wheel12 := make(env, "lib", "python3.12", "site-packages", "nvidia", "cublas", "lib", "libcublasLt.so.12")
+	wheel13 := make(env, "lib", "python3.12", "site-packages", "nvidia", "cu13", "lib", "libcublasLt.so.13")
+	for driver, order := range map[int][]string{
+		12: {"libcublasLt.so.12", wheel12, "libcublasLt.so.11", "libcublasLt.so.13", wheel13, "libcublasLt.so"},
+		13: {"libcublasLt.so.13", wheel13, "libcublasLt.so.12", wheel12, "libcublasLt.so.11", "libcublasLt.so"},
+	} {
+		got := Libraries{}.blasCandidates(driver)
+		got = slices.DeleteFunc(got, func(p string) bool { return !slices.Contains(order, p) })
+		if !slices.Equal(got, order) {
+			t.Errorf("cuBLASLt for a driver of CUDA %d: %q", driver, got)
+		}
+	}
+	if got := (Libraries{BLAS: "here"}).blasCandidates(12); !slices.Equal(got, []string{"here"}) {
+		t.Errorf("a path of cuBLASLt's that is given: %q", got)
+	}
 	if got := (Libraries{NVRTC: "here"}).nvrtcCandidates(12); !slices.Equal(got, []string{"here"}) {
 		t.Errorf("a path that is given: %q", got)
 	}
@@ -51,14 +68,65 @@ func TestNothingThere(t *testing.T) {
 	for name, open := range map[string]func(Libraries) error{
 		"driver":   func(l Libraries) error { _, err := Open(l); return err },
 		"compiler": func(l Libraries) error { _, err := OpenCompiler(l, 12); return err },
+		"products": func(l Libraries) error { _, err := OpenBLAS(l, 12); return err },
 	} {
-		err := open(Libraries{Driver: "/nowhere/a.so", NVRTC: "/nowhere/a.so"})
+		err := open(Libraries{Driver: "/nowhere/a.so", NVRTC: "/nowhere/a.so", BLAS: "/nowhere/a.so"})
 		if !errors.Is(err, ErrUnavailable) || unavailable == "" && !strings.Contains(err.Error(), "/nowhere/a.so") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if is := Describe(Libraries{Driver: "/nowhere/a.so", NVRTC: "/nowhere/a.so"}); len(is.Lacks) != 1 || is.NoNVRTC == nil || is.Driver != nil || is.NVRTC != nil {
-		t.Errorf("%+v", is)
+	for blas, lacks := range map[string]int{None: 1, "/nowhere/a.so": 2} {
+		is := Describe(Libraries{Driver: "/nowhere/a.so", NVRTC: "/nowhere/a.so", BLAS: blas})
+		if len(is.Lacks) != lacks || is.Driver != nil || is.NVRTC != nil || is.NoNVRTC == nil || is.BLAS != nil || (is.NoBLAS == nil) != (lacks == 2) {
+			t.Errorf("%+v", is)
+		}
+	}
+}
+
+// TestBLASLayout: the sizes of what cuBLASLt reads and writes are those of its header.
+func TestBLASLayout(t *testing.T) {
+	var r heuristicResult
+	if size := unsafe.Sizeof(r); size != 96 {
+		t.Errorf("a result has %d bytes, cublasLtMatmulHeuristicResult_t has 96", size)
+	}
+	for field, at := range map[string][2]uintptr{
+		"workspaceSize": {unsafe.Offsetof(r.workspaceBytes), 64},
+		"state":         {unsafe.Offsetof(r.state), 72},
+		"wavesCount":    {unsafe.Offsetof(r.waves), 76},
+		"reserved":      {unsafe.Offsetof(r.reserved), 80},
+	} {
+		if at[0] != at[1] {
+			t.Errorf("%s is at byte %d, want %d", field, at[0], at[1])
+		}
+	}
+}
+
+// TestRealBLAS tells the cuBLASLt that TROUPE_LIBCUBLASLT names of products, which takes no
+// GPU: it must know every attribute, at the size at which it is given.
+func TestRealBLAS(t *testing.T) {
+	path := os.Getenv("TROUPE_LIBCUBLASLT")
+	if path == "" || path == None || unavailable != "" {
+		t.Skip("TROUPE_LIBCUBLASLT does not name a library that can be opened; `pip download nvidia-cublas-cu12` fetches one")
+	}
+	b, err := OpenBLAS(Libraries{BLAS: path}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []Matmul{
+		{M: 24, N: 10, K: 16, LDA: 24, LDB: 16, LDD: 24, AlignA: 16, AlignB: 4, AlignD: 16, Epilogue: NoEpilogue},
+		{M: 24, N: 10, K: 16, LDA: 16, LDB: 16, LDD: 32, AlignA: 16, AlignB: 8, AlignD: 4, Epilogue: Bias, AlignBias: 4, Precision: TF32, TransA: true},
+		{M: 24, N: 10, K: 16, LDA: 24, LDB: 16, LDD: 24, AlignA: 16, AlignB: 2, AlignD: 16, Epilogue: GELUAuxBias, LDAux: 24, AlignBias: 16, AlignAux: 16, Precision: BFloat16},
+	} {
+		p := &MatmulPlan{blas: b}
+		var preference uintptr
+		err := errors.Join(p.describe(&m), b.do(cublasLtMatmulPreferenceCreate, uintptr(unsafe.Pointer(&preference))), b.prefer(preference, &m, 1<<20))
+		if err != nil {
+			t.Errorf("%+v: %v", m, err)
+		}
+		if err := b.do(cublasLtMatmulPreferenceDestroy, preference); err != nil {
+			t.Error(err)
+		}
+		p.End()
 	}
 }
 

@@ -54,7 +54,7 @@ func OpenCompiler(l Libraries, driverMajor int) (*Compiler, error) {
 	lib, err := openFirst("NVRTC, the compiler's library (of CUDA 11.2 or later),", candidates, nvrtcNames)
 	if err != nil {
 		if l.NVRTC == "" && unavailable == "" {
-			err = fmt.Errorf("%w%s", err, nowhere())
+			err = fmt.Errorf("%w%s", err, nowhere("nvidia-cuda-nvrtc-cu12"))
 		}
 		return nil, err
 	}

@@ -11,7 +11,11 @@ import (
 type Libraries struct {
 	Driver string // libcuda.so.1, which comes with the GPU's driver
 	NVRTC  string // libnvrtc.so, which comes with the CUDA toolkit or a Python package
+	BLAS   string // libcublasLt.so, which comes as NVRTC does; or None
 }
+
+// None in place of a library's path means to do without it.
+const None = "none"
 
 // driverCandidates are what the driver's library is called. The loader looks for names
 // without a folder in LD_LIBRARY_PATH and in the system's folders.
@@ -22,24 +26,41 @@ func (l Libraries) driverCandidates() []string {
 	return []string{"libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1"}
 }
 
-// nvrtcMajors are the major versions of NVRTC that are looked for; version 11 is named
-// after 11.2 in all of its releases since.
-var nvrtcMajors = []struct {
+// release is a major version of a library's, with the file that it is in.
+type release struct {
 	major int
 	file  string
-}{{13, "libnvrtc.so.13"}, {12, "libnvrtc.so.12"}, {11, "libnvrtc.so.11.2"}}
+}
 
-// nvrtcCandidates are the places where NVRTC may be. What is no newer than the driver
-// comes first: a driver need not know what a newer compiler writes.
+// nvrtcMajors are the major versions of NVRTC that are looked for; version 11 is named
+// after 11.2 in all of its releases since.
+var nvrtcMajors = []release{{13, "libnvrtc.so.13"}, {12, "libnvrtc.so.12"}, {11, "libnvrtc.so.11.2"}}
+
+// nvrtcCandidates are the places where NVRTC may be.
 func (l Libraries) nvrtcCandidates(driverMajor int) []string {
 	if l.NVRTC != "" {
 		return []string{l.NVRTC}
 	}
-	majors := slices.Clone(nvrtcMajors)
-	slices.SortStableFunc(majors, func(a, b struct {
-		major int
-		file  string
-	}) int {
+	return candidates(nvrtcMajors, "libnvrtc.so", driverMajor)
+}
+
+// blasMajors are the major versions of cuBLASLt that are looked for.
+var blasMajors = []release{{13, "libcublasLt.so.13"}, {12, "libcublasLt.so.12"}, {11, "libcublasLt.so.11"}}
+
+// blasCandidates are the places where cuBLASLt may be.
+func (l Libraries) blasCandidates(driverMajor int) []string {
+	if l.BLAS != "" {
+		return []string{l.BLAS}
+	}
+	return candidates(blasMajors, "libcublasLt.so", driverMajor)
+}
+
+// candidates are the places where a library may be, of which plain is the name without a
+// version. What is no newer than the driver comes first: a driver need not know what a
+// newer compiler writes, nor what a newer library asks of it.
+func candidates(majors []release, plain string, driverMajor int) []string {
+	majors = slices.Clone(majors)
+	slices.SortStableFunc(majors, func(a, b release) int {
 		return boolInt(a.major > driverMajor) - boolInt(b.major > driverMajor)
 	})
 	var names, all []string
@@ -47,7 +68,7 @@ func (l Libraries) nvrtcCandidates(driverMajor int) []string {
 		names = append(names, m.file)
 	}
 	folders := toolkitFolders()
-	for _, name := range append(names, "libnvrtc.so") {
+	for _, name := range append(names, plain) {
 		all = append(all, name)
 		for _, folder := range folders {
 			if path := filepath.Join(folder, name); exists(path) {
@@ -58,10 +79,11 @@ func (l Libraries) nvrtcCandidates(driverMajor int) []string {
 	return all
 }
 
-// nowhere says which folders nvrtcCandidates looked through, for the error.
-func nowhere() string {
+// nowhere says which folders candidates looked through, for the error, and which of
+// Python's packages has the library.
+func nowhere(pythonPackage string) string {
 	return fmt.Sprintf("\nNor is it in $CUDA_HOME, /usr/local/cuda* or Python's packages (%d folders of those exist). "+
-		"It comes with the CUDA toolkit, and with `pip install nvidia-cuda-nvrtc-cu12`", len(toolkitFolders()))
+		"It comes with the CUDA toolkit, and with `pip install %s`", len(toolkitFolders()), pythonPackage)
 }
 
 // toolkitFolders are the existing folders that hold the toolkit's libraries, beside

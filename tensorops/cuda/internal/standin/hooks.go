@@ -16,8 +16,12 @@ type Library struct {
 	Delay func(microseconds int32)
 	// Memory sets how much the device has.
 	Memory func(bytes uintptr)
+	// Refuse lets cuBLASLt have no algorithm: RefuseAll, RefuseGELU or RefuseLate; 0 takes
+	// it back.
+	Refuse func(what int32)
 	// Left counts what the last context still had of a kind at its end: memory, pinned,
-	// streams, events, modules or graphs; and what there is of contexts and programs.
+	// streams, events, modules or graphs; and what there is of contexts, programs and
+	// cuBLASLt's descriptors.
 	Left func(kind string) int64
 	// Calls counts the calls of a function so far.
 	Calls func(function string) int64
@@ -27,8 +31,15 @@ type Library struct {
 	Message func() string
 }
 
+// What Refuse refuses.
+const (
+	RefuseAll  = 1 // when an algorithm is asked for
+	RefuseGELU = 2 // those with a GELU
+	RefuseLate = 3 // when they are run
+)
+
 // Kinds are those that Left counts.
-var Kinds = []string{"contexts", "memory", "pinned", "streams", "events", "modules", "graphs", "programs"}
+var Kinds = []string{"contexts", "memory", "pinned", "streams", "events", "modules", "graphs", "programs", "descriptors"}
 
 // Open opens what Build has built. The process has one stand-in however often that is done.
 func Open(path string) (*Library, error) {
@@ -42,6 +53,7 @@ func Open(path string) (*Library, error) {
 		"troupe_standin_reset":     &l.Reset,
 		"troupe_standin_delay":     &l.Delay,
 		"troupe_standin_memory":    &l.Memory,
+		"troupe_standin_refuse":    &l.Refuse,
 		"troupe_standin_left":      &l.Left,
 		"troupe_standin_calls":     &l.Calls,
 		"troupe_standin_check_mma": &l.CheckMMA,

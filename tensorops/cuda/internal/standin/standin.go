@@ -1,4 +1,4 @@
-// Package standin builds a stand-in for CUDA's driver and NVRTC with the kernels
+// Package standin builds a stand-in for CUDA's driver, NVRTC and cuBLASLt with the kernels
 // compiled for the host: what tests run the device against on a machine without a
 // GPU. The C++ is in folder lib; emulate.h is what the kernels see of it.
 //

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "fibers.h"
+#include "standin.h"
 
 typedef int CUresult;
 typedef int CUdevice;
@@ -746,6 +747,7 @@ void troupe_standin_reset(void) {
     st.limit = (size_t)1 << 34;
     for (Program *p : st.programs) delete p;
     st.programs.clear();
+    troupe::reset_blas();
 }
 
 // Each task of a stream waits up to so many microseconds before it begins.
@@ -767,6 +769,7 @@ long long troupe_standin_left(const char *what) {
     std::string w = what;
     if (w == "contexts") return st.contexts;
     if (w == "programs") return (long long)st.programs.size();
+    if (w == "descriptors") return troupe::blas_left();
     return st.left[w];
 }
 
@@ -782,3 +785,21 @@ const char *troupe_standin_message(void) {
     return st.message.c_str();
 }
 }
+
+// What the other libraries' functions are made of: see standin.h.
+namespace troupe {
+
+std::unique_lock<std::mutex> locked() { return Lock(st.mu); }
+int enter_call(const char *name) { return enter(name, false); }
+bool usable() { return current && st.contexts > 0 && !st.failed; }
+bool on_device(uint64_t at, size_t bytes) { return inside(st.memory, at, bytes); }
+void fail_context(const std::string &why) { fail(illegal_address, why); }
+
+bool put_task(void *stream, std::function<void()> task) {
+    Stream *s = (Stream *)stream;
+    if (!st.streams.count(s)) return false;
+    put(s, std::move(task));
+    return true;
+}
+
+} // namespace troupe

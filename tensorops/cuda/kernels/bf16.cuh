@@ -1,0 +1,15 @@
+// bfloat16: the upper half of a float32.
+#ifndef TROUPE_BF16_CUH
+#define TROUPE_BF16_CUH
+
+#include "common.cuh"
+
+// bf16_bits is v rounded to bfloat16, to the nearest and ties to even. A NaN stays one: its
+// upper half alone could be that of infinity.
+__device__ inline u32 bf16_bits(float v) {
+	const u32 bits = __float_as_uint(v);
+	if (v != v) return bits >> 16 | 0x40;
+	return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+#endif
