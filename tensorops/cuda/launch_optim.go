@@ -19,10 +19,10 @@ const optimThreads = 256
 
 // normEntry is norm_entry of optim.cu.
 type normEntry struct {
-	out, x       uint64
-	n            int64
-	first        int64 // of its blocks
-	aligned, _   uint32
+	out, x     uint64
+	n          int64
+	first      int64 // of its blocks
+	aligned, _ uint32
 }
 
 // squaredNorms computes those that follow each other, in one pass over all elements and
