@@ -175,21 +175,11 @@ func (p product) withGELU(x *exec, y tensorops.Tensor, made *roundings) (bool, e
 // apartFrom reports whether the product neither reads nor writes the memory of y.
 func (p product) apartFrom(y tensorops.Tensor) bool {
 	for _, t := range p.op.T[:5] {
-		if overlap(t, y) {
+		if extentOf(t).meets(extentOf(y)) {
 			return false
 		}
 	}
 	return true
-}
-
-// overlap reports whether two tensors of float32 have memory in common, or that between
-// their rows.
-func overlap(t, u tensorops.Tensor) bool {
-	if !t.Valid() || !u.Valid() || t.Len() == 0 || u.Len() == 0 {
-		return false
-	}
-	end := func(t tensorops.Tensor) uint64 { return address(t) + 4*uint64((t.Rows()-1)*stride(t)+t.Cols()) }
-	return address(t) < end(u) && address(u) < end(t)
 }
 
 // matmul is the product as the library is asked for it, with D at an address. The library
@@ -309,7 +299,7 @@ func (m *roundings) address(x *exec, o *tensorops.Op, which int) (uint64, error)
 // forget drops the copies of what has been written.
 func (m *roundings) forget(written tensorops.Tensor) {
 	for i := range m {
-		if overlap(m[i].of, written) {
+		if extentOf(m[i].of).meets(extentOf(written)) {
 			m[i].of = tensorops.Tensor{}
 		}
 	}

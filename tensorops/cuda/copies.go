@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
@@ -19,7 +20,7 @@ type copies struct {
 	stream  driver.Stream
 	event   driver.Event // where one of the two waits for the other
 	landing *arena
-	leaving [][2]uint64 // memory that copies out may be reading
+	leaving []extent // memory that copies out may be reading
 }
 
 // begin makes what the copies have of the driver's.
@@ -82,7 +83,7 @@ func (c *copies) out(f *flight, piece []byte, from driver.Address) error {
 		return err
 	}
 	f.aside = true
-	c.leaving = append(c.leaving, [2]uint64{uint64(from), uint64(from) + uint64(len(piece))})
+	c.leaving = append(c.leaving, extent{uint64(from), uint64(from) + uint64(len(piece))})
 	return c.driver.CopyOut(piece, from, c.stream)
 }
 
@@ -99,27 +100,11 @@ func (c *copies) settle(ops []tensorops.Op) error {
 func (c *copies) touched(ops []tensorops.Op) bool {
 	for i := range ops {
 		for _, t := range ops[i].T {
-			if !t.Valid() {
-				continue
-			}
-			first, last := extent(t)
-			for _, l := range c.leaving {
-				if first < l[1] && l[0] < last {
-					return true
-				}
+			e := extentOf(t)
+			if slices.ContainsFunc(c.leaving, e.meets) {
+				return true
 			}
 		}
 	}
 	return false
-}
-
-// extent is the memory from a tensor's first element to its last, with what lies between
-// the rows of a view.
-func extent(t tensorops.Tensor) (first, last uint64) {
-	first = address(t)
-	if t.Len() == 0 {
-		return first, first
-	}
-	elements := (t.Rows()-1)*t.Stride() + t.Cols()
-	return first, first + uint64(elements*t.DType().Size())
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"math"
+	"slices"
 
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
@@ -36,23 +37,18 @@ func newGraphs() graphs {
 	return graphs{kept: make(map[string]*graph), seen: make(map[uint64]struct{}), seed: maphash.MakeSeed()}
 }
 
-// capturable reports whether a segment is worth a graph: it has several kernels, and none
-// whose argument changes with every step or that reads memory of the flight.
+// tabled are the operations whose kernels read a table that comes with the flight.
+var tabled = []tensorops.Kind{tensorops.KindSquaredNorm, tensorops.KindAdamW}
+
+// capturable reports whether a segment can be a graph, and is worth one.
 func capturable(ops []tensorops.Op) bool {
-	if len(ops) < minGraphOps {
-		return false
-	}
 	for i := range ops {
-		kind := ops[i].Kind
-		if joiners[kind] != nil && !captured[kind] || kind == tensorops.KindSGD || kind == tensorops.KindSpin {
+		if slices.Contains(tabled, ops[i].Kind) {
 			return false
 		}
 	}
-	return true
+	return len(ops) >= minGraphOps
 }
-
-// captured are the joined operations that may be captured nevertheless.
-var captured = map[tensorops.Kind]bool{tensorops.KindMatMul: true}
 
 // launchGraph launches a segment as a graph; false if it has to be launched in the usual
 // way.

@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"math"
-	"slices"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -29,7 +28,7 @@ type normEntry struct {
 // one over the sums of blocks.
 func squaredNorms(x *exec, ops []tensorops.Op) (int, error) {
 	var entries []normEntry
-	var outs ranges
+	var outs extents
 	blocks := int64(0)
 	for i := range ops {
 		o := &ops[i]
@@ -75,7 +74,7 @@ func adamWs(x *exec, ops []tensorops.Op) (int, error) {
 	o := &ops[0]
 	rate, beta1, beta2, eps, scale := o.F[0], o.F[1], o.F[2], o.F[3], o.F[5]
 	var entries []adamWEntry
-	var changed ranges
+	var changed extents
 	blocks := int64(0)
 	for i := range ops {
 		other := &ops[i]
@@ -132,30 +131,4 @@ func sgd(x *exec, o *tensorops.Op) error {
 		rate: float32(o.F[0]), momentum: float32(o.F[1]), decay: float32(o.F[2]), scale: float32(o.F[3]),
 		aligned: aligned(w, m, g),
 	})
-}
-
-// ranges are pieces of memory in ascending order, of which no two overlap.
-type ranges [][2]uint64
-
-// add adds the memory of dense tensors. It is false, and the list of no more use, if any of
-// it is there already: then the operation depends on one before.
-func (r *ranges) add(tensors ...tensorops.Tensor) bool {
-	for _, t := range tensors {
-		first := address(t)
-		last := first + uint64(t.Len()*t.DType().Size())
-		if first == last {
-			continue
-		}
-		at, _ := slices.BinarySearchFunc(*r, first, func(other [2]uint64, first uint64) int {
-			if other[1] <= first { // ends before
-				return -1
-			}
-			return 1
-		})
-		if at < len(*r) && (*r)[at][0] < last {
-			return false
-		}
-		*r = slices.Insert(*r, at, [2]uint64{first, last})
-	}
-	return true
 }

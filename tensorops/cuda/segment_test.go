@@ -273,8 +273,8 @@ func TestJoined(t *testing.T) {
 	}
 }
 
-func TestRanges(t *testing.T) {
-	arena := tensorops.NewHostMemory(0).NewArena("ranges")
+func TestExtents(t *testing.T) {
+	arena := tensorops.NewHostMemory(0).NewArena("extents")
 	whole, err := tensorops.NewTensor(arena, tensorops.Float32, 100)
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func TestRanges(t *testing.T) {
 	whole.Buffer().Addr = 1 << 20 // as a device's would be
 	defer whole.Release()
 	part := func(first, last int) tensorops.Tensor { return whole.Columns(first, last) }
-	var r ranges
+	var r extents
 	for _, test := range []struct {
 		first, last int
 		apart       bool
@@ -292,7 +292,7 @@ func TestRanges(t *testing.T) {
 		}
 	}
 	for _, overlap := range [][2]int{{35, 45}, {45, 46}, {0, 100}, {9, 10}} {
-		r := ranges{}
+		r := extents{}
 		if !r.add(part(40, 50), part(0, 10)) || r.add(part(overlap[0], overlap[1])) {
 			t.Errorf("%v is said to be apart from 0 to 10 and 40 to 50", overlap)
 		}
