@@ -18,11 +18,16 @@
 // after it runs if one is bad; and where the page-locked memory for copies is used up.
 // Behind the last flight of a list the next list's first is launched at once.
 //
+// Operations that are kernels and nothing else make a segment (segment.go). One that comes
+// again is launched as a CUDA graph (graph.go). Large copies from and to the host go beside
+// the kernels (copies.go).
+//
 // # Memory
 //
 // Arenas keep what is released by size class, as the host's do (arena.go). A list frees
 // its tensors at recording, ahead of the launches; so scratch memory, which is taken at
-// the launch, comes from an arena of its own.
+// the launch, comes from an arena of its own. The lowest address is taken first, so that steps
+// that do the same take the same memory.
 //
 // # Products
 //

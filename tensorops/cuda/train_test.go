@@ -92,6 +92,29 @@ func trains(t *testing.T, tolerance float64) {
 	}
 }
 
+// TestTrainsByGraphs: the passes of a chunk come again from step to step, at the same
+// addresses, and are launched as graphs.
+func TestTrainsByGraphs(t *testing.T) {
+	useStandIn(t)
+	path, err := cuda.StandIn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := standin.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	launched, made := l.Calls("cuGraphLaunch"), l.Calls("cuGraphInstantiateWithFlags")
+	train(t, "model.family=gpt2", "device.kind=cuda")
+	launched, made = l.Calls("cuGraphLaunch")-launched, l.Calls("cuGraphInstantiateWithFlags")-made
+	// Of four steps the first takes memory, the second is the first to repeat. A step has two
+	// forward and two backward passes.
+	t.Logf("%d graphs were made and %d launched", made, launched)
+	if launched < 8 || made > 6 {
+		t.Errorf("%d graphs were made and %d launched", made, launched)
+	}
+}
+
 // realGPU is the environment's word that tests run on a GPU: see scripts/gpu-check.
 const realGPU = "TROUPE_GPU"
 
