@@ -82,6 +82,7 @@ func trains(t *testing.T, tolerance float64) {
 		for _, layout := range [][]string{
 			nil,
 			{"pipeline.stages=2"},
+			{"pipeline.stages=4"},
 			{"pipeline.stages=2", "pipeline.schedule=zb-v", "pipeline.recompute=full"},
 		} {
 			again := train(t, slices.Concat(layout, model, []string{"device.kind=cuda"})...)
