@@ -14,20 +14,11 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/bench"
 	"github.com/troupe-ml/troupe/tensorops/cuda"
-	"github.com/troupe-ml/troupe/tensorops/cuda/internal/standin"
 )
 
 // TestGPUMemory: what a run may take is what its GPU has free, and what it took is told.
 func TestGPUMemory(t *testing.T) {
-	useStandIn(t)
-	path, err := cuda.StandIn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := standin.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := useStandIn(t)
 	t.Cleanup(l.Reset)
 	load := func(sets []string) (*config.Config, error) {
 		return bench.ModelConfig("gpt", append(sets, "model.layers=1", "model.hidden=16", "model.heads=2", "model.context=8", "model.vocab=40",

@@ -96,15 +96,7 @@ func trains(t *testing.T, tolerance float64) {
 // TestTrainsByGraphs: the passes of a chunk come again from step to step, at the same
 // addresses, and are launched as graphs.
 func TestTrainsByGraphs(t *testing.T) {
-	useStandIn(t)
-	path, err := cuda.StandIn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := standin.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := useStandIn(t)
 	launched, made := l.Calls("cuGraphLaunch"), l.Calls("cuGraphInstantiateWithFlags")
 	train(t, "model.family=gpt2", "device.kind=cuda")
 	launched, made = l.Calls("cuGraphLaunch")-launched, l.Calls("cuGraphInstantiateWithFlags")-made
@@ -120,19 +112,24 @@ func TestTrainsByGraphs(t *testing.T) {
 const realGPU = "TROUPE_GPU"
 
 // useStandIn makes configurations that ask for CUDA find the stand-in.
-func useStandIn(t *testing.T) {
+func useStandIn(t *testing.T) *standin.Library {
 	t.Helper()
-	library, err := cuda.StandIn()
+	path, err := cuda.StandIn()
 	if errors.Is(err, standin.ErrCompiler) {
 		t.Skipf("%v: without one the device is not tested on a machine without a GPU", err)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("TROUPE_LIBCUDA", library)
-	t.Setenv("TROUPE_LIBNVRTC", library)
-	t.Setenv("TROUPE_LIBCUBLASLT", library)
+	l, err := standin.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TROUPE_LIBCUDA", path)
+	t.Setenv("TROUPE_LIBNVRTC", path)
+	t.Setenv("TROUPE_LIBCUBLASLT", path)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	return l
 }
 
 // TestGPU runs the one table of cases on a real GPU, and again for its bits.
