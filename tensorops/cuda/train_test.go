@@ -125,6 +125,7 @@ func useStandIn(t *testing.T) *standin.Library {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.Reset()
 	t.Setenv("TROUPE_LIBCUDA", path)
 	t.Setenv("TROUPE_LIBNVRTC", path)
 	t.Setenv("TROUPE_LIBCUBLASLT", path)
