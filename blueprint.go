@@ -70,8 +70,8 @@ func (b *Blueprint) Layout() *scheduler.Layout { return b.plan.layout }
 // Model lists the layers and the parameters.
 func (b *Blueprint) Model() *stages.Model { return b.plan.model }
 
-// StageOptions are those of every rank's stage.
-func (b *Blueprint) StageOptions() stages.Options { return b.plan.stageOptions() }
+// StageOptions are those of a rank's stage.
+func (b *Blueprint) StageOptions(rank int) stages.Options { return b.plan.stageOptions(rank) }
 
 // DeviceKind is that of a rank's device: "cpu" or "cuda".
 func (b *Blueprint) DeviceKind(rank int) string { return kindOf(b.plan.cfg, rank) }

@@ -40,7 +40,7 @@ func (p *plan) memoryBytes() ([]int64, error) {
 // dryRun records a row, as a stage actor does, and tells what its pool holds then.
 func (p *plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error) {
 	dry := tensorops.NewDryStream()
-	st, err := stages.NewStage(p.model, dry, p.chunks[rank], p.stageOptions())
+	st, err := stages.NewStage(p.model, dry, p.chunks[rank], p.stageOptions(rank))
 	if err != nil {
 		return 0, err
 	}

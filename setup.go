@@ -40,12 +40,19 @@ type plan struct {
 	chunks [][]stages.ChunkSpec // by rank
 }
 
-// stageOptions are those of every rank's stage.
-func (p *plan) stageOptions() stages.Options {
+// logitsOnGPU bounds the logits that exist at a time on a GPU: half a gibibyte.
+const logitsOnGPU = 128 << 20
+
+// stageOptions are those of a rank's stage.
+func (p *plan) stageOptions(rank int) stages.Options {
 	c := p.cfg
 	bf16 := c.Device.DType == "bfloat16"
+	logits := 0 // the usual number
+	if kindOf(c, rank) == kindCUDA {
+		logits = logitsOnGPU
+	}
 	return stages.Options{
-		Seed: c.Run.Seed, Optimizer: optimizer(c), StepTokens: c.Batch.Sequences * c.Model.Context, BF16: bf16,
+		Seed: c.Run.Seed, Optimizer: optimizer(c), StepTokens: c.Batch.Sequences * c.Model.Context, BF16: bf16, Logits: logits,
 		// In float32 packing is a few percent of a product and gains nothing
 		// (measured); in bfloat16 it converts every number, which is worth the memory
 		// of two more copies from some microbatches on.

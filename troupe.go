@@ -456,7 +456,7 @@ func metricsCut(start actors.TrainerState) int {
 
 // buildStage makes a rank's stage with its weights.
 func buildStage(p *plan, rank int, s tensorops.Stream, load stages.Source, withState bool) (*stages.Stage, error) {
-	st, err := stages.NewStage(p.model, s, p.chunks[rank], p.stageOptions())
+	st, err := stages.NewStage(p.model, s, p.chunks[rank], p.stageOptions(rank))
 	if err != nil {
 		return nil, err
 	}

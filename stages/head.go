@@ -58,15 +58,19 @@ func (s *headState) sum(depth int) (loss, targets float64) {
 	return loss, targets
 }
 
-// Rows whose logits exist at a time: as many as fit limitLogits, in multiples of
+// Rows whose logits exist at a time: as many as fit the limit, in multiples of
 // rowsLogits, at which devices cut the sums of a weight gradient anyway.
 const (
-	limitLogits = 16 << 20 // elements
+	usualLogits = 16 << 20 // elements
 	rowsLogits  = 256
 )
 
-func (h *head) rowsAtATime(rows int) int {
-	n := limitLogits / h.vocab
+func (h *head) rowsAtATime(c *pass, rows int) int {
+	limit := c.stage.opts.Logits
+	if limit == 0 {
+		limit = usualLogits
+	}
+	n := limit / h.vocab
 	if n >= rowsLogits {
 		n = n / rowsLogits * rowsLogits
 	}
@@ -81,7 +85,7 @@ func (h *head) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 		s.dn = c.AllocLike(s.n)
 	}
 	rows := c.rows()
-	each := h.rowsAtATime(rows)
+	each := h.rowsAtATime(c, rows)
 	chunks := (rows + each - 1) / max(each, 1)
 	if chunks == 0 {
 		chunks, each = 1, 1
@@ -167,7 +171,7 @@ func (h *head) weightGrad(c *pass, st state) {
 	if c.mb.headLater() {
 		// As the forward would have: the same rows at a time.
 		rows := c.rows()
-		each := h.rowsAtATime(rows)
+		each := h.rowsAtATime(c, rows)
 		for at := 0; at < s.logits.Rows(); at += rows {
 			for first := at; first < at+rows; first += each {
 				last := min(first+each, at+rows)

@@ -33,6 +33,11 @@ type Options struct {
 	Pack bool
 	// StepTokens is the largest number of tokens in a step; 0: not known.
 	StepTokens int
+	// Logits is how many of them exist at a time, in elements; 0: as many as are best for
+	// a CPU. A device whose every operation costs a launch, and whose memory is the faster
+	// to read a gradient only a few times, takes more. It decides how the head's weight
+	// gradient is summed, and so its last bits.
+	Logits int
 	// BF16 rounds the operands of every layer's matrix products to bfloat16, and
 	// lets a device do so in attention; all else, weights and optimizer state among
 	// it, stays float32.

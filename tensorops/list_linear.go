@@ -56,7 +56,7 @@ func (l *List) Pack(dst, b Tensor, transB, bf16 bool) {
 	if transB {
 		k, n = n, k
 	}
-	l.need(op, dense(Float32, dst) && float(b) && dst.Len() == PackedLen(k, n), "dst has PackedLen elements")
+	l.need(op, dense(Float32, dst) && dst.Offset() == 0 && float(b) && dst.Len() == PackedLen(k, n), "dst has PackedLen elements and begins its buffer")
 }
 
 // ColSum records sum[j] += Σ rows of x[·, j]: a bias's gradient. T: sum, x.

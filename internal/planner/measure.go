@@ -93,7 +93,7 @@ func newMeter(b *troupe.Blueprint, dev tensorops.Device, sequences int) (*meter,
 		i = last
 	}
 	var err error
-	if m.stage, err = stages.NewStage(b.Model(), m.stream, specs, b.StageOptions()); err == nil {
+	if m.stage, err = stages.NewStage(b.Model(), m.stream, specs, b.StageOptions(0)); err == nil {
 		err = m.stage.Load(stages.Draw(1), false)
 	}
 	if err != nil {

@@ -95,7 +95,7 @@ func newRunners(b *troupe.Blueprint, dev troupe.Device, sequences int) ([]*runne
 		r := &runner{stream: dev.NewStream("planner"), microbatch: microbatch(c, sequences), noise: noise, hidden: c.Hidden}
 		runners = append(runners, r)
 		var err error
-		if r.stage, err = stages.NewStage(model, r.stream, []stages.ChunkSpec{{First: layer, Last: layer + 1}}, b.StageOptions()); err != nil {
+		if r.stage, err = stages.NewStage(model, r.stream, []stages.ChunkSpec{{First: layer, Last: layer + 1}}, b.StageOptions(0)); err != nil {
 			return runners, err
 		}
 		if err := r.stage.Load(stages.Draw(1), false); err != nil {

@@ -33,7 +33,7 @@ func squaredNorms(x *exec, ops []tensorops.Op) (int, error) {
 	for i := range ops {
 		o := &ops[i]
 		if o.Kind != tensorops.KindSquaredNorm || i == LimitTable || !outs.add(o.T[0]) {
-			break
+			break // never the first
 		}
 		in, n := address(o.T[1]), int64(o.T[1].Len())
 		entries = append(entries, normEntry{out: address(o.T[0]), x: in, n: n, first: blocks, aligned: aligned(in)})
@@ -81,13 +81,20 @@ func adamWs(x *exec, ops []tensorops.Op) (int, error) {
 		numbers := other.F
 		numbers[decay] = o.F[decay]
 		same := other.Kind == o.Kind && other.Flags == o.Flags && other.I == o.I && numbers == o.F
-		if !same || i == LimitTable || !changed.add(other.T[:4]...) {
+		if i > 0 && (!same || i == LimitTable) {
+			break
+		}
+		alone := !changed.add(other.T[:4]...) // it depends on one before, or its own tensors overlap
+		if i > 0 && alone {
 			break
 		}
 		w, m, v, g, n := address(other.T[0]), address(other.T[1]), address(other.T[2]), address(other.T[3]), int64(other.T[0].Len())
 		entries = append(entries, adamWEntry{w: w, m: m, v: v, g: g, n: n, first: blocks,
 			keep: float32(1 - rate*other.F[decay]), aligned: aligned(w, m, v, g)})
 		blocks += (n + ofBlock - 1) / ofBlock
+		if alone {
+			break
+		}
 	}
 	if blocks == 0 {
 		return len(entries), nil

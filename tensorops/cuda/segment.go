@@ -45,6 +45,9 @@ func (x *exec) launchAll(ops []tensorops.Op) (done int, err error) {
 	x.variables.used = 0
 	for done < len(ops) {
 		n, err := x.do(ops[done:])
+		if err == nil && n < 1 {
+			err = errors.New("nothing of it was launched")
+		}
 		if err != nil {
 			return done, err
 		}

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -270,6 +271,25 @@ func TestJoined(t *testing.T) {
 	list.Free(norms)
 	if err := tensorops.Run(s, list); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestUpdatesThatAreNot: numbers that are none, and tensors that share memory, are no reason
+// to hang.
+func TestUpdatesThatAreNot(t *testing.T) {
+	_, path := stand(t)
+	s := newDevice(t, path, Options{}).NewStream("updates")
+	for _, rate := range []float64{0.1, math.NaN()} {
+		list := s.NewList()
+		x := list.Alloc(tensorops.Float32, 8)
+		list.Fill(x, 1)
+		for range 3 {
+			list.AdamW(x, x, x, x, tensorops.AdamWOpts{LR: rate, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, GradScale: 1, Step: 1})
+		}
+		list.Free(x)
+		if err := tensorops.Run(s, list); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

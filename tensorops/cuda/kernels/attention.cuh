@@ -13,7 +13,7 @@
 #include "tile.cuh"
 
 #define TILE 64
-#define ROW 68   // floats from one row of a tile in shared memory to the next: more than TILE, against conflicts of banks
+#define ROW 68   // floats from one row of a tile in shared memory to the next: more than TILE, so that columns are not all in one bank
 #define CHUNK 32 // channels of two tiles fill the room of one tile's 64 channels
 #define LOWEST (-3.402823466e38f)
 

@@ -9,6 +9,11 @@
 #ifndef TROUPE_EMULATED
 // KERNEL(name) begins a kernel. Its argument is the struct name_args, as a.
 #define KERNEL(name) extern "C" __global__ void name(const name##_args a)
+
+// UNROLL is for loops over an array that a thread has: only unrolled does it stay in registers.
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL
 #endif
 
 typedef long long i64;

@@ -38,29 +38,34 @@ struct embed_order_args {
 #define ORDER_TILE 1024
 
 // A thread finds the place of its row by comparing its id with all, which pass through
-// shared memory. These are rows² comparisons, but for the few thousand rows of a microbatch
-// they take a few microseconds, less than a sort in several launches.
+// shared memory: before it come the rows before with an id that is not larger, and the rows
+// after with a smaller one. These are rows² comparisons, of a few instructions each: for the
+// thousands of rows of a microbatch less than a sort in several launches.
 KERNEL(embed_order) {
 	__shared__ int tile[ORDER_TILE];
 	const i64 row = GRID_INDEX;
 	const int id = row < a.rows ? a.ids[row] : -1;
-	int smaller = 0, same = 0, earlier = 0; // rows with a smaller id, with the same, and of these before this one
+	int place = 0, earlier = 0, later = 0; // of its row, and how many before and after have the same id
 	for (i64 from = 0; from < a.rows; from += ORDER_TILE) {
 		const int size = (int)(a.rows - from < ORDER_TILE ? a.rows - from : ORDER_TILE);
 		__syncthreads();
 		for (int i = threadIdx.x; i < size; i += blockDim.x) tile[i] = a.ids[from + i];
 		__syncthreads();
-		for (int i = 0; i < size; i++) {
-			smaller += tile[i] < id;
-			same += tile[i] == id;
-			earlier += tile[i] == id && from + i < row;
+		const int before = row <= from ? 0 : row - from < size ? (int)(row - from) : size;
+		for (int i = 0; i < before; i++) {
+			place += tile[i] <= id;
+			earlier += tile[i] == id;
+		}
+		for (int i = before; i < size; i++) {
+			place += tile[i] < id;
+			later += tile[i] == id; // itself too
 		}
 	}
 	if (row >= a.rows) return;
 	const bool good = id >= 0 && id < a.vocabulary;
 	if (!good) bad_id(a.fault, row);
-	a.order[smaller + earlier] = (int)row;
-	a.count[smaller + earlier] = good && earlier == 0 ? same : 0;
+	a.order[place] = (int)row;
+	a.count[place] = good && earlier == 0 ? later : 0;
 }
 
 struct embed_grad_args {
@@ -72,17 +77,22 @@ struct embed_grad_args {
 };
 
 // The blocks of one x have a place in order; they work if a token begins there. A thread
-// has four columns.
+// has four columns. It reads some rows ahead of their sum: a frequent token's are many.
 KERNEL(embed_grad) {
+	const int ahead = 8;
 	const int *rows = a.order + blockIdx.x;
 	const int count = a.count[blockIdx.x];
 	const i64 j = 4 * ((i64)blockIdx.y * blockDim.x + threadIdx.x), left = a.cols - j;
 	if (count == 0 || left <= 0) return;
 	float *grad = a.grad + a.ids[rows[0]] * a.cols + j;
 	four sum = load4(grad, left, a.aligned);
-	for (int i = 0; i < count; i++) {
-		const four d = load4(a.dy + rows[i] * a.cols + j, left, a.aligned);
-		for (int k = 0; k < 4; k++) sum.at[k] += d.at[k];
+	for (int first = 0; first < count; first += ahead) {
+		four d[ahead];
+		UNROLL for (int i = 0; i < ahead; i++)
+			if (first + i < count) d[i] = load4(a.dy + rows[first + i] * a.cols + j, left, a.aligned);
+		UNROLL for (int i = 0; i < ahead; i++)
+			for (int k = 0; k < 4; k++)
+				if (first + i < count) sum.at[k] += d[i].at[k];
 	}
 	store4(grad, sum, left, a.aligned);
 }

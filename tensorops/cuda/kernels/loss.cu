@@ -18,6 +18,26 @@ struct cross_entropy_args {
 	u32 aligned;
 };
 
+// Rows of a vocabulary that fours fill are read by fours. Others begin anywhere: then a
+// thread's four elements lie a block's width apart, so that a warp's lie side by side. Which
+// it is, and with it the order of sums, is a matter of the width alone.
+__device__ inline i64 apart_of(i64 cols) { return cols % 4 == 0 ? 1 : (i64)blockDim.x; }
+
+#define EACH_FOUR_APART(j, apart, n) for (i64 j = (apart) == 1 ? 4 * (i64)threadIdx.x : (i64)threadIdx.x; j < (n); j += 4 * (i64)blockDim.x)
+
+__device__ inline four load_apart(const float *row, i64 j, i64 apart, const cross_entropy_args &a) {
+	if (apart == 1) return load4(row + j, a.cols - j, a.aligned, LOWEST);
+	four f;
+	for (int k = 0; k < 4; k++) f.at[k] = j + k * apart < a.cols ? row[j + k * apart] : LOWEST;
+	return f;
+}
+
+__device__ inline void store_apart(float *row, i64 j, i64 apart, const four &f, const cross_entropy_args &a) {
+	if (apart == 1) return store4(row + j, f, a.cols - j, a.aligned);
+	for (int k = 0; k < 4; k++)
+		if (j + k * apart < a.cols) row[j + k * apart] = f.at[k];
+}
+
 // A block has a row. It reads it once for lse = log Σ exp, each thread with the largest of
 // its own elements so far (Milakov, Gimelshein: Online normalizer calculation for softmax,
 // 2018), and once more for the gradient scale·(softmax − onehot(target)).
@@ -31,9 +51,10 @@ KERNEL(cross_entropy) {
 	}
 	const float hit = target == IGNORE_TARGET ? 0 : logits[target]; // read before the gradient replaces it
 
+	const i64 apart = apart_of(a.cols);
 	float top = LOWEST, sum = 0;
-	EACH_FOUR_OF_ROW(j, a.cols) {
-		const four v = load4(logits + j, a.cols - j, a.aligned, LOWEST);
+	EACH_FOUR_APART(j, apart, a.cols) {
+		const four v = load_apart(logits, j, apart, a);
 		const float higher = fmaxf(fmaxf(v.at[0], v.at[1]), fmaxf(v.at[2], v.at[3]));
 		if (higher > top) {
 			sum *= expf(top - higher);
@@ -52,15 +73,15 @@ KERNEL(cross_entropy) {
 	if (a.grad == 0) return;
 	// lse is subtracted in two parts: one float32 would lose precision.
 	const float high = (float)lse, low = (float)(lse - high);
-	EACH_FOUR_OF_ROW(j, a.cols) {
-		four v = load4(logits + j, a.cols - j, a.aligned);
+	EACH_FOUR_APART(j, apart, a.cols) {
+		four v = load_apart(logits, j, apart, a);
 		for (int k = 0; k < 4; k++) {
 			float g = 0;
 			if (target != IGNORE_TARGET) g = expf((v.at[k] - high) - low) * a.scale;
-			if (j + k == target) g -= a.scale;
+			if (j + k * apart == target) g -= a.scale;
 			v.at[k] = g;
 		}
-		store4(a.grad + row * a.cols + j, v, a.cols - j, a.aligned);
+		store_apart(a.grad + row * a.cols, j, apart, v, a);
 	}
 }
 

@@ -11,15 +11,12 @@
 // memory. What a thread has of its tile may be too much for that: `make cuda-check` finds
 // what does not fit in registers.
 //
-// UNROLL is for loops over what a thread has of a tile: only unrolled do arrays stay in
-// registers. UNROLL_FOUR is for long loops of products, where more would only be more code.
+// UNROLL_FOUR is for long loops of products, where more would only be more code.
 #ifdef TROUPE_EMULATED
 #define TILED_KERNEL(name, blocks) KERNEL(name)
-#define UNROLL
 #define UNROLL_FOUR
 #else
 #define TILED_KERNEL(name, blocks) extern "C" __global__ void __launch_bounds__(THREADS, blocks) name(const name##_args a)
-#define UNROLL _Pragma("unroll")
 #define UNROLL_FOUR _Pragma("unroll 4")
 #endif
 
