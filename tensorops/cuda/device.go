@@ -154,12 +154,14 @@ func (d *Device) forget(s *stream) {
 // Close ends the streams and gives the GPU back. Tensors that are left lose their
 // memory.
 func (d *Device) Close() {
-	d.mu.Lock()
-	streams := d.streams
-	d.streams = nil
-	d.mu.Unlock()
-	for _, s := range streams {
-		s.Close()
-	}
-	d.closing.Do(d.owner.close)
+	d.closing.Do(func() {
+		d.mu.Lock()
+		streams := d.streams
+		d.streams = nil
+		d.mu.Unlock()
+		for _, s := range streams {
+			s.Close()
+		}
+		d.owner.close()
+	})
 }

@@ -281,7 +281,11 @@ func TestClose(t *testing.T) {
 				list = s.NewList()
 			}
 		}
-		d.Close()
+		var both sync.WaitGroup // nobody knows of the other
+		for range 2 {
+			both.Go(d.Close)
+		}
+		both.Wait()
 		if lists.Load() != done.Load() {
 			t.Errorf("%d lists, %d reports", lists.Load(), done.Load())
 		}
@@ -464,7 +468,11 @@ func oldBLAS() string {
 }
 
 func TestUnavailable(t *testing.T) {
-	_, path := stand(t)
+	l, path := stand(t)
+	l.Fail("cuInit", 1, 100) // as a driver does that sees no GPU
+	if _, err := New(Options{Driver: path, NVRTC: path}); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "cuInit") {
+		t.Errorf("no GPU: %v", err)
+	}
 	empty := library(t, `extern "C" int cuInit(unsigned) { return 0; }`)
 	old := library(t, oldBLAS())
 	for _, test := range []struct {

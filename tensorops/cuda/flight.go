@@ -110,8 +110,10 @@ func (f *flight) wait() error {
 		if err == nil {
 			return nil
 		}
-		// The device may still be at work on this flight's memory.
-		return errors.Join(err, f.waitStreams())
+		// The device may still be at work on this flight's memory. If that cannot be waited
+		// for either, it is for the reason that err gives.
+		_ = f.waitStreams()
+		return err
 	}
 	return f.waitStreams()
 }

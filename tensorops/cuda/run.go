@@ -28,6 +28,7 @@ func (r *run) reset() {
 func (s *stream) launch(f *flight) {
 	r := &s.run
 	f.sub = r.sub
+	s.exec.temporary.hold() // until it has landed: what is free of it may be in use
 	if err := r.sub.list.Err(); err != nil {
 		f.err = fmt.Errorf("%s: %w", s.name, err)
 		return
@@ -35,7 +36,7 @@ func (s *stream) launch(f *flight) {
 	ops := r.sub.list.Ops()
 	for r.op < len(ops) {
 		goOn, err := s.start(f, ops[r.op:])
-		if err != nil {
+		if err != nil { // of the operation that it has come to
 			f.err = s.failed(&ops[r.op], err)
 			break
 		}

@@ -25,7 +25,7 @@ func segment(ops []tensorops.Op) int {
 }
 
 // doSegment launches a segment and returns how many of its operations are. It is fewer
-// than all without an error where the rest has to wait for the flight to land.
+// than all with an error, and where the rest has to wait for the flight to land.
 func (x *exec) doSegment(f *flight, ops []tensorops.Op) (done int, err error) {
 	x.staging = &f.staging
 	whole, err := x.vary(ops)
@@ -33,8 +33,10 @@ func (x *exec) doSegment(f *flight, ops []tensorops.Op) (done int, err error) {
 		return 0, roomOrError(err)
 	}
 	ops = ops[:whole]
-	if launched, err := x.launchGraph(ops); launched {
-		return whole, err
+	if launched, err := x.launchGraph(ops); err != nil {
+		return 0, err
+	} else if launched {
+		return whole, nil
 	}
 	done, err = x.launchAll(ops)
 	return done, roomOrError(err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/troupe-ml/troupe/internal/rng"
@@ -57,6 +58,28 @@ func TestGraphs(t *testing.T) {
 	}
 	if made, launched := l.Calls("cuGraphInstantiateWithFlags")-made, l.Calls("cuGraphLaunch")-launched; made != 1 || launched != steps-1 {
 		t.Errorf("%d graphs were made and %d launched, want 1 and %d", made, launched, steps-1)
+	}
+}
+
+// TestFailedGraph: a graph that the driver does not launch fails its list, also as the last
+// of it.
+func TestFailedGraph(t *testing.T) {
+	l, path := stand(t)
+	s := newDevice(t, path, Options{}).NewStream("failed")
+	for round := range 4 {
+		list := s.NewList()
+		x := list.Alloc(tensorops.Float32, 1)
+		for range minGraphOps {
+			list.Fill(x, 1)
+		}
+		list.Free(x)
+		if round == 3 {
+			l.Fail("cuGraphLaunch", 1, 700)
+		}
+		err := tensorops.Run(s, list)
+		if round < 3 && err != nil || round == 3 && (err == nil || !strings.Contains(err.Error(), "fill") || !strings.Contains(err.Error(), "launched before")) {
+			t.Errorf("round %d: %v", round, err)
+		}
 	}
 }
 

@@ -266,6 +266,7 @@ func (s *stream) landed(f *flight, err error) {
 	}
 	sub, over, onItsOwn := f.sub, f.last || err != nil, f.onItsOwn
 	f.reset()
+	s.exec.temporary.release()
 	s.idle <- f
 	if !onItsOwn {
 		s.release(over)

@@ -107,7 +107,8 @@ func Open(l Libraries) (*Driver, error) {
 	}
 	d := &Driver{library: lib}
 	if err := d.do(cuInit, 0); err != nil {
-		return nil, fmt.Errorf("%s: %w", lib.path, err)
+		// Without a GPU the driver says so here.
+		return nil, fmt.Errorf("%w: %s: %w", ErrUnavailable, lib.path, err)
 	}
 	var version int32
 	if err := d.do(cuDriverGetVersion, uintptr(unsafe.Pointer(&version))); err != nil {

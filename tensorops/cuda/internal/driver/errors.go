@@ -22,7 +22,17 @@ func (e *Error) Error() string {
 	if e.Text != "" {
 		s += ": " + e.Text
 	}
+	if e.late() {
+		s += "; it is of this call, or of what was launched before: with CUDA_LAUNCH_BLOCKING=1 in the environment the two are one"
+	}
 	return s
+}
+
+// late reports whether the error is a kernel's that ran amiss, which whoever asks the driver
+// for something next is told.
+func (e *Error) late() bool {
+	const illegalAddress, hardwareStackError, launchFailed = 700, 714, 719
+	return e.Code == illegalAddress || hardwareStackError <= e.Code && e.Code <= launchFailed
 }
 
 // Numbers of errors that callers branch on.
