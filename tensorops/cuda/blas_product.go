@@ -1,0 +1,166 @@
+package cuda
+
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
+)
+
+// byLibrary has the library compute the product, and with it the GELU of it if that is the
+// next operation. It returns how many operations that were; 0 if there is no algorithm.
+func (p product) byLibrary(x *exec, ops []tensorops.Op, made *roundings) (int, error) {
+	if len(ops) > 1 && p.goesInto(&ops[1]) {
+		ok, err := p.withGELU(x, ops[1].T[0], made)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			return 2, nil
+		}
+	}
+	ok, err := p.plain(x, made)
+	if !ok || err != nil {
+		return 0, err
+	}
+	return 1, nil
+}
+
+// plain is the product with what C starts from.
+func (p product) plain(x *exec, made *roundings) (bool, error) {
+	c, bias := p.op.T[0], address(p.op.T[3])
+	m := p.matmul(x, stride(c), address(c))
+	if bias != 0 {
+		m.Epilogue, m.AlignBias = driver.Bias, alignment(bias)
+	}
+	plan, err := x.blas.plan(&m)
+	if plan == nil || err != nil {
+		return false, failedProduct(&m, err)
+	}
+	return p.run(x, plan, &m, driver.Places{D: driver.Address(address(c)), Bias: driver.Address(bias)}, made)
+}
+
+// auxRow is what rows of the matrix that a GELU is taken of have to be multiples of.
+const auxRow = 8
+
+// goesInto reports whether an operation is the GELU of the product, and the library may
+// do both. It has the same form of GELU as the kernel: that of the hyperbolic tangent.
+func (p product) goesInto(o *tensorops.Op) bool {
+	c, bias := p.op.T[0], p.op.T[3]
+	return o.Kind == tensorops.KindGELU && bias.Valid() && c.Contiguous() && p.n%auxRow == 0 &&
+		address(o.T[1]) == address(c) && o.T[1].Len() == c.Len() && address(o.T[0]) != address(c)
+}
+
+// withGELU writes the product with its bias to C and the GELU of that to y.
+func (p product) withGELU(x *exec, y tensorops.Tensor, made *roundings) (bool, error) {
+	c, bias, to := address(p.op.T[0]), address(p.op.T[3]), address(y)
+	m := p.matmul(x, p.n, to)
+	m.Epilogue, m.AlignBias = driver.GELUAuxBias, alignment(bias)
+	m.LDAux, m.AlignAux = p.n, alignment(c)
+	plan, err := x.blas.plan(&m)
+	if plan == nil || err != nil {
+		return false, failedProduct(&m, err)
+	}
+	// The memory of y may have been that of A, say, until the product. Whether it is is a
+	// matter of chance, which must not change a bit: so y is computed elsewhere.
+	beside := !p.apartFrom(y)
+	if beside {
+		if to, err = x.scratch(4 * p.m * p.n); err != nil {
+			return false, err
+		}
+	}
+	done, err := p.run(x, plan, &m, driver.Places{D: driver.Address(to), Bias: driver.Address(bias), Aux: driver.Address(c)}, made)
+	if !done || err != nil || !beside {
+		return done, err
+	}
+	return true, copyDense(x, address(y), to, p.m*p.n)
+}
+
+// apartFrom reports whether the product neither reads nor writes the memory of y.
+func (p product) apartFrom(y tensorops.Tensor) bool {
+	for _, t := range p.op.T[:5] {
+		if extentOf(t).meets(extentOf(y)) {
+			return false
+		}
+	}
+	return true
+}
+
+// matmul is the product as the library is asked for it, with D at an address. The library
+// takes matrices to lie by columns: what lies by rows is to it the transposed matrix, so it
+// is asked for Cᵀ = op(B)ᵀ·op(A)ᵀ.
+func (p product) matmul(x *exec, strideD int, d uint64) driver.Matmul {
+	m := driver.Matmul{
+		M: p.n, N: p.m, K: p.k,
+		TransA: p.op.Has(tensorops.FlagTransB), TransB: p.op.Has(tensorops.FlagTransA),
+		LDD: strideD, AlignD: alignment(d),
+		Epilogue: driver.NoEpilogue,
+	}
+	m.LDA, m.AlignA = p.operand(operandB)
+	m.LDB, m.AlignB = p.operand(operandA)
+	switch {
+	case p.op.Has(tensorops.FlagBF16):
+		m.Precision = driver.BFloat16
+	case x.blas.tf32:
+		m.Precision = driver.TF32
+	}
+	return m
+}
+
+// The operands' places in T.
+const (
+	operandA = 1
+	operandB = 2
+)
+
+// operand is how the library finds A or B: the distance of its rows, and what its address
+// is a multiple of. What is rounded first lies at the beginning of a buffer.
+func (p product) operand(which int) (distance, align int) {
+	t := p.op.T[which]
+	switch packed := p.op.T[4]; {
+	case !p.op.Has(tensorops.FlagBF16):
+		return stride(t), alignment(address(t))
+	case which == operandB && packed.Valid():
+		return roundedStride(t), alignment(address(packed))
+	}
+	return roundedStride(t), mostAlignment
+}
+
+// run puts the product into the stream; false if the library has no algorithm for it after
+// all.
+func (p product) run(x *exec, plan *driver.MatmulPlan, m *driver.Matmul, at driver.Places, made *roundings) (bool, error) {
+	a, err := made.address(x, p.op, operandA)
+	if err != nil {
+		return false, err
+	}
+	b, err := made.address(x, p.op, operandB)
+	if err != nil {
+		return false, err
+	}
+	at.A, at.B, at.Workspace = driver.Address(b), driver.Address(a), x.workspace
+	err = plan.Run(at, p.op.Has(tensorops.FlagAccumulate), x.stream)
+	if driver.IsUnsupported(err) {
+		x.blas.drop(m)
+		return false, nil
+	}
+	return err == nil, failedProduct(m, err)
+}
+
+// failedProduct says which product an error is of, as the library has it.
+func failedProduct(m *driver.Matmul, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("product %+v: %w", *m, err)
+}
+
+// mostAlignment is the most bytes that an address is known to be a multiple of: more does not
+// matter to the library.
+const mostAlignment = 16
+
+// alignment is what an address is a multiple of.
+func alignment(at uint64) int { return int(min(at&-at, mostAlignment)) }
+
+// stride is the distance from one row of a matrix to the next, which a matrix of one row
+// need not have.
+func stride(t tensorops.Tensor) int { return max(t.Stride(), t.Cols()) }
