@@ -19,6 +19,7 @@ import (
 
 // TestOpsByLibrary runs the products of the one table of cases by cuBLASLt.
 func TestOpsByLibrary(t *testing.T) {
+	skipNumbers(t)
 	l, path := stand(t)
 	others := func(c optest.Case) bool {
 		// How A is stored is nothing to a packed B.
@@ -295,6 +296,9 @@ func TestPlans(t *testing.T) {
 // TestProductAllocates: a product that was launched before is launched without memory of
 // Go's.
 func TestProductAllocates(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector's own memory counts")
+	}
 	_, path := stand(t)
 	d := newDevice(t, path, Options{BLAS: path})
 	s := d.NewStream("allocates").(*stream)

@@ -98,12 +98,18 @@ func TestOps(t *testing.T) {
 	optest.Run(t, newDevice(t, path, Options{}), optest.Options{Skip: tooSlow})
 }
 
+// skipNumbers leaves out, under the race detector, what is about the kernels' numbers: the
+// goroutines are those of TestOps.
+func skipNumbers(t *testing.T) {
+	if t.Helper(); raceDetector || testing.Short() {
+		t.Skip("it is about numbers, and takes long")
+	}
+}
+
 // TestDeterministic: the same bits whatever the device has of multiprocessors, run after
 // run, and beside another stream.
 func TestDeterministic(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it runs the cases five times")
-	}
+	skipNumbers(t) // of five times the cases
 	_, path := stand(t)
 	optest.Deterministic(t, func(processors int) tensorops.Device {
 		d, err := New(Options{Driver: path, NVRTC: path, Cache: t.TempDir()})

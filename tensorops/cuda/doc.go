@@ -31,7 +31,7 @@
 //
 // # Products
 //
-// Products of matrices are cuBLASLt's where it is found (blas.go): in float32, in TF32 where
+// Products of matrices are cuBLASLt's where it is found (blas.go, blas_product.go): in float32, in TF32 where
 // the options ask for it, and in bfloat16, for which A and B are rounded into scratch memory,
 // or once a step where they are packed. It is asked for an algorithm once for a shape. Where
 // it is not there, or has none, the kernels here multiply (launch_linear.go).
