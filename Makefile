@@ -83,7 +83,7 @@ fuzz: ## run every fuzz target for FUZZ_SECONDS (60)
 
 .PHONY: lint
 lint: $(LINT) ## run the linters and check the formatting
-	@test -z "$$(gofmt -l . | tee /dev/stderr)" || (echo "gofmt: the files above are not formatted"; exit 1)
+	@files=$$(gofmt -l .); test -z "$$files" || (echo "gofmt: these files are not formatted:"; echo "$$files"; exit 1)
 	$(LINT) run ./...
 
 $(LINT):
