@@ -67,7 +67,7 @@ func (a *stageActor) leave(l *tensorops.List, t tensorops.Tensor, rank int) tens
 		l.Fail(fmt.Errorf("what leaves for rank %d: %w", rank, err))
 		return t
 	}
-	l.Fetch(hostBytes(out), t)
+	l.Fetch(tensorops.Bytes(out), t)
 	l.Free(t)
 	return out
 }
@@ -83,14 +83,8 @@ func (a *stageActor) enter(l *tensorops.List, t tensorops.Tensor) tensorops.Tens
 	}
 	in := l.Alloc(t.DType(), t.Shape()...)
 	if in.Valid() {
-		l.Upload(in, hostBytes(t))
+		l.Upload(in, tensorops.Bytes(t))
 	}
 	l.Free(t)
 	return in
-}
-
-// hostBytes are those of a contiguous tensor in memory that the host can address.
-func hostBytes(t tensorops.Tensor) []byte {
-	size := t.DType().Size()
-	return t.Buffer().Mem[t.Offset()*size:][:t.Len()*size]
 }

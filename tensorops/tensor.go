@@ -271,3 +271,9 @@ func Elements[E float32 | float64 | int32](t Tensor) []E {
 	}
 	return unsafe.Slice((*E)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(t.buf.Mem)), t.off*size)), n)
 }
+
+// Bytes views the elements of a contiguous tensor in host memory as bytes.
+func Bytes(t Tensor) []byte {
+	size := t.DType().Size()
+	return t.buf.Mem[t.off*size:][:t.Len()*size]
+}

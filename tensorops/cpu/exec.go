@@ -100,10 +100,10 @@ func (x *exec) do(op *tensorops.Op) (err error) {
 	case tensorops.KindCopy:
 		return x.parallel(op.T[0].Rows(), rowGrain(op.T[0].Cols()), copyRows)
 	case tensorops.KindUpload:
-		copy(raw(op.T[0]), op.Host)
+		copy(tensorops.Bytes(op.T[0]), op.Host)
 		return nil
 	case tensorops.KindFetch:
-		copy(op.Host, raw(op.T[0]))
+		copy(op.Host, tensorops.Bytes(op.T[0]))
 		return nil
 	case tensorops.KindSquaredNorm:
 		return x.squaredNorm()
@@ -137,9 +137,3 @@ func f32(t tensorops.Tensor) []float32 { return tensorops.Elements[float32](t) }
 func f64(t tensorops.Tensor) []float64 { return tensorops.Elements[float64](t) }
 
 func i32(t tensorops.Tensor) []int32 { return tensorops.Elements[int32](t) }
-
-// raw views a contiguous tensor's bytes.
-func raw(t tensorops.Tensor) []byte {
-	size := t.DType().Size()
-	return t.Buffer().Mem[t.Offset()*size : (t.Offset()+t.Len())*size]
-}

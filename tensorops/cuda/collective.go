@@ -19,7 +19,7 @@ func (s *stream) reduce(f *flight, op *tensorops.Op) (goOn bool, err error) {
 			return false, err
 		}
 	}
-	host := r.host.Buffer().Mem[:t.Len()*t.DType().Size()]
+	host := tensorops.Bytes(r.host)
 	if !r.summed {
 		whole, err := s.fetch(f, host, t)
 		if !whole || err != nil {
