@@ -200,17 +200,18 @@ func (m *layer) moving(name, size string, record func(l *tensorops.List), moves 
 }
 
 // computing adds an operation that arithmetic bounds.
-func (m *layer) computing(name, size, dtype string, flops float64, record func(l *tensorops.List)) {
+func (m *layer) computing(name, size string, flops float64, record func(l *tensorops.List)) {
+	dtype := float32Name
+	if m.bf16 {
+		dtype = bfloat16
+	}
 	m.operations = append(m.operations, operation{name: name, size: size, dtype: dtype, flops: flops, record: record})
 }
 
 // multiplying adds a product, in the configuration's type.
 func (m *layer) multiplying(name string, s Shape, o tensorops.MatMulOpts, c, a, b tensorops.Tensor) {
-	dtype := float32Name
-	if o.BF16 = m.bf16; o.BF16 {
-		dtype = bfloat16
-	}
-	m.computing(name, s.String(), dtype, s.FLOPs(), func(l *tensorops.List) { l.MatMul(c, a, b, o) })
+	o.BF16 = m.bf16
+	m.computing(name, s.String(), s.FLOPs(), func(l *tensorops.List) { l.MatMul(c, a, b, o) })
 }
 
 func (m *layer) embedding() {
@@ -293,11 +294,11 @@ func (m *layer) attention() {
 		r := tensorops.RoPEOpts{Heads: h, Period: m.t, Theta: m.cfg.RopeTheta}
 		m.moving("RoPE", fmt.Sprintf("%dx%d", n, c), func(l *tensorops.List) { l.RoPE(q, r) }, q, q)
 	}
-	opts := tensorops.AttentionOpts{Batch: m.b, Heads: h, KVHeads: m.cfg.KVHeads}
+	opts := tensorops.AttentionOpts{Batch: m.b, Heads: h, KVHeads: m.cfg.KVHeads, BF16: m.bf16}
 	size := fmt.Sprintf("%dx%dx%d, %d heads", m.b, m.t, c, h)
 	product := float64(n) * float64(m.t+1) * float64(c) // of one of its two products
-	m.computing("attention", size, float32Name, 2*product, func(l *tensorops.List) { l.Attention(o, q, k, v, lse, opts) })
-	m.computing("attention, gradient", size, float32Name, 5*product, func(l *tensorops.List) { l.AttentionGrad(dq, dk, dv, do, q, k, v, o, lse, opts) })
+	m.computing("attention", size, 2*product, func(l *tensorops.List) { l.Attention(o, q, k, v, lse, opts) })
+	m.computing("attention, gradient", size, 5*product, func(l *tensorops.List) { l.AttentionGrad(dq, dk, dv, do, q, k, v, o, lse, opts) })
 }
 
 func (m *layer) activation() {
