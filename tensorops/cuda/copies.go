@@ -88,9 +88,9 @@ func (c *copies) out(f *flight, piece []byte, from driver.Address) error {
 }
 
 // settle lets the kernels' stream wait for copies out, if one of the operations that come
-// next touches what they read.
+// next touches what they read, or if they are too many to look through.
 func (c *copies) settle(ops []tensorops.Op) error {
-	if len(c.leaving) == 0 || !c.touched(ops) {
+	if len(c.leaving) == 0 || len(c.leaving) < LimitLeaving && !c.touched(ops) {
 		return nil
 	}
 	c.leaving = c.leaving[:0]

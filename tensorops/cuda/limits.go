@@ -12,6 +12,9 @@ const LimitStagingBytes = 32 << 20
 // done sooner than two streams have met.
 const minAside = 1 << 20
 
+// LimitLeaving bounds the copies to the host that kernels may run beside before they wait.
+const LimitLeaving = 64
+
 // LimitMasks bounds the dropout masks of one segment: a segment with more is cut.
 const LimitMasks = 1024
 
