@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
+	"github.com/troupe-ml/troupe/tensorops/cuda/kernels"
 )
 
 // cache is a folder of compiled kernels; the empty one keeps nothing. It is a
@@ -28,7 +29,7 @@ func userCache() cache {
 func (cache) key(c *driver.Compiler, target string, file driver.Source, headers []driver.Source) string {
 	h := sha256.New()
 	major, minor := c.Version()
-	fmt.Fprintf(h, "NVRTC %d.%d for %s with %q\n", major, minor, target, compileOptions)
+	fmt.Fprintf(h, "NVRTC %d.%d for %s with %q\n", major, minor, target, kernels.CompileOptions)
 	for _, s := range append([]driver.Source{file}, headers...) {
 		fmt.Fprintf(h, "%s: %d bytes\n%s", s.Name, len(s.Text), s.Text)
 	}

@@ -11,9 +11,6 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cuda/kernels"
 )
 
-// compileOptions are NVRTC's, beside the architecture.
-var compileOptions = kernels.CompileOptions
-
 // modules are the kernel files, each compiled to a module that is loaded when one of
 // its kernels is first asked for. After its making it is the owner's thread's alone.
 type modules struct {
@@ -52,7 +49,7 @@ func newModules(d *driver.Driver, c *driver.Compiler, target string, cache cache
 		m.files = append(m.files, f)
 		key := cache.key(c, target, source, headers)
 		f.compile = func() ([]byte, error) {
-			image, err := c.Compile(source, headers, target, compileOptions...)
+			image, err := c.Compile(source, headers, target, kernels.CompileOptions...)
 			if err == nil {
 				cache.store(key, image)
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
+	"github.com/troupe-ml/troupe/tensorops/cuda/kernels"
 )
 
 // architectures are those that the kernels are compiled for here: A100, H100, B200.
@@ -41,7 +42,7 @@ func TestKernelsCompile(t *testing.T) {
 	major, minor := c.Version()
 	for _, file := range files {
 		for _, arch := range architectures {
-			image, err := c.Compile(file, headers, arch, compileOptions...)
+			image, err := c.Compile(file, headers, arch, kernels.CompileOptions...)
 			if err != nil {
 				t.Error(err)
 				continue
