@@ -1,7 +1,7 @@
 // Package hostmem gets large pieces of memory outside of the garbage-collected
 // heap: aligned to cache lines, on huge pages where the system has them, and
 // invisible to the collector, which then has next to nothing to do however large
-// a model is. It knows no tensors.
+// a model is. It also maps files into memory. It knows no tensors.
 package hostmem
 
 import "unsafe"
@@ -11,7 +11,7 @@ import "unsafe"
 const Align = 64
 
 // minMapped is the size from which memory is mapped rather than allocated:
-// below it, a mapping of its own is dearer than the collector.
+// below it, a mapping of its own costs more than the collector.
 const minMapped = 1 << 18
 
 // Piece is memory. Its pages come back to the system on Free, or some time after

@@ -1,6 +1,8 @@
 package hostmem_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"unsafe"
 
@@ -34,5 +36,29 @@ func TestPieces(t *testing.T) {
 func TestTooMuch(t *testing.T) {
 	if p, err := hostmem.New(1 << 47); err == nil {
 		t.Errorf("128 TiB were given: %d bytes", len(p.Bytes))
+	}
+}
+
+func TestMapFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, []byte("content"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := hostmem.MapFile(f, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil || string(content) != "cont" {
+		t.Errorf("%q, %v", content, err)
+	}
+	if err := hostmem.UnmapFile(content); err != nil {
+		t.Error(err)
+	}
+	if _, err := hostmem.MapFile(f, 4); err == nil {
+		t.Error("a closed file was mapped")
 	}
 }
