@@ -107,19 +107,21 @@ func TestStopWhilePaused(t *testing.T) {
 
 // TestStopGoesOn: stopping changes nothing but the time.
 func TestStopGoesOn(t *testing.T) {
-	want := trained(t, "run.steps=20", "run.eval_every=0")
-	out := filepath.Join(t.TempDir(), "out")
-	for _, at := range []int{1, 4, 9} {
-		run := start(t, newConfig(t, out, "run.steps=20", "run.eval_every=0"))
-		until(t, run, step(at))
-		run.Stop()
-		if result, _ := finish(t, run); !result.Stopped {
-			t.Fatalf("it ended before it was stopped: %+v", result)
+	for _, validated := range []string{"run.eval_every=0", "run.eval_every=1"} {
+		want := trained(t, "run.steps=20", validated)
+		out := filepath.Join(t.TempDir(), "out")
+		for _, at := range []int{1, 4, 9} {
+			run := start(t, newConfig(t, out, "run.steps=20", validated))
+			until(t, run, step(at))
+			run.Stop()
+			if result, _ := finish(t, run); !result.Stopped {
+				t.Fatalf("it ended before it was stopped: %+v", result)
+			}
 		}
+		train(t, out, "run.steps=20", validated)
+		sameFigures(t, want, out)
+		sameState(t, want, out, 20)
 	}
-	train(t, out, "run.steps=20", "run.eval_every=0")
-	sameFigures(t, want, out)
-	sameState(t, want, out, 20)
 }
 
 // TestContext: the end of the context stops the run, with a checkpoint.
@@ -254,10 +256,7 @@ func TestOutputFolder(t *testing.T) {
 	if a, b := read(t, filepath.Join(out, "config.toml")), read(t, filepath.Join(stepDir(out, 6), "config.toml")); a != b {
 		t.Errorf("the folder's configuration is not its checkpoint's:\n%s\n%s", a, b)
 	}
-	store, err := checkpoint.OpenStore(checkpoint.OS(), out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := openStore(t, out)
 	last, _, errLast := store.Last()
 	best, _, errBest := store.Best()
 	steps, errSteps := store.Steps()

@@ -2,17 +2,20 @@ package troupe
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
-	"os"
 
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/data"
+	"github.com/troupe-ml/troupe/internal/rundir"
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -28,7 +31,7 @@ type EvalOptions struct {
 type EvalResult struct {
 	Loss       float64 `json:"loss"` // mean over target tokens, in nats
 	Perplexity float64 `json:"perplexity"`
-	Tokens     int64   `json:"tokens"` // targets: every token but the first, once
+	Tokens     int64   `json:"tokens"` // targets: every token once, but the first, and the first of each block of a run's validation text
 	Windows    int     `json:"windows"`
 	Step       int     `json:"step"` // of the checkpoint
 	From       string  `json:"from"`
@@ -36,7 +39,8 @@ type EvalResult struct {
 
 // Evaluate computes a model's loss on a text: windows one after the other, each
 // token but the first a target once, the last window as short as it is. It runs
-// a forward-only schedule on the same actors as training.
+// a forward-only schedule on the same actors as training. A loss that is no number is
+// ErrNotFinite, beside the result that has it.
 func Evaluate(ctx context.Context, o EvalOptions) (EvalResult, error) {
 	if f := o.Format; f != "" && f != "text" && f != "uint16" {
 		return EvalResult{}, fmt.Errorf("%w: the format %q; it is text or uint16", ErrOptions, f)
@@ -52,16 +56,18 @@ func Evaluate(ctx context.Context, o EvalOptions) (EvalResult, error) {
 func (t *trained) evaluate(ctx context.Context, o EvalOptions) (res EvalResult, err error) {
 	c, err := t.evalData(o)
 	if err != nil {
-		return res, &SetupError{err}
+		return res, asSetup(err)
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	context := t.model.Config.Context
-	src := &source{corpora: c, context: context, windows: data.Sequential(c.val.Len(), context)}
+	src := &source{corpora: c, windows: data.Sequential(c.val, t.model.Config.Context)}
 	if len(src.windows) == 0 {
 		return res, &SetupError{fmt.Errorf("%w: the text has %d tokens, a loss needs 2", data.ErrTooShort, c.val.Len())}
 	}
 	if o.Microbatch <= 0 {
 		o.Microbatch = 4
+	}
+	if err := t.checkEvalMemory(src, o.Microbatch); err != nil {
+		return res, err
 	}
 	spec, err := t.evalSpec(src, o.Microbatch)
 	if err != nil {
@@ -86,7 +92,12 @@ func (t *trained) evaluate(ctx context.Context, o EvalOptions) (res EvalResult, 
 	if err := errors.Join(ctx.Err(), out.Err); err != nil {
 		return res, err
 	}
-	return EvalResult{Loss: loss, Perplexity: math.Exp(loss), Tokens: c.val.Len() - 1, Windows: len(src.windows), Step: t.ckpt.Step(), From: t.ckpt.Dir()}, nil
+	tokens := c.val.Len() - int64(len(data.Pieces(c.val)))
+	res = EvalResult{Loss: loss, Perplexity: math.Exp(loss), Tokens: tokens, Windows: len(src.windows), Step: t.ckpt.Step(), From: t.ckpt.Dir()}
+	if math.IsNaN(loss) || math.IsInf(loss, 0) {
+		err = fmt.Errorf("%w: the loss is %g: %s", ErrNotFinite, loss, t.suspicion())
+	}
+	return res, err
 }
 
 // contextKill ends a run when the context ends.
@@ -97,37 +108,106 @@ func contextKill(ctx context.Context, run *actors.Run) (stop func() bool) {
 // evalData opens the text, as c.val.
 func (t *trained) evalData(o EvalOptions) (*corpora, error) {
 	c := &corpora{tokenizer: t.tokenizer}
-	stored, err := t.ckpt.File(configFile)
+	stored, err := t.ckpt.File(rundir.ConfigFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	if len(o.Data) == 0 && err != nil {
 		return nil, fmt.Errorf("%s does not say what it was validated on; name a text", t.ckpt.Dir())
 	}
 	cfg := &config.Config{}
 	if err == nil {
-		if cfg, err = config.Parse(configFile, stored, nil, os.LookupEnv); err != nil {
+		if cfg, err = config.ParseStored(rundir.ConfigFile, stored); err != nil {
 			return nil, fmt.Errorf("%s: %w", t.ckpt.Dir(), err)
 		}
 	}
-	if o.Format != "" {
-		cfg.Data.Format = o.Format
+	switch f := o.Format; {
+	case f == "":
+	case len(o.Data) == 0 && f != cfg.Data.Format:
+		return nil, fmt.Errorf("%w: the format %q, but the run's own data are %q; name a text of that format, or leave it out", ErrOptions, f, cfg.Data.Format)
+	default:
+		cfg.Data.Format = f
 	}
 	cfg.Model.Vocab = t.model.Config.Vocab
 	if t.tokenizer == nil && cfg.Data.Format != "uint16" {
-		return nil, fmt.Errorf("%s has no %s that is known here; without one only token ids (format uint16) can be evaluated", t.ckpt.Dir(), tokensFile)
-	}
-	switch {
-	case len(o.Data) > 0:
-		c.val, err = c.files(cfg, o.Data)
-	case len(cfg.Data.Val) > 0:
-		c.val, err = c.open(cfg, "data.val", cfg.Data.Val)
-	default:
-		if c.train, err = c.open(cfg, "data.train", cfg.Data.Train); err == nil {
-			_, c.val, err = data.Split(c.train, cfg.Data.ValFraction)
+		const otherwise = "without a known tokenizer only token ids (format uint16) can be evaluated"
+		if t.noTokenizer != nil {
+			return nil, fmt.Errorf("%s: %w; %s", t.ckpt.Dir(), t.noTokenizer, otherwise)
 		}
+		return nil, fmt.Errorf("%s has no %s; %s", t.ckpt.Dir(), rundir.TokensFile, otherwise)
 	}
-	if err != nil {
+	if len(o.Data) > 0 {
+		files, err := data.Files(o.Data)
+		if err == nil {
+			c.val, err = c.read(cfg, files, func(data.Identity) error { return nil })
+		}
+		if err != nil {
+			return nil, errors.Join(unreadableData(err), c.Close())
+		}
+		return c, nil
+	}
+	if err := t.validationText(c, cfg); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
+}
+
+// validationText opens that of the run which the model is from, as it was.
+func (t *trained) validationText(c *corpora, cfg *config.Config) error {
+	b, err := t.ckpt.File(rundir.TrainerFile)
+	if err != nil {
+		return err
+	}
+	var state actors.TrainerState
+	if err := json.Unmarshal(b, &state); err != nil {
+		return fmt.Errorf("%s: %s: %w", t.ckpt.Dir(), rundir.TrainerFile, err)
+	}
+	switch v := state.FormatVersion; {
+	case v > actors.TrainerStateVersion:
+		return fmt.Errorf("%s: %w", t.ckpt.Dir(), rundir.TooNew(v))
+	case v == 1: // which split the tail off, and did not identify its data
+		cfg.Data.ValSplit = data.Tail
+	}
+	key, names, was := "data.val", cfg.Data.Val, state.Data.Val
+	if len(names) == 0 {
+		key, names, was = "data.train", cfg.Data.Train, &state.Data.Train
+	}
+	files, err := data.Files(names)
+	if err != nil {
+		return cfg.Errorf(key, "%w", unreadableData(err))
+	}
+	corpus, _, err := c.identified(cfg, key, files, func(_ string, is data.Identity) error {
+		if state.FormatVersion == 1 || was == nil {
+			return nil
+		}
+		if d := was.Difference(is); d != "" {
+			return fmt.Errorf("the text is not the one that the run was validated on (%s); restore it, or name the text to evaluate", d)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if c.val = corpus; key == "data.train" {
+		_, c.val, err = data.Split(corpus, cfg.Data.ValSplit, cfg.Data.ValFraction)
+	}
+	return err
+}
+
+// checkEvalMemory refuses windows that are too long, or too many at a time, for the
+// device. The first are as long as any.
+func (t *trained) checkEvalMemory(src *source, microbatch int) error {
+	sequences, positions := min(microbatch, src.EvalWindows()), src.EvalLen(0)
+	what := fmt.Sprintf("windows of %d tokens, %d at a time,", positions, sequences)
+	return t.checkMemory(what, func(s tensorops.Stream, st *stages.Stage) error {
+		if positions > math.MaxInt32/sequences {
+			return fmt.Errorf("%w: %d tokens at a time", tensorops.ErrOutOfMemory, int64(sequences)*int64(positions))
+		}
+		ids := make([]int32, sequences*positions)
+		l := s.NewList()
+		l.Free(st.Forward(l, 0, &stages.Microbatch{Sequences: sequences, Positions: positions, Tokens: ids, Targets: ids}, tensorops.Tensor{}))
+		return tensorops.Run(s, l)
+	})
 }
 
 // evalSpec is a run of no steps: one validation.
@@ -148,6 +228,6 @@ func (t *trained) evalSpec(src *source, microbatch int) (*actors.Spec, error) {
 	return &actors.Spec{
 		Run: id, Device: t.device,
 		Build: func(_ int, s tensorops.Stream) (actors.Compute, error) { return t.stage(s) },
-		Table: train, EvalTable: eval, Data: src, MicrobatchSize: microbatch, Context: src.context, Sequences: microbatch,
+		Table: train, EvalTable: eval, Data: src, MicrobatchSize: microbatch, Context: t.model.Config.Context, Sequences: microbatch,
 	}, nil
 }

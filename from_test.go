@@ -16,7 +16,7 @@ import (
 )
 
 // foreign makes of a run's last checkpoint what other programs publish: a folder
-// of config.json and model.safetensors, here with other names for the tensors
+// of config.json and model.safetensors, here with other names for the tensors ("": left out)
 // and another config.json.
 func foreign(t *testing.T, out string, rename func(string) string, configJSON func(string) string) string {
 	t.Helper()
@@ -28,7 +28,9 @@ func foreign(t *testing.T, out string, rename func(string) string, configJSON fu
 	var tensors []safetensors.Tensor
 	for _, name := range ckpt.Model().Names() {
 		info, values := floats(t, ckpt.Model(), name)
-		tensors = append(tensors, safetensors.F32(rename(name), info.Shape, values))
+		if name = rename(name); name != "" {
+			tensors = append(tensors, safetensors.F32(name, info.Shape, values))
+		}
 	}
 	if err := ckpt.Close(); err != nil {
 		t.Fatal(err)
@@ -72,7 +74,7 @@ func TestFrom(t *testing.T) {
 				"without prefix.": foreign(t, base, withoutPrefix, same),
 			} {
 				out := filepath.Join(t.TempDir(), "out")
-				sets := slices.Concat(family, []string{"model.from=" + from, "pipeline.stages=2"})
+				sets := slices.Concat(family, []string{"model.from=" + from, "pipeline.stages=2", "data.tokenizer=bytes"})
 				result, _ := train(t, out, sets...)
 				if first := result.FirstValLoss; math.Float64bits(first) != math.Float64bits(*end) {
 					t.Errorf("%s: it begins at %g, the other ended at %g", kind, first, *end)
@@ -90,11 +92,12 @@ func TestFrom(t *testing.T) {
 func TestFromShape(t *testing.T) {
 	base := trained(t, families["llama"]...)
 	from := foreign(t, base, same, replacing(t, `"rms_norm_eps": 0.00001`, `"rms_norm_eps": 0.001`))
-	out := trained(t, append(families["llama"], "model.from="+from)...)
+	sets := append(slices.Clone(families["llama"]), "model.from="+from, "data.tokenizer=bytes")
+	out := trained(t, sets...)
 	if text := read(t, filepath.Join(stepDir(out, 6), "config.json")); !strings.Contains(text, `"rms_norm_eps": 0.001`) {
 		t.Errorf("the epsilon is lost:\n%s", text)
 	}
-	train(t, out, append(families["llama"], "model.from="+from, "run.steps=7")...)
+	train(t, out, append(sets, "run.steps=7")...)
 	var model struct {
 		Eps float64 `json:"rms_norm_eps"`
 	}
@@ -146,7 +149,7 @@ func TestFromUnusable(t *testing.T) {
 		{"a tensor's shape", foreign(t, base, same, replacing(t, `"n_positions": 16`, `"n_positions": 17`)), []string{"model.context=17"}, []string{"transformer.wpe.weight", "[16 16]", "[17 16]"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg := newConfig(t, filepath.Join(t.TempDir(), "out"), append(tt.sets, "model.from="+tt.from)...)
+			cfg := newConfig(t, filepath.Join(t.TempDir(), "out"), append(tt.sets, "model.from="+tt.from, "data.tokenizer=bytes")...)
 			refused(t, cfg, troupe.Options{}, tt.is, tt.want...)
 			if err := troupe.Check(cfg); err == nil {
 				t.Error("Check has nothing against it")

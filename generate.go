@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/rng"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tokenizer"
 )
 
@@ -25,6 +26,9 @@ type GenerateOptions struct {
 // ErrOptions: a number is out of its range.
 var ErrOptions = errors.New("impossible option")
 
+// ErrNotFinite: a model computes NaN or infinity where a number is needed.
+var ErrNotFinite = errors.New("not a finite number")
+
 func (o GenerateOptions) check() error {
 	switch {
 	case o.Tokens < 0:
@@ -39,7 +43,8 @@ func (o GenerateOptions) check() error {
 
 // Generate continues a prompt, and calls emit with the text as it comes. It uses
 // a cache of keys and values; when the context is full, the sequence goes on
-// from its last half. The same options give the same text.
+// from its last half. The same options give the same text. Where the model computes no
+// numbers to choose by, the text ends with ErrNotFinite.
 func Generate(ctx context.Context, o GenerateOptions, emit func(text []byte) error) error {
 	if err := o.check(); err != nil {
 		return err
@@ -56,16 +61,33 @@ func (t *trained) generate(ctx context.Context, o GenerateOptions, emit func(tex
 	if err != nil {
 		return &SetupError{fmt.Errorf("the prompt: %w", err)}
 	}
+	window := t.model.Config.Context
+	next := tail(prompt, window)
+	half := max(1, window/2)                            // to go on from when the context is full
+	room := len(next) + min(o.Tokens, window-len(next)) // of the cache
+	err = t.checkMemory(fmt.Sprintf("a cache of keys and values for %d positions", room), func(_ tensorops.Stream, st *stages.Stage) error {
+		dec, err := stages.NewDecoder(st, room)
+		if err != nil {
+			return err
+		}
+		longest := next
+		if o.Tokens > window-len(next)+1 && len(next) < half { // the context will be full
+			longest = make([]int32, half)
+		}
+		_, err = dec.Next(longest)
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	st, err := t.stage(t.device.NewStream("generate"))
 	if err != nil {
 		return err
 	}
-	dec, err := stages.NewDecoder(st)
+	dec, err := stages.NewDecoder(st, room)
 	if err != nil {
 		return err
 	}
-	window := t.model.Config.Context
-	next := tail(prompt, window)
 	sequence := append([]int32{}, next...)
 	pick := newSampler(o, t.tokenizer.Vocab())
 	text := tokenizer.NewStreamDecoder(t.tokenizer)
@@ -75,11 +97,14 @@ func (t *trained) generate(ctx context.Context, o GenerateOptions, emit func(tex
 		}
 		if dec.Used()+len(next) > window {
 			dec.Reset()
-			next = tail(sequence, max(1, window/2))
+			next = tail(sequence, half)
 		}
 		logits, err := dec.Next(next)
 		if err != nil {
 			return err
+		}
+		if err := pick.check(logits); err != nil {
+			return fmt.Errorf("token %d of %d: %w: %s", i+1, o.Tokens, err, t.suspicion())
 		}
 		id := pick.choose(logits, uint64(i))
 		sequence = append(tail(sequence, window), id)
@@ -127,6 +152,23 @@ type sampler struct {
 func newSampler(o GenerateOptions, vocab int) *sampler {
 	s := &sampler{o: o, key: rng.NewKey(o.Seed, rng.StringStream("generate")), order: make([]int, vocab), probs: make([]float64, vocab)}
 	return s
+}
+
+// check refuses logits that no token can be drawn by. Minus infinity only says that a
+// token never comes, as long as another one may.
+func (s *sampler) check(logits []float32) error {
+	top := float32(math.Inf(-1))
+	for id := range s.order {
+		l := float64(logits[id])
+		if math.IsNaN(l) || math.IsInf(l, 1) {
+			return fmt.Errorf("%w: the logit of id %d is %g", ErrNotFinite, id, l)
+		}
+		top = max(top, logits[id])
+	}
+	if math.IsInf(float64(top), -1) {
+		return fmt.Errorf("%w: all %d logits are -Inf", ErrNotFinite, len(s.order))
+	}
+	return nil
 }
 
 // choose draws token number i from the logits. Ids above the tokenizer's are

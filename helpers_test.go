@@ -24,6 +24,9 @@ func TestMain(m *testing.M) {
 	if sets := os.Getenv(childEnv); sets != "" {
 		os.Exit(trainAsChild(strings.Split(sets, "\n")))
 	}
+	if dir := os.Getenv(tenRunsEnv); dir != "" {
+		os.Exit(tenRuns(dir, os.Stdout))
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -274,6 +277,21 @@ func rewind(t testing.TB, out string, step int) string {
 		}
 	}
 	return back
+}
+
+// openStore opens the checkpoints of a run.
+func openStore(t testing.TB, out string) *checkpoint.Store {
+	t.Helper()
+	fsys, err := checkpoint.OpenFS(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = fsys.Close() })
+	store, err := checkpoint.OpenStore(fsys, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
 }
 
 // floats copies a tensor out of a checkpoint.

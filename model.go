@@ -5,6 +5,9 @@ import (
 	"fmt"
 
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/rundir"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tokenizer"
@@ -20,10 +23,12 @@ type ModelOptions struct {
 
 // trained is an open model.
 type trained struct {
-	ckpt      *checkpoint.Checkpoint
-	model     *stages.Model
-	tokenizer tokenizer.Tokenizer
-	device    Device
+	ckpt   *checkpoint.Checkpoint
+	model  *stages.Model
+	device device.Device
+
+	tokenizer   tokenizer.Tokenizer // nil: none that is known
+	noTokenizer error               // why it is not known
 }
 
 // openTrained opens a model; tokenize says that it must have a tokenizer that
@@ -35,45 +40,74 @@ func openTrained(o ModelOptions, tokenize bool) (t *trained, err error) {
 			err = &SetupError{errors.Join(err, t.close())}
 		}
 	}()
-	if t.ckpt, err = openFrom(o.From); err != nil {
+	if t.ckpt, err = checkpoint.OpenAt(o.From); err != nil {
 		return t, err
 	}
-	c, err := readModel(t.ckpt)
+	c, err := plan.ReadModel(t.ckpt)
 	if err != nil {
 		return t, fmt.Errorf("%s: %w", t.ckpt.Dir(), err)
 	}
 	if t.model, err = stages.NewModel(c); err != nil {
 		return t, err
 	}
-	if t.tokenizer, err = readTokenizer(t.ckpt); err != nil && tokenize {
-		return t, fmt.Errorf("%s: %w", t.ckpt.Dir(), err)
+	if t.tokenizer, t.noTokenizer = rundir.ReadTokenizer(t.ckpt); t.noTokenizer != nil && (tokenize || checkpoint.TryAgain(t.noTokenizer)) {
+		return t, fmt.Errorf("%s: %w", t.ckpt.Dir(), t.noTokenizer)
 	}
 	if t.tokenizer == nil && tokenize {
-		return t, fmt.Errorf("%s has no %s, which is needed to read and write text", t.ckpt.Dir(), tokensFile)
+		return t, fmt.Errorf("%s has no %s, which is needed to read and write text", t.ckpt.Dir(), rundir.TokensFile)
 	}
-	if err := checkWeights(t.ckpt, t.model, nil); err != nil {
+	if err := plan.CheckWeights(t.ckpt, t.model, nil); err != nil {
 		return t, err
 	}
 	if t.tokenizer != nil && t.tokenizer.Vocab() > c.Vocab {
 		return t, fmt.Errorf("%s: the tokenizer has %d ids, the model %d", t.ckpt.Dir(), t.tokenizer.Vocab(), c.Vocab)
 	}
-	if t.device, err = openDevice(deviceOptions{kind: o.Device, threads: o.Threads, kernels: o.Kernels}); err != nil {
+	if t.device, err = device.OpenKind(device.Options{Kind: o.Device, Threads: o.Threads, Kernels: o.Kernels}); err != nil {
 		return t, err
-	}
-	if need, free := 4*float64(c.Parameters()), memoryFor(t.device); free > 0 && need > float64(free) {
-		return t, fmt.Errorf("%w: the %d parameters of %s take %s, the device has %s free", ErrMemory, c.Parameters(), t.ckpt.Dir(), gib(need), gib(float64(free)))
 	}
 	return t, nil
 }
 
 // stage makes the whole model one chunk, without gradients.
 func (t *trained) stage(s tensorops.Stream) (*stages.Stage, error) {
-	whole := []stages.ChunkSpec{{Virtual: 0, First: 0, Last: len(t.model.Symbols())}}
-	st, err := stages.NewStage(t.model, s, whole, stages.Options{Inference: true})
+	st, err := t.empty(s)
 	if err != nil {
 		return nil, err
 	}
-	return st, st.Load(weights(t.ckpt), false)
+	return st, st.Load(plan.Weights(t.ckpt), false)
+}
+
+// empty is stage without its weights.
+func (t *trained) empty(s tensorops.Stream) (*stages.Stage, error) {
+	whole := []stages.ChunkSpec{{Chunk: 0, First: 0, Last: len(t.model.Symbols())}}
+	return stages.NewStage(t.model, s, whole, stages.Options{Inference: true})
+}
+
+// checkMemory refuses what does not fit the device: the model, and what use makes of it,
+// which is recorded without executing it. what names the use.
+func (t *trained) checkMemory(what string, use func(s tensorops.Stream, st *stages.Stage) error) error {
+	dry := tensorops.NewDryStream()
+	st, err := t.empty(dry)
+	if err == nil {
+		err = use(dry, st)
+	}
+	if errors.Is(err, tensorops.ErrOutOfMemory) {
+		return &SetupError{fmt.Errorf("%w on any machine: %s: %s: %w", ErrMemory, t.ckpt.Dir(), what, err)}
+	}
+	if err != nil {
+		return err
+	}
+	need, free := float64(dry.Memory().Taken), device.FreeBytes(t.device)
+	if free > 0 && need > float64(free) {
+		return &SetupError{fmt.Errorf("%w: the %d parameters of %s and %s take %s, the device has %s free",
+			ErrMemory, t.model.Config.Parameters(), t.ckpt.Dir(), what, plan.GiB(need), plan.GiB(float64(free)))}
+	}
+	return nil
+}
+
+// suspicion says what is wrong, most likely, with a model that computes no numbers.
+func (t *trained) suspicion() string {
+	return fmt.Sprintf("the weights in %s have diverged or are damaged; take an earlier checkpoint, such as the best one of the run", t.ckpt.Dir())
 }
 
 func (t *trained) close() error {

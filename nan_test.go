@@ -3,6 +3,7 @@ package troupe_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,21 @@ import (
 // doctor changes the values of a tensor in a checkpoint, which stays a whole one.
 func doctor(t *testing.T, out string, step int, tensor string, change func(values []float32)) {
 	t.Helper()
+	replace(t, out, step, func(name string, values []float32) {
+		if name == tensor {
+			change(values)
+		}
+	}, func(map[string][]byte) {})
+}
+
+// rewrite changes the other files of a checkpoint, which stays a whole one.
+func rewrite(t *testing.T, out string, step int, change func(files map[string][]byte)) {
+	t.Helper()
+	replace(t, out, step, func(string, []float32) {}, change)
+}
+
+func replace(t *testing.T, out string, step int, changeTensor func(name string, values []float32), changeFiles func(files map[string][]byte)) {
+	t.Helper()
 	ckpt, err := checkpoint.Open(stepDir(out, step))
 	if err != nil {
 		t.Fatal(err)
@@ -24,9 +40,7 @@ func doctor(t *testing.T, out string, step int, tensor string, change func(value
 	load := func(from *checkpoint.Tensors) (all []safetensors.Tensor) {
 		for _, name := range from.Names() {
 			info, values := floats(t, from, name)
-			if name == tensor {
-				change(values)
-			}
+			changeTensor(name, values)
 			all = append(all, safetensors.F32(name, info.Shape, values))
 		}
 		return all
@@ -43,11 +57,8 @@ func doctor(t *testing.T, out string, step int, tensor string, change func(value
 	if err := ckpt.Close(); err != nil {
 		t.Fatal(err)
 	}
-	store, err := checkpoint.OpenStore(checkpoint.OS(), out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := store.Save(context.Background(), c); err != nil {
+	changeFiles(c.Files)
+	if _, err := openStore(t, out).Save(context.Background(), c); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -123,5 +134,48 @@ func TestDiverged(t *testing.T) {
 	}
 	if result, _ = train(t, out, noEval, "run.steps=7"); result.Step != 7 {
 		t.Fatalf("it can't be resumed: it ended at step %d", result.Step)
+	}
+}
+
+// TestNotFinite: a model that computes no numbers neither writes nor has a loss.
+func TestNotFinite(t *testing.T) {
+	const last, text = "model.norm.weight", "model.layers.3.mlp.down_proj.weight"
+	trained := trained(t, "model.family=llama", "model.tie_embeddings=false", "model.vocab=300", "run.eval_every=0")
+	for _, c := range []struct {
+		name, tensor   string
+		at             int
+		value          float32
+		prompt, says   string
+		writes, losing bool
+	}{
+		{"NaN everywhere", last, 0, float32(math.NaN()), "A", "token 1 of 20: not a finite number: the logit of id 0 is NaN", false, true},
+		{"infinity", last, 0, float32(math.Inf(1)), "A", "token 1 of 20: not a finite number: the logit of id ", false, true},
+		{"NaN for one token", "lm_head.weight", 65 * 16, float32(math.NaN()), "A", "token 1 of 20: not a finite number: the logit of id 65 is NaN", false, true},
+		{"NaN for an id that is no text", "lm_head.weight", 299 * 16, float32(math.NaN()), "A", "", true, true},
+		{"numbers", text, 0, 0, "A", "", true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out := rewind(t, trained, 6)
+			doctor(t, out, 6, c.tensor, func(values []float32) { values[c.at] = c.value })
+			model := troupe.ModelOptions{From: out}
+			var written strings.Builder
+			err := troupe.Generate(t.Context(), troupe.GenerateOptions{ModelOptions: model, Prompt: c.prompt, Tokens: 20, Temperature: 0.8, Seed: 1}, func(b []byte) error {
+				written.Write(b)
+				return nil
+			})
+			if bad := errors.Is(err, troupe.ErrNotFinite); bad == c.writes || err != nil && !bad || (written.Len() > 0) != c.writes {
+				t.Errorf("it wrote %q and ended with %v", written.String(), err)
+			}
+			if err != nil && (!strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), stepDir(out, 6))) {
+				t.Errorf("error %v, want %q and the checkpoint in it", err, c.says)
+			}
+			res, err := troupe.Evaluate(t.Context(), troupe.EvalOptions{ModelOptions: model})
+			if losing := math.IsNaN(res.Loss) || math.IsInf(res.Loss, 0); losing != c.losing || errors.Is(err, troupe.ErrNotFinite) != losing || res.Tokens == 0 {
+				t.Errorf("a loss of %g, error %v", res.Loss, err)
+			}
+			if err != nil && !strings.Contains(err.Error(), stepDir(out, 6)) {
+				t.Errorf("error %v does not name the checkpoint", err)
+			}
+		})
 	}
 }

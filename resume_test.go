@@ -22,7 +22,6 @@ func TestConflicts(t *testing.T) {
 		{"model.layers=5", "model.layers", "4", "5"},
 		{"model.dropout=0.2", "model.dropout", "0.1", "0.2"},
 		{"model.family=llama", "model.family", "gpt2", "llama"},
-		{"data.train=doc.go", "data.train", "testdata/troupe.txt", "doc.go"},
 		{"data.tokenizer=chars", "data.tokenizer", "bytes", "chars"},
 		{"batch.sequences=16", "batch.sequences", "8", "16"},
 		{"batch.microbatch=2", "batch.microbatch", "1", "2"},
@@ -116,14 +115,6 @@ func TestOwnConfig(t *testing.T) {
 			t.Errorf("it ended at step %d", result.Step)
 		}
 	}
-}
-
-// TestChangedText: a run goes on with the text that it began with.
-func TestChangedText(t *testing.T) {
-	file := write(t, filepath.Join(t.TempDir(), "text.txt"), read(t, "testdata/troupe.txt"))
-	out := trained(t, "data.train="+file)
-	write(t, file, read(t, file)+"One line more.\n")
-	refused(t, newConfig(t, out, "data.train="+file), troupe.Options{}, troupe.ErrOutput, "data.train", "11024 tokens", "11037")
 }
 
 // TestBeforeFirstCheckpoint: what a crash leaves before there is any checkpoint

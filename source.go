@@ -2,7 +2,11 @@ package troupe
 
 import (
 	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 
+	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/data"
 	"github.com/troupe-ml/troupe/tokenizer"
@@ -12,6 +16,8 @@ import (
 type corpora struct {
 	tokenizer  tokenizer.Tokenizer
 	train, val data.Corpus
+	identity   actors.DataIdentity
+	excluded   []string // files that data.train names, and data.val too
 	close      []data.Corpus
 }
 
@@ -24,31 +30,79 @@ func (c *corpora) Close() error {
 	return errors.Join(errs...)
 }
 
+// dataFiles finds the files that a configuration names. What it is validated on is not
+// trained on, though data.train names it too: those are excluded.
+func dataFiles(cfg *config.Config) (train, val, excluded []string, err error) {
+	var errs []error
+	if train, err = data.Files(cfg.Data.Train); err != nil {
+		errs = append(errs, cfg.Errorf("data.train", "%w", unreadableData(err)))
+	}
+	if len(cfg.Data.Val) > 0 {
+		if val, err = data.Files(cfg.Data.Val); err != nil {
+			errs = append(errs, cfg.Errorf("data.val", "%w", unreadableData(err)))
+		}
+	}
+	if len(errs) > 0 {
+		return nil, nil, nil, errors.Join(errs...)
+	}
+	if train, excluded, err = data.Exclude(train, val); err != nil {
+		return nil, nil, nil, cfg.Errorf("data.train", "%w", unreadableData(err))
+	}
+	if len(train) == 0 {
+		return nil, nil, nil, cfg.Errorf("data.train", "every file that it names is named by data.val too, which leaves nothing to train on: %s", listed(excluded))
+	}
+	return train, val, excluded, nil
+}
+
+// listed names the first few files.
+func listed(files []string) string {
+	const most = 3
+	var names []string
+	for _, f := range files[:min(most, len(files))] {
+		names = append(names, strconv.Quote(f))
+	}
+	if more := len(files) - most; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
 // loadData reads the texts. stored is the tokenizer of the checkpoint that the
-// run goes on from; nil: it is made from the training text.
-func loadData(cfg *config.Config, stored tokenizer.Tokenizer) (*corpora, error) {
-	c := &corpora{tokenizer: stored}
+// run goes on from; nil: it is made from the training text. accept may be nil.
+func loadData(cfg *config.Config, stored tokenizer.Tokenizer, accept judge) (c *corpora, err error) {
+	c = &corpora{tokenizer: stored}
 	if stored == nil && cfg.Data.Tokenizer == "bytes" {
 		c.tokenizer = tokenizer.Bytes{}
 	}
-	train, err := c.open(cfg, "data.train", cfg.Data.Train)
-	if err != nil {
-		return nil, err
-	}
-	c.train = train
-	if len(cfg.Data.Val) > 0 {
-		if c.val, err = c.open(cfg, "data.val", cfg.Data.Val); err != nil {
-			return nil, errors.Join(err, c.Close())
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+			c = nil
 		}
-	} else if c.train, c.val, err = data.Split(train, cfg.Data.ValFraction); err != nil {
-		return nil, errors.Join(cfg.Errorf(valKey(cfg), "%w", err), c.Close())
+	}()
+	trainFiles, valFiles, excluded, err := dataFiles(cfg)
+	if err != nil {
+		return c, err
+	}
+	c.excluded = excluded
+	if c.train, c.identity.Train, err = c.identified(cfg, "data.train", trainFiles, accept); err != nil {
+		return c, err
+	}
+	if len(valFiles) > 0 {
+		var id data.Identity
+		if c.val, id, err = c.identified(cfg, "data.val", valFiles, accept); err != nil {
+			return c, err
+		}
+		c.identity.Val = &id
+	} else if c.train, c.val, err = data.Split(c.train, cfg.Data.ValSplit, cfg.Data.ValFraction); err != nil {
+		return c, cfg.Errorf(valKey(cfg), "%w", err)
 	}
 	for _, part := range []struct {
 		key, name string
 		corpus    data.Corpus
 	}{{"data.train", "training", c.train}, {valKey(cfg), "validation", c.val}} {
 		if err := data.CheckLength(part.corpus.Len(), cfg.Model.Context); err != nil {
-			return nil, errors.Join(cfg.Errorf(part.key, "the %s text: %w", part.name, err), c.Close())
+			return c, cfg.Errorf(part.key, "the %s text: %w", part.name, err)
 		}
 	}
 	return c, nil
@@ -62,35 +116,25 @@ func valKey(cfg *config.Config) string {
 	return "data.val_fraction"
 }
 
-// open makes a corpus of the files that patterns match; key is where they come
-// from.
-func (c *corpora) open(cfg *config.Config, key string, patterns []string) (data.Corpus, error) {
-	corpus, err := c.files(cfg, patterns)
-	if err != nil {
-		return nil, cfg.Errorf(key, "%w", err)
-	}
-	return corpus, nil
-}
-
-func (c *corpora) files(cfg *config.Config, patterns []string) (data.Corpus, error) {
-	files, err := data.Files(patterns)
-	if err != nil {
-		return nil, err
-	}
-	corpus, err := c.read(cfg, files)
-	if err != nil {
-		return nil, err
-	}
-	c.close = append(c.close, corpus)
-	return corpus, nil
-}
-
-func (c *corpora) read(cfg *config.Config, files []string) (data.Corpus, error) {
+// read makes a corpus of files, which it closes with the others, if accept takes them.
+func (c *corpora) read(cfg *config.Config, files []string, accept func(data.Identity) error) (data.Corpus, error) {
 	if cfg.Data.Format == "uint16" {
-		return data.OpenUint16(files, vocabOf(cfg, c.tokenizer))
+		ids, err := data.OpenUint16(files, vocabOf(cfg, c.tokenizer))
+		if err != nil {
+			return nil, err
+		}
+		c.close = append(c.close, ids)
+		id, err := ids.Identity()
+		if err != nil {
+			return nil, err
+		}
+		return ids, accept(id)
 	}
 	text, err := data.ReadText(files)
 	if err != nil {
+		return nil, err
+	}
+	if err := accept(text.Identity()); err != nil {
 		return nil, err
 	}
 	if c.tokenizer == nil {
@@ -98,7 +142,27 @@ func (c *corpora) read(cfg *config.Config, files []string) (data.Corpus, error) 
 			return nil, text.Locate(err)
 		}
 	}
-	return text.Encode(c.tokenizer)
+	corpus, err := text.Encode(c.tokenizer)
+	if err != nil {
+		return nil, err
+	}
+	c.close = append(c.close, corpus)
+	return corpus, nil
+}
+
+// identified is read with the Identity; key is where the files come from, and accept may
+// be nil.
+func (c *corpora) identified(cfg *config.Config, key string, files []string, accept judge) (corpus data.Corpus, id data.Identity, err error) {
+	corpus, err = c.read(cfg, files, func(is data.Identity) error {
+		if id = is; accept == nil {
+			return nil
+		}
+		return accept(key, is)
+	})
+	if err != nil {
+		return nil, id, cfg.Errorf(key, "%w", unreadableData(err))
+	}
+	return corpus, id, nil
 }
 
 // maker is the tokenizer that made the ids, to be stored with the model; nil when
@@ -130,26 +194,31 @@ func checkVocab(cfg *config.Config, t tokenizer.Tokenizer) error {
 // source feeds the loader actor. Everything it returns is a function of its
 // arguments.
 type source struct {
-	corpora *corpora
-	seed    uint64
-	context int
-	windows []data.Window // of validation
+	corpora   *corpora
+	epochs    data.Epochs
+	sequences int64         // in a step
+	windows   []data.Window // of validation
 }
 
 func newSource(c *corpora, cfg *config.Config) (*source, error) {
-	s := &source{corpora: c, seed: cfg.Run.Seed, context: cfg.Model.Context}
-	offsets, err := data.ValWindows(c.val.Len(), s.context, cfg.Run.EvalBatches*cfg.Batch.Sequences)
+	context := cfg.Model.Context
+	epochs, err := data.NewEpochs(cfg.Run.Seed, c.train.Len(), context)
+	if err != nil {
+		return nil, cfg.Errorf("data.train", "%w", err)
+	}
+	s := &source{corpora: c, epochs: epochs, sequences: int64(cfg.Batch.Sequences)}
+	offsets, err := data.ValWindows(c.val, context, cfg.Run.EvalBatches*cfg.Batch.Sequences)
 	if err != nil {
 		return nil, cfg.Errorf(valKey(cfg), "%w", err)
 	}
 	for _, off := range offsets {
-		s.windows = append(s.windows, data.Window{Off: off, Len: s.context})
+		s.windows = append(s.windows, data.Window{Off: off, Len: context})
 	}
 	return s, nil
 }
 
 func (s *source) Train(step int64, index int, tokens, targets []int32) error {
-	off := data.TrainWindow(s.seed, int(step), index, s.corpora.train.Len(), s.context)
+	_, off := s.epochs.Window((step-1)*s.sequences + int64(index))
 	return data.Fill(s.corpora.train, off, tokens, targets)
 }
 

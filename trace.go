@@ -1,11 +1,13 @@
 package troupe
 
 import (
-	"path/filepath"
 	"time"
 
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/rundir"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/telemetry"
 )
@@ -20,14 +22,13 @@ func traceEvery(cfg *config.Config, o Options) int64 {
 
 // traceWriter appends traces to the output folder's trace.jsonl, if the configuration
 // asks for them; otherwise there is none.
-func (p *plan) traceWriter(threads int) func(step int64, trace [][]actors.ActionTime) error {
-	every := int64(p.cfg.Run.TraceEvery)
+func traceWriter(p *plan.Plan, fsys checkpoint.FS, threads int) func(step int64, trace [][]actors.ActionTime) error {
+	every := int64(p.Config().Run.TraceEvery)
 	if every == 0 {
 		return nil
 	}
-	path := filepath.Join(p.cfg.Run.Out, TraceFile)
-	tokens := float64(p.cfg.Batch.Microbatch * p.cfg.Model.Context)
-	flops := p.stageFLOPs()
+	tokens := float64(p.Config().Batch.Microbatch * p.Config().Model.Context)
+	flops := p.StageFLOPs()
 	for v := range flops {
 		flops[v] *= tokens
 	}
@@ -35,7 +36,7 @@ func (p *plan) traceWriter(threads int) func(step int64, trace [][]actors.Action
 		if step%every != 0 {
 			return nil // Options.Trace asked for it
 		}
-		t := telemetry.Trace{Step: int(step), Schedule: p.table.Schedule, StageFLOPs: flops, Threads: threads, MS: make([][][2]float64, len(trace))}
+		t := telemetry.Trace{Step: int(step), Schedule: p.Table().Schedule, StageFLOPs: flops, Threads: threads, MS: make([][][2]float64, len(trace))}
 		var begin time.Time
 		for _, row := range trace {
 			if len(row) > 0 && (begin.IsZero() || row[0].Start.Before(begin)) {
@@ -51,6 +52,6 @@ func (p *plan) traceWriter(threads int) func(step int64, trace [][]actors.Action
 			}
 		}
 		t.Table = table.CSV()
-		return telemetry.WriteTrace(path, t)
+		return telemetry.WriteTrace(fsys, rundir.TraceFile, t)
 	}
 }

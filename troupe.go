@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,6 +16,9 @@ import (
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/data"
+	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/rundir"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -41,7 +44,7 @@ type (
 )
 
 // Updates counts steps by how their update was made, where pipeline.post_validation is
-// on: presumed and kept, presumed and rolled back, or waited for.
+// on: applied speculatively and kept, or rolled back, or waited for.
 type Updates = actors.Updates
 
 // WarningEvent: something a person should know, such as a damaged checkpoint
@@ -50,31 +53,39 @@ type WarningEvent struct{ Text string }
 
 // Options are what a configuration does not say.
 type Options struct {
-	Fresh bool // start anew: the output folder must be empty
-	Trace bool // time every action of every step, whatever run.trace_every says: see StepEvent.Trace
+	Fresh bool // start from scratch: the output folder must be empty
+	// FromStep goes on from the checkpoint of a step, and sets newer ones aside; 0: from
+	// the newest.
+	FromStep int
+	// AcceptNewData goes on although the data's content has changed.
+	AcceptNewData bool
+	Trace         bool // time every action of every step, whatever run.trace_every says: see StepEvent.Trace
 }
 
 // Info describes a run that has been set up.
 type Info struct {
-	Name, Out     string
-	Family        string
-	Parameters    int64
-	Vocab         int
-	TrainTokens   int64
-	ValTokens     int64
-	EvalWindows   int
-	Steps         int
-	ResumedAt     int // step of the checkpoint that it goes on from; 0: a fresh start
-	Schedule      string
-	Stages        int // ranks
-	VirtualStages int
-	Microbatches  int
-	Layout        string
-	BubblePct     float64 // ideal: of the table at unit costs
-	PeakInFlight  []int   // by rank
-	Device        string  // "cpu" or "cuda"; both, as "cuda, cpu", where ranks differ
-	Threads       int     // of the CPU, where a rank computes on it
-	Kernels       string  // of several devices each with its ranks: "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)"
+	Name, Out    string
+	Family       string
+	Parameters   int64
+	Vocab        int
+	TrainTokens  int64
+	ValTokens    int64
+	EvalWindows  int
+	EpochWindows int64   // training windows, each visited once in an epoch
+	EpochSteps   float64 // that an epoch takes
+	Epochs       float64 // that all steps make
+	Steps        int
+	ResumedAt    int // step of the checkpoint that it goes on from; 0: a fresh start
+	Schedule     string
+	Stages       int // ranks
+	Chunks       int // of all stages
+	Microbatches int
+	Layout       string
+	BubblePct    float64 // ideal: of the table at unit costs
+	PeakInFlight []int   // by rank
+	Device       string  // "cpu" or "cuda"; both, as "cuda, cpu", where ranks differ
+	Threads      int     // of the CPU, where a rank computes on it
+	Kernels      string  // of several devices each with its ranks: "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)"
 }
 
 // Result is how a run ended.
@@ -89,13 +100,27 @@ type Result struct {
 	Updates      Updates
 }
 
+// SetupError says that the configuration, the data or the output folder is not
+// what a run needs. When Start returns it, nothing was changed. Wait returns it
+// for data that turned out to be unusable on the way.
+type SetupError struct{ Err error }
+
+func (e *SetupError) Error() string { return e.Err.Error() }
+func (e *SetupError) Unwrap() error { return e.Err }
+
+// ErrOutput: the output folder cannot be used for this run.
+var ErrOutput = rundir.ErrFolder
+
+// ErrMemory: the model does not fit this machine's memory.
+var ErrMemory = plan.ErrMemory
+
 // Run is a training run.
 type Run struct {
 	info    Info
 	inner   *actors.Run
-	devices *devices
+	devices *device.Set
 	corpora *corpora
-	output  *output
+	output  *rundir.Dir
 	metrics *telemetry.Writer
 	ckpt    *checkpoint.Checkpoint // that the weights come from
 	events  chan Event
@@ -123,15 +148,10 @@ func check(cfg *config.Config) (err error) {
 		return err
 	}
 	var errs []error
-	if _, err := data.Files(cfg.Data.Train); err != nil {
-		errs = append(errs, cfg.Errorf("data.train", "%w", err))
+	if _, _, _, err := dataFiles(cfg); err != nil {
+		errs = append(errs, err)
 	}
-	if len(cfg.Data.Val) > 0 {
-		if _, err := data.Files(cfg.Data.Val); err != nil {
-			errs = append(errs, cfg.Errorf("data.val", "%w", err))
-		}
-	}
-	ckpt, err := adoptModel(cfg)
+	ckpt, err := plan.AdoptModel(cfg)
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
@@ -139,87 +159,31 @@ func check(cfg *config.Config) (err error) {
 		defer func() { err = errors.Join(err, ckpt.Close()) }()
 	}
 	var gpuFree int64 // not known
-	if d, err := openDevices(cfg); err != nil {
+	if d, err := device.OpenSet(cfg); err != nil {
 		errs = append(errs, err)
 	} else {
-		gpuFree = d.onGPU()
-		d.close()
+		gpuFree = d.OnGPU()
+		d.Close()
 	}
 	vocab := cfg.Model.Vocab
 	if vocab == 0 {
-		vocab = vocabBytes // chars: not known before the text is read
+		vocab = plan.VocabBytes // chars: not known before the text is read
 	}
-	p, err := newPlan(cfg, vocab, 0)
+	p, err := plan.New(cfg, vocab, stages.Config{})
 	if err == nil && ckpt != nil {
-		err = checkWeights(ckpt, p.model, nil)
+		err = plan.CheckWeights(ckpt, p.Model(), nil)
 	}
 	if err == nil {
-		err = p.checkMemory(gpuFree)
+		err = p.CheckMemory(gpuFree)
 	}
 	return errors.Join(append(errs, err)...)
 }
 
-// adoptModel fills the model's sizes and the tokenizer from model.from and opens
-// that checkpoint; nil when there is none.
-func adoptModel(cfg *config.Config) (*checkpoint.Checkpoint, error) {
-	if cfg.Model.From == "" {
-		return nil, nil
-	}
-	ckpt, err := openFrom(cfg.Model.From)
-	if err != nil {
-		return nil, cfg.Errorf("model.from", "%w", err)
-	}
-	if err := adopt(cfg, ckpt); err != nil {
-		return nil, errors.Join(err, ckpt.Close())
-	}
-	return ckpt, nil
-}
-
-func adopt(cfg *config.Config, from *checkpoint.Checkpoint) error {
-	m, err := readModel(from)
-	if err != nil {
-		return cfg.Errorf("model.from", "%s: %w", from.Dir(), err)
-	}
-	if m.Family == stages.GPT2 {
-		m.RopeTheta = unusedRopeTheta
-	}
-	err = cfg.AdoptModel(config.Model{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN,
-		Context: m.Context, Vocab: m.Vocab, TieEmbeddings: m.Tie, RopeTheta: m.RopeTheta, MTPLayers: m.MTPLayers})
-	if err != nil || cfg.Data.Format != "text" {
-		return err
-	}
-	// The weights know the ids of the tokenizer that they were trained with.
-	t, err := readTokenizer(from)
-	if err != nil {
-		return cfg.Errorf("model.from", "%s: %w; to train it on, give the text as token ids (data.format = \"uint16\")", from.Dir(), err)
-	}
-	if t == nil || t.Name() == cfg.Data.Tokenizer {
-		return nil
-	}
-	if cfg.IsSet("data.tokenizer") {
-		return cfg.Errorf("data.tokenizer", "%q, but the model in model.from was trained with %q; leave the key out, or start from another checkpoint", cfg.Data.Tokenizer, t.Name())
-	}
-	cfg.Data.Tokenizer = t.Name()
-	return nil
-}
-
-// unusedRopeTheta is what a configuration says of a family without it: a value
-// that the key may have.
-const unusedRopeTheta = 10000
-
-// openFrom opens the checkpoint that a person means by a path.
-func openFrom(path string) (*checkpoint.Checkpoint, error) {
-	dir, err := checkpoint.Resolve(path)
-	if err != nil {
-		return nil, err
-	}
-	return checkpoint.Open(dir)
-}
-
 // Start sets a run up and begins it. It resumes when the output folder holds a
 // checkpoint. Errors of the configuration, the data and the folder are
-// *SetupError; a folder in use by another process is checkpoint.ErrLocked, and a
-// full disk checkpoint.ErrNoSpace.
+// *SetupError; a folder in use by another process is checkpoint.ErrLocked, what can't
+// be read at the moment checkpoint.ErrUnreadable (see checkpoint.TryAgain), and a full
+// disk checkpoint.ErrNoSpace.
 func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 	r := &Run{events: make(chan Event, LimitEvents), done: make(chan struct{}), result: Result{LastValLoss: math.NaN()}}
 	own := *cfg // what setup fills in is not the caller's
@@ -228,7 +192,10 @@ func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 		r.inner, err = actors.Start(*spec)
 	}
 	if err != nil {
-		return nil, errors.Join(asSetup(err), r.release())
+		if err = checkpoint.AsNoSpace(err); r.output == nil || !r.output.Begun {
+			err = asSetup(err)
+		}
+		return nil, errors.Join(err, r.release())
 	}
 	r.stop = context.AfterFunc(ctx, r.inner.Stop)
 	go r.finish() // ends with the run
@@ -243,6 +210,7 @@ func (r *Run) finish() {
 		out.Err = &SetupError{out.Err}
 	}
 	err := errors.Join(out.Err, r.release())
+	r.corpora = nil // whoever keeps the run keeps no text by it
 	r.mu.Lock()
 	r.tellDropped()
 	r.err = err
@@ -256,7 +224,7 @@ func (r *Run) finish() {
 
 // asSetup marks an error of the setup, unless trying again may help.
 func asSetup(err error) error {
-	if errors.Is(err, checkpoint.ErrLocked) || errors.Is(err, checkpoint.ErrNoSpace) {
+	if checkpoint.TryAgain(err) || errors.Is(err, checkpoint.ErrNoSpace) {
 		return err
 	}
 	return &SetupError{err}
@@ -267,196 +235,244 @@ func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	from, err := adoptModel(cfg)
+	var err error
+	if r.devices, err = device.OpenSet(cfg); err != nil {
+		return nil, err
+	}
+	if r.output, err = rundir.Open(cfg, o.Fresh); err != nil {
+		return nil, err
+	}
+	back, err := r.output.Resume(o.FromStep)
 	if err != nil {
 		return nil, err
 	}
-	r.ckpt = from
-	if r.devices, err = openDevices(cfg); err != nil {
-		return nil, err
-	}
-	if r.output, err = openOutput(cfg, o.Fresh); err != nil {
-		return nil, err
-	}
-	back, err := r.output.resume()
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range r.devices.opened {
-		if cfg.Device.DType == "bfloat16" && !d.FastBF16() {
-			r.send(WarningEvent{fmt.Sprintf("device.dtype is bfloat16, and %s kernels have no instructions for it (AMX has, and GPUs from Ampere on): products are rounded to it, and as slow as float32's", d.Path())})
-		}
-		if g, ok := d.(gpu); ok && cfg.Device.TF32 && !g.HasBLAS() {
-			r.send(WarningEvent{"device.tf32 is true, and cuBLASLt, which knows it, was not found (engine doctor says where it was looked for): products are of whole float32 numbers"})
-		}
-	}
-	for _, w := range r.output.warnings {
-		r.send(WarningEvent{w})
-	}
-	start := actors.TrainerState{FormatVersion: actors.TrainerStateVersion, Seed: cfg.Run.Seed, Kernels: r.devices.path(), Optimizer: cfg.Optimizer.Name}
-	load, withState := stages.Draw(cfg.Run.Seed), false
-	if start.Run, err = uuid.NewV7(); err != nil {
-		return nil, err
-	}
-	if from != nil {
-		load = weights(from)
-	}
-	var stored *resumed
 	if back != nil {
-		if r.ckpt != nil {
-			err = r.ckpt.Close()
-		}
-		r.ckpt, stored = back.ckpt, back
-		if err = errors.Join(err, r.accept(cfg, back)); err != nil {
-			return nil, err
-		}
-		start, load, withState = back.state, weights(back.ckpt), true
+		r.ckpt = back.Checkpoint
 	}
-	if r.corpora, err = loadData(cfg, r.storedTokenizer(stored, from)); err != nil {
+	if err := r.adopt(cfg, back); err != nil {
+		return nil, err
+	}
+	r.warnDevices(cfg)
+	for _, w := range r.output.Warnings {
+		r.warn("%s", w)
+	}
+	stored, err := r.storedTokenizer(back)
+	if err != nil {
+		return nil, err
+	}
+	var changed newData
+	var accept judge
+	if back != nil {
+		changed = newData{was: back.State.Data, out: cfg.Run.Out, accept: o.AcceptNewData}
+		accept = changed.judge
+	}
+	if r.corpora, err = loadData(cfg, stored, accept); err != nil {
 		return nil, err
 	}
 	if err := checkVocab(cfg, r.corpora.tokenizer); err != nil {
 		return nil, err
 	}
-	if back != nil && start.TrainTokens != r.corpora.train.Len() {
-		return nil, cfg.Errorf("data.train", "%w %s was trained on %d tokens, the files now hold %d; restore them, or choose another run.out", ErrOutput, cfg.Run.Out, start.TrainTokens, r.corpora.train.Len())
+	if n := len(r.corpora.excluded); n > 0 {
+		r.warn("%d of the files that data.train names are data.val's too: validated on, not trained on: %s", n, listed(r.corpora.excluded))
 	}
-	start.TrainTokens, start.Kernels = r.corpora.train.Len(), r.devices.path()
-	p, err := r.plan(cfg, withState)
+	start, load, err := r.begins(cfg, back, &changed)
 	if err != nil {
 		return nil, err
 	}
-	if p.report.OutOfOrder {
-		r.send(WarningEvent{fmt.Sprintf("%s computes weight gradients out of microbatch order: the training is right, but its losses differ in the last bits from those of other schedules", cfg.Pipeline.Schedule)})
-	}
-	if err := p.checkMemory(r.devices.onGPU()); err != nil {
+	p, err := r.plan(cfg, back != nil)
+	if err != nil {
 		return nil, err
 	}
-	return r.spec(cfg, p, start, load, withState, o)
+	if p.Report().OutOfOrder {
+		r.warn("%s computes weight gradients out of microbatch order: the training is right, but its losses differ in the last bits from those of other schedules", cfg.Pipeline.Schedule)
+	}
+	if err := p.CheckMemory(r.devices.OnGPU()); err != nil {
+		return nil, err
+	}
+	return r.spec(cfg, p, start, load, back != nil, o)
+}
+
+// adopt fills in what the weights decide: of the checkpoint that the run goes on from,
+// which has all that was taken from model.from once, else of model.from.
+func (r *Run) adopt(cfg *config.Config, back *rundir.Resumed) (err error) {
+	if back == nil {
+		if r.ckpt, err = plan.AdoptModel(cfg); err != nil {
+			return err
+		}
+	} else if cfg.Model.From != "" {
+		if err := plan.Adopt(cfg, back.Checkpoint); err != nil {
+			return err
+		}
+	}
+	if r.output.Config != nil {
+		if err := rundir.Conflicts(cfg, filepath.Join(cfg.Run.Out, rundir.ConfigFile), r.output.Config); err != nil {
+			return err
+		}
+	}
+	if back == nil {
+		return nil
+	}
+	text, err := back.Checkpoint.File(rundir.ConfigFile)
+	if err != nil {
+		return err
+	}
+	return rundir.Conflicts(cfg, filepath.Join(back.Checkpoint.Dir(), rundir.ConfigFile), text)
+}
+
+func (r *Run) warn(format string, args ...any) { r.send(WarningEvent{fmt.Sprintf(format, args...)}) }
+
+// warnDevices says what the devices can't do of what was asked for.
+func (r *Run) warnDevices(cfg *config.Config) {
+	for _, d := range r.devices.Opened() {
+		if cfg.Device.DType == "bfloat16" && !d.FastBF16() {
+			r.warn("device.dtype is bfloat16, and %s kernels have no instructions for it (AMX has, and GPUs from Ampere on): products are rounded to it, and as slow as float32's", d.Path())
+		}
+		if cfg.Device.TF32 && !device.KnowsTF32(d) {
+			r.warn("device.tf32 is true, and cuBLASLt, which knows it, was not found (engine doctor says where it was looked for): products are of whole float32 numbers")
+		}
+	}
+}
+
+// begins says where the run begins or goes on, and where its weights come from.
+func (r *Run) begins(cfg *config.Config, back *rundir.Resumed, changed *newData) (start actors.TrainerState, load stages.Source, err error) {
+	load = stages.Draw(cfg.Run.Seed)
+	if r.ckpt != nil {
+		load = plan.Weights(r.ckpt)
+	}
+	if back == nil {
+		start = actors.TrainerState{FormatVersion: actors.TrainerStateVersion, Seed: cfg.Run.Seed, Optimizer: cfg.Optimizer.Name}
+		start.Run, err = uuid.NewV7()
+	} else {
+		start = back.State
+		if start.Kernels != r.devices.Path() {
+			r.warn("the run was trained with %s kernels and goes on with %s: losses may differ in the last bits", start.Kernels, r.devices.Path())
+		}
+		if d := r.output.Decision(start.Step); d != nil {
+			start.Decisions = append(start.Decisions, *d)
+		}
+		if d := changed.decision(start.Step); d != nil {
+			r.warn("the run goes on with new data (%s)", d.Detail)
+			start.Decisions = append(start.Decisions, *d)
+		}
+		if changed.validation {
+			r.restartBest(&start, "the validation text changed")
+		}
+	}
+	start.Data, start.TrainTokens, start.Kernels = r.corpora.identity, r.corpora.train.Len(), r.devices.Path()
+	return start, load, err
+}
+
+// restartBest forgets the best validation loss, which was measured on something else.
+func (r *Run) restartBest(start *actors.TrainerState, why string) {
+	if start.BestStep > 0 {
+		r.warn("%s: the best validation loss so far, %.4f at step %d, was measured otherwise and no longer counts", why, deref(start.BestValLoss), start.BestStep)
+	}
+	start.FirstValLoss, start.BestValLoss, start.BestStep = nil, nil, 0
 }
 
 // plan resolves the configuration for the weights that the run goes on from.
-func (r *Run) plan(cfg *config.Config, withState bool) (*plan, error) {
+func (r *Run) plan(cfg *config.Config, withState bool) (*plan.Plan, error) {
 	vocab := vocabOf(cfg, r.corpora.tokenizer)
 	if r.ckpt == nil {
-		return newPlan(cfg, vocab, 0)
+		return plan.New(cfg, vocab, stages.Config{})
 	}
-	m, err := readModel(r.ckpt)
+	m, err := plan.ReadModel(r.ckpt)
 	if err != nil {
 		return nil, err
 	}
-	p, err := newPlan(cfg, vocab, m.NormEps)
+	p, err := plan.New(cfg, vocab, m)
 	if err != nil {
 		return nil, err
 	}
 	var parts []string
 	if withState {
-		parts = optimizer(cfg).Parts()
+		parts = plan.Optimizer(cfg).Parts()
 	}
-	return p, checkWeights(r.ckpt, p.model, parts)
-}
-
-// accept compares a checkpoint with today's configuration and device.
-func (r *Run) accept(cfg *config.Config, back *resumed) error {
-	text, err := back.ckpt.File(configFile)
-	if err != nil {
-		return err
-	}
-	if err := conflicts(cfg, filepath.Join(back.ckpt.Dir(), configFile), text); err != nil {
-		return err
-	}
-	if k := back.state.Kernels; k != r.devices.path() {
-		r.send(WarningEvent{fmt.Sprintf("the run was trained with %s kernels and goes on with %s: losses may differ in the last bits", k, r.devices.path())})
-	}
-	return nil
+	return p, plan.CheckWeights(r.ckpt, p.Model(), parts)
 }
 
 // storedTokenizer is the one to go on with: the checkpoint's, or that of the
 // model which the run starts from. One that is not known matters for text alone:
-// see adopt.
-func (r *Run) storedTokenizer(back *resumed, from *checkpoint.Checkpoint) tokenizer.Tokenizer {
+// see plan.Adopt.
+func (r *Run) storedTokenizer(back *rundir.Resumed) (tokenizer.Tokenizer, error) {
 	if back != nil {
-		return back.tokenizer
+		return back.Tokenizer, nil
 	}
-	if from != nil {
-		if t, err := readTokenizer(from); err == nil {
-			return t
-		}
+	if r.ckpt == nil {
+		return nil, nil
 	}
-	return nil
+	t, err := rundir.ReadTokenizer(r.ckpt)
+	if checkpoint.TryAgain(err) {
+		return nil, fmt.Errorf("%s: %w", r.ckpt.Dir(), err)
+	}
+	return t, nil
 }
 
 // spec describes the run to the actors.
-func (r *Run) spec(cfg *config.Config, p *plan, start actors.TrainerState, load stages.Source, withState bool, o Options) (*actors.Spec, error) {
+func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, load stages.Source, withState bool, o Options) (*actors.Spec, error) {
 	src, err := newSource(r.corpora, cfg)
 	if err != nil {
 		return nil, err
 	}
-	evalTable, err := p.evalTable((len(src.windows) + cfg.Batch.Microbatch - 1) / cfg.Batch.Microbatch)
+	if was, is := start.EvalWindows, src.EvalWindows(); withState && was != is {
+		r.restartBest(&start, fmt.Sprintf("validations are of %d windows now, not of %d", is, was))
+	}
+	start.EvalWindows = src.EvalWindows()
+	evalTable, err := p.EvalTable((len(src.windows) + cfg.Batch.Microbatch - 1) / cfg.Batch.Microbatch)
 	if err != nil {
 		return nil, err
 	}
-	save, err := newSaver(r.output.store, cfg.Run.Keep, cfg.TOML(), p.model.Config, r.corpora.maker(cfg, p.model.Config.Vocab))
+	save, err := rundir.NewSaver(r.output.Store, cfg.Run.Keep, cfg.TOML(), p.Model().Config, r.corpora.maker(cfg, p.Model().Config.Vocab))
 	if err != nil {
 		return nil, err
 	}
-	if err := r.begin(cfg, start, withState); err != nil {
+	begun, err := r.output.Begin(cfg.TOML(), start, withState)
+	for _, w := range begun.Warnings {
+		r.warn("%s", w)
+	}
+	if r.metrics = begun.Metrics; err != nil {
 		return nil, err
 	}
-	r.info = Info{Name: cfg.Run.Name, Out: cfg.Run.Out, Family: p.model.Config.Family, Parameters: p.model.Config.Parameters(), Vocab: p.model.Config.Vocab,
-		TrainTokens: r.corpora.train.Len(), ValTokens: r.corpora.val.Len(), EvalWindows: len(src.windows), Steps: cfg.Run.Steps, ResumedAt: int(start.Step),
-		Schedule: p.table.Schedule, Stages: p.table.NumRanks(), VirtualStages: p.table.NumStages, Microbatches: p.table.Microbatches,
-		Layout: p.layout.String(), BubblePct: 100 * p.bubble, PeakInFlight: p.report.PeakInFlight,
-		Device: r.devices.names(), Threads: r.devices.threads(), Kernels: r.devices.path()}
+	if begun.LastValLoss != nil {
+		r.result.LastValLoss = *begun.LastValLoss
+	}
+	if withState {
+		r.result.Dir = r.output.Store.Path(int(start.Step))
+	}
+	save.SyncMetrics = r.metrics.Sync
+	r.info = Info{Name: cfg.Run.Name, Out: cfg.Run.Out, Family: p.Model().Config.Family, Parameters: p.Model().Config.Parameters(), Vocab: p.Model().Config.Vocab,
+		TrainTokens: r.corpora.train.Len(), ValTokens: r.corpora.val.Len(), EvalWindows: len(src.windows),
+		EpochWindows: src.epochs.Windows(), EpochSteps: float64(src.epochs.Windows()) / float64(cfg.Batch.Sequences),
+		Epochs: float64(cfg.Run.Steps) * float64(cfg.Batch.Sequences) / float64(src.epochs.Windows()),
+		Steps:  cfg.Run.Steps, ResumedAt: int(start.Step),
+		Schedule: p.Table().Schedule, Stages: p.Table().NumRanks(), Chunks: p.Table().NumStages, Microbatches: p.Table().Microbatches,
+		Layout: p.Layout().String(), BubblePct: 100 * p.BubbleFraction(), PeakInFlight: p.Report().PeakInFlight,
+		Device: r.devices.Names(), Threads: r.devices.Threads(), Kernels: r.devices.Path()}
+	var building atomic.Int64 // ranks
+	building.Store(int64(p.Table().NumRanks()))
 	rate := stages.Rate{LR: cfg.Optimizer.LR, MinLR: cfg.Optimizer.MinLR, Warmup: int64(cfg.Optimizer.WarmupSteps), Steps: int64(cfg.Run.Steps), Decay: cfg.Optimizer.Decay}
 	return &actors.Spec{
-		Run: start.Run, Devices: r.devices.ofRanks(),
+		Run: start.Run, Devices: r.devices.OfRanks(),
 		Build: func(rank int, s tensorops.Stream) (actors.Compute, error) {
-			return buildStage(p, rank, s, load, withState)
+			st, err := buildStage(p, rank, s, load, withState)
+			if err == nil && building.Add(-1) == 0 && r.ckpt != nil {
+				// The weights are read. Whoever removes the checkpoint now gets its space back.
+				err = r.ckpt.Close()
+			}
+			return st, err
 		},
-		TiedRanks: p.embeddingRanks(), Table: p.table, EvalTable: evalTable, Bound: p.dynamicBound(), PostValidate: cfg.Pipeline.PostValidation, TraceEvery: traceEvery(cfg, o),
-		Data: src, MicrobatchSize: cfg.Batch.Microbatch, Context: cfg.Model.Context, Sequences: cfg.Batch.Sequences, Recompute: p.recompute(), HeadLater: p.headLater(),
+		TiedRanks: p.EmbeddingRanks(), Table: p.Table(), EvalTable: evalTable, Bound: p.DynamicBound(), PostValidate: cfg.Pipeline.PostValidation, TraceEvery: traceEvery(cfg, o),
+		Data: src, MicrobatchSize: cfg.Batch.Microbatch, Context: cfg.Model.Context, Sequences: cfg.Batch.Sequences, Recompute: p.Recomputes(), HeadLater: p.HeadLater(),
 		Rate: rate, ClipNorm: cfg.Optimizer.ClipNorm,
 		Start: start, Steps: int64(cfg.Run.Steps), EvalEvery: int64(cfg.Run.EvalEvery), CheckpointEvery: int64(cfg.Run.CheckpointEvery),
-		WriteCheckpoint: save.write, WriteRecord: r.metrics.Write, WriteTrace: p.traceWriter(r.devices.threads()), OnEvent: r.send,
+		WriteCheckpoint: save.Write, WriteRecord: r.metrics.Write, WriteTrace: traceWriter(p, r.output.FS, r.devices.Threads()), OnEvent: r.send,
 		StallAfter: time.Duration(cfg.Run.StallAfterS * float64(time.Second)),
 	}, nil
 }
 
-// begin writes to the output folder, now that everything is accepted. The
-// configuration comes first: by it the folder is known as the run's.
-func (r *Run) begin(cfg *config.Config, start actors.TrainerState, resumes bool) error {
-	path, cut := filepath.Join(cfg.Run.Out, metricsFile), metricsCut(start)
-	before, err := telemetry.Read(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	for _, b := range before {
-		if b.Step <= cut && b.ValLoss != nil {
-			r.result.LastValLoss = *b.ValLoss
-		}
-	}
-	if err := checkpoint.WriteFileAtomic(checkpoint.OS(), filepath.Join(cfg.Run.Out, configFile), cfg.TOML()); err != nil {
-		return err
-	}
-	if r.metrics, err = telemetry.OpenWriter(path, cut); err != nil || !resumes {
-		return err
-	}
-	r.result.Dir = r.ckpt.Dir()
-	return r.output.point(start)
-}
-
-// metricsCut is the last step whose line stays: none for a fresh start.
-func metricsCut(start actors.TrainerState) int {
-	if start.Step == 0 {
-		return -1
-	}
-	return int(start.Step)
-}
-
 // buildStage makes a rank's stage with its weights.
-func buildStage(p *plan, rank int, s tensorops.Stream, load stages.Source, withState bool) (*stages.Stage, error) {
-	st, err := stages.NewStage(p.model, s, p.chunks[rank], p.stageOptions(rank))
+func buildStage(p *plan.Plan, rank int, s tensorops.Stream, load stages.Source, withState bool) (*stages.Stage, error) {
+	st, err := stages.NewStage(p.Model(), s, p.Chunks(rank), p.StageOptions(rank))
 	if err != nil {
 		return nil, err
 	}
@@ -523,7 +539,7 @@ func (r *Run) Kill() { r.inner.Kill() }
 
 // Memory is the tensor memory of the run's device of a kind, "cpu" or "cuda"; zeros if no
 // rank is on one.
-func (r *Run) Memory(kind string) tensorops.MemoryStats { return r.devices.memory(kind) }
+func (r *Run) Memory(kind string) tensorops.MemoryStats { return r.devices.Memory(kind) }
 
 // Status says what every actor is doing, and the root of what they wait for. It
 // answers at any moment, whatever state the actors are in.
@@ -552,13 +568,13 @@ func (r *Run) release() error {
 		errs = append(errs, r.corpora.Close())
 	}
 	if r.devices != nil {
-		r.devices.close()
+		r.devices.Close()
 	}
 	if r.ckpt != nil {
 		errs = append(errs, r.ckpt.Close())
 	}
 	if r.output != nil {
-		errs = append(errs, r.output.lock.Unlock())
+		errs = append(errs, r.output.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -133,7 +133,7 @@ func decoder(t *testing.T, out string) (fresh func() *stages.Decoder) {
 		t.Fatal(err)
 	}
 	return func() *stages.Decoder {
-		d, err := stages.NewDecoder(stage)
+		d, err := stages.NewDecoder(stage, cfg.Context)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -305,6 +305,7 @@ func TestUseErrors(t *testing.T) {
 		{"too short", evaluate(ctx, troupe.EvalOptions{ModelOptions: model, Data: []string{short}}), "1 tokens", nil, true},
 		{"a strange character", evaluate(ctx, troupe.EvalOptions{ModelOptions: model, Data: []string{"doc.go"}}), "doc.go, byte 0", nil, true},
 		{"a strange prompt", write(ctx, troupe.GenerateOptions{ModelOptions: model, Prompt: "χορός"}), "the prompt", nil, true},
+		{"a format that the run's text is not of", evaluate(ctx, troupe.EvalOptions{ModelOptions: model, Format: "uint16"}), `"uint16"`, troupe.ErrOptions, true},
 		{"a format", evaluate(ctx, troupe.EvalOptions{ModelOptions: model, Format: "pdf"}), `"pdf"`, troupe.ErrOptions, false},
 		{"tokens", write(ctx, troupe.GenerateOptions{ModelOptions: model, Tokens: -1}), "-1", troupe.ErrOptions, false},
 		{"temperature", write(ctx, troupe.GenerateOptions{ModelOptions: model, Temperature: math.NaN()}), "NaN", troupe.ErrOptions, false},

@@ -9,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // written is the end of a checkpoint's write.
@@ -18,14 +19,15 @@ type written struct {
 }
 
 // checkpointActor gathers the stages' state and writes it beside the training.
-// When the run stops, it finishes the checkpoint in the making first: a
+// When the run stops, it finishes the checkpoint in progress first: a
 // checkpoint is whole or not there.
 type checkpointActor struct {
 	part
 	begin   *BeginSave
 	early   []*StageState // came before BeginSave, which another actor sends
-	got     roll
+	got     barrier
 	saved   []stages.Saved
+	copies  []tensorops.Arena // of them
 	replyTo *actor.PID
 	writers sync.WaitGroup
 }
@@ -33,10 +35,10 @@ type checkpointActor struct {
 func (a *checkpointActor) Receive(ctx actor.Context) {
 	defer a.rethrow()
 	switch m := ctx.Message().(type) {
-	case *Wire:
-		a.replyTo, a.got = m.Scheduler, newRoll(a.spec.ranks())
+	case *Peers:
+		a.replyTo, a.got = m.Scheduler, newBarrier(a.spec.ranks())
 	case *BeginSave:
-		if a.failed || !a.tape.accepts(m.Header) {
+		if a.failed || !a.runID.accepts(m.Header) {
 			return
 		}
 		a.begin = m
@@ -46,7 +48,7 @@ func (a *checkpointActor) Receive(ctx actor.Context) {
 			a.take(ctx, s)
 		}
 	case *StageState:
-		if !a.failed && a.tape.accepts(m.Header) {
+		if !a.failed && a.runID.accepts(m.Header) {
 			a.take(ctx, m)
 		}
 	case *written:
@@ -70,14 +72,14 @@ func (a *checkpointActor) take(ctx actor.Context, m *StageState) {
 		a.early = append(a.early, m)
 		return
 	}
-	a.saved = append(a.saved, m.Saved...)
+	a.saved, a.copies = append(a.saved, m.Saved...), append(a.copies, m.Copies)
 	a.got.mark(m.Rank)
 	if !a.got.all() {
 		a.cell.store(a.got.snapshot(m.Step, 0))
 		return
 	}
-	begin, saved := a.begin, a.saved
-	a.begin, a.saved = nil, nil
+	begin, saved, copies := a.begin, a.saved, a.copies
+	a.begin, a.saved, a.copies = nil, nil, nil
 	a.got.reset()
 	ctx.Send(a.replyTo, &StateCopied{begin.Header})
 	a.cell.store(Snapshot{Step: begin.Step, Doing: Writing})
@@ -87,6 +89,9 @@ func (a *checkpointActor) take(ctx actor.Context, m *StageState) {
 		defer a.writers.Done()
 		start := time.Now()
 		dir, err := a.write(begin, saved)
+		for _, c := range copies {
+			c.Close()
+		}
 		root.Send(self, &written{Saved{Header: begin.Header, Dir: dir, Best: begin.Best, Took: time.Since(start)}, err})
 	}()
 }

@@ -18,11 +18,15 @@ const (
 
 func stageName(rank int) string { return fmt.Sprintf("stage %d", rank) }
 
-// header is an actor's memory of which run and epoch it belongs to.
-type header struct{ run, epoch uuid.UUID }
+// runID is the run and the attempt at it that an actor belongs to.
+type runID struct{ run, attempt uuid.UUID }
 
-// accepts reports whether a message is of this run and epoch.
-func (h header) accepts(m Header) bool { return m.Run == h.run && m.Epoch == h.epoch }
+// accepts reports whether a message is of this run and attempt.
+func (r runID) accepts(m Header) bool { return m.Run == r.run && m.Attempt == r.attempt }
+
+func (r runID) header(step, order int64) Header {
+	return Header{Run: r.run, Attempt: r.attempt, Step: step, Order: order}
+}
 
 // Panic is a panic inside an actor, with the place it came from.
 type Panic struct {
@@ -49,17 +53,16 @@ func caught(err *error) {
 // part is what the actors of a run have in common.
 type part struct {
 	spec   *Spec
-	cell   *Cell
-	tape   header
+	cell   *StatusCell
+	runID  runID
 	failed bool // or told to halt: nothing starts any more
 }
 
-// fail tells the worker, which stops the run. step is where in the run it was.
+// fail tells the supervisor, which stops the run. step is where in the run it was.
 func (p *part) fail(ctx actor.Context, step int64, err error) {
 	p.failed = true
 	p.cell.store(Snapshot{Step: step, Doing: Failing})
-	h := Header{Run: p.tape.run, Epoch: p.tape.epoch, Step: step}
-	ctx.Send(ctx.Parent(), &Failed{Header: h, Actor: p.cell.Load().Actor, Err: err})
+	ctx.Send(ctx.Parent(), &Failed{Header: p.runID.header(step, 0), Actor: p.cell.Load().Actor, Err: err})
 }
 
 // rethrow is deferred in every Receive: protoactor hands a panic's value to the
@@ -72,31 +75,31 @@ func (p *part) rethrow() {
 	}
 }
 
-// roll notes which ranks have reported.
-type roll struct {
+// barrier waits for a report of every rank.
+type barrier struct {
 	came []bool
 	n    int
 }
 
-func newRoll(ranks int) roll { return roll{came: make([]bool, ranks)} }
+func newBarrier(ranks int) barrier { return barrier{came: make([]bool, ranks)} }
 
-func (r *roll) mark(rank int) {
+func (r *barrier) mark(rank int) {
 	if !r.came[rank] {
 		r.came[rank] = true
 		r.n++
 	}
 }
 
-func (r *roll) all() bool { return r.n == len(r.came) }
+func (r *barrier) all() bool { return r.n == len(r.came) }
 
-func (r *roll) reset() {
+func (r *barrier) reset() {
 	clear(r.came)
 	r.n = 0
 }
 
 // snapshot says that reports are missing. The first rank that is out stands for
 // all of them.
-func (r *roll) snapshot(step int64, p Phase) Snapshot {
+func (r *barrier) snapshot(step int64, p Phase) Snapshot {
 	s := Snapshot{Step: step, Phase: p, Doing: Waiting, Wait: WaitStages, Held: r.n, Need: len(r.came)}
 	for rank, came := range r.came {
 		if !came {

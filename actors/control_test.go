@@ -206,6 +206,95 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// stopper does something in a step while its device sums up, before the step may end.
+type stopper struct {
+	actors.Compute
+	steps int64 // until then
+	do    func() error
+}
+
+func (s *stopper) GradNorms(l *tensorops.List) {
+	if s.steps--; s.steps == 0 {
+		x := l.Alloc(tensorops.Float32, 1)
+		l.AllReduce(x, brokenGroup{start: s.do})
+		l.Free(x)
+	}
+	s.Compute.GradNorms(l)
+}
+
+// TestStopWhereAValidationIsDue: a run that is stopped in a step which is to be validated
+// validates it before the checkpoint, so that its lines, and the best step, are those of
+// an undisturbed run. One that is stopped before the first step leaves that to the next.
+func TestStopWhereAValidationIsDue(t *testing.T) {
+	const steps, every = 5, 2
+	table := generate(t, scheduler.Spec{Schedule: scheduler.ZBV, Ranks: 2, Chunks: 2, Microbatches: sequences / microbatchSize})
+	tr := training{model: small(families[0]), threads: 2, steps: steps, cuts: []int{1, 2, 4}, evalLens: []int{6, 4}, table: table}
+	want, whole := regime{training: tr, evalEvery: every, ckEvery: 1}.run(t, false)
+	for name, change := range map[string]func(*actors.Spec){
+		"in order":        func(*actors.Spec) {},
+		"post-validation": func(s *actors.Spec) { s.PostValidate = true },
+		"dynamic":         func(s *actors.Spec) { s.Bound = 4 },
+	} {
+		for at := range int64(steps + 1) {
+			t.Run(fmt.Sprintf("%s, in step %d", name, at), func(t *testing.T) {
+				r := regime{training: tr, evalEvery: every}
+				var got []figures
+				part := func(at int64) (*log, actors.Outcome) {
+					l := &log{}
+					spec := r.spec(t, l)
+					change(&spec)
+					var run *actors.Run
+					stop := func() error {
+						run.Stop()
+						_, err := run.Settle()
+						return err
+					}
+					ready, build := make(chan struct{}), spec.Build
+					spec.Build = func(rank int, s tensorops.Stream) (actors.Compute, error) {
+						<-ready
+						c, err := build(rank, s)
+						if rank == 0 {
+							c = &stopper{c, at, stop}
+						}
+						return c, err
+					}
+					run = start(t, spec)
+					if at == 0 {
+						if err := stop(); err != nil {
+							t.Error(err)
+						}
+					}
+					close(ready)
+					out := wait(t, run)
+					if out.Err != nil {
+						t.Fatal(out.Err)
+					}
+					got = append(got, l.figures()...)
+					return l, out
+				}
+				first, out := part(at)
+				last := first.saves[len(first.saves)-1]
+				if out.State.Step != at || last.state.Step != at || out.Stopped != (at < steps) {
+					t.Fatalf("it ends with %+v, the checkpoint is of step %d", out, last.state.Step)
+				}
+				if at > 0 && last.best != want.saves[at-1].best {
+					t.Errorf("that step %d is the best is %v, undisturbed %v", at, last.best, want.saves[at-1].best)
+				}
+				if at < steps {
+					r.from = &last
+					_, out = part(-1)
+				}
+				if b := want.figures(); !slices.Equal(got, b) {
+					t.Errorf("%x, undisturbed %x", got, b)
+				}
+				if a, b := out.State, whole.State; a.BestStep != b.BestStep || *a.BestValLoss != *b.BestValLoss || *a.FirstValLoss != *b.FirstValLoss {
+					t.Errorf("it ends with %+v, undisturbed %+v", a, b)
+				}
+			})
+		}
+	}
+}
+
 // Kill ends a run at any moment, without a checkpoint.
 func TestKill(t *testing.T) {
 	for name, begin := range map[string]func(t *testing.T, spec actors.Spec, l *log) *actors.Run{
@@ -249,7 +338,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// A checkpoint is written every so many steps, when the validation was the best,
+// A checkpoint is written every few steps, when the validation was the best,
 // and at the end; a step's line comes before its checkpoint.
 func TestCheckpointsAndLines(t *testing.T) {
 	var mu sync.Mutex

@@ -1,6 +1,6 @@
 // Package actors runs a training step as messages between actors.
 //
-//	worker        spawns and supervises the others; the first failure stops
+//	supervisor    spawns and supervises the others; the first failure stops
 //	              the run in order and is its cause
 //	scheduler     sends every stage its order for the step, adds up losses and
 //	              gradient norms, decides the update, and what comes next:
@@ -13,7 +13,7 @@
 //
 // # How a stage waits
 //
-// Inputs wait in a mailbox keyed (order, kind, virtual stage, microbatch), so a
+// Inputs wait in a mailbox keyed (order, kind, chunk, microbatch), so a
 // send needs no matching receive and nothing arrives in the wrong order. What is
 // in flight on an edge is bounded by credits, which come from the table: see
 // package scheduler. A stage never computes in Receive; its device reports
@@ -24,44 +24,50 @@
 //
 // The update needs every rank's norms, so a step ends when its last rank does. With
 // Spec.PostValidate the scheduler sends the next order ahead of that, with the update
-// that it presumes: nothing clipped, all figures finite. A stage that has reported makes
-// this update, keeping copies of what it changes, and goes on with the next order. It
-// stops before the first action that touches gradients: those are still the ended
-// step's, until the scheduler's decision comes. If that says what was presumed, the
-// gradients are cleared and the order goes on. If not, or if a pause, a stop or a
-// checkpoint was asked for meanwhile, the order ahead is abandoned: its microbatches are
-// dropped, its messages released, a wrong update is taken back and the right one made,
-// and the step is ordered anew when its time comes. So the results never depend on what
-// was presumed. Where more than half of the last updates were presumed wrongly, steps
-// wait for the decision.
+// that it predicts: nothing clipped, all figures finite. A stage that has reported applies
+// this update speculatively, keeping copies of what it changes, and goes on with the next
+// order. It stops before the first action that touches gradients: those are still the
+// ended step's, until the scheduler's decision comes. If the prediction was right, the
+// update is committed and the order goes on. If not, or if a pause, a stop or a checkpoint
+// was asked for meanwhile, the order ahead is aborted: its microbatches are dropped, its
+// messages released, a wrong update is rolled back and the right one made, and the step is
+// ordered again when its time comes. So the results never depend on a prediction. Where
+// more than half of the last were wrong, steps wait for the decision. All of this is in
+// speculate.go.
 //
 // # Ownership
 //
+// An actor's state is its own: others learn of it by messages, and by the status cells.
 // A message owns the tensor it carries, and whoever takes the message frees it.
 // Nothing is copied between stages on one device. From one device to another a tensor
 // goes in memory that the host can address: a stage whose memory it cannot copies at the
 // end of the list that makes it, and at the head of the list that takes it. See
-// crossing.go.
+// hosttransfer.go.
 //
 // # Nothing waits silently
 //
-// Each actor keeps its state in a Cell beside its mailbox: what it does, what it
+// Each actor keeps its state in a StatusCell beside its mailbox: what it does, what it
 // waits for, from whom, since when. Reading a cell changes nothing and needs no
 // answer from the actor, so a wedged stage still answers. Table prints the
 // cells, and Explain follows the waits to their root.
 //
-// Every message carries run, epoch and step; one of another epoch is dropped.
+// Every message carries run, attempt and step; one of another attempt is dropped.
 //
 // # How a run ends
 //
-// Whatever the reason (the last step, a request, a failure), the worker first
+// Whatever the reason (the last step, a request, a failure), the supervisor first
 // tells the stages to halt: they start nothing more, and answer when their device
 // is at rest. From then on nobody sends a tensor, and all actors stop behind what
 // is in their mailboxes: tensors there are released, lines and events come out,
-// and a checkpoint in the making is finished. A panic is its actor's failure; the
+// and a checkpoint in progress is finished. A panic is its actor's failure; the
 // actor goes on as a failed one, so that it can do its part of this.
 //
-// The package may import stages, scheduler, tensorops, and protoactor. It must
-// not know sockets, kernels, files or the terminal: those come in as functions
-// and interfaces of Spec.
+// Then the streams end, and after all of them their arenas are closed: what a stage holds,
+// what a list that failed half-way left behind, and what lies in a mailbox that nobody
+// reads goes back with the memory that it is in. So nothing has to be freed one by one,
+// and after Wait no tensor of the run's is in use.
+//
+// The package may import stages, scheduler, tensorops, telemetry, data for what a
+// checkpoint says of it, and protoactor. It must not know sockets, kernels, files or
+// the terminal: those come in as functions and interfaces of Spec.
 package actors

@@ -13,6 +13,7 @@ import (
 type dynamic struct {
 	chooser *scheduler.Chooser
 	ranking *scheduler.Ranking // that the chooser is of
+	expect  expectations       // of this rank, through all orders
 	began   time.Time          // the chooser's clock counts seconds from here
 	feeds   []feed
 	chosen  [1]scheduler.Action
@@ -26,40 +27,34 @@ type feed struct {
 	asked, taken int32
 }
 
-// expectations are what each rank's actions took so far, in seconds. Each rank's stage
-// actor writes and reads its own row alone.
-type expectations struct {
-	took [][]float64 // by rank, and by stage and type; 0: unknown
+// expectations are what a rank's actions took so far, in seconds, by stage and type;
+// 0: unknown.
+type expectations []float64
+
+func newExpectations(stages int) expectations {
+	return make(expectations, stages*int(scheduler.B+1))
 }
 
-func newExpectations(t *scheduler.Table) *expectations {
-	e := &expectations{took: make([][]float64, t.NumRanks())}
-	for r := range e.took {
-		e.took[r] = make([]float64, t.NumStages*int(scheduler.B+1))
-	}
-	return e
+func (e expectations) of(a scheduler.Action) *float64 {
+	return &e[int(a.Stage)*int(scheduler.B+1)+int(a.Type)]
 }
 
-func (e *expectations) of(rank int, a scheduler.Action) *float64 {
-	return &e.took[rank][int(a.Stage)*int(scheduler.B+1)+int(a.Type)]
-}
-
-// costs are what a Ranking asks for.
-func (e *expectations) costs(rank int, a scheduler.Action) float64 { return *e.of(rank, a) }
+// costs are what a Chooser asks for, of its own rank.
+func (e expectations) costs(_ int, a scheduler.Action) float64 { return *e.of(a) }
 
 // learn takes note of how long an action took; later ones weigh more.
-func (e *expectations) learn(rank int, a scheduler.Action, took time.Duration) {
+func (e expectations) learn(a scheduler.Action, took time.Duration) {
 	const weight = 0.2
-	to := e.of(rank, a)
+	to := e.of(a)
 	if *to == 0 {
 		*to = took.Seconds()
 	}
 	*to += weight * (took.Seconds() - *to)
 }
 
-// Coming tells a stage that the input of one of its actions is being made, and in what
+// ExpectInput tells a stage that the input of one of its actions is being made, and in what
 // time it is expected. In a work-conserving order a stage may wait for that.
-type Coming struct {
+type ExpectInput struct {
 	Header
 	Action scheduler.Action
 	In     time.Duration
@@ -76,7 +71,11 @@ func (a *stageActor) beginDynamic() {
 		d.ranking, d.chooser = a.order.Ranking, nil
 	}
 	if d.chooser == nil {
+		if d.expect == nil {
+			d.expect = newExpectations(a.order.Table.NumStages)
+		}
 		d.chooser = d.ranking.Chooser(a.rank)
+		d.chooser.Expect(d.expect.costs)
 	}
 	d.chooser.Reset()
 	d.began = time.Now()
@@ -96,7 +95,7 @@ func (a *stageActor) beginDynamic() {
 
 // inputOf is the action that an activation or a gradient is for.
 func inputOf(key inboxKey) scheduler.Action {
-	act := scheduler.Action{Stage: key.virtual, Type: scheduler.F, Microbatch: key.microbatch}
+	act := scheduler.Action{Stage: key.chunk, Type: scheduler.F, Microbatch: key.microbatch}
 	if key.kind == inGradient {
 		act.Type = scheduler.B // or I: an input serves either
 	}
@@ -164,18 +163,18 @@ func (a *stageActor) tookData(ctx actor.Context, stage int32) {
 
 // announce tells the stage that waits for an action's output when to expect it.
 func (a *stageActor) announce(ctx actor.Context, v *visit) {
-	expected := a.spec.expect.costs(a.rank, v.Action)
+	expected := *a.dynamic.expect.of(v.Action)
 	if !v.edges.out || expected == 0 {
 		return
 	}
 	to := scheduler.Action{Stage: v.to, Type: v.Type, Microbatch: v.Microbatch}
-	ctx.Send(a.peer(v.to), &Coming{Header: a.order.Header, Action: to, In: time.Duration(expected * float64(time.Second))})
+	ctx.Send(a.peer(v.to), &ExpectInput{Header: a.order.Header, Action: to, In: time.Duration(expected * float64(time.Second))})
 }
 
 // coming takes note of an announcement. It is no reason to start anything; what it
 // announces, when it comes, is.
-func (a *stageActor) coming(m *Coming) {
-	if c := a.dynamic.chooser; c != nil && a.order != nil && m.Order == a.order.Order && a.tape.accepts(m.Header) {
+func (a *stageActor) coming(m *ExpectInput) {
+	if c := a.dynamic.chooser; c != nil && a.order != nil && m.Order == a.order.Order && a.runID.accepts(m.Header) {
 		c.Coming(m.Action, (time.Since(a.dynamic.began) + m.In).Seconds())
 	}
 }

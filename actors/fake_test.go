@@ -15,7 +15,7 @@ import (
 // nothing over, so that whatever is left in use was leaked by the actors. The
 // embedding and the head share a weight when they are on different ranks.
 type fake struct {
-	rank, last int // last: virtual stage
+	rank, last int // last: chunk
 	tied       bool
 	spin       time.Duration // of every action
 	hook       hook
@@ -24,12 +24,12 @@ type fake struct {
 
 // hook is called when an action, or another part of a step, is recorded. It may
 // fail the list, record a collective, or panic.
-type hook func(l *tensorops.List, rank int, what string, virtual, index int)
+type hook func(l *tensorops.List, rank int, what string, chunk, index int)
 
-func (f *fake) record(l *tensorops.List, what string, virtual, index int, in tensorops.Tensor, out bool) tensorops.Tensor {
+func (f *fake) record(l *tensorops.List, what string, chunk, index int, in tensorops.Tensor, out bool) tensorops.Tensor {
 	l.Free(in)
 	if f.hook != nil {
-		f.hook(l, f.rank, what, virtual, index)
+		f.hook(l, f.rank, what, chunk, index)
 	}
 	if f.spin > 0 {
 		l.Spin(f.spin)
@@ -40,23 +40,23 @@ func (f *fake) record(l *tensorops.List, what string, virtual, index int, in ten
 	return l.Alloc(tensorops.Float32, 1, 1, 4)
 }
 
-func (f *fake) Embeds(virtual int) bool { return virtual == 0 }
-func (f *fake) Loses(virtual int) bool  { return virtual == f.last }
+func (f *fake) Embeds(chunk int) bool { return chunk == 0 }
+func (f *fake) Loses(chunk int) bool  { return chunk == f.last }
 
-func (f *fake) Forward(l *tensorops.List, virtual int, mb *stages.Microbatch, in tensorops.Tensor) tensorops.Tensor {
-	return f.record(l, "F", virtual, mb.Index, in, virtual < f.last)
+func (f *fake) Forward(l *tensorops.List, chunk int, mb *stages.Microbatch, in tensorops.Tensor) tensorops.Tensor {
+	return f.record(l, "F", chunk, mb.Index, in, chunk < f.last)
 }
 
-func (f *fake) InputGrad(l *tensorops.List, virtual, index int, dy tensorops.Tensor) tensorops.Tensor {
-	return f.record(l, "I", virtual, index, dy, virtual > 0)
+func (f *fake) InputGrad(l *tensorops.List, chunk, index int, dy tensorops.Tensor) tensorops.Tensor {
+	return f.record(l, "I", chunk, index, dy, chunk > 0)
 }
 
-func (f *fake) Backward(l *tensorops.List, virtual, index int, dy tensorops.Tensor) tensorops.Tensor {
-	return f.record(l, "B", virtual, index, dy, virtual > 0)
+func (f *fake) Backward(l *tensorops.List, chunk, index int, dy tensorops.Tensor) tensorops.Tensor {
+	return f.record(l, "B", chunk, index, dy, chunk > 0)
 }
 
-func (f *fake) WeightGrad(l *tensorops.List, virtual, index int) {
-	f.record(l, "W", virtual, index, tensorops.Tensor{}, false)
+func (f *fake) WeightGrad(l *tensorops.List, chunk, index int) {
+	f.record(l, "W", chunk, index, tensorops.Tensor{}, false)
 }
 
 func (f *fake) Finish(int, int) {}
@@ -97,12 +97,12 @@ func (f *fake) Norms(to []stages.Norm) []stages.Norm {
 func (f *fake) Apply(l *tensorops.List, u stages.Update) { f.call(l, "apply") }
 func (f *fake) ClearGrads(l *tensorops.List)             { f.call(l, "clear") }
 
-func (f *fake) Presume(l *tensorops.List, _ stages.Update) { f.call(l, "presume") }
-func (f *fake) Confirm(l *tensorops.List)                  { f.call(l, "confirm") }
-func (f *fake) Revise(l *tensorops.List, _ *stages.Update) { f.call(l, "revise") }
-func (f *fake) Abandon(l *tensorops.List)                  { f.call(l, "abandon") }
+func (f *fake) SpeculativeApply(l *tensorops.List, _ stages.Update) { f.call(l, "speculative apply") }
+func (f *fake) Commit(l *tensorops.List)                            { f.call(l, "commit") }
+func (f *fake) Rollback(l *tensorops.List, _ *stages.Update)        { f.call(l, "rollback") }
+func (f *fake) AbortMicrobatches(l *tensorops.List)                 { f.call(l, "abort") }
 
-func (f *fake) Save(l *tensorops.List) []stages.Saved {
+func (f *fake) Save(l *tensorops.List, _ tensorops.Arena) []stages.Saved {
 	f.call(l, "save")
 	return []stages.Saved{{Name: "w", Index: f.rank, Shape: []int{1}, Data: []float32{1}}}
 }

@@ -124,6 +124,9 @@ func (l *log) clear() {
 func (l *log) write(_ context.Context, state actors.TrainerState, saved []stages.Saved, best bool) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for i := range saved {
+		saved[i].Data = slices.Clone(saved[i].Data) // it is the run's
+	}
 	slices.SortFunc(saved, func(a, b stages.Saved) int { return cmp.Or(a.Index-b.Index, strings.Compare(a.Part, b.Part)) })
 	l.saves = append(l.saves, save{state, saved, best})
 	return fmt.Sprintf("step-%d", state.Step), nil
@@ -207,7 +210,7 @@ type training struct {
 	model     stages.Config
 	threads   int
 	table     *scheduler.Table
-	cuts      []int // borders of the virtual stages in the model's layers
+	cuts      []int // borders of the chunks in the model's layers
 	recompute func(rank, microbatch int) bool
 	evalLens  []int
 	steps     int64
@@ -234,7 +237,7 @@ func (tr training) spec(t testing.TB, l *log) actors.Spec {
 	first := 0
 	for v, last := range append(slices.Clone(tr.cuts), len(m.Symbols())) {
 		r := tr.table.RankOf(v)
-		chunks[r] = append(chunks[r], stages.ChunkSpec{Virtual: v, First: first, Last: last})
+		chunks[r] = append(chunks[r], stages.ChunkSpec{Chunk: v, First: first, Last: last})
 		first = last
 	}
 	if tr.wrap == nil {

@@ -113,7 +113,9 @@ func (d *hidden) allow(bytes int64) {
 // hiddenArena keeps released buffers by size.
 type hiddenArena struct {
 	device *hidden
-	free   map[int][]*tensorops.Buffer // guarded by device.mu
+	// Guarded by device.mu:
+	free map[int][]*tensorops.Buffer // nil: closed
+	lent tensorops.Lent
 }
 
 func (a *hiddenArena) Take(bytes int) (*tensorops.Buffer, error) {
@@ -124,20 +126,40 @@ func (a *hiddenArena) Take(bytes int) (*tensorops.Buffer, error) {
 	if d.limit > 0 && d.inUse+int64(size) > d.limit {
 		return nil, fmt.Errorf("%w: %d bytes of %d are in use", tensorops.ErrOutOfMemory, d.inUse, d.limit)
 	}
+	if a.free == nil {
+		return nil, tensorops.ErrClosed
+	}
 	d.inUse += int64(size)
+	var b *tensorops.Buffer
 	if kept := a.free[size]; len(kept) > 0 {
 		a.free[size] = kept[:len(kept)-1]
-		return kept[len(kept)-1], nil
+		b = kept[len(kept)-1]
+	} else {
+		b = tensorops.NewDeviceBuffer(uint64(len(d.buffers)+1), size, a)
+		d.buffers[b] = &piece{bytes: tensorops.HostBytes(make([]float64, size/8))}
 	}
-	b := tensorops.NewDeviceBuffer(uint64(len(d.buffers)+1), size, a)
-	d.buffers[b] = &piece{bytes: tensorops.HostBytes(make([]float64, size/8))}
+	a.lent.Add(b)
 	return b, nil
+}
+
+func (a *hiddenArena) Close() {
+	d := a.device
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a.free = nil
+	for _, b := range a.lent.Clear() {
+		d.inUse -= int64(b.Bytes())
+	}
 }
 
 func (a *hiddenArena) Put(b *tensorops.Buffer) {
 	d := a.device
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if a.free == nil {
+		return
+	}
+	a.lent.Remove(b)
 	d.inUse -= int64(b.Bytes())
 	a.free[b.Bytes()] = append(a.free[b.Bytes()], b)
 }

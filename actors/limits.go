@@ -8,15 +8,15 @@ const (
 	// LimitDataAhead is how many microbatches of tokens a stage asks for ahead of
 	// their forward.
 	LimitDataAhead = 4
-	// LimitSaves is how many checkpoints may be in the making: one is written
+	// LimitSaves is how many checkpoints may be in progress: one is written
 	// while training goes on.
 	LimitSaves = 1
 	// LimitRecords is how many steps may wait for their line in metrics.jsonl, or
 	// for their event, before training waits for them.
 	LimitRecords = 1024
-	// experienced is how many steps, at most, the choice between presuming an update and
-	// waiting for it goes by.
-	experienced = 8
+	// experienceSteps is how many of the last steps decide between applying an update
+	// speculatively and waiting for it.
+	experienceSteps = 8
 	// throughput is how many messages a stage takes in a row before it lets other
 	// goroutines run.
 	throughput = 300

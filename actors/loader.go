@@ -19,7 +19,7 @@ func (a *loader) Receive(ctx actor.Context) {
 	defer a.rethrow()
 	switch m := ctx.Message().(type) {
 	case *DataRequest:
-		if a.failed || !a.tape.accepts(m.Header) {
+		if a.failed || !a.runID.accepts(m.Header) {
 			return
 		}
 		a.cell.store(Snapshot{Step: m.Step, Phase: m.Phase, Doing: Reading})
@@ -29,7 +29,7 @@ func (a *loader) Receive(ctx actor.Context) {
 			return
 		}
 		a.cell.store(Snapshot{Step: m.Step, Phase: m.Phase})
-		ctx.Send(m.ReplyTo, &Data{Header: m.Header, Virtual: m.Virtual, Microbatch: m.Microbatch, Batch: b})
+		ctx.Send(m.ReplyTo, &Data{Header: m.Header, Chunk: m.Chunk, Microbatch: m.Microbatch, Batch: b})
 	case StatusRequest:
 		ctx.Respond(a.cell.Load())
 	}

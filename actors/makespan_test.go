@@ -95,7 +95,7 @@ func BenchmarkPeriod(b *testing.B) {
 				}
 			}
 			l := &log{}
-			// The first update is presumed by a wrong number of targets, so that two steps
+			// The first update is predicted by a wrong number of targets, so that two steps
 			// begin cold.
 			const cold = 2
 			spec := fixedRun(b, table, unit, int64(b.N)+cold, l)

@@ -6,6 +6,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
 
+	"github.com/troupe-ml/troupe/data"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -13,10 +14,10 @@ import (
 
 // Header is on every message of a run.
 type Header struct {
-	Run   uuid.UUID // the training run, through all its resumptions
-	Epoch uuid.UUID // this attempt at it
-	Step  int64     // finished updates + 1 while training; finished ones elsewhere
-	Order int64     // number of the order this belongs to, from 1
+	Run     uuid.UUID // the training run, through all its resumptions
+	Attempt uuid.UUID // this attempt at it
+	Step    int64     // finished updates + 1 while training; finished ones elsewhere
+	Order   int64     // number of the order this belongs to, from 1
 }
 
 // Phase says what an order is for.
@@ -38,8 +39,8 @@ func (p Phase) String() string {
 	return "no phase"
 }
 
-// Wire tells an actor its peers.
-type Wire struct {
+// Peers tells an actor its peers.
+type Peers struct {
 	Header
 	Scheduler, Loader, Checkpoint, Metrics *actor.PID
 	Stages                                 []*actor.PID
@@ -56,13 +57,13 @@ type Order struct {
 	Ranking *scheduler.Ranking
 	// Trace asks for the time of every action.
 	Trace bool
-	// Presumed, if there is one, says that the order comes ahead of the decision about
-	// the step before: the update which that step is taken to make.
-	Presumed *stages.Update
+	// Speculative, if there is one, says that the order comes ahead of the decision about
+	// the step before: the update that this step is predicted to make.
+	Speculative *stages.Update
 }
 
 // Transfer carries an output to the stage that consumes it: an activation to
-// virtual stage To, or the gradient of To's output. The message owns the tensor.
+// chunk To, or the gradient of To's output. The message owns the tensor.
 type Transfer struct {
 	Header
 	Kind          scheduler.EdgeKind
@@ -72,7 +73,7 @@ type Transfer struct {
 	Tensor        tensorops.Tensor
 }
 
-// Credit gives back a credit of the edge that begins at virtual stage Edge.
+// Credit gives back a credit of the edge that begins at chunk Edge.
 type Credit struct {
 	Header
 	Kind scheduler.EdgeKind
@@ -83,7 +84,7 @@ type Credit struct {
 type DataRequest struct {
 	Header
 	Phase           Phase
-	Virtual         int32
+	Chunk           int32
 	Microbatch      int32
 	Tokens, Targets bool
 	ReplyTo         *actor.PID
@@ -93,7 +94,7 @@ type DataRequest struct {
 // has read it.
 type Data struct {
 	Header
-	Virtual    int32
+	Chunk      int32
 	Microbatch int32
 	Batch      *Batch
 }
@@ -143,9 +144,9 @@ type Apply struct {
 	Header
 	Skip   bool // drop the gradients and keep the weights
 	Update stages.Update
-	Kept   bool // it is the update that the next order, if it came ahead, presumed
-	// Abandon is the number of an order that came ahead and is void; 0: none is.
-	Abandon int64
+	Kept   bool // it is the update that the next order, if it came ahead, predicted
+	// Abort is the number of an order that came ahead and is to be dropped; 0: none is.
+	Abort int64
 }
 
 // Applied says that a stage has updated its weights.
@@ -161,8 +162,9 @@ type SaveState struct{ Header }
 // StageState is a stage's part of a checkpoint.
 type StageState struct {
 	Header
-	Rank  int
-	Saved []stages.Saved
+	Rank   int
+	Saved  []stages.Saved
+	Copies tensorops.Arena // has their memory; closed when they are written
 }
 
 // BeginSave tells the checkpoint actor what belongs to the next checkpoint.
@@ -193,17 +195,23 @@ type StageReady struct {
 // recorded tells the scheduler that metrics.jsonl has the step's line.
 type recorded struct{ Header }
 
-// Failed tells the worker that an actor cannot go on.
+// Failed tells the supervisor that an actor cannot go on.
 type Failed struct {
 	Header
 	Actor string
 	Err   error
 }
 
-// finished tells the worker that the run has reached its end.
+// finished tells the supervisor that the run has reached its end.
 type finished struct {
 	Header
 	stopped bool
+}
+
+// lastState tells the supervisor, when the scheduler stops, how far the run has come.
+type lastState struct {
+	state   TrainerState
+	updates Updates
 }
 
 // halt tells a stage to start nothing more. Its answer, halted, comes when its
@@ -240,7 +248,32 @@ type TrainerState struct {
 	Seed          uint64    `json:"seed"`
 	Kernels       string    `json:"kernels"` // the device's path; bits are the same within one
 	Optimizer     string    `json:"optimizer"`
+	// Data is what it was trained and validated on so far.
+	Data        DataIdentity `json:"data"`
+	EvalWindows int          `json:"eval_windows"` // of one validation
+	Decisions   []Decision   `json:"decisions,omitempty"`
 }
 
-// TrainerStateVersion is the version of TrainerState.
-const TrainerStateVersion = 1
+// DataIdentity identifies the texts of a run by their content.
+type DataIdentity struct {
+	Train data.Identity  `json:"train"`
+	Val   *data.Identity `json:"val,omitempty"` // nil: a part of the training files
+}
+
+// Decision is a person's word by which a run went on otherwise than it would have.
+type Decision struct {
+	Step   int64     `json:"step"` // that it went on from
+	Time   time.Time `json:"time"`
+	Kind   string    `json:"kind"` // FromStep or NewData
+	Detail string    `json:"detail"`
+}
+
+// Kinds of decisions.
+const (
+	FromStep = "from_step"       // the step was named, and newer checkpoints set aside
+	NewData  = "accept_new_data" // the data had changed
+)
+
+// TrainerStateVersion is the version of TrainerState. Up to version 1 training windows
+// were drawn with replacement, instead of each once an epoch.
+const TrainerStateVersion = 2

@@ -49,7 +49,7 @@ func report(b *testing.B, table *scheduler.Table, steps []actors.StepEvent, spin
 		b.Fatal(err)
 	}
 	makespan := func(costs scheduler.Costs) float64 {
-		tl, err := scheduler.SimulateCredits(table, costs, checked.Credits)
+		tl, err := scheduler.Machine{Costs: costs, Credits: &checked.Credits}.Simulate(table)
 		if err != nil {
 			b.Fatal(err)
 		}

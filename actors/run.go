@@ -14,43 +14,43 @@ import (
 
 // Run is a training run in progress.
 type Run struct {
-	spec    Spec
-	epoch   uuid.UUID
-	system  *actor.ActorSystem
-	worker  *actor.PID
-	cells   []*Cell
-	moves   atomic.Int64
-	streams []tensorops.Stream
-	memory  *tensorops.HostMemory // for what crosses from one device to another
-	host    tensorops.Arena       // of it
+	spec       Spec
+	attempt    uuid.UUID
+	system     *actor.ActorSystem
+	supervisor *actor.PID
+	cells      []*StatusCell
+	moves      atomic.Int64
+	streams    []tensorops.Stream
+	memory     *tensorops.Memory // for what crosses from one device to another
+	copies     *tensorops.Memory // for what checkpoints are written from
 
-	result  chan Outcome
-	done    chan struct{}
-	outcome Outcome // set before done is closed
-	quit    chan struct{}
-	owned   sync.WaitGroup
+	result   chan Outcome
+	done     chan struct{}
+	outcome  Outcome // set before done is closed
+	quit     chan struct{}
+	watched  chan struct{} // closed when watch has ended
+	builders sync.WaitGroup
 }
 
 // Start checks the tables, spawns the actors and begins. The run ends by itself,
 // by Stop or Kill, or by a failure; Wait must be called once it has.
 func Start(spec Spec) (*Run, error) {
-	epoch, err := uuid.NewV7()
+	attempt, err := uuid.NewV7()
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{spec: spec, epoch: epoch, result: make(chan Outcome, 1), done: make(chan struct{}), quit: make(chan struct{})}
-	tape := header{spec.Run, epoch}
+	r := &Run{spec: spec, attempt: attempt, result: make(chan Outcome, 1), done: make(chan struct{}), quit: make(chan struct{}), watched: make(chan struct{}),
+		memory: tensorops.NewHostMemory(0), copies: tensorops.NewHostMemory(0)}
+	id := runID{spec.Run, attempt}
 	for _, name := range []string{schedulerName, loaderName, checkpointName, metricsName} {
-		r.cells = append(r.cells, NewCell(name, -1, &r.moves))
+		r.cells = append(r.cells, NewStatusCell(name, -1, &r.moves))
 	}
-	plan, err := newSchedulerActor(part{spec: &r.spec, cell: r.cells[0], tape: tape})
+	sched, err := newSchedulerActor(part{spec: &r.spec, cell: r.cells[0], runID: id})
 	if err != nil {
 		return nil, err
 	}
-	r.memory = tensorops.NewHostMemory(0)
-	r.host = r.memory.NewArena("what crosses")
 	for rank := range spec.ranks() {
-		r.cells = append(r.cells, NewCell(stageName(rank), rank, &r.moves))
+		r.cells = append(r.cells, NewStatusCell(stageName(rank), rank, &r.moves))
 		r.streams = append(r.streams, spec.device(rank).NewStream(stageName(rank)))
 	}
 	// What the actor library logs of its own accord is covered by events and
@@ -58,31 +58,37 @@ func Start(spec Spec) (*Run, error) {
 	r.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
 		return slog.New(slog.DiscardHandler)
 	}), actor.WithDeadLetterThrottleInterval(time.Nanosecond)) // it sleeps so long in a goroutine
-	w := &worker{spec: &r.spec, tape: tape, cells: r.cells, streams: r.streams, host: r.host, plan: plan, result: r.result, owned: &r.owned}
-	r.worker = r.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return w }))
-	r.owned.Add(2)
+	s := &supervisor{spec: &r.spec, runID: id, cells: r.cells, streams: r.streams, host: r.memory.NewArena("what crosses"), copies: r.copies, schedulerActor: sched, result: r.result, builders: &r.builders}
+	r.supervisor = r.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return s }))
 	go r.finish()
 	go r.watch()
 	return r, nil
 }
 
-// finish waits for the end and releases what the run owns.
+// finish waits for the end and releases what the run owns. However it came about, all
+// that stages and messages hold of the streams' memory goes back with it, and what still
+// lies in a mailbox has nothing left to give back.
 func (r *Run) finish() {
-	defer r.owned.Done()
 	outcome := <-r.result
 	close(r.quit)
+	<-r.watched
 	for _, s := range r.streams {
 		s.Close()
 	}
+	r.builders.Wait()
+	for _, s := range r.streams { // now that nothing uses the memory of another
+		s.Arena().Close()
+	}
 	r.system.Shutdown()
-	tensorops.CloseArena(r.host)
-	r.outcome = outcome
+	r.memory.Close()
+	r.copies.Close()
+	r.outcome, r.spec = outcome, Spec{} // whoever keeps the run keeps no data by it
 	close(r.done)
 }
 
 // watch reports when nothing has moved for StallAfter, once until it moves again.
 func (r *Run) watch() {
-	defer r.owned.Done()
+	defer close(r.watched)
 	if r.spec.StallAfter <= 0 || r.spec.OnEvent == nil {
 		return
 	}
@@ -106,8 +112,8 @@ func (r *Run) watch() {
 	}
 }
 
-// Epoch identifies this attempt at the run, in its messages.
-func (r *Run) Epoch() uuid.UUID { return r.epoch }
+// Attempt identifies this attempt at the run, in its messages.
+func (r *Run) Attempt() uuid.UUID { return r.attempt }
 
 // Status reads every actor's cell. It needs no actor to answer.
 func (r *Run) Status() Status {
@@ -119,19 +125,20 @@ func (r *Run) Status() Status {
 }
 
 // Pause holds the run at the end of its step, Resume lets it go on.
-func (r *Run) Pause() { r.system.Root.Send(r.worker, controlPause) }
+func (r *Run) Pause() { r.system.Root.Send(r.supervisor, controlPause) }
 
 // Resume lets a paused run go on.
-func (r *Run) Resume() { r.system.Root.Send(r.worker, controlResume) }
+func (r *Run) Resume() { r.system.Root.Send(r.supervisor, controlResume) }
 
 // Checkpoint asks for a checkpoint at the end of the step.
-func (r *Run) Checkpoint() { r.system.Root.Send(r.worker, controlSave) }
+func (r *Run) Checkpoint() { r.system.Root.Send(r.supervisor, controlSave) }
 
-// Stop ends the run at the end of its step, with a checkpoint.
-func (r *Run) Stop() { r.system.Root.Send(r.worker, controlStop) }
+// Stop ends the run at the end of its step, with the validation if one is due there, and a
+// checkpoint.
+func (r *Run) Stop() { r.system.Root.Send(r.supervisor, controlStop) }
 
-// Kill ends the run at once; a checkpoint in the making is finished.
-func (r *Run) Kill() { r.system.Root.Send(r.worker, kill{}) }
+// Kill ends the run at once; a checkpoint in progress is finished.
+func (r *Run) Kill() { r.system.Root.Send(r.supervisor, kill{}) }
 
 // Done is closed when the run has ended.
 func (r *Run) Done() <-chan struct{} { return r.done }
@@ -140,6 +147,5 @@ func (r *Run) Done() <-chan struct{} { return r.done }
 // left behind afterwards.
 func (r *Run) Wait() Outcome {
 	<-r.done
-	r.owned.Wait()
 	return r.outcome
 }

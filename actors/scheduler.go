@@ -15,31 +15,32 @@ import (
 // schedulerActor drives the run: orders out, reports in, one decision a step.
 type schedulerActor struct {
 	part
-	wire *Wire
+	peers *Peers
 
 	trainCredits, evalCredits scheduler.Credits
 	ranking                   *scheduler.Ranking
 	idealBubble               float64 // percent
 
 	state  TrainerState
-	orders int64 // sent so far
-	ready  roll  // stages with weights
+	orders int64   // sent so far
+	ready  barrier // stages with weights
 
 	// The order in progress.
 	phase  Phase // 0: none
 	order  int64
 	began  time.Time
 	losses *stages.Accumulator
-	done   roll
+	done   barrier
 	norms  []float64 // by parameter
 	busy   time.Duration
 	trace  [][]ActionTime
 
+	targets float64 // of the last step
+
 	// With post-validation: the order that was sent ahead of the step's end, nil if
-	// none was; the update that the step is presumed to make; and how it went so far.
+	// none was; the update that the step is predicted to make; and how it went so far.
 	ahead      *Order
-	presumed   stages.Update
-	targets    float64 // of the last step
+	predicted  stages.Update
 	experience experience
 	updates    Updates
 
@@ -47,10 +48,10 @@ type schedulerActor struct {
 	evaled    int64      // step of the last validation, −1: none
 	saved     int64      // step of the last checkpoint begun, −1: none
 	best      bool       // the last validation was the best
-	saving    int        // checkpoints in the making
+	saving    int        // checkpoints in progress
 	copying   bool       // stages still copy their state for one
 	recording int        // steps whose line is not written yet
-	applied   roll       // stages that have answered the last Apply
+	applied   barrier    // stages that have answered the last Apply
 	pause     bool
 	paused    bool
 	stop      bool
@@ -64,7 +65,7 @@ func newSchedulerActor(p part) (*schedulerActor, error) {
 		return nil, err
 	}
 	ranks := s.ranks()
-	a := &schedulerActor{part: p, state: s.Start, evaled: -1, saved: -1, ready: newRoll(ranks), done: newRoll(ranks), applied: newRoll(ranks)}
+	a := &schedulerActor{part: p, state: s.Start, evaled: -1, saved: -1, ready: newBarrier(ranks), done: newBarrier(ranks), applied: newBarrier(ranks)}
 	for rank := range ranks {
 		a.applied.mark(rank) // there was no Apply yet
 	}
@@ -74,9 +75,8 @@ func newSchedulerActor(p part) (*schedulerActor, error) {
 	}
 	a.trainCredits = r.Credits
 	if s.Bound > 0 {
-		s.expect = newExpectations(s.Table)
 		bounds := slices.Repeat([]int{s.Bound}, ranks)
-		if a.ranking, err = scheduler.NewRanking(s.Table, bounds, s.expect.costs); err != nil {
+		if a.ranking, err = scheduler.NewRanking(s.Table, bounds, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -88,7 +88,7 @@ func newSchedulerActor(p part) (*schedulerActor, error) {
 		a.evalCredits = r.Credits
 	}
 	a.losses = stages.NewAccumulator(s.Reduce)
-	a.targets = float64(s.Sequences) * float64(s.Context) // all have one, for all that is known
+	a.targets = float64(s.Sequences) * float64(s.Context) // assumed: every position has one
 	if a.state.Step > 0 {
 		// A resumed run has validated and saved this step already.
 		a.evaled, a.saved = a.state.Step, a.state.Step
@@ -99,11 +99,11 @@ func newSchedulerActor(p part) (*schedulerActor, error) {
 func (a *schedulerActor) Receive(ctx actor.Context) {
 	defer a.rethrow()
 	switch m := ctx.Message().(type) {
-	case *Wire:
-		a.wire = m
+	case *Peers:
+		a.peers = m
 		a.cell.store(a.ready.snapshot(a.state.Step, 0))
 	case *StageReady:
-		if a.tape.accepts(m.Header) {
+		if a.runID.accepts(m.Header) {
 			a.ready.mark(m.Rank)
 			a.proceed(ctx)
 		}
@@ -112,7 +112,7 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 			a.stageDone(ctx, m)
 		}
 	case *Applied:
-		if a.tape.accepts(m.Header) {
+		if a.runID.accepts(m.Header) {
 			a.applied.mark(m.Rank)
 			a.proceed(ctx)
 		}
@@ -120,30 +120,32 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 		a.recording--
 		a.proceed(ctx)
 	case *StateCopied:
-		if a.tape.accepts(m.Header) {
+		if a.runID.accepts(m.Header) {
 			a.copying = false
 			a.proceed(ctx)
 		}
 	case *Saved:
-		if a.tape.accepts(m.Header) {
+		if a.runID.accepts(m.Header) {
 			a.saving--
-			ctx.Send(a.wire.Metrics, &publish{CheckpointEvent{Step: m.Step, Dir: m.Dir, Best: m.Best, Took: m.Took}})
+			ctx.Send(a.peers.Metrics, &publish{CheckpointEvent{Step: m.Step, Dir: m.Dir, Best: m.Best, Took: m.Took}})
 			a.proceed(ctx)
 		}
 	case control:
 		a.control(ctx, m)
 	case StatusRequest:
 		ctx.Respond(a.cell.Load())
+	case *actor.Stopping:
+		ctx.Send(ctx.Parent(), &lastState{a.state, a.updates})
 	}
 }
 
 // current reports whether a message belongs to the order in progress.
 func (a *schedulerActor) current(h Header) bool {
-	return a.tape.accepts(h) && a.phase != 0 && h.Order == a.order
+	return a.runID.accepts(h) && a.phase != 0 && h.Order == a.order
 }
 
 func (a *schedulerActor) header() Header {
-	return Header{Run: a.tape.run, Epoch: a.tape.epoch, Step: a.state.Step, Order: a.order}
+	return a.runID.header(a.state.Step, a.order)
 }
 
 func (a *schedulerActor) control(ctx actor.Context, m control) {
@@ -154,7 +156,7 @@ func (a *schedulerActor) control(ctx actor.Context, m control) {
 		a.pause = false
 		if a.paused {
 			a.paused = false
-			ctx.Send(a.wire.Metrics, &publish{PauseEvent{a.state.Step, false}})
+			ctx.Send(a.peers.Metrics, &publish{PauseEvent{a.state.Step, false}})
 		}
 	case controlSave:
 		a.saveNow = true
@@ -198,7 +200,7 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 	case a.pause:
 		if !a.paused {
 			a.paused = true
-			ctx.Send(a.wire.Metrics, &publish{PauseEvent{step, true}})
+			ctx.Send(a.peers.Metrics, &publish{PauseEvent{step, true}})
 		}
 		a.cell.store(Snapshot{Step: step, Doing: Paused})
 	default:
@@ -210,14 +212,21 @@ func (a *schedulerActor) waitDisk(from string) {
 	a.cell.store(Snapshot{Step: a.state.Step, Doing: Waiting, Wait: WaitDisk, From: from})
 }
 
-// evalDue: before the first step, every EvalEvery steps, and after the last. A
-// run that is stopped early saves without validating.
+// evalDue: before the first step, every EvalEvery steps, and after the last; also where
+// the run is to stop, since one that goes on from there takes the step as validated. Only
+// a run that goes on from step 0 begins with the validation.
 func (a *schedulerActor) evalDue() bool {
 	step := a.state.Step
-	if a.spec.EvalTable == nil || a.evaled == step || a.stop && step < a.spec.Steps {
+	if a.spec.EvalTable == nil || a.evaled == step {
 		return false
 	}
-	return step == 0 || step == a.spec.Steps || a.evaluatesAt(step)
+	switch step {
+	case a.spec.Steps:
+		return true
+	case 0:
+		return !a.stop
+	}
+	return a.evaluatesAt(step)
 }
 
 // evaluatesAt reports whether a step is one of those that EvalEvery names, savesAt
@@ -262,7 +271,7 @@ func (a *schedulerActor) send(ctx actor.Context, p Phase) {
 
 func (a *schedulerActor) newOrder(p Phase, step int64) *Order {
 	a.orders++
-	h := Header{Run: a.tape.run, Epoch: a.tape.epoch, Step: step, Order: a.orders}
+	h := a.runID.header(step, a.orders)
 	if p == Eval {
 		return &Order{Header: h, Phase: p, Table: a.spec.EvalTable, Credits: a.evalCredits}
 	}
@@ -271,7 +280,7 @@ func (a *schedulerActor) newOrder(p Phase, step int64) *Order {
 }
 
 func (a *schedulerActor) issue(ctx actor.Context, o *Order) {
-	for _, pid := range a.wire.Stages {
+	for _, pid := range a.peers.Stages {
 		ctx.Send(pid, o)
 	}
 }
@@ -285,7 +294,7 @@ func (a *schedulerActor) begin(ctx actor.Context, o *Order) {
 	clear(a.norms)
 	a.cell.store(a.done.snapshot(o.Step, o.Phase))
 	if o.Phase == Train && a.spec.PostValidate {
-		a.lookAhead(ctx)
+		a.speculate(ctx)
 	}
 }
 
@@ -358,7 +367,7 @@ func (a *schedulerActor) evalDone() {
 // writeRecord hands the finished step to the metrics actor.
 func (a *schedulerActor) writeRecord(ctx actor.Context) {
 	a.last.IdealBubblePct = a.idealBubble
-	ctx.Request(a.wire.Metrics, &writeStep{Header: a.header(), event: *a.last})
+	ctx.Request(a.peers.Metrics, &writeStep{Header: a.header(), event: *a.last})
 	a.last = nil
 	a.recording++
 }
@@ -367,8 +376,8 @@ func (a *schedulerActor) writeRecord(ctx actor.Context) {
 // it is written while training goes on.
 func (a *schedulerActor) save(ctx actor.Context) {
 	h := a.header()
-	ctx.Send(a.wire.Checkpoint, &BeginSave{Header: h, State: a.state, Best: a.best})
-	for _, pid := range a.wire.Stages {
+	ctx.Send(a.peers.Checkpoint, &BeginSave{Header: h, State: a.state, Best: a.best})
+	for _, pid := range a.peers.Stages {
 		ctx.Send(pid, &SaveState{Header: h})
 	}
 	a.saved, a.saveNow, a.best, a.copying = a.state.Step, false, false, true

@@ -17,15 +17,15 @@ import (
 // Compute is what a stage actor asks of the stage that it runs; *stages.Stage
 // is one. Its methods record and never wait.
 type Compute interface {
-	Embeds(virtual int) bool
-	Loses(virtual int) bool
-	Forward(l *tensorops.List, virtual int, mb *stages.Microbatch, in tensorops.Tensor) tensorops.Tensor
-	InputGrad(l *tensorops.List, virtual, index int, dy tensorops.Tensor) tensorops.Tensor
-	WeightGrad(l *tensorops.List, virtual, index int)
-	Backward(l *tensorops.List, virtual, index int, dy tensorops.Tensor) tensorops.Tensor
-	Finish(virtual, index int)
-	Loss(virtual, index int) (sum, targets float64)
-	MTPLoss(virtual, index int) float64
+	Embeds(chunk int) bool
+	Loses(chunk int) bool
+	Forward(l *tensorops.List, chunk int, mb *stages.Microbatch, in tensorops.Tensor) tensorops.Tensor
+	InputGrad(l *tensorops.List, chunk, index int, dy tensorops.Tensor) tensorops.Tensor
+	WeightGrad(l *tensorops.List, chunk, index int)
+	Backward(l *tensorops.List, chunk, index int, dy tensorops.Tensor) tensorops.Tensor
+	Finish(chunk, index int)
+	Loss(chunk, index int) (sum, targets float64)
+	MTPLoss(chunk, index int) float64
 	TiedGrads(l *tensorops.List, ranks int) []stages.TiedGrad
 	WantsTied() int
 	TakeTied(stages.TiedGrad) error
@@ -33,11 +33,11 @@ type Compute interface {
 	Norms(to []stages.Norm) []stages.Norm
 	Apply(l *tensorops.List, u stages.Update)
 	ClearGrads(l *tensorops.List)
-	Presume(l *tensorops.List, u stages.Update)
-	Confirm(l *tensorops.List)
-	Revise(l *tensorops.List, u *stages.Update)
-	Abandon(l *tensorops.List)
-	Save(l *tensorops.List) []stages.Saved
+	SpeculativeApply(l *tensorops.List, u stages.Update)
+	Commit(l *tensorops.List)
+	Rollback(l *tensorops.List, u *stages.Update)
+	AbortMicrobatches(l *tensorops.List)
+	Save(l *tensorops.List, copies tensorops.Arena) []stages.Saved
 }
 
 // Spec is everything a run needs. The functions and interfaces are its only way
@@ -59,12 +59,11 @@ type Spec struct {
 	Table     *scheduler.Table // one training step
 	EvalTable *scheduler.Table // one validation; nil: none
 	// Bound, if there is one, lets training leave the table's order: each rank runs the
-	// first action of its row that is ready, and holds at most so many outputs
+	// first action of its row that is ready, and holds at most that number of outputs
 	// (scheduler.Chooser). Without it the table is the order.
-	Bound  int
-	expect *expectations // of a run with a Bound
-	// PostValidate lets stages presume a step's update and begin the next step before
-	// all have reported; what was presumed wrongly is taken back. It needs the table's
+	Bound int
+	// PostValidate lets stages apply a step's update speculatively and begin the next
+	// step before all have reported; a wrong update is rolled back. It needs the table's
 	// order.
 	PostValidate bool
 	// TraceEvery is the number of steps after which a step's actions are timed and
@@ -91,7 +90,7 @@ type Spec struct {
 	CheckpointEvery int64 // 0: at the end
 
 	// WriteCheckpoint writes a checkpoint and returns its directory; nil: none
-	// are written.
+	// are written. The tensors are its to read until it returns.
 	WriteCheckpoint func(ctx context.Context, state TrainerState, saved []stages.Saved, best bool) (string, error)
 	// WriteRecord appends to metrics.jsonl; nil: nothing is written.
 	WriteRecord func(telemetry.Record) error
@@ -128,7 +127,7 @@ func (s *Spec) check() error {
 		return nil
 	}
 	if e.NumRanks() != t.NumRanks() || e.NumStages != t.NumStages || e.Placement != t.Placement {
-		return fmt.Errorf("%w: validation has %d virtual stages on %d ranks (placement %v), training %d on %d (%v)",
+		return fmt.Errorf("%w: validation has %d chunks on %d ranks (placement %v), training %d on %d (%v)",
 			ErrSpec, e.NumStages, e.NumRanks(), e.Placement, t.NumStages, t.NumRanks(), t.Placement)
 	}
 	windows := s.Data.EvalWindows()

@@ -15,26 +15,26 @@ import (
 // stageActor runs one rank's orders.
 type stageActor struct {
 	part
-	rank     int
-	stream   tensorops.Stream
-	crossing crossing
-	owned    *sync.WaitGroup // the run's goroutines
-	wire     *Wire
-	self     *actor.PID
-	root     *actor.RootContext
+	rank         int
+	stream       tensorops.Stream
+	hostTransfer hostTransfer
+	copies       *tensorops.Memory // the run's, for what checkpoints are written from
+	builders     *sync.WaitGroup   // the run's
+	peers        *Peers
+	self         *actor.PID
+	root         *actor.RootContext
 
-	stage    Compute
-	building bool
-	halting  bool  // the worker waits for the device to come to rest
-	step     int64 // of the order, update or save that was begun last
+	state stageState
+	stage Compute // from resting on
+	step  int64   // of the order, update or save that was begun last
 
-	// What was sent to this stage and not consumed yet, by order, kind, virtual
-	// stage and microbatch. The sender's credits bound it.
+	// What was sent to this stage and not consumed yet, by order, kind, chunk
+	// and microbatch. The sender's credits bound it.
 	inbox map[inboxKey]owner
 	todo  []any // orders and saves that wait for the one in progress
 
-	verdict     *Apply // on the step that was reported last, to be taken as soon as the device is at rest
-	presumption presumption
+	decision *Apply // on the step that was reported last, to be taken as soon as the device is at rest
+	update   updateState
 
 	// The order in progress, and the number of the last that ended.
 	ended   int64
@@ -48,7 +48,6 @@ type stageActor struct {
 	trace   []ActionTime
 
 	// The list that the device executes.
-	running  bool
 	began    time.Time
 	finished time.Time               // end of the last list
 	after    func(ctx actor.Context) // what follows its completion
@@ -73,14 +72,14 @@ const (
 type inboxKey struct {
 	order      int64
 	kind       uint8
-	virtual    int32 // of a tied gradient: the rank that it is from
+	chunk      int32 // of a tied gradient: the rank that it is from
 	microbatch int32 // of a tied gradient: the parameter
 }
 
 // built says that the stage was made.
 type built struct {
 	stage       Compute
-	addressable bool // see crossing
+	addressable bool // see hostTransfer
 	err         error
 }
 
@@ -97,65 +96,61 @@ func (a *stageActor) Receive(ctx actor.Context) {
 		a.self, a.root = ctx.Self(), ctx.ActorSystem().Root
 		a.inbox = make(map[inboxKey]owner)
 		a.cell.store(Snapshot{Doing: Starting})
-	case *Wire:
-		a.wire, a.step = m, m.Step
+	case *Peers:
+		a.peers, a.step = m, m.Step
+		a.move(ctx, peersKnown)
 		a.build()
 	case *built:
-		a.building = false
+		a.move(ctx, atRest)
 		switch {
 		case a.failed:
 		case m.err != nil:
 			a.fail(ctx, a.step, m.err)
 		default:
-			a.stage, a.crossing.addressable = m.stage, m.addressable
+			a.stage, a.hostTransfer.addressable = m.stage, m.addressable
 			a.cell.store(Snapshot{Step: a.step, Wait: WaitOrder, From: schedulerName})
-			ctx.Send(a.wire.Scheduler, &StageReady{Header: a.wire.Header, Rank: a.rank})
+			ctx.Send(a.peers.Scheduler, &StageReady{Header: a.peers.Header, Rank: a.rank})
 		}
 	case *deviceDone:
 		a.completed(ctx, m)
 	case *Transfer:
 		a.keep(ctx, m.Header, inboxKey{m.Order, uint8(m.Kind), m.To, m.Microbatch}, m)
-	case *Coming:
+	case *ExpectInput:
 		a.coming(m)
 	case *Data:
-		a.keep(ctx, m.Header, inboxKey{m.Order, inData, m.Virtual, m.Microbatch}, m)
+		a.keep(ctx, m.Header, inboxKey{m.Order, inData, m.Chunk, m.Microbatch}, m)
 	case *TiedGradient:
 		a.keep(ctx, m.Header, inboxKey{m.Order, inTied, m.From, int32(m.Grad.Param)}, m)
 	case *Credit:
-		if a.tape.accepts(m.Header) && a.order != nil && m.Order == a.order.Order {
+		if a.runID.accepts(m.Header) && a.order != nil && m.Order == a.order.Order {
 			a.credit(m.Kind, m.Edge, 1)
 			a.advance(ctx)
 		}
 	case *Order:
-		if m.Presumed == nil {
+		if m.Speculative == nil {
 			a.restartClock()
 		}
 		a.todo = append(a.todo, m)
 		a.advance(ctx)
 	case *Apply:
-		a.verdict = m
+		a.decision = m
 		a.advance(ctx)
 	case *SaveState:
 		a.todo = append(a.todo, m)
 		a.advance(ctx)
 	case halt:
-		a.failed, a.halting = true, true
+		a.failed = true
+		a.move(ctx, haltAsked)
 	case StatusRequest:
 		ctx.Respond(a.cell.Load())
-	}
-	if a.halting && !a.building && !a.running {
-		a.halting = false
-		ctx.Send(ctx.Parent(), &halted{a.rank})
-		a.drain()
 	}
 }
 
 // build makes the stage. Weights take seconds for a large model: not in Receive.
 func (a *stageActor) build() {
-	a.building = true
-	a.owned.Add(1)
+	a.builders.Add(1)
 	go func() { // ends with Build
-		defer a.owned.Done()
+		defer a.builders.Done()
 		m := &built{}
 		defer a.root.Send(a.self, m)
 		defer caught(&m.err)
@@ -166,9 +161,9 @@ func (a *stageActor) build() {
 }
 
 // keep puts an input into the mailbox, unless nobody will want it: because it is
-// of another epoch or an order that has ended, or the run ends.
+// of another attempt or an order that has ended, or the run ends.
 func (a *stageActor) keep(ctx actor.Context, h Header, key inboxKey, m owner) {
-	if a.failed || !a.tape.accepts(h) || h.Order <= a.ended {
+	if a.failed || !a.runID.accepts(h) || h.Order <= a.ended {
 		m.release()
 		return
 	}
@@ -190,11 +185,11 @@ func (a *stageActor) submit(l *tensorops.List, then func(ctx actor.Context)) {
 	a.stream.Submit(l, func(err error) {
 		a.root.Send(a.self, &deviceDone{err, time.Now()})
 	})
-	a.running = true
+	a.state = a.state.on(submitted)
 }
 
 func (a *stageActor) completed(ctx actor.Context, m *deviceDone) {
-	a.running, a.finished = false, m.end
+	a.finished = m.end
 	if a.counted.Before(a.began) {
 		a.counted = a.began
 	}
@@ -203,6 +198,7 @@ func (a *stageActor) completed(ctx actor.Context, m *deviceDone) {
 		a.batch.Release()
 		a.batch = nil
 	}
+	a.move(ctx, atRest)
 	switch {
 	case a.failed:
 		return
@@ -216,15 +212,15 @@ func (a *stageActor) completed(ctx actor.Context, m *deviceDone) {
 	a.advance(ctx)
 }
 
-// restartClock counts the device's time anew.
+// restartClock counts the device's time from zero.
 func (a *stageActor) restartClock() { a.busy, a.counted = 0, time.Now() }
 
 // advance starts whatever can start.
 func (a *stageActor) advance(ctx actor.Context) {
-	for !a.running && a.stage != nil && !a.failed {
+	for a.state == stageResting && !a.failed {
 		switch {
-		case a.verdict != nil:
-			a.judge()
+		case a.decision != nil:
+			a.applyDecision()
 		case a.order != nil:
 			if !a.act(ctx) {
 				return
@@ -240,8 +236,8 @@ func (a *stageActor) advance(ctx actor.Context) {
 // take turns to what came first.
 func (a *stageActor) take(ctx actor.Context) {
 	m := a.todo[0]
-	if o, ok := m.(*Order); ok && a.presumes(o) {
-		a.presume(o)
+	if o, ok := m.(*Order); ok && a.mustSpeculate(o) {
+		a.speculate(o)
 		return
 	}
 	a.todo = append(a.todo[:0], a.todo[1:]...)
@@ -285,9 +281,9 @@ func (a *stageActor) ask(ctx actor.Context) {
 }
 
 // request asks the loader for a microbatch.
-func (a *stageActor) request(ctx actor.Context, virtual, microbatch int32) {
-	ctx.Send(a.wire.Loader, &DataRequest{Header: a.order.Header, Phase: a.order.Phase, Virtual: virtual, Microbatch: microbatch,
-		Tokens: a.stage.Embeds(int(virtual)), Targets: a.stage.Loses(int(virtual)), ReplyTo: a.self})
+func (a *stageActor) request(ctx actor.Context, chunk, microbatch int32) {
+	ctx.Send(a.peers.Loader, &DataRequest{Header: a.order.Header, Phase: a.order.Phase, Chunk: chunk, Microbatch: microbatch,
+		Tokens: a.stage.Embeds(int(chunk)), Targets: a.stage.Loses(int(chunk)), ReplyTo: a.self})
 }
 
 func (a *stageActor) needsData(act scheduler.Action) bool {
@@ -306,7 +302,7 @@ func (a *stageActor) snap(d Doing) Snapshot {
 	return s
 }
 
-// credit counts credits of the edge that begins at a virtual stage.
+// credit counts credits of the edge that begins at a chunk.
 func (a *stageActor) credit(kind scheduler.EdgeKind, edge int32, n int) {
 	if kind == scheduler.ForwardEdge {
 		a.credits.Forward[edge] += n

@@ -12,8 +12,8 @@ import (
 type edges struct {
 	kind    scheduler.EdgeKind
 	in, out bool
-	from    int32 // virtual stage that the input comes from
-	to      int32 // virtual stage that the output goes to
+	from    int32 // chunk that the input comes from
+	to      int32 // chunk that the output goes to
 }
 
 func (a *stageActor) edges(act scheduler.Action) edges {
@@ -123,14 +123,14 @@ func (a *stageActor) missing(v *visit) Snapshot {
 		s.Wait, s.From = WaitCredit, stageName(a.order.Table.RankOf(int(v.to)))
 		s.Needs = scheduler.Action{Stage: v.to, Type: v.Type, Microbatch: v.Microbatch}
 		s.Need = 1
-	case a.presumption.made && a.touchesGradients(v.Action):
+	case a.update == updateSpeculative && a.touchesGradients(v.Action):
 		s.Wait, s.From = WaitDecision, schedulerName
 	}
 	return s
 }
 
-func (a *stageActor) peer(virtual int32) *actor.PID {
-	return a.wire.Stages[a.order.Table.RankOf(int(virtual))]
+func (a *stageActor) peer(chunk int32) *actor.PID {
+	return a.peers.Stages[a.order.Table.RankOf(int(chunk))]
 }
 
 // start records what is to be done and hands it to the device, a pair as one list.
@@ -138,25 +138,25 @@ func (a *stageActor) start() {
 	l := a.stream.NewList()
 	for i := range a.doing {
 		v := &a.doing[i]
-		virtual, index := int(v.Stage), int(v.Microbatch)
+		chunk, index := int(v.Stage), int(v.Microbatch)
 		var x tensorops.Tensor
 		if v.in != nil {
-			x = a.enter(l, v.in.Tensor)
+			x = a.stageIn(l, v.in.Tensor)
 		}
 		switch v.Type {
 		case scheduler.F:
 			mb := a.microbatch(v.Action, v.in, v.data)
 			v.first = mb.FirstSequence
-			v.out = a.stage.Forward(l, virtual, &mb, x)
+			v.out = a.stage.Forward(l, chunk, &mb, x)
 		case scheduler.I:
-			v.out = a.stage.InputGrad(l, virtual, index, x)
+			v.out = a.stage.InputGrad(l, chunk, index, x)
 		case scheduler.W:
-			a.stage.WeightGrad(l, virtual, index)
+			a.stage.WeightGrad(l, chunk, index)
 		case scheduler.B:
-			v.out = a.stage.Backward(l, virtual, index, x)
+			v.out = a.stage.Backward(l, chunk, index, x)
 		}
 		if v.edges.out {
-			v.out = a.leave(l, v.out, a.order.Table.RankOf(int(v.to)))
+			v.out = a.stageOut(l, v.out, a.order.Table.RankOf(int(v.to)))
 		}
 		if v.data != nil { // a forward, of which a pair has one
 			a.batch = v.data.Batch
@@ -197,20 +197,20 @@ func (a *stageActor) microbatch(act scheduler.Action, in *Transfer, data *Data) 
 func (a *stageActor) finishActions(ctx actor.Context) {
 	for i := range a.doing {
 		v := &a.doing[i]
-		virtual, index := int(v.Stage), int(v.Microbatch)
+		chunk, index := int(v.Stage), int(v.Microbatch)
 		if a.dynamic.chooser != nil {
 			a.dynamic.chooser.End(v.Action)
-			a.spec.expect.learn(a.rank, v.Action, a.finished.Sub(a.began))
+			a.dynamic.expect.learn(v.Action, a.finished.Sub(a.began))
 		}
 		if a.order.Trace {
 			a.trace = append(a.trace, ActionTime{v.Action, a.began, a.finished})
 		}
-		if v.Type == scheduler.F && a.stage.Loses(virtual) {
-			sum, targets := a.stage.Loss(virtual, index)
-			a.losses = append(a.losses, Loss{Microbatch: index, Sum: sum, Targets: targets, MTP: a.stage.MTPLoss(virtual, index)})
+		if v.Type == scheduler.F && a.stage.Loses(chunk) {
+			sum, targets := a.stage.Loss(chunk, index)
+			a.losses = append(a.losses, Loss{Microbatch: index, Sum: sum, Targets: targets, MTP: a.stage.MTPLoss(chunk, index)})
 		}
 		if v.Type == scheduler.F && a.order.Phase == Eval {
-			a.stage.Finish(virtual, index)
+			a.stage.Finish(chunk, index)
 		}
 		if v.edges.out {
 			out := v.out

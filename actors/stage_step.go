@@ -22,7 +22,7 @@ func (a *stageActor) endOrder(ctx actor.Context) bool {
 		l, others := a.stream.NewList(), a.tiedWith()
 		a.tied = a.stage.TiedGrads(l, len(others))
 		for i, g := range a.tied {
-			a.tied[i].Grad = a.leave(l, g.Grad, others[i%len(others)])
+			a.tied[i].Grad = a.stageOut(l, g.Grad, others[i%len(others)])
 		}
 		a.cell.store(a.snap(Reducing))
 		a.submit(l, a.sendTied)
@@ -45,7 +45,7 @@ func (a *stageActor) sendTied(ctx actor.Context) {
 	for i, g := range a.tied {
 		other := others[i%len(others)]
 		a.tied[i].Grad = tensorops.Tensor{}
-		ctx.Send(a.wire.Stages[other], &TiedGradient{Header: a.order.Header, From: int32(a.rank), Grad: g})
+		ctx.Send(a.peers.Stages[other], &TiedGradient{Header: a.order.Header, From: int32(a.rank), Grad: g})
 		a.awaited = append(a.awaited, inboxKey{a.order.Order, inTied, int32(other), int32(g.Param)})
 	}
 }
@@ -56,7 +56,7 @@ func (a *stageActor) takeTied(ctx actor.Context) bool {
 	for _, key := range a.awaited {
 		if _, ok := a.inbox[key].(*TiedGradient); !ok {
 			s := a.snap(Waiting)
-			s.Wait, s.From = WaitTied, stageName(int(key.virtual))
+			s.Wait, s.From = WaitTied, stageName(int(key.chunk))
 			a.cell.store(s)
 			return false
 		}
@@ -71,7 +71,7 @@ func (a *stageActor) norms() {
 	for _, key := range a.awaited {
 		g := a.inbox[key].(*TiedGradient).Grad
 		delete(a.inbox, key)
-		g.Grad = a.enter(l, g.Grad)
+		g.Grad = a.stageIn(l, g.Grad)
 		if err := a.stage.TakeTied(g); err != nil {
 			l.Fail(err)
 			l.Free(g.Grad)
@@ -85,11 +85,11 @@ func (a *stageActor) norms() {
 
 // report ends the order.
 func (a *stageActor) report(ctx actor.Context, norms []stages.Norm) {
-	ctx.Send(a.wire.Scheduler, &StageDone{Header: a.order.Header, Rank: a.rank, Losses: a.losses, Norms: norms, Busy: a.busy, Trace: a.trace})
+	ctx.Send(a.peers.Scheduler, &StageDone{Header: a.order.Header, Rank: a.rank, Losses: a.losses, Norms: norms, Busy: a.busy, Trace: a.trace})
 	wait := WaitOrder
 	if a.order.Phase == Train {
 		wait = WaitDecision
-		a.presumption.undecided = true
+		a.update = updatePending
 	}
 	a.cell.store(Snapshot{Step: a.order.Step, Phase: a.order.Phase, Wait: wait, From: schedulerName})
 	a.ended = a.order.Order
@@ -97,14 +97,38 @@ func (a *stageActor) report(ctx actor.Context, norms []stages.Norm) {
 	a.restartClock()
 }
 
+// applyDecision ends the step that the scheduler has decided: it updates the weights or
+// drops the gradients. With post-validation the next order may have begun.
+func (a *stageActor) applyDecision() {
+	m := a.decision
+	a.decision, a.step = nil, m.Step
+	a.cell.store(Snapshot{Step: m.Step, Doing: Updating})
+	l := a.stream.NewList()
+	switch {
+	case a.endSpeculation(l, m):
+	case m.Skip:
+		a.stage.ClearGrads(l)
+	default:
+		a.stage.Apply(l, m.Update)
+	}
+	a.submit(l, func(ctx actor.Context) {
+		ctx.Send(a.peers.Scheduler, &Applied{Header: m.Header, Rank: a.rank})
+		if a.order != nil {
+			a.step = a.order.Step
+			return
+		}
+		a.cell.store(Snapshot{Step: m.Step, Wait: WaitOrder, From: schedulerName})
+	})
+}
+
 // save copies the state to host memory and hands it to the checkpoint actor.
 func (a *stageActor) save(m *SaveState) {
 	a.step = m.Step
-	l := a.stream.NewList()
-	saved := a.stage.Save(l)
+	l, copies := a.stream.NewList(), a.copies.NewArena(a.cell.Load().Actor+", checkpoint")
+	saved := a.stage.Save(l, copies)
 	a.cell.store(Snapshot{Step: m.Step, Doing: Copying})
 	a.submit(l, func(ctx actor.Context) {
-		ctx.Send(a.wire.Checkpoint, &StageState{Header: m.Header, Rank: a.rank, Saved: saved})
+		ctx.Send(a.peers.Checkpoint, &StageState{Header: m.Header, Rank: a.rank, Saved: saved, Copies: copies})
 		a.cell.store(Snapshot{Step: m.Step, Wait: WaitOrder, From: schedulerName})
 	})
 }

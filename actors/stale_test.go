@@ -22,7 +22,7 @@ func newTensor(t testing.TB, s tensorops.Stream) tensorops.Tensor {
 	return x
 }
 
-// What is of another run or epoch, or of an order that has ended, is dropped, and
+// What is of another run or attempt, or of an order that has ended, is dropped, and
 // its memory goes back; the run does not notice.
 func TestStaleMessagesAreDropped(t *testing.T) {
 	l := &log{}
@@ -33,14 +33,14 @@ func TestStaleMessagesAreDropped(t *testing.T) {
 	paused.step()
 	run := paused.run
 	in := spec.Device.Memory().InUse // nothing: no action is under way
-	now := actors.Header{Run: spec.Run, Epoch: run.Epoch(), Step: 2, Order: 2}
+	now := actors.Header{Run: spec.Run, Attempt: run.Attempt(), Step: 2, Order: 2}
 	for name, h := range map[string]actors.Header{
-		"another run":   {Run: uuid.New(), Epoch: now.Epoch, Step: 3, Order: 3},
-		"another epoch": {Run: now.Run, Epoch: uuid.New(), Step: 3, Order: 3},
-		"ended order":   now,
-		"older order":   {Run: now.Run, Epoch: now.Epoch, Step: 1, Order: 1},
+		"another run":     {Run: uuid.New(), Attempt: now.Attempt, Step: 3, Order: 3},
+		"another attempt": {Run: now.Run, Attempt: uuid.New(), Step: 3, Order: 3},
+		"ended order":     now,
+		"older order":     {Run: now.Run, Attempt: now.Attempt, Step: 1, Order: 1},
 	} {
-		s := spec.Device.NewStream("another epoch's")
+		s := spec.Device.NewStream("another attempt's")
 		run.Tell("stage 1", &actors.Transfer{Header: h, Kind: scheduler.ForwardEdge, To: 1, Tensor: newTensor(t, s)})
 		run.Tell("stage 0", &actors.Transfer{Header: h, Kind: scheduler.BackwardEdge, Tensor: newTensor(t, s)})
 		run.Tell("stage 0", &actors.TiedGradient{Header: h, Grad: stages.TiedGrad{Grad: newTensor(t, s)}})
@@ -48,7 +48,7 @@ func TestStaleMessagesAreDropped(t *testing.T) {
 		batch, released := actors.NewTrackedBatch()
 		run.Tell("stage 0", &actors.Data{Header: h, Batch: batch})
 		run.Tell("scheduler", &actors.StageDone{Header: h, Losses: []actors.Loss{{Microbatch: 1, Sum: 1000, Targets: 1}}, Norms: []stages.Norm{{Param: 0, Squared: 1000}}})
-		if h.Order == 3 { // these name no order, only an epoch
+		if h.Order == 3 { // these name no order, only an attempt
 			run.Tell("loader", &actors.DataRequest{Header: h})
 			run.Tell("scheduler", &actors.StageReady{Header: h})
 			run.Tell("scheduler", &actors.Applied{Header: h})
@@ -83,7 +83,7 @@ func TestInputTwice(t *testing.T) {
 	paused := startPaused(t, spec, l)
 	paused.step()
 	run := paused.run
-	next := actors.Header{Run: spec.Run, Epoch: run.Epoch(), Step: 2, Order: 2}
+	next := actors.Header{Run: spec.Run, Attempt: run.Attempt(), Step: 2, Order: 2}
 	s := spec.Device.NewStream("twice")
 	for range 2 {
 		run.Tell("stage 1", &actors.Transfer{Header: next, Kind: scheduler.ForwardEdge, To: 1, Tensor: newTensor(t, s)})

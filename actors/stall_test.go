@@ -47,16 +47,16 @@ func (g gate) block(l *tensorops.List) {
 // stuck is a real stage whose forward of a microbatch waits for a gate in a step.
 type stuck struct {
 	actors.Compute
-	gate           gate
-	step           int64
-	virtual, index int
+	gate         gate
+	step         int64
+	chunk, index int
 }
 
-func (s *stuck) Forward(l *tensorops.List, virtual int, mb *stages.Microbatch, in tensorops.Tensor) tensorops.Tensor {
-	if mb.Train && mb.Step == s.step && virtual == s.virtual && mb.Index == s.index {
+func (s *stuck) Forward(l *tensorops.List, chunk int, mb *stages.Microbatch, in tensorops.Tensor) tensorops.Tensor {
+	if mb.Train && mb.Step == s.step && chunk == s.chunk && mb.Index == s.index {
 		s.gate.block(l)
 	}
-	return s.Compute.Forward(l, virtual, mb, in)
+	return s.Compute.Forward(l, chunk, mb, in)
 }
 
 // A device that does not come back: status is answered, the stall is reported
@@ -69,7 +69,7 @@ func TestStuckDevice(t *testing.T) {
 	want := tr.run(t).figures()
 	tr.wrap = func(rank int, c actors.Compute) actors.Compute {
 		if rank == 1 {
-			return &stuck{Compute: c, gate: g, step: 3, virtual: 3, index: 2}
+			return &stuck{Compute: c, gate: g, step: 3, chunk: 3, index: 2}
 		}
 		return c
 	}
@@ -86,7 +86,7 @@ func TestStuckDevice(t *testing.T) {
 		}
 		return strings.Contains(stall.Status.String(), "running 3F2")
 	})
-	const root = "root: stage 1, running 3F2 (forward of microbatch 2 on virtual stage 3) for "
+	const root = "root: stage 1, running 3F2 (forward of microbatch 2 on chunk 3) for "
 	if got := stall.Status.Explain(); !strings.HasPrefix(got, root) || stall.Quiet < spec.StallAfter {
 		t.Errorf("after %v: %s", stall.Quiet, got)
 	}
@@ -122,12 +122,12 @@ func TestRootOfAStall(t *testing.T) {
 		says   string // this
 		root   string
 	}{
-		{"forward on the first rank", oneFOneB, 0, "F", 1 + 6 + 3, none, "stage 2", "activation 1F2 (forward of microbatch 2 on virtual stage 1)", "root: stage 0, running 0F2 (forward of microbatch 2 on virtual stage 0) for"},
+		{"forward on the first rank", oneFOneB, 0, "F", 1 + 6 + 3, none, "stage 2", "activation 1F2 (forward of microbatch 2 on chunk 1)", "root: stage 0, running 0F2 (forward of microbatch 2 on chunk 0) for"},
 		// Another rank has reported: it is not the root.
-		{"last backward on the first rank", oneFOneB, 0, "B", 6, none, "stage 1", "the decision about the step", "root: stage 0, running 0B5 (backward of microbatch 5 on virtual stage 0) for"},
+		{"last backward on the first rank", oneFOneB, 0, "B", 6, none, "stage 1", "the decision about the step", "root: stage 0, running 0B5 (backward of microbatch 5 on chunk 0) for"},
 		{"backward on the last rank", oneFOneB, 2, "B", 2, none, "stage 0", "gradient 1B1 (", "root: stage 2, running 2B1 ("},
 		{"no credit", generate(t, scheduler.Spec{Schedule: scheduler.GPipe, Ranks: 2, Chunks: 1, Microbatches: 6}), 1, "F", 1 + 6 + 1, none,
-			"stage 0", "waiting 0F3 (forward of microbatch 3 on virtual stage 0)  a credit of virtual stage 1, which has not taken earlier inputs (0 held, 1 needed)", "root: stage 1, running 1F0 ("},
+			"stage 0", "waiting 0F3 (forward of microbatch 3 on chunk 0)  a credit of chunk 1, which has not taken earlier inputs (0 held, 1 needed)", "root: stage 1, running 1F0 ("},
 		{"tied gradient", oneFOneB, 2, "tied", 1, none, "stage 0", "gradient of the tied weight", "root: stage 2, summing gradients (training) for"},
 		{"norms", oneFOneB, 1, "norms", 1, none, "stage 0", "the decision about the step", "root: stage 1, summing gradients (training) for"},
 		{"last update", oneFOneB, 1, "apply", 4, func(s *actors.Spec, _ <-chan struct{}) { s.WriteCheckpoint, s.EvalTable = nil, nil }, "scheduler", "reports of stages (2 of 3 came)", "root: stage 1, updating weights for"},
@@ -218,7 +218,7 @@ func TestCreditsOpenAnEdge(t *testing.T) {
 			return s.Step == 2 && s.Wait == actors.WaitCredit && s.Action == scheduler.Action{Type: scheduler.F, Microbatch: microbatch}
 		})
 	}
-	h := actors.Header{Run: spec.Run, Epoch: run.Epoch(), Step: 2, Order: 2}
+	h := actors.Header{Run: spec.Run, Attempt: run.Attempt(), Step: 2, Order: 2}
 	old := h
 	old.Order = 1
 	blocked(3)

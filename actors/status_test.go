@@ -2,8 +2,10 @@ package actors_test
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,7 +13,7 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "regenerate the golden files")
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()
@@ -35,10 +37,12 @@ func TestStatusTable(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	ago := func(ms int) time.Time { return now.Add(-time.Duration(ms) * time.Millisecond) }
 	action := func(s string) scheduler.Action {
-		a, err := scheduler.ParseAction(s)
-		if err != nil {
+		var a scheduler.Action
+		var letter rune
+		if _, err := fmt.Sscanf(s, "%d%c%d", &a.Stage, &letter, &a.Microbatch); err != nil {
 			t.Fatal(err)
 		}
+		a.Type = scheduler.Type(strings.IndexRune("?FIWB", letter))
 		return a
 	}
 	waiting := func(rank int, cell string, w actors.Wait, needs string, from string) actors.Snapshot {

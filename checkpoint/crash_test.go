@@ -76,12 +76,28 @@ var scenarios = []scenario{
 		may: []state{{100, "old"}, {100, "newer"}},
 	},
 	{
+		name: "set aside",
+		setup: func(t *testing.T, _ checkpoint.FS, s *checkpoint.Store) {
+			save(t, s, small(100, ""))
+			save(t, s, small(200, ""))
+			must(t, s.SetLast(200))
+		},
+		run: func(_ checkpoint.FS, s *checkpoint.Store) error {
+			if err := s.SetLast(100); err != nil {
+				return err
+			}
+			_, err := s.SetAside(200, checkpoint.SupersededSuffix)
+			return err
+		},
+		may: []state{{200, ""}, {100, ""}},
+	},
+	{
 		name: "clean while the replacement is missing",
 		setup: func(t *testing.T, fsys checkpoint.FS, s *checkpoint.Store) {
-			dir := save(t, s, small(100, "old"))
-			must(t, fsys.Rename(dir, dir+".replaced"))
-			must(t, fsys.Mkdir(filepath.Join(filepath.Dir(dir), ".tmp-step-00000100")))
-			must(t, fsys.SyncDir(filepath.Dir(dir)))
+			save(t, s, small(100, "old"))
+			must(t, fsys.Rename("run/checkpoints/step-00000100", "run/checkpoints/step-00000100.replaced"))
+			must(t, fsys.Mkdir("run/checkpoints/.tmp-step-00000100"))
+			must(t, fsys.SyncDir("run/checkpoints"))
 		},
 		run: func(_ checkpoint.FS, s *checkpoint.Store) error { return s.Clean() },
 		may: []state{{100, "old"}, {100, "old"}},
@@ -89,12 +105,12 @@ var scenarios = []scenario{
 	{
 		name: "clean after the replacement",
 		setup: func(t *testing.T, fsys checkpoint.FS, s *checkpoint.Store) {
-			dir := save(t, s, small(100, "old"))
-			must(t, fsys.Rename(dir, dir+".replaced"))
+			save(t, s, small(100, "old"))
+			must(t, fsys.Rename("run/checkpoints/step-00000100", "run/checkpoints/step-00000100.replaced"))
 			save(t, s, small(100, "newer")) // discards the old one
-			other := save(t, s, small(200, ""))
-			must(t, fsys.Rename(other, dir+".replaced"))
-			must(t, fsys.SyncDir(filepath.Dir(dir)))
+			save(t, s, small(200, ""))
+			must(t, fsys.Rename("run/checkpoints/step-00000200", "run/checkpoints/step-00000100.replaced"))
+			must(t, fsys.SyncDir("run/checkpoints"))
 		},
 		run: func(_ checkpoint.FS, s *checkpoint.Store) error { return s.Clean() },
 		may: []state{{100, "newer"}, {100, "newer"}},
@@ -120,7 +136,7 @@ func (sc scenario) start(t *testing.T) (fsys *crashfs.FS, s *checkpoint.Store, o
 	fsys, err := crashfs.New(base)
 	must(t, err)
 	out = filepath.Join(base, "run")
-	s = openStore(t, fsys, out)
+	s = openStore(t, fsys, "run")
 	sc.setup(t, fsys, s)
 	return fsys, s, out
 }
@@ -153,7 +169,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 					checkAfter(t, filepath.Join(base, "run"), sc.may)
 				}
 				checkAfter(t, out, sc.may)
-				s = openStore(t, quick(), out)
+				s = storeIn(t, out)
 				save(t, s, small(500, ""))
 				if got := newest(t, s); got.step != 500 {
 					t.Errorf("step 500 has been saved, the newest checkpoint is %+v", got)
@@ -178,7 +194,7 @@ func TestPowerFailureAfterReturn(t *testing.T) {
 				base := memoryDir(t)
 				must(t, fsys.Crash(base, seed))
 				checkAfter(t, filepath.Join(base, "run"), sc.may[len(sc.may)-1:])
-				if got, _, err := openStore(t, quick(), filepath.Join(base, "run")).Last(); got != last || err != nil {
+				if got, _, err := storeIn(t, filepath.Join(base, "run")).Last(); got != last || err != nil {
 					t.Errorf("last is %d, %v, it was set to %d", got, err, last)
 				}
 			}
@@ -215,7 +231,7 @@ func TestFailureOfEveryOperation(t *testing.T) {
 // possible checkpoints is there, none is damaged, and the pointers hold.
 func checkAfter(t *testing.T, out string, may []state) {
 	t.Helper()
-	s := openStore(t, quick(), out)
+	s := storeIn(t, out)
 	before := newest(t, s)
 	if !slices.Contains(may, before) {
 		t.Errorf("the newest checkpoint is %+v, want one of %+v", before, may)

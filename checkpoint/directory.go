@@ -3,92 +3,81 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
+
+	"github.com/troupe-ml/troupe/internal/folder"
 )
 
 // directory reads the files of one folder and can't be led out of it: names come
-// from the allow-list, links are refused, and os.Root holds where both fail.
+// from the allow-list, and the FS refuses links. Its errors are faults.
 type directory struct {
-	path string
-	root *os.Root
+	fsys folder.FS
+	kept map[string]folder.File // verified, and open for read: the folder may be removed
 }
 
-func openDirectory(path string) (*directory, error) {
-	root, err := os.OpenRoot(path)
-	if err != nil {
-		return nil, err
+func newDirectory(fsys folder.FS) *directory {
+	return &directory{fsys: fsys, kept: make(map[string]folder.File)}
+}
+
+func (d *directory) Close() error {
+	var errs []error
+	for _, f := range d.kept {
+		errs = append(errs, f.Close())
 	}
-	return &directory{path: path, root: root}, nil
+	clear(d.kept)
+	return errors.Join(append(errs, d.fsys.Close())...)
 }
 
-func (d *directory) Close() error { return d.root.Close() }
+func (d *directory) path() string { return d.fsys.Path(".") }
 
-// exists tells whether the folder has an entry of that name, of whatever kind.
-func (d *directory) exists(name string) bool {
-	_, err := d.root.Lstat(name)
-	return err == nil
+// names lists the folder.
+func (d *directory) names() (names []string, err error) {
+	entries, err := d.fsys.ReadDir(".")
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, err
 }
 
 // open opens a regular file.
-func (d *directory) open(name string) (*os.File, error) {
+func (d *directory) open(name string) (folder.File, error) {
 	if err := checkName(name); err != nil {
-		return nil, fmt.Errorf("%s: %w", d.path, err)
+		return nil, fmt.Errorf("%s: %w", d.path(), err)
 	}
-	// A look before the open: opening a named pipe would wait for its writer.
-	before, err := d.root.Lstat(name)
+	f, err := d.fsys.Open(name)
 	if err != nil {
-		return nil, err
-	}
-	if before.Mode()&fs.ModeSymlink != 0 {
-		return nil, fmt.Errorf("%s is a symbolic link: a checkpoint consists of its own files (cp -rL makes such a copy)", filepath.Join(d.path, name))
-	}
-	if !before.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", filepath.Join(d.path, name))
-	}
-	f, err := d.root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	after, err := f.Stat()
-	if err == nil && !os.SameFile(before, after) {
-		err = fmt.Errorf("%s was replaced while it was opened", filepath.Join(d.path, name))
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, asFault(err)
 	}
 	return f, nil
 }
 
 // read reads a file of at most limit bytes.
-func (d *directory) read(name string, limit int64) (data []byte, err error) {
-	f, err := d.open(name)
-	if err != nil {
-		return nil, err
+func (d *directory) read(name string, limit int64) ([]byte, error) {
+	if err := checkName(name); err != nil {
+		return nil, fmt.Errorf("%s: %w", d.path(), err)
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
+	if f := d.kept[name]; f != nil {
+		data, err := folder.ReadAll(f, limit)
+		return data, asFault(err)
 	}
-	if info.Size() > limit {
-		return nil, fmt.Errorf("%s has %d bytes, at most %d are read", filepath.Join(d.path, name), info.Size(), limit)
-	}
-	return io.ReadAll(io.LimitReader(f, limit))
+	data, err := folder.ReadFile(d.fsys, name, limit)
+	return data, asFault(err)
 }
 
-// manifest reads the manifest; a folder without one gives nil.
+// manifest reads the manifest; a folder without one is fs.ErrNotExist.
 func (d *directory) manifest() (*Manifest, error) {
 	text, err := d.read(manifestName, ManifestBytesMax)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	if err != nil {
 		return nil, err
 	}
-	return decodeManifest(text)
+	m, err := decodeManifest(text)
+	switch {
+	case errors.Is(err, ErrVersion):
+		return nil, &fault{TooNew, err}
+	case err != nil:
+		return nil, &fault{Malformed, err}
+	}
+	return m, nil
 }
 
 // index reads the model's index.
@@ -99,24 +88,23 @@ func (d *directory) index() (shardOf map[string]string, err error) {
 	}
 	shardOf, err = decodeIndex(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(d.path, indexName), err)
+		return nil, faultf(Malformed, "%s: %w", d.fsys.Path(indexName), err)
 	}
 	return shardOf, nil
 }
 
-// names lists the folder, up to a limit.
-func (d *directory) names() (names []string, err error) {
-	f, err := d.root.Open(".")
+// has tells whether the checkpoint has the file. A manifest has the last word:
+// what it doesn't list was not verified.
+func (d *directory) has(m *Manifest, name string) (bool, error) {
+	if m != nil {
+		return m.has(name), nil
+	}
+	f, err := d.open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	entries, err := f.ReadDir(2 * FilesMax)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names, nil
+	return true, asFault(f.Close())
 }

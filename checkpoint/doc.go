@@ -23,26 +23,35 @@
 //     manifest is whole.
 //  3. The folder is renamed to step-…, and the parent is synced. Where that step
 //     exists already, the old one first becomes step-….replaced, a name that
-//     readers know too: at no moment is there none.
+//     readers know too: at no moment is there none. It is removed when the new one
+//     has been read back whole.
 //  4. A removal begins with a rename to .tmp-…: nothing half removed has a name
 //     that a reader looks at.
 //
-// Every operation that changes the disk goes through FS, so that the tests can
-// crash after each of them on a file system that forgets what was not synced
-// (package crashfs).
+// What is read is in one of four states when it is not intact (State): damaged,
+// which is proven, by a length that differs from the manifest's or by a checksum
+// after every byte was read; incomplete; not readable at the moment; or written by a
+// newer program. Only a proven damage lets Newest pass a checkpoint over: the others
+// may be put right, and then hold the newer work. Nothing that may be of worth is
+// removed: SetAside renames it, to step-….damaged or step-….superseded.
 //
-// What is read is untrusted: names come from an allow-list and are opened through
-// os.Root, symbolic links inside a checkpoint are refused, every length is
-// bounded (limits.go) before it is used, and with a manifest every byte is
-// hashed before it is handed out.
+// Every operation goes through FS, so that the tests can crash after each of them on
+// a file system that forgets what was not synced (package crashfs), and let any file
+// fail (package faultfs).
+//
+// What is read is untrusted: names come from an allow-list and are opened beneath
+// the folder (internal/folder), symbolic links are refused, every length is bounded
+// (limits.go) before it is used, and with a manifest every byte is hashed before it
+// is handed out. The links `last` and `best` are read, never followed.
 //
 // A run locks its output folder (LockDir), since one process at a time may write
-// into it, opens the Store, lets it Clean what a crash has left, and goes on from
-// Newest. After that, for each checkpoint, in this order: Save, SetLast, maybe
-// SetBest, Prune. Readers need no lock: Resolve finds what a person means by a
-// path, Open reads it, Verify reports on it.
+// into it, opens the Store, goes on from Newest, points `last` to it, sets aside what
+// was passed over, and lets it Clean what a crash has left. After that, for each
+// checkpoint, in this order: Save, SetLast, maybe SetBest, Prune. So what `last` points
+// to is always there, unless something else has removed it. Readers need no lock:
+// OpenAt opens what a person means by a path, VerifyAt reports on it.
 //
-// The package imports its own subpackage safetensors, the standard library and
-// golang.org/x/sys/unix. It must never know what a tensor or a file's content
-// means: to it a tensor is a name, a dtype, a shape and bytes.
+// The package imports its own subpackages, internal/folder, internal/strictjson, the
+// standard library and golang.org/x/sys/unix. It must never know what a tensor or a
+// file's content means: to it a tensor is a name, a dtype, a shape and bytes.
 package checkpoint

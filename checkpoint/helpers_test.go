@@ -3,20 +3,23 @@ package checkpoint_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/checkpoint/safetensors"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -130,6 +133,12 @@ func openStore(t testing.TB, fsys checkpoint.FS, out string) *checkpoint.Store {
 	return s
 }
 
+// storeIn is the store of an output folder, which need not exist.
+func storeIn(t testing.TB, out string) *checkpoint.Store {
+	t.Helper()
+	return openStore(t, quick(t, filepath.Dir(out)), filepath.Base(out))
+}
+
 func save(t testing.TB, s *checkpoint.Store, c checkpoint.Content) string {
 	t.Helper()
 	dir, err := s.Save(context.Background(), c)
@@ -140,24 +149,35 @@ func save(t testing.TB, s *checkpoint.Store, c checkpoint.Content) string {
 // unsynced is the operating system's file system without its slow part.
 type unsynced struct{ checkpoint.FS }
 
-type unsyncedFile struct{ checkpoint.WriteFile }
+type unsyncedFile struct{ checkpoint.File }
 
 func (unsyncedFile) Sync() error { return nil }
 
 func (unsynced) SyncDir(string) error { return nil }
 
-func (u unsynced) Create(path string) (checkpoint.WriteFile, error) {
-	f, err := u.FS.Create(path)
+func (u unsynced) Create(name string) (checkpoint.File, error) {
+	f, err := u.FS.Create(name)
 	return unsyncedFile{f}, err
 }
 
-func quick() checkpoint.FS { return unsynced{checkpoint.OS()} }
+func quick(t testing.TB, dir string) checkpoint.FS {
+	t.Helper()
+	return unsynced{openFS(t, dir)}
+}
+
+func openFS(t testing.TB, dir string) checkpoint.FS {
+	t.Helper()
+	fsys, err := checkpoint.OpenFS(dir)
+	must(t, err)
+	t.Cleanup(func() { must(t, fsys.Close()) })
+	return fsys
+}
 
 // saved is a store on the disk with checkpoints of the given steps.
 func saved(t testing.TB, steps ...int) (s *checkpoint.Store, out string) {
 	t.Helper()
 	out = t.TempDir()
-	s = openStore(t, quick(), out)
+	s = storeIn(t, out)
 	for _, step := range steps {
 		save(t, s, content(step, ""))
 	}
@@ -178,6 +198,31 @@ func listing(t testing.TB, dir string) []string {
 		names[e.Name()] = true
 	}
 	return slices.Sorted(maps.Keys(names))
+}
+
+// tree describes everything in a folder, byte for byte.
+func tree(t testing.TB, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "%s %v", strings.TrimPrefix(path, dir), d.Type())
+		switch {
+		case d.Type()&fs.ModeSymlink != 0:
+			link, err := os.Readlink(path)
+			must(t, err)
+			fmt.Fprintf(&b, " → %s", link)
+		case d.Type().IsRegular():
+			data, err := os.ReadFile(path)
+			must(t, err)
+			fmt.Fprintf(&b, " %d %x", len(data), sha256.Sum256(data))
+		}
+		b.WriteByte('\n')
+		return nil
+	}))
+	return b.String()
 }
 
 // forge replaces the manifest by one that is valid and doesn't list the file.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/troupe-ml/troupe/checkpoint/internal/strictjson"
+	"github.com/troupe-ml/troupe/internal/strictjson"
 )
 
 // encodeIndex writes model.safetensors.index.json: which shard has which tensor.

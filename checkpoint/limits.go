@@ -14,6 +14,9 @@ const (
 	ShardsMax = 4096
 	// FilesMax bounds the files of one checkpoint.
 	FilesMax = 2 * ShardsMax
+	// keptFilesMax bounds the files, besides those of tensors, that an open checkpoint
+	// keeps open; a run's has four.
+	keptFilesMax = 16
 	// pointerBytesMax bounds what is read of `last` and `best`.
 	pointerBytesMax = 256
 )

@@ -5,41 +5,54 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
+
+	"github.com/troupe-ml/troupe/internal/folder"
 )
 
-const lockName = ".lock"
+const LockName = ".lock"
 
 // Lock is the right of one process to write into an output folder.
-type Lock struct{ file *os.File }
+type Lock struct {
+	folder *folder.Folder
+	file   *os.File
+}
 
 // LockDir locks the output folder, which it makes where there is none. ErrLocked
 // names the process that has it. The lock ends with Unlock or with the process;
 // the file stays, it is the lock on it that counts.
 func LockDir(out string) (*Lock, error) {
 	// Durably: a checkpoint in a folder that is lost is lost too.
-	if err := makeDirs(OS(), out); err != nil {
+	if err := folder.Make(out); err != nil {
 		return nil, fmt.Errorf("making the output folder: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(out, lockName), os.O_RDWR|os.O_CREATE, filePerm)
+	dir, err := folder.Open(out)
 	if err != nil {
-		return nil, fmt.Errorf("locking the output folder: %w", err)
+		return nil, fmt.Errorf("locking the output folder: %w", folder.Unreadable(err))
 	}
-	err = lockFile(f)
-	if isLockedElsewhere(err) {
-		err = fmt.Errorf("%w: %s, by %s; stop that run or choose another folder", ErrLocked, out, holder(f))
-	} else if err == nil {
-		err = sign(f)
+	l := &Lock{folder: dir}
+	file, held, err := dir.Lock(LockName)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("locking the output folder: %w", folder.Unreadable(err)), dir.Close())
+	}
+	l.file = file
+	if !held {
+		err = fmt.Errorf("%w: %s, by %s; stop that run or choose another folder", ErrLocked, out, holder(file))
+	} else {
+		err = sign(file)
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, l.Unlock())
 	}
-	return &Lock{file: f}, nil
+	return l, nil
 }
 
+// FS is the folder that is locked, whatever its path leads to by now. It is closed
+// by Unlock.
+func (l *Lock) FS() FS { return l.folder }
+
 // Unlock gives the lock back.
-func (l *Lock) Unlock() error { return l.file.Close() }
+func (l *Lock) Unlock() error { return errors.Join(l.file.Close(), l.folder.Close()) }
 
 const signature = "pid %d since %s\n"
 

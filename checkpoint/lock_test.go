@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,8 +20,8 @@ const lockChildEnv = "CHECKPOINT_TEST_LOCK_DIR"
 // back.
 var heldLock *checkpoint.Lock
 
-// lockChild is the test binary as another process: it locks the folder and waits
-// to be killed.
+// lockChild is the test binary as another process: it locks the folder and waits to be
+// killed, or for the test's end.
 func lockChild(dir string) {
 	var err error
 	if heldLock, err = checkpoint.LockDir(dir); err != nil {
@@ -28,7 +29,7 @@ func lockChild(dir string) {
 		os.Exit(1)
 	}
 	fmt.Println("locked")
-	select {}
+	_, _ = io.Copy(io.Discard, os.Stdin) // to wait for nothing at all, the runtime takes for a deadlock
 }
 
 func TestLock(t *testing.T) {
@@ -51,6 +52,8 @@ func TestLockOfAnotherProcess(t *testing.T) {
 	child := exec.Command(self)
 	child.Env = append(os.Environ(), lockChildEnv+"="+dir)
 	stdout, err := child.StdoutPipe()
+	must(t, err)
+	_, err = child.StdinPipe()
 	must(t, err)
 	must(t, child.Start())
 	line, err := bufio.NewReader(stdout).ReadString('\n')

@@ -58,8 +58,11 @@ func decodeManifest(text []byte) (*Manifest, error) {
 	if err := json.Unmarshal(text, &version); err != nil {
 		return nil, err
 	}
-	if version.FormatVersion != FormatVersion {
-		return nil, fmt.Errorf("%w %d, this program knows %d", ErrVersion, version.FormatVersion, FormatVersion)
+	if version.FormatVersion > FormatVersion {
+		return nil, fmt.Errorf("%w: version %d, this program knows %d", ErrVersion, version.FormatVersion, FormatVersion)
+	}
+	if version.FormatVersion < FormatVersion {
+		return nil, fmt.Errorf("format version %d, which never was", version.FormatVersion)
 	}
 	var m Manifest
 	if err := json.Unmarshal(text, &m); err != nil {

@@ -6,7 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/troupe-ml/troupe/checkpoint/internal/strictjson"
+	"github.com/troupe-ml/troupe/internal/folder"
+	"github.com/troupe-ml/troupe/internal/strictjson"
 )
 
 // The files that Save writes by itself.
@@ -18,9 +19,9 @@ const (
 )
 
 const (
-	storeName      = "checkpoints" // in a run's output folder
+	StoreName      = "checkpoints" // in a run's output folder
 	stepPrefix     = "step-"
-	tmpPrefix      = ".tmp-"
+	tmpPrefix      = folder.TmpPrefix
 	replacedSuffix = ".replaced"
 	tensorsSuffix  = ".safetensors"
 )

@@ -2,9 +2,9 @@ package checkpoint
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
-	"path/filepath"
+
+	"github.com/troupe-ml/troupe/internal/folder"
 )
 
 // Checkpoint is an open checkpoint or a foreign Hugging Face directory. Its
@@ -20,38 +20,39 @@ type Checkpoint struct {
 }
 
 // Open opens a checkpoint. With a manifest, every byte is verified first, and
-// files that it doesn't list are not there; what differs gives ErrDamaged.
+// files that it doesn't list are not there. The error is ErrDamaged, ErrMissing,
+// ErrUnreadable or ErrVersion.
 func Open(path string) (*Checkpoint, error) {
-	d, err := openDirectory(path)
+	f, err := folder.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, folder.Unreadable(err)
 	}
-	c := &Checkpoint{dir: d, model: &Tensors{}, optimizer: &Tensors{}}
-	if err := c.load(); err != nil {
+	return open(f, false)
+}
+
+// open is Open for a folder that is open, which it closes; own says that there has
+// to be a manifest.
+func open(f folder.FS, own bool) (*Checkpoint, error) {
+	c := &Checkpoint{dir: newDirectory(f), model: &Tensors{}, optimizer: &Tensors{}}
+	if err := c.load(own); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
-func (c *Checkpoint) load() error {
-	m, err := c.dir.manifest()
-	if err != nil {
-		return fmt.Errorf("%s: %w: %s: %w", c.dir.path, ErrDamaged, manifestName, err)
+func (c *Checkpoint) load(own bool) error {
+	report := c.dir.check(own, true)
+	if err := report.Err(); err != nil {
+		return err
 	}
-	c.Manifest = m
-	if m != nil {
-		report := &Report{Dir: c.dir.path, Manifest: m, Problems: c.dir.check(m)}
-		if err := report.Err(); err != nil {
-			return err
-		}
-	}
-	model, err := c.dir.openModel(m)
+	c.Manifest = report.Manifest
+	model, err := c.dir.openModel(c.Manifest)
 	if err != nil {
 		return err
 	}
 	c.model = model
-	if !c.dir.has(m, optimizerName) {
-		return nil
+	if there, err := c.dir.has(c.Manifest, optimizerName); err != nil || !there {
+		return err
 	}
 	optimizer, err := c.dir.openTensors(nil, optimizerName)
 	if err != nil {
@@ -67,7 +68,7 @@ func (c *Checkpoint) Close() error {
 }
 
 // Dir is the path that the checkpoint was opened at.
-func (c *Checkpoint) Dir() string { return c.dir.path }
+func (c *Checkpoint) Dir() string { return c.dir.path() }
 
 // Step is the step after which the checkpoint was written; 0 for a foreign
 // directory.
@@ -93,8 +94,12 @@ func (c *Checkpoint) File(name string) ([]byte, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	if !c.dir.has(c.Manifest, name) {
-		return nil, &fs.PathError{Op: "open", Path: filepath.Join(c.dir.path, name), Err: fs.ErrNotExist}
+	if c.Manifest != nil && !c.Manifest.has(name) {
+		return nil, &fs.PathError{Op: "open", Path: c.dir.fsys.Path(name), Err: fs.ErrNotExist}
 	}
-	return c.dir.read(name, FileBytesMax)
+	data, err := c.dir.read(name, FileBytesMax)
+	if c.Manifest != nil && errors.Is(err, fs.ErrNotExist) { // not as if there were none
+		err = faultf(Missing, "%s: the manifest lists it: %s", c.dir.fsys.Path(name), err)
+	}
+	return data, err
 }

@@ -2,7 +2,9 @@ package checkpoint_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -67,12 +69,12 @@ func TestForeignDirectory(t *testing.T) {
 
 func TestForeignShards(t *testing.T) {
 	first, second := "model-1-of-2.safetensors", "model-2-of-2.safetensors"
-	// The index decides, also about a name that is in both.
+	// What a shard has beside what the index names is there too.
 	dir := foreign(t, map[string]string{"model.safetensors.index.json": foreignIndex},
-		map[string][]safetensors.Tensor{first: {one("a", 1), one("b", 9)}, second: {one("b", 2), one("other", 3)}})
+		map[string][]safetensors.Tensor{first: {one("a", 1)}, second: {one("b", 2), one("other", 3)}})
 	c, err := checkpoint.Open(dir)
 	must(t, err)
-	if got := c.Model().Names(); !slices.Equal(got, []string{"a", "b"}) {
+	if got := c.Model().Names(); !slices.Equal(got, []string{"a", "b", "other"}) {
 		t.Errorf("names %q", got)
 	}
 	v := make([]float32, 1)
@@ -99,9 +101,10 @@ func TestOpenRefuses(t *testing.T) {
 		{"a truncated shard", foreign(t, map[string]string{"model.safetensors": "\x10\x00\x00\x00\x00\x00\x00\x00{"}, nil), safetensors.ErrTruncated, "model.safetensors"},
 		{"a shard is missing", foreign(t, index(foreignIndex), map[string][]safetensors.Tensor{first: {one("a", 1)}}), fs.ErrNotExist, second},
 		{"a tensor is missing", foreign(t, index(foreignIndex), map[string][]safetensors.Tensor{first: {one("a", 1)}, second: {one("c", 1)}}), nil, second + ` has no tensor "b"`},
+		{"a tensor in two shards", foreign(t, index(foreignIndex), map[string][]safetensors.Tensor{first: {one("a", 1), one("b", 9)}, second: {one("b", 2)}}), nil, second + ` has the tensor "b", which another shard has too`},
 		{"a tensor in the wrong shard", foreign(t, index(foreignIndex), map[string][]safetensors.Tensor{first: {one("a", 1), one("b", 1)}, second: {one("c", 1)}}), nil, second + ` has no tensor "b"`},
 		{"a shard outside", foreign(t, index(`{"weight_map":{"a":"../model.safetensors"}}`), nil), nil, `"../model.safetensors" is not allowed`},
-		{"a bad manifest", foreign(t, map[string]string{"manifest.json": `{"format_version":1}`}, nil), checkpoint.ErrDamaged, "manifest.json: it contradicts its own checksum"},
+		{"a bad manifest", foreign(t, map[string]string{"manifest.json": `{"format_version":1}`}, nil), checkpoint.ErrDamaged, "manifest.json: malformed: it contradicts its own checksum"},
 		{"a newer format", foreign(t, map[string]string{"manifest.json": `{"format_version":2}`}, nil), checkpoint.ErrVersion, "version 2, this program knows 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -197,9 +200,19 @@ func TestResolve(t *testing.T) {
 		t.Errorf("nothing: %v", err)
 	}
 	_, broken := saved(t, 100)
-	must(t, os.Remove(filepath.Join(stepDir(broken, 100), "manifest.json")))
+	must(t, os.Truncate(filepath.Join(stepDir(broken, 100), "manifest.json"), 0))
 	if _, err := checkpoint.Resolve(broken); !errors.Is(err, checkpoint.ErrAllDamaged) {
 		t.Errorf("all damaged: %v", err)
+	}
+	must(t, os.Remove(filepath.Join(stepDir(broken, 100), "manifest.json")))
+	if _, err := checkpoint.Resolve(broken); !errors.Is(err, checkpoint.ErrMissing) {
+		t.Errorf("the manifest is missing: %v", err)
+	}
+	must(t, os.RemoveAll(stepDir(broken, 100)))
+	must(t, os.Symlink(stepDir(out, 200), stepDir(broken, 100)))
+	must(t, storeIn(t, broken).SetLast(100))
+	if _, err := checkpoint.Resolve(broken); !errors.Is(err, checkpoint.ErrUnreadable) || !strings.Contains(err.Error(), stepDir(broken, 100)+" is a symbolic link") {
+		t.Errorf("a link: %v", err)
 	}
 }
 
@@ -264,4 +277,92 @@ func TestVerifyLooksAtTheWhole(t *testing.T) {
 	if _, err := checkpoint.Open(stepDir(out, 100)); !errors.Is(err, checkpoint.ErrNotCheckpoint) {
 		t.Errorf("Open: %v", err)
 	}
+}
+
+// Readers need no lock: the run removes what they read.
+func TestReadersBesideARun(t *testing.T) {
+	s, out := saved(t, 1)
+	must(t, s.SetLast(1))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for step := 2; step <= 60 && !t.Failed(); step++ {
+			if _, err := s.Save(context.Background(), small(step, "")); err != nil {
+				t.Error(err)
+				return
+			}
+			if err := s.SetLast(step); err != nil {
+				t.Error(err)
+			}
+			if _, err := s.Prune(1); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	reader := storeIn(t, out)
+	paths := []string{out, filepath.Join(out, "checkpoints", "last")}
+	for i := 0; ; i++ {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		c, err := checkpoint.OpenAt(paths[i%2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.File("trainer.json"); err != nil {
+			t.Error(err)
+		}
+		must(t, c.Close())
+		if report, err := checkpoint.VerifyAt(paths[i%2]); err != nil || !report.Intact() {
+			t.Fatalf("%v, %v", report, err)
+		}
+		steps, err := reader.Steps()
+		must(t, err)
+		for _, step := range steps {
+			report, err := reader.Verify(step)
+			if errors.Is(err, checkpoint.ErrNone) {
+				continue
+			}
+			if err != nil || !report.Intact() {
+				t.Fatalf("%v, %v", report, err)
+			}
+			look, err := reader.Look(step, "trainer.json")
+			if errors.Is(err, checkpoint.ErrNone) {
+				continue
+			}
+			if err != nil || !look.Intact() {
+				t.Fatalf("%v, %v", look, err)
+			}
+		}
+	}
+}
+
+// What is open stays so when its folder is removed.
+func TestOpenOutlivesItsFolder(t *testing.T) {
+	s, out := saved(t)
+	want := content(100, "")
+	for i := range 20 {
+		want.Files[fmt.Sprintf("more-%02d.json", i)] = []byte("{}")
+	}
+	save(t, s, want)
+	c, err := checkpoint.Open(stepDir(out, 100))
+	must(t, err)
+	must(t, os.RemoveAll(stepDir(out, 100)))
+	for _, name := range []string{"config.json", "config.toml", "more-00.json"} {
+		if data, err := c.File(name); err != nil || !bytes.Equal(data, want.Files[name]) {
+			t.Errorf("%s: %q, %v", name, data, err)
+		}
+	}
+	if _, err := c.File("absent.json"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that it never had: %v", err)
+	}
+	// Not all of many files are kept open. One that is gone is not taken for one that
+	// never was.
+	if _, err := c.File("more-19.json"); !errors.Is(err, checkpoint.ErrMissing) || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that is gone: %v", err)
+	}
+	must(t, c.Close())
+	must(t, c.Close())
 }

@@ -8,6 +8,60 @@ import (
 	"path/filepath"
 )
 
+// meantTries is how often OpenAt and VerifyAt turn to another checkpoint.
+const meantTries = 10
+
+// OpenAt opens the checkpoint that a person means by a path: see Resolve. Where a run
+// that goes on removes it meanwhile, it is the one that the path means by then.
+func OpenAt(path string) (c *Checkpoint, err error) {
+	drop := func() {
+		if c != nil { // it had lost its manifest before that was read
+			_ = c.Close()
+		}
+	}
+	resolveErr := meant(path, func(dir string) (sure bool) {
+		drop()
+		c, err = Open(dir)
+		return err == nil && c.Manifest != nil
+	})
+	if resolveErr != nil {
+		drop()
+		return nil, resolveErr
+	}
+	return c, err
+}
+
+// VerifyAt is Verify for the checkpoint that a person means by a path, as OpenAt.
+func VerifyAt(path string) (report *Report, err error) {
+	resolveErr := meant(path, func(dir string) (sure bool) {
+		report, err = Verify(dir)
+		return err == nil && report.Intact()
+	})
+	if resolveErr != nil {
+		return nil, resolveErr
+	}
+	return report, err
+}
+
+// meant uses what a path means, and once more if that is gone from its place: what use
+// is not sure of then was about something half removed.
+func meant(path string, use func(dir string) (sure bool)) error {
+	for range meantTries {
+		dir, err := Resolve(path)
+		if err != nil {
+			return err
+		}
+		before, beforeErr := os.Stat(dir)
+		if use(dir) {
+			return nil
+		}
+		if after, afterErr := os.Stat(dir); beforeErr == nil && afterErr == nil && os.SameFile(before, after) {
+			return nil
+		}
+	}
+	return nil
+}
+
 // Resolve finds the checkpoint that a person means by a path: a checkpoint or
 // model directory itself; a run's output folder or its folder checkpoints/, of
 // which it is the one that `last` points to, else the newest intact one.
@@ -22,15 +76,24 @@ func Resolve(path string) (string, error) {
 	if isCheckpoint(path) {
 		return path, nil
 	}
-	for _, dir := range []string{filepath.Join(path, storeName), path} {
-		s := &Store{fsys: OS(), dir: dir}
+	fsys, err := OpenFS(path)
+	if err != nil {
+		return "", err
+	}
+	found, err := resolve(fsys)
+	return found, errors.Join(err, fsys.Close())
+}
+
+func resolve(fsys FS) (string, error) {
+	for _, dir := range []string{StoreName, "."} {
+		s := &Store{fsys: fsys, dir: dir}
 		found, err := s.current()
 		if !errors.Is(err, ErrNone) {
 			return found, err
 		}
 	}
 	return "", fmt.Errorf("%s: %w, nor a folder that has one: looked for %s, %s and %s in it, and for %s and %s* in it and in %s/",
-		path, ErrNotCheckpoint, manifestName, modelName, indexName, lastName, stepPrefix, storeName)
+		fsys.Path("."), ErrNotCheckpoint, manifestName, modelName, indexName, lastName, stepPrefix, StoreName)
 }
 
 func isCheckpoint(path string) bool {
@@ -45,16 +108,34 @@ func isCheckpoint(path string) bool {
 // current returns the checkpoint that `last` points to. Without the pointer, or
 // when the checkpoint is gone, it is the newest intact one.
 func (s *Store) current() (path string, err error) {
-	step, ok, err := s.Last()
+	for range meantTries {
+		step, ok, err := s.Last()
+		if err != nil {
+			return "", err
+		}
+		if !ok {
+			break
+		}
+		entries, err := s.find(step)
+		if err != nil {
+			return "", err
+		}
+		if len(entries) > 0 && !entries[0].folder { // whoever opens the path would follow a link
+			_, err := s.fsys.Sub(s.name(entries[0].name))
+			return "", asFault(err)
+		}
+		if len(entries) > 0 {
+			return s.path(entries[0].name), nil
+		}
+		if now, ok, err := s.Last(); err == nil && ok && now == step {
+			break // it is gone, and no run has just put another in its place
+		}
+	}
+	entries, err := s.list()
 	if err != nil {
 		return "", err
 	}
-	if ok {
-		if path, ok, err := s.find(step); ok || err != nil {
-			return path, err
-		}
-	}
-	c, _, err := s.Newest()
+	c, _, err := s.first(entries)
 	if err != nil {
 		return "", err
 	}

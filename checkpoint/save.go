@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
+	"path"
+
+	"github.com/troupe-ml/troupe/internal/folder"
 )
 
 const (
@@ -32,29 +34,29 @@ func (s *Store) Save(ctx context.Context, c Content) (dir string, err error) {
 		bytesNeeded += f.bytes + fileOverheadBytes
 	}
 	if err := s.write(ctx, c.Step, files, bytesNeeded); err != nil {
-		return "", fmt.Errorf("writing the checkpoint of step %d (%d bytes) to %s: %w", c.Step, bytesNeeded, s.dir, asNoSpace(err))
+		return "", fmt.Errorf("writing the checkpoint of step %d (%d bytes) to %s: %w", c.Step, bytesNeeded, s.path("."), AsNoSpace(err))
 	}
 	return s.path(stepName(c.Step)), nil
 }
 
 func (s *Store) write(ctx context.Context, step int, files []plannedFile, bytesNeeded int64) error {
-	if err := makeDirs(s.fsys, s.dir); err != nil {
+	if err := folder.MakeAll(s.fsys, s.dir); err != nil {
 		return err
 	}
 	tmp := tmpPrefix + stepName(step)
-	if err := s.fsys.RemoveAll(s.path(tmp)); err != nil {
+	if err := s.fsys.RemoveAll(s.name(tmp)); err != nil {
 		return err
 	}
 	if err := s.checkSpace(bytesNeeded); err != nil {
 		return err
 	}
-	err := s.fill(ctx, s.path(tmp), step, files)
+	err := s.fill(ctx, s.name(tmp), step, files)
 	if err == nil {
 		err = s.install(tmp, step)
 	}
 	if err != nil {
 		// On a full disk this makes room again.
-		return errors.Join(err, s.fsys.RemoveAll(s.path(tmp)))
+		return errors.Join(err, s.fsys.RemoveAll(s.name(tmp)))
 	}
 	return nil
 }
@@ -101,7 +103,7 @@ func (s *Store) fill(ctx context.Context, dir string, step int, files []plannedF
 // writeFile writes one file durably and hashes it on the way.
 func (s *Store) writeFile(ctx context.Context, dir string, f plannedFile) (ManifestFile, error) {
 	hash := sha256.New()
-	err := writeSynced(s.fsys, filepath.Join(dir, f.name), func(w io.Writer) error {
+	err := folder.WriteSynced(s.fsys, path.Join(dir, f.name), func(w io.Writer) error {
 		buffered := bufio.NewWriterSize(io.MultiWriter(contextWriter{ctx, w}, hash), writeBufferBytes)
 		if err := f.write(buffered); err != nil {
 			return err
@@ -111,40 +113,53 @@ func (s *Store) writeFile(ctx context.Context, dir string, f plannedFile) (Manif
 	return ManifestFile{Name: f.name, Bytes: f.bytes, SHA256: hex.EncodeToString(hash.Sum(nil))}, err
 }
 
-// install gives a filled folder its name.
+// install gives a filled folder its name. What had it before is removed when the
+// new checkpoint has been read back whole, and not before.
 func (s *Store) install(tmp string, step int) error {
 	name := stepName(step)
-	replaced := name + replacedSuffix
-	var plainThere, replacedThere bool
-	entries, err := s.list()
+	replaced := entry{step: step, name: name + replacedSuffix}
+	old, err := s.find(step)
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		plainThere = plainThere || e.name == name
-		replacedThere = replacedThere || e.name == replaced
-	}
-	if plainThere {
-		if replacedThere { // left by a crash, and older than the plain one
-			if err := s.discard(replaced); err != nil {
+	for i, e := range old {
+		replaced.folder = e.folder
+		if e.replaced {
+			continue
+		}
+		if i+1 < len(old) { // left by a crash, and for all we know the better one
+			if _, err := s.setAside(replaced.name, name, SupersededSuffix); err != nil {
 				return err
 			}
 		}
-		if err := s.fsys.Rename(s.path(name), s.path(replaced)); err != nil {
+		if err := s.fsys.Rename(s.name(name), s.name(replaced.name)); err != nil {
 			return err
 		}
-		replacedThere = true
+		break
 	}
-	if err := s.fsys.Rename(s.path(tmp), s.path(name)); err != nil {
+	if err := s.fsys.Rename(s.name(tmp), s.name(name)); err != nil {
 		return err
 	}
 	if err := s.fsys.SyncDir(s.dir); err != nil {
 		return err
 	}
-	if replacedThere {
-		return s.discard(replaced)
+	if len(old) == 0 {
+		return nil
 	}
-	return nil
+	if err := s.whole(entry{step: step, name: name}); err != nil {
+		return fmt.Errorf("reading it back: %w", err)
+	}
+	return s.retire(replaced)
+}
+
+// retire removes the old checkpoint of a step whose new one is whole. What Save has
+// not made is set aside.
+func (s *Store) retire(replaced entry) error {
+	if replaced.folder {
+		return s.discard(replaced.name)
+	}
+	_, err := s.setAside(replaced.name, stepName(replaced.step), SupersededSuffix)
+	return err
 }
 
 // contextWriter stops a long write when its context ends.

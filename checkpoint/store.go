@@ -5,33 +5,36 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
+
+	"github.com/troupe-ml/troupe/internal/folder"
 )
 
 // Store is the folder checkpoints/ of a run's output folder. One process at a
 // time changes it (LockDir), from one goroutine; any number may read.
 type Store struct {
 	fsys FS
-	dir  string
+	dir  string // its name in fsys
 }
 
-// OpenStore returns the store of an output folder. Neither has to exist yet:
-// Save makes them.
+// OpenStore returns the store of an output folder, named in fsys; "." is the whole
+// of it. The folders don't have to exist yet: Save makes them.
 func OpenStore(fsys FS, out string) (*Store, error) {
-	s := &Store{fsys: fsys, dir: filepath.Join(out, storeName)}
+	s := &Store{fsys: fsys, dir: path.Join(out, StoreName)}
 	if _, err := s.list(); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// entry is a checkpoint's folder in the store.
+// entry is what has a checkpoint's name in the store.
 type entry struct {
 	step     int
 	name     string
 	replaced bool // it stands under its second name while a new one takes its place
+	folder   bool // else it is something that Save has not made
 }
 
 // list returns the checkpoints, newest first, of one step the replaced one last.
@@ -44,8 +47,8 @@ func (s *Store) list() ([]entry, error) {
 	var entries []entry
 	for _, item := range items {
 		plain, replaced := strings.CutSuffix(item.Name(), replacedSuffix)
-		if step, ok := parseStep(plain); ok && item.IsDir() {
-			entries = append(entries, entry{step: step, name: item.Name(), replaced: replaced})
+		if step, ok := parseStep(plain); ok {
+			entries = append(entries, entry{step: step, name: item.Name(), replaced: replaced, folder: item.IsDir()})
 		}
 	}
 	slices.SortFunc(entries, func(a, b entry) int {
@@ -60,12 +63,23 @@ func (s *Store) readDir() ([]fs.DirEntry, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listing the checkpoints: %w", err)
+		return nil, fmt.Errorf("listing the checkpoints: %w", folder.Unreadable(err))
 	}
 	return items, nil
 }
 
-func (s *Store) path(name string) string { return filepath.Join(s.dir, name) }
+// find returns what there is of a step.
+func (s *Store) find(step int) ([]entry, error) {
+	entries, err := s.list()
+	return slices.DeleteFunc(entries, func(e entry) bool { return e.step != step }), err
+}
+
+// name is that of an entry of the store in its file system, path where that is.
+func (s *Store) name(entry string) string { return path.Join(s.dir, entry) }
+func (s *Store) path(entry string) string { return s.fsys.Path(s.name(entry)) }
+
+// Path is where the checkpoint of a step is, or would be.
+func (s *Store) Path(step int) string { return s.path(stepName(step)) }
 
 // Steps returns the steps that there is a checkpoint of, ascending, whole or not.
 func (s *Store) Steps() ([]int, error) {
@@ -85,45 +99,133 @@ func steps(entries []entry) []int {
 	return slices.Compact(all)
 }
 
-// Newest opens the newest intact checkpoint, every byte verified. damaged has an
-// error for each newer one that was passed over, newest first. Without any
-// checkpoint the error is ErrNone, without an intact one ErrAllDamaged.
-func (s *Store) Newest() (c *Checkpoint, damaged []error, err error) {
+// Damaged is a checkpoint that is proven to be worth nothing.
+type Damaged struct {
+	Step int
+	Path string
+	Err  error
+}
+
+// Newest opens the newest intact checkpoint, every byte verified. damaged has those
+// that were passed over, newest first: only ErrDamaged is passed over. A newer one
+// that is incomplete, can't be read or is too new is an error, since it may be good;
+// so is one that `last` points to and that is not there.
+// Without any checkpoint the error is ErrNone, without an intact one ErrAllDamaged.
+func (s *Store) Newest() (c *Checkpoint, damaged []Damaged, err error) {
 	entries, err := s.list()
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(entries) == 0 {
-		return nil, nil, fmt.Errorf("%s: %w", s.dir, ErrNone)
+	last, ok, err := s.Last()
+	if err != nil && !errors.Is(err, errNoPointer) {
+		return nil, nil, err
 	}
+	if ok && (len(entries) == 0 || entries[0].step < last) {
+		return nil, nil, faultf(Missing, "%s points to step %d, and there is neither its checkpoint nor a later one; restore it", s.path(lastName), last)
+	}
+	return s.first(entries)
+}
+
+// At opens the checkpoint of one step, every byte verified. That there is none is
+// ErrNone.
+func (s *Store) At(step int) (*Checkpoint, error) {
+	entries, err := s.find(step)
+	if err != nil {
+		return nil, err
+	}
+	if len(entries) == 0 {
+		all, err := s.Steps()
+		if err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%s: %w of step %d; there are those of %d", s.path("."), ErrNone, step, all)
+	}
+	c, _, err := s.first(entries)
+	return c, err
+}
+
+// first opens the first of several checkpoints that is intact.
+func (s *Store) first(entries []entry) (c *Checkpoint, damaged []Damaged, err error) {
+	if len(entries) == 0 {
+		return nil, nil, fmt.Errorf("%s: %w", s.path("."), ErrNone)
+	}
+	var errs []error
 	for _, e := range entries {
 		c, err := s.open(e)
 		if err == nil {
 			return c, damaged, nil
 		}
-		damaged = append(damaged, err)
+		if state := stateOf(err); state != StateDamaged {
+			return nil, damaged, fmt.Errorf("%w; it is not passed over, since it is not proven to be damaged: %s", err, state.advice())
+		}
+		damaged = append(damaged, Damaged{e.step, s.path(e.name), err})
+		errs = append(errs, err)
 	}
-	return nil, damaged, fmt.Errorf("%s: %w: %w", s.dir, ErrAllDamaged, errors.Join(damaged...))
+	return nil, damaged, fmt.Errorf("%s: %w: %w", s.path("."), ErrAllDamaged, errors.Join(errs...))
 }
 
 // open opens a checkpoint of the store, which, unlike a foreign one, has to be
 // verified and to be what its name says.
 func (s *Store) open(e entry) (*Checkpoint, error) {
-	path := s.path(e.name)
-	c, err := Open(path)
+	sub, err := s.fsys.Sub(s.name(e.name))
+	if err != nil {
+		return nil, asFault(err)
+	}
+	c, err := open(sub, true)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case c.Manifest == nil:
-		err = fmt.Errorf("%s: %w: %s is missing", path, ErrDamaged, manifestName)
-	case c.Manifest.Step != e.step:
-		err = fmt.Errorf("%s: %w: it is of step %d", path, ErrDamaged, c.Manifest.Step)
-	}
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
+	if c.Manifest.Step != e.step {
+		return nil, errors.Join(misplaced(s.path(e.name), c.Manifest.Step), c.Close())
 	}
 	return c, nil
+}
+
+// misplaced is the error about a checkpoint under another's name. It may be whole.
+func misplaced(path string, step int) error {
+	return faultf(Unreadable, "%s holds the checkpoint of step %d: rename it to %s", path, step, stepName(step))
+}
+
+// Verify reads every byte of a step's checkpoint. See the function Verify. That there
+// is none, or none any more, is ErrNone.
+func (s *Store) Verify(step int) (*Report, error) {
+	return s.report(step, func(d *directory) (*Report, error) { return d.verify(true) })
+}
+
+// report looks into a step's checkpoint. What keeps it from being opened is in the
+// report too.
+func (s *Store) report(step int, look func(d *directory) (*Report, error)) (*Report, error) {
+	entries, err := s.find(step)
+	if err != nil {
+		return nil, err
+	}
+	if len(entries) > 0 {
+		report := s.reportOn(entries[0], look)
+		if report.Intact() {
+			return report, nil
+		}
+		// It may be that a run has removed it while it was read.
+		if entries, err = s.find(step); err != nil || len(entries) > 0 {
+			return report, err
+		}
+	}
+	return nil, fmt.Errorf("%s: %w of step %d", s.path("."), ErrNone, step)
+}
+
+func (s *Store) reportOn(e entry, look func(d *directory) (*Report, error)) (report *Report) {
+	sub, err := s.fsys.Sub(s.name(e.name))
+	if err == nil {
+		d := newDirectory(sub)
+		report, err = look(d)
+		err = errors.Join(err, d.Close())
+	}
+	if err != nil {
+		return &Report{Dir: s.path(e.name), Problems: []Problem{problem(e.name, err)}}
+	}
+	if m := report.Manifest; m != nil && m.Step != e.step {
+		report.Problems = append(report.Problems, problem(manifestName, misplaced(s.path(e.name), m.Step)))
+	}
+	return report
 }
 
 // Prune removes all checkpoints but the newest keep and those that `best` and
@@ -139,6 +241,7 @@ func (s *Store) Prune(keep int) (removed []int, err error) {
 	if err != nil {
 		return nil, err
 	}
+	entries = slices.DeleteFunc(entries, func(e entry) bool { return !e.folder })
 	all := steps(entries)
 	kept := make(map[int]bool)
 	for _, step := range all[max(0, len(all)-keep):] {
@@ -175,11 +278,11 @@ func (s *Store) discard(names ...string) error {
 		return nil
 	}
 	for _, name := range names {
-		tmp := s.path(tmpPrefix + name)
+		tmp := s.name(tmpPrefix + name)
 		if err := s.fsys.RemoveAll(tmp); err != nil {
 			return err
 		}
-		if err := s.fsys.Rename(s.path(name), tmp); err != nil {
+		if err := s.fsys.Rename(s.name(name), tmp); err != nil {
 			return err
 		}
 	}
@@ -187,42 +290,8 @@ func (s *Store) discard(names ...string) error {
 		return err
 	}
 	for _, name := range names {
-		if err := s.fsys.RemoveAll(s.path(tmpPrefix + name)); err != nil {
+		if err := s.fsys.RemoveAll(s.name(tmpPrefix + name)); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// Clean removes what a crash has left: unfinished folders and pointers. An old
-// checkpoint whose replacement didn't arrive gets its name back.
-func (s *Store) Clean() error {
-	items, err := s.readDir()
-	if err != nil {
-		return err
-	}
-	for _, item := range items {
-		if strings.HasPrefix(item.Name(), tmpPrefix) {
-			if err := s.fsys.RemoveAll(s.path(item.Name())); err != nil {
-				return fmt.Errorf("removing what a crash has left: %w", err)
-			}
-		}
-	}
-	entries, err := s.list()
-	if err != nil {
-		return err
-	}
-	for i, e := range entries {
-		if !e.replaced {
-			continue
-		}
-		if i > 0 && entries[i-1].step == e.step {
-			err = s.discard(e.name)
-		} else {
-			err = s.fsys.Rename(s.path(e.name), s.path(stepName(e.step)))
-		}
-		if err != nil {
-			return fmt.Errorf("putting %s in order after a crash: %w", s.path(e.name), err)
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,7 +19,7 @@ import (
 
 func TestSaveAndRead(t *testing.T) {
 	out := t.TempDir()
-	s := openStore(t, checkpoint.OS(), out) // once with all syncs
+	s := openStore(t, openFS(t, out), ".") // once with all syncs
 	want := content(100, "")
 	dir := save(t, s, want)
 	if dir != stepDir(out, 100) {
@@ -84,7 +85,7 @@ func TestSaveRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out := t.TempDir()
-			s := openStore(t, quick(), out)
+			s := storeIn(t, out)
 			if _, err := s.Save(context.Background(), c.content); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q in it", err, c.want)
 			}
@@ -111,7 +112,7 @@ func TestNoSpace(t *testing.T) {
 	base := t.TempDir()
 	fsys, err := crashfs.New(base)
 	must(t, err)
-	s := openStore(t, fsys, base)
+	s := openStore(t, fsys, ".")
 	save(t, s, content(100, ""))
 
 	fsys.Free = 1000
@@ -187,10 +188,14 @@ type noLinks struct{ checkpoint.FS }
 func (noLinks) Symlink(string, string) error { return errors.ErrUnsupported }
 
 func TestPointers(t *testing.T) {
-	for name, fsys := range map[string]checkpoint.FS{"links": quick(), "files": noLinks{quick()}} {
+	for name, links := range map[string]bool{"links": true, "files": false} {
 		t.Run(name, func(t *testing.T) {
 			out := t.TempDir()
-			s := openStore(t, fsys, out)
+			fsys := quick(t, out)
+			if !links {
+				fsys = noLinks{fsys}
+			}
+			s := openStore(t, fsys, ".")
 			if step, ok, err := s.Last(); ok || err != nil {
 				t.Errorf("no pointer yet: %d, %v, %v", step, ok, err)
 			}
@@ -235,89 +240,154 @@ func TestNoneAndAllDamaged(t *testing.T) {
 	}
 	save(t, s, small(100, ""))
 	save(t, s, small(200, ""))
-	must(t, os.Remove(filepath.Join(stepDir(out, 200), "trainer.json")))
-	must(t, os.Remove(filepath.Join(stepDir(out, 100), "manifest.json")))
+	must(t, os.Truncate(filepath.Join(stepDir(out, 200), "trainer.json"), 3))
+	must(t, os.Truncate(filepath.Join(stepDir(out, 100), "manifest.json"), 0))
 	_, damaged, err := s.Newest()
 	if !errors.Is(err, checkpoint.ErrAllDamaged) || !errors.Is(err, checkpoint.ErrDamaged) || len(damaged) != 2 {
 		t.Fatalf("%v, %v", damaged, err)
 	}
-	for i, want := range []string{"step-00000200: the checkpoint is damaged: trainer.json: missing", "step-00000100: the checkpoint is damaged: manifest.json is missing"} {
-		if !strings.Contains(damaged[i].Error(), want) {
-			t.Errorf("%v: %q is not in it", damaged[i], want)
+	for i, want := range []string{"step-00000200: the checkpoint is damaged: trainer.json: truncated: 3 of", "step-00000100: the checkpoint is damaged: manifest.json: malformed: unexpected end"} {
+		if !strings.Contains(damaged[i].Err.Error(), want) {
+			t.Errorf("%v: %q is not in it", damaged[i].Err, want)
 		}
 	}
 }
 
+// A checkpoint under another's name may be whole: it is no proof that it is not.
 func TestStepInNameAndManifestDiffer(t *testing.T) {
 	s, out := saved(t, 100, 200)
 	must(t, os.Rename(stepDir(out, 200), stepDir(out, 300)))
-	c, damaged, err := s.Newest()
+	_, _, err := s.Newest()
+	if !errors.Is(err, checkpoint.ErrUnreadable) || !strings.Contains(err.Error(), "step-00000300 holds the checkpoint of step 200: rename it to step-00000200") {
+		t.Errorf("error %v", err)
+	}
+	if checkpoint.TryAgain(err) {
+		t.Error("trying again helps, it says")
+	}
+	if report, err := s.Verify(300); err != nil || report.State() != checkpoint.StateUnreadable {
+		t.Errorf("Verify: %v, %v", report, err)
+	}
+}
+
+func TestAt(t *testing.T) {
+	s, out := saved(t, 100, 200, 300)
+	c, err := s.At(200)
 	must(t, err)
-	defer func() { must(t, c.Close()) }()
-	if c.Step() != 100 || len(damaged) != 1 || !strings.Contains(damaged[0].Error(), "it is of step 200") {
-		t.Errorf("step %d, damaged %v", c.Step(), damaged)
+	checkContent(t, c, content(200, ""))
+	must(t, c.Close())
+	if _, err := s.At(150); !errors.Is(err, checkpoint.ErrNone) || !strings.Contains(err.Error(), "of step 150; there are those of [100 200 300]") {
+		t.Errorf("no such step: %v", err)
+	}
+	must(t, os.Truncate(filepath.Join(stepDir(out, 200), "trainer.json"), 3))
+	if _, err := s.At(200); !errors.Is(err, checkpoint.ErrDamaged) {
+		t.Errorf("a damaged one: %v", err)
 	}
 }
 
-// Of every kind of file: cut at several places, a bit turned at several places,
-// a byte more, the file gone, a link in its place. The older checkpoint is found,
-// and the report names the file.
-func TestDamageFallsBack(t *testing.T) {
+func TestSetAside(t *testing.T) {
 	s, out := saved(t, 100, 200)
-	dir := stepDir(out, 200)
-	for _, name := range listing(t, dir) {
-		path := filepath.Join(dir, name)
-		whole, err := os.ReadFile(path)
-		must(t, err)
-		damage := func(what string, data []byte) {
-			t.Helper()
-			must(t, os.WriteFile(path, data, 0o644))
-			checkFallsBack(t, s, name, what)
+	dir := filepath.Join(out, "checkpoints")
+	before := tree(t, stepDir(out, 200))
+	must(t, os.WriteFile(filepath.Join(dir, "step-00000200.damaged"), nil, 0o644)) // taken
+	for _, c := range []struct{ suffix, want string }{
+		{"damaged", "step-00000200.damaged-2"}, {"damaged", "step-00000200.damaged-3"}, {"superseded", "step-00000200.superseded"},
+	} {
+		path, err := s.SetAside(200, c.suffix)
+		if err != nil || path != filepath.Join(dir, c.want) {
+			t.Fatalf("%s, %v, want %s", path, err, c.want)
 		}
-		for _, n := range []int{0, 1, 7, len(whole) / 2, len(whole) - 1} {
-			damage("truncated", whole[:min(n, len(whole)-1)])
+		if after := tree(t, path); after != before {
+			t.Errorf("%s holds\n%swant\n%s", path, after, before)
 		}
-		for _, bit := range []int{0, 8*9 + 1, 4 * len(whole), 8*len(whole) - 8, 8*len(whole) - 1} {
-			bit = min(bit, 8*len(whole)-1)
-			turned := slices.Clone(whole)
-			turned[bit/8] ^= 1 << (bit % 8)
-			damage("bit turned", turned)
+		if steps, err := s.Steps(); err != nil || !slices.Equal(steps, []int{100}) {
+			t.Errorf("steps %d, %v", steps, err)
 		}
-		damage("longer", append(slices.Clone(whole), ' '))
-		must(t, os.Remove(path))
-		checkFallsBack(t, s, name, "missing")
-		must(t, os.Symlink(filepath.Join(stepDir(out, 100), name), path))
-		checkFallsBack(t, s, name, "a link")
-		must(t, os.Remove(path))
-		must(t, os.Mkdir(path, 0o755))
-		checkFallsBack(t, s, name, "a folder")
-		must(t, os.Remove(path))
-		must(t, os.WriteFile(path, whole, 0o644))
+		save(t, s, content(200, ""))
 	}
-	c, damaged, err := s.Newest()
-	if err != nil || damaged != nil || c.Step() != 200 {
-		t.Fatalf("put right again: %v, %v", damaged, err)
+	if _, err := s.SetAside(300, "damaged"); !errors.Is(err, checkpoint.ErrNone) {
+		t.Errorf("a step that isn't there: %v", err)
 	}
-	must(t, c.Close())
+	if _, err := s.SetAside(200, "../x"); err == nil {
+		t.Error("another suffix is accepted")
+	}
 }
 
-func checkFallsBack(t *testing.T, s *checkpoint.Store, name, what string) {
-	t.Helper()
-	c, damaged, err := s.Newest()
-	if err != nil {
-		t.Fatalf("%s %s: %v", name, what, err)
+// The old checkpoint of a step is removed only when the new one is proven whole.
+func TestReplacedIsKept(t *testing.T) {
+	const step, replaced = "step-00000100", "step-00000100.replaced"
+	for _, c := range []struct {
+		name   string
+		damage []string          // folders whose trainer.json is cut
+		remove string            // a folder that loses its manifest
+		want   map[string]string // what is there afterwards, by what it was
+	}{
+		{"the new one is whole", nil, "", map[string]string{step: step}},
+		{"the new one is damaged", []string{step}, "", map[string]string{step: replaced, step + ".damaged": step}},
+		{"both are damaged", []string{step, replaced}, "", map[string]string{step: step, step + ".superseded": replaced}},
+		{"the new one is incomplete", nil, step, map[string]string{step: step, step + ".superseded": replaced}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, out := saved(t)
+			dir := filepath.Join(out, "checkpoints")
+			save(t, s, content(100, "old"))
+			must(t, os.Rename(stepDir(out, 100), filepath.Join(dir, "kept")))
+			save(t, s, content(100, "newer"))
+			must(t, os.Rename(filepath.Join(dir, "kept"), filepath.Join(dir, replaced)))
+			for _, name := range c.damage {
+				must(t, os.Truncate(filepath.Join(dir, name, "trainer.json"), 3))
+			}
+			if c.remove != "" {
+				must(t, os.Remove(filepath.Join(dir, c.remove, "manifest.json")))
+			}
+			before := map[string]string{step: tree(t, filepath.Join(dir, step)), replaced: tree(t, filepath.Join(dir, replaced))}
+			must(t, s.Clean())
+			if got := listing(t, dir); !slices.Equal(got, slices.Sorted(maps.Keys(c.want))) {
+				t.Fatalf("left %q, want %q", got, c.want)
+			}
+			for name, was := range c.want {
+				if after := tree(t, filepath.Join(dir, name)); after != before[was] {
+					t.Errorf("%s holds\n%swant\n%s", name, after, before[was])
+				}
+			}
+		})
 	}
-	if c.Step() != 100 || len(damaged) != 1 || !errors.Is(damaged[0], checkpoint.ErrDamaged) ||
-		!strings.Contains(damaged[0].Error(), name) || !strings.Contains(damaged[0].Error(), "step-00000200") {
-		t.Errorf("%s %s: found step %d, damaged %v", name, what, c.Step(), damaged)
-	}
-	must(t, c.Close())
+	t.Run("something that Save has not made", func(t *testing.T) {
+		s, out := saved(t, 100)
+		elsewhere := t.TempDir()
+		must(t, os.WriteFile(filepath.Join(elsewhere, "thesis.txt"), []byte("x"), 0o644))
+		must(t, os.Symlink(elsewhere, stepDir(out, 200)))
+		save(t, s, content(200, ""))
+		if target, err := os.Readlink(stepDir(out, 200) + ".superseded"); err != nil || target != elsewhere {
+			t.Errorf("the link is now %s, %v", target, err)
+		}
+		if got := listing(t, elsewhere); !slices.Equal(got, []string{"thesis.txt"}) {
+			t.Errorf("elsewhere there is %q", got)
+		}
+	})
 }
 
 func TestOpenStoreOnAFile(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	must(t, os.WriteFile(out, nil, 0o644))
-	if _, err := checkpoint.OpenStore(quick(), out); err == nil {
+	if _, err := checkpoint.OpenStore(quick(t, filepath.Dir(out)), "out"); err == nil {
 		t.Error("a file is no output folder")
+	}
+}
+
+// TestDropBest: the pointer stays as long as there is what it points to.
+func TestDropBest(t *testing.T) {
+	s, _ := saved(t, 100, 200)
+	must(t, s.DropBest())
+	must(t, s.SetBest(200))
+	must(t, s.DropBest())
+	if step, ok, err := s.Best(); step != 200 || !ok || err != nil {
+		t.Errorf("best: %d, %v, %v", step, ok, err)
+	}
+	if _, err := s.SetAside(200, checkpoint.SupersededSuffix); err != nil {
+		t.Fatal(err)
+	}
+	must(t, s.DropBest())
+	if step, ok, err := s.Best(); ok || err != nil {
+		t.Errorf("best: %d, %v, %v", step, ok, err)
 	}
 }

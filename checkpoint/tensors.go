@@ -3,13 +3,11 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"path/filepath"
 	"slices"
 
-	"github.com/troupe-ml/troupe/checkpoint/internal/strictjson"
 	"github.com/troupe-ml/troupe/checkpoint/safetensors"
+	"github.com/troupe-ml/troupe/internal/strictjson"
 )
 
 // Tensors are the named tensors of one or several files.
@@ -63,22 +61,23 @@ func (t *Tensors) close() error {
 	return errors.Join(errs...)
 }
 
-// has tells whether the checkpoint has the file. A manifest has the last word:
-// what it doesn't list was not verified.
-func (d *directory) has(m *Manifest, name string) bool {
-	if m != nil {
-		return m.has(name)
-	}
-	return d.exists(name)
-}
-
 // openModel opens the model's file, or the shards that its index names.
 func (d *directory) openModel(m *Manifest) (*Tensors, error) {
-	if d.has(m, modelName) {
+	whole, err := d.has(m, modelName)
+	if err != nil {
+		return nil, err
+	}
+	if whole {
 		return d.openTensors(nil, modelName)
 	}
-	if !d.has(m, indexName) {
-		return nil, fmt.Errorf("%s: %w: neither %s nor %s is there", d.path, ErrNotCheckpoint, modelName, indexName)
+	sharded, err := d.has(m, indexName)
+	switch {
+	case err != nil:
+		return nil, err
+	case !sharded && m != nil:
+		return nil, faultf(Malformed, "%s: %w: the manifest lists neither %s nor %s", d.path(), ErrNotCheckpoint, modelName, indexName)
+	case !sharded:
+		return nil, fmt.Errorf("%s: %w: neither %s nor %s is there", d.path(), ErrNotCheckpoint, modelName, indexName)
 	}
 	shardOf, err := d.index()
 	if err != nil {
@@ -86,17 +85,19 @@ func (d *directory) openModel(m *Manifest) (*Tensors, error) {
 	}
 	shards := slices.Compact(slices.Sorted(maps.Values(shardOf)))
 	for _, shard := range shards {
-		if !d.has(m, shard) {
-			return nil, fmt.Errorf("%s, named in %s: %w", filepath.Join(d.path, shard), indexName, fs.ErrNotExist)
+		if m != nil && !m.has(shard) {
+			return nil, faultf(Malformed, "%s names %s, which the manifest does not list", d.fsys.Path(indexName), shard)
 		}
 	}
 	return d.openTensors(shardOf, shards...)
 }
 
-// openTensors opens files of tensors. With an index, a tensor is the one in the
-// shard that the index names, and all that it names have to be there.
+// openTensors opens files of tensors, each of which stands once. With an index, all that
+// it names have to be where it says; what a shard has beside is there too, for whoever
+// knows what a model has.
 func (d *directory) openTensors(shardOf map[string]string, files ...string) (*Tensors, error) {
 	t := &Tensors{fileOf: make(map[string]*safetensors.File)}
+	in := make(map[string]string) // the file of each tensor
 	for _, file := range files {
 		f, err := d.openSafetensors(file)
 		if err != nil {
@@ -104,16 +105,18 @@ func (d *directory) openTensors(shardOf map[string]string, files ...string) (*Te
 		}
 		t.files = append(t.files, f)
 		for _, name := range f.Names() {
-			if shardOf == nil || shardOf[name] == file {
-				t.names = append(t.names, name)
-				t.fileOf[name] = f
+			if t.fileOf[name] != nil {
+				err := faultf(Malformed, "%s has the tensor %s, which another shard has too", d.fsys.Path(file), strictjson.Quote(name))
+				return nil, errors.Join(err, t.close())
 			}
+			t.names = append(t.names, name)
+			t.fileOf[name], in[name] = f, file
 		}
 	}
 	for name, shard := range shardOf {
-		if t.fileOf[name] == nil {
-			err := fmt.Errorf("%s has no tensor %s, which %s says it has",
-				filepath.Join(d.path, shard), strictjson.Quote(name), indexName)
+		if in[name] != shard {
+			err := faultf(Malformed, "%s has no tensor %s, which %s says it has",
+				d.fsys.Path(shard), strictjson.Quote(name), indexName)
 			return nil, errors.Join(err, t.close())
 		}
 	}
@@ -126,5 +129,13 @@ func (d *directory) openSafetensors(name string) (*safetensors.File, error) {
 		return nil, err
 	}
 	tensors, err := safetensors.FromFile(f)
-	return tensors, errors.Join(err, f.Close())
+	return tensors, asTensorFault(errors.Join(err, f.Close()))
+}
+
+// asTensorFault is asFault for what the safetensors package says of a file.
+func asTensorFault(err error) error {
+	if errors.Is(err, safetensors.ErrFormat) || errors.Is(err, safetensors.ErrTruncated) {
+		return &fault{Malformed, err}
+	}
+	return asFault(err)
 }

@@ -10,30 +10,53 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-ml/troupe/checkpoint/internal/strictjson"
 	"github.com/troupe-ml/troupe/checkpoint/safetensors"
+	"github.com/troupe-ml/troupe/internal/folder"
+	"github.com/troupe-ml/troupe/internal/strictjson"
 )
 
 // ProblemKind says what is wrong with a file.
 type ProblemKind string
 
 // The kinds of problems. Extra is a warning, Unverified is the word on a foreign
-// directory; with any other the checkpoint is damaged.
+// directory.
 const (
+	Truncated  ProblemKind = "truncated"         // damaged
+	Oversized  ProblemKind = "too long"          // damaged
+	Mismatch   ProblemKind = "checksum mismatch" // damaged
+	Malformed  ProblemKind = "malformed"         // damaged: read whole, and it contradicts itself
 	Missing    ProblemKind = "missing"
-	Truncated  ProblemKind = "truncated"
-	Oversized  ProblemKind = "too long"
-	Mismatch   ProblemKind = "checksum mismatch"
 	Unreadable ProblemKind = "unreadable"
+	TooNew     ProblemKind = "too new"
 	Unverified ProblemKind = "not verified"
 	Extra      ProblemKind = "extra"
 )
+
+// state is what a problem makes of a checkpoint.
+func (k ProblemKind) state() State {
+	switch k {
+	case Missing, Unreadable, TooNew, Unverified:
+		return State(k)
+	case Extra:
+		return StateIntact
+	default:
+		return StateDamaged
+	}
+}
+
+var errUnverified = errors.New("the checkpoint cannot be verified")
 
 // Problem is one thing that Verify found.
 type Problem struct {
 	File   string
 	Kind   ProblemKind
 	Detail string
+	err    error
+}
+
+// problem is what an error says about a file.
+func problem(file string, err error) Problem {
+	return Problem{file, toFault(err).kind, err.Error(), err}
 }
 
 // Warning tells whether the checkpoint is intact nevertheless.
@@ -54,40 +77,71 @@ func (p Problem) String() string {
 // Report is the result of Verify.
 type Report struct {
 	Dir      string
-	Manifest *Manifest // nil when it is missing or damaged
+	Manifest *Manifest // nil when there is none that can be read
 	Problems []Problem
 }
 
-// Intact tells whether every file is what the manifest says.
-func (r *Report) Intact() bool {
-	return !slices.ContainsFunc(r.Problems, func(p Problem) bool { return !p.Warning() })
+// State is the checkpoint's.
+func (r *Report) State() State {
+	worst := 0
+	for _, p := range r.Problems {
+		worst = max(worst, slices.Index(states, p.Kind.state()))
+	}
+	return states[worst]
 }
 
-// Err is nil for an intact checkpoint, else ErrDamaged with the problems.
+// Intact tells whether every file is what the manifest says.
+func (r *Report) Intact() bool { return r.State() == StateIntact }
+
+// Err is nil for an intact checkpoint, else the error of its state with the
+// problems.
 func (r *Report) Err() error {
 	if r.Intact() {
 		return nil
 	}
-	var texts []string
+	e := &reportError{dir: r.Dir, state: r.State().err()}
 	for _, p := range r.Problems {
 		if !p.Warning() {
-			texts = append(texts, p.String())
+			e.problems = append(e.problems, p)
 		}
 	}
-	return fmt.Errorf("%s: %w: %s", r.Dir, ErrDamaged, strings.Join(texts, "; "))
+	return e
+}
+
+// reportError is one state, whatever states the problems have by themselves; their
+// causes can be asked for.
+type reportError struct {
+	dir      string
+	state    error
+	problems []Problem
+}
+
+func (e *reportError) Error() string {
+	texts := make([]string, len(e.problems))
+	for i, p := range e.problems {
+		texts[i] = p.String()
+	}
+	return fmt.Sprintf("%s: %v: %s", strictjson.Plain(e.dir), e.state, strings.Join(texts, "; "))
+}
+
+func (e *reportError) Unwrap() []error {
+	all := []error{e.state}
+	for _, p := range e.problems {
+		if p.err != nil {
+			all = append(all, p.err)
+		}
+	}
+	return all
 }
 
 // String is the report for a person: a line of summary and one per problem.
 func (r *Report) String() string {
 	var b strings.Builder
-	state := "DAMAGED"
-	switch {
-	case r.Intact():
-		state = "intact"
-	case r.Problems[0].Kind == Unverified: // a foreign directory, and nothing else to say of it
-		state = "not verified"
+	state := string(r.State())
+	if s := r.State(); s != StateIntact && s != StateUnverified {
+		state = strings.ToUpper(state)
 	}
-	fmt.Fprintf(&b, "%s: %s", r.Dir, state)
+	fmt.Fprintf(&b, "%s: %s", strictjson.Plain(r.Dir), state)
 	if m := r.Manifest; m != nil {
 		var total int64
 		for _, f := range m.Files {
@@ -110,79 +164,118 @@ func (r *Report) String() string {
 // error is about a folder that can't be read at all; what is wrong inside it
 // stands in the report.
 func Verify(dir string) (report *Report, err error) {
-	d, err := openDirectory(dir)
+	f, err := folder.Open(dir)
 	if err != nil {
-		return nil, err
+		return nil, folder.Unreadable(err)
 	}
+	d := newDirectory(f)
 	defer func() { err = errors.Join(err, d.Close()) }()
+	return d.verify(false)
+}
+
+// verify is Verify; own says that there has to be a manifest.
+func (d *directory) verify(own bool) (*Report, error) {
 	names, err := d.names()
 	if err != nil {
-		return nil, err
+		return nil, folder.Unreadable(err)
 	}
-	m, err := d.manifest()
-	report = &Report{Dir: dir, Manifest: m}
+	report := d.check(own, false)
+	if len(report.Problems) == 0 {
+		report.Problems = d.checkTogether(report.Manifest)
+	}
 	switch {
-	case err != nil:
-		report.Problems = []Problem{{manifestName, Unreadable, err.Error()}}
-	case m == nil:
-		report.Problems = append(d.checkTogether(nil), Problem{manifestName, Unverified, "there is no manifest to compare the files with"})
-	default:
-		report.Problems = d.check(m)
-		if len(report.Problems) == 0 {
-			report.Problems = d.checkTogether(m)
-		}
-		slices.Sort(names)
+	case report.Manifest != nil:
 		for _, name := range names {
-			if name != manifestName && !m.has(name) {
-				report.Problems = append(report.Problems, Problem{name, Extra, "the manifest does not list it"})
+			if name != manifestName && !report.Manifest.has(name) {
+				report.Problems = append(report.Problems, Problem{name, Extra, "the manifest does not list it", nil})
 			}
 		}
+	case !slices.Contains(names, manifestName) && !own:
+		report.Problems = append(report.Problems, Problem{manifestName, Unverified, "there is no manifest to compare the files with", nil})
 	}
 	return report, nil
 }
 
-// check compares each file with the manifest.
-func (d *directory) check(m *Manifest) []Problem {
-	var problems []Problem
-	for _, f := range m.Files {
-		if kind, detail := d.checkFile(f); kind != "" {
-			problems = append(problems, Problem{f.Name, kind, detail})
+// check compares each file with the manifest. A folder without a manifest is a
+// foreign one, of which nothing is to be said, unless it is to be our own. With keep,
+// files that are read later stay open.
+func (d *directory) check(own, keep bool) *Report {
+	report := &Report{Dir: d.path()}
+	m, err := d.manifest()
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !own:
+	case errors.Is(err, fs.ErrNotExist):
+		report.Problems = []Problem{{manifestName, Missing, "", asFault(err)}}
+	case err != nil:
+		report.Problems = []Problem{problem(manifestName, err)}
+	default:
+		report.Manifest = m
+		for _, f := range m.Files {
+			if err := d.checkFile(f, keep); err != nil {
+				report.Problems = append(report.Problems, problem(f.Name, err))
+			}
 		}
 	}
-	return problems
+	return report
 }
 
-func (d *directory) checkFile(want ManifestFile) (ProblemKind, string) {
-	f, err := d.open(want.Name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Missing, fmt.Sprintf("the manifest lists it with %d bytes", want.Bytes)
-	}
+// checkFile compares a file with the manifest, byte by byte.
+func (d *directory) checkFile(want ManifestFile, keep bool) error {
+	f, err := d.openListed(want)
 	if err != nil {
-		return Unreadable, err.Error()
+		return err
 	}
-	defer f.Close() //nolint:errcheck // read only
-	info, err := f.Stat()
-	if err != nil {
-		return Unreadable, err.Error()
+	err = checkContent(f, want)
+	if err == nil && keep && len(d.kept) < keptFilesMax && !strings.HasSuffix(want.Name, tensorsSuffix) {
+		d.kept[want.Name] = f
+		return nil
 	}
-	if have := info.Size(); have < want.Bytes {
-		return Truncated, fmt.Sprintf("%d of %d bytes", have, want.Bytes)
-	} else if have > want.Bytes {
-		return Oversized, fmt.Sprintf("%d bytes instead of %d", have, want.Bytes)
-	}
+	_ = f.Close() // only read
+	return err
+}
+
+func checkContent(f folder.File, want ManifestFile) error {
 	hash := sha256.New()
-	if _, err := io.Copy(hash, io.LimitReader(f, want.Bytes)); err != nil {
-		return Unreadable, err.Error()
+	n, err := io.Copy(hash, io.LimitReader(f, want.Bytes))
+	if err != nil {
+		return asFault(err)
+	}
+	if n < want.Bytes {
+		// The length was right: this is about the reading, not about the file.
+		return faultf(Unreadable, "reading gave %d of %d bytes: %w", n, want.Bytes, io.ErrUnexpectedEOF)
 	}
 	if have := hex.EncodeToString(hash.Sum(nil)); have != want.SHA256 {
-		return Mismatch, fmt.Sprintf("SHA-256 is %s, the manifest says %s", have, want.SHA256)
+		return faultf(Mismatch, "SHA-256 is %s, the manifest says %s", have, want.SHA256)
 	}
 	if strings.HasSuffix(want.Name, tensorsSuffix) {
-		if _, err := safetensors.Parse(f, info.Size()); err != nil {
-			return Unreadable, err.Error()
+		if _, err := safetensors.Parse(f, want.Bytes); err != nil {
+			return asTensorFault(err)
 		}
 	}
-	return "", ""
+	return nil
+}
+
+// openListed opens a file and compares its length with the manifest.
+func (d *directory) openListed(want ManifestFile) (folder.File, error) {
+	f, err := d.open(want.Name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, faultf(Missing, "the manifest lists it with %d bytes", want.Bytes)
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		err = asFault(err)
+	} else if have := info.Size(); have < want.Bytes {
+		err = faultf(Truncated, "%d of %d bytes", have, want.Bytes)
+	} else if have > want.Bytes {
+		err = faultf(Oversized, "%d bytes instead of %d", have, want.Bytes)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // checkTogether makes sure that files which are each intact form a checkpoint.
@@ -192,7 +285,7 @@ func (d *directory) checkTogether(m *Manifest) []Problem {
 		err = tensors.close()
 	}
 	if err != nil {
-		return []Problem{{modelName, Unreadable, err.Error()}}
+		return []Problem{problem(modelName, err)}
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -64,7 +63,8 @@ type Model struct {
 type Data struct {
 	Train       []string `toml:"train"`        // files or globs; required
 	Val         []string `toml:"val"`          // files or globs; default none
-	ValFraction float64  `toml:"val_fraction"` // the tail of train that validates; default 0.1 without val, 0 with it
+	ValFraction float64  `toml:"val_fraction"` // the part of train that validates; default 0.1 without val, 0 with it
+	ValSplit    string   `toml:"val_split"`    // "blocks" from all over train, or its "tail"; default blocks
 	Tokenizer   string   `toml:"tokenizer"`    // "bytes" or "chars"; default bytes
 	Format      string   `toml:"format"`       // "text" or "uint16" (little-endian token ids); default text
 }
@@ -98,7 +98,7 @@ type Pipeline struct {
 	Group          int    `toml:"group"`           // microbatches a rank takes through a chunk before the next; default stages
 	Bound          int    `toml:"bound"`           // of auto and dynamic: most chunk outputs that a rank holds; default 0 = any number
 	DeferWeights   int    `toml:"defer_weights"`   // last microbatches whose weight gradients on the last stage wait for the step's end; default 0
-	PostValidation bool   `toml:"post_validation"` // begin the next step before the gradient's norm is known; default true for zb-v, and for zb-h2 where the ends share no weight
+	PostValidation bool   `toml:"post_validation"` // begin the next step before the gradient's norm is known; default true where each rank has a device of its own, for zb-v, and for zb-h2 where the ends share no weight
 	Layout         string `toml:"layout"`          // default "" = balanced automatically
 	Recompute      string `toml:"recompute"`       // "none", "full" or "partial"; default none
 	RecomputeKeep  int    `toml:"recompute_keep"`  // with partial: microbatches in flight that keep their activations; default 0
@@ -149,6 +149,17 @@ func Load(path string, sets []string, env func(string) (string, bool)) (*Config,
 // os.LookupEnv does; nil stands for an empty environment. Mistakes in the
 // configuration are returned as Errors.
 func Parse(name string, text []byte, sets []string, env func(string) (string, bool)) (*Config, error) {
+	return parseWith(name, text, sets, env, func(*Config) {})
+}
+
+// ParseStored makes a Config of the text that a run has stored. Earlier versions let
+// keys without effect stand: they count as not given.
+func ParseStored(name string, text []byte) (*Config, error) {
+	return parseWith(name, text, nil, nil, (*Config).dropIdle)
+}
+
+// parseWith calls amend before it holds keys against each other.
+func parseWith(name string, text []byte, sets []string, env func(string) (string, bool), amend func(*Config)) (*Config, error) {
 	if env == nil {
 		env = func(string) (string, bool) { return "", false }
 	}
@@ -177,6 +188,7 @@ func Parse(name string, text []byte, sets []string, env func(string) (string, bo
 		return nil, r.errs.sorted()
 	}
 	c.resolve()
+	amend(c)
 	if errs := c.checkRelations(r.suspect, r.errs); len(errs) > 0 {
 		return nil, errs.sorted()
 	}
@@ -205,5 +217,5 @@ func (c *Config) IsSet(key string) bool {
 // Errorf makes an error at a key, for a check that is made elsewhere.
 func (c *Config) Errorf(key, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
-	return &Error{Pos: c.Where(key), Key: key, Msg: err.Error(), wrapped: errors.Unwrap(err)}
+	return &Error{Pos: c.Where(key), Key: key, Msg: err.Error(), wrapped: err}
 }

@@ -99,7 +99,7 @@ func TestSet(t *testing.T) {
 		{"optimizer.lr=1", "optimizer.lr", "1.0"},
 		{"optimizer.lr=3e-4", "optimizer.lr", "0.0003"},
 		{"optimizer.weight_decay=0x10", "optimizer.weight_decay", "16.0"},
-		{"optimizer.momentum=-0.0", "optimizer.momentum", "0.0"},
+		{"optimizer.weight_decay=-0.0", "optimizer.weight_decay", "0.0"},
 		{"model.tie_embeddings=false", "model.tie_embeddings", "false"},
 		{"model.family=llama", "model.family", `"llama"`},
 		{`model.family="llama"`, "model.family", `"llama"`},
@@ -179,7 +179,7 @@ func TestKindOf(t *testing.T) {
 	}{
 		{nil, "auto auto"},
 		{[]string{"device.kind=cpu"}, "cpu cpu"},
-		{[]string{"device.kind=cpu", `device.ranks=["cuda", "auto"]`}, "cuda auto"},
+		{[]string{"device.kind=auto", `device.ranks=["cuda", "auto"]`}, "cuda auto"},
 		{[]string{"device.kind=cuda", "device.ranks=[]"}, "cuda cuda"},
 	} {
 		d := parse(t, "data.train = ['a.txt']\npipeline.stages = 2", c.sets...).Device

@@ -5,15 +5,13 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/pelletier/go-toml/v2/unstable"
 )
 
 // entry is a key with a value as someone wrote it.
 type entry struct {
 	key   string
 	pos   Pos // of the value
-	kind  unstable.Kind
+	kind  kind
 	text  string  // a string's content, any other scalar as written
 	items []entry // a list's, without keys
 }
@@ -46,26 +44,26 @@ func (f *field) judge(v any, pos Pos) *Error {
 func (f *field) decode(e entry, env func(string) (string, bool)) (any, *Error) {
 	switch f.load(&Config{}).(type) {
 	case int64:
-		if e.kind == unstable.Integer {
+		if e.kind == isInteger {
 			return f.decodeInt(e)
 		}
 	case float64:
-		if e.kind == unstable.Float || e.kind == unstable.Integer {
+		if e.kind == isFloat || e.kind == isInteger {
 			return f.decodeFloat(e)
 		}
 	case bool:
-		if e.kind == unstable.Bool {
+		if e.kind == isBool {
 			return e.text == "true", nil
 		}
 	case string:
-		if e.kind == unstable.String {
+		if e.kind == isString {
 			return f.decodeString(e, env)
 		}
 	case []string:
-		if e.kind == unstable.Array {
+		if e.kind == isList {
 			return f.decodeList(e.items, env)
 		}
-		if e.kind == unstable.String && e.pos.Set != "" {
+		if e.kind == isString && e.pos.Set != "" {
 			return f.decodeList([]entry{e}, env)
 		}
 	}
@@ -81,7 +79,7 @@ func (f *field) decodeInt(e entry) (any, *Error) {
 }
 
 func (f *field) decodeFloat(e entry) (any, *Error) {
-	if e.kind == unstable.Integer {
+	if e.kind == isInteger {
 		// Integers may stand in base 2, 8 or 16, which ParseFloat does not read.
 		if n, err := strconv.ParseInt(e.text, 0, 64); err == nil {
 			return float64(n), nil
@@ -114,7 +112,7 @@ func (f *field) decodeString(e entry, env func(string) (string, bool)) (any, *Er
 func (f *field) decodeList(items []entry, env func(string) (string, bool)) (any, *Error) {
 	var list []string // nil for [], as for a key that was not given
 	for _, item := range items {
-		if item.kind != unstable.String {
+		if item.kind != isString {
 			return nil, f.wrongType(item)
 		}
 		s, err := f.decodeString(item, env)
@@ -141,17 +139,17 @@ func (f *field) wrongType(e entry) *Error {
 
 func (e entry) describe() string {
 	switch e.kind {
-	case unstable.String:
+	case isString:
 		return "the string " + quoted(e.text)
-	case unstable.Integer:
+	case isInteger:
 		return "the integer " + oneLine(e.text)
-	case unstable.Float:
+	case isFloat:
 		return "the number " + oneLine(e.text)
-	case unstable.Bool:
+	case isBool:
 		return "the boolean " + e.text
-	case unstable.Array:
+	case isList:
 		return "a list"
-	case unstable.InlineTable, unstable.Table:
+	case isTable:
 		return "a table"
 	}
 	return "the date or time " + oneLine(e.text)

@@ -1,6 +1,10 @@
 package config
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/troupe-ml/troupe/scheduler"
+)
 
 // What follows from other keys is not here but in resolve.
 const (
@@ -14,7 +18,7 @@ func (c *Config) setDefaults() {
 	c.Run = Run{Name: "run", Steps: 1000, Seed: 1, EvalEvery: 250, EvalBatches: 20,
 		CheckpointEvery: 250, Keep: 3, LogEvery: 10, StallAfterS: 60}
 	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000, MTPWeight: 0.3}
-	c.Data = Data{Tokenizer: "bytes", Format: "text"}
+	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text"}
 	c.Batch = Batch{Sequences: 16}
 	c.Optimizer = Optimizer{Name: "adamw", LR: 1e-3, Decay: "cosine", Beta1: 0.9, Beta2: 0.95,
 		Eps: 1e-8, Momentum: 0.9, WeightDecay: 0.1, ClipNorm: 1}
@@ -48,14 +52,14 @@ func (c *Config) resolve() {
 	if !c.IsSet("optimizer.warmup_steps") {
 		c.Optimizer.WarmupSteps = min(defaultWarmupSteps, c.Run.Steps)
 	}
-	if !c.IsSet("pipeline.chunks") && slices.Contains(twoChunks, c.Pipeline.Schedule) {
-		c.Pipeline.Chunks = 2
+	if !c.IsSet("pipeline.chunks") {
+		c.Pipeline.Chunks = scheduler.DefaultChunks(c.Pipeline.Schedule)
 	}
 	if c.Pipeline.Schedule == "" {
-		c.Pipeline.Schedule = c.defaultSchedule()
+		c.Pipeline.Schedule = scheduler.DefaultSchedule(c.Pipeline.Stages, c.Pipeline.Chunks)
 	}
 	if !c.IsSet("pipeline.post_validation") {
-		c.Pipeline.PostValidation = c.GainsByPostValidation()
+		c.Pipeline.PostValidation = c.GainsByPostValidation() && c.ranksApart()
 	}
 	if c.Pipeline.Group == 0 {
 		c.Pipeline.Group = c.Pipeline.Stages
@@ -90,26 +94,29 @@ func (c *Config) clearShape() {
 	}
 }
 
-// GainsByPostValidation is the default of pipeline.post_validation: whether, at equal
-// costs, the first rank ends a step before the last does, so that it gains where it may
-// begin the next one at once.
+// GainsByPostValidation reports whether, at equal costs and with a device for each rank,
+// the first rank ends a step before the last does, so that it gains where it may begin the
+// next one at once.
 func (c *Config) GainsByPostValidation() bool {
 	switch c.Pipeline.Schedule {
-	case "zb-v":
+	case scheduler.ZBV:
 		return c.Pipeline.Stages > 1
-	case "zb-h2":
+	case scheduler.ZBH2:
 		// The first rank waits for the last one's gradient of a weight that both use.
 		return c.Pipeline.Stages > 1 && !c.Model.TieEmbeddings && c.Model.MTPLayers == 0
 	}
 	return false
 }
 
-func (c *Config) defaultSchedule() string {
-	switch {
-	case c.Pipeline.Stages == 1:
-		return "none"
-	case c.Pipeline.Chunks > 1:
-		return "interleaved"
+// ranksApart reports whether each rank has a device of its own. Where ranks share one, what
+// a rank begins early takes from the others, and the copies for a roll-back cost 1 to 6 %.
+func (c *Config) ranksApart() bool {
+	kinds := make(map[string]bool)
+	for _, kind := range c.Device.Ranks {
+		if slices.Contains(cpus, kind) {
+			kind = cpus[0]
+		}
+		kinds[kind] = true
 	}
-	return "1f1b"
+	return len(kinds) == c.Pipeline.Stages
 }

@@ -8,6 +8,7 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestDefaultsThatFollow(t *testing.T) {
+	const apart = `device.ranks=["cuda", "cpu"]` // a device for each of two ranks
 	for _, c := range []struct {
 		sets      []string
 		key, want string
@@ -38,10 +39,14 @@ func TestDefaultsThatFollow(t *testing.T) {
 		{[]string{"pipeline.stages=3"}, "pipeline.post_validation", "false"},
 		{[]string{"pipeline.stages=3", "pipeline.schedule=zb-h1"}, "pipeline.post_validation", "false"},
 		{[]string{"pipeline.stages=3", "pipeline.schedule=zb-h2"}, "pipeline.post_validation", "false"},
-		{[]string{"pipeline.stages=3", "pipeline.schedule=zb-h2", "model.tie_embeddings=false"}, "pipeline.post_validation", "true"},
-		{[]string{"pipeline.stages=3", "pipeline.schedule=zb-h2", "model.family=llama"}, "pipeline.post_validation", "true"},
-		{[]string{"pipeline.stages=3", "pipeline.schedule=zb-h2", "model.family=llama", "model.mtp_layers=1"}, "pipeline.post_validation", "false"},
-		{[]string{"pipeline.stages=2", "pipeline.schedule=zb-v"}, "pipeline.post_validation", "true"},
+		{[]string{apart, "pipeline.stages=2", "pipeline.schedule=zb-h2"}, "pipeline.post_validation", "false"},
+		{[]string{apart, "pipeline.stages=2", "pipeline.schedule=zb-h2", "model.tie_embeddings=false"}, "pipeline.post_validation", "true"},
+		{[]string{apart, "pipeline.stages=2", "pipeline.schedule=zb-h2", "model.family=llama"}, "pipeline.post_validation", "true"},
+		{[]string{apart, "pipeline.stages=2", "pipeline.schedule=zb-h2", "model.family=llama", "model.mtp_layers=1"}, "pipeline.post_validation", "false"},
+		{[]string{apart, "pipeline.stages=2", "pipeline.schedule=zb-v"}, "pipeline.post_validation", "true"},
+		{[]string{"pipeline.stages=2", "pipeline.schedule=zb-v"}, "pipeline.post_validation", "false"},
+		{[]string{`device.ranks=["cuda", "cuda"]`, "pipeline.stages=2", "pipeline.schedule=zb-v"}, "pipeline.post_validation", "false"},
+		{[]string{`device.ranks=["cpu", "auto"]`, "pipeline.stages=2", "pipeline.schedule=zb-v"}, "pipeline.post_validation", "false"},
 		{[]string{"pipeline.stages=1", "pipeline.schedule=zb-v"}, "pipeline.post_validation", "false"},
 		{[]string{"pipeline.stages=2", "pipeline.schedule=dualpipev"}, "pipeline.post_validation", "false"},
 		{[]string{"pipeline.stages=2", "pipeline.schedule=dynamic"}, "pipeline.post_validation", "false"},

@@ -11,12 +11,24 @@ func Diff(a, b *Config) []Change {
 
 // ResumeConflicts returns the differences that forbid to go on from the stored
 // run's checkpoint under the configuration of now. How the work is spread and
-// done ([pipeline], [device]), how long it goes on, and what is reported and kept
-// may differ; whatever decides the numbers may not. One key is free although a
+// done ([pipeline], [device]), how long it goes on, what is reported and kept, and where
+// the data lie may differ; whatever decides the numbers may not, and whether the data's
+// content is the same is for the caller to compare. One key is free although a
 // decaying learning rate follows it: run.steps, since to go on for longer is what
 // people resume for.
 func ResumeConflicts(stored, now *Config) []Change {
-	return diff(stored, now, func(f *field) bool { return !f.free })
+	// Files of its own to validate on leave val_fraction and val_split without effect:
+	// where there are some in one alone, that is what differs.
+	own := (len(stored.Data.Val) > 0) != (len(now.Data.Val) > 0)
+	return diff(stored, now, func(f *field) bool {
+		switch f.key {
+		case "data.val":
+			return own
+		case "data.val_fraction", "data.val_split":
+			return !own
+		}
+		return !f.free
+	})
 }
 
 func diff(a, b *Config, matters func(*field) bool) []Change {

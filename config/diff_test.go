@@ -13,21 +13,21 @@ var other = map[string]string{
 	"model.family": "llama", "model.layers": "5", "model.hidden": "256", "model.heads": "2", "model.kv_heads": "2",
 	"model.ffn": "100", "model.context": "64", "model.dropout": "0.5", "model.tie_embeddings": "false",
 	"model.rope_theta": "500000", "model.vocab": "300", "model.mtp_layers": "1", "model.mtp_weight": "0.1", "model.from": "x",
-	"data.train": "x", "data.val": "x", "data.val_fraction": "0.2", "data.tokenizer": "chars", "data.format": "uint16",
+	"data.train": "x", "data.val": "x", "data.val_fraction": "0.2", "data.val_split": "tail", "data.tokenizer": "chars", "data.format": "uint16",
 	"batch.sequences": "8", "batch.microbatch": "2",
 	"optimizer.name": "sgd", "optimizer.lr": "0.01", "optimizer.min_lr": "0", "optimizer.warmup_steps": "5",
 	"optimizer.decay": "linear", "optimizer.beta1": "0", "optimizer.beta2": "0", "optimizer.eps": "1e-6",
 	"optimizer.momentum": "0", "optimizer.weight_decay": "0", "optimizer.clip_norm": "0",
 	"pipeline.stages": "2", "pipeline.chunks": "2", "pipeline.schedule": "gpipe", "pipeline.group": "4",
 	"pipeline.bound": "3", "pipeline.defer_weights": "1", "pipeline.post_validation": "true", "pipeline.layout": "x", "pipeline.recompute": "full", "pipeline.recompute_keep": "1",
-	"parallel.tensor": "", "parallel.data": "", "parallel.order": "dp-tp-pp",
+	"parallel.tensor": "", "parallel.data": "", "parallel.order": "",
 	"device.kind": "cpu", "device.ranks": "cpu", "device.dtype": "", "device.threads": "2", "device.kernels": "go", "device.tf32": "true",
 }
 
 // mayDiffer lists the keys that a resumed run may change.
 var mayDiffer = []string{
 	"run.name", "run.out", "run.steps", "run.eval_every", "run.eval_batches", "run.checkpoint_every", "run.keep",
-	"run.trace_every", "run.log_every", "run.stall_after_s",
+	"run.trace_every", "run.log_every", "run.stall_after_s", "data.train", "data.val",
 	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.group", "pipeline.bound", "pipeline.defer_weights", "pipeline.post_validation", "pipeline.layout",
 	"pipeline.recompute", "pipeline.recompute_keep",
 	"device.kind", "device.ranks", "device.dtype", "device.threads", "device.kernels", "device.tf32",
@@ -53,11 +53,17 @@ func TestDiffAndResume(t *testing.T) {
 		case "model.heads":
 			sets = append(sets, "model.kv_heads=2")
 		case "data.val":
-			sets = append(sets, "data.val_fraction=0")
+			base = parse(t, "data.train = ['a.txt']", "data.val=y")
 		case "pipeline.recompute_keep":
 			sets = append(sets, "pipeline.recompute=partial")
 		case "device.tf32":
 			sets = append(sets, "device.kind=cuda")
+		case "model.rope_theta":
+			base = parse(t, "data.train = ['a.txt']", "model.family=llama")
+		case "model.mtp_weight":
+			base = parse(t, "data.train = ['a.txt']", "model.mtp_layers=1")
+		case "optimizer.momentum":
+			base = parse(t, "data.train = ['a.txt']", "optimizer.name=sgd")
 		case "pipeline.bound":
 			sets = append(sets, "pipeline.schedule=auto")
 		}
@@ -74,6 +80,19 @@ func TestDiffAndResume(t *testing.T) {
 	}
 	if len(other) != len(Keys()) {
 		t.Errorf("%d keys have another value, but there are %d keys", len(other), len(Keys()))
+	}
+}
+
+// TestResumeWithOtherValidation: that there are files to validate on, or none any more,
+// is the conflict, not what follows from it.
+func TestResumeWithOtherValidation(t *testing.T) {
+	part := parse(t, "data.train = ['a.txt']", "data.val_split=tail")
+	files := parse(t, "data.train = ['a.txt']", "data.val=v.txt")
+	if got, want := ResumeConflicts(part, files), []Change{{"data.val", `[]`, `["v.txt"]`}}; !slices.Equal(got, want) {
+		t.Errorf("conflicts %v, want %v", got, want)
+	}
+	if got, want := ResumeConflicts(files, part), []Change{{"data.val", `["v.txt"]`, `[]`}}; !slices.Equal(got, want) {
+		t.Errorf("conflicts %v, want %v", got, want)
 	}
 }
 

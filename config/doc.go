@@ -20,13 +20,15 @@
 //   - Keys that were not given take their defaults, some of which follow other
 //     keys (resolve). With model.from, the keys that describe the model's shape
 //     stay empty until AdoptModel is told what that checkpoint holds.
-//   - Every value, and every pair of values that must fit together, is checked.
+//   - Every value, and every pair of values that must fit together, is checked. So
+//     is whether a key has an effect (idleKeys). What a run has stored is read more
+//     leniently there (ParseStored).
 //
 // A Config remembers where each value came from (Where), so that those who know
 // more, such as what a layout means or whether a file exists, can point at the
 // same place (Errorf).
 //
-// The package may import the standard library and the TOML parser. It must
-// never know another package of Troupe: whatever takes two of them to judge is
-// judged where both are known.
+// The package may import the standard library, the TOML parser, and scheduler for the
+// schedules' names. It must never know another package of Troupe: whatever takes two of
+// them to judge is judged where both are known.
 package config

@@ -26,9 +26,9 @@ func (p Pos) String() string {
 	case p.Set != "":
 		return "--set " + oneLine(p.Set)
 	case p.Row > 0:
-		return fmt.Sprintf("%s:%d:%d", p.File, p.Row, p.Col)
+		return fmt.Sprintf("%s:%d:%d", printable(p.File), p.Row, p.Col)
 	case p.File != "":
-		return p.File
+		return printable(p.File)
 	}
 	return "default"
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "regenerate the golden files")
 
 // Each testdata/errors/*.toml holds mistakes; the .txt beside it holds what is
 // said about them. Lines "#--set …" and "#env NAME=value" at the head of a file
@@ -71,7 +71,7 @@ func compareGolden(t *testing.T, file, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("differs from %s (go test -update writes it anew)\ngot:\n%s\nwant:\n%s", file, got, want)
+		t.Errorf("differs from %s (go test -update regenerates it)\ngot:\n%s\nwant:\n%s", file, got, want)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2"
-	"github.com/pelletier/go-toml/v2/unstable"
 )
 
 // reader takes TOML apart into entries of known keys, each with its position,
@@ -50,23 +49,29 @@ func (r *reader) readFile(text []byte) {
 	}
 	text = bytes.TrimPrefix(text, []byte("\xEF\xBB\xBF")) // the byte order mark of some editors
 	d := &document{reader: r, text: slices.Clip(text)}
-	d.parser.Reset(d.text)
-	for !d.full() && d.parser.NextExpression() {
-		switch node := d.parser.Expression(); node.Kind {
-		case unstable.Table, unstable.ArrayTable:
-			d.header(node)
-		case unstable.KeyValue:
-			if !d.skip {
-				d.keyValue(d.section, node)
-			}
+	syntax := newSyntax(d.text)
+	for !d.full() {
+		st, ok := syntax.next()
+		if !ok {
+			break
+		}
+		switch {
+		case st.kind != isKeyValue:
+			d.header(st)
+		case !d.skip:
+			d.keyValue(d.section, st)
 		}
 	}
-	switch err := d.parser.Error(); {
+	switch offset, msg := syntax.err(); {
 	case d.full():
 		r.fail(&Error{Pos: d.pos(len(text)), Msg: "there are too many mistakes to go on", Hint: "the file may not have been read to its end"})
 		r.incomplete = true
-	case err != nil:
-		r.fail(d.syntaxError(err))
+	case msg != "":
+		e := &Error{Pos: Pos{File: r.file}, Msg: printable(msg), Hint: "the rest of the file was not read"}
+		if offset >= 0 {
+			e.Pos = d.pos(offset)
+		}
+		r.fail(e)
 		r.incomplete = true
 	case len(r.errs) == 0:
 		d.checkGrammar()
@@ -77,7 +82,6 @@ func (r *reader) readFile(text []byte) {
 type document struct {
 	*reader
 	text    []byte
-	parser  unstable.Parser
 	section []string // of the last header
 	skip    bool     // the last header is unknown
 }
@@ -92,23 +96,10 @@ func (d *document) pos(offset int) Pos {
 	return Pos{File: d.file, Row: bytes.Count(before, []byte("\n")) + 1, Col: utf8.RuneCount(line) + 1}
 }
 
-// path collects the parts of a dotted key and the place where it stands.
-func (d *document) path(parts unstable.Iterator) (path []string, from, to int) {
-	for parts.Next() {
-		raw := parts.Node().Raw
-		if path == nil {
-			from = int(raw.Offset)
-		}
-		to = int(raw.Offset + raw.Length)
-		path = append(path, string(parts.Node().Data))
-	}
-	return path, from, to
-}
-
 // header reads [section].
-func (d *document) header(node *unstable.Node) {
-	path, from, _ := d.path(node.Key())
-	pos, name := d.pos(from), joined(path)
+func (d *document) header(st statement) {
+	path, pos := st.path, d.pos(st.from)
+	name := joined(path)
 	d.section, d.skip = path, false
 
 	first, again := d.headers[name]
@@ -116,7 +107,7 @@ func (d *document) header(node *unstable.Node) {
 	case len(path) != 1 || !slices.Contains(sections, name):
 		d.skip = true
 		d.fail(d.unknownSection(path, pos))
-	case node.Kind == unstable.ArrayTable:
+	case st.kind == isSectionOfList:
 		d.fail(&Error{Pos: pos, Key: name, Msg: "a section stands in single brackets", Hint: fmt.Sprintf("write [%s]", name)})
 	case again:
 		d.fail(&Error{Pos: pos, Key: name, Msg: fmt.Sprintf("the section [%s] began at %s already", name, first), Hint: "join the two"})
@@ -126,22 +117,22 @@ func (d *document) header(node *unstable.Node) {
 }
 
 // keyValue reads key = value, below the path of its section.
-func (d *document) keyValue(section []string, node *unstable.Node) {
-	path, from, to := d.path(node.Key())
-	path = slices.Concat(section, path)
-	pos, value := d.pos(from), node.Value()
-
-	isSection := len(path) == 1 && slices.Contains(sections, path[0])
-	if isSection && value.Kind == unstable.InlineTable {
-		for items := value.Children(); !d.full() && items.Next(); {
-			d.keyValue(path, items.Node())
+func (d *document) keyValue(section []string, st statement) {
+	path, pos := slices.Concat(section, st.path), d.pos(st.from)
+	names := len(path) == 1 && slices.Contains(sections, path[0]) // a section
+	if names && st.value.kind == isTable {
+		for _, member := range st.value.members {
+			if d.full() {
+				return
+			}
+			d.keyValue(path, member)
 		}
 		return
 	}
 	key := joined(path)
 	first, again := d.entries[key]
 	switch {
-	case isSection:
+	case names:
 		d.suspectSection(key)
 		d.fail(&Error{Pos: pos, Key: key, Msg: "this is a section, not a key", Hint: fmt.Sprintf("write [%s] and its keys below", key)})
 	case len(path) != 2 || lookup(key) == nil:
@@ -150,34 +141,21 @@ func (d *document) keyValue(section []string, node *unstable.Node) {
 		d.fail(&Error{Pos: pos, Key: key, Msg: fmt.Sprintf("the key was given at %s already", first.pos), Hint: "keep one of the two"})
 	default:
 		// Blanks and one '=' stand between a key and its value.
-		after := d.text[to:]
+		after := d.text[st.to:]
 		gap := len(after) - len(bytes.TrimLeft(after, " \t="))
-		d.entries[key] = d.entry(key, value, d.pos(to+gap))
+		d.entries[key] = d.entry(key, st.value, d.pos(st.to+gap))
 	}
 }
 
-// entry keeps what the parser will overwrite.
-func (d *document) entry(key string, value *unstable.Node, pos Pos) entry {
-	e := entry{key: key, pos: pos, kind: value.Kind, text: string(value.Data)}
-	if e.kind != unstable.Array {
-		return e
-	}
-	for items := value.Children(); len(e.items) <= maxEntries && items.Next(); {
-		item := entry{pos: pos, kind: items.Node().Kind, text: string(items.Node().Data)}
-		if raw := items.Node().Raw; raw.Length > 0 { // the parser notes none for lists
-			item.pos = d.pos(int(raw.Offset))
+// entry makes one of a value that begins at pos.
+func (d *document) entry(key string, v written, pos Pos) entry {
+	e := entry{key: key, pos: pos, kind: v.kind, text: v.text}
+	for _, item := range v.items {
+		at := pos
+		if item.offset >= 0 {
+			at = d.pos(item.offset)
 		}
-		e.items = append(e.items, item)
-	}
-	return e
-}
-
-func (d *document) syntaxError(err error) *Error {
-	e := &Error{Pos: Pos{File: d.file}, Msg: err.Error(), Hint: "the rest of the file was not read"}
-	var syntax *unstable.ParserError
-	if errors.As(err, &syntax) {
-		e.Pos = d.pos(int(d.parser.Range(syntax.Highlight).Offset))
-		e.Msg = syntax.Message
+		e.items = append(e.items, entry{pos: at, kind: item.kind, text: item.text})
 	}
 	return e
 }

@@ -2,8 +2,8 @@ package config
 
 import (
 	"fmt"
-	"slices"
-	"strings"
+
+	"github.com/troupe-ml/troupe/scheduler"
 )
 
 // checker holds the values of a configuration against each other.
@@ -43,6 +43,7 @@ func (c *Config) checkRelations(suspect map[string]bool, errs Errors) Errors {
 	k.optimizer()
 	k.pipeline()
 	k.device()
+	k.effects()
 	return k.errs
 }
 
@@ -183,25 +184,10 @@ func (c *checker) optimizer() {
 
 func (c *checker) pipeline() {
 	p := c.Pipeline
-	if c.clean("pipeline.recompute", "pipeline.recompute_keep") && p.RecomputeKeep > 0 && p.Recompute != "partial" {
-		c.disagree("pipeline.recompute_keep", "pipeline.recompute",
-			fmt.Sprintf("has no effect with %s", c.say("pipeline.recompute")),
-			`set recompute = "partial" or leave recompute_keep out`)
-	}
-	if c.clean("pipeline.schedule", "pipeline.defer_weights") && p.DeferWeights > 0 && strings.HasSuffix(p.Schedule, ".csv") {
-		c.disagree("pipeline.defer_weights", "pipeline.schedule",
-			fmt.Sprintf("has no effect with %s, which says itself what waits", c.say("pipeline.schedule")),
-			"leave defer_weights out")
-	}
-	if c.clean("pipeline.post_validation", "pipeline.schedule") && p.PostValidation && p.Schedule == "dynamic" {
+	if c.clean("pipeline.post_validation", "pipeline.schedule") && p.PostValidation && p.Schedule == scheduler.Dynamic {
 		c.disagree("pipeline.post_validation", "pipeline.schedule",
 			fmt.Sprintf("wants every rank to follow its row of a table, and with %s none does", c.say("pipeline.schedule")),
 			"leave post_validation out or choose another schedule")
-	}
-	if c.clean("pipeline.schedule", "pipeline.bound") && p.Bound > 0 && p.Schedule != "auto" && p.Schedule != "dynamic" {
-		c.disagree("pipeline.bound", "pipeline.schedule",
-			fmt.Sprintf("has no effect with %s, which holds what it holds", c.say("pipeline.schedule")),
-			`set schedule = "auto" or leave bound out`)
 	}
 }
 
@@ -210,15 +196,6 @@ func (c *checker) device() {
 	if n := len(d.Ranks); c.clean("device.ranks", "pipeline.stages") && n > 0 && n != c.Pipeline.Stages {
 		c.fail("device.ranks", fmt.Sprintf("the list has %s, and %s", entries(n), c.say("pipeline.stages")),
 			"give one kind for each stage, or leave ranks out")
-	}
-	key, gpu := "device.kind", d.Kind == "cuda"
-	if len(d.Ranks) > 0 {
-		key, gpu = "device.ranks", slices.Contains(d.Ranks, "cuda")
-	}
-	if c.clean("device.tf32", key) && d.TF32 && !gpu {
-		c.disagree("device.tf32", key,
-			fmt.Sprintf("is for the products of a GPU, and %s computes on the CPU, which has no TensorFloat-32", c.say(key)),
-			`use "cuda" there or leave tf32 out`)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/troupe-ml/troupe/scheduler"
 )
 
 // field is what the package knows about one key. Everything that goes over all
@@ -47,9 +49,10 @@ var schema = []field{
 	{key: "model.mtp_weight", at: func(c *Config) any { return &c.Model.MTPWeight }, example: "0.3", check: number(0, MaxMTPWeight)},
 	{key: "model.from", at: func(c *Config) any { return &c.Model.From }, example: `"runs/first-try"`, check: textUpTo(MaxPathBytes), path: true},
 
-	{key: "data.train", at: func(c *Config) any { return &c.Data.Train }, example: `["data/*.txt"]`, check: patterns, path: true},
-	{key: "data.val", at: func(c *Config) any { return &c.Data.Val }, example: `["data/val.txt"]`, check: patterns, path: true},
+	{key: "data.train", at: func(c *Config) any { return &c.Data.Train }, example: `["data/*.txt"]`, check: patterns, path: true, free: true},
+	{key: "data.val", at: func(c *Config) any { return &c.Data.Val }, example: `["data/val.txt"]`, check: patterns, path: true, free: true},
 	{key: "data.val_fraction", at: func(c *Config) any { return &c.Data.ValFraction }, example: "0.1", check: numberBelow(0, 1)},
+	{key: "data.val_split", at: func(c *Config) any { return &c.Data.ValSplit }, example: `"blocks"`, check: oneOf("blocks", "tail")},
 	{key: "data.tokenizer", at: func(c *Config) any { return &c.Data.Tokenizer }, example: `"bytes"`, check: oneOf("bytes", "chars")},
 	{key: "data.format", at: func(c *Config) any { return &c.Data.Format }, example: `"text"`, check: oneOf("text", "uint16")},
 
@@ -94,13 +97,8 @@ var schema = []field{
 // deviceKinds are the kinds of devices.
 var deviceKinds = []string{"auto", "cpu", "cuda"}
 
-// schedules are the names that scheduler.Generate knows, in the order in which it
-// lists them.
-var schedules = []string{"none", "gpipe", "1f1b", "eager-1f1b", "interleaved", "breadth-first", "zb-h1", "zb-h2", "zb1p",
-	"zb-v", "v-half", "v-min", "dualpipev", "u-shape", "auto", "dynamic"}
-
-// twoChunks are those of them whose ranks hold two chunks, whatever else is said.
-var twoChunks = []string{"zb-v", "v-half", "v-min", "dualpipev", "u-shape"}
+// schedules are the names that a schedule may have.
+var schedules = scheduler.Schedules()
 
 // keys and sections are the schema's, in its order.
 var keys, sections = names()

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/pelletier/go-toml/v2/unstable"
 )
 
 // readSet reads the text after the nth --set: section.key=value.
@@ -29,15 +27,16 @@ func (r *reader) readSet(nth int, set string) {
 // setEntry reads the value as TOML or, where it is none, as a plain string.
 func setEntry(key, value string, pos Pos) entry {
 	d := &document{reader: &reader{}, text: slices.Clip([]byte("x = " + value))}
-	d.parser.Reset(d.text)
-	if d.parser.NextExpression() {
-		e := d.entry(key, d.parser.Expression().Value(), pos)
+	syntax := newSyntax(d.text)
+	if st, ok := syntax.next(); ok {
+		e := d.entry(key, st.value, pos)
 		for i := range e.items {
 			e.items[i].pos = pos
 		}
-		if !d.parser.NextExpression() && d.parser.Error() == nil {
+		_, more := syntax.next()
+		if _, msg := syntax.err(); !more && msg == "" {
 			return e
 		}
 	}
-	return entry{key: key, pos: pos, kind: unstable.String, text: value}
+	return entry{key: key, pos: pos, kind: isString, text: value}
 }

@@ -95,7 +95,7 @@ func nearest(word string, list []string) string {
 	return best
 }
 
-// plausible says whether so many mistakes in a word are still likely: about one
+// plausible says whether n mistakes in a word are still likely: about one
 // in three letters.
 func plausible(word string, distance int) bool { return distance <= max(1, (len(word)+1)/3) }
 

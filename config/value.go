@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Between its field and its text a value is an int64, float64, string, bool or
@@ -84,7 +85,9 @@ func quote(s string) string {
 			b.WriteString(`\n`)
 		case r == '\t':
 			b.WriteString(`\t`)
-		case r < ' ' || r == 0x7F:
+		case !unicode.IsPrint(r) && r > 0xFFFF:
+			fmt.Fprintf(&b, `\U%08X`, r)
+		case !unicode.IsPrint(r): // it could steer a terminal
 			fmt.Fprintf(&b, `\u%04X`, r)
 		default:
 			b.WriteRune(r)

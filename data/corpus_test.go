@@ -12,8 +12,6 @@ import (
 	"sync"
 	"testing"
 	"unicode/utf8"
-
-	"pgregory.net/rapid"
 )
 
 // runes is an Encoder whose ids are code points minus base.
@@ -68,6 +66,14 @@ func all(t testing.TB, c Corpus) []int32 {
 	return ids
 }
 
+func openText(files []string, enc Encoder) (Corpus, error) {
+	text, err := ReadText(files)
+	if err != nil {
+		return nil, err
+	}
+	return text.Encode(enc)
+}
+
 func TestTextOfSeveralFiles(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, content := range map[string]string{"1": "", "2": "ab", "3": "", "4": "cé", "5": ""} {
@@ -108,7 +114,7 @@ func TestEncodeCutsBetweenCharacters(t *testing.T) {
 	for lead := range len("🙂é€") {
 		want := []rune(strings.Repeat("x", lead) + strings.Repeat("🙂é€", 30_000))
 		write(t, "text", []byte(string(want)))
-		c, err := OpenText([]string{"text"}, runes{vocab: utf8.MaxRune + 1})
+		c, err := openText([]string{"text"}, runes{vocab: utf8.MaxRune + 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +134,7 @@ func TestEncodeWidths(t *testing.T) {
 			text = utf8.AppendRune(text, rune(int(id)+base))
 		}
 		write(t, "text", text)
-		c, err := OpenText([]string{"text"}, runes{vocab, base})
+		c, err := openText([]string{"text"}, runes{vocab, base})
 		if err != nil {
 			t.Fatalf("vocabulary %d: %v", vocab, err)
 		}
@@ -145,7 +151,7 @@ func TestTextErrors(t *testing.T) {
 	write(t, "good", bytes.Repeat([]byte("é"), 300_000))
 	write(t, "bad", append(bytes.Repeat([]byte("é"), 300_000), 'x', 0xFF))
 	open := func(enc Encoder, files ...string) error {
-		_, err := OpenText(files, enc)
+		_, err := openText(files, enc)
 		return err
 	}
 	for _, tc := range []struct {
@@ -200,7 +206,7 @@ func TestEncodeMemory(t *testing.T) {
 	for _, tc := range []struct{ vocab, most int }{{256, 2 * size}, {60_000, 3 * size}} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		c, err := OpenText([]string{"text"}, runes{vocab: tc.vocab})
+		c, err := openText([]string{"text"}, runes{vocab: tc.vocab})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -307,11 +313,11 @@ func TestReadOutOfRange(t *testing.T) {
 	}
 	defer closed(t, mapped)
 	write(t, "text", []byte("abcd"))
-	text, err := OpenText([]string{"text"}, runes{vocab: 256})
+	text, err := openText([]string{"text"}, runes{vocab: 256})
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, tail, err := Split(text, 0.5)
+	head, tail, err := Split(text, Tail, 0.5)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,50 +332,6 @@ func TestReadOutOfRange(t *testing.T) {
 		}
 		if err := c.Read(nil, c.Len()); err != nil {
 			t.Errorf("%s: no ids at the end: %v", name, err)
-		}
-	}
-}
-
-func TestSplit(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := make(inMemory[int32], rapid.IntRange(0, 50).Draw(t, "len"))
-		for i := range c {
-			c[i] = int32(i)
-		}
-		fraction := rapid.Float64Range(-0.1, 1.1).Draw(t, "fraction")
-		train, val, err := Split(c, fraction)
-		if err != nil {
-			return
-		}
-		ids := make([]int32, len(c))
-		n := train.Len()
-		if n < 1 || val.Len() < 1 || n+val.Len() != c.Len() {
-			t.Fatalf("%d and %d of %d", n, val.Len(), c.Len())
-		}
-		if d := float64(val.Len()) - fraction*float64(len(c)); d < -1 || d > 1 {
-			t.Fatalf("%d of %d for the fraction %g", val.Len(), len(c), fraction)
-		}
-		if err := errors.Join(train.Read(ids[:n], 0), val.Read(ids[n:], 0)); err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(ids, c) {
-			t.Fatalf("the parts are %v", ids)
-		}
-	})
-}
-
-func TestSplitSizes(t *testing.T) {
-	for _, tc := range []struct {
-		len      int
-		fraction float64
-		train    int64 // 0: an error
-	}{
-		{1_115_394, 0.1, 1_003_854}, {10, 0.5, 5}, {2, 0.5, 1}, {10, 0.99, 0}, {1, 0.5, 0}, {0, 0.5, 0},
-		{10, 0, 0}, {10, 1, 0}, {10, -0.5, 0},
-	} {
-		train, _, err := Split(make(inMemory[uint8], tc.len), tc.fraction)
-		if (err != nil) != (tc.train == 0) || err == nil && train.Len() != tc.train {
-			t.Errorf("%g of %d: %v, %v, want %d", tc.fraction, tc.len, train, err, tc.train)
 		}
 	}
 }

@@ -1,14 +1,15 @@
 // Package data turns files into token ids, and token ids into the windows that a
 // model is trained and validated on.
 //
-// Files finds the files. ReadText, Text.Encode, and OpenUint16 make a Corpus of
-// them: a text encoded by a tokenizer, or ids that another program has written.
-// Split, TrainWindow, ValWindows and Sequential say which ids a step reads, as
-// pure functions of numbers, so that a resumed run, or one under another layout,
-// reads the same; Fill reads them.
+// Files finds the files, and Exclude those among them that others name too.
+// ReadText, Text.Encode, and OpenUint16 make a Corpus of them: a text encoded by a
+// tokenizer, or ids that another program has written; an Identity says by their
+// content whether they are the same files as before. Split, Epochs, ValWindows and
+// Sequential say which ids a step reads, as pure functions of numbers, so that a
+// resumed run, or one under another layout, reads the same; Fill reads them.
 //
-// The package imports the standard library, golang.org/x/sys for memory-mapping,
-// and Troupe's random numbers. It must never know a tokenizer (an Encoder is all
+// The package imports the standard library and of Troupe's internal packages hostmem,
+// which maps files, sysinfo, and rng, the random numbers. It must never know a tokenizer (an Encoder is all
 // it needs), a model, or the actors that it feeds.
 package data
 
@@ -44,35 +45,4 @@ func checkRange(n int, off, length int64) error {
 		return fmt.Errorf("reading %d ids from position %d on, but there are %d", n, off, length)
 	}
 	return nil
-}
-
-// Split cuts a corpus in two: the last valFraction of its ids is for validation.
-// Both parts read from c, which stays the caller's to close; their own Close
-// does nothing.
-func Split(c Corpus, valFraction float64) (train, val Corpus, err error) {
-	if inside := valFraction > 0 && valFraction < 1; !inside { // NaN isn't either
-		return nil, nil, fmt.Errorf("the validation part must be more than 0 and less than 1, not %g", valFraction)
-	}
-	cut := int64(float64(c.Len()) * (1 - valFraction))
-	if cut < 1 || cut >= c.Len() {
-		return nil, nil, fmt.Errorf("%w: a validation part of %g of %d tokens leaves %d for training and %d for validation: use more text or another val_fraction",
-			ErrTooShort, valFraction, c.Len(), cut, c.Len()-cut)
-	}
-	return part{c, 0, cut}, part{c, cut, c.Len() - cut}, nil
-}
-
-// part is the n ids of a corpus from position first on.
-type part struct {
-	of       Corpus
-	first, n int64
-}
-
-func (p part) Len() int64   { return p.n }
-func (p part) Close() error { return nil }
-
-func (p part) Read(dst []int32, off int64) error {
-	if err := checkRange(len(dst), off, p.n); err != nil {
-		return err
-	}
-	return p.of.Read(dst, p.first+off)
 }

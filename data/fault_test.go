@@ -23,4 +23,7 @@ func TestMappedFileThatBecameShorter(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "ids can't be read at byte 180000") {
 		t.Errorf("error %v", err)
 	}
+	if _, err := c.Identity(); err == nil || !strings.Contains(err.Error(), "ids can't be read") {
+		t.Errorf("its identity: error %v", err)
+	}
 }

@@ -46,7 +46,7 @@ func match(pattern string) ([]string, error) {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil, fmt.Errorf("the file %q does not exist (working directory %s)", pattern, workingDir())
 		case err != nil:
-			return nil, fmt.Errorf("data file: %w", err)
+			return nil, fmt.Errorf("data file: %w", plainError(err))
 		case info.IsDir():
 			return nil, fmt.Errorf("%q is a folder: for all files in it write %q", pattern, filepath.ToSlash(filepath.Join(pattern, anyDepth)))
 		default:
@@ -73,7 +73,7 @@ func match(pattern string) ([]string, error) {
 
 	var found []string
 	if err := walk(dir, elements, &found); err != nil {
-		return nil, fmt.Errorf("the pattern %q: %w", pattern, err)
+		return nil, fmt.Errorf("the pattern %q: %w", pattern, plainError(err))
 	}
 	if len(found) == 0 {
 		return nil, fmt.Errorf("the pattern %q matches no file (working directory %s)", pattern, workingDir())
@@ -82,7 +82,8 @@ func match(pattern string) ([]string, error) {
 }
 
 // walk adds the files below dir that the pattern's elements lead to. A dir that
-// is no folder has none.
+// is no folder has none. (A library would do, but for links: the one at hand follows
+// them everywhere, round in circles under "**", or nowhere.)
 func walk(dir string, elements []string, found *[]string) error {
 	switch info, err := os.Stat(orHere(dir)); {
 	case errors.Is(err, fs.ErrNotExist):

@@ -52,6 +52,7 @@ func TestFiles(t *testing.T) {
 		{[]string{"x/**/*.txt"}, []string{"x/1.txt", "x/2.txt", "x/link.txt", "x/y/1.txt", "x/y/z/3.txt"}},
 		{[]string{"x/**/**/3.txt", "**/y/**/1.txt"}, []string{"x/y/1.txt", "x/y/z/3.txt"}},
 		{[]string{"x*/*.txt"}, []string{"x.d/4.txt", "x/1.txt", "x/2.txt", "x/link.txt"}}, // '.' sorts before '/'
+		{[]string{"*/1.txt"}, []string{"linked/1.txt", "x/1.txt"}},                        // through links, as data often lies on another disk
 		{[]string{"x/y/**"}, []string{"x/y/1.txt", "x/y/z/3.txt"}},
 		{[]string{"**/1.txt"}, []string{"x/1.txt", "x/y/1.txt"}},
 		{[]string{"x/../**/4.txt"}, []string{"x.d/4.txt"}},

@@ -3,10 +3,14 @@ package data
 import (
 	"errors"
 	"fmt"
+	"hash"
 	"io"
+	"math"
 	"os"
 	"sort"
 	"unicode/utf8"
+
+	"github.com/troupe-ml/troupe/internal/sysinfo"
 )
 
 // Encoder is what a text is encoded with. Its ids must be the same whether the
@@ -32,7 +36,10 @@ type Text struct {
 func ReadText(files []string) (*Text, error) {
 	t := &Text{files: files, starts: make([]int, len(files))}
 	var total int64
-	most := memoryBytes()
+	most := sysinfo.MachineBytes()
+	if most == 0 {
+		most = math.MaxInt64
+	}
 	sizes := make([]int64, len(files))
 	for i, name := range files {
 		size, err := fileSize(name)
@@ -41,7 +48,7 @@ func ReadText(files []string) (*Text, error) {
 		}
 		sizes[i] = size
 		if size > most-total {
-			return nil, fmt.Errorf("data file: with the %d bytes of %s the text has more than the %d bytes of this machine's memory: use less, or token ids (format = \"uint16\"), which are not read whole", size, name, most)
+			return nil, fmt.Errorf("data file: with the %d bytes of %s the text has more than the %d bytes of this machine's memory: use less, or token ids (format = \"uint16\"), which are not read whole", size, plain(name), most)
 		}
 		total += size
 	}
@@ -66,12 +73,12 @@ func ReadText(files []string) (*Text, error) {
 func readFile(name string, dst []byte) (int, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return 0, err
+		return 0, plainError(err)
 	}
 	defer func() { _ = f.Close() }() // nothing was written
 	n, err := io.ReadFull(f, dst)
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		err = fmt.Errorf("%s became shorter while it was read", name)
+		err = fmt.Errorf("%s became shorter while it was read: %w", plain(name), io.ErrUnexpectedEOF)
 	}
 	return n, err
 }
@@ -81,10 +88,10 @@ func readFile(name string, dst []byte) (int, error) {
 func fileSize(name string) (int64, error) {
 	info, err := os.Stat(name)
 	if err != nil {
-		return 0, err
+		return 0, plainError(err)
 	}
 	if !info.Mode().IsRegular() {
-		return 0, fmt.Errorf("%s is not a regular file", name)
+		return 0, fmt.Errorf("%s is not a regular file", plain(name))
 	}
 	return info.Size(), nil
 }
@@ -94,11 +101,31 @@ func first(files []string) string {
 	if len(files) == 0 {
 		return ""
 	}
-	return ", the first " + files[0]
+	return ", the first " + plain(files[0])
 }
 
 // Bytes returns the text itself, not a copy.
 func (t *Text) Bytes() []byte { return t.bytes }
+
+// Identity is that of the files, empty ones left out.
+func (t *Text) Identity() Identity {
+	var starts []int64
+	c := contents{hash: func(h hash.Hash, file int, from, to int64) error {
+		h.Write(t.bytes[starts[file]+from : starts[file]+to])
+		return nil
+	}}
+	for i, begin := range t.starts {
+		end := len(t.bytes)
+		if i+1 < len(t.starts) {
+			end = t.starts[i+1]
+		}
+		if end > begin {
+			starts, c.bytes = append(starts, int64(begin)), append(c.bytes, int64(end-begin))
+		}
+	}
+	id, _ := c.identity() // what lies in memory can be read
+	return id
+}
 
 // Position returns the file, and the byte in it, of a byte of the text.
 func (t *Text) Position(offset int) (file string, byteInFile int) {
@@ -123,16 +150,7 @@ func (t *Text) locate(err error, base int) error {
 		return err
 	}
 	file, offset := t.Position(base + at.ByteOffset())
-	return fmt.Errorf("%s, byte %d: %w", file, offset, at.Unwrap())
-}
-
-// OpenText reads files and encodes them.
-func OpenText(files []string, enc Encoder) (Corpus, error) {
-	t, err := ReadText(files)
-	if err != nil {
-		return nil, err
-	}
-	return t.Encode(enc)
+	return fmt.Errorf("%s, byte %d: %w", plain(file), offset, at.Unwrap())
 }
 
 // Encode encodes the files one by one. An id is held in one, two or four bytes
@@ -169,7 +187,7 @@ func encode[ID uint8 | uint16 | int32](t *Text, enc Encoder) (Corpus, error) {
 			}
 			for _, id := range piece {
 				if id < 0 || int(id) >= vocab {
-					return nil, fmt.Errorf("%w: encoding %s gave the id %d, but the vocabulary has %d ids", ErrVocab, t.files[i], id, vocab)
+					return nil, fmt.Errorf("%w: encoding %s gave the id %d, but the vocabulary has %d ids", ErrVocab, plain(t.files[i]), id, vocab)
 				}
 				ids = append(ids, ID(id))
 			}

@@ -4,17 +4,20 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
 	"math"
 	"os"
 	"runtime/debug"
 	"sort"
+
+	"github.com/troupe-ml/troupe/internal/hostmem"
 )
 
 // OpenUint16 opens files of flat little-endian uint16 token ids, one behind the
 // other. Where the system can, they are memory-mapped, so that their size is not
 // limited by memory. An id that is not below vocab is found when it is read.
-func OpenUint16(files []string, vocab int) (c Corpus, err error) {
-	u := &uint16Corpus{vocab: vocab}
+func OpenUint16(files []string, vocab int) (c *IDs, err error) {
+	u := &IDs{vocab: vocab}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, u.Close())
@@ -31,7 +34,8 @@ func OpenUint16(files []string, vocab int) (c Corpus, err error) {
 	return u, nil
 }
 
-type uint16Corpus struct {
+// IDs is a corpus of ids that another program has written.
+type IDs struct {
 	files []idFile
 	n     int64
 	vocab int
@@ -42,39 +46,51 @@ type idFile struct {
 	name  string
 	start int64 // position of its first id in the corpus
 	bytes []byte
-	free  func() error
 }
 
-func (c *uint16Corpus) add(name string) error {
+func (c *IDs) add(name string) error {
 	size, err := fileSize(name)
 	if err != nil {
 		return err
 	}
 	switch {
 	case size%2 != 0:
-		return fmt.Errorf("%s has %d bytes, an odd number, but uint16 ids have two each: the file is cut short, or of another format", name, size)
+		return fmt.Errorf("%s has %d bytes, an odd number, but uint16 ids have two each: the file is cut short, or of another format", plain(name), size)
 	case size > math.MaxInt:
-		return fmt.Errorf("%s has %d bytes, more than fit this machine's address space", name, size)
+		return fmt.Errorf("%s has %d bytes, more than fit this machine's address space", plain(name), size)
 	case size == 0: // which can't be mapped
 		return nil
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return err
+		return plainError(err)
 	}
 	defer func() { _ = f.Close() }() // only read; a mapping outlives its file
-	bytes, free, err := mapFile(f, int(size))
+	bytes, err := hostmem.MapFile(f, int(size))
 	if err != nil {
-		return fmt.Errorf("mapping the %d bytes of %s: %w", size, name, err)
+		return fmt.Errorf("mapping the %d bytes of %s: %w", size, plain(name), err)
 	}
-	c.files = append(c.files, idFile{name, c.n, bytes, free})
+	c.files = append(c.files, idFile{name, c.n, bytes})
 	c.n += size / 2
 	return nil
 }
 
-func (c *uint16Corpus) Len() int64 { return c.n }
+// Identity is that of the files, empty ones left out.
+func (c *IDs) Identity() (Identity, error) {
+	of := contents{bytes: make([]int64, len(c.files)), hash: func(h hash.Hash, file int, from, to int64) error {
+		return c.files[file].hash(h, from, to)
+	}}
+	for i, f := range c.files {
+		of.bytes[i] = int64(len(f.bytes))
+	}
+	return of.identity()
+}
 
-func (c *uint16Corpus) Read(dst []int32, off int64) error {
+// Len is the number of ids.
+func (c *IDs) Len() int64 { return c.n }
+
+// Read fills dst with ids.
+func (c *IDs) Read(dst []int32, off int64) error {
 	if err := checkRange(len(dst), off, c.n); err != nil {
 		return err
 	}
@@ -92,9 +108,32 @@ func (c *uint16Corpus) Read(dst []int32, off int64) error {
 	return nil
 }
 
-// read fills dst with the ids from number first on. A file that somebody has cut
-// while it is mapped faults where its bytes were; that is an error like another.
-func (f *idFile) read(dst []int32, first int64, vocab int) (err error) {
+// read fills dst with the ids from number first on.
+func (f *idFile) read(dst []int32, first int64, vocab int) error {
+	return f.mapped(2*first, func() error {
+		for i := range dst {
+			at := first + int64(i)
+			id := binary.LittleEndian.Uint16(f.bytes[2*at:])
+			if int(id) >= vocab {
+				return fmt.Errorf("%w: %s has the id %d at byte %d, but the vocabulary has %d ids: set model.vocab to what the data was made with, or use other data",
+					ErrVocab, plain(f.name), id, 2*at, vocab)
+			}
+			dst[i] = int32(id)
+		}
+		return nil
+	})
+}
+
+func (f *idFile) hash(h hash.Hash, from, to int64) error {
+	return f.mapped(from, func() error {
+		h.Write(f.bytes[from:to])
+		return nil
+	})
+}
+
+// mapped calls a function that reads the file from a byte on. A file that somebody has
+// cut while it is mapped faults where its bytes were; that is an error like another.
+func (f *idFile) mapped(from int64, read func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(old)
@@ -102,26 +141,18 @@ func (f *idFile) read(dst []int32, first int64, vocab int) (err error) {
 			if _, isFault := p.(interface{ Addr() uintptr }); !isFault {
 				panic(p)
 			}
-			err = fmt.Errorf("data file: %s can't be read at byte %d or behind: it became shorter, or its disk fails", f.name, 2*first)
+			err = fmt.Errorf("data file: %s can't be read at byte %d or behind: it became shorter, or its disk fails", plain(f.name), from)
 		}
 	}()
-	for i := range dst {
-		at := first + int64(i)
-		id := binary.LittleEndian.Uint16(f.bytes[2*at:])
-		if int(id) >= vocab {
-			return fmt.Errorf("%w: %s has the id %d at byte %d, but the vocabulary has %d ids: set model.vocab to what the data was made with, or use other data",
-				ErrVocab, f.name, id, 2*at, vocab)
-		}
-		dst[i] = int32(id)
-	}
-	return nil
+	return read()
 }
 
-func (c *uint16Corpus) Close() error {
+// Close ends the mapping.
+func (c *IDs) Close() error {
 	var all []error
 	for _, f := range c.files {
-		if err := f.free(); err != nil {
-			all = append(all, fmt.Errorf("unmapping %s: %w", f.name, err))
+		if err := hostmem.UnmapFile(f.bytes); err != nil {
+			all = append(all, fmt.Errorf("unmapping %s: %w", plain(f.name), err))
 		}
 	}
 	c.files, c.n = nil, 0

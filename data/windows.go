@@ -1,17 +1,9 @@
 package data
 
-import (
-	"fmt"
-
-	"github.com/troupe-ml/troupe/internal/rng"
-)
+import "fmt"
 
 // Masked is the target of a position that takes no part in the loss.
 const Masked = -1
-
-// Sample is one window: Targets[i] is the token that follows Tokens[i], or
-// Masked.
-type Sample struct{ Tokens, Targets []int32 }
 
 // Window is Len tokens from position Off on; their targets reach one further.
 type Window struct {
@@ -32,44 +24,69 @@ func CheckLength(corpusLen int64, context int) error {
 	return nil
 }
 
-// TrainWindow returns where the training window with an index in a step begins:
-// drawn at random, with replacement, as a function of its arguments alone. The
-// corpus must have passed CheckLength.
-func TrainWindow(seed uint64, step, index int, corpusLen int64, context int) int64 {
-	key := rng.NewKey(seed, rng.StringStream("training windows"))
-	starts := corpusLen - int64(context)
-	return int64(rng.Intn(key, uint64(step), uint64(index), uint64(max(starts, 1))))
-}
-
-// ValWindows returns where the validation windows begin: want of them, always
-// the same, spread evenly, no two with a target in common. A short corpus has
-// fewer, but at least one, or the error is ErrTooShort.
-func ValWindows(corpusLen int64, context, want int) ([]int64, error) {
-	if err := CheckLength(corpusLen, context); err != nil {
+// ValWindows returns where the validation windows begin: want of them, always the same,
+// spread evenly, no two with a target in common, none over the end of a piece where the
+// pieces hold any. A short corpus has fewer, but at least one, or the error is
+// ErrTooShort.
+func ValWindows(c Corpus, context, want int) ([]int64, error) {
+	if err := CheckLength(c.Len(), context); err != nil {
 		return nil, err
 	}
-	targets := corpusLen - 1
-	n := max(min(int64(want), targets/int64(context)), 1)
-	offs := make([]int64, n)
-	for i := range n {
-		// i·targets/n without its overflow; at least context apart, because
-		// n·context ≤ targets.
-		offs[i] = i*(targets/n) + i*(targets%n)/n
+	pieces := Pieces(c)
+	if fits := windowsIn(pieces, context); fits == 0 {
+		pieces = []Piece{{0, c.Len()}} // each is shorter than a window: over their ends then
+	}
+	fits := windowsIn(pieces, context)
+	n := max(min(int64(want), fits), 1)
+	if len(pieces) == 1 {
+		return spread(pieces[0], n), nil
+	}
+	offs := make([]int64, 0, n)
+	before := int64(0) // windows that the pieces before this one hold
+	for _, p := range pieces {
+		in := windowsIn([]Piece{p}, context)
+		// Of this piece those that are among n of all, evenly.
+		mine := share(n, before+in, fits) - share(n, before, fits)
+		if mine > 0 {
+			offs = append(offs, spread(p, mine)...)
+		}
+		before += in
 	}
 	return offs, nil
 }
 
-// Sequential returns windows that have every token but the first as a target
-// once, in order: all of context tokens, but the last, which may be shorter. A
-// corpus of less than two tokens has none.
-func Sequential(corpusLen int64, context int) []Window {
-	if corpusLen < 2 || context < 1 {
+// windowsIn is the number of windows that fit into pieces, none over an end.
+func windowsIn(pieces []Piece, context int) int64 {
+	var n int64
+	for _, p := range pieces {
+		n += max(p.Len-1, 0) / int64(context)
+	}
+	return n
+}
+
+// spread returns n places in a piece, evenly apart: at least context, where n windows
+// of context targets each fit.
+func spread(p Piece, n int64) []int64 {
+	offs := make([]int64, n)
+	for i := range n {
+		offs[i] = p.Off + share(p.Len-1, i, n)
+	}
+	return offs
+}
+
+// Sequential returns windows that have every token of a corpus but the first of each
+// piece as a target once, in order: all of context tokens, but the last of a piece,
+// which may be shorter. A piece of less than two tokens has none.
+func Sequential(c Corpus, context int) []Window {
+	if context < 1 {
 		return nil
 	}
-	targets := corpusLen - 1
-	windows := make([]Window, 0, (targets-1)/int64(context)+1)
-	for off := int64(0); off < targets; off += int64(context) {
-		windows = append(windows, Window{off, int(min(int64(context), targets-off))})
+	var windows []Window
+	for _, p := range Pieces(c) {
+		targets := p.Len - 1
+		for at := int64(0); at < targets; at += int64(context) {
+			windows = append(windows, Window{p.Off + at, int(min(int64(context), targets-at))})
+		}
 	}
 	return windows
 }

@@ -16,51 +16,12 @@ var (
 	anyContext = rapid.IntRange(1, 300)
 )
 
-func TestTrainWindowIsInBounds(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		context := anyContext.Draw(t, "context")
-		length := rapid.OneOf(shortLen, anyLen).Draw(t, "length")
-		if CheckLength(length, context) != nil {
-			return
-		}
-		seed, step, index := rapid.Uint64().Draw(t, "seed"), rapid.IntRange(0, 1<<30).Draw(t, "step"), rapid.IntRange(0, 1<<20).Draw(t, "index")
-		off := TrainWindow(seed, step, index, length, context)
-		if off < 0 || off+int64(context) >= length {
-			t.Fatalf("window at %d of %d tokens", off, length)
-		}
-		if again := TrainWindow(seed, step, index, length, context); again != off {
-			t.Fatalf("%d, then %d", off, again)
-		}
-	})
-}
+// blank is a corpus of a length, without ids.
+type blank int64
 
-func TestTrainWindowReachesEveryStart(t *testing.T) {
-	const length, context, draws = 20, 12, 4000
-	var count [length - context]int
-	for step := range draws / 8 {
-		for index := range 8 {
-			count[TrainWindow(1, step, index, length, context)]++
-		}
-	}
-	for off, n := range count {
-		if mean := draws / len(count); n < mean*8/10 || n > mean*12/10 {
-			t.Errorf("window %d is drawn %d times of %d", off, n, draws)
-		}
-	}
-}
-
-// A run must resume with the same windows under a later version too.
-func TestTrainWindowIsFixed(t *testing.T) {
-	var got []int64
-	for step := range 2 {
-		for index := range 3 {
-			got = append(got, TrainWindow(42, step, index, 1_000_000, 64))
-		}
-	}
-	if want := []int64{614068, 338201, 76981, 672914, 588091, 778754}; !slices.Equal(got, want) {
-		t.Errorf("windows %v, want %v", got, want)
-	}
-}
+func (b blank) Len() int64                { return int64(b) }
+func (b blank) Read([]int32, int64) error { return nil }
+func (b blank) Close() error              { return nil }
 
 func TestValWindows(t *testing.T) {
 	for _, tc := range []struct {
@@ -76,7 +37,7 @@ func TestValWindows(t *testing.T) {
 		{101, 10, 0, []int64{0}},
 		{10, 10, 5, nil},
 	} {
-		offs, err := ValWindows(tc.len, tc.context, tc.want)
+		offs, err := ValWindows(blank(tc.len), tc.context, tc.want)
 		if !slices.Equal(offs, tc.offs) || (err != nil) != (tc.offs == nil) {
 			t.Errorf("ValWindows(%d, %d, %d) = %v, %v, want %v", tc.len, tc.context, tc.want, offs, err, tc.offs)
 		}
@@ -87,7 +48,7 @@ func TestValWindowsAreApart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		length, context := rapid.OneOf(shortLen, anyLen).Draw(t, "length"), anyContext.Draw(t, "context")
 		want := rapid.IntRange(1, 1000).Draw(t, "want")
-		offs, err := ValWindows(length, context, want)
+		offs, err := ValWindows(blank(length), context, want)
 		if err != nil {
 			if length > int64(context) || !errors.Is(err, ErrTooShort) {
 				t.Fatal(err)
@@ -111,7 +72,7 @@ func TestSequentialCoversEveryTargetOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		length, context := shortLen.Draw(t, "length"), anyContext.Draw(t, "context")
 		next := int64(1) // the first token is no target
-		windows := Sequential(length, context)
+		windows := Sequential(blank(length), context)
 		for i, w := range windows {
 			if w.Off+1 != next || w.Len < 1 || w.Len > context || w.Len < context && i < len(windows)-1 {
 				t.Fatalf("window %d of %d is %+v, the next target %d", i, len(windows), w, next)
@@ -165,10 +126,10 @@ func TestFill(t *testing.T) {
 		{5, []int32{0}, []int32{Masked}},
 		{2, []int32{}, []int32{}},
 	} {
-		s := Sample{slices.Repeat([]int32{99}, len(tc.tokens)), slices.Repeat([]int32{99}, len(tc.tokens))}
-		err := Fill(c, tc.off, s.Tokens, s.Targets)
-		if err != nil || !slices.Equal(s.Tokens, tc.tokens) || !slices.Equal(s.Targets, tc.targets) {
-			t.Errorf("at %d: %v, %v, want %v and %v", tc.off, s, err, tc.tokens, tc.targets)
+		tokens, targets := slices.Repeat([]int32{99}, len(tc.tokens)), slices.Repeat([]int32{99}, len(tc.tokens))
+		err := Fill(c, tc.off, tokens, targets)
+		if err != nil || !slices.Equal(tokens, tc.tokens) || !slices.Equal(targets, tc.targets) {
+			t.Errorf("at %d: %v and %v, %v, want %v and %v", tc.off, tokens, targets, err, tc.tokens, tc.targets)
 		}
 	}
 	for _, tc := range []struct {
@@ -191,4 +152,53 @@ func TestFillAllocatesNothing(t *testing.T) {
 	}); n > 0 {
 		t.Errorf("%g allocations", n)
 	}
+}
+
+// Of a corpus in pieces no validation window spans an end where any fits in between, and
+// every token but the first of each piece is evaluated once.
+func TestWindowsOfPieces(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		length := rapid.OneOf(rapid.Int64Range(100, 5000), rapid.Int64Range(100, 1<<40)).Draw(t, "length")
+		_, val, err := Split(blank(length), Blocks, rapid.Float64Range(0.01, 0.99).Draw(t, "fraction"))
+		if err != nil {
+			t.Skip("too short")
+		}
+		pieces := Pieces(val)
+		inside := func(off, n int64) bool {
+			return slices.ContainsFunc(pieces, func(p Piece) bool { return off >= p.Off && off+n < p.Off+p.Len })
+		}
+		context, want := rapid.IntRange(1, 2000).Draw(t, "context"), rapid.IntRange(1, 2000).Draw(t, "want")
+		offs, err := ValWindows(val, context, want)
+		if err != nil {
+			if CheckLength(val.Len(), context) == nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		fits := windowsIn(pieces, context)
+		for i, off := range offs {
+			if off < 0 || off+int64(context) >= val.Len() || i > 0 && off < offs[i-1]+int64(context) {
+				t.Fatalf("window %d of %d at %d", i, len(offs), off)
+			}
+			if fits > 0 && !inside(off, int64(context)) {
+				t.Fatalf("the window at %d spans the end of a piece: %v", off, pieces)
+			}
+		}
+		if fits > 0 && int64(len(offs)) != min(fits, int64(want)) {
+			t.Fatalf("%d windows of %d that fit, wanted %d", len(offs), fits, want)
+		}
+		if length > 1<<20 {
+			return // too many to look at each
+		}
+		var targets int64
+		for _, w := range Sequential(val, context) {
+			if !inside(w.Off, int64(w.Len)) {
+				t.Fatalf("the window %+v spans the end of a piece: %v", w, pieces)
+			}
+			targets += int64(w.Len)
+		}
+		if targets != val.Len()-int64(len(pieces)) {
+			t.Fatalf("%d targets in %d pieces of %d tokens", targets, len(pieces), val.Len())
+		}
+	})
 }

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -17,14 +18,16 @@ const (
 	B                 // backward: input gradient, then weight gradient
 )
 
-const typeLetters = "?FIWB"
+var typeNames = [...]string{"?", F: "F", I: "I", W: "W", B: "B",
+	sendF: "SEND_F", recvF: "RECV_F", sendB: "SEND_B", recvB: "RECV_B",
+	unshard: "UNSHARD", reshard: "RESHARD", reduceGrad: "REDUCE_GRAD"}
 
 // String returns the type's letter.
 func (t Type) String() string {
-	if t < F || t > B {
+	if int(t) >= len(typeNames) {
 		t = 0
 	}
-	return typeLetters[t : t+1]
+	return typeNames[t]
 }
 
 // Action is one microbatch's visit to one stage. The fields are 32 bits wide
@@ -45,28 +48,14 @@ func (a Action) String() string { return string(a.appendTo(nil)) }
 func (a Action) appendTo(b []byte) []byte {
 	b = strconv.AppendInt(b, int64(a.Stage), 10)
 	b = append(b, a.Type.String()...)
+	if a.Type.isCollective() {
+		return b
+	}
 	return strconv.AppendInt(b, int64(a.Microbatch), 10)
 }
 
-// ParseAction reads what String writes, and nothing else: no spaces, no leading
-// zeros, no trailing text. Sends, receives and collectives are no actions of a
-// table, they follow from it.
-func ParseAction(s string) (Action, error) {
-	a, err := readAction(s)
-	if err != nil {
-		return Action{}, fmt.Errorf("%w: action %q: %w", ErrSyntax, shorten(s), err)
-	}
-	return a, nil
-}
-
-func parseType(s string) Type {
-	for t := F; t <= B; t++ {
-		if s == t.String() {
-			return t
-		}
-	}
-	return 0
-}
+// parseType returns 0 for a name that is none.
+func parseType(s string) Type { return Type(slices.Index(typeNames[1:], s) + 1) }
 
 // cutNumber reads the decimal number at the start of s. It refuses numbers
 // that no legal table can reach, so that sizes computed from them don't

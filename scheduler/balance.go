@@ -89,7 +89,7 @@ func balance(costs LayerCosts, layers, stages int, home mtpHome) *Layout {
 }
 
 // cheapest returns the stage that costs least, the last one of equals, among the
-// first ones of so many.
+// first ones of n.
 func cheapest(costs LayerCosts, counts []int, stages int, home mtpHome) int {
 	best, least := 0, math.Inf(1)
 	for i, n := range counts {

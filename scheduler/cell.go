@@ -3,77 +3,47 @@ package scheduler
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 )
 
-// communication is what the cell of a file says besides actions: a transfer between
-// stages or a collective within one. A table has none of them: they follow from it.
-type communication struct {
-	stage, microbatch int32
-	op                op
-	column            int32 // of its cell in the row, from 1
-}
-
-// op is what a communication does.
-type op uint8
-
-// The communications. From opUnshard on they are collectives of a stage's ranks, which
-// concern its parameters and have no microbatch.
+// The types of the cells that a file has besides actions: transfers between stages, and
+// collectives of a stage's ranks, which concern its parameters and have no microbatch. A
+// table has none of them: they follow from it.
 const (
-	opSendF op = iota + 1
-	opRecvF
-	opSendB
-	opRecvB
-	opUnshard
-	opReshard
-	opReduceGrad
+	sendF Type = B + 1 + iota
+	recvF
+	sendB
+	recvB
+	unshard
+	reshard
+	reduceGrad
 )
 
-var opNames = [...]string{opSendF: "SEND_F", opRecvF: "RECV_F", opSendB: "SEND_B", opRecvB: "RECV_B",
-	opUnshard: "UNSHARD", opReshard: "RESHARD", opReduceGrad: "REDUCE_GRAD"}
+func (t Type) isTransfer() bool { return sendF <= t && t <= recvB }
 
-// parseOp returns 0 for a name that is none.
-func parseOp(s string) op { return op(max(0, slices.Index(opNames[1:], s)+1)) }
+func (t Type) isSend() bool { return t == sendF || t == sendB }
 
-// isTransfer says whether it is a send or a receive.
-func (o op) isTransfer() bool { return o < opUnshard }
+func (t Type) isCollective() bool { return t >= unshard }
 
-// isSend is for transfers.
-func (o op) isSend() bool { return o == opSendF || o == opSendB }
-
-// edge is for transfers.
-func (o op) edge() EdgeKind {
-	if o == opSendB || o == opRecvB {
+// transferEdge is for transfers.
+func (t Type) transferEdge() EdgeKind {
+	if t >= sendB {
 		return BackwardEdge
 	}
 	return ForwardEdge
 }
 
 // sendOn and receiveOn are the transfers of an edge.
-func sendOn(k EdgeKind) op    { return opSendF + 2*op(k) }
-func receiveOn(k EdgeKind) op { return opRecvF + 2*op(k) }
-
-func (c communication) String() string { return string(c.appendTo(nil)) }
-
-func (c communication) appendTo(b []byte) []byte {
-	b = strconv.AppendInt(b, int64(c.stage), 10)
-	b = append(b, opNames[c.op]...)
-	if c.op.isTransfer() {
-		b = strconv.AppendInt(b, int64(c.microbatch), 10)
-	}
-	return b
-}
+func sendOn(k EdgeKind) Type    { return sendF + 2*Type(k) }
+func receiveOn(k EdgeKind) Type { return recvF + 2*Type(k) }
 
 // cell is what a cell of a file holds: an action, a pair of them, or a communication.
 type cell struct {
-	actions       [2]Action
-	numActions    int // 0: a communication
-	communication communication
+	actions [2]Action
+	width   int
 }
 
-// parseCell reads a cell that is not empty, as strictly as ParseAction.
+// parseCell reads a cell that is not empty, with nothing before or behind it.
 func parseCell(s string) (cell, error) {
 	c, err := readCell(s)
 	if err != nil {
@@ -85,27 +55,10 @@ func parseCell(s string) (cell, error) {
 func readCell(s string) (cell, error) {
 	if isPair(s) {
 		pair, err := readPair(s)
-		return cell{actions: pair, numActions: 2}, err
+		return cell{pair, 2}, err
 	}
-	stage, name, rest, err := cutType(s)
-	if err != nil {
-		return cell{}, err
-	}
-	o := parseOp(name)
-	switch {
-	case parseType(name) != 0:
-		a, err := readAction(s)
-		return cell{actions: [2]Action{a}, numActions: 1}, err
-	case o == 0:
-		return cell{}, unknownType(name, "F, I, W, B, "+strings.Join(opNames[1:opReduceGrad], ", ")+" or "+opNames[opReduceGrad])
-	case !o.isTransfer() && rest != "":
-		return cell{}, fmt.Errorf("%q after %s, which has no microbatch", shorten(rest), name)
-	}
-	c := cell{communication: communication{stage: stage, op: o}}
-	if o.isTransfer() {
-		c.communication.microbatch, err = onlyNumber(rest)
-	}
-	return c, err
+	a, err := readTyped(s, reduceGrad)
+	return cell{[2]Action{a}, 1}, err
 }
 
 func isPair(s string) bool { return strings.HasPrefix(s, "(") }
@@ -142,20 +95,24 @@ func readPair(s string) ([2]Action, error) {
 	return [2]Action{a, b}, nil
 }
 
-func readAction(s string) (Action, error) {
+func readAction(s string) (Action, error) { return readTyped(s, B) }
+
+// readTyped reads what has one of the types up to the last.
+func readTyped(s string, last Type) (Action, error) {
 	stage, name, rest, err := cutType(s)
 	if err != nil {
 		return Action{}, err
 	}
-	typ := parseType(name)
-	if typ == 0 {
-		return Action{}, unknownType(name, "F, I, W or B")
+	a := Action{Stage: stage, Type: parseType(name)}
+	switch {
+	case a.Type == 0 || a.Type > last:
+		return Action{}, unknownType(name, strings.Join(typeNames[F:last], ", ")+" or "+last.String())
+	case !a.Type.isCollective():
+		a.Microbatch, err = onlyNumber(rest)
+	case rest != "":
+		err = fmt.Errorf("%q after %s, which has no microbatch", shorten(rest), name)
 	}
-	microbatch, err := onlyNumber(rest)
-	if err != nil {
-		return Action{}, err
-	}
-	return Action{Stage: stage, Type: typ, Microbatch: microbatch}, nil
+	return a, err
 }
 
 // cutType splits STAGE TYPE [MICROBATCH]; the type is anything up to a digit.

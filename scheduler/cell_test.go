@@ -11,26 +11,26 @@ func TestParseCell(t *testing.T) {
 	first := f5
 	first.Overlap = true
 	good := map[string]cell{
-		"0F5":                    {actions: [2]Action{f5}, numActions: 1},
-		"7B3":                    {actions: [2]Action{b3}, numActions: 1},
-		"(0F5;7B3)OVERLAP_F_B":   {actions: [2]Action{first, b3}, numActions: 2},
-		"(7B3;0F5)OVERLAP_F_B":   {actions: [2]Action{first, b3}, numActions: 2},
-		"(0F5;7I3)OVERLAP_F_B":   {actions: [2]Action{first, {Stage: 7, Type: I, Microbatch: 3}}, numActions: 2},
-		"0SEND_F12":              {communication: communication{op: opSendF, microbatch: 12}},
-		"3RECV_F0":               {communication: communication{stage: 3, op: opRecvF}},
-		"3SEND_B4":               {communication: communication{stage: 3, op: opSendB, microbatch: 4}},
-		"67108863RECV_B67108863": {communication: communication{stage: MaxActions - 1, op: opRecvB, microbatch: MaxActions - 1}},
-		"3UNSHARD":               {communication: communication{stage: 3, op: opUnshard}},
-		"10RESHARD":              {communication: communication{stage: 10, op: opReshard}},
-		"0REDUCE_GRAD":           {communication: communication{op: opReduceGrad}},
+		"0F5":                    {actions: [2]Action{f5}, width: 1},
+		"7B3":                    {actions: [2]Action{b3}, width: 1},
+		"(0F5;7B3)OVERLAP_F_B":   {actions: [2]Action{first, b3}, width: 2},
+		"(7B3;0F5)OVERLAP_F_B":   {actions: [2]Action{first, b3}, width: 2},
+		"(0F5;7I3)OVERLAP_F_B":   {actions: [2]Action{first, {Stage: 7, Type: I, Microbatch: 3}}, width: 2},
+		"0SEND_F12":              {actions: [2]Action{{Type: sendF, Microbatch: 12}}, width: 1},
+		"3RECV_F0":               {actions: [2]Action{{Stage: 3, Type: recvF}}, width: 1},
+		"3SEND_B4":               {actions: [2]Action{{Stage: 3, Type: sendB, Microbatch: 4}}, width: 1},
+		"67108863RECV_B67108863": {actions: [2]Action{{Stage: MaxActions - 1, Type: recvB, Microbatch: MaxActions - 1}}, width: 1},
+		"3UNSHARD":               {actions: [2]Action{{Stage: 3, Type: unshard}}, width: 1},
+		"10RESHARD":              {actions: [2]Action{{Stage: 10, Type: reshard}}, width: 1},
+		"0REDUCE_GRAD":           {actions: [2]Action{{Type: reduceGrad}}, width: 1},
 	}
 	for text, want := range good {
 		c, err := parseCell(text)
 		if err != nil || c != want {
 			t.Errorf("parseCell(%q) = %+v, %v; want %+v", text, c, err, want)
 		}
-		if c.numActions == 0 && c.communication.String() != text {
-			t.Errorf("%q is written as %v", text, c.communication)
+		if got := c.actions[0].String(); c.width == 1 && got != text {
+			t.Errorf("%q is written as %s", text, got)
 		}
 	}
 
@@ -38,6 +38,9 @@ func TestParseCell(t *testing.T) {
 		"":          "stage: no number",
 		" 0F0":      "stage: no number",
 		"0F0 ":      `" " after the microbatch`,
+		"+0F0":      "stage: no number",
+		"٣F0":       "stage: no number",
+		"0F٣":       "unknown type \"F٣\"",
 		"0F0x":      `"x" after the microbatch`,
 		"0F0\r":     `"\r" after the microbatch`,
 		"00F0":      "stage: 00 has a leading zero",
@@ -87,4 +90,22 @@ func TestParseCell(t *testing.T) {
 			t.Errorf("parseCell(%.20q): error of %d bytes", text, len(err.Error()))
 		}
 	}
+}
+
+func FuzzParseCell(f *testing.F) {
+	for _, seed := range []string{"0F0", "12B34", "3I7", "10W0", "0SEND_F1", "00F0", "0F", "1é2", "99999999999F1", "3UNSHARD", "(0F1;0B0)OVERLAP_F_B"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := parseCell(text)
+		if err != nil {
+			if !errors.Is(err, ErrSyntax) {
+				t.Fatalf("error %v is no ErrSyntax", err)
+			}
+			return
+		}
+		if got := c.actions[0].String(); c.width == 1 && got != text {
+			t.Fatalf("%q was read as %s", text, got)
+		}
+	})
 }

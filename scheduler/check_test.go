@@ -25,6 +25,10 @@ func TestBrokenTables(t *testing.T) {
 		{"another placement", func(t *Table) { t.Placement = V }, ErrTable},
 		{"unknown placement", func(t *Table) { t.Placement = 7 }, ErrTable},
 		{"unknown type", func(t *Table) { t.Ranks[0][0].Type = 0 }, ErrTable},
+		{"a type above all", func(t *Table) { t.Ranks[0][0].Type = 99 }, ErrTable},
+		{"a send", func(t *Table) { t.Ranks[0][0].Type = sendF }, ErrTable},
+		{"half a pair", func(t *Table) { t.Ranks[1][7].Overlap = true }, ErrTable},
+		{"a pair of one visit", func(t *Table) { t.Ranks[1][0].Overlap = true }, ErrTable},
 		{"negative stage", func(t *Table) { t.Ranks[0][0].Stage = -1 }, ErrTable},
 		{"stage above", func(t *Table) { t.Ranks[0][0].Stage = 2 }, ErrTable},
 		{"negative microbatch", func(t *Table) { t.Ranks[0][0].Microbatch = -1 }, ErrTable},
@@ -90,12 +94,12 @@ func TestTooFewCredits(t *testing.T) {
 	table := generate(t, Spec{Ranks: 3, Chunks: 1, Microbatches: 4})
 	credits := check(t, table).Credits
 	credits.Backward[2] = 0
-	_, err := SimulateCredits(table, UnitCosts, credits)
+	_, err := Machine{Costs: UnitCosts, Credits: &credits}.Simulate(table)
 	want := "rank 2: 2B0 needs one of the 0 backward credits of stage 2, the next comes back with 1B0 on rank 1"
 	if !errors.Is(err, ErrDeadlock) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
-	if _, err := SimulateCredits(table, UnitCosts, Credits{}); !errors.Is(err, ErrCosts) {
+	if _, err := (Machine{Costs: UnitCosts, Credits: &Credits{}}).Simulate(table); !errors.Is(err, ErrCosts) {
 		t.Errorf("no credits at all: %v, want ErrCosts", err)
 	}
 }
@@ -105,7 +109,7 @@ func TestTooFewCredits(t *testing.T) {
 func TestCreditsBind(t *testing.T) {
 	table := generate(t, Spec{Schedule: GPipe, Ranks: 2, Chunks: 1, Microbatches: 3})
 	slowReceiver := func(rank int, _ Action) float64 { return float64(1 + 9*rank) }
-	tl, err := SimulateCredits(table, slowReceiver, Credits{Forward: []int{1, 0}, Backward: []int{0, 1}})
+	tl, err := Machine{Costs: slowReceiver, Credits: &Credits{Forward: []int{1, 0}, Backward: []int{0, 1}}}.Simulate(table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +195,7 @@ func TestAnySpec(t *testing.T) {
 			rt.Fatalf("%+v: %v", spec, err)
 		}
 		checkTimeline(rt, table, free, costs, nil)
-		bounded, err := SimulateCredits(table, costs, report.Credits)
+		bounded, err := Machine{Costs: costs, Credits: &report.Credits}.Simulate(table)
 		if err != nil {
 			rt.Fatalf("%+v: %v", spec, err)
 		}

@@ -90,6 +90,9 @@ func (r *Ranking) Chooser(rank int) *Chooser {
 	return c
 }
 
+// Expect sets what the rank expects its actions to take, instead of the ranking's costs.
+func (c *Chooser) Expect(costs Costs) { c.costs = costs }
+
 // Reset goes back to the start of a step.
 func (c *Chooser) Reset() {
 	c.cursor = 0

@@ -1,7 +1,9 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -22,48 +24,33 @@ import (
 // must have all that it needs, in an order in which the ranks come to their ends when
 // each receive waits for its send, and a send for nothing.
 //
-// What is read can be run: Check has nothing to say about it. Sizes and placement are
-// taken from the rows, as by ParseTable. An error begins with the name, and with the
+// What is read can be run: Check has nothing to say about it. The rows say no
+// more, so the rest is taken from them: the stages and microbatches that occur, a
+// forward-only table where there is no gradient, and the first of the placements loop, V
+// and U that puts each stage on its row. An error begins with the name, and with the
 // row and the column of a cell, both from 1 (row 1 is rank 0, and bubbles count as
 // cells); it wraps ErrSyntax, or what Check would return.
 func ReadCSV(name, text string) (*Table, error) {
 	s := &sheet{name: name, text: text, table: &Table{ForwardOnly: true}}
 	for _, step := range []func() error{
-		s.read,
-		s.checkStages, s.choosePlacement,
-		s.checkOnce, s.checkComplete, s.checkOrder,
+		s.read, s.checkStages, s.choosePlacement, s.checkActions,
 		s.checkTransfers, s.checkMatches, s.checkParameters,
-		s.checkProgress,
+		s.checkProgress, s.dropCommunications,
 	} {
 		if err := step(); err != nil {
-			return nil, err
+			return nil, s.locate(err)
 		}
 	}
 	return s.table, nil
 }
 
-// sheet is a file while it is read. Unlike a table it knows the cells.
+// sheet is a file while it is read.
 type sheet struct {
 	name, text string
-	table      *Table
-	columns    [][]int32         // by rank and position in its order: the action's column
-	others     [][]communication // by rank, from left to right
-
-	// The columns by visit (stage · microbatches + microbatch), 0 where there is none.
-	// Of the steps, by F, I and W; a B is the I and the W.
-	steps [3][]int32
-	// Of the sends by the stage that sends, and of the receives by the stage that
-	// receives; by EdgeKind. Empty in a file without them.
-	sends, receives [2][]int32
+	table      *Table    // with communications, until they are dropped
+	columns    [][]int32 // by rank and position in its order, from 1
+	index      *index
 }
-
-// spot is a cell of a file.
-type spot struct {
-	rank   int
-	column int32
-}
-
-func (s spot) String() string { return fmt.Sprintf("row %d, column %d", s.rank+1, s.column) }
 
 func (s *sheet) prefix() string {
 	if s.name == "" {
@@ -72,10 +59,46 @@ func (s *sheet) prefix() string {
 	return s.name + ": "
 }
 
-// failAt makes an error about a cell. With a missing cell, that one belongs in front
-// of the spot.
-func (s *sheet) failAt(at spot, missing string, kind error, format string, args ...any) error {
-	return fmt.Errorf("%s%v: %w: %s\n%s", s.prefix(), at, kind, fmt.Sprintf(format, args...), s.grid(at, missing))
+// locate says of an error where it is in the file.
+func (s *sheet) locate(err error) error {
+	var f *fault
+	if !errors.As(err, &f) {
+		return err
+	}
+	text := f.text
+	if f.other != nil {
+		text = fmt.Sprintf("%v %s, in column %d", f.subject(), text, s.column(*f.other))
+	}
+	text += f.waits(func(w wait) string {
+		return fmt.Sprintf("%s: %s in %s", s.spot(w.at), w.text, s.spot(w.needed))
+	})
+	column := s.column(f.at)
+	if f.missing != "" {
+		column = 1 // or behind the action before
+		if f.at.position > 0 {
+			column = 1 + s.columns[f.at.rank][f.at.position-1]
+		}
+	}
+	return fmt.Errorf("%s%s: %w: %s\n%s", s.prefix(), spotName(f.at.rank, column), f.kind, text, s.grid(f.at.rank, column, f.missing))
+}
+
+// column returns the column of a place, 0 behind the end of its row.
+func (s *sheet) column(at place) int32 {
+	if row := s.columns[at.rank]; at.position < len(row) {
+		return row[at.position]
+	}
+	return 0
+}
+
+func (s *sheet) spot(at place) string { return spotName(at.rank, s.column(at)) }
+
+func spotName(rank int, column int32) string {
+	return fmt.Sprintf("row %d, column %d", rank+1, column)
+}
+
+// fail is about the cell at a position.
+func (s *sheet) fail(at place, kind error, format string, args ...any) error {
+	return s.table.fault(kind, at.rank, at.position, fmt.Sprintf(format, args...))
 }
 
 func (s *sheet) read() error {
@@ -105,66 +128,58 @@ func lines(text string) func(yield func(string) bool) {
 
 // readRow reads the order of the next rank; actions counts those of all.
 func (s *sheet) readRow(line string, actions *int) error {
-	at := spot{rank: s.table.NumRanks()}
-	var row []Action
-	var columns []int32
-	var others []communication
+	rank := s.table.NumRanks()
+	room := 0 // rows are often as long as the one above, and a cell has 4 bytes with its comma
+	if rank > 0 {
+		room = min(len(s.columns[rank-1]), (len(line)+1)/4)
+	}
+	row, columns := make([]Action, 0, room), make([]int32, 0, room)
+	column, before := int32(0), *actions
 	for text := range strings.SplitSeq(line, ",") {
-		at.column++
+		column++
 		if text == "" {
 			continue
 		}
 		c, err := parseCell(text)
 		if err != nil {
-			return fmt.Errorf("%s%v: %w", s.prefix(), at, err)
+			return fmt.Errorf("%s%s: %w", s.prefix(), spotName(rank, column), err)
 		}
-		if *actions += c.numActions; *actions > MaxActions {
-			return fmt.Errorf("%s%v: %w: more than %d actions", s.prefix(), at, ErrTable, MaxActions)
+		for _, a := range c.actions[:c.width] {
+			if a.Type <= B {
+				*actions++
+			}
+			row, columns = append(row, a), append(columns, column)
 		}
-		for _, a := range c.actions[:c.numActions] {
-			row, columns = append(row, a), append(columns, at.column)
-		}
-		if c.numActions == 0 {
-			c.communication.column = at.column
-			others = append(others, c.communication)
+		if *actions > MaxActions {
+			return fmt.Errorf("%s%s: %w: more than %d actions", s.prefix(), spotName(rank, column), ErrTable, MaxActions)
 		}
 	}
-	if len(row) == 0 {
-		at.column = 1
-		return fmt.Errorf("%s%v: %w: the row has no action, but every rank holds a stage", s.prefix(), at, ErrSyntax)
+	if *actions == before {
+		return fmt.Errorf("%s%s: %w: the row has no action, but every rank holds a stage", s.prefix(), spotName(rank, 1), ErrSyntax)
 	}
 	s.table.addRow(row)
-	s.columns, s.others = append(s.columns, columns), append(s.others, others)
+	s.columns = append(s.columns, columns)
 	return nil
 }
 
-// at returns the spot of an action.
-func (s *sheet) at(rank, position int) spot { return spot{rank, s.columns[rank][position]} }
-
-// visit is the place of a microbatch's visit to a stage in the lists by visit.
-func (s *sheet) visit(stage, microbatch int) int { return stage*s.table.Microbatches + microbatch }
-
-// cursor stands between the cells of a row.
-type cursor struct{ action, other int }
-
-// sheetCell is a cell that is not empty.
-type sheetCell struct {
-	spot
-	actions []Action // nil: a communication
-	other   communication
-	beyond  cursor
+// cells yields the places of all cells, row by row, a pair as two.
+func (s *sheet) cells(yield func(place, Action) bool) {
+	for r, row := range s.table.Ranks {
+		for i, a := range row {
+			if !yield(place{r, i}, a) {
+				return
+			}
+		}
+	}
 }
 
-// next returns the cell behind a cursor; ok is false at the end of the row.
-func (s *sheet) next(rank int, c cursor) (found sheetCell, ok bool) {
-	row, others := s.table.Ranks[rank], s.others[rank]
-	if c.other < len(others) && (c.action == len(row) || others[c.other].column < s.columns[rank][c.action]) {
-		other := others[c.other]
-		return sheetCell{spot: spot{rank, other.column}, other: other, beyond: cursor{c.action, c.other + 1}}, true
+// dropCommunications leaves the actions.
+func (s *sheet) dropCommunications() error {
+	for r, row := range s.table.Ranks {
+		actions := slices.DeleteFunc(row, func(a Action) bool { return a.Type > B })
+		if len(actions) < len(row) {
+			s.table.Ranks[r] = slices.Clone(actions)
+		}
 	}
-	if c.action == len(row) {
-		return sheetCell{}, false
-	}
-	beyond := cursor{c.action + Width(row, c.action), c.other}
-	return sheetCell{spot: s.at(rank, c.action), actions: row[c.action:beyond.action], beyond: beyond}, true
+	return nil
 }

@@ -71,9 +71,9 @@ func TestPublishedCSV(t *testing.T) {
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("transfers by row\n%v, the file has\n%v", got, want)
 			}
-			for o := opSendF; o <= opRecvB; o++ {
-				if n := strings.Count(text, opNames[o]); n != c.transfers {
-					t.Errorf("%d %s, want %d", n, opNames[o], c.transfers)
+			for o := sendF; o <= recvB; o++ {
+				if n := strings.Count(text, o.String()); n != c.transfers {
+					t.Errorf("%d %s, want %d", n, o, c.transfers)
 				}
 			}
 		})
@@ -186,9 +186,6 @@ func TestReadCSVTooLong(t *testing.T) {
 	if _, err := ReadCSV("a.csv", text); !errors.Is(err, ErrSyntax) || err.Error() != "a.csv: syntax error: 1073741825 bytes, the limit is 1073741824" {
 		t.Errorf("ReadCSV says %v", err)
 	}
-	if _, err := ParseTable(text); !errors.Is(err, ErrSyntax) {
-		t.Errorf("ParseTable says %v", err)
-	}
 }
 
 // drawTable makes the table of any schedule.
@@ -300,10 +297,7 @@ func TestReadCSVLikeCheck(t *testing.T) {
 			row[i], row[j] = row[j], row[i]
 		}
 		text := textOf(rows)
-		parsed, err := ParseTable(text)
-		if err != nil {
-			rt.Fatal(err)
-		}
+		parsed := parseTable(t, text)
 		_, want := Check(parsed)
 		got, err := ReadCSV("", text)
 		if (want == nil) != (err == nil) {
@@ -315,7 +309,7 @@ func TestReadCSVLikeCheck(t *testing.T) {
 		}
 		accepted++
 		if !reflect.DeepEqual(got, parsed) {
-			rt.Fatalf("ReadCSV makes %+v, ParseTable %+v", got, parsed)
+			rt.Fatalf("ReadCSV makes %+v from %+v", got, parsed)
 		}
 	})
 	if accepted == 0 || refused == 0 {
@@ -357,8 +351,12 @@ func FuzzReadCSV(f *testing.F) {
 			}
 			return
 		}
-		if _, err := Check(table); err != nil {
+		report, err := Check(table)
+		if err != nil {
 			t.Fatalf("ReadCSV accepts what Check refuses: %v", err)
+		}
+		if _, err := (Machine{Costs: UnitCosts, Credits: &report.Credits}).Simulate(table); err != nil {
+			t.Fatalf("a table that Check accepted does not run: %v", err)
 		}
 		for _, written := range []string{table.CSV(), table.CSVWithCommunication()} {
 			again, err := ReadCSV("", written)

@@ -4,12 +4,12 @@ import "strings"
 
 // grid draws the cells of the file around one, as Table.grid draws orders. Here all
 // cells of a column stand one under the other, and a bubble is blank.
-func (s *sheet) grid(at spot, missing string) string {
-	p := pane{rank: at.rank, position: int(at.column) - 1, missing: missing, first: max(0, at.rank-gridRanks)}
+func (s *sheet) grid(of int, column int32, missing string) string {
+	p := pane{rank: of, position: int(column) - 1, missing: missing, first: max(0, of-gridRanks)}
 	rank := -1
 	for line := range lines(s.text) {
 		rank++
-		if rank > at.rank+gridRanks {
+		if rank > of+gridRanks {
 			break
 		}
 		if rank >= p.first && rank < s.table.NumRanks() {

@@ -15,68 +15,72 @@ func (p parameters) whole() bool { return p.unsharded > p.resharded }
 // never does holds them all the time. Gradients are reduced once, when the last is
 // there. Each stage stands on one rank, so the columns can be compared.
 func (s *sheet) checkParameters() error {
-	var stages []parameters // nil as long as there is no collective
-	for rank, others := range s.others {
-		for _, c := range others {
-			if !c.op.isTransfer() && stages == nil {
-				stages = make([]parameters, s.table.NumStages)
-			}
+	if !s.has(Type.isCollective) {
+		return nil
+	}
+	stages := make([]parameters, s.table.NumStages)
+	for at, a := range s.cells {
+		var err error
+		switch p := &stages[a.Stage]; {
+		case a.Type <= B:
+			err = s.checkUse(p, at, a)
+		case a.Type.isCollective():
+			err = s.checkCollective(p, at, a)
 		}
-		if stages == nil {
-			continue
-		}
-		var at cursor
-		for c, ok := s.next(rank, at); ok; c, ok = s.next(rank, at) {
-			if err := s.checkUse(stages, c); err != nil {
-				return err
-			}
-			at = c.beyond
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (s *sheet) checkUse(stages []parameters, c sheetCell) error {
-	for _, a := range c.actions {
-		p := &stages[a.Stage]
-		switch {
-		case p.resharded != 0 && !p.whole():
-			return s.failAt(c.spot, "", ErrOrder, "%v has no %dUNSHARD since the %dRESHARD in column %d", a, a.Stage, a.Stage, p.resharded)
-		case p.reduced != 0 && stepsOf[a.Type]&stepW != 0:
-			return s.failAt(c.spot, "", ErrOrder, "%v comes after %dREDUCE_GRAD, which is in column %d and needs its gradient", a, a.Stage, p.reduced)
+// has says whether the file has a cell of some type.
+func (s *sheet) has(some func(Type) bool) bool {
+	for _, a := range s.cells {
+		if some(a.Type) {
+			return true
 		}
-		p.used = c.column
 	}
-	if c.actions != nil || c.other.op.isTransfer() {
-		return nil
-	}
+	return false
+}
 
-	p, other := &stages[c.other.stage], c.other
-	switch other.op {
-	case opUnshard:
+func (s *sheet) checkUse(p *parameters, at place, a Action) error {
+	switch {
+	case p.resharded != 0 && !p.whole():
+		return s.fail(at, ErrOrder, "%v has no %dUNSHARD since the %dRESHARD in column %d", a, a.Stage, a.Stage, p.resharded)
+	case p.reduced != 0 && stepsOf[a.Type]&stepW != 0:
+		return s.fail(at, ErrOrder, "%v comes after %dREDUCE_GRAD, which is in column %d and needs its gradient", a, a.Stage, p.reduced)
+	}
+	p.used = s.column(at)
+	return nil
+}
+
+func (s *sheet) checkCollective(p *parameters, at place, a Action) error {
+	switch a.Type {
+	case unshard:
 		if p.whole() {
-			return s.failAt(c.spot, "", ErrDuplicate, "%v has been done before, in column %d, and not undone since", other, p.unsharded)
+			return s.fail(at, ErrDuplicate, "%v has been done before, in column %d, and not undone since", a, p.unsharded)
 		}
 		if p.unsharded == 0 && p.used != 0 {
-			return s.failAt(c.spot, "", ErrOrder, "%v comes after an action of stage %d, in column %d", other, other.stage, p.used)
+			return s.fail(at, ErrOrder, "%v comes after an action of stage %d, in column %d", a, a.Stage, p.used)
 		}
-		p.unsharded = c.column
-	case opReshard:
+		p.unsharded = s.column(at)
+	case reshard:
 		if !p.whole() && p.resharded != 0 {
-			return s.failAt(c.spot, "", ErrDuplicate, "%v has been done before, in column %d", other, p.resharded)
+			return s.fail(at, ErrDuplicate, "%v has been done before, in column %d", a, p.resharded)
 		}
 		if !p.whole() {
-			return s.failAt(c.spot, "", ErrOrder, "%v has no %dUNSHARD before it", other, other.stage)
+			return s.fail(at, ErrOrder, "%v has no %dUNSHARD before it", a, a.Stage)
 		}
-		p.resharded = c.column
-	case opReduceGrad:
+		p.resharded = s.column(at)
+	case reduceGrad:
 		if s.table.ForwardOnly {
-			return s.failAt(c.spot, "", ErrTable, "%v in a table without backwards", other)
+			return s.fail(at, ErrTable, "%v in a table without backwards", a)
 		}
 		if p.reduced != 0 {
-			return s.failAt(c.spot, "", ErrDuplicate, "%v has been done before, in column %d", other, p.reduced)
+			return s.fail(at, ErrDuplicate, "%v has been done before, in column %d", a, p.reduced)
 		}
-		p.reduced = c.column
+		p.reduced = s.column(at)
 	}
 	return nil
 }

@@ -1,114 +1,32 @@
 package scheduler
 
+import "fmt"
+
 // checkTransfers says that each communication stands on the rank of its stage, and each
 // send and receive on an edge between ranks, once, and on the right side of its
 // action. It notes where they stand.
 func (s *sheet) checkTransfers() error {
 	t := s.table
-	if s.hasTransfers() {
-		for k := range s.sends {
-			s.sends[k] = make([]int32, len(s.steps[0]))
-			s.receives[k] = make([]int32, len(s.steps[0]))
+	if s.has(Type.isTransfer) {
+		for k := range s.index.sends {
+			s.index.sends[k] = matrix(t.NumStages, t.Microbatches)
+			s.index.receives[k] = matrix(t.NumStages, t.Microbatches)
 		}
 	}
-	for r, others := range s.others {
-		for _, c := range others {
-			at := spot{r, c.column}
-			switch home := t.RankOf(int(c.stage)); {
-			case int(c.stage) >= t.NumStages:
-				return s.failAt(at, "", ErrTable, "%v, but the stages that compute are 0 to %d: is a row missing?", c, t.NumStages-1)
-			case home != r:
-				return s.failAt(at, "", ErrRank, "%v is on rank %d, but stage %d is on rank %d", c, r, c.stage, home)
-			case int(c.microbatch) >= t.Microbatches:
-				return s.failAt(at, "", ErrTable, "%v, but the microbatches are 0 to %d", c, t.Microbatches-1)
-			}
-			if c.op.isTransfer() {
-				if err := s.checkTransfer(at, c); err != nil {
-					return err
-				}
-			}
+	for at, a := range s.cells {
+		if a.Type <= B {
+			continue
 		}
-	}
-	return nil
-}
-
-func (s *sheet) hasTransfers() bool {
-	for _, others := range s.others {
-		for _, c := range others {
-			if c.op.isTransfer() {
-				return true
-			}
+		switch home := t.RankOf(int(a.Stage)); {
+		case int(a.Stage) >= t.NumStages:
+			return s.fail(at, ErrTable, "%v, but the stages that compute are 0 to %d: is a row missing?", a, t.NumStages-1)
+		case home != at.rank:
+			return s.fail(at, ErrRank, "%v is on rank %d, but stage %d is on rank %d", a, at.rank, a.Stage, home)
+		case int(a.Microbatch) >= t.Microbatches:
+			return s.fail(at, ErrTable, "%v, but the microbatches are 0 to %d", a, t.Microbatches-1)
 		}
-	}
-	return false
-}
-
-func (s *sheet) checkTransfer(at spot, c communication) error {
-	t, kind := s.table, c.op.edge()
-	if t.ForwardOnly && kind == BackwardEdge {
-		return s.failAt(at, "", ErrTable, "%v in a table without backwards", c)
-	}
-	peer, exists := s.peer(c)
-	if !exists {
-		if c.stage == 0 && c.op != opSendF && c.op != opRecvB {
-			return s.failAt(at, "", ErrTable, "%v, but there is no stage before stage 0: leave it out", c)
-		}
-		return s.failAt(at, "", ErrTable, "%v, but stage %d is the last: is a row missing?", c, c.stage)
-	}
-	if t.RankOf(peer) == at.rank {
-		return s.failAt(at, "", ErrTable, "%v, but stages %d and %d are on the same rank, and nothing is sent: leave it out", c, c.stage, peer)
-	}
-
-	list := s.receives[kind]
-	if c.op.isSend() {
-		list = s.sends[kind]
-	}
-	visit := s.visit(int(c.stage), int(c.microbatch))
-	if before := list[visit]; before != 0 {
-		return s.failAt(at, "", ErrDuplicate, "%v has been done before, in column %d", c, before)
-	}
-	list[visit] = at.column
-
-	action, column := s.step(int(kind), int(c.stage), int(c.microbatch)), s.steps[kind][visit]
-	switch {
-	case c.op.isSend() && at.column < column:
-		return s.failAt(at, "", ErrOrder, "%v comes before %v, whose output it sends, in column %d", c, action, column)
-	case !c.op.isSend() && at.column > column:
-		return s.failAt(at, "", ErrOrder, "%v comes after %v, which needs it, in column %d", c, action, column)
-	}
-	return nil
-}
-
-// peer returns the stage at the other end of a transfer, if there is one.
-func (s *sheet) peer(c communication) (int, bool) {
-	if c.op.isSend() {
-		return c.op.edge().to(int(c.stage), s.table.NumStages)
-	}
-	return c.op.edge().from(int(c.stage), s.table.NumStages)
-}
-
-// checkMatches says that every output that leaves its rank has its send and its
-// receive, in a file that has any.
-func (s *sheet) checkMatches() error {
-	if s.sends[ForwardEdge] == nil {
-		return nil
-	}
-	t := s.table
-	for r, row := range t.Ranks {
-		for i, a := range row {
-			kind, ok := a.Type.edge()
-			if !ok {
-				continue
-			}
-			to, ok := kind.to(int(a.Stage), t.NumStages)
-			if !ok || t.RankOf(to) == r {
-				continue
-			}
-			send := communication{stage: a.Stage, op: sendOn(kind), microbatch: a.Microbatch}
-			send.column = s.sends[kind][s.visit(int(a.Stage), int(a.Microbatch))]
-			receive := communication{stage: int32(to), op: receiveOn(kind), microbatch: a.Microbatch}
-			receive.column = s.receives[kind][s.visit(to, int(a.Microbatch))]
-			if err := s.checkMatch(s.at(r, i), a, send, receive); err != nil {
+		if a.Type.isTransfer() {
+			if err := s.checkTransfer(at, a); err != nil {
 				return err
 			}
 		}
@@ -116,18 +34,83 @@ func (s *sheet) checkMatches() error {
 	return nil
 }
 
-// checkMatch looks at the transfers of one output; the action that makes it stands at
-// the spot.
-func (s *sheet) checkMatch(at spot, a Action, send, receive communication) error {
-	rank := s.table.RankOf(int(receive.stage))
+func (s *sheet) checkTransfer(at place, a Action) error {
+	t, kind, send := s.table, a.Type.transferEdge(), a.Type.isSend()
+	if t.ForwardOnly && kind == BackwardEdge {
+		return s.fail(at, ErrTable, "%v in a table without backwards", a)
+	}
+	peer, exists := kind.from(int(a.Stage), t.NumStages)
+	list := s.index.receives[kind]
+	if send {
+		peer, exists = kind.to(int(a.Stage), t.NumStages)
+		list = s.index.sends[kind]
+	}
 	switch {
-	case send.column != 0 && receive.column == 0:
-		return s.failAt(spot{at.rank, send.column}, "", ErrIncomplete, "%v has no %v on rank %d", send, receive, rank)
-	case send.column == 0 && receive.column != 0:
-		return s.failAt(spot{rank, receive.column}, "", ErrIncomplete, "%v has no %v on rank %d", receive, send, at.rank)
-	case send.column == 0:
-		return s.failAt(spot{at.rank, at.column + 1}, send.String(), ErrIncomplete,
-			"%v has no %v after it, and rank %d no %v: a file with sends and receives needs all of them, or none", a, send, rank, receive)
+	case !exists && a.Stage == 0 && peer < 0:
+		return s.fail(at, ErrTable, "%v, but there is no stage before stage 0: leave it out", a)
+	case !exists:
+		return s.fail(at, ErrTable, "%v, but stage %d is the last: is a row missing?", a, a.Stage)
+	case t.RankOf(peer) == at.rank:
+		return s.fail(at, ErrTable, "%v, but stages %d and %d are on the same rank, and nothing is sent: leave it out", a, a.Stage, peer)
+	}
+
+	position := &list[a.Stage][a.Microbatch]
+	if *position != 0 {
+		return s.fail(at, ErrDuplicate, "%v has been done before, in column %d", a, s.columns[at.rank][*position-1])
+	}
+	*position = int32(at.position) + 1
+
+	action := s.index.at(t, kind, a.Stage, a.Microbatch)
+	b := t.Ranks[action.rank][action.position]
+	switch {
+	case send && at.position < action.position:
+		return s.fail(at, ErrOrder, "%v comes before %v, whose output it sends, in column %d", a, b, s.column(action))
+	case !send && at.position > action.position:
+		return s.fail(at, ErrOrder, "%v comes after %v, which needs it, in column %d", a, b, s.column(action))
+	}
+	return nil
+}
+
+// checkMatches says that every output that leaves its rank has its send and its
+// receive, in a file that has any.
+func (s *sheet) checkMatches() error {
+	t := s.table
+	if s.index.sends[ForwardEdge] == nil {
+		return nil
+	}
+	for at, a := range s.cells {
+		kind, ok := a.Type.edge()
+		if !ok {
+			continue
+		}
+		to, ok := kind.to(int(a.Stage), t.NumStages)
+		if !ok || t.RankOf(to) == at.rank {
+			continue
+		}
+		if err := s.checkMatch(at, a, kind, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkMatch looks at the transfers of an action's output.
+func (s *sheet) checkMatch(at place, a Action, kind EdgeKind, to int) error {
+	rank := s.table.RankOf(to)
+	send := Action{Stage: a.Stage, Type: sendOn(kind), Microbatch: a.Microbatch}
+	receive := Action{Stage: int32(to), Type: receiveOn(kind), Microbatch: a.Microbatch}
+	sent := int(s.index.sends[kind][send.Stage][a.Microbatch])
+	received := int(s.index.receives[kind][receive.Stage][a.Microbatch])
+	switch {
+	case sent != 0 && received == 0:
+		return s.fail(place{at.rank, sent - 1}, ErrIncomplete, "%v has no %v on rank %d", send, receive, rank)
+	case sent == 0 && received != 0:
+		return s.fail(place{rank, received - 1}, ErrIncomplete, "%v has no %v on rank %d", receive, send, at.rank)
+	case sent == 0:
+		f := s.table.fault(ErrIncomplete, at.rank, at.position+1, fmt.Sprintf(
+			"%v has no %v after it, and rank %d no %v: a file with sends and receives needs all of them, or none", a, send, rank, receive))
+		f.missing = send.String()
+		return f
 	}
 	return nil
 }

@@ -44,10 +44,9 @@ func (t *Table) CSVWithCommunication() string {
 
 // appendTransfer writes the cell of an action's transfer, where there is a stage at the
 // other end and it is on another rank.
-func (t *Table) appendTransfer(text []byte, rank int, a Action, o op, peer int, exists bool) []byte {
+func (t *Table) appendTransfer(text []byte, rank int, a Action, o Type, peer int, exists bool) []byte {
 	if !exists || t.RankOf(peer) == rank {
 		return text
 	}
-	c := communication{stage: a.Stage, op: o, microbatch: a.Microbatch}
-	return append(c.appendTo(text), ',')
+	return append(Action{Stage: a.Stage, Type: o, Microbatch: a.Microbatch}.appendTo(text), ',')
 }

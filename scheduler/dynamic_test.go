@@ -203,20 +203,16 @@ func TestDynamicIsTheTable(t *testing.T) {
 // chooserOf is the chooser of a rank of a table.
 func chooserOf(t *testing.T, rank int, text string, bound ...int) *Chooser {
 	t.Helper()
-	table, err := ParseTable(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ranking(t, table, bound...).Chooser(rank)
+	return ranking(t, parseTable(t, text), bound...).Chooser(rank)
 }
 
 func act(t *testing.T, text string) Action {
 	t.Helper()
-	a, err := ParseAction(text)
+	c, err := parseCell(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a
+	return c.actions[0]
 }
 
 // runs begins and ends what the chooser says until it says nothing.
@@ -310,6 +306,9 @@ func TestChooserWaits(t *testing.T) {
 			t.Errorf("due %v: %v (%v), want %q", x.due, a, ok, x.want)
 		}
 	}
+	c.Expect(func(int, Action) float64 { return 2 }) // so that there is none
+	c.Coming(act(t, "0I0"), 10.76)
+	runs(t, c, 10, "")
 	c.Coming(act(t, "0I0"), 10.5)
 	c.Arrived(act(t, "0I0"))
 	runs(t, c, 10, "0I0 0F1 0W0")
@@ -344,10 +343,7 @@ func TestDynamicMixedBackwards(t *testing.T) {
 func TestBrokenRankings(t *testing.T) {
 	good := generate(t, Spec{Schedule: ZBV, Ranks: 2, Chunks: 2, Microbatches: 4})
 	swapped := func(a, b string) *Table {
-		table, err := ParseTable(good.String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		table := parseTable(t, good.String())
 		row := table.Ranks[0]
 		i, j := slices.Index(row, act(t, a)), slices.Index(row, act(t, b))
 		row[i], row[j] = row[j], row[i]

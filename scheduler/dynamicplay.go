@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"container/heap"
 	"fmt"
 	"math"
 	"strings"
@@ -31,8 +30,7 @@ func (m Machine) playDynamic(r *Ranking, announce bool) (*Table, *Timeline, erro
 		return nil, nil, fmt.Errorf("%w: a dynamic order is played on ranks that share nothing, leave Share out", ErrCosts)
 	}
 	p := newDynamicPlay(m, r, announce)
-	for p.events.Len() > 0 {
-		e := heap.Pop(&p.events).(happening)
+	for e, ok := p.pop(); ok; e, ok = p.pop() {
 		if err := p.happen(e); err != nil {
 			return nil, nil, err
 		}
@@ -51,7 +49,7 @@ type dynamicPlay struct {
 	Machine
 	ranking  *Ranking
 	announce bool
-	events   happenings
+	events
 	ranks    []dynamicRank
 	underWay [2][]int // by EdgeKind and sender: outputs
 	table    *Table   // what comes out
@@ -82,76 +80,33 @@ func newDynamicPlay(m Machine, r *Ranking, announce bool) *dynamicPlay {
 		n := len(r.ranks[rank].row)
 		t.Ranks[rank] = make([]Action, 0, n)
 		p.timeline.Start[rank], p.timeline.End[rank] = make([]float64, 0, n), make([]float64, 0, n)
-		p.push(happening{what: rankDecides, rank: rank})
+		p.push(event{kind: rankDecides, rank: rank})
 	}
 	return p
 }
 
-// happening is something that happens at a time.
-type happening struct {
-	time   float64
-	what   what
-	rank   int
-	action Action
-	due    float64 // of an announcement
-}
-
-// what happens at the same time happens in this order: a rank decides by all that has
-// ended and come, and knows nothing yet of what others begin.
-type what uint8
-
-const (
-	actionEnded what = iota
-	inputArrived
-	rankDecides
-	inputComing
-)
-
-type happenings []happening
-
-func (q happenings) Len() int      { return len(q) }
-func (q happenings) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q happenings) Less(i, j int) bool {
-	a, b := q[i], q[j]
-	switch {
-	case a.time != b.time:
-		return a.time < b.time
-	case a.what != b.what:
-		return a.what < b.what
-	}
-	return a.rank < b.rank
-}
-func (q *happenings) Push(h any) { *q = append(*q, h.(happening)) }
-func (q *happenings) Pop() any {
-	h := (*q)[len(*q)-1]
-	*q = (*q)[:len(*q)-1]
-	return h
-}
-
-func (p *dynamicPlay) push(h happening) { heap.Push(&p.events, h) }
-
-func (p *dynamicPlay) happen(h happening) error {
-	r := &p.ranks[h.rank]
-	switch h.what {
+func (p *dynamicPlay) happen(e event) error {
+	r := &p.ranks[e.rank]
+	switch e.kind {
 	case actionEnded:
-		r.chooser.End(h.action)
+		r.chooser.End(e.action)
 		r.busy = false
-		return p.send(h)
+		return p.send(e)
 	case inputArrived:
-		r.chooser.Arrived(h.action)
+		r.chooser.Arrived(e.action)
 	case inputComing:
-		r.chooser.Coming(h.action, h.due)
+		r.chooser.Coming(e.action, e.due)
 		return nil // which is no reason to begin something
 	case rankDecides:
 		if r.busy {
 			return nil
 		}
-		if a, ok := r.chooser.Next(h.time, r.can); ok {
-			return p.begin(h.time, h.rank, a)
+		if a, ok := r.chooser.Next(e.time, r.can); ok {
+			return p.begin(e.time, e.rank, a)
 		}
 		return nil
 	}
-	p.push(happening{time: h.time, what: rankDecides, rank: h.rank})
+	p.push(event{time: e.time, kind: rankDecides, rank: e.rank})
 	return nil
 }
 
@@ -167,25 +122,25 @@ func (p *dynamicPlay) begin(now float64, rank int, a Action) error {
 	p.timeline.Start[rank] = append(p.timeline.Start[rank], now)
 	p.timeline.End[rank] = append(p.timeline.End[rank], now+cost)
 	p.timeline.Busy[rank] += cost
-	p.push(happening{time: now + cost, what: actionEnded, rank: rank, action: a})
+	p.push(event{time: now + cost, kind: actionEnded, rank: rank, action: a})
 	p.moveCredits(now, a)
 	to, way, err := p.receiver(rank, a)
 	if err != nil {
 		return err
 	}
 	if to.Type != 0 && p.announce {
-		p.push(happening{time: now + way, what: inputComing, rank: p.table.RankOf(int(to.Stage)), action: to,
+		p.push(event{time: now + way, kind: inputComing, rank: p.table.RankOf(int(to.Stage)), action: to,
 			due: now + p.ranking.costs(rank, a) + way})
 	}
 	return nil
 }
 
 // send is the end of an action: its output goes where it is needed.
-func (p *dynamicPlay) send(h happening) error {
-	p.push(happening{time: h.time, what: rankDecides, rank: h.rank})
-	to, way, err := p.receiver(h.rank, h.action)
+func (p *dynamicPlay) send(e event) error {
+	p.push(event{time: e.time, kind: rankDecides, rank: e.rank})
+	to, way, err := p.receiver(e.rank, e.action)
 	if err == nil && to.Type != 0 {
-		p.push(happening{time: h.time + way, what: inputArrived, rank: p.table.RankOf(int(to.Stage)), action: to})
+		p.push(event{time: e.time + way, kind: inputArrived, rank: p.table.RankOf(int(to.Stage)), action: to})
 	}
 	return err
 }
@@ -233,7 +188,7 @@ func (p *dynamicPlay) moveCredits(now float64, a Action) {
 	}
 	if from, ok := kind.from(int(a.Stage), p.table.NumStages); ok {
 		p.underWay[kind][from]--
-		p.push(happening{time: now, what: rankDecides, rank: p.table.RankOf(from)})
+		p.push(event{time: now, kind: rankDecides, rank: p.table.RankOf(from)})
 	}
 }
 

@@ -33,12 +33,12 @@ func (k EdgeKind) from(stage, stages int) (int, bool) {
 }
 
 // edge returns the kind of edge that the type's input comes by and its output
-// leaves by. A weight gradient has neither.
+// leaves by. Only F, I and B have them.
 func (t Type) edge() (EdgeKind, bool) {
 	if t == F {
 		return ForwardEdge, true
 	}
-	return BackwardEdge, t != W
+	return BackwardEdge, t == I || t == B
 }
 
 // Credits holds, for each edge, how many outputs the sender may have under way:

@@ -269,10 +269,7 @@ func TestPublishedTables(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := ParseTable(string(text))
-		if err != nil {
-			t.Fatalf("%s: %v", c.file, err)
-		}
+		want := parseTable(t, string(text))
 		if got := check(t, want).PeakInFlight; !reflect.DeepEqual(got, c.peak) {
 			t.Errorf("%s: peak %v, want %v", c.file, got, c.peak)
 		}

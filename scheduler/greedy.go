@@ -1,9 +1,6 @@
 package scheduler
 
-import (
-	"container/heap"
-	"slices"
-)
+import "slices"
 
 // greedy makes a table by playing it: whenever a rank is free, it runs the best
 // action that is ready, under a bound on what it holds. Microbatches go through
@@ -17,8 +14,7 @@ type greedy struct {
 	bound        []int // by rank: most outputs held, from F to the B or W
 	costs        Costs
 	link         Link // nil: no time
-	// better orders what is ready: the least goes first. Of equals it is the deeper
-	// stage.
+	// urgency orders what is ready: the least goes first, of equals the deeper stage.
 	urgency func(rank int, a Action) int
 }
 
@@ -37,16 +33,15 @@ func (g *greedy) play() [][]Action {
 	}
 	rows := make([][]Action, g.numRanks)
 	for r := range rows {
-		p.push(event{rank: r, decide: true})
+		p.push(event{rank: r, kind: rankDecides})
 	}
-	for p.events.Len() > 0 {
-		e := heap.Pop(&p.events).(event)
+	for e, ok := p.pop(); ok; e, ok = p.pop() {
 		r := &p.ranks[e.rank]
 		switch {
-		case !e.decide:
+		case e.kind == actionEnded:
 			p.deliver(e.time, e.action)
 			r.busy = false
-			p.push(event{time: e.time, rank: e.rank, decide: true})
+			p.push(event{time: e.time, rank: e.rank, kind: rankDecides})
 		case !r.busy:
 			if a, ok := p.choose(e.rank, e.time); ok {
 				rows[e.rank] = append(rows[e.rank], a)
@@ -59,38 +54,9 @@ func (g *greedy) play() [][]Action {
 	return rows
 }
 
-// event is the end of an action, or a rank's chance to begin one.
-type event struct {
-	time   float64
-	decide bool // after all that ends at the time
-	rank   int
-	action Action
-}
-
-type eventQueue []event
-
-func (q eventQueue) Len() int      { return len(q) }
-func (q eventQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q eventQueue) Less(i, j int) bool {
-	a, b := q[i], q[j]
-	switch {
-	case a.time != b.time:
-		return a.time < b.time
-	case a.decide != b.decide:
-		return b.decide
-	}
-	return a.rank < b.rank
-}
-func (q *eventQueue) Push(e any) { *q = append(*q, e.(event)) }
-func (q *eventQueue) Pop() any {
-	e := (*q)[len(*q)-1]
-	*q = (*q)[:len(*q)-1]
-	return e
-}
-
 type greedyPlay struct {
 	*greedy
-	events eventQueue
+	events
 	ranks  []greedyRank
 	chunks []greedyStage // by stage
 }
@@ -100,14 +66,12 @@ type greedyRank struct {
 	busy   bool
 }
 
-// greedyStage counts what a stage has begun of each type (I stands for B, too), and
-// knows when the inputs came that have come.
+// greedyStage counts what a stage has begun and ended of each type (I stands for B, too),
+// and holds its inputs' arrival times.
 type greedyStage struct {
 	begun, ended [W + 1]int
 	arrived      [2][]float64 // by EdgeKind, of microbatch 0, 1, …
 }
-
-func (p *greedyPlay) push(e event) { heap.Push(&p.events, e) }
 
 // backward is the type that makes a gradient.
 func (g *greedy) backward() Type {
@@ -200,5 +164,5 @@ func (p *greedyPlay) deliver(now float64, a Action) {
 		at += p.link(from, rank)
 	}
 	p.chunks[to].arrived[kind] = append(p.chunks[to].arrived[kind], at)
-	p.push(event{time: at, rank: rank, decide: true})
+	p.push(event{time: at, rank: rank, kind: rankDecides})
 }

@@ -24,7 +24,7 @@ func (t *Table) grid(rank, position int, missing string) string {
 	return p.String()
 }
 
-// pane is a grid in the making: rows of cells around a position.
+// pane is a grid in progress: rows of cells around a position.
 type pane struct {
 	rank, position int    // of the cell that it is about
 	missing        string // what should stand there

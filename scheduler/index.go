@@ -10,6 +10,9 @@ import (
 type index struct {
 	pass       [2]pass // by EdgeKind: F; I or B. A forward-only table has no second
 	outOfOrder bool    // some chunk's weight gradients don't come in ascending microbatch order
+	// Of a file that has them, the positions from 1 of the sends, by the stage that sends,
+	// and of the receives, by the stage that receives; 0: none.
+	sends, receives [2][][]int32
 }
 
 // pass holds positions in the ranks' orders, for each stage.
@@ -18,12 +21,17 @@ type pass struct {
 	order [][]int32 // of the first, second, … action that the stage does
 }
 
+// at returns the place of a stage's action for a microbatch.
+func (ix *index) at(t *Table, kind EdgeKind, stage, microbatch int32) place {
+	return place{t.RankOf(int(stage)), int(ix.pass[kind].at[stage][microbatch])}
+}
+
 // newIndex checks everything about a table but deadlocks.
 func newIndex(t *Table) (*index, error) {
 	if err := t.checkSizes(); err != nil {
 		return nil, err
 	}
-	return t.checkActions()
+	return t.checkActions(false)
 }
 
 func (t *Table) checkSizes() error {
@@ -62,8 +70,9 @@ var stepsOf = [...]steps{F: stepF, I: stepI, W: stepW, B: stepI | stepW}
 
 // checkActions says that every action is there once, on its rank, and that each rank
 // does a microbatch's F before its I, and I before W; and notes the positions. What is
-// missing is an error before what is in the wrong order.
-func (t *Table) checkActions() (*index, error) {
+// missing is an error before what is in the wrong order. The rows of a file may hold
+// communications between the actions, which are for the reader to check.
+func (t *Table) checkActions(file bool) (*index, error) {
 	// A table that claims more visits than it has actions lacks one among the
 	// first numActions+1, so memory needs to grow with the actions only.
 	claimed := int64(t.NumStages) * int64(t.Microbatches)
@@ -78,15 +87,17 @@ func (t *Table) checkActions() (*index, error) {
 			ix.pass[BackwardEdge].at = matrix(t.NumStages, t.Microbatches)
 		}
 	}
-	var disorder error // the first
+	disorder := place{rank: -1} // the first
 	for r, row := range t.Ranks {
 		for i, a := range row {
-			if err := t.checkAction(a); err != nil {
-				return nil, fmt.Errorf("%w\n%s", err, t.grid(r, i, ""))
+			if file && a.Type > B {
+				continue
+			}
+			if text := t.checkAction(a); text != "" {
+				return nil, t.fault(ErrTable, r, i, text)
 			}
 			if home := t.RankOf(int(a.Stage)); home != r {
-				return nil, fmt.Errorf("%w: %v is on rank %d, but stage %d is on rank %d\n%s",
-					ErrRank, a, r, a.Stage, home, t.grid(r, i, ""))
+				return nil, t.fault(ErrRank, r, i, fmt.Sprintf("%v is on rank %d, but stage %d is on rank %d in placement %v", a, r, a.Stage, home, t.Placement))
 			}
 			visit := int64(a.Stage)*int64(t.Microbatches) + int64(a.Microbatch)
 			if visit >= visits {
@@ -94,20 +105,19 @@ func (t *Table) checkActions() (*index, error) {
 			}
 			before := done[visit]
 			if before&stepsOf[a.Type] != 0 {
-				return nil, fmt.Errorf("%w: %v on rank %d has been done before\n%s", ErrDuplicate, a, r, t.grid(r, i, ""))
+				return nil, t.faultWith(ErrDuplicate, r, i, "has been done before", stepsOf[a.Type])
 			}
 			done[visit] = before | stepsOf[a.Type]
 			if a.Overlap {
-				if err := t.checkPair(row, i); err != nil {
-					return nil, fmt.Errorf("%w\n%s", err, t.grid(r, i, ""))
+				if text := t.checkPair(row, i); text != "" {
+					return nil, t.fault(ErrTable, r, i, text)
 				}
 			}
 			if visits < claimed {
 				continue
 			}
-			if need := needs(a.Type); before&need != need && disorder == nil {
-				disorder = fmt.Errorf("%w: %v on rank %d comes before %v\n%s",
-					ErrOrder, a, r, Action{Stage: a.Stage, Type: firstStep(need), Microbatch: a.Microbatch}, t.grid(r, i, ""))
+			if need := needs(a.Type); before&need != need && disorder.rank < 0 {
+				disorder = place{r, i}
 			}
 			if kind, ok := a.Type.edge(); ok {
 				ix.pass[kind].at[a.Stage][a.Microbatch] = int32(i)
@@ -127,8 +137,11 @@ func (t *Table) checkActions() (*index, error) {
 			return nil, t.missing(Action{Stage: int32(visit / t.Microbatches), Type: firstStep(all &^ d), Microbatch: int32(visit % t.Microbatches)})
 		}
 	}
-	if disorder != nil {
-		return nil, disorder
+	if r, i := disorder.rank, disorder.position; r >= 0 {
+		a := t.Ranks[r][i]
+		need := needs(a.Type)
+		before := Action{Stage: a.Stage, Type: firstStep(need), Microbatch: a.Microbatch}
+		return nil, t.faultWith(ErrOrder, r, i, fmt.Sprintf("comes before %v", before), need)
 	}
 	for kind := range ix.pass {
 		ix.pass[kind].order = sortedRows(ix.pass[kind].at)
@@ -136,32 +149,50 @@ func (t *Table) checkActions() (*index, error) {
 	return ix, nil
 }
 
-func (t *Table) checkAction(a Action) error {
-	switch {
-	case a.Type < F || a.Type > B:
-		return fmt.Errorf("%w: %v has an unknown type", ErrTable, a)
-	case a.Stage < 0 || int(a.Stage) >= t.NumStages:
-		return fmt.Errorf("%w: %v, but the stages are 0 to %d", ErrTable, a, t.NumStages-1)
-	case a.Microbatch < 0 || int(a.Microbatch) >= t.Microbatches:
-		return fmt.Errorf("%w: %v, but the microbatches are 0 to %d", ErrTable, a, t.Microbatches-1)
-	case t.ForwardOnly && a.Type != F:
-		return fmt.Errorf("%w: %v in a forward-only table", ErrTable, a)
-	}
-	return nil
+// fault is about the action at a position.
+func (t *Table) fault(kind error, rank, position int, text string) *fault {
+	return &fault{table: t, kind: kind, text: text, at: place{rank, position}}
 }
 
-// checkPair says that the action at i, the first of a pair, is a forward before a
-// backward of something else.
-func (t *Table) checkPair(row []Action, i int) error {
+// faultWith is about the action at a position, and the first on its rank that does one of
+// some steps of the same visit.
+func (t *Table) faultWith(kind error, rank, position int, text string, some steps) *fault {
+	f := t.fault(kind, rank, position, text)
+	a := f.subject()
+	i := slices.IndexFunc(t.Ranks[rank], func(b Action) bool {
+		return b.Type <= B && b.Stage == a.Stage && b.Microbatch == a.Microbatch && stepsOf[b.Type]&some != 0
+	})
+	f.other = &place{rank, i}
+	return f
+}
+
+// checkAction returns what is wrong with an action.
+func (t *Table) checkAction(a Action) string {
+	switch {
+	case a.Type < F || a.Type > B:
+		return fmt.Sprintf("%v has an unknown type", a)
+	case a.Stage < 0 || int(a.Stage) >= t.NumStages:
+		return fmt.Sprintf("%v, but the stages are 0 to %d", a, t.NumStages-1)
+	case a.Microbatch < 0 || int(a.Microbatch) >= t.Microbatches:
+		return fmt.Sprintf("%v, but the microbatches are 0 to %d", a, t.Microbatches-1)
+	case t.ForwardOnly && a.Type != F:
+		return fmt.Sprintf("%v in a forward-only table", a)
+	}
+	return ""
+}
+
+// checkPair returns what is wrong if the action at i, the first of a pair, is no forward
+// before a backward of something else.
+func (t *Table) checkPair(row []Action, i int) string {
 	a := row[i]
 	if i+1 == len(row) {
-		return fmt.Errorf("%w: %v is to overlap with the next action, and there is none", ErrTable, a)
+		return fmt.Sprintf("%v is to overlap with the next action, and there is none", a)
 	}
 	b := row[i+1]
 	if a.Type != F || b.Type != B && b.Type != I || b.Overlap || b.Stage == a.Stage && b.Microbatch == a.Microbatch {
-		return fmt.Errorf("%w: %v cannot overlap with %v: a pair is a forward, then the B or I of another microbatch or stage", ErrTable, a, b)
+		return fmt.Sprintf("%v cannot overlap with %v: a pair is a forward, then the B or I of another microbatch or stage", a, b)
 	}
-	return nil
+	return ""
 }
 
 // firstStep returns the action that does the first of the steps that lack.
@@ -183,11 +214,13 @@ func (t *Table) missing(a Action) error {
 	rank := t.RankOf(int(a.Stage))
 	gap := 0
 	for i, b := range t.Ranks[rank] {
-		if b.Stage == a.Stage && (b.Type == a.Type && b.Microbatch < a.Microbatch || b.Microbatch == a.Microbatch) {
+		if b.Type <= B && b.Stage == a.Stage && (b.Type == a.Type && b.Microbatch < a.Microbatch || b.Microbatch == a.Microbatch) {
 			gap = i + 1
 		}
 	}
-	return fmt.Errorf("%w: %v is missing on rank %d\n%s", ErrIncomplete, a, rank, t.grid(rank, gap, a.String()))
+	f := t.fault(ErrIncomplete, rank, gap, fmt.Sprintf("%v is missing on rank %d", a, rank))
+	f.missing = a.String()
+	return f
 }
 
 // matrix returns rows of zeros in one piece of memory.

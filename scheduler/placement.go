@@ -57,7 +57,7 @@ func (p Placement) Stages(ranks, chunks int) (int, error) {
 	return 0, fmt.Errorf("unknown placement %s", p)
 }
 
-// fits says whether so many stages can stand on so many ranks.
+// fits says whether the stages can stand on the ranks.
 func (p Placement) fits(stages, ranks int) error {
 	switch {
 	case p == Loop && stages%ranks != 0:

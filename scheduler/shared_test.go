@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 )
 
@@ -85,5 +86,15 @@ func TestCosts(t *testing.T) {
 	}
 	if mean := sum / float64(n); math.Abs(mean-1) > 0.01 {
 		t.Errorf("the mean is %v", mean)
+	}
+}
+
+// TestMessageThatNeverArrives: on shared cores a link that takes forever is a deadlock.
+func TestMessageThatNeverArrives(t *testing.T) {
+	table := generate(t, Spec{Ranks: 2, Chunks: 1, Microbatches: 2})
+	never := func(int, int) float64 { return math.Inf(1) }
+	_, err := Machine{Costs: UnitCosts, Link: never, Share: SharedCores(1)}.Simulate(table)
+	if want := "1F0 needs a message that never arrives"; !errors.Is(err, ErrDeadlock) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }

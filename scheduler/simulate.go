@@ -38,12 +38,12 @@ type Machine struct {
 	Costs   Costs
 	Link    Link     // nil: messages take no time
 	Credits *Credits // nil: unbounded
-	// Share is, where ranks share a machine, the speed of each of so many actions that
+	// Share is, where ranks share a machine, the speed of each of n actions that
 	// run at a time, as a share of that which Costs go by. nil: each rank has its own.
 	Share func(running int) float64
 }
 
-// SharedCores is the Share of a machine that so many actions can use at a time at their
+// SharedCores is the Share of a machine that n actions can use at a time at their
 // full speed; one that runs alone gains nothing from the others' cores.
 func SharedCores(cores float64) func(running int) float64 {
 	return func(running int) float64 { return min(1, cores/float64(running)) }
@@ -67,11 +67,6 @@ func (m Machine) Simulate(t *Table) (*Timeline, error) {
 // Simulate plays a table with messages that take no time and unbounded credits.
 func Simulate(t *Table, costs Costs) (*Timeline, error) {
 	return Machine{Costs: costs}.Simulate(t)
-}
-
-// SimulateCredits is Simulate under a bound.
-func SimulateCredits(t *Table, costs Costs, credits Credits) (*Timeline, error) {
-	return Machine{Costs: costs, Credits: &credits}.Simulate(t)
 }
 
 // player plays one table, any number of times. As each rank's order is fixed,
@@ -259,22 +254,30 @@ func Width(row []Action, i int) int {
 	return 1
 }
 
-// place is a cell of the table.
-type place struct{ rank, position int }
-
 func (p *player) started(c place) bool { return c.position < p.next[c.rank] }
 
-// input returns the action whose output this one consumes.
+// input returns the action whose output this one consumes; of a receive in a file, its
+// send.
 func (p *player) input(a Action) (place, bool) {
 	kind, ok := a.Type.edge()
 	if !ok {
-		return place{}, false
+		return p.send(a)
 	}
 	stage, ok := kind.from(int(a.Stage), p.table.NumStages)
 	if !ok {
 		return place{}, false
 	}
 	return place{int(p.rankOf[stage]), int(p.index.pass[kind].at[stage][a.Microbatch])}, true
+}
+
+// send returns what a receive waits for.
+func (p *player) send(a Action) (place, bool) {
+	if !a.Type.isTransfer() || a.Type.isSend() {
+		return place{}, false
+	}
+	kind := a.Type.transferEdge()
+	stage, _ := kind.from(int(a.Stage), p.table.NumStages)
+	return place{int(p.rankOf[stage]), int(p.index.sends[kind][stage][a.Microbatch]) - 1}, true
 }
 
 // creditFrom returns the action whose start gives back the credit that this one

@@ -125,7 +125,7 @@ type Spec struct {
 	ForwardOnly bool
 }
 
-// DefaultSchedule returns the schedule for so many ranks and chunks: none for
+// DefaultSchedule returns the schedule for a number of ranks and chunks: none for
 // one rank, interleaved for several chunks, else 1f1b.
 func DefaultSchedule(ranks, chunks int) string {
 	switch {

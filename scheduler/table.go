@@ -1,9 +1,8 @@
 package scheduler
 
 import (
-	"fmt"
+	"math"
 	"slices"
-	"strings"
 )
 
 // Table is the order of every rank's actions.
@@ -87,41 +86,12 @@ func appendRow(text []byte, row []Action, separator byte) []byte {
 // pairSuffix ends a pair: (0F5;7B3)OVERLAP_F_B.
 const pairSuffix = ")OVERLAP_F_B"
 
-// ParseTable reads a row for each rank, actions separated by single spaces or,
-// as other systems write them, by commas. Between commas a cell may be empty:
-// somebody drew a bubble there, and an order knows no bubbles. A pair is one cell,
-// as String writes it.
-//
-// The rows hold no more than the orders, so the rest is taken from them: the
-// stages and microbatches that occur, a forward-only table where there is no
-// gradient, and the first of loop, V and U that puts each stage on its row. It
-// is only read; whether it is a sensible table is for Check to say. A file with
-// sends and receives is for ReadCSV.
-func ParseTable(text string) (*Table, error) {
-	if len(text) > MaxTableBytes {
-		return nil, fmt.Errorf("%w: a text of %d bytes, the limit is %d", ErrSyntax, len(text), MaxTableBytes)
-	}
-	t := &Table{ForwardOnly: true}
-	text = strings.TrimSuffix(text, "\n")
-	for number := 1; ; number++ {
-		line, rest, more := strings.Cut(text, "\n")
-		row, err := parseRow(strings.TrimSuffix(line, "\r"), number)
-		if err != nil {
-			return nil, err
-		}
-		t.addRow(row)
-		if !more {
-			break
-		}
-		text = rest
-	}
-	t.Placement = t.guessPlacement()
-	return t, nil
-}
-
 // addRow appends the order of the next rank, and makes the table as large as it says.
 func (t *Table) addRow(row []Action) {
 	for _, a := range row {
+		if a.Type > B {
+			continue
+		}
 		t.NumStages = max(t.NumStages, int(a.Stage)+1)
 		t.Microbatches = max(t.Microbatches, int(a.Microbatch)+1)
 		t.ForwardOnly = t.ForwardOnly && a.Type == F
@@ -129,54 +99,29 @@ func (t *Table) addRow(row []Action) {
 	t.Ranks = append(t.Ranks, row)
 }
 
-func parseRow(line string, number int) ([]Action, error) {
-	separator := " "
-	if strings.Contains(line, ",") {
-		separator = ","
-	}
-	row := make([]Action, 0, strings.Count(line, separator)+1)
-	column := 1
-	for cell := range strings.SplitSeq(line, separator) {
-		if cell != "" || separator == " " {
-			var err error
-			if row, err = parseActions(row, cell); err != nil {
-				return nil, fmt.Errorf("row %d, column %d: %w", number, column, err)
-			}
-		}
-		column += len(cell) + len(separator)
-	}
-	return row, nil
-}
-
-// parseActions appends the action of a cell, or both of a pair.
-func parseActions(row []Action, text string) ([]Action, error) {
-	if !isPair(text) {
-		a, err := ParseAction(text)
-		return append(row, a), err
-	}
-	pair, err := readPair(text)
-	if err != nil {
-		return nil, fmt.Errorf("%w: pair %q: %w", ErrSyntax, shorten(text), err)
-	}
-	return append(row, pair[:]...), nil
-}
-
-func (t *Table) guessPlacement() Placement {
+// guessPlacement returns the placement that puts most actions on their ranks; ok is false
+// if none fits the number of stages.
+func (t *Table) guessPlacement() (best Placement, ok bool) {
+	least := math.MaxInt
 	for p := Loop; p <= U; p++ {
-		if p.fits(t.NumStages, len(t.Ranks)) == nil && t.obeys(p) {
-			return p
+		if p.fits(t.NumStages, len(t.Ranks)) != nil {
+			continue
+		}
+		if n := t.misplaced(p); n < least {
+			least, best, ok = n, p, true
 		}
 	}
-	return Loop
+	return best, ok
 }
 
-func (t *Table) obeys(p Placement) bool {
+func (t *Table) misplaced(p Placement) int {
+	n := 0
 	for r, row := range t.Ranks {
 		for _, a := range row {
-			if p.Rank(int(a.Stage), len(t.Ranks)) != r {
-				return false
+			if a.Type <= B && p.Rank(int(a.Stage), len(t.Ranks)) != r {
+				n++
 			}
 		}
 	}
-	return true
+	return n
 }

@@ -79,13 +79,11 @@ func run(t *testing.T, table **Table, name string, o options, input string) stri
 			result = (*table).String()
 		}
 	case "table":
-		*table, err = ParseTable(input)
-		if err == nil {
-			o.set(&(*table).NumStages, "stages")
-			o.set(&(*table).Microbatches, "microbatches")
-			result = fmt.Sprintf("%d ranks, %d stages, %d microbatches, placement %s",
-				(*table).NumRanks(), (*table).NumStages, (*table).Microbatches, (*table).Placement)
-		}
+		*table = parseTable(t, input)
+		o.set(&(*table).NumStages, "stages")
+		o.set(&(*table).Microbatches, "microbatches")
+		result = fmt.Sprintf("%d ranks, %d stages, %d microbatches, placement %s",
+			(*table).NumRanks(), (*table).NumStages, (*table).Microbatches, (*table).Placement)
 	case "check":
 		var report *Report
 		report, err = Check(*table)

@@ -23,7 +23,7 @@ type Config struct {
 	Heads     int    // H
 	KVHeads   int    // heads of keys and values; GPT-2: H
 	FFN       int    // inner width of the feed-forward part
-	Context   int    // most positions of a sequence
+	Context   int    // most positions of a sequence here
 	Vocab     int    // V
 	Dropout   float64
 	Tie       bool    // the head uses the embedding's weight
@@ -31,16 +31,26 @@ type Config struct {
 	NormEps   float64 // 0: 1e-5
 	MTPLayers int     // multi-token-prediction layers, each of which predicts a token further on in training
 	MTPWeight float64 // of the mean of their losses, beside the main one
+	// MaxPositions is the most positions that the weights are meant for, where it is more
+	// than Context; 0: Context.
+	MaxPositions int
 }
 
-// Validate says which two numbers disagree.
+// Positions is the most positions that the weights are meant for.
+func (c Config) Positions() int { return max(c.Context, c.MaxPositions) }
+
+// Validate says which number is out of its range, or which two disagree.
 func (c Config) Validate() error {
 	for _, f := range []struct {
-		name  string
-		value int
-	}{{"layers", c.Layers}, {"hidden", c.Hidden}, {"heads", c.Heads}, {"kv_heads", c.KVHeads}, {"ffn", c.FFN}, {"context", c.Context}, {"vocab", c.Vocab}, {"mtp_layers", c.MTPLayers}} {
-		if f.value < 1 && f.name != "layers" && f.name != "mtp_layers" || f.value < 0 {
-			return fmt.Errorf("%w: %s is %d", ErrModel, f.name, f.value)
+		name            string
+		value, min, max int
+	}{
+		{"layers", c.Layers, 0, MaxLayers}, {"hidden", c.Hidden, 1, MaxHidden}, {"heads", c.Heads, 1, MaxHeads}, {"kv_heads", c.KVHeads, 1, MaxHeads},
+		{"ffn", c.FFN, 1, MaxFFN}, {"context", c.Context, 1, MaxContext}, {"vocab", c.Vocab, 1, MaxVocab},
+		{"max_positions", c.MaxPositions, 0, MaxContext}, {"mtp_layers", c.MTPLayers, 0, MaxMTPLayers},
+	} {
+		if f.value < f.min || f.value > f.max {
+			return fmt.Errorf("%w: %s is %d, it must be %d to %d", ErrModel, f.name, f.value, f.min, f.max)
 		}
 	}
 	switch {
@@ -54,8 +64,14 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: gpt2 has as many kv_heads as heads, not %d of %d", ErrModel, c.KVHeads, c.Heads)
 	case c.Family == Llama && c.Hidden/c.Heads%2 != 0:
 		return fmt.Errorf("%w: rotary embedding needs heads of even width, hidden %d / heads %d is %d", ErrModel, c.Hidden, c.Heads, c.Hidden/c.Heads)
-	case c.Family == Llama && !(c.RopeTheta > 0):
-		return fmt.Errorf("%w: rope_theta is %g", ErrModel, c.RopeTheta)
+	case c.Family == Llama && !(c.RopeTheta >= MinRopeTheta && c.RopeTheta <= MaxRopeTheta):
+		return fmt.Errorf("%w: rope_theta is %g, it must be %g to %g", ErrModel, c.RopeTheta, float64(MinRopeTheta), MaxRopeTheta)
+	case c.NormEps != 0 && !(c.NormEps >= MinNormEps && c.NormEps <= MaxNormEps):
+		return fmt.Errorf("%w: the norms' epsilon is %g, it must be %g to %g", ErrModel, c.NormEps, MinNormEps, float64(MaxNormEps))
+	case c.MaxPositions != 0 && c.MaxPositions < c.Context:
+		return fmt.Errorf("%w: a context of %d is more than the model's %d positions", ErrModel, c.Context, c.MaxPositions)
+	case c.Family == GPT2 && c.Positions() != c.Context:
+		return fmt.Errorf("%w: gpt2's positions are weights: with %d of them its context is not %d", ErrModel, c.Positions(), c.Context)
 	case c.MTPLayers >= c.Context:
 		return fmt.Errorf("%w: %d mtp_layers look further ahead than the context of %d reaches", ErrModel, c.MTPLayers, c.Context)
 	case !(c.MTPWeight >= 0) || math.IsInf(c.MTPWeight, 1):
@@ -73,7 +89,7 @@ func (c Config) headDim() int { return c.Hidden / c.Heads }
 func (c Config) kvWidth() int { return c.KVHeads * c.headDim() }
 
 func (c Config) eps() float64 {
-	if c.NormEps > 0 {
+	if c.NormEps != 0 {
 		return c.NormEps
 	}
 	return 1e-5

@@ -11,24 +11,26 @@ import (
 type Decoder struct {
 	stage  *Stage
 	layers []layer
-	cache  [][2]tensorops.Tensor // keys and values of each decoder layer: [Context, kvWidth]
+	cache  [][2]tensorops.Tensor // keys and values of each decoder layer: [room, kvWidth]
+	room   int                   // positions that the cache is for
 	used   int                   // positions in the cache
 	logits []float32
 }
 
-// NewDecoder allocates the cache.
-func NewDecoder(s *Stage) (*Decoder, error) {
+// NewDecoder allocates a cache for n positions, or for Config.Context where those
+// are fewer.
+func NewDecoder(s *Stage, positions int) (*Decoder, error) {
 	c := s.chunks[0]
 	if c == nil || len(c.layers) != len(s.model.layers) {
 		return nil, fmt.Errorf("%w: a decoder needs all %d layers in chunk 0", ErrModel, len(s.model.layers))
 	}
-	d := &Decoder{stage: s, layers: c.layers, logits: make([]float32, s.model.Config.Vocab)}
-	l := s.stream.NewList()
 	cfg := s.model.Config
+	d := &Decoder{stage: s, layers: c.layers, room: min(positions, cfg.Context), logits: make([]float32, cfg.Vocab)}
+	l := s.stream.NewList()
 	for range cfg.Layers {
 		var kv [2]tensorops.Tensor
 		for i := range kv {
-			kv[i] = l.Alloc(tensorops.Float32, cfg.Context, cfg.kvWidth())
+			kv[i] = l.Alloc(tensorops.Float32, d.room, cfg.kvWidth())
 		}
 		d.cache = append(d.cache, kv)
 	}
@@ -42,11 +44,10 @@ func (d *Decoder) Used() int { return d.used }
 func (d *Decoder) Reset() { d.used = 0 }
 
 // Next appends tokens to the sequence and returns the logits of what follows the
-// last one, valid until the next call. The sequence must fit Config.Context.
+// last one, valid until the next call. The sequence must fit the cache.
 func (d *Decoder) Next(tokens []int32) ([]float32, error) {
-	cfg := d.stage.model.Config
-	if len(tokens) == 0 || d.used+len(tokens) > cfg.Context {
-		return nil, fmt.Errorf("%w: %d tokens after %d, the context has %d", ErrInput, len(tokens), d.used, cfg.Context)
+	if len(tokens) == 0 || d.used+len(tokens) > d.room {
+		return nil, fmt.Errorf("%w: %d tokens after %d, the cache has room for %d", ErrInput, len(tokens), d.used, d.room)
 	}
 	l := d.stage.stream.NewList()
 	mb := Microbatch{Sequences: 1, Positions: len(tokens), FirstPosition: d.used}

@@ -1,8 +1,10 @@
 package stages_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/troupe-ml/troupe/stages"
@@ -163,7 +165,7 @@ func TestDecoderCache(t *testing.T) {
 		if err := st.Load(stages.Draw(3), false); err != nil {
 			t.Fatal(err)
 		}
-		dec, err := stages.NewDecoder(st)
+		dec, err := stages.NewDecoder(st, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,6 +189,17 @@ func TestDecoderCache(t *testing.T) {
 		}
 		if _, err := dec.Next(make([]int32, c.Context)); err == nil {
 			t.Errorf("%s: a sequence longer than the context was accepted", c.Family)
+		}
+		small, err := stages.NewDecoder(st, len(tokens))
+		if err != nil {
+			t.Fatal(err)
+		}
+		same, err := small.Next(tokens)
+		if err != nil || !slices.Equal(same, atOnce) {
+			t.Errorf("%s: a cache without room to spare gives %v, want %v, %v", c.Family, same, atOnce, err)
+		}
+		if _, err := small.Next(tokens[:1]); !errors.Is(err, stages.ErrInput) {
+			t.Errorf("%s: a token beyond the cache: %v", c.Family, err)
 		}
 	}
 }

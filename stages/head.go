@@ -134,7 +134,7 @@ func (s *headState) rowsOf(c *pass, first, n int) tensorops.Tensor {
 	return s.logits.RowRange(0, n)
 }
 
-// shifted are the targets so many places on. Positions whose sequence ends before
+// shifted are the targets n places on. Positions whose sequence ends before
 // have none.
 func (h *head) shifted(c *pass, s *headState, by int) tensorops.Tensor {
 	from := len(s.later)

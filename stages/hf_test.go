@@ -1,7 +1,9 @@
 package stages_test
 
 import (
+	"encoding/json"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 
@@ -25,35 +27,215 @@ func TestHFRoundTrip(t *testing.T) {
 	}
 }
 
-// What published files look like, and what must be refused rather than computed
-// wrongly.
+// edited sets members of a JSON object; an empty value removes one.
+func edited(t *testing.T, object string, members ...string) string {
+	t.Helper()
+	all := make(map[string]json.RawMessage)
+	if err := json.Unmarshal([]byte(object), &all); err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(members); i += 2 {
+		delete(all, members[i])
+		if members[i+1] != "" {
+			all[members[i]] = json.RawMessage(members[i+1])
+		}
+	}
+	b, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+const (
+	publishedGPT2 = `{"activation_function":"gelu_new","architectures":["GPT2LMHeadModel"],"attn_pdrop":0.1,"bos_token_id":50256,"embd_pdrop":0.1,"eos_token_id":50256,
+		"initializer_range":0.02,"layer_norm_epsilon":1e-05,"model_type":"gpt2","n_ctx":1024,"n_embd":768,"n_head":12,"n_layer":12,"n_positions":1024,"n_special":0,
+		"predict_special_tokens":true,"resid_pdrop":0.1,"summary_activation":null,"summary_first_dropout":0.1,"summary_proj_to_labels":true,"summary_type":"cls_index",
+		"summary_use_proj":true,"task_specific_params":{"text-generation":{"do_sample":true,"max_length":50}},"vocab_size":50257}`
+	publishedLlama = `{"architectures":["LlamaForCausalLM"],"bos_token_id":1,"eos_token_id":2,"hidden_act":"silu","hidden_size":2048,"initializer_range":0.02,"intermediate_size":5632,
+		"max_position_embeddings":2048,"model_type":"llama","num_attention_heads":32,"num_hidden_layers":22,"num_key_value_heads":4,"pretraining_tp":1,"rms_norm_eps":1e-05,
+		"rope_scaling":null,"tie_word_embeddings":false,"torch_dtype":"float32","transformers_version":"4.35.0","use_cache":true,"vocab_size":32000}`
+	// All that transformers 5 says of a model whose author said nothing.
+	defaultGPT2 = `{"transformers_version":"5.23.0","architectures":null,"output_hidden_states":false,"return_dict":true,"dtype":null,"chunk_size_feed_forward":0,"is_encoder_decoder":false,
+		"id2label":{"0":"LABEL_0","1":"LABEL_1"},"label2id":{"LABEL_0":0,"LABEL_1":1},"problem_type":null,"vocab_size":50257,"n_positions":1024,"n_embd":768,"n_layer":12,"n_head":12,
+		"n_inner":null,"activation_function":"gelu_new","resid_pdrop":0.1,"embd_pdrop":0.1,"attn_pdrop":0.1,"layer_norm_epsilon":1e-05,"initializer_range":0.02,"summary_type":"cls_index",
+		"summary_use_proj":true,"summary_activation":null,"summary_proj_to_labels":true,"summary_first_dropout":0.1,"scale_attn_weights":true,"use_cache":true,"bos_token_id":50256,
+		"eos_token_id":50256,"pad_token_id":null,"scale_attn_by_inverse_layer_idx":false,"reorder_and_upcast_attn":false,"add_cross_attention":false,"tie_word_embeddings":true,
+		"_name_or_path":"","model_type":"gpt2","output_attentions":false}`
+	defaultLlama = `{"transformers_version":"5.23.0","architectures":null,"output_hidden_states":false,"return_dict":true,"dtype":null,"chunk_size_feed_forward":0,"is_encoder_decoder":false,
+		"id2label":{"0":"LABEL_0","1":"LABEL_1"},"label2id":{"LABEL_0":0,"LABEL_1":1},"problem_type":null,"vocab_size":32000,"hidden_size":4096,"intermediate_size":11008,
+		"num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":32,"hidden_act":"silu","max_position_embeddings":2048,"initializer_range":0.02,"rms_norm_eps":1e-06,
+		"use_cache":true,"pad_token_id":null,"bos_token_id":1,"eos_token_id":2,"pretraining_tp":1,"tie_word_embeddings":false,"rope_parameters":{"rope_theta":10000.0,"rope_type":"default"},
+		"attention_bias":false,"attention_dropout":0.0,"mlp_bias":false,"head_dim":128,"_name_or_path":"","model_type":"llama","output_attentions":false}`
+)
+
+// TestParseHF: what is published, and what is equal to it, gives the model that its
+// authors mean.
 func TestParseHF(t *testing.T) {
-	const gpt2 = `{"model_type":"gpt2","vocab_size":50257,"n_positions":1024,"n_embd":768,"n_layer":12,"n_head":12,"activation_function":"gelu_new","resid_pdrop":0.1}`
-	c, err := stages.ParseHF([]byte(gpt2))
-	if err != nil || c.FFN != 3072 || !c.Tie || c.Parameters() != 124439808 {
-		t.Errorf("GPT-2: %+v with %d parameters, %v", c, c.Parameters(), err)
+	gpt2 := stages.Config{Family: stages.GPT2, Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, FFN: 3072, Context: 1024, Vocab: 50257, Dropout: 0.1, Tie: true, NormEps: 1e-5}
+	llama := stages.Config{Family: stages.Llama, Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 32, FFN: 11008, Context: 2048, Vocab: 32000, RopeTheta: 10000, NormEps: 1e-6}
+	tiny := stages.Config{Family: stages.Llama, Layers: 22, Hidden: 2048, Heads: 32, KVHeads: 4, FFN: 5632, Context: 2048, Vocab: 32000, RopeTheta: 10000, NormEps: 1e-5}
+	with := func(c stages.Config, change func(*stages.Config)) stages.Config {
+		change(&c)
+		return c
 	}
-	const llama = `{"model_type":"llama","vocab_size":32000,"hidden_size":2048,"intermediate_size":5632,"num_hidden_layers":22,"num_attention_heads":32,"num_key_value_heads":4,"max_position_embeddings":2048,"rms_norm_eps":1e-5,"hidden_act":"silu"}`
-	if c, err = stages.ParseHF([]byte(llama)); err != nil || c.Tie || c.RopeTheta != 10000 || c.Parameters() != 1100048384 {
-		t.Errorf("TinyLlama: %+v with %d parameters, %v", c, c.Parameters(), err)
-	}
-	mtp := strings.Replace(llama, `"hidden_act"`, `"num_nextn_predict_layers":1,"hidden_act"`, 1)
-	if c, err = stages.ParseHF([]byte(mtp)); err != nil || c.MTPLayers != 1 || c.Parameters() != 1100048384+44044288+2*2048*2048+2*2048 {
-		t.Errorf("TinyLlama that predicts two tokens: %+v with %d parameters, %v", c, c.Parameters(), err)
-	}
-	for _, bad := range []struct{ json, want string }{
-		{strings.Replace(mtp, `_layers":1,"h`, `_layers":2048,"h`, 1), "2048 mtp_layers"},
-		{strings.Replace(mtp, `_layers":1,"h`, `_layers":-1,"h`, 1), "mtp_layers is -1"},
-		{`{`, "config.json"},
-		{`{"model_type":"bert"}`, "bert"},
-		{strings.Replace(gpt2, "gelu_new", "relu", 1), "relu"},
-		{strings.Replace(gpt2, `"n_head":12`, `"n_head":11`, 1), "768"},
-		{strings.Replace(llama, `"hidden_act"`, `"rope_scaling":{"type":"linear"},"hidden_act"`, 1), "rope_scaling"},
-		{strings.Replace(llama, `"hidden_act"`, `"attention_bias":true,"hidden_act"`, 1), "bias"},
-		{strings.Replace(llama, `"hidden_act"`, `"head_dim":128,"hidden_act"`, 1), "head_dim 128"},
+	for _, c := range []struct {
+		name, text string
+		want       stages.Config
+	}{
+		{"GPT-2", publishedGPT2, gpt2},
+		{"GPT-2 of transformers 5", defaultGPT2, gpt2},
+		{"GPT-2 by default", `{"model_type":"gpt2"}`, gpt2},
+		{"TinyLlama", publishedLlama, tiny},
+		{"Llama of transformers 5", defaultLlama, llama},
+		{"Llama by default", `{"model_type":"llama"}`, llama},
+		{"GPT-2 by the general names", `{"model_type":"gpt2","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"max_position_embeddings":32}`,
+			with(gpt2, func(c *stages.Config) {
+				c.Hidden, c.Layers, c.Heads, c.KVHeads, c.Context, c.FFN = 64, 2, 4, 4, 32, 256
+			})},
+		{"twice the same", edited(t, publishedGPT2, "hidden_size", "768"), gpt2},
+		{"an inner width", edited(t, publishedGPT2, "n_inner", "1000"), with(gpt2, func(c *stages.Config) { c.FFN = 1000 })},
+		{"torch's name of the GELU", edited(t, publishedGPT2, "activation_function", `"gelu_pytorch_tanh"`), gpt2},
+		{"three dropouts", edited(t, publishedGPT2, "resid_pdrop", "0.2", "embd_pdrop", "0", "attn_pdrop", ""), with(gpt2, func(c *stages.Config) { c.Dropout = 0.2 })},
+		{"an epsilon", edited(t, publishedGPT2, "layer_norm_epsilon", "1e-6"), with(gpt2, func(c *stages.Config) { c.NormEps = 1e-6 })},
+		{"a head of its own", edited(t, publishedGPT2, "tie_word_embeddings", "false"), with(gpt2, func(c *stages.Config) { c.Tie = false })},
+		{"another order of the same product", edited(t, publishedGPT2, "reorder_and_upcast_attn", "true"), gpt2},
+		{"a key that is not set", edited(t, publishedGPT2, "of_a_later_release", "null"), gpt2},
+		{"positions by both names", edited(t, publishedLlama, "max_sequence_length", "2048"), tiny},
+		{"positions by their first name", edited(t, publishedLlama, "max_position_embeddings", "", "max_sequence_length", "512"), with(tiny, func(c *stages.Config) { c.Context = 512 })},
+		{"notes of other programs", edited(t, publishedLlama, "transformers.js_config", `{"dtype":"q4"}`, "unsloth_version", `"2024.9"`, "unsloth_fixed", "true"), tiny},
+		{"theta", edited(t, publishedLlama, "rope_theta", "500000"), with(tiny, func(c *stages.Config) { c.RopeTheta = 5e5 })},
+		{"theta of transformers 5", edited(t, publishedLlama, "rope_parameters", `{"rope_type":"default","rope_theta":5e5}`), with(tiny, func(c *stages.Config) { c.RopeTheta = 5e5 })},
+		{"theta in both places", edited(t, publishedLlama, "rope_theta", "5e5", "rope_parameters", `{"rope_theta":500000.0}`), with(tiny, func(c *stages.Config) { c.RopeTheta = 5e5 })},
+		{"no scaling", edited(t, publishedLlama, "rope_scaling", `{"type":"default"}`, "partial_rotary_factor", "1.0"), tiny},
+		{"heads of the usual width", edited(t, publishedLlama, "head_dim", "64", "is_llama_config", "true", "rope_interleaved", "false"), tiny},
+		{"as many key heads", edited(t, publishedLlama, "num_key_value_heads", "null", "head_dim", "null"), with(tiny, func(c *stages.Config) { c.KVHeads = 32 })},
+		{"dropout", edited(t, publishedLlama, "attention_dropout", "0.25"), with(tiny, func(c *stages.Config) { c.Dropout = 0.25 })},
+		{"multi-token prediction", edited(t, publishedLlama, "num_nextn_predict_layers", "1"), with(tiny, func(c *stages.Config) { c.MTPLayers = 1 })},
 	} {
-		if _, err := stages.ParseHF([]byte(bad.json)); !errors.Is(err, stages.ErrModel) || !strings.Contains(err.Error(), bad.want) {
-			t.Errorf("%s\n  error %v, want one about %q", bad.json, err, bad.want)
+		if got, err := stages.ParseHF([]byte(c.text)); err != nil || got != c.want {
+			t.Errorf("%s: %+v, want %+v, %v", c.name, got, c.want, err)
+		}
+	}
+	for _, c := range []struct {
+		text string
+		want int64
+	}{
+		{publishedGPT2, 124439808}, {publishedLlama, 1100048384},
+		{edited(t, publishedLlama, "num_nextn_predict_layers", "1"), 1100048384 + 44044288 + 2*2048*2048 + 2*2048},
+	} {
+		if m, err := stages.ParseHF([]byte(c.text)); err != nil || m.Parameters() != c.want {
+			t.Errorf("%s has %d parameters, want %d, %v", c.text, m.Parameters(), c.want, err)
+		}
+	}
+}
+
+// TestParseHFRefuses: what Troupe would compute differently, or can't tell the meaning
+// of, is refused by name.
+func TestParseHFRefuses(t *testing.T) {
+	const huge = "2000000000"
+	for _, c := range []struct {
+		base string
+		keys []string // and values
+		want string
+	}{
+		{publishedGPT2, []string{"scale_attn_by_inverse_layer_idx", "true"}, "scale_attn_by_inverse_layer_idx is true"},
+		{publishedGPT2, []string{"scale_attn_weights", "false"}, "scale_attn_weights is false"},
+		{publishedGPT2, []string{"scale_attn_weights", "null"}, "scale_attn_weights is null"},
+		{publishedGPT2, []string{"activation_function", `"relu"`}, `activation_function is "relu"`},
+		{publishedGPT2, []string{"activation_function", `"gelu"`}, `activation_function is "gelu"`},
+		{publishedGPT2, []string{"add_cross_attention", "true"}, "add_cross_attention"},
+		{publishedGPT2, []string{"pruned_heads", `{"0":[1]}`}, "pruned_heads"},
+		{publishedGPT2, []string{"quantization_config", `{"bits":4}`}, "quantization_config"},
+		{publishedGPT2, []string{"is_causal", "false"}, "is_causal is false"},
+		{publishedGPT2, []string{"is_encoder_decoder", "true"}, "is_encoder_decoder is true"},
+		{publishedGPT2, []string{"tie_encoder_decoder", "true"}, "tie_encoder_decoder is true"},
+		{publishedGPT2, []string{"use_sliding_window", "true"}, "use_sliding_window is true"},
+		{publishedGPT2, []string{"architectures", `["GPT2ForSequenceClassification"]`}, "GPT2ForSequenceClassification"},
+		{publishedLlama, []string{"architectures", `["LlamaForSequenceClassification"]`}, "LlamaForSequenceClassification"},
+		{publishedLlama, []string{"max_sequence_length", "4096"}, "max_sequence_length is 4096"},
+		{publishedGPT2, []string{"hidden_size", "64"}, "n_embd is 768"},
+		{publishedGPT2, []string{"n_head", "11"}, "768"},
+		{publishedGPT2, []string{"n_head", "12.0"}, "n_head is 12.0"},
+		{publishedGPT2, []string{"n_head", `"12"`}, `n_head is "12"`},
+		{publishedGPT2, []string{"n_head", "null"}, "n_head is null"},
+		{publishedGPT2, []string{"n_inner", "0"}, "n_inner is 0"},
+		{publishedGPT2, []string{"n_layer", huge}, "n_layer is 2000000000, it must be a whole number from 0 to 4096"},
+		{publishedGPT2, []string{"n_layer", "-1"}, "n_layer is -1"},
+		{publishedGPT2, []string{"n_embd", huge}, "n_embd"},
+		{publishedGPT2, []string{"n_positions", huge}, "n_positions"},
+		{publishedGPT2, []string{"n_inner", "99999999999999999999"}, "n_inner"},
+		{publishedGPT2, []string{"vocab_size", huge}, "vocab_size"},
+		{publishedGPT2, []string{"layer_norm_epsilon", "0"}, "layer_norm_epsilon is 0"},
+		{publishedGPT2, []string{"layer_norm_epsilon", "-1e-5"}, "layer_norm_epsilon is -1e-5"},
+		{publishedGPT2, []string{"layer_norm_epsilon", "1e999"}, "layer_norm_epsilon is 1e999"},
+		{publishedGPT2, []string{"layer_norm_epsilon", "1e-60"}, "layer_norm_epsilon is 1e-60"},
+		{publishedGPT2, []string{"resid_pdrop", "1"}, "dropout is 1"},
+		{publishedGPT2, []string{"attn_pdrop", `"a lot"`}, "attn_pdrop"},
+		{publishedGPT2, []string{"tie_word_embeddings", "1"}, "tie_word_embeddings is 1"},
+		{publishedGPT2, []string{"rope_theta", "10000"}, "no such key of gpt2"},
+		{publishedGPT2, []string{"N_head", "12"}, `"N_head" is 12`},
+		{publishedGPT2, []string{"n_hidden", "12"}, "n_head, n_inner"},
+		{publishedGPT2, []string{"\u001b[2J", "1"}, `"\x1b[2J" is 1`},
+		{publishedGPT2, []string{"model_type", `"bert"`}, `model_type is "bert"`},
+		{publishedGPT2, []string{"model_type", ""}, "no model_type"},
+		{publishedGPT2, []string{"num_nextn_predict_layers", huge}, "num_nextn_predict_layers"},
+		{publishedLlama, []string{"num_nextn_predict_layers", "-1"}, "num_nextn_predict_layers is -1"},
+		{publishedLlama, []string{"num_nextn_predict_layers", "256", "max_position_embeddings", "256"}, "256 mtp_layers"},
+		{publishedLlama, []string{"rope_scaling", `{"type":"linear","factor":2.0}`}, `rope_scaling.type`},
+		{publishedLlama, []string{"rope_parameters", `{"rope_type":"llama3","factor":8.0}`}, `rope_parameters.rope_type is "llama3"`},
+		{publishedLlama, []string{"rope_parameters", `{"rope_type":"default","factor":8.0}`}, `rope_parameters.factor`},
+		{publishedLlama, []string{"rope_parameters", `{"full_attention":{"rope_type":"default"}}`}, `rope_parameters.full_attention`},
+		{publishedLlama, []string{"rope_parameters", `{"partial_rotary_factor":0.5}`}, `rope_parameters.partial_rotary_factor`},
+		{publishedLlama, []string{"rope_parameters", `[]`}, `rope_parameters: want an object`},
+		{publishedLlama, []string{"rope_parameters", `{"rope_theta":5e5}`, "rope_theta", "10000"}, "rope_theta is 10000"},
+		{publishedLlama, []string{"rope_theta", "0.5"}, "rope_theta is 0.5"},
+		{publishedLlama, []string{"rope_theta", "null"}, "rope_theta is null"},
+		{publishedLlama, []string{"partial_rotary_factor", "0.5"}, "partial_rotary_factor is 0.5"},
+		{publishedLlama, []string{"rope_interleaved", "true"}, "rope_interleaved"},
+		{publishedLlama, []string{"attention_bias", "true"}, "attention_bias is true"},
+		{publishedLlama, []string{"mlp_bias", "true"}, "mlp_bias is true"},
+		{publishedLlama, []string{"head_dim", "128"}, "head_dim is 128"},
+		{publishedLlama, []string{"hidden_act", `"gelu"`}, "hidden_act"},
+		{publishedLlama, []string{"sliding_window", "4096"}, "sliding_window is 4096"},
+		{publishedLlama, []string{"num_key_value_heads", "0"}, "num_key_value_heads is 0"},
+		{publishedLlama, []string{"num_key_value_heads", "5"}, "kv_heads 5"},
+		{publishedLlama, []string{"max_position_embeddings", huge}, "max_position_embeddings"},
+		{publishedLlama, []string{"n_embd", "2048"}, "no such key of llama"},
+	} {
+		text := edited(t, c.base, c.keys...)
+		if _, err := stages.ParseHF([]byte(text)); !errors.Is(err, stages.ErrModel) || !strings.Contains(err.Error(), c.want) || strings.ContainsRune(err.Error(), 27) {
+			t.Errorf("%q:\n  error %v, want one about %q", c.keys, err, c.want)
+		}
+	}
+	for text, want := range map[string]string{
+		`{`:  "not valid JSON",
+		`[]`: "want an object",
+		`{"model_type":"gpt2","n_layer":1,"n_layer":2}`:                                `"n_layer" appears twice`,
+		`{"model_type":"llama","rope_parameters":{"rope_theta":1e4,"rope_theta":5e5}}`: `"rope_theta" appears twice`,
+		`{"model_type":"gpt2"}` + strings.Repeat(" ", stages.MaxHFBytes):               "bytes, more than",
+	} {
+		if _, err := stages.ParseHF([]byte(text)); !errors.Is(err, stages.ErrModel) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one about %q", err, want)
+		}
+	}
+}
+
+// TestLargestModel: the limits leave room: no product of sizes overflows.
+func TestLargestModel(t *testing.T) {
+	for _, family := range []string{stages.GPT2, stages.Llama} {
+		c := stages.Config{Family: family, Layers: stages.MaxLayers, Hidden: stages.MaxHidden, Heads: stages.MaxHeads, KVHeads: stages.MaxHeads, FFN: stages.MaxFFN,
+			Context: stages.MaxContext, Vocab: stages.MaxVocab, RopeTheta: stages.MaxRopeTheta, MTPLayers: stages.MaxMTPLayers}
+		m, err := stages.NewModel(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sum float64
+		for _, p := range m.Params {
+			sum += float64(p.Len())
+		}
+		if n := c.Parameters(); float64(n) != sum && math.Abs(float64(n)/sum-1) > 1e-9 || n > math.MaxInt64/16 {
+			t.Errorf("%s: %d parameters, in floating point %g", family, n, sum)
 		}
 	}
 }
@@ -66,9 +248,27 @@ func FuzzParseHF(f *testing.F) {
 		}
 		f.Add(b)
 	}
+	for _, text := range []string{publishedGPT2, publishedLlama, defaultGPT2, defaultLlama} {
+		f.Add([]byte(text))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if c, err := stages.ParseHF(b); err == nil && c.Validate() != nil {
-			t.Errorf("%s gives an impossible model", b)
+		c, err := stages.ParseHF(b)
+		if err != nil {
+			return
+		}
+		m, err := stages.NewModel(c)
+		if err != nil {
+			t.Fatalf("%s gives an impossible model: %v", b, err)
+		}
+		if n := c.Parameters(); n < 1 || n > math.MaxInt64/16 || len(m.Params) > 16*(stages.MaxLayers+stages.MaxMTPLayers+1) {
+			t.Errorf("%s gives %d parameters in %d tensors", b, n, len(m.Params))
+		}
+		written, err := c.HF()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := stages.ParseHF(written); err != nil || again != c {
+			t.Errorf("%s gives %+v, which is read back as %+v, %v", b, c, again, err)
 		}
 	})
 }

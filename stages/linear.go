@@ -30,7 +30,7 @@ func (m *linear) transposed(form int) bool { return m.inOut == (form == forInput
 
 // product are the options of a product by the weight.
 func (m *linear) product(c *pass, form int) tensorops.MatMulOpts {
-	return tensorops.MatMulOpts{TransB: m.transposed(form), BF16: c.stage.opts.BF16, Packed: c.stage.held[m.w.param.Index].packed[form]}
+	return tensorops.MatMulOpts{TransB: m.transposed(form), BF16: c.stage.opts.BF16, Packed: c.stage.byParam[m.w.param.Index].packed[form]}
 }
 
 // forward records y from x (N×in).
@@ -63,7 +63,7 @@ func (m *linear) weightGrad(c *pass, x, dy tensorops.Tensor) {
 
 // allocatePacked makes room for the packed forms of every linear layer's weight.
 func (s *Stage) allocatePacked(l *tensorops.List) {
-	s.eachLinear(func(m *linear, h *held) {
+	s.eachLinear(func(m *linear, h *localParam) {
 		for form := range h.packed {
 			k, n := h.w.Rows(), h.w.Cols()
 			if m.transposed(form) {
@@ -79,18 +79,18 @@ func (s *Stage) pack(l *tensorops.List) {
 	if !s.opts.Pack {
 		return
 	}
-	s.eachLinear(func(m *linear, h *held) {
+	s.eachLinear(func(m *linear, h *localParam) {
 		for form, t := range h.packed {
 			l.Pack(t, h.w, m.transposed(form), s.opts.BF16)
 		}
 	})
 }
 
-func (s *Stage) eachLinear(f func(m *linear, h *held)) {
+func (s *Stage) eachLinear(f func(m *linear, h *localParam)) {
 	for _, c := range s.order {
 		for _, layer := range c.layers {
 			for _, m := range layer.linears() {
-				f(m, s.held[m.w.param.Index])
+				f(m, s.byParam[m.w.param.Index])
 			}
 		}
 	}

@@ -93,7 +93,7 @@ func TestScaleIsTheDerivative(t *testing.T) {
 }
 
 func TestRate(t *testing.T) {
-	r := stages.Rate{LR: 1e-3, MinLR: 1e-4, Warmup: 100, Steps: 2000, Decay: stages.Cosine}
+	r := stages.Rate{LR: 1e-3, MinLR: 1e-4, Warmup: 100, Steps: 2001, Decay: stages.Cosine}
 	for _, c := range []struct {
 		decay string
 		step  int64
@@ -101,12 +101,15 @@ func TestRate(t *testing.T) {
 	}{
 		{stages.Cosine, 1, 1e-3 / 101}, {stages.Cosine, 100, 1e-3 * 100 / 101}, {stages.Cosine, 101, 1e-3},
 		{stages.Cosine, 1051, 5.5e-4}, {stages.Cosine, 2001, 1e-4}, {stages.Cosine, 9999, 1e-4},
-		{stages.Linear, 1051, 5.5e-4}, {stages.Linear, 576, 7.75e-4}, {stages.Constant, 1999, 1e-3}, {stages.Constant, 1, 1e-3 / 101},
+		{stages.Linear, 1051, 5.5e-4}, {stages.Linear, 576, 7.75e-4}, {stages.Linear, 2001, 1e-4}, {stages.Constant, 1999, 1e-3}, {stages.Constant, 1, 1e-3 / 101},
 	} {
 		r.Decay = c.decay
 		if got := r.At(c.step); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%s: step %d has %g, want %g", c.decay, c.step, got, c.want)
 		}
+	}
+	if got := (stages.Rate{LR: 1, MinLR: 0.1, Warmup: 5, Steps: 6, Decay: stages.Cosine}).At(6); got != 1 {
+		t.Errorf("a single step after the warm-up has %g", got)
 	}
 	if got := (stages.Rate{LR: 1, MinLR: 0.1, Warmup: 5, Steps: 5, Decay: stages.Cosine}).At(5); math.IsNaN(got) {
 		t.Error("a run that only warms up has no rate")

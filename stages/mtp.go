@@ -143,7 +143,7 @@ func (m *mtp) weightGrad(c *pass, st state) {
 }
 
 // shift appends, for every position of sequences of the given length, the id that
-// stands so many places on, and past appends for those whose sequence ends before.
+// stands n places on, and past appends for those whose sequence ends before.
 func shift(to, ids []int32, positions, by int, past int32) []int32 {
 	by = min(by, positions)
 	for first := 0; positions > 0 && first+positions <= len(ids); first += positions {

@@ -52,7 +52,7 @@ type Norm struct {
 // before GradNorms.
 func (s *Stage) WantsTied() int {
 	n := 0
-	for _, h := range s.mine {
+	for _, h := range s.local {
 		if h.shared && h.missing() != (Uses{}) {
 			n++
 		}
@@ -62,10 +62,10 @@ func (s *Stage) WantsTied() int {
 
 // TakeTied takes over a gradient that came from another rank.
 func (s *Stage) TakeTied(g TiedGrad) error {
-	if g.Param < 0 || g.Param >= len(s.held) || s.held[g.Param] == nil {
+	if g.Param < 0 || g.Param >= len(s.byParam) || s.byParam[g.Param] == nil {
 		return fmt.Errorf("%w: tied gradient of parameter %d, which this rank does not hold", ErrInput, g.Param)
 	}
-	h := s.held[g.Param]
+	h := s.byParam[g.Param]
 	if !h.shared || !h.fits(g) {
 		return fmt.Errorf("%w: tied gradient %v of %s, uses %v", ErrInput, g.Grad, h.param.Name, g.Uses)
 	}
@@ -76,11 +76,11 @@ func (s *Stage) TakeTied(g TiedGrad) error {
 // GradNorms records the sum of each tied weight's uses, then each parameter's
 // squared norm. The values are there when the list has completed: see Norms.
 func (s *Stage) GradNorms(l *tensorops.List) {
-	for i, h := range s.mine {
+	for i, h := range s.local {
 		h.sum(l)
 		l.SquaredNorm(s.normsT.Columns(i, i+1).View(1), h.g[h.place()])
 	}
-	if len(s.mine) > 0 {
+	if len(s.local) > 0 {
 		l.Fetch(tensorops.HostBytes(s.norms), s.normsT)
 	}
 }
@@ -88,7 +88,7 @@ func (s *Stage) GradNorms(l *tensorops.List) {
 // Norms appends the squared norms of the parameters that this rank answers for:
 // a tied weight is its first use's.
 func (s *Stage) Norms(to []Norm) []Norm {
-	for i, h := range s.mine {
+	for i, h := range s.local {
 		if h.owner {
 			to = append(to, Norm{h.param.Index, s.norms[i]})
 		}
@@ -107,7 +107,7 @@ func (s *Stage) Apply(l *tensorops.List, u Update) {
 // update records the update; clear says whether the gradients are cleared on the way.
 func (s *Stage) update(l *tensorops.List, u Update, clear bool) {
 	o := s.opts.Optimizer
-	for _, h := range s.mine {
+	for _, h := range s.local {
 		decay := 0.0
 		if h.param.Decay {
 			decay = o.WeightDecay
@@ -133,14 +133,14 @@ func (s *Stage) ClearGrads(l *tensorops.List) {
 
 // clearWhole clears the gradients that are whole, of which each parameter has one.
 func (s *Stage) clearWhole(l *tensorops.List) {
-	for _, h := range s.mine {
+	for _, h := range s.local {
 		l.Fill(h.g[h.place()], 0)
 	}
 }
 
 // clearRows clears those by rows.
 func (s *Stage) clearRows(l *tensorops.List) {
-	for _, h := range s.mine {
+	for _, h := range s.local {
 		for _, rows := range h.rows {
 			if rows != nil {
 				rows.clear(l)

@@ -45,8 +45,8 @@ const (
 	numPlaces
 )
 
-// held is a parameter's memory on a rank.
-type held struct {
+// localParam is a parameter's memory on a rank.
+type localParam struct {
 	param *Param
 	w     tensorops.Tensor // the weight
 	here  [numPlaces]bool  // which uses are on this rank
@@ -55,7 +55,7 @@ type held struct {
 	g     [numPlaces]tensorops.Tensor
 	rows  [numPlaces]*rowGrad
 	state [2]tensorops.Tensor // AdamW: m and v; SGD: momentum
-	// What weight and state were before an update that was presumed; none before the
+	// What weight and state were before a speculative update; none before the
 	// first of them.
 	before      tensorops.Tensor
 	stateBefore [2]tensorops.Tensor

@@ -15,12 +15,12 @@ type pass struct {
 	tokens, targets tensorops.Tensor
 }
 
-func (c *pass) weight(u use) tensorops.Tensor { return c.stage.held[u.param.Index].w }
+func (c *pass) weight(u use) tensorops.Tensor { return c.stage.byParam[u.param.Index].w }
 
-func (c *pass) grad(u use) tensorops.Tensor { return c.stage.held[u.param.Index].g[u.place] }
+func (c *pass) grad(u use) tensorops.Tensor { return c.stage.byParam[u.param.Index].g[u.place] }
 
 // rowGrad is the gradient of a use by rows; nil: it is whole.
-func (c *pass) rowGrad(u use) *rowGrad { return c.stage.held[u.param.Index].rows[u.place] }
+func (c *pass) rowGrad(u use) *rowGrad { return c.stage.byParam[u.param.Index].rows[u.place] }
 
 // rows is N.
 func (c *pass) rows() int { return c.mb.Sequences * c.mb.Positions }

@@ -30,7 +30,7 @@ func (r Rate) At(step int64) float64 {
 	if step > r.Steps {
 		return r.MinLR
 	}
-	at := (done - float64(r.Warmup)) / math.Max(1, float64(r.Steps-r.Warmup))
+	at := (done - float64(r.Warmup)) / math.Max(1, float64(r.Steps-r.Warmup-1)) // 1 at the last step
 	f := 1 - at
 	if r.Decay == Cosine {
 		f = 0.5 * (1 + math.Cos(math.Pi*at))

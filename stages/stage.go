@@ -18,7 +18,7 @@ var (
 
 // ChunkSpec is a chunk: a run of the model's layers.
 type ChunkSpec struct {
-	Virtual     int // number of the virtual stage
+	Chunk       int // its number, in pipeline order
 	First, Last int // layers [First, Last) of Model.Symbols; equal: an empty chunk
 }
 
@@ -48,30 +48,30 @@ type Options struct {
 // goroutine at a time. Its methods record; nothing is computed until the caller
 // submits the list.
 type Stage struct {
-	model  *Model
-	stream tensorops.Stream
-	opts   Options
-	chunks map[int]*chunk
-	order  []*chunk // as given
-	held   []*held  // by Param.Index; nil: not on this rank
-	mine   []*held  // those that are, in the model's order
-	norms  []float64
-	normsT tensorops.Tensor // [len(mine)] float64 on the device
+	model   *Model
+	stream  tensorops.Stream
+	opts    Options
+	chunks  map[int]*chunk
+	order   []*chunk      // as given
+	byParam []*localParam // by Param.Index; nil: not on this rank
+	local   []*localParam // those that are, in the model's order
+	norms   []float64
+	normsT  tensorops.Tensor // [len(local)] float64 on the device
 }
 
 type chunk struct {
-	virtual int
-	layers  []layer
-	embeds  bool
-	loses   bool
+	number int
+	layers []layer
+	embeds bool
+	loses  bool
 	// Layers of multi-token prediction in it, and before it.
 	mtp, mtpBefore int
-	live           map[int]*flight
-	spare          []*flight
+	live           map[int]*inFlight
+	spare          []*inFlight
 }
 
-// flight is a microbatch between its forward and its weight gradient.
-type flight struct {
+// inFlight is a microbatch between its forward and its weight gradient.
+type inFlight struct {
 	mb              Microbatch
 	states          []state
 	tokens, targets tensorops.Tensor
@@ -106,24 +106,24 @@ func (mb *Microbatch) headLater() bool { return mb.HeadLater && mb.Train }
 // NewStage allocates the parameters that the chunks use on a stream.
 // Weights are undefined until Initialise or Load.
 func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) (*Stage, error) {
-	s := &Stage{model: m, stream: stream, opts: o, chunks: make(map[int]*chunk), held: make([]*held, len(m.Params))}
+	s := &Stage{model: m, stream: stream, opts: o, chunks: make(map[int]*chunk), byParam: make([]*localParam, len(m.Params))}
 	for _, spec := range chunks {
 		if spec.First < 0 || spec.Last < spec.First || spec.Last > len(m.layers) {
-			return nil, fmt.Errorf("%w: chunk %d has layers %d to %d of %d", ErrModel, spec.Virtual, spec.First, spec.Last, len(m.layers))
+			return nil, fmt.Errorf("%w: chunk %d has layers %d to %d of %d", ErrModel, spec.Chunk, spec.First, spec.Last, len(m.layers))
 		}
-		if s.chunks[spec.Virtual] != nil {
-			return nil, fmt.Errorf("%w: chunk %d is given twice", ErrModel, spec.Virtual)
+		if s.chunks[spec.Chunk] != nil {
+			return nil, fmt.Errorf("%w: chunk %d is given twice", ErrModel, spec.Chunk)
 		}
-		c := &chunk{virtual: spec.Virtual, layers: m.layers[spec.First:spec.Last], live: make(map[int]*flight)}
+		c := &chunk{number: spec.Chunk, layers: m.layers[spec.First:spec.Last], live: make(map[int]*inFlight)}
 		for _, l := range c.layers {
 			c.embeds = c.embeds || l.symbol() == SymbolEmbedding
 			c.loses = c.loses || l.symbol() == SymbolLoss
 		}
 		c.mtp, c.mtpBefore = mtpIn(c.layers), mtpIn(m.layers[:spec.First])
 		if c.mtp > 0 && c.mtp < m.Config.MTPLayers {
-			return nil, fmt.Errorf("%w: chunk %d has %d of the %d multi-token-prediction layers, which stand in one chunk", ErrModel, spec.Virtual, c.mtp, m.Config.MTPLayers)
+			return nil, fmt.Errorf("%w: chunk %d has %d of the %d multi-token-prediction layers, which stand in one chunk", ErrModel, spec.Chunk, c.mtp, m.Config.MTPLayers)
 		}
-		s.chunks[spec.Virtual] = c
+		s.chunks[spec.Chunk] = c
 		s.order = append(s.order, c)
 	}
 	return s, s.allocate()
@@ -155,7 +155,7 @@ func (s *Stage) allocate() error {
 			continue
 		}
 		p := s.model.Params[i]
-		h := &held{param: p, here: here, owner: here[placeOwn]}
+		h := &localParam{param: p, here: here, owner: here[placeOwn]}
 		h.w = l.Alloc(tensorops.Float32, p.Shape...)
 		if !s.opts.Inference {
 			for place, used := range here {
@@ -178,12 +178,12 @@ func (s *Stage) allocate() error {
 			}
 			h.shared = here != p.places
 		}
-		s.held[i] = h
-		s.mine = append(s.mine, h)
+		s.byParam[i] = h
+		s.local = append(s.local, h)
 	}
 	if !s.opts.Inference {
-		s.norms = make([]float64, len(s.mine))
-		s.normsT = l.Alloc(tensorops.Float64, len(s.mine))
+		s.norms = make([]float64, len(s.local))
+		s.normsT = l.Alloc(tensorops.Float64, len(s.local))
 	}
 	if s.opts.Pack {
 		s.allocatePacked(l)
@@ -192,37 +192,37 @@ func (s *Stage) allocate() error {
 }
 
 // Embeds reports whether a chunk needs tokens, Loses whether it needs targets.
-func (s *Stage) Embeds(virtual int) bool {
-	c := s.chunks[virtual]
+func (s *Stage) Embeds(chunk int) bool {
+	c := s.chunks[chunk]
 	return c.embeds || c.mtp > 0
 }
 
 // Depths is how many times B the first dimension of a chunk's input has, and of its
 // output, in training: 1, and 1 more for each layer of multi-token prediction before
 // that edge.
-func (s *Stage) Depths(virtual int) (in, out int) {
-	c := s.chunks[virtual]
+func (s *Stage) Depths(chunk int) (in, out int) {
+	c := s.chunks[chunk]
 	return 1 + c.mtpBefore, 1 + c.mtpBefore + c.mtp
 }
 
 // Loses reports whether a chunk computes the loss.
-func (s *Stage) Loses(virtual int) bool { return s.chunks[virtual].loses }
+func (s *Stage) Loses(chunk int) bool { return s.chunks[chunk].loses }
 
 // Forward records a chunk's forward pass. It owns in ("none" where the chunk
 // begins with the embedding) and returns the output, which the caller owns
 // ("none" where the chunk ends with the loss). Without mb.Train everything
 // saved is freed at once and the microbatch ends with Finish.
-func (s *Stage) Forward(l *tensorops.List, virtual int, mb *Microbatch, in tensorops.Tensor) tensorops.Tensor {
-	c := s.chunks[virtual]
+func (s *Stage) Forward(l *tensorops.List, chunk int, mb *Microbatch, in tensorops.Tensor) tensorops.Tensor {
+	c := s.chunks[chunk]
 	if c == nil || c.live[mb.Index] != nil {
-		l.Fail(fmt.Errorf("%w: forward of microbatch %d on virtual stage %d", ErrFlight, mb.Index, virtual))
+		l.Fail(fmt.Errorf("%w: forward of microbatch %d on chunk %d", ErrFlight, mb.Index, chunk))
 		return tensorops.Tensor{}
 	}
 	if err := s.checkEdge(c, "input", c.embeds, c.mtpBefore, mb, in); err != nil {
 		l.Fail(err)
 		return tensorops.Tensor{}
 	}
-	f := c.flight()
+	f := c.acquire()
 	f.mb = *mb
 	c.live[mb.Index] = f
 	p := f.begin(s, l)
@@ -248,16 +248,16 @@ func (s *Stage) Forward(l *tensorops.List, virtual int, mb *Microbatch, in tenso
 
 // InputGrad records a chunk's input gradient (I). It owns dy ("none" at the
 // loss) and returns the gradient of the chunk's input ("none" at the embedding).
-func (s *Stage) InputGrad(l *tensorops.List, virtual, index int, dy tensorops.Tensor) tensorops.Tensor {
-	return s.backward(l, virtual, index, dy, false)
+func (s *Stage) InputGrad(l *tensorops.List, chunk, index int, dy tensorops.Tensor) tensorops.Tensor {
+	return s.backward(l, chunk, index, dy, false)
 }
 
 // WeightGrad records a chunk's weight gradient (W) and frees what the
 // microbatch saved.
-func (s *Stage) WeightGrad(l *tensorops.List, virtual, index int) {
-	c, f := s.find(virtual, index)
+func (s *Stage) WeightGrad(l *tensorops.List, chunk, index int) {
+	c, f := s.find(chunk, index)
 	if f == nil || !f.input {
-		l.Fail(fmt.Errorf("%w: weight gradient of microbatch %d on virtual stage %d", ErrFlight, index, virtual))
+		l.Fail(fmt.Errorf("%w: weight gradient of microbatch %d on chunk %d", ErrFlight, index, chunk))
 		return
 	}
 	p := f.begin(s, l)
@@ -266,19 +266,19 @@ func (s *Stage) WeightGrad(l *tensorops.List, virtual, index int) {
 			c.layers[i].weightGrad(p, f.states[i])
 		}
 	}
-	c.land(l, f)
+	c.release(l, f)
 }
 
 // Backward records both (B): I and W of each layer in turn, with the same
 // operations as the two passes apart.
-func (s *Stage) Backward(l *tensorops.List, virtual, index int, dy tensorops.Tensor) tensorops.Tensor {
-	return s.backward(l, virtual, index, dy, true)
+func (s *Stage) Backward(l *tensorops.List, chunk, index int, dy tensorops.Tensor) tensorops.Tensor {
+	return s.backward(l, chunk, index, dy, true)
 }
 
-func (s *Stage) backward(l *tensorops.List, virtual, index int, dy tensorops.Tensor, weights bool) tensorops.Tensor {
-	c, f := s.find(virtual, index)
+func (s *Stage) backward(l *tensorops.List, chunk, index int, dy tensorops.Tensor, weights bool) tensorops.Tensor {
+	c, f := s.find(chunk, index)
 	if f == nil || f.input || !f.mb.Train {
-		l.Fail(fmt.Errorf("%w: backward of microbatch %d on virtual stage %d", ErrFlight, index, virtual))
+		l.Fail(fmt.Errorf("%w: backward of microbatch %d on chunk %d", ErrFlight, index, chunk))
 		return tensorops.Tensor{}
 	}
 	if err := s.checkEdge(c, "gradient", c.loses, c.mtpBefore+c.mtp, &f.mb, dy); err != nil {
@@ -294,28 +294,28 @@ func (s *Stage) backward(l *tensorops.List, virtual, index int, dy tensorops.Ten
 	}
 	f.input = true
 	if weights {
-		c.land(l, f)
+		c.release(l, f)
 	}
 	return dy
 }
 
 // gradsTogether reports whether InputGrad makes a layer's weight gradient too, since only
 // the head's is put off.
-func (f *flight) gradsTogether(l layer, c *chunk) bool {
+func (f *inFlight) gradsTogether(l layer, c *chunk) bool {
 	return f.mb.HeadLater && c.loses && l.symbol() != SymbolLoss
 }
 
 // Finish ends a microbatch that ran forward only, when its loss has been read.
-func (s *Stage) Finish(virtual, index int) {
-	if c, f := s.find(virtual, index); f != nil && !f.mb.Train {
-		c.land(nil, f) // its tensors were freed by the forward
+func (s *Stage) Finish(chunk, index int) {
+	if c, f := s.find(chunk, index); f != nil && !f.mb.Train {
+		c.release(nil, f) // its tensors were freed by the forward
 	}
 }
 
 // Loss returns what the loss layer of a chunk reported for a microbatch whose
 // forward has completed: the sum over targets, and their number.
-func (s *Stage) Loss(virtual, index int) (sum, targets float64) {
-	c, f := s.find(virtual, index)
+func (s *Stage) Loss(chunk, index int) (sum, targets float64) {
+	c, f := s.find(chunk, index)
 	if f == nil || !c.loses {
 		return 0, 0
 	}
@@ -325,8 +325,8 @@ func (s *Stage) Loss(virtual, index int) (sum, targets float64) {
 // MTPLoss is the loss that multi-token prediction reported for a microbatch whose forward
 // has completed: the mean over its layers of the mean over their targets; 0 where there
 // are none.
-func (s *Stage) MTPLoss(virtual, index int) float64 {
-	c, f := s.find(virtual, index)
+func (s *Stage) MTPLoss(chunk, index int) float64 {
+	c, f := s.find(chunk, index)
 	depths := s.model.Config.MTPLayers
 	if f == nil || !c.loses || !f.mb.Train || depths == 0 {
 		return 0
@@ -348,8 +348,8 @@ func (s *Stage) InFlight() int {
 	return n
 }
 
-func (s *Stage) find(virtual, index int) (*chunk, *flight) {
-	c := s.chunks[virtual]
+func (s *Stage) find(chunk, index int) (*chunk, *inFlight) {
+	c := s.chunks[chunk]
 	if c == nil {
 		return nil, nil
 	}
@@ -362,7 +362,7 @@ func (s *Stage) find(virtual, index int) (*chunk, *flight) {
 func (s *Stage) checkEdge(c *chunk, what string, none bool, mtp int, mb *Microbatch, t tensorops.Tensor) error {
 	if none {
 		if t.Valid() {
-			return fmt.Errorf("%w: virtual stage %d takes no %s, got %v for microbatch %d", ErrInput, c.virtual, what, t, mb.Index)
+			return fmt.Errorf("%w: chunk %d takes no %s, got %v for microbatch %d", ErrInput, c.number, what, t, mb.Index)
 		}
 		return nil
 	}
@@ -374,27 +374,27 @@ func (s *Stage) checkEdge(c *chunk, what string, none bool, mtp int, mb *Microba
 		b *= 1 + mtp
 	}
 	if !t.Valid() || t.DType() != tensorops.Float32 || t.Rank() != 3 || t.Dim(0) != b || t.Dim(1) != tt || t.Dim(2) != ch {
-		return fmt.Errorf("%w: virtual stage %d takes a %s of float32[%d %d %d] for microbatch %d, got %v", ErrInput, c.virtual, what, b, tt, ch, mb.Index, t)
+		return fmt.Errorf("%w: chunk %d takes a %s of float32[%d %d %d] for microbatch %d, got %v", ErrInput, c.number, what, b, tt, ch, mb.Index, t)
 	}
 	return nil
 }
 
-// flight takes an unused one, with states for every layer.
-func (c *chunk) flight() *flight {
+// acquire takes an unused one, with states for every layer.
+func (c *chunk) acquire() *inFlight {
 	if k := len(c.spare) - 1; k >= 0 {
 		f := c.spare[k]
 		c.spare = c.spare[:k]
 		return f
 	}
-	f := &flight{}
+	f := &inFlight{}
 	for _, l := range c.layers {
 		f.states = append(f.states, l.newState())
 	}
 	return f
 }
 
-// land ends a flight.
-func (c *chunk) land(l *tensorops.List, f *flight) {
+// release ends a microbatch in flight.
+func (c *chunk) release(l *tensorops.List, f *inFlight) {
 	free(l, &f.tokens, &f.targets)
 	delete(c.live, f.mb.Index)
 	f.input = false
@@ -402,8 +402,8 @@ func (c *chunk) land(l *tensorops.List, f *flight) {
 	c.spare = append(c.spare, f)
 }
 
-// begin prepares the flight's pass for recording into a list.
-func (f *flight) begin(s *Stage, l *tensorops.List) *pass {
+// begin prepares its pass for recording into a list.
+func (f *inFlight) begin(s *Stage, l *tensorops.List) *pass {
 	f.pass = pass{List: l, stage: s, mb: &f.mb, tokens: f.tokens, targets: f.targets}
 	return &f.pass
 }

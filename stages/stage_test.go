@@ -67,7 +67,7 @@ func newPipeOn(t testing.TB, dev tensorops.Device, m *stages.Model, cuts, ranks 
 	groups := make([][]stages.ChunkSpec, len(ranks))
 	from := 0
 	for i, to := range append(append([]int{}, cuts...), len(m.Symbols())) {
-		groups[ranks[i]] = append(groups[ranks[i]], stages.ChunkSpec{Virtual: i, First: from, Last: to})
+		groups[ranks[i]] = append(groups[ranks[i]], stages.ChunkSpec{Chunk: i, First: from, Last: to})
 		from = to
 	}
 	for r, g := range groups {
@@ -80,7 +80,7 @@ func newPipeOn(t testing.TB, dev tensorops.Device, m *stages.Model, cuts, ranks 
 			t.Fatal(err)
 		}
 		for _, c := range g {
-			p.stages[c.Virtual], p.stream[c.Virtual] = st, s
+			p.stages[c.Chunk], p.stream[c.Chunk] = st, s
 		}
 		if err := st.Load(stages.Draw(5), false); err != nil {
 			t.Fatal(err)

@@ -41,7 +41,7 @@ func parts(here Uses) []int {
 
 // place is the use whose gradient is whole and becomes the weight's. It comes first
 // in the order of addition, so that what is by rows is added to it.
-func (h *held) place() int {
+func (h *localParam) place() int {
 	for _, place := range sumOrder {
 		if h.here[place] {
 			return place
@@ -51,14 +51,14 @@ func (h *held) place() int {
 }
 
 // TiedGrads records copies of the gradients that other ranks need: of each parameter one
-// for each of so many ranks.
+// for each of n ranks.
 func (s *Stage) TiedGrads(l *tensorops.List, ranks int) []TiedGrad {
 	var out []TiedGrad
-	for _, h := range s.mine {
+	for _, h := range s.local {
 		if !h.shared {
 			continue
 		}
-		h.fold(l)
+		h.reduce(l)
 		for range ranks {
 			out = append(out, TiedGrad{h.param.Index, h.here, h.copyParts(l)})
 		}
@@ -67,7 +67,7 @@ func (s *Stage) TiedGrads(l *tensorops.List, ranks int) []TiedGrad {
 }
 
 // copyParts records a copy of this rank's parts.
-func (h *held) copyParts(l *tensorops.List) tensorops.Tensor {
+func (h *localParam) copyParts(l *tensorops.List) tensorops.Tensor {
 	mine, rows := parts(h.here), h.param.Shape[0]
 	g := l.Alloc(tensorops.Float32, len(mine)*rows, h.param.Shape[1])
 	for i, place := range mine {
@@ -84,7 +84,7 @@ func (h *held) copyParts(l *tensorops.List) tensorops.Tensor {
 
 // fits reports whether a gradient is of uses that other ranks have and that have not come
 // yet, all of one rank in one tensor.
-func (h *held) fits(g TiedGrad) bool {
+func (h *localParam) fits(g TiedGrad) bool {
 	missing := h.missing()
 	any := false
 	for place, used := range g.Uses {
@@ -97,7 +97,7 @@ func (h *held) fits(g TiedGrad) bool {
 }
 
 // missing are the uses elsewhere whose gradients have not come.
-func (h *held) missing() Uses {
+func (h *localParam) missing() Uses {
 	missing := Uses(h.param.places)
 	for place := range missing {
 		missing[place] = missing[place] && !h.here[place]
@@ -108,8 +108,8 @@ func (h *held) missing() Uses {
 	return missing
 }
 
-// fold adds the first two uses where both are here.
-func (h *held) fold(l *tensorops.List) {
+// reduce adds the first two uses where both are here.
+func (h *localParam) reduce(l *tensorops.List) {
 	if by := h.rows[placeMTP]; by != nil && h.here[placeHead] {
 		by.addTo(l, h.g[placeHead])
 		by.clear(l)
@@ -118,12 +118,12 @@ func (h *held) fold(l *tensorops.List) {
 
 // sum adds the gradients of all uses, in their order, to the one that becomes the
 // weight's. Those of other ranks that come before it are added up where they lie.
-func (h *held) sum(l *tensorops.List) {
+func (h *localParam) sum(l *tensorops.List) {
 	if h.shared && h.missing() != (Uses{}) {
 		l.Fail(fmt.Errorf("%w: a gradient of %s from another rank has not come", ErrInput, h.param.Name))
 		return
 	}
-	h.fold(l)
+	h.reduce(l)
 	base := h.place()
 	g := h.g[base]
 	var sum tensorops.Tensor // so far
@@ -151,7 +151,7 @@ func (h *held) sum(l *tensorops.List) {
 }
 
 // otherPart is another rank's gradient of a use; none where it is within another part.
-func (h *held) otherPart(place int) tensorops.Tensor {
+func (h *localParam) otherPart(place int) tensorops.Tensor {
 	rows := h.param.Shape[0]
 	for _, o := range h.others {
 		if i := slices.Index(parts(o.Uses), place); i >= 0 {

@@ -44,7 +44,7 @@ func Draw(seed uint64) Source {
 // source: one tensor at a time, through one piece of host memory.
 func (s *Stage) Load(src Source, withState bool) error {
 	largest := 0
-	for _, h := range s.mine {
+	for _, h := range s.local {
 		largest = max(largest, h.param.Len())
 	}
 	piece, err := hostmem.New(largest * tensorops.Float32.Size())
@@ -52,7 +52,7 @@ func (s *Stage) Load(src Source, withState bool) error {
 		return fmt.Errorf("memory to load from: %w", err)
 	}
 	host := tensorops.HostNumbers[float32](piece.Bytes)
-	for _, h := range s.mine {
+	for _, h := range s.local {
 		err = errors.Join(err, s.load(h.w, h.param, "", src, host))
 		if !withState {
 			continue
@@ -83,16 +83,22 @@ func (s *Stage) load(t tensorops.Tensor, p *Param, part string, src Source, host
 	return nil
 }
 
-// Save records copies, in host memory, of every weight that this rank answers
-// for and of its optimizer state. They are filled when the list has completed.
-func (s *Stage) Save(l *tensorops.List) []Saved {
+// Save records copies, in memory of an arena that the host can address, of every weight
+// that this rank answers for and of its optimizer state. They are filled when the list
+// has completed, and are there until the arena is closed.
+func (s *Stage) Save(l *tensorops.List, copies tensorops.Arena) []Saved {
 	var out []Saved
-	for _, h := range s.mine {
+	for _, h := range s.local {
 		if !h.owner {
 			continue
 		}
 		save := func(t tensorops.Tensor, part string) {
-			v := Saved{Name: partName(part, h.param.Name), Index: h.param.Index, Part: part, Shape: h.param.Shape, Data: make([]float32, h.param.Len())}
+			to, err := tensorops.NewTensor(copies, tensorops.Float32, h.param.Shape...)
+			if err != nil {
+				l.Fail(fmt.Errorf("copy of %s: %w", partName(part, h.param.Name), err))
+				return
+			}
+			v := Saved{Name: partName(part, h.param.Name), Index: h.param.Index, Part: part, Shape: h.param.Shape, Data: tensorops.Elements[float32](to)}
 			l.Fetch(tensorops.HostBytes(v.Data), t)
 			out = append(out, v)
 		}
@@ -110,7 +116,7 @@ func (s *Stage) Save(l *tensorops.List) []Saved {
 // who look at them.
 func (s *Stage) Grads(l *tensorops.List) []Saved {
 	var out []Saved
-	for _, h := range s.mine {
+	for _, h := range s.local {
 		for place, g := range h.g {
 			if rows := h.rows[place]; rows != nil {
 				g = l.AllocLike(h.w)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/troupe-ml/troupe/internal/folder"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
@@ -32,9 +34,19 @@ var history = []Record{
 	},
 }
 
+// openWriter is OpenWriter by a path.
+func openWriter(path string, cutToStep int) (*Writer, error) {
+	fsys, err := folder.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	w, err := OpenWriter(fsys, filepath.Base(path), cutToStep)
+	return w, errors.Join(err, fsys.Close()) // the file stays open
+}
+
 func writeAll(t *testing.T, path string, cutToStep int, records ...Record) {
 	t.Helper()
-	w, err := OpenWriter(path, cutToStep)
+	w, err := openWriter(path, cutToStep)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +89,7 @@ func TestGoldenFile(t *testing.T) {
 
 func TestWriterFlushesEachLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
-	w, err := OpenWriter(path, 0)
+	w, err := openWriter(path, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +161,7 @@ func TestDamagedFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, readErr := Read(path)
-		_, openErr := OpenWriter(path, 0)
+		_, openErr := openWriter(path, 0)
 		for _, err := range []error{readErr, openErr} {
 			if err == nil || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), path) {
 				t.Errorf("%s: %v does not say %q", name, err, tc.says)
@@ -165,7 +177,7 @@ func TestDamagedFile(t *testing.T) {
 	if _, err := Read(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
-	if _, err := OpenWriter(filepath.Join(dir, "none", "metrics.jsonl"), 0); err == nil {
+	if _, err := openWriter(filepath.Join(dir, "none", "metrics.jsonl"), 0); err == nil {
 		t.Error("a file in a missing folder was opened")
 	}
 }
@@ -185,7 +197,7 @@ func FuzzRead(f *testing.F) {
 			t.Fatal(err)
 		}
 		before, readErr := Read(path)
-		w, err := OpenWriter(path, cutToStep)
+		w, err := openWriter(path, cutToStep)
 		if (readErr != nil) != (err != nil) {
 			t.Fatalf("Read says %v, OpenWriter %v", readErr, err)
 		}

@@ -13,7 +13,7 @@ import (
 // is whole once there is room again.
 func TestFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
-	w, err := OpenWriter(path, 0)
+	w, err := openWriter(path, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func (m *Meter) TokensPerS() float64 {
 	return m.tokens / m.seconds
 }
 
-// Remaining returns how long so many further steps will take, 0 while that is
+// Remaining returns how long n further steps will take, 0 while that is
 // unknown.
 func (m *Meter) Remaining(steps int) time.Duration {
 	if m.steps == 0 || steps <= 0 {

@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"math"
-	"runtime"
 	"testing"
 	"time"
 )
@@ -54,22 +53,4 @@ func TestMeterFollows(t *testing.T) {
 	if got := add(50, 3*time.Second); got < 2980*time.Millisecond {
 		t.Errorf("after 50 steps of 3 s: %v a step", got)
 	}
-}
-
-func TestPeakRSS(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		if got := PeakRSS(); got != 0 {
-			t.Errorf("%d bytes, want 0 where it is unknown", got)
-		}
-		return
-	}
-	const size = 64 << 20
-	block := make([]byte, size)
-	for i := 0; i < size; i += 4096 {
-		block[i] = 1
-	}
-	if got := PeakRSS(); got < size || got > 1<<40 {
-		t.Errorf("%d bytes, with %d in use", got, size)
-	}
-	runtime.KeepAlive(block)
 }

@@ -2,8 +2,8 @@
 // metrics.jsonl that they are written to and read from, a Meter for speed and
 // time left, and the process's peak memory.
 //
-// The package imports the standard library alone. It must never know what
-// computes the figures, or who shows them; it reads no clock.
+// The package imports the standard library and internal/folder. It must never know
+// what computes the figures, or who shows them; it reads no clock.
 package telemetry
 
 import (

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"path/filepath"
+
+	"github.com/troupe-ml/troupe/internal/folder"
 )
 
 // Trace is when each rank ran what in one step. It is a line of trace.jsonl, which
@@ -30,13 +32,13 @@ type Trace struct {
 // actions.
 const maxTraceBytes = 1 << 29
 
-// WriteTrace appends a trace to a file, and makes one if there is none.
-func WriteTrace(path string, t Trace) (err error) {
+// WriteTrace appends a trace to a file of a folder, and makes one if there is none.
+func WriteTrace(fsys folder.FS, name string, t Trace) (err error) {
 	text, err := json.Marshal(t)
 	if err != nil {
 		return fmt.Errorf("trace of step %d: %w", t.Step, err)
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
+	f, err := fsys.Append(name)
 	if err != nil {
 		return fmt.Errorf("trace of step %d: %w", t.Step, err)
 	}
@@ -57,7 +59,7 @@ func WriteTrace(path string, t Trace) (err error) {
 }
 
 // wholeLines is the size of a file without a last line that lacks its end.
-func wholeLines(f *os.File) (int64, error) {
+func wholeLines(f folder.File) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return 0, err
@@ -80,11 +82,16 @@ func wholeLines(f *os.File) (int64, error) {
 // that the file has. Of two traces of one step, as a resumed run leaves them, the later
 // counts. A last line that is cut short, as a crash leaves it, does not.
 func ReadTrace(path string, step int) (t Trace, steps []int, err error) {
-	f, err := os.Open(path)
+	fsys, err := folder.Open(filepath.Dir(path))
 	if err != nil {
 		return t, nil, err
 	}
-	defer func() { _ = f.Close() }() // nothing was written
+	defer func() { _ = fsys.Close() }() // nothing was written
+	f, err := fsys.Open(filepath.Base(path))
+	if err != nil {
+		return t, nil, err
+	}
+	defer func() { _ = f.Close() }()
 	found := false
 	in := bufio.NewReader(f)
 	for row := 1; ; row++ {

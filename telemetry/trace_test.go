@@ -7,15 +7,23 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/troupe-ml/troupe/internal/folder"
 )
 
 func TestTraces(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "trace.jsonl")
+	dir := t.TempDir()
+	path := filepath.Join(dir, "trace.jsonl")
+	fsys, err := folder.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = fsys.Close() }()
 	trace := func(step int, ms float64) Trace {
 		return Trace{Step: step, Schedule: "1f1b", Table: "0F0,0B0\n", MS: [][][2]float64{{{0, ms}, {ms, 2 * ms}}}, StageFLOPs: []float64{1e9}, Threads: 2}
 	}
 	for _, tr := range []Trace{trace(10, 1), trace(20, 2), trace(20, 3), trace(30, 4)} {
-		if err := WriteTrace(path, tr); err != nil {
+		if err := WriteTrace(fsys, "trace.jsonl", tr); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -41,7 +49,7 @@ func TestTraces(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(-1, trace(30, 4))
-	if err := WriteTrace(path, trace(30, 5)); err != nil { // the run goes on
+	if err := WriteTrace(fsys, "trace.jsonl", trace(30, 5)); err != nil { // the run goes on
 		t.Fatal(err)
 	}
 	check(-1, trace(30, 5))

@@ -5,30 +5,35 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
+	"path"
+
+	"github.com/troupe-ml/troupe/internal/folder"
 )
 
-// Writer appends records to a metrics.jsonl. It is for one goroutine.
+// Writer appends records to a metrics.jsonl. It is for one goroutine, but for Sync.
 type Writer struct {
-	f    *os.File
+	f    folder.File
 	size int64 // of the lines written whole
 }
 
-// OpenWriter opens a metrics.jsonl for appending, and makes one if there is
-// none. Records of steps behind cutToStep are removed first: the run continues
+// OpenWriter opens a metrics.jsonl of a folder for appending, and makes one if there
+// is none. Records of steps behind cutToStep are removed first: the run continues
 // from there, and will report them again. A last line that is cut short is
 // removed too. A crash leaves the old file or the new one.
-func OpenWriter(path string, cutToStep int) (*Writer, error) {
-	if err := cut(path, cutToStep); err != nil {
-		return nil, fmt.Errorf("metrics: %s: %w", path, err)
+func OpenWriter(fsys folder.FS, name string, cutToStep int) (*Writer, error) {
+	if err := cut(fsys, name, cutToStep); err != nil {
+		return nil, fmt.Errorf("metrics: %s: %w", fsys.Path(name), err)
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	f, err := fsys.Append(name)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	info, err := f.Stat()
+	if err == nil {
+		err = fsys.SyncDir(path.Dir(name)) // the file may be new
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("metrics: %w", err), f.Close())
 	}
@@ -54,56 +59,47 @@ func (w *Writer) Write(r Record) error {
 	return nil
 }
 
+// Sync makes what was written outlive a power failure. It may be called while
+// another goroutine writes: what it has written before counts.
+func (w *Writer) Sync() error {
+	if err := w.f.Sync(); err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	return nil
+}
+
 // Close closes the file.
 func (w *Writer) Close() error { return w.f.Close() }
 
 // cut removes the records behind a step, and what is left of a broken last line.
 // The other lines stay as they are, byte for byte.
-func cut(path string, cutToStep int) (err error) {
-	old, err := os.Open(path)
+func cut(fsys folder.FS, name string, cutToStep int) error {
+	old, err := fsys.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return err
+		return folder.Unreadable(err)
 	}
 	defer func() { _ = old.Close() }() // nothing was written
-
-	kept, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-*")
+	from, err := folder.Whole(old)
 	if err != nil {
 		return err
 	}
-	defer func() {
+	return folder.Replace(fsys, name, func(w io.Writer) error {
+		out := bufio.NewWriter(w)
+		err := scan(from, func(r Record, text []byte) error {
+			if r.Step > cutToStep {
+				return nil
+			}
+			if _, err := out.Write(text); err != nil {
+				return err
+			}
+			return out.WriteByte('\n')
+		})
 		if err != nil {
-			// After the first error what these say adds nothing.
-			_ = kept.Close()
-			_ = os.Remove(kept.Name())
-		}
-	}()
-	out := bufio.NewWriter(kept)
-	err = scan(old, func(r Record, text []byte) error {
-		if r.Step > cutToStep {
-			return nil
-		}
-		if _, err := out.Write(text); err != nil {
 			return err
 		}
-		return out.WriteByte('\n')
+		return out.Flush()
 	})
-	if err != nil {
-		return err
-	}
-	if err := out.Flush(); err != nil {
-		return err
-	}
-	if err := kept.Chmod(0o644); err != nil {
-		return err
-	}
-	if err := kept.Sync(); err != nil {
-		return err
-	}
-	if err := kept.Close(); err != nil {
-		return err
-	}
-	return os.Rename(kept.Name(), path)
 }

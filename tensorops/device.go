@@ -13,7 +13,7 @@ type Device interface {
 	// Memory tells how much is in use.
 	Memory() MemoryStats
 	// Close ends every stream. It waits for lists that run; lists that wait
-	// fail with ErrClosed.
+	// fail with ErrClosed. Tensors that are left lose their memory.
 	Close()
 }
 
@@ -40,8 +40,16 @@ type Stream interface {
 	Submit(l *List, done func(error))
 	// Arena is the stream's pool of memory.
 	Arena() Arena
-	// Close waits for the running list and ends the stream.
+	// Close waits for the running list and ends the stream. Tensors of its arena stay:
+	// another stream may be using one.
 	Close()
+}
+
+// CloseStream ends a stream and closes its arena, for a caller who knows that no other
+// stream uses a tensor of it.
+func CloseStream(s Stream) {
+	s.Close()
+	s.Arena().Close()
 }
 
 // Run submits a list and waits for it.

@@ -28,6 +28,9 @@
 // is handed over after its list has completed, and its buffer with it. Freeing
 // a buffer twice is a bug in the program and panics.
 //
+// A pool outlives its stream, since others may hold what it has handed out. When its Arena
+// is closed it takes all back, whoever holds it.
+//
 // # Exactness
 //
 // Every operation's result depends on the shapes and values of its operands and

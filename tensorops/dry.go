@@ -4,13 +4,13 @@ package tensorops
 // whole step on it tells how much memory the step takes, before any is
 // allocated.
 type DryStream struct {
-	memory *HostMemory
+	memory *Memory
 	arena  Arena
 }
 
 // NewDryStream makes one.
 func NewDryStream() *DryStream {
-	m := &HostMemory{dry: true}
+	m := NewMemory(nothing{}, 0)
 	return &DryStream{memory: m, arena: m.NewArena("dry run")}
 }
 

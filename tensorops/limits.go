@@ -5,10 +5,6 @@ package tensorops
 // that queue ahead.
 const LimitStreamQueue = 64
 
-// LimitBufferBytes bounds one buffer in host memory: a size that no machine has
-// is an error of the caller's, and Go would end the program.
+// LimitBufferBytes bounds one buffer: a size that no machine has is an error of
+// the caller's, and Go would end the program.
 const LimitBufferBytes int64 = 1 << 44
-
-// LimitPoolKeep bounds the free buffers that an arena keeps in one size class;
-// what comes back beyond it goes back to the system.
-const LimitPoolKeep = 4096

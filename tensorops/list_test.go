@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "regenerate the golden files")
 
 func newList() *tensorops.List { return tensorops.NewList(newArena(), nil) }
 

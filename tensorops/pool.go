@@ -1,152 +1,180 @@
 package tensorops
 
 import (
+	"cmp"
 	"fmt"
-	"math/bits"
-	"sync"
-
-	"github.com/troupe-ml/troupe/internal/hostmem"
+	"slices"
 )
 
-// HostMemory is the memory of a device that the host can address. It counts
-// what its arenas hand out and enforces one limit over all of them.
-type HostMemory struct {
-	dry   bool // counts, and has no memory behind it
-	mu    sync.Mutex
-	stats MemoryStats
-}
-
-// NewHostMemory makes one with a limit in bytes; 0 means none.
-func NewHostMemory(limitBytes int64) *HostMemory {
-	return &HostMemory{stats: MemoryStats{Limit: limitBytes}}
-}
-
-// Stats tells how much is in use.
-func (m *HostMemory) Stats() MemoryStats {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.stats
-}
-
-// NewArena makes a pool over this memory.
-func (m *HostMemory) NewArena(name string) Arena {
-	return &hostArena{memory: m, name: name}
-}
-
-// hostArena keeps released buffers by size class. Training asks for the same
-// sizes step after step, so after the first step nothing is allocated. Large
-// buffers lie outside of the collector's heap: see package hostmem.
-type hostArena struct {
-	memory *HostMemory
+// Pool keeps released buffers by size class. Training asks for the same sizes step
+// after step, so after the first step nothing is allocated.
+type Pool struct {
+	memory *Memory
 	name   string
+	via    func(func() error) error // runs calls of the source
+
 	// Guarded by memory.mu:
 	free   [classes][]*Buffer
-	closed bool // nothing is kept any more
+	lent   Lent
+	lists  int // recorded and not yet complete: they may use what is free, in their order
+	closed bool
 }
 
-// Sizes are rounded up to one of sixteen classes in each power of two, so that at
-// most a sixteenth of a large buffer is waste.
-const (
-	minClassBytes = 256
-	perDoubling   = 16
-	classes       = perDoubling * 50
-)
-
-// class returns the class of a size and the bytes of that class.
-func class(bytes int) (int, int) {
-	if bytes <= minClassBytes {
-		return 0, minClassBytes
-	}
-	exp := bits.Len(uint(bytes-1)) - 1 // 2^exp < bytes <= 2^(exp+1)
-	part := 1 << exp / perDoubling
-	step := (bytes - 1<<exp + part - 1) / part
-	return perDoubling*(exp-8) + step, 1<<exp + step*part
-}
-
-func (a *hostArena) Take(bytes int) (*Buffer, error) {
+// Take is Arena's.
+func (p *Pool) Take(bytes int) (*Buffer, error) {
 	if int64(bytes) > LimitBufferBytes {
-		return nil, fmt.Errorf("%w: %s asks for %d bytes in one buffer, the limit is %d", ErrOutOfMemory, a.name, bytes, LimitBufferBytes)
+		return nil, fmt.Errorf("%w: %s asks for %d bytes in one buffer, the limit is %d", ErrOutOfMemory, p.name, bytes, LimitBufferBytes)
 	}
 	c, size := class(bytes)
-	m := a.memory
+	b, err := p.reuse(c, size)
+	if b == nil && err == nil {
+		b, err = p.grow(size)
+	}
+	return b, err
+}
+
+// reuse counts a buffer as in use and takes it from the free ones; nil if there is none.
+func (p *Pool) reuse(c, size int) (*Buffer, error) {
+	m := p.memory
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	s := &m.stats
-	if s.Limit > 0 && s.InUse+int64(size) > s.Limit {
-		err := fmt.Errorf("%w: %s asks for %d bytes, %d of %d are in use", ErrOutOfMemory, a.name, size, s.InUse, s.Limit)
-		m.mu.Unlock()
-		return nil, err
+	switch {
+	case p.closed:
+		return nil, p.errClosed()
+	case s.Limit > 0 && s.InUse+int64(size) > s.Limit:
+		return nil, fmt.Errorf("%w: %s asks for %d bytes, %d of %d are in use: %s", ErrOutOfMemory, p.name, size, s.InUse, s.Limit, m.holders())
 	}
 	s.InUse += int64(size)
 	s.Peak = max(s.Peak, s.InUse)
-	if k := len(a.free[c]) - 1; k >= 0 {
-		b := a.free[c][k]
-		a.free[c][k] = nil
-		a.free[c] = a.free[c][:k]
-		s.Pooled -= int64(size)
-		m.mu.Unlock()
-		return b, nil
+	last := len(p.free[c]) - 1
+	if last < 0 {
+		return nil, nil
+	}
+	b := p.free[c][last]
+	p.free[c][last] = nil
+	p.free[c] = p.free[c][:last]
+	s.Pooled -= int64(size)
+	p.lent.Add(b)
+	return b, nil
+}
+
+func (p *Pool) errClosed() error { return fmt.Errorf("memory of %s: %w", p.name, ErrClosed) }
+
+// grow asks the source for a buffer that is counted already.
+func (p *Pool) grow(size int) (*Buffer, error) {
+	b := &Buffer{Home: p, bytes: size}
+	err := p.via(func() error { return p.allocate(b) })
+	m := p.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := &m.stats
+	if err != nil {
+		s.InUse -= int64(size)
+		return nil, fmt.Errorf("%s asks for %d bytes, %d are in use and %d kept for reuse: %s: %w", p.name, size, s.InUse, s.Pooled, m.holders(), err)
 	}
 	s.Taken = max(s.Taken, s.InUse+s.Pooled)
-	m.mu.Unlock()
-	if m.dry {
-		return &Buffer{Home: a, bytes: size}, nil
-	}
-	p, err := hostmem.New(size)
-	if err != nil {
-		m.mu.Lock()
-		s.InUse -= int64(size)
-		m.mu.Unlock()
-		return nil, fmt.Errorf("%w: %s asks for %d bytes: %w", ErrOutOfMemory, a.name, size, err)
-	}
-	return &Buffer{Mem: p.Bytes, Home: a, piece: p, bytes: size}, nil
+	return b, nil
 }
 
-func (a *hostArena) Put(b *Buffer) {
-	c, size := class(b.bytes)
-	m := a.memory
+// allocate runs where the source may be called.
+func (p *Pool) allocate(b *Buffer) error {
+	m := p.memory
 	m.mu.Lock()
-	m.stats.InUse -= int64(size)
-	keep := !a.closed && len(a.free[c]) < LimitPoolKeep
-	if keep {
-		m.stats.Pooled += int64(size)
-		a.free[c] = append(a.free[c], b)
-	}
+	closed := p.closed
 	m.mu.Unlock()
-	if !keep {
-		b.discard()
+	if closed {
+		return p.errClosed()
 	}
+	if err := m.source.Alloc(b); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p.closed { // meanwhile
+		m.source.Free(b)
+		return p.errClosed()
+	}
+	p.lent.Add(b)
+	return nil
 }
 
-// CloseArena gives the memory that a host arena keeps back to the system, and
-// later what is still in use, as it is released. Other arenas are left alone.
-func CloseArena(arena Arena) {
-	a, ok := arena.(*hostArena)
-	if !ok {
+// Put is Arena's.
+func (p *Pool) Put(b *Buffer) {
+	c, size := class(b.bytes)
+	m := p.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p.closed { // and has taken its memory back
 		return
 	}
-	m := a.memory
-	m.mu.Lock()
-	free := a.free
-	a.free, a.closed = [classes][]*Buffer{}, true
-	for _, class := range free {
-		for _, b := range class {
-			m.stats.Pooled -= int64(b.bytes)
-		}
-	}
-	m.mu.Unlock()
-	for _, class := range free {
-		for _, b := range class {
-			b.discard()
-		}
-	}
+	p.lent.Remove(b)
+	m.stats.InUse -= int64(size)
+	m.stats.Pooled += int64(size)
+	p.keep(c, b)
 }
 
-// discard gives a host buffer's memory back to the system.
-func (b *Buffer) discard() {
-	b.Mem = nil
-	if b.piece != nil {
-		// Memory that the system does not take back is lost until the process
-		// ends; nothing can be done about it here.
-		_ = b.piece.Free()
+// keep puts a buffer among the free ones, of which the last is taken first. Device memory
+// lies in descending order of addresses: so what is taken depends on what is free and not
+// on the order in which it became so, and steps that do the same take the same addresses,
+// which a device's graphs rely on. Host memory has no address here: what came last, and is
+// in the caches, goes first.
+func (p *Pool) keep(c int, b *Buffer) {
+	if b.Addr == 0 {
+		p.free[c] = append(p.free[c], b)
+		return
 	}
+	at, _ := slices.BinarySearchFunc(p.free[c], b, func(other, b *Buffer) int { return cmp.Compare(b.Addr, other.Addr) })
+	p.free[c] = slices.Insert(p.free[c], at, b)
+}
+
+// Hold counts a list that is being recorded, Release one that is complete.
+func (p *Pool) Hold() { p.count(1) }
+
+// Release is for a list that Hold has counted.
+func (p *Pool) Release() { p.count(-1) }
+
+func (p *Pool) count(by int) {
+	p.memory.mu.Lock()
+	p.lists += by
+	p.memory.mu.Unlock()
+}
+
+// Trim gives back what the pool keeps, when no list is left. It calls the source from where
+// it is called, and not through via.
+func (p *Pool) Trim() {
+	p.memory.mu.Lock()
+	kept := p.empty()
+	p.memory.mu.Unlock()
+	p.memory.discard(kept)
+}
+
+// Close is Arena's. No list that uses the memory may be under way.
+func (p *Pool) Close() {
+	// After the device's end there is nothing to give back.
+	_ = p.via(func() error { p.close(); return nil })
+}
+
+// close is Close where the source may be called.
+func (p *Pool) close() {
+	m := p.memory
+	m.mu.Lock()
+	p.closed = true
+	m.pools = slices.DeleteFunc(m.pools, func(other *Pool) bool { return other == p })
+	all := p.empty()
+	out := p.lent.Clear()
+	m.stats.InUse -= total(out)
+	m.mu.Unlock()
+	m.discard(append(all, out...))
+}
+
+// empty takes out all free buffers. It is called with memory.mu held.
+func (p *Pool) empty() []*Buffer {
+	var all []*Buffer
+	for c, free := range p.free {
+		all = append(all, free...)
+		p.free[c] = nil
+	}
+	p.memory.stats.Pooled -= total(all)
+	return all
 }

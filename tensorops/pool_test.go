@@ -72,7 +72,7 @@ func TestMemoryLimit(t *testing.T) {
 	held := take(t, a, 1024)
 	take(t, b, 1024)
 	_, err := a.Take(1024)
-	const want = "out of device memory: a asks for 1024 bytes, 2048 of 3000 are in use"
+	const want = "out of device memory: a asks for 1024 bytes, 2048 of 3000 are in use: a has 1024 in use and keeps 0, b has 1024 in use and keeps 0"
 	if !errors.Is(err, ErrOutOfMemory) || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
@@ -83,18 +83,24 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-func TestArenaKeepsABoundedNumber(t *testing.T) {
+// TestArenaKeepsAll: what is free may still be used by a list that was recorded before, so
+// nothing goes back to the system before the stream's end.
+func TestArenaKeepsAll(t *testing.T) {
 	m := NewHostMemory(0)
 	a := m.NewArena("a")
 	var held []*Buffer
-	for range LimitPoolKeep + 3 {
+	for range 5000 {
 		held = append(held, take(t, a, 256))
 	}
 	for _, b := range held {
 		a.Put(b)
 	}
-	if got := m.Stats(); got.InUse != 0 || got.Pooled != 256*LimitPoolKeep {
+	if got := m.Stats(); got.InUse != 0 || got.Pooled != 256*5000 {
 		t.Errorf("stats %+v", got)
+	}
+	a.Trim()
+	if got := m.Stats(); got.InUse != 0 || got.Pooled != 0 || held[0].Mem != nil {
+		t.Errorf("after trimming: %+v", got)
 	}
 }
 
@@ -118,5 +124,72 @@ func TestArenaIsSafe(t *testing.T) {
 	all.Wait()
 	if got := m.Stats(); got.InUse != 0 {
 		t.Errorf("stats %+v", got)
+	}
+}
+
+// TestArenaClose: a closed arena has given all back, and a buffer that comes home late
+// changes nothing. Other arenas are left alone.
+func TestArenaClose(t *testing.T) {
+	m := NewHostMemory(0)
+	a, other := m.NewArena("a"), m.NewArena("other")
+	stays := take(t, other, 1024)
+	var out []*Buffer
+	for i := range 9 {
+		out = append(out, take(t, a, 1024<<(i%3)), take(t, a, 1<<20))
+	}
+	for _, i := range []int{0, 5, 17, 9} { // kept for reuse, two of them again in use
+		a.Put(out[i])
+	}
+	take(t, a, 1<<20)
+	late, err := NewTensor(a, Float32, 1<<18)
+	if err != nil {
+		t.Fatal(err)
+	}
+	peak := m.Stats().Peak
+	a.Close()
+	if got := m.Stats(); got.InUse != 1024 || got.Pooled != 0 || got.Peak != peak {
+		t.Errorf("after one of two arenas: %+v, the peak was %d", got, peak)
+	}
+	late.Release()
+	a.Put(out[1])
+	a.Close()
+	if _, err := a.Take(1); !errors.Is(err, ErrClosed) || err.Error() != "memory of a: device stream is closed" {
+		t.Errorf("a closed arena gives memory: %v", err)
+	}
+	if got := m.Stats(); got.InUse != 1024 || got.Pooled != 0 || len(stays.Mem) != 1024 {
+		t.Errorf("after late buffers: %+v", got)
+	}
+	m.Close()
+	if got := m.Stats(); got.InUse != 0 || got.Pooled != 0 || len(m.pools) != 0 {
+		t.Errorf("after all arenas: %+v", got)
+	}
+}
+
+// TestArenaClosesWhileItIsUsed: however Take, Put and Close meet, nothing stays in use.
+func TestArenaClosesWhileItIsUsed(t *testing.T) {
+	for range 20 {
+		m := NewHostMemory(0)
+		a := m.NewArena("a")
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				for {
+					b, err := a.Take(1 << 18)
+					if errors.Is(err, ErrClosed) {
+						return
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					a.Put(b)
+				}
+			})
+		}
+		a.Close()
+		all.Wait()
+		if got := m.Stats(); got.InUse != 0 || got.Pooled != 0 {
+			t.Fatalf("%+v", got)
+		}
 	}
 }

@@ -28,7 +28,8 @@ type Buffer struct {
 	Home Arena  // takes it back
 
 	piece *hostmem.Piece // where Mem comes from, for host arenas
-	bytes int            // of its size class, for host arenas
+	bytes int            // of its size class
+	place int            // in its home's Lent, while it is out
 	free  atomic.Bool
 }
 
@@ -39,6 +40,10 @@ type Arena interface {
 	Take(bytes int) (*Buffer, error)
 	// Put takes a buffer back.
 	Put(*Buffer)
+	// Close gives all memory back, that of buffers which are out too: their tensors must
+	// not be used any more, and to release them does nothing. Take fails with ErrClosed
+	// from then on.
+	Close()
 }
 
 // Tensor is a dense row-major view of a buffer. It is a value: copying it

@@ -87,7 +87,7 @@ func (c *Chars) AppendEncode(dst []int32, text []byte) ([]int32, error) {
 		}
 		id, ok := c.ids[r]
 		if !ok {
-			return dst, &TextError{at, fmt.Errorf("the character %q (%U) is not among the %d of the vocabulary, which comes from the training text: add it there and train anew, remove it here, or use tokenizer = \"bytes\"", r, r, len(c.runes))}
+			return dst, &TextError{at, fmt.Errorf("the character %q (%U) is not among the %d of the vocabulary, which comes from the training text: add it there and train from scratch, remove it here, or use tokenizer = \"bytes\"", r, r, len(c.runes))}
 		}
 		ids = append(ids, id)
 		at += size

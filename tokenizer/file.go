@@ -119,6 +119,11 @@ func unmarshal(data []byte) (Tokenizer, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("invalid UTF-8")
 	}
+	if !json.Valid(data) {
+		// Unmarshal says where and why, which Valid does not.
+		var ignored json.RawMessage
+		return nil, fmt.Errorf("not valid JSON: %w", json.Unmarshal(data, &ignored))
+	}
 	file, err := members(data, maxSettings)
 	if err != nil {
 		return nil, err
@@ -177,10 +182,10 @@ func onlyVocab(file, model []member, expected string, limit int) ([]string, erro
 	for _, m := range vocab {
 		var id int
 		if err := json.Unmarshal(m.value, &id); err != nil {
-			return nil, fmt.Errorf("model.vocab: the id of %q is %s", m.name, clip(m.value))
+			return nil, fmt.Errorf("model.vocab: the id of %s is %s", quote(m.name), clip(m.value))
 		}
 		if id < 0 || id >= len(vocab) || used[id] {
-			return nil, fmt.Errorf("model.vocab: the id %d of %q is taken or outside 0..%d: ids number the words without a gap", id, m.name, len(vocab)-1)
+			return nil, fmt.Errorf("model.vocab: the id %d of %s is taken or outside 0..%d: ids number the words without a gap", id, quote(m.name), len(vocab)-1)
 		}
 		words[id], used[id] = m.name, true
 	}
@@ -192,7 +197,7 @@ func onlyVocab(file, model []member, expected string, limit int) ([]string, erro
 func compare(got, want []member, except, where string) error {
 	for _, m := range got {
 		if find(want, m.name) == nil {
-			return fmt.Errorf("%w: the setting %s%s is unknown", ErrUnsupported, where, m.name)
+			return fmt.Errorf("%w: the setting %s is unknown", ErrUnsupported, clip(where+m.name))
 		}
 	}
 	for _, m := range want {
@@ -234,7 +239,7 @@ func readBytes(words []string) (Tokenizer, error) {
 	}
 	for id, word := range words {
 		if word != want[id] {
-			return nil, fmt.Errorf("%w: a byte-level vocabulary whose id %d is %q; supported is only the order of the bytes, where it is %q", ErrUnsupported, id, word, want[id])
+			return nil, fmt.Errorf("%w: a byte-level vocabulary whose id %d is %s; supported is only the order of the bytes, where it is %q", ErrUnsupported, id, quote(word), want[id])
 		}
 	}
 	return Bytes{}, nil
@@ -248,7 +253,7 @@ func readChars(words []string) (Tokenizer, error) {
 	for id, word := range words {
 		r, size := utf8.DecodeRuneInString(word)
 		if size == 0 || size != len(word) || invalid(r, size) {
-			return nil, fmt.Errorf("%w: a vocabulary of words: id %d is %q; supported are only single characters", ErrUnsupported, id, word)
+			return nil, fmt.Errorf("%w: a vocabulary of words: id %d is %s; supported are only single characters", ErrUnsupported, id, quote(word))
 		}
 		runes[id] = r
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"pgregory.net/rapid"
 )
@@ -118,10 +119,10 @@ func TestUnmarshalErrors(t *testing.T) {
 		unsupported bool
 		says        string
 	}{
-		{"empty", "", false, "EOF"},
-		{"truncated", charsJSON[:len(charsJSON)-3], false, "EOF"},
+		{"empty", "", false, "not valid JSON: unexpected end"},
+		{"truncated", charsJSON[:len(charsJSON)-3], false, "not valid JSON: unexpected end"},
 		{"no object", "[1]", false, "found [1] where an object"},
-		{"trailing", charsJSON + "{}", false, "found {} behind"},
+		{"trailing", charsJSON + "{}", false, "after top-level value"},
 		{"invalid UTF-8", edit(charsJSON, `"a"`, "\"\xff\""), false, "UTF-8"},
 		{"too long", strings.Repeat(" ", MaxFileBytes+1), false, "67108865 bytes"},
 		{"no model", `{"version": "1.0"}`, true, `no "model"`},
@@ -140,6 +141,11 @@ func TestUnmarshalErrors(t *testing.T) {
 		{"pre-tokenizer", edit(charsJSON, `"Isolated"`, `"Removed"`), true, "pre_tokenizer"},
 		{"unknown setting", edit(charsJSON, `"version"`, `"Version"`), true, "Version is unknown"},
 		{"unknown model setting", edit(charsJSON, `"unk_token"`, `"unk"`), true, "model.unk is unknown"},
+		{"escapes in a setting", edit(charsJSON, `"version"`, `"\u001b]0;x\u0007\nengine: done"`), true, `"\x1b]0;x\a\nengine: done" is unknown`},
+		{"escapes in a value", edit(charsJSON, `"1.0"`, "\"\u009b2J\u202e\""), true, `version is "\"\u009b2J\u202e\""`},
+		{"lines in a value", edit(charsJSON, `"1.0"`, "{\n\"engine: done\": 1}"), true, `version is "{\n\"engine: done\": 1}"`},
+		{"escapes in the type", `{"model": {"type": "` + "\x7f" + `"}}`, true, `"\"\x7f\""`},
+		{"a long word", edit(charsJSON, `"b"`, `"`+strings.Repeat("é", 1<<20)+`"`), true, "é…"},
 		{"twice", edit(charsJSON, `"version"`, `"model": 1, "version"`), false, `"model" stands twice`},
 		{"a character twice", edit(charsJSON, `"b"`, `"a"`), false, `"a" stands twice`},
 		{"a word", edit(charsJSON, `"b"`, `"ab"`), true, `id 1 is "ab"`},
@@ -159,6 +165,9 @@ func TestUnmarshalErrors(t *testing.T) {
 		}
 		if errors.Is(err, ErrUnsupported) != tc.unsupported {
 			t.Errorf("%s: is ErrUnsupported %v: %v", tc.name, !tc.unsupported, err)
+		}
+		if strings.ContainsFunc(err.Error(), func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%s: %q is not a plain line", tc.name, err)
 		}
 		if !strings.Contains(err.Error(), tc.says) || len(err.Error()) > 400 {
 			t.Errorf("%s: %q does not say %q, or is too long", tc.name, err, tc.says)

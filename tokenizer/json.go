@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strconv"
+	"strings"
+	"unicode"
 )
 
 // member is one name and value of a JSON object.
@@ -13,7 +16,7 @@ type member struct {
 	value json.RawMessage
 }
 
-// members splits a JSON object, in order. encoding/json would let the last of
+// members splits an object of valid JSON, in order. encoding/json would let the last of
 // two equal names win and ignore case; a tokenizer whose meaning depends on that
 // is refused. More than limit members are an error.
 func members(object []byte, limit int) ([]member, error) {
@@ -32,7 +35,7 @@ func members(object []byte, limit int) ([]member, error) {
 		}
 		m := member{name: tok.(string)} // the decoder lets nothing else stand here
 		if seen[m.name] {
-			return nil, fmt.Errorf("%q stands twice in one object", m.name)
+			return nil, fmt.Errorf("%s stands twice in one object", quote(m.name))
 		}
 		if len(all) == limit {
 			return nil, fmt.Errorf("%w: an object has more than the %d members that are supported", ErrUnsupported, limit)
@@ -42,12 +45,6 @@ func members(object []byte, limit int) ([]member, error) {
 			return nil, err
 		}
 		all = append(all, m)
-	}
-	if _, err := dec.Token(); err != nil { // the closing brace
-		return nil, err
-	}
-	if rest := bytes.TrimSpace(object[dec.InputOffset():]); len(rest) > 0 {
-		return nil, fmt.Errorf("found %s behind the end of the object", clip(rest))
 	}
 	return all, nil
 }
@@ -70,11 +67,23 @@ func same(got, want json.RawMessage) bool {
 	return len(got) <= longest && json.Unmarshal(got, &x) == nil && json.Unmarshal(want, &y) == nil && reflect.DeepEqual(x, y)
 }
 
-// clip shortens a JSON value for a message.
-func clip(value []byte) string {
-	const most = 60
-	if len(value) > most {
-		value = append(bytes.ToValidUTF8(value[:most:most], nil), "…"...)
+// clip shortens a file's text for a message, and quotes it where it could break the
+// line or steer a terminal.
+func clip[T ~string | ~[]byte](text T) string {
+	short := shorten(string(text))
+	if strings.ContainsFunc(short, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(short)
 	}
-	return string(value)
+	return short
+}
+
+// quote is clip for text that is to stand in quotes.
+func quote(text string) string { return strconv.Quote(shorten(text)) }
+
+func shorten(text string) string {
+	const most = 60
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
 }

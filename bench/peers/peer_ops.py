@@ -84,7 +84,7 @@ class Operations:
         yield "large product", self.o.dtype, lambda: torch.mm(a, b, out=c), {"flops": 2 * n**3}
 
     def backward(self, out, inputs):
-        """A function that takes the gradients of inputs anew."""
+        """A function that takes the gradients of inputs again."""
         grad = self.torch.randn_like(out)
         return lambda: self.torch.autograd.grad(out, inputs, grad, retain_graph=True)
 

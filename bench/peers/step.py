@@ -26,12 +26,14 @@ def start(sides, o, name, command):
 
 def measure(o, model, dtype, threads):
     """What is told of the work, with each side's tokens/s and the bytes that it has taken, by name."""
-    common = ["--model", model, "--dtype", dtype, "--threads", threads]
+    common = ["--model", model, "--dtype", dtype]
     if o.sequences:
         common += ["--sequences", o.sequences]
     sets = [f"device.kind={o.device}"] + ([f"model.context={o.context}"] if o.context else [])
     ours = engine("step", *common, *(["--microbatches", o.microbatches] if o.microbatches else []), *(a for s in sets for a in ("--set", s)))
-    common += ["--device", o.device] + (["--context", o.context] if o.context else [])
+    if o.device == "cpu":
+        ours += ["--threads", threads]
+    common += ["--threads", threads, "--device", o.device] + (["--context", o.context] if o.context else [])
     speeds, memory = {}, {}
     with Sides() as sides:
         started = [start(sides, o, "Troupe", ours)]

@@ -1,4 +1,4 @@
-// Package crashfs is a checkpoint.FS for tests that forgets, when it crashes,
+// Package crashfs is a folder.FS for tests that forgets, when it crashes,
 // what was never synced, and that fails where it is told to.
 //
 // It carries out every operation in a real folder, so that what the operation
@@ -9,34 +9,37 @@
 // and, of the changes since, any selection, each whole or not at all (a rename
 // is one change). A seed chooses.
 //
-// The package imports checkpoint and the standard library, and is imported by
+// The package imports internal/folder and the standard library, and is imported by
 // tests only.
 package crashfs
 
 import (
+	"bytes"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
-	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/folder"
 )
 
 // ErrCrashed is the result of every operation from the crash on.
 var ErrCrashed = errors.New("crashfs: crashed")
 
-// FS is the file system. It is not safe for concurrent use.
+// FS is the file system.
 type FS struct {
 	// Free is what FreeBytes returns.
 	Free int64
 
-	base    string
+	under *folder.Folder
+
+	mu      sync.Mutex
 	disk    *node
 	ops     int
 	faultAt int // the operation that fails; -1 is none
@@ -49,21 +52,33 @@ func New(base string) (*FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &FS{Free: 1 << 40, base: base, disk: disk, faultAt: -1}, nil
+	under, err := folder.Open(base)
+	if err != nil {
+		return nil, err
+	}
+	return &FS{Free: 1 << 40, under: under, disk: disk, faultAt: -1}, nil
 }
 
 // Ops is the number of operations so far.
-func (f *FS) Ops() int { return f.ops }
+func (f *FS) Ops() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ops
+}
 
 // FailAt lets the n-th operation from now fail, the next being 0, and no other. A
 // failing Write writes half, a failing RemoveAll removes half.
-func (f *FS) FailAt(n int, err error) { f.faultAt, f.fault = f.ops+n, err }
+func (f *FS) FailAt(n int, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faultAt, f.fault = f.ops+n, err
+}
 
 // CrashAt is FailAt with all that follows failing too.
 func (f *FS) CrashAt(n int) { f.FailAt(n, ErrCrashed) }
 
 // step counts an operation and tells whether it fails; one that fails first does
-// half of what it should.
+// half of what it should. mu is held.
 func (f *FS) step() (half bool, err error) {
 	op := f.ops
 	f.ops++
@@ -141,104 +156,130 @@ func (n *node) removeAll() {
 }
 
 // find returns a folder of the model.
-func (f *FS) find(path string) (*node, error) {
-	rel, err := filepath.Rel(f.base, path)
-	if err != nil || !filepath.IsLocal(rel) {
-		return nil, fmt.Errorf("crashfs: %s is outside %s", path, f.base)
-	}
+func (f *FS) find(name string) (*node, error) {
 	n := f.disk
-	for name := range strings.SplitSeq(rel, string(filepath.Separator)) {
-		if name == "." {
+	for elem := range strings.SplitSeq(path.Clean(name), "/") {
+		if elem == "." {
 			continue
 		}
-		if n = n.entries[name]; n == nil {
-			return nil, &fs.PathError{Op: "find", Path: path, Err: fs.ErrNotExist}
+		if n = n.entries[elem]; n == nil {
+			return nil, &fs.PathError{Op: "find", Path: f.Path(name), Err: fs.ErrNotExist}
 		}
 	}
 	return n, nil
 }
 
 // change carries out an operation in the real folder, and then in the model.
-func (f *FS) change(path string, act func() error, c func(dir *node, name string) change) error {
+func (f *FS) change(name string, act func() error, c func(dir *node, base string) change) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if _, err := f.step(); err != nil {
 		return err
 	}
 	if err := act(); err != nil {
 		return err
 	}
-	dir, err := f.find(filepath.Dir(path))
+	dir, err := f.find(path.Dir(name))
 	if err != nil {
 		return err
 	}
-	dir.change(c(dir, filepath.Base(path)))
+	dir.change(c(dir, path.Base(name)))
 	return nil
 }
 
-// Create opens a file for writing, empty.
-func (f *FS) Create(path string) (checkpoint.WriteFile, error) {
-	file := &file{fsys: f}
-	err := f.change(path, func() (err error) {
-		file.opened, err = os.Create(path)
+// look is an operation that changes nothing.
+func (f *FS) look(act func() error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, err := f.step(); err != nil {
 		return err
-	}, func(dir *node, name string) change {
-		// A file that exists keeps its node: what it had synced may survive.
-		file.node = dir.entries[name]
-		if file.node == nil {
-			file.node = &node{}
-		}
-		file.node.content = nil
-		return change{name: file.node}
+	}
+	return act()
+}
+
+// Path says where a name is in the real folder.
+func (f *FS) Path(name string) string { return f.under.Path(name) }
+
+// Create makes a file for writing.
+func (f *FS) Create(name string) (folder.File, error) {
+	opened := &file{fsys: f}
+	err := f.change(name, func() (err error) {
+		opened.File, err = f.under.Create(name)
+		return err
+	}, func(_ *node, base string) change {
+		opened.node = &node{}
+		return change{base: opened.node}
 	})
 	if err != nil {
 		return nil, err
 	}
-	return file, nil
+	return opened, nil
+}
+
+// Append opens a file for writing at its end.
+func (f *FS) Append(name string) (folder.File, error) {
+	opened := &file{fsys: f}
+	err := f.change(name, func() (err error) {
+		opened.File, err = f.under.Append(name)
+		return err
+	}, func(dir *node, base string) change {
+		if opened.node = dir.entries[base]; opened.node != nil {
+			return nil
+		}
+		opened.node = &node{}
+		return change{base: opened.node}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return opened, nil
+}
+
+// Open opens a file for reading.
+func (f *FS) Open(name string) (opened folder.File, err error) {
+	err = f.look(func() error {
+		opened, err = f.under.Open(name)
+		return err
+	})
+	return opened, err
 }
 
 // Mkdir makes a folder.
-func (f *FS) Mkdir(path string) error {
-	return f.change(path, func() error { return os.Mkdir(path, 0o755) }, func(_ *node, name string) change {
-		return change{name: newDir()}
+func (f *FS) Mkdir(name string) error {
+	return f.change(name, func() error { return f.under.Mkdir(name) }, func(_ *node, base string) change {
+		return change{base: newDir()}
 	})
 }
 
 // Symlink makes a symbolic link.
 func (f *FS) Symlink(target, link string) error {
-	return f.change(link, func() error { return os.Symlink(target, link) }, func(_ *node, name string) change {
-		return change{name: &node{target: target}}
+	return f.change(link, func() error { return f.under.Symlink(target, link) }, func(_ *node, base string) change {
+		return change{base: &node{target: target}}
 	})
 }
 
 // Rename renames within a folder, the only renames that a disk does at once.
 func (f *FS) Rename(from, to string) error {
-	if filepath.Dir(from) != filepath.Dir(to) {
-		return fmt.Errorf("crashfs: %s and %s are in different folders", from, to)
-	}
-	return f.change(from, func() error { return os.Rename(from, to) }, func(dir *node, name string) change {
-		return change{name: nil, filepath.Base(to): dir.entries[name]}
+	return f.change(from, func() error { return f.under.Rename(from, to) }, func(dir *node, base string) change {
+		return change{base: nil, path.Base(to): dir.entries[base]}
 	})
 }
 
-// Remove removes a file, a link or an empty folder.
-func (f *FS) Remove(path string) error {
-	return f.change(path, func() error { return os.Remove(path) }, func(_ *node, name string) change {
-		return change{name: nil}
-	})
-}
-
-// RemoveAll removes a folder and what is in it.
-func (f *FS) RemoveAll(path string) error {
+// RemoveAll removes a file, a link, or a folder and what is in it.
+func (f *FS) RemoveAll(name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	half, err := f.step()
 	if half {
-		err = errors.Join(err, f.removeHalf(path))
+		err = errors.Join(err, f.removeHalf(name))
 	}
 	if err != nil {
 		return err
 	}
-	if err := os.RemoveAll(path); err != nil {
+	if err := f.under.RemoveAll(name); err != nil {
 		return err
 	}
-	n, err := f.find(path)
+	n, err := f.find(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -246,81 +287,107 @@ func (f *FS) RemoveAll(path string) error {
 		return err
 	}
 	n.removeAll()
-	dir, err := f.find(filepath.Dir(path))
+	dir, err := f.find(path.Dir(name))
 	if err != nil {
 		return err
 	}
-	dir.change(change{filepath.Base(path): nil})
+	dir.change(change{path.Base(name): nil})
 	return nil
 }
 
-func (f *FS) removeHalf(path string) error {
-	n, err := f.find(path)
+func (f *FS) removeHalf(name string) error {
+	n, err := f.find(name)
 	if err != nil {
 		return nil // there is nothing
 	}
 	names := slices.Sorted(maps.Keys(n.entries))
-	for _, name := range names[:(len(names)+1)/2] {
-		if err := os.Remove(filepath.Join(path, name)); err != nil {
+	for _, base := range names[:(len(names)+1)/2] {
+		if err := f.under.RemoveAll(path.Join(name, base)); err != nil {
 			return err
 		}
-		n.change(change{name: nil})
+		n.change(change{base: nil})
 	}
 	return nil
-}
-
-// Open opens a file for reading.
-func (f *FS) Open(path string) (io.ReadCloser, error) {
-	if _, err := f.step(); err != nil {
-		return nil, err
-	}
-	return os.Open(path)
 }
 
 // Readlink reads a symbolic link.
-func (f *FS) Readlink(path string) (string, error) {
-	if _, err := f.step(); err != nil {
-		return "", err
-	}
-	return os.Readlink(path)
+func (f *FS) Readlink(name string) (target string, err error) {
+	err = f.look(func() error {
+		target, err = f.under.Readlink(name)
+		return err
+	})
+	return target, err
 }
 
 // ReadDir lists a folder.
-func (f *FS) ReadDir(path string) ([]fs.DirEntry, error) {
-	if _, err := f.step(); err != nil {
-		return nil, err
-	}
-	return os.ReadDir(path)
+func (f *FS) ReadDir(name string) (entries []fs.DirEntry, err error) {
+	err = f.look(func() error {
+		entries, err = f.under.ReadDir(name)
+		return err
+	})
+	return entries, err
 }
 
 // SyncDir makes a folder's entries survive a crash.
-func (f *FS) SyncDir(path string) error {
-	if _, err := f.step(); err != nil {
-		return err
-	}
-	n, err := f.find(path)
-	if err != nil {
-		return err
-	}
-	n.durable, n.pending = maps.Clone(n.entries), nil
-	return nil
+func (f *FS) SyncDir(name string) error {
+	return f.look(func() error {
+		n, err := f.find(name)
+		if err != nil {
+			return err
+		}
+		n.durable, n.pending = maps.Clone(n.entries), nil
+		return nil
+	})
 }
 
 // FreeBytes returns Free.
-func (f *FS) FreeBytes(string) (int64, error) {
-	if _, err := f.step(); err != nil {
-		return 0, err
-	}
-	return f.Free, nil
+func (f *FS) FreeBytes(string) (bytes int64, err error) {
+	err = f.look(func() error {
+		bytes = f.Free
+		return nil
+	})
+	return bytes, err
 }
 
+// Sub opens a folder for reading.
+func (f *FS) Sub(name string) (sub folder.FS, err error) {
+	err = f.look(func() error {
+		sub, err = f.under.Sub(name)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &reader{FS: sub, fsys: f}, nil
+}
+
+// Close closes the real folder.
+func (f *FS) Close() error { return f.under.Close() }
+
+// reader is a folder in the file system, from which it is only read.
+type reader struct {
+	folder.FS
+	fsys *FS
+}
+
+func (r *reader) Open(name string) (opened folder.File, err error) {
+	err = r.fsys.look(func() error {
+		opened, err = r.FS.Open(name)
+		return err
+	})
+	return opened, err
+}
+
+// file is a file open for writing.
 type file struct {
-	fsys   *FS
-	opened *os.File
-	node   *node
+	folder.File
+	fsys *FS
+	node *node
 }
 
 func (w *file) Write(p []byte) (int, error) {
+	w.fsys.mu.Lock()
+	defer w.fsys.mu.Unlock()
 	half, fault := w.fsys.step()
 	switch {
 	case half:
@@ -328,28 +395,38 @@ func (w *file) Write(p []byte) (int, error) {
 	case fault != nil:
 		return 0, fault
 	}
-	n, err := w.opened.Write(p)
+	n, err := w.File.Write(p)
 	w.node.content = append(w.node.content, p[:n]...)
 	return n, errors.Join(fault, err)
 }
 
+func (w *file) Truncate(size int64) error {
+	return w.fsys.look(func() error {
+		if err := w.File.Truncate(size); err != nil {
+			return err
+		}
+		w.node.content = slices.Clone(w.node.content[:size])
+		return nil
+	})
+}
+
 func (w *file) Sync() error {
-	if _, err := w.fsys.step(); err != nil {
-		return err
-	}
-	w.node.synced = slices.Clone(w.node.content)
-	return nil
+	return w.fsys.look(func() error {
+		w.node.synced = slices.Clone(w.node.content)
+		return nil
+	})
 }
 
 // Close closes the real file even when it fails, as the system does.
 func (w *file) Close() error {
-	_, err := w.fsys.step()
-	return errors.Join(err, w.opened.Close())
+	return errors.Join(w.fsys.look(func() error { return nil }), w.File.Close())
 }
 
 // Crash writes what survives a power failure now into the folder into, which
 // exists. A seed gives one of the possible states.
 func (f *FS) Crash(into string, seed uint64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return f.disk.survive(into, rand.New(rand.NewPCG(seed, 0)))
 }
 
@@ -382,8 +459,12 @@ func (n *node) survive(into string, chance *rand.Rand) error {
 
 // surviving is a file's content after a crash.
 func (n *node) surviving(chance *rand.Rand) []byte {
-	if slices.Equal(n.content, n.synced) || chance.IntN(2) == 0 {
+	if bytes.Equal(n.content, n.synced) || chance.IntN(2) == 0 {
 		return n.synced
 	}
-	return n.content[:chance.IntN(len(n.content)+1)]
+	kept := 0 // what was appended may be lost, not what it was appended to
+	if bytes.HasPrefix(n.content, n.synced) {
+		kept = len(n.synced)
+	}
+	return n.content[:kept+chance.IntN(len(n.content)-kept+1)]
 }

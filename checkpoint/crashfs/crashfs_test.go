@@ -20,9 +20,9 @@ func newFS(t *testing.T) (*FS, string) {
 }
 
 // write writes a file, synced or not.
-func write(t *testing.T, f *FS, path, text string, synced bool) {
+func write(t *testing.T, f *FS, name, text string, synced bool) {
 	t.Helper()
-	w, err := f.Create(path)
+	w, err := f.Create(name)
 	must(t, err)
 	_, err = w.Write([]byte(text))
 	must(t, err)
@@ -61,34 +61,34 @@ func afterCrash(t *testing.T, f *FS, name string) map[string]bool {
 
 func TestCrashForgets(t *testing.T) {
 	t.Run("synced file in synced folder", func(t *testing.T) {
-		f, base := newFS(t)
-		write(t, f, filepath.Join(base, "a"), "xy", true)
-		must(t, f.SyncDir(base))
+		f, _ := newFS(t)
+		write(t, f, "a", "xy", true)
+		must(t, f.SyncDir("."))
 		if seen := afterCrash(t, f, "a"); len(seen) != 1 || !seen["xy"] {
 			t.Errorf("%v", seen)
 		}
 	})
 	t.Run("synced file in unsynced folder", func(t *testing.T) {
-		f, base := newFS(t)
-		write(t, f, filepath.Join(base, "a"), "xy", true)
+		f, _ := newFS(t)
+		write(t, f, "a", "xy", true)
 		if seen := afterCrash(t, f, "a"); len(seen) != 2 || !seen["xy"] || !seen["gone"] {
 			t.Errorf("%v", seen)
 		}
 	})
 	t.Run("unsynced file in synced folder", func(t *testing.T) {
-		f, base := newFS(t)
-		write(t, f, filepath.Join(base, "a"), "xy", false)
-		must(t, f.SyncDir(base))
+		f, _ := newFS(t)
+		write(t, f, "a", "xy", false)
+		must(t, f.SyncDir("."))
 		if seen := afterCrash(t, f, "a"); len(seen) != 3 || !seen[""] || !seen["x"] || !seen["xy"] {
 			t.Errorf("%v", seen)
 		}
 	})
 	t.Run("a rename is whole or not at all", func(t *testing.T) {
-		f, base := newFS(t)
-		write(t, f, filepath.Join(base, "a"), "new", true)
-		write(t, f, filepath.Join(base, "b"), "old", true)
-		must(t, f.SyncDir(base))
-		must(t, f.Rename(filepath.Join(base, "a"), filepath.Join(base, "b")))
+		f, _ := newFS(t)
+		write(t, f, "a", "new", true)
+		write(t, f, "b", "old", true)
+		must(t, f.SyncDir("."))
+		must(t, f.Rename("a", "b"))
 		if seen := afterCrash(t, f, "b"); len(seen) != 2 || !seen["new"] || !seen["old"] {
 			t.Errorf("%v", seen)
 		}
@@ -105,24 +105,46 @@ func TestCrashForgets(t *testing.T) {
 		}
 	})
 	t.Run("removal in part", func(t *testing.T) {
-		f, base := newFS(t)
-		dir := filepath.Join(base, "d")
-		must(t, f.Mkdir(dir))
-		write(t, f, filepath.Join(dir, "a"), "xy", true)
-		must(t, f.SyncDir(dir))
-		must(t, f.SyncDir(base))
-		must(t, f.RemoveAll(dir))
+		f, _ := newFS(t)
+		must(t, f.Mkdir("d"))
+		write(t, f, "d/a", "xy", true)
+		must(t, f.SyncDir("d"))
+		must(t, f.SyncDir("."))
+		must(t, f.RemoveAll("d"))
 		if seen := afterCrash(t, f, "d/a"); len(seen) != 2 || !seen["xy"] || !seen["gone"] {
 			t.Errorf("%v", seen)
 		}
 	})
 }
 
+// What is appended to a synced file may be lost, and nothing else of it.
+func TestCrashForgetsWhatWasAppended(t *testing.T) {
+	f, _ := newFS(t)
+	write(t, f, "a", "xy", true)
+	must(t, f.SyncDir("."))
+	w, err := f.Append("a")
+	must(t, err)
+	_, err = w.Write([]byte("z"))
+	must(t, err)
+	if seen := afterCrash(t, f, "a"); len(seen) != 2 || !seen["xy"] || !seen["xyz"] {
+		t.Errorf("%v", seen)
+	}
+	must(t, w.Sync())
+	if seen := afterCrash(t, f, "a"); len(seen) != 1 || !seen["xyz"] {
+		t.Errorf("synced: %v", seen)
+	}
+	must(t, w.Truncate(1))
+	must(t, w.Sync())
+	must(t, w.Close())
+	if seen := afterCrash(t, f, "a"); len(seen) != 1 || !seen["x"] {
+		t.Errorf("cut: %v", seen)
+	}
+}
+
 func TestFaults(t *testing.T) {
 	f, base := newFS(t)
-	path := filepath.Join(base, "a")
 	f.FailAt(1, syscall.ENOSPC)
-	w, err := f.Create(path)
+	w, err := f.Create("a")
 	must(t, err)
 	if n, err := w.Write([]byte("abcd")); n != 2 || !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("the failing write: %d, %v", n, err)
@@ -136,13 +158,13 @@ func TestFaults(t *testing.T) {
 	}
 
 	f.CrashAt(1)
-	must(t, f.SyncDir(base))
+	must(t, f.SyncDir("."))
 	for range 2 {
-		if err := f.Remove(path); !errors.Is(err, ErrCrashed) {
+		if err := f.RemoveAll("a"); !errors.Is(err, ErrCrashed) {
 			t.Errorf("after the crash: %v", err)
 		}
 	}
-	if text, err := os.ReadFile(path); err != nil || string(text) != "abxy" {
+	if text, err := os.ReadFile(filepath.Join(base, "a")); err != nil || string(text) != "abxy" {
 		t.Errorf("%q, %v", text, err)
 	}
 }

@@ -21,7 +21,7 @@
 // so that large weights need no second copy. What Write accepts, Open accepts:
 // the writer decodes its own header before the first byte goes out.
 //
-// The package imports the standard library, golang.org/x/sys/unix for the
-// mapping and its parent's strictjson. It must never know what a tensor is for,
-// nor which files make a checkpoint.
+// The package imports the standard library, internal/folder for the mapping and
+// internal/strictjson. It must never know what a tensor is for, nor which files make a
+// checkpoint.
 package safetensors

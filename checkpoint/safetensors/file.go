@@ -3,7 +3,11 @@ package safetensors
 import (
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
+
+	"github.com/troupe-ml/troupe/internal/folder"
 )
 
 // File is an open file, mapped into memory. Its methods may be called from
@@ -21,16 +25,25 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := FromFile(f)
+	file, err := FromFile(folder.Wrap(f))
 	if err := errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
 	return file, nil
 }
 
+// Source is an open file; folder.File is one.
+type Source interface {
+	io.ReaderAt
+	Name() string
+	Stat() (fs.FileInfo, error)
+	// Map maps the first size bytes into memory, for folder.Unmap to give back.
+	Map(size int) ([]byte, error)
+}
+
 // FromFile is Open for a file that is open already. It stays the caller's to
 // close, and may be closed at once.
-func FromFile(f *os.File) (*File, error) {
+func FromFile(f Source) (*File, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -47,7 +60,7 @@ func FromFile(f *os.File) (*File, error) {
 	if int64(int(size)) != size {
 		return nil, fmt.Errorf("%s: %d bytes are more than this machine can address", f.Name(), size)
 	}
-	content, err := mapFile(f, int(size))
+	content, err := f.Map(int(size))
 	if err != nil {
 		return nil, fmt.Errorf("%s: mapping %d bytes: %w", f.Name(), size, err)
 	}
@@ -76,5 +89,5 @@ func (f *File) Close() error {
 	if content == nil {
 		return nil
 	}
-	return unmapFile(content)
+	return folder.Unmap(content)
 }

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/troupe-ml/troupe/checkpoint/internal/strictjson"
+	"github.com/troupe-ml/troupe/internal/strictjson"
 )
 
 var (
@@ -65,7 +65,8 @@ func (h *Header) Info(name string) (Info, bool) {
 // Metadata returns a copy of the file's free-form metadata.
 func (h *Header) Metadata() map[string]string { return maps.Clone(h.metadata) }
 
-// Parse reads and checks the header of a file of the given size.
+// Parse reads and checks the header of a file of the given size. A reader that ends
+// before that size gives io.ErrUnexpectedEOF: it says nothing about the file.
 func Parse(r io.ReaderAt, size int64) (*Header, error) {
 	if size < lengthBytes {
 		return nil, fmt.Errorf("%w: %d bytes, the header's length alone takes %d", ErrTruncated, size, lengthBytes)
@@ -99,10 +100,13 @@ func Parse(r io.ReaderAt, size int64) (*Header, error) {
 
 func readAt(r io.ReaderAt, into []byte, offset int64) error {
 	_, err := io.ReadFull(io.NewSectionReader(r, offset, int64(len(into))), into)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%w: it ends within the header", ErrTruncated)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("reading %d bytes of the header from byte %d: %w", len(into), offset, err)
+	}
+	return nil
 }
 
 // checkData makes sure that the tensors cover the data to its last byte.

@@ -36,6 +36,11 @@ tn (Llama).`,
   echo 256x768x768 nn | engine bench gemm --threads 1 --on-request`,
 		Args: takes(),
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
+			if o.onRequest {
+				if err := idle(cmd, "with --on-request, where the input names products and answers are JSON", "shapes", "forms", "json"); err != nil {
+					return err
+				}
+			}
 			return measuring(cmd.Context(), func(ctx context.Context) error { return a.benchGEMM(ctx, cmd.InOrStdin(), o) })
 		}),
 	}

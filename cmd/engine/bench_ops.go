@@ -102,7 +102,7 @@ func (o *opsFlags) threadCounts() ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Device.Kind == "cuda" && len(o.threads) == 0 {
+	if c.Device.KindOf(0) == "cuda" && len(o.threads) == 0 {
 		return []int{0}, nil
 	}
 	return threadCounts(o.threads)

@@ -47,6 +47,11 @@ describes the run, the last one its memory.`,
   printf '2\n5\n' | engine bench step --model gpt --on-request`,
 		Args: takes(),
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
+			if o.onRequest {
+				if err := idle(cmd, "with --on-request, where the input counts steps and answers are JSON", "seconds", "json"); err != nil {
+					return err
+				}
+			}
 			return measuring(cmd.Context(), func(ctx context.Context) error { return a.benchStep(ctx, cmd.InOrStdin(), o) })
 		}),
 	}

@@ -28,8 +28,16 @@ func (a *app) newCkptLs() *cobra.Command {
 		Short: "List the checkpoints of a run",
 		Long: `List the checkpoints in a run's output folder: their size, the best validation
 loss so far and its step, when they were written, and which are the last and the
-best. FILES says whether all files are there in their full length; engine ckpt
-verify reads them.`,
+best. FILES says whether all files are there in their full length, and if not:
+
+  DAMAGED     a file is proven to be wrong; a run sets the checkpoint aside
+  MISSING     a file is not there: restore it
+  UNREADABLE  a file can't be read at the moment, or is a link: make it readable
+  TOO NEW     a newer program wrote it: use that one
+
+engine ckpt verify reads all of every file. With --json there are also the sizes and
+the SHA-256 of the data that the run was trained and validated on, and what
+--from-step and --accept-new-data decided.`,
 		Example:           `  engine ckpt ls runs/run`,
 		Args:              takes("DIR"),
 		ValidArgsFunction: completeFolders,
@@ -41,7 +49,7 @@ verify reads them.`,
 			if asJSON {
 				return a.json(list)
 			}
-			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+			w := tabwriter.NewWriter(a.people(), 0, 0, 2, ' ', 0)
 			_, _ = fmt.Fprintln(w, "STEP\tSIZE\tBEST VAL LOSS\tWRITTEN\tMARKS\tFILES")
 			for _, c := range list {
 				best := "-"
@@ -68,42 +76,59 @@ func (a *app) newCkptVerify() *cobra.Command {
 		Short: "Read checkpoints and compare every byte with their checksums",
 		Long: `Read a checkpoint, or all checkpoints in a run's output folder, and compare every
 byte with the checksums that were written with it. The exit status is 1 when one
-is damaged.`,
+is not intact; see engine ckpt ls --help for what it can be instead.`,
 		Example: `  engine ckpt verify runs/run
   engine ckpt verify runs/run/checkpoints/step-00000100`,
 		Args:              takes("DIR"),
 		ValidArgsFunction: completeFolders,
 		RunE: a.work(func(_ *cobra.Command, args []string) error {
-			dirs, err := checkpointsIn(args[0])
-			if err != nil {
-				return &troupe.SetupError{Err: err}
-			}
-			return a.verify(dirs, asJSON)
+			return a.verify(args[0], asJSON)
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object a line")
 	return cmd
 }
 
-// verify reports on checkpoints, and returns an error unless all are intact.
-func (a *app) verify(dirs []string, asJSON bool) error {
-	bad := 0
-	for _, dir := range dirs {
-		report, err := checkpoint.Verify(dir)
+// verify reports on the checkpoints of a run's folder, or on the one that a path is,
+// and returns an error unless all are intact.
+func (a *app) verify(path string, asJSON bool) error {
+	all, bad := 0, 0
+	show := func(report *checkpoint.Report, err error) error {
 		if err != nil {
 			return err
 		}
+		all++
 		if !report.Intact() {
 			bad++
 		}
-		if !asJSON {
-			a.printf("%s", report)
-		} else if err := a.json(verifyJSON(report)); err != nil {
-			return err
+		if asJSON {
+			return a.json(verifyJSON(report))
 		}
+		a.printf("%s", report)
+		return nil
 	}
-	if bad > 0 {
-		return fmt.Errorf("%d of %s not intact", bad, plural(len(dirs), "checkpoint"))
+	err := withStore(path, func(s *checkpoint.Store, steps []int) error {
+		for _, step := range steps {
+			report, err := s.Verify(step)
+			if errors.Is(err, checkpoint.ErrNone) {
+				continue // a run that goes on has removed it
+			}
+			if err := show(report, err); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if all == 0 && (err == nil || errors.Is(err, checkpoint.ErrNone)) {
+		err = show(checkpoint.VerifyAt(path))
+	}
+	switch {
+	case err != nil && all == 0:
+		return &troupe.SetupError{Err: err}
+	case err != nil:
+		return err
+	case bad > 0:
+		return fmt.Errorf("%d of %s not intact", bad, plural(all, "checkpoint"))
 	}
 	return nil
 }
@@ -118,12 +143,13 @@ type problemJSON struct {
 type reportJSON struct {
 	Dir      string        `json:"dir"`
 	Intact   bool          `json:"intact"`
+	State    string        `json:"state"`
 	Step     *int          `json:"step"` // null: unknown
 	Problems []problemJSON `json:"problems"`
 }
 
 func verifyJSON(r *checkpoint.Report) reportJSON {
-	j := reportJSON{Dir: r.Dir, Intact: r.Intact(), Problems: []problemJSON{}}
+	j := reportJSON{Dir: r.Dir, Intact: r.Intact(), State: string(r.State()), Problems: []problemJSON{}}
 	if r.Manifest != nil {
 		j.Step = &r.Manifest.Step
 	}
@@ -151,26 +177,8 @@ func (c listed) marks() string {
 // files says whether all of them are there. The problem names files, which may be
 // called anything; it has to stay on its line.
 func (c listed) files() string {
-	if c.Problem != "" {
-		return "DAMAGED: " + strings.Join(strings.Fields(term.Harmless(c.Problem)), " ")
+	if c.Problem == "" {
+		return c.State
 	}
-	return "complete"
-}
-
-// checkpointsIn returns the checkpoints of a run's folder, or the one that a path
-// is.
-func checkpointsIn(path string) ([]string, error) {
-	out, steps, err := runSteps(path)
-	if err != nil && !errors.Is(err, checkpoint.ErrNone) {
-		return nil, err
-	}
-	var dirs []string
-	for _, step := range steps {
-		dirs = append(dirs, stepDir(out, step))
-	}
-	if len(dirs) > 0 {
-		return dirs, nil
-	}
-	dir, err := checkpoint.Resolve(path)
-	return []string{dir}, err
+	return strings.ToUpper(c.State) + ": " + strings.Join(strings.Fields(term.Harmless(c.Problem)), " ")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/term"
 )
 
 // loadConfig reads a configuration. Whatever is wrong with it, down to a file
@@ -67,13 +68,13 @@ once, each with its row and column.`,
 
 // summarize says in a few lines what a configuration asks for.
 func (a *app) summarize(c *config.Config) {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(a.people(), 0, 0, 2, ' ', 0)
 	row := func(format string, args ...any) { _, _ = fmt.Fprintf(w, "  "+format+"\n", args...) }
 	m, p := c.Model, c.Pipeline
 	row("model\t%s: %s of width %d, %s, context %d", m.Family, plural(m.Layers, "layer"), m.Hidden, plural(m.Heads, "head"), m.Context)
 	row("batch\t%s in %s of %d", plural(c.Batch.Sequences, "sequence"), plural(c.Batch.Sequences/c.Batch.Microbatch, "microbatch"), c.Batch.Microbatch)
-	row("pipeline\tschedule %s: %s × %s", p.Schedule, plural(p.Stages, "stage"), plural(p.Chunks, "chunk"))
-	row("run\t%s, output in %s", plural(c.Run.Steps, "step"), c.Run.Out)
+	row("pipeline\tschedule %s: %s × %s", term.OneLine(p.Schedule), plural(p.Stages, "stage"), plural(p.Chunks, "chunk"))
+	row("run\t%s, output in %s", plural(c.Run.Steps, "step"), term.OneLine(c.Run.Out))
 	_ = w.Flush() // its writer keeps the error
 }
 

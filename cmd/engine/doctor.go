@@ -85,7 +85,7 @@ with CUDA's libraries, or what of these is lacking.`,
 }
 
 func (a *app) showDiagnosis(d diagnosis) {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(a.people(), 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { _, _ = fmt.Fprintf(w, name+"\t"+format+"\n", args...) }
 	row("processor", "%s", orUnknown(d.Processor))
 	row("cores", "%d usable", d.Cores)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/internal/device"
 	"github.com/troupe-ml/troupe/internal/term"
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
@@ -27,7 +27,7 @@ type cudaDevice struct {
 }
 
 func diagnoseCUDA() cudaDiagnosis {
-	found := cuda.Describe(troupe.CUDAOptions())
+	found := cuda.Describe(device.CUDAOptions())
 	d := cudaDiagnosis{Devices: []cudaDevice{}, Lacks: []string{}}
 	if found.Driver != nil {
 		d.Driver = found.Driver.String()

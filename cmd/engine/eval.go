@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"math"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,9 @@ func (a *app) newEval() *cobra.Command {
 		Short: "Compute a trained model's loss on a text",
 		Long: `Compute a trained model's loss over a whole text: every token but the first is
 predicted once, in windows of the model's context, by a forward-only schedule.
-Without --data it is the validation text of the run that the model is from.`,
+Without --data it is the validation text of the run that the model is from. A loss
+that is no number is an error: with --json it is printed as null, and the exit status
+is 1.`,
 		Example: `  engine eval --from runs/run
   engine eval --from runs/run/checkpoints/best --data 'books/*.txt' --json`,
 		Args: takes(),
@@ -27,18 +30,18 @@ Without --data it is the validation text of the run that the model is from.`,
 			if o.Microbatch < 1 {
 				return usagef("--microbatch %d: give 1 or more", o.Microbatch)
 			}
-			if err := checkModelFlags(o.ModelOptions); err != nil {
+			if err := checkModelFlags(cmd, o.ModelOptions); err != nil {
 				return err
 			}
 			res, err := troupe.Evaluate(cmd.Context(), o)
+			if asJSON && (err == nil || errors.Is(err, troupe.ErrNotFinite)) {
+				return errors.Join(a.json(evalJSON{res, figure(res.Loss), figure(res.Perplexity)}), err)
+			}
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return a.json(evalJSON{res, figure(res.Loss), figure(res.Perplexity)})
-			}
 			a.printf("loss %.4f  perplexity %.4g  %s tokens in %s\n%s, step %d\n",
-				res.Loss, res.Perplexity, term.Count(res.Tokens), plural(res.Windows, "window"), res.From, res.Step)
+				res.Loss, res.Perplexity, term.Count(res.Tokens), plural(res.Windows, "window"), term.OneLine(res.From), res.Step)
 			return nil
 		}),
 	}

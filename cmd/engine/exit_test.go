@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/troupe-ml/troupe"
@@ -32,6 +33,11 @@ func TestExitCode(t *testing.T) {
 		{setup(fmt.Errorf("%w: abacus", cpu.ErrKernels)), 2},
 		{errStopped, 75},
 		{fmt.Errorf("%w: runs/run", checkpoint.ErrLocked), 75},
+		{fmt.Errorf("%w: %w", checkpoint.ErrUnreadable, &fs.PathError{Op: "open", Path: "config.json", Err: syscall.EMFILE}), 75},
+		{setup(fmt.Errorf("%w: %w", checkpoint.ErrUnreadable, syscall.EIO)), 75},
+		{setup(fmt.Errorf("%w: %w", checkpoint.ErrUnreadable, fs.ErrPermission)), 78},
+		{setup(fmt.Errorf("%w: a link", checkpoint.ErrUnreadable)), 78},
+		{setup(fmt.Errorf("%w: version 2", checkpoint.ErrVersion)), 78},
 		{setup(errors.New("no text")), 78},
 		{config.Errors{key}, 78},
 		{key, 78},
@@ -45,6 +51,8 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
+func setupOf(err error) error { return &troupe.SetupError{Err: err} }
+
 func TestExplain(t *testing.T) {
 	cause := &actors.ActorError{Actor: "stage 1", Step: 5, Err: &actors.Panic{Value: "index out of range", Stack: []byte("goroutine 7\nstage.go:1\n")}}
 	for _, c := range []struct {
@@ -56,7 +64,10 @@ func TestExplain(t *testing.T) {
 		{"nothing", nil, "", ""},
 		{"said already", errStopped, "", ""},
 		{"one line", errors.New("no"), "", "engine: no\n"},
-		{"several", errors.Join(errors.New("a"), errors.New("b\n\nc\n")), "", "engine: a\nengine: b\nengine: c\n"},
+		{"several", errors.Join(errors.New("a"), errors.New("b\n\nc\n")), "", "engine: a\nengine: b\nengine:   c\n"},
+		{"joined within", setupOf(errors.Join(errors.New("a"), errors.Join(config.Errors{{Msg: "b"}, {Msg: "c"}}))), "", "engine: a\nengine: default: b\nengine: default: c\n"},
+		{"a wrapped join", fmt.Errorf("x: %w", errors.Join(errors.New("a"), errors.New("b"))), "", "engine: x: a\nengine:   b\n"},
+		{"forged", fmt.Errorf("%w: no\nengine: done\r\x1b[2J\u009b\u202e", fs.ErrNotExist), "", "engine: file does not exist: no\nengine:   engine: done\uFFFD\uFFFD[2J\uFFFD\uFFFD\n"},
 		{"panic", errors.Join(cause, errors.New("the last checkpoint is x")), "",
 			"engine: stage 1 failed in step 5: internal error: index out of range (ENGINE_DEBUG=1 shows where)\nengine: the last checkpoint is x\n"},
 	} {
@@ -72,7 +83,7 @@ func TestExplain(t *testing.T) {
 	t.Setenv("ENGINE_DEBUG", "1")
 	var b strings.Builder
 	explain(&b, cause)
-	if !strings.Contains(b.String(), "\nengine: stage.go:1\n") {
+	if !strings.Contains(b.String(), "\nengine:   stage.go:1\n") {
 		t.Errorf("with ENGINE_DEBUG there is no stack in\n%s", b.String())
 	}
 }

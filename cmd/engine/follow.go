@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os"
+	"os/signal"
 	"syscall"
 	"time"
 
@@ -60,10 +61,27 @@ const killGrace = 2 * time.Second
 // errKilled: the run did not even end when it was killed.
 var errKilled = errors.New("killed; the run goes on from its last checkpoint when it is started again")
 
-// supervise acts on signals until the run has ended: the first asks it to stop,
-// the second kills it. A run that doesn't end then is left behind.
+// runSignals are those that a run minds. With nohup it outlives its terminal.
+func runSignals() []os.Signal {
+	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGPIPE}
+	if !signal.Ignored(syscall.SIGHUP) {
+		all = append(all, syscall.SIGHUP)
+	}
+	return all
+}
+
+// supervise acts on signals until the run has ended: the first asks it to stop, the
+// second that a person or a system sends kills it. A run that doesn't end then is left
+// behind.
 func supervise(r training, signals <-chan os.Signal, notices chan<- string, ended <-chan struct{}) error {
-	stopping := false
+	stopping, asked := false, false
+	stop := func(notice string) {
+		notify(notices, "engine: "+notice)
+		if !stopping {
+			stopping = true
+			r.Stop()
+		}
+	}
 	for {
 		select {
 		case <-ended:
@@ -72,10 +90,19 @@ func supervise(r training, signals <-chan os.Signal, notices chan<- string, ende
 			switch {
 			case s == syscall.SIGQUIT:
 				notify(notices, r.Status().String())
-			case !stopping:
-				stopping = true
-				notify(notices, "engine: finishing the step and writing a checkpoint; again to stop at once")
-				r.Stop()
+			case s == syscall.SIGPIPE || s == syscall.SIGHUP:
+				// They come several times for one reason: for each line that nobody reads, and
+				// from a terminal's end and the shell's.
+				switch {
+				case stopping:
+				case s == syscall.SIGPIPE:
+					stop("the output was closed; finishing the step and writing a checkpoint")
+				default:
+					stop("the terminal was closed (SIGHUP); finishing the step and writing a checkpoint")
+				}
+			case !asked:
+				asked = true
+				stop("finishing the step and writing a checkpoint; again to stop at once")
 			default:
 				r.Kill()
 				select {

@@ -45,6 +45,8 @@ func (f *fakeRun) Kill() {
 func TestFollow(t *testing.T) {
 	const (
 		stopped = "engine: finishing the step and writing a checkpoint; again to stop at once\n"
+		closed  = "engine: the output was closed; finishing the step and writing a checkpoint\n"
+		hungUp  = "engine: the terminal was closed (SIGHUP); finishing the step and writing a checkpoint\n"
 		hangs   = "a run that hangs"
 	)
 	for _, c := range []struct {
@@ -59,6 +61,11 @@ func TestFollow(t *testing.T) {
 		{name: "two signals", signals: []os.Signal{syscall.SIGINT, syscall.SIGINT}, endsOnKill: true, wantErr: actors.ErrKilled, stops: 1, kills: 1, said: stopped},
 		{name: "a status, and a signal", signals: []os.Signal{syscall.SIGQUIT, syscall.SIGQUIT, syscall.SIGINT}, endsOnStop: true, stops: 1,
 			said: actors.Status{}.String() + actors.Status{}.String() + stopped},
+		{name: "a closed output, told often, and a signal", signals: []os.Signal{syscall.SIGPIPE, syscall.SIGPIPE, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGTERM},
+			stops: 1, said: closed + stopped},
+		{name: "a closed terminal, told twice", signals: []os.Signal{syscall.SIGHUP, syscall.SIGHUP}, stops: 1, said: hungUp},
+		{name: "a closed terminal and two signals", signals: []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGINT}, endsOnKill: true, wantErr: actors.ErrKilled, stops: 1, kills: 1, said: hungUp + stopped},
+		{name: "a signal and a closed output", signals: []os.Signal{syscall.SIGINT, syscall.SIGPIPE}, stops: 1, said: stopped},
 		{name: hangs, signals: []os.Signal{syscall.SIGINT, syscall.SIGTERM}, wantErr: errKilled, stops: 1, kills: 1, said: stopped},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -78,6 +85,9 @@ func TestFollow(t *testing.T) {
 					for _, s := range c.signals {
 						signals <- s
 						synctest.Wait() // for what it says
+					}
+					if r.stops > 0 && !c.endsOnStop && !c.endsOnKill && c.name != hangs {
+						close(r.events) // it has stopped
 					}
 				}()
 				_, err := follow(r, &jsonReporter{app: a}, signals)

@@ -21,13 +21,13 @@ it are shown as � instead.`,
   engine generate --from runs/run --tokens 1000 --temperature 1 --top-k 40 --seed 7 > text`,
 		Args: takes(),
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
-			if err := checkModelFlags(o.ModelOptions); err != nil {
+			if err := checkGenerateFlags(cmd, o); err != nil {
 				return err
 			}
-			if err := generate(cmd.Context(), o, a.modelText()); err != nil {
+			if err := generate(cmd.Context(), o, a.programs()); err != nil {
 				return err
 			}
-			if a.width != nil {
+			if a.terminal {
 				a.printf("\n") // a pipe gets the text alone
 			}
 			return nil
@@ -44,6 +44,20 @@ it are shown as � instead.`,
 }
 
 const defaultTemperature = 0.8
+
+// checkGenerateFlags leaves numbers out of their range to the library.
+func checkGenerateFlags(cmd *cobra.Command, o troupe.GenerateOptions) error {
+	if err := checkModelFlags(cmd, o.ModelOptions); err != nil {
+		return err
+	}
+	switch {
+	case o.Temperature == 0:
+		return idle(cmd, "with --temperature 0, which always takes the likeliest token", "top-k", "seed")
+	case o.TopK == 1:
+		return idle(cmd, "with --top-k 1, which always takes the likeliest token", "temperature", "seed")
+	}
+	return nil
+}
 
 // generate writes a prompt and what the model makes of it.
 func generate(ctx context.Context, o troupe.GenerateOptions, w io.Writer) error {

@@ -27,32 +27,35 @@ func (j *jsonReporter) emit(event string, v any) {
 		return
 	}
 	// The record of a step marshals itself: the name is put into its object.
-	j.app.printf("{\"event\":%q,%s\n", event, fields[1:])
+	_, _ = fmt.Fprintf(j.app.jsonOut(), "{\"event\":%q,%s\n", event, fields[1:])
 }
 
 func (j *jsonReporter) begin(i troupe.Info) {
 	j.began, j.steps = j.app.now(), i.Steps
 	j.emit("start", struct {
-		Name          string  `json:"name"`
-		Out           string  `json:"out"`
-		Family        string  `json:"family"`
-		Parameters    int64   `json:"parameters"`
-		Vocab         int     `json:"vocab"`
-		TrainTokens   int64   `json:"train_tokens"`
-		ValTokens     int64   `json:"val_tokens"`
-		EvalWindows   int     `json:"eval_windows"`
-		Steps         int     `json:"steps"`
-		ResumedAt     int     `json:"resumed_at"`
-		Schedule      string  `json:"schedule"`
-		Stages        int     `json:"stages"`
-		VirtualStages int     `json:"virtual_stages"`
-		Microbatches  int     `json:"microbatches"`
-		Layout        string  `json:"layout"`
-		BubblePct     float64 `json:"ideal_bubble_pct"`
-		PeakInFlight  []int   `json:"peak_in_flight"`
-		Device        string  `json:"device"`
-		Threads       int     `json:"threads"`
-		Kernels       string  `json:"kernels"`
+		Name         string  `json:"name"`
+		Out          string  `json:"out"`
+		Family       string  `json:"family"`
+		Parameters   int64   `json:"parameters"`
+		Vocab        int     `json:"vocab"`
+		TrainTokens  int64   `json:"train_tokens"`
+		ValTokens    int64   `json:"val_tokens"`
+		EvalWindows  int     `json:"eval_windows"`
+		EpochWindows int64   `json:"epoch_windows"`
+		EpochSteps   float64 `json:"epoch_steps"`
+		Epochs       float64 `json:"epochs"`
+		Steps        int     `json:"steps"`
+		ResumedAt    int     `json:"resumed_at"`
+		Schedule     string  `json:"schedule"`
+		Stages       int     `json:"stages"`
+		Chunks       int     `json:"chunks"`
+		Microbatches int     `json:"microbatches"`
+		Layout       string  `json:"layout"`
+		BubblePct    float64 `json:"ideal_bubble_pct"`
+		PeakInFlight []int   `json:"peak_in_flight"`
+		Device       string  `json:"device"`
+		Threads      int     `json:"threads"`
+		Kernels      string  `json:"kernels"`
 	}(i))
 }
 

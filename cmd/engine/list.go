@@ -4,14 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/rundir"
 )
 
 // listed is a checkpoint as `engine ckpt ls` shows it.
@@ -24,133 +23,114 @@ type listed struct {
 	Best        bool      `json:"best"`
 	BestValLoss *float64  `json:"best_val_loss"` // so far
 	BestStep    int64     `json:"best_step"`     // 0: none
+	State       string    `json:"state"`         // "complete", or a checkpoint.State
 	Problem     string    `json:"problem"`       // the first one; "": all files have their length
+
+	Data      *actors.DataIdentity `json:"data"` // null: not known
+	Decisions []actors.Decision    `json:"decisions,omitempty"`
 }
 
-// storeFolder and the form of a step's name in it are the layout of an output
-// folder, as the checkpoint package documents it.
-const storeFolder = "checkpoints"
+// complete is the state of a checkpoint whose files are all there in their length:
+// only verify knows whether it is intact.
+const complete = "complete"
 
-func stepDir(out string, step int) string {
-	return filepath.Join(out, storeFolder, fmt.Sprintf("step-%08d", step))
-}
-
-// runSteps lists the steps of a run's checkpoints; the path may also be that of
-// its folder checkpoints. A run without any is checkpoint.ErrNone.
-func runSteps(path string) (out string, steps []int, err error) {
+// withStore opens the checkpoints of a run for use; the path may also be that of its
+// folder checkpoints. A run without any is checkpoint.ErrNone.
+func withStore(path string, use func(s *checkpoint.Store, steps []int) error) (err error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return "", nil, err
+		return err
 	}
-	if out = path; filepath.Base(abs) == storeFolder {
+	out := path
+	if filepath.Base(abs) == checkpoint.StoreName {
 		out = filepath.Join(path, "..")
 	}
 	if _, err := os.Stat(path); err != nil {
-		return "", nil, err
+		return err
 	}
-	s, err := checkpoint.OpenStore(checkpoint.OS(), out)
+	fsys, err := checkpoint.OpenFS(out)
 	if err != nil {
-		return "", nil, err
+		return err
 	}
-	if steps, err = s.Steps(); err == nil && len(steps) == 0 {
+	defer func() { err = errors.Join(err, fsys.Close()) }()
+	s, err := checkpoint.OpenStore(fsys, ".")
+	if err != nil {
+		return err
+	}
+	steps, err := s.Steps()
+	if err == nil && len(steps) == 0 {
 		err = fmt.Errorf("%s: %w", path, checkpoint.ErrNone)
 	}
-	return out, steps, err
+	if err != nil {
+		return err
+	}
+	return use(s, steps)
 }
+
+// listTries is how often the checkpoints are listed while a run removes all of them.
+const listTries = 10
 
 // listCheckpoints describes the checkpoints of a run. It reads small files only.
-func listCheckpoints(path string) ([]listed, error) {
-	out, steps, err := runSteps(path)
-	if err != nil {
-		return nil, err
-	}
-	s, err := checkpoint.OpenStore(checkpoint.OS(), out)
-	if err != nil {
-		return nil, err
-	}
-	last, hasLast, err := s.Last()
-	if err != nil {
-		return nil, err
-	}
-	best, hasBest, err := s.Best()
-	if err != nil {
-		return nil, err
-	}
-	var all []listed
-	for _, step := range steps {
-		c := listed{Step: step, Dir: stepDir(out, step), Last: hasLast && step == last, Best: hasBest && step == best}
-		if err := c.look(); err != nil {
-			c.Problem = err.Error()
+func listCheckpoints(path string) (all []listed, err error) {
+	for range listTries {
+		if all, err = listOnce(path); err != nil || len(all) > 0 {
+			break
 		}
-		all = append(all, c)
 	}
-	return all, nil
+	return all, err
 }
 
-// look takes sizes and dates from the folder, and compares them with the
-// manifest. Names in the manifest are not trusted: the folder is their root.
-func (c *listed) look() (err error) {
-	root, err := os.OpenRoot(c.Dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	info, err := stat(root, "manifest.json")
-	if err != nil {
-		return err
-	}
-	c.Written = info.ModTime()
-	var m checkpoint.Manifest
-	if err := readJSON(root, "manifest.json", checkpoint.ManifestBytesMax, &m); err != nil {
-		return err
-	}
-	for _, f := range m.Files {
-		info, err := stat(root, f.Name)
+func listOnce(path string) (all []listed, err error) {
+	err = withStore(path, func(s *checkpoint.Store, steps []int) error {
+		last, hasLast, err := s.Last()
 		if err != nil {
 			return err
 		}
-		c.Bytes += info.Size()
-		if info.Size() != f.Bytes {
-			return fmt.Errorf("%s has %d bytes instead of %d", f.Name, info.Size(), f.Bytes)
+		best, hasBest, err := s.Best()
+		if err != nil {
+			return err
 		}
+		for _, step := range steps {
+			c := listed{Step: step, Last: hasLast && step == last, Best: hasBest && step == best}
+			if err := c.look(s); errors.Is(err, checkpoint.ErrNone) {
+				continue // a run that goes on has removed it
+			} else if err != nil {
+				return err
+			}
+			all = append(all, c)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// look takes sizes and dates from the folder, and the losses from the trainer's state.
+func (c *listed) look(s *checkpoint.Store) error {
+	look, err := s.Look(c.Step, rundir.TrainerFile)
+	if err != nil {
+		return err
+	}
+	c.Dir, c.Bytes, c.Written, c.State = look.Dir, look.Bytes, look.Written, string(look.State())
+	if look.Intact() {
+		c.State = complete
+	}
+	if len(look.Problems) > 0 {
+		c.Problem = look.Problems[0].String()
+		return nil
 	}
 	var state actors.TrainerState
-	if err := readJSON(root, "trainer.json", checkpoint.FileBytesMax, &state); err != nil {
-		return err
-	}
-	c.BestValLoss, c.BestStep = state.BestValLoss, state.BestStep
-	return nil
-}
-
-// stat looks at a file, which opening could not do without waiting if it were a
-// named pipe.
-func stat(root *os.Root, name string) (fs.FileInfo, error) {
-	info, err := root.Lstat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%s is missing", name)
-	case err == nil && !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a regular file", name)
-	}
-	return info, err
-}
-
-// readJSON reads a file of at most limit bytes.
-func readJSON(root *os.Root, name string, limit int64, to any) (err error) {
-	if _, err := stat(root, name); err != nil {
-		return err
-	}
-	f, err := root.Open(name)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	text, err := io.ReadAll(io.LimitReader(f, limit))
-	if err == nil {
-		err = json.Unmarshal(text, to)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	switch err := json.Unmarshal(look.File, &state); {
+	case look.File == nil:
+		c.State, c.Problem = string(checkpoint.StateMissing), rundir.TrainerFile+": the manifest does not list it"
+	case err != nil:
+		c.State, c.Problem = string(checkpoint.StateDamaged), fmt.Sprintf("%s: %v", rundir.TrainerFile, err)
+	case state.FormatVersion > actors.TrainerStateVersion:
+		c.State, c.Problem = string(checkpoint.StateTooNew), fmt.Sprintf("%s: version %d, this program knows %d", rundir.TrainerFile, state.FormatVersion, actors.TrainerStateVersion)
+	default:
+		c.BestValLoss, c.BestStep, c.Decisions = state.BestValLoss, state.BestStep, state.Decisions
+		if state.Data.Train.SHA256 != "" {
+			c.Data = &state.Data
+		}
 	}
 	return nil
 }

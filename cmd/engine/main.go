@@ -23,10 +23,11 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run is the whole program; it returns the exit status.
 func run(args []string, out, errs io.Writer) int {
-	a := &app{out: &stream{w: out}, err: errs, width: term.Width(out), now: time.Now}
+	errs = term.NewWriter(errs, term.Harmless) // nobody but people reads it
+	a := &app{out: &stream{w: out}, err: errs, terminal: term.IsTerminal(out), width: term.Width(out), now: time.Now}
 	root := a.newRoot()
 	root.SetArgs(args)
-	root.SetOut(a.out)
+	root.SetOut(a.people())
 	root.SetErr(errs)
 	err := root.Execute()
 	if err != nil && !a.working {
@@ -41,11 +42,25 @@ func run(args []string, out, errs io.Writer) int {
 
 // app is what the commands share.
 type app struct {
-	out     *stream
-	err     io.Writer
-	width   func() int // of the terminal that out is; nil: it is none
-	now     func() time.Time
-	working bool // a command has begun its work: its flags and arguments are understood
+	out      *stream // the output as it is: see people and programs
+	err      io.Writer
+	terminal bool       // out is one
+	width    func() int // of the terminal that out is; nil: it is none, or can't redraw a line
+	now      func() time.Time
+	working  bool // a command has begun its work: its flags and arguments are understood
+}
+
+// people is the output for what people read: nothing in it can steer a terminal,
+// whatever file it comes from.
+func (a *app) people() io.Writer { return term.NewWriter(a.out, term.Harmless) }
+
+// programs is the output for what programs read. They get every byte, but a terminal
+// does not obey.
+func (a *app) programs() io.Writer {
+	if a.terminal {
+		return a.people()
+	}
+	return a.out
 }
 
 // stream is an output that keeps its first error, so that the many places that
@@ -63,12 +78,12 @@ func (s *stream) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// printf writes to the output; run looks for the error.
-func (a *app) printf(format string, args ...any) { _, _ = fmt.Fprintf(a.out, format, args...) }
+// printf writes for people; run looks for the error.
+func (a *app) printf(format string, args ...any) { _, _ = fmt.Fprintf(a.people(), format, args...) }
 
 // json writes a value as a line of JSON.
 func (a *app) json(v any) error {
-	enc := json.NewEncoder(a.out)
+	enc := json.NewEncoder(a.jsonOut())
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
@@ -81,6 +96,9 @@ func (a *app) work(f func(cmd *cobra.Command, args []string) error) func(*cobra.
 		return f(cmd, args)
 	}
 }
+
+// hidden are commands that some builds have beside the others.
+var hidden []func(*app) *cobra.Command
 
 func (a *app) newRoot() *cobra.Command {
 	root := &cobra.Command{
@@ -100,6 +118,9 @@ it has trained. A run is described by one TOML file:
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(a.newRun(), a.newEval(), a.newGenerate(), a.newConfig(), a.newInit(), a.newCkpt(), a.newPlan(), a.newTrace(), a.newBench(), a.newDoctor(), a.newVersion(), exitCodes())
+	for _, more := range hidden {
+		root.AddCommand(more(a))
+	}
 	asGroup(root)
 	return root
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +16,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
+
+	"github.com/troupe-ml/troupe/checkpoint/safetensors"
 )
 
 var update = flag.Bool("update", false, "rewrite the texts that scripts compare with")
@@ -44,6 +48,7 @@ func TestScripts(t *testing.T) {
 			"status": cmdStatus,
 			"await":  cmdAwait,
 			"flip":   cmdFlip,
+			"nan":    cmdNaN,
 		},
 		RequireExplicitExec: true,
 		UpdateScripts:       *update,
@@ -93,6 +98,23 @@ func cmdFlip(ts *testscript.TestScript, _ bool, args []string) {
 	text, err := os.ReadFile(path)
 	ts.Check(err)
 	text[len(text)-1] ^= 0xff
+	ts.Check(os.WriteFile(path, text, 0o666))
+}
+
+// cmdNaN makes the first number of a tensor NaN: nan FILE TENSOR
+func cmdNaN(ts *testscript.TestScript, _ bool, args []string) {
+	path := ts.MkAbs(args[0])
+	f, err := safetensors.Open(path)
+	ts.Check(err)
+	info, ok := f.Info(args[1])
+	ts.Check(f.Close())
+	if !ok {
+		ts.Fatalf("%s has no tensor %s", path, args[1])
+	}
+	text, err := os.ReadFile(path)
+	ts.Check(err)
+	data := text[8+binary.LittleEndian.Uint64(text):] // behind the header and its length
+	binary.LittleEndian.PutUint32(data[info.Offset:], math.Float32bits(float32(math.NaN())))
 	ts.Check(os.WriteFile(path, text, 0o666))
 }
 

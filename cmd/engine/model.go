@@ -1,12 +1,9 @@
 package main
 
 import (
-	"io"
-
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/internal/term"
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
@@ -24,30 +21,14 @@ func modelFlags(cmd *cobra.Command, o *troupe.ModelOptions) {
 	completeWords(cmd, "kernels", append([]string{"auto"}, cpu.Paths()...)...)
 }
 
-func checkModelFlags(o troupe.ModelOptions) error {
+func checkModelFlags(cmd *cobra.Command, o troupe.ModelOptions) error {
 	switch {
 	case o.Threads < 0:
 		return usagef("--threads %d: give 1 or more, or 0 for all cores", o.Threads)
 	case o.Device != "cpu" && o.Device != "cuda":
 		return usagef("--device %q: give cpu or cuda", o.Device)
+	case o.Device == "cuda":
+		return idle(cmd, "with --device cuda", "threads", "kernels")
 	}
 	return nil
-}
-
-// modelText returns the writer for what a model says: on a terminal nothing in
-// it may act.
-func (a *app) modelText() io.Writer {
-	if a.width == nil {
-		return a.out
-	}
-	return harmless{a.out}
-}
-
-type harmless struct{ w io.Writer }
-
-func (h harmless) Write(p []byte) (int, error) {
-	if _, err := io.WriteString(h.w, term.Harmless(string(p))); err != nil {
-		return 0, err
-	}
-	return len(p), nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/planner"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/scheduler/draw"
@@ -41,12 +41,12 @@ func (a *app) newPlan() *cobra.Command {
 	var o planOptions
 	cmd := &cobra.Command{
 		Use:   "plan [CONFIG]",
-		Short: "Foretell and propose how to train a model; make, check and draw schedules",
-		Long: `With a configuration: measure what its layers take on this machine, foretell the time
+		Short: "Predict and recommend how to train a model; make, check and draw schedules",
+		Long: `With a configuration: measure what its layers take on this machine, predict the time
 and the memory of a step, look for the stages, layout, schedule, microbatch and
 recomputation that are fastest on the devices given, and say why. Nothing is trained but
 with --check, and no data is read. The formats that draw show what is configured above
-what is proposed; csv is the proposed table.
+what is recommended; csv is the recommended table.
 
 Without one: make the table of a schedule, or read one; prove that it can be run; play it with
 the costs given, and draw what comes out.
@@ -101,7 +101,7 @@ format comms is csv with sends and receives.`,
 		if err := unwanted(cmd, ofTables, "with a configuration, set its keys instead, such as --set pipeline.stages=4"); err != nil {
 			return err
 		}
-		err := measuring(cmd.Context(), func(ctx context.Context) error { return a.planConfig(ctx, args[0], &o.config, o.drawing) })
+		err := measuring(cmd.Context(), func(ctx context.Context) error { return a.planConfig(ctx, cmd, args[0], &o.config, o.drawing) })
 		if errors.Is(err, planner.ErrCosts) || errors.Is(err, planner.ErrDevices) {
 			return &usageError{err}
 		}
@@ -110,19 +110,9 @@ format comms is csv with sends and receives.`,
 	return cmd
 }
 
-// unwanted refuses flags that would silently mean nothing.
-func unwanted(cmd *cobra.Command, names []string, why string) error {
-	for _, name := range names {
-		if cmd.Flags().Changed(name) {
-			return usagef("--%s: "+why, name)
-		}
-	}
-	return nil
-}
-
 // plan makes, plays and draws.
 func (a *app) plan(cmd *cobra.Command, o *planOptions) error {
-	if err := o.check(planFormats); err != nil {
+	if err := errors.Join(o.check(cmd, planFormats), o.checkIdle(cmd)); err != nil {
 		return err
 	}
 	machine, err := o.machine()
@@ -147,6 +137,28 @@ func (a *app) plan(cmd *cobra.Command, o *planOptions) error {
 		return err
 	}
 	return o.write(a, func(w io.Writer) error { return o.draw(w, a, table, report, timeline) })
+}
+
+// checkIdle refuses flags that say nothing about what is written.
+func (o *planOptions) checkIdle(cmd *cobra.Command) error {
+	var errs []error
+	if o.jitter == 0 {
+		errs = append(errs, idle(cmd, "without --jitter", "seed"))
+	}
+	if o.format != "json" {
+		errs = append(errs, idle(cmd, "without --format json", "full"))
+	}
+	chooses := o.spec.Schedule == scheduler.Auto || o.spec.Schedule == scheduler.Dynamic
+	if !chooses && o.table == "" {
+		errs = append(errs, idle(cmd, "but with the schedules auto and dynamic", "bound"))
+	}
+	if o.format == "csv" || o.format == "comms" {
+		errs = append(errs, idle(cmd, "with --format "+o.format+", which has no times", "cores"))
+		if !chooses {
+			errs = append(errs, idle(cmd, "with --format "+o.format+", which has no times", "costs", "link", "jitter", "slow"))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // machine is what the table is played on.
@@ -212,7 +224,7 @@ func (o *planOptions) load(cmd *cobra.Command, m scheduler.Machine) (*scheduler.
 			return nil, usagef("--%s and --table: a table says that itself, leave one out", name)
 		}
 	}
-	return troupe.ReadTable(o.table)
+	return plan.ReadTable(o.table)
 }
 
 // draw writes a format.
@@ -252,17 +264,26 @@ func (d *drawing) flags(f *pflag.FlagSet, formats []string) {
 	f.IntVar(&d.columns, "columns", 0, "width of the ascii drawing, as a `number` of characters (default: the terminal's, else 160)")
 }
 
-func (d *drawing) check(formats []string) error {
+func (d *drawing) check(cmd *cobra.Command, formats []string) error {
 	if !slices.Contains(formats, d.format) {
 		return usagef("--format %q: it is one of %s%s", d.format, strings.Join(formats, ", "), didYouMean(d.format, formats, ""))
+	}
+	if d.format != "ascii" {
+		return idle(cmd, "with --format "+d.format, "columns")
 	}
 	return nil
 }
 
 // write writes to --out, or to the standard output.
 func (d *drawing) write(a *app, draw func(io.Writer) error) (err error) {
-	if d.out == "" {
-		return draw(a.out)
+	switch {
+	case d.out != "":
+	case d.format == "ascii":
+		return draw(a.people())
+	case d.format == "json" || d.format == "perfetto":
+		return draw(a.jsonOut())
+	default:
+		return draw(a.programs())
 	}
 	f, err := os.Create(d.out)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/bench"
+	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/planner"
 	"github.com/troupe-ml/troupe/scheduler/draw"
 	"github.com/troupe-ml/troupe/tensorops/cuda"
@@ -44,7 +45,7 @@ func (o *planConfigOptions) flags(cmd *cobra.Command) []string {
 	f.StringVar(&o.costs, "layer-costs", "", "`file` of layer costs, measured elsewhere, to take instead of measuring")
 	f.StringVar(&o.save, "save-costs", "", "`file` to write the layer costs to")
 	f.Float64Var(&o.seconds, "seconds", 1, "how long to measure each size of microbatch, in `seconds`")
-	f.BoolVar(&o.check, "check", false, "train some steps as configured, and compare them with what is foretold")
+	f.BoolVar(&o.check, "check", false, "train some steps as configured, and compare them with the prediction")
 	f.IntVar(&o.pairs, "pairs", 5, "`number` of times that --check measures costs and steps, in turn")
 	var names []string
 	f.VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
@@ -82,13 +83,28 @@ func (o *planConfigOptions) validate() error {
 	return nil
 }
 
+// checkIdle refuses flags that say nothing about what is measured or played.
+func (o *planConfigOptions) checkIdle(cmd *cobra.Command) error {
+	var errs []error
+	if !o.check {
+		errs = append(errs, idle(cmd, "without --check", "pairs"))
+	}
+	if o.costs != "" {
+		errs = append(errs, idle(cmd, "with --layer-costs, since nothing is measured", "seconds"))
+	}
+	if o.devices == 1 {
+		errs = append(errs, idle(cmd, "with one device, which sends no messages", "latency-us", "bandwidth-gbps"))
+	}
+	return errors.Join(errs...)
+}
+
 func (o *planConfigOptions) cluster() planner.Cluster {
 	return planner.Cluster{Devices: o.devices, MemoryBytes: int64(o.memoryGiB * (1 << 30)), LatencyUS: o.latencyUS, BytesPerS: o.gigabits * 1e9 / 8}
 }
 
 // free is what the configuration's device has free here; 0 where the costs were measured
 // elsewhere, and this machine has no such device.
-func (o *planConfigOptions) free(b *troupe.Blueprint) (int64, error) {
+func (o *planConfigOptions) free(b *plan.Plan) (int64, error) {
 	free, err := b.FreeBytes()
 	if o.costs != "" && errors.Is(err, cuda.ErrUnavailable) {
 		return 0, nil
@@ -112,9 +128,9 @@ type planReport struct {
 	cluster planner.Cluster
 }
 
-// planConfig measures, foretells, proposes and says why.
-func (a *app) planConfig(ctx context.Context, path string, o *planConfigOptions, d drawing) error {
-	if err := errors.Join(o.validate(), d.check(planFormats)); err != nil {
+// planConfig measures, predicts, recommends and says why.
+func (a *app) planConfig(ctx context.Context, cmd *cobra.Command, path string, o *planConfigOptions, d drawing) error {
+	if err := errors.Join(o.validate(), o.checkIdle(cmd), d.check(cmd, planFormats)); err != nil {
 		return err
 	}
 	load := func(sets []string) (*config.Config, error) {
@@ -151,9 +167,9 @@ func (a *app) sayMeasuring(what string) { say(a.err, "measuring %s", what) }
 
 // find fills the report.
 func (r *planReport) find(ctx context.Context, o *planConfigOptions, progress func(string)) error {
-	b, err := troupe.NewBlueprint(r.config, nil)
+	b, err := plan.Resolve(r.config, nil)
 	if err != nil {
-		return err
+		return &troupe.SetupError{Err: err}
 	}
 	if r.cluster.MemoryBytes == 0 {
 		if r.cluster.MemoryBytes, err = o.free(b); err != nil {
@@ -215,10 +231,10 @@ func (r *planReport) draw(w io.Writer, a *app, d drawing) error {
 		}
 		return err
 	case "csv":
-		_, err := io.WriteString(w, option.Blueprint().Table().CSV())
+		_, err := io.WriteString(w, option.Plan().Table().CSV())
 		return err
 	case "comms":
-		_, err := io.WriteString(w, option.Blueprint().Table().CSVWithCommunication())
+		_, err := io.WriteString(w, option.Plan().Table().CSVWithCommunication())
 		return err
 	}
 	charts := []draw.Chart{optionChart("as configured", r.Configured)}
@@ -229,7 +245,7 @@ func (r *planReport) draw(w io.Writer, a *app, d drawing) error {
 }
 
 func optionChart(title string, o *planner.Option) draw.Chart {
-	c := draw.FromTimeline(o.Blueprint().Table(), o.Timeline)
+	c := draw.FromTimeline(o.Plan().Table(), o.Timeline)
 	c.Title, c.Unit = title+": "+c.Title, draw.Milliseconds
 	c.Facts = append(c.Facts, draw.Fact{Label: "layout", Value: o.Layout})
 	return c

@@ -18,9 +18,9 @@ func (r *planReport) text(w io.Writer) error {
 	p.heading("As configured")
 	p.option(r.Configured)
 	if v := r.Check; v != nil {
-		p.line("measured beside it: %s ms a step, foretold %s: %.3f of it, the median of %s", round(v.MeasuredStepMS), round(v.PredictedStepMS), v.StepRatio, plural(v.Pairs, "pair"))
+		p.line("measured %s ms a step, predicted %s, predicted / measured %.3f, the median of %s", round(v.MeasuredStepMS), round(v.PredictedStepMS), v.StepRatio, plural(v.Pairs, "pair"))
 		if v.MeasuredBytes > 0 {
-			p.line("it took %s of memory, foretold %s: %.3f of it", term.Bytes(v.MeasuredBytes), term.Bytes(v.PredictedBytes), v.MemoryRatio)
+			p.line("measured %s of memory, predicted %s, predicted / measured %.3f", term.Bytes(v.MeasuredBytes), term.Bytes(v.PredictedBytes), v.MemoryRatio)
 		}
 	}
 	p.proposed(r)
@@ -63,7 +63,7 @@ func (p *planText) costs(c *planner.Costs) {
 	}
 	p.line("the update of a weight takes %s ns", round(c.UpdateNS))
 	if n := len(c.Shares); n > 1 {
-		p.line("%d actions at a time run at %.2f of one's speed each, all together at %.2f of it", n, c.Shares[n-1], float64(n)*c.Shares[n-1])
+		p.line("with %d actions at a time, each runs at %.2f of solo speed, all together at %.2f", n, c.Shares[n-1], float64(n)*c.Shares[n-1])
 	}
 }
 

@@ -6,12 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal makes a pseudo-terminal of so many columns.
+// openTerminal makes a pseudo-terminal of n columns.
 func openTerminal(t *testing.T, columns uint16) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -80,4 +81,36 @@ func TestOnATerminal(t *testing.T) {
 	if strings.ContainsFunc(sample, func(r rune) bool { return r < ' ' && r != '\r' && r != '\n' && r != '\t' }) {
 		t.Errorf("the sample can steer the terminal: %q", sample)
 	}
+}
+
+// TestTerminalCloses: a run stops with a checkpoint when its terminal goes away.
+func TestTerminalCloses(t *testing.T) {
+	master, slave := openTerminal(t, 70)
+	dir := workdir(t)
+	cmd := exec.Command("engine", endless...)
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, slave, slave, slave
+	cmd.Env = append(os.Environ(), "TERM=xterm")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := slave.Close(); err != nil {
+		t.Fatal(err)
+	}
+	seen, buffer := "", make([]byte, 1<<12)
+	for !strings.Contains(seen, "/1000000 [") {
+		n, err := master.Read(buffer)
+		if err != nil {
+			t.Fatalf("%v after %q", err, seen)
+		}
+		seen += string(buffer[:n])
+	}
+	if err := master.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // its error is the exit status
+	if got := cmd.ProcessState.ExitCode(); got != exitTryAgain {
+		t.Fatalf("%v, want exit status %d", cmd.ProcessState, exitTryAgain)
+	}
+	goesOn(t, dir)
 }

@@ -55,7 +55,7 @@ func (t *textReporter) begin(i troupe.Info) {
 		return
 	}
 	for _, line := range header(i) {
-		t.screen.Line(line)
+		t.log("%s", line)
 	}
 }
 
@@ -64,15 +64,24 @@ func header(i troupe.Info) []string {
 	lines := []string{
 		fmt.Sprintf("model     %s, %s parameters, vocabulary of %s", i.Family, term.Count(i.Parameters), term.Count(int64(i.Vocab))),
 		fmt.Sprintf("data      %s tokens to train on, %s to validate on (%s)", term.Count(i.TrainTokens), term.Count(i.ValTokens), plural(i.EvalWindows, "window")),
-		fmt.Sprintf("pipeline  schedule %s: %s, %s, %s, ideal bubble %.1f%%", i.Schedule, plural(i.Stages, "stage"), plural(i.VirtualStages, "virtual stage"), plural(i.Microbatches, "microbatch"), i.BubblePct),
+		fmt.Sprintf("epochs    %s in all, each of %s windows (%s steps)", few(i.Epochs), term.Count(i.EpochWindows), few(i.EpochSteps)),
+		fmt.Sprintf("pipeline  schedule %s: %s, %s, %s, ideal bubble %.1f%%", i.Schedule, plural(i.Stages, "stage"), plural(i.Chunks, "chunk"), plural(i.Microbatches, "microbatch"), i.BubblePct),
 		fmt.Sprintf("layout    %s", i.Layout),
-		"device    " + device(i),
+		"device    " + deviceLine(i),
 		fmt.Sprintf("output    %s", i.Out),
 	}
 	if i.ResumedAt > 0 {
 		lines = append(lines, fmt.Sprintf("resumed at step %d", i.ResumedAt))
 	}
 	return lines
+}
+
+// few writes a number with three digits, or as many as it has before the point.
+func few(x float64) string {
+	if x >= 1000 {
+		return term.Count(int64(math.Round(x)))
+	}
+	return fmt.Sprintf("%.3g", x)
 }
 
 func (t *textReporter) event(e troupe.Event) {
@@ -96,12 +105,17 @@ func (t *textReporter) event(e troupe.Event) {
 // log writes a line that --quiet leaves out.
 func (t *textReporter) log(format string, args ...any) {
 	if !t.quiet {
-		t.screen.Line(fmt.Sprintf(format, args...))
+		t.line(format, args...)
 	}
 }
 
+// line writes one line, whatever names and paths are in it.
+func (t *textReporter) line(format string, args ...any) {
+	t.screen.Line(term.OneLine(fmt.Sprintf(format, args...)))
+}
+
 func (t *textReporter) warn(format string, args ...any) {
-	t.screen.Notice("engine: warning: " + fmt.Sprintf(format, args...))
+	t.screen.Notice("engine: warning: " + term.OneLine(fmt.Sprintf(format, args...)))
 }
 
 func (t *textReporter) step(e troupe.StepEvent) {
@@ -183,8 +197,8 @@ func (t *textReporter) bar(e troupe.StepEvent) term.Bar {
 	return term.Bar{Done: e.Step, Total: t.info.Steps, Fields: fields}
 }
 
-// device says what a run computes on.
-func device(i troupe.Info) string {
+// deviceLine says what a run computes on.
+func deviceLine(i troupe.Info) string {
 	switch i.Device {
 	case "cpu":
 		return fmt.Sprintf("cpu, %s, kernels %s", plural(i.Threads, "thread"), i.Kernels)
@@ -226,7 +240,7 @@ func (t *textReporter) notice(text string) { t.screen.Notice(strings.TrimRight(t
 func (t *textReporter) close() { t.screen.Clear() }
 
 func (t *textReporter) end(res troupe.Result) {
-	t.screen.Line(strings.Join(t.closing(res), "; "))
+	t.line("%s", strings.Join(t.closing(res), "; "))
 }
 
 // closing says how a run ended.
@@ -240,6 +254,8 @@ func (t *textReporter) closing(res troupe.Result) []string {
 	}
 	switch {
 	case t.valLoss == nil && math.IsNaN(res.LastValLoss): // there was no validation
+	case math.IsNaN(res.FirstValLoss):
+		parts = append(parts, fmt.Sprintf("validation loss %.4f", res.LastValLoss))
 	case res.LastValLoss == res.FirstValLoss:
 		parts = append(parts, fmt.Sprintf("validation loss before training %.4f", res.FirstValLoss))
 	default:
@@ -250,8 +266,8 @@ func (t *textReporter) closing(res troupe.Result) []string {
 		parts = append(parts, loss)
 	}
 	if u := res.Updates; u != (troupe.Updates{}) {
-		presumed := max(1, u.Kept+u.RolledBack)
-		parts = append(parts, fmt.Sprintf("updates: %d kept, %d rolled back (%.1f%%), %d waited", u.Kept, u.RolledBack, 100*float64(u.RolledBack)/float64(presumed), u.Waited))
+		speculated := max(1, u.Kept+u.RolledBack)
+		parts = append(parts, fmt.Sprintf("updates: %d kept, %d rolled back (%.1f%%), %d waited", u.Kept, u.RolledBack, 100*float64(u.RolledBack)/float64(speculated), u.Waited))
 	}
 	if t.skipped > 0 {
 		parts = append(parts, plural(t.skipped, "step")+" skipped")
@@ -267,7 +283,7 @@ func (t *textReporter) closing(res troupe.Result) []string {
 
 func (t *textReporter) sample(ctx context.Context, o troupe.GenerateOptions) error {
 	t.screen.Line(fmt.Sprintf("\nsample (%s, temperature %g):", plural(o.Tokens, "token"), o.Temperature))
-	if err := generate(ctx, o, t.app.modelText()); err != nil {
+	if err := generate(ctx, o, t.app.programs()); err != nil {
 		return err
 	}
 	t.screen.Line("")

@@ -45,8 +45,8 @@ func TestReport(t *testing.T) {
 
 // play is a run of seven steps that was stopped; tick lets time pass.
 func play(show reporter, tick func()) {
-	info := troupe.Info{Name: "small", Out: "runs/small", Family: "gpt2", Parameters: 1234567, Vocab: 256, TrainTokens: 40000, ValTokens: 4000,
-		EvalWindows: 16, Steps: 1000, ResumedAt: 100, Schedule: "interleaved", Stages: 2, VirtualStages: 4, Microbatches: 8, Layout: "Et|t|t|tL",
+	info := troupe.Info{Name: "small", Out: "runs/small", Family: "gpt2", Parameters: 1234567, Vocab: 256, TrainTokens: 40000, ValTokens: 4000, EpochWindows: 312, EpochSteps: 39, Epochs: 25.641,
+		EvalWindows: 16, Steps: 1000, ResumedAt: 100, Schedule: "interleaved", Stages: 2, Chunks: 4, Microbatches: 8, Layout: "Et|t|t|tL",
 		BubblePct: 11.1, PeakInFlight: []int{5, 3}, Device: "cpu", Threads: 2, Kernels: "avx2"}
 	show.begin(info)
 	show.event(troupe.WarningEvent{Text: "a damaged checkpoint is passed over"})
@@ -102,7 +102,7 @@ func TestDevice(t *testing.T) {
 		{troupe.Info{Device: "cuda", Threads: 1, Kernels: "cuda-sm_90"}, "cuda, kernels cuda-sm_90"},
 		{troupe.Info{Device: "cuda, cpu", Threads: 8, Kernels: "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)"}, "cuda-sm_90 (rank 0), cpu-avx2 (rank 1), 8 threads of the CPU"},
 	} {
-		if got := device(c.info); got != c.want {
+		if got := deviceLine(c.info); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
 	}
@@ -125,7 +125,7 @@ func TestClosing(t *testing.T) {
 			"done: step 9/9 in 0ms; validation loss 5.0000 → 2.5000 (best 2.0000 at step 6); 1 step skipped"},
 		{"post-validated", 0, &val, 0, troupe.Result{Step: 200, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2.5, BestStep: 6, Updates: troupe.Updates{Kept: 190, RolledBack: 6, Waited: 4}},
 			"done: step 200/9 in 0ms; validation loss 5.0000 → 2.5000; updates: 190 kept, 6 rolled back (3.1%), 4 waited"},
-		{"never presumed", 0, &val, 0, troupe.Result{Step: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2.5, BestStep: 6, Updates: troupe.Updates{Waited: 9}},
+		{"never speculated", 0, &val, 0, troupe.Result{Step: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2.5, BestStep: 6, Updates: troupe.Updates{Waited: 9}},
 			"done: step 9/9 in 0ms; validation loss 5.0000 → 2.5000; updates: 0 kept, 0 rolled back (0.0%), 9 waited"},
 		{"nothing to do", 9, nil, 0, troupe.Result{Step: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2.5, BestStep: 9},
 			"done already: step 9/9; validation loss 5.0000 → 2.5000"},
@@ -147,17 +147,14 @@ func TestClosing(t *testing.T) {
 
 func TestModelTextIsHarmlessOnATerminal(t *testing.T) {
 	const text = "a\x1b[2Jb\n"
-	for width, want := range map[int]string{0: text, 80: "a\uFFFD[2Jb\n"} {
+	for terminal, want := range map[bool]string{false: text, true: "a\uFFFD[2Jb\n"} {
 		var b strings.Builder
-		a := &app{out: &stream{w: &b}}
-		if width > 0 {
-			a.width = func() int { return width }
-		}
-		if n, err := a.modelText().Write([]byte(text)); n != len(text) || err != nil {
+		a := &app{out: &stream{w: &b}, terminal: terminal}
+		if n, err := a.programs().Write([]byte(text)); n != len(text) || err != nil {
 			t.Errorf("wrote %d bytes, error %v", n, err)
 		}
 		if b.String() != want {
-			t.Errorf("with %d columns %q, want %q", width, b.String(), want)
+			t.Errorf("on a terminal %v: %q, want %q", terminal, b.String(), want)
 		}
 	}
 	if term.Width(&strings.Builder{}) != nil {

@@ -24,6 +24,11 @@ type process struct {
 
 func startEngine(t *testing.T, dir string, args ...string) *process {
 	t.Helper()
+	return startProgram(t, dir, "engine", args...)
+}
+
+func startProgram(t *testing.T, dir, program string, args ...string) *process {
+	t.Helper()
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no signals to send")
 	}
@@ -32,7 +37,7 @@ func startEngine(t *testing.T, dir string, args ...string) *process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = out.Close() })
-	p := &process{t: t, cmd: exec.Command("engine", args...), out: out.Name()}
+	p := &process{t: t, cmd: exec.Command(program, args...), out: out.Name()}
 	p.cmd.Dir, p.cmd.Stdout = dir, out
 	pipe, err := p.cmd.StderrPipe()
 	if err != nil {

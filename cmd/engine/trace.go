@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/internal/rundir"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/scheduler/draw"
 	"github.com/troupe-ml/troupe/telemetry"
@@ -34,8 +34,8 @@ stages' floating-point operations at the mean rate of the whole step.`,
   engine trace runs/gpt
   engine trace runs/gpt --step 200 --format html --out step200.html`,
 		Args: takes("RUN"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if err := d.check(traceFormats); err != nil {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := d.check(cmd, traceFormats); err != nil {
 				return err
 			}
 			return a.trace(args[0], step, d)
@@ -47,7 +47,7 @@ stages' floating-point operations at the mean rate of the whole step.`,
 }
 
 func (a *app) trace(run string, step int, d drawing) error {
-	path := filepath.Join(run, troupe.TraceFile)
+	path := filepath.Join(run, rundir.TraceFile)
 	t, _, err := telemetry.ReadTrace(path, step)
 	if errors.Is(err, fs.ErrNotExist) {
 		return usagef("%s is missing: a run records steps with --set run.trace_every=100", path)

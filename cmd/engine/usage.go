@@ -17,6 +17,21 @@ func (e *usageError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
+// unwanted refuses flags that would silently mean nothing.
+func unwanted(cmd *cobra.Command, names []string, why string) error {
+	for _, name := range names {
+		if cmd.Flags().Changed(name) {
+			return usagef("--%s: "+why, name)
+		}
+	}
+	return nil
+}
+
+// idle refuses flags that have no effect beside others.
+func idle(cmd *cobra.Command, beside string, names ...string) error {
+	return unwanted(cmd, names, "it has no effect "+beside+"; leave it out")
+}
+
 // asGroup makes a command that does nothing but have subcommands: without one it
 // shows its help, a mistyped one gives a suggestion.
 func asGroup(cmd *cobra.Command) {

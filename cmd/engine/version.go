@@ -1,6 +1,8 @@
 package main
 
 import (
+	_ "embed"
+	"io"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -27,13 +29,25 @@ func describeBuild() build {
 	return b
 }
 
+// licenses are those of all that is linked: a table, and their texts.
+//
+//go:embed licenses.txt
+var licenses string
+
 func (a *app) newVersion() *cobra.Command {
-	var asJSON bool
+	var asJSON, withLicenses bool
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show the version, and the kernels that this processor can run",
 		Args:  takes(),
 		RunE: a.work(func(*cobra.Command, []string) error {
+			if withLicenses {
+				if asJSON {
+					return usagef("--licenses and --json exclude each other")
+				}
+				_, err := io.WriteString(a.people(), licenses)
+				return err
+			}
 			b := describeBuild()
 			if asJSON {
 				return a.json(b)
@@ -43,5 +57,6 @@ func (a *app) newVersion() *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&withLicenses, "licenses", false, "print the licences of engine and of all that is linked into it")
 	return cmd
 }

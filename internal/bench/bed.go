@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/internal/device"
 	"github.com/troupe-ml/troupe/internal/rng"
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -18,14 +18,14 @@ const (
 
 // bed is a device with one stream to measure on.
 type bed struct {
-	dev    troupe.Device
+	dev    device.Device
 	stream tensorops.Stream
 	noise  tensorops.Tensor // noiseLen of them
 	least  time.Duration
 }
 
 // newBed takes a device over.
-func newBed(dev troupe.Device) (*bed, error) {
+func newBed(dev device.Device) (*bed, error) {
 	b := &bed{dev: dev, stream: dev.NewStream("bench"), least: leastSample}
 	if dev.Name() == "cuda" {
 		b.least = leastSampleGPU

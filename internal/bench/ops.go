@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/internal/device"
 	"github.com/troupe-ml/troupe/internal/rng"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -52,7 +52,7 @@ func Ops(ctx context.Context, load Load, seconds float64, report func(OpResult) 
 	if err != nil {
 		return err
 	}
-	dev, err := troupe.OpenDevice(c)
+	dev, err := device.Open(c)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func (s Summary) per(amount float64) Summary {
 	return Summary{amount / s.Median, amount / s.P90, amount / s.P10, s.Samples}
 }
 
-// Every measurement has so many samples at least, however long one takes.
+// Every measurement has this number of samples at least, however long one takes.
 const leastSamples = 3
 
 // sample times functions in turn, round after round, until the seconds are over,

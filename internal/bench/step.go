@@ -12,9 +12,9 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/rng"
 	"github.com/troupe-ml/troupe/internal/sysinfo"
-	"github.com/troupe-ml/troupe/telemetry"
 )
 
 // Steps is a training run that trains on request: the real one, on random tokens,
@@ -82,8 +82,8 @@ func writeTokens(path string, c *config.Config) error {
 	return os.WriteFile(path, ids, 0o600)
 }
 
-// Blueprint is what the run's configuration comes to.
-func (s *Steps) Blueprint() (*troupe.Blueprint, error) { return troupe.NewBlueprint(s.cfg, nil) }
+// Plan is what the run's configuration comes to.
+func (s *Steps) Plan() (*plan.Plan, error) { return plan.Resolve(s.cfg, nil) }
 
 // Info describes the run.
 func (s *Steps) Info() StepsInfo {
@@ -232,7 +232,7 @@ type Memory struct {
 // Memory tells what the run has taken so far.
 func (s *Steps) Memory() Memory {
 	var m Memory
-	if peak := telemetry.PeakRSS(); peak != 0 && s.heldBytes != 0 {
+	if peak := sysinfo.PeakBytes(); peak != 0 && s.heldBytes != 0 {
 		m.HeldBytes, m.PeakBytes = s.heldBytes, peak-s.heldBytes
 	}
 	onGPU := s.run.Memory("cuda")

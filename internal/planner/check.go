@@ -7,7 +7,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/bench"
 )
 
-// Verdict compares what was foretold with what was measured.
+// Verdict compares what was predicted with what was measured.
 type Verdict struct {
 	MeasuredStepMS  float64 `json:"measured_step_ms"`
 	PredictedStepMS float64 `json:"predicted_step_ms"`
@@ -31,7 +31,7 @@ func Check(ctx context.Context, load bench.Load, pairs int, seconds float64, pro
 			err = closing
 		}
 	}()
-	b, err := steps.Blueprint()
+	b, err := steps.Plan()
 	if err == nil {
 		err = oneKind(b)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
+	"unicode"
 
 	"github.com/troupe-ml/troupe/scheduler"
 )
@@ -107,6 +109,11 @@ func (c *Costs) check() error {
 		}
 		return nil
 	}
+	for _, name := range []string{c.Kernels, c.DType} {
+		if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			return fmt.Errorf("%w: %q is no name of kernels or of a type", ErrCosts, name)
+		}
+	}
 	errs := []error{number("update_ns", c.UpdateNS, 0)}
 	for n, s := range c.Shares {
 		errs = append(errs, number(fmt.Sprintf("shares[%d]", n), s, 1e-9))
@@ -121,7 +128,7 @@ func (c *Costs) check() error {
 		}
 		for s, l := range b.Layers {
 			for t := scheduler.F; t <= scheduler.B; t++ {
-				errs = append(errs, number(fmt.Sprintf("%s%v of the layer %s", at, t, s), l.of(t), 0))
+				errs = append(errs, number(fmt.Sprintf("%s%v of the layer %q", at, t, s), l.of(t), 0))
 			}
 		}
 		if l := b.Layers["t"]; l.BackwardMS+l.ForwardMS == 0 {

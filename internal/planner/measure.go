@@ -6,7 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/rng"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
@@ -14,16 +15,16 @@ import (
 )
 
 // Measure takes the costs of a configuration's layers on this machine, at some sizes of
-// microbatch, for about so many seconds each. progress, if there is one, is told what is
+// microbatch, for about this number of seconds each. progress, if there is one, is told what is
 // being measured.
-func Measure(ctx context.Context, b *troupe.Blueprint, microbatches []int, seconds float64, progress func(string)) (*Costs, error) {
+func Measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds float64, progress func(string)) (*Costs, error) {
 	if progress == nil {
 		progress = func(string) {}
 	}
 	if err := oneKind(b); err != nil {
 		return nil, err
 	}
-	dev, err := troupe.OpenDevice(b.Config())
+	dev, err := device.Open(b.Config())
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ type meterChunk struct {
 	times  [scheduler.B + 1][]float64 // by pass, ms
 }
 
-func newMeter(b *troupe.Blueprint, dev tensorops.Device, sequences int) (*meter, error) {
+func newMeter(b *plan.Plan, dev tensorops.Device, sequences int) (*meter, error) {
 	m := &meter{stream: dev.NewStream("planner")}
 	var specs []stages.ChunkSpec
 	symbols, decoders := b.Model().Symbols(), 0
@@ -87,7 +88,7 @@ func newMeter(b *troupe.Blueprint, dev tensorops.Device, sequences int) (*meter,
 			decoders++
 		}
 		if s != scheduler.SymbolLayer || decoders <= meterLayers {
-			specs = append(specs, stages.ChunkSpec{Virtual: len(specs), First: i, Last: last})
+			specs = append(specs, stages.ChunkSpec{Chunk: len(specs), First: i, Last: last})
 			m.chunks = append(m.chunks, meterChunk{symbol: s, layers: last - i})
 		}
 		i = last
@@ -117,7 +118,7 @@ func microbatch(c stages.Config, sequences int) stages.Microbatch {
 	return stages.Microbatch{Step: 1, Sequences: sequences, Positions: c.Context, Tokens: ids[:n], Targets: ids[n:], LossScale: 1, Train: true}
 }
 
-func (m *meter) close() { m.stream.Close() }
+func (m *meter) close() { tensorops.CloseStream(m.stream) }
 
 // leastRounds is how many times each pass is timed at least.
 const leastRounds = 2

@@ -13,9 +13,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/bench"
+	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/plan"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,13 +29,13 @@ func tiny(sets ...string) bench.Load {
 	}
 }
 
-func blueprint(t testing.TB, sets ...string) *troupe.Blueprint {
+func resolved(t testing.TB, sets ...string) *plan.Plan {
 	t.Helper()
 	cfg, err := tiny(sets...)(bench.SizesOnly)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := troupe.NewBlueprint(cfg, nil)
+	b, err := plan.Resolve(cfg, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func TestPredict(t *testing.T) {
 		{"shared", []string{"pipeline.stages=2", "batch.sequences=4", "pipeline.layout=Et*4|t*4,L"}, Cluster{Devices: 1}, 3 * 8 * 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := blueprint(t, c.sets...)
+			b := resolved(t, c.sets...)
 			costs := unitCosts(4)
 			costs.UpdateNS = 1000
 			got, err := Predict(b, costs, c.cluster)
@@ -92,16 +93,16 @@ func TestPredict(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Predict(blueprint(t, "pipeline.stages=4"), unitCosts(4), Cluster{Devices: 2}); !errors.Is(err, ErrDevices) {
+	if _, err := Predict(resolved(t, "pipeline.stages=4"), unitCosts(4), Cluster{Devices: 2}); !errors.Is(err, ErrDevices) {
 		t.Errorf("four ranks on two devices: %v", err)
 	}
-	if _, err := Predict(blueprint(t), unitCosts(2), Cluster{}); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "microbatches of 4") {
+	if _, err := Predict(resolved(t), unitCosts(2), Cluster{}); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "microbatches of 4") {
 		t.Errorf("without costs of the microbatch: %v", err)
 	}
-	if _, err := Predict(blueprint(t, "model.mtp_layers=2"), unitCosts(4), Cluster{}); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "the layer m is missing, of which the model has 2") {
+	if _, err := Predict(resolved(t, "model.mtp_layers=2"), unitCosts(4), Cluster{}); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "the layer m is missing, of which the model has 2") {
 		t.Errorf("without costs of multi-token prediction: %v", err)
 	}
-	if _, err := Predict(blueprint(t, "model.hidden=32"), unitCosts(4), Cluster{}); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "hidden 16, the configuration has 8 and 32") {
+	if _, err := Predict(resolved(t, "model.hidden=32"), unitCosts(4), Cluster{}); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "hidden 16, the configuration has 8 and 32") {
 		t.Errorf("with another model's costs: %v", err)
 	}
 }
@@ -109,7 +110,7 @@ func TestPredict(t *testing.T) {
 // TestOneKind: costs are those of one device, so that a pipeline over several kinds is
 // refused; one that names the same kind for each rank is not.
 func TestOneKind(t *testing.T) {
-	b := blueprint(t, "pipeline.stages=2", `device.ranks=["cpu", "cuda"]`)
+	b := resolved(t, "pipeline.stages=2", `device.ranks=["cpu", "cuda"]`)
 	_, measured := Measure(t.Context(), b, []int{4}, 0, nil)
 	_, predicted := Predict(b, unitCosts(4), Cluster{Devices: 2})
 	_, configured := Configured(b, unitCosts(4), Cluster{Devices: 2})
@@ -119,7 +120,7 @@ func TestOneKind(t *testing.T) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	p, err := Propose(t.Context(), blueprint(t, "pipeline.stages=2", `device.ranks=["cpu", "auto"]`), unitCosts(4), Cluster{Devices: 4})
+	p, err := Propose(t.Context(), resolved(t, "pipeline.stages=2", `device.ranks=["cpu", "auto"]`), unitCosts(4), Cluster{Devices: 4})
 	if err != nil || p.Best == nil || p.Best.Stages != 4 {
 		t.Errorf("one kind for both ranks: %+v, %v", p, err)
 	}
@@ -129,7 +130,7 @@ func TestOneKind(t *testing.T) {
 // a bubble; where it is one, what fits is proposed, and recomputation only if nothing
 // else does.
 func TestPropose(t *testing.T) {
-	b := blueprint(t)
+	b := resolved(t)
 	free, err := Propose(t.Context(), b, unitCosts(2, 4), Cluster{Devices: 4})
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +180,7 @@ func TestPropose(t *testing.T) {
 
 // Recomputation is proposed where nothing fits without, and no more of it than needed.
 func TestProposeRecompute(t *testing.T) {
-	b := blueprint(t, "model.context=64", "batch.sequences=8", "batch.microbatch=1")
+	b := resolved(t, "model.context=64", "batch.sequences=8", "batch.microbatch=1")
 	costs := unitCosts(1)
 	costs.Context = 64
 	free, err := Propose(t.Context(), b, costs, Cluster{Devices: 2})
@@ -234,10 +235,10 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// What is measured is sound, can be written and read, and foretells.
+// What is measured is sound, can be written and read, and predicts.
 func TestMeasure(t *testing.T) {
 	for _, sets := range [][]string{nil, {"model.mtp_layers=2"}, {"model.family=llama", "device.dtype=bfloat16"}} {
-		b := blueprint(t, sets...)
+		b := resolved(t, sets...)
 		var told []string
 		c, err := Measure(t.Context(), b, []int{1, 4}, 1e-9, func(s string) { told = append(told, s) })
 		if err != nil {
@@ -260,6 +261,35 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// What was measured with is given back, before the next is measured.
+func TestMeasuringGivesBack(t *testing.T) {
+	b := resolved(t)
+	dev, err := device.Open(b.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	left := func(after string) {
+		t.Helper()
+		if m := dev.Memory(); m.InUse != 0 || m.Pooled != 0 || m.Peak == 0 {
+			t.Errorf("after %s: %+v", after, m)
+		}
+	}
+	m, err := newMeter(b, dev, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.sample(t.Context(), 1e-9); err != nil {
+		t.Error(err)
+	}
+	m.close()
+	left("layers")
+	if _, err := measureShares(t.Context(), b, dev, 1); err != nil {
+		t.Error(err)
+	}
+	left("shares")
+}
+
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"TMPDIR", "TMP"} {
@@ -274,7 +304,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// FuzzReadCosts: whatever is read can be foretold by.
+// FuzzReadCosts: whatever is read can be predicted by.
 func FuzzReadCosts(f *testing.F) {
 	text, err := json.Marshal(unitCosts(1, 4))
 	if err != nil {
@@ -284,7 +314,7 @@ func FuzzReadCosts(f *testing.F) {
 		strings.Replace(string(text), "0.75", "1e999", 1)} {
 		f.Add(seed)
 	}
-	b := blueprint(f, "pipeline.stages=2")
+	b := resolved(f, "pipeline.stages=2")
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := ReadCosts([]byte(text))
 		if err != nil {

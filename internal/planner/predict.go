@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 )
@@ -35,7 +35,7 @@ func (c Cluster) messageMS(bytes int64) float64 {
 	return ms
 }
 
-// Prediction is what a step of a configuration is foretold to take.
+// Prediction is what a step of a configuration is predicted to take.
 type Prediction struct {
 	StepMS     float64 `json:"step_ms"`
 	TokensPerS float64 `json:"tokens_per_s"`
@@ -62,7 +62,7 @@ func (p *Prediction) NeedBytes() int64 {
 
 // Predict plays a configuration's table with costs on a cluster. It says nothing about
 // memory: see Memory.
-func Predict(b *troupe.Blueprint, costs *Costs, cluster Cluster) (*Prediction, error) {
+func Predict(b *plan.Plan, costs *Costs, cluster Cluster) (*Prediction, error) {
 	cfg, t := b.Config(), b.Table()
 	if err := oneKind(b); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func Predict(b *troupe.Blueprint, costs *Costs, cluster Cluster) (*Prediction, e
 
 // oneKind refuses a configuration whose ranks compute on devices of several kinds: costs
 // are those of one.
-func oneKind(b *troupe.Blueprint) error {
+func oneKind(b *plan.Plan) error {
 	for r := range b.Table().NumRanks() {
 		if first, kind := b.DeviceKind(0), b.DeviceKind(r); kind != first {
 			return b.Config().Errorf("device.ranks", "ranks 0 and %d compute on %s and %s, and layer costs are those of one device; plan for each kind by itself, without this key", r, first, kind)
@@ -126,7 +126,7 @@ func oneKind(b *troupe.Blueprint) error {
 }
 
 // Memory adds what each device holds.
-func (p *Prediction) Memory(b *troupe.Blueprint, cluster Cluster) error {
+func (p *Prediction) Memory(b *plan.Plan, cluster Cluster) error {
 	tensors, err := b.MemoryBytes()
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func sum(v []float64) (s float64) {
 
 // actionCosts are the sums of a stage's layers; what is recomputed, the backward takes
 // once more.
-func actionCosts(b *troupe.Blueprint, batch BatchCosts) scheduler.Costs {
+func actionCosts(b *plan.Plan, batch BatchCosts) scheduler.Costs {
 	layout := b.Layout()
 	byStage := make([][scheduler.B + 1]float64, len(layout.Stages))
 	again := make([]float64, len(layout.Stages)) // of the layers that recompute

@@ -3,18 +3,17 @@ package planner
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 
-	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
 // Option is a way to train a configuration's model: its pipeline and its microbatch,
-// and what they are foretold to take.
+// and what they are predicted to take.
 type Option struct {
 	Stages        int    `json:"stages"`
 	Chunks        int    `json:"chunks"`
@@ -27,11 +26,11 @@ type Option struct {
 	Fits          bool   `json:"fits"` // the devices' memory, where that was looked at
 	*Prediction
 
-	blueprint *troupe.Blueprint
+	plan *plan.Plan
 }
 
-// Blueprint is the option's.
-func (o *Option) Blueprint() *troupe.Blueprint { return o.blueprint }
+// Plan is the option's.
+func (o *Option) Plan() *plan.Plan { return o.plan }
 
 // Proposal is the result of a search.
 type Proposal struct {
@@ -52,7 +51,7 @@ const equalTime = 1.02
 
 // Propose looks for the fastest way to train a configuration's model. It looks at the
 // sizes of microbatches that the costs know.
-func Propose(ctx context.Context, b *troupe.Blueprint, costs *Costs, cluster Cluster) (*Proposal, error) {
+func Propose(ctx context.Context, b *plan.Plan, costs *Costs, cluster Cluster) (*Proposal, error) {
 	s := &search{costs: costs, cluster: cluster, base: *b.Config()}
 	if err := oneKind(b); err != nil {
 		return nil, err
@@ -132,7 +131,7 @@ func (s *search) rankCounts() []int {
 	return out
 }
 
-// schedules are those to try with so many chunks on each rank.
+// schedules are those to try with a number of chunks on each rank.
 func (s *search) schedules(ranks, chunks, microbatches int) []string {
 	if ranks == 1 {
 		return []string{scheduler.None}
@@ -152,29 +151,26 @@ func (s *search) schedules(ranks, chunks, microbatches int) []string {
 	return out
 }
 
-// play foretells an option's time; nil: there is no such option.
+// play predicts an option's time; nil: there is no such option.
 func (s *search) play(ranks, chunks int, schedule string, microbatch int, recompute string, keep int) (*Option, error) {
 	c := s.base
 	c.Pipeline.Stages, c.Pipeline.Chunks, c.Pipeline.Schedule, c.Pipeline.Group = ranks, chunks, schedule, ranks
 	c.Pipeline.Recompute, c.Pipeline.RecomputeKeep = recompute, keep
-	c.Pipeline.PostValidation = c.GainsByPostValidation()
+	c.Pipeline.PostValidation = s.cluster.Devices > 1 && c.GainsByPostValidation()
 	c.Batch.Microbatch = microbatch
 	batch, err := s.costs.Batch(microbatch)
 	if err != nil {
 		return nil, err
 	}
-	b, err := troupe.NewBlueprint(&c, batch.of)
-	if setup := new(troupe.SetupError); errors.As(err, &setup) {
-		return nil, nil // the schedule does not take these numbers
-	}
+	b, err := plan.Resolve(&c, batch.of)
 	if err != nil {
-		return nil, err
+		return nil, nil //nolint:nilerr // the schedule does not take these numbers
 	}
 	return newOption(b, s.costs, s.cluster)
 }
 
 // Configured is the option that a configuration asks for as it stands.
-func Configured(b *troupe.Blueprint, costs *Costs, cluster Cluster) (*Option, error) {
+func Configured(b *plan.Plan, costs *Costs, cluster Cluster) (*Option, error) {
 	o, err := newOption(b, costs, cluster)
 	if err != nil {
 		return nil, err
@@ -182,7 +178,7 @@ func Configured(b *troupe.Blueprint, costs *Costs, cluster Cluster) (*Option, er
 	return o, o.measure(cluster)
 }
 
-func newOption(b *troupe.Blueprint, costs *Costs, cluster Cluster) (*Option, error) {
+func newOption(b *plan.Plan, costs *Costs, cluster Cluster) (*Option, error) {
 	p, err := Predict(b, costs, cluster)
 	if err != nil {
 		return nil, err
@@ -190,13 +186,13 @@ func newOption(b *troupe.Blueprint, costs *Costs, cluster Cluster) (*Option, err
 	c := b.Config()
 	return &Option{Stages: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks, Schedule: c.Pipeline.Schedule, Microbatch: c.Batch.Microbatch,
 		Microbatches: b.Table().Microbatches, Recompute: c.Pipeline.Recompute, RecomputeKeep: c.Pipeline.RecomputeKeep, Layout: b.Layout().String(),
-		Prediction: p, blueprint: b}, nil
+		Prediction: p, plan: b}, nil
 }
 
 // measure looks at the memory, once.
 func (o *Option) measure(cluster Cluster) error {
 	if o.TensorBytes == nil {
-		if err := o.Memory(o.blueprint, cluster); err != nil {
+		if err := o.Memory(o.plan, cluster); err != nil {
 			return err
 		}
 	}

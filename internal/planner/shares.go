@@ -6,7 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/rng"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
@@ -28,11 +29,11 @@ const runnerRepeats = 4
 
 // measureShares tells how fast actions run beside each other, up to as many at a time as
 // the device has threads: see Costs.Shares.
-func measureShares(ctx context.Context, b *troupe.Blueprint, dev troupe.Device, sequences int) ([]float64, error) {
+func measureShares(ctx context.Context, b *plan.Plan, dev device.Device, sequences int) ([]float64, error) {
 	runners, err := newRunners(b, dev, sequences)
 	defer func() {
 		for _, r := range runners {
-			r.stream.Close()
+			tensorops.CloseStream(r.stream)
 		}
 	}()
 	if err != nil {
@@ -84,7 +85,7 @@ func doubling(n int) []int {
 	return append(out, n)
 }
 
-func newRunners(b *troupe.Blueprint, dev troupe.Device, sequences int) ([]*runner, error) {
+func newRunners(b *plan.Plan, dev device.Device, sequences int) ([]*runner, error) {
 	model := b.Model()
 	layer := slices.Index([]byte(model.Symbols()), byte(scheduler.SymbolLayer))
 	c := model.Config

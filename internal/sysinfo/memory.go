@@ -47,6 +47,14 @@ func TotalBytes() int64 {
 // told.
 func ResidentBytes() int64 { return kibLine("/proc/self/status", "VmRSS:") }
 
+// PeakBytes is the most memory that this process has held; 0 where it cannot be told.
+// getrusage would be shorter, but its figure includes what the parent had before it
+// started this program.
+func PeakBytes() int64 { return kibLine("/proc/self/status", "VmHWM:") }
+
+// MachineBytes is the machine's memory with its swap space; 0 where it cannot be told.
+func MachineBytes() int64 { return meminfo("MemTotal:") + meminfo("SwapTotal:") }
+
 // meminfo reads a line of /proc/meminfo, in bytes.
 func meminfo(key string) int64 { return kibLine("/proc/meminfo", key) }
 

@@ -64,8 +64,26 @@ func TestMemory(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("memory is read from /proc")
 	}
-	total, free, held := TotalBytes(), MemoryBytes(), ResidentBytes()
-	if total <= 0 || free <= 0 || held <= 0 || free > total || held > total {
+	total, free, held, machine := TotalBytes(), MemoryBytes(), ResidentBytes(), MachineBytes()
+	if total <= 0 || free <= 0 || held <= 0 || free > total || held > total || machine < total {
 		t.Errorf("total %d, available %d, resident %d", total, free, held)
 	}
+}
+
+func TestPeakBytes(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		if got := PeakBytes(); got != 0 {
+			t.Errorf("%d bytes, want 0 where it is unknown", got)
+		}
+		return
+	}
+	const size = 64 << 20
+	block := make([]byte, size)
+	for i := 0; i < size; i += 4096 {
+		block[i] = 1
+	}
+	if got := PeakBytes(); got < size || got > 1<<40 {
+		t.Errorf("%d bytes, with %d in use", got, size)
+	}
+	runtime.KeepAlive(block)
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The gauge is drawn in so many columns: at least, so that it can be told from
+// The gauge has a number of columns: at least, so that it can be told from
 // text, and at most, since a longer one says no more.
 const (
 	gaugeMin = 10

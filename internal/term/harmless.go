@@ -17,3 +17,14 @@ func Harmless(text string) string {
 		return utf8.RuneError
 	}, text)
 }
+
+// OneLine makes text harmless and keeps it on its line. It is for what goes into a
+// message, where a line break could begin another one that looks as good.
+func OneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || r == '\u2028' || r == '\u2029' {
+			return utf8.RuneError
+		}
+		return r
+	}, Harmless(text))
+}

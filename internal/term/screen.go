@@ -30,10 +30,10 @@ func NewScreen(out, err io.Writer, width func() int) *Screen {
 // Width returns the function that NewScreen wants for a stream: nil where that
 // is no terminal, or one that can't redraw a line.
 func Width(out io.Writer) func() int {
-	f, ok := out.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
+	if !IsTerminal(out) || os.Getenv("TERM") == "dumb" {
 		return nil
 	}
+	f := out.(*os.File)
 	return func() int {
 		width, _, err := term.GetSize(int(f.Fd()))
 		if err != nil || width <= 0 {
@@ -43,20 +43,26 @@ func Width(out io.Writer) func() int {
 	}
 }
 
+// IsTerminal reports whether a stream is a terminal.
+func IsTerminal(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
 // HasBar reports whether bars are shown.
 func (s *Screen) HasBar() bool { return s.width != nil }
 
-// Line writes a line to the output.
+// Line writes a line to the output, made harmless.
 func (s *Screen) Line(text string) { s.above(s.out, text) }
 
-// Notice writes a line to the error stream.
+// Notice writes a line to the error stream, made harmless.
 func (s *Screen) Notice(text string) { s.above(s.err, text) }
 
 // above writes a line where the bar is, and the bar below it.
 func (s *Screen) above(w io.Writer, text string) {
 	shown := s.shown
 	s.Clear()
-	s.write(w, text+"\n")
+	s.write(w, Harmless(text)+"\n")
 	if shown {
 		s.Draw(s.bar)
 	}

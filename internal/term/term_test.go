@@ -148,3 +148,44 @@ func TestHarmless(t *testing.T) {
 		}
 	}
 }
+
+func TestOneLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"größer":                    "größer",
+		"a\nb\tc\r":                 "a\uFFFDb\uFFFDc\uFFFD",
+		"a\u2028b\u2029c\x1b\u202e": "a\uFFFDb\uFFFDc\uFFFD\uFFFD",
+	} {
+		if got := OneLine(text); got != want {
+			t.Errorf("OneLine(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+// However a text is cut, it is edited as a whole.
+func TestWriter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := strings.Join(rapid.SliceOf(rapid.SampledFrom([]string{"a", "\n", "é", "\x1b", "\u009b", "\u202e", "日", "🙂", "\xff", "\x9b"})).Draw(t, "text"), "") + "."
+		var got strings.Builder
+		w := NewWriter(&got, Harmless)
+		for rest := text; rest != ""; {
+			n := rapid.IntRange(0, len(rest)).Draw(t, "n")
+			if wrote, err := w.Write([]byte(rest[:n])); wrote != n || err != nil {
+				t.Fatalf("wrote %d of %d bytes, %v", wrote, n, err)
+			}
+			rest = rest[n:]
+		}
+		if got, want := []rune(got.String()), []rune(Harmless(text)); string(got) != string(want) {
+			t.Fatalf("%q became %q, want %q", text, string(got), string(want))
+		}
+	})
+}
+
+func TestScreenIsHarmless(t *testing.T) {
+	var out, err strings.Builder
+	s := NewScreen(&out, &err, nil)
+	s.Line("a\x1b[2J")
+	s.Notice("b\r\u009b")
+	if out.String() != "a\uFFFD[2J\n" || err.String() != "b\uFFFD\uFFFD\n" {
+		t.Errorf("out %q, err %q", out.String(), err.String())
+	}
+}

@@ -41,7 +41,7 @@ func shade(chunk, chunks int) int {
 	return chunk * maxShades / chunks
 }
 
-// fill returns the colour of a type in one of so many shades.
+// fill returns the colour of a type in one of n shades.
 func (t ramp) fill(shade, shades int) colour {
 	var c colour
 	part := 0.0

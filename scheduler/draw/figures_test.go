@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/troupe-ml/troupe/scheduler"
@@ -52,7 +53,7 @@ func TestPeakToInputGradient(t *testing.T) {
 		{"both", "0F0 0I0 0F1 0B1 0W0", []int{1}},
 		{"forward only", "0F0 0F1 0F2", []int{1}},
 	} {
-		table, err := scheduler.ParseTable(c.table)
+		table, err := scheduler.ReadCSV("", strings.ReplaceAll(c.table, " ", ","))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +71,7 @@ func TestPeaksOfAPublishedTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := scheduler.ParseTable(string(text))
+	table, err := scheduler.ReadCSV("", string(text))
 	if err != nil {
 		t.Fatal(err)
 	}

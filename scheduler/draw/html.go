@@ -1,17 +1,42 @@
 package draw
 
 import (
-	"bufio"
-	_ "embed" // the style and the script of the page
-	"fmt"
+	_ "embed" // the page, its style and its script
+	"html/template"
 	"io"
 )
+
+//go:embed page.html
+var pageHTML string
 
 //go:embed page.css
 var pageStyle string
 
 //go:embed page.js
 var pageScript string
+
+// page is what stands before the picture, "head", and behind it, "tail": the picture may be
+// large, and goes out between the two as it is drawn.
+var page = template.Must(template.New("page").Parse(pageHTML))
+
+// pageData are the page's values. Texts are escaped where they stand.
+type pageData struct {
+	Title  string
+	Style  template.CSS
+	Script template.JS
+	Charts []chartFigures
+}
+
+// chartFigures are the figures of a chart in a table.
+type chartFigures struct {
+	Title, Unit, Makespan, Bubble string
+	Ranks                         []rankFigures
+}
+
+type rankFigures struct {
+	Name, Busy, Idle string
+	Peak             int
+}
 
 // HTML writes charts as a page that needs no other file and no network: the picture
 // that SVG draws, and each rank's busy and idle time and peak. Its script zooms and
@@ -24,52 +49,26 @@ func HTML(w io.Writer, charts ...Chart) error {
 	if err != nil {
 		return err
 	}
-	out := buffered(w)
-	fmt.Fprintf(out, `<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>%s</title>
-<style>
-%s</style>
-</head>
-<body>
-<main>
-`, escape(oneLine(charts[0].Title)), pageStyle)
-	fmt.Fprint(out, pageControls)
-	fmt.Fprint(out, `<div id="view" tabindex="0" role="region" aria-label="Timeline of all ranks, scrolls sideways">`+"\n")
-	p.write(out)
-	fmt.Fprint(out, "</div>\n")
+	data := pageData{Title: oneLine(charts[0].Title), Style: template.CSS(pageStyle), Script: template.JS(pageScript)}
 	for i := range charts {
-		writeTable(out, &charts[i], p.figures[i])
+		data.Charts = append(data.Charts, figuresOf(&charts[i], p.figures[i]))
 	}
-	fmt.Fprintf(out, "</main>\n<script>\n%s</script>\n</body>\n</html>\n", pageScript)
+	out := buffered(w)
+	if err := page.ExecuteTemplate(out, "head", data); err != nil {
+		return err
+	}
+	p.write(out)
+	if err := page.ExecuteTemplate(out, "tail", data); err != nil {
+		return err
+	}
 	return out.Flush()
 }
 
-// pageControls is shown by the script, which makes them work.
-const pageControls = `<div id="controls" role="toolbar" aria-label="Zoom and microbatch" hidden>
-<button type="button" data-do="out" aria-label="Zoom out">−</button>
-<button type="button" data-do="in" aria-label="Zoom in">+</button>
-<button type="button" data-do="fit">Fit</button>
-<button type="button" data-do="natural">1:1</button>
-<button type="button" data-do="previous" aria-label="Show the previous microbatch">‹</button>
-<button type="button" data-do="next" aria-label="Show the next microbatch">›</button>
-<output id="status" aria-live="polite"></output>
-<span class="hint">Ctrl + wheel or + − zooms, drag or ← → pans, 0 fits, 1 is 1:1, n and p step through microbatches, Esc ends it</span>
-</div>
-`
-
-// writeTable lists the figures of each rank.
-func writeTable(out *bufio.Writer, c *Chart, f Figures) {
-	fmt.Fprintf(out, "<div class=\"figures\"><table>\n<caption>%s<br>makespan %s %s, bubble %s</caption>\n",
-		escape(c.Title), number(f.Makespan), escape(c.Unit), percent(f.BubbleFraction))
-	fmt.Fprintf(out, "<thead><tr><th scope=\"col\">rank</th><th scope=\"col\">busy (%[1]s)</th><th scope=\"col\">idle (%[1]s)</th><th scope=\"col\">peak in flight</th></tr></thead>\n<tbody>\n", escape(c.Unit))
+// figuresOf lists the figures of each rank.
+func figuresOf(c *Chart, f Figures) chartFigures {
+	of := chartFigures{Title: c.Title, Unit: c.Unit, Makespan: number(f.Makespan), Bubble: percent(f.BubbleFraction)}
 	for r := range c.Lanes {
-		fmt.Fprintf(out, "<tr><th scope=\"row\">%s</th><td>%s</td><td>%s</td><td>%d</td></tr>\n",
-			escape(shorten(c.Lanes[r].Name)), number(f.Busy[r]), number(f.Idle[r]), f.PeakInFlight[r])
+		of.Ranks = append(of.Ranks, rankFigures{shorten(c.Lanes[r].Name), number(f.Busy[r]), number(f.Idle[r]), f.PeakInFlight[r]})
 	}
-	fmt.Fprint(out, "</tbody>\n</table></div>\n")
+	return of
 }

@@ -1,7 +1,7 @@
 "use strict";
 // The picture works as it is. Zooming scales the groups of boxes along
 // the time in one go; numbers and marks of time, which must not be stretched, are made
-// anew for what can be seen.
+// again for what can be seen.
 (() => {
   const NS = "http://www.w3.org/2000/svg";
   const view = document.getElementById("view");

@@ -25,7 +25,7 @@ var ErrKernels = errors.New("kernel path not available")
 type Device struct {
 	cores   *cores
 	kernels *kernels
-	memory  *tensorops.HostMemory
+	memory  *tensorops.Memory
 	angles  angleCache
 
 	mu      sync.Mutex
@@ -121,7 +121,7 @@ func (d *Device) NewStream(name string) tensorops.Stream {
 	return s
 }
 
-// Close ends the streams and the helpers.
+// Close ends the streams and the helpers, and gives all tensors' memory back.
 func (d *Device) Close() {
 	d.mu.Lock()
 	streams := d.streams
@@ -131,4 +131,5 @@ func (d *Device) Close() {
 		s.Close()
 	}
 	d.cores.close()
+	d.memory.Close()
 }

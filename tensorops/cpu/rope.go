@@ -8,10 +8,11 @@ import (
 )
 
 // angleCache keeps the cosines and sines of positions, which every layer and
-// microbatch shares.
+// microbatch shares. All its tables together have at most LimitAngles angles.
 type angleCache struct {
 	mu     sync.Mutex
 	tables map[angleKey]angles
+	kept   int // angles of all tables
 }
 
 type angleKey struct {
@@ -22,27 +23,41 @@ type angleKey struct {
 // angles are cosines and sines, [position][i] for i < half.
 type angles struct{ cos, sin []float32 }
 
-// get returns the angles of at least the given number of positions.
-func (c *angleCache) get(theta float64, half, positions int) angles {
+// get returns the angles of at least the given number of positions; false: they are too
+// many to keep. A table that has to grow doubles, since generation asks for one position
+// more with every token.
+func (c *angleCache) get(theta float64, half, positions int) (angles, bool) {
+	if positions > LimitAngles/half {
+		return angles{}, false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := angleKey{theta, half}
-	if have := c.tables[key]; len(have.cos) >= positions*half {
-		return have
+	have := c.tables[key]
+	if len(have.cos) >= positions*half {
+		return have, true
 	}
-	table := angles{make([]float32, positions*half), make([]float32, positions*half)}
-	for i := range half {
-		step := math.Pow(theta, -float64(i)/float64(half))
-		for p := range positions {
-			sin, cos := math.Sincos(float64(p) * step)
-			table.cos[p*half+i], table.sin[p*half+i] = float32(cos), float32(sin)
-		}
-	}
-	if c.tables == nil {
-		c.tables = make(map[angleKey]angles)
+	n := max(positions*half, min(2*len(have.cos), LimitAngles/half*half))
+	table := angles{make([]float32, n), make([]float32, n)}
+	known := copy(table.cos, have.cos)
+	copy(table.sin, have.sin)
+	angles{table.cos[known:], table.sin[known:]}.fill(theta, half, known/half)
+	if c.kept += n - known; c.tables == nil || c.kept > LimitAngles {
+		c.tables, c.kept = make(map[angleKey]angles), n
 	}
 	c.tables[key] = table
-	return table
+	return table, true
+}
+
+// fill computes the angles of the positions from first on.
+func (a angles) fill(theta float64, half, first int) {
+	for i := range half {
+		step := math.Pow(theta, -float64(i)/float64(half))
+		for at, p := i, first; at < len(a.cos); at, p = at+half, p+1 {
+			sin, cos := math.Sincos(float64(p) * step)
+			a.cos[at], a.sin[at] = float32(cos), float32(sin)
+		}
+	}
 }
 
 func (x *exec) rope() error {
@@ -54,9 +69,19 @@ func ropeRows(x *exec, lo, hi int) {
 	op := x.op
 	t, heads, period, first := op.T[0], op.I[0], op.I[1], op.I[2]
 	v, c, half := f32(t), t.Cols(), t.Cols()/heads/2
-	table := x.dev.angles.get(op.F[0], half, first+period)
+	table, kept := x.dev.angles.get(op.F[0], half, first+period)
+	var row angles
+	if !kept {
+		row = angles{make([]float32, half), make([]float32, half)}
+	}
 	for n := lo; n < hi; n++ {
-		at := (first + n%period) * half
-		x.dev.kernels.vec.RoPE(v[n*t.Stride():][:c], table.cos[at:][:half], table.sin[at:][:half], heads, op.Has(tensorops.FlagInverse))
+		position := first + n%period
+		if kept {
+			at := position * half
+			row = angles{table.cos[at:][:half], table.sin[at:][:half]}
+		} else {
+			row.fill(op.F[0], half, position)
+		}
+		x.dev.kernels.vec.RoPE(v[n*t.Stride():][:c], row.cos, row.sin, heads, op.Has(tensorops.FlagInverse))
 	}
 }

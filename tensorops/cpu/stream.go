@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/troupe-ml/troupe/tensorops"
@@ -15,27 +13,16 @@ import (
 type stream struct {
 	name  string
 	dev   *Device
-	arena tensorops.Arena
+	arena *tensorops.Pool
+	queue *tensorops.Queue
 	exec  exec
 	wake  chan struct{} // a core was granted
-
-	mu     sync.Mutex
-	work   sync.Cond
-	queue  []submission
-	queued atomic.Int32 // len(queue), readable without the lock
-	spare  []*tensorops.List
-	closed bool
-	ended  chan struct{}
-}
-
-type submission struct {
-	list *tensorops.List
-	done func(error)
+	ended chan struct{}
 }
 
 func newStream(d *Device, name string) *stream {
 	s := &stream{name: name, dev: d, arena: d.memory.NewArena(name), wake: make(chan struct{}, 1), ended: make(chan struct{})}
-	s.work.L = &s.mu
+	s.queue = tensorops.NewQueue(name, s.arena, nil)
 	s.exec = exec{dev: d}
 	s.exec.job = &job{x: &s.exec, idle: make(chan struct{}, 1)}
 	go s.run()
@@ -44,65 +31,18 @@ func newStream(d *Device, name string) *stream {
 
 func (s *stream) Arena() tensorops.Arena { return s.arena }
 
-func (s *stream) NewList() *tensorops.List {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if k := len(s.spare) - 1; k >= 0 {
-		l := s.spare[k]
-		s.spare = s.spare[:k]
-		return l
-	}
-	return tensorops.NewList(s.arena, nil)
-}
+func (s *stream) NewList() *tensorops.List { return s.queue.NewList() }
 
-func (s *stream) Submit(l *tensorops.List, done func(error)) {
-	s.mu.Lock()
-	var err error
-	switch {
-	case s.closed:
-		err = fmt.Errorf("%s: %w", s.name, tensorops.ErrClosed)
-	case len(s.queue) >= tensorops.LimitStreamQueue:
-		err = fmt.Errorf("%s: %w: %d lists wait", s.name, tensorops.ErrQueueFull, len(s.queue))
-	default:
-		s.queue = append(s.queue, submission{l, done})
-		s.queued.Add(1)
-	}
-	s.mu.Unlock()
-	if err != nil {
-		s.finish(submission{l, done}, err)
-		return
-	}
-	s.work.Signal()
-}
+func (s *stream) Submit(l *tensorops.List, done func(error)) { s.queue.Submit(l, done) }
 
-// Close also gives the pool's memory back and makes the device forget the stream.
+// Close also gives back what the pool keeps and makes the device forget the stream.
 func (s *stream) Close() {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.work.Signal()
+	s.queue.Close(tensorops.ErrClosed)
 	<-s.ended
-	tensorops.CloseArena(s.arena)
+	s.arena.Trim()
 	s.dev.mu.Lock()
 	defer s.dev.mu.Unlock()
 	s.dev.streams = slices.DeleteFunc(s.dev.streams, func(other *stream) bool { return other == s })
-}
-
-// next waits for a list; false when the stream was closed.
-func (s *stream) next() (submission, bool) {
-	s.linger()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(s.queue) == 0 && !s.closed {
-		s.work.Wait()
-	}
-	if s.closed {
-		return submission{}, false
-	}
-	sub := s.queue[0]
-	s.queue = append(s.queue[:0], s.queue[1:]...)
-	s.queued.Add(-1)
-	return sub, true
 }
 
 // lingerTime is how long a stream waits for its next list without going to
@@ -116,7 +56,7 @@ func (s *stream) linger() {
 	c := s.dev.cores
 	for end := time.Now().Add(lingerTime); time.Now().Before(end); runtime.Gosched() {
 		for range spins / 20 {
-			if s.queued.Load() > 0 || c.posted.Load() > 0 || c.waiting.Load() > 0 {
+			if s.queue.Len() > 0 || c.posted.Load() > 0 || c.waiting.Load() > 0 {
 				return
 			}
 			spin()
@@ -127,25 +67,14 @@ func (s *stream) linger() {
 func (s *stream) run() {
 	defer close(s.ended)
 	for {
-		sub, ok := s.next()
+		s.linger()
+		sub, ok := s.queue.Wait()
 		if !ok {
 			break
 		}
-		s.finish(sub, s.execute(sub.list))
+		s.queue.Finish(sub, s.execute(sub.List))
 	}
-	for _, sub := range s.queue { // nobody adds to it once closed is set
-		s.finish(sub, fmt.Errorf("%s: %w", s.name, tensorops.ErrClosed))
-	}
-}
-
-// finish takes a list back, executed or not: either way, what it freed is free.
-func (s *stream) finish(sub submission, err error) {
-	sub.list.Complete()
-	sub.list.Reset()
-	s.mu.Lock()
-	s.spare = append(s.spare, sub.list)
-	s.mu.Unlock()
-	sub.done(err)
+	s.queue.Drain()
 }
 
 // execute runs one list on a core of the device.

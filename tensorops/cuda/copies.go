@@ -19,7 +19,7 @@ type copies struct {
 	kernels driver.Stream
 	stream  driver.Stream
 	event   driver.Event // where one of the two waits for the other
-	landing *arena
+	landing *tensorops.Pool
 	leaving []extent // memory that copies out may be reading
 }
 
@@ -41,7 +41,7 @@ func (c *copies) end() {
 	if c.event != 0 {
 		_ = c.driver.EndEvent(c.event)
 	}
-	c.landing.close()
+	c.landing.Close()
 }
 
 // follow makes what is put into one stream from now on wait for what is in another.

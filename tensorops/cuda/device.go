@@ -35,7 +35,7 @@ type Device struct {
 	context driver.Context
 	modules *modules
 	blas    blas
-	memory  *memory
+	memory  *tensorops.Memory
 	host    tensorops.Arena // for collectives
 	owner   *owner
 
@@ -102,7 +102,7 @@ func (d *Device) leave() {
 	// What one of these calls cannot give back, the process's end does.
 	d.modules.close()
 	d.blas.end()
-	d.memory.close()
+	d.memory.Close()
 	_ = d.driver.Use(0)
 	_ = d.driver.Release(d.gpu)
 }

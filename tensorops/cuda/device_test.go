@@ -188,6 +188,55 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
+// TestArenaClose: a stream's tensors stay when it ends, since another may use them, and go
+// when its arena is closed. A tensor that is released later gives nothing back.
+func TestArenaClose(t *testing.T) {
+	l, path := stand(t)
+	d := newDevice(t, path, Options{})
+	a, b := d.NewStream("a"), d.NewStream("b")
+	list := a.NewList()
+	x, kept := list.Alloc(tensorops.Float32, 1000), list.Alloc(tensorops.Float32, 5000)
+	list.Fill(x, 3)
+	list.Free(kept)
+	if err := tensorops.Run(a, list); err != nil {
+		t.Fatal(err)
+	}
+	a.Close()
+	list = b.NewList()
+	y := list.AllocLike(x)
+	list.Add(y, x, x)
+	if err := tensorops.Run(b, list); err != nil {
+		t.Fatal(err)
+	}
+	frees := l.Calls("cuMemFree_v2")
+	a.Arena().Close()
+	if s := d.Memory(); s.InUse != int64(y.Buffer().Bytes()) || s.Pooled != 0 || s.Peak == 0 {
+		t.Errorf("with one of two arenas closed: %+v", s)
+	}
+	if n := l.Calls("cuMemFree_v2") - frees; n != 1 {
+		t.Errorf("%d pieces of memory are given back, want that of the one tensor that was left", n)
+	}
+	x.Release()
+	a.Arena().Close()
+	if _, err := a.Arena().Take(1); !errors.Is(err, tensorops.ErrClosed) {
+		t.Errorf("a closed arena gives memory: %v", err)
+	}
+	if got, err := fetched(b, y); err != nil || got[999] != 6 {
+		t.Errorf("the other stream's tensor ends with %v, %v", got[len(got)-1:], err)
+	}
+	list = b.NewList()
+	z := list.Alloc(tensorops.Float32, 10)
+	if err := tensorops.Run(b, list); err != nil {
+		t.Fatal(err)
+	}
+	d.Close()
+	z.Release()
+	b.Arena().Close()
+	if s := d.Memory(); s.InUse != 0 || s.Pooled != 0 {
+		t.Errorf("after the device's end: %+v", s)
+	}
+}
+
 // TestScratchIsApart: memory that a list frees is not scratch memory of what was recorded
 // before it, though that may be launched later.
 func TestScratchIsApart(t *testing.T) {

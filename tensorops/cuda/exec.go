@@ -19,7 +19,7 @@ type exec struct {
 	driver    *driver.Driver
 	modules   *modules
 	stream    driver.Stream
-	temporary *arena              // of scratch memory
+	temporary *tensorops.Pool     // of scratch memory
 	taken     []*tensorops.Buffer // by the operation under way
 	described driver.Launch
 
@@ -67,7 +67,7 @@ func (x *exec) start(kernel string, g grid, args unsafe.Pointer, bytes int) erro
 	return nil
 }
 
-// scratch is device memory of so many bytes until the end of the operation. It comes
+// scratch is device memory of n bytes until the end of the operation. It comes
 // from an arena that only operations take from, at the time of their launch: what lists
 // free is free in the order of recording, which may be ahead of the launches.
 func (x *exec) scratch(bytes int) (addr uint64, err error) {

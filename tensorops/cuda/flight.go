@@ -19,7 +19,7 @@ type flight struct {
 	staging staging
 	fault   []byte // page-locked: a copy of the stream's fault word, and of one id
 
-	sub        submission
+	sub        tensorops.Submission
 	last       bool // the list ends with it
 	onItsOwn   bool // nothing depends on its outcome: the next list may be launched behind it
 	aside      bool // copies to the host are in the other stream
@@ -81,7 +81,7 @@ func (f *flight) reset() {
 		f.landing[i] = nil
 	}
 	f.landing = f.landing[:0]
-	f.sub = submission{}
+	f.sub = tensorops.Submission{}
 	f.last, f.onItsOwn, f.aside, f.recorded = false, false, false, false
 	f.err, f.checked, f.collective, f.cause = nil, nil, nil, nil
 }

@@ -119,7 +119,7 @@ func (g *graphs) room(d *driver.Driver) bool {
 func (x *exec) capture(ops []tensorops.Op) (driver.Graph, error) {
 	// Scratch memory whose address is in a graph must not go back to the driver.
 	if len(x.graphs.kept) == 0 {
-		x.temporary.hold()
+		x.temporary.Hold()
 	}
 	if err := x.driver.BeginCapture(x.stream); err != nil {
 		return 0, err

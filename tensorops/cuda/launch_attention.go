@@ -98,7 +98,7 @@ func onTensorCores(x *exec, o *tensorops.Op, s *attentionSizes) bool {
 	return o.Has(tensorops.FlagBF16) && x.tensorCores && s.width <= wideHead
 }
 
-// launchTiles starts the kernel that the sizes ask for: a block for each tile of so many
+// launchTiles starts the kernel that the sizes ask for: a block for each tile of that number of
 // rows, in each head of each sequence, and for each window of channels.
 func launchTiles[A any](x *exec, t tiling, rows, heads int, s *attentionSizes, args *A) error {
 	kernel, window := t.narrow, narrowHead

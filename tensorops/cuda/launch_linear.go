@@ -165,7 +165,7 @@ func (p product) args() matmulArgs {
 // tiles is how many square tiles of a width C has.
 func (p product) tiles(width int) int { return ceil(p.m, width) * ceil(p.n, width) }
 
-// launch starts the kernel for so many pieces side by side, with large tiles where there
+// launch starts the kernel for n pieces side by side, with large tiles where there
 // are enough of them.
 func (p product) launch(x *exec, pieces int, args *matmulArgs) error {
 	width, large, small := 128, tiled128, tiled64

@@ -71,7 +71,7 @@ func copyTo(x *exec, to, from tensorops.Tensor) error {
 	return launch(x, "copy", g, &copyArgs{a, b, int64(rows), int64(cols), int64(toStride), int64(fromStride), whole, 0})
 }
 
-// copyDense starts a copy of so many elements of 4 bytes.
+// copyDense starts a copy of n elements of 4 bytes.
 func copyDense(x *exec, to, from uint64, n int) error {
 	return elementwise(x, "copy", n, &copyArgs{to: to, from: from, rows: 1, cols: int64(n), aligned: aligned(to, from)})
 }

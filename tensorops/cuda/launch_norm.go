@@ -12,7 +12,7 @@ var normLaunchers = map[tensorops.Kind]launcher{
 	tensorops.KindColSum:              colSum,
 }
 
-// rowThreads is how many threads a block has that works on a row of so many elements: a
+// rowThreads is how many threads a block has that works on a row of n elements: a
 // few fours for each, in whole warps. Sums over a row depend on it, and so it depends on
 // nothing but the row.
 func rowThreads(cols int) int {

@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/bench"
+	"github.com/troupe-ml/troupe/internal/device"
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
 
@@ -35,7 +36,7 @@ func TestGPUMemory(t *testing.T) {
 	if took.DevicePeakBytes <= 0 || took.DeviceTakenBytes < took.DevicePeakBytes {
 		t.Errorf("a run took %+v", took)
 	}
-	b, err := steps.Blueprint()
+	b, err := steps.Plan()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func TestGPUMemory(t *testing.T) {
 // TestLimitLeaves: a limit bounds what is free.
 func TestLimitLeaves(t *testing.T) {
 	useStandIn(t)
-	o := troupe.CUDAOptions()
+	o := device.CUDAOptions()
 	o.LimitBytes = 1 << 20
 	d, err := cuda.New(o)
 	if err != nil {

@@ -24,7 +24,7 @@ type kernelFile struct {
 	driver.Source
 
 	image    []byte
-	compile  func() ([]byte, error) // anew, past the cache
+	compile  func() ([]byte, error) // past the cache
 	cached   bool                   // image came from the cache
 	module   driver.Module
 	isLoaded bool
@@ -108,7 +108,7 @@ func (m *modules) fileOf(kernel string) (*kernelFile, error) {
 }
 
 // load brings a file's module onto the device. What came from the cache and is refused
-// is compiled anew: the cache is only a copy.
+// is compiled again: the cache is only a copy.
 func (m *modules) load(f *kernelFile) (err error) {
 	if f.isLoaded {
 		return nil

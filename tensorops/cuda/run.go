@@ -9,7 +9,7 @@ import (
 
 // run is how far a list has been launched.
 type run struct {
-	sub    submission
+	sub    tensorops.Submission
 	op     int              // the next operation
 	offset int              // bytes of its upload or fetch that are launched
 	host   tensorops.Tensor // a collective's tensor in host memory
@@ -28,12 +28,12 @@ func (r *run) reset() {
 func (s *stream) launch(f *flight) {
 	r := &s.run
 	f.sub = r.sub
-	s.exec.temporary.hold() // until it has landed: what is free of it may be in use
-	if err := r.sub.list.Err(); err != nil {
+	s.exec.temporary.Hold() // until it has landed: what is free of it may be in use
+	if err := r.sub.List.Err(); err != nil {
 		f.err = fmt.Errorf("%s: %w", s.name, err)
 		return
 	}
-	ops := r.sub.list.Ops()
+	ops := r.sub.List.Ops()
 	for r.op < len(ops) {
 		goOn, err := s.start(f, ops[r.op:])
 		if err != nil { // of the operation that it has come to

@@ -18,7 +18,7 @@ type staging struct {
 	bytes  int // of all blocks
 }
 
-// take returns at most so many bytes until the flight has landed; none when all of the
+// take returns at most n bytes until the flight has landed; none when all of the
 // limit is used up.
 func (s *staging) take(bytes int) ([]byte, error) {
 	for s.block < len(s.blocks) && s.used == len(s.blocks[s.block]) {
@@ -51,7 +51,7 @@ func (s *staging) take(bytes int) ([]byte, error) {
 // has to land first.
 var errNoRoom = errors.New("no page-locked memory left in this flight")
 
-// whole returns so many bytes in one piece until the flight has landed, at most
+// whole returns n bytes in one piece until the flight has landed, at most
 // minStagingBytes, which every block has.
 func (s *staging) whole(bytes int) ([]byte, error) {
 	if bytes > minStagingBytes {

@@ -15,7 +15,8 @@ import (
 type stream struct {
 	name  string
 	dev   *Device
-	arena *arena
+	arena *tensorops.Pool
+	queue *tensorops.Queue
 	awake bool // among the owner's ready streams; guarded by owner.mu
 
 	handle driver.Stream
@@ -27,22 +28,13 @@ type stream struct {
 	flying chan *flight // in the order of their launch
 
 	mu     sync.Mutex
-	queue  []submission
-	spare  []*tensorops.List
-	closed bool
 	ending bool // flying is closed
 	held   bool // a flight is being launched, or has to land before the next is launched
-	broken error
 	ended  chan struct{}
 
 	// run is the owner's while it launches, and the stream's own goroutine's when a flight
 	// lands that the stream is held for.
 	run run
-}
-
-type submission struct {
-	list *tensorops.List
-	done func(error)
 }
 
 // newStream makes a stream. One that the driver refuses to make is broken: it reports
@@ -51,24 +43,24 @@ func newStream(d *Device, name string) *stream {
 	s := &stream{
 		name:   name,
 		dev:    d,
-		arena:  d.memory.newArena(name, d.owner.call),
+		arena:  d.memory.NewArenaVia(name, d.owner.call),
 		idle:   make(chan *flight, LimitFlights),
 		flying: make(chan *flight, LimitFlights),
 		ended:  make(chan struct{}),
 	}
-	direct := func(f func() error) error { return f() }
+	s.queue = tensorops.NewQueue(name, s.arena, nil)
 	s.exec = exec{
 		processors:  d.gpu.Processors,
 		tensorCores: multipliesBF16(d.target),
 		driver:      d.driver,
 		modules:     d.modules,
 		graphs:      newGraphs(),
-		temporary:   d.memory.newArena(name+" (scratch)", direct),
+		temporary:   d.memory.NewArena(name + " (scratch)"),
 		blas:        &d.blas,
 	}
-	s.copies = copies{driver: d.driver, landing: d.memory.newArena(name+" (copies)", direct)}
+	s.copies = copies{driver: d.driver, landing: d.memory.NewArena(name + " (copies)")}
 	if err := d.owner.call(s.begin); err != nil {
-		s.broken = fmt.Errorf("%s: %w", name, err)
+		s.queue.Close(err)
 		close(s.ended)
 		return s
 	}
@@ -131,49 +123,24 @@ func (s *stream) end() {
 	if s.handle != 0 {
 		_ = d.EndStream(s.handle)
 	}
-	s.arena.close()
-	s.exec.temporary.close()
+	s.arena.Trim()
+	s.exec.temporary.Close()
 }
 
 func (s *stream) Arena() tensorops.Arena { return s.arena }
 
-func (s *stream) NewList() *tensorops.List {
-	s.arena.hold()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if k := len(s.spare) - 1; k >= 0 {
-		l := s.spare[k]
-		s.spare = s.spare[:k]
-		return l
-	}
-	return tensorops.NewList(s.arena, nil)
-}
+func (s *stream) NewList() *tensorops.List { return s.queue.NewList() }
 
 func (s *stream) Submit(l *tensorops.List, done func(error)) {
-	s.mu.Lock()
-	err := s.broken
-	switch {
-	case err != nil:
-	case s.closed:
-		err = fmt.Errorf("%s: %w", s.name, tensorops.ErrClosed)
-	case len(s.queue) >= tensorops.LimitStreamQueue:
-		err = fmt.Errorf("%s: %w: %d lists wait", s.name, tensorops.ErrQueueFull, len(s.queue))
-	default:
-		s.queue = append(s.queue, submission{l, done})
+	if s.queue.Submit(l, done) {
+		s.dev.owner.wake(s)
 	}
-	s.mu.Unlock()
-	if err != nil {
-		s.finish(submission{l, done}, err)
-		return
-	}
-	s.dev.owner.wake(s)
 }
 
-// Close lets what was launched end; lists that wait fail with ErrClosed.
+// Close lets what was launched end; lists that wait fail with ErrClosed. What the arena
+// keeps is given back.
 func (s *stream) Close() {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
+	s.queue.Close(tensorops.ErrClosed)
 	s.dev.owner.wake(s)
 	<-s.ended
 	s.dev.forget(s)
@@ -208,21 +175,19 @@ func (s *stream) advance() {
 func (s *stream) next() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.held:
+	if s.held {
 		return false
-	case s.run.sub.list != nil: // the next part of a list
-	case s.closed:
-		if !s.ending {
-			s.ending = true
-			close(s.flying)
+	}
+	if s.run.sub.List == nil { // no list has parts left
+		sub, ok := s.queue.Poll()
+		if !ok {
+			if s.queue.Closed() && !s.ending {
+				s.ending = true
+				close(s.flying)
+			}
+			return false
 		}
-		return false
-	case len(s.queue) == 0:
-		return false
-	default:
-		s.run.sub = s.queue[0]
-		s.queue = append(s.queue[:0], s.queue[1:]...)
+		s.run.sub = sub
 	}
 	s.held = true
 	return true
@@ -246,13 +211,7 @@ func (s *stream) report() {
 	for f := range s.flying {
 		s.landed(f, useErr)
 	}
-	s.mu.Lock()
-	waiting := s.queue // nobody adds to it once closed is set
-	s.queue = nil
-	s.mu.Unlock()
-	for _, sub := range waiting {
-		s.finish(sub, fmt.Errorf("%s: %w", s.name, tensorops.ErrClosed))
-	}
+	s.queue.Drain()
 	_ = s.dev.owner.call(func() error { s.end(); return nil }) // the owner is there as long as a stream is
 	_ = s.dev.driver.Use(0)                                    // the thread ends in any case
 }
@@ -266,13 +225,13 @@ func (s *stream) landed(f *flight, err error) {
 	}
 	sub, over, onItsOwn := f.sub, f.last || err != nil, f.onItsOwn
 	f.reset()
-	s.exec.temporary.release()
+	s.exec.temporary.Release()
 	s.idle <- f
 	if !onItsOwn {
 		s.release(over)
 	}
 	if over {
-		s.finish(sub, err)
+		s.queue.Finish(sub, err)
 	}
 	s.dev.owner.wake(s)
 }
@@ -303,15 +262,4 @@ func (s *stream) outcome(f *flight) error {
 // failed is the error of an operation.
 func (s *stream) failed(op *tensorops.Op, err error) error {
 	return fmt.Errorf("%s: %v: %w", s.name, op, err)
-}
-
-// finish takes a list back, executed or not: either way, what it freed is free.
-func (s *stream) finish(sub submission, err error) {
-	sub.list.Complete()
-	sub.list.Reset()
-	s.mu.Lock()
-	s.spare = append(s.spare, sub.list)
-	s.mu.Unlock()
-	s.arena.release()
-	sub.done(err)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/device"
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/standin"
@@ -38,7 +39,7 @@ func TestTrains(t *testing.T) {
 	t.Run("own products", func(t *testing.T) { trains(t, tolerance) })
 	t.Run("cuBLASLt", func(t *testing.T) {
 		t.Setenv("TROUPE_LIBCUBLASLT", library)
-		if is := cuda.Describe(troupe.CUDAOptions()); is.BLAS == nil {
+		if is := cuda.Describe(device.CUDAOptions()); is.BLAS == nil {
 			t.Skip(is.NoBLAS)
 		}
 		trains(t, tolerance)
@@ -138,14 +139,14 @@ func TestGPU(t *testing.T) {
 	if os.Getenv(realGPU) == "" {
 		t.Skipf("%s is not set: no GPU is asked for", realGPU)
 	}
-	dev, err := cuda.New(troupe.CUDAOptions())
+	dev, err := cuda.New(device.CUDAOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(dev.Close)
 	optest.Run(t, dev, optest.Options{})
 	optest.Deterministic(t, func(int) tensorops.Device {
-		again, err := cuda.New(troupe.CUDAOptions())
+		again, err := cuda.New(device.CUDAOptions())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,6 +220,11 @@ optimizer = {warmup_steps = 0, clip_norm = 0.5}
 	}
 	if _, err := run.Wait(); err != nil {
 		t.Fatal(err)
+	}
+	for _, kind := range []string{"cuda", "cpu"} {
+		if m := run.Memory(kind); m.InUse != 0 || m.Pooled != 0 {
+			t.Errorf("%q: %+v are left on %s", sets, m, kind)
+		}
 	}
 	return losses, run.Info(), warnings
 }

@@ -46,6 +46,7 @@ var ropes = []struct {
 	{260, 5, 64, 65, 0, 10000},
 	{64, 2, 64, 32, 4000, 10000},
 	{33, 3, 30, 33, 100, 500000},
+	{4, 2, 64, 2, 300000, 10000}, // beyond what the CPU keeps
 }
 
 // attention is one operation with its gradient.

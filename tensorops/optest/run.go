@@ -31,6 +31,6 @@ func Run(t *testing.T, dev tensorops.Device, opt Options) {
 	t.Run("errors", func(t *testing.T) { runErrors(t, dev) })
 	t.Run("streams", func(t *testing.T) { runStreams(t, dev) })
 	if after := dev.Memory().InUse; after != before {
-		t.Errorf("%d bytes of memory in use, %d before: something freed did not come home", after, before)
+		t.Errorf("%d bytes of memory in use, %d before: something leaked", after, before)
 	}
 }

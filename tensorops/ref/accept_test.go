@@ -57,7 +57,7 @@ func (o operands) tensor(dtype tensorops.DType, dims []int) tensorops.Tensor {
 	return x
 }
 
-// host is memory of so many bytes, aligned for any element.
+// host is memory of n bytes, aligned for any element.
 func (o operands) host(bytes int) []byte {
 	return tensorops.HostBytes(make([]float64, bytes+1))[:max(0, o.number(bytes))]
 }

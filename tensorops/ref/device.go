@@ -8,7 +8,7 @@ import (
 
 // device computes in float64, one goroutine a stream.
 type device struct {
-	memory *tensorops.HostMemory
+	memory *tensorops.Memory
 
 	mu      sync.Mutex
 	streams []*stream
@@ -41,7 +41,7 @@ func (d *device) NewStream(name string) tensorops.Stream {
 	return s
 }
 
-// Close ends every stream.
+// Close ends every stream, and gives all tensors' memory back.
 func (d *device) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -50,4 +50,5 @@ func (d *device) Close() {
 		s.Close()
 	}
 	d.streams = nil
+	d.memory.Close()
 }

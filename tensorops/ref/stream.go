@@ -2,7 +2,6 @@ package ref
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -10,93 +9,43 @@ import (
 // stream executes lists in order in a goroutine of its own.
 type stream struct {
 	name  string
-	arena tensorops.Arena
-	queue chan submission
+	arena *tensorops.Pool
+	queue *tensorops.Queue
 	ended chan struct{}
-
-	mu     sync.Mutex // orders Submit and Close: nothing is sent on a closed queue
-	closed bool
 }
 
-type submission struct {
-	list *tensorops.List
-	done func(error)
-}
-
-func newStream(name string, arena tensorops.Arena) *stream {
-	s := &stream{
-		name:  name,
-		arena: arena,
-		queue: make(chan submission, tensorops.LimitStreamQueue),
-		ended: make(chan struct{}),
-	}
+func newStream(name string, arena *tensorops.Pool) *stream {
+	s := &stream{name: name, arena: arena, queue: tensorops.NewQueue(name, arena, storedBytes), ended: make(chan struct{})}
 	go s.run()
 	return s
 }
 
 func (s *stream) Arena() tensorops.Arena { return s.arena }
 
-func (s *stream) NewList() *tensorops.List {
-	return tensorops.NewList(s.arena, storedBytes)
-}
+func (s *stream) NewList() *tensorops.List { return s.queue.NewList() }
 
-// Submit queues the list, or refuses it at once when the stream is closed or
-// its queue full.
-func (s *stream) Submit(l *tensorops.List, done func(error)) {
-	if err := s.enqueue(submission{l, done}); err != nil {
-		s.finish(submission{l, done}, err)
-	}
-}
-
-func (s *stream) enqueue(sub submission) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return tensorops.ErrClosed
-	}
-	select {
-	case s.queue <- sub:
-		return nil
-	default:
-		return fmt.Errorf("%w: %d lists wait", tensorops.ErrQueueFull, len(s.queue))
-	}
-}
+func (s *stream) Submit(l *tensorops.List, done func(error)) { s.queue.Submit(l, done) }
 
 // Close lets the running list end; those that wait fail with ErrClosed.
 func (s *stream) Close() {
-	s.mu.Lock()
-	if !s.closed {
-		s.closed = true
-		close(s.queue)
-	}
-	s.mu.Unlock()
+	s.queue.Close(tensorops.ErrClosed)
 	<-s.ended
-}
-
-func (s *stream) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
 }
 
 func (s *stream) run() {
 	defer close(s.ended)
-	for sub := range s.queue {
-		err := tensorops.ErrClosed
-		if !s.isClosed() {
-			err = execute(sub.list)
+	for {
+		sub, ok := s.queue.Wait()
+		if !ok {
+			break
 		}
-		s.finish(sub, err)
+		err := execute(sub.List)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", s.name, err)
+		}
+		s.queue.Finish(sub, err)
 	}
-}
-
-// finish gives back what the list freed, whatever became of it, and reports.
-func (s *stream) finish(sub submission, err error) {
-	sub.list.Complete()
-	if err != nil {
-		err = fmt.Errorf("%s: %w", s.name, err)
-	}
-	sub.done(err)
+	s.queue.Drain()
 }
 
 // execute runs the operations of a list until one fails.

@@ -128,7 +128,7 @@ func (b *BLAS) Plan(h BLASHandle, m *Matmul, workspaceBytes int) (p *MatmulPlan,
 			p.chosen.state = statusNotSupported
 		}
 	}
-	// A preference that is not taken back is lost to the process, which nothing can be done about.
+	// A preference that is not destroyed is lost to the process, which nothing can be done about.
 	_ = b.do(cublasLtMatmulPreferenceDestroy, preference)
 	return p, err
 }
@@ -178,7 +178,7 @@ func (p *MatmulPlan) describe(m *Matmul) error {
 	return err
 }
 
-// anAddress is one that is a multiple of so many bytes and of no more. The library looks at
+// anAddress is one that is a multiple of n bytes and of no more. The library looks at
 // nothing else of it before the product is run.
 func anAddress(alignment int) Address { return Address(1<<40 + alignment) }
 

@@ -10,9 +10,9 @@ type Library struct {
 	// Fail makes the n-th call from now of a function, counted from 1, return a code once.
 	// The function "task" is whatever a stream does: failing it breaks the context.
 	Fail func(function string, n, code int32)
-	// Reset takes back all that is set, and ends the context if there is one.
+	// Reset clears all that is set, and ends the context if there is one.
 	Reset func()
-	// Delay lets every task of a stream wait for a random time up to so many microseconds.
+	// Delay lets every task of a stream wait for a random time up to n microseconds.
 	Delay func(microseconds int32)
 	// Memory sets how much the device has.
 	Memory func(bytes uintptr)

@@ -1,0 +1,62 @@
+package actors
+
+import (
+	"math"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/internal/sysinfo"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry"
+)
+
+// decide adds up the step and sends the update. The squared norms are added in
+// the model's order of parameters, here and nowhere else, so the sum is the same
+// under every layout.
+func (a *schedulerActor) decide(ctx actor.Context) {
+	wall := time.Since(a.began)
+	var sum float64
+	for _, n := range a.norms {
+		sum += n
+	}
+	loss := a.losses.Loss()
+	a.targets = a.losses.Targets()
+	final := a.spec.Reduce.Final(a.targets)
+	norm := math.Sqrt(sum) * final
+	a.state.Step++
+	step := a.state.Step
+	rate := a.spec.Rate.At(step)
+	m := &Apply{Header: a.header(), Skip: !finite(norm) || !finite(loss)}
+	if !m.Skip {
+		a.state.Updates++
+		scale := final
+		if a.spec.ClipNorm > 0 && norm > a.spec.ClipNorm {
+			scale *= a.spec.ClipNorm / norm
+		}
+		m.Update = stages.Update{Count: int(a.state.Updates), LR: rate, GradScale: scale}
+	}
+	next, how := a.postValidate(m)
+	for _, pid := range a.peers.Stages {
+		ctx.Send(pid, m)
+	}
+	a.applied.reset()
+	tokens := int64(a.spec.Sequences) * int64(a.spec.Context)
+	a.state.Tokens += tokens
+	ms := float64(wall) / float64(time.Millisecond)
+	perSecond := float64(tokens) / wall.Seconds()
+	// A rank that ended the step before early has worked for this one before it began:
+	// where its lead is lost again, there is more work than time.
+	bubble := max(0, 100*(1-float64(a.busy)/(float64(a.spec.ranks())*float64(wall))))
+	a.last = &StepEvent{Trace: a.trace, Record: telemetry.Record{Step: int(step), Loss: &loss, GradNorm: &norm, LR: &rate, Tokens: a.state.Tokens,
+		TokensPerS: &perSecond, StepMS: &ms, BubblePct: &bubble, PeakMemBytes: sysinfo.PeakBytes(), Skipped: m.Skip, Update: how}}
+	if mtp := a.losses.Metric(mtpLoss); mtp != 0 {
+		a.last.MTPLoss = &mtp
+	}
+	if next != nil {
+		a.writeRecord(ctx)
+		a.begin(ctx, next)
+	}
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

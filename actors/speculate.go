@@ -1,0 +1,174 @@
+package actors
+
+import (
+	"slices"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Post-validation ("Zero Bubble Pipeline Parallelism", arXiv 2401.10241, section 4):
+// stages apply a predicted update, begin the next step, and learn afterwards whether the
+// update was right. First the scheduler actor's part, then a stage's.
+
+// How a step's update was made, in a run with post-validation.
+const (
+	UpdateKept       = "kept"        // applied speculatively, and right
+	UpdateRolledBack = "rolled_back" // applied speculatively, and made again
+	UpdateWaited     = "waited"      // applied after the decision
+)
+
+// Updates counts the steps of a run by how their update was made; zeros without
+// post-validation.
+type Updates struct{ Kept, RolledBack, Waited int64 }
+
+// count adds a step and names its kind.
+func (u *Updates) count(ahead, kept bool) string {
+	switch {
+	case !ahead:
+		u.Waited++
+		return UpdateWaited
+	case kept:
+		u.Kept++
+		return UpdateKept
+	}
+	u.RolledBack++
+	return UpdateRolledBack
+}
+
+// experience remembers for which of the last steps the predicted update was right.
+type experience struct {
+	missed [experienceSteps]bool
+	steps  int
+}
+
+func (e *experience) add(right bool) {
+	e.missed[e.steps%experienceSteps] = !right
+	e.steps++
+}
+
+// shouldSpeculate reports whether speculation is worth it. A rollback costs more time
+// than waiting, so not when more than half of the last predictions were wrong.
+func (e *experience) shouldSpeculate() bool {
+	misses := 0
+	for _, m := range e.missed {
+		if m {
+			misses++
+		}
+	}
+	return 2*misses <= experienceSteps
+}
+
+// speculate predicts the update of the step that begins: no clipping, every figure
+// finite, and as many targets as the step before had. If the next step is known to
+// follow, its order goes out at once.
+func (a *schedulerActor) speculate(ctx actor.Context) {
+	step := a.state.Step + 1
+	a.predicted = stages.Update{Count: int(a.state.Updates) + 1, LR: a.spec.Rate.At(step), GradScale: a.spec.Reduce.Final(a.targets)}
+	// The record of this step will wait for its line beside those that do now.
+	if !a.nothingBetween(step) || !a.experience.shouldSpeculate() || a.recording+1 >= LimitRecords {
+		return
+	}
+	predicted := a.predicted
+	a.ahead = a.newOrder(Train, step+1)
+	a.ahead.Speculative = &predicted
+	a.issue(ctx, a.ahead)
+}
+
+// nothingBetween reports whether the step after this one is to follow at once, as far
+// as is known now.
+func (a *schedulerActor) nothingBetween(step int64) bool {
+	saves := a.spec.WriteCheckpoint != nil && (a.saveNow || a.best || a.savesAt(step))
+	return step < a.spec.Steps && !a.pause && !a.stop && !saves && !a.evaluatesAt(step)
+}
+
+// postValidate adds to a decision what becomes of the order ahead. It returns that order
+// if it goes on, else nil, and how the update was made.
+func (a *schedulerActor) postValidate(m *Apply) (next *Order, how string) {
+	if !a.spec.PostValidate {
+		return nil, ""
+	}
+	m.Kept = !m.Skip && m.Update == a.predicted
+	a.experience.add(m.Kept)
+	how = a.updates.count(a.ahead != nil, m.Kept)
+	next, a.ahead = a.ahead, nil
+	if next != nil && (!m.Kept || !a.nothingBetween(a.state.Step)) {
+		m.Abort, next = next.Order, nil
+	}
+	return next, how
+}
+
+// updateState says of the step that a stage reported last how far its update is.
+type updateState uint8
+
+const (
+	updateSettled     updateState = iota // as decided
+	updatePending                        // the stage has reported, and there is no decision yet
+	updateSpeculative                    // applied ahead of the decision: until then, gradients stay
+)
+
+// mustSpeculate reports whether an order came ahead, so that the update of the step
+// before it has to be applied speculatively first.
+func (a *stageActor) mustSpeculate(m *Order) bool {
+	return m.Speculative != nil && a.update == updatePending
+}
+
+// speculate applies the update that the next order goes by.
+func (a *stageActor) speculate(m *Order) {
+	a.update = updateSpeculative
+	a.cell.store(Snapshot{Step: a.step, Doing: Updating})
+	l := a.stream.NewList()
+	a.stage.SpeculativeApply(l, *m.Speculative)
+	a.submit(l, func(actor.Context) {})
+}
+
+// touchesGradients reports whether an action adds to the gradients, which are those of
+// the step before until its decision. A forward that computes the loss does: the head's
+// weight gradient is made with it.
+func (a *stageActor) touchesGradients(act scheduler.Action) bool {
+	return act.Type != scheduler.F || a.stage.Loses(int(act.Stage))
+}
+
+// endSpeculation aborts the order ahead where the decision says so, and commits or rolls
+// back the speculative update. It reports whether there was one: if not, the update is
+// still to be made.
+func (a *stageActor) endSpeculation(l *tensorops.List, m *Apply) bool {
+	applied := a.update == updateSpeculative
+	a.update = updateSettled
+	if m.Abort != 0 {
+		a.abort(l, m.Abort)
+	}
+	switch {
+	case !applied:
+	case m.Kept:
+		a.stage.Commit(l)
+	case m.Skip:
+		a.stage.Rollback(l, nil)
+	default:
+		a.stage.Rollback(l, &m.Update)
+	}
+	return applied
+}
+
+// abort drops an order that came ahead, begun or not, with all that belongs to it.
+// What comes for it later is released on arrival: it has ended.
+func (a *stageActor) abort(l *tensorops.List, order int64) {
+	if a.order != nil {
+		a.stage.AbortMicrobatches(l)
+		a.order, a.row, a.doing = nil, nil, a.doing[:0]
+	}
+	a.todo = slices.DeleteFunc(a.todo, func(m any) bool {
+		o, ok := m.(*Order)
+		return ok && o.Order == order
+	})
+	for key, m := range a.inbox {
+		if key.order == order {
+			m.release()
+			delete(a.inbox, key)
+		}
+	}
+	a.ended = order
+}

@@ -1,0 +1,222 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// supervisor spawns the actors of a run on this machine and supervises them. An
+// actor that fails is never restarted behind the run's back: the first failure
+// stops everything in order and is the run's error.
+//
+// The order is: the stages halt, one by one as their devices come to rest. When
+// all have, no tensor is sent any more, and every actor stops behind what is in
+// its mailbox, so that nothing is lost there.
+type supervisor struct {
+	spec           *Spec
+	runID          runID
+	cells          []*StatusCell
+	streams        []tensorops.Stream
+	host           tensorops.Arena // for what crosses from one device to another
+	copies         *tensorops.Memory
+	schedulerActor actor.Actor
+	result         chan<- Outcome // capacity 1
+
+	builders *sync.WaitGroup
+	root     *actor.RootContext
+	pids     map[string]*actor.PID // that live
+	active   map[string]bool       // stages that may send tensors
+	panicked map[string]bool
+	ending   bool
+	last     lastState // the scheduler's, once it has told it; the start's before
+	told     bool
+	outcome  Outcome
+}
+
+// Outcome is how a run ended.
+type Outcome struct {
+	State   TrainerState
+	Updates Updates
+	Stopped bool  // before the last step, by request
+	Err     error // the first failure
+}
+
+// ActorError is an actor's failure, the root cause of a run's end.
+type ActorError struct {
+	Actor string
+	Step  int64
+	Err   error
+}
+
+func (e *ActorError) Error() string {
+	return fmt.Sprintf("%s failed in step %d: %v", e.Actor, e.Step, e.Err)
+}
+
+func (e *ActorError) Unwrap() error { return e.Err }
+
+// ErrKilled: the run was ended at once.
+var ErrKilled = errors.New("the run was killed")
+
+// kill ends the run at once.
+type kill struct{}
+
+func (s *supervisor) Receive(ctx actor.Context) {
+	defer s.rescue(ctx)
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		s.root, s.last.state = ctx.ActorSystem().Root, s.spec.Start
+		s.spawn(ctx)
+	case *Failed:
+		if s.runID.accepts(m.Header) {
+			s.end(Outcome{Err: &ActorError{m.Actor, m.Step, m.Err}})
+		}
+	case *finished:
+		s.end(Outcome{Stopped: m.stopped})
+	case kill:
+		if !s.ending {
+			s.end(Outcome{Err: ErrKilled})
+		}
+	case control:
+		if pid := s.pids[schedulerName]; pid != nil {
+			ctx.Send(pid, m)
+		}
+	case StatusRequest:
+		if pid := s.pids[schedulerName]; pid != nil {
+			ctx.Forward(pid) // what the run does is what its scheduler does
+		}
+	case *halted:
+		s.rest(stageName(m.rank))
+	case *actor.Terminated:
+		s.terminated(ctx, m.Who)
+	case *lastState:
+		s.last, s.told = *m, true
+		s.stopLast(ctx)
+	case *actor.Stopped:
+		s.outcome.State, s.outcome.Updates = s.last.state, s.last.updates
+		s.result <- s.outcome
+	}
+}
+
+// rescue ends the run when the supervisor itself panics: protoactor's own choice
+// would be to start another run in its place.
+func (s *supervisor) rescue(ctx actor.Context) {
+	if v := recover(); v != nil {
+		s.outcome.Err = &Panic{v, debug.Stack()}
+		ctx.Stop(ctx.Self())
+	}
+}
+
+// HandleFailure makes the supervisor the strategy by which protoactor supervises its
+// children: it is called when one of them panics. The actor goes on, as one that has failed, to release
+// what it owns; when that panics too, it is stopped.
+func (s *supervisor) HandleFailure(_ *actor.ActorSystem, by actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
+	err, ok := reason.(error)
+	if !ok {
+		err = fmt.Errorf("panic: %v", reason)
+	}
+	failure := &ActorError{Actor: s.name(child), Err: err}
+	for _, c := range s.cells {
+		if now := c.Load(); now.Actor == failure.Actor {
+			failure.Step = now.Step
+		}
+	}
+	s.end(Outcome{Err: failure})
+	if s.panicked[failure.Actor] {
+		by.StopChildren(child)
+		return
+	}
+	s.panicked[failure.Actor] = true
+	by.ResumeChildren(child)
+}
+
+// name returns what people call an actor.
+func (s *supervisor) name(who *actor.PID) string {
+	for name, pid := range s.pids {
+		if pid.Equal(who) {
+			return name
+		}
+	}
+	return who.Id
+}
+
+// spawn makes the actors and tells them their peers.
+func (s *supervisor) spawn(ctx actor.Context) {
+	s.pids, s.active, s.panicked = make(map[string]*actor.PID), make(map[string]bool), make(map[string]bool)
+	add := func(name string, a actor.Actor, opts ...actor.PropsOption) *actor.PID {
+		pid, err := ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return a }, opts...), name)
+		if err != nil {
+			panic(err) // the name is taken: there is another supervisor of the same name
+		}
+		s.pids[name] = pid
+		return pid
+	}
+	common := func(i int) part { return part{spec: s.spec, cell: s.cells[i], runID: s.runID} }
+	peers := &Peers{Header: s.runID.header(s.spec.Start.Step, 0)}
+	peers.Scheduler = add(schedulerName, s.schedulerActor)
+	peers.Loader = add(loaderName, &loader{part: common(1)})
+	peers.Checkpoint = add(checkpointName, &checkpointActor{part: common(2)})
+	peers.Metrics = add(metricsName, &metricsActor{part: common(3)})
+	// A stage takes a message on the goroutine that sends it. So its device starts
+	// the next action without a switch of goroutines, and what the action lets
+	// another stage do starts a moment before.
+	inline := actor.WithDispatcher(actor.NewSynchronizedDispatcher(throughput))
+	for r, stream := range s.streams {
+		peers.Stages = append(peers.Stages, add(stageName(r), &stageActor{part: common(4 + r), rank: r, stream: stream, hostTransfer: hostTransfer{host: s.host}, copies: s.copies, builders: s.builders}, inline))
+		s.active[stageName(r)] = true
+	}
+	// The scheduler first: stages report to it.
+	for _, pid := range append([]*actor.PID{peers.Scheduler, peers.Checkpoint}, peers.Stages...) {
+		ctx.Send(pid, peers)
+	}
+}
+
+// end begins the end of the run. The first reason counts, but a run is not
+// finished whose last line could not be written.
+func (s *supervisor) end(o Outcome) {
+	if s.ending {
+		if s.outcome.Err == nil {
+			s.outcome.Err = o.Err
+		}
+		return
+	}
+	s.ending, s.outcome = true, o
+	for name := range s.active {
+		s.root.Send(s.pids[name], halt{})
+	}
+}
+
+// rest notes that a stage has halted; after the last, every actor stops behind
+// what is in its mailbox.
+func (s *supervisor) rest(stage string) {
+	if !s.active[stage] {
+		return
+	}
+	delete(s.active, stage)
+	if len(s.active) == 0 {
+		for _, pid := range s.pids {
+			s.root.Poison(pid)
+		}
+	}
+}
+
+// terminated counts the actors out; the supervisor is the last.
+func (s *supervisor) terminated(ctx actor.Context, who *actor.PID) {
+	name := s.name(who)
+	delete(s.pids, name)
+	s.rest(name) // where it could not say so itself
+	s.stopLast(ctx)
+}
+
+// stopLast stops the supervisor once all others are out. The scheduler's last message may
+// come behind the note of its end, which overtakes others.
+func (s *supervisor) stopLast(ctx actor.Context) {
+	if len(s.pids) == 0 && s.told {
+		ctx.Stop(ctx.Self())
+	}
+}

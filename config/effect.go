@@ -1,0 +1,122 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// idleKey is a key that other keys can leave without effect.
+type idleKey struct {
+	key   string
+	under string             // the key whose value leaves it so
+	idle  func(*Config) bool // whether it does
+	why   string             // follows that value in the message; may be empty
+	hint  string
+}
+
+// idleKeys lists what would be read and do nothing. Whoever gives such a key expects
+// something of it, so it is an error, unless it has the value that it would have anyway:
+// a printed configuration gives every key.
+//
+// What depends on how large numbers are is not here, such as a decay that begins after
+// the last step: a run is often cut short with --set run.steps to try it.
+var idleKeys = []idleKey{
+	{"model.rope_theta", "model.family", func(c *Config) bool { return c.Model.Family == "gpt2" },
+		", which learns its positions", `leave rope_theta out, or set family = "llama"`},
+	{"model.mtp_weight", "model.mtp_layers", func(c *Config) bool { return c.Model.MTPLayers == 0 },
+		"", "leave mtp_weight out, or set mtp_layers"},
+
+	{"data.val_split", "data.val", func(c *Config) bool { return len(c.Data.Val) > 0 },
+		", which is all of the validation text", "leave val_split out, or set val = []"},
+
+	// Nobody gave a min_lr that stayed behind when Go code changed lr.
+	{"optimizer.min_lr", "optimizer.decay", func(c *Config) bool { return c.Optimizer.Decay == "constant" && c.IsSet("optimizer.min_lr") },
+		", which stays at lr", `leave min_lr out, or set decay = "cosine" or "linear"`},
+	{"optimizer.beta1", "optimizer.name", isSGD, "", `leave beta1 out, or set name = "adamw"`},
+	{"optimizer.beta2", "optimizer.name", isSGD, "", `leave beta2 out, or set name = "adamw"`},
+	{"optimizer.eps", "optimizer.name", isSGD, "", `leave eps out, or set name = "adamw"`},
+	{"optimizer.momentum", "optimizer.name", func(c *Config) bool { return c.Optimizer.Name == "adamw" },
+		", whose beta1 is its momentum", `leave momentum out, or set name = "sgd"`},
+
+	{"pipeline.recompute_keep", "pipeline.recompute", func(c *Config) bool { return c.Pipeline.Recompute != "partial" },
+		"", `set recompute = "partial" or leave recompute_keep out`},
+	{"pipeline.group", "pipeline.schedule", hasOwnTable, ", which says itself in what order microbatches go", "leave group out"},
+	{"pipeline.defer_weights", "pipeline.schedule", hasOwnTable, ", which says itself what waits", "leave defer_weights out"},
+	{"pipeline.bound", "pipeline.schedule", func(c *Config) bool {
+		return c.Pipeline.Schedule != scheduler.Auto && c.Pipeline.Schedule != scheduler.Dynamic
+	},
+		", which holds what it holds", `set schedule = "auto" or leave bound out`},
+
+	{"parallel.order", "parallel.data", func(c *Config) bool { return c.Parallel.Data == 1 && c.Parallel.Tensor == 1 },
+		" and parallel.tensor = 1: all ranks are the pipeline's", "leave order out"},
+
+	{"device.kind", "device.ranks", func(c *Config) bool { return len(c.Device.Ranks) > 0 },
+		", which says it for each rank", "leave kind out, or set ranks = []"},
+	{"device.threads", "device.kind", func(c *Config) bool { return len(c.Device.Ranks) == 0 && !c.computesOn(cpus...) },
+		": no rank computes on the CPU", "leave threads out"},
+	{"device.threads", "device.ranks", func(c *Config) bool { return len(c.Device.Ranks) > 0 && !c.computesOn(cpus...) },
+		": no rank computes on the CPU", "leave threads out"},
+	{"device.kernels", "device.kind", func(c *Config) bool { return len(c.Device.Ranks) == 0 && !c.computesOn(cpus...) },
+		": no rank computes on the CPU", "leave kernels out"},
+	{"device.kernels", "device.ranks", func(c *Config) bool { return len(c.Device.Ranks) > 0 && !c.computesOn(cpus...) },
+		": no rank computes on the CPU", "leave kernels out"},
+	{"device.tf32", "device.kind", func(c *Config) bool { return len(c.Device.Ranks) == 0 && !c.computesOn("cuda") },
+		": the CPU has no TensorFloat-32", `use "cuda" there or leave tf32 out`},
+	{"device.tf32", "device.ranks", func(c *Config) bool { return len(c.Device.Ranks) > 0 && !c.computesOn("cuda") },
+		": the CPU has no TensorFloat-32", `use "cuda" there or leave tf32 out`},
+	{"device.tf32", "device.dtype", func(c *Config) bool { return c.Device.DType == "bfloat16" && c.computesOn("cuda") },
+		": no product is of float32 numbers", "leave tf32 out"},
+}
+
+// cpus are the kinds that compute on the CPU.
+var cpus = []string{"cpu", "auto"}
+
+func isSGD(c *Config) bool       { return c.Optimizer.Name == "sgd" }
+func hasOwnTable(c *Config) bool { return strings.HasSuffix(c.Pipeline.Schedule, ".csv") }
+
+// computesOn reports whether a rank's device is of one of the kinds.
+func (c *Config) computesOn(kinds ...string) bool {
+	if len(c.Device.Ranks) == 0 {
+		return slices.Contains(kinds, c.Device.Kind)
+	}
+	return slices.ContainsFunc(c.Device.Ranks, func(kind string) bool { return slices.Contains(kinds, kind) })
+}
+
+// effects reports keys that were given for nothing.
+func (c *checker) effects() {
+	for _, k := range idleKeys {
+		if c.clean(k.key, k.under) && k.without(c.Config) {
+			c.disagree(k.key, k.under, "has no effect with "+c.say(k.under)+k.why, k.hint)
+		}
+	}
+}
+
+// without reports whether the key says something that has no effect.
+func (k idleKey) without(c *Config) bool {
+	f := lookup(k.key)
+	return !c.isOpen(f) && !c.isOpen(lookup(k.under)) && k.idle(c) && render(f.load(c)) != render(c.usual(f))
+}
+
+// dropIdle gives keys without effect their usual values.
+func (c *Config) dropIdle() {
+	for _, k := range idleKeys {
+		if f := lookup(k.key); k.without(c) {
+			f.store(c, c.usual(f))
+		}
+	}
+}
+
+// usual is the value that a key would have if nobody had given it.
+func (c *Config) usual(f *field) any {
+	d, plain := *c, &Config{}
+	plain.setDefaults()
+	f.store(&d, f.load(plain))
+	d.given = maps.Clone(c.given)
+	delete(d.given, f.key)
+	d.Model.From = "" // with it, the keys of the shape would have no value
+	d.resolve()
+	return f.load(&d)
+}

@@ -1,0 +1,104 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A key that another one leaves without effect is an error that names both, unless it
+// has the value that it would have anyway.
+func TestKeysWithoutEffect(t *testing.T) {
+	const csv, gpus, mixed = "pipeline.schedule=mine.csv", `device.ranks=["cuda", "cuda"]`, `device.ranks=["cuda", "cpu"]`
+	for _, c := range []struct {
+		set, under string
+		sets       []string // that leave it without effect
+		usual      string   // its value by default then
+		with       []string // that give it an effect
+	}{
+		{"model.rope_theta=5e5", "model.family", nil, "10000", []string{"model.family=llama"}},
+		{"model.mtp_weight=0.1", "model.mtp_layers", nil, "0.3", []string{"model.mtp_layers=1"}},
+		{"data.val_split=tail", "data.val", []string{"data.val=b.txt"}, "blocks", []string{"data.val=[]"}},
+		{"optimizer.min_lr=0", "optimizer.decay", []string{"optimizer.lr=0.5", "optimizer.decay=constant"}, "0.05", []string{"optimizer.decay=linear"}},
+		{"optimizer.beta1=0.8", "optimizer.name", []string{"optimizer.name=sgd"}, "0.9", []string{"optimizer.name=adamw"}},
+		{"optimizer.beta2=0.8", "optimizer.name", []string{"optimizer.name=sgd"}, "0.95", []string{"optimizer.name=adamw"}},
+		{"optimizer.eps=1e-6", "optimizer.name", []string{"optimizer.name=sgd"}, "1e-8", []string{"optimizer.name=adamw"}},
+		{"optimizer.momentum=0", "optimizer.name", nil, "0.9", []string{"optimizer.name=sgd"}},
+		{"pipeline.recompute_keep=1", "pipeline.recompute", []string{"pipeline.recompute=full"}, "0", []string{"pipeline.recompute=partial"}},
+		{"pipeline.group=4", "pipeline.schedule", []string{csv}, "2", []string{"pipeline.chunks=2"}},
+		{"pipeline.defer_weights=1", "pipeline.schedule", []string{csv}, "0", []string{"pipeline.schedule=1f1b"}},
+		{"pipeline.bound=3", "pipeline.schedule", []string{csv}, "0", []string{"pipeline.schedule=auto"}},
+		{"parallel.order=dp-tp-pp", "parallel.data", nil, "tp-pp-dp", nil},
+		{"device.kind=cpu", "device.ranks", []string{mixed}, "auto", []string{"device.ranks=[]"}},
+		{"device.threads=1", "device.kind", []string{"device.kind=cuda"}, "0", []string{"device.kind=auto"}},
+		{"device.threads=1", "device.ranks", []string{gpus}, "0", []string{mixed}},
+		{"device.kernels=go", "device.kind", []string{"device.kind=cuda"}, "auto", []string{"device.kind=cpu"}},
+		{"device.kernels=go", "device.ranks", []string{gpus}, "auto", []string{mixed}},
+		{"device.tf32=true", "device.kind", nil, "false", []string{"device.kind=cuda"}},
+		{"device.tf32=true", "device.ranks", []string{`device.ranks=["cpu", "auto"]`}, "false", []string{mixed}},
+		{"device.tf32=true", "device.dtype", []string{"device.kind=cuda", "device.dtype=bfloat16"}, "false", []string{"device.kind=cuda"}},
+	} {
+		key, _, _ := strings.Cut(c.set, "=")
+		read := func(sets ...string) error {
+			_, err := Parse("config.toml", []byte("data.train = ['a.txt']\npipeline.stages = 2"), sets, nil)
+			return err
+		}
+		err := read(append(c.sets, c.set)...)
+		if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), ": "+key+": ") ||
+			!strings.Contains(err.Error(), " has no effect with ") || !strings.Contains(err.Error(), c.under+" = ") {
+			t.Errorf("%q with %q: error %v, want one that says that %s has no effect with %s", c.set, c.sets, err, key, c.under)
+		}
+		if err := read(append(c.sets, key+"="+c.usual)...); err != nil {
+			t.Errorf("%s=%s with %q, which is what it is anyway: %v", key, c.usual, c.sets, err)
+		}
+		if err := read(append(c.with, c.set)...); err != nil && c.with != nil {
+			t.Errorf("%q with %q: %v", c.set, c.with, err)
+		}
+	}
+}
+
+// What the checkpoint of model.from leaves without effect is known when it is adopted.
+func TestWithoutEffectOnceAdopted(t *testing.T) {
+	gpt2 := Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, KVHeads: 4, FFN: 512, Context: 128, RopeTheta: 10000}
+	mtp := gpt2
+	mtp.MTPLayers = 1
+	for _, c := range []struct {
+		model Model
+		want  string
+	}{
+		{gpt2, "model.mtp_weight: 0.1 has no effect with model.mtp_layers = 0"},
+		{mtp, ""},
+	} {
+		cfg := parse(t, "data.train = ['a.txt']\nmodel = {from = 'x', mtp_weight = 0.1}")
+		err := cfg.AdoptModel(c.model)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("with %d layers of multi-token prediction: error %v, want %q", c.model.MTPLayers, err, c.want)
+		}
+	}
+}
+
+// A configuration that Go code changes is judged by its values, but for those that
+// followed from others when it was read.
+func TestWithoutEffectFromCode(t *testing.T) {
+	c := parse(t, "data.train = ['a.txt']\noptimizer.decay = 'constant'")
+	c.Optimizer.LR = 0.5 // min_lr stays
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+	c.Optimizer.Momentum = 0.5
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "optimizer.momentum") {
+		t.Errorf("error %v, want one about optimizer.momentum", err)
+	}
+}
+
+// Each pair stands in the schema, and once.
+func TestIdleKeys(t *testing.T) {
+	for i, k := range idleKeys {
+		if lookup(k.key) == nil || lookup(k.under) == nil {
+			t.Errorf("%s or %s is no key", k.key, k.under)
+		}
+		if slices.ContainsFunc(idleKeys[:i], func(o idleKey) bool { return o.key == k.key && o.under == k.under }) {
+			t.Errorf("%s under %s stands twice", k.key, k.under)
+		}
+	}
+}

@@ -1,0 +1,305 @@
+package troupe_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/checkpoint/crashfs"
+)
+
+// from goes on from the checkpoint of a step.
+func from(t *testing.T, out string, step int, sets ...string) (troupe.Result, []troupe.Event) {
+	t.Helper()
+	run, err := troupe.Start(context.Background(), newConfig(t, out, sets...), troupe.Options{FromStep: step})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return finish(t, run)
+}
+
+// TestFromStep: a run goes back to a step on a person's word. What is newer is kept
+// aside, byte for byte, and the way back is recorded; the same command given again, as a
+// supervisor gives it, goes on.
+func TestFromStep(t *testing.T) {
+	want := trained(t, "run.checkpoint_every=2", "optimizer.decay=constant")
+	sets := []string{"run.checkpoint_every=2", "optimizer.decay=constant"}
+	out := copyTree(t, want)
+	metrics, newest := read(t, filepath.Join(out, "metrics.jsonl")), tree(t, stepDir(out, 6))
+
+	_, events := from(t, out, 2, sets...)
+	w := eventsOf[troupe.WarningEvent](events)
+	if len(w) != 3+1 || !strings.Contains(w[0].Text, stepDir(out, 6)+".superseded") || !strings.Contains(w[3].Text, "from step 2") {
+		t.Errorf("warnings %v", w)
+	}
+	if got := tree(t, stepDir(out, 6)+".superseded"); got != newest {
+		t.Errorf("what was set aside had\n%sit has\n%s", newest, got)
+	}
+	if got := read(t, filepath.Join(out, "metrics.jsonl.superseded")); got != metrics {
+		t.Errorf("the metrics kept aside are\n%s", got)
+	}
+	sameFigures(t, want, out)
+	sameState(t, want, out, 6)
+	d := trainerState(t, out, 6).Decisions
+	if len(d) != 1 || d[0].Kind != actors.FromStep || d[0].Step != 2 || !strings.Contains(d[0].Detail, "6, 4, 3") {
+		t.Errorf("recorded: %+v", d)
+	}
+
+	before := tree(t, filepath.Join(out, "checkpoints"))
+	_, events = from(t, out, 2, sets...)
+	if w := eventsOf[troupe.WarningEvent](events); len(w) != 1 || !strings.Contains(w[0].Text, "gone on from step 2 by name before, and is at step 6") {
+		t.Errorf("warnings %v", w)
+	}
+	if after := tree(t, filepath.Join(out, "checkpoints")); after != before {
+		t.Errorf("the checkpoints were\n%sthey are\n%s", before, after)
+	}
+
+	// To another step once more: what is in the way is numbered.
+	from(t, out, 4, sets...)
+	if !slices.ContainsFunc(list(t, filepath.Join(out, "checkpoints")), func(name string) bool { return name == "step-00000006.superseded-2" }) {
+		t.Errorf("the checkpoints are %v", list(t, filepath.Join(out, "checkpoints")))
+	}
+	if d := trainerState(t, out, 6).Decisions; len(d) != 2 || d[1].Step != 4 {
+		t.Errorf("recorded: %+v", d)
+	}
+}
+
+func list(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// TestFromStepPastUnreadable: what can't be read stays as it is, aside.
+func TestFromStepPastUnreadable(t *testing.T) {
+	out := trained(t)
+	manifest := filepath.Join(stepDir(out, 6), "manifest.json")
+	write(t, manifest, strings.Replace(read(t, manifest), `"format_version": 1`, `"format_version": 2`, 1))
+	newer := tree(t, stepDir(out, 6))
+	refused(t, newConfig(t, out), troupe.Options{}, checkpoint.ErrVersion, "--from-step")
+	from(t, out, 3)
+	if got := tree(t, stepDir(out, 6)+".superseded"); got != newer {
+		t.Errorf("what was set aside had\n%sit has\n%s", newer, got)
+	}
+}
+
+// TestFromStepRefuses a step without a checkpoint, and changes nothing.
+func TestFromStepRefuses(t *testing.T) {
+	out := trained(t)
+	before := tree(t, out)
+	refused(t, newConfig(t, out), troupe.Options{FromStep: 5}, checkpoint.ErrNone, "step 5", "3", "6")
+	refused(t, newConfig(t, out, "run.seed=8"), troupe.Options{FromStep: 3}, troupe.ErrOutput, "run.seed")
+	if after := tree(t, out); after != before {
+		t.Errorf("the folder had\n%sit has\n%s", before, after)
+	}
+	refused(t, newConfig(t, filepath.Join(t.TempDir(), "new")), troupe.Options{FromStep: 5}, checkpoint.ErrNone, "step 5")
+}
+
+// TestFromStepAgain: the same command given once more goes on from where the run is,
+// also where no checkpoint was newer than the step that it names, and where the newest
+// can't be read.
+func TestFromStepAgain(t *testing.T) {
+	sets := []string{"run.checkpoint_every=2", "optimizer.decay=constant", "run.steps=10"}
+	out := trained(t, "run.checkpoint_every=2", "optimizer.decay=constant")
+	from(t, out, 6, sets...)
+	if d := trainerState(t, out, 10).Decisions; len(d) != 1 || d[0].Step != 6 || d[0].Detail != "no newer checkpoint was there" {
+		t.Errorf("recorded: %+v", d)
+	}
+	before := tree(t, filepath.Join(out, "checkpoints"))
+	if _, events := from(t, out, 6, sets...); len(eventsOf[troupe.StepEvent](events)) > 0 {
+		t.Errorf("events %v", events)
+	}
+
+	manifest := filepath.Join(stepDir(out, 10), "manifest.json")
+	whole := read(t, manifest)
+	if err := os.Remove(manifest); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, newConfig(t, out, sets...), troupe.Options{FromStep: 6}, checkpoint.ErrMissing, "step-00000010", "from step 6 by name before", "move the newer checkpoints away")
+	write(t, manifest, whole)
+	if after := tree(t, filepath.Join(out, "checkpoints")); after != before {
+		t.Errorf("the checkpoints were\n%sthey are\n%s", before, after)
+	}
+}
+
+// TestFromStepCrash cuts the way back short at every operation, by a kill or a power
+// failure. The same command obeys once, loses nothing, and then goes on.
+func TestFromStepCrash(t *testing.T) {
+	sets := []string{"run.checkpoint_every=2", "run.eval_every=2", "optimizer.decay=constant"}
+	want := trained(t, sets...)
+	newest, metrics := tree(t, stepDir(want, 6)), read(t, filepath.Join(want, "metrics.jsonl"))
+	crash := func(t *testing.T, out string, at int) (*crashfs.FS, error) {
+		fsys, err := crashfs.New(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = fsys.Close() })
+		fsys.CrashAt(at)
+		troupe.SetFS(t, func(checkpoint.FS) checkpoint.FS { return fsys })
+		run, err := troupe.Start(context.Background(), newConfig(t, out, sets...), troupe.Options{FromStep: 2})
+		if err == nil {
+			_, err = run.Wait()
+		}
+		troupe.SetFS(t, func(fsys checkpoint.FS) checkpoint.FS { return fsys })
+		return fsys, err
+	}
+	again := func(t *testing.T, out string) {
+		from(t, out, 2, sets...)
+		sameFigures(t, want, out)
+		sameState(t, want, out, 6)
+		d := trainerState(t, out, 6).Decisions
+		if len(d) == 0 || d[len(d)-1].Kind != actors.FromStep || d[len(d)-1].Step != 2 {
+			t.Errorf("recorded: %+v", d)
+		}
+		var kept bool
+		for _, name := range list(t, filepath.Join(out, "checkpoints")) {
+			kept = kept || strings.HasPrefix(name, "step-00000006.superseded") && tree(t, filepath.Join(out, "checkpoints", name)) == newest
+		}
+		for _, name := range list(t, out) {
+			kept = kept && (name != "metrics.jsonl.superseded" || read(t, filepath.Join(out, name)) == metrics)
+		}
+		if !kept {
+			t.Errorf("what was set aside is lost: %v, %v", list(t, out), list(t, filepath.Join(out, "checkpoints")))
+		}
+		before := tree(t, filepath.Join(out, "checkpoints"))
+		from(t, out, 2, sets...)
+		if after := tree(t, filepath.Join(out, "checkpoints")); after != before {
+			t.Errorf("the checkpoints were\n%sthey are\n%s", before, after)
+		}
+	}
+	const between = 11 // operations, to save time
+	for k := 0; ; k += between {
+		out := copyTree(t, want)
+		fsys, err := crash(t, out, k)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, crashfs.ErrCrashed) {
+			t.Fatal(err)
+		}
+		failed := t.Failed()
+		again(t, out)
+		left := t.TempDir()
+		if err := fsys.Crash(left, uint64(k)); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(left, ".lock"), "")
+		again(t, left)
+		if t.Failed() && !failed {
+			t.Fatalf("a crash at operation %d", k)
+		}
+	}
+}
+
+// TestFromStepBeforeBest: going back to before the first validation leaves no best
+// checkpoint, nor the pointer, which would take another one of that step for it.
+func TestFromStepBeforeBest(t *testing.T) {
+	sets := []string{"run.checkpoint_every=2", "run.eval_every=4", "optimizer.decay=constant"}
+	out := trained(t, append(sets, "run.steps=4")...)
+	if step, ok, err := openStore(t, out).Best(); step != 4 || !ok || err != nil {
+		t.Fatal(step, ok, err)
+	}
+	from(t, out, 2, append(sets, "run.steps=2")...)
+	if step, ok, err := openStore(t, out).Best(); ok || err != nil {
+		t.Errorf("the best is that of step %d, %v", step, err)
+	}
+	if last, err := os.Readlink(filepath.Join(out, "checkpoints", "last")); err != nil || last != "step-00000002" {
+		t.Errorf("the last is %s, %v", last, err)
+	}
+}
+
+// TestFullDiskAtStart: whatever operation of a start fails, a *SetupError says that
+// nothing was changed, and nothing was; else the command can be given again.
+func TestFullDiskAtStart(t *testing.T) {
+	sets := []string{"run.checkpoint_every=2", "optimizer.decay=constant"}
+	want := trained(t, sets...)
+	before := tree(t, want)
+	changed := 0
+	for k, reached := 0, true; reached; k++ {
+		out := copyTree(t, want)
+		fsys, err := crashfs.New(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = fsys.Close() })
+		fsys.FailAt(k, syscall.ENOSPC)
+		troupe.SetFS(t, func(checkpoint.FS) checkpoint.FS { return fsys })
+		run, err := troupe.Start(context.Background(), newConfig(t, out, sets...), troupe.Options{FromStep: 2})
+		reached = fsys.Ops() > k
+		troupe.SetFS(t, func(fsys checkpoint.FS) checkpoint.FS { return fsys })
+		if err == nil {
+			run.Kill()
+			_, _ = run.Wait()
+			continue
+		}
+		if setup := new(troupe.SetupError); errors.As(err, &setup) {
+			if after := tree(t, out); after != before {
+				t.Errorf("operation %d: %v, but the folder had\n%sit has\n%s", k, err, before, after)
+			}
+			continue
+		}
+		if changed++; !errors.Is(err, checkpoint.ErrNoSpace) {
+			t.Errorf("operation %d: %v", k, err)
+		}
+		if changed%5 == 0 {
+			from(t, out, 2, sets...)
+			sameState(t, want, out, 6)
+		}
+	}
+	if changed < 20 {
+		t.Errorf("only %d operations failed after a change", changed)
+	}
+}
+
+// TestFromStepOnceMore: the same command goes on also where a crash has damaged the newest
+// checkpoint since: from the one before it, not from where the run went back to.
+func TestFromStepOnceMore(t *testing.T) {
+	sets := []string{"run.checkpoint_every=1", "run.eval_every=0"}
+	out := trained(t, sets...)
+	from(t, out, 2, sets...)
+	want := copyTree(t, out)
+	write(t, filepath.Join(stepDir(out, 6), "trainer.json"), "{}")
+	run, err := troupe.Start(context.Background(), newConfig(t, out, sets...), troupe.Options{FromStep: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at := run.Info().ResumedAt; at != 5 {
+		t.Errorf("it goes on from step %d", at)
+	}
+	finish(t, run)
+	sameState(t, want, out, 6)
+
+	// What can't be read is not left behind by a word that was about something else.
+	if err := os.Remove(filepath.Join(stepDir(out, 6), "trainer.json")); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, newConfig(t, out, sets...), troupe.Options{FromStep: 2}, checkpoint.ErrMissing, "gone on from step 2 by name before", "trainer.json", "3 4 5")
+}
+
+// TestFromStepForgetsBest: `best` doesn't go on pointing to what is aside, where a later
+// checkpoint of the same step would take its place.
+func TestFromStepForgetsBest(t *testing.T) {
+	out := trained(t, "run.checkpoint_every=2")
+	best := filepath.Join(out, "checkpoints", "best")
+	if _, err := os.Readlink(best); err != nil {
+		t.Fatal(err)
+	}
+	from(t, out, 2, "run.steps=2", "run.eval_every=0")
+	if to, err := os.Readlink(best); err == nil {
+		t.Errorf("the best checkpoint is %s", to)
+	}
+}

@@ -1,0 +1,126 @@
+package device
+
+import (
+	"os"
+
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/sysinfo"
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cpu"
+	"github.com/troupe-ml/troupe/tensorops/cuda"
+)
+
+// Device is what a run or a model computes on.
+type Device interface {
+	tensorops.Device
+	// Threads is how many actions, or parts of one, it computes at a time.
+	Threads() int
+	// FastBF16 reports whether bfloat16 products are faster than float32's.
+	FastBF16() bool
+}
+
+// Open makes the device that a configuration asks for. It refuses one whose ranks compute
+// on devices of several kinds.
+func Open(cfg *config.Config) (Device, error) {
+	for r := range cfg.Pipeline.Stages {
+		if KindOf(cfg, r) != KindOf(cfg, 0) {
+			return nil, cfg.Errorf("device.ranks", "ranks 0 and %d compute on %s and %s, and a single device is asked for; give one kind, or leave the key out", r, KindOf(cfg, 0), KindOf(cfg, r))
+		}
+	}
+	return openKind(cfg, KindOf(cfg, 0))
+}
+
+// openKind makes a configuration's device of a kind.
+func openKind(cfg *config.Config, kind string) (Device, error) {
+	key := "device.kernels"
+	if kind == CUDA {
+		key = "device.kind"
+		if len(cfg.Device.Ranks) > 0 {
+			key = "device.ranks"
+		}
+	}
+	d, err := OpenKind(Options{kind, cfg.Device.Threads, cfg.Device.Kernels, cfg.Device.TF32})
+	if err != nil {
+		return nil, cfg.Errorf(key, "%w", err)
+	}
+	return d, nil
+}
+
+// Kinds of devices.
+const (
+	CPU  = "cpu"
+	CUDA = "cuda"
+)
+
+// KindOf is the kind of a rank's device. What is not a GPU is the CPU: "auto" does not
+// look for a GPU as long as what it computes has not been verified on one.
+func KindOf(cfg *config.Config, rank int) string {
+	if cfg.Device.KindOf(rank) == CUDA {
+		return CUDA
+	}
+	return CPU
+}
+
+// Options say which device to make.
+type Options struct {
+	Kind    string // CUDA; else the CPU
+	Threads int    // of the CPU; 0: all cores
+	Kernels string // of the CPU; "": the best
+	TF32    bool   // of a GPU
+}
+
+// OpenKind makes a device of a kind.
+func OpenKind(o Options) (Device, error) {
+	if o.Kind == CUDA {
+		options := CUDAOptions()
+		options.TF32 = o.TF32
+		d, err := cuda.New(options)
+		if err != nil {
+			return nil, err // not d: a typed nil would not be nil
+		}
+		return gpu{d}, nil
+	}
+	d, err := cpu.New(cpu.Options{Threads: o.Threads, Kernels: o.Kernels})
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// CUDAOptions are those that a GPU is opened with. Where CUDA's libraries lie in no usual
+// place, the environment names them: TROUPE_LIBCUDA, TROUPE_LIBNVRTC, which may be
+// cuda.NoNVRTC, and TROUPE_LIBCUBLASLT, which may be cuda.NoBLAS.
+func CUDAOptions() cuda.Options {
+	return cuda.Options{Driver: os.Getenv("TROUPE_LIBCUDA"), NVRTC: os.Getenv("TROUPE_LIBNVRTC"), BLAS: os.Getenv("TROUPE_LIBCUBLASLT")}
+}
+
+// gpu is a device whose streams share it.
+type gpu struct{ *cuda.Device }
+
+// Threads is 1: what runs beside something else takes its share of the one device.
+func (gpu) Threads() int { return 1 }
+
+// FastBF16 reports whether products of bfloat16 are faster: they are on tensor cores.
+func (g gpu) FastBF16() bool { return g.HasBLAS() || g.MultipliesBF16() }
+
+// KnowsTF32 reports whether a device computes with TensorFloat-32 where that is asked for;
+// what is no GPU does not ask.
+func KnowsTF32(d Device) bool {
+	g, ok := d.(gpu)
+	return !ok || g.HasBLAS()
+}
+
+// FreeBytes is the memory that tensors may take on a device; 0: not known.
+func FreeBytes(d Device) int64 {
+	if g, ok := d.(gpu); ok {
+		free, err := g.FreeBytes()
+		if err != nil {
+			return 0 // what is wrong with the device, its first list says
+		}
+		return free
+	}
+	return HostFreeBytes()
+}
+
+// HostFreeBytes is the memory that this machine has left; 0: not known. Tests replace it.
+var HostFreeBytes = sysinfo.MemoryBytes

@@ -1,0 +1,139 @@
+package device
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Set is what the ranks of a run compute on. Ranks of one kind share a device, on
+// which each has a stream.
+type Set struct {
+	kinds  []string // in the order of their first ranks
+	opened []Device // of these kinds
+	ranks  []int    // of each rank, the place in opened
+}
+
+// OpenSet makes the devices that a configuration's ranks ask for.
+func OpenSet(cfg *config.Config) (*Set, error) {
+	d := &Set{}
+	for r := range cfg.Pipeline.Stages {
+		kind := KindOf(cfg, r)
+		i := slices.Index(d.kinds, kind)
+		if i < 0 {
+			one, err := openKind(cfg, kind)
+			if err != nil {
+				d.Close()
+				return nil, err
+			}
+			i = len(d.opened)
+			d.kinds, d.opened = append(d.kinds, kind), append(d.opened, one)
+		}
+		d.ranks = append(d.ranks, i)
+	}
+	return d, nil
+}
+
+// Close ends the devices.
+func (d *Set) Close() {
+	for _, one := range d.opened {
+		one.Close()
+	}
+}
+
+// Opened lists the devices, in the order of their first ranks.
+func (d *Set) Opened() []Device { return d.opened }
+
+// OfRanks lists the device of each rank.
+func (d *Set) OfRanks() []tensorops.Device {
+	all := make([]tensorops.Device, len(d.ranks))
+	for r, i := range d.ranks {
+		all[r] = d.opened[i]
+	}
+	return all
+}
+
+// OnGPU is the memory that tensors may take on the GPU; 0: there is none, or it is not known.
+func (d *Set) OnGPU() int64 {
+	if i := slices.Index(d.kinds, CUDA); i >= 0 {
+		return FreeBytes(d.opened[i])
+	}
+	return 0
+}
+
+// Memory is the tensor memory in use on the device of a kind.
+func (d *Set) Memory(kind string) tensorops.MemoryStats {
+	for _, one := range d.opened {
+		if one.Name() == kind {
+			return one.Memory()
+		}
+	}
+	return tensorops.MemoryStats{}
+}
+
+// Threads is how many actions, or parts of one, the devices compute at a time: a GPU
+// beside the CPU adds none, its kernels being launched one after the other.
+func (d *Set) Threads() int {
+	most := 1
+	for _, one := range d.opened {
+		most = max(most, one.Threads())
+	}
+	return most
+}
+
+// Names are those of the devices, such as "cuda, cpu".
+func (d *Set) Names() string {
+	var names []string
+	for _, one := range d.opened {
+		names = append(names, one.Name())
+	}
+	return strings.Join(names, ", ")
+}
+
+// Path names the kernels in use; of several devices those of each, with its ranks:
+// "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)".
+func (d *Set) Path() string {
+	if len(d.opened) == 1 {
+		return d.opened[0].Path()
+	}
+	var paths []string
+	for i, one := range d.opened {
+		path := one.Path()
+		if !strings.HasPrefix(path, one.Name()) {
+			path = one.Name() + "-" + path
+		}
+		paths = append(paths, fmt.Sprintf("%s (%s)", path, rankList(d.ranks, i)))
+	}
+	return strings.Join(paths, ", ")
+}
+
+// rankList names the ranks that are at a place, such as "ranks 0, 2-5".
+func rankList(ranks []int, place int) string {
+	var spans []string
+	n := 0
+	for first := 0; first < len(ranks); first++ {
+		if ranks[first] != place {
+			continue
+		}
+		last := first
+		for last+1 < len(ranks) && ranks[last+1] == place {
+			last++
+		}
+		n += last - first + 1
+		span := strconv.Itoa(first)
+		if last > first {
+			span += "-" + strconv.Itoa(last)
+		}
+		spans = append(spans, span)
+		first = last
+	}
+	word := "ranks "
+	if n == 1 {
+		word = "rank "
+	}
+	return word + strings.Join(spans, ", ")
+}

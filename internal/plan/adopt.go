@@ -1,0 +1,82 @@
+package plan
+
+import (
+	"errors"
+
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/rundir"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tokenizer"
+)
+
+// AdoptModel fills the model's sizes and the tokenizer from model.from and opens
+// that checkpoint; nil when there is none.
+func AdoptModel(cfg *config.Config) (*checkpoint.Checkpoint, error) {
+	if cfg.Model.From == "" {
+		return nil, nil
+	}
+	ckpt, err := checkpoint.OpenAt(cfg.Model.From)
+	if err != nil {
+		return nil, cfg.Errorf("model.from", "%w", err)
+	}
+	if err := Adopt(cfg, ckpt); err != nil {
+		return nil, errors.Join(err, ckpt.Close())
+	}
+	return ckpt, nil
+}
+
+func Adopt(cfg *config.Config, from *checkpoint.Checkpoint) error {
+	m, err := ReadModel(from)
+	if err != nil {
+		return cfg.Errorf("model.from", "%s: %w", from.Dir(), err)
+	}
+	if m.Family == stages.GPT2 {
+		m.RopeTheta = unusedRopeTheta
+	}
+	if m.Context, err = contextOf(cfg, m); err != nil {
+		return err
+	}
+	err = cfg.AdoptModel(config.Model{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN,
+		Context: m.Context, Vocab: m.Vocab, TieEmbeddings: m.Tie, RopeTheta: m.RopeTheta, MTPLayers: m.MTPLayers})
+	if err != nil || cfg.Data.Format != "text" {
+		return err
+	}
+	// The weights know the ids of the tokenizer that they were trained with.
+	const otherwise = "to train it on, give the text as token ids (data.format = \"uint16\")"
+	t, err := rundir.ReadTokenizer(from)
+	switch {
+	case errors.Is(err, tokenizer.ErrUnsupported):
+		return cfg.Errorf("model.from", "%s: %w; %s", from.Dir(), err, otherwise)
+	case err != nil:
+		return cfg.Errorf("model.from", "%s: %w", from.Dir(), err)
+	case t == nil && !cfg.IsSet("data.tokenizer"):
+		return cfg.Errorf("model.from", "%s has no %s to say which ids its weights were trained with; %s, or name the tokenizer by data.tokenizer", from.Dir(), rundir.TokensFile, otherwise)
+	case t == nil || t.Name() == cfg.Data.Tokenizer:
+		return nil
+	}
+	if cfg.IsSet("data.tokenizer") {
+		return cfg.Errorf("data.tokenizer", "%q, but the model in model.from was trained with %q; leave the key out, or start from another checkpoint", cfg.Data.Tokenizer, t.Name())
+	}
+	cfg.Data.Tokenizer = t.Name()
+	return nil
+}
+
+// contextOf is the context to train a model at: the configuration's, where it has one
+// that the model can take, else the model's.
+func contextOf(cfg *config.Config, m stages.Config) (int, error) {
+	n := cfg.Model.Context
+	switch {
+	case !cfg.IsSet("model.context") || n == m.Context:
+		return m.Context, nil
+	case m.Family == stages.GPT2:
+		return 0, cfg.Errorf("model.context", "%d, but the gpt2 model in model.from has weights for %d positions, and a context is all of them; leave the key out, or start from another checkpoint", n, m.Context)
+	case n > m.Positions():
+		return 0, cfg.Errorf("model.context", "%d is more than the %d positions of the model in model.from; use at most that, or start from another checkpoint", n, m.Positions())
+	}
+	return n, nil
+}
+
+// unusedRopeTheta is what a configuration says of a family without it: a value
+// that the key may have.
+const unusedRopeTheta = 10000

@@ -1,0 +1,136 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// dryActions is how much of a rank's row is recorded to meet its peak: all of a row of
+// usual length. Of a longer one, up to where it holds the most outputs, and then as many
+// microbatches through every chunk and back as the row goes on repeating: a group, of
+// which partial recomputation treats the next differently until its own window is
+// through.
+func (p *Plan) dryActions(rank int) int {
+	const usual = 4096
+	cycle := p.cfg.Pipeline.Group
+	if p.cfg.Pipeline.Recompute == "partial" {
+		cycle *= p.table.ForwardsAhead(rank)
+	}
+	return max(usual, p.table.PeakAt(rank)+3*p.spec.Chunks*cycle)
+}
+
+// MemoryBytes is the tensor memory that each rank's pool takes, found by recording
+// its row of the table without executing it.
+func (p *Plan) MemoryBytes() ([]int64, error) {
+	bytes := make([]int64, p.table.NumRanks())
+	for r, row := range p.table.Ranks {
+		var err error
+		if bytes[r], err = p.dryRun(r, row[:min(len(row), p.dryActions(r))]); err != nil {
+			return nil, fmt.Errorf("rank %d: %w", r, err)
+		}
+	}
+	return bytes, nil
+}
+
+// dryRun records a row, as a stage actor does, and tells what its pool holds then.
+func (p *Plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error) {
+	dry := tensorops.NewDryStream()
+	st, err := stages.NewStage(p.model, dry, p.chunks[rank], p.StageOptions(rank))
+	if err != nil {
+		return 0, err
+	}
+	if p.cfg.Pipeline.PostValidation {
+		// The copies that it keeps are there from the end of the first step on.
+		l := dry.NewList()
+		st.SpeculativeApply(l, stages.Update{Count: 1})
+		if err := tensorops.Run(dry, l); err != nil {
+			return 0, err
+		}
+	}
+	b, t, last := p.cfg.Batch.Microbatch, p.cfg.Model.Context, int32(p.table.NumStages-1)
+	ids := make([]int32, b*t)
+	recomputes, headLater := p.Recomputes(), p.HeadLater()
+	for _, a := range row {
+		l := dry.NewList()
+		var in, out tensorops.Tensor
+		needs := a.Type == scheduler.F && a.Stage > 0 || (a.Type == scheduler.B || a.Type == scheduler.I) && a.Stage < last
+		if needs {
+			depths, after := st.Depths(int(a.Stage))
+			if a.Type != scheduler.F {
+				depths = after
+			}
+			in = l.Alloc(tensorops.Float32, depths*b, t, p.model.Config.Hidden)
+		}
+		v, i := int(a.Stage), int(a.Microbatch)
+		switch a.Type {
+		case scheduler.F:
+			mb := stages.Microbatch{Step: 1, Index: i, Sequences: b, Positions: t, Tokens: ids, Targets: ids, Train: true}
+			mb.Recompute = recomputes(rank, i)
+			mb.HeadLater = headLater(i)
+			out = st.Forward(l, v, &mb, in)
+		case scheduler.I:
+			out = st.InputGrad(l, v, i, in)
+		case scheduler.W:
+			st.WeightGrad(l, v, i)
+		case scheduler.B:
+			out = st.Backward(l, v, i, in)
+		}
+		l.Free(out)
+		if err := tensorops.Run(dry, l); err != nil {
+			return 0, fmt.Errorf("%v: %w", a, err)
+		}
+	}
+	l := dry.NewList()
+	st.TiedGrads(l, len(p.EmbeddingRanks())-1)
+	if err := tensorops.Run(dry, l); err != nil {
+		return 0, err
+	}
+	return dry.Memory().Taken, nil
+}
+
+// CheckMemory refuses a model that does not fit: its tensors on a GPU whose free
+// memory is known, and in this machine's memory those of the other ranks, and the copy that a
+// checkpoint is written from.
+func (p *Plan) CheckMemory(gpuFree int64) error {
+	ranks, err := p.MemoryBytes()
+	if errors.Is(err, tensorops.ErrOutOfMemory) {
+		return p.cfg.Errorf("model.hidden", "%w on any machine: %v", ErrMemory, err)
+	}
+	if err != nil {
+		return err
+	}
+	var tensors, onGPU float64 // bytes, and no sum of them is too large
+	for r, b := range ranks {
+		if device.KindOf(p.cfg, r) == device.CUDA {
+			onGPU += float64(b)
+		} else {
+			tensors += float64(b)
+		}
+	}
+	const advice = "make the model, batch.microbatch or the microbatches in flight smaller, or set pipeline.recompute"
+	parameters := p.model.Config.Parameters()
+	if gpuFree > 0 && onGPU > float64(gpuFree) {
+		return p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s of tensors on the GPU, which has %s free; %s",
+			ErrMemory, parameters, GiB(onGPU), GiB(float64(gpuFree)), advice)
+	}
+	copyBytes := float64(p.checkpointBytes(parameters))
+	need := tensors + copyBytes
+	if free := device.HostFreeBytes(); free > 0 && need > float64(free) {
+		return p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s (%s of tensors, %s to copy a checkpoint from), this machine has %s free; %s",
+			ErrMemory, parameters, GiB(need), GiB(tensors), GiB(copyBytes), GiB(float64(free)), advice)
+	}
+	return nil
+}
+
+// checkpointBytes is the host's memory that a copy of n weights with their optimizer
+// state takes.
+func (p *Plan) checkpointBytes(parameters int64) int64 {
+	return 4 * parameters * int64(1+len(Optimizer(p.cfg).Parts()))
+}
+
+func GiB(bytes float64) string { return fmt.Sprintf("%.1f GiB", bytes/(1<<30)) }

@@ -1,0 +1,319 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/troupe-ml/troupe/cluster"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// ErrMemory: the model does not fit this machine's memory.
+var ErrMemory = errors.New("not enough memory")
+
+// Plan is a configuration resolved against itself: the model, who holds which
+// layers, and the tables.
+type Plan struct {
+	cfg    *config.Config
+	cost   LayerCost // nil: by arithmetic
+	model  *stages.Model
+	layout *scheduler.Layout
+	spec   scheduler.Spec
+	table  *scheduler.Table
+	report *scheduler.Report
+	bubble float64              // of it at unit costs, a share
+	chunks [][]stages.ChunkSpec // by rank
+}
+
+// logitsOnGPU bounds the logits that exist at a time on a GPU: half a gibibyte.
+const logitsOnGPU = 128 << 20
+
+// StageOptions are those of a rank's stage.
+func (p *Plan) StageOptions(rank int) stages.Options {
+	c := p.cfg
+	bf16 := c.Device.DType == "bfloat16"
+	logits := 0 // the usual number
+	if device.KindOf(c, rank) == device.CUDA {
+		logits = logitsOnGPU
+	}
+	return stages.Options{
+		Seed: c.Run.Seed, Optimizer: Optimizer(c), StepTokens: c.Batch.Sequences * c.Model.Context, BF16: bf16, Logits: logits,
+		// In float32 packing is a few percent of a product and gains nothing
+		// (measured); in bfloat16 it converts every number, which is worth the memory
+		// of two more copies from some microbatches on.
+		Pack: bf16 && c.Batch.Sequences > 2*c.Batch.Microbatch,
+	}
+}
+
+// New checks what needs no data. vocab is the vocabulary's size; from is the model
+// whose weights the run goes on from, for what no key is for.
+func New(cfg *config.Config, vocab int, from stages.Config) (*Plan, error) {
+	return newBy(cfg, vocab, from, nil)
+}
+
+// NewBy is newPlan by costs that are known.
+func newBy(cfg *config.Config, vocab int, from stages.Config, cost LayerCost) (*Plan, error) {
+	p := &Plan{cfg: cfg, cost: cost}
+	if _, err := cluster.NewGrid(cfg.Pipeline.Stages, cfg.Parallel.Tensor, cfg.Parallel.Data, cfg.Parallel.Order); err != nil {
+		return nil, cfg.Errorf("parallel.order", "%v", err)
+	}
+	model, err := stages.NewModel(modelConfig(cfg, vocab, from))
+	if err != nil {
+		return nil, cfg.Errorf("model.family", "%v", err)
+	}
+	p.model = model
+	return p, p.makeTable()
+}
+
+// modelConfig takes the sizes from a configuration.
+func modelConfig(c *config.Config, vocab int, from stages.Config) stages.Config {
+	m := c.Model
+	return stages.Config{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN,
+		Context: m.Context, Vocab: vocab, Dropout: m.Dropout, Tie: m.TieEmbeddings, RopeTheta: m.RopeTheta, NormEps: from.NormEps,
+		MTPLayers: m.MTPLayers, MTPWeight: m.MTPWeight, MaxPositions: from.Positions()}
+}
+
+// makeTable makes the table, and the layout that goes with its stages.
+func (p *Plan) makeTable() error {
+	c := p.cfg
+	p.spec = scheduler.Spec{Schedule: c.Pipeline.Schedule, Ranks: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks,
+		Microbatches: c.Batch.Sequences / c.Batch.Microbatch, Bound: c.Pipeline.Bound, DeferWeights: c.Pipeline.DeferWeights}
+	// The default group, which a printed configuration gives too, asks for nothing
+	// that a schedule without groups could not do.
+	if c.Pipeline.Group != c.Pipeline.Stages {
+		p.spec.Group = c.Pipeline.Group
+	}
+	if c.Pipeline.Schedule == scheduler.Auto || c.Pipeline.Schedule == scheduler.Dynamic {
+		// It goes by what the stages cost, and so by the layout.
+		n := p.spec.Ranks * p.spec.Chunks
+		if err := p.makeLayout(n); err != nil {
+			return err
+		}
+		if len(p.layout.Stages) != n {
+			return c.Errorf("pipeline.layout", "it has %d stages, but ranks %d with %d chunks have %d", len(p.layout.Stages), p.spec.Ranks, p.spec.Chunks, n)
+		}
+		p.spec.Costs = p.costs()
+	}
+	var err error
+	if strings.HasSuffix(c.Pipeline.Schedule, ".csv") {
+		err = p.readTable()
+	} else if p.table, err = scheduler.Generate(p.spec); err != nil {
+		err = c.Errorf("pipeline.schedule", "%v", err)
+	}
+	if err != nil {
+		return err
+	}
+	var timeline *scheduler.Timeline
+	if p.report, timeline, err = scheduler.Analyse(p.table); err != nil {
+		return c.Errorf("pipeline.schedule", "%v", err)
+	}
+	p.bubble = timeline.BubbleFraction
+	if err := p.makeLayout(p.table.NumStages); err != nil {
+		return err
+	}
+	return p.place()
+}
+
+// DynamicBound is the most outputs that a rank of a dynamic order holds: the
+// configuration's, or as many as a rank of the table it follows; 0: the order is fixed.
+func (p *Plan) DynamicBound() int {
+	if p.cfg.Pipeline.Schedule != scheduler.Dynamic {
+		return 0
+	}
+	if b := p.cfg.Pipeline.Bound; b > 0 {
+		return b
+	}
+	return slices.Max(p.report.PeakInFlight)
+}
+
+// readTable reads a user's own table, which must have the configuration's sizes.
+func (p *Plan) readTable() error {
+	c := p.cfg
+	path := c.Pipeline.Schedule
+	var err error
+	if p.table, err = ReadTable(path); err != nil {
+		return c.Errorf("pipeline.schedule", "%v", err)
+	}
+	t, want := p.table, p.spec
+	numStages, err := t.Placement.Stages(want.Ranks, want.Chunks)
+	switch {
+	case t.ForwardOnly:
+		return c.Errorf("pipeline.schedule", "%s has forwards only: there is nothing to train by", path)
+	case t.NumRanks() != want.Ranks:
+		return c.Errorf("pipeline.schedule", "%s has %d rows, one for each rank, but pipeline.stages is %d", path, t.NumRanks(), want.Ranks)
+	case t.Microbatches != want.Microbatches:
+		return c.Errorf("pipeline.schedule", "%s has %d microbatches, but batch.sequences / batch.microbatch is %d", path, t.Microbatches, want.Microbatches)
+	case err != nil || t.NumStages != numStages:
+		return c.Errorf("pipeline.schedule", "%s has %d stages in placement %s, but pipeline.chunks is %d", path, t.NumStages, t.Placement, want.Chunks)
+	}
+	return nil
+}
+
+// costs are those of a stage's actions: the sums of its layers'.
+func (p *Plan) costs() scheduler.Costs {
+	of := p.layerCost()
+	byStage := make([][scheduler.B + 1]float64, len(p.layout.Stages))
+	for v, symbols := range p.layout.Stages {
+		for _, symbol := range symbols {
+			for t := scheduler.F; t <= scheduler.B; t++ {
+				byStage[v][t] += of(symbol, t)
+			}
+		}
+	}
+	return func(_ int, a scheduler.Action) float64 { return byStage[a.Stage][a.Type] }
+}
+
+// layerCost is what was given, or the arithmetic: an input gradient and a weight
+// gradient take as many products as a forward.
+func (p *Plan) layerCost() LayerCost {
+	if p.cost != nil {
+		return p.cost
+	}
+	flops := p.symbolFLOPs()
+	return func(s scheduler.Symbol, t scheduler.Type) float64 {
+		return flops[s] * scheduler.UnitCosts(0, scheduler.Action{Type: t})
+	}
+}
+
+// symbolFLOPs are those of a layer's forward of a token.
+func (p *Plan) symbolFLOPs() map[scheduler.Symbol]float64 {
+	c, context := p.model.Config, p.cfg.Model.Context
+	e, t, l := c.FLOPs(context)
+	return map[scheduler.Symbol]float64{scheduler.SymbolEmbedding: e, scheduler.SymbolLayer: t, scheduler.SymbolLoss: l, scheduler.SymbolMTP: c.MTPFLOPs(context)}
+}
+
+// StageFLOPs are those of each stage's forward of a token.
+func (p *Plan) StageFLOPs() []float64 {
+	flops := p.symbolFLOPs()
+	byStage := make([]float64, len(p.layout.Stages))
+	for v, symbols := range p.layout.Stages {
+		for _, s := range symbols {
+			byStage[v] += flops[s]
+		}
+	}
+	return byStage
+}
+
+// makeLayout cuts the model into stages.
+func (p *Plan) makeLayout(numStages int) error {
+	c := p.cfg
+	var err error
+	if text := c.Pipeline.Layout; text != "" {
+		if p.layout, err = scheduler.ParseLayout(text); err != nil {
+			return c.Errorf("pipeline.layout", "%v", err)
+		}
+		return nil
+	}
+	of := p.layerCost()
+	step := func(s scheduler.Symbol) float64 { return of(s, scheduler.F) + of(s, scheduler.B) }
+	costs := scheduler.LayerCosts{Embedding: step(scheduler.SymbolEmbedding), Layer: step(scheduler.SymbolLayer), Head: step(scheduler.SymbolLoss)}
+	if p.layout, err = scheduler.BalancedMTPLayout(costs, step(scheduler.SymbolMTP), p.layoutSpec(), numStages); err != nil {
+		return c.Errorf("pipeline.stages", "%v", err)
+	}
+	return nil
+}
+
+// place gives every rank its layers.
+func (p *Plan) place() error {
+	c := p.cfg
+	if err := p.layout.Validate(p.layoutSpec()); err != nil {
+		return c.Errorf("pipeline.layout", "%v", err)
+	}
+	p.chunks = make([][]stages.ChunkSpec, p.table.NumRanks())
+	first := 0
+	for v, symbols := range p.layout.Stages {
+		r := p.table.RankOf(v)
+		p.chunks[r] = append(p.chunks[r], stages.ChunkSpec{Chunk: v, First: first, Last: first + len(symbols)})
+		first += len(symbols)
+	}
+	return nil
+}
+
+// layoutSpec is what the layout has to fit. Before there is a table, its stages are
+// taken to go in a loop.
+func (p *Plan) layoutSpec() scheduler.LayoutSpec {
+	c := p.cfg
+	s := scheduler.LayoutSpec{Layers: c.Model.Layers, MTPLayers: c.Model.MTPLayers, Ranks: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks}
+	if p.table != nil {
+		s.Placement = p.table.Placement
+	}
+	return s
+}
+
+// EmbeddingRanks are the ranks that use the embedding's weight: for the embedding
+// itself, for multi-token prediction, and where it is tied for the head.
+func (p *Plan) EmbeddingRanks() []int {
+	var ranks []int
+	for v, symbols := range p.layout.Stages {
+		uses := slices.Contains(symbols, scheduler.SymbolEmbedding) || slices.Contains(symbols, scheduler.SymbolMTP) ||
+			p.cfg.Model.TieEmbeddings && slices.Contains(symbols, scheduler.SymbolLoss)
+		if r := p.table.RankOf(v); uses && !slices.Contains(ranks, r) {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// EvalTable is a forward-only table for n microbatches, of the stages' placement.
+func (p *Plan) EvalTable(microbatches int) (*scheduler.Table, error) {
+	s := scheduler.Spec{Ranks: p.spec.Ranks, Chunks: p.spec.Chunks, Microbatches: microbatches, ForwardOnly: true}
+	switch p.table.Placement {
+	case scheduler.V:
+		s.Schedule = scheduler.ZBV
+	case scheduler.U:
+		s.Schedule = scheduler.UShape
+	}
+	t, err := scheduler.Generate(s)
+	if err != nil {
+		return nil, fmt.Errorf("validation: %w", err)
+	}
+	return t, nil
+}
+
+// Recomputes says which microbatches a rank recomputes. Partial recomputation
+// keeps the activations of the first recompute_keep microbatches in each window
+// of warm-up + 1 (Megatron-Core's rule).
+func (p *Plan) Recomputes() func(rank, microbatch int) bool {
+	switch p.cfg.Pipeline.Recompute {
+	case "full":
+		return func(int, int) bool { return true }
+	case "partial":
+		keep := p.cfg.Pipeline.RecomputeKeep
+		window := make([]int, p.table.NumRanks())
+		for r := range window {
+			window[r] = p.table.ForwardsAhead(r)
+		}
+		return func(rank, microbatch int) bool { return microbatch%window[rank] >= keep }
+	}
+	return func(int, int) bool { return false }
+}
+
+// HeadLater says which microbatches put the head's weight gradient off: the last ones,
+// where the configuration asks for it and the schedule does not take gradients apart
+// itself. Where it does, the weight gradients of the whole last stage move (Megatron-Core's
+// deferral of the embedding's weight gradient).
+func (p *Plan) HeadLater() func(microbatch int) bool {
+	none := func(int) bool { return false }
+	if p.cfg.Pipeline.DeferWeights == 0 {
+		return none
+	}
+	last := int32(p.table.NumStages - 1)
+	for _, row := range p.table.Ranks {
+		if slices.ContainsFunc(row, func(a scheduler.Action) bool { return a.Type == scheduler.I && a.Stage != last }) {
+			return none
+		}
+	}
+	from := p.table.Microbatches - p.cfg.Pipeline.DeferWeights
+	return func(microbatch int) bool { return microbatch >= from }
+}
+
+// Optimizer takes the constants from a configuration.
+func Optimizer(c *config.Config) stages.Optimizer {
+	o := c.Optimizer
+	return stages.Optimizer{Name: o.Name, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps, Momentum: o.Momentum, WeightDecay: o.WeightDecay}
+}

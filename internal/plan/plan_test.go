@@ -1,0 +1,73 @@
+package plan
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// setFree makes the machine seem to have n bytes left.
+func setFree(t *testing.T, n int64) {
+	old := device.HostFreeBytes
+	t.Cleanup(func() { device.HostFreeBytes = old })
+	device.HostFreeBytes = func() int64 { return n }
+}
+
+// mixed parses a small configuration.
+func mixed(t *testing.T, sets ...string) *config.Config {
+	t.Helper()
+	cfg, err := config.Parse("mixed.toml", []byte(`
+run = {steps = 2, eval_batches = 1}
+model = {hidden = 32, context = 32, vocab = 1000}
+data = {train = ["testdata/troupe.txt"]}
+batch = {sequences = 24, microbatch = 2}
+pipeline = {stages = 3}
+device = {dtype = "bfloat16"}
+`), append([]string{"run.out=" + t.TempDir()}, sets...), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// TestMixedPlan: the memory that a rank's tensors are held against is its device's.
+func TestMixedPlan(t *testing.T) {
+	p, err := New(mixed(t, `device.ranks=["cuda", "cpu", "cuda"]`), 1000, stages.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes, err := p.MemoryBytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpu, host := bytes[0]+bytes[2], bytes[1]+p.checkpointBytes(p.model.Config.Parameters())
+	for _, c := range []struct {
+		gpu, host int64
+		refusal   string
+	}{
+		{gpu, host, ""},
+		{0, 0, ""}, // neither is known
+		{gpu - 1, host, "on the GPU, which has"},
+		{gpu, host - 1, "this machine has"},
+		{0, host - 1, "this machine has"},
+		{gpu - 1, 0, "on the GPU, which has"},
+	} {
+		setFree(t, c.host)
+		err := p.CheckMemory(c.gpu)
+		if (err != nil) != (c.refusal != "") || err != nil && (!errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), c.refusal)) {
+			t.Errorf("%d bytes on the GPU and %d in the machine: error %v, want %q", c.gpu, c.host, err, c.refusal)
+		}
+	}
+	setFree(t, 0)
+	whole, err := New(mixed(t, "device.kind=cuda"), 1000, stages.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := whole.CheckMemory(bytes[0]); !errors.Is(err, ErrMemory) {
+		t.Errorf("three ranks where one has room: %v", err)
+	}
+}

@@ -1,0 +1,96 @@
+package plan
+
+import (
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// LayerCost is what a pass of one layer takes for a microbatch, in any unit. B is the
+// backward in one piece.
+type LayerCost func(layer scheduler.Symbol, pass scheduler.Type) float64
+
+// VocabBytes is the vocabulary of bytes.
+const VocabBytes = 256
+
+// Resolve makes the plan of a configuration without its data: a vocabulary that the text
+// would tell is taken to be that of bytes. cost is what the layers are spread over the
+// stages by where the configuration doesn't say, and what the schedules auto and dynamic
+// go by; nil: by their arithmetic. The configuration stays as it is.
+func Resolve(cfg *config.Config, cost LayerCost) (*Plan, error) {
+	own := *cfg // what is adopted is not the caller's
+	if err := own.Validate(); err != nil {
+		return nil, err
+	}
+	ckpt, err := AdoptModel(&own)
+	if err != nil {
+		return nil, err
+	}
+	if ckpt != nil {
+		if err := ckpt.Close(); err != nil {
+			return nil, err
+		}
+	}
+	vocab := own.Model.Vocab
+	if vocab == 0 {
+		vocab = VocabBytes
+	}
+	return newBy(&own, vocab, stages.Config{}, cost)
+}
+
+// Config is the configuration, with the sizes of the checkpoint that it begins from.
+func (p *Plan) Config() *config.Config { return p.cfg }
+
+// Table is the order of every rank's actions.
+func (p *Plan) Table() *scheduler.Table { return p.table }
+
+// Report is what the checker found out about the table.
+func (p *Plan) Report() *scheduler.Report { return p.report }
+
+// BubbleFraction is the table's bubble at unit costs.
+func (p *Plan) BubbleFraction() float64 { return p.bubble }
+
+// Layout says which layers a chunk holds.
+func (p *Plan) Layout() *scheduler.Layout { return p.layout }
+
+// Model lists the layers and the parameters.
+func (p *Plan) Model() *stages.Model { return p.model }
+
+// Chunks are those of a rank.
+func (p *Plan) Chunks(rank int) []stages.ChunkSpec { return p.chunks[rank] }
+
+// DeviceKind is that of a rank's device: device.CPU or device.CUDA.
+func (p *Plan) DeviceKind(rank int) string { return device.KindOf(p.cfg, rank) }
+
+// Parameters is, for each rank, the number of weights that it updates. A weight that two
+// ranks use counts on both.
+func (p *Plan) Parameters() []int64 {
+	counts := make([]int64, len(p.chunks))
+	for r, chunks := range p.chunks {
+		counts[r] = p.model.ParametersOf(chunks)
+	}
+	return counts
+}
+
+// CheckpointBytes is the device's memory that a copy of n weights and of their optimizer's
+// state takes while a checkpoint is written: none of a GPU's.
+func (p *Plan) CheckpointBytes(parameters int64) int64 {
+	if p.DeviceKind(0) == device.CUDA {
+		return 0
+	}
+	return p.checkpointBytes(parameters)
+}
+
+// FreeBytes is the memory that a run may take on its device here; 0: not known.
+func (p *Plan) FreeBytes() (int64, error) {
+	if p.DeviceKind(0) != device.CUDA {
+		return device.HostFreeBytes(), nil
+	}
+	d, err := device.Open(p.cfg)
+	if err != nil {
+		return 0, err
+	}
+	defer d.Close()
+	return device.FreeBytes(d), nil
+}

@@ -1,0 +1,24 @@
+package plan
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// ReadTable reads a schedule's table from a CSV file: see scheduler.ReadCSV.
+func ReadTable(path string) (*scheduler.Table, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	// One byte too many is enough for ReadCSV to refuse the rest.
+	text, err := io.ReadAll(io.LimitReader(f, scheduler.MaxTableBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return scheduler.ReadCSV(path, string(text))
+}

@@ -1,0 +1,174 @@
+package plan
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/rundir"
+	"github.com/troupe-ml/troupe/internal/strictjson"
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// ReadModel reads the sizes of a checkpoint's model. A run may have trained at a shorter
+// context than the model's: it is the run's that its losses belong to.
+func ReadModel(c *checkpoint.Checkpoint) (stages.Config, error) {
+	b, err := c.File(rundir.ModelFile)
+	if err != nil {
+		return stages.Config{}, err
+	}
+	m, err := stages.ParseHF(b)
+	if err != nil || c.Manifest == nil {
+		return m, err
+	}
+	text, err := c.File(rundir.ConfigFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err != nil {
+		return m, err
+	}
+	run, err := config.ParseStored(rundir.ConfigFile, text)
+	if err != nil {
+		return m, fmt.Errorf("the run's configuration: %w", err)
+	}
+	m.Context, m.MaxPositions = run.Model.Context, m.Context
+	return m, m.Validate()
+}
+
+// find says where a checkpoint has a part of a parameter, which must have the
+// model's shape. GPT-2's published files leave out a prefix of the names.
+func find(c *checkpoint.Checkpoint, p *stages.Param, part string) (from *checkpoint.Tensors, name string, err error) {
+	from, name = c.Model(), p.Name
+	if part != "" {
+		from, name = c.Optimizer(), part+"."+p.Name
+	}
+	info, ok := from.Info(name)
+	if short := strings.TrimPrefix(name, gpt2Prefix); short != name {
+		if other, both := from.Info(short); both && ok {
+			return nil, "", fmt.Errorf("%s: tensors %q and %q are two spellings of one; remove one", c.Dir(), name, short)
+		} else if both {
+			info, ok, name = other, true, short
+		}
+	}
+	switch {
+	case !ok:
+		return nil, "", fmt.Errorf("%s: there is no tensor %q", c.Dir(), name)
+	case !slices.Equal(info.Shape, p.Shape):
+		return nil, "", fmt.Errorf("%s: tensor %q has shape %d, the model needs %d", c.Dir(), name, info.Shape, p.Shape)
+	case !slices.Contains([]string{"F32", "F16", "BF16"}, info.DType):
+		return nil, "", fmt.Errorf("%s: tensor %q is %s; F32, F16 and BF16 can be read", c.Dir(), name, info.DType)
+	}
+	return from, name, nil
+}
+
+// gpt2Prefix is what GPT-2's published files leave out of their tensors' names.
+const gpt2Prefix = "transformer."
+
+// CheckWeights makes sure that a checkpoint has a model's weights and no others, and
+// parts of the optimizer's state, before anything is allocated or changed for them.
+func CheckWeights(c *checkpoint.Checkpoint, m *stages.Model, parts []string) error {
+	used := make(map[string]bool, len(m.Params))
+	for _, p := range m.Params {
+		for _, part := range append([]string{""}, parts...) {
+			_, name, err := find(c, p, part)
+			if err != nil {
+				return err
+			}
+			if part == "" {
+				used[name] = true
+			}
+		}
+	}
+	var surplus []string
+	buffers := buffersOf(m.Config)
+	for _, name := range c.Model().Names() {
+		switch {
+		case used[name] || buffers[name]:
+		case name == headWeight && m.Config.Tie:
+			if err := checkTiedHead(c, m); err != nil {
+				return err
+			}
+		default:
+			surplus = append(surplus, name)
+		}
+	}
+	if len(surplus) == 0 {
+		return nil
+	}
+	const shown = 5
+	var names []string
+	for _, name := range surplus[:min(len(surplus), shown)] {
+		names = append(names, strictjson.Quote(name))
+	}
+	if len(surplus) > shown {
+		names = append(names, "…")
+	}
+	return fmt.Errorf("%s: %d of the %d tensors are not used by the model that %s describes: %s; correct it, or remove them",
+		c.Dir(), len(surplus), len(c.Model().Names()), rundir.ModelFile, strings.Join(names, ", "))
+}
+
+// buffersOf are tensors that published files have beside the weights: what follows from
+// the sizes, stored by older releases of transformers.
+func buffersOf(c stages.Config) map[string]bool {
+	names := map[string]bool{"model.rotary_emb.inv_freq": c.Family == stages.Llama}
+	for i := range c.Layers {
+		if c.Family == stages.Llama {
+			names[fmt.Sprintf("model.layers.%d.self_attn.rotary_emb.inv_freq", i)] = true
+			continue
+		}
+		for _, buffer := range []string{"bias", "masked_bias"} {
+			short := fmt.Sprintf("h.%d.attn.%s", i, buffer)
+			names[short], names[gpt2Prefix+short] = true, true
+		}
+	}
+	return names
+}
+
+// headWeight is the head's weight, which a model with a tied one has none of.
+const headWeight = "lm_head.weight"
+
+// checkTiedHead lets a stored copy of a tied head pass where it is one: where it differs,
+// releases of transformers disagree on which counts. A tied model's head is the
+// embedding, which is its first parameter.
+func checkTiedHead(c *checkpoint.Checkpoint, m *stages.Model) error {
+	from, embedding, err := find(c, m.Params[0], "")
+	if err != nil {
+		return err
+	}
+	a, _ := from.Info(headWeight)
+	b, _ := from.Info(embedding)
+	same := a.DType == b.DType && slices.Equal(a.Shape, b.Shape)
+	if same {
+		head, err := from.Bytes(headWeight)
+		if err != nil {
+			return err
+		}
+		tied, err := from.Bytes(embedding)
+		if err != nil {
+			return err
+		}
+		same = bytes.Equal(head, tied)
+	}
+	if !same {
+		return fmt.Errorf("%s: tensor %q is not the same as %q, but by tie_word_embeddings the model has one for both; set that to false in %s, or remove the tensor",
+			c.Dir(), headWeight, embedding, rundir.ModelFile)
+	}
+	return nil
+}
+
+// Weights is the Source that reads a checkpoint.
+func Weights(c *checkpoint.Checkpoint) stages.Source {
+	return func(p *stages.Param, part string, dst []float32) error {
+		from, name, err := find(c, p, part)
+		if err != nil {
+			return err
+		}
+		return from.Float32(name, dst)
+	}
+}

@@ -1,0 +1,92 @@
+package rundir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/telemetry"
+)
+
+// Beginning is what Begin found and opened.
+type Beginning struct {
+	Metrics     *telemetry.Writer
+	LastValLoss *float64 // in the metrics so far; nil: there was no validation
+	Warnings    []string
+}
+
+// Begin writes to the folder, now that everything is accepted. The configuration comes first
+// where there is none: by it the folder is known as the run's. An old one is replaced when
+// the metrics, which go by it, are cut: see unsaved. resumes says that start is a
+// checkpoint's.
+func (d *Dir) Begin(configTOML []byte, start actors.TrainerState, resumes bool) (b Beginning, err error) {
+	cut := metricsCut(start)
+	before, err := telemetry.ReadFrom(d.FS, MetricsFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return b, err
+	}
+	for _, r := range before {
+		if r.Step <= cut && r.ValLoss != nil {
+			b.LastValLoss = r.ValLoss
+		}
+	}
+	d.Begun = true
+	writeConfig := func() error { return checkpoint.WriteFileAtomic(d.FS, ConfigFile, configTOML) }
+	if d.Config == nil {
+		if err := writeConfig(); err != nil {
+			return b, err
+		}
+	}
+	if resumes { // before anything newer is set aside: see checkpoint.Store.Newest
+		if err := d.Store.SetLast(int(start.Step)); err != nil {
+			return b, err
+		}
+	}
+	b.Warnings, err = d.setAside(start.Step)
+	defer func() {
+		if err != nil && len(b.Warnings) > 0 { // nobody will read the events
+			err = fmt.Errorf("%w\n%s", err, strings.Join(b.Warnings, "\n"))
+		}
+	}()
+	if err == nil {
+		err = d.clean()
+	}
+	if err != nil {
+		return b, fmt.Errorf("%w %s: %w", ErrFolder, d.path, err)
+	}
+	if b.Metrics, err = telemetry.OpenWriter(d.FS, MetricsFile, cut); err != nil {
+		return b, err
+	}
+	if d.Config != nil {
+		if err := writeConfig(); err != nil {
+			return b, err
+		}
+	}
+	if !resumes {
+		return b, nil
+	}
+	return b, d.point(start)
+}
+
+// metricsCut is the last step whose line stays: none for a fresh start.
+func metricsCut(start actors.TrainerState) int {
+	if start.Step == 0 {
+		return -1
+	}
+	return int(start.Step)
+}
+
+// point sets `best` for a checkpoint that the run goes on from: a crash may have come
+// before it, or newer checkpoints are aside.
+func (d *Dir) point(state actors.TrainerState) error {
+	if state.BestStep > 0 {
+		if err := d.Store.SetBest(int(state.BestStep)); !errors.Is(err, checkpoint.ErrNone) {
+			return err
+		}
+		// It was removed when a better one came, of which nothing is left.
+	}
+	return d.Store.DropBest()
+}

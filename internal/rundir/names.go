@@ -1,0 +1,16 @@
+package rundir
+
+import "errors"
+
+// Names in a run's folder, and in a checkpoint.
+const (
+	ConfigFile  = "config.toml"
+	MetricsFile = "metrics.jsonl"
+	TraceFile   = "trace.jsonl" // the traced steps, one a line
+	TrainerFile = "trainer.json"
+	ModelFile   = "config.json"
+	TokensFile  = "tokenizer.json"
+)
+
+// ErrFolder: the folder cannot be used for this run.
+var ErrFolder = errors.New("output folder")

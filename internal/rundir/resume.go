@@ -1,0 +1,77 @@
+package rundir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/tokenizer"
+)
+
+// Resumed is what a run goes on from.
+type Resumed struct {
+	Checkpoint *checkpoint.Checkpoint
+	State      actors.TrainerState
+	Tokenizer  tokenizer.Tokenizer
+}
+
+// Resume opens the checkpoint to go on from: that of a step or, with 0, the newest
+// intact one; nil when there is none at all. Nothing is changed yet: begin sets the
+// newer ones aside.
+func (d *Dir) Resume(fromStep int) (*Resumed, error) {
+	if err := d.Store.CheckPointers(); err != nil {
+		return nil, err
+	}
+	ckpt, err := d.find(fromStep)
+	if fromStep == 0 && errors.Is(err, checkpoint.ErrNone) {
+		return nil, d.unsaved()
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &Resumed{Checkpoint: ckpt}
+	if err := r.read(); err != nil {
+		return nil, errors.Join(fmt.Errorf("checkpoint %s: %w", ckpt.Dir(), d.advise(err)), ckpt.Close())
+	}
+	return r, nil
+}
+
+// read takes the trainer's state and the tokenizer.
+func (r *Resumed) read() error {
+	b, err := r.Checkpoint.File(TrainerFile)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, &r.State); err != nil {
+		return fmt.Errorf("%s: %w", TrainerFile, err)
+	}
+	switch v := r.State.FormatVersion; {
+	case v > actors.TrainerStateVersion:
+		return TooNew(v)
+	case v < actors.TrainerStateVersion:
+		return fmt.Errorf("%s: format version %d, when training windows were drawn with replacement instead of each once an epoch: its run can't go on as it was; a new one can start from its weights (model.from)", TrainerFile, v)
+	}
+	r.Tokenizer, err = ReadTokenizer(r.Checkpoint)
+	return err
+}
+
+// TooNew is the error about a trainer's state of a version above those known here.
+func TooNew(version int) error {
+	return fmt.Errorf("%s: %w: version %d, this program knows %d; use the program that wrote it, or a newer one", TrainerFile, checkpoint.ErrVersion, version, actors.TrainerStateVersion)
+}
+
+// ReadTokenizer reads a checkpoint's tokenizer; nil without an error when it has
+// none.
+func ReadTokenizer(c *checkpoint.Checkpoint) (tokenizer.Tokenizer, error) {
+	b, err := c.File(TokensFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return tokenizer.Unmarshal(b)
+}

@@ -1,0 +1,97 @@
+package rundir
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"sort"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/checkpoint/safetensors"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tokenizer"
+)
+
+// Saver writes checkpoints.
+type Saver struct {
+	store  *checkpoint.Store
+	keep   int
+	static map[string][]byte // config.json, tokenizer.json
+	// SyncMetrics makes the lines up to a checkpoint's step outlive a power failure
+	// before the checkpoint does: a run that goes on from it does not write them again.
+	SyncMetrics func() error
+}
+
+// NewSaver makes one of what stays the same from checkpoint to checkpoint.
+func NewSaver(store *checkpoint.Store, keep int, cfgTOML []byte, model stages.Config, t tokenizer.Tokenizer) (*Saver, error) {
+	s := &Saver{store: store, keep: keep, static: map[string][]byte{ConfigFile: cfgTOML}}
+	hf, err := model.HF()
+	if err != nil {
+		return nil, err
+	}
+	s.static[ModelFile] = hf
+	if t != nil {
+		if s.static[TokensFile], err = tokenizer.Marshal(t); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func finite(v *float64) *float64 {
+	if v == nil || math.IsNaN(*v) || math.IsInf(*v, 0) {
+		return nil
+	}
+	return v
+}
+
+// Write stores the parts that the stages gave, in the model's order: the file
+// does not depend on the layout.
+func (s *Saver) Write(ctx context.Context, state actors.TrainerState, saved []stages.Saved, best bool) (string, error) {
+	sort.SliceStable(saved, func(i, j int) bool {
+		if saved[i].Index != saved[j].Index {
+			return saved[i].Index < saved[j].Index
+		}
+		return saved[i].Part < saved[j].Part
+	})
+	c := checkpoint.Content{Step: int(state.Step), Files: make(map[string][]byte)}
+	for _, v := range saved {
+		t := safetensors.F32(v.Name, v.Shape, v.Data)
+		if v.Part == "" {
+			c.Model = append(c.Model, t)
+		} else {
+			c.Optimizer = append(c.Optimizer, t)
+		}
+	}
+	for name, b := range s.static {
+		c.Files[name] = b
+	}
+	// JSON has no NaN: a loss that is not a number is as good as none.
+	state.FirstValLoss, state.BestValLoss = finite(state.FirstValLoss), finite(state.BestValLoss)
+	trainer, err := json.MarshalIndent(state, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	c.Files[TrainerFile] = append(trainer, '\n')
+	if err := s.SyncMetrics(); err != nil {
+		return "", err
+	}
+	dir, err := s.store.Save(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	err = s.store.SetLast(c.Step)
+	if best {
+		err = errors.Join(err, s.store.SetBest(c.Step))
+	}
+	if err == nil {
+		_, err = s.store.Prune(s.keep)
+	}
+	if err != nil {
+		return "", fmt.Errorf("after writing %s: %w", dir, err)
+	}
+	return dir, nil
+}

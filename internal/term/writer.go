@@ -1,0 +1,45 @@
+package term
+
+import (
+	"io"
+	"sync"
+	"unicode/utf8"
+)
+
+// Writer edits text on its way to another writer. A character that comes in pieces is
+// edited as one; the beginning of one that never ends is left out. It is safe for
+// concurrent use.
+type Writer struct {
+	w    io.Writer
+	edit func(string) string
+
+	mu   sync.Mutex
+	held []byte // the beginning of a character
+}
+
+// NewWriter makes a Writer. With Harmless nothing can steer the terminal that w is.
+func NewWriter(w io.Writer, edit func(string) string) *Writer { return &Writer{w: w, edit: edit} }
+
+// Write writes all of p but a character's beginning at its end, or returns an error.
+func (w *Writer) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := append(w.held, p...)
+	whole := len(text)
+	for i := len(text) - 1; i >= max(0, len(text)-utf8.UTFMax); i-- {
+		if utf8.RuneStart(text[i]) {
+			if !utf8.FullRune(text[i:]) {
+				whole = i
+			}
+			break
+		}
+	}
+	w.held = append([]byte(nil), text[whole:]...)
+	if whole == 0 {
+		return len(p), nil
+	}
+	if _, err := io.WriteString(w.w, w.edit(string(text[:whole]))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}

@@ -1,0 +1,59 @@
+package scheduler
+
+import (
+	"fmt"
+	"strings"
+)
+
+// fault is what a check finds wrong with a table, and where. A table says where by
+// rank; the reader of a file says it by row and column.
+type fault struct {
+	table   *Table
+	kind    error // an Err of this package
+	at      place // of what it is about
+	text    string
+	missing string // what should stand at the place, in front of what does
+	other   *place // on the same rank, of the action that the text, a predicate, ends with
+	circle  []wait // of a deadlock
+}
+
+// wait is what the action at a place needs, of another place.
+type wait struct {
+	at     place
+	text   string
+	needed place
+}
+
+// place is a cell of the table.
+type place struct{ rank, position int }
+
+func (f *fault) Unwrap() error { return f.kind }
+
+func (f *fault) Error() string {
+	text := f.text
+	if f.other != nil {
+		text = fmt.Sprintf("%v on rank %d %s", f.subject(), f.at.rank, text)
+	}
+	text += f.waits(func(w wait) string {
+		return fmt.Sprintf("rank %d: %s on rank %d", w.at.rank, w.text, w.needed.rank)
+	})
+	return fmt.Sprintf("%v: %s\n%s", f.kind, text, f.table.grid(f.at.rank, f.at.position, f.missing))
+}
+
+func (f *fault) subject() Action { return f.table.Ranks[f.at.rank][f.at.position] }
+
+// cycleShown bounds how many waits of a deadlock an error lists.
+const cycleShown = 8
+
+// waits lists a deadlock's circle, a line each.
+func (f *fault) waits(line func(wait) string) string {
+	var text strings.Builder
+	for i, w := range f.circle {
+		if i == cycleShown {
+			fmt.Fprintf(&text, "\n  and so on over %d more ranks", len(f.circle)-cycleShown)
+			break
+		}
+		text.WriteString("\n  " + line(w))
+	}
+	return text.String()
+}

@@ -1,0 +1,241 @@
+package stages
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/troupe-ml/troupe/internal/strictjson"
+)
+
+// ParseHF reads a config.json. Every key of it is honoured, known to change nothing, or
+// refused by name with ErrModel: a model that its authors compute in another way must
+// not become this one. Dropout is a setting of training, of which a Config has one rate:
+// resid_pdrop's, or Llama's attention_dropout.
+func ParseHF(data []byte) (Config, error) {
+	c, err := parseHF(data)
+	if err != nil {
+		return Config{}, fmt.Errorf("%w: config.json: %w", ErrModel, err)
+	}
+	if err := c.Validate(); err != nil {
+		return Config{}, fmt.Errorf("config.json: %w", err)
+	}
+	return c, nil
+}
+
+func parseHF(data []byte) (c Config, err error) {
+	members, err := membersOf(data)
+	if err != nil {
+		return c, err
+	}
+	var r reading
+	if err := r.family(members); err != nil {
+		return c, err
+	}
+	known := r.rulesOf(r.c.Family)
+	for _, m := range members {
+		rule, ok := known[m.key]
+		if !ok && string(m.value) == "null" {
+			continue
+		}
+		if !ok {
+			keys := slices.DeleteFunc(slices.Sorted(maps.Keys(known)), func(key string) bool { return slices.Contains(neutralKeys, key) })
+			return c, fmt.Errorf("%s is %s, and no such key of %s is known here; if it changes nothing that the model computes, remove it; known are %s",
+				strictjson.Quote(m.key), show(m.value), r.c.Family, strings.Join(keys, ", "))
+		}
+		if err := rule(m.key, m.value); err != nil {
+			return c, err
+		}
+	}
+	return r.config()
+}
+
+// member is a key of an object with its value.
+type member struct {
+	key   string
+	value json.RawMessage
+}
+
+// membersOf reads an object, in which no key stands twice.
+func membersOf(data []byte) (members []member, err error) {
+	if len(data) > MaxHFBytes {
+		return nil, fmt.Errorf("it has %d bytes, more than %d", len(data), MaxHFBytes)
+	}
+	dec, err := strictjson.NewDecoder(data)
+	if err != nil {
+		return nil, err
+	}
+	err = strictjson.Object(dec, func(key string) error {
+		m := member{key: key}
+		err := dec.Decode(&m.value)
+		members = append(members, m)
+		return err
+	})
+	return members, err
+}
+
+// reading is a config.json on its way to a Config.
+type reading struct {
+	c                                       Config
+	vocab, positions, hidden, layers, heads said[int]
+	ffn, kvHeads, headDim, mtpLayers        said[int]
+	eps, theta, dropout                     said[float64]
+	tie                                     said[bool]
+}
+
+// said is a value and the key that it is from; without one it is the default.
+type said[T comparable] struct {
+	value T
+	key   string
+}
+
+// set takes a value. Another key of the same meaning must have said the same.
+func (s *said[T]) set(key string, value T) error {
+	if s.key != "" && s.value != value {
+		return fmt.Errorf("%s is %v, but %s is %v, and they mean the same; remove one", key, value, s.key, s.value)
+	}
+	s.value, s.key = value, key
+	return nil
+}
+
+// family reads model_type.
+func (r *reading) family(members []member) error {
+	for _, m := range members {
+		if m.key != "model_type" {
+			continue
+		}
+		for _, f := range []string{GPT2, Llama} {
+			if same(m.value, strconv.Quote(f)) {
+				r.c.Family = f
+				return nil
+			}
+		}
+		return fmt.Errorf("model_type is %s, known are %q and %q", show(m.value), GPT2, Llama)
+	}
+	return fmt.Errorf("there is no model_type, known are %q and %q", GPT2, Llama)
+}
+
+// config fills in what follows from other keys.
+func (r *reading) config() (Config, error) {
+	c := r.c
+	c.Vocab, c.Context, c.Hidden, c.Layers, c.Heads = r.vocab.value, r.positions.value, r.hidden.value, r.layers.value, r.heads.value
+	c.FFN, c.KVHeads, c.MTPLayers = r.ffn.value, r.kvHeads.value, r.mtpLayers.value
+	c.NormEps, c.RopeTheta, c.Dropout, c.Tie = r.eps.value, r.theta.value, r.dropout.value, r.tie.value
+	if c.FFN == 0 {
+		c.FFN = 4 * c.Hidden
+	}
+	if c.KVHeads == 0 {
+		c.KVHeads = c.Heads
+	}
+	if d := r.headDim.value; d != 0 && d*c.Heads != c.Hidden {
+		return c, fmt.Errorf("head_dim is %d, and only hidden_size / num_attention_heads (%d / %d) is supported", d, c.Hidden, c.Heads)
+	}
+	return c, nil
+}
+
+// rope reads the settings of the rotary embedding, of which only the plain one is known.
+func (r *reading) rope(key string, v json.RawMessage) error {
+	if string(v) == "null" {
+		return nil
+	}
+	members, err := membersOf(v)
+	if err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	known := rules{
+		"rope_type":             only(`"default"`),
+		"type":                  only(`"default"`),
+		"rope_theta":            number(&r.theta, MinRopeTheta, MaxRopeTheta),
+		"partial_rotary_factor": only(`1`, `null`),
+	}
+	for _, m := range members {
+		name := key + "." + m.key
+		rule, ok := known[m.key]
+		switch {
+		case ok:
+			err = rule(name, m.value)
+		case string(m.value) != "null":
+			err = fmt.Errorf("%s is %s, and only rope_type \"default\" with a rope_theta is supported", strictjson.Quote(name), show(m.value))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whole takes an integer.
+func whole(into *said[int], from, to int) func(string, json.RawMessage) error {
+	return func(key string, v json.RawMessage) error {
+		n, err := strconv.Atoi(string(v))
+		if err != nil || n < from || n > to {
+			return fmt.Errorf("%s is %s, it must be a whole number from %d to %d", key, show(v), from, to)
+		}
+		return into.set(key, n)
+	}
+}
+
+// number takes any number.
+func number(into *said[float64], from, to float64) func(string, json.RawMessage) error {
+	return func(key string, v json.RawMessage) error {
+		var x float64
+		if err := json.Unmarshal(v, &x); err != nil || string(v) == "null" || !(x >= from && x <= to) {
+			return fmt.Errorf("%s is %s, it must be a number from %g to %g", key, show(v), from, to)
+		}
+		return into.set(key, x)
+	}
+}
+
+// truth takes true or false.
+func truth(into *said[bool]) func(string, json.RawMessage) error {
+	return func(key string, v json.RawMessage) error {
+		if s := string(v); s != "true" && s != "false" {
+			return fmt.Errorf("%s is %s, it must be true or false", key, show(v))
+		}
+		return into.set(key, string(v) == "true")
+	}
+}
+
+// orNull leaves the default where the value is null.
+func orNull(rule func(string, json.RawMessage) error) func(string, json.RawMessage) error {
+	return func(key string, v json.RawMessage) error {
+		if string(v) == "null" {
+			return nil
+		}
+		return rule(key, v)
+	}
+}
+
+// only lets these values pass, as they stand in JSON.
+func only(values ...string) func(string, json.RawMessage) error {
+	return func(key string, v json.RawMessage) error {
+		if slices.ContainsFunc(values, func(one string) bool { return same(v, one) }) {
+			return nil
+		}
+		return fmt.Errorf("%s is %s, and only %s is supported", key, show(v), strings.Join(values, " or "))
+	}
+}
+
+// neutral lets every value pass.
+func neutral(string, json.RawMessage) error { return nil }
+
+// same compares two JSON values, in which 1 and 1.0 are one number.
+func same(v json.RawMessage, text string) bool {
+	var a, b any
+	return errors.Join(json.Unmarshal(v, &a), json.Unmarshal([]byte(text), &b)) == nil && reflect.DeepEqual(a, b)
+}
+
+// show is a value for a message: as it stands, unless it is long or could upset a
+// terminal.
+func show(v json.RawMessage) string {
+	const bytesMax = 100
+	if len(v) > bytesMax || strings.ContainsFunc(string(v), func(r rune) bool { return r < ' ' || r > '~' }) {
+		return strictjson.Quote(string(v))
+	}
+	return string(v)
+}

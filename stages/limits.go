@@ -1,0 +1,20 @@
+package stages
+
+// The limits of a model's sizes, far above anything published. They are those of a
+// configuration (package config). The bytes of any weight, of all weights, and of a
+// position's activations fit an int64 within them.
+const (
+	MaxLayers    = 1 << 12
+	MaxHidden    = 1 << 20
+	MaxHeads     = 1 << 13
+	MaxFFN       = 4 * MaxHidden
+	MaxContext   = 1 << 20
+	MaxVocab     = 1 << 24
+	MaxMTPLayers = 1 << 8
+	MinRopeTheta = 1
+	MaxRopeTheta = 1e15
+	MinNormEps   = 1e-30 // still above zero as a float32
+	MaxNormEps   = 1
+	// MaxHFBytes bounds the text of a config.json.
+	MaxHFBytes = 1 << 20
+)

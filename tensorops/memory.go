@@ -1,0 +1,125 @@
+package tensorops
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Memory is the memory of a device. It counts what its pools hand out and enforces one
+// limit over all of them.
+type Memory struct {
+	source Source
+
+	mu    sync.Mutex
+	stats MemoryStats
+	pools []*Pool // that are not closed
+}
+
+// Source is where the memory of a device comes from.
+type Source interface {
+	// Alloc gives a buffer memory of its size, or fails with ErrOutOfMemory.
+	Alloc(*Buffer) error
+	// Free gives a buffer's memory back. What the system does not take back is lost.
+	Free(*Buffer)
+}
+
+// NewMemory makes one with a limit in bytes; 0 means none.
+func NewMemory(source Source, limitBytes int64) *Memory {
+	return &Memory{source: source, stats: MemoryStats{Limit: limitBytes}}
+}
+
+// NewHostMemory makes memory that the host can address.
+func NewHostMemory(limitBytes int64) *Memory { return NewMemory(host{}, limitBytes) }
+
+// Stats tells how much is in use.
+func (m *Memory) Stats() MemoryStats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.stats
+}
+
+// NewArena makes a pool over this memory, which calls the source from where it is called.
+func (m *Memory) NewArena(name string) *Pool {
+	return m.NewArenaVia(name, func(f func() error) error { return f() })
+}
+
+// NewArenaVia makes a pool whose Take and Close call the source through via, for a source
+// that one thread may call.
+func (m *Memory) NewArenaVia(name string, via func(func() error) error) *Pool {
+	p := &Pool{memory: m, name: name, via: via}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pools = append(m.pools, p)
+	return p
+}
+
+// Trim gives back what pools keep whose lists are all complete; false if that is nothing.
+// It calls the source from where it is called.
+func (m *Memory) Trim() bool {
+	m.mu.Lock()
+	var kept []*Buffer
+	for _, p := range m.pools {
+		if p.lists == 0 {
+			kept = append(kept, p.empty()...)
+		}
+	}
+	m.mu.Unlock()
+	m.discard(kept)
+	return len(kept) > 0
+}
+
+// Close closes every pool. It calls the source from where it is called.
+func (m *Memory) Close() {
+	m.mu.Lock()
+	pools := slices.Clone(m.pools)
+	m.mu.Unlock()
+	for _, p := range pools {
+		p.close()
+	}
+}
+
+// discard gives the memory of buffers back.
+func (m *Memory) discard(all []*Buffer) {
+	for _, b := range all {
+		m.source.Free(b)
+	}
+}
+
+// holders says which pools have how much, the largest first. It is called with mu held.
+func (m *Memory) holders() string {
+	type holder struct {
+		name        string
+		inUse, kept int64
+	}
+	var all []holder
+	for _, p := range m.pools {
+		h := holder{name: p.name, inUse: p.lent.bytes()}
+		for _, free := range p.free {
+			h.kept += total(free)
+		}
+		if h.inUse+h.kept > 0 {
+			all = append(all, h)
+		}
+	}
+	if all == nil {
+		return "no stream has any"
+	}
+	slices.SortStableFunc(all, func(a, b holder) int { return cmp.Compare(b.inUse, a.inUse) })
+	var text []string
+	for _, h := range all {
+		text = append(text, fmt.Sprintf("%s has %d in use and keeps %d", h.name, h.inUse, h.kept))
+	}
+	return strings.Join(text, ", ")
+}
+
+// total is the bytes of buffers.
+func total(all []*Buffer) int64 {
+	bytes := int64(0)
+	for _, b := range all {
+		bytes += int64(b.bytes)
+	}
+	return bytes
+}
