@@ -445,7 +445,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 		EpochWindows: src.epochs.Windows(), EpochSteps: float64(src.epochs.Windows()) / float64(cfg.Batch.Sequences),
 		Epochs: float64(cfg.Run.Steps) * float64(cfg.Batch.Sequences) / float64(src.epochs.Windows()),
 		Steps:  cfg.Run.Steps, ResumedAt: int(start.Step),
-		Schedule: p.Table().Schedule, Stages: p.Table().NumRanks(), Chunks: p.Table().NumStages, Microbatches: p.Table().Microbatches,
+		Schedule: p.Table().Schedule, Stages: p.Table().NumRanks(), Chunks: p.Table().NumChunks, Microbatches: p.Table().Microbatches,
 		Layout: p.Layout().String(), BubblePct: 100 * p.BubbleFraction(), PeakInFlight: p.Report().PeakInFlight,
 		Device: r.devices.Names(), Threads: r.devices.Threads(), Kernels: r.devices.Path()}
 	var building atomic.Int64 // ranks

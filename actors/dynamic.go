@@ -36,7 +36,7 @@ func newExpectations(stages int) expectations {
 }
 
 func (e expectations) of(a scheduler.Action) *float64 {
-	return &e[int(a.Stage)*int(scheduler.B+1)+int(a.Type)]
+	return &e[int(a.Chunk)*int(scheduler.B+1)+int(a.Type)]
 }
 
 // costs are what a Chooser asks for, of its own rank.
@@ -72,7 +72,7 @@ func (a *stageActor) beginDynamic() {
 	}
 	if d.chooser == nil {
 		if d.expect == nil {
-			d.expect = newExpectations(a.order.Table.NumStages)
+			d.expect = newExpectations(a.order.Table.NumChunks)
 		}
 		d.chooser = d.ranking.Chooser(a.rank)
 		d.chooser.Expect(d.expect.costs)
@@ -81,7 +81,7 @@ func (a *stageActor) beginDynamic() {
 	d.began = time.Now()
 	d.can = a.canBegin
 	d.feeds = d.feeds[:0]
-	for v := range a.order.Table.NumStages {
+	for v := range a.order.Table.NumChunks {
 		if a.order.Table.RankOf(v) == a.rank && (a.stage.Embeds(v) || a.stage.Loses(v)) {
 			d.feeds = append(d.feeds, feed{stage: int32(v)})
 		}
@@ -95,7 +95,7 @@ func (a *stageActor) beginDynamic() {
 
 // inputOf is the action that an activation or a gradient is for.
 func inputOf(key inboxKey) scheduler.Action {
-	act := scheduler.Action{Stage: key.chunk, Type: scheduler.F, Microbatch: key.microbatch}
+	act := scheduler.Action{Chunk: key.chunk, Type: scheduler.F, Microbatch: key.microbatch}
 	if key.kind == inGradient {
 		act.Type = scheduler.B // or I: an input serves either
 	}
@@ -105,10 +105,10 @@ func inputOf(key inboxKey) scheduler.Action {
 // canBegin says whether an action has what the chooser doesn't know of: its tokens, and
 // a credit for its output.
 func (a *stageActor) canBegin(act scheduler.Action) bool {
-	if e := a.edges(act); e.out && a.credits.Of(e.kind, int(act.Stage)) <= 0 {
+	if e := a.edges(act); e.out && a.credits.Of(e.kind, int(act.Chunk)) <= 0 {
 		return false
 	}
-	_, there := a.inbox[inboxKey{a.order.Order, inData, act.Stage, act.Microbatch}]
+	_, there := a.inbox[inboxKey{a.order.Order, inData, act.Chunk, act.Microbatch}]
 	return there || !a.needsData(act)
 }
 
@@ -167,7 +167,7 @@ func (a *stageActor) announce(ctx actor.Context, v *visit) {
 	if !v.edges.out || expected == 0 {
 		return
 	}
-	to := scheduler.Action{Stage: v.to, Type: v.Type, Microbatch: v.Microbatch}
+	to := scheduler.Action{Chunk: v.to, Type: v.Type, Microbatch: v.Microbatch}
 	ctx.Send(a.peer(v.to), &ExpectInput{Header: a.order.Header, Action: to, In: time.Duration(expected * float64(time.Second))})
 }
 

@@ -21,8 +21,8 @@ func split(t testing.TB, table *scheduler.Table, delay int) *scheduler.Table {
 				cells = append(cells, a)
 				continue
 			}
-			cells = append(cells, scheduler.Action{Stage: a.Stage, Type: scheduler.I, Microbatch: a.Microbatch})
-			late = append(late, scheduler.Action{Stage: a.Stage, Type: scheduler.W, Microbatch: a.Microbatch})
+			cells = append(cells, scheduler.Action{Chunk: a.Chunk, Type: scheduler.I, Microbatch: a.Microbatch})
+			late = append(late, scheduler.Action{Chunk: a.Chunk, Type: scheduler.W, Microbatch: a.Microbatch})
 			if len(late) > delay {
 				cells, late = append(cells, late[0]), late[1:]
 			}
@@ -158,10 +158,10 @@ func TestContradictions(t *testing.T) {
 		"windows":   func(s *actors.Spec) { s.EvalTable = evalTable(t, s.Table, 4) },
 		"backwards": func(s *actors.Spec) { s.EvalTable = generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 3}) },
 		"table": func(s *actors.Spec) {
-			s.Table = &scheduler.Table{NumStages: 2, Microbatches: 8, Ranks: [][]scheduler.Action{{}, {}}}
+			s.Table = &scheduler.Table{NumChunks: 2, Microbatches: 8, Ranks: [][]scheduler.Action{{}, {}}}
 		},
 		"validation table": func(s *actors.Spec) {
-			s.EvalTable = &scheduler.Table{NumStages: 2, Microbatches: 3, ForwardOnly: true, Ranks: [][]scheduler.Action{{}, {}}}
+			s.EvalTable = &scheduler.Table{NumChunks: 2, Microbatches: 3, ForwardOnly: true, Ranks: [][]scheduler.Action{{}, {}}}
 		},
 	} {
 		spec := good.spec(t, &log{})

@@ -126,7 +126,7 @@ type fakeRun struct {
 
 func (r fakeRun) spec(t testing.TB, l *log) actors.Spec {
 	t.Helper()
-	last := r.table.NumStages - 1
+	last := r.table.NumChunks - 1
 	tied := slices.Compact([]int{r.table.RankOf(0), r.table.RankOf(last)})
 	s := actors.Spec{
 		Device: newDevice(t, r.threads),

@@ -55,7 +55,7 @@ func generate(t testing.TB, s scheduler.Spec) *scheduler.Table {
 // evalTable is a forward-only table for the ranks of a training table.
 func evalTable(t testing.TB, train *scheduler.Table, microbatches int) *scheduler.Table {
 	t.Helper()
-	s := scheduler.Spec{Ranks: train.NumRanks(), Chunks: train.NumStages / train.NumRanks(), Microbatches: microbatches, ForwardOnly: true}
+	s := scheduler.Spec{Ranks: train.NumRanks(), Chunks: train.NumChunks / train.NumRanks(), Microbatches: microbatches, ForwardOnly: true}
 	if train.Placement == scheduler.V {
 		s.Schedule = scheduler.ZBV
 	}
@@ -265,7 +265,7 @@ func (tr training) spec(t testing.TB, l *log) actors.Spec {
 			}
 			return tr.wrap(rank, st), st.Load(load, tr.from != nil)
 		},
-		TiedRanks: slices.Compact([]int{tr.table.RankOf(0), tr.table.RankOf(tr.table.NumStages - 1)}),
+		TiedRanks: slices.Compact([]int{tr.table.RankOf(0), tr.table.RankOf(tr.table.NumChunks - 1)}),
 		Table:     tr.table,
 		Data:      randomText{tr.model.Vocab, tr.evalLens}, MicrobatchSize: microbatchSize, Context: tr.model.Context, Sequences: sequences,
 		Recompute: tr.recompute,

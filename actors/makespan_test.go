@@ -53,7 +53,7 @@ func BenchmarkMakespan(b *testing.B) {
 				all = append(all, float64(last.Sub(first))/float64(time.Millisecond))
 			}
 			reportMedian(b, all, tl.Makespan*float64(unit)/float64(time.Millisecond))
-			chunks := float64(table.NumStages) / float64(p) // as many times 1f1b's work
+			chunks := float64(table.NumChunks) / float64(p) // as many times 1f1b's work
 			b.ReportMetric(tl.Makespan/(float64(3*s.Microbatches+3*(p-1))*chunks), "simulated_by_1f1b")
 			b.ReportMetric(0, "ns/op")
 		})

@@ -126,9 +126,9 @@ func (s *Spec) check() error {
 	if e == nil {
 		return nil
 	}
-	if e.NumRanks() != t.NumRanks() || e.NumStages != t.NumStages || e.Placement != t.Placement {
+	if e.NumRanks() != t.NumRanks() || e.NumChunks != t.NumChunks || e.Placement != t.Placement {
 		return fmt.Errorf("%w: validation has %d chunks on %d ranks (placement %v), training %d on %d (%v)",
-			ErrSpec, e.NumStages, e.NumRanks(), e.Placement, t.NumStages, t.NumRanks(), t.Placement)
+			ErrSpec, e.NumChunks, e.NumRanks(), e.Placement, t.NumChunks, t.NumRanks(), t.Placement)
 	}
 	windows := s.Data.EvalWindows()
 	if !e.ForwardOnly || e.Microbatches != (windows+s.MicrobatchSize-1)/s.MicrobatchSize {

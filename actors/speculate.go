@@ -129,7 +129,7 @@ func (a *stageActor) speculate(m *Order) {
 // the step before until its decision. A forward that computes the loss does: the head's
 // weight gradient is made with it.
 func (a *stageActor) touchesGradients(act scheduler.Action) bool {
-	return act.Type != scheduler.F || a.stage.Loses(int(act.Stage))
+	return act.Type != scheduler.F || a.stage.Loses(int(act.Chunk))
 }
 
 // endSpeculation aborts the order ahead where the decision says so, and commits or rolls

@@ -426,7 +426,7 @@ func TestDecisionIsWaitedFor(t *testing.T) {
 	h.gate.open()
 	eventually(t, h.run, "the wait for the decision", func() bool {
 		s := h.run.Status().Actors[5]
-		return s.Step == step+1 && s.Wait == actors.WaitDecision && s.From == "scheduler" && s.Action == scheduler.Action{Stage: 1, Type: scheduler.F} &&
+		return s.Step == step+1 && s.Wait == actors.WaitDecision && s.From == "scheduler" && s.Action == scheduler.Action{Chunk: 1, Type: scheduler.F} &&
 			strings.Contains(h.run.Status().String(), "the decision about the step before")
 	})
 	close(decided)

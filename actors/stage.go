@@ -276,7 +276,7 @@ func (a *stageActor) ask(ctx actor.Context) {
 			continue
 		}
 		a.ahead++
-		a.request(ctx, act.Stage, act.Microbatch)
+		a.request(ctx, act.Chunk, act.Microbatch)
 	}
 }
 
@@ -287,7 +287,7 @@ func (a *stageActor) request(ctx actor.Context, chunk, microbatch int32) {
 }
 
 func (a *stageActor) needsData(act scheduler.Action) bool {
-	return act.Type == scheduler.F && (a.stage.Embeds(int(act.Stage)) || a.stage.Loses(int(act.Stage)))
+	return act.Type == scheduler.F && (a.stage.Embeds(int(act.Chunk)) || a.stage.Loses(int(act.Chunk)))
 }
 
 // snap describes this stage in the order in progress.

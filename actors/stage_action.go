@@ -17,12 +17,12 @@ type edges struct {
 }
 
 func (a *stageActor) edges(act scheduler.Action) edges {
-	last := int32(a.order.Table.NumStages - 1)
+	last := int32(a.order.Table.NumChunks - 1)
 	switch act.Type {
 	case scheduler.F:
-		return edges{scheduler.ForwardEdge, act.Stage > 0, act.Stage < last, act.Stage - 1, act.Stage + 1}
+		return edges{scheduler.ForwardEdge, act.Chunk > 0, act.Chunk < last, act.Chunk - 1, act.Chunk + 1}
 	case scheduler.I, scheduler.B:
-		return edges{scheduler.BackwardEdge, act.Stage < last, act.Stage > 0, act.Stage + 1, act.Stage - 1}
+		return edges{scheduler.BackwardEdge, act.Chunk < last, act.Chunk > 0, act.Chunk + 1, act.Chunk - 1}
 	}
 	return edges{}
 }
@@ -39,7 +39,7 @@ type visit struct {
 
 // inputs are the inbox keys of what the visit consumes.
 func (v *visit) inputs(order int64) (in, data inboxKey) {
-	return inboxKey{order, uint8(v.kind), v.Stage, v.Microbatch}, inboxKey{order, inData, v.Stage, v.Microbatch}
+	return inboxKey{order, uint8(v.kind), v.Chunk, v.Microbatch}, inboxKey{order, inData, v.Chunk, v.Microbatch}
 }
 
 // visit is an action with what has come for it.
@@ -83,7 +83,7 @@ func (a *stageActor) act(ctx actor.Context) bool {
 			a.dynamic.chooser.Begin(v.Action)
 		}
 		if v.edges.out {
-			a.credit(v.kind, v.Stage, -1)
+			a.credit(v.kind, v.Chunk, -1)
 		}
 		in, data := v.inputs(a.order.Order)
 		delete(a.inbox, in)
@@ -100,7 +100,7 @@ func (a *stageActor) act(ctx actor.Context) bool {
 			ctx.Send(a.peer(v.from), &Credit{Header: a.order.Header, Kind: v.kind, Edge: v.from})
 		}
 		if v.data != nil {
-			a.tookData(ctx, v.Stage)
+			a.tookData(ctx, v.Chunk)
 		}
 	}
 	return true
@@ -113,15 +113,15 @@ func (a *stageActor) missing(v *visit) Snapshot {
 	switch {
 	case v.edges.in && v.in == nil:
 		s.Wait, s.From = WaitActivation, stageName(a.order.Table.RankOf(int(v.from)))
-		s.Needs = scheduler.Action{Stage: v.from, Type: scheduler.F, Microbatch: v.Microbatch}
+		s.Needs = scheduler.Action{Chunk: v.from, Type: scheduler.F, Microbatch: v.Microbatch}
 		if v.kind == scheduler.BackwardEdge {
 			s.Wait, s.Needs.Type = WaitGradient, v.Type
 		}
 	case a.needsData(v.Action) && v.data == nil:
 		s.Wait, s.From, s.Needs = WaitTokens, loaderName, v.Action
-	case v.edges.out && a.credits.Of(v.kind, int(v.Stage)) <= 0:
+	case v.edges.out && a.credits.Of(v.kind, int(v.Chunk)) <= 0:
 		s.Wait, s.From = WaitCredit, stageName(a.order.Table.RankOf(int(v.to)))
-		s.Needs = scheduler.Action{Stage: v.to, Type: v.Type, Microbatch: v.Microbatch}
+		s.Needs = scheduler.Action{Chunk: v.to, Type: v.Type, Microbatch: v.Microbatch}
 		s.Need = 1
 	case a.update == updateSpeculative && a.touchesGradients(v.Action):
 		s.Wait, s.From = WaitDecision, schedulerName
@@ -138,7 +138,7 @@ func (a *stageActor) start() {
 	l := a.stream.NewList()
 	for i := range a.doing {
 		v := &a.doing[i]
-		chunk, index := int(v.Stage), int(v.Microbatch)
+		chunk, index := int(v.Chunk), int(v.Microbatch)
 		var x tensorops.Tensor
 		if v.in != nil {
 			x = a.stageIn(l, v.in.Tensor)
@@ -197,7 +197,7 @@ func (a *stageActor) microbatch(act scheduler.Action, in *Transfer, data *Data) 
 func (a *stageActor) finishActions(ctx actor.Context) {
 	for i := range a.doing {
 		v := &a.doing[i]
-		chunk, index := int(v.Stage), int(v.Microbatch)
+		chunk, index := int(v.Chunk), int(v.Microbatch)
 		if a.dynamic.chooser != nil {
 			a.dynamic.chooser.End(v.Action)
 			a.dynamic.expect.learn(v.Action, a.finished.Sub(a.began))

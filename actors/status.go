@@ -42,7 +42,7 @@ var passes = map[scheduler.Type]string{scheduler.F: "forward", scheduler.I: "inp
 // describe names an action for a person: the cell of the table, with stage and
 // microbatch in words.
 func describe(a scheduler.Action) string {
-	return fmt.Sprintf("%v (%s of microbatch %d on chunk %d)", a, passes[a.Type], a.Microbatch, a.Stage)
+	return fmt.Sprintf("%v (%s of microbatch %d on chunk %d)", a, passes[a.Type], a.Microbatch, a.Chunk)
 }
 
 func (s Snapshot) doing() string {
@@ -64,7 +64,7 @@ func (s Snapshot) waitsFor() string {
 	case WaitTokens:
 		return fmt.Sprintf("tokens of microbatch %d", s.Needs.Microbatch)
 	case WaitCredit:
-		return fmt.Sprintf("a credit of chunk %d, which has not taken earlier inputs (%d held, %d needed)", s.Needs.Stage, s.Held, s.Need)
+		return fmt.Sprintf("a credit of chunk %d, which has not taken earlier inputs (%d held, %d needed)", s.Needs.Chunk, s.Held, s.Need)
 	case WaitTied:
 		return "gradient of the tied weight"
 	case WaitOrder:

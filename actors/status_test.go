@@ -39,7 +39,7 @@ func TestStatusTable(t *testing.T) {
 	action := func(s string) scheduler.Action {
 		var a scheduler.Action
 		var letter rune
-		if _, err := fmt.Sscanf(s, "%d%c%d", &a.Stage, &letter, &a.Microbatch); err != nil {
+		if _, err := fmt.Sscanf(s, "%d%c%d", &a.Chunk, &letter, &a.Microbatch); err != nil {
 			t.Fatal(err)
 		}
 		a.Type = scheduler.Type(strings.IndexRune("?FIWB", letter))

@@ -30,10 +30,10 @@ func (t Type) String() string {
 	return typeNames[t]
 }
 
-// Action is one microbatch's visit to one stage. The fields are 32 bits wide
+// Action is one microbatch's visit to one chunk. The fields are 32 bits wide
 // because a large table holds tens of millions of actions.
 type Action struct {
-	Stage      int32 // the virtual stage
+	Chunk      int32 // from 0, in pipeline order over all ranks
 	Type       Type
 	Microbatch int32
 	// Overlap makes one action of this and the next on its rank, a forward and a
@@ -42,11 +42,11 @@ type Action struct {
 	Overlap bool
 }
 
-// String writes the action as stage, type, microbatch: 0F3.
+// String writes the action as chunk, type, microbatch: 0F3.
 func (a Action) String() string { return string(a.appendTo(nil)) }
 
 func (a Action) appendTo(b []byte) []byte {
-	b = strconv.AppendInt(b, int64(a.Stage), 10)
+	b = strconv.AppendInt(b, int64(a.Chunk), 10)
 	b = append(b, a.Type.String()...)
 	if a.Type.isCollective() {
 		return b

@@ -9,33 +9,33 @@ package scheduler
 // together. (It is the banker's algorithm with the order given.)
 type Admission struct {
 	Bound  int
-	Stages []Progress // the rank's stages, ascending
+	Chunks []Progress // the rank's chunks, ascending
 }
 
-// Progress is how far a stage is: its microbatches go through it in ascending order.
+// Progress is how far a chunk is: its microbatches go through it in ascending order.
 type Progress struct {
 	Begun    int // forwards
 	Released int // backwards, or weight gradients
 }
 
-// Admits says whether the next forward of the rank's stage at the given place may begin.
-func (a Admission) Admits(stage int) bool {
+// Admits says whether the next forward of the rank's chunk at the given place may begin.
+func (a Admission) Admits(chunk int) bool {
 	begun := func(s, microbatch int) bool {
-		n := a.Stages[s].Begun
-		if s == stage {
+		n := a.Chunks[s].Begun
+		if s == chunk {
 			n++
 		}
 		return microbatch < n
 	}
 	free := a.Bound - 1
-	first, beyond := a.Stages[stage].Begun, a.Stages[stage].Begun+1
-	for _, p := range a.Stages {
+	first, beyond := a.Chunks[chunk].Begun, a.Chunks[chunk].Begun+1
+	for _, p := range a.Chunks {
 		free -= p.Begun - p.Released
 		first, beyond = min(first, p.Released), max(beyond, p.Begun)
 	}
 	for m := first; m < beyond; m++ {
 		missing, held := 0, 0
-		for s, p := range a.Stages {
+		for s, p := range a.Chunks {
 			switch {
 			case !begun(s, m):
 				missing++

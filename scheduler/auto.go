@@ -44,7 +44,7 @@ func (s Spec) auto() (*Table, error) {
 func (s Spec) candidates() []*Table {
 	var tables []*Table
 	for _, k := range kinds {
-		if k.rows == nil || k.placement == U { // a U has other stages
+		if k.rows == nil || k.placement == U { // a U has other chunks
 			continue
 		}
 		each := s
@@ -69,12 +69,12 @@ func (s Spec) candidates() []*Table {
 		return tables
 	}
 	for _, pl := range []Placement{Loop, V} {
-		stages, err := pl.Stages(s.Ranks, s.Chunks)
+		chunks, err := pl.Chunks(s.Ranks, s.Chunks)
 		if err != nil {
 			continue
 		}
 		for _, split := range []bool{false, true} {
-			tables = append(tables, s.played(pl, stages, split)...)
+			tables = append(tables, s.played(pl, chunks, split)...)
 		}
 	}
 	return tables
@@ -85,7 +85,7 @@ func (s Spec) candidates() []*Table {
 const maxPlayed = 1 << 18
 
 // played are greedy tables under several bounds and rankings.
-func (s Spec) played(pl Placement, stages int, split bool) []*Table {
+func (s Spec) played(pl Placement, chunks int, split bool) []*Table {
 	all := s.Microbatches * s.Chunks
 	bounds := []int{s.Ranks, s.Ranks + s.Chunks, s.Ranks * s.Chunks, 2*s.Ranks - 1, 2 * s.Ranks * s.Chunks, all}
 	if s.Bound > 0 {
@@ -98,15 +98,15 @@ func (s Spec) played(pl Placement, stages int, split bool) []*Table {
 			continue
 		}
 		for _, urgency := range rankings {
-			g := greedy{placement: pl, numRanks: s.Ranks, stages: stages, microbatches: s.Microbatches, split: split,
+			g := greedy{placement: pl, numRanks: s.Ranks, numChunks: chunks, microbatches: s.Microbatches, split: split,
 				costs: s.Costs, link: s.Link, urgency: urgency, bound: slices.Repeat([]int{bound}, s.Ranks)}
-			tables = append(tables, &Table{Schedule: s.Schedule, Placement: pl, NumStages: stages, Microbatches: s.Microbatches, Ranks: g.play()})
+			tables = append(tables, &Table{Schedule: s.Schedule, Placement: pl, NumChunks: chunks, Microbatches: s.Microbatches, Ranks: g.play()})
 		}
 	}
 	return tables
 }
 
-// rankings order what is ready on a rank; of equals the deeper stage goes first.
+// rankings order what is ready on a rank; of equals the deeper chunk goes first.
 var rankings = []func(rank int, a Action) int{
 	// Gradients, forwards, weight gradients.
 	func(_ int, a Action) int { return [...]int{F: 1, I: 0, B: 0, W: 2}[a.Type] },

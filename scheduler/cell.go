@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// The types of the cells that a file has besides actions: transfers between stages, and
-// collectives of a stage's ranks, which concern its parameters and have no microbatch. A
+// The types of the cells that a file has besides actions: transfers between chunks, and
+// collectives of a chunk's ranks, which concern its parameters and have no microbatch. A
 // table has none of them: they follow from it.
 const (
 	sendF Type = B + 1 + iota
@@ -88,7 +88,7 @@ func readPair(s string) ([2]Action, error) {
 	if a.Type != F || b.Type != B && b.Type != I {
 		return [2]Action{}, errors.New("a pair is an F, and a B or I")
 	}
-	if a.Stage == b.Stage && a.Microbatch == b.Microbatch {
+	if a.Chunk == b.Chunk && a.Microbatch == b.Microbatch {
 		return [2]Action{}, fmt.Errorf("%v needs %v and cannot run with it", b, a)
 	}
 	a.Overlap = true
@@ -99,11 +99,11 @@ func readAction(s string) (Action, error) { return readTyped(s, B) }
 
 // readTyped reads what has one of the types up to the last.
 func readTyped(s string, last Type) (Action, error) {
-	stage, name, rest, err := cutType(s)
+	chunk, name, rest, err := cutType(s)
 	if err != nil {
 		return Action{}, err
 	}
-	a := Action{Stage: stage, Type: parseType(name)}
+	a := Action{Chunk: chunk, Type: parseType(name)}
 	switch {
 	case a.Type == 0 || a.Type > last:
 		return Action{}, unknownType(name, strings.Join(typeNames[F:last], ", ")+" or "+last.String())
@@ -116,16 +116,16 @@ func readTyped(s string, last Type) (Action, error) {
 }
 
 // cutType splits STAGE TYPE [MICROBATCH]; the type is anything up to a digit.
-func cutType(s string) (stage int32, name, rest string, err error) {
-	stage, rest, err = cutNumber(s)
+func cutType(s string) (chunk int32, name, rest string, err error) {
+	chunk, rest, err = cutNumber(s)
 	if err != nil {
-		return 0, "", "", fmt.Errorf("stage: %w", err)
+		return 0, "", "", fmt.Errorf("chunk: %w", err)
 	}
 	letters := 0
 	for letters < len(rest) && !isDigit(rest[letters]) {
 		letters++
 	}
-	return stage, rest[:letters], rest[letters:], nil
+	return chunk, rest[:letters], rest[letters:], nil
 }
 
 // onlyNumber reads a microbatch, behind which nothing may stand.
@@ -144,5 +144,5 @@ func unknownType(name, want string) error {
 	if name == "BW" {
 		return errors.New("BW was the full backward until November 2024, and B the input gradient: write B for BW, and I for that B")
 	}
-	return fmt.Errorf("unknown type %q, want %s after the stage", shorten(name), want)
+	return fmt.Errorf("unknown type %q, want %s after the chunk", shorten(name), want)
 }

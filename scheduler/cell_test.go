@@ -7,7 +7,7 @@ import (
 )
 
 func TestParseCell(t *testing.T) {
-	f5, b3 := Action{Stage: 0, Type: F, Microbatch: 5}, Action{Stage: 7, Type: B, Microbatch: 3}
+	f5, b3 := Action{Chunk: 0, Type: F, Microbatch: 5}, Action{Chunk: 7, Type: B, Microbatch: 3}
 	first := f5
 	first.Overlap = true
 	good := map[string]cell{
@@ -15,13 +15,13 @@ func TestParseCell(t *testing.T) {
 		"7B3":                    {actions: [2]Action{b3}, width: 1},
 		"(0F5;7B3)OVERLAP_F_B":   {actions: [2]Action{first, b3}, width: 2},
 		"(7B3;0F5)OVERLAP_F_B":   {actions: [2]Action{first, b3}, width: 2},
-		"(0F5;7I3)OVERLAP_F_B":   {actions: [2]Action{first, {Stage: 7, Type: I, Microbatch: 3}}, width: 2},
+		"(0F5;7I3)OVERLAP_F_B":   {actions: [2]Action{first, {Chunk: 7, Type: I, Microbatch: 3}}, width: 2},
 		"0SEND_F12":              {actions: [2]Action{{Type: sendF, Microbatch: 12}}, width: 1},
-		"3RECV_F0":               {actions: [2]Action{{Stage: 3, Type: recvF}}, width: 1},
-		"3SEND_B4":               {actions: [2]Action{{Stage: 3, Type: sendB, Microbatch: 4}}, width: 1},
-		"67108863RECV_B67108863": {actions: [2]Action{{Stage: MaxActions - 1, Type: recvB, Microbatch: MaxActions - 1}}, width: 1},
-		"3UNSHARD":               {actions: [2]Action{{Stage: 3, Type: unshard}}, width: 1},
-		"10RESHARD":              {actions: [2]Action{{Stage: 10, Type: reshard}}, width: 1},
+		"3RECV_F0":               {actions: [2]Action{{Chunk: 3, Type: recvF}}, width: 1},
+		"3SEND_B4":               {actions: [2]Action{{Chunk: 3, Type: sendB, Microbatch: 4}}, width: 1},
+		"67108863RECV_B67108863": {actions: [2]Action{{Chunk: MaxActions - 1, Type: recvB, Microbatch: MaxActions - 1}}, width: 1},
+		"3UNSHARD":               {actions: [2]Action{{Chunk: 3, Type: unshard}}, width: 1},
+		"10RESHARD":              {actions: [2]Action{{Chunk: 10, Type: reshard}}, width: 1},
 		"0REDUCE_GRAD":           {actions: [2]Action{{Type: reduceGrad}}, width: 1},
 	}
 	for text, want := range good {
@@ -35,26 +35,26 @@ func TestParseCell(t *testing.T) {
 	}
 
 	for text, reason := range map[string]string{
-		"":          "stage: no number",
-		" 0F0":      "stage: no number",
+		"":          "chunk: no number",
+		" 0F0":      "chunk: no number",
 		"0F0 ":      `" " after the microbatch`,
-		"+0F0":      "stage: no number",
-		"٣F0":       "stage: no number",
+		"+0F0":      "chunk: no number",
+		"٣F0":       "chunk: no number",
 		"0F٣":       "unknown type \"F٣\"",
 		"0F0x":      `"x" after the microbatch`,
 		"0F0\r":     `"\r" after the microbatch`,
-		"00F0":      "stage: 00 has a leading zero",
+		"00F0":      "chunk: 00 has a leading zero",
 		"0F00":      "microbatch: 00 has a leading zero",
 		"0F":        "microbatch: no number",
-		"F0":        "stage: no number",
-		"0":         `unknown type "", want F, I, W, B, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD or REDUCE_GRAD after the stage`,
+		"F0":        "chunk: no number",
+		"0":         `unknown type "", want F, I, W, B, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD or REDUCE_GRAD after the chunk`,
 		"0f0":       `unknown type "f"`,
 		"0SEND_F":   "microbatch: no number",
 		"0SEND0":    `unknown type "SEND"`,
 		"0SEND_F-1": `unknown type "SEND_F-"`,
 		"0UNSHARD0": `"0" after UNSHARD, which has no microbatch`,
 		"0RESHARD ": `unknown type "RESHARD "`,
-		`"0F0"`:     "stage: no number",
+		`"0F0"`:     "chunk: no number",
 		"0BW0":      "write B for BW, and I for that B",
 
 		"(":                          "no \")OVERLAP_F_B\" at the end",
@@ -64,8 +64,8 @@ func TestParseCell(t *testing.T) {
 		"(0F0)OVERLAP_F_B":           "1 actions, want 2",
 		"(0F0;)OVERLAP_F_B":          "1 actions, want 2",
 		"(0F0;0B1;0F2)OVERLAP_F_B":   "3 actions, want 2",
-		"(;0B1)OVERLAP_F_B":          "first action: stage: no number",
-		"(0F0; 0B1)OVERLAP_F_B":      "second action: stage: no number",
+		"(;0B1)OVERLAP_F_B":          "first action: chunk: no number",
+		"(0F0; 0B1)OVERLAP_F_B":      "second action: chunk: no number",
 		"(0F0;0B1 )OVERLAP_F_B":      `second action: " " after the microbatch`,
 		"(0F0;0BW1)OVERLAP_F_B":      "write B for BW",
 		"(0F0;0SEND_F1)OVERLAP_F_B":  `second action: unknown type "SEND_F", want F, I, W or B`,

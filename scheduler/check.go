@@ -16,7 +16,7 @@ type Report struct {
 }
 
 // Check proves that a table can be run: each action stands once, on the rank
-// that holds its stage, after the actions of its own stage that it needs; and
+// that holds its chunk, after the actions of its own chunk that it needs; and
 // all ranks get to their end, also when no edge holds more than its credits.
 func Check(t *Table) (*Report, error) {
 	r, _, err := Analyse(t)
@@ -64,11 +64,11 @@ func peakInFlight(t *Table) []int {
 // peakUnderWay returns the most outputs that were under way on each edge in the
 // last play.
 func (p *player) peakUnderWay() Credits {
-	stages := p.table.NumStages
-	c := Credits{Forward: make([]int, stages), Backward: make([]int, stages)}
-	for stage := range stages {
-		c.Forward[stage] = p.peakOnEdge(ForwardEdge, stage)
-		c.Backward[stage] = p.peakOnEdge(BackwardEdge, stage)
+	chunks := p.table.NumChunks
+	c := Credits{Forward: make([]int, chunks), Backward: make([]int, chunks)}
+	for chunk := range chunks {
+		c.Forward[chunk] = p.peakOnEdge(ForwardEdge, chunk)
+		c.Backward[chunk] = p.peakOnEdge(BackwardEdge, chunk)
 	}
 	return c
 }
@@ -76,15 +76,15 @@ func (p *player) peakUnderWay() Credits {
 // peakOnEdge counts the outputs that are sent and not yet consumed. One that is
 // consumed in the instant another is sent still counts: its credit has yet to
 // travel back, so it can't serve the other.
-func (p *player) peakOnEdge(kind EdgeKind, stage int) int {
-	to, ok := kind.to(stage, p.table.NumStages)
+func (p *player) peakOnEdge(kind EdgeKind, chunk int) int {
+	to, ok := kind.to(chunk, p.table.NumChunks)
 	if !ok || kind == BackwardEdge && p.table.ForwardOnly {
 		return 0
 	}
 	order := p.index.pass[kind].order
-	sent, consumed := p.timeline.Start[p.table.RankOf(stage)], p.timeline.Start[p.table.RankOf(to)]
+	sent, consumed := p.timeline.Start[p.table.RankOf(chunk)], p.timeline.Start[p.table.RankOf(to)]
 	peak, taken := 0, 0
-	for k, at := range order[stage] {
+	for k, at := range order[chunk] {
 		for consumed[order[to][taken]] < sent[at] {
 			taken++
 		}

@@ -19,9 +19,9 @@ func TestBrokenTables(t *testing.T) {
 		want  error
 	}{
 		{"no ranks", func(t *Table) { t.Ranks = nil }, ErrTable},
-		{"no stages", func(t *Table) { t.NumStages = 0 }, ErrTable},
+		{"no chunks", func(t *Table) { t.NumChunks = 0 }, ErrTable},
 		{"no microbatches", func(t *Table) { t.Microbatches = -1 }, ErrTable},
-		{"absurd sizes", func(t *Table) { t.NumStages, t.Microbatches = math.MaxInt, math.MaxInt }, ErrTable},
+		{"absurd sizes", func(t *Table) { t.NumChunks, t.Microbatches = math.MaxInt, math.MaxInt }, ErrTable},
 		{"another placement", func(t *Table) { t.Placement = V }, ErrTable},
 		{"unknown placement", func(t *Table) { t.Placement = 7 }, ErrTable},
 		{"unknown type", func(t *Table) { t.Ranks[0][0].Type = 0 }, ErrTable},
@@ -29,14 +29,14 @@ func TestBrokenTables(t *testing.T) {
 		{"a send", func(t *Table) { t.Ranks[0][0].Type = sendF }, ErrTable},
 		{"half a pair", func(t *Table) { t.Ranks[1][7].Overlap = true }, ErrTable},
 		{"a pair of one visit", func(t *Table) { t.Ranks[1][0].Overlap = true }, ErrTable},
-		{"negative stage", func(t *Table) { t.Ranks[0][0].Stage = -1 }, ErrTable},
-		{"stage above", func(t *Table) { t.Ranks[0][0].Stage = 2 }, ErrTable},
+		{"negative chunk", func(t *Table) { t.Ranks[0][0].Chunk = -1 }, ErrTable},
+		{"chunk above", func(t *Table) { t.Ranks[0][0].Chunk = 2 }, ErrTable},
 		{"negative microbatch", func(t *Table) { t.Ranks[0][0].Microbatch = -1 }, ErrTable},
 		{"microbatch above", func(t *Table) { t.Ranks[1][3].Microbatch = 4 }, ErrTable},
 		{"backward in forward-only", func(t *Table) { t.ForwardOnly = true }, ErrTable},
-		{"wrong rank", func(t *Table) { t.Ranks[0][0].Stage = 1 }, ErrRank},
-		{"twice", func(t *Table) { t.Ranks[0] = append(t.Ranks[0], Action{Stage: 0, Type: B, Microbatch: 3}) }, ErrDuplicate},
-		{"I after B", func(t *Table) { t.Ranks[0] = append(t.Ranks[0], Action{Stage: 0, Type: I, Microbatch: 3}) }, ErrDuplicate},
+		{"wrong rank", func(t *Table) { t.Ranks[0][0].Chunk = 1 }, ErrRank},
+		{"twice", func(t *Table) { t.Ranks[0] = append(t.Ranks[0], Action{Chunk: 0, Type: B, Microbatch: 3}) }, ErrDuplicate},
+		{"I after B", func(t *Table) { t.Ranks[0] = append(t.Ranks[0], Action{Chunk: 0, Type: I, Microbatch: 3}) }, ErrDuplicate},
 		{"missing", func(t *Table) { t.Ranks[1] = t.Ranks[1][:7] }, ErrIncomplete},
 		{"a rank without actions", func(t *Table) { t.Ranks[1] = nil }, ErrIncomplete},
 		{"a microbatch more", func(t *Table) { t.Microbatches++ }, ErrIncomplete},
@@ -44,10 +44,10 @@ func TestBrokenTables(t *testing.T) {
 		{"B before F", func(t *Table) { r := t.Ranks[1]; r[2], r[3] = r[3], r[2] }, ErrOrder},
 		{"W before I", func(t *Table) {
 			t.Ranks[1][7].Type = W
-			t.Ranks[1] = append(t.Ranks[1], Action{Stage: 1, Type: I, Microbatch: 3})
+			t.Ranks[1] = append(t.Ranks[1], Action{Chunk: 1, Type: I, Microbatch: 3})
 		}, ErrOrder},
 		{"deadlock", func(t *Table) {
-			t.Ranks[0] = []Action{{Stage: 0, Type: F, Microbatch: 1}, {Stage: 0, Type: B, Microbatch: 1}, {Stage: 0, Type: F, Microbatch: 0}, {Stage: 0, Type: B, Microbatch: 0}, {Stage: 0, Type: F, Microbatch: 2}, {Stage: 0, Type: B, Microbatch: 2}, {Stage: 0, Type: F, Microbatch: 3}, {Stage: 0, Type: B, Microbatch: 3}}
+			t.Ranks[0] = []Action{{Chunk: 0, Type: F, Microbatch: 1}, {Chunk: 0, Type: B, Microbatch: 1}, {Chunk: 0, Type: F, Microbatch: 0}, {Chunk: 0, Type: B, Microbatch: 0}, {Chunk: 0, Type: F, Microbatch: 2}, {Chunk: 0, Type: B, Microbatch: 2}, {Chunk: 0, Type: F, Microbatch: 3}, {Chunk: 0, Type: B, Microbatch: 3}}
 		}, ErrDeadlock},
 	} {
 		table := generate(t, Spec{Ranks: 2, Chunks: 1, Microbatches: 4})
@@ -68,7 +68,7 @@ func TestLongCircle(t *testing.T) {
 	table := generate(t, Spec{Ranks: 10, Chunks: 2, Microbatches: 10})
 	row := table.Ranks[0]
 	for i, a := range row {
-		if a == (Action{Stage: 10, Type: F, Microbatch: 0}) { // rank 0 takes its second chunk first
+		if a == (Action{Chunk: 10, Type: F, Microbatch: 0}) { // rank 0 takes its second chunk first
 			copy(row[1:i+1], row[:i])
 			row[0] = a
 		}
@@ -81,9 +81,9 @@ func TestLongCircle(t *testing.T) {
 
 func TestCreditsOf(t *testing.T) {
 	c := Credits{Forward: []int{1, 2, 0}, Backward: []int{0, 3, 4}}
-	for stage := range 3 {
-		if c.Of(ForwardEdge, stage) != c.Forward[stage] || c.Of(BackwardEdge, stage) != c.Backward[stage] {
-			t.Errorf("stage %d: credits %d and %d", stage, c.Of(ForwardEdge, stage), c.Of(BackwardEdge, stage))
+	for chunk := range 3 {
+		if c.Of(ForwardEdge, chunk) != c.Forward[chunk] || c.Of(BackwardEdge, chunk) != c.Backward[chunk] {
+			t.Errorf("chunk %d: credits %d and %d", chunk, c.Of(ForwardEdge, chunk), c.Of(BackwardEdge, chunk))
 		}
 	}
 }
@@ -95,7 +95,7 @@ func TestTooFewCredits(t *testing.T) {
 	credits := check(t, table).Credits
 	credits.Backward[2] = 0
 	_, err := Machine{Costs: UnitCosts, Credits: &credits}.Simulate(table)
-	want := "rank 2: 2B0 needs one of the 0 backward credits of stage 2, the next comes back with 1B0 on rank 1"
+	want := "rank 2: 2B0 needs one of the 0 backward credits of chunk 2, the next comes back with 1B0 on rank 1"
 	if !errors.Is(err, ErrDeadlock) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
@@ -147,7 +147,7 @@ func drawSpec(t *rapid.T) Spec {
 func drawCosts(t *rapid.T) Costs {
 	pool := rapid.SliceOfN(rapid.Float64Range(0, 10), 1, 40).Draw(t, "costs")
 	return func(rank int, a Action) float64 {
-		return pool[(int(a.Stage)*31+int(a.Microbatch)*7+int(a.Type)*3+rank)%len(pool)]
+		return pool[(int(a.Chunk)*31+int(a.Microbatch)*7+int(a.Type)*3+rank)%len(pool)]
 	}
 }
 
@@ -161,7 +161,7 @@ func splitBackwards(t *rapid.T, table *Table) {
 				out, pending = append(out, pending...), nil
 			}
 			if a.Type == B {
-				out, pending = append(out, Action{Stage: a.Stage, Type: I, Microbatch: a.Microbatch}), append(pending, Action{Stage: a.Stage, Type: W, Microbatch: a.Microbatch})
+				out, pending = append(out, Action{Chunk: a.Chunk, Type: I, Microbatch: a.Microbatch}), append(pending, Action{Chunk: a.Chunk, Type: W, Microbatch: a.Microbatch})
 				continue
 			}
 			out = append(out, a)
@@ -223,22 +223,22 @@ func checkTimeline(t *rapid.T, table *Table, tl *Timeline, costs Costs, credits 
 			}
 		}
 	}
-	after := func(a Action, types string, stage int32) {
+	after := func(a Action, types string, chunk int32) {
 		for _, typ := range types {
-			if e, ok := end[Action{Stage: stage, Type: parseType(string(typ)), Microbatch: a.Microbatch}]; ok && start[a] < e {
-				t.Fatalf("%v starts at %v, its input %d%c%d ends at %v", a, start[a], stage, typ, a.Microbatch, e)
+			if e, ok := end[Action{Chunk: chunk, Type: parseType(string(typ)), Microbatch: a.Microbatch}]; ok && start[a] < e {
+				t.Fatalf("%v starts at %v, its input %d%c%d ends at %v", a, start[a], chunk, typ, a.Microbatch, e)
 			}
 		}
 	}
 	for a := range start {
 		switch a.Type {
 		case F:
-			after(a, "F", a.Stage-1)
+			after(a, "F", a.Chunk-1)
 		case I, B:
-			after(a, "F", a.Stage)
-			after(a, "IB", a.Stage+1)
+			after(a, "F", a.Chunk)
+			after(a, "IB", a.Chunk+1)
 		case W:
-			after(a, "I", a.Stage)
+			after(a, "I", a.Chunk)
 		}
 	}
 	if want := 1 - busy/(tl.Makespan*float64(table.NumRanks())); tl.Makespan > 0 && math.Abs(tl.BubbleFraction-want) > 1e-9 {
@@ -247,7 +247,7 @@ func checkTimeline(t *rapid.T, table *Table, tl *Timeline, costs Costs, credits 
 	if credits == nil {
 		return
 	}
-	for s := range table.NumStages - 1 {
+	for s := range table.NumChunks - 1 {
 		checkEdge(t, start, int32(s), int32(s+1), "F", credits.Forward[s])
 		checkEdge(t, start, int32(s+1), int32(s), "IB", credits.Backward[s+1])
 	}
@@ -258,10 +258,10 @@ func checkTimeline(t *rapid.T, table *Table, tl *Timeline, costs Costs, credits 
 func checkEdge(t *rapid.T, start map[Action]float64, from, to int32, types string, credits int) {
 	var sent, consumed []float64
 	for a, at := range start {
-		if strings.Contains(types, a.Type.String()) && a.Stage == from {
+		if strings.Contains(types, a.Type.String()) && a.Chunk == from {
 			sent = append(sent, at)
 		}
-		if strings.Contains(types, a.Type.String()) && a.Stage == to {
+		if strings.Contains(types, a.Type.String()) && a.Chunk == to {
 			consumed = append(consumed, at)
 		}
 	}
@@ -278,7 +278,7 @@ func checkEdge(t *rapid.T, start map[Action]float64, from, to int32, types strin
 			}
 		}
 		if underWay > credits {
-			t.Fatalf("%d outputs from stage %d to %d under way at %v, credits are %d", underWay, from, to, now, credits)
+			t.Fatalf("%d outputs from chunk %d to %d under way at %v, credits are %d", underWay, from, to, now, credits)
 		}
 	}
 }
@@ -287,7 +287,7 @@ func TestImpossibleCosts(t *testing.T) {
 	table := generate(t, Spec{Ranks: 2, Chunks: 1, Microbatches: 2})
 	for _, bad := range []float64{-1, math.NaN(), math.Inf(1)} {
 		_, err := Simulate(table, func(_ int, a Action) float64 {
-			if a == (Action{Stage: 1, Type: B, Microbatch: 1}) {
+			if a == (Action{Chunk: 1, Type: B, Microbatch: 1}) {
 				return bad
 			}
 			return 1

@@ -49,22 +49,22 @@ type Chooser struct {
 
 	cursor    int       // position of the row's first action that has not begun
 	begun     []bool    // by position
-	admission Admission // by place in stages, as is progress
-	progress  []stageProgress
+	admission Admission // by place in chunks, as is progress
+	progress  []chunkProgress
 }
 
 // patience is how much of an action's time may pass until the row's next action gets its
 // input, and the rank still stays idle for that.
 const patience = 0.75
 
-// stageProgress is how far one of the rank's stages is.
-type stageProgress struct {
+// chunkProgress is how far one of the rank's chunks is.
+type chunkProgress struct {
 	begun, ended [numLanes]int
 	weights      int32      // weight gradients begun, in B or W
-	inputs       [2][]input // by EdgeKind and microbatch; nil: the stage has none
+	inputs       [2][]input // by EdgeKind and microbatch; nil: the chunk has none
 }
 
-// input is what an action gets from another stage.
+// input is what an action gets from another chunk.
 type input struct {
 	arrived bool
 	due     float64 // when it is expected, +Inf if nobody is at it
@@ -76,12 +76,12 @@ func (r *Ranking) Chooser(rank int) *Chooser {
 	c := &Chooser{
 		ranked: rk, rank: rank, forwardOnly: r.table.ForwardOnly, costs: r.costs,
 		begun:     make([]bool, len(rk.row)),
-		admission: Admission{Bound: rk.bound, Stages: make([]Progress, len(rk.stages))},
-		progress:  make([]stageProgress, len(rk.stages)),
+		admission: Admission{Bound: rk.bound, Chunks: make([]Progress, len(rk.chunks))},
+		progress:  make([]chunkProgress, len(rk.chunks)),
 	}
-	for k, s := range rk.stages {
+	for k, s := range rk.chunks {
 		for _, kind := range []EdgeKind{ForwardEdge, BackwardEdge} {
-			if _, ok := kind.from(int(s), r.table.NumStages); ok {
+			if _, ok := kind.from(int(s), r.table.NumChunks); ok {
 				c.progress[k].inputs[kind] = make([]input, r.table.Microbatches)
 			}
 		}
@@ -97,10 +97,10 @@ func (c *Chooser) Expect(costs Costs) { c.costs = costs }
 func (c *Chooser) Reset() {
 	c.cursor = 0
 	clear(c.begun)
-	clear(c.admission.Stages)
+	clear(c.admission.Chunks)
 	for k := range c.progress {
 		p := &c.progress[k]
-		*p = stageProgress{inputs: p.inputs}
+		*p = chunkProgress{inputs: p.inputs}
 		for _, inputs := range p.inputs {
 			for m := range inputs {
 				inputs[m] = input{due: math.Inf(1)}
@@ -119,18 +119,18 @@ func (c *Chooser) Coming(a Action, due float64) {
 }
 
 // Arrived says that the input of one of the rank's actions is there: for an F the output
-// of the stage before, for an I or B that of the stage after, also where that stage is on
-// the same rank. An F of the first stage has no such input, nor has an I or B of the last.
+// of the chunk before, for an I or B that of the chunk after, also where that chunk is on
+// the same rank. An F of the first chunk has no such input, nor has an I or B of the last.
 func (c *Chooser) Arrived(a Action) {
 	if in := c.input(a); in != nil {
 		in.arrived = true
 	}
 }
 
-// input is what an action needs from another stage; nil: nothing.
+// input is what an action needs from another chunk; nil: nothing.
 func (c *Chooser) input(a Action) *input {
 	kind, ok := a.Type.edge()
-	k := c.place(a.Stage)
+	k := c.place(a.Chunk)
 	if !ok || k < 0 || uint(a.Microbatch) >= uint(len(c.progress[k].inputs[kind])) {
 		return nil
 	}
@@ -213,11 +213,11 @@ func (c *Chooser) admits(at int) bool {
 		return true
 	}
 	a := c.row[at]
-	if !c.admission.Admits(c.place(a.Stage)) {
+	if !c.admission.Admits(c.place(a.Chunk)) {
 		return false
 	}
 	held, lowest := 0, math.MaxInt
-	for _, p := range c.admission.Stages {
+	for _, p := range c.admission.Chunks {
 		held += p.Begun - p.Released
 		lowest = min(lowest, p.Released)
 	}
@@ -245,7 +245,7 @@ func (c *Chooser) leavesRoom(at, held int) bool {
 
 // Begin takes note that the rank begins an action that Next has returned.
 func (c *Chooser) Begin(a Action) {
-	k, l := c.place(a.Stage), laneOf(a.Type)
+	k, l := c.place(a.Chunk), laneOf(a.Type)
 	p := &c.progress[k]
 	c.begun[c.lanes[k][l][p.begun[l]]] = true
 	p.begun[l]++
@@ -254,7 +254,7 @@ func (c *Chooser) Begin(a Action) {
 	}
 	switch a.Type {
 	case F:
-		c.admission.Stages[k].Begun++
+		c.admission.Chunks[k].Begun++
 	case B, W:
 		p.weights++
 	}
@@ -262,12 +262,12 @@ func (c *Chooser) Begin(a Action) {
 
 // End takes note that an action that has begun has ended.
 func (c *Chooser) End(a Action) {
-	k := c.place(a.Stage)
+	k := c.place(a.Chunk)
 	c.progress[k].ended[laneOf(a.Type)]++
 	if a.Type == B || a.Type == W {
-		c.admission.Stages[k].Released++
+		c.admission.Chunks[k].Released++
 	}
 }
 
-// place is where a stage stands among the rank's, −1 if it is another rank's.
-func (rk *ranked) place(stage int32) int { return slices.Index(rk.stages, stage) }
+// place is where a chunk stands among the rank's, −1 if it is another rank's.
+func (rk *ranked) place(chunk int32) int { return slices.Index(rk.chunks, chunk) }

@@ -7,7 +7,7 @@ import "math/bits"
 // meets the same ones.
 func Jittered(costs Costs, spread float64, seed uint64) Costs {
 	return func(rank int, a Action) float64 {
-		h := mix(seed ^ mix(uint64(a.Stage)<<34|uint64(a.Microbatch)<<2|uint64(a.Type-F)))
+		h := mix(seed ^ mix(uint64(a.Chunk)<<34|uint64(a.Microbatch)<<2|uint64(a.Type-F)))
 		u := float64(h>>11) / (1 << 53) // from 0 to 1
 		return costs(rank, a) * (1 + spread*(2*u-1))
 	}

@@ -25,15 +25,15 @@ import (
 // each receive waits for its send, and a send for nothing.
 //
 // What is read can be run: Check has nothing to say about it. The rows say no
-// more, so the rest is taken from them: the stages and microbatches that occur, a
+// more, so the rest is taken from them: the chunks and microbatches that occur, a
 // forward-only table where there is no gradient, and the first of the placements loop, V
-// and U that puts each stage on its row. An error begins with the name, and with the
+// and U that puts each chunk on its row. An error begins with the name, and with the
 // row and the column of a cell, both from 1 (row 1 is rank 0, and bubbles count as
 // cells); it wraps ErrSyntax, or what Check would return.
 func ReadCSV(name, text string) (*Table, error) {
 	s := &sheet{name: name, text: text, table: &Table{ForwardOnly: true}}
 	for _, step := range []func() error{
-		s.read, s.checkStages, s.choosePlacement, s.checkActions,
+		s.read, s.checkChunks, s.choosePlacement, s.checkActions,
 		s.checkTransfers, s.checkMatches, s.checkParameters,
 		s.checkProgress, s.dropCommunications,
 	} {
@@ -155,7 +155,7 @@ func (s *sheet) readRow(line string, actions *int) error {
 		}
 	}
 	if *actions == before {
-		return fmt.Errorf("%s%s: %w: the row has no action, but every rank holds a stage", s.prefix(), spotName(rank, 1), ErrSyntax)
+		return fmt.Errorf("%s%s: %w: the row has no action, but every rank holds a chunk", s.prefix(), spotName(rank, 1), ErrSyntax)
 	}
 	s.table.addRow(row)
 	s.columns = append(s.columns, columns)

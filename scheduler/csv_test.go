@@ -35,7 +35,7 @@ func readCSV(t testing.TB, text string) *Table {
 func TestPublishedCSV(t *testing.T) {
 	for _, c := range []struct {
 		file                        string
-		ranks, stages, microbatches int
+		ranks, chunks, microbatches int
 		makespan                    float64
 		peak                        []int // to the W
 		transfers                   int   // of each kind, 0: the file has none
@@ -48,8 +48,8 @@ func TestPublishedCSV(t *testing.T) {
 		t.Run(c.file, func(t *testing.T) {
 			text := readFile(t, "testdata/"+c.file+".csv")
 			table := readCSV(t, text)
-			if table.NumRanks() != c.ranks || table.NumStages != c.stages || table.Microbatches != c.microbatches || table.Placement != Loop {
-				t.Errorf("%d ranks, %d stages, %d microbatches, placement %v", table.NumRanks(), table.NumStages, table.Microbatches, table.Placement)
+			if table.NumRanks() != c.ranks || table.NumChunks != c.chunks || table.Microbatches != c.microbatches || table.Placement != Loop {
+				t.Errorf("%d ranks, %d chunks, %d microbatches, placement %v", table.NumRanks(), table.NumChunks, table.Microbatches, table.Placement)
 			}
 			if got := simulated(t, table, UnitCosts).Makespan; got != c.makespan {
 				t.Errorf("makespan %v, want %v", got, c.makespan)
@@ -198,7 +198,7 @@ func drawTable(t *rapid.T) *Table {
 			ForwardOnly:  rapid.Bool().Draw(t, "forwardOnly"),
 		}
 		k, _ := s.kind()
-		s.Chunks = rapid.IntRange(k.chunks[0], min(k.chunks[1], 3)).Draw(t, "chunks")
+		s.Chunks = rapid.IntRange(k.perRank[0], min(k.perRank[1], 3)).Draw(t, "chunks")
 		if s.Schedule == None {
 			s.Ranks = 1
 		}
@@ -269,7 +269,7 @@ func TestEveryCellMatters(t *testing.T) {
 		i := rapid.IntRange(0, len(rows[r])-1).Draw(rt, "cell")
 		if rapid.Bool().Draw(rt, "twice") {
 			rows[r] = slices.Insert(rows[r], rapid.IntRange(0, len(rows[r])).Draw(rt, "to"), rows[r][i])
-		} else if table.Microbatches > 1 && table.NumStages > 1 {
+		} else if table.Microbatches > 1 && table.NumChunks > 1 {
 			rows[r] = slices.Delete(rows[r], i, i+1)
 		} else {
 			return // what is gone may be gone everywhere: a smaller table is left

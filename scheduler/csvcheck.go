@@ -2,15 +2,15 @@ package scheduler
 
 import "errors"
 
-// checkStages says that every stage up to the highest stands on some row. A row that
+// checkChunks says that every chunk up to the highest stands on some row. A row that
 // was forgotten shows here.
-func (s *sheet) checkStages() error {
+func (s *sheet) checkChunks() error {
 	t := s.table
-	// Of more stages than cells, one of the first lacks.
-	holds := make([]bool, min(t.NumStages, t.numActions()+1))
+	// Of more chunks than cells, one of the first lacks.
+	holds := make([]bool, min(t.NumChunks, t.numActions()+1))
 	for _, a := range s.cells {
-		if a.Type <= B && int(a.Stage) < len(holds) {
-			holds[a.Stage] = true
+		if a.Type <= B && int(a.Chunk) < len(holds) {
+			holds[a.Chunk] = true
 		}
 	}
 	for lacking, held := range holds {
@@ -18,8 +18,8 @@ func (s *sheet) checkStages() error {
 			continue
 		}
 		for at, a := range s.cells {
-			if a.Type <= B && int(a.Stage) > lacking {
-				return s.fail(at, ErrIncomplete, "%v, but no row holds stage %d: is a row missing?", a, lacking)
+			if a.Type <= B && int(a.Chunk) > lacking {
+				return s.fail(at, ErrIncomplete, "%v, but no row holds chunk %d: is a row missing?", a, lacking)
 			}
 		}
 	}
@@ -35,10 +35,10 @@ func (s *sheet) choosePlacement() error {
 		if fits {
 			break
 		}
-		if a.Type <= B && int(a.Stage) == t.NumStages-1 {
+		if a.Type <= B && int(a.Chunk) == t.NumChunks-1 {
 			return s.fail(at, ErrTable,
-				"%v makes %d stages on %d rows: placement loop needs a multiple of the rows, V twice as many, U one more",
-				a, t.NumStages, t.NumRanks())
+				"%v makes %d chunks on %d rows: placement loop needs a multiple of the rows, V twice as many, U one more",
+				a, t.NumChunks, t.NumRanks())
 		}
 	}
 	return nil

@@ -1,6 +1,6 @@
 package scheduler
 
-// parameters is what the cells so far say about the parameters of one stage.
+// parameters is what the cells so far say about the parameters of one chunk.
 type parameters struct {
 	unsharded, resharded int32 // column of the last UNSHARD or RESHARD, 0: none
 	used                 int32 // column of the last action
@@ -10,18 +10,18 @@ type parameters struct {
 // whole says whether they are gathered on the rank.
 func (p parameters) whole() bool { return p.unsharded > p.resharded }
 
-// checkParameters checks the collectives. A stage that gathers its parameters does so
-// before it computes, and again after each time that it lets go of them; a stage that
+// checkParameters checks the collectives. A chunk that gathers its parameters does so
+// before it computes, and again after each time that it lets go of them; a chunk that
 // never does holds them all the time. Gradients are reduced once, when the last is
-// there. Each stage stands on one rank, so the columns can be compared.
+// there. Each chunk stands on one rank, so the columns can be compared.
 func (s *sheet) checkParameters() error {
 	if !s.has(Type.isCollective) {
 		return nil
 	}
-	stages := make([]parameters, s.table.NumStages)
+	chunks := make([]parameters, s.table.NumChunks)
 	for at, a := range s.cells {
 		var err error
-		switch p := &stages[a.Stage]; {
+		switch p := &chunks[a.Chunk]; {
 		case a.Type <= B:
 			err = s.checkUse(p, at, a)
 		case a.Type.isCollective():
@@ -47,9 +47,9 @@ func (s *sheet) has(some func(Type) bool) bool {
 func (s *sheet) checkUse(p *parameters, at place, a Action) error {
 	switch {
 	case p.resharded != 0 && !p.whole():
-		return s.fail(at, ErrOrder, "%v has no %dUNSHARD since the %dRESHARD in column %d", a, a.Stage, a.Stage, p.resharded)
+		return s.fail(at, ErrOrder, "%v has no %dUNSHARD since the %dRESHARD in column %d", a, a.Chunk, a.Chunk, p.resharded)
 	case p.reduced != 0 && stepsOf[a.Type]&stepW != 0:
-		return s.fail(at, ErrOrder, "%v comes after %dREDUCE_GRAD, which is in column %d and needs its gradient", a, a.Stage, p.reduced)
+		return s.fail(at, ErrOrder, "%v comes after %dREDUCE_GRAD, which is in column %d and needs its gradient", a, a.Chunk, p.reduced)
 	}
 	p.used = s.column(at)
 	return nil
@@ -62,7 +62,7 @@ func (s *sheet) checkCollective(p *parameters, at place, a Action) error {
 			return s.fail(at, ErrDuplicate, "%v has been done before, in column %d, and not undone since", a, p.unsharded)
 		}
 		if p.unsharded == 0 && p.used != 0 {
-			return s.fail(at, ErrOrder, "%v comes after an action of stage %d, in column %d", a, a.Stage, p.used)
+			return s.fail(at, ErrOrder, "%v comes after an action of chunk %d, in column %d", a, a.Chunk, p.used)
 		}
 		p.unsharded = s.column(at)
 	case reshard:
@@ -70,7 +70,7 @@ func (s *sheet) checkCollective(p *parameters, at place, a Action) error {
 			return s.fail(at, ErrDuplicate, "%v has been done before, in column %d", a, p.resharded)
 		}
 		if !p.whole() {
-			return s.fail(at, ErrOrder, "%v has no %dUNSHARD before it", a, a.Stage)
+			return s.fail(at, ErrOrder, "%v has no %dUNSHARD before it", a, a.Chunk)
 		}
 		p.resharded = s.column(at)
 	case reduceGrad:

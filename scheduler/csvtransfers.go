@@ -2,26 +2,26 @@ package scheduler
 
 import "fmt"
 
-// checkTransfers says that each communication stands on the rank of its stage, and each
+// checkTransfers says that each communication stands on the rank of its chunk, and each
 // send and receive on an edge between ranks, once, and on the right side of its
 // action. It notes where they stand.
 func (s *sheet) checkTransfers() error {
 	t := s.table
 	if s.has(Type.isTransfer) {
 		for k := range s.index.sends {
-			s.index.sends[k] = matrix(t.NumStages, t.Microbatches)
-			s.index.receives[k] = matrix(t.NumStages, t.Microbatches)
+			s.index.sends[k] = matrix(t.NumChunks, t.Microbatches)
+			s.index.receives[k] = matrix(t.NumChunks, t.Microbatches)
 		}
 	}
 	for at, a := range s.cells {
 		if a.Type <= B {
 			continue
 		}
-		switch home := t.RankOf(int(a.Stage)); {
-		case int(a.Stage) >= t.NumStages:
-			return s.fail(at, ErrTable, "%v, but the stages that compute are 0 to %d: is a row missing?", a, t.NumStages-1)
+		switch home := t.RankOf(int(a.Chunk)); {
+		case int(a.Chunk) >= t.NumChunks:
+			return s.fail(at, ErrTable, "%v, but the chunks that compute are 0 to %d: is a row missing?", a, t.NumChunks-1)
 		case home != at.rank:
-			return s.fail(at, ErrRank, "%v is on rank %d, but stage %d is on rank %d", a, at.rank, a.Stage, home)
+			return s.fail(at, ErrRank, "%v is on rank %d, but chunk %d is on rank %d", a, at.rank, a.Chunk, home)
 		case int(a.Microbatch) >= t.Microbatches:
 			return s.fail(at, ErrTable, "%v, but the microbatches are 0 to %d", a, t.Microbatches-1)
 		}
@@ -39,28 +39,28 @@ func (s *sheet) checkTransfer(at place, a Action) error {
 	if t.ForwardOnly && kind == BackwardEdge {
 		return s.fail(at, ErrTable, "%v in a table without backwards", a)
 	}
-	peer, exists := kind.from(int(a.Stage), t.NumStages)
+	peer, exists := kind.from(int(a.Chunk), t.NumChunks)
 	list := s.index.receives[kind]
 	if send {
-		peer, exists = kind.to(int(a.Stage), t.NumStages)
+		peer, exists = kind.to(int(a.Chunk), t.NumChunks)
 		list = s.index.sends[kind]
 	}
 	switch {
-	case !exists && a.Stage == 0 && peer < 0:
-		return s.fail(at, ErrTable, "%v, but there is no stage before stage 0: leave it out", a)
+	case !exists && a.Chunk == 0 && peer < 0:
+		return s.fail(at, ErrTable, "%v, but there is no chunk before chunk 0: leave it out", a)
 	case !exists:
-		return s.fail(at, ErrTable, "%v, but stage %d is the last: is a row missing?", a, a.Stage)
+		return s.fail(at, ErrTable, "%v, but chunk %d is the last: is a row missing?", a, a.Chunk)
 	case t.RankOf(peer) == at.rank:
-		return s.fail(at, ErrTable, "%v, but stages %d and %d are on the same rank, and nothing is sent: leave it out", a, a.Stage, peer)
+		return s.fail(at, ErrTable, "%v, but chunks %d and %d are on the same rank, and nothing is sent: leave it out", a, a.Chunk, peer)
 	}
 
-	position := &list[a.Stage][a.Microbatch]
+	position := &list[a.Chunk][a.Microbatch]
 	if *position != 0 {
 		return s.fail(at, ErrDuplicate, "%v has been done before, in column %d", a, s.columns[at.rank][*position-1])
 	}
 	*position = int32(at.position) + 1
 
-	action := s.index.at(t, kind, a.Stage, a.Microbatch)
+	action := s.index.at(t, kind, a.Chunk, a.Microbatch)
 	b := t.Ranks[action.rank][action.position]
 	switch {
 	case send && at.position < action.position:
@@ -83,7 +83,7 @@ func (s *sheet) checkMatches() error {
 		if !ok {
 			continue
 		}
-		to, ok := kind.to(int(a.Stage), t.NumStages)
+		to, ok := kind.to(int(a.Chunk), t.NumChunks)
 		if !ok || t.RankOf(to) == at.rank {
 			continue
 		}
@@ -97,10 +97,10 @@ func (s *sheet) checkMatches() error {
 // checkMatch looks at the transfers of an action's output.
 func (s *sheet) checkMatch(at place, a Action, kind EdgeKind, to int) error {
 	rank := s.table.RankOf(to)
-	send := Action{Stage: a.Stage, Type: sendOn(kind), Microbatch: a.Microbatch}
-	receive := Action{Stage: int32(to), Type: receiveOn(kind), Microbatch: a.Microbatch}
-	sent := int(s.index.sends[kind][send.Stage][a.Microbatch])
-	received := int(s.index.receives[kind][receive.Stage][a.Microbatch])
+	send := Action{Chunk: a.Chunk, Type: sendOn(kind), Microbatch: a.Microbatch}
+	receive := Action{Chunk: int32(to), Type: receiveOn(kind), Microbatch: a.Microbatch}
+	sent := int(s.index.sends[kind][send.Chunk][a.Microbatch])
+	received := int(s.index.receives[kind][receive.Chunk][a.Microbatch])
 	switch {
 	case sent != 0 && received == 0:
 		return s.fail(place{at.rank, sent - 1}, ErrIncomplete, "%v has no %v on rank %d", send, receive, rank)

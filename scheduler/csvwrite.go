@@ -21,14 +21,14 @@ func (t *Table) CSVWithCommunication() string {
 			together := row[i:min(i+Width(row, i), len(row))]
 			for _, a := range together {
 				if kind, ok := a.Type.edge(); ok {
-					peer, exists := kind.from(int(a.Stage), t.NumStages)
+					peer, exists := kind.from(int(a.Chunk), t.NumChunks)
 					text = t.appendTransfer(text, rank, a, receiveOn(kind), peer, exists)
 				}
 			}
 			text = append(appendRow(text, together, ','), ',')
 			for _, a := range together {
 				if kind, ok := a.Type.edge(); ok {
-					peer, exists := kind.to(int(a.Stage), t.NumStages)
+					peer, exists := kind.to(int(a.Chunk), t.NumChunks)
 					text = t.appendTransfer(text, rank, a, sendOn(kind), peer, exists)
 				}
 			}
@@ -42,11 +42,11 @@ func (t *Table) CSVWithCommunication() string {
 	return string(text)
 }
 
-// appendTransfer writes the cell of an action's transfer, where there is a stage at the
+// appendTransfer writes the cell of an action's transfer, where there is a chunk at the
 // other end and it is on another rank.
 func (t *Table) appendTransfer(text []byte, rank int, a Action, o Type, peer int, exists bool) []byte {
 	if !exists || t.RankOf(peer) == rank {
 		return text
 	}
-	return append(Action{Stage: a.Stage, Type: o, Microbatch: a.Microbatch}.appendTo(text), ',')
+	return append(Action{Chunk: a.Chunk, Type: o, Microbatch: a.Microbatch}.appendTo(text), ',')
 }

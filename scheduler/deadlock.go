@@ -33,8 +33,8 @@ func (p *player) waitOf(rank int) wait {
 		}
 		if taker, ok := p.creditFrom(a); ok && !p.started(taker) {
 			kind, _ := a.Type.edge()
-			return wait{at, fmt.Sprintf("%v needs one of the %d %s credits of stage %d, the next comes back with %v",
-				a, p.Credits.Of(kind, int(a.Stage)), kind, a.Stage, p.action(taker)), taker}
+			return wait{at, fmt.Sprintf("%v needs one of the %d %s credits of chunk %d, the next comes back with %v",
+				a, p.Credits.Of(kind, int(a.Chunk)), kind, a.Chunk, p.action(taker)), taker}
 		}
 	}
 	return wait{at, fmt.Sprintf("%v needs a message that never arrives", row[at.position]), at}

@@ -1,20 +1,20 @@
 package scheduler
 
-// deferWeights splits the backwards of the last stage's last microbatches, and moves
+// deferWeights splits the backwards of the last chunk's last microbatches, and moves
 // their weight gradients to the end of its rank's order (Megatron-Core defers the LM
 // head's, of the first microbatches that it meets; the last ones keep the order in
 // which gradients add up). The other ranks then have their last gradients earlier, and
 // the last rank, which is done first, computes while it would wait. Their outputs are
 // held for longer.
 func (t *Table) deferWeights(microbatches int) {
-	last := int32(t.NumStages - 1)
+	last := int32(t.NumChunks - 1)
 	rank := t.RankOf(int(last))
 	from := int32(t.Microbatches - min(microbatches, t.Microbatches))
 	row := make([]Action, 0, len(t.Ranks[rank])+microbatches)
 	var weights []Action
 	for _, a := range t.Ranks[rank] {
-		w := Action{Stage: last, Type: W, Microbatch: a.Microbatch}
-		switch put := a.Stage == last && a.Microbatch >= from; {
+		w := Action{Chunk: last, Type: W, Microbatch: a.Microbatch}
+		switch put := a.Chunk == last && a.Microbatch >= from; {
 		case put && a.Type == B:
 			a.Type = I
 			weights = append(weights, w)

@@ -6,7 +6,7 @@ import (
 )
 
 // TestDeferWeights: every schedule takes deferred weight gradients, in their order, and
-// the last ones stand at the end of the last stage's rank.
+// the last ones stand at the end of the last chunk's rank.
 func TestDeferWeights(t *testing.T) {
 	for _, name := range Schedules() {
 		s := Spec{Schedule: name, Ranks: 3, Chunks: DefaultChunks(name), Microbatches: 9}
@@ -23,13 +23,13 @@ func TestDeferWeights(t *testing.T) {
 			if report.OutOfOrder {
 				t.Errorf("%s, %d deferred: out of order", name, n)
 			}
-			last := table.NumStages - 1
+			last := table.NumChunks - 1
 			row := table.Ranks[table.RankOf(last)]
 			if name == Auto || name == Dynamic {
 				continue // it may be a played table, which has them where it likes
 			}
 			for i := range n {
-				want := Action{Stage: int32(last), Type: W, Microbatch: int32(9 - n + i)}
+				want := Action{Chunk: int32(last), Type: W, Microbatch: int32(9 - n + i)}
 				if got := row[len(row)-n+i]; got != want {
 					t.Errorf("%s, %d deferred: %v at the end, want %v", name, n, got, want)
 				}
@@ -43,11 +43,11 @@ func TestDeferWeights(t *testing.T) {
 	}
 }
 
-// TestDeferWeightsGains: where the last stage has more to do than the others, as with a
+// TestDeferWeightsGains: where the last chunk has more to do than the others, as with a
 // large head, 1F1B with its weight gradients put off ends earlier.
 func TestDeferWeightsGains(t *testing.T) {
 	costs := func(rank int, a Action) float64 {
-		if a.Stage == 3 {
+		if a.Chunk == 3 {
 			return 1.5 * UnitCosts(rank, a)
 		}
 		return UnitCosts(rank, a)

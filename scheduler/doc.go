@@ -6,12 +6,12 @@
 //
 // # Words
 //
-// A model is cut into stages, numbered along the way of the activations: stage
-// 0 embeds, the last stage computes the loss. A rank is a place that computes,
-// one action at a time. A rank that holds several stages holds them as chunks;
-// a [Placement] says which rank holds which stage. "Stage" in this package is
-// always the virtual stage. A batch is cut into microbatches, and an [Action]
-// is one microbatch's visit to one stage: 0F3 is stage 0's forward of
+// A model is cut into chunks, numbered along the way of the activations over all
+// ranks: chunk 0 embeds, the last chunk computes the loss. (PyTorch calls a chunk a
+// stage, Megatron a virtual stage or model chunk.) A rank is a place that computes,
+// one action at a time: a row of a table, a stage of the pipeline. It holds one chunk
+// or several; a [Placement] says which rank holds which chunk. A batch is cut into
+// microbatches, and an [Action] is one microbatch's visit to one chunk: 0F3 is chunk 0's forward of
 // microbatch 3. The backward B is the input gradient I followed by the weight
 // gradient W; a table may hold B, or I and W apart.
 //
@@ -41,9 +41,9 @@
 //
 // # Messages and credits
 //
-// A forward output of stage s goes to stage s+1, a backward output (sent after
-// I, or after B) to stage s−1. Inputs wait at the receiver under their kind,
-// stage and microbatch, so a receiver may take them in any order and no send
+// A forward output of chunk c goes to chunk c+1, a backward output (sent after
+// I, or after B) to chunk c−1. Inputs wait at the receiver under their kind,
+// chunk and microbatch, so a receiver may take them in any order and no send
 // needs a matching receive.
 //
 // Each of these edges has its own credits, also where both ends stand on one
@@ -56,6 +56,6 @@
 //
 // # Layouts
 //
-// A [Layout] says which layers each stage holds, in a small language
+// A [Layout] says which layers each chunk holds, in a small language
 // (Et*3|(tt|)*29,m|L). [BalancedLayout] finds one by the cost of a layer.
 package scheduler

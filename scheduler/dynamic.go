@@ -22,11 +22,11 @@ type Ranking struct {
 type ranked struct {
 	row    []Action // no pairs
 	bound  int
-	stages []int32          // the rank's, ascending
-	lanes  [][numLanes]lane // by place in stages
+	chunks []int32          // the rank's, ascending
+	lanes  [][numLanes]lane // by place in chunks
 }
 
-// A stage's actions go through three lanes, each in ascending microbatch order.
+// A chunk's actions go through three lanes, each in ascending microbatch order.
 const (
 	laneF = iota
 	laneI // B, too
@@ -44,20 +44,20 @@ func laneOf(t Type) int {
 	return laneI
 }
 
-// lane lists the positions that a stage's actions of one kind have in the row.
+// lane lists the positions that a chunk's actions of one kind have in the row.
 type lane []int32
 
 // NewRanking makes the priorities of a table for ranks that hold at most bound[rank]
 // outputs, each from a chunk's F to the end of its B or W. The bound may be above what
 // the table holds, which leaves the ranks more to choose from, or below. It is at least
-// the number of stages that the rank holds, or no microbatch could pass; where there are
+// the number of chunks that the rank holds, or no microbatch could pass; where there are
 // no backwards, nothing is held and the bound doesn't matter.
 //
 // costs are what the ranks expect their actions to take, for what [Chooser.Next] says
 // about waiting; nil means UnitCosts.
 //
 // It fails with ErrSpec for a bad bound, with ErrOrder for a table that does not take
-// the microbatches through each stage in ascending order (its sums would round
+// the microbatches through each chunk in ascending order (its sums would round
 // differently), and else as [Check] does, but for deadlocks: any order will do for
 // priorities.
 func NewRanking(t *Table, bound []int, costs Costs) (*Ranking, error) {
@@ -71,16 +71,16 @@ func NewRanking(t *Table, bound []int, costs Costs) (*Ranking, error) {
 		costs = UnitCosts
 	}
 	r := &Ranking{table: t, costs: costs, ranks: make([]ranked, t.NumRanks())}
-	for s := range t.NumStages {
+	for s := range t.NumChunks {
 		rk := &r.ranks[t.RankOf(s)]
-		rk.stages = append(rk.stages, int32(s))
+		rk.chunks = append(rk.chunks, int32(s))
 	}
 	for rank := range r.ranks {
 		rk := &r.ranks[rank]
 		rk.bound = bound[rank]
-		if rk.bound < len(rk.stages) && !t.ForwardOnly {
-			return nil, fmt.Errorf("%w: rank %d holds %d stages, and may hold %d outputs: raise its bound to at least %d",
-				ErrSpec, rank, len(rk.stages), rk.bound, len(rk.stages))
+		if rk.bound < len(rk.chunks) && !t.ForwardOnly {
+			return nil, fmt.Errorf("%w: rank %d holds %d chunks, and may hold %d outputs: raise its bound to at least %d",
+				ErrSpec, rank, len(rk.chunks), rk.bound, len(rk.chunks))
 		}
 		if err := rk.rank(t, rank); err != nil {
 			return nil, err
@@ -92,12 +92,12 @@ func NewRanking(t *Table, bound []int, costs Costs) (*Ranking, error) {
 // rank notes the places of a row's actions.
 func (rk *ranked) rank(t *Table, rank int) error {
 	rk.row = slices.Clone(t.Ranks[rank])
-	rk.lanes = make([][numLanes]lane, len(rk.stages))
-	weights := make([]int32, len(rk.stages)) // the microbatch whose weight gradient is next
+	rk.lanes = make([][numLanes]lane, len(rk.chunks))
+	weights := make([]int32, len(rk.chunks)) // the microbatch whose weight gradient is next
 	for i := range rk.row {
 		a := &rk.row[i]
 		a.Overlap = false
-		k := rk.place(a.Stage)
+		k := rk.place(a.Chunk)
 		l := &rk.lanes[k][laneOf(a.Type)]
 		ascends := len(*l) == 0 || rk.row[(*l)[len(*l)-1]].Microbatch < a.Microbatch
 		if a.Type == B || a.Type == W {
@@ -105,7 +105,7 @@ func (rk *ranked) rank(t *Table, rank int) error {
 			weights[k]++
 		}
 		if !ascends {
-			return fmt.Errorf("%w: %v on rank %d: a dynamic order takes the microbatches through each stage in ascending order, and so must its table\n%s",
+			return fmt.Errorf("%w: %v on rank %d: a dynamic order takes the microbatches through each chunk in ascending order, and so must its table\n%s",
 				ErrOrder, *a, rank, t.grid(rank, i, ""))
 		}
 		*l = append(*l, int32(i))

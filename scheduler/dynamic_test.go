@@ -51,23 +51,23 @@ func draws(t *testing.T, table *Table, seed uint64) surroundings {
 		credits := check(t, table).Credits
 		s.machine.Credits = &credits
 	case 1:
-		one := slices.Repeat([]int{1}, table.NumStages)
+		one := slices.Repeat([]int{1}, table.NumChunks)
 		s.machine.Credits = &Credits{Forward: one, Backward: one}
 	}
-	stages := make([]int, ranks)
-	for stage := range table.NumStages {
-		stages[table.RankOf(stage)]++
+	chunks := make([]int, ranks)
+	for chunk := range table.NumChunks {
+		chunks[table.RankOf(chunk)]++
 	}
 	switch peaks := peakInFlight(table); draw(4) {
 	case 0:
 		s.bound = peaks
 	case 1:
-		s.bound = stages
+		s.bound = chunks
 	case 2:
 		s.bound = slices.Repeat([]int{slices.Max(peaks)}, ranks)
 	default:
 		for r, peak := range peaks {
-			s.bound = append(s.bound, max(stages[r], peak-3+draw(8)))
+			s.bound = append(s.bound, max(chunks[r], peak-3+draw(8)))
 		}
 	}
 	return s
@@ -90,13 +90,13 @@ func checkDynamic(t *testing.T, table *Table, s surroundings) {
 		}
 	}
 	type lane struct {
-		stage int32
+		chunk int32
 		typ   Type
 	}
 	for r, row := range out.Ranks {
 		next := map[lane]int32{}
 		for _, a := range row {
-			l := lane{a.Stage, a.Type}
+			l := lane{a.Chunk, a.Type}
 			if a.Type == B {
 				l.typ = I
 			}
@@ -264,7 +264,7 @@ func TestChooserOvertakes(t *testing.T) {
 // TestChooserLeavesRoom: a forward of the first chunk doesn't take the room of the
 // second's, which comes first in the row; the lowest microbatch's may always go.
 func TestChooserLeavesRoom(t *testing.T) {
-	// One rank holds both stages, so that only Arrived delays 1F0.
+	// One rank holds both chunks, so that only Arrived delays 1F0.
 	const table = "0F0 0F1 1F0 1F1 1B0 0B0 0F2 1F2 1B1 0B1 1B2 0B2"
 	c := chooserOf(t, 0, table, 4)
 	runs(t, c, 0, "0F0 0F1") // 0F2 would take the room of 1F1
@@ -320,7 +320,7 @@ func TestChooserWaits(t *testing.T) {
 	runs(t, c, 10, "")
 }
 
-// TestDynamicMixedBackwards: where a stage has B and split backwards, a B waits for the
+// TestDynamicMixedBackwards: where a chunk has B and split backwards, a B waits for the
 // weight gradients before it.
 func TestDynamicMixedBackwards(t *testing.T) {
 	c := chooserOf(t, 0, "0F0 0I0 0W0 0F1 0B1 0F2 0I2 0W2", 1)
@@ -357,7 +357,7 @@ func TestBrokenRankings(t *testing.T) {
 		says  string
 	}{
 		{"no bounds", good, nil, ErrSpec, "0 bounds for 2 ranks"},
-		{"below the stages", good, []int{4, 1}, ErrSpec, "rank 1 holds 2 stages, and may hold 1 outputs: raise its bound to at least 2"},
+		{"below the chunks", good, []int{4, 1}, ErrSpec, "rank 1 holds 2 chunks, and may hold 1 outputs: raise its bound to at least 2"},
 		{"no table", &Table{}, nil, ErrTable, "at least 1"},
 		{"forwards descend", swapped("0F0", "0F1"), []int{4, 4}, ErrOrder, "ascending"},
 		{"weight gradients descend", swapped("0W2", "0W3"), []int{4, 4}, ErrOrder, "0W3 on rank 0"},
@@ -382,7 +382,7 @@ func TestBrokenDynamicMachines(t *testing.T) {
 		{"cores", Machine{Costs: UnitCosts, Share: SharedCores(1)}, ErrCosts, "leave Share out"},
 		{"credits", Machine{Costs: UnitCosts, Credits: &Credits{}}, ErrCosts, "credits for 0 forward"},
 		{"no credit", Machine{Costs: UnitCosts, Credits: &Credits{Forward: []int{0, 0}, Backward: []int{0, 1}}}, ErrDeadlock,
-			"rank 0: 0F0 is next, and the forward edge of stage 0 has 0 credits: give it at least 1"},
+			"rank 0: 0F0 is next, and the forward edge of chunk 0 has 0 credits: give it at least 1"},
 		{"costs", Machine{Costs: func(int, Action) float64 { return math.NaN() }}, ErrCosts, "0F0 on rank 0 costs NaN"},
 		{"link", Machine{Costs: UnitCosts, Link: func(int, int) float64 { return -1 }}, ErrCosts, "from rank 0 to rank 1 takes -1"},
 	} {
@@ -403,7 +403,7 @@ func TestChooserAllocatesNothing(t *testing.T) {
 	}
 }
 
-// step runs a chooser that holds all stages.
+// step runs a chooser that holds all chunks.
 func step(c *Chooser, can func(Action) bool) {
 	c.Reset()
 	for {
@@ -417,8 +417,8 @@ func step(c *Chooser, can func(Action) bool) {
 		if !ok {
 			continue
 		}
-		if to, ok := kind.to(int(a.Stage), len(c.stages)); ok {
-			a.Stage = int32(to)
+		if to, ok := kind.to(int(a.Chunk), len(c.chunks)); ok {
+			a.Chunk = int32(to)
 			c.Coming(a, 0)
 			c.Arrived(a)
 		}

@@ -69,7 +69,7 @@ func newDynamicPlay(m Machine, r *Ranking, announce bool) *dynamicPlay {
 	p := &dynamicPlay{
 		Machine: m, ranking: r, announce: announce, table: &t,
 		ranks:    make([]dynamicRank, ranks),
-		underWay: [2][]int{make([]int, t.NumStages), make([]int, t.NumStages)},
+		underWay: [2][]int{make([]int, t.NumChunks), make([]int, t.NumChunks)},
 		timeline: &Timeline{
 			Start: make([][]float64, ranks), End: make([][]float64, ranks),
 			Busy: make([]float64, ranks), Idle: make([]float64, ranks),
@@ -129,7 +129,7 @@ func (p *dynamicPlay) begin(now float64, rank int, a Action) error {
 		return err
 	}
 	if to.Type != 0 && p.announce {
-		p.push(event{time: now + way, kind: inputComing, rank: p.table.RankOf(int(to.Stage)), action: to,
+		p.push(event{time: now + way, kind: inputComing, rank: p.table.RankOf(int(to.Chunk)), action: to,
 			due: now + p.ranking.costs(rank, a) + way})
 	}
 	return nil
@@ -140,7 +140,7 @@ func (p *dynamicPlay) send(e event) error {
 	p.push(event{time: e.time, kind: rankDecides, rank: e.rank})
 	to, way, err := p.receiver(e.rank, e.action)
 	if err == nil && to.Type != 0 {
-		p.push(event{time: e.time + way, kind: inputArrived, rank: p.table.RankOf(int(to.Stage)), action: to})
+		p.push(event{time: e.time + way, kind: inputArrived, rank: p.table.RankOf(int(to.Chunk)), action: to})
 	}
 	return err
 }
@@ -152,17 +152,17 @@ func (p *dynamicPlay) receiver(rank int, a Action) (to Action, way float64, err 
 	if !ok {
 		return Action{}, 0, nil
 	}
-	stage, ok := kind.to(int(a.Stage), p.table.NumStages)
+	chunk, ok := kind.to(int(a.Chunk), p.table.NumChunks)
 	if !ok {
 		return Action{}, 0, nil
 	}
-	if other := p.table.RankOf(stage); p.Link != nil && other != rank {
+	if other := p.table.RankOf(chunk); p.Link != nil && other != rank {
 		way = p.Link(rank, other)
 		if !(way >= 0) || math.IsInf(way, 1) {
 			return Action{}, 0, fmt.Errorf("%w: a message from rank %d to rank %d takes %v, want a finite number from 0", ErrCosts, rank, other, way)
 		}
 	}
-	a.Stage = int32(stage)
+	a.Chunk = int32(chunk)
 	return a, way, nil
 }
 
@@ -172,8 +172,8 @@ func (p *dynamicPlay) hasCredit(a Action) bool {
 	if !ok || p.Credits == nil {
 		return true
 	}
-	_, ok = kind.to(int(a.Stage), p.table.NumStages)
-	return !ok || p.underWay[kind][a.Stage] < p.Credits.Of(kind, int(a.Stage))
+	_, ok = kind.to(int(a.Chunk), p.table.NumChunks)
+	return !ok || p.underWay[kind][a.Chunk] < p.Credits.Of(kind, int(a.Chunk))
 }
 
 // moveCredits takes a credit for the output of an action that begins, and gives back
@@ -183,10 +183,10 @@ func (p *dynamicPlay) moveCredits(now float64, a Action) {
 	if !ok || p.Credits == nil {
 		return
 	}
-	if _, ok := kind.to(int(a.Stage), p.table.NumStages); ok {
-		p.underWay[kind][a.Stage]++
+	if _, ok := kind.to(int(a.Chunk), p.table.NumChunks); ok {
+		p.underWay[kind][a.Chunk]++
 	}
-	if from, ok := kind.from(int(a.Stage), p.table.NumStages); ok {
+	if from, ok := kind.from(int(a.Chunk), p.table.NumChunks); ok {
 		p.underWay[kind][from]--
 		p.push(event{time: now, kind: rankDecides, rank: p.table.RankOf(from)})
 	}
@@ -209,7 +209,7 @@ func (p *dynamicPlay) stuck() error {
 		fmt.Fprintf(&text, "\n  rank %d: %v is next", rank, a)
 		if !p.hasCredit(a) {
 			kind, _ := a.Type.edge()
-			fmt.Fprintf(&text, ", and the %s edge of stage %d has %d credits: give it at least 1", kind, a.Stage, p.Credits.Of(kind, int(a.Stage)))
+			fmt.Fprintf(&text, ", and the %s edge of chunk %d has %d credits: give it at least 1", kind, a.Chunk, p.Credits.Of(kind, int(a.Chunk)))
 		}
 	}
 	return fmt.Errorf("%w: no rank has anything that it can begin%s", ErrDeadlock, text.String())

@@ -96,7 +96,7 @@ func study(t *testing.T, table *Table, bound []int, c condition) (mean ratios) {
 
 // leastMakespan is what any order of a table's actions takes at least: on some rank, the
 // way of the first input to it, all its work, and the way of its last gradient down to
-// the first stage (of weight gradients nobody knows where they are done).
+// the first chunk (of weight gradients nobody knows where they are done).
 func leastMakespan(t *Table, costs Costs) float64 {
 	before, after, work := make([]float64, t.NumRanks()), make([]float64, t.NumRanks()), make([]float64, t.NumRanks())
 	split := false
@@ -110,12 +110,12 @@ func leastMakespan(t *Table, costs Costs) float64 {
 	}
 	for m := range t.Microbatches {
 		forwards, backwards := 0.0, 0.0
-		for s := range t.NumStages {
+		for s := range t.NumChunks {
 			r := t.RankOf(s)
 			before[r], after[r] = min(before[r], forwards), min(after[r], backwards)
-			forwards += costs(r, Action{Stage: int32(s), Type: F, Microbatch: int32(m)})
+			forwards += costs(r, Action{Chunk: int32(s), Type: F, Microbatch: int32(m)})
 			if !split {
-				backwards += costs(r, Action{Stage: int32(s), Type: B, Microbatch: int32(m)})
+				backwards += costs(r, Action{Chunk: int32(s), Type: B, Microbatch: int32(m)})
 			}
 		}
 	}

@@ -1,12 +1,12 @@
 package scheduler
 
-// EdgeKind is the direction of the messages between neighbouring stages.
+// EdgeKind is the direction of the messages between neighbouring chunks.
 type EdgeKind uint8
 
 // The kinds of edges.
 const (
-	ForwardEdge  EdgeKind = iota // activations, from stage s to s+1
-	BackwardEdge                 // gradients, from stage s to s−1
+	ForwardEdge  EdgeKind = iota // activations, from chunk c to c+1
+	BackwardEdge                 // gradients, from chunk c to c−1
 )
 
 // String returns the kind's name.
@@ -17,19 +17,19 @@ func (k EdgeKind) String() string {
 	return "forward"
 }
 
-// to returns the stage that an edge from a stage leads to, and whether there is
-// one: the last stage sends no activation, stage 0 no gradient.
-func (k EdgeKind) to(stage, stages int) (int, bool) {
+// to returns the chunk that an edge from a chunk leads to, and whether there is
+// one: the last chunk sends no activation, chunk 0 no gradient.
+func (k EdgeKind) to(chunk, chunks int) (int, bool) {
 	if k == BackwardEdge {
-		return stage - 1, stage > 0
+		return chunk - 1, chunk > 0
 	}
-	return stage + 1, stage < stages-1
+	return chunk + 1, chunk < chunks-1
 }
 
-// from returns the stage that an edge to a stage comes from, and whether there
+// from returns the chunk that an edge to a chunk comes from, and whether there
 // is one.
-func (k EdgeKind) from(stage, stages int) (int, bool) {
-	return (k ^ BackwardEdge).to(stage, stages)
+func (k EdgeKind) from(chunk, chunks int) (int, bool) {
+	return (k ^ BackwardEdge).to(chunk, chunks)
 }
 
 // edge returns the kind of edge that the type's input comes by and its output
@@ -42,16 +42,16 @@ func (t Type) edge() (EdgeKind, bool) {
 }
 
 // Credits holds, for each edge, how many outputs the sender may have under way:
-// Forward[s] from stage s to s+1, Backward[s] from stage s to s−1. An edge that
+// Forward[c] from chunk c to c+1, Backward[c] from chunk c to c−1. An edge that
 // doesn't exist has none.
 type Credits struct {
 	Forward, Backward []int
 }
 
-// Of returns the credits of the edge of a kind that starts at a stage.
-func (c Credits) Of(kind EdgeKind, stage int) int {
+// Of returns the credits of the edge of a kind that starts at a chunk.
+func (c Credits) Of(kind EdgeKind, chunk int) int {
 	if kind == BackwardEdge {
-		return c.Backward[stage]
+		return c.Backward[chunk]
 	}
-	return c.Forward[stage]
+	return c.Forward[chunk]
 }

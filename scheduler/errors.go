@@ -14,7 +14,7 @@ var (
 
 	// ErrTable: a table's sizes are impossible, or an action lies outside them.
 	ErrTable = errors.New("malformed table")
-	// ErrRank: an action stands on a rank that doesn't hold its stage.
+	// ErrRank: an action stands on a rank that doesn't hold its chunk.
 	ErrRank = errors.New("action on the wrong rank")
 	// ErrDuplicate: an action is done twice.
 	ErrDuplicate = errors.New("action done twice")

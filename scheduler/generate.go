@@ -6,7 +6,7 @@ import (
 )
 
 // Generate makes the table of a spec. Weight gradients run in ascending microbatch
-// order on every stage, so that they add up in the same order under every schedule.
+// order on every chunk, so that they add up in the same order under every schedule.
 func Generate(s Spec) (*Table, error) {
 	s, err := s.resolve()
 	if err != nil {
@@ -25,11 +25,11 @@ func Generate(s Spec) (*Table, error) {
 
 // table makes the table of a resolved spec.
 func (s Spec) table(k kind) (*Table, error) {
-	stages, err := k.placement.Stages(s.Ranks, s.Chunks)
+	chunks, err := k.placement.Chunks(s.Ranks, s.Chunks)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSpec, err)
 	}
-	t := &Table{Schedule: s.Schedule, Placement: k.placement, NumStages: stages, Microbatches: s.Microbatches, ForwardOnly: s.ForwardOnly}
+	t := &Table{Schedule: s.Schedule, Placement: k.placement, NumChunks: chunks, Microbatches: s.Microbatches, ForwardOnly: s.ForwardOnly}
 	generate := k.rows
 	if s.ForwardOnly && k.placement == V {
 		generate = byRank(Spec.zbv) // its forwards fit any number of microbatches
@@ -64,7 +64,7 @@ func (s Spec) phases() ([][]Action, error) {
 }
 
 // visit is one microbatch's way through one of a rank's chunks.
-type visit struct{ microbatch, chunk int }
+type visit struct{ microbatch, local int }
 
 // visits lists the visits of a rank in the order of its forwards: a group of
 // microbatches passes through the first chunk, then the same group through the
@@ -82,9 +82,9 @@ func (s Spec) visits() []visit {
 	list := make([]visit, 0, s.Microbatches*s.Chunks)
 	for first := 0; first < s.Microbatches; first += group {
 		beyond := min(first+group, s.Microbatches)
-		for chunk := range s.Chunks {
+		for local := range s.Chunks {
 			for m := first; m < beyond; m++ {
-				list = append(list, visit{m, chunk})
+				list = append(list, visit{m, local})
 			}
 		}
 	}
@@ -146,11 +146,11 @@ func (s Spec) order(rank int, visits []visit) []Action {
 }
 
 func (s Spec) forward(v visit, rank int) Action {
-	return Action{Stage: int32(v.chunk*s.Ranks + rank), Type: F, Microbatch: int32(v.microbatch)}
+	return Action{Chunk: int32(v.local*s.Ranks + rank), Type: F, Microbatch: int32(v.microbatch)}
 }
 
 func (s Spec) backward(t Type, v visit, rank int) Action {
-	return Action{Stage: int32((s.Chunks-1-v.chunk)*s.Ranks + rank), Type: t, Microbatch: int32(v.microbatch)}
+	return Action{Chunk: int32((s.Chunks-1-v.local)*s.Ranks + rank), Type: t, Microbatch: int32(v.microbatch)}
 }
 
 // putOff says whether backwards are split, and how many of a rank's weight gradients

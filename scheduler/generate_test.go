@@ -226,8 +226,8 @@ func TestDefaultSchedule(t *testing.T) {
 		}
 	}
 	table := generate(t, Spec{Ranks: 2, Chunks: 2, Microbatches: 4})
-	if table.Schedule != Interleaved || table.NumStages != 4 || table.NumRanks() != 2 || table.Placement != Loop {
-		t.Errorf("2 ranks with 2 chunks have %d stages on %d ranks by %q", table.NumStages, table.NumRanks(), table.Schedule)
+	if table.Schedule != Interleaved || table.NumChunks != 4 || table.NumRanks() != 2 || table.Placement != Loop {
+		t.Errorf("2 ranks with 2 chunks have %d chunks on %d ranks by %q", table.NumChunks, table.NumRanks(), table.Schedule)
 	}
 }
 
@@ -309,7 +309,7 @@ func TestFigures(t *testing.T) {
 	row := generate(t, Spec{Schedule: OneFOneB, Ranks: 4, Chunks: 1, Microbatches: 8}).Ranks[1]
 	want := "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 B6 B7"
 	if got := strings.TrimPrefix(strings.ReplaceAll(rowString(row), " 1", " "), "1"); got != want {
-		t.Errorf("1F1B, stage 1: %s\nwant %s", got, want)
+		t.Errorf("1F1B, chunk 1: %s\nwant %s", got, want)
 	}
 }
 
@@ -325,7 +325,7 @@ func TestMegatronOrder(t *testing.T) {
 	spec := Spec{Schedule: Interleaved, Ranks: 2, Chunks: 2, Microbatches: 5, Group: 3}
 	var microbatches, chunks []int
 	for _, v := range spec.visits() {
-		microbatches, chunks = append(microbatches, v.microbatch), append(chunks, v.chunk)
+		microbatches, chunks = append(microbatches, v.microbatch), append(chunks, v.local)
 	}
 	if got, want := fmt.Sprint(microbatches), "[0 1 2 0 1 2 3 4 3 4]"; got != want {
 		t.Errorf("microbatches %s, want %s", got, want)
@@ -341,7 +341,7 @@ func TestMegatronOrder(t *testing.T) {
 	} {
 		var order []int
 		for _, a := range table.Ranks[rank] {
-			chunk := table.Chunk(int(a.Stage)) + 1
+			chunk := table.LocalChunk(int(a.Chunk)) + 1
 			if a.Type == B {
 				chunk = -chunk
 			}

@@ -4,26 +4,26 @@ import "slices"
 
 // greedy makes a table by playing it: whenever a rank is free, it runs the best
 // action that is ready, under a bound on what it holds. Microbatches go through
-// each stage in ascending order, forwards, backwards and weight gradients alike.
+// each chunk in ascending order, forwards, backwards and weight gradients alike.
 type greedy struct {
 	placement    Placement
 	numRanks     int
-	stages       int
+	numChunks    int
 	microbatches int
 	split        bool  // I and W apart
 	bound        []int // by rank: most outputs held, from F to the B or W
 	costs        Costs
 	link         Link // nil: no time
-	// urgency orders what is ready: the least goes first, of equals the deeper stage.
+	// urgency orders what is ready: the least goes first, of equals the deeper chunk.
 	urgency func(rank int, a Action) int
 }
 
 // play returns the orders of all ranks.
 func (g *greedy) play() [][]Action {
-	p := &greedyPlay{greedy: g, ranks: make([]greedyRank, g.numRanks), chunks: make([]greedyStage, g.stages)}
+	p := &greedyPlay{greedy: g, ranks: make([]greedyRank, g.numRanks), chunks: make([]greedyChunk, g.numChunks)}
 	for s := range p.chunks {
 		r := g.placement.Rank(s, g.numRanks)
-		p.ranks[r].stages = append(p.ranks[r].stages, s)
+		p.ranks[r].chunks = append(p.ranks[r].chunks, s)
 		for kind := range p.chunks[s].arrived {
 			p.chunks[s].arrived[kind] = make([]float64, 0, g.microbatches)
 		}
@@ -58,17 +58,17 @@ type greedyPlay struct {
 	*greedy
 	events
 	ranks  []greedyRank
-	chunks []greedyStage // by stage
+	chunks []greedyChunk // by chunk
 }
 
 type greedyRank struct {
-	stages []int // ascending
+	chunks []int // ascending
 	busy   bool
 }
 
-// greedyStage counts what a stage has begun and ended of each type (I stands for B, too),
+// greedyChunk counts what a chunk has begun and ended of each type (I stands for B, too),
 // and holds its inputs' arrival times.
-type greedyStage struct {
+type greedyChunk struct {
 	begun, ended [W + 1]int
 	arrived      [2][]float64 // by EdgeKind, of microbatch 0, 1, …
 }
@@ -84,11 +84,11 @@ func (g *greedy) backward() Type {
 // choose returns the best action that a rank can begin.
 func (p *greedyPlay) choose(rank int, now float64) (best Action, ok bool) {
 	least := 0
-	stages := p.ranks[rank].stages
-	for i := len(stages) - 1; i >= 0; i-- {
-		s := stages[i]
+	chunks := p.ranks[rank].chunks
+	for i := len(chunks) - 1; i >= 0; i-- {
+		s := chunks[i]
 		for t := F; t <= W; t++ {
-			a := Action{Stage: int32(s), Type: t, Microbatch: int32(p.chunks[s].begun[t])}
+			a := Action{Chunk: int32(s), Type: t, Microbatch: int32(p.chunks[s].begun[t])}
 			if !p.ready(rank, a, now) {
 				continue
 			}
@@ -103,9 +103,9 @@ func (p *greedyPlay) choose(rank int, now float64) (best Action, ok bool) {
 	return best, ok
 }
 
-// ready says whether the next action of a type can begin on a stage.
+// ready says whether the next action of a type can begin on a chunk.
 func (p *greedyPlay) ready(rank int, a Action, now float64) bool {
-	c := &p.chunks[a.Stage]
+	c := &p.chunks[a.Chunk]
 	m := int(a.Microbatch)
 	if m == p.microbatches {
 		return false
@@ -115,7 +115,7 @@ func (p *greedyPlay) ready(rank int, a Action, now float64) bool {
 	case F:
 		return there(ForwardEdge) && p.admits(rank, a)
 	case I:
-		return m < c.ended[F] && (int(a.Stage) == p.stages-1 || there(BackwardEdge))
+		return m < c.ended[F] && (int(a.Chunk) == p.numChunks-1 || there(BackwardEdge))
 	}
 	return p.split && m < c.ended[I]
 }
@@ -128,11 +128,11 @@ func (p *greedyPlay) admits(rank int, a Action) bool {
 	if p.split {
 		last = W
 	}
-	for _, s := range p.ranks[rank].stages {
+	for _, s := range p.ranks[rank].chunks {
 		c := &p.chunks[s]
-		adm.Stages = append(adm.Stages, Progress{Begun: c.begun[F], Released: c.ended[last]})
+		adm.Chunks = append(adm.Chunks, Progress{Begun: c.begun[F], Released: c.ended[last]})
 	}
-	return adm.Admits(slices.Index(p.ranks[rank].stages, int(a.Stage)))
+	return adm.Admits(slices.Index(p.ranks[rank].chunks, int(a.Chunk)))
 }
 
 func (p *greedyPlay) begin(rank int, a Action) {
@@ -140,7 +140,7 @@ func (p *greedyPlay) begin(rank int, a Action) {
 	if t == B {
 		t = I
 	}
-	p.chunks[a.Stage].begun[t]++
+	p.chunks[a.Chunk].begun[t]++
 }
 
 // deliver takes note that an action has ended.
@@ -149,16 +149,16 @@ func (p *greedyPlay) deliver(now float64, a Action) {
 	if t == B {
 		t = I
 	}
-	p.chunks[a.Stage].ended[t]++
+	p.chunks[a.Chunk].ended[t]++
 	kind, ok := a.Type.edge()
 	if !ok {
 		return
 	}
-	to, ok := kind.to(int(a.Stage), p.stages)
+	to, ok := kind.to(int(a.Chunk), p.numChunks)
 	if !ok {
 		return
 	}
-	from, rank := p.placement.Rank(int(a.Stage), p.numRanks), p.placement.Rank(to, p.numRanks)
+	from, rank := p.placement.Rank(int(a.Chunk), p.numRanks), p.placement.Rank(to, p.numRanks)
 	at := now
 	if p.link != nil && from != rank {
 		at += p.link(from, rank)

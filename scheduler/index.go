@@ -10,20 +10,20 @@ import (
 type index struct {
 	pass       [2]pass // by EdgeKind: F; I or B. A forward-only table has no second
 	outOfOrder bool    // some chunk's weight gradients don't come in ascending microbatch order
-	// Of a file that has them, the positions from 1 of the sends, by the stage that sends,
-	// and of the receives, by the stage that receives; 0: none.
+	// Of a file that has them, the positions from 1 of the sends, by the chunk that sends,
+	// and of the receives, by the chunk that receives; 0: none.
 	sends, receives [2][][]int32
 }
 
-// pass holds positions in the ranks' orders, for each stage.
+// pass holds positions in the ranks' orders, for each chunk.
 type pass struct {
 	at    [][]int32 // of each microbatch
-	order [][]int32 // of the first, second, … action that the stage does
+	order [][]int32 // of the first, second, … action that the chunk does
 }
 
-// at returns the place of a stage's action for a microbatch.
-func (ix *index) at(t *Table, kind EdgeKind, stage, microbatch int32) place {
-	return place{t.RankOf(int(stage)), int(ix.pass[kind].at[stage][microbatch])}
+// at returns the place of a chunk's action for a microbatch.
+func (ix *index) at(t *Table, kind EdgeKind, chunk, microbatch int32) place {
+	return place{t.RankOf(int(chunk)), int(ix.pass[kind].at[chunk][microbatch])}
 }
 
 // newIndex checks everything about a table but deadlocks.
@@ -35,15 +35,15 @@ func newIndex(t *Table) (*index, error) {
 }
 
 func (t *Table) checkSizes() error {
-	if len(t.Ranks) == 0 || t.NumStages < 1 || t.Microbatches < 1 {
-		return fmt.Errorf("%w: ranks %d, stages %d, microbatches %d: each must be at least 1",
-			ErrTable, len(t.Ranks), t.NumStages, t.Microbatches)
+	if len(t.Ranks) == 0 || t.NumChunks < 1 || t.Microbatches < 1 {
+		return fmt.Errorf("%w: ranks %d, chunks %d, microbatches %d: each must be at least 1",
+			ErrTable, len(t.Ranks), t.NumChunks, t.Microbatches)
 	}
-	if t.NumStages > MaxActions || t.Microbatches > MaxActions || t.numActions() > MaxActions {
-		return fmt.Errorf("%w: stages %d, microbatches %d, actions %d: the limit is %d",
-			ErrTable, t.NumStages, t.Microbatches, t.numActions(), MaxActions)
+	if t.NumChunks > MaxActions || t.Microbatches > MaxActions || t.numActions() > MaxActions {
+		return fmt.Errorf("%w: chunks %d, microbatches %d, actions %d: the limit is %d",
+			ErrTable, t.NumChunks, t.Microbatches, t.numActions(), MaxActions)
 	}
-	if err := t.Placement.fits(t.NumStages, len(t.Ranks)); err != nil {
+	if err := t.Placement.fits(t.NumChunks, len(t.Ranks)); err != nil {
 		return fmt.Errorf("%w: %w", ErrTable, err)
 	}
 	return nil
@@ -57,7 +57,7 @@ func (t *Table) numActions() int {
 	return n
 }
 
-// steps is what has been done for a microbatch on a stage, as bits.
+// steps is what has been done for a microbatch on a chunk, as bits.
 type steps uint8
 
 const (
@@ -75,16 +75,16 @@ var stepsOf = [...]steps{F: stepF, I: stepI, W: stepW, B: stepI | stepW}
 func (t *Table) checkActions(file bool) (*index, error) {
 	// A table that claims more visits than it has actions lacks one among the
 	// first numActions+1, so memory needs to grow with the actions only.
-	claimed := int64(t.NumStages) * int64(t.Microbatches)
+	claimed := int64(t.NumChunks) * int64(t.Microbatches)
 	visits := min(claimed, int64(t.numActions())+1)
 	done := make([]steps, visits)
 	ix := &index{}
-	var lastWeight []int32 // by stage, the microbatch of the one before
+	var lastWeight []int32 // by chunk, the microbatch of the one before
 	if visits == claimed {
-		lastWeight = make([]int32, t.NumStages)
-		ix.pass[ForwardEdge].at = matrix(t.NumStages, t.Microbatches)
+		lastWeight = make([]int32, t.NumChunks)
+		ix.pass[ForwardEdge].at = matrix(t.NumChunks, t.Microbatches)
 		if !t.ForwardOnly {
-			ix.pass[BackwardEdge].at = matrix(t.NumStages, t.Microbatches)
+			ix.pass[BackwardEdge].at = matrix(t.NumChunks, t.Microbatches)
 		}
 	}
 	disorder := place{rank: -1} // the first
@@ -96,10 +96,10 @@ func (t *Table) checkActions(file bool) (*index, error) {
 			if text := t.checkAction(a); text != "" {
 				return nil, t.fault(ErrTable, r, i, text)
 			}
-			if home := t.RankOf(int(a.Stage)); home != r {
-				return nil, t.fault(ErrRank, r, i, fmt.Sprintf("%v is on rank %d, but stage %d is on rank %d in placement %v", a, r, a.Stage, home, t.Placement))
+			if home := t.RankOf(int(a.Chunk)); home != r {
+				return nil, t.fault(ErrRank, r, i, fmt.Sprintf("%v is on rank %d, but chunk %d is on rank %d in placement %v", a, r, a.Chunk, home, t.Placement))
 			}
-			visit := int64(a.Stage)*int64(t.Microbatches) + int64(a.Microbatch)
+			visit := int64(a.Chunk)*int64(t.Microbatches) + int64(a.Microbatch)
 			if visit >= visits {
 				continue
 			}
@@ -120,11 +120,11 @@ func (t *Table) checkActions(file bool) (*index, error) {
 				disorder = place{r, i}
 			}
 			if kind, ok := a.Type.edge(); ok {
-				ix.pass[kind].at[a.Stage][a.Microbatch] = int32(i)
+				ix.pass[kind].at[a.Chunk][a.Microbatch] = int32(i)
 			}
 			if stepsOf[a.Type]&stepW != 0 {
-				ix.outOfOrder = ix.outOfOrder || a.Microbatch < lastWeight[a.Stage]
-				lastWeight[a.Stage] = a.Microbatch
+				ix.outOfOrder = ix.outOfOrder || a.Microbatch < lastWeight[a.Chunk]
+				lastWeight[a.Chunk] = a.Microbatch
 			}
 		}
 	}
@@ -134,13 +134,13 @@ func (t *Table) checkActions(file bool) (*index, error) {
 	}
 	for visit, d := range done {
 		if d != all {
-			return nil, t.missing(Action{Stage: int32(visit / t.Microbatches), Type: firstStep(all &^ d), Microbatch: int32(visit % t.Microbatches)})
+			return nil, t.missing(Action{Chunk: int32(visit / t.Microbatches), Type: firstStep(all &^ d), Microbatch: int32(visit % t.Microbatches)})
 		}
 	}
 	if r, i := disorder.rank, disorder.position; r >= 0 {
 		a := t.Ranks[r][i]
 		need := needs(a.Type)
-		before := Action{Stage: a.Stage, Type: firstStep(need), Microbatch: a.Microbatch}
+		before := Action{Chunk: a.Chunk, Type: firstStep(need), Microbatch: a.Microbatch}
 		return nil, t.faultWith(ErrOrder, r, i, fmt.Sprintf("comes before %v", before), need)
 	}
 	for kind := range ix.pass {
@@ -160,7 +160,7 @@ func (t *Table) faultWith(kind error, rank, position int, text string, some step
 	f := t.fault(kind, rank, position, text)
 	a := f.subject()
 	i := slices.IndexFunc(t.Ranks[rank], func(b Action) bool {
-		return b.Type <= B && b.Stage == a.Stage && b.Microbatch == a.Microbatch && stepsOf[b.Type]&some != 0
+		return b.Type <= B && b.Chunk == a.Chunk && b.Microbatch == a.Microbatch && stepsOf[b.Type]&some != 0
 	})
 	f.other = &place{rank, i}
 	return f
@@ -171,8 +171,8 @@ func (t *Table) checkAction(a Action) string {
 	switch {
 	case a.Type < F || a.Type > B:
 		return fmt.Sprintf("%v has an unknown type", a)
-	case a.Stage < 0 || int(a.Stage) >= t.NumStages:
-		return fmt.Sprintf("%v, but the stages are 0 to %d", a, t.NumStages-1)
+	case a.Chunk < 0 || int(a.Chunk) >= t.NumChunks:
+		return fmt.Sprintf("%v, but the chunks are 0 to %d", a, t.NumChunks-1)
 	case a.Microbatch < 0 || int(a.Microbatch) >= t.Microbatches:
 		return fmt.Sprintf("%v, but the microbatches are 0 to %d", a, t.Microbatches-1)
 	case t.ForwardOnly && a.Type != F:
@@ -189,8 +189,8 @@ func (t *Table) checkPair(row []Action, i int) string {
 		return fmt.Sprintf("%v is to overlap with the next action, and there is none", a)
 	}
 	b := row[i+1]
-	if a.Type != F || b.Type != B && b.Type != I || b.Overlap || b.Stage == a.Stage && b.Microbatch == a.Microbatch {
-		return fmt.Sprintf("%v cannot overlap with %v: a pair is a forward, then the B or I of another microbatch or stage", a, b)
+	if a.Type != F || b.Type != B && b.Type != I || b.Overlap || b.Chunk == a.Chunk && b.Microbatch == a.Microbatch {
+		return fmt.Sprintf("%v cannot overlap with %v: a pair is a forward, then the B or I of another microbatch or chunk", a, b)
 	}
 	return ""
 }
@@ -211,10 +211,10 @@ func firstStep(lacking steps) Type {
 // missing draws the gap where an action would be expected: after the last one
 // of its kind for an earlier microbatch, or of its microbatch.
 func (t *Table) missing(a Action) error {
-	rank := t.RankOf(int(a.Stage))
+	rank := t.RankOf(int(a.Chunk))
 	gap := 0
 	for i, b := range t.Ranks[rank] {
-		if b.Type <= B && b.Stage == a.Stage && (b.Type == a.Type && b.Microbatch < a.Microbatch || b.Microbatch == a.Microbatch) {
+		if b.Type <= B && b.Chunk == a.Chunk && (b.Type == a.Type && b.Microbatch < a.Microbatch || b.Microbatch == a.Microbatch) {
 			gap = i + 1
 		}
 	}
@@ -247,7 +247,7 @@ func sortedRows(rows [][]int32) [][]int32 {
 	return sorted
 }
 
-// needs returns the step that must be done on the same stage before.
+// needs returns the step that must be done on the same chunk before.
 func needs(t Type) steps {
 	switch t {
 	case F:

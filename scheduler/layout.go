@@ -22,21 +22,21 @@ const (
 
 const layoutSymbols = "EtmL"
 
-// Layout says which parts of a model each stage holds. A stage may be empty: it
+// Layout says which parts of a model each chunk holds. A chunk may be empty: it
 // passes on what it gets.
 type Layout struct {
-	Stages [][]Symbol
+	Chunks [][]Symbol
 }
 
 // ParseLayout reads the layout language:
 //
 //	E t m L     a part of the model
-//	|           ends a stage
-//	x*3         three times the part (or the end of a stage)
+//	|           ends a chunk
+//	x*3         three times the part (or the end of a chunk)
 //	(tt|)*29    29 times what stands in the parentheses, which don't nest
 //	,           means nothing, for the eye
 //
-// Et*3|(tt|)*29,m|L has 32 stages and 61 layers.
+// Et*3|(tt|)*29,m|L has 32 chunks and 61 layers.
 func ParseLayout(text string) (*Layout, error) {
 	p := layoutParser{text: text}
 	cells, err := p.sequence(false)
@@ -44,8 +44,8 @@ func ParseLayout(text string) (*Layout, error) {
 		return nil, fmt.Errorf("%w: layout %q, column %d: %w", ErrSyntax, shorten(text), p.position+1, err)
 	}
 	l := &Layout{}
-	for stage := range strings.SplitSeq(string(cells), "|") {
-		l.Stages = append(l.Stages, []Symbol(stage))
+	for chunk := range strings.SplitSeq(string(cells), "|") {
+		l.Chunks = append(l.Chunks, []Symbol(chunk))
 	}
 	return l, nil
 }
@@ -154,29 +154,29 @@ func (p *layoutParser) count(required bool) (int, error) {
 }
 
 // String writes the layout in one form for all ways to write it: three or more
-// equal parts, or equal stages, in a row as a repetition, else in full.
+// equal parts, or equal chunks, in a row as a repetition, else in full.
 func (l *Layout) String() string {
-	stages := make([]string, len(l.Stages))
-	for i, symbols := range l.Stages {
-		stages[i] = stageString(symbols)
+	chunks := make([]string, len(l.Chunks))
+	for i, symbols := range l.Chunks {
+		chunks[i] = chunkString(symbols)
 	}
 	var w layoutWriter
-	last := len(stages) - 1
+	last := len(chunks) - 1
 	for i := 0; i < last; {
 		n := 1
-		for i+n < last && stages[i+n] == stages[i] {
+		for i+n < last && chunks[i+n] == chunks[i] {
 			n++
 		}
 		if n >= repeatFrom {
-			w.add("(" + stages[i] + "|)" + "*" + strconv.Itoa(n))
+			w.add("(" + chunks[i] + "|)" + "*" + strconv.Itoa(n))
 			i += n
 			continue
 		}
-		w.add(stages[i] + "|")
+		w.add(chunks[i] + "|")
 		i++
 	}
 	if last >= 0 {
-		w.add(stages[last])
+		w.add(chunks[last])
 	}
 	return w.text.String()
 }
@@ -184,7 +184,7 @@ func (l *Layout) String() string {
 // repeatFrom is the least number that is written as a repetition.
 const repeatFrom = 3
 
-func stageString(symbols []Symbol) string {
+func chunkString(symbols []Symbol) string {
 	var w layoutWriter
 	for len(symbols) > 0 {
 		n := 1

@@ -18,11 +18,11 @@ func TestExampleLayout(t *testing.T) {
 		t.Fatal(err)
 	}
 	layers := 0
-	for _, stage := range l.Stages {
-		layers += strings.Count(string(stage), "t")
+	for _, chunk := range l.Chunks {
+		layers += strings.Count(string(chunk), "t")
 	}
-	if len(l.Stages) != 32 || layers != 61 {
-		t.Errorf("%d stages with %d layers, want 32 with 61", len(l.Stages), layers)
+	if len(l.Chunks) != 32 || layers != 61 {
+		t.Errorf("%d chunks with %d layers, want 32 with 61", len(l.Chunks), layers)
 	}
 	if err := l.Validate(LayoutSpec{Layers: 61, MTPLayers: 1, Ranks: 16, Chunks: 2}); err != nil {
 		t.Error(err)
@@ -54,17 +54,17 @@ func TestLayoutMeansTheSame(t *testing.T) {
 		}
 	}
 	if text := (&Layout{}).String(); text != "" {
-		t.Errorf("a layout without stages is written as %q", text)
+		t.Errorf("a layout without chunks is written as %q", text)
 	}
 }
 
 func TestValidateSymbols(t *testing.T) {
-	l := &Layout{Stages: [][]Symbol{{'E', 'x', 'L'}}}
+	l := &Layout{Chunks: [][]Symbol{{'E', 'x', 'L'}}}
 	if err := l.Validate(LayoutSpec{Ranks: 1, Chunks: 1}); !errors.Is(err, ErrLayout) {
 		t.Errorf("unknown symbol: %v, want ErrLayout", err)
 	}
 	// One rank holds everything, also multi-token prediction.
-	l = &Layout{Stages: [][]Symbol{{'E', 't', 'm', 'L'}}}
+	l = &Layout{Chunks: [][]Symbol{{'E', 't', 'm', 'L'}}}
 	if err := l.Validate(LayoutSpec{Layers: 1, MTPLayers: 1, Ranks: 1, Chunks: 1}); err != nil {
 		t.Error(err)
 	}
@@ -108,20 +108,20 @@ func TestBalancedIsBest(t *testing.T) {
 			Layer:     rapid.Float64Range(0.25, 2).Draw(rt, "layer"),
 			Head:      rapid.Float64Range(0, 6).Draw(rt, "head"),
 		}
-		layers, stages := rapid.IntRange(0, 9).Draw(rt, "layers"), rapid.IntRange(1, 5).Draw(rt, "stages")
-		l, err := BalancedLayout(costs, layers, stages)
+		layers, chunks := rapid.IntRange(0, 9).Draw(rt, "layers"), rapid.IntRange(1, 5).Draw(rt, "chunks")
+		l, err := BalancedLayout(costs, layers, chunks)
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if err := l.Validate(LayoutSpec{Layers: layers, Ranks: stages, Chunks: 1}); err != nil {
+		if err := l.Validate(LayoutSpec{Layers: layers, Ranks: chunks, Chunks: 1}); err != nil {
 			rt.Fatalf("%s: %v", l, err)
 		}
-		counts := make([]int, stages)
-		for i, stage := range l.Stages {
-			counts[i] = strings.Count(string(stage), "t")
+		counts := make([]int, chunks)
+		for i, chunk := range l.Chunks {
+			counts[i] = strings.Count(string(chunk), "t")
 		}
 		largest, squares := load(costs, counts)
-		cut(layers, stages, func(other []int) {
+		cut(layers, chunks, func(other []int) {
 			otherLargest, otherSquares := load(costs, other)
 			if otherLargest < largest-1e-9 {
 				rt.Fatalf("%v costs %v, %v only %v", counts, largest, other, otherLargest)
@@ -133,18 +133,18 @@ func TestBalancedIsBest(t *testing.T) {
 	})
 }
 
-// cut calls visit with all ways to put the layers on the stages.
-func cut(layers, stages int, visit func([]int)) {
-	if stages == 1 {
+// cut calls visit with all ways to put the layers on the chunks.
+func cut(layers, chunks int, visit func([]int)) {
+	if chunks == 1 {
 		visit([]int{layers})
 		return
 	}
 	for first := range layers + 1 {
-		cut(layers-first, stages-1, func(rest []int) { visit(append([]int{first}, rest...)) })
+		cut(layers-first, chunks-1, func(rest []int) { visit(append([]int{first}, rest...)) })
 	}
 }
 
-// load returns the largest cost of a stage and the sum of squares.
+// load returns the largest cost of a chunk and the sum of squares.
 func load(costs LayerCosts, counts []int) (largest, squares float64) {
 	for i, n := range counts {
 		c := float64(n) * costs.Layer
@@ -176,13 +176,13 @@ func FuzzParseLayout(f *testing.F) {
 		}
 		canonical := l.String()
 		again, err := ParseLayout(canonical)
-		if err != nil || !slices.EqualFunc(again.Stages, l.Stages, slices.Equal[[]Symbol]) {
+		if err != nil || !slices.EqualFunc(again.Chunks, l.Chunks, slices.Equal[[]Symbol]) {
 			t.Fatalf("%q is written as %q and read back as %v, %v", text, canonical, again, err)
 		}
 		if again.String() != canonical {
 			t.Fatalf("%q is written as %q, then as %q", text, canonical, again)
 		}
-		if err := l.Validate(LayoutSpec{Layers: 2, Ranks: len(l.Stages), Chunks: 1}); err != nil && !errors.Is(err, ErrLayout) {
+		if err := l.Validate(LayoutSpec{Layers: 2, Ranks: len(l.Chunks), Chunks: 1}); err != nil && !errors.Is(err, ErrLayout) {
 			t.Fatalf("error %v is no ErrLayout", err)
 		}
 	})
@@ -205,11 +205,11 @@ func TestBalancedMTP(t *testing.T) {
 		{"Et|tmL", LayoutSpec{Layers: 2, MTPLayers: 1, Ranks: 1, Chunks: 2, Placement: V}, 0},
 		{"Ett|ttL", LayoutSpec{Layers: 4, Ranks: 2, Chunks: 1}, 9},
 	} {
-		stages, err := c.spec.Placement.Stages(c.spec.Ranks, c.spec.Chunks)
+		chunks, err := c.spec.Placement.Chunks(c.spec.Ranks, c.spec.Chunks)
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := BalancedMTPLayout(costs, c.cost, c.spec, stages)
+		l, err := BalancedMTPLayout(costs, c.cost, c.spec, chunks)
 		if err != nil {
 			t.Fatalf("%+v: %v", c.spec, err)
 		}

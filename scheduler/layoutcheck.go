@@ -17,15 +17,15 @@ type LayoutSpec struct {
 }
 
 // Validate says whether the layout covers the model once, in an order that can
-// be computed, on the stages that there are.
+// be computed, on the chunks that there are.
 func (l *Layout) Validate(s LayoutSpec) error {
-	stages, err := s.Placement.Stages(s.Ranks, s.Chunks)
+	chunks, err := s.Placement.Chunks(s.Ranks, s.Chunks)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrLayout, err)
 	}
-	if len(l.Stages) != stages {
-		return fmt.Errorf("%w: it has %d stages, but ranks %d, chunks %d (placement %s) make %d",
-			ErrLayout, len(l.Stages), s.Ranks, s.Chunks, s.Placement, stages)
+	if len(l.Chunks) != chunks {
+		return fmt.Errorf("%w: it has %d chunks, but %d ranks with %d each (placement %s) make %d",
+			ErrLayout, len(l.Chunks), s.Ranks, s.Chunks, s.Placement, chunks)
 	}
 	if err := l.checkSymbols(s); err != nil {
 		return fmt.Errorf("%w: %w", ErrLayout, err)
@@ -38,24 +38,24 @@ func (l *Layout) Validate(s LayoutSpec) error {
 
 func (l *Layout) checkSymbols(s LayoutSpec) error {
 	count := map[Symbol]int{}
-	for i, stage := range l.Stages {
-		for _, symbol := range stage {
+	for i, chunk := range l.Chunks {
+		for _, symbol := range chunk {
 			if strings.IndexByte(layoutSymbols, byte(symbol)) < 0 {
-				return fmt.Errorf("stage %d holds the unknown symbol %q", i, symbol)
+				return fmt.Errorf("chunk %d holds the unknown symbol %q", i, symbol)
 			}
 			count[symbol]++
 		}
 	}
-	first, last := l.Stages[0], l.Stages[len(l.Stages)-1]
+	first, last := l.Chunks[0], l.Chunks[len(l.Chunks)-1]
 	switch {
 	case count[SymbolEmbedding] != 1:
 		return fmt.Errorf("it has %d E, want exactly 1", count[SymbolEmbedding])
 	case count[SymbolLoss] != 1:
 		return fmt.Errorf("it has %d L, want exactly 1", count[SymbolLoss])
 	case len(first) == 0 || first[0] != SymbolEmbedding:
-		return errors.New("it must begin with E: stage 0 takes the tokens in")
+		return errors.New("it must begin with E: chunk 0 takes the tokens in")
 	case len(last) == 0 || last[len(last)-1] != SymbolLoss:
-		return fmt.Errorf("it must end with L: the last stage, %d, computes the loss", len(l.Stages)-1)
+		return fmt.Errorf("it must end with L: the last chunk, %d, computes the loss", len(l.Chunks)-1)
 	case count[SymbolLayer] != s.Layers:
 		return fmt.Errorf("it has %d t, but the model has %d layers", count[SymbolLayer], s.Layers)
 	case count[SymbolMTP] != s.MTPLayers:
@@ -68,16 +68,16 @@ func (l *Layout) checkSymbols(s LayoutSpec) error {
 // decoder layers, together, at the end of a rank that doesn't also embed.
 func (l *Layout) checkMTP(s LayoutSpec) error {
 	home := -1
-	for i, stage := range l.Stages {
-		at := slices.Index(stage, SymbolMTP)
-		if t := lastIndex(stage, SymbolLayer); t >= 0 && (home >= 0 || at >= 0 && t > at) {
-			return fmt.Errorf("stage %d holds a t after the first m: all m come after all t", i)
+	for i, chunk := range l.Chunks {
+		at := slices.Index(chunk, SymbolMTP)
+		if t := lastIndex(chunk, SymbolLayer); t >= 0 && (home >= 0 || at >= 0 && t > at) {
+			return fmt.Errorf("chunk %d holds a t after the first m: all m come after all t", i)
 		}
 		if at < 0 {
 			continue
 		}
 		if home >= 0 {
-			return fmt.Errorf("stages %d and %d both hold m: all m stand in one stage", home, i)
+			return fmt.Errorf("chunks %d and %d both hold m: all m stand in one chunk", home, i)
 		}
 		home = i
 	}
@@ -86,20 +86,20 @@ func (l *Layout) checkMTP(s LayoutSpec) error {
 	}
 	rank := s.Placement.Rank(home, s.Ranks)
 	if rank == 0 {
-		return fmt.Errorf("stage %d, on rank 0, holds m: rank 0 holds no m", home)
+		return fmt.Errorf("chunk %d, on rank 0, holds m: rank 0 holds no m", home)
 	}
-	for later := home + 1; later < len(l.Stages); later++ {
+	for later := home + 1; later < len(l.Chunks); later++ {
 		if s.Placement.Rank(later, s.Ranks) == rank {
-			return fmt.Errorf("stage %d, on rank %d, holds m, but stage %d follows on that rank: m stand in a rank's last chunk",
+			return fmt.Errorf("chunk %d, on rank %d, holds m, but chunk %d follows on that rank: m stand in a rank's last chunk",
 				home, rank, later)
 		}
 	}
 	return nil
 }
 
-func lastIndex(stage []Symbol, symbol Symbol) int {
-	for i := len(stage) - 1; i >= 0; i-- {
-		if stage[i] == symbol {
+func lastIndex(chunk []Symbol, symbol Symbol) int {
+	for i := len(chunk) - 1; i >= 0; i-- {
+		if chunk[i] == symbol {
 			return i
 		}
 	}

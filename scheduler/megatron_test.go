@@ -32,10 +32,10 @@ func TestOrderFromVisits(t *testing.T) {
 		var want []int
 		for i := range len(visits) + warmUp {
 			if i < len(visits) {
-				want = append(want, visits[i].chunk+1)
+				want = append(want, visits[i].local+1)
 			}
 			if i >= warmUp {
-				want = append(want, visits[i-warmUp].chunk-spec.Chunks)
+				want = append(want, visits[i-warmUp].local-spec.Chunks)
 			}
 		}
 		if got := orderOf(table, rank); !slices.Equal(got, want) {
@@ -51,7 +51,7 @@ func TestOrderFromVisits(t *testing.T) {
 func orderOf(t *Table, rank int) []int {
 	var order []int
 	for _, a := range t.Ranks[rank] {
-		id := t.Chunk(int(a.Stage)) + 1
+		id := t.LocalChunk(int(a.Chunk)) + 1
 		if a.Type == B {
 			id = -id
 		}

@@ -12,7 +12,7 @@ import (
 // update takes no time, and no weight is shared between ranks.
 //
 // What touches the gradients has to wait until every rank has ended the step before,
-// and does so anyway: the last stage's first forward, and all that follows from it,
+// and does so anyway: the last chunk's first forward, and all that follows from it,
 // needs a forward of the same step on every rank.
 //
 // It plays step after step until the ranks' leads come back to what they were after an

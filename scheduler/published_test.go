@@ -28,7 +28,7 @@ func TestPublishedFiles(t *testing.T) {
 	}
 }
 
-// TestUShapeWarmUp: rank 0 runs forwards and backwards of its last stage, three units
+// TestUShapeWarmUp: rank 0 runs forwards and backwards of its last chunk, three units
 // each, alone until its first gradient comes back, 2(p−1) units after the first of them:
 // ⌈2(p−1)/3⌉ + 1 times. Published formulas for it are ⌊2(p−1)/3 + 3/2⌋, which
 // is one less for p = 6, 9, 12 …, and ⌊(4p+1)/6⌋, which is one less for every p.
@@ -37,7 +37,7 @@ func TestUShapeWarmUp(t *testing.T) {
 		table := generate(t, Spec{Schedule: UShape, Ranks: p, Chunks: 2, Microbatches: 4 * p})
 		k := 0
 		for _, a := range table.Ranks[0] {
-			if a.Type == B && a.Stage == 0 {
+			if a.Type == B && a.Chunk == 0 {
 				break
 			}
 			if a.Type == B {
@@ -51,10 +51,10 @@ func TestUShapeWarmUp(t *testing.T) {
 }
 
 // TestAuto: the chosen table ends no later than any other schedule's that fits the
-// spec and the bound, with costs that differ from stage to stage and slow links.
+// spec and the bound, with costs that differ from chunk to chunk and slow links.
 func TestAuto(t *testing.T) {
 	uneven := func(rank int, a Action) float64 {
-		return []float64{1, 1.5, 0.7, 1.2, 2, 0.5, 1, 1.1}[a.Stage%8] * map[Type]float64{F: 1, I: 1.3, W: 0.8, B: 2.1}[a.Type]
+		return []float64{1, 1.5, 0.7, 1.2, 2, 0.5, 1, 1.1}[a.Chunk%8] * map[Type]float64{F: 1, I: 1.3, W: 0.8, B: 2.1}[a.Type]
 	}
 	for _, costs := range []Costs{UnitCosts, uneven, Slowed(uneven, 1, 1.5), Jittered(UnitCosts, 0.5, 3)} {
 		for _, link := range []Link{nil, func(_, _ int) float64 { return 0.4 }} {

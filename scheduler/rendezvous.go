@@ -48,13 +48,13 @@ type rendezvous struct {
 	peer     int // the other rank, −1: the rank has ended
 	kind     EdgeKind
 	sends    bool
-	stage    int // that the message goes to
+	chunk    int // that the message goes to
 	mb       int32
 }
 
 // meets reports whether two ranks are at the two ends of one message.
 func (e rendezvous) meets(o rendezvous) bool {
-	return e.sends != o.sends && e.kind == o.kind && e.stage == o.stage && e.mb == o.mb
+	return e.sends != o.sends && e.kind == o.kind && e.chunk == o.chunk && e.mb == o.mb
 }
 
 // pass takes a rank over the message that it is at.
@@ -85,15 +85,15 @@ func (m *meeting) message(e *rendezvous, a Action, sends bool) bool {
 	if !ok {
 		return false
 	}
-	other, ok := kind.from(int(a.Stage), m.table.NumStages)
-	to := int(a.Stage)
+	other, ok := kind.from(int(a.Chunk), m.table.NumChunks)
+	to := int(a.Chunk)
 	if sends {
-		other, ok = kind.to(int(a.Stage), m.table.NumStages)
+		other, ok = kind.to(int(a.Chunk), m.table.NumChunks)
 		to = other
 	}
 	if !ok || m.table.RankOf(other) == e.rank {
 		return false
 	}
-	e.peer, e.kind, e.sends, e.stage, e.mb = m.table.RankOf(other), kind, sends, to, a.Microbatch
+	e.peer, e.kind, e.sends, e.chunk, e.mb = m.table.RankOf(other), kind, sends, to, a.Microbatch
 	return true
 }

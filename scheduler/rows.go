@@ -1,6 +1,6 @@
 package scheduler
 
-// rows collects orders, counting the microbatches of each stage and type, so that
+// rows collects orders, counting the microbatches of each chunk and type, so that
 // a generator says only what comes next.
 type rows struct {
 	spec Spec
@@ -9,29 +9,29 @@ type rows struct {
 }
 
 type counter struct {
-	stage int
+	chunk int
 	typ   Type
 }
 
-// add appends the next action of a type on a stage. What is beyond the last
+// add appends the next action of a type on a chunk. What is beyond the last
 // microbatch is left out: a pattern that needs more of them loses its tail.
-func (r *rows) add(stage int, t Type) {
-	c := counter{stage, t}
+func (r *rows) add(chunk int, t Type) {
+	c := counter{chunk, t}
 	if t == B { // it is an I and a W
-		r.next[counter{stage, W}]++
+		r.next[counter{chunk, W}]++
 		c.typ = I
 	}
 	m := r.next[c]
 	r.next[c]++
 	if int(m) < r.spec.Microbatches {
-		r.row = append(r.row, Action{Stage: int32(stage), Type: t, Microbatch: m})
+		r.row = append(r.row, Action{Chunk: int32(chunk), Type: t, Microbatch: m})
 	}
 }
 
-// weights appends W after each I that has none yet, stage by stage in the order of
-// stages.
-func (r *rows) weights(stages ...int) {
-	for _, s := range stages {
+// weights appends W after each I that has none yet, chunk by chunk in the order of
+// chunks.
+func (r *rows) weights(chunks ...int) {
+	for _, s := range chunks {
 		for r.next[counter{s, W}] < r.next[counter{s, I}] {
 			r.add(s, W)
 		}

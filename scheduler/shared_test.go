@@ -75,7 +75,7 @@ func TestCosts(t *testing.T) {
 	costs, sum, n := Jittered(UnitCosts, 0.1, 7), 0.0, 0
 	for m := range 400 {
 		for typ := F; typ <= B; typ++ {
-			a := Action{Stage: int32(m % 5), Type: typ, Microbatch: int32(m)}
+			a := Action{Chunk: int32(m % 5), Type: typ, Microbatch: int32(m)}
 			c := costs(0, a) / UnitCosts(0, a)
 			if c < 0.9 || c > 1.1 || c != costs(0, a)/UnitCosts(0, a) {
 				t.Fatalf("%v costs %v of its cost", a, c)

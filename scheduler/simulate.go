@@ -78,9 +78,9 @@ type player struct {
 	index    *index
 	timeline *Timeline
 	Machine
-	rankOf  []int32    // by stage
+	rankOf  []int32    // by chunk
 	next    []int      // by rank: position of the action to start next
-	sent    [2][]int32 // by kind and stage: outputs sent on the edge
+	sent    [2][]int32 // by kind and chunk: outputs sent on the edge
 	ready   []int      // ranks that may get on
 	waiters [][]waiter // by rank that is waited for
 	release []float64  // by rank: when it may begin
@@ -101,14 +101,14 @@ func newPlayer(t *Table, ix *index) *player {
 			Idle:  make([]float64, ranks),
 		},
 		next:    make([]int, ranks),
-		sent:    [2][]int32{make([]int32, t.NumStages), make([]int32, t.NumStages)},
-		rankOf:  make([]int32, t.NumStages),
+		sent:    [2][]int32{make([]int32, t.NumChunks), make([]int32, t.NumChunks)},
+		rankOf:  make([]int32, t.NumChunks),
 		ready:   make([]int, 0, ranks),
 		waiters: make([][]waiter, ranks),
 		release: make([]float64, ranks),
 	}
-	for stage := range p.rankOf {
-		p.rankOf[stage] = int32(t.RankOf(stage))
+	for chunk := range p.rankOf {
+		p.rankOf[chunk] = int32(t.RankOf(chunk))
 	}
 	for r, row := range t.Ranks {
 		p.timeline.Start[r] = make([]float64, len(row))
@@ -153,9 +153,9 @@ func (p *player) play(m Machine) error {
 }
 
 func (p *player) checkCredits(c *Credits) error {
-	if c != nil && (len(c.Forward) != p.table.NumStages || len(c.Backward) != p.table.NumStages) {
-		return fmt.Errorf("%w: credits for %d forward and %d backward edges, but there are %d stages",
-			ErrCosts, len(c.Forward), len(c.Backward), p.table.NumStages)
+	if c != nil && (len(c.Forward) != p.table.NumChunks || len(c.Backward) != p.table.NumChunks) {
+		return fmt.Errorf("%w: credits for %d forward and %d backward edges, but there are %d chunks",
+			ErrCosts, len(c.Forward), len(c.Backward), p.table.NumChunks)
 	}
 	return nil
 }
@@ -263,11 +263,11 @@ func (p *player) input(a Action) (place, bool) {
 	if !ok {
 		return p.send(a)
 	}
-	stage, ok := kind.from(int(a.Stage), p.table.NumStages)
+	chunk, ok := kind.from(int(a.Chunk), p.table.NumChunks)
 	if !ok {
 		return place{}, false
 	}
-	return place{int(p.rankOf[stage]), int(p.index.pass[kind].at[stage][a.Microbatch])}, true
+	return place{int(p.rankOf[chunk]), int(p.index.pass[kind].at[chunk][a.Microbatch])}, true
 }
 
 // send returns what a receive waits for.
@@ -276,8 +276,8 @@ func (p *player) send(a Action) (place, bool) {
 		return place{}, false
 	}
 	kind := a.Type.transferEdge()
-	stage, _ := kind.from(int(a.Stage), p.table.NumStages)
-	return place{int(p.rankOf[stage]), int(p.index.sends[kind][stage][a.Microbatch]) - 1}, true
+	chunk, _ := kind.from(int(a.Chunk), p.table.NumChunks)
+	return place{int(p.rankOf[chunk]), int(p.index.sends[kind][chunk][a.Microbatch]) - 1}, true
 }
 
 // creditFrom returns the action whose start gives back the credit that this one
@@ -288,11 +288,11 @@ func (p *player) creditFrom(a Action) (place, bool) {
 	if !ok || p.Credits == nil {
 		return place{}, false
 	}
-	to, ok := kind.to(int(a.Stage), p.table.NumStages)
+	to, ok := kind.to(int(a.Chunk), p.table.NumChunks)
 	if !ok {
 		return place{}, false
 	}
-	k := int(p.sent[kind][a.Stage]) - max(0, p.Credits.Of(kind, int(a.Stage)))
+	k := int(p.sent[kind][a.Chunk]) - max(0, p.Credits.Of(kind, int(a.Chunk)))
 	if k < 0 {
 		return place{}, false
 	}
@@ -302,7 +302,7 @@ func (p *player) creditFrom(a Action) (place, bool) {
 // deliver counts the output of an action that started.
 func (p *player) deliver(a Action) {
 	if kind, ok := a.Type.edge(); ok {
-		p.sent[kind][a.Stage]++
+		p.sent[kind][a.Chunk]++
 	}
 }
 

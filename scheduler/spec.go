@@ -36,7 +36,7 @@ const (
 	VMin  = "v-min"
 	// DualPipeV runs a forward and a backward as one (DeepSeek's DualPipe, folded).
 	DualPipeV = "dualpipev"
-	// UShape closes on rank 0, which holds the first and the last stage: layer-wise
+	// UShape closes on rank 0, which holds the first and the last chunk: layer-wise
 	// disaggregated training.
 	UShape = "u-shape"
 	// Auto is the best table known for the costs and the bound of the spec.
@@ -50,7 +50,7 @@ const (
 type kind struct {
 	name      string
 	placement Placement
-	chunks    [2]int // least and most on each rank
+	perRank   [2]int // least and most on each rank
 	grouped   bool   // takes a group, where there are several chunks
 	rows      func(s Spec) ([][]Action, error)
 }
@@ -113,7 +113,7 @@ type Spec struct {
 	// F to its B or W. 0 means any number. Other schedules hold what they hold.
 	Bound int
 	// DeferWeights is the number of last microbatches whose weight gradients on the
-	// last stage wait for the end of the step. 0 means none, Microbatches all.
+	// last chunk wait for the end of the step. 0 means none, Microbatches all.
 	DeferWeights int
 	// Costs and Link are what Auto goes by: the time of an action, and that of a
 	// message. nil means UnitCosts, and no time.
@@ -140,7 +140,7 @@ func DefaultSchedule(ranks, chunks int) string {
 // DefaultChunks returns the chunks on each rank that a schedule needs at least.
 func DefaultChunks(schedule string) int {
 	if k, ok := (Spec{Schedule: schedule}).kind(); ok {
-		return k.chunks[0]
+		return k.perRank[0]
 	}
 	return 1
 }
@@ -156,7 +156,7 @@ func (s Spec) resolve() (Spec, error) {
 			s.Ranks, s.Chunks, s.Microbatches)
 	}
 	k, ok := s.kind()
-	switch least, most := k.chunks[0], k.chunks[1]; {
+	switch least, most := k.perRank[0], k.perRank[1]; {
 	case !ok:
 		return fail("unknown schedule %q: choose one of %s", shorten(s.Schedule), strings.Join(Schedules(), ", "))
 	case s.Schedule == None && s.Ranks > 1:
@@ -180,15 +180,15 @@ func (s Spec) resolve() (Spec, error) {
 	if err := s.checkGroup(); err != nil {
 		return fail("%v", err)
 	}
-	stagesMax := MaxActions / 3 / s.Microbatches // F, I and W
+	chunksMax := MaxActions / 3 / s.Microbatches // F, I and W
 	switch s.Schedule {
 	case None, GPipe, OneFOneB, EagerOneFOneB, Interleaved, BreadthFirst:
-		stagesMax = MaxActions / 2 / s.Microbatches // F and B
+		chunksMax = MaxActions / 2 / s.Microbatches // F and B
 	}
 	if s.ForwardOnly {
-		stagesMax = MaxActions / s.Microbatches
+		chunksMax = MaxActions / s.Microbatches
 	}
-	if s.Ranks > stagesMax/s.Chunks {
+	if s.Ranks > chunksMax/s.Chunks {
 		return fail("ranks %d, chunks %d, microbatches %d make more than %d actions: lower one of them",
 			s.Ranks, s.Chunks, s.Microbatches, MaxActions)
 	}

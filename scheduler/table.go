@@ -9,7 +9,7 @@ import (
 type Table struct {
 	Schedule     string // the generator's name; empty for a table that was read
 	Placement    Placement
-	NumStages    int // virtual stages
+	NumChunks    int // on all ranks together
 	Microbatches int
 	ForwardOnly  bool
 	Ranks        [][]Action // Ranks[r] is rank r's order
@@ -18,11 +18,11 @@ type Table struct {
 // NumRanks returns the number of ranks.
 func (t *Table) NumRanks() int { return len(t.Ranks) }
 
-// RankOf returns the rank that holds a stage.
-func (t *Table) RankOf(stage int) int { return t.Placement.Rank(stage, len(t.Ranks)) }
+// RankOf returns the rank that holds a chunk.
+func (t *Table) RankOf(chunk int) int { return t.Placement.Rank(chunk, len(t.Ranks)) }
 
-// Chunk returns which of its rank's chunks a stage is, from 0.
-func (t *Table) Chunk(stage int) int { return stage / len(t.Ranks) }
+// LocalChunk returns a chunk's place among those of its rank, from 0.
+func (t *Table) LocalChunk(chunk int) int { return chunk / len(t.Ranks) }
 
 // ForwardsAhead returns how many chunk forwards a rank runs before its first backward.
 func (t *Table) ForwardsAhead(rank int) int {
@@ -92,7 +92,7 @@ func (t *Table) addRow(row []Action) {
 		if a.Type > B {
 			continue
 		}
-		t.NumStages = max(t.NumStages, int(a.Stage)+1)
+		t.NumChunks = max(t.NumChunks, int(a.Chunk)+1)
 		t.Microbatches = max(t.Microbatches, int(a.Microbatch)+1)
 		t.ForwardOnly = t.ForwardOnly && a.Type == F
 	}
@@ -100,11 +100,11 @@ func (t *Table) addRow(row []Action) {
 }
 
 // guessPlacement returns the placement that puts most actions on their ranks; ok is false
-// if none fits the number of stages.
+// if none fits the number of chunks.
 func (t *Table) guessPlacement() (best Placement, ok bool) {
 	least := math.MaxInt
 	for p := Loop; p <= U; p++ {
-		if p.fits(t.NumStages, len(t.Ranks)) != nil {
+		if p.fits(t.NumChunks, len(t.Ranks)) != nil {
 			continue
 		}
 		if n := t.misplaced(p); n < least {
@@ -118,7 +118,7 @@ func (t *Table) misplaced(p Placement) int {
 	n := 0
 	for r, row := range t.Ranks {
 		for _, a := range row {
-			if a.Type <= B && p.Rank(int(a.Stage), len(t.Ranks)) != r {
+			if a.Type <= B && p.Rank(int(a.Chunk), len(t.Ranks)) != r {
 				n++
 			}
 		}

@@ -10,7 +10,7 @@ func TestTablePlaces(t *testing.T) {
 	for _, c := range []struct {
 		placement     Placement
 		ranks, chunks int
-		rankOf, chunk []int // by stage
+		rankOf, local []int // by chunk
 	}{
 		{Loop, 3, 1, []int{0, 1, 2}, []int{0, 0, 0}},
 		{Loop, 2, 3, []int{0, 1, 0, 1, 0, 1}, []int{0, 0, 1, 1, 2, 2}},
@@ -19,19 +19,19 @@ func TestTablePlaces(t *testing.T) {
 		{V, 1, 2, []int{0, 0}, []int{0, 1}},
 		{U, 1, 2, []int{0, 0}, []int{0, 1}},
 	} {
-		stages, err := c.placement.Stages(c.ranks, c.chunks)
-		if err != nil || stages != len(c.rankOf) {
-			t.Errorf("%v on %d ranks: %d stages, %v; want %d", c.placement, c.ranks, stages, err, len(c.rankOf))
+		chunks, err := c.placement.Chunks(c.ranks, c.chunks)
+		if err != nil || chunks != len(c.rankOf) {
+			t.Errorf("%v on %d ranks: %d chunks, %v; want %d", c.placement, c.ranks, chunks, err, len(c.rankOf))
 			continue
 		}
-		if err := c.placement.fits(stages, c.ranks); err != nil {
+		if err := c.placement.fits(chunks, c.ranks); err != nil {
 			t.Error(err)
 		}
-		table := &Table{Placement: c.placement, NumStages: stages, Ranks: make([][]Action, c.ranks)}
-		for s := range stages {
-			if table.RankOf(s) != c.rankOf[s] || table.Chunk(s) != c.chunk[s] {
-				t.Errorf("%v on %d ranks: stage %d is chunk %d of rank %d, want chunk %d of rank %d",
-					c.placement, c.ranks, s, table.Chunk(s), table.RankOf(s), c.chunk[s], c.rankOf[s])
+		table := &Table{Placement: c.placement, NumChunks: chunks, Ranks: make([][]Action, c.ranks)}
+		for s := range chunks {
+			if table.RankOf(s) != c.rankOf[s] || table.LocalChunk(s) != c.local[s] {
+				t.Errorf("%v on %d ranks: chunk %d is local chunk %d of rank %d, want %d of rank %d",
+					c.placement, c.ranks, s, table.LocalChunk(s), table.RankOf(s), c.local[s], c.rankOf[s])
 			}
 		}
 	}
@@ -42,8 +42,8 @@ func TestImpossiblePlaces(t *testing.T) {
 		placement     Placement
 		ranks, chunks int
 	}{{V, 2, 3}, {U, 2, 1}, {U + 1, 2, 2}, {Loop, 0, 1}, {Loop, 1, -1}, {Loop, math.MaxInt, math.MaxInt}} {
-		if stages, err := c.placement.Stages(c.ranks, c.chunks); err == nil {
-			t.Errorf("%v, %d ranks, %d chunks: %d stages, want an error", c.placement, c.ranks, c.chunks, stages)
+		if chunks, err := c.placement.Chunks(c.ranks, c.chunks); err == nil {
+			t.Errorf("%v, %d ranks, %d chunks: %d chunks, want an error", c.placement, c.ranks, c.chunks, chunks)
 		}
 	}
 }

@@ -80,10 +80,10 @@ func run(t *testing.T, table **Table, name string, o options, input string) stri
 		}
 	case "table":
 		*table = parseTable(t, input)
-		o.set(&(*table).NumStages, "stages")
+		o.set(&(*table).NumChunks, "chunks")
 		o.set(&(*table).Microbatches, "microbatches")
-		result = fmt.Sprintf("%d ranks, %d stages, %d microbatches, placement %s",
-			(*table).NumRanks(), (*table).NumStages, (*table).Microbatches, (*table).Placement)
+		result = fmt.Sprintf("%d ranks, %d chunks, %d microbatches, placement %s",
+			(*table).NumRanks(), (*table).NumChunks, (*table).Microbatches, (*table).Placement)
 	case "check":
 		var report *Report
 		report, err = Check(*table)
@@ -106,12 +106,12 @@ func run(t *testing.T, table **Table, name string, o options, input string) stri
 			err = l.Validate(o.layoutSpec())
 		}
 		if err == nil {
-			result = fmt.Sprintf("%s\n%d stages", l, len(l.Stages))
+			result = fmt.Sprintf("%s\n%d chunks", l, len(l.Chunks))
 		}
 	case "balance":
 		var l *Layout
 		costs := LayerCosts{o.float("embedding"), o.float("layer"), o.float("head")}
-		l, err = BalancedLayout(costs, o.int("layers"), o.int("stages"))
+		l, err = BalancedLayout(costs, o.int("layers"), o.int("chunks"))
 		if err == nil {
 			result = l.String()
 		}

@@ -37,7 +37,7 @@ func (s Spec) pattern(choices []slopes, bound int) [][]Action {
 		if !ok {
 			continue
 		}
-		t := &Table{Placement: V, NumStages: 2 * s.Ranks, Microbatches: s.Microbatches, Ranks: b.repeat(s.Ranks, s.Microbatches)}
+		t := &Table{Placement: V, NumChunks: 2 * s.Ranks, Microbatches: s.Microbatches, Ranks: b.repeat(s.Ranks, s.Microbatches)}
 		if tl, err := Simulate(t, UnitCosts); err == nil && tl.Makespan < least {
 			best, least = t.Ranks, tl.Makespan
 		}
@@ -124,8 +124,8 @@ func (b block) repeat(ranks, microbatches int) [][]Action {
 		}
 		var all []timed
 		for m := range microbatches {
-			add := func(time, stage int, t Type) {
-				all = append(all, timed{time + period*m, Action{Stage: int32(stage), Type: t, Microbatch: int32(m)}})
+			add := func(time, chunk int, t Type) {
+				all = append(all, timed{time + period*m, Action{Chunk: int32(chunk), Type: t, Microbatch: int32(m)}})
 			}
 			down, up := r, 2*ranks-1-r
 			add(starts[0], down, F)
@@ -168,7 +168,7 @@ func (s Spec) bounded(choices []slopes, bound int) ([][]Action, error) {
 // and keeps what comes out if it ends earlier: at both ends of a step the pattern waits
 // for what is not there.
 func (s Spec) closedUp(rows [][]Action, bound int) ([][]Action, error) {
-	t := &Table{Placement: V, NumStages: 2 * s.Ranks, Microbatches: s.Microbatches, Ranks: rows}
+	t := &Table{Placement: V, NumChunks: 2 * s.Ranks, Microbatches: s.Microbatches, Ranks: rows}
 	r, err := NewRanking(t, slices.Repeat([]int{bound}, s.Ranks), UnitCosts)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 package scheduler
 
 // zbv is the zero-bubble V schedule (arXiv 2405.15362; as a loop of actions in
-// PyTorch's ZBVZeroBubble): each rank holds stage rank and its mirror image. It has
+// PyTorch's ZBVZeroBubble): each rank holds chunk rank and its mirror image. It has
 // no bubble where F, I and W take the same time, from 2·ranks − 1 microbatches on;
 // fewer are those of a longer one without its last microbatches.
 func (s Spec) zbv(rank int) []Action {
@@ -64,10 +64,10 @@ func (s Spec) dualPipeV(rank int) []Action {
 		r.row[len(r.row)-1].Overlap = true
 		r.add(backward, B)
 	}
-	queue := []int{} // stages whose W is put off
-	input := func(stage int) {
-		r.add(stage, I)
-		queue = append(queue, stage)
+	queue := []int{} // chunks whose W is put off
+	input := func(chunk int) {
+		r.add(chunk, I)
+		queue = append(queue, chunk)
 	}
 	weight := func() {
 		if len(queue) > 0 {
@@ -102,11 +102,11 @@ func (s Spec) dualPipeV(rank int) []Action {
 	}
 	// In the second half of what is left, weight gradients are put off.
 	half, off := (rank+1)/2, false
-	backward := func(stage int) {
+	backward := func(chunk int) {
 		if off {
-			input(stage)
+			input(chunk)
 		} else {
-			r.add(stage, B)
+			r.add(chunk, B)
 		}
 	}
 	for i := range rank + 1 {

@@ -87,8 +87,8 @@ func measure(path string, t telemetry.Trace) (*measurement, error) {
 		return nil, err
 	}
 	table.Schedule = t.Schedule
-	if len(t.MS) != table.NumRanks() || len(t.StageFLOPs) != table.NumStages {
-		return bad("times of %d ranks and operations of %d stages for a table of %d and %d", len(t.MS), len(t.StageFLOPs), table.NumRanks(), table.NumStages)
+	if len(t.MS) != table.NumRanks() || len(t.StageFLOPs) != table.NumChunks {
+		return bad("times of %d ranks and operations of %d stages for a table of %d and %d", len(t.MS), len(t.StageFLOPs), table.NumRanks(), table.NumChunks)
 	}
 	m := &measurement{trace: t, table: table, actual: &scheduler.Timeline{
 		Start: make([][]float64, len(t.MS)), End: make([][]float64, len(t.MS)), Busy: make([]float64, len(t.MS)), Idle: make([]float64, len(t.MS))}}
@@ -111,7 +111,7 @@ func measure(path string, t telemetry.Trace) (*measurement, error) {
 			n := scheduler.Width(row, i) // a pair has one time
 			for j := range n {
 				tl.Start[r], tl.End[r] = append(tl.Start[r], at[0]), append(tl.End[r], at[1])
-				k := key{row[i+j].Stage, row[i+j].Type}
+				k := key{row[i+j].Chunk, row[i+j].Type}
 				sum[k] += took * share(row, i+j)
 				count[k]++
 			}
@@ -121,7 +121,7 @@ func measure(path string, t telemetry.Trace) (*measurement, error) {
 	}
 	m.actual.Summarise()
 	m.planned, err = scheduler.Simulate(table, func(_ int, a scheduler.Action) float64 {
-		k := key{a.Stage, a.Type}
+		k := key{a.Chunk, a.Type}
 		return sum[k] / count[k]
 	})
 	return m, err
@@ -156,7 +156,7 @@ func (m *measurement) figures(w io.Writer) error {
 	for r, row := range m.table.Ranks {
 		for i, a := range row {
 			took := (m.trace.MS[r][i][1] - m.trace.MS[r][i][0]) * share(row, i)
-			work := m.trace.StageFLOPs[a.Stage] * scheduler.UnitCosts(r, a)
+			work := m.trace.StageFLOPs[a.Chunk] * scheduler.UnitCosts(r, a)
 			count[a.Type]++
 			measured[a.Type] += took
 			flops[a.Type] += work

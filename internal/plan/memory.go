@@ -52,21 +52,21 @@ func (p *Plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 			return 0, err
 		}
 	}
-	b, t, last := p.cfg.Batch.Microbatch, p.cfg.Model.Context, int32(p.table.NumStages-1)
+	b, t, last := p.cfg.Batch.Microbatch, p.cfg.Model.Context, int32(p.table.NumChunks-1)
 	ids := make([]int32, b*t)
 	recomputes, headLater := p.Recomputes(), p.HeadLater()
 	for _, a := range row {
 		l := dry.NewList()
 		var in, out tensorops.Tensor
-		needs := a.Type == scheduler.F && a.Stage > 0 || (a.Type == scheduler.B || a.Type == scheduler.I) && a.Stage < last
+		needs := a.Type == scheduler.F && a.Chunk > 0 || (a.Type == scheduler.B || a.Type == scheduler.I) && a.Chunk < last
 		if needs {
-			depths, after := st.Depths(int(a.Stage))
+			depths, after := st.Depths(int(a.Chunk))
 			if a.Type != scheduler.F {
 				depths = after
 			}
 			in = l.Alloc(tensorops.Float32, depths*b, t, p.model.Config.Hidden)
 		}
-		v, i := int(a.Stage), int(a.Microbatch)
+		v, i := int(a.Chunk), int(a.Microbatch)
 		switch a.Type {
 		case scheduler.F:
 			mb := stages.Microbatch{Step: 1, Index: i, Sequences: b, Positions: t, Tokens: ids, Targets: ids, Train: true}

@@ -94,8 +94,8 @@ func (p *Plan) makeTable() error {
 		if err := p.makeLayout(n); err != nil {
 			return err
 		}
-		if len(p.layout.Stages) != n {
-			return c.Errorf("pipeline.layout", "it has %d stages, but ranks %d with %d chunks have %d", len(p.layout.Stages), p.spec.Ranks, p.spec.Chunks, n)
+		if len(p.layout.Chunks) != n {
+			return c.Errorf("pipeline.layout", "it has %d stages, but ranks %d with %d chunks have %d", len(p.layout.Chunks), p.spec.Ranks, p.spec.Chunks, n)
 		}
 		p.spec.Costs = p.costs()
 	}
@@ -113,7 +113,7 @@ func (p *Plan) makeTable() error {
 		return c.Errorf("pipeline.schedule", "%v", err)
 	}
 	p.bubble = timeline.BubbleFraction
-	if err := p.makeLayout(p.table.NumStages); err != nil {
+	if err := p.makeLayout(p.table.NumChunks); err != nil {
 		return err
 	}
 	return p.place()
@@ -140,7 +140,7 @@ func (p *Plan) readTable() error {
 		return c.Errorf("pipeline.schedule", "%v", err)
 	}
 	t, want := p.table, p.spec
-	numStages, err := t.Placement.Stages(want.Ranks, want.Chunks)
+	numStages, err := t.Placement.Chunks(want.Ranks, want.Chunks)
 	switch {
 	case t.ForwardOnly:
 		return c.Errorf("pipeline.schedule", "%s has forwards only: there is nothing to train by", path)
@@ -148,8 +148,8 @@ func (p *Plan) readTable() error {
 		return c.Errorf("pipeline.schedule", "%s has %d rows, one for each rank, but pipeline.stages is %d", path, t.NumRanks(), want.Ranks)
 	case t.Microbatches != want.Microbatches:
 		return c.Errorf("pipeline.schedule", "%s has %d microbatches, but batch.sequences / batch.microbatch is %d", path, t.Microbatches, want.Microbatches)
-	case err != nil || t.NumStages != numStages:
-		return c.Errorf("pipeline.schedule", "%s has %d stages in placement %s, but pipeline.chunks is %d", path, t.NumStages, t.Placement, want.Chunks)
+	case err != nil || t.NumChunks != numStages:
+		return c.Errorf("pipeline.schedule", "%s has %d stages in placement %s, but pipeline.chunks is %d", path, t.NumChunks, t.Placement, want.Chunks)
 	}
 	return nil
 }
@@ -157,15 +157,15 @@ func (p *Plan) readTable() error {
 // costs are those of a stage's actions: the sums of its layers'.
 func (p *Plan) costs() scheduler.Costs {
 	of := p.layerCost()
-	byStage := make([][scheduler.B + 1]float64, len(p.layout.Stages))
-	for v, symbols := range p.layout.Stages {
+	byStage := make([][scheduler.B + 1]float64, len(p.layout.Chunks))
+	for v, symbols := range p.layout.Chunks {
 		for _, symbol := range symbols {
 			for t := scheduler.F; t <= scheduler.B; t++ {
 				byStage[v][t] += of(symbol, t)
 			}
 		}
 	}
-	return func(_ int, a scheduler.Action) float64 { return byStage[a.Stage][a.Type] }
+	return func(_ int, a scheduler.Action) float64 { return byStage[a.Chunk][a.Type] }
 }
 
 // layerCost is what was given, or the arithmetic: an input gradient and a weight
@@ -190,8 +190,8 @@ func (p *Plan) symbolFLOPs() map[scheduler.Symbol]float64 {
 // StageFLOPs are those of each stage's forward of a token.
 func (p *Plan) StageFLOPs() []float64 {
 	flops := p.symbolFLOPs()
-	byStage := make([]float64, len(p.layout.Stages))
-	for v, symbols := range p.layout.Stages {
+	byStage := make([]float64, len(p.layout.Chunks))
+	for v, symbols := range p.layout.Chunks {
 		for _, s := range symbols {
 			byStage[v] += flops[s]
 		}
@@ -226,7 +226,7 @@ func (p *Plan) place() error {
 	}
 	p.chunks = make([][]stages.ChunkSpec, p.table.NumRanks())
 	first := 0
-	for v, symbols := range p.layout.Stages {
+	for v, symbols := range p.layout.Chunks {
 		r := p.table.RankOf(v)
 		p.chunks[r] = append(p.chunks[r], stages.ChunkSpec{Chunk: v, First: first, Last: first + len(symbols)})
 		first += len(symbols)
@@ -249,7 +249,7 @@ func (p *Plan) layoutSpec() scheduler.LayoutSpec {
 // itself, for multi-token prediction, and where it is tied for the head.
 func (p *Plan) EmbeddingRanks() []int {
 	var ranks []int
-	for v, symbols := range p.layout.Stages {
+	for v, symbols := range p.layout.Chunks {
 		uses := slices.Contains(symbols, scheduler.SymbolEmbedding) || slices.Contains(symbols, scheduler.SymbolMTP) ||
 			p.cfg.Model.TieEmbeddings && slices.Contains(symbols, scheduler.SymbolLoss)
 		if r := p.table.RankOf(v); uses && !slices.Contains(ranks, r) {
@@ -302,9 +302,9 @@ func (p *Plan) HeadLater() func(microbatch int) bool {
 	if p.cfg.Pipeline.DeferWeights == 0 {
 		return none
 	}
-	last := int32(p.table.NumStages - 1)
+	last := int32(p.table.NumChunks - 1)
 	for _, row := range p.table.Ranks {
-		if slices.ContainsFunc(row, func(a scheduler.Action) bool { return a.Type == scheduler.I && a.Stage != last }) {
+		if slices.ContainsFunc(row, func(a scheduler.Action) bool { return a.Type == scheduler.I && a.Chunk != last }) {
 			return none
 		}
 	}

@@ -155,9 +155,9 @@ func sum(v []float64) (s float64) {
 // once more.
 func actionCosts(b *plan.Plan, batch BatchCosts) scheduler.Costs {
 	layout := b.Layout()
-	byStage := make([][scheduler.B + 1]float64, len(layout.Stages))
-	again := make([]float64, len(layout.Stages)) // of the layers that recompute
-	for v, symbols := range layout.Stages {
+	byStage := make([][scheduler.B + 1]float64, len(layout.Chunks))
+	again := make([]float64, len(layout.Chunks)) // of the layers that recompute
+	for v, symbols := range layout.Chunks {
 		for _, s := range symbols {
 			for t := scheduler.F; t <= scheduler.B; t++ {
 				byStage[v][t] += batch.of(s, t)
@@ -170,12 +170,12 @@ func actionCosts(b *plan.Plan, batch BatchCosts) scheduler.Costs {
 	recomputes, headLater := b.Recomputes(), b.HeadLater()
 	apart := headApart(byStage[len(byStage)-1], batch)
 	return func(rank int, a scheduler.Action) float64 {
-		ms := byStage[a.Stage][a.Type]
-		if int(a.Stage) == len(byStage)-1 && headLater(int(a.Microbatch)) {
+		ms := byStage[a.Chunk][a.Type]
+		if int(a.Chunk) == len(byStage)-1 && headLater(int(a.Microbatch)) {
 			ms = apart[a.Type]
 		}
 		if (a.Type == scheduler.I || a.Type == scheduler.B) && recomputes(rank, int(a.Microbatch)) {
-			ms += again[a.Stage]
+			ms += again[a.Chunk]
 		}
 		return ms
 	}

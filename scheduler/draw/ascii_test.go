@@ -114,7 +114,7 @@ func randomChart(rt *rapid.T) Chart {
 		now := 0.0
 		for i := range rapid.IntRange(0, 30).Draw(rt, fmt.Sprint("actions of ", r)) {
 			a := scheduler.Action{
-				Stage:      rapid.Int32Range(0, 12).Draw(rt, "stage"),
+				Chunk:      rapid.Int32Range(0, 12).Draw(rt, "chunk"),
 				Type:       scheduler.Type(rapid.IntRange(int(scheduler.F), int(scheduler.B)).Draw(rt, "type")),
 				Microbatch: rapid.Int32Range(0, 1000).Draw(rt, "microbatch"),
 			}

@@ -60,8 +60,8 @@ func title(t *scheduler.Table) string {
 		name = "table"
 	}
 	text := fmt.Sprintf("%s, %s", name, count(t.NumRanks(), "rank"))
-	if t.NumStages != t.NumRanks() {
-		text += ", " + count(t.NumStages, "stage")
+	if t.NumChunks != t.NumRanks() {
+		text += ", " + count(t.NumChunks, "chunk")
 	}
 	return text + ", " + count(t.Microbatches, "microbatch")
 }
@@ -76,8 +76,8 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// chunk returns which of its rank's chunks a stage is, as scheduler.Table counts them.
-func (c *Chart) chunk(stage int32) int { return int(stage) / len(c.Lanes) }
+// localChunk returns a chunk's place among those of its rank, as scheduler.Table does.
+func (c *Chart) localChunk(chunk int32) int { return int(chunk) / len(c.Lanes) }
 
 // actions returns how many actions a chart has.
 func (c *Chart) actions() int {
@@ -118,7 +118,7 @@ func (l *Lane) check() error {
 	for i, a := range l.Actions {
 		start, end := l.Start[i], l.End[i]
 		switch {
-		case a.Type < scheduler.F || a.Type > scheduler.B || a.Stage < 0 || a.Microbatch < 0:
+		case a.Type < scheduler.F || a.Type > scheduler.B || a.Chunk < 0 || a.Microbatch < 0:
 			return fmt.Errorf("action %d: %v is no action", i, a)
 		case !isTime(start) || !isTime(end):
 			return fmt.Errorf("action %d (%v): from %v to %v, want numbers from 0 to %v", i, a, start, end, float64(maxTime))

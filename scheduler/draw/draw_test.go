@@ -163,8 +163,8 @@ func (p plan) summary(full bool) writer {
 var formats = map[string]writer{"ascii": ascii(0), "svg": SVG, "html": HTML, "perfetto": Perfetto}
 
 func TestMalformedChartsAreRefused(t *testing.T) {
-	f := scheduler.Action{Stage: 0, Type: scheduler.F, Microbatch: 0}
-	b := scheduler.Action{Stage: 0, Type: scheduler.B, Microbatch: 0}
+	f := scheduler.Action{Chunk: 0, Type: scheduler.F, Microbatch: 0}
+	b := scheduler.Action{Chunk: 0, Type: scheduler.B, Microbatch: 0}
 	first := f
 	first.Overlap = true
 	nan := func() float64 { z := 0.0; return z / z }()
@@ -185,7 +185,7 @@ func TestMalformedChartsAreRefused(t *testing.T) {
 		{"too few times", "1 actions, but 0 starts and 0 ends", lane(nil, nil, f)},
 		{"too many times", "1 actions, but 2 starts and 1 ends", lane([]float64{1, 2}, []float64{3}, f)},
 		{"no type", "is no action", lane([]float64{0}, []float64{1}, scheduler.Action{})},
-		{"negative stage", "is no action", lane([]float64{0}, []float64{1}, scheduler.Action{Stage: -1, Type: scheduler.F})},
+		{"negative chunk", "is no action", lane([]float64{0}, []float64{1}, scheduler.Action{Chunk: -1, Type: scheduler.F})},
 		{"negative time", "from -1 to 1", lane([]float64{-1}, []float64{1}, f)},
 		{"no number", "from 0 to NaN", lane([]float64{0}, []float64{nan}, f)},
 		{"huge", "from 0 to 1e+13", lane([]float64{0}, []float64{1e13}, f)},

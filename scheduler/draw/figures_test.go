@@ -63,7 +63,7 @@ func TestPeakToInputGradient(t *testing.T) {
 	}
 }
 
-// PyTorch's table of interleaved ZB1P, 2 ranks, 4 stages and 8 microbatches: it
+// PyTorch's table of interleaved ZB1P, 2 ranks, 4 chunks and 8 microbatches: it
 // holds 4 and 3 outputs to their input gradient, 4 and 4 to their
 // weight gradient.
 func TestPeaksOfAPublishedTable(t *testing.T) {
@@ -107,7 +107,7 @@ func TestMessagesAreAllThatTheTableSends(t *testing.T) {
 			if m.kind == scheduler.BackwardEdge {
 				step = -1
 			}
-			if to.Stage != from.Stage+step || to.Microbatch != from.Microbatch {
+			if to.Chunk != from.Chunk+step || to.Microbatch != from.Microbatch {
 				t.Errorf("%s message from %v to %v", m.kind, from, to)
 			}
 			if end, start := c.Lanes[m.from.lane].End[m.from.at], c.Lanes[m.to.lane].Start[m.to.at]; end > start {
@@ -115,7 +115,7 @@ func TestMessagesAreAllThatTheTableSends(t *testing.T) {
 			}
 			seen[m] = true
 		}
-		want := 2 * (p.table.NumStages - 1) * p.table.Microbatches
+		want := 2 * (p.table.NumChunks - 1) * p.table.Microbatches
 		if p.table.ForwardOnly {
 			want /= 2
 		}

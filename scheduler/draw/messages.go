@@ -17,8 +17,8 @@ type message struct {
 // place is an action of a chart.
 type place struct{ lane, at int }
 
-// visits are the actions of one stage that send or receive on one kind of edge, in
-// ascending microbatch order. A stage stands on one lane.
+// visits are the actions of one chunk that send or receive on one kind of edge, in
+// ascending microbatch order. A chunk stands on one lane.
 type visits struct {
 	lane int
 	at   []int32
@@ -26,10 +26,10 @@ type visits struct {
 
 type end struct {
 	kind  scheduler.EdgeKind
-	stage int32
+	chunk int32
 }
 
-// messages lists what went between the stages, in the order of kinds, stages and
+// messages lists what went between the chunks, in the order of kinds, chunks and
 // microbatches. A message of which a chart has only one end is left out: a measured
 // run may have been cut short. It needs memory for a number per action.
 func (c *Chart) messages() iter.Seq[message] {
@@ -39,7 +39,7 @@ func (c *Chart) messages() iter.Seq[message] {
 			if a.Type == scheduler.W {
 				continue
 			}
-			e := end{edge(a.Type), a.Stage}
+			e := end{edge(a.Type), a.Chunk}
 			v := ends[e]
 			if v == nil {
 				v = &visits{lane: r}
@@ -59,13 +59,13 @@ func (c *Chart) messages() iter.Seq[message] {
 			slices.SortStableFunc(v.at, byMicrobatch)
 		}
 	}
-	slices.SortFunc(order, func(x, y end) int { return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.stage, y.stage)) })
+	slices.SortFunc(order, func(x, y end) int { return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.chunk, y.chunk)) })
 
 	return func(yield func(message) bool) {
 		for _, e := range order {
-			to := end{e.kind, e.stage + 1}
+			to := end{e.kind, e.chunk + 1}
 			if e.kind == scheduler.BackwardEdge {
-				to.stage = e.stage - 1
+				to.chunk = e.chunk - 1
 			}
 			if ends[to] != nil && !c.match(e.kind, ends[e], ends[to], yield) {
 				return

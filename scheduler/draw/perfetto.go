@@ -155,8 +155,8 @@ func (p *tracer) slice(c *Chart, l *Lane, x box, chart, lane int) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendArgument(b, prefixes[i], "stage", int64(a.Stage))
-		b = appendArgument(append(b, ','), prefixes[i], "chunk", int64(c.chunk(a.Stage)))
+		b = appendArgument(b, prefixes[i], "chunk", int64(a.Chunk))
+		b = appendArgument(append(b, ','), prefixes[i], "local_chunk", int64(c.localChunk(a.Chunk)))
 		b = appendArgument(append(b, ','), prefixes[i], "microbatch", int64(a.Microbatch))
 	}
 	return append(b, "}}"...)

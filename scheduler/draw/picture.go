@@ -119,7 +119,7 @@ func (p *picture) take(c *Chart) {
 		for _, a := range c.Lanes[r].Actions {
 			p.types[a.Type] = true
 			p.pairs = p.pairs || a.Overlap
-			p.chunks = max(p.chunks, c.chunk(a.Stage)+1)
+			p.chunks = max(p.chunks, c.localChunk(a.Chunk)+1)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func (p *picture) legend() []swatch {
 			s.class = append(s.class, fmt.Sprintf("%s%d", t, i))
 		}
 		if n > 1 {
-			s.text += ", chunk 0"
+			s.text += ", local chunk 0"
 			if p.chunks == 2 {
 				s.text += " and 1"
 			} else {

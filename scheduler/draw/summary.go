@@ -13,7 +13,7 @@ import (
 // Summary writes the figures of a table as one JSON object:
 //
 //	schedule, placement       names; schedule is left out where it isn't known
-//	ranks, stages, microbatches, actions   counts
+//	ranks, chunks, microbatches, actions   counts
 //	makespan, bubble_fraction   of the timeline
 //	period                    from step to step, where the timeline has it
 //	idle                      by rank: waiting between its first and last action
@@ -49,7 +49,7 @@ func Summary(w io.Writer, t *scheduler.Table, report *scheduler.Report, tl *sche
 	}
 	s.value("placement", t.Placement.String())
 	s.value("ranks", ranks)
-	s.value("stages", t.NumStages)
+	s.value("chunks", t.NumChunks)
 	s.value("microbatches", t.Microbatches)
 	s.value("actions", actions)
 	s.value("makespan", tl.Makespan)

@@ -18,7 +18,7 @@ type read struct {
 	Schedule            string
 	Placement           string
 	Ranks               int
-	Stages              int
+	Chunks              int
 	Microbatches        int
 	Actions             int
 	Makespan            float64
@@ -68,7 +68,7 @@ func TestSummaryIsWhatSchedulerSays(t *testing.T) {
 			t.Errorf("%+v for a makespan of %v, busy %v, %d actions", s, p.timeline.Makespan, busy, actions)
 		}
 		if s.Schedule != p.table.Schedule || s.Placement != p.table.Placement.String() || s.Ranks != len(p.table.Ranks) ||
-			s.Stages != p.table.NumStages || s.Microbatches != p.table.Microbatches {
+			s.Chunks != p.table.NumChunks || s.Microbatches != p.table.Microbatches {
 			t.Errorf("%+v for a table of %s", s, title(p.table))
 		}
 		if !slices.Equal(s.Idle, p.timeline.Idle) || !slices.Equal(s.PeakInFlight, p.report.PeakInFlight) ||

@@ -112,7 +112,7 @@ func (p *picture) writeLane(out *bufio.Writer, c *Chart, r int, scale, across fl
 		height := p.box / float64(len(x.actions))
 		for k, a := range x.actions {
 			fmt.Fprintf(out, `<rect class="a %s%d" x="%s" y="%s" width="%s" height="%s" data-a="%s"><title>%s</title></rect>`+"\n",
-				a.Type, shade(c.chunk(a.Stage), p.chunks), px(left), px(top+height*float64(k)), px(right-left), px(height), a,
+				a.Type, shade(c.localChunk(a.Chunk), p.chunks), px(left), px(top+height*float64(k)), px(right-left), px(height), a,
 				escape(c.describe(a, x.start, x.end)))
 		}
 	}

@@ -103,7 +103,7 @@ func TestPictureShowsEveryAction(t *testing.T) {
 				for i, a := range p.table.Ranks[r] {
 					start, end := p.timeline.Start[r][i], p.timeline.End[r][i]
 					b := boxes[i]
-					words := fmt.Sprintf("stage %d %s of microbatch %d, %v–%v", a.Stage, typeName(a.Type), a.Microbatch, start, end)
+					words := fmt.Sprintf("chunk %d %s of microbatch %d, %v–%v", a.Chunk, typeName(a.Type), a.Microbatch, start, end)
 					if b.Action != a.String() || b.Title != words {
 						t.Fatalf("rank %d, box %d is %s, %q; want %v, %q", r, i, b.Action, b.Title, a, words)
 					}

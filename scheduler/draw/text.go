@@ -14,7 +14,7 @@ import (
 
 // appendAction writes what scheduler.Action.String does, without memory of its own.
 func appendAction(b []byte, a scheduler.Action) []byte {
-	b = strconv.AppendInt(b, int64(a.Stage), 10)
+	b = strconv.AppendInt(b, int64(a.Chunk), 10)
 	b = append(b, a.Type.String()...)
 	return strconv.AppendInt(b, int64(a.Microbatch), 10)
 }
@@ -45,7 +45,7 @@ func typeName(t scheduler.Type) string {
 
 // describe says in a sentence what an action is and when it ran.
 func (c *Chart) describe(a scheduler.Action, start, end float64) string {
-	text := fmt.Sprintf("stage %d %s of microbatch %d, %s–%s", a.Stage, typeName(a.Type), a.Microbatch, number(start), number(end))
+	text := fmt.Sprintf("chunk %d %s of microbatch %d, %s–%s", a.Chunk, typeName(a.Type), a.Microbatch, number(start), number(end))
 	if c.Unit != Units {
 		text += " " + c.Unit
 	}
