@@ -335,7 +335,7 @@ func (r *Run) warnDevices(cfg *config.Config) {
 
 // begins says where the run begins or goes on, and where its weights come from.
 func (r *Run) begins(cfg *config.Config, back *rundir.Resumed, changed *newData) (start actors.TrainerState, load stages.Source, err error) {
-	load = stages.Draw(cfg.Run.Seed)
+	load = stages.InitWeights(cfg.Run.Seed)
 	if r.ckpt != nil {
 		load = plan.Weights(r.ckpt)
 	}

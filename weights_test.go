@@ -32,7 +32,7 @@ func tensorsOf(t *testing.T, c stages.Config) []safetensors.Tensor {
 	var tensors []safetensors.Tensor
 	for _, p := range m.Params {
 		values := make([]float32, p.Len())
-		if err := stages.Draw(1)(p, "", values); err != nil {
+		if err := stages.InitWeights(1)(p, "", values); err != nil {
 			t.Fatal(err)
 		}
 		tensors = append(tensors, safetensors.F32(p.Name, p.Shape, values))

@@ -22,7 +22,7 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 	}
 	loss := a.losses.Loss()
 	a.targets = a.losses.Targets()
-	final := a.spec.Reduce.Final(a.targets)
+	final := stages.LossScale(a.targets)
 	norm := math.Sqrt(sum) * final
 	a.state.Step++
 	step := a.state.Step

@@ -9,15 +9,15 @@ import (
 )
 
 // dynamic is a stage's part of a work-conserving order: what to do next is its
-// chooser's to say, by the ranking that came with the order.
+// dispatcher's to say, by the priorities that came with the order.
 type dynamic struct {
-	chooser *scheduler.Chooser
-	ranking *scheduler.Ranking // that the chooser is of
-	expect  expectations       // of this rank, through all orders
-	began   time.Time          // the chooser's clock counts seconds from here
-	feeds   []feed
-	chosen  [1]scheduler.Action
-	can     func(scheduler.Action) bool
+	dispatcher *scheduler.Dispatcher
+	priorities *scheduler.Priorities // that the dispatcher is of
+	expect     expectations          // of this rank, through all orders
+	began      time.Time             // the dispatcher's clock counts seconds from here
+	feeds      []feed
+	chosen     [1]scheduler.Action
+	can        func(scheduler.Action) bool
 }
 
 // feed is a stage that takes tokens or targets: one data message for each forward, in
@@ -39,7 +39,7 @@ func (e expectations) of(a scheduler.Action) *float64 {
 	return &e[int(a.Chunk)*int(scheduler.B+1)+int(a.Type)]
 }
 
-// costs are what a Chooser asks for, of its own rank.
+// costs are what a Dispatcher asks for, of its own rank.
 func (e expectations) costs(_ int, a scheduler.Action) float64 { return *e.of(a) }
 
 // learn takes note of how long an action took; later ones weigh more.
@@ -63,32 +63,32 @@ type ExpectInput struct {
 // beginDynamic prepares the choices of an order.
 func (a *stageActor) beginDynamic() {
 	d := &a.dynamic
-	if a.order.Ranking == nil {
-		d.chooser = nil
+	if a.order.Priorities == nil {
+		d.dispatcher = nil
 		return
 	}
-	if d.ranking != a.order.Ranking {
-		d.ranking, d.chooser = a.order.Ranking, nil
+	if d.priorities != a.order.Priorities {
+		d.priorities, d.dispatcher = a.order.Priorities, nil
 	}
-	if d.chooser == nil {
+	if d.dispatcher == nil {
 		if d.expect == nil {
 			d.expect = newExpectations(a.order.Table.NumChunks)
 		}
-		d.chooser = d.ranking.Chooser(a.rank)
-		d.chooser.Expect(d.expect.costs)
+		d.dispatcher = d.priorities.Dispatcher(a.rank)
+		d.dispatcher.Expect(d.expect.costs)
 	}
-	d.chooser.Reset()
+	d.dispatcher.Reset()
 	d.began = time.Now()
 	d.can = a.canBegin
 	d.feeds = d.feeds[:0]
 	for v := range a.order.Table.NumChunks {
-		if a.order.Table.RankOf(v) == a.rank && (a.stage.Embeds(v) || a.stage.Loses(v)) {
+		if a.order.Table.RankOf(v) == a.rank && (a.stage.NeedsTokens(v) || a.stage.ComputesLoss(v)) {
 			d.feeds = append(d.feeds, feed{stage: int32(v)})
 		}
 	}
 	for key := range a.inbox { // what came before the order
 		if key.order == a.order.Order && key.kind <= inGradient {
-			d.chooser.Arrived(inputOf(key))
+			d.dispatcher.Arrived(inputOf(key))
 		}
 	}
 }
@@ -102,7 +102,7 @@ func inputOf(key inboxKey) scheduler.Action {
 	return act
 }
 
-// canBegin says whether an action has what the chooser doesn't know of: its tokens, and
+// canBegin says whether an action has what the dispatcher doesn't know of: its tokens, and
 // a credit for its output.
 func (a *stageActor) canBegin(act scheduler.Action) bool {
 	if e := a.edges(act); e.out && a.credits.Of(e.kind, int(act.Chunk)) <= 0 {
@@ -114,10 +114,10 @@ func (a *stageActor) canBegin(act scheduler.Action) bool {
 
 // choose returns the actions to begin now, none if the stage has to wait.
 func (a *stageActor) choose() []scheduler.Action {
-	if a.dynamic.chooser == nil {
+	if a.dynamic.dispatcher == nil {
 		return a.row[a.next : a.next+scheduler.Width(a.row, a.next)]
 	}
-	act, ok := a.dynamic.chooser.Next(time.Since(a.dynamic.began).Seconds(), a.dynamic.can)
+	act, ok := a.dynamic.dispatcher.Next(time.Since(a.dynamic.began).Seconds(), a.dynamic.can)
 	if !ok {
 		return nil
 	}
@@ -125,9 +125,9 @@ func (a *stageActor) choose() []scheduler.Action {
 	return a.dynamic.chosen[:]
 }
 
-// blocked describes what keeps the first action of the ranking from starting.
+// blocked describes what keeps the first action by priority from starting.
 func (a *stageActor) blocked() Snapshot {
-	act, _ := a.dynamic.chooser.First()
+	act, _ := a.dynamic.dispatcher.First()
 	v := a.visit(act)
 	s := a.missing(&v)
 	if s.Wait == WaitNothing {
@@ -148,7 +148,7 @@ func (a *stageActor) askFeeds(ctx actor.Context) {
 
 // tookData takes note that a stage's next data has been taken.
 func (a *stageActor) tookData(ctx actor.Context, stage int32) {
-	if a.dynamic.chooser == nil {
+	if a.dynamic.dispatcher == nil {
 		a.ahead--
 		a.ask(ctx)
 		return
@@ -174,7 +174,7 @@ func (a *stageActor) announce(ctx actor.Context, v *visit) {
 // coming takes note of an announcement. It is no reason to start anything; what it
 // announces, when it comes, is.
 func (a *stageActor) coming(m *ExpectInput) {
-	if c := a.dynamic.chooser; c != nil && a.order != nil && m.Order == a.order.Order && a.runID.accepts(m.Header) {
-		c.Coming(m.Action, (time.Since(a.dynamic.began) + m.In).Seconds())
+	if c := a.dynamic.dispatcher; c != nil && a.order != nil && m.Order == a.order.Order && a.runID.accepts(m.Header) {
+		c.ExpectInput(m.Action, (time.Since(a.dynamic.began) + m.In).Seconds())
 	}
 }

@@ -40,8 +40,8 @@ func (f *fake) record(l *tensorops.List, what string, chunk, index int, in tenso
 	return l.Alloc(tensorops.Float32, 1, 1, 4)
 }
 
-func (f *fake) Embeds(chunk int) bool { return chunk == 0 }
-func (f *fake) Loses(chunk int) bool  { return chunk == f.last }
+func (f *fake) NeedsTokens(chunk int) bool  { return chunk == 0 }
+func (f *fake) ComputesLoss(chunk int) bool { return chunk == f.last }
 
 func (f *fake) Forward(l *tensorops.List, chunk int, mb *stages.Microbatch, in tensorops.Tensor) tensorops.Tensor {
 	return f.record(l, "F", chunk, mb.Index, in, chunk < f.last)

@@ -246,7 +246,7 @@ func (tr training) spec(t testing.TB, l *log) actors.Spec {
 	if tr.optimizer.Name == "" {
 		tr.optimizer = adamw
 	}
-	load := stages.Draw(5)
+	load := stages.InitWeights(5)
 	var state actors.TrainerState
 	if tr.from != nil {
 		state = tr.from.state

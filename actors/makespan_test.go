@@ -90,7 +90,7 @@ func BenchmarkPeriod(b *testing.B) {
 			}
 			simulated := tl.Makespan
 			if c.postValidate {
-				if simulated, err = machine.Period(table); err != nil {
+				if simulated, err = machine.SteadyStateStep(table); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -53,8 +53,8 @@ type Order struct {
 	Table *scheduler.Table
 	// Credits bound what may be under way on each edge.
 	Credits scheduler.Credits
-	// Ranking, if there is one, takes the place of the row's order.
-	Ranking *scheduler.Ranking
+	// Priorities, if there is one, takes the place of the row's order.
+	Priorities *scheduler.Priorities
 	// Trace asks for the time of every action.
 	Trace bool
 	// Speculative, if there is one, says that the order comes ahead of the decision about

@@ -18,7 +18,7 @@ type schedulerActor struct {
 	peers *Peers
 
 	trainCredits, evalCredits scheduler.Credits
-	ranking                   *scheduler.Ranking
+	priorities                *scheduler.Priorities
 	idealBubble               float64 // percent
 
 	state  TrainerState
@@ -76,7 +76,7 @@ func newSchedulerActor(p part) (*schedulerActor, error) {
 	a.trainCredits = r.Credits
 	if s.Bound > 0 {
 		bounds := slices.Repeat([]int{s.Bound}, ranks)
-		if a.ranking, err = scheduler.NewRanking(s.Table, bounds, nil); err != nil {
+		if a.priorities, err = scheduler.NewPriorities(s.Table, bounds, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -87,7 +87,7 @@ func newSchedulerActor(p part) (*schedulerActor, error) {
 		}
 		a.evalCredits = r.Credits
 	}
-	a.losses = stages.NewAccumulator(s.Reduce)
+	a.losses = stages.NewAccumulator()
 	a.targets = float64(s.Sequences) * float64(s.Context) // assumed: every position has one
 	if a.state.Step > 0 {
 		// A resumed run has validated and saved this step already.
@@ -275,7 +275,7 @@ func (a *schedulerActor) newOrder(p Phase, step int64) *Order {
 	if p == Eval {
 		return &Order{Header: h, Phase: p, Table: a.spec.EvalTable, Credits: a.evalCredits}
 	}
-	return &Order{Header: h, Phase: p, Table: a.spec.Table, Credits: a.trainCredits, Ranking: a.ranking,
+	return &Order{Header: h, Phase: p, Table: a.spec.Table, Credits: a.trainCredits, Priorities: a.priorities,
 		Trace: a.spec.TraceEvery > 0 && step%a.spec.TraceEvery == 0}
 }
 
@@ -302,7 +302,7 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 	a.done.mark(m.Rank)
 	a.busy += m.Busy
 	for _, l := range m.Losses {
-		if err := a.losses.Add(l.Microbatch, stages.TokenReport(l.Sum, l.Targets, mtpMetric(l), a.spec.Reduce == stages.ReduceTokens)); err != nil {
+		if err := a.losses.Add(l.Microbatch, stages.Report{Sum: l.Sum, Targets: l.Targets, Metrics: mtpMetric(l)}); err != nil {
 			a.fail(ctx, m.Step, err)
 			return
 		}

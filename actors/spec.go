@@ -17,8 +17,8 @@ import (
 // Compute is what a stage actor asks of the stage that it runs; *stages.Stage
 // is one. Its methods record and never wait.
 type Compute interface {
-	Embeds(chunk int) bool
-	Loses(chunk int) bool
+	NeedsTokens(chunk int) bool
+	ComputesLoss(chunk int) bool
 	Forward(l *tensorops.List, chunk int, mb *stages.Microbatch, in tensorops.Tensor) tensorops.Tensor
 	InputGrad(l *tensorops.List, chunk, index int, dy tensorops.Tensor) tensorops.Tensor
 	WeightGrad(l *tensorops.List, chunk, index int)
@@ -60,7 +60,7 @@ type Spec struct {
 	EvalTable *scheduler.Table // one validation; nil: none
 	// Bound, if there is one, lets training leave the table's order: each rank runs the
 	// first action of its row that is ready, and holds at most that number of outputs
-	// (scheduler.Chooser). Without it the table is the order.
+	// (scheduler.Dispatcher). Without it the table is the order.
 	Bound int
 	// PostValidate lets stages apply a step's update speculatively and begin the next
 	// step before all have reported; a wrong update is rolled back. It needs the table's
@@ -74,7 +74,6 @@ type Spec struct {
 	MicrobatchSize int // sequences in a microbatch
 	Context        int // positions of a training sequence
 	Sequences      int // sequences in a step
-	Reduce         stages.Reduce
 	// Recompute says whether a rank recomputes a microbatch's activations.
 	Recompute func(rank, microbatch int) bool
 	// HeadLater says whether a microbatch's weight gradient of the head waits for its W;

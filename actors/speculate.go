@@ -67,7 +67,7 @@ func (e *experience) shouldSpeculate() bool {
 // follow, its order goes out at once.
 func (a *schedulerActor) speculate(ctx actor.Context) {
 	step := a.state.Step + 1
-	a.predicted = stages.Update{Count: int(a.state.Updates) + 1, LR: a.spec.Rate.At(step), GradScale: a.spec.Reduce.Final(a.targets)}
+	a.predicted = stages.Update{Count: int(a.state.Updates) + 1, LR: a.spec.Rate.At(step), GradScale: stages.LossScale(a.targets)}
 	// The record of this step will wait for its line beside those that do now.
 	if !a.nothingBetween(step) || !a.experience.shouldSpeculate() || a.recording+1 >= LimitRecords {
 		return
@@ -129,7 +129,7 @@ func (a *stageActor) speculate(m *Order) {
 // the step before until its decision. A forward that computes the loss does: the head's
 // weight gradient is made with it.
 func (a *stageActor) touchesGradients(act scheduler.Action) bool {
-	return act.Type != scheduler.F || a.stage.Loses(int(act.Chunk))
+	return act.Type != scheduler.F || a.stage.ComputesLoss(int(act.Chunk))
 }
 
 // endSpeculation aborts the order ahead where the decision says so, and commits or rolls

@@ -173,7 +173,7 @@ func (a *stageActor) keep(ctx actor.Context, h Header, key inboxKey, m owner) {
 		return
 	}
 	a.inbox[key] = m
-	if c := a.dynamic.chooser; c != nil && a.order != nil && key.order == a.order.Order && key.kind <= inGradient {
+	if c := a.dynamic.dispatcher; c != nil && a.order != nil && key.order == a.order.Order && key.kind <= inGradient {
 		c.Arrived(inputOf(key))
 	}
 	a.advance(ctx)
@@ -257,7 +257,7 @@ func (a *stageActor) begin(ctx actor.Context, m *Order) {
 	a.credits.Backward = append(a.credits.Backward[:0], m.Credits.Backward...)
 	a.losses, a.trace = nil, nil
 	a.beginDynamic()
-	if a.dynamic.chooser != nil {
+	if a.dynamic.dispatcher != nil {
 		a.askFeeds(ctx)
 	} else {
 		a.ask(ctx)
@@ -283,11 +283,11 @@ func (a *stageActor) ask(ctx actor.Context) {
 // request asks the loader for a microbatch.
 func (a *stageActor) request(ctx actor.Context, chunk, microbatch int32) {
 	ctx.Send(a.peers.Loader, &DataRequest{Header: a.order.Header, Phase: a.order.Phase, Chunk: chunk, Microbatch: microbatch,
-		Tokens: a.stage.Embeds(int(chunk)), Targets: a.stage.Loses(int(chunk)), ReplyTo: a.self})
+		Tokens: a.stage.NeedsTokens(int(chunk)), Targets: a.stage.ComputesLoss(int(chunk)), ReplyTo: a.self})
 }
 
 func (a *stageActor) needsData(act scheduler.Action) bool {
-	return act.Type == scheduler.F && (a.stage.Embeds(int(act.Chunk)) || a.stage.Loses(int(act.Chunk)))
+	return act.Type == scheduler.F && (a.stage.NeedsTokens(int(act.Chunk)) || a.stage.ComputesLoss(int(act.Chunk)))
 }
 
 // snap describes this stage in the order in progress.

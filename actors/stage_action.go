@@ -79,8 +79,8 @@ func (a *stageActor) act(ctx actor.Context) bool {
 	a.next += len(a.doing)
 	for i := range a.doing {
 		v := &a.doing[i]
-		if a.dynamic.chooser != nil {
-			a.dynamic.chooser.Begin(v.Action)
+		if a.dynamic.dispatcher != nil {
+			a.dynamic.dispatcher.Begin(v.Action)
 		}
 		if v.edges.out {
 			a.credit(v.kind, v.Chunk, -1)
@@ -93,7 +93,7 @@ func (a *stageActor) act(ctx actor.Context) bool {
 	// The device works: now for the others.
 	for i := range a.doing {
 		v := &a.doing[i]
-		if a.dynamic.chooser != nil {
+		if a.dynamic.dispatcher != nil {
 			a.announce(ctx, v)
 		}
 		if v.in != nil {
@@ -178,13 +178,6 @@ func (a *stageActor) microbatch(act scheduler.Action, in *Transfer, data *Data) 
 	if data != nil {
 		b := data.Batch
 		mb.FirstSequence, mb.Sequences, mb.Positions, mb.Tokens, mb.Targets = b.FirstSequence, b.Sequences, b.Positions, b.Tokens, b.Targets
-		var targets float64
-		for _, t := range b.Targets {
-			if t != tensorops.IgnoreTarget {
-				targets++
-			}
-		}
-		mb.LossScale = a.spec.Reduce.Scale(targets, a.order.Table.Microbatches)
 	}
 	if mb.Train && a.spec.Recompute != nil {
 		mb.Recompute = a.spec.Recompute(a.rank, mb.Index)
@@ -198,14 +191,14 @@ func (a *stageActor) finishActions(ctx actor.Context) {
 	for i := range a.doing {
 		v := &a.doing[i]
 		chunk, index := int(v.Chunk), int(v.Microbatch)
-		if a.dynamic.chooser != nil {
-			a.dynamic.chooser.End(v.Action)
+		if a.dynamic.dispatcher != nil {
+			a.dynamic.dispatcher.End(v.Action)
 			a.dynamic.expect.learn(v.Action, a.finished.Sub(a.began))
 		}
 		if a.order.Trace {
 			a.trace = append(a.trace, ActionTime{v.Action, a.began, a.finished})
 		}
-		if v.Type == scheduler.F && a.stage.Loses(chunk) {
+		if v.Type == scheduler.F && a.stage.ComputesLoss(chunk) {
 			sum, targets := a.stage.Loss(chunk, index)
 			a.losses = append(a.losses, Loss{Microbatch: index, Sum: sum, Targets: targets, MTP: a.stage.MTPLoss(chunk, index)})
 		}

@@ -84,7 +84,7 @@ func (s Spec) candidates() []*Table {
 // be admitted.
 const maxPlayed = 1 << 18
 
-// played are greedy tables under several bounds and rankings.
+// played are greedy tables under several bounds and urgencies.
 func (s Spec) played(pl Placement, chunks int, split bool) []*Table {
 	all := s.Microbatches * s.Chunks
 	bounds := []int{s.Ranks, s.Ranks + s.Chunks, s.Ranks * s.Chunks, 2*s.Ranks - 1, 2 * s.Ranks * s.Chunks, all}
@@ -97,7 +97,7 @@ func (s Spec) played(pl Placement, chunks int, split bool) []*Table {
 		if bound < s.Chunks || bound > all || s.Bound > 0 && bound > s.Bound {
 			continue
 		}
-		for _, urgency := range rankings {
+		for _, urgency := range urgencies {
 			g := greedy{placement: pl, numRanks: s.Ranks, numChunks: chunks, microbatches: s.Microbatches, split: split,
 				costs: s.Costs, link: s.Link, urgency: urgency, bound: slices.Repeat([]int{bound}, s.Ranks)}
 			tables = append(tables, &Table{Schedule: s.Schedule, Placement: pl, NumChunks: chunks, Microbatches: s.Microbatches, Ranks: g.play()})
@@ -106,8 +106,8 @@ func (s Spec) played(pl Placement, chunks int, split bool) []*Table {
 	return tables
 }
 
-// rankings order what is ready on a rank; of equals the deeper chunk goes first.
-var rankings = []func(rank int, a Action) int{
+// urgencies order what is ready on a rank; of equals the deeper chunk goes first.
+var urgencies = []func(rank int, a Action) int{
 	// Gradients, forwards, weight gradients.
 	func(_ int, a Action) int { return [...]int{F: 1, I: 0, B: 0, W: 2}[a.Type] },
 	// Forwards first, as far as they are admitted.

@@ -37,28 +37,28 @@ func (t Type) transferEdge() EdgeKind {
 func sendOn(k EdgeKind) Type    { return sendF + 2*Type(k) }
 func receiveOn(k EdgeKind) Type { return recvF + 2*Type(k) }
 
-// cell is what a cell of a file holds: an action, a pair of them, or a communication.
-type cell struct {
+// csvCell is what a csvCell of a file holds: an action, a pair of them, or a communication.
+type csvCell struct {
 	actions [2]Action
 	width   int
 }
 
 // parseCell reads a cell that is not empty, with nothing before or behind it.
-func parseCell(s string) (cell, error) {
+func parseCell(s string) (csvCell, error) {
 	c, err := readCell(s)
 	if err != nil {
-		return cell{}, fmt.Errorf("%w: cell %q: %w", ErrSyntax, shorten(s), err)
+		return csvCell{}, fmt.Errorf("%w: cell %q: %w", ErrSyntax, shorten(s), err)
 	}
 	return c, nil
 }
 
-func readCell(s string) (cell, error) {
+func readCell(s string) (csvCell, error) {
 	if isPair(s) {
 		pair, err := readPair(s)
-		return cell{pair, 2}, err
+		return csvCell{pair, 2}, err
 	}
 	a, err := readTyped(s, reduceGrad)
-	return cell{[2]Action{a}, 1}, err
+	return csvCell{[2]Action{a}, 1}, err
 }
 
 func isPair(s string) bool { return strings.HasPrefix(s, "(") }

@@ -10,7 +10,7 @@ func TestParseCell(t *testing.T) {
 	f5, b3 := Action{Chunk: 0, Type: F, Microbatch: 5}, Action{Chunk: 7, Type: B, Microbatch: 3}
 	first := f5
 	first.Overlap = true
-	good := map[string]cell{
+	good := map[string]csvCell{
 		"0F5":                    {actions: [2]Action{f5}, width: 1},
 		"7B3":                    {actions: [2]Action{b3}, width: 1},
 		"(0F5;7B3)OVERLAP_F_B":   {actions: [2]Action{first, b3}, width: 2},

@@ -31,7 +31,7 @@ import (
 // row and the column of a cell, both from 1 (row 1 is rank 0, and bubbles count as
 // cells); it wraps ErrSyntax, or what Check would return.
 func ReadCSV(name, text string) (*Table, error) {
-	s := &sheet{name: name, text: text, table: &Table{ForwardOnly: true}}
+	s := &csvTable{name: name, text: text, table: &Table{ForwardOnly: true}}
 	for _, step := range []func() error{
 		s.read, s.checkChunks, s.choosePlacement, s.checkActions,
 		s.checkTransfers, s.checkMatches, s.checkParameters,
@@ -44,15 +44,15 @@ func ReadCSV(name, text string) (*Table, error) {
 	return s.table, nil
 }
 
-// sheet is a file while it is read.
-type sheet struct {
+// csvTable is a file while it is read.
+type csvTable struct {
 	name, text string
 	table      *Table    // with communications, until they are dropped
 	columns    [][]int32 // by rank and position in its order, from 1
 	index      *index
 }
 
-func (s *sheet) prefix() string {
+func (s *csvTable) prefix() string {
 	if s.name == "" {
 		return ""
 	}
@@ -60,7 +60,7 @@ func (s *sheet) prefix() string {
 }
 
 // locate says of an error where it is in the file.
-func (s *sheet) locate(err error) error {
+func (s *csvTable) locate(err error) error {
 	var f *fault
 	if !errors.As(err, &f) {
 		return err
@@ -79,29 +79,29 @@ func (s *sheet) locate(err error) error {
 			column = 1 + s.columns[f.at.rank][f.at.position-1]
 		}
 	}
-	return fmt.Errorf("%s%s: %w: %s\n%s", s.prefix(), spotName(f.at.rank, column), f.kind, text, s.grid(f.at.rank, column, f.missing))
+	return fmt.Errorf("%s%s: %w: %s\n%s", s.prefix(), positionName(f.at.rank, column), f.kind, text, s.grid(f.at.rank, column, f.missing))
 }
 
 // column returns the column of a place, 0 behind the end of its row.
-func (s *sheet) column(at place) int32 {
+func (s *csvTable) column(at place) int32 {
 	if row := s.columns[at.rank]; at.position < len(row) {
 		return row[at.position]
 	}
 	return 0
 }
 
-func (s *sheet) spot(at place) string { return spotName(at.rank, s.column(at)) }
+func (s *csvTable) spot(at place) string { return positionName(at.rank, s.column(at)) }
 
-func spotName(rank int, column int32) string {
+func positionName(rank int, column int32) string {
 	return fmt.Sprintf("row %d, column %d", rank+1, column)
 }
 
 // fail is about the cell at a position.
-func (s *sheet) fail(at place, kind error, format string, args ...any) error {
+func (s *csvTable) fail(at place, kind error, format string, args ...any) error {
 	return s.table.fault(kind, at.rank, at.position, fmt.Sprintf(format, args...))
 }
 
-func (s *sheet) read() error {
+func (s *csvTable) read() error {
 	if len(s.text) > MaxTableBytes {
 		return fmt.Errorf("%s%w: %d bytes, the limit is %d", s.prefix(), ErrSyntax, len(s.text), MaxTableBytes)
 	}
@@ -127,7 +127,7 @@ func lines(text string) func(yield func(string) bool) {
 }
 
 // readRow reads the order of the next rank; actions counts those of all.
-func (s *sheet) readRow(line string, actions *int) error {
+func (s *csvTable) readRow(line string, actions *int) error {
 	rank := s.table.NumRanks()
 	room := 0 // rows are often as long as the one above, and a cell has 4 bytes with its comma
 	if rank > 0 {
@@ -142,7 +142,7 @@ func (s *sheet) readRow(line string, actions *int) error {
 		}
 		c, err := parseCell(text)
 		if err != nil {
-			return fmt.Errorf("%s%s: %w", s.prefix(), spotName(rank, column), err)
+			return fmt.Errorf("%s%s: %w", s.prefix(), positionName(rank, column), err)
 		}
 		for _, a := range c.actions[:c.width] {
 			if a.Type <= B {
@@ -151,11 +151,11 @@ func (s *sheet) readRow(line string, actions *int) error {
 			row, columns = append(row, a), append(columns, column)
 		}
 		if *actions > MaxActions {
-			return fmt.Errorf("%s%s: %w: more than %d actions", s.prefix(), spotName(rank, column), ErrTable, MaxActions)
+			return fmt.Errorf("%s%s: %w: more than %d actions", s.prefix(), positionName(rank, column), ErrTable, MaxActions)
 		}
 	}
 	if *actions == before {
-		return fmt.Errorf("%s%s: %w: the row has no action, but every rank holds a chunk", s.prefix(), spotName(rank, 1), ErrSyntax)
+		return fmt.Errorf("%s%s: %w: the row has no action, but every rank holds a chunk", s.prefix(), positionName(rank, 1), ErrSyntax)
 	}
 	s.table.addRow(row)
 	s.columns = append(s.columns, columns)
@@ -163,7 +163,7 @@ func (s *sheet) readRow(line string, actions *int) error {
 }
 
 // cells yields the places of all cells, row by row, a pair as two.
-func (s *sheet) cells(yield func(place, Action) bool) {
+func (s *csvTable) cells(yield func(place, Action) bool) {
 	for r, row := range s.table.Ranks {
 		for i, a := range row {
 			if !yield(place{r, i}, a) {
@@ -174,7 +174,7 @@ func (s *sheet) cells(yield func(place, Action) bool) {
 }
 
 // dropCommunications leaves the actions.
-func (s *sheet) dropCommunications() error {
+func (s *csvTable) dropCommunications() error {
 	for r, row := range s.table.Ranks {
 		actions := slices.DeleteFunc(row, func(a Action) bool { return a.Type > B })
 		if len(actions) < len(row) {

@@ -4,7 +4,7 @@ import "errors"
 
 // checkChunks says that every chunk up to the highest stands on some row. A row that
 // was forgotten shows here.
-func (s *sheet) checkChunks() error {
+func (s *csvTable) checkChunks() error {
 	t := s.table
 	// Of more chunks than cells, one of the first lacks.
 	holds := make([]bool, min(t.NumChunks, t.numActions()+1))
@@ -27,7 +27,7 @@ func (s *sheet) checkChunks() error {
 }
 
 // choosePlacement takes the placement that fits the rows best.
-func (s *sheet) choosePlacement() error {
+func (s *csvTable) choosePlacement() error {
 	t := s.table
 	fits := false
 	t.Placement, fits = t.guessPlacement()
@@ -45,7 +45,7 @@ func (s *sheet) choosePlacement() error {
 }
 
 // checkActions is what Check asks of the actions of any table.
-func (s *sheet) checkActions() (err error) {
+func (s *csvTable) checkActions() (err error) {
 	s.index, err = s.table.checkActions(true)
 	var f *fault
 	if errors.As(err, &f) && errors.Is(err, ErrRank) {
@@ -55,6 +55,6 @@ func (s *sheet) checkActions() (err error) {
 }
 
 // checkProgress says that all ranks come to their ends.
-func (s *sheet) checkProgress() error {
+func (s *csvTable) checkProgress() error {
 	return newPlayer(s.table, s.index).play(Machine{Costs: UnitCosts})
 }

@@ -4,7 +4,7 @@ import "strings"
 
 // grid draws the cells of the file around one, as Table.grid draws orders. Here all
 // cells of a column stand one under the other, and a bubble is blank.
-func (s *sheet) grid(of int, column int32, missing string) string {
+func (s *csvTable) grid(of int, column int32, missing string) string {
 	p := pane{rank: of, position: int(column) - 1, missing: missing, first: max(0, of-gridRanks)}
 	rank := -1
 	for line := range lines(s.text) {

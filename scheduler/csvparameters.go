@@ -14,7 +14,7 @@ func (p parameters) whole() bool { return p.unsharded > p.resharded }
 // before it computes, and again after each time that it lets go of them; a chunk that
 // never does holds them all the time. Gradients are reduced once, when the last is
 // there. Each chunk stands on one rank, so the columns can be compared.
-func (s *sheet) checkParameters() error {
+func (s *csvTable) checkParameters() error {
 	if !s.has(Type.isCollective) {
 		return nil
 	}
@@ -35,7 +35,7 @@ func (s *sheet) checkParameters() error {
 }
 
 // has says whether the file has a cell of some type.
-func (s *sheet) has(some func(Type) bool) bool {
+func (s *csvTable) has(some func(Type) bool) bool {
 	for _, a := range s.cells {
 		if some(a.Type) {
 			return true
@@ -44,7 +44,7 @@ func (s *sheet) has(some func(Type) bool) bool {
 	return false
 }
 
-func (s *sheet) checkUse(p *parameters, at place, a Action) error {
+func (s *csvTable) checkUse(p *parameters, at place, a Action) error {
 	switch {
 	case p.resharded != 0 && !p.whole():
 		return s.fail(at, ErrOrder, "%v has no %dUNSHARD since the %dRESHARD in column %d", a, a.Chunk, a.Chunk, p.resharded)
@@ -55,7 +55,7 @@ func (s *sheet) checkUse(p *parameters, at place, a Action) error {
 	return nil
 }
 
-func (s *sheet) checkCollective(p *parameters, at place, a Action) error {
+func (s *csvTable) checkCollective(p *parameters, at place, a Action) error {
 	switch a.Type {
 	case unshard:
 		if p.whole() {

@@ -5,7 +5,7 @@ import "fmt"
 // checkTransfers says that each communication stands on the rank of its chunk, and each
 // send and receive on an edge between ranks, once, and on the right side of its
 // action. It notes where they stand.
-func (s *sheet) checkTransfers() error {
+func (s *csvTable) checkTransfers() error {
 	t := s.table
 	if s.has(Type.isTransfer) {
 		for k := range s.index.sends {
@@ -34,7 +34,7 @@ func (s *sheet) checkTransfers() error {
 	return nil
 }
 
-func (s *sheet) checkTransfer(at place, a Action) error {
+func (s *csvTable) checkTransfer(at place, a Action) error {
 	t, kind, send := s.table, a.Type.transferEdge(), a.Type.isSend()
 	if t.ForwardOnly && kind == BackwardEdge {
 		return s.fail(at, ErrTable, "%v in a table without backwards", a)
@@ -73,7 +73,7 @@ func (s *sheet) checkTransfer(at place, a Action) error {
 
 // checkMatches says that every output that leaves its rank has its send and its
 // receive, in a file that has any.
-func (s *sheet) checkMatches() error {
+func (s *csvTable) checkMatches() error {
 	t := s.table
 	if s.index.sends[ForwardEdge] == nil {
 		return nil
@@ -95,7 +95,7 @@ func (s *sheet) checkMatches() error {
 }
 
 // checkMatch looks at the transfers of an action's output.
-func (s *sheet) checkMatch(at place, a Action, kind EdgeKind, to int) error {
+func (s *csvTable) checkMatch(at place, a Action, kind EdgeKind, to int) error {
 	rank := s.table.RankOf(to)
 	send := Action{Chunk: a.Chunk, Type: sendOn(kind), Microbatch: a.Microbatch}
 	receive := Action{Chunk: int32(to), Type: receiveOn(kind), Microbatch: a.Microbatch}

@@ -36,8 +36,8 @@
 // repeat a block of times and keep the order that comes out. [UShape], and some of the
 // tables that [Auto] chooses from, are played: whenever a rank is free it takes the
 // best action that is ready, and an [Admission] keeps it from taking what it could
-// never let go of. A run may leave its table in the same way: a [Ranking] takes the
-// table as priorities, and each rank's [Chooser] says what to begin.
+// never let go of. A run may leave its table in the same way: a [Priorities] takes the
+// table as priorities, and each rank's [Dispatcher] says what to begin.
 //
 // # Messages and credits
 //

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Ranking is what the ranks of a work-conserving order (dynamic) go by: priorities,
+// Priorities is what the ranks of a work-conserving order (dynamic) go by: priorities,
 // which are the places that the actions have in a table, and a bound on what each rank
 // holds. The order itself comes out as the ranks run; each decides alone, with a
-// [Chooser]. A Ranking is not changed once it is made, so that ranks may share it.
+// [Dispatcher]. A Priorities is not changed once it is made, so that ranks may share it.
 //
 // The actions are the table's. Pairs that overlap are taken apart, since a rank that
 // may run what is ready has no need to wait for both inputs at once.
-type Ranking struct {
+type Priorities struct {
 	table *Table
 	costs Costs
 	ranks []ranked
@@ -47,20 +47,20 @@ func laneOf(t Type) int {
 // lane lists the positions that a chunk's actions of one kind have in the row.
 type lane []int32
 
-// NewRanking makes the priorities of a table for ranks that hold at most bound[rank]
+// NewPriorities makes the priorities of a table for ranks that hold at most bound[rank]
 // outputs, each from a chunk's F to the end of its B or W. The bound may be above what
 // the table holds, which leaves the ranks more to choose from, or below. It is at least
 // the number of chunks that the rank holds, or no microbatch could pass; where there are
 // no backwards, nothing is held and the bound doesn't matter.
 //
-// costs are what the ranks expect their actions to take, for what [Chooser.Next] says
+// costs are what the ranks expect their actions to take, for what [Dispatcher.Next] says
 // about waiting; nil means UnitCosts.
 //
 // It fails with ErrSpec for a bad bound, with ErrOrder for a table that does not take
 // the microbatches through each chunk in ascending order (its sums would round
 // differently), and else as [Check] does, but for deadlocks: any order will do for
 // priorities.
-func NewRanking(t *Table, bound []int, costs Costs) (*Ranking, error) {
+func NewPriorities(t *Table, bound []int, costs Costs) (*Priorities, error) {
 	if _, err := newIndex(t); err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func NewRanking(t *Table, bound []int, costs Costs) (*Ranking, error) {
 	if costs == nil {
 		costs = UnitCosts
 	}
-	r := &Ranking{table: t, costs: costs, ranks: make([]ranked, t.NumRanks())}
+	r := &Priorities{table: t, costs: costs, ranks: make([]ranked, t.NumRanks())}
 	for s := range t.NumChunks {
 		rk := &r.ranks[t.RankOf(s)]
 		rk.chunks = append(rk.chunks, int32(s))

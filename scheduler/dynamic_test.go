@@ -10,9 +10,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-func ranking(t *testing.T, table *Table, bound ...int) *Ranking {
+func priorities(t *testing.T, table *Table, bound ...int) *Priorities {
 	t.Helper()
-	r, err := NewRanking(table, bound, nil)
+	r, err := NewPriorities(table, bound, nil)
 	if err != nil {
 		t.Fatalf("%s\n%v", table, err)
 	}
@@ -76,7 +76,7 @@ func draws(t *testing.T, table *Table, seed uint64) surroundings {
 // checkDynamic plays a table and says whether what comes out is what it should be.
 func checkDynamic(t *testing.T, table *Table, s surroundings) {
 	t.Helper()
-	out, tl, err := s.machine.playDynamic(ranking(t, table, s.bound...), s.announce)
+	out, tl, err := s.machine.playDynamic(priorities(t, table, s.bound...), s.announce)
 	if err != nil {
 		t.Fatalf("bound %v\n%s\n%v", s.bound, table, err)
 	}
@@ -180,7 +180,7 @@ func TestDynamicIsTheTable(t *testing.T) {
 		{Schedule: ZBV, Ranks: 4, Chunks: 2, Microbatches: 16},
 	} {
 		table := generate(t, s)
-		out, tl, err := Machine{Costs: UnitCosts}.SimulateDynamic(ranking(t, table, peakInFlight(table)...))
+		out, tl, err := Machine{Costs: UnitCosts}.SimulateDynamic(priorities(t, table, peakInFlight(table)...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,16 +194,16 @@ func TestDynamicIsTheTable(t *testing.T) {
 		}
 	}
 	table := generate(t, Spec{Schedule: DualPipeV, Ranks: 2, Chunks: 2, Microbatches: 6})
-	out, _, err := Machine{Costs: UnitCosts}.SimulateDynamic(ranking(t, table, peakInFlight(table)...))
+	out, _, err := Machine{Costs: UnitCosts}.SimulateDynamic(priorities(t, table, peakInFlight(table)...))
 	if err != nil || strings.Contains(out.String(), "OVERLAP") || out.numActions() != table.numActions() {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
-// chooserOf is the chooser of a rank of a table.
-func chooserOf(t *testing.T, rank int, text string, bound ...int) *Chooser {
+// chooserOf is the dispatcher of a rank of a table.
+func chooserOf(t *testing.T, rank int, text string, bound ...int) *Dispatcher {
 	t.Helper()
-	return ranking(t, parseTable(t, text), bound...).Chooser(rank)
+	return priorities(t, parseTable(t, text), bound...).Dispatcher(rank)
 }
 
 func act(t *testing.T, text string) Action {
@@ -215,8 +215,8 @@ func act(t *testing.T, text string) Action {
 	return c.actions[0]
 }
 
-// runs begins and ends what the chooser says until it says nothing.
-func runs(t *testing.T, c *Chooser, now float64, want string) {
+// runs begins and ends what the dispatcher says until it says nothing.
+func runs(t *testing.T, c *Dispatcher, now float64, want string) {
 	t.Helper()
 	var did []string
 	for {
@@ -300,21 +300,21 @@ func TestChooserWaits(t *testing.T) {
 		{math.Inf(1), "0F1"},
 		{math.NaN(), "0F1"},
 	} {
-		c.Coming(act(t, "0I0"), x.due)
+		c.ExpectInput(act(t, "0I0"), x.due)
 		a, ok := c.Next(10, nil)
 		if got := a.String(); ok && got != x.want || !ok && x.want != "" {
 			t.Errorf("due %v: %v (%v), want %q", x.due, a, ok, x.want)
 		}
 	}
 	c.Expect(func(int, Action) float64 { return 2 }) // so that there is none
-	c.Coming(act(t, "0I0"), 10.76)
+	c.ExpectInput(act(t, "0I0"), 10.76)
 	runs(t, c, 10, "")
-	c.Coming(act(t, "0I0"), 10.5)
+	c.ExpectInput(act(t, "0I0"), 10.5)
 	c.Arrived(act(t, "0I0"))
 	runs(t, c, 10, "0I0 0F1 0W0")
 	// What is no input of the rank's is nothing to it.
 	for _, text := range []string{"0F0", "1I0", "0W0", "0F99", "7F0"} {
-		c.Coming(act(t, text), 0)
+		c.ExpectInput(act(t, text), 0)
 		c.Arrived(act(t, text))
 	}
 	runs(t, c, 10, "")
@@ -362,11 +362,11 @@ func TestBrokenRankings(t *testing.T) {
 		{"forwards descend", swapped("0F0", "0F1"), []int{4, 4}, ErrOrder, "ascending"},
 		{"weight gradients descend", swapped("0W2", "0W3"), []int{4, 4}, ErrOrder, "0W3 on rank 0"},
 	} {
-		if _, err := NewRanking(c.table, c.bound, nil); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
+		if _, err := NewPriorities(c.table, c.bound, nil); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %v with %q", c.name, err, c.want, c.says)
 		}
 	}
-	if _, err := NewRanking(generate(t, Spec{Schedule: GPipe, Ranks: 2, Chunks: 1, Microbatches: 4, ForwardOnly: true}), []int{0, 0}, nil); err != nil {
+	if _, err := NewPriorities(generate(t, Spec{Schedule: GPipe, Ranks: 2, Chunks: 1, Microbatches: 4, ForwardOnly: true}), []int{0, 0}, nil); err != nil {
 		t.Errorf("a forward-only table: %v", err)
 	}
 }
@@ -386,7 +386,7 @@ func TestBrokenDynamicMachines(t *testing.T) {
 		{"costs", Machine{Costs: func(int, Action) float64 { return math.NaN() }}, ErrCosts, "0F0 on rank 0 costs NaN"},
 		{"link", Machine{Costs: UnitCosts, Link: func(int, int) float64 { return -1 }}, ErrCosts, "from rank 0 to rank 1 takes -1"},
 	} {
-		if _, _, err := c.machine.SimulateDynamic(ranking(t, table, 2, 2)); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
+		if _, _, err := c.machine.SimulateDynamic(priorities(t, table, 2, 2)); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %v with %q", c.name, err, c.want, c.says)
 		}
 	}
@@ -395,7 +395,7 @@ func TestBrokenDynamicMachines(t *testing.T) {
 // TestChooserAllocatesNothing: not even in its first step.
 func TestChooserAllocatesNothing(t *testing.T) {
 	table := generate(t, Spec{Schedule: BreadthFirst, Ranks: 1, Chunks: 3, Microbatches: 16})
-	c := ranking(t, table, 7).Chooser(0)
+	c := priorities(t, table, 7).Dispatcher(0)
 	can := func(Action) bool { return true }
 	n := testing.AllocsPerRun(10, func() { step(c, can) })
 	if n != 0 || !c.Done() {
@@ -403,8 +403,8 @@ func TestChooserAllocatesNothing(t *testing.T) {
 	}
 }
 
-// step runs a chooser that holds all chunks.
-func step(c *Chooser, can func(Action) bool) {
+// step runs a dispatcher that holds all chunks.
+func step(c *Dispatcher, can func(Action) bool) {
 	c.Reset()
 	for {
 		a, ok := c.Next(0, can)
@@ -419,7 +419,7 @@ func step(c *Chooser, can func(Action) bool) {
 		}
 		if to, ok := kind.to(int(a.Chunk), len(c.chunks)); ok {
 			a.Chunk = int32(to)
-			c.Coming(a, 0)
+			c.ExpectInput(a, 0)
 			c.Arrived(a)
 		}
 	}
@@ -431,11 +431,11 @@ func BenchmarkChooser(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r, err := NewRanking(table, []int{16}, nil)
+	r, err := NewPriorities(table, []int{16}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	c := r.Chooser(0)
+	c := r.Dispatcher(0)
 	for b.Loop() {
 		step(c, nil)
 	}

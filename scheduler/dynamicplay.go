@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// SimulateDynamic plays a work-conserving order: whenever a rank is free, its [Chooser]
+// SimulateDynamic plays a work-conserving order: whenever a rank is free, its [Dispatcher]
 // says what it begins. It returns the orders that came out as a table, whose actions are
-// those of the ranking's, and their times.
+// those of the priorities', and their times.
 //
 // When an action begins, the rank that its output goes to learns of it, and when it is
-// due by the costs that the ranking expects. The machine's own costs may differ from
+// due by the costs that the priorities expect. The machine's own costs may differ from
 // those; nobody knows them in advance. Each rank has its own core.
 //
 // It fails with ErrCosts for costs, links or credits that are impossible, and for shared
 // cores; and with ErrDeadlock where an edge has no credit at all.
-func (m Machine) SimulateDynamic(r *Ranking) (*Table, *Timeline, error) {
+func (m Machine) SimulateDynamic(r *Priorities) (*Table, *Timeline, error) {
 	return m.playDynamic(r, true)
 }
 
 // playDynamic is SimulateDynamic with announcements or without.
-func (m Machine) playDynamic(r *Ranking, announce bool) (*Table, *Timeline, error) {
+func (m Machine) playDynamic(r *Priorities, announce bool) (*Table, *Timeline, error) {
 	t := r.table
 	if err := (&player{table: t}).checkCredits(m.Credits); err != nil {
 		return nil, nil, err
@@ -36,7 +36,7 @@ func (m Machine) playDynamic(r *Ranking, announce bool) (*Table, *Timeline, erro
 		}
 	}
 	for rank := range p.ranks {
-		if !p.ranks[rank].chooser.Done() {
+		if !p.ranks[rank].dispatcher.Done() {
 			return nil, nil, p.stuck()
 		}
 	}
@@ -47,8 +47,8 @@ func (m Machine) playDynamic(r *Ranking, announce bool) (*Table, *Timeline, erro
 // dynamicPlay follows a clock, event by event.
 type dynamicPlay struct {
 	Machine
-	ranking  *Ranking
-	announce bool
+	priorities *Priorities
+	announce   bool
 	events
 	ranks    []dynamicRank
 	underWay [2][]int // by EdgeKind and sender: outputs
@@ -57,17 +57,17 @@ type dynamicPlay struct {
 }
 
 type dynamicRank struct {
-	chooser *Chooser
-	busy    bool
-	can     func(Action) bool
+	dispatcher *Dispatcher
+	busy       bool
+	can        func(Action) bool
 }
 
-func newDynamicPlay(m Machine, r *Ranking, announce bool) *dynamicPlay {
+func newDynamicPlay(m Machine, r *Priorities, announce bool) *dynamicPlay {
 	t := *r.table
 	ranks := t.NumRanks()
 	t.Ranks = make([][]Action, ranks)
 	p := &dynamicPlay{
-		Machine: m, ranking: r, announce: announce, table: &t,
+		Machine: m, priorities: r, announce: announce, table: &t,
 		ranks:    make([]dynamicRank, ranks),
 		underWay: [2][]int{make([]int, t.NumChunks), make([]int, t.NumChunks)},
 		timeline: &Timeline{
@@ -76,7 +76,7 @@ func newDynamicPlay(m Machine, r *Ranking, announce bool) *dynamicPlay {
 		},
 	}
 	for rank := range p.ranks {
-		p.ranks[rank] = dynamicRank{chooser: r.Chooser(rank), can: p.hasCredit}
+		p.ranks[rank] = dynamicRank{dispatcher: r.Dispatcher(rank), can: p.hasCredit}
 		n := len(r.ranks[rank].row)
 		t.Ranks[rank] = make([]Action, 0, n)
 		p.timeline.Start[rank], p.timeline.End[rank] = make([]float64, 0, n), make([]float64, 0, n)
@@ -89,19 +89,19 @@ func (p *dynamicPlay) happen(e event) error {
 	r := &p.ranks[e.rank]
 	switch e.kind {
 	case actionEnded:
-		r.chooser.End(e.action)
+		r.dispatcher.End(e.action)
 		r.busy = false
 		return p.send(e)
 	case inputArrived:
-		r.chooser.Arrived(e.action)
+		r.dispatcher.Arrived(e.action)
 	case inputComing:
-		r.chooser.Coming(e.action, e.due)
+		r.dispatcher.ExpectInput(e.action, e.due)
 		return nil // which is no reason to begin something
 	case rankDecides:
 		if r.busy {
 			return nil
 		}
-		if a, ok := r.chooser.Next(e.time, r.can); ok {
+		if a, ok := r.dispatcher.Next(e.time, r.can); ok {
 			return p.begin(e.time, e.rank, a)
 		}
 		return nil
@@ -116,7 +116,7 @@ func (p *dynamicPlay) begin(now float64, rank int, a Action) error {
 		return err
 	}
 	r := &p.ranks[rank]
-	r.chooser.Begin(a)
+	r.dispatcher.Begin(a)
 	r.busy = true
 	p.table.Ranks[rank] = append(p.table.Ranks[rank], a)
 	p.timeline.Start[rank] = append(p.timeline.Start[rank], now)
@@ -130,7 +130,7 @@ func (p *dynamicPlay) begin(now float64, rank int, a Action) error {
 	}
 	if to.Type != 0 && p.announce {
 		p.push(event{time: now + way, kind: inputComing, rank: p.table.RankOf(int(to.Chunk)), action: to,
-			due: now + p.ranking.costs(rank, a) + way})
+			due: now + p.priorities.costs(rank, a) + way})
 	}
 	return nil
 }
@@ -197,7 +197,7 @@ func (p *dynamicPlay) stuck() error {
 	var text strings.Builder
 	shown := 0
 	for rank := range p.ranks {
-		c := p.ranks[rank].chooser
+		c := p.ranks[rank].dispatcher
 		if c.Done() {
 			continue
 		}

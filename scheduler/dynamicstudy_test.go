@@ -65,7 +65,7 @@ type ratios struct {
 
 func study(t *testing.T, table *Table, bound []int, c condition) (mean ratios) {
 	t.Helper()
-	ranking, err := NewRanking(table, bound, nil)
+	priorities, err := NewPriorities(table, bound, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func study(t *testing.T, table *Table, bound []int, c condition) (mean ratios) {
 		m := Machine{Costs: c.costs(table.NumRanks(), uint64(seed))}
 		static := simulated(t, table, m.Costs).Makespan
 		played := func(announce bool) float64 {
-			out, tl, err := m.playDynamic(ranking, announce)
+			out, tl, err := m.playDynamic(priorities, announce)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Period is the time from a step's end to the next one's where steps follow each other
+// SteadyStateStep is the time from a step's end to the next one's where steps follow each other
 // without a wait for the optimizer ("Zero Bubble Pipeline Parallelism", arXiv
 // 2401.10241, section 4): a rank begins a step when it has ended the one before. The
 // update takes no time, and no weight is shared between ranks.
@@ -19,7 +19,7 @@ import (
 // earlier step, up to a number of steps; leads that never do give the last step's time.
 // It fails with ErrPeriod for a table without backwards, or of more than
 // [MaxPeriodActions] actions, and for a machine whose ranks share cores.
-func (m Machine) Period(t *Table) (float64, error) {
+func (m Machine) SteadyStateStep(t *Table) (float64, error) {
 	switch n := t.numActions(); {
 	case t.ForwardOnly:
 		return 0, fmt.Errorf("%w: the table has forwards only", ErrPeriod)

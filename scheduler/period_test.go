@@ -33,7 +33,7 @@ func TestPeriod(t *testing.T) {
 			s.Ranks = 1
 		}
 		table := generate(t, s)
-		period, err := Machine{Costs: UnitCosts}.Period(table)
+		period, err := Machine{Costs: UnitCosts}.SteadyStateStep(table)
 		if cold := simulated(t, table, UnitCosts).Makespan; err != nil || cold != c.cold || period != c.period {
 			t.Errorf("%s takes %v and then %v a step (%v), want %v and %v", c.schedule, cold, period, err, c.cold, c.period)
 		}
@@ -53,7 +53,7 @@ func TestPeriodByHand(t *testing.T) {
 	table := generate(t, Spec{Schedule: ZBH1, Ranks: 2, Chunks: 1, Microbatches: 1})
 	for link, want := range map[float64]float64{0: 12, 3: 12, 20: 45} {
 		m := Machine{Costs: costs, Link: func(_, _ int) float64 { return link }}
-		if got, err := m.Period(table); err != nil || math.Abs(got-want) > 1e-9 {
+		if got, err := m.SteadyStateStep(table); err != nil || math.Abs(got-want) > 1e-9 {
 			t.Errorf("with messages of %v the period is %v (%v), want %v", link, got, err, want)
 		}
 	}
@@ -70,7 +70,7 @@ func TestPeriodBounds(t *testing.T) {
 		table := generate(t, s)
 		for i, costs := range []Costs{UnitCosts, Slowed(UnitCosts, 1, 1.7), Jittered(UnitCosts, 0.4, 9)} {
 			tl := simulated(t, table, costs)
-			period, err := Machine{Costs: costs}.Period(table)
+			period, err := Machine{Costs: costs}.SteadyStateStep(table)
 			if err != nil || period < slices.Max(tl.Busy)-1e-9 || period > tl.Makespan+1e-9 {
 				t.Errorf("%s, costs %d: period %v (%v), the busiest rank works %v and the cold step takes %v", name, i, period, err, slices.Max(tl.Busy), tl.Makespan)
 			}
@@ -83,15 +83,15 @@ func TestNoPeriod(t *testing.T) {
 	whole := generate(t, Spec{Ranks: 2, Chunks: 1, Microbatches: 2})
 	long := generate(t, Spec{Ranks: 2, Chunks: 1, Microbatches: MaxPeriodActions/4 + 1})
 	for name, err := range map[string]error{
-		"a long table":   second(Machine{Costs: UnitCosts}.Period(long)),
-		"forwards alone": second(Machine{Costs: UnitCosts}.Period(forwards)),
-		"shared cores":   second(Machine{Costs: UnitCosts, Share: SharedCores(1)}.Period(whole)),
+		"a long table":   second(Machine{Costs: UnitCosts}.SteadyStateStep(long)),
+		"forwards alone": second(Machine{Costs: UnitCosts}.SteadyStateStep(forwards)),
+		"shared cores":   second(Machine{Costs: UnitCosts, Share: SharedCores(1)}.SteadyStateStep(whole)),
 	} {
 		if !errors.Is(err, ErrPeriod) {
 			t.Errorf("%s: error %v, want ErrPeriod", name, err)
 		}
 	}
-	if _, err := (Machine{Costs: func(int, Action) float64 { return -1 }}).Period(whole); !errors.Is(err, ErrCosts) {
+	if _, err := (Machine{Costs: func(int, Action) float64 { return -1 }}).SteadyStateStep(whole); !errors.Is(err, ErrCosts) {
 		t.Errorf("negative costs: error %v, want ErrCosts", err)
 	}
 }

@@ -6,7 +6,7 @@ package scheduler
 // what comes; systems of matched sends and receives do, and pair them for want of it. The
 // table is one that Check passes.
 func RendezvousSafe(t *Table) bool {
-	m := meeting{table: t, at: make([]rendezvous, t.NumRanks())}
+	m := rendezvousSim{table: t, at: make([]rendezvous, t.NumRanks())}
 	ready := make([]int, 0, t.NumRanks())
 	for r := range m.at {
 		m.at[r] = rendezvous{rank: r}
@@ -34,8 +34,8 @@ func RendezvousSafe(t *Table) bool {
 	return true
 }
 
-// meeting follows the ranks from message to message.
-type meeting struct {
+// rendezvousSim follows the ranks from message to message.
+type rendezvousSim struct {
 	table *Table
 	at    []rendezvous // by rank: the message that it is at
 }
@@ -58,13 +58,13 @@ func (e rendezvous) meets(o rendezvous) bool {
 }
 
 // pass takes a rank over the message that it is at.
-func (m *meeting) pass(rank int) {
+func (m *rendezvousSim) pass(rank int) {
 	m.at[rank].step++
 	m.seek(rank)
 }
 
 // seek finds a rank's next message, from its place on.
-func (m *meeting) seek(rank int) {
+func (m *rendezvousSim) seek(rank int) {
 	e := &m.at[rank]
 	row := m.table.Ranks[rank]
 	for ; e.position < len(row); e.position, e.step = e.position+Width(row, e.position), 0 {
@@ -80,7 +80,7 @@ func (m *meeting) seek(rank int) {
 
 // message describes an action's input or output, and reports whether another rank has
 // its other end.
-func (m *meeting) message(e *rendezvous, a Action, sends bool) bool {
+func (m *rendezvousSim) message(e *rendezvous, a Action, sends bool) bool {
 	kind, ok := a.Type.edge()
 	if !ok {
 		return false

@@ -25,9 +25,9 @@ type Timeline struct {
 	Makespan   float64     // end of the last action
 	Busy       []float64   // by rank: the sum of its actions
 	Idle       []float64   // by rank: waiting between its first and its last action
-	// Period, where Machine.Period was asked for it, is the time from step to step where
+	// SteadyStateStep, where Machine.SteadyStateStep was asked for it, is the time from step to step where
 	// steps follow each other without a wait; 0: not known.
-	Period float64
+	SteadyStateStep float64
 	// BubbleFraction is the share of all ranks' time, from 0 to the makespan, in
 	// which no action runs.
 	BubbleFraction float64

@@ -41,7 +41,7 @@ const (
 	UShape = "u-shape"
 	// Auto is the best table known for the costs and the bound of the spec.
 	Auto = "auto"
-	// Dynamic is Auto's table as a ranking: a run may leave its order for work that
+	// Dynamic is Auto's table as priorities: a run may leave its order for work that
 	// is ready.
 	Dynamic = "dynamic"
 )

@@ -51,7 +51,7 @@ func TestImpossiblePlaces(t *testing.T) {
 // parseTable reads rows of cells, separated by spaces or commas, without a check.
 func parseTable(t testing.TB, text string) *Table {
 	t.Helper()
-	s := &sheet{text: strings.ReplaceAll(text, " ", ","), table: &Table{ForwardOnly: true}}
+	s := &csvTable{text: strings.ReplaceAll(text, " ", ","), table: &Table{ForwardOnly: true}}
 	if err := s.read(); err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}

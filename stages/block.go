@@ -228,7 +228,7 @@ func (b *block) weightGrad(c *pass, st state) {
 	b.activation(c, s.u[0], s.u) // made again, where u is no longer needed
 	b.down.weightGrad(c, s.u[0], s.dm)
 	free(c.List, &s.u[0], &s.u[1], &s.dm)
-	n := b.norm2.again(c, s.h)
+	n := b.norm2.recompute(c, s.h)
 	b.up[0].weightGrad(c, n, s.du0)
 	if len(b.up) > 1 {
 		b.up[1].weightGrad(c, n, s.du1)
@@ -236,7 +236,7 @@ func (b *block) weightGrad(c *pass, st state) {
 	free(c.List, &n, &s.du0, &s.du1)
 	b.norm2.weightGrad(c, s.dn2, s.h, s.stats2)
 	b.proj.weightGrad(c, s.o, s.da)
-	n = b.norm1.again(c, s.x)
+	n = b.norm1.recompute(c, s.x)
 	for i := range b.qkv {
 		b.qkv[i].weightGrad(c, n, s.dqkv[i])
 	}

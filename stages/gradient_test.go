@@ -33,7 +33,7 @@ type whole struct {
 func newWhole(t *testing.T, dev tensorops.Device, c stages.Config) *whole {
 	m := newModel(t, c)
 	w := &whole{pipe: *newPipe(t, dev, m, nil, true), weights: map[string][]float32{}}
-	draw := stages.Draw(5)
+	draw := stages.InitWeights(5)
 	for _, p := range m.Params {
 		v := make([]float32, p.Len())
 		if err := draw(p, "", v); err != nil {
@@ -162,7 +162,7 @@ func TestDecoderCache(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := st.Load(stages.Draw(3), false); err != nil {
+		if err := st.Load(stages.InitWeights(3), false); err != nil {
 			t.Fatal(err)
 		}
 		dec, err := stages.NewDecoder(st, 1000)

@@ -9,7 +9,7 @@ import "github.com/troupe-ml/troupe/tensorops"
 // whole: they are computed for some rows at a time, turned into the loss and its
 // gradient, used for the projection's gradients, and overwritten by the next
 // rows'. That happens in the forward pass, since the gradient of a loss is known
-// up to a factor (Microbatch.LossScale) as soon as the loss is. So the head's
+// up to a factor (LossScale, by the whole step) as soon as the loss is. So the head's
 // input gradient is that of its norm alone, and so is its weight gradient.
 //
 // A microbatch may put the projection's weight gradient off (Microbatch.HeadLater): then
@@ -104,9 +104,9 @@ func (h *head) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 	s.logits = c.Alloc(tensorops.Float32, kept, h.vocab)
 	lse := c.Alloc(tensorops.Float64, each, 1)
 	for depth := range depths {
-		targets, scale := c.targets, c.mb.LossScale
+		targets, scale := c.targets, 1.0
 		if depth > 0 {
-			targets, scale = h.shifted(c, s, depth), scale*h.weight
+			targets, scale = h.shifted(c, s, depth), h.weight
 		}
 		targets = targets.View(rows, 1)
 		for i := range chunks {

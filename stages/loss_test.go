@@ -3,92 +3,58 @@ package stages_test
 import (
 	"errors"
 	"math"
-	"reflect"
 	"testing"
 
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// Three microbatches with 4, 1 and 0 targets, by each rule.
+// Three microbatches with 4, 1 and 0 targets.
 func TestReduce(t *testing.T) {
 	sums, targets := []float64{8, 3, 0}, []float64{4, 1, 0}
-	for _, c := range []struct {
-		name   string
-		reduce stages.Reduce
-		report func(i int) stages.Report
-		want   float64
-		metric float64
-	}{
-		{"per token", stages.ReduceTokens, func(i int) stages.Report {
-			return stages.TokenReport(sums[i], targets[i], map[string]float64{"hits": 2}, true)
-		}, 11.0 / 5, 6.0 / 5},
-		{"per microbatch's tokens", stages.ReduceMicrobatchTokens, func(i int) stages.Report {
-			return stages.TokenReport(sums[i], targets[i], map[string]float64{"hits": 2}, false)
-		}, (8.0/4 + 3 + 0) / 3, (2.0/4 + 2 + 2) / 3},
-		{"per microbatch", stages.ReduceMicrobatches, func(i int) stages.Report {
-			return stages.MeanReport(sums[i], map[string]float64{"hits": 2})
-		}, 11.0 / 3, 2},
-	} {
-		a := stages.NewAccumulator(c.reduce)
-		for _, i := range []int{2, 0, 1} { // the order of arrival doesn't matter
-			if err := a.Add(i, c.report(i)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := a.Loss(); math.Abs(got-c.want) > 1e-15 {
-			t.Errorf("%s: loss %g, want %g", c.name, got, c.want)
-		}
-		if got := a.Metric("hits"); math.Abs(got-c.metric) > 1e-15 {
-			t.Errorf("%s: metric %g, want %g", c.name, got, c.metric)
-		}
-		if err := a.Add(1, c.report(1)); !errors.Is(err, stages.ErrFlight) {
-			t.Errorf("%s: a second report of a microbatch gives %v", c.name, err)
-		}
+	a := stages.NewAccumulator()
+	report := func(i int) stages.Report {
+		return stages.Report{Sum: sums[i], Targets: targets[i], Metrics: map[string]float64{"hits": 2}}
 	}
-}
-
-func TestReduceNone(t *testing.T) {
-	a := stages.NewAccumulator(stages.ReduceNone)
-	for _, i := range []int{1, 0} {
-		if err := a.Add(i, stages.DataReport([]int{i})); err != nil {
+	for _, i := range []int{2, 0, 1} { // the order of arrival doesn't matter
+		if err := a.Add(i, report(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := a.Data(); !reflect.DeepEqual(got, []any{[]int{0}, []int{1}}) {
-		t.Errorf("data %v", got)
+	if got, want := a.Loss(), 11.0/5; math.Abs(got-want) > 1e-15 {
+		t.Errorf("loss %g, want %g", got, want)
 	}
-	if err := a.Add(2, stages.MeanReport(1, nil)); err == nil {
-		t.Error("a loss was accepted among data")
+	if got, want := a.Metric("hits"), 6.0/5; math.Abs(got-want) > 1e-15 {
+		t.Errorf("metric %g, want %g", got, want)
+	}
+	if err := a.Add(1, report(1)); !errors.Is(err, stages.ErrFlight) {
+		t.Errorf("a second report of a microbatch gives %v", err)
+	}
+	a.Reset()
+	if got := a.Loss(); got != 0 {
+		t.Errorf("loss %g after Reset", got)
 	}
 }
 
 // The scale of the gradient is the derivative of the reduced loss by one
 // target's loss.
-func TestScaleIsTheDerivative(t *testing.T) {
-	targets := []float64{4, 1, 2}
-	for _, r := range []stages.Reduce{stages.ReduceTokens, stages.ReduceMicrobatchTokens, stages.ReduceMicrobatches} {
-		loss := func(extra float64) (float64, float64) {
-			a := stages.NewAccumulator(r)
-			for i, n := range targets {
-				sum := 3 * n
-				if i == 1 {
-					sum += extra
-				}
-				report := stages.TokenReport(sum, n, nil, r == stages.ReduceTokens)
-				if r == stages.ReduceMicrobatches {
-					report = stages.MeanReport(sum, nil)
-				}
-				if err := a.Add(i, report); err != nil {
-					t.Fatal(err)
-				}
+func TestLossScaleIsTheDerivative(t *testing.T) {
+	loss := func(extra float64) (float64, float64) {
+		a := stages.NewAccumulator()
+		for i, n := range []float64{4, 1, 2} {
+			sum := 3 * n
+			if i == 1 {
+				sum += extra
 			}
-			return a.Loss(), a.Targets()
+			if err := a.Add(i, stages.Report{Sum: sum, Targets: n}); err != nil {
+				t.Fatal(err)
+			}
 		}
-		base, n := loss(0)
-		more, _ := loss(1)
-		if got := r.Scale(targets[1], len(targets)) * r.Final(n); math.Abs(got-(more-base)) > 1e-12 {
-			t.Errorf("rule %d: scale %g, derivative %g", r, got, more-base)
-		}
+		return a.Loss(), a.Targets()
+	}
+	base, n := loss(0)
+	more, _ := loss(1)
+	if got := stages.LossScale(n); math.Abs(got-(more-base)) > 1e-12 {
+		t.Errorf("scale %g, derivative %g", got, more-base)
 	}
 }
 

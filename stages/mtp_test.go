@@ -210,7 +210,7 @@ func TestMTPRefuses(t *testing.T) {
 	if in, out := p.stages[1].Depths(1); in != 1 || out != 3 {
 		t.Errorf("%d depths go in and %d come out, want 1 and 3", in, out)
 	}
-	if p.stages[1].Embeds(1) != true || p.stages[1].Loses(1) {
+	if p.stages[1].NeedsTokens(1) != true || p.stages[1].ComputesLoss(1) {
 		t.Error("the chunk of multi-token prediction needs tokens and no targets")
 	}
 	mb := microbatches(cfg, 1, 2, 2)[0]

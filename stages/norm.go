@@ -30,8 +30,8 @@ func (m *norm) forward(c *pass, x tensorops.Tensor) (y, stats tensorops.Tensor) 
 	return y, stats
 }
 
-// again is forward's output once more.
-func (m *norm) again(c *pass, x tensorops.Tensor) tensorops.Tensor {
+// recompute is forward's output once more.
+func (m *norm) recompute(c *pass, x tensorops.Tensor) tensorops.Tensor {
 	y, stats := m.forward(c, x)
 	c.Free(stats)
 	return y

@@ -60,10 +60,10 @@ type Stage struct {
 }
 
 type chunk struct {
-	number int
-	layers []layer
-	embeds bool
-	loses  bool
+	number       int
+	layers       []layer
+	needsTokens  bool
+	computesLoss bool
 	// Layers of multi-token prediction in it, and before it.
 	mtp, mtpBefore int
 	live           map[int]*inFlight
@@ -90,9 +90,8 @@ type Microbatch struct {
 	// Tokens and Targets have B·T ids and stay untouched until the forward's
 	// list has completed. Chunks that neither embed nor lose ignore them.
 	Tokens, Targets []int32
-	LossScale       float64 // factor of each target's loss in the gradient
-	Train           bool    // keep what a backward needs, and drop out
-	Recompute       bool    // keep only each decoder layer's input
+	Train           bool // keep what a backward needs, and drop out
+	Recompute       bool // keep only each decoder layer's input
 	// HeadLater puts the head's weight gradient off until WeightGrad. The gradients of
 	// all logits, [B·T, V] for each depth, are kept until then. Where the two gradients
 	// of the chunk with the loss are asked for one by one, InputGrad makes the weight
@@ -116,8 +115,8 @@ func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) 
 		}
 		c := &chunk{number: spec.Chunk, layers: m.layers[spec.First:spec.Last], live: make(map[int]*inFlight)}
 		for _, l := range c.layers {
-			c.embeds = c.embeds || l.symbol() == SymbolEmbedding
-			c.loses = c.loses || l.symbol() == SymbolLoss
+			c.needsTokens = c.needsTokens || l.symbol() == SymbolEmbedding
+			c.computesLoss = c.computesLoss || l.symbol() == SymbolLoss
 		}
 		c.mtp, c.mtpBefore = mtpIn(c.layers), mtpIn(m.layers[:spec.First])
 		if c.mtp > 0 && c.mtp < m.Config.MTPLayers {
@@ -191,10 +190,10 @@ func (s *Stage) allocate() error {
 	return tensorops.Run(s.stream, l)
 }
 
-// Embeds reports whether a chunk needs tokens, Loses whether it needs targets.
-func (s *Stage) Embeds(chunk int) bool {
+// NeedsTokens reports whether a chunk needs tokens, ComputesLoss whether it needs targets.
+func (s *Stage) NeedsTokens(chunk int) bool {
 	c := s.chunks[chunk]
-	return c.embeds || c.mtp > 0
+	return c.needsTokens || c.mtp > 0
 }
 
 // Depths is how many times B the first dimension of a chunk's input has, and of its
@@ -205,8 +204,8 @@ func (s *Stage) Depths(chunk int) (in, out int) {
 	return 1 + c.mtpBefore, 1 + c.mtpBefore + c.mtp
 }
 
-// Loses reports whether a chunk computes the loss.
-func (s *Stage) Loses(chunk int) bool { return s.chunks[chunk].loses }
+// ComputesLoss reports whether a chunk computes the loss.
+func (s *Stage) ComputesLoss(chunk int) bool { return s.chunks[chunk].computesLoss }
 
 // Forward records a chunk's forward pass. It owns in ("none" where the chunk
 // begins with the embedding) and returns the output, which the caller owns
@@ -218,7 +217,7 @@ func (s *Stage) Forward(l *tensorops.List, chunk int, mb *Microbatch, in tensoro
 		l.Fail(fmt.Errorf("%w: forward of microbatch %d on chunk %d", ErrFlight, mb.Index, chunk))
 		return tensorops.Tensor{}
 	}
-	if err := s.checkEdge(c, "input", c.embeds, c.mtpBefore, mb, in); err != nil {
+	if err := s.checkEdge(c, "input", c.needsTokens, c.mtpBefore, mb, in); err != nil {
 		l.Fail(err)
 		return tensorops.Tensor{}
 	}
@@ -226,10 +225,10 @@ func (s *Stage) Forward(l *tensorops.List, chunk int, mb *Microbatch, in tensoro
 	f.mb = *mb
 	c.live[mb.Index] = f
 	p := f.begin(s, l)
-	if c.embeds {
+	if c.needsTokens {
 		p.tokens = p.ids(mb.Tokens)
 	}
-	if c.loses {
+	if c.computesLoss {
 		p.targets = p.ids(mb.Targets)
 	}
 	f.tokens, f.targets = p.tokens, p.targets
@@ -281,7 +280,7 @@ func (s *Stage) backward(l *tensorops.List, chunk, index int, dy tensorops.Tenso
 		l.Fail(fmt.Errorf("%w: backward of microbatch %d on chunk %d", ErrFlight, index, chunk))
 		return tensorops.Tensor{}
 	}
-	if err := s.checkEdge(c, "gradient", c.loses, c.mtpBefore+c.mtp, &f.mb, dy); err != nil {
+	if err := s.checkEdge(c, "gradient", c.computesLoss, c.mtpBefore+c.mtp, &f.mb, dy); err != nil {
 		l.Fail(err)
 		return tensorops.Tensor{}
 	}
@@ -302,7 +301,7 @@ func (s *Stage) backward(l *tensorops.List, chunk, index int, dy tensorops.Tenso
 // gradsTogether reports whether InputGrad makes a layer's weight gradient too, since only
 // the head's is put off.
 func (f *inFlight) gradsTogether(l layer, c *chunk) bool {
-	return f.mb.HeadLater && c.loses && l.symbol() != SymbolLoss
+	return f.mb.HeadLater && c.computesLoss && l.symbol() != SymbolLoss
 }
 
 // Finish ends a microbatch that ran forward only, when its loss has been read.
@@ -316,7 +315,7 @@ func (s *Stage) Finish(chunk, index int) {
 // forward has completed: the sum over targets, and their number.
 func (s *Stage) Loss(chunk, index int) (sum, targets float64) {
 	c, f := s.find(chunk, index)
-	if f == nil || !c.loses {
+	if f == nil || !c.computesLoss {
 		return 0, 0
 	}
 	return f.states[len(f.states)-1].(*headState).sum(0)
@@ -328,7 +327,7 @@ func (s *Stage) Loss(chunk, index int) (sum, targets float64) {
 func (s *Stage) MTPLoss(chunk, index int) float64 {
 	c, f := s.find(chunk, index)
 	depths := s.model.Config.MTPLayers
-	if f == nil || !c.loses || !f.mb.Train || depths == 0 {
+	if f == nil || !c.computesLoss || !f.mb.Train || depths == 0 {
 		return 0
 	}
 	var mean float64

@@ -82,7 +82,7 @@ func newPipeOn(t testing.TB, dev tensorops.Device, m *stages.Model, cuts, ranks 
 		for _, c := range g {
 			p.stages[c.Chunk], p.stream[c.Chunk] = st, s
 		}
-		if err := st.Load(stages.Draw(5), false); err != nil {
+		if err := st.Load(stages.InitWeights(5), false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -109,7 +109,7 @@ func (p *pipe) step(count int, mbs []stages.Microbatch, split bool) (loss, norm 
 
 // passes makes the gradients of a step, and says what update they ask for.
 func (p *pipe) passes(count int, mbs []stages.Microbatch, split bool) (loss, norm float64, u stages.Update) {
-	acc := stages.NewAccumulator(stages.ReduceTokens)
+	acc := stages.NewAccumulator()
 	for i := range mbs {
 		var x, dy tensorops.Tensor
 		for v, s := range p.stages {
@@ -117,7 +117,7 @@ func (p *pipe) passes(count int, mbs []stages.Microbatch, split bool) (loss, nor
 		}
 		last := len(p.stages) - 1
 		sum, n := p.stages[last].Loss(last, mbs[i].Index)
-		if err := acc.Add(mbs[i].Index, stages.TokenReport(sum, n, nil, true)); err != nil {
+		if err := acc.Add(mbs[i].Index, stages.Report{Sum: sum, Targets: n}); err != nil {
 			p.t.Fatal(err)
 		}
 		for v := last; v >= 0; v-- {
@@ -134,7 +134,7 @@ func (p *pipe) passes(count int, mbs []stages.Microbatch, split bool) (loss, nor
 		}
 	}
 	norm = p.norm()
-	final := stages.ReduceTokens.Final(acc.Targets())
+	final := stages.LossScale(acc.Targets())
 	scale := final * math.Min(1, 0.5/(math.Sqrt(norm)*final))
 	return acc.Loss(), norm, stages.Update{Count: count, LR: 1e-2, GradScale: scale}
 }
@@ -192,7 +192,7 @@ func microbatches(c stages.Config, step int64, sequences, per int) []stages.Micr
 	k := rng.NewKey(99, uint64(step))
 	var out []stages.Microbatch
 	for first := 0; first < sequences; first += per {
-		mb := stages.Microbatch{Step: step, Index: first / per, FirstSequence: first, Sequences: per, Positions: c.Context, LossScale: 1, Train: true}
+		mb := stages.Microbatch{Step: step, Index: first / per, FirstSequence: first, Sequences: per, Positions: c.Context, Train: true}
 		for i := range per * c.Context {
 			at := uint64(first*c.Context + i)
 			mb.Tokens = append(mb.Tokens, int32(rng.Intn(k, 0, at, uint64(c.Vocab))))

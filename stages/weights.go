@@ -22,8 +22,8 @@ type Saved struct {
 // the optimizer's parts.
 type Source func(p *Param, part string, dst []float32) error
 
-// Draw is the Source of initial weights: a function of (seed, name, index).
-func Draw(seed uint64) Source {
+// InitWeights is the Source of initial weights: a function of (seed, name, index).
+func InitWeights(seed uint64) Source {
 	return func(p *Param, part string, dst []float32) error {
 		if part != "" || p.Init.Std == 0 {
 			v := float32(p.Init.Const)

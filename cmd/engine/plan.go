@@ -133,7 +133,7 @@ func (a *app) plan(cmd *cobra.Command, o *planOptions) error {
 			return err
 		}
 	}
-	if timeline.Period, err = machine.Period(table); err != nil && !errors.Is(err, scheduler.ErrPeriod) {
+	if timeline.SteadyStateStep, err = machine.SteadyStateStep(table); err != nil && !errors.Is(err, scheduler.ErrPeriod) {
 		return err
 	}
 	return o.write(a, func(w io.Writer) error { return o.draw(w, a, table, report, timeline) })
@@ -242,8 +242,8 @@ func (o *planOptions) draw(w io.Writer, a *app, t *scheduler.Table, r *scheduler
 		return draw.Summary(w, t, r, tl, o.full)
 	}
 	chart := draw.FromTimeline(t, tl)
-	if tl.Period > 0 && tl.Period < tl.Makespan {
-		chart.Facts = append(chart.Facts, draw.Fact{Label: "period", Value: fmt.Sprintf("%.4g, where steps follow without a wait for the optimizer", tl.Period)})
+	if tl.SteadyStateStep > 0 && tl.SteadyStateStep < tl.Makespan {
+		chart.Facts = append(chart.Facts, draw.Fact{Label: "period", Value: fmt.Sprintf("%.4g, where steps follow without a wait for the optimizer", tl.SteadyStateStep)})
 	}
 	if r.OutOfOrder {
 		chart.Facts = append(chart.Facts, draw.Fact{Label: "weight gradients", Value: "not in microbatch order: sums round differently from other schedules'"})

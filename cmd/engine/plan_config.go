@@ -98,8 +98,8 @@ func (o *planConfigOptions) checkIdle(cmd *cobra.Command) error {
 	return errors.Join(errs...)
 }
 
-func (o *planConfigOptions) cluster() planner.Cluster {
-	return planner.Cluster{Devices: o.devices, MemoryBytes: int64(o.memoryGiB * (1 << 30)), LatencyUS: o.latencyUS, BytesPerS: o.gigabits * 1e9 / 8}
+func (o *planConfigOptions) cluster() planner.Devices {
+	return planner.Devices{Devices: o.devices, MemoryBytes: int64(o.memoryGiB * (1 << 30)), LatencyUS: o.latencyUS, BytesPerS: o.gigabits * 1e9 / 8}
 }
 
 // free is what the configuration's device has free here; 0 where the costs were measured
@@ -125,7 +125,7 @@ type planReport struct {
 	Check      *planner.Verdict  `json:"check,omitempty"`
 
 	config  *config.Config
-	cluster planner.Cluster
+	cluster planner.Devices
 }
 
 // planConfig measures, predicts, recommends and says why.

@@ -20,7 +20,7 @@ var ErrMemory = errors.New("not enough memory")
 // layers, and the tables.
 type Plan struct {
 	cfg    *config.Config
-	cost   LayerCost // nil: by arithmetic
+	cost   CostFunc // nil: by arithmetic
 	model  *stages.Model
 	layout *scheduler.Layout
 	spec   scheduler.Spec
@@ -57,7 +57,7 @@ func New(cfg *config.Config, vocab int, from stages.Config) (*Plan, error) {
 }
 
 // NewBy is newPlan by costs that are known.
-func newBy(cfg *config.Config, vocab int, from stages.Config, cost LayerCost) (*Plan, error) {
+func newBy(cfg *config.Config, vocab int, from stages.Config, cost CostFunc) (*Plan, error) {
 	p := &Plan{cfg: cfg, cost: cost}
 	if _, err := cluster.NewGrid(cfg.Pipeline.Stages, cfg.Parallel.Tensor, cfg.Parallel.Data, cfg.Parallel.Order); err != nil {
 		return nil, cfg.Errorf("parallel.order", "%v", err)
@@ -170,7 +170,7 @@ func (p *Plan) costs() scheduler.Costs {
 
 // layerCost is what was given, or the arithmetic: an input gradient and a weight
 // gradient take as many products as a forward.
-func (p *Plan) layerCost() LayerCost {
+func (p *Plan) layerCost() CostFunc {
 	if p.cost != nil {
 		return p.cost
 	}

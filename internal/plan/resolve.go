@@ -7,9 +7,9 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// LayerCost is what a pass of one layer takes for a microbatch, in any unit. B is the
+// CostFunc is what a pass of one layer takes for a microbatch, in any unit. B is the
 // backward in one piece.
-type LayerCost func(layer scheduler.Symbol, pass scheduler.Type) float64
+type CostFunc func(layer scheduler.Symbol, pass scheduler.Type) float64
 
 // VocabBytes is the vocabulary of bytes.
 const VocabBytes = 256
@@ -18,7 +18,7 @@ const VocabBytes = 256
 // would tell is taken to be that of bytes. cost is what the layers are spread over the
 // stages by where the configuration doesn't say, and what the schedules auto and dynamic
 // go by; nil: by their arithmetic. The configuration stays as it is.
-func Resolve(cfg *config.Config, cost LayerCost) (*Plan, error) {
+func Resolve(cfg *config.Config, cost CostFunc) (*Plan, error) {
 	own := *cfg // what is adopted is not the caller's
 	if err := own.Validate(); err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ func Check(ctx context.Context, load bench.Load, pairs int, seconds float64, pro
 		return nil, err
 	}
 	memory := steps.Memory() // before anything is measured beside it
-	here := Cluster{Devices: 1}
+	here := Devices{Devices: 1}
 	var measured, predicted, ratios []float64
 	for i := range pairs {
 		progress(fmt.Sprintf("costs and steps, pair %d of %d", i+1, pairs))

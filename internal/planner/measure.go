@@ -95,7 +95,7 @@ func newMeter(b *plan.Plan, dev tensorops.Device, sequences int) (*meter, error)
 	}
 	var err error
 	if m.stage, err = stages.NewStage(b.Model(), m.stream, specs, b.StageOptions(0)); err == nil {
-		err = m.stage.Load(stages.Draw(1), false)
+		err = m.stage.Load(stages.InitWeights(1), false)
 	}
 	if err != nil {
 		m.close()
@@ -115,7 +115,7 @@ func microbatch(c stages.Config, sequences int) stages.Microbatch {
 	for i := range ids {
 		ids[i] = int32(rng.Intn(key, 0, uint64(i), uint64(c.Vocab)))
 	}
-	return stages.Microbatch{Step: 1, Sequences: sequences, Positions: c.Context, Tokens: ids[:n], Targets: ids[n:], LossScale: 1, Train: true}
+	return stages.Microbatch{Step: 1, Sequences: sequences, Positions: c.Context, Tokens: ids[:n], Targets: ids[n:], Train: true}
 }
 
 func (m *meter) close() { tensorops.CloseStream(m.stream) }

@@ -58,16 +58,16 @@ func TestPredict(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		sets    []string
-		cluster Cluster
+		cluster Devices
 		want    float64 // makespan, ms
 	}{
-		{"one stage", nil, Cluster{Devices: 1}, 3 * m * 8 * 4},
-		{"own devices", []string{"pipeline.stages=4", "pipeline.layout=Ett|tt|tt|ttL"}, Cluster{Devices: 4}, 3 * f * (m + p - 1)},
+		{"one stage", nil, Devices{Devices: 1}, 3 * m * 8 * 4},
+		{"own devices", []string{"pipeline.stages=4", "pipeline.layout=Ett|tt|tt|ttL"}, Devices{Devices: 4}, 3 * f * (m + p - 1)},
 		{"a message", []string{"pipeline.stages=4", "pipeline.schedule=gpipe", "batch.sequences=4", "pipeline.layout=Ett|tt|tt|ttL"},
-			Cluster{Devices: 4, LatencyUS: 500, BytesPerS: 4 * 4 * 8 * 16 * 1000}, 3*f*p + 2*(p-1)*1.5},
-		{"all recomputed", []string{"pipeline.stages=4", "pipeline.recompute=full", "pipeline.layout=Ett|tt|tt|ttL"}, Cluster{Devices: 4}, 4 * f * (m + p - 1)},
+			Devices{Devices: 4, LatencyUS: 500, BytesPerS: 4 * 4 * 8 * 16 * 1000}, 3*f*p + 2*(p-1)*1.5},
+		{"all recomputed", []string{"pipeline.stages=4", "pipeline.recompute=full", "pipeline.layout=Ett|tt|tt|ttL"}, Devices{Devices: 4}, 4 * f * (m + p - 1)},
 		// Two at a time run at 3/4 of their speed: without a bubble, two thirds of the time.
-		{"shared", []string{"pipeline.stages=2", "batch.sequences=4", "pipeline.layout=Et*4|t*4,L"}, Cluster{Devices: 1}, 3 * 8 * 4},
+		{"shared", []string{"pipeline.stages=2", "batch.sequences=4", "pipeline.layout=Et*4|t*4,L"}, Devices{Devices: 1}, 3 * 8 * 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := resolved(t, c.sets...)
@@ -93,16 +93,16 @@ func TestPredict(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Predict(resolved(t, "pipeline.stages=4"), unitCosts(4), Cluster{Devices: 2}); !errors.Is(err, ErrDevices) {
+	if _, err := Predict(resolved(t, "pipeline.stages=4"), unitCosts(4), Devices{Devices: 2}); !errors.Is(err, ErrDevices) {
 		t.Errorf("four ranks on two devices: %v", err)
 	}
-	if _, err := Predict(resolved(t), unitCosts(2), Cluster{}); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "microbatches of 4") {
+	if _, err := Predict(resolved(t), unitCosts(2), Devices{}); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "microbatches of 4") {
 		t.Errorf("without costs of the microbatch: %v", err)
 	}
-	if _, err := Predict(resolved(t, "model.mtp_layers=2"), unitCosts(4), Cluster{}); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "the layer m is missing, of which the model has 2") {
+	if _, err := Predict(resolved(t, "model.mtp_layers=2"), unitCosts(4), Devices{}); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "the layer m is missing, of which the model has 2") {
 		t.Errorf("without costs of multi-token prediction: %v", err)
 	}
-	if _, err := Predict(resolved(t, "model.hidden=32"), unitCosts(4), Cluster{}); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "hidden 16, the configuration has 8 and 32") {
+	if _, err := Predict(resolved(t, "model.hidden=32"), unitCosts(4), Devices{}); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "hidden 16, the configuration has 8 and 32") {
 		t.Errorf("with another model's costs: %v", err)
 	}
 }
@@ -112,15 +112,15 @@ func TestPredict(t *testing.T) {
 func TestOneKind(t *testing.T) {
 	b := resolved(t, "pipeline.stages=2", `device.ranks=["cpu", "cuda"]`)
 	_, measured := Measure(t.Context(), b, []int{4}, 0, nil)
-	_, predicted := Predict(b, unitCosts(4), Cluster{Devices: 2})
-	_, configured := Configured(b, unitCosts(4), Cluster{Devices: 2})
-	_, proposed := Propose(t.Context(), b, unitCosts(4), Cluster{Devices: 2})
+	_, predicted := Predict(b, unitCosts(4), Devices{Devices: 2})
+	_, configured := Configured(b, unitCosts(4), Devices{Devices: 2})
+	_, proposed := Propose(t.Context(), b, unitCosts(4), Devices{Devices: 2})
 	for name, err := range map[string]error{"Measure": measured, "Predict": predicted, "Configured": configured, "Propose": proposed} {
 		if err == nil || !strings.Contains(err.Error(), "device.ranks: ranks 0 and 1 compute on cpu and cuda") {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	p, err := Propose(t.Context(), resolved(t, "pipeline.stages=2", `device.ranks=["cpu", "auto"]`), unitCosts(4), Cluster{Devices: 4})
+	p, err := Propose(t.Context(), resolved(t, "pipeline.stages=2", `device.ranks=["cpu", "auto"]`), unitCosts(4), Devices{Devices: 4})
 	if err != nil || p.Best == nil || p.Best.Stages != 4 {
 		t.Errorf("one kind for both ranks: %+v, %v", p, err)
 	}
@@ -131,7 +131,7 @@ func TestOneKind(t *testing.T) {
 // else does.
 func TestPropose(t *testing.T) {
 	b := resolved(t)
-	free, err := Propose(t.Context(), b, unitCosts(2, 4), Cluster{Devices: 4})
+	free, err := Propose(t.Context(), b, unitCosts(2, 4), Devices{Devices: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestPropose(t *testing.T) {
 	for _, o := range free.BySchedule {
 		least = min(least, o.NeedBytes())
 	}
-	tight, err := Propose(t.Context(), b, unitCosts(2, 4), Cluster{Devices: 4, MemoryBytes: least})
+	tight, err := Propose(t.Context(), b, unitCosts(2, 4), Devices{Devices: 4, MemoryBytes: least})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestPropose(t *testing.T) {
 			t.Errorf("too large: %s needs %d of %d bytes and takes %v ms", o.Schedule, o.NeedBytes(), least, o.StepMS)
 		}
 	}
-	none, err := Propose(t.Context(), b, unitCosts(2, 4), Cluster{Devices: 4, MemoryBytes: 1})
+	none, err := Propose(t.Context(), b, unitCosts(2, 4), Devices{Devices: 4, MemoryBytes: 1})
 	if err != nil || none.Best != nil || len(none.TooLarge) == 0 {
 		t.Errorf("in one byte: %+v, %v", none, err)
 	}
@@ -183,13 +183,13 @@ func TestProposeRecompute(t *testing.T) {
 	b := resolved(t, "model.context=64", "batch.sequences=8", "batch.microbatch=1")
 	costs := unitCosts(1)
 	costs.Context = 64
-	free, err := Propose(t.Context(), b, costs, Cluster{Devices: 2})
+	free, err := Propose(t.Context(), b, costs, Devices{Devices: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
 	leanest := slices.MinFunc(slices.Concat(free.BySchedule, free.ByStages, free.ByMicrobatch), func(a, b *Option) int { return cmp.Compare(a.NeedBytes(), b.NeedBytes()) })
 	for share, wants := range map[float64]string{0.98: "partial", 0.8: "full"} {
-		tight, err := Propose(t.Context(), b, costs, Cluster{Devices: 2, MemoryBytes: int64(share * float64(leanest.NeedBytes()))})
+		tight, err := Propose(t.Context(), b, costs, Devices{Devices: 2, MemoryBytes: int64(share * float64(leanest.NeedBytes()))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +255,7 @@ func TestMeasure(t *testing.T) {
 		if len(c.Batches) != 2 || len(c.Shares) != 2 || c.UpdateNS <= 0 || len(told) != 3 {
 			t.Errorf("%s, told %q", text, told)
 		}
-		if o, err := Configured(b, c, Cluster{Devices: 1}); err != nil || !(o.StepMS > 0) || !o.Fits || o.NeedBytes() == 0 {
+		if o, err := Configured(b, c, Devices{Devices: 1}); err != nil || !(o.StepMS > 0) || !o.Fits || o.NeedBytes() == 0 {
 			t.Errorf("%+v, %v", o, err)
 		}
 	}
@@ -328,7 +328,7 @@ func FuzzReadCosts(f *testing.F) {
 				t.Errorf("share of %d: %v", n, c.Share(n))
 			}
 		}
-		if _, err := Predict(b, c, Cluster{Devices: 1}); err != nil && !errors.Is(err, ErrCosts) {
+		if _, err := Predict(b, c, Devices{Devices: 1}); err != nil && !errors.Is(err, ErrCosts) {
 			t.Errorf("%v", err)
 		}
 	})

@@ -14,9 +14,9 @@ import (
 // ErrDevices: a configuration does not go with the devices.
 var ErrDevices = errors.New("devices")
 
-// Cluster is what a model is to be trained on: equal devices, each with a rank, or one
+// Devices is what a model is to be trained on: equal devices, each with a rank, or one
 // that all ranks share.
-type Cluster struct {
+type Devices struct {
 	Devices int
 	// MemoryBytes is what each device has for a run; 0: not known.
 	MemoryBytes int64
@@ -27,7 +27,7 @@ type Cluster struct {
 }
 
 // messageMS is how long a message is under way.
-func (c Cluster) messageMS(bytes int64) float64 {
+func (c Devices) messageMS(bytes int64) float64 {
 	ms := c.LatencyUS / 1e3
 	if c.BytesPerS > 0 {
 		ms += 1e3 * float64(bytes) / c.BytesPerS
@@ -62,7 +62,7 @@ func (p *Prediction) NeedBytes() int64 {
 
 // Predict plays a configuration's table with costs on a cluster. It says nothing about
 // memory: see Memory.
-func Predict(b *plan.Plan, costs *Costs, cluster Cluster) (*Prediction, error) {
+func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	cfg, t := b.Config(), b.Table()
 	if err := oneKind(b); err != nil {
 		return nil, err
@@ -102,10 +102,10 @@ func Predict(b *plan.Plan, costs *Costs, cluster Cluster) (*Prediction, error) {
 	p.MakespanMS, p.BubblePct = p.Timeline.Makespan, 100*p.Timeline.BubbleFraction
 	p.StepMS = p.MakespanMS + p.UpdateMS
 	if cfg.Pipeline.PostValidation {
-		switch p.Timeline.Period, err = machine.Period(t); {
+		switch p.Timeline.SteadyStateStep, err = machine.SteadyStateStep(t); {
 		case err == nil:
-			p.StepMS = p.Timeline.Period + p.UpdateMS
-			p.BubblePct = 100 * max(0, 1-sum(p.Timeline.Busy)/(float64(t.NumRanks())*p.Timeline.Period))
+			p.StepMS = p.Timeline.SteadyStateStep + p.UpdateMS
+			p.BubblePct = 100 * max(0, 1-sum(p.Timeline.Busy)/(float64(t.NumRanks())*p.Timeline.SteadyStateStep))
 		case !errors.Is(err, scheduler.ErrPeriod): // it is not known where ranks share cores
 			return nil, err
 		}
@@ -126,7 +126,7 @@ func oneKind(b *plan.Plan) error {
 }
 
 // Memory adds what each device holds.
-func (p *Prediction) Memory(b *plan.Plan, cluster Cluster) error {
+func (p *Prediction) Memory(b *plan.Plan, cluster Devices) error {
 	tensors, err := b.MemoryBytes()
 	if err != nil {
 		return err

@@ -51,7 +51,7 @@ const equalTime = 1.02
 
 // Propose looks for the fastest way to train a configuration's model. It looks at the
 // sizes of microbatches that the costs know.
-func Propose(ctx context.Context, b *plan.Plan, costs *Costs, cluster Cluster) (*Proposal, error) {
+func Propose(ctx context.Context, b *plan.Plan, costs *Costs, cluster Devices) (*Proposal, error) {
 	s := &search{costs: costs, cluster: cluster, base: *b.Config()}
 	if err := oneKind(b); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func Propose(ctx context.Context, b *plan.Plan, costs *Costs, cluster Cluster) (
 // search looks through a configuration's options.
 type search struct {
 	costs   *Costs
-	cluster Cluster
+	cluster Devices
 	base    config.Config
 	options []*Option
 }
@@ -170,7 +170,7 @@ func (s *search) play(ranks, chunks int, schedule string, microbatch int, recomp
 }
 
 // Configured is the option that a configuration asks for as it stands.
-func Configured(b *plan.Plan, costs *Costs, cluster Cluster) (*Option, error) {
+func Configured(b *plan.Plan, costs *Costs, cluster Devices) (*Option, error) {
 	o, err := newOption(b, costs, cluster)
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func Configured(b *plan.Plan, costs *Costs, cluster Cluster) (*Option, error) {
 	return o, o.measure(cluster)
 }
 
-func newOption(b *plan.Plan, costs *Costs, cluster Cluster) (*Option, error) {
+func newOption(b *plan.Plan, costs *Costs, cluster Devices) (*Option, error) {
 	p, err := Predict(b, costs, cluster)
 	if err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func newOption(b *plan.Plan, costs *Costs, cluster Cluster) (*Option, error) {
 }
 
 // measure looks at the memory, once.
-func (o *Option) measure(cluster Cluster) error {
+func (o *Option) measure(cluster Devices) error {
 	if o.TensorBytes == nil {
 		if err := o.Memory(o.plan, cluster); err != nil {
 			return err

@@ -99,7 +99,7 @@ func newRunners(b *plan.Plan, dev device.Device, sequences int) ([]*runner, erro
 		if r.stage, err = stages.NewStage(model, r.stream, []stages.ChunkSpec{{First: layer, Last: layer + 1}}, b.StageOptions(0)); err != nil {
 			return runners, err
 		}
-		if err := r.stage.Load(stages.Draw(1), false); err != nil {
+		if err := r.stage.Load(stages.InitWeights(1), false); err != nil {
 			return runners, err
 		}
 	}

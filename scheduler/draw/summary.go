@@ -33,7 +33,7 @@ func Summary(w io.Writer, t *scheduler.Table, report *scheduler.Report, tl *sche
 		return fmt.Errorf("%w: the table has %d ranks, the timeline %d and the report %d: they don't belong together",
 			ErrChart, ranks, len(tl.Idle), len(report.PeakInFlight))
 	}
-	for _, v := range append([]float64{tl.Makespan, tl.BubbleFraction, tl.Period}, tl.Idle...) {
+	for _, v := range append([]float64{tl.Makespan, tl.BubbleFraction, tl.SteadyStateStep}, tl.Idle...) {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return fmt.Errorf("%w: the timeline's makespan, bubble, period or idle time is %v, want finite numbers", ErrChart, v)
 		}
@@ -54,8 +54,8 @@ func Summary(w io.Writer, t *scheduler.Table, report *scheduler.Report, tl *sche
 	s.value("actions", actions)
 	s.value("makespan", tl.Makespan)
 	s.value("bubble_fraction", tl.BubbleFraction)
-	if tl.Period > 0 {
-		s.value("period", tl.Period)
+	if tl.SteadyStateStep > 0 {
+		s.value("period", tl.SteadyStateStep)
 	}
 	s.value("idle", tl.Idle)
 	s.value("utilisation", utilisation(tl))

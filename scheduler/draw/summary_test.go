@@ -84,7 +84,7 @@ func TestSummaryTellsThePeriodThatIsKnown(t *testing.T) {
 		t.Errorf("nobody asked for a period:\n%s", text)
 	}
 	known := *p.timeline
-	known.Period = 48
+	known.SteadyStateStep = 48
 	p.timeline = &known
 	if s := readSummary(t, drawn(t, p.summary(false))); s.Period != 48 {
 		t.Errorf("period %v, want 48", s.Period)

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Chooser decides for one rank what to run next. It knows its own row of the ranking,
+// Dispatcher decides for one rank what to run next. It knows its own row of the priorities,
 // what has arrived, and what the rank has begun and ended. It is told these things and
 // asked for the next action; it does not wait, allocate, or look at a clock.
 //
@@ -24,7 +24,7 @@ import (
 // And a rank stays idle for a moment when what it would begin out of turn is likely to
 // be in the way: when the row's next action lacks only an input that is being made, and
 // that is due before three quarters of the other's time have passed (see
-// [Chooser.Coming]). Where memory is tight, ranks go round in step, and a delay of one
+// [Dispatcher.ExpectInput]). Where memory is tight, ranks go round in step, and a delay of one
 // goes through them all: it costs more than the idle moment. (Without this exception,
 // V-Min takes 1.12 times as long as its table where times vary by 10 %.) With less
 // patience, V-Min gets slower where they vary by 30 %; with more, schedules with memory
@@ -41,7 +41,7 @@ import (
 // it may leave its place whatever it overtakes. And a rank stays idle only for an input
 // that is being made. So the action begins, at the latest when its rank has begun all
 // others.
-type Chooser struct {
+type Dispatcher struct {
 	*ranked
 	rank        int
 	forwardOnly bool
@@ -70,10 +70,10 @@ type input struct {
 	due     float64 // when it is expected, +Inf if nobody is at it
 }
 
-// Chooser returns the chooser of a rank, at the start of a step. It is for one goroutine.
-func (r *Ranking) Chooser(rank int) *Chooser {
+// Dispatcher returns the dispatcher of a rank, at the start of a step. It is for one goroutine.
+func (r *Priorities) Dispatcher(rank int) *Dispatcher {
 	rk := &r.ranks[rank]
-	c := &Chooser{
+	c := &Dispatcher{
 		ranked: rk, rank: rank, forwardOnly: r.table.ForwardOnly, costs: r.costs,
 		begun:     make([]bool, len(rk.row)),
 		admission: Admission{Bound: rk.bound, Chunks: make([]Progress, len(rk.chunks))},
@@ -90,11 +90,11 @@ func (r *Ranking) Chooser(rank int) *Chooser {
 	return c
 }
 
-// Expect sets what the rank expects its actions to take, instead of the ranking's costs.
-func (c *Chooser) Expect(costs Costs) { c.costs = costs }
+// Expect sets what the rank expects its actions to take, instead of the priorities' costs.
+func (c *Dispatcher) Expect(costs Costs) { c.costs = costs }
 
 // Reset goes back to the start of a step.
-func (c *Chooser) Reset() {
+func (c *Dispatcher) Reset() {
 	c.cursor = 0
 	clear(c.begun)
 	clear(c.admission.Chunks)
@@ -109,10 +109,10 @@ func (c *Chooser) Reset() {
 	}
 }
 
-// Coming says that the input of one of the rank's actions is being made, and when it is
-// due, on the clock and in the unit of [Chooser.Next]. That is no promise: what is late
-// is still waited for. Without Coming a rank runs whatever the bound lets it.
-func (c *Chooser) Coming(a Action, due float64) {
+// ExpectInput says that the input of one of the rank's actions is being made, and when it is
+// due, on the clock and in the unit of [Dispatcher.Next]. That is no promise: what is late
+// is still waited for. Without ExpectInput a rank runs whatever the bound lets it.
+func (c *Dispatcher) ExpectInput(a Action, due float64) {
 	if in := c.input(a); in != nil {
 		in.due = due
 	}
@@ -121,14 +121,14 @@ func (c *Chooser) Coming(a Action, due float64) {
 // Arrived says that the input of one of the rank's actions is there: for an F the output
 // of the chunk before, for an I or B that of the chunk after, also where that chunk is on
 // the same rank. An F of the first chunk has no such input, nor has an I or B of the last.
-func (c *Chooser) Arrived(a Action) {
+func (c *Dispatcher) Arrived(a Action) {
 	if in := c.input(a); in != nil {
 		in.arrived = true
 	}
 }
 
 // input is what an action needs from another chunk; nil: nothing.
-func (c *Chooser) input(a Action) *input {
+func (c *Dispatcher) input(a Action) *input {
 	kind, ok := a.Type.edge()
 	k := c.place(a.Chunk)
 	if !ok || k < 0 || uint(a.Microbatch) >= uint(len(c.progress[k].inputs[kind])) {
@@ -138,13 +138,13 @@ func (c *Chooser) input(a Action) *input {
 }
 
 // Next returns the action to begin now, if there is one. can says whether an action has
-// what the chooser doesn't know of, such as a credit for its output; nil means that all
-// have. now counts in the unit of the ranking's costs, from any moment; a caller that
+// what the dispatcher doesn't know of, such as a credit for its output; nil means that all
+// have. now counts in the unit of the priorities' costs, from any moment; a caller that
 // never says Coming may leave it at 0.
 //
 // What it returns for the same state is the same, so that a rank that finds nothing needs
 // to ask again only when it has been told something, or when what can says has changed.
-func (c *Chooser) Next(now float64, can func(Action) bool) (Action, bool) {
+func (c *Dispatcher) Next(now float64, can func(Action) bool) (Action, bool) {
 	if c.Done() {
 		return Action{}, false
 	}
@@ -163,10 +163,10 @@ func (c *Chooser) Next(now float64, can func(Action) bool) (Action, bool) {
 }
 
 // Done says whether all of the rank's actions have begun.
-func (c *Chooser) Done() bool { return c.cursor == len(c.row) }
+func (c *Dispatcher) Done() bool { return c.cursor == len(c.row) }
 
 // First returns the row's first action that has not begun, if there is one.
-func (c *Chooser) First() (Action, bool) {
+func (c *Dispatcher) First() (Action, bool) {
 	if c.Done() {
 		return Action{}, false
 	}
@@ -175,7 +175,7 @@ func (c *Chooser) First() (Action, bool) {
 
 // firstReady returns the position of the first ready action from a position on, the
 // row's length if there is none.
-func (c *Chooser) firstReady(from int, can func(Action) bool) int {
+func (c *Dispatcher) firstReady(from int, can func(Action) bool) int {
 	best := len(c.row)
 	for k := range c.progress {
 		for l, positions := range c.lanes[k] {
@@ -194,7 +194,7 @@ func (c *Chooser) firstReady(from int, can func(Action) bool) int {
 
 // ready says whether the next action of a lane has its inputs, and comes after the weight
 // gradients that it must come after.
-func (c *Chooser) ready(k int, a Action) bool {
+func (c *Dispatcher) ready(k int, a Action) bool {
 	p := &c.progress[k]
 	m := int(a.Microbatch)
 	switch {
@@ -208,7 +208,7 @@ func (c *Chooser) ready(k int, a Action) bool {
 }
 
 // admits says whether the forward at a position may begin.
-func (c *Chooser) admits(at int) bool {
+func (c *Dispatcher) admits(at int) bool {
 	if c.forwardOnly {
 		return true
 	}
@@ -226,7 +226,7 @@ func (c *Chooser) admits(at int) bool {
 
 // leavesRoom says whether what stands before the position stays within the bound when
 // one output more is held.
-func (c *Chooser) leavesRoom(at, held int) bool {
+func (c *Dispatcher) leavesRoom(at, held int) bool {
 	for i := c.cursor; i < at; i++ {
 		if c.begun[i] {
 			continue
@@ -244,7 +244,7 @@ func (c *Chooser) leavesRoom(at, held int) bool {
 }
 
 // Begin takes note that the rank begins an action that Next has returned.
-func (c *Chooser) Begin(a Action) {
+func (c *Dispatcher) Begin(a Action) {
 	k, l := c.place(a.Chunk), laneOf(a.Type)
 	p := &c.progress[k]
 	c.begun[c.lanes[k][l][p.begun[l]]] = true
@@ -261,7 +261,7 @@ func (c *Chooser) Begin(a Action) {
 }
 
 // End takes note that an action that has begun has ended.
-func (c *Chooser) End(a Action) {
+func (c *Dispatcher) End(a Action) {
 	k := c.place(a.Chunk)
 	c.progress[k].ended[laneOf(a.Type)]++
 	if a.Type == B || a.Type == W {
