@@ -81,8 +81,8 @@ func TestUnusable(t *testing.T) {
 		{"a layout with other stages", []string{"pipeline.stages=2", "pipeline.layout=Ett|t|tL"}, []string{"pipeline.layout", "3 stages", "ranks 2"}, nil},
 		{"a layout that is none", []string{"pipeline.layout=Et(t"}, []string{"pipeline.layout", "column 5"}, nil},
 		{"a schedule for other stages", []string{"pipeline.stages=2", "pipeline.schedule=none"}, []string{"pipeline.schedule", "1 rank, not 2"}, nil},
-		{"a group above the microbatches", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.group=16"}, []string{"group 16", "8 microbatches"}, nil},
-		{"a group for no chunks", []string{"pipeline.stages=2", "pipeline.group=4"}, []string{"group 4", "1f1b"}, nil},
+		{"a group above the microbatches", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.microbatch_group_size=16"}, []string{"microbatch group size 16", "8 microbatches"}, nil},
+		{"a group for no chunks", []string{"pipeline.stages=2", "pipeline.microbatch_group_size=4"}, []string{"microbatch group size 4", "1f1b"}, nil},
 		{"unknown kernels", []string{"device.kernels=abacus"}, []string{"device.kernels", "abacus"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -30,7 +30,7 @@ var mtpLayouts = []struct {
 	{"with the head", []string{"pipeline.stages=3", "pipeline.layout=Et|ttt|ML"}},
 	{"interleaved", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.layout=Et|t|tt|ML", "pipeline.recompute=full"}},
 	{"a stage of their own", []string{"pipeline.stages=4", "pipeline.layout=Et|t*3|M|L", "pipeline.schedule=zb-h1"}},
-	{"interleaved, the head on another rank", []string{"pipeline.stages=3", "pipeline.chunks=2", "pipeline.group=4", "pipeline.layout=Et|t|t||tM|L"}},
+	{"interleaved, the head on another rank", []string{"pipeline.stages=3", "pipeline.chunks=2", "pipeline.microbatch_group_size=4", "pipeline.layout=Et|t|t||tM|L"}},
 	{"an empty stage before the head", []string{"pipeline.stages=4", "pipeline.layout=Et*3|tM||L"}},
 	{"zb-v: the head with the embedding", []string{"pipeline.stages=2", "pipeline.schedule=zb-v"}},
 	{"u-shape: the head with the embedding", []string{"pipeline.stages=3", "pipeline.schedule=u-shape"}},

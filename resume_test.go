@@ -40,7 +40,7 @@ func TestConflicts(t *testing.T) {
 func TestFree(t *testing.T) {
 	out := trained(t)
 	sets := []string{"run.steps=8", "run.name=again", "run.eval_every=1", "run.eval_batches=1", "run.checkpoint_every=1", "run.keep=2",
-		"run.log_every=3", "run.stall_after_s=5", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.group=4", "pipeline.recompute=full", "device.threads=1"}
+		"run.log_every=3", "run.stall_after_s=5", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.microbatch_group_size=4", "pipeline.recompute=full", "device.threads=1"}
 	result, events := train(t, out, sets...)
 	if result.Step != 8 || len(events) == 0 {
 		t.Fatalf("it ended at step %d after %d events", result.Step, len(events))

@@ -28,7 +28,7 @@ func traceWriter(p *plan.Plan, fsys checkpoint.FS, threads int) func(step int64,
 		return nil
 	}
 	tokens := float64(p.Config().Batch.Microbatch * p.Config().Model.Context)
-	flops := p.StageFLOPs()
+	flops := p.ChunkFLOPs()
 	for v := range flops {
 		flops[v] *= tokens
 	}
@@ -36,7 +36,7 @@ func traceWriter(p *plan.Plan, fsys checkpoint.FS, threads int) func(step int64,
 		if step%every != 0 {
 			return nil // Options.Trace asked for it
 		}
-		t := telemetry.Trace{Step: int(step), Schedule: p.Table().Schedule, StageFLOPs: flops, Threads: threads, MS: make([][][2]float64, len(trace))}
+		t := telemetry.Trace{Step: int(step), Schedule: p.Table().Schedule, ChunkFLOPs: flops, Threads: threads, MS: make([][][2]float64, len(trace))}
 		var begin time.Time
 		for _, row := range trace {
 			if len(row) > 0 && (begin.IsZero() || row[0].Start.Before(begin)) {

@@ -461,7 +461,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 			}
 			return st, err
 		},
-		TiedRanks: p.EmbeddingRanks(), Table: p.Table(), EvalTable: evalTable, Bound: p.DynamicBound(), PostValidate: cfg.Pipeline.PostValidation, TraceEvery: traceEvery(cfg, o),
+		TiedRanks: p.EmbeddingRanks(), Table: p.Table(), EvalTable: evalTable, MaxInFlight: p.DynamicBound(), PostValidate: cfg.Pipeline.PostValidation, TraceEvery: traceEvery(cfg, o),
 		Data: src, MicrobatchSize: cfg.Batch.Microbatch, Context: cfg.Model.Context, Sequences: cfg.Batch.Sequences, Recompute: p.Recomputes(), HeadLater: p.HeadLater(),
 		Rate: rate, ClipNorm: cfg.Optimizer.ClipNorm,
 		Start: start, Steps: int64(cfg.Run.Steps), EvalEvery: int64(cfg.Run.EvalEvery), CheckpointEvery: int64(cfg.Run.CheckpointEvery),

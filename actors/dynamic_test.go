@@ -38,7 +38,7 @@ func TestDynamicOrders(t *testing.T) {
 				defer mu.Unlock()
 				list.Spin(time.Duration(random.IntN(300)) * time.Microsecond)
 			}}.spec(t, l)
-			spec.Bound, spec.TraceEvery = c.bound, 1
+			spec.MaxInFlight, spec.TraceEvery = c.bound, 1
 			if out := wait(t, start(t, spec)); out.Err != nil {
 				t.Fatal(out.Err)
 			}
@@ -79,7 +79,7 @@ func checkDynamic(t *testing.T, table *scheduler.Table, bound int, s actors.Step
 func TestDynamicRefuses(t *testing.T) {
 	table := generate(t, scheduler.Spec{Schedule: scheduler.ZBV, Ranks: 2, Chunks: 2, Microbatches: 4})
 	spec := fakeRun{table: table, threads: 1, steps: 1}.spec(t, &log{})
-	spec.Bound = 1
+	spec.MaxInFlight = 1
 	if _, err := actors.Start(spec); err == nil {
 		t.Error("a rank with two stages may hold one output, and the run began")
 	}

@@ -42,7 +42,7 @@ func TestSameBitsUnderEveryTable(t *testing.T) {
 	const m = sequences / microbatchSize
 	oneFOneB := generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: m})
 	interleaved := func(group int) *scheduler.Table {
-		return generate(t, scheduler.Spec{Ranks: 2, Chunks: 2, Microbatches: m, Group: group})
+		return generate(t, scheduler.Spec{Ranks: 2, Chunks: 2, Microbatches: m, MicrobatchGroupSize: group})
 	}
 	some := func(_, microbatch int) bool { return microbatch%2 == 1 }
 	all := func(int, int) bool { return true }

@@ -104,7 +104,7 @@ func TestHostTransferIsBounded(t *testing.T) {
 	} {
 		table := generate(t, c.spec)
 		spec := fakeRun{table: table, threads: 1, steps: 20, evalLens: []int{4, 4}, spin: 20 * time.Microsecond}.spec(t, &log{})
-		spec.Device, spec.Devices, spec.Bound = nil, placement(t, c.letters), c.bound
+		spec.Device, spec.Devices, spec.MaxInFlight = nil, placement(t, c.letters), c.bound
 		run := start(t, spec)
 		if out := wait(t, run); out.Err != nil {
 			t.Fatal(out.Err)

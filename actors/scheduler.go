@@ -74,8 +74,8 @@ func newSchedulerActor(p part) (*schedulerActor, error) {
 		return nil, err
 	}
 	a.trainCredits = r.Credits
-	if s.Bound > 0 {
-		bounds := slices.Repeat([]int{s.Bound}, ranks)
+	if s.MaxInFlight > 0 {
+		bounds := slices.Repeat([]int{s.MaxInFlight}, ranks)
 		if a.priorities, err = scheduler.NewPriorities(s.Table, bounds, nil); err != nil {
 			return nil, err
 		}

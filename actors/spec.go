@@ -58,10 +58,10 @@ type Spec struct {
 
 	Table     *scheduler.Table // one training step
 	EvalTable *scheduler.Table // one validation; nil: none
-	// Bound, if there is one, lets training leave the table's order: each rank runs the
+	// MaxInFlight, if there is one, lets training leave the table's order: each rank runs the
 	// first action of its row that is ready, and holds at most that number of outputs
 	// (scheduler.Dispatcher). Without it the table is the order.
-	Bound int
+	MaxInFlight int
 	// PostValidate lets stages apply a step's update speculatively and begin the next
 	// step before all have reported; a wrong update is rolled back. It needs the table's
 	// order.
@@ -119,8 +119,8 @@ func (s *Spec) check() error {
 	if t.Microbatches*s.MicrobatchSize != s.Sequences {
 		return fmt.Errorf("%w: %d microbatches of %d sequences are not the step's %d", ErrSpec, t.Microbatches, s.MicrobatchSize, s.Sequences)
 	}
-	if s.PostValidate && s.Bound > 0 {
-		return fmt.Errorf("%w: post-validation needs a fixed order, and there is a bound of %d", ErrSpec, s.Bound)
+	if s.PostValidate && s.MaxInFlight > 0 {
+		return fmt.Errorf("%w: post-validation needs a fixed order, and there is a bound of %d", ErrSpec, s.MaxInFlight)
 	}
 	if e == nil {
 		return nil

@@ -566,7 +566,7 @@ func TestRollingBackTakesNoMore(t *testing.T) {
 // TestPostValidationNeedsAnOrder that is fixed.
 func TestPostValidationNeedsAnOrder(t *testing.T) {
 	spec := fourSteps(t, &log{})
-	spec.PostValidate, spec.Bound = true, 3
+	spec.PostValidate, spec.MaxInFlight = true, 3
 	if _, err := actors.Start(spec); !errors.Is(err, actors.ErrSpec) {
 		t.Errorf("error %v, want ErrSpec", err)
 	}

@@ -92,16 +92,16 @@ type Optimizer struct {
 
 // Pipeline is how the layers are spread over ranks, and in what order they work.
 type Pipeline struct {
-	Stages         int    `toml:"stages"`          // ranks; default 1
-	Chunks         int    `toml:"chunks"`          // per rank; default 1, or 2 where the schedule wants two
-	Schedule       string `toml:"schedule"`        // a schedule's name, or a table's file (.csv); default by stages and chunks
-	Group          int    `toml:"group"`           // microbatches a rank takes through a chunk before the next; default stages
-	Bound          int    `toml:"bound"`           // of auto and dynamic: most chunk outputs that a rank holds; default 0 = any number
-	DeferWeights   int    `toml:"defer_weights"`   // last microbatches whose weight gradients on the last stage wait for the step's end; default 0
-	PostValidation bool   `toml:"post_validation"` // begin the next step before the gradient's norm is known; default true where each rank has a device of its own, for zb-v, and for zb-h2 where the ends share no weight
-	Layout         string `toml:"layout"`          // default "" = balanced automatically
-	Recompute      string `toml:"recompute"`       // "none", "full" or "partial"; default none
-	RecomputeKeep  int    `toml:"recompute_keep"`  // with partial: microbatches in flight that keep their activations; default 0
+	Stages              int    `toml:"stages"`                // of the pipeline; default 1
+	Chunks              int    `toml:"chunks"`                // per rank; default 1, or 2 where the schedule wants two
+	Schedule            string `toml:"schedule"`              // a schedule's name, or a table's file (.csv); default by stages and chunks
+	MicrobatchGroupSize int    `toml:"microbatch_group_size"` // microbatches a rank takes through a chunk before the next; default stages
+	MaxInFlight         int    `toml:"max_in_flight"`         // of auto and dynamic: most chunk outputs that a rank holds; default 0 = any number
+	DeferWeights        int    `toml:"defer_weights"`         // last microbatches whose weight gradients on the last stage wait for the step's end; default 0
+	PostValidation      bool   `toml:"post_validation"`       // begin the next step before the gradient's norm is known; default true where each rank has a device of its own, for zb-v, and for zb-h2 where the ends share no weight
+	Layout              string `toml:"layout"`                // default "" = balanced automatically
+	Recompute           string `toml:"recompute"`             // "none", "full" or "partial"; default none
+	RecomputeKeep       int    `toml:"recompute_keep"`        // with partial: microbatches in flight that keep their activations; default 0
 }
 
 // Parallel is the layout of ranks beyond the pipeline.
@@ -149,27 +149,27 @@ func Load(path string, sets []string, env func(string) (string, bool)) (*Config,
 // os.LookupEnv does; nil stands for an empty environment. Mistakes in the
 // configuration are returned as Errors.
 func Parse(name string, text []byte, sets []string, env func(string) (string, bool)) (*Config, error) {
-	return parseWith(name, text, sets, env, func(*Config) {})
+	return newReader(name).parse(text, sets, env)
 }
 
 // ParseStored makes a Config of the text that a run has stored. Earlier versions let
-// keys without effect stand: they count as not given.
+// keys without effect stand: they count as not given. Keys may have their earlier names.
 func ParseStored(name string, text []byte) (*Config, error) {
-	return parseWith(name, text, nil, nil, (*Config).dropIdle)
+	r := newReader(name)
+	r.stored = true
+	return r.parse(text, nil, nil)
 }
 
-// parseWith calls amend before it holds keys against each other.
-func parseWith(name string, text []byte, sets []string, env func(string) (string, bool), amend func(*Config)) (*Config, error) {
+func (r *reader) parse(text []byte, sets []string, env func(string) (string, bool)) (*Config, error) {
 	if env == nil {
 		env = func(string) (string, bool) { return "", false }
 	}
-	r := newReader(name)
 	r.readFile(text)
 	for i, set := range sets {
 		r.readSet(i, set)
 	}
 
-	c := &Config{file: name, headers: r.headers, given: make(map[string]Pos)}
+	c := &Config{file: r.file, headers: r.headers, given: make(map[string]Pos)}
 	c.setDefaults()
 	for i := range schema {
 		f := &schema[i]
@@ -188,7 +188,9 @@ func parseWith(name string, text []byte, sets []string, env func(string) (string
 		return nil, r.errs.sorted()
 	}
 	c.resolve()
-	amend(c)
+	if r.stored {
+		c.dropIdle()
+	}
 	if errs := c.checkRelations(r.suspect, r.errs); len(errs) > 0 {
 		return nil, errs.sorted()
 	}

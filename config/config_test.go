@@ -61,7 +61,7 @@ func TestWhere(t *testing.T) {
 		{"data.train", "config.toml:2:9", true},
 		{"pipeline.stages", "config.toml:4:11", true},
 		{"pipeline.chunks", "--set pipeline.chunks = 2", true},
-		{"pipeline.group", "default", false},
+		{"pipeline.microbatch_group_size", "default", false},
 	} {
 		if got := c.Where(want.key).String(); got != want.pos {
 			t.Errorf("%s comes from %s, want %s", want.key, got, want.pos)

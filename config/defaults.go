@@ -61,8 +61,8 @@ func (c *Config) resolve() {
 	if !c.IsSet("pipeline.post_validation") {
 		c.Pipeline.PostValidation = c.GainsByPostValidation() && c.ranksApart()
 	}
-	if c.Pipeline.Group == 0 {
-		c.Pipeline.Group = c.Pipeline.Stages
+	if c.Pipeline.MicrobatchGroupSize == 0 {
+		c.Pipeline.MicrobatchGroupSize = c.Pipeline.Stages
 	}
 }
 

@@ -52,9 +52,9 @@ func TestDefaultsThatFollow(t *testing.T) {
 		{[]string{"pipeline.stages=2", "pipeline.schedule=dynamic"}, "pipeline.post_validation", "false"},
 		{[]string{"pipeline.stages=2", "pipeline.schedule=zb-v", "pipeline.post_validation=false"}, "pipeline.post_validation", "false"},
 		{[]string{"pipeline.stages=2", "pipeline.schedule=a.csv", "pipeline.post_validation=true"}, "pipeline.post_validation", "true"},
-		{[]string{"pipeline.stages=3"}, "pipeline.group", "3"},
-		{[]string{"pipeline.stages=3", "pipeline.group=0"}, "pipeline.group", "3"},
-		{[]string{"pipeline.stages=3", "pipeline.group=5"}, "pipeline.group", "5"},
+		{[]string{"pipeline.stages=3"}, "pipeline.microbatch_group_size", "3"},
+		{[]string{"pipeline.stages=3", "pipeline.microbatch_group_size=0"}, "pipeline.microbatch_group_size", "3"},
+		{[]string{"pipeline.stages=3", "pipeline.microbatch_group_size=5"}, "pipeline.microbatch_group_size", "5"},
 	} {
 		if got := value(parse(t, "data.train = ['a.txt']", c.sets...), c.key); got != c.want {
 			t.Errorf("--set %q gives %s = %s, want %s", c.sets, c.key, got, c.want)

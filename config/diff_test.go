@@ -18,8 +18,8 @@ var other = map[string]string{
 	"optimizer.name": "sgd", "optimizer.lr": "0.01", "optimizer.min_lr": "0", "optimizer.warmup_steps": "5",
 	"optimizer.decay": "linear", "optimizer.beta1": "0", "optimizer.beta2": "0", "optimizer.eps": "1e-6",
 	"optimizer.momentum": "0", "optimizer.weight_decay": "0", "optimizer.clip_norm": "0",
-	"pipeline.stages": "2", "pipeline.chunks": "2", "pipeline.schedule": "gpipe", "pipeline.group": "4",
-	"pipeline.bound": "3", "pipeline.defer_weights": "1", "pipeline.post_validation": "true", "pipeline.layout": "x", "pipeline.recompute": "full", "pipeline.recompute_keep": "1",
+	"pipeline.stages": "2", "pipeline.chunks": "2", "pipeline.schedule": "gpipe", "pipeline.microbatch_group_size": "4",
+	"pipeline.max_in_flight": "3", "pipeline.defer_weights": "1", "pipeline.post_validation": "true", "pipeline.layout": "x", "pipeline.recompute": "full", "pipeline.recompute_keep": "1",
 	"parallel.tensor": "", "parallel.data": "", "parallel.order": "",
 	"device.kind": "cpu", "device.ranks": "cpu", "device.dtype": "", "device.threads": "2", "device.kernels": "go", "device.tf32": "true",
 }
@@ -28,7 +28,7 @@ var other = map[string]string{
 var mayDiffer = []string{
 	"run.name", "run.out", "run.steps", "run.eval_every", "run.eval_batches", "run.checkpoint_every", "run.keep",
 	"run.trace_every", "run.log_every", "run.stall_after_s", "data.train", "data.val",
-	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.group", "pipeline.bound", "pipeline.defer_weights", "pipeline.post_validation", "pipeline.layout",
+	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.microbatch_group_size", "pipeline.max_in_flight", "pipeline.defer_weights", "pipeline.post_validation", "pipeline.layout",
 	"pipeline.recompute", "pipeline.recompute_keep",
 	"device.kind", "device.ranks", "device.dtype", "device.threads", "device.kernels", "device.tf32",
 }
@@ -64,7 +64,7 @@ func TestDiffAndResume(t *testing.T) {
 			base = parse(t, "data.train = ['a.txt']", "model.mtp_layers=1")
 		case "optimizer.momentum":
 			base = parse(t, "data.train = ['a.txt']", "optimizer.name=sgd")
-		case "pipeline.bound":
+		case "pipeline.max_in_flight":
 			sets = append(sets, "pipeline.schedule=auto")
 		}
 		now := parse(t, string(base.TOML()), sets...)

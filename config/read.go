@@ -15,6 +15,7 @@ import (
 // and collects what does not belong.
 type reader struct {
 	file    string
+	stored  bool // what a run has stored is read leniently
 	entries map[string]entry
 	headers map[string]Pos // where each [section] begins
 	errs    Errors
@@ -130,6 +131,9 @@ func (d *document) keyValue(section []string, st statement) {
 		return
 	}
 	key := joined(path)
+	if now := renamed[key]; d.stored && now != "" {
+		key, path = now, strings.Split(now, ".")
+	}
 	first, again := d.entries[key]
 	switch {
 	case names:

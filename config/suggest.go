@@ -6,10 +6,22 @@ import (
 	"strings"
 )
 
+// renamed are the keys of earlier versions under another name. They are refused with the
+// new one; what a run has stored may have them.
+var renamed = map[string]string{
+	"pipeline.group": "pipeline.microbatch_group_size",
+	"pipeline.bound": "pipeline.max_in_flight",
+}
+
 // unknownKey tells what an unknown key was probably meant to be, or which keys
 // there are.
 func (r *reader) unknownKey(path []string, pos Pos) *Error {
 	err := &Error{Pos: pos, Key: joined(path), Msg: "unknown key"}
+	if now := renamed[err.Key]; now != "" {
+		err.Msg, err.Hint = "this key has a new name", "write "+now
+		r.suspect[now] = true
+		return err
+	}
 	section, name := path[0], strings.Join(path[1:], ".")
 	if len(path) == 1 {
 		section, name = "", path[0]

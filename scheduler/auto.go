@@ -20,7 +20,7 @@ func (s Spec) auto() (*Table, error) {
 	var beyond []string // schedules that hold too much
 	for _, t := range s.candidates() {
 		held := slices.Max(peakInFlight(t))
-		if s.Bound > 0 && held > s.Bound {
+		if s.MaxInFlight > 0 && held > s.MaxInFlight {
 			beyond = append(beyond, fmt.Sprintf("%s %d", t.Schedule, held))
 			continue
 		}
@@ -34,7 +34,7 @@ func (s Spec) auto() (*Table, error) {
 	}
 	if best == nil {
 		return nil, fmt.Errorf("%w: no table for %d ranks with %d chunks holds at most %d outputs (%s): raise the bound",
-			ErrSpec, s.Ranks, s.Chunks, s.Bound, strings.Join(beyond, ", "))
+			ErrSpec, s.Ranks, s.Chunks, s.MaxInFlight, strings.Join(beyond, ", "))
 	}
 	best.Schedule = s.Schedule
 	return best, nil
@@ -50,7 +50,7 @@ func (s Spec) candidates() []*Table {
 		each := s
 		each.Schedule = k.name
 		if !each.grouped() {
-			each.Group = 0
+			each.MicrobatchGroupSize = 0
 		}
 		each, err := each.resolve()
 		if err != nil {
@@ -88,13 +88,13 @@ const maxPlayed = 1 << 18
 func (s Spec) played(pl Placement, chunks int, split bool) []*Table {
 	all := s.Microbatches * s.Chunks
 	bounds := []int{s.Ranks, s.Ranks + s.Chunks, s.Ranks * s.Chunks, 2*s.Ranks - 1, 2 * s.Ranks * s.Chunks, all}
-	if s.Bound > 0 {
-		bounds = append(bounds, s.Bound)
+	if s.MaxInFlight > 0 {
+		bounds = append(bounds, s.MaxInFlight)
 	}
 	slices.Sort(bounds)
 	var tables []*Table
 	for _, bound := range slices.Compact(bounds) {
-		if bound < s.Chunks || bound > all || s.Bound > 0 && bound > s.Bound {
+		if bound < s.Chunks || bound > all || s.MaxInFlight > 0 && bound > s.MaxInFlight {
 			continue
 		}
 		for _, urgency := range urgencies {

@@ -134,8 +134,8 @@ func drawSpec(t *rapid.T) Spec {
 		s.Ranks, s.Chunks = 1, rapid.IntRange(1, 3).Draw(t, "chunks")
 	case Interleaved:
 		s.Chunks = rapid.IntRange(2, 3).Draw(t, "chunks")
-		s.Group = rapid.IntRange(s.Ranks, s.Ranks+4).Draw(t, "group")
-		s.Microbatches = s.Group * rapid.IntRange(1, 3).Draw(t, "groups")
+		s.MicrobatchGroupSize = rapid.IntRange(s.Ranks, s.Ranks+4).Draw(t, "group")
+		s.Microbatches = s.MicrobatchGroupSize * rapid.IntRange(1, 3).Draw(t, "groups")
 	}
 	if s.Schedule == "" && DefaultSchedule(s.Ranks, s.Chunks) == Interleaved {
 		s.Microbatches = s.Ranks * (1 + s.Microbatches/6)

@@ -133,7 +133,7 @@ func checkDynamic(t *testing.T, table *Table, s surroundings) {
 func TestDynamicEverywhere(t *testing.T) {
 	seed := uint64(0)
 	specs(func(s Spec) {
-		if !legal(s) || s.Group > 0 && s.Group != s.Ranks+1 {
+		if !legal(s) || s.MicrobatchGroupSize > 0 && s.MicrobatchGroupSize != s.Ranks+1 {
 			return
 		}
 		for _, s.ForwardOnly = range []bool{false, true} {

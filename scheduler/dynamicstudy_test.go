@@ -26,9 +26,9 @@ var studies = []studied{
 	{"zb-v p8 m32", Spec{Schedule: ZBV, Ranks: 8, Chunks: 2, Microbatches: 32}},
 	{"v-half p8 m32", Spec{Schedule: VHalf, Ranks: 8, Chunks: 2, Microbatches: 32}},
 	{"v-min p8 m32", Spec{Schedule: VMin, Ranks: 8, Chunks: 2, Microbatches: 32}},
-	{"auto p4 v1 m16, bound 4", Spec{Schedule: Auto, Ranks: 4, Chunks: 1, Microbatches: 16, Bound: 4}},
-	{"auto p4 v2 m16, bound 6", Spec{Schedule: Auto, Ranks: 4, Chunks: 2, Microbatches: 16, Bound: 6}},
-	{"auto p4 v2 m16, bound 8", Spec{Schedule: Auto, Ranks: 4, Chunks: 2, Microbatches: 16, Bound: 8}},
+	{"auto p4 v1 m16, bound 4", Spec{Schedule: Auto, Ranks: 4, Chunks: 1, Microbatches: 16, MaxInFlight: 4}},
+	{"auto p4 v2 m16, bound 6", Spec{Schedule: Auto, Ranks: 4, Chunks: 2, Microbatches: 16, MaxInFlight: 6}},
+	{"auto p4 v2 m16, bound 8", Spec{Schedule: Auto, Ranks: 4, Chunks: 2, Microbatches: 16, MaxInFlight: 8}},
 }
 
 // condition is what the costs are like.

@@ -72,7 +72,7 @@ type visit struct{ microbatch, local int }
 // all ranks. With the chunks counted backwards it is also the order of the
 // backwards.
 func (s Spec) visits() []visit {
-	group := s.Group
+	group := s.MicrobatchGroupSize
 	switch {
 	case s.Schedule == BreadthFirst:
 		group = s.Microbatches
@@ -183,11 +183,11 @@ func (s Spec) warmUp(rank int) int {
 	case EagerOneFOneB, ZBH2:
 		return min(2*below, all)
 	case ZB1P: // a gradient is on its way sooner, with the I of each rank below alone
-		return min(below+(s.Chunks-1)*s.Group, all)
+		return min(below+(s.Chunks-1)*s.MicrobatchGroupSize, all)
 	case Interleaved:
 		// Each rank below takes a forward and gives a backward before its turn
 		// comes back, and all chunks but the last take a group first.
-		return min(2*below+(s.Chunks-1)*s.Group, all)
+		return min(2*below+(s.Chunks-1)*s.MicrobatchGroupSize, all)
 	}
 	return all
 }

@@ -48,7 +48,7 @@ func specs(visit func(Spec)) {
 				for v := 1; v <= 3; v++ {
 					s := Spec{Schedule: k.name, Ranks: p, Chunks: v, Microbatches: m}
 					visit(s)
-					for s.Group = 1; k.grouped && s.Group < m+2; s.Group++ {
+					for s.MicrobatchGroupSize = 1; k.grouped && s.MicrobatchGroupSize < m+2; s.MicrobatchGroupSize++ {
 						visit(s)
 					}
 				}
@@ -59,7 +59,7 @@ func specs(visit func(Spec)) {
 
 // legal holds the rules of the schedules once more, written independently.
 func legal(s Spec) bool {
-	n := s.Group
+	n := s.MicrobatchGroupSize
 	if n == 0 {
 		n = s.Ranks
 	}
@@ -73,7 +73,7 @@ func legal(s Spec) bool {
 	case Interleaved:
 		return s.Chunks > 1 && grouped
 	case ZB1P:
-		return s.Chunks == 1 && s.Group == 0 || s.Chunks > 1 && grouped
+		return s.Chunks == 1 && s.MicrobatchGroupSize == 0 || s.Chunks > 1 && grouped
 	case ZBV, VHalf, VMin, UShape:
 		return s.Chunks == 2
 	case DualPipeV:
@@ -85,7 +85,7 @@ func legal(s Spec) bool {
 // peakBounds are the least and the most that a rank may hold at its peak by the
 // schedule's formula; without one, anything.
 func peakBounds(s Spec, rank int) (least, most int) {
-	p, m, v, n := s.Ranks, s.Microbatches, s.Chunks, s.Group
+	p, m, v, n := s.Ranks, s.Microbatches, s.Chunks, s.MicrobatchGroupSize
 	if n == 0 {
 		n = p
 	}
@@ -212,7 +212,7 @@ func TestForwardOnly(t *testing.T) {
 		}
 	})
 	for m := 1; m <= 9; m++ {
-		check(t, generate(t, Spec{Ranks: 4, Chunks: 3, Microbatches: m, Group: 5, ForwardOnly: true}))
+		check(t, generate(t, Spec{Ranks: 4, Chunks: 3, Microbatches: m, MicrobatchGroupSize: 5, ForwardOnly: true}))
 	}
 }
 
@@ -240,7 +240,7 @@ func TestForwardsAhead(t *testing.T) {
 		{Spec{Schedule: OneFOneB, Ranks: 4, Chunks: 1, Microbatches: 2}, []int{2, 2, 2, 1}},
 		{Spec{Ranks: 4, Chunks: 2, Microbatches: 8}, []int{11, 9, 7, 5}},
 		{Spec{Ranks: 4, Chunks: 2, Microbatches: 4}, []int{8, 8, 7, 5}},
-		{Spec{Ranks: 2, Chunks: 2, Microbatches: 5, Group: 3}, []int{6, 4}},
+		{Spec{Ranks: 2, Chunks: 2, Microbatches: 5, MicrobatchGroupSize: 3}, []int{6, 4}},
 		{Spec{Schedule: GPipe, Ranks: 2, Chunks: 1, Microbatches: 5}, []int{5, 5}},
 		{Spec{Ranks: 1, Chunks: 1, Microbatches: 5}, []int{1}},
 	} {
@@ -295,7 +295,7 @@ func TestFigures(t *testing.T) {
 		{Spec{Schedule: OneFOneB, Ranks: 4, Chunks: 1, Microbatches: 8}, 33, []int{4, 3, 2, 1}},
 		{Spec{Schedule: OneFOneB, Ranks: 8, Chunks: 1, Microbatches: 32}, 117, []int{8, 7, 6, 5, 4, 3, 2, 1}},
 		{Spec{Ranks: 4, Chunks: 2, Microbatches: 8}, 57, []int{11, 9, 7, 5}},
-		{Spec{Ranks: 4, Chunks: 2, Microbatches: 12, Group: 6}, 81, []int{13, 11, 9, 7}},
+		{Spec{Ranks: 4, Chunks: 2, Microbatches: 12, MicrobatchGroupSize: 6}, 81, []int{13, 11, 9, 7}},
 	} {
 		table := generate(t, c.spec)
 		if got := check(t, table).PeakInFlight; !reflect.DeepEqual(got, c.peak) {
@@ -322,7 +322,7 @@ func rowString(row []Action) string {
 // of 3. In an order, c is the forward of a rank's c-th chunk and −c its backward,
 // from 1.
 func TestMegatronOrder(t *testing.T) {
-	spec := Spec{Schedule: Interleaved, Ranks: 2, Chunks: 2, Microbatches: 5, Group: 3}
+	spec := Spec{Schedule: Interleaved, Ranks: 2, Chunks: 2, Microbatches: 5, MicrobatchGroupSize: 3}
 	var microbatches, chunks []int
 	for _, v := range spec.visits() {
 		microbatches, chunks = append(microbatches, v.microbatch), append(chunks, v.local)

@@ -10,7 +10,7 @@ import (
 // 3: rank 0's is the example of Megatron's documentation, and rank 1's follows with
 // its warm-up of 3.
 func TestOrder(t *testing.T) {
-	table := generate(t, Spec{Schedule: Interleaved, Ranks: 2, Chunks: 2, Microbatches: 5, Group: 3})
+	table := generate(t, Spec{Schedule: Interleaved, Ranks: 2, Chunks: 2, Microbatches: 5, MicrobatchGroupSize: 3})
 	for rank, want := range []string{
 		"[1 1 1 2 2 2 -2 1 -2 1 -2 2 -1 2 -1 -1 -2 -2 -1 -1]",
 		"[1 1 1 2 -2 2 -2 2 -2 1 -1 1 -1 2 -1 2 -2 -2 -1 -1]",
@@ -24,11 +24,11 @@ func TestOrder(t *testing.T) {
 // TestOrderFromVisits compares with Megatron's way to an order: forwards and backwards
 // by the formulas c+1 and c'−v from the table of visits, after the warm-up in turn.
 func TestOrderFromVisits(t *testing.T) {
-	spec := Spec{Schedule: Interleaved, Ranks: 4, Chunks: 3, Microbatches: 11, Group: 6}
+	spec := Spec{Schedule: Interleaved, Ranks: 4, Chunks: 3, Microbatches: 11, MicrobatchGroupSize: 6}
 	table := generate(t, spec)
 	visits := spec.visits()
 	for rank := range spec.Ranks {
-		warmUp := min(2*(spec.Ranks-rank-1)+(spec.Chunks-1)*spec.Group, len(visits))
+		warmUp := min(2*(spec.Ranks-rank-1)+(spec.Chunks-1)*spec.MicrobatchGroupSize, len(visits))
 		var want []int
 		for i := range len(visits) + warmUp {
 			if i < len(visits) {

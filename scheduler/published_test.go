@@ -60,7 +60,7 @@ func TestAuto(t *testing.T) {
 		for _, link := range []Link{nil, func(_, _ int) float64 { return 0.4 }} {
 			for _, bound := range []int{0, 4, 6, 9} {
 				for chunks := 1; chunks <= 2; chunks++ {
-					s := Spec{Schedule: Auto, Ranks: 4, Chunks: chunks, Microbatches: 9, Bound: bound, Costs: costs, Link: link}
+					s := Spec{Schedule: Auto, Ranks: 4, Chunks: chunks, Microbatches: 9, MaxInFlight: bound, Costs: costs, Link: link}
 					table := generate(t, s)
 					report, err := Check(table)
 					if err != nil {

@@ -106,12 +106,12 @@ type Spec struct {
 	Ranks        int
 	Chunks       int // chunks on each rank
 	Microbatches int
-	// Group is how many microbatches of an interleaved schedule (Interleaved, ZB1P)
+	// MicrobatchGroupSize is how many microbatches of an interleaved schedule (Interleaved, ZB1P)
 	// pass through a chunk before the rank turns to its next chunk. 0 means Ranks.
-	Group int
-	// Bound is the most outputs that a rank of Auto's table may hold, from a chunk's
+	MicrobatchGroupSize int
+	// MaxInFlight is the most outputs that a rank of Auto's table may hold, from a chunk's
 	// F to its B or W. 0 means any number. Other schedules hold what they hold.
-	Bound int
+	MaxInFlight int
 	// DeferWeights is the number of last microbatches whose weight gradients on the
 	// last chunk wait for the end of the step. 0 means none, Microbatches all.
 	DeferWeights int
@@ -174,8 +174,8 @@ func (s Spec) resolve() (Spec, error) {
 			s.Ranks, 2*s.Ranks, s.Microbatches)
 	case s.DeferWeights < 0 || s.DeferWeights > s.Microbatches:
 		return fail("the weight gradients of %d microbatches cannot wait for the end of a step of %d: want 0 to %d", s.DeferWeights, s.Microbatches, s.Microbatches)
-	case s.Bound < 0:
-		return fail("bound %d: it cannot be negative", s.Bound)
+	case s.MaxInFlight < 0:
+		return fail("max in flight %d: it cannot be negative", s.MaxInFlight)
 	}
 	if err := s.checkGroup(); err != nil {
 		return fail("%v", err)
@@ -199,8 +199,8 @@ func (s Spec) withDefaults() Spec {
 	if s.Schedule == "" {
 		s.Schedule = DefaultSchedule(s.Ranks, s.Chunks)
 	}
-	if s.Group == 0 && s.grouped() {
-		s.Group = s.Ranks
+	if s.MicrobatchGroupSize == 0 && s.grouped() {
+		s.MicrobatchGroupSize = s.Ranks
 	}
 	return s
 }
@@ -216,30 +216,30 @@ func (s Spec) grouped() bool {
 // microbatch has come around, and wait.
 func (s Spec) checkGroup() error {
 	if !s.grouped() {
-		if s.Group != 0 {
-			return fmt.Errorf("group %d is for the schedules interleaved and zb1p with several chunks, not %s: leave it out", s.Group, s.Schedule)
+		if s.MicrobatchGroupSize != 0 {
+			return fmt.Errorf("microbatch group size %d is for the schedules interleaved and zb1p with several chunks, not %s: leave it out", s.MicrobatchGroupSize, s.Schedule)
 		}
 		return nil
 	}
 	if s.Schedule == Auto || s.Schedule == Dynamic {
 		return nil // what the group does not fit is not chosen
 	}
-	if s.Group < s.Ranks {
-		return fmt.Errorf("group %d is below the %d ranks: raise it to at least %d", s.Group, s.Ranks, s.Ranks)
+	if s.MicrobatchGroupSize < s.Ranks {
+		return fmt.Errorf("microbatch group size %d is below the %d ranks: raise it to at least %d", s.MicrobatchGroupSize, s.Ranks, s.Ranks)
 	}
 	if s.ForwardOnly {
 		return nil
 	}
-	if s.Group > s.Microbatches {
-		if s.Group == s.Ranks {
+	if s.MicrobatchGroupSize > s.Microbatches {
+		if s.MicrobatchGroupSize == s.Ranks {
 			return fmt.Errorf("%d microbatches are fewer than the %d ranks of an interleaved schedule: use at least %d",
 				s.Microbatches, s.Ranks, s.Ranks)
 		}
-		return fmt.Errorf("group %d is above the %d microbatches: lower it, %d is the least", s.Group, s.Microbatches, s.Ranks)
+		return fmt.Errorf("microbatch group size %d is above the %d microbatches: lower it, %d is the least", s.MicrobatchGroupSize, s.Microbatches, s.Ranks)
 	}
-	if rest := s.Microbatches % s.Group; rest != 0 && rest < s.Ranks {
+	if rest := s.Microbatches % s.MicrobatchGroupSize; rest != 0 && rest < s.Ranks {
 		return fmt.Errorf("%d microbatches in groups of %d leave a last group of %d, below the %d ranks: use %d microbatches, or another group",
-			s.Microbatches, s.Group, rest, s.Ranks, s.Microbatches-rest)
+			s.Microbatches, s.MicrobatchGroupSize, rest, s.Ranks, s.Microbatches-rest)
 	}
 	return nil
 }

@@ -200,7 +200,7 @@ func (o options) spec() Spec {
 	o.set(&s.Ranks, "ranks")
 	o.set(&s.Chunks, "chunks")
 	o.set(&s.Microbatches, "microbatches")
-	o.set(&s.Group, "group")
+	o.set(&s.MicrobatchGroupSize, "group")
 	return s
 }
 

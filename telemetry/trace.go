@@ -22,9 +22,9 @@ type Trace struct {
 	// MS holds, for each rank and each of its actions in that order, the start and
 	// the end in milliseconds since the first start.
 	MS [][][2]float64 `json:"ms"`
-	// StageFLOPs are the floating-point operations of each stage's forward of a
+	// ChunkFLOPs are the floating-point operations of each chunk's forward of a
 	// microbatch; an input gradient and a weight gradient take as many each.
-	StageFLOPs []float64 `json:"stage_flops"`
+	ChunkFLOPs []float64 `json:"chunk_flops"`
 	Threads    int       `json:"threads"` // of the device
 }
 
@@ -99,9 +99,15 @@ func ReadTrace(path string, step int) (t Trace, steps []int, err error) {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			break
 		}
-		var next Trace
+		var next struct {
+			Trace
+			StageFLOPs []float64 `json:"stage_flops"` // chunk_flops as earlier versions call it
+		}
 		if err == nil {
 			err = json.Unmarshal(line, &next)
+		}
+		if next.ChunkFLOPs == nil {
+			next.ChunkFLOPs = next.StageFLOPs
 		}
 		if err != nil {
 			return t, nil, fmt.Errorf("%s: row %d: %w", path, row, err)
@@ -110,7 +116,7 @@ func ReadTrace(path string, step int) (t Trace, steps []int, err error) {
 			steps = append(steps, next.Step)
 		}
 		if step < 0 || next.Step == step {
-			t, found = next, true
+			t, found = next.Trace, true
 		}
 	}
 	switch {

@@ -51,7 +51,7 @@ what is recommended; csv is the recommended table.
 Without one: make the table of a schedule, or read one; prove that it can be run; play it with
 the costs given, and draw what comes out.
 
-Costs are those of a forward, an input gradient and a weight gradient on one stage, in
+Costs are those of a forward, an input gradient and a weight gradient on one chunk, in
 any unit; a backward in one piece takes the sum of the last two. Figures are in the same
 unit. "peak" counts a rank's outputs of chunks that are held for their backward. The
 format comms is csv with sends and receives.`,
@@ -60,7 +60,7 @@ format comms is csv with sends and receives.`,
   engine plan config.toml --check
   engine plan --schedule 1f1b --stages 4 --microbatches 8
   engine plan --schedule zb-v --stages 4 --chunks 2 --microbatches 8 --format svg --out zbv.svg
-  engine plan --schedule auto --stages 4 --chunks 2 --microbatches 8 --bound 6 --costs 1,1.2,0.8
+  engine plan --schedule auto --stages 4 --chunks 2 --microbatches 8 --max-in-flight 6 --costs 1,1.2,0.8
   engine plan --table mine.csv --format html --out mine.html`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -72,11 +72,11 @@ format comms is csv with sends and receives.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.spec.Schedule, "schedule", "", "`name` of the schedule: "+strings.Join(scheduler.Schedules(), ", ")+" (default: by stages and chunks)")
-	f.IntVar(&o.spec.Ranks, "stages", 1, "`number` of ranks")
+	f.IntVar(&o.spec.Ranks, "stages", 1, "`number` of stages of the pipeline, each on a rank of its own")
 	f.IntVar(&o.spec.Chunks, "chunks", 0, "`number` of chunks on each rank (default: 1, or 2 where the schedule wants two)")
 	f.IntVar(&o.spec.Microbatches, "microbatches", 1, "`number` of microbatches")
-	f.IntVar(&o.spec.Group, "group", 0, "`number` of microbatches that pass through a chunk before the next chunk's turn (default: the stages)")
-	f.IntVar(&o.spec.Bound, "bound", 0, "most chunk outputs that a rank may hold, as a `number`, for the schedules auto and dynamic (default: any number)")
+	f.IntVar(&o.spec.MicrobatchGroupSize, "microbatch-group-size", 0, "`number` of microbatches that pass through a chunk before the next chunk's turn (default: the stages)")
+	f.IntVar(&o.spec.MaxInFlight, "max-in-flight", 0, "most chunk outputs that a rank may hold, as a `number`, for the schedules auto and dynamic (default: any number)")
 	f.IntVar(&o.spec.DeferWeights, "defer-weights", 0, "`number` of last microbatches whose weight gradients on the last stage wait for the end")
 	f.BoolVar(&o.spec.ForwardOnly, "forward-only", false, "leave the backwards out, as validation does")
 	f.StringVar(&o.table, "table", "", "`file` of a table (CSV: a row a rank, cells such as 0F3), instead of a schedule")
@@ -150,7 +150,7 @@ func (o *planOptions) checkIdle(cmd *cobra.Command) error {
 	}
 	chooses := o.spec.Schedule == scheduler.Auto || o.spec.Schedule == scheduler.Dynamic
 	if !chooses && o.table == "" {
-		errs = append(errs, idle(cmd, "but with the schedules auto and dynamic", "bound"))
+		errs = append(errs, idle(cmd, "but with the schedules auto and dynamic", "max-in-flight"))
 	}
 	if o.format == "csv" || o.format == "comms" {
 		errs = append(errs, idle(cmd, "with --format "+o.format+", which has no times", "cores"))
@@ -219,7 +219,7 @@ func (o *planOptions) load(cmd *cobra.Command, m scheduler.Machine) (*scheduler.
 		}
 		return t, nil
 	}
-	for _, name := range []string{"schedule", "stages", "chunks", "microbatches", "group", "bound", "defer-weights", "forward-only"} {
+	for _, name := range []string{"schedule", "stages", "chunks", "microbatches", "microbatch-group-size", "max-in-flight", "defer-weights", "forward-only"} {
 		if cmd.Flags().Changed(name) {
 			return nil, usagef("--%s and --table: a table says that itself, leave one out", name)
 		}

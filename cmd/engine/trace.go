@@ -26,10 +26,10 @@ func (a *app) newTrace() *cobra.Command {
 		Short: "Draw what happened in a step, beneath what was planned",
 		Long: `Draw a step of a run that recorded some (run.trace_every), and beneath it what was
 measured. The plan is the step's table played with the mean time that each type of
-action took on each stage; so what differs is waiting and chance.
+action took on each chunk; so what differs is waiting and chance.
 
 The table of figures that follows (with ascii) predicts each type of action by its
-stages' floating-point operations at the mean rate of the whole step.`,
+chunks' floating-point operations at the mean rate of the whole step.`,
 		Example: `  engine run config.toml --set run.trace_every=100
   engine trace runs/gpt
   engine trace runs/gpt --step 200 --format html --out step200.html`,
@@ -87,13 +87,13 @@ func measure(path string, t telemetry.Trace) (*measurement, error) {
 		return nil, err
 	}
 	table.Schedule = t.Schedule
-	if len(t.MS) != table.NumRanks() || len(t.StageFLOPs) != table.NumChunks {
-		return bad("times of %d ranks and operations of %d stages for a table of %d and %d", len(t.MS), len(t.StageFLOPs), table.NumRanks(), table.NumChunks)
+	if len(t.MS) != table.NumRanks() || len(t.ChunkFLOPs) != table.NumChunks {
+		return bad("times of %d ranks and operations of %d chunks for a table of %d and %d", len(t.MS), len(t.ChunkFLOPs), table.NumRanks(), table.NumChunks)
 	}
 	m := &measurement{trace: t, table: table, actual: &scheduler.Timeline{
 		Start: make([][]float64, len(t.MS)), End: make([][]float64, len(t.MS)), Busy: make([]float64, len(t.MS)), Idle: make([]float64, len(t.MS))}}
 	type key struct {
-		stage int32
+		chunk int32
 		typ   scheduler.Type
 	}
 	sum, count := map[key]float64{}, map[key]float64{}
@@ -156,7 +156,7 @@ func (m *measurement) figures(w io.Writer) error {
 	for r, row := range m.table.Ranks {
 		for i, a := range row {
 			took := (m.trace.MS[r][i][1] - m.trace.MS[r][i][0]) * share(row, i)
-			work := m.trace.StageFLOPs[a.Chunk] * scheduler.UnitCosts(r, a)
+			work := m.trace.ChunkFLOPs[a.Chunk] * scheduler.UnitCosts(r, a)
 			count[a.Type]++
 			measured[a.Type] += took
 			flops[a.Type] += work

@@ -68,6 +68,9 @@ func takes(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// renamedFlags are the flags of earlier versions under another name.
+var renamedFlags = map[string]string{"group": "microbatch-group-size", "bound": "max-in-flight"}
+
 // flagError explains a flag that is not understood.
 func flagError(cmd *cobra.Command, err error) error {
 	// A mistyped command's flags look wrong, but are not what is.
@@ -78,6 +81,9 @@ func flagError(cmd *cobra.Command, err error) error {
 	var unknown interface{ GetSpecifiedName() string } // the flag library's error
 	if errors.As(err, &unknown) && strings.HasPrefix(err.Error(), "unknown flag") {
 		hint = didYouMean(unknown.GetSpecifiedName(), flagNames(cmd), "--")
+		if now := renamedFlags[unknown.GetSpecifiedName()]; now != "" && cmd.Flags().Lookup(now) != nil {
+			hint = ", its new name is --" + now
+		}
 	}
 	return usagef("%v%s; see %s --help", err, hint, cmd.CommandPath())
 }

@@ -17,7 +17,7 @@ import (
 // through.
 func (p *Plan) dryActions(rank int) int {
 	const usual = 4096
-	cycle := p.cfg.Pipeline.Group
+	cycle := p.cfg.Pipeline.MicrobatchGroupSize
 	if p.cfg.Pipeline.Recompute == "partial" {
 		cycle *= p.table.ForwardsAhead(rank)
 	}

@@ -20,7 +20,7 @@ func TestMemoryForecast(t *testing.T) {
 		{"pipeline.stages=4", "pipeline.schedule=gpipe"},
 		{"pipeline.stages=3", "pipeline.layout=Et*3||tL"},
 		{"pipeline.stages=2", "pipeline.chunks=2"},
-		{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.group=4"},
+		{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.microbatch_group_size=4"},
 		{"pipeline.stages=2", "pipeline.recompute=full"},
 		{"pipeline.stages=3", "pipeline.schedule=zb-h2"},
 		{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=zb1p"},

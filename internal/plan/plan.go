@@ -78,24 +78,24 @@ func modelConfig(c *config.Config, vocab int, from stages.Config) stages.Config 
 		MTPLayers: m.MTPLayers, MTPWeight: m.MTPWeight, MaxPositions: from.Positions()}
 }
 
-// makeTable makes the table, and the layout that goes with its stages.
+// makeTable makes the table, and the layout that goes with its chunks.
 func (p *Plan) makeTable() error {
 	c := p.cfg
 	p.spec = scheduler.Spec{Schedule: c.Pipeline.Schedule, Ranks: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks,
-		Microbatches: c.Batch.Sequences / c.Batch.Microbatch, Bound: c.Pipeline.Bound, DeferWeights: c.Pipeline.DeferWeights}
+		Microbatches: c.Batch.Sequences / c.Batch.Microbatch, MaxInFlight: c.Pipeline.MaxInFlight, DeferWeights: c.Pipeline.DeferWeights}
 	// The default group, which a printed configuration gives too, asks for nothing
 	// that a schedule without groups could not do.
-	if c.Pipeline.Group != c.Pipeline.Stages {
-		p.spec.Group = c.Pipeline.Group
+	if c.Pipeline.MicrobatchGroupSize != c.Pipeline.Stages {
+		p.spec.MicrobatchGroupSize = c.Pipeline.MicrobatchGroupSize
 	}
 	if c.Pipeline.Schedule == scheduler.Auto || c.Pipeline.Schedule == scheduler.Dynamic {
-		// It goes by what the stages cost, and so by the layout.
+		// It goes by what the chunks cost, and so by the layout.
 		n := p.spec.Ranks * p.spec.Chunks
 		if err := p.makeLayout(n); err != nil {
 			return err
 		}
 		if len(p.layout.Chunks) != n {
-			return c.Errorf("pipeline.layout", "it has %d stages, but ranks %d with %d chunks have %d", len(p.layout.Chunks), p.spec.Ranks, p.spec.Chunks, n)
+			return c.Errorf("pipeline.layout", "it has %d chunks, but %d stages with %d each have %d", len(p.layout.Chunks), p.spec.Ranks, p.spec.Chunks, n)
 		}
 		p.spec.Costs = p.costs()
 	}
@@ -125,7 +125,7 @@ func (p *Plan) DynamicBound() int {
 	if p.cfg.Pipeline.Schedule != scheduler.Dynamic {
 		return 0
 	}
-	if b := p.cfg.Pipeline.Bound; b > 0 {
+	if b := p.cfg.Pipeline.MaxInFlight; b > 0 {
 		return b
 	}
 	return slices.Max(p.report.PeakInFlight)
@@ -149,12 +149,12 @@ func (p *Plan) readTable() error {
 	case t.Microbatches != want.Microbatches:
 		return c.Errorf("pipeline.schedule", "%s has %d microbatches, but batch.sequences / batch.microbatch is %d", path, t.Microbatches, want.Microbatches)
 	case err != nil || t.NumChunks != numStages:
-		return c.Errorf("pipeline.schedule", "%s has %d stages in placement %s, but pipeline.chunks is %d", path, t.NumChunks, t.Placement, want.Chunks)
+		return c.Errorf("pipeline.schedule", "%s has %d chunks in placement %s, but pipeline.chunks is %d", path, t.NumChunks, t.Placement, want.Chunks)
 	}
 	return nil
 }
 
-// costs are those of a stage's actions: the sums of its layers'.
+// costs are those of a chunk's actions: the sums of its layers'.
 func (p *Plan) costs() scheduler.Costs {
 	of := p.layerCost()
 	byStage := make([][scheduler.B + 1]float64, len(p.layout.Chunks))
@@ -187,8 +187,8 @@ func (p *Plan) symbolFLOPs() map[scheduler.Symbol]float64 {
 	return map[scheduler.Symbol]float64{scheduler.SymbolEmbedding: e, scheduler.SymbolLayer: t, scheduler.SymbolLoss: l, scheduler.SymbolMTP: c.MTPFLOPs(context)}
 }
 
-// StageFLOPs are those of each stage's forward of a token.
-func (p *Plan) StageFLOPs() []float64 {
+// ChunkFLOPs are those of each chunk's forward of a token.
+func (p *Plan) ChunkFLOPs() []float64 {
 	flops := p.symbolFLOPs()
 	byStage := make([]float64, len(p.layout.Chunks))
 	for v, symbols := range p.layout.Chunks {
@@ -199,7 +199,7 @@ func (p *Plan) StageFLOPs() []float64 {
 	return byStage
 }
 
-// makeLayout cuts the model into stages.
+// makeLayout cuts the model into chunks.
 func (p *Plan) makeLayout(numStages int) error {
 	c := p.cfg
 	var err error
@@ -234,7 +234,7 @@ func (p *Plan) place() error {
 	return nil
 }
 
-// layoutSpec is what the layout has to fit. Before there is a table, its stages are
+// layoutSpec is what the layout has to fit. Before there is a table, its chunks are
 // taken to go in a loop.
 func (p *Plan) layoutSpec() scheduler.LayoutSpec {
 	c := p.cfg
@@ -259,7 +259,7 @@ func (p *Plan) EmbeddingRanks() []int {
 	return ranks
 }
 
-// EvalTable is a forward-only table for n microbatches, of the stages' placement.
+// EvalTable is a forward-only table for n microbatches, of the chunks' placement.
 func (p *Plan) EvalTable(microbatches int) (*scheduler.Table, error) {
 	s := scheduler.Spec{Ranks: p.spec.Ranks, Chunks: p.spec.Chunks, Microbatches: microbatches, ForwardOnly: true}
 	switch p.table.Placement {
@@ -295,7 +295,7 @@ func (p *Plan) Recomputes() func(rank, microbatch int) bool {
 
 // HeadLater says which microbatches put the head's weight gradient off: the last ones,
 // where the configuration asks for it and the schedule does not take gradients apart
-// itself. Where it does, the weight gradients of the whole last stage move (Megatron-Core's
+// itself. Where it does, the weight gradients of the whole last chunk move (Megatron-Core's
 // deferral of the embedding's weight gradient).
 func (p *Plan) HeadLater() func(microbatch int) bool {
 	none := func(int) bool { return false }

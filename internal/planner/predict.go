@@ -151,7 +151,7 @@ func sum(v []float64) (s float64) {
 	return s
 }
 
-// actionCosts are the sums of a stage's layers; what is recomputed, the backward takes
+// actionCosts are the sums of a chunk's layers; what is recomputed, the backward takes
 // once more.
 func actionCosts(b *plan.Plan, batch BatchCosts) scheduler.Costs {
 	layout := b.Layout()
@@ -181,7 +181,7 @@ func actionCosts(b *plan.Plan, batch BatchCosts) scheduler.Costs {
 	}
 }
 
-// headApart are the costs of the last stage where the head's weight gradient is put off.
+// headApart are the costs of the last chunk where the head's weight gradient is put off.
 // Otherwise its forward makes it: one of three products of equal size.
 func headApart(last [scheduler.B + 1]float64, batch BatchCosts) (apart [scheduler.B + 1]float64) {
 	product := batch.of(scheduler.SymbolLoss, scheduler.F) / 3

@@ -58,7 +58,7 @@ func Propose(ctx context.Context, b *plan.Plan, costs *Costs, cluster Devices) (
 	}
 	s.base.Model.From = ""                                         // its sizes are filled in
 	s.base.Device.Kind, s.base.Device.Ranks = b.DeviceKind(0), nil // other numbers of ranks are tried
-	s.base.Pipeline.Layout, s.base.Pipeline.Recompute, s.base.Pipeline.RecomputeKeep, s.base.Pipeline.Bound, s.base.Pipeline.DeferWeights = "", "none", 0, 0, 0
+	s.base.Pipeline.Layout, s.base.Pipeline.Recompute, s.base.Pipeline.RecomputeKeep, s.base.Pipeline.MaxInFlight, s.base.Pipeline.DeferWeights = "", "none", 0, 0, 0
 	if err := s.playAll(ctx); err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (s *search) schedules(ranks, chunks, microbatches int) []string {
 // play predicts an option's time; nil: there is no such option.
 func (s *search) play(ranks, chunks int, schedule string, microbatch int, recompute string, keep int) (*Option, error) {
 	c := s.base
-	c.Pipeline.Stages, c.Pipeline.Chunks, c.Pipeline.Schedule, c.Pipeline.Group = ranks, chunks, schedule, ranks
+	c.Pipeline.Stages, c.Pipeline.Chunks, c.Pipeline.Schedule, c.Pipeline.MicrobatchGroupSize = ranks, chunks, schedule, ranks
 	c.Pipeline.Recompute, c.Pipeline.RecomputeKeep = recompute, keep
 	c.Pipeline.PostValidation = s.cluster.Devices > 1 && c.GainsByPostValidation()
 	c.Batch.Microbatch = microbatch
