@@ -33,7 +33,7 @@ type checkpointActor struct {
 }
 
 func (a *checkpointActor) Receive(ctx actor.Context) {
-	defer a.rethrow()
+	defer a.rethrow(ctx)
 	switch m := ctx.Message().(type) {
 	case *Peers:
 		a.replyTo, a.got = m.Scheduler, newBarrier(a.spec.ranks())
@@ -61,8 +61,6 @@ func (a *checkpointActor) Receive(ctx actor.Context) {
 	case *actor.Stopping:
 		// The writer's last message finds nobody; the file is what counts.
 		a.writers.Wait()
-	case StatusRequest:
-		ctx.Respond(a.cell.Load())
 	}
 }
 

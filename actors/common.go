@@ -32,6 +32,8 @@ func (r runID) header(step, order int64) Header {
 type Panic struct {
 	Value any
 	Stack []byte
+
+	again bool // the actor has panicked before
 }
 
 func (p *Panic) Error() string { return fmt.Sprintf("panic: %v\n%s", p.Value, p.Stack) }
@@ -46,7 +48,7 @@ func (p *Panic) Unwrap() error {
 // the process: it makes it the goroutine's error.
 func caught(err *error) {
 	if v := recover(); v != nil {
-		*err = &Panic{v, debug.Stack()}
+		*err = &Panic{Value: v, Stack: debug.Stack()}
 	}
 }
 
@@ -56,6 +58,8 @@ type part struct {
 	cell   *StatusCell
 	runID  runID
 	failed bool // or told to halt: nothing starts any more
+
+	panicked bool
 }
 
 // fail tells the supervisor, which stops the run. step is where in the run it was.
@@ -65,15 +69,27 @@ func (p *part) fail(ctx actor.Context, step int64, err error) {
 	ctx.Send(ctx.Parent(), &Failed{Header: p.runID.header(step, 0), Actor: p.cell.Load().Actor, Err: err})
 }
 
-// rethrow is deferred in every Receive: protoactor hands a panic's value to the
-// supervisor, but not its stack.
-func (p *part) rethrow() {
+// rethrow is deferred in every Receive. To the run a panic is its actor's failure as any
+// other; to protoactor it is one that supervision decides about.
+func (p *part) rethrow(ctx actor.Context) {
 	if v := recover(); v != nil {
-		p.failed = true
-		p.cell.store(Snapshot{Step: p.cell.Load().Step, Doing: Failing})
-		panic(&Panic{v, debug.Stack()})
+		err := &Panic{Value: v, Stack: debug.Stack(), again: p.panicked}
+		p.panicked = true
+		p.fail(ctx, p.cell.Load().Step, err)
+		panic(err)
 	}
 }
+
+// supervision is how the supervisor's children are supervised. None is ever restarted: an
+// actor that has panicked goes on as one that has failed, with what it owns, to release
+// that; when this panics too it is stopped. That the run ends is for the supervisor to
+// see to, which the actor has told.
+var supervision = actor.NewOneForOneStrategy(0, 0, func(reason any) actor.Directive {
+	if p, ok := reason.(*Panic); ok && !p.again {
+		return actor.ResumeDirective
+	}
+	return actor.StopDirective
+})
 
 // barrier waits for a report of every rank.
 type barrier struct {

@@ -66,7 +66,7 @@ func startPaused(t testing.TB, spec actors.Spec, l *log) *stepper {
 
 func (s *stepper) settle() {
 	s.t.Helper()
-	if _, err := s.run.Settle(); err != nil {
+	if err := s.run.Settle(); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -160,7 +160,7 @@ func TestStop(t *testing.T) {
 			}
 			run := start(t, spec)
 			run.Stop()
-			if _, err := run.Settle(); err != nil {
+			if err := run.Settle(); err != nil {
 				t.Error(err)
 			}
 			close(ready)
@@ -246,8 +246,7 @@ func TestStopWhereAValidationIsDue(t *testing.T) {
 					var run *actors.Run
 					stop := func() error {
 						run.Stop()
-						_, err := run.Settle()
-						return err
+						return run.Settle()
 					}
 					ready, build := make(chan struct{}), spec.Build
 					spec.Build = func(rank int, s tensorops.Stream) (actors.Compute, error) {

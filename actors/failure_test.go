@@ -171,6 +171,42 @@ func TestFailureEndsTheRun(t *testing.T) {
 	}
 }
 
+// A panic of an actor, and another while it ends, is the run's failure and stops it in
+// order, as any failure does; so is one of the supervisor.
+func TestPanicOfEveryActor(t *testing.T) {
+	for _, name := range []string{"supervisor", "scheduler", "loader", "checkpoint", "metrics", "stage 1"} {
+		for _, times := range []int{1, 2} {
+			t.Run(fmt.Sprintf("%s %d", name, times), func(t *testing.T) {
+				defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+				l := &log{}
+				spec := fakeRun{table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4}), threads: 2, steps: 1 << 40}.spec(t, l)
+				defer spec.Device.Close()
+				run := start(t, spec)
+				eventually(t, run, "a step", func() bool { return len(l.steps()) > 0 })
+				for range times {
+					if name == "supervisor" {
+						run.TellSupervisor(actors.PanicMessage(name))
+					} else {
+						run.Tell(name, actors.PanicMessage(name))
+					}
+				}
+				out := wait(t, run)
+				var thrown *actors.Panic
+				if !errors.As(out.Err, &thrown) || len(thrown.Stack) == 0 {
+					t.Fatalf("the run ends with %v", out.Err)
+				}
+				var failure *actors.ActorError
+				if errors.As(out.Err, &failure) != (name != "supervisor") || failure != nil && failure.Actor != name {
+					t.Errorf("the run ends with %v", out.Err)
+				}
+				if m := spec.Device.Memory(); m.InUse != 0 || m.Pooled != 0 {
+					t.Errorf("%+v are left", m)
+				}
+			})
+		}
+	}
+}
+
 // A device's own error names the operation: here, a token that the vocabulary
 // does not have.
 func TestDeviceErrorOfARealModel(t *testing.T) {

@@ -16,7 +16,7 @@ type loader struct {
 }
 
 func (a *loader) Receive(ctx actor.Context) {
-	defer a.rethrow()
+	defer a.rethrow(ctx)
 	switch m := ctx.Message().(type) {
 	case *DataRequest:
 		if a.failed || !a.runID.accepts(m.Header) {
@@ -30,8 +30,6 @@ func (a *loader) Receive(ctx actor.Context) {
 		}
 		a.cell.store(Snapshot{Step: m.Step, Phase: m.Phase})
 		ctx.Send(m.ReplyTo, &Data{Header: m.Header, Chunk: m.Chunk, Microbatch: m.Microbatch, Batch: b})
-	case StatusRequest:
-		ctx.Respond(a.cell.Load())
 	}
 }
 

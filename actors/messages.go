@@ -221,9 +221,6 @@ type (
 	halted struct{ rank int }
 )
 
-// StatusRequest asks an actor for its Snapshot.
-type StatusRequest struct{}
-
 // control is a request from outside to the scheduler.
 type control uint8
 

@@ -21,7 +21,7 @@ type metricsActor struct {
 }
 
 func (a *metricsActor) Receive(ctx actor.Context) {
-	defer a.rethrow()
+	defer a.rethrow(ctx)
 	if a.failed {
 		return // the file has no line behind one that is missing
 	}
@@ -45,8 +45,6 @@ func (a *metricsActor) Receive(ctx actor.Context) {
 		a.cell.store(Snapshot{Step: m.Step})
 	case *publish:
 		a.publish(m.event)
-	case StatusRequest:
-		ctx.Respond(a.cell.Load())
 	}
 }
 

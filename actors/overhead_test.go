@@ -48,34 +48,13 @@ func report(b *testing.B, table *scheduler.Table, steps []actors.StepEvent, spin
 	if err != nil {
 		b.Fatal(err)
 	}
-	makespan := func(costs scheduler.Costs) float64 {
-		tl, err := scheduler.Machine{Costs: costs, Credits: &checked.Credits}.Simulate(table)
-		if err != nil {
-			b.Fatal(err)
-		}
-		return tl.Makespan
-	}
-	nominal := makespan(func(int, scheduler.Action) float64 { return float64(spin) })
+	nominal := makespanOf(b, table, checked, func(int, scheduler.Action) float64 { return float64(spin) })
 	shares := make(map[string][]float64)
 	share := func(name string, wall, ideal float64) {
 		shares[name] = append(shares[name], 100*(wall-ideal)/wall)
 	}
 	for _, s := range steps {
-		first, last := s.Trace[0][0].Start, s.Trace[0][0].End
-		times := make(map[scheduler.Action]float64)
-		for _, row := range s.Trace {
-			for _, a := range row {
-				times[a.Action] = float64(a.End.Sub(a.Start))
-				if a.Start.Before(first) {
-					first = a.Start
-				}
-				if a.End.After(last) {
-					last = a.End
-				}
-			}
-		}
-		measured := makespan(func(_ int, a scheduler.Action) float64 { return times[a] })
-		wall := float64(last.Sub(first))
+		wall, measured := wallAndMakespan(b, table, checked, s)
 		share("overhead_pct", wall, measured)
 		share("between_pct", *s.StepMS*float64(time.Millisecond), measured)
 		share("nominal_pct", wall, nominal)
@@ -84,4 +63,33 @@ func report(b *testing.B, table *scheduler.Table, steps []actors.StepEvent, spin
 		slices.Sort(all)
 		b.ReportMetric(all[len(all)/2], name)
 	}
+}
+
+func makespanOf(b *testing.B, table *scheduler.Table, checked *scheduler.Report, costs scheduler.Costs) float64 {
+	b.Helper()
+	tl, err := scheduler.Machine{Costs: costs, Credits: &checked.Credits}.Simulate(table)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return tl.Makespan
+}
+
+// wallAndMakespan are a traced step's time from its first action's start to its last one's
+// end, and the makespan of the table with the measured times of its actions.
+func wallAndMakespan(b *testing.B, table *scheduler.Table, checked *scheduler.Report, s actors.StepEvent) (wall, makespan float64) {
+	b.Helper()
+	first, last := s.Trace[0][0].Start, s.Trace[0][0].End
+	times := make(map[scheduler.Action]float64)
+	for _, row := range s.Trace {
+		for _, a := range row {
+			times[a.Action] = float64(a.End.Sub(a.Start))
+			if a.Start.Before(first) {
+				first = a.Start
+			}
+			if a.End.After(last) {
+				last = a.End
+			}
+		}
+	}
+	return float64(last.Sub(first)), makespanOf(b, table, checked, func(_ int, a scheduler.Action) float64 { return times[a] })
 }

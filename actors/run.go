@@ -35,6 +35,10 @@ type Run struct {
 // Start checks the tables, spawns the actors and begins. The run ends by itself,
 // by Stop or Kill, or by a failure; Wait must be called once it has.
 func Start(spec Spec) (*Run, error) {
+	tables, err := spec.analyse()
+	if err != nil {
+		return nil, err
+	}
 	attempt, err := uuid.NewV7()
 	if err != nil {
 		return nil, err
@@ -45,10 +49,6 @@ func Start(spec Spec) (*Run, error) {
 	for _, name := range []string{schedulerName, loaderName, checkpointName, metricsName} {
 		r.cells = append(r.cells, NewStatusCell(name, -1, &r.moves))
 	}
-	sched, err := newSchedulerActor(part{spec: &r.spec, cell: r.cells[0], runID: id})
-	if err != nil {
-		return nil, err
-	}
 	for rank := range spec.ranks() {
 		r.cells = append(r.cells, NewStatusCell(stageName(rank), rank, &r.moves))
 		r.streams = append(r.streams, spec.device(rank).NewStream(stageName(rank)))
@@ -58,8 +58,10 @@ func Start(spec Spec) (*Run, error) {
 	r.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
 		return slog.New(slog.DiscardHandler)
 	}), actor.WithDeadLetterThrottleInterval(time.Nanosecond)) // it sleeps so long in a goroutine
-	s := &supervisor{spec: &r.spec, runID: id, cells: r.cells, streams: r.streams, host: r.memory.NewArena("what crosses"), copies: r.copies, schedulerActor: sched, result: r.result, builders: &r.builders}
-	r.supervisor = r.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor { return s }))
+	host := r.memory.NewArena("what crosses")
+	r.supervisor = r.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor {
+		return &supervisor{spec: &r.spec, runID: id, cells: r.cells, streams: r.streams, host: host, copies: r.copies, tables: tables, result: r.result, builders: &r.builders}
+	}, actor.WithSupervisor(supervision)))
 	go r.finish()
 	go r.watch()
 	return r, nil

@@ -15,11 +15,8 @@ import (
 // schedulerActor drives the run: orders out, reports in, one decision a step.
 type schedulerActor struct {
 	part
+	tables
 	peers *Peers
-
-	trainCredits, evalCredits scheduler.Credits
-	priorities                *scheduler.Priorities
-	idealBubble               float64 // percent
 
 	state  TrainerState
 	orders int64   // sent so far
@@ -59,33 +56,44 @@ type schedulerActor struct {
 	ended     bool
 }
 
-func newSchedulerActor(p part) (*schedulerActor, error) {
-	s := p.spec
+// tables is what the scheduler actor knows of a run's tables.
+type tables struct {
+	trainCredits, evalCredits scheduler.Credits
+	priorities                *scheduler.Priorities // nil: the table is the order
+	idealBubble               float64               // percent
+}
+
+// analyse checks a run's tables, before anything of the run exists.
+func (s *Spec) analyse() (t tables, err error) {
 	if err := s.check(); err != nil {
-		return nil, err
-	}
-	ranks := s.ranks()
-	a := &schedulerActor{part: p, state: s.Start, evaled: -1, saved: -1, ready: newBarrier(ranks), done: newBarrier(ranks), applied: newBarrier(ranks)}
-	for rank := range ranks {
-		a.applied.mark(rank) // there was no Apply yet
+		return t, err
 	}
 	r, tl, err := scheduler.Analyse(s.Table)
 	if err != nil {
-		return nil, err
+		return t, err
 	}
-	a.trainCredits = r.Credits
+	t.trainCredits = r.Credits
 	if s.MaxInFlight > 0 {
-		bounds := slices.Repeat([]int{s.MaxInFlight}, ranks)
-		if a.priorities, err = scheduler.NewPriorities(s.Table, bounds, nil); err != nil {
-			return nil, err
+		bounds := slices.Repeat([]int{s.MaxInFlight}, s.ranks())
+		if t.priorities, err = scheduler.NewPriorities(s.Table, bounds, nil); err != nil {
+			return t, err
 		}
 	}
-	a.idealBubble = 100 * tl.BubbleFraction
+	t.idealBubble = 100 * tl.BubbleFraction
 	if s.EvalTable != nil {
 		if r, err = scheduler.Check(s.EvalTable); err != nil {
-			return nil, fmt.Errorf("validation: %w", err)
+			return t, fmt.Errorf("validation: %w", err)
 		}
-		a.evalCredits = r.Credits
+		t.evalCredits = r.Credits
+	}
+	return t, nil
+}
+
+func newSchedulerActor(p part, t tables) *schedulerActor {
+	s, ranks := p.spec, p.spec.ranks()
+	a := &schedulerActor{part: p, tables: t, state: s.Start, evaled: -1, saved: -1, ready: newBarrier(ranks), done: newBarrier(ranks), applied: newBarrier(ranks)}
+	for rank := range ranks {
+		a.applied.mark(rank) // there was no Apply yet
 	}
 	a.losses = stages.NewAccumulator()
 	a.targets = float64(s.Sequences) * float64(s.Context) // assumed: every position has one
@@ -93,11 +101,11 @@ func newSchedulerActor(p part) (*schedulerActor, error) {
 		// A resumed run has validated and saved this step already.
 		a.evaled, a.saved = a.state.Step, a.state.Step
 	}
-	return a, nil
+	return a
 }
 
 func (a *schedulerActor) Receive(ctx actor.Context) {
-	defer a.rethrow()
+	defer a.rethrow(ctx)
 	switch m := ctx.Message().(type) {
 	case *Peers:
 		a.peers = m
@@ -132,8 +140,6 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 		}
 	case control:
 		a.control(ctx, m)
-	case StatusRequest:
-		ctx.Respond(a.cell.Load())
 	case *actor.Stopping:
 		ctx.Send(ctx.Parent(), &lastState{a.state, a.updates})
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/scheduler"
@@ -101,6 +102,8 @@ type Spec struct {
 	OnEvent func(Event)
 
 	StallAfter time.Duration // 0: no watchdog
+
+	dispatcher actor.Dispatcher // of the stages; nil: protoactor's own. A benchmark sets it
 }
 
 // ranks is the number of stage actors.

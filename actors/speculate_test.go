@@ -269,7 +269,7 @@ func holdAhead(t *testing.T, spec actors.Spec, step int64) *ahead {
 func (h *ahead) request(what func()) {
 	h.t.Helper()
 	what()
-	if _, err := h.run.Settle(); err != nil {
+	if err := h.run.Settle(); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -396,22 +396,18 @@ func TestStatusOfAStepAhead(t *testing.T) {
 
 // TestDecisionIsWaitedFor: until it knows the decision, no stage touches the gradients
 // of the step before, by the loss's forward as little as by a backward. The scheduler is
-// held while it tells the first rank, and so the last has everything but the decision.
+// held before it makes it, and so the last rank has everything but the decision.
 func TestDecisionIsWaitedFor(t *testing.T) {
 	const step = 2
 	table := generate(t, scheduler.Spec{Schedule: scheduler.ZBH2, Ranks: 2, Chunks: 1, Microbatches: 4})
 	var speculated [2]bool // by rank, whose actor alone uses its own
 	var early atomic.Int32
-	decided := make(chan struct{})
 	spec := fakeRun{table: table, threads: 2, steps: 6, untied: true, hook: func(_ *tensorops.List, rank int, what string, chunk, _ int) {
 		switch what {
 		case "speculative apply":
 			speculated[rank] = true
 		case "commit", "rollback":
 			speculated[rank] = false
-			if rank == 0 && what == "commit" {
-				<-decided
-			}
 		case "I", "W":
 			if speculated[rank] {
 				early.Add(1)
@@ -423,13 +419,16 @@ func TestDecisionIsWaitedFor(t *testing.T) {
 		}
 	}}.spec(t, &log{})
 	h := holdAhead(t, spec, step)
+	decided := newGate()
+	t.Cleanup(decided.open)
+	h.run.Hold("scheduler", decided.closed)
 	h.gate.open()
 	eventually(t, h.run, "the wait for the decision", func() bool {
 		s := h.run.Status().Actors[5]
 		return s.Step == step+1 && s.Wait == actors.WaitDecision && s.From == "scheduler" && s.Action == scheduler.Action{Chunk: 1, Type: scheduler.F} &&
 			strings.Contains(h.run.Status().String(), "the decision about the step before")
 	})
-	close(decided)
+	decided.open()
 	if out := wait(t, h.run); out.Err != nil || out.Updates != (actors.Updates{Kept: 4, RolledBack: 1, Waited: 1}) {
 		t.Errorf("the run ends with %+v", out)
 	}

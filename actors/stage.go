@@ -90,7 +90,7 @@ type deviceDone struct {
 }
 
 func (a *stageActor) Receive(ctx actor.Context) {
-	defer a.rethrow()
+	defer a.rethrow(ctx)
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		a.self, a.root = ctx.Self(), ctx.ActorSystem().Root
@@ -141,8 +141,6 @@ func (a *stageActor) Receive(ctx actor.Context) {
 	case halt:
 		a.failed = true
 		a.move(ctx, haltAsked)
-	case StatusRequest:
-		ctx.Respond(a.cell.Load())
 	}
 }
 
@@ -183,7 +181,7 @@ func (a *stageActor) keep(ctx actor.Context, h Header, key inboxKey, m owner) {
 func (a *stageActor) submit(l *tensorops.List, then func(ctx actor.Context)) {
 	a.after, a.began = then, time.Now()
 	a.stream.Submit(l, func(err error) {
-		a.root.Send(a.self, &deviceDone{err, time.Now()})
+		a.root.Send(a.self, &deviceDone{err, time.Now()}) // only that: the device's goroutine must not wait for what an actor does
 	})
 	a.state = a.state.on(submitted)
 }

@@ -19,20 +19,19 @@ import (
 // all have, no tensor is sent any more, and every actor stops behind what is in
 // its mailbox, so that nothing is lost there.
 type supervisor struct {
-	spec           *Spec
-	runID          runID
-	cells          []*StatusCell
-	streams        []tensorops.Stream
-	host           tensorops.Arena // for what crosses from one device to another
-	copies         *tensorops.Memory
-	schedulerActor actor.Actor
-	result         chan<- Outcome // capacity 1
+	spec    *Spec
+	runID   runID
+	cells   []*StatusCell
+	streams []tensorops.Stream
+	host    tensorops.Arena // for what crosses from one device to another
+	copies  *tensorops.Memory
+	tables  tables
+	result  chan<- Outcome // capacity 1
 
 	builders *sync.WaitGroup
 	root     *actor.RootContext
 	pids     map[string]*actor.PID // that live
 	active   map[string]bool       // stages that may send tensors
-	panicked map[string]bool
 	ending   bool
 	last     lastState // the scheduler's, once it has told it; the start's before
 	told     bool
@@ -86,10 +85,6 @@ func (s *supervisor) Receive(ctx actor.Context) {
 		if pid := s.pids[schedulerName]; pid != nil {
 			ctx.Send(pid, m)
 		}
-	case StatusRequest:
-		if pid := s.pids[schedulerName]; pid != nil {
-			ctx.Forward(pid) // what the run does is what its scheduler does
-		}
 	case *halted:
 		s.rest(stageName(m.rank))
 	case *actor.Terminated:
@@ -103,36 +98,14 @@ func (s *supervisor) Receive(ctx actor.Context) {
 	}
 }
 
-// rescue ends the run when the supervisor itself panics: protoactor's own choice
-// would be to start another run in its place.
+// rescue ends the run when the supervisor itself panics. Nobody of the run's is above it,
+// and protoactor would start another run in its place; a guardian that doesn't would stay
+// in a caller's system for good.
 func (s *supervisor) rescue(ctx actor.Context) {
 	if v := recover(); v != nil {
-		s.outcome.Err = &Panic{v, debug.Stack()}
+		s.outcome.Err = &Panic{Value: v, Stack: debug.Stack()}
 		ctx.Stop(ctx.Self())
 	}
-}
-
-// HandleFailure makes the supervisor the strategy by which protoactor supervises its
-// children: it is called when one of them panics. The actor goes on, as one that has failed, to release
-// what it owns; when that panics too, it is stopped.
-func (s *supervisor) HandleFailure(_ *actor.ActorSystem, by actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
-	err, ok := reason.(error)
-	if !ok {
-		err = fmt.Errorf("panic: %v", reason)
-	}
-	failure := &ActorError{Actor: s.name(child), Err: err}
-	for _, c := range s.cells {
-		if now := c.Load(); now.Actor == failure.Actor {
-			failure.Step = now.Step
-		}
-	}
-	s.end(Outcome{Err: failure})
-	if s.panicked[failure.Actor] {
-		by.StopChildren(child)
-		return
-	}
-	s.panicked[failure.Actor] = true
-	by.ResumeChildren(child)
 }
 
 // name returns what people call an actor.
@@ -147,28 +120,31 @@ func (s *supervisor) name(who *actor.PID) string {
 
 // spawn makes the actors and tells them their peers.
 func (s *supervisor) spawn(ctx actor.Context) {
-	s.pids, s.active, s.panicked = make(map[string]*actor.PID), make(map[string]bool), make(map[string]bool)
-	add := func(name string, a actor.Actor, opts ...actor.PropsOption) *actor.PID {
-		pid, err := ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return a }, opts...), name)
+	s.pids, s.active = make(map[string]*actor.PID), make(map[string]bool)
+	add := func(name string, producer actor.Producer, opts ...actor.PropsOption) *actor.PID {
+		pid, err := ctx.SpawnNamed(actor.PropsFromProducer(producer, opts...), name)
 		if err != nil {
-			panic(err) // the name is taken: there is another supervisor of the same name
+			panic(err) // of two ranks with one name
 		}
 		s.pids[name] = pid
 		return pid
 	}
 	common := func(i int) part { return part{spec: s.spec, cell: s.cells[i], runID: s.runID} }
 	peers := &Peers{Header: s.runID.header(s.spec.Start.Step, 0)}
-	peers.Scheduler = add(schedulerName, s.schedulerActor)
-	peers.Loader = add(loaderName, &loader{part: common(1)})
-	peers.Checkpoint = add(checkpointName, &checkpointActor{part: common(2)})
-	peers.Metrics = add(metricsName, &metricsActor{part: common(3)})
-	// A stage takes a message on the goroutine that sends it. So its device starts
-	// the next action without a switch of goroutines, and what the action lets
-	// another stage do starts a moment before.
-	inline := actor.WithDispatcher(actor.NewSynchronizedDispatcher(throughput))
+	peers.Scheduler = add(schedulerName, func() actor.Actor { return newSchedulerActor(common(0), s.tables) })
+	peers.Loader = add(loaderName, func() actor.Actor { return &loader{part: common(1)} })
+	peers.Checkpoint = add(checkpointName, func() actor.Actor { return &checkpointActor{part: common(2)} })
+	peers.Metrics = add(metricsName, func() actor.Actor { return &metricsActor{part: common(3)} })
+	// A stage too receives and records on a goroutine of its mailbox's own, never on the
+	// sender's, which may be its device's. Steps take 1 to 4 % longer by that where actions
+	// take 1 ms (16 ranks on 2 shared cores: 3 to 4 %), less where they take longer:
+	// go test -run '^$' -bench Dispatcher -benchtime 10x ./actors, 2026-11-22; BENCHMARKS.md.
 	for r, stream := range s.streams {
-		peers.Stages = append(peers.Stages, add(stageName(r), &stageActor{part: common(4 + r), rank: r, stream: stream, hostTransfer: hostTransfer{host: s.host}, copies: s.copies, builders: s.builders}, inline))
-		s.active[stageName(r)] = true
+		name := stageName(r)
+		peers.Stages = append(peers.Stages, add(name, func() actor.Actor {
+			return &stageActor{part: common(4 + r), rank: r, stream: stream, hostTransfer: hostTransfer{host: s.host}, copies: s.copies, builders: s.builders}
+		}, actor.WithDispatcher(s.spec.dispatcher)))
+		s.active[name] = true
 	}
 	// The scheduler first: stages report to it.
 	for _, pid := range append([]*actor.PID{peers.Scheduler, peers.Checkpoint}, peers.Stages...) {
