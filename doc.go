@@ -16,6 +16,8 @@
 // goroutine. When the context ends the run stops at the end of its step, with a
 // checkpoint.
 //
+// A service that has an actor system of its own gives it to the run, as Options.System.
+//
 // Evaluate and Generate use what was trained.
 //
 // The package knows files, folders and configurations, and puts the other

@@ -7,13 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/goleak"
 
 	"github.com/troupe-ml/troupe"
@@ -266,5 +269,43 @@ func TestBeginningIsClosed(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestLifeInACallersSystem: two runs at a time in a caller's actor system train as they do
+// alone, and leave the system to its own actors.
+func TestLifeInACallersSystem(t *testing.T) {
+	quiet := slog.New(slog.DiscardHandler)
+	system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }))
+	defer system.Shutdown()
+	echo := system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+		if m, ok := ctx.Message().(string); ok {
+			ctx.Respond(m)
+		}
+	}))
+	defer func() {
+		if err := system.Root.StopFuture(echo).Wait(); err != nil {
+			t.Error(err)
+		}
+	}()
+	configs := [][]string{{"pipeline.stages=2"}, {"pipeline.stages=1", "run.seed=7"}}
+	var runs []*troupe.Run
+	var outs []string
+	for _, sets := range configs {
+		out := filepath.Join(t.TempDir(), "out")
+		run, err := troupe.Start(context.Background(), newConfig(t, out, sets...), troupe.Options{System: system, Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs, outs = append(runs, run), append(outs, out)
+	}
+	for i, run := range runs {
+		finish(t, run)
+		alone := filepath.Join(t.TempDir(), "alone")
+		train(t, alone, configs[i]...)
+		sameFigures(t, alone, outs[i])
+	}
+	if m, err := system.Root.RequestFuture(echo, "there?", 10*time.Second).Result(); err != nil || m != "there?" {
+		t.Errorf("the caller's actor answers %v, %v", m, err)
 	}
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/actors"
@@ -60,6 +62,10 @@ type Options struct {
 	// AcceptNewData goes on although the data's content has changed.
 	AcceptNewData bool
 	Trace         bool // time every action of every step, whatever run.trace_every says: see StepEvent.Trace
+	// System, if there is one, is an actor system of the caller's, in which the run's
+	// actors live while it does; nil: the run has one of its own. See actors.Spec.
+	System *actor.ActorSystem
+	Logger *slog.Logger // told how the run begins and ends; nil: nobody is
 }
 
 // Info describes a run that has been set up.
@@ -467,6 +473,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 		Start: start, Steps: int64(cfg.Run.Steps), EvalEvery: int64(cfg.Run.EvalEvery), CheckpointEvery: int64(cfg.Run.CheckpointEvery),
 		WriteCheckpoint: save.Write, WriteRecord: r.metrics.Write, WriteTrace: traceWriter(p, r.output.FS, r.devices.Threads()), OnEvent: r.send,
 		StallAfter: time.Duration(cfg.Run.StallAfterS * float64(time.Second)),
+		System:     o.System, Logger: o.Logger,
 	}, nil
 }
 

@@ -53,14 +53,21 @@
 //
 // Every message carries run, attempt and step; one of another attempt is dropped.
 //
+// # In whose actor system
+//
+// A run's actors are in a system of its own, or in one that the caller has given
+// (Spec.System), below a supervisor whose name has the attempt in it: any number of runs
+// may be in one system, and each stops its own actors and nothing else.
+//
 // # How a run ends
 //
 // Whatever the reason (the last step, a request, a failure), the supervisor first
 // tells the stages to halt: they start nothing more, and answer when their device
 // is at rest. From then on nobody sends a tensor, and all actors stop behind what
 // is in their mailboxes: tensors there are released, lines and events come out,
-// and a checkpoint in progress is finished. A panic is its actor's failure; the
-// actor goes on as a failed one, so that it can do its part of this.
+// and a checkpoint in progress is finished. A panic is its actor's failure; protoactor
+// resumes the actor as a failed one, so that it can do its part of this, and stops one
+// that panics again.
 //
 // Then the streams end, and after all of them their arenas are closed: what a stage holds,
 // what a list that failed half-way left behind, and what lies in a mailbox that nobody

@@ -20,6 +20,20 @@ type Header struct {
 	Order   int64     // number of the order this belongs to, from 1
 }
 
+// A message of a run may find that its receiver has stopped: where the run has ended, that
+// is no fault, and protoactor need not log it in a caller's system, from a goroutine that
+// stays there for a while.
+
+func (Header) IgnoreDeadLetterLogging()      {}
+func (control) IgnoreDeadLetterLogging()     {}
+func (kill) IgnoreDeadLetterLogging()        {}
+func (halt) IgnoreDeadLetterLogging()        {}
+func (*halted) IgnoreDeadLetterLogging()     {}
+func (*built) IgnoreDeadLetterLogging()      {}
+func (*deviceDone) IgnoreDeadLetterLogging() {}
+func (*publish) IgnoreDeadLetterLogging()    {}
+func (*lastState) IgnoreDeadLetterLogging()  {}
+
 // Phase says what an order is for.
 type Phase uint8
 

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,8 @@ type Run struct {
 	spec       Spec
 	attempt    uuid.UUID
 	system     *actor.ActorSystem
+	log        *slog.Logger
+	shutdown   func() // of a system of the run's own, else nil
 	supervisor *actor.PID
 	cells      []*StatusCell
 	moves      atomic.Int64
@@ -53,17 +56,29 @@ func Start(spec Spec) (*Run, error) {
 		r.cells = append(r.cells, NewStatusCell(stageName(rank), rank, &r.moves))
 		r.streams = append(r.streams, spec.device(rank).NewStream(stageName(rank)))
 	}
-	// What the actor library logs of its own accord is covered by events and
-	// errors here.
-	r.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
-		return slog.New(slog.DiscardHandler)
-	}), actor.WithDeadLetterThrottleInterval(time.Nanosecond)) // it sleeps so long in a goroutine
+	if r.log = spec.Logger; r.log == nil {
+		r.log = slog.New(slog.DiscardHandler) // events and errors tell what matters
+	}
+	r.log = r.log.With("run", spec.Run, "attempt", attempt)
+	if r.system = spec.System; r.system == nil {
+		r.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return r.log }),
+			actor.WithDeadLetterThrottleInterval(time.Nanosecond)) // it sleeps so long in a goroutine
+		r.shutdown = r.system.Shutdown
+	}
+	r.log.Info("run begins", "ranks", spec.ranks(), "step", spec.Start.Step)
 	host := r.memory.NewArena("what crosses")
-	r.supervisor = r.system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor {
+	r.supervisor, err = r.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor {
 		return &supervisor{spec: &r.spec, runID: id, cells: r.cells, streams: r.streams, host: host, copies: r.copies, tables: tables, result: r.result, builders: &r.builders}
-	}, actor.WithSupervisor(supervision)))
+	}, actor.WithSupervisor(supervision)), "troupe-"+attempt.String())
+	if err != nil { // by a middleware of the caller's: the name is nobody else's
+		r.result <- Outcome{State: spec.Start, Err: err}
+	}
 	go r.finish()
 	go r.watch()
+	if err != nil {
+		r.Wait()
+		return nil, fmt.Errorf("spawning the run's supervisor: %w", err)
+	}
 	return r, nil
 }
 
@@ -81,9 +96,16 @@ func (r *Run) finish() {
 	for _, s := range r.streams { // now that nothing uses the memory of another
 		s.Arena().Close()
 	}
-	r.system.Shutdown()
+	if r.shutdown != nil {
+		r.shutdown()
+	}
 	r.memory.Close()
 	r.copies.Close()
+	if outcome.Err != nil {
+		r.log.Error("run failed", "step", outcome.State.Step, "err", outcome.Err)
+	} else {
+		r.log.Info("run ended", "step", outcome.State.Step, "stopped", outcome.Stopped)
+	}
 	r.outcome, r.spec = outcome, Spec{} // whoever keeps the run keeps no data by it
 	close(r.done)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -102,6 +103,14 @@ type Spec struct {
 	OnEvent func(Event)
 
 	StallAfter time.Duration // 0: no watchdog
+
+	// System, if there is one, is the caller's own, which the run's actors are spawned in
+	// and stopped in: the run's supervisor as "troupe-" and the attempt, and the others
+	// below it. Nothing else there is touched. nil: the run has one of its own.
+	System *actor.ActorSystem
+	// Logger is told how the run begins and ends, and what protoactor tells in a system of
+	// the run's own; nil: nobody is.
+	Logger *slog.Logger
 
 	dispatcher actor.Dispatcher // of the stages; nil: protoactor's own. A benchmark sets it
 }
