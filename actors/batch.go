@@ -14,13 +14,16 @@ type Source interface {
 	EvalFill(index int, tokens, targets []int32) error
 }
 
+// Extent says which of a step's or a validation's sequences a microbatch has, and their
+// length.
+type Extent struct{ FirstSequence, Sequences, Positions int }
+
 // Batch are the tokens and targets of one microbatch, in host memory that goes
 // back to the loader's pool.
 type Batch struct {
-	FirstSequence        int
-	Sequences, Positions int
-	Tokens, Targets      []int32 // empty where not asked for
-	pool                 *batchPool
+	Extent
+	Tokens, Targets []int32 // empty where not asked for
+	pool            *batchPool
 }
 
 // Release gives the memory back.

@@ -46,7 +46,7 @@ func (a *loader) fill(m *DataRequest) (*Batch, error) {
 		}
 	}
 	b := a.pool.get(count * positions)
-	b.FirstSequence, b.Sequences, b.Positions = first, count, positions
+	b.Extent = Extent{first, count, positions}
 	for i := range count {
 		tokens, targets := b.Tokens[i*positions:][:positions], b.Targets[i*positions:][:positions]
 		var err error

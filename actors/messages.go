@@ -80,11 +80,11 @@ type Order struct {
 // chunk To, or the gradient of To's output. The message owns the tensor.
 type Transfer struct {
 	Header
-	Kind          scheduler.EdgeKind
-	To            int32
-	Microbatch    int32
-	FirstSequence int
-	Tensor        tensorops.Tensor
+	Kind       scheduler.EdgeKind
+	To         int32
+	Microbatch int32
+	Extent     Extent // of the microbatch, with an activation
+	Tensor     tensorops.Tensor
 }
 
 // Credit gives back a credit of the edge that begins at chunk Edge.

@@ -31,10 +31,10 @@ func (a *stageActor) edges(act scheduler.Action) edges {
 type visit struct {
 	scheduler.Action
 	edges
-	in    *Transfer
-	data  *Data
-	first int              // the microbatch's first sequence
-	out   tensorops.Tensor // until it is sent
+	in     *Transfer
+	data   *Data
+	extent Extent           // of a forward's microbatch
+	out    tensorops.Tensor // until it is sent
 }
 
 // inputs are the inbox keys of what the visit consumes.
@@ -145,8 +145,7 @@ func (a *stageActor) start() {
 		}
 		switch v.Type {
 		case scheduler.F:
-			mb := a.microbatch(v.Action, v.in, v.data)
-			v.first = mb.FirstSequence
+			mb := a.microbatch(v)
 			v.out = a.stage.Forward(l, chunk, &mb, x)
 		case scheduler.I:
 			v.out = a.stage.InputGrad(l, chunk, index, x)
@@ -165,20 +164,17 @@ func (a *stageActor) start() {
 	a.submit(l, a.finishActions)
 }
 
-// microbatch describes what a forward works on: from the data where the stage
-// has some, else from the activation's own shape.
-func (a *stageActor) microbatch(act scheduler.Action, in *Transfer, data *Data) stages.Microbatch {
-	mb := stages.Microbatch{Step: a.order.Step, Index: int(act.Microbatch), Train: a.order.Phase == Train}
-	if in != nil {
-		mb.FirstSequence = in.FirstSequence
-		if in.Tensor.Rank() >= 2 {
-			mb.Sequences, mb.Positions = in.Tensor.Dim(0), in.Tensor.Dim(1)
-		}
+// microbatch describes what a forward works on, as its input says or its data.
+func (a *stageActor) microbatch(v *visit) stages.Microbatch {
+	mb := stages.Microbatch{Step: a.order.Step, Index: int(v.Microbatch), Train: a.order.Phase == Train}
+	if v.in != nil {
+		v.extent = v.in.Extent
 	}
-	if data != nil {
-		b := data.Batch
-		mb.FirstSequence, mb.Sequences, mb.Positions, mb.Tokens, mb.Targets = b.FirstSequence, b.Sequences, b.Positions, b.Tokens, b.Targets
+	if v.data != nil {
+		b := v.data.Batch
+		v.extent, mb.Tokens, mb.Targets = b.Extent, b.Tokens, b.Targets
 	}
+	mb.FirstSequence, mb.Sequences, mb.Positions = v.extent.FirstSequence, v.extent.Sequences, v.extent.Positions
 	if mb.Train && a.spec.Recompute != nil {
 		mb.Recompute = a.spec.Recompute(a.rank, mb.Index)
 	}
@@ -208,7 +204,7 @@ func (a *stageActor) finishActions(ctx actor.Context) {
 		if v.edges.out {
 			out := v.out
 			v.out = tensorops.Tensor{}
-			ctx.Send(a.peer(v.to), &Transfer{Header: a.order.Header, Kind: v.kind, To: v.to, Microbatch: v.Microbatch, FirstSequence: v.first, Tensor: out})
+			ctx.Send(a.peer(v.to), &Transfer{Header: a.order.Header, Kind: v.kind, To: v.to, Microbatch: v.Microbatch, Extent: v.extent, Tensor: out})
 		}
 	}
 	a.doing = a.doing[:0]

@@ -366,10 +366,7 @@ func (s *Stage) checkEdge(c *chunk, what string, none bool, mtp int, mb *Microba
 		return nil
 	}
 	b, tt, ch := mb.Sequences, mb.Positions, s.model.Config.Hidden
-	switch {
-	case mtp > 0 && len(c.layers) == 0 && t.Rank() > 0:
-		b = t.Dim(0) // passed on as it is; whoever fills in mb here knows nothing but this shape
-	case mb.Train:
+	if mb.Train {
 		b *= 1 + mtp
 	}
 	if !t.Valid() || t.DType() != tensorops.Float32 || t.Rank() != 3 || t.Dim(0) != b || t.Dim(1) != tt || t.Dim(2) != ch {
