@@ -106,7 +106,8 @@ type Spec struct {
 
 	// System, if there is one, is the caller's own, which the run's actors are spawned in
 	// and stopped in: the run's supervisor as "troupe-" and the attempt, and the others
-	// below it. Nothing else there is touched. nil: the run has one of its own.
+	// below it. Nothing else there is touched; stopping the supervisor kills the run.
+	// nil: the run has a system of its own.
 	System *actor.ActorSystem
 	// Logger is told how the run begins and ends, and what protoactor tells in a system of
 	// the run's own; nil: nobody is.

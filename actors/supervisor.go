@@ -92,6 +92,11 @@ func (s *supervisor) Receive(ctx actor.Context) {
 	case *lastState:
 		s.last, s.told = *m, true
 		s.stopLast(ctx)
+	case *actor.Stopping:
+		if !s.ending && s.outcome.Err == nil { // stopped from outside, in the caller's system
+			s.outcome.Err = ErrKilled
+		}
+		clear(s.active) // protoactor stops the others that are left now
 	case *actor.Stopped:
 		s.outcome.State, s.outcome.Updates = s.last.state, s.last.updates
 		s.result <- s.outcome

@@ -159,6 +159,32 @@ func TestRunsLeaveACallersSystem(t *testing.T) {
 	}
 }
 
+// TestStoppedFromOutside: whoever stops a run's supervisor in its own system kills the run,
+// which leaves nothing.
+func TestStoppedFromOutside(t *testing.T) {
+	system, said, _ := callersSystem(t)
+	before, _ := inSystem(system)
+	l := &log{}
+	spec := fakeRun{table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4}), threads: 2, steps: 1 << 40}.spec(t, l)
+	spec.System = system
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	run := start(t, spec)
+	eventually(t, run, "a step", func() bool { return len(l.steps()) > 0 })
+	system.Root.Stop(system.NewLocalPID("troupe-" + run.Attempt().String()))
+	if out := wait(t, run); !errors.Is(out.Err, actors.ErrKilled) {
+		t.Errorf("the run ends with %+v", out)
+	}
+	if m := spec.Device.Memory(); m.InUse != 0 || m.Pooled != 0 {
+		t.Errorf("%+v are left", m)
+	}
+	if after, _ := inSystem(system); !slices.Equal(after, before) {
+		t.Errorf("%q are in the system, before %q", after, before)
+	}
+	if s := said.String(); strings.Contains(s, "DeadLetter") {
+		t.Errorf("the caller's log has %s", s)
+	}
+}
+
 // TestRefusingSystem: a system in which nothing can be spawned is an error, and nothing is
 // left of the run.
 func TestRefusingSystem(t *testing.T) {
