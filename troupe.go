@@ -133,7 +133,7 @@ type Run struct {
 	done    chan struct{} // closed when result and err are final
 }
 
-// Check says whether a configuration can be met, as far as that can be told
+// Check says whether a configuration can be run, as far as that can be told
 // without reading the data: the model, the layout, the schedule, the memory, and
 // that the files exist.
 func Check(cfg *config.Config) error {

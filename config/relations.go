@@ -131,7 +131,7 @@ func (c *checker) data() {
 	if c.clean("data.val", "data.val_fraction") {
 		switch {
 		case len(d.Val) > 0 && d.ValFraction > 0:
-			c.fail("data.val_fraction", fmt.Sprintf("%s is set, and so is data.val", render(d.ValFraction)), "keep one; val_fraction = 0 or val = [] takes the other back")
+			c.fail("data.val_fraction", fmt.Sprintf("%s is set, and so is data.val", render(d.ValFraction)), "keep one: val_fraction = 0 or val = [] clears the other")
 		case len(d.Val) == 0 && d.ValFraction == 0:
 			c.fail("data.val_fraction", "0 leaves no text to validate on", "use a fraction such as 0.1, or set data.val")
 		}

@@ -137,7 +137,7 @@ func (p *planText) table(name string, options []*planner.Option, best *planner.O
 	}
 	p.line("%s", name)
 	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "    schedule\tstages\tchunks\tmicrobatch\trecomputation\tstep ms\tby proposed\tbubble %\tmemory\t")
+	fmt.Fprintln(t, "    schedule\tstages\tchunks\tmicrobatch\trecomputation\tstep ms\tby recommended\tbubble %\tmemory\t")
 	for _, o := range options[:min(len(options), mostListed)] {
 		fmt.Fprintf(t, "    %s\t%d\t%d\t%d\t%s\t%s\t%.2f\t%.1f\t%s\t\n", o.Schedule, o.Stages, o.Chunks, o.Microbatch, recomputation(o), round(o.StepMS), o.StepMS/best.StepMS, o.BubblePct, term.Bytes(o.NeedBytes()))
 	}
