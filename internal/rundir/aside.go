@@ -116,26 +116,21 @@ func (d *Dir) Decision(from int64) *actors.Decision {
 	return &actors.Decision{Step: from, Time: time.Now().UTC(), Kind: actors.FromStep, Detail: detail}
 }
 
-// advise adds to an error of the newest checkpoint that isn't proven to be damaged how
-// to go on without it.
+// advise adds to an error about a checkpoint that isn't proven to be damaged how to go on
+// without it.
 func (d *Dir) advise(err error) error {
 	if errors.Is(err, checkpoint.ErrAllDamaged) {
 		return fmt.Errorf("%w\nreplace one by a copy, or choose another run.out", err)
 	}
-	if !errors.Is(err, checkpoint.ErrMissing) && !errors.Is(err, checkpoint.ErrUnreadable) && !errors.Is(err, checkpoint.ErrVersion) {
+	var at *checkpoint.StepError
+	if !errors.As(err, &at) || !errors.Is(err, checkpoint.ErrMissing) && !errors.Is(err, checkpoint.ErrUnreadable) && !errors.Is(err, checkpoint.ErrVersion) {
 		return err
 	}
 	steps, listErr := d.Store.Steps()
 	if listErr != nil {
 		return err
 	}
-	last, _, _ := d.Store.Last() // 0 where nothing is known of it
-	for _, a := range d.aside {
-		steps = slices.DeleteFunc(steps, func(step int) bool { return step >= a.step })
-	}
-	if n := len(steps) - 1; n >= 0 && steps[n] >= last {
-		steps = steps[:n] // the error is about this one, else about what last points to
-	}
+	steps = slices.DeleteFunc(steps, func(step int) bool { return step >= at.Step })
 	if len(steps) == 0 {
 		return err
 	}

@@ -34,7 +34,8 @@ func (d *Dir) Resume(fromStep int) (*Resumed, error) {
 	}
 	r := &Resumed{Checkpoint: ckpt}
 	if err := r.read(); err != nil {
-		return nil, errors.Join(fmt.Errorf("checkpoint %s: %w", ckpt.Dir(), d.advise(err)), ckpt.Close())
+		err = d.advise(&checkpoint.StepError{Step: ckpt.Step(), Err: err})
+		return nil, errors.Join(fmt.Errorf("checkpoint %s: %w", ckpt.Dir(), err), ckpt.Close())
 	}
 	return r, nil
 }

@@ -245,6 +245,25 @@ func TestAllDamaged(t *testing.T) {
 	refused(t, newConfig(t, out), 0, checkpoint.ErrAllDamaged, stepDir(out, 3), stepDir(out, 6), "replace one by a copy, or choose another run.out")
 }
 
+// TestDamagedAndIncomplete: what there is to go on from by name is older than what is
+// damaged, and than what is incomplete behind it.
+func TestDamagedAndIncomplete(t *testing.T) {
+	out := trained(t, "run.checkpoint_every=2")
+	flip(t, filepath.Join(stepDir(out, 6), "model.safetensors"))
+	must(t, os.Remove(filepath.Join(stepDir(out, 4), "manifest.json")))
+	refused(t, newConfig(t, out), 0, checkpoint.ErrMissing, stepDir(out, 4), "--from-step: there are [2]")
+	must(t, os.RemoveAll(stepDir(out, 2)))
+	if err := refused(t, newConfig(t, out), 0, checkpoint.ErrMissing, stepDir(out, 4)); strings.Contains(err.Error(), "--from-step") {
+		t.Errorf("there is none to go on from, and the error says %v", err)
+	}
+
+	// A step's own second one, which a crash has left, is not older.
+	out = trained(t, "run.checkpoint_every=2")
+	must(t, os.Mkdir(stepDir(out, 6)+".replaced", 0o755))
+	flip(t, filepath.Join(stepDir(out, 6), "model.safetensors"))
+	refused(t, newConfig(t, out), 0, checkpoint.ErrMissing, stepDir(out, 6)+".replaced", "--from-step: there are [2 4]")
+}
+
 // TestDamagedReplacement: a crash has left a checkpoint and the one that it was to
 // replace. When the new one is damaged, the run goes on from the old one.
 func TestDamagedReplacement(t *testing.T) {
