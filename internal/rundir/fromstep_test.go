@@ -109,7 +109,12 @@ func TestFromStepOnceMore(t *testing.T) {
 		{name: "one knows, and has no weights", change: func(t *testing.T, out string) {
 			alone(t, out)
 			must(t, os.Remove(at(out, 6, "model.safetensors")))
-		}, from: 2, aside: "superseded-2", again: true},
+		}, is: checkpoint.ErrMissing, refusal: []string{"model.safetensors", "gone on from step 2 by name before"}},
+		{name: "one knows, and its weights are damaged, and so is the one to go back to", change: func(t *testing.T, out string) {
+			alone(t, out)
+			flip(t, at(out, 6, "model.safetensors"))
+			flip(t, at(out, 2, "model.safetensors"))
+		}, is: checkpoint.ErrAllDamaged, refusal: []string{stepDir("", 2)}},
 		{name: "one knows, and is the one that a damaged one was to replace", change: func(t *testing.T, out string) {
 			alone(t, out)
 			must(t, os.CopyFS(stepDir(out, 6)+".replaced", os.DirFS(stepDir(out, 6))))
