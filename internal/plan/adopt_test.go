@@ -105,7 +105,7 @@ func TestResolve(t *testing.T) {
 	if got := p.CheckpointBytes(10); got != 10*4*3 { // AdamW has two numbers beside each weight
 		t.Errorf("a copy of 10 weights takes %d bytes", got)
 	}
-	if flops := p.StageFLOPs(); len(flops) != 2 || flops[0] <= 0 || flops[1] <= flops[0] { // the head is the most of it
+	if flops := p.ChunkFLOPs(); len(flops) != 2 || flops[0] <= 0 || flops[1] <= flops[0] { // the head is the most of it
 		t.Errorf("the stages take %v operations", flops)
 	}
 	if free, err := p.FreeBytes(); free <= 0 || err != nil {

@@ -34,8 +34,8 @@ func TestOwnTable(t *testing.T) {
 		{"as it is", tableFile(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4}), ""},
 		{"other ranks", tableFile(t, scheduler.Spec{Ranks: 3, Chunks: 1, Microbatches: 4}), "has 3 rows, one for each rank, but pipeline.stages is 2"},
 		{"other microbatches", tableFile(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 5}), "has 5 microbatches, but batch.sequences / batch.microbatch is 4"},
-		{"other chunks", tableFile(t, scheduler.Spec{Ranks: 2, Chunks: 2, Microbatches: 4}), "has 4 stages in placement"},
-		{"forwards only", tableFile(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4, ForwardOnly: true}), "there is nothing to train by"},
+		{"other chunks", tableFile(t, scheduler.Spec{Ranks: 2, Chunks: 2, Microbatches: 4}), "has 4 chunks in placement"},
+		{"forwards only", tableFile(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4, ForwardOnly: true}), "has no backward passes"},
 		{"no table", broken, "broken.csv"},
 		{"no file", filepath.Join(t.TempDir(), "none.csv"), "none.csv"},
 	} {
@@ -62,7 +62,7 @@ func TestDynamicBound(t *testing.T) {
 	}{
 		{[]string{"pipeline.schedule=1f1b"}, func(*plan.Plan) int { return 0 }},
 		{[]string{"pipeline.schedule=dynamic"}, func(p *plan.Plan) int { return slices.Max(p.Report().PeakInFlight) }},
-		{[]string{"pipeline.schedule=dynamic", "pipeline.bound=3"}, func(*plan.Plan) int { return 3 }},
+		{[]string{"pipeline.schedule=dynamic", "pipeline.max_in_flight=3"}, func(*plan.Plan) int { return 3 }},
 	} {
 		p, err := plan.Resolve(fromConfig(t, "", append(tt.sets, "pipeline.stages=2")...), nil)
 		must(t, err)
@@ -74,10 +74,10 @@ func TestDynamicBound(t *testing.T) {
 
 // TestCostsDecide: layers are spread by what they are said to cost.
 func TestCostsDecide(t *testing.T) {
-	layers := func(cost plan.LayerCost) (n []int) {
+	layers := func(cost plan.CostFunc) (n []int) {
 		p, err := plan.Resolve(fromConfig(t, "", "pipeline.stages=2", "model.layers=8"), cost)
 		must(t, err)
-		for _, symbols := range p.Layout().Stages {
+		for _, symbols := range p.Layout().Chunks {
 			n = append(n, len(symbols))
 		}
 		return n
