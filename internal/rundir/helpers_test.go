@@ -203,9 +203,15 @@ func goesOn(t testing.TB, cfg *config.Config, fromStep, step int) *life {
 	return l
 }
 
-// refused starts a run that must not begin, and must change nothing: the error is is, and
+// refused is refusal for those who need no more of the error.
+func refused(t testing.TB, cfg *config.Config, fromStep int, is error, want ...string) {
+	t.Helper()
+	_ = refusal(t, cfg, fromStep, is, want...) // it has been checked there
+}
+
+// refusal starts a run that must not begin, and must change nothing: the error is is, and
 // has all of want in its text.
-func refused(t testing.TB, cfg *config.Config, fromStep int, is error, want ...string) error {
+func refusal(t testing.TB, cfg *config.Config, fromStep int, is error, want ...string) error {
 	t.Helper()
 	before := tree(t, cfg.Run.Out)
 	l, err := begin(cfg, fromStep)
@@ -215,7 +221,7 @@ func refused(t testing.TB, cfg *config.Config, fromStep int, is error, want ...s
 	if l.dir != nil && l.dir.Begun {
 		t.Error("it has begun")
 	}
-	if !errors.Is(err, is) || is != checkpoint.ErrAllDamaged && errors.Is(err, checkpoint.ErrDamaged) {
+	if !errors.Is(err, is) || !errors.Is(is, checkpoint.ErrAllDamaged) && errors.Is(err, checkpoint.ErrDamaged) {
 		t.Errorf("error %v is not %v", err, is)
 	}
 	for _, text := range want {

@@ -64,7 +64,7 @@ func TestUnreadable(t *testing.T) {
 	check := func(t *testing.T, name string, fault faultfs.Fault, again bool, want ...string) {
 		t.Helper()
 		faults[name] = fault
-		err := refused(t, newConfig(t, out), 0, checkpoint.ErrUnreadable, append(want, filepath.Dir(filepath.Join(out, name)), filepath.Base(name))...)
+		err := refusal(t, newConfig(t, out), 0, checkpoint.ErrUnreadable, append(want, filepath.Dir(filepath.Join(out, name)), filepath.Base(name))...)
 		if checkpoint.TryAgain(err) != again {
 			t.Errorf("trying again may help with %v: %v", err, !again)
 		}
@@ -253,7 +253,7 @@ func TestDamagedAndIncomplete(t *testing.T) {
 	must(t, os.Remove(filepath.Join(stepDir(out, 4), "manifest.json")))
 	refused(t, newConfig(t, out), 0, checkpoint.ErrMissing, stepDir(out, 4), "--from-step: there are [2]")
 	must(t, os.RemoveAll(stepDir(out, 2)))
-	if err := refused(t, newConfig(t, out), 0, checkpoint.ErrMissing, stepDir(out, 4)); strings.Contains(err.Error(), "--from-step") {
+	if err := refusal(t, newConfig(t, out), 0, checkpoint.ErrMissing, stepDir(out, 4)); strings.Contains(err.Error(), "--from-step") {
 		t.Errorf("there is none to go on from, and the error says %v", err)
 	}
 
