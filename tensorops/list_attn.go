@@ -36,7 +36,7 @@ type AttentionArgs struct {
 // Put stores the operands.
 func (a AttentionArgs) Put(o *Op) {
 	o.operands(a.O, a.Q, a.K, a.V, a.LSE)
-	a.AttentionSizes.put(o)
+	a.putSizes(o)
 	a.Mask.Put(o)
 	o.set(FlagBF16, a.BF16)
 }
@@ -67,7 +67,7 @@ type AttentionGradArgs struct {
 // Put stores the operands.
 func (a AttentionGradArgs) Put(o *Op) {
 	o.operands(a.DQ, a.DK, a.DV, a.DO, a.Q, a.K, a.V, a.O, a.LSE)
-	a.AttentionSizes.put(o)
+	a.putSizes(o)
 	a.Mask.Put(o)
 	o.set(FlagBF16, a.BF16)
 }
@@ -105,8 +105,8 @@ func (a AttentionOpts) sizes(q, k Tensor) AttentionSizes {
 // Group is how many query heads share a head of keys and values.
 func (s AttentionSizes) Group() int { return s.Heads / s.KVHeads }
 
-// put stores what does not follow from the shape of q.
-func (s AttentionSizes) put(o *Op) { o.I = [6]int{s.Batch, s.Queries, s.Keys, s.Heads, s.KVHeads} }
+// putSizes stores what does not follow from the shape of q.
+func (s AttentionSizes) putSizes(o *Op) { o.I = [6]int{s.Batch, s.Queries, s.Keys, s.Heads, s.KVHeads} }
 
 func (o *Op) attentionSizes(q Tensor) AttentionSizes {
 	return AttentionSizes{Batch: o.I[0], Queries: o.I[1], Keys: o.I[2], Heads: o.I[3], KVHeads: o.I[4], Width: q.Cols() / o.I[3]}
