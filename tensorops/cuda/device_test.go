@@ -70,7 +70,7 @@ func (p pair) Size() int { return 2 }
 func (p pair) Rank() int { return p.rank }
 
 func (p pair) Start(op *tensorops.Op, done func(error)) {
-	mine := tensorops.Elements[float32](op.T[0])
+	mine := tensorops.Elements[float32](op.AllReduce().T)
 	p.mu.Lock()
 	for i, v := range mine {
 		p.sum[i] += v

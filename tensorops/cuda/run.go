@@ -75,9 +75,11 @@ func (s *stream) start(f *flight, ops []tensorops.Op) (goOn bool, err error) {
 	var whole bool
 	switch op.Kind {
 	case tensorops.KindUpload:
-		whole, err = s.upload(f, op.T[0], op.Host)
+		a := op.Upload()
+		whole, err = s.upload(f, a.Dst, a.Host)
 	case tensorops.KindFetch:
-		whole, err = s.fetch(f, op.Host, op.T[0])
+		a := op.Fetch()
+		whole, err = s.fetch(f, a.Host, a.Src)
 	case tensorops.KindAllReduce:
 		return s.reduce(f, op)
 	default:
