@@ -4,9 +4,9 @@ import "github.com/troupe-ml/troupe/tensorops"
 
 // reduce takes a collective one part further. A group of one is told of the operation as
 // it is. A larger one gets a tensor in host memory, where it can read and write it: the
-// device's is fetched before and uploaded after. The flight that fetches it starts the
-// collective when it lands.
-func (s *stream) reduce(f *flight, op *tensorops.Op) (goOn bool, err error) {
+// device's is fetched before and uploaded after. The batch that fetches it starts the
+// collective when it completes.
+func (s *stream) reduce(f *launchBatch, op *tensorops.Op) (goOn bool, err error) {
 	r, a := &s.run, op.AllReduce()
 	if a.Group.Size() <= 1 {
 		f.collective, f.cause = op, op
