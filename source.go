@@ -69,7 +69,7 @@ func listed(files []string) string {
 
 // loadData reads the texts. stored is the tokenizer of the checkpoint that the
 // run goes on from; nil: it is made from the training text. accept may be nil.
-func loadData(cfg *config.Config, stored tokenizer.Tokenizer, accept judge) (c *corpora, err error) {
+func loadData(cfg *config.Config, stored tokenizer.Tokenizer, accept acceptFunc) (c *corpora, err error) {
 	c = &corpora{tokenizer: stored}
 	if stored == nil && cfg.Data.Tokenizer == "bytes" {
 		c.tokenizer = tokenizer.Bytes{}

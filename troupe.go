@@ -261,10 +261,10 @@ func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
 		return nil, err
 	}
 	var changed newData
-	var accept judge
+	var accept acceptFunc
 	if back != nil {
 		changed = newData{was: back.State.Data, out: cfg.Run.Out, accept: o.AcceptNewData}
-		accept = changed.judge
+		accept = changed.compare
 	}
 	if r.corpora, err = loadData(cfg, stored, accept); err != nil {
 		return nil, err
