@@ -151,7 +151,7 @@ func check(cfg *config.Config) (err error) {
 	if _, _, _, err := dataFiles(cfg); err != nil {
 		errs = append(errs, err)
 	}
-	ckpt, err := plan.AdoptModel(cfg)
+	ckpt, err := plan.LoadFrom(cfg)
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
@@ -249,7 +249,7 @@ func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
 	if back != nil {
 		r.ckpt = back.Checkpoint
 	}
-	if err := r.adopt(cfg, back); err != nil {
+	if err := r.loadShape(cfg, back); err != nil {
 		return nil, err
 	}
 	r.warnDevices(cfg)
@@ -292,15 +292,15 @@ func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
 	return r.spec(cfg, p, start, load, back != nil, o)
 }
 
-// adopt fills in what the weights decide: of the checkpoint that the run goes on from,
+// loadShape fills in what the weights decide: of the checkpoint that the run goes on from,
 // which has all that was taken from model.from once, else of model.from.
-func (r *Run) adopt(cfg *config.Config, back *rundir.Resumed) (err error) {
+func (r *Run) loadShape(cfg *config.Config, back *rundir.Resumed) (err error) {
 	if back == nil {
-		if r.ckpt, err = plan.AdoptModel(cfg); err != nil {
+		if r.ckpt, err = plan.LoadFrom(cfg); err != nil {
 			return err
 		}
 	} else if cfg.Model.From != "" {
-		if err := plan.Adopt(cfg, back.Checkpoint); err != nil {
+		if err := plan.LoadShape(cfg, back.Checkpoint); err != nil {
 			return err
 		}
 	}
@@ -393,7 +393,7 @@ func (r *Run) plan(cfg *config.Config, withState bool) (*plan.Plan, error) {
 
 // storedTokenizer is the one to go on with: the checkpoint's, or that of the
 // model which the run starts from. One that is not known matters for text alone:
-// see plan.Adopt.
+// see plan.LoadShape.
 func (r *Run) storedTokenizer(back *rundir.Resumed) (tokenizer.Tokenizer, error) {
 	if back != nil {
 		return back.Tokenizer, nil

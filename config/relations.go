@@ -48,7 +48,7 @@ func (c *Config) checkRelations(suspect map[string]bool, errs Errors) Errors {
 }
 
 // clean reports whether the keys may be judged together: none is suspect, nor
-// left for AdoptModel to fill.
+// left for LoadShape to fill.
 func (c *checker) clean(keys ...string) bool {
 	for _, key := range keys {
 		if c.suspect[key] || c.isOpen(lookup(key)) {

@@ -22,9 +22,9 @@ func fromConfig(t testing.TB, from string, sets ...string) *config.Config {
 	return cfg
 }
 
-// TestAdopt: the sizes and the tokenizer are those of the model to begin from, where the
+// TestLoadShape: the sizes and the tokenizer are those of the model to begin from, where the
 // configuration says nothing against it.
-func TestAdopt(t *testing.T) {
+func TestLoadShape(t *testing.T) {
 	chars, err := tokenizer.BuildChars([]byte("abc"))
 	must(t, err)
 	of := func(c stages.Config, tok tokenizer.Tokenizer) string {
@@ -59,10 +59,10 @@ func TestAdopt(t *testing.T) {
 		{"nothing there", "nowhere", nil, []string{"model.from: ", "nowhere"}, "", 0},
 	} {
 		cfg := fromConfig(t, tt.from, tt.sets...)
-		ckpt, err := plan.AdoptModel(cfg)
+		ckpt, err := plan.LoadFrom(cfg)
 		if len(tt.want) > 0 {
 			if err == nil {
-				t.Fatalf("%s: it is adopted, %v", tt.name, ckpt.Close())
+				t.Fatalf("%s: it is loaded, %v", tt.name, ckpt.Close())
 			}
 			for _, text := range tt.want {
 				if !strings.Contains(err.Error(), text) {
@@ -80,7 +80,7 @@ func TestAdopt(t *testing.T) {
 		}
 		must(t, ckpt.Close())
 	}
-	if ckpt, err := plan.AdoptModel(fromConfig(t, "")); ckpt != nil || err != nil {
+	if ckpt, err := plan.LoadFrom(fromConfig(t, "")); ckpt != nil || err != nil {
 		t.Errorf("without model.from: %v, %v", ckpt, err)
 	}
 }
