@@ -1,7 +1,5 @@
 package scheduler
 
-import "slices"
-
 // greedy makes a table by playing it: whenever a rank is free, it runs the best
 // action that is ready, under a bound on what it holds. Microbatches go through
 // each chunk in ascending order, forwards, backwards and weight gradients alike.
@@ -19,150 +17,51 @@ type greedy struct {
 }
 
 // play returns the orders of all ranks.
-func (g *greedy) play() [][]Action {
-	p := &greedyPlay{greedy: g, ranks: make([]greedyRank, g.numRanks), chunks: make([]greedyChunk, g.numChunks)}
-	for s := range p.chunks {
-		r := g.placement.Rank(s, g.numRanks)
-		p.ranks[r].chunks = append(p.ranks[r].chunks, s)
-		for kind := range p.chunks[s].arrived {
-			p.chunks[s].arrived[kind] = make([]float64, 0, g.microbatches)
-		}
+func (g *greedy) play() ([][]Action, error) {
+	t := &Table{Placement: g.placement, NumChunks: g.numChunks, Microbatches: g.microbatches, Ranks: make([][]Action, g.numRanks)}
+	p := &greedyPolicy{greedy: g, ranks: make([]*progress, g.numRanks)}
+	for rank := range p.ranks {
+		p.ranks[rank] = newProgress(t, rank, g.bound[rank])
 	}
-	for range g.microbatches { // the tokens are there
-		p.chunks[0].arrived[ForwardEdge] = append(p.chunks[0].arrived[ForwardEdge], 0)
-	}
-	rows := make([][]Action, g.numRanks)
-	for r := range rows {
-		p.push(event{rank: r, kind: rankDecides})
-	}
-	for e, ok := p.pop(); ok; e, ok = p.pop() {
-		r := &p.ranks[e.rank]
-		switch {
-		case e.kind == actionEnded:
-			p.deliver(e.time, e.action)
-			r.busy = false
-			p.push(event{time: e.time, rank: e.rank, kind: rankDecides})
-		case !r.busy:
-			if a, ok := p.choose(e.rank, e.time); ok {
-				rows[e.rank] = append(rows[e.rank], a)
-				p.begin(e.rank, a)
-				r.busy = true
-				p.push(event{time: e.time + g.costs(e.rank, a), rank: e.rank, action: a})
-			}
-		}
-	}
-	return rows
+	l := newLoop(Machine{Costs: g.costs, Link: g.link}, t, p)
+	err := l.run()
+	return l.table.Ranks, err
 }
 
-type greedyPlay struct {
+// greedyPolicy takes the best action that a rank can begin.
+type greedyPolicy struct {
 	*greedy
-	events
-	ranks  []greedyRank
-	chunks []greedyChunk // by chunk
+	ranks  []*progress
+	chosen [1]Action
 }
 
-type greedyRank struct {
-	chunks []int // ascending
-	busy   bool
-}
-
-// greedyChunk counts what a chunk has begun and ended of each type (I stands for B, too),
-// and holds its inputs' arrival times.
-type greedyChunk struct {
-	begun, ended [W + 1]int
-	arrived      [2][]float64 // by EdgeKind, of microbatch 0, 1, …
-}
-
-// backward is the type that makes a gradient.
-func (g *greedy) backward() Type {
-	if g.split {
-		return I
+func (g *greedyPolicy) next(rank int, _ func(Action) bool) []Action {
+	types := [...]Type{F, I, W}
+	lanes := types[:]
+	if !g.split {
+		types[laneI] = B
+		lanes = types[:laneW]
 	}
-	return B
-}
-
-// choose returns the best action that a rank can begin.
-func (p *greedyPlay) choose(rank int, now float64) (best Action, ok bool) {
-	least := 0
-	chunks := p.ranks[rank].chunks
-	for i := len(chunks) - 1; i >= 0; i-- {
-		s := chunks[i]
-		for t := F; t <= W; t++ {
-			a := Action{Chunk: int32(s), Type: t, Microbatch: int32(p.chunks[s].begun[t])}
-			if !p.ready(rank, a, now) {
+	p := g.ranks[rank]
+	found, least := false, 0
+	for k := len(p.chunks) - 1; k >= 0; k-- {
+		for l, t := range lanes {
+			m := p.of[k].begun[l]
+			a := Action{Chunk: p.chunks[k], Type: t, Microbatch: int32(m)}
+			if m == g.microbatches || !p.ready(a) || t == F && !p.admits(a.Chunk) {
 				continue
 			}
-			if t == I {
-				a.Type = p.backward()
-			}
-			if u := p.urgency(rank, a); !ok || u < least {
-				best, least, ok = a, u, true
+			if u := g.urgency(rank, a); !found || u < least {
+				g.chosen[0], least, found = a, u, true
 			}
 		}
 	}
-	return best, ok
+	if !found {
+		return nil
+	}
+	return g.chosen[:]
 }
 
-// ready says whether the next action of a type can begin on a chunk.
-func (p *greedyPlay) ready(rank int, a Action, now float64) bool {
-	c := &p.chunks[a.Chunk]
-	m := int(a.Microbatch)
-	if m == p.microbatches {
-		return false
-	}
-	there := func(kind EdgeKind) bool { return m < len(c.arrived[kind]) && c.arrived[kind][m] <= now }
-	switch a.Type {
-	case F:
-		return there(ForwardEdge) && p.admits(rank, a)
-	case I:
-		return m < c.ended[F] && (int(a.Chunk) == p.numChunks-1 || there(BackwardEdge))
-	}
-	return p.split && m < c.ended[I]
-}
-
-// admits says whether a rank that begins a forward can still let every microbatch
-// that it holds finish, in ascending order, within its bound: see Admission.
-func (p *greedyPlay) admits(rank int, a Action) bool {
-	adm := Admission{Bound: p.bound[rank]}
-	last := I
-	if p.split {
-		last = W
-	}
-	for _, s := range p.ranks[rank].chunks {
-		c := &p.chunks[s]
-		adm.Chunks = append(adm.Chunks, Progress{Begun: c.begun[F], Released: c.ended[last]})
-	}
-	return adm.Admits(slices.Index(p.ranks[rank].chunks, int(a.Chunk)))
-}
-
-func (p *greedyPlay) begin(rank int, a Action) {
-	t := a.Type
-	if t == B {
-		t = I
-	}
-	p.chunks[a.Chunk].begun[t]++
-}
-
-// deliver takes note that an action has ended.
-func (p *greedyPlay) deliver(now float64, a Action) {
-	t := a.Type
-	if t == B {
-		t = I
-	}
-	p.chunks[a.Chunk].ended[t]++
-	kind, ok := a.Type.edge()
-	if !ok {
-		return
-	}
-	to, ok := kind.to(int(a.Chunk), p.numChunks)
-	if !ok {
-		return
-	}
-	from, rank := p.placement.Rank(int(a.Chunk), p.numRanks), p.placement.Rank(to, p.numRanks)
-	at := now
-	if p.link != nil && from != rank {
-		at += p.link(from, rank)
-	}
-	p.chunks[to].arrived[kind] = append(p.chunks[to].arrived[kind], at)
-	p.push(event{time: at, rank: rank, kind: rankDecides})
-}
+func (g *greedyPolicy) begin(rank int, a Action)   { g.ranks[rank].begin(a) }
+func (g *greedyPolicy) end(rank int, a Action)     { g.ranks[rank].End(a) }
+func (g *greedyPolicy) arrived(rank int, a Action) { g.ranks[rank].arrive(a) }
