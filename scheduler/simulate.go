@@ -86,6 +86,7 @@ type player struct {
 	ready   []int      // ranks that may get on
 	waiters [][]waiter // by rank that is waited for
 	release []float64  // by rank: when it may begin
+	meet    bool       // sends and receives wait for each other
 }
 
 // waiter is a rank that gets on when another one has started the action at a position.
@@ -272,14 +273,24 @@ func (p *player) input(a Action) (place, bool) {
 	return place{int(p.rankOf[chunk]), int(p.index.pass[kind].at[chunk][a.Microbatch])}, true
 }
 
-// send returns what a receive waits for.
+// send returns what a receive waits for: its send. Where the two meet, each waits for what
+// is in front of the other.
 func (p *player) send(a Action) (place, bool) {
-	if !a.Type.isTransfer() || a.Type.isSend() {
+	if !a.Type.isTransfer() || a.Type.isSend() && !p.meet {
 		return place{}, false
 	}
 	kind := a.Type.transferEdge()
-	chunk, _ := kind.from(int(a.Chunk), p.table.NumChunks)
-	return place{int(p.rankOf[chunk]), int(p.index.sends[kind][chunk][a.Microbatch]) - 1}, true
+	other, _ := kind.from(int(a.Chunk), p.table.NumChunks)
+	at := p.index.sends[kind]
+	if a.Type.isSend() {
+		other, _ = kind.to(int(a.Chunk), p.table.NumChunks)
+		at = p.index.receives[kind]
+	}
+	position := int(at[other][a.Microbatch]) - 1
+	if p.meet {
+		position--
+	}
+	return place{int(p.rankOf[other]), position}, true
 }
 
 // creditFrom returns the action whose start gives back the credit that this one
