@@ -4,8 +4,9 @@ import "fmt"
 
 // SimulateDynamic plays a dynamic order: whenever a rank is free, its [Dispatcher] says
 // what it begins. It returns the orders that came out as a table, whose actions are those
-// of the priorities', and their times. When an action begins, the rank that its output
-// goes to learns of it as soon as a message gets there.
+// of the priorities' and whose schedule is theirs "as played", and their times. When an
+// action begins, the rank that its output goes to learns of it as soon as a message gets
+// there.
 //
 // It fails with ErrCosts for costs, links or credits that are impossible, and with
 // ErrDeadlock where an edge has no credit at all.
@@ -27,6 +28,7 @@ func (m Machine) SimulateDynamic(r *Priorities) (*Table, *Timeline, error) {
 		}
 	}
 	l.timeline.Summarise()
+	l.table.Schedule += ", as played"
 	return l.table, l.timeline, nil
 }
 
