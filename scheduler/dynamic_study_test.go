@@ -92,9 +92,12 @@ func TestDynamicStudy(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					_, tl, err := m.SimulateDynamic(priorities(t, table, bound))
+					order, tl, err := m.SimulateDynamic(priorities(t, table, bound))
 					if err != nil {
 						t.Fatal(err)
+					}
+					if held := slices.Max(peakInFlight(order)); held > bound {
+						t.Fatalf("%+v, %v, seed %d: a rank holds %d, the bound is %d", s, c, seed, held, bound)
 					}
 					mean += tl.Makespan / static.Makespan / float64(*studySeeds)
 				}
