@@ -69,10 +69,10 @@
 //  5. check: that every action is there (actions), that no rank waits in a circle
 //     (deadlock), how an error says where (fault), and whether a table would run
 //     without buffers (rendezvous)
-//  6. simulate: a table played (simulate.go). The one loop of events (loop, events) plays
-//     what depends on the moment, with a policy for what a free rank takes next: the next
-//     of its row (inrow), the best that is ready (generate_greedy), what a dispatcher says
-//     (dynamic); with cores of their own or shared
+//  6. simulate: a table played. Where nothing depends on the moment, player does it in one
+//     pass; all else is the one loop of events (loop, events), with a policy for what a
+//     free rank takes next: the next of its row (inrow), the best that is ready
+//     (generate_greedy), what a dispatcher says (dynamic); on cores of its own or shared
 //  7. dynamic: priorities, and who decides by them; progress is what a rank knows there
 //     and in greedy play
 //  8. layout: layers on chunks

@@ -46,11 +46,7 @@ func newLoop(m Machine, t *Table, p policy) *loop {
 	out := *t
 	out.Ranks = make([][]Action, ranks)
 	l := &loop{
-		Machine: m, policy: p, table: &out,
-		timeline: &Timeline{
-			Start: make([][]float64, ranks), End: make([][]float64, ranks),
-			Busy: make([]float64, ranks), Idle: make([]float64, ranks),
-		},
+		Machine: m, policy: p, table: &out, timeline: newTimeline(ranks),
 		running: make([][]Action, ranks), deciding: make([]bool, ranks),
 		underWay: [2][]int{make([]int, t.NumChunks), make([]int, t.NumChunks)},
 	}
