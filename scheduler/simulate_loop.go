@@ -58,14 +58,14 @@ func newLoop(m Machine, t *Table, p policy) *loop {
 	return l
 }
 
-// run plays until nothing happens any more. A message that takes forever never arrives.
+// run plays until nothing happens any more.
 func (l *loop) run() error {
 	for rank := range l.running {
 		l.decide(0, rank)
 	}
 	for {
 		soonest := l.soonest()
-		if l.cores != nil {
+		if l.cores != nil && (soonest > l.cores.now || len(l.events) == 0) { // all of now has happened
 			ended, err := l.cores.endBy(soonest)
 			if err != nil {
 				return err
@@ -77,7 +77,7 @@ func (l *loop) run() error {
 				continue
 			}
 		}
-		if math.IsInf(soonest, 1) {
+		if len(l.events) == 0 {
 			return nil
 		}
 		if err := l.happen(l.pop()); err != nil {
@@ -121,6 +121,9 @@ func (l *loop) begin(now float64, rank int, actions []Action) error {
 			return err
 		}
 		work += c
+	}
+	if math.IsInf(work, 1) {
+		return fmt.Errorf("%w: the pair of %v on rank %d costs more than a number holds", ErrCosts, actions[0], rank)
 	}
 	if l.cores != nil {
 		now = l.cores.begin(now, rank, work)
@@ -172,6 +175,9 @@ func (l *loop) send(now float64, rank int, a Action, what eventKind) error {
 		way := l.Link(rank, to)
 		if !(way >= 0) {
 			return fmt.Errorf("%w: a message from rank %d to rank %d takes %v, want a number from 0", ErrCosts, rank, to, way)
+		}
+		if math.IsInf(way, 1) { // it never arrives
+			return nil
 		}
 		now += way
 	}

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"math"
 	"reflect"
 	"testing"
 )
@@ -34,6 +35,25 @@ func TestLoopIsThePlayer(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestHugeCosts: times beyond what a number holds are infinite, or refused; nothing panics.
+func TestHugeCosts(t *testing.T) {
+	for _, s := range []Spec{{Ranks: 2, Chunks: 1, Microbatches: 1, ForwardOnly: true}, {Schedule: DualPipeV, Ranks: 2, Chunks: 2, Microbatches: 4}} {
+		table := generate(t, s)
+		for _, cores := range []float64{0, 0.1, 1, 2} {
+			m := Machine{Costs: func(int, Action) float64 { return math.MaxFloat64 }}
+			if cores > 0 {
+				m.Share = SharedCores(cores)
+			}
+			if tl, err := m.Simulate(table); err == nil && tl.Makespan < math.MaxFloat64 {
+				t.Errorf("%+v on %v cores: makespan %v", s, cores, tl.Makespan)
+			}
+			if _, tl, err := m.SimulateDynamic(priorities(t, table, 8)); err == nil && tl.Makespan < math.MaxFloat64 {
+				t.Errorf("%+v on %v cores: the dynamic order's makespan is %v", s, cores, tl.Makespan)
+			}
+		}
+	}
 }
 
 // BenchmarkLoop plays a table in its own order, which needs no loop, with and without.

@@ -27,11 +27,8 @@ func newSharedCores(share func(running int) float64, busy []float64) *sharedCore
 }
 
 // endBy returns the ranks whose actions end next, at now, if that is by the time of the
-// next event. All that happens now comes first.
+// next event.
 func (c *sharedCores) endBy(at float64) (ended []int, err error) {
-	if at <= c.now {
-		return nil, nil
-	}
 	if err := c.count(); err != nil || c.running == 0 {
 		return nil, err
 	}
