@@ -2,7 +2,6 @@ package actors
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -75,8 +74,7 @@ func newSchedulerActor(p part) (*schedulerActor, error) {
 	}
 	a.trainCredits = r.Credits
 	if s.MaxInFlight > 0 {
-		bounds := slices.Repeat([]int{s.MaxInFlight}, ranks)
-		if a.priorities, err = scheduler.NewPriorities(s.Table, bounds, nil); err != nil {
+		if a.priorities, err = scheduler.NewPriorities(s.Table, s.MaxInFlight); err != nil {
 			return nil, err
 		}
 	}

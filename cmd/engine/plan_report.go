@@ -79,6 +79,9 @@ func (p *planText) option(o *planner.Option) {
 	p.line("%s: %s × %s, %s of %s, layout %s, recomputation %s", o.Schedule, plural(o.Stages, "stage"), plural(o.Chunks, "chunk"),
 		plural(o.Microbatches, "microbatch"), plural(o.Microbatch, "sequence"), o.Layout, recomputation(o))
 	p.line("step %s ms (%s of it the update), %s tokens/s, bubble %.1f %%, memory %s", round(o.StepMS), round(o.UpdateMS), term.Short(o.TokensPerS), o.BubblePct, memory(o))
+	if o.Schedule == scheduler.Dynamic {
+		p.line("the order as it was played here; a run's differs from step to step")
+	}
 	if o.MessageMS > 0 {
 		p.line("a message between two devices takes %s ms", round(o.MessageMS))
 	}
