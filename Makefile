@@ -18,7 +18,7 @@ CC_FOUND := $(shell command -v gcc || command -v clang)
 
 .PHONY: help
 help: ## print this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build the binary, bin/engine
@@ -54,8 +54,8 @@ ASMGEN := tensorops/cpu/internal/asmgen
 generate: ## write the generated assembly again
 	cd $(ASMGEN) && $(GO) run .
 
-.PHONY: cuda-check
-cuda-check: ## compile the CUDA kernels for several GPUs with NVIDIA's compiler, which pip fetches (no GPU needed)
+.PHONY: check-cuda
+check-cuda: ## compile the CUDA kernels for several GPUs with NVIDIA's compiler, which pip fetches (no GPU needed)
 	GO=$(GO) scripts/cuda-check
 
 .PHONY: ptx
@@ -98,8 +98,8 @@ licenses: ## write the licences of what is linked again, which engine version --
 	GO=$(GO) scripts/licenses > cmd/engine/licenses.txt.new && mv cmd/engine/licenses.txt.new cmd/engine/licenses.txt
 
 FUZZ_SECONDS ?= 60
-.PHONY: fuzz
-fuzz: ## run every fuzz target for FUZZ_SECONDS (60)
+.PHONY: check-fuzz
+check-fuzz: ## run every fuzz target for FUZZ_SECONDS (60)
 	@set -e; for pkg in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ_SECONDS)s $$pkg; \

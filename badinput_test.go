@@ -78,7 +78,7 @@ func TestUnusable(t *testing.T) {
 		{"an odd number of bytes", []string{"data.train=" + odd, "data.format=uint16"}, []string{"data.train", odd, "1001 bytes"}, nil},
 		{"a small vocabulary", []string{"model.vocab=100"}, []string{"model.vocab", "100", "256"}, nil},
 		{"a layout without all layers", []string{"pipeline.stages=2", "pipeline.layout=Ett|tL"}, []string{"pipeline.layout", "3 t", "4 layers"}, nil},
-		{"a layout with other stages", []string{"pipeline.stages=2", "pipeline.layout=Ett|t|tL"}, []string{"pipeline.layout", "3 stages", "ranks 2"}, nil},
+		{"a layout with other stages", []string{"pipeline.stages=2", "pipeline.layout=Ett|t|tL"}, []string{"pipeline.layout", "3 chunks", "2 ranks with 1 each"}, nil},
 		{"a layout that is none", []string{"pipeline.layout=Et(t"}, []string{"pipeline.layout", "column 5"}, nil},
 		{"a schedule for other stages", []string{"pipeline.stages=2", "pipeline.schedule=none"}, []string{"pipeline.schedule", "1 rank, not 2"}, nil},
 		{"a group above the microbatches", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.microbatch_group_size=16"}, []string{"microbatch group size 16", "8 microbatches"}, nil},

@@ -9,23 +9,6 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
 
-// mixed parses a small configuration.
-func mixed(t *testing.T, sets ...string) *config.Config {
-	t.Helper()
-	cfg, err := config.Parse("mixed.toml", []byte(`
-run = {steps = 2, eval_batches = 1}
-model = {hidden = 32, context = 32, vocab = 1000}
-data = {train = ["testdata/troupe.txt"]}
-batch = {sequences = 24, microbatch = 2}
-pipeline = {stages = 3}
-device = {dtype = "bfloat16"}
-`), append([]string{"run.out=" + t.TempDir()}, sets...), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cfg
-}
-
 // TestMissingGPU: one that is asked for and not there is an error at the key that asks.
 func TestMissingGPU(t *testing.T) {
 	t.Setenv("TROUPE_LIBCUDA", "/nowhere/libcuda.so")
@@ -37,7 +20,10 @@ func TestMissingGPU(t *testing.T) {
 		{[]string{`device.ranks=["cpu", "cuda", "cpu"]`}, `--set device.ranks=["cpu", "cuda", "cpu"]: device.ranks: `},
 		{[]string{`device.ranks=["cuda", "cuda", "cuda"]`}, `--set device.ranks=["cuda", "cuda", "cuda"]: device.ranks: `},
 	} {
-		cfg := mixed(t, c.sets...)
+		cfg, err := config.Parse("ranks.toml", []byte("data.train = ['testdata/troupe.txt']\npipeline.stages = 3"), append(c.sets, "run.out="+t.TempDir()), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		run, err := Start(t.Context(), cfg, Options{})
 		if err == nil {
 			run.Kill()

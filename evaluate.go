@@ -139,7 +139,7 @@ func (t *trained) evalData(o EvalOptions) (*corpora, error) {
 	if len(o.Data) > 0 {
 		files, err := data.Files(o.Data)
 		if err == nil {
-			c.val, err = c.read(cfg, files, func(data.Identity) error { return nil })
+			c.val, err = c.read(cfg, files, nil)
 		}
 		if err != nil {
 			return nil, errors.Join(unreadableData(err), c.Close())
@@ -176,17 +176,18 @@ func (t *trained) validationText(c *corpora, cfg *config.Config) error {
 	if err != nil {
 		return cfg.Errorf(key, "%w", unreadableData(err))
 	}
-	corpus, _, err := c.identified(cfg, key, files, func(_ string, is data.Identity) error {
-		if state.FormatVersion == 1 || was == nil {
+	var accept func(is data.Identity) error
+	if state.FormatVersion != 1 && was != nil {
+		accept = func(is data.Identity) error {
+			if d := was.Difference(is); d != "" {
+				return fmt.Errorf("the text is not the one that the run was validated on (%s); restore it, or name the text to evaluate", d)
+			}
 			return nil
 		}
-		if d := was.Difference(is); d != "" {
-			return fmt.Errorf("the text is not the one that the run was validated on (%s); restore it, or name the text to evaluate", d)
-		}
-		return nil
-	})
+	}
+	corpus, err := c.read(cfg, files, accept)
 	if err != nil {
-		return err
+		return cfg.Errorf(key, "%w", err)
 	}
 	if c.val = corpus; key == "data.train" {
 		_, c.val, err = data.Split(corpus, cfg.Data.ValSplit, cfg.Data.ValFraction)

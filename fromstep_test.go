@@ -109,33 +109,6 @@ func TestFromStepRefuses(t *testing.T) {
 	refused(t, newConfig(t, filepath.Join(t.TempDir(), "new")), troupe.Options{FromStep: 5}, checkpoint.ErrNone, "step 5")
 }
 
-// TestFromStepAgain: the same command given once more goes on from where the run is,
-// also where no checkpoint was newer than the step that it names, and where the newest
-// can't be read.
-func TestFromStepAgain(t *testing.T) {
-	sets := []string{"run.checkpoint_every=2", "optimizer.decay=constant", "run.steps=10"}
-	out := trained(t, "run.checkpoint_every=2", "optimizer.decay=constant")
-	from(t, out, 6, sets...)
-	if d := trainerState(t, out, 10).Decisions; len(d) != 1 || d[0].Step != 6 || d[0].Detail != "no newer checkpoint was there" {
-		t.Errorf("recorded: %+v", d)
-	}
-	before := tree(t, filepath.Join(out, "checkpoints"))
-	if _, events := from(t, out, 6, sets...); len(eventsOf[troupe.StepEvent](events)) > 0 {
-		t.Errorf("events %v", events)
-	}
-
-	manifest := filepath.Join(stepDir(out, 10), "manifest.json")
-	whole := read(t, manifest)
-	if err := os.Remove(manifest); err != nil {
-		t.Fatal(err)
-	}
-	refused(t, newConfig(t, out, sets...), troupe.Options{FromStep: 6}, checkpoint.ErrMissing, "step-00000010", "from step 6 by name before", "move the newer checkpoints away")
-	write(t, manifest, whole)
-	if after := tree(t, filepath.Join(out, "checkpoints")); after != before {
-		t.Errorf("the checkpoints were\n%sthey are\n%s", before, after)
-	}
-}
-
 // TestFromStepCrash cuts the way back short at every operation, by a kill or a power
 // failure. The same command obeys once, loses nothing, and then goes on.
 func TestFromStepCrash(t *testing.T) {
@@ -205,23 +178,6 @@ func TestFromStepCrash(t *testing.T) {
 	}
 }
 
-// TestFromStepBeforeBest: going back to before the first validation leaves no best
-// checkpoint, nor the pointer, which would take another one of that step for it.
-func TestFromStepBeforeBest(t *testing.T) {
-	sets := []string{"run.checkpoint_every=2", "run.eval_every=4", "optimizer.decay=constant"}
-	out := trained(t, append(sets, "run.steps=4")...)
-	if step, ok, err := openStore(t, out).Best(); step != 4 || !ok || err != nil {
-		t.Fatal(step, ok, err)
-	}
-	from(t, out, 2, append(sets, "run.steps=2")...)
-	if step, ok, err := openStore(t, out).Best(); ok || err != nil {
-		t.Errorf("the best is that of step %d, %v", step, err)
-	}
-	if last, err := os.Readlink(filepath.Join(out, "checkpoints", "last")); err != nil || last != "step-00000002" {
-		t.Errorf("the last is %s, %v", last, err)
-	}
-}
-
 // TestFullDiskAtStart: whatever operation of a start fails, a *SetupError says that
 // nothing was changed, and nothing was; else the command can be given again.
 func TestFullDiskAtStart(t *testing.T) {
@@ -262,44 +218,5 @@ func TestFullDiskAtStart(t *testing.T) {
 	}
 	if changed < 20 {
 		t.Errorf("only %d operations failed after a change", changed)
-	}
-}
-
-// TestFromStepOnceMore: the same command goes on also where a crash has damaged the newest
-// checkpoint since: from the one before it, not from where the run went back to.
-func TestFromStepOnceMore(t *testing.T) {
-	sets := []string{"run.checkpoint_every=1", "run.eval_every=0"}
-	out := trained(t, sets...)
-	from(t, out, 2, sets...)
-	want := copyTree(t, out)
-	write(t, filepath.Join(stepDir(out, 6), "trainer.json"), "{}")
-	run, err := troupe.Start(context.Background(), newConfig(t, out, sets...), troupe.Options{FromStep: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if at := run.Info().ResumedAt; at != 5 {
-		t.Errorf("it goes on from step %d", at)
-	}
-	finish(t, run)
-	sameState(t, want, out, 6)
-
-	// What can't be read is not left behind by a word that was about something else.
-	if err := os.Remove(filepath.Join(stepDir(out, 6), "trainer.json")); err != nil {
-		t.Fatal(err)
-	}
-	refused(t, newConfig(t, out, sets...), troupe.Options{FromStep: 2}, checkpoint.ErrMissing, "gone on from step 2 by name before", "trainer.json", "3 4 5")
-}
-
-// TestFromStepForgetsBest: `best` doesn't go on pointing to what is aside, where a later
-// checkpoint of the same step would take its place.
-func TestFromStepForgetsBest(t *testing.T) {
-	out := trained(t, "run.checkpoint_every=2")
-	best := filepath.Join(out, "checkpoints", "best")
-	if _, err := os.Readlink(best); err != nil {
-		t.Fatal(err)
-	}
-	from(t, out, 2, "run.steps=2", "run.eval_every=0")
-	if to, err := os.Readlink(best); err == nil {
-		t.Errorf("the best checkpoint is %s", to)
 	}
 }

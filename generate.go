@@ -18,8 +18,8 @@ type GenerateOptions struct {
 	ModelOptions
 	Prompt      string  // "": a line break, where the vocabulary has one
 	Tokens      int     // to write
-	Temperature float64 // 0: always the likeliest token
-	TopK        int     // choose among the k likeliest; 0: among all
+	Temperature float64 // 0: always the most likely token
+	TopK        int     // choose among the k most likely; 0: among all
 	Seed        uint64
 }
 
@@ -145,7 +145,7 @@ func tail(s []int32, n int) []int32 {
 type sampler struct {
 	o     GenerateOptions
 	key   rng.Key
-	order []int // token ids, the likeliest first
+	order []int // token ids, the most likely first
 	probs []float64
 }
 

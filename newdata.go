@@ -13,9 +13,9 @@ import (
 	"github.com/troupe-ml/troupe/internal/folder"
 )
 
-// judge accepts files, which a key names, by their content. It is asked before a text is
+// acceptFunc accepts files, which a key names, by their content. It is asked before a text is
 // encoded: one that was changed may have characters that the tokenizer doesn't know.
-type judge func(key string, is data.Identity) error
+type acceptFunc func(key string, is data.Identity) error
 
 // newData compares the data with what a run was trained and validated on so far.
 type newData struct {
@@ -27,7 +27,7 @@ type newData struct {
 	validation bool // it is on other data now
 }
 
-func (n *newData) judge(key string, is data.Identity) error {
+func (n *newData) compare(key string, is data.Identity) error {
 	was := &n.was.Train
 	if key == "data.val" {
 		was = n.was.Val

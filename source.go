@@ -69,7 +69,7 @@ func listed(files []string) string {
 
 // loadData reads the texts. stored is the tokenizer of the checkpoint that the
 // run goes on from; nil: it is made from the training text. accept may be nil.
-func loadData(cfg *config.Config, stored tokenizer.Tokenizer, accept judge) (c *corpora, err error) {
+func loadData(cfg *config.Config, stored tokenizer.Tokenizer, accept acceptFunc) (c *corpora, err error) {
 	c = &corpora{tokenizer: stored}
 	if stored == nil && cfg.Data.Tokenizer == "bytes" {
 		c.tokenizer = tokenizer.Bytes{}
@@ -85,15 +85,22 @@ func loadData(cfg *config.Config, stored tokenizer.Tokenizer, accept judge) (c *
 		return c, err
 	}
 	c.excluded = excluded
-	if c.train, c.identity.Train, err = c.identified(cfg, "data.train", trainFiles, accept); err != nil {
-		return c, err
+	identify := func(key string, id *data.Identity) func(data.Identity) error {
+		return func(is data.Identity) error {
+			if *id = is; accept == nil {
+				return nil
+			}
+			return accept(key, is)
+		}
+	}
+	if c.train, err = c.read(cfg, trainFiles, identify("data.train", &c.identity.Train)); err != nil {
+		return c, cfg.Errorf("data.train", "%w", err)
 	}
 	if len(valFiles) > 0 {
-		var id data.Identity
-		if c.val, id, err = c.identified(cfg, "data.val", valFiles, accept); err != nil {
-			return c, err
+		c.identity.Val = &data.Identity{}
+		if c.val, err = c.read(cfg, valFiles, identify("data.val", c.identity.Val)); err != nil {
+			return c, cfg.Errorf("data.val", "%w", err)
 		}
-		c.identity.Val = &id
 	} else if c.train, c.val, err = data.Split(c.train, cfg.Data.ValSplit, cfg.Data.ValFraction); err != nil {
 		return c, cfg.Errorf(valKey(cfg), "%w", err)
 	}
@@ -116,26 +123,45 @@ func valKey(cfg *config.Config) string {
 	return "data.val_fraction"
 }
 
-// read makes a corpus of files, which it closes with the others, if accept takes them.
-func (c *corpora) read(cfg *config.Config, files []string, accept func(data.Identity) error) (data.Corpus, error) {
+// read makes a corpus of files, which it closes with the others, if accept takes their
+// content. With a nil one nobody asks for it, and ids are not read for it.
+func (c *corpora) read(cfg *config.Config, files []string, accept func(is data.Identity) error) (corpus data.Corpus, err error) {
 	if cfg.Data.Format == "uint16" {
-		ids, err := data.OpenUint16(files, vocabOf(cfg, c.tokenizer))
-		if err != nil {
-			return nil, err
-		}
-		c.close = append(c.close, ids)
-		id, err := ids.Identity()
-		if err != nil {
-			return nil, err
-		}
-		return ids, accept(id)
+		corpus, err = c.readIDs(files, vocabOf(cfg, c.tokenizer), accept)
+	} else {
+		corpus, err = c.readText(files, accept)
 	}
+	if err != nil {
+		return nil, unreadableData(err)
+	}
+	return corpus, nil
+}
+
+func (c *corpora) readIDs(files []string, vocab int, accept func(is data.Identity) error) (data.Corpus, error) {
+	ids, err := data.OpenUint16(files, vocab)
+	if err != nil {
+		return nil, err
+	}
+	c.close = append(c.close, ids)
+	if accept == nil {
+		return ids, nil
+	}
+	id, err := ids.Identity()
+	if err != nil {
+		return nil, err
+	}
+	return ids, accept(id)
+}
+
+func (c *corpora) readText(files []string, accept func(is data.Identity) error) (data.Corpus, error) {
 	text, err := data.ReadText(files)
 	if err != nil {
 		return nil, err
 	}
-	if err := accept(text.Identity()); err != nil {
-		return nil, err
+	if accept != nil {
+		if err := accept(text.Identity()); err != nil {
+			return nil, err
+		}
 	}
 	if c.tokenizer == nil {
 		if c.tokenizer, err = tokenizer.BuildChars(text.Bytes()); err != nil {
@@ -148,21 +174,6 @@ func (c *corpora) read(cfg *config.Config, files []string, accept func(data.Iden
 	}
 	c.close = append(c.close, corpus)
 	return corpus, nil
-}
-
-// identified is read with the Identity; key is where the files come from, and accept may
-// be nil.
-func (c *corpora) identified(cfg *config.Config, key string, files []string, accept judge) (corpus data.Corpus, id data.Identity, err error) {
-	corpus, err = c.read(cfg, files, func(is data.Identity) error {
-		if id = is; accept == nil {
-			return nil
-		}
-		return accept(key, is)
-	})
-	if err != nil {
-		return nil, id, cfg.Errorf(key, "%w", unreadableData(err))
-	}
-	return corpus, id, nil
 }
 
 // maker is the tokenizer that made the ids, to be stored with the model; nil when

@@ -139,7 +139,7 @@ type Run struct {
 	done    chan struct{} // closed when result and err are final
 }
 
-// Check says whether a configuration can be met, as far as that can be told
+// Check says whether a configuration can be run, as far as that can be told
 // without reading the data: the model, the layout, the schedule, the memory, and
 // that the files exist.
 func Check(cfg *config.Config) error {
@@ -157,7 +157,7 @@ func check(cfg *config.Config) (err error) {
 	if _, _, _, err := dataFiles(cfg); err != nil {
 		errs = append(errs, err)
 	}
-	ckpt, err := plan.AdoptModel(cfg)
+	ckpt, err := plan.LoadFrom(cfg)
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
@@ -255,7 +255,7 @@ func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
 	if back != nil {
 		r.ckpt = back.Checkpoint
 	}
-	if err := r.adopt(cfg, back); err != nil {
+	if err := r.loadShape(cfg, back); err != nil {
 		return nil, err
 	}
 	r.warnDevices(cfg)
@@ -267,10 +267,10 @@ func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
 		return nil, err
 	}
 	var changed newData
-	var accept judge
+	var accept acceptFunc
 	if back != nil {
 		changed = newData{was: back.State.Data, out: cfg.Run.Out, accept: o.AcceptNewData}
-		accept = changed.judge
+		accept = changed.compare
 	}
 	if r.corpora, err = loadData(cfg, stored, accept); err != nil {
 		return nil, err
@@ -298,15 +298,15 @@ func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
 	return r.spec(cfg, p, start, load, back != nil, o)
 }
 
-// adopt fills in what the weights decide: of the checkpoint that the run goes on from,
+// loadShape fills in what the weights decide: of the checkpoint that the run goes on from,
 // which has all that was taken from model.from once, else of model.from.
-func (r *Run) adopt(cfg *config.Config, back *rundir.Resumed) (err error) {
+func (r *Run) loadShape(cfg *config.Config, back *rundir.Resumed) (err error) {
 	if back == nil {
-		if r.ckpt, err = plan.AdoptModel(cfg); err != nil {
+		if r.ckpt, err = plan.LoadFrom(cfg); err != nil {
 			return err
 		}
 	} else if cfg.Model.From != "" {
-		if err := plan.Adopt(cfg, back.Checkpoint); err != nil {
+		if err := plan.LoadShape(cfg, back.Checkpoint); err != nil {
 			return err
 		}
 	}
@@ -399,7 +399,7 @@ func (r *Run) plan(cfg *config.Config, withState bool) (*plan.Plan, error) {
 
 // storedTokenizer is the one to go on with: the checkpoint's, or that of the
 // model which the run starts from. One that is not known matters for text alone:
-// see plan.Adopt.
+// see plan.LoadShape.
 func (r *Run) storedTokenizer(back *rundir.Resumed) (tokenizer.Tokenizer, error) {
 	if back != nil {
 		return back.Tokenizer, nil

@@ -2,7 +2,6 @@ package actors
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -74,8 +73,7 @@ func (s *Spec) analyse() (t tables, err error) {
 	}
 	t.trainCredits = r.Credits
 	if s.MaxInFlight > 0 {
-		bounds := slices.Repeat([]int{s.MaxInFlight}, s.ranks())
-		if t.priorities, err = scheduler.NewPriorities(s.Table, bounds, nil); err != nil {
+		if t.priorities, err = scheduler.NewPriorities(s.Table, s.MaxInFlight); err != nil {
 			return t, err
 		}
 	}

@@ -116,7 +116,7 @@ func (a *stageActor) Receive(ctx actor.Context) {
 	case *Transfer:
 		a.keep(ctx, m.Header, inboxKey{m.Order, uint8(m.Kind), m.To, m.Microbatch}, m)
 	case *ExpectInput:
-		a.coming(m)
+		a.expect(m)
 	case *Data:
 		a.keep(ctx, m.Header, inboxKey{m.Order, inData, m.Chunk, m.Microbatch}, m)
 	case *TiedGradient:
@@ -171,9 +171,7 @@ func (a *stageActor) keep(ctx actor.Context, h Header, key inboxKey, m owner) {
 		return
 	}
 	a.inbox[key] = m
-	if c := a.dynamic.dispatcher; c != nil && a.order != nil && key.order == a.order.Order && key.kind <= inGradient {
-		c.Arrived(inputOf(key))
-	}
+	a.arrived(key)
 	a.advance(ctx)
 }
 
@@ -254,10 +252,7 @@ func (a *stageActor) begin(ctx actor.Context, m *Order) {
 	a.credits.Forward = append(a.credits.Forward[:0], m.Credits.Forward...)
 	a.credits.Backward = append(a.credits.Backward[:0], m.Credits.Backward...)
 	a.losses, a.trace = nil, nil
-	a.beginDynamic()
-	if a.dynamic.dispatcher != nil {
-		a.askFeeds(ctx)
-	} else {
+	if a.beginDynamic(ctx); a.dynamic.dispatcher == nil {
 		a.ask(ctx)
 	}
 }

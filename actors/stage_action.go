@@ -93,14 +93,12 @@ func (a *stageActor) act(ctx actor.Context) bool {
 	// The device works: now for the others.
 	for i := range a.doing {
 		v := &a.doing[i]
-		if a.dynamic.dispatcher != nil {
-			a.announce(ctx, v)
-		}
+		a.announce(ctx, v)
 		if v.in != nil {
 			ctx.Send(a.peer(v.from), &Credit{Header: a.order.Header, Kind: v.kind, Edge: v.from})
 		}
 		if v.data != nil {
-			a.tookData(ctx, v.Chunk)
+			a.tookData(ctx, v.Action)
 		}
 	}
 	return true
@@ -189,7 +187,6 @@ func (a *stageActor) finishActions(ctx actor.Context) {
 		chunk, index := int(v.Chunk), int(v.Microbatch)
 		if a.dynamic.dispatcher != nil {
 			a.dynamic.dispatcher.End(v.Action)
-			a.dynamic.expect.learn(v.Action, a.finished.Sub(a.began))
 		}
 		if a.order.Trace {
 			a.trace = append(a.trace, ActionTime{v.Action, a.began, a.finished})

@@ -40,6 +40,15 @@ var (
 	ErrVersion = errors.New("a newer program's format")
 )
 
+// StepError is about the checkpoint of a step, which is not passed over.
+type StepError struct {
+	Step int
+	Err  error
+}
+
+func (e *StepError) Error() string { return e.Err.Error() }
+func (e *StepError) Unwrap() error { return e.Err }
+
 // mayPass are the system's errors that can be gone a moment later.
 var mayPass = []error{
 	syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO, syscall.EAGAIN, syscall.EINTR, syscall.EBUSY, syscall.ESTALE, syscall.ETIMEDOUT,

@@ -71,7 +71,7 @@ func holder(f *os.File) string {
 	var pid int
 	var since string
 	if _, err := fmt.Fscanf(io.LimitReader(f, pointerBytesMax), signature, &pid, &since); err != nil {
-		return "a process that has not signed yet"
+		return "a process that has not written its id yet"
 	}
 	return fmt.Sprintf("process %d since %q", pid, since)
 }

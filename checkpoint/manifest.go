@@ -62,7 +62,7 @@ func decodeManifest(text []byte) (*Manifest, error) {
 		return nil, fmt.Errorf("%w: version %d, this program knows %d", ErrVersion, version.FormatVersion, FormatVersion)
 	}
 	if version.FormatVersion < FormatVersion {
-		return nil, fmt.Errorf("format version %d, which never was", version.FormatVersion)
+		return nil, fmt.Errorf("format version %d does not exist", version.FormatVersion)
 	}
 	var m Manifest
 	if err := json.Unmarshal(text, &m); err != nil {

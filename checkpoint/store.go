@@ -109,7 +109,7 @@ type Damaged struct {
 // Newest opens the newest intact checkpoint, every byte verified. damaged has those
 // that were passed over, newest first: only ErrDamaged is passed over. A newer one
 // that is incomplete, can't be read or is too new is an error, since it may be good;
-// so is one that `last` points to and that is not there.
+// so is one that `last` points to and that is not there. Both are a *StepError.
 // Without any checkpoint the error is ErrNone, without an intact one ErrAllDamaged.
 func (s *Store) Newest() (c *Checkpoint, damaged []Damaged, err error) {
 	entries, err := s.list()
@@ -121,7 +121,7 @@ func (s *Store) Newest() (c *Checkpoint, damaged []Damaged, err error) {
 		return nil, nil, err
 	}
 	if ok && (len(entries) == 0 || entries[0].step < last) {
-		return nil, nil, faultf(Missing, "%s points to step %d, and there is neither its checkpoint nor a later one; restore it", s.path(lastName), last)
+		return nil, nil, &StepError{last, faultf(Missing, "%s points to step %d, and there is neither its checkpoint nor a later one; restore it", s.path(lastName), last)}
 	}
 	return s.first(entries)
 }
@@ -156,7 +156,7 @@ func (s *Store) first(entries []entry) (c *Checkpoint, damaged []Damaged, err er
 			return c, damaged, nil
 		}
 		if state := stateOf(err); state != StateDamaged {
-			return nil, damaged, fmt.Errorf("%w; it is not passed over, since it is not proven to be damaged: %s", err, state.advice())
+			return nil, damaged, &StepError{e.step, fmt.Errorf("%w; it is not passed over, since it is not proven to be damaged: %s", err, state.advice())}
 		}
 		damaged = append(damaged, Damaged{e.step, s.path(e.name), err})
 		errs = append(errs, err)

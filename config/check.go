@@ -167,7 +167,7 @@ func lowerCaseWord(v any) (string, string) {
 // onlyOne checks a degree of parallelism that takes several hosts or devices.
 func onlyOne(v any) (string, string) {
 	if v.(int64) > 1 {
-		return render(v) + " is not supported yet: it takes a cluster, which Troupe can't form so far", "leave it at 1"
+		return render(v) + " is not supported yet: it needs a cluster", "leave it at 1"
 	}
 	return outside(v, v.(int64) < 1, false, "leave it at 1")
 }

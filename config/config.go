@@ -20,10 +20,10 @@ type Config struct {
 	Parallel  Parallel  `toml:"parallel"`
 	Device    Device    `toml:"device"`
 
-	file    string         // the file's name, for messages
-	headers map[string]Pos // where each section of the file begins
-	given   map[string]Pos // where each key was given, by file or --set
-	adopted bool           // AdoptModel has filled the model's shape
+	file        string         // the file's name, for messages
+	headers     map[string]Pos // where each section of the file begins
+	given       map[string]Pos // where each key was given, by file or --set
+	shapeLoaded bool           // LoadShape has filled the model's shape
 }
 
 // Run says what the run is called, how long it is and what it reports.
@@ -198,12 +198,12 @@ func (r *reader) parse(text []byte, sets []string, env func(string) (string, boo
 }
 
 // Where says where a key's value came from: a place in the file, a --set, or
-// "default". A value that AdoptModel filled in came from where model.from did.
+// "default". A value that LoadShape filled in came from where model.from did.
 func (c *Config) Where(key string) Pos {
 	if pos, ok := c.given[key]; ok {
 		return pos
 	}
-	if f := lookup(key); f != nil && f.shape && c.adopted {
+	if f := lookup(key); f != nil && f.shape && c.shapeLoaded {
 		return c.given["model.from"]
 	}
 	return Pos{}

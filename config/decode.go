@@ -22,15 +22,15 @@ func (f *field) assign(c *Config, e entry, env func(string) (string, bool)) *Err
 	if err != nil {
 		return err
 	}
-	if err := f.judge(v, e.pos); err != nil {
+	if err := f.checkValue(v, e.pos); err != nil {
 		return err
 	}
 	f.store(c, v)
 	return nil
 }
 
-// judge checks a value by itself.
-func (f *field) judge(v any, pos Pos) *Error {
+// checkValue checks a value by itself.
+func (f *field) checkValue(v any, pos Pos) *Error {
 	if f.check == nil {
 		return nil
 	}

@@ -96,7 +96,7 @@ func TestResumeWithOtherValidation(t *testing.T) {
 	}
 }
 
-func TestAdoptModel(t *testing.T) {
+func TestLoadShape(t *testing.T) {
 	shape := Model{Family: "llama", Layers: 2, Hidden: 64, Heads: 4, KVHeads: 2, FFN: 192, Context: 32,
 		TieEmbeddings: true, RopeTheta: 500000, Vocab: 256, MTPLayers: 1}
 	text := "[model]\nfrom = 'runs/a'\ndropout = 0.25\nlayers = 2\n[data]\ntrain = ['a.txt']\n"
@@ -113,7 +113,7 @@ func TestAdoptModel(t *testing.T) {
 		t.Errorf("the open configuration reads back with %v", changes)
 	}
 
-	if err := c.AdoptModel(shape); err != nil {
+	if err := c.LoadShape(shape); err != nil {
 		t.Fatal(err)
 	}
 	want := shape
@@ -128,12 +128,12 @@ func TestAdoptModel(t *testing.T) {
 	if changes := Diff(c, again); changes != nil {
 		t.Errorf("the filled configuration reads back with %v", changes)
 	}
-	if err := again.AdoptModel(shape); err != nil {
+	if err := again.LoadShape(shape); err != nil {
 		t.Errorf("the filled configuration, read back: %v", err)
 	}
 }
 
-func TestAdoptModelRefuses(t *testing.T) {
+func TestLoadShapeRefuses(t *testing.T) {
 	text := "[model]\nfrom = 'runs/a'\nlayers = 3\n[data]\ntrain = ['a.txt']\n[batch]\nsequences=1048576"
 	good := Model{Family: "gpt2", Layers: 3, Hidden: 64, Heads: 4, KVHeads: 4, FFN: 256, Context: 32, RopeTheta: 1e4}
 	for _, c := range []struct {
@@ -152,7 +152,7 @@ func TestAdoptModelRefuses(t *testing.T) {
 		shape := good
 		c.change(&shape)
 		got := ""
-		if err := parse(t, text).AdoptModel(shape); err != nil {
+		if err := parse(t, text).LoadShape(shape); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {

@@ -19,7 +19,7 @@
 //   - Relative paths are relative to the working directory, not to the file.
 //   - Keys that were not given take their defaults, some of which follow other
 //     keys (resolve). With model.from, the keys that describe the model's shape
-//     stay empty until AdoptModel is told what that checkpoint holds.
+//     stay empty until LoadShape is told what that checkpoint holds.
 //   - Every value, and every pair of values that must fit together, is checked. So
 //     is whether a key has an effect (idleKeys). What a run has stored is read more
 //     leniently there (ParseStored).

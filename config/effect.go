@@ -43,12 +43,12 @@ var idleKeys = []idleKey{
 
 	{"pipeline.recompute_keep", "pipeline.recompute", func(c *Config) bool { return c.Pipeline.Recompute != "partial" },
 		"", `set recompute = "partial" or leave recompute_keep out`},
-	{"pipeline.microbatch_group_size", "pipeline.schedule", hasOwnTable, ", which says itself in what order microbatches go", "leave microbatch_group_size out"},
-	{"pipeline.defer_weights", "pipeline.schedule", hasOwnTable, ", which says itself what waits", "leave defer_weights out"},
+	{"pipeline.microbatch_group_size", "pipeline.schedule", hasOwnTable, ", whose table says in what order microbatches go", "leave microbatch_group_size out"},
+	{"pipeline.defer_weights", "pipeline.schedule", hasOwnTable, ", whose table says what is deferred", "leave defer_weights out"},
 	{"pipeline.max_in_flight", "pipeline.schedule", func(c *Config) bool {
 		return c.Pipeline.Schedule != scheduler.Auto && c.Pipeline.Schedule != scheduler.Dynamic
 	},
-		", which holds what it holds", `set schedule = "auto" or leave max_in_flight out`},
+		", whose table says what a rank holds", `set schedule = "auto" or leave max_in_flight out`},
 
 	{"parallel.order", "parallel.data", func(c *Config) bool { return c.Parallel.Data == 1 && c.Parallel.Tensor == 1 },
 		" and parallel.tensor = 1: all ranks are the pipeline's", "leave order out"},

@@ -57,8 +57,8 @@ func TestKeysWithoutEffect(t *testing.T) {
 	}
 }
 
-// What the checkpoint of model.from leaves without effect is known when it is adopted.
-func TestWithoutEffectOnceAdopted(t *testing.T) {
+// What the checkpoint of model.from leaves without effect is known when its shape is loaded.
+func TestWithoutEffectOnceLoaded(t *testing.T) {
 	gpt2 := Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, KVHeads: 4, FFN: 512, Context: 128, RopeTheta: 10000}
 	mtp := gpt2
 	mtp.MTPLayers = 1
@@ -70,7 +70,7 @@ func TestWithoutEffectOnceAdopted(t *testing.T) {
 		{mtp, ""},
 	} {
 		cfg := parse(t, "data.train = ['a.txt']\nmodel = {from = 'x', mtp_weight = 0.1}")
-		err := cfg.AdoptModel(c.model)
+		err := cfg.LoadShape(c.model)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("with %d layers of multi-token prediction: error %v, want %q", c.model.MTPLayers, err, c.want)
 		}

@@ -6,7 +6,7 @@ import (
 )
 
 // TOML prints every key with its resolved value, in the documented order. Parse
-// makes an identical Config of it. Keys that wait for AdoptModel stand as
+// makes an identical Config of it. Keys that wait for LoadShape stand as
 // comments, because they have no value yet.
 func (c *Config) TOML() []byte {
 	var b bytes.Buffer

@@ -23,7 +23,7 @@ func (c *Config) Validate() error {
 		if c.isOpen(f) {
 			continue
 		}
-		if err := f.judge(f.load(c), c.Where(f.key)); err != nil {
+		if err := f.checkValue(f.load(c), c.Where(f.key)); err != nil {
 			errs = append(errs, err)
 			suspect[f.key] = true
 		}
@@ -48,7 +48,7 @@ func (c *Config) checkRelations(suspect map[string]bool, errs Errors) Errors {
 }
 
 // clean reports whether the keys may be judged together: none is suspect, nor
-// left for AdoptModel to fill.
+// left for LoadShape to fill.
 func (c *checker) clean(keys ...string) bool {
 	for _, key := range keys {
 		if c.suspect[key] || c.isOpen(lookup(key)) {
@@ -131,7 +131,7 @@ func (c *checker) data() {
 	if c.clean("data.val", "data.val_fraction") {
 		switch {
 		case len(d.Val) > 0 && d.ValFraction > 0:
-			c.fail("data.val_fraction", fmt.Sprintf("%s is set, and so is data.val", render(d.ValFraction)), "keep one; val_fraction = 0 or val = [] takes the other back")
+			c.fail("data.val_fraction", fmt.Sprintf("%s is set, and so is data.val", render(d.ValFraction)), "keep one: val_fraction = 0 or val = [] clears the other")
 		case len(d.Val) == 0 && d.ValFraction == 0:
 			c.fail("data.val_fraction", "0 leaves no text to validate on", "use a fraction such as 0.1, or set data.val")
 		}

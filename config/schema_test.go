@@ -41,7 +41,7 @@ func TestSchemaRows(t *testing.T) {
 		}
 		if _, isInt := f.at(&Config{}).(*int); isInt {
 			for _, n := range []int64{-1, 1 << 31} {
-				if f.judge(n, Pos{}) == nil {
+				if f.checkValue(n, Pos{}) == nil {
 					t.Errorf("%s may be %d", f.key, n)
 				}
 			}

@@ -35,9 +35,9 @@
 // turns, cool-down) or a loop of actions that somebody published. [VHalf] and [VMin]
 // repeat a block of times and keep the order that comes out. [UShape], and some of the
 // tables that [Auto] chooses from, are played: whenever a rank is free it takes the
-// best action that is ready, and an [Admission] keeps it from taking what it could
-// never let go of. A run may leave its table in the same way: a [Priorities] takes the
-// table as priorities, and each rank's [Dispatcher] says what to begin.
+// best action that is ready, if it can still let go of all that it would hold. A run may
+// leave its table in the same way: a [Priorities] takes the table as priorities, and each
+// rank's [Dispatcher] says what to begin.
 //
 // # Messages and credits
 //
@@ -58,4 +58,26 @@
 //
 // A [Layout] says which layers each chunk holds, in a small language
 // (Et*3|(tt|)*29,m|L). [BalancedLayout] finds one by the cost of a layer.
+//
+// # The files, in the order to read them
+//
+//  1. action: an action, and the edges that outputs go by
+//  2. table: the order of every rank; placements; drawing the place of an error
+//  3. spec: what a table is asked for by
+//  4. generate: the schedules. generate.go has those in phases; v, vpattern and u those of
+//     their placements; greedy and auto those that are played; defer changes a table
+//  5. check: that every action is there (actions), that no rank waits in a circle
+//     (deadlock), how an error says where (fault), and whether a table would run
+//     without buffers (rendezvous)
+//  6. simulate: a table played. Where nothing depends on the moment, player does it in one
+//     pass; all else is the one loop of events (loop, events), with a policy for what a
+//     free rank takes next: the next of its row (inrow), the best that is ready
+//     (generate_greedy), what a dispatcher says (dynamic); on cores of its own or shared
+//  7. dynamic: priorities, and who decides by them; progress is what a rank knows there
+//     and in greedy play
+//  8. layout: layers on chunks
+//  9. csv: a table's text
+//
+// testdata/play.txt shows tables played in each way, testdata/broken.txt what is wrong
+// with some, as transcripts that the tests hold.
 package scheduler

@@ -69,241 +69,24 @@ func Simulate(t *Table, costs Costs) (*Timeline, error) {
 	return Machine{Costs: costs}.Simulate(t)
 }
 
-// player plays one table, any number of times. As each rank's order is fixed,
-// an action's times depend on the actions before it and on nothing that happens
-// to run at the same time. So it follows the ranks one by one, each as far as it
-// gets, instead of a clock.
-type player struct {
-	table    *Table
-	index    *index
-	timeline *Timeline
-	Machine
-	rankOf  []int32    // by chunk
-	next    []int      // by rank: position of the action to start next
-	sent    [2][]int32 // by kind and chunk: outputs sent on the edge
-	ready   []int      // ranks that may get on
-	waiters [][]waiter // by rank that is waited for
-	release []float64  // by rank: when it may begin
-}
-
-// waiter is a rank that gets on when another one has started the action at a position.
-type waiter struct{ rank, position int }
-
-func newPlayer(t *Table, ix *index) *player {
-	ranks := t.NumRanks()
-	p := &player{
-		table: t,
-		index: ix,
-		timeline: &Timeline{
-			Start: make([][]float64, ranks),
-			End:   make([][]float64, ranks),
-			Busy:  make([]float64, ranks),
-			Idle:  make([]float64, ranks),
-		},
-		next:    make([]int, ranks),
-		sent:    [2][]int32{make([]int32, t.NumChunks), make([]int32, t.NumChunks)},
-		rankOf:  make([]int32, t.NumChunks),
-		ready:   make([]int, 0, ranks),
-		waiters: make([][]waiter, ranks),
-		release: make([]float64, ranks),
-	}
-	for chunk := range p.rankOf {
-		p.rankOf[chunk] = int32(t.RankOf(chunk))
-	}
-	for r, row := range t.Ranks {
-		p.timeline.Start[r] = make([]float64, len(row))
-		p.timeline.End[r] = make([]float64, len(row))
-	}
-	return p
-}
-
-// play fills the timeline. It fails with ErrDeadlock when ranks wait for each
-// other.
-func (p *player) play(m Machine) error {
-	if err := p.checkCredits(m.Credits); err != nil {
-		return err
-	}
-	p.Machine = m
-	clear(p.next)
-	clear(p.sent[ForwardEdge])
-	clear(p.sent[BackwardEdge])
-	clear(p.timeline.Busy)
-	if m.Share != nil {
-		return p.playShared(m)
-	}
-	for r := p.table.NumRanks() - 1; r >= 0; r-- {
-		p.waiters[r] = p.waiters[r][:0]
-		p.ready = append(p.ready, r)
-	}
-	for len(p.ready) > 0 {
-		r := p.ready[len(p.ready)-1]
-		p.ready = p.ready[:len(p.ready)-1]
-		if err := p.advance(r); err != nil {
-			return err
-		}
-		p.wake(r)
-	}
-	for r, row := range p.table.Ranks {
-		if p.next[r] < len(row) {
-			return p.deadlock(r)
-		}
-	}
-	p.timeline.Summarise()
-	return nil
-}
-
-func (p *player) checkCredits(c *Credits) error {
-	if c != nil && (len(c.Forward) != p.table.NumChunks || len(c.Backward) != p.table.NumChunks) {
+func (m Machine) checkCredits(t *Table) error {
+	if c := m.Credits; c != nil && (len(c.Forward) != t.NumChunks || len(c.Backward) != t.NumChunks) {
 		return fmt.Errorf("%w: credits for %d forward and %d backward edges, but there are %d chunks",
-			ErrCosts, len(c.Forward), len(c.Backward), p.table.NumChunks)
+			ErrCosts, len(c.Forward), len(c.Backward), t.NumChunks)
 	}
 	return nil
 }
 
-// wake lets those get on who waited for what a rank has started by now.
-func (p *player) wake(rank int) {
-	left := p.waiters[rank][:0]
-	for _, w := range p.waiters[rank] {
-		if w.position < p.next[rank] {
-			p.ready = append(p.ready, w.rank)
-		} else {
-			left = append(left, w)
-		}
-	}
-	p.waiters[rank] = left
-}
-
-// advance runs a rank's actions until one has to wait.
-func (p *player) advance(rank int) error {
-	start, end := p.timeline.Start[rank], p.timeline.End[rank]
-	now := p.release[rank]
-	if i := p.next[rank]; i > 0 {
-		now = end[i-1]
-	}
-	row := p.table.Ranks[rank]
-	for i := p.next[rank]; i < len(row); {
-		together := row[i : i+Width(row, i)]
-		var cost float64
-		for _, a := range together {
-			at, missing, ok := p.readyAt(rank, a)
-			if !ok {
-				p.waiters[missing.rank] = append(p.waiters[missing.rank], waiter{rank, missing.position})
-				return nil
-			}
-			now = max(now, at)
-			c, err := p.cost(rank, a)
-			if err != nil {
-				return err
-			}
-			cost += c
-		}
-		p.timeline.Busy[rank] += cost
-		for range together {
-			start[i], end[i] = now, now+cost
-			i++
-		}
-		now += cost
-		p.next[rank] = i
-		for _, a := range together {
-			p.deliver(a)
-		}
-	}
-	return nil
-}
-
-// readyAt is when an action has its input and its credit, if that is known yet;
-// otherwise it names an action that has to start before.
-func (p *player) readyAt(rank int, a Action) (at float64, missing place, known bool) {
-	if in, ok := p.input(a); ok {
-		if !p.started(in) {
-			return 0, in, false
-		}
-		at = p.arrival(in, rank)
-	}
-	if taker, ok := p.creditFrom(a); ok {
-		if !p.started(taker) {
-			return 0, taker, false
-		}
-		at = max(at, p.timeline.Start[taker.rank][taker.position])
-	}
-	return at, place{}, true
-}
-
-// arrival is when an action's output is at a rank.
-func (p *player) arrival(from place, rank int) float64 {
-	at := p.timeline.End[from.rank][from.position]
-	if p.Link != nil && from.rank != rank {
-		at += p.Link(from.rank, rank)
-	}
-	return at
-}
-
-func (p *player) cost(rank int, a Action) (float64, error) {
-	c := p.Costs(rank, a)
+func (m Machine) cost(rank int, a Action) (float64, error) {
+	c := m.Costs(rank, a)
 	if !(c >= 0) || math.IsInf(c, 1) {
 		return 0, fmt.Errorf("%w: %v on rank %d costs %v, want a finite number from 0", ErrCosts, a, rank, c)
 	}
 	return c, nil
 }
 
-// Width is the number of actions that run as one from i on: 2 for an overlapped pair.
-func Width(row []Action, i int) int {
-	if row[i].Overlap {
-		return 2
-	}
-	return 1
-}
-
-func (p *player) started(c place) bool { return c.position < p.next[c.rank] }
-
-// input returns the action whose output this one consumes; of a receive in a file, its
-// send.
-func (p *player) input(a Action) (place, bool) {
-	kind, ok := a.Type.edge()
-	if !ok {
-		return p.send(a)
-	}
-	chunk, ok := kind.from(int(a.Chunk), p.table.NumChunks)
-	if !ok {
-		return place{}, false
-	}
-	return place{int(p.rankOf[chunk]), int(p.index.pass[kind].at[chunk][a.Microbatch])}, true
-}
-
-// send returns what a receive waits for.
-func (p *player) send(a Action) (place, bool) {
-	if !a.Type.isTransfer() || a.Type.isSend() {
-		return place{}, false
-	}
-	kind := a.Type.transferEdge()
-	chunk, _ := kind.from(int(a.Chunk), p.table.NumChunks)
-	return place{int(p.rankOf[chunk]), int(p.index.sends[kind][chunk][a.Microbatch]) - 1}, true
-}
-
-// creditFrom returns the action whose start gives back the credit that this one
-// takes. With n credits, the edge's k-th output takes the credit that comes
-// back with the (k−n)-th that the receiver consumes; the first n are at hand.
-func (p *player) creditFrom(a Action) (place, bool) {
-	kind, ok := a.Type.edge()
-	if !ok || p.Credits == nil {
-		return place{}, false
-	}
-	to, ok := kind.to(int(a.Chunk), p.table.NumChunks)
-	if !ok {
-		return place{}, false
-	}
-	k := int(p.sent[kind][a.Chunk]) - max(0, p.Credits.Of(kind, int(a.Chunk)))
-	if k < 0 {
-		return place{}, false
-	}
-	return place{int(p.rankOf[to]), int(p.index.pass[kind].order[to][k])}, true
-}
-
-// deliver counts the output of an action that started.
-func (p *player) deliver(a Action) {
-	if kind, ok := a.Type.edge(); ok {
-		p.sent[kind][a.Chunk]++
-	}
+func newTimeline(ranks int) *Timeline {
+	return &Timeline{Start: make([][]float64, ranks), End: make([][]float64, ranks), Busy: make([]float64, ranks), Idle: make([]float64, ranks)}
 }
 
 // Summarise sets the makespan, the idle times and the bubble from Start, End and Busy,

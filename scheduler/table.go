@@ -24,6 +24,14 @@ func (t *Table) RankOf(chunk int) int { return t.Placement.Rank(chunk, len(t.Ran
 // LocalChunk returns a chunk's place among those of its rank, from 0.
 func (t *Table) LocalChunk(chunk int) int { return chunk / len(t.Ranks) }
 
+// Width is the number of actions that run as one from i on: 2 for an overlapped pair.
+func Width(row []Action, i int) int {
+	if row[i].Overlap {
+		return 2
+	}
+	return 1
+}
+
 // ForwardsAhead returns how many chunk forwards a rank runs before its first backward.
 func (t *Table) ForwardsAhead(rank int) int {
 	row := t.Ranks[rank]

@@ -90,13 +90,18 @@ func run(t *testing.T, table **Table, name string, o options, input string) stri
 		if err == nil {
 			result = describe(report)
 		}
-	case "simulate":
+	case "simulate", "dynamic":
+		order := *table
 		var tl *Timeline
-		tl, err = Simulate(*table, UnitCosts)
+		if name == "simulate" {
+			tl, err = o.machine().Simulate(order)
+		} else {
+			order, tl, err = o.machine().SimulateDynamic(priorities(t, order, o.int("bound")))
+		}
 		if err == nil {
 			result = fmt.Sprintf("makespan %v, bubble %.1f %%\nbusy %v\nidle %v", tl.Makespan, 100*tl.BubbleFraction, tl.Busy, tl.Idle)
 			if o.has("draw") {
-				result += "\n" + draw(*table, tl)
+				result += "\n" + draw(order, tl)
 			}
 		}
 	case "layout":
@@ -193,6 +198,18 @@ func (o options) set(n *int, key string) {
 	if o.has(key) {
 		*n = o.int(key)
 	}
+}
+
+// machine is what a table is played on: unit costs, a link, shared cores.
+func (o options) machine() Machine {
+	m := Machine{Costs: UnitCosts}
+	if o.has("link") {
+		m.Link = func(_, _ int) float64 { return o.float("link") }
+	}
+	if o.has("cores") {
+		m.Share = SharedCores(o.float("cores"))
+	}
+	return m
 }
 
 func (o options) spec() Spec {

@@ -27,7 +27,7 @@ func NewAccumulator() *Accumulator { return &Accumulator{reports: make(map[int]R
 // Add takes the report of a microbatch.
 func (a *Accumulator) Add(microbatch int, r Report) error {
 	if _, twice := a.reports[microbatch]; twice {
-		return fmt.Errorf("%w: microbatch %d reports its loss twice", ErrFlight, microbatch)
+		return fmt.Errorf("%w: microbatch %d reports its loss twice", ErrMicrobatch, microbatch)
 	}
 	a.reports[microbatch] = r
 	return nil

@@ -26,7 +26,7 @@ func TestReduce(t *testing.T) {
 	if got, want := a.Metric("hits"), 6.0/5; math.Abs(got-want) > 1e-15 {
 		t.Errorf("metric %g, want %g", got, want)
 	}
-	if err := a.Add(1, report(1)); !errors.Is(err, stages.ErrFlight) {
+	if err := a.Add(1, report(1)); !errors.Is(err, stages.ErrMicrobatch) {
 		t.Errorf("a second report of a microbatch gives %v", err)
 	}
 	a.Reset()

@@ -9,9 +9,9 @@ import (
 
 // Errors of a stage's protocol. They name the chunk and the microbatch.
 var (
-	// ErrFlight: a pass was asked for out of order: a backward without its
+	// ErrMicrobatch: a pass was asked for out of order: a backward without its
 	// forward, a forward twice.
-	ErrFlight = errors.New("microbatch is not where this pass expects it")
+	ErrMicrobatch = errors.New("microbatch is not where this pass expects it")
 	// ErrInput: an activation or gradient has another shape than the layer takes.
 	ErrInput = errors.New("unexpected tensor on an edge")
 )
@@ -214,7 +214,7 @@ func (s *Stage) ComputesLoss(chunk int) bool { return s.chunks[chunk].computesLo
 func (s *Stage) Forward(l *tensorops.List, chunk int, mb *Microbatch, in tensorops.Tensor) tensorops.Tensor {
 	c := s.chunks[chunk]
 	if c == nil || c.live[mb.Index] != nil {
-		l.Fail(fmt.Errorf("%w: forward of microbatch %d on chunk %d", ErrFlight, mb.Index, chunk))
+		l.Fail(fmt.Errorf("%w: forward of microbatch %d on chunk %d", ErrMicrobatch, mb.Index, chunk))
 		return tensorops.Tensor{}
 	}
 	if err := s.checkEdge(c, "input", c.needsTokens, c.mtpBefore, mb, in); err != nil {
@@ -256,7 +256,7 @@ func (s *Stage) InputGrad(l *tensorops.List, chunk, index int, dy tensorops.Tens
 func (s *Stage) WeightGrad(l *tensorops.List, chunk, index int) {
 	c, f := s.find(chunk, index)
 	if f == nil || !f.input {
-		l.Fail(fmt.Errorf("%w: weight gradient of microbatch %d on chunk %d", ErrFlight, index, chunk))
+		l.Fail(fmt.Errorf("%w: weight gradient of microbatch %d on chunk %d", ErrMicrobatch, index, chunk))
 		return
 	}
 	p := f.begin(s, l)
@@ -277,7 +277,7 @@ func (s *Stage) Backward(l *tensorops.List, chunk, index int, dy tensorops.Tenso
 func (s *Stage) backward(l *tensorops.List, chunk, index int, dy tensorops.Tensor, weights bool) tensorops.Tensor {
 	c, f := s.find(chunk, index)
 	if f == nil || f.input || !f.mb.Train {
-		l.Fail(fmt.Errorf("%w: backward of microbatch %d on chunk %d", ErrFlight, index, chunk))
+		l.Fail(fmt.Errorf("%w: backward of microbatch %d on chunk %d", ErrMicrobatch, index, chunk))
 		return tensorops.Tensor{}
 	}
 	if err := s.checkEdge(c, "gradient", c.computesLoss, c.mtpBefore+c.mtp, &f.mb, dy); err != nil {

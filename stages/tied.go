@@ -68,9 +68,9 @@ func (s *Stage) TiedGrads(l *tensorops.List, ranks int) []TiedGrad {
 
 // copyParts records a copy of this rank's parts.
 func (h *localParam) copyParts(l *tensorops.List) tensorops.Tensor {
-	mine, rows := parts(h.here), h.param.Shape[0]
-	g := l.Alloc(tensorops.Float32, len(mine)*rows, h.param.Shape[1])
-	for i, place := range mine {
+	localParts, rows := parts(h.here), h.param.Shape[0]
+	g := l.Alloc(tensorops.Float32, len(localParts)*rows, h.param.Shape[1])
+	for i, place := range localParts {
 		part := g.RowRange(i*rows, (i+1)*rows)
 		if by := h.rows[place]; by != nil {
 			l.Fill(part, 0)

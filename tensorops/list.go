@@ -97,7 +97,7 @@ func (l *List) Free(t Tensor) {
 
 // op appends an operation. After an error it returns one that nobody runs, so
 // that recording methods need not ask.
-func (l *List) op(k Kind, ts ...Tensor) *Op {
+func (l *List) op(k Kind) *Op {
 	if l.err != nil {
 		l.sink = Op{Kind: k}
 		return &l.sink
@@ -109,7 +109,6 @@ func (l *List) op(k Kind, ts ...Tensor) *Op {
 	}
 	o := &l.ops[len(l.ops)-1]
 	o.Kind = k
-	copy(o.T[:], ts)
 	return o
 }
 

@@ -3,29 +3,98 @@ package tensorops
 import "github.com/troupe-ml/troupe/internal/rng"
 
 // GELU records y = x/2·(1 + tanh(√(2/π)(x + 0.044715x³))), GPT-2's form of
-// Hendrycks and Gimpel's unit. T: y, x.
+// Hendrycks and Gimpel's unit.
 func (l *List) GELU(y, x Tensor) {
-	l.need(l.op(KindGELU, y, x), dense(Float32, y, x) && sameLen(y, x), needSame)
+	o := l.op(KindGELU)
+	GELUArgs{y, x}.Put(o)
+	l.need(o, dense(Float32, y, x) && sameLen(y, x), needSame)
 }
 
-// GELUGrad records dx = dy·GELU′(x); dx may be dy. T: dx, dy, x.
+// GELUArgs are the operands of KindGELU.
+type GELUArgs struct{ Y, X Tensor }
+
+// Put stores the operands.
+func (a GELUArgs) Put(o *Op) { o.operands(a.Y, a.X) }
+
+// GELU reads the operands.
+func (o *Op) GELU() GELUArgs { return GELUArgs{Y: o.T[0], X: o.T[1]} }
+
+// GELUGrad records dx = dy·GELU′(x); dx may be dy.
 func (l *List) GELUGrad(dx, dy, x Tensor) {
-	l.need(l.op(KindGELUGrad, dx, dy, x), dense(Float32, dx, dy, x) && sameLen(dx, dy, x), needSame)
+	o := l.op(KindGELUGrad)
+	GELUGradArgs{dx, dy, x}.Put(o)
+	l.need(o, dense(Float32, dx, dy, x) && sameLen(dx, dy, x), needSame)
 }
 
-// SwiGLU records y = gate·σ(gate)·up (Shazeer 2020). T: y, gate, up.
+// GELUGradArgs are the operands of KindGELUGrad.
+type GELUGradArgs struct{ DX, DY, X Tensor }
+
+// Put stores the operands.
+func (a GELUGradArgs) Put(o *Op) { o.operands(a.DX, a.DY, a.X) }
+
+// GELUGrad reads the operands.
+func (o *Op) GELUGrad() GELUGradArgs { return GELUGradArgs{DX: o.T[0], DY: o.T[1], X: o.T[2]} }
+
+// SwiGLU records y = gate·σ(gate)·up (Shazeer 2020).
 func (l *List) SwiGLU(y, gate, up Tensor) {
-	l.need(l.op(KindSwiGLU, y, gate, up), dense(Float32, y, gate, up) && sameLen(y, gate, up), needSame)
+	o := l.op(KindSwiGLU)
+	SwiGLUArgs{y, gate, up}.Put(o)
+	l.need(o, dense(Float32, y, gate, up) && sameLen(y, gate, up), needSame)
 }
+
+// SwiGLUArgs are the operands of KindSwiGLU.
+type SwiGLUArgs struct{ Y, Gate, Up Tensor }
+
+// Put stores the operands.
+func (a SwiGLUArgs) Put(o *Op) { o.operands(a.Y, a.Gate, a.Up) }
+
+// SwiGLU reads the operands.
+func (o *Op) SwiGLU() SwiGLUArgs { return SwiGLUArgs{Y: o.T[0], Gate: o.T[1], Up: o.T[2]} }
 
 // SwiGLUGrad records the gradients of both inputs. dup may be dy.
-// T: dgate, dup, dy, gate, up.
 func (l *List) SwiGLUGrad(dgate, dup, dy, gate, up Tensor) {
-	l.need(l.op(KindSwiGLUGrad, dgate, dup, dy, gate, up),
-		dense(Float32, dgate, dup, dy, gate, up) && sameLen(dgate, dup, dy, gate, up), needSame)
+	o := l.op(KindSwiGLUGrad)
+	SwiGLUGradArgs{dgate, dup, dy, gate, up}.Put(o)
+	l.need(o, dense(Float32, dgate, dup, dy, gate, up) && sameLen(dgate, dup, dy, gate, up), needSame)
+}
+
+// SwiGLUGradArgs are the operands of KindSwiGLUGrad.
+type SwiGLUGradArgs struct{ DGate, DUp, DY, Gate, Up Tensor }
+
+// Put stores the operands.
+func (a SwiGLUGradArgs) Put(o *Op) { o.operands(a.DGate, a.DUp, a.DY, a.Gate, a.Up) }
+
+// SwiGLUGrad reads the operands.
+func (o *Op) SwiGLUGrad() SwiGLUGradArgs {
+	return SwiGLUGradArgs{DGate: o.T[0], DUp: o.T[1], DY: o.T[2], Gate: o.T[3], Up: o.T[4]}
 }
 
 const needSame = "all are contiguous float32 tensors with the same number of elements"
+
+// Dropout records y = x·mask/(1−P), plus skip where given. y may be x or skip.
+// The gradient is the same operation on dy.
+func (l *List) Dropout(y, x, skip Tensor, m Mask) {
+	o := l.op(KindDropout)
+	DropoutArgs{y, x, skip, m}.Put(o)
+	l.need(o, dense(Float32, y, x) && sameLen(y, x) && optional(skip, x.Len()) && m.legal(), "the same number of elements, and P (number 0) in [0, 1)")
+}
+
+// DropoutArgs are the operands of KindDropout.
+type DropoutArgs struct {
+	Y, X, Skip Tensor // skip may be none
+	Mask       Mask
+}
+
+// Put stores the operands.
+func (a DropoutArgs) Put(o *Op) {
+	o.operands(a.Y, a.X, a.Skip)
+	a.Mask.Put(o)
+}
+
+// Dropout reads the operands.
+func (o *Op) Dropout() DropoutArgs {
+	return DropoutArgs{Y: o.T[0], X: o.T[1], Skip: o.T[2], Mask: o.Mask()}
+}
 
 // Mask names the random bits of one dropout: an element of the global batch is
 // dropped or kept by (Key, Step, its index) alone.
@@ -36,18 +105,13 @@ type Mask struct {
 	P     float64 // probability of dropping an element, in [0, 1)
 }
 
-// put stores the mask in an operation.
-func (m Mask) put(o *Op) {
+// Put stores the mask of an operation that has one.
+func (m Mask) Put(o *Op) {
 	o.Key, o.U, o.F[0] = m.Key, [2]uint64{m.Step, m.First}, m.P
 }
 
+// Mask reads the mask of a dropout, an attention or its gradient.
+func (o *Op) Mask() Mask { return Mask{Key: o.Key, Step: o.U[0], First: o.U[1], P: o.F[0]} }
+
 // legal reports whether P is a probability of dropping.
 func (m Mask) legal() bool { return m.P >= 0 && m.P < 1 }
-
-// Dropout records y = x·mask/(1−P), plus skip where given. y may be x or skip.
-// The gradient is the same operation on dy. T: y, x, skip. F: P.
-func (l *List) Dropout(y, x, skip Tensor, m Mask) {
-	o := l.op(KindDropout, y, x, skip)
-	m.put(o)
-	l.need(o, dense(Float32, y, x) && sameLen(y, x) && optional(skip, x.Len()) && m.legal(), "the same number of elements, and P (number 0) in [0, 1)")
-}

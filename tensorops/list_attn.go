@@ -1,25 +1,5 @@
 package tensorops
 
-// RoPEOpts are the sizes of a rotary embedding.
-type RoPEOpts struct {
-	Heads   int     // the columns are Heads × D
-	Period  int     // T: row n is at position First + n mod Period
-	First   int     // position of a sequence's first row
-	Theta   float64 // base of the wavelengths
-	Inverse bool    // rotate back: the gradient
-}
-
-// RoPE records the rotary position embedding (Su et al. 2021) in place: in each
-// head the pair (i, i + D/2) turns by position·Theta^(−2i/D). x may be a view of
-// columns. T: x. I: heads, period, first. F: theta.
-func (l *List) RoPE(x Tensor, r RoPEOpts) {
-	o := l.op(KindRoPE, x)
-	o.I[0], o.I[1], o.I[2], o.F[0] = r.Heads, r.Period, r.First, r.Theta
-	o.set(FlagInverse, r.Inverse)
-	l.need(o, float(x) && r.Heads > 0 && x.Cols()%(2*r.Heads) == 0 && r.Period > 0 && x.Rows()%r.Period == 0 && r.First >= 0 && r.Theta > 0,
-		"the columns are heads of even width, the rows whole periods (sizes: heads, period, first position; number: theta)")
-}
-
 // AttentionOpts are the sizes of causal attention.
 type AttentionOpts struct {
 	Batch   int // B sequences
@@ -38,32 +18,102 @@ type AttentionOpts struct {
 // Dropout acts on the probabilities; the index of an element is
 // ((sequence·H + head)·Tq + i)·Tk + j. The gradient recomputes the
 // probabilities, so no T×T matrix outlives the operation.
-// T: o, q, k, v, lse. I: B, Tq, Tk, H, KVHeads. F: P.
 func (l *List) Attention(o, q, k, v, lse Tensor, a AttentionOpts) {
-	op := l.op(KindAttention, o, q, k, v, lse)
-	l.need(op, float(o, q, k, v, lse) && o.Contiguous() && lse.Contiguous() && a.sizes(op, q, k, v) &&
+	op, s := l.op(KindAttention), a.sizes(q, k)
+	AttentionArgs{o, q, k, v, lse, s, a.Mask, a.BF16}.Put(op)
+	l.need(op, float(o, q, k, v, lse) && o.Contiguous() && lse.Contiguous() && s.fit(q, k, v) && a.Mask.legal() &&
 		sameMatrix(o, q) && lse.Len() == a.Heads*q.Rows(), needAttention)
 }
 
+// AttentionArgs are the operands of KindAttention.
+type AttentionArgs struct {
+	O, Q, K, V, LSE Tensor
+	AttentionSizes
+	Mask Mask
+	BF16 bool
+}
+
+// Put stores the operands.
+func (a AttentionArgs) Put(o *Op) {
+	o.operands(a.O, a.Q, a.K, a.V, a.LSE)
+	a.putSizes(o)
+	a.Mask.Put(o)
+	o.set(FlagBF16, a.BF16)
+}
+
+// Attention reads the operands.
+func (o *Op) Attention() AttentionArgs {
+	return AttentionArgs{O: o.T[0], Q: o.T[1], K: o.T[2], V: o.T[3], LSE: o.T[4],
+		AttentionSizes: o.attentionSizes(o.T[1]), Mask: o.Mask(), BF16: o.Has(FlagBF16)}
+}
+
 // AttentionGrad records the gradients of q, k and v (views of columns are
-// allowed). T: dq, dk, dv, do, q, k, v, o, lse. I and F as Attention.
+// allowed).
 func (l *List) AttentionGrad(dq, dk, dv, do, q, k, v, o, lse Tensor, a AttentionOpts) {
-	op := l.op(KindAttentionGrad, dq, dk, dv, do, q, k, v, o, lse)
-	l.need(op, float(dq, dk, dv, do, q, k, v, o, lse) && o.Contiguous() && do.Contiguous() && lse.Contiguous() && a.sizes(op, q, k, v) &&
+	op, s := l.op(KindAttentionGrad), a.sizes(q, k)
+	AttentionGradArgs{dq, dk, dv, do, q, k, v, o, lse, s, a.Mask, a.BF16}.Put(op)
+	l.need(op, float(dq, dk, dv, do, q, k, v, o, lse) && o.Contiguous() && do.Contiguous() && lse.Contiguous() && s.fit(q, k, v) && a.Mask.legal() &&
 		sameMatrix(o, q) && sameMatrix(do, q) && sameMatrix(dq, q) && sameMatrix(dk, k) && sameMatrix(dv, v) && lse.Len() == a.Heads*q.Rows(), needAttention)
+}
+
+// AttentionGradArgs are the operands of KindAttentionGrad.
+type AttentionGradArgs struct {
+	DQ, DK, DV, DO, Q, K, V, O, LSE Tensor
+	AttentionSizes
+	Mask Mask
+	BF16 bool
+}
+
+// Put stores the operands.
+func (a AttentionGradArgs) Put(o *Op) {
+	o.operands(a.DQ, a.DK, a.DV, a.DO, a.Q, a.K, a.V, a.O, a.LSE)
+	a.putSizes(o)
+	a.Mask.Put(o)
+	o.set(FlagBF16, a.BF16)
+}
+
+// AttentionGrad reads the operands.
+func (o *Op) AttentionGrad() AttentionGradArgs {
+	return AttentionGradArgs{DQ: o.T[0], DK: o.T[1], DV: o.T[2], DO: o.T[3], Q: o.T[4], K: o.T[5], V: o.T[6], O: o.T[7], LSE: o.T[8],
+		AttentionSizes: o.attentionSizes(o.T[4]), Mask: o.Mask(), BF16: o.Has(FlagBF16)}
 }
 
 const needAttention = "q, o have B·Tq rows of H·D and k, v B·Tk rows of KV·D, Tk ≥ Tq, H a multiple of KV (sizes: B, Tq, Tk, H, KV), lse B·H·Tq, and P (number 0) in [0, 1)"
 
-// sizes puts the sizes into op and reports whether q, k and v have them.
-func (a AttentionOpts) sizes(op *Op, q, k, v Tensor) bool {
-	a.Mask.put(op)
-	op.set(FlagBF16, a.BF16)
+// AttentionSizes are those of an attention or of its gradient, as they follow
+// from the options and the matrices.
+type AttentionSizes struct {
+	Batch   int // B sequences
+	Queries int // Tq positions of a sequence
+	Keys    int // Tk positions of a sequence
+	Heads   int // H of the queries
+	KVHeads int // of the keys and values
+	Width   int // D channels of a head
+}
+
+// sizes are 0 where the options allow none.
+func (a AttentionOpts) sizes(q, k Tensor) AttentionSizes {
 	if a.Batch <= 0 || a.Heads <= 0 || a.KVHeads <= 0 {
-		return false
+		return AttentionSizes{}
 	}
-	tq, tk, d := q.Rows()/a.Batch, k.Rows()/a.Batch, q.Cols()/a.Heads
-	op.I = [6]int{a.Batch, tq, tk, a.Heads, a.KVHeads}
-	return a.Heads%a.KVHeads == 0 && a.Mask.legal() && q.Rows() == a.Batch*tq && k.Rows() == a.Batch*tk && tk >= tq && d > 0 &&
-		q.Cols() == a.Heads*d && k.Cols() == a.KVHeads*d && sameMatrix(k, v)
+	return AttentionSizes{
+		Batch: a.Batch, Queries: q.Rows() / a.Batch, Keys: k.Rows() / a.Batch,
+		Heads: a.Heads, KVHeads: a.KVHeads, Width: q.Cols() / a.Heads,
+	}
+}
+
+// Group is how many query heads share a head of keys and values.
+func (s AttentionSizes) Group() int { return s.Heads / s.KVHeads }
+
+// putSizes stores what does not follow from the shape of q.
+func (s AttentionSizes) putSizes(o *Op) { o.I = [6]int{s.Batch, s.Queries, s.Keys, s.Heads, s.KVHeads} }
+
+func (o *Op) attentionSizes(q Tensor) AttentionSizes {
+	return AttentionSizes{Batch: o.I[0], Queries: o.I[1], Keys: o.I[2], Heads: o.I[3], KVHeads: o.I[4], Width: q.Cols() / o.I[3]}
+}
+
+// fit reports whether q, k and v have these sizes.
+func (s AttentionSizes) fit(q, k, v Tensor) bool {
+	return s.Batch > 0 && s.Heads%s.KVHeads == 0 && q.Rows() == s.Batch*s.Queries && k.Rows() == s.Batch*s.Keys && s.Keys >= s.Queries && s.Width > 0 &&
+		q.Cols() == s.Heads*s.Width && k.Cols() == s.KVHeads*s.Width && sameMatrix(k, v)
 }

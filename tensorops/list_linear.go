@@ -16,13 +16,10 @@ type MatMulOpts struct {
 // MatMul records C = op(A)·op(B), with op(A) M×K, op(B) K×N and C M×N, all
 // float32 matrices (leading dimensions are flattened; views of columns are
 // allowed). The sum over K is split in blocks whose size depends on the device
-// alone. T: C, A, B, bias, packed.
+// alone.
 func (l *List) MatMul(c, a, b Tensor, o MatMulOpts) {
-	op := l.op(KindMatMul, c, a, b, o.Bias, o.Packed)
-	op.set(FlagTransA, o.TransA)
-	op.set(FlagTransB, o.TransB)
-	op.set(FlagAccumulate, o.Accumulate)
-	op.set(FlagBF16, o.BF16)
+	op := l.op(KindMatMul)
+	MatMulArgs{c, a, b, o}.Put(op)
 	m, k := a.Rows(), a.Cols()
 	if o.TransA {
 		m, k = k, m
@@ -36,6 +33,30 @@ func (l *List) MatMul(c, a, b Tensor, o MatMulOpts) {
 	l.need(op, !o.Bias.Valid() || !o.Accumulate && dense(Float32, o.Bias) && o.Bias.Len() == n, "a bias has N elements and does not go with accumulation")
 }
 
+// MatMulArgs are the operands of KindMatMul.
+type MatMulArgs struct {
+	C, A, B Tensor
+	MatMulOpts
+}
+
+// Put stores the operands.
+func (a MatMulArgs) Put(o *Op) {
+	o.operands(a.C, a.A, a.B, a.Bias, a.Packed)
+	o.set(FlagTransA, a.TransA)
+	o.set(FlagTransB, a.TransB)
+	o.set(FlagAccumulate, a.Accumulate)
+	o.set(FlagBF16, a.BF16)
+}
+
+// MatMul reads the operands.
+func (o *Op) MatMul() MatMulArgs {
+	return MatMulArgs{C: o.T[0], A: o.T[1], B: o.T[2], MatMulOpts: MatMulOpts{
+		Bias: o.T[3], Packed: o.T[4],
+		TransA: o.Has(FlagTransA), TransB: o.Has(FlagTransB),
+		Accumulate: o.Has(FlagAccumulate), BF16: o.Has(FlagBF16),
+	}}
+}
+
 // PackedLen is the length of what Pack makes of an operand B of K×N, in float32:
 // enough for every device, of which some use half for bfloat16.
 func PackedLen(k, n int) int {
@@ -47,11 +68,10 @@ func PackedLen(k, n int) int {
 // Pack records that an operand B of matrix products, stored transposed or not, is
 // brought into the order in which the device reads it, for weights that many
 // microbatches multiply by: see MatMulOpts.Packed. What dst holds is the device's
-// own affair. T: dst, B.
+// own affair.
 func (l *List) Pack(dst, b Tensor, transB, bf16 bool) {
-	op := l.op(KindPack, dst, b)
-	op.set(FlagTransB, transB)
-	op.set(FlagBF16, bf16)
+	op := l.op(KindPack)
+	PackArgs{dst, b, transB, bf16}.Put(op)
 	k, n := b.Rows(), b.Cols()
 	if transB {
 		k, n = n, k
@@ -59,12 +79,52 @@ func (l *List) Pack(dst, b Tensor, transB, bf16 bool) {
 	l.need(op, dense(Float32, dst) && dst.Offset() == 0 && float(b) && dst.Len() == PackedLen(k, n), "dst has PackedLen elements and begins its buffer")
 }
 
-// ColSum records sum[j] += Σ rows of x[·, j]: a bias's gradient. T: sum, x.
-func (l *List) ColSum(sum, x Tensor) {
-	l.need(l.op(KindColSum, sum, x), dense(Float32, sum, x) && sum.Len() == x.Cols(), "the sum has an element for each column")
+// PackArgs are the operands of KindPack.
+type PackArgs struct {
+	Dst, B       Tensor
+	TransB, BF16 bool
 }
 
-// Add records out = a + b; out may be a or b. T: out, a, b.
-func (l *List) Add(out, a, b Tensor) {
-	l.need(l.op(KindAdd, out, a, b), dense(Float32, out, a, b) && sameLen(out, a, b), needSame)
+// Put stores the operands.
+func (a PackArgs) Put(o *Op) {
+	o.operands(a.Dst, a.B)
+	o.set(FlagTransB, a.TransB)
+	o.set(FlagBF16, a.BF16)
 }
+
+// Pack reads the operands.
+func (o *Op) Pack() PackArgs {
+	return PackArgs{Dst: o.T[0], B: o.T[1], TransB: o.Has(FlagTransB), BF16: o.Has(FlagBF16)}
+}
+
+// ColSum records sum[j] += Σ rows of x[·, j]: a bias's gradient.
+func (l *List) ColSum(sum, x Tensor) {
+	o := l.op(KindColSum)
+	ColSumArgs{sum, x}.Put(o)
+	l.need(o, dense(Float32, sum, x) && sum.Len() == x.Cols(), "the sum has an element for each column")
+}
+
+// ColSumArgs are the operands of KindColSum.
+type ColSumArgs struct{ Sum, X Tensor }
+
+// Put stores the operands.
+func (a ColSumArgs) Put(o *Op) { o.operands(a.Sum, a.X) }
+
+// ColSum reads the operands.
+func (o *Op) ColSum() ColSumArgs { return ColSumArgs{Sum: o.T[0], X: o.T[1]} }
+
+// Add records out = a + b; out may be a or b.
+func (l *List) Add(out, a, b Tensor) {
+	o := l.op(KindAdd)
+	AddArgs{out, a, b}.Put(o)
+	l.need(o, dense(Float32, out, a, b) && sameLen(out, a, b), needSame)
+}
+
+// AddArgs are the operands of KindAdd.
+type AddArgs struct{ Out, A, B Tensor }
+
+// Put stores the operands.
+func (a AddArgs) Put(o *Op) { o.operands(a.Out, a.A, a.B) }
+
+// Add reads the operands.
+func (o *Op) Add() AddArgs { return AddArgs{Out: o.T[0], A: o.T[1], B: o.T[2]} }

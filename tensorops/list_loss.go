@@ -16,12 +16,29 @@ type CrossEntropyOpts struct {
 // (float64) and stats = (Σ lse[n] − logits[n, target], number of targets), both
 // over the targets that are not IgnoreTarget, in ascending n; and the gradient
 // where asked for. A target outside of 0..V−1 fails with ErrToken.
-// T: stats, lse, logits, targets, dlogits. F: scale.
 func (l *List) CrossEntropy(stats, lse, logits, targets Tensor, o CrossEntropyOpts) {
-	op := l.op(KindCrossEntropy, stats, lse, logits, targets, o.Grad)
-	op.F[0] = o.Scale
+	op := l.op(KindCrossEntropy)
+	CrossEntropyArgs{stats, lse, logits, targets, o}.Put(op)
 	l.need(op, dense(Float64, stats, lse) && dense(Float32, logits) && dense(Int32, targets) && stats.Len() == LossStats && lossFits(lse, logits, targets), needLoss)
 	l.need(op, !o.Grad.Valid() || dense(Float32, o.Grad) && sameMatrix(o.Grad, logits), "the gradient has the logits' shape")
+}
+
+// CrossEntropyArgs are the operands of KindCrossEntropy.
+type CrossEntropyArgs struct {
+	Stats, LSE, Logits, Targets Tensor
+	CrossEntropyOpts
+}
+
+// Put stores the operands.
+func (a CrossEntropyArgs) Put(o *Op) {
+	o.operands(a.Stats, a.LSE, a.Logits, a.Targets, a.Grad)
+	o.F[0] = a.Scale
+}
+
+// CrossEntropy reads the operands.
+func (o *Op) CrossEntropy() CrossEntropyArgs {
+	return CrossEntropyArgs{Stats: o.T[0], LSE: o.T[1], Logits: o.T[2], Targets: o.T[3],
+		CrossEntropyOpts: CrossEntropyOpts{Grad: o.T[4], Scale: o.F[0]}}
 }
 
 const needLoss = "logits are N×V float32 with V > 0, lse N float64, targets N int32, stats two float64"

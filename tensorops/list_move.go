@@ -2,46 +2,124 @@ package tensorops
 
 import "time"
 
-// Fill records t = value for every element. T: t. F: value.
+// Fill records t = value for every element.
 func (l *List) Fill(t Tensor, value float64) {
-	o := l.op(KindFill, t)
-	o.F[0] = value
+	o := l.op(KindFill)
+	FillArgs{t, value}.Put(o)
 	l.need(o, t.Valid() && t.Contiguous(), "a contiguous tensor")
 }
 
-// Copy records dst = src, element by element; views of columns are allowed.
-// T: dst, src.
-func (l *List) Copy(dst, src Tensor) {
-	l.need(l.op(KindCopy, dst, src), dst.Valid() && src.Valid() && dst.dtype == src.dtype && sameMatrix(dst, src), "the same type, rows and columns")
+// FillArgs are the operands of KindFill.
+type FillArgs struct {
+	T     Tensor
+	Value float64
 }
 
+// Put stores the operands.
+func (a FillArgs) Put(o *Op) {
+	o.operands(a.T)
+	o.F[0] = a.Value
+}
+
+// Fill reads the operands.
+func (o *Op) Fill() FillArgs { return FillArgs{T: o.T[0], Value: o.F[0]} }
+
+// Copy records dst = src, element by element; views of columns are allowed.
+func (l *List) Copy(dst, src Tensor) {
+	o := l.op(KindCopy)
+	CopyArgs{dst, src}.Put(o)
+	l.need(o, dst.Valid() && src.Valid() && dst.dtype == src.dtype && sameMatrix(dst, src), "the same type, rows and columns")
+}
+
+// CopyArgs are the operands of KindCopy.
+type CopyArgs struct{ Dst, Src Tensor }
+
+// Put stores the operands.
+func (a CopyArgs) Put(o *Op) { o.operands(a.Dst, a.Src) }
+
+// Copy reads the operands.
+func (o *Op) Copy() CopyArgs { return CopyArgs{Dst: o.T[0], Src: o.T[1]} }
+
 // Upload records a copy from host memory (see HostBytes). The bytes must stay
-// untouched until completion. T: dst. Host: the bytes.
+// untouched until completion.
 func (l *List) Upload(dst Tensor, host []byte) {
-	o := l.op(KindUpload, dst)
-	o.Host = host
+	o := l.op(KindUpload)
+	UploadArgs{dst, host}.Put(o)
 	l.need(o, dst.Valid() && dst.Contiguous() && len(host) == dst.Len()*dst.dtype.Size(), "as many bytes as the tensor has")
 }
 
-// Fetch records a copy to host memory, there at completion. T: src. Host: the
-// bytes.
+// UploadArgs are the operands of KindUpload.
+type UploadArgs struct {
+	Dst  Tensor
+	Host []byte
+}
+
+// Put stores the operands.
+func (a UploadArgs) Put(o *Op) {
+	o.operands(a.Dst)
+	o.Host = a.Host
+}
+
+// Upload reads the operands.
+func (o *Op) Upload() UploadArgs { return UploadArgs{Dst: o.T[0], Host: o.Host} }
+
+// Fetch records a copy to host memory, there at completion.
 func (l *List) Fetch(host []byte, src Tensor) {
-	o := l.op(KindFetch, src)
-	o.Host = host
+	o := l.op(KindFetch)
+	FetchArgs{host, src}.Put(o)
 	l.need(o, src.Valid() && src.Contiguous() && len(host) == src.Len()*src.dtype.Size(), "as many bytes as the tensor has")
 }
 
-// AllReduce records t = the sum of t over the group's members. T: t.
+// FetchArgs are the operands of KindFetch.
+type FetchArgs struct {
+	Host []byte
+	Src  Tensor
+}
+
+// Put stores the operands.
+func (a FetchArgs) Put(o *Op) {
+	o.operands(a.Src)
+	o.Host = a.Host
+}
+
+// Fetch reads the operands.
+func (o *Op) Fetch() FetchArgs { return FetchArgs{Host: o.Host, Src: o.T[0]} }
+
+// AllReduce records t = the sum of t over the group's members.
 func (l *List) AllReduce(t Tensor, g Group) {
-	o := l.op(KindAllReduce, t)
-	o.Group = g
+	o := l.op(KindAllReduce)
+	AllReduceArgs{t, g}.Put(o)
 	l.need(o, t.Valid() && t.Contiguous() && g != nil, "a contiguous tensor and a group")
 }
 
+// AllReduceArgs are the operands of KindAllReduce.
+type AllReduceArgs struct {
+	T     Tensor
+	Group Group
+}
+
+// Put stores the operands.
+func (a AllReduceArgs) Put(o *Op) {
+	o.operands(a.T)
+	o.Group = a.Group
+}
+
+// AllReduce reads the operands.
+func (o *Op) AllReduce() AllReduceArgs { return AllReduceArgs{T: o.T[0], Group: o.Group} }
+
 // Spin records an operation that keeps one core busy for a time: a stand-in for
-// work of known length, to measure everything else. I: nanoseconds.
+// work of known length, to measure everything else.
 func (l *List) Spin(d time.Duration) {
 	o := l.op(KindSpin)
-	o.I[0] = int(d)
+	SpinArgs{d}.Put(o)
 	l.need(o, d >= 0, "a time of 0 or more")
 }
+
+// SpinArgs are the operands of KindSpin.
+type SpinArgs struct{ Time time.Duration }
+
+// Put stores the operands.
+func (a SpinArgs) Put(o *Op) { o.I[0] = int(a.Time) }
+
+// Spin reads the operands.
+func (o *Op) Spin() SpinArgs { return SpinArgs{Time: time.Duration(o.I[0])} }

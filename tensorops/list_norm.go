@@ -2,49 +2,126 @@ package tensorops
 
 // LayerNorm records y = (x − mean)·rstd·gamma + beta over each row (Ba, Kiros,
 // Hinton 2016), rstd = 1/√(variance + eps). stats N×2 receives mean and rstd for
-// the gradient; beta may be none. T: y, x, gamma, beta, stats. F: eps.
+// the gradient; beta may be none.
 func (l *List) LayerNorm(y, x, gamma, beta, stats Tensor, eps float64) {
-	o := l.op(KindLayerNorm, y, x, gamma, beta, stats)
-	o.F[0] = eps
+	o := l.op(KindLayerNorm)
+	LayerNormArgs{y, x, gamma, beta, stats, eps}.Put(o)
 	l.need(o, dense(Float32, y, x, gamma, stats) && normFits(y, x, gamma, stats, 2) && optional(beta, gamma.Len()), needNorm)
+}
+
+// LayerNormArgs are the operands of KindLayerNorm.
+type LayerNormArgs struct {
+	Y, X, Gamma, Beta, Stats Tensor // beta may be none
+	Eps                      float64
+}
+
+// Put stores the operands.
+func (a LayerNormArgs) Put(o *Op) {
+	o.operands(a.Y, a.X, a.Gamma, a.Beta, a.Stats)
+	o.F[0] = a.Eps
+}
+
+// LayerNorm reads the operands.
+func (o *Op) LayerNorm() LayerNormArgs {
+	return LayerNormArgs{Y: o.T[0], X: o.T[1], Gamma: o.T[2], Beta: o.T[3], Stats: o.T[4], Eps: o.F[0]}
 }
 
 // LayerNormGrad records dx = the gradient of LayerNorm's input, plus skip where
 // given (the gradient that went around the norm). dx may be dy or skip.
-// T: dx, dy, x, gamma, stats, skip.
 func (l *List) LayerNormGrad(dx, dy, x, gamma, stats, skip Tensor) {
-	l.need(l.op(KindLayerNormGrad, dx, dy, x, gamma, stats, skip),
-		dense(Float32, dx, dy, x, gamma, stats) && normFits(dx, x, gamma, stats, 2) && sameLen(dy, x) && optional(skip, x.Len()), needNorm)
-}
-
-// LayerNormWeightGrad records dgamma += Σ dy·x̂ and dbeta += Σ dy over the rows;
-// dbeta may be none. T: dgamma, dbeta, dy, x, stats.
-func (l *List) LayerNormWeightGrad(dgamma, dbeta, dy, x, stats Tensor) {
-	l.need(l.op(KindLayerNormWeightGrad, dgamma, dbeta, dy, x, stats),
-		dense(Float32, dgamma, dy, x, stats) && normFits(dy, x, dgamma, stats, 2) && optional(dbeta, dgamma.Len()), needNorm)
-}
-
-// RMSNorm records y = x·rstd·gamma over each row (Zhang, Sennrich 2019), rstd =
-// 1/√(mean of squares + eps); stats N×1 receives rstd. T: y, x, gamma, stats.
-// F: eps.
-func (l *List) RMSNorm(y, x, gamma, stats Tensor, eps float64) {
-	o := l.op(KindRMSNorm, y, x, gamma, stats)
-	o.F[0] = eps
-	l.need(o, dense(Float32, y, x, gamma, stats) && normFits(y, x, gamma, stats, 1), needNorm)
+	o := l.op(KindLayerNormGrad)
+	NormGradArgs{dx, dy, x, gamma, stats, skip}.Put(o)
+	l.need(o, dense(Float32, dx, dy, x, gamma, stats) && normFits(dx, x, gamma, stats, 2) && sameLen(dy, x) && optional(skip, x.Len()), needNorm)
 }
 
 // RMSNormGrad records dx = the gradient of RMSNorm's input, plus skip where
-// given. dx may be dy or skip. T: dx, dy, x, gamma, stats, skip.
+// given. dx may be dy or skip.
 func (l *List) RMSNormGrad(dx, dy, x, gamma, stats, skip Tensor) {
-	l.need(l.op(KindRMSNormGrad, dx, dy, x, gamma, stats, skip),
-		dense(Float32, dx, dy, x, gamma, stats) && normFits(dx, x, gamma, stats, 1) && sameLen(dy, x) && optional(skip, x.Len()), needNorm)
+	o := l.op(KindRMSNormGrad)
+	NormGradArgs{dx, dy, x, gamma, stats, skip}.Put(o)
+	l.need(o, dense(Float32, dx, dy, x, gamma, stats) && normFits(dx, x, gamma, stats, 1) && sameLen(dy, x) && optional(skip, x.Len()), needNorm)
+}
+
+// NormGradArgs are the operands of KindLayerNormGrad and KindRMSNormGrad.
+type NormGradArgs struct {
+	DX, DY, X, Gamma, Stats, Skip Tensor // skip may be none
+}
+
+// Put stores the operands.
+func (a NormGradArgs) Put(o *Op) { o.operands(a.DX, a.DY, a.X, a.Gamma, a.Stats, a.Skip) }
+
+// LayerNormGrad reads the operands.
+func (o *Op) LayerNormGrad() NormGradArgs { return o.normGrad() }
+
+// RMSNormGrad reads the operands.
+func (o *Op) RMSNormGrad() NormGradArgs { return o.normGrad() }
+
+func (o *Op) normGrad() NormGradArgs {
+	return NormGradArgs{DX: o.T[0], DY: o.T[1], X: o.T[2], Gamma: o.T[3], Stats: o.T[4], Skip: o.T[5]}
+}
+
+// LayerNormWeightGrad records dgamma += Σ dy·x̂ and dbeta += Σ dy over the rows;
+// dbeta may be none.
+func (l *List) LayerNormWeightGrad(dgamma, dbeta, dy, x, stats Tensor) {
+	o := l.op(KindLayerNormWeightGrad)
+	LayerNormWeightGradArgs{dgamma, dbeta, dy, x, stats}.Put(o)
+	l.need(o, dense(Float32, dgamma, dy, x, stats) && normFits(dy, x, dgamma, stats, 2) && optional(dbeta, dgamma.Len()), needNorm)
+}
+
+// LayerNormWeightGradArgs are the operands of KindLayerNormWeightGrad.
+type LayerNormWeightGradArgs struct {
+	DGamma, DBeta, DY, X, Stats Tensor // dbeta may be none
+}
+
+// Put stores the operands.
+func (a LayerNormWeightGradArgs) Put(o *Op) { o.operands(a.DGamma, a.DBeta, a.DY, a.X, a.Stats) }
+
+// LayerNormWeightGrad reads the operands.
+func (o *Op) LayerNormWeightGrad() LayerNormWeightGradArgs {
+	return LayerNormWeightGradArgs{DGamma: o.T[0], DBeta: o.T[1], DY: o.T[2], X: o.T[3], Stats: o.T[4]}
+}
+
+// RMSNorm records y = x·rstd·gamma over each row (Zhang, Sennrich 2019), rstd =
+// 1/√(mean of squares + eps); stats N×1 receives rstd.
+func (l *List) RMSNorm(y, x, gamma, stats Tensor, eps float64) {
+	o := l.op(KindRMSNorm)
+	RMSNormArgs{y, x, gamma, stats, eps}.Put(o)
+	l.need(o, dense(Float32, y, x, gamma, stats) && normFits(y, x, gamma, stats, 1), needNorm)
+}
+
+// RMSNormArgs are the operands of KindRMSNorm.
+type RMSNormArgs struct {
+	Y, X, Gamma, Stats Tensor
+	Eps                float64
+}
+
+// Put stores the operands.
+func (a RMSNormArgs) Put(o *Op) {
+	o.operands(a.Y, a.X, a.Gamma, a.Stats)
+	o.F[0] = a.Eps
+}
+
+// RMSNorm reads the operands.
+func (o *Op) RMSNorm() RMSNormArgs {
+	return RMSNormArgs{Y: o.T[0], X: o.T[1], Gamma: o.T[2], Stats: o.T[3], Eps: o.F[0]}
 }
 
 // RMSNormWeightGrad records dgamma += Σ dy·x·rstd over the rows.
-// T: dgamma, dy, x, stats.
 func (l *List) RMSNormWeightGrad(dgamma, dy, x, stats Tensor) {
-	l.need(l.op(KindRMSNormWeightGrad, dgamma, dy, x, stats),
-		dense(Float32, dgamma, dy, x, stats) && normFits(dy, x, dgamma, stats, 1), needNorm)
+	o := l.op(KindRMSNormWeightGrad)
+	RMSNormWeightGradArgs{dgamma, dy, x, stats}.Put(o)
+	l.need(o, dense(Float32, dgamma, dy, x, stats) && normFits(dy, x, dgamma, stats, 1), needNorm)
+}
+
+// RMSNormWeightGradArgs are the operands of KindRMSNormWeightGrad.
+type RMSNormWeightGradArgs struct{ DGamma, DY, X, Stats Tensor }
+
+// Put stores the operands.
+func (a RMSNormWeightGradArgs) Put(o *Op) { o.operands(a.DGamma, a.DY, a.X, a.Stats) }
+
+// RMSNormWeightGrad reads the operands.
+func (o *Op) RMSNormWeightGrad() RMSNormWeightGradArgs {
+	return RMSNormWeightGradArgs{DGamma: o.T[0], DY: o.T[1], X: o.T[2], Stats: o.T[3]}
 }
 
 const needNorm = "rows are N×C with C > 0, gamma and beta have C elements, stats two a row (RMSNorm: one), skip is N×C"

@@ -1,10 +1,21 @@
 package tensorops
 
 // SquaredNorm records out[0] = Σ x² in float64: blocks of a fixed size, added in
-// ascending order. T: out, x.
+// ascending order.
 func (l *List) SquaredNorm(out, x Tensor) {
-	l.need(l.op(KindSquaredNorm, out, x), dense(Float64, out) && dense(Float32, x) && out.Len() == 1, "one float64 for a float32 tensor")
+	o := l.op(KindSquaredNorm)
+	SquaredNormArgs{out, x}.Put(o)
+	l.need(o, dense(Float64, out) && dense(Float32, x) && out.Len() == 1, "one float64 for a float32 tensor")
 }
+
+// SquaredNormArgs are the operands of KindSquaredNorm.
+type SquaredNormArgs struct{ Out, X Tensor }
+
+// Put stores the operands.
+func (a SquaredNormArgs) Put(o *Op) { o.operands(a.Out, a.X) }
+
+// SquaredNorm reads the operands.
+func (o *Op) SquaredNorm() SquaredNormArgs { return SquaredNormArgs{Out: o.T[0], X: o.T[1]} }
 
 // AdamWOpts are the numbers of one update.
 type AdamWOpts struct {
@@ -15,14 +26,33 @@ type AdamWOpts struct {
 }
 
 // AdamW records one update by decoupled weight decay (Loshchilov, Hutter 2019):
-// w −= LR·(WeightDecay·w + m̂/(√v̂ + Eps)). T: w, m, v, g.
-// F: LR, Beta1, Beta2, Eps, WeightDecay, GradScale. I: step.
+// w −= LR·(WeightDecay·w + m̂/(√v̂ + Eps)).
 func (l *List) AdamW(w, m, v, g Tensor, a AdamWOpts) {
-	o := l.op(KindAdamW, w, m, v, g)
+	o := l.op(KindAdamW)
+	AdamWArgs{w, m, v, g, a}.Put(o)
+	l.need(o, dense(Float32, w, m, v, g) && sameLen(w, m, v, g) && a.Step >= 1, "all have the same number of elements, and the step (size 0) counts from 1")
+}
+
+// AdamWArgs are the operands of KindAdamW.
+type AdamWArgs struct {
+	W, M, V, G Tensor
+	AdamWOpts
+}
+
+// Put stores the operands.
+func (a AdamWArgs) Put(o *Op) {
+	o.operands(a.W, a.M, a.V, a.G)
 	o.F = [8]float64{a.LR, a.Beta1, a.Beta2, a.Eps, a.WeightDecay, a.GradScale}
 	o.I[0] = a.Step
 	o.set(FlagClear, a.ClearGrad)
-	l.need(o, dense(Float32, w, m, v, g) && sameLen(w, m, v, g) && a.Step >= 1, "all have the same number of elements, and the step (size 0) counts from 1")
+}
+
+// AdamW reads the operands.
+func (o *Op) AdamW() AdamWArgs {
+	return AdamWArgs{W: o.T[0], M: o.T[1], V: o.T[2], G: o.T[3], AdamWOpts: AdamWOpts{
+		LR: o.F[0], Beta1: o.F[1], Beta2: o.F[2], Eps: o.F[3], WeightDecay: o.F[4], GradScale: o.F[5],
+		Step: o.I[0], ClearGrad: o.Has(FlagClear),
+	}}
 }
 
 // SGDOpts are the numbers of one update.
@@ -32,10 +62,27 @@ type SGDOpts struct {
 }
 
 // SGD records one update: d = g·GradScale + WeightDecay·w; m = Momentum·m + d;
-// w −= LR·m. Without a momentum tensor, w −= LR·d. T: w, m, g.
-// F: LR, Momentum, WeightDecay, GradScale.
+// w −= LR·m. Without a momentum tensor, w −= LR·d.
 func (l *List) SGD(w, m, g Tensor, s SGDOpts) {
-	o := l.op(KindSGD, w, m, g)
-	o.F = [8]float64{s.LR, s.Momentum, s.WeightDecay, s.GradScale}
+	o := l.op(KindSGD)
+	SGDArgs{w, m, g, s}.Put(o)
 	l.need(o, dense(Float32, w, g) && sameLen(w, g) && optional(m, w.Len()), needSame)
+}
+
+// SGDArgs are the operands of KindSGD.
+type SGDArgs struct {
+	W, M, G Tensor // m may be none
+	SGDOpts
+}
+
+// Put stores the operands.
+func (a SGDArgs) Put(o *Op) {
+	o.operands(a.W, a.M, a.G)
+	o.F = [8]float64{a.LR, a.Momentum, a.WeightDecay, a.GradScale}
+}
+
+// SGD reads the operands.
+func (o *Op) SGD() SGDArgs {
+	return SGDArgs{W: o.T[0], M: o.T[1], G: o.T[2],
+		SGDOpts: SGDOpts{LR: o.F[0], Momentum: o.F[1], WeightDecay: o.F[2], GradScale: o.F[3]}}
 }

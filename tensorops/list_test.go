@@ -253,7 +253,7 @@ func TestRecordingAllocatesNothing(t *testing.T) {
 		l.Fill(x, 1)
 		l.MatMul(l.Alloc(tensorops.Float32, 8, 8).View(8, 8), x, y, tensorops.MatMulOpts{TransB: true})
 		l.GELU(y, x)
-		l.Free(l.Ops()[1].T[0])
+		l.Free(l.Ops()[1].MatMul().C)
 		l.Free(x)
 		l.Free(y)
 		if l.Err() != nil {

@@ -10,8 +10,7 @@ import (
 // Kind says which operation an Op is.
 type Kind uint8
 
-// The operations. Each is described at the List method that records it, which
-// also fixes the order of its operands in Op.T.
+// The operations. Each is described at the List method that records it.
 const (
 	KindNone Kind = iota
 	KindMatMul
@@ -115,8 +114,15 @@ const (
 )
 
 // Op is one recorded operation. It is flat, so that a list of them is one piece
-// of memory that is used again step after step. What T, I and F hold is fixed
-// by the List method that records the kind.
+// of memory that is used again step after step, and that code for all kinds can
+// walk over.
+//
+// What has its place where in T, I and F is known beside the List method of the
+// kind, and nowhere else. List.GELU puts a GELUArgs into the operation, Op.GELU
+// reads it back, and so for each kind: whoever carries the operation out reads
+// its operands there, by name. These are values and not pointers into the
+// operation, since that reads best and costs little: a Tensor has 48 bytes, and
+// the most that is copied is the nine of an attention's gradient.
 type Op struct {
 	Kind  Kind
 	Flags Flags
@@ -132,11 +138,16 @@ type Op struct {
 // Has reports whether a flag is set.
 func (o *Op) Has(f Flags) bool { return o.Flags&f != 0 }
 
+// set sets a flag, or takes it away.
 func (o *Op) set(f Flags, on bool) {
+	o.Flags &^= f
 	if on {
 		o.Flags |= f
 	}
 }
+
+// operands stores the first tensors of T.
+func (o *Op) operands(ts ...Tensor) { copy(o.T[:], ts) }
 
 // String shows the operation with its operands and numbers, for errors.
 func (o *Op) String() string {

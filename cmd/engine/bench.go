@@ -25,8 +25,8 @@ func (a *app) newBench() *cobra.Command {
 		Short: "Measure how fast this machine computes",
 		Long: `Measure how fast this machine computes: matrix products, a layer's operations,
 whole training steps. Everything runs as in training. Times and rates are medians,
-with the values that a tenth of the samples are below and above. GFLOP are 10⁹
-floating-point operations, a multiply-add counted as two; GB are 10⁹ bytes.`,
+with the 10th and the 90th percentile. GFLOP are 10⁹ floating-point operations,
+a multiply-add counted as two; GB are 10⁹ bytes.`,
 	}
 	cmd.AddCommand(a.newBenchGEMM(), a.newBenchOps(), a.newBenchStep())
 	asGroup(cmd)

@@ -40,8 +40,8 @@ func (a *app) newConfigCheck() *cobra.Command {
 	var sets []string
 	cmd := &cobra.Command{
 		Use:   "check FILE",
-		Short: "Say whether a configuration can be met",
-		Long: `Say whether a configuration can be met, as far as that can be told without
+		Short: "Check whether a configuration can be run",
+		Long: `Check whether a configuration can be run, as far as that can be told without
 reading the data: keys and values, the layers against the layout, the schedule,
 the memory, and that there are files to train on. All mistakes are reported at
 once, each with its row and column.`,

@@ -85,5 +85,5 @@ func (d cudaDiagnosis) products() []string {
 	case d.NoBLAS == "": // it was asked for: its lack is one of the device's
 		return nil
 	}
-	return append([]string{"products: engine's own, of which those in bfloat16 are tensor cores'"}, strings.Split(d.NoBLAS, "\n")...)
+	return append([]string{"products: engine's own kernels, bfloat16 on tensor cores"}, strings.Split(d.NoBLAS, "\n")...)
 }

@@ -37,9 +37,9 @@ it are shown as � instead.`,
 	f := cmd.Flags()
 	f.StringVar(&o.Prompt, "prompt", "", "`text` to continue (default: a line break, which is not shown)")
 	f.IntVar(&o.Tokens, "tokens", 200, "`number` of tokens to write")
-	f.Float64Var(&o.Temperature, "temperature", defaultTemperature, "`number`: the larger the wilder, 0 always takes the likeliest token")
-	f.IntVar(&o.TopK, "top-k", 0, "choose among the `k` likeliest tokens; 0: among all")
-	f.Uint64Var(&o.Seed, "seed", 1, "`number` that the choices follow from")
+	f.Float64Var(&o.Temperature, "temperature", defaultTemperature, "`number`: the larger, the more random; 0 always takes the most likely token")
+	f.IntVar(&o.TopK, "top-k", 0, "choose among the `k` most likely tokens; 0: among all")
+	f.Uint64Var(&o.Seed, "seed", 1, "`seed` of the random choices")
 	return cmd
 }
 
@@ -52,9 +52,9 @@ func checkGenerateFlags(cmd *cobra.Command, o troupe.GenerateOptions) error {
 	}
 	switch {
 	case o.Temperature == 0:
-		return idle(cmd, "with --temperature 0, which always takes the likeliest token", "top-k", "seed")
+		return idle(cmd, "with --temperature 0, which always takes the most likely token", "top-k", "seed")
 	case o.TopK == 1:
-		return idle(cmd, "with --top-k 1, which always takes the likeliest token", "temperature", "seed")
+		return idle(cmd, "with --top-k 1, which always takes the most likely token", "temperature", "seed")
 	}
 	return nil
 }

@@ -54,7 +54,12 @@ the costs given, and draw what comes out.
 Costs are those of a forward, an input gradient and a weight gradient on one chunk, in
 any unit; a backward in one piece takes the sum of the last two. Figures are in the same
 unit. "peak" counts a rank's outputs of chunks that are held for their backward. The
-format comms is csv with sends and receives.`,
+format comms is csv with sends and receives.
+
+The schedule dynamic has a table for its priorities, which ranks leave for work that is
+ready; it is chosen by the costs and the link given, without jitter or a slow rank. What is
+drawn, and what the figures are of, is the order played with all of these; a run's differs
+from step to step. csv and comms write the table, which is what a run takes.`,
 		Example: `  engine plan config.toml
   engine plan config.toml --devices 4 --memory-gib 16 --bandwidth-gbps 25 --latency-us 20
   engine plan config.toml --check
@@ -133,10 +138,39 @@ func (a *app) plan(cmd *cobra.Command, o *planOptions) error {
 			return err
 		}
 	}
-	if timeline.SteadyStateStep, err = machine.SteadyStateStep(table); err != nil && !errors.Is(err, scheduler.ErrPeriod) {
+	var facts []draw.Fact
+	if table.Schedule == scheduler.Dynamic && !o.writesTable() {
+		static := timeline.Makespan
+		if table, report, timeline, err = o.playDynamic(machine, table, report); err != nil {
+			return err
+		}
+		facts = append(facts, draw.Fact{Label: "order", Value: fmt.Sprintf("as it was played; the table that gives the priorities takes %.4g", static)})
+	} else if timeline.SteadyStateStep, err = machine.SteadyStateStep(table); err != nil && !errors.Is(err, scheduler.ErrPeriod) {
 		return err
 	}
-	return o.write(a, func(w io.Writer) error { return o.draw(w, a, table, report, timeline) })
+	return o.write(a, func(w io.Writer) error { return o.draw(w, a, table, report, timeline, facts) })
+}
+
+// writesTable says whether the format is a table's, which has no times.
+func (o *planOptions) writesTable() bool { return o.format == "csv" || o.format == "comms" }
+
+// playDynamic plays the order that ranks come to by the priorities of a table, within the
+// bound that a run takes.
+func (o *planOptions) playDynamic(m scheduler.Machine, t *scheduler.Table, r *scheduler.Report) (*scheduler.Table, *scheduler.Report, *scheduler.Timeline, error) {
+	bound := o.spec.MaxInFlight
+	if bound == 0 {
+		bound = slices.Max(r.PeakInFlight)
+	}
+	priorities, err := scheduler.NewPriorities(t, bound)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	order, timeline, err := m.SimulateDynamic(priorities)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	r, err = scheduler.Check(order)
+	return order, r, timeline, err
 }
 
 // checkIdle refuses flags that say nothing about what is written.
@@ -152,10 +186,13 @@ func (o *planOptions) checkIdle(cmd *cobra.Command) error {
 	if !chooses && o.table == "" {
 		errs = append(errs, idle(cmd, "but with the schedules auto and dynamic", "max-in-flight"))
 	}
-	if o.format == "csv" || o.format == "comms" {
+	if o.writesTable() {
 		errs = append(errs, idle(cmd, "with --format "+o.format+", which has no times", "cores"))
 		if !chooses {
-			errs = append(errs, idle(cmd, "with --format "+o.format+", which has no times", "costs", "link", "jitter", "slow"))
+			errs = append(errs, idle(cmd, "with --format "+o.format+", which has no times", "costs", "link"))
+		}
+		if o.spec.Schedule != scheduler.Auto {
+			errs = append(errs, idle(cmd, "with --format "+o.format+", which has no times", "jitter", "slow"))
 		}
 	}
 	return errors.Join(errs...)
@@ -167,9 +204,10 @@ func (o *planOptions) machine() (scheduler.Machine, error) {
 		return scheduler.Machine{}, usagef("--costs has %d numbers, want those of F, I and W: --costs 1,1,1", len(o.costs))
 	}
 	f, i, w := o.costs[0], o.costs[1], o.costs[2]
-	costs := func(_ int, a scheduler.Action) float64 {
+	var costs scheduler.Costs = func(_ int, a scheduler.Action) float64 {
 		return [...]float64{scheduler.F: f, scheduler.I: i, scheduler.W: w, scheduler.B: i + w}[a.Type]
 	}
+	o.spec.Costs = costs
 	if o.jitter < 0 || o.jitter > 1 {
 		return scheduler.Machine{}, usagef("--jitter %v: want a share from 0 to 1", o.jitter)
 	}
@@ -183,6 +221,9 @@ func (o *planOptions) machine() (scheduler.Machine, error) {
 			return scheduler.Machine{}, usagef("--slow %q: want a rank and how many times as long it takes: --slow 2=1.5", o.slow)
 		}
 		costs = scheduler.Slowed(costs, rank, factor)
+	}
+	if o.spec.Schedule != scheduler.Dynamic { // whose table is chosen before anyone knows of jitter and slow ranks
+		o.spec.Costs = costs
 	}
 	m := scheduler.Machine{Costs: costs}
 	if !(o.cores >= 0) || math.IsInf(o.cores, 1) {
@@ -212,7 +253,7 @@ func (o *planOptions) load(cmd *cobra.Command, m scheduler.Machine) (*scheduler.
 		if s.Chunks == 0 {
 			s.Chunks = scheduler.DefaultChunks(s.Schedule)
 		}
-		s.Costs, s.Link = m.Costs, m.Link
+		s.Link = m.Link
 		t, err := scheduler.Generate(s)
 		if err != nil {
 			return nil, usagef("%w", err)
@@ -228,7 +269,7 @@ func (o *planOptions) load(cmd *cobra.Command, m scheduler.Machine) (*scheduler.
 }
 
 // draw writes a format.
-func (o *planOptions) draw(w io.Writer, a *app, t *scheduler.Table, r *scheduler.Report, tl *scheduler.Timeline) error {
+func (o *planOptions) draw(w io.Writer, a *app, t *scheduler.Table, r *scheduler.Report, tl *scheduler.Timeline, facts []draw.Fact) error {
 	text := func(s string) error {
 		_, err := io.WriteString(w, s)
 		return err
@@ -242,6 +283,7 @@ func (o *planOptions) draw(w io.Writer, a *app, t *scheduler.Table, r *scheduler
 		return draw.Summary(w, t, r, tl, o.full)
 	}
 	chart := draw.FromTimeline(t, tl)
+	chart.Facts = facts
 	if tl.SteadyStateStep > 0 && tl.SteadyStateStep < tl.Makespan {
 		chart.Facts = append(chart.Facts, draw.Fact{Label: "period", Value: fmt.Sprintf("%.4g, where steps follow without a wait for the optimizer", tl.SteadyStateStep)})
 	}

@@ -245,7 +245,7 @@ func (r *planReport) draw(w io.Writer, a *app, d drawing) error {
 }
 
 func optionChart(title string, o *planner.Option) draw.Chart {
-	c := draw.FromTimeline(o.Plan().Table(), o.Timeline)
+	c := draw.FromTimeline(o.Order, o.Timeline)
 	c.Title, c.Unit = title+": "+c.Title, draw.Milliseconds
 	c.Facts = append(c.Facts, draw.Fact{Label: "layout", Value: o.Layout})
 	return c

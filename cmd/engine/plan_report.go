@@ -79,6 +79,9 @@ func (p *planText) option(o *planner.Option) {
 	p.line("%s: %s × %s, %s of %s, layout %s, recomputation %s", o.Schedule, plural(o.Stages, "stage"), plural(o.Chunks, "chunk"),
 		plural(o.Microbatches, "microbatch"), plural(o.Microbatch, "sequence"), o.Layout, recomputation(o))
 	p.line("step %s ms (%s of it the update), %s tokens/s, bubble %.1f %%, memory %s", round(o.StepMS), round(o.UpdateMS), term.Short(o.TokensPerS), o.BubblePct, memory(o))
+	if o.Schedule == scheduler.Dynamic {
+		p.line("the order as it was played here; a run's differs from step to step")
+	}
 	if o.MessageMS > 0 {
 		p.line("a message between two devices takes %s ms", round(o.MessageMS))
 	}
@@ -137,7 +140,7 @@ func (p *planText) table(name string, options []*planner.Option, best *planner.O
 	}
 	p.line("%s", name)
 	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "    schedule\tstages\tchunks\tmicrobatch\trecomputation\tstep ms\tby proposed\tbubble %\tmemory\t")
+	fmt.Fprintln(t, "    schedule\tstages\tchunks\tmicrobatch\trecomputation\tstep ms\tby recommended\tbubble %\tmemory\t")
 	for _, o := range options[:min(len(options), mostListed)] {
 		fmt.Fprintf(t, "    %s\t%d\t%d\t%d\t%s\t%s\t%.2f\t%.1f\t%s\t\n", o.Schedule, o.Stages, o.Chunks, o.Microbatch, recomputation(o), round(o.StepMS), o.StepMS/best.StepMS, o.BubblePct, term.Bytes(o.NeedBytes()))
 	}

@@ -165,7 +165,7 @@ func (m *measurement) figures(w io.Writer) error {
 		}
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "\naction\tcount\tpredicted ms\tmeasured ms\tmeasured by predicted\t")
+	fmt.Fprintln(tw, "\naction\tcount\tpredicted ms\tmeasured ms\tmeasured / predicted\t")
 	for typ := scheduler.F; typ <= scheduler.B; typ++ {
 		n := count[typ]
 		if n == 0 || allFLOPs == 0 {

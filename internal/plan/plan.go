@@ -143,7 +143,7 @@ func (p *Plan) readTable() error {
 	numStages, err := t.Placement.Chunks(want.Ranks, want.Chunks)
 	switch {
 	case t.ForwardOnly:
-		return c.Errorf("pipeline.schedule", "%s has forwards only: there is nothing to train by", path)
+		return c.Errorf("pipeline.schedule", "%s has no backward passes, so it cannot train", path)
 	case t.NumRanks() != want.Ranks:
 		return c.Errorf("pipeline.schedule", "%s has %d rows, one for each rank, but pipeline.stages is %d", path, t.NumRanks(), want.Ranks)
 	case t.Microbatches != want.Microbatches:

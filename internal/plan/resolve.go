@@ -19,11 +19,11 @@ const VocabBytes = 256
 // stages by where the configuration doesn't say, and what the schedules auto and dynamic
 // go by; nil: by their arithmetic. The configuration stays as it is.
 func Resolve(cfg *config.Config, cost CostFunc) (*Plan, error) {
-	own := *cfg // what is adopted is not the caller's
+	own := *cfg // what is loaded is not the caller's
 	if err := own.Validate(); err != nil {
 		return nil, err
 	}
-	ckpt, err := AdoptModel(&own)
+	ckpt, err := LoadFrom(&own)
 	if err != nil {
 		return nil, err
 	}

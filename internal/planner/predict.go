@@ -48,6 +48,7 @@ type Prediction struct {
 	CheckpointBytes []int64 `json:"checkpoint_bytes,omitempty"`
 	PeakInFlight    []int   `json:"peak_in_flight"` // outputs, by rank
 
+	Order    *scheduler.Table    `json:"-"` // the table, or, of a dynamic schedule, the order that it was played in
 	Timeline *scheduler.Timeline `json:"-"`
 }
 
@@ -60,7 +61,7 @@ func (p *Prediction) NeedBytes() int64 {
 	return most
 }
 
-// Predict plays a configuration's table with costs on a cluster. It says nothing about
+// Predict plays a configuration's table with costs on a cluster, or a dynamic order by it. It says nothing about
 // memory: see Memory.
 func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	cfg, t := b.Config(), b.Table()
@@ -82,7 +83,7 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 			return nil, fmt.Errorf("%w: of microbatch %d, the layer m is missing, of which the model has %d", ErrCosts, batch.Microbatch, b.Model().Config.MTPLayers)
 		}
 	}
-	p := &Prediction{PeakInFlight: b.Report().PeakInFlight}
+	p := &Prediction{PeakInFlight: b.Report().PeakInFlight, Order: t}
 	machine := scheduler.Machine{Costs: actionCosts(b, batch)}
 	weights := b.Parameters()
 	if cluster.Devices > 1 {
@@ -96,7 +97,12 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 			p.UpdateMS += costs.UpdateNS * float64(n) / 1e6
 		}
 	}
-	if p.Timeline, err = machine.Simulate(t); err != nil {
+	if b.DynamicBound() > 0 {
+		err = p.playDynamic(machine, b)
+	} else {
+		p.Timeline, err = machine.Simulate(t)
+	}
+	if err != nil {
 		return nil, err
 	}
 	p.MakespanMS, p.BubblePct = p.Timeline.Makespan, 100*p.Timeline.BubbleFraction
@@ -112,6 +118,22 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	}
 	p.TokensPerS = 1e3 * float64(cfg.Batch.Sequences*cfg.Model.Context) / p.StepMS
 	return p, nil
+}
+
+// playDynamic plays the order that ranks come to by the priorities of the table.
+func (p *Prediction) playDynamic(m scheduler.Machine, b *plan.Plan) error {
+	priorities, err := scheduler.NewPriorities(b.Table(), b.DynamicBound())
+	if err != nil {
+		return err
+	}
+	if p.Order, p.Timeline, err = m.SimulateDynamic(priorities); err != nil {
+		return err
+	}
+	report, err := scheduler.Check(p.Order)
+	if err == nil {
+		p.PeakInFlight = report.PeakInFlight
+	}
+	return err
 }
 
 // oneKind refuses a configuration whose ranks compute on devices of several kinds: costs

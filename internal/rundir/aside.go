@@ -43,14 +43,9 @@ func (d *Dir) find(fromStep int) (*checkpoint.Checkpoint, error) {
 		return nil, err
 	}
 	if d.wentBack(steps, fromStep) {
-		before := fmt.Sprintf("the run has gone on from step %d by name before, and is at step %d since", fromStep, slices.Max(steps))
-		const again = "to go back once more, move the newer checkpoints away"
-		d.Warnings = append(d.Warnings, fmt.Sprintf("%s: it goes on from there (%s)", before, again))
-		ckpt, err := d.find(0)
-		if err != nil {
-			return nil, fmt.Errorf("%w (%s; %s)", err, before, again)
+		if ckpt, err := d.onceMore(fromStep, slices.Max(steps)); ckpt != nil || err != nil {
+			return ckpt, err
 		}
-		return ckpt, nil
 	}
 	ckpt, err := d.Store.At(fromStep)
 	if err != nil {
@@ -62,6 +57,23 @@ func (d *Dir) find(fromStep int) (*checkpoint.Checkpoint, error) {
 			d.aside = append(d.aside, aside{step: step, suffix: checkpoint.SupersededSuffix})
 		}
 	}
+	return ckpt, nil
+}
+
+// onceMore opens the newest intact checkpoint for a person's word that was obeyed before;
+// nil: all that were written since are damaged, and the word is to be obeyed again.
+func (d *Dir) onceMore(fromStep, newest int) (*checkpoint.Checkpoint, error) {
+	before := fmt.Sprintf("the run has gone on from step %d by name before, and is at step %d since", fromStep, newest)
+	const again = "to go back once more, move the newer checkpoints away"
+	ckpt, err := d.find(0)
+	if err != nil {
+		return nil, fmt.Errorf("%w (%s; %s)", err, before, again)
+	}
+	if ckpt.Step() <= fromStep {
+		d.aside = nil
+		return nil, ckpt.Close()
+	}
+	d.Warnings = append(d.Warnings, fmt.Sprintf("%s: it goes on from there (%s)", before, again))
 	return ckpt, nil
 }
 
@@ -77,9 +89,9 @@ func (d *Dir) wentBack(steps []int, fromStep int) bool {
 		if err != nil {
 			continue // older ones know of the same decision
 		}
-		for _, d := range slices.Backward(decisions) {
-			if d.Kind == actors.FromStep {
-				return d.Step == int64(fromStep)
+		for _, decision := range slices.Backward(decisions) {
+			if decision.Kind == actors.FromStep {
+				return decision.Step == int64(fromStep)
 			}
 		}
 		return false
@@ -87,15 +99,27 @@ func (d *Dir) wentBack(steps []int, fromStep int) bool {
 	return false
 }
 
-// decisions are those that the checkpoint of a step knows of.
+// decisions are those that the checkpoint of a step knows of. The rest of it is not read,
+// nor judged, unless its own word can't be had: a crash may have left a second one of the
+// step.
 func (d *Dir) decisions(step int) ([]actors.Decision, error) {
-	ckpt, err := d.Store.At(step)
+	look, err := d.Store.Look(step, TrainerFile)
 	if err != nil {
 		return nil, err
 	}
-	r := &Resumed{Checkpoint: ckpt}
-	err = r.read()
-	return r.State.Decisions, errors.Join(err, ckpt.Close())
+	text := look.File
+	if text == nil {
+		ckpt, err := d.Store.At(step)
+		if err != nil {
+			return nil, err
+		}
+		text, err = ckpt.File(TrainerFile)
+		if err := errors.Join(err, ckpt.Close()); err != nil {
+			return nil, err
+		}
+	}
+	state, err := trainerState(text)
+	return state.Decisions, err
 }
 
 // Decision is what a person chose by naming a step; nil: nobody did. It is one too where
@@ -116,26 +140,21 @@ func (d *Dir) Decision(from int64) *actors.Decision {
 	return &actors.Decision{Step: from, Time: time.Now().UTC(), Kind: actors.FromStep, Detail: detail}
 }
 
-// advise adds to an error of the newest checkpoint that isn't proven to be damaged how
-// to go on without it.
+// advise adds to an error about a checkpoint that isn't proven to be damaged how to go on
+// without it.
 func (d *Dir) advise(err error) error {
 	if errors.Is(err, checkpoint.ErrAllDamaged) {
 		return fmt.Errorf("%w\nreplace one by a copy, or choose another run.out", err)
 	}
-	if !errors.Is(err, checkpoint.ErrMissing) && !errors.Is(err, checkpoint.ErrUnreadable) && !errors.Is(err, checkpoint.ErrVersion) {
+	var at *checkpoint.StepError
+	if !errors.As(err, &at) || !errors.Is(err, checkpoint.ErrMissing) && !errors.Is(err, checkpoint.ErrUnreadable) && !errors.Is(err, checkpoint.ErrVersion) {
 		return err
 	}
 	steps, listErr := d.Store.Steps()
 	if listErr != nil {
 		return err
 	}
-	last, _, _ := d.Store.Last() // 0 where nothing is known of it
-	for _, a := range d.aside {
-		steps = slices.DeleteFunc(steps, func(step int) bool { return step >= a.step })
-	}
-	if n := len(steps) - 1; n >= 0 && steps[n] >= last {
-		steps = steps[:n] // the error is about this one, else about what last points to
-	}
+	steps = slices.DeleteFunc(steps, func(step int) bool { return step >= at.Step })
 	if len(steps) == 0 {
 		return err
 	}

@@ -23,14 +23,9 @@ type Beginning struct {
 // the metrics, which go by it, are cut: see unsaved. resumes says that start is a
 // checkpoint's.
 func (d *Dir) Begin(configTOML []byte, start actors.TrainerState, resumes bool) (b Beginning, err error) {
-	cut := metricsCut(start)
-	before, err := telemetry.ReadFrom(d.FS, MetricsFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return b, err
-	}
-	for _, r := range before {
-		if r.Step <= cut && r.ValLoss != nil {
-			b.LastValLoss = r.ValLoss
+	if resumes { // else no line stays, and unsaved has read them
+		if b.LastValLoss, err = d.lastValLoss(metricsCut(start)); err != nil {
+			return b, err
 		}
 	}
 	d.Begun = true
@@ -57,7 +52,7 @@ func (d *Dir) Begin(configTOML []byte, start actors.TrainerState, resumes bool) 
 	if err != nil {
 		return b, fmt.Errorf("%w %s: %w", ErrFolder, d.path, err)
 	}
-	if b.Metrics, err = telemetry.OpenWriter(d.FS, MetricsFile, cut); err != nil {
+	if b.Metrics, err = telemetry.OpenWriter(d.FS, MetricsFile, metricsCut(start)); err != nil {
 		return b, err
 	}
 	if d.Config != nil {
@@ -69,6 +64,20 @@ func (d *Dir) Begin(configTOML []byte, start actors.TrainerState, resumes bool) 
 		return b, nil
 	}
 	return b, d.point(start)
+}
+
+// lastValLoss is the last one in the metrics up to a step.
+func (d *Dir) lastValLoss(upTo int) (last *float64, err error) {
+	lines, err := telemetry.ReadFrom(d.FS, MetricsFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, r := range lines {
+		if r.Step <= upTo && r.ValLoss != nil {
+			last = r.ValLoss
+		}
+	}
+	return last, nil
 }
 
 // metricsCut is the last step whose line stays: none for a fresh start.

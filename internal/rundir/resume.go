@@ -34,7 +34,8 @@ func (d *Dir) Resume(fromStep int) (*Resumed, error) {
 	}
 	r := &Resumed{Checkpoint: ckpt}
 	if err := r.read(); err != nil {
-		return nil, errors.Join(fmt.Errorf("checkpoint %s: %w", ckpt.Dir(), d.advise(err)), ckpt.Close())
+		err = d.advise(&checkpoint.StepError{Step: ckpt.Step(), Err: err})
+		return nil, errors.Join(fmt.Errorf("checkpoint %s: %w", ckpt.Dir(), err), ckpt.Close())
 	}
 	return r, nil
 }
@@ -45,17 +46,25 @@ func (r *Resumed) read() error {
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(b, &r.State); err != nil {
-		return fmt.Errorf("%s: %w", TrainerFile, err)
-	}
-	switch v := r.State.FormatVersion; {
-	case v > actors.TrainerStateVersion:
-		return TooNew(v)
-	case v < actors.TrainerStateVersion:
-		return fmt.Errorf("%s: format version %d, when training windows were drawn with replacement instead of each once an epoch: its run can't go on as it was; a new one can start from its weights (model.from)", TrainerFile, v)
+	if r.State, err = trainerState(b); err != nil {
+		return err
 	}
 	r.Tokenizer, err = ReadTokenizer(r.Checkpoint)
 	return err
+}
+
+// trainerState reads a trainer's state of this program's version.
+func trainerState(text []byte) (s actors.TrainerState, err error) {
+	if err := json.Unmarshal(text, &s); err != nil {
+		return s, fmt.Errorf("%s: %w", TrainerFile, err)
+	}
+	switch v := s.FormatVersion; {
+	case v > actors.TrainerStateVersion:
+		return s, TooNew(v)
+	case v < actors.TrainerStateVersion:
+		return s, fmt.Errorf("%s: format version %d, when training windows were drawn with replacement instead of each once an epoch: its run can't go on as it was; a new one can start from its weights (model.from)", TrainerFile, v)
+	}
+	return s, nil
 }
 
 // TooNew is the error about a trainer's state of a version above those known here.

@@ -3,33 +3,35 @@ package cpu
 import "github.com/troupe-ml/troupe/tensorops/cpu/internal/vec"
 
 func gelu(x *exec, lo, hi int) {
-	x.dev.kernels.vec.GELU(f32(x.op.T[0])[lo:hi], f32(x.op.T[1])[lo:hi])
+	a := x.op.GELU()
+	x.dev.kernels.vec.GELU(f32(a.Y)[lo:hi], f32(a.X)[lo:hi])
 }
 
 func geluGrad(x *exec, lo, hi int) {
-	x.dev.kernels.vec.GELUGrad(f32(x.op.T[0])[lo:hi], f32(x.op.T[1])[lo:hi], f32(x.op.T[2])[lo:hi])
+	a := x.op.GELUGrad()
+	x.dev.kernels.vec.GELUGrad(f32(a.DX)[lo:hi], f32(a.DY)[lo:hi], f32(a.X)[lo:hi])
 }
 
 func swiGLU(x *exec, lo, hi int) {
-	x.dev.kernels.vec.SwiGLU(f32(x.op.T[0])[lo:hi], f32(x.op.T[1])[lo:hi], f32(x.op.T[2])[lo:hi])
+	a := x.op.SwiGLU()
+	x.dev.kernels.vec.SwiGLU(f32(a.Y)[lo:hi], f32(a.Gate)[lo:hi], f32(a.Up)[lo:hi])
 }
 
 func swiGLUGrad(x *exec, lo, hi int) {
-	t := x.op.T
-	x.dev.kernels.vec.SwiGLUGrad(f32(t[0])[lo:hi], f32(t[1])[lo:hi], f32(t[2])[lo:hi], f32(t[3])[lo:hi], f32(t[4])[lo:hi])
+	a := x.op.SwiGLUGrad()
+	x.dev.kernels.vec.SwiGLUGrad(f32(a.DGate)[lo:hi], f32(a.DUp)[lo:hi], f32(a.DY)[lo:hi], f32(a.Gate)[lo:hi], f32(a.Up)[lo:hi])
 }
 
 // dropBlock is the number of elements whose masks are drawn at a time.
 const dropBlock = 2048
 
 func dropout(x *exec, lo, hi int) {
-	op, k := x.op, x.dev.kernels.vec
-	y, in := f32(op.T[0])[lo:hi], f32(op.T[1])[lo:hi]
-	var skip []float32
-	if op.T[2].Valid() {
-		skip = f32(op.T[2])[lo:hi]
+	a, k := x.op.Dropout(), x.dev.kernels.vec
+	y, in, skip := f32(a.Y)[lo:hi], f32(a.X)[lo:hi], optional(a.Skip)
+	if skip != nil {
+		skip = skip[lo:hi]
 	}
-	if op.F[0] == 0 {
+	if a.Mask.P == 0 {
 		if skip == nil {
 			copy(y, in)
 		} else {
@@ -37,14 +39,14 @@ func dropout(x *exec, lo, hi int) {
 		}
 		return
 	}
-	d := vec.NewDropout(op.Key, op.U[0], op.F[0])
+	d := vec.NewDropout(a.Mask.Key, a.Mask.Step, a.Mask.P)
 	for at := 0; at < len(y); at += dropBlock {
 		end := min(at+dropBlock, len(y))
 		part := skip
 		if skip != nil {
 			part = skip[at:end]
 		}
-		k.Drop(y[at:end], in[at:end], x.keep(d, op.U[1]+uint64(lo+at), end-at), part, d.Scale)
+		k.Drop(y[at:end], in[at:end], x.keep(d, a.Mask.First+uint64(lo+at), end-at), part, d.Scale)
 	}
 }
 

@@ -16,8 +16,9 @@ func tokenAt(ids []int32, n, vocab int) int {
 }
 
 func embed(x *exec, lo, hi int) {
-	out, w, ids := f32(x.op.T[0]), f32(x.op.T[1]), i32(x.op.T[2])
-	c, vocab := x.op.T[1].Cols(), x.op.T[1].Rows()
+	a := x.op.Embed()
+	out, w, ids := f32(a.Out), f32(a.Weight), i32(a.IDs)
+	c, vocab := a.Weight.Cols(), a.Weight.Rows()
 	for n := lo; n < hi; n++ {
 		id := tokenAt(ids, n, vocab)
 		copy(out[n*c:(n+1)*c], w[id*c:])
@@ -27,8 +28,9 @@ func embed(x *exec, lo, hi int) {
 // embedGrad takes a range of columns, so that rows which share a token are added
 // in ascending order by one core.
 func embedGrad(x *exec, lo, hi int) {
-	grad, dy, ids := f32(x.op.T[0]), f32(x.op.T[1]), i32(x.op.T[2])
-	c, vocab := x.op.T[0].Cols(), x.op.T[0].Rows()
+	a := x.op.EmbedGrad()
+	grad, dy, ids := f32(a.Grad), f32(a.DY), i32(a.IDs)
+	c, vocab := a.Grad.Cols(), a.Grad.Rows()
 	for n := range ids {
 		id := tokenAt(ids, n, vocab)
 		sum := grad[id*c+lo : id*c+hi]
@@ -37,19 +39,19 @@ func embedGrad(x *exec, lo, hi int) {
 }
 
 func addPositions(x *exec, lo, hi int) {
-	out, in, w := f32(x.op.T[0]), f32(x.op.T[1]), f32(x.op.T[2])
-	c, period, first := x.op.T[2].Cols(), x.op.I[0], x.op.I[1]
+	a := x.op.AddPositions()
+	out, in, w, c := f32(a.Out), f32(a.X), f32(a.Weight), a.Weight.Cols()
 	for n := lo; n < hi; n++ {
-		x.dev.kernels.vec.Add(out[n*c:][:c], in[n*c:][:c], w[(first+n%period)*c:][:c])
+		x.dev.kernels.vec.Add(out[n*c:][:c], in[n*c:][:c], w[(a.First+n%a.Period)*c:][:c])
 	}
 }
 
 // positionsGrad takes a range of columns, as embedGrad.
 func positionsGrad(x *exec, lo, hi int) {
-	grad, dy := f32(x.op.T[0]), f32(x.op.T[1])
-	c, period, first := x.op.T[0].Cols(), x.op.I[0], x.op.I[1]
-	for n := range x.op.T[1].Rows() {
-		p := first + n%period
+	a := x.op.PositionsGrad()
+	grad, dy, c := f32(a.Grad), f32(a.DY), a.Grad.Cols()
+	for n := range a.DY.Rows() {
+		p := a.First + n%a.Period
 		sum := grad[p*c+lo : p*c+hi]
 		x.dev.kernels.vec.Add(sum, sum, dy[n*c+lo:n*c+hi])
 	}

@@ -31,6 +31,11 @@ func (x *exec) parallel(n, grain int, run rangeFunc) error {
 	return x.dev.cores.parallel(x.job, n, grain, run)
 }
 
+// overRows runs ranges of a tensor's rows.
+func (x *exec) overRows(t tensorops.Tensor, run rangeFunc) error {
+	return x.parallel(t.Rows(), rowGrain(t.Cols()), run)
+}
+
 // scratch returns n elements of *buf, growing it.
 func scratch[E any](buf *[]E, n int) []E {
 	if cap(*buf) < n {
@@ -56,63 +61,67 @@ func (x *exec) do(op *tensorops.Op) (err error) {
 	case tensorops.KindColSum:
 		return x.colSum()
 	case tensorops.KindEmbed:
-		return x.parallel(op.T[0].Rows(), rowGrain(op.T[0].Cols()), embed)
+		return x.overRows(op.Embed().Out, embed)
 	case tensorops.KindEmbedGrad:
-		return x.parallel(op.T[1].Cols(), colGrain, embedGrad)
+		return x.parallel(op.EmbedGrad().DY.Cols(), colGrain, embedGrad)
 	case tensorops.KindAddPositions:
-		return x.parallel(op.T[0].Rows(), rowGrain(op.T[0].Cols()), addPositions)
+		return x.overRows(op.AddPositions().Out, addPositions)
 	case tensorops.KindPositionsGrad:
-		return x.parallel(op.T[1].Cols(), colGrain, positionsGrad)
+		return x.parallel(op.PositionsGrad().DY.Cols(), colGrain, positionsGrad)
 	case tensorops.KindLayerNorm:
-		return x.parallel(op.T[1].Rows(), rowGrain(op.T[1].Cols()), layerNorm)
+		return x.overRows(op.LayerNorm().X, layerNorm)
 	case tensorops.KindLayerNormGrad:
-		return x.parallel(op.T[2].Rows(), rowGrain(op.T[2].Cols()), layerNormGrad)
+		return x.overRows(op.LayerNormGrad().X, layerNormGrad)
 	case tensorops.KindLayerNormWeightGrad:
 		return x.layerNormWeightGrad()
 	case tensorops.KindRMSNorm:
-		return x.parallel(op.T[1].Rows(), rowGrain(op.T[1].Cols()), rmsNorm)
+		return x.overRows(op.RMSNorm().X, rmsNorm)
 	case tensorops.KindRMSNormGrad:
-		return x.parallel(op.T[2].Rows(), rowGrain(op.T[2].Cols()), rmsNormGrad)
+		return x.overRows(op.RMSNormGrad().X, rmsNormGrad)
 	case tensorops.KindRMSNormWeightGrad:
 		return x.rmsNormWeightGrad()
 	case tensorops.KindGELU:
-		return x.parallel(op.T[0].Len(), heavyGrain, gelu)
+		return x.parallel(op.GELU().Y.Len(), heavyGrain, gelu)
 	case tensorops.KindGELUGrad:
-		return x.parallel(op.T[0].Len(), heavyGrain, geluGrad)
+		return x.parallel(op.GELUGrad().DX.Len(), heavyGrain, geluGrad)
 	case tensorops.KindSwiGLU:
-		return x.parallel(op.T[0].Len(), heavyGrain, swiGLU)
+		return x.parallel(op.SwiGLU().Y.Len(), heavyGrain, swiGLU)
 	case tensorops.KindSwiGLUGrad:
-		return x.parallel(op.T[0].Len(), heavyGrain, swiGLUGrad)
+		return x.parallel(op.SwiGLUGrad().DGate.Len(), heavyGrain, swiGLUGrad)
 	case tensorops.KindRoPE:
-		return x.rope()
+		return x.overRows(op.RoPE().X, ropeRows)
 	case tensorops.KindAttention:
-		return x.parallel(op.I[0]*op.I[3], 1, attention)
+		a := op.Attention()
+		return x.parallel(a.Batch*a.Heads, 1, attention)
 	case tensorops.KindAttentionGrad:
-		return x.parallel(op.I[0]*op.I[4], 1, attentionGrad)
+		a := op.AttentionGrad()
+		return x.parallel(a.Batch*a.KVHeads, 1, attentionGrad)
 	case tensorops.KindDropout:
-		return x.parallel(op.T[0].Len(), heavyGrain, dropout)
+		return x.parallel(op.Dropout().Y.Len(), heavyGrain, dropout)
 	case tensorops.KindAdd:
-		return x.parallel(op.T[0].Len(), lightGrain, add)
+		return x.parallel(op.Add().Out.Len(), lightGrain, add)
 	case tensorops.KindCrossEntropy:
 		return x.crossEntropy()
 	case tensorops.KindFill:
 		return x.fill()
 	case tensorops.KindCopy:
-		return x.parallel(op.T[0].Rows(), rowGrain(op.T[0].Cols()), copyRows)
+		return x.overRows(op.Copy().Dst, copyRows)
 	case tensorops.KindUpload:
-		copy(tensorops.Bytes(op.T[0]), op.Host)
+		a := op.Upload()
+		copy(tensorops.Bytes(a.Dst), a.Host)
 		return nil
 	case tensorops.KindFetch:
-		copy(op.Host, tensorops.Bytes(op.T[0]))
+		a := op.Fetch()
+		copy(a.Host, tensorops.Bytes(a.Src))
 		return nil
 	case tensorops.KindSquaredNorm:
 		return x.squaredNorm()
 	case tensorops.KindAdamW:
-		return x.parallel(op.T[0].Len(), heavyGrain, adamW)
+		return x.parallel(op.AdamW().W.Len(), heavyGrain, adamW)
 	case tensorops.KindSGD:
-		return x.parallel(op.T[0].Len(), lightGrain, sgd)
+		return x.parallel(op.SGD().W.Len(), lightGrain, sgd)
 	case tensorops.KindSpin:
-		for end := time.Now().Add(time.Duration(op.I[0])); time.Now().Before(end); {
+		for end := time.Now().Add(op.Spin().Time); time.Now().Before(end); {
 			spin()
 		}
 		return nil
@@ -133,6 +142,14 @@ func rowGrain(c int) int { return max(1, lightGrain/2/max(c, 1)) }
 
 // f32 views a tensor's elements; strided views keep their gaps.
 func f32(t tensorops.Tensor) []float32 { return tensorops.Elements[float32](t) }
+
+// optional views the elements of an operand that may be none: then it is nil.
+func optional(t tensorops.Tensor) []float32 {
+	if !t.Valid() {
+		return nil
+	}
+	return f32(t)
+}
 
 func f64(t tensorops.Tensor) []float64 { return tensorops.Elements[float64](t) }
 

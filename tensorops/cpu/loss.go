@@ -8,10 +8,10 @@ import (
 )
 
 func (x *exec) crossEntropy() error {
-	op := x.op
-	stats, targets, rows := f64(op.T[0]), i32(op.T[3]), op.T[2].Rows()
+	a := x.op.CrossEntropy()
+	stats, targets, rows := f64(a.Stats), i32(a.Targets), a.Logits.Rows()
 	x.partial = scratch(&x.partial, rows)
-	if err := x.parallel(rows, max(1, heavyGrain/op.T[2].Cols()), crossEntropyRows); err != nil {
+	if err := x.parallel(rows, max(1, heavyGrain/a.Logits.Cols()), crossEntropyRows); err != nil {
 		return err
 	}
 	var sum, count float64
@@ -28,13 +28,9 @@ func (x *exec) crossEntropy() error {
 // crossEntropyRows takes a range of rows: all that is done with a row is done
 // while it is in the cache.
 func crossEntropyRows(x *exec, lo, hi int) {
-	op, kn := x.op, x.dev.kernels.vec
-	lse, logits, targets := f64(op.T[1]), f32(op.T[2]), i32(op.T[3])
-	var grad []float32
-	if op.T[4].Valid() {
-		grad = f32(op.T[4])
-	}
-	v, scale := op.T[2].Cols(), float32(op.F[0])
+	a, kn := x.op.CrossEntropy(), x.dev.kernels.vec
+	lse, logits, targets, grad := f64(a.LSE), f32(a.Logits), i32(a.Targets), optional(a.Grad)
+	v, scale := a.Logits.Cols(), float32(a.Scale)
 	for n := lo; n < hi; n++ {
 		row, t := logits[n*v:][:v], int(targets[n])
 		top := kn.Max(row)

@@ -52,40 +52,36 @@ const (
 
 // matMul carries out the current operation.
 func (x *exec) matMul() error {
-	op := x.op
+	a := x.op.MatMul()
 	p := product{
 		kernel: x.dev.kernels.gemm,
 		vec:    x.dev.kernels.vec,
-		a:      matrixOf(op.T[1], op.Has(tensorops.FlagTransA)),
-		b:      matrixOf(op.T[2], op.Has(tensorops.FlagTransB)),
-		c:      matrixOf(op.T[0], false),
-		m:      op.T[0].Rows(), n: op.T[0].Cols(), k: op.T[1].Cols(),
-		add: op.Has(tensorops.FlagAccumulate),
+		a:      matrixOf(a.A, a.TransA),
+		b:      matrixOf(a.B, a.TransB),
+		c:      matrixOf(a.C, false),
+		m:      a.C.Rows(), n: a.C.Cols(), k: a.A.Cols(),
+		add:     a.Accumulate,
+		bias:    optional(a.Bias),
+		packedB: optional(a.Packed),
 	}
-	if op.Has(tensorops.FlagTransA) {
-		p.k = op.T[1].Rows()
+	if a.TransA {
+		p.k = a.A.Rows()
 	}
-	if op.Has(tensorops.FlagBF16) {
+	if a.BF16 {
 		p.kernel = x.dev.kernels.bf16
-	}
-	if op.T[3].Valid() {
-		p.bias = f32(op.T[3])
-	}
-	if op.T[4].Valid() {
-		p.packedB = f32(op.T[4])
 	}
 	return x.multiply(p)
 }
 
 // packAll carries out a Pack: what multiply would make of B, for all of its depth.
 func (x *exec) packAll() error {
-	op := x.op
-	p := product{kernel: x.dev.kernels.gemm, b: matrixOf(op.T[1], op.Has(tensorops.FlagTransB)), packed: f32(op.T[0])}
-	p.k, p.n = op.T[1].Rows(), op.T[1].Cols()
-	if op.Has(tensorops.FlagTransB) {
+	a := x.op.Pack()
+	p := product{kernel: x.dev.kernels.gemm, b: matrixOf(a.B, a.TransB), packed: f32(a.Dst)}
+	p.k, p.n = a.B.Rows(), a.B.Cols()
+	if a.TransB {
 		p.k, p.n = p.n, p.k
 	}
-	if op.Has(tensorops.FlagBF16) {
+	if a.BF16 {
 		p.kernel = x.dev.kernels.bf16
 	}
 	p.depth = p.kernel.Depth(p.k)

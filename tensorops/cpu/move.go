@@ -3,19 +3,21 @@ package cpu
 import "github.com/troupe-ml/troupe/tensorops"
 
 func (x *exec) fill() error {
-	switch t := x.op.T[0]; t.DType() {
+	a := x.op.Fill()
+	switch a.T.DType() {
 	case tensorops.Float64:
-		fillAll(f64(t), x.op.F[0])
+		fillAll(f64(a.T), a.Value)
 	case tensorops.Int32:
-		fillAll(i32(t), int32(x.op.F[0]))
+		fillAll(i32(a.T), int32(a.Value))
 	default:
-		return x.parallel(t.Len(), 4*lightGrain, fillRange)
+		return x.parallel(a.T.Len(), 4*lightGrain, fillRange)
 	}
 	return nil
 }
 
 func fillRange(x *exec, lo, hi int) {
-	fillAll(f32(x.op.T[0])[lo:hi], float32(x.op.F[0]))
+	a := x.op.Fill()
+	fillAll(f32(a.T)[lo:hi], float32(a.Value))
 }
 
 func fillAll[E float32 | float64 | int32](s []E, v E) {
@@ -25,7 +27,8 @@ func fillAll[E float32 | float64 | int32](s []E, v E) {
 }
 
 func copyRows(x *exec, lo, hi int) {
-	dst, src := x.op.T[0], x.op.T[1]
+	a := x.op.Copy()
+	dst, src := a.Dst, a.Src
 	switch dst.DType() {
 	case tensorops.Float64:
 		copyRange(f64(dst), f64(src), dst, src, lo, hi)

@@ -3,8 +3,6 @@ package cpu
 import (
 	"math"
 	"sync"
-
-	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // angleCache keeps the cosines and sines of positions, which every layer and
@@ -60,28 +58,22 @@ func (a angles) fill(theta float64, half, first int) {
 	}
 }
 
-func (x *exec) rope() error {
-	t := x.op.T[0]
-	return x.parallel(t.Rows(), rowGrain(t.Cols()), ropeRows)
-}
-
 func ropeRows(x *exec, lo, hi int) {
-	op := x.op
-	t, heads, period, first := op.T[0], op.I[0], op.I[1], op.I[2]
-	v, c, half := f32(t), t.Cols(), t.Cols()/heads/2
-	table, kept := x.dev.angles.get(op.F[0], half, first+period)
+	a := x.op.RoPE()
+	v, c, stride, half := f32(a.X), a.X.Cols(), a.X.Stride(), a.X.Cols()/a.Heads/2
+	table, kept := x.dev.angles.get(a.Theta, half, a.First+a.Period)
 	var row angles
 	if !kept {
 		row = angles{make([]float32, half), make([]float32, half)}
 	}
 	for n := lo; n < hi; n++ {
-		position := first + n%period
+		position := a.First + n%a.Period
 		if kept {
 			at := position * half
 			row = angles{table.cos[at:][:half], table.sin[at:][:half]}
 		} else {
-			row.fill(op.F[0], half, position)
+			row.fill(a.Theta, half, position)
 		}
-		x.dev.kernels.vec.RoPE(v[n*t.Stride():][:c], row.cos, row.sin, heads, op.Has(tensorops.FlagInverse))
+		x.dev.kernels.vec.RoPE(v[n*stride:][:c], row.cos, row.sin, a.Heads, a.Inverse)
 	}
 }

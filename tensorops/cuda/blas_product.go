@@ -11,7 +11,7 @@ import (
 // next operation. It returns how many operations that were; 0 if there is no algorithm.
 func (p product) byLibrary(x *exec, ops []tensorops.Op, made *roundings) (int, error) {
 	if len(ops) > 1 && p.goesInto(&ops[1]) {
-		ok, err := p.withGELU(x, ops[1].T[0], made)
+		ok, err := p.withGELU(x, ops[1].GELU().Y, made)
 		if err != nil {
 			return 0, err
 		}
@@ -28,8 +28,8 @@ func (p product) byLibrary(x *exec, ops []tensorops.Op, made *roundings) (int, e
 
 // plain is the product with what C starts from.
 func (p product) plain(x *exec, made *roundings) (bool, error) {
-	c, bias := p.op.T[0], address(p.op.T[3])
-	m := p.matmul(x, stride(c), address(c))
+	c, bias := address(p.C), address(p.Bias)
+	m := p.matmul(x, stride(p.C), c)
 	if bias != 0 {
 		m.Epilogue, m.AlignBias = driver.Bias, alignment(bias)
 	}
@@ -37,7 +37,7 @@ func (p product) plain(x *exec, made *roundings) (bool, error) {
 	if plan == nil || err != nil {
 		return false, failedProduct(&m, err)
 	}
-	return p.run(x, plan, &m, driver.Places{D: driver.Address(address(c)), Bias: driver.Address(bias)}, made)
+	return p.run(x, plan, &m, driver.Places{D: driver.Address(c), Bias: driver.Address(bias)}, made)
 }
 
 // auxRow is what rows of the matrix that a GELU is taken of have to be multiples of.
@@ -46,14 +46,17 @@ const auxRow = 8
 // goesInto reports whether an operation is the GELU of the product, and the library may
 // do both. It has the same form of GELU as the kernel: that of the hyperbolic tangent.
 func (p product) goesInto(o *tensorops.Op) bool {
-	c, bias := p.op.T[0], p.op.T[3]
-	return o.Kind == tensorops.KindGELU && bias.Valid() && c.Contiguous() && p.n%auxRow == 0 &&
-		address(o.T[1]) == address(c) && o.T[1].Len() == c.Len() && address(o.T[0]) != address(c)
+	if o.Kind != tensorops.KindGELU {
+		return false
+	}
+	a := o.GELU()
+	return p.Bias.Valid() && p.C.Contiguous() && p.n%auxRow == 0 &&
+		address(a.X) == address(p.C) && a.X.Len() == p.C.Len() && address(a.Y) != address(p.C)
 }
 
 // withGELU writes the product with its bias to C and the GELU of that to y.
 func (p product) withGELU(x *exec, y tensorops.Tensor, made *roundings) (bool, error) {
-	c, bias, to := address(p.op.T[0]), address(p.op.T[3]), address(y)
+	c, bias, to := address(p.C), address(p.Bias), address(y)
 	m := p.matmul(x, p.n, to)
 	m.Epilogue, m.AlignBias = driver.GELUAuxBias, alignment(bias)
 	m.LDAux, m.AlignAux = p.n, alignment(c)
@@ -78,7 +81,7 @@ func (p product) withGELU(x *exec, y tensorops.Tensor, made *roundings) (bool, e
 
 // apartFrom reports whether the product neither reads nor writes the memory of y.
 func (p product) apartFrom(y tensorops.Tensor) bool {
-	for _, t := range p.op.T[:5] {
+	for _, t := range []tensorops.Tensor{p.C, p.A, p.B, p.Bias, p.Packed} {
 		if extentOf(t).meets(extentOf(y)) {
 			return false
 		}
@@ -92,14 +95,14 @@ func (p product) apartFrom(y tensorops.Tensor) bool {
 func (p product) matmul(x *exec, strideD int, d uint64) driver.Matmul {
 	m := driver.Matmul{
 		M: p.n, N: p.m, K: p.k,
-		TransA: p.op.Has(tensorops.FlagTransB), TransB: p.op.Has(tensorops.FlagTransA),
+		TransA: p.TransB, TransB: p.TransA,
 		LDD: strideD, AlignD: alignment(d),
 		Epilogue: driver.NoEpilogue,
 	}
-	m.LDA, m.AlignA = p.operand(operandB)
-	m.LDB, m.AlignB = p.operand(operandA)
+	m.LDA, m.AlignA = p.operandB().layout()
+	m.LDB, m.AlignB = p.operandA().layout()
 	switch {
-	case p.op.Has(tensorops.FlagBF16):
+	case p.BF16:
 		m.Precision = driver.BFloat16
 	case x.blas.tf32:
 		m.Precision = driver.TF32
@@ -107,38 +110,45 @@ func (p product) matmul(x *exec, strideD int, d uint64) driver.Matmul {
 	return m
 }
 
-// The operands' places in T.
-const (
-	operandA = 1
-	operandB = 2
-)
+// operand is A or B of a product for the library.
+type operand struct {
+	of     tensorops.Tensor
+	packed tensorops.Tensor // what Pack made of it; may be none
+	bf16   bool             // to be read in bfloat16
+	place  int              // in roundings
+}
 
-// operand is how the library finds A or B: the distance of its rows, and what its address
-// is a multiple of. What is rounded first lies at the beginning of a buffer.
-func (p product) operand(which int) (distance, align int) {
-	t := p.op.T[which]
-	switch packed := p.op.T[4]; {
-	case !p.op.Has(tensorops.FlagBF16):
-		return stride(t), alignment(address(t))
-	case which == operandB && packed.Valid():
-		return roundedStride(t), alignment(address(packed))
+func (p product) operandA() operand { return operand{of: p.A, bf16: p.BF16} }
+
+func (p product) operandB() operand {
+	return operand{of: p.B, packed: p.Packed, bf16: p.BF16, place: 1}
+}
+
+// layout is how the library finds the operand: the distance of its rows, and what its
+// address is a multiple of. What is rounded first lies at the beginning of a buffer.
+func (o operand) layout() (distance, align int) {
+	switch {
+	case !o.bf16:
+		return stride(o.of), alignment(address(o.of))
+	case o.packed.Valid():
+		return roundedStride(o.of), alignment(address(o.packed))
 	}
-	return roundedStride(t), mostAlignment
+	return roundedStride(o.of), mostAlignment
 }
 
 // run puts the product into the stream; false if the library has no algorithm for it after
 // all.
 func (p product) run(x *exec, plan *driver.MatmulPlan, m *driver.Matmul, at driver.Places, made *roundings) (bool, error) {
-	a, err := made.address(x, p.op, operandA)
+	a, err := made.address(x, p.operandA())
 	if err != nil {
 		return false, err
 	}
-	b, err := made.address(x, p.op, operandB)
+	b, err := made.address(x, p.operandB())
 	if err != nil {
 		return false, err
 	}
 	at.A, at.B, at.Workspace = driver.Address(b), driver.Address(a), x.workspace
-	err = plan.Run(at, p.op.Has(tensorops.FlagAccumulate), x.stream)
+	err = plan.Run(at, p.Accumulate, x.stream)
 	if driver.IsUnsupported(err) {
 		x.blas.drop(m)
 		return false, nil

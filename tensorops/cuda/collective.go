@@ -4,33 +4,32 @@ import "github.com/troupe-ml/troupe/tensorops"
 
 // reduce takes a collective one part further. A group of one is told of the operation as
 // it is. A larger one gets a tensor in host memory, where it can read and write it: the
-// device's is fetched before and uploaded after. The flight that fetches it starts the
-// collective when it lands.
-func (s *stream) reduce(f *flight, op *tensorops.Op) (goOn bool, err error) {
-	r := &s.run
-	if op.Group.Size() <= 1 {
+// device's is fetched before and uploaded after. The batch that fetches it starts the
+// collective when it completes.
+func (s *stream) reduce(f *launchBatch, op *tensorops.Op) (goOn bool, err error) {
+	r, a := &s.run, op.AllReduce()
+	if a.Group.Size() <= 1 {
 		f.collective, f.cause = op, op
 		r.op++
 		return false, nil
 	}
-	t := op.T[0]
 	if !r.host.Valid() {
-		if r.host, err = tensorops.NewTensor(s.dev.host, t.DType(), t.Shape()...); err != nil {
+		if r.host, err = tensorops.NewTensor(s.dev.host, a.T.DType(), a.T.Shape()...); err != nil {
 			return false, err
 		}
 	}
 	host := tensorops.Bytes(r.host)
 	if !r.summed {
-		whole, err := s.fetch(f, host, t)
+		whole, err := s.fetch(f, host, a.T)
 		if !whole || err != nil {
 			return false, err
 		}
 		onHost := *op
-		onHost.T[0] = r.host
+		tensorops.AllReduceArgs{T: r.host, Group: a.Group}.Put(&onHost)
 		f.collective, f.cause, r.summed = &onHost, op, true
 		return false, nil
 	}
-	whole, err := s.upload(f, t, host)
+	whole, err := s.upload(f, a.T, host)
 	if !whole || err != nil {
 		return false, err
 	}

@@ -11,16 +11,16 @@ import (
 // copies are a stream's large copies from and to the host. They have a stream of the
 // driver's to themselves, so that kernels go on beside them.
 //
-// What comes in lands in memory that no kernel knows, and the kernels' stream takes it to
+// What comes in arrives in memory that no kernel knows, and the kernels' stream takes it to
 // its place: that may still be in use when the copy begins. What goes out is read where it
 // lies; an operation that touches it before it is out waits.
 type copies struct {
-	driver  *driver.Driver
-	kernels driver.Stream
-	stream  driver.Stream
-	event   driver.Event // where one of the two waits for the other
-	landing *tensorops.Pool
-	leaving []extent // memory that copies out may be reading
+	driver   *driver.Driver
+	kernels  driver.Stream
+	stream   driver.Stream
+	event    driver.Event // where one of the two waits for the other
+	arriving *tensorops.Pool
+	leaving  []extent // memory that copies out may be reading
 }
 
 // begin makes what the copies have of the driver's.
@@ -41,7 +41,7 @@ func (c *copies) end() {
 	if c.event != 0 {
 		_ = c.driver.EndEvent(c.event)
 	}
-	c.landing.Close()
+	c.arriving.Close()
 }
 
 // follow makes what is put into one stream from now on wait for what is in another.
@@ -53,18 +53,18 @@ func (c *copies) follow(later, earlier driver.Stream) error {
 }
 
 // in copies a piece of page-locked memory to the device.
-func (c *copies) in(f *flight, to driver.Address, piece []byte) error {
+func (c *copies) in(f *launchBatch, to driver.Address, piece []byte) error {
 	if len(piece) < minAside {
 		return c.driver.CopyIn(to, piece, c.kernels)
 	}
-	b, err := c.landing.Take(len(piece))
+	b, err := c.arriving.Take(len(piece))
 	if errors.Is(err, tensorops.ErrOutOfMemory) {
 		return c.driver.CopyIn(to, piece, c.kernels) // it can wait for its place
 	}
 	if err != nil {
 		return err
 	}
-	f.landing = append(f.landing, b)
+	f.arriving = append(f.arriving, b)
 	if err := c.driver.CopyIn(driver.Address(b.Addr), piece, c.stream); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (c *copies) in(f *flight, to driver.Address, piece []byte) error {
 }
 
 // out copies device memory to a piece of page-locked memory.
-func (c *copies) out(f *flight, piece []byte, from driver.Address) error {
+func (c *copies) out(f *launchBatch, piece []byte, from driver.Address) error {
 	if len(piece) < minAside {
 		return c.driver.CopyOut(piece, from, c.kernels)
 	}

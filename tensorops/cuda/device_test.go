@@ -29,7 +29,7 @@ func fetched(s tensorops.Stream, x tensorops.Tensor) ([]float32, error) {
 	return got, tensorops.Run(s, l)
 }
 
-// TestLargeCopies: what is larger than the staging memory goes in several flights.
+// TestLargeCopies: what is larger than the staging memory goes in several batches.
 func TestLargeCopies(t *testing.T) {
 	l, path := stand(t)
 	s := newDevice(t, path, Options{}).NewStream("large")
@@ -70,7 +70,7 @@ func (p pair) Size() int { return 2 }
 func (p pair) Rank() int { return p.rank }
 
 func (p pair) Start(op *tensorops.Op, done func(error)) {
-	mine := tensorops.Elements[float32](op.T[0])
+	mine := tensorops.Elements[float32](op.AllReduce().T)
 	p.mu.Lock()
 	for i, v := range mine {
 		p.sum[i] += v
@@ -445,7 +445,7 @@ func TestFailingCalls(t *testing.T) {
 				l.Fail(name, int32(n), 999) // a code that nobody knows
 				before := l.Calls(name)
 				err := session(path, t.TempDir())
-				// Which flight is taken is a matter of time, and so is how many need memory.
+				// Which batch is taken is a matter of time, and so is how many need memory.
 				happened := l.Calls(name)-before >= n
 				if reported && happened && err == nil && (name != "cuCtxSetCurrent" || n <= 2) { // the rest take the context away
 					t.Error("no error")

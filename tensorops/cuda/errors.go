@@ -33,11 +33,14 @@ type lookup struct {
 func lookupOf(op *tensorops.Op) (lookup, bool) {
 	switch op.Kind {
 	case tensorops.KindEmbed:
-		return lookup{op.T[2], op.T[1].Rows()}, true
+		a := op.Embed()
+		return lookup{a.IDs, a.Weight.Rows()}, true
 	case tensorops.KindEmbedGrad:
-		return lookup{op.T[2], op.T[0].Rows()}, true
+		a := op.EmbedGrad()
+		return lookup{a.IDs, a.Grad.Rows()}, true
 	case tensorops.KindCrossEntropy:
-		return lookup{op.T[3], op.T[2].Cols()}, true
+		a := op.CrossEntropy()
+		return lookup{a.Targets, a.Logits.Cols()}, true
 	}
 	return lookup{}, false
 }

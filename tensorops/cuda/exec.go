@@ -25,7 +25,7 @@ type exec struct {
 
 	graphs    graphs
 	variables variables
-	staging   *staging // of the flight under way
+	staging   *staging // of the batch under way
 
 	blas      *blas
 	workspace driver.Address // workspaceBytes for blas

@@ -37,7 +37,7 @@ func newGraphs() graphs {
 	return graphs{kept: make(map[string]*graph), seen: make(map[uint64]struct{}), seed: maphash.MakeSeed()}
 }
 
-// tabled are the operations whose kernels read a table that comes with the flight.
+// tabled are the operations whose kernels read a table that comes with the batch.
 var tabled = []tensorops.Kind{tensorops.KindSquaredNorm, tensorops.KindAdamW}
 
 // capturable reports whether a segment can be a graph, and is worth one.

@@ -32,7 +32,8 @@ func aligned(addresses ...uint64) uint32 {
 }
 
 func gelu(x *exec, o *tensorops.Op) error {
-	y, in, n := address(o.T[0]), address(o.T[1]), o.T[0].Len()
+	a := o.GELU()
+	y, in, n := address(a.Y), address(a.X), a.Y.Len()
 	return elementwise(x, "gelu", n, &struct {
 		y, x         uint64
 		n            int64
@@ -41,7 +42,8 @@ func gelu(x *exec, o *tensorops.Op) error {
 }
 
 func geluGrad(x *exec, o *tensorops.Op) error {
-	dx, dy, in, n := address(o.T[0]), address(o.T[1]), address(o.T[2]), o.T[0].Len()
+	a := o.GELUGrad()
+	dx, dy, in, n := address(a.DX), address(a.DY), address(a.X), a.DX.Len()
 	return elementwise(x, "gelu_grad", n, &struct {
 		dx, dy, x    uint64
 		n            int64
@@ -50,7 +52,8 @@ func geluGrad(x *exec, o *tensorops.Op) error {
 }
 
 func swiGLU(x *exec, o *tensorops.Op) error {
-	y, gate, up, n := address(o.T[0]), address(o.T[1]), address(o.T[2]), o.T[0].Len()
+	a := o.SwiGLU()
+	y, gate, up, n := address(a.Y), address(a.Gate), address(a.Up), a.Y.Len()
 	return elementwise(x, "swiglu", n, &struct {
 		y, gate, up  uint64
 		n            int64
@@ -59,8 +62,9 @@ func swiGLU(x *exec, o *tensorops.Op) error {
 }
 
 func swiGLUGrad(x *exec, o *tensorops.Op) error {
-	dgate, dup, dy := address(o.T[0]), address(o.T[1]), address(o.T[2])
-	gate, up, n := address(o.T[3]), address(o.T[4]), o.T[0].Len()
+	a := o.SwiGLUGrad()
+	dgate, dup, dy := address(a.DGate), address(a.DUp), address(a.DY)
+	gate, up, n := address(a.Gate), address(a.Up), a.DGate.Len()
 	return elementwise(x, "swiglu_grad", n, &struct {
 		dgate, dup, dy, gate, up uint64
 		n                        int64
@@ -68,7 +72,10 @@ func swiGLUGrad(x *exec, o *tensorops.Op) error {
 	}{dgate: dgate, dup: dup, dy: dy, gate: gate, up: up, n: int64(n), aligned: aligned(dgate, dup, dy, gate, up)})
 }
 
-func add(x *exec, o *tensorops.Op) error { return addTo(x, o.T[0], o.T[1], o.T[2]) }
+func add(x *exec, o *tensorops.Op) error {
+	a := o.Add()
+	return addTo(x, a.Out, a.A, a.B)
+}
 
 // addTo starts out = a + b.
 func addTo(x *exec, out, a, b tensorops.Tensor) error {

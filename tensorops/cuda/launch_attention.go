@@ -66,19 +66,18 @@ var (
 	queriesBF16 = tiling{rows: mmaQueries, narrow: "attention_queries_mma_64", wide: "attention_queries_mma_128", unaligned: "attention_queries_mma_any"}
 )
 
-// attentionSizesOf reads the sizes of an operation with queries q on those matrices.
-func attentionSizesOf(x *exec, o *tensorops.Op, q tensorops.Tensor, matrices []tensorops.Tensor) attentionSizes {
-	width := q.Cols() / o.I[3]
+// attentionSizesOf are the sizes for the kernels, which work on those matrices.
+func attentionSizesOf(x *exec, a tensorops.AttentionSizes, m tensorops.Mask, matrices ...tensorops.Tensor) attentionSizes {
 	s := attentionSizes{
-		tq: int32(o.I[1]), tk: int32(o.I[2]), heads: int32(o.I[3]), kvHeads: int32(o.I[4]), width: int32(width),
-		scale: float32(1 / math.Sqrt(float64(width))),
+		tq: int32(a.Queries), tk: int32(a.Keys), heads: int32(a.Heads), kvHeads: int32(a.KVHeads), width: int32(a.Width),
+		scale: float32(1 / math.Sqrt(float64(a.Width))),
 	}
-	if o.F[0] > 0 {
-		s.mask, s.dropped = dropoutOf(x, o), 1
+	if m.P > 0 {
+		s.mask, s.dropped = dropoutOf(x, m), 1
 	}
-	together := width%4 == 0 // where one head's quads are aligned, all are
-	for _, m := range matrices {
-		together = together && quads(m)
+	together := a.Width%4 == 0 // where one head's quads are aligned, all are
+	for _, t := range matrices {
+		together = together && quads(t)
 	}
 	s.quads = number(together)
 	return s
@@ -92,10 +91,10 @@ func multipliesBF16(target string) bool {
 	return err == nil && n >= 80
 }
 
-// onTensorCores reports whether an operation is one for them: they multiply bfloat16, and the
+// onTensorCores reports whether an operation that may round to bfloat16 is one for them: the
 // kernels hold all channels of a head.
-func onTensorCores(x *exec, o *tensorops.Op, s *attentionSizes) bool {
-	return o.Has(tensorops.FlagBF16) && x.tensorCores && s.width <= wideHead
+func onTensorCores(x *exec, bf16 bool, width int) bool {
+	return bf16 && x.tensorCores && width <= wideHead
 }
 
 // launchTiles starts the kernel that the sizes ask for: a block for each tile of that number of
@@ -117,30 +116,29 @@ func launchTiles[A any](x *exec, t tiling, rows, heads int, s *attentionSizes, a
 
 // attention computes o and lse.
 func attention(x *exec, op *tensorops.Op) error {
-	o, q, k, v, lse := op.T[0], op.T[1], op.T[2], op.T[3], op.T[4]
+	a := op.Attention()
 	args := attentionArgs{
-		o: address(o), lse: address(lse), q: address(q), k: address(k), v: address(v),
-		oStride: int64(o.Stride()), qStride: int64(q.Stride()), kStride: int64(k.Stride()), vStride: int64(v.Stride()),
-		sizes: attentionSizesOf(x, op, q, op.T[:4]),
+		o: address(a.O), lse: address(a.LSE), q: address(a.Q), k: address(a.K), v: address(a.V),
+		oStride: int64(a.O.Stride()), qStride: int64(a.Q.Stride()), kStride: int64(a.K.Stride()), vStride: int64(a.V.Stride()),
+		sizes: attentionSizesOf(x, a.AttentionSizes, a.Mask, a.O, a.Q, a.K, a.V),
 	}
 	t := attendFloat32
-	if onTensorCores(x, op, &args.sizes) {
+	if onTensorCores(x, a.BF16, a.Width) {
 		t = attendBF16
 	}
-	return launchTiles(x, t, op.I[1], op.I[0]*op.I[3], &args.sizes, &args)
+	return launchTiles(x, t, a.Queries, a.Batch*a.Heads, &args.sizes, &args)
 }
 
 // attentionGrad computes dq, dk and dv.
 func attentionGrad(x *exec, op *tensorops.Op) error {
-	dq, dk, dv, do, q, k, v, o, lse := op.T[0], op.T[1], op.T[2], op.T[3], op.T[4], op.T[5], op.T[6], op.T[7], op.T[8]
-	batch, tq, tk, heads, kvHeads := op.I[0], op.I[1], op.I[2], op.I[3], op.I[4]
+	a := op.AttentionGrad()
 	args := attentionGradArgs{
-		dq: address(dq), dk: address(dk), dv: address(dv), do: address(do),
-		q: address(q), k: address(k), v: address(v), o: address(o), lse: address(lse),
-		dqStride: int64(dq.Stride()), dkStride: int64(dk.Stride()), dvStride: int64(dv.Stride()), doStride: int64(do.Stride()),
-		qStride: int64(q.Stride()), kStride: int64(k.Stride()), vStride: int64(v.Stride()), oStride: int64(o.Stride()),
-		queries: int64(batch) * int64(heads) * int64(tq),
-		sizes:   attentionSizesOf(x, op, q, op.T[:8]),
+		dq: address(a.DQ), dk: address(a.DK), dv: address(a.DV), do: address(a.DO),
+		q: address(a.Q), k: address(a.K), v: address(a.V), o: address(a.O), lse: address(a.LSE),
+		dqStride: int64(a.DQ.Stride()), dkStride: int64(a.DK.Stride()), dvStride: int64(a.DV.Stride()), doStride: int64(a.DO.Stride()),
+		qStride: int64(a.Q.Stride()), kStride: int64(a.K.Stride()), vStride: int64(a.V.Stride()), oStride: int64(a.O.Stride()),
+		queries: int64(a.Batch) * int64(a.Heads) * int64(a.Queries),
+		sizes:   attentionSizesOf(x, a.AttentionSizes, a.Mask, a.DQ, a.DK, a.DV, a.DO, a.Q, a.K, a.V, a.O),
 	}
 	if args.queries > 0 {
 		var err error
@@ -153,11 +151,11 @@ func attentionGrad(x *exec, op *tensorops.Op) error {
 		}
 	}
 	keys, queries := keysFloat32, queriesFloat32
-	if onTensorCores(x, op, &args.sizes) {
+	if onTensorCores(x, a.BF16, a.Width) {
 		keys, queries = keysBF16, queriesBF16
 	}
-	if err := launchTiles(x, keys, tk, batch*kvHeads, &args.sizes, &args); err != nil {
+	if err := launchTiles(x, keys, a.Keys, a.Batch*a.KVHeads, &args.sizes, &args); err != nil {
 		return err
 	}
-	return launchTiles(x, queries, tq, batch*heads, &args.sizes, &args)
+	return launchTiles(x, queries, a.Queries, a.Batch*a.Heads, &args.sizes, &args)
 }

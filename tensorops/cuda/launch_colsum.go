@@ -49,13 +49,16 @@ func sumColumns(x *exec, kernel string, in, dy, stats tensorops.Tensor, grads ..
 
 func colSum(x *exec, o *tensorops.Op) error {
 	var none tensorops.Tensor
-	return sumColumns(x, "col_sum", o.T[1], none, none, address(o.T[0]))
+	a := o.ColSum()
+	return sumColumns(x, "col_sum", a.X, none, none, address(a.Sum))
 }
 
 func layerNormWeightGrad(x *exec, o *tensorops.Op) error {
-	return sumColumns(x, "layer_norm_weight_grad", o.T[3], o.T[2], o.T[4], address(o.T[0]), address(o.T[1]))
+	a := o.LayerNormWeightGrad()
+	return sumColumns(x, "layer_norm_weight_grad", a.X, a.DY, a.Stats, address(a.DGamma), address(a.DBeta))
 }
 
 func rmsNormWeightGrad(x *exec, o *tensorops.Op) error {
-	return sumColumns(x, "rms_norm_weight_grad", o.T[2], o.T[1], o.T[3], address(o.T[0]))
+	a := o.RMSNormWeightGrad()
+	return sumColumns(x, "rms_norm_weight_grad", a.X, a.DY, a.Stats, address(a.DGamma))
 }

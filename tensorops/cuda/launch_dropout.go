@@ -3,17 +3,18 @@ package cuda
 import "github.com/troupe-ml/troupe/tensorops"
 
 func drop(x *exec, o *tensorops.Op) error {
-	if o.F[0] == 0 { // no random bits are needed
-		if o.T[2].Valid() {
-			return addTo(x, o.T[0], o.T[1], o.T[2])
+	a := o.Dropout()
+	if a.Mask.P == 0 { // no random bits are needed
+		if a.Skip.Valid() {
+			return addTo(x, a.Y, a.X, a.Skip)
 		}
-		return copyTo(x, o.T[0], o.T[1])
+		return copyTo(x, a.Y, a.X)
 	}
-	y, in, skip, n := address(o.T[0]), address(o.T[1]), address(o.T[2]), o.T[0].Len()
+	y, in, skip, n := address(a.Y), address(a.X), address(a.Skip), a.Y.Len()
 	return elementwise(x, "drop", n, &struct {
 		y, x, skip   uint64
 		n            int64
 		mask         dropout
 		aligned, pad uint32
-	}{y: y, x: in, skip: skip, n: int64(n), mask: dropoutOf(x, o), aligned: aligned(y, in, skip)})
+	}{y: y, x: in, skip: skip, n: int64(n), mask: dropoutOf(x, a.Mask), aligned: aligned(y, in, skip)})
 }

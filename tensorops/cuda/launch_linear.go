@@ -33,7 +33,7 @@ const (
 
 // product is C = op(A)·op(B), plus C before or a bias.
 type product struct {
-	op      *tensorops.Op
+	tensorops.MatMulArgs
 	m, n, k int
 	form    int // which of tiled128 and tiled64
 }
@@ -58,12 +58,14 @@ func matMuls(x *exec, ops []tensorops.Op) (done int, err error) {
 	}
 	var made roundings
 	for done < len(ops) && done < most && ops[done].Kind == tensorops.KindMatMul {
-		n, err := productOf(&ops[done]).do(x, ops[done:], &made)
+		p := productOf(&ops[done])
+		n, err := p.do(x, ops[done:], &made)
 		if err != nil {
 			return done, err
 		}
-		for i := range n {
-			made.forget(ops[done+i].T[0])
+		made.forget(p.C)
+		if n == 2 { // with the GELU of it
+			made.forget(ops[done+1].GELU().Y)
 		}
 		done += n
 	}
@@ -85,12 +87,12 @@ func (p product) do(x *exec, ops []tensorops.Op, made *roundings) (int, error) {
 }
 
 func productOf(o *tensorops.Op) product {
-	c, a := o.T[0], o.T[1]
-	p := product{op: o, m: c.Rows(), n: c.Cols(), k: a.Cols()}
-	if o.Has(tensorops.FlagTransA) {
-		p.k, p.form = a.Rows(), 2
+	p := product{MatMulArgs: o.MatMul()}
+	p.m, p.n, p.k = p.C.Rows(), p.C.Cols(), p.A.Cols()
+	if p.TransA {
+		p.k, p.form = p.A.Rows(), 2
 	}
-	if o.Has(tensorops.FlagTransB) {
+	if p.TransB {
 		p.form++
 	}
 	return p
@@ -99,27 +101,27 @@ func productOf(o *tensorops.Op) product {
 // pack rounds B to bfloat16 for the library. Else it does nothing: the products read B
 // itself, which is still what it was.
 func pack(x *exec, o *tensorops.Op) error {
-	if !x.blas.isThere() || !o.Has(tensorops.FlagBF16) {
+	a := o.Pack()
+	if !x.blas.isThere() || !a.BF16 {
 		return nil
 	}
-	return roundTo(x, address(o.T[0]), o.T[1])
+	return roundTo(x, address(a.Dst), a.B)
 }
 
 // multiply computes the product with the kernels of matmul.cu. How it is cut, in tiles and
 // in pieces of the depth that are computed apart, is for the device to be busy; it changes
 // no bit.
 func (p product) multiply(x *exec) error {
-	c, bias := p.op.T[0], p.op.T[3]
 	if p.k == 0 {
-		return p.sum(x, 0, address(bias), 0, p.op.Has(tensorops.FlagAccumulate))
+		return p.sum(x, 0, address(p.Bias), 0, p.Accumulate)
 	}
 	pieces := ceil(p.k, pieceDepth)
 	if pieces > 1 && p.tiles(64) < 2*x.processors {
 		return p.multiplyParts(x, pieces)
 	}
 	args := p.args()
-	args.c, args.bias, args.cStride = address(c), address(bias), int64(c.Stride())
-	args.accumulate, args.quadsC = number(p.op.Has(tensorops.FlagAccumulate)), number(quads(c))
+	args.c, args.bias, args.cStride = address(p.C), address(p.Bias), int64(p.C.Stride())
+	args.accumulate, args.quadsC = number(p.Accumulate), number(quads(p.C))
 	args.last = int64(p.k)
 	return p.launch(x, 1, &args)
 }
@@ -135,7 +137,7 @@ func (p product) multiplyParts(x *exec, pieces int) error {
 	}
 	args := p.args()
 	args.c, args.cStride, args.parts, args.quadsC = parts, int64(p.n), 1, number(p.n%4 == 0)
-	accumulate, bias := p.op.Has(tensorops.FlagAccumulate), address(p.op.T[3])
+	accumulate, bias := p.Accumulate, address(p.Bias)
 	for done := 0; done < pieces; done += most {
 		count := min(most, pieces-done)
 		args.first, args.last = int64(done)*pieceDepth, int64(min(p.k, (done+count)*pieceDepth))
@@ -152,13 +154,12 @@ func (p product) multiplyParts(x *exec, pieces int) error {
 
 // args are what the forms of multiplying have in common.
 func (p product) args() matmulArgs {
-	a, b := p.op.T[1], p.op.T[2]
 	return matmulArgs{
-		a: address(a), b: address(b),
-		aStride: int64(a.Stride()), bStride: int64(b.Stride()),
+		a: address(p.A), b: address(p.B),
+		aStride: int64(p.A.Stride()), bStride: int64(p.B.Stride()),
 		m: int32(p.m), n: int32(p.n),
-		bf16:   number(p.op.Has(tensorops.FlagBF16)),
-		quadsA: number(quads(a)), quadsB: number(quads(b)),
+		bf16:   number(p.BF16),
+		quadsA: number(quads(p.A)), quadsB: number(quads(p.B)),
 	}
 }
 
@@ -169,7 +170,7 @@ func (p product) tiles(width int) int { return ceil(p.m, width) * ceil(p.n, widt
 // are enough of them.
 func (p product) launch(x *exec, pieces int, args *matmulArgs) error {
 	width, large, small := 128, tiled128, tiled64
-	if p.op.Has(tensorops.FlagBF16) && x.tensorCores {
+	if p.BF16 && x.tensorCores {
 		large, small = tiledBF16128, tiledBF1664
 	}
 	kernel := large[p.form]
@@ -181,10 +182,9 @@ func (p product) launch(x *exec, pieces int, args *matmulArgs) error {
 
 // sum adds pieces to what C starts from.
 func (p product) sum(x *exec, parts, bias uint64, pieces int, accumulate bool) error {
-	c := p.op.T[0]
 	args := matmulSumArgs{
-		c: address(c), parts: parts, bias: bias,
-		cStride: int64(c.Stride()), elements: int64(p.m) * int64(p.n),
+		c: address(p.C), parts: parts, bias: bias,
+		cStride: int64(p.C.Stride()), elements: int64(p.m) * int64(p.n),
 		n: int32(p.n), pieces: int32(pieces), accumulate: number(accumulate),
 	}
 	return launch(x, "matmul_sum", x.over(p.m*p.n), &args)

@@ -7,8 +7,9 @@ var lossLaunchers = map[tensorops.Kind]launcher{
 }
 
 func crossEntropy(x *exec, o *tensorops.Op) error {
-	logits, targets, grad := address(o.T[2]), address(o.T[3]), address(o.T[4])
-	rows, cols := o.T[2].Rows(), o.T[2].Cols()
+	a := o.CrossEntropy()
+	logits, targets, grad := address(a.Logits), address(a.Targets), address(a.Grad)
+	rows, cols := a.Logits.Rows(), a.Logits.Cols()
 	losses, err := x.scratch(8 * max(rows, 1))
 	if err != nil {
 		return err
@@ -19,8 +20,8 @@ func crossEntropy(x *exec, o *tensorops.Op) error {
 		scale                                     float32
 		aligned                                   uint32
 	}{
-		losses: losses, lse: address(o.T[1]), logits: logits, targets: targets, grad: grad, fault: x.fault,
-		cols: int64(cols), scale: float32(o.F[0]), aligned: alignedRows(cols, logits, grad),
+		losses: losses, lse: address(a.LSE), logits: logits, targets: targets, grad: grad, fault: x.fault,
+		cols: int64(cols), scale: float32(a.Scale), aligned: alignedRows(cols, logits, grad),
 	})
 	if err != nil {
 		return err
@@ -28,5 +29,5 @@ func crossEntropy(x *exec, o *tensorops.Op) error {
 	return launch(x, "loss_stats", grid{threads: 256}, &struct {
 		stats, losses, targets uint64
 		rows                   int64
-	}{address(o.T[0]), losses, targets, int64(rows)})
+	}{address(a.Stats), losses, targets, int64(rows)})
 }

@@ -10,12 +10,11 @@ type dropout struct {
 }
 
 // dropoutOf is the mask of an operation that is masked: the next of its segment.
-func dropoutOf(x *exec, o *tensorops.Op) dropout {
-	p := o.F[0]
+func dropoutOf(x *exec, m tensorops.Mask) dropout {
 	return dropout{
 		counters: x.variables.next(),
-		key0:     o.Key.K0, key1: o.Key.K1,
-		threshold: uint32(p * (1 << 32)), scale: float32(1 / (1 - p)),
+		key0:     m.Key.K0, key1: m.Key.K1,
+		threshold: uint32(m.P * (1 << 32)), scale: float32(1 / (1 - m.P)),
 	}
 }
 
@@ -23,7 +22,7 @@ func dropoutOf(x *exec, o *tensorops.Op) dropout {
 func masked(o *tensorops.Op) bool {
 	switch o.Kind {
 	case tensorops.KindDropout, tensorops.KindAttention, tensorops.KindAttentionGrad:
-		return o.F[0] > 0
+		return o.Mask().P > 0
 	}
 	return false
 }

@@ -16,27 +16,27 @@ var moveLaunchers = map[tensorops.Kind]launcher{
 const maxGridY = 65535
 
 func fill(x *exec, o *tensorops.Op) error {
-	t, value := o.T[0], o.F[0]
-	n := t.Len()
+	a := o.Fill()
+	n := a.T.Len()
 	if n == 0 {
 		return nil
 	}
-	bits := math.Float32bits(float32(value))
-	switch t.DType() {
+	bits := math.Float32bits(float32(a.Value))
+	switch a.T.DType() {
 	case tensorops.Float64:
 		return launch(x, "fill8", x.over(n), &struct {
 			to   uint64
 			n    int64
 			bits uint64
-		}{address(t), int64(n), math.Float64bits(value)})
+		}{address(a.T), int64(n), math.Float64bits(a.Value)})
 	case tensorops.Int32:
-		bits = uint32(int32(value))
+		bits = uint32(int32(a.Value))
 	}
 	return launch(x, "fill4", x.over(n), &struct {
 		to        uint64
 		n         int64
 		bits, pad uint32
-	}{to: address(t), n: int64(n), bits: bits})
+	}{to: address(a.T), n: int64(n), bits: bits})
 }
 
 // copyArgs is copy_args of move.cu, and round_bf16_args of round.cu.
@@ -46,7 +46,10 @@ type copyArgs struct {
 	aligned, _                       uint32
 }
 
-func copyTensor(x *exec, o *tensorops.Op) error { return copyTo(x, o.T[0], o.T[1]) }
+func copyTensor(x *exec, o *tensorops.Op) error {
+	a := o.Copy()
+	return copyTo(x, a.Dst, a.Src)
+}
 
 // copyTo starts to = from, of the same type, rows and columns.
 func copyTo(x *exec, to, from tensorops.Tensor) error {
@@ -77,5 +80,5 @@ func copyDense(x *exec, to, from uint64, n int) error {
 }
 
 func spin(x *exec, o *tensorops.Op) error {
-	return launch(x, "spin", grid{threads: 1}, &struct{ nanoseconds uint64 }{uint64(o.I[0])})
+	return launch(x, "spin", grid{threads: 1}, &struct{ nanoseconds uint64 }{uint64(o.Spin().Time)})
 }

@@ -37,11 +37,13 @@ func alignedRows(cols int, addresses ...uint64) uint32 {
 }
 
 func layerNorm(x *exec, o *tensorops.Op) error {
-	return normalise(x, "layer_norm", o.T[0], o.T[1], o.T[2], o.T[3], o.T[4], o.F[0])
+	a := o.LayerNorm()
+	return normalise(x, "layer_norm", a.Y, a.X, a.Gamma, a.Beta, a.Stats, a.Eps)
 }
 
 func rmsNorm(x *exec, o *tensorops.Op) error {
-	return normalise(x, "rms_norm", o.T[0], o.T[1], o.T[2], tensorops.Tensor{}, o.T[3], o.F[0])
+	a := o.RMSNorm()
+	return normalise(x, "rms_norm", a.Y, a.X, a.Gamma, tensorops.Tensor{}, a.Stats, a.Eps)
 }
 
 func normalise(x *exec, kernel string, out, in, weight, bias, stats tensorops.Tensor, eps float64) error {
@@ -54,16 +56,20 @@ func normalise(x *exec, kernel string, out, in, weight, bias, stats tensorops.Te
 	}{y: y, x: from, gamma: gamma, beta: beta, stats: address(stats), eps: eps, cols: int64(cols), aligned: alignedRows(cols, y, from, gamma, beta)})
 }
 
-func layerNormGrad(x *exec, o *tensorops.Op) error { return normGrad(x, "layer_norm_grad", o) }
+func layerNormGrad(x *exec, o *tensorops.Op) error {
+	return normGrad(x, "layer_norm_grad", o.LayerNormGrad())
+}
 
-func rmsNormGrad(x *exec, o *tensorops.Op) error { return normGrad(x, "rms_norm_grad", o) }
+func rmsNormGrad(x *exec, o *tensorops.Op) error {
+	return normGrad(x, "rms_norm_grad", o.RMSNormGrad())
+}
 
-func normGrad(x *exec, kernel string, o *tensorops.Op) error {
-	dx, dy, in, gamma, skip := address(o.T[0]), address(o.T[1]), address(o.T[2]), address(o.T[3]), address(o.T[5])
-	cols := o.T[2].Cols()
-	return onRows(x, kernel, o.T[2].Rows(), cols, &struct {
+func normGrad(x *exec, kernel string, a tensorops.NormGradArgs) error {
+	dx, dy, in, gamma, skip := address(a.DX), address(a.DY), address(a.X), address(a.Gamma), address(a.Skip)
+	cols := a.X.Cols()
+	return onRows(x, kernel, a.X.Rows(), cols, &struct {
 		dx, dy, x, gamma, stats, skip uint64
 		cols                          int64
 		aligned, pad                  uint32
-	}{dx: dx, dy: dy, x: in, gamma: gamma, stats: address(o.T[4]), skip: skip, cols: int64(cols), aligned: alignedRows(cols, dx, dy, in, gamma, skip)})
+	}{dx: dx, dy: dy, x: in, gamma: gamma, stats: address(a.Stats), skip: skip, cols: int64(cols), aligned: alignedRows(cols, dx, dy, in, gamma, skip)})
 }

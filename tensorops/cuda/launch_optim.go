@@ -30,13 +30,16 @@ func squaredNorms(x *exec, ops []tensorops.Op) (int, error) {
 	var entries []normEntry
 	var outs extents
 	blocks := int64(0)
-	for i := range ops {
-		o := &ops[i]
-		if o.Kind != tensorops.KindSquaredNorm || i == LimitTable || !outs.add(o.T[0]) {
-			break // never the first
+	for i := range ops { // the first is always one of them
+		if ops[i].Kind != tensorops.KindSquaredNorm || i == LimitTable {
+			break
 		}
-		in, n := address(o.T[1]), int64(o.T[1].Len())
-		entries = append(entries, normEntry{out: address(o.T[0]), x: in, n: n, first: blocks, aligned: aligned(in)})
+		a := ops[i].SquaredNorm()
+		if !outs.add(a.Out) {
+			break
+		}
+		in, n := address(a.X), int64(a.X.Len())
+		entries = append(entries, normEntry{out: address(a.Out), x: in, n: n, first: blocks, aligned: aligned(in)})
 		blocks += (n + ofBlock - 1) / ofBlock
 	}
 	args := struct {
@@ -70,27 +73,27 @@ type adamWEntry struct {
 // adamWs makes the updates that follow each other and differ in nothing but the decay of
 // the weights, in one launch.
 func adamWs(x *exec, ops []tensorops.Op) (int, error) {
-	const decay = 4 // in F
-	o := &ops[0]
-	rate, beta1, beta2, eps, scale := o.F[0], o.F[1], o.F[2], o.F[3], o.F[5]
+	first := ops[0].AdamW().AdamWOpts
 	var entries []adamWEntry
 	var changed extents
 	blocks := int64(0)
-	for i := range ops {
-		other := &ops[i]
-		numbers := other.F
-		numbers[decay] = o.F[decay]
-		same := other.Kind == o.Kind && other.Flags == o.Flags && other.I == o.I && numbers == o.F
-		if i > 0 && (!same || i == LimitTable) {
+	for i := range ops { // the first is always one of them
+		if ops[i].Kind != tensorops.KindAdamW || i == LimitTable {
 			break
 		}
-		alone := !changed.add(other.T[:4]...) // it depends on one before, or its own tensors overlap
+		a := ops[i].AdamW()
+		numbers := a.AdamWOpts
+		numbers.WeightDecay = first.WeightDecay
+		if i > 0 && numbers != first {
+			break
+		}
+		alone := !changed.add(a.W, a.M, a.V, a.G) // it depends on one before, or its own tensors overlap
 		if i > 0 && alone {
 			break
 		}
-		w, m, v, g, n := address(other.T[0]), address(other.T[1]), address(other.T[2]), address(other.T[3]), int64(other.T[0].Len())
+		w, m, v, g, n := address(a.W), address(a.M), address(a.V), address(a.G), int64(a.W.Len())
 		entries = append(entries, adamWEntry{w: w, m: m, v: v, g: g, n: n, first: blocks,
-			keep: float32(1 - rate*other.F[decay]), aligned: aligned(w, m, v, g)})
+			keep: float32(1 - first.LR*a.WeightDecay), aligned: aligned(w, m, v, g)})
 		blocks += (n + ofBlock - 1) / ofBlock
 		if alone {
 			break
@@ -103,7 +106,7 @@ func adamWs(x *exec, ops []tensorops.Op) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	step := float64(o.I[0])
+	step := float64(first.Step)
 	return len(entries), launch(x, "adamw", grid{x: int(blocks), threads: optimThreads}, &struct {
 		entries      uint64
 		count        int64
@@ -116,18 +119,19 @@ func adamWs(x *exec, ops []tensorops.Op) (int, error) {
 		clear, pad   int32
 	}{
 		entries: at, count: int64(len(entries)),
-		beta1: float32(beta1), rest1: float32(1 - beta1),
-		beta2: float32(beta2), rest2: float32(1 - beta2),
-		rate:  float32(rate / (1 - math.Pow(beta1, step))),
-		root:  float32(1 / math.Sqrt(1-math.Pow(beta2, step))),
-		eps:   float32(eps),
-		scale: float32(scale),
-		clear: number(o.Has(tensorops.FlagClear)),
+		beta1: float32(first.Beta1), rest1: float32(1 - first.Beta1),
+		beta2: float32(first.Beta2), rest2: float32(1 - first.Beta2),
+		rate:  float32(first.LR / (1 - math.Pow(first.Beta1, step))),
+		root:  float32(1 / math.Sqrt(1-math.Pow(first.Beta2, step))),
+		eps:   float32(first.Eps),
+		scale: float32(first.GradScale),
+		clear: number(first.ClearGrad),
 	})
 }
 
 func sgd(x *exec, o *tensorops.Op) error {
-	w, m, g, n := address(o.T[0]), address(o.T[1]), address(o.T[2]), o.T[0].Len()
+	a := o.SGD()
+	w, m, g, n := address(a.W), address(a.M), address(a.G), a.W.Len()
 	return elementwise(x, "sgd", n, &struct {
 		w, m, g                      uint64
 		n                            int64
@@ -135,7 +139,7 @@ func sgd(x *exec, o *tensorops.Op) error {
 		aligned, pad                 uint32
 	}{
 		w: w, m: m, g: g, n: int64(n),
-		rate: float32(o.F[0]), momentum: float32(o.F[1]), decay: float32(o.F[2]), scale: float32(o.F[3]),
+		rate: float32(a.LR), momentum: float32(a.Momentum), decay: float32(a.WeightDecay), scale: float32(a.GradScale),
 		aligned: aligned(w, m, g),
 	})
 }

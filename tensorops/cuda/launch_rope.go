@@ -3,13 +3,13 @@ package cuda
 import "github.com/troupe-ml/troupe/tensorops"
 
 func rope(x *exec, o *tensorops.Op) error {
-	t, heads, period := o.T[0], o.I[0], o.I[1]
-	half, periods := t.Cols()/heads/2, t.Rows()/period
-	if t.Len() == 0 {
+	a := o.RoPE()
+	half, periods := a.X.Cols()/a.Heads/2, a.X.Rows()/a.Period
+	if a.X.Len() == 0 {
 		return nil
 	}
 	const threads = 256
-	blocks := ceil(period*half, threads)
+	blocks := ceil(a.Period*half, threads)
 	// A thread keeps its angle for all periods; they are shared out only as far as the
 	// device would be idle otherwise.
 	shares := max(8*x.processors/blocks, 1)
@@ -21,8 +21,8 @@ func rope(x *exec, o *tensorops.Op) error {
 		period, first    int32
 		periods, inverse int32
 	}{
-		x: address(t), stride: int64(t.Stride()), theta: o.F[0],
-		heads: int32(heads), half: int32(half), period: int32(period), first: int32(o.I[2]),
-		periods: int32(periods), inverse: number(o.Has(tensorops.FlagInverse)),
+		x: address(a.X), stride: int64(a.X.Stride()), theta: a.Theta,
+		heads: int32(a.Heads), half: int32(half), period: int32(a.Period), first: int32(a.First),
+		periods: int32(periods), inverse: number(a.Inverse),
 	})
 }

@@ -1,11 +1,11 @@
 package cuda
 
-// LimitFlights bounds the pieces of work that one stream has on the device at a time:
+// LimitLaunchBatches bounds the pieces of work that one stream has on the device at a time:
 // one that runs and one that waits behind it.
-const LimitFlights = 2
+const LimitLaunchBatches = 2
 
-// LimitStagingBytes bounds the page-locked memory of one flight, through which uploads
-// and fetches pass. What is larger goes in several flights.
+// LimitStagingBytes bounds the page-locked memory of one batch, through which uploads
+// and fetches pass. What is larger goes in several batches.
 const LimitStagingBytes = 32 << 20
 
 // minAside is the fewest bytes of a copy that goes beside the kernels. Smaller ones are

@@ -15,7 +15,7 @@ import (
 func TestModulesByNVRTC(t *testing.T) {
 	path := os.Getenv("TROUPE_NVRTC")
 	if path == "" {
-		t.Skip("TROUPE_NVRTC does not name an NVRTC library; `make cuda-check` fetches one")
+		t.Skip("TROUPE_NVRTC does not name an NVRTC library; `make check-cuda` fetches one")
 	}
 	c, err := driver.OpenCompiler(driver.Libraries{NVRTC: path}, 12)
 	if err != nil {

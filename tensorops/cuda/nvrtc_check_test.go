@@ -21,11 +21,11 @@ var architectures = []string{"sm_80", "sm_90", "sm_100"}
 const limitStack = 40
 
 // TestKernelsCompile compiles every kernel with the NVRTC that TROUPE_NVRTC names: that
-// takes no GPU. `make cuda-check` fetches one and runs this.
+// takes no GPU. `make check-cuda` fetches one and runs this.
 func TestKernelsCompile(t *testing.T) {
 	path := os.Getenv("TROUPE_NVRTC")
 	if path == "" {
-		t.Skip("TROUPE_NVRTC does not name an NVRTC library; `make cuda-check` fetches one")
+		t.Skip("TROUPE_NVRTC does not name an NVRTC library; `make check-cuda` fetches one")
 	}
 	c, err := driver.OpenCompiler(driver.Libraries{NVRTC: path}, 0)
 	if err != nil {

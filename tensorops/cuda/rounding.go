@@ -15,13 +15,13 @@ type roundings [2]struct {
 
 // address is where the library reads A or B: in a copy, if that has to be rounded, which is
 // made in scratch memory unless there is one.
-func (m *roundings) address(x *exec, o *tensorops.Op, which int) (uint64, error) {
-	t := o.T[which]
+func (m *roundings) address(x *exec, o operand) (uint64, error) {
+	t := o.of
 	switch {
-	case !o.Has(tensorops.FlagBF16):
+	case !o.bf16:
 		return address(t), nil
-	case which == operandB && o.T[4].Valid():
-		return address(o.T[4]), nil
+	case o.packed.Valid():
+		return address(o.packed), nil
 	}
 	for _, c := range m {
 		if c.of.Valid() && address(c.of) == address(t) && c.of.Rows() == t.Rows() && c.of.Cols() == t.Cols() && c.of.Stride() == t.Stride() {
@@ -32,7 +32,7 @@ func (m *roundings) address(x *exec, o *tensorops.Op, which int) (uint64, error)
 	if err != nil {
 		return 0, err
 	}
-	c := &m[which-operandA]
+	c := &m[o.place]
 	c.of, c.at = t, at
 	return at, roundTo(x, at, t)
 }

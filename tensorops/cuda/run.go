@@ -22,13 +22,13 @@ func (r *run) reset() {
 	*r = run{}
 }
 
-// launch puts the list's next operations into the stream, up to one that has to land
+// launch puts the list's next operations into the stream, up to one that has to complete
 // before the rest: a collective, an operation that may meet a bad id, a copy that the
-// flight has no room for.
-func (s *stream) launch(f *flight) {
+// batch has no room for.
+func (s *stream) launch(f *launchBatch) {
 	r := &s.run
 	f.sub = r.sub
-	s.exec.temporary.Hold() // until it has landed: what is free of it may be in use
+	s.exec.temporary.Hold() // until it is complete: what is free of it may be in use
 	if err := r.sub.List.Err(); err != nil {
 		f.err = fmt.Errorf("%s: %w", s.name, err)
 		return
@@ -55,8 +55,8 @@ func (s *stream) launch(f *flight) {
 }
 
 // start launches the first operation, or a part of it, or the first segment; false if the
-// flight ends here.
-func (s *stream) start(f *flight, ops []tensorops.Op) (goOn bool, err error) {
+// batch ends here.
+func (s *stream) start(f *launchBatch, ops []tensorops.Op) (goOn bool, err error) {
 	defer func() {
 		if v := recover(); v != nil { // in a group's code: exec has its own
 			err = panicError(v)
@@ -75,9 +75,11 @@ func (s *stream) start(f *flight, ops []tensorops.Op) (goOn bool, err error) {
 	var whole bool
 	switch op.Kind {
 	case tensorops.KindUpload:
-		whole, err = s.upload(f, op.T[0], op.Host)
+		a := op.Upload()
+		whole, err = s.upload(f, a.Dst, a.Host)
 	case tensorops.KindFetch:
-		whole, err = s.fetch(f, op.Host, op.T[0])
+		a := op.Fetch()
+		whole, err = s.fetch(f, a.Host, a.Src)
 	case tensorops.KindAllReduce:
 		return s.reduce(f, op)
 	default:
@@ -90,8 +92,8 @@ func (s *stream) start(f *flight, ops []tensorops.Op) (goOn bool, err error) {
 	return true, nil
 }
 
-// lookUp launches an operation that may meet a bad id, and ends the flight.
-func (s *stream) lookUp(f *flight, op []tensorops.Op) error {
+// lookUp launches an operation that may meet a bad id, and ends the batch.
+func (s *stream) lookUp(f *launchBatch, op []tensorops.Op) error {
 	d := s.dev.driver
 	if err := d.Clear(s.fault, faultBytes/4, s.handle); err != nil {
 		return err
@@ -107,8 +109,8 @@ func (s *stream) lookUp(f *flight, op []tensorops.Op) error {
 	return nil
 }
 
-// upload launches a copy from host memory, as far as the flight's staging goes.
-func (s *stream) upload(f *flight, to tensorops.Tensor, from []byte) (whole bool, err error) {
+// upload launches a copy from host memory, as far as the batch's staging goes.
+func (s *stream) upload(f *launchBatch, to tensorops.Tensor, from []byte) (whole bool, err error) {
 	r := &s.run
 	for r.offset < len(from) {
 		piece, err := f.staging.take(len(from) - r.offset)
@@ -125,8 +127,8 @@ func (s *stream) upload(f *flight, to tensorops.Tensor, from []byte) (whole bool
 	return true, nil
 }
 
-// fetch launches a copy to host memory, as far as the flight's staging goes.
-func (s *stream) fetch(f *flight, to []byte, from tensorops.Tensor) (whole bool, err error) {
+// fetch launches a copy to host memory, as far as the batch's staging goes.
+func (s *stream) fetch(f *launchBatch, to []byte, from tensorops.Tensor) (whole bool, err error) {
 	r := &s.run
 	for r.offset < len(to) {
 		piece, err := f.staging.take(len(to) - r.offset)
@@ -136,7 +138,7 @@ func (s *stream) fetch(f *flight, to []byte, from tensorops.Tensor) (whole bool,
 		if err := s.copies.out(f, piece, driver.Address(address(from)+uint64(r.offset))); err != nil {
 			return false, err
 		}
-		f.fetches = append(f.fetches, landing{to[r.offset:][:len(piece)], piece})
+		f.fetches = append(f.fetches, delivery{to[r.offset:][:len(piece)], piece})
 		r.offset += len(piece)
 	}
 	r.offset = 0

@@ -25,8 +25,8 @@ func segment(ops []tensorops.Op) int {
 }
 
 // doSegment launches a segment and returns how many of its operations are. It is fewer
-// than all with an error, and where the rest has to wait for the flight to land.
-func (x *exec) doSegment(f *flight, ops []tensorops.Op) (done int, err error) {
+// than all with an error, and where the rest has to wait for the batch to complete.
+func (x *exec) doSegment(f *launchBatch, ops []tensorops.Op) (done int, err error) {
 	x.staging = &f.staging
 	whole, err := x.vary(ops)
 	if err != nil {
@@ -58,7 +58,7 @@ func (x *exec) launchAll(ops []tensorops.Op) (done int, err error) {
 	return done, nil
 }
 
-// roomOrError is nil for the lack of room in a flight, which is no error.
+// roomOrError is nil for the lack of room in a batch, which is no error.
 func roomOrError(err error) error {
 	if errors.Is(err, errNoRoom) {
 		return nil

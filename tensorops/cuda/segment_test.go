@@ -342,8 +342,8 @@ func TestExtents(t *testing.T) {
 	}
 }
 
-// TestWholePieces: what has to be in one piece of page-locked memory is, or the flight has
-// to land first.
+// TestWholePieces: what has to be in one piece of page-locked memory is, or the batch has
+// to complete first.
 func TestWholePieces(t *testing.T) {
 	_, path := stand(t)
 	d := newDevice(t, path, Options{})

@@ -7,7 +7,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
 )
 
-// staging is page-locked memory that one flight's uploads and fetches pass through:
+// staging is page-locked memory that one batch's uploads and fetches pass through:
 // the device copies from and to it on its own. It grows as it is asked for, to
 // LimitStagingBytes.
 type staging struct {
@@ -18,7 +18,7 @@ type staging struct {
 	bytes  int // of all blocks
 }
 
-// take returns at most n bytes until the flight has landed; none when all of the
+// take returns at most n bytes until the batch is complete; none when all of the
 // limit is used up.
 func (s *staging) take(bytes int) ([]byte, error) {
 	for s.block < len(s.blocks) && s.used == len(s.blocks[s.block]) {
@@ -47,11 +47,11 @@ func (s *staging) take(bytes int) ([]byte, error) {
 	return b, nil
 }
 
-// errNoRoom: the flight has no page-locked memory left for what has to be in one piece. It
-// has to land first.
-var errNoRoom = errors.New("no page-locked memory left in this flight")
+// errNoRoom: the batch has no page-locked memory left for what has to be in one piece. It
+// has to complete first.
+var errNoRoom = errors.New("no page-locked memory left in this batch")
 
-// whole returns n bytes in one piece until the flight has landed, at most
+// whole returns n bytes in one piece until the batch is complete, at most
 // minStagingBytes, which every block has.
 func (s *staging) whole(bytes int) ([]byte, error) {
 	if bytes > minStagingBytes {

@@ -10,8 +10,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
 )
 
-// stream executes lists in order. The owner's thread launches them, in flights; the
-// stream's own goroutine waits for each flight to land and reports.
+// stream executes lists in order. The owner's thread launches them, in batches; the
+// stream's own goroutine waits for each batch to complete and reports.
 type stream struct {
 	name  string
 	dev   *Device
@@ -19,21 +19,21 @@ type stream struct {
 	queue *tensorops.Queue
 	awake bool // among the owner's ready streams; guarded by owner.mu
 
-	handle driver.Stream
-	fault  driver.Address
-	exec   exec
-	copies copies
-	all    []*flight
-	idle   chan *flight // capacity LimitFlights, as the next
-	flying chan *flight // in the order of their launch
+	handle   driver.Stream
+	fault    driver.Address
+	exec     exec
+	copies   copies
+	all      []*launchBatch
+	idle     chan *launchBatch // capacity LimitLaunchBatches, as the next
+	launched chan *launchBatch // in the order of their launch
 
 	mu     sync.Mutex
-	ending bool // flying is closed
-	held   bool // a flight is being launched, or has to land before the next is launched
+	ending bool // launched is closed
+	held   bool // a batch is being launched, or has to complete before the next is launched
 	ended  chan struct{}
 
-	// run is the owner's while it launches, and the stream's own goroutine's when a flight
-	// lands that the stream is held for.
+	// run is the owner's while it launches, and the stream's own goroutine's when a batch
+	// completes that the stream is held for.
 	run run
 }
 
@@ -41,12 +41,12 @@ type stream struct {
 // that for every list.
 func newStream(d *Device, name string) *stream {
 	s := &stream{
-		name:   name,
-		dev:    d,
-		arena:  d.memory.NewArenaVia(name, d.owner.call),
-		idle:   make(chan *flight, LimitFlights),
-		flying: make(chan *flight, LimitFlights),
-		ended:  make(chan struct{}),
+		name:     name,
+		dev:      d,
+		arena:    d.memory.NewArenaVia(name, d.owner.call),
+		idle:     make(chan *launchBatch, LimitLaunchBatches),
+		launched: make(chan *launchBatch, LimitLaunchBatches),
+		ended:    make(chan struct{}),
 	}
 	s.queue = tensorops.NewQueue(name, s.arena, nil)
 	s.exec = exec{
@@ -58,7 +58,7 @@ func newStream(d *Device, name string) *stream {
 		temporary:   d.memory.NewArena(name + " (scratch)"),
 		blas:        &d.blas,
 	}
-	s.copies = copies{driver: d.driver, landing: d.memory.NewArena(name + " (copies)")}
+	s.copies = copies{driver: d.driver, arriving: d.memory.NewArena(name + " (copies)")}
 	if err := d.owner.call(s.begin); err != nil {
 		s.queue.Close(err)
 		close(s.ended)
@@ -95,8 +95,8 @@ func (s *stream) begin() (err error) {
 	if err := s.copies.begin(); err != nil {
 		return err
 	}
-	for range LimitFlights {
-		f, err := newFlight(d, s.handle, s.copies.stream)
+	for range LimitLaunchBatches {
+		f, err := newLaunchBatch(d, s.handle, s.copies.stream)
 		if err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (s *stream) begin() (err error) {
 	return nil
 }
 
-// end gives it back. It runs on the owner's thread, when nothing flies any more.
+// end gives it back. It runs on the owner's thread, when nothing runs any more.
 func (s *stream) end() {
 	d := s.dev.driver
 	for _, f := range s.all {
@@ -149,29 +149,29 @@ func (s *stream) Close() {
 // advance launches as much as it may. It runs on the owner's thread.
 func (s *stream) advance() {
 	for {
-		var f *flight
+		var f *launchBatch
 		select {
 		case f = <-s.idle:
 		default:
-			return // the next to land comes back here
+			return // the next to complete comes back here
 		}
 		if !s.next() {
 			s.idle <- f
 			return
 		}
-		if len(s.idle) == LimitFlights-1 { // nothing else flies: all copies are made
+		if len(s.idle) == LimitLaunchBatches-1 { // nothing else runs: all copies are made
 			s.copies.leaving = s.copies.leaving[:0]
 		}
 		s.launch(f)
 		if f.onItsOwn {
 			s.release(true)
 		}
-		s.flying <- f
+		s.launched <- f
 	}
 }
 
 // next takes the list to go on with, and holds the stream for it; false if there is
-// none, or the outcome of a flight has to be known first.
+// none, or the outcome of a batch has to be known first.
 func (s *stream) next() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +183,7 @@ func (s *stream) next() bool {
 		if !ok {
 			if s.queue.Closed() && !s.ending {
 				s.ending = true
-				close(s.flying)
+				close(s.launched)
 			}
 			return false
 		}
@@ -203,21 +203,21 @@ func (s *stream) release(over bool) {
 	s.held = false
 }
 
-// report is the stream's own goroutine: it sees flights land, and ends the stream.
+// report is the stream's own goroutine: it sees batches complete, and ends the stream.
 func (s *stream) report() {
 	defer close(s.ended)
 	runtime.LockOSThread() // for good: the context stays the thread's
 	useErr := s.dev.driver.Use(s.dev.context)
-	for f := range s.flying {
-		s.landed(f, useErr)
+	for f := range s.launched {
+		s.completed(f, useErr)
 	}
 	s.queue.Drain()
 	_ = s.dev.owner.call(func() error { s.end(); return nil }) // the owner is there as long as a stream is
 	_ = s.dev.driver.Use(0)                                    // the thread ends in any case
 }
 
-// landed waits for a flight, and reports its list if that is over.
-func (s *stream) landed(f *flight, err error) {
+// completed waits for a batch, and reports its list if that is over.
+func (s *stream) completed(f *launchBatch, err error) {
 	if err == nil {
 		err = s.outcome(f)
 	} else { // without a context here, the owner has to wait
@@ -236,15 +236,15 @@ func (s *stream) landed(f *flight, err error) {
 	s.dev.owner.wake(s)
 }
 
-// outcome waits for a flight and says what became of it.
-func (s *stream) outcome(f *flight) error {
+// outcome waits for a batch and says what became of it.
+func (s *stream) outcome(f *launchBatch) error {
 	if err := f.wait(); err != nil {
 		if f.err != nil {
 			return f.err // what went wrong first
 		}
 		return fmt.Errorf("%s: %w", s.name, err)
 	}
-	f.land()
+	f.deliver()
 	if f.err != nil {
 		return f.err
 	}

@@ -47,8 +47,9 @@ func (x *exec) vary(ops []tensorops.Op) (int, error) {
 	at := piece
 	for i := range ops {
 		if o := &ops[i]; masked(o) {
-			binary.NativeEndian.PutUint64(at, o.U[0])
-			binary.NativeEndian.PutUint64(at[8:], o.U[1])
+			m := o.Mask()
+			binary.NativeEndian.PutUint64(at, m.Step)
+			binary.NativeEndian.PutUint64(at[8:], m.First)
 			at = at[variableBytes:]
 		}
 	}

@@ -80,6 +80,15 @@ func (s saboteur) Submit(l *tensorops.List, done func(error)) {
 	s.Stream.Submit(l, done)
 }
 
+// with is a mistake in some operand: it reads all, changes them and puts them back.
+func with[A interface{ Put(op *tensorops.Op) }](read func(*tensorops.Op) A, change func(*A)) func(*tensorops.Op) {
+	return func(op *tensorops.Op) {
+		a := read(op)
+		change(&a)
+		a.Put(op)
+	}
+}
+
 // TestFindsMistakes changes operations of one kind, as a mistake in a device
 // would, and asks that a case of that kind notices.
 func TestFindsMistakes(t *testing.T) {
@@ -97,44 +106,44 @@ func TestFindsMistakes(t *testing.T) {
 		}
 	}
 	flag := func(f tensorops.Flags) func(*tensorops.Op) { return func(op *tensorops.Op) { op.Flags &^= f } }
-	operand := func(i int) func(*tensorops.Op) { return func(op *tensorops.Op) { op.T[i] = tensorops.Tensor{} } }
-	number := func(i int) func(*tensorops.Op) { return func(op *tensorops.Op) { op.F[i] *= 1.01 } }
+	var none tensorops.Tensor
+	const off = 1.01 // the factor of a number that is not quite right
 	mistakes = append(mistakes,
 		mistake{tensorops.KindMatMul, "replaces what it should add to", flag(tensorops.FlagAccumulate)},
-		mistake{tensorops.KindMatMul, "forgets the bias", operand(3)},
+		mistake{tensorops.KindMatMul, "forgets the bias", with((*tensorops.Op).MatMul, func(a *tensorops.MatMulArgs) { a.Bias = none })},
 		mistake{tensorops.KindMatMul, "takes A for transposed", flag(tensorops.FlagTransA)},
 		mistake{tensorops.KindMatMul, "takes B for transposed", flag(tensorops.FlagTransB)},
-		mistake{tensorops.KindAddPositions, "starts at 0", func(op *tensorops.Op) { op.I[1] = 0 }},
-		mistake{tensorops.KindPositionsGrad, "starts at 0", func(op *tensorops.Op) { op.I[1] = 0 }},
-		mistake{tensorops.KindLayerNorm, "forgets beta", operand(3)},
-		mistake{tensorops.KindLayerNorm, "has another eps", number(0)},
-		mistake{tensorops.KindLayerNormGrad, "forgets skip", operand(5)},
-		mistake{tensorops.KindLayerNormWeightGrad, "forgets dbeta", operand(1)},
-		mistake{tensorops.KindRMSNorm, "has another eps", number(0)},
-		mistake{tensorops.KindRMSNormGrad, "forgets skip", operand(5)},
+		mistake{tensorops.KindAddPositions, "starts at 0", with((*tensorops.Op).AddPositions, func(a *tensorops.AddPositionsArgs) { a.First = 0 })},
+		mistake{tensorops.KindPositionsGrad, "starts at 0", with((*tensorops.Op).PositionsGrad, func(a *tensorops.PositionsGradArgs) { a.First = 0 })},
+		mistake{tensorops.KindLayerNorm, "forgets beta", with((*tensorops.Op).LayerNorm, func(a *tensorops.LayerNormArgs) { a.Beta = none })},
+		mistake{tensorops.KindLayerNorm, "has another eps", with((*tensorops.Op).LayerNorm, func(a *tensorops.LayerNormArgs) { a.Eps *= off })},
+		mistake{tensorops.KindLayerNormGrad, "forgets skip", with((*tensorops.Op).LayerNormGrad, func(a *tensorops.NormGradArgs) { a.Skip = none })},
+		mistake{tensorops.KindLayerNormWeightGrad, "forgets dbeta", with((*tensorops.Op).LayerNormWeightGrad, func(a *tensorops.LayerNormWeightGradArgs) { a.DBeta = none })},
+		mistake{tensorops.KindRMSNorm, "has another eps", with((*tensorops.Op).RMSNorm, func(a *tensorops.RMSNormArgs) { a.Eps *= off })},
+		mistake{tensorops.KindRMSNormGrad, "forgets skip", with((*tensorops.Op).RMSNormGrad, func(a *tensorops.NormGradArgs) { a.Skip = none })},
 		mistake{tensorops.KindRoPE, "does not turn back", flag(tensorops.FlagInverse)},
-		mistake{tensorops.KindRoPE, "starts at 0", func(op *tensorops.Op) { op.I[2] = 0 }},
-		mistake{tensorops.KindRoPE, "has another theta", number(0)},
-		mistake{tensorops.KindAttention, "drops nothing", func(op *tensorops.Op) { op.F[0] = 0 }},
-		mistake{tensorops.KindAttention, "starts its mask one late", func(op *tensorops.Op) { op.U[1]++ }},
-		mistake{tensorops.KindAttentionGrad, "drops nothing", func(op *tensorops.Op) { op.F[0] = 0 }},
-		mistake{tensorops.KindAttentionGrad, "starts its mask one late", func(op *tensorops.Op) { op.U[1]++ }},
-		mistake{tensorops.KindDropout, "forgets skip", operand(2)},
-		mistake{tensorops.KindDropout, "has another step", func(op *tensorops.Op) { op.U[0]++ }},
-		mistake{tensorops.KindDropout, "cuts its index to 32 bits", func(op *tensorops.Op) { op.U[1] = uint64(uint32(op.U[1])) }},
-		mistake{tensorops.KindDropout, "has another P", number(0)},
-		mistake{tensorops.KindCrossEntropy, "has another scale", number(0)},
-		mistake{tensorops.KindFill, "has another value", number(0)},
-		mistake{tensorops.KindAdamW, "counts from 0", func(op *tensorops.Op) { op.I[0]-- }},
-		mistake{tensorops.KindAdamW, "has another rate", number(0)},
-		mistake{tensorops.KindAdamW, "has another beta1", number(1)},
-		mistake{tensorops.KindAdamW, "rounds beta2 in float32", func(op *tensorops.Op) { op.F[2] = float64(float32(op.F[2])) }},
-		mistake{tensorops.KindAdamW, "has another eps", number(3)},
-		mistake{tensorops.KindAdamW, "has another decay", number(4)},
-		mistake{tensorops.KindAdamW, "has another gradient scale", number(5)},
-		mistake{tensorops.KindSGD, "forgets the momentum", func(op *tensorops.Op) { op.F[1] = 0 }},
-		mistake{tensorops.KindSGD, "has another decay", number(2)},
-		mistake{tensorops.KindSGD, "has another gradient scale", number(3)},
+		mistake{tensorops.KindRoPE, "starts at 0", with((*tensorops.Op).RoPE, func(a *tensorops.RoPEArgs) { a.First = 0 })},
+		mistake{tensorops.KindRoPE, "has another theta", with((*tensorops.Op).RoPE, func(a *tensorops.RoPEArgs) { a.Theta *= off })},
+		mistake{tensorops.KindAttention, "drops nothing", with((*tensorops.Op).Mask, func(a *tensorops.Mask) { a.P = 0 })},
+		mistake{tensorops.KindAttention, "starts its mask one late", with((*tensorops.Op).Mask, func(a *tensorops.Mask) { a.First++ })},
+		mistake{tensorops.KindAttentionGrad, "drops nothing", with((*tensorops.Op).Mask, func(a *tensorops.Mask) { a.P = 0 })},
+		mistake{tensorops.KindAttentionGrad, "starts its mask one late", with((*tensorops.Op).Mask, func(a *tensorops.Mask) { a.First++ })},
+		mistake{tensorops.KindDropout, "forgets skip", with((*tensorops.Op).Dropout, func(a *tensorops.DropoutArgs) { a.Skip = none })},
+		mistake{tensorops.KindDropout, "has another step", with((*tensorops.Op).Mask, func(a *tensorops.Mask) { a.Step++ })},
+		mistake{tensorops.KindDropout, "cuts its index to 32 bits", with((*tensorops.Op).Mask, func(a *tensorops.Mask) { a.First = uint64(uint32(a.First)) })},
+		mistake{tensorops.KindDropout, "has another P", with((*tensorops.Op).Mask, func(a *tensorops.Mask) { a.P *= off })},
+		mistake{tensorops.KindCrossEntropy, "has another scale", with((*tensorops.Op).CrossEntropy, func(a *tensorops.CrossEntropyArgs) { a.Scale *= off })},
+		mistake{tensorops.KindFill, "has another value", with((*tensorops.Op).Fill, func(a *tensorops.FillArgs) { a.Value *= off })},
+		mistake{tensorops.KindAdamW, "counts from 0", with((*tensorops.Op).AdamW, func(a *tensorops.AdamWArgs) { a.Step-- })},
+		mistake{tensorops.KindAdamW, "has another rate", with((*tensorops.Op).AdamW, func(a *tensorops.AdamWArgs) { a.LR *= off })},
+		mistake{tensorops.KindAdamW, "has another beta1", with((*tensorops.Op).AdamW, func(a *tensorops.AdamWArgs) { a.Beta1 *= off })},
+		mistake{tensorops.KindAdamW, "rounds beta2 in float32", with((*tensorops.Op).AdamW, func(a *tensorops.AdamWArgs) { a.Beta2 = float64(float32(a.Beta2)) })},
+		mistake{tensorops.KindAdamW, "has another eps", with((*tensorops.Op).AdamW, func(a *tensorops.AdamWArgs) { a.Eps *= off })},
+		mistake{tensorops.KindAdamW, "has another decay", with((*tensorops.Op).AdamW, func(a *tensorops.AdamWArgs) { a.WeightDecay *= off })},
+		mistake{tensorops.KindAdamW, "has another gradient scale", with((*tensorops.Op).AdamW, func(a *tensorops.AdamWArgs) { a.GradScale *= off })},
+		mistake{tensorops.KindSGD, "forgets the momentum", with((*tensorops.Op).SGD, func(a *tensorops.SGDArgs) { a.Momentum = 0 })},
+		mistake{tensorops.KindSGD, "has another decay", with((*tensorops.Op).SGD, func(a *tensorops.SGDArgs) { a.WeightDecay *= off })},
+		mistake{tensorops.KindSGD, "has another gradient scale", with((*tensorops.Op).SGD, func(a *tensorops.SGDArgs) { a.GradScale *= off })},
 	)
 	oracle, dev := ref.New(), ref.New()
 	defer oracle.Close()

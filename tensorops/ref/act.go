@@ -15,7 +15,8 @@ func geluInnerSlope(x float64) float64 { return math.Sqrt(2/math.Pi) * (1 + 3*0.
 
 // gelu: y = x/2·(1 + tanh u).
 func gelu(op *tensorops.Op) {
-	y, x := Values(op.T[0]), Values(op.T[1])
+	a := op.GELU()
+	y, x := Values(a.Y), Values(a.X)
 	for i, v := range x {
 		y[i] = v / 2 * (1 + math.Tanh(geluInner(v)))
 	}
@@ -23,7 +24,8 @@ func gelu(op *tensorops.Op) {
 
 // geluGrad: dx = dy·((1 + tanh u)/2 + x/2·(1 − tanh² u)·du/dx).
 func geluGrad(op *tensorops.Op) {
-	dx, dy, x := Values(op.T[0]), Values(op.T[1]), Values(op.T[2])
+	a := op.GELUGrad()
+	dx, dy, x := Values(a.DX), Values(a.DY), Values(a.X)
 	for i, v := range x {
 		t := math.Tanh(geluInner(v))
 		dx[i] = dy[i] * ((1+t)/2 + v/2*(1-t*t)*geluInnerSlope(v))
@@ -34,7 +36,8 @@ func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
 // swiGLU: y = gate·σ(gate)·up.
 func swiGLU(op *tensorops.Op) {
-	y, gate, up := Values(op.T[0]), Values(op.T[1]), Values(op.T[2])
+	a := op.SwiGLU()
+	y, gate, up := Values(a.Y), Values(a.Gate), Values(a.Up)
 	for i, g := range gate {
 		y[i] = g * sigmoid(g) * up[i]
 	}
@@ -42,8 +45,9 @@ func swiGLU(op *tensorops.Op) {
 
 // swiGLUGrad: dgate = dy·up·σ·(1 + gate·(1 − σ)), dup = dy·gate·σ.
 func swiGLUGrad(op *tensorops.Op) {
-	dgate, dup, dy := Values(op.T[0]), Values(op.T[1]), Values(op.T[2])
-	gate, up := Values(op.T[3]), Values(op.T[4])
+	a := op.SwiGLUGrad()
+	dgate, dup, dy := Values(a.DGate), Values(a.DUp), Values(a.DY)
+	gate, up := Values(a.Gate), Values(a.Up)
 	for i, g := range gate {
 		s, d := sigmoid(g), dy[i]
 		dgate[i] = d * up[i] * s * (1 + g*(1-s))
@@ -53,38 +57,33 @@ func swiGLUGrad(op *tensorops.Op) {
 
 // mask is a dropout's: element i is kept when its word, lane i mod 4 of the
 // random block (step, i div 4), is at least ⌊P·2³²⌋.
-type mask struct {
-	key         rng.Key
-	step, first uint64
-	p           float64
-}
-
-func maskOf(op *tensorops.Op) mask { return mask{op.Key, op.U[0], op.U[1], op.F[0]} }
+type mask tensorops.Mask
 
 // factor is what the tensor's element i is multiplied by: 1/(1−P), or 0 when it
 // is dropped.
 func (m mask) factor(i int) float64 {
-	if m.p == 0 {
+	if m.P == 0 {
 		return 1
 	}
-	index := m.first + uint64(i)
+	index := m.First + uint64(i)
 	var words [4]uint32
-	words[0], words[1], words[2], words[3] = rng.Block(m.key, m.step, index/4)
-	if words[index%4] < uint32(m.p*(1<<32)) {
+	words[0], words[1], words[2], words[3] = rng.Block(m.Key, m.Step, index/4)
+	if words[index%4] < uint32(m.P*(1<<32)) {
 		return 0
 	}
-	return 1 / (1 - m.p)
+	return 1 / (1 - m.P)
 }
 
 // dropout: y = x·mask/(1−P) + skip. A dropped element is 0 even where x is not a
 // number.
 func dropout(op *tensorops.Op) {
-	y, x, skip, mask := Values(op.T[0]), Values(op.T[1]), op.T[2], maskOf(op)
+	a := op.Dropout()
+	y, x, drawn := Values(a.Y), Values(a.X), mask(a.Mask)
 	for i, v := range x {
 		kept := 0.0
-		if f := mask.factor(i); f != 0 {
+		if f := drawn.factor(i); f != 0 {
 			kept = v * f
 		}
-		y[i] = kept + skipped(skip, i)
+		y[i] = kept + skipped(a.Skip, i)
 	}
 }

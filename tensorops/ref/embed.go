@@ -16,8 +16,9 @@ func checkID(row int, id int32, vocabulary int) error {
 
 // embed: out[n] = weight[ids[n]].
 func embed(op *tensorops.Op) error {
-	out, weight := matrixOf(op.T[0]), matrixOf(op.T[1])
-	for n, id := range ids(op.T[2]) {
+	a := op.Embed()
+	out, weight := matrixOf(a.Out), matrixOf(a.Weight)
+	for n, id := range ids(a.IDs) {
 		if err := checkID(n, id, weight.rows); err != nil {
 			return err
 		}
@@ -30,8 +31,9 @@ func embed(op *tensorops.Op) error {
 
 // embedGrad: grad[ids[n]] += dy[n].
 func embedGrad(op *tensorops.Op) error {
-	grad, dy := matrixOf(op.T[0]), matrixOf(op.T[1])
-	for n, id := range ids(op.T[2]) {
+	a := op.EmbedGrad()
+	grad, dy := matrixOf(a.Grad), matrixOf(a.DY)
+	for n, id := range ids(a.IDs) {
 		if err := checkID(n, id, grad.rows); err != nil {
 			return err
 		}
@@ -44,22 +46,22 @@ func embedGrad(op *tensorops.Op) error {
 
 // addPositions: out[n] = x[n] + weight[first + n mod period].
 func addPositions(op *tensorops.Op) {
-	out, x, weight := Values(op.T[0]), matrixOf(op.T[1]), matrixOf(op.T[2])
-	period, first := op.I[0], op.I[1]
+	a := op.AddPositions()
+	out, x, weight := Values(a.Out), matrixOf(a.X), matrixOf(a.Weight)
 	for n := range x.rows {
 		for j := range x.cols {
-			out[n*x.cols+j] = *x.at(n, j) + *weight.at(first+n%period, j)
+			out[n*x.cols+j] = *x.at(n, j) + *weight.at(a.First+n%a.Period, j)
 		}
 	}
 }
 
 // positionsGrad: grad[first + n mod period] += dy[n].
 func positionsGrad(op *tensorops.Op) {
-	grad, dy := matrixOf(op.T[0]), matrixOf(op.T[1])
-	period, first := op.I[0], op.I[1]
+	a := op.PositionsGrad()
+	grad, dy := matrixOf(a.Grad), matrixOf(a.DY)
 	for n := range dy.rows {
 		for j := range dy.cols {
-			*grad.at(first+n%period, j) += *dy.at(n, j)
+			*grad.at(a.First+n%a.Period, j) += *dy.at(n, j)
 		}
 	}
 }

@@ -8,15 +8,16 @@ import (
 
 // matMul: C = op(A)·op(B), plus C before or a bias.
 func matMul(op *tensorops.Op) {
-	c, a, b := matrixOf(op.T[0]), matrixOf(op.T[1]), matrixOf(op.T[2])
-	if op.Has(tensorops.FlagTransA) {
+	args := op.MatMul()
+	c, a, b := matrixOf(args.C), matrixOf(args.A), matrixOf(args.B)
+	if args.TransA {
 		a = a.transposed()
 	}
-	if op.Has(tensorops.FlagTransB) {
+	if args.TransB {
 		b = b.transposed()
 	}
 	round := func(v float64) float64 { return v }
-	if op.Has(tensorops.FlagBF16) {
+	if args.BF16 {
 		round = bf16
 	}
 	for i := range c.rows {
@@ -25,11 +26,11 @@ func matMul(op *tensorops.Op) {
 			for k := range a.cols {
 				sum += round(*a.at(i, k)) * round(*b.at(k, j))
 			}
-			if op.Has(tensorops.FlagAccumulate) {
+			if args.Accumulate {
 				sum += *c.at(i, j)
 			}
-			if bias := op.T[3]; bias.Valid() {
-				sum += Values(bias)[j]
+			if args.Bias.Valid() {
+				sum += Values(args.Bias)[j]
 			}
 			*c.at(i, j) = sum
 		}
@@ -44,7 +45,8 @@ func bf16(v float64) float64 {
 
 // colSum: sum[j] += Σ rows of x[·, j].
 func colSum(op *tensorops.Op) {
-	sum, x := Values(op.T[0]), matrixOf(op.T[1])
+	a := op.ColSum()
+	sum, x := Values(a.Sum), matrixOf(a.X)
 	for i := range x.rows {
 		for j := range x.cols {
 			sum[j] += *x.at(i, j)
@@ -54,7 +56,8 @@ func colSum(op *tensorops.Op) {
 
 // add: out = a + b.
 func add(op *tensorops.Op) {
-	out, a, b := Values(op.T[0]), Values(op.T[1]), Values(op.T[2])
+	args := op.Add()
+	out, a, b := Values(args.Out), Values(args.A), Values(args.B)
 	for i := range out {
 		out[i] = a[i] + b[i]
 	}

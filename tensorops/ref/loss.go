@@ -23,10 +23,11 @@ func logSumExp(values []float64) float64 {
 // crossEntropy: lse of every row; stats = (Σ lse − logits[target], targets);
 // where asked for, dlogits = scale·(softmax − onehot), 0 without a target.
 func crossEntropy(op *tensorops.Op) error {
-	stats, lse, logits := Values(op.T[0]), Values(op.T[1]), Values(op.T[2])
-	vocabulary, scale := op.T[2].Cols(), op.F[0]
+	a := op.CrossEntropy()
+	stats, lse, logits := Values(a.Stats), Values(a.LSE), Values(a.Logits)
+	vocabulary := a.Logits.Cols()
 	stats[0], stats[1] = 0, 0
-	for n, target := range ids(op.T[3]) {
+	for n, target := range ids(a.Targets) {
 		logit := row(logits, n, vocabulary)
 		lse[n] = logSumExp(logit)
 		if target != tensorops.IgnoreTarget {
@@ -36,18 +37,18 @@ func crossEntropy(op *tensorops.Op) error {
 			stats[0] += lse[n] - logit[target]
 			stats[1]++
 		}
-		if !op.T[4].Valid() {
+		if !a.Grad.Valid() {
 			continue
 		}
-		grad := row(Values(op.T[4]), n, vocabulary)
+		grad := row(Values(a.Grad), n, vocabulary)
 		if target == tensorops.IgnoreTarget {
 			clear(grad)
 			continue
 		}
 		for j, l := range logit {
-			grad[j] = scale * math.Exp(l-lse[n])
+			grad[j] = a.Scale * math.Exp(l-lse[n])
 		}
-		grad[target] -= scale
+		grad[target] -= a.Scale
 	}
 	return nil
 }

@@ -8,23 +8,24 @@ import (
 
 // fill: t = value.
 func fill(op *tensorops.Op) {
-	t, value := op.T[0], op.F[0]
-	if t.DType() == tensorops.Int32 {
-		elements := ids(t)
+	a := op.Fill()
+	if a.T.DType() == tensorops.Int32 {
+		elements := ids(a.T)
 		for i := range elements {
-			elements[i] = int32(value)
+			elements[i] = int32(a.Value)
 		}
 		return
 	}
-	elements := Values(t)
+	elements := Values(a.T)
 	for i := range elements {
-		elements[i] = value
+		elements[i] = a.Value
 	}
 }
 
 // copyTensor: dst = src.
 func copyTensor(op *tensorops.Op) {
-	dst, src := op.T[0], op.T[1]
+	a := op.Copy()
+	dst, src := a.Dst, a.Src
 	if dst.DType() == tensorops.Int32 {
 		for i := range dst.Rows() {
 			copy(ids(dst.RowRange(i, i+1)), ids(src.RowRange(i, i+1)))
@@ -41,14 +42,15 @@ func copyTensor(op *tensorops.Op) {
 
 // upload: t = the host's numbers, of which float32 become float64.
 func upload(op *tensorops.Op) {
-	switch t := op.T[0]; t.DType() {
+	a := op.Upload()
+	switch a.Dst.DType() {
 	case tensorops.Int32:
-		copy(ids(t), tensorops.HostNumbers[int32](op.Host))
+		copy(ids(a.Dst), tensorops.HostNumbers[int32](a.Host))
 	case tensorops.Float64:
-		copy(Values(t), tensorops.HostNumbers[float64](op.Host))
+		copy(Values(a.Dst), tensorops.HostNumbers[float64](a.Host))
 	case tensorops.Float32:
-		elements := Values(t)
-		for i, v := range tensorops.HostNumbers[float32](op.Host) {
+		elements := Values(a.Dst)
+		for i, v := range tensorops.HostNumbers[float32](a.Host) {
 			elements[i] = float64(v)
 		}
 	}
@@ -56,14 +58,15 @@ func upload(op *tensorops.Op) {
 
 // fetch: the host's numbers = t, rounded to float32 where that is t's type.
 func fetch(op *tensorops.Op) {
-	switch t := op.T[0]; t.DType() {
+	a := op.Fetch()
+	switch a.Src.DType() {
 	case tensorops.Int32:
-		copy(tensorops.HostNumbers[int32](op.Host), ids(t))
+		copy(tensorops.HostNumbers[int32](a.Host), ids(a.Src))
 	case tensorops.Float64:
-		copy(tensorops.HostNumbers[float64](op.Host), Values(t))
+		copy(tensorops.HostNumbers[float64](a.Host), Values(a.Src))
 	case tensorops.Float32:
-		host := tensorops.HostNumbers[float32](op.Host)
-		for i, v := range Values(t) {
+		host := tensorops.HostNumbers[float32](a.Host)
+		for i, v := range Values(a.Src) {
 			host[i] = float32(v)
 		}
 	}
@@ -78,6 +81,6 @@ func allReduce(op *tensorops.Op) error {
 
 // spin keeps a core busy.
 func spin(op *tensorops.Op) {
-	for end := time.Now().Add(time.Duration(op.I[0])); time.Now().Before(end); {
+	for end := time.Now().Add(op.Spin().Time); time.Now().Before(end); {
 	}
 }

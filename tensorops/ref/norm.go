@@ -21,10 +21,10 @@ func skipped(skip tensorops.Tensor, i int) float64 {
 
 // layerNorm: y = x̂·gamma + beta, x̂ = (x − mean)·rstd.
 func layerNorm(op *tensorops.Op) {
-	y, x, gamma, stats := Values(op.T[0]), Values(op.T[1]), Values(op.T[2]), Values(op.T[4])
-	beta, eps := op.T[3], op.F[0]
+	a := op.LayerNorm()
+	y, x, gamma, stats := Values(a.Y), Values(a.X), Values(a.Gamma), Values(a.Stats)
 	c := len(gamma)
-	for n := range op.T[1].Rows() {
+	for n := range a.X.Rows() {
 		in, out := row(x, n, c), row(y, n, c)
 		var sum float64
 		for _, v := range in {
@@ -35,11 +35,11 @@ func layerNorm(op *tensorops.Op) {
 		for _, v := range in {
 			squares += (v - mean) * (v - mean)
 		}
-		rstd := 1 / math.Sqrt(squares/float64(c)+eps)
+		rstd := 1 / math.Sqrt(squares/float64(c)+a.Eps)
 		for j, v := range in {
 			out[j] = (v - mean) * rstd * gamma[j]
-			if beta.Valid() {
-				out[j] += Values(beta)[j]
+			if a.Beta.Valid() {
+				out[j] += Values(a.Beta)[j]
 			}
 		}
 		stats[2*n], stats[2*n+1] = mean, rstd
@@ -48,10 +48,10 @@ func layerNorm(op *tensorops.Op) {
 
 // layerNormGrad: dx = rstd·(g − mean(g) − x̂·mean(g·x̂)) + skip, g = dy·gamma.
 func layerNormGrad(op *tensorops.Op) {
-	dx, dy, x, gamma, stats := Values(op.T[0]), Values(op.T[1]), Values(op.T[2]), Values(op.T[3]), Values(op.T[4])
-	skip := op.T[5]
+	a := op.LayerNormGrad()
+	dx, dy, x, gamma, stats := Values(a.DX), Values(a.DY), Values(a.X), Values(a.Gamma), Values(a.Stats)
 	c := len(gamma)
-	for n := range op.T[2].Rows() {
+	for n := range a.X.Rows() {
 		in, grad, out := row(x, n, c), row(dy, n, c), row(dx, n, c)
 		mean, rstd := stats[2*n], stats[2*n+1]
 		var meanG, meanGX float64
@@ -62,22 +62,22 @@ func layerNormGrad(op *tensorops.Op) {
 		}
 		for j := range c {
 			xhat := (in[j] - mean) * rstd
-			out[j] = rstd*(grad[j]*gamma[j]-meanG-xhat*meanGX) + skipped(skip, n*c+j)
+			out[j] = rstd*(grad[j]*gamma[j]-meanG-xhat*meanGX) + skipped(a.Skip, n*c+j)
 		}
 	}
 }
 
 // layerNormWeightGrad: dgamma += Σ dy·x̂, dbeta += Σ dy.
 func layerNormWeightGrad(op *tensorops.Op) {
-	dgamma, dy, x, stats := Values(op.T[0]), Values(op.T[2]), Values(op.T[3]), Values(op.T[4])
-	dbeta := op.T[1]
+	a := op.LayerNormWeightGrad()
+	dgamma, dy, x, stats := Values(a.DGamma), Values(a.DY), Values(a.X), Values(a.Stats)
 	c := len(dgamma)
-	for n := range op.T[3].Rows() {
+	for n := range a.X.Rows() {
 		mean, rstd := stats[2*n], stats[2*n+1]
 		for j, d := range row(dy, n, c) {
 			dgamma[j] += d * (x[n*c+j] - mean) * rstd
-			if dbeta.Valid() {
-				Values(dbeta)[j] += d
+			if a.DBeta.Valid() {
+				Values(a.DBeta)[j] += d
 			}
 		}
 	}
@@ -85,16 +85,16 @@ func layerNormWeightGrad(op *tensorops.Op) {
 
 // rmsNorm: y = x·rstd·gamma.
 func rmsNorm(op *tensorops.Op) {
-	y, x, gamma, stats := Values(op.T[0]), Values(op.T[1]), Values(op.T[2]), Values(op.T[3])
-	eps := op.F[0]
+	a := op.RMSNorm()
+	y, x, gamma, stats := Values(a.Y), Values(a.X), Values(a.Gamma), Values(a.Stats)
 	c := len(gamma)
-	for n := range op.T[1].Rows() {
+	for n := range a.X.Rows() {
 		in, out := row(x, n, c), row(y, n, c)
 		var squares float64
 		for _, v := range in {
 			squares += v * v
 		}
-		rstd := 1 / math.Sqrt(squares/float64(c)+eps)
+		rstd := 1 / math.Sqrt(squares/float64(c)+a.Eps)
 		for j, v := range in {
 			out[j] = v * rstd * gamma[j]
 		}
@@ -104,10 +104,10 @@ func rmsNorm(op *tensorops.Op) {
 
 // rmsNormGrad: dx = rstd·(g − x̂·mean(g·x̂)) + skip, g = dy·gamma, x̂ = x·rstd.
 func rmsNormGrad(op *tensorops.Op) {
-	dx, dy, x, gamma, stats := Values(op.T[0]), Values(op.T[1]), Values(op.T[2]), Values(op.T[3]), Values(op.T[4])
-	skip := op.T[5]
+	a := op.RMSNormGrad()
+	dx, dy, x, gamma, stats := Values(a.DX), Values(a.DY), Values(a.X), Values(a.Gamma), Values(a.Stats)
 	c := len(gamma)
-	for n := range op.T[2].Rows() {
+	for n := range a.X.Rows() {
 		in, grad, out := row(x, n, c), row(dy, n, c), row(dx, n, c)
 		rstd := stats[n]
 		var meanGX float64
@@ -115,16 +115,17 @@ func rmsNormGrad(op *tensorops.Op) {
 			meanGX += grad[j] * gamma[j] * in[j] * rstd / float64(c)
 		}
 		for j := range c {
-			out[j] = rstd*(grad[j]*gamma[j]-in[j]*rstd*meanGX) + skipped(skip, n*c+j)
+			out[j] = rstd*(grad[j]*gamma[j]-in[j]*rstd*meanGX) + skipped(a.Skip, n*c+j)
 		}
 	}
 }
 
 // rmsNormWeightGrad: dgamma += Σ dy·x·rstd.
 func rmsNormWeightGrad(op *tensorops.Op) {
-	dgamma, dy, x, stats := Values(op.T[0]), Values(op.T[1]), Values(op.T[2]), Values(op.T[3])
+	a := op.RMSNormWeightGrad()
+	dgamma, dy, x, stats := Values(a.DGamma), Values(a.DY), Values(a.X), Values(a.Stats)
 	c := len(dgamma)
-	for n := range op.T[2].Rows() {
+	for n := range a.X.Rows() {
 		for j, d := range row(dy, n, c) {
 			dgamma[j] += d * x[n*c+j] * stats[n]
 		}

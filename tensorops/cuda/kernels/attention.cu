@@ -1,7 +1,7 @@
 // Causal attention: o = dropout(softmax(q·kᵀ·scale))·v.
 #include "attention.cuh"
 
-// row_max and row_sum fold what the 16 threads of a row of the tile have.
+// row_max and row_sum reduce what the 16 threads of a row of the tile have.
 __device__ inline float row_max(float v) {
 	for (int lanes = 8; lanes > 0; lanes /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, lanes));
 	return v;

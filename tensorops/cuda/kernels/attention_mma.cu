@@ -3,7 +3,7 @@
 
 #define STEP 64 // keys, in shared memory at a time
 
-// max_of_row and sum_of_row fold what the four lanes of a row have.
+// max_of_row and sum_of_row reduce what the four lanes of a row have.
 __device__ inline float max_of_row(float v) {
 	v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 1));
 	return fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 2));

@@ -8,7 +8,7 @@
 
 // TILED_KERNEL(name, blocks) is KERNEL(name) with so many registers that a multiprocessor
 // holds that many blocks: of two, one computes while the other waits at a barrier or for
-// memory. What a thread has of its tile may be too much for that: `make cuda-check` finds
+// memory. What a thread has of its tile may be too much for that: `make check-cuda` finds
 // what does not fit in registers.
 //
 // UNROLL_FOUR is for long loops of products, where more would only be more code.

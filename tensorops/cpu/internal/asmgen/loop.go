@@ -122,7 +122,7 @@ func (a *isa) each(n reg.GPVirtual, body func(at reg.Register, l lanes)) {
 }
 
 // blocks loops over n elements, a block of count parts of width elements at a
-// time, the last one in part. A fold over a row adds element i of it to lane
+// time, the last one in part. A reduction over a row adds element i of it to lane
 // i mod (count·width).
 func (a *isa) blocks(n reg.GPVirtual, count, width int, body func(i int, at reg.Register, l lanes)) {
 	loop, rest, done := a.label("loop"), a.label("rest"), a.label("done")

@@ -10,7 +10,7 @@ Registers: the lanes; a vector of the row.`
 func vecMax(a *isa) {
 	a.function("max", "(x []float32) float32", "returns the largest element.")
 	x, n := a.base("x"), a.length("x")
-	top := a.vecs(foldLanes / a.floats())
+	top := a.vecs(reduceLanes / a.floats())
 	for _, v := range top {
 		a.VMOVUPS(a.bits(0xff800000), v)
 	}

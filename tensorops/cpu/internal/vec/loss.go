@@ -40,7 +40,7 @@ func maxGo(x []float32) float32 {
 func sumExpGo(x []float32, top float32) float32 {
 	var sum sums
 	for i, v := range x {
-		sum[i%foldLanes] += exp32(v - top)
+		sum[i%reduceLanes] += exp32(v - top)
 	}
 	return sum.total()
 }

@@ -97,8 +97,8 @@ func momentsGo(x []float32, shift float32) (sum, squares float64) {
 	var s, q doubles
 	for i, v := range x {
 		d := float64(v) - float64(shift)
-		s[i%foldDoubles] += d
-		q[i%foldDoubles] += d * d
+		s[i%reduceDoubles] += d
+		q[i%reduceDoubles] += d * d
 	}
 	return s.total(), q.total()
 }
@@ -106,7 +106,7 @@ func momentsGo(x []float32, shift float32) (sum, squares float64) {
 func squaresGo(x []float32) float64 {
 	var q doubles
 	for i, v := range x {
-		q[i%foldDoubles] += float64(v) * float64(v)
+		q[i%reduceDoubles] += float64(v) * float64(v)
 	}
 	return q.total()
 }
@@ -127,8 +127,8 @@ func normSumsGo(dy, x, gamma []float32, mean float32) (sum, dot float32) {
 	var s, d sums
 	for i, v := range x {
 		g := float32(dy[i] * gamma[i])
-		s[i%foldLanes] += g
-		d[i%foldLanes] += g * (v - mean)
+		s[i%reduceLanes] += g
+		d[i%reduceLanes] += g * (v - mean)
 	}
 	return s.total(), d.total()
 }

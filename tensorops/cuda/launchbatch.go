@@ -8,10 +8,10 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
 )
 
-// flight is a piece of work on the device: a list, or the part of one up to an
+// launchBatch is a piece of work on the device: a list, or the part of one up to an
 // operation whose outcome the rest depends on. The owner's thread launches it, the
-// stream's own goroutine sees it land. It is used again and again.
-type flight struct {
+// stream's own goroutine sees it complete. It is used again and again.
+type launchBatch struct {
 	driver  *driver.Driver
 	stream  driver.Stream
 	copies  driver.Stream   // for those beside the kernels
@@ -25,15 +25,15 @@ type flight struct {
 	aside      bool // copies to the host are in the other stream
 	recorded   bool // the events are in the streams
 	err        error
-	fetches    []landing
-	landing    []*tensorops.Buffer // where large copies to the device arrive
+	fetches    []delivery
+	arriving   []*tensorops.Buffer // where large copies to the device arrive
 	checked    *tensorops.Op       // its last operation, if that may have met a bad id
-	collective *tensorops.Op       // to be started when it has landed
+	collective *tensorops.Op       // to be started when it is complete
 	cause      *tensorops.Op       // of the collective, as the list has it
 }
 
-// landing is a fetched piece on its way from staging to the host's memory.
-type landing struct{ to, from []byte }
+// delivery is a piece of what was fetched, on its way from staging to the host's memory.
+type delivery struct{ to, from []byte }
 
 // Places in the fault memory.
 const (
@@ -42,8 +42,8 @@ const (
 	faultBytes = 16
 )
 
-func newFlight(d *driver.Driver, s, copies driver.Stream) (f *flight, err error) {
-	f = &flight{driver: d, stream: s, copies: copies, staging: staging{driver: d}}
+func newLaunchBatch(d *driver.Driver, s, copies driver.Stream) (f *launchBatch, err error) {
+	f = &launchBatch{driver: d, stream: s, copies: copies, staging: staging{driver: d}}
 	for i := range f.events {
 		if f.events[i], err = d.NewEvent(); err != nil {
 			f.close()
@@ -57,8 +57,8 @@ func newFlight(d *driver.Driver, s, copies driver.Stream) (f *flight, err error)
 	return f, nil
 }
 
-// close gives back what the flight has of the driver's.
-func (f *flight) close() {
+// close gives back what the batch has of the driver's.
+func (f *launchBatch) close() {
 	// The context ends soon, and takes along what is not given back.
 	for _, e := range f.events {
 		if e != 0 {
@@ -71,23 +71,23 @@ func (f *flight) close() {
 	f.staging.close()
 }
 
-// reset makes the flight ready for the next piece of work.
-func (f *flight) reset() {
+// reset makes the batch ready for the next piece of work.
+func (f *launchBatch) reset() {
 	f.staging.reset()
 	clear(f.fetches)
 	f.fetches = f.fetches[:0]
-	for i, b := range f.landing {
+	for i, b := range f.arriving {
 		b.Home.Put(b)
-		f.landing[i] = nil
+		f.arriving[i] = nil
 	}
-	f.landing = f.landing[:0]
+	f.arriving = f.arriving[:0]
 	f.sub = tensorops.Submission{}
 	f.last, f.onItsOwn, f.aside, f.recorded = false, false, false, false
 	f.err, f.checked, f.collective, f.cause = nil, nil, nil, nil
 }
 
 // record puts the events behind all that was launched.
-func (f *flight) record() error {
+func (f *launchBatch) record() error {
 	if err := f.driver.Record(f.events[0], f.stream); err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (f *flight) record() error {
 }
 
 // wait waits until the device has done it all.
-func (f *flight) wait() error {
+func (f *launchBatch) wait() error {
 	if f.recorded {
 		err := f.driver.Wait(f.events[0])
 		if err == nil && f.aside {
@@ -110,7 +110,7 @@ func (f *flight) wait() error {
 		if err == nil {
 			return nil
 		}
-		// The device may still be at work on this flight's memory. If that cannot be waited
+		// The device may still be at work on this batch's memory. If that cannot be waited
 		// for either, it is for the reason that err gives.
 		_ = f.waitStreams()
 		return err
@@ -118,19 +118,19 @@ func (f *flight) wait() error {
 	return f.waitStreams()
 }
 
-func (f *flight) waitStreams() error {
+func (f *launchBatch) waitStreams() error {
 	return errors.Join(f.driver.WaitStream(f.stream), f.driver.WaitStream(f.copies))
 }
 
-// land copies what was fetched to where it belongs.
-func (f *flight) land() {
+// deliver copies what was fetched to where it belongs.
+func (f *launchBatch) deliver() {
 	for _, l := range f.fetches {
 		copy(l.to, l.from)
 	}
 }
 
 // check reports a bad id that the last operation has met.
-func (f *flight) check() error {
+func (f *launchBatch) check() error {
 	if f.checked == nil {
 		return nil
 	}
@@ -143,7 +143,7 @@ func (f *flight) check() error {
 	if row >= l.ids.Len() {
 		return tensorops.ErrToken // the row itself makes no sense: the kernel is wrong
 	}
-	// Nothing is launched behind such a flight, so the ids are still there.
+	// Nothing is launched behind such a batch, so the ids are still there.
 	id := f.fault[faultID : faultID+4]
 	if err := f.driver.CopyOut(id, driver.Address(address(l.ids)+4*uint64(row)), f.stream); err != nil {
 		return errors.Join(tensorops.ErrToken, err)

@@ -5,19 +5,19 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// A fold over a row has the same number of lanes on every path: 32 of float32,
+// A reduction over a row has the same number of lanes on every path: 32 of float32,
 // 16 of float64. Element i goes to lane i mod 32 (or 16), and lanes are combined
 // by halves: i with i + 16, then with i + 8, and so on.
 const (
-	foldLanes   = 32
-	foldDoubles = 16
+	reduceLanes   = 32
+	reduceDoubles = 16
 )
 
-// fold is a set of cleared lanes of float32.
-func (a *isa) sums() []reg.VecVirtual { return a.cleared(foldLanes / a.floats()) }
+// sums is a set of cleared lanes of float32.
+func (a *isa) sums() []reg.VecVirtual { return a.cleared(reduceLanes / a.floats()) }
 
 // doubles is a set of cleared lanes of float64.
-func (a *isa) doubles() []reg.VecVirtual { return a.cleared(foldDoubles / (a.floats() / 2)) }
+func (a *isa) doubles() []reg.VecVirtual { return a.cleared(reduceDoubles / (a.floats() / 2)) }
 
 func (a *isa) cleared(count int) []reg.VecVirtual {
 	v := a.vecs(count)

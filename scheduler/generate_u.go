@@ -19,5 +19,5 @@ func (s Spec) uShape() ([][]Action, error) {
 		g.bound[rank] = s.Ranks + 1 - rank
 	}
 	g.bound[0]++
-	return g.play(), nil
+	return g.play()
 }

@@ -18,7 +18,11 @@ func (s Spec) auto() (*Table, error) {
 	var best *Table
 	least, lightest := math.Inf(1), 0
 	var beyond []string // schedules that hold too much
-	for _, t := range s.candidates() {
+	tables, err := s.candidates()
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tables {
 		held := slices.Max(peakInFlight(t))
 		if s.MaxInFlight > 0 && held > s.MaxInFlight {
 			beyond = append(beyond, fmt.Sprintf("%s %d", t.Schedule, held))
@@ -41,7 +45,7 @@ func (s Spec) auto() (*Table, error) {
 }
 
 // candidates are the tables to choose from.
-func (s Spec) candidates() []*Table {
+func (s Spec) candidates() ([]*Table, error) {
 	var tables []*Table
 	for _, k := range kinds {
 		if k.rows == nil || k.placement == U { // a U has other chunks
@@ -66,7 +70,7 @@ func (s Spec) candidates() []*Table {
 		tables = append(tables, t)
 	}
 	if s.ForwardOnly || s.Ranks*s.Chunks*s.Microbatches > maxPlayed {
-		return tables
+		return tables, nil
 	}
 	for _, pl := range []Placement{Loop, V} {
 		chunks, err := pl.Chunks(s.Ranks, s.Chunks)
@@ -74,10 +78,14 @@ func (s Spec) candidates() []*Table {
 			continue
 		}
 		for _, split := range []bool{false, true} {
-			tables = append(tables, s.played(pl, chunks, split)...)
+			played, err := s.played(pl, chunks, split)
+			if err != nil {
+				return nil, err
+			}
+			tables = append(tables, played...)
 		}
 	}
-	return tables
+	return tables, nil
 }
 
 // maxPlayed bounds the visits of tables that are played greedily: each asks what may
@@ -85,7 +93,7 @@ func (s Spec) candidates() []*Table {
 const maxPlayed = 1 << 18
 
 // played are greedy tables under several bounds and urgencies.
-func (s Spec) played(pl Placement, chunks int, split bool) []*Table {
+func (s Spec) played(pl Placement, chunks int, split bool) ([]*Table, error) {
 	all := s.Microbatches * s.Chunks
 	bounds := []int{s.Ranks, s.Ranks + s.Chunks, s.Ranks * s.Chunks, 2*s.Ranks - 1, 2 * s.Ranks * s.Chunks, all}
 	if s.MaxInFlight > 0 {
@@ -100,10 +108,14 @@ func (s Spec) played(pl Placement, chunks int, split bool) []*Table {
 		for _, urgency := range urgencies {
 			g := greedy{placement: pl, numRanks: s.Ranks, numChunks: chunks, microbatches: s.Microbatches, split: split,
 				costs: s.Costs, link: s.Link, urgency: urgency, bound: slices.Repeat([]int{bound}, s.Ranks)}
-			tables = append(tables, &Table{Schedule: s.Schedule, Placement: pl, NumChunks: chunks, Microbatches: s.Microbatches, Ranks: g.play()})
+			rows, err := g.play()
+			if err != nil {
+				return nil, err
+			}
+			tables = append(tables, &Table{Schedule: s.Schedule, Placement: pl, NumChunks: chunks, Microbatches: s.Microbatches, Ranks: rows})
 		}
 	}
-	return tables
+	return tables, nil
 }
 
 // urgencies order what is ready on a rank; of equals the deeper chunk goes first.

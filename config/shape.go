@@ -1,15 +1,15 @@
 package config
 
-// isOpen reports whether a key waits for AdoptModel.
+// isOpen reports whether a key waits for LoadShape.
 func (c *Config) isOpen(f *field) bool {
-	return f.shape && c.Model.From != "" && !c.adopted && !c.IsSet(f.key)
+	return f.shape && c.Model.From != "" && !c.shapeLoaded && !c.IsSet(f.key)
 }
 
-// AdoptModel fills the keys of the model's shape with those of the checkpoint
+// LoadShape fills the keys of the model's shape with those of the checkpoint
 // that model.from names, and checks the result. A key that was given as well must
 // say the same; dropout is no part of the shape and stays as it is. After an
 // error c is of no use.
-func (c *Config) AdoptModel(shape Model) error {
+func (c *Config) LoadShape(shape Model) error {
 	source := &Config{Model: shape}
 	var errs Errors
 	for i := range schema {
@@ -29,6 +29,6 @@ func (c *Config) AdoptModel(shape Model) error {
 	if len(errs) > 0 {
 		return errs.sorted()
 	}
-	c.adopted = true
+	c.shapeLoaded = true
 	return c.Validate()
 }

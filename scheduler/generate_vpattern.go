@@ -169,7 +169,7 @@ func (s Spec) bounded(choices []slopes, bound int) ([][]Action, error) {
 // for what is not there.
 func (s Spec) closedUp(rows [][]Action, bound int) ([][]Action, error) {
 	t := &Table{Placement: V, NumChunks: 2 * s.Ranks, Microbatches: s.Microbatches, Ranks: rows}
-	r, err := NewPriorities(t, slices.Repeat([]int{bound}, s.Ranks), UnitCosts)
+	r, err := NewPriorities(t, bound)
 	if err != nil {
 		return nil, err
 	}

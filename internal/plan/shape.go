@@ -10,9 +10,9 @@ import (
 	"github.com/troupe-ml/troupe/tokenizer"
 )
 
-// AdoptModel fills the model's sizes and the tokenizer from model.from and opens
+// LoadFrom fills the model's sizes and the tokenizer from model.from and opens
 // that checkpoint; nil when there is none.
-func AdoptModel(cfg *config.Config) (*checkpoint.Checkpoint, error) {
+func LoadFrom(cfg *config.Config) (*checkpoint.Checkpoint, error) {
 	if cfg.Model.From == "" {
 		return nil, nil
 	}
@@ -20,13 +20,13 @@ func AdoptModel(cfg *config.Config) (*checkpoint.Checkpoint, error) {
 	if err != nil {
 		return nil, cfg.Errorf("model.from", "%w", err)
 	}
-	if err := Adopt(cfg, ckpt); err != nil {
+	if err := LoadShape(cfg, ckpt); err != nil {
 		return nil, errors.Join(err, ckpt.Close())
 	}
 	return ckpt, nil
 }
 
-func Adopt(cfg *config.Config, from *checkpoint.Checkpoint) error {
+func LoadShape(cfg *config.Config, from *checkpoint.Checkpoint) error {
 	m, err := ReadModel(from)
 	if err != nil {
 		return cfg.Errorf("model.from", "%s: %w", from.Dir(), err)
@@ -37,7 +37,7 @@ func Adopt(cfg *config.Config, from *checkpoint.Checkpoint) error {
 	if m.Context, err = contextOf(cfg, m); err != nil {
 		return err
 	}
-	err = cfg.AdoptModel(config.Model{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN,
+	err = cfg.LoadShape(config.Model{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN,
 		Context: m.Context, Vocab: m.Vocab, TieEmbeddings: m.Tie, RopeTheta: m.RopeTheta, MTPLayers: m.MTPLayers})
 	if err != nil || cfg.Data.Format != "text" {
 		return err

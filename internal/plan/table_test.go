@@ -1,0 +1,95 @@
+package plan_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// tableFile writes a table as a user would.
+func tableFile(t testing.TB, s scheduler.Spec) (path string) {
+	t.Helper()
+	table, err := scheduler.Generate(s)
+	must(t, err)
+	path = filepath.Join(t.TempDir(), "own.csv")
+	must(t, os.WriteFile(path, []byte(table.CSV()), 0o644))
+	return path
+}
+
+// TestOwnTable: a user's table is taken where it has the configuration's sizes, else the
+// error says which it hasn't.
+func TestOwnTable(t *testing.T) {
+	broken := filepath.Join(t.TempDir(), "broken.csv")
+	must(t, os.WriteFile(broken, []byte("0F0,tea\n"), 0o644))
+	for _, tt := range []struct {
+		name string
+		path string
+		want string // "": it is taken
+	}{
+		{"as it is", tableFile(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4}), ""},
+		{"other ranks", tableFile(t, scheduler.Spec{Ranks: 3, Chunks: 1, Microbatches: 4}), "has 3 rows, one for each rank, but pipeline.stages is 2"},
+		{"other microbatches", tableFile(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 5}), "has 5 microbatches, but batch.sequences / batch.microbatch is 4"},
+		{"other chunks", tableFile(t, scheduler.Spec{Ranks: 2, Chunks: 2, Microbatches: 4}), "has 4 chunks in placement"},
+		{"forwards only", tableFile(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4, ForwardOnly: true}), "has no backward passes"},
+		{"no table", broken, "broken.csv"},
+		{"no file", filepath.Join(t.TempDir(), "none.csv"), "none.csv"},
+	} {
+		p, err := plan.Resolve(fromConfig(t, "", "pipeline.stages=2", "pipeline.schedule="+tt.path), nil)
+		if tt.want == "" {
+			must(t, err)
+			if text, err := os.ReadFile(tt.path); err != nil || p.Table().CSV() != string(text) {
+				t.Errorf("%s: %v, the table is\n%s", tt.name, err, p.Table().CSV())
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), "pipeline.schedule: ") || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: error %v, want %q in it", tt.name, err, tt.want)
+		}
+	}
+}
+
+// TestDynamicBound: a dynamic order holds as many outputs as it was told, or as the table
+// that it follows; a fixed one has no bound.
+func TestDynamicBound(t *testing.T) {
+	for _, tt := range []struct {
+		sets []string
+		want func(p *plan.Plan) int
+	}{
+		{[]string{"pipeline.schedule=1f1b"}, func(*plan.Plan) int { return 0 }},
+		{[]string{"pipeline.schedule=dynamic"}, func(p *plan.Plan) int { return slices.Max(p.Report().PeakInFlight) }},
+		{[]string{"pipeline.schedule=dynamic", "pipeline.max_in_flight=3"}, func(*plan.Plan) int { return 3 }},
+	} {
+		p, err := plan.Resolve(fromConfig(t, "", append(tt.sets, "pipeline.stages=2")...), nil)
+		must(t, err)
+		if got, want := p.DynamicBound(), tt.want(p); got != want {
+			t.Errorf("%v: %d, want %d", tt.sets, got, want)
+		}
+	}
+}
+
+// TestCostsDecide: layers are spread by what they are said to cost.
+func TestCostsDecide(t *testing.T) {
+	layers := func(cost plan.CostFunc) (n []int) {
+		p, err := plan.Resolve(fromConfig(t, "", "pipeline.stages=2", "model.layers=8"), cost)
+		must(t, err)
+		for _, symbols := range p.Layout().Chunks {
+			n = append(n, len(symbols))
+		}
+		return n
+	}
+	even := layers(func(scheduler.Symbol, scheduler.Type) float64 { return 1 })
+	head := layers(func(s scheduler.Symbol, _ scheduler.Type) float64 {
+		if s == scheduler.SymbolLoss {
+			return 4
+		}
+		return 1
+	})
+	if even[0] != 5 || even[1] != 5 || head[1] >= even[1] {
+		t.Errorf("layers that cost the same are spread as %v, with a head of four as %v", even, head)
+	}
+}

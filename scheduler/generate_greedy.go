@@ -1,0 +1,67 @@
+package scheduler
+
+// greedy makes a table by playing it: whenever a rank is free, it runs the best
+// action that is ready, under a bound on what it holds. Microbatches go through
+// each chunk in ascending order, forwards, backwards and weight gradients alike.
+type greedy struct {
+	placement    Placement
+	numRanks     int
+	numChunks    int
+	microbatches int
+	split        bool  // I and W apart
+	bound        []int // by rank: most outputs held, from F to the B or W
+	costs        Costs
+	link         Link // nil: no time
+	// urgency orders what is ready: the least goes first, of equals the deeper chunk.
+	urgency func(rank int, a Action) int
+}
+
+// play returns the orders of all ranks.
+func (g *greedy) play() ([][]Action, error) {
+	t := &Table{Placement: g.placement, NumChunks: g.numChunks, Microbatches: g.microbatches, Ranks: make([][]Action, g.numRanks)}
+	p := &greedyPolicy{greedy: g, ranks: make([]*progress, g.numRanks)}
+	for rank := range p.ranks {
+		p.ranks[rank] = newProgress(t, rank, g.bound[rank])
+	}
+	l := newLoop(Machine{Costs: g.costs, Link: g.link}, t, p)
+	err := l.run()
+	return l.table.Ranks, err
+}
+
+// greedyPolicy takes the best action that a rank can begin.
+type greedyPolicy struct {
+	*greedy
+	ranks  []*progress
+	chosen [1]Action
+}
+
+func (g *greedyPolicy) next(rank int, _ func(Action) bool) []Action {
+	types := [...]Type{F, I, W}
+	lanes := types[:]
+	if !g.split {
+		types[laneI] = B
+		lanes = types[:laneW]
+	}
+	p := g.ranks[rank]
+	found, least := false, 0
+	for k := len(p.chunks) - 1; k >= 0; k-- {
+		for l, t := range lanes {
+			m := p.of[k].begun[l]
+			a := Action{Chunk: p.chunks[k], Type: t, Microbatch: int32(m)}
+			if m == g.microbatches || !p.ready(a) || t == F && !p.admits(a.Chunk) {
+				continue
+			}
+			if u := g.urgency(rank, a); !found || u < least {
+				g.chosen[0], least, found = a, u, true
+			}
+		}
+	}
+	if !found {
+		return nil
+	}
+	return g.chosen[:]
+}
+
+func (g *greedyPolicy) begin(rank int, a Action)   { g.ranks[rank].begin(a) }
+func (g *greedyPolicy) end(rank int, a Action)     { g.ranks[rank].End(a) }
+func (g *greedyPolicy) arrived(rank int, a Action) { g.ranks[rank].arrive(a) }

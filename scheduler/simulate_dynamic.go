@@ -1,0 +1,57 @@
+package scheduler
+
+import "fmt"
+
+// SimulateDynamic plays a dynamic order: whenever a rank is free, its [Dispatcher] says
+// what it begins. It returns the orders that came out as a table, whose actions are those
+// of the priorities' and whose schedule is theirs "as played", and their times. When an
+// action begins, the rank that its output goes to learns of it as soon as a message gets
+// there.
+//
+// It fails with ErrCosts for costs, links or credits that are impossible, and with
+// ErrDeadlock where an edge has no credit at all.
+func (m Machine) SimulateDynamic(r *Priorities) (*Table, *Timeline, error) {
+	if err := m.checkCredits(r.table); err != nil {
+		return nil, nil, err
+	}
+	p := make(dispatched, len(r.ranks))
+	for rank := range p {
+		p[rank] = r.Dispatcher(rank)
+	}
+	l := newLoop(m, r.table, p)
+	if err := l.run(); err != nil {
+		return nil, nil, err
+	}
+	for rank, d := range p {
+		if a, left := d.First(); left {
+			return nil, nil, l.stuck(rank, a)
+		}
+	}
+	l.timeline.Summarise()
+	l.table.Schedule += ", as played"
+	return l.table, l.timeline, nil
+}
+
+// dispatched is the policy of a dynamic order.
+type dispatched []*Dispatcher
+
+func (p dispatched) next(rank int, can func(Action) bool) []Action {
+	if a, ok := p[rank].Next(can); ok {
+		return []Action{a}
+	}
+	return nil
+}
+
+func (p dispatched) begin(rank int, a Action)   { p[rank].Begin(a) }
+func (p dispatched) end(rank int, a Action)     { p[rank].End(a) }
+func (p dispatched) arrived(rank int, a Action) { p[rank].Arrived(a) }
+func (p dispatched) coming(rank int, a Action)  { p[rank].ExpectInput(a) }
+
+// stuck says what a rank that has not ended would begin next.
+func (l *loop) stuck(rank int, a Action) error {
+	text := fmt.Sprintf("rank %d: %v is next", rank, a)
+	if kind, _ := a.Type.edge(); !l.hasCredit(a) {
+		text += fmt.Sprintf(", and the %s edge of chunk %d has %d credits: give it at least 1", kind, a.Chunk, l.Credits.Of(kind, int(a.Chunk)))
+	}
+	return fmt.Errorf("%w: no rank has anything that it can begin\n  %s", ErrDeadlock, text)
+}

@@ -1,0 +1,79 @@
+package scheduler
+
+import "math"
+
+// event is something that happens at a time in a [loop].
+type event struct {
+	time   float64
+	kind   eventKind
+	rank   int
+	action Action // of an input: that needs it
+}
+
+// eventKind is in the order in which events of one time happen: a rank decides by all
+// that has ended and come, and knows nothing yet of what others begin.
+type eventKind uint8
+
+const (
+	actionEnded eventKind = iota
+	inputArrived
+	rankDecides
+	inputComing
+)
+
+// before says which of two events happens first.
+func (e event) before(o event) bool {
+	switch {
+	case e.time != o.time:
+		return e.time < o.time
+	case e.kind != o.kind:
+		return e.kind < o.kind
+	}
+	return e.rank < o.rank
+}
+
+// events are a queue in the order of before: a binary heap. (With container/heap, which
+// knows no types, plays take half as long again.)
+type events []event
+
+// soonest is the time of the next event; infinite: there is none.
+func (q events) soonest() float64 {
+	if len(q) == 0 {
+		return math.Inf(1)
+	}
+	return q[0].time
+}
+
+func (q *events) push(next event) {
+	h := append(*q, next)
+	i := len(h) - 1
+	for up := (i - 1) / 2; i > 0 && next.before(h[up]); up = (i - 1) / 2 {
+		h[i] = h[up]
+		i = up
+	}
+	h[i] = next
+	*q = h
+}
+
+// pop returns the next event, of which there is one.
+func (q *events) pop() event {
+	h := *q
+	first, last := h[0], h[len(h)-1]
+	h = h[:len(h)-1]
+	i := 0
+	for down := 1; down < len(h); down = 2*i + 1 {
+		if down+1 < len(h) && h[down+1].before(h[down]) {
+			down++
+		}
+		if !h[down].before(last) {
+			break
+		}
+		h[i] = h[down]
+		i = down
+	}
+	if len(h) > 0 {
+		h[i] = last
+	}
+	*q = h
+	return first
+}

@@ -1,0 +1,90 @@
+package scheduler
+
+import (
+	"fmt"
+	"math"
+)
+
+// sharedCores lets time pass where ranks share cores: how long an action takes depends on
+// what runs beside it, so work is left of each, and what has the least ends first.
+type sharedCores struct {
+	share func(running int) float64
+	now   float64
+	left  []float64 // by rank: work of what runs; infinite: nothing does
+	busy  []float64 // by rank
+	// Of what runs, counted again when any of it has begun or ended:
+	counted     bool
+	running     int     // ranks
+	least, rate float64 // work left, of all; speed of each
+}
+
+func newSharedCores(share func(running int) float64, busy []float64) *sharedCores {
+	c := &sharedCores{share: share, left: make([]float64, len(busy)), busy: busy}
+	for r := range c.left {
+		c.left[r] = math.Inf(1)
+	}
+	return c
+}
+
+// endBy returns the ranks whose actions end next, at now, if that is by the time of the
+// next event.
+func (c *sharedCores) endBy(at float64) (ended []int, err error) {
+	if err := c.count(); err != nil || c.running == 0 {
+		return nil, err
+	}
+	step := c.least / c.rate
+	if at-c.now < step {
+		return nil, nil
+	}
+	for r, left := range c.left {
+		if left <= c.least {
+			ended = append(ended, r)
+		}
+	}
+	c.pass(step)
+	for _, r := range ended {
+		c.left[r] = math.Inf(1)
+	}
+	return ended, nil
+}
+
+// begin gives a rank work from a time on, which it returns as sums of steps come to it.
+// What runs has not ended by then.
+func (c *sharedCores) begin(at float64, rank int, work float64) float64 {
+	for c.now < at {
+		c.pass(at - c.now)
+	}
+	c.left[rank], c.counted = work, false
+	return c.now
+}
+
+func (c *sharedCores) count() error {
+	if c.counted {
+		return nil
+	}
+	c.counted, c.running, c.least, c.rate = true, 0, math.Inf(1), 0
+	for _, left := range c.left {
+		if !math.IsInf(left, 1) {
+			c.running++
+			c.least = min(c.least, left)
+		}
+	}
+	if c.running == 0 {
+		return nil
+	}
+	c.rate = c.share(c.running)
+	if !(c.rate > 0) || math.IsInf(c.rate, 1) {
+		return fmt.Errorf("%w: %d actions at a time each run at %v of their speed, want a finite number above 0", ErrCosts, c.running, c.rate)
+	}
+	return nil
+}
+
+func (c *sharedCores) pass(step float64) {
+	c.now, c.counted = c.now+step, false
+	for r, left := range c.left {
+		if !math.IsInf(left, 1) {
+			c.busy[r] += step
+			c.left[r] -= step * c.rate
+		}
+	}
+}

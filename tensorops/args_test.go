@@ -1,0 +1,221 @@
+package tensorops
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupe-ml/troupe/internal/rng"
+)
+
+// args checks what an operation's operands are read as.
+type args struct {
+	t    *testing.T
+	l    *List
+	seen map[Kind]bool
+}
+
+// recorded checks that the operands read from the list's last operation are
+// those that were given, that putting them makes the same operation, and that
+// errors call each tensor by its name.
+func recorded[A interface{ Put(*Op) }](c args, kind Kind, read func(*Op) A, want A) {
+	c.t.Helper()
+	ops := c.l.Ops()
+	if c.l.Err() != nil || len(ops) != 1 || ops[0].Kind != kind {
+		c.t.Fatalf("%v: recorded %d operations, error %v", kind, len(ops), c.l.Err())
+	}
+	c.seen[kind] = true
+	o, got := &ops[0], leaves{}
+	got.add(reflect.ValueOf(read(o)))
+	given := leaves{}
+	given.add(reflect.ValueOf(want))
+	for name, v := range given {
+		if t, ok := v.(Tensor); ok && t != got[name] || !ok && !reflect.DeepEqual(v, got[name]) {
+			c.t.Errorf("%v: %s is read as %v, given was %v", kind, name, got[name], v)
+		}
+	}
+	again := Op{Kind: kind}
+	want.Put(&again)
+	if again.T != o.T || again.I != o.I || again.F != o.F || again.Flags != o.Flags || again.Key != o.Key || again.U != o.U {
+		c.t.Errorf("%v: put again it is %v, recorded was %v", kind, &again, o)
+	}
+	names := strings.Fields(kinds[kind].operands)
+	for i, name := range names {
+		if o.T[i] != given[strings.ToLower(name)] {
+			c.t.Errorf("%v: operand %d is called %s", kind, i, name)
+		}
+	}
+	for i, t := range o.T {
+		if t.Valid() && i >= len(names) {
+			c.t.Errorf("%v: operand %d has no name", kind, i)
+		}
+	}
+	c.l.Reset()
+}
+
+// leaves are the fields of a struct and of those in it, by their names in lower
+// case. A mask counts as one.
+type leaves map[string]any
+
+func (l leaves) add(s reflect.Value) {
+	for i := range s.NumField() {
+		f, v := s.Type().Field(i), s.Field(i)
+		if f.Anonymous {
+			l.add(v)
+			continue
+		}
+		l[strings.ToLower(f.Name)] = v.Interface()
+	}
+	if grad, ok := l["grad"]; ok {
+		l["dlogits"] = grad // the table's name for a loss's
+	}
+}
+
+// TestArgs: each operation's operands are read as they were recorded.
+func TestArgs(t *testing.T) {
+	l := NewList(NewHostMemory(0).NewArena("args"), nil)
+	c := args{t, l, make(map[Kind]bool)}
+	// No two operands are the same tensor, nor two numbers the same.
+	f := func(dims ...int) Tensor { return l.Alloc(Float32, dims...) }
+	d := func(dims ...int) Tensor { return l.Alloc(Float64, dims...) }
+	ids := func(dims ...int) Tensor { return l.Alloc(Int32, dims...) }
+	mask := Mask{Key: rng.NewKey(3, 4), Step: 5, First: 6, P: 0.25}
+
+	product := MatMulOpts{Accumulate: true, TransA: true, Packed: f(32 * 32)}
+	matMul := MatMulArgs{f(2, 5), f(3, 2), f(3, 5), product}
+	l.MatMul(matMul.C, matMul.A, matMul.B, product)
+	recorded(c, KindMatMul, (*Op).MatMul, matMul)
+	product = MatMulOpts{TransB: true, BF16: true, Bias: f(5)}
+	matMul = MatMulArgs{f(2, 5), f(2, 3), f(5, 3), product}
+	l.MatMul(matMul.C, matMul.A, matMul.B, product)
+	recorded(c, KindMatMul, (*Op).MatMul, matMul)
+	for _, flags := range [][2]bool{{true, false}, {false, true}} {
+		pack := PackArgs{f(32 * 32), f(3, 5), flags[0], flags[1]}
+		l.Pack(pack.Dst, pack.B, pack.TransB, pack.BF16)
+		recorded(c, KindPack, (*Op).Pack, pack)
+	}
+	colSum := ColSumArgs{Sum: f(3), X: f(2, 3)}
+	l.ColSum(colSum.Sum, colSum.X)
+	recorded(c, KindColSum, (*Op).ColSum, colSum)
+	add := AddArgs{Out: f(2), A: f(2), B: f(2)}
+	l.Add(add.Out, add.A, add.B)
+	recorded(c, KindAdd, (*Op).Add, add)
+
+	embed := EmbedArgs{Out: f(4, 3), Weight: f(9, 3), IDs: ids(4)}
+	l.Embed(embed.Out, embed.Weight, embed.IDs)
+	recorded(c, KindEmbed, (*Op).Embed, embed)
+	embedGrad := EmbedGradArgs{Grad: f(9, 3), DY: f(4, 3), IDs: ids(4)}
+	l.EmbedGrad(embedGrad.Grad, embedGrad.DY, embedGrad.IDs)
+	recorded(c, KindEmbedGrad, (*Op).EmbedGrad, embedGrad)
+	addPositions := AddPositionsArgs{Out: f(4, 3), X: f(4, 3), Weight: f(9, 3), Period: 2, First: 1}
+	l.AddPositions(addPositions.Out, addPositions.X, addPositions.Weight, 2, 1)
+	recorded(c, KindAddPositions, (*Op).AddPositions, addPositions)
+	positions := PositionsGradArgs{Grad: f(9, 3), DY: f(4, 3), Period: 2, First: 1}
+	l.PositionsGrad(positions.Grad, positions.DY, 2, 1)
+	recorded(c, KindPositionsGrad, (*Op).PositionsGrad, positions)
+
+	layer := LayerNormArgs{Y: f(4, 3), X: f(4, 3), Gamma: f(3), Beta: f(3), Stats: f(4, 2), Eps: 1e-5}
+	l.LayerNorm(layer.Y, layer.X, layer.Gamma, layer.Beta, layer.Stats, 1e-5)
+	recorded(c, KindLayerNorm, (*Op).LayerNorm, layer)
+	layerGrad := NormGradArgs{DX: f(4, 3), DY: f(4, 3), X: f(4, 3), Gamma: f(3), Stats: f(4, 2), Skip: f(4, 3)}
+	l.LayerNormGrad(layerGrad.DX, layerGrad.DY, layerGrad.X, layerGrad.Gamma, layerGrad.Stats, layerGrad.Skip)
+	recorded(c, KindLayerNormGrad, (*Op).LayerNormGrad, layerGrad)
+	layerWeight := LayerNormWeightGradArgs{DGamma: f(3), DBeta: f(3), DY: f(4, 3), X: f(4, 3), Stats: f(4, 2)}
+	l.LayerNormWeightGrad(layerWeight.DGamma, layerWeight.DBeta, layerWeight.DY, layerWeight.X, layerWeight.Stats)
+	recorded(c, KindLayerNormWeightGrad, (*Op).LayerNormWeightGrad, layerWeight)
+	rms := RMSNormArgs{Y: f(4, 3), X: f(4, 3), Gamma: f(3), Stats: f(4), Eps: 1e-5}
+	l.RMSNorm(rms.Y, rms.X, rms.Gamma, rms.Stats, 1e-5)
+	recorded(c, KindRMSNorm, (*Op).RMSNorm, rms)
+	rmsGrad := NormGradArgs{DX: f(4, 3), DY: f(4, 3), X: f(4, 3), Gamma: f(3), Stats: f(4), Skip: f(4, 3)}
+	l.RMSNormGrad(rmsGrad.DX, rmsGrad.DY, rmsGrad.X, rmsGrad.Gamma, rmsGrad.Stats, rmsGrad.Skip)
+	recorded(c, KindRMSNormGrad, (*Op).RMSNormGrad, rmsGrad)
+	rmsWeight := RMSNormWeightGradArgs{DGamma: f(3), DY: f(4, 3), X: f(4, 3), Stats: f(4)}
+	l.RMSNormWeightGrad(rmsWeight.DGamma, rmsWeight.DY, rmsWeight.X, rmsWeight.Stats)
+	recorded(c, KindRMSNormWeightGrad, (*Op).RMSNormWeightGrad, rmsWeight)
+
+	gelu := GELUArgs{Y: f(2), X: f(2)}
+	l.GELU(gelu.Y, gelu.X)
+	recorded(c, KindGELU, (*Op).GELU, gelu)
+	geluGrad := GELUGradArgs{DX: f(2), DY: f(2), X: f(2)}
+	l.GELUGrad(geluGrad.DX, geluGrad.DY, geluGrad.X)
+	recorded(c, KindGELUGrad, (*Op).GELUGrad, geluGrad)
+	swiGLU := SwiGLUArgs{Y: f(2), Gate: f(2), Up: f(2)}
+	l.SwiGLU(swiGLU.Y, swiGLU.Gate, swiGLU.Up)
+	recorded(c, KindSwiGLU, (*Op).SwiGLU, swiGLU)
+	swiGLUGrad := SwiGLUGradArgs{DGate: f(2), DUp: f(2), DY: f(2), Gate: f(2), Up: f(2)}
+	l.SwiGLUGrad(swiGLUGrad.DGate, swiGLUGrad.DUp, swiGLUGrad.DY, swiGLUGrad.Gate, swiGLUGrad.Up)
+	recorded(c, KindSwiGLUGrad, (*Op).SwiGLUGrad, swiGLUGrad)
+	dropout := DropoutArgs{Y: f(2), X: f(2), Skip: f(2), Mask: mask}
+	l.Dropout(dropout.Y, dropout.X, dropout.Skip, mask)
+	recorded(c, KindDropout, (*Op).Dropout, dropout)
+
+	// 2 sequences of 3 queries and 5 keys; 4 heads of 6 channels, 2 of keys and values.
+	options := AttentionOpts{Batch: 2, Heads: 4, KVHeads: 2, Mask: mask, BF16: true}
+	sizes := AttentionSizes{Batch: 2, Queries: 3, Keys: 5, Heads: 4, KVHeads: 2, Width: 6}
+	q, k := func() Tensor { return f(6, 24) }, func() Tensor { return f(10, 12) }
+	attention := AttentionArgs{O: q(), Q: q(), K: k(), V: k(), LSE: f(2, 4, 3), AttentionSizes: sizes, Mask: mask, BF16: true}
+	l.Attention(attention.O, attention.Q, attention.K, attention.V, attention.LSE, options)
+	recorded(c, KindAttention, (*Op).Attention, attention)
+	grad := AttentionGradArgs{DQ: q(), DK: k(), DV: k(), DO: q(), Q: q(), K: k(), V: k(), O: q(), LSE: f(2, 4, 3), AttentionSizes: sizes, Mask: mask, BF16: true}
+	l.AttentionGrad(grad.DQ, grad.DK, grad.DV, grad.DO, grad.Q, grad.K, grad.V, grad.O, grad.LSE, options)
+	recorded(c, KindAttentionGrad, (*Op).AttentionGrad, grad)
+	turn := RoPEOpts{Heads: 2, Period: 4, First: 1, Theta: 1e4, Inverse: true}
+	rope := RoPEArgs{f(8, 12), turn}
+	l.RoPE(rope.X, turn)
+	recorded(c, KindRoPE, (*Op).RoPE, rope)
+
+	loss := CrossEntropyArgs{Stats: d(LossStats), LSE: d(4), Logits: f(4, 9), Targets: ids(4), CrossEntropyOpts: CrossEntropyOpts{Grad: f(4, 9), Scale: 0.5}}
+	l.CrossEntropy(loss.Stats, loss.LSE, loss.Logits, loss.Targets, loss.CrossEntropyOpts)
+	recorded(c, KindCrossEntropy, (*Op).CrossEntropy, loss)
+
+	square := SquaredNormArgs{Out: d(1), X: f(2)}
+	l.SquaredNorm(square.Out, square.X)
+	recorded(c, KindSquaredNorm, (*Op).SquaredNorm, square)
+	step := AdamWOpts{LR: 1, Beta1: 2, Beta2: 3, Eps: 4, WeightDecay: 5, GradScale: 6, Step: 7, ClearGrad: true}
+	adamW := AdamWArgs{f(2), f(2), f(2), f(2), step}
+	l.AdamW(adamW.W, adamW.M, adamW.V, adamW.G, step)
+	recorded(c, KindAdamW, (*Op).AdamW, adamW)
+	descent := SGDOpts{LR: 1, Momentum: 2, WeightDecay: 3, GradScale: 4}
+	sgd := SGDArgs{f(2), f(2), f(2), descent}
+	l.SGD(sgd.W, sgd.M, sgd.G, descent)
+	recorded(c, KindSGD, (*Op).SGD, sgd)
+
+	fill := FillArgs{T: f(2), Value: 3}
+	l.Fill(fill.T, 3)
+	recorded(c, KindFill, (*Op).Fill, fill)
+	cp := CopyArgs{Dst: f(2), Src: f(2)}
+	l.Copy(cp.Dst, cp.Src)
+	recorded(c, KindCopy, (*Op).Copy, cp)
+	upload := UploadArgs{Dst: f(2), Host: []byte("12345678")}
+	l.Upload(upload.Dst, upload.Host)
+	recorded(c, KindUpload, (*Op).Upload, upload)
+	fetch := FetchArgs{Host: []byte("12345678"), Src: f(2)}
+	l.Fetch(fetch.Host, fetch.Src)
+	recorded(c, KindFetch, (*Op).Fetch, fetch)
+	sum := AllReduceArgs{T: f(2), Group: Solo{}}
+	l.AllReduce(sum.T, sum.Group)
+	recorded(c, KindAllReduce, (*Op).AllReduce, sum)
+	l.Spin(time.Millisecond)
+	recorded(c, KindSpin, (*Op).Spin, SpinArgs{Time: time.Millisecond})
+
+	for _, kind := range Kinds() {
+		if !c.seen[kind] {
+			t.Errorf("%v was not recorded", kind)
+		}
+	}
+}
+
+// TestReadingAllocatesNothing: the operands are values on the stack.
+func TestReadingAllocatesNothing(t *testing.T) {
+	l := NewList(NewHostMemory(0).NewArena("args"), nil)
+	x, lse := l.Alloc(Float32, 2, 4), l.Alloc(Float32, 2)
+	l.AttentionGrad(x, x, x, x, x, x, x, x, lse, AttentionOpts{Batch: 1, Heads: 1, KVHeads: 1})
+	if l.Err() != nil {
+		t.Fatal(l.Err())
+	}
+	o, width := &l.Ops()[0], 0
+	if n := testing.AllocsPerRun(100, func() { width += o.AttentionGrad().Width }); n != 0 || width == 0 {
+		t.Errorf("%g allocations, width %d", n, width)
+	}
+}
