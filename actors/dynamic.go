@@ -21,9 +21,8 @@ type ExpectInput struct {
 	Action scheduler.Action
 }
 
-// beginDynamic prepares the choices of an order, and asks for the first microbatches of
-// each chunk that takes tokens or targets.
-func (a *stageActor) beginDynamic(ctx actor.Context) {
+// beginDynamic prepares the choices of an order.
+func (a *stageActor) beginDynamic() {
 	d := &a.dynamic
 	if a.order.Priorities == nil {
 		d.dispatcher = nil
@@ -32,14 +31,6 @@ func (a *stageActor) beginDynamic(ctx actor.Context) {
 	d.dispatcher, d.can = a.order.Priorities.Dispatcher(a.rank), a.canBegin
 	for key := range a.inbox { // what came before the order
 		a.arrived(key)
-	}
-	t := a.order.Table
-	for chunk := range t.NumChunks {
-		if t.RankOf(chunk) == a.rank {
-			for m := range min(LimitDataAhead, t.Microbatches) {
-				a.askDynamic(ctx, scheduler.Action{Chunk: int32(chunk), Type: scheduler.F, Microbatch: int32(m)})
-			}
-		}
 	}
 }
 
@@ -53,25 +44,6 @@ func (a *stageActor) arrived(key inboxKey) {
 		act.Type = scheduler.B // or I: an input serves either
 	}
 	a.dynamic.dispatcher.Arrived(act)
-}
-
-// tookData asks for the data to come when that of a forward has been taken. In a dynamic
-// order, too, a chunk's forwards come in the order of microbatches.
-func (a *stageActor) tookData(ctx actor.Context, act scheduler.Action) {
-	if a.dynamic.dispatcher == nil {
-		a.ahead--
-		a.ask(ctx)
-		return
-	}
-	act.Microbatch += LimitDataAhead
-	a.askDynamic(ctx, act)
-}
-
-// askDynamic requests what a forward needs from the loader.
-func (a *stageActor) askDynamic(ctx actor.Context, act scheduler.Action) {
-	if int(act.Microbatch) < a.order.Table.Microbatches && a.needsData(act) {
-		a.request(ctx, act.Chunk, act.Microbatch)
-	}
 }
 
 // canBegin says whether an action has what the dispatcher doesn't know of: its tokens, and

@@ -5,8 +5,8 @@ import "time"
 // The bounds of this package's queues. What is in flight between stages is
 // bounded by the table's credits.
 const (
-	// LimitDataAhead is how many microbatches of tokens a stage asks for ahead of
-	// their forward.
+	// LimitDataAhead is how many microbatches of tokens and targets a stage asks for ahead
+	// of their forward, for each chunk that takes any.
 	LimitDataAhead = 4
 	// LimitSaves is how many checkpoints may be in progress: one is written
 	// while training goes on.

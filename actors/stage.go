@@ -42,8 +42,7 @@ type stageActor struct {
 	row     []scheduler.Action
 	next    int // place in row
 	credits scheduler.Credits
-	asked   int // place in row up to which data was asked for
-	ahead   int // microbatches of data asked for and not consumed
+	asked   []int // by chunk: place in row up to which its data was asked for
 	losses  []Loss
 	trace   []ActionTime
 
@@ -247,29 +246,29 @@ func (a *stageActor) take(ctx actor.Context) {
 
 // begin takes up an order.
 func (a *stageActor) begin(ctx actor.Context, m *Order) {
-	a.order, a.row, a.next, a.asked, a.ahead = m, m.Table.Ranks[a.rank], 0, 0, 0
+	a.order, a.row, a.next = m, m.Table.Ranks[a.rank], 0
 	a.step = m.Step
 	a.credits.Forward = append(a.credits.Forward[:0], m.Credits.Forward...)
 	a.credits.Backward = append(a.credits.Backward[:0], m.Credits.Backward...)
 	a.losses, a.trace = nil, nil
-	if a.beginDynamic(ctx); a.dynamic.dispatcher == nil {
-		a.ask(ctx)
+	a.beginDynamic()
+	a.asked = append(a.asked[:0], make([]int, m.Table.NumChunks)...)
+	for chunk := range m.Table.NumChunks {
+		if m.Table.RankOf(chunk) == a.rank {
+			a.ask(ctx, int32(chunk), LimitDataAhead)
+		}
 	}
 }
 
-// ask requests the tokens and targets of the forwards to come, a few ahead and
-// not one by one.
-func (a *stageActor) ask(ctx actor.Context) {
-	if a.ahead > LimitDataAhead/2 {
-		return
-	}
-	for ; a.asked < len(a.row) && a.ahead < LimitDataAhead; a.asked++ {
-		act := a.row[a.asked]
-		if act.Type != scheduler.F || !a.needsData(act) {
-			continue
+// ask requests the tokens and targets of a chunk's next n forwards. Their order is the
+// row's, also where the stage may leave the row: see scheduler.NewPriorities.
+func (a *stageActor) ask(ctx actor.Context, chunk int32, n int) {
+	at := &a.asked[chunk]
+	for ; *at < len(a.row) && n > 0; *at++ {
+		if act := a.row[*at]; act.Chunk == chunk && a.needsData(act) {
+			a.request(ctx, chunk, act.Microbatch)
+			n--
 		}
-		a.ahead++
-		a.request(ctx, act.Chunk, act.Microbatch)
 	}
 }
 

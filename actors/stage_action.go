@@ -98,7 +98,7 @@ func (a *stageActor) act(ctx actor.Context) bool {
 			ctx.Send(a.peer(v.from), &Credit{Header: a.order.Header, Kind: v.kind, Edge: v.from})
 		}
 		if v.data != nil {
-			a.tookData(ctx, v.Action)
+			a.ask(ctx, v.Chunk, 1)
 		}
 	}
 	return true
