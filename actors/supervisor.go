@@ -141,9 +141,10 @@ func (s *supervisor) spawn(ctx actor.Context) {
 	peers.Checkpoint = add(checkpointName, func() actor.Actor { return &checkpointActor{part: common(2)} })
 	peers.Metrics = add(metricsName, func() actor.Actor { return &metricsActor{part: common(3)} })
 	// A stage too receives and records on a goroutine of its mailbox's own, never on the
-	// sender's, which may be its device's. Steps take 1 to 4 % longer by that where actions
-	// take 1 ms (16 ranks on 2 shared cores: 3 to 4 %), less where they take longer:
-	// go test -run '^$' -bench Dispatcher -benchtime 10x ./actors, 2026-11-22; BENCHMARKS.md.
+	// sender's, which may be its device's. Beside that, where actions take 1 ms, steps take
+	// up to 1 % longer on 2 ranks, 1 to 3 % on 8, and 2 to 6 % on 16 of 2 cores; 1 % on 16
+	// where they take 10 ms: go test -run '^$' -bench Dispatcher -benchtime 10x ./actors,
+	// 2026-11-22, in BENCHMARKS.md.
 	for r, stream := range s.streams {
 		name := stageName(r)
 		peers.Stages = append(peers.Stages, add(name, func() actor.Actor {
