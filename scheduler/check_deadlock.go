@@ -4,7 +4,7 @@ import "fmt"
 
 // deadlock explains why a rank doesn't get on. What it waits for stands in some
 // rank's order behind an action that waits too, so following the waits comes
-// back to a rank that was seen before: those between wait in a circle.
+// back to a rank that was seen before: those between wait in a cycle.
 func (p *player) deadlock(rank int) error {
 	position := make([]int, p.table.NumRanks()) // in the chain, from 1
 	var chain []wait
@@ -14,8 +14,8 @@ func (p *player) deadlock(rank int) error {
 		rank = chain[len(chain)-1].needed.rank
 	}
 	return &fault{
-		table: p.table, kind: ErrDeadlock, text: "these actions wait in a circle",
-		at: place{rank, p.next[rank]}, circle: chain[position[rank]-1:],
+		table: p.table, kind: ErrDeadlock, text: "these actions wait for each other in a cycle",
+		at: place{rank, p.next[rank]}, cycle: chain[position[rank]-1:],
 	}
 }
 

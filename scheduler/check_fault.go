@@ -14,7 +14,7 @@ type fault struct {
 	text    string
 	missing string // what should stand at the place, in front of what does
 	other   *place // on the same rank, of the action that the text, a predicate, ends with
-	circle  []wait // of a deadlock
+	cycle   []wait // of a deadlock
 }
 
 // wait is what the action at a place needs, of another place.
@@ -45,12 +45,12 @@ func (f *fault) subject() Action { return f.table.Ranks[f.at.rank][f.at.position
 // cycleShown bounds how many waits of a deadlock an error lists.
 const cycleShown = 8
 
-// waits lists a deadlock's circle, a line each.
+// waits lists a deadlock's cycle, a line each.
 func (f *fault) waits(line func(wait) string) string {
 	var text strings.Builder
-	for i, w := range f.circle {
+	for i, w := range f.cycle {
 		if i == cycleShown {
-			fmt.Fprintf(&text, "\n  and so on over %d more ranks", len(f.circle)-cycleShown)
+			fmt.Fprintf(&text, "\n  and so on over %d more ranks", len(f.cycle)-cycleShown)
 			break
 		}
 		text.WriteString("\n  " + line(w))

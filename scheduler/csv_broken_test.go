@@ -90,7 +90,7 @@ func TestBrokenCSV(t *testing.T) {
 		{"a send of a chunk that is not there", replaced(sentCSV, "1F1", "1F1,3SEND_F1"), ErrTable},
 		{"a send of a microbatch that is not there", replaced(sentCSV, "1B1", "1B1,1SEND_B2"), ErrTable},
 		{"a gradient in a forward-only table", "0F0,0RECV_B0\n1F0\n", ErrTable},
-		{"receives before sends in a circle", "0F0,0RECV_B0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n", ErrDeadlock},
+		{"receives before sends in a cycle", "0F0,0RECV_B0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n", ErrDeadlock},
 
 		// Parameters and gradients.
 		{"UNSHARD after the first use", replaced(plainCSV, "0F1", "0UNSHARD,0F1"), ErrOrder},

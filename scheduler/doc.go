@@ -11,9 +11,9 @@
 // stage, Megatron a virtual stage or model chunk.) A rank is a place that computes,
 // one action at a time: a row of a table, a stage of the pipeline. It holds one chunk
 // or several; a [Placement] says which rank holds which chunk. A batch is cut into
-// microbatches, and an [Action] is one microbatch's visit to one chunk: 0F3 is chunk 0's forward of
-// microbatch 3. The backward B is the input gradient I followed by the weight
-// gradient W; a table may hold B, or I and W apart.
+// microbatches, and an [Action] is one microbatch's visit to one chunk: 0F3 is the
+// forward of microbatch 3 on chunk 0. The backward B is the input gradient I followed by
+// the weight gradient W; a table may hold B, or I and W apart.
 //
 // A [Table] is an order of actions for every rank. It holds no times: an action
 // starts when its rank is done with the one before it, its input has arrived,
@@ -66,7 +66,7 @@
 //  3. spec: what a table is asked for by
 //  4. generate: the schedules. generate.go has those in phases; v, vpattern and u those of
 //     their placements; greedy and auto those that are played; defer changes a table
-//  5. check: that every action is there (actions), that no rank waits in a circle
+//  5. check: that every action is there (actions), that ranks never wait in a cycle
 //     (deadlock), how an error says where (fault), and whether a table would run
 //     without buffers (rendezvous)
 //  6. simulate: a table played. Where nothing depends on the moment, player does it in one
