@@ -27,14 +27,14 @@ func BenchmarkDispatcher(b *testing.B) {
 			for _, schedule := range []string{scheduler.OneFOneB, scheduler.Interleaved, scheduler.ZBV} {
 				b.Run(fmt.Sprintf("recording=%v/ranks=%d/%s", recording, ranks, schedule), func(b *testing.B) {
 					table := generate(b, scheduler.Spec{Schedule: schedule, Ranks: ranks, Chunks: scheduler.DefaultChunks(schedule), Microbatches: 2 * ranks})
-					one := func(onSender bool) dispatched { return runDispatched(b, table, recording, onSender) }
+					one := func(onOwn bool) dispatched { return runDispatched(b, table, recording, onOwn) }
 					var own, sender, quotients []dispatched
 					for i := range b.N {
 						var o, s dispatched
 						if i%2 == 0 {
-							o, s = one(false), one(true)
+							o, s = one(true), one(false)
 						} else {
-							s, o = one(true), one(false)
+							s, o = one(false), one(true)
 						}
 						own, sender = append(own, o), append(sender, s)
 						quotients = append(quotients, dispatched{stepMS: o.stepMS / s.stepMS})
@@ -65,7 +65,7 @@ func medianOf[T any](of []T, what func(T) float64) float64 {
 	return all[len(all)/2]
 }
 
-func runDispatched(b *testing.B, table *scheduler.Table, recording time.Duration, onSender bool) dispatched {
+func runDispatched(b *testing.B, table *scheduler.Table, recording time.Duration, onOwn bool) dispatched {
 	const unit = time.Millisecond
 	// About half a second, whatever the table.
 	steps := int64(max(4, 250/len(table.Ranks[0])))
@@ -80,8 +80,8 @@ func runDispatched(b *testing.B, table *scheduler.Table, recording time.Duration
 	l := &log{}
 	spec := fakeRun{table: table, threads: 1, steps: steps + 1, hook: hook, untied: true}.spec(b, l)
 	spec.Device, spec.WriteCheckpoint, spec.TraceEvery = &virtualDevice{Device: spec.Device, times: times}, nil, 1
-	if onSender {
-		spec.RunStagesOnSender()
+	if onOwn {
+		spec.RunStagesOnOwn()
 	}
 	if out := wait(b, start(b, spec)); out.Err != nil {
 		b.Fatal(out.Err)

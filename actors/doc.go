@@ -17,8 +17,8 @@
 // send needs no matching receive and nothing arrives in the wrong order. What is
 // in flight on an edge is bounded by credits, which come from the table: see
 // package scheduler. A stage never computes in Receive; its device reports
-// completion as a message. Every actor receives on a goroutine of its mailbox's own,
-// so that neither a device nor another actor waits for what a stage records.
+// completion as a message, and the goroutine that reports it also runs Receive:
+// between two actions no goroutine is switched.
 //
 // # Steps that begin ahead
 //

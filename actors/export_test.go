@@ -71,8 +71,5 @@ func (r *Run) HostTransfers() tensorops.MemoryStats { return r.memory.Stats() }
 // Copies tells the same of what checkpoints are written from.
 func (r *Run) Copies() tensorops.MemoryStats { return r.copies.Stats() }
 
-// RunStagesOnSender makes stages receive on the goroutine that sends to them.
-func (s *Spec) RunStagesOnSender() {
-	const throughput = 300 // as protoactor's own
-	s.dispatcher = actor.NewSynchronizedDispatcher(throughput)
-}
+// RunStagesOnOwn makes stages receive on goroutines of their mailboxes' own.
+func (s *Spec) RunStagesOnOwn() { s.dispatcher = actor.NewDefaultDispatcher(throughput) }

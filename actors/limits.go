@@ -17,6 +17,9 @@ const (
 	// experienceSteps is how many of the last steps decide between applying an update
 	// speculatively and waiting for it.
 	experienceSteps = 8
+	// throughput is how many messages a stage takes in a row before it lets other
+	// goroutines run.
+	throughput = 300
 	// watchEvery is how often the watchdog looks for progress.
 	watchEvery = 200 * time.Millisecond
 )

@@ -113,7 +113,7 @@ type Spec struct {
 	// the run's own; nil: nobody is.
 	Logger *slog.Logger
 
-	dispatcher actor.Dispatcher // of the stages; nil: protoactor's own. A benchmark sets it
+	dispatcher actor.Dispatcher // of the stages; nil: the sender's goroutine. A benchmark sets it
 }
 
 // ranks is the number of stage actors.

@@ -178,7 +178,7 @@ func (a *stageActor) keep(ctx actor.Context, h Header, key inboxKey, m owner) {
 func (a *stageActor) submit(l *tensorops.List, then func(ctx actor.Context)) {
 	a.after, a.began = then, time.Now()
 	a.stream.Submit(l, func(err error) {
-		a.root.Send(a.self, &deviceDone{err, time.Now()}) // only that: the device's goroutine must not wait for what an actor does
+		a.root.Send(a.self, &deviceDone{err, time.Now()})
 	})
 	a.state = a.state.on(submitted)
 }

@@ -140,16 +140,20 @@ func (s *supervisor) spawn(ctx actor.Context) {
 	peers.Loader = add(loaderName, func() actor.Actor { return &loader{part: common(1)} })
 	peers.Checkpoint = add(checkpointName, func() actor.Actor { return &checkpointActor{part: common(2)} })
 	peers.Metrics = add(metricsName, func() actor.Actor { return &metricsActor{part: common(3)} })
-	// A stage too receives and records on a goroutine of its mailbox's own, never on the
-	// sender's, which may be its device's. Beside that, where actions take 1 ms, steps take
-	// up to 1 % longer on 2 ranks, 1 to 3 % on 8, and 2 to 6 % on 16 of 2 cores; 1 % on 16
-	// where they take 10 ms: go test -run '^$' -bench Dispatcher -benchtime 10x ./actors,
+	// A stage receives and records on the goroutine that sends to it, its device's for one:
+	// between two actions no goroutine is switched. On a goroutine of its mailbox's own, where
+	// actions take 1 ms, steps take up to 1 % longer on 2 ranks, 1 to 3 % on 8, and 2 to 6 %
+	// on 16 of 2 cores: go test -run '^$' -bench Dispatcher -benchtime 10x ./actors,
 	// 2026-11-22, in BENCHMARKS.md.
+	dispatcher := s.spec.dispatcher
+	if dispatcher == nil {
+		dispatcher = actor.NewSynchronizedDispatcher(throughput)
+	}
 	for r, stream := range s.streams {
 		name := stageName(r)
 		peers.Stages = append(peers.Stages, add(name, func() actor.Actor {
 			return &stageActor{part: common(4 + r), rank: r, stream: stream, hostTransfer: hostTransfer{host: s.host}, copies: s.copies, builders: s.builders}
-		}, actor.WithDispatcher(s.spec.dispatcher)))
+		}, actor.WithDispatcher(dispatcher)))
 		s.active[name] = true
 	}
 	// The scheduler first: stages report to it.
