@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -77,12 +76,13 @@ func TestFailureEndsTheRun(t *testing.T) {
 	none := func(*actors.Spec) {}
 	build := func(rank int, do func() error) change {
 		return func(s *actors.Spec) {
-			whole := s.Build
+			whole, failed := s.Build, make(chan struct{})
 			s.Build = func(r int, st tensorops.Stream) (actors.Compute, error) {
 				if r == rank {
+					defer close(failed)
 					return nil, do()
 				}
-				time.Sleep(20 * time.Millisecond) // the others are not done yet
+				<-failed // the others are not done yet
 				return whole(r, st)
 			}
 		}
@@ -235,7 +235,6 @@ func TestFailureFinishesTheCheckpoint(t *testing.T) {
 				close(writing)
 				<-failing
 				eventually(t, run, "the end", func() bool { return run.Status().Actors[0].Doing != actors.Running })
-				time.Sleep(20 * time.Millisecond) // the run is ending meanwhile
 				written = true
 				return "dir", nil
 			}
@@ -269,8 +268,7 @@ func TestFirstReasonCounts(t *testing.T) {
 	spec.Build = func(rank int, s tensorops.Stream) (actors.Compute, error) {
 		<-started
 		if rank == 1 {
-			run.Kill()
-			time.Sleep(5 * time.Millisecond)
+			run.Kill() // in the supervisor's mailbox before the failure is
 			return nil, errBoom
 		}
 		return whole(rank, s)

@@ -110,30 +110,16 @@ func (r *Run) finish() {
 	close(r.done)
 }
 
-// watch reports when nothing has moved for StallAfter, once until it moves again.
+// watch reports when nothing has moved for StallAfter.
 func (r *Run) watch() {
 	defer close(r.watched)
-	if r.spec.StallAfter <= 0 || r.spec.OnEvent == nil {
+	if r.spec.OnEvent == nil {
 		return
 	}
-	tick := time.NewTicker(min(watchEvery, r.spec.StallAfter/2+1))
-	defer tick.Stop()
-	last, since, told := r.moves.Load(), time.Now(), false
-	for {
-		select {
-		case <-r.quit:
-			return
-		case <-tick.C:
-		}
-		if now := r.moves.Load(); now != last || r.cells[0].Load().Doing == Paused {
-			last, since, told = now, time.Now(), false
-			continue
-		}
-		if quiet := time.Since(since); quiet >= r.spec.StallAfter && !told {
-			told = true
-			r.spec.OnEvent(StallEvent{Quiet: quiet, Status: r.Status()})
-		}
-	}
+	watchdog{
+		after: r.spec.StallAfter, moves: r.moves.Load, paused: func() bool { return r.cells[0].Load().Doing == Paused },
+		tell: func(quiet time.Duration) { r.spec.OnEvent(StallEvent{Quiet: quiet, Status: r.Status()}) },
+	}.run(r.quit)
 }
 
 // Attempt identifies this attempt at the run, in its messages.
