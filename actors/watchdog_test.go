@@ -46,6 +46,7 @@ func TestWatchdog(t *testing.T) {
 					defer close(ended)
 					w.run(quit)
 				}()
+				time.Sleep(watchEvery / 2) // so that what happens comes between two looks
 				for _, h := range tt.script {
 					time.Sleep(h.in)
 					switch h.what {
