@@ -1,0 +1,93 @@
+package troupe_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// layers are the packages from the top down, as ARCHITECTURE.md draws them: a package may
+// import what is below its layer, never what is beside or above it.
+var layers = [][]string{
+	{"cmd/engine"},
+	{"internal/planner"},
+	{"internal/bench"},
+	{"."},
+	{"internal/plan"},
+	{"internal/rundir"},
+	{"internal/device"},
+	{"checkpoint/faultfs", "checkpoint/crashfs"}, // of tests
+	{"checkpoint"},
+	{"checkpoint/safetensors"},
+	{"actors"},
+	{"telemetry"},
+	{"internal/folder", "data", "config"},
+	{"stages"},
+	{"tokenizer"},
+	{"scheduler/draw"},
+	{"scheduler", "cluster"},
+	{"tensorops/optest"},
+	{"tensorops/cpu", "tensorops/cuda", "tensorops/ref"},
+	{"tensorops/cpu/internal/attn", "tensorops/cpu/internal/vec", "tensorops/cuda/internal/ptxgen"},
+	{"tensorops/cpu/internal/gemm", "tensorops/cuda/internal/driver", "tensorops/cuda/internal/standin", "tensorops/cuda/kernels"},
+	{"tensorops"},
+	{"internal/hostmem", "internal/rng", "internal/strictjson", "internal/sysinfo", "internal/term"},
+}
+
+// TestLayers: no import goes up, and each package has its layer.
+func TestLayers(t *testing.T) {
+	const module = "github.com/troupe-ml/troupe"
+	depth := make(map[string]int)
+	for i, layer := range layers {
+		for _, pkg := range layer {
+			depth[pkg] = i
+		}
+	}
+	seen := make(map[string]bool)
+	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+		name := entry.Name()
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (name == "testdata" || name == "asmgen" || name != "." && strings.HasPrefix(name, ".")):
+			return fs.SkipDir // asmgen is a module of its own
+		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		pkg := filepath.ToSlash(filepath.Dir(file))
+		seen[pkg] = true
+		own, known := depth[pkg]
+		if !known {
+			t.Errorf("%s has no layer: give it one here and in ARCHITECTURE.md", pkg)
+			return nil
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range parsed.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil || imported != module && !strings.HasPrefix(imported, module+"/") {
+				continue
+			}
+			below := path.Clean("." + strings.TrimPrefix(imported, module))
+			if depth[below] <= own {
+				t.Errorf("%s (layer %d) imports %s (layer %d)", file, own, below, depth[below])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pkg := range depth {
+		if !seen[pkg] {
+			t.Errorf("there is no package %s", pkg)
+		}
+	}
+}
