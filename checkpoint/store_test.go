@@ -3,6 +3,7 @@ package checkpoint_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -81,6 +82,10 @@ func TestSaveRefuses(t *testing.T) {
 		{"the weights as a file", checkpoint.Content{Files: map[string][]byte{"model.safetensors": nil}}, "is the checkpoint's own"},
 		{"a tensor twice", checkpoint.Content{Model: []safetensors.Tensor{tensor, tensor}}, `model.safetensors: cannot be written as safetensors: the key "w" appears twice`},
 		{"a tensor twice in shards", checkpoint.Content{Model: []safetensors.Tensor{tensor, tensor}, MaxShardBytes: 8}, `"w" appears twice, in model-00001-of-00002.safetensors and model-00002`},
+		{"a bad tensor of the model", checkpoint.Content{Model: []safetensors.Tensor{tensor, {Name: "v", DType: "F99"}}}, `tensor "v": unknown dtype "F99"`},
+		{"too large a file", checkpoint.Content{Files: map[string][]byte{"config.json": make([]byte, checkpoint.FileBytesMax+1)}}, "config.json has 268435457 bytes, at most 268435456"},
+		{"too many files", checkpoint.Content{Files: manyFiles(checkpoint.FilesMax)}, "8193 files, a checkpoint has at most 8192"},
+		{"too many shards", checkpoint.Content{Model: slices.Repeat([]safetensors.Tensor{tensor}, checkpoint.ShardsMax+1), MaxShardBytes: 1}, "4097 shards, at most 4096 can be read back: MaxShardBytes 1 is too small"},
 		{"a bad tensor", checkpoint.Content{Optimizer: []safetensors.Tensor{{Name: "m", DType: "F99"}}}, `optimizer.safetensors: tensor "m": unknown dtype "F99"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -94,6 +99,15 @@ func TestSaveRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manyFiles are n small files beside the weights.
+func manyFiles(n int) map[string][]byte {
+	files := make(map[string][]byte)
+	for i := range n {
+		files[fmt.Sprintf("file-%d.json", i)] = nil
+	}
+	return files
 }
 
 func TestSaveStopsWithItsContext(t *testing.T) {

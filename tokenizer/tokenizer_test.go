@@ -185,3 +185,36 @@ func TestStreamDecoderEqualsDecode(t *testing.T) {
 		}
 	})
 }
+
+// A tokenizer's name is the one that a configuration calls it by, and its ids are those
+// below its vocabulary.
+func TestNames(t *testing.T) {
+	for _, c := range []struct {
+		tok   Tokenizer
+		name  string
+		vocab int
+	}{
+		{Bytes{}, "bytes", 256},
+		{chars(t, "aaß日a"), "chars", 3},
+	} {
+		if c.tok.Name() != c.name || c.tok.Vocab() != c.vocab {
+			t.Errorf("%s with %d ids, want %s with %d", c.tok.Name(), c.tok.Vocab(), c.name, c.vocab)
+		}
+		again, err := Unmarshal(marshal(t, c.tok))
+		if err != nil || again.Name() != c.name || again.Vocab() != c.vocab {
+			t.Errorf("read again it is %v, %v, want %s", again, err, c.name)
+		}
+	}
+}
+
+// Whoever knows the file takes the place and the cause of a text's error apart.
+func TestTextErrorComesApart(t *testing.T) {
+	_, err := chars(t, "abc").Encode([]byte("cabd"))
+	var of *TextError
+	if !errors.As(err, &of) {
+		t.Fatalf("error %v, want a TextError", err)
+	}
+	if of.Offset != 3 || of.ByteOffset() != 3 || !errors.Is(errors.Unwrap(err), of.Err) || err.Error() != "byte 3: "+of.Err.Error() {
+		t.Errorf("byte %d, %d, cause %v, error %v", of.Offset, of.ByteOffset(), errors.Unwrap(err), err)
+	}
+}

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"math"
@@ -17,6 +18,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/bench"
 	"github.com/troupe-ml/troupe/internal/device"
 	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -104,6 +107,72 @@ func TestPredict(t *testing.T) {
 	}
 	if _, err := Predict(resolved(t, "model.hidden=32"), unitCosts(4), Devices{}); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "hidden 16, the configuration has 8 and 32") {
 		t.Errorf("with another model's costs: %v", err)
+	}
+}
+
+// A dynamic order is played as ranks come to it: a whole one of the table's actions, of
+// which no rank holds more outputs than its bound, and never slower than its work.
+func TestPredictDynamic(t *testing.T) {
+	const work = 3 * 8 * 32.0 // ms: a forward and its backward of 8 layers and 32 sequences
+	for _, c := range []struct {
+		name        string
+		sets        []string
+		cluster     Devices
+		least, most float64 // makespan, ms
+	}{
+		{"one device", []string{"pipeline.stages=2", "pipeline.layout=Et*4|t*4,L"}, Devices{Devices: 1}, work / 1.5, work},
+		{"own devices", []string{"pipeline.stages=4", "pipeline.layout=Ett|tt|tt|ttL"}, Devices{Devices: 4}, work / 4, work/4 + 3*3*8},
+		{"tight", []string{"pipeline.stages=4", "pipeline.layout=Ett|tt|tt|ttL", "pipeline.max_in_flight=2"}, Devices{Devices: 4}, work / 4, work},
+		{"slow messages", []string{"pipeline.stages=4", "pipeline.layout=Ett|tt|tt|ttL"}, Devices{Devices: 4, LatencyUS: 4000}, work/4 + 3*4, work},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := resolved(t, append(c.sets, "pipeline.schedule=dynamic")...)
+			p, err := Predict(b, unitCosts(4), c.cluster)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.MakespanMS < c.least*(1-1e-9) || p.MakespanMS > c.most*(1+1e-9) || p.StepMS < p.MakespanMS {
+				t.Errorf("makespan %v ms of a step of %v, want from %v to %v", p.MakespanMS, p.StepMS, c.least, c.most)
+			}
+			if want := 1e3 * 32 * 8 / p.StepMS; math.Abs(p.TokensPerS-want) > 1e-9*want {
+				t.Errorf("%v tokens a second, want %v", p.TokensPerS, want)
+			}
+			if !strings.Contains(p.Order.Schedule, "as played") || actions(p.Order) != actions(b.Table()) {
+				t.Errorf("the order is %q of %d actions, the table has %d", p.Order.Schedule, actions(p.Order), actions(b.Table()))
+			}
+			report, err := scheduler.Check(p.Order)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(p.PeakInFlight, report.PeakInFlight) || slices.Max(p.PeakInFlight) > b.DynamicBound() {
+				t.Errorf("outputs in flight %v, the order has %v, the bound is %d", p.PeakInFlight, report.PeakInFlight, b.DynamicBound())
+			}
+		})
+	}
+}
+
+func actions(t *scheduler.Table) (n int) {
+	for _, row := range t.Ranks {
+		n += len(row)
+	}
+	return n
+}
+
+// A message that takes forever, or no number of milliseconds, has no prediction, whatever
+// the order comes from.
+func TestPredictRefusesLinks(t *testing.T) {
+	for _, schedule := range []string{"1f1b", "dynamic"} {
+		b := resolved(t, "pipeline.stages=4", "pipeline.schedule="+schedule)
+		for took, c := range map[string]Devices{
+			"+Inf ms":   {Devices: 4, BytesPerS: 1e-310},
+			"NaN ms":    {Devices: 4, LatencyUS: math.NaN()},
+			"-0.001 ms": {Devices: 4, LatencyUS: -1},
+		} {
+			p, err := Predict(b, unitCosts(4), c)
+			if p != nil || !errors.Is(err, ErrDevices) || !strings.Contains(err.Error(), "a message of 2048 bytes takes "+took) {
+				t.Errorf("%s, %+v: %+v, %v, want ErrDevices with %s", schedule, c, p, err, took)
+			}
+		}
 	}
 }
 
@@ -197,6 +266,75 @@ func TestProposeRecompute(t *testing.T) {
 			t.Errorf("with %v of %d bytes: %+v, want recompute %s", share, leanest.NeedBytes(), o, wants)
 		}
 	}
+}
+
+// Sizes of microbatches that the costs lack, or that don't divide a step's sequences,
+// are no options, and without any the search says so.
+func TestProposeWithoutOptions(t *testing.T) {
+	p, err := Propose(t.Context(), resolved(t), unitCosts(3, 5), Devices{Devices: 4})
+	if p != nil || !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "8 layers and 32 sequences") {
+		t.Errorf("%+v, %v, want ErrCosts with the numbers", p, err)
+	}
+	p, err = Propose(t.Context(), resolved(t), unitCosts(3, 4), Devices{Devices: 4})
+	if err != nil || p.Best.Microbatch != 4 {
+		t.Errorf("%+v, %v, want microbatches of 4", p, err)
+	}
+}
+
+// All that takes long ends with its context, and leaves no stream behind.
+func TestCancelled(t *testing.T) {
+	b := resolved(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	dir := t.TempDir()
+	for _, name := range []string{"TMPDIR", "TMP"} {
+		t.Setenv(name, dir)
+	}
+	c, measured := Measure(ctx, b, []int{1}, 1, nil)
+	p, proposed := Propose(ctx, b, unitCosts(2, 4), Devices{Devices: 4})
+	v, checked := Check(ctx, tiny(), 1, 1, func(string) {})
+	if c != nil || p != nil || v != nil {
+		t.Errorf("costs %v, proposal %v, verdict %v, want none", c, p, v)
+	}
+	for name, err := range map[string]error{"Measure": measured, "Propose": proposed, "Check": checked} {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: error %v, want context.Canceled", name, err)
+		}
+	}
+	dev, err := device.Open(b.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	if _, err := measureShares(ctx, b, dev, 1); !errors.Is(err, context.Canceled) || dev.Memory().InUse != 0 {
+		t.Errorf("measureShares: error %v, %d bytes in use, want context.Canceled and none", err, dev.Memory().InUse)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// A cancellation during the search, which is looked at before each option, ends it.
+func TestProposeEndsMidway(t *testing.T) {
+	for _, left := range []int{1, 10, 60} {
+		ctx := &ending{Context: t.Context(), left: left}
+		if p, err := Propose(ctx, resolved(t), unitCosts(4), Devices{Devices: 4}); p != nil || !errors.Is(err, context.Canceled) {
+			t.Errorf("after %d options: %v, %v, want context.Canceled", left, p, err)
+		}
+	}
+}
+
+// ending is cancelled after it has been asked some times.
+type ending struct {
+	context.Context
+	left int
+}
+
+func (e *ending) Err() error {
+	if e.left--; e.left < 0 {
+		return context.Canceled
+	}
+	return nil
 }
 
 func TestMicrobatches(t *testing.T) {
@@ -301,6 +439,49 @@ func TestCheck(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// What cannot be loaded, or is refused, is checked no further.
+func TestCheckRefuses(t *testing.T) {
+	missing := errors.New("no such model")
+	for _, c := range []struct {
+		name string
+		load bench.Load
+		is   error
+		says string
+	}{
+		{"no configuration", func([]string) (*config.Config, error) { return nil, missing }, missing, ""},
+		{"a key", tiny("model.heads=5"), nil, "model.heads"},
+		{"kernels", tiny("device.kernels=mmx"), nil, "mmx"},
+	} {
+		v, err := Check(t.Context(), c.load, 1, 1e-9, func(string) { t.Errorf("%s: was measured", c.name) })
+		if v != nil || err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %+v, %v", c.name, v, err)
+		}
+	}
+	if _, err := Measure(t.Context(), resolved(t, "device.kernels=mmx"), []int{1}, 1e-9, nil); !errors.Is(err, cpu.ErrKernels) || !strings.Contains(err.Error(), "device.kernels") {
+		t.Errorf("measure with unknown kernels: %v", err)
+	}
+}
+
+// Costs from a file are refused with the place and the number that is wrong.
+func TestReadCostsRefuses(t *testing.T) {
+	text, err := json.Marshal(unitCosts(4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, text, says string }{
+		{"too long", strings.Repeat(" ", MaxCostsBytes+1), "more than 1048576 bytes"},
+		{"no JSON", "layers", "invalid character"},
+		{"empty", "{}", `0 "batches" and 0 "shares"`},
+		{"a name that steers a terminal", strings.Replace(string(text), `"go"`, `"\u001b[2J"`, 1), `"\x1b[2J" is no name of kernels`},
+		{"a share of nothing", strings.Replace(string(text), "0.75", "0", 1), "shares[1] is 0, want a finite number from 1e-09"},
+		{"a missing layer", strings.Replace(string(text), `"L"`, `"m"`, 1), "of microbatch 4, the layer L is missing"},
+	} {
+		if _, err := ReadCosts([]byte(c.text)); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want ErrCosts with %q", c.name, err, c.says)
+		}
 	}
 }
 

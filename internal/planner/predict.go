@@ -3,6 +3,7 @@ package planner
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -88,7 +89,9 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	weights := b.Parameters()
 	if cluster.Devices > 1 {
 		bytes := 4 * int64(cfg.Batch.Microbatch) * int64(cfg.Model.Context) * int64(b.Model().Config.Hidden)
-		p.MessageMS = cluster.messageMS(bytes)
+		if p.MessageMS = cluster.messageMS(bytes); !(p.MessageMS >= 0) || math.IsInf(p.MessageMS, 1) {
+			return nil, fmt.Errorf("%w: a message of %d bytes takes %v ms, want a finite number from 0: look at latency and bandwidth", ErrDevices, bytes, p.MessageMS)
+		}
 		machine.Link = func(int, int) float64 { return p.MessageMS }
 		p.UpdateMS = costs.UpdateNS * float64(slices.Max(weights)) / 1e6
 	} else {

@@ -1,7 +1,11 @@
 package strictjson
 
 import (
+	"encoding/json"
+	"errors"
+	"io"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -77,6 +81,115 @@ func TestUint(t *testing.T) {
 		got, err := Uint(dec, 64)
 		if got != c.want || (err == nil) != c.ok {
 			t.Errorf("%s: got %d, %v", c.text, got, err)
+		}
+	}
+}
+
+// Array gives every value its turn, and ends where one is refused.
+func TestArray(t *testing.T) {
+	refused := errors.New("no more than 3")
+	for _, c := range []struct {
+		text    string
+		want    []int64
+		wantErr string
+	}{
+		{`[]`, nil, ""},
+		{` [1, 2 ,3] `, []int64{1, 2, 3}, ""},
+		{`[1,2,3,4,5]`, []int64{1, 2, 3}, refused.Error()},
+		{`[1,"2"]`, []int64{1}, `want a whole number, found the string "2"`},
+		{`[1,[2]]`, []int64{1}, "want a whole number, found ["},
+		{`{"a":1}`, nil, "want an array, found {"},
+		{`"[]"`, nil, `want an array, found the string "[]"`},
+		{`false`, nil, "want an array, found false"},
+	} {
+		dec, err := NewDecoder([]byte(c.text))
+		if err != nil {
+			t.Fatalf("%s: %v", c.text, err)
+		}
+		var got []int64
+		err = Array(dec, func() error {
+			if len(got) == 3 {
+				return refused
+			}
+			n, err := Uint(dec, 64)
+			if err == nil {
+				got = append(got, n)
+			}
+			return err
+		})
+		if !slices.Equal(got, c.want) || (err == nil) != (c.wantErr == "") || err != nil && !strings.Contains(err.Error(), c.wantErr) {
+			t.Errorf("%s: got %d, %v, want %d, %q", c.text, got, err, c.want, c.wantErr)
+		}
+		if err == nil {
+			if err := End(dec); err != nil {
+				t.Errorf("%s: after it %v", c.text, err)
+			}
+		}
+	}
+}
+
+// Skip takes a value whole, whatever is in it, so that the next key follows.
+func TestSkip(t *testing.T) {
+	for _, value := range []string{`null`, `"x"`, `1e400`, `[]`, `{"a":[{"a":1,"a":2}]}`} {
+		dec, err := NewDecoder([]byte(`{"skipped":` + value + `,"read":"y"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read string
+		err = Object(dec, func(key string) (err error) {
+			if key == "skipped" {
+				return Skip(dec)
+			}
+			read, err = String(dec)
+			return err
+		})
+		if read != "y" || err != nil {
+			t.Errorf("after %s: %q, %v", value, read, err)
+		}
+	}
+}
+
+// End says what else there is.
+func TestEnd(t *testing.T) {
+	for text, want := range map[string]string{
+		`"a"`: "", `"a" `: "", `"a" "b"`: `the string "b" after the end`, `"a" 7`: `the number "7" after the end`, `"a" [`: "[ after the end",
+		`"a" ]`: "invalid character",
+	} {
+		dec := json.NewDecoder(strings.NewReader(text))
+		dec.UseNumber()
+		if s, err := String(dec); s != "a" || err != nil {
+			t.Fatalf("%s: %q, %v", text, s, err)
+		}
+		if err := End(dec); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// A decoder at its end has no value of any kind, and everyone says so.
+func TestNothingLeft(t *testing.T) {
+	for name, read := range map[string]func(dec *json.Decoder) error{
+		"Object": func(dec *json.Decoder) error { return Object(dec, nil) },
+		"Array":  func(dec *json.Decoder) error { return Array(dec, nil) },
+		"String": func(dec *json.Decoder) error { _, err := String(dec); return err },
+		"Uint":   func(dec *json.Decoder) error { _, err := Uint(dec, 64); return err },
+		"Skip":   Skip,
+	} {
+		if err := read(json.NewDecoder(strings.NewReader(" "))); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: %v, want the end", name, err)
+		}
+	}
+}
+
+func TestPlain(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	for text, want := range map[string]string{
+		"größer 日本": "größer 日本", `"a"`: `"a"`, "": "", long: long,
+		"a\nb": `"a\nb"`, "\x1b[2J": `"\x1b[2J"`, "a\u202eb": `"a\u202eb"`,
+		long + "\n": `"` + long[:200] + `"… (301 bytes)`,
+	} {
+		if got := Plain(text); got != want {
+			t.Errorf("Plain(%q) = %s, want %s", text, got, want)
 		}
 	}
 }

@@ -1,7 +1,11 @@
 package term
 
 import (
+	"errors"
+	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -187,5 +191,53 @@ func TestScreenIsHarmless(t *testing.T) {
 	s.Notice("b\r\u009b")
 	if out.String() != "a\uFFFD[2J\n" || err.String() != "b\uFFFD\uFFFD\n" {
 		t.Errorf("out %q, err %q", out.String(), err.String())
+	}
+}
+
+// What the stream below refuses comes back, and is not said to be written.
+func TestWriterErrors(t *testing.T) {
+	full := errors.New("no space left")
+	w := NewWriter(writeFunc(func([]byte) (int, error) { return 0, full }), Harmless)
+	for _, c := range []struct {
+		text  string
+		wrote int
+		err   error
+	}{
+		{"", 0, nil}, {"\xe6", 1, nil}, {"\x97", 1, nil}, // the beginning of a character is held
+		{"\xa5", 0, full}, {"abc", 0, full},
+	} {
+		if n, err := w.Write([]byte(c.text)); n != c.wrote || !errors.Is(err, c.err) {
+			t.Errorf("%q: wrote %d, %v, want %d, %v", c.text, n, err, c.wrote, c.err)
+		}
+	}
+}
+
+type writeFunc func(p []byte) (int, error)
+
+func (f writeFunc) Write(p []byte) (int, error) { return f(p) }
+
+// No stream but a terminal has a bar, and a screen goes on when writing fails.
+func TestWidth(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := file.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, out := range []io.Writer{file, &strings.Builder{}, nil} {
+		if IsTerminal(out) || Width(out) != nil {
+			t.Errorf("%T is taken for a terminal", out)
+		}
+	}
+	broken := writeFunc(func([]byte) (int, error) { return 0, io.ErrClosedPipe })
+	s := NewScreen(broken, file, func() int { return 20 })
+	s.Draw(Bar{Done: 1, Total: 2})
+	s.Notice("warning")
+	s.Clear()
+	if text, err := os.ReadFile(file.Name()); string(text) != "warning\n" || err != nil {
+		t.Errorf("the other stream has %q, %v", text, err)
 	}
 }

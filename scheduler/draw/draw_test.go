@@ -249,6 +249,25 @@ func (f *failing) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// Two charts of several times the writer's buffer: whenever the writer fails, its error
+// comes back, and nobody writes on as if all were well.
+func TestWriteErrorsComeBackFromEverywhere(t *testing.T) {
+	p := makePlan(t, scheduler.Spec{Schedule: scheduler.OneFOneB, Ranks: 8, Chunks: 1, Microbatches: 128})
+	charts := []Chart{p.chart(), p.measured()}
+	for name, write := range formats {
+		size := len(drawn(t, write, charts...))
+		for part := range 40 {
+			out := &failing{part * size / 40}
+			if err := write(out, charts...); !errors.Is(err, errFull) {
+				t.Errorf("%s after %d of %d bytes: error %v, want that of the writer", name, part*size/40, size, err)
+			}
+		}
+		if err := write(&failing{size}, charts...); err != nil {
+			t.Errorf("%s with room for all: %v", name, err)
+		}
+	}
+}
+
 func TestWriteErrorsComeBack(t *testing.T) {
 	p := makePlan(t, scheduler.Spec{Schedule: scheduler.OneFOneB, Ranks: 16, Chunks: 1, Microbatches: 64})
 	all := map[string]writer{"json": p.summary(true)}

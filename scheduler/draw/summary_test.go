@@ -124,3 +124,17 @@ func TestSummaryRefusesWhatDoesNotBelongTogether(t *testing.T) {
 		}
 	}
 }
+
+// A table that takes no time has no use of it either: no number that JSON cannot hold.
+func TestSummaryOfNoTime(t *testing.T) {
+	p := makePlan(t, goldenSpecs[0].spec)
+	free, err := scheduler.Simulate(p.table, func(int, scheduler.Action) float64 { return 0 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.timeline = free
+	text := drawn(t, p.summary(false), p.chart())
+	if !strings.Contains(text, `"makespan": 0,`) || !strings.Contains(text, `"utilisation": [0,0,0,0],`) {
+		t.Errorf("want a makespan of 0 and no use: %s", text)
+	}
+}
