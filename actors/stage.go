@@ -42,7 +42,7 @@ type stageActor struct {
 	row     []scheduler.Action
 	next    int // place in row
 	credits scheduler.Credits
-	asked   []int // by chunk: place in row up to which its data was asked for
+	asked   []chunkData // by chunk
 	losses  []Loss
 	trace   []ActionTime
 
@@ -252,22 +252,32 @@ func (a *stageActor) begin(ctx actor.Context, m *Order) {
 	a.credits.Backward = append(a.credits.Backward[:0], m.Credits.Backward...)
 	a.losses, a.trace = nil, nil
 	a.beginDynamic()
-	a.asked = append(a.asked[:0], make([]int, m.Table.NumChunks)...)
+	a.asked = append(a.asked[:0], make([]chunkData, m.Table.NumChunks)...)
 	for chunk := range m.Table.NumChunks {
 		if m.Table.RankOf(chunk) == a.rank {
-			a.ask(ctx, int32(chunk), LimitDataAhead)
+			a.ask(ctx, int32(chunk))
 		}
 	}
 }
 
-// ask requests the tokens and targets of a chunk's next n forwards. Their order is the
-// row's, also where the stage may leave the row: see scheduler.NewPriorities.
-func (a *stageActor) ask(ctx actor.Context, chunk int32, n int) {
-	at := &a.asked[chunk]
-	for ; *at < len(a.row) && n > 0; *at++ {
-		if act := a.row[*at]; act.Chunk == chunk && a.needsData(act) {
+// chunkData is what a chunk has asked for of tokens and targets.
+type chunkData struct {
+	row   int // place in the row up to which they were asked for
+	ahead int // microbatches of them that are not consumed
+}
+
+// ask requests the tokens and targets of a chunk's forwards to come, several at a time: each
+// time the loader is woken, which takes a core from the devices. Their order is the row's,
+// also where the stage may leave the row: see scheduler.NewPriorities.
+func (a *stageActor) ask(ctx actor.Context, chunk int32) {
+	d := &a.asked[chunk]
+	if d.ahead > LimitDataAhead/2 {
+		return
+	}
+	for ; d.row < len(a.row) && d.ahead < LimitDataAhead; d.row++ {
+		if act := a.row[d.row]; act.Chunk == chunk && a.needsData(act) {
 			a.request(ctx, chunk, act.Microbatch)
-			n--
+			d.ahead++
 		}
 	}
 }

@@ -98,7 +98,8 @@ func (a *stageActor) act(ctx actor.Context) bool {
 			ctx.Send(a.peer(v.from), &Credit{Header: a.order.Header, Kind: v.kind, Edge: v.from})
 		}
 		if v.data != nil {
-			a.ask(ctx, v.Chunk, 1)
+			a.asked[v.Chunk].ahead--
+			a.ask(ctx, v.Chunk)
 		}
 	}
 	return true

@@ -202,7 +202,10 @@ func compare(got, want []member, except, where string) error {
 	}
 	for _, m := range want {
 		value := find(got, m.name)
-		if m.name == except && value != nil {
+		if m.name == except {
+			if value == nil {
+				return fmt.Errorf("%w: there is no %s%s", ErrUnsupported, where, m.name)
+			}
 			continue
 		}
 		if value == nil {

@@ -151,7 +151,7 @@ func TestUnmarshalErrors(t *testing.T) {
 		{"a word", edit(charsJSON, `"b"`, `"ab"`), true, `id 1 is "ab"`},
 		{"the empty word", edit(charsJSON, `"b"`, `""`), true, `id 1 is ""`},
 		{"no vocabulary", edit(charsJSON, `"vocab"`, `"normalizer"`), true, "model.normalizer"},
-		{"the vocabulary missing", charsJSON[:strings.LastIndexByte(charsJSON[:strings.Index(charsJSON, `"vocab"`)], ',')] + "}}", true, "model.vocab is null"},
+		{"the vocabulary missing", charsJSON[:strings.LastIndexByte(charsJSON[:strings.Index(charsJSON, `"vocab"`)], ',')] + "}}", true, "there is no model.vocab"},
 		{"the vocabulary null", charsJSON[:strings.Index(charsJSON, `"vocab"`)] + `"vocab": null}}`, false, "model.vocab: found null where an object"},
 		{"empty vocabulary", strings.NewReplacer(`"a": 0,`, "", `"b": 1,`, "", `"c": 2`, "").Replace(charsJSON), false, "empty"},
 		{"id twice", edit(charsJSON, `"b": 1`, `"b": 0`), false, `id 0 of "b" is taken`},
