@@ -142,7 +142,7 @@ func (s *supervisor) spawn(ctx actor.Context) {
 	peers.Metrics = add(metricsName, func() actor.Actor { return &metricsActor{part: common(3)} })
 	// A stage receives and records on the goroutine that sends to it, its device's for one:
 	// between two actions no goroutine is switched. On a goroutine of its mailbox's own, where
-	// actions take 1 ms, steps take up to 1 % longer on 2 ranks, 1 to 3 % on 8, and 2 to 6 %
+	// actions take 1 ms, steps take up to 1 % longer on 2 ranks, 1 to 2 % on 8, and 2 to 5 %
 	// on 16 of 2 cores: go test -run '^$' -bench Dispatcher -benchtime 10x ./actors,
 	// 2026-11-22, in BENCHMARKS.md.
 	dispatcher := s.spec.dispatcher
