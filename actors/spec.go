@@ -133,7 +133,7 @@ func (s *Spec) check() error {
 		return fmt.Errorf("%w: %d microbatches of %d sequences are not the step's %d", ErrSpec, t.Microbatches, s.MicrobatchSize, s.Sequences)
 	}
 	if s.PostValidate && s.MaxInFlight > 0 {
-		return fmt.Errorf("%w: post-validation needs a fixed order, and there is a bound of %d", ErrSpec, s.MaxInFlight)
+		return fmt.Errorf("%w: post-validation needs a fixed order, and max in flight is %d", ErrSpec, s.MaxInFlight)
 	}
 	if e == nil {
 		return nil

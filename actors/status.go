@@ -100,7 +100,7 @@ func (s Status) Explain() string {
 	for {
 		path = append(path, at.Actor)
 		if seen[at.Actor] {
-			return fmt.Sprintf("root: a circle of waits: %s", strings.Join(path, " ← "))
+			return fmt.Sprintf("root: a cycle of waits: %s", strings.Join(path, " ← "))
 		}
 		seen[at.Actor] = true
 		next, ok := byName[at.From]

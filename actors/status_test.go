@@ -79,7 +79,7 @@ func TestStatusTable(t *testing.T) {
 			{Actor: "stage 8", Rank: 8, Step: 7, Doing: actors.Starting, Since: ago(1)},
 			{Actor: "stage 9", Rank: 9, Step: 7, Doing: actors.Finished, Since: ago(0)},
 		},
-		"circle": {
+		"cycle": {
 			{Actor: "scheduler", Step: 7, Phase: actors.Eval, Doing: actors.Waiting, Wait: actors.WaitStages, From: "stage 1", Need: 2, Since: ago(50)},
 			waiting(1, "1B0", actors.WaitActivation, "2F0", "stage 2"),
 			waiting(2, "2F0", actors.WaitGradient, "1I0", "stage 1"),

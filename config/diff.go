@@ -4,11 +4,6 @@ package config
 // TOML.
 type Change struct{ Key, A, B string }
 
-// Diff returns the keys that differ, in the documented order.
-func Diff(a, b *Config) []Change {
-	return diff(a, b, func(*field) bool { return true })
-}
-
 // ResumeConflicts returns the differences that forbid to go on from the stored
 // run's checkpoint under the configuration of now. How the work is spread and
 // done ([pipeline], [device]), how long it goes on, what is reported and kept, and where

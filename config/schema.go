@@ -113,9 +113,6 @@ func names() (keys, sections []string) {
 	return keys, sections
 }
 
-// Keys returns all legal keys, as section.key, in the documented order.
-func Keys() []string { return slices.Clone(keys) }
-
 func lookup(key string) *field {
 	if i := slices.Index(keys, key); i >= 0 {
 		return &schema[i]

@@ -26,8 +26,8 @@ func TestSchemaIsConfig(t *testing.T) {
 			}
 		}
 	}
-	if got := Keys(); !slices.Equal(got, want) {
-		t.Errorf("Keys() = %q, want %q", got, want)
+	if got := keys; !slices.Equal(got, want) {
+		t.Errorf("keys = %q, want %q", got, want)
 	}
 }
 
@@ -52,16 +52,16 @@ func TestSchemaRows(t *testing.T) {
 func TestTemplate(t *testing.T) {
 	defaults := parse(t, "data.train = ['data/*.txt']")
 	c := parse(t, string(Template()))
-	if changes := Diff(defaults, c); changes != nil {
+	if changes := everyDifference(defaults, c); changes != nil {
 		t.Errorf("the template departs from the defaults: %v", changes)
 	}
 	// With its commented keys put in force it says the same and has every key.
 	commented := regexp.MustCompile(`(?m)^# (\w+ *= )`)
 	c = parse(t, commented.ReplaceAllString(string(Template()), "$1"))
-	if changes := Diff(defaults, c); changes != nil {
+	if changes := everyDifference(defaults, c); changes != nil {
 		t.Errorf("the template's comments depart from the defaults: %v", changes)
 	}
-	for _, key := range Keys() {
+	for _, key := range keys {
 		if !c.IsSet(key) {
 			t.Errorf("the template lacks %s", key)
 		}

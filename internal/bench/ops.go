@@ -56,7 +56,7 @@ func Ops(ctx context.Context, load Load, seconds float64, report func(OpResult) 
 	if err != nil {
 		return err
 	}
-	b, err := newBed(dev)
+	b, err := newHarness(dev)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func Ops(ctx context.Context, load Load, seconds float64, report func(OpResult) 
 }
 
 // measure times an operation, in turn with a copy where memory bounds it.
-func (b *bed) measure(ctx context.Context, op *operation, seconds float64) (OpResult, error) {
+func (b *harness) measure(ctx context.Context, op *operation, seconds float64) (OpResult, error) {
 	r := OpResult{Op: op.name, Size: op.size, DType: op.dtype, Threads: b.dev.Threads(), Kernels: b.dev.Path(), FLOPs: op.flops}
 	if op.flops > 0 {
 		ms, err := sample(ctx, seconds, b.least, b.timed(op.record))
@@ -114,11 +114,11 @@ const copyWidth = 1024
 // layer describes the operations of a model's embedding, one decoder layer and
 // head, in groups.
 type layer struct {
-	bed  *bed
-	cfg  stages.Config
-	b, t int  // sequences, positions
-	bf16 bool // products
-	ids  tensorops.Tensor
+	harness *harness
+	cfg     stages.Config
+	b, t    int  // sequences, positions
+	bf16    bool // products
+	ids     tensorops.Tensor
 
 	// The group in progress.
 	operations []operation
@@ -126,11 +126,11 @@ type layer struct {
 	err        error // the first of making tensors
 }
 
-func newLayer(b *bed, c stages.Config, sequences int, dtype string) (*layer, error) {
+func newLayer(b *harness, c stages.Config, sequences int, dtype string) (*layer, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	m := &layer{bed: b, cfg: c, b: sequences, t: c.Context, bf16: dtype == bfloat16}
+	m := &layer{harness: b, cfg: c, b: sequences, t: c.Context, bf16: dtype == bfloat16}
 	key := rng.NewKey(1, rng.StringStream("bench ids"))
 	ids := make([]int32, m.rows())
 	for i := range ids {
@@ -153,7 +153,7 @@ func (m *layer) measure(ctx context.Context, group func(), seconds float64, repo
 		return m.err
 	}
 	for _, op := range m.operations {
-		r, err := m.bed.measure(ctx, &op, seconds)
+		r, err := m.harness.measure(ctx, &op, seconds)
 		if err != nil {
 			return fmt.Errorf("%s: %w", op.name, err)
 		}
@@ -169,7 +169,7 @@ func (m *layer) rows() int { return m.b * m.t }
 // tensor makes an empty tensor, floats one of random numbers.
 func (m *layer) tensor(d tensorops.DType, dims ...int) (t tensorops.Tensor) {
 	if m.err == nil {
-		t, m.err = tensorops.NewTensor(m.bed.stream.Arena(), d, dims...)
+		t, m.err = tensorops.NewTensor(m.harness.stream.Arena(), d, dims...)
 		m.tensors = append(m.tensors, t)
 	}
 	return t
@@ -178,7 +178,7 @@ func (m *layer) tensor(d tensorops.DType, dims ...int) (t tensorops.Tensor) {
 // ones makes a tensor of those.
 func (m *layer) ones(dims ...int) (t tensorops.Tensor) {
 	if m.err == nil {
-		t, m.err = m.bed.make(tensorops.Float32, func(l *tensorops.List, t tensorops.Tensor) { l.Fill(t, 1) }, dims...)
+		t, m.err = m.harness.make(tensorops.Float32, func(l *tensorops.List, t tensorops.Tensor) { l.Fill(t, 1) }, dims...)
 		m.tensors = append(m.tensors, t)
 	}
 	return t
@@ -186,7 +186,7 @@ func (m *layer) ones(dims ...int) (t tensorops.Tensor) {
 
 func (m *layer) floats(dims ...int) (t tensorops.Tensor) {
 	if m.err == nil {
-		t, m.err = m.bed.floats(dims...)
+		t, m.err = m.harness.floats(dims...)
 		m.tensors = append(m.tensors, t)
 	}
 	return t

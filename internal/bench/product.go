@@ -76,8 +76,8 @@ const (
 
 // Products measures matrix products on a device.
 type Products struct {
-	bed   *bed
-	dtype string
+	harness *harness
+	dtype   string
 }
 
 // NewProducts makes the device, for products in one of DTypes.
@@ -89,7 +89,7 @@ func NewProducts(o cpu.Options, dtype string) (*Products, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := newBed(dev)
+	b, err := newHarness(dev)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func NewProducts(o cpu.Options, dtype string) (*Products, error) {
 }
 
 // Close ends the device.
-func (p *Products) Close() { p.bed.close() }
+func (p *Products) Close() { p.harness.close() }
 
 // ProductResult is the speed of one product.
 type ProductResult struct {
@@ -126,16 +126,16 @@ func (p *Products) Measure(ctx context.Context, s Shape, form string, seconds fl
 		return r, err
 	}
 	defer b.Release()
-	c, err := p.bed.floats(s.M, s.N)
+	c, err := p.harness.floats(s.M, s.N)
 	if err != nil {
 		return r, err
 	}
 	defer c.Release()
-	ms, err := sample(ctx, seconds, p.bed.least, p.bed.timed(func(l *tensorops.List) { l.MatMul(c, a, b, o) }))
+	ms, err := sample(ctx, seconds, p.harness.least, p.harness.timed(func(l *tensorops.List) { l.MatMul(c, a, b, o) }))
 	if err != nil {
 		return r, err
 	}
-	return ProductResult{Shape: s.String(), Form: form, Threads: p.bed.dev.Threads(), Kernels: p.bed.dev.Path(), DType: p.dtype,
+	return ProductResult{Shape: s.String(), Form: form, Threads: p.harness.dev.Threads(), Kernels: p.harness.dev.Path(), DType: p.dtype,
 		MS: ms[0], GFLOPS: ms[0].per(s.FLOPs() / 1e6)}, nil
 }
 
@@ -144,5 +144,5 @@ func (p *Products) operand(rows, cols int, transposed bool) (tensorops.Tensor, e
 	if transposed {
 		rows, cols = cols, rows
 	}
-	return p.bed.floats(rows, cols)
+	return p.harness.floats(rows, cols)
 }

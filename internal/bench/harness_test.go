@@ -13,7 +13,7 @@ func TestFloats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := newBed(dev)
+	b, err := newHarness(dev)
 	if err != nil {
 		t.Fatal(err)
 	}

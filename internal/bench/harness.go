@@ -16,17 +16,17 @@ const (
 	leastSampleGPU = 20 * time.Millisecond
 )
 
-// bed is a device with one stream to measure on.
-type bed struct {
+// harness is a device with one stream to measure on.
+type harness struct {
 	dev    device.Device
 	stream tensorops.Stream
 	noise  tensorops.Tensor // noiseLen of them
 	least  time.Duration
 }
 
-// newBed takes a device over.
-func newBed(dev device.Device) (*bed, error) {
-	b := &bed{dev: dev, stream: dev.NewStream("bench"), least: leastSample}
+// newHarness takes a device over.
+func newHarness(dev device.Device) (*harness, error) {
+	b := &harness{dev: dev, stream: dev.NewStream("bench"), least: leastSample}
 	if dev.Name() == "cuda" {
 		b.least = leastSampleGPU
 	}
@@ -44,14 +44,14 @@ func newBed(dev device.Device) (*bed, error) {
 // would take longer than to measure.
 const noiseLen = 1<<16 - 1
 
-func (b *bed) close() {
+func (b *harness) close() {
 	b.noise.Release()
 	b.dev.Close()
 }
 
 // timed returns a function that executes n times what is recorded, in one list,
 // and tells how long that took.
-func (b *bed) timed(record func(l *tensorops.List)) func(n int) (time.Duration, error) {
+func (b *harness) timed(record func(l *tensorops.List)) func(n int) (time.Duration, error) {
 	return func(n int) (time.Duration, error) {
 		l := b.stream.NewList()
 		for range n {
@@ -64,7 +64,7 @@ func (b *bed) timed(record func(l *tensorops.List)) func(n int) (time.Duration, 
 }
 
 // make makes a tensor that a list fills.
-func (b *bed) make(d tensorops.DType, fill func(l *tensorops.List, t tensorops.Tensor), dims ...int) (tensorops.Tensor, error) {
+func (b *harness) make(d tensorops.DType, fill func(l *tensorops.List, t tensorops.Tensor), dims ...int) (tensorops.Tensor, error) {
 	t, err := tensorops.NewTensor(b.stream.Arena(), d, dims...)
 	if err != nil {
 		return t, err
@@ -79,13 +79,13 @@ func (b *bed) make(d tensorops.DType, fill func(l *tensorops.List, t tensorops.T
 }
 
 // upload makes a tensor of what host memory holds.
-func (b *bed) upload(d tensorops.DType, host []byte, dims ...int) (tensorops.Tensor, error) {
+func (b *harness) upload(d tensorops.DType, host []byte, dims ...int) (tensorops.Tensor, error) {
 	return b.make(d, func(l *tensorops.List, t tensorops.Tensor) { l.Upload(t, host) }, dims...)
 }
 
 // floats makes a tensor of normally distributed numbers: with zeros or powers of
 // two a processor may draw less power, and run faster.
-func (b *bed) floats(dims ...int) (tensorops.Tensor, error) {
+func (b *harness) floats(dims ...int) (tensorops.Tensor, error) {
 	noise := b.noise.View(1, noiseLen)
 	return b.make(tensorops.Float32, func(l *tensorops.List, t tensorops.Tensor) {
 		together := max(1, math.MaxInt32/t.Cols()) // rows, of which a view is no longer than a view may be
