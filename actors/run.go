@@ -62,7 +62,7 @@ func Start(spec Spec) (*Run, error) {
 	r.log = r.log.With("run", spec.Run, "attempt", attempt)
 	if r.system = spec.System; r.system == nil {
 		r.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return r.log }),
-			actor.WithDeadLetterThrottleInterval(time.Nanosecond)) // it sleeps so long in a goroutine
+			actor.WithDeadLetterThrottleInterval(time.Nanosecond)) // its goroutine sleeps that long, and must not outlive the run
 		r.shutdown = r.system.Shutdown
 	}
 	r.log.Info("run begins", "ranks", spec.ranks(), "step", spec.Start.Step)

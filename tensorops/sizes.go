@@ -36,7 +36,7 @@ func (b *Buffer) Bytes() int { return b.bytes }
 // it is closed.
 type Lent struct{ all []*Buffer }
 
-// Add notes that a buffer goes out, Remove that it comes home.
+// Add notes that a buffer goes out, Remove that it comes back.
 func (l *Lent) Add(b *Buffer) {
 	b.place = len(l.all)
 	l.all = append(l.all, b)

@@ -18,8 +18,8 @@ var streamTests = []struct {
 	{"lists run in the order of submission", inOrder},
 	{"a recording error is reported", recordingError},
 	{"an operation after a failed one does not run", stopsAtError},
-	{"memory of another stream comes home", comesHome},
-	{"memory comes home from refused lists", comesHomeRefused},
+	{"memory of another stream goes back", goesBack},
+	{"memory goes back from refused lists", goesBackRefused},
 	{"a collective's error is reported", collectiveError},
 	{"a waiting collective holds no core", collectiveWaits},
 	{"a full queue refuses", fullQueue},
@@ -165,7 +165,7 @@ func lent(t *testing.T, s tensorops.Stream) tensorops.Tensor {
 	return x
 }
 
-func comesHome(t *testing.T, dev tensorops.Device) {
+func goesBack(t *testing.T, dev tensorops.Device) {
 	a, b := dev.NewStream("a"), dev.NewStream("b")
 	defer a.Close()
 	defer b.Close()
@@ -185,7 +185,7 @@ func comesHome(t *testing.T, dev tensorops.Device) {
 	}
 }
 
-func comesHomeRefused(t *testing.T, dev tensorops.Device) {
+func goesBackRefused(t *testing.T, dev tensorops.Device) {
 	a, b := dev.NewStream("a"), dev.NewStream("b")
 	defer a.Close()
 	before := dev.Memory().InUse
