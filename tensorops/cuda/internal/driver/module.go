@@ -45,7 +45,7 @@ const (
 	argumentSize    = 2
 )
 
-// Argument is where a caller writes the argument's bytes, of which there are N.
+// Argument is where a caller writes the argument, of the given number of bytes.
 func (l *Launch) Argument(bytes int) []byte {
 	l.bytes = uintptr(bytes)
 	return unsafe.Slice((*byte)(unsafe.Pointer(&l.argument)), LimitArgument)[:bytes]
