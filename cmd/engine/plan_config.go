@@ -186,7 +186,7 @@ func (r *planReport) find(ctx context.Context, o *planConfigOptions, progress fu
 	if r.Configured, err = planner.Configured(b, r.Costs, r.cluster); err != nil {
 		return err
 	}
-	p, err := planner.Propose(ctx, b, r.Costs, r.cluster)
+	p, err := planner.Recommend(ctx, b, r.Costs, r.cluster)
 	if err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func (r *planReport) draw(w io.Writer, a *app, d drawing) error {
 	}
 	charts := []draw.Chart{optionChart("as configured", r.Configured)}
 	if r.Best != nil {
-		charts = append(charts, optionChart("proposed", r.Best))
+		charts = append(charts, optionChart("recommended", r.Best))
 	}
 	return drawCharts(w, a, d, charts...)
 }
@@ -251,8 +251,8 @@ func optionChart(title string, o *planner.Option) draw.Chart {
 	return c
 }
 
-// proposal is what to write into the configuration.
-func proposal(o *planner.Option) string {
+// recommendation is what to write into the configuration.
+func recommendation(o *planner.Option) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "[pipeline]\nstages = %d\nchunks = %d\nschedule = %q\nlayout = %q\nrecompute = %q\n", o.Stages, o.Chunks, o.Schedule, o.Layout, o.Recompute)
 	if o.RecomputeKeep > 0 {

@@ -23,7 +23,7 @@ func (r *planReport) text(w io.Writer) error {
 			p.line("measured %s of memory, predicted %s, predicted / measured %.3f", term.Bytes(v.MeasuredBytes), term.Bytes(v.PredictedBytes), v.MemoryRatio)
 		}
 	}
-	p.proposed(r)
+	p.recommended(r)
 	return p.err
 }
 
@@ -106,8 +106,8 @@ func memory(o *planner.Option) string {
 	return strings.Join(each, ", ")
 }
 
-func (p *planText) proposed(r *planReport) {
-	p.heading("Proposed")
+func (p *planText) recommended(r *planReport) {
+	p.heading("Recommended")
 	given := fmt.Sprintf("%s on each of %s", term.Bytes(r.cluster.MemoryBytes), plural(r.cluster.Devices, "device"))
 	fits := "it fits " + given
 	if r.cluster.MemoryBytes == 0 {
@@ -120,7 +120,7 @@ func (p *planText) proposed(r *planReport) {
 	}
 	p.option(r.Best)
 	p.line("%.2f × the speed of what is configured; %s", r.Configured.StepMS/r.Best.StepMS, fits)
-	p.printf("\n%s", proposal(r.Best))
+	p.printf("\n%s", recommendation(r.Best))
 	p.heading(fmt.Sprintf("Why: the fastest of %d options", r.Tried))
 	for _, g := range []struct {
 		name    string

@@ -183,24 +183,24 @@ func TestOneKind(t *testing.T) {
 	_, measured := Measure(t.Context(), b, []int{4}, 0, nil)
 	_, predicted := Predict(b, unitCosts(4), Devices{Devices: 2})
 	_, configured := Configured(b, unitCosts(4), Devices{Devices: 2})
-	_, proposed := Propose(t.Context(), b, unitCosts(4), Devices{Devices: 2})
-	for name, err := range map[string]error{"Measure": measured, "Predict": predicted, "Configured": configured, "Propose": proposed} {
+	_, recommended := Recommend(t.Context(), b, unitCosts(4), Devices{Devices: 2})
+	for name, err := range map[string]error{"Measure": measured, "Predict": predicted, "Configured": configured, "Recommend": recommended} {
 		if err == nil || !strings.Contains(err.Error(), "device.ranks: ranks 0 and 1 compute on cpu and cuda") {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	p, err := Propose(t.Context(), resolved(t, "pipeline.stages=2", `device.ranks=["cpu", "auto"]`), unitCosts(4), Devices{Devices: 4})
+	p, err := Recommend(t.Context(), resolved(t, "pipeline.stages=2", `device.ranks=["cpu", "auto"]`), unitCosts(4), Devices{Devices: 4})
 	if err != nil || p.Best == nil || p.Best.Stages != 4 {
 		t.Errorf("one kind for both ranks: %+v, %v", p, err)
 	}
 }
 
 // Where a message takes no time and memory is no bound, nothing beats a schedule without
-// a bubble; where it is one, what fits is proposed, and recomputation only if nothing
+// a bubble; where it is one, what fits is recommended, and recomputation only if nothing
 // else does.
-func TestPropose(t *testing.T) {
+func TestRecommend(t *testing.T) {
 	b := resolved(t)
-	free, err := Propose(t.Context(), b, unitCosts(2, 4), Devices{Devices: 4})
+	free, err := Recommend(t.Context(), b, unitCosts(2, 4), Devices{Devices: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestPropose(t *testing.T) {
 	for _, o := range free.BySchedule {
 		least = min(least, o.NeedBytes())
 	}
-	tight, err := Propose(t.Context(), b, unitCosts(2, 4), Devices{Devices: 4, MemoryBytes: least})
+	tight, err := Recommend(t.Context(), b, unitCosts(2, 4), Devices{Devices: 4, MemoryBytes: least})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,24 +241,24 @@ func TestPropose(t *testing.T) {
 			t.Errorf("too large: %s needs %d of %d bytes and takes %v ms", o.Schedule, o.NeedBytes(), least, o.StepMS)
 		}
 	}
-	none, err := Propose(t.Context(), b, unitCosts(2, 4), Devices{Devices: 4, MemoryBytes: 1})
+	none, err := Recommend(t.Context(), b, unitCosts(2, 4), Devices{Devices: 4, MemoryBytes: 1})
 	if err != nil || none.Best != nil || len(none.TooLarge) == 0 {
 		t.Errorf("in one byte: %+v, %v", none, err)
 	}
 }
 
-// Recomputation is proposed where nothing fits without, and no more of it than needed.
-func TestProposeRecompute(t *testing.T) {
+// Recomputation is recommended where nothing fits without, and no more of it than needed.
+func TestRecommendRecompute(t *testing.T) {
 	b := resolved(t, "model.context=64", "batch.sequences=8", "batch.microbatch=1")
 	costs := unitCosts(1)
 	costs.Context = 64
-	free, err := Propose(t.Context(), b, costs, Devices{Devices: 2})
+	free, err := Recommend(t.Context(), b, costs, Devices{Devices: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
 	leanest := slices.MinFunc(slices.Concat(free.BySchedule, free.ByStages, free.ByMicrobatch), func(a, b *Option) int { return cmp.Compare(a.NeedBytes(), b.NeedBytes()) })
 	for share, wants := range map[float64]string{0.98: "partial", 0.8: "full"} {
-		tight, err := Propose(t.Context(), b, costs, Devices{Devices: 2, MemoryBytes: int64(share * float64(leanest.NeedBytes()))})
+		tight, err := Recommend(t.Context(), b, costs, Devices{Devices: 2, MemoryBytes: int64(share * float64(leanest.NeedBytes()))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,12 +270,12 @@ func TestProposeRecompute(t *testing.T) {
 
 // Sizes of microbatches that the costs lack, or that don't divide a step's sequences,
 // are no options, and without any the search says so.
-func TestProposeWithoutOptions(t *testing.T) {
-	p, err := Propose(t.Context(), resolved(t), unitCosts(3, 5), Devices{Devices: 4})
+func TestRecommendWithoutOptions(t *testing.T) {
+	p, err := Recommend(t.Context(), resolved(t), unitCosts(3, 5), Devices{Devices: 4})
 	if p != nil || !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "8 layers and 32 sequences") {
 		t.Errorf("%+v, %v, want ErrCosts with the numbers", p, err)
 	}
-	p, err = Propose(t.Context(), resolved(t), unitCosts(3, 4), Devices{Devices: 4})
+	p, err = Recommend(t.Context(), resolved(t), unitCosts(3, 4), Devices{Devices: 4})
 	if err != nil || p.Best.Microbatch != 4 {
 		t.Errorf("%+v, %v, want microbatches of 4", p, err)
 	}
@@ -291,12 +291,12 @@ func TestCancelled(t *testing.T) {
 		t.Setenv(name, dir)
 	}
 	c, measured := Measure(ctx, b, []int{1}, 1, nil)
-	p, proposed := Propose(ctx, b, unitCosts(2, 4), Devices{Devices: 4})
+	p, recommended := Recommend(ctx, b, unitCosts(2, 4), Devices{Devices: 4})
 	v, checked := Check(ctx, tiny(), 1, 1, func(string) {})
 	if c != nil || p != nil || v != nil {
-		t.Errorf("costs %v, proposal %v, verdict %v, want none", c, p, v)
+		t.Errorf("costs %v, recommendation %v, verdict %v, want none", c, p, v)
 	}
-	for name, err := range map[string]error{"Measure": measured, "Propose": proposed, "Check": checked} {
+	for name, err := range map[string]error{"Measure": measured, "Recommend": recommended, "Check": checked} {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: error %v, want context.Canceled", name, err)
 		}
@@ -315,10 +315,10 @@ func TestCancelled(t *testing.T) {
 }
 
 // A cancellation during the search, which is looked at before each option, ends it.
-func TestProposeEndsMidway(t *testing.T) {
+func TestRecommendEndsMidway(t *testing.T) {
 	for _, left := range []int{1, 10, 60} {
 		ctx := &ending{Context: t.Context(), left: left}
-		if p, err := Propose(ctx, resolved(t), unitCosts(4), Devices{Devices: 4}); p != nil || !errors.Is(err, context.Canceled) {
+		if p, err := Recommend(ctx, resolved(t), unitCosts(4), Devices{Devices: 4}); p != nil || !errors.Is(err, context.Canceled) {
 			t.Errorf("after %d options: %v, %v, want context.Canceled", left, p, err)
 		}
 	}

@@ -32,8 +32,8 @@ type Option struct {
 // Plan is the option's.
 func (o *Option) Plan() *plan.Plan { return o.plan }
 
-// Proposal is the result of a search.
-type Proposal struct {
+// Recommendation is the result of a search.
+type Recommendation struct {
 	// Best is the fastest option that fits; of those within two hundredths of it, the
 	// simplest. nil: none fits.
 	Best *Option
@@ -49,9 +49,9 @@ type Proposal struct {
 // equalTime is how much longer an option may take than the fastest and still be as good.
 const equalTime = 1.02
 
-// Propose looks for the fastest way to train a configuration's model. It looks at the
+// Recommend looks for the fastest way to train a configuration's model. It looks at the
 // sizes of microbatches that the costs know.
-func Propose(ctx context.Context, b *plan.Plan, costs *Costs, cluster Devices) (*Proposal, error) {
+func Recommend(ctx context.Context, b *plan.Plan, costs *Costs, cluster Devices) (*Recommendation, error) {
 	s := &search{costs: costs, cluster: cluster, base: *b.Config()}
 	if err := oneKind(b); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func Propose(ctx context.Context, b *plan.Plan, costs *Costs, cluster Devices) (
 	if err := s.playAll(ctx); err != nil {
 		return nil, err
 	}
-	p := &Proposal{Tried: len(s.options)}
+	p := &Recommendation{Tried: len(s.options)}
 	if err := s.fit(ctx, p); err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func (o *Option) measure(cluster Devices) error {
 
 // fit looks at the options' memory, the fastest first, and at recomputation for those
 // that need too much.
-func (s *search) fit(ctx context.Context, p *Proposal) error {
+func (s *search) fit(ctx context.Context, p *Recommendation) error {
 	var fits []*Option
 	fastest := math.Inf(1) // of those that fit
 	for _, o := range s.options {
