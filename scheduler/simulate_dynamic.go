@@ -1,6 +1,9 @@
 package scheduler
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // SimulateDynamic plays a dynamic order: whenever a rank is free, its [Dispatcher] says
 // what it begins. It returns the orders that came out as a table, whose actions are those
@@ -30,6 +33,30 @@ func (m Machine) SimulateDynamic(r *Priorities) (*Table, *Timeline, error) {
 	l.timeline.Summarise()
 	l.table.Schedule += ", as played"
 	return l.table, l.timeline, nil
+}
+
+// PlayDynamic plays the dynamic order that follows a table within a bound, and checks the
+// order that comes out.
+func (m Machine) PlayDynamic(t *Table, bound int) (*Table, *Report, *Timeline, error) {
+	r, err := NewPriorities(t, bound)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	order, timeline, err := m.SimulateDynamic(r)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	report, err := Check(order)
+	return order, report, timeline, err
+}
+
+// DynamicBound is the bound of a dynamic order that follows the table of the report: what
+// was asked for (0: nothing was), else as much as a rank of the table holds.
+func (r *Report) DynamicBound(asked int) int {
+	if asked > 0 {
+		return asked
+	}
+	return slices.Max(r.PeakInFlight)
 }
 
 // dispatched is the policy of a dynamic order.

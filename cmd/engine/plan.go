@@ -141,7 +141,7 @@ func (a *app) plan(cmd *cobra.Command, o *planOptions) error {
 	var facts []draw.Fact
 	if table.Schedule == scheduler.Dynamic && !o.writesTable() {
 		static := timeline.Makespan
-		if table, report, timeline, err = o.playDynamic(machine, table, report); err != nil {
+		if table, report, timeline, err = machine.PlayDynamic(table, report.DynamicBound(o.spec.MaxInFlight)); err != nil {
 			return err
 		}
 		facts = append(facts, draw.Fact{Label: "order", Value: fmt.Sprintf("as it was played; the table that gives the priorities takes %.4g", static)})
@@ -153,25 +153,6 @@ func (a *app) plan(cmd *cobra.Command, o *planOptions) error {
 
 // writesTable says whether the format is a table's, which has no times.
 func (o *planOptions) writesTable() bool { return o.format == "csv" || o.format == "comms" }
-
-// playDynamic plays the order that ranks come to by the priorities of a table, within the
-// bound that a run takes.
-func (o *planOptions) playDynamic(m scheduler.Machine, t *scheduler.Table, r *scheduler.Report) (*scheduler.Table, *scheduler.Report, *scheduler.Timeline, error) {
-	bound := o.spec.MaxInFlight
-	if bound == 0 {
-		bound = slices.Max(r.PeakInFlight)
-	}
-	priorities, err := scheduler.NewPriorities(t, bound)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	order, timeline, err := m.SimulateDynamic(priorities)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	r, err = scheduler.Check(order)
-	return order, r, timeline, err
-}
 
 // checkIdle refuses flags that say nothing about what is written.
 func (o *planOptions) checkIdle(cmd *cobra.Command) error {
@@ -207,7 +188,7 @@ func (o *planOptions) machine() (scheduler.Machine, error) {
 	var costs scheduler.Costs = func(_ int, a scheduler.Action) float64 {
 		return [...]float64{scheduler.F: f, scheduler.I: i, scheduler.W: w, scheduler.B: i + w}[a.Type]
 	}
-	o.spec.Costs = costs
+	plain := costs
 	if o.jitter < 0 || o.jitter > 1 {
 		return scheduler.Machine{}, usagef("--jitter %v: want a share from 0 to 1", o.jitter)
 	}
@@ -222,8 +203,8 @@ func (o *planOptions) machine() (scheduler.Machine, error) {
 		}
 		costs = scheduler.Slowed(costs, rank, factor)
 	}
-	if o.spec.Schedule != scheduler.Dynamic { // whose table is chosen before anyone knows of jitter and slow ranks
-		o.spec.Costs = costs
+	if o.spec.Costs = costs; o.spec.Schedule == scheduler.Dynamic {
+		o.spec.Costs = plain // its table is chosen before anyone knows of jitter and slow ranks
 	}
 	m := scheduler.Machine{Costs: costs}
 	if !(o.cores >= 0) || math.IsInf(o.cores, 1) {

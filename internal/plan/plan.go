@@ -125,10 +125,7 @@ func (p *Plan) DynamicBound() int {
 	if p.cfg.Pipeline.Schedule != scheduler.Dynamic {
 		return 0
 	}
-	if b := p.cfg.Pipeline.MaxInFlight; b > 0 {
-		return b
-	}
-	return slices.Max(p.report.PeakInFlight)
+	return p.report.DynamicBound(p.cfg.Pipeline.MaxInFlight)
 }
 
 // readTable reads a user's own table, which must have the configuration's sizes.
@@ -140,7 +137,7 @@ func (p *Plan) readTable() error {
 		return c.Errorf("pipeline.schedule", "%v", err)
 	}
 	t, want := p.table, p.spec
-	numStages, err := t.Placement.Chunks(want.Ranks, want.Chunks)
+	numChunks, err := t.Placement.Chunks(want.Ranks, want.Chunks)
 	switch {
 	case t.ForwardOnly:
 		return c.Errorf("pipeline.schedule", "%s has no backward passes, so it cannot train", path)
@@ -148,7 +145,7 @@ func (p *Plan) readTable() error {
 		return c.Errorf("pipeline.schedule", "%s has %d rows, one for each rank, but pipeline.stages is %d", path, t.NumRanks(), want.Ranks)
 	case t.Microbatches != want.Microbatches:
 		return c.Errorf("pipeline.schedule", "%s has %d microbatches, but batch.sequences / batch.microbatch is %d", path, t.Microbatches, want.Microbatches)
-	case err != nil || t.NumChunks != numStages:
+	case err != nil || t.NumChunks != numChunks:
 		return c.Errorf("pipeline.schedule", "%s has %d chunks in placement %s, but pipeline.chunks is %d", path, t.NumChunks, t.Placement, want.Chunks)
 	}
 	return nil
@@ -157,15 +154,15 @@ func (p *Plan) readTable() error {
 // costs are those of a chunk's actions: the sums of its layers'.
 func (p *Plan) costs() scheduler.Costs {
 	of := p.layerCost()
-	byStage := make([][scheduler.B + 1]float64, len(p.layout.Chunks))
+	byChunk := make([][scheduler.B + 1]float64, len(p.layout.Chunks))
 	for v, symbols := range p.layout.Chunks {
 		for _, symbol := range symbols {
 			for t := scheduler.F; t <= scheduler.B; t++ {
-				byStage[v][t] += of(symbol, t)
+				byChunk[v][t] += of(symbol, t)
 			}
 		}
 	}
-	return func(_ int, a scheduler.Action) float64 { return byStage[a.Chunk][a.Type] }
+	return func(_ int, a scheduler.Action) float64 { return byChunk[a.Chunk][a.Type] }
 }
 
 // layerCost is what was given, or the arithmetic: an input gradient and a weight
@@ -190,17 +187,17 @@ func (p *Plan) symbolFLOPs() map[scheduler.Symbol]float64 {
 // ChunkFLOPs are those of each chunk's forward of a token.
 func (p *Plan) ChunkFLOPs() []float64 {
 	flops := p.symbolFLOPs()
-	byStage := make([]float64, len(p.layout.Chunks))
+	byChunk := make([]float64, len(p.layout.Chunks))
 	for v, symbols := range p.layout.Chunks {
 		for _, s := range symbols {
-			byStage[v] += flops[s]
+			byChunk[v] += flops[s]
 		}
 	}
-	return byStage
+	return byChunk
 }
 
 // makeLayout cuts the model into chunks.
-func (p *Plan) makeLayout(numStages int) error {
+func (p *Plan) makeLayout(numChunks int) error {
 	c := p.cfg
 	var err error
 	if text := c.Pipeline.Layout; text != "" {
@@ -212,7 +209,7 @@ func (p *Plan) makeLayout(numStages int) error {
 	of := p.layerCost()
 	step := func(s scheduler.Symbol) float64 { return of(s, scheduler.F) + of(s, scheduler.B) }
 	costs := scheduler.LayerCosts{Embedding: step(scheduler.SymbolEmbedding), Layer: step(scheduler.SymbolLayer), Head: step(scheduler.SymbolLoss)}
-	if p.layout, err = scheduler.BalancedMTPLayout(costs, step(scheduler.SymbolMTP), p.layoutSpec(), numStages); err != nil {
+	if p.layout, err = scheduler.BalancedMTPLayout(costs, step(scheduler.SymbolMTP), p.layoutSpec(), numChunks); err != nil {
 		return c.Errorf("pipeline.stages", "%v", err)
 	}
 	return nil

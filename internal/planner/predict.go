@@ -62,8 +62,8 @@ func (p *Prediction) NeedBytes() int64 {
 	return most
 }
 
-// Predict plays a configuration's table with costs on a cluster, or a dynamic order by it. It says nothing about
-// memory: see Memory.
+// Predict plays a configuration's table with costs on a cluster, or the dynamic order that
+// follows it. It says nothing about memory: see Memory.
 func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	cfg, t := b.Config(), b.Table()
 	if err := oneKind(b); err != nil {
@@ -100,8 +100,11 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 			p.UpdateMS += costs.UpdateNS * float64(n) / 1e6
 		}
 	}
-	if b.DynamicBound() > 0 {
-		err = p.playDynamic(machine, b)
+	if bound := b.DynamicBound(); bound > 0 {
+		var report *scheduler.Report
+		if p.Order, report, p.Timeline, err = machine.PlayDynamic(t, bound); err == nil {
+			p.PeakInFlight = report.PeakInFlight
+		}
 	} else {
 		p.Timeline, err = machine.Simulate(t)
 	}
@@ -121,22 +124,6 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	}
 	p.TokensPerS = 1e3 * float64(cfg.Batch.Sequences*cfg.Model.Context) / p.StepMS
 	return p, nil
-}
-
-// playDynamic plays the order that ranks come to by the priorities of the table.
-func (p *Prediction) playDynamic(m scheduler.Machine, b *plan.Plan) error {
-	priorities, err := scheduler.NewPriorities(b.Table(), b.DynamicBound())
-	if err != nil {
-		return err
-	}
-	if p.Order, p.Timeline, err = m.SimulateDynamic(priorities); err != nil {
-		return err
-	}
-	report, err := scheduler.Check(p.Order)
-	if err == nil {
-		p.PeakInFlight = report.PeakInFlight
-	}
-	return err
 }
 
 // oneKind refuses a configuration whose ranks compute on devices of several kinds: costs
@@ -180,12 +167,12 @@ func sum(v []float64) (s float64) {
 // once more.
 func actionCosts(b *plan.Plan, batch BatchCosts) scheduler.Costs {
 	layout := b.Layout()
-	byStage := make([][scheduler.B + 1]float64, len(layout.Chunks))
+	byChunk := make([][scheduler.B + 1]float64, len(layout.Chunks))
 	again := make([]float64, len(layout.Chunks)) // of the layers that recompute
 	for v, symbols := range layout.Chunks {
 		for _, s := range symbols {
 			for t := scheduler.F; t <= scheduler.B; t++ {
-				byStage[v][t] += batch.of(s, t)
+				byChunk[v][t] += batch.of(s, t)
 			}
 			if s == scheduler.SymbolLayer || s == scheduler.SymbolMTP {
 				again[v] += batch.of(s, scheduler.F)
@@ -193,10 +180,10 @@ func actionCosts(b *plan.Plan, batch BatchCosts) scheduler.Costs {
 		}
 	}
 	recomputes, headLater := b.Recomputes(), b.HeadLater()
-	apart := headApart(byStage[len(byStage)-1], batch)
+	apart := headApart(byChunk[len(byChunk)-1], batch)
 	return func(rank int, a scheduler.Action) float64 {
-		ms := byStage[a.Chunk][a.Type]
-		if int(a.Chunk) == len(byStage)-1 && headLater(int(a.Microbatch)) {
+		ms := byChunk[a.Chunk][a.Type]
+		if int(a.Chunk) == len(byChunk)-1 && headLater(int(a.Microbatch)) {
 			ms = apart[a.Type]
 		}
 		if (a.Type == scheduler.I || a.Type == scheduler.B) && recomputes(rank, int(a.Microbatch)) {
