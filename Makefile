@@ -54,6 +54,10 @@ ASMGEN := tensorops/cpu/internal/asmgen
 generate: ## write the generated assembly again
 	cd $(ASMGEN) && $(GO) run .
 
+.PHONY: proto
+proto: ## write the Go code of the wire's schema again
+	cd internal/wire && $(GO) run github.com/bufbuild/buf/cmd/buf@v1.75.0 generate
+
 .PHONY: check-cuda
 check-cuda: ## compile the CUDA kernels for several GPUs with NVIDIA's compiler, which pip fetches (no GPU needed)
 	GO=$(GO) scripts/cuda-check

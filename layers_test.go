@@ -30,12 +30,13 @@ var layers = [][]string{
 	{"stages"},
 	{"tokenizer"},
 	{"scheduler/draw"},
-	{"scheduler", "cluster"},
+	{"scheduler", "internal/grid"},
 	{"tensorops/optest"},
 	{"tensorops/cpu", "tensorops/cuda", "tensorops/ref"},
 	{"tensorops/cpu/internal/attn", "tensorops/cpu/internal/vec", "tensorops/cuda/internal/ptxgen"},
 	{"tensorops/cpu/internal/gemm", "tensorops/cuda/internal/driver", "tensorops/cuda/internal/standin", "tensorops/cuda/kernels"},
 	{"tensorops"},
+	{"internal/wire"},
 	{"internal/hostmem", "internal/rng", "internal/strictjson", "internal/sysinfo", "internal/term"},
 }
 

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 )
@@ -59,7 +59,7 @@ func New(cfg *config.Config, vocab int, from stages.Config) (*Plan, error) {
 // NewBy is newPlan by costs that are known.
 func newBy(cfg *config.Config, vocab int, from stages.Config, cost CostFunc) (*Plan, error) {
 	p := &Plan{cfg: cfg, cost: cost}
-	if _, err := cluster.NewGrid(cfg.Pipeline.Stages, cfg.Parallel.Tensor, cfg.Parallel.Data, cfg.Parallel.Order); err != nil {
+	if _, err := grid.NewGrid(cfg.Pipeline.Stages, cfg.Parallel.Tensor, cfg.Parallel.Data, cfg.Parallel.Order); err != nil {
 		return nil, cfg.Errorf("parallel.order", "%v", err)
 	}
 	model, err := stages.NewModel(modelConfig(cfg, vocab, from))

@@ -1,11 +1,11 @@
-package cluster_test
+package grid_test
 
 import (
 	"errors"
 	"reflect"
 	"testing"
 
-	"github.com/troupe-ml/troupe/cluster"
+	"github.com/troupe-ml/troupe/internal/grid"
 )
 
 func TestGroups(t *testing.T) {
@@ -16,11 +16,11 @@ func TestGroups(t *testing.T) {
 		{"tp-pp-dp", [][]int{{0, 1}, {2, 3}, {4, 5}, {6, 7}}, [][]int{{0, 2}, {1, 3}, {4, 6}, {5, 7}}, [][]int{{0, 4}, {1, 5}, {2, 6}, {3, 7}}},
 		{"tp-dp-pp", [][]int{{0, 1}, {2, 3}, {4, 5}, {6, 7}}, [][]int{{0, 4}, {1, 5}, {2, 6}, {3, 7}}, [][]int{{0, 2}, {1, 3}, {4, 6}, {5, 7}}},
 	} {
-		g, err := cluster.NewGrid(2, 2, 2, c.order)
+		g, err := grid.NewGrid(2, 2, 2, c.order)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for d, want := range map[cluster.Dimension][][]int{cluster.Tensor: c.tp, cluster.Pipeline: c.pp, cluster.Data: c.dp} {
+		for d, want := range map[grid.Dimension][][]int{grid.Tensor: c.tp, grid.Pipeline: c.pp, grid.Data: c.dp} {
 			if got := g.Groups(d); !reflect.DeepEqual(got, want) {
 				t.Errorf("%s: %v groups %v, want %v", c.order, d, got, want)
 			}
@@ -33,8 +33,8 @@ func TestNewGridRefuses(t *testing.T) {
 		pp, tp, dp int
 		order      string
 	}{{0, 1, 1, "tp-pp-dp"}, {1, -1, 1, "tp-pp-dp"}, {1 << 12, 1 << 12, 1 << 12, "tp-pp-dp"}, {1, 1, 1, "tp-pp"}, {1, 1, 1, "tp-tp-dp"}, {1, 1, 1, "a-b-c"}, {1, 1, 1, ""}} {
-		if _, err := cluster.NewGrid(c.pp, c.tp, c.dp, c.order); !errors.Is(err, cluster.ErrGrid) {
-			t.Errorf("%+v: error %v, want %v", c, err, cluster.ErrGrid)
+		if _, err := grid.NewGrid(c.pp, c.tp, c.dp, c.order); !errors.Is(err, grid.ErrGrid) {
+			t.Errorf("%+v: error %v, want %v", c, err, grid.ErrGrid)
 		}
 	}
 }

@@ -1,11 +1,9 @@
-// Package cluster is where a run meets other machines. So far it holds the part
-// that needs none: which process has which place in the grid of tensor,
-// pipeline and data parallelism. Membership, placement and the tensor lane come
-// with the cluster itself; until then sizes above one are refused where the
-// configuration is read.
+// Package grid says which process has which place in the grid of tensor, pipeline and
+// data parallelism. Sizes above one are refused where the configuration is read, until
+// tensor and data parallelism come.
 //
-// The package may not know layers or the inner rules of schedules.
-package cluster
+// It is arithmetic: it knows no process and no message.
+package grid
 
 import (
 	"errors"
