@@ -42,7 +42,7 @@ else
 endif
 
 # Packages that start goroutines.
-RACE_PACKAGES := . ./actors ./checkpoint ./cmd/engine ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./telemetry
+RACE_PACKAGES := . ./actors ./checkpoint ./cli ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./telemetry
 
 .PHONY: bench
 bench: ## run the benchmarks (BENCHMARKS.md has the figures)
@@ -99,7 +99,7 @@ dist: ## build the binaries of every system with manual pages, completions and c
 
 .PHONY: licenses
 licenses: ## write the licences of what is linked again, which engine version --licenses prints
-	GO=$(GO) scripts/licenses > cmd/engine/licenses.txt.new && mv cmd/engine/licenses.txt.new cmd/engine/licenses.txt
+	GO=$(GO) scripts/licenses > cli/licenses.txt.new && mv cli/licenses.txt.new cli/licenses.txt
 
 FUZZ_SECONDS ?= 60
 .PHONY: check-fuzz

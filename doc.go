@@ -21,5 +21,5 @@
 // Evaluate and Generate use what was trained.
 //
 // The package knows files, folders and configurations, and puts the other
-// packages together. It must not know the terminal: package cmd/engine does.
+// packages together. It must not know the terminal: package cli does.
 package troupe

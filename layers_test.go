@@ -15,6 +15,7 @@ import (
 // import what is below its layer, never what is beside or above it.
 var layers = [][]string{
 	{"cmd/engine"},
+	{"cli"},
 	{"internal/planner"},
 	{"internal/bench"},
 	{"."},

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"math"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe/internal/bench"
+	"github.com/troupe-ml/troupe/tensorops/cpu"
+)
+
+func (a *app) newBench() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure how fast this machine computes",
+		Long: `Measure how fast this machine computes: matrix products, a layer's operations,
+whole training steps. Everything runs as in training. Times and rates are medians,
+with the 10th and the 90th percentile. GFLOP are 10⁹ floating-point operations,
+a multiply-add counted as two; GB are 10⁹ bytes.`,
+	}
+	cmd.AddCommand(a.newBenchGEMM(), a.newBenchOps(), a.newBenchStep())
+	asGroup(cmd)
+	return cmd
+}
+
+// benchFlags are common to the measurements.
+type benchFlags struct {
+	seconds float64
+	kernels string
+	json    bool
+}
+
+func (o *benchFlags) add(cmd *cobra.Command, seconds float64, what string) {
+	f := cmd.Flags()
+	f.Float64Var(&o.seconds, "seconds", seconds, "`time` to spend on "+what)
+	f.StringVar(&o.kernels, "kernels", "auto", "kernel `path` to use; engine doctor lists them")
+	f.BoolVar(&o.json, "json", false, "print a JSON object a line")
+	completeWords(cmd, "seconds")
+	completeWords(cmd, "kernels", append([]string{"auto"}, cpu.Paths()...)...)
+}
+
+// secondsMax keeps a slip of the finger from running for days.
+const secondsMax = 3600
+
+func (o *benchFlags) check() error {
+	if !(o.seconds > 0) || o.seconds > secondsMax {
+		return usagef("--seconds %g: give more than 0, up to %d", o.seconds, secondsMax)
+	}
+	return nil
+}
+
+// onRequestFlag adds --on-request to a command.
+func onRequestFlag(cmd *cobra.Command, on *bool, line string) {
+	cmd.Flags().BoolVar(on, "on-request", false, "measure only when a line on the standard input asks to ("+line+"), and answer with a line of JSON")
+}
+
+// measuring calls f with a context that a signal ends. What f leaves behind, such
+// as a folder, it can then remove.
+func measuring(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	err := f(ctx)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return errStopped
+	case errors.Is(err, bench.ErrInput):
+		return &usageError{err}
+	}
+	return err
+}
+
+// requests calls answer for each line of the input, until it ends.
+func requests(ctx context.Context, in io.Reader, answer func(line string) error) error {
+	lines, failed := make(chan string), make(chan error, 1)
+	go func() { // ends with the input, or with the program
+		defer close(lines)
+		s := bufio.NewScanner(in)
+		for s.Scan() {
+			select {
+			case lines <- s.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+		failed <- s.Err()
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case line, ok := <-lines:
+			if !ok {
+				return <-failed
+			}
+			if line = strings.TrimSpace(line); line == "" {
+				continue
+			}
+			if err := answer(line); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// threadCounts are the numbers of threads to measure with: by default one and all.
+func threadCounts(given []int) ([]int, error) {
+	if len(given) == 0 {
+		return slices.Compact([]int{1, runtime.GOMAXPROCS(0)}), nil
+	}
+	for _, n := range given {
+		if n < 1 || n > threadsMax {
+			return nil, usagef("--threads %d: give 1 to %d", n, threadsMax)
+		}
+	}
+	return given, nil
+}
+
+// threadsMax is more than a machine has.
+const threadsMax = 4096
+
+// spread writes the values that a tenth of the samples are below and above.
+func spread(s bench.Summary) string {
+	return round(s.P10) + "–" + round(s.P90)
+}
+
+// round writes a figure with three digits, or all those before the point.
+func round(x float64) string {
+	decimals := 6
+	for limit := 0.0009995; decimals > 0 && math.Abs(x) >= limit; limit *= 10 {
+		decimals--
+	}
+	return strconv.FormatFloat(x, 'f', decimals, 64)
+}

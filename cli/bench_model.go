@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/bench"
+)
+
+// benchModel says which model to measure: one by name, or a configuration's.
+type benchModel struct {
+	name, file string
+	sequences  int
+	sets       []string
+}
+
+func (m *benchModel) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&m.name, "model", "gpt2-124m", "`name` of the model's sizes: gpt, gpt2-124m or llama")
+	f.StringVar(&m.file, "config", "", "`file` of a configuration, to measure its model instead")
+	f.IntVar(&m.sequences, "sequences", 0, "`number` of sequences in a step (default: the model's)")
+	setFlag(cmd, &m.sets)
+	must(cmd.MarkFlagFilename("config", "toml"))
+	completeWords(cmd, "model", bench.Models()...)
+	completeWords(cmd, "sequences")
+	cmd.MarkFlagsMutuallyExclusive("model", "config")
+}
+
+// checkModel refuses what would silently mean the default.
+func (m *benchModel) checkModel() error {
+	if m.sequences < 0 {
+		return usagef("--sequences %d: give 1 or more", m.sequences)
+	}
+	return nil
+}
+
+// load resolves the configuration, with further sets that nothing overrides.
+func (m *benchModel) load(sets []string) (*config.Config, error) {
+	all := slices.Concat(m.flagSets(), m.sets, sets)
+	if m.file != "" {
+		return loadConfig(m.file, all)
+	}
+	return bench.ModelConfig(m.name, all)
+}
+
+// flagSets are the sets that flags stand for.
+func (m *benchModel) flagSets() []string {
+	if m.sequences == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("batch.sequences=%d", m.sequences)}
+}

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/term"
+)
+
+// loadConfig reads a configuration. Whatever is wrong with it, down to a file
+// that isn't there, is an error of the setup.
+func loadConfig(path string, sets []string) (*config.Config, error) {
+	cfg, err := config.Load(path, sets, os.LookupEnv)
+	if err != nil {
+		return nil, &troupe.SetupError{Err: err}
+	}
+	return cfg, nil
+}
+
+// setFlag adds --set to a command.
+func setFlag(cmd *cobra.Command, sets *[]string) {
+	cmd.Flags().StringArrayVar(sets, "set", nil, "override a key of the file: `section.key=value`, the value in TOML or a plain string; repeatable")
+	must(cmd.RegisterFlagCompletionFunc("set", cobra.NoFileCompletions))
+}
+
+func (a *app) newConfig() *cobra.Command {
+	cmd := &cobra.Command{Use: "config", Short: "Check or print a configuration"}
+	cmd.AddCommand(a.newConfigCheck(), a.newConfigPrint())
+	asGroup(cmd)
+	return cmd
+}
+
+func (a *app) newConfigCheck() *cobra.Command {
+	var sets []string
+	cmd := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check whether a configuration can be run",
+		Long: `Check whether a configuration can be run, as far as that can be told without
+reading the data: keys and values, the layers against the layout, the schedule,
+the memory, and that there are files to train on. All mistakes are reported at
+once, each with its row and column.`,
+		Example: `  engine config check config.toml
+  engine config check config.toml --set pipeline.stages=4 --set 'data.train=["a.txt", "b.txt"]'`,
+		Args:              takes("FILE"),
+		ValidArgsFunction: completeFiles("toml"),
+		RunE: a.work(func(_ *cobra.Command, args []string) error {
+			cfg, err := loadConfig(args[0], sets)
+			if err != nil {
+				return err
+			}
+			if err := troupe.Check(cfg); err != nil {
+				return err
+			}
+			a.printf("%s: ok\n", args[0])
+			a.summarize(cfg)
+			return nil
+		}),
+	}
+	setFlag(cmd, &sets)
+	return cmd
+}
+
+// summarize says in a few lines what a configuration asks for.
+func (a *app) summarize(c *config.Config) {
+	w := tabwriter.NewWriter(a.people(), 0, 0, 2, ' ', 0)
+	row := func(format string, args ...any) { _, _ = fmt.Fprintf(w, "  "+format+"\n", args...) }
+	m, p := c.Model, c.Pipeline
+	row("model\t%s: %s of width %d, %s, context %d", m.Family, plural(m.Layers, "layer"), m.Hidden, plural(m.Heads, "head"), m.Context)
+	row("batch\t%s in %s of %d", plural(c.Batch.Sequences, "sequence"), plural(c.Batch.Sequences/c.Batch.Microbatch, "microbatch"), c.Batch.Microbatch)
+	row("pipeline\tschedule %s: %s × %s", term.OneLine(p.Schedule), plural(p.Stages, "stage"), plural(p.Chunks, "chunk"))
+	row("run\t%s, output in %s", plural(c.Run.Steps, "step"), term.OneLine(c.Run.Out))
+	_ = w.Flush() // its writer keeps the error
+}
+
+func (a *app) newConfigPrint() *cobra.Command {
+	var sets []string
+	cmd := &cobra.Command{
+		Use:   "print FILE",
+		Short: "Print a configuration with every key resolved",
+		Long: `Print a configuration as TOML with every key resolved, as the run will use it and
+stores it in its output folder. The output is itself a configuration.`,
+		Example: `  engine config print config.toml
+  engine config print config.toml --set run.steps=50 > short.toml`,
+		Args:              takes("FILE"),
+		ValidArgsFunction: completeFiles("toml"),
+		RunE: a.work(func(_ *cobra.Command, args []string) error {
+			cfg, err := loadConfig(args[0], sets)
+			if err != nil {
+				return err
+			}
+			a.printf("%s", cfg.TOML())
+			return nil
+		}),
+	}
+	setFlag(cmd, &sets)
+	return cmd
+}
+
+// plural writes a number with its noun.
+func plural(n int, noun string) string {
+	switch {
+	case n == 1:
+		return "1 " + noun
+	case strings.HasSuffix(noun, "ch"):
+		noun += "e"
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"errors"
+	"math"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/internal/term"
+)
+
+func (a *app) newEval() *cobra.Command {
+	var (
+		o      troupe.EvalOptions
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "eval --from DIR",
+		Short: "Compute a trained model's loss on a text",
+		Long: `Compute a trained model's loss over a whole text: every token but the first is
+predicted once, in windows of the model's context, by a forward-only schedule.
+Without --data it is the validation text of the run that the model is from. A loss
+that is no number is an error: with --json it is printed as null, and the exit status
+is 1.`,
+		Example: `  engine eval --from runs/run
+  engine eval --from runs/run/checkpoints/best --data 'books/*.txt' --json`,
+		Args: takes(),
+		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
+			if o.Microbatch < 1 {
+				return usagef("--microbatch %d: give 1 or more", o.Microbatch)
+			}
+			if err := checkModelFlags(cmd, o.ModelOptions); err != nil {
+				return err
+			}
+			res, err := troupe.Evaluate(cmd.Context(), o)
+			if asJSON && (err == nil || errors.Is(err, troupe.ErrNotFinite)) {
+				return errors.Join(a.json(evalJSON{res, figure(res.Loss), figure(res.Perplexity)}), err)
+			}
+			if err != nil {
+				return err
+			}
+			a.printf("loss %.4f  perplexity %.4g  %s tokens in %s\n%s, step %d\n",
+				res.Loss, res.Perplexity, term.Count(res.Tokens), plural(res.Windows, "window"), term.OneLine(res.From), res.Step)
+			return nil
+		}),
+	}
+	modelFlags(cmd, &o.ModelOptions)
+	f := cmd.Flags()
+	f.StringArrayVar(&o.Data, "data", nil, "`file` or quoted pattern to evaluate; repeatable (default: the run's validation text)")
+	f.StringVar(&o.Format, "format", "", "`text` or uint16, little-endian token ids (default: the run's)")
+	f.IntVar(&o.Microbatch, "microbatch", 4, "`sequences` to compute at a time")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	completeWords(cmd, "format", "text", "uint16")
+	completeWords(cmd, "microbatch")
+	return cmd
+}
+
+// evalJSON is the result with figures that JSON can hold.
+type evalJSON struct {
+	troupe.EvalResult
+	Loss       *float64 `json:"loss"`
+	Perplexity *float64 `json:"perplexity"`
+}
+
+// figure is a number for JSON, which has none that is not finite: null then.
+func figure(x float64) *float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return nil
+	}
+	return &x
+}

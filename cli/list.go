@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/rundir"
+)
+
+// listed is a checkpoint as `engine ckpt ls` shows it.
+type listed struct {
+	Step        int       `json:"step"`
+	Dir         string    `json:"dir"`
+	Bytes       int64     `json:"bytes"`
+	Written     time.Time `json:"written,omitzero"` // unknown: left out
+	Last        bool      `json:"last"`
+	Best        bool      `json:"best"`
+	BestValLoss *float64  `json:"best_val_loss"` // so far
+	BestStep    int64     `json:"best_step"`     // 0: none
+	State       string    `json:"state"`         // "complete", or a checkpoint.State
+	Problem     string    `json:"problem"`       // the first one; "": all files have their length
+
+	Data      *actors.DataIdentity `json:"data"` // null: not known
+	Decisions []actors.Decision    `json:"decisions,omitempty"`
+}
+
+// complete is the state of a checkpoint whose files are all there in their length:
+// only verify knows whether it is intact.
+const complete = "complete"
+
+// withStore opens the checkpoints of a run for use; the path may also be that of its
+// folder checkpoints. A run without any is checkpoint.ErrNone.
+func withStore(path string, use func(s *checkpoint.Store, steps []int) error) (err error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	out := path
+	if filepath.Base(abs) == checkpoint.StoreName {
+		out = filepath.Join(path, "..")
+	}
+	if _, err := os.Stat(path); err != nil {
+		return err
+	}
+	fsys, err := checkpoint.OpenFS(out)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, fsys.Close()) }()
+	s, err := checkpoint.OpenStore(fsys, ".")
+	if err != nil {
+		return err
+	}
+	steps, err := s.Steps()
+	if err == nil && len(steps) == 0 {
+		err = fmt.Errorf("%s: %w", path, checkpoint.ErrNone)
+	}
+	if err != nil {
+		return err
+	}
+	return use(s, steps)
+}
+
+// listTries is how often the checkpoints are listed while a run removes all of them.
+const listTries = 10
+
+// listCheckpoints describes the checkpoints of a run. It reads small files only.
+func listCheckpoints(path string) (all []listed, err error) {
+	for range listTries {
+		if all, err = listOnce(path); err != nil || len(all) > 0 {
+			break
+		}
+	}
+	return all, err
+}
+
+func listOnce(path string) (all []listed, err error) {
+	err = withStore(path, func(s *checkpoint.Store, steps []int) error {
+		last, hasLast, err := s.Last()
+		if err != nil {
+			return err
+		}
+		best, hasBest, err := s.Best()
+		if err != nil {
+			return err
+		}
+		for _, step := range steps {
+			c := listed{Step: step, Last: hasLast && step == last, Best: hasBest && step == best}
+			if err := c.look(s); errors.Is(err, checkpoint.ErrNone) {
+				continue // a run that goes on has removed it
+			} else if err != nil {
+				return err
+			}
+			all = append(all, c)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// look takes sizes and dates from the folder, and the losses from the trainer's state.
+func (c *listed) look(s *checkpoint.Store) error {
+	look, err := s.Look(c.Step, rundir.TrainerFile)
+	if err != nil {
+		return err
+	}
+	c.Dir, c.Bytes, c.Written, c.State = look.Dir, look.Bytes, look.Written, string(look.State())
+	if look.Intact() {
+		c.State = complete
+	}
+	if len(look.Problems) > 0 {
+		c.Problem = look.Problems[0].String()
+		return nil
+	}
+	var state actors.TrainerState
+	switch err := json.Unmarshal(look.File, &state); {
+	case look.File == nil:
+		c.State, c.Problem = string(checkpoint.StateMissing), rundir.TrainerFile+": the manifest does not list it"
+	case err != nil:
+		c.State, c.Problem = string(checkpoint.StateDamaged), fmt.Sprintf("%s: %v", rundir.TrainerFile, err)
+	case state.FormatVersion > actors.TrainerStateVersion:
+		c.State, c.Problem = string(checkpoint.StateTooNew), fmt.Sprintf("%s: version %d, this program knows %d", rundir.TrainerFile, state.FormatVersion, actors.TrainerStateVersion)
+	default:
+		c.BestValLoss, c.BestStep, c.Decisions = state.BestValLoss, state.BestStep, state.Decisions
+		if state.Data.Train.SHA256 != "" {
+			c.Data = &state.Data
+		}
+	}
+	return nil
+}

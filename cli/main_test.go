@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+
+	"github.com/troupe-ml/troupe/checkpoint/safetensors"
+)
+
+var update = flag.Bool("update", false, "rewrite the texts that scripts compare with")
+
+// In the tests `engine` is the real program, in a process of its own.
+func TestMain(m *testing.M) { testscript.Main(noLeaks{m}, map[string]func(){"engine": Main}) }
+
+// noLeaks fails tests that leave a goroutine behind.
+type noLeaks struct{ *testing.M }
+
+func (m noLeaks) Run() int {
+	code := m.M.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/scripts",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // under the race detector every process would end with a second's sleep
+			return os.CopyFS(env.WorkDir, os.DirFS("testdata/common"))
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"status": cmdStatus,
+			"await":  cmdAwait,
+			"flip":   cmdFlip,
+			"nan":    cmdNaN,
+		},
+		RequireExplicitExec: true,
+		UpdateScripts:       *update,
+	})
+}
+
+// cmdStatus runs a program and compares its exit status: status 78 engine …
+func cmdStatus(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("the exit status is %d, not %d", got, want)
+	}
+}
+
+// cmdAwait waits until a file matches a pattern: await FILE PATTERN
+func cmdAwait(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(await(ts.MkAbs(args[0]), args[1]))
+}
+
+// await fails after a time in which even a busy machine has trained a few steps.
+func await(path, pattern string) error {
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return err
+	}
+	for range 3000 {
+		if text, err := os.ReadFile(path); err == nil && re.Match(text) {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return fmt.Errorf("%s does not come to match %s", path, pattern)
+}
+
+// cmdFlip inverts the last byte of a file: flip FILE
+func cmdFlip(ts *testscript.TestScript, _ bool, args []string) {
+	path := ts.MkAbs(args[0])
+	text, err := os.ReadFile(path)
+	ts.Check(err)
+	text[len(text)-1] ^= 0xff
+	ts.Check(os.WriteFile(path, text, 0o666))
+}
+
+// cmdNaN makes the first number of a tensor NaN: nan FILE TENSOR
+func cmdNaN(ts *testscript.TestScript, _ bool, args []string) {
+	path := ts.MkAbs(args[0])
+	f, err := safetensors.Open(path)
+	ts.Check(err)
+	info, ok := f.Info(args[1])
+	ts.Check(f.Close())
+	if !ok {
+		ts.Fatalf("%s has no tensor %s", path, args[1])
+	}
+	text, err := os.ReadFile(path)
+	ts.Check(err)
+	data := text[8+binary.LittleEndian.Uint64(text):] // behind the header and its length
+	binary.LittleEndian.PutUint32(data[info.Offset:], math.Float32bits(float32(math.NaN())))
+	ts.Check(os.WriteFile(path, text, 0o666))
+}
+
+// workdir is a folder with the files that scripts find.
+func workdir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "common"))); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

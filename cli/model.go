@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/tensorops/cpu"
+)
+
+// modelFlags adds the flags that say which trained model to use, and on what.
+func modelFlags(cmd *cobra.Command, o *troupe.ModelOptions) {
+	f := cmd.Flags()
+	f.StringVar(&o.From, "from", "", "`folder` of a run, of a checkpoint, or of a Hugging Face model (required)")
+	f.StringVar(&o.Device, "device", "cpu", "`kind` of device to compute on: cpu or cuda")
+	f.IntVar(&o.Threads, "threads", 0, "`number` of cores to use; 0: all")
+	f.StringVar(&o.Kernels, "kernels", "auto", "kernel `path` to use; engine version lists them")
+	must(cmd.MarkFlagRequired("from"))
+	must(cmd.MarkFlagDirname("from"))
+	completeWords(cmd, "threads")
+	completeWords(cmd, "device", "cpu", "cuda")
+	completeWords(cmd, "kernels", append([]string{"auto"}, cpu.Paths()...)...)
+}
+
+func checkModelFlags(cmd *cobra.Command, o troupe.ModelOptions) error {
+	switch {
+	case o.Threads < 0:
+		return usagef("--threads %d: give 1 or more, or 0 for all cores", o.Threads)
+	case o.Device != "cpu" && o.Device != "cuda":
+		return usagef("--device %q: give cpu or cuda", o.Device)
+	case o.Device == "cuda":
+		return idle(cmd, "with --device cuda", "threads", "kernels")
+	}
+	return nil
+}

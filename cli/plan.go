@@ -1,0 +1,344 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/planner"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/scheduler/draw"
+)
+
+// planOptions are the flags of `engine plan`.
+type planOptions struct {
+	spec   scheduler.Spec
+	table  string // a file instead of a schedule
+	costs  []float64
+	link   float64
+	cores  float64
+	jitter float64
+	seed   uint64
+	slow   string
+	full   bool
+	drawing
+	config planConfigOptions
+}
+
+// planFormats are what --format takes.
+var planFormats = []string{"ascii", "csv", "comms", "json", "svg", "html", "perfetto"}
+
+func (a *app) newPlan() *cobra.Command {
+	var o planOptions
+	cmd := &cobra.Command{
+		Use:   "plan [CONFIG]",
+		Short: "Predict and recommend how to train a model; make, check and draw schedules",
+		Long: `With a configuration: measure what its layers take on this machine, predict the time
+and the memory of a step, look for the stages, layout, schedule, microbatch and
+recomputation that are fastest on the devices given, and say why. Nothing is trained but
+with --check, and no data is read. The formats that draw show what is configured above
+what is recommended; csv is the recommended table.
+
+Without one: make the table of a schedule, or read one; prove that it can be run; play it with
+the costs given, and draw what comes out.
+
+Costs are those of a forward, an input gradient and a weight gradient on one chunk, in
+any unit; a backward in one piece takes the sum of the last two. Figures are in the same
+unit. "peak" counts a rank's outputs of chunks that are held for their backward. The
+format comms is csv with sends and receives.
+
+The schedule dynamic has a table for its priorities, which ranks leave for work that is
+ready; it is chosen by the costs and the link given, without jitter or a slow rank. What is
+drawn, and what the figures are of, is the order played with all of these; a run's differs
+from step to step. csv and comms write the table, which is what a run takes.`,
+		Example: `  engine plan config.toml
+  engine plan config.toml --devices 4 --memory-gib 16 --bandwidth-gbps 25 --latency-us 20
+  engine plan config.toml --check
+  engine plan --schedule 1f1b --stages 4 --microbatches 8
+  engine plan --schedule zb-v --stages 4 --chunks 2 --microbatches 8 --format svg --out zbv.svg
+  engine plan --schedule auto --stages 4 --chunks 2 --microbatches 8 --max-in-flight 6 --costs 1,1.2,0.8
+  engine plan --table mine.csv --format html --out mine.html`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return takes("CONFIG")(cmd, args)
+		},
+		ValidArgsFunction: completeFiles("toml"),
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.spec.Schedule, "schedule", "", "`name` of the schedule: "+strings.Join(scheduler.Schedules(), ", ")+" (default: by stages and chunks)")
+	f.IntVar(&o.spec.Ranks, "stages", 1, "`number` of stages of the pipeline, each on a rank of its own")
+	f.IntVar(&o.spec.Chunks, "chunks", 0, "`number` of chunks on each rank (default: 1, or 2 where the schedule wants two)")
+	f.IntVar(&o.spec.Microbatches, "microbatches", 1, "`number` of microbatches")
+	f.IntVar(&o.spec.MicrobatchGroupSize, "microbatch-group-size", 0, "`number` of microbatches that pass through a chunk before the next chunk's turn (default: the stages)")
+	f.IntVar(&o.spec.MaxInFlight, "max-in-flight", 0, "`number` of chunk outputs that a rank may hold at most, for the schedules auto and dynamic (default: any)")
+	f.IntVar(&o.spec.DeferWeights, "defer-weights", 0, "`number` of microbatches, the last ones, whose weight gradients on the last chunk are deferred to the end")
+	f.BoolVar(&o.spec.ForwardOnly, "forward-only", false, "forward passes only, as in validation")
+	f.StringVar(&o.table, "table", "", "`file` of a table (CSV: a row a rank, cells such as 0F3), instead of a schedule")
+	f.Float64SliceVar(&o.costs, "costs", []float64{1, 1, 1}, "`costs` of F, I and W")
+	f.Float64Var(&o.link, "link", 0, "`time` of a message between two ranks")
+	f.Float64Var(&o.cores, "cores", 0, "`number` of actions that can run at a time at full speed, where ranks share a machine (default: each has its own)")
+	f.Float64Var(&o.jitter, "jitter", 0, "`share` by which costs vary up and down, from 0 to 1")
+	f.Uint64Var(&o.seed, "seed", 1, "`seed` of the jitter")
+	f.StringVar(&o.slow, "slow", "", "`rank=factor`: a rank that takes that many times as long")
+	f.BoolVar(&o.full, "full", false, "write the table into the json, whatever its size")
+	var ofTables []string
+	f.VisitAll(func(flag *pflag.Flag) { ofTables = append(ofTables, flag.Name) })
+	ofConfigs := o.config.flags(cmd)
+	o.flags(f, planFormats)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			if err := unwanted(cmd, ofConfigs, "it goes with a configuration: engine plan CONFIG --%[1]s"); err != nil {
+				return err
+			}
+			return a.plan(cmd, &o)
+		}
+		if err := unwanted(cmd, ofTables, "with a configuration, set its keys instead, such as --set pipeline.stages=4"); err != nil {
+			return err
+		}
+		err := measuring(cmd.Context(), func(ctx context.Context) error { return a.planConfig(ctx, cmd, args[0], &o.config, o.drawing) })
+		if errors.Is(err, planner.ErrCosts) || errors.Is(err, planner.ErrDevices) {
+			return &usageError{err}
+		}
+		return err
+	}
+	return cmd
+}
+
+// plan makes, plays and draws.
+func (a *app) plan(cmd *cobra.Command, o *planOptions) error {
+	if err := errors.Join(o.check(cmd, planFormats), o.checkIdle(cmd)); err != nil {
+		return err
+	}
+	machine, err := o.machine()
+	if err != nil {
+		return err
+	}
+	table, err := o.load(cmd, machine)
+	if err != nil {
+		return err
+	}
+	a.working = true
+	report, timeline, err := scheduler.Analyse(table)
+	if err != nil {
+		return err
+	}
+	if !o.atUnitCosts(cmd) {
+		if timeline, err = machine.Simulate(table); err != nil {
+			return err
+		}
+	}
+	var facts []draw.Fact
+	if table.Schedule == scheduler.Dynamic && !o.writesTable() {
+		static := timeline.Makespan
+		if table, report, timeline, err = machine.PlayDynamic(table, report.DynamicBound(o.spec.MaxInFlight)); err != nil {
+			return err
+		}
+		facts = append(facts, draw.Fact{Label: "order", Value: fmt.Sprintf("as it was played; the table that gives the priorities takes %.4g", static)})
+	} else if timeline.SteadyStateStep, err = machine.SteadyStateStep(table); err != nil && !errors.Is(err, scheduler.ErrPeriod) {
+		return err
+	}
+	return o.write(a, func(w io.Writer) error { return o.draw(w, a, table, report, timeline, facts) })
+}
+
+// writesTable says whether the format is a table's, which has no times.
+func (o *planOptions) writesTable() bool { return o.format == "csv" || o.format == "comms" }
+
+// checkIdle refuses flags that say nothing about what is written.
+func (o *planOptions) checkIdle(cmd *cobra.Command) error {
+	var errs []error
+	if o.jitter == 0 {
+		errs = append(errs, idle(cmd, "without --jitter", "seed"))
+	}
+	if o.format != "json" {
+		errs = append(errs, idle(cmd, "without --format json", "full"))
+	}
+	chooses := o.spec.Schedule == scheduler.Auto || o.spec.Schedule == scheduler.Dynamic
+	if !chooses && o.table == "" {
+		errs = append(errs, idle(cmd, "but with the schedules auto and dynamic", "max-in-flight"))
+	}
+	if o.writesTable() {
+		errs = append(errs, idle(cmd, "with --format "+o.format+", which has no times", "cores"))
+		if !chooses {
+			errs = append(errs, idle(cmd, "with --format "+o.format+", which has no times", "costs", "link"))
+		}
+		if o.spec.Schedule != scheduler.Auto {
+			errs = append(errs, idle(cmd, "with --format "+o.format+", which has no times", "jitter", "slow"))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// machine is what the table is played on.
+func (o *planOptions) machine() (scheduler.Machine, error) {
+	if len(o.costs) != 3 {
+		return scheduler.Machine{}, usagef("--costs has %d numbers, want those of F, I and W: --costs 1,1,1", len(o.costs))
+	}
+	f, i, w := o.costs[0], o.costs[1], o.costs[2]
+	var costs scheduler.Costs = func(_ int, a scheduler.Action) float64 {
+		return [...]float64{scheduler.F: f, scheduler.I: i, scheduler.W: w, scheduler.B: i + w}[a.Type]
+	}
+	plain := costs
+	if o.jitter < 0 || o.jitter > 1 {
+		return scheduler.Machine{}, usagef("--jitter %v: want a share from 0 to 1", o.jitter)
+	}
+	if o.jitter > 0 {
+		costs = scheduler.Jittered(costs, o.jitter, o.seed)
+	}
+	if o.slow != "" {
+		var rank int
+		var factor float64
+		if n, err := fmt.Sscanf(o.slow, "%d=%g", &rank, &factor); err != nil || n != 2 || rank < 0 || !(factor > 0) {
+			return scheduler.Machine{}, usagef("--slow %q: want a rank and how many times as long it takes: --slow 2=1.5", o.slow)
+		}
+		costs = scheduler.Slowed(costs, rank, factor)
+	}
+	if o.spec.Costs = costs; o.spec.Schedule == scheduler.Dynamic {
+		o.spec.Costs = plain // its table is chosen before anyone knows of jitter and slow ranks
+	}
+	m := scheduler.Machine{Costs: costs}
+	if !(o.cores >= 0) || math.IsInf(o.cores, 1) {
+		return m, usagef("--cores %v: want a finite number of cores from 0", o.cores)
+	}
+	if o.cores > 0 {
+		m.Share = scheduler.SharedCores(o.cores)
+	}
+	if !(o.link >= 0) {
+		return m, usagef("--link %v: a message's time cannot be negative", o.link)
+	}
+	if o.link > 0 {
+		m.Link = func(_, _ int) float64 { return o.link }
+	}
+	return m, nil
+}
+
+// atUnitCosts says whether nothing was said of the machine.
+func (o *planOptions) atUnitCosts(cmd *cobra.Command) bool {
+	return !slices.ContainsFunc([]string{"costs", "link", "cores", "jitter", "slow"}, cmd.Flags().Changed)
+}
+
+// load makes or reads the table.
+func (o *planOptions) load(cmd *cobra.Command, m scheduler.Machine) (*scheduler.Table, error) {
+	if o.table == "" {
+		s := o.spec
+		if s.Chunks == 0 {
+			s.Chunks = scheduler.DefaultChunks(s.Schedule)
+		}
+		s.Link = m.Link
+		t, err := scheduler.Generate(s)
+		if err != nil {
+			return nil, usagef("%w", err)
+		}
+		return t, nil
+	}
+	for _, name := range []string{"schedule", "stages", "chunks", "microbatches", "microbatch-group-size", "max-in-flight", "defer-weights", "forward-only"} {
+		if cmd.Flags().Changed(name) {
+			return nil, usagef("--%s and --table: a table says that itself, leave one out", name)
+		}
+	}
+	return plan.ReadTable(o.table)
+}
+
+// draw writes a format.
+func (o *planOptions) draw(w io.Writer, a *app, t *scheduler.Table, r *scheduler.Report, tl *scheduler.Timeline, facts []draw.Fact) error {
+	text := func(s string) error {
+		_, err := io.WriteString(w, s)
+		return err
+	}
+	switch o.format {
+	case "csv":
+		return text(t.CSV())
+	case "comms":
+		return text(t.CSVWithCommunication())
+	case "json":
+		return draw.Summary(w, t, r, tl, o.full)
+	}
+	chart := draw.FromTimeline(t, tl)
+	chart.Facts = facts
+	if tl.SteadyStateStep > 0 && tl.SteadyStateStep < tl.Makespan {
+		chart.Facts = append(chart.Facts, draw.Fact{Label: "period", Value: fmt.Sprintf("%.4g, where steps follow without a wait for the optimizer", tl.SteadyStateStep)})
+	}
+	if r.OutOfOrder {
+		chart.Facts = append(chart.Facts, draw.Fact{Label: "weight gradients", Value: "not in microbatch order: sums round differently from other schedules'"})
+	}
+	return drawCharts(w, a, o.drawing, chart)
+}
+
+// drawing are the flags of commands that draw.
+type drawing struct {
+	format  string
+	out     string
+	columns int
+}
+
+func (d *drawing) flags(f *pflag.FlagSet, formats []string) {
+	f.StringVar(&d.format, "format", "ascii", "`format`: "+strings.Join(formats, ", "))
+	f.StringVar(&d.out, "out", "", "`file` to write to (default: the standard output)")
+	f.IntVar(&d.columns, "columns", 0, "width of the ascii drawing, as a `number` of characters (default: the terminal's, else 160)")
+}
+
+func (d *drawing) check(cmd *cobra.Command, formats []string) error {
+	if !slices.Contains(formats, d.format) {
+		return usagef("--format %q: it is one of %s%s", d.format, strings.Join(formats, ", "), didYouMean(d.format, formats, ""))
+	}
+	if d.format != "ascii" {
+		return idle(cmd, "with --format "+d.format, "columns")
+	}
+	return nil
+}
+
+// write writes to --out, or to the standard output.
+func (d *drawing) write(a *app, draw func(io.Writer) error) (err error) {
+	switch {
+	case d.out != "":
+	case d.format == "ascii":
+		return draw(a.people())
+	case d.format == "json" || d.format == "perfetto":
+		return draw(a.jsonOut())
+	default:
+		return draw(a.programs())
+	}
+	f, err := os.Create(d.out)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := f.Close(); err == nil {
+			err = e
+		}
+	}()
+	return draw(f)
+}
+
+// drawCharts draws charts for eyes or for Perfetto.
+func drawCharts(w io.Writer, a *app, d drawing, charts ...draw.Chart) error {
+	switch d.format {
+	case "svg":
+		return draw.SVG(w, charts...)
+	case "html":
+		return draw.HTML(w, charts...)
+	case "perfetto":
+		return draw.Perfetto(w, charts...)
+	}
+	columns := d.columns
+	if columns == 0 {
+		columns = planColumns
+		if a.width != nil && d.out == "" {
+			columns = a.width()
+		}
+	}
+	return draw.ASCII(w, columns, charts...)
+}
+
+// planColumns is the width of an ascii drawing that no terminal limits.
+const planColumns = 160

@@ -1,0 +1,263 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/bench"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/planner"
+	"github.com/troupe-ml/troupe/scheduler/draw"
+	"github.com/troupe-ml/troupe/tensorops/cuda"
+)
+
+// planConfigOptions are the flags of `engine plan CONFIG`.
+type planConfigOptions struct {
+	sets      []string
+	devices   int
+	memoryGiB float64
+	latencyUS float64
+	gigabits  float64
+	costs     string // a file to take them from
+	save      string // a file to leave them in
+	seconds   float64
+	check     bool
+	pairs     int
+}
+
+// flags adds them, and returns their names.
+func (o *planConfigOptions) flags(cmd *cobra.Command) []string {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.IntVar(&o.devices, "devices", 1, "`number` of devices like this machine, each for one rank; with 1, ranks share this machine")
+	f.Float64Var(&o.memoryGiB, "memory-gib", 0, "memory of a device that a run may take, as a `number` of GiB (default: what is free here)")
+	f.Float64Var(&o.latencyUS, "latency-us", 0, "`time` of an empty message between two devices, in microseconds")
+	f.Float64Var(&o.gigabits, "bandwidth-gbps", 0, "`speed` of a link between two devices, in Gbit/s (default: messages take no time)")
+	f.StringVar(&o.costs, "layer-costs", "", "`file` of layer costs, measured elsewhere, to take instead of measuring")
+	f.StringVar(&o.save, "save-costs", "", "`file` to write the layer costs to")
+	f.Float64Var(&o.seconds, "seconds", 1, "how long to measure each size of microbatch, in `seconds`")
+	f.BoolVar(&o.check, "check", false, "train some steps as configured, and compare them with the prediction")
+	f.IntVar(&o.pairs, "pairs", 5, "`number` of times that --check measures costs and steps, in turn")
+	var names []string
+	f.VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
+	cmd.Flags().AddFlagSet(f)
+	setFlag(cmd, &o.sets)
+	for _, name := range []string{"layer-costs", "save-costs"} {
+		must(cmd.MarkFlagFilename(name, "json"))
+	}
+	return append(names, "set")
+}
+
+// limits of what the flags take.
+const (
+	maxDevices = 1024
+	maxPairs   = 1000
+)
+
+func (o *planConfigOptions) validate() error {
+	switch {
+	case o.devices < 1 || o.devices > maxDevices:
+		return usagef("--devices %d: give 1 to %d", o.devices, maxDevices)
+	case !(o.memoryGiB >= 0 && o.memoryGiB <= 1<<20):
+		return usagef("--memory-gib %v: give a number of GiB from 0 to %d", o.memoryGiB, 1<<20)
+	case !(o.latencyUS >= 0 && o.latencyUS <= 1e9):
+		return usagef("--latency-us %v: give microseconds from 0 to 1e9", o.latencyUS)
+	case !(o.gigabits >= 0 && o.gigabits <= 1e9):
+		return usagef("--bandwidth-gbps %v: give Gbit/s from 0 to 1e9", o.gigabits)
+	case !(o.seconds > 0 && o.seconds <= 3600):
+		return usagef("--seconds %v: give more than 0, up to 3600", o.seconds)
+	case o.pairs < 1 || o.pairs > maxPairs:
+		return usagef("--pairs %d: give 1 to %d", o.pairs, maxPairs)
+	case o.check && o.costs != "":
+		return usagef("--check and --layer-costs: a check measures here and now, leave one out")
+	}
+	return nil
+}
+
+// checkIdle refuses flags that say nothing about what is measured or played.
+func (o *planConfigOptions) checkIdle(cmd *cobra.Command) error {
+	var errs []error
+	if !o.check {
+		errs = append(errs, idle(cmd, "without --check", "pairs"))
+	}
+	if o.costs != "" {
+		errs = append(errs, idle(cmd, "with --layer-costs, since nothing is measured", "seconds"))
+	}
+	if o.devices == 1 {
+		errs = append(errs, idle(cmd, "with one device, which sends no messages", "latency-us", "bandwidth-gbps"))
+	}
+	return errors.Join(errs...)
+}
+
+func (o *planConfigOptions) cluster() planner.Devices {
+	return planner.Devices{Devices: o.devices, MemoryBytes: int64(o.memoryGiB * (1 << 30)), LatencyUS: o.latencyUS, BytesPerS: o.gigabits * 1e9 / 8}
+}
+
+// free is what the configuration's device has free here; 0 where the costs were measured
+// elsewhere, and this machine has no such device.
+func (o *planConfigOptions) free(b *plan.Plan) (int64, error) {
+	free, err := b.FreeBytes()
+	if o.costs != "" && errors.Is(err, cuda.ErrUnavailable) {
+		return 0, nil
+	}
+	return free, err
+}
+
+// planReport is what `engine plan CONFIG` finds out, as its json has it.
+type planReport struct {
+	Costs      *planner.Costs    `json:"costs"`
+	Configured *planner.Option   `json:"configured"`
+	Best       *planner.Option   `json:"best"` // null: nothing fits
+	BySchedule []*planner.Option `json:"by_schedule"`
+	ByStages   []*planner.Option `json:"by_stages"`
+	ByBatch    []*planner.Option `json:"by_microbatch"`
+	TooLarge   []*planner.Option `json:"too_large"`
+	Tried      int               `json:"tried"`
+	Check      *planner.Verdict  `json:"check,omitempty"`
+
+	config  *config.Config
+	cluster planner.Devices
+}
+
+// planConfig measures, predicts, recommends and says why.
+func (a *app) planConfig(ctx context.Context, cmd *cobra.Command, path string, o *planConfigOptions, d drawing) error {
+	if err := errors.Join(o.validate(), o.checkIdle(cmd), d.check(cmd, planFormats)); err != nil {
+		return err
+	}
+	load := func(sets []string) (*config.Config, error) {
+		return loadConfig(path, append(append([]string{}, o.sets...), sets...))
+	}
+	cfg, err := load(bench.SizesOnly) // no data is read
+	if err != nil {
+		return err
+	}
+	a.working = true
+	r := &planReport{config: cfg, cluster: o.cluster()}
+	if o.check {
+		if r.Check, err = planner.Check(ctx, load, o.pairs, o.seconds, a.sayMeasuring); err != nil {
+			return err
+		}
+	}
+	if err := r.find(ctx, o, a.sayMeasuring); err != nil {
+		return err
+	}
+	if o.save != "" {
+		text, err := json.MarshalIndent(r.Costs, "", "  ")
+		if err == nil {
+			err = os.WriteFile(o.save, append(text, '\n'), 0o644)
+		}
+		if err != nil {
+			return fmt.Errorf("save the layer costs: %w", err)
+		}
+	}
+	return d.write(a, func(w io.Writer) error { return r.draw(w, a, d) })
+}
+
+// sayMeasuring says what takes a while.
+func (a *app) sayMeasuring(what string) { say(a.err, "measuring %s", what) }
+
+// find fills the report.
+func (r *planReport) find(ctx context.Context, o *planConfigOptions, progress func(string)) error {
+	b, err := plan.Resolve(r.config, nil)
+	if err != nil {
+		return &troupe.SetupError{Err: err}
+	}
+	if r.cluster.MemoryBytes == 0 {
+		if r.cluster.MemoryBytes, err = o.free(b); err != nil {
+			return err
+		}
+	}
+	sizes := planner.Microbatches(b.Config().Batch.Sequences, b.Config().Batch.Microbatch)
+	if r.Costs, err = o.takeCosts(); r.Costs == nil && err == nil {
+		r.Costs, err = planner.Measure(ctx, b, sizes, o.seconds, progress)
+	}
+	if err != nil {
+		return err
+	}
+	if r.Configured, err = planner.Configured(b, r.Costs, r.cluster); err != nil {
+		return err
+	}
+	p, err := planner.Recommend(ctx, b, r.Costs, r.cluster)
+	if err != nil {
+		return err
+	}
+	r.Best, r.BySchedule, r.ByStages, r.ByBatch, r.TooLarge, r.Tried = p.Best, p.BySchedule, p.ByStages, p.ByMicrobatch, p.TooLarge, p.Tried
+	return nil
+}
+
+// takeCosts reads the costs that were measured elsewhere; nil: measure them.
+func (o *planConfigOptions) takeCosts() (*planner.Costs, error) {
+	if o.costs == "" {
+		return nil, nil
+	}
+	f, err := os.Open(o.costs)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	text, err := io.ReadAll(io.LimitReader(f, planner.MaxCostsBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", o.costs, err)
+	}
+	c, err := planner.ReadCosts(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.costs, err)
+	}
+	return c, nil
+}
+
+// draw writes a format.
+func (r *planReport) draw(w io.Writer, a *app, d drawing) error {
+	option := r.Best
+	if option == nil {
+		option = r.Configured
+	}
+	switch d.format {
+	case "ascii":
+		return r.text(w)
+	case "json":
+		text, err := json.MarshalIndent(r, "", "  ")
+		if err == nil {
+			_, err = w.Write(append(text, '\n'))
+		}
+		return err
+	case "csv":
+		_, err := io.WriteString(w, option.Plan().Table().CSV())
+		return err
+	case "comms":
+		_, err := io.WriteString(w, option.Plan().Table().CSVWithCommunication())
+		return err
+	}
+	charts := []draw.Chart{optionChart("as configured", r.Configured)}
+	if r.Best != nil {
+		charts = append(charts, optionChart("recommended", r.Best))
+	}
+	return drawCharts(w, a, d, charts...)
+}
+
+func optionChart(title string, o *planner.Option) draw.Chart {
+	c := draw.FromTimeline(o.Order, o.Timeline)
+	c.Title, c.Unit = title+": "+c.Title, draw.Milliseconds
+	c.Facts = append(c.Facts, draw.Fact{Label: "layout", Value: o.Layout})
+	return c
+}
+
+// recommendation is what to write into the configuration.
+func recommendation(o *planner.Option) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "[pipeline]\nstages = %d\nchunks = %d\nschedule = %q\nlayout = %q\nrecompute = %q\n", o.Stages, o.Chunks, o.Schedule, o.Layout, o.Recompute)
+	if o.RecomputeKeep > 0 {
+		fmt.Fprintf(&s, "recompute_keep = %d\n", o.RecomputeKeep)
+	}
+	fmt.Fprintf(&s, "[batch]\nmicrobatch = %d\n", o.Microbatch)
+	return s.String()
+}

@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/troupe-ml/troupe/internal/planner"
+	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// text says for a person what was found out.
+func (r *planReport) text(w io.Writer) error {
+	p := &planText{w: w}
+	p.costs(r.Costs)
+	p.heading("As configured")
+	p.option(r.Configured)
+	if v := r.Check; v != nil {
+		p.line("measured %s ms a step, predicted %s, predicted / measured %.3f, the median of %s", round(v.MeasuredStepMS), round(v.PredictedStepMS), v.StepRatio, plural(v.Pairs, "pair"))
+		if v.MeasuredBytes > 0 {
+			p.line("measured %s of memory, predicted %s, predicted / measured %.3f", term.Bytes(v.MeasuredBytes), term.Bytes(v.PredictedBytes), v.MemoryRatio)
+		}
+	}
+	p.recommended(r)
+	return p.err
+}
+
+// planText writes lines; the first error stays.
+type planText struct {
+	w   io.Writer
+	err error
+}
+
+func (p *planText) printf(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format, args...)
+	}
+}
+
+func (p *planText) heading(s string)                { p.printf("\n%s\n", s) }
+func (p *planText) line(format string, args ...any) { p.printf("  "+format+"\n", args...) }
+
+// layerNames are the symbols' names, in the order of a model.
+var layerNames = []struct{ symbol, name string }{
+	{string(rune(scheduler.SymbolEmbedding)), "embedding"}, {string(rune(scheduler.SymbolLayer)), "layer"},
+	{string(rune(scheduler.SymbolMTP)), "multi-token prediction"}, {string(rune(scheduler.SymbolLoss)), "head and loss"}}
+
+func (p *planText) costs(c *planner.Costs) {
+	p.printf("Costs: %s kernels, %s, %s, context %d\n", c.Kernels, c.DType, plural(c.Threads, "thread"), c.Context)
+	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "  microbatch of\tms for each\tforward\tinput gradient\tweight gradient\tbackward\t")
+	for _, b := range c.Batches {
+		for _, l := range layerNames {
+			if cost, ok := b.Layers[l.symbol]; ok {
+				fmt.Fprintf(t, "  %d\t%s\t%s\t%s\t%s\t%s\t\n", b.Microbatch, l.name, layerMS(cost.ForwardMS), layerMS(cost.InputGradMS), layerMS(cost.WeightGradMS), layerMS(cost.BackwardMS))
+			}
+		}
+	}
+	if err := t.Flush(); p.err == nil {
+		p.err = err
+	}
+	p.line("the update of a weight takes %s ns", round(c.UpdateNS))
+	if n := len(c.Shares); n > 1 {
+		p.line("with %d actions at a time, each runs at %.2f of solo speed, all together at %.2f", n, c.Shares[n-1], float64(n)*c.Shares[n-1])
+	}
+}
+
+// layerMS is a layer's time; some passes have nothing to do.
+func layerMS(ms float64) string {
+	if ms == 0 {
+		return "0"
+	}
+	return round(ms)
+}
+
+func (p *planText) option(o *planner.Option) {
+	p.line("%s: %s × %s, %s of %s, layout %s, recomputation %s", o.Schedule, plural(o.Stages, "stage"), plural(o.Chunks, "chunk"),
+		plural(o.Microbatches, "microbatch"), plural(o.Microbatch, "sequence"), o.Layout, recomputation(o))
+	p.line("step %s ms (%s of it the update), %s tokens/s, bubble %.1f %%, memory %s", round(o.StepMS), round(o.UpdateMS), term.Short(o.TokensPerS), o.BubblePct, memory(o))
+	if o.Schedule == scheduler.Dynamic {
+		p.line("the order as it was played here; a run's differs from step to step")
+	}
+	if o.MessageMS > 0 {
+		p.line("a message between two devices takes %s ms", round(o.MessageMS))
+	}
+}
+
+func recomputation(o *planner.Option) string {
+	if o.RecomputeKeep > 0 {
+		return fmt.Sprintf("%s, keep %d", o.Recompute, o.RecomputeKeep)
+	}
+	return o.Recompute
+}
+
+// memory is what the devices need.
+func memory(o *planner.Option) string {
+	var each []string
+	for d := range o.TensorBytes {
+		each = append(each, term.Bytes(o.TensorBytes[d]+o.CheckpointBytes[d]))
+	}
+	if len(each) > 8 {
+		return fmt.Sprintf("at most %s on a device", term.Bytes(o.NeedBytes()))
+	}
+	return strings.Join(each, ", ")
+}
+
+func (p *planText) recommended(r *planReport) {
+	p.heading("Recommended")
+	given := fmt.Sprintf("%s on each of %s", term.Bytes(r.cluster.MemoryBytes), plural(r.cluster.Devices, "device"))
+	fits := "it fits " + given
+	if r.cluster.MemoryBytes == 0 {
+		fits = "what memory the devices have is not known: --memory-gib tells"
+	}
+	if r.Best == nil {
+		p.line("nothing: of %d options the %d fastest need more than %s, with recomputation too; the fastest needs %s.", r.Tried, len(r.TooLarge), given, term.Bytes(r.TooLarge[0].NeedBytes()))
+		p.line("Make the model or batch.sequences smaller, or take more devices.")
+		return
+	}
+	p.option(r.Best)
+	p.line("%.2f × the speed of what is configured; %s", r.Configured.StepMS/r.Best.StepMS, fits)
+	p.printf("\n%s", recommendation(r.Best))
+	p.heading(fmt.Sprintf("Why: the fastest of %d options", r.Tried))
+	for _, g := range []struct {
+		name    string
+		options []*planner.Option
+	}{{"for each number of stages", r.ByStages}, {"for each schedule", r.BySchedule}, {"for each size of microbatch", r.ByBatch}, {"faster, but too large for the memory", r.TooLarge}} {
+		p.table(g.name, g.options, r.Best)
+	}
+	p.layers(r)
+}
+
+// mostListed is how many options a table lists.
+const mostListed = 8
+
+func (p *planText) table(name string, options []*planner.Option, best *planner.Option) {
+	if len(options) == 0 {
+		return
+	}
+	p.line("%s", name)
+	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "    schedule\tstages\tchunks\tmicrobatch\trecomputation\tstep ms\tby recommended\tbubble %\tmemory\t")
+	for _, o := range options[:min(len(options), mostListed)] {
+		fmt.Fprintf(t, "    %s\t%d\t%d\t%d\t%s\t%s\t%.2f\t%.1f\t%s\t\n", o.Schedule, o.Stages, o.Chunks, o.Microbatch, recomputation(o), round(o.StepMS), o.StepMS/best.StepMS, o.BubblePct, term.Bytes(o.NeedBytes()))
+	}
+	if err := t.Flush(); p.err == nil {
+		p.err = err
+	}
+	if more := len(options) - mostListed; more > 0 {
+		p.line("  and %d more", more)
+	}
+}
+
+// layers says how the layers were spread.
+func (p *planText) layers(r *planReport) {
+	b, err := r.Costs.Batch(r.Best.Microbatch)
+	if err != nil || r.Best.Stages == 1 {
+		return
+	}
+	all := func(symbol string) float64 { return b.Layers[symbol].ForwardMS + b.Layers[symbol].BackwardMS }
+	layer := all("t")
+	p.line("the layout goes by what forward and backward take: the embedding %.2f, head and loss %.2f of a layer", all("E")/layer, all("L")/layer)
+}

@@ -1,0 +1,291 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/telemetry"
+)
+
+// reporter shows a run. Its methods are called one after the other.
+type reporter interface {
+	begin(troupe.Info)
+	event(troupe.Event)
+	notice(text string) // an answer to a signal, for the error stream
+	close()             // no more events
+	end(troupe.Result)  // after close, when the run has not failed
+	sample(context.Context, troupe.GenerateOptions) error
+}
+
+func (a *app) newReporter(cfg *config.Config, o runFlags) reporter {
+	if o.json {
+		return &jsonReporter{app: a}
+	}
+	return &textReporter{app: a, screen: term.NewScreen(a.out, a.err, a.width), quiet: o.quiet, logEvery: cfg.Run.LogEvery}
+}
+
+// textReporter writes lines for people, and on a terminal a bar.
+type textReporter struct {
+	app      *app
+	screen   *term.Screen
+	quiet    bool
+	logEvery int
+
+	info    troupe.Info
+	began   time.Time
+	meter   telemetry.Meter
+	valLoss *float64 // the last one
+	skipped int
+	inRow   int // skipped steps, the last one included
+	drawn   time.Time
+}
+
+// redrawEvery bounds how often the bar is drawn.
+const redrawEvery = 100 * time.Millisecond
+
+func (t *textReporter) begin(i troupe.Info) {
+	t.info, t.began = i, t.app.now()
+	if t.quiet {
+		return
+	}
+	for _, line := range header(i) {
+		t.log("%s", line)
+	}
+}
+
+// header describes a run in a few lines.
+func header(i troupe.Info) []string {
+	lines := []string{
+		fmt.Sprintf("model     %s, %s parameters, vocabulary of %s", i.Family, term.Count(i.Parameters), term.Count(int64(i.Vocab))),
+		fmt.Sprintf("data      %s tokens to train on, %s to validate on (%s)", term.Count(i.TrainTokens), term.Count(i.ValTokens), plural(i.EvalWindows, "window")),
+		fmt.Sprintf("epochs    %s in all, each of %s windows (%s steps)", few(i.Epochs), term.Count(i.EpochWindows), few(i.EpochSteps)),
+		fmt.Sprintf("pipeline  schedule %s: %s, %s, %s, ideal bubble %.1f%%", i.Schedule, plural(i.Stages, "stage"), plural(i.Chunks, "chunk"), plural(i.Microbatches, "microbatch"), i.BubblePct),
+		fmt.Sprintf("layout    %s", i.Layout),
+		"device    " + deviceLine(i),
+		fmt.Sprintf("output    %s", i.Out),
+	}
+	if i.ResumedAt > 0 {
+		lines = append(lines, fmt.Sprintf("resumed at step %d", i.ResumedAt))
+	}
+	return lines
+}
+
+// few writes a number with three digits, or as many as it has before the point.
+func few(x float64) string {
+	if x >= 1000 {
+		return term.Count(int64(math.Round(x)))
+	}
+	return fmt.Sprintf("%.3g", x)
+}
+
+func (t *textReporter) event(e troupe.Event) {
+	switch e := e.(type) {
+	case troupe.StepEvent:
+		t.step(e)
+	case troupe.CheckpointEvent:
+		best := ""
+		if e.Best {
+			best = ", the best so far"
+		}
+		t.log("checkpoint %s in %s%s", e.Dir, term.Duration(e.Took), best)
+	case troupe.WarningEvent:
+		t.warn("%s", e.Text)
+	case troupe.StallEvent:
+		t.warn("nothing has moved for %s", term.Duration(e.Quiet))
+		t.notice(e.Status.String())
+	}
+}
+
+// log writes a line that --quiet leaves out.
+func (t *textReporter) log(format string, args ...any) {
+	if !t.quiet {
+		t.line(format, args...)
+	}
+}
+
+// line writes one line, whatever names and paths are in it.
+func (t *textReporter) line(format string, args ...any) {
+	t.screen.Line(term.OneLine(fmt.Sprintf(format, args...)))
+}
+
+func (t *textReporter) warn(format string, args ...any) {
+	t.screen.Notice("engine: warning: " + term.OneLine(fmt.Sprintf(format, args...)))
+}
+
+func (t *textReporter) step(e troupe.StepEvent) {
+	t.measure(e.Record)
+	if t.quiet {
+		return
+	}
+	due := e.Step%t.logEvery == 0 || e.Step == t.info.Steps
+	if e.ValLoss != nil || due && !t.screen.HasBar() {
+		t.log("step %*d/%d  %s", len(fmt.Sprint(t.info.Steps)), e.Step, t.info.Steps, logLine(e))
+	}
+	if now := t.app.now(); e.ValLoss != nil || now.Sub(t.drawn) >= redrawEvery {
+		t.drawn = now
+		t.screen.Draw(t.bar(e))
+	}
+}
+
+// measure counts a step.
+func (t *textReporter) measure(r telemetry.Record) {
+	if r.ValLoss != nil {
+		t.valLoss = r.ValLoss
+	}
+	if r.StepMS != nil && r.TokensPerS != nil {
+		took := time.Duration(*r.StepMS * float64(time.Millisecond))
+		t.meter.Add(took, int64(math.Round(*r.TokensPerS*took.Seconds())))
+	}
+	if !r.Skipped {
+		t.inRow = 0
+		return
+	}
+	t.skipped++
+	if t.inRow++; t.inRow == 1 || t.inRow%t.logEvery == 0 {
+		t.warn("step %d was skipped, the weights stay as they were: %s", r.Step, skipReason(r, t.inRow))
+	}
+}
+
+// skipReason names the figures that are not finite.
+func skipReason(r telemetry.Record, inRow int) string {
+	var parts []string
+	if r.Loss != nil {
+		parts = append(parts, fmt.Sprintf("loss %.4g", *r.Loss))
+	}
+	if r.GradNorm != nil {
+		parts = append(parts, fmt.Sprintf("gradient norm %.4g", *r.GradNorm))
+	}
+	if inRow > 1 {
+		parts = append(parts, fmt.Sprintf("%d in a row", inRow))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// logLine is a step's line.
+func logLine(e troupe.StepEvent) string {
+	fields := append(losses(e), pace(e)...)
+	if e.BubblePct != nil {
+		fields = append(fields, fmt.Sprintf("bubble %.1f%% (ideal %.1f%%)", *e.BubblePct, e.IdealBubblePct))
+	}
+	if e.Skipped {
+		fields = append(fields, "skipped")
+	}
+	return strings.Join(fields, "  ")
+}
+
+// bar is the progress at a step. Speed and time left are smoothed, and the last
+// validation loss stays.
+func (t *textReporter) bar(e troupe.StepEvent) term.Bar {
+	e.ValLoss = t.valLoss
+	if speed := t.meter.TokensPerS(); speed > 0 {
+		e.TokensPerS = &speed
+	}
+	fields := losses(e)
+	if left := t.meter.Remaining(t.info.Steps - e.Step); left > 0 {
+		fields = append(fields, term.Duration(left)+" left")
+	}
+	fields = append(fields, pace(e)...)
+	if e.BubblePct != nil {
+		fields = append(fields, fmt.Sprintf("bubble %.0f/%.0f%%", *e.BubblePct, e.IdealBubblePct))
+	}
+	return term.Bar{Done: e.Step, Total: t.info.Steps, Fields: fields}
+}
+
+// deviceLine says what a run computes on.
+func deviceLine(i troupe.Info) string {
+	switch i.Device {
+	case "cpu":
+		return fmt.Sprintf("cpu, %s, kernels %s", plural(i.Threads, "thread"), i.Kernels)
+	case "cuda":
+		return fmt.Sprintf("cuda, kernels %s", i.Kernels)
+	}
+	return fmt.Sprintf("%s, %s of the CPU", i.Kernels, plural(i.Threads, "thread"))
+}
+
+// losses and pace write the figures of a step, as far as there are any.
+func losses(e troupe.StepEvent) (fields []string) {
+	if e.Loss != nil {
+		fields = append(fields, fmt.Sprintf("loss %.4f", *e.Loss))
+	}
+	if e.MTPLoss != nil {
+		fields = append(fields, fmt.Sprintf("mtp %.4f", *e.MTPLoss))
+	}
+	if e.ValLoss != nil {
+		fields = append(fields, fmt.Sprintf("val %.4f", *e.ValLoss))
+	}
+	return fields
+}
+
+func pace(e troupe.StepEvent) (fields []string) {
+	if e.GradNorm != nil {
+		fields = append(fields, fmt.Sprintf("norm %.3g", *e.GradNorm))
+	}
+	if e.LR != nil {
+		fields = append(fields, fmt.Sprintf("lr %.2e", *e.LR))
+	}
+	if e.TokensPerS != nil {
+		fields = append(fields, term.Short(*e.TokensPerS)+" tok/s")
+	}
+	return fields
+}
+
+func (t *textReporter) notice(text string) { t.screen.Notice(strings.TrimRight(text, "\n")) }
+
+func (t *textReporter) close() { t.screen.Clear() }
+
+func (t *textReporter) end(res troupe.Result) {
+	t.line("%s", strings.Join(t.closing(res), "; "))
+}
+
+// closing says how a run ended.
+func (t *textReporter) closing(res troupe.Result) []string {
+	parts := []string{fmt.Sprintf("done: step %d/%d in %s", res.Step, t.info.Steps, term.Duration(t.app.now().Sub(t.began)))}
+	switch {
+	case res.Stopped:
+		parts[0] = fmt.Sprintf("stopped at step %d/%d", res.Step, t.info.Steps)
+	case res.Step == t.info.ResumedAt:
+		parts[0] = fmt.Sprintf("done already: step %d/%d", res.Step, t.info.Steps)
+	}
+	switch {
+	case t.valLoss == nil && math.IsNaN(res.LastValLoss): // there was no validation
+	case math.IsNaN(res.FirstValLoss):
+		parts = append(parts, fmt.Sprintf("validation loss %.4f", res.LastValLoss))
+	case res.LastValLoss == res.FirstValLoss:
+		parts = append(parts, fmt.Sprintf("validation loss before training %.4f", res.FirstValLoss))
+	default:
+		loss := fmt.Sprintf("validation loss %.4f → %.4f", res.FirstValLoss, res.LastValLoss)
+		if res.BestStep > 0 && res.BestValLoss != res.LastValLoss {
+			loss += fmt.Sprintf(" (best %.4f at step %d)", res.BestValLoss, res.BestStep)
+		}
+		parts = append(parts, loss)
+	}
+	if u := res.Updates; u != (troupe.Updates{}) {
+		speculated := max(1, u.Kept+u.RolledBack)
+		parts = append(parts, fmt.Sprintf("updates: %d kept, %d rolled back (%.1f%%), %d waited", u.Kept, u.RolledBack, 100*float64(u.RolledBack)/float64(speculated), u.Waited))
+	}
+	if t.skipped > 0 {
+		parts = append(parts, plural(t.skipped, "step")+" skipped")
+	}
+	if res.Dir != "" {
+		parts = append(parts, "checkpoint "+res.Dir)
+	}
+	if res.Stopped {
+		parts = append(parts, "the same command goes on from there")
+	}
+	return parts
+}
+
+func (t *textReporter) sample(ctx context.Context, o troupe.GenerateOptions) error {
+	t.screen.Line(fmt.Sprintf("\nsample (%s, temperature %g):", plural(o.Tokens, "token"), o.Temperature))
+	if err := generate(ctx, o, t.app.programs()); err != nil {
+		return err
+	}
+	t.screen.Line("")
+	return nil
+}

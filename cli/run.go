@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe"
+)
+
+// runFlags are the flags of `engine run`.
+type runFlags struct {
+	sets         []string
+	fresh        bool
+	fromStep     int
+	newData      bool
+	quiet, json  bool
+	sampleTokens int
+	prompt       string
+}
+
+func (a *app) newRun() *cobra.Command {
+	var o runFlags
+	cmd := &cobra.Command{
+		Use:   "run CONFIG",
+		Short: "Train a model, or go on training it",
+		Long: `Train the model that a configuration describes. When the run's output folder
+holds a checkpoint, training goes on from it; [pipeline], [device], the number of
+steps, what is logged and where the data lie may have changed meanwhile, nothing
+else. A checkpoint that is proven damaged is set aside, and the one before it is
+taken; one that can't be read ends the start, and --from-step takes an older one.
+
+Progress goes to the standard output: on a terminal a bar, with validations and
+checkpoints above it; elsewhere a line every run.log_every steps. The bubble is
+the share of the stages' time without work: as measured, and as it would be if
+all stages took equally long. Warnings and errors go to the standard error. The
+output folder gets config.toml, metrics.jsonl with a line for every step, and
+checkpoints/.
+
+Ctrl-C (SIGINT, SIGTERM) finishes the step, writes a checkpoint and exits with
+75; a second one stops at once. A closed terminal (SIGHUP) or output (a pipe whose
+reader has ended) does the same as the first. SIGQUIT shows what every stage does
+and waits for. engine help exit-codes has the details.`,
+		Example: `  engine run config.toml
+  engine run config.toml --set run.steps=2000 --set 'data.train=${HOME}/books/*.txt'
+  engine run config.toml --fresh --set run.name=second --sample 200
+  engine run config.toml --json > log.jsonl`,
+		Args:              takes("CONFIG"),
+		ValidArgsFunction: completeFiles("toml"),
+		RunE: a.work(func(cmd *cobra.Command, args []string) error {
+			switch {
+			case o.quiet && o.json:
+				return usagef("--quiet and --json exclude each other")
+			case o.fresh && (cmd.Flags().Changed("from-step") || o.newData):
+				return usagef("--fresh begins from scratch: --from-step and --accept-new-data are for a run that goes on")
+			case cmd.Flags().Changed("from-step") && o.fromStep < 1:
+				return usagef("--from-step %d: give the step of a checkpoint, 1 or more (engine ckpt ls lists them)", o.fromStep)
+			case o.sampleTokens < 0:
+				return usagef("--sample %d: give 1 or more tokens, or 0 for no sample", o.sampleTokens)
+			case o.sampleTokens == 0:
+				if err := idle(cmd, "without --sample", "prompt"); err != nil {
+					return err
+				}
+			}
+			return a.train(cmd.Context(), args[0], o)
+		}),
+	}
+	f := cmd.Flags()
+	setFlag(cmd, &o.sets)
+	f.BoolVar(&o.fresh, "fresh", false, "start from scratch; an output folder that is not empty is refused")
+	f.IntVar(&o.fromStep, "from-step", 0, "go on from the checkpoint of this `step`; newer ones are set aside, not removed")
+	f.BoolVar(&o.newData, "accept-new-data", false, "go on although the content of the data files has changed")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only warnings, errors and how it ended")
+	f.BoolVar(&o.json, "json", false, `print a JSON object a line, each with an "event"`)
+	f.IntVar(&o.sampleTokens, "sample", 0, "at the end, let the model write this number of `tokens`")
+	f.StringVar(&o.prompt, "prompt", "", "`text` that the sample continues (default: a line break)")
+	return cmd
+}
+
+func (a *app) train(ctx context.Context, path string, o runFlags) error {
+	cfg, err := loadConfig(path, o.sets)
+	if err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 8)
+	// To the end of the program: where nobody reads, its exit status still counts.
+	signal.Notify(signals, runSignals()...)
+	r, err := a.start(func() (*troupe.Run, error) {
+		return troupe.Start(ctx, cfg, troupe.Options{Fresh: o.fresh, FromStep: o.fromStep, AcceptNewData: o.newData})
+	}, signals)
+	if err != nil {
+		return err
+	}
+	show := a.newReporter(cfg, o)
+	res, err := follow(r, show, signals)
+	if err != nil {
+		if res.Dir != "" {
+			err = errors.Join(err, fmt.Errorf("the last checkpoint is %s", res.Dir))
+		}
+		return err
+	}
+	show.end(res)
+	if res.Stopped {
+		return errStopped
+	}
+	// From here on a signal does what it does to any program.
+	signal.Stop(signals)
+	if o.sampleTokens > 0 {
+		err := show.sample(ctx, troupe.GenerateOptions{
+			ModelOptions: troupe.ModelOptions{From: cfg.Run.Out, Threads: cfg.Device.Threads, Kernels: cfg.Device.Kernels},
+			Prompt:       o.prompt, Tokens: o.sampleTokens, Temperature: defaultTemperature, Seed: cfg.Run.Seed,
+		})
+		if err != nil {
+			return fmt.Errorf("the training is done, but not the sample: %v", err) //nolint:errorlint // the training is done: what kept the sample from coming is no error of the setup
+		}
+	}
+	return nil
+}
+
+// start begins a run, which may take a while. A signal before it is done ends
+// the program: there is nothing to save.
+func (a *app) start(begin func() (*troupe.Run, error), signals <-chan os.Signal) (*troupe.Run, error) {
+	type started struct {
+		run *troupe.Run
+		err error
+	}
+	done := make(chan started, 1)
+	go func() { // ends with the program at the latest
+		r, err := begin()
+		done <- started{r, err}
+	}()
+	for {
+		select {
+		case s := <-done:
+			return s.run, s.err
+		case s := <-signals:
+			if s == syscall.SIGQUIT {
+				say(a.err, "the run is being set up")
+				continue
+			}
+			say(a.err, "stopped before training began")
+			return nil, errStopped
+		}
+	}
+}
