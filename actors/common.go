@@ -14,9 +14,17 @@ const (
 	loaderName     = "loader"
 	checkpointName = "checkpoint"
 	metricsName    = "metrics"
+	weightsName    = "weights"
 )
 
 func stageName(rank int) string { return fmt.Sprintf("stage %d", rank) }
+
+// SupervisorID is the id of the supervisor of an attempt, at the coordinator and, of the
+// stages that are there, in other processes. The ids of the other actors begin with it.
+func SupervisorID(attempt uuid.UUID) string { return "troupe-" + attempt.String() }
+
+// actorID is the id of an actor below the supervisor of an attempt.
+func actorID(attempt uuid.UUID, name string) string { return SupervisorID(attempt) + "/" + name }
 
 // runID is the run and the attempt at it that an actor belongs to.
 type runID struct{ run, attempt uuid.UUID }

@@ -109,6 +109,13 @@ type save struct {
 	best  bool
 }
 
+// source is that of what was saved.
+func (s *save) source(p *stages.Param, part string, dst []float32) error {
+	i := slices.IndexFunc(s.saved, func(s stages.Saved) bool { return s.Index == p.Index && s.Part == part })
+	copy(dst, s.saved[i].Data)
+	return nil
+}
+
 func (l *log) event(e actors.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,6 +223,7 @@ type training struct {
 	steps     int64
 	from      *save            // go on from there
 	optimizer stages.Optimizer // none: adamw
+	load      stages.Source    // what is stored; none: from itself
 	// wrap may put something around a rank's stage.
 	wrap func(rank int, c actors.Compute) actors.Compute
 }
@@ -249,12 +257,10 @@ func (tr training) spec(t testing.TB, l *log) actors.Spec {
 	load := stages.InitWeights(5)
 	var state actors.TrainerState
 	if tr.from != nil {
-		state = tr.from.state
-		load = func(p *stages.Param, part string, dst []float32) error {
-			i := slices.IndexFunc(tr.from.saved, func(s stages.Saved) bool { return s.Index == p.Index && s.Part == part })
-			copy(dst, tr.from.saved[i].Data)
-			return nil
-		}
+		state, load = tr.from.state, tr.from.source
+	}
+	if tr.from != nil && tr.load != nil {
+		load = tr.load
 	}
 	s := actors.Spec{
 		Device: newDevice(t, tr.threads),

@@ -26,6 +26,9 @@ func (s *Spec) checkDevices() error {
 		return fmt.Errorf("%w: %d devices for %d ranks: give one for each, or a single one for all", ErrSpec, n, s.ranks())
 	}
 	for r := range s.ranks() {
+		if s.host(r) != "" {
+			continue
+		}
 		d := s.device(r)
 		if d == nil {
 			return fmt.Errorf("%w: rank %d has no device", ErrSpec, r)
@@ -38,7 +41,9 @@ func (s *Spec) checkDevices() error {
 }
 
 // share reports whether two ranks are on the same device.
-func (s *Spec) share(a, b int) bool { return len(s.Devices) == 0 || s.Devices[a] == s.Devices[b] }
+func (s *Spec) share(a, b int) bool {
+	return s.host(a) == s.host(b) && (len(s.Devices) == 0 || s.Devices[a] == s.Devices[b])
+}
 
 // hostTransfer is what a stage needs for it.
 type hostTransfer struct {

@@ -29,6 +29,9 @@ func (control) IgnoreDeadLetterLogging()     {}
 func (kill) IgnoreDeadLetterLogging()        {}
 func (halt) IgnoreDeadLetterLogging()        {}
 func (*halted) IgnoreDeadLetterLogging()     {}
+func (leave) IgnoreDeadLetterLogging()       {}
+func (*left) IgnoreDeadLetterLogging()       {}
+func (*lost) IgnoreDeadLetterLogging()       {}
 func (*built) IgnoreDeadLetterLogging()      {}
 func (*deviceDone) IgnoreDeadLetterLogging() {}
 func (*publish) IgnoreDeadLetterLogging()    {}
@@ -120,6 +123,8 @@ type owner interface{ release() }
 func (m *Transfer) release()     { m.Tensor.Release() }
 func (m *Data) release()         { m.Batch.Release() }
 func (m *TiedGradient) release() { m.Grad.Grad.Release() }
+func (m *Weight) release()       { m.Tensor.Release() }
+func (m *StageState) release()   { m.Copies.Close() }
 
 // Loss is the loss of a microbatch.
 type Loss struct {
@@ -234,6 +239,34 @@ type (
 	halt   struct{}
 	halted struct{ rank int }
 )
+
+// leave ends a stage in another process, once it has halted; left says that it is gone.
+type (
+	leave struct{}
+	left  struct{ rank int }
+)
+
+// lost tells the supervisor that the process of some ranks is gone.
+type lost struct {
+	ranks []int
+	err   error
+}
+
+// ReadWeight asks for a stored tensor of a parameter, or a part of its optimizer state.
+type ReadWeight struct {
+	Header
+	Request     uint64
+	Param, Part string
+	ReplyTo     *actor.PID
+}
+
+// Weight answers a ReadWeight. The message owns the tensor.
+type Weight struct {
+	Header
+	Request uint64
+	Tensor  tensorops.Tensor
+	Err     error
+}
 
 // control is a request from outside to the scheduler.
 type control uint8

@@ -3,36 +3,22 @@ package actors
 import (
 	"fmt"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
-
-	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // Run is a training run in progress.
 type Run struct {
-	spec       Spec
-	attempt    uuid.UUID
-	system     *actor.ActorSystem
-	log        *slog.Logger
-	shutdown   func() // of a system of the run's own, else nil
+	*local
 	supervisor *actor.PID
-	cells      []*StatusCell
-	moves      atomic.Int64
-	streams    []tensorops.Stream
-	memory     *tensorops.Memory // for what crosses from one device to another
-	copies     *tensorops.Memory // for what checkpoints are written from
 
-	result   chan Outcome
-	done     chan struct{}
-	outcome  Outcome // set before done is closed
-	quit     chan struct{}
-	watched  chan struct{} // closed when watch has ended
-	builders sync.WaitGroup
+	result  chan Outcome
+	done    chan struct{}
+	outcome Outcome // set before done is closed
+	quit    chan struct{}
+	watched chan struct{} // closed when watch has ended
 }
 
 // Start checks the tables, spawns the actors and begins. The run ends by itself,
@@ -42,34 +28,31 @@ func Start(spec Spec) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	attempt, err := uuid.NewV7()
+	l, err := newLocal(spec)
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{spec: spec, attempt: attempt, result: make(chan Outcome, 1), done: make(chan struct{}), quit: make(chan struct{}), watched: make(chan struct{}),
-		memory: tensorops.NewHostMemory(0), copies: tensorops.NewHostMemory(0)}
-	id := runID{spec.Run, attempt}
-	for _, name := range []string{schedulerName, loaderName, checkpointName, metricsName} {
-		r.cells = append(r.cells, NewStatusCell(name, -1, &r.moves))
+	r := &Run{local: l, result: make(chan Outcome, 1), done: make(chan struct{}), quit: make(chan struct{}), watched: make(chan struct{})}
+	for _, name := range []string{schedulerName, loaderName, checkpointName, metricsName, weightsName} {
+		if name != weightsName || spec.Weights != nil {
+			l.addCell(name, -1)
+		}
 	}
 	for rank := range spec.ranks() {
-		r.cells = append(r.cells, NewStatusCell(stageName(rank), rank, &r.moves))
-		r.streams = append(r.streams, spec.device(rank).NewStream(stageName(rank)))
+		l.addCell(stageName(rank), rank)
 	}
-	if r.log = spec.Logger; r.log == nil {
-		r.log = slog.New(slog.DiscardHandler) // events and errors tell what matters
-	}
-	r.log = r.log.With("run", spec.Run, "attempt", attempt)
-	if r.system = spec.System; r.system == nil {
-		r.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return r.log }),
+	if l.system = spec.System; l.system == nil {
+		l.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return l.log }),
 			actor.WithDeadLetterThrottleInterval(time.Nanosecond)) // its goroutine sleeps that long, and must not outlive the run
-		r.shutdown = r.system.Shutdown
+		l.shutdown = l.system.Shutdown
 	}
-	r.log.Info("run begins", "ranks", spec.ranks(), "step", spec.Start.Step)
-	host := r.memory.NewArena("what crosses")
-	r.supervisor, err = r.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor {
-		return &supervisor{spec: &r.spec, runID: id, cells: r.cells, streams: r.streams, host: host, copies: r.copies, tables: tables, result: r.result, builders: &r.builders}
-	}, actor.WithSupervisor(supervision)), "troupe-"+attempt.String())
+	if spec.Attach != nil {
+		spec.Attach(newCodec(l, tables, toCoordinator))
+	}
+	l.log.Info("run begins", "ranks", spec.ranks(), "step", spec.Start.Step)
+	r.supervisor, err = l.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor {
+		return &supervisor{local: l, tables: tables, result: r.result}
+	}, actor.WithSupervisor(supervision)), SupervisorID(l.id.attempt))
 	if err != nil { // by a middleware of the caller's: the name is nobody else's
 		r.result <- Outcome{State: spec.Start, Err: err}
 	}
@@ -82,31 +65,18 @@ func Start(spec Spec) (*Run, error) {
 	return r, nil
 }
 
-// finish waits for the end and releases what the run owns. However it came about, all
-// that stages and messages hold of the streams' memory goes back with it, and what still
-// lies in a mailbox has nothing left to give back.
+// finish waits for the end and releases what the run owns.
 func (r *Run) finish() {
 	outcome := <-r.result
 	close(r.quit)
 	<-r.watched
-	for _, s := range r.streams {
-		s.Close()
-	}
-	r.builders.Wait()
-	for _, s := range r.streams { // now that nothing uses the memory of another
-		s.Arena().Close()
-	}
-	if r.shutdown != nil {
-		r.shutdown()
-	}
-	r.memory.Close()
-	r.copies.Close()
+	r.close()
 	if outcome.Err != nil {
 		r.log.Error("run failed", "step", outcome.State.Step, "err", outcome.Err)
 	} else {
 		r.log.Info("run ended", "step", outcome.State.Step, "stopped", outcome.Stopped)
 	}
-	r.outcome, r.spec = outcome, Spec{} // whoever keeps the run keeps no data by it
+	r.outcome = outcome
 	close(r.done)
 }
 
@@ -123,15 +93,21 @@ func (r *Run) watch() {
 }
 
 // Attempt identifies this attempt at the run, in its messages.
-func (r *Run) Attempt() uuid.UUID { return r.attempt }
+func (r *Run) Attempt() uuid.UUID { return r.id.attempt }
 
 // Status reads every actor's cell. It needs no actor to answer.
-func (r *Run) Status() Status {
-	s := Status{Time: time.Now()}
-	for _, c := range r.cells {
-		s.Actors = append(s.Actors, c.Load())
+func (r *Run) Status() Status { return Status{Time: time.Now(), Actors: r.status()} }
+
+// Observe takes what an actor in another process was last heard to be doing.
+func (r *Run) Observe(s Snapshot) {
+	if c := r.byName[s.Actor]; c != nil && s.Rank >= 0 {
+		c.observe(s)
 	}
-	return s
+}
+
+// Lost tells the run that the process of some ranks is gone: it ends with err.
+func (r *Run) Lost(ranks []int, err error) {
+	r.system.Root.Send(r.supervisor, &lost{ranks, err})
 }
 
 // Pause holds the run at the end of its step, Resume lets it go on.

@@ -67,6 +67,11 @@ func (s *Spec) analyse() (t tables, err error) {
 	if err := s.check(); err != nil {
 		return t, err
 	}
+	return s.analyseTables()
+}
+
+// analyseTables is what follows from a run's tables alone.
+func (s *Spec) analyseTables() (t tables, err error) {
 	r, tl, err := scheduler.Analyse(s.Table)
 	if err != nil {
 		return t, err
@@ -110,7 +115,9 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 		a.cell.store(a.ready.snapshot(a.state.Step, 0))
 	case *StageReady:
 		if a.runID.accepts(m.Header) {
-			a.ready.mark(m.Rank)
+			if a.ready.mark(m.Rank); a.ready.all() && a.spec.Ready != nil {
+				a.spec.Ready()
+			}
 			a.proceed(ctx)
 		}
 	case *StageDone:

@@ -45,15 +45,25 @@ type Compute interface {
 // Spec is everything a run needs. The functions and interfaces are its only way
 // to files.
 type Spec struct {
-	Run    uuid.UUID
-	Device tensorops.Device
+	Run uuid.UUID
+	// Attempt names this attempt at the run; zero: Start makes a name.
+	Attempt uuid.UUID
+	Device  tensorops.Device
 	// Devices, if there are any, take the place of Device: one for each rank. Ranks on the
 	// same one, as == tells, hand their tensors over as they are.
 	Devices []tensorops.Device
 
+	// Hosts, if there are any, are the addresses of the processes that the ranks are in, one
+	// for each rank; "": in this one. StartStages makes the stages there.
+	Hosts []string
 	// Build makes rank r's stage on its stream, with its weights. It is called
 	// in a goroutine of its own, which the run's end waits for.
 	Build func(rank int, s tensorops.Stream) (Compute, error)
+	// Weights are the stored tensors that stages in other processes ask for; nil: there are
+	// none.
+	Weights *StoredWeights
+	// Ready is called once, when every stage has its weights.
+	Ready func()
 	// TiedRanks are the ranks that use a tied weight: where there are several, each sends
 	// its gradient to all others.
 	TiedRanks []int
@@ -113,7 +123,27 @@ type Spec struct {
 	// the run's own; nil: nobody is.
 	Logger *slog.Logger
 
+	// Attach is called before any actor of the run is there, with what its messages are
+	// carried to other processes by. Detach is called when no actor sends or takes a tensor any
+	// more, and before the run's memory goes back: whoever carries tensors lets go of them.
+	Attach func(*Codec)
+	Detach func()
+
 	dispatcher actor.Dispatcher // of the stages; nil: the sender's goroutine. A benchmark sets it
+}
+
+// StoredWeights are tensors of a checkpoint, by the names of a model's parameters.
+type StoredWeights struct {
+	Params []*stages.Param
+	Source stages.Source
+}
+
+// host is the address of the process that a rank is in; "": this one.
+func (s *Spec) host(rank int) string {
+	if len(s.Hosts) == 0 {
+		return ""
+	}
+	return s.Hosts[rank]
 }
 
 // ranks is the number of stage actors.
@@ -125,7 +155,10 @@ var ErrSpec = errors.New("contradictory run")
 // check compares the tables with the data and with each other. That each is a
 // table that can be run is for scheduler.Check to say.
 func (s *Spec) check() error {
-	t, e := s.Table, s.EvalTable
+	t := s.Table
+	if n := len(s.Hosts); n > 0 && n != s.ranks() {
+		return fmt.Errorf("%w: %d hosts for %d ranks: give one for each, or none", ErrSpec, n, s.ranks())
+	}
 	if err := s.checkDevices(); err != nil {
 		return err
 	}
@@ -135,12 +168,27 @@ func (s *Spec) check() error {
 	if s.PostValidate && s.MaxInFlight > 0 {
 		return fmt.Errorf("%w: post-validation needs a fixed order, and max in flight is %d", ErrSpec, s.MaxInFlight)
 	}
+	return errors.Join(s.checkEval(), s.checkWindows())
+}
+
+// checkEval compares the two tables.
+func (s *Spec) checkEval() error {
+	t, e := s.Table, s.EvalTable
 	if e == nil {
 		return nil
 	}
 	if e.NumRanks() != t.NumRanks() || e.NumChunks != t.NumChunks || e.Placement != t.Placement {
 		return fmt.Errorf("%w: validation has %d chunks on %d ranks (placement %v), training %d on %d (%v)",
 			ErrSpec, e.NumChunks, e.NumRanks(), e.Placement, t.NumChunks, t.NumRanks(), t.Placement)
+	}
+	return nil
+}
+
+// checkWindows compares the table of a validation with its data.
+func (s *Spec) checkWindows() error {
+	e := s.EvalTable
+	if e == nil {
+		return nil
 	}
 	windows := s.Data.EvalWindows()
 	if !e.ForwardOnly || e.Microbatches != (windows+s.MicrobatchSize-1)/s.MicrobatchSize {

@@ -2,7 +2,6 @@ package actors
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -15,18 +14,18 @@ import (
 // stageActor runs one rank's orders.
 type stageActor struct {
 	part
+	local        *local
 	rank         int
 	stream       tensorops.Stream
 	hostTransfer hostTransfer
-	copies       *tensorops.Memory // the run's, for what checkpoints are written from
-	builders     *sync.WaitGroup   // the run's
 	peers        *Peers
 	self         *actor.PID
 	root         *actor.RootContext
 
-	state stageState
-	stage Compute // from resting on
-	step  int64   // of the order, update or save that was begun last
+	state   stageState
+	leaving bool    // to stop when it has halted
+	stage   Compute // from resting on
+	step    int64   // of the order, update or save that was begun last
 
 	// What was sent to this stage and not consumed yet, by order, kind, chunk
 	// and microbatch. The sender's credits bound it.
@@ -140,14 +139,20 @@ func (a *stageActor) Receive(ctx actor.Context) {
 	case halt:
 		a.failed = true
 		a.move(ctx, haltAsked)
+	case leave:
+		a.failed, a.leaving = true, true
+		if a.state == stageHalted {
+			ctx.Stop(ctx.Self())
+		}
+		a.move(ctx, haltAsked)
 	}
 }
 
 // build makes the stage. Weights take seconds for a large model: not in Receive.
 func (a *stageActor) build() {
-	a.builders.Add(1)
+	a.local.builders.Add(1)
 	go func() { // ends with Build
-		defer a.builders.Done()
+		defer a.local.builders.Done()
 		m := &built{}
 		defer a.root.Send(a.self, m)
 		defer caught(&m.err)

@@ -50,5 +50,8 @@ func (a *stageActor) move(ctx actor.Context, e stageEvent) {
 	if a.state == stageHalted && before != stageHalted {
 		ctx.Send(ctx.Parent(), &halted{a.rank})
 		a.drain()
+		if a.leaving {
+			ctx.Stop(ctx.Self())
+		}
 	}
 }

@@ -86,6 +86,16 @@ func (c *StatusCell) Load() Snapshot {
 	return c.snap
 }
 
+// observe replaces the snapshot by another process's.
+func (c *StatusCell) observe(s Snapshot) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s != c.snap {
+		c.snap = s
+		c.moves.Add(1)
+	}
+}
+
 // store replaces what the actor does; the name stays, and the time is now unless
 // nothing has changed.
 func (c *StatusCell) store(s Snapshot) {

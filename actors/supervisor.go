@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
-
-	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// supervisor spawns the actors of a run on this machine and supervises them. An
+// supervisor spawns the actors of a run that are in its process and supervises them; those
+// of stages in other processes it only knows. An
 // actor that fails is never restarted behind the run's back: the first failure
 // stops everything in order and is the run's error.
 //
@@ -19,23 +17,17 @@ import (
 // all have, no tensor is sent any more, and every actor stops behind what is in
 // its mailbox, so that nothing is lost there.
 type supervisor struct {
-	spec    *Spec
-	runID   runID
-	cells   []*StatusCell
-	streams []tensorops.Stream
-	host    tensorops.Arena // for what crosses from one device to another
-	copies  *tensorops.Memory
-	tables  tables
-	result  chan<- Outcome // capacity 1
+	*local
+	tables tables
+	result chan<- Outcome // capacity 1
 
-	builders *sync.WaitGroup
-	root     *actor.RootContext
-	pids     map[string]*actor.PID // that live
-	active   map[string]bool       // stages that may send tensors
-	ending   bool
-	last     lastState // the scheduler's, once it has told it; the start's before
-	told     bool
-	outcome  Outcome
+	root    *actor.RootContext
+	pids    map[string]*actor.PID // that live
+	active  map[string]bool       // stages that may send tensors
+	ending  bool
+	last    lastState // the scheduler's, once it has told it; the start's before
+	told    bool
+	outcome Outcome
 }
 
 // Outcome is how a run ended.
@@ -72,7 +64,7 @@ func (s *supervisor) Receive(ctx actor.Context) {
 		s.root, s.last.state = ctx.ActorSystem().Root, s.spec.Start
 		s.spawn(ctx)
 	case *Failed:
-		if s.runID.accepts(m.Header) {
+		if s.id.accepts(m.Header) {
 			s.end(Outcome{Err: &ActorError{m.Actor, m.Step, m.Err}})
 		}
 	case *finished:
@@ -87,8 +79,17 @@ func (s *supervisor) Receive(ctx actor.Context) {
 		}
 	case *halted:
 		s.rest(stageName(m.rank))
+	case *left:
+		s.gone(ctx, stageName(m.rank))
+	case *lost:
+		if !s.ending { // else the stages have nothing to do but leave
+			s.end(Outcome{Err: m.err})
+		}
+		for _, rank := range m.ranks {
+			s.gone(ctx, stageName(rank))
+		}
 	case *actor.Terminated:
-		s.terminated(ctx, m.Who)
+		s.gone(ctx, s.name(m.Who))
 	case *lastState:
 		s.last, s.told = *m, true
 		s.stopLast(ctx)
@@ -96,7 +97,12 @@ func (s *supervisor) Receive(ctx actor.Context) {
 		if !s.ending && s.outcome.Err == nil { // stopped from outside, in the caller's system
 			s.outcome.Err = ErrKilled
 		}
-		clear(s.active) // protoactor stops the others that are left now
+		for name, pid := range s.pids { // protoactor stops the others that are left now
+			if pid.Address != s.system.Address() {
+				s.root.Send(pid, leave{})
+			}
+			delete(s.active, name)
+		}
 	case *actor.Stopped:
 		s.outcome.State, s.outcome.Updates = s.last.state, s.last.updates
 		s.result <- s.outcome
@@ -134,12 +140,14 @@ func (s *supervisor) spawn(ctx actor.Context) {
 		s.pids[name] = pid
 		return pid
 	}
-	common := func(i int) part { return part{spec: s.spec, cell: s.cells[i], runID: s.runID} }
-	peers := &Peers{Header: s.runID.header(s.spec.Start.Step, 0)}
-	peers.Scheduler = add(schedulerName, func() actor.Actor { return newSchedulerActor(common(0), s.tables) })
-	peers.Loader = add(loaderName, func() actor.Actor { return &loader{part: common(1)} })
-	peers.Checkpoint = add(checkpointName, func() actor.Actor { return &checkpointActor{part: common(2)} })
-	peers.Metrics = add(metricsName, func() actor.Actor { return &metricsActor{part: common(3)} })
+	peers := &Peers{Header: s.id.header(s.spec.Start.Step, 0)}
+	peers.Scheduler = add(schedulerName, func() actor.Actor { return newSchedulerActor(s.part(schedulerName), s.tables) })
+	peers.Loader = add(loaderName, func() actor.Actor { return &loader{part: s.part(loaderName)} })
+	peers.Checkpoint = add(checkpointName, func() actor.Actor { return &checkpointActor{part: s.part(checkpointName)} })
+	peers.Metrics = add(metricsName, func() actor.Actor { return &metricsActor{part: s.part(metricsName)} })
+	if s.spec.Weights != nil {
+		add(weightsName, func() actor.Actor { return &weightsActor{part: s.part(weightsName), host: s.host} })
+	}
 	// A stage receives and records on the goroutine that sends to it, its device's for one:
 	// between two actions no goroutine is switched. On a goroutine of its mailbox's own, where
 	// actions take 1 ms, steps take up to 1 % longer on 2 ranks, 1 to 2 % on 8, and 2 to 5 %
@@ -149,12 +157,15 @@ func (s *supervisor) spawn(ctx actor.Context) {
 	if dispatcher == nil {
 		dispatcher = actor.NewSynchronizedDispatcher(throughput)
 	}
-	for r, stream := range s.streams {
+	for r := range s.streams {
 		name := stageName(r)
-		peers.Stages = append(peers.Stages, add(name, func() actor.Actor {
-			return &stageActor{part: common(4 + r), rank: r, stream: stream, hostTransfer: hostTransfer{host: s.host}, copies: s.copies, builders: s.builders}
-		}, actor.WithDispatcher(dispatcher)))
 		s.active[name] = true
+		if host := s.spec.host(r); host != "" {
+			s.pids[name] = actor.NewPID(host, actorID(s.id.attempt, name))
+		} else {
+			add(name, func() actor.Actor { return s.newStage(r) }, actor.WithDispatcher(dispatcher))
+		}
+		peers.Stages = append(peers.Stages, s.pids[name])
 	}
 	// The scheduler first: stages report to it.
 	for _, pid := range append([]*actor.PID{peers.Scheduler, peers.Checkpoint}, peers.Stages...) {
@@ -186,14 +197,17 @@ func (s *supervisor) rest(stage string) {
 	delete(s.active, stage)
 	if len(s.active) == 0 {
 		for _, pid := range s.pids {
-			s.root.Poison(pid)
+			if pid.Address == s.system.Address() {
+				s.root.Poison(pid)
+			} else {
+				s.root.Send(pid, leave{})
+			}
 		}
 	}
 }
 
-// terminated counts the actors out; the supervisor is the last.
-func (s *supervisor) terminated(ctx actor.Context, who *actor.PID) {
-	name := s.name(who)
+// gone counts an actor out; the supervisor is the last.
+func (s *supervisor) gone(ctx actor.Context, name string) {
 	delete(s.pids, name)
 	s.rest(name) // where it could not say so itself
 	s.stopLast(ctx)

@@ -2296,7 +2296,7 @@ type TiedGradient struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	From          int32                  `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
 	Param         int32                  `protobuf:"varint,2,opt,name=param,proto3" json:"param,omitempty"`
-	Place         int32                  `protobuf:"varint,3,opt,name=place,proto3" json:"place,omitempty"`
+	Uses          uint32                 `protobuf:"varint,3,opt,name=uses,proto3" json:"uses,omitempty"`
 	Tensor        *Tensor                `protobuf:"bytes,4,opt,name=tensor,proto3" json:"tensor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2346,9 +2346,9 @@ func (x *TiedGradient) GetParam() int32 {
 	return 0
 }
 
-func (x *TiedGradient) GetPlace() int32 {
+func (x *TiedGradient) GetUses() uint32 {
 	if x != nil {
-		return x.Place
+		return x.Uses
 	}
 	return 0
 }
@@ -3519,11 +3519,11 @@ const file_wire_proto_rawDesc = "" +
 	"microbatch\x12+\n" +
 	"\x06extent\x18\x03 \x01(\v2\x13.troupe.wire.ExtentR\x06extent\x12\x16\n" +
 	"\x06tokens\x18\x04 \x01(\x03R\x06tokens\x12\x18\n" +
-	"\atargets\x18\x05 \x01(\x03R\atargets\"{\n" +
+	"\atargets\x18\x05 \x01(\x03R\atargets\"y\n" +
 	"\fTiedGradient\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x05R\x04from\x12\x14\n" +
-	"\x05param\x18\x02 \x01(\x05R\x05param\x12\x14\n" +
-	"\x05place\x18\x03 \x01(\x05R\x05place\x12+\n" +
+	"\x05param\x18\x02 \x01(\x05R\x05param\x12\x12\n" +
+	"\x04uses\x18\x03 \x01(\rR\x04uses\x12+\n" +
 	"\x06tensor\x18\x04 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\"\xbb\x01\n" +
 	"\tStageDone\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12)\n" +

@@ -1,0 +1,247 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// ErrMessage: what came from another process is no message that an actor here takes.
+var ErrMessage = errors.New("not a message for this process")
+
+// Codec turns the messages of one attempt into what goes to other processes, and back. It
+// knows the tables, so that orders travel without them. Safe for concurrent use.
+type Codec struct {
+	*local
+	tables  tables
+	takes   direction
+	batches *batchPool
+}
+
+// direction says which messages a process takes from others.
+type direction uint8
+
+const (
+	toCoordinator direction = iota + 1
+	toStages
+)
+
+func newCodec(l *local, t tables, takes direction) *Codec {
+	return &Codec{local: l, tables: t, takes: takes, batches: &batchPool{}}
+}
+
+// Attempt identifies the attempt.
+func (c *Codec) Attempt() uuid.UUID { return c.id.attempt }
+
+// Packed is a message on its way to another process.
+type Packed struct {
+	Message *wire.Message
+	// Parts are the numbers behind the message, little-endian, in memory that must stay as it
+	// is until Release is called, once. A message without any is a control message.
+	Parts   [][]byte
+	Release func()
+	Bulk    bool // it goes the way of tensors, even if it has none
+}
+
+// Pack makes a message ready to leave for another process. It fails for a message that
+// never leaves its own.
+func (c *Codec) Pack(m any) (p Packed, err error) {
+	w := &wire.Message{}
+	p.Message, p.Release = w, func() {}
+	h := c.id.header(0, 0)
+	switch m := m.(type) {
+	case *Peers:
+		h = m.Header
+		w.Kind = &wire.Message_Peers{Peers: &wire.Peers{Scheduler: packPID(m.Scheduler), Loader: packPID(m.Loader), Checkpoint: packPID(m.Checkpoint), Stages: packPIDs(m.Stages)}}
+	case *Order:
+		h = m.Header
+		w.Kind = &wire.Message_Order{Order: &wire.Order{Phase: uint32(m.Phase), Trace: m.Trace, Speculative: packUpdate(m.Speculative)}}
+	case *Transfer:
+		h, p.Bulk = m.Header, true
+		w.Kind = &wire.Message_Transfer{Transfer: &wire.Transfer{Edge: uint32(m.Kind), To: m.To, Microbatch: m.Microbatch, Extent: packExtent(m.Extent), Tensor: packTensor(m.Tensor)}}
+		p.Parts, p.Release = tensorParts(m.Tensor), m.release
+	case *Credit:
+		h = m.Header
+		w.Kind = &wire.Message_Credit{Credit: &wire.Credit{Edge: uint32(m.Kind), Chunk: m.Edge}}
+	case *DataRequest:
+		h = m.Header
+		w.Kind = &wire.Message_DataRequest{DataRequest: &wire.DataRequest{Phase: uint32(m.Phase), Chunk: m.Chunk, Microbatch: m.Microbatch, Tokens: m.Tokens, Targets: m.Targets, ReplyTo: packPID(m.ReplyTo)}}
+	case *Data:
+		h, p.Bulk = m.Header, true
+		b := m.Batch
+		w.Kind = &wire.Message_Data{Data: &wire.Data{Chunk: m.Chunk, Microbatch: m.Microbatch, Extent: packExtent(b.Extent), Tokens: int64(len(b.Tokens)), Targets: int64(len(b.Targets))}}
+		p.Parts, p.Release = [][]byte{tensorops.HostBytes(b.Tokens), tensorops.HostBytes(b.Targets)}, m.release
+	case *TiedGradient:
+		h, p.Bulk = m.Header, true
+		w.Kind = &wire.Message_TiedGradient{TiedGradient: &wire.TiedGradient{From: m.From, Param: int32(m.Grad.Param), Uses: packUses(m.Grad.Uses), Tensor: packTensor(m.Grad.Grad)}}
+		p.Parts, p.Release = tensorParts(m.Grad.Grad), m.release
+	case *StageDone:
+		h = m.Header
+		w.Kind = &wire.Message_StageDone{StageDone: packStageDone(m)}
+	case *Apply:
+		h = m.Header
+		w.Kind = &wire.Message_Apply{Apply: &wire.Apply{Skip: m.Skip, Update: packUpdate(&m.Update), Kept: m.Kept, Abort: m.Abort}}
+	case *Applied:
+		h = m.Header
+		w.Kind = &wire.Message_Applied{Applied: &wire.Applied{Rank: int32(m.Rank)}}
+	case *SaveState:
+		h = m.Header
+		w.Kind = &wire.Message_SaveState{SaveState: &wire.SaveState{}}
+	case *StageState:
+		h, p.Bulk = m.Header, true
+		s := &wire.StageState{Rank: int32(m.Rank)}
+		for _, v := range m.Saved {
+			s.Saved = append(s.Saved, &wire.Saved{Name: v.Name, Index: int32(v.Index), Part: v.Part, Dims: packDims(v.Shape)})
+			p.Parts = append(p.Parts, tensorops.HostBytes(v.Data))
+		}
+		w.Kind, p.Release = &wire.Message_StageState{StageState: s}, m.release
+	case *StageReady:
+		h = m.Header
+		w.Kind = &wire.Message_StageReady{StageReady: &wire.StageReady{Rank: int32(m.Rank)}}
+	case *ExpectInput:
+		h = m.Header
+		w.Kind = &wire.Message_ExpectInput{ExpectInput: &wire.ExpectInput{Action: packAction(m.Action)}}
+	case *Failed:
+		h = m.Header
+		w.Kind = &wire.Message_Failed{Failed: packFailure(m)}
+	case halt:
+		w.Kind = &wire.Message_Halt{Halt: &wire.Halt{}}
+	case *halted:
+		w.Kind = &wire.Message_Halted{Halted: &wire.Halted{Rank: int32(m.rank)}}
+	case leave:
+		w.Kind = &wire.Message_Leave{Leave: &wire.Leave{}}
+	case *left:
+		w.Kind = &wire.Message_Left{Left: &wire.Left{Rank: int32(m.rank)}}
+	case *ReadWeight:
+		h = m.Header
+		w.Kind = &wire.Message_ReadWeight{ReadWeight: &wire.ReadWeight{Request: m.Request, Name: m.Param, Part: m.Part, ReplyTo: packPID(m.ReplyTo)}}
+	case *Weight:
+		h, p.Bulk = m.Header, true
+		v := &wire.Weight{Request: m.Request}
+		if m.Err != nil {
+			v.Error = m.Err.Error()
+		} else {
+			v.Tensor, p.Parts = packTensor(m.Tensor), tensorParts(m.Tensor)
+		}
+		w.Kind, p.Release = &wire.Message_Weight{Weight: v}, m.release
+	default:
+		return p, fmt.Errorf("%w: a %T stays in its own", ErrMessage, m)
+	}
+	w.Header = packHeader(h)
+	return p, nil
+}
+
+func packHeader(h Header) *wire.Header {
+	return &wire.Header{Run: h.Run[:], Attempt: h.Attempt[:], Step: h.Step, Order: h.Order}
+}
+
+func packPID(p *actor.PID) *wire.Pid {
+	if p == nil {
+		return nil
+	}
+	return &wire.Pid{Address: p.Address, Id: p.Id}
+}
+
+func packPIDs(pids []*actor.PID) []*wire.Pid {
+	var all []*wire.Pid
+	for _, p := range pids {
+		all = append(all, packPID(p))
+	}
+	return all
+}
+
+func packUpdate(u *stages.Update) *wire.Update {
+	if u == nil {
+		return nil
+	}
+	return &wire.Update{Count: int64(u.Count), Lr: u.LR, GradScale: u.GradScale}
+}
+
+func packExtent(e Extent) *wire.Extent {
+	return &wire.Extent{FirstSequence: int64(e.FirstSequence), Sequences: int64(e.Sequences), Positions: int64(e.Positions)}
+}
+
+func packAction(a scheduler.Action) *wire.Action {
+	return &wire.Action{Chunk: a.Chunk, Type: uint32(a.Type), Microbatch: a.Microbatch}
+}
+
+func packDims(shape []int) []int64 {
+	dims := make([]int64, len(shape))
+	for i, d := range shape {
+		dims[i] = int64(d)
+	}
+	return dims
+}
+
+func packTensor(t tensorops.Tensor) *wire.Tensor {
+	if !t.Valid() {
+		return nil
+	}
+	return &wire.Tensor{Dtype: uint32(t.DType()), Dims: packDims(t.Shape())}
+}
+
+// tensorParts are the numbers of a tensor in host memory: in one piece, or of a view row
+// by row.
+func tensorParts(t tensorops.Tensor) [][]byte {
+	switch {
+	case !t.Valid():
+		return nil
+	case t.Contiguous():
+		return [][]byte{tensorops.Bytes(t)}
+	}
+	var rows [][]byte
+	for r := range t.Rows() {
+		rows = append(rows, tensorops.Bytes(t.RowRange(r, r+1)))
+	}
+	return rows
+}
+
+func packStageDone(m *StageDone) *wire.StageDone {
+	d := &wire.StageDone{Rank: int32(m.Rank), BusyNs: int64(m.Busy)}
+	for _, l := range m.Losses {
+		d.Losses = append(d.Losses, &wire.Loss{Microbatch: int32(l.Microbatch), Sum: l.Sum, Targets: l.Targets, Mtp: l.MTP})
+	}
+	for _, n := range m.Norms {
+		d.Norms = append(d.Norms, &wire.Norm{Param: int32(n.Param), Squared: n.Squared})
+	}
+	for _, t := range m.Trace {
+		d.Trace = append(d.Trace, &wire.ActionTime{Action: packAction(t.Action), StartNs: t.Start.UnixNano(), EndNs: t.End.UnixNano()})
+	}
+	return d
+}
+
+// failures are errors that callers of a run branch on, by their names on the wire.
+var failures = map[string]error{
+	"out_of_memory": tensorops.ErrOutOfMemory,
+	"shape":         tensorops.ErrShape,
+}
+
+func packFailure(m *Failed) *wire.Failed {
+	f := &wire.Failed{Actor: m.Actor, Error: m.Err.Error()}
+	for name, err := range failures {
+		if errors.Is(m.Err, err) {
+			f.Kind = name
+		}
+	}
+	var p *Panic
+	if errors.As(m.Err, &p) {
+		f.Error, f.Stack = fmt.Sprint(p.Value), string(p.Stack)
+	}
+	return f
+}
+
+// RemoteError is a failure in another process.
+type RemoteError struct {
+	Text string
+	kind error
+}
+
+func (e *RemoteError) Error() string { return e.Text }
+func (e *RemoteError) Unwrap() error { return e.kind }

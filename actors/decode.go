@@ -1,0 +1,404 @@
+package actors
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+const limitText = 1 << 16 // bytes of a text from another process: an error, a stack, a name
+
+// Unpack makes a message of what came without numbers behind it. Everything in it is
+// checked: another process may be broken, or not what it says.
+func (c *Codec) Unpack(w *wire.Message) (any, error) {
+	h, err := c.header(w)
+	if err != nil {
+		return nil, err
+	}
+	if c.takes == toStages {
+		return c.unpackForStage(h, w)
+	}
+	return c.unpackForCoordinator(h, w)
+}
+
+// unpackForStage takes what a coordinator or another stage sends a stage.
+func (c *Codec) unpackForStage(h Header, w *wire.Message) (any, error) {
+	switch k := w.Kind.(type) {
+	case *wire.Message_Peers:
+		return c.peers(h, k.Peers)
+	case *wire.Message_Order:
+		return c.order(h, k.Order)
+	case *wire.Message_Credit:
+		if err := c.checkEdge(k.Credit.GetEdge(), k.Credit.GetChunk()); err != nil {
+			return nil, err
+		}
+		return &Credit{Header: h, Kind: scheduler.EdgeKind(k.Credit.GetEdge()), Edge: k.Credit.GetChunk()}, nil
+	case *wire.Message_Apply:
+		return &Apply{Header: h, Skip: k.Apply.GetSkip(), Update: unpackUpdate(k.Apply.GetUpdate()), Kept: k.Apply.GetKept(), Abort: k.Apply.GetAbort()}, nil
+	case *wire.Message_SaveState:
+		return &SaveState{h}, nil
+	case *wire.Message_ExpectInput:
+		a, err := c.action(k.ExpectInput.GetAction())
+		return &ExpectInput{Header: h, Action: a}, err
+	case *wire.Message_Halt:
+		return halt{}, nil
+	case *wire.Message_Leave:
+		return leave{}, nil
+	}
+	return nil, fmt.Errorf("%w: %T, at a stage", ErrMessage, w.Kind)
+}
+
+// unpackForCoordinator takes what a stage sends the coordinator.
+func (c *Codec) unpackForCoordinator(h Header, w *wire.Message) (any, error) {
+	switch k := w.Kind.(type) {
+	case *wire.Message_DataRequest:
+		r := k.DataRequest
+		if err := c.checkData(Phase(r.GetPhase()), r.GetChunk(), r.GetMicrobatch()); err != nil {
+			return nil, err
+		}
+		reply, err := c.reply(r.GetReplyTo())
+		return &DataRequest{Header: h, Phase: Phase(r.GetPhase()), Chunk: r.GetChunk(), Microbatch: r.GetMicrobatch(), Tokens: r.GetTokens(), Targets: r.GetTargets(), ReplyTo: reply}, err
+	case *wire.Message_StageDone:
+		return c.stageDone(h, k.StageDone)
+	case *wire.Message_Applied:
+		rank, err := c.remoteRank(k.Applied.GetRank())
+		return &Applied{Header: h, Rank: rank}, err
+	case *wire.Message_StageReady:
+		rank, err := c.remoteRank(k.StageReady.GetRank())
+		return &StageReady{Header: h, Rank: rank}, err
+	case *wire.Message_Failed:
+		return &Failed{Header: h, Actor: cut(k.Failed.GetActor()), Err: unpackFailure(k.Failed)}, nil
+	case *wire.Message_Halted:
+		rank, err := c.remoteRank(k.Halted.GetRank())
+		return &halted{rank}, err
+	case *wire.Message_Left:
+		rank, err := c.remoteRank(k.Left.GetRank())
+		return &left{rank}, err
+	case *wire.Message_ReadWeight:
+		r := k.ReadWeight
+		reply, err := c.reply(r.GetReplyTo())
+		return &ReadWeight{Header: h, Request: r.GetRequest(), Param: cut(r.GetName()), Part: cut(r.GetPart()), ReplyTo: reply}, err
+	}
+	return nil, fmt.Errorf("%w: %T, at the coordinator", ErrMessage, w.Kind)
+}
+
+func (c *Codec) header(w *wire.Message) (Header, error) {
+	h := w.GetHeader()
+	run, err := uuid.FromBytes(h.GetRun())
+	if err != nil {
+		return Header{}, fmt.Errorf("%w: the run's id has %d bytes, not 16", ErrMessage, len(h.GetRun()))
+	}
+	attempt, err := uuid.FromBytes(h.GetAttempt())
+	if err != nil {
+		return Header{}, fmt.Errorf("%w: the attempt's id has %d bytes, not 16", ErrMessage, len(h.GetAttempt()))
+	}
+	m := Header{Run: run, Attempt: attempt, Step: h.GetStep(), Order: h.GetOrder()}
+	if !c.id.accepts(m) {
+		return m, fmt.Errorf("%w: it is of attempt %v at run %v, here is %v of %v", ErrMessage, attempt, run, c.id.attempt, c.id.run)
+	}
+	if m.Step < 0 || m.Order < 0 {
+		return m, fmt.Errorf("%w: step %d, order %d", ErrMessage, m.Step, m.Order)
+	}
+	return m, nil
+}
+
+// peers are the coordinator's actors, and the stages that this process knows already.
+func (c *Codec) peers(h Header, p *wire.Peers) (any, error) {
+	if len(p.GetStages()) != c.spec.ranks() {
+		return nil, fmt.Errorf("%w: peers are %d stages, the table has %d ranks", ErrMessage, len(p.GetStages()), c.spec.ranks())
+	}
+	m := &Peers{Header: h}
+	for name, at := range map[string]struct {
+		from *wire.Pid
+		to   **actor.PID
+	}{schedulerName: {p.GetScheduler(), &m.Scheduler}, loaderName: {p.GetLoader(), &m.Loader}, checkpointName: {p.GetCheckpoint(), &m.Checkpoint}} {
+		if at.from.GetId() != actorID(c.id.attempt, name) {
+			return nil, fmt.Errorf("%w: the %s is said to be %.100q", ErrMessage, name, at.from.GetId())
+		}
+		*at.to = actor.NewPID(at.from.GetAddress(), at.from.GetId())
+	}
+	for rank := range p.GetStages() {
+		host := c.spec.host(rank)
+		if host == "" {
+			host = c.system.Address()
+		}
+		m.Stages = append(m.Stages, actor.NewPID(host, actorID(c.id.attempt, stageName(rank))))
+	}
+	return m, nil
+}
+
+func (c *Codec) order(h Header, o *wire.Order) (any, error) {
+	m := &Order{Header: h, Phase: Phase(o.GetPhase()), Trace: o.GetTrace()}
+	if u := o.GetSpeculative(); u != nil {
+		update := unpackUpdate(u)
+		m.Speculative = &update
+	}
+	switch {
+	case m.Phase == Train:
+		m.Table, m.Credits, m.Priorities = c.spec.Table, c.tables.trainCredits, c.tables.priorities
+	case m.Phase == Eval && c.spec.EvalTable != nil:
+		m.Table, m.Credits = c.spec.EvalTable, c.tables.evalCredits
+	default:
+		return nil, fmt.Errorf("%w: an order for phase %d", ErrMessage, o.GetPhase())
+	}
+	return m, nil
+}
+
+func (c *Codec) stageDone(h Header, d *wire.StageDone) (any, error) {
+	rank, err := c.remoteRank(d.GetRank())
+	if err != nil {
+		return nil, err
+	}
+	m := &StageDone{Header: h, Rank: rank, Busy: time.Duration(d.GetBusyNs())}
+	for _, l := range d.GetLosses() {
+		m.Losses = append(m.Losses, Loss{Microbatch: int(l.GetMicrobatch()), Sum: l.GetSum(), Targets: l.GetTargets(), MTP: l.GetMtp()})
+	}
+	for _, n := range d.GetNorms() {
+		if n.GetParam() < 0 || n.GetParam() >= limitParams {
+			return nil, fmt.Errorf("%w: the norm of parameter %d, of at most %d", ErrMessage, n.GetParam(), limitParams)
+		}
+		m.Norms = append(m.Norms, stages.Norm{Param: int(n.GetParam()), Squared: n.GetSquared()})
+	}
+	for _, t := range d.GetTrace() {
+		a, err := c.action(t.GetAction())
+		if err != nil {
+			return nil, err
+		}
+		m.Trace = append(m.Trace, ActionTime{a, time.Unix(0, t.GetStartNs()), time.Unix(0, t.GetEndNs())})
+	}
+	return m, nil
+}
+
+// limitParams bounds a model's parameters, of which each has a tensor.
+const limitParams = 1 << 20
+
+func unpackUpdate(u *wire.Update) stages.Update {
+	return stages.Update{Count: int(u.GetCount()), LR: u.GetLr(), GradScale: u.GetGradScale()}
+}
+
+func unpackFailure(f *wire.Failed) error {
+	if f.GetStack() != "" {
+		return &Panic{Value: cut(f.GetError()), Stack: []byte(cut(f.GetStack()))}
+	}
+	return &RemoteError{Text: cut(f.GetError()), kind: failures[f.GetKind()]}
+}
+
+func cut(s string) string { return s[:min(len(s), limitText)] }
+
+// remoteRank checks the rank of a stage that reports from another process.
+func (c *Codec) remoteRank(rank int32) (int, error) {
+	if rank < 0 || int(rank) >= c.spec.ranks() || c.spec.host(int(rank)) == "" {
+		return 0, fmt.Errorf("%w: rank %d is not in another process", ErrMessage, rank)
+	}
+	return int(rank), nil
+}
+
+// reply is where an answer goes: an actor of the attempt.
+func (c *Codec) reply(p *wire.Pid) (*actor.PID, error) {
+	id := SupervisorID(c.id.attempt)
+	if p.GetId() != id && (len(p.GetId()) <= len(id) || p.GetId()[:len(id)+1] != id+"/") {
+		return nil, fmt.Errorf("%w: an answer is to go to %.100q", ErrMessage, p.GetId())
+	}
+	return actor.NewPID(p.GetAddress(), p.GetId()), nil
+}
+
+func (c *Codec) checkEdge(kind uint32, chunk int32) error {
+	if kind > uint32(scheduler.BackwardEdge) || chunk < 0 || int(chunk) >= c.spec.Table.NumChunks {
+		return fmt.Errorf("%w: edge %d of chunk %d, of %d", ErrMessage, kind, chunk, c.spec.Table.NumChunks)
+	}
+	return nil
+}
+
+// checkData makes sure that a phase has a microbatch.
+func (c *Codec) checkData(p Phase, chunk, microbatch int32) error {
+	t := c.spec.Table
+	if p == Eval {
+		t = c.spec.EvalTable
+	}
+	if t == nil || p != Train && p != Eval || chunk < 0 || int(chunk) >= t.NumChunks || microbatch < 0 || int(microbatch) >= t.Microbatches {
+		return fmt.Errorf("%w: %v's microbatch %d for chunk %d", ErrMessage, p, microbatch, chunk)
+	}
+	return nil
+}
+
+func (c *Codec) action(a *wire.Action) (scheduler.Action, error) {
+	out := scheduler.Action{Chunk: a.GetChunk(), Type: scheduler.Type(a.GetType()), Microbatch: a.GetMicrobatch()}
+	if a.GetType() < uint32(scheduler.F) || a.GetType() > uint32(scheduler.B) || a.GetChunk() < 0 || int(a.GetChunk()) >= c.spec.Table.NumChunks || a.GetMicrobatch() < 0 {
+		return out, fmt.Errorf("%w: action %d of microbatch %d on chunk %d", ErrMessage, a.GetType(), a.GetMicrobatch(), a.GetChunk())
+	}
+	return out, nil
+}
+
+// Take makes a message of what has numbers behind it, in parts of those lengths: it
+// returns the memory that they are to be read into, and what is to be sent when they are
+// there, or released when they never come.
+func (c *Codec) Take(w *wire.Message, lens []int) (parts [][]byte, m any, release func(), err error) {
+	h, err := c.header(w)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if _, state := w.Kind.(*wire.Message_StageState); state != (c.takes == toCoordinator) {
+		return nil, nil, nil, fmt.Errorf("%w: %T", ErrMessage, w.Kind)
+	}
+	var o owner
+	switch k := w.Kind.(type) {
+	case *wire.Message_Transfer:
+		o, parts, err = c.takeTransfer(h, k.Transfer, lens)
+	case *wire.Message_Data:
+		o, parts, err = c.takeData(h, k.Data, lens)
+	case *wire.Message_TiedGradient:
+		o, parts, err = c.takeTied(h, k.TiedGradient, lens)
+	case *wire.Message_StageState:
+		o, parts, err = c.takeState(h, k.StageState, lens)
+	case *wire.Message_Weight:
+		o, parts, err = c.takeWeight(h, k.Weight, lens)
+	default:
+		err = fmt.Errorf("%w: %T has no numbers behind it", ErrMessage, w.Kind)
+	}
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return parts, o, o.release, nil
+}
+
+func (c *Codec) takeTransfer(h Header, t *wire.Transfer, lens []int) (owner, [][]byte, error) {
+	if err := c.checkEdge(t.GetEdge(), t.GetTo()); err != nil {
+		return nil, nil, err
+	}
+	extent, err := unpackExtent(t.GetExtent())
+	if err != nil {
+		return nil, nil, err
+	}
+	x, parts, err := c.takeTensor(c.host, t.GetTensor(), lens)
+	return &Transfer{Header: h, Kind: scheduler.EdgeKind(t.GetEdge()), To: t.GetTo(), Microbatch: t.GetMicrobatch(), Extent: extent, Tensor: x}, parts, err
+}
+
+func (c *Codec) takeData(h Header, d *wire.Data, lens []int) (owner, [][]byte, error) {
+	extent, err := unpackExtent(d.GetExtent())
+	if err != nil {
+		return nil, nil, err
+	}
+	n := int64(extent.Sequences) * int64(extent.Positions)
+	if len(lens) != 2 || n > math.MaxInt32 {
+		return nil, nil, fmt.Errorf("%w: tokens in %d parts, of %d positions", ErrMessage, len(lens), n)
+	}
+	for i, count := range []int64{d.GetTokens(), d.GetTargets()} {
+		if count != 0 && count != n || int64(lens[i]) != 4*count {
+			return nil, nil, fmt.Errorf("%w: %d tokens in %d bytes, for %d positions", ErrMessage, count, lens[i], n)
+		}
+	}
+	b := c.batches.get(int(n))
+	b.Extent, b.Tokens, b.Targets = extent, b.Tokens[:d.GetTokens()], b.Targets[:d.GetTargets()]
+	return &Data{Header: h, Chunk: d.GetChunk(), Microbatch: d.GetMicrobatch(), Batch: b},
+		[][]byte{tensorops.HostBytes(b.Tokens), tensorops.HostBytes(b.Targets)}, nil
+}
+
+func (c *Codec) takeTied(h Header, t *wire.TiedGradient, lens []int) (owner, [][]byte, error) {
+	if t.GetFrom() < 0 || int(t.GetFrom()) >= c.spec.ranks() || t.GetParam() < 0 {
+		return nil, nil, fmt.Errorf("%w: the gradient of parameter %d from rank %d", ErrMessage, t.GetParam(), t.GetFrom())
+	}
+	x, parts, err := c.takeTensor(c.host, t.GetTensor(), lens)
+	return &TiedGradient{Header: h, From: t.GetFrom(), Grad: stages.TiedGrad{Param: int(t.GetParam()), Uses: unpackUses(t.GetUses()), Grad: x}}, parts, err
+}
+
+func (c *Codec) takeState(h Header, s *wire.StageState, lens []int) (owner, [][]byte, error) {
+	rank, err := c.remoteRank(s.GetRank())
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(lens) != len(s.GetSaved()) {
+		return nil, nil, fmt.Errorf("%w: the state of rank %d comes in %d parts for %d tensors", ErrMessage, rank, len(lens), len(s.GetSaved()))
+	}
+	m := &StageState{Header: h, Rank: rank, Copies: c.copies.NewArena(stageName(rank) + ", checkpoint")}
+	var parts [][]byte
+	for i, v := range s.GetSaved() {
+		t, part, err := c.takeTensor(m.Copies, &wire.Tensor{Dtype: uint32(tensorops.Float32), Dims: v.GetDims()}, lens[i:i+1])
+		if err != nil {
+			m.release()
+			return nil, nil, err
+		}
+		m.Saved = append(m.Saved, stages.Saved{Name: cut(v.GetName()), Index: int(v.GetIndex()), Part: cut(v.GetPart()), Shape: t.Shape(), Data: tensorops.Elements[float32](t)})
+		parts = append(parts, part...)
+	}
+	return m, parts, nil
+}
+
+func (c *Codec) takeWeight(h Header, w *wire.Weight, lens []int) (owner, [][]byte, error) {
+	m := &Weight{Header: h, Request: w.GetRequest()}
+	if w.GetError() != "" {
+		m.Err = &RemoteError{Text: cut(w.GetError())}
+		return m, nil, nil
+	}
+	var parts [][]byte
+	var err error
+	m.Tensor, parts, err = c.takeTensor(c.host, w.GetTensor(), lens)
+	return m, parts, err
+}
+
+// Uses go as a bit for each place.
+
+func packUses(u stages.Uses) (bits uint32) {
+	for place, used := range u {
+		if used {
+			bits |= 1 << place
+		}
+	}
+	return bits
+}
+
+func unpackUses(bits uint32) (u stages.Uses) {
+	for place := range u {
+		u[place] = bits>>place&1 != 0
+	}
+	return u
+}
+
+func unpackExtent(e *wire.Extent) (Extent, error) {
+	for _, n := range []int64{e.GetFirstSequence(), e.GetSequences(), e.GetPositions()} {
+		if n < 0 || n > math.MaxInt32 {
+			return Extent{}, fmt.Errorf("%w: a microbatch of %d sequences from %d on, of %d positions", ErrMessage, e.GetSequences(), e.GetFirstSequence(), e.GetPositions())
+		}
+	}
+	return Extent{int(e.GetFirstSequence()), int(e.GetSequences()), int(e.GetPositions())}, nil
+}
+
+// takeTensor makes a tensor for numbers that come in parts of those lengths.
+func (c *Codec) takeTensor(a tensorops.Arena, w *wire.Tensor, lens []int) (tensorops.Tensor, [][]byte, error) {
+	var none tensorops.Tensor
+	if w == nil || w.GetDtype() > uint32(tensorops.Int32) || len(w.GetDims()) > tensorops.MaxRank {
+		return none, nil, fmt.Errorf("%w: a tensor of type %d with %d dimensions", ErrMessage, w.GetDtype(), len(w.GetDims()))
+	}
+	dtype, total := tensorops.DType(w.GetDtype()), 0
+	for _, n := range lens {
+		total += n
+	}
+	want, shape := int64(dtype.Size()), make([]int, 0, tensorops.MaxRank)
+	for _, d := range w.GetDims() {
+		if d < 0 || d > tensorops.MaxDim || d > 0 && want > math.MaxInt64/d {
+			return none, nil, fmt.Errorf("%w: a tensor of dimensions %d", ErrMessage, w.GetDims())
+		}
+		want *= d
+		shape = append(shape, int(d))
+	}
+	if want != int64(total) {
+		return none, nil, fmt.Errorf("%w: a tensor of %v%d is %d bytes, %d come", ErrMessage, dtype, shape, want, total)
+	}
+	t, err := tensorops.NewTensor(a, dtype, shape...)
+	if err != nil {
+		return none, nil, err
+	}
+	rest := tensorops.Bytes(t)
+	parts := make([][]byte, 0, len(lens))
+	for _, n := range lens {
+		parts, rest = append(parts, rest[:n:n]), rest[n:]
+	}
+	return t, parts, nil
+}

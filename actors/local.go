@@ -1,0 +1,106 @@
+package actors
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// local is what a process holds of a run beside its actors: the streams and the memory of
+// the stages that are in it.
+type local struct {
+	spec     Spec
+	id       runID
+	log      *slog.Logger
+	system   *actor.ActorSystem
+	shutdown func() // of a system of the run's own, else nil
+
+	streams []tensorops.Stream // by rank; nil: in another process
+	cells   []*StatusCell
+	byName  map[string]*StatusCell
+	moves   atomic.Int64
+	memory  *tensorops.Memory // for what crosses from one device to another
+	host    tensorops.Arena   // of it
+	copies  *tensorops.Memory // for what checkpoints are written from
+
+	builders sync.WaitGroup // of stages
+}
+
+func newLocal(spec Spec) (*local, error) {
+	attempt := spec.Attempt
+	if attempt == uuid.Nil {
+		var err error
+		if attempt, err = uuid.NewV7(); err != nil {
+			return nil, err
+		}
+	}
+	l := &local{spec: spec, id: runID{spec.Run, attempt}, byName: make(map[string]*StatusCell), streams: make([]tensorops.Stream, spec.ranks()),
+		memory: tensorops.NewHostMemory(0), copies: tensorops.NewHostMemory(0)}
+	l.host = l.memory.NewArena("what crosses")
+	for rank := range l.streams {
+		if spec.host(rank) == "" {
+			l.streams[rank] = spec.device(rank).NewStream(stageName(rank))
+		}
+	}
+	if l.log = spec.Logger; l.log == nil {
+		l.log = slog.New(slog.DiscardHandler) // events and errors tell what matters
+	}
+	l.log = l.log.With("run", spec.Run, "attempt", attempt)
+	return l, nil
+}
+
+// addCell makes an actor's cell.
+func (l *local) addCell(name string, rank int) {
+	c := NewStatusCell(name, rank, &l.moves)
+	l.cells, l.byName[name] = append(l.cells, c), c
+}
+
+// part is what an actor of the run has in common with the others.
+func (l *local) part(name string) part {
+	return part{spec: &l.spec, cell: l.byName[name], runID: l.id}
+}
+
+// newStage makes the actor of a rank that is in this process.
+func (l *local) newStage(rank int) *stageActor {
+	return &stageActor{part: l.part(stageName(rank)), local: l, rank: rank, stream: l.streams[rank], hostTransfer: hostTransfer{host: l.host}}
+}
+
+// close gives back what the process holds, once no actor of the run is left in it. However
+// that came about, all that stages and messages hold of the streams' memory goes back with
+// it, and what still lies in a mailbox has nothing left to give back.
+func (l *local) close() {
+	if l.spec.Detach != nil {
+		l.spec.Detach()
+	}
+	for _, s := range l.streams {
+		if s != nil {
+			s.Close()
+		}
+	}
+	l.builders.Wait()
+	for _, s := range l.streams { // now that nothing uses the memory of another
+		if s != nil {
+			s.Arena().Close()
+		}
+	}
+	if l.shutdown != nil {
+		l.shutdown()
+	}
+	l.memory.Close()
+	l.copies.Close()
+	l.spec = Spec{} // whoever keeps the run keeps no data by it
+}
+
+// status reads every cell.
+func (l *local) status() []Snapshot {
+	var all []Snapshot
+	for _, c := range l.cells {
+		all = append(all, c.Load())
+	}
+	return all
+}

@@ -1,0 +1,165 @@
+package actors
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// Stages are the stages of a run that are in this process, while its other actors are in
+// another one, the coordinator.
+type Stages struct {
+	*local
+	supervisor *actor.PID
+	weights    *WeightReader
+	kill       sync.Once
+	result     chan struct{} // closed when no actor is left
+	done       chan struct{}
+}
+
+// StartStages makes the stages of those ranks of a run whose host in spec.Hosts is "".
+// coordinator is the address of the process that has called Start with the same run,
+// attempt and tables. Of the rest of spec only what a stage needs counts: see remotePart.
+// They end when the coordinator's supervisor says so, or by Kill; Wait must be called once
+// they have. weights, if the stages need stored ones, is what spec.Build reads them from.
+func StartStages(spec Spec, coordinator string, weights *WeightReader) (*Stages, error) {
+	tables, err := spec.remotePart()
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLocal(spec)
+	if err != nil {
+		return nil, err
+	}
+	for rank, stream := range l.streams {
+		if stream != nil {
+			l.addCell(stageName(rank), rank)
+		}
+	}
+	l.system = spec.System
+	s := &Stages{local: l, weights: weights, result: make(chan struct{}), done: make(chan struct{})}
+	if spec.Attach != nil {
+		spec.Attach(newCodec(l, tables, toStages))
+	}
+	name := SupervisorID(l.id.attempt)
+	self := actor.NewPID(l.system.Address(), name)
+	if weights != nil {
+		weights.ask = func(request uint64, param, part string) {
+			l.system.Root.Send(actor.NewPID(coordinator, actorID(l.id.attempt, weightsName)),
+				&ReadWeight{Header: l.id.header(spec.Start.Step, 0), Request: request, Param: param, Part: part, ReplyTo: self})
+		}
+	}
+	l.log.Info("stages begin", "coordinator", coordinator)
+	s.supervisor, err = l.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor {
+		return &stageSupervisor{Stages: s, coordinator: actor.NewPID(coordinator, name)}
+	}, actor.WithSupervisor(supervision)), name)
+	if err != nil {
+		close(s.result)
+	}
+	go s.finish() // ends with the last actor
+	if err != nil {
+		s.Wait()
+		return nil, fmt.Errorf("spawning the stages' supervisor: %w", err)
+	}
+	return s, nil
+}
+
+// remotePart checks what stages need of a Spec, without the data and the files.
+func (s *Spec) remotePart() (t tables, err error) {
+	switch {
+	case s.System == nil:
+		return t, fmt.Errorf("%w: stages of another process's run need the actor system that reaches it", ErrSpec)
+	case len(s.Hosts) != s.ranks():
+		return t, fmt.Errorf("%w: %d hosts for %d ranks", ErrSpec, len(s.Hosts), s.ranks())
+	}
+	if err := s.checkDevices(); err != nil {
+		return t, err
+	}
+	if err := s.checkEval(); err != nil {
+		return t, err
+	}
+	return s.analyseTables()
+}
+
+func (s *Stages) finish() {
+	<-s.result
+	if s.weights != nil {
+		s.weights.stop()
+	}
+	s.close()
+	s.log.Info("stages ended")
+	close(s.done)
+}
+
+// Status reads the stages' cells. It needs no actor to answer.
+func (s *Stages) Status() Status { return Status{Time: time.Now(), Actors: s.status()} }
+
+// Kill ends the stages at once, whatever the coordinator does.
+func (s *Stages) Kill() {
+	s.kill.Do(func() { s.system.Root.Send(s.supervisor, kill{}) })
+}
+
+// Done is closed when nothing of the stages is left.
+func (s *Stages) Done() <-chan struct{} { return s.done }
+
+// Wait waits for the end. Nothing of the stages is left behind afterwards.
+func (s *Stages) Wait() { <-s.done }
+
+// stageSupervisor spawns the stages of its process and stands for the run's supervisor
+// there: what they tell their parent it passes on.
+type stageSupervisor struct {
+	*Stages
+	coordinator *actor.PID
+	pids        map[string]*actor.PID
+}
+
+func (s *stageSupervisor) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		s.spawn(ctx)
+	case *Failed, *halted:
+		ctx.Send(s.coordinator, m)
+	case *Weight:
+		s.weights.take(m)
+	case kill:
+		if s.weights != nil {
+			s.weights.stop()
+		}
+		for _, pid := range s.pids {
+			ctx.Send(pid, leave{})
+		}
+	case *actor.Terminated:
+		for name, pid := range s.pids {
+			if pid.Equal(m.Who) {
+				delete(s.pids, name)
+				ctx.Send(s.coordinator, &left{s.byName[name].Load().Rank})
+			}
+		}
+		if len(s.pids) == 0 {
+			ctx.Stop(ctx.Self())
+		}
+	case *actor.Stopped:
+		close(s.result)
+	}
+}
+
+// spawn makes the stages. What comes for them comes from other goroutines than their
+// devices', of connections above all, which have better to do than to record lists: so
+// each stage receives on its mailbox's own.
+func (s *stageSupervisor) spawn(ctx actor.Context) {
+	s.pids = make(map[string]*actor.PID)
+	for rank, stream := range s.streams {
+		if stream == nil {
+			continue
+		}
+		name := stageName(rank)
+		pid, err := ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return s.newStage(rank) },
+			actor.WithDispatcher(actor.NewDefaultDispatcher(throughput))), name)
+		if err != nil {
+			panic(err) // of two ranks with one name
+		}
+		s.pids[name] = pid
+	}
+}

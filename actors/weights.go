@@ -1,0 +1,117 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// weightsActor reads stored tensors for stages in other processes, which have no files.
+type weightsActor struct {
+	part
+	host   tensorops.Arena
+	byName map[string]*stages.Param
+}
+
+func (a *weightsActor) Receive(ctx actor.Context) {
+	defer a.rethrow(ctx)
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		a.byName = make(map[string]*stages.Param)
+		for _, p := range a.spec.Weights.Params {
+			a.byName[p.Name] = p
+		}
+	case *ReadWeight:
+		if !a.runID.accepts(m.Header) {
+			return
+		}
+		a.cell.store(Snapshot{Step: m.Step, Doing: Reading})
+		answer := &Weight{Header: m.Header, Request: m.Request, Err: errGone}
+		if !a.failed {
+			answer.Tensor, answer.Err = a.read(m)
+		}
+		ctx.Send(m.ReplyTo, answer)
+		a.cell.store(Snapshot{Step: m.Step})
+	}
+}
+
+func (a *weightsActor) read(m *ReadWeight) (tensorops.Tensor, error) {
+	p := a.byName[m.Param]
+	if p == nil {
+		return tensorops.Tensor{}, fmt.Errorf("the model has no parameter %q", m.Param)
+	}
+	t, err := tensorops.NewTensor(a.host, tensorops.Float32, p.Shape...)
+	if err != nil {
+		return tensorops.Tensor{}, err
+	}
+	if err := a.spec.Weights.Source(p, m.Part, tensorops.Elements[float32](t)); err != nil {
+		t.Release()
+		return tensorops.Tensor{}, err
+	}
+	return t, nil
+}
+
+// errGone: the stages' process was told to give the attempt up.
+var errGone = errors.New("the run has ended here")
+
+// WeightReader gets stored tensors from the process that has the checkpoint.
+type WeightReader struct {
+	mu      sync.Mutex
+	ask     func(request uint64, param, part string) // nil until StartStages
+	last    uint64
+	waiting map[uint64]chan *Weight
+	quit    chan struct{}
+	once    sync.Once
+}
+
+// NewWeightReader makes one for StartStages.
+func NewWeightReader() *WeightReader {
+	return &WeightReader{waiting: make(map[uint64]chan *Weight), quit: make(chan struct{})}
+}
+
+// Source is that of the stored tensors. It waits for each.
+func (w *WeightReader) Source(p *stages.Param, part string, dst []float32) error {
+	answer := make(chan *Weight, 1)
+	w.mu.Lock()
+	w.last++
+	request := w.last
+	w.waiting[request] = answer
+	w.mu.Unlock()
+	w.ask(request, p.Name, part)
+	select {
+	case m := <-answer:
+		defer m.release()
+		if m.Err != nil {
+			return m.Err
+		}
+		src := tensorops.Elements[float32](m.Tensor)
+		if len(src) != len(dst) {
+			return fmt.Errorf("%s came with %d numbers, the model needs %d", p.Name, len(src), len(dst))
+		}
+		copy(dst, src)
+		return nil
+	case <-w.quit:
+		return errGone
+	}
+}
+
+// stop ends whoever waits.
+func (w *WeightReader) stop() { w.once.Do(func() { close(w.quit) }) }
+
+// take hands an answer to the one who waits for it, if anybody does.
+func (w *WeightReader) take(m *Weight) {
+	w.mu.Lock()
+	answer := w.waiting[m.Request]
+	delete(w.waiting, m.Request)
+	w.mu.Unlock()
+	if answer == nil {
+		m.release()
+		return
+	}
+	answer <- m
+}
