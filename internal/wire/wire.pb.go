@@ -1186,6 +1186,429 @@ func (x *Action) GetMicrobatch() int32 {
 	return 0
 }
 
+// Offer is what a worker has to give.
+type Offer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cores         int32                  `protobuf:"varint,1,opt,name=cores,proto3" json:"cores,omitempty"`
+	MemoryBytes   int64                  `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	Kernels       string                 `protobuf:"bytes,3,opt,name=kernels,proto3" json:"kernels,omitempty"`       // of the CPU: their path
+	Devices       []string               `protobuf:"bytes,4,rep,name=devices,proto3" json:"devices,omitempty"`       // other devices, such as "cuda"
+	Registered    []string               `protobuf:"bytes,5,rep,name=registered,proto3" json:"registered,omitempty"` // layers and the like that its program has registered, by name
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Offer) Reset() {
+	*x = Offer{}
+	mi := &file_wire_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Offer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Offer) ProtoMessage() {}
+
+func (x *Offer) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Offer.ProtoReflect.Descriptor instead.
+func (*Offer) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Offer) GetCores() int32 {
+	if x != nil {
+		return x.Cores
+	}
+	return 0
+}
+
+func (x *Offer) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *Offer) GetKernels() string {
+	if x != nil {
+		return x.Kernels
+	}
+	return ""
+}
+
+func (x *Offer) GetDevices() []string {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *Offer) GetRegistered() []string {
+	if x != nil {
+		return x.Registered
+	}
+	return nil
+}
+
+// JoinRequest is the first message on a stream of the protocol "join", which needs no
+// certificate. The token's secret goes only to an authority that the token names.
+type JoinRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TokenId       string                 `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
+	Secret        []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
+	Csr           []byte                 `protobuf:"bytes,3,opt,name=csr,proto3" json:"csr,omitempty"`   // certificate request, DER
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"` // that the process wants
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinRequest) Reset() {
+	*x = JoinRequest{}
+	mi := &file_wire_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinRequest) ProtoMessage() {}
+
+func (x *JoinRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
+func (*JoinRequest) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *JoinRequest) GetTokenId() string {
+	if x != nil {
+		return x.TokenId
+	}
+	return ""
+}
+
+func (x *JoinRequest) GetSecret() []byte {
+	if x != nil {
+		return x.Secret
+	}
+	return nil
+}
+
+func (x *JoinRequest) GetCsr() []byte {
+	if x != nil {
+		return x.Csr
+	}
+	return nil
+}
+
+func (x *JoinRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type JoinReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Error         string                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	Certificate   []byte                 `protobuf:"bytes,2,opt,name=certificate,proto3" json:"certificate,omitempty"` // DER
+	Root          []byte                 `protobuf:"bytes,3,opt,name=root,proto3" json:"root,omitempty"`               // DER
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinReply) Reset() {
+	*x = JoinReply{}
+	mi := &file_wire_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinReply) ProtoMessage() {}
+
+func (x *JoinReply) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinReply.ProtoReflect.Descriptor instead.
+func (*JoinReply) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *JoinReply) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *JoinReply) GetCertificate() []byte {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
+func (x *JoinReply) GetRoot() []byte {
+	if x != nil {
+		return x.Root
+	}
+	return nil
+}
+
+// Hello is the first message on a stream of the protocol "beat", by which a worker becomes
+// a member; Welcome answers it.
+type Hello struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Worker        *Peer                  `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Build         string                 `protobuf:"bytes,2,opt,name=build,proto3" json:"build,omitempty"`
+	Offer         *Offer                 `protobuf:"bytes,3,opt,name=offer,proto3" json:"offer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hello) Reset() {
+	*x = Hello{}
+	mi := &file_wire_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hello) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hello) ProtoMessage() {}
+
+func (x *Hello) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hello.ProtoReflect.Descriptor instead.
+func (*Hello) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Hello) GetWorker() *Peer {
+	if x != nil {
+		return x.Worker
+	}
+	return nil
+}
+
+func (x *Hello) GetBuild() string {
+	if x != nil {
+		return x.Build
+	}
+	return ""
+}
+
+func (x *Hello) GetOffer() *Offer {
+	if x != nil {
+		return x.Offer
+	}
+	return nil
+}
+
+type Welcome struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Error         string                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	Coordinator   *Peer                  `protobuf:"bytes,2,opt,name=coordinator,proto3" json:"coordinator,omitempty"`
+	SilenceS      float64                `protobuf:"fixed64,3,opt,name=silence_s,json=silenceS,proto3" json:"silence_s,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Welcome) Reset() {
+	*x = Welcome{}
+	mi := &file_wire_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Welcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Welcome) ProtoMessage() {}
+
+func (x *Welcome) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
+func (*Welcome) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Welcome) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *Welcome) GetCoordinator() *Peer {
+	if x != nil {
+		return x.Coordinator
+	}
+	return nil
+}
+
+func (x *Welcome) GetSilenceS() float64 {
+	if x != nil {
+		return x.SilenceS
+	}
+	return 0
+}
+
+// Beat goes there and back, on the stream behind Hello and Welcome, whether anything
+// happens or not.
+type Beat struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of this beat, or of the one that it answers
+	Answer        bool                   `protobuf:"varint,2,opt,name=answer,proto3" json:"answer,omitempty"`
+	SentNs        int64                  `protobuf:"varint,3,opt,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"` // by the sender's clock, since 1970
+	CameNs        int64                  `protobuf:"varint,4,opt,name=came_ns,json=cameNs,proto3" json:"came_ns,omitempty"` // of an answer: when the beat came, by the answering process's clock
+	Goodbye       bool                   `protobuf:"varint,5,opt,name=goodbye,proto3" json:"goodbye,omitempty"`             // the sender leaves in order
+	Status        []*StatusReply         `protobuf:"bytes,6,rep,name=status,proto3" json:"status,omitempty"`                // of every attempt that the sender has stages of
+	EchoNs        int64                  `protobuf:"varint,7,opt,name=echo_ns,json=echoNs,proto3" json:"echo_ns,omitempty"` // of an answer: sent_ns of the beat that it answers
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Beat) Reset() {
+	*x = Beat{}
+	mi := &file_wire_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Beat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Beat) ProtoMessage() {}
+
+func (x *Beat) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Beat.ProtoReflect.Descriptor instead.
+func (*Beat) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Beat) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Beat) GetAnswer() bool {
+	if x != nil {
+		return x.Answer
+	}
+	return false
+}
+
+func (x *Beat) GetSentNs() int64 {
+	if x != nil {
+		return x.SentNs
+	}
+	return 0
+}
+
+func (x *Beat) GetCameNs() int64 {
+	if x != nil {
+		return x.CameNs
+	}
+	return 0
+}
+
+func (x *Beat) GetGoodbye() bool {
+	if x != nil {
+		return x.Goodbye
+	}
+	return false
+}
+
+func (x *Beat) GetStatus() []*StatusReply {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *Beat) GetEchoNs() int64 {
+	if x != nil {
+		return x.EchoNs
+	}
+	return 0
+}
+
 // Message is a message between actors of a run: see package actors for what each is for.
 // What owns tensors goes over the lane, with the tensors behind it.
 type Message struct {
@@ -1221,7 +1644,7 @@ type Message struct {
 
 func (x *Message) Reset() {
 	*x = Message{}
-	mi := &file_wire_proto_msgTypes[14]
+	mi := &file_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1233,7 +1656,7 @@ func (x *Message) String() string {
 func (*Message) ProtoMessage() {}
 
 func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[14]
+	mi := &file_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1246,7 +1669,7 @@ func (x *Message) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Message.ProtoReflect.Descriptor instead.
 func (*Message) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{14}
+	return file_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Message) GetHeader() *Header {
@@ -1594,7 +2017,7 @@ type Header struct {
 
 func (x *Header) Reset() {
 	*x = Header{}
-	mi := &file_wire_proto_msgTypes[15]
+	mi := &file_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1606,7 +2029,7 @@ func (x *Header) String() string {
 func (*Header) ProtoMessage() {}
 
 func (x *Header) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[15]
+	mi := &file_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1619,7 +2042,7 @@ func (x *Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Header.ProtoReflect.Descriptor instead.
 func (*Header) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{15}
+	return file_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Header) GetRun() []byte {
@@ -1660,7 +2083,7 @@ type Pid struct {
 
 func (x *Pid) Reset() {
 	*x = Pid{}
-	mi := &file_wire_proto_msgTypes[16]
+	mi := &file_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +2095,7 @@ func (x *Pid) String() string {
 func (*Pid) ProtoMessage() {}
 
 func (x *Pid) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[16]
+	mi := &file_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +2108,7 @@ func (x *Pid) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pid.ProtoReflect.Descriptor instead.
 func (*Pid) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{16}
+	return file_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Pid) GetAddress() string {
@@ -1714,7 +2137,7 @@ type Peers struct {
 
 func (x *Peers) Reset() {
 	*x = Peers{}
-	mi := &file_wire_proto_msgTypes[17]
+	mi := &file_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +2149,7 @@ func (x *Peers) String() string {
 func (*Peers) ProtoMessage() {}
 
 func (x *Peers) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[17]
+	mi := &file_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +2162,7 @@ func (x *Peers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peers.ProtoReflect.Descriptor instead.
 func (*Peers) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{17}
+	return file_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Peers) GetScheduler() *Pid {
@@ -1781,7 +2204,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_wire_proto_msgTypes[18]
+	mi := &file_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +2216,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[18]
+	mi := &file_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +2229,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{18}
+	return file_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Order) GetPhase() uint32 {
@@ -1841,7 +2264,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_wire_proto_msgTypes[19]
+	mi := &file_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +2276,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[19]
+	mi := &file_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +2289,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{19}
+	return file_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Update) GetCount() int64 {
@@ -1901,7 +2324,7 @@ type Extent struct {
 
 func (x *Extent) Reset() {
 	*x = Extent{}
-	mi := &file_wire_proto_msgTypes[20]
+	mi := &file_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1913,7 +2336,7 @@ func (x *Extent) String() string {
 func (*Extent) ProtoMessage() {}
 
 func (x *Extent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[20]
+	mi := &file_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1926,7 +2349,7 @@ func (x *Extent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Extent.ProtoReflect.Descriptor instead.
 func (*Extent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{20}
+	return file_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Extent) GetFirstSequence() int64 {
@@ -1961,7 +2384,7 @@ type Tensor struct {
 
 func (x *Tensor) Reset() {
 	*x = Tensor{}
-	mi := &file_wire_proto_msgTypes[21]
+	mi := &file_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1973,7 +2396,7 @@ func (x *Tensor) String() string {
 func (*Tensor) ProtoMessage() {}
 
 func (x *Tensor) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[21]
+	mi := &file_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1986,7 +2409,7 @@ func (x *Tensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tensor.ProtoReflect.Descriptor instead.
 func (*Tensor) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{21}
+	return file_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Tensor) GetDtype() uint32 {
@@ -2016,7 +2439,7 @@ type Transfer struct {
 
 func (x *Transfer) Reset() {
 	*x = Transfer{}
-	mi := &file_wire_proto_msgTypes[22]
+	mi := &file_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2028,7 +2451,7 @@ func (x *Transfer) String() string {
 func (*Transfer) ProtoMessage() {}
 
 func (x *Transfer) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[22]
+	mi := &file_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2041,7 +2464,7 @@ func (x *Transfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transfer.ProtoReflect.Descriptor instead.
 func (*Transfer) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{22}
+	return file_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Transfer) GetEdge() uint32 {
@@ -2089,7 +2512,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_wire_proto_msgTypes[23]
+	mi := &file_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2101,7 +2524,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[23]
+	mi := &file_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2114,7 +2537,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{23}
+	return file_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Credit) GetEdge() uint32 {
@@ -2145,7 +2568,7 @@ type DataRequest struct {
 
 func (x *DataRequest) Reset() {
 	*x = DataRequest{}
-	mi := &file_wire_proto_msgTypes[24]
+	mi := &file_wire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2157,7 +2580,7 @@ func (x *DataRequest) String() string {
 func (*DataRequest) ProtoMessage() {}
 
 func (x *DataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[24]
+	mi := &file_wire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2170,7 +2593,7 @@ func (x *DataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataRequest.ProtoReflect.Descriptor instead.
 func (*DataRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{24}
+	return file_wire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DataRequest) GetPhase() uint32 {
@@ -2229,7 +2652,7 @@ type Data struct {
 
 func (x *Data) Reset() {
 	*x = Data{}
-	mi := &file_wire_proto_msgTypes[25]
+	mi := &file_wire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2241,7 +2664,7 @@ func (x *Data) String() string {
 func (*Data) ProtoMessage() {}
 
 func (x *Data) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[25]
+	mi := &file_wire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +2677,7 @@ func (x *Data) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Data.ProtoReflect.Descriptor instead.
 func (*Data) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{25}
+	return file_wire_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Data) GetChunk() int32 {
@@ -2304,7 +2727,7 @@ type TiedGradient struct {
 
 func (x *TiedGradient) Reset() {
 	*x = TiedGradient{}
-	mi := &file_wire_proto_msgTypes[26]
+	mi := &file_wire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2316,7 +2739,7 @@ func (x *TiedGradient) String() string {
 func (*TiedGradient) ProtoMessage() {}
 
 func (x *TiedGradient) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[26]
+	mi := &file_wire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2329,7 +2752,7 @@ func (x *TiedGradient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TiedGradient.ProtoReflect.Descriptor instead.
 func (*TiedGradient) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{26}
+	return file_wire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TiedGradient) GetFrom() int32 {
@@ -2373,7 +2796,7 @@ type StageDone struct {
 
 func (x *StageDone) Reset() {
 	*x = StageDone{}
-	mi := &file_wire_proto_msgTypes[27]
+	mi := &file_wire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2385,7 +2808,7 @@ func (x *StageDone) String() string {
 func (*StageDone) ProtoMessage() {}
 
 func (x *StageDone) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[27]
+	mi := &file_wire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2398,7 +2821,7 @@ func (x *StageDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageDone.ProtoReflect.Descriptor instead.
 func (*StageDone) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{27}
+	return file_wire_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StageDone) GetRank() int32 {
@@ -2448,7 +2871,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_wire_proto_msgTypes[28]
+	mi := &file_wire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2460,7 +2883,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[28]
+	mi := &file_wire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2473,7 +2896,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{28}
+	return file_wire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Loss) GetMicrobatch() int32 {
@@ -2514,7 +2937,7 @@ type Norm struct {
 
 func (x *Norm) Reset() {
 	*x = Norm{}
-	mi := &file_wire_proto_msgTypes[29]
+	mi := &file_wire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2526,7 +2949,7 @@ func (x *Norm) String() string {
 func (*Norm) ProtoMessage() {}
 
 func (x *Norm) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[29]
+	mi := &file_wire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2539,7 +2962,7 @@ func (x *Norm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Norm.ProtoReflect.Descriptor instead.
 func (*Norm) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{29}
+	return file_wire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Norm) GetParam() int32 {
@@ -2567,7 +2990,7 @@ type ActionTime struct {
 
 func (x *ActionTime) Reset() {
 	*x = ActionTime{}
-	mi := &file_wire_proto_msgTypes[30]
+	mi := &file_wire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2579,7 +3002,7 @@ func (x *ActionTime) String() string {
 func (*ActionTime) ProtoMessage() {}
 
 func (x *ActionTime) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[30]
+	mi := &file_wire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2592,7 +3015,7 @@ func (x *ActionTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionTime.ProtoReflect.Descriptor instead.
 func (*ActionTime) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{30}
+	return file_wire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ActionTime) GetAction() *Action {
@@ -2628,7 +3051,7 @@ type Apply struct {
 
 func (x *Apply) Reset() {
 	*x = Apply{}
-	mi := &file_wire_proto_msgTypes[31]
+	mi := &file_wire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2640,7 +3063,7 @@ func (x *Apply) String() string {
 func (*Apply) ProtoMessage() {}
 
 func (x *Apply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[31]
+	mi := &file_wire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2653,7 +3076,7 @@ func (x *Apply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Apply.ProtoReflect.Descriptor instead.
 func (*Apply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{31}
+	return file_wire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Apply) GetSkip() bool {
@@ -2693,7 +3116,7 @@ type Applied struct {
 
 func (x *Applied) Reset() {
 	*x = Applied{}
-	mi := &file_wire_proto_msgTypes[32]
+	mi := &file_wire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2705,7 +3128,7 @@ func (x *Applied) String() string {
 func (*Applied) ProtoMessage() {}
 
 func (x *Applied) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[32]
+	mi := &file_wire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2718,7 +3141,7 @@ func (x *Applied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Applied.ProtoReflect.Descriptor instead.
 func (*Applied) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{32}
+	return file_wire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Applied) GetRank() int32 {
@@ -2736,7 +3159,7 @@ type SaveState struct {
 
 func (x *SaveState) Reset() {
 	*x = SaveState{}
-	mi := &file_wire_proto_msgTypes[33]
+	mi := &file_wire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2748,7 +3171,7 @@ func (x *SaveState) String() string {
 func (*SaveState) ProtoMessage() {}
 
 func (x *SaveState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[33]
+	mi := &file_wire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2761,7 +3184,7 @@ func (x *SaveState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveState.ProtoReflect.Descriptor instead.
 func (*SaveState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{33}
+	return file_wire_proto_rawDescGZIP(), []int{39}
 }
 
 // StageState has the numbers of every part behind it, in their order.
@@ -2775,7 +3198,7 @@ type StageState struct {
 
 func (x *StageState) Reset() {
 	*x = StageState{}
-	mi := &file_wire_proto_msgTypes[34]
+	mi := &file_wire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2787,7 +3210,7 @@ func (x *StageState) String() string {
 func (*StageState) ProtoMessage() {}
 
 func (x *StageState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[34]
+	mi := &file_wire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2800,7 +3223,7 @@ func (x *StageState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageState.ProtoReflect.Descriptor instead.
 func (*StageState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{34}
+	return file_wire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *StageState) GetRank() int32 {
@@ -2829,7 +3252,7 @@ type Saved struct {
 
 func (x *Saved) Reset() {
 	*x = Saved{}
-	mi := &file_wire_proto_msgTypes[35]
+	mi := &file_wire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +3264,7 @@ func (x *Saved) String() string {
 func (*Saved) ProtoMessage() {}
 
 func (x *Saved) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[35]
+	mi := &file_wire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +3277,7 @@ func (x *Saved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saved.ProtoReflect.Descriptor instead.
 func (*Saved) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{35}
+	return file_wire_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Saved) GetName() string {
@@ -2894,7 +3317,7 @@ type StageReady struct {
 
 func (x *StageReady) Reset() {
 	*x = StageReady{}
-	mi := &file_wire_proto_msgTypes[36]
+	mi := &file_wire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2906,7 +3329,7 @@ func (x *StageReady) String() string {
 func (*StageReady) ProtoMessage() {}
 
 func (x *StageReady) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[36]
+	mi := &file_wire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +3342,7 @@ func (x *StageReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageReady.ProtoReflect.Descriptor instead.
 func (*StageReady) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{36}
+	return file_wire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StageReady) GetRank() int32 {
@@ -2938,7 +3361,7 @@ type ExpectInput struct {
 
 func (x *ExpectInput) Reset() {
 	*x = ExpectInput{}
-	mi := &file_wire_proto_msgTypes[37]
+	mi := &file_wire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2950,7 +3373,7 @@ func (x *ExpectInput) String() string {
 func (*ExpectInput) ProtoMessage() {}
 
 func (x *ExpectInput) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[37]
+	mi := &file_wire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2963,7 +3386,7 @@ func (x *ExpectInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpectInput.ProtoReflect.Descriptor instead.
 func (*ExpectInput) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{37}
+	return file_wire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ExpectInput) GetAction() *Action {
@@ -2985,7 +3408,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_wire_proto_msgTypes[38]
+	mi := &file_wire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2997,7 +3420,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[38]
+	mi := &file_wire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3010,7 +3433,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{38}
+	return file_wire_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Failed) GetActor() string {
@@ -3049,7 +3472,7 @@ type Halt struct {
 
 func (x *Halt) Reset() {
 	*x = Halt{}
-	mi := &file_wire_proto_msgTypes[39]
+	mi := &file_wire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3061,7 +3484,7 @@ func (x *Halt) String() string {
 func (*Halt) ProtoMessage() {}
 
 func (x *Halt) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[39]
+	mi := &file_wire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3074,7 +3497,7 @@ func (x *Halt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halt.ProtoReflect.Descriptor instead.
 func (*Halt) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{39}
+	return file_wire_proto_rawDescGZIP(), []int{45}
 }
 
 type Halted struct {
@@ -3086,7 +3509,7 @@ type Halted struct {
 
 func (x *Halted) Reset() {
 	*x = Halted{}
-	mi := &file_wire_proto_msgTypes[40]
+	mi := &file_wire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3098,7 +3521,7 @@ func (x *Halted) String() string {
 func (*Halted) ProtoMessage() {}
 
 func (x *Halted) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[40]
+	mi := &file_wire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3111,7 +3534,7 @@ func (x *Halted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halted.ProtoReflect.Descriptor instead.
 func (*Halted) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{40}
+	return file_wire_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Halted) GetRank() int32 {
@@ -3130,7 +3553,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_wire_proto_msgTypes[41]
+	mi := &file_wire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3142,7 +3565,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[41]
+	mi := &file_wire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3155,7 +3578,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{41}
+	return file_wire_proto_rawDescGZIP(), []int{47}
 }
 
 type Left struct {
@@ -3167,7 +3590,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_wire_proto_msgTypes[42]
+	mi := &file_wire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3179,7 +3602,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[42]
+	mi := &file_wire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3192,7 +3615,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{42}
+	return file_wire_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Left) GetRank() int32 {
@@ -3214,7 +3637,7 @@ type ReadWeight struct {
 
 func (x *ReadWeight) Reset() {
 	*x = ReadWeight{}
-	mi := &file_wire_proto_msgTypes[43]
+	mi := &file_wire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3226,7 +3649,7 @@ func (x *ReadWeight) String() string {
 func (*ReadWeight) ProtoMessage() {}
 
 func (x *ReadWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[43]
+	mi := &file_wire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3239,7 +3662,7 @@ func (x *ReadWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadWeight.ProtoReflect.Descriptor instead.
 func (*ReadWeight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{43}
+	return file_wire_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReadWeight) GetRequest() uint64 {
@@ -3282,7 +3705,7 @@ type Weight struct {
 
 func (x *Weight) Reset() {
 	*x = Weight{}
-	mi := &file_wire_proto_msgTypes[44]
+	mi := &file_wire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3294,7 +3717,7 @@ func (x *Weight) String() string {
 func (*Weight) ProtoMessage() {}
 
 func (x *Weight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[44]
+	mi := &file_wire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3307,7 +3730,7 @@ func (x *Weight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weight.ProtoReflect.Descriptor instead.
 func (*Weight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{44}
+	return file_wire_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Weight) GetRequest() uint64 {
@@ -3430,7 +3853,40 @@ const file_wire_proto_rawDesc = "" +
 	"\x04type\x18\x02 \x01(\rR\x04type\x12\x1e\n" +
 	"\n" +
 	"microbatch\x18\x03 \x01(\x05R\n" +
-	"microbatch\"\xf2\b\n" +
+	"microbatch\"\x94\x01\n" +
+	"\x05Offer\x12\x14\n" +
+	"\x05cores\x18\x01 \x01(\x05R\x05cores\x12!\n" +
+	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x12\x18\n" +
+	"\akernels\x18\x03 \x01(\tR\akernels\x12\x18\n" +
+	"\adevices\x18\x04 \x03(\tR\adevices\x12\x1e\n" +
+	"\n" +
+	"registered\x18\x05 \x03(\tR\n" +
+	"registered\"f\n" +
+	"\vJoinRequest\x12\x19\n" +
+	"\btoken_id\x18\x01 \x01(\tR\atokenId\x12\x16\n" +
+	"\x06secret\x18\x02 \x01(\fR\x06secret\x12\x10\n" +
+	"\x03csr\x18\x03 \x01(\fR\x03csr\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\"W\n" +
+	"\tJoinReply\x12\x14\n" +
+	"\x05error\x18\x01 \x01(\tR\x05error\x12 \n" +
+	"\vcertificate\x18\x02 \x01(\fR\vcertificate\x12\x12\n" +
+	"\x04root\x18\x03 \x01(\fR\x04root\"r\n" +
+	"\x05Hello\x12)\n" +
+	"\x06worker\x18\x01 \x01(\v2\x11.troupe.wire.PeerR\x06worker\x12\x14\n" +
+	"\x05build\x18\x02 \x01(\tR\x05build\x12(\n" +
+	"\x05offer\x18\x03 \x01(\v2\x12.troupe.wire.OfferR\x05offer\"q\n" +
+	"\aWelcome\x12\x14\n" +
+	"\x05error\x18\x01 \x01(\tR\x05error\x123\n" +
+	"\vcoordinator\x18\x02 \x01(\v2\x11.troupe.wire.PeerR\vcoordinator\x12\x1b\n" +
+	"\tsilence_s\x18\x03 \x01(\x01R\bsilenceS\"\xcd\x01\n" +
+	"\x04Beat\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x16\n" +
+	"\x06answer\x18\x02 \x01(\bR\x06answer\x12\x17\n" +
+	"\asent_ns\x18\x03 \x01(\x03R\x06sentNs\x12\x17\n" +
+	"\acame_ns\x18\x04 \x01(\x03R\x06cameNs\x12\x18\n" +
+	"\agoodbye\x18\x05 \x01(\bR\agoodbye\x120\n" +
+	"\x06status\x18\x06 \x03(\v2\x18.troupe.wire.StatusReplyR\x06status\x12\x17\n" +
+	"\aecho_ns\x18\a \x01(\x03R\x06echoNs\"\xf2\b\n" +
 	"\aMessage\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.troupe.wire.HeaderR\x06header\x12*\n" +
 	"\x05peers\x18\x02 \x01(\v2\x12.troupe.wire.PeersH\x00R\x05peers\x12*\n" +
@@ -3602,7 +4058,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 	return file_wire_proto_rawDescData
 }
 
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_wire_proto_goTypes = []any{
 	(*Envelope)(nil),      // 0: troupe.wire.Envelope
 	(*Control)(nil),       // 1: troupe.wire.Control
@@ -3618,40 +4074,46 @@ var file_wire_proto_goTypes = []any{
 	(*StatusReply)(nil),   // 11: troupe.wire.StatusReply
 	(*Snapshot)(nil),      // 12: troupe.wire.Snapshot
 	(*Action)(nil),        // 13: troupe.wire.Action
-	(*Message)(nil),       // 14: troupe.wire.Message
-	(*Header)(nil),        // 15: troupe.wire.Header
-	(*Pid)(nil),           // 16: troupe.wire.Pid
-	(*Peers)(nil),         // 17: troupe.wire.Peers
-	(*Order)(nil),         // 18: troupe.wire.Order
-	(*Update)(nil),        // 19: troupe.wire.Update
-	(*Extent)(nil),        // 20: troupe.wire.Extent
-	(*Tensor)(nil),        // 21: troupe.wire.Tensor
-	(*Transfer)(nil),      // 22: troupe.wire.Transfer
-	(*Credit)(nil),        // 23: troupe.wire.Credit
-	(*DataRequest)(nil),   // 24: troupe.wire.DataRequest
-	(*Data)(nil),          // 25: troupe.wire.Data
-	(*TiedGradient)(nil),  // 26: troupe.wire.TiedGradient
-	(*StageDone)(nil),     // 27: troupe.wire.StageDone
-	(*Loss)(nil),          // 28: troupe.wire.Loss
-	(*Norm)(nil),          // 29: troupe.wire.Norm
-	(*ActionTime)(nil),    // 30: troupe.wire.ActionTime
-	(*Apply)(nil),         // 31: troupe.wire.Apply
-	(*Applied)(nil),       // 32: troupe.wire.Applied
-	(*SaveState)(nil),     // 33: troupe.wire.SaveState
-	(*StageState)(nil),    // 34: troupe.wire.StageState
-	(*Saved)(nil),         // 35: troupe.wire.Saved
-	(*StageReady)(nil),    // 36: troupe.wire.StageReady
-	(*ExpectInput)(nil),   // 37: troupe.wire.ExpectInput
-	(*Failed)(nil),        // 38: troupe.wire.Failed
-	(*Halt)(nil),          // 39: troupe.wire.Halt
-	(*Halted)(nil),        // 40: troupe.wire.Halted
-	(*Leave)(nil),         // 41: troupe.wire.Leave
-	(*Left)(nil),          // 42: troupe.wire.Left
-	(*ReadWeight)(nil),    // 43: troupe.wire.ReadWeight
-	(*Weight)(nil),        // 44: troupe.wire.Weight
+	(*Offer)(nil),         // 14: troupe.wire.Offer
+	(*JoinRequest)(nil),   // 15: troupe.wire.JoinRequest
+	(*JoinReply)(nil),     // 16: troupe.wire.JoinReply
+	(*Hello)(nil),         // 17: troupe.wire.Hello
+	(*Welcome)(nil),       // 18: troupe.wire.Welcome
+	(*Beat)(nil),          // 19: troupe.wire.Beat
+	(*Message)(nil),       // 20: troupe.wire.Message
+	(*Header)(nil),        // 21: troupe.wire.Header
+	(*Pid)(nil),           // 22: troupe.wire.Pid
+	(*Peers)(nil),         // 23: troupe.wire.Peers
+	(*Order)(nil),         // 24: troupe.wire.Order
+	(*Update)(nil),        // 25: troupe.wire.Update
+	(*Extent)(nil),        // 26: troupe.wire.Extent
+	(*Tensor)(nil),        // 27: troupe.wire.Tensor
+	(*Transfer)(nil),      // 28: troupe.wire.Transfer
+	(*Credit)(nil),        // 29: troupe.wire.Credit
+	(*DataRequest)(nil),   // 30: troupe.wire.DataRequest
+	(*Data)(nil),          // 31: troupe.wire.Data
+	(*TiedGradient)(nil),  // 32: troupe.wire.TiedGradient
+	(*StageDone)(nil),     // 33: troupe.wire.StageDone
+	(*Loss)(nil),          // 34: troupe.wire.Loss
+	(*Norm)(nil),          // 35: troupe.wire.Norm
+	(*ActionTime)(nil),    // 36: troupe.wire.ActionTime
+	(*Apply)(nil),         // 37: troupe.wire.Apply
+	(*Applied)(nil),       // 38: troupe.wire.Applied
+	(*SaveState)(nil),     // 39: troupe.wire.SaveState
+	(*StageState)(nil),    // 40: troupe.wire.StageState
+	(*Saved)(nil),         // 41: troupe.wire.Saved
+	(*StageReady)(nil),    // 42: troupe.wire.StageReady
+	(*ExpectInput)(nil),   // 43: troupe.wire.ExpectInput
+	(*Failed)(nil),        // 44: troupe.wire.Failed
+	(*Halt)(nil),          // 45: troupe.wire.Halt
+	(*Halted)(nil),        // 46: troupe.wire.Halted
+	(*Leave)(nil),         // 47: troupe.wire.Leave
+	(*Left)(nil),          // 48: troupe.wire.Left
+	(*ReadWeight)(nil),    // 49: troupe.wire.ReadWeight
+	(*Weight)(nil),        // 50: troupe.wire.Weight
 }
 var file_wire_proto_depIdxs = []int32{
-	14, // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
+	20, // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
 	1,  // 1: troupe.wire.Envelope.control:type_name -> troupe.wire.Control
 	2,  // 2: troupe.wire.Control.assign:type_name -> troupe.wire.Assign
 	3,  // 3: troupe.wire.Control.assigned:type_name -> troupe.wire.Assigned
@@ -3666,52 +4128,56 @@ var file_wire_proto_depIdxs = []int32{
 	12, // 12: troupe.wire.StatusReply.actors:type_name -> troupe.wire.Snapshot
 	13, // 13: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
 	13, // 14: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
-	15, // 15: troupe.wire.Message.header:type_name -> troupe.wire.Header
-	17, // 16: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
-	18, // 17: troupe.wire.Message.order:type_name -> troupe.wire.Order
-	22, // 18: troupe.wire.Message.transfer:type_name -> troupe.wire.Transfer
-	23, // 19: troupe.wire.Message.credit:type_name -> troupe.wire.Credit
-	24, // 20: troupe.wire.Message.data_request:type_name -> troupe.wire.DataRequest
-	25, // 21: troupe.wire.Message.data:type_name -> troupe.wire.Data
-	26, // 22: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
-	27, // 23: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
-	31, // 24: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
-	32, // 25: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
-	33, // 26: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
-	34, // 27: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
-	36, // 28: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
-	37, // 29: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
-	38, // 30: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
-	39, // 31: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
-	40, // 32: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
-	41, // 33: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
-	42, // 34: troupe.wire.Message.left:type_name -> troupe.wire.Left
-	43, // 35: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
-	44, // 36: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
-	16, // 37: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
-	16, // 38: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
-	16, // 39: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
-	16, // 40: troupe.wire.Peers.stages:type_name -> troupe.wire.Pid
-	19, // 41: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
-	20, // 42: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
-	21, // 43: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
-	16, // 44: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
-	20, // 45: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
-	21, // 46: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
-	28, // 47: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
-	29, // 48: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
-	30, // 49: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
-	13, // 50: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
-	19, // 51: troupe.wire.Apply.update:type_name -> troupe.wire.Update
-	35, // 52: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
-	13, // 53: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
-	16, // 54: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
-	21, // 55: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
-	56, // [56:56] is the sub-list for method output_type
-	56, // [56:56] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	8,  // 15: troupe.wire.Hello.worker:type_name -> troupe.wire.Peer
+	14, // 16: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
+	8,  // 17: troupe.wire.Welcome.coordinator:type_name -> troupe.wire.Peer
+	11, // 18: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
+	21, // 19: troupe.wire.Message.header:type_name -> troupe.wire.Header
+	23, // 20: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
+	24, // 21: troupe.wire.Message.order:type_name -> troupe.wire.Order
+	28, // 22: troupe.wire.Message.transfer:type_name -> troupe.wire.Transfer
+	29, // 23: troupe.wire.Message.credit:type_name -> troupe.wire.Credit
+	30, // 24: troupe.wire.Message.data_request:type_name -> troupe.wire.DataRequest
+	31, // 25: troupe.wire.Message.data:type_name -> troupe.wire.Data
+	32, // 26: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
+	33, // 27: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
+	37, // 28: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
+	38, // 29: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
+	39, // 30: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
+	40, // 31: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
+	42, // 32: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
+	43, // 33: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
+	44, // 34: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
+	45, // 35: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
+	46, // 36: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
+	47, // 37: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
+	48, // 38: troupe.wire.Message.left:type_name -> troupe.wire.Left
+	49, // 39: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
+	50, // 40: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
+	22, // 41: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
+	22, // 42: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
+	22, // 43: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
+	22, // 44: troupe.wire.Peers.stages:type_name -> troupe.wire.Pid
+	25, // 45: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
+	26, // 46: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
+	27, // 47: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
+	22, // 48: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
+	26, // 49: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
+	27, // 50: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
+	34, // 51: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
+	35, // 52: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
+	36, // 53: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
+	13, // 54: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
+	25, // 55: troupe.wire.Apply.update:type_name -> troupe.wire.Update
+	41, // 56: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
+	13, // 57: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
+	22, // 58: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
+	27, // 59: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -3733,7 +4199,7 @@ func file_wire_proto_init() {
 		(*Control_StatusRequest)(nil),
 		(*Control_StatusReply)(nil),
 	}
-	file_wire_proto_msgTypes[14].OneofWrappers = []any{
+	file_wire_proto_msgTypes[20].OneofWrappers = []any{
 		(*Message_Peers)(nil),
 		(*Message_Order)(nil),
 		(*Message_Transfer)(nil),
@@ -3762,7 +4228,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   45,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,141 @@
+package beat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// ErrRefused: the coordinator does not take this process as a member.
+var ErrRefused = errors.New("the coordinator refuses this worker")
+
+// ClientConfig is what a worker's end needs.
+type ClientConfig struct {
+	Dial  func(ctx context.Context) (net.Conn, error)
+	Hello *wire.Hello
+	// Welcomed is called when the coordinator has taken this process as a member, again
+	// after each broken stream.
+	Welcomed func(*wire.Welcome)
+	Status   func() []*wire.StatusReply
+	Logger   *slog.Logger
+}
+
+// Client is a worker's end.
+type Client struct {
+	cfg   ClientConfig
+	heard atomic.Int64 // when, in ns since 1970
+	clock Clock
+}
+
+// NewClient makes one. Run does its work.
+func NewClient(cfg ClientConfig) *Client { return &Client{cfg: cfg} }
+
+// Quiet is for how long nothing was heard of the coordinator.
+func (c *Client) Quiet() time.Duration { return time.Since(time.Unix(0, c.heard.Load())) }
+
+// Clock is the offset of the coordinator's clock to this one, and the round trip that it
+// was measured by.
+func (c *Client) Clock() (offset, roundTrip time.Duration) {
+	return c.clock.Estimate()
+}
+
+// Run keeps the stream to the coordinator, dialling again whenever it breaks. It returns
+// when ctx has ended, after a goodbye, or with ErrRefused.
+func (c *Client) Run(ctx context.Context) error {
+	c.heard.Store(time.Now().UnixNano())
+	pause := redialFirst
+	for {
+		welcome, err := c.once(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrRefused):
+			return err
+		case welcome:
+			pause = redialFirst
+		}
+		c.cfg.Logger.Debug("the stream to the coordinator broke", "err", err, "again_ms", pause.Milliseconds())
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil
+		}
+		pause = min(2*pause, redialMost)
+	}
+}
+
+// once keeps one stream, and reports whether the coordinator has welcomed it.
+func (c *Client) once(ctx context.Context) (welcome bool, err error) {
+	dialling, cancel := context.WithTimeout(ctx, helloTime)
+	defer cancel()
+	conn, err := c.cfg.Dial(dialling)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close() //nolint:errcheck // it has ended
+	if err := conn.SetDeadline(time.Now().Add(helloTime)); err != nil {
+		return false, err
+	}
+	if err := wire.WriteFrame(conn, c.cfg.Hello, LimitBeatBytes); err != nil {
+		return false, err
+	}
+	var w wire.Welcome
+	if err := wire.ReadFrame(conn, &w, LimitBeatBytes); err != nil {
+		return false, err
+	}
+	if w.GetError() != "" {
+		return false, fmt.Errorf("%w: %.1000s", ErrRefused, w.GetError())
+	}
+	silence := time.Duration(w.GetSilenceS() * float64(time.Second))
+	if silence < 10*time.Millisecond || silence > time.Hour {
+		return false, fmt.Errorf("%w: it names a silence of %g s", ErrRefused, w.GetSilenceS())
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return false, err
+	}
+	c.heard.Store(time.Now().UnixNano())
+	c.cfg.Welcomed(&w)
+	return true, c.follow(ctx, newStream(conn, &c.clock), silence)
+}
+
+// follow beats until the stream or ctx ends.
+func (c *Client) follow(ctx context.Context, s *stream, silence time.Duration) error {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() { // ends with the stream
+		defer close(done)
+		defer s.conn.Close() //nolint:errcheck // it has ended
+		tick := time.NewTicker(silence / beatsInSilence)
+		defer tick.Stop()
+		for {
+			goodbye := ctx.Err() != nil
+			if err := s.beat(c.cfg.Status(), goodbye, silence); err != nil {
+				return
+			}
+			if goodbye { // closed at once, the stream might take it with it
+				select {
+				case <-ended:
+				case <-time.After(goodbyeTime):
+				}
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	var err error
+	for err == nil {
+		_, err = s.read(silence, func() { c.heard.Store(time.Now().UnixNano()) })
+	}
+	close(ended)
+	_ = s.conn.Close()
+	<-done
+	return err
+}

@@ -1,0 +1,26 @@
+package beat
+
+import "time"
+
+const (
+	// LimitBeatBytes bounds a frame: the state of every actor of a worker is in it.
+	LimitBeatBytes = 4 << 20
+	// beatsInSilence is how many beats fit into the silence after which a process is gone.
+	beatsInSilence = 6
+	// helloTime is how long a new stream may take to say whose it is.
+	helloTime = 5 * time.Second
+	// probeEvery is how often an address is tried whose stream broke, and refusals how many
+	// refused connections in a row say that the process is dead.
+	probeEvery = 50 * time.Millisecond
+	refusals   = 3
+	// goodbyeTime is how long a worker that leaves waits for the coordinator to hang up.
+	goodbyeTime = 500 * time.Millisecond
+	// redialFirst is the pause before a stream is dialled again; each is twice as long, up
+	// to redialMost.
+	redialFirst = 50 * time.Millisecond
+	redialMost  = time.Second
+	// clockBeats is how many of the last beats the clock's offset is chosen from.
+	clockBeats = 32
+	// limitGone is how many incarnations that are gone are remembered.
+	limitGone = 4096
+)

@@ -1,0 +1,299 @@
+package beat
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// Why a worker is gone.
+var (
+	ErrGoodbye = errors.New("it has left")
+	ErrSilent  = errors.New("it has not been heard")
+	ErrDead    = errors.New("its process is dead")
+	ErrExpired = errors.New("it was declared gone before")
+)
+
+// ServerConfig is what the coordinator's end needs. Its functions are called from the
+// goroutines of streams, one after the other for each worker, and must not block for long.
+type ServerConfig struct {
+	Self    *wire.Peer
+	Silence time.Duration
+	// Admit says whether a process may become a member. name is what its certificate says;
+	// "" without TLS.
+	Admit func(h *wire.Hello, name string) error
+	// Joined and Gone are called once for each incarnation.
+	Joined func(Member)
+	Gone   func(m Member, why error)
+	// Status takes what the actors of a member are doing; offset is that of its clock.
+	Status func(m Member, s *wire.StatusReply)
+	// Probe dials an address, and says why it could not.
+	Probe  func(ctx context.Context, address string) error
+	Logger *slog.Logger
+}
+
+// Server is the coordinator's end.
+type Server struct {
+	cfg     ServerConfig
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	members map[uuid.UUID]*member
+	gone    []uuid.UUID // the last limitGone of them
+}
+
+// Member is a worker, as it was last heard of.
+type Member struct {
+	ID          uuid.UUID
+	Name        string
+	Address     string
+	DataAddress string
+	Offer       *wire.Offer
+	Joined      time.Time
+	Heard       time.Time
+	Offset      time.Duration // how far its clock is ahead
+	RoundTrip   time.Duration
+}
+
+type member struct {
+	Member
+	clock  Clock
+	stream *stream // nil: broken
+}
+
+// NewServer makes one. Close ends it.
+func NewServer(cfg ServerConfig) *Server {
+	s := &Server{cfg: cfg, members: make(map[uuid.UUID]*member)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Serve takes a stream that a worker has opened, and returns when it has ended.
+func (s *Server) Serve(conn net.Conn, name string) {
+	defer conn.Close() //nolint:errcheck // it has ended
+	stop := context.AfterFunc(s.ctx, func() { _ = conn.Close() })
+	defer stop()
+	m, err := s.hello(conn, name)
+	if err != nil {
+		s.cfg.Logger.Warn("refused a worker", "from", conn.RemoteAddr(), "name", name, "err", err)
+		return
+	}
+	err = s.follow(m)
+	s.mu.Lock()
+	if m.stream != nil && m.stream.conn == conn {
+		m.stream = nil
+	}
+	broken := m.stream == nil && s.members[m.ID] == m
+	heard := m.Heard
+	s.mu.Unlock()
+	switch {
+	case s.ctx.Err() != nil || !broken: // or it has dialled again
+	case errors.Is(err, ErrGoodbye):
+		s.Expel(m.ID, ErrGoodbye)
+	case time.Since(heard) >= s.cfg.Silence:
+		s.Expel(m.ID, fmt.Errorf("%w for %.1f s", ErrSilent, time.Since(heard).Seconds()))
+	default:
+		s.probe(m)
+	}
+}
+
+// hello makes the process at the other end a member, or finds the one that it is.
+func (s *Server) hello(conn net.Conn, name string) (*member, error) {
+	if err := conn.SetDeadline(time.Now().Add(helloTime)); err != nil {
+		return nil, err
+	}
+	// The welcome is answered by beats, so nothing of them can be in the buffer yet.
+	var h wire.Hello
+	if err := wire.ReadFrame(conn, &h, LimitBeatBytes); err != nil {
+		return nil, fmt.Errorf("its greeting: %w", err)
+	}
+	m, fresh, err := s.admit(&h, name)
+	answer := &wire.Welcome{Coordinator: s.cfg.Self, SilenceS: s.cfg.Silence.Seconds()}
+	if err != nil {
+		answer.Error = err.Error()
+	}
+	if werr := wire.WriteFrame(conn, answer, LimitBeatBytes); err == nil {
+		err = werr
+	}
+	if m == nil {
+		return nil, err
+	}
+	if derr := conn.SetDeadline(time.Time{}); err == nil {
+		err = derr
+	}
+	s.mu.Lock()
+	if m.stream != nil {
+		_ = m.stream.conn.Close()
+	}
+	m.stream = &stream{conn: conn, in: bufio.NewReader(conn), clock: &m.clock}
+	s.mu.Unlock()
+	if fresh && s.cfg.Joined != nil {
+		s.cfg.Joined(m.Member)
+	}
+	return m, err
+}
+
+func (s *Server) admit(h *wire.Hello, name string) (m *member, fresh bool, err error) {
+	id, err := uuid.FromBytes(h.GetWorker().GetIncarnation())
+	if err != nil {
+		return nil, false, fmt.Errorf("its incarnation has %d bytes, not 16", len(h.GetWorker().GetIncarnation()))
+	}
+	if name != "" && h.GetWorker().GetName() != name {
+		return nil, false, fmt.Errorf("it calls itself %.100q, but its certificate %q", h.GetWorker().GetName(), name)
+	}
+	s.mu.Lock()
+	m = s.members[id]
+	expired := slices.Contains(s.gone, id)
+	s.mu.Unlock()
+	switch {
+	case expired:
+		return nil, false, ErrExpired
+	case m != nil:
+		return m, false, nil
+	}
+	if err := s.cfg.Admit(h, name); err != nil {
+		return nil, false, err
+	}
+	w := h.GetWorker()
+	now := time.Now()
+	m = &member{Member: Member{ID: id, Name: w.GetName(), Address: w.GetAddress(), DataAddress: w.GetDataAddress(), Offer: h.GetOffer(), Joined: now, Heard: now}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.members[id] = m
+	return m, true, nil
+}
+
+// follow reads a member's beats and sends own ones until the stream ends.
+func (s *Server) follow(m *member) error {
+	s.mu.Lock()
+	st := m.stream
+	s.mu.Unlock()
+	quit := make(chan struct{})
+	defer close(quit)
+	s.running.Add(1)
+	go func() { // ends with the stream
+		defer s.running.Done()
+		tick := time.NewTicker(s.cfg.Silence / beatsInSilence)
+		defer tick.Stop()
+		for {
+			if err := st.beat(nil, false, s.cfg.Silence); err != nil {
+				_ = st.conn.Close()
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-quit:
+				return
+			}
+		}
+	}()
+	heard := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		m.Heard = time.Now()
+		m.Offset, m.RoundTrip = m.clock.Estimate()
+	}
+	for {
+		b, err := st.read(s.cfg.Silence, heard)
+		switch {
+		case err != nil:
+			return err
+		case b.GetGoodbye():
+			return ErrGoodbye
+		}
+		for _, status := range b.GetStatus() {
+			if s.cfg.Status != nil {
+				s.mu.Lock()
+				now := m.Member
+				s.mu.Unlock()
+				s.cfg.Status(now, status)
+			}
+		}
+	}
+}
+
+// probe finds out whether a member whose stream broke is dead, until it has dialled again
+// or silence has its way.
+func (s *Server) probe(m *member) {
+	refused := 0
+	for {
+		s.mu.Lock()
+		back, heard := m.stream != nil || s.members[m.ID] != m, m.Heard
+		s.mu.Unlock()
+		quiet := time.Since(heard)
+		switch {
+		case back || s.ctx.Err() != nil:
+			return
+		case quiet >= s.cfg.Silence:
+			s.Expel(m.ID, fmt.Errorf("%w for %.1f s", ErrSilent, quiet.Seconds()))
+			return
+		case refused >= refusals:
+			s.Expel(m.ID, fmt.Errorf("%w: %s refuses connections", ErrDead, m.Address))
+			return
+		}
+		ctx, cancel := context.WithTimeout(s.ctx, s.cfg.Silence-quiet)
+		if err := s.cfg.Probe(ctx, m.Address); errors.Is(err, syscall.ECONNREFUSED) {
+			refused++
+		} else {
+			refused = 0
+		}
+		cancel()
+		select {
+		case <-time.After(probeEvery):
+		case <-s.ctx.Done():
+		}
+	}
+}
+
+// Expel declares a member gone. It is refused from then on.
+func (s *Server) Expel(id uuid.UUID, why error) {
+	s.mu.Lock()
+	m := s.members[id]
+	if m == nil {
+		s.mu.Unlock()
+		return
+	}
+	delete(s.members, id)
+	s.gone = append(s.gone, id)
+	if len(s.gone) > limitGone {
+		s.gone = slices.Delete(s.gone, 0, 1)
+	}
+	if m.stream != nil {
+		_ = m.stream.conn.Close()
+		m.stream = nil
+	}
+	last := m.Member
+	s.mu.Unlock()
+	s.cfg.Gone(last, why)
+}
+
+// Members lists the workers, in the order in which they joined.
+func (s *Server) Members() []Member {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []Member
+	for _, m := range s.members {
+		all = append(all, m.Member)
+	}
+	slices.SortFunc(all, func(a, b Member) int { return a.Joined.Compare(b.Joined) })
+	return all
+}
+
+// Close ends all streams. Nobody is declared gone by it.
+func (s *Server) Close() {
+	s.cancel()
+	s.running.Wait()
+}
