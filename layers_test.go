@@ -19,6 +19,7 @@ var layers = [][]string{
 	{"internal/planner"},
 	{"internal/bench"},
 	{"."},
+	{"internal/placement"},
 	{"internal/plan"},
 	{"internal/rundir"},
 	{"internal/device"},

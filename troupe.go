@@ -8,7 +8,6 @@ import (
 	"math"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -19,6 +18,7 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/data"
 	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/placement"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/rundir"
 	"github.com/troupe-ml/troupe/stages"
@@ -49,6 +49,13 @@ type (
 // on: applied speculatively and kept, or rolled back, or waited for.
 type Updates = actors.Updates
 
+// RestartEvent: a process that computed ranks was lost, and the run goes on by itself.
+type RestartEvent struct {
+	Err     error // names the process, its ranks and what they did
+	Restart int   // since the last new checkpoint
+	Most    int   // restarts that cluster.max_restarts allows
+}
+
 // WarningEvent: something a person should know, such as a damaged checkpoint
 // that was passed over.
 type WarningEvent struct{ Text string }
@@ -66,6 +73,9 @@ type Options struct {
 	// actors live while it does; nil: the run has one of its own. See actors.Spec.
 	System *actor.ActorSystem
 	Logger *slog.Logger // told how the run begins and ends; nil: nobody is
+	// Hosts, if there are any, compute the run's ranks in other processes: package cluster has
+	// them. System is theirs then.
+	Hosts placement.Hosts
 }
 
 // Info describes a run that has been set up.
@@ -122,21 +132,26 @@ var ErrMemory = plan.ErrMemory
 
 // Run is a training run.
 type Run struct {
-	info    Info
-	inner   *actors.Run
-	devices *device.Set
-	corpora *corpora
-	output  *rundir.Dir
-	metrics *telemetry.Writer
-	ckpt    *checkpoint.Checkpoint // that the weights come from
-	events  chan Event
-	stop    func() bool // detaches from the context
+	ctx       context.Context // the caller's; its end stops the run
+	cfg       *config.Config
+	info      Info
+	computers *computers
+	corpora   *corpora
+	output    *rundir.Dir
+	metrics   *telemetry.Writer
+	ckpt      *checkpoint.Checkpoint // that the weights come from
+	events    chan Event
+	stop      func() bool // detaches from the context
+	restarts  restarts
 
-	mu      sync.Mutex
-	dropped int
-	result  Result
-	err     error
-	done    chan struct{} // closed when result and err are final
+	mu        sync.Mutex
+	inner     *actors.Run // the attempt
+	asked     requests    // what every attempt is told
+	dropped   int
+	savedStep int64 // of the last checkpoint
+	result    Result
+	err       error
+	done      chan struct{} // closed when result and err are final
 }
 
 // Check says whether a configuration can be run, as far as that can be told
@@ -191,32 +206,65 @@ func check(cfg *config.Config) (err error) {
 // be read at the moment checkpoint.ErrUnreadable (see checkpoint.TryAgain), and a full
 // disk checkpoint.ErrNoSpace.
 func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
-	r := &Run{events: make(chan Event, LimitEvents), done: make(chan struct{}), result: Result{LastValLoss: math.NaN()}}
-	own := *cfg // what setup fills in is not the caller's
-	spec, err := r.setup(&own, o)
+	own := *cfg
+	r := &Run{ctx: ctx, cfg: &own, events: make(chan Event, LimitEvents), done: make(chan struct{}), result: Result{LastValLoss: math.NaN()},
+		restarts: restarts{most: cfg.Cluster.MaxRestarts}}
+	if err := r.begin(o, 0); err != nil {
+		return nil, err
+	}
+	r.stop = context.AfterFunc(ctx, r.Stop)
+	go r.finish(o) // ends with the run
+	return r, nil
+}
+
+// begin makes an attempt at the run.
+func (r *Run) begin(o Options, wait time.Duration) error {
+	own := *r.cfg // what setup fills in is of this attempt
+	spec, err := r.setup(&own, o, wait)
+	var inner *actors.Run
 	if err == nil {
-		r.inner, err = actors.Start(*spec)
+		inner, err = actors.Start(*spec)
 	}
 	if err != nil {
 		if err = checkpoint.AsNoSpace(err); r.output == nil || !r.output.Begun {
 			err = asSetup(err)
 		}
-		return nil, errors.Join(err, r.release())
+		return errors.Join(err, r.release())
 	}
-	r.stop = context.AfterFunc(ctx, r.inner.Stop)
-	go r.finish() // ends with the run
-	return r, nil
+	r.computers.watch(inner)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inner = inner
+	r.asked.repeat(inner)
+	return nil
 }
 
-// finish waits for the end of the run and releases all that it held.
-func (r *Run) finish() {
-	out := r.inner.Wait()
+// finish waits for the end of the run and releases all that it held. Where a process was
+// lost that computed ranks, the run goes on from its last checkpoint by itself.
+func (r *Run) finish(o Options) {
+	var out actors.Outcome
+	for {
+		out = r.inner.Wait()
+		if !r.restarts.allows(out.Err, r.saved()) {
+			break
+		}
+		err := r.release()
+		if err == nil {
+			r.send(RestartEvent{Err: out.Err, Restart: r.restarts.done, Most: r.restarts.most})
+			again := o
+			again.Fresh, again.FromStep = false, 0 // that was obeyed
+			err = r.begin(again, time.Duration(r.cfg.Cluster.LeaseS*float64(time.Second)))
+		}
+		if err != nil {
+			out.Err = errors.Join(out.Err, err)
+			break
+		}
+	}
 	r.stop()
 	if errors.Is(out.Err, data.ErrVocab) {
 		out.Err = &SetupError{out.Err}
 	}
-	err := errors.Join(out.Err, r.release())
-	r.corpora = nil // whoever keeps the run keeps no text by it
+	err := errors.Join(r.restarts.exhausted(out.Err), r.release())
 	r.mu.Lock()
 	r.tellDropped()
 	r.err = err
@@ -230,19 +278,20 @@ func (r *Run) finish() {
 
 // asSetup marks an error of the setup, unless trying again may help.
 func asSetup(err error) error {
-	if checkpoint.TryAgain(err) || errors.Is(err, checkpoint.ErrNoSpace) {
+	var lost *placement.LostError
+	if checkpoint.TryAgain(err) || errors.Is(err, checkpoint.ErrNoSpace) || errors.Is(err, placement.ErrNoRoom) || errors.As(err, &lost) {
 		return err
 	}
 	return &SetupError{err}
 }
 
 // setup opens everything and describes the run to the actors.
-func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
+func (r *Run) setup(cfg *config.Config, o Options, wait time.Duration) (*actors.Spec, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	var err error
-	if r.devices, err = device.OpenSet(cfg); err != nil {
+	if r.computers, err = openComputers(r.ctx, cfg, o.Hosts, wait); err != nil {
 		return nil, err
 	}
 	if r.output, err = rundir.Open(cfg, o.Fresh); err != nil {
@@ -292,7 +341,7 @@ func (r *Run) setup(cfg *config.Config, o Options) (*actors.Spec, error) {
 	if p.Report().OutOfOrder {
 		r.warn("%s computes weight gradients out of microbatch order: the training is right, but its losses differ in the last bits from those of other schedules", cfg.Pipeline.Schedule)
 	}
-	if err := p.CheckMemory(r.devices.OnGPU()); err != nil {
+	if err := r.computers.checkMemory(p); err != nil {
 		return nil, err
 	}
 	return r.spec(cfg, p, start, load, back != nil, o)
@@ -329,7 +378,10 @@ func (r *Run) warn(format string, args ...any) { r.send(WarningEvent{fmt.Sprintf
 
 // warnDevices says what the devices can't do of what was asked for.
 func (r *Run) warnDevices(cfg *config.Config) {
-	for _, d := range r.devices.Opened() {
+	if r.computers.set == nil {
+		return
+	}
+	for _, d := range r.computers.set.Opened() {
 		if cfg.Device.DType == "bfloat16" && !d.FastBF16() {
 			r.warn("device.dtype is bfloat16, and %s kernels have no instructions for it (AMX has, and GPUs from Ampere on): products are rounded to it, and as slow as float32's", d.Path())
 		}
@@ -350,8 +402,8 @@ func (r *Run) begins(cfg *config.Config, back *rundir.Resumed, changed *newData)
 		start.Run, err = uuid.NewV7()
 	} else {
 		start = back.State
-		if start.Kernels != r.devices.Path() {
-			r.warn("the run was trained with %s kernels and goes on with %s: losses may differ in the last bits", start.Kernels, r.devices.Path())
+		if path := r.computers.path(); start.Kernels != path {
+			r.warn("the run was trained with %s kernels and goes on with %s: losses may differ in the last bits", start.Kernels, path)
 		}
 		if d := r.output.Decision(start.Step); d != nil {
 			start.Decisions = append(start.Decisions, *d)
@@ -364,7 +416,7 @@ func (r *Run) begins(cfg *config.Config, back *rundir.Resumed, changed *newData)
 			r.restartBest(&start, "the validation text changed")
 		}
 	}
-	start.Data, start.TrainTokens, start.Kernels = r.corpora.identity, r.corpora.train.Len(), r.devices.Path()
+	start.Data, start.TrainTokens, start.Kernels = r.corpora.identity, r.corpora.train.Len(), r.computers.path()
 	return start, load, err
 }
 
@@ -432,6 +484,11 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	if err != nil {
 		return nil, err
 	}
+	spec := p.Stages(evalTable, load, withState)
+	if err := r.computers.place(r.ctx, &spec, placement.Assignment{Run: start.Run, Config: cfg, Plan: p, Vocab: vocabOf(cfg, r.corpora.tokenizer), EvalTable: evalTable,
+		Stored: r.ckpt != nil, WithState: withState, Step: start.Step}); err != nil {
+		return nil, err
+	}
 	begun, err := r.output.Begin(cfg.TOML(), start, withState)
 	for _, w := range begun.Warnings {
 		r.warn("%s", w)
@@ -446,44 +503,67 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 		r.result.Dir = r.output.Store.Path(int(start.Step))
 	}
 	save.SyncMetrics = r.metrics.Sync
-	r.info = Info{Name: cfg.Run.Name, Out: cfg.Run.Out, Family: p.Model().Config.Family, Parameters: p.Model().Config.Parameters(), Vocab: p.Model().Config.Vocab,
+	info := Info{Name: cfg.Run.Name, Out: cfg.Run.Out, Family: p.Model().Config.Family, Parameters: p.Model().Config.Parameters(), Vocab: p.Model().Config.Vocab,
 		TrainTokens: r.corpora.train.Len(), ValTokens: r.corpora.val.Len(), EvalWindows: len(src.windows),
 		EpochWindows: src.epochs.Windows(), EpochSteps: float64(src.epochs.Windows()) / float64(cfg.Batch.Sequences),
 		Epochs: float64(cfg.Run.Steps) * float64(cfg.Batch.Sequences) / float64(src.epochs.Windows()),
 		Steps:  cfg.Run.Steps, ResumedAt: int(start.Step),
 		Schedule: p.Table().Schedule, Stages: p.Table().NumRanks(), Chunks: p.Table().NumChunks, Microbatches: p.Table().Microbatches,
 		Layout: p.Layout().String(), BubblePct: 100 * p.BubbleFraction(), PeakInFlight: p.Report().PeakInFlight,
-		Device: r.devices.Names(), Threads: r.devices.Threads(), Kernels: r.devices.Path()}
-	var building atomic.Int64 // ranks
-	building.Store(int64(p.Table().NumRanks()))
+	}
+	r.computers.describe(&info)
+	r.mu.Lock()
+	r.info = info
+	r.mu.Unlock()
 	rate := stages.Rate{LR: cfg.Optimizer.LR, MinLR: cfg.Optimizer.MinLR, Warmup: int64(cfg.Optimizer.WarmupSteps), Steps: int64(cfg.Run.Steps), Decay: cfg.Optimizer.Decay}
-	return &actors.Spec{
-		Run: start.Run, Devices: r.devices.OfRanks(),
-		Build: func(rank int, s tensorops.Stream) (actors.Compute, error) {
-			st, err := buildStage(p, rank, s, load, withState)
-			if err == nil && building.Add(-1) == 0 && r.ckpt != nil {
-				// The weights are read. Whoever removes the checkpoint now gets its space back.
-				err = r.ckpt.Close()
-			}
-			return st, err
-		},
-		TiedRanks: p.EmbeddingRanks(), Table: p.Table(), EvalTable: evalTable, MaxInFlight: p.DynamicBound(), PostValidate: cfg.Pipeline.PostValidation, TraceEvery: traceEvery(cfg, o),
-		Data: src, MicrobatchSize: cfg.Batch.Microbatch, Context: cfg.Model.Context, Sequences: cfg.Batch.Sequences, Recompute: p.Recomputes(), HeadLater: p.HeadLater(),
-		Rate: rate, ClipNorm: cfg.Optimizer.ClipNorm,
-		Start: start, Steps: int64(cfg.Run.Steps), EvalEvery: int64(cfg.Run.EvalEvery), CheckpointEvery: int64(cfg.Run.CheckpointEvery),
-		WriteCheckpoint: save.Write, WriteRecord: r.metrics.Write, WriteTrace: traceWriter(p, r.output.FS, r.devices.Threads()), OnEvent: r.send,
-		StallAfter: time.Duration(cfg.Run.StallAfterS * float64(time.Second)),
-		System:     o.System, Logger: o.Logger,
-	}, nil
+	if ckpt := r.ckpt; ckpt != nil {
+		if o.Hosts != nil {
+			spec.Weights = &actors.StoredWeights{Params: p.Model().Params, Source: load}
+		}
+		// Whoever removes the checkpoint once the weights are read gets its space back.
+		spec.Ready = func() { _ = ckpt.Close() }
+	}
+	spec.Run, spec.Start, spec.Steps = start.Run, start, int64(cfg.Run.Steps)
+	spec.EvalEvery, spec.CheckpointEvery, spec.TraceEvery = int64(cfg.Run.EvalEvery), int64(cfg.Run.CheckpointEvery), traceEvery(cfg, o)
+	spec.Data, spec.MicrobatchSize, spec.Context, spec.Sequences = src, cfg.Batch.Microbatch, cfg.Model.Context, cfg.Batch.Sequences
+	spec.Rate, spec.ClipNorm = rate, cfg.Optimizer.ClipNorm
+	spec.WriteCheckpoint, spec.WriteRecord, spec.WriteTrace, spec.OnEvent = save.Write, r.metrics.Write, traceWriter(p, r.output.FS, info.Threads), r.send
+	spec.StallAfter = time.Duration(cfg.Run.StallAfterS * float64(time.Second))
+	if spec.Logger = o.Logger; spec.System == nil {
+		spec.System = o.System
+	}
+	return &spec, nil
 }
 
-// buildStage makes a rank's stage with its weights.
-func buildStage(p *plan.Plan, rank int, s tensorops.Stream, load stages.Source, withState bool) (*stages.Stage, error) {
-	st, err := stages.NewStage(p.Model(), s, p.Chunks(rank), p.StageOptions(rank))
-	if err != nil {
-		return nil, err
+// saved is the step of the last checkpoint.
+func (r *Run) saved() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.savedStep
+}
+
+// requests are what was asked of the run and holds for every attempt at it.
+type requests struct{ pause, stop, kill bool }
+
+// repeat tells an attempt of them.
+func (q requests) repeat(to *actors.Run) {
+	if q.pause {
+		to.Pause()
 	}
-	return st, st.Load(load, withState)
+	if q.stop {
+		to.Stop()
+	}
+	if q.kill {
+		to.Kill()
+	}
+}
+
+// ask notes a request and passes it to the attempt in progress.
+func (r *Run) ask(note func(*requests), tell func(*actors.Run)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	note(&r.asked)
+	tell(r.inner)
 }
 
 // send publishes an event. A reader that is too slow loses step events, and is
@@ -501,7 +581,7 @@ func (r *Run) send(e Event) {
 		}
 	}
 	if c, ok := e.(CheckpointEvent); ok {
-		r.result.Dir = c.Dir
+		r.result.Dir, r.savedStep = c.Dir, c.Step
 	}
 	if len(r.events) < cap(r.events)-17 {
 		r.tellDropped()
@@ -523,34 +603,42 @@ func (r *Run) tellDropped() {
 }
 
 // Info describes the run.
-func (r *Run) Info() Info { return r.info }
+func (r *Run) Info() Info {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.info
+}
 
 // Events are what happens, in order; the channel is closed when the run has
 // ended. Nobody needs to read it.
 func (r *Run) Events() <-chan Event { return r.events }
 
 // Pause holds the run at the end of its step; Resume lets it go on.
-func (r *Run) Pause() { r.inner.Pause() }
+func (r *Run) Pause() { r.ask(func(q *requests) { q.pause = true }, (*actors.Run).Pause) }
 
 // Resume lets a paused run go on.
-func (r *Run) Resume() { r.inner.Resume() }
+func (r *Run) Resume() { r.ask(func(q *requests) { q.pause = false }, (*actors.Run).Resume) }
 
 // Checkpoint asks for a checkpoint at the end of the step.
-func (r *Run) Checkpoint() { r.inner.Checkpoint() }
+func (r *Run) Checkpoint() { r.ask(func(*requests) {}, (*actors.Run).Checkpoint) }
 
 // Stop ends the run at the end of its step, with a checkpoint.
-func (r *Run) Stop() { r.inner.Stop() }
+func (r *Run) Stop() { r.ask(func(q *requests) { q.stop = true }, (*actors.Run).Stop) }
 
 // Kill ends the run at once, without a checkpoint.
-func (r *Run) Kill() { r.inner.Kill() }
+func (r *Run) Kill() { r.ask(func(q *requests) { q.kill = true }, (*actors.Run).Kill) }
 
 // Memory is the tensor memory of the run's device of a kind, "cpu" or "cuda"; zeros if no
 // rank is on one.
-func (r *Run) Memory(kind string) tensorops.MemoryStats { return r.devices.Memory(kind) }
+func (r *Run) Memory(kind string) tensorops.MemoryStats { return r.computers.memory(kind) }
 
 // Status says what every actor is doing, and the root of what they wait for. It
 // answers at any moment, whatever state the actors are in.
-func (r *Run) Status() actors.Status { return r.inner.Status() }
+func (r *Run) Status() actors.Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.inner.Status()
+}
 
 // Wait waits for the end of the run. Nothing of it is left behind then.
 func (r *Run) Wait() (Result, error) {
@@ -574,8 +662,8 @@ func (r *Run) release() error {
 	if r.corpora != nil {
 		errs = append(errs, r.corpora.Close())
 	}
-	if r.devices != nil {
-		r.devices.Close()
+	if r.computers != nil {
+		r.computers.close()
 	}
 	if r.ckpt != nil {
 		errs = append(errs, r.ckpt.Close())
@@ -583,5 +671,7 @@ func (r *Run) release() error {
 	if r.output != nil {
 		errs = append(errs, r.output.Close())
 	}
+	// Whoever keeps the run keeps no text by it, and the next attempt opens its own.
+	r.metrics, r.corpora, r.ckpt, r.output = nil, nil, nil, nil
 	return errors.Join(errs...)
 }

@@ -19,6 +19,7 @@ type Config struct {
 	Pipeline  Pipeline  `toml:"pipeline"`
 	Parallel  Parallel  `toml:"parallel"`
 	Device    Device    `toml:"device"`
+	Cluster   Cluster   `toml:"cluster"`
 
 	file        string         // the file's name, for messages
 	headers     map[string]Pos // where each section of the file begins
@@ -119,6 +120,14 @@ type Device struct {
 	Threads int      `toml:"threads"` // of the CPU; default 0 = all cores
 	Kernels string   `toml:"kernels"` // of the CPU; default "auto"; the device knows the others
 	TF32    bool     `toml:"tf32"`    // float32 products on a GPU are of numbers rounded to TensorFloat-32; default false
+}
+
+// Cluster is how a run over several processes minds them. Without such processes it has no
+// effect.
+type Cluster struct {
+	SilenceS    float64 `toml:"silence_s"`    // seconds without a sign of life until a worker is lost; default 3
+	LeaseS      float64 `toml:"lease_s"`      // seconds without a coordinator until a worker gives its ranks up; default 30
+	MaxRestarts int     `toml:"max_restarts"` // restarts since the last new checkpoint until the run fails; default 10
 }
 
 // KindOf is the kind that is given for a pipeline rank.

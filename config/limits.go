@@ -15,6 +15,8 @@ const (
 	MaxSteps               = 1_000_000_000
 	MaxCount               = 1_000_000_000 // of a number of steps, batches or checkpoints
 	MaxStallS              = 1_000_000_000
+	MinSilenceS            = 0.1
+	MaxSilenceS            = 3600
 	MaxLayers              = 1 << 12
 	MaxHidden              = 1 << 20
 	MaxHeads               = 1 << 13

@@ -103,6 +103,8 @@ func drawConfig(t *rapid.T) *Config {
 		},
 		Parallel: Parallel{Tensor: 1, Data: 1, Order: "tp-pp-dp"},
 		Device:   Device{Kind: "cpu", DType: "float32", Threads: rapid.IntRange(0, MaxThreads).Draw(t, "threads"), Kernels: "go"},
+		Cluster: Cluster{SilenceS: rapid.Float64Range(MinSilenceS, MaxSilenceS).Draw(t, "silence_s"), LeaseS: rapid.Float64Range(MinSilenceS, MaxSilenceS).Draw(t, "lease_s"),
+			MaxRestarts: rapid.IntRange(0, MaxCount).Draw(t, "max_restarts")},
 	}
 	if n := c.Pipeline.Stages; rapid.Bool().Draw(t, "ranks given") {
 		c.Device.Ranks = rapid.SliceOfN(rapid.SampledFrom(deviceKinds), n, n).Draw(t, "ranks")

@@ -92,6 +92,10 @@ var schema = []field{
 	{key: "device.threads", at: func(c *Config) any { return &c.Device.Threads }, example: "2", check: whole(0, MaxThreads), free: true},
 	{key: "device.kernels", at: func(c *Config) any { return &c.Device.Kernels }, example: `"auto"`, check: lowerCaseWord, free: true},
 	{key: "device.tf32", at: func(c *Config) any { return &c.Device.TF32 }, example: "true", free: true},
+
+	{key: "cluster.silence_s", at: func(c *Config) any { return &c.Cluster.SilenceS }, example: "3.0", check: number(MinSilenceS, MaxSilenceS), free: true},
+	{key: "cluster.lease_s", at: func(c *Config) any { return &c.Cluster.LeaseS }, example: "30.0", check: number(MinSilenceS, MaxSilenceS), free: true},
+	{key: "cluster.max_restarts", at: func(c *Config) any { return &c.Cluster.MaxRestarts }, example: "10", check: whole(0, MaxCount), free: true},
 }
 
 // deviceKinds are the kinds of devices.

@@ -21,6 +21,7 @@ var ErrMemory = errors.New("not enough memory")
 type Plan struct {
 	cfg    *config.Config
 	cost   CostFunc // nil: by arithmetic
+	text   []byte   // of a user's own table, where that has been read already
 	model  *stages.Model
 	layout *scheduler.Layout
 	spec   scheduler.Spec
@@ -56,18 +57,30 @@ func New(cfg *config.Config, vocab int, from stages.Config) (*Plan, error) {
 	return newBy(cfg, vocab, from, nil)
 }
 
+// NewOf is New with the text of the table that the configuration names, which is not
+// read: it is another machine's.
+func NewOf(cfg *config.Config, vocab int, from stages.Config, table []byte) (*Plan, error) {
+	p := &Plan{cfg: cfg, text: table}
+	return p, p.make(vocab, from)
+}
+
 // NewBy is newPlan by costs that are known.
 func newBy(cfg *config.Config, vocab int, from stages.Config, cost CostFunc) (*Plan, error) {
 	p := &Plan{cfg: cfg, cost: cost}
+	return p, p.make(vocab, from)
+}
+
+func (p *Plan) make(vocab int, from stages.Config) error {
+	cfg := p.cfg
 	if _, err := grid.NewGrid(cfg.Pipeline.Stages, cfg.Parallel.Tensor, cfg.Parallel.Data, cfg.Parallel.Order); err != nil {
-		return nil, cfg.Errorf("parallel.order", "%v", err)
+		return cfg.Errorf("parallel.order", "%v", err)
 	}
 	model, err := stages.NewModel(modelConfig(cfg, vocab, from))
 	if err != nil {
-		return nil, cfg.Errorf("model.family", "%v", err)
+		return cfg.Errorf("model.family", "%v", err)
 	}
 	p.model = model
-	return p, p.makeTable()
+	return p.makeTable()
 }
 
 // modelConfig takes the sizes from a configuration.
@@ -133,7 +146,13 @@ func (p *Plan) readTable() error {
 	c := p.cfg
 	path := c.Pipeline.Schedule
 	var err error
-	if p.table, err = ReadTable(path); err != nil {
+	if p.text == nil {
+		p.text, err = tableText(path)
+	}
+	if err == nil {
+		p.table, err = scheduler.ReadCSV(path, string(p.text))
+	}
+	if err != nil {
 		return c.Errorf("pipeline.schedule", "%v", err)
 	}
 	t, want := p.table, p.spec

@@ -10,6 +10,14 @@ import (
 
 // ReadTable reads a schedule's table from a CSV file: see scheduler.ReadCSV.
 func ReadTable(path string) (*scheduler.Table, error) {
+	text, err := tableText(path)
+	if err != nil {
+		return nil, err
+	}
+	return scheduler.ReadCSV(path, string(text))
+}
+
+func tableText(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -20,5 +28,5 @@ func ReadTable(path string) (*scheduler.Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	return scheduler.ReadCSV(path, string(text))
+	return text, nil
 }

@@ -348,26 +348,26 @@ func (*Control_StatusReply) isControl_Kind() {}
 
 // Assign gives a worker ranks of an attempt at a run.
 type Assign struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Run            []byte                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
-	Attempt        []byte                 `protobuf:"bytes,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Generation     uint64                 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"` // number of the attempt: a worker obeys the highest it has seen
-	Supervisor     string                 `protobuf:"bytes,4,opt,name=supervisor,proto3" json:"supervisor,omitempty"`  // id of the supervisor at the coordinator
-	Weights        string                 `protobuf:"bytes,5,opt,name=weights,proto3" json:"weights,omitempty"`        // id of the actor that reads weights there
-	Ranks          []int32                `protobuf:"varint,6,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`    // that this worker computes
-	Hosts          []string               `protobuf:"bytes,7,rep,name=hosts,proto3" json:"hosts,omitempty"`            // address of the process of each rank
-	Config         []byte                 `protobuf:"bytes,8,opt,name=config,proto3" json:"config,omitempty"`          // resolved, as TOML
-	Vocab          int32                  `protobuf:"varint,9,opt,name=vocab,proto3" json:"vocab,omitempty"`
-	Model          []byte                 `protobuf:"bytes,10,opt,name=model,proto3" json:"model,omitempty"`                          // of the checkpoint that weights come from, as JSON; empty: none
-	Table          []byte                 `protobuf:"bytes,11,opt,name=table,proto3" json:"table,omitempty"`                          // the table, as CSV
-	EvalTable      []byte                 `protobuf:"bytes,12,opt,name=eval_table,json=evalTable,proto3" json:"eval_table,omitempty"` // empty: there is no validation
-	Layout         string                 `protobuf:"bytes,13,opt,name=layout,proto3" json:"layout,omitempty"`
-	FromCheckpoint bool                   `protobuf:"varint,14,opt,name=from_checkpoint,json=fromCheckpoint,proto3" json:"from_checkpoint,omitempty"` // weights come from the coordinator, not from the seed
-	WithState      bool                   `protobuf:"varint,15,opt,name=with_state,json=withState,proto3" json:"with_state,omitempty"`                // and the optimizer's state
-	Threads        int32                  `protobuf:"varint,16,opt,name=threads,proto3" json:"threads,omitempty"`                                     // of the CPU; 0: all that the worker has
-	LeaseS         float64                `protobuf:"fixed64,17,opt,name=lease_s,json=leaseS,proto3" json:"lease_s,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Run              []byte                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	Attempt          []byte                 `protobuf:"bytes,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Generation       uint64                 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"` // number of the attempt: a worker obeys the highest it has seen
+	Supervisor       string                 `protobuf:"bytes,4,opt,name=supervisor,proto3" json:"supervisor,omitempty"`  // id of the supervisor at the coordinator
+	Weights          string                 `protobuf:"bytes,5,opt,name=weights,proto3" json:"weights,omitempty"`        // id of the actor that reads weights there
+	Ranks            []int32                `protobuf:"varint,6,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`    // that this worker computes
+	Hosts            []string               `protobuf:"bytes,7,rep,name=hosts,proto3" json:"hosts,omitempty"`            // address of the process of each rank
+	Config           []byte                 `protobuf:"bytes,8,opt,name=config,proto3" json:"config,omitempty"`          // resolved, as TOML
+	Vocab            int32                  `protobuf:"varint,9,opt,name=vocab,proto3" json:"vocab,omitempty"`
+	Model            []byte                 `protobuf:"bytes,10,opt,name=model,proto3" json:"model,omitempty"`                                                // of the checkpoint that weights come from, as JSON; empty: none
+	Table            []byte                 `protobuf:"bytes,11,opt,name=table,proto3" json:"table,omitempty"`                                                // the user's own table, as CSV; empty: the configuration's schedule
+	EvalMicrobatches int32                  `protobuf:"varint,12,opt,name=eval_microbatches,json=evalMicrobatches,proto3" json:"eval_microbatches,omitempty"` // of a validation; 0: there is none
+	Digest           []byte                 `protobuf:"bytes,13,opt,name=digest,proto3" json:"digest,omitempty"`                                              // of the plan that the worker must come to
+	FromCheckpoint   bool                   `protobuf:"varint,14,opt,name=from_checkpoint,json=fromCheckpoint,proto3" json:"from_checkpoint,omitempty"`       // weights come from the coordinator, not from the seed
+	WithState        bool                   `protobuf:"varint,15,opt,name=with_state,json=withState,proto3" json:"with_state,omitempty"`                      // and the optimizer's state
+	Threads          int32                  `protobuf:"varint,16,opt,name=threads,proto3" json:"threads,omitempty"`                                           // of the CPU; 0: all that the worker has
+	LeaseS           float64                `protobuf:"fixed64,17,opt,name=lease_s,json=leaseS,proto3" json:"lease_s,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Assign) Reset() {
@@ -477,18 +477,18 @@ func (x *Assign) GetTable() []byte {
 	return nil
 }
 
-func (x *Assign) GetEvalTable() []byte {
+func (x *Assign) GetEvalMicrobatches() int32 {
 	if x != nil {
-		return x.EvalTable
+		return x.EvalMicrobatches
 	}
-	return nil
+	return 0
 }
 
-func (x *Assign) GetLayout() string {
+func (x *Assign) GetDigest() []byte {
 	if x != nil {
-		return x.Layout
+		return x.Digest
 	}
-	return ""
+	return nil
 }
 
 func (x *Assign) GetFromCheckpoint() bool {
@@ -3780,7 +3780,7 @@ const file_wire_proto_rawDesc = "" +
 	"\tconnected\x18\a \x01(\v2\x16.troupe.wire.ConnectedH\x00R\tconnected\x12C\n" +
 	"\x0estatus_request\x18\b \x01(\v2\x1a.troupe.wire.StatusRequestH\x00R\rstatusRequest\x12=\n" +
 	"\fstatus_reply\x18\t \x01(\v2\x18.troupe.wire.StatusReplyH\x00R\vstatusReplyB\x06\n" +
-	"\x04kind\"\xc6\x03\n" +
+	"\x04kind\"\xd4\x03\n" +
 	"\x06Assign\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\fR\aattempt\x12\x1e\n" +
@@ -3797,10 +3797,9 @@ const file_wire_proto_rawDesc = "" +
 	"\x05vocab\x18\t \x01(\x05R\x05vocab\x12\x14\n" +
 	"\x05model\x18\n" +
 	" \x01(\fR\x05model\x12\x14\n" +
-	"\x05table\x18\v \x01(\fR\x05table\x12\x1d\n" +
-	"\n" +
-	"eval_table\x18\f \x01(\fR\tevalTable\x12\x16\n" +
-	"\x06layout\x18\r \x01(\tR\x06layout\x12'\n" +
+	"\x05table\x18\v \x01(\fR\x05table\x12+\n" +
+	"\x11eval_microbatches\x18\f \x01(\x05R\x10evalMicrobatches\x12\x16\n" +
+	"\x06digest\x18\r \x01(\fR\x06digest\x12'\n" +
 	"\x0ffrom_checkpoint\x18\x0e \x01(\bR\x0efromCheckpoint\x12\x1d\n" +
 	"\n" +
 	"with_state\x18\x0f \x01(\bR\twithState\x12\x18\n" +

@@ -1,0 +1,133 @@
+package troupe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/placement"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// ErrNoWorkers: the processes that a run over a cluster needs are not there. When they are,
+// it can go on.
+var ErrNoWorkers = placement.ErrNoRoom
+
+// computers are what a run's ranks compute on: devices of this process, or others.
+type computers struct {
+	set     *device.Set       // nil: in other processes
+	workers placement.Workers // nil: here
+	closed  bool
+}
+
+func openComputers(ctx context.Context, cfg *config.Config, hosts placement.Hosts, wait time.Duration) (*computers, error) {
+	var c computers
+	var err error
+	if hosts == nil {
+		c.set, err = device.OpenSet(cfg)
+	} else {
+		c.workers, err = hosts.Choose(ctx, cfg, wait)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &c, nil
+}
+
+func (c *computers) close() {
+	switch {
+	case c.closed:
+	case c.set != nil:
+		c.set.Close()
+	default:
+		c.workers.Release()
+	}
+	c.closed = true
+}
+
+// path names the kernels.
+func (c *computers) path() string {
+	if c.set != nil {
+		return c.set.Path()
+	}
+	return c.workers.Path()
+}
+
+// describe fills in what people read of them.
+func (c *computers) describe(i *Info) {
+	i.Kernels = c.path()
+	if c.set != nil {
+		i.Device, i.Threads = c.set.Names(), c.set.Threads()
+	} else {
+		i.Device, i.Threads = c.workers.Devices(), c.workers.Threads()
+	}
+}
+
+// checkMemory refuses a model that does not fit. Other processes look for themselves.
+func (c *computers) checkMemory(p *plan.Plan) error {
+	if c.set == nil {
+		return nil
+	}
+	return p.CheckMemory(c.set.OnGPU())
+}
+
+func (c *computers) memory(kind string) tensorops.MemoryStats {
+	if c.set == nil {
+		return tensorops.MemoryStats{}
+	}
+	return c.set.Memory(kind)
+}
+
+// place says where a run's stages are.
+func (c *computers) place(ctx context.Context, s *actors.Spec, a placement.Assignment) error {
+	if c.set != nil {
+		s.Devices = c.set.OfRanks()
+		return nil
+	}
+	r, err := c.workers.Assign(ctx, a)
+	if err != nil {
+		return err
+	}
+	s.Attempt, s.Hosts, s.System, s.Attach, s.Detach = r.Attempt, r.Hosts, r.System, r.Attach, r.Detach
+	return nil
+}
+
+// watch lets whoever has the stages tell the run of them.
+func (c *computers) watch(r *actors.Run) {
+	if c.workers != nil {
+		c.workers.Watch(r)
+	}
+}
+
+// restarts counts how often a run was begun again since its last new checkpoint.
+type restarts struct {
+	most, done int
+	step       int64 // of that checkpoint
+}
+
+// allows reports whether a run that ended with err is to go on by itself, from the
+// checkpoint of a step.
+func (r *restarts) allows(err error, step int64) bool {
+	var lost *placement.LostError
+	if !errors.As(err, &lost) {
+		return false
+	}
+	if step > r.step {
+		r.step, r.done = step, 0
+	}
+	r.done++
+	return r.done <= r.most
+}
+
+// exhausted says so of a run that may not go on.
+func (r *restarts) exhausted(err error) error {
+	if r.done <= r.most || r.done == 0 {
+		return err
+	}
+	return fmt.Errorf("%w (restarted %d times since the checkpoint of step %d, which is cluster.max_restarts)", err, r.most, r.step)
+}
