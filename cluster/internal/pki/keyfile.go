@@ -87,5 +87,9 @@ func decodeKey(content []byte) (*ecdsa.PrivateKey, [][]byte, error) {
 		}
 		certs = append(certs, block.Bytes)
 	}
+	// What of it nothing reads, such as the public key beside the private one, may be damaged too.
+	if again, err := encodeKey(key, certs...); err != nil || !bytes.Equal(again, content) {
+		return nil, nil, errors.Join(err, errors.New("it is not as this program writes it"))
+	}
 	return key, certs, nil
 }

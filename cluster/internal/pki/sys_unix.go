@@ -12,10 +12,14 @@ import (
 
 // checkFile refuses a file with a secret that other users may read or write.
 func checkFile(path string, info fs.FileInfo, owner ownership) error {
-	mode, uid, self := info.Mode().Perm(), ownerOf(info), os.Geteuid()
+	return checkRights(path, info.Mode().Perm(), ownerOf(info), os.Geteuid(), owner)
+}
+
+// checkRights judges the rights of a file of the user uid for the user self.
+func checkRights(path string, mode fs.FileMode, uid, self int, owner ownership) error {
 	bad := fs.FileMode(0o077)
 	if owner == ofOthers && uid == 0 && self != 0 {
-		bad = 0o027 // how else could the system hand it to us?
+		bad = 0o027 // through its group alone can the system hand it to us
 	}
 	if mode&bad != 0 {
 		return fmt.Errorf("%s is %w (its mode is %04o): chmod 600 %s", path, ErrExposed, mode, path)

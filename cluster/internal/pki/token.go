@@ -55,11 +55,15 @@ func (t Token) String() string {
 
 // Redacted is what may be shown of a token.
 func (t Token) Redacted() string {
-	return fmt.Sprintf("token %s for a %s until %s", t.ID, t.Role, stamp(t.Expires))
+	return fmt.Sprintf("token %s (%s, until %s)", t.ID, t.Role, stamp(t.Expires))
 }
 
 // Format keeps the secret out of what fmt prints.
 func (t Token) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, t.Redacted()) }
+
+// MarshalText keeps the secret out of what encoding/json writes, among others. There is no way
+// back: a token travels as its String.
+func (t Token) MarshalText() ([]byte, error) { return []byte(t.Redacted()), nil }
 
 // LogValue keeps the secret out of logs.
 func (t Token) LogValue() slog.Value { return slog.StringValue(t.Redacted()) }
