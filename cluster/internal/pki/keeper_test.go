@@ -123,12 +123,15 @@ func TestKeeperRenews(t *testing.T) {
 func TestKeeperTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthority(t)
+		var mu sync.Mutex
 		var at []time.Time
-		fail := errors.New("the coordinator is away")
+		away := true
 		k, l, stop := keep(t, a, func(_ context.Context, csr []byte) ([]byte, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			at = append(at, time.Now())
-			if fail != nil {
-				return nil, fail
+			if away {
+				return nil, errors.New("the coordinator is away")
 			}
 			return a.Sign(csr, worker, 24*time.Hour)
 		})
@@ -151,6 +154,8 @@ func TestKeeperTriesAgain(t *testing.T) {
 		check(20, true, true, false)
 		check(23, true, true, false)
 		check(25, true, true, true)
+		mu.Lock()
+		away = false
 		for i := 1; i < len(at); i++ {
 			pause := at[i].Sub(at[i-1])
 			most := 5 * time.Minute
@@ -164,7 +169,7 @@ func TestKeeperTriesAgain(t *testing.T) {
 		if len(at) < 8*12 || len(at) > 10*30 {
 			t.Errorf("%d attempts in 9 hours", len(at))
 		}
-		fail = nil
+		mu.Unlock()
 		time.Sleep(6 * time.Minute)
 		synctest.Wait()
 		if leafOf(t, k).Equal(old) || time.Now().After(leafOf(t, k).NotAfter) {

@@ -275,7 +275,7 @@ func TestJoinWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if life := cert.Leaf.NotAfter.Sub(time.Now()); life != pki.CertificateTTL {
+		if life := time.Until(cert.Leaf.NotAfter); life != pki.CertificateTTL {
 			t.Errorf("a life of %v", life)
 		}
 		m = meet(server, pki.ClientTLS(root, always(cert), pki.Coordinator))
@@ -326,7 +326,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("refused by the peer: %v", err)
 		}
 		plain := errors.New("plain")
-		if pki.Explain(plain) != plain || pki.Explain(nil) != nil {
+		if pki.Explain(plain).Error() != plain.Error() || pki.Explain(nil) != nil {
 			t.Error("other errors don't stay as they are")
 		}
 	})
