@@ -18,7 +18,7 @@
 // valid until they expire, and their holders may renew them unless the caller, who signs,
 // refuses.
 //
-// Troupe's files of this package, in the authority's folder:
+// The files in the authority's folder:
 //
 //	authority.pem   the private key and the root certificate
 //	tokens.json     the tokens, with hashes of their secrets
