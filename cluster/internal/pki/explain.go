@@ -1,0 +1,30 @@
+package pki
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// Explain adds to an error of a TLS connection what was compared and what to do. The error
+// stays the cause; one that has nothing to do with certificates is returned as it is.
+func Explain(err error) error {
+	var invalid x509.CertificateInvalidError
+	if errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil {
+		of := "the authority"
+		if id, err := identityIn(invalid.Cert); err == nil {
+			of = id.String()
+		}
+		return fmt.Errorf("the certificate of %s is valid from %s to %s and it is %s here: check the clocks of both hosts; a process that was away for longer joins again with a token: %w",
+			of, stamp(invalid.Cert.NotBefore), stamp(invalid.Cert.NotAfter), stamp(time.Now()), err)
+	}
+	if unknown := (x509.UnknownAuthorityError{}); errors.As(err, &unknown) {
+		return fmt.Errorf("the peer's certificate is from another authority: is this the right cluster? After a new authority all processes join again with a token: %w", err)
+	}
+	if remote := (*net.OpError)(nil); errors.As(err, &remote) && remote.Op == "remote error" {
+		return fmt.Errorf("the peer refused this process; its log says why: %w", err)
+	}
+	return err
+}

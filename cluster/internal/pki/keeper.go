@@ -1,0 +1,172 @@
+package pki
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+)
+
+// A Keeper has a process's certificate and renews it in time. Its Get is the cert function of
+// ServerTLS and ClientTLS; connections that stand keep the certificate that they were made
+// with.
+type Keeper struct {
+	renew   func(ctx context.Context, csrDER []byte) (certDER []byte, err error)
+	renewed func(tls.Certificate) error
+	logger  *slog.Logger
+	current atomic.Pointer[tls.Certificate]
+	broken  error // of the first certificate
+}
+
+// NewKeeper makes a keeper of a certificate with its root, as Issue and Bind give it. renew
+// gets a certificate request for the same identity and a new key, and has it signed by the
+// authority.
+func NewKeeper(cert tls.Certificate, renew func(ctx context.Context, csrDER []byte) (certDER []byte, err error), logger *slog.Logger) *Keeper {
+	k := &Keeper{renew: renew, logger: logger}
+	if len(cert.Certificate) == 2 && cert.Leaf == nil {
+		cert.Leaf, _ = x509.ParseCertificate(cert.Certificate[0])
+	}
+	if len(cert.Certificate) != 2 || cert.Leaf == nil {
+		k.broken = fmt.Errorf("the certificate of this process has %d parts, or one that can't be read; want its own and the root", len(cert.Certificate))
+	}
+	k.current.Store(&cert)
+	return k
+}
+
+// OnRenewed has a function called with each new certificate, such as one that writes it to a
+// file. Call it before Run.
+func (k *Keeper) OnRenewed(f func(tls.Certificate) error) { k.renewed = f }
+
+// Get is the certificate as it stands. An expired one is given too, until there is a new one:
+// the peer, whose clock counts, refuses it.
+func (k *Keeper) Get() (*tls.Certificate, error) {
+	if k.broken != nil {
+		return nil, k.broken
+	}
+	return k.current.Load(), nil
+}
+
+// Run renews the certificate whenever two thirds of its life are over, until ctx ends. It
+// tries again with growing pauses where that fails, and never gives up.
+func (k *Keeper) Run(ctx context.Context) {
+	if k.broken != nil {
+		k.logger.Error("the certificate can't be renewed", "error", k.broken)
+		return
+	}
+	for due := renewalTime(k.current.Load().Leaf); ; {
+		if !sleepUntil(ctx, due) || !k.renewNow(ctx, k.current.Load().Leaf) {
+			return
+		}
+		// Where this host's clock is far ahead of the authority's, two thirds are over at once.
+		leaf, now := k.current.Load().Leaf, time.Now()
+		due = renewalTime(leaf)
+		if soonest := now.Add(max(leaf.NotAfter.Sub(now)/3, retryMin)); due.Before(soonest) {
+			due = soonest
+		}
+	}
+}
+
+// renewNow tries until there is a new certificate; false where ctx has ended.
+func (k *Keeper) renewNow(ctx context.Context, old *x509.Certificate) bool {
+	pause := retryMin
+	began := time.Now()
+	warnAt := began.Add(old.NotAfter.Sub(began) / 3)
+	for attempt := 1; ; attempt++ {
+		err := k.try(ctx)
+		if err == nil {
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		now := time.Now()
+		level, what := slog.LevelInfo, "the certificate was not renewed"
+		if !now.Before(old.NotAfter) {
+			level, what = slog.LevelError, "the certificate has expired and was not renewed: new connections are refused"
+		} else if !now.Before(warnAt) {
+			level = slog.LevelWarn
+		}
+		// Some of it by chance: workers that lost their coordinator together should not come
+		// back together. Never past the time of a warning or the end.
+		next := now.Add(pause/2 + rand.N(pause/2))
+		for _, mark := range []time.Time{warnAt, old.NotAfter} {
+			if now.Before(mark) && next.After(mark) {
+				next = mark
+			}
+		}
+		k.logger.Log(ctx, level, what, "error", err, "expires", stamp(old.NotAfter), "attempt", attempt, "again_in_ms", next.Sub(now).Milliseconds())
+		if !sleepUntil(ctx, next) {
+			return false
+		}
+		pause = min(2*pause, retryMax)
+	}
+}
+
+// try renews once.
+func (k *Keeper) try(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	defer cancel()
+	old := k.current.Load()
+	id, err := identityIn(old.Leaf)
+	if err != nil {
+		return err
+	}
+	key, csr, err := NewRequest(id)
+	if err != nil {
+		return err
+	}
+	der, err := k.renew(ctx, csr)
+	if err != nil {
+		return err
+	}
+	cert, err := Bind(key, der, old.Certificate[1])
+	if err != nil {
+		return fmt.Errorf("the renewed certificate: %w", err)
+	}
+	if got, err := identityIn(cert.Leaf); err != nil || got != id {
+		return errors.Join(err, fmt.Errorf("the renewed certificate is for %s; want %s", got, id))
+	}
+	if now := time.Now(); now.Before(cert.Leaf.NotBefore) || now.After(cert.Leaf.NotAfter) {
+		return fmt.Errorf("the renewed certificate is valid from %s to %s and it is %s here: check the clocks of this host and the coordinator's",
+			stamp(cert.Leaf.NotBefore), stamp(cert.Leaf.NotAfter), stamp(now))
+	}
+	k.current.Store(&cert)
+	k.logger.Debug("the certificate was renewed", "identity", id.String(), "expires", stamp(cert.Leaf.NotAfter))
+	if k.renewed != nil {
+		if err := k.renewed(cert); err != nil {
+			// It is in use all the same.
+			k.logger.Warn("the renewed certificate was not kept", "error", err)
+		}
+	}
+	return nil
+}
+
+// renewalTime is two thirds into a certificate's life, a thirtieth of it earlier or later.
+func renewalTime(leaf *x509.Certificate) time.Time {
+	signed := leaf.NotBefore.Add(ClockSkew)
+	life := max(leaf.NotAfter.Sub(signed), time.Second)
+	return signed.Add(life*19/30 + rand.N(life/15))
+}
+
+// sleepUntil sleeps until a time of the calendar; false where ctx has ended.
+func sleepUntil(ctx context.Context, t time.Time) bool {
+	t = t.Round(0) // no monotonic reading: it stands still in a suspended machine
+	for {
+		left := t.Sub(time.Now().Round(0))
+		if left <= 0 {
+			return ctx.Err() == nil
+		}
+		timer := time.NewTimer(min(left, wakeMax))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		}
+	}
+}

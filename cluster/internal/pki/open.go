@@ -1,0 +1,110 @@
+package pki
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	authorityFile = "authority.pem"
+	tokensFile    = "tokens.json"
+	lockFile      = ".lock"
+)
+
+func authorityPath(dir string) string { return filepath.Join(dir, authorityFile) }
+func tokensPath(dir string) string    { return filepath.Join(dir, tokensFile) }
+
+// OpenAuthority opens the authority in a folder, or makes one where there is none. The folder
+// and the key must be this user's alone. What is damaged is an error and stays as it is.
+func OpenAuthority(dir string, now time.Time) (*Authority, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the folder of an authority: %w", err)
+	}
+	if err := checkDir(dir); err != nil {
+		return nil, fmt.Errorf("the folder of an authority: %w", err)
+	}
+	a, err := openOrMake(dir, now)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.checkTime(now); err != nil {
+		return nil, fmt.Errorf("%s: %w", authorityPath(dir), err)
+	}
+	a.tokens = &tokenStore{dir: dir}
+	if err := a.tokens.refresh(); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// openOrMake holds the lock: of two processes that start at once one makes the authority and
+// the other finds it.
+func openOrMake(dir string, now time.Time) (*Authority, error) {
+	unlock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	a, err := readAuthority(dir)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return a, err
+	}
+	if _, err := os.Lstat(tokensPath(dir)); !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s is missing beside %s (%w): restore it, or move %s away: then a new authority is made, which all processes have to join again",
+			authorityPath(dir), tokensFile, ErrDamaged, tokensPath(dir))
+	}
+	if a, err = NewAuthority(now); err != nil {
+		return nil, err
+	}
+	content, err := encodeKey(a.key, a.root.Raw)
+	if err != nil {
+		return nil, err
+	}
+	if err := writePrivate(authorityPath(dir), content); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func readAuthority(dir string) (*Authority, error) {
+	path := authorityPath(dir)
+	content, err := readPrivate(path, keyFileBytesMax, ours)
+	if err != nil {
+		return nil, fmt.Errorf("the authority's key: %w", err)
+	}
+	a, err := decodeAuthority(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s is %w: %w; restore it, or move %s away: then a new authority is made, which all processes have to join again",
+			path, ErrDamaged, err, dir)
+	}
+	return a, nil
+}
+
+func decodeAuthority(content []byte) (*Authority, error) {
+	key, certs, err := decodeKey(content)
+	if err != nil {
+		return nil, err
+	}
+	if len(certs) != 1 {
+		return nil, fmt.Errorf("it has %d certificates; want the root alone", len(certs))
+	}
+	root, err := x509.ParseCertificate(certs[0])
+	if err != nil {
+		return nil, err
+	}
+	if !root.IsCA {
+		return nil, errors.New("its certificate is not an authority's")
+	}
+	if err := root.CheckSignatureFrom(root); err != nil {
+		return nil, fmt.Errorf("its certificate: %w", err)
+	}
+	if !isKeyOf(key, root) {
+		return nil, errors.New("its certificate is for another private key")
+	}
+	return &Authority{key: key, root: root}, nil
+}

@@ -1,0 +1,68 @@
+//go:build linux || darwin || freebsd
+
+package pki
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestRights: a token's file may come from the system, where this process reads it through its
+// group; no other file may.
+func TestRights(t *testing.T) {
+	const root, me, somebody = 0, 1000, 1001
+	for _, tt := range []struct {
+		mode      fs.FileMode
+		uid, self int
+		token     bool // good for a token
+		key       bool // good for a key
+	}{
+		{0o600, me, me, true, true},
+		{0o400, me, me, true, true},
+		{0o440, me, me, false, false},
+		{0o440, root, me, true, false}, // a secret of Kubernetes with fsGroup, a credential of systemd
+		{0o444, root, me, false, false},
+		{0o460, root, me, false, false},
+		{0o600, root, root, true, true},
+		{0o640, root, root, false, false},
+		{0o600, somebody, root, true, true},
+		{0o644, somebody, root, false, false},
+		{0o600, somebody, me, false, false},
+		{0o400, root, me, true, false},
+	} {
+		for owner, want := range map[ownership]bool{ofOthers: tt.token, ours: tt.key} {
+			if err := checkRights("f", tt.mode, tt.uid, tt.self, owner); (err == nil) != want || err != nil && !errors.Is(err, ErrExposed) {
+				t.Errorf("%04o of %d for %d (%d): %v", tt.mode, tt.uid, tt.self, owner, err)
+			}
+		}
+	}
+}
+
+// TestLockHeld: another process that never lets go is an error that names the file.
+func TestLockHeld(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "authority")
+	synctest.Test(t, func(t *testing.T) {
+		a, err := OpenAuthority(dir, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(filepath.Join(dir, lockFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = f.Close() }()
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.NewToken(Worker, time.Hour, time.Now()); err == nil || !strings.Contains(err.Error(), f.Name()) {
+			t.Error(err)
+		}
+	})
+}
