@@ -1,0 +1,167 @@
+package lane
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Take is called once for a message when its header has arrived, before its payload is read. It returns memory of exactly
+// the lengths lens to read into, and a function that is called once with the outcome: nil when all of it has
+// arrived, an error when it never will. After an error of take the payload is thrown away and acknowledged.
+// header and lens are valid only during the call. Neither take nor done may block, or close the group.
+type Take func(from ID, header []byte, lens []int) (parts [][]byte, done func(error), err error)
+
+// Group is all that belongs together, such as one attempt at a run.
+type Group struct {
+	node *Node
+	id   ID
+	take Take
+
+	closed atomic.Bool
+	mu     sync.Mutex
+	idle   sync.Cond
+	users  int // messages whose done function has still to be called, and calls of take
+}
+
+// Open makes a group known: messages of other groups are thrown away. A group is opened once, before anybody sends to it.
+func (n *Node) Open(group ID, take Take) *Group {
+	g := &Group{node: n, id: group, take: take}
+	g.idle.L = &g.mu
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		g.closed.Store(true)
+		return g
+	}
+	if n.groups[group] != nil {
+		n.log.warn("a group is opened twice; messages go to the new one", "group", group)
+	}
+	n.groups[group] = g
+	return g
+}
+
+func (n *Node) group(id ID) *Group {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.groups[id]
+}
+
+// use counts a user of the group's memory, unless the group is closed.
+func (g *Group) use() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed.Load() {
+		return false
+	}
+	g.users++
+	return true
+}
+
+func (g *Group) unuse() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.users--; g.users == 0 {
+		g.idle.Broadcast()
+	}
+}
+
+// Send queues a message and never blocks. The header is copied; parts aren't, and must stay as they are until done is
+// called, exactly once: with nil when the receiver has acknowledged the message, else with the reason. done may be
+// called before Send returns, and must not block. What is sent to a peer whose address isn't known yet
+// waits for SetPeer.
+func (g *Group) Send(to ID, header []byte, parts [][]byte, done func(error)) {
+	if done == nil {
+		done = func(error) {}
+	}
+	total, err := checkMessage(header, parts)
+	if err != nil {
+		done(err)
+		return
+	}
+	if !g.use() {
+		done(ErrClosed)
+		return
+	}
+	o, err := g.node.out(to)
+	if err == nil {
+		err = o.send(g, header, parts, total, done)
+	}
+	if err != nil {
+		done(err)
+		g.unuse()
+	}
+}
+
+func checkMessage(header []byte, parts [][]byte) (total int, err error) {
+	if len(header) > LimitHeaderBytes {
+		return 0, fmt.Errorf("%w: header of %d bytes, at most %d", ErrTooLarge, len(header), LimitHeaderBytes)
+	}
+	if len(parts) > LimitParts {
+		return 0, fmt.Errorf("%w: %d parts, at most %d", ErrTooLarge, len(parts), LimitParts)
+	}
+	for _, part := range parts {
+		if total += len(part); total > LimitPayloadBytes {
+			return 0, fmt.Errorf("%w: payload of more than %d bytes", ErrTooLarge, int64(LimitPayloadBytes))
+		}
+	}
+	return total, nil
+}
+
+// Close ends the group. The done functions of what is queued or half received are called with ErrClosed, and when
+// Close returns, no goroutine of the lane uses memory of the group. It must not be called from take or done.
+func (g *Group) Close() {
+	n := g.node
+	g.mu.Lock()
+	g.closed.Store(true)
+	g.mu.Unlock()
+
+	n.mu.Lock()
+	if n.groups[g.id] == g {
+		delete(n.groups, g.id)
+	}
+	outs := make([]*out, 0, len(n.outs))
+	for _, o := range n.outs {
+		outs = append(outs, o)
+	}
+	ins := make([]*in, 0, len(n.ins))
+	for _, i := range n.ins {
+		ins = append(ins, i)
+	}
+	n.mu.Unlock()
+
+	for _, o := range outs {
+		o.withdraw(g)
+	}
+	for _, i := range ins {
+		i.cancelGroup(g)
+	}
+	// What is being written now ends by itself, unless the peer doesn't read.
+	grace := time.AfterFunc(closeGrace, func() {
+		for _, o := range outs {
+			o.interrupt(g)
+		}
+	})
+	defer grace.Stop()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.users > 0 {
+		g.idle.Wait()
+	}
+}
+
+// outcome is a call of a done function that is due, collected under a lock and made outside it.
+type outcome struct {
+	done  func(error)
+	err   error
+	group *Group
+}
+
+func report(list []outcome) {
+	for _, o := range list {
+		o.done(o.err)
+		o.group.unuse()
+	}
+	clear(list)
+}

@@ -1,0 +1,423 @@
+package lane
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net"
+	"slices"
+	"time"
+)
+
+// inStream is a stream that a peer opened: it reads pieces and writes acknowledgements.
+type inStream struct {
+	in    *in
+	index int
+	conn  net.Conn
+
+	broken bool // guarded by in.mu: the stream is being given up
+
+	// of the goroutine of Accept
+	checksum bool
+	region   *region // nil: none
+	r        *frameReader
+	meta     []byte
+	lens     []int
+	list     [][]byte
+	acks     []uint64 // arrived, not acknowledged yet
+	ackOut   []byte
+	waste    []byte
+	due      []outcome
+}
+
+// Accept takes a stream that a peer opened, and returns when it ends.
+func (n *Node) Accept(conn net.Conn) {
+	defer abort(conn)
+	n.mu.Lock()
+	if n.closed || len(n.handshakes) >= LimitHandshakes {
+		closed := n.closed
+		n.mu.Unlock()
+		if !closed {
+			n.log.warn("a stream was refused: too many that haven't said who they are", "from", conn.RemoteAddr(), "limit", LimitHandshakes)
+		}
+		return
+	}
+	n.handshakes[conn] = struct{}{}
+	n.wg.Add(1)
+	n.mu.Unlock()
+	defer n.wg.Done()
+
+	s, err := n.greet(conn)
+	n.mu.Lock()
+	delete(n.handshakes, conn)
+	n.mu.Unlock()
+	if err != nil {
+		n.log.warn("a stream was refused", "from", conn.RemoteAddr(), "reason", err)
+		return
+	}
+	err = s.run()
+	s.leave()
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
+	default:
+		n.log.warn("a stream from a peer ended", "peer", s.in.peer, "stream", s.index, "reason", err)
+	}
+}
+
+// greet reads a hello, answers it, and takes the stream's place among the peer's.
+func (n *Node) greet(conn net.Conn) (*inStream, error) {
+	_ = conn.SetDeadline(time.Now().Add(handshakeTimeout))
+	h, err := readHello(conn)
+	if err != nil {
+		return nil, err
+	}
+	answer := refusedOther
+	var i *in
+	if h.to == n.config.Self {
+		i, answer = n.in(h.from, h.session)
+	}
+	w := welcome{self: n.config.Self, answer: answer}
+	if answer != accepted {
+		_, _ = conn.Write(w.append(nil))
+		return nil, fmt.Errorf("stream %d of %v to %v, session %d: %v", h.stream, h.from, h.to, h.session, answer)
+	}
+	s := &inStream{in: i, index: int(h.stream), conn: conn, checksum: h.flags&flagChecksum != 0}
+	s.r = newFrameReader(conn, s.flushAcks)
+	if h.flags&flagOffer != 0 && !n.config.NoSharedMemory {
+		if s.region, err = mapOffer(h.offer, h.nonce); err == nil {
+			w.flags |= flagOffer
+		}
+	}
+	if err := s.enter(); err != nil {
+		s.closeRegion()
+		return nil, err
+	}
+	if _, err = conn.Write(w.append(nil)); err == nil {
+		err = conn.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		s.leave()
+		return nil, fmt.Errorf("answering the handshake: %w", err)
+	}
+	return s, nil
+}
+
+// in returns what comes from a peer in a session.
+func (n *Node) in(from ID, session uint64) (*in, refusal) {
+	n.mu.Lock()
+	old := n.ins[from]
+	last, gone := n.forgotten[from]
+	switch {
+	case n.closed:
+		n.mu.Unlock()
+		return nil, refusedClosed
+	case gone && session <= last, old != nil && session < old.session:
+		n.mu.Unlock()
+		return nil, refusedSession
+	case old != nil && session == old.session:
+		n.mu.Unlock()
+		return old, accepted
+	case old == nil && len(n.ins) >= LimitPeers:
+		n.mu.Unlock()
+		return nil, refusedFull
+	}
+	i := newIn(n, from, session)
+	n.ins[from] = i
+	n.mu.Unlock()
+	if old != nil {
+		old.end(ErrGone)
+	}
+	return i, accepted
+}
+
+// enter makes s the peer's stream of its index. A stream that was it has been given up by the peer: it ends first, so that
+// what it was reading is either there or missing.
+func (s *inStream) enter() error {
+	i := s.in
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for i.ended == nil && i.streams[s.index] != nil {
+		i.streams[s.index].giveUp()
+		i.changed.Wait()
+	}
+	if i.ended != nil {
+		return i.ended
+	}
+	i.streams[s.index] = s
+	return nil
+}
+
+func (s *inStream) leave() {
+	s.in.mu.Lock()
+	s.in.streams[s.index] = nil
+	s.in.changed.Broadcast()
+	s.in.mu.Unlock()
+	s.closeRegion()
+}
+
+func (s *inStream) closeRegion() {
+	if s.region != nil {
+		s.region.close()
+		s.region = nil
+	}
+}
+
+// giveUp ends the stream. in.mu is held.
+func (s *inStream) giveUp() {
+	if !s.broken {
+		s.broken = true
+		abort(s.conn)
+		s.in.changed.Broadcast()
+	}
+}
+
+// live says whether the stream may go on. in.mu is held.
+func (s *inStream) live() error {
+	if s.in.ended != nil {
+		return s.in.ended
+	}
+	if s.broken {
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// interrupt makes the stream see that a message was cancelled. in.mu is held.
+func (s *inStream) interrupt() {
+	_ = s.conn.SetReadDeadline(time.Unix(1, 0))
+}
+
+// some reads at least a byte into p. After errInterrupted the stream goes on.
+func (s *inStream) some(p []byte) (int, error) {
+	n, err := s.r.some(p)
+	if errors.Is(err, errInterrupted) {
+		if err := s.conn.SetReadDeadline(time.Time{}); err != nil {
+			return 0, err
+		}
+	}
+	return n, err
+}
+
+func (s *inStream) full(p []byte) error {
+	for len(p) > 0 {
+		n, err := s.some(p)
+		if err != nil && !errors.Is(err, errInterrupted) {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+// run reads frames until the stream ends.
+func (s *inStream) run() error {
+	if err := s.ackAll(); err != nil {
+		return err
+	}
+	var pre prefix
+	var buf [prefixBytes]byte
+	for {
+		if err := s.full(buf[:]); err != nil {
+			return err
+		}
+		if err := pre.parse(buf[:]); err != nil {
+			return err
+		}
+		if pre.kind == kindAck {
+			return fmt.Errorf("%w: an acknowledgement where messages are read", errFrame)
+		}
+		metaBytes := pre.metaBytes()
+		s.meta = slices.Grow(s.meta[:0], metaBytes)[:metaBytes]
+		if err := s.full(s.meta); err != nil {
+			return err
+		}
+		if s.checksum {
+			if err := checkFrame(buf[:], s.meta); err != nil {
+				return err
+			}
+		}
+		var err error
+		if pre.kind == kindSkip {
+			if err = s.skip(pre.seq); err == nil {
+				s.acks = append(s.acks, pre.seq)
+			}
+		} else {
+			err = s.data(&pre)
+		}
+		if err != nil {
+			return err
+		}
+		if cap(s.meta) > limitStripedMeta {
+			s.meta = nil // don't hold on to a rare size
+		}
+		if len(s.acks) >= limitAcks {
+			if err := s.flushAcks(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// data takes a piece of a message.
+func (s *inStream) data(pre *prefix) error {
+	header := s.meta[:pre.headerBytes]
+	var err error
+	if s.lens, err = parseLens(s.lens[:0], s.meta[pre.headerBytes:], pre.total); err != nil {
+		return err
+	}
+	if pre.flags&flagShared != 0 {
+		if s.region == nil || int64(pre.slot) >= int64(s.region.slots()) || pre.length > LimitPiece {
+			return fmt.Errorf("%w: %d bytes in slot %d of a shared region that has no such slot", errFrame, pre.length, pre.slot)
+		}
+	}
+	m, piece, reading, err := s.begin(pre, header, s.lens)
+	if err != nil {
+		return err
+	}
+	if m == nil {
+		err = s.payload(nil, pre, &reading)
+		if err == nil {
+			s.ackAgain(pre.seq)
+		}
+		return err
+	}
+	err = s.payload(m, pre, &reading)
+	if s.end(m, piece, reading, err == nil) {
+		s.acks = append(s.acks, pre.seq)
+	}
+	return err
+}
+
+// ackAgain acknowledges a message that came again, if it has arrived.
+func (s *inStream) ackAgain(seq uint64) {
+	s.in.mu.Lock()
+	defer s.in.mu.Unlock()
+	if s.in.hasArrived(seq) {
+		s.acks = append(s.acks, seq)
+	}
+}
+
+// payload reads a piece into the message's memory while reading is set, and throws it away after.
+func (s *inStream) payload(m *inMsg, pre *prefix, reading *bool) error {
+	s.list = s.list[:0]
+	if *reading {
+		s.list = gather(s.list, m.parts, int(pre.offset), int(pre.length))
+		defer func() { clear(s.list) }()
+	}
+	if pre.flags&flagShared != 0 {
+		slot := s.region.slot(int(pre.slot), int(pre.length))
+		for _, b := range s.list {
+			slot = slot[copy(b, slot):]
+		}
+		s.region.free(int(pre.slot))
+		return nil
+	}
+	left := int64(pre.length)
+	sum := uint32(0)
+	list := s.list
+	for left > 0 {
+		var b []byte
+		switch {
+		case *reading && len(list[0]) == 0:
+			list = list[1:]
+			continue
+		case *reading:
+			b = list[0]
+			if s.checksum {
+				b = b[:min(len(b), tileBytes)]
+			}
+		default:
+			if s.waste == nil {
+				s.waste = make([]byte, wasteBytes)
+			}
+			b = s.waste[:min(left, wasteBytes)]
+		}
+		n, err := s.some(b)
+		switch {
+		case errors.Is(err, errInterrupted):
+			if *reading && s.cancelled(m) {
+				*reading = false
+				s.letGo(m)
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		if s.checksum {
+			sum = crc32.Update(sum, castagnoli, b[:n])
+		}
+		left -= int64(n)
+		if *reading {
+			list[0] = list[0][n:]
+		}
+	}
+	if !s.checksum {
+		return nil
+	}
+	var trailer [checksumBytes]byte
+	if err := s.full(trailer[:]); err != nil {
+		return err
+	}
+	if want := binary.LittleEndian.Uint32(trailer[:]); sum != want {
+		return fmt.Errorf("%w: checksum of %d bytes at %d of message %d is %08x, not %08x", errFrame, pre.length, pre.offset, pre.seq, sum, want)
+	}
+	return nil
+}
+
+// flushAcks sends the acknowledgements that are due. It runs before every read that may wait.
+func (s *inStream) flushAcks() error {
+	if len(s.acks) == 0 {
+		return nil
+	}
+	s.in.mu.Lock()
+	next := s.in.next
+	s.in.mu.Unlock()
+	list := s.acks
+	s.acks = s.acks[:0]
+	late := list[:0]
+	for _, seq := range list {
+		if seq >= next {
+			late = append(late, seq)
+		}
+	}
+	return s.writeAcks(next, late)
+}
+
+// ackAll says all that has arrived: acknowledgements may have been lost with an older stream.
+func (s *inStream) ackAll() error {
+	i := s.in
+	seq := uint64(0)
+	for {
+		i.mu.Lock()
+		next := i.next
+		s.acks, seq = i.arrivedAfter(seq, limitAcks, s.acks[:0])
+		end := seq >= i.high
+		i.mu.Unlock()
+		list := s.acks
+		s.acks = s.acks[:0]
+		if err := s.writeAcks(next, list); err != nil || end {
+			return err
+		}
+	}
+}
+
+func (s *inStream) writeAcks(next uint64, list []uint64) error {
+	for first := true; first || len(list) > 0; first = false {
+		some := list[:min(len(list), limitAcks)]
+		list = list[len(some):]
+		pre := prefix{kind: kindAck, seq: next, parts: uint32(len(some))}
+		s.ackOut = pre.append(s.ackOut[:0])
+		for _, seq := range some {
+			s.ackOut = binary.LittleEndian.AppendUint64(s.ackOut, seq)
+		}
+		if s.checksum {
+			sealFrame(s.ackOut)
+		}
+		if _, err := s.conn.Write(s.ackOut); err != nil {
+			return err
+		}
+	}
+	return nil
+}

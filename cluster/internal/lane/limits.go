@@ -1,0 +1,43 @@
+package lane
+
+import "time"
+
+// Every queue, buffer and number that a peer names is bounded here.
+const (
+	// LimitHeaderBytes bounds a message's header.
+	LimitHeaderBytes = 1 << 20
+	// LimitParts bounds the parts of a message.
+	LimitParts = 65_536
+	// LimitPayloadBytes bounds the sum of a message's parts.
+	LimitPayloadBytes = 1 << 40
+	// LimitPending bounds the messages to one peer, from the oldest that isn't acknowledged to the newest.
+	LimitPending = 65_536
+	// LimitStreams bounds the streams to one peer.
+	LimitStreams = 16
+	// LimitPiece is the size of the pieces of a message that is longer. It is part of the protocol.
+	LimitPiece = 1 << 20
+	// LimitPeers bounds the peers that may have sent to a node, and the forgotten ones it remembers.
+	LimitPeers = 4096
+	// LimitHandshakes bounds the accepted streams that haven't said yet who they are.
+	LimitHandshakes = 1024
+
+	// limitStripedMeta bounds header and lengths of a message that is cut into pieces: each piece repeats them.
+	limitStripedMeta = 16 << 10
+	// limitBatchPieces and limitBatchBytes bound what a stream takes from the queue for one write.
+	limitBatchPieces = 64
+	limitBatchBytes  = 256 << 10
+	// limitAcks bounds the numbers in one frame of acknowledgements.
+	limitAcks = 512
+
+	handshakeTimeout = 5 * time.Second
+	redialFirst      = 50 * time.Millisecond
+	redialMax        = time.Second
+	// closeGrace is how long Group.Close lets a write end by itself before it breaks the stream: a broken
+	// stream costs the other groups a resend.
+	closeGrace = 50 * time.Millisecond
+
+	readBufferBytes  = 16 << 10  // more than that is read straight into its place
+	writeBufferBytes = 16 << 10  // where a stream has no vectored write, less than that is gathered
+	wasteBytes       = 64 << 10  // what is thrown away is read into this much
+	tileBytes        = 128 << 10 // the checksum is computed over this much at a time, while it is in the cache
+)

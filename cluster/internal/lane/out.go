@@ -1,0 +1,421 @@
+package lane
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// outMsg is a message on its way out. Its fields are guarded by the mutex of its out.
+type outMsg struct {
+	seq    uint64
+	group  *Group // nil: the message was withdrawn
+	header []byte
+	parts  [][]byte
+	total  int
+	done   func(error)
+
+	piece  int     // bytes of each piece but the last
+	sentOn []uint8 // for each piece the stream that took it, plus 1; 0 if none has
+	unsent int
+	cursor int // no piece below is unsent
+
+	writers  int  // streams that use parts now
+	inRing   bool // not acknowledged
+	queued   bool // in the queue of messages with unsent pieces
+	finished bool // done is called when writers is 0, or was
+	err      error
+	next     *outMsg // in the queue, or in the pool
+}
+
+// outPool keeps messages that are over, with their slices.
+type outPool struct {
+	mu   sync.Mutex
+	free *outMsg
+	kept int
+}
+
+// limitPool bounds the messages that are kept for use again.
+const limitPool = 256
+
+func (p *outPool) get() *outMsg {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := p.free
+	if m == nil {
+		return &outMsg{}
+	}
+	p.free = m.next
+	p.kept--
+	m.next = nil
+	return m
+}
+
+func (p *outPool) put(m *outMsg) {
+	clear(m.parts)
+	*m = outMsg{header: m.header[:0], parts: m.parts[:0], sentOn: m.sentOn[:0]}
+	if cap(m.header) > limitStripedMeta || cap(m.parts) > limitStripedMeta/lenBytes || cap(m.sentOn) > limitStripedMeta {
+		return // don't hold on to rare sizes
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.kept < limitPool {
+		m.next, p.free = p.free, m
+		p.kept++
+	}
+}
+
+// out is all that goes to one peer.
+type out struct {
+	node    *Node
+	peer    ID
+	session uint64
+
+	mu       sync.Mutex
+	work     sync.Cond // streams that are connected wait for pieces
+	dialable sync.Cond // streams that aren't wait for an address and a reason to dial
+	address  string
+	redial   chan struct{} // closed and made anew when the address changes
+	ended    error
+	ctx      context.Context // ends with end
+	cancel   context.CancelFunc
+	streams  [LimitStreams]*outStream
+	want     int // streams that there are, or should be
+
+	ring []*outMsg // messages base to next-1, at seq & (len-1)
+	base uint64    // the oldest that isn't acknowledged
+	next uint64
+
+	head, tail *outMsg // the queue of messages with unsent pieces
+
+	stats outStats
+}
+
+type outStats struct {
+	messages, bytes, resent uint64
+	queued                  int
+	queuedBytes             int64
+}
+
+func newOut(n *Node, peer ID, session uint64) *out {
+	o := &out{node: n, peer: peer, session: session, base: 1, next: 1, redial: make(chan struct{})}
+	o.work.L, o.dialable.L = &o.mu, &o.mu
+	o.ctx, o.cancel = context.WithCancel(n.ctx)
+	return o
+}
+
+// send queues a message. On an error nothing was queued, and done is not called.
+func (o *out) send(g *Group, header []byte, parts [][]byte, total int, done func(error)) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended != nil {
+		return o.ended
+	}
+	// Close of the group sets closed and then looks here, under the same lock.
+	if g.closed.Load() {
+		return ErrClosed
+	}
+	if o.next-o.base >= LimitPending {
+		return fmt.Errorf("%w: %d to %v since the oldest that isn't acknowledged", ErrFull, o.next-o.base, o.peer)
+	}
+	m := o.node.pool.get()
+	m.group, m.total, m.done = g, total, done
+	m.header = append(m.header, header...)
+	m.parts = append(m.parts, parts...)
+	m.piece = max(total, 1)
+	if total > LimitPiece && len(header)+lenBytes*len(parts) <= limitStripedMeta {
+		m.piece = LimitPiece
+		o.want = max(o.want, o.node.config.Streams)
+	}
+	m.seq = o.next
+	o.next++
+	o.push(m)
+	o.stats.queued++
+	o.stats.queuedBytes += int64(total)
+	o.setPieces(m, max(1, (total+m.piece-1)/m.piece))
+	o.enqueue(m, false)
+	o.wake(m.unsent)
+	return nil
+}
+
+// setPieces makes all pieces of m unsent.
+func (o *out) setPieces(m *outMsg, n int) {
+	if cap(m.sentOn) < n {
+		m.sentOn = make([]uint8, n)
+	}
+	m.sentOn = m.sentOn[:n]
+	clear(m.sentOn)
+	m.unsent, m.cursor = n, 0
+}
+
+// push stores m in the ring.
+func (o *out) push(m *outMsg) {
+	if int(m.seq-o.base) >= len(o.ring) {
+		grown := make([]*outMsg, max(16, 2*len(o.ring)))
+		for seq := o.base; seq < m.seq; seq++ {
+			grown[seq&uint64(len(grown)-1)] = o.at(seq)
+		}
+		o.ring = grown
+	}
+	o.set(m.seq, m)
+	m.inRing = true
+}
+
+func (o *out) at(seq uint64) *outMsg     { return o.ring[seq&uint64(len(o.ring)-1)] }
+func (o *out) set(seq uint64, m *outMsg) { o.ring[seq&uint64(len(o.ring)-1)] = m }
+
+func (o *out) enqueue(m *outMsg, front bool) {
+	if m.queued {
+		return
+	}
+	m.queued = true
+	switch {
+	case o.head == nil:
+		o.head, o.tail = m, m
+	case front:
+		m.next, o.head = o.head, m
+	default:
+		o.tail.next, o.tail = m, m
+	}
+}
+
+// wake makes streams look for n pieces, and starts those that there aren't yet.
+func (o *out) wake(n int) {
+	o.want = max(o.want, 1)
+	for k := range o.want {
+		if o.streams[k] == nil {
+			o.streams[k] = newOutStream(o, k)
+			o.node.wg.Add(1)
+			go o.streams[k].run() // ends with end
+		}
+	}
+	for range min(n, o.want) {
+		o.work.Signal()
+	}
+	o.dialable.Broadcast()
+}
+
+// pick takes the next piece for a stream: nil if there is none.
+func (o *out) pick(stream int) (m *outMsg, piece int) {
+	for o.head != nil {
+		m = o.head
+		if !m.finished {
+			for m.cursor < len(m.sentOn) && m.sentOn[m.cursor] != 0 {
+				m.cursor++
+			}
+			if m.cursor < len(m.sentOn) {
+				piece = m.cursor
+				m.sentOn[piece] = uint8(stream + 1)
+				m.unsent--
+				m.writers++
+				if m.unsent == 0 {
+					o.dequeue()
+				}
+				return m, piece
+			}
+		}
+		o.dequeue()
+		o.recycle(m)
+	}
+	return nil, 0
+}
+
+func (o *out) dequeue() {
+	m := o.head
+	o.head = m.next
+	if o.head == nil {
+		o.tail = nil
+	}
+	m.next, m.queued = nil, false
+}
+
+// release ends a stream's use of a message and appends the call of done that may be due.
+func (o *out) release(m *outMsg, due []outcome) []outcome {
+	if m.writers--; m.writers == 0 && m.finished {
+		due = o.conclude(m, due)
+	}
+	return due
+}
+
+func (o *out) conclude(m *outMsg, due []outcome) []outcome {
+	if m.group != nil {
+		due = append(due, outcome{m.done, m.err, m.group})
+		m.group = nil
+	}
+	m.done = nil
+	o.recycle(m)
+	return due
+}
+
+// recycle keeps a message for use again when nothing refers to it any more.
+func (o *out) recycle(m *outMsg) {
+	if m.finished && m.writers == 0 && !m.queued && !m.inRing {
+		o.node.pool.put(m)
+	}
+}
+
+// drop takes a message out of the ring: it ended with err. done is due when no stream uses its memory.
+func (o *out) drop(m *outMsg, err error, due []outcome) []outcome {
+	if m.group != nil {
+		o.stats.queued--
+		o.stats.queuedBytes -= int64(m.total)
+	}
+	m.inRing = false
+	o.set(m.seq, nil)
+	m.finished, m.err = true, err
+	if m.writers == 0 {
+		due = o.conclude(m, due)
+	}
+	return due
+}
+
+// acknowledge takes the numbers of messages that have arrived: all below cumulative, and those of list.
+func (o *out) acknowledge(cumulative uint64, list []uint64, due []outcome) ([]outcome, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended != nil {
+		return due, o.ended
+	}
+	if cumulative > o.next {
+		return due, fmt.Errorf("%w: acknowledges all below %d, the next is %d", errFrame, cumulative, o.next)
+	}
+	one := func(seq uint64) {
+		if m := o.at(seq); m != nil {
+			if m.group != nil {
+				o.stats.messages++
+				o.stats.bytes += uint64(m.total)
+			}
+			due = o.drop(m, nil, due)
+		}
+	}
+	for seq := o.base; seq < cumulative; seq++ {
+		one(seq)
+	}
+	for _, seq := range list {
+		if seq >= o.next {
+			return due, fmt.Errorf("%w: acknowledges %d, the next is %d", errFrame, seq, o.next)
+		}
+		if seq >= o.base {
+			one(seq)
+		}
+	}
+	for o.base < o.next && o.at(o.base) == nil {
+		o.base++
+	}
+	return due, nil
+}
+
+// lost makes the pieces unsent again that a broken stream had taken.
+func (o *out) lost(stream int) {
+	if o.ended != nil {
+		return
+	}
+	pieces := 0
+	for seq := o.next; seq > o.base; seq-- { // from the newest, since each goes to the front
+		m := o.at(seq - 1)
+		if m == nil {
+			continue
+		}
+		again := 0
+		for k, on := range m.sentOn {
+			if on == uint8(stream+1) {
+				m.sentOn[k] = 0
+				again++
+			}
+		}
+		if again > 0 {
+			o.stats.resent++
+			m.unsent += again
+			m.cursor = 0
+			o.enqueue(m, true)
+			pieces += again
+		}
+	}
+	if pieces > 0 {
+		o.wake(pieces)
+	}
+}
+
+// setAddress says where the peer is.
+func (o *out) setAddress(address string) {
+	o.mu.Lock()
+	if o.address == address || o.ended != nil {
+		o.mu.Unlock()
+		return
+	}
+	o.address = address
+	close(o.redial)
+	o.redial = make(chan struct{})
+	o.breakStreams(func(*outStream) bool { return true })
+	o.dialable.Broadcast()
+	o.mu.Unlock()
+}
+
+// breakStreams ends the connections of some streams; their goroutines dial again.
+func (o *out) breakStreams(which func(*outStream) bool) {
+	for _, s := range o.streams {
+		if s != nil && s.conn != nil && !s.broken && which(s) {
+			s.broken = true
+			abort(s.conn)
+		}
+	}
+	o.work.Broadcast()
+}
+
+// end finishes all messages with err, and the streams.
+func (o *out) end(err error) {
+	var due []outcome
+	o.mu.Lock()
+	if o.ended == nil {
+		o.ended = err
+		o.cancel()
+		for seq := o.base; seq < o.next; seq++ {
+			if m := o.at(seq); m != nil {
+				due = o.drop(m, err, due)
+			}
+		}
+		o.base = o.next
+		o.breakStreams(func(*outStream) bool { return true })
+		o.dialable.Broadcast()
+	}
+	o.mu.Unlock()
+	report(due)
+}
+
+// withdraw finishes the messages of a group that is closed. Their numbers go to the receiver as withdrawn,
+// since it waits for each.
+func (o *out) withdraw(g *Group) {
+	var due []outcome
+	o.mu.Lock()
+	for seq := o.base; seq < o.next; seq++ {
+		m := o.at(seq)
+		if m == nil || m.group != g {
+			continue
+		}
+		due = o.drop(m, ErrClosed, due)
+		skip := o.node.pool.get()
+		skip.seq, skip.piece, skip.inRing = seq, 1, true
+		o.set(seq, skip)
+		o.setPieces(skip, 1)
+		o.enqueue(skip, false)
+	}
+	if o.ended == nil && o.head != nil {
+		o.wake(1)
+	}
+	o.mu.Unlock()
+	report(due)
+}
+
+// interrupt breaks the streams that are writing messages of a group that is closed.
+func (o *out) interrupt(g *Group) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.breakStreams(func(s *outStream) bool {
+		for _, p := range s.batch {
+			if p.m.group == g {
+				return true
+			}
+		}
+		return false
+	})
+}

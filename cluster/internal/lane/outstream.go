@@ -1,0 +1,359 @@
+package lane
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"net"
+	"slices"
+	"time"
+)
+
+// outStream is one of the streams to a peer: it dials, writes pieces, and reads acknowledgements, until out.end.
+type outStream struct {
+	out   *out
+	index int
+
+	// guarded by out.mu
+	conn   net.Conn // nil while there is none
+	broken bool     // conn is being given up
+	batch  []outPiece
+	ready  bool // the handshake is over
+	shared bool // payload may go through shared memory
+
+	// of the goroutine of run
+	w        *batchWriter
+	meta     []byte
+	list     [][]byte
+	due      []outcome
+	checksum bool
+	region   *region // nil: none
+}
+
+// outPiece is a piece that a stream has taken.
+type outPiece struct {
+	m     *outMsg
+	piece int
+	skip  bool
+	seq   uint64
+}
+
+func newOutStream(o *out, index int) *outStream {
+	return &outStream{out: o, index: index, checksum: o.node.config.Checksum}
+}
+
+// run dials for as long as there is something to send, and writes it.
+func (s *outStream) run() {
+	defer s.out.node.wg.Done()
+	wait := redialFirst
+	for {
+		address, redial, ok := s.awaitReason()
+		if !ok {
+			return
+		}
+		began, err := s.connection(address)
+		if s.out.ctx.Err() != nil {
+			return
+		}
+		if began {
+			wait = redialFirst
+		}
+		s.out.node.log.warn("a stream to a peer ended; it is dialled again",
+			"peer", s.out.peer, "address", address, "stream", s.index, "reason", err, "wait_ms", wait.Milliseconds())
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-redial:
+		case <-s.out.ctx.Done():
+		}
+		timer.Stop()
+		wait = min(2*wait, redialMax)
+	}
+}
+
+// awaitReason waits until the peer's address is known and it has a message to be acknowledged.
+func (s *outStream) awaitReason() (address string, redial chan struct{}, ok bool) {
+	o := s.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.ended == nil && (o.address == "" || o.base == o.next) {
+		o.dialable.Wait()
+	}
+	return o.address, o.redial, o.ended == nil
+}
+
+// connection dials once and uses the connection until it ends. began says that the peer had accepted it.
+func (s *outStream) connection(address string) (began bool, err error) {
+	o := s.out
+	ctx, cancel := context.WithTimeout(o.ctx, handshakeTimeout)
+	conn, err := o.node.config.Dial(ctx, address)
+	cancel()
+	if err != nil {
+		return false, fmt.Errorf("dialling: %w", err)
+	}
+	defer abort(conn)
+	o.mu.Lock()
+	if o.ended != nil || o.address != address {
+		o.mu.Unlock()
+		return false, errors.New("the peer moved while it was dialled")
+	}
+	s.conn, s.broken = conn, false
+	o.mu.Unlock()
+
+	err = s.handshake(conn)
+	if err == nil {
+		began = true
+		acksEnded := make(chan error, 1)
+		go s.readAcks(conn, acksEnded) // ends with conn
+		s.w = newBatchWriter(conn)
+		err = s.write()
+		abort(conn)
+		if ackErr := <-acksEnded; err == nil {
+			err = ackErr
+		}
+	}
+	if s.region != nil {
+		s.region.close()
+		s.region = nil
+	}
+	o.mu.Lock()
+	s.conn, s.broken, s.ready, s.shared = nil, false, false, false
+	o.lost(s.index)
+	o.work.Broadcast() // a wake-up that came here is another stream's
+	o.mu.Unlock()
+	return began, err
+}
+
+func (s *outStream) handshake(conn net.Conn) error {
+	o := s.out
+	h := hello{from: o.node.config.Self, to: o.peer, session: o.session, stream: uint8(s.index), streams: uint8(o.node.config.Streams)}
+	if s.checksum {
+		h.flags |= flagChecksum
+	}
+	var offer *offer
+	if !o.node.config.NoSharedMemory {
+		if offer = newOffer(conn); offer != nil {
+			defer offer.close()
+			h.flags |= flagOffer
+			h.offer, h.nonce = offer.name, offer.nonce
+		}
+	}
+	_ = conn.SetDeadline(time.Now().Add(handshakeTimeout))
+	if _, err := conn.Write(h.append(nil)); err != nil {
+		return fmt.Errorf("sending the handshake: %w", err)
+	}
+	w, err := readWelcome(conn)
+	switch {
+	case err != nil:
+		return err
+	case w.answer != accepted:
+		return fmt.Errorf("refused: %v", w.answer)
+	case w.self != o.peer:
+		return fmt.Errorf("%v answers in place of %v", w.self, o.peer)
+	}
+	if w.flags&flagOffer != 0 {
+		if offer == nil {
+			return fmt.Errorf("%w: shared memory accepted that wasn't offered", errFrame)
+		}
+		if s.region, err = offer.accepted(); err != nil {
+			return fmt.Errorf("shared memory: %w", err)
+		}
+	}
+	o.mu.Lock()
+	s.ready, s.shared = true, s.region != nil
+	o.mu.Unlock()
+	return conn.SetDeadline(time.Time{})
+}
+
+// write writes pieces until the connection breaks.
+func (s *outStream) write() error {
+	o := s.out
+	for {
+		o.mu.Lock()
+		for o.head == nil && !s.broken && o.ended == nil {
+			o.work.Wait()
+		}
+		err := s.writeBatch()
+		if err == nil && (s.broken || o.ended != nil) {
+			err = net.ErrClosed
+		}
+		due := s.due
+		o.mu.Unlock()
+		report(due)
+		s.due = due[:0]
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// writeBatch takes pieces and writes them. out.mu is held on entry and exit, not between.
+func (s *outStream) writeBatch() error {
+	o := s.out
+	taken := 0
+	for len(s.batch) < limitBatchPieces && taken < limitBatchBytes && !s.broken && o.ended == nil {
+		m, piece := o.pick(s.index)
+		if m == nil {
+			break
+		}
+		s.batch = append(s.batch, outPiece{m, piece, m.group == nil, m.seq})
+		taken += min(m.piece, m.total) + len(m.header)
+	}
+	if len(s.batch) == 0 {
+		return nil
+	}
+	o.mu.Unlock()
+	var err error
+	s.meta = s.meta[:0]
+	for _, p := range s.batch {
+		// What m says doesn't change while this stream is among its writers.
+		if err = s.frame(p); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = s.w.flush()
+	}
+	o.mu.Lock()
+	for _, p := range s.batch {
+		s.due = o.release(p.m, s.due)
+	}
+	clear(s.batch)
+	s.batch = s.batch[:0]
+	return err
+}
+
+// frame adds a piece to what is written, and writes some of it when it is much.
+func (s *outStream) frame(p outPiece) error {
+	m := p.m
+	if p.skip {
+		s.frameMeta(&prefix{kind: kindSkip, seq: p.seq}, nil, nil)
+		return nil
+	}
+	offset := p.piece * m.piece
+	n := min(m.piece, m.total-offset)
+	pre := prefix{kind: kindData, seq: p.seq, group: m.group.id, total: uint64(m.total), offset: uint64(offset), length: uint64(n),
+		headerBytes: uint32(len(m.header)), parts: uint32(len(m.parts))}
+	if m.total > m.piece {
+		pre.flags |= flagStriped
+	}
+	if s.region != nil && n >= sharedFrom && n <= LimitPiece {
+		if slot, ok := s.region.take(); ok {
+			pre.flags |= flagShared
+			pre.slot = uint32(slot)
+			s.list = gather(s.list[:0], m.parts, offset, n)
+			s.region.fill(slot, s.list)
+			clear(s.list)
+			s.frameMeta(&pre, m.header, m.parts)
+			return s.w.flush() // at once: the receiver copies it out while the next one is copied in
+		}
+	}
+	s.frameMeta(&pre, m.header, m.parts)
+	s.list = gather(s.list[:0], m.parts, offset, n)
+	defer func() { clear(s.list) }()
+	if !s.checksum {
+		for _, b := range s.list {
+			s.w.add(b)
+		}
+		return nil
+	}
+	sum := uint32(0)
+	for _, b := range s.list {
+		for len(b) > 0 {
+			tile := b[:min(len(b), max(tileBytes-s.w.bytes, 1))]
+			b = b[len(tile):]
+			sum = crc32.Update(sum, castagnoli, tile)
+			s.w.add(tile)
+			if s.w.bytes >= tileBytes {
+				if err := s.w.flush(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	s.meta = binary.LittleEndian.AppendUint32(s.meta, sum)
+	s.w.add(s.meta[len(s.meta)-checksumBytes:])
+	return nil
+}
+
+// frameMeta adds prefix, header and lengths. They lie in s.meta, which may move as it grows: what was added
+// before stays where it was.
+func (s *outStream) frameMeta(pre *prefix, header []byte, parts [][]byte) {
+	s.meta = slices.Grow(s.meta, prefixBytes+len(header)+lenBytes*len(parts)+checksumBytes)
+	start := len(s.meta)
+	s.meta = pre.append(s.meta)
+	s.meta = append(s.meta, header...)
+	for _, part := range parts {
+		s.meta = binary.LittleEndian.AppendUint64(s.meta, uint64(len(part)))
+	}
+	if s.checksum {
+		sealFrame(s.meta[start:])
+	}
+	s.w.add(s.meta[start:])
+}
+
+// readAcks reads acknowledgements until the connection ends.
+func (s *outStream) readAcks(conn net.Conn, ended chan<- error) {
+	err := s.acks(newFrameReader(conn, func() error { return nil }))
+	o := s.out
+	o.mu.Lock()
+	if s.conn == conn {
+		s.broken = true
+	}
+	o.work.Broadcast()
+	o.mu.Unlock()
+	abort(conn) // a write may be waiting
+	ended <- err
+}
+
+func (s *outStream) acks(r *frameReader) error {
+	var pre prefix
+	var buf [prefixBytes + limitAcks*lenBytes]byte
+	var due []outcome
+	list := make([]uint64, 0, limitAcks)
+	for {
+		if err := readFull(r, buf[:prefixBytes]); err != nil {
+			return fmt.Errorf("reading acknowledgements: %w", err)
+		}
+		if err := pre.parse(buf[:prefixBytes]); err != nil {
+			return err
+		}
+		if pre.kind != kindAck {
+			return fmt.Errorf("%w: kind %d where acknowledgements are read", errFrame, pre.kind)
+		}
+		numbers := buf[prefixBytes : prefixBytes+pre.metaBytes()]
+		if err := readFull(r, numbers); err != nil {
+			return fmt.Errorf("reading acknowledgements: %w", err)
+		}
+		if s.checksum {
+			if err := checkFrame(buf[:prefixBytes], numbers); err != nil {
+				return err
+			}
+		}
+		list = list[:0]
+		for i := 0; i < len(numbers); i += lenBytes {
+			list = append(list, binary.LittleEndian.Uint64(numbers[i:]))
+		}
+		var err error
+		due, err = s.out.acknowledge(pre.seq, list, due)
+		report(due)
+		due = due[:0]
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// readFull fills p, whatever interrupts it.
+func readFull(r *frameReader, p []byte) error {
+	for len(p) > 0 {
+		n, err := r.some(p)
+		if err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}
