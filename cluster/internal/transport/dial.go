@@ -1,0 +1,104 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// Dialer opens streams for a process that need not listen itself: one that joins, or follows
+// a run.
+type Dialer struct {
+	TLS      *tls.Config // nil: no TLS
+	Insecure bool        // no TLS off loopback: must be asked for
+}
+
+// Dial opens a stream; ctx bounds the time it takes, and so does LimitHandshakeTime once
+// there is a connection.
+func (d Dialer) Dial(ctx context.Context, address, protocol string) (net.Conn, error) {
+	if err := checkProtocol(protocol); err != nil {
+		return nil, err
+	}
+	conn, err := d.open(ctx, address, protocol)
+	if err == nil {
+		err = handshakeBy(ctx, conn, func() error { return d.greet(conn, protocol) })
+	}
+	if err != nil {
+		if conn != nil {
+			_ = conn.Close()
+		}
+		return nil, fmt.Errorf("dialling %s for %s: %w", address, protocol, err)
+	}
+	return conn, nil
+}
+
+// open connects, with TLS if there is any; alpn is what is to be spoken.
+func (d Dialer) open(ctx context.Context, address, alpn string) (net.Conn, error) {
+	if err := checkAddress(address); err != nil {
+		return nil, err
+	}
+	raw, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if d.TLS == nil {
+		if tcp, ok := raw.RemoteAddr().(*net.TCPAddr); !d.Insecure && (!ok || !tcp.IP.IsLoopback()) {
+			_ = raw.Close()
+			return nil, fmt.Errorf("%w: %v", ErrInsecure, raw.RemoteAddr())
+		}
+		return raw, nil
+	}
+	config := d.TLS.Clone()
+	config.NextProtos = []string{alpn}
+	conn := tls.Client(raw, config)
+	err = handshakeBy(ctx, raw, func() error { return conn.HandshakeContext(ctx) })
+	if err == nil && conn.ConnectionState().NegotiatedProtocol != alpn {
+		err = fmt.Errorf("%w: it does not speak %s", ErrRefused, alpn)
+	}
+	if err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// greet says what is to be spoken, and hears whether it may be.
+func (d Dialer) greet(conn net.Conn, protocol string) error {
+	if d.TLS == nil {
+		if _, err := conn.Write(preamble(protocol)); err != nil {
+			return err
+		}
+	}
+	var answer [1]byte
+	if _, err := io.ReadFull(conn, answer[:]); err != nil {
+		if errors.Is(err, io.EOF) {
+			return fmt.Errorf("%w: it closed the connection: its log says why", ErrRefused)
+		}
+		return err // of TLS 1.3, where the other side refuses a certificate after the handshake
+	}
+	switch reason, known := answers[answer[0]]; {
+	case answer[0] == answerAccepted:
+		return nil
+	case known:
+		return fmt.Errorf("%w: %w", ErrRefused, reason)
+	}
+	return fmt.Errorf("%w: it answered %d, which means nothing: is it a process of this version?", ErrRefused, answer[0])
+}
+
+// handshakeBy runs f, and breaks it off with ctx or after LimitHandshakeTime.
+func handshakeBy(ctx context.Context, conn net.Conn, f func() error) error {
+	_ = conn.SetDeadline(time.Now().Add(LimitHandshakeTime)) // f notices a closed connection
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	err := f()
+	if !stop() && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err == nil {
+		err = conn.SetDeadline(time.Time{})
+	}
+	return err
+}

@@ -1,0 +1,351 @@
+package transport_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/goleak"
+
+	"github.com/troupe-ml/troupe/cluster/internal/transport"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// Two of protoactor's remotes in a process are a data race (gRPC's logger is global), so
+// every transport of these tests has a process of its own: the test binary, started again
+// with a node's configuration in the environment. It is told what to do on its standard
+// input, a line of JSON each, and answers on its standard output.
+const nodeEnv = "TROUPE_TRANSPORT_TEST_NODE"
+
+type nodeConfig struct {
+	Listen, Advertise, Data string
+	Insecure                bool
+	Root, Cert, Key         []byte // PEM; none: no TLS
+	SlowEnvelopes           bool   // wait in the handler until told to go on
+}
+
+type command struct {
+	Op       string // send, report, dial, raw, stats, resume, close
+	To       string
+	Protocol string
+	Sender   string
+	From, N  uint64
+	Bytes    int
+}
+
+type answer struct {
+	Address, Data string
+	Error         string
+	Refused       bool
+	Insecure      bool
+	Received      map[string]*received // by the sender's name
+	Log           []string
+	Heap          uint64
+	Goroutines    int
+	Took          time.Duration
+	Echo          string
+}
+
+type received struct {
+	Count, Last uint64
+	Disorder    uint64 // messages that did not follow the last
+	Peer        transport.Peer
+	Bytes       uint64
+}
+
+func TestMain(m *testing.M) {
+	if config := os.Getenv(nodeEnv); config != "" {
+		if err := runNode([]byte(config)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// nodeState is a node in its process.
+type nodeState struct {
+	mu       sync.Mutex
+	received map[string]*received
+	log      []string
+	resume   chan struct{}
+}
+
+func (n *nodeState) envelope(from transport.Peer, m *wire.Envelope) {
+	<-n.resume
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r := n.received[m.GetSender()]
+	if r == nil {
+		r = &received{}
+		n.received[m.GetSender()] = r
+	}
+	if m.GetSeq() != r.Last+1 {
+		r.Disorder++
+	}
+	r.Count++
+	r.Last = m.GetSeq()
+	r.Peer = from
+	r.Bytes += uint64(len(m.GetTarget()))
+}
+
+// Write is the log's.
+func (n *nodeState) Write(p []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.log = append(n.log, strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+func runNode(config []byte) error {
+	var cfg nodeConfig
+	if err := json.Unmarshal(config, &cfg); err != nil {
+		return err
+	}
+	n := &nodeState{received: make(map[string]*received), resume: make(chan struct{})}
+	if !cfg.SlowEnvelopes {
+		close(n.resume)
+	}
+	logger := slog.New(slog.NewTextHandler(n, nil))
+	tc := transport.Config{
+		System: actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
+			return transport.SystemLogger(logger)
+		})),
+		Listen: cfg.Listen, Advertise: cfg.Advertise, DataListen: cfg.Data, Insecure: cfg.Insecure, Logger: logger,
+		Handlers: transport.Handlers{
+			Envelope: n.envelope,
+			Streams: map[string]func(net.Conn, transport.Peer){
+				"echo": func(c net.Conn, _ transport.Peer) {
+					defer c.Close()
+					_, _ = io.Copy(struct{ io.Writer }{c}, struct{ io.Reader }{c})
+				},
+				"who": func(c net.Conn, p transport.Peer) {
+					defer c.Close()
+					fmt.Fprintf(c, "%s %s %t", p.Name, p.Role, p.Address != "")
+				},
+				"operate": func(c net.Conn, _ transport.Peer) { c.Close() },
+				"join":    func(c net.Conn, p transport.Peer) { defer c.Close(); fmt.Fprintf(c, "joining %q", p.Name) },
+			},
+		},
+	}
+	if cfg.Cert != nil {
+		cert, err := tls.X509KeyPair(cfg.Cert, cfg.Key)
+		if err != nil {
+			return err
+		}
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(cfg.Root)
+		tc.Server = &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: roots, ClientAuth: tls.VerifyClientCertIfGiven}
+		tc.Client = func(string) *tls.Config {
+			return &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: roots, ServerName: "troupe"}
+		}
+		tc.Identify = func(s tls.ConnectionState) (string, string, error) {
+			subject := s.VerifiedChains[0][0].Subject
+			if len(subject.OrganizationalUnit) != 1 {
+				return "", "", errors.New("it has no role")
+			}
+			return subject.CommonName, subject.OrganizationalUnit[0], nil
+		}
+		tc.Allow = func(p transport.Peer, protocol string) bool {
+			return protocol != "operate" || p.Role == "operator"
+		}
+	}
+	out := json.NewEncoder(os.Stdout)
+	t, err := transport.Listen(tc)
+	if err != nil {
+		return out.Encode(answer{Error: err.Error(), Insecure: errors.Is(err, transport.ErrInsecure), Log: n.log})
+	}
+	if err := out.Encode(answer{Address: t.Address(), Data: t.DataAddress()}); err != nil {
+		return err
+	}
+	in := json.NewDecoder(os.Stdin)
+	for {
+		var c command
+		if err := in.Decode(&c); err != nil {
+			return nil // the test has ended
+		}
+		if err := out.Encode(n.do(t, c)); err != nil {
+			return err
+		}
+	}
+}
+
+func (n *nodeState) do(t *transport.TCP, c command) (a answer) {
+	start := time.Now()
+	defer func() { a.Took = time.Since(start) }()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	switch c.Op {
+	case "send":
+		padding := strings.Repeat("x", c.Bytes)
+		for i := range c.N {
+			t.Send(c.To, &wire.Envelope{Sender: c.Sender, Seq: c.From + i, Target: padding})
+		}
+	case "resume":
+		close(n.resume)
+	case "dial":
+		conn, err := t.Dial(ctx, c.To, c.Protocol)
+		if err != nil {
+			a.Error, a.Refused = err.Error(), errors.Is(err, transport.ErrRefused)
+			return a
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		if c.Protocol == "echo" {
+			want := make([]byte, c.Bytes)
+			for i := range want {
+				want[i] = byte(i * 7)
+			}
+			go func() { _, _ = conn.Write(want) }()
+			got := make([]byte, c.Bytes)
+			if _, err := io.ReadFull(conn, got); err != nil || string(got) != string(want) {
+				a.Error = fmt.Sprintf("echo of %d bytes: %v", c.Bytes, err)
+			}
+			return a
+		}
+		got, err := io.ReadAll(conn)
+		if err != nil {
+			a.Error = err.Error()
+		}
+		a.Echo = string(got)
+	case "stats":
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		a.Heap, a.Goroutines = m.HeapAlloc, runtime.NumGoroutine()
+	case "close":
+		t.Close()
+		a.Took = time.Since(start)
+		if err := goleak.Find(); err != nil {
+			a.Error = err.Error()
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	a.Log = append([]string(nil), n.log...)
+	a.Received = make(map[string]*received)
+	for name, r := range n.received {
+		c := *r
+		a.Received[name] = &c
+	}
+	return a
+}
+
+// node is a node seen from the test.
+type node struct {
+	tb      testing.TB
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	out     *bufio.Reader
+	Address string
+	Data    string
+}
+
+// tryNode starts a node; the answer says whether it listens.
+func tryNode(tb testing.TB, cfg nodeConfig) (*node, answer) {
+	tb.Helper()
+	if cfg.Listen == "" {
+		cfg.Listen = "127.0.0.1:0"
+	}
+	encoded, err := json.Marshal(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	n := &node{tb: tb, cmd: exec.Command(os.Args[0])}
+	n.cmd.Env = append(os.Environ(), nodeEnv+"="+string(encoded))
+	n.cmd.Stderr = os.Stderr
+	in, err := n.cmd.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	out, err := n.cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	n.in, n.out = in, bufio.NewReader(out)
+	if err := n.cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(n.kill)
+	a := n.read()
+	n.Address, n.Data = a.Address, a.Data
+	return n, a
+}
+
+func startNode(tb testing.TB, cfg nodeConfig) *node {
+	tb.Helper()
+	n, a := tryNode(tb, cfg)
+	if a.Error != "" {
+		tb.Fatalf("node: %s", a.Error)
+	}
+	return n
+}
+
+func (n *node) kill() {
+	_ = n.cmd.Process.Kill()
+	_ = n.cmd.Wait()
+}
+
+func (n *node) read() answer {
+	n.tb.Helper()
+	line, err := n.out.ReadBytes('\n')
+	if err != nil {
+		n.tb.Fatalf("a node has died: %v", err)
+	}
+	var a answer
+	if err := json.Unmarshal(line, &a); err != nil {
+		n.tb.Fatalf("%v: %s", err, line)
+	}
+	return a
+}
+
+func (n *node) do(c command) answer {
+	n.tb.Helper()
+	encoded, err := json.Marshal(c)
+	if err != nil {
+		n.tb.Fatal(err)
+	}
+	if _, err := n.in.Write(append(encoded, '\n')); err != nil {
+		n.tb.Fatalf("a node has died: %v", err)
+	}
+	return n.read()
+}
+
+// await asks for reports until done is content.
+func (n *node) await(what string, done func(answer) bool) answer {
+	n.tb.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		a := n.do(command{Op: "report"})
+		if done(a) {
+			return a
+		}
+		if time.Now().After(end) {
+			n.tb.Fatalf("%s did not come; received %v, log:\n%s", what, a.Received, strings.Join(a.Log, "\n"))
+		}
+	}
+}
+
+func (n *node) awaitCount(sender string, count uint64) *received {
+	n.tb.Helper()
+	a := n.await(fmt.Sprintf("message %d of %s", count, sender), func(a answer) bool {
+		return a.Received[sender] != nil && a.Received[sender].Count >= count
+	})
+	return a.Received[sender]
+}

@@ -1,0 +1,393 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/asynkron/protoactor-go/eventstream"
+	"github.com/asynkron/protoactor-go/remote"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+)
+
+// Config is what Listen needs.
+type Config struct {
+	// System gets the transport's address, before it is told to anybody: nothing may run in
+	// it yet. It can have one transport in its life.
+	System     *actor.ActorSystem
+	Listen     string                                                   // host:port; port 0: any
+	Advertise  string                                                   // host:port that others reach it by, if another (NAT); "": what Listen got; port 0: its port
+	DataListen string                                                   // a second listener for streams only ("": none), for a second network
+	Server     *tls.Config                                              // nil: no TLS
+	Client     func(address string) *tls.Config                         // for dialling; nil: no TLS
+	Insecure   bool                                                     // no TLS off loopback: must be asked for
+	Allow      func(p Peer, protocol string) bool                       // whether a peer may use a protocol (ProtocolControl for envelopes), by its role; nil: every peer with a certificate may. Who has none is never asked about: it has ProtocolJoin, and without TLS everything
+	Identify   func(tls.ConnectionState) (name, role string, err error) // of a peer's verified certificate; err: it has none
+	Logger     *slog.Logger                                             // nil: slog's default
+	Handlers
+}
+
+// TCP is a Transport over the network.
+type TCP struct {
+	cfg       Config
+	address   string
+	serverTLS *tls.Config
+	lines     *boundedLog
+	admission *admission
+	remote    *remote.Remote
+	link      *actor.PID
+	linkEnded chan struct{} // closed when the link actor has stopped
+	events    *eventstream.Subscription
+	unhandled *units
+	data      net.Listener       // nil: none
+	ctx       context.Context    // ends with Close
+	cancel    context.CancelFunc // of ctx
+	handlers  sync.WaitGroup     // of streams, and the loop that accepts data
+
+	mu       sync.Mutex
+	closed   bool
+	backlogs map[string]*backlog   // by address
+	streams  map[string]*outStream // by address: the last
+}
+
+var _ Transport = (*TCP)(nil)
+
+// Listen begins to receive. A process has one of these at a time: protoactor's remote sets
+// gRPC's logger for all.
+func Listen(cfg Config) (*TCP, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	t := &TCP{
+		cfg:       cfg,
+		lines:     &boundedLog{logger: cfg.Logger},
+		admission: newAdmission(),
+		linkEnded: make(chan struct{}),
+		unhandled: newUnits(LimitUnhandledBytes / unhandledUnit),
+		backlogs:  make(map[string]*backlog),
+		streams:   make(map[string]*outStream),
+	}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	if cfg.Server != nil {
+		t.serverTLS = cfg.serverTLS()
+	}
+	if err := t.start(); err != nil {
+		t.cancel()
+		if t.data != nil {
+			_ = t.data.Close()
+		}
+		return nil, err
+	}
+	return t, nil
+}
+
+// DataAddress is the address of the second listener; "" where there is none.
+func (t *TCP) DataAddress() string {
+	if t.data == nil {
+		return ""
+	}
+	return t.data.Addr().String()
+}
+
+// Address is what others reach this process by.
+func (t *TCP) Address() string { return t.address }
+
+// Dial opens a stream.
+func (t *TCP) Dial(ctx context.Context, address, protocol string) (net.Conn, error) {
+	if t.ctx.Err() != nil {
+		return nil, ErrClosed
+	}
+	return t.dialer(address).Dial(ctx, address, protocol)
+}
+
+func (t *TCP) dialer(address string) Dialer {
+	d := Dialer{Insecure: t.cfg.Insecure}
+	if t.cfg.Client != nil {
+		d.TLS = t.cfg.Client(address)
+	}
+	return d
+}
+
+func (cfg *Config) check() error {
+	switch {
+	case cfg.System == nil:
+		return errors.New("a transport needs an actor system")
+	case (cfg.Server == nil) != (cfg.Client == nil):
+		return errors.New("TLS for one direction alone: give both Server and Client, or neither")
+	case cfg.Server != nil && cfg.Identify == nil:
+		return errors.New("TLS without Identify: nobody could be known")
+	}
+	for _, id := range []string{LinkActor, "activator", "EndpointSupervisor"} {
+		if _, taken := cfg.System.ProcessRegistry.GetLocal(id); taken {
+			return fmt.Errorf("%w: it has an actor %s", ErrInUse, id)
+		}
+	}
+	for name := range cfg.Streams {
+		if err := checkProtocol(name); err != nil {
+			return err
+		}
+	}
+	return cfg.checkSecure()
+}
+
+// checkSecure: without TLS everything stays on loopback, unless it is asked for.
+func (cfg *Config) checkSecure() error {
+	if cfg.Server != nil {
+		return nil
+	}
+	for _, address := range []string{cfg.Listen, cfg.Advertise, cfg.DataListen} {
+		if address == "" && address != cfg.Listen {
+			continue
+		}
+		if onLoopback(address) {
+			continue
+		}
+		if !cfg.Insecure {
+			return fmt.Errorf("%w: others could stop and forge everything at %s: use TLS, or listen on 127.0.0.1, or ask for it (--insecure)", ErrInsecure, address)
+		}
+		cfg.Logger.Warn("INSECURE: no TLS off loopback: whoever reaches this address controls this process, and reads and writes what it sends", "address", address)
+	}
+	return nil
+}
+
+// onLoopback says whether all that an address resolves to is loopback. An address without a
+// host is every interface.
+func onLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || host == "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), LimitHandshakeTime)
+	defer cancel()
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	return err == nil && len(ips) > 0 && !slices.ContainsFunc(ips, func(ip netip.Addr) bool { return !ip.Unmap().IsLoopback() })
+}
+
+// serverTLS is the caller's configuration with our protocols' names.
+func (cfg *Config) serverTLS() *tls.Config {
+	names := []string{alpnHTTP2}
+	for name := range cfg.Streams {
+		names = append(names, name)
+	}
+	slices.Sort(names[1:])
+	var adapt func(c *tls.Config) *tls.Config
+	adapt = func(c *tls.Config) *tls.Config {
+		c = c.Clone()
+		c.NextProtos = names
+		c.MinVersion = max(c.MinVersion, tls.VersionTLS13)
+		c.SessionTicketsDisabled = true // a resumed session has a certificate that was checked earlier
+		if choose := c.GetConfigForClient; choose != nil {
+			c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+				chosen, err := choose(hello)
+				if chosen == nil || err != nil {
+					return nil, err
+				}
+				return adapt(chosen), nil
+			}
+		}
+		return c
+	}
+	return adapt(cfg.Server)
+}
+
+func (t *TCP) start() error {
+	if t.cfg.DataListen != "" {
+		l, err := net.Listen("tcp", t.cfg.DataListen)
+		if err != nil {
+			return fmt.Errorf("listening for data: %w", err)
+		}
+		t.data = l
+	}
+	if err := t.startRemote(); err != nil {
+		return err
+	}
+	// Whoever sends to an actor of another process by its PID meets the resolvers of package
+	// link, or dead letters, but not protoactor's remote, which would send anything.
+	registry := t.cfg.System.ProcessRegistry
+	registry.RemoteHandlers = registry.RemoteHandlers[:len(registry.RemoteHandlers)-1]
+	t.events = t.cfg.System.EventStream.Subscribe(t.event)
+	if t.data != nil {
+		t.handlers.Add(1)
+		go t.acceptData() // ends with the listener, which Close closes
+	}
+	return nil
+}
+
+// startRemote starts protoactor's remote, which listens by itself, and the link actor.
+func (t *TCP) startRemote() error {
+	host, port, err := t.place()
+	if err != nil {
+		return err
+	}
+	advertised := t.cfg.Advertise
+	if advertised != "" {
+		if h, p, err := net.SplitHostPort(advertised); err == nil && p == "0" {
+			advertised = net.JoinHostPort(h, strconv.Itoa(port))
+		}
+		if err := checkAddress(advertised); err != nil {
+			return fmt.Errorf("advertise: %w", err)
+		}
+	}
+	config := remote.Configure(host, port, t.options(advertised)...)
+	config.MaxRetryCount = 1 // it never counts: see outStream
+	t.remote = remote.NewRemote(t.cfg.System, config)
+	if err := withoutPanic(t.remote.Start); err != nil {
+		return fmt.Errorf("listening on %s: %w", t.cfg.Listen, err)
+	}
+	t.address = t.cfg.System.Address()
+	t.link, err = t.cfg.System.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &linkActor{t} },
+		actor.WithGuardian(actor.RestartingSupervisorStrategy())), LinkActor)
+	if err != nil {
+		t.remote.Shutdown(false)
+		return fmt.Errorf("spawning %s: %w", LinkActor, err)
+	}
+	return nil
+}
+
+// place is where protoactor shall listen. It panics where it can't, so it is tried before.
+func (t *TCP) place() (host string, port int, err error) {
+	host, _, err = net.SplitHostPort(t.cfg.Listen)
+	if err != nil {
+		return "", 0, fmt.Errorf("listen: %w", err)
+	}
+	l, err := net.Listen("tcp", t.cfg.Listen)
+	if err != nil {
+		return "", 0, err
+	}
+	got, ok := l.Addr().(*net.TCPAddr)
+	_ = l.Close() // nothing was written
+	if !ok {
+		return "", 0, fmt.Errorf("listen: %v is not TCP", l.Addr())
+	}
+	if t.cfg.Advertise == "" && got.IP.IsUnspecified() {
+		return "", 0, fmt.Errorf("listening on %s, every interface, doesn't say which address others reach this process by: advertise one (--advertise HOST:PORT)", t.cfg.Listen)
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.To4() == nil {
+		host = "[" + host + "]" // protoactor puts a colon and the port behind it
+	}
+	return host, got.Port, nil
+}
+
+func withoutPanic(f func()) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	f()
+	return nil
+}
+
+func (t *TCP) options(advertised string) []remote.ConfigOption {
+	return []remote.ConfigOption{
+		remote.WithAdvertisedHost(advertised),
+		remote.WithEndpointWriterBatchSize(LimitBatch),
+		remote.WithEndpointWriterQueueSize(writerQueue),
+		remote.WithServerOptions(
+			grpc.Creds(gate{t}),
+			grpc.ConnectionTimeout(LimitHandshakeTime),
+			grpc.MaxRecvMsgSize(recvBytesMax),
+			grpc.MaxHeaderListSize(headerBytesMax),
+			grpc.MaxConcurrentStreams(1), // a writer has one
+			grpc.SharedWriteBuffer(true),
+			grpc.ForceServerCodecV2(newCheckingCodec()),
+			grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: idleTime}),
+			grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime, PermitWithoutStream: true}),
+			grpc.StreamInterceptor(t.guarded),
+			grpc.UnaryInterceptor(t.unaryRefused),
+		),
+		remote.WithDialOptions(
+			grpc.WithTransportCredentials(insecure.NewCredentials()), // the dialler has TLS: it knows the address
+			grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+				return t.dialer(address).open(ctx, address, alpnHTTP2)
+			}),
+			grpc.WithResolvers(asWrittenAll()...),
+			grpc.WithNoProxy(),
+			grpc.WithStreamInterceptor(t.openStream),
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: redialFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: redialMax},
+				MinConnectTimeout: redialPatience,
+			}),
+			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 2 * keepaliveTime, Timeout: keepaliveTimeout}),
+			grpc.WithSharedWriteBuffer(true),
+			grpc.WithDisableServiceConfig(),
+		),
+		remote.WithCallOptions(grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(headerBytesMax)),
+	}
+}
+
+func (t *TCP) acceptData() {
+	defer t.handlers.Done()
+	for pause := time.Millisecond; ; {
+		raw, err := t.data.Accept()
+		switch {
+		case t.ctx.Err() != nil:
+			if err == nil {
+				_ = raw.Close()
+			}
+			return
+		case err != nil: // such as too many open files
+			t.refuse(t.data.Addr(), err)
+			select {
+			case <-time.After(pause):
+			case <-t.ctx.Done():
+			}
+			pause = min(2*pause, time.Second)
+			continue
+		}
+		pause = time.Millisecond
+		go func() { // ends with the handshake, which LimitHandshakeTime and Close end
+			if conn, protocol, peer, err := t.receive(raw, false); err == nil {
+				t.serve(protocol, conn, peer, nil)
+			}
+		}()
+	}
+}
+
+// Close ends everything that others have opened here.
+func (t *TCP) Close() {
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return
+	}
+	t.closed = true
+	t.mu.Unlock()
+	t.cancel() // of handshakes, and of what is dialled for control
+	if t.data != nil {
+		_ = t.data.Close() // its loop returns
+	}
+	t.admission.close()
+	t.remote.Shutdown(false) // graceful waits for stopped peers, up to 20 s
+	ended := make(chan struct{})
+	go func() { // ends with the handlers, whose connections are closed
+		t.handlers.Wait()
+		close(ended)
+	}()
+	t.cfg.System.Root.Stop(t.link)
+	late := time.After(LimitCloseTime)
+	for _, end := range []<-chan struct{}{ended, t.linkEnded} {
+		select {
+		case <-end:
+		case <-late:
+			t.cfg.Logger.Warn("a handler goes on after the transport is closed", "waited_ms", LimitCloseTime.Milliseconds())
+			late = time.After(0)
+		}
+	}
+	t.lines.close()
+}

@@ -1,0 +1,158 @@
+package transport_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pairs are two nodes without TLS, and with.
+func pairs(t *testing.T, f func(t *testing.T, a, b nodeConfig)) {
+	t.Run("plain", func(t *testing.T) { f(t, nodeConfig{}, nodeConfig{}) })
+	t.Run("tls", func(t *testing.T) {
+		ca := newAuthority(t)
+		f(t, ca.good("a", "coordinator"), ca.good("b", "worker"))
+	})
+}
+
+func TestEnvelopesBothWays(t *testing.T) {
+	pairs(t, func(t *testing.T, ca, cb nodeConfig) {
+		a, b := startNode(t, ca), startNode(t, cb)
+		const n = 5_000
+		for round := range uint64(2) {
+			a.do(command{Op: "send", To: b.Address, Sender: "a", From: 1 + round*n, N: n, Bytes: 100})
+			b.do(command{Op: "send", To: a.Address, Sender: "b", From: 1 + round*n, N: n, Bytes: 100})
+		}
+		for _, c := range []struct {
+			at           *node
+			sender, role string
+		}{{a, "b", "worker"}, {b, "a", "coordinator"}} {
+			got := c.at.awaitCount(c.sender, 2*n)
+			if got.Disorder != 0 || got.Count != 2*n {
+				t.Errorf("from %s: %+v", c.sender, got)
+			}
+			if ca.Cert == nil && got.Peer.Name != "" || ca.Cert != nil && (got.Peer.Name != c.sender || got.Peer.Role != c.role || got.Peer.Address == "") {
+				t.Errorf("from %s: peer %+v", c.sender, got.Peer)
+			}
+		}
+	})
+}
+
+func TestStreams(t *testing.T) {
+	pairs(t, func(t *testing.T, ca, cb nodeConfig) {
+		cb.Data = "127.0.0.1:0"
+		a, b := startNode(t, ca), startNode(t, cb)
+		for _, to := range []string{b.Address, b.Data} {
+			for _, bytes := range []int{0, 1, 1 << 20} {
+				if got := a.do(command{Op: "dial", To: to, Protocol: "echo", Bytes: bytes}); got.Error != "" {
+					t.Error(got.Error)
+				}
+			}
+		}
+		want := "  false"
+		if ca.Cert != nil {
+			want = "a coordinator true"
+		}
+		if got := a.do(command{Op: "dial", To: b.Address, Protocol: "who"}); got.Echo != want {
+			t.Errorf("who: %q, %s; want %q", got.Echo, got.Error, want)
+		}
+		if got := a.do(command{Op: "dial", To: b.Address, Protocol: "nothing"}); !got.Refused && ca.Cert == nil {
+			t.Errorf("an unknown protocol: %+v", got)
+		}
+		got := a.do(command{Op: "dial", To: b.Address, Protocol: "operate"})
+		if ca.Cert != nil && (!got.Refused || !strings.Contains(got.Error, "role")) || ca.Cert == nil && got.Error != "" {
+			t.Errorf("a protocol of another role: %+v", got)
+		}
+		// Envelopes go through the same port.
+		a.do(command{Op: "send", To: b.Address, Sender: "a", From: 1, N: 10})
+		b.awaitCount("a", 10)
+	})
+}
+
+// TestRestart: a peer that is started again at its address gets what is sent then.
+func TestRestart(t *testing.T) {
+	pairs(t, func(t *testing.T, ca, cb nodeConfig) {
+		a, b := startNode(t, ca), startNode(t, cb)
+		a.do(command{Op: "send", To: b.Address, Sender: "a", From: 1, N: 10})
+		b.awaitCount("a", 10)
+		cb.Listen = b.Address
+		b.kill()
+		a.do(command{Op: "send", To: cb.Listen, Sender: "a", From: 100, N: 10}) // lost, or not
+		b = startNode(t, cb)
+		end := time.Now().Add(20 * time.Second)
+		for seq := uint64(1000); ; seq++ {
+			a.do(command{Op: "send", To: b.Address, Sender: "a", From: seq, N: 1})
+			if got := b.do(command{Op: "report"}); got.Received["a"] != nil && got.Received["a"].Last >= 1000 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatal("nothing arrives after the restart")
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+}
+
+func TestClose(t *testing.T) {
+	pairs(t, func(t *testing.T, ca, cb nodeConfig) {
+		a, b := startNode(t, ca), startNode(t, cb)
+		a.do(command{Op: "send", To: b.Address, Sender: "a", From: 1, N: 10})
+		b.do(command{Op: "send", To: a.Address, Sender: "b", From: 1, N: 10})
+		b.awaitCount("a", 10)
+		a.awaitCount("b", 10)
+		// To an address where nobody listens, too.
+		a.do(command{Op: "send", To: "127.0.0.1:1", Sender: "a", From: 1, N: 10})
+		for _, n := range []*node{a, b} {
+			if got := n.do(command{Op: "close"}); got.Took > 5*time.Second || got.Error != "" {
+				t.Errorf("closing took %v; %s", got.Took, got.Error)
+			} else {
+				t.Logf("closing took %v", got.Took)
+			}
+		}
+	})
+}
+
+func TestInsecure(t *testing.T) {
+	ca := newAuthority(t)
+	for _, c := range []struct {
+		listen, advertise, data string
+		off                     bool
+	}{
+		{listen: "127.0.0.1:0"},
+		{listen: "localhost:0"},
+		{listen: "[::1]:0"},
+		{listen: "127.0.0.1:0", advertise: "localhost:0"},
+		{listen: ":0", advertise: "127.0.0.1:0", off: true},
+		{listen: "0.0.0.0:0", advertise: "127.0.0.1:0", off: true},
+		{listen: "127.0.0.1:0", advertise: "192.0.2.1:70", off: true},
+		{listen: "127.0.0.1:0", data: ":0", off: true},
+	} {
+		t.Run(fmt.Sprintf("%s %s %s", c.listen, c.advertise, c.data), func(t *testing.T) {
+			cfg := nodeConfig{Listen: c.listen, Advertise: c.advertise, Data: c.data}
+			n, got := tryNode(t, cfg)
+			if strings.Contains(got.Error, "cannot assign") {
+				t.Skip("no IPv6 here")
+			}
+			if got.Insecure != c.off || !c.off && got.Error != "" {
+				t.Fatalf("without TLS: %+v", got)
+			}
+			n.kill()
+			if !c.off {
+				return
+			}
+			cfg.Insecure = true
+			n = startNode(t, cfg)
+			if log := n.do(command{Op: "report"}).Log; len(log) == 0 || !strings.Contains(log[0], "INSECURE") {
+				t.Errorf("no warning: %q", log)
+			}
+			n.kill()
+			secure := ca.good("a", "worker")
+			secure.Listen, secure.Advertise, secure.Data = c.listen, c.advertise, c.data
+			startNode(t, secure)
+		})
+	}
+	if _, got := tryNode(t, nodeConfig{Listen: ":0", Insecure: true}); !strings.Contains(got.Error, "--advertise") {
+		t.Errorf("no address to reach it by: %+v", got)
+	}
+}
