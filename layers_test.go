@@ -16,10 +16,12 @@ import (
 var layers = [][]string{
 	{"cmd/engine"},
 	{"cli"},
+	{"cluster"},
 	{"internal/planner"},
 	{"internal/bench"},
 	{"."},
 	{"internal/placement"},
+	{"cluster/internal/mesh"},
 	{"internal/plan"},
 	{"internal/rundir"},
 	{"internal/device"},

@@ -19,9 +19,12 @@ const (
 
 func stageName(rank int) string { return fmt.Sprintf("stage %d", rank) }
 
+// SupervisorPrefix is what the ids of all actors of runs begin with.
+const SupervisorPrefix = "troupe-"
+
 // SupervisorID is the id of the supervisor of an attempt, at the coordinator and, of the
 // stages that are there, in other processes. The ids of the other actors begin with it.
-func SupervisorID(attempt uuid.UUID) string { return "troupe-" + attempt.String() }
+func SupervisorID(attempt uuid.UUID) string { return SupervisorPrefix + attempt.String() }
 
 // actorID is the id of an actor below the supervisor of an attempt.
 func actorID(attempt uuid.UUID, name string) string { return SupervisorID(attempt) + "/" + name }

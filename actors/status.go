@@ -111,3 +111,15 @@ func (s Status) Explain() string {
 	}
 	return fmt.Sprintf("root: %s, %s for %.1f s", at.Actor, at.doing(), s.Time.Sub(at.Since).Seconds())
 }
+
+// Describe says in a few words what the actor is doing, and what it waits for.
+func (s Snapshot) Describe() string {
+	text := s.Actor + " " + s.doing()
+	if w := s.waitsFor(); w != "" {
+		text += ", waiting for " + w
+		if s.From != "" {
+			text += " from " + s.From
+		}
+	}
+	return text
+}

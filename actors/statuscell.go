@@ -65,6 +65,10 @@ type Snapshot struct {
 	From       string
 	Held, Need int
 	Since      time.Time
+	// Host is the worker that the actor is in, "" for this process, and Heard when that was
+	// heard of last.
+	Host  string
+	Heard time.Time
 }
 
 // StatusCell holds an actor's latest Snapshot. Anybody may read it at any moment.
@@ -90,8 +94,9 @@ func (c *StatusCell) Load() Snapshot {
 func (c *StatusCell) observe(s Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s != c.snap {
-		c.snap = s
+	was := c.snap
+	was.Heard = s.Heard // that it was heard is no move
+	if c.snap = s; s != was {
 		c.moves.Add(1)
 	}
 }

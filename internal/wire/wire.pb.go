@@ -352,10 +352,8 @@ type Assign struct {
 	Run              []byte                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
 	Attempt          []byte                 `protobuf:"bytes,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Generation       uint64                 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"` // number of the attempt: a worker obeys the highest it has seen
-	Supervisor       string                 `protobuf:"bytes,4,opt,name=supervisor,proto3" json:"supervisor,omitempty"`  // id of the supervisor at the coordinator
-	Weights          string                 `protobuf:"bytes,5,opt,name=weights,proto3" json:"weights,omitempty"`        // id of the actor that reads weights there
 	Ranks            []int32                `protobuf:"varint,6,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`    // that this worker computes
-	Hosts            []string               `protobuf:"bytes,7,rep,name=hosts,proto3" json:"hosts,omitempty"`            // address of the process of each rank
+	Hosts            []*Peer                `protobuf:"bytes,7,rep,name=hosts,proto3" json:"hosts,omitempty"`            // the process of each rank
 	Config           []byte                 `protobuf:"bytes,8,opt,name=config,proto3" json:"config,omitempty"`          // resolved, as TOML
 	Vocab            int32                  `protobuf:"varint,9,opt,name=vocab,proto3" json:"vocab,omitempty"`
 	Model            []byte                 `protobuf:"bytes,10,opt,name=model,proto3" json:"model,omitempty"`                                                // of the checkpoint that weights come from, as JSON; empty: none
@@ -364,8 +362,8 @@ type Assign struct {
 	Digest           []byte                 `protobuf:"bytes,13,opt,name=digest,proto3" json:"digest,omitempty"`                                              // of the plan that the worker must come to
 	FromCheckpoint   bool                   `protobuf:"varint,14,opt,name=from_checkpoint,json=fromCheckpoint,proto3" json:"from_checkpoint,omitempty"`       // weights come from the coordinator, not from the seed
 	WithState        bool                   `protobuf:"varint,15,opt,name=with_state,json=withState,proto3" json:"with_state,omitempty"`                      // and the optimizer's state
-	Threads          int32                  `protobuf:"varint,16,opt,name=threads,proto3" json:"threads,omitempty"`                                           // of the CPU; 0: all that the worker has
 	LeaseS           float64                `protobuf:"fixed64,17,opt,name=lease_s,json=leaseS,proto3" json:"lease_s,omitempty"`
+	Step             int64                  `protobuf:"varint,18,opt,name=step,proto3" json:"step,omitempty"` // that the run goes on from
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -421,20 +419,6 @@ func (x *Assign) GetGeneration() uint64 {
 	return 0
 }
 
-func (x *Assign) GetSupervisor() string {
-	if x != nil {
-		return x.Supervisor
-	}
-	return ""
-}
-
-func (x *Assign) GetWeights() string {
-	if x != nil {
-		return x.Weights
-	}
-	return ""
-}
-
 func (x *Assign) GetRanks() []int32 {
 	if x != nil {
 		return x.Ranks
@@ -442,7 +426,7 @@ func (x *Assign) GetRanks() []int32 {
 	return nil
 }
 
-func (x *Assign) GetHosts() []string {
+func (x *Assign) GetHosts() []*Peer {
 	if x != nil {
 		return x.Hosts
 	}
@@ -505,16 +489,16 @@ func (x *Assign) GetWithState() bool {
 	return false
 }
 
-func (x *Assign) GetThreads() int32 {
+func (x *Assign) GetLeaseS() float64 {
 	if x != nil {
-		return x.Threads
+		return x.LeaseS
 	}
 	return 0
 }
 
-func (x *Assign) GetLeaseS() float64 {
+func (x *Assign) GetStep() int64 {
 	if x != nil {
-		return x.LeaseS
+		return x.Step
 	}
 	return 0
 }
@@ -3780,19 +3764,15 @@ const file_wire_proto_rawDesc = "" +
 	"\tconnected\x18\a \x01(\v2\x16.troupe.wire.ConnectedH\x00R\tconnected\x12C\n" +
 	"\x0estatus_request\x18\b \x01(\v2\x1a.troupe.wire.StatusRequestH\x00R\rstatusRequest\x12=\n" +
 	"\fstatus_reply\x18\t \x01(\v2\x18.troupe.wire.StatusReplyH\x00R\vstatusReplyB\x06\n" +
-	"\x04kind\"\xd4\x03\n" +
+	"\x04kind\"\xb3\x03\n" +
 	"\x06Assign\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\fR\aattempt\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\x04R\n" +
-	"generation\x12\x1e\n" +
-	"\n" +
-	"supervisor\x18\x04 \x01(\tR\n" +
-	"supervisor\x12\x18\n" +
-	"\aweights\x18\x05 \x01(\tR\aweights\x12\x14\n" +
-	"\x05ranks\x18\x06 \x03(\x05R\x05ranks\x12\x14\n" +
-	"\x05hosts\x18\a \x03(\tR\x05hosts\x12\x16\n" +
+	"generation\x12\x14\n" +
+	"\x05ranks\x18\x06 \x03(\x05R\x05ranks\x12'\n" +
+	"\x05hosts\x18\a \x03(\v2\x11.troupe.wire.PeerR\x05hosts\x12\x16\n" +
 	"\x06config\x18\b \x01(\fR\x06config\x12\x14\n" +
 	"\x05vocab\x18\t \x01(\x05R\x05vocab\x12\x14\n" +
 	"\x05model\x18\n" +
@@ -3802,9 +3782,9 @@ const file_wire_proto_rawDesc = "" +
 	"\x06digest\x18\r \x01(\fR\x06digest\x12'\n" +
 	"\x0ffrom_checkpoint\x18\x0e \x01(\bR\x0efromCheckpoint\x12\x1d\n" +
 	"\n" +
-	"with_state\x18\x0f \x01(\bR\twithState\x12\x18\n" +
-	"\athreads\x18\x10 \x01(\x05R\athreads\x12\x17\n" +
-	"\alease_s\x18\x11 \x01(\x01R\x06leaseS\"T\n" +
+	"with_state\x18\x0f \x01(\bR\twithState\x12\x17\n" +
+	"\alease_s\x18\x11 \x01(\x01R\x06leaseS\x12\x12\n" +
+	"\x04step\x18\x12 \x01(\x03R\x04stepJ\x04\b\x04\x10\x05J\x04\b\x05\x10\x06\"T\n" +
 	"\bAssigned\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\fR\aattempt\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x18\n" +
@@ -4122,61 +4102,62 @@ var file_wire_proto_depIdxs = []int32{
 	7,  // 7: troupe.wire.Control.connected:type_name -> troupe.wire.Connected
 	10, // 8: troupe.wire.Control.status_request:type_name -> troupe.wire.StatusRequest
 	11, // 9: troupe.wire.Control.status_reply:type_name -> troupe.wire.StatusReply
-	8,  // 10: troupe.wire.Connect.peers:type_name -> troupe.wire.Peer
-	9,  // 11: troupe.wire.Connected.links:type_name -> troupe.wire.Link
-	12, // 12: troupe.wire.StatusReply.actors:type_name -> troupe.wire.Snapshot
-	13, // 13: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
-	13, // 14: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
-	8,  // 15: troupe.wire.Hello.worker:type_name -> troupe.wire.Peer
-	14, // 16: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
-	8,  // 17: troupe.wire.Welcome.coordinator:type_name -> troupe.wire.Peer
-	11, // 18: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
-	21, // 19: troupe.wire.Message.header:type_name -> troupe.wire.Header
-	23, // 20: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
-	24, // 21: troupe.wire.Message.order:type_name -> troupe.wire.Order
-	28, // 22: troupe.wire.Message.transfer:type_name -> troupe.wire.Transfer
-	29, // 23: troupe.wire.Message.credit:type_name -> troupe.wire.Credit
-	30, // 24: troupe.wire.Message.data_request:type_name -> troupe.wire.DataRequest
-	31, // 25: troupe.wire.Message.data:type_name -> troupe.wire.Data
-	32, // 26: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
-	33, // 27: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
-	37, // 28: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
-	38, // 29: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
-	39, // 30: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
-	40, // 31: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
-	42, // 32: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
-	43, // 33: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
-	44, // 34: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
-	45, // 35: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
-	46, // 36: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
-	47, // 37: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
-	48, // 38: troupe.wire.Message.left:type_name -> troupe.wire.Left
-	49, // 39: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
-	50, // 40: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
-	22, // 41: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
-	22, // 42: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
-	22, // 43: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
-	22, // 44: troupe.wire.Peers.stages:type_name -> troupe.wire.Pid
-	25, // 45: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
-	26, // 46: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
-	27, // 47: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
-	22, // 48: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
-	26, // 49: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
-	27, // 50: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
-	34, // 51: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
-	35, // 52: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
-	36, // 53: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
-	13, // 54: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
-	25, // 55: troupe.wire.Apply.update:type_name -> troupe.wire.Update
-	41, // 56: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
-	13, // 57: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
-	22, // 58: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
-	27, // 59: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
-	60, // [60:60] is the sub-list for method output_type
-	60, // [60:60] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	8,  // 10: troupe.wire.Assign.hosts:type_name -> troupe.wire.Peer
+	8,  // 11: troupe.wire.Connect.peers:type_name -> troupe.wire.Peer
+	9,  // 12: troupe.wire.Connected.links:type_name -> troupe.wire.Link
+	12, // 13: troupe.wire.StatusReply.actors:type_name -> troupe.wire.Snapshot
+	13, // 14: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
+	13, // 15: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
+	8,  // 16: troupe.wire.Hello.worker:type_name -> troupe.wire.Peer
+	14, // 17: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
+	8,  // 18: troupe.wire.Welcome.coordinator:type_name -> troupe.wire.Peer
+	11, // 19: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
+	21, // 20: troupe.wire.Message.header:type_name -> troupe.wire.Header
+	23, // 21: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
+	24, // 22: troupe.wire.Message.order:type_name -> troupe.wire.Order
+	28, // 23: troupe.wire.Message.transfer:type_name -> troupe.wire.Transfer
+	29, // 24: troupe.wire.Message.credit:type_name -> troupe.wire.Credit
+	30, // 25: troupe.wire.Message.data_request:type_name -> troupe.wire.DataRequest
+	31, // 26: troupe.wire.Message.data:type_name -> troupe.wire.Data
+	32, // 27: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
+	33, // 28: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
+	37, // 29: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
+	38, // 30: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
+	39, // 31: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
+	40, // 32: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
+	42, // 33: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
+	43, // 34: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
+	44, // 35: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
+	45, // 36: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
+	46, // 37: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
+	47, // 38: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
+	48, // 39: troupe.wire.Message.left:type_name -> troupe.wire.Left
+	49, // 40: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
+	50, // 41: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
+	22, // 42: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
+	22, // 43: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
+	22, // 44: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
+	22, // 45: troupe.wire.Peers.stages:type_name -> troupe.wire.Pid
+	25, // 46: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
+	26, // 47: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
+	27, // 48: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
+	22, // 49: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
+	26, // 50: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
+	27, // 51: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
+	34, // 52: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
+	35, // 53: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
+	36, // 54: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
+	13, // 55: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
+	25, // 56: troupe.wire.Apply.update:type_name -> troupe.wire.Update
+	41, // 57: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
+	13, // 58: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
+	22, // 59: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
+	27, // 60: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
+	61, // [61:61] is the sub-list for method output_type
+	61, // [61:61] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }

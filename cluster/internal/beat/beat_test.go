@@ -44,7 +44,7 @@ func newCoordinator(t *testing.T, silence time.Duration) *coordinator {
 	}
 	c := &coordinator{t: t, listener: l, joined: make(chan beat.Member, 16), gone: make(chan error, 16), status: make(chan *wire.StatusReply, 1024)}
 	c.server = beat.NewServer(beat.ServerConfig{
-		Self: &wire.Peer{Name: "coordinator"}, Silence: silence, Logger: slog.New(slog.DiscardHandler),
+		Self: func() *wire.Peer { return &wire.Peer{Name: "coordinator"} }, Silence: silence, Logger: slog.New(slog.DiscardHandler),
 		Admit: func(h *wire.Hello, _ string) error {
 			if h.GetBuild() != "b1" {
 				return errors.New("its build is " + h.GetBuild() + ", here is b1")
@@ -270,7 +270,7 @@ func TestRefused(t *testing.T) {
 func FuzzServe(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x00"))
 	f.Fuzz(func(_ *testing.T, text []byte) {
-		s := beat.NewServer(beat.ServerConfig{Silence: time.Minute, Self: &wire.Peer{}, Logger: slog.New(slog.DiscardHandler),
+		s := beat.NewServer(beat.ServerConfig{Silence: time.Minute, Self: func() *wire.Peer { return &wire.Peer{} }, Logger: slog.New(slog.DiscardHandler),
 			Admit: func(*wire.Hello, string) error { return nil }, Gone: func(beat.Member, error) {},
 			Probe: func(context.Context, string) error { return nil }})
 		ours, theirs := net.Pipe()

@@ -28,7 +28,7 @@ var (
 // ServerConfig is what the coordinator's end needs. Its functions are called from the
 // goroutines of streams, one after the other for each worker, and must not block for long.
 type ServerConfig struct {
-	Self    *wire.Peer
+	Self    func() *wire.Peer
 	Silence time.Duration
 	// Admit says whether a process may become a member. name is what its certificate says;
 	// "" without TLS.
@@ -121,7 +121,7 @@ func (s *Server) hello(conn net.Conn, name string) (*member, error) {
 		return nil, fmt.Errorf("its greeting: %w", err)
 	}
 	m, fresh, err := s.admit(&h, name)
-	answer := &wire.Welcome{Coordinator: s.cfg.Self, SilenceS: s.cfg.Silence.Seconds()}
+	answer := &wire.Welcome{Coordinator: s.cfg.Self(), SilenceS: s.cfg.Silence.Seconds()}
 	if err != nil {
 		answer.Error = err.Error()
 	}

@@ -1,0 +1,346 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/cluster/internal/beat"
+	"github.com/troupe-ml/troupe/cluster/internal/mesh"
+	"github.com/troupe-ml/troupe/cluster/internal/pki"
+	"github.com/troupe-ml/troupe/cluster/internal/transport"
+	"github.com/troupe-ml/troupe/internal/placement"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// coordinatorName is the name in the coordinator's certificate.
+const coordinatorName = "coordinator"
+
+// beatProtocol is the name of the streams of beats.
+const beatProtocol = "beat"
+
+// Token lets a process join a cluster. It is a secret: it belongs into a file, never into
+// arguments.
+type Token = pki.Token
+
+// Roles of those who join.
+const (
+	RoleWorker   = pki.Worker
+	RoleOperator = pki.Operator
+	RoleViewer   = pki.Viewer
+)
+
+// Config is what a Coordinator needs.
+type Config struct {
+	Listen      string // host:port; port 0: any
+	Advertise   string // host:port that others reach it by, where that is another
+	DataListen  string // host:port of a second network for tensors; "": the same
+	Dir         string // where authority and tokens are kept; "": they end with the process
+	Silence     time.Duration
+	Lease       time.Duration
+	LaneStreams int // connections that carry tensors to a process; 0: 2
+	// System, if there is one, is the caller's own: it must have no address yet.
+	System *actor.ActorSystem
+	Logger *slog.Logger // nil: nobody is told
+}
+
+// Coordinator is the process that has a cluster's authority, its members and its runs.
+type Coordinator struct {
+	cfg       Config
+	log       *slog.Logger
+	id        uuid.UUID
+	self      *wire.Peer
+	build     string
+	authority *pki.Authority
+	keeper    *pki.Keeper
+	system    *actor.ActorSystem
+	shutdown  func()
+	transport *transport.TCP
+	mesh      *mesh.Mesh
+	beats     *beat.Server
+	cancel    context.CancelFunc
+	running   sync.WaitGroup
+
+	mu         sync.Mutex
+	workers    map[uuid.UUID]*workerState
+	changed    chan struct{} // closed and replaced when a worker comes, goes or is free
+	generation uint64
+	request    uint64
+	closed     bool
+}
+
+// workerState is what the coordinator knows of a worker beside its beats.
+type workerState struct {
+	beat.Member
+	attempt *attempt // that it computes ranks of; nil: none
+}
+
+// NewCoordinator begins to listen.
+func NewCoordinator(cfg Config) (*Coordinator, error) {
+	if cfg.Silence == 0 {
+		cfg.Silence = 3 * time.Second
+	}
+	if cfg.Lease == 0 {
+		cfg.Lease = 30 * time.Second
+	}
+	if cfg.LaneStreams == 0 {
+		cfg.LaneStreams = 2
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Coordinator{cfg: cfg, log: cfg.Logger, workers: make(map[uuid.UUID]*workerState), changed: make(chan struct{}), generation: uint64(time.Now().UnixMilli())} //nolint:gosec // after 1970
+	if err := c.start(); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Coordinator) start() (err error) {
+	if c.build, err = buildID(); err != nil {
+		return err
+	}
+	if c.id, err = uuid.NewV7(); err != nil {
+		return err
+	}
+	now := time.Now()
+	if c.cfg.Dir == "" {
+		c.authority, err = pki.NewAuthority(now)
+	} else {
+		c.authority, err = pki.OpenAuthority(filepath.Join(c.cfg.Dir, "authority"), now)
+	}
+	if err != nil {
+		return fmt.Errorf("the cluster's authority: %w", err)
+	}
+	identity := pki.Identity{Name: coordinatorName, Role: pki.Coordinator}
+	cert, err := c.authority.Issue(identity, pki.CertificateTTL)
+	if err != nil {
+		return err
+	}
+	c.keeper = pki.NewKeeper(cert, func(_ context.Context, csr []byte) ([]byte, error) {
+		return c.authority.Sign(csr, identity, pki.CertificateTTL)
+	}, c.log)
+	if c.system = c.cfg.System; c.system == nil {
+		c.system = newSystem(c.log)
+		c.shutdown = c.system.Shutdown
+	}
+	c.mesh = mesh.New(mesh.Config{Self: c.id, Name: coordinatorName, System: c.system, Secure: true, Streams: c.cfg.LaneStreams, Control: c.control, Logger: c.log,
+		Broken: func(id uuid.UUID, err error) { c.beats.Expel(id, err) }})
+	c.beats = beat.NewServer(beat.ServerConfig{Silence: c.cfg.Silence, Admit: c.admit, Joined: c.joined, Gone: c.gone, Status: c.status, Probe: probe, Logger: c.log, Self: func() *wire.Peer { return c.self }})
+	c.transport, err = transport.Listen(transport.Config{
+		System: c.system, Listen: c.cfg.Listen, Advertise: c.cfg.Advertise, DataListen: c.cfg.DataListen,
+		Server: pki.ServerTLS(c.authority.Root(), c.keeper.Get),
+		Client: func(string) *tls.Config { return pki.ClientTLS(c.authority.Root(), c.keeper.Get, pki.Worker) },
+		Allow:  allow, Identify: identify, Logger: c.log,
+		Handlers: transport.Handlers{Envelope: c.mesh.Envelope, Streams: map[string]func(net.Conn, transport.Peer){
+			mesh.LaneProtocol: c.mesh.Accept, transport.ProtocolJoin: c.serveJoin, renewProtocol: c.serveRenew,
+			beatProtocol: func(conn net.Conn, p transport.Peer) { c.beats.Serve(conn, p.Name) },
+		}},
+	})
+	if err != nil {
+		return err
+	}
+	c.self = &wire.Peer{Name: coordinatorName, Incarnation: c.id[:], Address: c.transport.Address(), DataAddress: c.transport.DataAddress()}
+	c.mesh.Start(c.transport)
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	c.running.Add(1)
+	go func() { // ends with ctx
+		defer c.running.Done()
+		c.keeper.Run(ctx)
+	}()
+	return nil
+}
+
+// newSystem makes an actor system of the package's own.
+func newSystem(log *slog.Logger) *actor.ActorSystem {
+	return actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
+		actor.WithDeadLetterThrottleInterval(time.Nanosecond)) // its goroutine sleeps that long
+}
+
+// allow says which roles may use which protocols.
+func allow(p transport.Peer, protocol string) bool {
+	role := pki.Role(p.Role)
+	switch protocol {
+	case mesh.LaneProtocol, transport.ProtocolControl:
+		return role == pki.Worker || role == pki.Coordinator
+	case beatProtocol:
+		return role == pki.Worker
+	}
+	return true
+}
+
+func identify(s tls.ConnectionState) (name, role string, err error) {
+	id, err := pki.IdentityOf(s)
+	return id.Name, string(id.Role), err
+}
+
+// probe finds out whether anybody listens at an address.
+func probe(ctx context.Context, address string) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// Address is what workers join by.
+func (c *Coordinator) Address() string { return c.transport.Address() }
+
+// NewToken makes a token for a role that expires.
+func (c *Coordinator) NewToken(role pki.Role, ttl time.Duration) (Token, error) {
+	return c.authority.NewToken(role, ttl, time.Now())
+}
+
+// Hosts are the cluster's workers, for troupe.Options.
+func (c *Coordinator) Hosts() placement.Hosts { return &hosts{c} }
+
+// admit says whether a process may become a member.
+func (c *Coordinator) admit(h *wire.Hello, _ string) error {
+	if h.GetBuild() != c.build {
+		return fmt.Errorf("its build is %.200q, the coordinator's %q: the bits of what is trained depend on it, so use the same program everywhere", h.GetBuild(), c.build)
+	}
+	for _, m := range c.beats.Members() {
+		if m.Name == h.GetWorker().GetName() {
+			// Certificates tell that it is the same one.
+			c.beats.Expel(m.ID, fmt.Errorf("%w: it was started again", beat.ErrDead))
+		}
+	}
+	return c.mesh.SetPeer(h.GetWorker())
+}
+
+func (c *Coordinator) joined(m beat.Member) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.workers[m.ID] = &workerState{Member: m}
+	c.tell()
+	c.log.Info("worker joined", "worker", m.Name, "address", m.Address, "cores", m.Offer.GetCores(), "kernels", m.Offer.GetKernels())
+}
+
+// tell wakes whoever waits for workers. mu is held.
+func (c *Coordinator) tell() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+func (c *Coordinator) gone(m beat.Member, why error) {
+	c.mu.Lock()
+	w := c.workers[m.ID]
+	delete(c.workers, m.ID)
+	c.tell()
+	c.mu.Unlock()
+	c.mesh.Forget(m.ID)
+	c.log.Warn("worker is gone", "worker", m.Name, "address", m.Address, "heard_s", time.Since(m.Heard).Seconds(), "why", why)
+	if w != nil && w.attempt != nil {
+		w.attempt.lost(w.Member, why)
+	}
+}
+
+// Members lists the workers, in the order in which they joined.
+func (c *Coordinator) Members() []Member {
+	var all []Member
+	for _, m := range c.beats.Members() {
+		w := Member{Name: m.Name, Address: m.Address, Cores: int(m.Offer.GetCores()), MemoryBytes: m.Offer.GetMemoryBytes(), Kernels: m.Offer.GetKernels(),
+			Joined: m.Joined, Heard: m.Heard, ClockAhead: m.Offset, RoundTrip: m.RoundTrip}
+		c.mu.Lock()
+		if s := c.workers[m.ID]; s != nil && s.attempt != nil {
+			w.Run, w.Ranks = s.attempt.run, slices.Clone(s.attempt.ranksOf(m.ID))
+		}
+		c.mu.Unlock()
+		all = append(all, w)
+	}
+	return all
+}
+
+// Member is a worker, as it was last heard of.
+type Member struct {
+	Name, Address string
+	Cores         int
+	MemoryBytes   int64
+	Kernels       string
+	Joined, Heard time.Time
+	ClockAhead    time.Duration
+	RoundTrip     time.Duration
+	Run           uuid.UUID // that it computes ranks of; Nil: none
+	Ranks         []int
+}
+
+// Wait waits until there are that many workers.
+func (c *Coordinator) Wait(ctx context.Context, workers int) error {
+	for {
+		c.mu.Lock()
+		n, changed := len(c.workers), c.changed
+		c.mu.Unlock()
+		if n >= workers {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %d of %d have joined: %w", placement.ErrNoRoom, n, workers, context.Cause(ctx))
+		}
+	}
+}
+
+// control takes a worker's message.
+func (c *Coordinator) control(from uuid.UUID, m *wire.Control) {
+	c.mu.Lock()
+	var a *attempt
+	if w := c.workers[from]; w != nil {
+		a = w.attempt
+	}
+	c.mu.Unlock()
+	if a != nil {
+		a.answer(from, m)
+	}
+}
+
+// status takes what a worker's actors are doing.
+func (c *Coordinator) status(m beat.Member, s *wire.StatusReply) {
+	c.mu.Lock()
+	var a *attempt
+	if w := c.workers[m.ID]; w != nil {
+		a = w.attempt
+	}
+	c.mu.Unlock()
+	if a != nil {
+		a.observe(m, s)
+	}
+}
+
+// Close ends the cluster's coordinator. Runs must have ended.
+func (c *Coordinator) Close() {
+	c.mu.Lock()
+	closed := c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if closed {
+		return
+	}
+	if c.beats != nil {
+		c.beats.Close()
+	}
+	if c.transport != nil {
+		c.transport.Close()
+		c.mesh.Close()
+		c.cancel()
+	}
+	if c.shutdown != nil {
+		c.shutdown()
+	}
+	c.running.Wait()
+}
+
+// errClosed: the coordinator is closed.
+var errClosed = errors.New("the coordinator has ended")

@@ -1,0 +1,24 @@
+// Package cluster runs a pipeline over several processes, on one host or many.
+//
+// A Coordinator has the authority, the members and the runs' files: configuration, data,
+// checkpoints. Workers join it with a token, say what they offer, and are given ranks. Each
+// rank's stage is an actor in its worker's process, and all the others of a run are in the
+// coordinator's: see package actors. Control messages go over protoactor's remote, tensors
+// over a lane of their own, and who is alive is known by beats, on a third way. A run whose
+// worker is lost goes on from its last checkpoint with the workers that are left.
+//
+//	c, err := cluster.NewCoordinator(cluster.Config{Listen: "127.0.0.1:0"})
+//	run, err := troupe.Start(ctx, cfg, troupe.Options{Hosts: c.Hosts()})
+//
+// and in the other processes
+//
+//	err := cluster.Work(ctx, cluster.WorkerConfig{Join: address, Token: token})
+//
+// The same configuration gives the same bits as in one process. Local starts workers as
+// processes of this machine.
+//
+// Packages of its own are below internal: pki (authority, tokens, certificates), transport
+// (one port for all), link (control messages, once and in order), lane (tensors), beat (who
+// is alive), mesh (what joins them to the actors). The package must not know layers or the
+// inner rules of schedules.
+package cluster

@@ -1,0 +1,304 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/cluster/internal/lane"
+	"github.com/troupe-ml/troupe/cluster/internal/link"
+	"github.com/troupe-ml/troupe/cluster/internal/transport"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// LaneProtocol is the name of the lane's streams.
+const LaneProtocol = "lane"
+
+// ID is the incarnation of a process.
+type ID = uuid.UUID
+
+// Config is what a Mesh needs.
+type Config struct {
+	Self   ID
+	Name   string // of this process
+	System *actor.ActorSystem
+	// Secure says that streams are encrypted and authenticated, so that the lane needs no
+	// checksum. Streams is how many the lane keeps to a peer.
+	Secure  bool
+	Streams int
+	// Control takes what is for the process itself and no actor, one after the other for each
+	// peer. It must not block for long.
+	Control func(from ID, c *wire.Control)
+	// Broken is told of a process to which something could not be sent and never will be:
+	// whatever runs there has to be given up.
+	Broken func(id ID, err error)
+	Logger *slog.Logger
+}
+
+// Mesh is a process's end of its ways to the others.
+type Mesh struct {
+	cfg       Config
+	transport transport.Transport
+	link      *link.Node
+	lane      *lane.Node
+
+	mu        sync.Mutex
+	peers     map[ID]*wire.Peer
+	byAddress map[string]ID
+	attempts  map[uuid.UUID]*attempt
+}
+
+// attempt is one that has actors in this process.
+type attempt struct {
+	codec *actors.Codec
+	group *lane.Group
+}
+
+// New makes a mesh. It sends nothing until Start.
+func New(cfg Config) *Mesh {
+	return &Mesh{cfg: cfg, peers: make(map[ID]*wire.Peer), byAddress: make(map[string]ID), attempts: make(map[uuid.UUID]*attempt)}
+}
+
+// Envelope takes a control message: it is the transport's handler.
+func (m *Mesh) Envelope(from transport.Peer, e *wire.Envelope) {
+	if err := m.receive(from, e); err != nil {
+		m.cfg.Logger.Debug("dropped a message", "from", from.Name, "address", from.Address, "err", err)
+	}
+}
+
+func (m *Mesh) receive(_ transport.Peer, e *wire.Envelope) error {
+	id, err := uuid.FromBytes(e.GetFrom())
+	if err != nil {
+		return fmt.Errorf("the sender's id has %d bytes, not 16", len(e.GetFrom()))
+	}
+	m.mu.Lock()
+	p := m.peers[id]
+	m.mu.Unlock()
+	if p.GetName() != e.GetSender() {
+		return fmt.Errorf("process %v is %q, not %.100q", id, p.GetName(), e.GetSender())
+	}
+	return m.link.Receive(e)
+}
+
+// Accept takes a stream of the lane: it is the transport's handler.
+func (m *Mesh) Accept(conn net.Conn, _ transport.Peer) { m.lane.Accept(conn) }
+
+// Start begins to send over a transport.
+func (m *Mesh) Start(t transport.Transport) {
+	m.transport = t
+	m.link = link.New(link.Config{Self: m.cfg.Self, Name: m.cfg.Name, Send: t.Send, Deliver: m.deliver})
+	m.lane = lane.New(lane.Config{Self: lane.ID(m.cfg.Self), Checksum: !m.cfg.Secure, Streams: m.cfg.Streams, Logger: m.cfg.Logger,
+		Dial: func(ctx context.Context, address string) (net.Conn, error) { return t.Dial(ctx, address, LaneProtocol) }})
+	m.cfg.System.ProcessRegistry.RegisterAddressResolver(func(pid *actor.PID) (actor.Process, bool) { return &way{m}, true })
+}
+
+// SetPeer makes a process known.
+func (m *Mesh) SetPeer(p *wire.Peer) error {
+	id, err := uuid.FromBytes(p.GetIncarnation())
+	if err != nil {
+		return fmt.Errorf("the incarnation of %.100q has %d bytes, not 16", p.GetName(), len(p.GetIncarnation()))
+	}
+	if id == m.cfg.Self {
+		return nil
+	}
+	m.mu.Lock()
+	m.peers[id], m.byAddress[p.GetAddress()] = p, id
+	m.mu.Unlock()
+	m.link.SetPeer(id, p.GetAddress())
+	data := p.GetDataAddress()
+	if data == "" {
+		data = p.GetAddress()
+	}
+	m.lane.SetPeer(lane.ID(id), data)
+	return nil
+}
+
+// Forget drops a process, and what waits for it.
+func (m *Mesh) Forget(id ID) {
+	m.mu.Lock()
+	if p := m.peers[id]; p != nil && m.byAddress[p.GetAddress()] == id {
+		delete(m.byAddress, p.GetAddress())
+	}
+	delete(m.peers, id)
+	m.mu.Unlock()
+	m.link.Forget(id)
+	m.lane.Forget(lane.ID(id))
+}
+
+// Reconnected says that a process can be reached again: what waits for it goes at once.
+func (m *Mesh) Reconnected(id ID) { m.link.Reconnected(id) }
+
+// Control sends a message for a process itself.
+func (m *Mesh) Control(to ID, c *wire.Control) error {
+	return m.link.Post(to, &wire.Envelope{Body: &wire.Envelope_Control{Control: c}})
+}
+
+// Attach carries the messages of an attempt from now on.
+func (m *Mesh) Attach(c *actors.Codec) {
+	a := &attempt{codec: c}
+	supervisor := actors.SupervisorID(c.Attempt())
+	a.group = m.lane.Open(lane.ID(c.Attempt()), func(_ lane.ID, header []byte, lens []int) ([][]byte, func(error), error) {
+		return m.take(a, supervisor, header, lens)
+	})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.attempts[c.Attempt()] = a
+}
+
+// Detach carries them no more. When it returns, no memory of the attempt is in use here.
+func (m *Mesh) Detach(id uuid.UUID) {
+	m.mu.Lock()
+	a := m.attempts[id]
+	delete(m.attempts, id)
+	m.mu.Unlock()
+	if a != nil {
+		a.group.Close()
+	}
+}
+
+// take finds the memory for what comes over the lane.
+func (m *Mesh) take(a *attempt, supervisor string, header []byte, lens []int) ([][]byte, func(error), error) {
+	var e wire.Envelope
+	if err := proto.Unmarshal(header, &e); err != nil {
+		return nil, nil, err
+	}
+	if !below(e.GetTarget(), supervisor) {
+		return nil, nil, fmt.Errorf("%.100q is no actor of the attempt", e.GetTarget())
+	}
+	parts, message, release, err := a.codec.Take(e.GetMessage(), lens)
+	if err != nil {
+		return nil, nil, err
+	}
+	return parts, func(err error) {
+		if err != nil || !m.pass(e.GetTarget(), message) {
+			release()
+		}
+	}, nil
+}
+
+// deliver hands on what came over the link.
+func (m *Mesh) deliver(from ID, e *wire.Envelope) {
+	if c := e.GetControl(); c != nil {
+		m.cfg.Control(from, c)
+		return
+	}
+	id, err := uuid.FromBytes(e.GetMessage().GetHeader().GetAttempt())
+	m.mu.Lock()
+	a := m.attempts[id]
+	m.mu.Unlock()
+	if err != nil || a == nil {
+		return // of an attempt that has ended
+	}
+	if !below(e.GetTarget(), actors.SupervisorID(id)) {
+		m.cfg.Logger.Warn("dropped a message", "from", e.GetSender(), "target", fmt.Sprintf("%.100q", e.GetTarget()))
+		return
+	}
+	message, err := a.codec.Unpack(e.GetMessage())
+	if err != nil {
+		m.cfg.Logger.Warn("dropped a message", "from", e.GetSender(), "err", err)
+		return
+	}
+	m.pass(e.GetTarget(), message)
+}
+
+// below reports whether an id is that of an attempt's supervisor or of an actor below it.
+func below(id, supervisor string) bool {
+	rest, ok := strings.CutPrefix(id, supervisor)
+	return ok && (rest == "" || rest[0] == '/')
+}
+
+// pass gives a message to an actor of this process, if there is one.
+func (m *Mesh) pass(id string, message any) bool {
+	p, ok := m.cfg.System.ProcessRegistry.GetLocal(id)
+	if ok {
+		p.SendUserMessage(m.cfg.System.NewLocalPID(id), message)
+	}
+	return ok
+}
+
+// way is the way to an actor in another process.
+type way struct{ *Mesh }
+
+// SendUserMessage is protoactor's.
+func (w *way) SendUserMessage(pid *actor.PID, message any) {
+	_, message, _ = actor.UnwrapEnvelope(message)
+	if err := w.send(pid, message); err != nil {
+		w.cfg.Logger.Debug("did not send", "type", fmt.Sprintf("%T", message), "to", pid, "err", err)
+	}
+}
+
+var errNobody = errors.New("nobody is known there")
+
+func (m *Mesh) send(pid *actor.PID, message any) error {
+	attempt, err := attemptOf(pid.GetId())
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	a, to := m.attempts[attempt], m.byAddress[pid.GetAddress()]
+	m.mu.Unlock()
+	if a == nil {
+		return errNobody // and what the message owns goes back with the attempt's memory
+	}
+	p, err := a.codec.Pack(message)
+	if err != nil {
+		return err
+	}
+	if to == uuid.Nil {
+		p.Release()
+		return errNobody
+	}
+	e := &wire.Envelope{Target: pid.GetId(), Body: &wire.Envelope_Message{Message: p.Message}}
+	if !p.Bulk {
+		if err := m.link.Post(to, e); errors.Is(err, link.ErrFull) {
+			m.cfg.Broken(to, err)
+		}
+		return nil
+	}
+	header, err := proto.Marshal(e)
+	if err != nil {
+		p.Release()
+		return err
+	}
+	a.group.Send(lane.ID(to), header, p.Parts, func(err error) {
+		p.Release()
+		if errors.Is(err, lane.ErrFull) || errors.Is(err, lane.ErrTooLarge) {
+			m.cfg.Broken(to, err)
+		}
+	})
+	return nil
+}
+
+// attemptOf is the attempt that an actor belongs to.
+func attemptOf(id string) (uuid.UUID, error) {
+	top, _, _ := strings.Cut(id, "/")
+	text, ok := strings.CutPrefix(top, actors.SupervisorPrefix)
+	if !ok {
+		return uuid.Nil, fmt.Errorf("%.100q is no actor of a run", id)
+	}
+	return uuid.Parse(text)
+}
+
+// SendSystemMessage is protoactor's. Watching and stopping end at the process's border: who
+// is alive is known by beats.
+func (w *way) SendSystemMessage(pid *actor.PID, message any) {
+	w.cfg.Logger.Debug("did not send", "type", fmt.Sprintf("%T", message), "to", pid)
+}
+
+// Stop is protoactor's.
+func (w *way) Stop(pid *actor.PID) { w.SendSystemMessage(pid, "stop") }
+
+// Close ends the mesh. Attempts must be detached.
+func (m *Mesh) Close() {
+	m.link.Close()
+	m.lane.Close()
+}

@@ -1,0 +1,151 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/troupe-ml/troupe/cluster/internal/pki"
+	"github.com/troupe-ml/troupe/cluster/internal/transport"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// limitJoinBytes bounds the messages of joining: a certificate request, a certificate.
+const limitJoinBytes = 64 << 10
+
+// joinTime is how long joining may take.
+const joinTime = 10 * time.Second
+
+// ErrRefused: the coordinator does not let this process join.
+var ErrRefused = errors.New("the coordinator refuses to let this process join")
+
+// join gets a certificate for a token.
+func join(ctx context.Context, address string, t pki.Token, name string) (cert tls.Certificate, root []byte, err error) {
+	key, csr, err := pki.NewRequest(pki.Identity{Name: name, Role: t.Role})
+	if err != nil {
+		return cert, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinTime)
+	defer cancel()
+	conn, err := transport.Dialer{TLS: pki.JoinTLS(t)}.Dial(ctx, address, transport.ProtocolJoin)
+	if err != nil {
+		return cert, nil, pki.Explain(err)
+	}
+	defer conn.Close() //nolint:errcheck // it has ended
+	if err := conn.SetDeadline(time.Now().Add(joinTime)); err != nil {
+		return cert, nil, err
+	}
+	if err := wire.WriteFrame(conn, &wire.JoinRequest{TokenId: t.ID, Secret: t.Secret[:], Csr: csr, Name: name}, limitJoinBytes); err != nil {
+		return cert, nil, err
+	}
+	var r wire.JoinReply
+	if err := wire.ReadFrame(conn, &r, limitJoinBytes); err != nil {
+		return cert, nil, err
+	}
+	if r.GetError() != "" {
+		return cert, nil, fmt.Errorf("%w: %.1000s", ErrRefused, r.GetError())
+	}
+	// The root is the one that the handshake has checked.
+	secure, ok := conn.(*tls.Conn)
+	if !ok {
+		return cert, nil, errors.New("joining without TLS")
+	}
+	if root, err = pki.RootOf(secure.ConnectionState()); err != nil {
+		return cert, nil, err
+	}
+	cert, err = pki.Bind(key, r.GetCertificate(), root)
+	return cert, root, err
+}
+
+// renewProtocol is the name of the stream by which a member gets a new certificate.
+const renewProtocol = "renew"
+
+// renew has the coordinator sign a new certificate for the identity that it knows this
+// process by.
+func (w *worker) renew(ctx context.Context, csr []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, joinTime)
+	defer cancel()
+	conn, err := transport.Dialer{TLS: pki.ClientTLS(w.root, w.keeper.Get, pki.Coordinator)}.Dial(ctx, w.cfg.Join, renewProtocol)
+	if err != nil {
+		return nil, pki.Explain(err)
+	}
+	defer conn.Close() //nolint:errcheck // it has ended
+	if err := conn.SetDeadline(time.Now().Add(joinTime)); err != nil {
+		return nil, err
+	}
+	if err := wire.WriteFrame(conn, &wire.JoinRequest{Csr: csr}, limitJoinBytes); err != nil {
+		return nil, err
+	}
+	var r wire.JoinReply
+	if err := wire.ReadFrame(conn, &r, limitJoinBytes); err != nil {
+		return nil, err
+	}
+	if r.GetError() != "" {
+		return nil, fmt.Errorf("%w: %.1000s", ErrRefused, r.GetError())
+	}
+	return r.GetCertificate(), nil
+}
+
+// serveRenew is the coordinator's side: a certificate lives on as long as its holder asks.
+func (c *Coordinator) serveRenew(conn net.Conn, p transport.Peer) {
+	defer conn.Close() //nolint:errcheck // it has ended
+	var r wire.JoinRequest
+	err := conn.SetDeadline(time.Now().Add(joinTime))
+	if err == nil {
+		err = wire.ReadFrame(conn, &r, limitJoinBytes)
+	}
+	answer := &wire.JoinReply{}
+	if err == nil {
+		answer.Certificate, err = c.authority.Sign(r.GetCsr(), pki.Identity{Name: p.Name, Role: pki.Role(p.Role)}, pki.CertificateTTL)
+	}
+	if err != nil {
+		c.log.Warn("no new certificate", "name", p.Name, "err", err)
+		answer.Error = err.Error()
+	}
+	_ = wire.WriteFrame(conn, answer, limitJoinBytes)
+}
+
+// serveJoin is the coordinator's side: it gives whoever has a token a certificate.
+func (c *Coordinator) serveJoin(conn net.Conn, _ transport.Peer) {
+	defer conn.Close() //nolint:errcheck // it has ended
+	var r wire.JoinRequest
+	err := conn.SetDeadline(time.Now().Add(joinTime))
+	if err == nil {
+		err = wire.ReadFrame(conn, &r, limitJoinBytes)
+	}
+	if err != nil {
+		c.log.Warn("nobody joins", "from", conn.RemoteAddr(), "err", err)
+		return
+	}
+	answer := &wire.JoinReply{}
+	cert, id, err := c.signJoin(&r)
+	switch {
+	case err == nil:
+		answer.Certificate, answer.Root = cert, c.authority.Root()
+		c.log.Info("gave a certificate", "name", id.Name, "role", id.Role, "from", conn.RemoteAddr())
+	case errors.Is(err, pki.ErrTokenRefused):
+		answer.Error = pki.ErrTokenRefused.Error() // why is for the log alone
+	default:
+		answer.Error = err.Error()
+	}
+	if err != nil {
+		c.log.Warn("refused to let a process join", "from", conn.RemoteAddr(), "name", fmt.Sprintf("%.100q", r.GetName()), "err", err)
+	}
+	_ = wire.WriteFrame(conn, answer, limitJoinBytes)
+}
+
+// signJoin checks a request. A name is its holder's for as long as that is a member.
+func (c *Coordinator) signJoin(r *wire.JoinRequest) ([]byte, pki.Identity, error) {
+	for _, m := range c.beats.Members() {
+		if m.Name == r.GetName() && time.Since(m.Heard) < c.cfg.Silence {
+			return nil, pki.Identity{}, fmt.Errorf("%q is the name of a worker at %s, which was heard %.1f s ago; choose another (--name)", m.Name, m.Address, time.Since(m.Heard).Seconds())
+		}
+	}
+	if r.GetName() == coordinatorName {
+		return nil, pki.Identity{}, fmt.Errorf("%q is the coordinator's own name; choose another (--name)", coordinatorName)
+	}
+	return c.authority.SignJoin(r.GetTokenId(), r.GetSecret(), r.GetCsr(), r.GetName(), time.Now())
+}

@@ -1,0 +1,272 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// part is a worker's part of an attempt at a run.
+type part struct {
+	w      *worker
+	id     uuid.UUID
+	lease  time.Duration
+	stages *actors.Stages // nil: not begun
+	ended  bool           // it was told to end; w.mu
+	peers  []uuid.UUID    // other workers
+	set    *device.Set
+}
+
+// control takes a message of the coordinator's.
+func (w *worker) control(from uuid.UUID, m *wire.Control) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	boss := w.coordinator
+	switch {
+	case w.leaving:
+		return
+	case string(boss.GetIncarnation()) != string(from[:]):
+		w.log.Warn("dropped an order", "from", from, "why", "it is not the coordinator's")
+		return
+	}
+	switch k := m.Kind.(type) {
+	case *wire.Control_Assign:
+		w.running.Add(1)
+		go func() { // ends when the stages have begun
+			defer w.running.Done()
+			err := w.assign(k.Assign, boss)
+			answer := &wire.Assigned{Attempt: k.Assign.GetAttempt()}
+			if err != nil {
+				answer.Error = err.Error()
+				w.log.Error("can't compute", "ranks", k.Assign.GetRanks(), "err", err)
+			}
+			w.tell(&wire.Control{Kind: &wire.Control_Assigned{Assigned: answer}})
+		}()
+	case *wire.Control_Release:
+		id, err := uuid.FromBytes(k.Release.GetAttempt())
+		if err != nil {
+			return
+		}
+		p := w.parts[id]
+		w.running.Add(1)
+		go func() { // ends with the attempt's stages
+			defer w.running.Done()
+			if p != nil {
+				w.mu.Lock()
+				p.end("the coordinator releases them")
+				w.mu.Unlock()
+				p.wait()
+			}
+			w.tell(&wire.Control{Kind: &wire.Control_Released{Released: &wire.Released{Attempt: id[:]}}})
+		}()
+	}
+}
+
+// tell sends the coordinator a message.
+func (w *worker) tell(m *wire.Control) {
+	w.mu.Lock()
+	boss := w.coordinator
+	w.mu.Unlock()
+	id, err := uuid.FromBytes(boss.GetIncarnation())
+	if err == nil {
+		err = w.mesh.Control(id, m)
+	}
+	if err != nil {
+		w.log.Error("can't tell the coordinator", "err", err)
+	}
+}
+
+// assign begins this worker's stages of an attempt.
+func (w *worker) assign(m *wire.Assign, boss *wire.Peer) error {
+	p := &part{w: w, lease: time.Duration(m.GetLeaseS() * float64(time.Second))}
+	run, err := uuid.FromBytes(m.GetRun())
+	if err != nil {
+		return fmt.Errorf("the run: %w", err)
+	}
+	if p.id, err = uuid.FromBytes(m.GetAttempt()); err != nil {
+		return fmt.Errorf("the attempt: %w", err)
+	}
+	w.mu.Lock()
+	if m.GetGeneration() <= w.highest {
+		highest := w.highest
+		w.mu.Unlock()
+		return fmt.Errorf("it is attempt number %d, and this worker has seen number %d", m.GetGeneration(), highest)
+	}
+	w.highest = m.GetGeneration()
+	old := make([]*part, 0, len(w.parts))
+	for _, o := range w.parts { // whoever assigns anew has given them up
+		o.end("a newer attempt has begun")
+		old = append(old, o)
+	}
+	w.parts[p.id] = p
+	w.mu.Unlock()
+	for _, o := range old {
+		o.wait()
+	}
+	spec, weights, err := p.resolve(m)
+	if err == nil {
+		spec.Run, spec.Attempt = run, p.id
+		w.mu.Lock()
+		if p.ended {
+			err = errors.New("the attempt has ended")
+		} else {
+			p.stages, err = actors.StartStages(*spec, boss.GetAddress(), weights)
+		}
+		w.mu.Unlock()
+	}
+	if err != nil {
+		w.drop(p)
+		return err
+	}
+	w.log.Info("computes", "run", run, "ranks", m.GetRanks())
+	w.running.Add(1)
+	go func() { // ends with the stages
+		defer w.running.Done()
+		p.stages.Wait()
+		w.drop(p)
+		w.log.Info("computes no more", "run", run, "ranks", m.GetRanks())
+	}()
+	return nil
+}
+
+// resolve comes to the same plan as the coordinator, and makes of it what the stages need.
+func (p *part) resolve(m *wire.Assign) (*actors.Spec, *actors.WeightReader, error) {
+	w := p.w
+	cfg, err := config.ParseStored("the coordinator's configuration", m.GetConfig())
+	if err != nil {
+		return nil, nil, err
+	}
+	if w.cfg.Threads > 0 {
+		cfg.Device.Threads = w.cfg.Threads
+	}
+	var model stages.Config
+	if err := json.Unmarshal(m.GetModel(), &model); err != nil {
+		return nil, nil, fmt.Errorf("the model: %w", err)
+	}
+	var table []byte
+	if len(m.GetTable()) > 0 {
+		table = m.GetTable()
+	}
+	pl, err := plan.NewOf(cfg, int(m.GetVocab()), model, table)
+	if err != nil {
+		return nil, nil, err
+	}
+	if digest := pl.Digest(); string(digest[:]) != string(m.GetDigest()) {
+		return nil, nil, fmt.Errorf("this worker comes to another plan than the coordinator: %x, not %x", digest[:8], m.GetDigest()[:min(8, len(m.GetDigest()))])
+	}
+	ranks, hosts, err := p.hosts(m, pl.Table().NumRanks())
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := pl.CheckRanks(ranks); err != nil {
+		return nil, nil, err
+	}
+	var eval *scheduler.Table
+	if n := int(m.GetEvalMicrobatches()); n > 0 {
+		if eval, err = pl.EvalTable(n); err != nil {
+			return nil, nil, err
+		}
+	}
+	load := stages.InitWeights(cfg.Run.Seed)
+	var weights *actors.WeightReader
+	if m.GetFromCheckpoint() {
+		weights = actors.NewWeightReader()
+		load = weights.Source
+	}
+	spec := pl.Stages(eval, load, m.GetWithState())
+	spec.Hosts, spec.System, spec.Logger = hosts, w.system, w.log
+	spec.Start.Step = m.GetStep()
+	if p.set, err = device.OpenSet(cfg); err != nil {
+		return nil, nil, err
+	}
+	spec.Devices = p.set.OfRanks()
+	spec.Attach, spec.Detach = w.mesh.Attach, func() { w.mesh.Detach(p.id) }
+	return &spec, weights, nil
+}
+
+// hosts are the addresses of the ranks' processes, "" for this one, and the ranks here.
+func (p *part) hosts(m *wire.Assign, ranks int) (own []int, hosts []string, err error) {
+	if len(m.GetHosts()) != ranks {
+		return nil, nil, fmt.Errorf("%d processes for %d ranks", len(m.GetHosts()), ranks)
+	}
+	for r, h := range m.GetHosts() {
+		if string(h.GetIncarnation()) == string(p.w.id[:]) {
+			own, hosts = append(own, r), append(hosts, "")
+			continue
+		}
+		if err := p.w.mesh.SetPeer(h); err != nil {
+			return nil, nil, err
+		}
+		hosts = append(hosts, h.GetAddress())
+		id, _ := uuid.FromBytes(h.GetIncarnation()) // which SetPeer has looked at
+		p.peers = append(p.peers, id)
+	}
+	if len(own) != len(m.GetRanks()) {
+		return nil, nil, fmt.Errorf("ranks %d are given, but %d are this process's", m.GetRanks(), own)
+	}
+	return own, hosts, nil
+}
+
+// end ends the part's stages. w.mu is held.
+func (p *part) end(why string) {
+	if p.ended {
+		return
+	}
+	p.ended = true
+	if p.stages != nil {
+		p.w.log.Info("gives its ranks up", "why", why)
+		p.stages.Kill()
+	}
+}
+
+// wait waits until nothing of the part is left.
+func (p *part) wait() {
+	p.w.mu.Lock()
+	st := p.stages
+	p.w.mu.Unlock()
+	if st != nil {
+		st.Wait()
+	}
+}
+
+// drop forgets a part that has ended, and the workers that it was with.
+func (w *worker) drop(p *part) {
+	w.mu.Lock()
+	delete(w.parts, p.id)
+	w.mu.Unlock()
+	for _, id := range p.peers {
+		w.mesh.Forget(id)
+	}
+	if p.set != nil {
+		p.set.Close()
+	}
+}
+
+// status is what the stages here are doing.
+func (w *worker) status() []*wire.StatusReply {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []*wire.StatusReply
+	for _, p := range w.parts {
+		if p.stages == nil {
+			continue
+		}
+		r := &wire.StatusReply{Attempt: p.id[:], TimeNs: time.Now().UnixNano()}
+		for _, s := range p.stages.Status().Actors {
+			r.Actors = append(r.Actors, actors.PackSnapshot(s))
+		}
+		all = append(all, r)
+	}
+	return all
+}

@@ -1,0 +1,292 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/cluster/internal/beat"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/placement"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// hosts are a coordinator's workers.
+type hosts struct{ *Coordinator }
+
+// Choose takes as many free workers as there are ranks, or all.
+func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Duration) (placement.Workers, error) {
+	deadline := time.NewTimer(wait)
+	defer deadline.Stop()
+	for {
+		a, changed, err := h.choose(cfg)
+		if a != nil {
+			return a, nil
+		}
+		if wait == 0 || !errors.Is(err, placement.ErrNoRoom) {
+			return nil, err
+		}
+		select {
+		case <-changed:
+		case <-deadline.C:
+			return nil, fmt.Errorf("%w, after %.0f s", err, wait.Seconds())
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (h *hosts) choose(cfg *config.Config) (a *attempt, changed <-chan struct{}, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, nil, errClosed
+	}
+	var free []*workerState
+	for _, w := range h.workers {
+		if w.attempt == nil {
+			free = append(free, w)
+		}
+	}
+	ranks := cfg.Pipeline.Stages
+	if len(free) == 0 {
+		return nil, h.changed, fmt.Errorf("%w: none of the %d that have joined is free; the run has %d ranks, and needs one at least", placement.ErrNoRoom, len(h.workers), ranks)
+	}
+	slices.SortFunc(free, func(a, b *workerState) int { return strings.Compare(a.Name, b.Name) })
+	free = free[:min(len(free), ranks)]
+	for _, w := range free[1:] {
+		if was, is := free[0].Offer.GetKernels(), w.Offer.GetKernels(); was != is && cfg.Device.Kernels == "auto" {
+			return nil, h.changed, cfg.Errorf("device.kernels", "worker %s has %s kernels and %s has %s: bits would depend on the placement; name one that both have", free[0].Name, was, w.Name, is)
+		}
+	}
+	h.generation++
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, nil, err
+	}
+	a = &attempt{c: h.Coordinator, id: id, generation: h.generation, answers: make(chan answer, 2*len(free)), gone: make(chan struct{}), released: make(map[uuid.UUID]bool)}
+	for i, w := range free {
+		w.attempt = a
+		part := &share{Member: w.Member}
+		for r := range ranks { // neighbours are on one worker
+			if r*len(free)/ranks == i {
+				part.ranks = append(part.ranks, r)
+			}
+		}
+		a.shares = append(a.shares, part)
+	}
+	return a, nil, nil
+}
+
+// attempt is one at a run, with the workers that it has.
+type attempt struct {
+	c          *Coordinator
+	id         uuid.UUID
+	generation uint64
+	run        uuid.UUID
+	shares     []*share
+	answers    chan answer
+
+	mu       sync.Mutex
+	actors   *actors.Run
+	err      error // the first worker that was lost
+	gone     chan struct{}
+	released map[uuid.UUID]bool
+}
+
+// share is a worker's part of an attempt.
+type share struct {
+	beat.Member
+	ranks []int
+	doing string // what its stages were last heard to be doing
+}
+
+// answer is a worker's answer to an assignment.
+type answer struct {
+	from  uuid.UUID
+	error string
+}
+
+func (a *attempt) ranksOf(worker uuid.UUID) []int {
+	for _, s := range a.shares {
+		if s.ID == worker {
+			return s.ranks
+		}
+	}
+	return nil
+}
+
+// Path names the workers' kernels: all have the same, or the configuration names them.
+func (a *attempt) Path() string { return a.shares[0].Offer.GetKernels() }
+
+// Devices names what they compute on.
+func (a *attempt) Devices() string { return "cpu" }
+
+// Threads are the cores of all.
+func (a *attempt) Threads() int {
+	n := 0
+	for _, s := range a.shares {
+		n += int(s.Offer.GetCores())
+	}
+	return n
+}
+
+// Assign gives every worker its ranks.
+func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placement.Ranks, error) {
+	a.run = as.Run
+	r := placement.Ranks{Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Config.Pipeline.Stages),
+		Attach: a.c.mesh.Attach, Detach: func() { a.c.mesh.Detach(a.id) }}
+	peers := make([]*wire.Peer, len(r.Hosts))
+	for _, s := range a.shares {
+		for _, rank := range s.ranks {
+			r.Hosts[rank] = s.Address
+			peers[rank] = &wire.Peer{Name: s.Name, Incarnation: s.ID[:], Address: s.Address, DataAddress: s.DataAddress}
+		}
+	}
+	model, err := json.Marshal(as.Plan.Model().Config)
+	if err != nil {
+		return r, err
+	}
+	digest := as.Plan.Digest()
+	for _, s := range a.shares {
+		m := &wire.Assign{Run: as.Run[:], Attempt: a.id[:], Generation: a.generation, Hosts: peers, Config: as.Config.TOML(), Vocab: int32(as.Vocab), Model: model, //nolint:gosec // bounded by config
+			Table: as.Plan.TableText(), Digest: digest[:], FromCheckpoint: as.Stored, WithState: as.WithState, LeaseS: as.Config.Cluster.LeaseS, Step: as.Step}
+		for _, rank := range s.ranks {
+			m.Ranks = append(m.Ranks, int32(rank)) //nolint:gosec // bounded by config
+		}
+		if as.EvalTable != nil {
+			m.EvalMicrobatches = int32(as.EvalTable.Microbatches) //nolint:gosec // bounded by config
+		}
+		if err := a.c.mesh.Control(s.ID, &wire.Control{Kind: &wire.Control_Assign{Assign: m}}); err != nil {
+			return r, a.lostError(s, err)
+		}
+	}
+	for range a.shares {
+		select {
+		case got := <-a.answers:
+			if got.error != "" {
+				return r, fmt.Errorf("worker %s: %s", a.name(got.from), got.error)
+			}
+		case <-a.gone:
+			return r, a.err
+		case <-ctx.Done():
+			return r, context.Cause(ctx)
+		}
+	}
+	return r, nil
+}
+
+func (a *attempt) name(worker uuid.UUID) string {
+	for _, s := range a.shares {
+		if s.ID == worker {
+			return s.Name
+		}
+	}
+	return worker.String()
+}
+
+// answer takes a worker's message about the attempt.
+func (a *attempt) answer(from uuid.UUID, m *wire.Control) {
+	switch k := m.Kind.(type) {
+	case *wire.Control_Assigned:
+		if string(k.Assigned.GetAttempt()) == string(a.id[:]) {
+			select {
+			case a.answers <- answer{from, k.Assigned.GetError()}:
+			default: // more answers than there are workers
+			}
+		}
+	case *wire.Control_Released:
+		if string(k.Released.GetAttempt()) == string(a.id[:]) {
+			a.c.free(from, a)
+		}
+	}
+}
+
+// free makes a worker available to another attempt.
+func (c *Coordinator) free(worker uuid.UUID, a *attempt) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := c.workers[worker]; w != nil && w.attempt == a {
+		w.attempt = nil
+		c.tell()
+	}
+}
+
+// Watch tells the run of what happens to its workers.
+func (a *attempt) Watch(r *actors.Run) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.actors = r
+	var lost *placement.LostError
+	if errors.As(a.err, &lost) {
+		r.Lost(lost.Ranks, lost)
+	}
+}
+
+// lost is called when a worker of the attempt is gone.
+func (a *attempt) lost(m beat.Member, why error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range a.shares {
+		if s.ID != m.ID {
+			continue
+		}
+		s.Member = m
+		err := a.lostError(s, why)
+		if a.err == nil {
+			a.err = err
+			close(a.gone)
+		}
+		if a.actors != nil {
+			a.actors.Lost(s.ranks, err)
+		}
+	}
+}
+
+func (a *attempt) lostError(s *share, why error) error {
+	return &placement.LostError{Worker: s.Name + " at " + s.Address, Ranks: s.ranks, Doing: s.doing, Err: why}
+}
+
+// observe takes what a worker's stages are doing, by this process's clock.
+func (a *attempt) observe(m beat.Member, reply *wire.StatusReply) {
+	if string(reply.GetAttempt()) != string(a.id[:]) {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var doing []string
+	for _, w := range reply.GetActors() {
+		s, err := actors.UnpackSnapshot(w)
+		if err != nil {
+			a.c.log.Warn("dropped a status", "worker", m.Name, "err", err)
+			continue
+		}
+		s.Since = s.Since.Add(-m.Offset)
+		s.Host, s.Heard = m.Name, m.Heard
+		doing = append(doing, s.Describe())
+		if a.actors != nil {
+			a.actors.Observe(s)
+		}
+	}
+	for _, s := range a.shares {
+		if s.ID == m.ID {
+			s.doing = strings.Join(doing, "; ")
+		}
+	}
+}
+
+// Release gives the workers back.
+func (a *attempt) Release() {
+	for _, s := range a.shares {
+		// One that is gone needs no word.
+		_ = a.c.mesh.Control(s.ID, &wire.Control{Kind: &wire.Control_Release{Release: &wire.Release{Attempt: a.id[:]}}})
+	}
+}

@@ -1,0 +1,33 @@
+package plan
+
+import (
+	"errors"
+
+	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// CheckRanks refuses ranks that do not fit this machine's memory, with the copies that
+// their part of a checkpoint is sent from, which is taken to be as large for every rank.
+func (p *Plan) CheckRanks(ranks []int) error {
+	var tensors float64 // bytes
+	for _, r := range ranks {
+		row := p.table.Ranks[r]
+		b, err := p.dryRun(r, row[:min(len(row), p.dryActions(r))])
+		if errors.Is(err, tensorops.ErrOutOfMemory) {
+			return p.cfg.Errorf("model.hidden", "rank %d: %w on any machine: %v", r, ErrMemory, err)
+		}
+		if err != nil {
+			return err
+		}
+		if device.KindOf(p.cfg, r) != device.CUDA {
+			tensors += float64(b)
+		}
+	}
+	copies := float64(p.checkpointBytes(p.model.Config.Parameters())) * float64(len(ranks)) / float64(p.table.NumRanks())
+	if free := device.HostFreeBytes(); free > 0 && tensors+copies > float64(free) {
+		return p.cfg.Errorf("model.hidden", "%w: ranks %d need %s (%s of tensors, %s to copy a checkpoint from), and the worker has %s free; use more workers, or fewer stages on this one",
+			ErrMemory, ranks, GiB(tensors+copies), GiB(tensors), GiB(copies), GiB(float64(free)))
+	}
+	return nil
+}
