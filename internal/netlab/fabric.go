@@ -60,36 +60,30 @@ func (f *fabric) send(now time.Duration, from, to int, frame []byte, bytes int) 
 		f.ports[from].counts.Cut++
 		return false
 	}
-	tr := transit{at: now, from: from, to: to, bytes: bytes}
-	if !f.advance(&tr) {
+	sender, receiver := &f.ports[from], &f.ports[to]
+	tr := transit{from: from, to: to, bytes: bytes}
+	var ok bool
+	if tr.at, ok = f.through(sender, &sender.out, now, bytes); !ok {
 		return false
 	}
-	if tr.arriving && tr.at <= now && (len(f.held) == 0 || f.held[0].at > now) {
-		f.ports[to].counts.Received++
-		return true
+	waiting := len(f.held) > 0 && f.held[0].at <= now // which comes first
+	if tr.at <= now && !waiting {
+		if tr.at, ok = f.through(receiver, &receiver.in, now, bytes); !ok {
+			return false
+		}
+		tr.arriving = true
+		if tr.at <= now {
+			receiver.counts.Received++
+			return true
+		}
 	}
 	if len(f.held) >= LimitHeldPackets {
-		f.ports[from].counts.Overflowed++
+		sender.counts.Overflowed++
 		return false
 	}
 	tr.frame = append(f.buffer(), frame...)
 	f.push(tr)
 	return false
-}
-
-// advance takes the packet through the next pipe, and through the one after it where that
-// happens at the same time. It is false when the packet is lost.
-func (f *fabric) advance(tr *transit) bool {
-	if tr.sequence == 0 { // it is not in a pipe yet
-		exit, ok := f.through(&f.ports[tr.from], &f.ports[tr.from].out, tr.at, tr.bytes)
-		if !ok || exit > tr.at {
-			tr.at = exit
-			return ok
-		}
-	}
-	exit, ok := f.through(&f.ports[tr.to], &f.ports[tr.to].in, tr.at, tr.bytes)
-	tr.at, tr.arriving = exit, true
-	return ok
 }
 
 // through is when a packet that enters the pipe at the given time leaves it. It is false
@@ -137,10 +131,12 @@ func (f *fabric) due(now time.Duration) (to int, frame []byte, ok bool) {
 			continue
 		}
 		if !tr.arriving {
-			if !f.advance(&tr) {
+			receiver := &f.ports[tr.to]
+			if tr.at, ok = f.through(receiver, &receiver.in, tr.at, tr.bytes); !ok {
 				f.done(tr.frame)
 				continue
 			}
+			tr.arriving = true
 			if tr.at > now {
 				f.push(tr)
 				continue

@@ -17,9 +17,13 @@ type forwarder struct {
 	err   error // to be read after ended
 }
 
-// timerSlackNanoseconds is by how much the kernel may delay the forwarder's timer; its
-// default is 50 µs.
-const timerSlackNanoseconds = 1000
+const (
+	// timerSlackNanoseconds is by how much the kernel may delay the forwarder's timer; its
+	// default is 50 µs.
+	timerSlackNanoseconds = 1000
+	// niceness is the forwarder's: the highest priority.
+	niceness = -20
+)
 
 func startForwarder(l *Lab) (*forwarder, error) {
 	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -45,13 +49,18 @@ func (f *forwarder) wake() {
 }
 
 // run waits in ppoll, since Go's own timers are late by up to a millisecond. It keeps its
-// thread for the timer's slack, which belongs to the thread.
+// thread, to which timer slack and priority belong. Both are for packets to be in time beside
+// busy programs, and it goes on without them.
 func (f *forwarder) run() {
 	defer close(f.ended)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, timerSlackNanoseconds, 0, 0, 0)
 	defer func() { _ = unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) }() // 0 is the default
+	if code, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil {
+		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness)
+		defer func() { _ = unix.Setpriority(unix.PRIO_PROCESS, 0, 20-code) }() // the system call's code for it
+	}
 
 	nodes := f.lab.nodes
 	files := make([]unix.PollFd, len(nodes)+1)

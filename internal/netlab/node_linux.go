@@ -49,6 +49,9 @@ func newNode(index int) (n *node, err error) {
 		if n.tun, err = openTun(); err != nil {
 			return err
 		}
+		if err := chooseCongestionControl(); err != nil {
+			return err
+		}
 		return configure(netip.MustParseAddr(address(index)))
 	})
 }
@@ -145,6 +148,18 @@ func configure(addr netip.Addr) error {
 		}
 		return errors.Join(setFlag(socket, "lo", true), setFlag(socket, device, true))
 	})
+}
+
+// chooseCongestionControl makes TCP in the thread's namespace lower its rate when packets are
+// lost, as most machines' does. A namespace takes the machine's default otherwise, and BBR,
+// for one, goes on for seconds with the delay that a link had before a change. It is cubic
+// where the machine allows it to namespaces; reno is allowed everywhere.
+func chooseCongestionControl() error {
+	const file = "/proc/sys/net/ipv4/tcp_congestion_control"
+	if os.WriteFile(file, []byte("cubic"), 0) == nil {
+		return nil
+	}
+	return os.WriteFile(file, []byte("reno"), 0)
 }
 
 func (n *node) setUp(up bool) error {
