@@ -21,13 +21,19 @@
 // holds them, and it kills the commands that run in them. To look into a host while a test
 // runs: nsenter --net=$(what Lab.Path prints) ip addr.
 //
-// A lab needs root or the rights of it in a user namespace (unshare --user --map-root-user
-// --net go test), and a tun device. Tests that make one run only with TROUPE_NETLAB=1, as
-// make check-net sets it.
+// A lab needs /dev/net/tun, and root or the rights of it in a user namespace (unshare --user
+// --map-root-user --net go test), where busy machines disturb it more. Tests that make one run
+// only with TROUPE_NETLAB=1, as make check-net sets it.
 //
 // The limits of it: IPv4 only, no names (use Lab.Address), no broadcast or multicast, no way
 // out to other networks. The forwarder runs in the process of the test and shares its
-// processors, so under load packets come later than the link says, never earlier.
+// processors, so under load packets come later than the link says, never earlier. On 2 cores
+// it carries 2 Gbit/s and more of TCP without delay, and about 1 Gbit/s with 1 ms, of which a
+// rate of 1 Gbit/s leaves 0.8 to 0.95; a round trip of 1 ms each way takes 0.1 ms longer than
+// 2 ms (go test -run '^$' -bench Net). Rates up to 500 Mbit/s are therefore kept well.
+//
+// TCP in a host is cubic where the machine lets a namespace choose it, else reno, never
+// the machine's own default.
 //
 // The package imports the standard library and golang.org/x/sys, and nothing of this
 // module. It must never know what runs in its hosts.

@@ -59,10 +59,12 @@ func newNode(index int) (n *node, err error) {
 // newNamespace makes a network namespace and returns a file that keeps it.
 func newNamespace() (int, error) {
 	namespace := -1
-	err := onThread(func() (err error) {
+	err := onThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("make a network namespace (needs root, or unshare --user --map-root-user): %w", err)
+			return fmt.Errorf("make a network namespace: %w", err)
 		}
+		return nil
+	}, func() (err error) {
 		namespace, err = unix.Open(threadNamespace, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		return err
 	})
@@ -75,23 +77,33 @@ func (n *node) do(f func() error) error {
 		if err := unix.Setns(n.namespace, unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("enter the network namespace: %w", err)
 		}
-		return f()
-	})
+		return nil
+	}, f)
 }
 
-// onThread calls f, which may change the thread's network namespace, and goes back to the
-// one before.
-func onThread(f func() error) error {
+// onThread calls f on a thread whose network namespace enter changes, and goes back to the one
+// before.
+func onThread(enter, f func() error) error {
 	runtime.LockOSThread()
 	home, err := unix.Open(threadNamespace, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		runtime.UnlockOSThread()
 		return err
 	}
+	defer func() { _ = unix.Close(home) }()
+	err = unix.Setns(home, unix.CLONE_NEWNET) // where the thread is: whether it may come back
+	if err != nil {
+		err = fmt.Errorf("change network namespaces (needs root, or unshare --user --map-root-user --net): %w", err)
+	} else {
+		err = enter()
+	}
+	if err != nil {
+		runtime.UnlockOSThread()
+		return err
+	}
 	defer func() {
-		err := unix.Setns(home, unix.CLONE_NEWNET)
-		_ = unix.Close(home)
-		if err != nil { // Nothing may run on this thread any more, nor outside it what was to.
+		if err := unix.Setns(home, unix.CLONE_NEWNET); err != nil {
+			// What runs on this thread next would be in the wrong network.
 			panic(fmt.Sprintf("netlab: can't leave a network namespace: %v", err))
 		}
 		runtime.UnlockOSThread()
@@ -141,6 +153,9 @@ func configure(addr netip.Addr) error {
 			}
 			if err == nil {
 				err = unix.IoctlIfreq(socket, step.request, request)
+			}
+			if step.request == unix.SIOCSIFTXQLEN && errors.Is(err, unix.EPERM) {
+				continue // a user namespace keeps the kernel's default, 500 packets
 			}
 			if err != nil {
 				return fmt.Errorf("configure %s (ioctl %#x): %w", device, step.request, err)
