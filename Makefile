@@ -58,6 +58,10 @@ generate: ## write the generated assembly again
 proto: ## write the Go code of the wire's schema again
 	cd internal/wire && $(GO) run github.com/bufbuild/buf/cmd/buf@v1.75.0 generate
 
+.PHONY: check-net
+check-net: ## run the tests over networks with delay, loss, a rate and partitions (Linux, as root)
+	TROUPE_NETLAB=1 $(GO) test -count=1 -timeout 20m -run Net ./internal/netlab/... $(addsuffix /...,$(wildcard ./cluster))
+
 .PHONY: check-cuda
 check-cuda: ## compile the CUDA kernels for several GPUs with NVIDIA's compiler, which pip fetches (no GPU needed)
 	GO=$(GO) scripts/cuda-check
