@@ -485,7 +485,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 		return nil, err
 	}
 	spec := p.Stages(evalTable, load, withState)
-	if err := r.computers.place(r.ctx, &spec, placement.Assignment{Run: start.Run, Config: cfg, Plan: p, Vocab: vocabOf(cfg, r.corpora.tokenizer), EvalTable: evalTable,
+	if err := r.computers.place(r.ctx, &spec, placement.Assignment{Run: start.Run, Config: cfg, Plan: p, EvalTable: evalTable,
 		Stored: r.ckpt != nil, WithState: withState, Step: start.Step}); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -63,11 +64,40 @@ var errKilled = errors.New("killed; the run goes on from its last checkpoint whe
 
 // runSignals are those that a run minds. With nohup it outlives its terminal.
 func runSignals() []os.Signal {
-	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGPIPE}
+	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
 	if !signal.Ignored(syscall.SIGHUP) {
 		all = append(all, syscall.SIGHUP)
 	}
 	return all
+}
+
+// mindPipes makes signals of the pipes of the output and the messages whose readers have
+// ended. The system's own SIGPIPE doesn't say which pipe or connection it is of: a
+// worker's that has died is no reason to stop.
+func (a *app) mindPipes(signals chan<- os.Signal) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // which ends the program otherwise
+	go func() {                                             // ends with the program
+		for range a.broken {
+			signals <- syscall.SIGPIPE
+		}
+	}()
+}
+
+// outlet tells of a pipe whose reader has ended.
+type outlet struct {
+	io.Writer
+	broken chan<- struct{}
+}
+
+func (o outlet) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if errors.Is(err, syscall.EPIPE) {
+		select {
+		case o.broken <- struct{}{}:
+		default: // it is told already
+		}
+	}
+	return n, err
 }
 
 // supervise acts on signals until the run has ended: the first asks it to stop, the

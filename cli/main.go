@@ -17,8 +17,9 @@ func Main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run is the whole program; it returns the exit status.
 func run(args []string, out, errs io.Writer) int {
-	errs = term.NewWriter(errs, term.Harmless) // nobody but people reads it
-	a := &app{out: &stream{w: out}, err: errs, terminal: term.IsTerminal(out), width: term.Width(out), now: time.Now}
+	broken := make(chan struct{}, 1)
+	errs = term.NewWriter(outlet{errs, broken}, term.Harmless) // nobody but people reads it
+	a := &app{out: &stream{w: outlet{out, broken}}, err: errs, broken: broken, terminal: term.IsTerminal(out), width: term.Width(out), now: time.Now}
 	root := a.newRoot()
 	root.SetArgs(args)
 	root.SetOut(a.people())
@@ -38,10 +39,12 @@ func run(args []string, out, errs io.Writer) int {
 type app struct {
 	out      *stream // the output as it is: see people and programs
 	err      io.Writer
+	broken   <-chan struct{} // a reader of out or err has ended
 	terminal bool       // out is one
 	width    func() int // of the terminal that out is; nil: it is none, or can't redraw a line
 	now      func() time.Time
-	working  bool // a command has begun its work: its flags and arguments are understood
+	ending   func() // of the worker processes of a run; nil: there are none
+	working  bool   // a command has begun its work: its flags and arguments are understood
 }
 
 // people is the output for what people read: nothing in it can steer a terminal,
@@ -111,7 +114,7 @@ it has trained. A run is described by one TOML file:
 	root.SetVersionTemplate("engine {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
-	root.AddCommand(a.newRun(), a.newEval(), a.newGenerate(), a.newConfig(), a.newInit(), a.newCkpt(), a.newPlan(), a.newTrace(), a.newBench(), a.newDoctor(), a.newVersion(), exitCodes())
+	root.AddCommand(a.newRun(), a.newEval(), a.newGenerate(), a.newConfig(), a.newInit(), a.newCkpt(), a.newPlan(), a.newTrace(), a.newBench(), a.newDoctor(), a.newWorker(), a.newVersion(), exitCodes())
 	for _, more := range hidden {
 		root.AddCommand(more(a))
 	}

@@ -96,6 +96,8 @@ func (t *textReporter) event(e troupe.Event) {
 		t.log("checkpoint %s in %s%s", e.Dir, term.Duration(e.Took), best)
 	case troupe.WarningEvent:
 		t.warn("%s", e.Text)
+	case troupe.RestartEvent:
+		t.warn("%v; the run goes on from its last checkpoint (restart %d of %d)", e.Err, e.Restart, e.Most)
 	case troupe.StallEvent:
 		t.warn("nothing has moved for %s", term.Duration(e.Quiet))
 		t.notice(e.Status.String())

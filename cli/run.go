@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/cluster"
+	"github.com/troupe-ml/troupe/config"
 )
 
 // runFlags are the flags of `engine run`.
@@ -22,6 +27,7 @@ type runFlags struct {
 	quiet, json  bool
 	sampleTokens int
 	prompt       string
+	local        int // workers of this machine; 0: none
 }
 
 func (a *app) newRun() *cobra.Command {
@@ -60,6 +66,8 @@ and waits for. engine help exit-codes has the details.`,
 				return usagef("--fresh begins from scratch: --from-step and --accept-new-data are for a run that goes on")
 			case cmd.Flags().Changed("from-step") && o.fromStep < 1:
 				return usagef("--from-step %d: give the step of a checkpoint, 1 or more (engine ckpt ls lists them)", o.fromStep)
+			case cmd.Flags().Changed("local-cluster") && (o.local < 1 || o.local > maxLocal):
+				return usagef("--local-cluster %d: give 1 to %d worker processes", o.local, maxLocal)
 			case o.sampleTokens < 0:
 				return usagef("--sample %d: give 1 or more tokens, or 0 for no sample", o.sampleTokens)
 			case o.sampleTokens == 0:
@@ -78,6 +86,7 @@ and waits for. engine help exit-codes has the details.`,
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only warnings, errors and how it ended")
 	f.BoolVar(&o.json, "json", false, `print a JSON object a line, each with an "event"`)
 	f.IntVar(&o.sampleTokens, "sample", 0, "at the end, let the model write this number of `tokens`")
+	f.IntVar(&o.local, "local-cluster", 0, "train in this number of worker `processes` of this machine, started and ended by the run")
 	f.StringVar(&o.prompt, "prompt", "", "`text` that the sample continues (default: a line break)")
 	return cmd
 }
@@ -90,14 +99,22 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 	signals := make(chan os.Signal, 8)
 	// To the end of the program: where nobody reads, its exit status still counts.
 	signal.Notify(signals, runSignals()...)
+	a.mindPipes(signals)
+	options := troupe.Options{Fresh: o.fresh, FromStep: o.fromStep, AcceptNewData: o.newData}
 	r, err := a.start(func() (*troupe.Run, error) {
-		return troupe.Start(ctx, cfg, troupe.Options{Fresh: o.fresh, FromStep: o.fromStep, AcceptNewData: o.newData})
+		if o.local == 0 {
+			return troupe.Start(ctx, cfg, options)
+		}
+		return a.startLocal(ctx, cfg, o.local, options)
 	}, signals)
 	if err != nil {
 		return err
 	}
 	show := a.newReporter(cfg, o)
 	res, err := follow(r, show, signals)
+	if a.ending != nil {
+		a.ending()
+	}
 	if err != nil {
 		if res.Dir != "" {
 			err = errors.Join(err, fmt.Errorf("the last checkpoint is %s", res.Dir))
@@ -120,6 +137,34 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 		}
 	}
 	return nil
+}
+
+// maxLocal bounds the worker processes of one machine.
+const maxLocal = 256
+
+// startLocal begins a run in worker processes of this machine. They end with the program
+// at the latest.
+func (a *app) startLocal(ctx context.Context, cfg *config.Config, workers int, o troupe.Options) (*troupe.Run, error) {
+	threads := cfg.Device.Threads
+	if threads == 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+	l, err := cluster.NewLocal(ctx, cluster.LocalConfig{Workers: workers, Threads: threads, Silence: seconds(cfg.Cluster.SilenceS), Lease: seconds(cfg.Cluster.LeaseS),
+		Command: a.localWorker, Logger: a.logger(slog.LevelError)})
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", plural(workers, "worker process"), err)
+	}
+	o.Hosts = l.Hosts()
+	r, err := troupe.Start(ctx, cfg, o)
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	a.ending = func() {
+		l.Close()
+	}
+	return r, nil
 }
 
 // start begins a run, which may take a while. A signal before it is done ends

@@ -158,7 +158,7 @@ func (p *part) resolve(m *wire.Assign) (*actors.Spec, *actors.WeightReader, erro
 	if len(m.GetTable()) > 0 {
 		table = m.GetTable()
 	}
-	pl, err := plan.NewOf(cfg, int(m.GetVocab()), model, table)
+	pl, err := plan.NewOf(cfg, model, table)
 	if err != nil {
 		return nil, nil, err
 	}

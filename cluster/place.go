@@ -157,7 +157,7 @@ func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placemen
 	}
 	digest := as.Plan.Digest()
 	for _, s := range a.shares {
-		m := &wire.Assign{Run: as.Run[:], Attempt: a.id[:], Generation: a.generation, Hosts: peers, Config: as.Config.TOML(), Vocab: int32(as.Vocab), Model: model, //nolint:gosec // bounded by config
+		m := &wire.Assign{Run: as.Run[:], Attempt: a.id[:], Generation: a.generation, Hosts: peers, Config: as.Config.TOML(), Model: model,
 			Table: as.Plan.TableText(), Digest: digest[:], FromCheckpoint: as.Stored, WithState: as.WithState, LeaseS: as.Config.Cluster.LeaseS, Step: as.Step}
 		for _, rank := range s.ranks {
 			m.Ranks = append(m.Ranks, int32(rank)) //nolint:gosec // bounded by config

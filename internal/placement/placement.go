@@ -49,7 +49,6 @@ type Assignment struct {
 	Run    uuid.UUID
 	Config *config.Config
 	Plan   *plan.Plan
-	Vocab  int
 	// EvalTable is that of validations; nil: there are none.
 	EvalTable *scheduler.Table
 	// Stored says that weights are stored ones, which the coordinator reads, and WithState

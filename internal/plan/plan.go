@@ -57,25 +57,25 @@ func New(cfg *config.Config, vocab int, from stages.Config) (*Plan, error) {
 	return newBy(cfg, vocab, from, nil)
 }
 
-// NewOf is New with the text of the table that the configuration names, which is not
-// read: it is another machine's.
-func NewOf(cfg *config.Config, vocab int, from stages.Config, table []byte) (*Plan, error) {
+// NewOf is New in another process than the one that has the files: model is what that
+// has come to, and table the text of the user's own table, nil if there is none.
+func NewOf(cfg *config.Config, model stages.Config, table []byte) (*Plan, error) {
 	p := &Plan{cfg: cfg, text: table}
-	return p, p.make(vocab, from)
+	return p, p.make(model)
 }
 
 // NewBy is newPlan by costs that are known.
 func newBy(cfg *config.Config, vocab int, from stages.Config, cost CostFunc) (*Plan, error) {
 	p := &Plan{cfg: cfg, cost: cost}
-	return p, p.make(vocab, from)
+	return p, p.make(modelConfig(cfg, vocab, from))
 }
 
-func (p *Plan) make(vocab int, from stages.Config) error {
+func (p *Plan) make(sizes stages.Config) error {
 	cfg := p.cfg
 	if _, err := grid.NewGrid(cfg.Pipeline.Stages, cfg.Parallel.Tensor, cfg.Parallel.Data, cfg.Parallel.Order); err != nil {
 		return cfg.Errorf("parallel.order", "%v", err)
 	}
-	model, err := stages.NewModel(modelConfig(cfg, vocab, from))
+	model, err := stages.NewModel(sizes)
 	if err != nil {
 		return cfg.Errorf("model.family", "%v", err)
 	}

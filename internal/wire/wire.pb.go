@@ -351,12 +351,11 @@ type Assign struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Run              []byte                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
 	Attempt          []byte                 `protobuf:"bytes,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Generation       uint64                 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"` // number of the attempt: a worker obeys the highest it has seen
-	Ranks            []int32                `protobuf:"varint,6,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`    // that this worker computes
-	Hosts            []*Peer                `protobuf:"bytes,7,rep,name=hosts,proto3" json:"hosts,omitempty"`            // the process of each rank
-	Config           []byte                 `protobuf:"bytes,8,opt,name=config,proto3" json:"config,omitempty"`          // resolved, as TOML
-	Vocab            int32                  `protobuf:"varint,9,opt,name=vocab,proto3" json:"vocab,omitempty"`
-	Model            []byte                 `protobuf:"bytes,10,opt,name=model,proto3" json:"model,omitempty"`                                                // of the checkpoint that weights come from, as JSON; empty: none
+	Generation       uint64                 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`                                      // number of the attempt: a worker obeys the highest it has seen
+	Ranks            []int32                `protobuf:"varint,6,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`                                         // that this worker computes
+	Hosts            []*Peer                `protobuf:"bytes,7,rep,name=hosts,proto3" json:"hosts,omitempty"`                                                 // the process of each rank
+	Config           []byte                 `protobuf:"bytes,8,opt,name=config,proto3" json:"config,omitempty"`                                               // resolved, as TOML
+	Model            []byte                 `protobuf:"bytes,10,opt,name=model,proto3" json:"model,omitempty"`                                                // its sizes, as JSON
 	Table            []byte                 `protobuf:"bytes,11,opt,name=table,proto3" json:"table,omitempty"`                                                // the user's own table, as CSV; empty: the configuration's schedule
 	EvalMicrobatches int32                  `protobuf:"varint,12,opt,name=eval_microbatches,json=evalMicrobatches,proto3" json:"eval_microbatches,omitempty"` // of a validation; 0: there is none
 	Digest           []byte                 `protobuf:"bytes,13,opt,name=digest,proto3" json:"digest,omitempty"`                                              // of the plan that the worker must come to
@@ -438,13 +437,6 @@ func (x *Assign) GetConfig() []byte {
 		return x.Config
 	}
 	return nil
-}
-
-func (x *Assign) GetVocab() int32 {
-	if x != nil {
-		return x.Vocab
-	}
-	return 0
 }
 
 func (x *Assign) GetModel() []byte {
@@ -3764,7 +3756,7 @@ const file_wire_proto_rawDesc = "" +
 	"\tconnected\x18\a \x01(\v2\x16.troupe.wire.ConnectedH\x00R\tconnected\x12C\n" +
 	"\x0estatus_request\x18\b \x01(\v2\x1a.troupe.wire.StatusRequestH\x00R\rstatusRequest\x12=\n" +
 	"\fstatus_reply\x18\t \x01(\v2\x18.troupe.wire.StatusReplyH\x00R\vstatusReplyB\x06\n" +
-	"\x04kind\"\xb3\x03\n" +
+	"\x04kind\"\xa9\x03\n" +
 	"\x06Assign\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\fR\aattempt\x12\x1e\n" +
@@ -3774,7 +3766,6 @@ const file_wire_proto_rawDesc = "" +
 	"\x05ranks\x18\x06 \x03(\x05R\x05ranks\x12'\n" +
 	"\x05hosts\x18\a \x03(\v2\x11.troupe.wire.PeerR\x05hosts\x12\x16\n" +
 	"\x06config\x18\b \x01(\fR\x06config\x12\x14\n" +
-	"\x05vocab\x18\t \x01(\x05R\x05vocab\x12\x14\n" +
 	"\x05model\x18\n" +
 	" \x01(\fR\x05model\x12\x14\n" +
 	"\x05table\x18\v \x01(\fR\x05table\x12+\n" +
@@ -3784,7 +3775,8 @@ const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"with_state\x18\x0f \x01(\bR\twithState\x12\x17\n" +
 	"\alease_s\x18\x11 \x01(\x01R\x06leaseS\x12\x12\n" +
-	"\x04step\x18\x12 \x01(\x03R\x04stepJ\x04\b\x04\x10\x05J\x04\b\x05\x10\x06\"T\n" +
+	"\x04step\x18\x12 \x01(\x03R\x04stepJ\x04\b\x04\x10\x05J\x04\b\x05\x10\x06J\x04\b\t\x10\n" +
+	"J\x04\b\x10\x10\x11\"T\n" +
 	"\bAssigned\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\fR\aattempt\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x18\n" +
