@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
+	"github.com/troupe-ml/troupe/cluster/internal/members"
 	"github.com/troupe-ml/troupe/cluster/internal/mesh"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
@@ -68,14 +69,16 @@ type Coordinator struct {
 	transport *transport.TCP
 	mesh      *mesh.Mesh
 	beats     *beat.Server
+	members   *members.List
 	cancel    context.CancelFunc
 	running   sync.WaitGroup
 
 	mu         sync.Mutex
-	workers    map[uuid.UUID]*workerState
-	changed    chan struct{} // closed and replaced when a worker comes, goes or is free
+	heard      map[uuid.UUID]heard        // of workers that come or go, until the list of members says so
+	workers    map[uuid.UUID]*workerState // that are members
+	changed    chan struct{}              // closed and replaced when a worker comes, goes or is free
 	generation uint64
-	request    uint64
+	apart      map[[2]uuid.UUID]time.Time // workers that could not reach each other, and until when they are kept apart
 	closed     bool
 }
 
@@ -83,6 +86,12 @@ type Coordinator struct {
 type workerState struct {
 	beat.Member
 	attempt *attempt // that it computes ranks of; nil: none
+}
+
+// heard is what beats say of a worker that comes or goes.
+type heard struct {
+	beat.Member
+	why error // it is gone
 }
 
 // NewCoordinator begins to listen.
@@ -99,15 +108,17 @@ func NewCoordinator(cfg Config) (*Coordinator, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Coordinator{cfg: cfg, log: cfg.Logger, workers: make(map[uuid.UUID]*workerState), changed: make(chan struct{}), generation: uint64(time.Now().UnixMilli())} //nolint:gosec // after 1970
-	if err := c.start(); err != nil {
+	c := &Coordinator{cfg: cfg, log: cfg.Logger, heard: make(map[uuid.UUID]heard), workers: make(map[uuid.UUID]*workerState), apart: make(map[[2]uuid.UUID]time.Time), changed: make(chan struct{}), generation: uint64(time.Now().UnixMilli())} //nolint:gosec // after 1970
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	if err := c.start(ctx); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-func (c *Coordinator) start() (err error) {
+func (c *Coordinator) start(ctx context.Context) (err error) {
 	if c.build, err = buildID(); err != nil {
 		return err
 	}
@@ -153,8 +164,9 @@ func (c *Coordinator) start() (err error) {
 	}
 	c.self = &wire.Peer{Name: coordinatorName, Incarnation: c.id[:], Address: c.transport.Address(), DataAddress: c.transport.DataAddress()}
 	c.mesh.Start(c.transport)
-	ctx, cancel := context.WithCancel(context.Background())
-	c.cancel = cancel
+	if c.members, err = members.New(c.system, c.transport.Remote(), c.memberships); err != nil {
+		return err
+	}
 	c.running.Add(1)
 	go func() { // ends with ctx
 		defer c.running.Done()
@@ -203,8 +215,8 @@ func (c *Coordinator) NewToken(role pki.Role, ttl time.Duration) (Token, error) 
 	return c.authority.NewToken(role, ttl, time.Now())
 }
 
-// Hosts are the cluster's workers, for troupe.Options.
-func (c *Coordinator) Hosts() placement.Hosts { return &hosts{c} }
+// Hosts are the cluster's workers, for the troupe.Options of one run.
+func (c *Coordinator) Hosts() placement.Hosts { return &hosts{Coordinator: c} }
 
 // admit says whether a process may become a member.
 func (c *Coordinator) admit(h *wire.Hello, _ string) error {
@@ -220,10 +232,40 @@ func (c *Coordinator) admit(h *wire.Hello, _ string) error {
 	return c.mesh.SetPeer(h.GetWorker())
 }
 
+// joined and gone put what beats say on the list of members.
+
 func (c *Coordinator) joined(m beat.Member) {
 	c.mu.Lock()
+	c.heard[m.ID] = heard{Member: m}
+	c.mu.Unlock()
+	if err := c.members.Add(m.ID, m.Address); err != nil {
+		c.log.Error("a worker is no member", "worker", m.Name, "err", err)
+	}
+}
+
+func (c *Coordinator) gone(m beat.Member, why error) {
+	c.mu.Lock()
+	c.heard[m.ID] = heard{m, why}
+	c.mu.Unlock()
+	c.members.Remove(m.ID)
+}
+
+// memberships follows the list of members.
+func (c *Coordinator) memberships(change members.Change) {
+	for _, id := range change.Joined {
+		c.enter(id)
+	}
+	for _, id := range change.Left {
+		c.leave(id)
+	}
+}
+
+func (c *Coordinator) enter(id uuid.UUID) {
+	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.workers[m.ID] = &workerState{Member: m}
+	m := c.heard[id].Member
+	delete(c.heard, id)
+	c.workers[id] = &workerState{Member: m}
 	c.tell()
 	c.log.Info("worker joined", "worker", m.Name, "address", m.Address, "cores", m.Offer.GetCores(), "kernels", m.Offer.GetKernels())
 }
@@ -234,16 +276,17 @@ func (c *Coordinator) tell() {
 	c.changed = make(chan struct{})
 }
 
-func (c *Coordinator) gone(m beat.Member, why error) {
+func (c *Coordinator) leave(id uuid.UUID) {
 	c.mu.Lock()
-	w := c.workers[m.ID]
-	delete(c.workers, m.ID)
+	w, m, why := c.workers[id], c.heard[id].Member, c.heard[id].why
+	delete(c.heard, id)
+	delete(c.workers, id)
 	c.tell()
 	c.mu.Unlock()
-	c.mesh.Forget(m.ID)
+	c.mesh.Forget(id)
 	c.log.Warn("worker is gone", "worker", m.Name, "address", m.Address, "heard_s", time.Since(m.Heard).Seconds(), "why", why)
 	if w != nil && w.attempt != nil {
-		w.attempt.lost(w.Member, why)
+		w.attempt.lost(m, why)
 	}
 }
 
@@ -331,11 +374,14 @@ func (c *Coordinator) Close() {
 	if c.beats != nil {
 		c.beats.Close()
 	}
+	if c.members != nil {
+		c.members.Close()
+	}
 	if c.transport != nil {
 		c.transport.Close()
 		c.mesh.Close()
-		c.cancel()
 	}
+	c.cancel()
 	if c.shutdown != nil {
 		c.shutdown()
 	}

@@ -19,16 +19,58 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// hosts are a coordinator's workers.
-type hosts struct{ *Coordinator }
+// hosts are a coordinator's workers, for one run.
+type hosts struct {
+	*Coordinator
+	had int // workers of the attempt before
+}
+
+// free are the workers that compute for nobody, by name, without those that could not
+// reach one before them. mu is held.
+func (h *hosts) free() []*workerState {
+	var free []*workerState
+	for _, w := range h.workers {
+		if w.attempt == nil {
+			free = append(free, w)
+		}
+	}
+	slices.SortFunc(free, func(a, b *workerState) int { return strings.Compare(a.Name, b.Name) })
+	var joined []*workerState
+	for _, w := range free {
+		if !slices.ContainsFunc(joined, func(other *workerState) bool { return h.keptApart(w.ID, other.ID) }) {
+			joined = append(joined, w)
+		}
+	}
+	return joined
+}
+
+// apartTime is how long two workers that could not reach each other are not used together.
+const apartTime = time.Minute
+
+// keptApart reports whether two workers are not to be used together. mu is held.
+func (c *Coordinator) keptApart(a, b uuid.UUID) bool {
+	now := time.Now()
+	return now.Before(c.apart[[2]uuid.UUID{a, b}]) || now.Before(c.apart[[2]uuid.UUID{b, a}])
+}
+
+// regroupTime is how long a run that has lost a worker waits for as many as it had: one
+// that was started again takes a moment to join.
+const regroupTime = 3 * time.Second
 
 // Choose takes as many free workers as there are ranks, or all.
 func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Duration) (placement.Workers, error) {
-	deadline := time.NewTimer(wait)
+	began := time.Now()
+	deadline, regroup := time.NewTimer(wait), time.NewTimer(min(wait, regroupTime))
 	defer deadline.Stop()
+	defer regroup.Stop()
 	for {
-		a, changed, err := h.choose(cfg)
+		least := 1
+		if time.Since(began) < min(wait, regroupTime) {
+			least = h.had
+		}
+		a, changed, err := h.choose(cfg, least)
 		if a != nil {
+			h.had = len(a.shares)
 			return a, nil
 		}
 		if wait == 0 || !errors.Is(err, placement.ErrNoRoom) {
@@ -36,6 +78,7 @@ func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Durati
 		}
 		select {
 		case <-changed:
+		case <-regroup.C:
 		case <-deadline.C:
 			return nil, fmt.Errorf("%w, after %.0f s", err, wait.Seconds())
 		case <-ctx.Done():
@@ -44,23 +87,18 @@ func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Durati
 	}
 }
 
-func (h *hosts) choose(cfg *config.Config) (a *attempt, changed <-chan struct{}, err error) {
+// choose takes at least that many free workers, or none.
+func (h *hosts) choose(cfg *config.Config, least int) (a *attempt, changed <-chan struct{}, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return nil, nil, errClosed
 	}
-	var free []*workerState
-	for _, w := range h.workers {
-		if w.attempt == nil {
-			free = append(free, w)
-		}
-	}
+	free := h.free()
 	ranks := cfg.Pipeline.Stages
-	if len(free) == 0 {
-		return nil, h.changed, fmt.Errorf("%w: none of the %d that have joined is free; the run has %d ranks, and needs one at least", placement.ErrNoRoom, len(h.workers), ranks)
+	if len(free) < max(1, least) {
+		return nil, h.changed, fmt.Errorf("%w: %d of the %d that have joined are free, and the run, of %d ranks, needs %d", placement.ErrNoRoom, len(free), len(h.workers), ranks, max(1, least))
 	}
-	slices.SortFunc(free, func(a, b *workerState) int { return strings.Compare(a.Name, b.Name) })
 	free = free[:min(len(free), ranks)]
 	for _, w := range free[1:] {
 		if was, is := free[0].Offer.GetKernels(), w.Offer.GetKernels(); was != is && cfg.Device.Kernels == "auto" {
