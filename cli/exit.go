@@ -77,7 +77,7 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.Is(err, errStopped), checkpoint.TryAgain(err):
+	case errors.Is(err, errStopped), errors.Is(err, troupe.ErrNoWorkers), checkpoint.TryAgain(err):
 		return exitTryAgain
 	case errors.As(err, &key):
 		return exitConfig

@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -34,7 +36,9 @@ func (h *hosts) free() []*workerState {
 			free = append(free, w)
 		}
 	}
-	slices.SortFunc(free, func(a, b *workerState) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(free, func(a, b *workerState) int { // workers of one host are neighbours
+		return cmp.Or(strings.Compare(hostOf(a.Address), hostOf(b.Address)), strings.Compare(a.Name, b.Name))
+	})
 	var joined []*workerState
 	for _, w := range free {
 		if !slices.ContainsFunc(joined, func(other *workerState) bool { return h.keptApart(w.ID, other.ID) }) {
@@ -99,6 +103,12 @@ func (h *hosts) choose(cfg *config.Config, least int) (a *attempt, changed <-cha
 	if len(free) < max(1, least) {
 		return nil, h.changed, fmt.Errorf("%w: %d of the %d that have joined are free, and the run, of %d ranks, needs %d", placement.ErrNoRoom, len(free), len(h.workers), ranks, max(1, least))
 	}
+	if place := cfg.Cluster.Place; len(place) > 0 {
+		var err error
+		if free, err = h.named(cfg, place, free); err != nil {
+			return nil, h.changed, err
+		}
+	}
 	free = free[:min(len(free), ranks)]
 	for _, w := range free[1:] {
 		if was, is := free[0].Offer.GetKernels(), w.Offer.GetKernels(); was != is && cfg.Device.Kernels == "auto" {
@@ -110,18 +120,62 @@ func (h *hosts) choose(cfg *config.Config, least int) (a *attempt, changed <-cha
 	if err != nil {
 		return nil, nil, err
 	}
-	a = &attempt{c: h.Coordinator, id: id, generation: h.generation, answers: make(chan answer, 2*len(free)), gone: make(chan struct{}), released: make(map[uuid.UUID]bool)}
-	for i, w := range free {
+	a = &attempt{c: h.Coordinator, id: id, generation: h.generation, answers: make(chan answer, 2*len(free)), gone: make(chan struct{})}
+	for _, w := range free {
 		w.attempt = a
-		part := &share{Member: w.Member}
-		for r := range ranks { // neighbours are on one worker
-			if r*len(free)/ranks == i {
-				part.ranks = append(part.ranks, r)
-			}
-		}
-		a.shares = append(a.shares, part)
+		a.shares = append(a.shares, &share{Member: w.Member})
 	}
 	return a, nil, nil
+}
+
+// named are the workers that the configuration names for its ranks, each once.
+func (h *hosts) named(cfg *config.Config, place []string, free []*workerState) (chosen []*workerState, err error) {
+	for rank, name := range place {
+		if slices.ContainsFunc(chosen, func(w *workerState) bool { return w.Name == name }) {
+			continue
+		}
+		i := slices.IndexFunc(free, func(w *workerState) bool { return w.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("%w: cluster.place puts rank %d on worker %q, which is not free", placement.ErrNoRoom, rank, name)
+		}
+		chosen = append(chosen, free[i])
+	}
+	return chosen, nil
+}
+
+// divide gives the chosen workers their ranks: those that the configuration says, or by
+// memory and cores.
+func (a *attempt) divide(as placement.Assignment) error {
+	if place := as.Config.Cluster.Place; len(place) > 0 {
+		for rank, name := range place {
+			for _, s := range a.shares {
+				if s.Name == name {
+					s.ranks = append(s.ranks, rank)
+				}
+			}
+		}
+		return nil
+	}
+	bytes, err := as.Plan.RankBytes()
+	if err != nil {
+		return err
+	}
+	sameHost := make(map[string]int64)
+	for _, s := range a.shares {
+		sameHost[s.host()]++
+	}
+	var workers []capacity
+	for _, s := range a.shares {
+		workers = append(workers, capacity{s.Name, s.Offer.GetMemoryBytes() / sameHost[s.host()], int(s.Offer.GetCores())})
+	}
+	parts, err := split(bytes, as.Plan.RankFLOPs(), workers)
+	if err != nil {
+		return err
+	}
+	for i, s := range a.shares {
+		s.ranks = parts[i]
+	}
+	return nil
 }
 
 // attempt is one at a run, with the workers that it has.
@@ -133,11 +187,10 @@ type attempt struct {
 	shares     []*share
 	answers    chan answer
 
-	mu       sync.Mutex
-	actors   *actors.Run
-	err      error // the first worker that was lost
-	gone     chan struct{}
-	released map[uuid.UUID]bool
+	mu     sync.Mutex
+	actors *actors.Run
+	err    error // the first worker that was lost
+	gone   chan struct{}
 }
 
 // share is a worker's part of an attempt.
@@ -145,6 +198,17 @@ type share struct {
 	beat.Member
 	ranks []int
 	doing string // what its stages were last heard to be doing
+}
+
+// host is the address of the worker's host.
+func (s *share) host() string { return hostOf(s.Address) }
+
+func hostOf(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	return host
 }
 
 // answer is a worker's answer to an assignment.
@@ -180,6 +244,9 @@ func (a *attempt) Threads() int {
 // Assign gives every worker its ranks.
 func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placement.Ranks, error) {
 	a.run = as.Run
+	if err := a.divide(as); err != nil {
+		return placement.Ranks{}, err
+	}
 	r := placement.Ranks{Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Config.Pipeline.Stages),
 		Attach: a.c.mesh.Attach, Detach: func() { a.c.mesh.Detach(a.id) }}
 	peers := make([]*wire.Peer, len(r.Hosts))
