@@ -57,6 +57,8 @@ type Node struct {
 	config Config
 	log    *ratedLog
 	pool   outPool
+	// redialFirst is the wait before the second dial.
+	redialFirst time.Duration
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -77,13 +79,14 @@ type Node struct {
 func New(config Config) *Node {
 	config.Streams = min(max(config.Streams, 1), LimitStreams)
 	n := &Node{
-		config:     config,
-		log:        newRatedLog(config.Logger),
-		groups:     make(map[ID]*Group),
-		outs:       make(map[ID]*out),
-		ins:        make(map[ID]*in),
-		forgotten:  make(map[ID]uint64),
-		handshakes: make(map[net.Conn]struct{}),
+		config:      config,
+		log:         newRatedLog(config.Logger),
+		redialFirst: redialFirst,
+		groups:      make(map[ID]*Group),
+		outs:        make(map[ID]*out),
+		ins:         make(map[ID]*in),
+		forgotten:   make(map[ID]uint64),
+		handshakes:  make(map[net.Conn]struct{}),
 		// A node that is made anew under the same ID numbers its sessions on.
 		sessions: uint64(time.Now().UnixNano()),
 	}
@@ -181,10 +184,4 @@ func (n *Node) Close() {
 		g.Close()
 	}
 	n.wg.Wait()
-}
-
-func (n *Node) isClosed() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.closed
 }

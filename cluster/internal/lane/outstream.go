@@ -47,7 +47,7 @@ func newOutStream(o *out, index int) *outStream {
 // run dials for as long as there is something to send, and writes it.
 func (s *outStream) run() {
 	defer s.out.node.wg.Done()
-	wait := redialFirst
+	wait := s.out.node.redialFirst
 	for {
 		address, redial, ok := s.awaitReason()
 		if !ok {
@@ -58,7 +58,7 @@ func (s *outStream) run() {
 			return
 		}
 		if began {
-			wait = redialFirst
+			wait = s.out.node.redialFirst
 		}
 		s.out.node.log.warn("a stream to a peer ended; it is dialled again",
 			"peer", s.out.peer, "address", address, "stream", s.index, "reason", err, "wait_ms", wait.Milliseconds())
