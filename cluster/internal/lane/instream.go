@@ -29,6 +29,7 @@ type inStream struct {
 	acks     []uint64 // arrived, not acknowledged yet
 	ackOut   []byte
 	waste    []byte
+	trailer  [checksumBytes]byte
 	due      []outcome
 }
 
@@ -356,11 +357,10 @@ func (s *inStream) payload(m *inMsg, pre *prefix, reading *bool) error {
 	if !s.checksum {
 		return nil
 	}
-	var trailer [checksumBytes]byte
-	if err := s.full(trailer[:]); err != nil {
+	if err := s.full(s.trailer[:]); err != nil {
 		return err
 	}
-	if want := binary.LittleEndian.Uint32(trailer[:]); sum != want {
+	if want := binary.LittleEndian.Uint32(s.trailer[:]); sum != want {
 		return fmt.Errorf("%w: checksum of %d bytes at %d of message %d is %08x, not %08x", errFrame, pre.length, pre.offset, pre.seq, sum, want)
 	}
 	return nil
