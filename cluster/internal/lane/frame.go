@@ -9,7 +9,7 @@ import (
 
 // A frame is a prefix of fixed size and what its kind has behind it:
 //
-//	data: header, the length of each part (8 bytes), the piece's payload, with checksums 4 bytes of CRC-32C of the payload
+//	data: header, the length of each part (8 bytes), the piece's payload, with checksums 8 bytes of CRC-64/NVME of the payload
 //	skip: nothing. The message of this number was withdrawn and never comes
 //	ack:  parts numbers (8 bytes) of messages that arrived; all numbers below seq did as well
 //
@@ -21,7 +21,8 @@ const (
 	prefixBytes   = 76
 	prefixCRCAt   = 72
 	lenBytes      = 8
-	checksumBytes = 4
+	checksumBytes = 4 // CRC-32C, of prefix and header
+	sumBytes      = 8 // CRC-64/NVME, of a piece: three times as fast where the processor has wide carry-less products
 )
 
 const (

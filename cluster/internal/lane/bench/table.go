@@ -52,6 +52,15 @@ func median(list []float64) float64 {
 	return (list[len(list)/2] + list[(len(list)-1)/2]) / 2
 }
 
+// ratio is the median of the ratios of each round: what else the machine does changes slowly.
+func ratio(a, b []float64) float64 {
+	var list []float64
+	for k := range min(len(a), len(b)) {
+		list = append(list, a[k]/b[k])
+	}
+	return median(list)
+}
+
 func sizeName(n int) string {
 	if n >= 1<<20 {
 		return fmt.Sprintf("%d MiB", n>>20)
@@ -81,9 +90,9 @@ func (t *table) print(to io.Writer) {
 		}
 		cells := []string{pair[0] + " / " + pair[1]}
 		for _, size := range t.sizes {
-			cells = append(cells, number("%.2f", median(t.rate[pair[0]][size])/median(t.rate[pair[1]][size])))
+			cells = append(cells, number("%.2f", ratio(t.rate[pair[0]][size], t.rate[pair[1]][size])))
 		}
-		line(append(cells, number("%.2f", median(t.trips[pair[0]])/median(t.trips[pair[1]])))...)
+		line(append(cells, number("%.2f", ratio(t.trips[pair[0]], t.trips[pair[1]])))...)
 	}
 	line()
 	line("B/op (allocs/op), sender | receiver")
