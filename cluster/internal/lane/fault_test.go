@@ -1,7 +1,13 @@
 package lane
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	cryptorand "crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
+	"math/big"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -173,6 +179,7 @@ type faults struct {
 	after int // at most so many bytes
 	slow  bool
 	tcp   func() (net.Conn, net.Conn) // nil: in memory
+	tls   bool
 	wg    sync.WaitGroup
 }
 
@@ -233,5 +240,22 @@ func (f *faults) tcpLink() (dialled, accepted net.Conn) {
 		f.wg.Add(1)
 		time.AfterFunc(after, func() { _ = victim.Close(); f.wg.Done() })
 	}
+	if f.tls {
+		return tls.Client(dialled, &tls.Config{InsecureSkipVerify: true}), tls.Server(accepted, serverTLS())
+	}
 	return dialled, accepted
 }
+
+// serverTLS is a configuration with a certificate of its own.
+var serverTLS = sync.OnceValue(func() *tls.Config {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), cryptorand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(cryptorand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		panic(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+})

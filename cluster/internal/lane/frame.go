@@ -101,11 +101,14 @@ func (p *prefix) parse(b []byte) error {
 	case kindData:
 		return p.checkData()
 	case kindSkip:
-		if p.flags != 0 || p.total != 0 || p.offset != 0 || p.length != 0 || p.headerBytes != 0 || p.parts != 0 {
-			return fmt.Errorf("%w: a withdrawn message has a payload", errFrame)
+		if *p != (prefix{kind: kindSkip, seq: p.seq}) {
+			return fmt.Errorf("%w: more than a number in a withdrawn message", errFrame)
 		}
 		return nil
 	case kindAck:
+		if *p != (prefix{kind: kindAck, seq: p.seq, parts: p.parts}) {
+			return fmt.Errorf("%w: more than numbers in acknowledgements", errFrame)
+		}
 		if p.parts > limitAcks {
 			return fmt.Errorf("%w: %d acknowledgements in a frame, at most %d", errFrame, p.parts, limitAcks)
 		}

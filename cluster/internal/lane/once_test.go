@@ -139,18 +139,18 @@ func (l *ledger) settle() bool {
 // TestExactlyOnce: whatever breaks, a message arrives once, bit for bit; groups that are closed and peers that are
 // forgotten meanwhile don't disturb others, and memory that was given back isn't touched.
 func TestExactlyOnce(t *testing.T) {
-	for _, over := range []string{"memory", "tcp"} {
+	for _, over := range []string{"memory", "tcp", "tls"} {
 		t.Run(over, func(t *testing.T) {
 			var tcp func() (net.Conn, net.Conn)
-			if over == "tcp" {
+			if over != "memory" {
 				tcp = tcpLink(t)
 			}
-			rapid.Check(t, func(t *rapid.T) { exactlyOnce(t, tcp) })
+			rapid.Check(t, func(t *rapid.T) { exactlyOnce(t, tcp, over == "tls") })
 		})
 	}
 }
 
-func exactlyOnce(t *rapid.T, tcp func() (net.Conn, net.Conn)) {
+func exactlyOnce(t *rapid.T, tcp func() (net.Conn, net.Conn), secure bool) {
 	seed := rapid.Uint64().Draw(t, "seed")
 	config := Config{
 		Streams:        rapid.IntRange(1, 4).Draw(t, "streams"),
@@ -163,6 +163,7 @@ func exactlyOnce(t *rapid.T, tcp func() (net.Conn, net.Conn)) {
 		after: rapid.SampledFrom([]int{300, 20_000, 3_000_000}).Draw(t, "after"),
 		slow:  rapid.Bool().Draw(t, "slow"),
 		tcp:   tcp,
+		tls:   secure,
 	}
 	w := newWorld(nil, f.link)
 	names := []string{"a", "b", "c"}
