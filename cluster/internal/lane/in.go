@@ -102,9 +102,11 @@ func (i *in) arrivedAfter(seq uint64, n int, list []uint64) ([]uint64, uint64) {
 }
 
 func (i *in) newMsg(p *prefix) *inMsg {
-	m := &inMsg{}
+	var m *inMsg
 	if n := len(i.free); n > 0 {
 		m, i.free = i.free[n-1], i.free[:n-1]
+	} else {
+		m = &inMsg{}
 	}
 	pieces := p.pieces()
 	state := m.state

@@ -25,7 +25,7 @@ const (
 	limitStripedMeta = 16 << 10
 	// limitBatchPieces and limitBatchBytes bound what a stream takes from the queue for one write.
 	limitBatchPieces = 64
-	limitBatchBytes  = 256 << 10
+	limitBatchBytes  = 512 << 10
 	// limitAcks bounds the numbers in one frame of acknowledgements.
 	limitAcks = 512
 
@@ -39,5 +39,5 @@ const (
 	readBufferBytes  = 16 << 10  // more than that is read straight into its place
 	writeBufferBytes = 16 << 10  // where a stream has no vectored write, less than that is gathered
 	wasteBytes       = 64 << 10  // what is thrown away is read into this much
-	tileBytes        = 128 << 10 // the checksum is computed over this much at a time, while it is in the cache
+	tileBytes        = 512 << 10 // the checksum is computed over this much at a time, while it is in the cache
 )
