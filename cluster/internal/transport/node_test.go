@@ -132,15 +132,18 @@ func runNode(config []byte) error {
 			Envelope: n.envelope,
 			Streams: map[string]func(net.Conn, transport.Peer){
 				"echo": func(c net.Conn, _ transport.Peer) {
-					defer c.Close()
+					defer func() { _ = c.Close() }()
 					_, _ = io.Copy(struct{ io.Writer }{c}, struct{ io.Reader }{c})
 				},
 				"who": func(c net.Conn, p transport.Peer) {
-					defer c.Close()
+					defer func() { _ = c.Close() }()
 					fmt.Fprintf(c, "%s %s %t", p.Name, p.Role, p.Address != "")
 				},
-				"operate": func(c net.Conn, _ transport.Peer) { c.Close() },
-				"join":    func(c net.Conn, p transport.Peer) { defer c.Close(); fmt.Fprintf(c, "joining %q", p.Name) },
+				"operate": func(c net.Conn, _ transport.Peer) { _ = c.Close() },
+				"join": func(c net.Conn, p transport.Peer) {
+					defer func() { _ = c.Close() }()
+					fmt.Fprintf(c, "joining %q", p.Name)
+				},
 			},
 		},
 	}
@@ -205,7 +208,7 @@ func (n *nodeState) do(t *transport.TCP, c command) (a answer) {
 			a.Error, a.Refused = err.Error(), errors.Is(err, transport.ErrRefused)
 			return a
 		}
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
 		if c.Protocol == "echo" {
 			want := make([]byte, c.Bytes)

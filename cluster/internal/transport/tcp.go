@@ -304,7 +304,6 @@ func (t *TCP) options(advertised string) []remote.ConfigOption {
 			grpc.MaxRecvMsgSize(recvBytesMax),
 			grpc.MaxHeaderListSize(headerBytesMax),
 			grpc.MaxConcurrentStreams(1), // a writer has one
-			grpc.SharedWriteBuffer(true),
 			grpc.ForceServerCodecV2(newCheckingCodec()),
 			grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: idleTime}),
 			grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime, PermitWithoutStream: true}),
@@ -324,7 +323,6 @@ func (t *TCP) options(advertised string) []remote.ConfigOption {
 				MinConnectTimeout: redialPatience,
 			}),
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 2 * keepaliveTime, Timeout: keepaliveTimeout}),
-			grpc.WithSharedWriteBuffer(true),
 			grpc.WithDisableServiceConfig(),
 		),
 		remote.WithCallOptions(grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(headerBytesMax)),
