@@ -2,6 +2,7 @@ package transport
 
 import (
 	"io"
+	"net"
 
 	"github.com/asynkron/protoactor-go/remote"
 )
@@ -30,3 +31,6 @@ func NewGuard(p Peer, known bool) *Guard {
 func NewUnconnectedGuard() *Guard { return &Guard{} }
 
 func (g *Guard) Check(m *remote.RemoteMessage) error { return g.g.check(m) }
+
+// AwaitCleared returns when conn's deadline for writing, now in the past, is cleared.
+func AwaitCleared(conn net.Conn) { awaitCleared(conn) }
