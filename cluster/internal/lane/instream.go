@@ -28,6 +28,7 @@ type inStream struct {
 	lens     []int
 	list     [][]byte
 	acks     []uint64 // arrived, not acknowledged yet
+	unacked  int      // bytes read since the last acknowledgement
 	ackOut   []byte
 	waste    []byte
 	trailer  [sumBytes]byte
@@ -254,7 +255,7 @@ func (s *inStream) run() error {
 		if cap(s.meta) > limitStripedMeta {
 			s.meta = nil // don't hold on to a rare size
 		}
-		if len(s.acks) >= limitAcks {
+		if s.unacked += int(pre.length); len(s.acks) >= ackMessages || s.unacked >= ackBytes {
 			if err := s.flushAcks(); err != nil {
 				return err
 			}
@@ -367,8 +368,9 @@ func (s *inStream) payload(m *inMsg, pre *prefix, reading *bool) error {
 	return nil
 }
 
-// flushAcks sends the acknowledgements that are due. It runs before every read that may wait.
+// flushAcks sends the acknowledgements that are due. It runs before every wait.
 func (s *inStream) flushAcks() error {
+	s.unacked = 0
 	if len(s.acks) == 0 {
 		return nil
 	}

@@ -29,6 +29,10 @@ const (
 	// limitAcks bounds the numbers in one frame of acknowledgements.
 	limitAcks = 512
 
+	// ackBytes and ackMessages are after how much a receiver acknowledges at the latest; it does before every wait.
+	ackBytes    = 1 << 20
+	ackMessages = 64
+
 	handshakeTimeout = 5 * time.Second
 	redialFirst      = 50 * time.Millisecond
 	redialMax        = time.Second
