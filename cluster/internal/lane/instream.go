@@ -71,6 +71,7 @@ func (n *Node) Accept(conn net.Conn) {
 
 // greet reads a hello, answers it, and takes the stream's place among the peer's.
 func (n *Node) greet(conn net.Conn) (*inStream, error) {
+	limitSilence(conn)
 	_ = conn.SetDeadline(time.Now().Add(n.handshakeTimeout))
 	h, err := readHello(conn)
 	if err != nil {

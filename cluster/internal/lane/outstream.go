@@ -95,6 +95,7 @@ func (s *outStream) connection(address string) (began bool, err error) {
 		return false, fmt.Errorf("dialling: %w", err)
 	}
 	defer abort(conn)
+	limitSilence(conn)
 	o.mu.Lock()
 	if o.ended != nil || o.address != address {
 		o.mu.Unlock()
