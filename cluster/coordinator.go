@@ -359,6 +359,10 @@ func (c *Coordinator) status(m beat.Member, s *wire.StatusReply) {
 	c.mu.Unlock()
 	if a != nil {
 		a.observe(m, s)
+		a.unreachable(m, s.GetUnreachable())
+	}
+	if quiet := c.mesh.Unreachable(c.cfg.Silence)[m.ID]; quiet > 0 {
+		c.beats.Expel(m.ID, fmt.Errorf("messages to it are not acknowledged for %.1f s", quiet.Seconds()))
 	}
 }
 

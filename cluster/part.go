@@ -258,6 +258,7 @@ func (w *worker) status() []*wire.StatusReply {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var all []*wire.StatusReply
+	far := w.mesh.Unreachable(w.silence)
 	for _, p := range w.parts {
 		if p.stages == nil {
 			continue
@@ -265,6 +266,9 @@ func (w *worker) status() []*wire.StatusReply {
 		r := &wire.StatusReply{Attempt: p.id[:], TimeNs: time.Now().UnixNano()}
 		for _, s := range p.stages.Status().Actors {
 			r.Actors = append(r.Actors, actors.PackSnapshot(s))
+		}
+		for id, quiet := range far {
+			r.Unreachable = append(r.Unreachable, &wire.Unreachable{Incarnation: id[:], ForS: quiet.Seconds()})
 		}
 		all = append(all, r)
 	}

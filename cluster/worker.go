@@ -106,7 +106,8 @@ type worker struct {
 
 	mu          sync.Mutex
 	coordinator *wire.Peer
-	highest     uint64 // generation of the latest attempt that it was given
+	silence     time.Duration // after which a process is lost
+	highest     uint64        // generation of the latest attempt that it was given
 	parts       map[uuid.UUID]*part
 	leaving     bool           // nothing begins any more
 	running     sync.WaitGroup // of what assigns and releases
@@ -231,6 +232,7 @@ func (w *worker) welcome(m *wire.Welcome) {
 	w.mu.Lock()
 	was := w.coordinator
 	w.coordinator, w.welcomed = m.GetCoordinator(), true
+	w.silence = time.Duration(m.GetSilenceS() * float64(time.Second))
 	w.mu.Unlock()
 	if err := w.mesh.SetPeer(m.GetCoordinator()); err != nil {
 		w.log.Error("the coordinator's greeting", "err", err)
