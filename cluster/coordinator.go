@@ -78,7 +78,9 @@ type Coordinator struct {
 	workers    map[uuid.UUID]*workerState // that are members
 	changed    chan struct{}              // closed and replaced when a worker comes, goes or is free
 	generation uint64
-	apart      map[[2]uuid.UUID]time.Time // workers that could not reach each other, and until when they are kept apart
+	requests   uint64
+	asked      map[uint64]chan *wire.Control // who waits for a reply, by the request's number
+	apart      map[[2]uuid.UUID]time.Time    // workers that could not reach each other, and until when they are kept apart
 	closed     bool
 }
 
@@ -108,7 +110,7 @@ func NewCoordinator(cfg Config) (*Coordinator, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Coordinator{cfg: cfg, log: cfg.Logger, heard: make(map[uuid.UUID]heard), workers: make(map[uuid.UUID]*workerState), apart: make(map[[2]uuid.UUID]time.Time), changed: make(chan struct{}), generation: uint64(time.Now().UnixMilli())} //nolint:gosec // after 1970
+	c := &Coordinator{cfg: cfg, log: cfg.Logger, heard: make(map[uuid.UUID]heard), workers: make(map[uuid.UUID]*workerState), asked: make(map[uint64]chan *wire.Control), apart: make(map[[2]uuid.UUID]time.Time), changed: make(chan struct{}), generation: uint64(time.Now().UnixMilli())} //nolint:gosec // after 1970
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	if err := c.start(ctx); err != nil {
@@ -155,7 +157,7 @@ func (c *Coordinator) start(ctx context.Context) (err error) {
 		Client: func(string) *tls.Config { return pki.ClientTLS(c.authority.Root(), c.keeper.Get, pki.Worker) },
 		Allow:  allow, Identify: identify, Logger: c.log,
 		Handlers: transport.Handlers{Envelope: c.mesh.Envelope, Streams: map[string]func(net.Conn, transport.Peer){
-			mesh.LaneProtocol: c.mesh.Accept, transport.ProtocolJoin: c.serveJoin, renewProtocol: c.serveRenew,
+			mesh.LaneProtocol: c.mesh.Accept, probeProtocol: serveProbe, transport.ProtocolJoin: c.serveJoin, renewProtocol: c.serveRenew,
 			beatProtocol: func(conn net.Conn, p transport.Peer) { c.beats.Serve(conn, p.Name) },
 		}},
 	})
@@ -185,7 +187,7 @@ func newSystem(log *slog.Logger) *actor.ActorSystem {
 func allow(p transport.Peer, protocol string) bool {
 	role := pki.Role(p.Role)
 	switch protocol {
-	case mesh.LaneProtocol, transport.ProtocolControl:
+	case mesh.LaneProtocol, probeProtocol, transport.ProtocolControl:
 		return role == pki.Worker || role == pki.Coordinator
 	case beatProtocol:
 		return role == pki.Worker
@@ -338,6 +340,9 @@ func (c *Coordinator) Wait(ctx context.Context, workers int) error {
 
 // control takes a worker's message.
 func (c *Coordinator) control(from uuid.UUID, m *wire.Control) {
+	if c.replied(m) {
+		return
+	}
 	c.mu.Lock()
 	var a *attempt
 	if w := c.workers[from]; w != nil {

@@ -53,6 +53,18 @@ func (w *worker) control(from uuid.UUID, m *wire.Control) {
 			}
 			w.tell(&wire.Control{Kind: &wire.Control_Assigned{Assigned: answer}})
 		}()
+	case *wire.Control_Connect:
+		w.running.Add(1)
+		go func() { // ends with what it measures
+			defer w.running.Done()
+			w.connect(m.GetRequest(), k.Connect)
+		}()
+	case *wire.Control_Measure:
+		w.running.Add(1)
+		go func() { // ends with what it measures
+			defer w.running.Done()
+			w.measure(m.GetRequest(), k.Measure)
+		}()
 	case *wire.Control_Release:
 		id, err := uuid.FromBytes(k.Release.GetAttempt())
 		if err != nil {

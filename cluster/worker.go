@@ -163,7 +163,7 @@ func (w *worker) membership(ctx context.Context) (err error) {
 		Server: pki.ServerTLS(w.root, w.keeper.Get),
 		Client: func(string) *tls.Config { return pki.ClientTLS(w.root, w.keeper.Get) },
 		Allow:  allow, Identify: identify, Logger: w.log,
-		Handlers: transport.Handlers{Envelope: w.mesh.Envelope, Streams: map[string]func(net.Conn, transport.Peer){mesh.LaneProtocol: w.mesh.Accept}},
+		Handlers: transport.Handlers{Envelope: w.mesh.Envelope, Streams: map[string]func(net.Conn, transport.Peer){mesh.LaneProtocol: w.mesh.Accept, probeProtocol: serveProbe}},
 	})
 	if err != nil {
 		return err

@@ -171,8 +171,8 @@ type Control struct {
 	//	*Control_Released
 	//	*Control_Connect
 	//	*Control_Connected
-	//	*Control_StatusRequest
-	//	*Control_StatusReply
+	//	*Control_Measure
+	//	*Control_Measured
 	Kind          isControl_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -276,19 +276,19 @@ func (x *Control) GetConnected() *Connected {
 	return nil
 }
 
-func (x *Control) GetStatusRequest() *StatusRequest {
+func (x *Control) GetMeasure() *Measure {
 	if x != nil {
-		if x, ok := x.Kind.(*Control_StatusRequest); ok {
-			return x.StatusRequest
+		if x, ok := x.Kind.(*Control_Measure); ok {
+			return x.Measure
 		}
 	}
 	return nil
 }
 
-func (x *Control) GetStatusReply() *StatusReply {
+func (x *Control) GetMeasured() *Measured {
 	if x != nil {
-		if x, ok := x.Kind.(*Control_StatusReply); ok {
-			return x.StatusReply
+		if x, ok := x.Kind.(*Control_Measured); ok {
+			return x.Measured
 		}
 	}
 	return nil
@@ -322,12 +322,12 @@ type Control_Connected struct {
 	Connected *Connected `protobuf:"bytes,7,opt,name=connected,proto3,oneof"`
 }
 
-type Control_StatusRequest struct {
-	StatusRequest *StatusRequest `protobuf:"bytes,8,opt,name=status_request,json=statusRequest,proto3,oneof"`
+type Control_Measure struct {
+	Measure *Measure `protobuf:"bytes,8,opt,name=measure,proto3,oneof"`
 }
 
-type Control_StatusReply struct {
-	StatusReply *StatusReply `protobuf:"bytes,9,opt,name=status_reply,json=statusReply,proto3,oneof"`
+type Control_Measured struct {
+	Measured *Measured `protobuf:"bytes,9,opt,name=measured,proto3,oneof"`
 }
 
 func (*Control_Assign) isControl_Kind() {}
@@ -342,9 +342,9 @@ func (*Control_Connect) isControl_Kind() {}
 
 func (*Control_Connected) isControl_Kind() {}
 
-func (*Control_StatusRequest) isControl_Kind() {}
+func (*Control_Measure) isControl_Kind() {}
 
-func (*Control_StatusReply) isControl_Kind() {}
+func (*Control_Measured) isControl_Kind() {}
 
 // Assign gives a worker ranks of an attempt at a run.
 type Assign struct {
@@ -872,27 +872,32 @@ func (x *Link) GetError() string {
 	return ""
 }
 
-// StatusRequest asks for what every actor of a worker is doing.
-type StatusRequest struct {
+// Measure asks a worker what the passes of a model's layers take there; Measured has them
+// as the costs that package planner writes.
+type Measure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Config        []byte                 `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
+	Model         []byte                 `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	Table         []byte                 `protobuf:"bytes,3,opt,name=table,proto3" json:"table,omitempty"`
+	Seconds       float64                `protobuf:"fixed64,4,opt,name=seconds,proto3" json:"seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *StatusRequest) Reset() {
-	*x = StatusRequest{}
+func (x *Measure) Reset() {
+	*x = Measure{}
 	mi := &file_wire_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *StatusRequest) String() string {
+func (x *Measure) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*StatusRequest) ProtoMessage() {}
+func (*Measure) ProtoMessage() {}
 
-func (x *StatusRequest) ProtoReflect() protoreflect.Message {
+func (x *Measure) ProtoReflect() protoreflect.Message {
 	mi := &file_wire_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -904,11 +909,92 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
-func (*StatusRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use Measure.ProtoReflect.Descriptor instead.
+func (*Measure) Descriptor() ([]byte, []int) {
 	return file_wire_proto_rawDescGZIP(), []int{10}
 }
 
+func (x *Measure) GetConfig() []byte {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+func (x *Measure) GetModel() []byte {
+	if x != nil {
+		return x.Model
+	}
+	return nil
+}
+
+func (x *Measure) GetTable() []byte {
+	if x != nil {
+		return x.Table
+	}
+	return nil
+}
+
+func (x *Measure) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+type Measured struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Costs         []byte                 `protobuf:"bytes,1,opt,name=costs,proto3" json:"costs,omitempty"`
+	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Measured) Reset() {
+	*x = Measured{}
+	mi := &file_wire_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Measured) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Measured) ProtoMessage() {}
+
+func (x *Measured) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Measured.ProtoReflect.Descriptor instead.
+func (*Measured) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Measured) GetCosts() []byte {
+	if x != nil {
+		return x.Costs
+	}
+	return nil
+}
+
+func (x *Measured) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+// StatusReply is what every actor of an attempt at a worker is doing.
 type StatusReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       []byte                 `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
@@ -921,7 +1007,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_wire_proto_msgTypes[11]
+	mi := &file_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -933,7 +1019,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[11]
+	mi := &file_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -946,7 +1032,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{11}
+	return file_wire_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StatusReply) GetAttempt() []byte {
@@ -988,7 +1074,7 @@ type Unreachable struct {
 
 func (x *Unreachable) Reset() {
 	*x = Unreachable{}
-	mi := &file_wire_proto_msgTypes[12]
+	mi := &file_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1086,7 @@ func (x *Unreachable) String() string {
 func (*Unreachable) ProtoMessage() {}
 
 func (x *Unreachable) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[12]
+	mi := &file_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1099,7 @@ func (x *Unreachable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unreachable.ProtoReflect.Descriptor instead.
 func (*Unreachable) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{12}
+	return file_wire_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Unreachable) GetIncarnation() []byte {
@@ -1051,7 +1137,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_wire_proto_msgTypes[13]
+	mi := &file_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1149,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[13]
+	mi := &file_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1162,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{13}
+	return file_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Snapshot) GetActor() string {
@@ -1174,7 +1260,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_wire_proto_msgTypes[14]
+	mi := &file_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1186,7 +1272,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[14]
+	mi := &file_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1199,7 +1285,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{14}
+	return file_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Action) GetChunk() int32 {
@@ -1237,7 +1323,7 @@ type Offer struct {
 
 func (x *Offer) Reset() {
 	*x = Offer{}
-	mi := &file_wire_proto_msgTypes[15]
+	mi := &file_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1335,7 @@ func (x *Offer) String() string {
 func (*Offer) ProtoMessage() {}
 
 func (x *Offer) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[15]
+	mi := &file_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1348,7 @@ func (x *Offer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offer.ProtoReflect.Descriptor instead.
 func (*Offer) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{15}
+	return file_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Offer) GetCores() int32 {
@@ -1314,7 +1400,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_wire_proto_msgTypes[16]
+	mi := &file_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1326,7 +1412,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[16]
+	mi := &file_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1339,7 +1425,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{16}
+	return file_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *JoinRequest) GetTokenId() string {
@@ -1381,7 +1467,7 @@ type JoinReply struct {
 
 func (x *JoinReply) Reset() {
 	*x = JoinReply{}
-	mi := &file_wire_proto_msgTypes[17]
+	mi := &file_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1393,7 +1479,7 @@ func (x *JoinReply) String() string {
 func (*JoinReply) ProtoMessage() {}
 
 func (x *JoinReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[17]
+	mi := &file_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1406,7 +1492,7 @@ func (x *JoinReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinReply.ProtoReflect.Descriptor instead.
 func (*JoinReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{17}
+	return file_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *JoinReply) GetError() string {
@@ -1443,7 +1529,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_wire_proto_msgTypes[18]
+	mi := &file_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1455,7 +1541,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[18]
+	mi := &file_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1468,7 +1554,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{18}
+	return file_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Hello) GetWorker() *Peer {
@@ -1503,7 +1589,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_wire_proto_msgTypes[19]
+	mi := &file_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1601,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[19]
+	mi := &file_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +1614,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{19}
+	return file_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Welcome) GetError() string {
@@ -1569,7 +1655,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_wire_proto_msgTypes[20]
+	mi := &file_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1581,7 +1667,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[20]
+	mi := &file_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1594,7 +1680,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{20}
+	return file_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Beat) GetNumber() uint64 {
@@ -1681,7 +1767,7 @@ type Message struct {
 
 func (x *Message) Reset() {
 	*x = Message{}
-	mi := &file_wire_proto_msgTypes[21]
+	mi := &file_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1693,7 +1779,7 @@ func (x *Message) String() string {
 func (*Message) ProtoMessage() {}
 
 func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[21]
+	mi := &file_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1706,7 +1792,7 @@ func (x *Message) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Message.ProtoReflect.Descriptor instead.
 func (*Message) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{21}
+	return file_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Message) GetHeader() *Header {
@@ -2054,7 +2140,7 @@ type Header struct {
 
 func (x *Header) Reset() {
 	*x = Header{}
-	mi := &file_wire_proto_msgTypes[22]
+	mi := &file_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2066,7 +2152,7 @@ func (x *Header) String() string {
 func (*Header) ProtoMessage() {}
 
 func (x *Header) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[22]
+	mi := &file_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2079,7 +2165,7 @@ func (x *Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Header.ProtoReflect.Descriptor instead.
 func (*Header) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{22}
+	return file_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Header) GetRun() []byte {
@@ -2120,7 +2206,7 @@ type Pid struct {
 
 func (x *Pid) Reset() {
 	*x = Pid{}
-	mi := &file_wire_proto_msgTypes[23]
+	mi := &file_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2132,7 +2218,7 @@ func (x *Pid) String() string {
 func (*Pid) ProtoMessage() {}
 
 func (x *Pid) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[23]
+	mi := &file_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2145,7 +2231,7 @@ func (x *Pid) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pid.ProtoReflect.Descriptor instead.
 func (*Pid) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{23}
+	return file_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Pid) GetAddress() string {
@@ -2174,7 +2260,7 @@ type Peers struct {
 
 func (x *Peers) Reset() {
 	*x = Peers{}
-	mi := &file_wire_proto_msgTypes[24]
+	mi := &file_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2272,7 @@ func (x *Peers) String() string {
 func (*Peers) ProtoMessage() {}
 
 func (x *Peers) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[24]
+	mi := &file_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2285,7 @@ func (x *Peers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peers.ProtoReflect.Descriptor instead.
 func (*Peers) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{24}
+	return file_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Peers) GetScheduler() *Pid {
@@ -2241,7 +2327,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_wire_proto_msgTypes[25]
+	mi := &file_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +2339,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[25]
+	mi := &file_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +2352,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{25}
+	return file_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Order) GetPhase() uint32 {
@@ -2301,7 +2387,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_wire_proto_msgTypes[26]
+	mi := &file_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2313,7 +2399,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[26]
+	mi := &file_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2326,7 +2412,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{26}
+	return file_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Update) GetCount() int64 {
@@ -2361,7 +2447,7 @@ type Extent struct {
 
 func (x *Extent) Reset() {
 	*x = Extent{}
-	mi := &file_wire_proto_msgTypes[27]
+	mi := &file_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2373,7 +2459,7 @@ func (x *Extent) String() string {
 func (*Extent) ProtoMessage() {}
 
 func (x *Extent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[27]
+	mi := &file_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2386,7 +2472,7 @@ func (x *Extent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Extent.ProtoReflect.Descriptor instead.
 func (*Extent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{27}
+	return file_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Extent) GetFirstSequence() int64 {
@@ -2421,7 +2507,7 @@ type Tensor struct {
 
 func (x *Tensor) Reset() {
 	*x = Tensor{}
-	mi := &file_wire_proto_msgTypes[28]
+	mi := &file_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2433,7 +2519,7 @@ func (x *Tensor) String() string {
 func (*Tensor) ProtoMessage() {}
 
 func (x *Tensor) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[28]
+	mi := &file_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2446,7 +2532,7 @@ func (x *Tensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tensor.ProtoReflect.Descriptor instead.
 func (*Tensor) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{28}
+	return file_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Tensor) GetDtype() uint32 {
@@ -2476,7 +2562,7 @@ type Transfer struct {
 
 func (x *Transfer) Reset() {
 	*x = Transfer{}
-	mi := &file_wire_proto_msgTypes[29]
+	mi := &file_wire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2488,7 +2574,7 @@ func (x *Transfer) String() string {
 func (*Transfer) ProtoMessage() {}
 
 func (x *Transfer) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[29]
+	mi := &file_wire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2501,7 +2587,7 @@ func (x *Transfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transfer.ProtoReflect.Descriptor instead.
 func (*Transfer) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{29}
+	return file_wire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Transfer) GetEdge() uint32 {
@@ -2549,7 +2635,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_wire_proto_msgTypes[30]
+	mi := &file_wire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2647,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[30]
+	mi := &file_wire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +2660,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{30}
+	return file_wire_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Credit) GetEdge() uint32 {
@@ -2605,7 +2691,7 @@ type DataRequest struct {
 
 func (x *DataRequest) Reset() {
 	*x = DataRequest{}
-	mi := &file_wire_proto_msgTypes[31]
+	mi := &file_wire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2617,7 +2703,7 @@ func (x *DataRequest) String() string {
 func (*DataRequest) ProtoMessage() {}
 
 func (x *DataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[31]
+	mi := &file_wire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2630,7 +2716,7 @@ func (x *DataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataRequest.ProtoReflect.Descriptor instead.
 func (*DataRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{31}
+	return file_wire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DataRequest) GetPhase() uint32 {
@@ -2689,7 +2775,7 @@ type Data struct {
 
 func (x *Data) Reset() {
 	*x = Data{}
-	mi := &file_wire_proto_msgTypes[32]
+	mi := &file_wire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2787,7 @@ func (x *Data) String() string {
 func (*Data) ProtoMessage() {}
 
 func (x *Data) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[32]
+	mi := &file_wire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +2800,7 @@ func (x *Data) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Data.ProtoReflect.Descriptor instead.
 func (*Data) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{32}
+	return file_wire_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Data) GetChunk() int32 {
@@ -2764,7 +2850,7 @@ type TiedGradient struct {
 
 func (x *TiedGradient) Reset() {
 	*x = TiedGradient{}
-	mi := &file_wire_proto_msgTypes[33]
+	mi := &file_wire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2776,7 +2862,7 @@ func (x *TiedGradient) String() string {
 func (*TiedGradient) ProtoMessage() {}
 
 func (x *TiedGradient) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[33]
+	mi := &file_wire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2789,7 +2875,7 @@ func (x *TiedGradient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TiedGradient.ProtoReflect.Descriptor instead.
 func (*TiedGradient) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{33}
+	return file_wire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TiedGradient) GetFrom() int32 {
@@ -2833,7 +2919,7 @@ type StageDone struct {
 
 func (x *StageDone) Reset() {
 	*x = StageDone{}
-	mi := &file_wire_proto_msgTypes[34]
+	mi := &file_wire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2845,7 +2931,7 @@ func (x *StageDone) String() string {
 func (*StageDone) ProtoMessage() {}
 
 func (x *StageDone) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[34]
+	mi := &file_wire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2858,7 +2944,7 @@ func (x *StageDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageDone.ProtoReflect.Descriptor instead.
 func (*StageDone) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{34}
+	return file_wire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *StageDone) GetRank() int32 {
@@ -2908,7 +2994,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_wire_proto_msgTypes[35]
+	mi := &file_wire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2920,7 +3006,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[35]
+	mi := &file_wire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2933,7 +3019,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{35}
+	return file_wire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Loss) GetMicrobatch() int32 {
@@ -2974,7 +3060,7 @@ type Norm struct {
 
 func (x *Norm) Reset() {
 	*x = Norm{}
-	mi := &file_wire_proto_msgTypes[36]
+	mi := &file_wire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2986,7 +3072,7 @@ func (x *Norm) String() string {
 func (*Norm) ProtoMessage() {}
 
 func (x *Norm) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[36]
+	mi := &file_wire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2999,7 +3085,7 @@ func (x *Norm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Norm.ProtoReflect.Descriptor instead.
 func (*Norm) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{36}
+	return file_wire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Norm) GetParam() int32 {
@@ -3027,7 +3113,7 @@ type ActionTime struct {
 
 func (x *ActionTime) Reset() {
 	*x = ActionTime{}
-	mi := &file_wire_proto_msgTypes[37]
+	mi := &file_wire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3039,7 +3125,7 @@ func (x *ActionTime) String() string {
 func (*ActionTime) ProtoMessage() {}
 
 func (x *ActionTime) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[37]
+	mi := &file_wire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3052,7 +3138,7 @@ func (x *ActionTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionTime.ProtoReflect.Descriptor instead.
 func (*ActionTime) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{37}
+	return file_wire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ActionTime) GetAction() *Action {
@@ -3088,7 +3174,7 @@ type Apply struct {
 
 func (x *Apply) Reset() {
 	*x = Apply{}
-	mi := &file_wire_proto_msgTypes[38]
+	mi := &file_wire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3100,7 +3186,7 @@ func (x *Apply) String() string {
 func (*Apply) ProtoMessage() {}
 
 func (x *Apply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[38]
+	mi := &file_wire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3113,7 +3199,7 @@ func (x *Apply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Apply.ProtoReflect.Descriptor instead.
 func (*Apply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{38}
+	return file_wire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Apply) GetSkip() bool {
@@ -3153,7 +3239,7 @@ type Applied struct {
 
 func (x *Applied) Reset() {
 	*x = Applied{}
-	mi := &file_wire_proto_msgTypes[39]
+	mi := &file_wire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3165,7 +3251,7 @@ func (x *Applied) String() string {
 func (*Applied) ProtoMessage() {}
 
 func (x *Applied) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[39]
+	mi := &file_wire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3178,7 +3264,7 @@ func (x *Applied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Applied.ProtoReflect.Descriptor instead.
 func (*Applied) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{39}
+	return file_wire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Applied) GetRank() int32 {
@@ -3196,7 +3282,7 @@ type SaveState struct {
 
 func (x *SaveState) Reset() {
 	*x = SaveState{}
-	mi := &file_wire_proto_msgTypes[40]
+	mi := &file_wire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3208,7 +3294,7 @@ func (x *SaveState) String() string {
 func (*SaveState) ProtoMessage() {}
 
 func (x *SaveState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[40]
+	mi := &file_wire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3221,7 +3307,7 @@ func (x *SaveState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveState.ProtoReflect.Descriptor instead.
 func (*SaveState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{40}
+	return file_wire_proto_rawDescGZIP(), []int{41}
 }
 
 // StageState has the numbers of every part behind it, in their order.
@@ -3235,7 +3321,7 @@ type StageState struct {
 
 func (x *StageState) Reset() {
 	*x = StageState{}
-	mi := &file_wire_proto_msgTypes[41]
+	mi := &file_wire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3247,7 +3333,7 @@ func (x *StageState) String() string {
 func (*StageState) ProtoMessage() {}
 
 func (x *StageState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[41]
+	mi := &file_wire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3260,7 +3346,7 @@ func (x *StageState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageState.ProtoReflect.Descriptor instead.
 func (*StageState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{41}
+	return file_wire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StageState) GetRank() int32 {
@@ -3289,7 +3375,7 @@ type Saved struct {
 
 func (x *Saved) Reset() {
 	*x = Saved{}
-	mi := &file_wire_proto_msgTypes[42]
+	mi := &file_wire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3301,7 +3387,7 @@ func (x *Saved) String() string {
 func (*Saved) ProtoMessage() {}
 
 func (x *Saved) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[42]
+	mi := &file_wire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3314,7 +3400,7 @@ func (x *Saved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saved.ProtoReflect.Descriptor instead.
 func (*Saved) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{42}
+	return file_wire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Saved) GetName() string {
@@ -3354,7 +3440,7 @@ type StageReady struct {
 
 func (x *StageReady) Reset() {
 	*x = StageReady{}
-	mi := &file_wire_proto_msgTypes[43]
+	mi := &file_wire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3366,7 +3452,7 @@ func (x *StageReady) String() string {
 func (*StageReady) ProtoMessage() {}
 
 func (x *StageReady) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[43]
+	mi := &file_wire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3379,7 +3465,7 @@ func (x *StageReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageReady.ProtoReflect.Descriptor instead.
 func (*StageReady) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{43}
+	return file_wire_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *StageReady) GetRank() int32 {
@@ -3398,7 +3484,7 @@ type ExpectInput struct {
 
 func (x *ExpectInput) Reset() {
 	*x = ExpectInput{}
-	mi := &file_wire_proto_msgTypes[44]
+	mi := &file_wire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3410,7 +3496,7 @@ func (x *ExpectInput) String() string {
 func (*ExpectInput) ProtoMessage() {}
 
 func (x *ExpectInput) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[44]
+	mi := &file_wire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3423,7 +3509,7 @@ func (x *ExpectInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpectInput.ProtoReflect.Descriptor instead.
 func (*ExpectInput) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{44}
+	return file_wire_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ExpectInput) GetAction() *Action {
@@ -3445,7 +3531,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_wire_proto_msgTypes[45]
+	mi := &file_wire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3457,7 +3543,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[45]
+	mi := &file_wire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3470,7 +3556,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{45}
+	return file_wire_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Failed) GetActor() string {
@@ -3509,7 +3595,7 @@ type Halt struct {
 
 func (x *Halt) Reset() {
 	*x = Halt{}
-	mi := &file_wire_proto_msgTypes[46]
+	mi := &file_wire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3521,7 +3607,7 @@ func (x *Halt) String() string {
 func (*Halt) ProtoMessage() {}
 
 func (x *Halt) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[46]
+	mi := &file_wire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3534,7 +3620,7 @@ func (x *Halt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halt.ProtoReflect.Descriptor instead.
 func (*Halt) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{46}
+	return file_wire_proto_rawDescGZIP(), []int{47}
 }
 
 type Halted struct {
@@ -3546,7 +3632,7 @@ type Halted struct {
 
 func (x *Halted) Reset() {
 	*x = Halted{}
-	mi := &file_wire_proto_msgTypes[47]
+	mi := &file_wire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3558,7 +3644,7 @@ func (x *Halted) String() string {
 func (*Halted) ProtoMessage() {}
 
 func (x *Halted) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[47]
+	mi := &file_wire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3571,7 +3657,7 @@ func (x *Halted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halted.ProtoReflect.Descriptor instead.
 func (*Halted) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{47}
+	return file_wire_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Halted) GetRank() int32 {
@@ -3590,7 +3676,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_wire_proto_msgTypes[48]
+	mi := &file_wire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3602,7 +3688,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[48]
+	mi := &file_wire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3615,7 +3701,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{48}
+	return file_wire_proto_rawDescGZIP(), []int{49}
 }
 
 type Left struct {
@@ -3627,7 +3713,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_wire_proto_msgTypes[49]
+	mi := &file_wire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3639,7 +3725,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[49]
+	mi := &file_wire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3652,7 +3738,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{49}
+	return file_wire_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Left) GetRank() int32 {
@@ -3674,7 +3760,7 @@ type ReadWeight struct {
 
 func (x *ReadWeight) Reset() {
 	*x = ReadWeight{}
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3686,7 +3772,7 @@ func (x *ReadWeight) String() string {
 func (*ReadWeight) ProtoMessage() {}
 
 func (x *ReadWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3699,7 +3785,7 @@ func (x *ReadWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadWeight.ProtoReflect.Descriptor instead.
 func (*ReadWeight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{50}
+	return file_wire_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReadWeight) GetRequest() uint64 {
@@ -3742,7 +3828,7 @@ type Weight struct {
 
 func (x *Weight) Reset() {
 	*x = Weight{}
-	mi := &file_wire_proto_msgTypes[51]
+	mi := &file_wire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3754,7 +3840,7 @@ func (x *Weight) String() string {
 func (*Weight) ProtoMessage() {}
 
 func (x *Weight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[51]
+	mi := &file_wire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3767,7 +3853,7 @@ func (x *Weight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weight.ProtoReflect.Descriptor instead.
 func (*Weight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{51}
+	return file_wire_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Weight) GetRequest() uint64 {
@@ -3806,7 +3892,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x06target\x18\x06 \x01(\tR\x06target\x120\n" +
 	"\amessage\x18\a \x01(\v2\x14.troupe.wire.MessageH\x00R\amessage\x120\n" +
 	"\acontrol\x18\b \x01(\v2\x14.troupe.wire.ControlH\x00R\acontrolB\x06\n" +
-	"\x04body\"\xe4\x03\n" +
+	"\x04body\"\xc7\x03\n" +
 	"\aControl\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12-\n" +
 	"\x06assign\x18\x02 \x01(\v2\x13.troupe.wire.AssignH\x00R\x06assign\x123\n" +
@@ -3814,9 +3900,9 @@ const file_wire_proto_rawDesc = "" +
 	"\arelease\x18\x04 \x01(\v2\x14.troupe.wire.ReleaseH\x00R\arelease\x123\n" +
 	"\breleased\x18\x05 \x01(\v2\x15.troupe.wire.ReleasedH\x00R\breleased\x120\n" +
 	"\aconnect\x18\x06 \x01(\v2\x14.troupe.wire.ConnectH\x00R\aconnect\x126\n" +
-	"\tconnected\x18\a \x01(\v2\x16.troupe.wire.ConnectedH\x00R\tconnected\x12C\n" +
-	"\x0estatus_request\x18\b \x01(\v2\x1a.troupe.wire.StatusRequestH\x00R\rstatusRequest\x12=\n" +
-	"\fstatus_reply\x18\t \x01(\v2\x18.troupe.wire.StatusReplyH\x00R\vstatusReplyB\x06\n" +
+	"\tconnected\x18\a \x01(\v2\x16.troupe.wire.ConnectedH\x00R\tconnected\x120\n" +
+	"\ameasure\x18\b \x01(\v2\x14.troupe.wire.MeasureH\x00R\ameasure\x123\n" +
+	"\bmeasured\x18\t \x01(\v2\x15.troupe.wire.MeasuredH\x00R\bmeasuredB\x06\n" +
 	"\x04kind\"\xa9\x03\n" +
 	"\x06Assign\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12\x18\n" +
@@ -3860,8 +3946,15 @@ const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"latency_ms\x18\x02 \x01(\x01R\tlatencyMs\x12\x1e\n" +
 	"\vbytes_per_s\x18\x03 \x01(\x01R\tbytesPerS\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\"\x0f\n" +
-	"\rStatusRequest\"\xab\x01\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\"g\n" +
+	"\aMeasure\x12\x16\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\x12\x14\n" +
+	"\x05model\x18\x02 \x01(\fR\x05model\x12\x14\n" +
+	"\x05table\x18\x03 \x01(\fR\x05table\x12\x18\n" +
+	"\aseconds\x18\x04 \x01(\x01R\aseconds\"6\n" +
+	"\bMeasured\x12\x14\n" +
+	"\x05costs\x18\x01 \x01(\fR\x05costs\x12\x14\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\"\xab\x01\n" +
 	"\vStatusReply\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\fR\aattempt\x12\x17\n" +
 	"\atime_ns\x18\x02 \x01(\x03R\x06timeNs\x12-\n" +
@@ -4094,63 +4187,64 @@ func file_wire_proto_rawDescGZIP() []byte {
 	return file_wire_proto_rawDescData
 }
 
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_wire_proto_goTypes = []any{
-	(*Envelope)(nil),      // 0: troupe.wire.Envelope
-	(*Control)(nil),       // 1: troupe.wire.Control
-	(*Assign)(nil),        // 2: troupe.wire.Assign
-	(*Assigned)(nil),      // 3: troupe.wire.Assigned
-	(*Release)(nil),       // 4: troupe.wire.Release
-	(*Released)(nil),      // 5: troupe.wire.Released
-	(*Connect)(nil),       // 6: troupe.wire.Connect
-	(*Connected)(nil),     // 7: troupe.wire.Connected
-	(*Peer)(nil),          // 8: troupe.wire.Peer
-	(*Link)(nil),          // 9: troupe.wire.Link
-	(*StatusRequest)(nil), // 10: troupe.wire.StatusRequest
-	(*StatusReply)(nil),   // 11: troupe.wire.StatusReply
-	(*Unreachable)(nil),   // 12: troupe.wire.Unreachable
-	(*Snapshot)(nil),      // 13: troupe.wire.Snapshot
-	(*Action)(nil),        // 14: troupe.wire.Action
-	(*Offer)(nil),         // 15: troupe.wire.Offer
-	(*JoinRequest)(nil),   // 16: troupe.wire.JoinRequest
-	(*JoinReply)(nil),     // 17: troupe.wire.JoinReply
-	(*Hello)(nil),         // 18: troupe.wire.Hello
-	(*Welcome)(nil),       // 19: troupe.wire.Welcome
-	(*Beat)(nil),          // 20: troupe.wire.Beat
-	(*Message)(nil),       // 21: troupe.wire.Message
-	(*Header)(nil),        // 22: troupe.wire.Header
-	(*Pid)(nil),           // 23: troupe.wire.Pid
-	(*Peers)(nil),         // 24: troupe.wire.Peers
-	(*Order)(nil),         // 25: troupe.wire.Order
-	(*Update)(nil),        // 26: troupe.wire.Update
-	(*Extent)(nil),        // 27: troupe.wire.Extent
-	(*Tensor)(nil),        // 28: troupe.wire.Tensor
-	(*Transfer)(nil),      // 29: troupe.wire.Transfer
-	(*Credit)(nil),        // 30: troupe.wire.Credit
-	(*DataRequest)(nil),   // 31: troupe.wire.DataRequest
-	(*Data)(nil),          // 32: troupe.wire.Data
-	(*TiedGradient)(nil),  // 33: troupe.wire.TiedGradient
-	(*StageDone)(nil),     // 34: troupe.wire.StageDone
-	(*Loss)(nil),          // 35: troupe.wire.Loss
-	(*Norm)(nil),          // 36: troupe.wire.Norm
-	(*ActionTime)(nil),    // 37: troupe.wire.ActionTime
-	(*Apply)(nil),         // 38: troupe.wire.Apply
-	(*Applied)(nil),       // 39: troupe.wire.Applied
-	(*SaveState)(nil),     // 40: troupe.wire.SaveState
-	(*StageState)(nil),    // 41: troupe.wire.StageState
-	(*Saved)(nil),         // 42: troupe.wire.Saved
-	(*StageReady)(nil),    // 43: troupe.wire.StageReady
-	(*ExpectInput)(nil),   // 44: troupe.wire.ExpectInput
-	(*Failed)(nil),        // 45: troupe.wire.Failed
-	(*Halt)(nil),          // 46: troupe.wire.Halt
-	(*Halted)(nil),        // 47: troupe.wire.Halted
-	(*Leave)(nil),         // 48: troupe.wire.Leave
-	(*Left)(nil),          // 49: troupe.wire.Left
-	(*ReadWeight)(nil),    // 50: troupe.wire.ReadWeight
-	(*Weight)(nil),        // 51: troupe.wire.Weight
+	(*Envelope)(nil),     // 0: troupe.wire.Envelope
+	(*Control)(nil),      // 1: troupe.wire.Control
+	(*Assign)(nil),       // 2: troupe.wire.Assign
+	(*Assigned)(nil),     // 3: troupe.wire.Assigned
+	(*Release)(nil),      // 4: troupe.wire.Release
+	(*Released)(nil),     // 5: troupe.wire.Released
+	(*Connect)(nil),      // 6: troupe.wire.Connect
+	(*Connected)(nil),    // 7: troupe.wire.Connected
+	(*Peer)(nil),         // 8: troupe.wire.Peer
+	(*Link)(nil),         // 9: troupe.wire.Link
+	(*Measure)(nil),      // 10: troupe.wire.Measure
+	(*Measured)(nil),     // 11: troupe.wire.Measured
+	(*StatusReply)(nil),  // 12: troupe.wire.StatusReply
+	(*Unreachable)(nil),  // 13: troupe.wire.Unreachable
+	(*Snapshot)(nil),     // 14: troupe.wire.Snapshot
+	(*Action)(nil),       // 15: troupe.wire.Action
+	(*Offer)(nil),        // 16: troupe.wire.Offer
+	(*JoinRequest)(nil),  // 17: troupe.wire.JoinRequest
+	(*JoinReply)(nil),    // 18: troupe.wire.JoinReply
+	(*Hello)(nil),        // 19: troupe.wire.Hello
+	(*Welcome)(nil),      // 20: troupe.wire.Welcome
+	(*Beat)(nil),         // 21: troupe.wire.Beat
+	(*Message)(nil),      // 22: troupe.wire.Message
+	(*Header)(nil),       // 23: troupe.wire.Header
+	(*Pid)(nil),          // 24: troupe.wire.Pid
+	(*Peers)(nil),        // 25: troupe.wire.Peers
+	(*Order)(nil),        // 26: troupe.wire.Order
+	(*Update)(nil),       // 27: troupe.wire.Update
+	(*Extent)(nil),       // 28: troupe.wire.Extent
+	(*Tensor)(nil),       // 29: troupe.wire.Tensor
+	(*Transfer)(nil),     // 30: troupe.wire.Transfer
+	(*Credit)(nil),       // 31: troupe.wire.Credit
+	(*DataRequest)(nil),  // 32: troupe.wire.DataRequest
+	(*Data)(nil),         // 33: troupe.wire.Data
+	(*TiedGradient)(nil), // 34: troupe.wire.TiedGradient
+	(*StageDone)(nil),    // 35: troupe.wire.StageDone
+	(*Loss)(nil),         // 36: troupe.wire.Loss
+	(*Norm)(nil),         // 37: troupe.wire.Norm
+	(*ActionTime)(nil),   // 38: troupe.wire.ActionTime
+	(*Apply)(nil),        // 39: troupe.wire.Apply
+	(*Applied)(nil),      // 40: troupe.wire.Applied
+	(*SaveState)(nil),    // 41: troupe.wire.SaveState
+	(*StageState)(nil),   // 42: troupe.wire.StageState
+	(*Saved)(nil),        // 43: troupe.wire.Saved
+	(*StageReady)(nil),   // 44: troupe.wire.StageReady
+	(*ExpectInput)(nil),  // 45: troupe.wire.ExpectInput
+	(*Failed)(nil),       // 46: troupe.wire.Failed
+	(*Halt)(nil),         // 47: troupe.wire.Halt
+	(*Halted)(nil),       // 48: troupe.wire.Halted
+	(*Leave)(nil),        // 49: troupe.wire.Leave
+	(*Left)(nil),         // 50: troupe.wire.Left
+	(*ReadWeight)(nil),   // 51: troupe.wire.ReadWeight
+	(*Weight)(nil),       // 52: troupe.wire.Weight
 }
 var file_wire_proto_depIdxs = []int32{
-	21, // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
+	22, // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
 	1,  // 1: troupe.wire.Envelope.control:type_name -> troupe.wire.Control
 	2,  // 2: troupe.wire.Control.assign:type_name -> troupe.wire.Assign
 	3,  // 3: troupe.wire.Control.assigned:type_name -> troupe.wire.Assigned
@@ -4158,60 +4252,60 @@ var file_wire_proto_depIdxs = []int32{
 	5,  // 5: troupe.wire.Control.released:type_name -> troupe.wire.Released
 	6,  // 6: troupe.wire.Control.connect:type_name -> troupe.wire.Connect
 	7,  // 7: troupe.wire.Control.connected:type_name -> troupe.wire.Connected
-	10, // 8: troupe.wire.Control.status_request:type_name -> troupe.wire.StatusRequest
-	11, // 9: troupe.wire.Control.status_reply:type_name -> troupe.wire.StatusReply
+	10, // 8: troupe.wire.Control.measure:type_name -> troupe.wire.Measure
+	11, // 9: troupe.wire.Control.measured:type_name -> troupe.wire.Measured
 	8,  // 10: troupe.wire.Assign.hosts:type_name -> troupe.wire.Peer
 	8,  // 11: troupe.wire.Connect.peers:type_name -> troupe.wire.Peer
 	9,  // 12: troupe.wire.Connected.links:type_name -> troupe.wire.Link
-	13, // 13: troupe.wire.StatusReply.actors:type_name -> troupe.wire.Snapshot
-	12, // 14: troupe.wire.StatusReply.unreachable:type_name -> troupe.wire.Unreachable
-	14, // 15: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
-	14, // 16: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
+	14, // 13: troupe.wire.StatusReply.actors:type_name -> troupe.wire.Snapshot
+	13, // 14: troupe.wire.StatusReply.unreachable:type_name -> troupe.wire.Unreachable
+	15, // 15: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
+	15, // 16: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
 	8,  // 17: troupe.wire.Hello.worker:type_name -> troupe.wire.Peer
-	15, // 18: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
+	16, // 18: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
 	8,  // 19: troupe.wire.Welcome.coordinator:type_name -> troupe.wire.Peer
-	11, // 20: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
-	22, // 21: troupe.wire.Message.header:type_name -> troupe.wire.Header
-	24, // 22: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
-	25, // 23: troupe.wire.Message.order:type_name -> troupe.wire.Order
-	29, // 24: troupe.wire.Message.transfer:type_name -> troupe.wire.Transfer
-	30, // 25: troupe.wire.Message.credit:type_name -> troupe.wire.Credit
-	31, // 26: troupe.wire.Message.data_request:type_name -> troupe.wire.DataRequest
-	32, // 27: troupe.wire.Message.data:type_name -> troupe.wire.Data
-	33, // 28: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
-	34, // 29: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
-	38, // 30: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
-	39, // 31: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
-	40, // 32: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
-	41, // 33: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
-	43, // 34: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
-	44, // 35: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
-	45, // 36: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
-	46, // 37: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
-	47, // 38: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
-	48, // 39: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
-	49, // 40: troupe.wire.Message.left:type_name -> troupe.wire.Left
-	50, // 41: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
-	51, // 42: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
-	23, // 43: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
-	23, // 44: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
-	23, // 45: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
-	23, // 46: troupe.wire.Peers.stages:type_name -> troupe.wire.Pid
-	26, // 47: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
-	27, // 48: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
-	28, // 49: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
-	23, // 50: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
-	27, // 51: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
-	28, // 52: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
-	35, // 53: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
-	36, // 54: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
-	37, // 55: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
-	14, // 56: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
-	26, // 57: troupe.wire.Apply.update:type_name -> troupe.wire.Update
-	42, // 58: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
-	14, // 59: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
-	23, // 60: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
-	28, // 61: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
+	12, // 20: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
+	23, // 21: troupe.wire.Message.header:type_name -> troupe.wire.Header
+	25, // 22: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
+	26, // 23: troupe.wire.Message.order:type_name -> troupe.wire.Order
+	30, // 24: troupe.wire.Message.transfer:type_name -> troupe.wire.Transfer
+	31, // 25: troupe.wire.Message.credit:type_name -> troupe.wire.Credit
+	32, // 26: troupe.wire.Message.data_request:type_name -> troupe.wire.DataRequest
+	33, // 27: troupe.wire.Message.data:type_name -> troupe.wire.Data
+	34, // 28: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
+	35, // 29: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
+	39, // 30: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
+	40, // 31: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
+	41, // 32: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
+	42, // 33: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
+	44, // 34: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
+	45, // 35: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
+	46, // 36: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
+	47, // 37: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
+	48, // 38: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
+	49, // 39: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
+	50, // 40: troupe.wire.Message.left:type_name -> troupe.wire.Left
+	51, // 41: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
+	52, // 42: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
+	24, // 43: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
+	24, // 44: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
+	24, // 45: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
+	24, // 46: troupe.wire.Peers.stages:type_name -> troupe.wire.Pid
+	27, // 47: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
+	28, // 48: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
+	29, // 49: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
+	24, // 50: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
+	28, // 51: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
+	29, // 52: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
+	36, // 53: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
+	37, // 54: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
+	38, // 55: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
+	15, // 56: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
+	27, // 57: troupe.wire.Apply.update:type_name -> troupe.wire.Update
+	43, // 58: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
+	15, // 59: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
+	24, // 60: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
+	29, // 61: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
 	62, // [62:62] is the sub-list for method output_type
 	62, // [62:62] is the sub-list for method input_type
 	62, // [62:62] is the sub-list for extension type_name
@@ -4235,10 +4329,10 @@ func file_wire_proto_init() {
 		(*Control_Released)(nil),
 		(*Control_Connect)(nil),
 		(*Control_Connected)(nil),
-		(*Control_StatusRequest)(nil),
-		(*Control_StatusReply)(nil),
+		(*Control_Measure)(nil),
+		(*Control_Measured)(nil),
 	}
-	file_wire_proto_msgTypes[21].OneofWrappers = []any{
+	file_wire_proto_msgTypes[22].OneofWrappers = []any{
 		(*Message_Peers)(nil),
 		(*Message_Order)(nil),
 		(*Message_Transfer)(nil),
@@ -4267,7 +4361,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   52,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
