@@ -49,6 +49,8 @@ type Config struct {
 	Silence     time.Duration
 	Lease       time.Duration
 	LaneStreams int // connections that carry tensors to a process; 0: 2
+	// RemoteTokens lets operators make, list and revoke tokens over the network.
+	RemoteTokens bool
 	// System, if there is one, is the caller's own: it must have no address yet.
 	System *actor.ActorSystem
 	Logger *slog.Logger // nil: nobody is told
@@ -70,6 +72,9 @@ type Coordinator struct {
 	beats     *beat.Server
 	cancel    context.CancelFunc
 	running   sync.WaitGroup
+	runs      *runs
+	logs      *logRing
+	requests  chan struct{} // of those that are answered
 
 	mu         sync.Mutex
 	workers    map[uuid.UUID]*workerState
@@ -99,7 +104,9 @@ func NewCoordinator(cfg Config) (*Coordinator, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Coordinator{cfg: cfg, log: cfg.Logger, workers: make(map[uuid.UUID]*workerState), changed: make(chan struct{}), generation: uint64(time.Now().UnixMilli())} //nolint:gosec // after 1970
+	c := &Coordinator{cfg: cfg, logs: newLogRing(), requests: make(chan struct{}, limitRequests), workers: make(map[uuid.UUID]*workerState), changed: make(chan struct{}), generation: uint64(time.Now().UnixMilli())} //nolint:gosec // after 1970
+	c.log = slog.New(&logHandler{next: cfg.Logger.Handler(), process: coordinatorName, sink: func(r *wire.LogRecord) { c.logs.add([]*wire.LogRecord{r}, 0) }})
+	c.runs = &runs{c: c}
 	if err := c.start(); err != nil {
 		c.Close()
 		return nil, err
@@ -123,6 +130,11 @@ func (c *Coordinator) start() (err error) {
 	if err != nil {
 		return fmt.Errorf("the cluster's authority: %w", err)
 	}
+	if c.cfg.Dir != "" {
+		if c.runs.journal, err = openJournal(c.cfg.Dir); err != nil {
+			return err
+		}
+	}
 	identity := pki.Identity{Name: coordinatorName, Role: pki.Coordinator}
 	cert, err := c.authority.Issue(identity, pki.CertificateTTL)
 	if err != nil {
@@ -144,7 +156,7 @@ func (c *Coordinator) start() (err error) {
 		Client: func(string) *tls.Config { return pki.ClientTLS(c.authority.Root(), c.keeper.Get, pki.Worker) },
 		Allow:  allow, Identify: identify, Logger: c.log,
 		Handlers: transport.Handlers{Envelope: c.mesh.Envelope, Streams: map[string]func(net.Conn, transport.Peer){
-			mesh.LaneProtocol: c.mesh.Accept, transport.ProtocolJoin: c.serveJoin, renewProtocol: c.serveRenew,
+			mesh.LaneProtocol: c.mesh.Accept, transport.ProtocolJoin: c.serveJoin, renewProtocol: c.serveRenew, apiProtocol: c.serveAPI, logProtocol: c.serveLog,
 			beatProtocol: func(conn net.Conn, p transport.Peer) { c.beats.Serve(conn, p.Name) },
 		}},
 	})
@@ -160,6 +172,7 @@ func (c *Coordinator) start() (err error) {
 		defer c.running.Done()
 		c.keeper.Run(ctx)
 	}()
+	c.runs.takeUp()
 	return nil
 }
 
@@ -175,8 +188,10 @@ func allow(p transport.Peer, protocol string) bool {
 	switch protocol {
 	case mesh.LaneProtocol, transport.ProtocolControl:
 		return role == pki.Worker || role == pki.Coordinator
-	case beatProtocol:
+	case beatProtocol, logProtocol:
 		return role == pki.Worker
+	case apiProtocol:
+		return role == pki.Operator || role == pki.Viewer // what of it: see mayWatch
 	}
 	return true
 }
@@ -319,7 +334,8 @@ func (c *Coordinator) status(m beat.Member, s *wire.StatusReply) {
 	}
 }
 
-// Close ends the cluster's coordinator. Runs must have ended.
+// Close ends the cluster's coordinator. Runs of its own are ended without a checkpoint (see
+// Shutdown); those of others must have ended.
 func (c *Coordinator) Close() {
 	c.mu.Lock()
 	closed := c.closed
@@ -328,6 +344,9 @@ func (c *Coordinator) Close() {
 	if closed {
 		return
 	}
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	c.runs.stop(now)
 	if c.beats != nil {
 		c.beats.Close()
 	}
@@ -340,6 +359,9 @@ func (c *Coordinator) Close() {
 		c.shutdown()
 	}
 	c.running.Wait()
+	if err := c.runs.close(); err != nil {
+		c.log.Error("closing the coordinator's folder", "err", err)
+	}
 }
 
 // errClosed: the coordinator is closed.

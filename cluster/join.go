@@ -46,7 +46,11 @@ func join(ctx context.Context, address string, t pki.Token, name string) (cert t
 		return cert, nil, err
 	}
 	if r.GetError() != "" {
-		return cert, nil, fmt.Errorf("%w: %.1000s", ErrRefused, r.GetError())
+		err := fmt.Errorf("%w: %.1000s", ErrRefused, r.GetError())
+		if time.Now().After(t.Expires) {
+			err = fmt.Errorf("%w: its time was over at %s; make a new one (engine cluster token)", err, t.Expires.Local().Format(time.DateTime))
+		}
+		return cert, nil, err
 	}
 	// The root is the one that the handshake has checked.
 	secure, ok := conn.(*tls.Conn)
