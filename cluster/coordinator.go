@@ -125,7 +125,7 @@ func (c *Coordinator) start() (err error) {
 	if c.cfg.Dir == "" {
 		c.authority, err = pki.NewAuthority(now)
 	} else {
-		c.authority, err = pki.OpenAuthority(filepath.Join(c.cfg.Dir, "authority"), now)
+		c.authority, err = pki.OpenAuthority(filepath.Join(c.cfg.Dir, authorityDir), now)
 	}
 	if err != nil {
 		return fmt.Errorf("the cluster's authority: %w", err)
@@ -172,6 +172,11 @@ func (c *Coordinator) start() (err error) {
 		defer c.running.Done()
 		c.keeper.Run(ctx)
 	}()
+	if c.runs.journal != nil {
+		if err := c.runs.journal.announce(c.Address()); err != nil {
+			return fmt.Errorf("the coordinator's folder: %w", err)
+		}
+	}
 	c.runs.takeUp()
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/troupe-ml/troupe/internal/folder"
@@ -16,6 +17,7 @@ import (
 // Files in a coordinator's folder.
 const (
 	journalFile = "runs.json"
+	addressFile = "address" // where the coordinator is reached, while there is one
 	lockFile    = "coordinator.lock"
 )
 
@@ -76,6 +78,28 @@ func (j *journal) close() error {
 		err = errors.Join(err, j.lock.Close())
 	}
 	return err
+}
+
+// announce writes where the coordinator is reached; "": nowhere any more.
+func (j *journal) announce(address string) error {
+	if address == "" {
+		return j.dir.RemoveAll(addressFile)
+	}
+	return folder.Replace(j.dir, addressFile, func(w io.Writer) error {
+		_, err := io.WriteString(w, address+"\n")
+		return err
+	})
+}
+
+// AddressIn is where the coordinator of a folder is reached, which is on this host.
+func AddressIn(dir string) (string, error) {
+	f, err := folder.Open(dir)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	text, err := folder.ReadFile(f, addressFile, limitNameBytes+limitNameBytes)
+	return strings.TrimSpace(string(text)), err
 }
 
 func readJournal(f folder.FS) ([]entry, error) {

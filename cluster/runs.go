@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -371,7 +372,7 @@ func (s *runs) close() error {
 	if s.journal == nil {
 		return nil
 	}
-	err := s.journal.close()
+	err := errors.Join(s.journal.announce(""), s.journal.close())
 	s.journal = nil
 	return err
 }
