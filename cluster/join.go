@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"time"
 
@@ -129,7 +130,11 @@ func (c *Coordinator) serveJoin(conn net.Conn, _ transport.Peer) {
 	switch {
 	case err == nil:
 		answer.Certificate, answer.Root = cert, c.authority.Root()
-		c.log.Info("gave a certificate", "name", id.Name, "role", id.Role, "from", conn.RemoteAddr())
+		level := slog.LevelDebug // with each of their commands; those that change something are logged
+		if id.Role == pki.Worker {
+			level = slog.LevelInfo
+		}
+		c.log.Log(context.Background(), level, "gave a certificate", "name", id.Name, "role", id.Role, "from", conn.RemoteAddr())
 	case errors.Is(err, pki.ErrTokenRefused):
 		answer.Error = pki.ErrTokenRefused.Error() // why is for the log alone
 	default:

@@ -108,7 +108,7 @@ func (w *runWorkers) Assign(ctx context.Context, a placement.Assignment) (placem
 
 // start begins the run. What it needs is opened and read before it returns.
 func (r *run) start(o troupe.Options) error {
-	o.Hosts, o.Logger = &runHosts{hosts{r.c}, r}, r.c.log.With("run", r.id)
+	o.Hosts, o.Logger = &runHosts{hosts{r.c}, r}, r.c.log
 	inner, err := troupe.Start(r.ctx, r.cfg, o)
 	if err != nil {
 		return err

@@ -82,7 +82,7 @@ func (s *runs) submit(ctx context.Context, o Submission, by string) (*run, error
 		s.forget(r)
 		return nil, err
 	}
-	s.c.log.Info("a run has begun", "run", r.id, "name", r.name, "by", by, "workers", strings.Join(r.workerNames(), " "), "out", cfg.Run.Out)
+	s.c.log.Info("a run has begun", "run", r.id, "uuid", r.ids()[1], "name", r.name, "by", by, "workers", strings.Join(r.workerNames(), " "), "out", cfg.Run.Out)
 	go func() { // ends with the run
 		defer s.running.Done()
 		res, err := r.watch()
@@ -229,7 +229,7 @@ func (s *runs) takeUp() {
 			case e.Stopping: // it was told to end before the other coordinator died
 			default:
 				if err = r.takeUp(troupe.Options{AcceptNewData: e.AcceptNewData}); err == nil {
-					s.c.log.Info("a run goes on", "run", r.id, "name", r.name, "step", r.summary().GetStep(), "workers", strings.Join(r.workerNames(), " "))
+					s.c.log.Info("a run goes on", "run", r.id, "uuid", r.ids()[1], "name", r.name, "step", r.summary().GetStep(), "workers", strings.Join(r.workerNames(), " "))
 					res, err = r.watch()
 				} else if r.ctx.Err() != nil {
 					err = nil // it was told to end before it began
