@@ -58,7 +58,8 @@ func Work(ctx context.Context, cfg WorkerConfig) error {
 		}
 		cfg.Name = name
 	}
-	w := &worker{cfg: cfg, log: cfg.Logger.With("worker", cfg.Name)}
+	w := &worker{cfg: cfg, logs: newForwarder()}
+	w.log = slog.New(&logHandler{next: cfg.Logger.With("worker", cfg.Name).Handler(), process: cfg.Name, sink: w.logs.add})
 	var err error
 	if w.build, err = buildID(); err != nil {
 		return err
@@ -92,6 +93,7 @@ func Work(ctx context.Context, cfg WorkerConfig) error {
 type worker struct {
 	cfg      WorkerConfig
 	log      *slog.Logger
+	logs     *forwarder
 	build    string
 	root     []byte
 	keeper   *pki.Keeper
@@ -179,10 +181,14 @@ func (w *worker) membership(ctx context.Context) (err error) {
 			Welcomed: w.welcome, Status: w.status, Logger: w.log,
 		})
 		leased, stop := context.WithCancel(ctx)
-		w.running.Add(1)
+		w.running.Add(2)
 		go func() { // ends with leased
 			defer w.running.Done()
 			w.minds(leased)
+		}()
+		go func() { // ends with leased
+			defer w.running.Done()
+			w.logs.run(leased, func(ctx context.Context) (net.Conn, error) { return w.transport.Dial(ctx, w.cfg.Join, logProtocol) })
 		}()
 		err = w.client.Run(ctx)
 		stop()
