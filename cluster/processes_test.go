@@ -48,15 +48,14 @@ func TestMain(m *testing.M) {
 
 // settings are what a process is started with.
 type settings struct {
-	Name          string // of a worker
-	Join          string // what a worker joins
-	Listen        string
-	CertFile      string // of a worker
-	Dir           string // of the coordinator's authority
-	Silence       time.Duration
-	Lease         time.Duration
-	Threads       int
-	GenerationOff uint64 // that is taken from the coordinator's first
+	Name     string // of a worker
+	Join     string // what a worker joins
+	Listen   string
+	CertFile string // of a worker
+	Dir      string // of the coordinator's authority
+	Silence  time.Duration
+	Lease    time.Duration
+	Threads  int
 }
 
 func readSettings() (s settings, err error) {
@@ -67,9 +66,9 @@ func readSettings() (s settings, err error) {
 // command is what a test asks of a process, a line of JSON on its standard input.
 type command struct {
 	ID       int
-	Do       string // "token", "run", "status", "stats"
-	Seconds  float64
-	Workers  int      // that a run begins with; fewer after Seconds
+	Do       string   // "token", "run", "status", "lower generation"
+	Seconds  float64  // of a token's life; for which a run waits for all its workers
+	Workers  int      // that a run begins with; how much lower the generation is to be
 	Config   string   // of a run
 	Sets     []string // of a run
 	FromStep int
@@ -167,7 +166,6 @@ func playCoordinator() error {
 		return err
 	}
 	defer p.c.Close()
-	p.c.LowerGeneration(s.GenerationOff)
 	p.tell(event{Kind: "listening", Text: p.c.Address()})
 	ctx, cancel := context.WithCancel(context.Background())
 	in := json.NewDecoder(os.Stdin)
@@ -187,6 +185,9 @@ func playCoordinator() error {
 			p.reply(c, event{Text: token.String()}, err)
 		case "status":
 			p.reply(c, event{Text: p.status(), Count: runtime.NumGoroutine()}, nil)
+		case "lower generation":
+			p.c.LowerGeneration(uint64(c.Workers)) //nolint:gosec // small
+			p.reply(c, event{}, nil)
 		case "run":
 			p.running.Add(1)
 			go func() { // ends with the run
