@@ -233,9 +233,6 @@ func (g *group) end(t testing.TB) {
 			t.Errorf("%s didn't end %v after its standard input did:\n%s", p.name, patience, &p.err)
 			_ = p.kill()
 		}
-		if t.Failed() && p.err.String() != "" {
-			t.Logf("%s wrote:\n%s", p.name, &p.err)
-		}
 	}
 }
 
@@ -364,7 +361,7 @@ func (g *group) describe() string {
 	defer g.mu.Unlock()
 	for _, p := range g.all {
 		if text := p.err.String(); text != "" {
-			fmt.Fprintf(&b, "%s wrote:\n%s\n", p.name, text[max(0, len(text)-2000):])
+			fmt.Fprintf(&b, "%s wrote:\n%s\n", p.name, text[max(0, len(text)-1000):])
 		}
 	}
 	return b.String()
