@@ -201,6 +201,13 @@ type kills struct {
 	awake  map[string]time.Time // when a stopped worker goes on
 }
 
+// dead reports whether a worker was killed and not started again.
+func (g *group) dead(name string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.workers[name].cmd.Process.Signal(syscall.Signal(0)) != nil
+}
+
 // place is that of the last fault.
 func (k *kills) place() int {
 	if len(k.faults) == 0 {
@@ -246,7 +253,7 @@ func (k *kills) strike(hasty bool) {
 	var targets []string
 	k.g.await(k.t, "a worker to be there", 0, patience, func(event) bool {
 		events, _ := k.g.line.from(0)
-		targets = slices.DeleteFunc(present(events), func(name string) bool { return time.Now().Before(k.awake[name]) })
+		targets = slices.DeleteFunc(present(events), func(name string) bool { return time.Now().Before(k.awake[name]) || k.g.dead(name) })
 		return len(targets) > 0
 	})
 	events, _ := k.g.line.from(0)
