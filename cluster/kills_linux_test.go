@@ -201,11 +201,15 @@ type kills struct {
 	awake  map[string]time.Time // when a stopped worker goes on
 }
 
-// dead reports whether a worker was killed and not started again.
-func (g *group) dead(name string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.workers[name].cmd.Process.Signal(syscall.Signal(0)) != nil
+// hit reports whether a worker suffers from a fault yet: it sleeps, or was killed and has not
+// joined again.
+func (k *kills) hit(name string, events []event) bool {
+	for _, f := range k.faults {
+		if f.worker == name && f.length == 0 && !slices.ContainsFunc(events[f.place:], joined(name)) {
+			return true
+		}
+	}
+	return time.Now().Before(k.awake[name])
 }
 
 // place is that of the last fault.
@@ -253,7 +257,7 @@ func (k *kills) strike(hasty bool) {
 	var targets []string
 	k.g.await(k.t, "a worker to be there", 0, patience, func(event) bool {
 		events, _ := k.g.line.from(0)
-		targets = slices.DeleteFunc(present(events), func(name string) bool { return time.Now().Before(k.awake[name]) || k.g.dead(name) })
+		targets = slices.DeleteFunc(present(events), func(name string) bool { return k.hit(name, events) })
 		return len(targets) > 0
 	})
 	events, _ := k.g.line.from(0)
