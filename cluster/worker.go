@@ -65,6 +65,9 @@ func Work(ctx context.Context, cfg WorkerConfig) error {
 		return err
 	}
 	if err := w.join(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
 	renewing, stop := context.WithCancel(ctx)
@@ -122,8 +125,18 @@ func (w *worker) join(ctx context.Context) error {
 	if w.cfg.CertFile != "" {
 		cert, w.root, err = pki.ReadCertificateFile(w.cfg.CertFile)
 	}
+	if err == nil && w.cfg.CertFile != "" && w.cfg.Token.ID != "" {
+		if why := outlived(cert, w.root, w.cfg.Token, time.Now()); why != "" {
+			w.log.Warn("the certificate is of no use any more; the worker joins again", "file", w.cfg.CertFile, "why", why)
+			err = os.ErrNotExist
+		}
+	}
 	if w.cfg.CertFile == "" || errors.Is(err, os.ErrNotExist) {
-		if cert, w.root, err = join(ctx, w.cfg.Join, w.cfg.Token, w.cfg.Name); err != nil {
+		err = w.reach(ctx, func() (err error) {
+			cert, w.root, err = join(ctx, w.cfg.Join, w.cfg.Token, w.cfg.Name)
+			return err
+		})
+		if err != nil {
 			return fmt.Errorf("joining the cluster at %s: %w", w.cfg.Join, err)
 		}
 		if w.cfg.CertFile != "" {
@@ -209,7 +222,11 @@ func (w *worker) listen(ctx context.Context) (string, error) {
 	if w.cfg.Listen != "" {
 		return w.cfg.Listen, nil
 	}
-	conn, err := new(net.Dialer).DialContext(ctx, "udp", w.cfg.Join) // sends nothing
+	var conn net.Conn
+	err := w.reach(ctx, func() (err error) {
+		conn, err = new(net.Dialer).DialContext(ctx, "udp", w.cfg.Join) // sends nothing
+		return err
+	})
 	if err != nil {
 		return "", fmt.Errorf("how the coordinator is reached: %w", err)
 	}
