@@ -19,9 +19,16 @@ type Status struct {
 func (s Status) String() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ACTOR\tSTEP\tDOING\tWAITS FOR\tFROM\tSINCE")
+	elsewhere, host := s.hosts(), ""
+	if elsewhere {
+		host = "HOST\t"
+	}
+	fmt.Fprintln(w, "ACTOR\t"+host+"STEP\tDOING\tWAITS FOR\tFROM\tSINCE")
 	for _, a := range s.Actors {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%.1f s\n", a.Actor, a.Step, a.doing(), orDash(a.waitsFor()), orDash(a.From), s.Time.Sub(a.Since).Seconds())
+		if elsewhere {
+			host = orDash(a.Host) + "\t"
+		}
+		fmt.Fprintf(w, "%s\t%s%d\t%s\t%s\t%s\t%.1f s\n", a.Actor, host, a.Step, a.doing(), orDash(a.waitsFor()), orDash(a.From), s.Time.Sub(a.Since).Seconds())
 	}
 	w.Flush() //nolint:errcheck // a strings.Builder does not fail
 	if e := s.Explain(); e != "" {
@@ -96,7 +103,7 @@ func (s Status) Explain() string {
 		return ""
 	}
 	seen := map[string]bool{}
-	var path []string
+	var path, waits []string
 	for {
 		path = append(path, at.Actor)
 		if seen[at.Actor] {
@@ -107,9 +114,27 @@ func (s Status) Explain() string {
 		if at.Wait == WaitNothing || !ok {
 			break
 		}
+		if at.Host != "" {
+			waits = append(waits, fmt.Sprintf("%s waits for %s from %s, %.1f s", at.name(), at.waitsFor(), next.name(), s.Time.Sub(at.Since).Seconds()))
+		}
 		at = next
 	}
-	return fmt.Sprintf("root: %s, %s for %.1f s", at.Actor, at.doing(), s.Time.Sub(at.Since).Seconds())
+	root := fmt.Sprintf("root: %s, %s for %.1f s", at.name(), at.doing(), s.Time.Sub(at.Since).Seconds())
+	if quiet := s.Time.Sub(at.Heard); at.Host != "" && quiet >= tellQuiet {
+		root += fmt.Sprintf("; %s has not been heard for %.1f s", at.Host, quiet.Seconds())
+	}
+	return strings.Join(append(waits, root), "\n")
+}
+
+// tellQuiet is the silence of a worker from which on it may be why a run waits.
+const tellQuiet = time.Second
+
+// name is what people call the actor, with its worker.
+func (s Snapshot) name() string {
+	if s.Host == "" {
+		return s.Actor
+	}
+	return s.Actor + " on " + s.Host
 }
 
 // Describe says in a few words what the actor is doing, and what it waits for.

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
+	"github.com/troupe-ml/troupe/cluster/internal/members"
 	"github.com/troupe-ml/troupe/cluster/internal/mesh"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
@@ -49,6 +50,8 @@ type Config struct {
 	Silence     time.Duration
 	Lease       time.Duration
 	LaneStreams int // connections that carry tensors to a process; 0: 2
+	// RemoteTokens lets operators make, list and revoke tokens over the network.
+	RemoteTokens bool
 	// System, if there is one, is the caller's own: it must have no address yet.
 	System *actor.ActorSystem
 	Logger *slog.Logger // nil: nobody is told
@@ -68,14 +71,21 @@ type Coordinator struct {
 	transport *transport.TCP
 	mesh      *mesh.Mesh
 	beats     *beat.Server
+	members   *members.List
 	cancel    context.CancelFunc
 	running   sync.WaitGroup
+	runs      *runs
+	logs      *logRing
+	serving   chan struct{} // a place for each operator's request that is answered
 
 	mu         sync.Mutex
-	workers    map[uuid.UUID]*workerState
-	changed    chan struct{} // closed and replaced when a worker comes, goes or is free
+	heard      map[uuid.UUID]heard        // of workers that come or go, until the list of members says so
+	workers    map[uuid.UUID]*workerState // that are members
+	changed    chan struct{}              // closed and replaced when a worker comes, goes or is free
 	generation uint64
-	request    uint64
+	requests   uint64
+	asked      map[uint64]chan *wire.Control // who waits for a reply, by the request's number
+	apart      map[[2]uuid.UUID]time.Time    // workers that could not reach each other, and until when they are kept apart
 	closed     bool
 }
 
@@ -83,6 +93,12 @@ type Coordinator struct {
 type workerState struct {
 	beat.Member
 	attempt *attempt // that it computes ranks of; nil: none
+}
+
+// heard is what beats say of a worker that comes or goes.
+type heard struct {
+	beat.Member
+	why error // it is gone
 }
 
 // NewCoordinator begins to listen.
@@ -99,15 +115,20 @@ func NewCoordinator(cfg Config) (*Coordinator, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Coordinator{cfg: cfg, log: cfg.Logger, workers: make(map[uuid.UUID]*workerState), changed: make(chan struct{}), generation: uint64(time.Now().UnixMilli())} //nolint:gosec // after 1970
-	if err := c.start(); err != nil {
+	c := &Coordinator{cfg: cfg, logs: newLogRing(), serving: make(chan struct{}, limitRequests), heard: make(map[uuid.UUID]heard), workers: make(map[uuid.UUID]*workerState),
+		asked: make(map[uint64]chan *wire.Control), apart: make(map[[2]uuid.UUID]time.Time), changed: make(chan struct{}), generation: uint64(time.Now().UnixMilli())} //nolint:gosec // after 1970
+	c.log = slog.New(&logHandler{next: cfg.Logger.Handler(), process: coordinatorName, sink: func(r *wire.LogRecord) { c.logs.add([]*wire.LogRecord{r}, 0) }})
+	c.runs = &runs{c: c}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	if err := c.start(ctx); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-func (c *Coordinator) start() (err error) {
+func (c *Coordinator) start(ctx context.Context) (err error) {
 	if c.build, err = buildID(); err != nil {
 		return err
 	}
@@ -118,10 +139,15 @@ func (c *Coordinator) start() (err error) {
 	if c.cfg.Dir == "" {
 		c.authority, err = pki.NewAuthority(now)
 	} else {
-		c.authority, err = pki.OpenAuthority(filepath.Join(c.cfg.Dir, "authority"), now)
+		c.authority, err = pki.OpenAuthority(filepath.Join(c.cfg.Dir, authorityDir), now)
 	}
 	if err != nil {
 		return fmt.Errorf("the cluster's authority: %w", err)
+	}
+	if c.cfg.Dir != "" {
+		if c.runs.journal, err = openJournal(c.cfg.Dir); err != nil {
+			return err
+		}
 	}
 	identity := pki.Identity{Name: coordinatorName, Role: pki.Coordinator}
 	cert, err := c.authority.Issue(identity, pki.CertificateTTL)
@@ -144,7 +170,7 @@ func (c *Coordinator) start() (err error) {
 		Client: func(string) *tls.Config { return pki.ClientTLS(c.authority.Root(), c.keeper.Get, pki.Worker) },
 		Allow:  allow, Identify: identify, Logger: c.log,
 		Handlers: transport.Handlers{Envelope: c.mesh.Envelope, Streams: map[string]func(net.Conn, transport.Peer){
-			mesh.LaneProtocol: c.mesh.Accept, transport.ProtocolJoin: c.serveJoin, renewProtocol: c.serveRenew,
+			mesh.LaneProtocol: c.mesh.Accept, probeProtocol: serveProbe, transport.ProtocolJoin: c.serveJoin, renewProtocol: c.serveRenew, apiProtocol: c.serveAPI, logProtocol: c.serveLog,
 			beatProtocol: func(conn net.Conn, p transport.Peer) { c.beats.Serve(conn, p.Name) },
 		}},
 	})
@@ -153,13 +179,20 @@ func (c *Coordinator) start() (err error) {
 	}
 	c.self = &wire.Peer{Name: coordinatorName, Incarnation: c.id[:], Address: c.transport.Address(), DataAddress: c.transport.DataAddress()}
 	c.mesh.Start(c.transport)
-	ctx, cancel := context.WithCancel(context.Background())
-	c.cancel = cancel
+	if c.members, err = members.New(c.system, c.transport.Remote(), c.memberships); err != nil {
+		return err
+	}
 	c.running.Add(1)
 	go func() { // ends with ctx
 		defer c.running.Done()
 		c.keeper.Run(ctx)
 	}()
+	if c.runs.journal != nil {
+		if err := c.runs.journal.announce(c.Address()); err != nil {
+			return fmt.Errorf("the coordinator's folder: %w", err)
+		}
+	}
+	c.runs.takeUp()
 	return nil
 }
 
@@ -173,10 +206,12 @@ func newSystem(log *slog.Logger) *actor.ActorSystem {
 func allow(p transport.Peer, protocol string) bool {
 	role := pki.Role(p.Role)
 	switch protocol {
-	case mesh.LaneProtocol, transport.ProtocolControl:
+	case mesh.LaneProtocol, probeProtocol, transport.ProtocolControl:
 		return role == pki.Worker || role == pki.Coordinator
-	case beatProtocol:
+	case beatProtocol, logProtocol:
 		return role == pki.Worker
+	case apiProtocol:
+		return role == pki.Operator || role == pki.Viewer // what of it: see mayWatch
 	}
 	return true
 }
@@ -203,8 +238,8 @@ func (c *Coordinator) NewToken(role pki.Role, ttl time.Duration) (Token, error) 
 	return c.authority.NewToken(role, ttl, time.Now())
 }
 
-// Hosts are the cluster's workers, for troupe.Options.
-func (c *Coordinator) Hosts() placement.Hosts { return &hosts{c} }
+// Hosts are the cluster's workers, for the troupe.Options of one run.
+func (c *Coordinator) Hosts() placement.Hosts { return &hosts{Coordinator: c} }
 
 // admit says whether a process may become a member.
 func (c *Coordinator) admit(h *wire.Hello, _ string) error {
@@ -220,10 +255,40 @@ func (c *Coordinator) admit(h *wire.Hello, _ string) error {
 	return c.mesh.SetPeer(h.GetWorker())
 }
 
+// joined and gone put what beats say on the list of members.
+
 func (c *Coordinator) joined(m beat.Member) {
 	c.mu.Lock()
+	c.heard[m.ID] = heard{Member: m}
+	c.mu.Unlock()
+	if err := c.members.Add(m.ID, m.Address); err != nil {
+		c.log.Error("a worker is no member", "worker", m.Name, "err", err)
+	}
+}
+
+func (c *Coordinator) gone(m beat.Member, why error) {
+	c.mu.Lock()
+	c.heard[m.ID] = heard{m, why}
+	c.mu.Unlock()
+	c.members.Remove(m.ID)
+}
+
+// memberships follows the list of members.
+func (c *Coordinator) memberships(change members.Change) {
+	for _, id := range change.Joined {
+		c.enter(id)
+	}
+	for _, id := range change.Left {
+		c.leave(id)
+	}
+}
+
+func (c *Coordinator) enter(id uuid.UUID) {
+	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.workers[m.ID] = &workerState{Member: m}
+	m := c.heard[id].Member
+	delete(c.heard, id)
+	c.workers[id] = &workerState{Member: m}
 	c.tell()
 	c.log.Info("worker joined", "worker", m.Name, "address", m.Address, "cores", m.Offer.GetCores(), "kernels", m.Offer.GetKernels())
 }
@@ -234,16 +299,17 @@ func (c *Coordinator) tell() {
 	c.changed = make(chan struct{})
 }
 
-func (c *Coordinator) gone(m beat.Member, why error) {
+func (c *Coordinator) leave(id uuid.UUID) {
 	c.mu.Lock()
-	w := c.workers[m.ID]
-	delete(c.workers, m.ID)
+	w, m, why := c.workers[id], c.heard[id].Member, c.heard[id].why
+	delete(c.heard, id)
+	delete(c.workers, id)
 	c.tell()
 	c.mu.Unlock()
-	c.mesh.Forget(m.ID)
+	c.mesh.Forget(id)
 	c.log.Warn("worker is gone", "worker", m.Name, "address", m.Address, "heard_s", time.Since(m.Heard).Seconds(), "why", why)
 	if w != nil && w.attempt != nil {
-		w.attempt.lost(w.Member, why)
+		w.attempt.lost(m, why)
 	}
 }
 
@@ -295,6 +361,9 @@ func (c *Coordinator) Wait(ctx context.Context, workers int) error {
 
 // control takes a worker's message.
 func (c *Coordinator) control(from uuid.UUID, m *wire.Control) {
+	if c.replied(m) {
+		return
+	}
 	c.mu.Lock()
 	var a *attempt
 	if w := c.workers[from]; w != nil {
@@ -316,10 +385,15 @@ func (c *Coordinator) status(m beat.Member, s *wire.StatusReply) {
 	c.mu.Unlock()
 	if a != nil {
 		a.observe(m, s)
+		a.unreachable(m, s.GetUnreachable())
+	}
+	if quiet := c.mesh.Unreachable(c.cfg.Silence)[m.ID]; quiet > 0 {
+		c.beats.Expel(m.ID, fmt.Errorf("messages to it are not acknowledged for %.1f s", quiet.Seconds()))
 	}
 }
 
-// Close ends the cluster's coordinator. Runs must have ended.
+// Close ends the cluster's coordinator. Runs of its own are ended without a checkpoint (see
+// Shutdown); those of others must have ended.
 func (c *Coordinator) Close() {
 	c.mu.Lock()
 	closed := c.closed
@@ -328,18 +402,27 @@ func (c *Coordinator) Close() {
 	if closed {
 		return
 	}
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	c.runs.stop(now)
 	if c.beats != nil {
 		c.beats.Close()
+	}
+	if c.members != nil {
+		c.members.Close()
 	}
 	if c.transport != nil {
 		c.transport.Close()
 		c.mesh.Close()
-		c.cancel()
 	}
+	c.cancel()
 	if c.shutdown != nil {
 		c.shutdown()
 	}
 	c.running.Wait()
+	if err := c.runs.close(); err != nil {
+		c.log.Error("closing the coordinator's folder", "err", err)
+	}
 }
 
 // errClosed: the coordinator is closed.
