@@ -359,6 +359,11 @@ func (c *Coordinator) Wait(ctx context.Context, workers int) error {
 	}
 }
 
+// unreachableSilences is for how many times the silence something may wait to be sent to a
+// process that is alive. TCP waits twice as long each time before it sends again what a
+// broken network has lost: behind a break shorter than the silence it goes on within two.
+const unreachableSilences = 3
+
 // control takes a worker's message.
 func (c *Coordinator) control(from uuid.UUID, m *wire.Control) {
 	if c.replied(m) {
@@ -387,7 +392,7 @@ func (c *Coordinator) status(m beat.Member, s *wire.StatusReply) {
 		a.observe(m, s)
 		a.unreachable(m, s.GetUnreachable())
 	}
-	if quiet := c.mesh.Unreachable(c.cfg.Silence)[m.ID]; quiet > 0 {
+	if quiet := c.mesh.Unreachable(unreachableSilences * c.cfg.Silence)[m.ID]; quiet > 0 {
 		c.beats.Expel(m.ID, fmt.Errorf("messages to it are not acknowledged for %.1f s", quiet.Seconds()))
 	}
 }

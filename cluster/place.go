@@ -396,7 +396,7 @@ func (a *attempt) observe(m beat.Member, reply *wire.StatusReply) {
 func (a *attempt) unreachable(m beat.Member, far []*wire.Unreachable) {
 	for _, u := range far {
 		id, err := uuid.FromBytes(u.GetIncarnation())
-		if err != nil {
+		if err != nil || id != a.c.id && a.ranksOf(id) == nil {
 			continue
 		}
 		why := fmt.Errorf("it could not reach %s for %.1f s", a.name(id), u.GetForS())

@@ -263,6 +263,9 @@ func (w *worker) welcome(m *wire.Welcome) {
 	}
 	id, _ := uuid.FromBytes(m.GetCoordinator().GetIncarnation()) // which SetPeer has looked at
 	if was != nil && string(was.GetIncarnation()) != string(id[:]) {
+		if old, err := uuid.FromBytes(was.GetIncarnation()); err == nil {
+			w.mesh.Forget(old)
+		}
 		w.giveUp("the coordinator was started again")
 	}
 	w.mesh.Reconnected(id)
