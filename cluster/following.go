@@ -24,7 +24,7 @@ type Followed struct {
 
 	c       *Client
 	ctx     context.Context // ends with Detach
-	cancel  context.CancelFunc
+	cancel  context.CancelCauseFunc
 	notice  func(string)
 	running sync.WaitGroup
 	events  chan troupe.Event
@@ -50,7 +50,7 @@ func (c *Client) Follow(ctx context.Context, run string, notice func(text string
 	if err != nil {
 		return nil, err
 	}
-	f.ctx, f.cancel = context.WithCancel(ctx)
+	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	stop := context.AfterFunc(f.ctx, func() { _ = k.conn.Close() })
 	f.running.Add(1)
 	go func() { // ends with the run, or with Detach
@@ -99,11 +99,11 @@ func (f *Followed) follow(k *call) {
 	}
 	switch {
 	case err != nil && f.ctx.Err() != nil:
-		f.err = ErrDetached
+		f.err = context.Cause(f.ctx)
 	case err != nil:
 		f.err = err
 	}
-	f.cancel()
+	f.cancel(nil)
 	select {
 	case <-f.ready:
 	default:
@@ -231,14 +231,19 @@ func (f *Followed) control(what Control) {
 		defer f.running.Done()
 		ctx, cancel := context.WithTimeout(f.ctx, requestTime)
 		defer cancel()
-		if _, err := f.c.Control(ctx, f.ID, what); err != nil && f.ctx.Err() == nil {
-			f.notice(fmt.Sprintf("the run could not be told: %v", err))
+		_, err := f.c.Control(ctx, f.ID, what)
+		switch {
+		case err == nil || f.ctx.Err() != nil:
+		case errors.Is(err, ErrLost): // nobody who wants to leave has to wait for its return
+			f.cancel(errGone{fmt.Errorf("the run could not be told to stop: %w", err)})
+		default:
+			f.notice(fmt.Sprintf("the run could not be told to stop: %v", err))
 		}
 	}()
 }
 
 // Detach ends the following, not the run. Wait returns ErrDetached then.
-func (f *Followed) Detach() { f.cancel() }
+func (f *Followed) Detach() { f.cancel(ErrDetached) }
 
 // Wait waits for the run's end.
 func (f *Followed) Wait() (troupe.Result, error) {
