@@ -143,7 +143,7 @@ func (f *Followed) again(why error) (*call, error) {
 type errGone struct{ err error }
 
 func (e errGone) Error() string        { return e.err.Error() }
-func (e errGone) Is(target error) bool { return target == ErrGone } //nolint:errorlint // as errors.Is asks
+func (e errGone) Is(target error) bool { return target == ErrGone }
 
 // ErrGone: the coordinator could not be reached for long, and whether the run goes on is not
 // known.
