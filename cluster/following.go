@@ -39,24 +39,35 @@ type Followed struct {
 	after  uint64
 }
 
-// Follow follows a run: first what has happened lately, then what does. notice is told of
-// what the run waits for before it begins; nil: nobody is.
-func (c *Client) Follow(ctx context.Context, run string, notice func(text string)) (*Followed, error) {
-	if notice == nil {
-		notice = func(string) {}
+// FollowOptions are how a run is followed.
+type FollowOptions struct {
+	// Notice is told of what the run waits for before it begins, and of what can't be asked;
+	// nil: nobody is.
+	Notice func(text string)
+	// Known says that the run is there: a coordinator that can't be reached is waited for from
+	// the start.
+	Known bool
+}
+
+// Follow follows a run: first what has happened lately, then what does.
+func (c *Client) Follow(ctx context.Context, run string, o FollowOptions) (*Followed, error) {
+	if o.Notice == nil {
+		o.Notice = func(string) {}
 	}
-	f := &Followed{ID: run, c: c, notice: notice, events: make(chan troupe.Event, 16), ready: make(chan struct{}), done: make(chan struct{})}
-	k, err := f.open(ctx)
+	f := &Followed{ID: run, LogEvery: 1, c: c, notice: o.Notice, events: make(chan troupe.Event, 16), ready: make(chan struct{}), done: make(chan struct{})}
+	f.ctx, f.cancel = context.WithCancelCause(ctx)
+	k, err := f.open(f.ctx)
+	if err != nil && o.Known && (errors.Is(err, ErrLost) || errors.Is(err, ErrClosing)) {
+		k, err = f.again(err)
+	}
 	if err != nil {
+		f.cancel(nil)
 		return nil, err
 	}
-	f.ctx, f.cancel = context.WithCancelCause(ctx)
-	stop := context.AfterFunc(f.ctx, func() { _ = k.conn.Close() })
 	f.running.Add(1)
 	go func() { // ends with the run, or with Detach
 		defer f.running.Done()
 		f.follow(k)
-		stop()
 	}()
 	return f, nil
 }
@@ -79,7 +90,7 @@ func (f *Followed) open(ctx context.Context) (*call, error) {
 	if string(w.GetEpoch()) != string(f.epoch) {
 		f.epoch, f.after = w.GetEpoch(), 0
 	}
-	if f.LogEvery == 0 { // they stay as they are when it is followed again
+	if f.Name == "" { // they stay as they are when it is followed again
 		f.ID, f.Name, f.LogEvery = w.GetRun().GetId(), w.GetRun().GetName(), max(1, int(w.GetLogEvery()))
 	}
 	return k, nil
@@ -125,7 +136,7 @@ func (f *Followed) again(why error) (*call, error) {
 		epoch := f.epoch
 		k, err := f.open(f.ctx)
 		if err == nil {
-			if string(epoch) != string(f.epoch) {
+			if epoch != nil && string(epoch) != string(f.epoch) {
 				f.send(troupe.WarningEvent{Text: "the coordinator was started again, and takes the run up"})
 			}
 			return k, nil
