@@ -57,6 +57,10 @@ func (c *Coordinator) serveAPI(conn net.Conn, p transport.Peer) {
 	}()
 	a := &answerer{c: c, peer: p, conn: conn, ctx: ctx}
 	select {
+	case <-c.up:
+	case <-ctx.Done():
+	}
+	select {
 	case c.serving <- struct{}{}:
 		err = a.answer(&r)
 		<-c.serving

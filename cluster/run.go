@@ -31,12 +31,13 @@ type run struct {
 
 	mu        sync.Mutex
 	state     wire.RunSummary_State
-	want      int         // workers to wait for when it is taken up; 0: none
-	inner     *troupe.Run // nil: it has not begun
-	uuid      uuid.UUID   // that the run's own files have
-	workers   []string    // names
-	asked     bool        // somebody has asked it to end
-	pause     bool        // as soon as it begins
+	want      int            // workers to wait for when it is taken up; 0: none
+	inner     *troupe.Run    // nil: it has not begun
+	uuid      uuid.UUID      // that the run's own files have
+	workers   []string       // names
+	hosts     map[int]string // by rank: the worker's name
+	asked     bool           // somebody has asked it to end
+	pause     bool           // as soon as it begins
 	info      *wire.RunEvent
 	events    []*wire.RunEvent // the last ones
 	number    uint64           // of the last one
@@ -78,13 +79,17 @@ func (h *runHosts) Choose(ctx context.Context, cfg *config.Config, wait time.Dur
 		return nil, err
 	}
 	var names []string
+	of := make(map[int]string)
 	if a, ok := w.(*attempt); ok {
 		for _, s := range a.shares {
 			names = append(names, s.Name)
+			for _, rank := range s.ranks {
+				of[rank] = s.Name
+			}
 		}
 	}
 	h.r.mu.Lock()
-	h.r.workers = names
+	h.r.workers, h.r.hosts = names, of
 	h.r.mu.Unlock()
 	return &runWorkers{w, h.r}, nil
 }
@@ -335,12 +340,18 @@ func (r *run) kill() {
 // status is what every actor of the run is doing.
 func (r *run) status() actors.Status {
 	r.mu.Lock()
-	inner := r.inner
+	inner, hosts := r.inner, r.hosts
 	r.mu.Unlock()
 	if inner == nil {
 		return actors.Status{Time: time.Now()}
 	}
-	return inner.Status()
+	s := inner.Status()
+	for i, a := range s.Actors {
+		if a.Rank >= 0 && a.Host == "" { // nothing was heard of it yet
+			s.Actors[i].Host = hosts[a.Rank]
+		}
+	}
+	return s
 }
 
 // summary describes the run in a few words.

@@ -293,7 +293,7 @@ func (s *runs) find(text string) (*run, error) {
 	case len(going) == 1:
 		return going[0], nil
 	case len(going) > 1:
-		byID, byName = going, nil
+		byID = going
 	case len(byID) == 1:
 		return byID[0], nil
 	case len(byID) == 0 && len(byName) > 0:
