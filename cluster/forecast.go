@@ -49,7 +49,7 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 		return nil, err
 	}
 	h := &hosts{Coordinator: c}
-	a, _, err := h.choose(p.Config(), 1)
+	a, _, err := h.choose(p.Config(), 1, false)
 	if err != nil {
 		return nil, err
 	}
