@@ -93,8 +93,9 @@ func (l *timeline) place() int {
 type group struct {
 	// program makes a process of this test binary on a host; nil: on this machine.
 	program func(ctx context.Context, host string) *exec.Cmd
-	boss    settings // of the coordinator
-	dir     string   // for certificates
+	boss    settings      // of the coordinator
+	dir     string        // for certificates
+	more    func() string // that a failure tells
 	line    *timeline
 
 	mu      sync.Mutex
@@ -362,6 +363,9 @@ func (g *group) describe() string {
 		fmt.Fprintf(&b, "the coordinator doesn't answer: %v\n", err)
 	} else {
 		fmt.Fprintf(&b, "the coordinator says:\n%s\n", e.Text)
+	}
+	if g.more != nil {
+		fmt.Fprintln(&b, g.more())
 	}
 	events, _ := g.line.from(0)
 	var lines []string
