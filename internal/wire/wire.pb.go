@@ -2106,7 +2106,7 @@ type Peers struct {
 	Scheduler     *Pid                   `protobuf:"bytes,1,opt,name=scheduler,proto3" json:"scheduler,omitempty"`
 	Loader        *Pid                   `protobuf:"bytes,2,opt,name=loader,proto3" json:"loader,omitempty"`
 	Checkpoint    *Pid                   `protobuf:"bytes,3,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	Stages        []*Pid                 `protobuf:"bytes,4,rep,name=stages,proto3" json:"stages,omitempty"`
+	Ranks         int32                  `protobuf:"varint,5,opt,name=ranks,proto3" json:"ranks,omitempty"` // number of stages, whose processes are known from Assign
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2162,11 +2162,11 @@ func (x *Peers) GetCheckpoint() *Pid {
 	return nil
 }
 
-func (x *Peers) GetStages() []*Pid {
+func (x *Peers) GetRanks() int32 {
 	if x != nil {
-		return x.Stages
+		return x.Ranks
 	}
-	return nil
+	return 0
 }
 
 type Order struct {
@@ -3895,14 +3895,14 @@ const file_wire_proto_rawDesc = "" +
 	"\x05order\x18\x04 \x01(\x03R\x05order\"/\n" +
 	"\x03Pid\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\xbd\x01\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\xaf\x01\n" +
 	"\x05Peers\x12.\n" +
 	"\tscheduler\x18\x01 \x01(\v2\x10.troupe.wire.PidR\tscheduler\x12(\n" +
 	"\x06loader\x18\x02 \x01(\v2\x10.troupe.wire.PidR\x06loader\x120\n" +
 	"\n" +
 	"checkpoint\x18\x03 \x01(\v2\x10.troupe.wire.PidR\n" +
-	"checkpoint\x12(\n" +
-	"\x06stages\x18\x04 \x03(\v2\x10.troupe.wire.PidR\x06stages\"j\n" +
+	"checkpoint\x12\x14\n" +
+	"\x05ranks\x18\x05 \x01(\x05R\x05ranksJ\x04\b\x04\x10\x05\"j\n" +
 	"\x05Order\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\rR\x05phase\x12\x14\n" +
 	"\x05trace\x18\x02 \x01(\bR\x05trace\x125\n" +
@@ -4129,27 +4129,26 @@ var file_wire_proto_depIdxs = []int32{
 	22, // 42: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
 	22, // 43: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
 	22, // 44: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
-	22, // 45: troupe.wire.Peers.stages:type_name -> troupe.wire.Pid
-	25, // 46: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
-	26, // 47: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
-	27, // 48: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
-	22, // 49: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
-	26, // 50: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
-	27, // 51: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
-	34, // 52: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
-	35, // 53: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
-	36, // 54: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
-	13, // 55: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
-	25, // 56: troupe.wire.Apply.update:type_name -> troupe.wire.Update
-	41, // 57: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
-	13, // 58: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
-	22, // 59: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
-	27, // 60: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
-	61, // [61:61] is the sub-list for method output_type
-	61, // [61:61] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	25, // 45: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
+	26, // 46: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
+	27, // 47: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
+	22, // 48: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
+	26, // 49: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
+	27, // 50: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
+	34, // 51: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
+	35, // 52: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
+	36, // 53: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
+	13, // 54: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
+	25, // 55: troupe.wire.Apply.update:type_name -> troupe.wire.Update
+	41, // 56: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
+	13, // 57: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
+	22, // 58: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
+	27, // 59: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
