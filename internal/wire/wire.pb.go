@@ -2451,7 +2451,7 @@ type Peers struct {
 	Scheduler     *Pid                   `protobuf:"bytes,1,opt,name=scheduler,proto3" json:"scheduler,omitempty"`
 	Loader        *Pid                   `protobuf:"bytes,2,opt,name=loader,proto3" json:"loader,omitempty"`
 	Checkpoint    *Pid                   `protobuf:"bytes,3,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	Stages        []*Pid                 `protobuf:"bytes,4,rep,name=stages,proto3" json:"stages,omitempty"`
+	Ranks         int32                  `protobuf:"varint,5,opt,name=ranks,proto3" json:"ranks,omitempty"` // number of stages, whose processes are known from Assign
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2507,11 +2507,11 @@ func (x *Peers) GetCheckpoint() *Pid {
 	return nil
 }
 
-func (x *Peers) GetStages() []*Pid {
+func (x *Peers) GetRanks() int32 {
 	if x != nil {
-		return x.Stages
+		return x.Ranks
 	}
-	return nil
+	return 0
 }
 
 type Order struct {
@@ -7774,14 +7774,14 @@ const file_wire_proto_rawDesc = "" +
 	"\x05order\x18\x04 \x01(\x03R\x05order\"/\n" +
 	"\x03Pid\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\xbd\x01\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\xaf\x01\n" +
 	"\x05Peers\x12.\n" +
 	"\tscheduler\x18\x01 \x01(\v2\x10.troupe.wire.PidR\tscheduler\x12(\n" +
 	"\x06loader\x18\x02 \x01(\v2\x10.troupe.wire.PidR\x06loader\x120\n" +
 	"\n" +
 	"checkpoint\x18\x03 \x01(\v2\x10.troupe.wire.PidR\n" +
-	"checkpoint\x12(\n" +
-	"\x06stages\x18\x04 \x03(\v2\x10.troupe.wire.PidR\x06stages\"j\n" +
+	"checkpoint\x12\x14\n" +
+	"\x05ranks\x18\x05 \x01(\x05R\x05ranksJ\x04\b\x04\x10\x05\"j\n" +
 	"\x05Order\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\rR\x05phase\x12\x14\n" +
 	"\x05trace\x18\x02 \x01(\bR\x05trace\x125\n" +
@@ -8389,78 +8389,77 @@ var file_wire_proto_depIdxs = []int32{
 	27,  // 43: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
 	27,  // 44: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
 	27,  // 45: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
-	27,  // 46: troupe.wire.Peers.stages:type_name -> troupe.wire.Pid
-	30,  // 47: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
-	31,  // 48: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
-	32,  // 49: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
-	27,  // 50: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
-	31,  // 51: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
-	32,  // 52: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
-	39,  // 53: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
-	40,  // 54: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
-	41,  // 55: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
-	18,  // 56: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
-	30,  // 57: troupe.wire.Apply.update:type_name -> troupe.wire.Update
-	46,  // 58: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
-	18,  // 59: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
-	27,  // 60: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
-	32,  // 61: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
-	60,  // 62: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
-	62,  // 63: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
-	74,  // 64: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
-	77,  // 65: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
-	80,  // 66: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
-	86,  // 67: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
-	91,  // 68: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
-	97,  // 69: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
-	81,  // 70: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
-	59,  // 71: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
-	58,  // 72: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
-	61,  // 73: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
-	63,  // 74: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
-	64,  // 75: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
-	75,  // 76: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
-	78,  // 77: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
-	85,  // 78: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
-	87,  // 79: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
-	95,  // 80: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
-	98,  // 81: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
-	82,  // 82: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
-	0,   // 83: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
-	76,  // 84: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
-	65,  // 85: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
-	66,  // 86: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
-	67,  // 87: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
-	68,  // 88: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
-	69,  // 89: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
-	70,  // 90: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
-	71,  // 91: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
-	72,  // 92: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
-	73,  // 93: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
-	78,  // 94: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	59,  // 95: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	76,  // 96: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	1,   // 97: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	76,  // 98: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	79,  // 99: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	17,  // 100: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	2,   // 101: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	83,  // 102: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	84,  // 103: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	76,  // 104: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	88,  // 105: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	89,  // 106: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	88,  // 107: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	92,  // 108: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	93,  // 109: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	94,  // 110: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	96,  // 111: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	99,  // 112: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	113, // [113:113] is the sub-list for method output_type
-	113, // [113:113] is the sub-list for method input_type
-	113, // [113:113] is the sub-list for extension type_name
-	113, // [113:113] is the sub-list for extension extendee
-	0,   // [0:113] is the sub-list for field type_name
+	30,  // 46: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
+	31,  // 47: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
+	32,  // 48: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
+	27,  // 49: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
+	31,  // 50: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
+	32,  // 51: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
+	39,  // 52: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
+	40,  // 53: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
+	41,  // 54: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
+	18,  // 55: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
+	30,  // 56: troupe.wire.Apply.update:type_name -> troupe.wire.Update
+	46,  // 57: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
+	18,  // 58: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
+	27,  // 59: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
+	32,  // 60: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
+	60,  // 61: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
+	62,  // 62: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
+	74,  // 63: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
+	77,  // 64: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
+	80,  // 65: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	86,  // 66: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	91,  // 67: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	97,  // 68: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	81,  // 69: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
+	59,  // 70: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
+	58,  // 71: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
+	61,  // 72: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
+	63,  // 73: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
+	64,  // 74: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
+	75,  // 75: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
+	78,  // 76: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
+	85,  // 77: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	87,  // 78: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	95,  // 79: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	98,  // 80: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	82,  // 81: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
+	0,   // 82: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
+	76,  // 83: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
+	65,  // 84: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
+	66,  // 85: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
+	67,  // 86: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
+	68,  // 87: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
+	69,  // 88: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
+	70,  // 89: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
+	71,  // 90: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
+	72,  // 91: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
+	73,  // 92: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
+	78,  // 93: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	59,  // 94: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	76,  // 95: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	1,   // 96: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	76,  // 97: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	79,  // 98: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	17,  // 99: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	2,   // 100: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	83,  // 101: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	84,  // 102: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	76,  // 103: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	88,  // 104: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	89,  // 105: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	88,  // 106: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	92,  // 107: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	93,  // 108: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	94,  // 109: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	96,  // 110: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	99,  // 111: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	112, // [112:112] is the sub-list for method output_type
+	112, // [112:112] is the sub-list for method input_type
+	112, // [112:112] is the sub-list for extension type_name
+	112, // [112:112] is the sub-list for extension extendee
+	0,   // [0:112] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
