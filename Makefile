@@ -62,6 +62,16 @@ proto: ## write the Go code of the wire's schema again
 check-net: ## run the tests over networks with delay, loss, a rate and partitions (Linux, as root)
 	TROUPE_NETLAB=1 $(GO) test -count=1 -timeout 20m -run Net ./internal/netlab/... $(addsuffix /...,$(wildcard ./cluster))
 
+KILLS_SEED ?= 0
+.PHONY: check-kills
+check-kills: ## kill and stop workers and the coordinator at 20 random moments of one run (Linux; KILLS_SEED=n)
+	TROUPE_KILLS=1 $(GO) test -count=1 -timeout 20m -v -run '^TestKills$$' ./cluster -kills.seed $(KILLS_SEED)
+
+IDLE_MINUTES ?= 10
+.PHONY: check-idle
+check-idle: ## watch what an idle coordinator and an idle worker cost for IDLE_MINUTES (10) (Linux)
+	TROUPE_IDLE=1 $(GO) test -count=1 -timeout 60m -v -run '^TestIdle$$' ./cluster -idle.minutes $(IDLE_MINUTES)
+
 .PHONY: check-cuda
 check-cuda: ## compile the CUDA kernels for several GPUs with NVIDIA's compiler, which pip fetches (no GPU needed)
 	GO=$(GO) scripts/cuda-check

@@ -43,7 +43,13 @@ type (
 	StallEvent = actors.StallEvent
 	// PauseEvent: the run paused at a step's end, or goes on.
 	PauseEvent = actors.PauseEvent
+	// ChangeEvent: a change is journalled, or was refused.
+	ChangeEvent = actors.ChangeEvent
 )
+
+// Change is a request to a run: to pause, write a checkpoint or stop when a step has ended,
+// or to go on with another learning rate.
+type Change = actors.Change
 
 // Updates counts steps by how their update was made, where pipeline.post_validation is
 // on: applied speculatively and kept, or rolled back, or waited for.
@@ -146,7 +152,9 @@ type Run struct {
 
 	mu        sync.Mutex
 	inner     *actors.Run // the attempt
-	asked     requests    // what every attempt is told
+	between   bool        // it has ended, and the next has not begun
+	asked     []Change    // meanwhile
+	killed    bool
 	dropped   int
 	savedStep int64 // of the last checkpoint
 	result    Result
@@ -235,7 +243,12 @@ func (r *Run) begin(o Options, wait time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.inner = inner
-	r.asked.repeat(inner)
+	for _, c := range r.asked {
+		inner.Change(c)
+	}
+	if r.between, r.asked = false, nil; r.killed {
+		inner.Kill()
+	}
 	return nil
 }
 
@@ -248,6 +261,9 @@ func (r *Run) finish(o Options) {
 		if !r.restarts.allows(out.Err, r.saved()) {
 			break
 		}
+		r.mu.Lock()
+		r.between = true
+		r.mu.Unlock()
 		err := r.release()
 		if err == nil {
 			r.send(RestartEvent{Err: out.Err, Restart: r.restarts.done, Most: r.restarts.most})
@@ -527,6 +543,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	spec.EvalEvery, spec.CheckpointEvery, spec.TraceEvery = int64(cfg.Run.EvalEvery), int64(cfg.Run.CheckpointEvery), traceEvery(cfg, o)
 	spec.Data, spec.MicrobatchSize, spec.Context, spec.Sequences = src, cfg.Batch.Microbatch, cfg.Model.Context, cfg.Batch.Sequences
 	spec.Rate, spec.ClipNorm = rate, cfg.Optimizer.ClipNorm
+	spec.Changes, spec.WriteChange = r.output.Changes(), r.output.WriteChange
 	spec.WriteCheckpoint, spec.WriteRecord, spec.WriteTrace, spec.OnEvent = save.Write, r.metrics.Write, traceWriter(p, r.output.FS, info.Threads), r.send
 	spec.StallAfter = time.Duration(cfg.Run.StallAfterS * float64(time.Second))
 	if spec.Logger = o.Logger; spec.System == nil {
@@ -542,28 +559,25 @@ func (r *Run) saved() int64 {
 	return r.savedStep
 }
 
-// requests are what was asked of the run and holds for every attempt at it.
-type requests struct{ pause, stop, kill bool }
-
-// repeat tells an attempt of them.
-func (q requests) repeat(to *actors.Run) {
-	if q.pause {
-		to.Pause()
+// Change makes a change, or journals it for the step that it names: a ChangeEvent tells of
+// it. It takes effect again when the run goes on from an older checkpoint.
+func (r *Run) Change(c Change) error {
+	if err := c.Check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrOptions, err)
 	}
-	if q.stop {
-		to.Stop()
-	}
-	if q.kill {
-		to.Kill()
-	}
+	r.ask(c)
+	return nil
 }
 
-// ask notes a request and passes it to the attempt in progress.
-func (r *Run) ask(note func(*requests), tell func(*actors.Run)) {
+// ask passes a change to the attempt in progress, or keeps it for the next.
+func (r *Run) ask(c Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	note(&r.asked)
-	tell(r.inner)
+	if r.between {
+		r.asked = append(r.asked, c)
+		return
+	}
+	r.inner.Change(c)
 }
 
 // send publishes an event. A reader that is too slow loses step events, and is
@@ -614,19 +628,24 @@ func (r *Run) Info() Info {
 func (r *Run) Events() <-chan Event { return r.events }
 
 // Pause holds the run at the end of its step; Resume lets it go on.
-func (r *Run) Pause() { r.ask(func(q *requests) { q.pause = true }, (*actors.Run).Pause) }
+func (r *Run) Pause() { r.ask(Change{Kind: actors.Pause}) }
 
 // Resume lets a paused run go on.
-func (r *Run) Resume() { r.ask(func(q *requests) { q.pause = false }, (*actors.Run).Resume) }
+func (r *Run) Resume() { r.ask(Change{Kind: actors.Resume}) }
 
 // Checkpoint asks for a checkpoint at the end of the step.
-func (r *Run) Checkpoint() { r.ask(func(*requests) {}, (*actors.Run).Checkpoint) }
+func (r *Run) Checkpoint() { r.ask(Change{Kind: actors.Checkpoint}) }
 
 // Stop ends the run at the end of its step, with a checkpoint.
-func (r *Run) Stop() { r.ask(func(q *requests) { q.stop = true }, (*actors.Run).Stop) }
+func (r *Run) Stop() { r.ask(Change{Kind: actors.Stop}) }
 
 // Kill ends the run at once, without a checkpoint.
-func (r *Run) Kill() { r.ask(func(q *requests) { q.kill = true }, (*actors.Run).Kill) }
+func (r *Run) Kill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.killed = true
+	r.inner.Kill()
+}
 
 // Memory is the tensor memory of the run's device of a kind, "cpu" or "cuda"; zeros if no
 // rank is on one.

@@ -126,7 +126,7 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 		h, p.Bulk = m.Header, true
 		v := &wire.Weight{Request: m.Request}
 		if m.Err != nil {
-			v.Error = m.Err.Error()
+			v.Error = cut(m.Err.Error())
 		} else {
 			v.Tensor, p.Parts = packTensor(m.Tensor), tensorParts(m.Tensor)
 		}
@@ -224,7 +224,7 @@ var failures = map[string]error{
 }
 
 func packFailure(m *Failed) *wire.Failed {
-	f := &wire.Failed{Actor: m.Actor, Error: m.Err.Error()}
+	f := &wire.Failed{Actor: cut(m.Actor), Error: cut(m.Err.Error())}
 	for name, err := range failures {
 		if errors.Is(m.Err, err) {
 			f.Kind = name
@@ -232,7 +232,7 @@ func packFailure(m *Failed) *wire.Failed {
 	}
 	var p *Panic
 	if errors.As(m.Err, &p) {
-		f.Error, f.Stack = fmt.Sprint(p.Value), string(p.Stack)
+		f.Error, f.Stack = cut(fmt.Sprint(p.Value)), cut(string(p.Stack))
 	}
 	return f
 }

@@ -3,6 +3,7 @@ package actors
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -191,7 +192,8 @@ func unpackFailure(f *wire.Failed) error {
 	return &RemoteError{Text: cut(f.GetError()), kind: failures[f.GetKind()]}
 }
 
-func cut(s string) string { return s[:min(len(s), limitText)] }
+// cut makes a text one that a message can carry: short, and of valid characters.
+func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), limitText)], "\uFFFD") }
 
 // remoteRank checks the rank of a stage that reports from another process.
 func (c *Codec) remoteRank(rank int32) (int, error) {
@@ -295,8 +297,8 @@ func (c *Codec) takeData(h Header, d *wire.Data, lens []int) (owner, [][]byte, e
 			return nil, nil, fmt.Errorf("%w: %d tokens in %d bytes, for %d positions", ErrMessage, count, lens[i], n)
 		}
 	}
-	b := c.batches.get(int(n))
-	b.Extent, b.Tokens, b.Targets = extent, b.Tokens[:d.GetTokens()], b.Targets[:d.GetTargets()]
+	b := c.batches.get(int(d.GetTokens()), int(d.GetTargets())) // and not for n, of which nothing may have come
+	b.Extent = extent
 	return &Data{Header: h, Chunk: d.GetChunk(), Microbatch: d.GetMicrobatch(), Batch: b},
 		[][]byte{tensorops.HostBytes(b.Tokens), tensorops.HostBytes(b.Targets)}, nil
 }
@@ -334,6 +336,9 @@ func (c *Codec) takeState(h Header, s *wire.StageState, lens []int) (owner, [][]
 func (c *Codec) takeWeight(h Header, w *wire.Weight, lens []int) (owner, [][]byte, error) {
 	m := &Weight{Header: h, Request: w.GetRequest()}
 	if w.GetError() != "" {
+		if len(lens) > 0 {
+			return nil, nil, fmt.Errorf("%w: an error comes with %d parts", ErrMessage, len(lens))
+		}
 		m.Err = &RemoteError{Text: cut(w.GetError())}
 		return m, nil, nil
 	}

@@ -15,6 +15,7 @@ type Stages struct {
 	supervisor *actor.PID
 	weights    *WeightReader
 	kill       sync.Once
+	spawned    chan struct{} // closed when the stages have mailboxes
 	result     chan struct{} // closed when no actor is left
 	done       chan struct{}
 }
@@ -39,7 +40,7 @@ func StartStages(spec Spec, coordinator string, weights *WeightReader) (*Stages,
 		}
 	}
 	l.system = spec.System
-	s := &Stages{local: l, weights: weights, result: make(chan struct{}), done: make(chan struct{})}
+	s := &Stages{local: l, weights: weights, spawned: make(chan struct{}), result: make(chan struct{}), done: make(chan struct{})}
 	if spec.Attach != nil {
 		spec.Attach(newCodec(l, tables, toStages))
 	}
@@ -62,6 +63,10 @@ func StartStages(spec Spec, coordinator string, weights *WeightReader) (*Stages,
 	if err != nil {
 		s.Wait()
 		return nil, fmt.Errorf("spawning the stages' supervisor: %w", err)
+	}
+	select {
+	case <-s.spawned: // what comes for them from now on finds them
+	case <-s.result:
 	}
 	return s, nil
 }
@@ -162,4 +167,5 @@ func (s *stageSupervisor) spawn(ctx actor.Context) {
 		}
 		s.pids[name] = pid
 	}
+	close(s.spawned)
 }

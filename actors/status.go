@@ -19,9 +19,16 @@ type Status struct {
 func (s Status) String() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ACTOR\tSTEP\tDOING\tWAITS FOR\tFROM\tSINCE")
+	elsewhere, host := s.hosts(), ""
+	if elsewhere {
+		host = "HOST\t"
+	}
+	fmt.Fprintln(w, "ACTOR\t"+host+"STEP\tDOING\tWAITS FOR\tFROM\tSINCE")
 	for _, a := range s.Actors {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%.1f s\n", a.name(), a.Step, a.doing(), orDash(a.waitsFor()), orDash(a.From), s.Time.Sub(a.Since).Seconds())
+		if elsewhere {
+			host = orDash(a.Host) + "\t"
+		}
+		fmt.Fprintf(w, "%s\t%s%d\t%s\t%s\t%s\t%.1f s\n", a.Actor, host, a.Step, a.doing(), orDash(a.waitsFor()), orDash(a.From), s.Time.Sub(a.Since).Seconds())
 	}
 	w.Flush() //nolint:errcheck // a strings.Builder does not fail
 	if e := s.Explain(); e != "" {

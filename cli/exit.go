@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/term"
 	"github.com/troupe-ml/troupe/tensorops/cpu"
@@ -39,12 +40,15 @@ func exitCodes() *cobra.Command {
    0  done
    1  failed: a stage failed, the disk is full, a checkpoint is damaged (ckpt
       verify), a model computes NaN (eval, generate), the output can't be
-      written, or a second signal ended the run at once
+      written, or a second signal ended the run at once; a coordinator refuses
+      the token or what was asked, or knows no such run
    2  the command line is not understood
   75  try again: a signal, or a closed output, stopped the run, which wrote a
       checkpoint and goes on from it when the same command is given; another
       process is using the output folder; or the system could not read a file at
-      the moment, for want of memory or of open files, or for an error of the disk
+      the moment, for want of memory or of open files, or for an error of the disk;
+      the workers that a run needs are not there; the coordinator can't be reached;
+      who followed a run of a coordinator has left it, and it goes on
   78  the configuration, the data, a checkpoint to start from or the output
       folder can't be used as they are: also a checkpoint that is incomplete, may
       not be read or is of a newer program; nothing was changed
@@ -58,6 +62,9 @@ Signals during engine run:
                    closed, or nobody reads the output or the messages any more
                    (engine run … | head); with nohup SIGHUP is ignored
   SIGQUIT          print what every actor does and waits for, and go on
+
+With engine run --cluster SIGINT and SIGTERM do the same, but SIGHUP and SIGPIPE only
+end the following: the run goes on.
 
 Other commands end by SIGHUP and SIGPIPE as any program does.
 
@@ -77,7 +84,7 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.Is(err, errStopped), errors.Is(err, troupe.ErrNoWorkers), checkpoint.TryAgain(err):
+	case errors.Is(err, errStopped), checkpoint.TryAgain(err), errors.Is(err, troupe.ErrNoWorkers), passes(err):
 		return exitTryAgain
 	case errors.As(err, &key):
 		return exitConfig
@@ -87,6 +94,16 @@ func exitCode(err error) int {
 		return exitConfig
 	}
 	return exitFailed
+}
+
+// passes reports whether an error of a coordinator is one that may pass.
+func passes(err error) bool {
+	for _, e := range []error{cluster.ErrLost, cluster.ErrGone, cluster.ErrClosing, cluster.ErrSlow, cluster.ErrTryAgain} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // explain writes an error for a person, each that is joined in it on a line. Where one

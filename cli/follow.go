@@ -56,6 +56,9 @@ func showAll(events <-chan troupe.Event, notices <-chan string, show reporter) {
 	}
 }
 
+// detachable is a run that goes on where nobody follows it.
+type detachable interface{ Detach() }
+
 // killGrace is how long a run may take to end after it was killed.
 const killGrace = 2 * time.Second
 
@@ -105,6 +108,7 @@ func (o outlet) Write(p []byte) (int, error) {
 // behind.
 func supervise(r training, signals <-chan os.Signal, notices chan<- string, ended <-chan struct{}) error {
 	stopping, asked := false, false
+	remote, detaches := r.(detachable)
 	stop := func(notice string) {
 		notify(notices, "engine: "+notice)
 		if !stopping {
@@ -120,6 +124,8 @@ func supervise(r training, signals <-chan os.Signal, notices chan<- string, ende
 			switch {
 			case s == syscall.SIGQUIT:
 				notify(notices, r.Status().String())
+			case (s == syscall.SIGPIPE || s == syscall.SIGHUP) && detaches:
+				remote.Detach()
 			case s == syscall.SIGPIPE || s == syscall.SIGHUP:
 				// They come several times for one reason: for each line that nobody reads, and
 				// from a terminal's end and the shell's.

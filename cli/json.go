@@ -78,6 +78,18 @@ func (j *jsonReporter) event(e troupe.Event) {
 		j.emit("warning", struct {
 			Text string `json:"text"`
 		}{e.Text})
+	case troupe.RestartEvent:
+		say(j.app.err, "warning: %v; the run goes on from its last checkpoint (restart %d of %d)", e.Err, e.Restart, e.Most)
+		j.emit("restart", struct {
+			Error   string `json:"error"`
+			Restart int    `json:"restart"`
+			Most    int    `json:"max_restarts"`
+		}{e.Err.Error(), e.Restart, e.Most})
+	case troupe.PauseEvent:
+		j.emit("pause", struct {
+			Step   int64 `json:"step"`
+			Paused bool  `json:"paused"`
+		}{e.Step, e.Paused})
 	case troupe.StallEvent:
 		say(j.app.err, "warning: nothing has moved for %.1f s", e.Quiet.Seconds())
 		j.notice(e.Status.String())

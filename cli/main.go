@@ -40,8 +40,8 @@ type app struct {
 	out      *stream // the output as it is: see people and programs
 	err      io.Writer
 	broken   <-chan struct{} // a reader of out or err has ended
-	terminal bool       // out is one
-	width    func() int // of the terminal that out is; nil: it is none, or can't redraw a line
+	terminal bool            // out is one
+	width    func() int      // of the terminal that out is; nil: it is none, or can't redraw a line
 	now      func() time.Time
 	ending   func() // of the worker processes of a run; nil: there are none
 	working  bool   // a command has begun its work: its flags and arguments are understood
@@ -114,7 +114,7 @@ it has trained. A run is described by one TOML file:
 	root.SetVersionTemplate("engine {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
-	root.AddCommand(a.newRun(), a.newEval(), a.newGenerate(), a.newConfig(), a.newInit(), a.newCkpt(), a.newPlan(), a.newTrace(), a.newBench(), a.newDoctor(), a.newWorker(), a.newVersion(), exitCodes())
+	root.AddCommand(a.newRun(), a.newEval(), a.newGenerate(), a.newConfig(), a.newInit(), a.newCkpt(), a.newPlan(), a.newTrace(), a.newBench(), a.newDoctor(), a.newCluster(), a.newWorker(), a.newPs(), a.newStatus(), a.newLogs(), a.newFollow(), a.newStop(), a.newVersion(), exitCodes())
 	for _, more := range hidden {
 		root.AddCommand(more(a))
 	}

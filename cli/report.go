@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/term"
 	"github.com/troupe-ml/troupe/telemetry"
 )
@@ -23,11 +22,11 @@ type reporter interface {
 	sample(context.Context, troupe.GenerateOptions) error
 }
 
-func (a *app) newReporter(cfg *config.Config, o runFlags) reporter {
+func (a *app) newReporter(logEvery int, o runFlags) reporter {
 	if o.json {
 		return &jsonReporter{app: a}
 	}
-	return &textReporter{app: a, screen: term.NewScreen(a.out, a.err, a.width), quiet: o.quiet, logEvery: cfg.Run.LogEvery}
+	return &textReporter{app: a, screen: term.NewScreen(a.out, a.err, a.width), quiet: o.quiet, logEvery: logEvery}
 }
 
 // textReporter writes lines for people, and on a terminal a bar.
@@ -98,6 +97,12 @@ func (t *textReporter) event(e troupe.Event) {
 		t.warn("%s", e.Text)
 	case troupe.RestartEvent:
 		t.warn("%v; the run goes on from its last checkpoint (restart %d of %d)", e.Err, e.Restart, e.Most)
+	case troupe.PauseEvent:
+		if e.Paused {
+			t.log("paused at step %d", e.Step)
+		} else {
+			t.log("goes on from step %d", e.Step)
+		}
 	case troupe.StallEvent:
 		t.warn("nothing has moved for %s", term.Duration(e.Quiet))
 		t.notice(e.Status.String())

@@ -28,6 +28,8 @@ type runFlags struct {
 	sampleTokens int
 	prompt       string
 	local        int // workers of this machine; 0: none
+	client       clientFlags
+	detach       bool
 }
 
 func (a *app) newRun() *cobra.Command {
@@ -51,11 +53,17 @@ checkpoints/.
 Ctrl-C (SIGINT, SIGTERM) finishes the step, writes a checkpoint and exits with
 75; a second one stops at once. A closed terminal (SIGHUP) or output (a pipe whose
 reader has ended) does the same as the first. SIGQUIT shows what every stage does
-and waits for. engine help exit-codes has the details.`,
+and waits for. engine help exit-codes has the details.
+
+With --cluster a coordinator (engine cluster start) trains, on its workers, and the
+run is followed from here. Paths in the configuration are then the coordinator's,
+and so are environment variables. Ctrl-C stops the run as above; where the terminal
+or the output is closed the run goes on, and engine follow shows it again.`,
 		Example: `  engine run config.toml
   engine run config.toml --set run.steps=2000 --set 'data.train=${HOME}/books/*.txt'
   engine run config.toml --fresh --set run.name=second --sample 200
-  engine run config.toml --json > log.jsonl`,
+  engine run config.toml --json > log.jsonl
+  engine run config.toml --cluster head:7070 --detach`,
 		Args:              takes("CONFIG"),
 		ValidArgsFunction: completeFiles("toml"),
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {
@@ -75,6 +83,12 @@ and waits for. engine help exit-codes has the details.`,
 					return err
 				}
 			}
+			if err := o.checkCluster(cmd); err != nil {
+				return err
+			}
+			if o.client.cluster != "" {
+				return a.trainOn(cmd.Context(), args[0], o)
+			}
 			return a.train(cmd.Context(), args[0], o)
 		}),
 	}
@@ -87,6 +101,9 @@ and waits for. engine help exit-codes has the details.`,
 	f.BoolVar(&o.json, "json", false, `print a JSON object a line, each with an "event"`)
 	f.IntVar(&o.sampleTokens, "sample", 0, "at the end, let the model write this number of `tokens`")
 	f.IntVar(&o.local, "local-cluster", 0, "train in this number of worker `processes` of this machine, started and ended by the run")
+	f.StringVar(&o.client.cluster, "cluster", "", "have the coordinator at `host:port` train")
+	f.BoolVar(&o.detach, "detach", false, "with --cluster: print the run's id when it has begun, and don't follow it")
+	o.client.setCredentials(cmd)
 	f.StringVar(&o.prompt, "prompt", "", "`text` that the sample continues (default: a line break)")
 	return cmd
 }
@@ -101,7 +118,7 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 	signal.Notify(signals, runSignals()...)
 	a.mindPipes(signals)
 	options := troupe.Options{Fresh: o.fresh, FromStep: o.fromStep, AcceptNewData: o.newData}
-	r, err := a.start(func() (*troupe.Run, error) {
+	r, err := start(a, func() (*troupe.Run, error) {
 		if o.local == 0 {
 			return troupe.Start(ctx, cfg, options)
 		}
@@ -110,7 +127,7 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 	if err != nil {
 		return err
 	}
-	show := a.newReporter(cfg, o)
+	show := a.newReporter(cfg.Run.LogEvery, o)
 	res, err := follow(r, show, signals)
 	if a.ending != nil {
 		a.ending()
@@ -169,9 +186,9 @@ func (a *app) startLocal(ctx context.Context, cfg *config.Config, workers int, o
 
 // start begins a run, which may take a while. A signal before it is done ends
 // the program: there is nothing to save.
-func (a *app) start(begin func() (*troupe.Run, error), signals <-chan os.Signal) (*troupe.Run, error) {
+func start[T any](a *app, begin func() (T, error), signals <-chan os.Signal) (T, error) {
 	type started struct {
-		run *troupe.Run
+		run T
 		err error
 	}
 	done := make(chan started, 1)
@@ -189,7 +206,8 @@ func (a *app) start(begin func() (*troupe.Run, error), signals <-chan os.Signal)
 				continue
 			}
 			say(a.err, "stopped before training began")
-			return nil, errStopped
+			var none T
+			return none, errStopped
 		}
 	}
 }

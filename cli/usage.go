@@ -68,6 +68,16 @@ func takes(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// takesUpTo checks the number of arguments where the last ones may be left out.
+func takesUpTo(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > len(names) {
+			return usagef("unexpected argument %q: %s", args[len(names)], cmd.UseLine())
+		}
+		return nil
+	}
+}
+
 // renamedFlags are the flags of earlier versions under another name.
 var renamedFlags = map[string]string{"group": "microbatch-group-size", "bound": "max-in-flight"}
 

@@ -50,6 +50,8 @@ type Config struct {
 	Silence     time.Duration
 	Lease       time.Duration
 	LaneStreams int // connections that carry tensors to a process; 0: 2
+	// RemoteTokens lets operators make, list and revoke tokens over the network.
+	RemoteTokens bool
 	// System, if there is one, is the caller's own: it must have no address yet.
 	System *actor.ActorSystem
 	Logger *slog.Logger // nil: nobody is told
@@ -72,13 +74,18 @@ type Coordinator struct {
 	members   *members.List
 	cancel    context.CancelFunc
 	running   sync.WaitGroup
+	runs      *runs
+	logs      *logRing
+	serving   chan struct{} // a place for each operator's request that is answered
 
 	mu         sync.Mutex
 	heard      map[uuid.UUID]heard        // of workers that come or go, until the list of members says so
 	workers    map[uuid.UUID]*workerState // that are members
 	changed    chan struct{}              // closed and replaced when a worker comes, goes or is free
 	generation uint64
-	apart      map[[2]uuid.UUID]time.Time // workers that could not reach each other, and until when they are kept apart
+	requests   uint64
+	asked      map[uint64]chan *wire.Control // who waits for a reply, by the request's number
+	apart      map[[2]uuid.UUID]time.Time    // workers that could not reach each other, and until when they are kept apart
 	closed     bool
 }
 
@@ -108,7 +115,10 @@ func NewCoordinator(cfg Config) (*Coordinator, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Coordinator{cfg: cfg, log: cfg.Logger, heard: make(map[uuid.UUID]heard), workers: make(map[uuid.UUID]*workerState), apart: make(map[[2]uuid.UUID]time.Time), changed: make(chan struct{}), generation: uint64(time.Now().UnixMilli())} //nolint:gosec // after 1970
+	c := &Coordinator{cfg: cfg, logs: newLogRing(), serving: make(chan struct{}, limitRequests), heard: make(map[uuid.UUID]heard), workers: make(map[uuid.UUID]*workerState),
+		asked: make(map[uint64]chan *wire.Control), apart: make(map[[2]uuid.UUID]time.Time), changed: make(chan struct{}), generation: uint64(time.Now().UnixMilli())} //nolint:gosec // after 1970
+	c.log = slog.New(&logHandler{next: cfg.Logger.Handler(), process: coordinatorName, sink: func(r *wire.LogRecord) { c.logs.add([]*wire.LogRecord{r}, 0) }})
+	c.runs = &runs{c: c}
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	if err := c.start(ctx); err != nil {
@@ -129,10 +139,15 @@ func (c *Coordinator) start(ctx context.Context) (err error) {
 	if c.cfg.Dir == "" {
 		c.authority, err = pki.NewAuthority(now)
 	} else {
-		c.authority, err = pki.OpenAuthority(filepath.Join(c.cfg.Dir, "authority"), now)
+		c.authority, err = pki.OpenAuthority(filepath.Join(c.cfg.Dir, authorityDir), now)
 	}
 	if err != nil {
 		return fmt.Errorf("the cluster's authority: %w", err)
+	}
+	if c.cfg.Dir != "" {
+		if c.runs.journal, err = openJournal(c.cfg.Dir); err != nil {
+			return err
+		}
 	}
 	identity := pki.Identity{Name: coordinatorName, Role: pki.Coordinator}
 	cert, err := c.authority.Issue(identity, pki.CertificateTTL)
@@ -155,7 +170,7 @@ func (c *Coordinator) start(ctx context.Context) (err error) {
 		Client: func(string) *tls.Config { return pki.ClientTLS(c.authority.Root(), c.keeper.Get, pki.Worker) },
 		Allow:  allow, Identify: identify, Logger: c.log,
 		Handlers: transport.Handlers{Envelope: c.mesh.Envelope, Streams: map[string]func(net.Conn, transport.Peer){
-			mesh.LaneProtocol: c.mesh.Accept, transport.ProtocolJoin: c.serveJoin, renewProtocol: c.serveRenew,
+			mesh.LaneProtocol: c.mesh.Accept, probeProtocol: serveProbe, transport.ProtocolJoin: c.serveJoin, renewProtocol: c.serveRenew, apiProtocol: c.serveAPI, logProtocol: c.serveLog,
 			beatProtocol: func(conn net.Conn, p transport.Peer) { c.beats.Serve(conn, p.Name) },
 		}},
 	})
@@ -172,6 +187,12 @@ func (c *Coordinator) start(ctx context.Context) (err error) {
 		defer c.running.Done()
 		c.keeper.Run(ctx)
 	}()
+	if c.runs.journal != nil {
+		if err := c.runs.journal.announce(c.Address()); err != nil {
+			return fmt.Errorf("the coordinator's folder: %w", err)
+		}
+	}
+	c.runs.takeUp()
 	return nil
 }
 
@@ -185,10 +206,12 @@ func newSystem(log *slog.Logger) *actor.ActorSystem {
 func allow(p transport.Peer, protocol string) bool {
 	role := pki.Role(p.Role)
 	switch protocol {
-	case mesh.LaneProtocol, transport.ProtocolControl:
+	case mesh.LaneProtocol, probeProtocol, transport.ProtocolControl:
 		return role == pki.Worker || role == pki.Coordinator
-	case beatProtocol:
+	case beatProtocol, logProtocol:
 		return role == pki.Worker
+	case apiProtocol:
+		return role == pki.Operator || role == pki.Viewer // what of it: see mayWatch
 	}
 	return true
 }
@@ -336,8 +359,16 @@ func (c *Coordinator) Wait(ctx context.Context, workers int) error {
 	}
 }
 
+// unreachableSilences is for how many times the silence something may wait to be sent to a
+// process that is alive. TCP waits twice as long each time before it sends again what a
+// broken network has lost: behind a break shorter than the silence it goes on within two.
+const unreachableSilences = 3
+
 // control takes a worker's message.
 func (c *Coordinator) control(from uuid.UUID, m *wire.Control) {
+	if c.replied(m) {
+		return
+	}
 	c.mu.Lock()
 	var a *attempt
 	if w := c.workers[from]; w != nil {
@@ -359,10 +390,15 @@ func (c *Coordinator) status(m beat.Member, s *wire.StatusReply) {
 	c.mu.Unlock()
 	if a != nil {
 		a.observe(m, s)
+		a.unreachable(m, s.GetUnreachable())
+	}
+	if quiet := c.mesh.Unreachable(unreachableSilences * c.cfg.Silence)[m.ID]; quiet > 0 {
+		c.beats.Expel(m.ID, fmt.Errorf("messages to it are not acknowledged for %.1f s", quiet.Seconds()))
 	}
 }
 
-// Close ends the cluster's coordinator. Runs must have ended.
+// Close ends the cluster's coordinator. Runs of its own are ended without a checkpoint (see
+// Shutdown); those of others must have ended.
 func (c *Coordinator) Close() {
 	c.mu.Lock()
 	closed := c.closed
@@ -371,6 +407,9 @@ func (c *Coordinator) Close() {
 	if closed {
 		return
 	}
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	c.runs.stop(now)
 	if c.beats != nil {
 		c.beats.Close()
 	}
@@ -386,6 +425,9 @@ func (c *Coordinator) Close() {
 		c.shutdown()
 	}
 	c.running.Wait()
+	if err := c.runs.close(); err != nil {
+		c.log.Error("closing the coordinator's folder", "err", err)
+	}
 }
 
 // errClosed: the coordinator is closed.

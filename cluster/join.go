@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"time"
 
@@ -46,7 +47,11 @@ func join(ctx context.Context, address string, t pki.Token, name string) (cert t
 		return cert, nil, err
 	}
 	if r.GetError() != "" {
-		return cert, nil, fmt.Errorf("%w: %.1000s", ErrRefused, r.GetError())
+		err := fmt.Errorf("%w: %.1000s", ErrRefused, r.GetError())
+		if time.Now().After(t.Expires) {
+			err = fmt.Errorf("%w: its time was over at %s; make a new one (engine cluster token)", err, t.Expires.Local().Format(time.DateTime))
+		}
+		return cert, nil, err
 	}
 	// The root is the one that the handshake has checked.
 	secure, ok := conn.(*tls.Conn)
@@ -125,7 +130,11 @@ func (c *Coordinator) serveJoin(conn net.Conn, _ transport.Peer) {
 	switch {
 	case err == nil:
 		answer.Certificate, answer.Root = cert, c.authority.Root()
-		c.log.Info("gave a certificate", "name", id.Name, "role", id.Role, "from", conn.RemoteAddr())
+		level := slog.LevelDebug // with each of their commands; those that change something are logged
+		if id.Role == pki.Worker {
+			level = slog.LevelInfo
+		}
+		c.log.Log(context.Background(), level, "gave a certificate", "name", id.Name, "role", id.Role, "from", conn.RemoteAddr())
 	case errors.Is(err, pki.ErrTokenRefused):
 		answer.Error = pki.ErrTokenRefused.Error() // why is for the log alone
 	default:

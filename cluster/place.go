@@ -295,6 +295,9 @@ func (a *attempt) name(worker uuid.UUID) string {
 			return s.Name
 		}
 	}
+	if worker == a.c.id {
+		return coordinatorName
+	}
 	return worker.String()
 }
 
@@ -385,6 +388,26 @@ func (a *attempt) observe(m beat.Member, reply *wire.StatusReply) {
 		if s.ID == m.ID {
 			s.doing = strings.Join(doing, "; ")
 		}
+	}
+}
+
+// unreachable takes a worker's word that it can't reach another process, though both can
+// reach this one: the attempt ends, and the next one does without one of the two.
+func (a *attempt) unreachable(m beat.Member, far []*wire.Unreachable) {
+	for _, u := range far {
+		id, err := uuid.FromBytes(u.GetIncarnation())
+		if err != nil || id != a.c.id && a.ranksOf(id) == nil {
+			continue
+		}
+		why := fmt.Errorf("it could not reach %s for %.1f s", a.name(id), u.GetForS())
+		if id == a.c.id {
+			a.c.beats.Expel(m.ID, why)
+			return
+		}
+		a.c.mu.Lock()
+		a.c.apart[[2]uuid.UUID{m.ID, id}] = time.Now().Add(apartTime)
+		a.c.mu.Unlock()
+		a.lost(m, why)
 	}
 }
 

@@ -1,7 +1,13 @@
 package cluster
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 )
@@ -14,3 +20,36 @@ func ReadTokenFile(path string) (Token, error) { return pki.ReadTokenFile(path) 
 
 // WriteTokenFile writes a token into a file that nobody else may read.
 func WriteTokenFile(path string, t Token) error { return pki.WriteTokenFile(path, t) }
+
+// Role says what a process may do.
+type Role = pki.Role
+
+// authorityDir is the folder of the authority, in that of the coordinator.
+const authorityDir = "authority"
+
+// Tokens are those of a coordinator's folder, whether it runs or not.
+type Tokens struct{ authority *pki.Authority }
+
+// OpenTokens opens the tokens in the folder of a coordinator that was started before.
+func OpenTokens(dir string) (*Tokens, error) {
+	path := filepath.Join(dir, authorityDir)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no cluster in %s: engine cluster start makes one, --dir names another folder", dir)
+	}
+	a, err := pki.OpenAuthority(path, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("the cluster's authority: %w", err)
+	}
+	return &Tokens{a}, nil
+}
+
+// NewToken makes a token for a role that expires.
+func (t *Tokens) NewToken(role Role, ttl time.Duration) (Token, error) {
+	return t.authority.NewToken(role, ttl, time.Now())
+}
+
+// List lists the tokens, the first to expire first.
+func (t *Tokens) List() []TokenInfo { return t.authority.Tokens() }
+
+// Revoke ends a token. What it has let in stays.
+func (t *Tokens) Revoke(id string) error { return t.authority.Revoke(id) }

@@ -58,7 +58,8 @@ func Work(ctx context.Context, cfg WorkerConfig) error {
 		}
 		cfg.Name = name
 	}
-	w := &worker{cfg: cfg, log: cfg.Logger.With("worker", cfg.Name)}
+	w := &worker{cfg: cfg, logs: newForwarder()}
+	w.log = slog.New(&logHandler{next: cfg.Logger.With("worker", cfg.Name).Handler(), process: cfg.Name, sink: w.logs.add})
 	var err error
 	if w.build, err = buildID(); err != nil {
 		return err
@@ -95,6 +96,7 @@ func Work(ctx context.Context, cfg WorkerConfig) error {
 type worker struct {
 	cfg      WorkerConfig
 	log      *slog.Logger
+	logs     *forwarder
 	build    string
 	root     []byte
 	keeper   *pki.Keeper
@@ -109,7 +111,8 @@ type worker struct {
 
 	mu          sync.Mutex
 	coordinator *wire.Peer
-	highest     uint64 // generation of the latest attempt that it was given
+	silence     time.Duration // after which a process is lost
+	highest     uint64        // generation of the latest attempt that it was given
 	parts       map[uuid.UUID]*part
 	leaving     bool           // nothing begins any more
 	running     sync.WaitGroup // of what assigns and releases
@@ -175,7 +178,7 @@ func (w *worker) membership(ctx context.Context) (err error) {
 		Server: pki.ServerTLS(w.root, w.keeper.Get),
 		Client: func(string) *tls.Config { return pki.ClientTLS(w.root, w.keeper.Get) },
 		Allow:  allow, Identify: identify, Logger: w.log,
-		Handlers: transport.Handlers{Envelope: w.mesh.Envelope, Streams: map[string]func(net.Conn, transport.Peer){mesh.LaneProtocol: w.mesh.Accept}},
+		Handlers: transport.Handlers{Envelope: w.mesh.Envelope, Streams: map[string]func(net.Conn, transport.Peer){mesh.LaneProtocol: w.mesh.Accept, probeProtocol: serveProbe}},
 	})
 	if err != nil {
 		return err
@@ -191,10 +194,14 @@ func (w *worker) membership(ctx context.Context) (err error) {
 			Welcomed: w.welcome, Status: w.status, Logger: w.log,
 		})
 		leased, stop := context.WithCancel(ctx)
-		w.running.Add(1)
+		w.running.Add(2)
 		go func() { // ends with leased
 			defer w.running.Done()
 			w.minds(leased)
+		}()
+		go func() { // ends with leased
+			defer w.running.Done()
+			w.logs.run(leased, func(ctx context.Context) (net.Conn, error) { return w.transport.Dial(ctx, w.cfg.Join, logProtocol) })
 		}()
 		err = w.client.Run(ctx)
 		stop()
@@ -248,6 +255,7 @@ func (w *worker) welcome(m *wire.Welcome) {
 	w.mu.Lock()
 	was := w.coordinator
 	w.coordinator, w.welcomed = m.GetCoordinator(), true
+	w.silence = time.Duration(m.GetSilenceS() * float64(time.Second))
 	w.mu.Unlock()
 	if err := w.mesh.SetPeer(m.GetCoordinator()); err != nil {
 		w.log.Error("the coordinator's greeting", "err", err)
@@ -255,6 +263,9 @@ func (w *worker) welcome(m *wire.Welcome) {
 	}
 	id, _ := uuid.FromBytes(m.GetCoordinator().GetIncarnation()) // which SetPeer has looked at
 	if was != nil && string(was.GetIncarnation()) != string(id[:]) {
+		if old, err := uuid.FromBytes(was.GetIncarnation()); err == nil {
+			w.mesh.Forget(old)
+		}
 		w.giveUp("the coordinator was started again")
 	}
 	w.mesh.Reconnected(id)

@@ -27,6 +27,201 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type ApiError_Kind int32
+
+const (
+	ApiError_FAILED     ApiError_Kind = 0
+	ApiError_REQUEST    ApiError_Kind = 1 // what was asked makes no sense
+	ApiError_FORBIDDEN  ApiError_Kind = 2 // the role may not
+	ApiError_CONFIG     ApiError_Kind = 3 // configuration, data or output folder: see troupe.SetupError
+	ApiError_NO_WORKERS ApiError_Kind = 4 // see troupe.ErrNoWorkers
+	ApiError_TRY_AGAIN  ApiError_Kind = 5 // see checkpoint.TryAgain
+	ApiError_NO_RUN     ApiError_Kind = 6
+	ApiError_KILLED     ApiError_Kind = 7
+	ApiError_SLOW       ApiError_Kind = 8  // the client read too slowly
+	ApiError_CLOSING    ApiError_Kind = 9  // the coordinator ends
+	ApiError_OPTIONS    ApiError_Kind = 10 // see troupe.ErrOptions
+)
+
+// Enum value maps for ApiError_Kind.
+var (
+	ApiError_Kind_name = map[int32]string{
+		0:  "FAILED",
+		1:  "REQUEST",
+		2:  "FORBIDDEN",
+		3:  "CONFIG",
+		4:  "NO_WORKERS",
+		5:  "TRY_AGAIN",
+		6:  "NO_RUN",
+		7:  "KILLED",
+		8:  "SLOW",
+		9:  "CLOSING",
+		10: "OPTIONS",
+	}
+	ApiError_Kind_value = map[string]int32{
+		"FAILED":     0,
+		"REQUEST":    1,
+		"FORBIDDEN":  2,
+		"CONFIG":     3,
+		"NO_WORKERS": 4,
+		"TRY_AGAIN":  5,
+		"NO_RUN":     6,
+		"KILLED":     7,
+		"SLOW":       8,
+		"CLOSING":    9,
+		"OPTIONS":    10,
+	}
+)
+
+func (x ApiError_Kind) Enum() *ApiError_Kind {
+	p := new(ApiError_Kind)
+	*p = x
+	return p
+}
+
+func (x ApiError_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ApiError_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_wire_proto_enumTypes[0].Descriptor()
+}
+
+func (ApiError_Kind) Type() protoreflect.EnumType {
+	return &file_wire_proto_enumTypes[0]
+}
+
+func (x ApiError_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ApiError_Kind.Descriptor instead.
+func (ApiError_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{56, 0}
+}
+
+type RunSummary_State int32
+
+const (
+	RunSummary_STARTING RunSummary_State = 0
+	RunSummary_WAITING  RunSummary_State = 1 // for workers
+	RunSummary_RUNNING  RunSummary_State = 2
+	RunSummary_PAUSED   RunSummary_State = 3
+	RunSummary_STOPPING RunSummary_State = 4
+	RunSummary_DONE     RunSummary_State = 5
+	RunSummary_STOPPED  RunSummary_State = 6
+	RunSummary_FAILED   RunSummary_State = 7
+)
+
+// Enum value maps for RunSummary_State.
+var (
+	RunSummary_State_name = map[int32]string{
+		0: "STARTING",
+		1: "WAITING",
+		2: "RUNNING",
+		3: "PAUSED",
+		4: "STOPPING",
+		5: "DONE",
+		6: "STOPPED",
+		7: "FAILED",
+	}
+	RunSummary_State_value = map[string]int32{
+		"STARTING": 0,
+		"WAITING":  1,
+		"RUNNING":  2,
+		"PAUSED":   3,
+		"STOPPING": 4,
+		"DONE":     5,
+		"STOPPED":  6,
+		"FAILED":   7,
+	}
+)
+
+func (x RunSummary_State) Enum() *RunSummary_State {
+	p := new(RunSummary_State)
+	*p = x
+	return p
+}
+
+func (x RunSummary_State) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RunSummary_State) Descriptor() protoreflect.EnumDescriptor {
+	return file_wire_proto_enumTypes[1].Descriptor()
+}
+
+func (RunSummary_State) Type() protoreflect.EnumType {
+	return &file_wire_proto_enumTypes[1]
+}
+
+func (x RunSummary_State) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RunSummary_State.Descriptor instead.
+func (RunSummary_State) EnumDescriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{73, 0}
+}
+
+type ControlRequest_Action int32
+
+const (
+	ControlRequest_NONE       ControlRequest_Action = 0
+	ControlRequest_PAUSE      ControlRequest_Action = 1
+	ControlRequest_RESUME     ControlRequest_Action = 2
+	ControlRequest_CHECKPOINT ControlRequest_Action = 3
+	ControlRequest_STOP       ControlRequest_Action = 4
+	ControlRequest_KILL       ControlRequest_Action = 5
+)
+
+// Enum value maps for ControlRequest_Action.
+var (
+	ControlRequest_Action_name = map[int32]string{
+		0: "NONE",
+		1: "PAUSE",
+		2: "RESUME",
+		3: "CHECKPOINT",
+		4: "STOP",
+		5: "KILL",
+	}
+	ControlRequest_Action_value = map[string]int32{
+		"NONE":       0,
+		"PAUSE":      1,
+		"RESUME":     2,
+		"CHECKPOINT": 3,
+		"STOP":       4,
+		"KILL":       5,
+	}
+)
+
+func (x ControlRequest_Action) Enum() *ControlRequest_Action {
+	p := new(ControlRequest_Action)
+	*p = x
+	return p
+}
+
+func (x ControlRequest_Action) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ControlRequest_Action) Descriptor() protoreflect.EnumDescriptor {
+	return file_wire_proto_enumTypes[2].Descriptor()
+}
+
+func (ControlRequest_Action) Type() protoreflect.EnumType {
+	return &file_wire_proto_enumTypes[2]
+}
+
+func (x ControlRequest_Action) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ControlRequest_Action.Descriptor instead.
+func (ControlRequest_Action) EnumDescriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{77, 0}
+}
+
 // Envelope is a control message on its way from one process to another. It is numbered,
 // acknowledged, and sent again where a connection broke (package link).
 type Envelope struct {
@@ -171,8 +366,8 @@ type Control struct {
 	//	*Control_Released
 	//	*Control_Connect
 	//	*Control_Connected
-	//	*Control_StatusRequest
-	//	*Control_StatusReply
+	//	*Control_Measure
+	//	*Control_Measured
 	Kind          isControl_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -276,19 +471,19 @@ func (x *Control) GetConnected() *Connected {
 	return nil
 }
 
-func (x *Control) GetStatusRequest() *StatusRequest {
+func (x *Control) GetMeasure() *Measure {
 	if x != nil {
-		if x, ok := x.Kind.(*Control_StatusRequest); ok {
-			return x.StatusRequest
+		if x, ok := x.Kind.(*Control_Measure); ok {
+			return x.Measure
 		}
 	}
 	return nil
 }
 
-func (x *Control) GetStatusReply() *StatusReply {
+func (x *Control) GetMeasured() *Measured {
 	if x != nil {
-		if x, ok := x.Kind.(*Control_StatusReply); ok {
-			return x.StatusReply
+		if x, ok := x.Kind.(*Control_Measured); ok {
+			return x.Measured
 		}
 	}
 	return nil
@@ -322,12 +517,12 @@ type Control_Connected struct {
 	Connected *Connected `protobuf:"bytes,7,opt,name=connected,proto3,oneof"`
 }
 
-type Control_StatusRequest struct {
-	StatusRequest *StatusRequest `protobuf:"bytes,8,opt,name=status_request,json=statusRequest,proto3,oneof"`
+type Control_Measure struct {
+	Measure *Measure `protobuf:"bytes,8,opt,name=measure,proto3,oneof"`
 }
 
-type Control_StatusReply struct {
-	StatusReply *StatusReply `protobuf:"bytes,9,opt,name=status_reply,json=statusReply,proto3,oneof"`
+type Control_Measured struct {
+	Measured *Measured `protobuf:"bytes,9,opt,name=measured,proto3,oneof"`
 }
 
 func (*Control_Assign) isControl_Kind() {}
@@ -342,9 +537,9 @@ func (*Control_Connect) isControl_Kind() {}
 
 func (*Control_Connected) isControl_Kind() {}
 
-func (*Control_StatusRequest) isControl_Kind() {}
+func (*Control_Measure) isControl_Kind() {}
 
-func (*Control_StatusReply) isControl_Kind() {}
+func (*Control_Measured) isControl_Kind() {}
 
 // Assign gives a worker ranks of an attempt at a run.
 type Assign struct {
@@ -872,27 +1067,32 @@ func (x *Link) GetError() string {
 	return ""
 }
 
-// StatusRequest asks for what every actor of a worker is doing.
-type StatusRequest struct {
+// Measure asks a worker what the passes of a model's layers take there; Measured has them
+// as the costs that package planner writes.
+type Measure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Config        []byte                 `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
+	Model         []byte                 `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	Table         []byte                 `protobuf:"bytes,3,opt,name=table,proto3" json:"table,omitempty"`
+	Seconds       float64                `protobuf:"fixed64,4,opt,name=seconds,proto3" json:"seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *StatusRequest) Reset() {
-	*x = StatusRequest{}
+func (x *Measure) Reset() {
+	*x = Measure{}
 	mi := &file_wire_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *StatusRequest) String() string {
+func (x *Measure) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*StatusRequest) ProtoMessage() {}
+func (*Measure) ProtoMessage() {}
 
-func (x *StatusRequest) ProtoReflect() protoreflect.Message {
+func (x *Measure) ProtoReflect() protoreflect.Message {
 	mi := &file_wire_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -904,23 +1104,105 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
-func (*StatusRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use Measure.ProtoReflect.Descriptor instead.
+func (*Measure) Descriptor() ([]byte, []int) {
 	return file_wire_proto_rawDescGZIP(), []int{10}
 }
 
+func (x *Measure) GetConfig() []byte {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+func (x *Measure) GetModel() []byte {
+	if x != nil {
+		return x.Model
+	}
+	return nil
+}
+
+func (x *Measure) GetTable() []byte {
+	if x != nil {
+		return x.Table
+	}
+	return nil
+}
+
+func (x *Measure) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+type Measured struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Costs         []byte                 `protobuf:"bytes,1,opt,name=costs,proto3" json:"costs,omitempty"`
+	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Measured) Reset() {
+	*x = Measured{}
+	mi := &file_wire_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Measured) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Measured) ProtoMessage() {}
+
+func (x *Measured) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Measured.ProtoReflect.Descriptor instead.
+func (*Measured) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Measured) GetCosts() []byte {
+	if x != nil {
+		return x.Costs
+	}
+	return nil
+}
+
+func (x *Measured) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+// StatusReply is what every actor of an attempt at a worker is doing.
 type StatusReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       []byte                 `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	TimeNs        int64                  `protobuf:"varint,2,opt,name=time_ns,json=timeNs,proto3" json:"time_ns,omitempty"` // by the worker's clock, since 1970
 	Actors        []*Snapshot            `protobuf:"bytes,3,rep,name=actors,proto3" json:"actors,omitempty"`
+	Unreachable   []*Unreachable         `protobuf:"bytes,4,rep,name=unreachable,proto3" json:"unreachable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_wire_proto_msgTypes[11]
+	mi := &file_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -932,7 +1214,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[11]
+	mi := &file_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -945,7 +1227,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{11}
+	return file_wire_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StatusReply) GetAttempt() []byte {
@@ -969,6 +1251,66 @@ func (x *StatusReply) GetActors() []*Snapshot {
 	return nil
 }
 
+func (x *StatusReply) GetUnreachable() []*Unreachable {
+	if x != nil {
+		return x.Unreachable
+	}
+	return nil
+}
+
+// Unreachable is a process to which something waits to be sent.
+type Unreachable struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incarnation   []byte                 `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	ForS          float64                `protobuf:"fixed64,2,opt,name=for_s,json=forS,proto3" json:"for_s,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unreachable) Reset() {
+	*x = Unreachable{}
+	mi := &file_wire_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unreachable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unreachable) ProtoMessage() {}
+
+func (x *Unreachable) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unreachable.ProtoReflect.Descriptor instead.
+func (*Unreachable) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Unreachable) GetIncarnation() []byte {
+	if x != nil {
+		return x.Incarnation
+	}
+	return nil
+}
+
+func (x *Unreachable) GetForS() float64 {
+	if x != nil {
+		return x.ForS
+	}
+	return 0
+}
+
 // Snapshot is what an actor is doing: see actors.Snapshot.
 type Snapshot struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -990,7 +1332,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_wire_proto_msgTypes[12]
+	mi := &file_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1002,7 +1344,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[12]
+	mi := &file_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1015,7 +1357,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{12}
+	return file_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Snapshot) GetActor() string {
@@ -1113,7 +1455,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_wire_proto_msgTypes[13]
+	mi := &file_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1125,7 +1467,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[13]
+	mi := &file_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1138,7 +1480,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{13}
+	return file_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Action) GetChunk() int32 {
@@ -1176,7 +1518,7 @@ type Offer struct {
 
 func (x *Offer) Reset() {
 	*x = Offer{}
-	mi := &file_wire_proto_msgTypes[14]
+	mi := &file_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1188,7 +1530,7 @@ func (x *Offer) String() string {
 func (*Offer) ProtoMessage() {}
 
 func (x *Offer) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[14]
+	mi := &file_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1543,7 @@ func (x *Offer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offer.ProtoReflect.Descriptor instead.
 func (*Offer) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{14}
+	return file_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Offer) GetCores() int32 {
@@ -1253,7 +1595,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_wire_proto_msgTypes[15]
+	mi := &file_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1265,7 +1607,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[15]
+	mi := &file_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1278,7 +1620,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{15}
+	return file_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *JoinRequest) GetTokenId() string {
@@ -1320,7 +1662,7 @@ type JoinReply struct {
 
 func (x *JoinReply) Reset() {
 	*x = JoinReply{}
-	mi := &file_wire_proto_msgTypes[16]
+	mi := &file_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1332,7 +1674,7 @@ func (x *JoinReply) String() string {
 func (*JoinReply) ProtoMessage() {}
 
 func (x *JoinReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[16]
+	mi := &file_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1345,7 +1687,7 @@ func (x *JoinReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinReply.ProtoReflect.Descriptor instead.
 func (*JoinReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{16}
+	return file_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *JoinReply) GetError() string {
@@ -1382,7 +1724,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_wire_proto_msgTypes[17]
+	mi := &file_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1394,7 +1736,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[17]
+	mi := &file_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1407,7 +1749,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{17}
+	return file_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Hello) GetWorker() *Peer {
@@ -1442,7 +1784,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_wire_proto_msgTypes[18]
+	mi := &file_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1796,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[18]
+	mi := &file_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1809,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{18}
+	return file_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Welcome) GetError() string {
@@ -1508,7 +1850,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_wire_proto_msgTypes[19]
+	mi := &file_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1862,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[19]
+	mi := &file_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1875,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{19}
+	return file_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Beat) GetNumber() uint64 {
@@ -1620,7 +1962,7 @@ type Message struct {
 
 func (x *Message) Reset() {
 	*x = Message{}
-	mi := &file_wire_proto_msgTypes[20]
+	mi := &file_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1974,7 @@ func (x *Message) String() string {
 func (*Message) ProtoMessage() {}
 
 func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[20]
+	mi := &file_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1987,7 @@ func (x *Message) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Message.ProtoReflect.Descriptor instead.
 func (*Message) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{20}
+	return file_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Message) GetHeader() *Header {
@@ -1993,7 +2335,7 @@ type Header struct {
 
 func (x *Header) Reset() {
 	*x = Header{}
-	mi := &file_wire_proto_msgTypes[21]
+	mi := &file_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2005,7 +2347,7 @@ func (x *Header) String() string {
 func (*Header) ProtoMessage() {}
 
 func (x *Header) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[21]
+	mi := &file_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2018,7 +2360,7 @@ func (x *Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Header.ProtoReflect.Descriptor instead.
 func (*Header) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{21}
+	return file_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Header) GetRun() []byte {
@@ -2059,7 +2401,7 @@ type Pid struct {
 
 func (x *Pid) Reset() {
 	*x = Pid{}
-	mi := &file_wire_proto_msgTypes[22]
+	mi := &file_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2071,7 +2413,7 @@ func (x *Pid) String() string {
 func (*Pid) ProtoMessage() {}
 
 func (x *Pid) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[22]
+	mi := &file_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2084,7 +2426,7 @@ func (x *Pid) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pid.ProtoReflect.Descriptor instead.
 func (*Pid) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{22}
+	return file_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Pid) GetAddress() string {
@@ -2113,7 +2455,7 @@ type Peers struct {
 
 func (x *Peers) Reset() {
 	*x = Peers{}
-	mi := &file_wire_proto_msgTypes[23]
+	mi := &file_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2125,7 +2467,7 @@ func (x *Peers) String() string {
 func (*Peers) ProtoMessage() {}
 
 func (x *Peers) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[23]
+	mi := &file_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2138,7 +2480,7 @@ func (x *Peers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peers.ProtoReflect.Descriptor instead.
 func (*Peers) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{23}
+	return file_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Peers) GetScheduler() *Pid {
@@ -2180,7 +2522,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_wire_proto_msgTypes[24]
+	mi := &file_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2534,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[24]
+	mi := &file_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2547,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{24}
+	return file_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Order) GetPhase() uint32 {
@@ -2240,7 +2582,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_wire_proto_msgTypes[25]
+	mi := &file_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2252,7 +2594,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[25]
+	mi := &file_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2265,7 +2607,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{25}
+	return file_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Update) GetCount() int64 {
@@ -2300,7 +2642,7 @@ type Extent struct {
 
 func (x *Extent) Reset() {
 	*x = Extent{}
-	mi := &file_wire_proto_msgTypes[26]
+	mi := &file_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2654,7 @@ func (x *Extent) String() string {
 func (*Extent) ProtoMessage() {}
 
 func (x *Extent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[26]
+	mi := &file_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2667,7 @@ func (x *Extent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Extent.ProtoReflect.Descriptor instead.
 func (*Extent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{26}
+	return file_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Extent) GetFirstSequence() int64 {
@@ -2360,7 +2702,7 @@ type Tensor struct {
 
 func (x *Tensor) Reset() {
 	*x = Tensor{}
-	mi := &file_wire_proto_msgTypes[27]
+	mi := &file_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2372,7 +2714,7 @@ func (x *Tensor) String() string {
 func (*Tensor) ProtoMessage() {}
 
 func (x *Tensor) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[27]
+	mi := &file_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2385,7 +2727,7 @@ func (x *Tensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tensor.ProtoReflect.Descriptor instead.
 func (*Tensor) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{27}
+	return file_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Tensor) GetDtype() uint32 {
@@ -2415,7 +2757,7 @@ type Transfer struct {
 
 func (x *Transfer) Reset() {
 	*x = Transfer{}
-	mi := &file_wire_proto_msgTypes[28]
+	mi := &file_wire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2427,7 +2769,7 @@ func (x *Transfer) String() string {
 func (*Transfer) ProtoMessage() {}
 
 func (x *Transfer) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[28]
+	mi := &file_wire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2440,7 +2782,7 @@ func (x *Transfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transfer.ProtoReflect.Descriptor instead.
 func (*Transfer) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{28}
+	return file_wire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Transfer) GetEdge() uint32 {
@@ -2488,7 +2830,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_wire_proto_msgTypes[29]
+	mi := &file_wire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2500,7 +2842,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[29]
+	mi := &file_wire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2513,7 +2855,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{29}
+	return file_wire_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Credit) GetEdge() uint32 {
@@ -2544,7 +2886,7 @@ type DataRequest struct {
 
 func (x *DataRequest) Reset() {
 	*x = DataRequest{}
-	mi := &file_wire_proto_msgTypes[30]
+	mi := &file_wire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2556,7 +2898,7 @@ func (x *DataRequest) String() string {
 func (*DataRequest) ProtoMessage() {}
 
 func (x *DataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[30]
+	mi := &file_wire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2569,7 +2911,7 @@ func (x *DataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataRequest.ProtoReflect.Descriptor instead.
 func (*DataRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{30}
+	return file_wire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DataRequest) GetPhase() uint32 {
@@ -2628,7 +2970,7 @@ type Data struct {
 
 func (x *Data) Reset() {
 	*x = Data{}
-	mi := &file_wire_proto_msgTypes[31]
+	mi := &file_wire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2640,7 +2982,7 @@ func (x *Data) String() string {
 func (*Data) ProtoMessage() {}
 
 func (x *Data) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[31]
+	mi := &file_wire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2653,7 +2995,7 @@ func (x *Data) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Data.ProtoReflect.Descriptor instead.
 func (*Data) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{31}
+	return file_wire_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Data) GetChunk() int32 {
@@ -2703,7 +3045,7 @@ type TiedGradient struct {
 
 func (x *TiedGradient) Reset() {
 	*x = TiedGradient{}
-	mi := &file_wire_proto_msgTypes[32]
+	mi := &file_wire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2715,7 +3057,7 @@ func (x *TiedGradient) String() string {
 func (*TiedGradient) ProtoMessage() {}
 
 func (x *TiedGradient) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[32]
+	mi := &file_wire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2728,7 +3070,7 @@ func (x *TiedGradient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TiedGradient.ProtoReflect.Descriptor instead.
 func (*TiedGradient) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{32}
+	return file_wire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TiedGradient) GetFrom() int32 {
@@ -2772,7 +3114,7 @@ type StageDone struct {
 
 func (x *StageDone) Reset() {
 	*x = StageDone{}
-	mi := &file_wire_proto_msgTypes[33]
+	mi := &file_wire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +3126,7 @@ func (x *StageDone) String() string {
 func (*StageDone) ProtoMessage() {}
 
 func (x *StageDone) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[33]
+	mi := &file_wire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +3139,7 @@ func (x *StageDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageDone.ProtoReflect.Descriptor instead.
 func (*StageDone) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{33}
+	return file_wire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *StageDone) GetRank() int32 {
@@ -2847,7 +3189,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_wire_proto_msgTypes[34]
+	mi := &file_wire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2859,7 +3201,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[34]
+	mi := &file_wire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2872,7 +3214,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{34}
+	return file_wire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Loss) GetMicrobatch() int32 {
@@ -2913,7 +3255,7 @@ type Norm struct {
 
 func (x *Norm) Reset() {
 	*x = Norm{}
-	mi := &file_wire_proto_msgTypes[35]
+	mi := &file_wire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2925,7 +3267,7 @@ func (x *Norm) String() string {
 func (*Norm) ProtoMessage() {}
 
 func (x *Norm) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[35]
+	mi := &file_wire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2938,7 +3280,7 @@ func (x *Norm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Norm.ProtoReflect.Descriptor instead.
 func (*Norm) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{35}
+	return file_wire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Norm) GetParam() int32 {
@@ -2966,7 +3308,7 @@ type ActionTime struct {
 
 func (x *ActionTime) Reset() {
 	*x = ActionTime{}
-	mi := &file_wire_proto_msgTypes[36]
+	mi := &file_wire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2978,7 +3320,7 @@ func (x *ActionTime) String() string {
 func (*ActionTime) ProtoMessage() {}
 
 func (x *ActionTime) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[36]
+	mi := &file_wire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2991,7 +3333,7 @@ func (x *ActionTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionTime.ProtoReflect.Descriptor instead.
 func (*ActionTime) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{36}
+	return file_wire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ActionTime) GetAction() *Action {
@@ -3027,7 +3369,7 @@ type Apply struct {
 
 func (x *Apply) Reset() {
 	*x = Apply{}
-	mi := &file_wire_proto_msgTypes[37]
+	mi := &file_wire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3039,7 +3381,7 @@ func (x *Apply) String() string {
 func (*Apply) ProtoMessage() {}
 
 func (x *Apply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[37]
+	mi := &file_wire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3052,7 +3394,7 @@ func (x *Apply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Apply.ProtoReflect.Descriptor instead.
 func (*Apply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{37}
+	return file_wire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Apply) GetSkip() bool {
@@ -3092,7 +3434,7 @@ type Applied struct {
 
 func (x *Applied) Reset() {
 	*x = Applied{}
-	mi := &file_wire_proto_msgTypes[38]
+	mi := &file_wire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3104,7 +3446,7 @@ func (x *Applied) String() string {
 func (*Applied) ProtoMessage() {}
 
 func (x *Applied) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[38]
+	mi := &file_wire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3117,7 +3459,7 @@ func (x *Applied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Applied.ProtoReflect.Descriptor instead.
 func (*Applied) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{38}
+	return file_wire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Applied) GetRank() int32 {
@@ -3135,7 +3477,7 @@ type SaveState struct {
 
 func (x *SaveState) Reset() {
 	*x = SaveState{}
-	mi := &file_wire_proto_msgTypes[39]
+	mi := &file_wire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3147,7 +3489,7 @@ func (x *SaveState) String() string {
 func (*SaveState) ProtoMessage() {}
 
 func (x *SaveState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[39]
+	mi := &file_wire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3160,7 +3502,7 @@ func (x *SaveState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveState.ProtoReflect.Descriptor instead.
 func (*SaveState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{39}
+	return file_wire_proto_rawDescGZIP(), []int{41}
 }
 
 // StageState has the numbers of every part behind it, in their order.
@@ -3174,7 +3516,7 @@ type StageState struct {
 
 func (x *StageState) Reset() {
 	*x = StageState{}
-	mi := &file_wire_proto_msgTypes[40]
+	mi := &file_wire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3186,7 +3528,7 @@ func (x *StageState) String() string {
 func (*StageState) ProtoMessage() {}
 
 func (x *StageState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[40]
+	mi := &file_wire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3199,7 +3541,7 @@ func (x *StageState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageState.ProtoReflect.Descriptor instead.
 func (*StageState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{40}
+	return file_wire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StageState) GetRank() int32 {
@@ -3228,7 +3570,7 @@ type Saved struct {
 
 func (x *Saved) Reset() {
 	*x = Saved{}
-	mi := &file_wire_proto_msgTypes[41]
+	mi := &file_wire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3240,7 +3582,7 @@ func (x *Saved) String() string {
 func (*Saved) ProtoMessage() {}
 
 func (x *Saved) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[41]
+	mi := &file_wire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3253,7 +3595,7 @@ func (x *Saved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saved.ProtoReflect.Descriptor instead.
 func (*Saved) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{41}
+	return file_wire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Saved) GetName() string {
@@ -3293,7 +3635,7 @@ type StageReady struct {
 
 func (x *StageReady) Reset() {
 	*x = StageReady{}
-	mi := &file_wire_proto_msgTypes[42]
+	mi := &file_wire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3305,7 +3647,7 @@ func (x *StageReady) String() string {
 func (*StageReady) ProtoMessage() {}
 
 func (x *StageReady) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[42]
+	mi := &file_wire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3318,7 +3660,7 @@ func (x *StageReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageReady.ProtoReflect.Descriptor instead.
 func (*StageReady) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{42}
+	return file_wire_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *StageReady) GetRank() int32 {
@@ -3337,7 +3679,7 @@ type ExpectInput struct {
 
 func (x *ExpectInput) Reset() {
 	*x = ExpectInput{}
-	mi := &file_wire_proto_msgTypes[43]
+	mi := &file_wire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3349,7 +3691,7 @@ func (x *ExpectInput) String() string {
 func (*ExpectInput) ProtoMessage() {}
 
 func (x *ExpectInput) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[43]
+	mi := &file_wire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3362,7 +3704,7 @@ func (x *ExpectInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpectInput.ProtoReflect.Descriptor instead.
 func (*ExpectInput) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{43}
+	return file_wire_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ExpectInput) GetAction() *Action {
@@ -3384,7 +3726,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_wire_proto_msgTypes[44]
+	mi := &file_wire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3396,7 +3738,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[44]
+	mi := &file_wire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3409,7 +3751,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{44}
+	return file_wire_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Failed) GetActor() string {
@@ -3448,7 +3790,7 @@ type Halt struct {
 
 func (x *Halt) Reset() {
 	*x = Halt{}
-	mi := &file_wire_proto_msgTypes[45]
+	mi := &file_wire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3460,7 +3802,7 @@ func (x *Halt) String() string {
 func (*Halt) ProtoMessage() {}
 
 func (x *Halt) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[45]
+	mi := &file_wire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3473,7 +3815,7 @@ func (x *Halt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halt.ProtoReflect.Descriptor instead.
 func (*Halt) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{45}
+	return file_wire_proto_rawDescGZIP(), []int{47}
 }
 
 type Halted struct {
@@ -3485,7 +3827,7 @@ type Halted struct {
 
 func (x *Halted) Reset() {
 	*x = Halted{}
-	mi := &file_wire_proto_msgTypes[46]
+	mi := &file_wire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3497,7 +3839,7 @@ func (x *Halted) String() string {
 func (*Halted) ProtoMessage() {}
 
 func (x *Halted) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[46]
+	mi := &file_wire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3510,7 +3852,7 @@ func (x *Halted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halted.ProtoReflect.Descriptor instead.
 func (*Halted) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{46}
+	return file_wire_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Halted) GetRank() int32 {
@@ -3529,7 +3871,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_wire_proto_msgTypes[47]
+	mi := &file_wire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3541,7 +3883,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[47]
+	mi := &file_wire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3554,7 +3896,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{47}
+	return file_wire_proto_rawDescGZIP(), []int{49}
 }
 
 type Left struct {
@@ -3566,7 +3908,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_wire_proto_msgTypes[48]
+	mi := &file_wire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3578,7 +3920,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[48]
+	mi := &file_wire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3591,7 +3933,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{48}
+	return file_wire_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Left) GetRank() int32 {
@@ -3613,7 +3955,7 @@ type ReadWeight struct {
 
 func (x *ReadWeight) Reset() {
 	*x = ReadWeight{}
-	mi := &file_wire_proto_msgTypes[49]
+	mi := &file_wire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3625,7 +3967,7 @@ func (x *ReadWeight) String() string {
 func (*ReadWeight) ProtoMessage() {}
 
 func (x *ReadWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[49]
+	mi := &file_wire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3638,7 +3980,7 @@ func (x *ReadWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadWeight.ProtoReflect.Descriptor instead.
 func (*ReadWeight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{49}
+	return file_wire_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReadWeight) GetRequest() uint64 {
@@ -3681,7 +4023,7 @@ type Weight struct {
 
 func (x *Weight) Reset() {
 	*x = Weight{}
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3693,7 +4035,7 @@ func (x *Weight) String() string {
 func (*Weight) ProtoMessage() {}
 
 func (x *Weight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3706,7 +4048,7 @@ func (x *Weight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weight.ProtoReflect.Descriptor instead.
 func (*Weight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{50}
+	return file_wire_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Weight) GetRequest() uint64 {
@@ -3730,6 +4072,3159 @@ func (x *Weight) GetTensor() *Tensor {
 	return nil
 }
 
+// ApiRequest is the first message on a stream of the protocol "api", and the only one:
+// each request has a stream of its own. ApiReply answers it, once or, for follow and logs,
+// until either side ends.
+type ApiRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // of the protocol
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*ApiRequest_Submit
+	//	*ApiRequest_Follow
+	//	*ApiRequest_List
+	//	*ApiRequest_Status
+	//	*ApiRequest_Control
+	//	*ApiRequest_Logs
+	//	*ApiRequest_Tokens
+	//	*ApiRequest_Members
+	Kind          isApiRequest_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApiRequest) Reset() {
+	*x = ApiRequest{}
+	mi := &file_wire_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApiRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApiRequest) ProtoMessage() {}
+
+func (x *ApiRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApiRequest.ProtoReflect.Descriptor instead.
+func (*ApiRequest) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *ApiRequest) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ApiRequest) GetKind() isApiRequest_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *ApiRequest) GetSubmit() *SubmitRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiRequest_Submit); ok {
+			return x.Submit
+		}
+	}
+	return nil
+}
+
+func (x *ApiRequest) GetFollow() *FollowRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiRequest_Follow); ok {
+			return x.Follow
+		}
+	}
+	return nil
+}
+
+func (x *ApiRequest) GetList() *ListRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiRequest_List); ok {
+			return x.List
+		}
+	}
+	return nil
+}
+
+func (x *ApiRequest) GetStatus() *RunStatusRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiRequest_Status); ok {
+			return x.Status
+		}
+	}
+	return nil
+}
+
+func (x *ApiRequest) GetControl() *ControlRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiRequest_Control); ok {
+			return x.Control
+		}
+	}
+	return nil
+}
+
+func (x *ApiRequest) GetLogs() *LogsRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiRequest_Logs); ok {
+			return x.Logs
+		}
+	}
+	return nil
+}
+
+func (x *ApiRequest) GetTokens() *TokensRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiRequest_Tokens); ok {
+			return x.Tokens
+		}
+	}
+	return nil
+}
+
+func (x *ApiRequest) GetMembers() *MembersRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiRequest_Members); ok {
+			return x.Members
+		}
+	}
+	return nil
+}
+
+type isApiRequest_Kind interface {
+	isApiRequest_Kind()
+}
+
+type ApiRequest_Submit struct {
+	Submit *SubmitRequest `protobuf:"bytes,2,opt,name=submit,proto3,oneof"`
+}
+
+type ApiRequest_Follow struct {
+	Follow *FollowRequest `protobuf:"bytes,3,opt,name=follow,proto3,oneof"`
+}
+
+type ApiRequest_List struct {
+	List *ListRequest `protobuf:"bytes,4,opt,name=list,proto3,oneof"`
+}
+
+type ApiRequest_Status struct {
+	Status *RunStatusRequest `protobuf:"bytes,5,opt,name=status,proto3,oneof"`
+}
+
+type ApiRequest_Control struct {
+	Control *ControlRequest `protobuf:"bytes,6,opt,name=control,proto3,oneof"`
+}
+
+type ApiRequest_Logs struct {
+	Logs *LogsRequest `protobuf:"bytes,7,opt,name=logs,proto3,oneof"`
+}
+
+type ApiRequest_Tokens struct {
+	Tokens *TokensRequest `protobuf:"bytes,8,opt,name=tokens,proto3,oneof"`
+}
+
+type ApiRequest_Members struct {
+	Members *MembersRequest `protobuf:"bytes,9,opt,name=members,proto3,oneof"`
+}
+
+func (*ApiRequest_Submit) isApiRequest_Kind() {}
+
+func (*ApiRequest_Follow) isApiRequest_Kind() {}
+
+func (*ApiRequest_List) isApiRequest_Kind() {}
+
+func (*ApiRequest_Status) isApiRequest_Kind() {}
+
+func (*ApiRequest_Control) isApiRequest_Kind() {}
+
+func (*ApiRequest_Logs) isApiRequest_Kind() {}
+
+func (*ApiRequest_Tokens) isApiRequest_Kind() {}
+
+func (*ApiRequest_Members) isApiRequest_Kind() {}
+
+type ApiReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Error *ApiError              `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"` // where there is one, nothing follows
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*ApiReply_Alive
+	//	*ApiReply_Submit
+	//	*ApiReply_Following
+	//	*ApiReply_Event
+	//	*ApiReply_List
+	//	*ApiReply_Status
+	//	*ApiReply_Control
+	//	*ApiReply_Logs
+	//	*ApiReply_Tokens
+	//	*ApiReply_Members
+	Kind          isApiReply_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApiReply) Reset() {
+	*x = ApiReply{}
+	mi := &file_wire_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApiReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApiReply) ProtoMessage() {}
+
+func (x *ApiReply) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApiReply.ProtoReflect.Descriptor instead.
+func (*ApiReply) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *ApiReply) GetError() *ApiError {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+func (x *ApiReply) GetKind() isApiReply_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *ApiReply) GetAlive() *Alive {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiReply_Alive); ok {
+			return x.Alive
+		}
+	}
+	return nil
+}
+
+func (x *ApiReply) GetSubmit() *SubmitReply {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiReply_Submit); ok {
+			return x.Submit
+		}
+	}
+	return nil
+}
+
+func (x *ApiReply) GetFollowing() *Following {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiReply_Following); ok {
+			return x.Following
+		}
+	}
+	return nil
+}
+
+func (x *ApiReply) GetEvent() *RunEvent {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiReply_Event); ok {
+			return x.Event
+		}
+	}
+	return nil
+}
+
+func (x *ApiReply) GetList() *ListReply {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiReply_List); ok {
+			return x.List
+		}
+	}
+	return nil
+}
+
+func (x *ApiReply) GetStatus() *RunStatusReply {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiReply_Status); ok {
+			return x.Status
+		}
+	}
+	return nil
+}
+
+func (x *ApiReply) GetControl() *ControlReply {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiReply_Control); ok {
+			return x.Control
+		}
+	}
+	return nil
+}
+
+func (x *ApiReply) GetLogs() *LogsReply {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiReply_Logs); ok {
+			return x.Logs
+		}
+	}
+	return nil
+}
+
+func (x *ApiReply) GetTokens() *TokensReply {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiReply_Tokens); ok {
+			return x.Tokens
+		}
+	}
+	return nil
+}
+
+func (x *ApiReply) GetMembers() *MembersReply {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiReply_Members); ok {
+			return x.Members
+		}
+	}
+	return nil
+}
+
+type isApiReply_Kind interface {
+	isApiReply_Kind()
+}
+
+type ApiReply_Alive struct {
+	Alive *Alive `protobuf:"bytes,2,opt,name=alive,proto3,oneof"` // says that the coordinator lives and the answer takes time
+}
+
+type ApiReply_Submit struct {
+	Submit *SubmitReply `protobuf:"bytes,3,opt,name=submit,proto3,oneof"`
+}
+
+type ApiReply_Following struct {
+	Following *Following `protobuf:"bytes,4,opt,name=following,proto3,oneof"`
+}
+
+type ApiReply_Event struct {
+	Event *RunEvent `protobuf:"bytes,5,opt,name=event,proto3,oneof"`
+}
+
+type ApiReply_List struct {
+	List *ListReply `protobuf:"bytes,6,opt,name=list,proto3,oneof"`
+}
+
+type ApiReply_Status struct {
+	Status *RunStatusReply `protobuf:"bytes,7,opt,name=status,proto3,oneof"`
+}
+
+type ApiReply_Control struct {
+	Control *ControlReply `protobuf:"bytes,8,opt,name=control,proto3,oneof"`
+}
+
+type ApiReply_Logs struct {
+	Logs *LogsReply `protobuf:"bytes,9,opt,name=logs,proto3,oneof"`
+}
+
+type ApiReply_Tokens struct {
+	Tokens *TokensReply `protobuf:"bytes,10,opt,name=tokens,proto3,oneof"`
+}
+
+type ApiReply_Members struct {
+	Members *MembersReply `protobuf:"bytes,11,opt,name=members,proto3,oneof"`
+}
+
+func (*ApiReply_Alive) isApiReply_Kind() {}
+
+func (*ApiReply_Submit) isApiReply_Kind() {}
+
+func (*ApiReply_Following) isApiReply_Kind() {}
+
+func (*ApiReply_Event) isApiReply_Kind() {}
+
+func (*ApiReply_List) isApiReply_Kind() {}
+
+func (*ApiReply_Status) isApiReply_Kind() {}
+
+func (*ApiReply_Control) isApiReply_Kind() {}
+
+func (*ApiReply_Logs) isApiReply_Kind() {}
+
+func (*ApiReply_Tokens) isApiReply_Kind() {}
+
+func (*ApiReply_Members) isApiReply_Kind() {}
+
+type Alive struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Alive) Reset() {
+	*x = Alive{}
+	mi := &file_wire_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Alive) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Alive) ProtoMessage() {}
+
+func (x *Alive) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Alive.ProtoReflect.Descriptor instead.
+func (*Alive) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{55}
+}
+
+// ApiError is an error that a client makes one of its own again.
+type ApiError struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          ApiError_Kind          `protobuf:"varint,1,opt,name=kind,proto3,enum=troupe.wire.ApiError_Kind" json:"kind,omitempty"`
+	Texts         []string               `protobuf:"bytes,2,rep,name=texts,proto3" json:"texts,omitempty"` // one a line: each mistake of a configuration is one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApiError) Reset() {
+	*x = ApiError{}
+	mi := &file_wire_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApiError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApiError) ProtoMessage() {}
+
+func (x *ApiError) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApiError.ProtoReflect.Descriptor instead.
+func (*ApiError) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *ApiError) GetKind() ApiError_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return ApiError_FAILED
+}
+
+func (x *ApiError) GetTexts() []string {
+	if x != nil {
+		return x.Texts
+	}
+	return nil
+}
+
+type SubmitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Config        []byte                 `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"` // TOML text
+	File          string                 `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`     // its name, for messages
+	Sets          []string               `protobuf:"bytes,3,rep,name=sets,proto3" json:"sets,omitempty"`     // section.key=value
+	Fresh         bool                   `protobuf:"varint,4,opt,name=fresh,proto3" json:"fresh,omitempty"`
+	FromStep      int64                  `protobuf:"varint,5,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
+	AcceptNewData bool                   `protobuf:"varint,6,opt,name=accept_new_data,json=acceptNewData,proto3" json:"accept_new_data,omitempty"`
+	Name          string                 `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"` // of the run; "": the configuration's
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubmitRequest) Reset() {
+	*x = SubmitRequest{}
+	mi := &file_wire_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubmitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubmitRequest) ProtoMessage() {}
+
+func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
+func (*SubmitRequest) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *SubmitRequest) GetConfig() []byte {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+func (x *SubmitRequest) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *SubmitRequest) GetSets() []string {
+	if x != nil {
+		return x.Sets
+	}
+	return nil
+}
+
+func (x *SubmitRequest) GetFresh() bool {
+	if x != nil {
+		return x.Fresh
+	}
+	return false
+}
+
+func (x *SubmitRequest) GetFromStep() int64 {
+	if x != nil {
+		return x.FromStep
+	}
+	return 0
+}
+
+func (x *SubmitRequest) GetAcceptNewData() bool {
+	if x != nil {
+		return x.AcceptNewData
+	}
+	return false
+}
+
+func (x *SubmitRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type SubmitReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubmitReply) Reset() {
+	*x = SubmitReply{}
+	mi := &file_wire_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubmitReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubmitReply) ProtoMessage() {}
+
+func (x *SubmitReply) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubmitReply.ProtoReflect.Descriptor instead.
+func (*SubmitReply) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *SubmitReply) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SubmitReply) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// FollowRequest asks for a run's last events and those to come. Who was following before
+// names the coordinator's incarnation and the last event that came.
+type FollowRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           string                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"` // its id, the beginning of it, or its name
+	Epoch         []byte                 `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	After         uint64                 `protobuf:"varint,3,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowRequest) Reset() {
+	*x = FollowRequest{}
+	mi := &file_wire_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowRequest) ProtoMessage() {}
+
+func (x *FollowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
+func (*FollowRequest) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *FollowRequest) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *FollowRequest) GetEpoch() []byte {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
+func (x *FollowRequest) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+// Following is the first answer to FollowRequest.
+type Following struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Epoch         []byte                 `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Run           *RunSummary            `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	LogEvery      int32                  `protobuf:"varint,3,opt,name=log_every,json=logEvery,proto3" json:"log_every,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Following) Reset() {
+	*x = Following{}
+	mi := &file_wire_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Following) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Following) ProtoMessage() {}
+
+func (x *Following) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Following.ProtoReflect.Descriptor instead.
+func (*Following) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *Following) GetEpoch() []byte {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
+func (x *Following) GetRun() *RunSummary {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *Following) GetLogEvery() int32 {
+	if x != nil {
+		return x.LogEvery
+	}
+	return 0
+}
+
+// RunEvent is an event of a run: see package troupe.
+type RunEvent struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Number uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // from 1, of this coordinator
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*RunEvent_Info
+	//	*RunEvent_Step
+	//	*RunEvent_Checkpoint
+	//	*RunEvent_Warning
+	//	*RunEvent_Restart
+	//	*RunEvent_Stall
+	//	*RunEvent_Pause
+	//	*RunEvent_Waiting
+	//	*RunEvent_End
+	Kind          isRunEvent_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunEvent) Reset() {
+	*x = RunEvent{}
+	mi := &file_wire_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunEvent) ProtoMessage() {}
+
+func (x *RunEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
+func (*RunEvent) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *RunEvent) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *RunEvent) GetKind() isRunEvent_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *RunEvent) GetInfo() *RunInfo {
+	if x != nil {
+		if x, ok := x.Kind.(*RunEvent_Info); ok {
+			return x.Info
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetStep() *StepEvent {
+	if x != nil {
+		if x, ok := x.Kind.(*RunEvent_Step); ok {
+			return x.Step
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetCheckpoint() *CheckpointEvent {
+	if x != nil {
+		if x, ok := x.Kind.(*RunEvent_Checkpoint); ok {
+			return x.Checkpoint
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetWarning() *WarningEvent {
+	if x != nil {
+		if x, ok := x.Kind.(*RunEvent_Warning); ok {
+			return x.Warning
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetRestart() *RestartEvent {
+	if x != nil {
+		if x, ok := x.Kind.(*RunEvent_Restart); ok {
+			return x.Restart
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetStall() *StallEvent {
+	if x != nil {
+		if x, ok := x.Kind.(*RunEvent_Stall); ok {
+			return x.Stall
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetPause() *PauseEvent {
+	if x != nil {
+		if x, ok := x.Kind.(*RunEvent_Pause); ok {
+			return x.Pause
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetWaiting() *WaitingEvent {
+	if x != nil {
+		if x, ok := x.Kind.(*RunEvent_Waiting); ok {
+			return x.Waiting
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetEnd() *EndEvent {
+	if x != nil {
+		if x, ok := x.Kind.(*RunEvent_End); ok {
+			return x.End
+		}
+	}
+	return nil
+}
+
+type isRunEvent_Kind interface {
+	isRunEvent_Kind()
+}
+
+type RunEvent_Info struct {
+	Info *RunInfo `protobuf:"bytes,2,opt,name=info,proto3,oneof"` // the run has begun, or goes on
+}
+
+type RunEvent_Step struct {
+	Step *StepEvent `protobuf:"bytes,3,opt,name=step,proto3,oneof"`
+}
+
+type RunEvent_Checkpoint struct {
+	Checkpoint *CheckpointEvent `protobuf:"bytes,4,opt,name=checkpoint,proto3,oneof"`
+}
+
+type RunEvent_Warning struct {
+	Warning *WarningEvent `protobuf:"bytes,5,opt,name=warning,proto3,oneof"`
+}
+
+type RunEvent_Restart struct {
+	Restart *RestartEvent `protobuf:"bytes,6,opt,name=restart,proto3,oneof"`
+}
+
+type RunEvent_Stall struct {
+	Stall *StallEvent `protobuf:"bytes,7,opt,name=stall,proto3,oneof"`
+}
+
+type RunEvent_Pause struct {
+	Pause *PauseEvent `protobuf:"bytes,8,opt,name=pause,proto3,oneof"`
+}
+
+type RunEvent_Waiting struct {
+	Waiting *WaitingEvent `protobuf:"bytes,9,opt,name=waiting,proto3,oneof"`
+}
+
+type RunEvent_End struct {
+	End *EndEvent `protobuf:"bytes,10,opt,name=end,proto3,oneof"`
+}
+
+func (*RunEvent_Info) isRunEvent_Kind() {}
+
+func (*RunEvent_Step) isRunEvent_Kind() {}
+
+func (*RunEvent_Checkpoint) isRunEvent_Kind() {}
+
+func (*RunEvent_Warning) isRunEvent_Kind() {}
+
+func (*RunEvent_Restart) isRunEvent_Kind() {}
+
+func (*RunEvent_Stall) isRunEvent_Kind() {}
+
+func (*RunEvent_Pause) isRunEvent_Kind() {}
+
+func (*RunEvent_Waiting) isRunEvent_Kind() {}
+
+func (*RunEvent_End) isRunEvent_Kind() {}
+
+// RunInfo is troupe.Info.
+type RunInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Out           string                 `protobuf:"bytes,2,opt,name=out,proto3" json:"out,omitempty"`
+	Family        string                 `protobuf:"bytes,3,opt,name=family,proto3" json:"family,omitempty"`
+	Parameters    int64                  `protobuf:"varint,4,opt,name=parameters,proto3" json:"parameters,omitempty"`
+	Vocab         int64                  `protobuf:"varint,5,opt,name=vocab,proto3" json:"vocab,omitempty"`
+	TrainTokens   int64                  `protobuf:"varint,6,opt,name=train_tokens,json=trainTokens,proto3" json:"train_tokens,omitempty"`
+	ValTokens     int64                  `protobuf:"varint,7,opt,name=val_tokens,json=valTokens,proto3" json:"val_tokens,omitempty"`
+	EvalWindows   int64                  `protobuf:"varint,8,opt,name=eval_windows,json=evalWindows,proto3" json:"eval_windows,omitempty"`
+	EpochWindows  int64                  `protobuf:"varint,9,opt,name=epoch_windows,json=epochWindows,proto3" json:"epoch_windows,omitempty"`
+	EpochSteps    float64                `protobuf:"fixed64,10,opt,name=epoch_steps,json=epochSteps,proto3" json:"epoch_steps,omitempty"`
+	Epochs        float64                `protobuf:"fixed64,11,opt,name=epochs,proto3" json:"epochs,omitempty"`
+	Steps         int64                  `protobuf:"varint,12,opt,name=steps,proto3" json:"steps,omitempty"`
+	ResumedAt     int64                  `protobuf:"varint,13,opt,name=resumed_at,json=resumedAt,proto3" json:"resumed_at,omitempty"`
+	Schedule      string                 `protobuf:"bytes,14,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	Stages        int32                  `protobuf:"varint,15,opt,name=stages,proto3" json:"stages,omitempty"`
+	Chunks        int32                  `protobuf:"varint,16,opt,name=chunks,proto3" json:"chunks,omitempty"`
+	Microbatches  int32                  `protobuf:"varint,17,opt,name=microbatches,proto3" json:"microbatches,omitempty"`
+	Layout        string                 `protobuf:"bytes,18,opt,name=layout,proto3" json:"layout,omitempty"`
+	BubblePct     float64                `protobuf:"fixed64,19,opt,name=bubble_pct,json=bubblePct,proto3" json:"bubble_pct,omitempty"`
+	PeakInFlight  []int32                `protobuf:"varint,20,rep,packed,name=peak_in_flight,json=peakInFlight,proto3" json:"peak_in_flight,omitempty"`
+	Device        string                 `protobuf:"bytes,21,opt,name=device,proto3" json:"device,omitempty"`
+	Threads       int32                  `protobuf:"varint,22,opt,name=threads,proto3" json:"threads,omitempty"`
+	Kernels       string                 `protobuf:"bytes,23,opt,name=kernels,proto3" json:"kernels,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunInfo) Reset() {
+	*x = RunInfo{}
+	mi := &file_wire_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunInfo) ProtoMessage() {}
+
+func (x *RunInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunInfo.ProtoReflect.Descriptor instead.
+func (*RunInfo) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *RunInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RunInfo) GetOut() string {
+	if x != nil {
+		return x.Out
+	}
+	return ""
+}
+
+func (x *RunInfo) GetFamily() string {
+	if x != nil {
+		return x.Family
+	}
+	return ""
+}
+
+func (x *RunInfo) GetParameters() int64 {
+	if x != nil {
+		return x.Parameters
+	}
+	return 0
+}
+
+func (x *RunInfo) GetVocab() int64 {
+	if x != nil {
+		return x.Vocab
+	}
+	return 0
+}
+
+func (x *RunInfo) GetTrainTokens() int64 {
+	if x != nil {
+		return x.TrainTokens
+	}
+	return 0
+}
+
+func (x *RunInfo) GetValTokens() int64 {
+	if x != nil {
+		return x.ValTokens
+	}
+	return 0
+}
+
+func (x *RunInfo) GetEvalWindows() int64 {
+	if x != nil {
+		return x.EvalWindows
+	}
+	return 0
+}
+
+func (x *RunInfo) GetEpochWindows() int64 {
+	if x != nil {
+		return x.EpochWindows
+	}
+	return 0
+}
+
+func (x *RunInfo) GetEpochSteps() float64 {
+	if x != nil {
+		return x.EpochSteps
+	}
+	return 0
+}
+
+func (x *RunInfo) GetEpochs() float64 {
+	if x != nil {
+		return x.Epochs
+	}
+	return 0
+}
+
+func (x *RunInfo) GetSteps() int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
+func (x *RunInfo) GetResumedAt() int64 {
+	if x != nil {
+		return x.ResumedAt
+	}
+	return 0
+}
+
+func (x *RunInfo) GetSchedule() string {
+	if x != nil {
+		return x.Schedule
+	}
+	return ""
+}
+
+func (x *RunInfo) GetStages() int32 {
+	if x != nil {
+		return x.Stages
+	}
+	return 0
+}
+
+func (x *RunInfo) GetChunks() int32 {
+	if x != nil {
+		return x.Chunks
+	}
+	return 0
+}
+
+func (x *RunInfo) GetMicrobatches() int32 {
+	if x != nil {
+		return x.Microbatches
+	}
+	return 0
+}
+
+func (x *RunInfo) GetLayout() string {
+	if x != nil {
+		return x.Layout
+	}
+	return ""
+}
+
+func (x *RunInfo) GetBubblePct() float64 {
+	if x != nil {
+		return x.BubblePct
+	}
+	return 0
+}
+
+func (x *RunInfo) GetPeakInFlight() []int32 {
+	if x != nil {
+		return x.PeakInFlight
+	}
+	return nil
+}
+
+func (x *RunInfo) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *RunInfo) GetThreads() int32 {
+	if x != nil {
+		return x.Threads
+	}
+	return 0
+}
+
+func (x *RunInfo) GetKernels() string {
+	if x != nil {
+		return x.Kernels
+	}
+	return ""
+}
+
+// StepEvent has no trace: the coordinator writes it to the run's folder.
+type StepEvent struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Step           int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
+	Loss           *float64               `protobuf:"fixed64,2,opt,name=loss,proto3,oneof" json:"loss,omitempty"`
+	MtpLoss        *float64               `protobuf:"fixed64,3,opt,name=mtp_loss,json=mtpLoss,proto3,oneof" json:"mtp_loss,omitempty"`
+	ValLoss        *float64               `protobuf:"fixed64,4,opt,name=val_loss,json=valLoss,proto3,oneof" json:"val_loss,omitempty"`
+	GradNorm       *float64               `protobuf:"fixed64,5,opt,name=grad_norm,json=gradNorm,proto3,oneof" json:"grad_norm,omitempty"`
+	Lr             *float64               `protobuf:"fixed64,6,opt,name=lr,proto3,oneof" json:"lr,omitempty"`
+	Tokens         int64                  `protobuf:"varint,7,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	TokensPerS     *float64               `protobuf:"fixed64,8,opt,name=tokens_per_s,json=tokensPerS,proto3,oneof" json:"tokens_per_s,omitempty"`
+	StepMs         *float64               `protobuf:"fixed64,9,opt,name=step_ms,json=stepMs,proto3,oneof" json:"step_ms,omitempty"`
+	BubblePct      *float64               `protobuf:"fixed64,10,opt,name=bubble_pct,json=bubblePct,proto3,oneof" json:"bubble_pct,omitempty"`
+	PeakMemBytes   int64                  `protobuf:"varint,11,opt,name=peak_mem_bytes,json=peakMemBytes,proto3" json:"peak_mem_bytes,omitempty"`
+	Skipped        bool                   `protobuf:"varint,12,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	Update         string                 `protobuf:"bytes,13,opt,name=update,proto3" json:"update,omitempty"`
+	IdealBubblePct float64                `protobuf:"fixed64,14,opt,name=ideal_bubble_pct,json=idealBubblePct,proto3" json:"ideal_bubble_pct,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *StepEvent) Reset() {
+	*x = StepEvent{}
+	mi := &file_wire_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepEvent) ProtoMessage() {}
+
+func (x *StepEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
+func (*StepEvent) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *StepEvent) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *StepEvent) GetLoss() float64 {
+	if x != nil && x.Loss != nil {
+		return *x.Loss
+	}
+	return 0
+}
+
+func (x *StepEvent) GetMtpLoss() float64 {
+	if x != nil && x.MtpLoss != nil {
+		return *x.MtpLoss
+	}
+	return 0
+}
+
+func (x *StepEvent) GetValLoss() float64 {
+	if x != nil && x.ValLoss != nil {
+		return *x.ValLoss
+	}
+	return 0
+}
+
+func (x *StepEvent) GetGradNorm() float64 {
+	if x != nil && x.GradNorm != nil {
+		return *x.GradNorm
+	}
+	return 0
+}
+
+func (x *StepEvent) GetLr() float64 {
+	if x != nil && x.Lr != nil {
+		return *x.Lr
+	}
+	return 0
+}
+
+func (x *StepEvent) GetTokens() int64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *StepEvent) GetTokensPerS() float64 {
+	if x != nil && x.TokensPerS != nil {
+		return *x.TokensPerS
+	}
+	return 0
+}
+
+func (x *StepEvent) GetStepMs() float64 {
+	if x != nil && x.StepMs != nil {
+		return *x.StepMs
+	}
+	return 0
+}
+
+func (x *StepEvent) GetBubblePct() float64 {
+	if x != nil && x.BubblePct != nil {
+		return *x.BubblePct
+	}
+	return 0
+}
+
+func (x *StepEvent) GetPeakMemBytes() int64 {
+	if x != nil {
+		return x.PeakMemBytes
+	}
+	return 0
+}
+
+func (x *StepEvent) GetSkipped() bool {
+	if x != nil {
+		return x.Skipped
+	}
+	return false
+}
+
+func (x *StepEvent) GetUpdate() string {
+	if x != nil {
+		return x.Update
+	}
+	return ""
+}
+
+func (x *StepEvent) GetIdealBubblePct() float64 {
+	if x != nil {
+		return x.IdealBubblePct
+	}
+	return 0
+}
+
+type CheckpointEvent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
+	Dir           string                 `protobuf:"bytes,2,opt,name=dir,proto3" json:"dir,omitempty"`
+	Best          bool                   `protobuf:"varint,3,opt,name=best,proto3" json:"best,omitempty"`
+	TookNs        int64                  `protobuf:"varint,4,opt,name=took_ns,json=tookNs,proto3" json:"took_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointEvent) Reset() {
+	*x = CheckpointEvent{}
+	mi := &file_wire_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointEvent) ProtoMessage() {}
+
+func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointEvent.ProtoReflect.Descriptor instead.
+func (*CheckpointEvent) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *CheckpointEvent) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *CheckpointEvent) GetDir() string {
+	if x != nil {
+		return x.Dir
+	}
+	return ""
+}
+
+func (x *CheckpointEvent) GetBest() bool {
+	if x != nil {
+		return x.Best
+	}
+	return false
+}
+
+func (x *CheckpointEvent) GetTookNs() int64 {
+	if x != nil {
+		return x.TookNs
+	}
+	return 0
+}
+
+type WarningEvent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WarningEvent) Reset() {
+	*x = WarningEvent{}
+	mi := &file_wire_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WarningEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WarningEvent) ProtoMessage() {}
+
+func (x *WarningEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WarningEvent.ProtoReflect.Descriptor instead.
+func (*WarningEvent) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *WarningEvent) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+type RestartEvent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Error         string                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	Restart       int32                  `protobuf:"varint,2,opt,name=restart,proto3" json:"restart,omitempty"`
+	Most          int32                  `protobuf:"varint,3,opt,name=most,proto3" json:"most,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestartEvent) Reset() {
+	*x = RestartEvent{}
+	mi := &file_wire_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestartEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestartEvent) ProtoMessage() {}
+
+func (x *RestartEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestartEvent.ProtoReflect.Descriptor instead.
+func (*RestartEvent) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *RestartEvent) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *RestartEvent) GetRestart() int32 {
+	if x != nil {
+		return x.Restart
+	}
+	return 0
+}
+
+func (x *RestartEvent) GetMost() int32 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+type StallEvent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	QuietNs       int64                  `protobuf:"varint,1,opt,name=quiet_ns,json=quietNs,proto3" json:"quiet_ns,omitempty"`
+	Status        *RunStatusReply        `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StallEvent) Reset() {
+	*x = StallEvent{}
+	mi := &file_wire_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StallEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StallEvent) ProtoMessage() {}
+
+func (x *StallEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StallEvent.ProtoReflect.Descriptor instead.
+func (*StallEvent) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *StallEvent) GetQuietNs() int64 {
+	if x != nil {
+		return x.QuietNs
+	}
+	return 0
+}
+
+func (x *StallEvent) GetStatus() *RunStatusReply {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+type PauseEvent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
+	Paused        bool                   `protobuf:"varint,2,opt,name=paused,proto3" json:"paused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseEvent) Reset() {
+	*x = PauseEvent{}
+	mi := &file_wire_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseEvent) ProtoMessage() {}
+
+func (x *PauseEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseEvent.ProtoReflect.Descriptor instead.
+func (*PauseEvent) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *PauseEvent) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *PauseEvent) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+// WaitingEvent: the run waits for workers.
+type WaitingEvent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitingEvent) Reset() {
+	*x = WaitingEvent{}
+	mi := &file_wire_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitingEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitingEvent) ProtoMessage() {}
+
+func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitingEvent.ProtoReflect.Descriptor instead.
+func (*WaitingEvent) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *WaitingEvent) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// EndEvent is troupe.Result, or why there is none.
+type EndEvent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Error         *ApiError              `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	Step          int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	Stopped       bool                   `protobuf:"varint,3,opt,name=stopped,proto3" json:"stopped,omitempty"`
+	FirstValLoss  float64                `protobuf:"fixed64,4,opt,name=first_val_loss,json=firstValLoss,proto3" json:"first_val_loss,omitempty"`
+	LastValLoss   float64                `protobuf:"fixed64,5,opt,name=last_val_loss,json=lastValLoss,proto3" json:"last_val_loss,omitempty"`
+	BestValLoss   float64                `protobuf:"fixed64,6,opt,name=best_val_loss,json=bestValLoss,proto3" json:"best_val_loss,omitempty"`
+	BestStep      int64                  `protobuf:"varint,7,opt,name=best_step,json=bestStep,proto3" json:"best_step,omitempty"`
+	Dir           string                 `protobuf:"bytes,8,opt,name=dir,proto3" json:"dir,omitempty"`
+	Kept          int64                  `protobuf:"varint,9,opt,name=kept,proto3" json:"kept,omitempty"`
+	RolledBack    int64                  `protobuf:"varint,10,opt,name=rolled_back,json=rolledBack,proto3" json:"rolled_back,omitempty"`
+	Waited        int64                  `protobuf:"varint,11,opt,name=waited,proto3" json:"waited,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndEvent) Reset() {
+	*x = EndEvent{}
+	mi := &file_wire_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndEvent) ProtoMessage() {}
+
+func (x *EndEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndEvent.ProtoReflect.Descriptor instead.
+func (*EndEvent) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *EndEvent) GetError() *ApiError {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+func (x *EndEvent) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *EndEvent) GetStopped() bool {
+	if x != nil {
+		return x.Stopped
+	}
+	return false
+}
+
+func (x *EndEvent) GetFirstValLoss() float64 {
+	if x != nil {
+		return x.FirstValLoss
+	}
+	return 0
+}
+
+func (x *EndEvent) GetLastValLoss() float64 {
+	if x != nil {
+		return x.LastValLoss
+	}
+	return 0
+}
+
+func (x *EndEvent) GetBestValLoss() float64 {
+	if x != nil {
+		return x.BestValLoss
+	}
+	return 0
+}
+
+func (x *EndEvent) GetBestStep() int64 {
+	if x != nil {
+		return x.BestStep
+	}
+	return 0
+}
+
+func (x *EndEvent) GetDir() string {
+	if x != nil {
+		return x.Dir
+	}
+	return ""
+}
+
+func (x *EndEvent) GetKept() int64 {
+	if x != nil {
+		return x.Kept
+	}
+	return 0
+}
+
+func (x *EndEvent) GetRolledBack() int64 {
+	if x != nil {
+		return x.RolledBack
+	}
+	return 0
+}
+
+func (x *EndEvent) GetWaited() int64 {
+	if x != nil {
+		return x.Waited
+	}
+	return 0
+}
+
+type ListRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRequest) Reset() {
+	*x = ListRequest{}
+	mi := &file_wire_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRequest) ProtoMessage() {}
+
+func (x *ListRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
+func (*ListRequest) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{71}
+}
+
+type ListReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Runs          []*RunSummary          `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListReply) Reset() {
+	*x = ListReply{}
+	mi := &file_wire_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListReply) ProtoMessage() {}
+
+func (x *ListReply) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
+func (*ListReply) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *ListReply) GetRuns() []*RunSummary {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+type RunSummary struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	State         RunSummary_State       `protobuf:"varint,3,opt,name=state,proto3,enum=troupe.wire.RunSummary_State" json:"state,omitempty"`
+	Step          int64                  `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`
+	Steps         int64                  `protobuf:"varint,5,opt,name=steps,proto3" json:"steps,omitempty"`
+	Loss          *float64               `protobuf:"fixed64,6,opt,name=loss,proto3,oneof" json:"loss,omitempty"`
+	ValLoss       *float64               `protobuf:"fixed64,7,opt,name=val_loss,json=valLoss,proto3,oneof" json:"val_loss,omitempty"`
+	Workers       []string               `protobuf:"bytes,8,rep,name=workers,proto3" json:"workers,omitempty"`
+	SubmittedNs   int64                  `protobuf:"varint,9,opt,name=submitted_ns,json=submittedNs,proto3" json:"submitted_ns,omitempty"` // since 1970, as the others
+	EndedNs       int64                  `protobuf:"varint,10,opt,name=ended_ns,json=endedNs,proto3" json:"ended_ns,omitempty"`            // 0: not yet
+	SubmittedBy   string                 `protobuf:"bytes,11,opt,name=submitted_by,json=submittedBy,proto3" json:"submitted_by,omitempty"`
+	Out           string                 `protobuf:"bytes,12,opt,name=out,proto3" json:"out,omitempty"`
+	Restarts      int32                  `protobuf:"varint,13,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	Error         string                 `protobuf:"bytes,14,opt,name=error,proto3" json:"error,omitempty"` // of a run that has failed
+	Dir           string                 `protobuf:"bytes,15,opt,name=dir,proto3" json:"dir,omitempty"`     // the last checkpoint
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunSummary) Reset() {
+	*x = RunSummary{}
+	mi := &file_wire_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunSummary) ProtoMessage() {}
+
+func (x *RunSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunSummary.ProtoReflect.Descriptor instead.
+func (*RunSummary) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *RunSummary) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RunSummary) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RunSummary) GetState() RunSummary_State {
+	if x != nil {
+		return x.State
+	}
+	return RunSummary_STARTING
+}
+
+func (x *RunSummary) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *RunSummary) GetSteps() int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
+func (x *RunSummary) GetLoss() float64 {
+	if x != nil && x.Loss != nil {
+		return *x.Loss
+	}
+	return 0
+}
+
+func (x *RunSummary) GetValLoss() float64 {
+	if x != nil && x.ValLoss != nil {
+		return *x.ValLoss
+	}
+	return 0
+}
+
+func (x *RunSummary) GetWorkers() []string {
+	if x != nil {
+		return x.Workers
+	}
+	return nil
+}
+
+func (x *RunSummary) GetSubmittedNs() int64 {
+	if x != nil {
+		return x.SubmittedNs
+	}
+	return 0
+}
+
+func (x *RunSummary) GetEndedNs() int64 {
+	if x != nil {
+		return x.EndedNs
+	}
+	return 0
+}
+
+func (x *RunSummary) GetSubmittedBy() string {
+	if x != nil {
+		return x.SubmittedBy
+	}
+	return ""
+}
+
+func (x *RunSummary) GetOut() string {
+	if x != nil {
+		return x.Out
+	}
+	return ""
+}
+
+func (x *RunSummary) GetRestarts() int32 {
+	if x != nil {
+		return x.Restarts
+	}
+	return 0
+}
+
+func (x *RunSummary) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *RunSummary) GetDir() string {
+	if x != nil {
+		return x.Dir
+	}
+	return ""
+}
+
+type RunStatusRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           string                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunStatusRequest) Reset() {
+	*x = RunStatusRequest{}
+	mi := &file_wire_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunStatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunStatusRequest) ProtoMessage() {}
+
+func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunStatusRequest.ProtoReflect.Descriptor instead.
+func (*RunStatusRequest) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *RunStatusRequest) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+// RunStatusReply is actors.Status. Times are by the coordinator's clock.
+type RunStatusReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           *RunSummary            `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	TimeNs        int64                  `protobuf:"varint,2,opt,name=time_ns,json=timeNs,proto3" json:"time_ns,omitempty"`
+	Actors        []*ActorStatus         `protobuf:"bytes,3,rep,name=actors,proto3" json:"actors,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunStatusReply) Reset() {
+	*x = RunStatusReply{}
+	mi := &file_wire_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunStatusReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunStatusReply) ProtoMessage() {}
+
+func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunStatusReply.ProtoReflect.Descriptor instead.
+func (*RunStatusReply) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *RunStatusReply) GetRun() *RunSummary {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *RunStatusReply) GetTimeNs() int64 {
+	if x != nil {
+		return x.TimeNs
+	}
+	return 0
+}
+
+func (x *RunStatusReply) GetActors() []*ActorStatus {
+	if x != nil {
+		return x.Actors
+	}
+	return nil
+}
+
+type ActorStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Snapshot      *Snapshot              `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	Host          string                 `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`                       // the worker's name; "": the coordinator
+	HeardNs       int64                  `protobuf:"varint,3,opt,name=heard_ns,json=heardNs,proto3" json:"heard_ns,omitempty"` // of the worker; 0: the coordinator
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActorStatus) Reset() {
+	*x = ActorStatus{}
+	mi := &file_wire_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActorStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActorStatus) ProtoMessage() {}
+
+func (x *ActorStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActorStatus.ProtoReflect.Descriptor instead.
+func (*ActorStatus) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *ActorStatus) GetSnapshot() *Snapshot {
+	if x != nil {
+		return x.Snapshot
+	}
+	return nil
+}
+
+func (x *ActorStatus) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *ActorStatus) GetHeardNs() int64 {
+	if x != nil {
+		return x.HeardNs
+	}
+	return 0
+}
+
+type ControlRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           string                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	Action        ControlRequest_Action  `protobuf:"varint,2,opt,name=action,proto3,enum=troupe.wire.ControlRequest_Action" json:"action,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControlRequest) Reset() {
+	*x = ControlRequest{}
+	mi := &file_wire_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControlRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControlRequest) ProtoMessage() {}
+
+func (x *ControlRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
+func (*ControlRequest) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *ControlRequest) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *ControlRequest) GetAction() ControlRequest_Action {
+	if x != nil {
+		return x.Action
+	}
+	return ControlRequest_NONE
+}
+
+type ControlReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           *RunSummary            `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControlReply) Reset() {
+	*x = ControlReply{}
+	mi := &file_wire_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControlReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControlReply) ProtoMessage() {}
+
+func (x *ControlReply) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControlReply.ProtoReflect.Descriptor instead.
+func (*ControlReply) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *ControlReply) GetRun() *RunSummary {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+type LogsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           string                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`                         // "": all
+	SinceNs       int64                  `protobuf:"varint,2,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"` // since 1970; 0: all that are kept
+	Follow        bool                   `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogsRequest) Reset() {
+	*x = LogsRequest{}
+	mi := &file_wire_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogsRequest) ProtoMessage() {}
+
+func (x *LogsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
+func (*LogsRequest) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *LogsRequest) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *LogsRequest) GetSinceNs() int64 {
+	if x != nil {
+		return x.SinceNs
+	}
+	return 0
+}
+
+func (x *LogsRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+// LogsReply comes again and again where the log is followed. The first has all that were
+// kept, in the order of their times.
+type LogsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Records       []*LogRecord           `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	Dropped       uint64                 `protobuf:"varint,2,opt,name=dropped,proto3" json:"dropped,omitempty"` // records that were lost so far, for want of room
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogsReply) Reset() {
+	*x = LogsReply{}
+	mi := &file_wire_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogsReply) ProtoMessage() {}
+
+func (x *LogsReply) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogsReply.ProtoReflect.Descriptor instead.
+func (*LogsReply) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *LogsReply) GetRecords() []*LogRecord {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *LogsReply) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+type LogRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TimeNs        int64                  `protobuf:"varint,1,opt,name=time_ns,json=timeNs,proto3" json:"time_ns,omitempty"` // since 1970, by the coordinator's clock
+	Level         int32                  `protobuf:"varint,2,opt,name=level,proto3" json:"level,omitempty"`                 // slog's
+	Process       string                 `protobuf:"bytes,3,opt,name=process,proto3" json:"process,omitempty"`              // the worker's name, or "coordinator"
+	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	Attributes    []*LogAttribute        `protobuf:"bytes,5,rep,name=attributes,proto3" json:"attributes,omitempty"`
+	OffsetNs      int64                  `protobuf:"varint,6,opt,name=offset_ns,json=offsetNs,proto3" json:"offset_ns,omitempty"` // that the process's clock is ahead, and that was taken off its time
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogRecord) Reset() {
+	*x = LogRecord{}
+	mi := &file_wire_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogRecord) ProtoMessage() {}
+
+func (x *LogRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
+func (*LogRecord) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *LogRecord) GetTimeNs() int64 {
+	if x != nil {
+		return x.TimeNs
+	}
+	return 0
+}
+
+func (x *LogRecord) GetLevel() int32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *LogRecord) GetProcess() string {
+	if x != nil {
+		return x.Process
+	}
+	return ""
+}
+
+func (x *LogRecord) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *LogRecord) GetAttributes() []*LogAttribute {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
+}
+
+func (x *LogRecord) GetOffsetNs() int64 {
+	if x != nil {
+		return x.OffsetNs
+	}
+	return 0
+}
+
+type LogAttribute struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogAttribute) Reset() {
+	*x = LogAttribute{}
+	mi := &file_wire_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogAttribute) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogAttribute) ProtoMessage() {}
+
+func (x *LogAttribute) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogAttribute.ProtoReflect.Descriptor instead.
+func (*LogAttribute) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *LogAttribute) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *LogAttribute) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+// LogBatch goes from a worker to the coordinator, on a stream of the protocol "log". Times
+// are by the worker's clock.
+type LogBatch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Records       []*LogRecord           `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	Dropped       uint64                 `protobuf:"varint,2,opt,name=dropped,proto3" json:"dropped,omitempty"` // since the last batch, for want of room
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogBatch) Reset() {
+	*x = LogBatch{}
+	mi := &file_wire_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogBatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogBatch) ProtoMessage() {}
+
+func (x *LogBatch) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogBatch.ProtoReflect.Descriptor instead.
+func (*LogBatch) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *LogBatch) GetRecords() []*LogRecord {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *LogBatch) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+type TokensRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*TokensRequest_Create
+	//	*TokensRequest_List
+	//	*TokensRequest_Revoke
+	Kind          isTokensRequest_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokensRequest) Reset() {
+	*x = TokensRequest{}
+	mi := &file_wire_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokensRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokensRequest) ProtoMessage() {}
+
+func (x *TokensRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokensRequest.ProtoReflect.Descriptor instead.
+func (*TokensRequest) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *TokensRequest) GetKind() isTokensRequest_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *TokensRequest) GetCreate() *CreateToken {
+	if x != nil {
+		if x, ok := x.Kind.(*TokensRequest_Create); ok {
+			return x.Create
+		}
+	}
+	return nil
+}
+
+func (x *TokensRequest) GetList() *ListTokens {
+	if x != nil {
+		if x, ok := x.Kind.(*TokensRequest_List); ok {
+			return x.List
+		}
+	}
+	return nil
+}
+
+func (x *TokensRequest) GetRevoke() *RevokeToken {
+	if x != nil {
+		if x, ok := x.Kind.(*TokensRequest_Revoke); ok {
+			return x.Revoke
+		}
+	}
+	return nil
+}
+
+type isTokensRequest_Kind interface {
+	isTokensRequest_Kind()
+}
+
+type TokensRequest_Create struct {
+	Create *CreateToken `protobuf:"bytes,1,opt,name=create,proto3,oneof"`
+}
+
+type TokensRequest_List struct {
+	List *ListTokens `protobuf:"bytes,2,opt,name=list,proto3,oneof"`
+}
+
+type TokensRequest_Revoke struct {
+	Revoke *RevokeToken `protobuf:"bytes,3,opt,name=revoke,proto3,oneof"`
+}
+
+func (*TokensRequest_Create) isTokensRequest_Kind() {}
+
+func (*TokensRequest_List) isTokensRequest_Kind() {}
+
+func (*TokensRequest_Revoke) isTokensRequest_Kind() {}
+
+type CreateToken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	TtlS          int64                  `protobuf:"varint,2,opt,name=ttl_s,json=ttlS,proto3" json:"ttl_s,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateToken) Reset() {
+	*x = CreateToken{}
+	mi := &file_wire_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateToken) ProtoMessage() {}
+
+func (x *CreateToken) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
+func (*CreateToken) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *CreateToken) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *CreateToken) GetTtlS() int64 {
+	if x != nil {
+		return x.TtlS
+	}
+	return 0
+}
+
+type ListTokens struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTokens) Reset() {
+	*x = ListTokens{}
+	mi := &file_wire_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTokens) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTokens) ProtoMessage() {}
+
+func (x *ListTokens) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTokens.ProtoReflect.Descriptor instead.
+func (*ListTokens) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{86}
+}
+
+type RevokeToken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeToken) Reset() {
+	*x = RevokeToken{}
+	mi := &file_wire_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeToken) ProtoMessage() {}
+
+func (x *RevokeToken) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
+func (*RevokeToken) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *RevokeToken) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type TokensReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"` // the text of a new one: a secret
+	Tokens        []*TokenInfo           `protobuf:"bytes,2,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokensReply) Reset() {
+	*x = TokensReply{}
+	mi := &file_wire_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokensReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokensReply) ProtoMessage() {}
+
+func (x *TokensReply) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokensReply.ProtoReflect.Descriptor instead.
+func (*TokensReply) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *TokensReply) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *TokensReply) GetTokens() []*TokenInfo {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+type TokenInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	ExpiresS      int64                  `protobuf:"varint,3,opt,name=expires_s,json=expiresS,proto3" json:"expires_s,omitempty"` // since 1970
+	Revoked       bool                   `protobuf:"varint,4,opt,name=revoked,proto3" json:"revoked,omitempty"`
+	Uses          int64                  `protobuf:"varint,5,opt,name=uses,proto3" json:"uses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenInfo) Reset() {
+	*x = TokenInfo{}
+	mi := &file_wire_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenInfo) ProtoMessage() {}
+
+func (x *TokenInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenInfo.ProtoReflect.Descriptor instead.
+func (*TokenInfo) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *TokenInfo) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TokenInfo) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *TokenInfo) GetExpiresS() int64 {
+	if x != nil {
+		return x.ExpiresS
+	}
+	return 0
+}
+
+func (x *TokenInfo) GetRevoked() bool {
+	if x != nil {
+		return x.Revoked
+	}
+	return false
+}
+
+func (x *TokenInfo) GetUses() int64 {
+	if x != nil {
+		return x.Uses
+	}
+	return 0
+}
+
+type MembersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MembersRequest) Reset() {
+	*x = MembersRequest{}
+	mi := &file_wire_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MembersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MembersRequest) ProtoMessage() {}
+
+func (x *MembersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
+func (*MembersRequest) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{90}
+}
+
+type MembersReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TimeNs        int64                  `protobuf:"varint,1,opt,name=time_ns,json=timeNs,proto3" json:"time_ns,omitempty"`
+	Members       []*MemberStatus        `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MembersReply) Reset() {
+	*x = MembersReply{}
+	mi := &file_wire_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MembersReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MembersReply) ProtoMessage() {}
+
+func (x *MembersReply) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
+func (*MembersReply) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *MembersReply) GetTimeNs() int64 {
+	if x != nil {
+		return x.TimeNs
+	}
+	return 0
+}
+
+func (x *MembersReply) GetMembers() []*MemberStatus {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+type MemberStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	Cores         int32                  `protobuf:"varint,3,opt,name=cores,proto3" json:"cores,omitempty"`
+	MemoryBytes   int64                  `protobuf:"varint,4,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	Kernels       string                 `protobuf:"bytes,5,opt,name=kernels,proto3" json:"kernels,omitempty"`
+	JoinedNs      int64                  `protobuf:"varint,6,opt,name=joined_ns,json=joinedNs,proto3" json:"joined_ns,omitempty"`
+	HeardNs       int64                  `protobuf:"varint,7,opt,name=heard_ns,json=heardNs,proto3" json:"heard_ns,omitempty"`
+	ClockAheadNs  int64                  `protobuf:"varint,8,opt,name=clock_ahead_ns,json=clockAheadNs,proto3" json:"clock_ahead_ns,omitempty"`
+	RoundTripNs   int64                  `protobuf:"varint,9,opt,name=round_trip_ns,json=roundTripNs,proto3" json:"round_trip_ns,omitempty"`
+	Run           string                 `protobuf:"bytes,10,opt,name=run,proto3" json:"run,omitempty"` // id; "": none
+	Ranks         []int32                `protobuf:"varint,11,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberStatus) Reset() {
+	*x = MemberStatus{}
+	mi := &file_wire_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberStatus) ProtoMessage() {}
+
+func (x *MemberStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
+func (*MemberStatus) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{92}
+}
+
+func (x *MemberStatus) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MemberStatus) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *MemberStatus) GetCores() int32 {
+	if x != nil {
+		return x.Cores
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetKernels() string {
+	if x != nil {
+		return x.Kernels
+	}
+	return ""
+}
+
+func (x *MemberStatus) GetJoinedNs() int64 {
+	if x != nil {
+		return x.JoinedNs
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetHeardNs() int64 {
+	if x != nil {
+		return x.HeardNs
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetClockAheadNs() int64 {
+	if x != nil {
+		return x.ClockAheadNs
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetRoundTripNs() int64 {
+	if x != nil {
+		return x.RoundTripNs
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *MemberStatus) GetRanks() []int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
 var File_wire_proto protoreflect.FileDescriptor
 
 const file_wire_proto_rawDesc = "" +
@@ -3745,7 +7240,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x06target\x18\x06 \x01(\tR\x06target\x120\n" +
 	"\amessage\x18\a \x01(\v2\x14.troupe.wire.MessageH\x00R\amessage\x120\n" +
 	"\acontrol\x18\b \x01(\v2\x14.troupe.wire.ControlH\x00R\acontrolB\x06\n" +
-	"\x04body\"\xe4\x03\n" +
+	"\x04body\"\xc7\x03\n" +
 	"\aControl\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12-\n" +
 	"\x06assign\x18\x02 \x01(\v2\x13.troupe.wire.AssignH\x00R\x06assign\x123\n" +
@@ -3753,9 +7248,9 @@ const file_wire_proto_rawDesc = "" +
 	"\arelease\x18\x04 \x01(\v2\x14.troupe.wire.ReleaseH\x00R\arelease\x123\n" +
 	"\breleased\x18\x05 \x01(\v2\x15.troupe.wire.ReleasedH\x00R\breleased\x120\n" +
 	"\aconnect\x18\x06 \x01(\v2\x14.troupe.wire.ConnectH\x00R\aconnect\x126\n" +
-	"\tconnected\x18\a \x01(\v2\x16.troupe.wire.ConnectedH\x00R\tconnected\x12C\n" +
-	"\x0estatus_request\x18\b \x01(\v2\x1a.troupe.wire.StatusRequestH\x00R\rstatusRequest\x12=\n" +
-	"\fstatus_reply\x18\t \x01(\v2\x18.troupe.wire.StatusReplyH\x00R\vstatusReplyB\x06\n" +
+	"\tconnected\x18\a \x01(\v2\x16.troupe.wire.ConnectedH\x00R\tconnected\x120\n" +
+	"\ameasure\x18\b \x01(\v2\x14.troupe.wire.MeasureH\x00R\ameasure\x123\n" +
+	"\bmeasured\x18\t \x01(\v2\x15.troupe.wire.MeasuredH\x00R\bmeasuredB\x06\n" +
 	"\x04kind\"\xa9\x03\n" +
 	"\x06Assign\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12\x18\n" +
@@ -3799,12 +7294,23 @@ const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"latency_ms\x18\x02 \x01(\x01R\tlatencyMs\x12\x1e\n" +
 	"\vbytes_per_s\x18\x03 \x01(\x01R\tbytesPerS\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\"\x0f\n" +
-	"\rStatusRequest\"o\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\"g\n" +
+	"\aMeasure\x12\x16\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\x12\x14\n" +
+	"\x05model\x18\x02 \x01(\fR\x05model\x12\x14\n" +
+	"\x05table\x18\x03 \x01(\fR\x05table\x12\x18\n" +
+	"\aseconds\x18\x04 \x01(\x01R\aseconds\"6\n" +
+	"\bMeasured\x12\x14\n" +
+	"\x05costs\x18\x01 \x01(\fR\x05costs\x12\x14\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\"\xab\x01\n" +
 	"\vStatusReply\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\fR\aattempt\x12\x17\n" +
 	"\atime_ns\x18\x02 \x01(\x03R\x06timeNs\x12-\n" +
-	"\x06actors\x18\x03 \x03(\v2\x15.troupe.wire.SnapshotR\x06actors\"\xb7\x02\n" +
+	"\x06actors\x18\x03 \x03(\v2\x15.troupe.wire.SnapshotR\x06actors\x12:\n" +
+	"\vunreachable\x18\x04 \x03(\v2\x18.troupe.wire.UnreachableR\vunreachable\"D\n" +
+	"\vUnreachable\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x13\n" +
+	"\x05for_s\x18\x02 \x01(\x01R\x04forS\"\xb7\x02\n" +
 	"\bSnapshot\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\x05R\x04rank\x12\x12\n" +
@@ -4015,7 +7521,301 @@ const file_wire_proto_rawDesc = "" +
 	"\x06Weight\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12+\n" +
-	"\x06tensor\x18\x03 \x01(\v2\x13.troupe.wire.TensorR\x06tensorB+Z)github.com/troupe-ml/troupe/internal/wireb\x06proto3"
+	"\x06tensor\x18\x03 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\"\xdb\x03\n" +
+	"\n" +
+	"ApiRequest\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x124\n" +
+	"\x06submit\x18\x02 \x01(\v2\x1a.troupe.wire.SubmitRequestH\x00R\x06submit\x124\n" +
+	"\x06follow\x18\x03 \x01(\v2\x1a.troupe.wire.FollowRequestH\x00R\x06follow\x12.\n" +
+	"\x04list\x18\x04 \x01(\v2\x18.troupe.wire.ListRequestH\x00R\x04list\x127\n" +
+	"\x06status\x18\x05 \x01(\v2\x1d.troupe.wire.RunStatusRequestH\x00R\x06status\x127\n" +
+	"\acontrol\x18\x06 \x01(\v2\x1b.troupe.wire.ControlRequestH\x00R\acontrol\x12.\n" +
+	"\x04logs\x18\a \x01(\v2\x18.troupe.wire.LogsRequestH\x00R\x04logs\x124\n" +
+	"\x06tokens\x18\b \x01(\v2\x1a.troupe.wire.TokensRequestH\x00R\x06tokens\x127\n" +
+	"\amembers\x18\t \x01(\v2\x1b.troupe.wire.MembersRequestH\x00R\amembersB\x06\n" +
+	"\x04kind\"\xbb\x04\n" +
+	"\bApiReply\x12+\n" +
+	"\x05error\x18\x01 \x01(\v2\x15.troupe.wire.ApiErrorR\x05error\x12*\n" +
+	"\x05alive\x18\x02 \x01(\v2\x12.troupe.wire.AliveH\x00R\x05alive\x122\n" +
+	"\x06submit\x18\x03 \x01(\v2\x18.troupe.wire.SubmitReplyH\x00R\x06submit\x126\n" +
+	"\tfollowing\x18\x04 \x01(\v2\x16.troupe.wire.FollowingH\x00R\tfollowing\x12-\n" +
+	"\x05event\x18\x05 \x01(\v2\x15.troupe.wire.RunEventH\x00R\x05event\x12,\n" +
+	"\x04list\x18\x06 \x01(\v2\x16.troupe.wire.ListReplyH\x00R\x04list\x125\n" +
+	"\x06status\x18\a \x01(\v2\x1b.troupe.wire.RunStatusReplyH\x00R\x06status\x125\n" +
+	"\acontrol\x18\b \x01(\v2\x19.troupe.wire.ControlReplyH\x00R\acontrol\x12,\n" +
+	"\x04logs\x18\t \x01(\v2\x16.troupe.wire.LogsReplyH\x00R\x04logs\x122\n" +
+	"\x06tokens\x18\n" +
+	" \x01(\v2\x18.troupe.wire.TokensReplyH\x00R\x06tokens\x125\n" +
+	"\amembers\x18\v \x01(\v2\x19.troupe.wire.MembersReplyH\x00R\amembersB\x06\n" +
+	"\x04kind\"\a\n" +
+	"\x05Alive\"\xe8\x01\n" +
+	"\bApiError\x12.\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1a.troupe.wire.ApiError.KindR\x04kind\x12\x14\n" +
+	"\x05texts\x18\x02 \x03(\tR\x05texts\"\x95\x01\n" +
+	"\x04Kind\x12\n" +
+	"\n" +
+	"\x06FAILED\x10\x00\x12\v\n" +
+	"\aREQUEST\x10\x01\x12\r\n" +
+	"\tFORBIDDEN\x10\x02\x12\n" +
+	"\n" +
+	"\x06CONFIG\x10\x03\x12\x0e\n" +
+	"\n" +
+	"NO_WORKERS\x10\x04\x12\r\n" +
+	"\tTRY_AGAIN\x10\x05\x12\n" +
+	"\n" +
+	"\x06NO_RUN\x10\x06\x12\n" +
+	"\n" +
+	"\x06KILLED\x10\a\x12\b\n" +
+	"\x04SLOW\x10\b\x12\v\n" +
+	"\aCLOSING\x10\t\x12\v\n" +
+	"\aOPTIONS\x10\n" +
+	"\"\xbe\x01\n" +
+	"\rSubmitRequest\x12\x16\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\x12\x12\n" +
+	"\x04file\x18\x02 \x01(\tR\x04file\x12\x12\n" +
+	"\x04sets\x18\x03 \x03(\tR\x04sets\x12\x14\n" +
+	"\x05fresh\x18\x04 \x01(\bR\x05fresh\x12\x1b\n" +
+	"\tfrom_step\x18\x05 \x01(\x03R\bfromStep\x12&\n" +
+	"\x0faccept_new_data\x18\x06 \x01(\bR\racceptNewData\x12\x12\n" +
+	"\x04name\x18\a \x01(\tR\x04name\"1\n" +
+	"\vSubmitReply\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"M\n" +
+	"\rFollowRequest\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\fR\x05epoch\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\x04R\x05after\"i\n" +
+	"\tFollowing\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\fR\x05epoch\x12)\n" +
+	"\x03run\x18\x02 \x01(\v2\x17.troupe.wire.RunSummaryR\x03run\x12\x1b\n" +
+	"\tlog_every\x18\x03 \x01(\x05R\blogEvery\"\xf6\x03\n" +
+	"\bRunEvent\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12*\n" +
+	"\x04info\x18\x02 \x01(\v2\x14.troupe.wire.RunInfoH\x00R\x04info\x12,\n" +
+	"\x04step\x18\x03 \x01(\v2\x16.troupe.wire.StepEventH\x00R\x04step\x12>\n" +
+	"\n" +
+	"checkpoint\x18\x04 \x01(\v2\x1c.troupe.wire.CheckpointEventH\x00R\n" +
+	"checkpoint\x125\n" +
+	"\awarning\x18\x05 \x01(\v2\x19.troupe.wire.WarningEventH\x00R\awarning\x125\n" +
+	"\arestart\x18\x06 \x01(\v2\x19.troupe.wire.RestartEventH\x00R\arestart\x12/\n" +
+	"\x05stall\x18\a \x01(\v2\x17.troupe.wire.StallEventH\x00R\x05stall\x12/\n" +
+	"\x05pause\x18\b \x01(\v2\x17.troupe.wire.PauseEventH\x00R\x05pause\x125\n" +
+	"\awaiting\x18\t \x01(\v2\x19.troupe.wire.WaitingEventH\x00R\awaiting\x12)\n" +
+	"\x03end\x18\n" +
+	" \x01(\v2\x15.troupe.wire.EndEventH\x00R\x03endB\x06\n" +
+	"\x04kind\"\x8e\x05\n" +
+	"\aRunInfo\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03out\x18\x02 \x01(\tR\x03out\x12\x16\n" +
+	"\x06family\x18\x03 \x01(\tR\x06family\x12\x1e\n" +
+	"\n" +
+	"parameters\x18\x04 \x01(\x03R\n" +
+	"parameters\x12\x14\n" +
+	"\x05vocab\x18\x05 \x01(\x03R\x05vocab\x12!\n" +
+	"\ftrain_tokens\x18\x06 \x01(\x03R\vtrainTokens\x12\x1d\n" +
+	"\n" +
+	"val_tokens\x18\a \x01(\x03R\tvalTokens\x12!\n" +
+	"\feval_windows\x18\b \x01(\x03R\vevalWindows\x12#\n" +
+	"\repoch_windows\x18\t \x01(\x03R\fepochWindows\x12\x1f\n" +
+	"\vepoch_steps\x18\n" +
+	" \x01(\x01R\n" +
+	"epochSteps\x12\x16\n" +
+	"\x06epochs\x18\v \x01(\x01R\x06epochs\x12\x14\n" +
+	"\x05steps\x18\f \x01(\x03R\x05steps\x12\x1d\n" +
+	"\n" +
+	"resumed_at\x18\r \x01(\x03R\tresumedAt\x12\x1a\n" +
+	"\bschedule\x18\x0e \x01(\tR\bschedule\x12\x16\n" +
+	"\x06stages\x18\x0f \x01(\x05R\x06stages\x12\x16\n" +
+	"\x06chunks\x18\x10 \x01(\x05R\x06chunks\x12\"\n" +
+	"\fmicrobatches\x18\x11 \x01(\x05R\fmicrobatches\x12\x16\n" +
+	"\x06layout\x18\x12 \x01(\tR\x06layout\x12\x1d\n" +
+	"\n" +
+	"bubble_pct\x18\x13 \x01(\x01R\tbubblePct\x12$\n" +
+	"\x0epeak_in_flight\x18\x14 \x03(\x05R\fpeakInFlight\x12\x16\n" +
+	"\x06device\x18\x15 \x01(\tR\x06device\x12\x18\n" +
+	"\athreads\x18\x16 \x01(\x05R\athreads\x12\x18\n" +
+	"\akernels\x18\x17 \x01(\tR\akernels\"\x96\x04\n" +
+	"\tStepEvent\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x17\n" +
+	"\x04loss\x18\x02 \x01(\x01H\x00R\x04loss\x88\x01\x01\x12\x1e\n" +
+	"\bmtp_loss\x18\x03 \x01(\x01H\x01R\amtpLoss\x88\x01\x01\x12\x1e\n" +
+	"\bval_loss\x18\x04 \x01(\x01H\x02R\avalLoss\x88\x01\x01\x12 \n" +
+	"\tgrad_norm\x18\x05 \x01(\x01H\x03R\bgradNorm\x88\x01\x01\x12\x13\n" +
+	"\x02lr\x18\x06 \x01(\x01H\x04R\x02lr\x88\x01\x01\x12\x16\n" +
+	"\x06tokens\x18\a \x01(\x03R\x06tokens\x12%\n" +
+	"\ftokens_per_s\x18\b \x01(\x01H\x05R\n" +
+	"tokensPerS\x88\x01\x01\x12\x1c\n" +
+	"\astep_ms\x18\t \x01(\x01H\x06R\x06stepMs\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"bubble_pct\x18\n" +
+	" \x01(\x01H\aR\tbubblePct\x88\x01\x01\x12$\n" +
+	"\x0epeak_mem_bytes\x18\v \x01(\x03R\fpeakMemBytes\x12\x18\n" +
+	"\askipped\x18\f \x01(\bR\askipped\x12\x16\n" +
+	"\x06update\x18\r \x01(\tR\x06update\x12(\n" +
+	"\x10ideal_bubble_pct\x18\x0e \x01(\x01R\x0eidealBubblePctB\a\n" +
+	"\x05_lossB\v\n" +
+	"\t_mtp_lossB\v\n" +
+	"\t_val_lossB\f\n" +
+	"\n" +
+	"_grad_normB\x05\n" +
+	"\x03_lrB\x0f\n" +
+	"\r_tokens_per_sB\n" +
+	"\n" +
+	"\b_step_msB\r\n" +
+	"\v_bubble_pct\"d\n" +
+	"\x0fCheckpointEvent\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x10\n" +
+	"\x03dir\x18\x02 \x01(\tR\x03dir\x12\x12\n" +
+	"\x04best\x18\x03 \x01(\bR\x04best\x12\x17\n" +
+	"\atook_ns\x18\x04 \x01(\x03R\x06tookNs\"\"\n" +
+	"\fWarningEvent\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\"R\n" +
+	"\fRestartEvent\x12\x14\n" +
+	"\x05error\x18\x01 \x01(\tR\x05error\x12\x18\n" +
+	"\arestart\x18\x02 \x01(\x05R\arestart\x12\x12\n" +
+	"\x04most\x18\x03 \x01(\x05R\x04most\"\\\n" +
+	"\n" +
+	"StallEvent\x12\x19\n" +
+	"\bquiet_ns\x18\x01 \x01(\x03R\aquietNs\x123\n" +
+	"\x06status\x18\x02 \x01(\v2\x1b.troupe.wire.RunStatusReplyR\x06status\"8\n" +
+	"\n" +
+	"PauseEvent\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x16\n" +
+	"\x06paused\x18\x02 \x01(\bR\x06paused\"\"\n" +
+	"\fWaitingEvent\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\"\xcf\x02\n" +
+	"\bEndEvent\x12+\n" +
+	"\x05error\x18\x01 \x01(\v2\x15.troupe.wire.ApiErrorR\x05error\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x18\n" +
+	"\astopped\x18\x03 \x01(\bR\astopped\x12$\n" +
+	"\x0efirst_val_loss\x18\x04 \x01(\x01R\ffirstValLoss\x12\"\n" +
+	"\rlast_val_loss\x18\x05 \x01(\x01R\vlastValLoss\x12\"\n" +
+	"\rbest_val_loss\x18\x06 \x01(\x01R\vbestValLoss\x12\x1b\n" +
+	"\tbest_step\x18\a \x01(\x03R\bbestStep\x12\x10\n" +
+	"\x03dir\x18\b \x01(\tR\x03dir\x12\x12\n" +
+	"\x04kept\x18\t \x01(\x03R\x04kept\x12\x1f\n" +
+	"\vrolled_back\x18\n" +
+	" \x01(\x03R\n" +
+	"rolledBack\x12\x16\n" +
+	"\x06waited\x18\v \x01(\x03R\x06waited\"\r\n" +
+	"\vListRequest\"8\n" +
+	"\tListReply\x12+\n" +
+	"\x04runs\x18\x01 \x03(\v2\x17.troupe.wire.RunSummaryR\x04runs\"\x9d\x04\n" +
+	"\n" +
+	"RunSummary\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x123\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x1d.troupe.wire.RunSummary.StateR\x05state\x12\x12\n" +
+	"\x04step\x18\x04 \x01(\x03R\x04step\x12\x14\n" +
+	"\x05steps\x18\x05 \x01(\x03R\x05steps\x12\x17\n" +
+	"\x04loss\x18\x06 \x01(\x01H\x00R\x04loss\x88\x01\x01\x12\x1e\n" +
+	"\bval_loss\x18\a \x01(\x01H\x01R\avalLoss\x88\x01\x01\x12\x18\n" +
+	"\aworkers\x18\b \x03(\tR\aworkers\x12!\n" +
+	"\fsubmitted_ns\x18\t \x01(\x03R\vsubmittedNs\x12\x19\n" +
+	"\bended_ns\x18\n" +
+	" \x01(\x03R\aendedNs\x12!\n" +
+	"\fsubmitted_by\x18\v \x01(\tR\vsubmittedBy\x12\x10\n" +
+	"\x03out\x18\f \x01(\tR\x03out\x12\x1a\n" +
+	"\brestarts\x18\r \x01(\x05R\brestarts\x12\x14\n" +
+	"\x05error\x18\x0e \x01(\tR\x05error\x12\x10\n" +
+	"\x03dir\x18\x0f \x01(\tR\x03dir\"l\n" +
+	"\x05State\x12\f\n" +
+	"\bSTARTING\x10\x00\x12\v\n" +
+	"\aWAITING\x10\x01\x12\v\n" +
+	"\aRUNNING\x10\x02\x12\n" +
+	"\n" +
+	"\x06PAUSED\x10\x03\x12\f\n" +
+	"\bSTOPPING\x10\x04\x12\b\n" +
+	"\x04DONE\x10\x05\x12\v\n" +
+	"\aSTOPPED\x10\x06\x12\n" +
+	"\n" +
+	"\x06FAILED\x10\aB\a\n" +
+	"\x05_lossB\v\n" +
+	"\t_val_loss\"$\n" +
+	"\x10RunStatusRequest\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\"\x86\x01\n" +
+	"\x0eRunStatusReply\x12)\n" +
+	"\x03run\x18\x01 \x01(\v2\x17.troupe.wire.RunSummaryR\x03run\x12\x17\n" +
+	"\atime_ns\x18\x02 \x01(\x03R\x06timeNs\x120\n" +
+	"\x06actors\x18\x03 \x03(\v2\x18.troupe.wire.ActorStatusR\x06actors\"o\n" +
+	"\vActorStatus\x121\n" +
+	"\bsnapshot\x18\x01 \x01(\v2\x15.troupe.wire.SnapshotR\bsnapshot\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\tR\x04host\x12\x19\n" +
+	"\bheard_ns\x18\x03 \x01(\x03R\aheardNs\"\xad\x01\n" +
+	"\x0eControlRequest\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\x12:\n" +
+	"\x06action\x18\x02 \x01(\x0e2\".troupe.wire.ControlRequest.ActionR\x06action\"M\n" +
+	"\x06Action\x12\b\n" +
+	"\x04NONE\x10\x00\x12\t\n" +
+	"\x05PAUSE\x10\x01\x12\n" +
+	"\n" +
+	"\x06RESUME\x10\x02\x12\x0e\n" +
+	"\n" +
+	"CHECKPOINT\x10\x03\x12\b\n" +
+	"\x04STOP\x10\x04\x12\b\n" +
+	"\x04KILL\x10\x05\"9\n" +
+	"\fControlReply\x12)\n" +
+	"\x03run\x18\x01 \x01(\v2\x17.troupe.wire.RunSummaryR\x03run\"R\n" +
+	"\vLogsRequest\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\x12\x19\n" +
+	"\bsince_ns\x18\x02 \x01(\x03R\asinceNs\x12\x16\n" +
+	"\x06follow\x18\x03 \x01(\bR\x06follow\"W\n" +
+	"\tLogsReply\x120\n" +
+	"\arecords\x18\x01 \x03(\v2\x16.troupe.wire.LogRecordR\arecords\x12\x18\n" +
+	"\adropped\x18\x02 \x01(\x04R\adropped\"\xc0\x01\n" +
+	"\tLogRecord\x12\x17\n" +
+	"\atime_ns\x18\x01 \x01(\x03R\x06timeNs\x12\x14\n" +
+	"\x05level\x18\x02 \x01(\x05R\x05level\x12\x18\n" +
+	"\aprocess\x18\x03 \x01(\tR\aprocess\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\x129\n" +
+	"\n" +
+	"attributes\x18\x05 \x03(\v2\x19.troupe.wire.LogAttributeR\n" +
+	"attributes\x12\x1b\n" +
+	"\toffset_ns\x18\x06 \x01(\x03R\boffsetNs\"6\n" +
+	"\fLogAttribute\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"V\n" +
+	"\bLogBatch\x120\n" +
+	"\arecords\x18\x01 \x03(\v2\x16.troupe.wire.LogRecordR\arecords\x12\x18\n" +
+	"\adropped\x18\x02 \x01(\x04R\adropped\"\xae\x01\n" +
+	"\rTokensRequest\x122\n" +
+	"\x06create\x18\x01 \x01(\v2\x18.troupe.wire.CreateTokenH\x00R\x06create\x12-\n" +
+	"\x04list\x18\x02 \x01(\v2\x17.troupe.wire.ListTokensH\x00R\x04list\x122\n" +
+	"\x06revoke\x18\x03 \x01(\v2\x18.troupe.wire.RevokeTokenH\x00R\x06revokeB\x06\n" +
+	"\x04kind\"6\n" +
+	"\vCreateToken\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x13\n" +
+	"\x05ttl_s\x18\x02 \x01(\x03R\x04ttlS\"\f\n" +
+	"\n" +
+	"ListTokens\"\x1d\n" +
+	"\vRevokeToken\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"S\n" +
+	"\vTokensReply\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12.\n" +
+	"\x06tokens\x18\x02 \x03(\v2\x16.troupe.wire.TokenInfoR\x06tokens\"z\n" +
+	"\tTokenInfo\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04role\x18\x02 \x01(\tR\x04role\x12\x1b\n" +
+	"\texpires_s\x18\x03 \x01(\x03R\bexpiresS\x12\x18\n" +
+	"\arevoked\x18\x04 \x01(\bR\arevoked\x12\x12\n" +
+	"\x04uses\x18\x05 \x01(\x03R\x04uses\"\x10\n" +
+	"\x0eMembersRequest\"\\\n" +
+	"\fMembersReply\x12\x17\n" +
+	"\atime_ns\x18\x01 \x01(\x03R\x06timeNs\x123\n" +
+	"\amembers\x18\x02 \x03(\v2\x19.troupe.wire.MemberStatusR\amembers\"\xb9\x02\n" +
+	"\fMemberStatus\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
+	"\x05cores\x18\x03 \x01(\x05R\x05cores\x12!\n" +
+	"\fmemory_bytes\x18\x04 \x01(\x03R\vmemoryBytes\x12\x18\n" +
+	"\akernels\x18\x05 \x01(\tR\akernels\x12\x1b\n" +
+	"\tjoined_ns\x18\x06 \x01(\x03R\bjoinedNs\x12\x19\n" +
+	"\bheard_ns\x18\a \x01(\x03R\aheardNs\x12$\n" +
+	"\x0eclock_ahead_ns\x18\b \x01(\x03R\fclockAheadNs\x12\"\n" +
+	"\rround_trip_ns\x18\t \x01(\x03R\vroundTripNs\x12\x10\n" +
+	"\x03run\x18\n" +
+	" \x01(\tR\x03run\x12\x14\n" +
+	"\x05ranks\x18\v \x03(\x05R\x05ranksB+Z)github.com/troupe-ml/troupe/internal/wireb\x06proto3"
 
 var (
 	file_wire_proto_rawDescOnce sync.Once
@@ -4029,127 +7829,221 @@ func file_wire_proto_rawDescGZIP() []byte {
 	return file_wire_proto_rawDescData
 }
 
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
 var file_wire_proto_goTypes = []any{
-	(*Envelope)(nil),      // 0: troupe.wire.Envelope
-	(*Control)(nil),       // 1: troupe.wire.Control
-	(*Assign)(nil),        // 2: troupe.wire.Assign
-	(*Assigned)(nil),      // 3: troupe.wire.Assigned
-	(*Release)(nil),       // 4: troupe.wire.Release
-	(*Released)(nil),      // 5: troupe.wire.Released
-	(*Connect)(nil),       // 6: troupe.wire.Connect
-	(*Connected)(nil),     // 7: troupe.wire.Connected
-	(*Peer)(nil),          // 8: troupe.wire.Peer
-	(*Link)(nil),          // 9: troupe.wire.Link
-	(*StatusRequest)(nil), // 10: troupe.wire.StatusRequest
-	(*StatusReply)(nil),   // 11: troupe.wire.StatusReply
-	(*Snapshot)(nil),      // 12: troupe.wire.Snapshot
-	(*Action)(nil),        // 13: troupe.wire.Action
-	(*Offer)(nil),         // 14: troupe.wire.Offer
-	(*JoinRequest)(nil),   // 15: troupe.wire.JoinRequest
-	(*JoinReply)(nil),     // 16: troupe.wire.JoinReply
-	(*Hello)(nil),         // 17: troupe.wire.Hello
-	(*Welcome)(nil),       // 18: troupe.wire.Welcome
-	(*Beat)(nil),          // 19: troupe.wire.Beat
-	(*Message)(nil),       // 20: troupe.wire.Message
-	(*Header)(nil),        // 21: troupe.wire.Header
-	(*Pid)(nil),           // 22: troupe.wire.Pid
-	(*Peers)(nil),         // 23: troupe.wire.Peers
-	(*Order)(nil),         // 24: troupe.wire.Order
-	(*Update)(nil),        // 25: troupe.wire.Update
-	(*Extent)(nil),        // 26: troupe.wire.Extent
-	(*Tensor)(nil),        // 27: troupe.wire.Tensor
-	(*Transfer)(nil),      // 28: troupe.wire.Transfer
-	(*Credit)(nil),        // 29: troupe.wire.Credit
-	(*DataRequest)(nil),   // 30: troupe.wire.DataRequest
-	(*Data)(nil),          // 31: troupe.wire.Data
-	(*TiedGradient)(nil),  // 32: troupe.wire.TiedGradient
-	(*StageDone)(nil),     // 33: troupe.wire.StageDone
-	(*Loss)(nil),          // 34: troupe.wire.Loss
-	(*Norm)(nil),          // 35: troupe.wire.Norm
-	(*ActionTime)(nil),    // 36: troupe.wire.ActionTime
-	(*Apply)(nil),         // 37: troupe.wire.Apply
-	(*Applied)(nil),       // 38: troupe.wire.Applied
-	(*SaveState)(nil),     // 39: troupe.wire.SaveState
-	(*StageState)(nil),    // 40: troupe.wire.StageState
-	(*Saved)(nil),         // 41: troupe.wire.Saved
-	(*StageReady)(nil),    // 42: troupe.wire.StageReady
-	(*ExpectInput)(nil),   // 43: troupe.wire.ExpectInput
-	(*Failed)(nil),        // 44: troupe.wire.Failed
-	(*Halt)(nil),          // 45: troupe.wire.Halt
-	(*Halted)(nil),        // 46: troupe.wire.Halted
-	(*Leave)(nil),         // 47: troupe.wire.Leave
-	(*Left)(nil),          // 48: troupe.wire.Left
-	(*ReadWeight)(nil),    // 49: troupe.wire.ReadWeight
-	(*Weight)(nil),        // 50: troupe.wire.Weight
+	(ApiError_Kind)(0),         // 0: troupe.wire.ApiError.Kind
+	(RunSummary_State)(0),      // 1: troupe.wire.RunSummary.State
+	(ControlRequest_Action)(0), // 2: troupe.wire.ControlRequest.Action
+	(*Envelope)(nil),           // 3: troupe.wire.Envelope
+	(*Control)(nil),            // 4: troupe.wire.Control
+	(*Assign)(nil),             // 5: troupe.wire.Assign
+	(*Assigned)(nil),           // 6: troupe.wire.Assigned
+	(*Release)(nil),            // 7: troupe.wire.Release
+	(*Released)(nil),           // 8: troupe.wire.Released
+	(*Connect)(nil),            // 9: troupe.wire.Connect
+	(*Connected)(nil),          // 10: troupe.wire.Connected
+	(*Peer)(nil),               // 11: troupe.wire.Peer
+	(*Link)(nil),               // 12: troupe.wire.Link
+	(*Measure)(nil),            // 13: troupe.wire.Measure
+	(*Measured)(nil),           // 14: troupe.wire.Measured
+	(*StatusReply)(nil),        // 15: troupe.wire.StatusReply
+	(*Unreachable)(nil),        // 16: troupe.wire.Unreachable
+	(*Snapshot)(nil),           // 17: troupe.wire.Snapshot
+	(*Action)(nil),             // 18: troupe.wire.Action
+	(*Offer)(nil),              // 19: troupe.wire.Offer
+	(*JoinRequest)(nil),        // 20: troupe.wire.JoinRequest
+	(*JoinReply)(nil),          // 21: troupe.wire.JoinReply
+	(*Hello)(nil),              // 22: troupe.wire.Hello
+	(*Welcome)(nil),            // 23: troupe.wire.Welcome
+	(*Beat)(nil),               // 24: troupe.wire.Beat
+	(*Message)(nil),            // 25: troupe.wire.Message
+	(*Header)(nil),             // 26: troupe.wire.Header
+	(*Pid)(nil),                // 27: troupe.wire.Pid
+	(*Peers)(nil),              // 28: troupe.wire.Peers
+	(*Order)(nil),              // 29: troupe.wire.Order
+	(*Update)(nil),             // 30: troupe.wire.Update
+	(*Extent)(nil),             // 31: troupe.wire.Extent
+	(*Tensor)(nil),             // 32: troupe.wire.Tensor
+	(*Transfer)(nil),           // 33: troupe.wire.Transfer
+	(*Credit)(nil),             // 34: troupe.wire.Credit
+	(*DataRequest)(nil),        // 35: troupe.wire.DataRequest
+	(*Data)(nil),               // 36: troupe.wire.Data
+	(*TiedGradient)(nil),       // 37: troupe.wire.TiedGradient
+	(*StageDone)(nil),          // 38: troupe.wire.StageDone
+	(*Loss)(nil),               // 39: troupe.wire.Loss
+	(*Norm)(nil),               // 40: troupe.wire.Norm
+	(*ActionTime)(nil),         // 41: troupe.wire.ActionTime
+	(*Apply)(nil),              // 42: troupe.wire.Apply
+	(*Applied)(nil),            // 43: troupe.wire.Applied
+	(*SaveState)(nil),          // 44: troupe.wire.SaveState
+	(*StageState)(nil),         // 45: troupe.wire.StageState
+	(*Saved)(nil),              // 46: troupe.wire.Saved
+	(*StageReady)(nil),         // 47: troupe.wire.StageReady
+	(*ExpectInput)(nil),        // 48: troupe.wire.ExpectInput
+	(*Failed)(nil),             // 49: troupe.wire.Failed
+	(*Halt)(nil),               // 50: troupe.wire.Halt
+	(*Halted)(nil),             // 51: troupe.wire.Halted
+	(*Leave)(nil),              // 52: troupe.wire.Leave
+	(*Left)(nil),               // 53: troupe.wire.Left
+	(*ReadWeight)(nil),         // 54: troupe.wire.ReadWeight
+	(*Weight)(nil),             // 55: troupe.wire.Weight
+	(*ApiRequest)(nil),         // 56: troupe.wire.ApiRequest
+	(*ApiReply)(nil),           // 57: troupe.wire.ApiReply
+	(*Alive)(nil),              // 58: troupe.wire.Alive
+	(*ApiError)(nil),           // 59: troupe.wire.ApiError
+	(*SubmitRequest)(nil),      // 60: troupe.wire.SubmitRequest
+	(*SubmitReply)(nil),        // 61: troupe.wire.SubmitReply
+	(*FollowRequest)(nil),      // 62: troupe.wire.FollowRequest
+	(*Following)(nil),          // 63: troupe.wire.Following
+	(*RunEvent)(nil),           // 64: troupe.wire.RunEvent
+	(*RunInfo)(nil),            // 65: troupe.wire.RunInfo
+	(*StepEvent)(nil),          // 66: troupe.wire.StepEvent
+	(*CheckpointEvent)(nil),    // 67: troupe.wire.CheckpointEvent
+	(*WarningEvent)(nil),       // 68: troupe.wire.WarningEvent
+	(*RestartEvent)(nil),       // 69: troupe.wire.RestartEvent
+	(*StallEvent)(nil),         // 70: troupe.wire.StallEvent
+	(*PauseEvent)(nil),         // 71: troupe.wire.PauseEvent
+	(*WaitingEvent)(nil),       // 72: troupe.wire.WaitingEvent
+	(*EndEvent)(nil),           // 73: troupe.wire.EndEvent
+	(*ListRequest)(nil),        // 74: troupe.wire.ListRequest
+	(*ListReply)(nil),          // 75: troupe.wire.ListReply
+	(*RunSummary)(nil),         // 76: troupe.wire.RunSummary
+	(*RunStatusRequest)(nil),   // 77: troupe.wire.RunStatusRequest
+	(*RunStatusReply)(nil),     // 78: troupe.wire.RunStatusReply
+	(*ActorStatus)(nil),        // 79: troupe.wire.ActorStatus
+	(*ControlRequest)(nil),     // 80: troupe.wire.ControlRequest
+	(*ControlReply)(nil),       // 81: troupe.wire.ControlReply
+	(*LogsRequest)(nil),        // 82: troupe.wire.LogsRequest
+	(*LogsReply)(nil),          // 83: troupe.wire.LogsReply
+	(*LogRecord)(nil),          // 84: troupe.wire.LogRecord
+	(*LogAttribute)(nil),       // 85: troupe.wire.LogAttribute
+	(*LogBatch)(nil),           // 86: troupe.wire.LogBatch
+	(*TokensRequest)(nil),      // 87: troupe.wire.TokensRequest
+	(*CreateToken)(nil),        // 88: troupe.wire.CreateToken
+	(*ListTokens)(nil),         // 89: troupe.wire.ListTokens
+	(*RevokeToken)(nil),        // 90: troupe.wire.RevokeToken
+	(*TokensReply)(nil),        // 91: troupe.wire.TokensReply
+	(*TokenInfo)(nil),          // 92: troupe.wire.TokenInfo
+	(*MembersRequest)(nil),     // 93: troupe.wire.MembersRequest
+	(*MembersReply)(nil),       // 94: troupe.wire.MembersReply
+	(*MemberStatus)(nil),       // 95: troupe.wire.MemberStatus
 }
 var file_wire_proto_depIdxs = []int32{
-	20, // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
-	1,  // 1: troupe.wire.Envelope.control:type_name -> troupe.wire.Control
-	2,  // 2: troupe.wire.Control.assign:type_name -> troupe.wire.Assign
-	3,  // 3: troupe.wire.Control.assigned:type_name -> troupe.wire.Assigned
-	4,  // 4: troupe.wire.Control.release:type_name -> troupe.wire.Release
-	5,  // 5: troupe.wire.Control.released:type_name -> troupe.wire.Released
-	6,  // 6: troupe.wire.Control.connect:type_name -> troupe.wire.Connect
-	7,  // 7: troupe.wire.Control.connected:type_name -> troupe.wire.Connected
-	10, // 8: troupe.wire.Control.status_request:type_name -> troupe.wire.StatusRequest
-	11, // 9: troupe.wire.Control.status_reply:type_name -> troupe.wire.StatusReply
-	8,  // 10: troupe.wire.Assign.hosts:type_name -> troupe.wire.Peer
-	8,  // 11: troupe.wire.Connect.peers:type_name -> troupe.wire.Peer
-	9,  // 12: troupe.wire.Connected.links:type_name -> troupe.wire.Link
-	12, // 13: troupe.wire.StatusReply.actors:type_name -> troupe.wire.Snapshot
-	13, // 14: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
-	13, // 15: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
-	8,  // 16: troupe.wire.Hello.worker:type_name -> troupe.wire.Peer
-	14, // 17: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
-	8,  // 18: troupe.wire.Welcome.coordinator:type_name -> troupe.wire.Peer
-	11, // 19: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
-	21, // 20: troupe.wire.Message.header:type_name -> troupe.wire.Header
-	23, // 21: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
-	24, // 22: troupe.wire.Message.order:type_name -> troupe.wire.Order
-	28, // 23: troupe.wire.Message.transfer:type_name -> troupe.wire.Transfer
-	29, // 24: troupe.wire.Message.credit:type_name -> troupe.wire.Credit
-	30, // 25: troupe.wire.Message.data_request:type_name -> troupe.wire.DataRequest
-	31, // 26: troupe.wire.Message.data:type_name -> troupe.wire.Data
-	32, // 27: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
-	33, // 28: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
-	37, // 29: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
-	38, // 30: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
-	39, // 31: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
-	40, // 32: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
-	42, // 33: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
-	43, // 34: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
-	44, // 35: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
-	45, // 36: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
-	46, // 37: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
-	47, // 38: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
-	48, // 39: troupe.wire.Message.left:type_name -> troupe.wire.Left
-	49, // 40: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
-	50, // 41: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
-	22, // 42: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
-	22, // 43: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
-	22, // 44: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
-	22, // 45: troupe.wire.Peers.stages:type_name -> troupe.wire.Pid
-	25, // 46: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
-	26, // 47: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
-	27, // 48: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
-	22, // 49: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
-	26, // 50: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
-	27, // 51: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
-	34, // 52: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
-	35, // 53: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
-	36, // 54: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
-	13, // 55: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
-	25, // 56: troupe.wire.Apply.update:type_name -> troupe.wire.Update
-	41, // 57: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
-	13, // 58: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
-	22, // 59: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
-	27, // 60: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
-	61, // [61:61] is the sub-list for method output_type
-	61, // [61:61] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	25,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
+	4,   // 1: troupe.wire.Envelope.control:type_name -> troupe.wire.Control
+	5,   // 2: troupe.wire.Control.assign:type_name -> troupe.wire.Assign
+	6,   // 3: troupe.wire.Control.assigned:type_name -> troupe.wire.Assigned
+	7,   // 4: troupe.wire.Control.release:type_name -> troupe.wire.Release
+	8,   // 5: troupe.wire.Control.released:type_name -> troupe.wire.Released
+	9,   // 6: troupe.wire.Control.connect:type_name -> troupe.wire.Connect
+	10,  // 7: troupe.wire.Control.connected:type_name -> troupe.wire.Connected
+	13,  // 8: troupe.wire.Control.measure:type_name -> troupe.wire.Measure
+	14,  // 9: troupe.wire.Control.measured:type_name -> troupe.wire.Measured
+	11,  // 10: troupe.wire.Assign.hosts:type_name -> troupe.wire.Peer
+	11,  // 11: troupe.wire.Connect.peers:type_name -> troupe.wire.Peer
+	12,  // 12: troupe.wire.Connected.links:type_name -> troupe.wire.Link
+	17,  // 13: troupe.wire.StatusReply.actors:type_name -> troupe.wire.Snapshot
+	16,  // 14: troupe.wire.StatusReply.unreachable:type_name -> troupe.wire.Unreachable
+	18,  // 15: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
+	18,  // 16: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
+	11,  // 17: troupe.wire.Hello.worker:type_name -> troupe.wire.Peer
+	19,  // 18: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
+	11,  // 19: troupe.wire.Welcome.coordinator:type_name -> troupe.wire.Peer
+	15,  // 20: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
+	26,  // 21: troupe.wire.Message.header:type_name -> troupe.wire.Header
+	28,  // 22: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
+	29,  // 23: troupe.wire.Message.order:type_name -> troupe.wire.Order
+	33,  // 24: troupe.wire.Message.transfer:type_name -> troupe.wire.Transfer
+	34,  // 25: troupe.wire.Message.credit:type_name -> troupe.wire.Credit
+	35,  // 26: troupe.wire.Message.data_request:type_name -> troupe.wire.DataRequest
+	36,  // 27: troupe.wire.Message.data:type_name -> troupe.wire.Data
+	37,  // 28: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
+	38,  // 29: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
+	42,  // 30: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
+	43,  // 31: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
+	44,  // 32: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
+	45,  // 33: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
+	47,  // 34: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
+	48,  // 35: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
+	49,  // 36: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
+	50,  // 37: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
+	51,  // 38: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
+	52,  // 39: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
+	53,  // 40: troupe.wire.Message.left:type_name -> troupe.wire.Left
+	54,  // 41: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
+	55,  // 42: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
+	27,  // 43: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
+	27,  // 44: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
+	27,  // 45: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
+	27,  // 46: troupe.wire.Peers.stages:type_name -> troupe.wire.Pid
+	30,  // 47: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
+	31,  // 48: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
+	32,  // 49: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
+	27,  // 50: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
+	31,  // 51: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
+	32,  // 52: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
+	39,  // 53: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
+	40,  // 54: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
+	41,  // 55: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
+	18,  // 56: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
+	30,  // 57: troupe.wire.Apply.update:type_name -> troupe.wire.Update
+	46,  // 58: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
+	18,  // 59: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
+	27,  // 60: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
+	32,  // 61: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
+	60,  // 62: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
+	62,  // 63: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
+	74,  // 64: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
+	77,  // 65: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
+	80,  // 66: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	82,  // 67: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	87,  // 68: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	93,  // 69: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	59,  // 70: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
+	58,  // 71: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
+	61,  // 72: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
+	63,  // 73: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
+	64,  // 74: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
+	75,  // 75: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
+	78,  // 76: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
+	81,  // 77: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	83,  // 78: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	91,  // 79: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	94,  // 80: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	0,   // 81: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
+	76,  // 82: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
+	65,  // 83: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
+	66,  // 84: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
+	67,  // 85: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
+	68,  // 86: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
+	69,  // 87: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
+	70,  // 88: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
+	71,  // 89: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
+	72,  // 90: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
+	73,  // 91: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
+	78,  // 92: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	59,  // 93: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	76,  // 94: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	1,   // 95: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	76,  // 96: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	79,  // 97: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	17,  // 98: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	2,   // 99: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	76,  // 100: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	84,  // 101: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	85,  // 102: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	84,  // 103: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	88,  // 104: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	89,  // 105: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	90,  // 106: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	92,  // 107: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	95,  // 108: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	109, // [109:109] is the sub-list for method output_type
+	109, // [109:109] is the sub-list for method input_type
+	109, // [109:109] is the sub-list for extension type_name
+	109, // [109:109] is the sub-list for extension extendee
+	0,   // [0:109] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -4168,10 +8062,10 @@ func file_wire_proto_init() {
 		(*Control_Released)(nil),
 		(*Control_Connect)(nil),
 		(*Control_Connected)(nil),
-		(*Control_StatusRequest)(nil),
-		(*Control_StatusReply)(nil),
+		(*Control_Measure)(nil),
+		(*Control_Measured)(nil),
 	}
-	file_wire_proto_msgTypes[20].OneofWrappers = []any{
+	file_wire_proto_msgTypes[22].OneofWrappers = []any{
 		(*Message_Peers)(nil),
 		(*Message_Order)(nil),
 		(*Message_Transfer)(nil),
@@ -4194,18 +8088,59 @@ func file_wire_proto_init() {
 		(*Message_ReadWeight)(nil),
 		(*Message_Weight)(nil),
 	}
+	file_wire_proto_msgTypes[53].OneofWrappers = []any{
+		(*ApiRequest_Submit)(nil),
+		(*ApiRequest_Follow)(nil),
+		(*ApiRequest_List)(nil),
+		(*ApiRequest_Status)(nil),
+		(*ApiRequest_Control)(nil),
+		(*ApiRequest_Logs)(nil),
+		(*ApiRequest_Tokens)(nil),
+		(*ApiRequest_Members)(nil),
+	}
+	file_wire_proto_msgTypes[54].OneofWrappers = []any{
+		(*ApiReply_Alive)(nil),
+		(*ApiReply_Submit)(nil),
+		(*ApiReply_Following)(nil),
+		(*ApiReply_Event)(nil),
+		(*ApiReply_List)(nil),
+		(*ApiReply_Status)(nil),
+		(*ApiReply_Control)(nil),
+		(*ApiReply_Logs)(nil),
+		(*ApiReply_Tokens)(nil),
+		(*ApiReply_Members)(nil),
+	}
+	file_wire_proto_msgTypes[61].OneofWrappers = []any{
+		(*RunEvent_Info)(nil),
+		(*RunEvent_Step)(nil),
+		(*RunEvent_Checkpoint)(nil),
+		(*RunEvent_Warning)(nil),
+		(*RunEvent_Restart)(nil),
+		(*RunEvent_Stall)(nil),
+		(*RunEvent_Pause)(nil),
+		(*RunEvent_Waiting)(nil),
+		(*RunEvent_End)(nil),
+	}
+	file_wire_proto_msgTypes[63].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[73].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[84].OneofWrappers = []any{
+		(*TokensRequest_Create)(nil),
+		(*TokensRequest_List)(nil),
+		(*TokensRequest_Revoke)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   51,
+			NumEnums:      3,
+			NumMessages:   93,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_wire_proto_goTypes,
 		DependencyIndexes: file_wire_proto_depIdxs,
+		EnumInfos:         file_wire_proto_enumTypes,
 		MessageInfos:      file_wire_proto_msgTypes,
 	}.Build()
 	File_wire_proto = out.File

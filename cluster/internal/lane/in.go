@@ -157,6 +157,9 @@ func (s *inStream) begin(p *prefix, header []byte, lens []int) (m *inMsg, piece 
 		}
 		m = i.msgs[p.seq]
 		if m == nil {
+			if len(i.msgs) >= LimitPartial {
+				return nil, 0, false, fmt.Errorf("%w: message %d, while %d others have come in part", errFrame, p.seq, len(i.msgs))
+			}
 			m = i.newMsg(p)
 			i.msgs[p.seq] = m
 			s.callTake(m, p, header, lens)

@@ -28,6 +28,7 @@ type inStream struct {
 	lens     []int
 	list     [][]byte
 	acks     []uint64 // arrived, not acknowledged yet
+	unacked  int      // bytes read since the last acknowledgement
 	ackOut   []byte
 	waste    []byte
 	trailer  [sumBytes]byte
@@ -70,6 +71,7 @@ func (n *Node) Accept(conn net.Conn) {
 
 // greet reads a hello, answers it, and takes the stream's place among the peer's.
 func (n *Node) greet(conn net.Conn) (*inStream, error) {
+	limitSilence(conn)
 	_ = conn.SetDeadline(time.Now().Add(n.handshakeTimeout))
 	h, err := readHello(conn)
 	if err != nil {
@@ -254,7 +256,7 @@ func (s *inStream) run() error {
 		if cap(s.meta) > limitStripedMeta {
 			s.meta = nil // don't hold on to a rare size
 		}
-		if len(s.acks) >= limitAcks {
+		if s.unacked += int(pre.length); len(s.acks) >= ackMessages || s.unacked >= ackBytes {
 			if err := s.flushAcks(); err != nil {
 				return err
 			}
@@ -367,8 +369,9 @@ func (s *inStream) payload(m *inMsg, pre *prefix, reading *bool) error {
 	return nil
 }
 
-// flushAcks sends the acknowledgements that are due. It runs before every read that may wait.
+// flushAcks sends the acknowledgements that are due. It runs before every wait.
 func (s *inStream) flushAcks() error {
+	s.unacked = 0
 	if len(s.acks) == 0 {
 		return nil
 	}

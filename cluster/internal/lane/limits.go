@@ -14,6 +14,10 @@ const (
 	LimitPending = 65_536
 	// LimitStreams bounds the streams to one peer.
 	LimitStreams = 16
+	// DefaultStreams is how many there are if nobody says: the second gains most on loopback and over TLS.
+	DefaultStreams = 2
+	// LimitPartial bounds the messages from one peer that have come in part.
+	LimitPartial = 256
 	// LimitPiece is the size of the pieces of a message that is longer. It is part of the protocol.
 	LimitPiece = 1 << 20
 	// LimitPeers bounds the peers that may have sent to a node, and the forgotten ones it remembers.
@@ -29,9 +33,16 @@ const (
 	// limitAcks bounds the numbers in one frame of acknowledgements.
 	limitAcks = 512
 
+	// ackBytes and ackMessages are after how much a receiver acknowledges at the latest; it does before every wait.
+	ackBytes    = 1 << 20
+	ackMessages = 64
+
 	handshakeTimeout = 5 * time.Second
-	redialFirst      = 50 * time.Millisecond
-	redialMax        = time.Second
+	// silence is how long a peer's system may leave sent bytes unacknowledged before the stream is given up, where
+	// the system can say. A new stream gets through sooner after a partition than the old one.
+	silence     = 5 * time.Second
+	redialFirst = 50 * time.Millisecond
+	redialMax   = time.Second
 	// closeGrace is how long Group.Close lets a write end by itself before it breaks the stream: a broken
 	// stream costs the other groups a resend.
 	closeGrace = 50 * time.Millisecond

@@ -43,8 +43,8 @@ type Config struct {
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Checksum adds checksums of header and payload to what this node sends. Not needed over TLS.
 	Checksum bool
-	// Streams is the number of connections to a peer, at most LimitStreams; 0 means 1. Messages of more than
-	// LimitPiece bytes use all of them, others the first that is free.
+	// Streams is the number of connections to a peer, at most LimitStreams; 0 means DefaultStreams. Messages of more
+	// than LimitPiece bytes use all of them, others the first that is free.
 	Streams int
 	// NoSharedMemory keeps payloads on the streams between processes of one host as well.
 	NoSharedMemory bool
@@ -77,7 +77,10 @@ type Node struct {
 
 // New returns a node without peers. Close ends it.
 func New(config Config) *Node {
-	config.Streams = min(max(config.Streams, 1), LimitStreams)
+	if config.Streams <= 0 {
+		config.Streams = DefaultStreams
+	}
+	config.Streams = min(config.Streams, LimitStreams)
 	n := &Node{
 		config:           config,
 		log:              newRatedLog(config.Logger),

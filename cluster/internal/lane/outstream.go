@@ -95,6 +95,7 @@ func (s *outStream) connection(address string) (began bool, err error) {
 		return false, fmt.Errorf("dialling: %w", err)
 	}
 	defer abort(conn)
+	limitSilence(conn)
 	o.mu.Lock()
 	if o.ended != nil || o.address != address {
 		o.mu.Unlock()
@@ -263,15 +264,15 @@ func (s *outStream) frame(p outPiece) error {
 	sum := uint64(0)
 	for _, b := range s.list {
 		for len(b) > 0 {
-			tile := b[:min(len(b), max(tileBytes-s.w.bytes, 1))]
-			b = b[len(tile):]
-			sum = crc64nvme.Update(sum, tile)
-			s.w.add(tile)
 			if s.w.bytes >= tileBytes {
 				if err := s.w.flush(); err != nil {
 					return err
 				}
 			}
+			tile := b[:min(len(b), tileBytes)]
+			b = b[len(tile):]
+			sum = crc64nvme.Update(sum, tile)
+			s.w.add(tile)
 		}
 	}
 	s.meta = binary.LittleEndian.AppendUint64(s.meta, sum)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
@@ -55,6 +56,7 @@ type Mesh struct {
 	peers     map[ID]*wire.Peer
 	byAddress map[string]ID
 	attempts  map[uuid.UUID]*attempt
+	cut       map[ID]time.Time // since when tensors wait for a process to which no stream stands
 }
 
 // attempt is one that has actors in this process.
@@ -65,7 +67,7 @@ type attempt struct {
 
 // New makes a mesh. It sends nothing until Start.
 func New(cfg Config) *Mesh {
-	return &Mesh{cfg: cfg, peers: make(map[ID]*wire.Peer), byAddress: make(map[string]ID), attempts: make(map[uuid.UUID]*attempt)}
+	return &Mesh{cfg: cfg, peers: make(map[ID]*wire.Peer), byAddress: make(map[string]ID), attempts: make(map[uuid.UUID]*attempt), cut: make(map[ID]time.Time)}
 }
 
 // Envelope takes a control message: it is the transport's handler.
@@ -132,6 +134,37 @@ func (m *Mesh) Forget(id ID) {
 	m.mu.Unlock()
 	m.link.Forget(id)
 	m.lane.Forget(lane.ID(id))
+}
+
+// Unreachable lists the processes that something has waited for at least that long, and
+// for how long: for them messages are not acknowledged, or tensors have no stream. It is
+// to be called now and then, more often than within.
+func (m *Mesh) Unreachable(within time.Duration) map[ID]time.Duration {
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	cut := make(map[ID]time.Time)
+	for _, s := range m.lane.Stats().Peers {
+		id := ID(s.ID)
+		if m.peers[id] == nil || s.Queued == 0 || s.Streams > 0 {
+			continue
+		}
+		if cut[id] = now; !m.cut[id].IsZero() {
+			cut[id] = m.cut[id]
+		}
+	}
+	m.cut = cut
+	far := make(map[ID]time.Duration)
+	for id := range m.peers {
+		quiet := m.link.Stuck(id)
+		if since := cut[id]; !since.IsZero() {
+			quiet = max(quiet, now.Sub(since))
+		}
+		if quiet >= within {
+			far[id] = quiet
+		}
+	}
+	return far
 }
 
 // Reconnected says that a process can be reached again: what waits for it goes at once.

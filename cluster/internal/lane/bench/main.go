@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/troupe-ml/troupe/cluster/internal/lane"
 )
 
 const childEnv = "LANE_BENCH_RECEIVER"
@@ -51,7 +53,7 @@ func main() {
 
 func run() error {
 	rounds := flag.Int("rounds", 5, "how often each is measured")
-	streams := flag.Int("streams", 1, "streams to the peer")
+	streams := flag.Int("streams", lane.DefaultStreams, "streams to the peer")
 	volume := flag.Int("mib", 128, "MiB for each measurement; messages under 1 MiB move less")
 	only := flag.String("only", "", "ways to measure, comma-separated; empty: all")
 	flag.Parse()

@@ -1,0 +1,59 @@
+package actors
+
+import "fmt"
+
+// Chain follows the waits from the scheduler to the actor that holds up the run, a line for
+// each: who waits for what from whom, on which hosts, since when, and when a host was heard
+// of last.
+func (s Status) Chain() []string {
+	byName := make(map[string]Snapshot, len(s.Actors))
+	for _, a := range s.Actors {
+		byName[a.Actor] = a
+	}
+	at, ok := byName[schedulerName]
+	var lines []string
+	for seen := map[string]bool{}; ok; at, ok = byName[at.From] {
+		line := at.place()
+		if at.Wait == WaitNothing || at.From == "" {
+			return append(lines, fmt.Sprintf("%s is %s, %.1f s%s", line, at.doing(), s.Time.Sub(at.Since).Seconds(), s.heard(at)))
+		}
+		line += " waits for " + at.waitsFor()
+		if next, known := byName[at.From]; known {
+			line += " from " + next.place()
+		} else {
+			line += " from " + at.From
+		}
+		lines = append(lines, fmt.Sprintf("%s, %.1f s%s", line, s.Time.Sub(at.Since).Seconds(), s.heard(at)))
+		if seen[at.Actor] {
+			return append(lines, "which is a cycle of waits")
+		}
+		seen[at.Actor] = true
+	}
+	return lines
+}
+
+// place names an actor with its host.
+func (s Snapshot) place() string {
+	if s.Host == "" {
+		return s.Actor
+	}
+	return s.Actor + " on " + s.Host
+}
+
+// heard says of an actor elsewhere when its process was heard of last.
+func (s Status) heard(a Snapshot) string {
+	if a.Heard.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("; %s was heard %.1f s ago", a.Host, s.Time.Sub(a.Heard).Seconds())
+}
+
+// hosts reports whether an actor is in another process.
+func (s Status) hosts() bool {
+	for _, a := range s.Actors {
+		if a.Host != "" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe/cluster"
+)
+
+// tokenTTL is the life of the tokens that a coordinator writes by itself; it writes new ones
+// when half of that is over.
+const tokenTTL = 24 * time.Hour
+
+func (a *app) newCluster() *cobra.Command {
+	cmd := &cobra.Command{Use: "cluster", Short: "Run a cluster's coordinator, make tokens, control runs"}
+	cmd.AddCommand(a.newClusterStart(), a.newClusterToken(), a.newClusterTokens(), a.newClusterRevoke(),
+		a.newControl("pause", "Hold a run at the end of its step", cluster.Pause), a.newControl("resume", "Let a run go on that was paused", cluster.Resume),
+		a.newControl("checkpoint", "Have a run write a checkpoint at the end of its step", cluster.Checkpoint))
+	asGroup(cmd)
+	return cmd
+}
+
+// clusterFlags are the flags of `engine cluster start`.
+type clusterFlags struct {
+	cluster.Config
+	silenceS, leaseS float64
+	insecure         bool
+}
+
+func (a *app) newClusterStart() *cobra.Command {
+	var o clusterFlags
+	cmd := &cobra.Command{
+		Use:   "start",
+		Short: "Run the coordinator of a cluster",
+		Long: `Run the coordinator of a cluster: it has the authority that lets workers and
+operators join, the runs, and their files. Paths in configurations are its own:
+data, weights and output folders lie on this host.
+
+It prints the lines to type elsewhere, and writes two tokens into its folder,
+which are secrets: worker.token, with which workers join, and operator.token, with
+which runs are begun and stopped. They hold for 24 hours; new ones are written in
+time. engine cluster token makes others. Everything is encrypted, and who has no
+certificate of this authority gets nothing.
+
+Ctrl-C (SIGINT, SIGTERM) ends it in order: every run finishes its step and writes
+a checkpoint. Started again with the same folder, the coordinator takes the runs
+up from their last checkpoints by itself, as it does after a crash, as soon as
+workers have come back. A second Ctrl-C ends it at once.`,
+		Example: `  engine cluster start
+  engine cluster start --listen 0.0.0.0:7070 --advertise head:7070
+  engine cluster start --listen 10.0.0.1:7070 --data-address 192.168.0.1:0 --dir /var/lib/troupe`,
+		Args: takes(),
+		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			return a.coordinate(cmd.Context(), o)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Listen, "listen", "127.0.0.1:7070", "`host:port` to listen at")
+	f.StringVar(&o.Advertise, "advertise", "", "`host:port` that others reach it by, where that is another")
+	f.StringVar(&o.DataListen, "data-address", "", "`host:port` of a second network for tensors (default: the same)")
+	f.StringVar(&o.Dir, "dir", "", "`folder` for authority, tokens and runs in progress (default: $XDG_STATE_HOME/troupe, else ~/.local/state/troupe)")
+	f.Float64Var(&o.silenceS, "silence-s", 3, "`seconds` without a sign of life until a worker is lost")
+	f.Float64Var(&o.leaseS, "lease-s", 30, "`seconds` without a coordinator until workers give their ranks up")
+	f.BoolVar(&o.RemoteTokens, "remote-tokens", false, "let operators make and revoke tokens over the network")
+	f.BoolVar(&o.insecure, "insecure", false, "not offered yet")
+	must(f.MarkHidden("insecure"))
+	return cmd
+}
+
+// check looks at what was given.
+func (o *clusterFlags) check() error {
+	host, _, err := net.SplitHostPort(o.Listen)
+	switch {
+	case o.insecure:
+		return usagef("--insecure is not offered yet: everything is encrypted, which needs no set-up; leave it out")
+	case err != nil:
+		return usagef("--listen %q: give HOST:PORT, such as 127.0.0.1:7070", o.Listen)
+	case o.silenceS < 0.1 || o.silenceS > 3600:
+		return usagef("--silence-s %g: give 0.1 to 3600 seconds", o.silenceS)
+	case o.leaseS < o.silenceS || o.leaseS > 86400:
+		return usagef("--lease-s %g: give --silence-s (%g) to 86400 seconds", o.leaseS, o.silenceS)
+	case o.Advertise == "" && (host == "" || net.ParseIP(host).IsUnspecified()):
+		return usagef("--advertise is missing: %s is every address of this host; give the HOST:PORT that others reach it by", o.Listen)
+	}
+	for flag, address := range map[string]string{"advertise": o.Advertise, "data-address": o.DataListen} {
+		if address == "" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return usagef("--%s %q: give HOST:PORT", flag, address)
+		}
+	}
+	if o.Dir, err = clusterDir(o.Dir); err != nil {
+		return err
+	}
+	o.Silence, o.Lease = time.Duration(o.silenceS*float64(time.Second)), time.Duration(o.leaseS*float64(time.Second))
+	return nil
+}
+
+// coordinate is what a coordinator does.
+func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	o.Logger = a.logger(slog.LevelInfo)
+	c, err := cluster.NewCoordinator(o.Config)
+	if err != nil {
+		return err
+	}
+	if err := writeTokens(c, o.Dir); err != nil {
+		c.Close()
+		return err
+	}
+	a.printf("the coordinator listens at %s, and keeps its files in %s\n\n", c.Address(), o.Dir)
+	a.printf("on each worker:    engine worker --join %s --token-file %s\n", c.Address(), shellWord(filepath.Join(o.Dir, workerTokenFile)))
+	a.printf("to train:          engine run config.toml --cluster %s\n", c.Address())
+	a.printf("to look after it:  engine ps, status, logs, stop\n\n")
+	a.printf("Other hosts need a copy of %s (workers) or %s (operators, with --token-file); they are secrets.\n", workerTokenFile, operatorTokenFile)
+	renew := time.NewTicker(tokenTTL / 2)
+	defer renew.Stop()
+	for {
+		select {
+		case <-renew.C:
+			if err := writeTokens(c, o.Dir); err != nil {
+				o.Logger.Error("no new tokens", "err", err)
+			}
+			continue
+		case <-signals:
+		}
+		break
+	}
+	say(a.err, "finishing steps and writing checkpoints; again to end at once")
+	ending, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with ending
+		select {
+		case <-signals:
+			cancel()
+		case <-ending.Done():
+		}
+	}()
+	c.Shutdown(ending)
+	return nil
+}
+
+// writeTokens writes the tokens that a coordinator gives by itself.
+func writeTokens(c *cluster.Coordinator, dir string) error {
+	for role, file := range map[cluster.Role]string{cluster.RoleWorker: workerTokenFile, cluster.RoleOperator: operatorTokenFile} {
+		t, err := c.NewToken(role, tokenTTL)
+		if err == nil {
+			err = cluster.WriteTokenFile(filepath.Join(dir, file), t)
+		}
+		if err != nil {
+			return fmt.Errorf("the %s's token: %w", role, err)
+		}
+	}
+	return nil
+}
+
+// shellWord writes a path so that a shell takes it for one word.
+func shellWord(path string) string {
+	if !strings.ContainsFunc(path, func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@\\", r)
+	}) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}
+
+// newControl makes a command that tells a run something.
+func (a *app) newControl(name, short string, what cluster.Control) *cobra.Command {
+	var o clientFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     name + " RUN",
+		Short:   short,
+		Long:    short + ". RUN is its id, the beginning of it, or its name: engine ps lists them.",
+		Example: "  engine cluster " + name + " tiny",
+		Args:    takes("RUN"),
+		RunE: a.work(func(cmd *cobra.Command, args []string) error {
+			c, err := o.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			s, err := c.Control(cmd.Context(), args[0], what)
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return a.json(jsonRun(s))
+			}
+			a.printf("%s: told to %s, at step %d/%d\n", runName(s), name, s.Step, s.Steps)
+			return nil
+		}),
+	}
+	o.set(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}

@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"fmt"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe/cluster"
+	"github.com/troupe-ml/troupe/internal/term"
+)
+
+// offsetTold is how much a clock's offset must change to be told again.
+const offsetTold = 5 * time.Millisecond
+
+func (a *app) newLogs() *cobra.Command {
+	var o clientFlags
+	var follow, asJSON bool
+	var since time.Duration
+	cmd := &cobra.Command{
+		Use:   "logs [RUN]",
+		Short: "Show the log of a cluster's processes, merged by time",
+		Long: `Show what the coordinator and the workers have logged, merged by time; with RUN
+only what is about that run. The coordinator keeps the last few thousand records.
+Times are by its clock: what a worker's clock is ahead, as its beats tell, is taken
+off, and said on the standard error.`,
+		Example: `  engine logs
+  engine logs tiny --follow
+  engine logs --since 10m --json`,
+		Args: takesUpTo("RUN"),
+		RunE: a.work(func(cmd *cobra.Command, args []string) error {
+			if since < 0 {
+				return usagef("--since %v: give a time that is over, such as 10m", since)
+			}
+			c, err := o.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			run, from := "", time.Time{}
+			if len(args) > 0 {
+				run = args[0]
+			}
+			if since > 0 {
+				from = a.now().Add(-since)
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			show := logPrinter{app: a, json: asJSON, told: make(map[string]time.Duration)}
+			return c.Logs(ctx, run, from, follow, show.print)
+		}),
+	}
+	o.set(cmd)
+	f := cmd.Flags()
+	f.BoolVarP(&follow, "follow", "f", false, "go on with what is logged from now on, until Ctrl-C")
+	f.DurationVar(&since, "since", 0, "only what was logged in the last `time`, such as 10m")
+	f.BoolVar(&asJSON, "json", false, "print a JSON object a line")
+	return cmd
+}
+
+// logPrinter writes records of a log.
+type logPrinter struct {
+	app     *app
+	json    bool
+	told    map[string]time.Duration // by process: what was taken off its times
+	dropped uint64
+}
+
+func (p *logPrinter) print(records []cluster.LogRecord, dropped uint64) error {
+	if dropped > p.dropped {
+		p.dropped = dropped
+		say(p.app.err, "%d records of workers were lost, for want of room", dropped)
+	}
+	for _, r := range records {
+		if was, told := p.told[r.Process]; r.Offset != 0 && (!told || (was-r.Offset).Abs() > offsetTold) {
+			p.told[r.Process] = r.Offset
+			say(p.app.err, "the clock of %s is %.2f ms ahead of the coordinator's, which is taken off its times", r.Process, ms(r.Offset))
+		}
+		if err := p.record(r); err != nil {
+			return err
+		}
+		if p.app.out.err != nil {
+			return p.app.out.err
+		}
+	}
+	return nil
+}
+
+func (p *logPrinter) record(r cluster.LogRecord) error {
+	if p.json {
+		attributes := make(map[string]string, len(r.Attributes))
+		for _, a := range r.Attributes {
+			attributes[a[0]] = a[1]
+		}
+		return p.app.json(struct {
+			Time         time.Time         `json:"time"`
+			Level        string            `json:"level"`
+			Process      string            `json:"process"`
+			Text         string            `json:"text"`
+			Attributes   map[string]string `json:"attributes"`
+			ClockAheadMS float64           `json:"clock_ahead_ms"`
+		}{r.Time.UTC(), r.Level.String(), r.Process, r.Text, attributes, ms(r.Offset)})
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %-5s %s: %s", r.Time.Local().Format("2006-01-02 15:04:05.000"), r.Level, r.Process, r.Text)
+	for _, a := range r.Attributes {
+		value := a[1]
+		if value == "" || strings.ContainsAny(value, " \"=\n\t") {
+			value = strconv.Quote(value)
+		}
+		fmt.Fprintf(&b, " %s=%s", a[0], value)
+	}
+	p.app.printf("%s\n", term.OneLine(b.String()))
+	return nil
+}

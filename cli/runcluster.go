@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/cluster"
+	"github.com/troupe-ml/troupe/config"
+)
+
+// checkCluster refuses flags that mean nothing with a coordinator, or without one.
+func (o *runFlags) checkCluster(cmd *cobra.Command) error {
+	if o.client.cluster == "" {
+		if cmd.Flags().Changed("cluster") {
+			return usagef("--cluster is empty: give the coordinator's HOST:PORT")
+		}
+		return idle(cmd, "without --cluster", "detach", "token-file", "cert-file", "dir")
+	}
+	if err := unwanted(cmd, []string{"local-cluster"}, "the run is either the coordinator's (--cluster) or one of this machine; leave one out"); err != nil {
+		return err
+	}
+	if err := unwanted(cmd, []string{"sample"}, "the checkpoint is on the coordinator's host; engine generate --from writes there"); err != nil {
+		return err
+	}
+	if o.detach {
+		return idle(cmd, "with --detach", "quiet")
+	}
+	return nil
+}
+
+// readConfig reads a configuration for a coordinator, which looks at it.
+func readConfig(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	var text []byte
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(file, config.MaxFileBytes+1))
+		_ = file.Close() // nothing was written
+	}
+	if err == nil && len(text) > config.MaxFileBytes {
+		err = fmt.Errorf("%s has more than %d bytes", path, config.MaxFileBytes)
+	}
+	if err != nil {
+		return nil, &troupe.SetupError{Err: fmt.Errorf("read the config: %w", err)}
+	}
+	return text, nil
+}
+
+// trainOn has a coordinator train, and follows the run.
+func (a *app) trainOn(ctx context.Context, path string, o runFlags) error {
+	text, err := readConfig(path)
+	if err != nil {
+		return err
+	}
+	c, err := o.client.connect(ctx)
+	if err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, runSignals()...) // to the end of the program
+	a.mindPipes(signals)
+	submitting, cancel := context.WithCancel(ctx)
+	defer cancel() // a signal before the run has begun ends it: the coordinator notices
+	id, err := start(a, func() (string, error) {
+		return c.Submit(submitting, cluster.Submission{Config: text, File: path, Sets: o.sets, Fresh: o.fresh, FromStep: o.fromStep, AcceptNewData: o.newData})
+	}, signals)
+	if err != nil {
+		return err
+	}
+	if o.detach {
+		if o.json {
+			return a.json(map[string]string{"event": "submitted", "run": id})
+		}
+		a.printf("%s\n", id)
+		return nil
+	}
+	return a.followed(ctx, c, o.client.cluster, id, o, signals)
+}
+
+// followed shows a coordinator's run until it ends, or who follows leaves.
+func (a *app) followed(ctx context.Context, c *cluster.Client, address, id string, o runFlags, signals <-chan os.Signal) error {
+	f, err := c.Follow(ctx, id, func(text string) { say(a.err, "%s", text) })
+	if err != nil {
+		return err
+	}
+	show := a.newReporter(f.LogEvery, o)
+	res, err := follow(f, show, signals)
+	switch {
+	case errors.Is(err, cluster.ErrDetached):
+		say(a.err, "run %s goes on; to follow it again: engine follow %s --cluster %s", f.ID, f.ID, address)
+		return errStopped
+	case errors.Is(err, cluster.ErrGone):
+		return fmt.Errorf("%w; when the coordinator is back: engine follow %s --cluster %s", err, f.ID, address)
+	case err != nil:
+		if res.Dir != "" {
+			err = errors.Join(err, fmt.Errorf("the last checkpoint is %s", res.Dir))
+		}
+		return err
+	}
+	show.end(res)
+	if res.Stopped {
+		return errStopped
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/cluster"
+	"github.com/troupe-ml/troupe/internal/term"
+)
+
+// runStatus is what a run and its actors are doing.
+type runStatus struct {
+	run    cluster.RunSummary
+	actors actors.Status
+}
+
+func (a *app) newStatus() *cobra.Command {
+	var o clientFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status [RUN]",
+		Short: "Show what every actor of a cluster's runs does and waits for",
+		Long: `Show the workers of a cluster, when each was heard of last and how far its clock is
+ahead of the coordinator's, and for a run (without RUN for each that is in progress)
+what every actor does and waits for, on which host, and the chain of waits down to
+the one that holds up the others. Times are by the coordinator's clock.`,
+		Example: `  engine status
+  engine status tiny --cluster head:7070`,
+		Args: takesUpTo("RUN"),
+		RunE: a.work(func(cmd *cobra.Command, args []string) error {
+			c, err := o.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			members, now, err := c.Members(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				runs, err := c.Runs(cmd.Context())
+				if err != nil {
+					return err
+				}
+				for _, s := range runs {
+					if !s.Over() {
+						args = append(args, s.ID)
+					}
+				}
+			}
+			var all []runStatus
+			for _, id := range args {
+				var s runStatus
+				if s.run, s.actors, err = c.Status(cmd.Context(), id); err != nil {
+					return err
+				}
+				all = append(all, s)
+			}
+			if asJSON {
+				return a.json(statusJSON(o.cluster, members, now, all))
+			}
+			a.showMembers(members, now)
+			for _, s := range all {
+				a.showRun(s)
+			}
+			return nil
+		}),
+	}
+	o.set(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// showMembers writes the table of the workers.
+func (a *app) showMembers(members []cluster.ClusterMember, now time.Time) {
+	if len(members) == 0 {
+		a.printf("no worker has joined\n")
+		return
+	}
+	w := tabwriter.NewWriter(a.people(), 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "WORKER\tADDRESS\tCORES\tMEMORY\tKERNELS\tRUN\tRANKS\tHEARD\tCLOCK AHEAD")
+	for _, m := range members {
+		run := m.RunID
+		if run == "" {
+			run = "-"
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%.1f s ago\t%s\n", term.OneLine(m.Name), m.Address, m.Cores, term.Bytes(m.MemoryBytes), term.OneLine(m.Kernels), run, ranks(m.Ranks),
+			now.Sub(m.Heard).Seconds(), clock(m.ClockAhead, m.RoundTrip))
+	}
+	_ = w.Flush() // its writer keeps the error
+}
+
+// clock writes how far a clock is ahead, with the most that this may be wrong by.
+func clock(ahead, roundTrip time.Duration) string {
+	if roundTrip == 0 {
+		return "not known"
+	}
+	return fmt.Sprintf("%+.2f ms ± %.2f", ms(ahead), ms(roundTrip)/2)
+}
+
+func ms(d time.Duration) float64 { return d.Seconds() * 1000 }
+
+func ranks(all []int) string {
+	if len(all) == 0 {
+		return "-"
+	}
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(all), "[]"), " ", ",")
+}
+
+// showRun writes what a run's actors do.
+func (a *app) showRun(s runStatus) {
+	a.printf("\nrun %s: %s, step %d/%d\n", runName(s.run), s.run.State, s.run.Step, s.run.Steps)
+	if s.run.Error != "" {
+		a.printf("%s\n", s.run.Error)
+	}
+	if len(s.actors.Actors) == 0 {
+		return
+	}
+	a.printf("%s", s.actors)
+	for i, line := range s.actors.Chain() {
+		a.printf("%s%s\n", strings.Repeat("  ", i), line)
+	}
+}
+
+// statusJSON is the status as programs read it.
+func statusJSON(address string, members []cluster.ClusterMember, now time.Time, runs []runStatus) any {
+	type worker struct {
+		Name         string  `json:"name"`
+		Address      string  `json:"address"`
+		Cores        int     `json:"cores"`
+		MemoryBytes  int64   `json:"memory_bytes"`
+		Kernels      string  `json:"kernels"`
+		Run          string  `json:"run"` // id; "": none
+		Ranks        []int   `json:"ranks"`
+		HeardS       float64 `json:"heard_s"` // ago
+		ClockAheadMS float64 `json:"clock_ahead_ms"`
+		RoundTripMS  float64 `json:"round_trip_ms"`
+	}
+	type actor struct {
+		Actor  string   `json:"actor"`
+		Host   string   `json:"host"` // "": the coordinator
+		Rank   int      `json:"rank"` // -1: no stage
+		Step   int64    `json:"step"`
+		Doing  string   `json:"doing"`
+		Text   string   `json:"text"`
+		From   string   `json:"waits_for"` // an actor
+		SinceS float64  `json:"since_s"`
+		HeardS *float64 `json:"heard_s"` // ago; null: the coordinator
+	}
+	type run struct {
+		runJSON
+		Actors []actor  `json:"actors"`
+		Root   string   `json:"root"`
+		Chain  []string `json:"chain"`
+	}
+	out := struct {
+		Cluster string   `json:"cluster"`
+		Workers []worker `json:"workers"`
+		Runs    []run    `json:"runs"`
+	}{Cluster: address, Workers: []worker{}, Runs: []run{}}
+	for _, m := range members {
+		out.Workers = append(out.Workers, worker{m.Name, m.Address, m.Cores, m.MemoryBytes, m.Kernels, m.RunID, append([]int{}, m.Ranks...), now.Sub(m.Heard).Seconds(), ms(m.ClockAhead), ms(m.RoundTrip)})
+	}
+	for _, s := range runs {
+		r := run{runJSON: jsonRun(s.run), Actors: []actor{}, Root: s.actors.Explain(), Chain: append([]string{}, s.actors.Chain()...)}
+		for _, x := range s.actors.Actors {
+			one := actor{Actor: x.Actor, Host: x.Host, Rank: x.Rank, Step: x.Step, Doing: x.Doing.String(), Text: x.Describe(), From: x.From, SinceS: s.actors.Time.Sub(x.Since).Seconds()}
+			if !x.Heard.IsZero() {
+				heard := s.actors.Time.Sub(x.Heard).Seconds()
+				one.HeardS = &heard
+			}
+			r.Actors = append(r.Actors, one)
+		}
+		out.Runs = append(out.Runs, r)
+	}
+	return out
+}

@@ -1,0 +1,330 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-ml/troupe/cluster/internal/pki"
+	"github.com/troupe-ml/troupe/cluster/internal/transport"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// apiProtocol is the name of the streams by which operators and viewers ask for something,
+// and apiVersion the number of what they may ask.
+const (
+	apiProtocol = "api"
+	apiVersion  = 1
+)
+
+// answerer answers one request.
+type answerer struct {
+	c    *Coordinator
+	peer transport.Peer
+	conn net.Conn
+	ctx  context.Context // ends with the stream
+
+	mu sync.Mutex // of what is written
+}
+
+// serveAPI answers the request of a stream.
+func (c *Coordinator) serveAPI(conn net.Conn, p transport.Peer) {
+	defer conn.Close() //nolint:errcheck // it has ended
+	var r wire.ApiRequest
+	err := conn.SetReadDeadline(time.Now().Add(requestTime))
+	if err == nil {
+		err = wire.ReadFrame(conn, &r, limitRequestBytes)
+	}
+	if err == nil {
+		err = conn.SetReadDeadline(time.Time{})
+	}
+	if err != nil {
+		c.log.Warn("a request that can't be read", "name", p.Name, "from", p.Address, "err", err)
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	gone := make(chan struct{})
+	go func() { // ends with the stream, on which nothing more comes
+		defer close(gone)
+		_, _ = io.Copy(io.Discard, conn)
+		cancel()
+	}()
+	a := &answerer{c: c, peer: p, conn: conn, ctx: ctx}
+	select {
+	case c.serving <- struct{}{}:
+		err = a.answer(&r)
+		<-c.serving
+	default:
+		err = fmt.Errorf("%w: it answers %d requests already", ErrTryAgain, limitRequests)
+	}
+	if err != nil && ctx.Err() == nil {
+		_ = a.write(&wire.ApiReply{Error: packError(err)})
+	}
+	cancel()
+	_ = conn.Close()
+	<-gone
+}
+
+// write sends an answer.
+func (a *answerer) write(m *wire.ApiReply) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.conn.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
+		return err
+	}
+	return wire.WriteFrame(a.conn, m, limitReplyBytes)
+}
+
+// alive tells the client from time to time that an answer is on its way, until the function
+// that it returns is called.
+func (a *answerer) alive() (stop func()) {
+	ctx, cancel := context.WithCancel(a.ctx)
+	done := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(done)
+		tick := time.NewTicker(aliveEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if a.write(&wire.ApiReply{Kind: &wire.ApiReply_Alive{Alive: &wire.Alive{}}}) != nil {
+					_ = a.conn.Close()
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// mayWatch says which requests a viewer may make: those that change nothing.
+func mayWatch(r *wire.ApiRequest) bool {
+	switch r.Kind.(type) {
+	case *wire.ApiRequest_Follow, *wire.ApiRequest_List, *wire.ApiRequest_Status, *wire.ApiRequest_Logs, *wire.ApiRequest_Members:
+		return true
+	}
+	return false
+}
+
+func (a *answerer) answer(r *wire.ApiRequest) error {
+	if r.GetVersion() != apiVersion {
+		return fmt.Errorf("%w: it speaks version %d of the protocol, and was asked in version %d: use the same program on both sides", ErrRequest, apiVersion, r.GetVersion())
+	}
+	if role := pki.Role(a.peer.Role); role != pki.Operator && !mayWatch(r) {
+		a.c.log.Warn("refused a request", "name", a.peer.Name, "role", a.peer.Role, "request", fmt.Sprintf("%T", r.Kind))
+		return fmt.Errorf("%w: %s has the role %s, which may watch but not change anything; an operator's token can be had by engine cluster token --role operator", ErrForbidden, a.peer.Name, a.peer.Role)
+	}
+	switch k := r.Kind.(type) {
+	case *wire.ApiRequest_Submit:
+		return a.submit(k.Submit)
+	case *wire.ApiRequest_Follow:
+		return a.follow(k.Follow)
+	case *wire.ApiRequest_List:
+		reply := &wire.ListReply{}
+		for _, r := range a.c.runs.list() {
+			reply.Runs = append(reply.Runs, r.summary())
+		}
+		return a.write(&wire.ApiReply{Kind: &wire.ApiReply_List{List: reply}})
+	case *wire.ApiRequest_Status:
+		r, err := a.c.runs.find(k.Status.GetRun())
+		if err != nil {
+			return err
+		}
+		reply := packStatus(r.status())
+		reply.Run = r.summary()
+		return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Status{Status: reply}})
+	case *wire.ApiRequest_Control:
+		r, err := a.c.runs.control(k.Control.GetRun(), k.Control.GetAction(), a.peer.Name)
+		if err != nil {
+			return err
+		}
+		return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Control{Control: &wire.ControlReply{Run: r.summary()}}})
+	case *wire.ApiRequest_Logs:
+		return a.logs(k.Logs)
+	case *wire.ApiRequest_Tokens:
+		return a.tokens(k.Tokens)
+	case *wire.ApiRequest_Members:
+		return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Members{Members: a.c.packMembers()}})
+	}
+	return fmt.Errorf("%w: nothing that it knows was asked", ErrRequest)
+}
+
+func (a *answerer) submit(m *wire.SubmitRequest) error {
+	if n := len(m.GetSets()); n > limitSets {
+		return fmt.Errorf("%w: %d --set values; the limit is %d", ErrRequest, n, limitSets)
+	}
+	if m.GetFromStep() < 0 {
+		return fmt.Errorf("%w: step %d", ErrRequest, m.GetFromStep())
+	}
+	stop := a.alive()
+	r, err := a.c.runs.submit(a.ctx, Submission{Config: m.GetConfig(), File: m.GetFile(), Sets: m.GetSets(), Fresh: m.GetFresh(), FromStep: int(m.GetFromStep()),
+		AcceptNewData: m.GetAcceptNewData(), Name: m.GetName()}, a.peer.Name)
+	stop()
+	if err != nil {
+		return err
+	}
+	return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Submit{Submit: &wire.SubmitReply{Id: r.id, Name: r.name}}})
+}
+
+// follow sends a run's events until it has ended.
+func (a *answerer) follow(m *wire.FollowRequest) error {
+	r, err := a.c.runs.find(m.GetRun())
+	if err != nil {
+		return err
+	}
+	after := m.GetAfter()
+	if !bytes.Equal(m.GetEpoch(), a.c.id[:]) {
+		after = 0 // it followed another coordinator
+	}
+	defer a.alive()()
+	if err := a.write(&wire.ApiReply{Kind: &wire.ApiReply_Following{Following: &wire.Following{Epoch: a.c.id[:], Run: r.summary(), LogEvery: small(r.cfg.Run.LogEvery)}}}); err != nil {
+		return err
+	}
+	past, f := r.follow(after)
+	defer r.leave(f)
+	for _, e := range past {
+		if err := a.event(e); err != nil {
+			return err
+		}
+		if e.GetEnd() != nil {
+			return nil
+		}
+	}
+	for {
+		select {
+		case e, more := <-f.events:
+			switch {
+			case !more && f.slow:
+				return ErrSlow
+			case !more:
+				return ErrClosing
+			}
+			if err := a.event(e); err != nil || e.GetEnd() != nil {
+				return err
+			}
+		case <-a.ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (a *answerer) event(e *wire.RunEvent) error {
+	return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Event{Event: e}})
+}
+
+// logs sends what was logged, and what is.
+func (a *answerer) logs(m *wire.LogsRequest) error {
+	var ids []string
+	if m.GetRun() != "" {
+		r, err := a.c.runs.find(m.GetRun())
+		if err != nil {
+			return err
+		}
+		ids = r.ids()
+	}
+	send := func(records []*wire.LogRecord, dropped uint64, always bool) error {
+		chosen := make([]*wire.LogRecord, 0, len(records))
+		size := 0
+		for _, r := range records {
+			if r.GetTimeNs() < m.GetSinceNs() || len(ids) > 0 && !ofRun(r, ids...) {
+				continue
+			}
+			if size += proto.Size(r) + 8; size > limitReplyBytes/2 { // in several answers
+				if err := a.write(&wire.ApiReply{Kind: &wire.ApiReply_Logs{Logs: &wire.LogsReply{Records: chosen, Dropped: dropped}}}); err != nil {
+					return err
+				}
+				chosen, size = chosen[:0], 0
+			}
+			chosen = append(chosen, r)
+		}
+		if len(chosen) == 0 && !always {
+			return nil
+		}
+		return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Logs{Logs: &wire.LogsReply{Records: chosen, Dropped: dropped}}})
+	}
+	past, dropped, f := a.c.logs.follow(m.GetFollow())
+	if f != nil {
+		defer a.c.logs.leave(f)
+	}
+	if err := send(past, dropped, true); err != nil || f == nil {
+		return err
+	}
+	defer a.alive()()
+	for {
+		select {
+		case records, more := <-f.batches:
+			if !more {
+				return ErrSlow
+			}
+			if err := send(records, 0, false); err != nil {
+				return err
+			}
+		case <-a.ctx.Done():
+			return nil
+		}
+	}
+}
+
+// tokens makes, lists and revokes tokens, where the coordinator lets it.
+func (a *answerer) tokens(m *wire.TokensRequest) error {
+	if !a.c.cfg.RemoteTokens {
+		return fmt.Errorf("%w: this coordinator gives no tokens over the network; do it on its host, or start it with --remote-tokens", ErrForbidden)
+	}
+	reply := &wire.TokensReply{}
+	switch k := m.Kind.(type) {
+	case *wire.TokensRequest_Create:
+		if s := k.Create.GetTtlS(); s < 1 || s > int64(forever/time.Second) {
+			return fmt.Errorf("%w: a token with a life of %d s", ErrRequest, s)
+		}
+		t, err := a.c.NewToken(pki.Role(k.Create.GetRole()), time.Duration(k.Create.GetTtlS())*time.Second)
+		if err != nil {
+			return err
+		}
+		a.c.log.Info("made a token", "token", t.ID, "role", t.Role, "by", a.peer.Name)
+		reply.Token = t.String()
+	case *wire.TokensRequest_List:
+		for _, t := range a.c.authority.Tokens() {
+			reply.Tokens = append(reply.Tokens, &wire.TokenInfo{Id: t.ID, Role: string(t.Role), ExpiresS: t.Expires.Unix(), Revoked: t.Revoked, Uses: t.Uses})
+		}
+	case *wire.TokensRequest_Revoke:
+		if err := a.c.authority.Revoke(k.Revoke.GetId()); err != nil {
+			return err
+		}
+		a.c.log.Info("revoked a token", "token", k.Revoke.GetId(), "by", a.peer.Name)
+	default:
+		return fmt.Errorf("%w: nothing that it knows was asked about tokens", ErrRequest)
+	}
+	return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Tokens{Tokens: reply}})
+}
+
+// packMembers describes the workers.
+func (c *Coordinator) packMembers() *wire.MembersReply {
+	byUUID := make(map[string]string)
+	for _, r := range c.runs.list() {
+		ids := r.ids()
+		byUUID[ids[1]] = ids[0]
+	}
+	reply := &wire.MembersReply{TimeNs: time.Now().UnixNano()}
+	for _, m := range c.Members() {
+		one := &wire.MemberStatus{Name: m.Name, Address: m.Address, Cores: small(m.Cores), MemoryBytes: m.MemoryBytes, Kernels: m.Kernels, JoinedNs: m.Joined.UnixNano(), HeardNs: m.Heard.UnixNano(),
+			ClockAheadNs: int64(m.ClockAhead), RoundTripNs: int64(m.RoundTrip)}
+		if len(m.Ranks) > 0 {
+			one.Run = byUUID[m.Run.String()]
+		}
+		for _, rank := range m.Ranks {
+			one.Ranks = append(one.Ranks, small(rank))
+		}
+		reply.Members = append(reply.Members, one)
+	}
+	return reply
+}

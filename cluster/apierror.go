@@ -1,0 +1,128 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// Errors of what is asked of a coordinator.
+var (
+	// ErrRequest: what was asked makes no sense.
+	ErrRequest = errors.New("the coordinator can't do that")
+	// ErrForbidden: the role of who asks may not do it.
+	ErrForbidden = errors.New("not allowed")
+	// ErrNoRun: there is no such run.
+	ErrNoRun = errors.New("no such run")
+	// ErrClosing: the coordinator ends. Runs in progress go on when it is started again.
+	ErrClosing = errors.New("the coordinator ends")
+	// ErrSlow: what was followed came faster than it was read.
+	ErrSlow = errors.New("cut off: what was followed came faster than it was read")
+	// ErrLost: the coordinator can't be reached, or is gone.
+	ErrLost = errors.New("the coordinator can't be reached")
+	// ErrTryAgain: something that may pass was in the way, such as another process that uses
+	// the output folder.
+	ErrTryAgain = errors.New("try again")
+)
+
+// packError makes an error ready to leave.
+func packError(err error) *wire.ApiError {
+	if err == nil {
+		return nil
+	}
+	e := &wire.ApiError{Kind: kindOf(err)}
+	var all config.Errors
+	if errors.As(err, &all) && all.Error() == err.Error() {
+		for _, one := range all {
+			e.Texts = append(e.Texts, one.Error())
+		}
+	} else {
+		e.Texts = []string{err.Error()}
+	}
+	if more := len(e.Texts) - limitErrorTexts; more > 0 {
+		e.Texts = append(e.Texts[:limitErrorTexts], fmt.Sprintf("and %d more", more))
+	}
+	for i, text := range e.Texts {
+		e.Texts[i] = clean(text, limitErrorBytes)
+	}
+	return e
+}
+
+func kindOf(err error) wire.ApiError_Kind {
+	var key *config.Error
+	var setup *troupe.SetupError
+	switch {
+	case errors.Is(err, actors.ErrKilled):
+		return wire.ApiError_KILLED
+	case errors.Is(err, troupe.ErrNoWorkers):
+		return wire.ApiError_NO_WORKERS
+	case errors.Is(err, ErrTryAgain), checkpoint.TryAgain(err):
+		return wire.ApiError_TRY_AGAIN
+	case errors.As(err, &key):
+		return wire.ApiError_CONFIG
+	case errors.Is(err, troupe.ErrOptions):
+		return wire.ApiError_OPTIONS
+	case errors.As(err, &setup):
+		return wire.ApiError_CONFIG
+	case errors.Is(err, ErrRequest):
+		return wire.ApiError_REQUEST
+	case errors.Is(err, ErrForbidden):
+		return wire.ApiError_FORBIDDEN
+	case errors.Is(err, ErrNoRun):
+		return wire.ApiError_NO_RUN
+	case errors.Is(err, ErrSlow):
+		return wire.ApiError_SLOW
+	case errors.Is(err, ErrClosing), errors.Is(err, errClosed):
+		return wire.ApiError_CLOSING
+	}
+	return wire.ApiError_FAILED
+}
+
+// kinds are the errors that others are of.
+var kinds = map[wire.ApiError_Kind]error{
+	wire.ApiError_REQUEST: ErrRequest, wire.ApiError_FORBIDDEN: ErrForbidden, wire.ApiError_NO_RUN: ErrNoRun, wire.ApiError_SLOW: ErrSlow, wire.ApiError_CLOSING: ErrClosing,
+	wire.ApiError_NO_WORKERS: troupe.ErrNoWorkers, wire.ApiError_KILLED: actors.ErrKilled, wire.ApiError_OPTIONS: troupe.ErrOptions, wire.ApiError_TRY_AGAIN: ErrTryAgain,
+}
+
+// unpackError makes an error of one that has come.
+func unpackError(e *wire.ApiError) error {
+	if e == nil {
+		return nil
+	}
+	texts := make([]error, 0, len(e.GetTexts()))
+	for _, text := range e.GetTexts() {
+		texts = append(texts, errors.New(text))
+	}
+	if len(texts) == 0 {
+		texts = append(texts, errors.New("the coordinator does not say why"))
+	}
+	err := errors.Join(texts...)
+	if e.GetKind() == wire.ApiError_CONFIG {
+		return &troupe.SetupError{Err: err}
+	}
+	if of := kinds[e.GetKind()]; of != nil {
+		return &remoteError{err, of}
+	}
+	return err
+}
+
+// remoteError has the text of the coordinator's error, and is of the same kind.
+type remoteError struct{ err, kind error }
+
+func (e *remoteError) Error() string        { return e.err.Error() }
+func (e *remoteError) Is(target error) bool { return errors.Is(e.kind, target) }
+func (e *remoteError) Unwrap() error        { return e.err }
+
+// shorten cuts a text that is too long for the wire.
+func shorten(text string, bytes int) string {
+	if len(text) <= bytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:bytes], "") + "…"
+}

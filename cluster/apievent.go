@@ -1,0 +1,135 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/telemetry"
+)
+
+// packInfo and unpackInfo bring what describes a run over the wire.
+func packInfo(i troupe.Info) *wire.RunInfo {
+	w := &wire.RunInfo{Name: i.Name, Out: i.Out, Family: i.Family, Parameters: i.Parameters, Vocab: int64(i.Vocab), TrainTokens: i.TrainTokens, ValTokens: i.ValTokens,
+		EvalWindows: int64(i.EvalWindows), EpochWindows: i.EpochWindows, EpochSteps: i.EpochSteps, Epochs: i.Epochs, Steps: int64(i.Steps), ResumedAt: int64(i.ResumedAt),
+		Schedule: i.Schedule, Stages: small(i.Stages), Chunks: small(i.Chunks), Microbatches: small(i.Microbatches), Layout: i.Layout, BubblePct: i.BubblePct,
+		Device: i.Device, Threads: small(i.Threads), Kernels: i.Kernels}
+	for _, n := range i.PeakInFlight {
+		w.PeakInFlight = append(w.PeakInFlight, small(n))
+	}
+	return w
+}
+
+func unpackInfo(w *wire.RunInfo) troupe.Info {
+	i := troupe.Info{Name: w.GetName(), Out: w.GetOut(), Family: w.GetFamily(), Parameters: w.GetParameters(), Vocab: int(w.GetVocab()), TrainTokens: w.GetTrainTokens(), ValTokens: w.GetValTokens(),
+		EvalWindows: int(w.GetEvalWindows()), EpochWindows: w.GetEpochWindows(), EpochSteps: w.GetEpochSteps(), Epochs: w.GetEpochs(), Steps: int(w.GetSteps()), ResumedAt: int(w.GetResumedAt()),
+		Schedule: w.GetSchedule(), Stages: int(w.GetStages()), Chunks: int(w.GetChunks()), Microbatches: int(w.GetMicrobatches()), Layout: w.GetLayout(), BubblePct: w.GetBubblePct(),
+		Device: w.GetDevice(), Threads: int(w.GetThreads()), Kernels: w.GetKernels()}
+	for _, n := range w.GetPeakInFlight() {
+		i.PeakInFlight = append(i.PeakInFlight, int(n))
+	}
+	return i
+}
+
+// small is a count that the configuration bounds far below 2^31.
+func small(n int) int32 { return int32(max(math.MinInt32, min(n, math.MaxInt32))) } //nolint:gosec // bounded
+
+// packEvent makes an event of a run ready to leave; nil: it is of a kind that does not.
+func packEvent(e troupe.Event) *wire.RunEvent {
+	switch e := e.(type) {
+	case troupe.StepEvent:
+		return &wire.RunEvent{Kind: &wire.RunEvent_Step{Step: packStep(e)}}
+	case troupe.CheckpointEvent:
+		return &wire.RunEvent{Kind: &wire.RunEvent_Checkpoint{Checkpoint: &wire.CheckpointEvent{Step: e.Step, Dir: e.Dir, Best: e.Best, TookNs: int64(e.Took)}}}
+	case troupe.WarningEvent:
+		return warning(e.Text)
+	case troupe.RestartEvent:
+		return &wire.RunEvent{Kind: &wire.RunEvent_Restart{Restart: &wire.RestartEvent{Error: clean(e.Err.Error(), limitErrorBytes), Restart: small(e.Restart), Most: small(e.Most)}}}
+	case troupe.StallEvent:
+		return &wire.RunEvent{Kind: &wire.RunEvent_Stall{Stall: &wire.StallEvent{QuietNs: int64(e.Quiet), Status: packStatus(e.Status)}}}
+	case troupe.PauseEvent:
+		return &wire.RunEvent{Kind: &wire.RunEvent_Pause{Pause: &wire.PauseEvent{Step: e.Step, Paused: e.Paused}}}
+	}
+	return nil
+}
+
+func warning(text string) *wire.RunEvent {
+	return &wire.RunEvent{Kind: &wire.RunEvent_Warning{Warning: &wire.WarningEvent{Text: clean(text, limitErrorBytes)}}}
+}
+
+// clean makes any text fit for the wire.
+func clean(text string, bytes int) string {
+	return shorten(strings.ToValidUTF8(text, "\uFFFD"), bytes)
+}
+
+func packStep(e troupe.StepEvent) *wire.StepEvent {
+	return &wire.StepEvent{Step: int64(e.Step), Loss: e.Loss, MtpLoss: e.MTPLoss, ValLoss: e.ValLoss, GradNorm: e.GradNorm, Lr: e.LR, Tokens: e.Tokens, TokensPerS: e.TokensPerS, StepMs: e.StepMS,
+		BubblePct: e.BubblePct, PeakMemBytes: e.PeakMemBytes, Skipped: e.Skipped, Update: e.Update, IdealBubblePct: e.IdealBubblePct}
+}
+
+// unpackEvent makes an event of one that has come; nil: it is of no kind that a run sends.
+func unpackEvent(w *wire.RunEvent) (troupe.Event, error) {
+	switch k := w.GetKind().(type) {
+	case *wire.RunEvent_Step:
+		s := k.Step
+		return troupe.StepEvent{Record: telemetry.Record{Step: int(s.GetStep()), Loss: s.Loss, MTPLoss: s.MtpLoss, ValLoss: s.ValLoss, GradNorm: s.GradNorm, LR: s.Lr, Tokens: s.GetTokens(), TokensPerS: s.TokensPerS,
+			StepMS: s.StepMs, BubblePct: s.BubblePct, PeakMemBytes: s.GetPeakMemBytes(), Skipped: s.GetSkipped(), Update: s.GetUpdate()}, IdealBubblePct: s.GetIdealBubblePct()}, nil
+	case *wire.RunEvent_Checkpoint:
+		c := k.Checkpoint
+		return troupe.CheckpointEvent{Step: c.GetStep(), Dir: c.GetDir(), Best: c.GetBest(), Took: time.Duration(c.GetTookNs())}, nil
+	case *wire.RunEvent_Warning:
+		return troupe.WarningEvent{Text: k.Warning.GetText()}, nil
+	case *wire.RunEvent_Restart:
+		return troupe.RestartEvent{Err: errors.New(k.Restart.GetError()), Restart: int(k.Restart.GetRestart()), Most: int(k.Restart.GetMost())}, nil
+	case *wire.RunEvent_Stall:
+		status, err := unpackStatus(k.Stall.GetStatus())
+		return troupe.StallEvent{Quiet: time.Duration(k.Stall.GetQuietNs()), Status: status}, err
+	case *wire.RunEvent_Pause:
+		return troupe.PauseEvent{Step: k.Pause.GetStep(), Paused: k.Pause.GetPaused()}, nil
+	}
+	return nil, nil
+}
+
+// packStatus and unpackStatus bring what every actor is doing over the wire.
+func packStatus(s actors.Status) *wire.RunStatusReply {
+	w := &wire.RunStatusReply{TimeNs: s.Time.UnixNano()}
+	for _, a := range s.Actors {
+		one := &wire.ActorStatus{Snapshot: actors.PackSnapshot(a), Host: a.Host}
+		if !a.Heard.IsZero() {
+			one.HeardNs = a.Heard.UnixNano()
+		}
+		w.Actors = append(w.Actors, one)
+	}
+	return w
+}
+
+func unpackStatus(w *wire.RunStatusReply) (actors.Status, error) {
+	s := actors.Status{Time: time.Unix(0, w.GetTimeNs())}
+	for _, one := range w.GetActors() {
+		a, err := actors.UnpackSnapshot(one.GetSnapshot())
+		if err != nil {
+			return s, fmt.Errorf("what an actor is doing: %w", err)
+		}
+		if a.Host = one.GetHost(); one.GetHeardNs() != 0 {
+			a.Heard = time.Unix(0, one.GetHeardNs())
+		}
+		s.Actors = append(s.Actors, a)
+	}
+	return s, nil
+}
+
+// packEnd says how a run ended.
+func packEnd(r troupe.Result, err error) *wire.EndEvent {
+	return &wire.EndEvent{Error: packError(err), Step: int64(r.Step), Stopped: r.Stopped, FirstValLoss: r.FirstValLoss, LastValLoss: r.LastValLoss, BestValLoss: r.BestValLoss, BestStep: int64(r.BestStep),
+		Dir: r.Dir, Kept: r.Updates.Kept, RolledBack: r.Updates.RolledBack, Waited: r.Updates.Waited}
+}
+
+func unpackEnd(w *wire.EndEvent) (troupe.Result, error) {
+	return troupe.Result{Step: int(w.GetStep()), Stopped: w.GetStopped(), FirstValLoss: w.GetFirstValLoss(), LastValLoss: w.GetLastValLoss(), BestValLoss: w.GetBestValLoss(), BestStep: int(w.GetBestStep()), Dir: w.GetDir(),
+		Updates: troupe.Updates{Kept: w.GetKept(), RolledBack: w.GetRolledBack(), Waited: w.GetWaited()}}, unpackError(w.GetError())
+}

@@ -1,0 +1,352 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/cluster/internal/pki"
+	"github.com/troupe-ml/troupe/cluster/internal/transport"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// ClientConfig is what an operator or a viewer needs to reach a coordinator.
+type ClientConfig struct {
+	Address  string // the coordinator's host:port
+	Token    Token  // by which it gets a certificate, where CertFile has none yet
+	CertFile string // where its certificate is kept; "": it gets one with each start
+}
+
+// Client asks a coordinator for what its role allows.
+type Client struct {
+	address string
+	root    []byte
+	cert    tls.Certificate
+}
+
+// NewClient gets a certificate for a token, or reads the one that is kept.
+func NewClient(ctx context.Context, cfg ClientConfig) (*Client, error) {
+	c := &Client{address: cfg.Address}
+	if cfg.CertFile != "" {
+		err := c.readCert(ctx, cfg.CertFile)
+		if !errors.Is(err, os.ErrNotExist) {
+			if err != nil {
+				return nil, err
+			}
+			return c, nil
+		}
+		if cfg.Token.ID == "" {
+			return nil, fmt.Errorf("%w; a token makes one (--token-file)", err)
+		}
+	}
+	if cfg.Token.Role != RoleOperator && cfg.Token.Role != RoleViewer {
+		return nil, fmt.Errorf("%w: the token is for a %s; use an operator's or a viewer's", ErrForbidden, cfg.Token.Role)
+	}
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails, as its documentation says
+	var err error
+	if c.cert, c.root, err = join(ctx, cfg.Address, cfg.Token, string(cfg.Token.Role)+"-"+hex.EncodeToString(id[:])); err != nil {
+		return nil, fmt.Errorf("asking the coordinator at %s: %w", cfg.Address, unreachable(err))
+	}
+	if cfg.CertFile != "" {
+		if err := pki.WriteCertificateFile(cfg.CertFile, c.cert); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// readCert reads a certificate, and renews it when most of its life is over.
+func (c *Client) readCert(ctx context.Context, path string) (err error) {
+	if c.cert, c.root, err = pki.ReadCertificateFile(path); err != nil {
+		return err
+	}
+	leaf := c.cert.Leaf
+	if leaf == nil || time.Until(leaf.NotAfter) > leaf.NotAfter.Sub(leaf.NotBefore)/3 {
+		return nil
+	}
+	k := pki.NewKeeper(c.cert, nil, slog.New(slog.DiscardHandler))
+	id, err := pki.IdentityIn(c.cert)
+	if err != nil {
+		return err
+	}
+	key, csr, err := pki.NewRequest(id)
+	if err != nil {
+		return err
+	}
+	w := &worker{cfg: WorkerConfig{Join: c.address}, root: c.root, keeper: k}
+	der, err := w.renew(ctx, csr)
+	if err != nil {
+		return fmt.Errorf("renewing the certificate in %s: %w", path, unreachable(err))
+	}
+	if c.cert, err = pki.Bind(key, der, c.root); err != nil {
+		return err
+	}
+	return pki.WriteCertificateFile(path, c.cert)
+}
+
+// unreachable marks errors of a coordinator that is not there.
+func unreachable(err error) error {
+	var op *net.OpError
+	var dns *net.DNSError
+	if errors.As(err, &op) && op.Op != "remote error" || errors.As(err, &dns) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	return err
+}
+
+// call is a request whose answers are being read.
+type call struct {
+	conn net.Conn
+	stop func() bool
+}
+
+func (c *Client) call(ctx context.Context, r *wire.ApiRequest) (*call, error) {
+	r.Version = apiVersion
+	dialling, cancel := context.WithTimeout(ctx, joinTime)
+	defer cancel()
+	conn, err := transport.Dialer{TLS: pki.ClientTLS(c.root, func() (*tls.Certificate, error) { return &c.cert, nil }, pki.Coordinator)}.Dial(dialling, c.address, apiProtocol)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, unreachable(pki.Explain(err))
+	}
+	k := &call{conn: conn, stop: context.AfterFunc(ctx, func() { _ = conn.Close() })}
+	err = conn.SetWriteDeadline(time.Now().Add(writeTime))
+	if err == nil {
+		err = wire.WriteFrame(conn, r, limitRequestBytes)
+	}
+	if err != nil {
+		k.close()
+		return nil, unreachable(err)
+	}
+	return k, nil
+}
+
+func (k *call) close() {
+	k.stop()
+	_ = k.conn.Close()
+}
+
+// next is the next answer.
+func (k *call) next() (*wire.ApiReply, error) {
+	for {
+		var m wire.ApiReply
+		err := k.conn.SetReadDeadline(time.Now().Add(deadAfter))
+		if err == nil {
+			err = wire.ReadFrame(k.conn, &m, limitReplyBytes)
+		}
+		switch {
+		case err != nil && errors.Is(err, io.EOF):
+			return nil, fmt.Errorf("%w: it closed the connection", ErrLost)
+		case err != nil:
+			return nil, unreachable(err)
+		case m.GetError() != nil:
+			return nil, unpackError(m.GetError())
+		case m.GetAlive() == nil:
+			return &m, nil
+		}
+	}
+}
+
+// ask sends a request that has one answer.
+func (c *Client) ask(ctx context.Context, r *wire.ApiRequest) (*wire.ApiReply, error) {
+	k, err := c.call(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer k.close()
+	m, err := k.next()
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return m, err
+}
+
+// Submit asks for a run, and returns its id when it has begun. When ctx ends before, so does
+// the run. Errors of the configuration are *troupe.SetupError.
+func (c *Client) Submit(ctx context.Context, s Submission) (id string, err error) {
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Submit{Submit: &wire.SubmitRequest{Config: s.Config, File: s.File, Sets: s.Sets, Fresh: s.Fresh, FromStep: int64(s.FromStep),
+		AcceptNewData: s.AcceptNewData, Name: s.Name}}})
+	return m.GetSubmit().GetId(), err
+}
+
+// Runs lists the runs, in the order in which they were asked for.
+func (c *Client) Runs(ctx context.Context) ([]RunSummary, error) {
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_List{List: &wire.ListRequest{}}})
+	var all []RunSummary
+	for _, r := range m.GetList().GetRuns() {
+		all = append(all, unpackSummary(r))
+	}
+	return all, err
+}
+
+// RunSummary describes a run in a few words.
+type RunSummary struct {
+	ID, Name    string
+	State       string // starting, waiting, running, paused, stopping, done, stopped or failed
+	Step, Steps int
+	Loss        *float64
+	ValLoss     *float64
+	Workers     []string
+	Submitted   time.Time
+	SubmittedBy string
+	Ended       time.Time // zero: not yet
+	Out         string
+	Restarts    int
+	Checkpoint  string // the last one
+	Error       string
+}
+
+// Over reports whether the run has ended.
+func (s RunSummary) Over() bool { return !s.Ended.IsZero() }
+
+var states = [...]string{"starting", "waiting", "running", "paused", "stopping", "done", "stopped", "failed"}
+
+func unpackSummary(w *wire.RunSummary) RunSummary {
+	s := RunSummary{ID: w.GetId(), Name: w.GetName(), State: "unknown", Step: int(w.GetStep()), Steps: int(w.GetSteps()), Loss: w.Loss, ValLoss: w.ValLoss, Workers: w.GetWorkers(), Submitted: time.Unix(0, w.GetSubmittedNs()),
+		SubmittedBy: w.GetSubmittedBy(), Out: w.GetOut(), Restarts: int(w.GetRestarts()), Checkpoint: w.GetDir(), Error: w.GetError()}
+	if n := int(w.GetState()); n >= 0 && n < len(states) {
+		s.State = states[n]
+	}
+	if w.GetEndedNs() != 0 {
+		s.Ended = time.Unix(0, w.GetEndedNs())
+	}
+	return s
+}
+
+// Status is what every actor of a run is doing. The run is named by its id, the beginning of
+// that, or its name.
+func (c *Client) Status(ctx context.Context, run string) (RunSummary, actors.Status, error) {
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Status{Status: &wire.RunStatusRequest{Run: run}}})
+	if err != nil {
+		return RunSummary{}, actors.Status{}, err
+	}
+	s, err := unpackStatus(m.GetStatus())
+	return unpackSummary(m.GetStatus().GetRun()), s, err
+}
+
+// Control is what may be asked of a run in progress.
+type Control int32
+
+// The controls.
+const (
+	Pause      = Control(wire.ControlRequest_PAUSE)
+	Resume     = Control(wire.ControlRequest_RESUME)
+	Checkpoint = Control(wire.ControlRequest_CHECKPOINT)
+	Stop       = Control(wire.ControlRequest_STOP) // at the end of its step, with a checkpoint
+	Kill       = Control(wire.ControlRequest_KILL) // at once
+)
+
+// Control asks something of a run. It returns when the run was told.
+func (c *Client) Control(ctx context.Context, run string, what Control) (RunSummary, error) {
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Control{Control: &wire.ControlRequest{Run: run, Action: wire.ControlRequest_Action(what)}}})
+	if err != nil {
+		return RunSummary{}, err
+	}
+	return unpackSummary(m.GetControl().GetRun()), nil
+}
+
+// Members lists the workers. now is the coordinator's time.
+func (c *Client) Members(ctx context.Context) (members []ClusterMember, now time.Time, err error) {
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Members{Members: &wire.MembersRequest{}}})
+	for _, w := range m.GetMembers().GetMembers() {
+		one := ClusterMember{Member: Member{Name: w.GetName(), Address: w.GetAddress(), Cores: int(w.GetCores()), MemoryBytes: w.GetMemoryBytes(), Kernels: w.GetKernels(), Joined: time.Unix(0, w.GetJoinedNs()), Heard: time.Unix(0, w.GetHeardNs()),
+			ClockAhead: time.Duration(w.GetClockAheadNs()), RoundTrip: time.Duration(w.GetRoundTripNs())}, RunID: w.GetRun()}
+		for _, rank := range w.GetRanks() {
+			one.Ranks = append(one.Ranks, int(rank))
+		}
+		members = append(members, one)
+	}
+	return members, time.Unix(0, m.GetMembers().GetTimeNs()), err
+}
+
+// ClusterMember is a worker, as a client sees it.
+type ClusterMember struct {
+	Member
+	RunID string // that it computes ranks of; "": none, or one that the coordinator was not asked for
+}
+
+// LogRecord is a line of a process's log. Its time is by the coordinator's clock.
+type LogRecord struct {
+	Time       time.Time
+	Level      slog.Level
+	Process    string // a worker's name, or "coordinator"
+	Text       string
+	Attributes [][2]string
+	Offset     time.Duration // that the process's clock is ahead, and that was taken off its time
+}
+
+// Logs calls show with what was logged since a time, and with follow what is, until ctx
+// ends; run "" is all. dropped counts records that were lost.
+func (c *Client) Logs(ctx context.Context, run string, since time.Time, follow bool, show func(records []LogRecord, dropped uint64) error) error {
+	request := &wire.LogsRequest{Run: run, Follow: follow}
+	if !since.IsZero() {
+		request.SinceNs = since.UnixNano()
+	}
+	k, err := c.call(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Logs{Logs: request}})
+	if err != nil {
+		return err
+	}
+	defer k.close()
+	for first := true; ; first = false {
+		m, err := k.next()
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil
+		case err != nil && !follow && !first && errors.Is(err, ErrLost): // it has sent all
+			return nil
+		case err != nil:
+			return err
+		}
+		var records []LogRecord
+		for _, w := range m.GetLogs().GetRecords() {
+			r := LogRecord{Time: time.Unix(0, w.GetTimeNs()), Level: slog.Level(w.GetLevel()), Process: w.GetProcess(), Text: w.GetText(), Offset: time.Duration(w.GetOffsetNs())}
+			for _, a := range w.GetAttributes() {
+				r.Attributes = append(r.Attributes, [2]string{a.GetKey(), a.GetValue()})
+			}
+			records = append(records, r)
+		}
+		if err := show(records, m.GetLogs().GetDropped()); err != nil {
+			return err
+		}
+	}
+}
+
+// TokenInfo is what a coordinator tells of a token.
+type TokenInfo = pki.TokenInfo
+
+// NewToken has the coordinator make a token, where it lets operators do that.
+func (c *Client) NewToken(ctx context.Context, role pki.Role, ttl time.Duration) (Token, error) {
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{Kind: &wire.TokensRequest_Create{Create: &wire.CreateToken{Role: string(role), TtlS: int64(ttl / time.Second)}}}}})
+	if err != nil {
+		return Token{}, err
+	}
+	return ParseToken(m.GetTokens().GetToken())
+}
+
+// Tokens lists the coordinator's tokens, where it lets operators do that.
+func (c *Client) Tokens(ctx context.Context) ([]TokenInfo, error) {
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{Kind: &wire.TokensRequest_List{List: &wire.ListTokens{}}}}})
+	var all []TokenInfo
+	for _, t := range m.GetTokens().GetTokens() {
+		all = append(all, TokenInfo{ID: t.GetId(), Role: pki.Role(t.GetRole()), Expires: time.Unix(t.GetExpiresS(), 0), Revoked: t.GetRevoked(), Uses: t.GetUses()})
+	}
+	return all, err
+}
+
+// Revoke ends a token, where the coordinator lets operators do that.
+func (c *Client) Revoke(ctx context.Context, id string) error {
+	_, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{Kind: &wire.TokensRequest_Revoke{Revoke: &wire.RevokeToken{Id: id}}}}})
+	return err
+}

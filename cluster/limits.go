@@ -1,0 +1,76 @@
+package cluster
+
+import "time"
+
+// Limits of what others can make this process hold or do, and of what it keeps.
+const (
+	// limitRequestBytes bounds a request: a configuration is the largest thing in it.
+	limitRequestBytes = 2 << 20
+	// limitReplyBytes bounds an answer: the state of every actor of a run, or a log.
+	limitReplyBytes = 8 << 20
+	// limitRequests is how many requests are answered at a time, followers among them.
+	limitRequests = 256
+	// limitSets is how many --set values a request may have.
+	limitSets = 1024
+	// limitNameBytes bounds a run's name, and what a request names a run by.
+	limitNameBytes = 256
+	// limitErrorBytes bounds each text of an error that is sent.
+	limitErrorBytes = 8 << 10
+	// limitErrorTexts is how many of them there may be.
+	limitErrorTexts = 64
+
+	// limitRuns is how many runs a coordinator has in progress.
+	limitRuns = 256
+	// limitHistory is how many runs that have ended are listed.
+	limitHistory = 64
+	// limitEvents is how many of a run's last events are kept for those who follow later.
+	limitEvents = 512
+	// limitEndedEvents is how many of them are kept of a run that has ended.
+	limitEndedEvents = 64
+	// limitFollowerEvents is how many events may wait for a follower; one that is slower is cut
+	// off.
+	limitFollowerEvents = 1024
+
+	// limitJournalBytes bounds the file of the runs in progress.
+	limitJournalBytes = 64 << 20
+
+	// limitLogRecords is how many records of the log are kept, and limitLogBytes their size.
+	limitLogRecords = 4096
+	limitLogBytes   = 16 << 20
+	// limitFollowerBatches is how many batches of records may wait for a follower of the log.
+	limitFollowerBatches = 1024
+	// limitLogQueue is how many records may wait in a worker for their way to the coordinator.
+	limitLogQueue = 512
+	// limitLogBatch is how many records go in one message, and limitLogBatchBytes its size.
+	limitLogBatch      = 64
+	limitLogBatchBytes = 1 << 20
+	// limitLogTextBytes, limitLogValueBytes and limitLogAttributes bound a record.
+	limitLogTextBytes  = 2 << 10
+	limitLogValueBytes = 2 << 10
+	limitLogAttributes = 32
+)
+
+const (
+	// requestTime is how long a client may take to say what it asks for.
+	requestTime = 10 * time.Second
+	// aliveEvery is how often a client that waits hears that the coordinator lives, and
+	// deadAfter when it gives that up.
+	aliveEvery = 5 * time.Second
+	deadAfter  = 20 * time.Second
+	// writeTime is how long an answer may take to be written.
+	writeTime = 10 * time.Second
+	// refollowTime is for how long a client that follows a run tries to reach a coordinator
+	// that it has lost.
+	refollowTime = 60 * time.Second
+	// refollowFirst is the first pause between two tries; each is twice as long, up to
+	// refollowMost.
+	refollowFirst = 100 * time.Millisecond
+	refollowMost  = 2 * time.Second
+	// takeUpWait is how long a run that is taken up waits for as many workers as it had; with
+	// fewer it goes on from then on.
+	takeUpWait = 30 * time.Second
+	// logFlushTime is how long a worker that ends may take to send the rest of its log.
+	logFlushTime = time.Second
+	// logRedial is the pause before a worker dials again to send its log.
+	logRedial = time.Second
+)

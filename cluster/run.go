@@ -1,0 +1,366 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/placement"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// run is one that a coordinator was asked for, from then until it is no longer listed.
+type run struct {
+	c         *Coordinator
+	entry     entry // what the journal has of it; guarded by runs.mu
+	id, name  string
+	by        string
+	cfg       *config.Config
+	submitted time.Time
+	ctx       context.Context // its end stops the run, with a checkpoint
+	cancel    context.CancelFunc
+	done      chan struct{} // closed when it has ended
+
+	mu        sync.Mutex
+	state     wire.RunSummary_State
+	want      int         // workers to wait for when it is taken up; 0: none
+	inner     *troupe.Run // nil: it has not begun
+	uuid      uuid.UUID   // that the run's own files have
+	workers   []string    // names
+	asked     bool        // somebody has asked it to end
+	pause     bool        // as soon as it begins
+	info      *wire.RunEvent
+	events    []*wire.RunEvent // the last ones
+	number    uint64           // of the last one
+	followers map[*follower]struct{}
+	ended     time.Time
+	step      int64
+	loss, val *float64
+	dir       string
+	restarts  int32
+	err       error
+}
+
+// follower is one who gets a run's events as they come.
+type follower struct {
+	events chan *wire.RunEvent // closed at the run's end, and when it was too slow
+	slow   bool                // set before
+}
+
+// runHosts are the workers for a run.
+type runHosts struct {
+	hosts
+	r *run
+}
+
+// Choose notes which workers the run gets. One that is taken up waits for as many as it
+// had, and then for any at all.
+func (h *runHosts) Choose(ctx context.Context, cfg *config.Config, wait time.Duration) (placement.Workers, error) {
+	h.r.mu.Lock()
+	want := h.r.want
+	h.r.mu.Unlock()
+	if want > 0 {
+		waiting, stop := context.WithTimeout(ctx, takeUpWait)
+		_ = h.Wait(waiting, want) // with fewer it goes on all the same
+		stop()
+		wait = forever
+	}
+	w, err := h.hosts.Choose(ctx, cfg, wait)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	if a, ok := w.(*attempt); ok {
+		for _, s := range a.shares {
+			names = append(names, s.Name)
+		}
+	}
+	h.r.mu.Lock()
+	h.r.workers = names
+	h.r.mu.Unlock()
+	return &runWorkers{w, h.r}, nil
+}
+
+// forever is longer than any coordinator lives.
+const forever = 100 * 365 * 24 * time.Hour
+
+// runWorkers are workers that were chosen for a run.
+type runWorkers struct {
+	placement.Workers
+	r *run
+}
+
+// Assign notes the run's own id.
+func (w *runWorkers) Assign(ctx context.Context, a placement.Assignment) (placement.Ranks, error) {
+	w.r.mu.Lock()
+	w.r.uuid = a.Run
+	w.r.mu.Unlock()
+	return w.Workers.Assign(ctx, a)
+}
+
+// start begins the run. What it needs is opened and read before it returns.
+func (r *run) start(o troupe.Options) error {
+	o.Hosts, o.Logger = &runHosts{hosts{Coordinator: r.c}, r}, r.c.log
+	inner, err := troupe.Start(r.ctx, r.cfg, o)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inner, r.want = inner, 0
+	if r.state != wire.RunSummary_STOPPING {
+		r.state = wire.RunSummary_RUNNING
+	}
+	r.info = &wire.RunEvent{Kind: &wire.RunEvent_Info{Info: packInfo(inner.Info())}}
+	r.step = int64(inner.Info().ResumedAt)
+	r.publish(r.info)
+	if r.pause {
+		inner.Pause()
+	}
+	return nil
+}
+
+// takeUp goes on with a run that another coordinator had, as soon as there are workers.
+func (r *run) takeUp(o troupe.Options) error {
+	r.mu.Lock()
+	r.state = wire.RunSummary_WAITING
+	r.publish(&wire.RunEvent{Kind: &wire.RunEvent_Waiting{Waiting: &wire.WaitingEvent{Text: fmt.Sprintf("the coordinator was started again; the run waits for workers: it had %d", r.want)}}})
+	r.mu.Unlock()
+	for pause := refollowFirst; ; pause = min(2*pause, refollowMost) {
+		err := r.start(o)
+		var lost *placement.LostError
+		switch {
+		case err == nil:
+			return nil
+		case r.ctx.Err() != nil:
+			return err
+		case !errors.As(err, &lost) && !errors.Is(err, troupe.ErrNoWorkers) && kindOf(err) != wire.ApiError_TRY_AGAIN:
+			return err
+		}
+		r.c.log.Warn("can't take a run up yet", "run", r.id, "err", err)
+		select {
+		case <-time.After(pause):
+		case <-r.ctx.Done():
+		}
+	}
+}
+
+// watch passes the run's events on until it has ended, and returns how.
+func (r *run) watch() (troupe.Result, error) {
+	for e := range r.inner.Events() {
+		r.mu.Lock()
+		r.note(e)
+		if w := packEvent(e); w != nil {
+			r.publish(w)
+		}
+		r.mu.Unlock()
+	}
+	return r.inner.Wait()
+}
+
+// note keeps what a list of runs shows. mu is held.
+func (r *run) note(e troupe.Event) {
+	switch e := e.(type) {
+	case troupe.StepEvent:
+		r.step = int64(e.Step)
+		if e.Loss != nil {
+			r.loss = e.Loss
+		}
+		if e.ValLoss != nil {
+			r.val = e.ValLoss
+		}
+	case troupe.CheckpointEvent:
+		r.dir = e.Dir
+	case troupe.RestartEvent:
+		r.restarts++
+	case troupe.PauseEvent:
+		if r.state == wire.RunSummary_STOPPING {
+			break
+		}
+		if r.state = wire.RunSummary_RUNNING; e.Paused {
+			r.state = wire.RunSummary_PAUSED
+		}
+	}
+}
+
+// publish numbers an event, keeps it and gives it to who follows. mu is held.
+func (r *run) publish(e *wire.RunEvent) {
+	r.number++
+	e.Number = r.number
+	if r.events = append(r.events, e); len(r.events) > limitEvents {
+		r.events = slices.Delete(r.events, 0, len(r.events)-limitEvents)
+	}
+	for f := range r.followers {
+		select {
+		case f.events <- e:
+		default:
+			f.slow = true
+			r.drop(f)
+		}
+	}
+}
+
+// drop ends a follower. mu is held.
+func (r *run) drop(f *follower) {
+	delete(r.followers, f)
+	close(f.events)
+}
+
+// follow gives what has happened behind an event, and what is to come. The description of
+// the run comes first, however long ago it was, unless the follower has it.
+func (r *run) follow(after uint64) (past []*wire.RunEvent, f *follower) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.info != nil && r.info.Number > after {
+		past = append(past, r.info)
+	}
+	if len(r.events) > 0 && after > 0 && r.events[0].Number > after+1 {
+		past = append(past, warning(fmt.Sprintf("%d events are no longer kept", r.events[0].Number-after-1)))
+	}
+	for _, e := range r.events {
+		if e.Number > after && e != r.info {
+			past = append(past, e)
+		}
+	}
+	f = &follower{events: make(chan *wire.RunEvent, limitFollowerEvents)}
+	if r.followers[f] = struct{}{}; r.over() {
+		r.drop(f)
+	}
+	return past, f
+}
+
+// leave ends a follower that goes by itself.
+func (r *run) leave(f *follower) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.followers, f)
+}
+
+// over reports whether the run has ended. mu is held.
+func (r *run) over() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return !r.ended.IsZero()
+	}
+}
+
+// end notes how the run ended. An interrupted one goes on with the next coordinator: who
+// follows is not told an end.
+func (r *run) end(res troupe.Result, err error, interrupted bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended, r.err = time.Now(), err
+	if res.Dir != "" {
+		r.dir = res.Dir
+	}
+	if res.Step > 0 {
+		r.step = int64(res.Step)
+	}
+	switch {
+	case err != nil:
+		r.state = wire.RunSummary_FAILED
+	case res.Stopped:
+		r.state = wire.RunSummary_STOPPED
+	default:
+		r.state = wire.RunSummary_DONE
+	}
+	if !interrupted {
+		r.publish(&wire.RunEvent{Kind: &wire.RunEvent_End{End: packEnd(res, err)}})
+	}
+	for f := range r.followers {
+		r.drop(f)
+	}
+	if more := len(r.events) - limitEndedEvents; more > 0 {
+		r.events = slices.Clone(r.events[more:])
+	}
+	close(r.done)
+}
+
+// control does what somebody asks of the run.
+func (r *run) control(action wire.ControlRequest_Action) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over() {
+		return fmt.Errorf("%w: run %s has ended", ErrRequest, r.id)
+	}
+	ending := action == wire.ControlRequest_STOP || action == wire.ControlRequest_KILL
+	if r.inner == nil && !ending {
+		return fmt.Errorf("%w: run %s has not begun", ErrRequest, r.id)
+	}
+	switch action {
+	case wire.ControlRequest_PAUSE:
+		r.inner.Pause()
+	case wire.ControlRequest_RESUME:
+		r.inner.Resume()
+	case wire.ControlRequest_CHECKPOINT:
+		r.inner.Checkpoint()
+	case wire.ControlRequest_STOP, wire.ControlRequest_KILL:
+		r.asked, r.state = true, wire.RunSummary_STOPPING
+		switch {
+		case r.inner == nil:
+		case action == wire.ControlRequest_KILL:
+			r.inner.Kill()
+			return nil
+		default:
+			r.inner.Stop()
+			return nil
+		}
+		r.cancel()
+	default:
+		return fmt.Errorf("%w: no such action: %d", ErrRequest, action)
+	}
+	return nil
+}
+
+// kill ends a run without a checkpoint.
+func (r *run) kill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cancel()
+	if r.inner != nil {
+		r.inner.Kill()
+	}
+}
+
+// status is what every actor of the run is doing.
+func (r *run) status() actors.Status {
+	r.mu.Lock()
+	inner := r.inner
+	r.mu.Unlock()
+	if inner == nil {
+		return actors.Status{Time: time.Now()}
+	}
+	return inner.Status()
+}
+
+// summary describes the run in a few words.
+func (r *run) summary() *wire.RunSummary {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &wire.RunSummary{Id: r.id, Name: r.name, State: r.state, Step: r.step, Steps: int64(r.cfg.Run.Steps), Loss: r.loss, ValLoss: r.val, Workers: r.workers, SubmittedNs: r.submitted.UnixNano(),
+		SubmittedBy: r.by, Out: clean(r.cfg.Run.Out, limitErrorBytes), Restarts: r.restarts, Dir: clean(r.dir, limitErrorBytes)}
+	if !r.ended.IsZero() {
+		s.EndedNs = r.ended.UnixNano()
+	}
+	if r.err != nil {
+		s.Error = clean(r.err.Error(), limitErrorBytes)
+	}
+	return s
+}
+
+// ids are what the run is called in logs.
+func (r *run) ids() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return []string{r.id, r.uuid.String()}
+}

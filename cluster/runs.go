@@ -1,0 +1,385 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// runIDBytes is the length of a run's id, before it is written in hexadecimal digits.
+const runIDBytes = 4
+
+func isRunID(id string) bool {
+	b, err := hex.DecodeString(id)
+	return err == nil && len(b) == runIDBytes && strings.ToLower(id) == id
+}
+
+// runs are those that a coordinator was asked for, in progress and ended.
+type runs struct {
+	c       *Coordinator
+	running sync.WaitGroup // of runs in progress
+
+	mu      sync.Mutex
+	journal *journal // nil: nothing is kept
+	all     []*run   // in the order in which they were asked for
+	closing bool
+}
+
+// Submission asks a coordinator for a run.
+type Submission struct {
+	Config        []byte   // TOML text
+	File          string   // its name, for messages
+	Sets          []string // section.key=value
+	Fresh         bool
+	FromStep      int
+	AcceptNewData bool
+	Name          string // of the run; "": the configuration's
+}
+
+// submit begins a run, and returns when it has begun. When ctx ends before, so does the run.
+// Paths in the configuration, and environment variables, are this process's.
+func (s *runs) submit(ctx context.Context, o Submission, by string) (*run, error) {
+	if o.File == "" {
+		o.File = "config.toml"
+	}
+	cfg, err := config.Parse(o.File, o.Config, o.Sets, os.LookupEnv)
+	if err != nil {
+		return nil, &troupe.SetupError{Err: err}
+	}
+	if o.Name == "" {
+		o.Name = cfg.Run.Name
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	r := s.newRun(cfg, entry{Name: clean(o.Name, limitNameBytes), By: by, Folder: here, Config: string(cfg.TOML()), AcceptNewData: o.AcceptNewData, Submitted: time.Now().UTC().Format(time.RFC3339)})
+	if err := s.add(r); err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, r.cancel)
+	err = r.start(troupe.Options{Fresh: o.Fresh, FromStep: o.FromStep, AcceptNewData: o.AcceptNewData})
+	if err == nil {
+		if err = s.note(r, func(e *entry) { e.Workers = len(r.workerNames()) }); err != nil {
+			r.kill() // it would be forgotten by a coordinator that is started again
+			_, _ = r.watch()
+		}
+	}
+	stop()
+	if err != nil {
+		s.forget(r)
+		return nil, err
+	}
+	s.c.log.Info("a run has begun", "run", r.id, "uuid", r.ids()[1], "name", r.name, "by", by, "workers", strings.Join(r.workerNames(), " "), "out", cfg.Run.Out)
+	go func() { // ends with the run
+		defer s.running.Done()
+		res, err := r.watch()
+		s.ended(r, res, err)
+	}()
+	return r, nil
+}
+
+func (s *runs) newRun(cfg *config.Config, e entry) *run {
+	r := &run{c: s.c, entry: e, id: e.ID, name: e.Name, by: e.By, cfg: cfg, done: make(chan struct{}), followers: make(map[*follower]struct{})}
+	r.submitted, _ = time.Parse(time.RFC3339, e.Submitted) // which is its own, or was looked at
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r
+}
+
+// add lists a run, and counts it as one in progress.
+func (s *runs) add(r *run) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	busy := 0
+	for _, other := range s.all {
+		other.mu.Lock()
+		if !other.over() {
+			busy++
+		}
+		other.mu.Unlock()
+	}
+	switch {
+	case s.closing:
+		return ErrClosing
+	case busy >= limitRuns:
+		return fmt.Errorf("%w: %d runs are in progress, and there may be no more", ErrRequest, busy)
+	}
+	for r.id == "" || s.byID(r.id) {
+		var id [runIDBytes]byte
+		_, _ = rand.Read(id[:]) // never fails, as its documentation says
+		r.id = hex.EncodeToString(id[:])
+	}
+	r.entry.ID = r.id
+	s.all = append(s.all, r)
+	s.running.Add(1)
+	return nil
+}
+
+func (s *runs) byID(id string) bool {
+	return slices.ContainsFunc(s.all, func(r *run) bool { return r.id == id })
+}
+
+// forget drops a run that has not come to begin: whoever asked for it is told why.
+func (s *runs) forget(r *run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = slices.DeleteFunc(s.all, func(other *run) bool { return other == r })
+	r.cancel()
+	s.running.Done()
+}
+
+// note changes what the journal has of a run.
+func (s *runs) note(r *run, change func(*entry)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&r.entry)
+	if s.journal == nil {
+		return nil
+	}
+	return s.journal.put(r.entry)
+}
+
+// ended notes that a run has ended. One that ends with the coordinator stays in the journal.
+func (s *runs) ended(r *run, res troupe.Result, err error) {
+	r.mu.Lock()
+	asked := r.asked
+	r.mu.Unlock()
+	s.mu.Lock()
+	interrupted := s.closing && !asked && (res.Stopped || err != nil)
+	if s.journal != nil && !interrupted {
+		if jerr := s.journal.remove(r.id); jerr != nil {
+			s.c.log.Error("a run that has ended stays noted as one in progress", "run", r.id, "err", jerr)
+		}
+	}
+	s.mu.Unlock()
+	switch {
+	case interrupted:
+		s.c.log.Info("a run goes on when the coordinator is started again", "run", r.id, "step", res.Step, "checkpoint", res.Dir)
+	case err != nil:
+		s.c.log.Error("a run has failed", "run", r.id, "step", res.Step, "err", err)
+	case res.Stopped:
+		s.c.log.Info("a run was stopped", "run", r.id, "step", res.Step, "checkpoint", res.Dir)
+	default:
+		s.c.log.Info("a run is done", "run", r.id, "step", res.Step, "checkpoint", res.Dir)
+	}
+	r.end(res, err, interrupted)
+	r.cancel()
+	s.prune()
+}
+
+// prune bounds the history.
+func (s *runs) prune() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	over := 0
+	for _, r := range slices.Backward(s.all) {
+		r.mu.Lock()
+		if r.over() {
+			over++
+		}
+		r.mu.Unlock()
+	}
+	s.all = slices.DeleteFunc(s.all, func(r *run) bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if over > limitHistory && r.over() {
+			over--
+			return true
+		}
+		return false
+	})
+}
+
+// takeUp goes on with the runs of the journal.
+func (s *runs) takeUp() {
+	if s.journal == nil {
+		return
+	}
+	for _, e := range slices.Clone(s.journal.entries) {
+		cfg, err := config.ParseStored("the run's stored configuration", []byte(e.Config))
+		if err == nil {
+			err = moveTo(cfg, e.Folder)
+		}
+		if cfg == nil {
+			cfg = new(config.Config)
+		}
+		r := s.newRun(cfg, e)
+		r.want, r.pause, r.asked = max(1, e.Workers), e.Paused, e.Stopping
+		if aerr := s.add(r); aerr != nil {
+			s.c.log.Error("can't take a run up", "run", e.ID, "err", aerr)
+			continue
+		}
+		go func() { // ends with the run, which ends with Shutdown at the latest
+			defer s.running.Done()
+			res := troupe.Result{Stopped: true}
+			switch {
+			case err != nil:
+			case e.Stopping: // it was told to end before the other coordinator died
+			default:
+				if err = r.takeUp(troupe.Options{AcceptNewData: e.AcceptNewData}); err == nil {
+					s.c.log.Info("a run goes on", "run", r.id, "uuid", r.ids()[1], "name", r.name, "step", r.summary().GetStep(), "workers", strings.Join(r.workerNames(), " "))
+					res, err = r.watch()
+				} else if r.ctx.Err() != nil {
+					err = nil // it was told to end before it began
+				}
+			}
+			s.ended(r, res, err)
+		}()
+	}
+}
+
+// moveTo makes a configuration's paths those of a folder, unless this process is there.
+func moveTo(cfg *config.Config, folder string) error {
+	here, err := os.Getwd()
+	if err != nil || here == folder {
+		return err
+	}
+	paths := []*string{&cfg.Run.Out, &cfg.Model.From}
+	for i := range cfg.Data.Train {
+		paths = append(paths, &cfg.Data.Train[i])
+	}
+	for i := range cfg.Data.Val {
+		paths = append(paths, &cfg.Data.Val[i])
+	}
+	for _, p := range paths {
+		if *p != "" && !filepath.IsAbs(*p) {
+			*p = filepath.Join(folder, *p)
+		}
+	}
+	return nil
+}
+
+func (r *run) workerNames() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.workers
+}
+
+// find is the run that an id, its beginning, or a name is of. Of several with one name it
+// is the one in progress, else the last.
+func (s *runs) find(text string) (*run, error) {
+	if text == "" || len(text) > limitNameBytes {
+		return nil, fmt.Errorf("%w: %.50q; give a run's id or its name", ErrNoRun, text)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var byID, byName, going []*run
+	for _, r := range s.all {
+		if strings.HasPrefix(r.id, text) {
+			byID = append(byID, r)
+		}
+		if r.name == text {
+			byName = append(byName, r)
+			r.mu.Lock()
+			if !r.over() {
+				going = append(going, r)
+			}
+			r.mu.Unlock()
+		}
+	}
+	switch {
+	case len(going) == 1:
+		return going[0], nil
+	case len(going) > 1:
+		byID, byName = going, nil
+	case len(byID) == 1:
+		return byID[0], nil
+	case len(byID) == 0 && len(byName) > 0:
+		return byName[len(byName)-1], nil
+	}
+	if len(byID) > 1 {
+		var ids []string
+		for _, r := range byID {
+			ids = append(ids, r.id)
+		}
+		return nil, fmt.Errorf("%w: %q could be each of %s; give the whole id", ErrNoRun, text, strings.Join(ids, ", "))
+	}
+	return nil, fmt.Errorf("%w: %q; engine ps lists those that there are", ErrNoRun, text)
+}
+
+// list is every run, in the order in which they were asked for.
+func (s *runs) list() []*run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.all)
+}
+
+// control does what somebody asks of a run. What outlives the coordinator is noted first.
+func (s *runs) control(text string, action wire.ControlRequest_Action, by string) (*run, error) {
+	r, err := s.find(text)
+	if err != nil {
+		return nil, err
+	}
+	change := map[wire.ControlRequest_Action]func(*entry){
+		wire.ControlRequest_PAUSE: func(e *entry) { e.Paused = true }, wire.ControlRequest_RESUME: func(e *entry) { e.Paused = false },
+		wire.ControlRequest_STOP: func(e *entry) { e.Stopping = true }, wire.ControlRequest_KILL: func(e *entry) { e.Stopping = true },
+	}[action]
+	r.mu.Lock()
+	over := r.over()
+	r.mu.Unlock()
+	if change != nil && !over {
+		if err := s.note(r, change); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.control(action); err != nil {
+		return nil, err
+	}
+	s.c.log.Info("told a run to "+strings.ToLower(action.String()), "run", r.id, "by", by)
+	return r, nil
+}
+
+// stop ends all runs with a checkpoint, or without one when ctx ends. They go on with the
+// next coordinator of the folder.
+func (s *runs) stop(ctx context.Context) {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	for _, r := range s.list() {
+		r.cancel()
+	}
+	ended := make(chan struct{})
+	go func() { // ends with the runs
+		s.running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		for _, r := range s.list() {
+			r.kill()
+		}
+		<-ended
+	}
+}
+
+// close gives the folder back.
+func (s *runs) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.journal == nil {
+		return nil
+	}
+	err := errors.Join(s.journal.announce(""), s.journal.close())
+	s.journal = nil
+	return err
+}
+
+// Shutdown ends the coordinator in order: every run writes a checkpoint, unless ctx ends
+// first, and goes on when a coordinator with the same folder is started.
+func (c *Coordinator) Shutdown(ctx context.Context) {
+	c.runs.stop(ctx)
+	c.Close()
+}
