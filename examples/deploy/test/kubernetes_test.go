@@ -300,7 +300,7 @@ func TestKubernetesStatefulSets(t *testing.T) {
 
 	// What README.md says to type, in the coordinator's container.
 	run := pod()
-	run.args = k.typed("kubectl exec troupe-coordinator-0 -- /engine run ", &coordinator.Spec.Template, volumes)
+	run.args = k.typedInside("kubectl exec troupe-coordinator-0 -- /engine run ", &coordinator.Spec.Template, volumes)
 	client := k.untilRuns("run", run)
 	out := filepath.Join(state, "out")
 	k.killDuring(client, out, running[1])
@@ -314,8 +314,8 @@ func TestKubernetesStatefulSets(t *testing.T) {
 	head.stop(t, "the coordinator", grace(&coordinator.Spec.Template))
 }
 
-// typed is a command of README.md, as the container sees it.
-func (k *kubernetes) typed(prefix string, p *corev1.PodTemplateSpec, volumes map[string]string) []string {
+// typedInside is a command of README.md, as the container sees it.
+func (k *kubernetes) typedInside(prefix string, p *corev1.PodTemplateSpec, volumes map[string]string) []string {
 	k.t.Helper()
 	for line := range strings.Lines(strings.ReplaceAll(read(k.t, "../README.md"), "\\\n", " ")) {
 		if strings.HasPrefix(strings.TrimSpace(line), prefix) {
