@@ -180,7 +180,8 @@ type command struct {
 // process is one that runs, in a process group of its own.
 type process struct {
 	*exec.Cmd
-	done chan struct{}
+	done   chan struct{}
+	copied chan struct{} // closed when all that it printed is in the log
 }
 
 // finish waits for the exit status of a process that is to end by itself.
@@ -276,7 +277,7 @@ func (s *system) start(name string, c command) *process {
 		defer close(copied)
 		_, _ = io.Copy(prefixed{s, name}, out)
 	}()
-	p := &process{Cmd: cmd, done: make(chan struct{})}
+	p := &process{Cmd: cmd, done: make(chan struct{}), copied: copied}
 	go func() { // ends with the process
 		_ = cmd.Wait()
 		close(p.done)
@@ -288,6 +289,18 @@ func (s *system) start(name string, c command) *process {
 		_ = out.Close()
 	})
 	return p
+}
+
+// output runs a command, and returns what it prints.
+func (s *system) output(c command) string {
+	s.t.Helper()
+	other := newSystem(s.t)
+	p := other.start("out", c)
+	if status := other.finish("the command", p); status != 0 {
+		s.t.Fatalf("%q ends with %d", c.args, status)
+	}
+	<-p.copied
+	return strings.TrimPrefix(other.text(), "out: ")
 }
 
 // kept is a process that the system starts again when it ends, as its policy says.

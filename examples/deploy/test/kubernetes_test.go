@@ -278,17 +278,19 @@ func TestKubernetesStatefulSets(t *testing.T) {
 	}
 	head := k.keep("coordinator", always, pod)
 
-	// The Secret is made of what the coordinator has written.
+	// The Secret is made of what README.md says to type.
 	tokens := filepath.Join(state, "cluster")
 	k.untilFile(filepath.Join(tokens, "operator.token"))
-	k.untilFile(filepath.Join(tokens, "worker.token"))
+	secret := pod()
+	secret.args = k.typedInside("kubectl exec troupe-coordinator-0 -- /engine cluster token ", &coordinator.Spec.Template, volumes)
+	token := k.output(secret)
 	var running []*kept
 	for i := range n {
 		own := map[string]string{}
 		for _, v := range workers.Spec.Template.Spec.Volumes {
 			switch {
 			case v.Secret != nil:
-				own[v.Name] = k.secret(pods[i]+"-"+v.Name, v.Secret.DefaultMode, map[string]string{"worker.token": read(t, filepath.Join(tokens, "worker.token"))})
+				own[v.Name] = k.secret(pods[i]+"-"+v.Name, v.Secret.DefaultMode, map[string]string{"worker.token": token})
 			case v.EmptyDir != nil && v.Name != "tmp":
 				own[v.Name] = k.claim(pods[i] + "-" + v.Name)
 			}
@@ -301,7 +303,7 @@ func TestKubernetesStatefulSets(t *testing.T) {
 	// What README.md says to type, in the coordinator's container.
 	run := pod()
 	run.args = k.typedInside("kubectl exec troupe-coordinator-0 -- /engine run ", &coordinator.Spec.Template, volumes)
-	client := k.untilRuns("run", run)
+	client := k.start("run", run)
 	out := filepath.Join(state, "out")
 	k.killDuring(client, out, running[1])
 	if status := k.finish("the run", client); status != 0 {
@@ -320,30 +322,13 @@ func (k *kubernetes) typedInside(prefix string, p *corev1.PodTemplateSpec, volum
 	for line := range strings.Lines(strings.ReplaceAll(read(k.t, "../README.md"), "\\\n", " ")) {
 		if strings.HasPrefix(strings.TrimSpace(line), prefix) {
 			_, typed, _ := strings.Cut(line, " -- ")
+			typed, _, _ = strings.Cut(typed, "|")
 			fake := p.DeepCopy()
 			fake.Spec.Containers[0].Args, fake.Spec.Containers[0].Env = strings.Fields(typed)[1:], nil
 			return k.pod(fake, "troupe-coordinator-0", "", nil, nil, volumes).args
 		}
 	}
 	k.t.Fatalf("README.md does not say %s…", prefix)
-	return nil
-}
-
-// untilRuns starts a run, and again while its workers are not there.
-func (s *system) untilRuns(name string, c command) *process {
-	s.t.Helper()
-	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); {
-		p := s.start(name, c)
-		select {
-		case <-p.done:
-			if status := p.status(); status != 75 {
-				return p
-			}
-		case <-time.After(time.Second): // it has begun
-			return p
-		}
-	}
-	s.t.Fatal("for 60 s a run has found no workers")
 	return nil
 }
 
@@ -381,6 +366,11 @@ func TestKubernetesJob(t *testing.T) {
 	shared := k.claim("shared")
 	write(t, filepath.Join(shared, "text.txt"), text, 0o440)
 	config := k.secret("config", nil, map[string]string{"config.toml": training("out", "text.txt", workers[1:]...)})
+	for _, e := range p.Spec.Containers[0].Env {
+		if e.Name == "WORKERS" && e.Value != fmt.Sprint(n-1) {
+			t.Errorf("the run waits for %s workers of %d", e.Value, n-1)
+		}
+	}
 
 	made := 0
 	index := func(i int) func() command {

@@ -185,7 +185,7 @@ func TestSystemd(t *testing.T) {
 	run := command{args: d.typed("sudo engine run config.toml", map[string]string{
 		"engine": d.engine, "config.toml": config, "$(hostname):7070": address, "/var/lib/": filepath.Join(d.dir, "lib") + "/",
 	}), env: map[string]string{"HOME": d.dir}, dir: d.dir, asNobody: os.Geteuid() != 0}
-	client := d.untilRuns("run", run)
+	client := d.start("run", run)
 	out := filepath.Join(state, "out")
 	d.killDuring(client, out, workers[0])
 	if status := d.finish("the run", client); status != 0 {
@@ -202,7 +202,7 @@ func TestSystemd(t *testing.T) {
 func (s *system) typed(prefix string, replace map[string]string) []string {
 	s.t.Helper()
 	for line := range strings.Lines(strings.ReplaceAll(read(s.t, "../README.md"), "\\\n", " ")) {
-		if !strings.HasPrefix(line, prefix) {
+		if line = strings.TrimSpace(line); !strings.HasPrefix(line, prefix) {
 			continue
 		}
 		words := strings.Fields(line)
