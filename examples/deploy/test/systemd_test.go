@@ -169,22 +169,21 @@ func TestSystemd(t *testing.T) {
 		names[i] = fmt.Sprintf("%s-%d", d.host, i)
 	}
 	head := d.keep("coordinator", coordinator.again(t), func() command { return first })
-	// The administrator copies the token.
-	token := filepath.Join(state, "cluster", "worker.token")
-	d.untilFile(token)
 	d.untilFile(filepath.Join(state, "cluster", "operator.token"))
-	credentials := map[string]string{"/etc/troupe/worker.token": read(t, token)}
+	// The administrator, who is root, makes a token and copies it.
+	inside := map[string]string{"engine": d.engine, "$(hostname):7070": address, "/var/lib/": filepath.Join(d.dir, "lib") + "/"}
+	d.output(command{args: d.typed("sudo engine cluster token", inside), dir: d.dir})
+	credentials := map[string]string{"/etc/troupe/worker.token": read(t, filepath.Join(d.dir, "worker.token"))}
 	for i := range workers {
 		c := d.command(worker, fmt.Sprint(i), map[string]string{"TROUPE_JOIN": address, "TROUPE_THREADS": "1"}, credentials)
 		workers[i] = d.keep(names[i], worker.again(t), func() command { return c })
 	}
 
-	// The administrator trains, as root, with the lines of README.md.
+	// The administrator trains, with the lines of README.md.
 	config := filepath.Join(d.dir, "config.toml")
 	write(t, config, training("out", "text.txt", names...), 0o444)
-	run := command{args: d.typed("sudo engine run config.toml", map[string]string{
-		"engine": d.engine, "config.toml": config, "$(hostname):7070": address, "/var/lib/": filepath.Join(d.dir, "lib") + "/",
-	}), env: map[string]string{"HOME": d.dir}, dir: d.dir, asNobody: os.Geteuid() != 0}
+	inside["config.toml"] = config
+	run := command{args: d.typed("sudo engine run config.toml", inside), dir: d.dir}
 	client := d.start("run", run)
 	out := filepath.Join(state, "out")
 	d.killDuring(client, out, workers[0])
