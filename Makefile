@@ -35,6 +35,7 @@ test: ## run all tests, with the race detector where there are goroutines and a 
 	$(GO) vet ./...
 	$(GO) test ./...
 	cd $(ASMGEN) && $(GO) vet . && $(GO) test .
+	cd $(DEPLOY) && $(GO) vet . && $(GO) test .
 ifneq ($(CC_FOUND),)
 	CGO_ENABLED=1 $(GO) test -race $(RACE_PACKAGES)
 else
@@ -47,6 +48,9 @@ RACE_PACKAGES := . ./actors ./checkpoint ./cli ./cluster ./tensorops ./tensorops
 .PHONY: bench
 bench: ## run the benchmarks (BENCHMARKS.md has the figures)
 	$(GO) test -run '^$$' -bench . -benchtime 2s ./actors ./tensorops/cpu/... ./scheduler
+
+# A module of its own, for what only it needs. It runs the engine as the files say.
+DEPLOY := examples/deploy/test
 
 ASMGEN := tensorops/cpu/internal/asmgen
 
