@@ -170,5 +170,4 @@ func (s *stageSupervisor) spawn(ctx actor.Context) {
 		}
 		s.pids[name] = pid
 	}
-	close(s.spawned)
 }
