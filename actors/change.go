@@ -50,6 +50,7 @@ func (c Change) Check() error {
 type changes struct {
 	due     []Change // that take effect at a step to come
 	rates   []Change // in effect, in the order of their steps
+	pauses  bool     // the journal has one that no resumption there takes back
 	writing int      // that are not journalled yet
 	hold    int64    // the first step behind which one of those takes effect
 }
@@ -70,11 +71,22 @@ type (
 // the step on that the run goes on from.
 func newChanges(journalled []Change, step int64) (c changes) {
 	for _, ch := range journalled {
+		c.journalled(ch)
 		if ch.Kind == SetRate || ch.Kind == Resume || ch.Step > step {
 			c.take(ch)
 		}
 	}
 	return c
+}
+
+// journalled notes a change that the journal has.
+func (c *changes) journalled(ch Change) {
+	switch ch.Kind {
+	case Pause:
+		c.pauses = true
+	case Resume:
+		c.pauses = false
+	}
 }
 
 // take notes a change that is journalled, or needs no journal.
@@ -120,8 +132,13 @@ func (a *schedulerActor) change(ctx actor.Context, ch Change) {
 	if a.phase == Train {
 		now++
 	}
-	named := ch.Step > 0
-	if ch.Step = max(ch.Step, now); a.spec.WriteChange == nil || !named && (ch.Kind == Stop || ch.Kind == Checkpoint) {
+	// What names no step changes no figures, and need not happen again; a resumption only takes
+	// back what would.
+	needs := ch.Step > 0 || ch.Kind == SetRate
+	if ch.Kind == Resume {
+		needs = a.changes.pauses
+	}
+	if ch.Step = max(ch.Step, now); a.spec.WriteChange == nil || !needs {
 		a.changed(ctx, ch)
 		return
 	}

@@ -150,6 +150,7 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 		a.proceed(ctx)
 	case *journalled:
 		a.changes.writing--
+		a.changes.journalled(m.change)
 		a.changed(ctx, m.change)
 		a.proceed(ctx)
 	case *actor.Stopping:

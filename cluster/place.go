@@ -356,6 +356,14 @@ func (a *attempt) Watch(r *actors.Run) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.actors = r
+	for _, s := range r.Status().Actors { // until it is heard what they do
+		for _, part := range a.shares {
+			if slices.Contains(part.ranks, s.Rank) {
+				s.Host, s.Heard = part.Name, part.Heard
+				r.Observe(s)
+			}
+		}
+	}
 	var lost *placement.LostError
 	if errors.As(a.err, &lost) {
 		r.Lost(lost.Ranks, lost)
