@@ -67,7 +67,7 @@ func (a *app) trainOn(ctx context.Context, path string, o runFlags) error {
 	a.mindPipes(signals)
 	submitting, cancel := context.WithCancel(ctx)
 	defer cancel() // a signal before the run has begun ends it: the coordinator notices
-	id, err := start(a, func() (string, error) {
+	id, err := start(a, notBegun, func() (string, error) {
 		return c.Submit(submitting, cluster.Submission{Config: text, File: path, Sets: o.sets, Fresh: o.fresh, FromStep: o.fromStep, AcceptNewData: o.newData})
 	}, signals)
 	if errors.Is(err, cluster.ErrLost) {

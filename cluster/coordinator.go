@@ -75,6 +75,7 @@ type Coordinator struct {
 	runs      *runs
 	logs      *logRing
 	requests  chan struct{} // of those that are answered
+	following chan struct{} // of those that go on and on
 	up        chan struct{} // closed when the journal's runs are known
 
 	mu         sync.Mutex
@@ -105,7 +106,7 @@ func NewCoordinator(cfg Config) (*Coordinator, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Coordinator{cfg: cfg, logs: newLogRing(), requests: make(chan struct{}, limitRequests), up: make(chan struct{}), workers: make(map[uuid.UUID]*workerState), changed: make(chan struct{}), generation: uint64(time.Now().UnixMilli())} //nolint:gosec // after 1970
+	c := &Coordinator{cfg: cfg, logs: newLogRing(), requests: make(chan struct{}, limitRequests), following: make(chan struct{}, limitFollowers), up: make(chan struct{}), workers: make(map[uuid.UUID]*workerState), changed: make(chan struct{}), generation: uint64(time.Now().UnixMilli())} //nolint:gosec // after 1970
 	c.log = slog.New(&logHandler{next: cfg.Logger.Handler(), process: coordinatorName, sink: func(r *wire.LogRecord) { c.logs.add([]*wire.LogRecord{r}, 0) }})
 	c.runs = &runs{c: c}
 	if err := c.start(); err != nil {
