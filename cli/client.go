@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -70,6 +71,9 @@ func (o *clientFlags) connect(ctx context.Context) (*cluster.Client, error) {
 		return nil, err
 	}
 	cfg := cluster.ClientConfig{Address: o.cluster, CertFile: o.certFile}
+	if u, err := user.Current(); err == nil {
+		cfg.Name = u.Username
+	}
 	if o.certFile != "" {
 		if _, err := os.Stat(o.certFile); err == nil {
 			return cluster.NewClient(ctx, cfg)

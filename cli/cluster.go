@@ -52,7 +52,7 @@ which runs are begun and stopped. They hold for 24 hours; new ones are written i
 time. engine cluster token makes others. Everything is encrypted, and who has no
 certificate of this authority gets nothing.
 
-Ctrl-C (SIGINT, SIGTERM) ends it in order: every run finishes its step and writes
+Ctrl-C (SIGINT, SIGTERM, SIGHUP) ends it in order: every run finishes its step and writes
 a checkpoint. Started again with the same folder, the coordinator takes the runs
 up from their last checkpoints by itself, as it does after a crash, as soon as
 workers have come back. A second Ctrl-C ends it at once.`,
@@ -114,7 +114,12 @@ func (o *clusterFlags) check() error {
 func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	defer signal.Stop(signals)
+	// It goes on where nobody reads what it prints: engine logs has it too.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	o.Logger = a.logger(slog.LevelInfo)
 	c, err := cluster.NewCoordinator(o.Config)
 	if err != nil {

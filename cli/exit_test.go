@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
@@ -35,6 +36,14 @@ func TestExitCode(t *testing.T) {
 		{fmt.Errorf("%w: runs/run", checkpoint.ErrLocked), 75},
 		{fmt.Errorf("%w: %w", checkpoint.ErrUnreadable, &fs.PathError{Op: "open", Path: "config.json", Err: syscall.EMFILE}), 75},
 		{setup(fmt.Errorf("%w: %w", checkpoint.ErrUnreadable, syscall.EIO)), 75},
+		{fmt.Errorf("%w: none has joined", troupe.ErrNoWorkers), 75},
+		{fmt.Errorf("%w: connection refused", cluster.ErrLost), 75},
+		{cluster.ErrGone, 75},
+		{cluster.ErrClosing, 75},
+		{cluster.ErrTryAgain, 75},
+		{fmt.Errorf("%w: a viewer", cluster.ErrForbidden), 1},
+		{fmt.Errorf("%w: x", cluster.ErrNoRun), 1},
+		{cluster.ErrRefused, 1},
 		{setup(fmt.Errorf("%w: %w", checkpoint.ErrUnreadable, fs.ErrPermission)), 78},
 		{setup(fmt.Errorf("%w: a link", checkpoint.ErrUnreadable)), 78},
 		{setup(fmt.Errorf("%w: version 2", checkpoint.ErrVersion)), 78},

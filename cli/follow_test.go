@@ -150,7 +150,7 @@ func TestSignalBeforeTheRunBegins(t *testing.T) {
 		signals <- syscall.SIGQUIT
 		signals <- syscall.SIGTERM
 	}()
-	_, err := start(a, func() (*troupe.Run, error) { <-release; return nil, nil }, signals)
+	_, err := start(a, notBegun, func() (*troupe.Run, error) { <-release; return nil, nil }, signals)
 	if !errors.Is(err, errStopped) {
 		t.Errorf("got error %v, want %v", err, errStopped)
 	}

@@ -120,7 +120,7 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 	signal.Notify(signals, runSignals()...)
 	a.mindPipes(signals)
 	options := troupe.Options{Fresh: o.fresh, FromStep: o.fromStep, AcceptNewData: o.newData}
-	r, err := start(a, func() (*troupe.Run, error) {
+	r, err := start(a, notBegun, func() (*troupe.Run, error) {
 		if o.local == 0 {
 			return troupe.Start(ctx, cfg, options)
 		}
@@ -186,9 +186,12 @@ func (a *app) startLocal(ctx context.Context, cfg *config.Config, workers int, o
 	return r, nil
 }
 
+// notBegun is what is said of a run that was stopped so early.
+const notBegun = "stopped before training began"
+
 // start begins a run, which may take a while. A signal before it is done ends
 // the program: there is nothing to save.
-func start[T any](a *app, begin func() (T, error), signals <-chan os.Signal) (T, error) {
+func start[T any](a *app, stopped string, begin func() (T, error), signals <-chan os.Signal) (T, error) {
 	type started struct {
 		run T
 		err error
@@ -207,7 +210,7 @@ func start[T any](a *app, begin func() (T, error), signals <-chan os.Signal) (T,
 				say(a.err, "the run is being set up")
 				continue
 			}
-			say(a.err, "stopped before training began")
+			say(a.err, "%s", stopped)
 			var none T
 			return none, errStopped
 		}

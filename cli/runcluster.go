@@ -74,7 +74,7 @@ func (a *app) trainOn(ctx context.Context, path string, o runFlags) error {
 	a.mindPipes(signals)
 	submitting, cancel := context.WithCancel(ctx)
 	defer cancel() // a signal before the run has begun ends it: the coordinator notices
-	id, err := start(a, func() (string, error) {
+	id, err := start(a, notBegun, func() (string, error) {
 		if err := waitFor(submitting, c, o.workers); err != nil {
 			return "", err
 		}
@@ -121,18 +121,22 @@ const waitEvery = 200 * time.Millisecond
 
 // followed shows a coordinator's run until it ends, or who follows leaves.
 func (a *app) followed(ctx context.Context, c *cluster.Client, address, id string, known bool, o runFlags, signals <-chan os.Signal) error {
-	f, err := c.Follow(ctx, id, cluster.FollowOptions{Known: known, Notice: func(text string) { say(a.err, "%s", text) }})
+	again := fmt.Sprintf("engine follow %s --cluster %s", id, address)
+	f, err := start(a, "left the run; to follow it again: "+again, func() (*cluster.Followed, error) {
+		return c.Follow(ctx, id, cluster.FollowOptions{Known: known, Notice: func(text string) { say(a.err, "%s", text) }})
+	}, signals)
 	if err != nil {
 		return err
 	}
+	again = fmt.Sprintf("engine follow %s --cluster %s", f.ID, address)
 	show := a.newReporter(f.LogEvery, o)
 	res, err := follow(f, show, signals)
 	switch {
 	case errors.Is(err, cluster.ErrDetached):
-		say(a.err, "run %s goes on; to follow it again: engine follow %s --cluster %s", f.ID, f.ID, address)
+		say(a.err, "run %s goes on; to follow it again: %s", f.ID, again)
 		return errStopped
 	case errors.Is(err, cluster.ErrGone):
-		return fmt.Errorf("%w; when the coordinator is back: engine follow %s --cluster %s", err, f.ID, address)
+		return fmt.Errorf("%w; when the coordinator is back: %s", err, again)
 	case err != nil:
 		if res.Dir != "" {
 			err = errors.Join(err, fmt.Errorf("the last checkpoint is %s", res.Dir))

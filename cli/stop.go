@@ -89,13 +89,13 @@ lately, and what does. Ctrl-C ends the following, with exit 75, not the run.`,
 			if run.quiet && run.json {
 				return usagef("--quiet and --json exclude each other")
 			}
-			c, err := o.connect(cmd.Context())
-			if err != nil {
-				return err
-			}
 			signals := make(chan os.Signal, 8)
 			signal.Notify(signals, runSignals()...)
 			a.mindPipes(signals)
+			c, err := start(a, "nothing was followed", func() (*cluster.Client, error) { return o.connect(cmd.Context()) }, signals)
+			if err != nil {
+				return err
+			}
 			return a.followed(cmd.Context(), c, o.cluster, args[0], false, run, leaving(signals))
 		}),
 	}

@@ -60,12 +60,16 @@ func (c *Coordinator) serveAPI(conn net.Conn, p transport.Peer) {
 	case <-c.up:
 	case <-ctx.Done():
 	}
+	room := c.serving
+	if r.GetFollow() != nil || r.GetLogs().GetFollow() {
+		room = c.following
+	}
 	select {
-	case c.serving <- struct{}{}:
+	case room <- struct{}{}:
 		err = a.answer(&r)
-		<-c.serving
+		<-room
 	default:
-		err = fmt.Errorf("%w: it answers %d requests already", ErrTryAgain, limitRequests)
+		err = fmt.Errorf("%w: the coordinator answers %d such requests already", ErrTryAgain, cap(room))
 	}
 	if err != nil && ctx.Err() == nil {
 		_ = a.write(&wire.ApiReply{Error: packError(err)})
@@ -196,6 +200,7 @@ func (a *answerer) follow(m *wire.FollowRequest) error {
 	if err := a.write(&wire.ApiReply{Kind: &wire.ApiReply_Following{Following: &wire.Following{Epoch: a.c.id[:], Run: r.summary(), LogEvery: small(r.cfg.Run.LogEvery)}}}); err != nil {
 		return err
 	}
+	a.c.log.Info("a run is followed", "run", r.id, "by", a.peer.Name)
 	past, f := r.follow(after)
 	defer r.leave(f)
 	for _, e := range past {

@@ -221,7 +221,7 @@ func TestRuns(t *testing.T) {
 func deaf(t testing.TB) *Coordinator {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	c := &Coordinator{cfg: Config{Logger: log}, log: log, heard: make(map[uuid.UUID]heard), asked: make(map[uint64]chan *wire.Control), workers: make(map[uuid.UUID]*workerState), changed: make(chan struct{}), logs: newLogRing(), serving: make(chan struct{}, limitRequests), up: make(chan struct{})}
+	c := &Coordinator{cfg: Config{Logger: log}, log: log, heard: make(map[uuid.UUID]heard), asked: make(map[uint64]chan *wire.Control), workers: make(map[uuid.UUID]*workerState), changed: make(chan struct{}), logs: newLogRing(), serving: make(chan struct{}, limitRequests), following: make(chan struct{}, limitFollowers), up: make(chan struct{})}
 	c.runs, c.beats = &runs{c: c}, beat.NewServer(beat.ServerConfig{Logger: log})
 	close(c.up)
 	t.Cleanup(c.beats.Close)
@@ -305,6 +305,39 @@ func TestNonsense(t *testing.T) {
 	var m wire.ApiReply
 	if err := wire.ReadFrame(bytes.NewReader(request(c, pki.Operator, []byte("\x00\x00\x00\x00"), time.Minute)), &m, limitReplyBytes); err != nil || !strings.Contains(m.GetError().GetTexts()[0], "version 0") {
 		t.Errorf("another version: %v, %v", &m, err)
+	}
+}
+
+// TestBusy: there is an end to what is answered at a time, and who follows is in nobody's way.
+func TestBusy(t *testing.T) {
+	c := deaf(t)
+	for range limitFollowers {
+		c.following <- struct{}{}
+	}
+	list := &wire.ApiRequest{Version: apiVersion, Kind: &wire.ApiRequest_List{List: &wire.ListRequest{}}}
+	follow := &wire.ApiRequest{Version: apiVersion, Kind: &wire.ApiRequest_Logs{Logs: &wire.LogsRequest{Follow: true}}}
+	ask := func(r *wire.ApiRequest) error {
+		var frame bytes.Buffer
+		if err := wire.WriteFrame(&frame, r, limitRequestBytes); err != nil {
+			t.Fatal(err)
+		}
+		var m wire.ApiReply
+		if err := wire.ReadFrame(bytes.NewReader(request(c, pki.Viewer, frame.Bytes(), time.Minute)), &m, limitReplyBytes); err != nil {
+			t.Fatal(err)
+		}
+		return unpackError(m.GetError())
+	}
+	if err := ask(list); err != nil {
+		t.Errorf("beside followers: %v", err)
+	}
+	if err := ask(follow); !errors.Is(err, ErrTryAgain) {
+		t.Errorf("one follower too many: %v", err)
+	}
+	for range limitRequests {
+		c.serving <- struct{}{}
+	}
+	if err := ask(list); !errors.Is(err, ErrTryAgain) {
+		t.Errorf("one request too many: %v", err)
 	}
 }
 

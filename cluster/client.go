@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/troupe-ml/troupe"
@@ -25,74 +27,77 @@ type ClientConfig struct {
 	Address  string // the coordinator's host:port
 	Token    Token  // by which it gets a certificate, where CertFile has none yet
 	CertFile string // where its certificate is kept; "": it gets one with each start
+	Name     string // of the person, for the coordinator's log; "": the role
 }
 
 // Client asks a coordinator for what its role allows.
 type Client struct {
 	address string
 	root    []byte
-	cert    tls.Certificate
+	keeper  *pki.Keeper
 }
 
 // NewClient gets a certificate for a token, or reads the one that is kept.
 func NewClient(ctx context.Context, cfg ClientConfig) (*Client, error) {
 	c := &Client{address: cfg.Address}
-	if cfg.CertFile != "" {
-		err := c.readCert(ctx, cfg.CertFile)
-		if !errors.Is(err, os.ErrNotExist) {
-			if err != nil {
-				return nil, err
-			}
-			return c, nil
-		}
-		if cfg.Token.ID == "" {
-			return nil, fmt.Errorf("%w; a token makes one (--token-file)", err)
-		}
+	cert, err := c.certificate(ctx, cfg)
+	if err != nil {
+		return nil, err
 	}
-	if cfg.Token.Role != RoleOperator && cfg.Token.Role != RoleViewer {
-		return nil, fmt.Errorf("%w: the token is for a %s; use an operator's or a viewer's", ErrForbidden, cfg.Token.Role)
+	c.keeper = pki.NewKeeper(cert, func(ctx context.Context, csr []byte) ([]byte, error) {
+		return renew(ctx, c.address, c.root, c.keeper, csr)
+	}, slog.New(slog.DiscardHandler))
+	if cfg.CertFile == "" {
+		return c, nil
 	}
-	var id [8]byte
-	_, _ = rand.Read(id[:]) // never fails, as its documentation says
-	var err error
-	if c.cert, c.root, err = join(ctx, cfg.Address, cfg.Token, string(cfg.Token.Role)+"-"+hex.EncodeToString(id[:])); err != nil {
-		return nil, fmt.Errorf("asking the coordinator at %s: %w", cfg.Address, unreachable(err))
-	}
-	if cfg.CertFile != "" {
-		if err := pki.WriteCertificateFile(cfg.CertFile, c.cert); err != nil {
-			return nil, err
-		}
+	c.keeper.OnRenewed(func(cert tls.Certificate) error { return pki.WriteCertificateFile(cfg.CertFile, cert) })
+	if err := c.keeper.RenewDue(ctx); err != nil {
+		return nil, fmt.Errorf("renewing the certificate in %s: %w", cfg.CertFile, unreachable(err))
 	}
 	return c, nil
 }
 
-// readCert reads a certificate, and renews it when most of its life is over.
-func (c *Client) readCert(ctx context.Context, path string) (err error) {
-	if c.cert, c.root, err = pki.ReadCertificateFile(path); err != nil {
-		return err
+// certificate is what is kept, or a new one.
+func (c *Client) certificate(ctx context.Context, cfg ClientConfig) (cert tls.Certificate, err error) {
+	if cfg.CertFile != "" {
+		cert, c.root, err = pki.ReadCertificateFile(cfg.CertFile)
+		switch {
+		case !errors.Is(err, os.ErrNotExist):
+			return cert, err
+		case cfg.Token.ID == "":
+			return cert, fmt.Errorf("%w; a token makes one (--token-file)", err)
+		}
 	}
-	leaf := c.cert.Leaf
-	if leaf == nil || time.Until(leaf.NotAfter) > leaf.NotAfter.Sub(leaf.NotBefore)/3 {
-		return nil
+	if cfg.Token.Role != RoleOperator && cfg.Token.Role != RoleViewer {
+		return cert, fmt.Errorf("%w: the token is for a %s; use an operator's or a viewer's", ErrForbidden, cfg.Token.Role)
 	}
-	k := pki.NewKeeper(c.cert, nil, slog.New(slog.DiscardHandler))
-	id, err := pki.IdentityIn(c.cert)
-	if err != nil {
-		return err
+	var id [4]byte
+	_, _ = rand.Read(id[:]) // never fails, as its documentation says
+	name := cfg.Name
+	if name == "" {
+		name = string(cfg.Token.Role)
 	}
-	key, csr, err := pki.NewRequest(id)
-	if err != nil {
-		return err
+	if cert, c.root, err = join(ctx, cfg.Address, cfg.Token, clientName(name)+"-"+hex.EncodeToString(id[:])); err != nil {
+		return cert, fmt.Errorf("asking the coordinator at %s: %w", cfg.Address, unreachable(err))
 	}
-	w := &worker{cfg: WorkerConfig{Join: c.address}, root: c.root, keeper: k}
-	der, err := w.renew(ctx, csr)
-	if err != nil {
-		return fmt.Errorf("renewing the certificate in %s: %w", path, unreachable(err))
+	if cfg.CertFile != "" {
+		err = pki.WriteCertificateFile(cfg.CertFile, cert)
 	}
-	if c.cert, err = pki.Bind(key, der, c.root); err != nil {
-		return err
+	return cert, err
+}
+
+// clientName makes a person's name one that a certificate can have.
+func clientName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(name))
+	if name = strings.Trim(name[:min(len(name), 32)], "-"); name == "" {
+		return "client"
 	}
-	return pki.WriteCertificateFile(path, c.cert)
+	return name
 }
 
 // unreachable marks errors of a coordinator that is not there.
@@ -115,7 +120,7 @@ func (c *Client) call(ctx context.Context, r *wire.ApiRequest) (*call, error) {
 	r.Version = apiVersion
 	dialling, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
-	conn, err := transport.Dialer{TLS: pki.ClientTLS(c.root, func() (*tls.Certificate, error) { return &c.cert, nil }, pki.Coordinator)}.Dial(dialling, c.address, apiProtocol)
+	conn, err := transport.Dialer{TLS: pki.ClientTLS(c.root, c.keeper.Get, pki.Coordinator)}.Dial(dialling, c.address, apiProtocol)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -321,6 +326,21 @@ type LogRecord struct {
 	Offset     time.Duration // that the process's clock is ahead, and that was taken off its time
 }
 
+// keep renews the certificate while something is followed, which may be for days.
+func (c *Client) keep(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Add(1)
+	go func() { // ends with ctx
+		defer running.Done()
+		c.keeper.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
 // Logs calls show with what was logged since a time, and with follow what is, until ctx
 // ends; run "" is all. dropped counts records that were lost.
 func (c *Client) Logs(ctx context.Context, run string, since time.Time, follow bool, show func(records []LogRecord, dropped uint64) error) error {
@@ -333,6 +353,7 @@ func (c *Client) Logs(ctx context.Context, run string, since time.Time, follow b
 		return err
 	}
 	defer k.close()
+	defer c.keep(ctx)()
 	for first := true; ; first = false {
 		m, err := k.next()
 		switch {

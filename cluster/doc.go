@@ -17,6 +17,22 @@
 // The same configuration gives the same bits as in one process. Local starts workers as
 // processes of this machine.
 //
+// # A standing coordinator
+//
+// With Config.Dir a coordinator also has runs of its own, which operators submit and others
+// watch from elsewhere, by the protocol "api" on the same port (api.go): each request is a
+// stream of its own, answered once or, for Follow and Logs, on and on.
+//
+//	client, err := cluster.NewClient(ctx, cluster.ClientConfig{Address: address, Token: token})
+//	id, err := client.Submit(ctx, cluster.Submission{Config: text, File: "config.toml"})
+//	run, err := client.Follow(ctx, id, cluster.FollowOptions{})
+//
+// Paths and environment variables in a configuration are the coordinator's. Runs in progress
+// are noted in runs.json (journal.go): a coordinator that is started again with the same
+// folder, after Shutdown or a crash, takes them up from their last checkpoints by itself. It
+// keeps the last records of its own log and of the workers', who send theirs by the protocol
+// "log". Who may do what follows from the role in a certificate: see allow and mayWatch.
+//
 // Packages of its own are below internal: pki (authority, tokens, certificates), transport
 // (one port for all), link (control messages, once and in order), lane (tensors), beat (who
 // is alive), mesh (what joins them to the actors). The package must not know layers or the

@@ -67,6 +67,7 @@ func (c *Client) Follow(ctx context.Context, run string, o FollowOptions) (*Foll
 	f.running.Add(1)
 	go func() { // ends with the run, or with Detach
 		defer f.running.Done()
+		defer c.keep(f.ctx)()
 		f.follow(k)
 	}()
 	return f, nil

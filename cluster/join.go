@@ -71,9 +71,14 @@ const renewProtocol = "renew"
 // renew has the coordinator sign a new certificate for the identity that it knows this
 // process by.
 func (w *worker) renew(ctx context.Context, csr []byte) ([]byte, error) {
+	return renew(ctx, w.cfg.Join, w.root, w.keeper, csr)
+}
+
+// renew has the coordinator at an address sign a new certificate.
+func renew(ctx context.Context, address string, root []byte, k *pki.Keeper, csr []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
-	conn, err := transport.Dialer{TLS: pki.ClientTLS(w.root, w.keeper.Get, pki.Coordinator)}.Dial(ctx, w.cfg.Join, renewProtocol)
+	conn, err := transport.Dialer{TLS: pki.ClientTLS(root, k.Get, pki.Coordinator)}.Dial(ctx, address, renewProtocol)
 	if err != nil {
 		return nil, pki.Explain(err)
 	}

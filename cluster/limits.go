@@ -8,8 +8,10 @@ const (
 	limitRequestBytes = 2 << 20
 	// limitReplyBytes bounds an answer: the state of every actor of a run, or a log.
 	limitReplyBytes = 8 << 20
-	// limitRequests is how many requests are answered at a time, followers among them.
-	limitRequests = 256
+	// limitRequests is how many requests are answered at a time, and limitFollowers how many
+	// more that go on and on.
+	limitRequests  = 64
+	limitFollowers = 256
 	// limitSets is how many --set values a request may have.
 	limitSets = 1024
 	// limitNameBytes bounds a run's name, and what a request names a run by.

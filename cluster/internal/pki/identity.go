@@ -96,11 +96,3 @@ func IdentityOf(state tls.ConnectionState) (Identity, error) {
 	}
 	return identityIn(state.VerifiedChains[0][0])
 }
-
-// IdentityIn is the identity of a process's own certificate.
-func IdentityIn(cert tls.Certificate) (Identity, error) {
-	if cert.Leaf == nil {
-		return Identity{}, ErrNoIdentity
-	}
-	return identityIn(cert.Leaf)
-}

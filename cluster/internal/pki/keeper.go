@@ -71,6 +71,18 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
+// RenewDue renews the certificate if two thirds of its life are over, once: it is for a
+// process that does not live long enough for Run.
+func (k *Keeper) RenewDue(ctx context.Context) error {
+	if k.broken != nil {
+		return k.broken
+	}
+	if time.Now().Before(renewalTime(k.current.Load().Leaf)) {
+		return nil
+	}
+	return k.try(ctx)
+}
+
 // renewNow tries until there is a new certificate; false where ctx has ended.
 func (k *Keeper) renewNow(ctx context.Context, old *x509.Certificate) bool {
 	pause := retryMin
