@@ -236,7 +236,7 @@ func (k *kills) begin() {
 	}
 	var run *cluster.Followed
 	if err == nil {
-		run, err = client.Follow(ctx, id, nil)
+		run, err = client.Follow(ctx, id, cluster.FollowOptions{})
 	}
 	if err != nil {
 		cancel()
