@@ -30,8 +30,6 @@ const killsSilence = time.Second
 type keeper struct {
 	g       *group
 	running sync.WaitGroup
-	mu      sync.Mutex
-	ending  bool
 	stop    chan struct{}
 }
 

@@ -75,7 +75,6 @@ func (n *network) begin(t *testing.T, step int) {
 // report is what a disturbance cost.
 type report struct {
 	noticed  time.Duration // until the coordinator's word; 0: never
-	lost     time.Duration // until the run was where it was
 	restarts int
 }
 
@@ -181,18 +180,59 @@ func TestNetOnlyWorker(t *testing.T) {
 	}
 }
 
-// TestNetBetweenWorkers: two workers that can't reach each other, but both the coordinator,
-// go on when they can.
+// TestNetBetweenWorkers: two workers that can't reach each other, but both the coordinator. For
+// 2 s the run waits. For longer it goes on without one of them, also when they never can again.
 func TestNetBetweenWorkers(t *testing.T) {
-	for _, length := range []time.Duration{2 * time.Second, 10 * time.Second} {
-		t.Run(length.String(), func(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		length   time.Duration // 0: to the end of the run
+		restarts int
+	}{{"2 s", 2 * time.Second, 0}, {"20 s", 20 * time.Second, 1}, {"for ever", 0, 1}} {
+		t.Run(tt.name, func(t *testing.T) {
 			n := newNetwork(t, 3, 60, "pipeline.stages=3")
 			n.begin(t, 20)
 			n.lab.Cut("worker-0", "worker-1")
 			n.lab.Cut("worker-1", "worker-0")
-			during(length)
+			if tt.length > 0 {
+				during(tt.length)
+				n.lab.Heal()
+			}
+			if r := n.finish(t); r.restarts != tt.restarts {
+				t.Errorf("%d restarts, want %d", r.restarts, tt.restarts)
+			}
+			if tt.restarts == 0 {
+				return
+			}
+			restart := n.await(t, "the restart", n.place, 0, func(e event) bool { return e.Kind == "restart" })
+			// A broken network is told from a slow one after three times the silence.
+			if took := restart.At.Sub(n.cut); took > 11*time.Second {
+				t.Errorf("one of them was given up after %.2f s, want at most 11", took.Seconds())
+			}
+			stall, err := n.find(n.place, 0, func(e event) bool { return e.Kind == "stall" })
+			if took := stall.At.Sub(n.cut); err != nil || took > 5*time.Second {
+				t.Errorf("the run has not said within 5 s (the silence and 2 s) what it waits for: %v, %v", stall, err)
+			}
+		})
+	}
+}
+
+// TestNetOneWay: a worker that hears the coordinator but is not heard by it, and the other way
+// about.
+func TestNetOneWay(t *testing.T) {
+	for _, way := range [][2]string{{"worker-1", bossHost}, {bossHost, "worker-1"}} {
+		t.Run("nothing from "+way[0], func(t *testing.T) {
+			n := newNetwork(t, 3, 60, "pipeline.stages=3")
+			n.begin(t, 20)
+			n.lab.Cut(way[0], way[1])
+			during(10 * time.Second)
+			healed := n.line.place()
 			n.lab.Heal()
-			n.finish(t)
+			n.await(t, "worker-1 to join again", healed, patience, joined("worker-1"))
+			r := n.finish(t)
+			r.noticedIn(t, 4*time.Second)
+			if r.restarts != 1 {
+				t.Errorf("%d restarts, want 1", r.restarts)
+			}
 		})
 	}
 }

@@ -173,7 +173,7 @@ func playCoordinator() error {
 	for {
 		var c command
 		if err := in.Decode(&c); err != nil {
-			if err == io.EOF { //nolint:errorlint // as the decoder gives it
+			if err == io.EOF {
 				err = nil
 			}
 			cancel()
@@ -259,7 +259,7 @@ func (p *conductor) train(ctx context.Context, c command) {
 func told(e troupe.Event) event {
 	switch e := e.(type) {
 	case troupe.StepEvent:
-		return event{Kind: "step", Step: int(e.Step)}
+		return event{Kind: "step", Step: e.Step}
 	case troupe.CheckpointEvent:
 		return event{Kind: "checkpoint", Step: int(e.Step)}
 	case troupe.RestartEvent:
