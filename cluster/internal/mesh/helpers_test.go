@@ -135,6 +135,9 @@ func over(t testing.TB, all []*process, hosts []string, spec func(p *process) ac
 	run, attempt := uuid.New(), uuid.New()
 	var parts []*actors.Stages
 	for _, p := range all[1:] {
+		if !slices.Contains(hosts, p.name) {
+			continue
+		}
 		s := spec(p)
 		s.Run, s.Attempt = run, attempt
 		p.place(&s, hosts)
