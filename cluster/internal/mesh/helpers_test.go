@@ -190,3 +190,8 @@ func ended(t testing.TB, run *actors.Run, parts []*actors.Stages, limit time.Dur
 	}
 	return run.Wait()
 }
+
+// meshBeforeStart is one that a transport has, and that doesn't have the transport yet.
+func meshBeforeStart() *mesh.Mesh {
+	return mesh.New(mesh.Config{Self: uuid.New(), Name: "early", Logger: slog.New(slog.DiscardHandler)})
+}
