@@ -68,7 +68,7 @@ func (o *outcome) write(_ context.Context, _ actors.TrainerState, saved []stages
 // smallRun trains the small model.
 func smallRun(t testing.TB, ranks int, cuts []int, o *outcome) actors.Spec {
 	t.Helper()
-	const sequences, steps = 8, 12
+	const sequences, steps = 8, 6
 	table, err := scheduler.Generate(scheduler.Spec{Ranks: ranks, Chunks: 1, Microbatches: sequences})
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func harm(network *transport.Memory, run *actors.Run, begun <-chan struct{}, r *
 		select {
 		case <-run.Done():
 			return
-		case <-time.After(time.Duration(r.IntN(200)) * time.Millisecond):
+		case <-time.After(time.Duration(r.IntN(30)) * time.Millisecond):
 		}
 		a, b := pair()
 		network.Cut(a, b)
