@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -80,6 +81,8 @@ func (s *Spec) remotePart() (t tables, err error) {
 		return t, fmt.Errorf("%w: stages of another process's run need the actor system that reaches it", ErrSpec)
 	case len(s.Hosts) != s.ranks():
 		return t, fmt.Errorf("%w: %d hosts for %d ranks", ErrSpec, len(s.Hosts), s.ranks())
+	case !slices.Contains(s.Hosts, ""):
+		return t, fmt.Errorf("%w: none of %d ranks is in this process: there is nothing to start", ErrSpec, s.ranks())
 	}
 	if err := s.checkDevices(); err != nil {
 		return t, err

@@ -135,6 +135,9 @@ func over(t testing.TB, all []*process, hosts []string, spec func(p *process) ac
 	run, attempt := uuid.New(), uuid.New()
 	var parts []*actors.Stages
 	for _, p := range all[1:] {
+		if !slices.Contains(hosts, p.name) {
+			continue
+		}
 		s := spec(p)
 		s.Run, s.Attempt = run, attempt
 		p.place(&s, hosts)
@@ -186,4 +189,9 @@ func ended(t testing.TB, run *actors.Run, parts []*actors.Stages, limit time.Dur
 		}
 	}
 	return run.Wait()
+}
+
+// meshBeforeStart is one that a transport has, and that doesn't have the transport yet.
+func meshBeforeStart() *mesh.Mesh {
+	return mesh.New(mesh.Config{Self: uuid.New(), Name: "early", Logger: slog.New(slog.DiscardHandler)})
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -193,4 +194,25 @@ func TestMemoryConn(t *testing.T) {
 			y.Close()
 		}, nil
 	})
+}
+
+// A stream that breaks while its ends are parted ends when they no longer are.
+func TestMemoryCutWhileParted(t *testing.T) {
+	network := transport.NewMemory()
+	x := network.Listen("x", nil, transport.Handlers{})
+	defer x.Close()
+	y := network.Listen("y", nil, transport.Handlers{Streams: map[string]func(net.Conn, transport.Peer){"echo": echo}})
+	defer y.Close()
+	conn, err := x.Dial(t.Context(), "y", "echo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	network.Block("x", "y")
+	network.Cut("x", "y")
+	network.Heal("x", "y")
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("it ends with %v", err)
+	}
 }

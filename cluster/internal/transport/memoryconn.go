@@ -184,10 +184,10 @@ func (c *memoryConn) Close() error {
 	return nil
 }
 
-// reset breaks both ends; each is still to be closed. It is called under net.mu. kill: the
-// process of this end is gone, whatever the network.
+// reset breaks both ends; each is still to be closed, and known until then: who is parted
+// hears of it when that is over. It is called under net.mu. kill: the process of this end is
+// gone, whatever the network.
 func (c *memoryConn) reset(kill bool) {
-	delete(c.net.conns, c)
 	c.shared.mu.Lock()
 	defer c.shared.mu.Unlock()
 	c.killed = c.killed || kill
