@@ -43,7 +43,7 @@ else
 endif
 
 # Packages that start goroutines.
-RACE_PACKAGES := . ./actors ./checkpoint ./cli ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./telemetry
+RACE_PACKAGES := . ./actors ./checkpoint ./cli ./cluster ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./telemetry
 
 .PHONY: bench
 bench: ## run the benchmarks (BENCHMARKS.md has the figures)

@@ -256,24 +256,16 @@ func (r *Run) begin(o Options, wait time.Duration) error {
 // lost that computed ranks, the run goes on from its last checkpoint by itself.
 func (r *Run) finish(o Options) {
 	var out actors.Outcome
-	for {
+	for again := true; again; {
 		out = r.inner.Wait()
-		if !r.restarts.allows(out.Err, r.saved()) {
-			break
-		}
-		r.mu.Lock()
-		r.between = true
-		r.mu.Unlock()
-		err := r.release()
-		if err == nil {
-			r.send(RestartEvent{Err: out.Err, Restart: r.restarts.done, Most: r.restarts.most})
-			again := o
-			again.Fresh, again.FromStep = false, 0 // that was obeyed
-			err = r.begin(again, time.Duration(r.cfg.Cluster.LeaseS*float64(time.Second)))
-		}
-		if err != nil {
-			out.Err = errors.Join(out.Err, err)
-			break
+		again = false
+		for err := out.Err; !again && r.restarts.allows(err, r.saved()); {
+			next := r.goOn(o, err)
+			again = next == nil
+			if out.Err = errors.Join(err, next); isLost(next) {
+				out.Err = next
+			}
+			err = next
 		}
 	}
 	r.stop()
@@ -292,10 +284,22 @@ func (r *Run) finish(o Options) {
 	close(r.done)
 }
 
+// goOn makes another attempt after one that has ended with err.
+func (r *Run) goOn(o Options, err error) error {
+	r.mu.Lock()
+	r.between = true
+	r.mu.Unlock()
+	if rerr := r.release(); rerr != nil {
+		return errors.Join(err, rerr)
+	}
+	r.send(RestartEvent{Err: err, Restart: r.restarts.done, Most: r.restarts.most})
+	o.Fresh, o.FromStep = false, 0 // that was obeyed
+	return r.begin(o, time.Duration(r.cfg.Cluster.LeaseS*float64(time.Second)))
+}
+
 // asSetup marks an error of the setup, unless trying again may help.
 func asSetup(err error) error {
-	var lost *placement.LostError
-	if checkpoint.TryAgain(err) || errors.Is(err, checkpoint.ErrNoSpace) || errors.Is(err, placement.ErrNoRoom) || errors.As(err, &lost) {
+	if checkpoint.TryAgain(err) || errors.Is(err, checkpoint.ErrNoSpace) || errors.Is(err, placement.ErrNoRoom) || isLost(err) {
 		return err
 	}
 	return &SetupError{err}

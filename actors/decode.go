@@ -113,10 +113,10 @@ func (c *Codec) header(w *wire.Message) (Header, error) {
 
 // peers are the coordinator's actors, and the stages that this process knows already.
 func (c *Codec) peers(h Header, p *wire.Peers) (any, error) {
-	if len(p.GetStages()) != c.spec.ranks() {
-		return nil, fmt.Errorf("%w: peers are %d stages, the table has %d ranks", ErrMessage, len(p.GetStages()), c.spec.ranks())
+	if int(p.GetRanks()) != c.spec.ranks() {
+		return nil, fmt.Errorf("%w: peers are %d stages, the table has %d ranks", ErrMessage, p.GetRanks(), c.spec.ranks())
 	}
-	m := &Peers{Header: h}
+	m := &Peers{Header: h, Stages: c.stages()}
 	for name, at := range map[string]struct {
 		from *wire.Pid
 		to   **actor.PID
@@ -126,14 +126,21 @@ func (c *Codec) peers(h Header, p *wire.Peers) (any, error) {
 		}
 		*at.to = actor.NewPID(at.from.GetAddress(), at.from.GetId())
 	}
-	for rank := range p.GetStages() {
+	return m, nil
+}
+
+// stagePIDs are the stages, as this process reaches them. All stages here share them: with
+// a list for each, memory would grow with the square of their number.
+func (c *Codec) stagePIDs() []*actor.PID {
+	all := make([]*actor.PID, c.spec.ranks())
+	for rank := range all {
 		host := c.spec.host(rank)
 		if host == "" {
 			host = c.system.Address()
 		}
-		m.Stages = append(m.Stages, actor.NewPID(host, actorID(c.id.attempt, stageName(rank))))
+		all[rank] = actor.NewPID(host, actorID(c.id.attempt, stageName(rank)))
 	}
-	return m, nil
+	return all
 }
 
 func (c *Codec) order(h Header, o *wire.Order) (any, error) {

@@ -15,7 +15,7 @@ type Stages struct {
 	supervisor *actor.PID
 	weights    *WeightReader
 	kill       sync.Once
-	spawned    chan struct{} // closed when the stages have mailboxes
+	spawned    chan struct{} // closed when the stages are there to receive
 	result     chan struct{} // closed when no actor is left
 	done       chan struct{}
 }
@@ -23,7 +23,7 @@ type Stages struct {
 // StartStages makes the stages of those ranks of a run whose host in spec.Hosts is "".
 // coordinator is the address of the process that has called Start with the same run,
 // attempt and tables. Of the rest of spec only what a stage needs counts: see remotePart.
-// They end when the coordinator's supervisor says so, or by Kill; Wait must be called once
+// When it returns, they are there to receive. They end when the coordinator's supervisor says so, or by Kill; Wait must be called once
 // they have. weights, if the stages need stored ones, is what spec.Build reads them from.
 func StartStages(spec Spec, coordinator string, weights *WeightReader) (*Stages, error) {
 	tables, err := spec.remotePart()
@@ -64,8 +64,10 @@ func StartStages(spec Spec, coordinator string, weights *WeightReader) (*Stages,
 		s.Wait()
 		return nil, fmt.Errorf("spawning the stages' supervisor: %w", err)
 	}
+	// The coordinator may send as soon as it hears that the stages are here, and what finds
+	// nobody is lost.
 	select {
-	case <-s.spawned: // what comes for them from now on finds them
+	case <-s.spawned:
 	case <-s.result:
 	}
 	return s, nil
@@ -124,6 +126,7 @@ func (s *stageSupervisor) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		s.spawn(ctx)
+		close(s.spawned)
 	case *Failed, *halted:
 		ctx.Send(s.coordinator, m)
 	case *Weight:
@@ -167,5 +170,4 @@ func (s *stageSupervisor) spawn(ctx actor.Context) {
 		}
 		s.pids[name] = pid
 	}
-	close(s.spawned)
 }

@@ -158,13 +158,16 @@ func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 
 // writeTokens writes the tokens that a coordinator gives by itself.
 func writeTokens(c *cluster.Coordinator, dir string) error {
-	for role, file := range map[cluster.Role]string{cluster.RoleWorker: workerTokenFile, cluster.RoleOperator: operatorTokenFile} {
-		t, err := c.NewToken(role, tokenTTL)
+	for _, of := range []struct {
+		role cluster.Role
+		file string
+	}{{cluster.RoleWorker, workerTokenFile}, {cluster.RoleOperator, operatorTokenFile}} {
+		t, err := c.NewToken(of.role, tokenTTL)
 		if err == nil {
-			err = cluster.WriteTokenFile(filepath.Join(dir, file), t)
+			err = cluster.WriteTokenFile(filepath.Join(dir, of.file), t)
 		}
 		if err != nil {
-			return fmt.Errorf("the %s's token: %w", role, err)
+			return fmt.Errorf("the %s's token: %w", of.role, err)
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,10 +46,12 @@ func TestScripts(t *testing.T) {
 			return os.CopyFS(env.WorkDir, os.DirFS("testdata/common"))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"status": cmdStatus,
-			"await":  cmdAwait,
-			"flip":   cmdFlip,
-			"nan":    cmdNaN,
+			"status":      cmdStatus,
+			"await":       cmdAwait,
+			"until":       cmdUntil,
+			"coordinator": cmdCoordinator,
+			"flip":        cmdFlip,
+			"nan":         cmdNaN,
 		},
 		RequireExplicitExec: true,
 		UpdateScripts:       *update,
@@ -90,6 +93,33 @@ func await(path, pattern string) error {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return fmt.Errorf("%s does not come to match %s", path, pattern)
+}
+
+// cmdUntil runs a program until its output matches a pattern: until PATTERN engine …
+func cmdUntil(ts *testscript.TestScript, _ bool, args []string) {
+	re, err := regexp.Compile(args[0])
+	ts.Check(err)
+	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(20 * time.Millisecond) {
+		if err := ts.Exec(args[1], args[2:]...); err == nil && re.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+	}
+	ts.Fatalf("%v does not come to print %s", args[1:], args[0])
+}
+
+// cmdCoordinator waits until a coordinator listens, and puts its address into a variable:
+// coordinator DIR [VARIABLE]
+func cmdCoordinator(ts *testscript.TestScript, _ bool, args []string) {
+	path := filepath.Join(ts.MkAbs(args[0]), "address")
+	ts.Check(await(path, "."))
+	ts.Check(await(filepath.Join(ts.MkAbs(args[0]), "operator.token"), ".")) // which is written last
+	address, err := os.ReadFile(path)
+	ts.Check(err)
+	name := "CLUSTER"
+	if len(args) > 1 {
+		name = args[1]
+	}
+	ts.Setenv(name, strings.TrimSpace(string(address)))
 }
 
 // cmdFlip inverts the last byte of a file: flip FILE

@@ -80,6 +80,9 @@ func (a *app) trainOn(ctx context.Context, path string, o runFlags) error {
 		}
 		return c.Submit(submitting, cluster.Submission{Config: text, File: path, Sets: o.sets, Fresh: o.fresh, FromStep: o.fromStep, AcceptNewData: o.newData})
 	}, signals)
+	if errors.Is(err, cluster.ErrLost) {
+		return fmt.Errorf("%w; engine ps tells whether the run has begun, when the coordinator is back", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -90,7 +93,7 @@ func (a *app) trainOn(ctx context.Context, path string, o runFlags) error {
 		a.printf("%s\n", id)
 		return nil
 	}
-	return a.followed(ctx, c, o.client.cluster, id, o, signals)
+	return a.followed(ctx, c, o.client.cluster, id, true, o, signals)
 }
 
 // waitFor waits until so many workers have joined: who starts them together with the run
@@ -117,8 +120,8 @@ func waitFor(ctx context.Context, c *cluster.Client, workers int) error {
 const waitEvery = 200 * time.Millisecond
 
 // followed shows a coordinator's run until it ends, or who follows leaves.
-func (a *app) followed(ctx context.Context, c *cluster.Client, address, id string, o runFlags, signals <-chan os.Signal) error {
-	f, err := c.Follow(ctx, id, func(text string) { say(a.err, "%s", text) })
+func (a *app) followed(ctx context.Context, c *cluster.Client, address, id string, known bool, o runFlags, signals <-chan os.Signal) error {
+	f, err := c.Follow(ctx, id, cluster.FollowOptions{Known: known, Notice: func(text string) { say(a.err, "%s", text) }})
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ name. The command waits until the run has ended.`,
 				return err
 			}
 			if !noWait {
-				f, err := c.Follow(ctx, s.ID, func(string) {})
+				f, err := c.Follow(ctx, s.ID, cluster.FollowOptions{})
 				if err != nil {
 					return err
 				}
@@ -96,7 +96,7 @@ lately, and what does. Ctrl-C ends the following, with exit 75, not the run.`,
 			signals := make(chan os.Signal, 8)
 			signal.Notify(signals, runSignals()...)
 			a.mindPipes(signals)
-			return a.followed(cmd.Context(), c, o.cluster, args[0], run, leaving(signals))
+			return a.followed(cmd.Context(), c, o.cluster, args[0], false, run, leaving(signals))
 		}),
 	}
 	o.set(cmd)

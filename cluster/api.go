@@ -57,6 +57,10 @@ func (c *Coordinator) serveAPI(conn net.Conn, p transport.Peer) {
 	}()
 	a := &answerer{c: c, peer: p, conn: conn, ctx: ctx}
 	select {
+	case <-c.up:
+	case <-ctx.Done():
+	}
+	select {
 	case c.serving <- struct{}{}:
 		err = a.answer(&r)
 		<-c.serving
@@ -143,8 +147,10 @@ func (a *answerer) answer(r *wire.ApiRequest) error {
 		reply := packStatus(r.status())
 		reply.Run = r.summary()
 		return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Status{Status: reply}})
+	case *wire.ApiRequest_Forecast:
+		return a.forecast(k.Forecast)
 	case *wire.ApiRequest_Control:
-		r, err := a.c.runs.control(k.Control.GetRun(), k.Control.GetAction(), a.peer.Name)
+		r, err := a.c.runs.control(k.Control, a.peer.Name)
 		if err != nil {
 			return err
 		}

@@ -77,6 +77,7 @@ type Coordinator struct {
 	runs      *runs
 	logs      *logRing
 	serving   chan struct{} // a place for each operator's request that is answered
+	up        chan struct{} // closed when the journal's runs are known
 
 	mu         sync.Mutex
 	heard      map[uuid.UUID]heard        // of workers that come or go, until the list of members says so
@@ -116,7 +117,7 @@ func NewCoordinator(cfg Config) (*Coordinator, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Coordinator{cfg: cfg, logs: newLogRing(), serving: make(chan struct{}, limitRequests), heard: make(map[uuid.UUID]heard), workers: make(map[uuid.UUID]*workerState),
-		asked: make(map[uint64]chan *wire.Control), apart: make(map[[2]uuid.UUID]time.Time), changed: make(chan struct{}), generation: uint64(time.Now().UnixMilli())} //nolint:gosec // after 1970
+		up: make(chan struct{}), asked: make(map[uint64]chan *wire.Control), apart: make(map[[2]uuid.UUID]time.Time), changed: make(chan struct{}), generation: uint64(time.Now().UnixMilli())} //nolint:gosec // after 1970
 	c.log = slog.New(&logHandler{next: cfg.Logger.Handler(), process: coordinatorName, sink: func(r *wire.LogRecord) { c.logs.add([]*wire.LogRecord{r}, 0) }})
 	c.runs = &runs{c: c}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -193,6 +194,7 @@ func (c *Coordinator) start(ctx context.Context) (err error) {
 		}
 	}
 	c.runs.takeUp()
+	close(c.up)
 	return nil
 }
 

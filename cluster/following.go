@@ -24,7 +24,7 @@ type Followed struct {
 
 	c       *Client
 	ctx     context.Context // ends with Detach
-	cancel  context.CancelFunc
+	cancel  context.CancelCauseFunc
 	notice  func(string)
 	running sync.WaitGroup
 	events  chan troupe.Event
@@ -39,24 +39,35 @@ type Followed struct {
 	after  uint64
 }
 
-// Follow follows a run: first what has happened lately, then what does. notice is told of
-// what the run waits for before it begins; nil: nobody is.
-func (c *Client) Follow(ctx context.Context, run string, notice func(text string)) (*Followed, error) {
-	if notice == nil {
-		notice = func(string) {}
+// FollowOptions are how a run is followed.
+type FollowOptions struct {
+	// Notice is told of what the run waits for before it begins, and of what can't be asked;
+	// nil: nobody is.
+	Notice func(text string)
+	// Known says that the run is there: a coordinator that can't be reached is waited for from
+	// the start.
+	Known bool
+}
+
+// Follow follows a run: first what has happened lately, then what does.
+func (c *Client) Follow(ctx context.Context, run string, o FollowOptions) (*Followed, error) {
+	if o.Notice == nil {
+		o.Notice = func(string) {}
 	}
-	f := &Followed{ID: run, c: c, notice: notice, events: make(chan troupe.Event, 16), ready: make(chan struct{}), done: make(chan struct{})}
-	k, err := f.open(ctx)
+	f := &Followed{ID: run, LogEvery: 1, c: c, notice: o.Notice, events: make(chan troupe.Event, 16), ready: make(chan struct{}), done: make(chan struct{})}
+	f.ctx, f.cancel = context.WithCancelCause(ctx)
+	k, err := f.open(f.ctx)
+	if err != nil && o.Known && (errors.Is(err, ErrLost) || errors.Is(err, ErrClosing)) {
+		k, err = f.again(err)
+	}
 	if err != nil {
+		f.cancel(nil)
 		return nil, err
 	}
-	f.ctx, f.cancel = context.WithCancel(ctx)
-	stop := context.AfterFunc(f.ctx, func() { _ = k.conn.Close() })
 	f.running.Add(1)
 	go func() { // ends with the run, or with Detach
 		defer f.running.Done()
 		f.follow(k)
-		stop()
 	}()
 	return f, nil
 }
@@ -79,7 +90,7 @@ func (f *Followed) open(ctx context.Context) (*call, error) {
 	if string(w.GetEpoch()) != string(f.epoch) {
 		f.epoch, f.after = w.GetEpoch(), 0
 	}
-	if f.LogEvery == 0 { // they stay as they are when it is followed again
+	if f.Name == "" { // they stay as they are when it is followed again
 		f.ID, f.Name, f.LogEvery = w.GetRun().GetId(), w.GetRun().GetName(), max(1, int(w.GetLogEvery()))
 	}
 	return k, nil
@@ -99,11 +110,11 @@ func (f *Followed) follow(k *call) {
 	}
 	switch {
 	case err != nil && f.ctx.Err() != nil:
-		f.err = ErrDetached
+		f.err = context.Cause(f.ctx)
 	case err != nil:
 		f.err = err
 	}
-	f.cancel()
+	f.cancel(nil)
 	select {
 	case <-f.ready:
 	default:
@@ -125,7 +136,7 @@ func (f *Followed) again(why error) (*call, error) {
 		epoch := f.epoch
 		k, err := f.open(f.ctx)
 		if err == nil {
-			if string(epoch) != string(f.epoch) {
+			if epoch != nil && string(epoch) != string(f.epoch) {
 				f.send(troupe.WarningEvent{Text: "the coordinator was started again, and takes the run up"})
 			}
 			return k, nil
@@ -143,7 +154,7 @@ func (f *Followed) again(why error) (*call, error) {
 type errGone struct{ err error }
 
 func (e errGone) Error() string        { return e.err.Error() }
-func (e errGone) Is(target error) bool { return target == ErrGone } //nolint:errorlint // as errors.Is asks
+func (e errGone) Is(target error) bool { return target == ErrGone }
 
 // ErrGone: the coordinator could not be reached for long, and whether the run goes on is not
 // known.
@@ -231,14 +242,19 @@ func (f *Followed) control(what Control) {
 		defer f.running.Done()
 		ctx, cancel := context.WithTimeout(f.ctx, requestTime)
 		defer cancel()
-		if _, err := f.c.Control(ctx, f.ID, what); err != nil && f.ctx.Err() == nil {
-			f.notice(fmt.Sprintf("the run could not be told: %v", err))
+		_, err := f.c.Control(ctx, f.ID, what)
+		switch {
+		case err == nil || f.ctx.Err() != nil:
+		case errors.Is(err, ErrLost): // nobody who wants to leave has to wait for its return
+			f.cancel(errGone{fmt.Errorf("the run could not be told to stop: %w", err)})
+		default:
+			f.notice(fmt.Sprintf("the run could not be told to stop: %v", err))
 		}
 	}()
 }
 
 // Detach ends the following, not the run. Wait returns ErrDetached then.
-func (f *Followed) Detach() { f.cancel() }
+func (f *Followed) Detach() { f.cancel(ErrDetached) }
 
 // Wait waits for the run's end.
 func (f *Followed) Wait() (troupe.Result, error) {

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
+	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/placement"
 	"github.com/troupe-ml/troupe/internal/plan"
@@ -18,26 +20,31 @@ import (
 // Forecast is where a run's ranks would be computed, and what a step is predicted to take
 // there.
 type Forecast struct {
-	Ranks      []RankForecast
-	Links      []LinkForecast
-	Costs      *planner.Costs
-	CostsOf    string // the worker that measured them
-	Prediction *planner.Prediction
+	Ranks      []RankForecast `json:"ranks"`
+	Links      []LinkForecast `json:"links"`
+	CostsOf    string         `json:"costs_of"` // the worker that measured what layers take
+	StepMS     float64        `json:"step_ms"`
+	TokensPerS float64        `json:"tokens_per_s"`
+	BubblePct  float64        `json:"bubble_pct"`
+	MessageMS  float64        `json:"message_ms"` // of the slowest way between neighbours
 }
 
 // RankForecast is the place of a rank.
 type RankForecast struct {
-	Rank          int
-	Worker, Host  string
-	Cores         int
-	Bytes, Memory int64 // that it takes, and that the worker has
+	Rank        int    `json:"rank"`
+	Worker      string `json:"worker"`
+	Host        string `json:"host"`
+	Cores       int    `json:"cores"` // of the worker
+	Bytes       int64  `json:"bytes"` // that the rank takes
+	MemoryBytes int64  `json:"memory_bytes"`
 }
 
 // LinkForecast is the measured way from one worker to another.
 type LinkForecast struct {
-	From, To  string
-	LatencyMS float64
-	BytesPerS float64
+	From      string  `json:"from"`
+	To        string  `json:"to"`
+	LatencyMS float64 `json:"latency_ms"`
+	BytesPerS float64 `json:"bytes_per_s"`
 }
 
 // Forecast places a configuration's ranks as a run would now, measures the ways between
@@ -49,7 +56,7 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 		return nil, err
 	}
 	h := &hosts{Coordinator: c}
-	a, _, err := h.choose(p.Config(), 1)
+	a, _, err := h.choose(p.Config(), 1, false)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +85,8 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 	}
 	first := a.shares[0]
 	f.CostsOf = first.Name
-	if f.Costs, err = c.measure(ctx, first, p, seconds); err != nil {
+	costs, err := c.measure(ctx, first, p, seconds)
+	if err != nil {
 		return nil, fmt.Errorf("worker %s: %w", first.Name, err)
 	}
 	for _, from := range a.shares {
@@ -95,8 +103,12 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 		}
 		return l.GetLatencyMs() + 1e3*float64(bytes)/l.GetBytesPerS()
 	}}
-	f.Prediction, err = planner.Predict(p, f.Costs, devices)
-	return f, err
+	got, err := planner.Predict(p, costs, devices)
+	if err != nil {
+		return nil, err
+	}
+	f.StepMS, f.TokensPerS, f.BubblePct, f.MessageMS = got.StepMS, got.TokensPerS, got.BubblePct, got.MessageMS
+	return f, nil
 }
 
 // unused gives back workers that were chosen, and assigned nothing.
@@ -189,4 +201,29 @@ func (w *worker) costs(m *wire.Measure) (*planner.Costs, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*limitMeasureS*time.Second)
 	defer cancel()
 	return planner.Measure(ctx, p, []int{cfg.Batch.Microbatch}, min(m.GetSeconds(), limitMeasureS), nil)
+}
+
+// forecast answers an operator who asks for one.
+func (a *answerer) forecast(m *wire.ForecastRequest) error {
+	if n := len(m.GetSets()); n > limitSets {
+		return fmt.Errorf("%w: %d --set values; the limit is %d", ErrRequest, n, limitSets)
+	}
+	cfg, err := config.Parse(m.GetFile(), m.GetConfig(), m.GetSets(), os.LookupEnv)
+	if err != nil {
+		return &troupe.SetupError{Err: err}
+	}
+	stop := a.alive()
+	f, err := a.c.Forecast(a.ctx, cfg, m.GetSeconds())
+	stop()
+	if err != nil {
+		return err
+	}
+	r := &wire.ForecastReply{CostsOf: f.CostsOf, StepMs: f.StepMS, TokensPerS: f.TokensPerS, BubblePct: f.BubblePct, MessageMs: f.MessageMS}
+	for _, k := range f.Ranks {
+		r.Ranks = append(r.Ranks, &wire.ForecastRank{Rank: small(k.Rank), Worker: k.Worker, Host: k.Host, Cores: small(k.Cores), Bytes: k.Bytes, MemoryBytes: k.MemoryBytes})
+	}
+	for _, l := range f.Links {
+		r.Links = append(r.Links, &wire.ForecastLink{From: l.From, To: l.To, LatencyMs: l.LatencyMS, BytesPerS: l.BytesPerS})
+	}
+	return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Forecast{Forecast: r}})
 }

@@ -22,17 +22,25 @@ const patience = 60 * time.Second
 // limitTailBytes bounds what is kept of a process's standard error.
 const limitTailBytes = 16 << 10
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of what is written to it, and all from a crash on.
 type tail struct {
-	mu   sync.Mutex
-	text []byte
+	mu      sync.Mutex
+	text    []byte
+	crashed bool
 }
 
 func (w *tail) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.text = append(w.text, p...)
-	w.text = w.text[max(0, len(w.text)-limitTailBytes):]
+	for _, word := range []string{"DATA RACE", "panic:", "fatal error:"} {
+		w.crashed = w.crashed || bytes.Contains(w.text, []byte(word))
+	}
+	if !w.crashed {
+		w.text = w.text[max(0, len(w.text)-limitTailBytes):]
+	} else if len(w.text) > 4*limitTailBytes {
+		w.text = w.text[:4*limitTailBytes]
+	}
 	return len(p), nil
 }
 
@@ -85,8 +93,9 @@ func (l *timeline) place() int {
 type group struct {
 	// program makes a process of this test binary on a host; nil: on this machine.
 	program func(ctx context.Context, host string) *exec.Cmd
-	boss    settings // of the coordinator
-	dir     string   // for certificates
+	boss    settings      // of the coordinator
+	dir     string        // for certificates
+	more    func() string // that a failure tells
 	line    *timeline
 
 	mu      sync.Mutex
@@ -233,6 +242,12 @@ func (g *group) end(t testing.TB) {
 			t.Errorf("%s didn't end %v after its standard input did:\n%s", p.name, patience, &p.err)
 			_ = p.kill()
 		}
+		p.err.mu.Lock()
+		crashed := p.err.crashed
+		p.err.mu.Unlock()
+		if crashed {
+			t.Errorf("%s crashed:\n%s", p.name, &p.err)
+		}
 	}
 }
 
@@ -348,6 +363,9 @@ func (g *group) describe() string {
 		fmt.Fprintf(&b, "the coordinator doesn't answer: %v\n", err)
 	} else {
 		fmt.Fprintf(&b, "the coordinator says:\n%s\n", e.Text)
+	}
+	if g.more != nil {
+		fmt.Fprintln(&b, g.more())
 	}
 	events, _ := g.line.from(0)
 	var lines []string

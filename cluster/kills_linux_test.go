@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/troupe-ml/troupe/cluster"
 )
 
 var (
@@ -168,7 +171,7 @@ func TestKills(t *testing.T) {
 		})
 	}
 	out := filepath.Join(t.TempDir(), "out")
-	k.run = command{Do: "run", Config: smallRun, Sets: keys(t, out, base), Workers: 3, Seconds: 3}
+	k.run = command{Config: smallRun, Sets: keys(t, out, base)}
 	k.began = time.Now()
 	k.begin()
 	window := k.steps / (*killsFaults + 1)
@@ -220,10 +223,51 @@ func (k *kills) place() int {
 	return k.faults[len(k.faults)-1].place
 }
 
-// begin begins or takes up the run.
+// begin asks the coordinator for the run, and follows it from then on, as an operator does.
 func (k *kills) begin() {
 	k.t.Helper()
-	k.g.ask(k.t, k.run)
+	token, err := cluster.ParseToken(k.g.ask(k.t, command{Do: "token", Operator: true, Seconds: 3600}).Text)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	client, err := cluster.NewClient(ctx, cluster.ClientConfig{Address: k.g.address, Token: token})
+	var id string
+	if err == nil {
+		id, err = client.Submit(ctx, cluster.Submission{Config: []byte(k.run.Config), Sets: k.run.Sets})
+	}
+	var run *cluster.Followed
+	if err == nil {
+		run, err = client.Follow(ctx, id, cluster.FollowOptions{})
+	}
+	if err != nil {
+		cancel()
+		k.t.Fatalf("%v\n%s", err, k.g.describe())
+	}
+	k.g.more = func() string {
+		ctx, stop := context.WithTimeout(ctx, 5*time.Second)
+		defer stop()
+		summary, status, err := client.Status(ctx, id)
+		return fmt.Sprintf("the run is %s, at step %d, with %d restarts, %s; %v\n%v", summary.State, summary.Step, summary.Restarts, summary.Error, err, status)
+	}
+	var following sync.WaitGroup
+	following.Add(1)
+	go func() { // ends with the run, or with ctx
+		defer following.Done()
+		for e := range run.Events() {
+			k.tell(told(e))
+		}
+		k.tell(endOf(run.Wait()))
+	}()
+	k.t.Cleanup(func() {
+		cancel()
+		following.Wait()
+	})
+}
+
+func (k *kills) tell(e event) {
+	e.At = time.Now()
+	k.g.line.add(e)
 }
 
 // ended fails the test when the run has ended.
@@ -300,8 +344,7 @@ func (k *kills) strike(hasty bool) {
 	k.g.line.add(event{At: f.at, Kind: "fault", Text: f.String()})
 	k.faults = append(k.faults, f)
 	if f.worker == "" {
-		k.g.startCoordinator(k.t)
-		k.begin()
+		k.g.startCoordinator(k.t) // which takes the run up
 	}
 }
 

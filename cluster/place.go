@@ -48,6 +48,16 @@ func (h *hosts) free() []*workerState {
 	return joined
 }
 
+// releasing reports whether workers are being given back. mu is held.
+func (c *Coordinator) releasing() bool {
+	for _, w := range c.workers {
+		if w.attempt != nil && w.attempt.ended {
+			return true
+		}
+	}
+	return false
+}
+
 // apartTime is how long two workers that could not reach each other are not used together.
 const apartTime = time.Minute
 
@@ -72,12 +82,15 @@ func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Durati
 		if time.Since(began) < min(wait, regroupTime) {
 			least = h.had
 		}
-		a, changed, err := h.choose(cfg, least)
+		a, changed, err := h.choose(cfg, least, time.Since(began) < releaseTime)
 		if a != nil {
 			h.had = len(a.shares)
 			return a, nil
 		}
-		if wait == 0 || !errors.Is(err, placement.ErrNoRoom) {
+		switch {
+		case errors.Is(err, errReleasing) && time.Since(began) < releaseTime:
+			regroup.Reset(releaseTime)
+		case wait == 0 || !errors.Is(err, placement.ErrNoRoom):
 			return nil, err
 		}
 		select {
@@ -91,8 +104,14 @@ func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Durati
 	}
 }
 
-// choose takes at least that many free workers, or none.
-func (h *hosts) choose(cfg *config.Config, least int) (a *attempt, changed <-chan struct{}, err error) {
+// releaseTime is how long a run waits for workers that another one is giving back.
+const releaseTime = 5 * time.Second
+
+var errReleasing = fmt.Errorf("%w: some are being given back", placement.ErrNoRoom)
+
+// choose takes at least that many free workers, or none; patient says that it does better to
+// take none yet where more are being given back.
+func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt, changed <-chan struct{}, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -100,6 +119,9 @@ func (h *hosts) choose(cfg *config.Config, least int) (a *attempt, changed <-cha
 	}
 	free := h.free()
 	ranks := cfg.Pipeline.Stages
+	if patient && len(free) < ranks && h.releasing() {
+		return nil, h.changed, errReleasing
+	}
 	if len(free) < max(1, least) {
 		return nil, h.changed, fmt.Errorf("%w: %d of the %d that have joined are free, and the run, of %d ranks, needs %d", placement.ErrNoRoom, len(free), len(h.workers), ranks, max(1, least))
 	}
@@ -186,6 +208,7 @@ type attempt struct {
 	run        uuid.UUID
 	shares     []*share
 	answers    chan answer
+	ended      bool // its workers are being given back; c.mu
 
 	mu     sync.Mutex
 	actors *actors.Run
@@ -413,6 +436,9 @@ func (a *attempt) unreachable(m beat.Member, far []*wire.Unreachable) {
 
 // Release gives the workers back.
 func (a *attempt) Release() {
+	a.c.mu.Lock()
+	a.ended = true
+	a.c.mu.Unlock()
 	for _, s := range a.shares {
 		// One that is gone needs no word.
 		_ = a.c.mesh.Control(s.ID, &wire.Control{Kind: &wire.Control_Release{Release: &wire.Release{Attempt: a.id[:]}}})

@@ -72,6 +72,7 @@ type command struct {
 	Config   string   // of a run
 	Sets     []string // of a run
 	FromStep int
+	Operator bool // the token is one's
 }
 
 // event is what a process tells, a line of JSON on its standard output.
@@ -181,7 +182,11 @@ func playCoordinator() error {
 		}
 		switch c.Do {
 		case "token":
-			token, err := p.c.NewToken(cluster.RoleWorker, seconds(c.Seconds))
+			role := cluster.RoleWorker
+			if c.Operator {
+				role = cluster.RoleOperator
+			}
+			token, err := p.c.NewToken(role, seconds(c.Seconds))
 			p.reply(c, event{Text: token.String()}, err)
 		case "status":
 			p.reply(c, event{Text: p.status(), Count: runtime.NumGoroutine()}, nil)
@@ -239,28 +244,40 @@ func (p *conductor) train(ctx context.Context, c command) {
 	stop := context.AfterFunc(ctx, run.Kill)
 	defer stop()
 	for e := range run.Events() {
-		switch e := e.(type) {
-		case troupe.StepEvent:
-			p.tell(event{Kind: "step", Step: int(e.Step)})
-		case troupe.CheckpointEvent:
-			p.tell(event{Kind: "checkpoint", Step: int(e.Step)})
-		case troupe.RestartEvent:
-			p.tell(event{Kind: "restart", Text: e.Err.Error(), Count: e.Restart})
-		case troupe.WarningEvent:
-			p.tell(event{Kind: "warning", Text: e.Text})
-		case troupe.StallEvent:
-			p.tell(event{Kind: "stall", Text: fmt.Sprint(e)})
-		}
+		p.tell(told(e))
 	}
 	result, err := run.Wait()
 	p.mu.Lock()
 	p.run = nil
 	p.mu.Unlock()
-	end := event{Kind: "end", ID: c.ID, Step: result.Step}
-	if err != nil {
-		end.Error = err.Error()
-	}
+	end := endOf(result, err)
+	end.ID = c.ID
 	p.tell(end)
+}
+
+// told is what a test is told of a run's event.
+func told(e troupe.Event) event {
+	switch e := e.(type) {
+	case troupe.StepEvent:
+		return event{Kind: "step", Step: int(e.Step)}
+	case troupe.CheckpointEvent:
+		return event{Kind: "checkpoint", Step: int(e.Step)}
+	case troupe.RestartEvent:
+		return event{Kind: "restart", Text: e.Err.Error(), Count: e.Restart}
+	case troupe.WarningEvent:
+		return event{Kind: "warning", Text: e.Text}
+	case troupe.StallEvent:
+		return event{Kind: "stall", Text: e.Status.Explain()}
+	}
+	return event{Kind: fmt.Sprintf("%T", e)}
+}
+
+func endOf(result troupe.Result, err error) event {
+	e := event{Kind: "end", Step: result.Step}
+	if err != nil {
+		e.Error = err.Error()
+	}
+	return e
 }
 
 // begin waits for free workers and starts a run, whose number of workers it returns.

@@ -31,12 +31,13 @@ type run struct {
 
 	mu        sync.Mutex
 	state     wire.RunSummary_State
-	want      int         // workers to wait for when it is taken up; 0: none
-	inner     *troupe.Run // nil: it has not begun
-	uuid      uuid.UUID   // that the run's own files have
-	workers   []string    // names
-	asked     bool        // somebody has asked it to end
-	pause     bool        // as soon as it begins
+	want      int            // workers to wait for when it is taken up; 0: none
+	inner     *troupe.Run    // nil: it has not begun
+	uuid      uuid.UUID      // that the run's own files have
+	workers   []string       // names
+	hosts     map[int]string // by rank: the worker's name
+	asked     bool           // somebody has asked it to end
+	pause     bool           // as soon as it begins
 	info      *wire.RunEvent
 	events    []*wire.RunEvent // the last ones
 	number    uint64           // of the last one
@@ -78,13 +79,17 @@ func (h *runHosts) Choose(ctx context.Context, cfg *config.Config, wait time.Dur
 		return nil, err
 	}
 	var names []string
+	of := make(map[int]string)
 	if a, ok := w.(*attempt); ok {
 		for _, s := range a.shares {
 			names = append(names, s.Name)
+			for _, rank := range s.ranks {
+				of[rank] = s.Name
+			}
 		}
 	}
 	h.r.mu.Lock()
-	h.r.workers = names
+	h.r.workers, h.r.hosts = names, of
 	h.r.mu.Unlock()
 	return &runWorkers{w, h.r}, nil
 }
@@ -287,7 +292,12 @@ func (r *run) end(res troupe.Result, err error, interrupted bool) {
 }
 
 // control does what somebody asks of the run.
-func (r *run) control(action wire.ControlRequest_Action) error {
+// changeKinds are the changes of a run that an operator may ask for.
+var changeKinds = map[wire.ControlRequest_Action]actors.ChangeKind{wire.ControlRequest_PAUSE: actors.Pause, wire.ControlRequest_RESUME: actors.Resume,
+	wire.ControlRequest_CHECKPOINT: actors.Checkpoint, wire.ControlRequest_STOP: actors.Stop, wire.ControlRequest_RATE: actors.SetRate}
+
+func (r *run) control(m *wire.ControlRequest) error {
+	action := m.GetAction()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over() {
@@ -297,13 +307,16 @@ func (r *run) control(action wire.ControlRequest_Action) error {
 	if r.inner == nil && !ending {
 		return fmt.Errorf("%w: run %s has not begun", ErrRequest, r.id)
 	}
+	if kind := changeKinds[action]; kind != "" && (action != wire.ControlRequest_STOP || m.GetStep() != 0) {
+		if r.inner == nil {
+			return fmt.Errorf("%w: run %s has not begun", ErrRequest, r.id)
+		}
+		if err := r.inner.Change(troupe.Change{Kind: kind, Step: m.GetStep(), LR: m.GetLr(), MinLR: m.GetMinLr()}); err != nil {
+			return fmt.Errorf("%w: %w", ErrRequest, err)
+		}
+		return nil
+	}
 	switch action {
-	case wire.ControlRequest_PAUSE:
-		r.inner.Pause()
-	case wire.ControlRequest_RESUME:
-		r.inner.Resume()
-	case wire.ControlRequest_CHECKPOINT:
-		r.inner.Checkpoint()
 	case wire.ControlRequest_STOP, wire.ControlRequest_KILL:
 		r.asked, r.state = true, wire.RunSummary_STOPPING
 		switch {
@@ -335,12 +348,18 @@ func (r *run) kill() {
 // status is what every actor of the run is doing.
 func (r *run) status() actors.Status {
 	r.mu.Lock()
-	inner := r.inner
+	inner, hosts := r.inner, r.hosts
 	r.mu.Unlock()
 	if inner == nil {
 		return actors.Status{Time: time.Now()}
 	}
-	return inner.Status()
+	s := inner.Status()
+	for i, a := range s.Actors {
+		if a.Rank >= 0 && a.Host == "" { // nothing was heard of it yet
+			s.Actors[i].Host = hosts[a.Rank]
+		}
+	}
+	return s
 }
 
 // summary describes the run in a few words.

@@ -173,6 +173,7 @@ const (
 	ControlRequest_CHECKPOINT ControlRequest_Action = 3
 	ControlRequest_STOP       ControlRequest_Action = 4
 	ControlRequest_KILL       ControlRequest_Action = 5
+	ControlRequest_RATE       ControlRequest_Action = 6
 )
 
 // Enum value maps for ControlRequest_Action.
@@ -184,6 +185,7 @@ var (
 		3: "CHECKPOINT",
 		4: "STOP",
 		5: "KILL",
+		6: "RATE",
 	}
 	ControlRequest_Action_value = map[string]int32{
 		"NONE":       0,
@@ -192,6 +194,7 @@ var (
 		"CHECKPOINT": 3,
 		"STOP":       4,
 		"KILL":       5,
+		"RATE":       6,
 	}
 )
 
@@ -2448,7 +2451,7 @@ type Peers struct {
 	Scheduler     *Pid                   `protobuf:"bytes,1,opt,name=scheduler,proto3" json:"scheduler,omitempty"`
 	Loader        *Pid                   `protobuf:"bytes,2,opt,name=loader,proto3" json:"loader,omitempty"`
 	Checkpoint    *Pid                   `protobuf:"bytes,3,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	Stages        []*Pid                 `protobuf:"bytes,4,rep,name=stages,proto3" json:"stages,omitempty"`
+	Ranks         int32                  `protobuf:"varint,5,opt,name=ranks,proto3" json:"ranks,omitempty"` // number of stages, whose processes are known from Assign
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2504,11 +2507,11 @@ func (x *Peers) GetCheckpoint() *Pid {
 	return nil
 }
 
-func (x *Peers) GetStages() []*Pid {
+func (x *Peers) GetRanks() int32 {
 	if x != nil {
-		return x.Stages
+		return x.Ranks
 	}
-	return nil
+	return 0
 }
 
 type Order struct {
@@ -4088,6 +4091,7 @@ type ApiRequest struct {
 	//	*ApiRequest_Logs
 	//	*ApiRequest_Tokens
 	//	*ApiRequest_Members
+	//	*ApiRequest_Forecast
 	Kind          isApiRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4209,6 +4213,15 @@ func (x *ApiRequest) GetMembers() *MembersRequest {
 	return nil
 }
 
+func (x *ApiRequest) GetForecast() *ForecastRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiRequest_Forecast); ok {
+			return x.Forecast
+		}
+	}
+	return nil
+}
+
 type isApiRequest_Kind interface {
 	isApiRequest_Kind()
 }
@@ -4245,6 +4258,10 @@ type ApiRequest_Members struct {
 	Members *MembersRequest `protobuf:"bytes,9,opt,name=members,proto3,oneof"`
 }
 
+type ApiRequest_Forecast struct {
+	Forecast *ForecastRequest `protobuf:"bytes,10,opt,name=forecast,proto3,oneof"`
+}
+
 func (*ApiRequest_Submit) isApiRequest_Kind() {}
 
 func (*ApiRequest_Follow) isApiRequest_Kind() {}
@@ -4261,6 +4278,8 @@ func (*ApiRequest_Tokens) isApiRequest_Kind() {}
 
 func (*ApiRequest_Members) isApiRequest_Kind() {}
 
+func (*ApiRequest_Forecast) isApiRequest_Kind() {}
+
 type ApiReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Error *ApiError              `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"` // where there is one, nothing follows
@@ -4276,6 +4295,7 @@ type ApiReply struct {
 	//	*ApiReply_Logs
 	//	*ApiReply_Tokens
 	//	*ApiReply_Members
+	//	*ApiReply_Forecast
 	Kind          isApiReply_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4415,6 +4435,15 @@ func (x *ApiReply) GetMembers() *MembersReply {
 	return nil
 }
 
+func (x *ApiReply) GetForecast() *ForecastReply {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiReply_Forecast); ok {
+			return x.Forecast
+		}
+	}
+	return nil
+}
+
 type isApiReply_Kind interface {
 	isApiReply_Kind()
 }
@@ -4459,6 +4488,10 @@ type ApiReply_Members struct {
 	Members *MembersReply `protobuf:"bytes,11,opt,name=members,proto3,oneof"`
 }
 
+type ApiReply_Forecast struct {
+	Forecast *ForecastReply `protobuf:"bytes,12,opt,name=forecast,proto3,oneof"`
+}
+
 func (*ApiReply_Alive) isApiReply_Kind() {}
 
 func (*ApiReply_Submit) isApiReply_Kind() {}
@@ -4478,6 +4511,8 @@ func (*ApiReply_Logs) isApiReply_Kind() {}
 func (*ApiReply_Tokens) isApiReply_Kind() {}
 
 func (*ApiReply_Members) isApiReply_Kind() {}
+
+func (*ApiReply_Forecast) isApiReply_Kind() {}
 
 type Alive struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6259,6 +6294,9 @@ type ControlRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Run           string                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
 	Action        ControlRequest_Action  `protobuf:"varint,2,opt,name=action,proto3,enum=troupe.wire.ControlRequest_Action" json:"action,omitempty"`
+	Step          int64                  `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"` // when that many have ended; 0: as soon as possible
+	Lr            float64                `protobuf:"fixed64,4,opt,name=lr,proto3" json:"lr,omitempty"`    // of RATE
+	MinLr         float64                `protobuf:"fixed64,5,opt,name=min_lr,json=minLr,proto3" json:"min_lr,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6307,6 +6345,341 @@ func (x *ControlRequest) GetAction() ControlRequest_Action {
 	return ControlRequest_NONE
 }
 
+func (x *ControlRequest) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *ControlRequest) GetLr() float64 {
+	if x != nil {
+		return x.Lr
+	}
+	return 0
+}
+
+func (x *ControlRequest) GetMinLr() float64 {
+	if x != nil {
+		return x.MinLr
+	}
+	return 0
+}
+
+// ForecastRequest asks where a configuration's ranks would be computed, and what a step is
+// predicted to take there.
+type ForecastRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Config        []byte                 `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
+	File          string                 `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
+	Sets          []string               `protobuf:"bytes,3,rep,name=sets,proto3" json:"sets,omitempty"`
+	Seconds       float64                `protobuf:"fixed64,4,opt,name=seconds,proto3" json:"seconds,omitempty"` // that the layers are measured for
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForecastRequest) Reset() {
+	*x = ForecastRequest{}
+	mi := &file_wire_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForecastRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForecastRequest) ProtoMessage() {}
+
+func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForecastRequest.ProtoReflect.Descriptor instead.
+func (*ForecastRequest) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *ForecastRequest) GetConfig() []byte {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+func (x *ForecastRequest) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *ForecastRequest) GetSets() []string {
+	if x != nil {
+		return x.Sets
+	}
+	return nil
+}
+
+func (x *ForecastRequest) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+type ForecastReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ranks         []*ForecastRank        `protobuf:"bytes,1,rep,name=ranks,proto3" json:"ranks,omitempty"`
+	Links         []*ForecastLink        `protobuf:"bytes,2,rep,name=links,proto3" json:"links,omitempty"`
+	CostsOf       string                 `protobuf:"bytes,3,opt,name=costs_of,json=costsOf,proto3" json:"costs_of,omitempty"`
+	StepMs        float64                `protobuf:"fixed64,4,opt,name=step_ms,json=stepMs,proto3" json:"step_ms,omitempty"`
+	TokensPerS    float64                `protobuf:"fixed64,5,opt,name=tokens_per_s,json=tokensPerS,proto3" json:"tokens_per_s,omitempty"`
+	BubblePct     float64                `protobuf:"fixed64,6,opt,name=bubble_pct,json=bubblePct,proto3" json:"bubble_pct,omitempty"`
+	MessageMs     float64                `protobuf:"fixed64,7,opt,name=message_ms,json=messageMs,proto3" json:"message_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForecastReply) Reset() {
+	*x = ForecastReply{}
+	mi := &file_wire_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForecastReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForecastReply) ProtoMessage() {}
+
+func (x *ForecastReply) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForecastReply.ProtoReflect.Descriptor instead.
+func (*ForecastReply) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *ForecastReply) GetRanks() []*ForecastRank {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+func (x *ForecastReply) GetLinks() []*ForecastLink {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+func (x *ForecastReply) GetCostsOf() string {
+	if x != nil {
+		return x.CostsOf
+	}
+	return ""
+}
+
+func (x *ForecastReply) GetStepMs() float64 {
+	if x != nil {
+		return x.StepMs
+	}
+	return 0
+}
+
+func (x *ForecastReply) GetTokensPerS() float64 {
+	if x != nil {
+		return x.TokensPerS
+	}
+	return 0
+}
+
+func (x *ForecastReply) GetBubblePct() float64 {
+	if x != nil {
+		return x.BubblePct
+	}
+	return 0
+}
+
+func (x *ForecastReply) GetMessageMs() float64 {
+	if x != nil {
+		return x.MessageMs
+	}
+	return 0
+}
+
+type ForecastRank struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Worker        string                 `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`
+	Host          string                 `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`
+	Cores         int32                  `protobuf:"varint,4,opt,name=cores,proto3" json:"cores,omitempty"`
+	Bytes         int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	MemoryBytes   int64                  `protobuf:"varint,6,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForecastRank) Reset() {
+	*x = ForecastRank{}
+	mi := &file_wire_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForecastRank) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForecastRank) ProtoMessage() {}
+
+func (x *ForecastRank) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForecastRank.ProtoReflect.Descriptor instead.
+func (*ForecastRank) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *ForecastRank) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *ForecastRank) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *ForecastRank) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *ForecastRank) GetCores() int32 {
+	if x != nil {
+		return x.Cores
+	}
+	return 0
+}
+
+func (x *ForecastRank) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ForecastRank) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+type ForecastLink struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	LatencyMs     float64                `protobuf:"fixed64,3,opt,name=latency_ms,json=latencyMs,proto3" json:"latency_ms,omitempty"`
+	BytesPerS     float64                `protobuf:"fixed64,4,opt,name=bytes_per_s,json=bytesPerS,proto3" json:"bytes_per_s,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForecastLink) Reset() {
+	*x = ForecastLink{}
+	mi := &file_wire_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForecastLink) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForecastLink) ProtoMessage() {}
+
+func (x *ForecastLink) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForecastLink.ProtoReflect.Descriptor instead.
+func (*ForecastLink) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *ForecastLink) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *ForecastLink) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *ForecastLink) GetLatencyMs() float64 {
+	if x != nil {
+		return x.LatencyMs
+	}
+	return 0
+}
+
+func (x *ForecastLink) GetBytesPerS() float64 {
+	if x != nil {
+		return x.BytesPerS
+	}
+	return 0
+}
+
 type ControlReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Run           *RunSummary            `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
@@ -6316,7 +6689,7 @@ type ControlReply struct {
 
 func (x *ControlReply) Reset() {
 	*x = ControlReply{}
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6328,7 +6701,7 @@ func (x *ControlReply) String() string {
 func (*ControlReply) ProtoMessage() {}
 
 func (x *ControlReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6341,7 +6714,7 @@ func (x *ControlReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlReply.ProtoReflect.Descriptor instead.
 func (*ControlReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{78}
+	return file_wire_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ControlReply) GetRun() *RunSummary {
@@ -6362,7 +6735,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6374,7 +6747,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6387,7 +6760,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{79}
+	return file_wire_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *LogsRequest) GetRun() string {
@@ -6423,7 +6796,7 @@ type LogsReply struct {
 
 func (x *LogsReply) Reset() {
 	*x = LogsReply{}
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6435,7 +6808,7 @@ func (x *LogsReply) String() string {
 func (*LogsReply) ProtoMessage() {}
 
 func (x *LogsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6448,7 +6821,7 @@ func (x *LogsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsReply.ProtoReflect.Descriptor instead.
 func (*LogsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{80}
+	return file_wire_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *LogsReply) GetRecords() []*LogRecord {
@@ -6479,7 +6852,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6491,7 +6864,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6504,7 +6877,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{81}
+	return file_wire_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *LogRecord) GetTimeNs() int64 {
@@ -6559,7 +6932,7 @@ type LogAttribute struct {
 
 func (x *LogAttribute) Reset() {
 	*x = LogAttribute{}
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6571,7 +6944,7 @@ func (x *LogAttribute) String() string {
 func (*LogAttribute) ProtoMessage() {}
 
 func (x *LogAttribute) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6584,7 +6957,7 @@ func (x *LogAttribute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAttribute.ProtoReflect.Descriptor instead.
 func (*LogAttribute) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{82}
+	return file_wire_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *LogAttribute) GetKey() string {
@@ -6613,7 +6986,7 @@ type LogBatch struct {
 
 func (x *LogBatch) Reset() {
 	*x = LogBatch{}
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6625,7 +6998,7 @@ func (x *LogBatch) String() string {
 func (*LogBatch) ProtoMessage() {}
 
 func (x *LogBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6638,7 +7011,7 @@ func (x *LogBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogBatch.ProtoReflect.Descriptor instead.
 func (*LogBatch) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{83}
+	return file_wire_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *LogBatch) GetRecords() []*LogRecord {
@@ -6669,7 +7042,7 @@ type TokensRequest struct {
 
 func (x *TokensRequest) Reset() {
 	*x = TokensRequest{}
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6681,7 +7054,7 @@ func (x *TokensRequest) String() string {
 func (*TokensRequest) ProtoMessage() {}
 
 func (x *TokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6694,7 +7067,7 @@ func (x *TokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensRequest.ProtoReflect.Descriptor instead.
 func (*TokensRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{84}
+	return file_wire_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *TokensRequest) GetKind() isTokensRequest_Kind {
@@ -6763,7 +7136,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6775,7 +7148,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6788,7 +7161,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{85}
+	return file_wire_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *CreateToken) GetRole() string {
@@ -6813,7 +7186,7 @@ type ListTokens struct {
 
 func (x *ListTokens) Reset() {
 	*x = ListTokens{}
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6825,7 +7198,7 @@ func (x *ListTokens) String() string {
 func (*ListTokens) ProtoMessage() {}
 
 func (x *ListTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6838,7 +7211,7 @@ func (x *ListTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokens.ProtoReflect.Descriptor instead.
 func (*ListTokens) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{86}
+	return file_wire_proto_rawDescGZIP(), []int{90}
 }
 
 type RevokeToken struct {
@@ -6850,7 +7223,7 @@ type RevokeToken struct {
 
 func (x *RevokeToken) Reset() {
 	*x = RevokeToken{}
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6862,7 +7235,7 @@ func (x *RevokeToken) String() string {
 func (*RevokeToken) ProtoMessage() {}
 
 func (x *RevokeToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6875,7 +7248,7 @@ func (x *RevokeToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
 func (*RevokeToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{87}
+	return file_wire_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *RevokeToken) GetId() string {
@@ -6895,7 +7268,7 @@ type TokensReply struct {
 
 func (x *TokensReply) Reset() {
 	*x = TokensReply{}
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6907,7 +7280,7 @@ func (x *TokensReply) String() string {
 func (*TokensReply) ProtoMessage() {}
 
 func (x *TokensReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6920,7 +7293,7 @@ func (x *TokensReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensReply.ProtoReflect.Descriptor instead.
 func (*TokensReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{88}
+	return file_wire_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *TokensReply) GetToken() string {
@@ -6950,7 +7323,7 @@ type TokenInfo struct {
 
 func (x *TokenInfo) Reset() {
 	*x = TokenInfo{}
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6962,7 +7335,7 @@ func (x *TokenInfo) String() string {
 func (*TokenInfo) ProtoMessage() {}
 
 func (x *TokenInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6975,7 +7348,7 @@ func (x *TokenInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenInfo.ProtoReflect.Descriptor instead.
 func (*TokenInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{89}
+	return file_wire_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *TokenInfo) GetId() string {
@@ -7021,7 +7394,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7033,7 +7406,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7046,7 +7419,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{90}
+	return file_wire_proto_rawDescGZIP(), []int{94}
 }
 
 type MembersReply struct {
@@ -7059,7 +7432,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7071,7 +7444,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7084,7 +7457,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{91}
+	return file_wire_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *MembersReply) GetTimeNs() int64 {
@@ -7120,7 +7493,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7132,7 +7505,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7145,7 +7518,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{92}
+	return file_wire_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *MemberStatus) GetName() string {
@@ -7401,14 +7774,14 @@ const file_wire_proto_rawDesc = "" +
 	"\x05order\x18\x04 \x01(\x03R\x05order\"/\n" +
 	"\x03Pid\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\xbd\x01\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\xaf\x01\n" +
 	"\x05Peers\x12.\n" +
 	"\tscheduler\x18\x01 \x01(\v2\x10.troupe.wire.PidR\tscheduler\x12(\n" +
 	"\x06loader\x18\x02 \x01(\v2\x10.troupe.wire.PidR\x06loader\x120\n" +
 	"\n" +
 	"checkpoint\x18\x03 \x01(\v2\x10.troupe.wire.PidR\n" +
-	"checkpoint\x12(\n" +
-	"\x06stages\x18\x04 \x03(\v2\x10.troupe.wire.PidR\x06stages\"j\n" +
+	"checkpoint\x12\x14\n" +
+	"\x05ranks\x18\x05 \x01(\x05R\x05ranksJ\x04\b\x04\x10\x05\"j\n" +
 	"\x05Order\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\rR\x05phase\x12\x14\n" +
 	"\x05trace\x18\x02 \x01(\bR\x05trace\x125\n" +
@@ -7521,7 +7894,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x06Weight\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12+\n" +
-	"\x06tensor\x18\x03 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\"\xdb\x03\n" +
+	"\x06tensor\x18\x03 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\"\x97\x04\n" +
 	"\n" +
 	"ApiRequest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x124\n" +
@@ -7532,8 +7905,10 @@ const file_wire_proto_rawDesc = "" +
 	"\acontrol\x18\x06 \x01(\v2\x1b.troupe.wire.ControlRequestH\x00R\acontrol\x12.\n" +
 	"\x04logs\x18\a \x01(\v2\x18.troupe.wire.LogsRequestH\x00R\x04logs\x124\n" +
 	"\x06tokens\x18\b \x01(\v2\x1a.troupe.wire.TokensRequestH\x00R\x06tokens\x127\n" +
-	"\amembers\x18\t \x01(\v2\x1b.troupe.wire.MembersRequestH\x00R\amembersB\x06\n" +
-	"\x04kind\"\xbb\x04\n" +
+	"\amembers\x18\t \x01(\v2\x1b.troupe.wire.MembersRequestH\x00R\amembers\x12:\n" +
+	"\bforecast\x18\n" +
+	" \x01(\v2\x1c.troupe.wire.ForecastRequestH\x00R\bforecastB\x06\n" +
+	"\x04kind\"\xf5\x04\n" +
 	"\bApiReply\x12+\n" +
 	"\x05error\x18\x01 \x01(\v2\x15.troupe.wire.ApiErrorR\x05error\x12*\n" +
 	"\x05alive\x18\x02 \x01(\v2\x12.troupe.wire.AliveH\x00R\x05alive\x122\n" +
@@ -7546,7 +7921,8 @@ const file_wire_proto_rawDesc = "" +
 	"\x04logs\x18\t \x01(\v2\x16.troupe.wire.LogsReplyH\x00R\x04logs\x122\n" +
 	"\x06tokens\x18\n" +
 	" \x01(\v2\x18.troupe.wire.TokensReplyH\x00R\x06tokens\x125\n" +
-	"\amembers\x18\v \x01(\v2\x19.troupe.wire.MembersReplyH\x00R\amembersB\x06\n" +
+	"\amembers\x18\v \x01(\v2\x19.troupe.wire.MembersReplyH\x00R\amembers\x128\n" +
+	"\bforecast\x18\f \x01(\v2\x1a.troupe.wire.ForecastReplyH\x00R\bforecastB\x06\n" +
 	"\x04kind\"\a\n" +
 	"\x05Alive\"\xe8\x01\n" +
 	"\bApiError\x12.\n" +
@@ -7741,10 +8117,13 @@ const file_wire_proto_rawDesc = "" +
 	"\vActorStatus\x121\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x15.troupe.wire.SnapshotR\bsnapshot\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x19\n" +
-	"\bheard_ns\x18\x03 \x01(\x03R\aheardNs\"\xad\x01\n" +
+	"\bheard_ns\x18\x03 \x01(\x03R\aheardNs\"\xf2\x01\n" +
 	"\x0eControlRequest\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\x12:\n" +
-	"\x06action\x18\x02 \x01(\x0e2\".troupe.wire.ControlRequest.ActionR\x06action\"M\n" +
+	"\x06action\x18\x02 \x01(\x0e2\".troupe.wire.ControlRequest.ActionR\x06action\x12\x12\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\x12\x0e\n" +
+	"\x02lr\x18\x04 \x01(\x01R\x02lr\x12\x15\n" +
+	"\x06min_lr\x18\x05 \x01(\x01R\x05minLr\"W\n" +
 	"\x06Action\x12\b\n" +
 	"\x04NONE\x10\x00\x12\t\n" +
 	"\x05PAUSE\x10\x01\x12\n" +
@@ -7753,7 +8132,37 @@ const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"CHECKPOINT\x10\x03\x12\b\n" +
 	"\x04STOP\x10\x04\x12\b\n" +
-	"\x04KILL\x10\x05\"9\n" +
+	"\x04KILL\x10\x05\x12\b\n" +
+	"\x04RATE\x10\x06\"k\n" +
+	"\x0fForecastRequest\x12\x16\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\x12\x12\n" +
+	"\x04file\x18\x02 \x01(\tR\x04file\x12\x12\n" +
+	"\x04sets\x18\x03 \x03(\tR\x04sets\x12\x18\n" +
+	"\aseconds\x18\x04 \x01(\x01R\aseconds\"\x85\x02\n" +
+	"\rForecastReply\x12/\n" +
+	"\x05ranks\x18\x01 \x03(\v2\x19.troupe.wire.ForecastRankR\x05ranks\x12/\n" +
+	"\x05links\x18\x02 \x03(\v2\x19.troupe.wire.ForecastLinkR\x05links\x12\x19\n" +
+	"\bcosts_of\x18\x03 \x01(\tR\acostsOf\x12\x17\n" +
+	"\astep_ms\x18\x04 \x01(\x01R\x06stepMs\x12 \n" +
+	"\ftokens_per_s\x18\x05 \x01(\x01R\n" +
+	"tokensPerS\x12\x1d\n" +
+	"\n" +
+	"bubble_pct\x18\x06 \x01(\x01R\tbubblePct\x12\x1d\n" +
+	"\n" +
+	"message_ms\x18\a \x01(\x01R\tmessageMs\"\x9d\x01\n" +
+	"\fForecastRank\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
+	"\x06worker\x18\x02 \x01(\tR\x06worker\x12\x12\n" +
+	"\x04host\x18\x03 \x01(\tR\x04host\x12\x14\n" +
+	"\x05cores\x18\x04 \x01(\x05R\x05cores\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\x12!\n" +
+	"\fmemory_bytes\x18\x06 \x01(\x03R\vmemoryBytes\"q\n" +
+	"\fForecastLink\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\x12\x1d\n" +
+	"\n" +
+	"latency_ms\x18\x03 \x01(\x01R\tlatencyMs\x12\x1e\n" +
+	"\vbytes_per_s\x18\x04 \x01(\x01R\tbytesPerS\"9\n" +
 	"\fControlReply\x12)\n" +
 	"\x03run\x18\x01 \x01(\v2\x17.troupe.wire.RunSummaryR\x03run\"R\n" +
 	"\vLogsRequest\x12\x10\n" +
@@ -7830,7 +8239,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 97)
 var file_wire_proto_goTypes = []any{
 	(ApiError_Kind)(0),         // 0: troupe.wire.ApiError.Kind
 	(RunSummary_State)(0),      // 1: troupe.wire.RunSummary.State
@@ -7913,21 +8322,25 @@ var file_wire_proto_goTypes = []any{
 	(*RunStatusReply)(nil),     // 78: troupe.wire.RunStatusReply
 	(*ActorStatus)(nil),        // 79: troupe.wire.ActorStatus
 	(*ControlRequest)(nil),     // 80: troupe.wire.ControlRequest
-	(*ControlReply)(nil),       // 81: troupe.wire.ControlReply
-	(*LogsRequest)(nil),        // 82: troupe.wire.LogsRequest
-	(*LogsReply)(nil),          // 83: troupe.wire.LogsReply
-	(*LogRecord)(nil),          // 84: troupe.wire.LogRecord
-	(*LogAttribute)(nil),       // 85: troupe.wire.LogAttribute
-	(*LogBatch)(nil),           // 86: troupe.wire.LogBatch
-	(*TokensRequest)(nil),      // 87: troupe.wire.TokensRequest
-	(*CreateToken)(nil),        // 88: troupe.wire.CreateToken
-	(*ListTokens)(nil),         // 89: troupe.wire.ListTokens
-	(*RevokeToken)(nil),        // 90: troupe.wire.RevokeToken
-	(*TokensReply)(nil),        // 91: troupe.wire.TokensReply
-	(*TokenInfo)(nil),          // 92: troupe.wire.TokenInfo
-	(*MembersRequest)(nil),     // 93: troupe.wire.MembersRequest
-	(*MembersReply)(nil),       // 94: troupe.wire.MembersReply
-	(*MemberStatus)(nil),       // 95: troupe.wire.MemberStatus
+	(*ForecastRequest)(nil),    // 81: troupe.wire.ForecastRequest
+	(*ForecastReply)(nil),      // 82: troupe.wire.ForecastReply
+	(*ForecastRank)(nil),       // 83: troupe.wire.ForecastRank
+	(*ForecastLink)(nil),       // 84: troupe.wire.ForecastLink
+	(*ControlReply)(nil),       // 85: troupe.wire.ControlReply
+	(*LogsRequest)(nil),        // 86: troupe.wire.LogsRequest
+	(*LogsReply)(nil),          // 87: troupe.wire.LogsReply
+	(*LogRecord)(nil),          // 88: troupe.wire.LogRecord
+	(*LogAttribute)(nil),       // 89: troupe.wire.LogAttribute
+	(*LogBatch)(nil),           // 90: troupe.wire.LogBatch
+	(*TokensRequest)(nil),      // 91: troupe.wire.TokensRequest
+	(*CreateToken)(nil),        // 92: troupe.wire.CreateToken
+	(*ListTokens)(nil),         // 93: troupe.wire.ListTokens
+	(*RevokeToken)(nil),        // 94: troupe.wire.RevokeToken
+	(*TokensReply)(nil),        // 95: troupe.wire.TokensReply
+	(*TokenInfo)(nil),          // 96: troupe.wire.TokenInfo
+	(*MembersRequest)(nil),     // 97: troupe.wire.MembersRequest
+	(*MembersReply)(nil),       // 98: troupe.wire.MembersReply
+	(*MemberStatus)(nil),       // 99: troupe.wire.MemberStatus
 }
 var file_wire_proto_depIdxs = []int32{
 	25,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
@@ -7976,30 +8389,30 @@ var file_wire_proto_depIdxs = []int32{
 	27,  // 43: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
 	27,  // 44: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
 	27,  // 45: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
-	27,  // 46: troupe.wire.Peers.stages:type_name -> troupe.wire.Pid
-	30,  // 47: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
-	31,  // 48: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
-	32,  // 49: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
-	27,  // 50: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
-	31,  // 51: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
-	32,  // 52: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
-	39,  // 53: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
-	40,  // 54: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
-	41,  // 55: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
-	18,  // 56: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
-	30,  // 57: troupe.wire.Apply.update:type_name -> troupe.wire.Update
-	46,  // 58: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
-	18,  // 59: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
-	27,  // 60: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
-	32,  // 61: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
-	60,  // 62: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
-	62,  // 63: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
-	74,  // 64: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
-	77,  // 65: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
-	80,  // 66: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
-	82,  // 67: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
-	87,  // 68: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
-	93,  // 69: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	30,  // 46: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
+	31,  // 47: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
+	32,  // 48: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
+	27,  // 49: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
+	31,  // 50: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
+	32,  // 51: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
+	39,  // 52: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
+	40,  // 53: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
+	41,  // 54: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
+	18,  // 55: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
+	30,  // 56: troupe.wire.Apply.update:type_name -> troupe.wire.Update
+	46,  // 57: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
+	18,  // 58: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
+	27,  // 59: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
+	32,  // 60: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
+	60,  // 61: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
+	62,  // 62: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
+	74,  // 63: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
+	77,  // 64: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
+	80,  // 65: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	86,  // 66: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	91,  // 67: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	97,  // 68: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	81,  // 69: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
 	59,  // 70: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
 	58,  // 71: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
 	61,  // 72: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
@@ -8007,43 +8420,46 @@ var file_wire_proto_depIdxs = []int32{
 	64,  // 74: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
 	75,  // 75: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
 	78,  // 76: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
-	81,  // 77: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
-	83,  // 78: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
-	91,  // 79: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
-	94,  // 80: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
-	0,   // 81: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
-	76,  // 82: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
-	65,  // 83: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
-	66,  // 84: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
-	67,  // 85: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
-	68,  // 86: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
-	69,  // 87: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
-	70,  // 88: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
-	71,  // 89: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
-	72,  // 90: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
-	73,  // 91: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
-	78,  // 92: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	59,  // 93: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	76,  // 94: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	1,   // 95: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	76,  // 96: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	79,  // 97: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	17,  // 98: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	2,   // 99: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	76,  // 100: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	84,  // 101: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	85,  // 102: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	84,  // 103: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	88,  // 104: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	89,  // 105: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	90,  // 106: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	92,  // 107: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	95,  // 108: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	109, // [109:109] is the sub-list for method output_type
-	109, // [109:109] is the sub-list for method input_type
-	109, // [109:109] is the sub-list for extension type_name
-	109, // [109:109] is the sub-list for extension extendee
-	0,   // [0:109] is the sub-list for field type_name
+	85,  // 77: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	87,  // 78: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	95,  // 79: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	98,  // 80: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	82,  // 81: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
+	0,   // 82: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
+	76,  // 83: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
+	65,  // 84: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
+	66,  // 85: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
+	67,  // 86: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
+	68,  // 87: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
+	69,  // 88: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
+	70,  // 89: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
+	71,  // 90: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
+	72,  // 91: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
+	73,  // 92: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
+	78,  // 93: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	59,  // 94: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	76,  // 95: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	1,   // 96: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	76,  // 97: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	79,  // 98: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	17,  // 99: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	2,   // 100: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	83,  // 101: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	84,  // 102: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	76,  // 103: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	88,  // 104: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	89,  // 105: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	88,  // 106: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	92,  // 107: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	93,  // 108: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	94,  // 109: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	96,  // 110: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	99,  // 111: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	112, // [112:112] is the sub-list for method output_type
+	112, // [112:112] is the sub-list for method input_type
+	112, // [112:112] is the sub-list for extension type_name
+	112, // [112:112] is the sub-list for extension extendee
+	0,   // [0:112] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -8097,6 +8513,7 @@ func file_wire_proto_init() {
 		(*ApiRequest_Logs)(nil),
 		(*ApiRequest_Tokens)(nil),
 		(*ApiRequest_Members)(nil),
+		(*ApiRequest_Forecast)(nil),
 	}
 	file_wire_proto_msgTypes[54].OneofWrappers = []any{
 		(*ApiReply_Alive)(nil),
@@ -8109,6 +8526,7 @@ func file_wire_proto_init() {
 		(*ApiReply_Logs)(nil),
 		(*ApiReply_Tokens)(nil),
 		(*ApiReply_Members)(nil),
+		(*ApiReply_Forecast)(nil),
 	}
 	file_wire_proto_msgTypes[61].OneofWrappers = []any{
 		(*RunEvent_Info)(nil),
@@ -8123,7 +8541,7 @@ func file_wire_proto_init() {
 	}
 	file_wire_proto_msgTypes[63].OneofWrappers = []any{}
 	file_wire_proto_msgTypes[73].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[84].OneofWrappers = []any{
+	file_wire_proto_msgTypes[88].OneofWrappers = []any{
 		(*TokensRequest_Create)(nil),
 		(*TokensRequest_List)(nil),
 		(*TokensRequest_Revoke)(nil),
@@ -8134,7 +8552,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   93,
+			NumMessages:   97,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

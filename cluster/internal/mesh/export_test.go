@@ -1,6 +1,9 @@
 package mesh
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/cluster/internal/lane"
@@ -36,4 +39,22 @@ func (m *Mesh) BulkOut() (messages, bytes uint64) {
 		bytes += p.BytesOut
 	}
 	return messages, bytes
+}
+
+// Debug shows link and lane state.
+func (m *Mesh) Debug() string {
+	var b strings.Builder
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, p := range m.peers {
+		w, r := m.link.Waiting(id)
+		fmt.Fprintf(&b, "  to %s: waiting %d resent %d", p.GetName(), w, r)
+		for _, l := range m.lane.Stats().Peers {
+			if l.ID == lane.ID(id) {
+				fmt.Fprintf(&b, " lane %+v", l)
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
 }

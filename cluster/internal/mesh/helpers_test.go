@@ -171,7 +171,12 @@ func ended(t testing.TB, run *actors.Run, parts []*actors.Stages, limit time.Dur
 	select {
 	case <-run.Done():
 	case <-time.After(limit):
-		t.Fatalf("the run does not end:\n%v", run.Status())
+		s := run.Status()
+		s.Actors = s.Actors[:4]
+		for _, p := range parts {
+			s.Actors = append(s.Actors, p.Status().Actors...)
+		}
+		t.Fatalf("the run does not end:\n%v", s)
 	}
 	for _, p := range parts {
 		select {

@@ -89,7 +89,7 @@ func BenchmarkStages(b *testing.B) {
 				}
 				return s
 			})
-			if out := ended(b, run, parts, 10*time.Minute); out.Err != nil {
+			if out := ended(b, run, parts, 3*time.Minute); out.Err != nil {
 				b.Fatal(out.Err)
 			}
 			took := finished.Sub(began)

@@ -1,0 +1,109 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/telemetry"
+)
+
+// over sends a message over the wire.
+func over[M proto.Message](t *testing.T, m, to M) M {
+	t.Helper()
+	text, err := proto.Marshal(m)
+	if err == nil {
+		err = proto.Unmarshal(text, to)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+func ptr(v float64) *float64 { return &v }
+
+// TestEventsArrive: every kind of event arrives as it was sent.
+func TestEventsArrive(t *testing.T) {
+	status := actors.Status{Time: time.Unix(100, 5), Actors: []actors.Snapshot{
+		{Actor: "stage 1", Rank: 1, Step: 3, Doing: actors.Waiting, Action: scheduler.Action{Chunk: 1, Type: scheduler.F, Microbatch: 2}, Wait: actors.WaitActivation, From: "stage 0", Held: 1, Need: 2,
+			Since: time.Unix(99, 0), Host: "b", Heard: time.Unix(98, 0)},
+		{Actor: "loader", Rank: -1, Since: time.Unix(90, 0)},
+	}}
+	for _, e := range []troupe.Event{
+		troupe.StepEvent{Record: telemetry.Record{Step: 4, Loss: ptr(1.5), MTPLoss: ptr(2), ValLoss: ptr(3), GradNorm: ptr(4), LR: ptr(0), Tokens: 5, TokensPerS: ptr(6), StepMS: ptr(7), BubblePct: ptr(8), PeakMemBytes: 9, Skipped: true, Update: "kept"}, IdealBubblePct: 10},
+		troupe.StepEvent{},
+		troupe.CheckpointEvent{Step: 4, Dir: "a/b", Best: true, Took: time.Second},
+		troupe.WarningEvent{Text: "mind"},
+		troupe.RestartEvent{Err: errors.New("lost"), Restart: 2, Most: 10},
+		troupe.StallEvent{Quiet: time.Minute, Status: status},
+		troupe.PauseEvent{Step: 7, Paused: true},
+	} {
+		got, err := unpackEvent(over(t, packEvent(e), new(wire.RunEvent)))
+		if err != nil || !reflect.DeepEqual(got, e) {
+			t.Errorf("got %+v, %v, want %+v", got, err, e)
+		}
+	}
+	info := troupe.Info{Name: "n", Out: "o", Family: "gpt2", Parameters: 1, Vocab: 2, TrainTokens: 3, ValTokens: 4, EvalWindows: 5, EpochWindows: 6, EpochSteps: 7, Epochs: 8, Steps: 9, ResumedAt: 10, Schedule: "1f1b", Stages: 11, Chunks: 12,
+		Microbatches: 13, Layout: "E|L", BubblePct: 14, PeakInFlight: []int{15, 16}, Device: "cpu", Threads: 17, Kernels: "avx2"}
+	if got := unpackInfo(over(t, packInfo(info), new(wire.RunInfo))); !reflect.DeepEqual(got, info) {
+		t.Errorf("got %+v, want %+v", got, info)
+	}
+	res := troupe.Result{Step: 1, Stopped: true, FirstValLoss: 2, LastValLoss: 3, BestValLoss: 4, BestStep: 5, Dir: "d", Updates: troupe.Updates{Kept: 6, RolledBack: 7, Waited: 8}}
+	if got, err := unpackEnd(over(t, packEnd(res, nil), new(wire.EndEvent))); err != nil || !reflect.DeepEqual(got, res) {
+		t.Errorf("got %+v, %v, want %+v", got, err, res)
+	}
+	if e, err := unpackEvent(&wire.RunEvent{}); e != nil || err != nil {
+		t.Errorf("no event: %v, %v", e, err)
+	}
+}
+
+// TestErrorsArrive: an error's text and what callers branch on arrive.
+func TestErrorsArrive(t *testing.T) {
+	_, parsed := config.Parse("c.toml", []byte("[run]\nstepps = 1\nname = 2\n"), nil, nil)
+	long := errors.New(strings.Repeat("\xff", 3*limitErrorBytes))
+	for _, c := range []struct {
+		err  error
+		is   error // nil: a *troupe.SetupError
+		same bool
+	}{
+		{&troupe.SetupError{Err: parsed}, nil, true},
+		{&troupe.SetupError{Err: errors.New("no data")}, nil, true},
+		{fmt.Errorf("%w: two are missing", troupe.ErrNoWorkers), troupe.ErrNoWorkers, true},
+		{fmt.Errorf("%w: by process 1", checkpoint.ErrLocked), ErrTryAgain, true},
+		{fmt.Errorf("%w: x", ErrNoRun), ErrNoRun, true},
+		{fmt.Errorf("%w: x", ErrForbidden), ErrForbidden, true},
+		{fmt.Errorf("%w: x", ErrRequest), ErrRequest, true},
+		{ErrSlow, ErrSlow, true},
+		{ErrClosing, ErrClosing, true},
+		{actors.ErrKilled, actors.ErrKilled, true},
+		{long, nil, false},
+	} {
+		got := unpackError(over(t, packError(c.err), new(wire.ApiError)))
+		var setup *troupe.SetupError
+		switch {
+		case c.same && got.Error() != c.err.Error():
+			t.Errorf("%v arrives as %v", c.err, got)
+		case c.is != nil && !errors.Is(got, c.is):
+			t.Errorf("%v is not %v", got, c.is)
+		case c.is == nil && c.same && !errors.As(got, &setup):
+			t.Errorf("%v is no error of the setup", got)
+		case len(got.Error()) > limitErrorBytes+10:
+			t.Errorf("%d bytes arrive", len(got.Error()))
+		}
+	}
+	if unpackError(packError(nil)) != nil {
+		t.Error("no error arrives as one")
+	}
+}

@@ -1,0 +1,113 @@
+package cluster
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+var entries = []entry{
+	{ID: "01ab23cd", Name: "one", By: "operator-x", Folder: "/here", Config: "[run]\nname = \"one\"\n", Workers: 2, Submitted: "2026-11-22T10:00:00Z", Paused: true},
+	{ID: "deadbeef", Name: "two \"quoted\"", Folder: "/", Config: "", AcceptNewData: true, Stopping: true, Submitted: "2026-11-22T10:00:01Z"},
+}
+
+// TestJournal: what was noted is there for the next coordinator of the folder, and for one
+// at a time.
+func TestJournal(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	j, err := openJournal(dir)
+	if err != nil || len(j.entries) > 0 {
+		t.Fatalf("a new folder: %v, %v", j, err)
+	}
+	if _, err := openJournal(dir); err == nil || !strings.Contains(err.Error(), "another coordinator uses") {
+		t.Errorf("a second coordinator: %v", err)
+	}
+	changed := entries[0]
+	changed.Paused = false
+	for _, e := range []entry{entries[0], entries[1], changed, {ID: "00000000", Submitted: entries[0].Submitted}} {
+		if err := j.put(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []string{"00000000", "12341234"} {
+		if err := j.remove(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := openJournal(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.close() //nolint:errcheck // of a test
+	if want := []entry{changed, entries[1]}; !reflect.DeepEqual(again.entries, want) {
+		t.Errorf("got %+v, want %+v", again.entries, want)
+	}
+}
+
+// TestDamagedJournal: nothing that could be another run than it was is taken for one.
+func TestDamagedJournal(t *testing.T) {
+	good, err := encodeJournal(entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(good)
+	for name, bad := range map[string]string{
+		"cut off":         text[:len(text)/2],
+		"empty":           "",
+		"more behind it":  text + "{}",
+		"another version": strings.Replace(text, `"version": 1`, `"version": 2`, 1),
+		"no version":      strings.Replace(text, `"version": 1,`, "", 1),
+		"an unknown key":  strings.Replace(text, `"name"`, `"nam"`, 1),
+		"a key twice":     strings.Replace(text, `"name": "one"`, `"name": "one", "name": "one"`, 1),
+		"a key missing":   strings.Replace(text, `"name": "one",`, "", 1),
+		"an id twice":     strings.Replace(text, "deadbeef", "01ab23cd", 1),
+		"a bad id":        strings.Replace(text, "deadbeef", "../../x", 1),
+		"a wrong type":    strings.Replace(text, `"paused": true`, `"paused": "true"`, 1),
+		"a negative":      strings.Replace(text, `"workers": 2`, `"workers": -2`, 1),
+		"no time":         strings.Replace(text, "2026-11-22T10:00:01Z", "yesterday", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, journalFile)
+			if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if j, err := openJournal(dir); !errors.Is(err, ErrJournal) || !strings.Contains(err.Error(), "restore it, or move it away") {
+				t.Errorf("%v, %v", j, err)
+			}
+			if left, err := os.ReadFile(path); err != nil || string(left) != bad {
+				t.Errorf("it was changed: %v", err)
+			}
+		})
+	}
+}
+
+// FuzzJournal: what is read is written the same way again.
+func FuzzJournal(f *testing.F) {
+	good, err := encodeJournal(entries)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte(`{"version":1,"runs":[]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		got, err := decodeJournal(text)
+		if err != nil {
+			return
+		}
+		text, err = encodeJournal(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := decodeJournal(text)
+		if err != nil || !(len(got) == 0 && len(again) == 0 || reflect.DeepEqual(got, again)) {
+			t.Errorf("%+v is read again as %+v, %v", got, again, err)
+		}
+	})
+}
