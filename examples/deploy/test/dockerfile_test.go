@@ -32,7 +32,7 @@ func images(t *testing.T) (byName map[string]image, last string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it is only read
 	parsed, err := parser.Parse(f)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestDockerfile(t *testing.T) {
 	if err != nil {
 		t.Fatal("the build has not made what is copied:", err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it is only read
 	if libraries, err := f.ImportedLibraries(); err != nil || len(libraries) > 0 || slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
 		t.Fatalf("it is not static: libraries %v, error %v", libraries, err)
 	}
