@@ -7,37 +7,20 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 )
 
-func (a *app) newChange() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "change",
-		Short: "Pause a run of a cluster, let it go on, or change its learning rate",
-		Long: `Change a run of a cluster while it trains. A change takes effect when the step in
-progress has ended, or the step that --at-step names. It is written to the run's
-changes.jsonl before, and takes effect at the same step again when the run goes on
-from an older checkpoint: the figures repeat.`,
-	}
-	for _, c := range []struct {
-		name, short string
-		kind        actors.ChangeKind
-	}{
-		{"pause RUN", "Hold a run between two steps", actors.Pause},
-		{"resume RUN", "Let a paused run go on, and take pauses to come back", actors.Resume},
-		{"checkpoint RUN", "Write a checkpoint", actors.Checkpoint},
-		{"stop RUN", "Stop at a step, with a checkpoint (engine stop does so at once)", actors.Stop},
-		{"rate RUN", "Go on with another learning rate", actors.SetRate},
-	} {
-		cmd.AddCommand(a.newChangeOf(c.name, c.short, c.kind))
-	}
-	asGroup(cmd)
-	return cmd
-}
-
-func (a *app) newChangeOf(use, short string, kind actors.ChangeKind) *cobra.Command {
+// newChange makes a command that changes a run.
+func (a *app) newChange(name, short string, kind actors.ChangeKind) *cobra.Command {
 	var o clientFlags
 	ch := troupe.Change{Kind: kind}
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: takes("RUN"),
+		Use:   name + " RUN",
+		Short: short,
+		Long: short + `. RUN is its id, the beginning of it, or its name:
+engine ps lists them. A change that names a step, and one of the learning rate, is
+written to the run's changes.jsonl before it takes effect, and takes effect at the same
+step again when the run goes on from an older checkpoint: the figures repeat.`,
+		Example: "  engine cluster " + name + " tiny" + map[bool]string{true: " --lr 3e-4 --at-step 2000"}[kind == actors.SetRate],
+		Args:    takes("RUN"),
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("at-step") && ch.Step < 1 {
 				return usagef("--at-step %d: give the number of a step, 1 or more", ch.Step)
