@@ -48,7 +48,7 @@ func parseChanges(text []byte) ([]actors.Change, error) {
 		var c actors.Change
 		err := dec.Decode(&c)
 		if err == nil {
-			if _, end := dec.Token(); end != io.EOF { //nolint:errorlint // as Token gives it
+			if _, end := dec.Token(); end != io.EOF {
 				err = errors.New("something follows the object")
 			}
 		}
