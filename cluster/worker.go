@@ -238,13 +238,13 @@ func (w *worker) welcome(m *wire.Welcome) {
 	was := w.coordinator
 	w.coordinator, w.welcomed = m.GetCoordinator(), true
 	w.mu.Unlock()
+	id, _ := uuid.FromBytes(m.GetCoordinator().GetIncarnation()) // which SetPeer looks at
+	if was != nil && string(was.GetIncarnation()) != string(id[:]) {
+		w.giveUp("the coordinator was started again") // before an order of the new one can come
+	}
 	if err := w.mesh.SetPeer(m.GetCoordinator()); err != nil {
 		w.log.Error("the coordinator's greeting", "err", err)
 		return
-	}
-	id, _ := uuid.FromBytes(m.GetCoordinator().GetIncarnation()) // which SetPeer has looked at
-	if was != nil && string(was.GetIncarnation()) != string(id[:]) {
-		w.giveUp("the coordinator was started again")
 	}
 	w.mesh.Reconnected(id)
 	w.log.Info("joined", "coordinator", m.GetCoordinator().GetAddress(), "address", w.transport.Address())
