@@ -35,6 +35,7 @@ test: ## run all tests, with the race detector where there are goroutines and a 
 	$(GO) vet ./...
 	$(GO) test ./...
 	cd $(ASMGEN) && $(GO) vet . && $(GO) test .
+	cd $(DEPLOY) && $(GO) vet . && $(GO) test .
 ifneq ($(CC_FOUND),)
 	CGO_ENABLED=1 $(GO) test -race $(RACE_PACKAGES)
 else
@@ -42,11 +43,14 @@ else
 endif
 
 # Packages that start goroutines.
-RACE_PACKAGES := . ./actors ./checkpoint ./cli ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./telemetry
+RACE_PACKAGES := . ./actors ./checkpoint ./cli ./cluster ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./telemetry
 
 .PHONY: bench
 bench: ## run the benchmarks (BENCHMARKS.md has the figures)
 	$(GO) test -run '^$$' -bench . -benchtime 2s ./actors ./tensorops/cpu/... ./scheduler
+
+# A module of its own, for what only it needs. It runs the engine as the files say.
+DEPLOY := examples/deploy/test
 
 ASMGEN := tensorops/cpu/internal/asmgen
 
@@ -61,6 +65,16 @@ proto: ## write the Go code of the wire's schema again
 .PHONY: check-net
 check-net: ## run the tests over networks with delay, loss, a rate and partitions (Linux, as root)
 	TROUPE_NETLAB=1 $(GO) test -count=1 -timeout 20m -run Net ./internal/netlab/... $(addsuffix /...,$(wildcard ./cluster))
+
+KILLS_SEED ?= 0
+.PHONY: check-kills
+check-kills: ## kill and stop workers and the coordinator at 20 random moments of one run (Linux; KILLS_SEED=n)
+	TROUPE_KILLS=1 $(GO) test -count=1 -timeout 20m -v -run '^TestKills$$' ./cluster -kills.seed $(KILLS_SEED)
+
+IDLE_MINUTES ?= 10
+.PHONY: check-idle
+check-idle: ## watch what an idle coordinator and an idle worker cost for IDLE_MINUTES (10) (Linux)
+	TROUPE_IDLE=1 $(GO) test -count=1 -timeout 60m -v -run '^TestIdle$$' ./cluster -idle.minutes $(IDLE_MINUTES)
 
 .PHONY: check-cuda
 check-cuda: ## compile the CUDA kernels for several GPUs with NVIDIA's compiler, which pip fetches (no GPU needed)

@@ -41,7 +41,8 @@ var layers = [][]string{
 	{"tensorops/cpu/internal/attn", "tensorops/cpu/internal/vec", "tensorops/cuda/internal/ptxgen"},
 	{"tensorops/cpu/internal/gemm", "tensorops/cuda/internal/driver", "tensorops/cuda/internal/standin", "tensorops/cuda/kernels"},
 	{"tensorops"},
-	{"cluster/internal/beat", "cluster/internal/lane", "cluster/internal/link", "cluster/internal/pki", "cluster/internal/transport"},
+	{"cluster/internal/lane/bench"},
+	{"cluster/internal/beat", "cluster/internal/lane", "cluster/internal/link", "cluster/internal/members", "cluster/internal/pki", "cluster/internal/transport"},
 	{"internal/wire"},
 	{"internal/hostmem", "internal/rng", "internal/strictjson", "internal/sysinfo", "internal/term"},
 }

@@ -113,8 +113,7 @@ type restarts struct {
 // allows reports whether a run that ended with err is to go on by itself, from the
 // checkpoint of a step.
 func (r *restarts) allows(err error, step int64) bool {
-	var lost *placement.LostError
-	if !errors.As(err, &lost) {
+	if !isLost(err) {
 		return false
 	}
 	if step > r.step {
@@ -122,6 +121,12 @@ func (r *restarts) allows(err error, step int64) bool {
 	}
 	r.done++
 	return r.done <= r.most
+}
+
+// isLost reports whether a process that computed ranks was lost.
+func isLost(err error) bool {
+	var lost *placement.LostError
+	return errors.As(err, &lost)
 }
 
 // exhausted says so of a run that may not go on.

@@ -43,7 +43,13 @@ type (
 	StallEvent = actors.StallEvent
 	// PauseEvent: the run paused at a step's end, or goes on.
 	PauseEvent = actors.PauseEvent
+	// ChangeEvent: a change is journalled, or was refused.
+	ChangeEvent = actors.ChangeEvent
 )
+
+// Change is a request to a run: to pause, write a checkpoint or stop when a step has ended,
+// or to go on with another learning rate.
+type Change = actors.Change
 
 // Updates counts steps by how their update was made, where pipeline.post_validation is
 // on: applied speculatively and kept, or rolled back, or waited for.
@@ -146,7 +152,9 @@ type Run struct {
 
 	mu        sync.Mutex
 	inner     *actors.Run // the attempt
-	asked     requests    // what every attempt is told
+	between   bool        // it has ended, and the next has not begun
+	asked     []Change    // meanwhile
+	killed    bool
 	dropped   int
 	savedStep int64 // of the last checkpoint
 	result    Result
@@ -235,7 +243,12 @@ func (r *Run) begin(o Options, wait time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.inner = inner
-	r.asked.repeat(inner)
+	for _, c := range r.asked {
+		inner.Change(c)
+	}
+	if r.between, r.asked = false, nil; r.killed {
+		inner.Kill()
+	}
 	return nil
 }
 
@@ -243,21 +256,16 @@ func (r *Run) begin(o Options, wait time.Duration) error {
 // lost that computed ranks, the run goes on from its last checkpoint by itself.
 func (r *Run) finish(o Options) {
 	var out actors.Outcome
-	for {
+	for again := true; again; {
 		out = r.inner.Wait()
-		if !r.restarts.allows(out.Err, r.saved()) {
-			break
-		}
-		err := r.release()
-		if err == nil {
-			r.send(RestartEvent{Err: out.Err, Restart: r.restarts.done, Most: r.restarts.most})
-			again := o
-			again.Fresh, again.FromStep = false, 0 // that was obeyed
-			err = r.begin(again, time.Duration(r.cfg.Cluster.LeaseS*float64(time.Second)))
-		}
-		if err != nil {
-			out.Err = errors.Join(out.Err, err)
-			break
+		again = false
+		for err := out.Err; !again && r.restarts.allows(err, r.saved()); {
+			next := r.goOn(o, err)
+			again = next == nil
+			if out.Err = errors.Join(err, next); isLost(next) {
+				out.Err = next
+			}
+			err = next
 		}
 	}
 	r.stop()
@@ -276,10 +284,22 @@ func (r *Run) finish(o Options) {
 	close(r.done)
 }
 
+// goOn makes another attempt after one that has ended with err.
+func (r *Run) goOn(o Options, err error) error {
+	r.mu.Lock()
+	r.between = true
+	r.mu.Unlock()
+	if rerr := r.release(); rerr != nil {
+		return errors.Join(err, rerr)
+	}
+	r.send(RestartEvent{Err: err, Restart: r.restarts.done, Most: r.restarts.most})
+	o.Fresh, o.FromStep = false, 0 // that was obeyed
+	return r.begin(o, time.Duration(r.cfg.Cluster.LeaseS*float64(time.Second)))
+}
+
 // asSetup marks an error of the setup, unless trying again may help.
 func asSetup(err error) error {
-	var lost *placement.LostError
-	if checkpoint.TryAgain(err) || errors.Is(err, checkpoint.ErrNoSpace) || errors.Is(err, placement.ErrNoRoom) || errors.As(err, &lost) {
+	if checkpoint.TryAgain(err) || errors.Is(err, checkpoint.ErrNoSpace) || errors.Is(err, placement.ErrNoRoom) || isLost(err) {
 		return err
 	}
 	return &SetupError{err}
@@ -527,6 +547,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	spec.EvalEvery, spec.CheckpointEvery, spec.TraceEvery = int64(cfg.Run.EvalEvery), int64(cfg.Run.CheckpointEvery), traceEvery(cfg, o)
 	spec.Data, spec.MicrobatchSize, spec.Context, spec.Sequences = src, cfg.Batch.Microbatch, cfg.Model.Context, cfg.Batch.Sequences
 	spec.Rate, spec.ClipNorm = rate, cfg.Optimizer.ClipNorm
+	spec.Changes, spec.WriteChange = r.output.Changes(), r.output.WriteChange
 	spec.WriteCheckpoint, spec.WriteRecord, spec.WriteTrace, spec.OnEvent = save.Write, r.metrics.Write, traceWriter(p, r.output.FS, info.Threads), r.send
 	spec.StallAfter = time.Duration(cfg.Run.StallAfterS * float64(time.Second))
 	if spec.Logger = o.Logger; spec.System == nil {
@@ -542,28 +563,25 @@ func (r *Run) saved() int64 {
 	return r.savedStep
 }
 
-// requests are what was asked of the run and holds for every attempt at it.
-type requests struct{ pause, stop, kill bool }
-
-// repeat tells an attempt of them.
-func (q requests) repeat(to *actors.Run) {
-	if q.pause {
-		to.Pause()
+// Change makes a change, or journals it for the step that it names: a ChangeEvent tells of
+// it. It takes effect again when the run goes on from an older checkpoint.
+func (r *Run) Change(c Change) error {
+	if err := c.Check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrOptions, err)
 	}
-	if q.stop {
-		to.Stop()
-	}
-	if q.kill {
-		to.Kill()
-	}
+	r.ask(c)
+	return nil
 }
 
-// ask notes a request and passes it to the attempt in progress.
-func (r *Run) ask(note func(*requests), tell func(*actors.Run)) {
+// ask passes a change to the attempt in progress, or keeps it for the next.
+func (r *Run) ask(c Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	note(&r.asked)
-	tell(r.inner)
+	if r.between {
+		r.asked = append(r.asked, c)
+		return
+	}
+	r.inner.Change(c)
 }
 
 // send publishes an event. A reader that is too slow loses step events, and is
@@ -614,19 +632,24 @@ func (r *Run) Info() Info {
 func (r *Run) Events() <-chan Event { return r.events }
 
 // Pause holds the run at the end of its step; Resume lets it go on.
-func (r *Run) Pause() { r.ask(func(q *requests) { q.pause = true }, (*actors.Run).Pause) }
+func (r *Run) Pause() { r.ask(Change{Kind: actors.Pause}) }
 
 // Resume lets a paused run go on.
-func (r *Run) Resume() { r.ask(func(q *requests) { q.pause = false }, (*actors.Run).Resume) }
+func (r *Run) Resume() { r.ask(Change{Kind: actors.Resume}) }
 
 // Checkpoint asks for a checkpoint at the end of the step.
-func (r *Run) Checkpoint() { r.ask(func(*requests) {}, (*actors.Run).Checkpoint) }
+func (r *Run) Checkpoint() { r.ask(Change{Kind: actors.Checkpoint}) }
 
 // Stop ends the run at the end of its step, with a checkpoint.
-func (r *Run) Stop() { r.ask(func(q *requests) { q.stop = true }, (*actors.Run).Stop) }
+func (r *Run) Stop() { r.ask(Change{Kind: actors.Stop}) }
 
 // Kill ends the run at once, without a checkpoint.
-func (r *Run) Kill() { r.ask(func(q *requests) { q.kill = true }, (*actors.Run).Kill) }
+func (r *Run) Kill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.killed = true
+	r.inner.Kill()
+}
 
 // Memory is the tensor memory of the run's device of a kind, "cpu" or "cuda"; zeros if no
 // rank is on one.

@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
@@ -23,6 +24,7 @@ type Codec struct {
 	tables  tables
 	takes   direction
 	batches *batchPool
+	stages  func() []*actor.PID
 }
 
 // direction says which messages a process takes from others.
@@ -34,7 +36,9 @@ const (
 )
 
 func newCodec(l *local, t tables, takes direction) *Codec {
-	return &Codec{local: l, tables: t, takes: takes, batches: &batchPool{}}
+	c := &Codec{local: l, tables: t, takes: takes, batches: &batchPool{}}
+	c.stages = sync.OnceValue(c.stagePIDs)
+	return c
 }
 
 // Attempt identifies the attempt.
@@ -59,7 +63,7 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 	switch m := m.(type) {
 	case *Peers:
 		h = m.Header
-		w.Kind = &wire.Message_Peers{Peers: &wire.Peers{Scheduler: packPID(m.Scheduler), Loader: packPID(m.Loader), Checkpoint: packPID(m.Checkpoint), Stages: packPIDs(m.Stages)}}
+		w.Kind = &wire.Message_Peers{Peers: &wire.Peers{Scheduler: packPID(m.Scheduler), Loader: packPID(m.Loader), Checkpoint: packPID(m.Checkpoint), Ranks: int32(len(m.Stages))}} //nolint:gosec // ranks of a table
 	case *Order:
 		h = m.Header
 		w.Kind = &wire.Message_Order{Order: &wire.Order{Phase: uint32(m.Phase), Trace: m.Trace, Speculative: packUpdate(m.Speculative)}}
@@ -126,7 +130,7 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 		h, p.Bulk = m.Header, true
 		v := &wire.Weight{Request: m.Request}
 		if m.Err != nil {
-			v.Error = m.Err.Error()
+			v.Error = cut(m.Err.Error())
 		} else {
 			v.Tensor, p.Parts = packTensor(m.Tensor), tensorParts(m.Tensor)
 		}
@@ -147,14 +151,6 @@ func packPID(p *actor.PID) *wire.Pid {
 		return nil
 	}
 	return &wire.Pid{Address: p.Address, Id: p.Id}
-}
-
-func packPIDs(pids []*actor.PID) []*wire.Pid {
-	var all []*wire.Pid
-	for _, p := range pids {
-		all = append(all, packPID(p))
-	}
-	return all
 }
 
 func packUpdate(u *stages.Update) *wire.Update {
@@ -224,7 +220,7 @@ var failures = map[string]error{
 }
 
 func packFailure(m *Failed) *wire.Failed {
-	f := &wire.Failed{Actor: m.Actor, Error: m.Err.Error()}
+	f := &wire.Failed{Actor: cut(m.Actor), Error: cut(m.Err.Error())}
 	for name, err := range failures {
 		if errors.Is(m.Err, err) {
 			f.Kind = name
@@ -232,7 +228,7 @@ func packFailure(m *Failed) *wire.Failed {
 	}
 	var p *Panic
 	if errors.As(m.Err, &p) {
-		f.Error, f.Stack = fmt.Sprint(p.Value), string(p.Stack)
+		f.Error, f.Stack = cut(fmt.Sprint(p.Value)), cut(string(p.Stack))
 	}
 	return f
 }

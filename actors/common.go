@@ -3,6 +3,7 @@ package actors
 import (
 	"fmt"
 	"runtime/debug"
+	"strconv"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
@@ -17,7 +18,7 @@ const (
 	weightsName    = "weights"
 )
 
-func stageName(rank int) string { return fmt.Sprintf("stage %d", rank) }
+func stageName(rank int) string { return "stage " + strconv.Itoa(rank) }
 
 // SupervisorPrefix is what the ids of all actors of runs begin with.
 const SupervisorPrefix = "troupe-"
@@ -104,8 +105,9 @@ var supervision = actor.NewOneForOneStrategy(0, 0, func(reason any) actor.Direct
 
 // barrier waits for a report of every rank.
 type barrier struct {
-	came []bool
-	n    int
+	came  []bool
+	n     int
+	first int // that is out; all before have come
 }
 
 func newBarrier(ranks int) barrier { return barrier{came: make([]bool, ranks)} }
@@ -115,24 +117,24 @@ func (r *barrier) mark(rank int) {
 		r.came[rank] = true
 		r.n++
 	}
+	for r.first < len(r.came) && r.came[r.first] {
+		r.first++
+	}
 }
 
 func (r *barrier) all() bool { return r.n == len(r.came) }
 
 func (r *barrier) reset() {
 	clear(r.came)
-	r.n = 0
+	r.n, r.first = 0, 0
 }
 
 // snapshot says that reports are missing. The first rank that is out stands for
 // all of them.
 func (r *barrier) snapshot(step int64, p Phase) Snapshot {
 	s := Snapshot{Step: step, Phase: p, Doing: Waiting, Wait: WaitStages, Held: r.n, Need: len(r.came)}
-	for rank, came := range r.came {
-		if !came {
-			s.From = stageName(rank)
-			break
-		}
+	if r.first < len(r.came) {
+		s.From = stageName(r.first)
 	}
 	return s
 }

@@ -26,7 +26,7 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 	norm := math.Sqrt(sum) * final
 	a.state.Step++
 	step := a.state.Step
-	rate := a.spec.Rate.At(step)
+	rate := a.rate(step)
 	m := &Apply{Header: a.header(), Skip: !finite(norm) || !finite(loss)}
 	if !m.Skip {
 		a.state.Updates++

@@ -3,6 +3,7 @@ package actors
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -112,10 +113,10 @@ func (c *Codec) header(w *wire.Message) (Header, error) {
 
 // peers are the coordinator's actors, and the stages that this process knows already.
 func (c *Codec) peers(h Header, p *wire.Peers) (any, error) {
-	if len(p.GetStages()) != c.spec.ranks() {
-		return nil, fmt.Errorf("%w: peers are %d stages, the table has %d ranks", ErrMessage, len(p.GetStages()), c.spec.ranks())
+	if int(p.GetRanks()) != c.spec.ranks() {
+		return nil, fmt.Errorf("%w: peers are %d stages, the table has %d ranks", ErrMessage, p.GetRanks(), c.spec.ranks())
 	}
-	m := &Peers{Header: h}
+	m := &Peers{Header: h, Stages: c.stages()}
 	for name, at := range map[string]struct {
 		from *wire.Pid
 		to   **actor.PID
@@ -125,14 +126,21 @@ func (c *Codec) peers(h Header, p *wire.Peers) (any, error) {
 		}
 		*at.to = actor.NewPID(at.from.GetAddress(), at.from.GetId())
 	}
-	for rank := range p.GetStages() {
+	return m, nil
+}
+
+// stagePIDs are the stages, as this process reaches them. All stages here share them: with
+// a list for each, memory would grow with the square of their number.
+func (c *Codec) stagePIDs() []*actor.PID {
+	all := make([]*actor.PID, c.spec.ranks())
+	for rank := range all {
 		host := c.spec.host(rank)
 		if host == "" {
 			host = c.system.Address()
 		}
-		m.Stages = append(m.Stages, actor.NewPID(host, actorID(c.id.attempt, stageName(rank))))
+		all[rank] = actor.NewPID(host, actorID(c.id.attempt, stageName(rank)))
 	}
-	return m, nil
+	return all
 }
 
 func (c *Codec) order(h Header, o *wire.Order) (any, error) {
@@ -191,7 +199,8 @@ func unpackFailure(f *wire.Failed) error {
 	return &RemoteError{Text: cut(f.GetError()), kind: failures[f.GetKind()]}
 }
 
-func cut(s string) string { return s[:min(len(s), limitText)] }
+// cut makes a text one that a message can carry: short, and of valid characters.
+func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), limitText)], "\uFFFD") }
 
 // remoteRank checks the rank of a stage that reports from another process.
 func (c *Codec) remoteRank(rank int32) (int, error) {
@@ -295,8 +304,8 @@ func (c *Codec) takeData(h Header, d *wire.Data, lens []int) (owner, [][]byte, e
 			return nil, nil, fmt.Errorf("%w: %d tokens in %d bytes, for %d positions", ErrMessage, count, lens[i], n)
 		}
 	}
-	b := c.batches.get(int(n))
-	b.Extent, b.Tokens, b.Targets = extent, b.Tokens[:d.GetTokens()], b.Targets[:d.GetTargets()]
+	b := c.batches.get(int(d.GetTokens()), int(d.GetTargets())) // and not for n, of which nothing may have come
+	b.Extent = extent
 	return &Data{Header: h, Chunk: d.GetChunk(), Microbatch: d.GetMicrobatch(), Batch: b},
 		[][]byte{tensorops.HostBytes(b.Tokens), tensorops.HostBytes(b.Targets)}, nil
 }
@@ -334,6 +343,9 @@ func (c *Codec) takeState(h Header, s *wire.StageState, lens []int) (owner, [][]
 func (c *Codec) takeWeight(h Header, w *wire.Weight, lens []int) (owner, [][]byte, error) {
 	m := &Weight{Header: h, Request: w.GetRequest()}
 	if w.GetError() != "" {
+		if len(lens) > 0 {
+			return nil, nil, fmt.Errorf("%w: an error comes with %d parts", ErrMessage, len(lens))
+		}
 		m.Err = &RemoteError{Text: cut(w.GetError())}
 		return m, nil, nil
 	}

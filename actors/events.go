@@ -30,6 +30,13 @@ type StallEvent struct {
 	Status Status
 }
 
+// ChangeEvent: a change was journalled and is in effect, or will be at its step; or, with
+// Err, it is none that can be made.
+type ChangeEvent struct {
+	Change
+	Err error
+}
+
 // PauseEvent: the run paused at a step's end (or, Paused false, goes on).
 type PauseEvent struct {
 	Step   int64

@@ -62,7 +62,7 @@ func (a *loader) fill(m *DataRequest) (*Batch, error) {
 			positions = max(positions, data.EvalLen(first+i))
 		}
 	}
-	b := a.pool.get(count * positions)
+	b := a.pool.get(count*positions, count*positions)
 	b.Extent = Extent{first, count, positions}
 	for i := range count {
 		tokens, targets := b.Tokens[i*positions:][:positions], b.Targets[i*positions:][:positions]
@@ -118,7 +118,7 @@ type batchPool struct {
 	free []*Batch
 }
 
-func (p *batchPool) get(n int) *Batch {
+func (p *batchPool) get(tokens, targets int) *Batch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b := &Batch{pool: p}
@@ -126,10 +126,13 @@ func (p *batchPool) get(n int) *Batch {
 		b = p.free[k]
 		p.free = p.free[:k]
 	}
-	if cap(b.Tokens) < n {
-		b.Tokens, b.Targets = make([]int32, n), make([]int32, n)
+	if cap(b.Tokens) < tokens {
+		b.Tokens = make([]int32, tokens)
 	}
-	b.Tokens, b.Targets = b.Tokens[:n], b.Targets[:n]
+	if cap(b.Targets) < targets {
+		b.Targets = make([]int32, targets)
+	}
+	b.Tokens, b.Targets = b.Tokens[:tokens], b.Targets[:targets]
 	return b
 }
 

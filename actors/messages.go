@@ -25,7 +25,7 @@ type Header struct {
 // stays there for a while.
 
 func (Header) IgnoreDeadLetterLogging()      {}
-func (control) IgnoreDeadLetterLogging()     {}
+func (Change) IgnoreDeadLetterLogging()      {}
 func (kill) IgnoreDeadLetterLogging()        {}
 func (halt) IgnoreDeadLetterLogging()        {}
 func (*halted) IgnoreDeadLetterLogging()     {}
@@ -267,16 +267,6 @@ type Weight struct {
 	Tensor  tensorops.Tensor
 	Err     error
 }
-
-// control is a request from outside to the scheduler.
-type control uint8
-
-const (
-	controlPause control = iota + 1
-	controlResume
-	controlSave
-	controlStop
-)
 
 // TrainerState is what a checkpoint holds beside the model: trainer.json.
 type TrainerState struct {

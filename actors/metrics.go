@@ -43,6 +43,14 @@ func (a *metricsActor) Receive(ctx actor.Context) {
 		ctx.Respond(&recorded{m.Header})
 		a.publish(m.event)
 		a.cell.store(Snapshot{Step: m.Step})
+	case *journal:
+		a.cell.store(Snapshot{Step: m.Step, Doing: Writing})
+		if err := a.spec.WriteChange(m.change); err != nil {
+			a.fail(ctx, m.Step, fmt.Errorf("journal of changes: %w", err))
+			return
+		}
+		ctx.Respond(&journalled{m.Header, m.change})
+		a.cell.store(Snapshot{Step: m.Step})
 	case *publish:
 		a.publish(m.event)
 	}

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ type Stages struct {
 	supervisor *actor.PID
 	weights    *WeightReader
 	kill       sync.Once
+	spawned    chan struct{} // closed when the stages are there to receive
 	result     chan struct{} // closed when no actor is left
 	done       chan struct{}
 }
@@ -22,7 +24,7 @@ type Stages struct {
 // StartStages makes the stages of those ranks of a run whose host in spec.Hosts is "".
 // coordinator is the address of the process that has called Start with the same run,
 // attempt and tables. Of the rest of spec only what a stage needs counts: see remotePart.
-// They end when the coordinator's supervisor says so, or by Kill; Wait must be called once
+// When it returns, they are there to receive. They end when the coordinator's supervisor says so, or by Kill; Wait must be called once
 // they have. weights, if the stages need stored ones, is what spec.Build reads them from.
 func StartStages(spec Spec, coordinator string, weights *WeightReader) (*Stages, error) {
 	tables, err := spec.remotePart()
@@ -39,7 +41,7 @@ func StartStages(spec Spec, coordinator string, weights *WeightReader) (*Stages,
 		}
 	}
 	l.system = spec.System
-	s := &Stages{local: l, weights: weights, result: make(chan struct{}), done: make(chan struct{})}
+	s := &Stages{local: l, weights: weights, spawned: make(chan struct{}), result: make(chan struct{}), done: make(chan struct{})}
 	if spec.Attach != nil {
 		spec.Attach(newCodec(l, tables, toStages))
 	}
@@ -63,6 +65,12 @@ func StartStages(spec Spec, coordinator string, weights *WeightReader) (*Stages,
 		s.Wait()
 		return nil, fmt.Errorf("spawning the stages' supervisor: %w", err)
 	}
+	// The coordinator may send as soon as it hears that the stages are here, and what finds
+	// nobody is lost.
+	select {
+	case <-s.spawned:
+	case <-s.result:
+	}
 	return s, nil
 }
 
@@ -73,6 +81,8 @@ func (s *Spec) remotePart() (t tables, err error) {
 		return t, fmt.Errorf("%w: stages of another process's run need the actor system that reaches it", ErrSpec)
 	case len(s.Hosts) != s.ranks():
 		return t, fmt.Errorf("%w: %d hosts for %d ranks", ErrSpec, len(s.Hosts), s.ranks())
+	case !slices.Contains(s.Hosts, ""):
+		return t, fmt.Errorf("%w: none of %d ranks is in this process: there is nothing to start", ErrSpec, s.ranks())
 	}
 	if err := s.checkDevices(); err != nil {
 		return t, err
@@ -119,6 +129,7 @@ func (s *stageSupervisor) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		s.spawn(ctx)
+		close(s.spawned)
 	case *Failed, *halted:
 		ctx.Send(s.coordinator, m)
 	case *Weight:

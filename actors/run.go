@@ -111,17 +111,20 @@ func (r *Run) Lost(ranks []int, err error) {
 }
 
 // Pause holds the run at the end of its step, Resume lets it go on.
-func (r *Run) Pause() { r.system.Root.Send(r.supervisor, controlPause) }
+func (r *Run) Pause() { r.Change(Change{Kind: Pause}) }
 
 // Resume lets a paused run go on.
-func (r *Run) Resume() { r.system.Root.Send(r.supervisor, controlResume) }
+func (r *Run) Resume() { r.Change(Change{Kind: Resume}) }
 
 // Checkpoint asks for a checkpoint at the end of the step.
-func (r *Run) Checkpoint() { r.system.Root.Send(r.supervisor, controlSave) }
+func (r *Run) Checkpoint() { r.Change(Change{Kind: Checkpoint}) }
 
 // Stop ends the run at the end of its step, with the validation if one is due there, and a
 // checkpoint.
-func (r *Run) Stop() { r.system.Root.Send(r.supervisor, controlStop) }
+func (r *Run) Stop() { r.Change(Change{Kind: Stop}) }
+
+// Change makes a change, which an event tells of when it is journalled.
+func (r *Run) Change(c Change) { r.system.Root.Send(r.supervisor, c) }
 
 // Kill ends the run at once; a checkpoint in progress is finished.
 func (r *Run) Kill() { r.system.Root.Send(r.supervisor, kill{}) }

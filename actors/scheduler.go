@@ -48,6 +48,7 @@ type schedulerActor struct {
 	copying   bool       // stages still copy their state for one
 	recording int        // steps whose line is not written yet
 	applied   barrier    // stages that have answered the last Apply
+	changes   changes
 	pause     bool
 	paused    bool
 	stop      bool
@@ -98,6 +99,7 @@ func newSchedulerActor(p part, t tables) *schedulerActor {
 	for rank := range ranks {
 		a.applied.mark(rank) // there was no Apply yet
 	}
+	a.changes = newChanges(s.Changes, s.Start.Step)
 	a.losses = stages.NewAccumulator()
 	a.targets = float64(s.Sequences) * float64(s.Context) // assumed: every position has one
 	if a.state.Step > 0 {
@@ -143,8 +145,14 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 			ctx.Send(a.peers.Metrics, &publish{CheckpointEvent{Step: m.Step, Dir: m.Dir, Best: m.Best, Took: m.Took}})
 			a.proceed(ctx)
 		}
-	case control:
-		a.control(ctx, m)
+	case Change:
+		a.change(ctx, m)
+		a.proceed(ctx)
+	case *journalled:
+		a.changes.writing--
+		a.changes.journalled(m.change)
+		a.changed(ctx, m.change)
+		a.proceed(ctx)
 	case *actor.Stopping:
 		ctx.Send(ctx.Parent(), &lastState{a.state, a.updates})
 	}
@@ -159,32 +167,19 @@ func (a *schedulerActor) header() Header {
 	return a.runID.header(a.state.Step, a.order)
 }
 
-func (a *schedulerActor) control(ctx actor.Context, m control) {
-	switch m {
-	case controlPause:
-		a.pause = true
-	case controlResume:
-		a.pause = false
-		if a.paused {
-			a.paused = false
-			ctx.Send(a.peers.Metrics, &publish{PauseEvent{a.state.Step, false}})
-		}
-	case controlSave:
-		a.saveNow = true
-	case controlStop:
-		a.stop = true
-	}
-	a.proceed(ctx)
-}
-
 // proceed decides what comes next, between two orders.
 func (a *schedulerActor) proceed(ctx actor.Context) {
 	if a.phase != 0 || a.ended || a.failed || a.copying {
 		return
 	}
 	step := a.state.Step
+	a.takeDue()
 	if !a.ready.all() {
 		a.cell.store(a.ready.snapshot(step, 0))
+		return
+	}
+	if a.changes.writing > 0 && a.changes.hold <= step {
+		a.waitDisk(metricsName)
 		return
 	}
 	saveDue := a.saveDue()

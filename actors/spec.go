@@ -103,6 +103,10 @@ type Spec struct {
 	// WriteCheckpoint writes a checkpoint and returns its directory; nil: none
 	// are written. The tensors are its to read until it returns.
 	WriteCheckpoint func(ctx context.Context, state TrainerState, saved []stages.Saved, best bool) (string, error)
+	// Changes were journalled by earlier attempts. WriteChange journals one, durably, before
+	// it takes effect; nil: nothing is journalled.
+	Changes     []Change
+	WriteChange func(Change) error
 	// WriteRecord appends to metrics.jsonl; nil: nothing is written.
 	WriteRecord func(telemetry.Record) error
 	// WriteTrace takes the times of a step's actions; nil: nothing is written.

@@ -67,7 +67,7 @@ func (e *experience) shouldSpeculate() bool {
 // follow, its order goes out at once.
 func (a *schedulerActor) speculate(ctx actor.Context) {
 	step := a.state.Step + 1
-	a.predicted = stages.Update{Count: int(a.state.Updates) + 1, LR: a.spec.Rate.At(step), GradScale: stages.LossScale(a.targets)}
+	a.predicted = stages.Update{Count: int(a.state.Updates) + 1, LR: a.rate(step), GradScale: stages.LossScale(a.targets)}
 	// The record of this step will wait for its line beside those that do now.
 	if !a.nothingBetween(step) || !a.experience.shouldSpeculate() || a.recording+1 >= LimitRecords {
 		return
@@ -82,7 +82,7 @@ func (a *schedulerActor) speculate(ctx actor.Context) {
 // as is known now.
 func (a *schedulerActor) nothingBetween(step int64) bool {
 	saves := a.spec.WriteCheckpoint != nil && (a.saveNow || a.best || a.savesAt(step))
-	return step < a.spec.Steps && !a.pause && !a.stop && !saves && !a.evaluatesAt(step)
+	return step < a.spec.Steps && !a.pause && !a.stop && !saves && !a.evaluatesAt(step) && !a.changes.between(step)
 }
 
 // postValidate adds to a decision what becomes of the order ahead. It returns that order

@@ -39,9 +39,10 @@ type stageActor struct {
 	ended   int64
 	order   *Order
 	row     []scheduler.Action
-	next    int // place in row
-	credits scheduler.Credits
-	asked   []chunkData // by chunk
+	next    int               // place in row
+	chunks  []int32           // of this rank
+	credits scheduler.Credits // by chunk; of this rank's
+	asked   []chunkData       // by chunk
 	losses  []Loss
 	trace   []ActionTime
 
@@ -253,15 +254,23 @@ func (a *stageActor) take(ctx actor.Context) {
 func (a *stageActor) begin(ctx actor.Context, m *Order) {
 	a.order, a.row, a.next = m, m.Table.Ranks[a.rank], 0
 	a.step = m.Step
-	a.credits.Forward = append(a.credits.Forward[:0], m.Credits.Forward...)
-	a.credits.Backward = append(a.credits.Backward[:0], m.Credits.Backward...)
 	a.losses, a.trace = nil, nil
-	a.beginDynamic()
-	a.asked = append(a.asked[:0], make([]chunkData, m.Table.NumChunks)...)
-	for chunk := range m.Table.NumChunks {
-		if m.Table.RankOf(chunk) == a.rank {
-			a.ask(ctx, int32(chunk))
+	if len(a.asked) == 0 { // training and validation have the same chunks
+		a.credits.Forward, a.credits.Backward = make([]int, m.Table.NumChunks), make([]int, m.Table.NumChunks)
+		a.asked = make([]chunkData, m.Table.NumChunks)
+		for chunk := range m.Table.NumChunks {
+			if m.Table.RankOf(chunk) == a.rank {
+				a.chunks = append(a.chunks, int32(chunk))
+			}
 		}
+	}
+	for _, chunk := range a.chunks { // and not for all, of which there may be many
+		a.credits.Forward[chunk], a.credits.Backward[chunk] = m.Credits.Forward[chunk], m.Credits.Backward[chunk]
+		a.asked[chunk] = chunkData{}
+	}
+	a.beginDynamic()
+	for _, chunk := range a.chunks {
+		a.ask(ctx, chunk)
 	}
 }
 

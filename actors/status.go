@@ -103,7 +103,7 @@ func (s Status) Explain() string {
 		return ""
 	}
 	seen := map[string]bool{}
-	var path []string
+	var path, waits []string
 	for {
 		path = append(path, at.Actor)
 		if seen[at.Actor] {
@@ -114,9 +114,27 @@ func (s Status) Explain() string {
 		if at.Wait == WaitNothing || !ok {
 			break
 		}
+		if at.Host != "" {
+			waits = append(waits, fmt.Sprintf("%s waits for %s from %s, %.1f s", at.name(), at.waitsFor(), next.name(), s.Time.Sub(at.Since).Seconds()))
+		}
 		at = next
 	}
-	return fmt.Sprintf("root: %s, %s for %.1f s", at.Actor, at.doing(), s.Time.Sub(at.Since).Seconds())
+	root := fmt.Sprintf("root: %s, %s for %.1f s", at.name(), at.doing(), s.Time.Sub(at.Since).Seconds())
+	if quiet := s.Time.Sub(at.Heard); at.Host != "" && quiet >= tellQuiet {
+		root += fmt.Sprintf("; %s has not been heard for %.1f s", at.Host, quiet.Seconds())
+	}
+	return strings.Join(append(waits, root), "\n")
+}
+
+// tellQuiet is the silence of a worker from which on it may be why a run waits.
+const tellQuiet = time.Second
+
+// name is what people call the actor, with its worker.
+func (s Snapshot) name() string {
+	if s.Host == "" {
+		return s.Actor
+	}
+	return s.Actor + " on " + s.Host
 }
 
 // Describe says in a few words what the actor is doing, and what it waits for.

@@ -73,7 +73,7 @@ func (s *supervisor) Receive(ctx actor.Context) {
 		if !s.ending {
 			s.end(Outcome{Err: ErrKilled})
 		}
-	case control:
+	case Change:
 		if pid := s.pids[schedulerName]; pid != nil {
 			ctx.Send(pid, m)
 		}

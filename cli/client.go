@@ -66,11 +66,8 @@ func clusterDir(dir string) (string, error) {
 
 // connect reaches the coordinator.
 func (o *clientFlags) connect(ctx context.Context) (*cluster.Client, error) {
-	dir, err := o.folder()
-	if err != nil {
-		return nil, err
-	}
-	if err := o.find(dir); err != nil {
+	dir, noDir := o.folder() // services have no home, and need none when they name all
+	if err := o.find(dir, noDir); err != nil {
 		return nil, err
 	}
 	cfg := cluster.ClientConfig{Address: o.cluster, CertFile: o.certFile}
@@ -87,11 +84,15 @@ func (o *clientFlags) connect(ctx context.Context) (*cluster.Client, error) {
 		path = os.Getenv(envTokenFile)
 	}
 	if path == "" {
+		if noDir != nil {
+			return nil, noDir
+		}
 		path = filepath.Join(dir, operatorTokenFile)
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return nil, usagef("--token-file is missing: give the file with an operator's or a viewer's token, which engine cluster token makes on the coordinator's host (there is no %s here)", path)
 		}
 	}
+	var err error
 	if cfg.Token, err = cluster.ReadTokenFile(path); err != nil {
 		return nil, err
 	}
@@ -99,12 +100,15 @@ func (o *clientFlags) connect(ctx context.Context) (*cluster.Client, error) {
 }
 
 // find finds out where the coordinator is.
-func (o *clientFlags) find(dir string) (err error) {
+func (o *clientFlags) find(dir string, noDir error) (err error) {
 	if o.cluster == "" {
 		o.cluster = os.Getenv(envCluster)
 	}
 	if o.cluster != "" {
 		return nil
+	}
+	if noDir != nil {
+		return noDir
 	}
 	o.cluster, err = cluster.AddressIn(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster"
 )
 
@@ -24,8 +25,8 @@ const tokenTTL = 24 * time.Hour
 func (a *app) newCluster() *cobra.Command {
 	cmd := &cobra.Command{Use: "cluster", Short: "Run a cluster's coordinator, make tokens, control runs"}
 	cmd.AddCommand(a.newClusterStart(), a.newClusterToken(), a.newClusterTokens(), a.newClusterRevoke(),
-		a.newControl("pause", "Hold a run at the end of its step", cluster.Pause), a.newControl("resume", "Let a run go on that was paused", cluster.Resume),
-		a.newControl("checkpoint", "Have a run write a checkpoint at the end of its step", cluster.Checkpoint))
+		a.newChange("pause", "Hold a run at the end of its step", actors.Pause), a.newChange("resume", "Let a run go on that was paused, and take back pauses to come", actors.Resume),
+		a.newChange("checkpoint", "Have a run write a checkpoint at the end of its step", actors.Checkpoint), a.newChange("rate", "Have a run go on with another learning rate", actors.SetRate))
 	asGroup(cmd)
 	return cmd
 }
@@ -186,35 +187,4 @@ func shellWord(path string) string {
 		return path
 	}
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
-}
-
-// newControl makes a command that tells a run something.
-func (a *app) newControl(name, short string, what cluster.Control) *cobra.Command {
-	var o clientFlags
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:     name + " RUN",
-		Short:   short,
-		Long:    short + ". RUN is its id, the beginning of it, or its name: engine ps lists them.",
-		Example: "  engine cluster " + name + " tiny",
-		Args:    takes("RUN"),
-		RunE: a.work(func(cmd *cobra.Command, args []string) error {
-			c, err := o.connect(cmd.Context())
-			if err != nil {
-				return err
-			}
-			s, err := c.Control(cmd.Context(), args[0], what)
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return a.json(jsonRun(s))
-			}
-			a.printf("%s: told to %s, at step %d/%d\n", runName(s), name, s.Step, s.Steps)
-			return nil
-		}),
-	}
-	o.set(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
 }

@@ -45,7 +45,8 @@ func (a *app) newPlan() *cobra.Command {
 		Long: `With a configuration: measure what its layers take on this machine, predict the time
 and the memory of a step, look for the stages, layout, schedule, microbatch and
 recomputation that are fastest on the devices given, and say why. Nothing is trained but
-with --check, and no data is read. The formats that draw show what is configured above
+with --check, and no data is read. With --cluster it prints which worker would compute
+which stage, the measured ways between them, and the step predicted over these. The formats that draw show what is configured above
 what is recommended; csv is the recommended table.
 
 Without one: make the table of a schedule, or read one; prove that it can be run; play it with
@@ -63,6 +64,7 @@ from step to step. csv and comms write the table, which is what a run takes.`,
 		Example: `  engine plan config.toml
   engine plan config.toml --devices 4 --memory-gib 16 --bandwidth-gbps 25 --latency-us 20
   engine plan config.toml --check
+  engine plan config.toml --cluster 10.0.0.1:7070
   engine plan --schedule 1f1b --stages 4 --microbatches 8
   engine plan --schedule zb-v --stages 4 --chunks 2 --microbatches 8 --format svg --out zbv.svg
   engine plan --schedule auto --stages 4 --chunks 2 --microbatches 8 --max-in-flight 6 --costs 1,1.2,0.8
@@ -106,7 +108,11 @@ from step to step. csv and comms write the table, which is what a run takes.`,
 		if err := unwanted(cmd, ofTables, "with a configuration, set its keys instead, such as --set pipeline.stages=4"); err != nil {
 			return err
 		}
-		err := measuring(cmd.Context(), func(ctx context.Context) error { return a.planConfig(ctx, cmd, args[0], &o.config, o.drawing) })
+		planConfig := a.planConfig
+		if o.config.client.cluster != "" {
+			planConfig = a.planCluster
+		}
+		err := measuring(cmd.Context(), func(ctx context.Context) error { return planConfig(ctx, cmd, args[0], &o.config, o.drawing) })
 		if errors.Is(err, planner.ErrCosts) || errors.Is(err, planner.ErrDevices) {
 			return &usageError{err}
 		}

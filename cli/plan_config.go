@@ -33,6 +33,7 @@ type planConfigOptions struct {
 	seconds   float64
 	check     bool
 	pairs     int
+	client    clientFlags
 }
 
 // flags adds them, and returns their names.
@@ -51,10 +52,11 @@ func (o *planConfigOptions) flags(cmd *cobra.Command) []string {
 	f.VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
 	cmd.Flags().AddFlagSet(f)
 	setFlag(cmd, &o.sets)
+	o.client.set(cmd)
 	for _, name := range []string{"layer-costs", "save-costs"} {
 		must(cmd.MarkFlagFilename(name, "json"))
 	}
-	return append(names, "set")
+	return append(names, "set", "cluster", "token-file", "cert-file", "dir")
 }
 
 // limits of what the flags take.

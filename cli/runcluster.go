@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,19 +16,25 @@ import (
 	"github.com/troupe-ml/troupe/config"
 )
 
+// maxCluster bounds the workers that are waited for.
+const maxCluster = 1 << 16
+
 // checkCluster refuses flags that mean nothing with a coordinator, or without one.
 func (o *runFlags) checkCluster(cmd *cobra.Command) error {
 	if o.client.cluster == "" {
 		if cmd.Flags().Changed("cluster") {
 			return usagef("--cluster is empty: give the coordinator's HOST:PORT")
 		}
-		return idle(cmd, "without --cluster", "detach", "token-file", "cert-file", "dir")
+		return idle(cmd, "without --cluster", "detach", "workers", "token-file", "cert-file", "dir")
 	}
 	if err := unwanted(cmd, []string{"local-cluster"}, "the run is either the coordinator's (--cluster) or one of this machine; leave one out"); err != nil {
 		return err
 	}
 	if err := unwanted(cmd, []string{"sample"}, "the checkpoint is on the coordinator's host; engine generate --from writes there"); err != nil {
 		return err
+	}
+	if o.workers < 0 || o.workers > maxCluster {
+		return usagef("--workers %d: give 0 to %d", o.workers, maxCluster)
 	}
 	if o.detach {
 		return idle(cmd, "with --detach", "quiet")
@@ -68,6 +75,9 @@ func (a *app) trainOn(ctx context.Context, path string, o runFlags) error {
 	submitting, cancel := context.WithCancel(ctx)
 	defer cancel() // a signal before the run has begun ends it: the coordinator notices
 	id, err := start(a, notBegun, func() (string, error) {
+		if err := waitFor(submitting, c, o.workers); err != nil {
+			return "", err
+		}
 		return c.Submit(submitting, cluster.Submission{Config: text, File: path, Sets: o.sets, Fresh: o.fresh, FromStep: o.fromStep, AcceptNewData: o.newData})
 	}, signals)
 	if errors.Is(err, cluster.ErrLost) {
@@ -85,6 +95,29 @@ func (a *app) trainOn(ctx context.Context, path string, o runFlags) error {
 	}
 	return a.followed(ctx, c, o.client.cluster, id, true, o, signals)
 }
+
+// waitFor waits until so many workers have joined: who starts them together with the run
+// does not want one with the first of them alone.
+func waitFor(ctx context.Context, c *cluster.Client, workers int) error {
+	for workers > 0 {
+		members, _, err := c.Members(ctx)
+		if err != nil {
+			return err
+		}
+		if len(members) >= workers {
+			break
+		}
+		select {
+		case <-time.After(waitEvery):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// waitEvery is how often is asked which workers have joined.
+const waitEvery = 200 * time.Millisecond
 
 // followed shows a coordinator's run until it ends, or who follows leaves.
 func (a *app) followed(ctx context.Context, c *cluster.Client, address, id string, known bool, o runFlags, signals <-chan os.Signal) error {

@@ -92,6 +92,10 @@ viewer watches.`,
 				return err
 			}
 			t, err := to.newToken(cmd, cluster.Role(role), ttl)
+			if err == nil && out == "-" { // for a pipe, out of a container
+				a.printf("%s\n", t.String())
+				return nil
+			}
 			if err == nil {
 				err = cluster.WriteTokenFile(out, t)
 			}
@@ -107,7 +111,7 @@ viewer watches.`,
 	f.StringVar(&role, "role", "worker", "`role`: worker, operator or viewer")
 	completeWords(cmd, "role", "worker", "operator", "viewer")
 	f.DurationVar(&ttl, "ttl", time.Hour, "how long it holds: a `time` such as 90m or 24h")
-	f.StringVar(&out, "out", "", "`file` to write it into (default: the role, with .token)")
+	f.StringVar(&out, "out", "", "`file` to write it into; -: the standard output (default: the role, with .token)")
 	return cmd
 }
 

@@ -109,8 +109,11 @@ func (o *workerFlags) readToken(in *bufio.Reader) (err error) {
 	return err
 }
 
-// logger writes to the error stream.
+// logger writes to the error stream; with ENGINE_DEBUG everything.
 func (a *app) logger(level slog.Level) *slog.Logger {
+	if os.Getenv("ENGINE_DEBUG") != "" {
+		level = slog.LevelDebug
+	}
 	return slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))
 }
 

@@ -60,7 +60,7 @@ func (c *Coordinator) serveAPI(conn net.Conn, p transport.Peer) {
 	case <-c.up:
 	case <-ctx.Done():
 	}
-	room := c.requests
+	room := c.serving
 	if r.GetFollow() != nil || r.GetLogs().GetFollow() {
 		room = c.following
 	}
@@ -151,8 +151,10 @@ func (a *answerer) answer(r *wire.ApiRequest) error {
 		reply := packStatus(r.status())
 		reply.Run = r.summary()
 		return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Status{Status: reply}})
+	case *wire.ApiRequest_Forecast:
+		return a.forecast(k.Forecast)
 	case *wire.ApiRequest_Control:
-		r, err := a.c.runs.control(k.Control.GetRun(), k.Control.GetAction(), a.peer.Name)
+		r, err := a.c.runs.control(k.Control, a.peer.Name)
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
@@ -252,6 +253,39 @@ const (
 	Stop       = Control(wire.ControlRequest_STOP) // at the end of its step, with a checkpoint
 	Kill       = Control(wire.ControlRequest_KILL) // at once
 )
+
+// Change asks for a change of a run: see troupe.Change. It returns when the run was told.
+func (c *Client) Change(ctx context.Context, run string, ch troupe.Change) (RunSummary, error) {
+	r := &wire.ControlRequest{Run: run, Step: ch.Step, Lr: ch.LR, MinLr: ch.MinLR}
+	for action, kind := range changeKinds {
+		if kind == ch.Kind {
+			r.Action = action
+		}
+	}
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Control{Control: r}})
+	if err != nil {
+		return RunSummary{}, err
+	}
+	return unpackSummary(m.GetControl().GetRun()), nil
+}
+
+// Forecast asks where a configuration's ranks would be computed, and what a step is
+// predicted to take there. The configuration's paths are the coordinator's.
+func (c *Client) Forecast(ctx context.Context, text []byte, file string, sets []string, seconds float64) (*Forecast, error) {
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Forecast{Forecast: &wire.ForecastRequest{Config: text, File: file, Sets: sets, Seconds: seconds}}})
+	if err != nil {
+		return nil, err
+	}
+	r := m.GetForecast()
+	f := &Forecast{CostsOf: r.GetCostsOf(), StepMS: r.GetStepMs(), TokensPerS: r.GetTokensPerS(), BubblePct: r.GetBubblePct(), MessageMS: r.GetMessageMs()}
+	for _, k := range r.GetRanks() {
+		f.Ranks = append(f.Ranks, RankForecast{int(k.GetRank()), k.GetWorker(), k.GetHost(), int(k.GetCores()), k.GetBytes(), k.GetMemoryBytes()})
+	}
+	for _, l := range r.GetLinks() {
+		f.Links = append(f.Links, LinkForecast{l.GetFrom(), l.GetTo(), l.GetLatencyMs(), l.GetBytesPerS()})
+	}
+	return f, nil
+}
 
 // Control asks something of a run. It returns when the run was told.
 func (c *Client) Control(ctx context.Context, run string, what Control) (RunSummary, error) {

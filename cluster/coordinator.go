@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
+	"github.com/troupe-ml/troupe/cluster/internal/members"
 	"github.com/troupe-ml/troupe/cluster/internal/mesh"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
@@ -70,19 +71,23 @@ type Coordinator struct {
 	transport *transport.TCP
 	mesh      *mesh.Mesh
 	beats     *beat.Server
+	members   *members.List
 	cancel    context.CancelFunc
 	running   sync.WaitGroup
 	runs      *runs
 	logs      *logRing
-	requests  chan struct{} // of those that are answered
-	following chan struct{} // of those that go on and on
+	serving   chan struct{} // a place for each operator's request that is answered
+	following chan struct{} // and of those that go on and on
 	up        chan struct{} // closed when the journal's runs are known
 
 	mu         sync.Mutex
-	workers    map[uuid.UUID]*workerState
-	changed    chan struct{} // closed and replaced when a worker comes, goes or is free
+	heard      map[uuid.UUID]heard        // of workers that come or go, until the list of members says so
+	workers    map[uuid.UUID]*workerState // that are members
+	changed    chan struct{}              // closed and replaced when a worker comes, goes or is free
 	generation uint64
-	request    uint64
+	requests   uint64
+	asked      map[uint64]chan *wire.Control // who waits for a reply, by the request's number
+	apart      map[[2]uuid.UUID]time.Time    // workers that could not reach each other, and until when they are kept apart
 	closed     bool
 }
 
@@ -90,6 +95,12 @@ type Coordinator struct {
 type workerState struct {
 	beat.Member
 	attempt *attempt // that it computes ranks of; nil: none
+}
+
+// heard is what beats say of a worker that comes or goes.
+type heard struct {
+	beat.Member
+	why error // it is gone
 }
 
 // NewCoordinator begins to listen.
@@ -106,17 +117,20 @@ func NewCoordinator(cfg Config) (*Coordinator, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Coordinator{cfg: cfg, logs: newLogRing(), requests: make(chan struct{}, limitRequests), following: make(chan struct{}, limitFollowers), up: make(chan struct{}), workers: make(map[uuid.UUID]*workerState), changed: make(chan struct{}), generation: uint64(time.Now().UnixMilli())} //nolint:gosec // after 1970
+	c := &Coordinator{cfg: cfg, logs: newLogRing(), serving: make(chan struct{}, limitRequests), following: make(chan struct{}, limitFollowers), heard: make(map[uuid.UUID]heard), workers: make(map[uuid.UUID]*workerState),
+		up: make(chan struct{}), asked: make(map[uint64]chan *wire.Control), apart: make(map[[2]uuid.UUID]time.Time), changed: make(chan struct{}), generation: uint64(time.Now().UnixMilli())} //nolint:gosec // after 1970
 	c.log = slog.New(&logHandler{next: cfg.Logger.Handler(), process: coordinatorName, sink: func(r *wire.LogRecord) { c.logs.add([]*wire.LogRecord{r}, 0) }})
 	c.runs = &runs{c: c}
-	if err := c.start(); err != nil {
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	if err := c.start(ctx); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-func (c *Coordinator) start() (err error) {
+func (c *Coordinator) start(ctx context.Context) (err error) {
 	if c.build, err = buildID(); err != nil {
 		return err
 	}
@@ -158,7 +172,7 @@ func (c *Coordinator) start() (err error) {
 		Client: func(string) *tls.Config { return pki.ClientTLS(c.authority.Root(), c.keeper.Get, pki.Worker) },
 		Allow:  allow, Identify: identify, Logger: c.log,
 		Handlers: transport.Handlers{Envelope: c.mesh.Envelope, Streams: map[string]func(net.Conn, transport.Peer){
-			mesh.LaneProtocol: c.mesh.Accept, transport.ProtocolJoin: c.serveJoin, renewProtocol: c.serveRenew, apiProtocol: c.serveAPI, logProtocol: c.serveLog,
+			mesh.LaneProtocol: c.mesh.Accept, probeProtocol: serveProbe, transport.ProtocolJoin: c.serveJoin, renewProtocol: c.serveRenew, apiProtocol: c.serveAPI, logProtocol: c.serveLog,
 			beatProtocol: func(conn net.Conn, p transport.Peer) { c.beats.Serve(conn, p.Name) },
 		}},
 	})
@@ -167,8 +181,9 @@ func (c *Coordinator) start() (err error) {
 	}
 	c.self = &wire.Peer{Name: coordinatorName, Incarnation: c.id[:], Address: c.transport.Address(), DataAddress: c.transport.DataAddress()}
 	c.mesh.Start(c.transport)
-	ctx, cancel := context.WithCancel(context.Background())
-	c.cancel = cancel
+	if c.members, err = members.New(c.system, c.transport.Remote(), c.memberships); err != nil {
+		return err
+	}
 	c.running.Add(1)
 	go func() { // ends with ctx
 		defer c.running.Done()
@@ -194,7 +209,7 @@ func newSystem(log *slog.Logger) *actor.ActorSystem {
 func allow(p transport.Peer, protocol string) bool {
 	role := pki.Role(p.Role)
 	switch protocol {
-	case mesh.LaneProtocol, transport.ProtocolControl:
+	case mesh.LaneProtocol, probeProtocol, transport.ProtocolControl:
 		return role == pki.Worker || role == pki.Coordinator
 	case beatProtocol, logProtocol:
 		return role == pki.Worker
@@ -226,8 +241,8 @@ func (c *Coordinator) NewToken(role pki.Role, ttl time.Duration) (Token, error) 
 	return c.authority.NewToken(role, ttl, time.Now())
 }
 
-// Hosts are the cluster's workers, for troupe.Options.
-func (c *Coordinator) Hosts() placement.Hosts { return &hosts{c} }
+// Hosts are the cluster's workers, for the troupe.Options of one run.
+func (c *Coordinator) Hosts() placement.Hosts { return &hosts{Coordinator: c} }
 
 // admit says whether a process may become a member.
 func (c *Coordinator) admit(h *wire.Hello, _ string) error {
@@ -243,10 +258,40 @@ func (c *Coordinator) admit(h *wire.Hello, _ string) error {
 	return c.mesh.SetPeer(h.GetWorker())
 }
 
+// joined and gone put what beats say on the list of members.
+
 func (c *Coordinator) joined(m beat.Member) {
 	c.mu.Lock()
+	c.heard[m.ID] = heard{Member: m}
+	c.mu.Unlock()
+	if err := c.members.Add(m.ID, m.Address); err != nil {
+		c.log.Error("a worker is no member", "worker", m.Name, "err", err)
+	}
+}
+
+func (c *Coordinator) gone(m beat.Member, why error) {
+	c.mu.Lock()
+	c.heard[m.ID] = heard{m, why}
+	c.mu.Unlock()
+	c.members.Remove(m.ID)
+}
+
+// memberships follows the list of members.
+func (c *Coordinator) memberships(change members.Change) {
+	for _, id := range change.Joined {
+		c.enter(id)
+	}
+	for _, id := range change.Left {
+		c.leave(id)
+	}
+}
+
+func (c *Coordinator) enter(id uuid.UUID) {
+	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.workers[m.ID] = &workerState{Member: m}
+	m := c.heard[id].Member
+	delete(c.heard, id)
+	c.workers[id] = &workerState{Member: m}
 	c.tell()
 	c.log.Info("worker joined", "worker", m.Name, "address", m.Address, "cores", m.Offer.GetCores(), "kernels", m.Offer.GetKernels())
 }
@@ -257,16 +302,17 @@ func (c *Coordinator) tell() {
 	c.changed = make(chan struct{})
 }
 
-func (c *Coordinator) gone(m beat.Member, why error) {
+func (c *Coordinator) leave(id uuid.UUID) {
 	c.mu.Lock()
-	w := c.workers[m.ID]
-	delete(c.workers, m.ID)
+	w, m, why := c.workers[id], c.heard[id].Member, c.heard[id].why
+	delete(c.heard, id)
+	delete(c.workers, id)
 	c.tell()
 	c.mu.Unlock()
-	c.mesh.Forget(m.ID)
+	c.mesh.Forget(id)
 	c.log.Warn("worker is gone", "worker", m.Name, "address", m.Address, "heard_s", time.Since(m.Heard).Seconds(), "why", why)
 	if w != nil && w.attempt != nil {
-		w.attempt.lost(w.Member, why)
+		w.attempt.lost(m, why)
 	}
 }
 
@@ -316,8 +362,16 @@ func (c *Coordinator) Wait(ctx context.Context, workers int) error {
 	}
 }
 
+// unreachableSilences is for how many times the silence something may wait to be sent to a
+// process that is alive. TCP waits twice as long each time before it sends again what a
+// broken network has lost: behind a break shorter than the silence it goes on within two.
+const unreachableSilences = 3
+
 // control takes a worker's message.
 func (c *Coordinator) control(from uuid.UUID, m *wire.Control) {
+	if c.replied(m) {
+		return
+	}
 	c.mu.Lock()
 	var a *attempt
 	if w := c.workers[from]; w != nil {
@@ -339,6 +393,10 @@ func (c *Coordinator) status(m beat.Member, s *wire.StatusReply) {
 	c.mu.Unlock()
 	if a != nil {
 		a.observe(m, s)
+		a.unreachable(m, s.GetUnreachable())
+	}
+	if quiet := c.mesh.Unreachable(unreachableSilences * c.cfg.Silence)[m.ID]; quiet > 0 {
+		c.beats.Expel(m.ID, fmt.Errorf("messages to it are not acknowledged for %.1f s", quiet.Seconds()))
 	}
 }
 
@@ -358,11 +416,14 @@ func (c *Coordinator) Close() {
 	if c.beats != nil {
 		c.beats.Close()
 	}
+	if c.members != nil {
+		c.members.Close()
+	}
 	if c.transport != nil {
 		c.transport.Close()
 		c.mesh.Close()
-		c.cancel()
 	}
+	c.cancel()
 	if c.shutdown != nil {
 		c.shutdown()
 	}

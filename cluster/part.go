@@ -53,6 +53,18 @@ func (w *worker) control(from uuid.UUID, m *wire.Control) {
 			}
 			w.tell(&wire.Control{Kind: &wire.Control_Assigned{Assigned: answer}})
 		}()
+	case *wire.Control_Connect:
+		w.running.Add(1)
+		go func() { // ends with what it measures
+			defer w.running.Done()
+			w.connect(m.GetRequest(), k.Connect)
+		}()
+	case *wire.Control_Measure:
+		w.running.Add(1)
+		go func() { // ends with what it measures
+			defer w.running.Done()
+			w.measure(m.GetRequest(), k.Measure)
+		}()
 	case *wire.Control_Release:
 		id, err := uuid.FromBytes(k.Release.GetAttempt())
 		if err != nil {
@@ -258,6 +270,7 @@ func (w *worker) status() []*wire.StatusReply {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var all []*wire.StatusReply
+	far := w.mesh.Unreachable(unreachableSilences * w.silence)
 	for _, p := range w.parts {
 		if p.stages == nil {
 			continue
@@ -265,6 +278,9 @@ func (w *worker) status() []*wire.StatusReply {
 		r := &wire.StatusReply{Attempt: p.id[:], TimeNs: time.Now().UnixNano()}
 		for _, s := range p.stages.Status().Actors {
 			r.Actors = append(r.Actors, actors.PackSnapshot(s))
+		}
+		for id, quiet := range far {
+			r.Unreachable = append(r.Unreachable, &wire.Unreachable{Incarnation: id[:], ForS: quiet.Seconds()})
 		}
 		all = append(all, r)
 	}

@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -19,23 +21,81 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// hosts are a coordinator's workers.
-type hosts struct{ *Coordinator }
+// hosts are a coordinator's workers, for one run.
+type hosts struct {
+	*Coordinator
+	had int // workers of the attempt before
+}
+
+// free are the workers that compute for nobody, by name, without those that could not
+// reach one before them. mu is held.
+func (h *hosts) free() []*workerState {
+	var free []*workerState
+	for _, w := range h.workers {
+		if w.attempt == nil {
+			free = append(free, w)
+		}
+	}
+	slices.SortFunc(free, func(a, b *workerState) int { // workers of one host are neighbours
+		return cmp.Or(strings.Compare(hostOf(a.Address), hostOf(b.Address)), strings.Compare(a.Name, b.Name))
+	})
+	var joined []*workerState
+	for _, w := range free {
+		if !slices.ContainsFunc(joined, func(other *workerState) bool { return h.keptApart(w.ID, other.ID) }) {
+			joined = append(joined, w)
+		}
+	}
+	return joined
+}
+
+// releasing reports whether workers are being given back. mu is held.
+func (c *Coordinator) releasing() bool {
+	for _, w := range c.workers {
+		if w.attempt != nil && w.attempt.ended {
+			return true
+		}
+	}
+	return false
+}
+
+// apartTime is how long two workers that could not reach each other are not used together.
+const apartTime = time.Minute
+
+// keptApart reports whether two workers are not to be used together. mu is held.
+func (c *Coordinator) keptApart(a, b uuid.UUID) bool {
+	now := time.Now()
+	return now.Before(c.apart[[2]uuid.UUID{a, b}]) || now.Before(c.apart[[2]uuid.UUID{b, a}])
+}
+
+// regroupTime is how long a run that has lost a worker waits for as many as it had: one
+// that was started again takes a moment to join.
+const regroupTime = 3 * time.Second
 
 // Choose takes as many free workers as there are ranks, or all.
 func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Duration) (placement.Workers, error) {
-	deadline := time.NewTimer(wait)
+	began := time.Now()
+	deadline, regroup := time.NewTimer(wait), time.NewTimer(min(wait, regroupTime))
 	defer deadline.Stop()
+	defer regroup.Stop()
 	for {
-		a, changed, err := h.choose(cfg)
+		least := 1
+		if time.Since(began) < min(wait, regroupTime) {
+			least = h.had
+		}
+		a, changed, err := h.choose(cfg, least, time.Since(began) < releaseTime)
 		if a != nil {
+			h.had = len(a.shares)
 			return a, nil
 		}
-		if wait == 0 || !errors.Is(err, placement.ErrNoRoom) {
+		switch {
+		case errors.Is(err, errReleasing) && time.Since(began) < releaseTime:
+			regroup.Reset(releaseTime)
+		case wait == 0 || !errors.Is(err, placement.ErrNoRoom):
 			return nil, err
 		}
 		select {
 		case <-changed:
+		case <-regroup.C:
 		case <-deadline.C:
 			return nil, fmt.Errorf("%w, after %.0f s", err, wait.Seconds())
 		case <-ctx.Done():
@@ -44,23 +104,33 @@ func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Durati
 	}
 }
 
-func (h *hosts) choose(cfg *config.Config) (a *attempt, changed <-chan struct{}, err error) {
+// releaseTime is how long a run waits for workers that another one is giving back.
+const releaseTime = 5 * time.Second
+
+var errReleasing = fmt.Errorf("%w: some are being given back", placement.ErrNoRoom)
+
+// choose takes at least that many free workers, or none; patient says that it does better to
+// take none yet where more are being given back.
+func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt, changed <-chan struct{}, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return nil, nil, errClosed
 	}
-	var free []*workerState
-	for _, w := range h.workers {
-		if w.attempt == nil {
-			free = append(free, w)
+	free := h.free()
+	ranks := cfg.Pipeline.Stages
+	if patient && len(free) < ranks && h.releasing() {
+		return nil, h.changed, errReleasing
+	}
+	if len(free) < max(1, least) {
+		return nil, h.changed, fmt.Errorf("%w: %d of the %d that have joined are free, and the run, of %d ranks, needs %d", placement.ErrNoRoom, len(free), len(h.workers), ranks, max(1, least))
+	}
+	if place := cfg.Cluster.Place; len(place) > 0 {
+		var err error
+		if free, err = h.named(cfg, place, free); err != nil {
+			return nil, h.changed, err
 		}
 	}
-	ranks := cfg.Pipeline.Stages
-	if len(free) == 0 {
-		return nil, h.changed, fmt.Errorf("%w: none of the %d that have joined is free; the run has %d ranks, and needs one at least", placement.ErrNoRoom, len(h.workers), ranks)
-	}
-	slices.SortFunc(free, func(a, b *workerState) int { return strings.Compare(a.Name, b.Name) })
 	free = free[:min(len(free), ranks)]
 	for _, w := range free[1:] {
 		if was, is := free[0].Offer.GetKernels(), w.Offer.GetKernels(); was != is && cfg.Device.Kernels == "auto" {
@@ -72,18 +142,62 @@ func (h *hosts) choose(cfg *config.Config) (a *attempt, changed <-chan struct{},
 	if err != nil {
 		return nil, nil, err
 	}
-	a = &attempt{c: h.Coordinator, id: id, generation: h.generation, answers: make(chan answer, 2*len(free)), gone: make(chan struct{}), released: make(map[uuid.UUID]bool)}
-	for i, w := range free {
+	a = &attempt{c: h.Coordinator, id: id, generation: h.generation, answers: make(chan answer, 2*len(free)), gone: make(chan struct{})}
+	for _, w := range free {
 		w.attempt = a
-		part := &share{Member: w.Member}
-		for r := range ranks { // neighbours are on one worker
-			if r*len(free)/ranks == i {
-				part.ranks = append(part.ranks, r)
-			}
-		}
-		a.shares = append(a.shares, part)
+		a.shares = append(a.shares, &share{Member: w.Member})
 	}
 	return a, nil, nil
+}
+
+// named are the workers that the configuration names for its ranks, each once.
+func (h *hosts) named(cfg *config.Config, place []string, free []*workerState) (chosen []*workerState, err error) {
+	for rank, name := range place {
+		if slices.ContainsFunc(chosen, func(w *workerState) bool { return w.Name == name }) {
+			continue
+		}
+		i := slices.IndexFunc(free, func(w *workerState) bool { return w.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("%w: cluster.place puts rank %d on worker %q, which is not free", placement.ErrNoRoom, rank, name)
+		}
+		chosen = append(chosen, free[i])
+	}
+	return chosen, nil
+}
+
+// divide gives the chosen workers their ranks: those that the configuration says, or by
+// memory and cores.
+func (a *attempt) divide(as placement.Assignment) error {
+	if place := as.Config.Cluster.Place; len(place) > 0 {
+		for rank, name := range place {
+			for _, s := range a.shares {
+				if s.Name == name {
+					s.ranks = append(s.ranks, rank)
+				}
+			}
+		}
+		return nil
+	}
+	bytes, err := as.Plan.RankBytes()
+	if err != nil {
+		return err
+	}
+	sameHost := make(map[string]int64)
+	for _, s := range a.shares {
+		sameHost[s.host()]++
+	}
+	var workers []capacity
+	for _, s := range a.shares {
+		workers = append(workers, capacity{s.Name, s.Offer.GetMemoryBytes() / sameHost[s.host()], int(s.Offer.GetCores())})
+	}
+	parts, err := split(bytes, as.Plan.RankFLOPs(), workers)
+	if err != nil {
+		return err
+	}
+	for i, s := range a.shares {
+		s.ranks = parts[i]
+	}
+	return nil
 }
 
 // attempt is one at a run, with the workers that it has.
@@ -94,12 +208,12 @@ type attempt struct {
 	run        uuid.UUID
 	shares     []*share
 	answers    chan answer
+	ended      bool // its workers are being given back; c.mu
 
-	mu       sync.Mutex
-	actors   *actors.Run
-	err      error // the first worker that was lost
-	gone     chan struct{}
-	released map[uuid.UUID]bool
+	mu     sync.Mutex
+	actors *actors.Run
+	err    error // the first worker that was lost
+	gone   chan struct{}
 }
 
 // share is a worker's part of an attempt.
@@ -107,6 +221,17 @@ type share struct {
 	beat.Member
 	ranks []int
 	doing string // what its stages were last heard to be doing
+}
+
+// host is the address of the worker's host.
+func (s *share) host() string { return hostOf(s.Address) }
+
+func hostOf(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	return host
 }
 
 // answer is a worker's answer to an assignment.
@@ -142,6 +267,9 @@ func (a *attempt) Threads() int {
 // Assign gives every worker its ranks.
 func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placement.Ranks, error) {
 	a.run = as.Run
+	if err := a.divide(as); err != nil {
+		return placement.Ranks{}, err
+	}
 	r := placement.Ranks{Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Config.Pipeline.Stages),
 		Attach: a.c.mesh.Attach, Detach: func() { a.c.mesh.Detach(a.id) }}
 	peers := make([]*wire.Peer, len(r.Hosts))
@@ -190,6 +318,9 @@ func (a *attempt) name(worker uuid.UUID) string {
 			return s.Name
 		}
 	}
+	if worker == a.c.id {
+		return coordinatorName
+	}
 	return worker.String()
 }
 
@@ -225,6 +356,14 @@ func (a *attempt) Watch(r *actors.Run) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.actors = r
+	for _, s := range r.Status().Actors { // until it is heard what they do
+		for _, part := range a.shares {
+			if slices.Contains(part.ranks, s.Rank) {
+				s.Host, s.Heard = part.Name, part.Heard
+				r.Observe(s)
+			}
+		}
+	}
 	var lost *placement.LostError
 	if errors.As(a.err, &lost) {
 		r.Lost(lost.Ranks, lost)
@@ -283,8 +422,31 @@ func (a *attempt) observe(m beat.Member, reply *wire.StatusReply) {
 	}
 }
 
+// unreachable takes a worker's word that it can't reach another process, though both can
+// reach this one: the attempt ends, and the next one does without one of the two.
+func (a *attempt) unreachable(m beat.Member, far []*wire.Unreachable) {
+	for _, u := range far {
+		id, err := uuid.FromBytes(u.GetIncarnation())
+		if err != nil || id != a.c.id && a.ranksOf(id) == nil {
+			continue
+		}
+		why := fmt.Errorf("it could not reach %s for %.1f s", a.name(id), u.GetForS())
+		if id == a.c.id {
+			a.c.beats.Expel(m.ID, why)
+			return
+		}
+		a.c.mu.Lock()
+		a.c.apart[[2]uuid.UUID{m.ID, id}] = time.Now().Add(apartTime)
+		a.c.mu.Unlock()
+		a.lost(m, why)
+	}
+}
+
 // Release gives the workers back.
 func (a *attempt) Release() {
+	a.c.mu.Lock()
+	a.ended = true
+	a.c.mu.Unlock()
 	for _, s := range a.shares {
 		// One that is gone needs no word.
 		_ = a.c.mesh.Control(s.ID, &wire.Control{Kind: &wire.Control_Release{Release: &wire.Release{Attempt: a.id[:]}}})

@@ -113,7 +113,7 @@ func (w *runWorkers) Assign(ctx context.Context, a placement.Assignment) (placem
 
 // start begins the run. What it needs is opened and read before it returns.
 func (r *run) start(o troupe.Options) error {
-	o.Hosts, o.Logger = &runHosts{hosts{r.c}, r}, r.c.log
+	o.Hosts, o.Logger = &runHosts{hosts{Coordinator: r.c}, r}, r.c.log
 	inner, err := troupe.Start(r.ctx, r.cfg, o)
 	if err != nil {
 		return err
@@ -295,7 +295,12 @@ func (r *run) end(res troupe.Result, err error, interrupted bool) {
 }
 
 // control does what somebody asks of the run.
-func (r *run) control(action wire.ControlRequest_Action) error {
+// changeKinds are the changes of a run that an operator may ask for.
+var changeKinds = map[wire.ControlRequest_Action]actors.ChangeKind{wire.ControlRequest_PAUSE: actors.Pause, wire.ControlRequest_RESUME: actors.Resume,
+	wire.ControlRequest_CHECKPOINT: actors.Checkpoint, wire.ControlRequest_STOP: actors.Stop, wire.ControlRequest_RATE: actors.SetRate}
+
+func (r *run) control(m *wire.ControlRequest) error {
+	action := m.GetAction()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over() {
@@ -305,13 +310,16 @@ func (r *run) control(action wire.ControlRequest_Action) error {
 	if r.inner == nil && !ending {
 		return fmt.Errorf("%w: run %s has not begun", ErrRequest, r.id)
 	}
+	if kind := changeKinds[action]; kind != "" && (action != wire.ControlRequest_STOP || m.GetStep() != 0) {
+		if r.inner == nil {
+			return fmt.Errorf("%w: run %s has not begun", ErrRequest, r.id)
+		}
+		if err := r.inner.Change(troupe.Change{Kind: kind, Step: m.GetStep(), LR: m.GetLr(), MinLR: m.GetMinLr()}); err != nil {
+			return fmt.Errorf("%w: %w", ErrRequest, err)
+		}
+		return nil
+	}
 	switch action {
-	case wire.ControlRequest_PAUSE:
-		r.inner.Pause()
-	case wire.ControlRequest_RESUME:
-		r.inner.Resume()
-	case wire.ControlRequest_CHECKPOINT:
-		r.inner.Checkpoint()
 	case wire.ControlRequest_STOP, wire.ControlRequest_KILL:
 		r.asked, r.state = true, wire.RunSummary_STOPPING
 		switch {

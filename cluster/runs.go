@@ -317,8 +317,9 @@ func (s *runs) list() []*run {
 }
 
 // control does what somebody asks of a run. What outlives the coordinator is noted first.
-func (s *runs) control(text string, action wire.ControlRequest_Action, by string) (*run, error) {
-	r, err := s.find(text)
+func (s *runs) control(m *wire.ControlRequest, by string) (*run, error) {
+	action := m.GetAction()
+	r, err := s.find(m.GetRun())
 	if err != nil {
 		return nil, err
 	}
@@ -329,15 +330,18 @@ func (s *runs) control(text string, action wire.ControlRequest_Action, by string
 	r.mu.Lock()
 	over := r.over()
 	r.mu.Unlock()
+	if m.GetStep() != 0 {
+		change = nil // it is for later, and journalled with the run
+	}
 	if change != nil && !over {
 		if err := s.note(r, change); err != nil {
 			return nil, err
 		}
 	}
-	if err := r.control(action); err != nil {
+	if err := r.control(m); err != nil {
 		return nil, err
 	}
-	s.c.log.Info("told a run to "+strings.ToLower(action.String()), "run", r.id, "by", by)
+	s.c.log.Info("told a run to "+strings.ToLower(action.String()), "run", r.id, "at_step", m.GetStep(), "by", by)
 	return r, nil
 }
 

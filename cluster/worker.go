@@ -65,6 +65,9 @@ func Work(ctx context.Context, cfg WorkerConfig) error {
 		return err
 	}
 	if err := w.join(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
 	renewing, stop := context.WithCancel(ctx)
@@ -108,7 +111,8 @@ type worker struct {
 
 	mu          sync.Mutex
 	coordinator *wire.Peer
-	highest     uint64 // generation of the latest attempt that it was given
+	silence     time.Duration // after which a process is lost
+	highest     uint64        // generation of the latest attempt that it was given
 	parts       map[uuid.UUID]*part
 	leaving     bool           // nothing begins any more
 	running     sync.WaitGroup // of what assigns and releases
@@ -121,8 +125,18 @@ func (w *worker) join(ctx context.Context) error {
 	if w.cfg.CertFile != "" {
 		cert, w.root, err = pki.ReadCertificateFile(w.cfg.CertFile)
 	}
+	if err == nil && w.cfg.CertFile != "" && w.cfg.Token.ID != "" {
+		if why := outlived(cert, w.root, w.cfg.Token, time.Now()); why != "" {
+			w.log.Warn("the certificate is of no use any more; the worker joins again", "file", w.cfg.CertFile, "why", why)
+			err = os.ErrNotExist
+		}
+	}
 	if w.cfg.CertFile == "" || errors.Is(err, os.ErrNotExist) {
-		if cert, w.root, err = join(ctx, w.cfg.Join, w.cfg.Token, w.cfg.Name); err != nil {
+		err = w.reach(ctx, func() (err error) {
+			cert, w.root, err = join(ctx, w.cfg.Join, w.cfg.Token, w.cfg.Name)
+			return err
+		})
+		if err != nil {
 			return fmt.Errorf("joining the cluster at %s: %w", w.cfg.Join, err)
 		}
 		if w.cfg.CertFile != "" {
@@ -164,7 +178,7 @@ func (w *worker) membership(ctx context.Context) (err error) {
 		Server: pki.ServerTLS(w.root, w.keeper.Get),
 		Client: func(string) *tls.Config { return pki.ClientTLS(w.root, w.keeper.Get) },
 		Allow:  allow, Identify: identify, Logger: w.log,
-		Handlers: transport.Handlers{Envelope: w.mesh.Envelope, Streams: map[string]func(net.Conn, transport.Peer){mesh.LaneProtocol: w.mesh.Accept}},
+		Handlers: transport.Handlers{Envelope: w.mesh.Envelope, Streams: map[string]func(net.Conn, transport.Peer){mesh.LaneProtocol: w.mesh.Accept, probeProtocol: serveProbe}},
 	})
 	if err != nil {
 		return err
@@ -208,7 +222,11 @@ func (w *worker) listen(ctx context.Context) (string, error) {
 	if w.cfg.Listen != "" {
 		return w.cfg.Listen, nil
 	}
-	conn, err := new(net.Dialer).DialContext(ctx, "udp", w.cfg.Join) // sends nothing
+	var conn net.Conn
+	err := w.reach(ctx, func() (err error) {
+		conn, err = new(net.Dialer).DialContext(ctx, "udp", w.cfg.Join) // sends nothing
+		return err
+	})
 	if err != nil {
 		return "", fmt.Errorf("how the coordinator is reached: %w", err)
 	}
@@ -237,9 +255,13 @@ func (w *worker) welcome(m *wire.Welcome) {
 	w.mu.Lock()
 	was := w.coordinator
 	w.coordinator, w.welcomed = m.GetCoordinator(), true
+	w.silence = time.Duration(m.GetSilenceS() * float64(time.Second))
 	w.mu.Unlock()
 	id, _ := uuid.FromBytes(m.GetCoordinator().GetIncarnation()) // which SetPeer looks at
 	if was != nil && string(was.GetIncarnation()) != string(id[:]) {
+		if old, err := uuid.FromBytes(was.GetIncarnation()); err == nil {
+			w.mesh.Forget(old)
+		}
 		w.giveUp("the coordinator was started again") // before an order of the new one can come
 	}
 	if err := w.mesh.SetPeer(m.GetCoordinator()); err != nil {

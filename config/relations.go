@@ -42,7 +42,7 @@ func (c *Config) checkRelations(suspect map[string]bool, errs Errors) Errors {
 	k.batch()
 	k.optimizer()
 	k.pipeline()
-	k.device()
+	k.lists()
 	k.effects()
 	return k.errs
 }
@@ -191,11 +191,16 @@ func (c *checker) pipeline() {
 	}
 }
 
-func (c *checker) device() {
+// lists have an entry for each stage.
+func (c *checker) lists() {
 	d := c.Device
 	if n := len(d.Ranks); c.clean("device.ranks", "pipeline.stages") && n > 0 && n != c.Pipeline.Stages {
 		c.fail("device.ranks", fmt.Sprintf("the list has %s, and %s", entries(n), c.say("pipeline.stages")),
 			"give one kind for each stage, or leave ranks out")
+	}
+	if n := len(c.Cluster.Place); c.clean("cluster.place", "pipeline.stages") && n > 0 && n != c.Pipeline.Stages {
+		c.fail("cluster.place", fmt.Sprintf("the list has %s, and %s", entries(n), c.say("pipeline.stages")),
+			"give one worker for each stage, or leave place out")
 	}
 }
 

@@ -106,6 +106,9 @@ func drawConfig(t *rapid.T) *Config {
 		Cluster: Cluster{SilenceS: rapid.Float64Range(MinSilenceS, MaxSilenceS).Draw(t, "silence_s"), LeaseS: rapid.Float64Range(MinSilenceS, MaxSilenceS).Draw(t, "lease_s"),
 			MaxRestarts: rapid.IntRange(0, MaxCount).Draw(t, "max_restarts")},
 	}
+	if n := c.Pipeline.Stages; rapid.Bool().Draw(t, "place given") {
+		c.Cluster.Place = rapid.SliceOfN(rapid.StringMatching(`[a-z]{1,9}`), n, n).Draw(t, "place")
+	}
 	if n := c.Pipeline.Stages; rapid.Bool().Draw(t, "ranks given") {
 		c.Device.Ranks = rapid.SliceOfN(rapid.SampledFrom(deviceKinds), n, n).Draw(t, "ranks")
 	}

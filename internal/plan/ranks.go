@@ -7,6 +7,33 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
+// RankBytes is the host's memory that each rank takes: its tensors, unless they are on a
+// GPU, and its part of the copies that a checkpoint is sent from, which is taken to be as
+// large for every rank.
+func (p *Plan) RankBytes() ([]int64, error) {
+	bytes, err := p.MemoryBytes()
+	if err != nil {
+		return nil, err
+	}
+	copies := p.checkpointBytes(p.model.Config.Parameters()) / int64(len(bytes))
+	for r := range bytes {
+		if device.KindOf(p.cfg, r) == device.CUDA {
+			bytes[r] = 0
+		}
+		bytes[r] += copies
+	}
+	return bytes, nil
+}
+
+// RankFLOPs is the work of each rank's chunks in a forward of a token.
+func (p *Plan) RankFLOPs() []float64 {
+	work := make([]float64, p.table.NumRanks())
+	for v, flops := range p.ChunkFLOPs() {
+		work[p.table.RankOf(v)] += flops
+	}
+	return work
+}
+
 // CheckRanks refuses ranks that do not fit this machine's memory, with the copies that
 // their part of a checkpoint is sent from, which is taken to be as large for every rank.
 func (p *Plan) CheckRanks(ranks []int) error {

@@ -25,6 +25,9 @@ type Devices struct {
 	// BytesPerS; 0: no time.
 	LatencyUS float64
 	BytesPerS float64
+	// Message, if there is one, is how many milliseconds a message of some bytes takes from
+	// one rank to another, in place of these.
+	Message func(from, to int, bytes int64) float64
 }
 
 // messageMS is how long a message is under way.
@@ -93,6 +96,13 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 			return nil, fmt.Errorf("%w: a message of %d bytes takes %v ms, want a finite number from 0: look at latency and bandwidth", ErrDevices, bytes, p.MessageMS)
 		}
 		machine.Link = func(int, int) float64 { return p.MessageMS }
+		if cluster.Message != nil {
+			machine.Link = func(from, to int) float64 { return cluster.Message(from, to, bytes) }
+			p.MessageMS = 0
+			for r := range t.NumRanks() - 1 {
+				p.MessageMS = max(p.MessageMS, machine.Link(r, r+1))
+			}
+		}
 		p.UpdateMS = costs.UpdateNS * float64(slices.Max(weights)) / 1e6
 	} else {
 		machine.Share = costs.Share

@@ -239,7 +239,7 @@ func (d *Dir) clean() error {
 		return err
 	}
 	for _, e := range entries {
-		for _, own := range []string{ConfigFile, MetricsFile} {
+		for _, own := range []string{ConfigFile, MetricsFile, ChangesFile} {
 			if !strings.HasPrefix(e.Name(), folder.TmpPrefix+own) {
 				continue
 			}

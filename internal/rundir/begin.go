@@ -49,6 +49,9 @@ func (d *Dir) Begin(configTOML []byte, start actors.TrainerState, resumes bool) 
 	if err == nil {
 		err = d.clean()
 	}
+	if err == nil {
+		err = d.cutChanges(start.Step)
+	}
 	if err != nil {
 		return b, fmt.Errorf("%w %s: %w", ErrFolder, d.path, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/folder"
@@ -24,6 +25,8 @@ type Dir struct {
 	lock   *checkpoint.Lock
 	aside  []aside // to be set aside when the run begins
 	byName bool    // a person named the step that it goes on from
+
+	changes []actors.Change // that the journal has
 }
 
 // View is a run's view of its folder; tests look through another one.
@@ -43,6 +46,9 @@ func Open(cfg *config.Config, fresh bool) (*Dir, error) {
 	// Once more: another run may have come and gone before the lock.
 	if err = d.admissibleIn(cfg, fresh, d.FS); err == nil {
 		d.Store, err = checkpoint.OpenStore(d.FS, ".")
+	}
+	if err == nil {
+		err = d.readChanges()
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.lock.Unlock())
@@ -111,7 +117,7 @@ func (d *Dir) ownKind(e fs.DirEntry) error {
 			return nil
 		}
 		kind = "folder"
-	case ConfigFile, MetricsFile, TraceFile, checkpoint.LockName:
+	case ConfigFile, MetricsFile, TraceFile, ChangesFile, checkpoint.LockName:
 		if e.Type().IsRegular() {
 			return nil
 		}

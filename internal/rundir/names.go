@@ -6,7 +6,8 @@ import "errors"
 const (
 	ConfigFile  = "config.toml"
 	MetricsFile = "metrics.jsonl"
-	TraceFile   = "trace.jsonl" // the traced steps, one a line
+	TraceFile   = "trace.jsonl"   // the traced steps, one a line
+	ChangesFile = "changes.jsonl" // the journal of changes that were asked for, one a line
 	TrainerFile = "trainer.json"
 	ModelFile   = "config.json"
 	TokensFile  = "tokenizer.json"

@@ -97,7 +97,7 @@ func (x ApiError_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ApiError_Kind.Descriptor instead.
 func (ApiError_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{54, 0}
+	return file_wire_proto_rawDescGZIP(), []int{56, 0}
 }
 
 type RunSummary_State int32
@@ -161,7 +161,7 @@ func (x RunSummary_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunSummary_State.Descriptor instead.
 func (RunSummary_State) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{71, 0}
+	return file_wire_proto_rawDescGZIP(), []int{73, 0}
 }
 
 type ControlRequest_Action int32
@@ -173,6 +173,7 @@ const (
 	ControlRequest_CHECKPOINT ControlRequest_Action = 3
 	ControlRequest_STOP       ControlRequest_Action = 4
 	ControlRequest_KILL       ControlRequest_Action = 5
+	ControlRequest_RATE       ControlRequest_Action = 6
 )
 
 // Enum value maps for ControlRequest_Action.
@@ -184,6 +185,7 @@ var (
 		3: "CHECKPOINT",
 		4: "STOP",
 		5: "KILL",
+		6: "RATE",
 	}
 	ControlRequest_Action_value = map[string]int32{
 		"NONE":       0,
@@ -192,6 +194,7 @@ var (
 		"CHECKPOINT": 3,
 		"STOP":       4,
 		"KILL":       5,
+		"RATE":       6,
 	}
 )
 
@@ -219,7 +222,7 @@ func (x ControlRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ControlRequest_Action.Descriptor instead.
 func (ControlRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{75, 0}
+	return file_wire_proto_rawDescGZIP(), []int{77, 0}
 }
 
 // Envelope is a control message on its way from one process to another. It is numbered,
@@ -366,8 +369,8 @@ type Control struct {
 	//	*Control_Released
 	//	*Control_Connect
 	//	*Control_Connected
-	//	*Control_StatusRequest
-	//	*Control_StatusReply
+	//	*Control_Measure
+	//	*Control_Measured
 	Kind          isControl_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -471,19 +474,19 @@ func (x *Control) GetConnected() *Connected {
 	return nil
 }
 
-func (x *Control) GetStatusRequest() *StatusRequest {
+func (x *Control) GetMeasure() *Measure {
 	if x != nil {
-		if x, ok := x.Kind.(*Control_StatusRequest); ok {
-			return x.StatusRequest
+		if x, ok := x.Kind.(*Control_Measure); ok {
+			return x.Measure
 		}
 	}
 	return nil
 }
 
-func (x *Control) GetStatusReply() *StatusReply {
+func (x *Control) GetMeasured() *Measured {
 	if x != nil {
-		if x, ok := x.Kind.(*Control_StatusReply); ok {
-			return x.StatusReply
+		if x, ok := x.Kind.(*Control_Measured); ok {
+			return x.Measured
 		}
 	}
 	return nil
@@ -517,12 +520,12 @@ type Control_Connected struct {
 	Connected *Connected `protobuf:"bytes,7,opt,name=connected,proto3,oneof"`
 }
 
-type Control_StatusRequest struct {
-	StatusRequest *StatusRequest `protobuf:"bytes,8,opt,name=status_request,json=statusRequest,proto3,oneof"`
+type Control_Measure struct {
+	Measure *Measure `protobuf:"bytes,8,opt,name=measure,proto3,oneof"`
 }
 
-type Control_StatusReply struct {
-	StatusReply *StatusReply `protobuf:"bytes,9,opt,name=status_reply,json=statusReply,proto3,oneof"`
+type Control_Measured struct {
+	Measured *Measured `protobuf:"bytes,9,opt,name=measured,proto3,oneof"`
 }
 
 func (*Control_Assign) isControl_Kind() {}
@@ -537,9 +540,9 @@ func (*Control_Connect) isControl_Kind() {}
 
 func (*Control_Connected) isControl_Kind() {}
 
-func (*Control_StatusRequest) isControl_Kind() {}
+func (*Control_Measure) isControl_Kind() {}
 
-func (*Control_StatusReply) isControl_Kind() {}
+func (*Control_Measured) isControl_Kind() {}
 
 // Assign gives a worker ranks of an attempt at a run.
 type Assign struct {
@@ -1067,27 +1070,32 @@ func (x *Link) GetError() string {
 	return ""
 }
 
-// StatusRequest asks for what every actor of a worker is doing.
-type StatusRequest struct {
+// Measure asks a worker what the passes of a model's layers take there; Measured has them
+// as the costs that package planner writes.
+type Measure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Config        []byte                 `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
+	Model         []byte                 `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	Table         []byte                 `protobuf:"bytes,3,opt,name=table,proto3" json:"table,omitempty"`
+	Seconds       float64                `protobuf:"fixed64,4,opt,name=seconds,proto3" json:"seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *StatusRequest) Reset() {
-	*x = StatusRequest{}
+func (x *Measure) Reset() {
+	*x = Measure{}
 	mi := &file_wire_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *StatusRequest) String() string {
+func (x *Measure) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*StatusRequest) ProtoMessage() {}
+func (*Measure) ProtoMessage() {}
 
-func (x *StatusRequest) ProtoReflect() protoreflect.Message {
+func (x *Measure) ProtoReflect() protoreflect.Message {
 	mi := &file_wire_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1099,23 +1107,105 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
-func (*StatusRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use Measure.ProtoReflect.Descriptor instead.
+func (*Measure) Descriptor() ([]byte, []int) {
 	return file_wire_proto_rawDescGZIP(), []int{10}
 }
 
+func (x *Measure) GetConfig() []byte {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+func (x *Measure) GetModel() []byte {
+	if x != nil {
+		return x.Model
+	}
+	return nil
+}
+
+func (x *Measure) GetTable() []byte {
+	if x != nil {
+		return x.Table
+	}
+	return nil
+}
+
+func (x *Measure) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+type Measured struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Costs         []byte                 `protobuf:"bytes,1,opt,name=costs,proto3" json:"costs,omitempty"`
+	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Measured) Reset() {
+	*x = Measured{}
+	mi := &file_wire_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Measured) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Measured) ProtoMessage() {}
+
+func (x *Measured) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Measured.ProtoReflect.Descriptor instead.
+func (*Measured) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Measured) GetCosts() []byte {
+	if x != nil {
+		return x.Costs
+	}
+	return nil
+}
+
+func (x *Measured) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+// StatusReply is what every actor of an attempt at a worker is doing.
 type StatusReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       []byte                 `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	TimeNs        int64                  `protobuf:"varint,2,opt,name=time_ns,json=timeNs,proto3" json:"time_ns,omitempty"` // by the worker's clock, since 1970
 	Actors        []*Snapshot            `protobuf:"bytes,3,rep,name=actors,proto3" json:"actors,omitempty"`
+	Unreachable   []*Unreachable         `protobuf:"bytes,4,rep,name=unreachable,proto3" json:"unreachable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_wire_proto_msgTypes[11]
+	mi := &file_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1127,7 +1217,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[11]
+	mi := &file_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1140,7 +1230,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{11}
+	return file_wire_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StatusReply) GetAttempt() []byte {
@@ -1164,6 +1254,66 @@ func (x *StatusReply) GetActors() []*Snapshot {
 	return nil
 }
 
+func (x *StatusReply) GetUnreachable() []*Unreachable {
+	if x != nil {
+		return x.Unreachable
+	}
+	return nil
+}
+
+// Unreachable is a process to which something waits to be sent.
+type Unreachable struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incarnation   []byte                 `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	ForS          float64                `protobuf:"fixed64,2,opt,name=for_s,json=forS,proto3" json:"for_s,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unreachable) Reset() {
+	*x = Unreachable{}
+	mi := &file_wire_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unreachable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unreachable) ProtoMessage() {}
+
+func (x *Unreachable) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unreachable.ProtoReflect.Descriptor instead.
+func (*Unreachable) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Unreachable) GetIncarnation() []byte {
+	if x != nil {
+		return x.Incarnation
+	}
+	return nil
+}
+
+func (x *Unreachable) GetForS() float64 {
+	if x != nil {
+		return x.ForS
+	}
+	return 0
+}
+
 // Snapshot is what an actor is doing: see actors.Snapshot.
 type Snapshot struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1185,7 +1335,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_wire_proto_msgTypes[12]
+	mi := &file_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1347,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[12]
+	mi := &file_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1360,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{12}
+	return file_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Snapshot) GetActor() string {
@@ -1308,7 +1458,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_wire_proto_msgTypes[13]
+	mi := &file_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1320,7 +1470,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[13]
+	mi := &file_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1333,7 +1483,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{13}
+	return file_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Action) GetChunk() int32 {
@@ -1371,7 +1521,7 @@ type Offer struct {
 
 func (x *Offer) Reset() {
 	*x = Offer{}
-	mi := &file_wire_proto_msgTypes[14]
+	mi := &file_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1383,7 +1533,7 @@ func (x *Offer) String() string {
 func (*Offer) ProtoMessage() {}
 
 func (x *Offer) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[14]
+	mi := &file_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1396,7 +1546,7 @@ func (x *Offer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offer.ProtoReflect.Descriptor instead.
 func (*Offer) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{14}
+	return file_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Offer) GetCores() int32 {
@@ -1448,7 +1598,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_wire_proto_msgTypes[15]
+	mi := &file_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1460,7 +1610,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[15]
+	mi := &file_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1473,7 +1623,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{15}
+	return file_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *JoinRequest) GetTokenId() string {
@@ -1515,7 +1665,7 @@ type JoinReply struct {
 
 func (x *JoinReply) Reset() {
 	*x = JoinReply{}
-	mi := &file_wire_proto_msgTypes[16]
+	mi := &file_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1677,7 @@ func (x *JoinReply) String() string {
 func (*JoinReply) ProtoMessage() {}
 
 func (x *JoinReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[16]
+	mi := &file_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1690,7 @@ func (x *JoinReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinReply.ProtoReflect.Descriptor instead.
 func (*JoinReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{16}
+	return file_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *JoinReply) GetError() string {
@@ -1577,7 +1727,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_wire_proto_msgTypes[17]
+	mi := &file_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1739,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[17]
+	mi := &file_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1752,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{17}
+	return file_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Hello) GetWorker() *Peer {
@@ -1637,7 +1787,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_wire_proto_msgTypes[18]
+	mi := &file_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1799,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[18]
+	mi := &file_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1812,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{18}
+	return file_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Welcome) GetError() string {
@@ -1703,7 +1853,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_wire_proto_msgTypes[19]
+	mi := &file_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +1865,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[19]
+	mi := &file_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1728,7 +1878,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{19}
+	return file_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Beat) GetNumber() uint64 {
@@ -1815,7 +1965,7 @@ type Message struct {
 
 func (x *Message) Reset() {
 	*x = Message{}
-	mi := &file_wire_proto_msgTypes[20]
+	mi := &file_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +1977,7 @@ func (x *Message) String() string {
 func (*Message) ProtoMessage() {}
 
 func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[20]
+	mi := &file_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +1990,7 @@ func (x *Message) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Message.ProtoReflect.Descriptor instead.
 func (*Message) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{20}
+	return file_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Message) GetHeader() *Header {
@@ -2188,7 +2338,7 @@ type Header struct {
 
 func (x *Header) Reset() {
 	*x = Header{}
-	mi := &file_wire_proto_msgTypes[21]
+	mi := &file_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2200,7 +2350,7 @@ func (x *Header) String() string {
 func (*Header) ProtoMessage() {}
 
 func (x *Header) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[21]
+	mi := &file_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2213,7 +2363,7 @@ func (x *Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Header.ProtoReflect.Descriptor instead.
 func (*Header) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{21}
+	return file_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Header) GetRun() []byte {
@@ -2254,7 +2404,7 @@ type Pid struct {
 
 func (x *Pid) Reset() {
 	*x = Pid{}
-	mi := &file_wire_proto_msgTypes[22]
+	mi := &file_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +2416,7 @@ func (x *Pid) String() string {
 func (*Pid) ProtoMessage() {}
 
 func (x *Pid) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[22]
+	mi := &file_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +2429,7 @@ func (x *Pid) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pid.ProtoReflect.Descriptor instead.
 func (*Pid) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{22}
+	return file_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Pid) GetAddress() string {
@@ -2301,14 +2451,14 @@ type Peers struct {
 	Scheduler     *Pid                   `protobuf:"bytes,1,opt,name=scheduler,proto3" json:"scheduler,omitempty"`
 	Loader        *Pid                   `protobuf:"bytes,2,opt,name=loader,proto3" json:"loader,omitempty"`
 	Checkpoint    *Pid                   `protobuf:"bytes,3,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	Stages        []*Pid                 `protobuf:"bytes,4,rep,name=stages,proto3" json:"stages,omitempty"`
+	Ranks         int32                  `protobuf:"varint,5,opt,name=ranks,proto3" json:"ranks,omitempty"` // number of stages, whose processes are known from Assign
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Peers) Reset() {
 	*x = Peers{}
-	mi := &file_wire_proto_msgTypes[23]
+	mi := &file_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2320,7 +2470,7 @@ func (x *Peers) String() string {
 func (*Peers) ProtoMessage() {}
 
 func (x *Peers) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[23]
+	mi := &file_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2333,7 +2483,7 @@ func (x *Peers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peers.ProtoReflect.Descriptor instead.
 func (*Peers) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{23}
+	return file_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Peers) GetScheduler() *Pid {
@@ -2357,11 +2507,11 @@ func (x *Peers) GetCheckpoint() *Pid {
 	return nil
 }
 
-func (x *Peers) GetStages() []*Pid {
+func (x *Peers) GetRanks() int32 {
 	if x != nil {
-		return x.Stages
+		return x.Ranks
 	}
-	return nil
+	return 0
 }
 
 type Order struct {
@@ -2375,7 +2525,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_wire_proto_msgTypes[24]
+	mi := &file_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +2537,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[24]
+	mi := &file_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +2550,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{24}
+	return file_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Order) GetPhase() uint32 {
@@ -2435,7 +2585,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_wire_proto_msgTypes[25]
+	mi := &file_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2447,7 +2597,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[25]
+	mi := &file_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2460,7 +2610,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{25}
+	return file_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Update) GetCount() int64 {
@@ -2495,7 +2645,7 @@ type Extent struct {
 
 func (x *Extent) Reset() {
 	*x = Extent{}
-	mi := &file_wire_proto_msgTypes[26]
+	mi := &file_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2507,7 +2657,7 @@ func (x *Extent) String() string {
 func (*Extent) ProtoMessage() {}
 
 func (x *Extent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[26]
+	mi := &file_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2520,7 +2670,7 @@ func (x *Extent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Extent.ProtoReflect.Descriptor instead.
 func (*Extent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{26}
+	return file_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Extent) GetFirstSequence() int64 {
@@ -2555,7 +2705,7 @@ type Tensor struct {
 
 func (x *Tensor) Reset() {
 	*x = Tensor{}
-	mi := &file_wire_proto_msgTypes[27]
+	mi := &file_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2567,7 +2717,7 @@ func (x *Tensor) String() string {
 func (*Tensor) ProtoMessage() {}
 
 func (x *Tensor) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[27]
+	mi := &file_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2580,7 +2730,7 @@ func (x *Tensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tensor.ProtoReflect.Descriptor instead.
 func (*Tensor) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{27}
+	return file_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Tensor) GetDtype() uint32 {
@@ -2610,7 +2760,7 @@ type Transfer struct {
 
 func (x *Transfer) Reset() {
 	*x = Transfer{}
-	mi := &file_wire_proto_msgTypes[28]
+	mi := &file_wire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2772,7 @@ func (x *Transfer) String() string {
 func (*Transfer) ProtoMessage() {}
 
 func (x *Transfer) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[28]
+	mi := &file_wire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2785,7 @@ func (x *Transfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transfer.ProtoReflect.Descriptor instead.
 func (*Transfer) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{28}
+	return file_wire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Transfer) GetEdge() uint32 {
@@ -2683,7 +2833,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_wire_proto_msgTypes[29]
+	mi := &file_wire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2695,7 +2845,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[29]
+	mi := &file_wire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2708,7 +2858,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{29}
+	return file_wire_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Credit) GetEdge() uint32 {
@@ -2739,7 +2889,7 @@ type DataRequest struct {
 
 func (x *DataRequest) Reset() {
 	*x = DataRequest{}
-	mi := &file_wire_proto_msgTypes[30]
+	mi := &file_wire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2751,7 +2901,7 @@ func (x *DataRequest) String() string {
 func (*DataRequest) ProtoMessage() {}
 
 func (x *DataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[30]
+	mi := &file_wire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2764,7 +2914,7 @@ func (x *DataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataRequest.ProtoReflect.Descriptor instead.
 func (*DataRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{30}
+	return file_wire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DataRequest) GetPhase() uint32 {
@@ -2823,7 +2973,7 @@ type Data struct {
 
 func (x *Data) Reset() {
 	*x = Data{}
-	mi := &file_wire_proto_msgTypes[31]
+	mi := &file_wire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2835,7 +2985,7 @@ func (x *Data) String() string {
 func (*Data) ProtoMessage() {}
 
 func (x *Data) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[31]
+	mi := &file_wire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2848,7 +2998,7 @@ func (x *Data) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Data.ProtoReflect.Descriptor instead.
 func (*Data) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{31}
+	return file_wire_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Data) GetChunk() int32 {
@@ -2898,7 +3048,7 @@ type TiedGradient struct {
 
 func (x *TiedGradient) Reset() {
 	*x = TiedGradient{}
-	mi := &file_wire_proto_msgTypes[32]
+	mi := &file_wire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2910,7 +3060,7 @@ func (x *TiedGradient) String() string {
 func (*TiedGradient) ProtoMessage() {}
 
 func (x *TiedGradient) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[32]
+	mi := &file_wire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2923,7 +3073,7 @@ func (x *TiedGradient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TiedGradient.ProtoReflect.Descriptor instead.
 func (*TiedGradient) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{32}
+	return file_wire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TiedGradient) GetFrom() int32 {
@@ -2967,7 +3117,7 @@ type StageDone struct {
 
 func (x *StageDone) Reset() {
 	*x = StageDone{}
-	mi := &file_wire_proto_msgTypes[33]
+	mi := &file_wire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2979,7 +3129,7 @@ func (x *StageDone) String() string {
 func (*StageDone) ProtoMessage() {}
 
 func (x *StageDone) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[33]
+	mi := &file_wire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +3142,7 @@ func (x *StageDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageDone.ProtoReflect.Descriptor instead.
 func (*StageDone) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{33}
+	return file_wire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *StageDone) GetRank() int32 {
@@ -3042,7 +3192,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_wire_proto_msgTypes[34]
+	mi := &file_wire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3054,7 +3204,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[34]
+	mi := &file_wire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3067,7 +3217,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{34}
+	return file_wire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Loss) GetMicrobatch() int32 {
@@ -3108,7 +3258,7 @@ type Norm struct {
 
 func (x *Norm) Reset() {
 	*x = Norm{}
-	mi := &file_wire_proto_msgTypes[35]
+	mi := &file_wire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3120,7 +3270,7 @@ func (x *Norm) String() string {
 func (*Norm) ProtoMessage() {}
 
 func (x *Norm) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[35]
+	mi := &file_wire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3133,7 +3283,7 @@ func (x *Norm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Norm.ProtoReflect.Descriptor instead.
 func (*Norm) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{35}
+	return file_wire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Norm) GetParam() int32 {
@@ -3161,7 +3311,7 @@ type ActionTime struct {
 
 func (x *ActionTime) Reset() {
 	*x = ActionTime{}
-	mi := &file_wire_proto_msgTypes[36]
+	mi := &file_wire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3173,7 +3323,7 @@ func (x *ActionTime) String() string {
 func (*ActionTime) ProtoMessage() {}
 
 func (x *ActionTime) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[36]
+	mi := &file_wire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3186,7 +3336,7 @@ func (x *ActionTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionTime.ProtoReflect.Descriptor instead.
 func (*ActionTime) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{36}
+	return file_wire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ActionTime) GetAction() *Action {
@@ -3222,7 +3372,7 @@ type Apply struct {
 
 func (x *Apply) Reset() {
 	*x = Apply{}
-	mi := &file_wire_proto_msgTypes[37]
+	mi := &file_wire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3234,7 +3384,7 @@ func (x *Apply) String() string {
 func (*Apply) ProtoMessage() {}
 
 func (x *Apply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[37]
+	mi := &file_wire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3247,7 +3397,7 @@ func (x *Apply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Apply.ProtoReflect.Descriptor instead.
 func (*Apply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{37}
+	return file_wire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Apply) GetSkip() bool {
@@ -3287,7 +3437,7 @@ type Applied struct {
 
 func (x *Applied) Reset() {
 	*x = Applied{}
-	mi := &file_wire_proto_msgTypes[38]
+	mi := &file_wire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3299,7 +3449,7 @@ func (x *Applied) String() string {
 func (*Applied) ProtoMessage() {}
 
 func (x *Applied) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[38]
+	mi := &file_wire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3312,7 +3462,7 @@ func (x *Applied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Applied.ProtoReflect.Descriptor instead.
 func (*Applied) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{38}
+	return file_wire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Applied) GetRank() int32 {
@@ -3330,7 +3480,7 @@ type SaveState struct {
 
 func (x *SaveState) Reset() {
 	*x = SaveState{}
-	mi := &file_wire_proto_msgTypes[39]
+	mi := &file_wire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3342,7 +3492,7 @@ func (x *SaveState) String() string {
 func (*SaveState) ProtoMessage() {}
 
 func (x *SaveState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[39]
+	mi := &file_wire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3355,7 +3505,7 @@ func (x *SaveState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveState.ProtoReflect.Descriptor instead.
 func (*SaveState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{39}
+	return file_wire_proto_rawDescGZIP(), []int{41}
 }
 
 // StageState has the numbers of every part behind it, in their order.
@@ -3369,7 +3519,7 @@ type StageState struct {
 
 func (x *StageState) Reset() {
 	*x = StageState{}
-	mi := &file_wire_proto_msgTypes[40]
+	mi := &file_wire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3381,7 +3531,7 @@ func (x *StageState) String() string {
 func (*StageState) ProtoMessage() {}
 
 func (x *StageState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[40]
+	mi := &file_wire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3394,7 +3544,7 @@ func (x *StageState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageState.ProtoReflect.Descriptor instead.
 func (*StageState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{40}
+	return file_wire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StageState) GetRank() int32 {
@@ -3423,7 +3573,7 @@ type Saved struct {
 
 func (x *Saved) Reset() {
 	*x = Saved{}
-	mi := &file_wire_proto_msgTypes[41]
+	mi := &file_wire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3435,7 +3585,7 @@ func (x *Saved) String() string {
 func (*Saved) ProtoMessage() {}
 
 func (x *Saved) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[41]
+	mi := &file_wire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3448,7 +3598,7 @@ func (x *Saved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saved.ProtoReflect.Descriptor instead.
 func (*Saved) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{41}
+	return file_wire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Saved) GetName() string {
@@ -3488,7 +3638,7 @@ type StageReady struct {
 
 func (x *StageReady) Reset() {
 	*x = StageReady{}
-	mi := &file_wire_proto_msgTypes[42]
+	mi := &file_wire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3500,7 +3650,7 @@ func (x *StageReady) String() string {
 func (*StageReady) ProtoMessage() {}
 
 func (x *StageReady) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[42]
+	mi := &file_wire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3513,7 +3663,7 @@ func (x *StageReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageReady.ProtoReflect.Descriptor instead.
 func (*StageReady) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{42}
+	return file_wire_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *StageReady) GetRank() int32 {
@@ -3532,7 +3682,7 @@ type ExpectInput struct {
 
 func (x *ExpectInput) Reset() {
 	*x = ExpectInput{}
-	mi := &file_wire_proto_msgTypes[43]
+	mi := &file_wire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3544,7 +3694,7 @@ func (x *ExpectInput) String() string {
 func (*ExpectInput) ProtoMessage() {}
 
 func (x *ExpectInput) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[43]
+	mi := &file_wire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3557,7 +3707,7 @@ func (x *ExpectInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpectInput.ProtoReflect.Descriptor instead.
 func (*ExpectInput) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{43}
+	return file_wire_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ExpectInput) GetAction() *Action {
@@ -3579,7 +3729,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_wire_proto_msgTypes[44]
+	mi := &file_wire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3591,7 +3741,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[44]
+	mi := &file_wire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3604,7 +3754,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{44}
+	return file_wire_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Failed) GetActor() string {
@@ -3643,7 +3793,7 @@ type Halt struct {
 
 func (x *Halt) Reset() {
 	*x = Halt{}
-	mi := &file_wire_proto_msgTypes[45]
+	mi := &file_wire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3655,7 +3805,7 @@ func (x *Halt) String() string {
 func (*Halt) ProtoMessage() {}
 
 func (x *Halt) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[45]
+	mi := &file_wire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3668,7 +3818,7 @@ func (x *Halt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halt.ProtoReflect.Descriptor instead.
 func (*Halt) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{45}
+	return file_wire_proto_rawDescGZIP(), []int{47}
 }
 
 type Halted struct {
@@ -3680,7 +3830,7 @@ type Halted struct {
 
 func (x *Halted) Reset() {
 	*x = Halted{}
-	mi := &file_wire_proto_msgTypes[46]
+	mi := &file_wire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3692,7 +3842,7 @@ func (x *Halted) String() string {
 func (*Halted) ProtoMessage() {}
 
 func (x *Halted) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[46]
+	mi := &file_wire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3705,7 +3855,7 @@ func (x *Halted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halted.ProtoReflect.Descriptor instead.
 func (*Halted) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{46}
+	return file_wire_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Halted) GetRank() int32 {
@@ -3724,7 +3874,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_wire_proto_msgTypes[47]
+	mi := &file_wire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3736,7 +3886,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[47]
+	mi := &file_wire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3749,7 +3899,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{47}
+	return file_wire_proto_rawDescGZIP(), []int{49}
 }
 
 type Left struct {
@@ -3761,7 +3911,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_wire_proto_msgTypes[48]
+	mi := &file_wire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3773,7 +3923,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[48]
+	mi := &file_wire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3786,7 +3936,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{48}
+	return file_wire_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Left) GetRank() int32 {
@@ -3808,7 +3958,7 @@ type ReadWeight struct {
 
 func (x *ReadWeight) Reset() {
 	*x = ReadWeight{}
-	mi := &file_wire_proto_msgTypes[49]
+	mi := &file_wire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3820,7 +3970,7 @@ func (x *ReadWeight) String() string {
 func (*ReadWeight) ProtoMessage() {}
 
 func (x *ReadWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[49]
+	mi := &file_wire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3833,7 +3983,7 @@ func (x *ReadWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadWeight.ProtoReflect.Descriptor instead.
 func (*ReadWeight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{49}
+	return file_wire_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReadWeight) GetRequest() uint64 {
@@ -3876,7 +4026,7 @@ type Weight struct {
 
 func (x *Weight) Reset() {
 	*x = Weight{}
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3888,7 +4038,7 @@ func (x *Weight) String() string {
 func (*Weight) ProtoMessage() {}
 
 func (x *Weight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3901,7 +4051,7 @@ func (x *Weight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weight.ProtoReflect.Descriptor instead.
 func (*Weight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{50}
+	return file_wire_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Weight) GetRequest() uint64 {
@@ -3941,6 +4091,7 @@ type ApiRequest struct {
 	//	*ApiRequest_Logs
 	//	*ApiRequest_Tokens
 	//	*ApiRequest_Members
+	//	*ApiRequest_Forecast
 	Kind          isApiRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3948,7 +4099,7 @@ type ApiRequest struct {
 
 func (x *ApiRequest) Reset() {
 	*x = ApiRequest{}
-	mi := &file_wire_proto_msgTypes[51]
+	mi := &file_wire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3960,7 +4111,7 @@ func (x *ApiRequest) String() string {
 func (*ApiRequest) ProtoMessage() {}
 
 func (x *ApiRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[51]
+	mi := &file_wire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3973,7 +4124,7 @@ func (x *ApiRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiRequest.ProtoReflect.Descriptor instead.
 func (*ApiRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{51}
+	return file_wire_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ApiRequest) GetVersion() uint32 {
@@ -4062,6 +4213,15 @@ func (x *ApiRequest) GetMembers() *MembersRequest {
 	return nil
 }
 
+func (x *ApiRequest) GetForecast() *ForecastRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiRequest_Forecast); ok {
+			return x.Forecast
+		}
+	}
+	return nil
+}
+
 type isApiRequest_Kind interface {
 	isApiRequest_Kind()
 }
@@ -4098,6 +4258,10 @@ type ApiRequest_Members struct {
 	Members *MembersRequest `protobuf:"bytes,9,opt,name=members,proto3,oneof"`
 }
 
+type ApiRequest_Forecast struct {
+	Forecast *ForecastRequest `protobuf:"bytes,10,opt,name=forecast,proto3,oneof"`
+}
+
 func (*ApiRequest_Submit) isApiRequest_Kind() {}
 
 func (*ApiRequest_Follow) isApiRequest_Kind() {}
@@ -4114,6 +4278,8 @@ func (*ApiRequest_Tokens) isApiRequest_Kind() {}
 
 func (*ApiRequest_Members) isApiRequest_Kind() {}
 
+func (*ApiRequest_Forecast) isApiRequest_Kind() {}
+
 type ApiReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Error *ApiError              `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"` // where there is one, nothing follows
@@ -4129,6 +4295,7 @@ type ApiReply struct {
 	//	*ApiReply_Logs
 	//	*ApiReply_Tokens
 	//	*ApiReply_Members
+	//	*ApiReply_Forecast
 	Kind          isApiReply_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4136,7 +4303,7 @@ type ApiReply struct {
 
 func (x *ApiReply) Reset() {
 	*x = ApiReply{}
-	mi := &file_wire_proto_msgTypes[52]
+	mi := &file_wire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4148,7 +4315,7 @@ func (x *ApiReply) String() string {
 func (*ApiReply) ProtoMessage() {}
 
 func (x *ApiReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[52]
+	mi := &file_wire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4161,7 +4328,7 @@ func (x *ApiReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiReply.ProtoReflect.Descriptor instead.
 func (*ApiReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{52}
+	return file_wire_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ApiReply) GetError() *ApiError {
@@ -4268,6 +4435,15 @@ func (x *ApiReply) GetMembers() *MembersReply {
 	return nil
 }
 
+func (x *ApiReply) GetForecast() *ForecastReply {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiReply_Forecast); ok {
+			return x.Forecast
+		}
+	}
+	return nil
+}
+
 type isApiReply_Kind interface {
 	isApiReply_Kind()
 }
@@ -4312,6 +4488,10 @@ type ApiReply_Members struct {
 	Members *MembersReply `protobuf:"bytes,11,opt,name=members,proto3,oneof"`
 }
 
+type ApiReply_Forecast struct {
+	Forecast *ForecastReply `protobuf:"bytes,12,opt,name=forecast,proto3,oneof"`
+}
+
 func (*ApiReply_Alive) isApiReply_Kind() {}
 
 func (*ApiReply_Submit) isApiReply_Kind() {}
@@ -4332,6 +4512,8 @@ func (*ApiReply_Tokens) isApiReply_Kind() {}
 
 func (*ApiReply_Members) isApiReply_Kind() {}
 
+func (*ApiReply_Forecast) isApiReply_Kind() {}
+
 type Alive struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -4340,7 +4522,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_wire_proto_msgTypes[53]
+	mi := &file_wire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4352,7 +4534,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[53]
+	mi := &file_wire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4365,7 +4547,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{53}
+	return file_wire_proto_rawDescGZIP(), []int{55}
 }
 
 // ApiError is an error that a client makes one of its own again.
@@ -4379,7 +4561,7 @@ type ApiError struct {
 
 func (x *ApiError) Reset() {
 	*x = ApiError{}
-	mi := &file_wire_proto_msgTypes[54]
+	mi := &file_wire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4391,7 +4573,7 @@ func (x *ApiError) String() string {
 func (*ApiError) ProtoMessage() {}
 
 func (x *ApiError) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[54]
+	mi := &file_wire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4404,7 +4586,7 @@ func (x *ApiError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiError.ProtoReflect.Descriptor instead.
 func (*ApiError) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{54}
+	return file_wire_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ApiError) GetKind() ApiError_Kind {
@@ -4436,7 +4618,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_wire_proto_msgTypes[55]
+	mi := &file_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4448,7 +4630,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[55]
+	mi := &file_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4461,7 +4643,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{55}
+	return file_wire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SubmitRequest) GetConfig() []byte {
@@ -4523,7 +4705,7 @@ type SubmitReply struct {
 
 func (x *SubmitReply) Reset() {
 	*x = SubmitReply{}
-	mi := &file_wire_proto_msgTypes[56]
+	mi := &file_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4535,7 +4717,7 @@ func (x *SubmitReply) String() string {
 func (*SubmitReply) ProtoMessage() {}
 
 func (x *SubmitReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[56]
+	mi := &file_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4548,7 +4730,7 @@ func (x *SubmitReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReply.ProtoReflect.Descriptor instead.
 func (*SubmitReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{56}
+	return file_wire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SubmitReply) GetId() string {
@@ -4578,7 +4760,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_wire_proto_msgTypes[57]
+	mi := &file_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4590,7 +4772,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[57]
+	mi := &file_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4603,7 +4785,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{57}
+	return file_wire_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *FollowRequest) GetRun() string {
@@ -4639,7 +4821,7 @@ type Following struct {
 
 func (x *Following) Reset() {
 	*x = Following{}
-	mi := &file_wire_proto_msgTypes[58]
+	mi := &file_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4651,7 +4833,7 @@ func (x *Following) String() string {
 func (*Following) ProtoMessage() {}
 
 func (x *Following) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[58]
+	mi := &file_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4664,7 +4846,7 @@ func (x *Following) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Following.ProtoReflect.Descriptor instead.
 func (*Following) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{58}
+	return file_wire_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Following) GetEpoch() []byte {
@@ -4710,7 +4892,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_wire_proto_msgTypes[59]
+	mi := &file_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4722,7 +4904,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[59]
+	mi := &file_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4735,7 +4917,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{59}
+	return file_wire_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RunEvent) GetNumber() uint64 {
@@ -4923,7 +5105,7 @@ type RunInfo struct {
 
 func (x *RunInfo) Reset() {
 	*x = RunInfo{}
-	mi := &file_wire_proto_msgTypes[60]
+	mi := &file_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4935,7 +5117,7 @@ func (x *RunInfo) String() string {
 func (*RunInfo) ProtoMessage() {}
 
 func (x *RunInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[60]
+	mi := &file_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4948,7 +5130,7 @@ func (x *RunInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInfo.ProtoReflect.Descriptor instead.
 func (*RunInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{60}
+	return file_wire_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *RunInfo) GetName() string {
@@ -5135,7 +5317,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_wire_proto_msgTypes[61]
+	mi := &file_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5147,7 +5329,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[61]
+	mi := &file_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5160,7 +5342,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{61}
+	return file_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *StepEvent) GetStep() int64 {
@@ -5273,7 +5455,7 @@ type CheckpointEvent struct {
 
 func (x *CheckpointEvent) Reset() {
 	*x = CheckpointEvent{}
-	mi := &file_wire_proto_msgTypes[62]
+	mi := &file_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5285,7 +5467,7 @@ func (x *CheckpointEvent) String() string {
 func (*CheckpointEvent) ProtoMessage() {}
 
 func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[62]
+	mi := &file_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5298,7 +5480,7 @@ func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointEvent.ProtoReflect.Descriptor instead.
 func (*CheckpointEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{62}
+	return file_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CheckpointEvent) GetStep() int64 {
@@ -5338,7 +5520,7 @@ type WarningEvent struct {
 
 func (x *WarningEvent) Reset() {
 	*x = WarningEvent{}
-	mi := &file_wire_proto_msgTypes[63]
+	mi := &file_wire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5350,7 +5532,7 @@ func (x *WarningEvent) String() string {
 func (*WarningEvent) ProtoMessage() {}
 
 func (x *WarningEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[63]
+	mi := &file_wire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5363,7 +5545,7 @@ func (x *WarningEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarningEvent.ProtoReflect.Descriptor instead.
 func (*WarningEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{63}
+	return file_wire_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *WarningEvent) GetText() string {
@@ -5384,7 +5566,7 @@ type RestartEvent struct {
 
 func (x *RestartEvent) Reset() {
 	*x = RestartEvent{}
-	mi := &file_wire_proto_msgTypes[64]
+	mi := &file_wire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5396,7 +5578,7 @@ func (x *RestartEvent) String() string {
 func (*RestartEvent) ProtoMessage() {}
 
 func (x *RestartEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[64]
+	mi := &file_wire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5409,7 +5591,7 @@ func (x *RestartEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartEvent.ProtoReflect.Descriptor instead.
 func (*RestartEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{64}
+	return file_wire_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RestartEvent) GetError() string {
@@ -5443,7 +5625,7 @@ type StallEvent struct {
 
 func (x *StallEvent) Reset() {
 	*x = StallEvent{}
-	mi := &file_wire_proto_msgTypes[65]
+	mi := &file_wire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5455,7 +5637,7 @@ func (x *StallEvent) String() string {
 func (*StallEvent) ProtoMessage() {}
 
 func (x *StallEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[65]
+	mi := &file_wire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5468,7 +5650,7 @@ func (x *StallEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StallEvent.ProtoReflect.Descriptor instead.
 func (*StallEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{65}
+	return file_wire_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *StallEvent) GetQuietNs() int64 {
@@ -5495,7 +5677,7 @@ type PauseEvent struct {
 
 func (x *PauseEvent) Reset() {
 	*x = PauseEvent{}
-	mi := &file_wire_proto_msgTypes[66]
+	mi := &file_wire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5507,7 +5689,7 @@ func (x *PauseEvent) String() string {
 func (*PauseEvent) ProtoMessage() {}
 
 func (x *PauseEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[66]
+	mi := &file_wire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5520,7 +5702,7 @@ func (x *PauseEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseEvent.ProtoReflect.Descriptor instead.
 func (*PauseEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{66}
+	return file_wire_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *PauseEvent) GetStep() int64 {
@@ -5547,7 +5729,7 @@ type WaitingEvent struct {
 
 func (x *WaitingEvent) Reset() {
 	*x = WaitingEvent{}
-	mi := &file_wire_proto_msgTypes[67]
+	mi := &file_wire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5559,7 +5741,7 @@ func (x *WaitingEvent) String() string {
 func (*WaitingEvent) ProtoMessage() {}
 
 func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[67]
+	mi := &file_wire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5572,7 +5754,7 @@ func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingEvent.ProtoReflect.Descriptor instead.
 func (*WaitingEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{67}
+	return file_wire_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *WaitingEvent) GetText() string {
@@ -5602,7 +5784,7 @@ type EndEvent struct {
 
 func (x *EndEvent) Reset() {
 	*x = EndEvent{}
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5614,7 +5796,7 @@ func (x *EndEvent) String() string {
 func (*EndEvent) ProtoMessage() {}
 
 func (x *EndEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5627,7 +5809,7 @@ func (x *EndEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndEvent.ProtoReflect.Descriptor instead.
 func (*EndEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{68}
+	return file_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *EndEvent) GetError() *ApiError {
@@ -5715,7 +5897,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5727,7 +5909,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5740,7 +5922,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{69}
+	return file_wire_proto_rawDescGZIP(), []int{71}
 }
 
 type ListReply struct {
@@ -5752,7 +5934,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5764,7 +5946,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5777,7 +5959,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{70}
+	return file_wire_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListReply) GetRuns() []*RunSummary {
@@ -5810,7 +5992,7 @@ type RunSummary struct {
 
 func (x *RunSummary) Reset() {
 	*x = RunSummary{}
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5822,7 +6004,7 @@ func (x *RunSummary) String() string {
 func (*RunSummary) ProtoMessage() {}
 
 func (x *RunSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5835,7 +6017,7 @@ func (x *RunSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSummary.ProtoReflect.Descriptor instead.
 func (*RunSummary) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{71}
+	return file_wire_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *RunSummary) GetId() string {
@@ -5952,7 +6134,7 @@ type RunStatusRequest struct {
 
 func (x *RunStatusRequest) Reset() {
 	*x = RunStatusRequest{}
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5964,7 +6146,7 @@ func (x *RunStatusRequest) String() string {
 func (*RunStatusRequest) ProtoMessage() {}
 
 func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5977,7 +6159,7 @@ func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusRequest.ProtoReflect.Descriptor instead.
 func (*RunStatusRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{72}
+	return file_wire_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *RunStatusRequest) GetRun() string {
@@ -5999,7 +6181,7 @@ type RunStatusReply struct {
 
 func (x *RunStatusReply) Reset() {
 	*x = RunStatusReply{}
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6011,7 +6193,7 @@ func (x *RunStatusReply) String() string {
 func (*RunStatusReply) ProtoMessage() {}
 
 func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6024,7 +6206,7 @@ func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusReply.ProtoReflect.Descriptor instead.
 func (*RunStatusReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{73}
+	return file_wire_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *RunStatusReply) GetRun() *RunSummary {
@@ -6059,7 +6241,7 @@ type ActorStatus struct {
 
 func (x *ActorStatus) Reset() {
 	*x = ActorStatus{}
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6071,7 +6253,7 @@ func (x *ActorStatus) String() string {
 func (*ActorStatus) ProtoMessage() {}
 
 func (x *ActorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6084,7 +6266,7 @@ func (x *ActorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorStatus.ProtoReflect.Descriptor instead.
 func (*ActorStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{74}
+	return file_wire_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ActorStatus) GetSnapshot() *Snapshot {
@@ -6112,13 +6294,16 @@ type ControlRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Run           string                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
 	Action        ControlRequest_Action  `protobuf:"varint,2,opt,name=action,proto3,enum=troupe.wire.ControlRequest_Action" json:"action,omitempty"`
+	Step          int64                  `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"` // when that many have ended; 0: as soon as possible
+	Lr            float64                `protobuf:"fixed64,4,opt,name=lr,proto3" json:"lr,omitempty"`    // of RATE
+	MinLr         float64                `protobuf:"fixed64,5,opt,name=min_lr,json=minLr,proto3" json:"min_lr,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6130,7 +6315,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6143,7 +6328,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{75}
+	return file_wire_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ControlRequest) GetRun() string {
@@ -6160,6 +6345,341 @@ func (x *ControlRequest) GetAction() ControlRequest_Action {
 	return ControlRequest_NONE
 }
 
+func (x *ControlRequest) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *ControlRequest) GetLr() float64 {
+	if x != nil {
+		return x.Lr
+	}
+	return 0
+}
+
+func (x *ControlRequest) GetMinLr() float64 {
+	if x != nil {
+		return x.MinLr
+	}
+	return 0
+}
+
+// ForecastRequest asks where a configuration's ranks would be computed, and what a step is
+// predicted to take there.
+type ForecastRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Config        []byte                 `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
+	File          string                 `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
+	Sets          []string               `protobuf:"bytes,3,rep,name=sets,proto3" json:"sets,omitempty"`
+	Seconds       float64                `protobuf:"fixed64,4,opt,name=seconds,proto3" json:"seconds,omitempty"` // that the layers are measured for
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForecastRequest) Reset() {
+	*x = ForecastRequest{}
+	mi := &file_wire_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForecastRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForecastRequest) ProtoMessage() {}
+
+func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForecastRequest.ProtoReflect.Descriptor instead.
+func (*ForecastRequest) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *ForecastRequest) GetConfig() []byte {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+func (x *ForecastRequest) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *ForecastRequest) GetSets() []string {
+	if x != nil {
+		return x.Sets
+	}
+	return nil
+}
+
+func (x *ForecastRequest) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+type ForecastReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ranks         []*ForecastRank        `protobuf:"bytes,1,rep,name=ranks,proto3" json:"ranks,omitempty"`
+	Links         []*ForecastLink        `protobuf:"bytes,2,rep,name=links,proto3" json:"links,omitempty"`
+	CostsOf       string                 `protobuf:"bytes,3,opt,name=costs_of,json=costsOf,proto3" json:"costs_of,omitempty"`
+	StepMs        float64                `protobuf:"fixed64,4,opt,name=step_ms,json=stepMs,proto3" json:"step_ms,omitempty"`
+	TokensPerS    float64                `protobuf:"fixed64,5,opt,name=tokens_per_s,json=tokensPerS,proto3" json:"tokens_per_s,omitempty"`
+	BubblePct     float64                `protobuf:"fixed64,6,opt,name=bubble_pct,json=bubblePct,proto3" json:"bubble_pct,omitempty"`
+	MessageMs     float64                `protobuf:"fixed64,7,opt,name=message_ms,json=messageMs,proto3" json:"message_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForecastReply) Reset() {
+	*x = ForecastReply{}
+	mi := &file_wire_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForecastReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForecastReply) ProtoMessage() {}
+
+func (x *ForecastReply) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForecastReply.ProtoReflect.Descriptor instead.
+func (*ForecastReply) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *ForecastReply) GetRanks() []*ForecastRank {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+func (x *ForecastReply) GetLinks() []*ForecastLink {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+func (x *ForecastReply) GetCostsOf() string {
+	if x != nil {
+		return x.CostsOf
+	}
+	return ""
+}
+
+func (x *ForecastReply) GetStepMs() float64 {
+	if x != nil {
+		return x.StepMs
+	}
+	return 0
+}
+
+func (x *ForecastReply) GetTokensPerS() float64 {
+	if x != nil {
+		return x.TokensPerS
+	}
+	return 0
+}
+
+func (x *ForecastReply) GetBubblePct() float64 {
+	if x != nil {
+		return x.BubblePct
+	}
+	return 0
+}
+
+func (x *ForecastReply) GetMessageMs() float64 {
+	if x != nil {
+		return x.MessageMs
+	}
+	return 0
+}
+
+type ForecastRank struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Worker        string                 `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`
+	Host          string                 `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`
+	Cores         int32                  `protobuf:"varint,4,opt,name=cores,proto3" json:"cores,omitempty"`
+	Bytes         int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	MemoryBytes   int64                  `protobuf:"varint,6,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForecastRank) Reset() {
+	*x = ForecastRank{}
+	mi := &file_wire_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForecastRank) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForecastRank) ProtoMessage() {}
+
+func (x *ForecastRank) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForecastRank.ProtoReflect.Descriptor instead.
+func (*ForecastRank) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *ForecastRank) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *ForecastRank) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *ForecastRank) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *ForecastRank) GetCores() int32 {
+	if x != nil {
+		return x.Cores
+	}
+	return 0
+}
+
+func (x *ForecastRank) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ForecastRank) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+type ForecastLink struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	LatencyMs     float64                `protobuf:"fixed64,3,opt,name=latency_ms,json=latencyMs,proto3" json:"latency_ms,omitempty"`
+	BytesPerS     float64                `protobuf:"fixed64,4,opt,name=bytes_per_s,json=bytesPerS,proto3" json:"bytes_per_s,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForecastLink) Reset() {
+	*x = ForecastLink{}
+	mi := &file_wire_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForecastLink) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForecastLink) ProtoMessage() {}
+
+func (x *ForecastLink) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForecastLink.ProtoReflect.Descriptor instead.
+func (*ForecastLink) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *ForecastLink) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *ForecastLink) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *ForecastLink) GetLatencyMs() float64 {
+	if x != nil {
+		return x.LatencyMs
+	}
+	return 0
+}
+
+func (x *ForecastLink) GetBytesPerS() float64 {
+	if x != nil {
+		return x.BytesPerS
+	}
+	return 0
+}
+
 type ControlReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Run           *RunSummary            `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
@@ -6169,7 +6689,7 @@ type ControlReply struct {
 
 func (x *ControlReply) Reset() {
 	*x = ControlReply{}
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6181,7 +6701,7 @@ func (x *ControlReply) String() string {
 func (*ControlReply) ProtoMessage() {}
 
 func (x *ControlReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6194,7 +6714,7 @@ func (x *ControlReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlReply.ProtoReflect.Descriptor instead.
 func (*ControlReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{76}
+	return file_wire_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ControlReply) GetRun() *RunSummary {
@@ -6215,7 +6735,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6227,7 +6747,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6240,7 +6760,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{77}
+	return file_wire_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *LogsRequest) GetRun() string {
@@ -6276,7 +6796,7 @@ type LogsReply struct {
 
 func (x *LogsReply) Reset() {
 	*x = LogsReply{}
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6288,7 +6808,7 @@ func (x *LogsReply) String() string {
 func (*LogsReply) ProtoMessage() {}
 
 func (x *LogsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6301,7 +6821,7 @@ func (x *LogsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsReply.ProtoReflect.Descriptor instead.
 func (*LogsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{78}
+	return file_wire_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *LogsReply) GetRecords() []*LogRecord {
@@ -6332,7 +6852,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6344,7 +6864,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6357,7 +6877,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{79}
+	return file_wire_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *LogRecord) GetTimeNs() int64 {
@@ -6412,7 +6932,7 @@ type LogAttribute struct {
 
 func (x *LogAttribute) Reset() {
 	*x = LogAttribute{}
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6424,7 +6944,7 @@ func (x *LogAttribute) String() string {
 func (*LogAttribute) ProtoMessage() {}
 
 func (x *LogAttribute) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6437,7 +6957,7 @@ func (x *LogAttribute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAttribute.ProtoReflect.Descriptor instead.
 func (*LogAttribute) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{80}
+	return file_wire_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *LogAttribute) GetKey() string {
@@ -6466,7 +6986,7 @@ type LogBatch struct {
 
 func (x *LogBatch) Reset() {
 	*x = LogBatch{}
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6478,7 +6998,7 @@ func (x *LogBatch) String() string {
 func (*LogBatch) ProtoMessage() {}
 
 func (x *LogBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6491,7 +7011,7 @@ func (x *LogBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogBatch.ProtoReflect.Descriptor instead.
 func (*LogBatch) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{81}
+	return file_wire_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *LogBatch) GetRecords() []*LogRecord {
@@ -6522,7 +7042,7 @@ type TokensRequest struct {
 
 func (x *TokensRequest) Reset() {
 	*x = TokensRequest{}
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6534,7 +7054,7 @@ func (x *TokensRequest) String() string {
 func (*TokensRequest) ProtoMessage() {}
 
 func (x *TokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6547,7 +7067,7 @@ func (x *TokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensRequest.ProtoReflect.Descriptor instead.
 func (*TokensRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{82}
+	return file_wire_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *TokensRequest) GetKind() isTokensRequest_Kind {
@@ -6616,7 +7136,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6628,7 +7148,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6641,7 +7161,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{83}
+	return file_wire_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *CreateToken) GetRole() string {
@@ -6666,7 +7186,7 @@ type ListTokens struct {
 
 func (x *ListTokens) Reset() {
 	*x = ListTokens{}
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6678,7 +7198,7 @@ func (x *ListTokens) String() string {
 func (*ListTokens) ProtoMessage() {}
 
 func (x *ListTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6691,7 +7211,7 @@ func (x *ListTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokens.ProtoReflect.Descriptor instead.
 func (*ListTokens) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{84}
+	return file_wire_proto_rawDescGZIP(), []int{90}
 }
 
 type RevokeToken struct {
@@ -6703,7 +7223,7 @@ type RevokeToken struct {
 
 func (x *RevokeToken) Reset() {
 	*x = RevokeToken{}
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6715,7 +7235,7 @@ func (x *RevokeToken) String() string {
 func (*RevokeToken) ProtoMessage() {}
 
 func (x *RevokeToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6728,7 +7248,7 @@ func (x *RevokeToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
 func (*RevokeToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{85}
+	return file_wire_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *RevokeToken) GetId() string {
@@ -6748,7 +7268,7 @@ type TokensReply struct {
 
 func (x *TokensReply) Reset() {
 	*x = TokensReply{}
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6760,7 +7280,7 @@ func (x *TokensReply) String() string {
 func (*TokensReply) ProtoMessage() {}
 
 func (x *TokensReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6773,7 +7293,7 @@ func (x *TokensReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensReply.ProtoReflect.Descriptor instead.
 func (*TokensReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{86}
+	return file_wire_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *TokensReply) GetToken() string {
@@ -6803,7 +7323,7 @@ type TokenInfo struct {
 
 func (x *TokenInfo) Reset() {
 	*x = TokenInfo{}
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6815,7 +7335,7 @@ func (x *TokenInfo) String() string {
 func (*TokenInfo) ProtoMessage() {}
 
 func (x *TokenInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6828,7 +7348,7 @@ func (x *TokenInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenInfo.ProtoReflect.Descriptor instead.
 func (*TokenInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{87}
+	return file_wire_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *TokenInfo) GetId() string {
@@ -6874,7 +7394,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6886,7 +7406,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6899,7 +7419,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{88}
+	return file_wire_proto_rawDescGZIP(), []int{94}
 }
 
 type MembersReply struct {
@@ -6912,7 +7432,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6924,7 +7444,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6937,7 +7457,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{89}
+	return file_wire_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *MembersReply) GetTimeNs() int64 {
@@ -6973,7 +7493,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6985,7 +7505,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6998,7 +7518,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{90}
+	return file_wire_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *MemberStatus) GetName() string {
@@ -7093,7 +7613,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x06target\x18\x06 \x01(\tR\x06target\x120\n" +
 	"\amessage\x18\a \x01(\v2\x14.troupe.wire.MessageH\x00R\amessage\x120\n" +
 	"\acontrol\x18\b \x01(\v2\x14.troupe.wire.ControlH\x00R\acontrolB\x06\n" +
-	"\x04body\"\xe4\x03\n" +
+	"\x04body\"\xc7\x03\n" +
 	"\aControl\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12-\n" +
 	"\x06assign\x18\x02 \x01(\v2\x13.troupe.wire.AssignH\x00R\x06assign\x123\n" +
@@ -7101,9 +7621,9 @@ const file_wire_proto_rawDesc = "" +
 	"\arelease\x18\x04 \x01(\v2\x14.troupe.wire.ReleaseH\x00R\arelease\x123\n" +
 	"\breleased\x18\x05 \x01(\v2\x15.troupe.wire.ReleasedH\x00R\breleased\x120\n" +
 	"\aconnect\x18\x06 \x01(\v2\x14.troupe.wire.ConnectH\x00R\aconnect\x126\n" +
-	"\tconnected\x18\a \x01(\v2\x16.troupe.wire.ConnectedH\x00R\tconnected\x12C\n" +
-	"\x0estatus_request\x18\b \x01(\v2\x1a.troupe.wire.StatusRequestH\x00R\rstatusRequest\x12=\n" +
-	"\fstatus_reply\x18\t \x01(\v2\x18.troupe.wire.StatusReplyH\x00R\vstatusReplyB\x06\n" +
+	"\tconnected\x18\a \x01(\v2\x16.troupe.wire.ConnectedH\x00R\tconnected\x120\n" +
+	"\ameasure\x18\b \x01(\v2\x14.troupe.wire.MeasureH\x00R\ameasure\x123\n" +
+	"\bmeasured\x18\t \x01(\v2\x15.troupe.wire.MeasuredH\x00R\bmeasuredB\x06\n" +
 	"\x04kind\"\xa9\x03\n" +
 	"\x06Assign\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12\x18\n" +
@@ -7147,12 +7667,23 @@ const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"latency_ms\x18\x02 \x01(\x01R\tlatencyMs\x12\x1e\n" +
 	"\vbytes_per_s\x18\x03 \x01(\x01R\tbytesPerS\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\"\x0f\n" +
-	"\rStatusRequest\"o\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\"g\n" +
+	"\aMeasure\x12\x16\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\x12\x14\n" +
+	"\x05model\x18\x02 \x01(\fR\x05model\x12\x14\n" +
+	"\x05table\x18\x03 \x01(\fR\x05table\x12\x18\n" +
+	"\aseconds\x18\x04 \x01(\x01R\aseconds\"6\n" +
+	"\bMeasured\x12\x14\n" +
+	"\x05costs\x18\x01 \x01(\fR\x05costs\x12\x14\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\"\xab\x01\n" +
 	"\vStatusReply\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\fR\aattempt\x12\x17\n" +
 	"\atime_ns\x18\x02 \x01(\x03R\x06timeNs\x12-\n" +
-	"\x06actors\x18\x03 \x03(\v2\x15.troupe.wire.SnapshotR\x06actors\"\xb7\x02\n" +
+	"\x06actors\x18\x03 \x03(\v2\x15.troupe.wire.SnapshotR\x06actors\x12:\n" +
+	"\vunreachable\x18\x04 \x03(\v2\x18.troupe.wire.UnreachableR\vunreachable\"D\n" +
+	"\vUnreachable\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x13\n" +
+	"\x05for_s\x18\x02 \x01(\x01R\x04forS\"\xb7\x02\n" +
 	"\bSnapshot\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\x05R\x04rank\x12\x12\n" +
@@ -7243,14 +7774,14 @@ const file_wire_proto_rawDesc = "" +
 	"\x05order\x18\x04 \x01(\x03R\x05order\"/\n" +
 	"\x03Pid\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\xbd\x01\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\xaf\x01\n" +
 	"\x05Peers\x12.\n" +
 	"\tscheduler\x18\x01 \x01(\v2\x10.troupe.wire.PidR\tscheduler\x12(\n" +
 	"\x06loader\x18\x02 \x01(\v2\x10.troupe.wire.PidR\x06loader\x120\n" +
 	"\n" +
 	"checkpoint\x18\x03 \x01(\v2\x10.troupe.wire.PidR\n" +
-	"checkpoint\x12(\n" +
-	"\x06stages\x18\x04 \x03(\v2\x10.troupe.wire.PidR\x06stages\"j\n" +
+	"checkpoint\x12\x14\n" +
+	"\x05ranks\x18\x05 \x01(\x05R\x05ranksJ\x04\b\x04\x10\x05\"j\n" +
 	"\x05Order\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\rR\x05phase\x12\x14\n" +
 	"\x05trace\x18\x02 \x01(\bR\x05trace\x125\n" +
@@ -7363,7 +7894,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x06Weight\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12+\n" +
-	"\x06tensor\x18\x03 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\"\xdb\x03\n" +
+	"\x06tensor\x18\x03 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\"\x97\x04\n" +
 	"\n" +
 	"ApiRequest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x124\n" +
@@ -7374,8 +7905,10 @@ const file_wire_proto_rawDesc = "" +
 	"\acontrol\x18\x06 \x01(\v2\x1b.troupe.wire.ControlRequestH\x00R\acontrol\x12.\n" +
 	"\x04logs\x18\a \x01(\v2\x18.troupe.wire.LogsRequestH\x00R\x04logs\x124\n" +
 	"\x06tokens\x18\b \x01(\v2\x1a.troupe.wire.TokensRequestH\x00R\x06tokens\x127\n" +
-	"\amembers\x18\t \x01(\v2\x1b.troupe.wire.MembersRequestH\x00R\amembersB\x06\n" +
-	"\x04kind\"\xbb\x04\n" +
+	"\amembers\x18\t \x01(\v2\x1b.troupe.wire.MembersRequestH\x00R\amembers\x12:\n" +
+	"\bforecast\x18\n" +
+	" \x01(\v2\x1c.troupe.wire.ForecastRequestH\x00R\bforecastB\x06\n" +
+	"\x04kind\"\xf5\x04\n" +
 	"\bApiReply\x12+\n" +
 	"\x05error\x18\x01 \x01(\v2\x15.troupe.wire.ApiErrorR\x05error\x12*\n" +
 	"\x05alive\x18\x02 \x01(\v2\x12.troupe.wire.AliveH\x00R\x05alive\x122\n" +
@@ -7388,7 +7921,8 @@ const file_wire_proto_rawDesc = "" +
 	"\x04logs\x18\t \x01(\v2\x16.troupe.wire.LogsReplyH\x00R\x04logs\x122\n" +
 	"\x06tokens\x18\n" +
 	" \x01(\v2\x18.troupe.wire.TokensReplyH\x00R\x06tokens\x125\n" +
-	"\amembers\x18\v \x01(\v2\x19.troupe.wire.MembersReplyH\x00R\amembersB\x06\n" +
+	"\amembers\x18\v \x01(\v2\x19.troupe.wire.MembersReplyH\x00R\amembers\x128\n" +
+	"\bforecast\x18\f \x01(\v2\x1a.troupe.wire.ForecastReplyH\x00R\bforecastB\x06\n" +
 	"\x04kind\"\a\n" +
 	"\x05Alive\"\xe8\x01\n" +
 	"\bApiError\x12.\n" +
@@ -7583,10 +8117,13 @@ const file_wire_proto_rawDesc = "" +
 	"\vActorStatus\x121\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x15.troupe.wire.SnapshotR\bsnapshot\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x19\n" +
-	"\bheard_ns\x18\x03 \x01(\x03R\aheardNs\"\xad\x01\n" +
+	"\bheard_ns\x18\x03 \x01(\x03R\aheardNs\"\xf2\x01\n" +
 	"\x0eControlRequest\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\x12:\n" +
-	"\x06action\x18\x02 \x01(\x0e2\".troupe.wire.ControlRequest.ActionR\x06action\"M\n" +
+	"\x06action\x18\x02 \x01(\x0e2\".troupe.wire.ControlRequest.ActionR\x06action\x12\x12\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\x12\x0e\n" +
+	"\x02lr\x18\x04 \x01(\x01R\x02lr\x12\x15\n" +
+	"\x06min_lr\x18\x05 \x01(\x01R\x05minLr\"W\n" +
 	"\x06Action\x12\b\n" +
 	"\x04NONE\x10\x00\x12\t\n" +
 	"\x05PAUSE\x10\x01\x12\n" +
@@ -7595,7 +8132,37 @@ const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"CHECKPOINT\x10\x03\x12\b\n" +
 	"\x04STOP\x10\x04\x12\b\n" +
-	"\x04KILL\x10\x05\"9\n" +
+	"\x04KILL\x10\x05\x12\b\n" +
+	"\x04RATE\x10\x06\"k\n" +
+	"\x0fForecastRequest\x12\x16\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\x12\x12\n" +
+	"\x04file\x18\x02 \x01(\tR\x04file\x12\x12\n" +
+	"\x04sets\x18\x03 \x03(\tR\x04sets\x12\x18\n" +
+	"\aseconds\x18\x04 \x01(\x01R\aseconds\"\x85\x02\n" +
+	"\rForecastReply\x12/\n" +
+	"\x05ranks\x18\x01 \x03(\v2\x19.troupe.wire.ForecastRankR\x05ranks\x12/\n" +
+	"\x05links\x18\x02 \x03(\v2\x19.troupe.wire.ForecastLinkR\x05links\x12\x19\n" +
+	"\bcosts_of\x18\x03 \x01(\tR\acostsOf\x12\x17\n" +
+	"\astep_ms\x18\x04 \x01(\x01R\x06stepMs\x12 \n" +
+	"\ftokens_per_s\x18\x05 \x01(\x01R\n" +
+	"tokensPerS\x12\x1d\n" +
+	"\n" +
+	"bubble_pct\x18\x06 \x01(\x01R\tbubblePct\x12\x1d\n" +
+	"\n" +
+	"message_ms\x18\a \x01(\x01R\tmessageMs\"\x9d\x01\n" +
+	"\fForecastRank\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
+	"\x06worker\x18\x02 \x01(\tR\x06worker\x12\x12\n" +
+	"\x04host\x18\x03 \x01(\tR\x04host\x12\x14\n" +
+	"\x05cores\x18\x04 \x01(\x05R\x05cores\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\x12!\n" +
+	"\fmemory_bytes\x18\x06 \x01(\x03R\vmemoryBytes\"q\n" +
+	"\fForecastLink\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\x12\x1d\n" +
+	"\n" +
+	"latency_ms\x18\x03 \x01(\x01R\tlatencyMs\x12\x1e\n" +
+	"\vbytes_per_s\x18\x04 \x01(\x01R\tbytesPerS\"9\n" +
 	"\fControlReply\x12)\n" +
 	"\x03run\x18\x01 \x01(\v2\x17.troupe.wire.RunSummaryR\x03run\"R\n" +
 	"\vLogsRequest\x12\x10\n" +
@@ -7672,7 +8239,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 91)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 97)
 var file_wire_proto_goTypes = []any{
 	(ApiError_Kind)(0),         // 0: troupe.wire.ApiError.Kind
 	(RunSummary_State)(0),      // 1: troupe.wire.RunSummary.State
@@ -7687,90 +8254,96 @@ var file_wire_proto_goTypes = []any{
 	(*Connected)(nil),          // 10: troupe.wire.Connected
 	(*Peer)(nil),               // 11: troupe.wire.Peer
 	(*Link)(nil),               // 12: troupe.wire.Link
-	(*StatusRequest)(nil),      // 13: troupe.wire.StatusRequest
-	(*StatusReply)(nil),        // 14: troupe.wire.StatusReply
-	(*Snapshot)(nil),           // 15: troupe.wire.Snapshot
-	(*Action)(nil),             // 16: troupe.wire.Action
-	(*Offer)(nil),              // 17: troupe.wire.Offer
-	(*JoinRequest)(nil),        // 18: troupe.wire.JoinRequest
-	(*JoinReply)(nil),          // 19: troupe.wire.JoinReply
-	(*Hello)(nil),              // 20: troupe.wire.Hello
-	(*Welcome)(nil),            // 21: troupe.wire.Welcome
-	(*Beat)(nil),               // 22: troupe.wire.Beat
-	(*Message)(nil),            // 23: troupe.wire.Message
-	(*Header)(nil),             // 24: troupe.wire.Header
-	(*Pid)(nil),                // 25: troupe.wire.Pid
-	(*Peers)(nil),              // 26: troupe.wire.Peers
-	(*Order)(nil),              // 27: troupe.wire.Order
-	(*Update)(nil),             // 28: troupe.wire.Update
-	(*Extent)(nil),             // 29: troupe.wire.Extent
-	(*Tensor)(nil),             // 30: troupe.wire.Tensor
-	(*Transfer)(nil),           // 31: troupe.wire.Transfer
-	(*Credit)(nil),             // 32: troupe.wire.Credit
-	(*DataRequest)(nil),        // 33: troupe.wire.DataRequest
-	(*Data)(nil),               // 34: troupe.wire.Data
-	(*TiedGradient)(nil),       // 35: troupe.wire.TiedGradient
-	(*StageDone)(nil),          // 36: troupe.wire.StageDone
-	(*Loss)(nil),               // 37: troupe.wire.Loss
-	(*Norm)(nil),               // 38: troupe.wire.Norm
-	(*ActionTime)(nil),         // 39: troupe.wire.ActionTime
-	(*Apply)(nil),              // 40: troupe.wire.Apply
-	(*Applied)(nil),            // 41: troupe.wire.Applied
-	(*SaveState)(nil),          // 42: troupe.wire.SaveState
-	(*StageState)(nil),         // 43: troupe.wire.StageState
-	(*Saved)(nil),              // 44: troupe.wire.Saved
-	(*StageReady)(nil),         // 45: troupe.wire.StageReady
-	(*ExpectInput)(nil),        // 46: troupe.wire.ExpectInput
-	(*Failed)(nil),             // 47: troupe.wire.Failed
-	(*Halt)(nil),               // 48: troupe.wire.Halt
-	(*Halted)(nil),             // 49: troupe.wire.Halted
-	(*Leave)(nil),              // 50: troupe.wire.Leave
-	(*Left)(nil),               // 51: troupe.wire.Left
-	(*ReadWeight)(nil),         // 52: troupe.wire.ReadWeight
-	(*Weight)(nil),             // 53: troupe.wire.Weight
-	(*ApiRequest)(nil),         // 54: troupe.wire.ApiRequest
-	(*ApiReply)(nil),           // 55: troupe.wire.ApiReply
-	(*Alive)(nil),              // 56: troupe.wire.Alive
-	(*ApiError)(nil),           // 57: troupe.wire.ApiError
-	(*SubmitRequest)(nil),      // 58: troupe.wire.SubmitRequest
-	(*SubmitReply)(nil),        // 59: troupe.wire.SubmitReply
-	(*FollowRequest)(nil),      // 60: troupe.wire.FollowRequest
-	(*Following)(nil),          // 61: troupe.wire.Following
-	(*RunEvent)(nil),           // 62: troupe.wire.RunEvent
-	(*RunInfo)(nil),            // 63: troupe.wire.RunInfo
-	(*StepEvent)(nil),          // 64: troupe.wire.StepEvent
-	(*CheckpointEvent)(nil),    // 65: troupe.wire.CheckpointEvent
-	(*WarningEvent)(nil),       // 66: troupe.wire.WarningEvent
-	(*RestartEvent)(nil),       // 67: troupe.wire.RestartEvent
-	(*StallEvent)(nil),         // 68: troupe.wire.StallEvent
-	(*PauseEvent)(nil),         // 69: troupe.wire.PauseEvent
-	(*WaitingEvent)(nil),       // 70: troupe.wire.WaitingEvent
-	(*EndEvent)(nil),           // 71: troupe.wire.EndEvent
-	(*ListRequest)(nil),        // 72: troupe.wire.ListRequest
-	(*ListReply)(nil),          // 73: troupe.wire.ListReply
-	(*RunSummary)(nil),         // 74: troupe.wire.RunSummary
-	(*RunStatusRequest)(nil),   // 75: troupe.wire.RunStatusRequest
-	(*RunStatusReply)(nil),     // 76: troupe.wire.RunStatusReply
-	(*ActorStatus)(nil),        // 77: troupe.wire.ActorStatus
-	(*ControlRequest)(nil),     // 78: troupe.wire.ControlRequest
-	(*ControlReply)(nil),       // 79: troupe.wire.ControlReply
-	(*LogsRequest)(nil),        // 80: troupe.wire.LogsRequest
-	(*LogsReply)(nil),          // 81: troupe.wire.LogsReply
-	(*LogRecord)(nil),          // 82: troupe.wire.LogRecord
-	(*LogAttribute)(nil),       // 83: troupe.wire.LogAttribute
-	(*LogBatch)(nil),           // 84: troupe.wire.LogBatch
-	(*TokensRequest)(nil),      // 85: troupe.wire.TokensRequest
-	(*CreateToken)(nil),        // 86: troupe.wire.CreateToken
-	(*ListTokens)(nil),         // 87: troupe.wire.ListTokens
-	(*RevokeToken)(nil),        // 88: troupe.wire.RevokeToken
-	(*TokensReply)(nil),        // 89: troupe.wire.TokensReply
-	(*TokenInfo)(nil),          // 90: troupe.wire.TokenInfo
-	(*MembersRequest)(nil),     // 91: troupe.wire.MembersRequest
-	(*MembersReply)(nil),       // 92: troupe.wire.MembersReply
-	(*MemberStatus)(nil),       // 93: troupe.wire.MemberStatus
+	(*Measure)(nil),            // 13: troupe.wire.Measure
+	(*Measured)(nil),           // 14: troupe.wire.Measured
+	(*StatusReply)(nil),        // 15: troupe.wire.StatusReply
+	(*Unreachable)(nil),        // 16: troupe.wire.Unreachable
+	(*Snapshot)(nil),           // 17: troupe.wire.Snapshot
+	(*Action)(nil),             // 18: troupe.wire.Action
+	(*Offer)(nil),              // 19: troupe.wire.Offer
+	(*JoinRequest)(nil),        // 20: troupe.wire.JoinRequest
+	(*JoinReply)(nil),          // 21: troupe.wire.JoinReply
+	(*Hello)(nil),              // 22: troupe.wire.Hello
+	(*Welcome)(nil),            // 23: troupe.wire.Welcome
+	(*Beat)(nil),               // 24: troupe.wire.Beat
+	(*Message)(nil),            // 25: troupe.wire.Message
+	(*Header)(nil),             // 26: troupe.wire.Header
+	(*Pid)(nil),                // 27: troupe.wire.Pid
+	(*Peers)(nil),              // 28: troupe.wire.Peers
+	(*Order)(nil),              // 29: troupe.wire.Order
+	(*Update)(nil),             // 30: troupe.wire.Update
+	(*Extent)(nil),             // 31: troupe.wire.Extent
+	(*Tensor)(nil),             // 32: troupe.wire.Tensor
+	(*Transfer)(nil),           // 33: troupe.wire.Transfer
+	(*Credit)(nil),             // 34: troupe.wire.Credit
+	(*DataRequest)(nil),        // 35: troupe.wire.DataRequest
+	(*Data)(nil),               // 36: troupe.wire.Data
+	(*TiedGradient)(nil),       // 37: troupe.wire.TiedGradient
+	(*StageDone)(nil),          // 38: troupe.wire.StageDone
+	(*Loss)(nil),               // 39: troupe.wire.Loss
+	(*Norm)(nil),               // 40: troupe.wire.Norm
+	(*ActionTime)(nil),         // 41: troupe.wire.ActionTime
+	(*Apply)(nil),              // 42: troupe.wire.Apply
+	(*Applied)(nil),            // 43: troupe.wire.Applied
+	(*SaveState)(nil),          // 44: troupe.wire.SaveState
+	(*StageState)(nil),         // 45: troupe.wire.StageState
+	(*Saved)(nil),              // 46: troupe.wire.Saved
+	(*StageReady)(nil),         // 47: troupe.wire.StageReady
+	(*ExpectInput)(nil),        // 48: troupe.wire.ExpectInput
+	(*Failed)(nil),             // 49: troupe.wire.Failed
+	(*Halt)(nil),               // 50: troupe.wire.Halt
+	(*Halted)(nil),             // 51: troupe.wire.Halted
+	(*Leave)(nil),              // 52: troupe.wire.Leave
+	(*Left)(nil),               // 53: troupe.wire.Left
+	(*ReadWeight)(nil),         // 54: troupe.wire.ReadWeight
+	(*Weight)(nil),             // 55: troupe.wire.Weight
+	(*ApiRequest)(nil),         // 56: troupe.wire.ApiRequest
+	(*ApiReply)(nil),           // 57: troupe.wire.ApiReply
+	(*Alive)(nil),              // 58: troupe.wire.Alive
+	(*ApiError)(nil),           // 59: troupe.wire.ApiError
+	(*SubmitRequest)(nil),      // 60: troupe.wire.SubmitRequest
+	(*SubmitReply)(nil),        // 61: troupe.wire.SubmitReply
+	(*FollowRequest)(nil),      // 62: troupe.wire.FollowRequest
+	(*Following)(nil),          // 63: troupe.wire.Following
+	(*RunEvent)(nil),           // 64: troupe.wire.RunEvent
+	(*RunInfo)(nil),            // 65: troupe.wire.RunInfo
+	(*StepEvent)(nil),          // 66: troupe.wire.StepEvent
+	(*CheckpointEvent)(nil),    // 67: troupe.wire.CheckpointEvent
+	(*WarningEvent)(nil),       // 68: troupe.wire.WarningEvent
+	(*RestartEvent)(nil),       // 69: troupe.wire.RestartEvent
+	(*StallEvent)(nil),         // 70: troupe.wire.StallEvent
+	(*PauseEvent)(nil),         // 71: troupe.wire.PauseEvent
+	(*WaitingEvent)(nil),       // 72: troupe.wire.WaitingEvent
+	(*EndEvent)(nil),           // 73: troupe.wire.EndEvent
+	(*ListRequest)(nil),        // 74: troupe.wire.ListRequest
+	(*ListReply)(nil),          // 75: troupe.wire.ListReply
+	(*RunSummary)(nil),         // 76: troupe.wire.RunSummary
+	(*RunStatusRequest)(nil),   // 77: troupe.wire.RunStatusRequest
+	(*RunStatusReply)(nil),     // 78: troupe.wire.RunStatusReply
+	(*ActorStatus)(nil),        // 79: troupe.wire.ActorStatus
+	(*ControlRequest)(nil),     // 80: troupe.wire.ControlRequest
+	(*ForecastRequest)(nil),    // 81: troupe.wire.ForecastRequest
+	(*ForecastReply)(nil),      // 82: troupe.wire.ForecastReply
+	(*ForecastRank)(nil),       // 83: troupe.wire.ForecastRank
+	(*ForecastLink)(nil),       // 84: troupe.wire.ForecastLink
+	(*ControlReply)(nil),       // 85: troupe.wire.ControlReply
+	(*LogsRequest)(nil),        // 86: troupe.wire.LogsRequest
+	(*LogsReply)(nil),          // 87: troupe.wire.LogsReply
+	(*LogRecord)(nil),          // 88: troupe.wire.LogRecord
+	(*LogAttribute)(nil),       // 89: troupe.wire.LogAttribute
+	(*LogBatch)(nil),           // 90: troupe.wire.LogBatch
+	(*TokensRequest)(nil),      // 91: troupe.wire.TokensRequest
+	(*CreateToken)(nil),        // 92: troupe.wire.CreateToken
+	(*ListTokens)(nil),         // 93: troupe.wire.ListTokens
+	(*RevokeToken)(nil),        // 94: troupe.wire.RevokeToken
+	(*TokensReply)(nil),        // 95: troupe.wire.TokensReply
+	(*TokenInfo)(nil),          // 96: troupe.wire.TokenInfo
+	(*MembersRequest)(nil),     // 97: troupe.wire.MembersRequest
+	(*MembersReply)(nil),       // 98: troupe.wire.MembersReply
+	(*MemberStatus)(nil),       // 99: troupe.wire.MemberStatus
 }
 var file_wire_proto_depIdxs = []int32{
-	23,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
+	25,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
 	4,   // 1: troupe.wire.Envelope.control:type_name -> troupe.wire.Control
 	5,   // 2: troupe.wire.Control.assign:type_name -> troupe.wire.Assign
 	6,   // 3: troupe.wire.Control.assigned:type_name -> troupe.wire.Assigned
@@ -7778,111 +8351,115 @@ var file_wire_proto_depIdxs = []int32{
 	8,   // 5: troupe.wire.Control.released:type_name -> troupe.wire.Released
 	9,   // 6: troupe.wire.Control.connect:type_name -> troupe.wire.Connect
 	10,  // 7: troupe.wire.Control.connected:type_name -> troupe.wire.Connected
-	13,  // 8: troupe.wire.Control.status_request:type_name -> troupe.wire.StatusRequest
-	14,  // 9: troupe.wire.Control.status_reply:type_name -> troupe.wire.StatusReply
+	13,  // 8: troupe.wire.Control.measure:type_name -> troupe.wire.Measure
+	14,  // 9: troupe.wire.Control.measured:type_name -> troupe.wire.Measured
 	11,  // 10: troupe.wire.Assign.hosts:type_name -> troupe.wire.Peer
 	11,  // 11: troupe.wire.Connect.peers:type_name -> troupe.wire.Peer
 	12,  // 12: troupe.wire.Connected.links:type_name -> troupe.wire.Link
-	15,  // 13: troupe.wire.StatusReply.actors:type_name -> troupe.wire.Snapshot
-	16,  // 14: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
-	16,  // 15: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
-	11,  // 16: troupe.wire.Hello.worker:type_name -> troupe.wire.Peer
-	17,  // 17: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
-	11,  // 18: troupe.wire.Welcome.coordinator:type_name -> troupe.wire.Peer
-	14,  // 19: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
-	24,  // 20: troupe.wire.Message.header:type_name -> troupe.wire.Header
-	26,  // 21: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
-	27,  // 22: troupe.wire.Message.order:type_name -> troupe.wire.Order
-	31,  // 23: troupe.wire.Message.transfer:type_name -> troupe.wire.Transfer
-	32,  // 24: troupe.wire.Message.credit:type_name -> troupe.wire.Credit
-	33,  // 25: troupe.wire.Message.data_request:type_name -> troupe.wire.DataRequest
-	34,  // 26: troupe.wire.Message.data:type_name -> troupe.wire.Data
-	35,  // 27: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
-	36,  // 28: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
-	40,  // 29: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
-	41,  // 30: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
-	42,  // 31: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
-	43,  // 32: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
-	45,  // 33: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
-	46,  // 34: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
-	47,  // 35: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
-	48,  // 36: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
-	49,  // 37: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
-	50,  // 38: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
-	51,  // 39: troupe.wire.Message.left:type_name -> troupe.wire.Left
-	52,  // 40: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
-	53,  // 41: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
-	25,  // 42: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
-	25,  // 43: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
-	25,  // 44: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
-	25,  // 45: troupe.wire.Peers.stages:type_name -> troupe.wire.Pid
-	28,  // 46: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
-	29,  // 47: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
-	30,  // 48: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
-	25,  // 49: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
-	29,  // 50: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
-	30,  // 51: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
-	37,  // 52: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
-	38,  // 53: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
-	39,  // 54: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
-	16,  // 55: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
-	28,  // 56: troupe.wire.Apply.update:type_name -> troupe.wire.Update
-	44,  // 57: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
-	16,  // 58: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
-	25,  // 59: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
-	30,  // 60: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
-	58,  // 61: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
-	60,  // 62: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
-	72,  // 63: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
-	75,  // 64: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
-	78,  // 65: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
-	80,  // 66: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
-	85,  // 67: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
-	91,  // 68: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
-	57,  // 69: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
-	56,  // 70: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
-	59,  // 71: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
-	61,  // 72: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
-	62,  // 73: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
-	73,  // 74: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
-	76,  // 75: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
-	79,  // 76: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
-	81,  // 77: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
-	89,  // 78: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
-	92,  // 79: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
-	0,   // 80: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
-	74,  // 81: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
-	63,  // 82: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
-	64,  // 83: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
-	65,  // 84: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
-	66,  // 85: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
-	67,  // 86: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
-	68,  // 87: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
-	69,  // 88: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
-	70,  // 89: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
-	71,  // 90: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
-	76,  // 91: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	57,  // 92: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	74,  // 93: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	1,   // 94: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	74,  // 95: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	77,  // 96: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	15,  // 97: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	2,   // 98: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	74,  // 99: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	82,  // 100: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	83,  // 101: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	82,  // 102: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	86,  // 103: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	87,  // 104: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	88,  // 105: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	90,  // 106: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	93,  // 107: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	108, // [108:108] is the sub-list for method output_type
-	108, // [108:108] is the sub-list for method input_type
-	108, // [108:108] is the sub-list for extension type_name
-	108, // [108:108] is the sub-list for extension extendee
-	0,   // [0:108] is the sub-list for field type_name
+	17,  // 13: troupe.wire.StatusReply.actors:type_name -> troupe.wire.Snapshot
+	16,  // 14: troupe.wire.StatusReply.unreachable:type_name -> troupe.wire.Unreachable
+	18,  // 15: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
+	18,  // 16: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
+	11,  // 17: troupe.wire.Hello.worker:type_name -> troupe.wire.Peer
+	19,  // 18: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
+	11,  // 19: troupe.wire.Welcome.coordinator:type_name -> troupe.wire.Peer
+	15,  // 20: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
+	26,  // 21: troupe.wire.Message.header:type_name -> troupe.wire.Header
+	28,  // 22: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
+	29,  // 23: troupe.wire.Message.order:type_name -> troupe.wire.Order
+	33,  // 24: troupe.wire.Message.transfer:type_name -> troupe.wire.Transfer
+	34,  // 25: troupe.wire.Message.credit:type_name -> troupe.wire.Credit
+	35,  // 26: troupe.wire.Message.data_request:type_name -> troupe.wire.DataRequest
+	36,  // 27: troupe.wire.Message.data:type_name -> troupe.wire.Data
+	37,  // 28: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
+	38,  // 29: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
+	42,  // 30: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
+	43,  // 31: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
+	44,  // 32: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
+	45,  // 33: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
+	47,  // 34: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
+	48,  // 35: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
+	49,  // 36: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
+	50,  // 37: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
+	51,  // 38: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
+	52,  // 39: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
+	53,  // 40: troupe.wire.Message.left:type_name -> troupe.wire.Left
+	54,  // 41: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
+	55,  // 42: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
+	27,  // 43: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
+	27,  // 44: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
+	27,  // 45: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
+	30,  // 46: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
+	31,  // 47: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
+	32,  // 48: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
+	27,  // 49: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
+	31,  // 50: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
+	32,  // 51: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
+	39,  // 52: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
+	40,  // 53: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
+	41,  // 54: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
+	18,  // 55: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
+	30,  // 56: troupe.wire.Apply.update:type_name -> troupe.wire.Update
+	46,  // 57: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
+	18,  // 58: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
+	27,  // 59: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
+	32,  // 60: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
+	60,  // 61: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
+	62,  // 62: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
+	74,  // 63: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
+	77,  // 64: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
+	80,  // 65: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	86,  // 66: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	91,  // 67: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	97,  // 68: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	81,  // 69: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
+	59,  // 70: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
+	58,  // 71: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
+	61,  // 72: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
+	63,  // 73: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
+	64,  // 74: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
+	75,  // 75: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
+	78,  // 76: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
+	85,  // 77: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	87,  // 78: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	95,  // 79: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	98,  // 80: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	82,  // 81: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
+	0,   // 82: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
+	76,  // 83: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
+	65,  // 84: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
+	66,  // 85: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
+	67,  // 86: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
+	68,  // 87: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
+	69,  // 88: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
+	70,  // 89: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
+	71,  // 90: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
+	72,  // 91: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
+	73,  // 92: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
+	78,  // 93: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	59,  // 94: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	76,  // 95: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	1,   // 96: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	76,  // 97: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	79,  // 98: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	17,  // 99: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	2,   // 100: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	83,  // 101: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	84,  // 102: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	76,  // 103: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	88,  // 104: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	89,  // 105: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	88,  // 106: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	92,  // 107: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	93,  // 108: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	94,  // 109: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	96,  // 110: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	99,  // 111: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	112, // [112:112] is the sub-list for method output_type
+	112, // [112:112] is the sub-list for method input_type
+	112, // [112:112] is the sub-list for extension type_name
+	112, // [112:112] is the sub-list for extension extendee
+	0,   // [0:112] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -7901,10 +8478,10 @@ func file_wire_proto_init() {
 		(*Control_Released)(nil),
 		(*Control_Connect)(nil),
 		(*Control_Connected)(nil),
-		(*Control_StatusRequest)(nil),
-		(*Control_StatusReply)(nil),
+		(*Control_Measure)(nil),
+		(*Control_Measured)(nil),
 	}
-	file_wire_proto_msgTypes[20].OneofWrappers = []any{
+	file_wire_proto_msgTypes[22].OneofWrappers = []any{
 		(*Message_Peers)(nil),
 		(*Message_Order)(nil),
 		(*Message_Transfer)(nil),
@@ -7927,7 +8504,7 @@ func file_wire_proto_init() {
 		(*Message_ReadWeight)(nil),
 		(*Message_Weight)(nil),
 	}
-	file_wire_proto_msgTypes[51].OneofWrappers = []any{
+	file_wire_proto_msgTypes[53].OneofWrappers = []any{
 		(*ApiRequest_Submit)(nil),
 		(*ApiRequest_Follow)(nil),
 		(*ApiRequest_List)(nil),
@@ -7936,8 +8513,9 @@ func file_wire_proto_init() {
 		(*ApiRequest_Logs)(nil),
 		(*ApiRequest_Tokens)(nil),
 		(*ApiRequest_Members)(nil),
+		(*ApiRequest_Forecast)(nil),
 	}
-	file_wire_proto_msgTypes[52].OneofWrappers = []any{
+	file_wire_proto_msgTypes[54].OneofWrappers = []any{
 		(*ApiReply_Alive)(nil),
 		(*ApiReply_Submit)(nil),
 		(*ApiReply_Following)(nil),
@@ -7948,8 +8526,9 @@ func file_wire_proto_init() {
 		(*ApiReply_Logs)(nil),
 		(*ApiReply_Tokens)(nil),
 		(*ApiReply_Members)(nil),
+		(*ApiReply_Forecast)(nil),
 	}
-	file_wire_proto_msgTypes[59].OneofWrappers = []any{
+	file_wire_proto_msgTypes[61].OneofWrappers = []any{
 		(*RunEvent_Info)(nil),
 		(*RunEvent_Step)(nil),
 		(*RunEvent_Checkpoint)(nil),
@@ -7960,9 +8539,9 @@ func file_wire_proto_init() {
 		(*RunEvent_Waiting)(nil),
 		(*RunEvent_End)(nil),
 	}
-	file_wire_proto_msgTypes[61].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[71].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[82].OneofWrappers = []any{
+	file_wire_proto_msgTypes[63].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[73].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[88].OneofWrappers = []any{
 		(*TokensRequest_Create)(nil),
 		(*TokensRequest_List)(nil),
 		(*TokensRequest_Revoke)(nil),
@@ -7973,7 +8552,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   91,
+			NumMessages:   97,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -30,6 +30,7 @@ type ClientConfig struct {
 type Client struct {
 	cfg   ClientConfig
 	heard atomic.Int64 // when, in ns since 1970
+	quick atomic.Int64 // how long dialling may take, in ns; 0: there was no welcome yet
 	clock Clock
 }
 
@@ -50,6 +51,7 @@ func (c *Client) Clock() (offset, roundTrip time.Duration) {
 func (c *Client) Run(ctx context.Context) error {
 	c.heard.Store(time.Now().UnixNano())
 	pause := redialFirst
+	most := redialMost
 	for {
 		welcome, err := c.once(ctx)
 		switch {
@@ -66,20 +68,27 @@ func (c *Client) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		pause = min(2*pause, redialMost)
+		if quick := c.quick.Load(); quick > 0 {
+			most = min(redialMost, time.Duration(quick)/2)
+		}
+		pause = max(redialFirst, min(2*pause, most))
 	}
 }
 
 // once keeps one stream, and reports whether the coordinator has welcomed it.
 func (c *Client) once(ctx context.Context) (welcome bool, err error) {
-	dialling, cancel := context.WithTimeout(ctx, helloTime)
+	patience := helloTime
+	if quick := c.quick.Load(); quick > 0 {
+		patience = min(patience, time.Duration(quick))
+	}
+	dialling, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	conn, err := c.cfg.Dial(dialling)
 	if err != nil {
 		return false, err
 	}
 	defer conn.Close() //nolint:errcheck // it has ended
-	if err := conn.SetDeadline(time.Now().Add(helloTime)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return false, err
 	}
 	if err := wire.WriteFrame(conn, c.cfg.Hello, LimitBeatBytes); err != nil {
@@ -100,11 +109,14 @@ func (c *Client) once(ctx context.Context) (welcome bool, err error) {
 		return false, err
 	}
 	c.heard.Store(time.Now().UnixNano())
+	c.quick.Store(int64(silence / hangUpPart))
 	c.cfg.Welcomed(&w)
 	return true, c.follow(ctx, newStream(conn, &c.clock), silence)
 }
 
-// follow beats until the stream or ctx ends.
+// follow beats until the stream or ctx ends. Where nothing comes for a part of the silence
+// it hangs up, and a new stream is dialled: TCP waits longer and longer before it sends again
+// what a broken network has lost, and would still be waiting when the network is back.
 func (c *Client) follow(ctx context.Context, s *stream, silence time.Duration) error {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() { // ends with the stream
@@ -132,7 +144,7 @@ func (c *Client) follow(ctx context.Context, s *stream, silence time.Duration) e
 	}()
 	var err error
 	for err == nil {
-		_, err = s.read(silence, func() { c.heard.Store(time.Now().UnixNano()) })
+		_, err = s.read(silence/hangUpPart, func() { c.heard.Store(time.Now().UnixNano()) })
 	}
 	close(ended)
 	_ = s.conn.Close()

@@ -7,6 +7,9 @@ const (
 	LimitBeatBytes = 4 << 20
 	// beatsInSilence is how many beats fit into the silence after which a process is gone.
 	beatsInSilence = 6
+	// hangUpPart is which part of the silence a worker waits for a beat before it dials again,
+	// and how long that may take: several attempts fit into the silence.
+	hangUpPart = 3
 	// helloTime is how long a new stream may take to say whose it is.
 	helloTime = 5 * time.Second
 	// probeEvery is how often an address is tried whose stream broke, and refusals how many

@@ -103,21 +103,19 @@ var errInterrupted = errors.New("lane: read interrupted")
 // frameReader reads frames: short reads through a buffer, long ones straight into their place.
 type frameReader struct {
 	conn   net.Conn
-	idle   func() error // called before a read that may wait
+	idle   func() error // called before a wait
+	try    *tryReader   // nil: no way to know whether a read waits
 	buf    []byte
 	lo, hi int // buf[lo:hi] is unread
 }
 
 func newFrameReader(conn net.Conn, idle func() error) *frameReader {
-	return &frameReader{conn: conn, idle: idle, buf: make([]byte, readBufferBytes)}
+	return &frameReader{conn: conn, idle: idle, try: newTryReader(conn, idle), buf: make([]byte, readBufferBytes)}
 }
 
 // some reads at least a byte into p, which isn't empty.
 func (r *frameReader) some(p []byte) (int, error) {
 	if r.lo == r.hi {
-		if err := r.idle(); err != nil {
-			return 0, err
-		}
 		if len(p) >= len(r.buf) {
 			return r.read(p)
 		}
@@ -135,7 +133,13 @@ func (r *frameReader) some(p []byte) (int, error) {
 // read reads once from the connection. An error comes without bytes.
 func (r *frameReader) read(p []byte) (int, error) {
 	for {
-		n, err := r.conn.Read(p)
+		var n int
+		var err error
+		if r.try != nil {
+			n, err = r.try.Read(p)
+		} else if err = r.idle(); err == nil {
+			n, err = r.conn.Read(p)
+		}
 		switch {
 		case n > 0:
 			return n, nil // an error comes again

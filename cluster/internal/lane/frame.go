@@ -9,7 +9,7 @@ import (
 
 // A frame is a prefix of fixed size and what its kind has behind it:
 //
-//	data: header, the length of each part (8 bytes), the piece's payload, with checksums 4 bytes of CRC-32C of the payload
+//	data: header, the length of each part (8 bytes), the piece's payload, with checksums 8 bytes of CRC-64/NVME of the payload
 //	skip: nothing. The message of this number was withdrawn and never comes
 //	ack:  parts numbers (8 bytes) of messages that arrived; all numbers below seq did as well
 //
@@ -21,7 +21,8 @@ const (
 	prefixBytes   = 76
 	prefixCRCAt   = 72
 	lenBytes      = 8
-	checksumBytes = 4
+	checksumBytes = 4 // CRC-32C, of prefix and header
+	sumBytes      = 8 // CRC-64/NVME, of a piece: three times as fast where the processor has wide carry-less products
 )
 
 const (
@@ -100,11 +101,14 @@ func (p *prefix) parse(b []byte) error {
 	case kindData:
 		return p.checkData()
 	case kindSkip:
-		if p.flags != 0 || p.total != 0 || p.offset != 0 || p.length != 0 || p.headerBytes != 0 || p.parts != 0 {
-			return fmt.Errorf("%w: a withdrawn message has a payload", errFrame)
+		if *p != (prefix{kind: kindSkip, seq: p.seq}) {
+			return fmt.Errorf("%w: more than a number in a withdrawn message", errFrame)
 		}
 		return nil
 	case kindAck:
+		if *p != (prefix{kind: kindAck, seq: p.seq, parts: p.parts}) {
+			return fmt.Errorf("%w: more than numbers in acknowledgements", errFrame)
+		}
 		if p.parts > limitAcks {
 			return fmt.Errorf("%w: %d acknowledgements in a frame, at most %d", errFrame, p.parts, limitAcks)
 		}

@@ -102,9 +102,11 @@ func (i *in) arrivedAfter(seq uint64, n int, list []uint64) ([]uint64, uint64) {
 }
 
 func (i *in) newMsg(p *prefix) *inMsg {
-	m := &inMsg{}
+	var m *inMsg
 	if n := len(i.free); n > 0 {
 		m, i.free = i.free[n-1], i.free[:n-1]
+	} else {
+		m = &inMsg{}
 	}
 	pieces := p.pieces()
 	state := m.state
@@ -155,6 +157,9 @@ func (s *inStream) begin(p *prefix, header []byte, lens []int) (m *inMsg, piece 
 		}
 		m = i.msgs[p.seq]
 		if m == nil {
+			if len(i.msgs) >= LimitPartial {
+				return nil, 0, false, fmt.Errorf("%w: message %d, while %d others have come in part", errFrame, p.seq, len(i.msgs))
+			}
 			m = i.newMsg(p)
 			i.msgs[p.seq] = m
 			s.callTake(m, p, header, lens)

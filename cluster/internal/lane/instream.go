@@ -4,11 +4,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"net"
 	"slices"
 	"time"
+
+	"github.com/minio/crc64nvme"
 )
 
 // inStream is a stream that a peer opened: it reads pieces and writes acknowledgements.
@@ -27,8 +28,10 @@ type inStream struct {
 	lens     []int
 	list     [][]byte
 	acks     []uint64 // arrived, not acknowledged yet
+	unacked  int      // bytes read since the last acknowledgement
 	ackOut   []byte
 	waste    []byte
+	trailer  [sumBytes]byte
 	due      []outcome
 }
 
@@ -68,7 +71,8 @@ func (n *Node) Accept(conn net.Conn) {
 
 // greet reads a hello, answers it, and takes the stream's place among the peer's.
 func (n *Node) greet(conn net.Conn) (*inStream, error) {
-	_ = conn.SetDeadline(time.Now().Add(handshakeTimeout))
+	limitSilence(conn)
+	_ = conn.SetDeadline(time.Now().Add(n.handshakeTimeout))
 	h, err := readHello(conn)
 	if err != nil {
 		return nil, err
@@ -252,7 +256,7 @@ func (s *inStream) run() error {
 		if cap(s.meta) > limitStripedMeta {
 			s.meta = nil // don't hold on to a rare size
 		}
-		if len(s.acks) >= limitAcks {
+		if s.unacked += int(pre.length); len(s.acks) >= ackMessages || s.unacked >= ackBytes {
 			if err := s.flushAcks(); err != nil {
 				return err
 			}
@@ -315,7 +319,7 @@ func (s *inStream) payload(m *inMsg, pre *prefix, reading *bool) error {
 		return nil
 	}
 	left := int64(pre.length)
-	sum := uint32(0)
+	sum := uint64(0)
 	list := s.list
 	for left > 0 {
 		var b []byte
@@ -346,7 +350,7 @@ func (s *inStream) payload(m *inMsg, pre *prefix, reading *bool) error {
 			return err
 		}
 		if s.checksum {
-			sum = crc32.Update(sum, castagnoli, b[:n])
+			sum = crc64nvme.Update(sum, b[:n])
 		}
 		left -= int64(n)
 		if *reading {
@@ -356,18 +360,18 @@ func (s *inStream) payload(m *inMsg, pre *prefix, reading *bool) error {
 	if !s.checksum {
 		return nil
 	}
-	var trailer [checksumBytes]byte
-	if err := s.full(trailer[:]); err != nil {
+	if err := s.full(s.trailer[:]); err != nil {
 		return err
 	}
-	if want := binary.LittleEndian.Uint32(trailer[:]); sum != want {
-		return fmt.Errorf("%w: checksum of %d bytes at %d of message %d is %08x, not %08x", errFrame, pre.length, pre.offset, pre.seq, sum, want)
+	if want := binary.LittleEndian.Uint64(s.trailer[:]); sum != want {
+		return fmt.Errorf("%w: checksum of %d bytes at %d of message %d is %016x, not %016x", errFrame, pre.length, pre.offset, pre.seq, sum, want)
 	}
 	return nil
 }
 
-// flushAcks sends the acknowledgements that are due. It runs before every read that may wait.
+// flushAcks sends the acknowledgements that are due. It runs before every wait.
 func (s *inStream) flushAcks() error {
+	s.unacked = 0
 	if len(s.acks) == 0 {
 		return nil
 	}

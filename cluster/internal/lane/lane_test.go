@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -131,15 +132,13 @@ func wait[T any](t testing.TB, c <-chan T) T {
 }
 
 func randomParts(r *rand.Rand, sizes ...int) [][]byte {
+	var seed [32]byte
+	binary.LittleEndian.PutUint64(seed[:], r.Uint64())
+	random := rand.NewChaCha8(seed)
 	parts := make([][]byte, len(sizes))
 	for k, n := range sizes {
 		parts[k] = make([]byte, n)
-		for j := 0; j < n; j += 8 {
-			v := r.Uint64()
-			for l := j; l < min(n, j+8); l++ {
-				parts[k][l] = byte(v >> (8 * (l - j)))
-			}
-		}
+		_, _ = random.Read(parts[k])
 	}
 	return parts
 }

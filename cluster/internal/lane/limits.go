@@ -14,6 +14,10 @@ const (
 	LimitPending = 65_536
 	// LimitStreams bounds the streams to one peer.
 	LimitStreams = 16
+	// DefaultStreams is how many there are if nobody says: the second gains most on loopback and over TLS.
+	DefaultStreams = 2
+	// LimitPartial bounds the messages from one peer that have come in part.
+	LimitPartial = 256
 	// LimitPiece is the size of the pieces of a message that is longer. It is part of the protocol.
 	LimitPiece = 1 << 20
 	// LimitPeers bounds the peers that may have sent to a node, and the forgotten ones it remembers.
@@ -25,13 +29,20 @@ const (
 	limitStripedMeta = 16 << 10
 	// limitBatchPieces and limitBatchBytes bound what a stream takes from the queue for one write.
 	limitBatchPieces = 64
-	limitBatchBytes  = 256 << 10
+	limitBatchBytes  = 512 << 10
 	// limitAcks bounds the numbers in one frame of acknowledgements.
 	limitAcks = 512
 
+	// ackBytes and ackMessages are after how much a receiver acknowledges at the latest; it does before every wait.
+	ackBytes    = 1 << 20
+	ackMessages = 64
+
 	handshakeTimeout = 5 * time.Second
-	redialFirst      = 50 * time.Millisecond
-	redialMax        = time.Second
+	// silence is how long a peer's system may leave sent bytes unacknowledged before the stream is given up, where
+	// the system can say. A new stream gets through sooner after a partition than the old one.
+	silence     = 5 * time.Second
+	redialFirst = 50 * time.Millisecond
+	redialMax   = time.Second
 	// closeGrace is how long Group.Close lets a write end by itself before it breaks the stream: a broken
 	// stream costs the other groups a resend.
 	closeGrace = 50 * time.Millisecond
@@ -39,5 +50,5 @@ const (
 	readBufferBytes  = 16 << 10  // more than that is read straight into its place
 	writeBufferBytes = 16 << 10  // where a stream has no vectored write, less than that is gathered
 	wasteBytes       = 64 << 10  // what is thrown away is read into this much
-	tileBytes        = 128 << 10 // the checksum is computed over this much at a time, while it is in the cache
+	tileBytes        = 512 << 10 // the checksum is computed over this much at a time, while it is in the cache
 )

@@ -41,10 +41,10 @@ type Config struct {
 	Self ID
 	// Dial opens a stream to a peer; address is what SetPeer was told. It must end when ctx does.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// Checksum adds a CRC-32C of header and payload to what this node sends. Not needed over TLS.
+	// Checksum adds checksums of header and payload to what this node sends. Not needed over TLS.
 	Checksum bool
-	// Streams is the number of connections to a peer, at most LimitStreams; 0 means 1. Messages of more than
-	// LimitPiece bytes use all of them, others the first that is free.
+	// Streams is the number of connections to a peer, at most LimitStreams; 0 means DefaultStreams. Messages of more
+	// than LimitPiece bytes use all of them, others the first that is free.
 	Streams int
 	// NoSharedMemory keeps payloads on the streams between processes of one host as well.
 	NoSharedMemory bool
@@ -57,6 +57,8 @@ type Node struct {
 	config Config
 	log    *ratedLog
 	pool   outPool
+	// Tests shorten these.
+	redialFirst, handshakeTimeout time.Duration
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -75,15 +77,20 @@ type Node struct {
 
 // New returns a node without peers. Close ends it.
 func New(config Config) *Node {
-	config.Streams = min(max(config.Streams, 1), LimitStreams)
+	if config.Streams <= 0 {
+		config.Streams = DefaultStreams
+	}
+	config.Streams = min(config.Streams, LimitStreams)
 	n := &Node{
-		config:     config,
-		log:        newRatedLog(config.Logger),
-		groups:     make(map[ID]*Group),
-		outs:       make(map[ID]*out),
-		ins:        make(map[ID]*in),
-		forgotten:  make(map[ID]uint64),
-		handshakes: make(map[net.Conn]struct{}),
+		config:           config,
+		log:              newRatedLog(config.Logger),
+		redialFirst:      redialFirst,
+		handshakeTimeout: handshakeTimeout,
+		groups:           make(map[ID]*Group),
+		outs:             make(map[ID]*out),
+		ins:              make(map[ID]*in),
+		forgotten:        make(map[ID]uint64),
+		handshakes:       make(map[net.Conn]struct{}),
 		// A node that is made anew under the same ID numbers its sessions on.
 		sessions: uint64(time.Now().UnixNano()),
 	}
@@ -181,10 +188,4 @@ func (n *Node) Close() {
 		g.Close()
 	}
 	n.wg.Wait()
-}
-
-func (n *Node) isClosed() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.closed
 }

@@ -5,10 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"net"
 	"slices"
 	"time"
+
+	"github.com/minio/crc64nvme"
 )
 
 // outStream is one of the streams to a peer: it dials, writes pieces, and reads acknowledgements, until out.end.
@@ -47,7 +48,7 @@ func newOutStream(o *out, index int) *outStream {
 // run dials for as long as there is something to send, and writes it.
 func (s *outStream) run() {
 	defer s.out.node.wg.Done()
-	wait := redialFirst
+	wait := s.out.node.redialFirst
 	for {
 		address, redial, ok := s.awaitReason()
 		if !ok {
@@ -58,7 +59,7 @@ func (s *outStream) run() {
 			return
 		}
 		if began {
-			wait = redialFirst
+			wait = s.out.node.redialFirst
 		}
 		s.out.node.log.warn("a stream to a peer ended; it is dialled again",
 			"peer", s.out.peer, "address", address, "stream", s.index, "reason", err, "wait_ms", wait.Milliseconds())
@@ -87,13 +88,14 @@ func (s *outStream) awaitReason() (address string, redial chan struct{}, ok bool
 // connection dials once and uses the connection until it ends. began says that the peer had accepted it.
 func (s *outStream) connection(address string) (began bool, err error) {
 	o := s.out
-	ctx, cancel := context.WithTimeout(o.ctx, handshakeTimeout)
+	ctx, cancel := context.WithTimeout(o.ctx, o.node.handshakeTimeout)
 	conn, err := o.node.config.Dial(ctx, address)
 	cancel()
 	if err != nil {
 		return false, fmt.Errorf("dialling: %w", err)
 	}
 	defer abort(conn)
+	limitSilence(conn)
 	o.mu.Lock()
 	if o.ended != nil || o.address != address {
 		o.mu.Unlock()
@@ -140,7 +142,7 @@ func (s *outStream) handshake(conn net.Conn) error {
 			h.offer, h.nonce = offer.name, offer.nonce
 		}
 	}
-	_ = conn.SetDeadline(time.Now().Add(handshakeTimeout))
+	_ = conn.SetDeadline(time.Now().Add(o.node.handshakeTimeout))
 	if _, err := conn.Write(h.append(nil)); err != nil {
 		return fmt.Errorf("sending the handshake: %w", err)
 	}
@@ -259,29 +261,29 @@ func (s *outStream) frame(p outPiece) error {
 		}
 		return nil
 	}
-	sum := uint32(0)
+	sum := uint64(0)
 	for _, b := range s.list {
 		for len(b) > 0 {
-			tile := b[:min(len(b), max(tileBytes-s.w.bytes, 1))]
-			b = b[len(tile):]
-			sum = crc32.Update(sum, castagnoli, tile)
-			s.w.add(tile)
 			if s.w.bytes >= tileBytes {
 				if err := s.w.flush(); err != nil {
 					return err
 				}
 			}
+			tile := b[:min(len(b), tileBytes)]
+			b = b[len(tile):]
+			sum = crc64nvme.Update(sum, tile)
+			s.w.add(tile)
 		}
 	}
-	s.meta = binary.LittleEndian.AppendUint32(s.meta, sum)
-	s.w.add(s.meta[len(s.meta)-checksumBytes:])
+	s.meta = binary.LittleEndian.AppendUint64(s.meta, sum)
+	s.w.add(s.meta[len(s.meta)-sumBytes:])
 	return nil
 }
 
 // frameMeta adds prefix, header and lengths. They lie in s.meta, which may move as it grows: what was added
 // before stays where it was.
 func (s *outStream) frameMeta(pre *prefix, header []byte, parts [][]byte) {
-	s.meta = slices.Grow(s.meta, prefixBytes+len(header)+lenBytes*len(parts)+checksumBytes)
+	s.meta = slices.Grow(s.meta, prefixBytes+len(header)+lenBytes*len(parts)+sumBytes)
 	start := len(s.meta)
 	s.meta = pre.append(s.meta)
 	s.meta = append(s.meta, header...)

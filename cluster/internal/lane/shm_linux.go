@@ -1,27 +1,286 @@
 package lane
 
 import (
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"io"
 	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
-// region is the shared memory of one stream; there is none on this system.
-type region struct{}
+// A region has a page of states, one for each slot, and the slots behind it. The sender takes a free slot, fills it and
+// names it in a frame; the receiver copies it out and frees it.
+const (
+	sharedSlots = 32
+	sharedHead  = 4096
+	sharedBytes = sharedHead + sharedSlots*LimitPiece
+	// stateStride keeps states apart: two processes write them.
+	stateStride = 64
 
-func (*region) close()               {}
-func (*region) take() (int, bool)    { return 0, false }
-func (*region) fill(int, [][]byte)   {}
-func (*region) slot(int, int) []byte { return nil }
-func (*region) free(int)             {}
-func (*region) slots() int           { return 0 }
+	slotFree = 0
+	slotFull = 1
 
+	// offerPrefix begins the name of every socket that hands out a region: an abstract one, which is in no file system.
+	offerPrefix = "@troupe-lane-"
+	// offerTimeout bounds the exchange over the socket.
+	offerTimeout = 2 * time.Second
+	sharedSeals  = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+)
+
+// region is the shared memory of one stream, mapped.
+type region struct {
+	memory []byte
+}
+
+func mapRegion(fd int) (*region, error) {
+	memory, err := unix.Mmap(fd, 0, sharedBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("mapping %d bytes of shared memory: %w", sharedBytes, err)
+	}
+	return &region{memory: memory}, nil
+}
+
+func (r *region) close() { _ = unix.Munmap(r.memory) }
+
+func (*region) slots() int { return sharedSlots }
+
+func (r *region) state(slot int) *atomic.Uint32 {
+	return (*atomic.Uint32)(unsafe.Pointer(&r.memory[slot*stateStride]))
+}
+
+// take returns a free slot, the lowest: the same few stay in the caches, and memory is only used when it is needed.
+func (r *region) take() (int, bool) {
+	for slot := range sharedSlots {
+		if s := r.state(slot); s.Load() == slotFree {
+			s.Store(slotFull)
+			return slot, true
+		}
+	}
+	return 0, false
+}
+
+// free gives a slot back.
+func (r *region) free(slot int) { r.state(slot).Store(slotFree) }
+
+// slot is the first n bytes of a slot.
+func (r *region) slot(slot, n int) []byte {
+	return r.memory[sharedHead+slot*LimitPiece:][:n:n]
+}
+
+// fill copies slices into a slot.
+func (r *region) fill(slot int, list [][]byte) {
+	to := r.slot(slot, LimitPiece)
+	for _, b := range list {
+		to = to[copy(to, b):]
+	}
+}
+
+// offer is a region that waits at a socket for the other end of a stream. Who is on another host, or in another
+// network namespace, doesn't find it.
 type offer struct {
 	name  string
 	nonce [nonceBytes]byte
+	fd    int
+	l     *net.UnixListener
+	given chan error // takes one value, and is closed: nil if the descriptor was handed over
+	own   *region    // nil: the stream has it
 }
 
-func newOffer(net.Conn) *offer            { return nil }
-func (*offer) accepted() (*region, error) { return nil, errors.ErrUnsupported }
-func (*offer) close()                     {}
+// newOffer makes a region and a socket for it: nil if the peer can't be on this host, or the system refuses.
+func newOffer(conn net.Conn) *offer {
+	if !perhapsLocal(conn) {
+		return nil
+	}
+	fd, err := unix.MemfdCreate("troupe-lane", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil
+	}
+	o := &offer{fd: fd, given: make(chan error, 1)}
+	if unix.Ftruncate(fd, sharedBytes) != nil {
+		o.close()
+		return nil
+	}
+	if o.own, err = mapRegion(fd); err != nil {
+		o.close()
+		return nil
+	}
+	// The receiver wants it sealed: were the file cut, reading its memory would be a fault.
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, sharedSeals); err != nil {
+		o.close()
+		return nil
+	}
+	var random [nonceBytes]byte
+	_, _ = rand.Read(random[:])
+	_, _ = rand.Read(o.nonce[:])
+	o.name = offerPrefix + hex.EncodeToString(random[:])
+	if o.l, err = net.ListenUnix("unix", &net.UnixAddr{Name: o.name, Net: "unix"}); err != nil {
+		o.close()
+		return nil
+	}
+	_ = o.l.SetDeadline(time.Now().Add(handshakeTimeout))
+	go o.serve() // ends with close
+	return o
+}
 
-func mapOffer(string, [nonceBytes]byte) (*region, error) { return nil, errors.ErrUnsupported }
+// perhapsLocal says whether the peer may be on this host: one that has another address than this end isn't asked.
+// Where it is wrong, the socket or the descriptor doesn't arrive, or the stream is used.
+func perhapsLocal(conn net.Conn) bool {
+	if outer, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = outer.NetConn()
+	}
+	local, ok := conn.LocalAddr().(*net.TCPAddr)
+	if !ok {
+		return true
+	}
+	remote, ok := conn.RemoteAddr().(*net.TCPAddr)
+	return ok && (remote.IP.IsLoopback() || remote.IP.Equal(local.IP))
+}
+
+// serve hands the descriptor to the first who knows the nonce and is of the same user.
+func (o *offer) serve() {
+	defer close(o.given)
+	for {
+		conn, err := o.l.AcceptUnix()
+		if err != nil {
+			o.given <- err
+			return
+		}
+		_ = conn.SetDeadline(time.Now().Add(offerTimeout))
+		err = o.give(conn)
+		_ = conn.Close()
+		if err == nil {
+			o.given <- nil
+			return
+		}
+	}
+}
+
+func (o *offer) give(conn *net.UnixConn) error {
+	if err := sameUser(conn); err != nil {
+		return err
+	}
+	var nonce [nonceBytes]byte
+	if _, err := io.ReadFull(conn, nonce[:]); err != nil {
+		return err
+	}
+	if subtle.ConstantTimeCompare(nonce[:], o.nonce[:]) != 1 {
+		return errors.New("lane: wrong nonce")
+	}
+	_, _, err := conn.WriteMsgUnix([]byte{1}, unix.UnixRights(o.fd), nil)
+	return err
+}
+
+// sameUser checks that the other end of a socket runs as the same user.
+func sameUser(conn *net.UnixConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *unix.Ucred
+	ctlErr := raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err = errors.Join(ctlErr, err); err != nil {
+		return err
+	}
+	if own := unix.Getuid(); int(cred.Uid) != own {
+		return fmt.Errorf("lane: shared memory of user %d is asked for by user %d", own, cred.Uid)
+	}
+	return nil
+}
+
+// accepted returns the region, which the peer says it has.
+func (o *offer) accepted() (*region, error) {
+	if err := <-o.given; err != nil {
+		return nil, err
+	}
+	r := o.own
+	o.own = nil
+	return r, nil
+}
+
+func (o *offer) close() {
+	if o.l != nil {
+		_ = o.l.Close()
+		for range o.given { // serve uses the descriptor
+		}
+	}
+	if o.own != nil {
+		o.own.close()
+	}
+	_ = unix.Close(o.fd)
+}
+
+// mapOffer fetches the region that a hello offers.
+func mapOffer(name string, nonce [nonceBytes]byte) (*region, error) {
+	// Only what a peer of this package listens at: a hello must not make us talk to other services.
+	if !strings.HasPrefix(name, offerPrefix) {
+		return nil, fmt.Errorf("%w: shared memory at %q", errFrame, name)
+	}
+	c, err := net.DialTimeout("unix", name, offerTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }()
+	conn := c.(*net.UnixConn)
+	_ = conn.SetDeadline(time.Now().Add(offerTimeout))
+	if err := sameUser(conn); err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write(nonce[:]); err != nil {
+		return nil, err
+	}
+	fd, err := receiveFD(conn)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := checkRegion(fd); err != nil {
+		return nil, err
+	}
+	return mapRegion(fd)
+}
+
+func receiveFD(conn *net.UnixConn) (int, error) {
+	var b [1]byte
+	oob := make([]byte, unix.CmsgSpace(4))
+	n, oobn, _, _, err := conn.ReadMsgUnix(b[:], oob)
+	if err != nil || n == 0 {
+		return -1, fmt.Errorf("receiving shared memory: %d bytes, %w", n, errors.Join(err, errFrame))
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil {
+		return -1, err
+	}
+	for k := range messages {
+		if fds, err := unix.ParseUnixRights(&messages[k]); err == nil && len(fds) == 1 {
+			unix.CloseOnExec(fds[0])
+			return fds[0], nil
+		}
+	}
+	return -1, fmt.Errorf("%w: no descriptor of shared memory", errFrame)
+}
+
+// checkRegion checks that a descriptor is a region whose size can't change.
+func checkRegion(fd int) error {
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return err
+	}
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil {
+		return fmt.Errorf("shared memory that can't be sealed: %w", err)
+	}
+	if stat.Size != sharedBytes || seals&sharedSeals != sharedSeals {
+		return fmt.Errorf("%w: shared memory of %d bytes with seals %#x, not %d with %#x", errFrame, stat.Size, seals, sharedBytes, sharedSeals)
+	}
+	return nil
+}

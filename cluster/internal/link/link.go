@@ -54,6 +54,7 @@ type peer struct {
 	last    uint64           // number of the last message posted
 	waiting []*wire.Envelope // not acknowledged, in order
 	again   time.Time        // when they are sent again; zero: nothing waits
+	stuck   time.Time        // since when nothing of them was acknowledged
 	pause   time.Duration    // until the time after that
 
 	// What comes from there.
@@ -99,8 +100,8 @@ func (n *Node) Post(to ID, e *wire.Envelope) error {
 	e.Seq = p.last
 	p.waiting = append(p.waiting, e)
 	if p.again.IsZero() {
-		p.pause = resendFirst
-		p.again = time.Now().Add(p.pause)
+		p.pause, p.stuck = resendFirst, time.Now()
+		p.again = p.stuck.Add(p.pause)
 		n.arm(p.again)
 	}
 	n.send(p, e)
@@ -177,8 +178,20 @@ func (n *Node) acknowledged(p *peer, upTo uint64) {
 		p.waiting, p.again = nil, time.Time{}
 		return
 	}
-	p.pause = resendFirst
-	p.again = time.Now().Add(p.pause)
+	p.pause, p.stuck = resendFirst, time.Now()
+	p.again = p.stuck.Add(p.pause)
+}
+
+// Stuck is for how long messages have waited for a process without any of them being
+// acknowledged; 0: none waits. A process acknowledges when it gets a message, whatever
+// else it does: one that doesn't for seconds can't be reached.
+func (n *Node) Stuck(id ID) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if p := n.peers[id]; p != nil && len(p.waiting) > 0 {
+		return time.Since(p.stuck)
+	}
+	return 0
 }
 
 // Reconnected sends what waits for a process at once: it can be reached again.

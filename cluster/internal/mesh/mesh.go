@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
@@ -47,6 +48,7 @@ type Config struct {
 // Mesh is a process's end of its ways to the others.
 type Mesh struct {
 	cfg       Config
+	started   chan struct{} // closed when there is a link and a lane
 	transport transport.Transport
 	link      *link.Node
 	lane      *lane.Node
@@ -55,6 +57,7 @@ type Mesh struct {
 	peers     map[ID]*wire.Peer
 	byAddress map[string]ID
 	attempts  map[uuid.UUID]*attempt
+	cut       map[ID]time.Time // since when tensors wait for a process to which no stream stands
 }
 
 // attempt is one that has actors in this process.
@@ -65,11 +68,14 @@ type attempt struct {
 
 // New makes a mesh. It sends nothing until Start.
 func New(cfg Config) *Mesh {
-	return &Mesh{cfg: cfg, peers: make(map[ID]*wire.Peer), byAddress: make(map[string]ID), attempts: make(map[uuid.UUID]*attempt)}
+	return &Mesh{cfg: cfg, started: make(chan struct{}), peers: make(map[ID]*wire.Peer), byAddress: make(map[string]ID), attempts: make(map[uuid.UUID]*attempt), cut: make(map[ID]time.Time)}
 }
 
 // Envelope takes a control message: it is the transport's handler.
 func (m *Mesh) Envelope(from transport.Peer, e *wire.Envelope) {
+	if !m.isStarted() {
+		return // it will be sent again
+	}
 	if err := m.receive(from, e); err != nil {
 		m.cfg.Logger.Debug("dropped a message", "from", from.Name, "address", from.Address, "err", err)
 	}
@@ -90,7 +96,23 @@ func (m *Mesh) receive(_ transport.Peer, e *wire.Envelope) error {
 }
 
 // Accept takes a stream of the lane: it is the transport's handler.
-func (m *Mesh) Accept(conn net.Conn, _ transport.Peer) { m.lane.Accept(conn) }
+func (m *Mesh) Accept(conn net.Conn, _ transport.Peer) {
+	if !m.isStarted() {
+		_ = conn.Close() // it will be dialled again
+		return
+	}
+	m.lane.Accept(conn)
+}
+
+// isStarted: a transport receives before it can be given to Start.
+func (m *Mesh) isStarted() bool {
+	select {
+	case <-m.started:
+		return true
+	default:
+		return false
+	}
+}
 
 // Start begins to send over a transport.
 func (m *Mesh) Start(t transport.Transport) {
@@ -99,6 +121,7 @@ func (m *Mesh) Start(t transport.Transport) {
 	m.lane = lane.New(lane.Config{Self: lane.ID(m.cfg.Self), Checksum: !m.cfg.Secure, Streams: m.cfg.Streams, Logger: m.cfg.Logger,
 		Dial: func(ctx context.Context, address string) (net.Conn, error) { return t.Dial(ctx, address, LaneProtocol) }})
 	m.cfg.System.ProcessRegistry.RegisterAddressResolver(func(pid *actor.PID) (actor.Process, bool) { return &way{m}, true })
+	close(m.started)
 }
 
 // SetPeer makes a process known.
@@ -132,6 +155,37 @@ func (m *Mesh) Forget(id ID) {
 	m.mu.Unlock()
 	m.link.Forget(id)
 	m.lane.Forget(lane.ID(id))
+}
+
+// Unreachable lists the processes that something has waited for at least that long, and
+// for how long: for them messages are not acknowledged, or tensors have no stream. It is
+// to be called now and then, more often than within.
+func (m *Mesh) Unreachable(within time.Duration) map[ID]time.Duration {
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	cut := make(map[ID]time.Time)
+	for _, s := range m.lane.Stats().Peers {
+		id := ID(s.ID)
+		if m.peers[id] == nil || s.Queued == 0 || s.Streams > 0 {
+			continue
+		}
+		if cut[id] = now; !m.cut[id].IsZero() {
+			cut[id] = m.cut[id]
+		}
+	}
+	m.cut = cut
+	far := make(map[ID]time.Duration)
+	for id := range m.peers {
+		quiet := m.link.Stuck(id)
+		if since := cut[id]; !since.IsZero() {
+			quiet = max(quiet, now.Sub(since))
+		}
+		if quiet >= within {
+			far[id] = quiet
+		}
+	}
+	return far
 }
 
 // Reconnected says that a process can be reached again: what waits for it goes at once.
@@ -195,8 +249,9 @@ func (m *Mesh) deliver(from ID, e *wire.Envelope) {
 	m.mu.Lock()
 	a := m.attempts[id]
 	m.mu.Unlock()
-	if err != nil || a == nil {
-		return // of an attempt that has ended
+	if err != nil || a == nil { // it has ended, most likely
+		m.cfg.Logger.Debug("dropped a message", "from", e.GetSender(), "attempt", id, "why", "it is not carried here")
+		return
 	}
 	if !below(e.GetTarget(), actors.SupervisorID(id)) {
 		m.cfg.Logger.Warn("dropped a message", "from", e.GetSender(), "target", fmt.Sprintf("%.100q", e.GetTarget()))
@@ -207,7 +262,9 @@ func (m *Mesh) deliver(from ID, e *wire.Envelope) {
 		m.cfg.Logger.Warn("dropped a message", "from", e.GetSender(), "err", err)
 		return
 	}
-	m.pass(e.GetTarget(), message)
+	if !m.pass(e.GetTarget(), message) {
+		m.cfg.Logger.Debug("dropped a message", "from", e.GetSender(), "target", e.GetTarget(), "why", "nobody is there")
+	}
 }
 
 // below reports whether an id is that of an attempt's supervisor or of an actor below it.

@@ -51,7 +51,12 @@ func readPrivate(path string, bytesMax int64, owner ownership) (content []byte, 
 
 // writePrivate replaces a file by one that nobody else may read: after a crash it holds the old
 // content or the new. Two writers at once need a lock.
-func writePrivate(path string, content []byte) (err error) {
+func writePrivate(path string, content []byte) error {
+	return replacePrivate(path, content, func(*os.File, string) error { return nil })
+}
+
+// replacePrivate lets own change the owner of the new file, before there is anything in it.
+func replacePrivate(path string, content []byte, own func(f *os.File, path string) error) (err error) {
 	dir, base := filepath.Split(path)
 	if dir == "" {
 		dir = "."
@@ -70,7 +75,9 @@ func writePrivate(path string, content []byte) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(content)
+	if err = own(f, path); err == nil {
+		_, err = f.Write(content)
+	}
 	if err == nil {
 		err = f.Sync()
 	}

@@ -55,6 +55,23 @@ func ownerOf(info fs.FileInfo) int {
 	return -1
 }
 
+// keepOwner gives a file that is to replace another that one's owner, where this process may:
+// root makes tokens in the folder of a coordinator that runs as somebody else. It is for
+// folders that checkDir has passed: elsewhere the other file may be anybody's.
+func keepOwner(f *os.File, path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) || os.Geteuid() != 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 {
+		return f.Chown(int(st.Uid), int(st.Gid))
+	}
+	return nil
+}
+
 func syncDir(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -66,3 +66,48 @@ func TestLockHeld(t *testing.T) {
 		}
 	})
 }
+
+// TestTokensOwner: root makes tokens for a coordinator that runs as somebody else, and must
+// not take the file from it.
+func TestTokensOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root may make files somebody else's")
+	}
+	const somebody = 65534
+	dir := t.TempDir()
+	a, err := OpenAuthority(dir, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.NewToken(Worker, time.Hour, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Lchown(tokensPath(dir), somebody, somebody); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.NewToken(Worker, time.Hour, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(tokensPath(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if uid := ownerOf(info); uid != somebody {
+		t.Errorf("%s belongs to user %d now; want %d", tokensPath(dir), uid, somebody)
+	}
+	// A token's file is the one's who asked for it, whoever has put another there.
+	out := filepath.Join(t.TempDir(), "worker.token")
+	if err := errors.Join(os.WriteFile(out, nil, 0o600), os.Lchown(out, somebody, somebody)); err != nil {
+		t.Fatal(err)
+	}
+	token, err := a.NewToken(Worker, time.Hour, time.Now())
+	if err == nil {
+		err = WriteTokenFile(out, token)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err = os.Stat(out); err != nil || ownerOf(info) != 0 {
+		t.Errorf("%s belongs to user %d; want root (%v)", out, ownerOf(info), err)
+	}
+}

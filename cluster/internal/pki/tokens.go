@@ -233,7 +233,7 @@ func (s *tokenStore) write() error {
 	if len(content) > tokensFileBytesMax {
 		return fmt.Errorf("%s would have %d bytes; the most is %d", tokensPath(s.dir), len(content), tokensFileBytesMax)
 	}
-	if err := writePrivate(tokensPath(s.dir), content); err != nil {
+	if err := replacePrivate(tokensPath(s.dir), content, keepOwner); err != nil {
 		return err
 	}
 	version, err := versionOf(tokensPath(s.dir))

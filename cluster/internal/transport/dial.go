@@ -55,7 +55,7 @@ func (d Dialer) open(ctx context.Context, address, alpn string) (net.Conn, error
 	config := d.TLS.Clone()
 	config.NextProtos = []string{alpn}
 	conn := tls.Client(raw, config)
-	err = handshakeBy(ctx, raw, func() error { return conn.HandshakeContext(ctx) })
+	err = refusal(handshakeBy(ctx, raw, func() error { return conn.HandshakeContext(ctx) }))
 	if err == nil && conn.ConnectionState().NegotiatedProtocol != alpn {
 		err = fmt.Errorf("%w: it does not speak %s", ErrRefused, alpn)
 	}
@@ -78,7 +78,7 @@ func (d Dialer) greet(conn net.Conn, protocol string) error {
 		if errors.Is(err, io.EOF) {
 			return fmt.Errorf("%w: it closed the connection, and its log says why: %w", ErrRefused, io.EOF)
 		}
-		return err // of TLS 1.3, where the other side refuses a certificate after the handshake
+		return refusal(err) // of TLS 1.3, where the other side refuses a certificate after the handshake
 	}
 	switch reason, known := answers[answer[0]]; {
 	case answer[0] == answerAccepted:
@@ -87,6 +87,15 @@ func (d Dialer) greet(conn net.Conn, protocol string) error {
 		return fmt.Errorf("%w: %w", ErrRefused, reason)
 	}
 	return fmt.Errorf("%w: it answered %d, which means nothing: is it a process of this version?", ErrRefused, answer[0])
+}
+
+// refusal marks an error of TLS that the other side has sent.
+func refusal(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "remote error" {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return err
 }
 
 // handshakeBy runs f, and breaks it off with ctx or after LimitHandshakeTime.

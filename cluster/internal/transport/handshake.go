@@ -116,7 +116,7 @@ func (t *TCP) shake(c *admitted, control bool) (net.Conn, string, Peer, error) {
 		return nil, "", Peer{}, fmt.Errorf("%w %q by ALPN", errProtocol, protocol)
 	}
 	peer, err := t.identify(state, c.RemoteAddr())
-	answer := byte(answerAccepted)
+	var answer byte
 	switch {
 	case peer == (Peer{}) && protocol != ProtocolJoin:
 		answer = answerCertificate

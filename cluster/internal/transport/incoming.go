@@ -2,7 +2,9 @@ package transport
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"strconv"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -48,6 +50,12 @@ func (t *TCP) guarded(srv any, stream grpc.ServerStream, info *grpc.StreamServer
 	}
 	header := map[string]string{}
 	if id.known {
+		if !t.enter(id.peer.Name) {
+			err := fmt.Errorf("%w: %d for control of %s are open, the limit", errBusy, LimitControlPerPeer, id.peer.Name)
+			t.refuse(from.Addr, err)
+			return status.Error(codes.ResourceExhausted, err.Error())
+		}
+		defer t.leave(id.peer.Name)
 		header = map[string]string{headerName: id.peer.Name, headerRole: id.peer.Role, headerAddress: id.peer.Address}
 	}
 	header[headerUnits] = "1"
@@ -58,6 +66,24 @@ func (t *TCP) guarded(srv any, stream grpc.ServerStream, info *grpc.StreamServer
 		guard:        guard{peer: id.peer, known: id.known},
 		header:       &remote.MessageHeader{HeaderData: header},
 	})
+}
+
+func (t *TCP) enter(name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.controls[name] >= LimitControlPerPeer {
+		return false
+	}
+	t.controls[name]++
+	return true
+}
+
+func (t *TCP) leave(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.controls[name]--; t.controls[name] == 0 {
+		delete(t.controls, name)
+	}
 }
 
 type guardedStream struct {
@@ -148,6 +174,12 @@ func (l *linkActor) Receive(ctx actor.Context) {
 		return
 	}
 	defer l.t.unhandled.release(units)
+	defer func() {
+		// protoactor would recover it too, restart this actor and go on, without a word of it.
+		if r := recover(); r != nil {
+			l.t.cfg.Logger.Error("panic in the handler of envelopes", "panic", r, "stack", string(debug.Stack()))
+		}
+	}()
 	if l.t.cfg.Envelope != nil {
 		l.t.cfg.Envelope(Peer{Name: header.Get(headerName), Role: header.Get(headerRole), Address: header.Get(headerAddress)}, m)
 	}

@@ -15,6 +15,10 @@ const (
 	// LimitHandshakeTime is the time a connection has to say who it is and what it speaks.
 	LimitHandshakeTime = 5 * time.Second
 
+	// LimitControlPerPeer is how many of them may carry envelopes of one peer, known by its
+	// certificate. It has one, and after a break the old one lasts a little.
+	LimitControlPerPeer = 8
+
 	// LimitEnvelopeBytes is the size of an envelope as it is encoded.
 	LimitEnvelopeBytes = 4 << 20
 	// LimitEnvelopeParts is how many messages may lie in one envelope, at any depth: an empty

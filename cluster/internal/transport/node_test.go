@@ -37,15 +37,17 @@ type nodeConfig struct {
 	Insecure                bool
 	Root, Cert, Key         []byte // PEM; none: no TLS
 	SlowEnvelopes           bool   // wait in the handler until told to go on
+	Echo                    bool   // answer each envelope, to the address in its target
 }
 
 type command struct {
-	Op       string // send, report, dial, raw, stats, resume, close
+	Op       string // send, report, dial, stats, resume, rounds, close
 	To       string
 	Protocol string
 	Sender   string
 	From, N  uint64
 	Bytes    int
+	Window   int // of rounds: how many may be without an answer
 }
 
 type answer struct {
@@ -85,10 +87,24 @@ type nodeState struct {
 	received map[string]*received
 	log      []string
 	resume   chan struct{}
+	system   *actor.ActorSystem
+	echo     func(m *wire.Envelope) // nil: none
+	answers  chan uint64            // of rounds
 }
 
 func (n *nodeState) envelope(from transport.Peer, m *wire.Envelope) {
 	<-n.resume
+	if m.GetSender() == "panic" {
+		panic("as told")
+	}
+	if n.echo != nil {
+		n.echo(m)
+		return
+	}
+	if m.GetSender() == "echo" {
+		n.answers <- m.GetSeq()
+		return
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	r := n.received[m.GetSender()]
@@ -115,10 +131,11 @@ func (n *nodeState) Write(p []byte) (int, error) {
 
 func runNode(config []byte) error {
 	var cfg nodeConfig
-	if err := json.Unmarshal(config, &cfg); err != nil {
+	err := json.Unmarshal(config, &cfg)
+	if err != nil {
 		return err
 	}
-	n := &nodeState{received: make(map[string]*received), resume: make(chan struct{})}
+	n := &nodeState{received: make(map[string]*received), resume: make(chan struct{}), answers: make(chan uint64, 1<<16)}
 	if !cfg.SlowEnvelopes {
 		close(n.resume)
 	}
@@ -132,15 +149,29 @@ func runNode(config []byte) error {
 			Envelope: n.envelope,
 			Streams: map[string]func(net.Conn, transport.Peer){
 				"echo": func(c net.Conn, _ transport.Peer) {
-					defer c.Close()
+					defer func() { _ = c.Close() }()
 					_, _ = io.Copy(struct{ io.Writer }{c}, struct{ io.Reader }{c})
 				},
 				"who": func(c net.Conn, p transport.Peer) {
-					defer c.Close()
+					defer func() { _ = c.Close() }()
 					fmt.Fprintf(c, "%s %s %t", p.Name, p.Role, p.Address != "")
 				},
-				"operate": func(c net.Conn, _ transport.Peer) { c.Close() },
-				"join":    func(c net.Conn, p transport.Peer) { defer c.Close(); fmt.Fprintf(c, "joining %q", p.Name) },
+				"impatient": func(c net.Conn, _ transport.Peer) {
+					defer func() { _ = c.Close() }()
+					_ = c.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
+					_, err := c.Read(make([]byte, 1))
+					fmt.Fprint(c, errors.Is(err, os.ErrDeadlineExceeded))
+				},
+				"buffers": func(c net.Conn, _ transport.Peer) {
+					defer func() { _ = c.Close() }()
+					b := net.Buffers{[]byte("a"), []byte("b"), []byte("c")}
+					_, _ = b.WriteTo(c)
+				},
+				"operate": func(c net.Conn, _ transport.Peer) { _ = c.Close() },
+				"join": func(c net.Conn, p transport.Peer) {
+					defer func() { _ = c.Close() }()
+					fmt.Fprintf(c, "joining %q", p.Name)
+				},
 			},
 		},
 	}
@@ -166,10 +197,23 @@ func runNode(config []byte) error {
 			return protocol != "operate" || p.Role == "operator"
 		}
 	}
+	n.system = tc.System
 	out := json.NewEncoder(os.Stdout)
-	t, err := transport.Listen(tc)
+	ready := make(chan struct{})
+	var t *transport.TCP
+	if cfg.Echo {
+		n.echo = func(m *wire.Envelope) {
+			<-ready
+			m.Sender = "echo"
+			t.Send(m.GetTarget(), m)
+		}
+	}
+	t, err = transport.Listen(tc)
 	if err != nil {
 		return out.Encode(answer{Error: err.Error(), Insecure: errors.Is(err, transport.ErrInsecure), Log: n.log})
+	}
+	if cfg.Echo {
+		close(ready)
 	}
 	if err := out.Encode(answer{Address: t.Address(), Data: t.DataAddress()}); err != nil {
 		return err
@@ -197,15 +241,42 @@ func (n *nodeState) do(t *transport.TCP, c command) (a answer) {
 		for i := range c.N {
 			t.Send(c.To, &wire.Envelope{Sender: c.Sender, Seq: c.From + i, Target: padding})
 		}
+	case "panic":
+		t.Send(c.To, &wire.Envelope{Sender: "panic"})
+	case "pid": // what no program should do: nothing of it may reach the other side
+		pid := actor.NewPID(c.To, transport.LinkActor)
+		root := n.system.Root
+		root.Send(pid, &wire.Envelope{Sender: "pid"})
+		root.Stop(pid)
+		root.Poison(pid)
+		root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+			if _, started := ctx.Message().(*actor.Started); started {
+				ctx.Watch(pid)
+				ctx.Unwatch(pid)
+			}
+		}))
 	case "resume":
 		close(n.resume)
+	case "rounds":
+		body := &wire.Envelope_Control{Control: &wire.Control{Kind: &wire.Control_Assign{Assign: &wire.Assign{Config: make([]byte, c.Bytes)}}}}
+		for sent, got := uint64(0), uint64(0); got < c.N; got++ {
+			for ; sent < c.N && sent < got+uint64(c.Window); sent++ {
+				t.Send(c.To, &wire.Envelope{Sender: c.Sender, Seq: sent + 1, Target: t.Address(), Body: body})
+			}
+			select {
+			case <-n.answers:
+			case <-ctx.Done():
+				a.Error = fmt.Sprintf("%d of %d answers", got, c.N)
+				return a
+			}
+		}
 	case "dial":
 		conn, err := t.Dial(ctx, c.To, c.Protocol)
 		if err != nil {
 			a.Error, a.Refused = err.Error(), errors.Is(err, transport.ErrRefused)
 			return a
 		}
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
 		if c.Protocol == "echo" {
 			want := make([]byte, c.Bytes)

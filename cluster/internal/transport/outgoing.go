@@ -196,6 +196,11 @@ func (s *outStream) SendMsg(m any) error {
 	if !ok {
 		return nil
 	}
+	// protoactor tells peers whom it has blocked. Here nobody obeys that, and the guard on the
+	// other side lets it not pass.
+	if server := msg.GetConnectRequest().GetServerConnection(); server != nil {
+		server.BlockList = nil
+	}
 	for _, part := range split(msg) {
 		if err := s.ClientStream.SendMsg(part); err != nil {
 			return nil // RecvMsg has the reason, and ends the endpoint

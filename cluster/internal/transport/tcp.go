@@ -60,6 +60,7 @@ type TCP struct {
 	closed   bool
 	backlogs map[string]*backlog   // by address
 	streams  map[string]*outStream // by address: the last
+	controls map[string]int        // by the peer's name: its control streams
 }
 
 var _ Transport = (*TCP)(nil)
@@ -81,6 +82,7 @@ func Listen(cfg Config) (*TCP, error) {
 		unhandled: newUnits(LimitUnhandledBytes / unhandledUnit),
 		backlogs:  make(map[string]*backlog),
 		streams:   make(map[string]*outStream),
+		controls:  make(map[string]int),
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	if cfg.Server != nil {
@@ -127,6 +129,8 @@ func (cfg *Config) check() error {
 	switch {
 	case cfg.System == nil:
 		return errors.New("a transport needs an actor system")
+	case cfg.Listen == "":
+		return errors.New("a transport needs an address to listen on")
 	case (cfg.Server == nil) != (cfg.Client == nil):
 		return errors.New("TLS for one direction alone: give both Server and Client, or neither")
 	case cfg.Server != nil && cfg.Identify == nil:
@@ -151,10 +155,7 @@ func (cfg *Config) checkSecure() error {
 		return nil
 	}
 	for _, address := range []string{cfg.Listen, cfg.Advertise, cfg.DataListen} {
-		if address == "" && address != cfg.Listen {
-			continue
-		}
-		if onLoopback(address) {
+		if address == "" || onLoopback(address) {
 			continue
 		}
 		if !cfg.Insecure {
@@ -250,8 +251,7 @@ func (t *TCP) startRemote() error {
 		return fmt.Errorf("listening on %s: %w", t.cfg.Listen, err)
 	}
 	t.address = t.cfg.System.Address()
-	t.link, err = t.cfg.System.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &linkActor{t} },
-		actor.WithGuardian(actor.RestartingSupervisorStrategy())), LinkActor)
+	t.link, err = t.cfg.System.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &linkActor{t} }), LinkActor)
 	if err != nil {
 		t.remote.Shutdown(false)
 		return fmt.Errorf("spawning %s: %w", LinkActor, err)
@@ -304,7 +304,6 @@ func (t *TCP) options(advertised string) []remote.ConfigOption {
 			grpc.MaxRecvMsgSize(recvBytesMax),
 			grpc.MaxHeaderListSize(headerBytesMax),
 			grpc.MaxConcurrentStreams(1), // a writer has one
-			grpc.SharedWriteBuffer(true),
 			grpc.ForceServerCodecV2(newCheckingCodec()),
 			grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: idleTime}),
 			grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime, PermitWithoutStream: true}),
@@ -324,7 +323,6 @@ func (t *TCP) options(advertised string) []remote.ConfigOption {
 				MinConnectTimeout: redialPatience,
 			}),
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 2 * keepaliveTime, Timeout: keepaliveTimeout}),
-			grpc.WithSharedWriteBuffer(true),
 			grpc.WithDisableServiceConfig(),
 		),
 		remote.WithCallOptions(grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(headerBytesMax)),

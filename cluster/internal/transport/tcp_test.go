@@ -2,16 +2,23 @@ package transport_test
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/troupe-ml/troupe/cluster/internal/transport"
 )
+
+// authorityOf is the authority of the nodes with TLS.
+var authorityOf *authority
 
 // pairs are two nodes without TLS, and with.
 func pairs(t *testing.T, f func(t *testing.T, a, b nodeConfig)) {
 	t.Run("plain", func(t *testing.T) { f(t, nodeConfig{}, nodeConfig{}) })
 	t.Run("tls", func(t *testing.T) {
 		ca := newAuthority(t)
+		authorityOf = ca
 		f(t, ca.good("a", "coordinator"), ca.good("b", "worker"))
 	})
 }
@@ -57,12 +64,21 @@ func TestStreams(t *testing.T) {
 		if got := a.do(command{Op: "dial", To: b.Address, Protocol: "who"}); got.Echo != want {
 			t.Errorf("who: %q, %s; want %q", got.Echo, got.Error, want)
 		}
-		if got := a.do(command{Op: "dial", To: b.Address, Protocol: "nothing"}); !got.Refused && ca.Cert == nil {
+		if got := a.do(command{Op: "dial", To: b.Address, Protocol: "nothing"}); !got.Refused {
 			t.Errorf("an unknown protocol: %+v", got)
 		}
 		got := a.do(command{Op: "dial", To: b.Address, Protocol: "operate"})
 		if ca.Cert != nil && (!got.Refused || !strings.Contains(got.Error, "role")) || ca.Cert == nil && got.Error != "" {
 			t.Errorf("a protocol of another role: %+v", got)
+		}
+		// gRPC clears deadlines of what it has handed over; not the handler's.
+		for range 100 {
+			if got := a.do(command{Op: "dial", To: b.Address, Protocol: "impatient"}); got.Echo != "true" {
+				t.Fatalf("a handler's deadline: %+v", got)
+			}
+		}
+		if got := a.do(command{Op: "dial", To: b.Address, Protocol: "buffers"}); got.Echo != "abc" {
+			t.Errorf("buffers: %+v", got)
 		}
 		// Envelopes go through the same port.
 		a.do(command{Op: "send", To: b.Address, Sender: "a", From: 1, N: 10})
@@ -94,6 +110,55 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+// TestPID: protoactor's own messages to other processes go nowhere.
+func TestPID(t *testing.T) {
+	a, b := startNode(t, nodeConfig{}), startNode(t, nodeConfig{})
+	a.do(command{Op: "send", To: b.Address, Sender: "a", From: 1, N: 1})
+	b.awaitCount("a", 1)
+	a.do(command{Op: "pid", To: b.Address})
+	a.do(command{Op: "send", To: b.Address, Sender: "a", From: 2, N: 1})
+	b.awaitCount("a", 2)
+	if got := b.do(command{Op: "report"}); len(got.Received) != 1 || len(got.Log) != 0 {
+		t.Errorf("received %v, log %q", got.Received, got.Log)
+	}
+}
+
+// TestPanic: a handler's panic is told, and what comes after it arrives.
+func TestPanic(t *testing.T) {
+	a, b := startNode(t, nodeConfig{}), startNode(t, nodeConfig{})
+	a.do(command{Op: "panic", To: b.Address})
+	a.do(command{Op: "send", To: b.Address, Sender: "a", From: 1, N: 1})
+	b.awaitCount("a", 1)
+	b.awaitLog("as told")
+}
+
+func TestListen(t *testing.T) {
+	n := startNode(t, nodeConfig{Advertise: "localhost:0", Data: "127.0.0.1:0"})
+	if host, port, err := net.SplitHostPort(n.Address); err != nil || host != "localhost" || port == "0" {
+		t.Errorf("address %s", n.Address)
+	}
+	a := startNode(t, nodeConfig{})
+	a.do(command{Op: "send", To: n.Address, Sender: "a", From: 1, N: 1})
+	n.awaitCount("a", 1)
+	for name, cfg := range map[string]nodeConfig{
+		"already in use": {Listen: a.Address},
+		"data":           {Data: a.Address},
+		"missing port":   {Listen: "127.0.0.1", Insecure: true},
+		"advertise":      {Advertise: "127.0.0.1", Insecure: true},
+	} {
+		if _, got := tryNode(t, cfg); !strings.Contains(got.Error, name) {
+			t.Errorf("%+v: %s; want %s", cfg, got.Error, name)
+		}
+	}
+	// gRPC has nothing to find at the address of data.
+	conn := attacker{address: n.Data}.dialRaw(t)
+	_, _ = conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))
+	if got := readAll(conn); got != "connection closed" {
+		t.Errorf("gRPC at the address of data: %s", got)
+	}
+	n.awaitLog("at the address of data")
+}
+
 func TestClose(t *testing.T) {
 	pairs(t, func(t *testing.T, ca, cb nodeConfig) {
 		a, b := startNode(t, ca), startNode(t, cb)
@@ -103,6 +168,27 @@ func TestClose(t *testing.T) {
 		a.awaitCount("b", 10)
 		// To an address where nobody listens, too.
 		a.do(command{Op: "send", To: "127.0.0.1:1", Sender: "a", From: 1, N: 10})
+		// And to one that says nothing.
+		silent, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = silent.Close() }()
+		a.do(command{Op: "send", To: silent.Addr().String(), Sender: "a", From: 1, N: 10})
+		var d transport.Dialer
+		if ca.Cert != nil {
+			d.TLS = authorityOf.client(ca)
+		}
+		conn, err := d.Dial(t.Context(), a.Address, "echo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		defer func() {
+			if _, err := conn.Read(make([]byte, 1)); err == nil {
+				t.Error("a stream goes on after its transport was closed")
+			}
+		}()
 		for _, n := range []*node{a, b} {
 			if got := n.do(command{Op: "close"}); got.Took > 5*time.Second || got.Error != "" {
 				t.Errorf("closing took %v; %s", got.Took, got.Error)

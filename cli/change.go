@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/actors"
+)
+
+// newChange makes a command that changes a run.
+func (a *app) newChange(name, short string, kind actors.ChangeKind) *cobra.Command {
+	var o clientFlags
+	ch := troupe.Change{Kind: kind}
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   name + " RUN",
+		Short: short,
+		Long: short + `. RUN is its id, the beginning of it, or its name:
+engine ps lists them. A change that names a step, and one of the learning rate, is
+written to the run's changes.jsonl before it takes effect, and takes effect at the same
+step again when the run goes on from an older checkpoint: the figures repeat.`,
+		Example: "  engine cluster " + name + " tiny" + map[bool]string{true: " --lr 3e-4 --at-step 2000"}[kind == actors.SetRate],
+		Args:    takes("RUN"),
+		RunE: a.work(func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("at-step") && ch.Step < 1 {
+				return usagef("--at-step %d: give the number of a step, 1 or more", ch.Step)
+			}
+			if kind == actors.SetRate && !cmd.Flags().Changed("min-lr") {
+				ch.MinLR = ch.LR / 10
+			}
+			if err := ch.Check(); err != nil {
+				return &usageError{err}
+			}
+			c, err := o.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			s, err := c.Change(cmd.Context(), args[0], ch)
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return a.json(jsonRun(s))
+			case ch.Step > 0:
+				a.printf("%s: told to %s when step %d has ended, now at step %d/%d\n", runName(s), changeWords[kind], max(ch.Step, int64(s.Step)), s.Step, s.Steps)
+			default:
+				a.printf("%s: told to %s, at step %d/%d\n", runName(s), changeWords[kind], s.Step, s.Steps)
+			}
+			return nil
+		}),
+	}
+	o.set(cmd)
+	f := cmd.Flags()
+	if kind != actors.Resume {
+		f.Int64Var(&ch.Step, "at-step", 0, "when this `step` has ended (default: the one in progress)")
+	}
+	if kind == actors.SetRate {
+		f.Float64Var(&ch.LR, "lr", 0, "the new peak of the `rate`")
+		f.Float64Var(&ch.MinLR, "min-lr", 0, "where its decay ends (default: a tenth)")
+		must(cmd.MarkFlagRequired("lr"))
+	}
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// changeWords say what a run was told to do.
+var changeWords = map[actors.ChangeKind]string{actors.Pause: "pause", actors.Resume: "go on", actors.Checkpoint: "write a checkpoint", actors.Stop: "stop", actors.SetRate: "change its learning rate"}

@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/cluster"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/term"
+)
+
+// planCluster says where a cluster's workers would compute a configuration, and what a step
+// is predicted to take there.
+func (a *app) planCluster(ctx context.Context, cmd *cobra.Command, path string, o *planConfigOptions, d drawing) error {
+	for _, name := range []string{"devices", "memory-gib", "latency-us", "bandwidth-gbps", "check", "pairs", "layer-costs", "save-costs", "out"} {
+		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
+			return usagef("--%s: with --cluster devices, memory and ways are the workers' own, and are measured; leave it out", name)
+		}
+	}
+	if d.format != "ascii" && d.format != "json" {
+		return usagef("--format %s: with --cluster there are ascii and json", d.format)
+	}
+	if !(o.seconds > 0 && o.seconds <= 60) {
+		return usagef("--seconds %v: give more than 0, up to 60", o.seconds)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return &troupe.SetupError{Err: fmt.Errorf("read the config: %w", err)}
+	}
+	if len(text) > config.MaxFileBytes {
+		return &troupe.SetupError{Err: fmt.Errorf("%s has %d bytes, the limit is %d", path, len(text), config.MaxFileBytes)}
+	}
+	a.working = true
+	c, err := o.client.connect(ctx)
+	if err != nil {
+		return err
+	}
+	say(a.err, "measuring the ways between the workers, and the layers on one of them")
+	f, err := c.Forecast(ctx, text, path, o.sets, o.seconds)
+	if err != nil {
+		return err
+	}
+	if d.format == "json" {
+		return a.json(f)
+	}
+	return a.showForecast(f)
+}
+
+func (a *app) showForecast(f *cluster.Forecast) error {
+	w := tabwriter.NewWriter(a.people(), 0, 0, 2, ' ', 0)
+	_, err := fmt.Fprintln(w, "RANK\tWORKER\tHOST\tCORES\tNEEDS\tOF")
+	for _, r := range f.Ranks {
+		_, e := fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\n", r.Rank, term.OneLine(r.Worker), term.OneLine(r.Host), r.Cores, plan.GiB(float64(r.Bytes)), plan.GiB(float64(r.MemoryBytes)))
+		err = errors.Join(err, e)
+	}
+	if len(f.Links) > 0 {
+		_, e := fmt.Fprintln(w, "\nFROM\tTO\tLATENCY\tGBIT/S")
+		err = errors.Join(err, e)
+	}
+	for _, l := range f.Links {
+		_, e := fmt.Fprintf(w, "%s\t%s\t%.3f ms\t%.2f\n", term.OneLine(l.From), term.OneLine(l.To), l.LatencyMS, 8*l.BytesPerS/1e9)
+		err = errors.Join(err, e)
+	}
+	err = errors.Join(err, w.Flush())
+	a.printf("\na step is predicted to take %.1f ms: %s tokens/s, bubble %.1f%%, %.2f ms for a message between neighbours\n", f.StepMS, term.Short(f.TokensPerS), f.BubblePct, f.MessageMS)
+	a.printf("the layers were measured on %s; ranks of one worker are taken to have cores of their own\n", term.OneLine(f.CostsOf))
+	return err
+}

@@ -1,0 +1,212 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/telemetry"
+)
+
+// smallRun trains quickly, with everything on that could make a placement show: dropout,
+// validation, checkpoints, and a clip_norm that no gradient stays below.
+const smallRun = `
+[run]
+seed = 7
+steps = 6
+eval_every = 3
+eval_batches = 2
+checkpoint_every = 2
+keep = 0
+
+[model]
+layers = 6
+hidden = 32
+heads = 4
+context = 32
+dropout = 0.1
+
+[batch]
+sequences = 8
+microbatch = 1
+
+[optimizer]
+warmup_steps = 2
+clip_norm = 0.05
+`
+
+// families are the keys that make smallRun a model of each family.
+var families = map[string][]string{
+	"gpt2, tied":    {"model.family=gpt2", "model.tie_embeddings=true"},
+	"llama, untied": {"model.family=llama", "model.kv_heads=2", "model.tie_embeddings=false"},
+}
+
+// layout spreads the same training in a way.
+type layout struct {
+	name   string
+	stages int
+	sets   []string
+}
+
+func layouts(t testing.TB) []layout {
+	return []layout{
+		{"1f1b", 4, []string{"pipeline.schedule=1f1b"}},
+		{"interleaved", 4, []string{"pipeline.chunks=2", "pipeline.schedule=interleaved"}},
+		{"zb-v", 4, []string{"pipeline.schedule=zb-v"}},
+		{"a table", 4, []string{"pipeline.schedule=" + tableFile(t)}},
+		{"dynamic", 4, []string{"pipeline.schedule=dynamic"}},
+		{"ahead", 4, []string{"pipeline.schedule=zb-h2", "pipeline.post_validation=true"}},
+	}
+}
+
+// tableFile writes a user's table.
+func tableFile(t testing.TB) string {
+	t.Helper()
+	table, err := scheduler.Generate(scheduler.Spec{Schedule: scheduler.Auto, Ranks: 4, Chunks: 1, Microbatches: 8, MaxInFlight: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "mine.csv")
+	if err := os.WriteFile(path, []byte(table.CSV()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// keys are the keys of a run.
+func keys(t testing.TB, out string, more ...[]string) []string {
+	t.Helper()
+	text, err := filepath.Abs("../testdata/troupe.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append([]string{"run.out=" + out, fmt.Sprintf("data.train=[%q]", text)}, slices.Concat(more...)...)
+}
+
+// trainHere trains in this process.
+func trainHere(t testing.TB, c command) {
+	t.Helper()
+	cfg, err := config.Parse("test.toml", []byte(c.Config), c.Sets, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := troupe.Start(context.Background(), cfg, troupe.Options{FromStep: c.FromStep})
+	if err == nil {
+		_, err = run.Wait()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sameRun holds the figures, the weights and the optimizer's state of two runs at a step
+// against each other, to the bit.
+func sameRun(t testing.TB, want, got string, step int) {
+	t.Helper()
+	sameFigures(t, want, got)
+	for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
+		if a, b := read(t, stepFile(want, step, name)), read(t, stepFile(got, step, name)); a != b {
+			t.Fatalf("%s of step %d differs", name, step)
+		}
+	}
+}
+
+func stepFile(out string, step int, name string) string {
+	return filepath.Join(out, "checkpoints", fmt.Sprintf("step-%08d", step), name)
+}
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path) //nolint:gosec // a test's file
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func sameFigures(t testing.TB, want, got string) {
+	t.Helper()
+	a, b := figures(t, want), figures(t, got)
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			t.Fatalf("line %d of metrics.jsonl differs:\nwant %s\ngot  %s", i+1, a[i], b[i])
+		}
+	}
+	if len(a) != len(b) {
+		t.Fatalf("metrics.jsonl has %d lines, want %d", len(b), len(a))
+	}
+}
+
+// figures are the parts of metrics.jsonl that don't depend on the clock, to the bit.
+func figures(t testing.TB, out string) (lines []string) {
+	t.Helper()
+	all, err := telemetry.Read(filepath.Join(out, "metrics.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bits := func(v *float64) string {
+		if v == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%x (%g)", math.Float64bits(*v), *v)
+	}
+	for _, r := range all {
+		lines = append(lines, fmt.Sprintf("step %d: loss %s, val_loss %s, grad_norm %s, lr %s, tokens %d, skipped %v",
+			r.Step, bits(r.Loss), bits(r.ValLoss), bits(r.GradNorm), bits(r.LR), r.Tokens, r.Skipped))
+	}
+	return lines
+}
+
+// workers are the names of a number of them.
+func workers(n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("worker-%d", i))
+	}
+	return names
+}
+
+// TestBits: the losses, the gradient norms, the weights and the optimizer's state are those of
+// one process to the last bit, whatever the number of processes and the schedule, also when the
+// run goes on from its middle under another number of processes, and back in one.
+func TestBits(t *testing.T) {
+	groups := make(map[int]*group)
+	for _, n := range []int{1, 2, 4} {
+		groups[n] = newGroup(t, new(group))
+	}
+	for n, g := range groups {
+		g.join(t, workers(n)...)
+	}
+	for family, sets := range families {
+		want := filepath.Join(t.TempDir(), "want")
+		trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
+		for i, l := range layouts(t) {
+			if raceDetector && i%3 != 2 {
+				continue // races don't depend on the numbers
+			}
+			t.Run(family+", "+l.name, func(t *testing.T) {
+				stages := []string{fmt.Sprintf("pipeline.stages=%d", l.stages)}
+				out := filepath.Join(t.TempDir(), "out")
+				run := command{Config: smallRun, Sets: keys(t, out, sets, stages, l.sets)}
+				// From the start, and twice from a checkpoint, each under another number.
+				numbers := [][]int{{1, 2, 4}, {4, 1, 2}, {2, 4, 1}}[i%3]
+				for j, n := range numbers {
+					run.FromStep, run.Workers = 2*j, n
+					if busy := groups[n].train(t, run); busy != n {
+						t.Errorf("%d workers had ranks, want %d", busy, n)
+					}
+					sameRun(t, want, out, 6)
+				}
+				run.FromStep = 2
+				trainHere(t, run)
+				sameRun(t, want, out, 6)
+			})
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/placement"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/planner"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// Forecast is where a run's ranks would be computed, and what a step is predicted to take
+// there.
+type Forecast struct {
+	Ranks      []RankForecast `json:"ranks"`
+	Links      []LinkForecast `json:"links"`
+	CostsOf    string         `json:"costs_of"` // the worker that measured what layers take
+	StepMS     float64        `json:"step_ms"`
+	TokensPerS float64        `json:"tokens_per_s"`
+	BubblePct  float64        `json:"bubble_pct"`
+	MessageMS  float64        `json:"message_ms"` // of the slowest way between neighbours
+}
+
+// RankForecast is the place of a rank.
+type RankForecast struct {
+	Rank        int    `json:"rank"`
+	Worker      string `json:"worker"`
+	Host        string `json:"host"`
+	Cores       int    `json:"cores"` // of the worker
+	Bytes       int64  `json:"bytes"` // that the rank takes
+	MemoryBytes int64  `json:"memory_bytes"`
+}
+
+// LinkForecast is the measured way from one worker to another.
+type LinkForecast struct {
+	From      string  `json:"from"`
+	To        string  `json:"to"`
+	LatencyMS float64 `json:"latency_ms"`
+	BytesPerS float64 `json:"bytes_per_s"`
+}
+
+// Forecast places a configuration's ranks as a run would now, measures the ways between
+// their workers, and a layer's passes on the first of them, and predicts a step. Nothing is
+// started.
+func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds float64) (f *Forecast, err error) {
+	p, err := plan.Resolve(cfg, nil)
+	if err != nil {
+		return nil, err
+	}
+	h := &hosts{Coordinator: c}
+	a, _, err := h.choose(p.Config(), 1, false)
+	if err != nil {
+		return nil, err
+	}
+	defer a.unused()
+	as := placement.Assignment{Config: p.Config(), Plan: p}
+	if err := a.divide(as); err != nil {
+		return nil, err
+	}
+	f = &Forecast{}
+	bytes, err := p.RankBytes()
+	if err != nil {
+		return nil, err
+	}
+	of := make([]*share, len(bytes)) // of each rank
+	for _, s := range a.shares {
+		for _, r := range s.ranks {
+			of[r] = s
+		}
+	}
+	for r, s := range of {
+		f.Ranks = append(f.Ranks, RankForecast{r, s.Name, s.host(), int(s.Offer.GetCores()), bytes[r], s.Offer.GetMemoryBytes()})
+	}
+	links, err := a.links(ctx)
+	if err != nil {
+		return nil, err
+	}
+	first := a.shares[0]
+	f.CostsOf = first.Name
+	costs, err := c.measure(ctx, first, p, seconds)
+	if err != nil {
+		return nil, fmt.Errorf("worker %s: %w", first.Name, err)
+	}
+	for _, from := range a.shares {
+		for _, to := range a.shares {
+			if l := links[[2]string{from.Name, to.Name}]; l != nil {
+				f.Links = append(f.Links, LinkForecast{from.Name, to.Name, l.GetLatencyMs(), l.GetBytesPerS()})
+			}
+		}
+	}
+	devices := planner.Devices{Devices: len(of), Message: func(from, to int, bytes int64) float64 {
+		l := links[[2]string{of[from].Name, of[to].Name}]
+		if l == nil {
+			return 0 // within a worker
+		}
+		return l.GetLatencyMs() + 1e3*float64(bytes)/l.GetBytesPerS()
+	}}
+	got, err := planner.Predict(p, costs, devices)
+	if err != nil {
+		return nil, err
+	}
+	f.StepMS, f.TokensPerS, f.BubblePct, f.MessageMS = got.StepMS, got.TokensPerS, got.BubblePct, got.MessageMS
+	return f, nil
+}
+
+// unused gives back workers that were chosen, and assigned nothing.
+func (a *attempt) unused() {
+	for _, s := range a.shares {
+		a.c.free(s.ID, a)
+	}
+}
+
+// links has every worker measure the way to every other, one after the other: they would
+// disturb each other.
+func (a *attempt) links(ctx context.Context) (map[[2]string]*wire.Link, error) {
+	found := make(map[[2]string]*wire.Link)
+	for _, from := range a.shares {
+		var peers []*wire.Peer
+		for _, to := range a.shares {
+			if to != from {
+				peers = append(peers, &wire.Peer{Name: to.Name, Incarnation: to.ID[:], Address: to.Address, DataAddress: to.DataAddress})
+			}
+		}
+		if len(peers) == 0 {
+			continue
+		}
+		reply, err := a.c.ask(ctx, from.ID, &wire.Control{Kind: &wire.Control_Connect{Connect: &wire.Connect{Peers: peers}}})
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range reply.GetConnected().GetLinks() {
+			if l.GetError() != "" || !(l.GetBytesPerS() > 0) || !(l.GetLatencyMs() >= 0) {
+				return nil, fmt.Errorf("the way from %s to %.100s: %.1000s", from.Name, l.GetTo(), l.GetError())
+			}
+			found[[2]string{from.Name, l.GetTo()}] = l
+		}
+	}
+	return found, nil
+}
+
+// measure has a worker measure what a model's layers take there.
+func (c *Coordinator) measure(ctx context.Context, s *share, p *plan.Plan, seconds float64) (*planner.Costs, error) {
+	model, err := json.Marshal(p.Model().Config)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := c.ask(ctx, s.ID, &wire.Control{Kind: &wire.Control_Measure{Measure: &wire.Measure{Config: p.Config().TOML(), Model: model, Table: p.TableText(), Seconds: seconds}}})
+	if err != nil {
+		return nil, err
+	}
+	if text := reply.GetMeasured().GetError(); text != "" {
+		return nil, errors.New(text)
+	}
+	return planner.ReadCosts(reply.GetMeasured().GetCosts())
+}
+
+// limitMeasureS bounds the time that a worker measures for.
+const limitMeasureS = 60
+
+// measure measures what a model's layers take here.
+func (w *worker) measure(number uint64, m *wire.Measure) {
+	answer := &wire.Measured{}
+	costs, err := w.costs(m)
+	if err == nil {
+		answer.Costs, err = json.Marshal(costs)
+	}
+	if err != nil {
+		answer.Error = err.Error()
+	}
+	w.tell(&wire.Control{Request: number, Kind: &wire.Control_Measured{Measured: answer}})
+}
+
+func (w *worker) costs(m *wire.Measure) (*planner.Costs, error) {
+	cfg, err := config.ParseStored("the coordinator's configuration", m.GetConfig())
+	if err != nil {
+		return nil, err
+	}
+	if w.cfg.Threads > 0 {
+		cfg.Device.Threads = w.cfg.Threads
+	}
+	var model stages.Config
+	if err := json.Unmarshal(m.GetModel(), &model); err != nil {
+		return nil, fmt.Errorf("the model: %w", err)
+	}
+	var table []byte
+	if len(m.GetTable()) > 0 {
+		table = m.GetTable()
+	}
+	p, err := plan.NewOf(cfg, model, table)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*limitMeasureS*time.Second)
+	defer cancel()
+	return planner.Measure(ctx, p, []int{cfg.Batch.Microbatch}, min(m.GetSeconds(), limitMeasureS), nil)
+}
+
+// forecast answers an operator who asks for one.
+func (a *answerer) forecast(m *wire.ForecastRequest) error {
+	if n := len(m.GetSets()); n > limitSets {
+		return fmt.Errorf("%w: %d --set values; the limit is %d", ErrRequest, n, limitSets)
+	}
+	cfg, err := config.Parse(m.GetFile(), m.GetConfig(), m.GetSets(), os.LookupEnv)
+	if err != nil {
+		return &troupe.SetupError{Err: err}
+	}
+	stop := a.alive()
+	f, err := a.c.Forecast(a.ctx, cfg, m.GetSeconds())
+	stop()
+	if err != nil {
+		return err
+	}
+	r := &wire.ForecastReply{CostsOf: f.CostsOf, StepMs: f.StepMS, TokensPerS: f.TokensPerS, BubblePct: f.BubblePct, MessageMs: f.MessageMS}
+	for _, k := range f.Ranks {
+		r.Ranks = append(r.Ranks, &wire.ForecastRank{Rank: small(k.Rank), Worker: k.Worker, Host: k.Host, Cores: small(k.Cores), Bytes: k.Bytes, MemoryBytes: k.MemoryBytes})
+	}
+	for _, l := range f.Links {
+		r.Links = append(r.Links, &wire.ForecastLink{From: l.From, To: l.To, LatencyMs: l.LatencyMS, BytesPerS: l.BytesPerS})
+	}
+	return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Forecast{Forecast: r}})
+}

@@ -1,0 +1,12 @@
+//go:build !unix
+
+package lane
+
+import "net"
+
+// tryReader is for systems whose sockets can be tried without waiting.
+type tryReader struct{}
+
+func newTryReader(net.Conn, func() error) *tryReader { return nil }
+
+func (*tryReader) Read([]byte) (int, error) { return 0, nil }

@@ -1,0 +1,111 @@
+package mesh_test
+
+import (
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// virtual is a device that computes nothing: its lists are done at once. Its tensors have
+// memory, so that they can travel.
+type virtual struct{ memory *tensorops.Memory }
+
+func newVirtual() *virtual { return &virtual{tensorops.NewHostMemory(0)} }
+
+func (*virtual) Name() string                    { return "virtual" }
+func (*virtual) Path() string                    { return "none" }
+func (d *virtual) Memory() tensorops.MemoryStats { return d.memory.Stats() }
+func (d *virtual) Close()                        { d.memory.Close() }
+func (d *virtual) NewStream(name string) tensorops.Stream {
+	return &virtualStream{arena: d.memory.NewArena(name)}
+}
+
+type virtualStream struct {
+	arena tensorops.Arena
+	list  *tensorops.List // for use again
+}
+
+func (s *virtualStream) Arena() tensorops.Arena { return s.arena }
+func (s *virtualStream) Close()                 {}
+
+func (s *virtualStream) NewList() *tensorops.List {
+	if l := s.list; l != nil {
+		s.list = nil
+		return l
+	}
+	return tensorops.NewList(s.arena, nil)
+}
+
+func (s *virtualStream) Submit(l *tensorops.List, done func(error)) {
+	err := l.Err()
+	l.Complete()
+	l.Reset()
+	s.list = l
+	done(err)
+}
+
+// nothing is a stage that computes nothing. What it sends on has four numbers.
+type nothing struct{ rank, last int }
+
+func (s *nothing) pass(l *tensorops.List, in tensorops.Tensor, out bool) tensorops.Tensor {
+	l.Free(in)
+	if !out {
+		return tensorops.Tensor{}
+	}
+	return l.Alloc(tensorops.Float32, 1, 1, 4)
+}
+
+func (s *nothing) NeedsTokens(chunk int) bool  { return chunk == 0 }
+func (s *nothing) ComputesLoss(chunk int) bool { return chunk == s.last }
+func (s *nothing) Forward(l *tensorops.List, chunk int, _ *stages.Microbatch, in tensorops.Tensor) tensorops.Tensor {
+	return s.pass(l, in, chunk < s.last)
+}
+func (s *nothing) InputGrad(l *tensorops.List, chunk, _ int, dy tensorops.Tensor) tensorops.Tensor {
+	return s.pass(l, dy, chunk > 0)
+}
+func (s *nothing) Backward(l *tensorops.List, chunk, _ int, dy tensorops.Tensor) tensorops.Tensor {
+	return s.pass(l, dy, chunk > 0)
+}
+func (s *nothing) WeightGrad(*tensorops.List, int, int)                 {}
+func (s *nothing) Finish(int, int)                                      {}
+func (s *nothing) Loss(_, index int) (sum, targets float64)             { return float64(index), 1 }
+func (s *nothing) MTPLoss(int, int) float64                             { return 0 }
+func (s *nothing) TiedGrads(*tensorops.List, int) []stages.TiedGrad     { return nil }
+func (s *nothing) WantsTied() int                                       { return 0 }
+func (s *nothing) TakeTied(stages.TiedGrad) error                       { return nil }
+func (s *nothing) GradNorms(*tensorops.List)                            {}
+func (s *nothing) Apply(*tensorops.List, stages.Update)                 {}
+func (s *nothing) ClearGrads(*tensorops.List)                           {}
+func (s *nothing) SpeculativeApply(*tensorops.List, stages.Update)      {}
+func (s *nothing) Commit(*tensorops.List)                               {}
+func (s *nothing) Rollback(*tensorops.List, *stages.Update)             {}
+func (s *nothing) AbortMicrobatches(*tensorops.List)                    {}
+func (s *nothing) Save(*tensorops.List, tensorops.Arena) []stages.Saved { return nil }
+func (s *nothing) Norms(to []stages.Norm) []stages.Norm {
+	return append(to, stages.Norm{Param: s.rank, Squared: 1})
+}
+
+// zeros is a Source of zeros.
+type zeros struct{}
+
+func (zeros) Train(_ int64, _ int, tokens, targets []int32) error {
+	clear(tokens)
+	clear(targets)
+	return nil
+}
+func (zeros) EvalWindows() int                     { return 0 }
+func (zeros) EvalLen(int) int                      { return 0 }
+func (zeros) EvalFill(int, []int32, []int32) error { return nil }
+
+// virtualRun is a run of stages that compute nothing.
+func virtualRun(table *scheduler.Table, steps int64) actors.Spec {
+	return actors.Spec{
+		Build: func(rank int, _ tensorops.Stream) (actors.Compute, error) {
+			return &nothing{rank: rank, last: table.NumChunks - 1}, nil
+		},
+		Device: newVirtual(), Table: table,
+		Data: zeros{}, MicrobatchSize: 1, Context: 4, Sequences: table.Microbatches,
+		Rate: stages.Rate{LR: 1, MinLR: 1, Decay: "constant"}, Steps: steps,
+	}
+}

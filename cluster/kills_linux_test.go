@@ -1,0 +1,436 @@
+package cluster_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/troupe-ml/troupe/cluster"
+)
+
+var (
+	killsSeed   = flag.Uint64("kills.seed", 0, "seed of TestKills's faults; 0: another each time")
+	killsFaults = flag.Int("kills.faults", 20, "number of TestKills's faults")
+	killsSteps  = flag.Int("kills.steps", 300, "steps of TestKills's run")
+)
+
+// killsSilence is cluster.silence_s of TestKills.
+const killsSilence = time.Second
+
+// keeper starts a group's workers again when they die, as a system's supervisor does.
+type keeper struct {
+	g       *group
+	running sync.WaitGroup
+	stop    chan struct{}
+}
+
+// keep starts a worker again and again. Its certificate must be there.
+func (k *keeper) keep(name string, pause func() time.Duration) {
+	k.running.Add(1)
+	go func() { // ends with stop
+		defer k.running.Done()
+		for {
+			k.g.mu.Lock()
+			p := k.g.workers[name]
+			k.g.mu.Unlock()
+			select {
+			case <-p.ended:
+			case <-k.stop:
+				return
+			}
+			select {
+			case <-time.After(pause()):
+			case <-k.stop:
+				return
+			}
+			p, err := k.g.tryStart("worker", k.g.workerSettings(name), "")
+			if err != nil {
+				k.g.line.add(event{At: time.Now(), Kind: "start", Text: name, Error: err.Error()})
+				if p == nil {
+					return
+				}
+			}
+			k.g.mu.Lock()
+			k.g.workers[name] = p
+			k.g.mu.Unlock()
+		}
+	}()
+}
+
+// fault is one of TestKills's.
+type fault struct {
+	number int
+	kind   string // "kill worker", "stop worker", "kill coordinator"
+	worker string
+	hasty  bool // without waiting for the run to recover from the one before
+	length time.Duration
+	at     time.Time
+	place  int // in the timeline
+	step   int
+}
+
+func (f fault) String() string {
+	text := f.kind
+	if f.worker != "" {
+		text += " " + f.worker
+	}
+	if f.length > 0 {
+		text += fmt.Sprintf(" %.1f s", f.length.Seconds())
+	}
+	if f.hasty {
+		text += " (at once)"
+	}
+	return text
+}
+
+// lastStep is the last step that was told of.
+func lastStep(events []event) int {
+	for _, e := range slices.Backward(events) {
+		if e.Kind == "step" {
+			return e.Step
+		}
+	}
+	return 0
+}
+
+// present are the workers that are members as far as the coordinator has told.
+func present(events []event) []string {
+	in := make(map[string]bool)
+	for _, e := range events {
+		switch {
+		case e.Kind == "listening":
+			clear(in)
+		case e.Kind == "log" && e.Text == "worker joined":
+			in[e.Attrs["worker"]] = true
+		case e.Kind == "log" && e.Text == "worker is gone":
+			in[e.Attrs["worker"]] = false
+		}
+	}
+	var names []string
+	for name, is := range in {
+		if is {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// TestKills kills and stops workers and kills the coordinator, at random moments of one run.
+// The run must end by itself as an undisturbed one, to the bit.
+// It runs with TROUPE_KILLS=1 alone (make check-kills).
+func TestKills(t *testing.T) {
+	if os.Getenv("TROUPE_KILLS") != "1" {
+		t.Skip("takes minutes: run it with TROUPE_KILLS=1 (make check-kills)")
+	}
+	seed := *killsSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano()) //nolint:gosec // after 1970
+	}
+	t.Logf("go test ./cluster -run TestKills -kills.seed %d", seed)
+	k := &kills{t: t, random: rand.New(rand.NewPCG(seed, 1)), steps: *killsSteps}
+	base := []string{fmt.Sprintf("run.steps=%d", k.steps), "run.checkpoint_every=10", "run.eval_every=50", "run.keep=2",
+		"pipeline.stages=3", "cluster.silence_s=1", "cluster.max_restarts=20",
+		"model.hidden=64", "model.context=64", "batch.sequences=64", "batch.microbatch=4"} // a step takes a tenth of a second
+	want := filepath.Join(t.TempDir(), "want")
+	trainHere(t, command{Config: smallRun, Sets: keys(t, want, base)})
+
+	k.g = newGroup(t, &group{boss: settings{Silence: killsSilence}})
+	keep := &keeper{g: k.g, stop: make(chan struct{})}
+	t.Cleanup(func() {
+		for _, timer := range k.wake {
+			timer.Stop()
+		}
+		k.g.mu.Lock()
+		for _, p := range k.g.workers {
+			_ = p.cmd.Process.Signal(syscall.SIGCONT)
+		}
+		k.g.mu.Unlock()
+		close(keep.stop)
+		keep.running.Wait()
+	})
+	k.g.join(t, workers(3)...)
+	pauses := rand.New(rand.NewPCG(seed, 2))
+	var mu sync.Mutex
+	for _, name := range workers(3) {
+		keep.keep(name, func() time.Duration {
+			mu.Lock()
+			defer mu.Unlock()
+			return time.Duration(pauses.IntN(1000)) * time.Millisecond
+		})
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	k.run = command{Config: smallRun, Sets: keys(t, out, base)}
+	k.began = time.Now()
+	k.begin()
+	window := k.steps / (*killsFaults + 1)
+	for i := range *killsFaults {
+		hasty := i%4 == 3
+		if !hasty {
+			k.await(i*window + 1 + k.random.IntN(window))
+		}
+		k.pause(hasty)
+		k.strike(hasty)
+	}
+	end := k.g.await(t, "the run to end", k.place(), 3*patience, func(e event) bool { return e.Kind == "end" })
+	if end.Error != "" {
+		t.Errorf("the run: %s\n%s", end.Error, k.g.describe())
+	}
+	k.table(end)
+	sameRun(t, want, out, k.steps)
+}
+
+// kills is TestKills.
+type kills struct {
+	t      *testing.T
+	g      *group
+	random *rand.Rand
+	steps  int
+	run    command
+	began  time.Time
+	faults []fault
+	wake   []*time.Timer
+	awake  map[string]time.Time // when a stopped worker goes on
+}
+
+// hit reports whether a worker suffers from a fault yet: it sleeps, or was killed and has not
+// joined again.
+func (k *kills) hit(name string, events []event) bool {
+	for _, f := range k.faults {
+		if f.worker == name && f.length == 0 && !slices.ContainsFunc(events[f.place:], joined(name)) {
+			return true
+		}
+	}
+	return time.Now().Before(k.awake[name])
+}
+
+// place is that of the last fault.
+func (k *kills) place() int {
+	if len(k.faults) == 0 {
+		return 0
+	}
+	return k.faults[len(k.faults)-1].place
+}
+
+// begin asks the coordinator for the run, and follows it from then on, as an operator does.
+func (k *kills) begin() {
+	k.t.Helper()
+	token, err := cluster.ParseToken(k.g.ask(k.t, command{Do: "token", Operator: true, Seconds: 3600}).Text)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	client, err := cluster.NewClient(ctx, cluster.ClientConfig{Address: k.g.address, Token: token})
+	var id string
+	if err == nil {
+		id, err = client.Submit(ctx, cluster.Submission{Config: []byte(k.run.Config), Sets: k.run.Sets})
+	}
+	var run *cluster.Followed
+	if err == nil {
+		run, err = client.Follow(ctx, id, cluster.FollowOptions{})
+	}
+	if err != nil {
+		cancel()
+		k.t.Fatalf("%v\n%s", err, k.g.describe())
+	}
+	k.g.more = func() string {
+		ctx, stop := context.WithTimeout(ctx, 5*time.Second)
+		defer stop()
+		summary, status, err := client.Status(ctx, id)
+		return fmt.Sprintf("the run is %s, at step %d, with %d restarts, %s; %v\n%v", summary.State, summary.Step, summary.Restarts, summary.Error, err, status)
+	}
+	var following sync.WaitGroup
+	following.Add(1)
+	go func() { // ends with the run, or with ctx
+		defer following.Done()
+		for e := range run.Events() {
+			k.tell(told(e))
+		}
+		k.tell(endOf(run.Wait()))
+	}()
+	k.t.Cleanup(func() {
+		cancel()
+		following.Wait()
+	})
+}
+
+func (k *kills) tell(e event) {
+	e.At = time.Now()
+	k.g.line.add(e)
+}
+
+// ended fails the test when the run has ended.
+func ended(e event) bool { return e.Kind == "end" }
+
+// await waits until the run has made a step, after all faults so far.
+func (k *kills) await(step int) {
+	k.t.Helper()
+	what := fmt.Sprintf("step %d, after %d faults", step, len(k.faults))
+	if len(k.faults) > 0 {
+		step = max(step, k.faults[len(k.faults)-1].step+1)
+	}
+	e := k.g.await(k.t, what, k.place(), patience, func(e event) bool { return e.Kind == "step" && e.Step >= step || ended(e) })
+	if ended(e) {
+		k.t.Fatalf("the run ended at step %d after %d faults: %s\n%s", e.Step, len(k.faults), e.Error, k.g.describe())
+	}
+}
+
+// pause waits for a random time: faults come at any moment.
+func (k *kills) pause(hasty bool) {
+	most := 50 * time.Millisecond
+	if hasty {
+		most = 300 * time.Millisecond
+	}
+	time.Sleep(time.Duration(k.random.Int64N(int64(most))))
+}
+
+// strike is a fault.
+func (k *kills) strike(hasty bool) {
+	k.t.Helper()
+	var targets []string
+	k.g.await(k.t, "a worker to be there", 0, patience, func(event) bool {
+		events, _ := k.g.line.from(0)
+		targets = slices.DeleteFunc(present(events), func(name string) bool { return k.hit(name, events) })
+		return len(targets) > 0
+	})
+	events, _ := k.g.line.from(0)
+	if e := events[len(events)-1]; slices.ContainsFunc(events, ended) {
+		k.t.Fatalf("the run ended after %d faults, at step %d: %s\n%s", len(k.faults), lastStep(events), e.Error, k.g.describe())
+	}
+	f := fault{number: len(k.faults) + 1, hasty: hasty, place: len(events), step: lastStep(events)}
+	kind := k.random.IntN(10)
+	f.worker = targets[k.random.IntN(len(targets))]
+	k.g.mu.Lock()
+	target := k.g.workers[f.worker]
+	k.g.mu.Unlock()
+	var err error
+	f.at = time.Now()
+	switch {
+	case kind < 5:
+		f.kind = "kill worker"
+		err = target.cmd.Process.Kill()
+	case kind < 8:
+		f.kind, f.length = "stop worker", time.Second+time.Duration(k.random.Int64N(int64(5*time.Second)))
+		err = target.cmd.Process.Signal(syscall.SIGSTOP)
+		if k.awake == nil {
+			k.awake = make(map[string]time.Time)
+		}
+		k.awake[f.worker] = f.at.Add(f.length + killsSilence)
+		k.wake = append(k.wake, time.AfterFunc(f.length, func() {
+			_ = target.cmd.Process.Signal(syscall.SIGCONT)
+			k.g.line.add(event{At: time.Now(), Kind: "woken", Text: f.worker})
+		}))
+	default:
+		f.kind, f.worker = "kill coordinator", ""
+		k.g.mu.Lock()
+		lead := k.g.lead
+		k.g.mu.Unlock()
+		err = lead.kill()
+	}
+	if err != nil {
+		k.t.Fatalf("%v: %v", f, err)
+	}
+	k.g.line.add(event{At: f.at, Kind: "fault", Text: f.String()})
+	k.faults = append(k.faults, f)
+	if f.worker == "" {
+		k.g.startCoordinator(k.t) // which takes the run up
+	}
+}
+
+// table prints what each fault cost, and checks how soon it was noticed.
+func (k *kills) table(end event) {
+	k.t.Helper()
+	events, _ := k.g.line.from(0)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%3s  %-34s %5s %10s %8s %9s\n", "#", "fault", "step", "noticed s", "lost s", "restarts")
+	total := 0
+	for i, f := range k.faults {
+		until := len(events) // the next fault
+		if i+1 < len(k.faults) {
+			until = k.faults[i+1].place
+		}
+		restarts, noticed := 0, "-"
+		for _, e := range events[f.place:until] {
+			if e.Kind == "restart" {
+				restarts++
+			}
+		}
+		total += restarts
+		within := time.Second
+		if f.length > 0 {
+			within = killsSilence + time.Second
+		}
+		switch took, ok := after(f, events, gone(f.worker)); {
+		case f.worker == "":
+			if took, ok := after(f, events, func(e event) bool { return e.Kind == "listening" }); ok {
+				noticed = fmt.Sprintf("(%.2f)", took.Seconds())
+			}
+		case ok:
+			noticed = fmt.Sprintf("%.2f", took.Seconds())
+			if took > within {
+				k.t.Errorf("fault %d, %v: noticed after %.2f s, want %.2f at most", f.number, f, took.Seconds(), within.Seconds())
+			}
+		case f.length > 0 && f.length < killsSilence+500*time.Millisecond || k.coordinatorKilled(f, within):
+		default:
+			k.t.Errorf("fault %d, %v: not noticed", f.number, f)
+		}
+		fmt.Fprintf(&b, "%3d  %-34s %5d %10s %8s %9d\n", f.number, f, f.step, noticed, lost(f, events, until), restarts)
+	}
+	k.t.Logf("%d faults in %d steps, %d restarts, %.1f s in all:\n%s", len(k.faults), k.steps, total, end.At.Sub(k.began).Seconds(), &b)
+}
+
+// coordinatorKilled reports whether the coordinator was killed soon after a fault.
+func (k *kills) coordinatorKilled(f fault, within time.Duration) bool {
+	return slices.ContainsFunc(k.faults, func(o fault) bool {
+		return o.worker == "" && o.at.After(f.at) && o.at.Before(f.at.Add(within))
+	})
+}
+
+// after is how long after a fault an event came, unless the coordinator was killed before.
+func after(f fault, events []event, want func(event) bool) (time.Duration, bool) {
+	for _, e := range events[f.place:] {
+		if want(e) && e.At.After(f.at) {
+			return e.At.Sub(f.at), true
+		}
+		if e.Kind == "listening" {
+			break
+		}
+	}
+	return 0, false
+}
+
+// lost is how long it took until the run was where it was.
+func lost(f fault, events []event, until int) string {
+	again := -1 // the first restart before the next fault
+	step := f.step
+	for i, e := range events[f.place:until] {
+		if e.Kind == "restart" || e.Kind == "listening" {
+			again = f.place + i
+			break
+		}
+		if e.Kind == "step" {
+			step = max(step, e.Step)
+		}
+	}
+	from := f.place
+	if again >= 0 {
+		from = again
+	} else {
+		step = f.step + 1
+	}
+	for _, e := range events[from:] {
+		if e.Kind == "step" && e.Step >= step || ended(e) {
+			return fmt.Sprintf("%.2f", e.At.Sub(f.at).Seconds())
+		}
+	}
+	return "-"
+}

@@ -1,0 +1,267 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/troupe-ml/troupe/internal/netlab"
+)
+
+// The hosts of a lab.
+const (
+	bossHost = "coordinator"
+	port     = "7070"
+)
+
+// netRun is a run that takes as long as a test's network needs.
+var netRun = []string{"run.checkpoint_every=10", "run.eval_every=50", "run.keep=2",
+	"model.hidden=64", "model.context=64", "batch.sequences=32", "batch.microbatch=4"}
+
+// network is a cluster in a lab.
+type network struct {
+	*group
+	lab   *netlab.Lab
+	steps int
+	out   string
+	want  string
+	run   command
+	begun event
+	began time.Time
+	cut   time.Time // when the disturbance began
+	place int       // in the timeline, then
+	step  int       // of the run, then
+}
+
+// newNetwork makes a lab with a coordinator and workers, all at the defaults of silence and
+// lease.
+func newNetwork(t *testing.T, n, steps int, sets ...string) *network {
+	t.Helper()
+	hosts := append([]string{bossHost}, workers(n)...)
+	lab := netlab.New(t, hosts...)
+	want := filepath.Join(t.TempDir(), "want")
+	sets = slices.Concat(netRun, []string{fmt.Sprintf("run.steps=%d", steps)}, sets)
+	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
+	g := newGroup(t, &group{
+		program: func(ctx context.Context, host string) *exec.Cmd { return lab.Command(ctx, host, os.Args[0]) },
+		boss:    settings{Listen: lab.Address(bossHost) + ":" + port, Silence: 3 * time.Second, Lease: 30 * time.Second},
+	})
+	g.join(t, workers(n)...)
+	out := filepath.Join(t.TempDir(), "out")
+	return &network{group: g, lab: lab, steps: steps, out: out, want: want,
+		run: command{Do: "run", Config: smallRun, Sets: keys(t, out, sets), Workers: n, Seconds: patience.Seconds()}}
+}
+
+// begin begins the run and waits until it has made a step.
+func (n *network) begin(t *testing.T, step int) {
+	t.Helper()
+	n.began = time.Now()
+	n.begun = n.ask(t, n.run)
+	if n.begun.Count != n.run.Workers {
+		t.Errorf("%d workers have ranks, want %d", n.begun.Count, n.run.Workers)
+	}
+	if step > 0 {
+		n.await(t, fmt.Sprintf("step %d", step), 0, patience, func(e event) bool { return e.Kind == "step" && e.Step >= step })
+	}
+	events, _ := n.line.from(0)
+	n.cut, n.place, n.step = time.Now(), len(events), lastStep(events)
+}
+
+// report is what a disturbance cost.
+type report struct {
+	noticed  time.Duration // until the coordinator's word; 0: never
+	restarts int
+}
+
+// finish waits for the run's end, which must be that of the undisturbed run, and says what the
+// disturbance has cost.
+func (n *network) finish(t *testing.T) (r report) {
+	t.Helper()
+	end := n.await(t, "the run to end", 0, 5*patience, ended)
+	if end.Error != "" {
+		t.Fatalf("the run: %s\n%s", end.Error, n.describe())
+	}
+	events, _ := n.line.from(n.place)
+	f := fault{at: n.cut, place: 0, step: n.step}
+	for _, e := range events {
+		if e.Kind == "restart" {
+			r.restarts++
+		}
+		if e.Kind == "log" && e.Text == "worker is gone" && r.noticed == 0 {
+			r.noticed = e.At.Sub(n.cut)
+		}
+	}
+	noticed := "never"
+	if r.noticed > 0 {
+		noticed = fmt.Sprintf("after %.2f s", r.noticed.Seconds())
+	}
+	t.Logf("%d steps in %.1f s; a worker's loss was noticed %s; %s s until the run was where it was; %d restarts",
+		n.steps, end.At.Sub(n.began).Seconds(), noticed, lost(f, events, len(events)), r.restarts)
+	for _, e := range events {
+		if e.Kind == "restart" {
+			t.Log(e)
+		}
+	}
+	sameRun(t, n.want, n.out, n.steps)
+	t.Log("losses, gradient norms, weights and the optimizer's state are equal to the bit")
+	return r
+}
+
+// during waits for the length of a disturbance.
+func during(d time.Duration) { time.Sleep(d) }
+
+// TestNetSlow: over a network with delay, loss and a rate a run goes on undisturbed.
+func TestNetSlow(t *testing.T) {
+	n := newNetwork(t, 3, 60, "pipeline.stages=3")
+	n.lab.SetLinks(netlab.Link{Delay: time.Millisecond, LossPercent: 1, BitsPerSecond: 100e6})
+	n.begin(t, 0)
+	if r := n.finish(t); r.restarts != 0 || r.noticed != 0 {
+		t.Errorf("%+v: want a run that goes on", r)
+	}
+	for _, host := range n.lab.Hosts() {
+		t.Logf("%s: %+v", host, n.lab.Counts(host))
+	}
+}
+
+// TestNetShortPartition: 2 s without a worker are no loss of it.
+func TestNetShortPartition(t *testing.T) {
+	n := newNetwork(t, 3, 60, "pipeline.stages=3")
+	n.begin(t, 20)
+	n.lab.Partition([]string{"worker-1"})
+	during(2 * time.Second)
+	n.lab.Heal()
+	if r := n.finish(t); r.restarts != 0 || r.noticed != 0 {
+		t.Errorf("%+v: want a run that goes on", r)
+	}
+}
+
+// noticedIn makes sure that a loss was noticed, within the silence and a second.
+func (r report) noticedIn(t *testing.T, most time.Duration) {
+	t.Helper()
+	if r.noticed == 0 || r.noticed > most {
+		t.Errorf("the loss was noticed after %v, want at most %v", r.noticed, most)
+	}
+}
+
+// TestNetLongPartition: a worker that can't be reached for 30 s is lost; the run goes on with
+// the others, and the worker joins again by itself.
+func TestNetLongPartition(t *testing.T) {
+	n := newNetwork(t, 3, 60, "pipeline.stages=3")
+	n.begin(t, 20)
+	n.lab.Partition([]string{"worker-1"})
+	during(30 * time.Second)
+	healed := n.line.place()
+	n.lab.Heal()
+	back := n.await(t, "worker-1 to join again", healed, patience, joined("worker-1"))
+	t.Logf("worker-1 joined again %.1f s after the partition's end", back.At.Sub(n.cut.Add(30*time.Second)).Seconds())
+	r := n.finish(t)
+	r.noticedIn(t, 4*time.Second)
+	if r.restarts != 1 {
+		t.Errorf("%d restarts, want 1", r.restarts)
+	}
+}
+
+// TestNetOnlyWorker: where the only worker can't be reached for 30 s, the run waits for it.
+func TestNetOnlyWorker(t *testing.T) {
+	n := newNetwork(t, 1, 60, "pipeline.stages=2")
+	n.begin(t, 20)
+	n.lab.Partition([]string{"worker-0"})
+	during(30 * time.Second)
+	n.lab.Heal()
+	r := n.finish(t)
+	r.noticedIn(t, 4*time.Second)
+	if r.restarts != 1 {
+		t.Errorf("%d restarts, want 1", r.restarts)
+	}
+}
+
+// TestNetBetweenWorkers: two workers that can't reach each other, but both the coordinator. For
+// 2 s the run waits. For longer it goes on without one of them, also when they never can again.
+func TestNetBetweenWorkers(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		length   time.Duration // 0: to the end of the run
+		restarts int
+	}{{"2 s", 2 * time.Second, 0}, {"20 s", 20 * time.Second, 1}, {"for ever", 0, 1}} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNetwork(t, 3, 60, "pipeline.stages=3")
+			n.begin(t, 20)
+			n.lab.Cut("worker-0", "worker-1")
+			n.lab.Cut("worker-1", "worker-0")
+			if tt.length > 0 {
+				during(tt.length)
+				n.lab.Heal()
+			}
+			if r := n.finish(t); r.restarts != tt.restarts {
+				t.Errorf("%d restarts, want %d", r.restarts, tt.restarts)
+			}
+			if tt.restarts == 0 {
+				return
+			}
+			restart := n.await(t, "the restart", n.place, 0, func(e event) bool { return e.Kind == "restart" })
+			// A broken network is told from a slow one after three times the silence.
+			if took := restart.At.Sub(n.cut); took > 11*time.Second {
+				t.Errorf("one of them was given up after %.2f s, want at most 11", took.Seconds())
+			}
+			stall, err := n.find(n.place, 0, func(e event) bool { return e.Kind == "stall" })
+			if took := stall.At.Sub(n.cut); err != nil || took > 5*time.Second {
+				t.Errorf("the run has not said within 5 s (the silence and 2 s) what it waits for: %v, %v", stall, err)
+			}
+		})
+	}
+}
+
+// TestNetOneWay: a worker that hears the coordinator but is not heard by it, and the other way
+// about.
+func TestNetOneWay(t *testing.T) {
+	for _, way := range [][2]string{{"worker-1", bossHost}, {bossHost, "worker-1"}} {
+		t.Run("nothing from "+way[0], func(t *testing.T) {
+			n := newNetwork(t, 3, 60, "pipeline.stages=3")
+			n.begin(t, 20)
+			n.lab.Cut(way[0], way[1])
+			during(10 * time.Second)
+			healed := n.line.place()
+			n.lab.Heal()
+			n.await(t, "worker-1 to join again", healed, patience, joined("worker-1"))
+			r := n.finish(t)
+			r.noticedIn(t, 4*time.Second)
+			if r.restarts != 1 {
+				t.Errorf("%d restarts, want 1", r.restarts)
+			}
+		})
+	}
+}
+
+// TestNetCoordinatorAlone: a coordinator that reaches nobody for 5 s loses all its workers; they
+// join again, and the run goes on.
+func TestNetCoordinatorAlone(t *testing.T) {
+	n := newNetwork(t, 3, 60, "pipeline.stages=3")
+	n.begin(t, 20)
+	n.lab.Partition([]string{bossHost})
+	during(5 * time.Second)
+	n.lab.Heal()
+	r := n.finish(t)
+	r.noticedIn(t, 4*time.Second)
+	if r.restarts == 0 {
+		t.Error("no restarts, want 1")
+	}
+}
+
+// TestNetCoordinatorKilled: a coordinator that is killed and started again, on a network, takes
+// the run up with the workers that are there.
+func TestNetCoordinatorKilled(t *testing.T) {
+	n := newNetwork(t, 3, 60, "pipeline.stages=3")
+	n.lab.SetLinks(netlab.Link{Delay: time.Millisecond})
+	n.begin(t, 20)
+	if err := n.lead.kill(); err != nil {
+		t.Fatal(err)
+	}
+	n.startCoordinator(t)
+	n.ask(t, n.run)
+	n.finish(t)
+}

@@ -1,0 +1,162 @@
+package cluster
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/cluster/internal/transport"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// probeProtocol is the name of the streams by which the way to another process is measured:
+// the one that dials writes a length and that many bytes, the other answers with one byte.
+const probeProtocol = "probe"
+
+const (
+	limitProbeBytes = 64 << 20
+	probeBytes      = 8 << 20
+	probePings      = 10
+	probeTime       = 30 * time.Second
+)
+
+// serveProbe swallows what comes.
+func serveProbe(conn net.Conn, _ transport.Peer) {
+	defer conn.Close() //nolint:errcheck // it has ended
+	if conn.SetDeadline(time.Now().Add(probeTime)) != nil {
+		return
+	}
+	var n [4]byte
+	for {
+		if _, err := io.ReadFull(conn, n[:]); err != nil {
+			return
+		}
+		size := binary.LittleEndian.Uint32(n[:])
+		if size > limitProbeBytes {
+			return
+		}
+		if _, err := io.CopyN(io.Discard, conn, int64(size)); err != nil {
+			return
+		}
+		if _, err := conn.Write(n[:1]); err != nil {
+			return
+		}
+	}
+}
+
+// measureLink measures the way to another process: half of the shortest round trip, and
+// the bytes that arrive a second beyond that.
+func measureLink(ctx context.Context, t transport.Transport, p *wire.Peer) *wire.Link {
+	l := &wire.Link{To: p.GetName()}
+	if err := measureInto(ctx, t, p, l); err != nil {
+		l.Error = fmt.Sprintf("%.1000s", err)
+	}
+	return l
+}
+
+func measureInto(ctx context.Context, t transport.Transport, p *wire.Peer, l *wire.Link) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	address := p.GetDataAddress()
+	if address == "" {
+		address = p.GetAddress()
+	}
+	conn, err := t.Dial(ctx, address, probeProtocol)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // it has ended
+	if err := conn.SetDeadline(time.Now().Add(probeTime)); err != nil {
+		return err
+	}
+	block := make([]byte, 4+probeBytes)
+	trip := func(n int) (time.Duration, error) {
+		binary.LittleEndian.PutUint32(block, uint32(n)) //nolint:gosec // at most probeBytes
+		began := time.Now()
+		if _, err := conn.Write(block[:4+n]); err != nil {
+			return 0, err
+		}
+		_, err := io.ReadFull(conn, make([]byte, 1))
+		return time.Since(began), err
+	}
+	shortest := time.Duration(0)
+	for range probePings {
+		d, err := trip(0)
+		if err != nil {
+			return err
+		}
+		if shortest == 0 || d < shortest {
+			shortest = d
+		}
+	}
+	var took time.Duration
+	for range 2 { // the first one finds out how fast it may go
+		if took, err = trip(probeBytes); err != nil {
+			return err
+		}
+	}
+	l.LatencyMs = float64(shortest) / 2 / float64(time.Millisecond)
+	l.BytesPerS = probeBytes / max(took-shortest, time.Microsecond).Seconds()
+	return nil
+}
+
+// connect measures the ways from this worker to others.
+func (w *worker) connect(number uint64, m *wire.Connect) {
+	answer := &wire.Connected{}
+	for _, p := range m.GetPeers() {
+		answer.Links = append(answer.Links, measureLink(context.Background(), w.transport, p))
+	}
+	w.tell(&wire.Control{Request: number, Kind: &wire.Control_Connected{Connected: answer}})
+}
+
+// ask sends a worker a request and waits for its reply.
+func (c *Coordinator) ask(ctx context.Context, worker uuid.UUID, m *wire.Control) (*wire.Control, error) {
+	reply := make(chan *wire.Control, 1)
+	c.mu.Lock()
+	c.requests++
+	m.Request = c.requests
+	c.asked[m.GetRequest()] = reply
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.asked, m.GetRequest())
+	}()
+	if err := c.mesh.Control(worker, m); err != nil {
+		return nil, err
+	}
+	for {
+		c.mu.Lock()
+		_, there := c.workers[worker]
+		changed := c.changed
+		c.mu.Unlock()
+		if !there {
+			return nil, fmt.Errorf("worker %v is gone", worker)
+		}
+		select {
+		case got := <-reply:
+			return got, nil
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// replied hands a reply to the one who asked. It reports whether it was one.
+func (c *Coordinator) replied(m *wire.Control) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	reply := c.asked[m.GetRequest()]
+	if reply == nil {
+		return false
+	}
+	delete(c.asked, m.GetRequest())
+	reply <- m
+	return true
+}

@@ -1,0 +1,352 @@
+package cluster_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/goleak"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/cluster"
+	"github.com/troupe-ml/troupe/config"
+)
+
+// Environment variables that make the test binary a process of a cluster. One process may
+// have one transport, so the tests have none of their own.
+const (
+	roleVariable     = "TROUPE_CLUSTER_ROLE"
+	settingsVariable = "TROUPE_CLUSTER_SETTINGS"
+)
+
+func TestMain(m *testing.M) {
+	var play func() error
+	switch os.Getenv(roleVariable) {
+	case "coordinator":
+		play = playCoordinator
+	case "worker":
+		play = playWorker
+	default:
+		goleak.VerifyTestMain(m)
+		return
+	}
+	if err := play(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// settings are what a process is started with.
+type settings struct {
+	Name     string // of a worker
+	Join     string // what a worker joins
+	Listen   string
+	CertFile string // of a worker
+	Dir      string // of the coordinator's authority
+	Silence  time.Duration
+	Lease    time.Duration
+	Threads  int
+}
+
+func readSettings() (s settings, err error) {
+	err = json.Unmarshal([]byte(os.Getenv(settingsVariable)), &s)
+	return s, err
+}
+
+// command is what a test asks of a process, a line of JSON on its standard input.
+type command struct {
+	ID       int
+	Do       string   // "token", "run", "status", "lower generation"
+	Seconds  float64  // of a token's life; for which a run waits for all its workers
+	Workers  int      // that a run begins with; how much lower the generation is to be
+	Config   string   // of a run
+	Sets     []string // of a run
+	FromStep int
+	Operator bool // the token is one's
+}
+
+// event is what a process tells, a line of JSON on its standard output.
+type event struct {
+	At    time.Time
+	Kind  string // "listening", "reply", "log", "step", "checkpoint", "restart", "warning", "stall", "end"
+	ID    int    // of the command that it answers
+	Step  int
+	Text  string
+	Error string
+	Attrs map[string]string // of a log line
+	Count int               // workers of a run, goroutines
+}
+
+func (e event) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s", e.At.Format("15:04:05.000"), e.Kind)
+	if e.Step > 0 {
+		fmt.Fprintf(&b, " %d", e.Step)
+	}
+	if e.Text != "" {
+		fmt.Fprintf(&b, " %s", e.Text)
+	}
+	if len(e.Attrs) > 0 {
+		fmt.Fprintf(&b, " %v", e.Attrs)
+	}
+	if e.Error != "" {
+		fmt.Fprintf(&b, " error: %s", e.Error)
+	}
+	return b.String()
+}
+
+// teller writes events.
+type teller struct {
+	mu  sync.Mutex
+	out *json.Encoder
+}
+
+func newTeller() *teller { return &teller{out: json.NewEncoder(os.Stdout)} }
+
+func (t *teller) tell(e event) {
+	e.At = time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_ = t.out.Encode(e) // the test has ended
+}
+
+// logHandler makes events of log lines.
+type logHandler struct {
+	*teller
+	attrs []slog.Attr
+}
+
+func (h logHandler) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+func (h logHandler) WithGroup(string) slog.Handler                    { return h }
+func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	h.attrs = append(h.attrs[:len(h.attrs):len(h.attrs)], attrs...)
+	return h
+}
+
+func (h logHandler) Handle(_ context.Context, r slog.Record) error {
+	e := event{Kind: "log", Text: r.Message, Attrs: make(map[string]string)}
+	note := func(a slog.Attr) bool { e.Attrs[a.Key] = a.Value.String(); return true }
+	for _, a := range h.attrs {
+		note(a)
+	}
+	r.Attrs(note)
+	h.tell(e)
+	return nil
+}
+
+// conductor is the coordinator's process.
+type conductor struct {
+	*teller
+	c       *cluster.Coordinator
+	running sync.WaitGroup
+
+	mu  sync.Mutex
+	run *troupe.Run
+}
+
+// playCoordinator is a coordinator that does as the lines on its standard input say, and
+// ends with that.
+func playCoordinator() error {
+	s, err := readSettings()
+	if err != nil {
+		return err
+	}
+	p := &conductor{teller: newTeller()}
+	p.c, err = cluster.NewCoordinator(cluster.Config{Listen: s.Listen, Dir: s.Dir, Silence: s.Silence, Lease: s.Lease, Logger: slog.New(logHandler{teller: p.teller})})
+	if err != nil {
+		return err
+	}
+	defer p.c.Close()
+	p.tell(event{Kind: "listening", Text: p.c.Address()})
+	ctx, cancel := context.WithCancel(context.Background())
+	in := json.NewDecoder(os.Stdin)
+	for {
+		var c command
+		if err := in.Decode(&c); err != nil {
+			if err == io.EOF {
+				err = nil
+			}
+			cancel()
+			p.running.Wait()
+			return err
+		}
+		switch c.Do {
+		case "token":
+			role := cluster.RoleWorker
+			if c.Operator {
+				role = cluster.RoleOperator
+			}
+			token, err := p.c.NewToken(role, seconds(c.Seconds))
+			p.reply(c, event{Text: token.String()}, err)
+		case "status":
+			p.reply(c, event{Text: p.status(), Count: runtime.NumGoroutine()}, nil)
+		case "lower generation":
+			p.c.LowerGeneration(uint64(c.Workers)) //nolint:gosec // small
+			p.reply(c, event{}, nil)
+		case "run":
+			p.running.Add(1)
+			go func() { // ends with the run
+				defer p.running.Done()
+				p.train(ctx, c)
+			}()
+		default:
+			p.reply(c, event{}, fmt.Errorf("unknown command %q", c.Do))
+		}
+	}
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+func (p *conductor) reply(c command, e event, err error) {
+	e.Kind, e.ID = "reply", c.ID
+	if err != nil {
+		e.Error = err.Error()
+	}
+	p.tell(e)
+}
+
+// status says what everybody does.
+func (p *conductor) status() string {
+	var b strings.Builder
+	for _, m := range p.c.Members() {
+		fmt.Fprintf(&b, "worker %s at %s, heard %.1f s ago, ranks %v\n", m.Name, m.Address, time.Since(m.Heard).Seconds(), m.Ranks)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run == nil {
+		b.WriteString("no run")
+	} else {
+		b.WriteString(p.run.Status().String())
+	}
+	return b.String()
+}
+
+// train does a run.
+func (p *conductor) train(ctx context.Context, c command) {
+	run, busy, err := p.begin(ctx, c)
+	p.reply(c, event{Count: busy}, err)
+	if err != nil {
+		return
+	}
+	p.mu.Lock()
+	p.run = run
+	p.mu.Unlock()
+	stop := context.AfterFunc(ctx, run.Kill)
+	defer stop()
+	for e := range run.Events() {
+		p.tell(told(e))
+	}
+	result, err := run.Wait()
+	p.mu.Lock()
+	p.run = nil
+	p.mu.Unlock()
+	end := endOf(result, err)
+	end.ID = c.ID
+	p.tell(end)
+}
+
+// told is what a test is told of a run's event.
+func told(e troupe.Event) event {
+	switch e := e.(type) {
+	case troupe.StepEvent:
+		return event{Kind: "step", Step: e.Step}
+	case troupe.CheckpointEvent:
+		return event{Kind: "checkpoint", Step: int(e.Step)}
+	case troupe.RestartEvent:
+		return event{Kind: "restart", Text: e.Err.Error(), Count: e.Restart}
+	case troupe.WarningEvent:
+		return event{Kind: "warning", Text: e.Text}
+	case troupe.StallEvent:
+		return event{Kind: "stall", Text: e.Status.Explain()}
+	}
+	return event{Kind: fmt.Sprintf("%T", e)}
+}
+
+func endOf(result troupe.Result, err error) event {
+	e := event{Kind: "end", Step: result.Step}
+	if err != nil {
+		e.Error = err.Error()
+	}
+	return e
+}
+
+// begin waits for free workers and starts a run, whose number of workers it returns.
+func (p *conductor) begin(ctx context.Context, c command) (run *troupe.Run, busy int, err error) {
+	cfg, err := config.Parse("test.toml", []byte(c.Config), c.Sets, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); ; {
+		free := 0
+		for _, m := range p.c.Members() {
+			if m.Run == uuid.Nil {
+				free++
+			}
+		}
+		if free >= c.Workers || free > 0 && time.Since(began) > seconds(c.Seconds) {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		}
+	}
+	run, err = troupe.Start(ctx, cfg, troupe.Options{Hosts: p.c.Hosts(), FromStep: c.FromStep})
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, m := range p.c.Members() {
+		if len(m.Ranks) > 0 {
+			busy++
+		}
+	}
+	return run, busy, nil
+}
+
+// playWorker is a worker that takes its token from the first line of its standard input, and
+// ends with that.
+func playWorker() error {
+	s, err := readSettings()
+	if err != nil {
+		return err
+	}
+	in := bufio.NewReader(os.Stdin)
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("the token: %w", err)
+	}
+	cfg := cluster.WorkerConfig{Join: s.Join, Name: s.Name, Listen: s.Listen, CertFile: s.CertFile, Threads: s.Threads,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	if line = strings.TrimSpace(line); line != "" {
+		if cfg.Token, err = cluster.ParseToken(line); err != nil {
+			return err
+		}
+	}
+	runtime.GOMAXPROCS(s.Threads + 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() { // ends with the standard input
+		t := newTeller()
+		for {
+			if _, err := in.ReadString('\n'); err != nil {
+				cancel()
+				return
+			}
+			t.tell(event{Kind: "reply", Count: runtime.NumGoroutine()})
+		}
+	}()
+	return cluster.Work(ctx, cfg)
+}

@@ -1,0 +1,74 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/troupe-ml/troupe/cluster/internal/pki"
+	"github.com/troupe-ml/troupe/cluster/internal/transport"
+)
+
+// Pauses between tries to reach a coordinator, and how often is said that it can't be. The
+// most is short beside the time in which a name server forgets that a name did not exist.
+const (
+	reachFirst    = 100 * time.Millisecond
+	reachMost     = 2 * time.Second
+	reachSayEvery = 30 * time.Second
+)
+
+// reach calls f until the coordinator is there: where many processes are started at once
+// it may come last, and its name may not exist yet. What trying again does not help ends it.
+func (w *worker) reach(ctx context.Context, f func() error) error {
+	var said time.Time
+	for pause := reachFirst; ; pause = min(2*pause, reachMost) {
+		err := f()
+		if err == nil || ctx.Err() != nil || !absent(err) {
+			return err
+		}
+		if time.Since(said) >= reachSayEvery {
+			w.log.Warn("the coordinator can't be reached; the worker keeps trying", "coordinator", w.cfg.Join, "err", err)
+			said = time.Now()
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// absent reports whether an error says that nobody has answered, in contrast to a no.
+func absent(err error) bool {
+	if errors.Is(err, transport.ErrRefused) || errors.Is(err, ErrRefused) {
+		return false
+	}
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial" || // with errors of names
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) // of a proxy, or one that is about to end
+}
+
+// outlived says why a certificate in a file is no longer of use to a process that has a token
+// too: it has expired, or the token is of another cluster.
+func outlived(cert tls.Certificate, root []byte, t pki.Token, now time.Time) string {
+	if sha256.Sum256(root) != t.Authority {
+		return "the token is of another cluster"
+	}
+	leaf, err := x509.ParseCertificate(cert.Certificate[0])
+	if err != nil {
+		return err.Error()
+	}
+	if now.After(leaf.NotAfter) {
+		return fmt.Sprintf("it has expired, on %s", leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return ""
+}
