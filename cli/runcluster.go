@@ -121,14 +121,12 @@ const waitEvery = 200 * time.Millisecond
 
 // followed shows a coordinator's run until it ends, or who follows leaves.
 func (a *app) followed(ctx context.Context, c *cluster.Client, address, id string, known bool, o runFlags, signals <-chan os.Signal) error {
-	again := fmt.Sprintf("engine follow %s --cluster %s", id, address)
-	f, err := start(a, "left the run; to follow it again: "+again, func() (*cluster.Followed, error) {
-		return c.Follow(ctx, id, cluster.FollowOptions{Known: known, Notice: func(text string) { say(a.err, "%s", text) }})
-	}, signals)
+	// A signal meanwhile waits: the run, once it is followed, can be told to stop.
+	f, err := c.Follow(ctx, id, cluster.FollowOptions{Known: known, Notice: func(text string) { say(a.err, "%s", text) }})
 	if err != nil {
 		return err
 	}
-	again = fmt.Sprintf("engine follow %s --cluster %s", f.ID, address)
+	again := fmt.Sprintf("engine follow %s --cluster %s", f.ID, address)
 	show := a.newReporter(f.LogEvery, o)
 	res, err := follow(f, show, signals)
 	switch {

@@ -139,6 +139,7 @@ func (r *run) takeUp(o troupe.Options) error {
 	r.state = wire.RunSummary_WAITING
 	r.publish(&wire.RunEvent{Kind: &wire.RunEvent_Waiting{Waiting: &wire.WaitingEvent{Text: fmt.Sprintf("the coordinator was started again; the run waits for workers: it had %d", r.want)}}})
 	r.mu.Unlock()
+	tries := 0
 	for pause := refollowFirst; ; pause = min(2*pause, refollowMost) {
 		err := r.start(o)
 		var lost *placement.LostError
@@ -148,7 +149,9 @@ func (r *run) takeUp(o troupe.Options) error {
 		case r.ctx.Err() != nil:
 			return err
 		case !errors.As(err, &lost) && !errors.Is(err, troupe.ErrNoWorkers) && kindOf(err) != wire.ApiError_TRY_AGAIN:
-			return err
+			if tries++; tries >= takeUpTries { // workers that come back may not be ready at once
+				return err
+			}
 		}
 		r.c.log.Warn("can't take a run up yet", "run", r.id, "err", err)
 		select {

@@ -257,16 +257,16 @@ func (w *worker) welcome(m *wire.Welcome) {
 	w.coordinator, w.welcomed = m.GetCoordinator(), true
 	w.silence = time.Duration(m.GetSilenceS() * float64(time.Second))
 	w.mu.Unlock()
-	if err := w.mesh.SetPeer(m.GetCoordinator()); err != nil {
-		w.log.Error("the coordinator's greeting", "err", err)
-		return
-	}
-	id, _ := uuid.FromBytes(m.GetCoordinator().GetIncarnation()) // which SetPeer has looked at
+	id, _ := uuid.FromBytes(m.GetCoordinator().GetIncarnation()) // which SetPeer looks at
 	if was != nil && string(was.GetIncarnation()) != string(id[:]) {
 		if old, err := uuid.FromBytes(was.GetIncarnation()); err == nil {
 			w.mesh.Forget(old)
 		}
-		w.giveUp("the coordinator was started again")
+		w.giveUp("the coordinator was started again") // before an order of the new one can come
+	}
+	if err := w.mesh.SetPeer(m.GetCoordinator()); err != nil {
+		w.log.Error("the coordinator's greeting", "err", err)
+		return
 	}
 	w.mesh.Reconnected(id)
 	w.log.Info("joined", "coordinator", m.GetCoordinator().GetAddress(), "address", w.transport.Address())

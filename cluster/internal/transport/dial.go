@@ -76,7 +76,7 @@ func (d Dialer) greet(conn net.Conn, protocol string) error {
 	var answer [1]byte
 	if _, err := io.ReadFull(conn, answer[:]); err != nil {
 		if errors.Is(err, io.EOF) {
-			return fmt.Errorf("%w: it closed the connection: its log says why", ErrRefused)
+			return fmt.Errorf("%w: it closed the connection, and its log says why: %w", ErrRefused, io.EOF)
 		}
 		return refusal(err) // of TLS 1.3, where the other side refuses a certificate after the handshake
 	}
