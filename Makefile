@@ -62,6 +62,10 @@ proto: ## write the Go code of the wire's schema again
 check-net: ## run the tests over networks with delay, loss, a rate and partitions (Linux, as root)
 	TROUPE_NETLAB=1 $(GO) test -count=1 -timeout 20m -run Net ./internal/netlab/... $(addsuffix /...,$(wildcard ./cluster))
 
+.PHONY: check-scale
+check-scale: ## measure 64 to 1,024 stages in 17 actor systems
+	$(GO) test -run '^$$' -bench Stages -benchtime 1x -timeout 20m ./cluster/internal/mesh
+
 .PHONY: check-cuda
 check-cuda: ## compile the CUDA kernels for several GPUs with NVIDIA's compiler, which pip fetches (no GPU needed)
 	GO=$(GO) scripts/cuda-check
