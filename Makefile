@@ -75,6 +75,9 @@ IDLE_MINUTES ?= 10
 .PHONY: check-idle
 check-idle: ## watch what an idle coordinator and an idle worker cost for IDLE_MINUTES (10) (Linux)
 	TROUPE_IDLE=1 $(GO) test -count=1 -timeout 60m -v -run '^TestIdle$$' ./cluster -idle.minutes $(IDLE_MINUTES)
+.PHONY: check-scale
+check-scale: ## measure 64 to 1,024 stages in 17 actor systems
+	$(GO) test -run '^$$' -bench Stages -benchtime 1x -timeout 20m ./cluster/internal/mesh
 
 .PHONY: check-cuda
 check-cuda: ## compile the CUDA kernels for several GPUs with NVIDIA's compiler, which pip fetches (no GPU needed)

@@ -105,6 +105,14 @@ func (r *Run) Observe(s Snapshot) {
 	}
 }
 
+// Publish tells whoever listens to the run's events of another one.
+func (r *Run) Publish(e Event) { r.system.Root.Send(r.supervisor, &publish{e}) }
+
+// Stalled says, unasked, what everybody waits for.
+func (r *Run) Stalled(quiet time.Duration) {
+	r.Publish(StallEvent{Quiet: quiet, Status: r.Status()})
+}
+
 // Lost tells the run that the process of some ranks is gone: it ends with err.
 func (r *Run) Lost(ranks []int, err error) {
 	r.system.Root.Send(r.supervisor, &lost{ranks, err})

@@ -77,6 +77,10 @@ func (s *supervisor) Receive(ctx actor.Context) {
 		if pid := s.pids[schedulerName]; pid != nil {
 			ctx.Send(pid, m)
 		}
+	case *publish:
+		if pid := s.pids[metricsName]; pid != nil {
+			ctx.Send(pid, m)
+		}
 	case *halted:
 		s.rest(stageName(m.rank))
 	case *left:

@@ -395,7 +395,13 @@ func (c *Coordinator) status(m beat.Member, s *wire.StatusReply) {
 		a.observe(m, s)
 		a.unreachable(m, s.GetUnreachable())
 	}
-	if quiet := c.mesh.Unreachable(unreachableSilences * c.cfg.Silence)[m.ID]; quiet > 0 {
+	switch quiet := c.mesh.Unreachable(c.cfg.Silence)[m.ID]; {
+	case quiet == 0:
+	case quiet < unreachableSilences*c.cfg.Silence:
+		if a != nil {
+			a.stalled(m.Name, quiet, fmt.Errorf("messages to it are not acknowledged for %.1f s", quiet.Seconds()))
+		}
+	default:
 		c.beats.Expel(m.ID, fmt.Errorf("messages to it are not acknowledged for %.1f s", quiet.Seconds()))
 	}
 }

@@ -270,7 +270,7 @@ func (w *worker) status() []*wire.StatusReply {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var all []*wire.StatusReply
-	far := w.mesh.Unreachable(unreachableSilences * w.silence)
+	far := w.mesh.Unreachable(w.silence)
 	for _, p := range w.parts {
 		if p.stages == nil {
 			continue

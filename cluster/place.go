@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
 	"github.com/troupe-ml/troupe/config"
@@ -69,7 +70,7 @@ func (c *Coordinator) keptApart(a, b uuid.UUID) bool {
 
 // regroupTime is how long a run that has lost a worker waits for as many as it had: one
 // that was started again takes a moment to join.
-const regroupTime = 3 * time.Second
+const regroupTime = time.Second
 
 // Choose takes as many free workers as there are ranks, or all.
 func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Duration) (placement.Workers, error) {
@@ -142,7 +143,7 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 	if err != nil {
 		return nil, nil, err
 	}
-	a = &attempt{c: h.Coordinator, id: id, generation: h.generation, answers: make(chan answer, 2*len(free)), gone: make(chan struct{})}
+	a = &attempt{c: h.Coordinator, id: id, generation: h.generation, answers: make(chan answer, 2*len(free)), gone: make(chan struct{}), told: make(map[string]bool)}
 	for _, w := range free {
 		w.attempt = a
 		a.shares = append(a.shares, &share{Member: w.Member})
@@ -214,6 +215,7 @@ type attempt struct {
 	actors *actors.Run
 	err    error // the first worker that was lost
 	gone   chan struct{}
+	told   map[string]bool // workers of which was said that they can't reach something
 }
 
 // share is a worker's part of an attempt.
@@ -431,6 +433,11 @@ func (a *attempt) unreachable(m beat.Member, far []*wire.Unreachable) {
 			continue
 		}
 		why := fmt.Errorf("it could not reach %s for %.1f s", a.name(id), u.GetForS())
+		quiet := time.Duration(u.GetForS() * float64(time.Second))
+		if quiet < unreachableSilences*a.c.cfg.Silence {
+			a.stalled(m.Name, quiet, why)
+			continue
+		}
 		if id == a.c.id {
 			a.c.beats.Expel(m.ID, why)
 			return
@@ -440,6 +447,18 @@ func (a *attempt) unreachable(m beat.Member, far []*wire.Unreachable) {
 		a.c.mu.Unlock()
 		a.lost(m, why)
 	}
+}
+
+// stalled says, once for a worker, that the run waits because something can't be reached.
+func (a *attempt) stalled(worker string, quiet time.Duration, why error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.actors == nil || a.told[worker] {
+		return
+	}
+	a.told[worker] = true
+	a.actors.Publish(troupe.WarningEvent{Text: fmt.Sprintf("%s is there, but %v", worker, why)})
+	a.actors.Stalled(quiet)
 }
 
 // Release gives the workers back.

@@ -168,6 +168,7 @@ func (w *worker) membership(ctx context.Context) (err error) {
 	w.mesh = mesh.New(mesh.Config{Self: w.id, Name: w.cfg.Name, System: w.system, Secure: true, Streams: w.cfg.LaneStreams, Control: w.control, Logger: w.log,
 		Broken: func(id uuid.UUID, err error) {
 			w.log.Error("a process can't be sent to any more", "process", id, "err", err)
+			go w.giveUp("something could not be sent") // whoever sends may hold what giving up takes
 		}})
 	listen, err := w.listen(ctx)
 	if err != nil {

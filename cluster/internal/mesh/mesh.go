@@ -66,6 +66,10 @@ type attempt struct {
 	group *lane.Group
 }
 
+// limitControlBytes bounds a control message: the transport takes a little more, for the
+// envelope around it.
+const limitControlBytes = transport.LimitEnvelopeBytes - 4096
+
 // New makes a mesh. It sends nothing until Start.
 func New(cfg Config) *Mesh {
 	return &Mesh{cfg: cfg, started: make(chan struct{}), peers: make(map[ID]*wire.Peer), byAddress: make(map[string]ID), attempts: make(map[uuid.UUID]*attempt), cut: make(map[ID]time.Time)}
@@ -315,6 +319,11 @@ func (m *Mesh) send(pid *actor.PID, message any) error {
 		return errNobody
 	}
 	e := &wire.Envelope{Target: pid.GetId(), Body: &wire.Envelope_Message{Message: p.Message}}
+	if size := proto.Size(e); !p.Bulk && size > limitControlBytes {
+		err := fmt.Errorf("%T of %d bytes, the limit is %d", message, size, limitControlBytes)
+		m.cfg.Broken(to, err)
+		return err
+	}
 	if !p.Bulk {
 		if err := m.link.Post(to, e); errors.Is(err, link.ErrFull) {
 			m.cfg.Broken(to, err)
