@@ -35,15 +35,19 @@ test: ## run all tests, with the race detector where there are goroutines and a 
 	$(GO) vet ./...
 	$(GO) test ./...
 	cd $(ASMGEN) && $(GO) vet . && $(GO) test .
-	cd $(DEPLOY) && $(GO) vet . && $(GO) test .
 ifneq ($(CC_FOUND),)
 	CGO_ENABLED=1 $(GO) test -race $(RACE_PACKAGES)
 else
 	@echo "make test: no C compiler (gcc or clang) found: the race detector was NOT run on $(RACE_PACKAGES)"
 endif
 
-# Packages that start goroutines.
-RACE_PACKAGES := . ./actors ./checkpoint ./cli ./cluster ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./telemetry
+# Packages that start goroutines, but for those of the cluster.
+RACE_PACKAGES := . ./actors ./checkpoint ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./telemetry
+
+.PHONY: check-cluster
+check-cluster: ## run the cluster's packages and the command line with the race detector, and the examples of deployment as their systems do
+	CGO_ENABLED=1 $(GO) test -race ./cli ./cluster ./cluster/internal/...
+	cd $(DEPLOY) && $(GO) vet . && $(GO) test .
 
 .PHONY: bench
 bench: ## run the benchmarks (BENCHMARKS.md has the figures)
