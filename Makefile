@@ -41,8 +41,14 @@ else
 	@echo "make test: no C compiler (gcc or clang) found: the race detector was NOT run on $(RACE_PACKAGES)"
 endif
 
-# Packages that start goroutines, but for those of the cluster.
-RACE_PACKAGES := . ./actors ./checkpoint ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./telemetry
+# Packages that start goroutines: those whose race runs are quick, the others, and the
+# cluster's. The first are make test's, the others' runs take minutes.
+RACE_PACKAGES := ./actors ./checkpoint ./tensorops ./stages ./telemetry
+RACE_LONG := . ./tensorops/cpu ./tensorops/cuda
+
+.PHONY: check-race
+check-race: ## run the tests whose race runs take longer with the race detector
+	CGO_ENABLED=1 $(GO) test -race $(RACE_LONG)
 
 .PHONY: check-cluster
 check-cluster: ## run the cluster's packages and the command line with the race detector, and the examples of deployment as their systems do
