@@ -18,7 +18,7 @@ CC_FOUND := $(shell command -v gcc || command -v clang)
 
 .PHONY: help
 help: ## print this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build the binary, bin/engine
