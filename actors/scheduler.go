@@ -204,11 +204,12 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 		a.cell.store(Snapshot{Step: step, Doing: Finished})
 		ctx.Send(ctx.Parent(), &finished{Header: a.header(), stopped: step < a.spec.Steps})
 	case a.pause:
+		// Before the event: who reads the event finds the status paused.
+		a.cell.store(Snapshot{Step: step, Doing: Paused})
 		if !a.paused {
 			a.paused = true
 			ctx.Send(a.peers.Metrics, &publish{PauseEvent{step, true}})
 		}
-		a.cell.store(Snapshot{Step: step, Doing: Paused})
 	default:
 		a.send(ctx, Train)
 	}
