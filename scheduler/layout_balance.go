@@ -12,101 +12,106 @@ type LayerCosts struct {
 	Embedding, Layer, Head float64
 }
 
-// BalancedLayout spreads equal layers over the chunks so that the costliest
-// chunk costs as little as it can; of all such layouts it takes the most even
-// one, and of those the one with the lighter chunks first, because early chunks
-// hold more microbatches. With more chunks than layers some stay empty.
+// BalancedLayout spreads equal layers over the chunks so that the costliest rank costs as
+// little as it can, since a pipeline goes at the pace of that rank, and evenly over each
+// rank's chunks. Of equal ranks the one with the cheapest chunk gets a layer first, of equal
+// chunks the last, because early chunks hold more microbatches. With more chunks than layers
+// some stay empty.
 //
-// Each layer in turn goes to the chunk that costs least so far. That is exact,
-// since all layers are alike and any count may stand on any chunk: moving a
-// layer elsewhere can only take it to a chunk that costs as much or more.
-func BalancedLayout(costs LayerCosts, layers, chunks int) (*Layout, error) {
+// Each layer in turn goes to the rank that costs least so far. That is exact, since all
+// layers are alike and any count may stand on any rank: moving a layer elsewhere can only
+// take it to a rank that costs as much or more.
+//
+// Multi-token-prediction layers, each of which costs mtp, stand with the loss, or in the
+// chunk before where rank 0 holds that; no decoder layer stands behind them.
+func BalancedLayout(costs LayerCosts, mtp float64, s LayoutSpec, chunks int) (*Layout, error) {
 	if !(costs.Layer > 0 && costs.Embedding >= 0 && costs.Head >= 0) ||
 		math.IsInf(costs.Layer+costs.Embedding+costs.Head, 1) {
 		return nil, fmt.Errorf("%w: embedding %v, layer %v, head %v: want finite numbers from 0, and a layer above 0",
 			ErrCosts, costs.Embedding, costs.Layer, costs.Head)
 	}
-	if layers < 0 || chunks < 1 || layers > MaxLayoutSymbols || chunks > MaxLayoutSymbols-layers-1 {
+	if s.Layers < 0 || chunks < 1 || s.Layers > MaxLayoutSymbols || chunks > MaxLayoutSymbols-s.Layers-1 {
 		return nil, fmt.Errorf("%w: %d layers on %d chunks: want at least 0 layers and 1 chunk, at most %d together",
-			ErrLayout, layers, chunks, MaxLayoutSymbols-1)
+			ErrLayout, s.Layers, chunks, MaxLayoutSymbols-1)
 	}
-	return balance(costs, layers, chunks, mtpHome{}), nil
-}
-
-// BalancedMTPLayout is BalancedLayout for a model with multi-token-prediction layers,
-// each of which costs cost. They stand with the loss, or in the chunk before where
-// rank 0 holds that; no decoder layer stands behind them.
-func BalancedMTPLayout(costs LayerCosts, cost float64, s LayoutSpec, chunks int) (*Layout, error) {
-	l, err := BalancedLayout(costs, s.Layers, chunks)
-	if err != nil || s.MTPLayers == 0 {
-		return l, err
+	if s.Ranks < 1 || s.Ranks > chunks {
+		return nil, fmt.Errorf("%w: %d ranks for %d chunks: want 1 to %d", ErrLayout, s.Ranks, chunks, chunks)
 	}
-	if !(cost >= 0) || math.IsInf(cost, 1) {
-		return nil, fmt.Errorf("%w: a multi-token-prediction layer costs %v: want a finite number from 0", ErrCosts, cost)
+	if !(mtp >= 0) || math.IsInf(mtp, 1) {
+		return nil, fmt.Errorf("%w: a multi-token-prediction layer costs %v: want a finite number from 0", ErrCosts, mtp)
 	}
 	if n := MaxLayoutSymbols - 1 - s.Layers - chunks; s.MTPLayers < 0 || s.MTPLayers > n {
 		return nil, fmt.Errorf("%w: %d multi-token-prediction layers: want 0 to %d", ErrLayout, s.MTPLayers, n)
 	}
-	home := mtpHome{chunk: chunks - 1, layers: s.MTPLayers, cost: cost * float64(s.MTPLayers)}
-	if s.Ranks > 1 && chunks > 1 && s.Placement.Rank(home.chunk, s.Ranks) == 0 {
-		home.chunk--
-	}
-	return balance(costs, s.Layers, chunks, home), nil
+	return newBalance(costs, mtp, s, chunks).layout(), nil
 }
 
-// mtpHome is the chunk of multi-token prediction; without layers there is none.
-type mtpHome struct {
-	chunk, layers int
-	cost          float64 // of all layers
+// balance is a layout in the making.
+type balance struct {
+	spec   LayoutSpec
+	layer  float64   // what one costs
+	home   int       // the last chunk that may hold decoder layers: multi-token prediction's
+	counts []int     // decoder layers of each chunk
+	extra  []float64 // of each chunk: what it costs beside decoder layers
+	ofRank struct {
+		counts []int
+		extra  []float64
+	}
 }
 
-func balance(costs LayerCosts, layers, chunks int, home mtpHome) *Layout {
-	counts := make([]int, chunks)
-	open := counts // the chunks that may hold decoder layers
-	if home.layers > 0 {
-		open = counts[:home.chunk+1]
+func newBalance(costs LayerCosts, mtp float64, s LayoutSpec, chunks int) *balance {
+	b := &balance{spec: s, layer: costs.Layer, home: chunks - 1, counts: make([]int, chunks), extra: make([]float64, chunks)}
+	if s.MTPLayers > 0 && s.Ranks > 1 && chunks > 1 && b.rank(b.home) == 0 {
+		b.home--
 	}
-	for range layers {
-		open[cheapest(costs, open, chunks, home)]++
+	b.extra[0] += costs.Embedding
+	b.extra[chunks-1] += costs.Head
+	b.extra[b.home] += mtp * float64(s.MTPLayers)
+	b.ofRank.counts, b.ofRank.extra = make([]int, s.Ranks), make([]float64, s.Ranks)
+	for i, cost := range b.extra {
+		b.ofRank.extra[b.rank(i)] += cost
 	}
+	for range s.Layers {
+		i := b.cheapest()
+		b.counts[i]++
+		b.ofRank.counts[b.rank(i)]++
+	}
+	return b
+}
 
-	l := &Layout{Chunks: make([][]Symbol, chunks)}
-	for i, n := range counts {
+func (b *balance) rank(chunk int) int { return b.spec.Placement.Rank(chunk, b.spec.Ranks) }
+
+// cheapest returns the chunk for the next layer.
+func (b *balance) cheapest() int {
+	best, leastRank, least := 0, math.Inf(1), math.Inf(1)
+	for i := range b.home + 1 {
+		r := b.rank(i)
+		// Products, not running sums, so that what is equal compares equal.
+		ofRank := float64(b.ofRank.counts[r])*b.layer + b.ofRank.extra[r]
+		cost := float64(b.counts[i])*b.layer + b.extra[i]
+		if ofRank < leastRank || ofRank == leastRank && cost <= least {
+			best, leastRank, least = i, ofRank, cost
+		}
+	}
+	return best
+}
+
+func (b *balance) layout() *Layout {
+	last := len(b.counts) - 1
+	l := &Layout{Chunks: make([][]Symbol, len(b.counts))}
+	for i, n := range b.counts {
 		if i == 0 {
 			l.Chunks[i] = append(l.Chunks[i], SymbolEmbedding)
 		}
 		for range n {
 			l.Chunks[i] = append(l.Chunks[i], SymbolLayer)
 		}
-		if i == home.chunk {
-			l.Chunks[i] = append(l.Chunks[i], slices.Repeat([]Symbol{SymbolMTP}, home.layers)...)
+		if i == b.home {
+			l.Chunks[i] = append(l.Chunks[i], slices.Repeat([]Symbol{SymbolMTP}, b.spec.MTPLayers)...)
 		}
-		if i == chunks-1 {
+		if i == last {
 			l.Chunks[i] = append(l.Chunks[i], SymbolLoss)
 		}
 	}
 	return l
-}
-
-// cheapest returns the chunk that costs least, the last one of equals, among the
-// first ones of n.
-func cheapest(costs LayerCosts, counts []int, chunks int, home mtpHome) int {
-	best, least := 0, math.Inf(1)
-	for i, n := range counts {
-		// Products, not running sums, so that equal chunks compare equal.
-		cost := float64(n) * costs.Layer
-		if i == 0 {
-			cost += costs.Embedding
-		}
-		if i == chunks-1 {
-			cost += costs.Head
-		}
-		if home.layers > 0 && i == home.chunk {
-			cost += home.cost
-		}
-		if cost <= least {
-			best, least = i, cost
-		}
-	}
-	return best
 }

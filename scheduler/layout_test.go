@@ -100,7 +100,8 @@ func TestLayoutLimit(t *testing.T) {
 	}
 }
 
-// TestBalancedIsBest compares with all ways to cut a small model.
+// TestBalancedIsBest compares with all ways to cut a small model: no other has a cheaper
+// costliest rank, and none that has one as cheap spreads the ranks more evenly.
 func TestBalancedIsBest(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		costs := LayerCosts{
@@ -108,21 +109,28 @@ func TestBalancedIsBest(t *testing.T) {
 			Layer:     rapid.Float64Range(0.25, 2).Draw(rt, "layer"),
 			Head:      rapid.Float64Range(0, 6).Draw(rt, "head"),
 		}
-		layers, chunks := rapid.IntRange(0, 9).Draw(rt, "layers"), rapid.IntRange(1, 5).Draw(rt, "chunks")
-		l, err := BalancedLayout(costs, layers, chunks)
+		s := LayoutSpec{Layers: rapid.IntRange(0, 9).Draw(rt, "layers"), Ranks: rapid.IntRange(1, 4).Draw(rt, "ranks"), Chunks: rapid.IntRange(1, 2).Draw(rt, "chunks")}
+		if s.Chunks == 2 {
+			s.Placement = rapid.SampledFrom([]Placement{Loop, V, U}).Draw(rt, "placement")
+		}
+		chunks, err := s.Placement.Chunks(s.Ranks, s.Chunks)
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if err := l.Validate(LayoutSpec{Layers: layers, Ranks: chunks, Chunks: 1}); err != nil {
+		l, err := BalancedLayout(costs, 0, s, chunks)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if err := l.Validate(s); err != nil {
 			rt.Fatalf("%s: %v", l, err)
 		}
 		counts := make([]int, chunks)
 		for i, chunk := range l.Chunks {
 			counts[i] = strings.Count(string(chunk), "t")
 		}
-		largest, squares := load(costs, counts)
-		cut(layers, chunks, func(other []int) {
-			otherLargest, otherSquares := load(costs, other)
+		largest, squares := load(costs, s, counts)
+		cut(s.Layers, chunks, func(other []int) {
+			otherLargest, otherSquares := load(costs, s, other)
 			if otherLargest < largest-1e-9 {
 				rt.Fatalf("%v costs %v, %v only %v", counts, largest, other, otherLargest)
 			}
@@ -144,8 +152,9 @@ func cut(layers, chunks int, visit func([]int)) {
 	}
 }
 
-// load returns the largest cost of a chunk and the sum of squares.
-func load(costs LayerCosts, counts []int) (largest, squares float64) {
+// load returns the largest cost of a rank and the sum of squares.
+func load(costs LayerCosts, s LayoutSpec, counts []int) (largest, squares float64) {
+	ranks := make([]float64, s.Ranks)
 	for i, n := range counts {
 		c := float64(n) * costs.Layer
 		if i == 0 {
@@ -154,6 +163,9 @@ func load(costs LayerCosts, counts []int) (largest, squares float64) {
 		if i == len(counts)-1 {
 			c += costs.Head
 		}
+		ranks[s.Placement.Rank(i, s.Ranks)] += c
+	}
+	for _, c := range ranks {
 		largest, squares = math.Max(largest, c), squares+c*c
 	}
 	return largest, squares
@@ -209,7 +221,7 @@ func TestBalancedMTP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := BalancedMTPLayout(costs, c.cost, c.spec, chunks)
+		l, err := BalancedLayout(costs, c.cost, c.spec, chunks)
 		if err != nil {
 			t.Fatalf("%+v: %v", c.spec, err)
 		}
@@ -223,13 +235,13 @@ func TestBalancedMTP(t *testing.T) {
 	}
 	s := LayoutSpec{Layers: 1, MTPLayers: 1, Ranks: 1, Chunks: 1}
 	for _, cost := range []float64{-1, math.NaN(), math.Inf(1)} {
-		if _, err := BalancedMTPLayout(costs, cost, s, 1); !errors.Is(err, ErrCosts) {
+		if _, err := BalancedLayout(costs, cost, s, 1); !errors.Is(err, ErrCosts) {
 			t.Errorf("a cost of %v: %v, want ErrCosts", cost, err)
 		}
 	}
 	for _, n := range []int{-1, MaxLayoutSymbols} {
 		s.MTPLayers = n
-		if _, err := BalancedMTPLayout(costs, 1, s, 1); !errors.Is(err, ErrLayout) {
+		if _, err := BalancedLayout(costs, 1, s, 1); !errors.Is(err, ErrLayout) {
 			t.Errorf("%d layers: %v, want ErrLayout", n, err)
 		}
 	}

@@ -116,7 +116,11 @@ func run(t *testing.T, table **Table, name string, o options, input string) stri
 	case "balance":
 		var l *Layout
 		costs := LayerCosts{o.float("embedding"), o.float("layer"), o.float("head")}
-		l, err = BalancedLayout(costs, o.int("layers"), o.int("chunks"))
+		s := o.layoutSpec()
+		if !o.has("ranks") {
+			s.Ranks = max(1, o.int("chunks"))
+		}
+		l, err = BalancedLayout(costs, 0, s, o.int("chunks"))
 		if err == nil {
 			result = l.String()
 		}

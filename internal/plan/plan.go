@@ -228,7 +228,7 @@ func (p *Plan) makeLayout(numChunks int) error {
 	of := p.layerCost()
 	step := func(s scheduler.Symbol) float64 { return of(s, scheduler.F) + of(s, scheduler.B) }
 	costs := scheduler.LayerCosts{Embedding: step(scheduler.SymbolEmbedding), Layer: step(scheduler.SymbolLayer), Head: step(scheduler.SymbolLoss)}
-	if p.layout, err = scheduler.BalancedMTPLayout(costs, step(scheduler.SymbolMTP), p.layoutSpec(), numChunks); err != nil {
+	if p.layout, err = scheduler.BalancedLayout(costs, step(scheduler.SymbolMTP), p.layoutSpec(), numChunks); err != nil {
 		return c.Errorf("pipeline.stages", "%v", err)
 	}
 	return nil
