@@ -1,0 +1,167 @@
+"""A step over a network of a given rate, beside what `engine plan --cluster` predicts.
+
+Two workers with a thread each and a coordinator, each in a network namespace of its own
+(Linux, root, iproute2), on a bridge; tbf holds each to the rate. Every round asks for the
+forecast and then trains. Prints a Markdown table: medians over the rounds, with what a
+tenth is below and above.
+
+    sudo python3 bench/forecast.py
+"""
+
+import argparse
+import contextlib
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
+from side import ENGINE, head, row, spread  # noqa: E402
+
+SEQUENCES, CONTEXT = 16, 256
+SKIP = 2  # steps that allocate and touch memory
+HOSTS = ["boss", "w0", "w1"]
+PORT = "10.77.0.1:7070"
+
+CONFIG = """
+[run]
+steps = {steps}
+name = "{name}"
+eval_every = 0
+checkpoint_every = 0
+[model]
+family = "gpt2"
+layers = 6
+heads = 6
+hidden = 384
+context = 256
+[data]
+train = ["{folder}/text"]
+[batch]
+sequences = 16
+microbatch = {microbatch}
+[pipeline]
+stages = 2
+chunks = {chunks}
+schedule = "{schedule}"
+"""
+
+
+def sh(*command, **options):
+    """Run a command that must succeed."""
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **options)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))}: {done.stderr}")
+    return done.stdout
+
+
+@contextlib.contextmanager
+def network():
+    """Namespaces on a bridge that is in one of its own."""
+    names = ["troupe-" + h for h in [*HOSTS, "bridge"]]
+    try:
+        for n in names:
+            sh("ip", "netns", "add", n)
+        bridge = ["ip", "-n", names[-1]]
+        sh(*bridge, "link", "add", "name", "br0", "type", "bridge")
+        sh(*bridge, "link", "set", "br0", "up")
+        for i, n in enumerate(names[:-1]):
+            sh("ip", "-n", n, "link", "add", "eth0", "type", "veth", "peer", "name", f"port{i}", "netns", names[-1])
+            sh("ip", "-n", n, "address", "add", f"10.77.0.{i + 1}/24", "dev", "eth0")
+            sh("ip", "-n", n, "link", "set", "eth0", "up")
+            sh("ip", "-n", n, "link", "set", "lo", "up")
+            sh(*bridge, "link", "set", f"port{i}", "master", "br0", "up")
+        yield names
+    finally:
+        for n in names:
+            subprocess.run(["ip", "netns", "delete", n], capture_output=True)
+
+
+def limit(names, mbit):
+    """Hold every host to a rate, both ways."""
+    burst = max(16_000, mbit * 125)  # bytes: 1 ms of the rate, and no less than what is sent at once
+    for n in names[:-1]:
+        sh("tc", "-n", n, "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", f"{mbit}mbit", "burst", burst, "latency", "200ms")
+
+
+class Cluster:
+    """A coordinator and two workers."""
+
+    def __init__(self, names, folder, engine):
+        self.folder, self.engine, self.boss = folder, engine, names[0]
+        self.state = Path(tempfile.mkdtemp(dir=folder))
+        self.processes = [self.spawn(names[0], "cluster", "start", "--listen", PORT, "--dir", self.state)]
+        token = self.state / "worker.token"
+        deadline = time.monotonic() + 20
+        while not token.exists():
+            if time.monotonic() > deadline:
+                raise SystemExit("the coordinator does not start")
+            time.sleep(0.1)
+        for n in names[1:3]:
+            self.processes.append(self.spawn(n, "worker", "--join", PORT, "--token-file", token, "--name", n, "--threads", 1))
+        while len(json.loads(self.ask("status", "--json")).get("workers") or []) < 2:
+            if time.monotonic() > deadline:
+                raise SystemExit("the workers do not join")
+            time.sleep(0.1)
+
+    def spawn(self, namespace, *arguments):
+        log = open(self.folder / f"{namespace}.log", "wb")
+        return subprocess.Popen(["ip", "netns", "exec", namespace, self.engine, *map(str, arguments)], stdout=log, stderr=log, cwd=self.folder)
+
+    def ask(self, *arguments):
+        return sh("ip", "netns", "exec", self.boss, self.engine, *arguments, "--cluster", PORT, "--dir", self.state, cwd=self.folder)
+
+    def close(self):
+        for p in reversed(self.processes):
+            p.terminate()
+        for p in self.processes:
+            p.wait()
+
+
+def measure(cluster, o, schedule, number):
+    """Predicted and measured ms of a step, and what the network was found to be."""
+    name = f"r{number}"
+    config = cluster.folder / f"{name}.toml"
+    chunks = 1 if schedule == "1f1b" else 2
+    config.write_text(CONFIG.format(steps=o.steps + SKIP, name=name, folder=cluster.folder, microbatch=SEQUENCES // o.microbatches, chunks=chunks, schedule=schedule))
+    plan = json.loads(cluster.ask("plan", config, "--format", "json"))
+    cluster.ask("run", config, "--quiet")
+    metrics = [json.loads(line) for line in next(cluster.folder.rglob(f"{name}/metrics.jsonl")).read_text().splitlines()]
+    return plan["step_ms"], statistics.median(s["step_ms"] for s in metrics[SKIP:]), plan["links"][0]["bytes_per_s"]
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument("--engine", default=ENGINE)
+    p.add_argument("--mbit", type=int, nargs="+", default=[1000, 100], help="rates, Mbit/s (default: 1000 100)")
+    p.add_argument("--schedules", nargs="+", default=["1f1b", "zb-v"])
+    p.add_argument("--microbatches", type=int, default=8)
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--steps", type=int, default=6, help="of each round (default: %(default)s)")
+    o = p.parse_args()
+    number = 0
+    head("rate, Mbit/s", "the link as measured", "schedule", "predicted, ms a step", "measured", "measured / predicted")
+    with network() as names, tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        (folder / "text").write_bytes(random.Random(1).randbytes(1 << 18))
+        for mbit in o.mbit:
+            limit(names, mbit)
+            cluster = Cluster(names, folder, o.engine)
+            try:
+                for schedule in o.schedules:
+                    rounds = []
+                    for _ in range(o.rounds):
+                        number += 1
+                        rounds.append(measure(cluster, o, schedule, number))
+                    predicted, measured, links = zip(*rounds)
+                    row(mbit, f"{8e-6 * statistics.median(links):,.0f}", schedule, spread(predicted, 1), spread(measured, 1),
+                        spread([m / p for p, m, _ in rounds], 3))
+            finally:
+                cluster.close()
+
+
+main()
