@@ -46,6 +46,8 @@ type Submission struct {
 	FromStep      int
 	AcceptNewData bool
 	Name          string // of the run; "": the configuration's
+
+	registered []string // what the client's program has registered
 }
 
 // submit begins a run, and returns when it has begun. When ctx ends before, so does the run.
@@ -54,9 +56,9 @@ func (s *runs) submit(ctx context.Context, o Submission, by string) (*run, error
 	if o.File == "" {
 		o.File = "config.toml"
 	}
-	cfg, err := config.Parse(o.File, o.Config, o.Sets, os.LookupEnv)
+	cfg, err := parseSubmitted(o.File, o.Config, o.Sets, o.registered)
 	if err != nil {
-		return nil, &troupe.SetupError{Err: err}
+		return nil, err
 	}
 	if o.Name == "" {
 		o.Name = cfg.Run.Name

@@ -13,7 +13,7 @@ var (
 	names []string // of everything, with its kind: "schedule mine"
 )
 
-var word = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
+var word = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
 
 // Set holds the registered things of one kind. Its methods may be called at any time.
 type Set[T any] struct {
@@ -34,10 +34,10 @@ func New[T any](kind string, builtIn ...string) *Set[T] {
 }
 
 // Add registers a thing. It panics if the name is not a plain lower-case word of at most
-// MaxNameBytes (letters, digits, - and _, a letter first), or is taken.
+// MaxNameBytes (letters, digits, - and _, a letter or digit first), or is taken.
 func (s *Set[T]) Add(name string, thing T) {
 	if !word.MatchString(name) || len(name) > MaxNameBytes {
-		panic(fmt.Sprintf("%s %.100q can't be registered: its name must be a lower-case word of letters, digits, - and _, a letter first, of at most %d bytes", s.kind, name, MaxNameBytes))
+		panic(fmt.Sprintf("%s %.100q can't be registered: its name must be a lower-case word of letters, digits, - and _, a letter or digit first, of at most %d bytes", s.kind, name, MaxNameBytes))
 	}
 	if slices.Contains(s.taken, name) {
 		panic(fmt.Sprintf("%s %q can't be registered: one that is built in has this name", s.kind, name))

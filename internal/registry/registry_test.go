@@ -32,7 +32,7 @@ func TestSet(t *testing.T) {
 		{"old", "built in"},
 		{"", "lower-case word"},
 		{"Mine", "lower-case word"},
-		{"2x", "lower-case word"},
+		{"-x", "lower-case word"},
 		{"mine.csv", "lower-case word"},
 		{"a b", "lower-case word"},
 		{"a\n", "lower-case word"},
