@@ -15,7 +15,7 @@ import (
 // import what is below its layer, never what is beside or above it.
 var layers = [][]string{
 	{"internal/netlab"}, // of tests, which alone may import it
-	{"cmd/engine"},
+	{"cmd/engine", "examples/own", "examples/service"},
 	{"cli"},
 	{"cluster"},
 	{"internal/planner"},
