@@ -156,7 +156,7 @@ func (s *runs) note(r *run, change func(*entry)) error {
 // ended notes that a run has ended. One that ends with the coordinator stays in the journal.
 func (s *runs) ended(r *run, res troupe.Result, err error) {
 	r.mu.Lock()
-	asked := r.asked
+	asked := r.asked || slices.Contains(r.stops, int64(res.Step))
 	r.mu.Unlock()
 	s.mu.Lock()
 	interrupted := s.closing && !asked && (res.Stopped || err != nil)
