@@ -199,9 +199,9 @@ func (r *run) note(e troupe.Event) {
 		r.restarts++
 	case troupe.ChangeEvent:
 		// What is asked for names its step, which the event has, too.
-		if i := slices.IndexFunc(r.answers, func(a changeAnswer) bool { return a.change.Kind == e.Kind && a.change.Step == e.Change.Step }); i >= 0 {
+		if i := slices.IndexFunc(r.answers, func(a changeAnswer) bool { return a.change.Kind == e.Kind && a.change.Step == e.Step }); i >= 0 {
 			if r.answers[i].err <- e.Err; e.Err == nil {
-				r.stops = append(r.stops, e.Change.Step)
+				r.stops = append(r.stops, e.Step)
 			}
 			r.answers = slices.Delete(r.answers, i, i+1)
 		}
