@@ -49,11 +49,13 @@ func (s *Set[T]) Add(name string, thing T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if len(names) >= MaxNames {
-		panic(fmt.Sprintf("%s %q can't be registered: the program has registered %d things, the limit", s.kind, name, MaxNames))
+	if entry := s.kind + " " + name; !slices.Contains(names, entry) { // tests have several sets of a kind
+		if len(names) >= MaxNames {
+			panic(fmt.Sprintf("%s %q can't be registered: the program has registered %d things, the limit", s.kind, name, MaxNames))
+		}
+		names = append(names, entry)
+		slices.Sort(names)
 	}
-	names = append(names, s.kind+" "+name)
-	slices.Sort(names)
 	s.of[name] = thing
 	s.names = append(s.names, name)
 	slices.Sort(s.names)

@@ -21,6 +21,7 @@ func panicOf(f func()) (text string) {
 }
 
 func TestSet(t *testing.T) {
+	t.Cleanup(registry.Restore())
 	before := registry.Names()
 	s := registry.New[int]("thing", "old")
 	s.Add("zebra", 1)
