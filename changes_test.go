@@ -58,3 +58,51 @@ func TestChangesRepeat(t *testing.T) {
 	sameFigures(t, out, older)
 	sameState(t, out, older, 24)
 }
+
+// TestStopAtStep: a run stops with the checkpoint of the step that was named, also when it
+// goes on from an older one; a step that has ended, or never comes, is refused.
+func TestStopAtStep(t *testing.T) {
+	sets := []string{"run.steps=60", "run.checkpoint_every=2", "run.keep=0", "run.eval_every=0", "pipeline.stages=2"}
+	plain := filepath.Join(t.TempDir(), "plain")
+	train(t, plain, sets...)
+
+	out := filepath.Join(t.TempDir(), "out")
+	run := start(t, newConfig(t, out, sets...))
+	if err := run.Change(troupe.Change{Kind: actors.Pause, Step: 3}); err != nil {
+		t.Fatal(err)
+	}
+	paused := until(t, run, func(e troupe.PauseEvent) bool { return e.Paused }).Step
+	for _, c := range []struct {
+		step    int64
+		refused bool
+	}{{1, true}, {paused, true}, {61, true}, {paused + 2, false}} {
+		ch := troupe.Change{Kind: actors.Stop, Step: c.step}
+		if err := run.Change(ch); err != nil {
+			t.Fatal(err)
+		}
+		told := until(t, run, func(e troupe.ChangeEvent) bool { return e.Kind == actors.Stop })
+		if told.Change != ch || errors.Is(told.Err, actors.ErrStep) != c.refused {
+			t.Errorf("a stop at step %d: told %+v", c.step, told)
+		}
+	}
+	run.Resume()
+	res, _ := finish(t, run)
+	if !res.Stopped || int64(res.Step) != paused+2 {
+		t.Fatalf("it ended with %+v, to be stopped at step %d", res, paused+2)
+	}
+
+	older := rewind(t, out, 2)
+	for _, c := range []struct {
+		out  string
+		step int
+	}{{older, int(paused + 2)}, {out, 60}, {older, 60}} {
+		res, _ := finish(t, start(t, newConfig(t, c.out, sets...)))
+		if res.Stopped != (c.step < 60) || res.Step != c.step {
+			t.Errorf("it went on and ended with %+v, not at step %d", res, c.step)
+		}
+	}
+	for _, dir := range []string{out, older} {
+		sameFigures(t, plain, dir)
+		sameState(t, plain, dir, 60)
+	}
+}

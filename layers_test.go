@@ -15,7 +15,7 @@ import (
 // import what is below its layer, never what is beside or above it.
 var layers = [][]string{
 	{"internal/netlab"}, // of tests, which alone may import it
-	{"cmd/engine"},
+	{"cmd/engine", "examples/own", "examples/service"},
 	{"cli"},
 	{"cluster"},
 	{"internal/planner"},
@@ -44,7 +44,7 @@ var layers = [][]string{
 	{"cluster/internal/lane/bench"},
 	{"cluster/internal/beat", "cluster/internal/lane", "cluster/internal/link", "cluster/internal/members", "cluster/internal/pki", "cluster/internal/transport"},
 	{"internal/wire"},
-	{"internal/hostmem", "internal/rng", "internal/strictjson", "internal/sysinfo", "internal/term"},
+	{"internal/hostmem", "internal/registry", "internal/rng", "internal/strictjson", "internal/sysinfo", "internal/term"},
 }
 
 // TestLayers: no import goes up, and each package has its layer.

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -9,7 +10,8 @@ import (
 
 // Change is a request to a run: what is to happen when Step steps have ended. Where it
 // changes what is computed, or names a step, it is journalled before it takes effect, and
-// takes effect at the same step again when the run goes on from an older checkpoint.
+// takes effect at the same step again when the run goes on from an older checkpoint. One that
+// names a step which has ended takes effect with the one in progress; a stop there is refused.
 type Change struct {
 	Kind ChangeKind `json:"kind"`
 	Step int64      `json:"step"` // 0: when the step in progress has ended
@@ -30,6 +32,9 @@ const (
 	Stop       ChangeKind = "stop"
 	SetRate    ChangeKind = "rate"
 )
+
+// ErrStep: a run can't stop at the step that a change names.
+var ErrStep = errors.New("the run can't stop at that step")
 
 // Check says what is wrong with a change.
 func (c Change) Check() error {
@@ -124,7 +129,11 @@ func (a *schedulerActor) rate(step int64) float64 {
 // change takes a request. What has to be journalled takes effect when it is; until then no
 // step behind it begins.
 func (a *schedulerActor) change(ctx actor.Context, ch Change) {
-	if err := ch.Check(); err != nil {
+	err := ch.Check()
+	if err == nil && ch.Kind == Stop && ch.Step > 0 {
+		err = a.stopsAt(ch.Step)
+	}
+	if err != nil {
 		ctx.Send(a.peers.Metrics, &publish{ChangeEvent{Change: ch, Err: err}})
 		return
 	}
@@ -146,6 +155,18 @@ func (a *schedulerActor) change(ctx actor.Context, ch Change) {
 		a.changes.hold = ch.Step
 	}
 	ctx.Request(a.peers.Metrics, &journal{a.header(), ch})
+}
+
+// stopsAt says why the run can't stop at the end of a step. Whoever names one wants the
+// checkpoint of that step, no other.
+func (a *schedulerActor) stopsAt(step int64) error {
+	switch {
+	case step <= a.state.Step:
+		return fmt.Errorf("%w: step %d has ended, %d steps have; name a later one, or none to stop as soon as possible", ErrStep, step, a.state.Step)
+	case step > a.spec.Steps:
+		return fmt.Errorf("%w: it ends with step %d, before step %d", ErrStep, a.spec.Steps, step)
+	}
+	return nil
 }
 
 // changed puts a change into effect, or notes it for its step.

@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/bench"
 	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/scheduler"
 )
 
 // stepFlags are the flags of `engine bench step`.
@@ -66,7 +67,7 @@ describes the run, the last one its memory.`,
 	f.StringVar(&o.schedule, "schedule", "", "`name` of the schedule (default: by stages and chunks)")
 	onRequestFlag(cmd, &o.onRequest, "a number of steps")
 	completeWords(cmd, "dtype", "float32", "bfloat16")
-	completeWords(cmd, "schedule", "none", "gpipe", "1f1b", "interleaved")
+	completeWords(cmd, "schedule", scheduler.Schedules()...)
 	for _, name := range []string{"threads", "stages", "chunks", "microbatches"} {
 		completeWords(cmd, name)
 	}

@@ -22,8 +22,10 @@ step again when the run goes on from an older checkpoint: the figures repeat.`,
 		Example: "  engine cluster " + name + " tiny" + map[bool]string{true: " --lr 3e-4 --at-step 2000"}[kind == actors.SetRate],
 		Args:    takes("RUN"),
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("at-step") && ch.Step < 1 {
-				return usagef("--at-step %d: give the number of a step, 1 or more", ch.Step)
+			if cmd.Flags().Changed("at-step") {
+				if err := stepNamed(ch.Step); err != nil {
+					return err
+				}
 			}
 			if kind == actors.SetRate && !cmd.Flags().Changed("min-lr") {
 				ch.MinLR = ch.LR / 10
@@ -61,6 +63,14 @@ step again when the run goes on from an older checkpoint: the figures repeat.`,
 	}
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// stepNamed looks at the step of --at-step.
+func stepNamed(step int64) error {
+	if step < 1 {
+		return usagef("--at-step %d: give the number of a step, 1 or more", step)
+	}
+	return nil
 }
 
 // changeWords say what a run was told to do.

@@ -35,7 +35,6 @@ func (a *app) newCluster() *cobra.Command {
 type clusterFlags struct {
 	cluster.Config
 	silenceS, leaseS float64
-	insecure         bool
 }
 
 func (a *app) newClusterStart() *cobra.Command {
@@ -76,8 +75,6 @@ workers have come back. A second Ctrl-C ends it at once.`,
 	f.Float64Var(&o.silenceS, "silence-s", 3, "`seconds` without a sign of life until a worker is lost")
 	f.Float64Var(&o.leaseS, "lease-s", 30, "`seconds` without a coordinator until workers give their ranks up")
 	f.BoolVar(&o.RemoteTokens, "remote-tokens", false, "let operators make and revoke tokens over the network")
-	f.BoolVar(&o.insecure, "insecure", false, "not offered yet")
-	must(f.MarkHidden("insecure"))
 	return cmd
 }
 
@@ -85,8 +82,6 @@ workers have come back. A second Ctrl-C ends it at once.`,
 func (o *clusterFlags) check() error {
 	host, _, err := net.SplitHostPort(o.Listen)
 	switch {
-	case o.insecure:
-		return usagef("--insecure is not offered yet: everything is encrypted, which needs no set-up; leave it out")
 	case err != nil:
 		return usagef("--listen %q: give HOST:PORT, such as 127.0.0.1:7070", o.Listen)
 	case o.silenceS < 0.1 || o.silenceS > 3600:

@@ -2,7 +2,7 @@
 // exit codes. A program that registers things of its own gets all of it by one call:
 //
 //	func main() {
-//		// register what the program adds
+//		scheduler.Register("mine", scheduler.Generator{Rows: mine})
 //		cli.Main()
 //	}
 //

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-ml/troupe/internal/registry"
 	"github.com/troupe-ml/troupe/internal/sysinfo"
 	"github.com/troupe-ml/troupe/internal/term"
 	"github.com/troupe-ml/troupe/tensorops/cpu"
@@ -30,6 +31,7 @@ type diagnosis struct {
 	Threads        int               `json:"threads"` // that threads = 0 takes
 	BFloat16       string            `json:"bfloat16"`
 	CUDA           cudaDiagnosis     `json:"cuda"`
+	Registered     []string          `json:"registered"` // by this program, beside what engine has
 }
 
 // kernelPath is a way to compute on the processor.
@@ -43,7 +45,7 @@ func diagnose() diagnosis {
 	d := diagnosis{
 		Processor: sysinfo.ProcessorName(), Cores: runtime.GOMAXPROCS(0), OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version(),
 		MemoryBytes: sysinfo.TotalBytes(), AvailableBytes: sysinfo.MemoryBytes(), Caches: sysinfo.Caches(), Features: sysinfo.Features(),
-		Auto: cpu.Paths()[0], Threads: runtime.GOMAXPROCS(0),
+		Auto: cpu.Paths()[0], Threads: runtime.GOMAXPROCS(0), Registered: append([]string{}, registry.Names()...),
 	}
 	for _, p := range cpu.Explain() {
 		d.Kernels = append(d.Kernels, kernelPath(p))
@@ -69,7 +71,8 @@ func (a *app) newDoctor() *cobra.Command {
 		Long: `Show the machine as engine sees it: processor, memory, caches, the vector units
 that kernels can use, which kernels there are, which of them device.kernels =
 "auto" takes, and why not a better one; and the GPUs that device.kind = "cuda" can use,
-with CUDA's libraries, or what of these is lacking.`,
+with CUDA's libraries, or what of these is lacking. A program that registers things of
+its own lists them.`,
 		Args: takes(),
 		RunE: a.work(func(*cobra.Command, []string) error {
 			d := diagnose()
@@ -113,6 +116,9 @@ func (a *app) showDiagnosis(d diagnosis) {
 			name = ""
 		}
 		row(name, "%s", line)
+	}
+	if len(d.Registered) > 0 {
+		row("registered", "%s", strings.Join(d.Registered, ", "))
 	}
 	_ = w.Flush() // its writer keeps the error
 }

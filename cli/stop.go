@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/internal/term"
@@ -16,16 +17,29 @@ import (
 func (a *app) newStop() *cobra.Command {
 	var o clientFlags
 	var kill, noWait, asJSON bool
+	at := troupe.Change{Kind: actors.Stop}
 	cmd := &cobra.Command{
 		Use:   "stop RUN",
 		Short: "Stop a run of a cluster, with a checkpoint",
-		Long: `Stop a run of a cluster at the end of its step. It writes a checkpoint, and goes on
-from it when it is submitted again. RUN is its id, the beginning of it, or its
-name. The command waits until the run has ended.`,
+		Long: `Stop a run of a cluster at the end of its step, or of the step --at-step. It writes a
+checkpoint, and goes on from it when it is submitted again. RUN is its id, the beginning
+of it, or its name. The command waits until the run has ended.
+
+A step that has ended is refused. One to come is written to the run's changes.jsonl first,
+and the run stops there also when it has to go on from an older checkpoint meanwhile.`,
 		Example: `  engine stop tiny
+  engine stop tiny --at-step 5000 --no-wait
   engine stop 3f2a91c0 --kill`,
 		Args: takes("RUN"),
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("at-step") {
+				if err := stepNamed(at.Step); err != nil {
+					return err
+				}
+				if kill {
+					return usagef("--at-step and --kill: a run is killed at once; leave one out")
+				}
+			}
 			ctx := cmd.Context()
 			c, err := o.connect(ctx)
 			if err != nil {
@@ -35,7 +49,12 @@ name. The command waits until the run has ended.`,
 			if kill {
 				what = cluster.Kill
 			}
-			s, err := c.Control(ctx, args[0], what)
+			var s cluster.RunSummary
+			if at.Step > 0 {
+				s, err = c.Change(ctx, args[0], at)
+			} else {
+				s, err = c.Control(ctx, args[0], what)
+			}
 			if err != nil {
 				return err
 			}
@@ -56,6 +75,8 @@ name. The command waits until the run has ended.`,
 			switch {
 			case asJSON:
 				return a.json(jsonRun(s))
+			case noWait && at.Step > 0:
+				a.printf("%s: told to stop when step %d has ended, now at step %d/%d\n", runName(s), at.Step, s.Step, s.Steps)
 			case noWait:
 				a.printf("%s: told to stop, at step %d/%d\n", runName(s), s.Step, s.Steps)
 			case s.Checkpoint == "":
@@ -68,6 +89,7 @@ name. The command waits until the run has ended.`,
 	}
 	o.set(cmd)
 	f := cmd.Flags()
+	f.Int64Var(&at.Step, "at-step", 0, "when this `step` has ended (default: the one in progress)")
 	f.BoolVar(&kill, "kill", false, "end it at once: what was trained since the last checkpoint is lost")
 	f.BoolVar(&noWait, "no-wait", false, "don't wait until it has ended")
 	f.BoolVar(&asJSON, "json", false, "print JSON")

@@ -94,6 +94,9 @@ func flagError(cmd *cobra.Command, err error) error {
 		if now := renamedFlags[unknown.GetSpecifiedName()]; now != "" && cmd.Flags().Lookup(now) != nil {
 			hint = ", its new name is --" + now
 		}
+		if unknown.GetSpecifiedName() == "insecure" {
+			return usagef("there is no --insecure: between processes everything is encrypted, by certificates that the coordinator makes itself and that need no set-up, since whoever could talk to them unknown could stop and forge all that they do; leave it out")
+		}
 	}
 	return usagef("%v%s; see %s --help", err, hint, cmd.CommandPath())
 }

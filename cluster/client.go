@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
+	"github.com/troupe-ml/troupe/internal/registry"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -183,7 +184,7 @@ func (c *Client) ask(ctx context.Context, r *wire.ApiRequest) (*wire.ApiReply, e
 // the run. Errors of the configuration are *troupe.SetupError.
 func (c *Client) Submit(ctx context.Context, s Submission) (id string, err error) {
 	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Submit{Submit: &wire.SubmitRequest{Config: s.Config, File: s.File, Sets: s.Sets, Fresh: s.Fresh, FromStep: int64(s.FromStep),
-		AcceptNewData: s.AcceptNewData, Name: s.Name}}})
+		AcceptNewData: s.AcceptNewData, Name: s.Name, Registered: registry.Names()}}})
 	return m.GetSubmit().GetId(), err
 }
 
@@ -272,7 +273,7 @@ func (c *Client) Change(ctx context.Context, run string, ch troupe.Change) (RunS
 // Forecast asks where a configuration's ranks would be computed, and what a step is
 // predicted to take there. The configuration's paths are the coordinator's.
 func (c *Client) Forecast(ctx context.Context, text []byte, file string, sets []string, seconds float64) (*Forecast, error) {
-	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Forecast{Forecast: &wire.ForecastRequest{Config: text, File: file, Sets: sets, Seconds: seconds}}})
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Forecast{Forecast: &wire.ForecastRequest{Config: text, File: file, Sets: sets, Seconds: seconds, Registered: registry.Names()}}})
 	if err != nil {
 		return nil, err
 	}

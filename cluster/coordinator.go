@@ -246,8 +246,16 @@ func (c *Coordinator) Hosts() placement.Hosts { return &hosts{Coordinator: c} }
 
 // admit says whether a process may become a member.
 func (c *Coordinator) admit(h *wire.Hello, _ string) error {
+	registered := sameRegistered(h.GetOffer())
 	if h.GetBuild() != c.build {
-		return fmt.Errorf("its build is %.200q, the coordinator's %q: the bits of what is trained depend on it, so use the same program everywhere", h.GetBuild(), c.build)
+		build := fmt.Errorf("its build is %.200q, the coordinator's %q: the bits of what is trained depend on it, so use the same program everywhere", h.GetBuild(), c.build)
+		if registered != nil { // which says more
+			return fmt.Errorf("%w; %w", registered, build)
+		}
+		return build
+	}
+	if registered != nil {
+		return fmt.Errorf("%w; a program must register the same whenever it is started", registered)
 	}
 	for _, m := range c.beats.Members() {
 		if m.Name == h.GetWorker().GetName() {

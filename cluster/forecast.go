@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
-	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/placement"
 	"github.com/troupe-ml/troupe/internal/plan"
@@ -208,9 +206,9 @@ func (a *answerer) forecast(m *wire.ForecastRequest) error {
 	if n := len(m.GetSets()); n > limitSets {
 		return fmt.Errorf("%w: %d --set values; the limit is %d", ErrRequest, n, limitSets)
 	}
-	cfg, err := config.Parse(m.GetFile(), m.GetConfig(), m.GetSets(), os.LookupEnv)
+	cfg, err := parseSubmitted(m.GetFile(), m.GetConfig(), m.GetSets(), m.GetRegistered())
 	if err != nil {
-		return &troupe.SetupError{Err: err}
+		return err
 	}
 	stop := a.alive()
 	f, err := a.c.Forecast(a.ctx, cfg, m.GetSeconds())

@@ -59,6 +59,8 @@ const (
 	// deadAfter when it gives that up.
 	aliveEvery = 5 * time.Second
 	deadAfter  = 20 * time.Second
+	// changeTime is how long a run may take to answer a change.
+	changeTime = 10 * time.Second
 	// writeTime is how long an answer may take to be written.
 	writeTime = 10 * time.Second
 	// refollowTime is for how long a client that follows a run tries to reach a coordinator

@@ -20,6 +20,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/scheduler"
 )
 
 // Environment variables that make the test binary a process of a cluster. One process may
@@ -56,10 +57,22 @@ type settings struct {
 	Silence  time.Duration
 	Lease    time.Duration
 	Threads  int
+	Own      []string // schedules that its program registers
 }
 
+// readSettings also registers what they say.
 func readSettings() (s settings, err error) {
 	err = json.Unmarshal([]byte(os.Getenv(settingsVariable)), &s)
+	for _, name := range s.Own {
+		scheduler.Register(name, scheduler.Generator{Rows: func(s scheduler.Spec) ([][]scheduler.Action, error) {
+			s.Schedule = scheduler.GPipe
+			t, err := scheduler.Generate(s)
+			if err != nil {
+				return nil, err
+			}
+			return t.Ranks, nil
+		}})
+	}
 	return s, err
 }
 

@@ -41,6 +41,14 @@ func contains(t *testing.T, text string, parts ...string) {
 	}
 }
 
+// lacks makes sure that a text does not have a part; "": any may be.
+func lacks(t *testing.T, text, part string) {
+	t.Helper()
+	if part != "" && strings.Contains(text, part) {
+		t.Errorf("%q is in:\n%s", part, text)
+	}
+}
+
 // TestRefused: who may not join is told why, and the others are not disturbed.
 func TestRefused(t *testing.T) {
 	g := newGroup(t, new(group))

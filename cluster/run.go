@@ -42,6 +42,8 @@ type run struct {
 	events    []*wire.RunEvent // the last ones
 	number    uint64           // of the last one
 	followers map[*follower]struct{}
+	answers   []changeAnswer // that who asked for a change waits for
+	stops     []int64        // steps with which it ends, as somebody has asked
 	ended     time.Time
 	step      int64
 	loss, val *float64
@@ -54,6 +56,12 @@ type run struct {
 type follower struct {
 	events chan *wire.RunEvent // closed at the run's end, and when it was too slow
 	slow   bool                // set before
+}
+
+// changeAnswer is what the run says to a change.
+type changeAnswer struct {
+	change troupe.Change
+	err    chan error // with room for it
 }
 
 // runHosts are the workers for a run.
@@ -189,6 +197,14 @@ func (r *run) note(e troupe.Event) {
 		r.dir = e.Dir
 	case troupe.RestartEvent:
 		r.restarts++
+	case troupe.ChangeEvent:
+		// What is asked for names its step, which the event has, too.
+		if i := slices.IndexFunc(r.answers, func(a changeAnswer) bool { return a.change.Kind == e.Kind && a.change.Step == e.Step }); i >= 0 {
+			if r.answers[i].err <- e.Err; e.Err == nil {
+				r.stops = append(r.stops, e.Step)
+			}
+			r.answers = slices.Delete(r.answers, i, i+1)
+		}
 	case troupe.PauseEvent:
 		if r.state == wire.RunSummary_STOPPING {
 			break
@@ -294,30 +310,70 @@ func (r *run) end(res troupe.Result, err error, interrupted bool) {
 	close(r.done)
 }
 
-// control does what somebody asks of the run.
 // changeKinds are the changes of a run that an operator may ask for.
 var changeKinds = map[wire.ControlRequest_Action]actors.ChangeKind{wire.ControlRequest_PAUSE: actors.Pause, wire.ControlRequest_RESUME: actors.Resume,
 	wire.ControlRequest_CHECKPOINT: actors.Checkpoint, wire.ControlRequest_STOP: actors.Stop, wire.ControlRequest_RATE: actors.SetRate}
 
+// control does what somebody asks of the run.
 func (r *run) control(m *wire.ControlRequest) error {
 	action := m.GetAction()
+	kind := changeKinds[action]
+	if kind == "" || action == wire.ControlRequest_STOP && m.GetStep() == 0 {
+		return r.stop(action)
+	}
+	ch := troupe.Change{Kind: kind, Step: m.GetStep(), LR: m.GetLr(), MinLR: m.GetMinLr()}
+	wait, err := r.change(ch)
+	if err != nil || wait == nil {
+		return err
+	}
+	timeout := time.NewTimer(changeTime)
+	defer timeout.Stop()
+	select {
+	case err = <-wait:
+	case <-r.done:
+		select {
+		case err = <-wait: // it came first
+		default:
+			err = fmt.Errorf("run %s has ended", r.id)
+		}
+	case <-timeout.C: // between two attempts; it is asked for in the next
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	return nil
+}
+
+// change asks the run for a change. Of a stop at a step the answer comes: whether that has
+// ended only the run itself knows.
+func (r *run) change(ch troupe.Change) (wait chan error, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.over():
+		return nil, fmt.Errorf("%w: run %s has ended", ErrRequest, r.id)
+	case r.inner == nil:
+		return nil, fmt.Errorf("%w: run %s has not begun", ErrRequest, r.id)
+	}
+	if ch.Kind == actors.Stop {
+		if len(r.answers) >= limitRequests {
+			return nil, fmt.Errorf("%w: %d others wait for the run's answer", ErrTryAgain, len(r.answers))
+		}
+		wait = make(chan error, 1)
+		r.answers = append(r.answers, changeAnswer{ch, wait})
+	}
+	if err := r.inner.Change(ch); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	return wait, nil
+}
+
+// stop ends the run, at the end of its step or at once.
+func (r *run) stop(action wire.ControlRequest_Action) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over() {
 		return fmt.Errorf("%w: run %s has ended", ErrRequest, r.id)
-	}
-	ending := action == wire.ControlRequest_STOP || action == wire.ControlRequest_KILL
-	if r.inner == nil && !ending {
-		return fmt.Errorf("%w: run %s has not begun", ErrRequest, r.id)
-	}
-	if kind := changeKinds[action]; kind != "" && (action != wire.ControlRequest_STOP || m.GetStep() != 0) {
-		if r.inner == nil {
-			return fmt.Errorf("%w: run %s has not begun", ErrRequest, r.id)
-		}
-		if err := r.inner.Change(troupe.Change{Kind: kind, Step: m.GetStep(), LR: m.GetLr(), MinLR: m.GetMinLr()}); err != nil {
-			return fmt.Errorf("%w: %w", ErrRequest, err)
-		}
-		return nil
 	}
 	switch action {
 	case wire.ControlRequest_STOP, wire.ControlRequest_KILL:

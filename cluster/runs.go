@@ -46,6 +46,8 @@ type Submission struct {
 	FromStep      int
 	AcceptNewData bool
 	Name          string // of the run; "": the configuration's
+
+	registered []string // what the client's program has registered
 }
 
 // submit begins a run, and returns when it has begun. When ctx ends before, so does the run.
@@ -54,9 +56,9 @@ func (s *runs) submit(ctx context.Context, o Submission, by string) (*run, error
 	if o.File == "" {
 		o.File = "config.toml"
 	}
-	cfg, err := config.Parse(o.File, o.Config, o.Sets, os.LookupEnv)
+	cfg, err := parseSubmitted(o.File, o.Config, o.Sets, o.registered)
 	if err != nil {
-		return nil, &troupe.SetupError{Err: err}
+		return nil, err
 	}
 	if o.Name == "" {
 		o.Name = cfg.Run.Name
@@ -154,7 +156,7 @@ func (s *runs) note(r *run, change func(*entry)) error {
 // ended notes that a run has ended. One that ends with the coordinator stays in the journal.
 func (s *runs) ended(r *run, res troupe.Result, err error) {
 	r.mu.Lock()
-	asked := r.asked
+	asked := r.asked || slices.Contains(r.stops, int64(res.Step))
 	r.mu.Unlock()
 	s.mu.Lock()
 	interrupted := s.closing && !asked && (res.Stopped || err != nil)

@@ -20,6 +20,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
 	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/registry"
 	"github.com/troupe-ml/troupe/internal/sysinfo"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
@@ -247,7 +248,7 @@ func (w *worker) offer() (*wire.Offer, error) {
 	if cores == 0 {
 		cores = runtime.GOMAXPROCS(0)
 	}
-	return &wire.Offer{Cores: int32(cores), MemoryBytes: sysinfo.MemoryBytes(), Kernels: d.Path()}, nil //nolint:gosec // a number of cores
+	return &wire.Offer{Cores: int32(cores), MemoryBytes: sysinfo.MemoryBytes(), Kernels: d.Path(), Registered: registry.Names()}, nil //nolint:gosec // a number of cores
 }
 
 // welcome takes the coordinator's word that this worker is a member. Another coordinator

@@ -164,6 +164,17 @@ func lowerCaseWord(v any) (string, string) {
 	return "", ""
 }
 
+var scheduleWordPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
+
+// scheduleWord checks for a name that a schedule of any program may have.
+func scheduleWord(v any) (string, string) {
+	word := v.(string)
+	if !scheduleWordPattern.MatchString(word) || len(word) > MaxScheduleBytes {
+		return quoted(word) + " is no name of a schedule", fmt.Sprintf("it has small letters, digits, - and _, at most %d", MaxScheduleBytes)
+	}
+	return "", ""
+}
+
 // onlyOne checks a degree of parallelism that takes several hosts or devices.
 func onlyOne(v any) (string, string) {
 	if v.(int64) > 1 {

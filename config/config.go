@@ -163,7 +163,8 @@ func Parse(name string, text []byte, sets []string, env func(string) (string, bo
 }
 
 // ParseStored makes a Config of the text that a run has stored. Earlier versions let
-// keys without effect stand: they count as not given. Keys may have their earlier names.
+// keys without effect stand: they count as not given. Keys may have their earlier names,
+// and a schedule one that another program has registered.
 func ParseStored(name string, text []byte) (*Config, error) {
 	r := newReader(name)
 	r.stored = true
@@ -188,7 +189,7 @@ func (r *reader) parse(text []byte, sets []string, env func(string) (string, boo
 			continue
 		}
 		c.given[f.key] = e.pos
-		if err := f.assign(c, e, env); err != nil {
+		if err := f.assign(c, e, r.stored, env); err != nil {
 			r.fail(err)
 			r.suspect[f.key] = true
 		}

@@ -17,12 +17,12 @@ type entry struct {
 }
 
 // assign sets the field in c to what an entry says, unless that is impossible.
-func (f *field) assign(c *Config, e entry, env func(string) (string, bool)) *Error {
+func (f *field) assign(c *Config, e entry, stored bool, env func(string) (string, bool)) *Error {
 	v, err := f.decode(e, env)
 	if err != nil {
 		return err
 	}
-	if err := f.checkValue(v, e.pos); err != nil {
+	if err := f.checkValue(v, e.pos, stored); err != nil {
 		return err
 	}
 	f.store(c, v)
@@ -30,11 +30,15 @@ func (f *field) assign(c *Config, e entry, env func(string) (string, bool)) *Err
 }
 
 // checkValue checks a value by itself.
-func (f *field) checkValue(v any, pos Pos) *Error {
-	if f.check == nil {
+func (f *field) checkValue(v any, pos Pos, stored bool) *Error {
+	check := f.check
+	if stored && f.stored != nil {
+		check = f.stored
+	}
+	if check == nil {
 		return nil
 	}
-	if msg, hint := f.check(v); msg != "" {
+	if msg, hint := check(v); msg != "" {
 		return &Error{Pos: pos, Key: f.key, Msg: msg, Hint: hint}
 	}
 	return nil

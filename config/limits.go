@@ -12,6 +12,7 @@ const (
 	MaxNameBytes           = 100     // of run.name, a folder's name
 	MaxLayoutBytes         = 1 << 16 // of pipeline.layout
 	MaxWordBytes           = 32      // of device.kernels
+	MaxScheduleBytes       = 64      // of a schedule's name
 	MaxSteps               = 1_000_000_000
 	MaxCount               = 1_000_000_000 // of a number of steps, batches or checkpoints
 	MaxStallS              = 1_000_000_000

@@ -23,7 +23,7 @@ func (c *Config) Validate() error {
 		if c.isOpen(f) {
 			continue
 		}
-		if err := f.checkValue(f.load(c), c.Where(f.key)); err != nil {
+		if err := f.checkValue(f.load(c), c.Where(f.key), false); err != nil {
 			errs = append(errs, err)
 			suspect[f.key] = true
 		}

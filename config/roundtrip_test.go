@@ -11,6 +11,8 @@ import (
 	"unicode"
 
 	"pgregory.net/rapid"
+
+	"github.com/troupe-ml/troupe/scheduler"
 )
 
 // A resolved configuration prints as a text that resolves to the same.
@@ -43,6 +45,21 @@ func TestStored(t *testing.T) {
 		}
 		samePlainly(t, c, again)
 	})
+}
+
+// What a program with schedules of its own has stored can be read by one without.
+func TestStoredSchedule(t *testing.T) {
+	text := []byte("[data]\ntrain = [\"a.txt\"]\n[pipeline]\nstages = 2\nschedule = \"mine\"\n")
+	c, err := ParseStored("stored.toml", text)
+	if err != nil || c.Pipeline.Schedule != "mine" {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if _, err := Parse("own.toml", text, nil, nil); err == nil || !strings.Contains(err.Error(), `unknown value "mine"`) || !strings.Contains(err.Error(), "dynamic") {
+		t.Errorf("Parse: %v", err)
+	}
+	if _, err := ParseStored("stored.toml", bytes.Replace(text, []byte("mine"), []byte("My Own"), 1)); err == nil {
+		t.Error("a name that no schedule can have is read")
+	}
 }
 
 // samePlainly compares what the configurations say, not where they say it.
@@ -96,7 +113,7 @@ func drawConfig(t *rapid.T) *Config {
 		},
 		Pipeline: Pipeline{
 			Stages: rapid.IntRange(1, MaxStages).Draw(t, "stages"), Chunks: rapid.IntRange(1, MaxChunks).Draw(t, "chunks"),
-			Schedule:            rapid.SampledFrom(append([]string{"mine.csv"}, schedules...)).Draw(t, "schedule"),
+			Schedule:            rapid.SampledFrom(append([]string{"mine.csv"}, scheduler.Schedules()...)).Draw(t, "schedule"),
 			DeferWeights:        rapid.IntRange(0, 64).Draw(t, "defer_weights"),
 			MicrobatchGroupSize: rapid.IntRange(1, MaxMicrobatchGroupSize).Draw(t, "group"), Layout: rapid.String().Draw(t, "layout"),
 			Recompute: rapid.SampledFrom([]string{"none", "full", "partial"}).Draw(t, "recompute"),

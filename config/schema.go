@@ -15,6 +15,7 @@ type field struct {
 	at      func(*Config) any // a pointer to the value
 	example string            // a value, as TOML, for messages
 	check   check             // nil where any value of the type will do
+	stored  check             // in its place for what a run has stored, maybe of another program's things; nil: check
 	path    bool              // ${VAR} is expanded
 	shape   bool              // comes from the checkpoint where model.from is set
 	free    bool              // may differ when a run is resumed
@@ -73,7 +74,7 @@ var schema = []field{
 
 	{key: "pipeline.stages", at: func(c *Config) any { return &c.Pipeline.Stages }, example: "2", check: whole(1, MaxStages), free: true},
 	{key: "pipeline.chunks", at: func(c *Config) any { return &c.Pipeline.Chunks }, example: "2", check: whole(1, MaxChunks), free: true},
-	{key: "pipeline.schedule", at: func(c *Config) any { return &c.Pipeline.Schedule }, example: `"1f1b"`, check: orEmpty(orFile(oneOf(schedules...), ".csv")), free: true},
+	{key: "pipeline.schedule", at: func(c *Config) any { return &c.Pipeline.Schedule }, example: `"1f1b"`, check: orEmpty(orFile(schedule, ".csv")), stored: orEmpty(orFile(scheduleWord, ".csv")), free: true},
 	{key: "pipeline.microbatch_group_size", at: func(c *Config) any { return &c.Pipeline.MicrobatchGroupSize }, example: "2", check: whole(0, MaxMicrobatchGroupSize), free: true},
 	{key: "pipeline.max_in_flight", at: func(c *Config) any { return &c.Pipeline.MaxInFlight }, example: "8", check: whole(0, LimitInFlight), free: true},
 	{key: "pipeline.defer_weights", at: func(c *Config) any { return &c.Pipeline.DeferWeights }, example: "2", check: whole(0, MaxSequences), free: true},
@@ -102,8 +103,9 @@ var schema = []field{
 // deviceKinds are the kinds of devices.
 var deviceKinds = []string{"auto", "cpu", "cuda"}
 
-// schedules are the names that a schedule may have.
-var schedules = scheduler.Schedules()
+// schedule checks for the name of a schedule, among them those that the program has
+// registered by now.
+func schedule(v any) (string, string) { return oneOf(scheduler.Schedules()...)(v) }
 
 // keys and sections are the schema's, in its order.
 var keys, sections = names()

@@ -36,12 +36,12 @@ func TestSchemaIsConfig(t *testing.T) {
 func TestSchemaRows(t *testing.T) {
 	for _, f := range schema {
 		e := setEntry(f.key, f.example, Pos{Set: f.key + "=" + f.example})
-		if err := f.assign(&Config{}, e, lookupIn(nil)); err != nil {
+		if err := f.assign(&Config{}, e, false, lookupIn(nil)); err != nil {
 			t.Errorf("the example of %s: %v", f.key, err)
 		}
 		if _, isInt := f.at(&Config{}).(*int); isInt {
 			for _, n := range []int64{-1, 1 << 31} {
-				if f.checkValue(n, Pos{}) == nil {
+				if f.checkValue(n, Pos{}, false) == nil {
 					t.Errorf("%s may be %d", f.key, n)
 				}
 			}

@@ -1,6 +1,7 @@
 // Package scheduler decides, before anything runs, who computes what and in
 // which order. It is pure: tables in, tables and figures out. It may import
-// only the standard library and must never know of actors, clocks, devices or
+// only the standard library and internal/registry, which has the names of schedules that a
+// program registers, and must never know of actors, clocks, devices or
 // I/O, so that one table can be checked, simulated, drawn and run, and all four
 // speak of the same thing.
 //
@@ -39,6 +40,8 @@
 // leave its table in the same way: a [Priorities] takes the table as priorities, and each
 // rank's [Dispatcher] says what to begin.
 //
+// A program adds schedules of its own with [Register], which are then like the others.
+//
 // # Messages and credits
 //
 // A forward output of chunk c goes to chunk c+1, a backward output (sent after
@@ -65,7 +68,8 @@
 //  2. table: the order of every rank; placements; drawing the place of an error
 //  3. spec: what a table is asked for by
 //  4. generate: the schedules. generate.go has those in phases; v, vpattern and u those of
-//     their placements; greedy and auto those that are played; defer changes a table
+//     their placements; greedy and auto those that are played; defer changes a table;
+//     register has those of the program
 //  5. check: that every action is there (actions), that ranks never wait in a cycle
 //     (deadlock), how an error says where (fault), and whether a table would run
 //     without buffers (rendezvous)

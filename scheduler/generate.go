@@ -30,11 +30,7 @@ func (s Spec) table(k kind) (*Table, error) {
 		return nil, fmt.Errorf("%w: %w", ErrSpec, err)
 	}
 	t := &Table{Schedule: s.Schedule, Placement: k.placement, NumChunks: chunks, Microbatches: s.Microbatches, ForwardOnly: s.ForwardOnly}
-	generate := k.rows
-	if s.ForwardOnly && k.placement == V {
-		generate = byRank(Spec.zbv) // its forwards fit any number of microbatches
-	}
-	if t.Ranks, err = generate(s); err != nil {
+	if t.Ranks, err = k.rows(s); err != nil {
 		return nil, err
 	}
 	if s.ForwardOnly {
@@ -53,6 +49,17 @@ func byRank(row func(s Spec, rank int) []Action) func(s Spec) ([][]Action, error
 			rows[rank] = row(s, rank)
 		}
 		return rows, nil
+	}
+}
+
+// forwardsOfZBV makes rows, and forwards as zb-v has them, which fit any number of
+// microbatches.
+func forwardsOfZBV(rows func(s Spec) ([][]Action, error)) func(s Spec) ([][]Action, error) {
+	return func(s Spec) ([][]Action, error) {
+		if s.ForwardOnly {
+			return byRank(Spec.zbv)(s)
+		}
+		return rows(s)
 	}
 }
 

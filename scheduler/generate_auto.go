@@ -47,7 +47,7 @@ func (s Spec) auto() (*Table, error) {
 // candidates are the tables to choose from.
 func (s Spec) candidates() ([]*Table, error) {
 	var tables []*Table
-	for _, k := range kinds {
+	for _, k := range kinds() {
 		if k.rows == nil || k.placement == U { // a U has other chunks
 			continue
 		}

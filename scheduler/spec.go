@@ -2,10 +2,13 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/troupe-ml/troupe/internal/registry"
 )
 
-// The schedules that Generate knows.
+// The schedules that Generate knows beside those that a program registers.
 const (
 	// None runs one microbatch after the other on one rank: the unpipelined
 	// training that every other schedule is compared with.
@@ -57,12 +60,12 @@ type kind struct {
 
 const anyChunks = MaxActions
 
-// kinds lists the schedules as users should see them. Auto and Dynamic choose among
-// the others, and have the placement of what they choose.
-var kinds []kind
+// builtIn lists the schedules of this package as users should see them. Auto and Dynamic
+// choose among the others, and have the placement of what they choose.
+var builtIn []kind
 
 func init() { // Auto's generator looks at kinds
-	kinds = []kind{
+	builtIn = []kind{
 		{None, Loop, [2]int{1, anyChunks}, false, Spec.phases},
 		{GPipe, Loop, [2]int{1, 1}, false, Spec.phases},
 		{OneFOneB, Loop, [2]int{1, 1}, false, Spec.phases},
@@ -73,31 +76,47 @@ func init() { // Auto's generator looks at kinds
 		{ZBH2, Loop, [2]int{1, 1}, false, Spec.phases},
 		{ZB1P, Loop, [2]int{1, anyChunks}, true, Spec.phases},
 		{ZBV, V, [2]int{2, 2}, false, byRank(Spec.zbv)},
-		{VHalf, V, [2]int{2, 2}, false, Spec.vHalf},
-		{VMin, V, [2]int{2, 2}, false, Spec.vMin},
-		{DualPipeV, V, [2]int{2, 2}, false, byRank(Spec.dualPipeV)},
+		{VHalf, V, [2]int{2, 2}, false, forwardsOfZBV(Spec.vHalf)},
+		{VMin, V, [2]int{2, 2}, false, forwardsOfZBV(Spec.vMin)},
+		{DualPipeV, V, [2]int{2, 2}, false, forwardsOfZBV(byRank(Spec.dualPipeV))},
 		{UShape, U, [2]int{2, 2}, false, Spec.uShape},
 		{Auto, Loop, [2]int{1, anyChunks}, true, nil},
 		{Dynamic, Loop, [2]int{1, anyChunks}, true, nil},
 	}
+	names := make([]string, len(builtIn))
+	for i, k := range builtIn {
+		names[i] = k.name
+	}
+	own = registry.New[kind]("schedule", names...)
 }
 
-// Schedules lists the names of the schedules.
+// kinds are all schedules: those of this package, then what the program has registered.
+func kinds() []kind {
+	all := slices.Clone(builtIn)
+	for _, name := range own.Names() {
+		k, _ := own.Get(name)
+		all = append(all, k)
+	}
+	return all
+}
+
+// Schedules lists the names of the schedules: those of this package, then those that the
+// program has registered.
 func Schedules() []string {
-	names := make([]string, len(kinds))
-	for i, k := range kinds {
-		names[i] = k.name
+	var names []string
+	for _, k := range kinds() {
+		names = append(names, k.name)
 	}
 	return names
 }
 
 func (s Spec) kind() (kind, bool) {
-	for _, k := range kinds {
+	for _, k := range builtIn {
 		if k.name == s.Schedule {
 			return k, true
 		}
 	}
-	return kind{}, false
+	return own.Get(s.Schedule)
 }
 
 // Spec asks for a table.

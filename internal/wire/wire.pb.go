@@ -1514,7 +1514,7 @@ type Offer struct {
 	MemoryBytes   int64                  `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
 	Kernels       string                 `protobuf:"bytes,3,opt,name=kernels,proto3" json:"kernels,omitempty"`       // of the CPU: their path
 	Devices       []string               `protobuf:"bytes,4,rep,name=devices,proto3" json:"devices,omitempty"`       // other devices, such as "cuda"
-	Registered    []string               `protobuf:"bytes,5,rep,name=registered,proto3" json:"registered,omitempty"` // layers and the like that its program has registered, by name
+	Registered    []string               `protobuf:"bytes,5,rep,name=registered,proto3" json:"registered,omitempty"` // what its program has registered, by kind and name: "schedule mine"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4611,7 +4611,8 @@ type SubmitRequest struct {
 	Fresh         bool                   `protobuf:"varint,4,opt,name=fresh,proto3" json:"fresh,omitempty"`
 	FromStep      int64                  `protobuf:"varint,5,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
 	AcceptNewData bool                   `protobuf:"varint,6,opt,name=accept_new_data,json=acceptNewData,proto3" json:"accept_new_data,omitempty"`
-	Name          string                 `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"` // of the run; "": the configuration's
+	Name          string                 `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`             // of the run; "": the configuration's
+	Registered    []string               `protobuf:"bytes,8,rep,name=registered,proto3" json:"registered,omitempty"` // what the submitter's program has registered: see Offer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4693,6 +4694,13 @@ func (x *SubmitRequest) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *SubmitRequest) GetRegistered() []string {
+	if x != nil {
+		return x.Registered
+	}
+	return nil
 }
 
 type SubmitReply struct {
@@ -6373,7 +6381,8 @@ type ForecastRequest struct {
 	Config        []byte                 `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
 	File          string                 `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
 	Sets          []string               `protobuf:"bytes,3,rep,name=sets,proto3" json:"sets,omitempty"`
-	Seconds       float64                `protobuf:"fixed64,4,opt,name=seconds,proto3" json:"seconds,omitempty"` // that the layers are measured for
+	Seconds       float64                `protobuf:"fixed64,4,opt,name=seconds,proto3" json:"seconds,omitempty"`     // that the layers are measured for
+	Registered    []string               `protobuf:"bytes,5,rep,name=registered,proto3" json:"registered,omitempty"` // see SubmitRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6434,6 +6443,13 @@ func (x *ForecastRequest) GetSeconds() float64 {
 		return x.Seconds
 	}
 	return 0
+}
+
+func (x *ForecastRequest) GetRegistered() []string {
+	if x != nil {
+		return x.Registered
+	}
+	return nil
 }
 
 type ForecastReply struct {
@@ -7945,7 +7961,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x04SLOW\x10\b\x12\v\n" +
 	"\aCLOSING\x10\t\x12\v\n" +
 	"\aOPTIONS\x10\n" +
-	"\"\xbe\x01\n" +
+	"\"\xde\x01\n" +
 	"\rSubmitRequest\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\fR\x06config\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\tR\x04file\x12\x12\n" +
@@ -7953,7 +7969,10 @@ const file_wire_proto_rawDesc = "" +
 	"\x05fresh\x18\x04 \x01(\bR\x05fresh\x12\x1b\n" +
 	"\tfrom_step\x18\x05 \x01(\x03R\bfromStep\x12&\n" +
 	"\x0faccept_new_data\x18\x06 \x01(\bR\racceptNewData\x12\x12\n" +
-	"\x04name\x18\a \x01(\tR\x04name\"1\n" +
+	"\x04name\x18\a \x01(\tR\x04name\x12\x1e\n" +
+	"\n" +
+	"registered\x18\b \x03(\tR\n" +
+	"registered\"1\n" +
 	"\vSubmitReply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"M\n" +
@@ -8133,12 +8152,15 @@ const file_wire_proto_rawDesc = "" +
 	"CHECKPOINT\x10\x03\x12\b\n" +
 	"\x04STOP\x10\x04\x12\b\n" +
 	"\x04KILL\x10\x05\x12\b\n" +
-	"\x04RATE\x10\x06\"k\n" +
+	"\x04RATE\x10\x06\"\x8b\x01\n" +
 	"\x0fForecastRequest\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\fR\x06config\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\tR\x04file\x12\x12\n" +
 	"\x04sets\x18\x03 \x03(\tR\x04sets\x12\x18\n" +
-	"\aseconds\x18\x04 \x01(\x01R\aseconds\"\x85\x02\n" +
+	"\aseconds\x18\x04 \x01(\x01R\aseconds\x12\x1e\n" +
+	"\n" +
+	"registered\x18\x05 \x03(\tR\n" +
+	"registered\"\x85\x02\n" +
 	"\rForecastReply\x12/\n" +
 	"\x05ranks\x18\x01 \x03(\v2\x19.troupe.wire.ForecastRankR\x05ranks\x12/\n" +
 	"\x05links\x18\x02 \x03(\v2\x19.troupe.wire.ForecastLinkR\x05links\x12\x19\n" +

@@ -159,7 +159,7 @@ func (cfg *Config) checkSecure() error {
 			continue
 		}
 		if !cfg.Insecure {
-			return fmt.Errorf("%w: others could stop and forge everything at %s: use TLS, or listen on 127.0.0.1, or ask for it (--insecure)", ErrInsecure, address)
+			return fmt.Errorf("%w: others could stop and forge everything at %s: use TLS, or listen on 127.0.0.1", ErrInsecure, address)
 		}
 		cfg.Logger.Warn("INSECURE: no TLS off loopback: whoever reaches this address controls this process, and reads and writes what it sends", "address", address)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// Peer is who is at the other end, as its certificate says. Without TLS (loopback or
-// --insecure), and for a stream of ProtocolJoin without a certificate, it is the zero Peer.
+// Peer is who is at the other end, as its certificate says. Without TLS (on loopback, in
+// tests), and for a stream of ProtocolJoin without a certificate, it is the zero Peer.
 type Peer struct {
 	Name, Role string
 	Address    string // host:port of the other end of the connection, which it dialled from

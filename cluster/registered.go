@@ -1,0 +1,59 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/registry"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// sameRegistered compares what a worker's program has registered with what this one has.
+// The worker's name for it goes into the message, which both sides see.
+func sameRegistered(offer *wire.Offer) error {
+	theirs, ours := offer.GetRegistered(), registry.Names()
+	if err := registry.Check(theirs); err != nil {
+		return fmt.Errorf("what its program has registered: %w", err)
+	}
+	var differ []string
+	if missing := registry.Missing(theirs, ours); len(missing) > 0 {
+		differ = append(differ, fmt.Sprintf("its program has not registered %s, which the coordinator's has", registry.List(missing)))
+	}
+	if more := registry.Missing(ours, theirs); len(more) > 0 {
+		differ = append(differ, fmt.Sprintf("its program has registered %s, which the coordinator's has not", registry.List(more)))
+	}
+	if len(differ) > 0 {
+		return errors.New(strings.Join(differ, "; "))
+	}
+	return nil
+}
+
+// parseSubmitted reads a configuration that a client has sent. Paths and environment
+// variables in it are this process's. What it names that only the client's program has
+// registered is told apart from what nobody knows.
+func parseSubmitted(file string, text []byte, sets, registered []string) (*config.Config, error) {
+	if err := registry.Check(registered); err != nil {
+		return nil, fmt.Errorf("%w: what the client's program has registered: %w", ErrRequest, err)
+	}
+	cfg, err := config.Parse(file, text, sets, os.LookupEnv)
+	if err == nil {
+		return cfg, nil
+	}
+	var all config.Errors
+	if errors.As(err, &all) {
+		for _, thing := range registry.Missing(registry.Names(), registered) {
+			_, name, _ := strings.Cut(thing, " ")
+			for _, e := range all {
+				if strings.Contains(e.Msg, strconv.Quote(name)) {
+					e.Hint = fmt.Sprintf("your program has registered %s, which the coordinator's has not (it has registered %s); use the same program for both", thing, registry.List(registry.Names()))
+				}
+			}
+		}
+	}
+	return nil, &troupe.SetupError{Err: err}
+}

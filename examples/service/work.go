@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"flag"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/cluster"
+)
+
+// work is a service that computes ranks for a cluster. The stages' actors live in the
+// service's own actor system, beside its own actors.
+func work(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("service work", flag.ContinueOnError)
+	cfg := cluster.WorkerConfig{Logger: logger()}
+	flags.StringVar(&cfg.Join, "join", "127.0.0.1:7070", "the coordinator's host:port")
+	flags.StringVar(&cfg.Name, "name", "service", "the worker's name in the cluster")
+	flags.IntVar(&cfg.Threads, "threads", 0, "threads of the CPU; 0: all cores")
+	tokenFile := flags.String("token-file", "worker.token", "file with a worker's token")
+	err := flags.Parse(args)
+	if err == nil {
+		cfg.Token, err = cluster.ReadTokenFile(*tokenFile)
+	}
+	if err != nil {
+		return err
+	}
+
+	// A worker that was lost and joins again has a new address, and so needs a new system.
+	var system *actor.ActorSystem
+	cfg.System = func() *actor.ActorSystem {
+		if system != nil {
+			system.Shutdown()
+		}
+		system = actor.NewActorSystem()
+		// The service's own, as many as it likes. From outside nobody can reach them.
+		system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+			if _, ok := ctx.Message().(*actor.Started); ok {
+				cfg.Logger.Info("an actor of the service's own has started", "pid", ctx.Self().Id)
+			}
+		}))
+		return system
+	}
+	err = cluster.Work(ctx, cfg) // until ctx ends
+	if system != nil {
+		system.Shutdown()
+	}
+	return err
+}
