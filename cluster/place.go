@@ -367,6 +367,7 @@ func (a *attempt) seesFolder(p *folderProbe, got answer) bool {
 		a.c.log.Info("a worker doesn't see the run's folder; it sends what it saves", "run", a.run, "worker", a.name(got.from), "why", why)
 		return false
 	}
+	a.c.log.Info("a worker sees the run's folder; it writes what it saves there itself", "run", a.run, "worker", a.name(got.from))
 	return true
 }
 

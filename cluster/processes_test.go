@@ -57,7 +57,10 @@ type settings struct {
 	Silence  time.Duration
 	Lease    time.Duration
 	Threads  int
-	Own      []string // schedules that its program registers
+	Own      []string  // schedules that its program registers
+	View     [2]string // of a worker: paths that begin with the first lie elsewhere, in the second
+	SlowStep int       // of a worker: it stops in the midst of writing its part of this checkpoint
+	Go       string    // until this file is there
 }
 
 // readSettings also registers what they say.
@@ -349,10 +352,21 @@ func playWorker() error {
 		}
 	}
 	runtime.GOMAXPROCS(s.Threads + 1)
+	t := newTeller()
+	if s.View[0] != "" {
+		cluster.SetFolderView(func(path string) string {
+			if rest, ok := strings.CutPrefix(path, s.View[0]); ok {
+				return s.View[1] + rest
+			}
+			return path
+		})
+	}
+	if s.SlowStep > 0 {
+		slowly(s, t)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() { // ends with the standard input
-		t := newTeller()
 		for {
 			if _, err := in.ReadString('\n'); err != nil {
 				cancel()
