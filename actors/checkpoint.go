@@ -71,10 +71,7 @@ func (a *checkpointActor) Receive(ctx actor.Context) {
 		}
 	case *written:
 		a.writing = nil
-		for rank, err := range m.alone {
-			a.alone[rank] = true
-			a.log.Warn("a stage can't write its part of checkpoints; it sends it from now on", "rank", rank, "err", err)
-		}
+		a.giveUp(m.alone)
 		if m.err != nil {
 			a.fail(ctx, m.Step, fmt.Errorf("checkpoint of step %d: %w", m.Step, m.err))
 			return
@@ -85,6 +82,19 @@ func (a *checkpointActor) Receive(ctx actor.Context) {
 		// The writer's last message finds nobody; the file is what counts.
 		a.end(errEnded)
 		a.writers.Wait()
+	}
+}
+
+// giveUp has ranks send their parts from now on, and the others of their processes too.
+func (a *checkpointActor) giveUp(why map[int]error) {
+	for rank, err := range why {
+		if a.alone[rank] {
+			continue // by another one of the same process
+		}
+		for other := range a.alone {
+			a.alone[other] = a.alone[other] || a.spec.host(other) == a.spec.host(rank)
+		}
+		a.log.Warn("a stage can't write its part of checkpoints; its process sends what it saves from now on", "rank", rank, "process", a.spec.host(rank), "err", err)
 	}
 }
 

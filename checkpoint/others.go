@@ -163,7 +163,7 @@ func (s *Store) readBack(ctx context.Context, dir string, f plannedFile, sums []
 	for _, t := range f.tensors.Places() {
 		size, _ := t.Size() // which the plan has looked at
 		sum, want := newChecksum(), uint32(0)
-		var out io.Writer = io.Discard
+		out := io.Discard
 		if t.Absent {
 			out, want, sums = sum, sums[0], sums[1:]
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"runtime"
@@ -18,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/scheduler"
@@ -61,6 +63,7 @@ type settings struct {
 	View     [2]string // of a worker: paths that begin with the first lie elsewhere, in the second
 	SlowStep int       // of a worker: it stops in the midst of writing its part of this checkpoint
 	Go       string    // until this file is there
+	Denied   bool      // a worker may not write to checkpoints
 }
 
 // readSettings also registers what they say.
@@ -359,6 +362,11 @@ func playWorker() error {
 				return s.View[1] + rest
 			}
 			return path
+		})
+	}
+	if s.Denied {
+		cluster.SetWriteOwn(func(context.Context, checkpoint.FS, string, int, string, []checkpoint.Own) ([]uint32, error) {
+			return nil, fs.ErrPermission
 		})
 	}
 	if s.SlowStep > 0 {

@@ -107,8 +107,11 @@ func TestSharedFolder(t *testing.T) {
 				}
 				g.train(t, command{Config: smallRun, Sets: keys(t, out, sets), FromStep: 2 * j, Workers: 4})
 				events, _ := g.line.from(place)
-				saw := 0
+				saw, blinded := 0, 0
 				for _, e := range events {
+					if blind("worker-3")(e) {
+						blinded++
+					}
 					for _, w := range workers(4) {
 						if sees(w)(e) {
 							saw++
@@ -121,6 +124,9 @@ func TestSharedFolder(t *testing.T) {
 				if wants := min(n, 3); j == 0 && saw != c.see || j > 0 && saw != wants {
 					t.Errorf("%d of %d workers saw the folder", saw, n)
 				}
+				if tried := n == 4 && (j > 0 || c.see > 0); tried != (blinded == 1) {
+					t.Errorf("%d times a worker was found not to see the folder", blinded)
+				}
 				sameRun(t, want, out, 6)
 				intact(t, out)
 			}
@@ -130,6 +136,29 @@ func TestSharedFolder(t *testing.T) {
 				t.Errorf("on the other disk there is %s", got)
 			}
 		})
+	}
+}
+
+// TestDeniedFolder: a worker that sees the folder and may not write to the files there sends
+// what it saves, and that is said once.
+func TestDeniedFolder(t *testing.T) {
+	sets := []string{"pipeline.stages=4"}
+	want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
+	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
+	g := newGroup(t, &group{adjust: func(s *settings) { s.Denied = s.Name == "worker-1" }})
+	g.join(t, workers(2)...)
+	g.train(t, command{Config: smallRun, Sets: keys(t, out, sets), Workers: 2})
+	sameRun(t, want, out, 6)
+	intact(t, out)
+	events, _ := g.line.from(0)
+	said := 0
+	for _, e := range events {
+		if e.Kind == "log" && strings.Contains(e.Text, "can't write its part") {
+			said++
+		}
+	}
+	if said != 1 {
+		t.Errorf("it is said %d times\n%s", said, g.describe())
 	}
 }
 
