@@ -323,7 +323,7 @@ func (p *conductor) begin(ctx context.Context, c command) (run *troupe.Run, busy
 			return nil, 0, ctx.Err()
 		}
 	}
-	run, err = troupe.Start(ctx, cfg, troupe.Options{Hosts: p.c.Hosts(), FromStep: c.FromStep})
+	run, err = troupe.Start(ctx, cfg, troupe.Options{Hosts: p.c.Hosts(), FromStep: c.FromStep, Logger: slog.New(logHandler{teller: p.teller})})
 	if err != nil {
 		return nil, 0, err
 	}
