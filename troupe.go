@@ -505,8 +505,11 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 		return nil, err
 	}
 	spec := p.Stages(evalTable, load, withState)
-	if err := r.computers.place(r.ctx, &spec, placement.Assignment{Run: start.Run, Config: cfg, Plan: p, EvalTable: evalTable,
-		Stored: r.ckpt != nil, WithState: withState, Step: start.Step}); err != nil {
+	assignment := placement.Assignment{Run: start.Run, Config: cfg, Plan: p, EvalTable: evalTable, Stored: r.ckpt != nil, WithState: withState, Step: start.Step}
+	if cfg.Cluster.SharedFolder == "auto" {
+		assignment.Folder = r.output.FS
+	}
+	if err := r.computers.place(r.ctx, &spec, assignment); err != nil {
 		return nil, err
 	}
 	begun, err := r.output.Begin(cfg.TOML(), start, withState)
@@ -548,6 +551,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	spec.Data, spec.MicrobatchSize, spec.Context, spec.Sequences = src, cfg.Batch.Microbatch, cfg.Model.Context, cfg.Batch.Sequences
 	spec.Rate, spec.ClipNorm = rate, cfg.Optimizer.ClipNorm
 	spec.Changes, spec.WriteChange = r.output.Changes(), r.output.WriteChange
+	spec.WriteShared = save.WriteShared
 	spec.WriteCheckpoint, spec.WriteRecord, spec.WriteTrace, spec.OnEvent = save.Write, r.metrics.Write, traceWriter(p, r.output.FS, info.Threads), r.send
 	spec.StallAfter = time.Duration(cfg.Run.StallAfterS * float64(time.Second))
 	if spec.Logger = o.Logger; spec.System == nil {

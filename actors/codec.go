@@ -97,13 +97,31 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 		w.Kind = &wire.Message_Applied{Applied: &wire.Applied{Rank: int32(m.Rank)}}
 	case *SaveState:
 		h = m.Header
-		w.Kind = &wire.Message_SaveState{SaveState: &wire.SaveState{}}
+		w.Kind = &wire.Message_SaveState{SaveState: &wire.SaveState{Keep: m.Keep}}
+	case *WriteState:
+		h = m.Header
+		w.Kind = &wire.Message_WriteState{WriteState: packPlaces(m.Places)}
+	case *StateWritten:
+		h = m.Header
+		s := &wire.StateWritten{Rank: int32(m.Rank), Sums: m.Sums}
+		if m.Err != nil {
+			s.Error = cut(m.Err.Error())
+		}
+		w.Kind = &wire.Message_StateWritten{StateWritten: s}
+	case *SendState:
+		h = m.Header
+		w.Kind = &wire.Message_SendState{SendState: &wire.SendState{}}
+	case *DropState:
+		h = m.Header
+		w.Kind = &wire.Message_DropState{DropState: &wire.DropState{}}
 	case *StageState:
 		h, p.Bulk = m.Header, true
-		s := &wire.StageState{Rank: int32(m.Rank)}
+		s := &wire.StageState{Rank: int32(m.Rank), Kept: m.Kept}
 		for _, v := range m.Saved {
 			s.Saved = append(s.Saved, &wire.Saved{Name: v.Name, Index: int32(v.Index), Part: v.Part, Dims: packDims(v.Shape)})
-			p.Parts = append(p.Parts, tensorops.HostBytes(v.Data))
+			if !m.Kept {
+				p.Parts = append(p.Parts, tensorops.HostBytes(v.Data))
+			}
 		}
 		w.Kind, p.Release = &wire.Message_StageState{StageState: s}, m.release
 	case *StageReady:
@@ -211,6 +229,20 @@ func packStageDone(m *StageDone) *wire.StageDone {
 		d.Trace = append(d.Trace, &wire.ActionTime{Action: packAction(t.Action), StartNs: t.Start.UnixNano(), EndNs: t.End.UnixNano()})
 	}
 	return d
+}
+
+// packPlaces names each file once.
+func packPlaces(places []Place) *wire.WriteState {
+	w, number := &wire.WriteState{}, make(map[string]uint32)
+	for _, p := range places {
+		n, known := number[p.File]
+		if !known {
+			n = uint32(len(w.Files)) //nolint:gosec // files of a checkpoint
+			number[p.File], w.Files = n, append(w.Files, p.File)
+		}
+		w.File, w.Offset = append(w.File, n), append(w.Offset, p.Offset)
+	}
+	return w
 }
 
 // failures are errors that callers of a run branch on, by their names on the wire.

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -51,7 +52,8 @@ type ends struct {
 
 func newEnds(t testing.TB) ends {
 	t.Helper()
-	spec := Spec{Run: uuid.UUID{1, 2, 3}, Attempt: uuid.UUID{4, 5, 6}, MicrobatchSize: 1, Context: 4, Sequences: 4, Hosts: []string{"w0", "w1"}}
+	spec := Spec{Run: uuid.UUID{1, 2, 3}, Attempt: uuid.UUID{4, 5, 6}, MicrobatchSize: 1, Context: 4, Sequences: 4, Hosts: []string{"w0", "w1"}, Shares: []bool{true, true},
+		WriteShared: func(context.Context, TrainerState, []stages.Saved, bool, Others) (string, error) { return "", nil }}
 	var err error
 	if spec.Table, err = scheduler.Generate(scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4}); err != nil {
 		t.Fatal(err)
@@ -129,7 +131,10 @@ func (e ends) samples(t testing.TB) []sample {
 		{toStages, &Data{Header: h, Batch: &Batch{Extent: Extent{0, 1, 2}, Tokens: []int32{}, Targets: []int32{7, 8}}}},
 		{toStages, &TiedGradient{Header: h, From: 1, Grad: stages.TiedGrad{Param: 5, Uses: unpackUses(2), Grad: e.tensor(t, 3)}}},
 		{toStages, &Apply{Header: h, Skip: true, Update: stages.Update{Count: 3, LR: 0.5, GradScale: 0.25}, Kept: true, Abort: 4}},
-		{toStages, &SaveState{h}},
+		{toStages, &SaveState{Header: h, Keep: true}},
+		{toStages, &WriteState{Header: h, Places: []Place{{File: "a", Offset: 5}, {File: "b"}, {File: "a", Offset: 1 << 40}}}},
+		{toStages, &SendState{h}},
+		{toStages, &DropState{h}},
 		{toStages, &ExpectInput{Header: h, Action: act}},
 		{toStages, halt{}},
 		{toStages, leave{}},
@@ -140,6 +145,9 @@ func (e ends) samples(t testing.TB) []sample {
 			Trace: []ActionTime{{act, time.Unix(1, 2), time.Unix(3, 4)}}}},
 		{toCoordinator, &Applied{h, 1}},
 		{toCoordinator, state},
+		{toCoordinator, &StageState{Header: h, Rank: 1, Kept: true, Saved: []stages.Saved{{Name: "w", Index: 3, Part: "m", Shape: []int{2, 3}}}}},
+		{toCoordinator, &StateWritten{Header: h, Rank: 1, Sums: []uint32{1, 2}}},
+		{toCoordinator, &StateWritten{Header: h, Rank: 1, Err: &RemoteError{Text: "no such folder"}}},
 		{toCoordinator, &StageReady{h, 1}},
 		{toCoordinator, &Failed{Header: h, Actor: "stage 1", Err: &RemoteError{Text: "it broke"}}},
 		{toCoordinator, &Failed{Header: h, Actor: "stage 1", Err: &RemoteError{"it is full", tensorops.ErrOutOfMemory}}},

@@ -45,7 +45,14 @@ func (c *Codec) unpackForStage(h Header, w *wire.Message) (any, error) {
 	case *wire.Message_Apply:
 		return &Apply{Header: h, Skip: k.Apply.GetSkip(), Update: unpackUpdate(k.Apply.GetUpdate()), Kept: k.Apply.GetKept(), Abort: k.Apply.GetAbort()}, nil
 	case *wire.Message_SaveState:
-		return &SaveState{h}, nil
+		return &SaveState{Header: h, Keep: k.SaveState.GetKeep()}, nil
+	case *wire.Message_WriteState:
+		places, err := unpackPlaces(k.WriteState)
+		return &WriteState{Header: h, Places: places}, err
+	case *wire.Message_SendState:
+		return &SendState{h}, nil
+	case *wire.Message_DropState:
+		return &DropState{h}, nil
 	case *wire.Message_ExpectInput:
 		a, err := c.action(k.ExpectInput.GetAction())
 		return &ExpectInput{Header: h, Action: a}, err
@@ -75,6 +82,13 @@ func (c *Codec) unpackForCoordinator(h Header, w *wire.Message) (any, error) {
 	case *wire.Message_StageReady:
 		rank, err := c.remoteRank(k.StageReady.GetRank())
 		return &StageReady{Header: h, Rank: rank}, err
+	case *wire.Message_StateWritten:
+		rank, err := c.remoteRank(k.StateWritten.GetRank())
+		m := &StateWritten{Header: h, Rank: rank, Sums: k.StateWritten.GetSums()}
+		if text := k.StateWritten.GetError(); text != "" {
+			m.Err = &RemoteError{Text: cut(text)}
+		}
+		return m, err
 	case *wire.Message_Failed:
 		return &Failed{Header: h, Actor: cut(k.Failed.GetActor()), Err: unpackFailure(k.Failed)}, nil
 	case *wire.Message_Halted:
@@ -323,6 +337,9 @@ func (c *Codec) takeState(h Header, s *wire.StageState, lens []int) (owner, [][]
 	if err != nil {
 		return nil, nil, err
 	}
+	if s.GetKept() {
+		return c.takeKept(h, rank, s, lens)
+	}
 	if len(lens) != len(s.GetSaved()) {
 		return nil, nil, fmt.Errorf("%w: the state of rank %d comes in %d parts for %d tensors", ErrMessage, rank, len(lens), len(s.GetSaved()))
 	}
@@ -338,6 +355,35 @@ func (c *Codec) takeState(h Header, s *wire.StageState, lens []int) (owner, [][]
 		parts = append(parts, part...)
 	}
 	return m, parts, nil
+}
+
+// takeKept takes what a stage keeps, of which only the description comes.
+func (c *Codec) takeKept(h Header, rank int, s *wire.StageState, lens []int) (owner, [][]byte, error) {
+	if len(lens) > 0 || !c.spec.shares(rank) {
+		return nil, nil, fmt.Errorf("%w: rank %d keeps its state, and %d parts come", ErrMessage, rank, len(lens))
+	}
+	m := &StageState{Header: h, Rank: rank, Kept: true}
+	for _, v := range s.GetSaved() {
+		shape, _, err := unpackDims(tensorops.Float32, v.GetDims())
+		if err != nil {
+			return nil, nil, err
+		}
+		m.Saved = append(m.Saved, stages.Saved{Name: cut(v.GetName()), Index: int(v.GetIndex()), Part: cut(v.GetPart()), Shape: shape})
+	}
+	return m, nil, nil
+}
+
+func unpackPlaces(w *wire.WriteState) (places []Place, err error) {
+	if len(w.GetFile()) != len(w.GetOffset()) {
+		return nil, fmt.Errorf("%w: %d files for %d places", ErrMessage, len(w.GetFile()), len(w.GetOffset()))
+	}
+	for i, n := range w.GetFile() {
+		if int64(n) >= int64(len(w.GetFiles())) {
+			return nil, fmt.Errorf("%w: file %d, of %d", ErrMessage, n, len(w.GetFiles()))
+		}
+		places = append(places, Place{File: cut(w.GetFiles()[n]), Offset: w.GetOffset()[i]})
+	}
+	return places, nil
 }
 
 func (c *Codec) takeWeight(h Header, w *wire.Weight, lens []int) (owner, [][]byte, error) {
@@ -392,13 +438,9 @@ func (c *Codec) takeTensor(a tensorops.Arena, w *wire.Tensor, lens []int) (tenso
 	for _, n := range lens {
 		total += n
 	}
-	want, shape := int64(dtype.Size()), make([]int, 0, tensorops.MaxRank)
-	for _, d := range w.GetDims() {
-		if d < 0 || d > tensorops.MaxDim || d > 0 && want > math.MaxInt64/d {
-			return none, nil, fmt.Errorf("%w: a tensor of dimensions %d", ErrMessage, w.GetDims())
-		}
-		want *= d
-		shape = append(shape, int(d))
+	shape, want, err := unpackDims(dtype, w.GetDims())
+	if err != nil {
+		return none, nil, err
 	}
 	if want != int64(total) {
 		return none, nil, fmt.Errorf("%w: a tensor of %v%d is %d bytes, %d come", ErrMessage, dtype, shape, want, total)
@@ -413,4 +455,17 @@ func (c *Codec) takeTensor(a tensorops.Arena, w *wire.Tensor, lens []int) (tenso
 		parts, rest = append(parts, rest[:n:n]), rest[n:]
 	}
 	return t, parts, nil
+}
+
+// unpackDims are a tensor's shape and size in bytes.
+func unpackDims(dtype tensorops.DType, dims []int64) (shape []int, bytes int64, err error) {
+	bytes, shape = int64(dtype.Size()), make([]int, 0, tensorops.MaxRank)
+	for i, d := range dims {
+		if i >= tensorops.MaxRank || d < 0 || d > tensorops.MaxDim || d > 0 && bytes > math.MaxInt64/d {
+			return nil, 0, fmt.Errorf("%w: a tensor of dimensions %d", ErrMessage, dims[:min(len(dims), tensorops.MaxRank+1)])
+		}
+		bytes *= d
+		shape = append(shape, int(d))
+	}
+	return shape, bytes, nil
 }

@@ -8,7 +8,8 @@
 //	stage r       holds rank r's chunks; runs its order, an action at a time,
 //	              as soon as the action's input and a credit for its output exist
 //	loader        sends tokens and targets to the stages that ask for them
-//	checkpoint    gathers the stages' state and writes it
+//	checkpoint    gathers the stages' state and writes it, or has those in other processes
+//	              write theirs where they see the run's folder
 //	metrics       writes metrics.jsonl and publishes events
 //
 // # How a stage waits
@@ -65,7 +66,7 @@
 // tells the stages to halt: they start nothing more, and answer when their device
 // is at rest. From then on nobody sends a tensor, and all actors stop behind what
 // is in their mailboxes: tensors there are released, lines and events come out,
-// and a checkpoint in progress is finished. A panic is its actor's failure; protoactor
+// and a checkpoint in progress is finished, unless stages in other processes still write it. A panic is its actor's failure; protoactor
 // resumes the actor as a failed one, so that it can do its part of this, and stops one
 // that panics again.
 //

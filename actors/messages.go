@@ -124,7 +124,11 @@ func (m *Transfer) release()     { m.Tensor.Release() }
 func (m *Data) release()         { m.Batch.Release() }
 func (m *TiedGradient) release() { m.Grad.Grad.Release() }
 func (m *Weight) release()       { m.Tensor.Release() }
-func (m *StageState) release()   { m.Copies.Close() }
+func (m *StageState) release() {
+	if !m.Kept {
+		m.Copies.Close()
+	}
+}
 
 // Loss is the loss of a microbatch.
 type Loss struct {
@@ -175,8 +179,12 @@ type Applied struct {
 }
 
 // SaveState asks a stage for its weights and optimizer state, which it sends to
-// the checkpoint actor.
-type SaveState struct{ Header }
+// the checkpoint actor. With Keep it keeps the numbers until a WriteState, then a SendState or
+// a DropState says what becomes of them.
+type SaveState struct {
+	Header
+	Keep bool
+}
 
 // StageState is a stage's part of a checkpoint.
 type StageState struct {
@@ -184,7 +192,30 @@ type StageState struct {
 	Rank   int
 	Saved  []stages.Saved
 	Copies tensorops.Arena // has their memory; closed when they are written
+	Kept   bool            // the stage keeps the numbers, in another process
 }
+
+// WriteState says where a stage is to write what it keeps: a place for each tensor, in their
+// order.
+type WriteState struct {
+	Header
+	Places []Place
+}
+
+// StateWritten answers WriteState, with the CRC-32C of each tensor.
+type StateWritten struct {
+	Header
+	Rank int
+	Sums []uint32
+	Err  error
+}
+
+// SendState asks for a StageState with what the stage has kept; DropState says that nobody
+// needs it any more.
+type (
+	SendState struct{ Header }
+	DropState struct{ Header }
+)
 
 // BeginSave tells the checkpoint actor what belongs to the next checkpoint.
 type BeginSave struct {

@@ -114,7 +114,21 @@ func (w *way) Stop(pid *actor.PID) { w.t.Errorf("%v is stopped from another proc
 // runOver trains to the end with the ranks in other actor systems, host by host.
 func (tr training) runOver(t *testing.T, hosts []string) *log {
 	t.Helper()
-	l, r := &log{}, newRelay(t)
+	l := &log{}
+	run, end := tr.startOver(t, l, hosts, nil)
+	out := wait(t, run)
+	end()
+	if out.Err != nil {
+		t.Fatal(out.Err)
+	}
+	return l
+}
+
+// startOver begins it. change, if there is one, changes what a host is given; the
+// coordinator's is "". end ends the hosts.
+func (tr training) startOver(t *testing.T, l *log, hosts []string, change func(host string, s *actors.Spec)) (run *actors.Run, end func()) {
+	t.Helper()
+	r := newRelay(t)
 	spec := tr.spec(t, l)
 	spec.Run, spec.Attempt = uuid.New(), uuid.New()
 	m, err := stages.NewModel(tr.model)
@@ -138,6 +152,9 @@ func (tr training) runOver(t *testing.T, hosts []string) *log {
 			}
 			s.Hosts = append(s.Hosts, at)
 		}
+		if change != nil {
+			change(host, &s)
+		}
 		st, err := actors.StartStages(s, "coordinator", weights)
 		if err != nil {
 			t.Fatal(err)
@@ -145,15 +162,15 @@ func (tr training) runOver(t *testing.T, hosts []string) *log {
 		parts = append(parts, st)
 	}
 	spec.Hosts, spec.System, spec.Attach, spec.Device = hosts, r.join("coordinator"), r.attach("coordinator"), nil
-	out := wait(t, start(t, spec))
-	for _, p := range parts {
-		p.Kill() // a coordinator that ended in order has told them
-		p.Wait()
+	if change != nil {
+		change("", &spec)
 	}
-	if out.Err != nil {
-		t.Fatal(out.Err)
+	return start(t, spec), func() {
+		for _, p := range parts {
+			p.Kill() // a coordinator that ended in order has told them
+			p.Wait()
+		}
 	}
-	return l
 }
 
 // TestSameBitsInOtherProcesses: losses, norms and weights are those of one process,

@@ -384,8 +384,8 @@ func (a *schedulerActor) writeRecord(ctx actor.Context) {
 func (a *schedulerActor) save(ctx actor.Context) {
 	h := a.header()
 	ctx.Send(a.peers.Checkpoint, &BeginSave{Header: h, State: a.state, Best: a.best})
-	for _, pid := range a.peers.Stages {
-		ctx.Send(pid, &SaveState{Header: h})
+	for rank, pid := range a.peers.Stages {
+		ctx.Send(pid, &SaveState{Header: h, Keep: a.spec.shares(rank)})
 	}
 	a.saved, a.saveNow, a.best, a.copying = a.state.Step, false, false, true
 	a.saving++

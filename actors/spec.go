@@ -103,6 +103,14 @@ type Spec struct {
 	// WriteCheckpoint writes a checkpoint and returns its directory; nil: none
 	// are written. The tensors are its to read until it returns.
 	WriteCheckpoint func(ctx context.Context, state TrainerState, saved []stages.Saved, best bool) (string, error)
+	// Shares says of each rank whether its process sees the run's folder, so that its stage can
+	// write its part of a checkpoint itself; none: no process does. Such checkpoints are
+	// written by WriteShared: tensors without Data are the others'.
+	Shares      []bool
+	WriteShared func(ctx context.Context, state TrainerState, saved []stages.Saved, best bool, others Others) (string, error)
+	// WriteOwn is what a stage in another process than the checkpoint actor's writes its part
+	// with; nil: it can't. It returns the CRC-32C of each tensor.
+	WriteOwn func(ctx context.Context, step int64, places []Place, saved []stages.Saved) ([]uint32, error)
 	// Changes were journalled by earlier attempts. WriteChange journals one, durably, before
 	// it takes effect; nil: nothing is journalled.
 	Changes     []Change
@@ -140,6 +148,38 @@ type Spec struct {
 type StoredWeights struct {
 	Params []*stages.Param
 	Source stages.Source
+}
+
+// Place is where a tensor's numbers go in a checkpoint.
+type Place struct {
+	Tensor string
+	File   string
+	Offset int64 // bytes
+}
+
+// Others are the stages in other processes that write their parts of a checkpoint themselves.
+type Others struct {
+	Attempt uuid.UUID
+	// Holds reports whether a tensor is theirs.
+	Holds func(tensor string) bool
+	// Write lets them write their tensors, whose CRC-32C it returns. Where some can't it fails,
+	// when none writes any more.
+	Write func(places []Place) (sums []uint32, err error)
+}
+
+// NotWrittenError is WriteShared's about tensors that are not what their stages say they have
+// written.
+type NotWrittenError struct {
+	Tensors []string
+	Err     error
+}
+
+func (e *NotWrittenError) Error() string { return e.Err.Error() }
+func (e *NotWrittenError) Unwrap() error { return e.Err }
+
+// shares reports whether a rank's stage writes its part of a checkpoint itself.
+func (s *Spec) shares(rank int) bool {
+	return rank < len(s.Shares) && s.Shares[rank] && s.host(rank) != "" && s.WriteShared != nil
 }
 
 // host is the address of the process that a rank is in; "": this one.

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -58,6 +59,10 @@ type stageActor struct {
 
 	busy    time.Duration // device time: see StageDone
 	counted time.Time     // up to when it is counted
+
+	kept map[int64]*keptState // by step
+	quit context.CancelFunc   // of what writes them
+	live context.Context      // which it ends
 }
 
 // What an inbox entry is.
@@ -93,7 +98,8 @@ func (a *stageActor) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		a.self, a.root = ctx.Self(), ctx.ActorSystem().Root
-		a.inbox = make(map[inboxKey]owner)
+		a.inbox, a.kept = make(map[inboxKey]owner), make(map[int64]*keptState)
+		a.live, a.quit = context.WithCancel(context.Background())
 		a.cell.store(Snapshot{Doing: Starting})
 	case *Peers:
 		a.peers, a.step = m, m.Step
@@ -137,15 +143,26 @@ func (a *stageActor) Receive(ctx actor.Context) {
 	case *SaveState:
 		a.todo = append(a.todo, m)
 		a.advance(ctx)
+	case *WriteState:
+		a.writeKept(ctx, m)
+	case *ownWritten:
+		a.keptWritten(ctx, m)
+	case *SendState:
+		a.sendKept(ctx, m)
+	case *DropState:
+		a.dropKept(m.Step)
 	case halt:
 		a.failed = true
 		a.move(ctx, haltAsked)
 	case leave:
 		a.failed, a.leaving = true, true
+		a.quit()
 		if a.state == stageHalted {
 			ctx.Stop(ctx.Self())
 		}
 		a.move(ctx, haltAsked)
+	case *actor.Stopping:
+		a.quit()
 	}
 }
 

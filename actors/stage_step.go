@@ -128,7 +128,11 @@ func (a *stageActor) save(m *SaveState) {
 	saved := a.stage.Save(l, copies)
 	a.cell.store(Snapshot{Step: m.Step, Doing: Copying})
 	a.submit(l, func(ctx actor.Context) {
-		ctx.Send(a.peers.Checkpoint, &StageState{Header: m.Header, Rank: a.rank, Saved: saved, Copies: copies})
+		state := &StageState{Header: m.Header, Rank: a.rank, Saved: saved, Copies: copies}
+		if m.Keep && a.spec.WriteOwn != nil {
+			state = a.keepState(state)
+		}
+		ctx.Send(a.peers.Checkpoint, state)
 		a.cell.store(Snapshot{Step: m.Step, Wait: WaitOrder, From: schedulerName})
 	})
 }

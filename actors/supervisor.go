@@ -147,7 +147,7 @@ func (s *supervisor) spawn(ctx actor.Context) {
 	peers := &Peers{Header: s.id.header(s.spec.Start.Step, 0)}
 	peers.Scheduler = add(schedulerName, func() actor.Actor { return newSchedulerActor(s.part(schedulerName), s.tables) })
 	peers.Loader = add(loaderName, func() actor.Actor { return &loader{part: s.part(loaderName)} })
-	peers.Checkpoint = add(checkpointName, func() actor.Actor { return &checkpointActor{part: s.part(checkpointName)} })
+	peers.Checkpoint = add(checkpointName, func() actor.Actor { return &checkpointActor{part: s.part(checkpointName), log: s.log} })
 	peers.Metrics = add(metricsName, func() actor.Actor { return &metricsActor{part: s.part(metricsName)} })
 	if s.spec.Weights != nil {
 		add(weightsName, func() actor.Actor { return &weightsActor{part: s.part(weightsName), host: s.host} })

@@ -22,6 +22,8 @@ type Content struct {
 	// MaxShardBytes is the size above which the model is split into several
 	// files; 0 is DefaultShardBytes. A single larger tensor has a file of its own.
 	MaxShardBytes int64
+	// Others write the tensors that are Absent; nil: there are none.
+	Others *Others
 }
 
 // plannedFile is a file whose size is known before it is written.
@@ -29,6 +31,8 @@ type plannedFile struct {
 	name  string
 	bytes int64
 	write func(io.Writer) error
+	// tensors are what it has; nil: it is none of tensors.
+	tensors *safetensors.Prepared
 }
 
 // plan lays out all files but the manifest, in the order of writing, and checks
@@ -39,6 +43,11 @@ func (c Content) plan() ([]plannedFile, error) {
 	}
 	if c.MaxShardBytes < 0 {
 		return nil, fmt.Errorf("shards of %d bytes", c.MaxShardBytes)
+	}
+	if c.Others != nil {
+		if err := checkName(c.Others.Tag); err != nil {
+			return nil, err
+		}
 	}
 	files, err := c.planModel()
 	if err != nil {
@@ -142,7 +151,7 @@ func planTensors(name string, tensors []safetensors.Tensor) (plannedFile, error)
 	if err != nil {
 		return plannedFile{}, fmt.Errorf("%s: %w", name, err)
 	}
-	return plannedFile{name: name, bytes: prepared.Size(), write: func(w io.Writer) error {
+	return plannedFile{name: name, bytes: prepared.Size(), tensors: prepared, write: func(w io.Writer) error {
 		_, err := prepared.WriteTo(w)
 		return err
 	}}, nil

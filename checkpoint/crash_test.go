@@ -43,6 +43,15 @@ var scenarios = []scenario{
 		may: []state{{-1, ""}, {100, ""}},
 	},
 	{
+		name:  "others write too",
+		setup: func(t *testing.T, _ checkpoint.FS, s *checkpoint.Store) { save(t, s, small(100, "")) },
+		run: func(fsys checkpoint.FS, s *checkpoint.Store) error {
+			_, err := s.Save(context.Background(), shared(small(200, ""), "attempt", fsys, "run"))
+			return err
+		},
+		may: []state{{100, ""}, {200, ""}},
+	},
+	{
 		name: "second, and prune",
 		setup: func(t *testing.T, _ checkpoint.FS, s *checkpoint.Store) {
 			save(t, s, small(100, ""))

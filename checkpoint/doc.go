@@ -28,6 +28,14 @@
 //  4. A removal begins with a rename to .tmp-…: nothing half removed has a name
 //     that a reader looks at.
 //
+// Other processes may hold some of the tensors and see the folder too (Others). Then Save
+// makes the files of their final size, with all that is here; the others write their tensors to
+// the places that they are told (WriteOwn), sync them, and say so with a checksum of each; Save
+// reads the files back, which gives the manifest's hashes and proves that what the others have
+// written is there, and goes on with 2. The files are the same to the byte. An unfinished
+// folder's name has the attempt in it, and the others make no file and no folder: one that wakes
+// up late finds nothing that it could write to.
+//
 // What is read is in one of four states when it is not intact (State): damaged,
 // which is proven, by a length that differs from the manifest's or by a checksum
 // after every byte was read; incomplete; not readable at the moment; or written by a

@@ -48,6 +48,14 @@ func shardName(i, shards int) string {
 
 func stepName(step int) string { return fmt.Sprintf("%s%08d", stepPrefix, step) }
 
+// tmpName is that of an unfinished checkpoint; tag, if there is one, says whose.
+func tmpName(step int, tag string) string {
+	if tag != "" {
+		tag = "-" + tag
+	}
+	return tmpPrefix + stepName(step) + tag
+}
+
 // parseStep reads a name that stepName gives, and only such a name.
 func parseStep(name string) (step int, ok bool) {
 	step, err := strconv.Atoi(strings.TrimPrefix(name, stepPrefix))

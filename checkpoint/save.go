@@ -15,6 +15,8 @@ import (
 
 const (
 	writeBufferBytes = 256 << 10
+	// ioBytes is how much is read or written at a time where others write too.
+	ioBytes = 1 << 20
 	// fileOverheadBytes is what a file may take on the disk beyond its bytes: the
 	// rest of its last block, and its lines of the manifest.
 	fileOverheadBytes = 4096 + 512
@@ -33,26 +35,30 @@ func (s *Store) Save(ctx context.Context, c Content) (dir string, err error) {
 	for _, f := range files {
 		bytesNeeded += f.bytes + fileOverheadBytes
 	}
-	if err := s.write(ctx, c.Step, files, bytesNeeded); err != nil {
+	if err := s.write(ctx, c, files, bytesNeeded); err != nil {
 		return "", fmt.Errorf("writing the checkpoint of step %d (%d bytes) to %s: %w", c.Step, bytesNeeded, s.path("."), AsNoSpace(err))
 	}
 	return s.path(stepName(c.Step)), nil
 }
 
-func (s *Store) write(ctx context.Context, step int, files []plannedFile, bytesNeeded int64) error {
+func (s *Store) write(ctx context.Context, c Content, files []plannedFile, bytesNeeded int64) error {
 	if err := folder.MakeAll(s.fsys, s.dir); err != nil {
 		return err
 	}
-	tmp := tmpPrefix + stepName(step)
+	tag := ""
+	if c.Others != nil {
+		tag = c.Others.Tag
+	}
+	tmp := tmpName(c.Step, tag)
 	if err := s.fsys.RemoveAll(s.name(tmp)); err != nil {
 		return err
 	}
 	if err := s.checkSpace(bytesNeeded); err != nil {
 		return err
 	}
-	err := s.fill(ctx, s.name(tmp), step, files)
+	err := s.fill(ctx, s.name(tmp), c, files)
 	if err == nil {
-		err = s.install(tmp, step)
+		err = s.install(tmp, c.Step)
 	}
 	if err != nil {
 		// On a full disk this makes room again.
@@ -78,19 +84,28 @@ func (s *Store) checkSpace(bytesNeeded int64) error {
 }
 
 // fill writes a whole checkpoint into a new folder, the manifest last.
-func (s *Store) fill(ctx context.Context, dir string, step int, files []plannedFile) error {
+func (s *Store) fill(ctx context.Context, dir string, c Content, files []plannedFile) error {
 	if err := s.fsys.Mkdir(dir); err != nil {
+		return err
+	}
+	sums, err := s.letOthers(ctx, dir, c.Others, files)
+	if err != nil {
 		return err
 	}
 	var written []ManifestFile
 	for _, f := range files {
-		m, err := s.writeFile(ctx, dir, f)
+		var m ManifestFile
+		if f.absent() {
+			m, err = s.readBack(ctx, dir, f, sums[f.name])
+		} else {
+			m, err = s.writeFile(ctx, dir, f)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 		written = append(written, m)
 	}
-	manifest, err := encodeManifest(step, written)
+	manifest, err := encodeManifest(c.Step, written)
 	if err != nil {
 		return err
 	}

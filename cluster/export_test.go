@@ -1,5 +1,19 @@
 package cluster
 
+import (
+	"context"
+
+	"github.com/troupe-ml/troupe/checkpoint"
+)
+
+// SetFolderView gives a worker another view of paths.
+func SetFolderView(view func(path string) string) { folderView = view }
+
+// SetWriteOwn puts something around how a worker writes to a checkpoint.
+func SetWriteOwn(write func(ctx context.Context, fsys checkpoint.FS, out string, step int, tag string, own []checkpoint.Own) ([]uint32, error)) {
+	writeOwn = write
+}
+
 // LowerGeneration makes the coordinator number its attempts from below what it would.
 func (c *Coordinator) LowerGeneration(by uint64) {
 	c.mu.Lock()

@@ -93,9 +93,10 @@ func (l *timeline) place() int {
 type group struct {
 	// program makes a process of this test binary on a host; nil: on this machine.
 	program func(ctx context.Context, host string) *exec.Cmd
-	boss    settings      // of the coordinator
-	dir     string        // for certificates
-	more    func() string // that a failure tells
+	boss    settings        // of the coordinator
+	dir     string          // for certificates
+	more    func() string   // that a failure tells
+	adjust  func(*settings) // of a worker, if there is one
 	line    *timeline
 
 	mu      sync.Mutex
@@ -255,7 +256,11 @@ func (g *group) end(t testing.TB) {
 func (g *group) workerSettings(name string) settings {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return settings{Name: name, Join: g.address, Threads: 1, CertFile: filepath.Join(g.dir, name+".pem")}
+	s := settings{Name: name, Join: g.address, Threads: 1, CertFile: filepath.Join(g.dir, name+".pem")}
+	if g.adjust != nil {
+		g.adjust(&s)
+	}
+	return s
 }
 
 // join starts workers and waits until they have joined.

@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/folder"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/scheduler"
@@ -25,6 +26,7 @@ type part struct {
 	stages *actors.Stages // nil: not begun
 	ended  bool           // it was told to end; w.mu
 	peers  []uuid.UUID    // other workers
+	folder *folder.Folder // the run's, to write checkpoints to; nil: it is not seen here
 	set    *device.Set
 }
 
@@ -45,8 +47,8 @@ func (w *worker) control(from uuid.UUID, m *wire.Control) {
 		w.running.Add(1)
 		go func() { // ends when the stages have begun
 			defer w.running.Done()
-			err := w.assign(k.Assign, boss)
 			answer := &wire.Assigned{Attempt: k.Assign.GetAttempt()}
+			err := w.assign(k.Assign, boss, answer)
 			if err != nil {
 				answer.Error = err.Error()
 				w.log.Error("can't compute", "ranks", k.Assign.GetRanks(), "err", err)
@@ -99,8 +101,9 @@ func (w *worker) tell(m *wire.Control) {
 	}
 }
 
-// assign begins this worker's stages of an attempt.
-func (w *worker) assign(m *wire.Assign, boss *wire.Peer) error {
+// assign begins this worker's stages of an attempt. answer is told whether it sees the run's
+// folder.
+func (w *worker) assign(m *wire.Assign, boss *wire.Peer, answer *wire.Assigned) error {
 	p := &part{w: w, lease: time.Duration(m.GetLeaseS() * float64(time.Second))}
 	run, err := uuid.FromBytes(m.GetRun())
 	if err != nil {
@@ -126,8 +129,12 @@ func (w *worker) assign(m *wire.Assign, boss *wire.Peer) error {
 	for _, o := range old {
 		o.wait()
 	}
+	p.see(m, answer)
 	spec, weights, err := p.resolve(m)
 	if err == nil {
+		if p.folder != nil {
+			spec.WriteOwn = p.writeOwn
+		}
 		spec.Run, spec.Attempt = run, p.id
 		w.mu.Lock()
 		if p.ended {
@@ -262,6 +269,9 @@ func (w *worker) drop(p *part) {
 	}
 	if p.set != nil {
 		p.set.Close()
+	}
+	if p.folder != nil {
+		_ = p.folder.Close() // nothing was written to the folder itself
 	}
 }
 

@@ -240,6 +240,8 @@ func hostOf(address string) string {
 type answer struct {
 	from  uuid.UUID
 	error string
+	probe []byte // what it has put beside the probe
+	blind string // why it does not see the run's folder
 }
 
 func (a *attempt) ranksOf(worker uuid.UUID) []int {
@@ -285,10 +287,14 @@ func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placemen
 	if err != nil {
 		return r, err
 	}
+	probe := a.probe(as)
+	defer a.unprobe(probe)
+	r.Shares = make([]bool, len(r.Hosts))
 	digest := as.Plan.Digest()
 	for _, s := range a.shares {
 		m := &wire.Assign{Run: as.Run[:], Attempt: a.id[:], Generation: a.generation, Hosts: peers, Config: as.Config.TOML(), Model: model,
 			Table: as.Plan.TableText(), Digest: digest[:], FromCheckpoint: as.Stored, WithState: as.WithState, LeaseS: as.Config.Cluster.LeaseS, Step: as.Step}
+		probe.assign(m)
 		for _, rank := range s.ranks {
 			m.Ranks = append(m.Ranks, int32(rank)) //nolint:gosec // bounded by config
 		}
@@ -305,6 +311,11 @@ func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placemen
 			if got.error != "" {
 				return r, fmt.Errorf("worker %s: %s", a.name(got.from), got.error)
 			}
+			if a.seesFolder(probe, got) {
+				for _, rank := range a.ranksOf(got.from) {
+					r.Shares[rank] = true
+				}
+			}
 		case <-a.gone:
 			return r, a.err
 		case <-ctx.Done():
@@ -312,6 +323,52 @@ func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placemen
 		}
 	}
 	return r, nil
+}
+
+// probe makes the file by which workers show that they see the run's folder; nil: they are not
+// asked.
+func (a *attempt) probe(as placement.Assignment) *folderProbe {
+	if as.Folder == nil {
+		return nil
+	}
+	p, err := newFolderProbe(as.Folder)
+	if err != nil {
+		a.c.log.Warn("can't try whether workers see the run's folder; they send what they save", "run", a.run, "err", err)
+		return nil
+	}
+	return p
+}
+
+func (a *attempt) unprobe(p *folderProbe) {
+	if p == nil {
+		return
+	}
+	var workers []uuid.UUID
+	for _, s := range a.shares {
+		workers = append(workers, s.ID)
+	}
+	if err := p.remove(workers); err != nil {
+		a.c.log.Warn("can't remove what tried whether workers see the run's folder", "run", a.run, "err", err)
+	}
+}
+
+// seesFolder reports whether a worker has shown that it sees the run's folder.
+func (a *attempt) seesFolder(p *folderProbe, got answer) bool {
+	if p == nil {
+		return false
+	}
+	why := got.blind
+	if why == "" {
+		if err := p.check(got.from, got.probe); err != nil {
+			why = err.Error()
+		}
+	}
+	if why != "" {
+		a.c.log.Info("a worker doesn't see the run's folder; it sends what it saves", "run", a.run, "worker", a.name(got.from), "why", why)
+		return false
+	}
+	a.c.log.Info("a worker sees the run's folder; it writes what it saves there itself", "run", a.run, "worker", a.name(got.from))
+	return true
 }
 
 func (a *attempt) name(worker uuid.UUID) string {
@@ -332,7 +389,7 @@ func (a *attempt) answer(from uuid.UUID, m *wire.Control) {
 	case *wire.Control_Assigned:
 		if string(k.Assigned.GetAttempt()) == string(a.id[:]) {
 			select {
-			case a.answers <- answer{from, k.Assigned.GetError()}:
+			case a.answers <- answer{from, k.Assigned.GetError(), k.Assigned.GetProbeAnswer(), k.Assigned.GetProbeError()}:
 			default: // more answers than there are workers
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"runtime"
@@ -18,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/scheduler"
@@ -57,7 +59,11 @@ type settings struct {
 	Silence  time.Duration
 	Lease    time.Duration
 	Threads  int
-	Own      []string // schedules that its program registers
+	Own      []string  // schedules that its program registers
+	View     [2]string // of a worker: paths that begin with the first lie elsewhere, in the second
+	SlowStep int       // of a worker: it stops in the midst of writing its part of this checkpoint
+	Go       string    // until this file is there
+	Denied   bool      // a worker may not write to checkpoints
 }
 
 // readSettings also registers what they say.
@@ -317,7 +323,7 @@ func (p *conductor) begin(ctx context.Context, c command) (run *troupe.Run, busy
 			return nil, 0, ctx.Err()
 		}
 	}
-	run, err = troupe.Start(ctx, cfg, troupe.Options{Hosts: p.c.Hosts(), FromStep: c.FromStep})
+	run, err = troupe.Start(ctx, cfg, troupe.Options{Hosts: p.c.Hosts(), FromStep: c.FromStep, Logger: slog.New(logHandler{teller: p.teller})})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -349,10 +355,26 @@ func playWorker() error {
 		}
 	}
 	runtime.GOMAXPROCS(s.Threads + 1)
+	t := newTeller()
+	if s.View[0] != "" {
+		cluster.SetFolderView(func(path string) string {
+			if rest, ok := strings.CutPrefix(path, s.View[0]); ok {
+				return s.View[1] + rest
+			}
+			return path
+		})
+	}
+	if s.Denied {
+		cluster.SetWriteOwn(func(context.Context, checkpoint.FS, string, int, string, []checkpoint.Own) ([]uint32, error) {
+			return nil, fs.ErrPermission
+		})
+	}
+	if s.SlowStep > 0 {
+		slowly(s, t)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() { // ends with the standard input
-		t := newTeller()
 		for {
 			if _, err := in.ReadString('\n'); err != nil {
 				cancel()

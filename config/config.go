@@ -125,10 +125,11 @@ type Device struct {
 // Cluster is how a run over several processes minds them. Without such processes it has no
 // effect.
 type Cluster struct {
-	SilenceS    float64  `toml:"silence_s"`    // seconds without a sign of life until a worker is lost; default 3
-	LeaseS      float64  `toml:"lease_s"`      // seconds without a coordinator until a worker gives its ranks up; default 30
-	MaxRestarts int      `toml:"max_restarts"` // restarts since the last new checkpoint until the run fails; default 10
-	Place       []string `toml:"place"`        // the name of a worker for each pipeline rank; default [] = by memory and cores
+	SilenceS     float64  `toml:"silence_s"`     // seconds without a sign of life until a worker is lost; default 3
+	LeaseS       float64  `toml:"lease_s"`       // seconds without a coordinator until a worker gives its ranks up; default 30
+	MaxRestarts  int      `toml:"max_restarts"`  // restarts since the last new checkpoint until the run fails; default 10
+	SharedFolder string   `toml:"shared_folder"` // "auto": workers that see run.out write their parts of checkpoints there themselves; "off": they send them; default auto
+	Place        []string `toml:"place"`         // the name of a worker for each pipeline rank; default [] = by memory and cores
 }
 
 // KindOf is the kind that is given for a pipeline rank.

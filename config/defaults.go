@@ -25,7 +25,7 @@ func (c *Config) setDefaults() {
 	c.Pipeline = Pipeline{Stages: 1, Chunks: 1, Recompute: "none"}
 	c.Parallel = Parallel{Tensor: 1, Data: 1, Order: "tp-pp-dp"}
 	c.Device = Device{Kind: "auto", DType: "float32", Kernels: "auto"}
-	c.Cluster = Cluster{SilenceS: 3, LeaseS: 30, MaxRestarts: 10}
+	c.Cluster = Cluster{SilenceS: 3, LeaseS: 30, MaxRestarts: 10, SharedFolder: "auto"}
 }
 
 // resolve sets the keys whose defaults follow other keys.

@@ -22,7 +22,7 @@ var other = map[string]string{
 	"pipeline.max_in_flight": "3", "pipeline.defer_weights": "1", "pipeline.post_validation": "true", "pipeline.layout": "x", "pipeline.recompute": "full", "pipeline.recompute_keep": "1",
 	"parallel.tensor": "", "parallel.data": "", "parallel.order": "",
 	"device.kind": "cpu", "device.ranks": "cpu", "device.dtype": "", "device.threads": "2", "device.kernels": "go", "device.tf32": "true",
-	"cluster.silence_s": "1", "cluster.lease_s": "1", "cluster.max_restarts": "1", "cluster.place": "x",
+	"cluster.silence_s": "1", "cluster.lease_s": "1", "cluster.max_restarts": "1", "cluster.shared_folder": "off", "cluster.place": "x",
 }
 
 // mayDiffer lists the keys that a resumed run may change.
@@ -32,7 +32,7 @@ var mayDiffer = []string{
 	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.microbatch_group_size", "pipeline.max_in_flight", "pipeline.defer_weights", "pipeline.post_validation", "pipeline.layout",
 	"pipeline.recompute", "pipeline.recompute_keep",
 	"device.kind", "device.ranks", "device.dtype", "device.threads", "device.kernels", "device.tf32",
-	"cluster.silence_s", "cluster.lease_s", "cluster.max_restarts", "cluster.place",
+	"cluster.silence_s", "cluster.lease_s", "cluster.max_restarts", "cluster.shared_folder", "cluster.place",
 }
 
 func TestDiffAndResume(t *testing.T) {

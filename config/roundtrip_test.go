@@ -121,7 +121,7 @@ func drawConfig(t *rapid.T) *Config {
 		Parallel: Parallel{Tensor: 1, Data: 1, Order: "tp-pp-dp"},
 		Device:   Device{Kind: "cpu", DType: "float32", Threads: rapid.IntRange(0, MaxThreads).Draw(t, "threads"), Kernels: "go"},
 		Cluster: Cluster{SilenceS: rapid.Float64Range(MinSilenceS, MaxSilenceS).Draw(t, "silence_s"), LeaseS: rapid.Float64Range(MinSilenceS, MaxSilenceS).Draw(t, "lease_s"),
-			MaxRestarts: rapid.IntRange(0, MaxCount).Draw(t, "max_restarts")},
+			MaxRestarts: rapid.IntRange(0, MaxCount).Draw(t, "max_restarts"), SharedFolder: rapid.SampledFrom([]string{"auto", "off"}).Draw(t, "shared_folder")},
 	}
 	if n := c.Pipeline.Stages; rapid.Bool().Draw(t, "place given") {
 		c.Cluster.Place = rapid.SliceOfN(rapid.StringMatching(`[a-z]{1,9}`), n, n).Draw(t, "place")

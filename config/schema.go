@@ -97,6 +97,7 @@ var schema = []field{
 	{key: "cluster.silence_s", at: func(c *Config) any { return &c.Cluster.SilenceS }, example: "3.0", check: number(MinSilenceS, MaxSilenceS), free: true},
 	{key: "cluster.lease_s", at: func(c *Config) any { return &c.Cluster.LeaseS }, example: "30.0", check: number(MinSilenceS, MaxSilenceS), free: true},
 	{key: "cluster.max_restarts", at: func(c *Config) any { return &c.Cluster.MaxRestarts }, example: "10", check: whole(0, MaxCount), free: true},
+	{key: "cluster.shared_folder", at: func(c *Config) any { return &c.Cluster.SharedFolder }, example: `"auto"`, check: oneOf("auto", "off"), free: true},
 	{key: "cluster.place", at: func(c *Config) any { return &c.Cluster.Place }, example: `["node1", "node2"]`, check: listUpTo(MaxStages, textUpTo(MaxNameBytes)), free: true},
 }
 

@@ -235,6 +235,24 @@ func (f *FS) Append(name string) (folder.File, error) {
 	return opened, nil
 }
 
+// Update opens a file that is there for writing at places of it.
+func (f *FS) Update(name string) (folder.File, error) {
+	opened := &file{fsys: f}
+	err := f.look(func() (err error) {
+		dir, err := f.find(path.Dir(name))
+		if err != nil {
+			return err
+		}
+		opened.node = dir.entries[path.Base(name)]
+		opened.File, err = f.under.Update(name)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return opened, nil
+}
+
 // Open opens a file for reading.
 func (f *FS) Open(name string) (opened folder.File, err error) {
 	err = f.look(func() error {
@@ -400,12 +418,31 @@ func (w *file) Write(p []byte) (int, error) {
 	return n, errors.Join(fault, err)
 }
 
+// WriteAt writes at a place of the file, which has to have that place.
+func (w *file) WriteAt(p []byte, offset int64) (int, error) {
+	w.fsys.mu.Lock()
+	defer w.fsys.mu.Unlock()
+	half, fault := w.fsys.step()
+	switch {
+	case half:
+		p = p[:len(p)/2]
+	case fault != nil:
+		return 0, fault
+	}
+	n, err := w.File.WriteAt(p, offset)
+	w.node.content = slices.Clone(w.node.content) // synced may share its memory
+	copy(w.node.content[offset:], p[:n])
+	return n, errors.Join(fault, err)
+}
+
 func (w *file) Truncate(size int64) error {
 	return w.fsys.look(func() error {
 		if err := w.File.Truncate(size); err != nil {
 			return err
 		}
-		w.node.content = slices.Clone(w.node.content[:size])
+		content := make([]byte, size)
+		copy(content, w.node.content)
+		w.node.content = content
 		return nil
 	})
 }

@@ -5,8 +5,10 @@ import (
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"slices"
 	"unicode/utf8"
@@ -14,13 +16,15 @@ import (
 
 // Tensor is a tensor to be written. Its bytes are Data or, when Stream is set,
 // what Stream writes, every time that it is called; either way exactly as many as
-// DType and Shape ask for.
+// DType and Shape ask for. Those of an Absent one are written by somebody else, to the place
+// that Prepared.Places says.
 type Tensor struct {
 	Name   string
 	DType  string // "F32", "F16", "BF16", "F64", "I32", "I64", "U8", …
 	Shape  []int  // empty for a scalar
 	Data   []byte
 	Stream func(io.Writer) error
+	Absent bool
 }
 
 // Size returns the number of bytes that the tensor's dtype and shape ask for.
@@ -80,6 +84,23 @@ func Prepare(metadata map[string]string, tensors []Tensor) (*Prepared, error) {
 // Size is the size of the whole file in bytes.
 func (p *Prepared) Size() int64 { return p.size }
 
+// Header is what the file begins with, before the first tensor.
+func (p *Prepared) Header() []byte { return p.header }
+
+// Places are the tensors in the order of the file, each with the place of its first byte.
+func (p *Prepared) Places() iter.Seq2[int64, Tensor] {
+	return func(yield func(int64, Tensor) bool) {
+		offset := int64(len(p.header))
+		for _, t := range p.tensors {
+			if !yield(offset, t) {
+				return
+			}
+			size, _ := t.Size() // which Prepare has looked at
+			offset += size
+		}
+	}
+}
+
 // WriteTo writes the file to w.
 func (p *Prepared) WriteTo(w io.Writer) (int64, error) {
 	n, err := w.Write(p.header)
@@ -88,7 +109,7 @@ func (p *Prepared) WriteTo(w io.Writer) (int64, error) {
 		return written, err
 	}
 	for _, t := range p.tensors {
-		n, err := t.writeTo(w)
+		n, err := t.WriteTo(w)
 		written += n
 		if err != nil {
 			return written, fmt.Errorf("tensor %q: %w", t.Name, err)
@@ -136,7 +157,7 @@ func encodeHeader(metadata map[string]string, tensors []Tensor) ([]byte, int64, 
 		if err != nil {
 			return nil, 0, err
 		}
-		if t.Stream == nil && int64(len(t.Data)) != size {
+		if t.Stream == nil && !t.Absent && int64(len(t.Data)) != size {
 			return nil, 0, fmt.Errorf("tensor %q: %d bytes of data, %s %v takes %d", t.Name, len(t.Data), t.DType, t.Shape, size)
 		}
 		if size > math.MaxInt64-end {
@@ -162,7 +183,11 @@ func encodeHeader(metadata map[string]string, tensors []Tensor) ([]byte, int64, 
 	return text.Bytes(), end, nil
 }
 
-func (t Tensor) writeTo(w io.Writer) (int64, error) {
+// WriteTo writes the tensor's bytes to w.
+func (t Tensor) WriteTo(w io.Writer) (int64, error) {
+	if t.Absent {
+		return 0, errors.New("its bytes are not here")
+	}
 	if t.Stream == nil {
 		n, err := w.Write(t.Data)
 		return int64(n), err

@@ -71,6 +71,15 @@ func (d *Folder) Create(name string) (File, error) {
 	})
 }
 
+// Update opens a file that is there for writing at places of it, and not for reading: an
+// NFS client that has read nothing of a file sends the bytes that are written and no others,
+// so that several hosts may write to places of one file.
+func (d *Folder) Update(name string) (File, error) {
+	return d.file(name, func(at *os.Root, base string) (*os.File, error) {
+		return d.openRegular(at, name, base, os.O_WRONLY)
+	})
+}
+
 // Lock opens a file as Append does and takes the system's exclusive lock on it;
 // held is false when another process has it. The lock ends with the file.
 func (d *Folder) Lock(name string) (f *os.File, held bool, err error) {

@@ -16,6 +16,8 @@ type FS interface {
 	Append(name string) (File, error)
 	// Create makes a file for writing. One that is there already is fs.ErrExist.
 	Create(name string) (File, error)
+	// Update opens a file that is there for writing at places of it.
+	Update(name string) (File, error)
 	// Mkdir makes one folder; its parent exists.
 	Mkdir(name string) error
 	// Rename renames within one folder, and replaces what has the new name.
@@ -43,6 +45,7 @@ type File interface {
 	io.Reader
 	io.ReaderAt
 	io.Writer
+	io.WriterAt
 	io.Closer
 	// Name is the file's path.
 	Name() string

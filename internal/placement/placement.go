@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/folder"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/scheduler"
 )
@@ -55,12 +56,15 @@ type Assignment struct {
 	// that the optimizer's state is too.
 	Stored, WithState bool
 	Step              int64 // that the run goes on from
+	// Folder is the run's: workers that see it are to write to it; nil: none is.
+	Folder folder.FS
 }
 
 // Ranks is where the stages of an attempt are, for its actors.Spec.
 type Ranks struct {
 	Attempt uuid.UUID
 	Hosts   []string // by rank
+	Shares  []bool   // by rank: whether its process sees the run's folder
 	System  *actor.ActorSystem
 	Attach  func(*actors.Codec)
 	Detach  func()

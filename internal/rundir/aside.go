@@ -239,8 +239,8 @@ func (d *Dir) clean() error {
 		return err
 	}
 	for _, e := range entries {
-		for _, own := range []string{ConfigFile, MetricsFile, ChangesFile} {
-			if !strings.HasPrefix(e.Name(), folder.TmpPrefix+own) {
+		for _, own := range []string{folder.TmpPrefix + ConfigFile, folder.TmpPrefix + MetricsFile, folder.TmpPrefix + ChangesFile, ProbePrefix} {
+			if !strings.HasPrefix(e.Name(), own) {
 				continue
 			}
 			if err := d.FS.RemoveAll(e.Name()); err != nil {

@@ -1,6 +1,10 @@
 package rundir
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/troupe-ml/troupe/internal/folder"
+)
 
 // Names in a run's folder, and in a checkpoint.
 const (
@@ -11,6 +15,7 @@ const (
 	TrainerFile = "trainer.json"
 	ModelFile   = "config.json"
 	TokensFile  = "tokenizer.json"
+	ProbePrefix = folder.TmpPrefix + "probe-" // of files by which workers show that they see the folder
 )
 
 // ErrFolder: the folder cannot be used for this run.

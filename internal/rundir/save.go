@@ -51,6 +51,12 @@ func finite(v *float64) *float64 {
 // Write stores the parts that the stages gave, in the model's order: the file
 // does not depend on the layout.
 func (s *Saver) Write(ctx context.Context, state actors.TrainerState, saved []stages.Saved, best bool) (string, error) {
+	return s.WriteShared(ctx, state, saved, best, actors.Others{Holds: func(string) bool { return false }})
+}
+
+// WriteShared is Write where stages in other processes hold some tensors and write them to the
+// folder themselves.
+func (s *Saver) WriteShared(ctx context.Context, state actors.TrainerState, saved []stages.Saved, best bool, others actors.Others) (string, error) {
 	sort.SliceStable(saved, func(i, j int) bool {
 		if saved[i].Index != saved[j].Index {
 			return saved[i].Index < saved[j].Index
@@ -60,11 +66,23 @@ func (s *Saver) Write(ctx context.Context, state actors.TrainerState, saved []st
 	c := checkpoint.Content{Step: int(state.Step), Files: make(map[string][]byte)}
 	for _, v := range saved {
 		t := safetensors.F32(v.Name, v.Shape, v.Data)
+		if others.Holds(v.Name) {
+			t.Stream, t.Absent = nil, true
+		}
 		if v.Part == "" {
 			c.Model = append(c.Model, t)
 		} else {
 			c.Optimizer = append(c.Optimizer, t)
 		}
+	}
+	if others.Write != nil {
+		c.Others = &checkpoint.Others{Tag: others.Attempt.String(), Write: func(_ context.Context, places []checkpoint.Place) ([]uint32, error) {
+			own := make([]actors.Place, len(places))
+			for i, p := range places {
+				own[i] = actors.Place{Tensor: p.Tensor, File: p.File, Offset: p.Offset}
+			}
+			return others.Write(own)
+		}}
 	}
 	for name, b := range s.static {
 		c.Files[name] = b
@@ -80,6 +98,9 @@ func (s *Saver) Write(ctx context.Context, state actors.TrainerState, saved []st
 		return "", err
 	}
 	dir, err := s.store.Save(ctx, c)
+	if wrong := (*checkpoint.OthersError)(nil); errors.As(err, &wrong) {
+		return "", &actors.NotWrittenError{Tensors: wrong.Tensors, Err: err}
+	}
 	if err != nil {
 		return "", err
 	}

@@ -97,7 +97,7 @@ func (x ApiError_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ApiError_Kind.Descriptor instead.
 func (ApiError_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{56, 0}
+	return file_wire_proto_rawDescGZIP(), []int{60, 0}
 }
 
 type RunSummary_State int32
@@ -161,7 +161,7 @@ func (x RunSummary_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunSummary_State.Descriptor instead.
 func (RunSummary_State) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{73, 0}
+	return file_wire_proto_rawDescGZIP(), []int{77, 0}
 }
 
 type ControlRequest_Action int32
@@ -222,7 +222,7 @@ func (x ControlRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ControlRequest_Action.Descriptor instead.
 func (ControlRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{77, 0}
+	return file_wire_proto_rawDescGZIP(), []int{81, 0}
 }
 
 // Envelope is a control message on its way from one process to another. It is numbered,
@@ -560,7 +560,10 @@ type Assign struct {
 	FromCheckpoint   bool                   `protobuf:"varint,14,opt,name=from_checkpoint,json=fromCheckpoint,proto3" json:"from_checkpoint,omitempty"`       // weights come from the coordinator, not from the seed
 	WithState        bool                   `protobuf:"varint,15,opt,name=with_state,json=withState,proto3" json:"with_state,omitempty"`                      // and the optimizer's state
 	LeaseS           float64                `protobuf:"fixed64,17,opt,name=lease_s,json=leaseS,proto3" json:"lease_s,omitempty"`
-	Step             int64                  `protobuf:"varint,18,opt,name=step,proto3" json:"step,omitempty"` // that the run goes on from
+	Step             int64                  `protobuf:"varint,18,opt,name=step,proto3" json:"step,omitempty"`    // that the run goes on from
+	Folder           string                 `protobuf:"bytes,19,opt,name=folder,proto3" json:"folder,omitempty"` // path of the run's folder, where workers that see it are to write to it; else ""
+	Probe            string                 `protobuf:"bytes,20,opt,name=probe,proto3" json:"probe,omitempty"`   // name of a file there
+	ProbeContent     []byte                 `protobuf:"bytes,21,opt,name=probe_content,json=probeContent,proto3" json:"probe_content,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -693,12 +696,35 @@ func (x *Assign) GetStep() int64 {
 	return 0
 }
 
+func (x *Assign) GetFolder() string {
+	if x != nil {
+		return x.Folder
+	}
+	return ""
+}
+
+func (x *Assign) GetProbe() string {
+	if x != nil {
+		return x.Probe
+	}
+	return ""
+}
+
+func (x *Assign) GetProbeContent() []byte {
+	if x != nil {
+		return x.ProbeContent
+	}
+	return nil
+}
+
 // Assigned answers Assign. Where it has an error the worker holds nothing of the attempt.
 type Assigned struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       []byte                 `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
-	Kernels       string                 `protobuf:"bytes,3,opt,name=kernels,proto3" json:"kernels,omitempty"` // the devices' path
+	Kernels       string                 `protobuf:"bytes,3,opt,name=kernels,proto3" json:"kernels,omitempty"`                            // the devices' path
+	ProbeAnswer   []byte                 `protobuf:"bytes,4,opt,name=probe_answer,json=probeAnswer,proto3" json:"probe_answer,omitempty"` // content of the file that the worker has put beside the probe; empty: it has not
+	ProbeError    string                 `protobuf:"bytes,5,opt,name=probe_error,json=probeError,proto3" json:"probe_error,omitempty"`    // why it has not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -750,6 +776,20 @@ func (x *Assigned) GetError() string {
 func (x *Assigned) GetKernels() string {
 	if x != nil {
 		return x.Kernels
+	}
+	return ""
+}
+
+func (x *Assigned) GetProbeAnswer() []byte {
+	if x != nil {
+		return x.ProbeAnswer
+	}
+	return nil
+}
+
+func (x *Assigned) GetProbeError() string {
+	if x != nil {
+		return x.ProbeError
 	}
 	return ""
 }
@@ -1958,6 +1998,10 @@ type Message struct {
 	//	*Message_Left
 	//	*Message_ReadWeight
 	//	*Message_Weight
+	//	*Message_WriteState
+	//	*Message_StateWritten
+	//	*Message_SendState
+	//	*Message_DropState
 	Kind          isMessage_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2196,6 +2240,42 @@ func (x *Message) GetWeight() *Weight {
 	return nil
 }
 
+func (x *Message) GetWriteState() *WriteState {
+	if x != nil {
+		if x, ok := x.Kind.(*Message_WriteState); ok {
+			return x.WriteState
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetStateWritten() *StateWritten {
+	if x != nil {
+		if x, ok := x.Kind.(*Message_StateWritten); ok {
+			return x.StateWritten
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetSendState() *SendState {
+	if x != nil {
+		if x, ok := x.Kind.(*Message_SendState); ok {
+			return x.SendState
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetDropState() *DropState {
+	if x != nil {
+		if x, ok := x.Kind.(*Message_DropState); ok {
+			return x.DropState
+		}
+	}
+	return nil
+}
+
 type isMessage_Kind interface {
 	isMessage_Kind()
 }
@@ -2284,6 +2364,22 @@ type Message_Weight struct {
 	Weight *Weight `protobuf:"bytes,22,opt,name=weight,proto3,oneof"`
 }
 
+type Message_WriteState struct {
+	WriteState *WriteState `protobuf:"bytes,23,opt,name=write_state,json=writeState,proto3,oneof"`
+}
+
+type Message_StateWritten struct {
+	StateWritten *StateWritten `protobuf:"bytes,24,opt,name=state_written,json=stateWritten,proto3,oneof"`
+}
+
+type Message_SendState struct {
+	SendState *SendState `protobuf:"bytes,25,opt,name=send_state,json=sendState,proto3,oneof"`
+}
+
+type Message_DropState struct {
+	DropState *DropState `protobuf:"bytes,26,opt,name=drop_state,json=dropState,proto3,oneof"`
+}
+
 func (*Message_Peers) isMessage_Kind() {}
 
 func (*Message_Order) isMessage_Kind() {}
@@ -2325,6 +2421,14 @@ func (*Message_Left) isMessage_Kind() {}
 func (*Message_ReadWeight) isMessage_Kind() {}
 
 func (*Message_Weight) isMessage_Kind() {}
+
+func (*Message_WriteState) isMessage_Kind() {}
+
+func (*Message_StateWritten) isMessage_Kind() {}
+
+func (*Message_SendState) isMessage_Kind() {}
+
+func (*Message_DropState) isMessage_Kind() {}
 
 type Header struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3472,8 +3576,11 @@ func (x *Applied) GetRank() int32 {
 	return 0
 }
 
+// SaveState asks for a StageState. With keep the stage keeps the numbers, until it is told to
+// write, to send or to drop them.
 type SaveState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keep          bool                   `protobuf:"varint,1,opt,name=keep,proto3" json:"keep,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3508,11 +3615,19 @@ func (*SaveState) Descriptor() ([]byte, []int) {
 	return file_wire_proto_rawDescGZIP(), []int{41}
 }
 
-// StageState has the numbers of every part behind it, in their order.
+func (x *SaveState) GetKeep() bool {
+	if x != nil {
+		return x.Keep
+	}
+	return false
+}
+
+// StageState has the numbers of every part behind it, in their order, unless they are kept.
 type StageState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
 	Saved         []*Saved               `protobuf:"bytes,2,rep,name=saved,proto3" json:"saved,omitempty"`
+	Kept          bool                   `protobuf:"varint,3,opt,name=kept,proto3" json:"kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3561,6 +3676,207 @@ func (x *StageState) GetSaved() []*Saved {
 	return nil
 }
 
+func (x *StageState) GetKept() bool {
+	if x != nil {
+		return x.Kept
+	}
+	return false
+}
+
+// WriteState says where a stage is to write the parts that it keeps, in their order:
+// StateWritten answers. Then SendState or DropState follows.
+type WriteState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Files         []string               `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
+	File          []uint32               `protobuf:"varint,2,rep,packed,name=file,proto3" json:"file,omitempty"`     // of each part: its file's place in files
+	Offset        []int64                `protobuf:"varint,3,rep,packed,name=offset,proto3" json:"offset,omitempty"` // of each part
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteState) Reset() {
+	*x = WriteState{}
+	mi := &file_wire_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteState) ProtoMessage() {}
+
+func (x *WriteState) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteState.ProtoReflect.Descriptor instead.
+func (*WriteState) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *WriteState) GetFiles() []string {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *WriteState) GetFile() []uint32 {
+	if x != nil {
+		return x.File
+	}
+	return nil
+}
+
+func (x *WriteState) GetOffset() []int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return nil
+}
+
+type StateWritten struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Sums          []uint32               `protobuf:"fixed32,2,rep,packed,name=sums,proto3" json:"sums,omitempty"` // CRC-32C of each part
+	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StateWritten) Reset() {
+	*x = StateWritten{}
+	mi := &file_wire_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StateWritten) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StateWritten) ProtoMessage() {}
+
+func (x *StateWritten) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StateWritten.ProtoReflect.Descriptor instead.
+func (*StateWritten) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *StateWritten) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *StateWritten) GetSums() []uint32 {
+	if x != nil {
+		return x.Sums
+	}
+	return nil
+}
+
+func (x *StateWritten) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+type SendState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendState) Reset() {
+	*x = SendState{}
+	mi := &file_wire_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendState) ProtoMessage() {}
+
+func (x *SendState) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendState.ProtoReflect.Descriptor instead.
+func (*SendState) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{45}
+}
+
+type DropState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DropState) Reset() {
+	*x = DropState{}
+	mi := &file_wire_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DropState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DropState) ProtoMessage() {}
+
+func (x *DropState) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DropState.ProtoReflect.Descriptor instead.
+func (*DropState) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{46}
+}
+
 type Saved struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -3573,7 +3889,7 @@ type Saved struct {
 
 func (x *Saved) Reset() {
 	*x = Saved{}
-	mi := &file_wire_proto_msgTypes[43]
+	mi := &file_wire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3585,7 +3901,7 @@ func (x *Saved) String() string {
 func (*Saved) ProtoMessage() {}
 
 func (x *Saved) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[43]
+	mi := &file_wire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3598,7 +3914,7 @@ func (x *Saved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saved.ProtoReflect.Descriptor instead.
 func (*Saved) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{43}
+	return file_wire_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Saved) GetName() string {
@@ -3638,7 +3954,7 @@ type StageReady struct {
 
 func (x *StageReady) Reset() {
 	*x = StageReady{}
-	mi := &file_wire_proto_msgTypes[44]
+	mi := &file_wire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3650,7 +3966,7 @@ func (x *StageReady) String() string {
 func (*StageReady) ProtoMessage() {}
 
 func (x *StageReady) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[44]
+	mi := &file_wire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3663,7 +3979,7 @@ func (x *StageReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageReady.ProtoReflect.Descriptor instead.
 func (*StageReady) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{44}
+	return file_wire_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *StageReady) GetRank() int32 {
@@ -3682,7 +3998,7 @@ type ExpectInput struct {
 
 func (x *ExpectInput) Reset() {
 	*x = ExpectInput{}
-	mi := &file_wire_proto_msgTypes[45]
+	mi := &file_wire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3694,7 +4010,7 @@ func (x *ExpectInput) String() string {
 func (*ExpectInput) ProtoMessage() {}
 
 func (x *ExpectInput) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[45]
+	mi := &file_wire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3707,7 +4023,7 @@ func (x *ExpectInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpectInput.ProtoReflect.Descriptor instead.
 func (*ExpectInput) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{45}
+	return file_wire_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ExpectInput) GetAction() *Action {
@@ -3729,7 +4045,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_wire_proto_msgTypes[46]
+	mi := &file_wire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3741,7 +4057,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[46]
+	mi := &file_wire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3754,7 +4070,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{46}
+	return file_wire_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Failed) GetActor() string {
@@ -3793,7 +4109,7 @@ type Halt struct {
 
 func (x *Halt) Reset() {
 	*x = Halt{}
-	mi := &file_wire_proto_msgTypes[47]
+	mi := &file_wire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3805,7 +4121,7 @@ func (x *Halt) String() string {
 func (*Halt) ProtoMessage() {}
 
 func (x *Halt) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[47]
+	mi := &file_wire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3818,7 +4134,7 @@ func (x *Halt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halt.ProtoReflect.Descriptor instead.
 func (*Halt) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{47}
+	return file_wire_proto_rawDescGZIP(), []int{51}
 }
 
 type Halted struct {
@@ -3830,7 +4146,7 @@ type Halted struct {
 
 func (x *Halted) Reset() {
 	*x = Halted{}
-	mi := &file_wire_proto_msgTypes[48]
+	mi := &file_wire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3842,7 +4158,7 @@ func (x *Halted) String() string {
 func (*Halted) ProtoMessage() {}
 
 func (x *Halted) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[48]
+	mi := &file_wire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3855,7 +4171,7 @@ func (x *Halted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halted.ProtoReflect.Descriptor instead.
 func (*Halted) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{48}
+	return file_wire_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Halted) GetRank() int32 {
@@ -3874,7 +4190,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_wire_proto_msgTypes[49]
+	mi := &file_wire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3886,7 +4202,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[49]
+	mi := &file_wire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3899,7 +4215,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{49}
+	return file_wire_proto_rawDescGZIP(), []int{53}
 }
 
 type Left struct {
@@ -3911,7 +4227,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3923,7 +4239,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3936,7 +4252,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{50}
+	return file_wire_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Left) GetRank() int32 {
@@ -3958,7 +4274,7 @@ type ReadWeight struct {
 
 func (x *ReadWeight) Reset() {
 	*x = ReadWeight{}
-	mi := &file_wire_proto_msgTypes[51]
+	mi := &file_wire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3970,7 +4286,7 @@ func (x *ReadWeight) String() string {
 func (*ReadWeight) ProtoMessage() {}
 
 func (x *ReadWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[51]
+	mi := &file_wire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3983,7 +4299,7 @@ func (x *ReadWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadWeight.ProtoReflect.Descriptor instead.
 func (*ReadWeight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{51}
+	return file_wire_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ReadWeight) GetRequest() uint64 {
@@ -4026,7 +4342,7 @@ type Weight struct {
 
 func (x *Weight) Reset() {
 	*x = Weight{}
-	mi := &file_wire_proto_msgTypes[52]
+	mi := &file_wire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4038,7 +4354,7 @@ func (x *Weight) String() string {
 func (*Weight) ProtoMessage() {}
 
 func (x *Weight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[52]
+	mi := &file_wire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4051,7 +4367,7 @@ func (x *Weight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weight.ProtoReflect.Descriptor instead.
 func (*Weight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{52}
+	return file_wire_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Weight) GetRequest() uint64 {
@@ -4099,7 +4415,7 @@ type ApiRequest struct {
 
 func (x *ApiRequest) Reset() {
 	*x = ApiRequest{}
-	mi := &file_wire_proto_msgTypes[53]
+	mi := &file_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4111,7 +4427,7 @@ func (x *ApiRequest) String() string {
 func (*ApiRequest) ProtoMessage() {}
 
 func (x *ApiRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[53]
+	mi := &file_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4124,7 +4440,7 @@ func (x *ApiRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiRequest.ProtoReflect.Descriptor instead.
 func (*ApiRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{53}
+	return file_wire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ApiRequest) GetVersion() uint32 {
@@ -4303,7 +4619,7 @@ type ApiReply struct {
 
 func (x *ApiReply) Reset() {
 	*x = ApiReply{}
-	mi := &file_wire_proto_msgTypes[54]
+	mi := &file_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4315,7 +4631,7 @@ func (x *ApiReply) String() string {
 func (*ApiReply) ProtoMessage() {}
 
 func (x *ApiReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[54]
+	mi := &file_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4328,7 +4644,7 @@ func (x *ApiReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiReply.ProtoReflect.Descriptor instead.
 func (*ApiReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{54}
+	return file_wire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ApiReply) GetError() *ApiError {
@@ -4522,7 +4838,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_wire_proto_msgTypes[55]
+	mi := &file_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4534,7 +4850,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[55]
+	mi := &file_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4547,7 +4863,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{55}
+	return file_wire_proto_rawDescGZIP(), []int{59}
 }
 
 // ApiError is an error that a client makes one of its own again.
@@ -4561,7 +4877,7 @@ type ApiError struct {
 
 func (x *ApiError) Reset() {
 	*x = ApiError{}
-	mi := &file_wire_proto_msgTypes[56]
+	mi := &file_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4573,7 +4889,7 @@ func (x *ApiError) String() string {
 func (*ApiError) ProtoMessage() {}
 
 func (x *ApiError) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[56]
+	mi := &file_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4586,7 +4902,7 @@ func (x *ApiError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiError.ProtoReflect.Descriptor instead.
 func (*ApiError) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{56}
+	return file_wire_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ApiError) GetKind() ApiError_Kind {
@@ -4619,7 +4935,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_wire_proto_msgTypes[57]
+	mi := &file_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4631,7 +4947,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[57]
+	mi := &file_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4644,7 +4960,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{57}
+	return file_wire_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SubmitRequest) GetConfig() []byte {
@@ -4713,7 +5029,7 @@ type SubmitReply struct {
 
 func (x *SubmitReply) Reset() {
 	*x = SubmitReply{}
-	mi := &file_wire_proto_msgTypes[58]
+	mi := &file_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4725,7 +5041,7 @@ func (x *SubmitReply) String() string {
 func (*SubmitReply) ProtoMessage() {}
 
 func (x *SubmitReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[58]
+	mi := &file_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4738,7 +5054,7 @@ func (x *SubmitReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReply.ProtoReflect.Descriptor instead.
 func (*SubmitReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{58}
+	return file_wire_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SubmitReply) GetId() string {
@@ -4768,7 +5084,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_wire_proto_msgTypes[59]
+	mi := &file_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4780,7 +5096,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[59]
+	mi := &file_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4793,7 +5109,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{59}
+	return file_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *FollowRequest) GetRun() string {
@@ -4829,7 +5145,7 @@ type Following struct {
 
 func (x *Following) Reset() {
 	*x = Following{}
-	mi := &file_wire_proto_msgTypes[60]
+	mi := &file_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4841,7 +5157,7 @@ func (x *Following) String() string {
 func (*Following) ProtoMessage() {}
 
 func (x *Following) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[60]
+	mi := &file_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4854,7 +5170,7 @@ func (x *Following) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Following.ProtoReflect.Descriptor instead.
 func (*Following) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{60}
+	return file_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Following) GetEpoch() []byte {
@@ -4900,7 +5216,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_wire_proto_msgTypes[61]
+	mi := &file_wire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4912,7 +5228,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[61]
+	mi := &file_wire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4925,7 +5241,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{61}
+	return file_wire_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RunEvent) GetNumber() uint64 {
@@ -5113,7 +5429,7 @@ type RunInfo struct {
 
 func (x *RunInfo) Reset() {
 	*x = RunInfo{}
-	mi := &file_wire_proto_msgTypes[62]
+	mi := &file_wire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5125,7 +5441,7 @@ func (x *RunInfo) String() string {
 func (*RunInfo) ProtoMessage() {}
 
 func (x *RunInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[62]
+	mi := &file_wire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5138,7 +5454,7 @@ func (x *RunInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInfo.ProtoReflect.Descriptor instead.
 func (*RunInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{62}
+	return file_wire_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RunInfo) GetName() string {
@@ -5325,7 +5641,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_wire_proto_msgTypes[63]
+	mi := &file_wire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5337,7 +5653,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[63]
+	mi := &file_wire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5350,7 +5666,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{63}
+	return file_wire_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *StepEvent) GetStep() int64 {
@@ -5463,7 +5779,7 @@ type CheckpointEvent struct {
 
 func (x *CheckpointEvent) Reset() {
 	*x = CheckpointEvent{}
-	mi := &file_wire_proto_msgTypes[64]
+	mi := &file_wire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5475,7 +5791,7 @@ func (x *CheckpointEvent) String() string {
 func (*CheckpointEvent) ProtoMessage() {}
 
 func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[64]
+	mi := &file_wire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5488,7 +5804,7 @@ func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointEvent.ProtoReflect.Descriptor instead.
 func (*CheckpointEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{64}
+	return file_wire_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *CheckpointEvent) GetStep() int64 {
@@ -5528,7 +5844,7 @@ type WarningEvent struct {
 
 func (x *WarningEvent) Reset() {
 	*x = WarningEvent{}
-	mi := &file_wire_proto_msgTypes[65]
+	mi := &file_wire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5540,7 +5856,7 @@ func (x *WarningEvent) String() string {
 func (*WarningEvent) ProtoMessage() {}
 
 func (x *WarningEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[65]
+	mi := &file_wire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5553,7 +5869,7 @@ func (x *WarningEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarningEvent.ProtoReflect.Descriptor instead.
 func (*WarningEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{65}
+	return file_wire_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *WarningEvent) GetText() string {
@@ -5574,7 +5890,7 @@ type RestartEvent struct {
 
 func (x *RestartEvent) Reset() {
 	*x = RestartEvent{}
-	mi := &file_wire_proto_msgTypes[66]
+	mi := &file_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5586,7 +5902,7 @@ func (x *RestartEvent) String() string {
 func (*RestartEvent) ProtoMessage() {}
 
 func (x *RestartEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[66]
+	mi := &file_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5599,7 +5915,7 @@ func (x *RestartEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartEvent.ProtoReflect.Descriptor instead.
 func (*RestartEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{66}
+	return file_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *RestartEvent) GetError() string {
@@ -5633,7 +5949,7 @@ type StallEvent struct {
 
 func (x *StallEvent) Reset() {
 	*x = StallEvent{}
-	mi := &file_wire_proto_msgTypes[67]
+	mi := &file_wire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5645,7 +5961,7 @@ func (x *StallEvent) String() string {
 func (*StallEvent) ProtoMessage() {}
 
 func (x *StallEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[67]
+	mi := &file_wire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5658,7 +5974,7 @@ func (x *StallEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StallEvent.ProtoReflect.Descriptor instead.
 func (*StallEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{67}
+	return file_wire_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *StallEvent) GetQuietNs() int64 {
@@ -5685,7 +6001,7 @@ type PauseEvent struct {
 
 func (x *PauseEvent) Reset() {
 	*x = PauseEvent{}
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5697,7 +6013,7 @@ func (x *PauseEvent) String() string {
 func (*PauseEvent) ProtoMessage() {}
 
 func (x *PauseEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5710,7 +6026,7 @@ func (x *PauseEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseEvent.ProtoReflect.Descriptor instead.
 func (*PauseEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{68}
+	return file_wire_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *PauseEvent) GetStep() int64 {
@@ -5737,7 +6053,7 @@ type WaitingEvent struct {
 
 func (x *WaitingEvent) Reset() {
 	*x = WaitingEvent{}
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5749,7 +6065,7 @@ func (x *WaitingEvent) String() string {
 func (*WaitingEvent) ProtoMessage() {}
 
 func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5762,7 +6078,7 @@ func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingEvent.ProtoReflect.Descriptor instead.
 func (*WaitingEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{69}
+	return file_wire_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *WaitingEvent) GetText() string {
@@ -5792,7 +6108,7 @@ type EndEvent struct {
 
 func (x *EndEvent) Reset() {
 	*x = EndEvent{}
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5804,7 +6120,7 @@ func (x *EndEvent) String() string {
 func (*EndEvent) ProtoMessage() {}
 
 func (x *EndEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5817,7 +6133,7 @@ func (x *EndEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndEvent.ProtoReflect.Descriptor instead.
 func (*EndEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{70}
+	return file_wire_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *EndEvent) GetError() *ApiError {
@@ -5905,7 +6221,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5917,7 +6233,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5930,7 +6246,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{71}
+	return file_wire_proto_rawDescGZIP(), []int{75}
 }
 
 type ListReply struct {
@@ -5942,7 +6258,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5954,7 +6270,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5967,7 +6283,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{72}
+	return file_wire_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListReply) GetRuns() []*RunSummary {
@@ -6000,7 +6316,7 @@ type RunSummary struct {
 
 func (x *RunSummary) Reset() {
 	*x = RunSummary{}
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6012,7 +6328,7 @@ func (x *RunSummary) String() string {
 func (*RunSummary) ProtoMessage() {}
 
 func (x *RunSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6025,7 +6341,7 @@ func (x *RunSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSummary.ProtoReflect.Descriptor instead.
 func (*RunSummary) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{73}
+	return file_wire_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RunSummary) GetId() string {
@@ -6142,7 +6458,7 @@ type RunStatusRequest struct {
 
 func (x *RunStatusRequest) Reset() {
 	*x = RunStatusRequest{}
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6154,7 +6470,7 @@ func (x *RunStatusRequest) String() string {
 func (*RunStatusRequest) ProtoMessage() {}
 
 func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6167,7 +6483,7 @@ func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusRequest.ProtoReflect.Descriptor instead.
 func (*RunStatusRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{74}
+	return file_wire_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *RunStatusRequest) GetRun() string {
@@ -6189,7 +6505,7 @@ type RunStatusReply struct {
 
 func (x *RunStatusReply) Reset() {
 	*x = RunStatusReply{}
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6201,7 +6517,7 @@ func (x *RunStatusReply) String() string {
 func (*RunStatusReply) ProtoMessage() {}
 
 func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6214,7 +6530,7 @@ func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusReply.ProtoReflect.Descriptor instead.
 func (*RunStatusReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{75}
+	return file_wire_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *RunStatusReply) GetRun() *RunSummary {
@@ -6249,7 +6565,7 @@ type ActorStatus struct {
 
 func (x *ActorStatus) Reset() {
 	*x = ActorStatus{}
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6261,7 +6577,7 @@ func (x *ActorStatus) String() string {
 func (*ActorStatus) ProtoMessage() {}
 
 func (x *ActorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6274,7 +6590,7 @@ func (x *ActorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorStatus.ProtoReflect.Descriptor instead.
 func (*ActorStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{76}
+	return file_wire_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ActorStatus) GetSnapshot() *Snapshot {
@@ -6311,7 +6627,7 @@ type ControlRequest struct {
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6323,7 +6639,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6336,7 +6652,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{77}
+	return file_wire_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ControlRequest) GetRun() string {
@@ -6389,7 +6705,7 @@ type ForecastRequest struct {
 
 func (x *ForecastRequest) Reset() {
 	*x = ForecastRequest{}
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6401,7 +6717,7 @@ func (x *ForecastRequest) String() string {
 func (*ForecastRequest) ProtoMessage() {}
 
 func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6414,7 +6730,7 @@ func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRequest.ProtoReflect.Descriptor instead.
 func (*ForecastRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{78}
+	return file_wire_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ForecastRequest) GetConfig() []byte {
@@ -6467,7 +6783,7 @@ type ForecastReply struct {
 
 func (x *ForecastReply) Reset() {
 	*x = ForecastReply{}
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6479,7 +6795,7 @@ func (x *ForecastReply) String() string {
 func (*ForecastReply) ProtoMessage() {}
 
 func (x *ForecastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6492,7 +6808,7 @@ func (x *ForecastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastReply.ProtoReflect.Descriptor instead.
 func (*ForecastReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{79}
+	return file_wire_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ForecastReply) GetRanks() []*ForecastRank {
@@ -6558,7 +6874,7 @@ type ForecastRank struct {
 
 func (x *ForecastRank) Reset() {
 	*x = ForecastRank{}
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6570,7 +6886,7 @@ func (x *ForecastRank) String() string {
 func (*ForecastRank) ProtoMessage() {}
 
 func (x *ForecastRank) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6583,7 +6899,7 @@ func (x *ForecastRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRank.ProtoReflect.Descriptor instead.
 func (*ForecastRank) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{80}
+	return file_wire_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ForecastRank) GetRank() int32 {
@@ -6640,7 +6956,7 @@ type ForecastLink struct {
 
 func (x *ForecastLink) Reset() {
 	*x = ForecastLink{}
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6652,7 +6968,7 @@ func (x *ForecastLink) String() string {
 func (*ForecastLink) ProtoMessage() {}
 
 func (x *ForecastLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6665,7 +6981,7 @@ func (x *ForecastLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastLink.ProtoReflect.Descriptor instead.
 func (*ForecastLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{81}
+	return file_wire_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ForecastLink) GetFrom() string {
@@ -6705,7 +7021,7 @@ type ControlReply struct {
 
 func (x *ControlReply) Reset() {
 	*x = ControlReply{}
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6717,7 +7033,7 @@ func (x *ControlReply) String() string {
 func (*ControlReply) ProtoMessage() {}
 
 func (x *ControlReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6730,7 +7046,7 @@ func (x *ControlReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlReply.ProtoReflect.Descriptor instead.
 func (*ControlReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{82}
+	return file_wire_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ControlReply) GetRun() *RunSummary {
@@ -6751,7 +7067,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6763,7 +7079,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6776,7 +7092,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{83}
+	return file_wire_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *LogsRequest) GetRun() string {
@@ -6812,7 +7128,7 @@ type LogsReply struct {
 
 func (x *LogsReply) Reset() {
 	*x = LogsReply{}
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6824,7 +7140,7 @@ func (x *LogsReply) String() string {
 func (*LogsReply) ProtoMessage() {}
 
 func (x *LogsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6837,7 +7153,7 @@ func (x *LogsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsReply.ProtoReflect.Descriptor instead.
 func (*LogsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{84}
+	return file_wire_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *LogsReply) GetRecords() []*LogRecord {
@@ -6868,7 +7184,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6880,7 +7196,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6893,7 +7209,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{85}
+	return file_wire_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *LogRecord) GetTimeNs() int64 {
@@ -6948,7 +7264,7 @@ type LogAttribute struct {
 
 func (x *LogAttribute) Reset() {
 	*x = LogAttribute{}
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6960,7 +7276,7 @@ func (x *LogAttribute) String() string {
 func (*LogAttribute) ProtoMessage() {}
 
 func (x *LogAttribute) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6973,7 +7289,7 @@ func (x *LogAttribute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAttribute.ProtoReflect.Descriptor instead.
 func (*LogAttribute) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{86}
+	return file_wire_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *LogAttribute) GetKey() string {
@@ -7002,7 +7318,7 @@ type LogBatch struct {
 
 func (x *LogBatch) Reset() {
 	*x = LogBatch{}
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7014,7 +7330,7 @@ func (x *LogBatch) String() string {
 func (*LogBatch) ProtoMessage() {}
 
 func (x *LogBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7027,7 +7343,7 @@ func (x *LogBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogBatch.ProtoReflect.Descriptor instead.
 func (*LogBatch) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{87}
+	return file_wire_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *LogBatch) GetRecords() []*LogRecord {
@@ -7058,7 +7374,7 @@ type TokensRequest struct {
 
 func (x *TokensRequest) Reset() {
 	*x = TokensRequest{}
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7070,7 +7386,7 @@ func (x *TokensRequest) String() string {
 func (*TokensRequest) ProtoMessage() {}
 
 func (x *TokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7083,7 +7399,7 @@ func (x *TokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensRequest.ProtoReflect.Descriptor instead.
 func (*TokensRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{88}
+	return file_wire_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *TokensRequest) GetKind() isTokensRequest_Kind {
@@ -7152,7 +7468,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7164,7 +7480,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7177,7 +7493,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{89}
+	return file_wire_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *CreateToken) GetRole() string {
@@ -7202,7 +7518,7 @@ type ListTokens struct {
 
 func (x *ListTokens) Reset() {
 	*x = ListTokens{}
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7214,7 +7530,7 @@ func (x *ListTokens) String() string {
 func (*ListTokens) ProtoMessage() {}
 
 func (x *ListTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7227,7 +7543,7 @@ func (x *ListTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokens.ProtoReflect.Descriptor instead.
 func (*ListTokens) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{90}
+	return file_wire_proto_rawDescGZIP(), []int{94}
 }
 
 type RevokeToken struct {
@@ -7239,7 +7555,7 @@ type RevokeToken struct {
 
 func (x *RevokeToken) Reset() {
 	*x = RevokeToken{}
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7251,7 +7567,7 @@ func (x *RevokeToken) String() string {
 func (*RevokeToken) ProtoMessage() {}
 
 func (x *RevokeToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7264,7 +7580,7 @@ func (x *RevokeToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
 func (*RevokeToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{91}
+	return file_wire_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *RevokeToken) GetId() string {
@@ -7284,7 +7600,7 @@ type TokensReply struct {
 
 func (x *TokensReply) Reset() {
 	*x = TokensReply{}
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7296,7 +7612,7 @@ func (x *TokensReply) String() string {
 func (*TokensReply) ProtoMessage() {}
 
 func (x *TokensReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7309,7 +7625,7 @@ func (x *TokensReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensReply.ProtoReflect.Descriptor instead.
 func (*TokensReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{92}
+	return file_wire_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *TokensReply) GetToken() string {
@@ -7339,7 +7655,7 @@ type TokenInfo struct {
 
 func (x *TokenInfo) Reset() {
 	*x = TokenInfo{}
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7351,7 +7667,7 @@ func (x *TokenInfo) String() string {
 func (*TokenInfo) ProtoMessage() {}
 
 func (x *TokenInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7364,7 +7680,7 @@ func (x *TokenInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenInfo.ProtoReflect.Descriptor instead.
 func (*TokenInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{93}
+	return file_wire_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *TokenInfo) GetId() string {
@@ -7410,7 +7726,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7422,7 +7738,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7435,7 +7751,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{94}
+	return file_wire_proto_rawDescGZIP(), []int{98}
 }
 
 type MembersReply struct {
@@ -7448,7 +7764,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7460,7 +7776,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7473,7 +7789,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{95}
+	return file_wire_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *MembersReply) GetTimeNs() int64 {
@@ -7509,7 +7825,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7521,7 +7837,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7534,7 +7850,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{96}
+	return file_wire_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *MemberStatus) GetName() string {
@@ -7640,7 +7956,7 @@ const file_wire_proto_rawDesc = "" +
 	"\tconnected\x18\a \x01(\v2\x16.troupe.wire.ConnectedH\x00R\tconnected\x120\n" +
 	"\ameasure\x18\b \x01(\v2\x14.troupe.wire.MeasureH\x00R\ameasure\x123\n" +
 	"\bmeasured\x18\t \x01(\v2\x15.troupe.wire.MeasuredH\x00R\bmeasuredB\x06\n" +
-	"\x04kind\"\xa9\x03\n" +
+	"\x04kind\"\xfc\x03\n" +
 	"\x06Assign\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\fR\aattempt\x12\x1e\n" +
@@ -7659,12 +7975,18 @@ const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"with_state\x18\x0f \x01(\bR\twithState\x12\x17\n" +
 	"\alease_s\x18\x11 \x01(\x01R\x06leaseS\x12\x12\n" +
-	"\x04step\x18\x12 \x01(\x03R\x04stepJ\x04\b\x04\x10\x05J\x04\b\x05\x10\x06J\x04\b\t\x10\n" +
-	"J\x04\b\x10\x10\x11\"T\n" +
+	"\x04step\x18\x12 \x01(\x03R\x04step\x12\x16\n" +
+	"\x06folder\x18\x13 \x01(\tR\x06folder\x12\x14\n" +
+	"\x05probe\x18\x14 \x01(\tR\x05probe\x12#\n" +
+	"\rprobe_content\x18\x15 \x01(\fR\fprobeContentJ\x04\b\x04\x10\x05J\x04\b\x05\x10\x06J\x04\b\t\x10\n" +
+	"J\x04\b\x10\x10\x11\"\x98\x01\n" +
 	"\bAssigned\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\fR\aattempt\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x18\n" +
-	"\akernels\x18\x03 \x01(\tR\akernels\"#\n" +
+	"\akernels\x18\x03 \x01(\tR\akernels\x12!\n" +
+	"\fprobe_answer\x18\x04 \x01(\fR\vprobeAnswer\x12\x1f\n" +
+	"\vprobe_error\x18\x05 \x01(\tR\n" +
+	"probeError\"#\n" +
 	"\aRelease\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\fR\aattempt\"$\n" +
 	"\bReleased\x12\x18\n" +
@@ -7752,7 +8074,8 @@ const file_wire_proto_rawDesc = "" +
 	"\acame_ns\x18\x04 \x01(\x03R\x06cameNs\x12\x18\n" +
 	"\agoodbye\x18\x05 \x01(\bR\agoodbye\x120\n" +
 	"\x06status\x18\x06 \x03(\v2\x18.troupe.wire.StatusReplyR\x06status\x12\x17\n" +
-	"\aecho_ns\x18\a \x01(\x03R\x06echoNs\"\xf2\b\n" +
+	"\aecho_ns\x18\a \x01(\x03R\x06echoNs\"\xe2\n" +
+	"\n" +
 	"\aMessage\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.troupe.wire.HeaderR\x06header\x12*\n" +
 	"\x05peers\x18\x02 \x01(\v2\x12.troupe.wire.PeersH\x00R\x05peers\x12*\n" +
@@ -7781,7 +8104,14 @@ const file_wire_proto_rawDesc = "" +
 	"\x04left\x18\x14 \x01(\v2\x11.troupe.wire.LeftH\x00R\x04left\x12:\n" +
 	"\vread_weight\x18\x15 \x01(\v2\x17.troupe.wire.ReadWeightH\x00R\n" +
 	"readWeight\x12-\n" +
-	"\x06weight\x18\x16 \x01(\v2\x13.troupe.wire.WeightH\x00R\x06weightB\x06\n" +
+	"\x06weight\x18\x16 \x01(\v2\x13.troupe.wire.WeightH\x00R\x06weight\x12:\n" +
+	"\vwrite_state\x18\x17 \x01(\v2\x17.troupe.wire.WriteStateH\x00R\n" +
+	"writeState\x12@\n" +
+	"\rstate_written\x18\x18 \x01(\v2\x19.troupe.wire.StateWrittenH\x00R\fstateWritten\x127\n" +
+	"\n" +
+	"send_state\x18\x19 \x01(\v2\x16.troupe.wire.SendStateH\x00R\tsendState\x127\n" +
+	"\n" +
+	"drop_state\x18\x1a \x01(\v2\x16.troupe.wire.DropStateH\x00R\tdropStateB\x06\n" +
 	"\x04kind\"^\n" +
 	"\x06Header\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12\x18\n" +
@@ -7874,12 +8204,25 @@ const file_wire_proto_rawDesc = "" +
 	"\x04kept\x18\x03 \x01(\bR\x04kept\x12\x14\n" +
 	"\x05abort\x18\x04 \x01(\x03R\x05abort\"\x1d\n" +
 	"\aApplied\x12\x12\n" +
-	"\x04rank\x18\x01 \x01(\x05R\x04rank\"\v\n" +
-	"\tSaveState\"J\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\"\x1f\n" +
+	"\tSaveState\x12\x12\n" +
+	"\x04keep\x18\x01 \x01(\bR\x04keep\"^\n" +
 	"\n" +
 	"StageState\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12(\n" +
-	"\x05saved\x18\x02 \x03(\v2\x12.troupe.wire.SavedR\x05saved\"Y\n" +
+	"\x05saved\x18\x02 \x03(\v2\x12.troupe.wire.SavedR\x05saved\x12\x12\n" +
+	"\x04kept\x18\x03 \x01(\bR\x04kept\"N\n" +
+	"\n" +
+	"WriteState\x12\x14\n" +
+	"\x05files\x18\x01 \x03(\tR\x05files\x12\x12\n" +
+	"\x04file\x18\x02 \x03(\rR\x04file\x12\x16\n" +
+	"\x06offset\x18\x03 \x03(\x03R\x06offset\"L\n" +
+	"\fStateWritten\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
+	"\x04sums\x18\x02 \x03(\aR\x04sums\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"\v\n" +
+	"\tSendState\"\v\n" +
+	"\tDropState\"Y\n" +
 	"\x05Saved\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x12\n" +
@@ -8261,7 +8604,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 97)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 101)
 var file_wire_proto_goTypes = []any{
 	(ApiError_Kind)(0),         // 0: troupe.wire.ApiError.Kind
 	(RunSummary_State)(0),      // 1: troupe.wire.RunSummary.State
@@ -8309,60 +8652,64 @@ var file_wire_proto_goTypes = []any{
 	(*Applied)(nil),            // 43: troupe.wire.Applied
 	(*SaveState)(nil),          // 44: troupe.wire.SaveState
 	(*StageState)(nil),         // 45: troupe.wire.StageState
-	(*Saved)(nil),              // 46: troupe.wire.Saved
-	(*StageReady)(nil),         // 47: troupe.wire.StageReady
-	(*ExpectInput)(nil),        // 48: troupe.wire.ExpectInput
-	(*Failed)(nil),             // 49: troupe.wire.Failed
-	(*Halt)(nil),               // 50: troupe.wire.Halt
-	(*Halted)(nil),             // 51: troupe.wire.Halted
-	(*Leave)(nil),              // 52: troupe.wire.Leave
-	(*Left)(nil),               // 53: troupe.wire.Left
-	(*ReadWeight)(nil),         // 54: troupe.wire.ReadWeight
-	(*Weight)(nil),             // 55: troupe.wire.Weight
-	(*ApiRequest)(nil),         // 56: troupe.wire.ApiRequest
-	(*ApiReply)(nil),           // 57: troupe.wire.ApiReply
-	(*Alive)(nil),              // 58: troupe.wire.Alive
-	(*ApiError)(nil),           // 59: troupe.wire.ApiError
-	(*SubmitRequest)(nil),      // 60: troupe.wire.SubmitRequest
-	(*SubmitReply)(nil),        // 61: troupe.wire.SubmitReply
-	(*FollowRequest)(nil),      // 62: troupe.wire.FollowRequest
-	(*Following)(nil),          // 63: troupe.wire.Following
-	(*RunEvent)(nil),           // 64: troupe.wire.RunEvent
-	(*RunInfo)(nil),            // 65: troupe.wire.RunInfo
-	(*StepEvent)(nil),          // 66: troupe.wire.StepEvent
-	(*CheckpointEvent)(nil),    // 67: troupe.wire.CheckpointEvent
-	(*WarningEvent)(nil),       // 68: troupe.wire.WarningEvent
-	(*RestartEvent)(nil),       // 69: troupe.wire.RestartEvent
-	(*StallEvent)(nil),         // 70: troupe.wire.StallEvent
-	(*PauseEvent)(nil),         // 71: troupe.wire.PauseEvent
-	(*WaitingEvent)(nil),       // 72: troupe.wire.WaitingEvent
-	(*EndEvent)(nil),           // 73: troupe.wire.EndEvent
-	(*ListRequest)(nil),        // 74: troupe.wire.ListRequest
-	(*ListReply)(nil),          // 75: troupe.wire.ListReply
-	(*RunSummary)(nil),         // 76: troupe.wire.RunSummary
-	(*RunStatusRequest)(nil),   // 77: troupe.wire.RunStatusRequest
-	(*RunStatusReply)(nil),     // 78: troupe.wire.RunStatusReply
-	(*ActorStatus)(nil),        // 79: troupe.wire.ActorStatus
-	(*ControlRequest)(nil),     // 80: troupe.wire.ControlRequest
-	(*ForecastRequest)(nil),    // 81: troupe.wire.ForecastRequest
-	(*ForecastReply)(nil),      // 82: troupe.wire.ForecastReply
-	(*ForecastRank)(nil),       // 83: troupe.wire.ForecastRank
-	(*ForecastLink)(nil),       // 84: troupe.wire.ForecastLink
-	(*ControlReply)(nil),       // 85: troupe.wire.ControlReply
-	(*LogsRequest)(nil),        // 86: troupe.wire.LogsRequest
-	(*LogsReply)(nil),          // 87: troupe.wire.LogsReply
-	(*LogRecord)(nil),          // 88: troupe.wire.LogRecord
-	(*LogAttribute)(nil),       // 89: troupe.wire.LogAttribute
-	(*LogBatch)(nil),           // 90: troupe.wire.LogBatch
-	(*TokensRequest)(nil),      // 91: troupe.wire.TokensRequest
-	(*CreateToken)(nil),        // 92: troupe.wire.CreateToken
-	(*ListTokens)(nil),         // 93: troupe.wire.ListTokens
-	(*RevokeToken)(nil),        // 94: troupe.wire.RevokeToken
-	(*TokensReply)(nil),        // 95: troupe.wire.TokensReply
-	(*TokenInfo)(nil),          // 96: troupe.wire.TokenInfo
-	(*MembersRequest)(nil),     // 97: troupe.wire.MembersRequest
-	(*MembersReply)(nil),       // 98: troupe.wire.MembersReply
-	(*MemberStatus)(nil),       // 99: troupe.wire.MemberStatus
+	(*WriteState)(nil),         // 46: troupe.wire.WriteState
+	(*StateWritten)(nil),       // 47: troupe.wire.StateWritten
+	(*SendState)(nil),          // 48: troupe.wire.SendState
+	(*DropState)(nil),          // 49: troupe.wire.DropState
+	(*Saved)(nil),              // 50: troupe.wire.Saved
+	(*StageReady)(nil),         // 51: troupe.wire.StageReady
+	(*ExpectInput)(nil),        // 52: troupe.wire.ExpectInput
+	(*Failed)(nil),             // 53: troupe.wire.Failed
+	(*Halt)(nil),               // 54: troupe.wire.Halt
+	(*Halted)(nil),             // 55: troupe.wire.Halted
+	(*Leave)(nil),              // 56: troupe.wire.Leave
+	(*Left)(nil),               // 57: troupe.wire.Left
+	(*ReadWeight)(nil),         // 58: troupe.wire.ReadWeight
+	(*Weight)(nil),             // 59: troupe.wire.Weight
+	(*ApiRequest)(nil),         // 60: troupe.wire.ApiRequest
+	(*ApiReply)(nil),           // 61: troupe.wire.ApiReply
+	(*Alive)(nil),              // 62: troupe.wire.Alive
+	(*ApiError)(nil),           // 63: troupe.wire.ApiError
+	(*SubmitRequest)(nil),      // 64: troupe.wire.SubmitRequest
+	(*SubmitReply)(nil),        // 65: troupe.wire.SubmitReply
+	(*FollowRequest)(nil),      // 66: troupe.wire.FollowRequest
+	(*Following)(nil),          // 67: troupe.wire.Following
+	(*RunEvent)(nil),           // 68: troupe.wire.RunEvent
+	(*RunInfo)(nil),            // 69: troupe.wire.RunInfo
+	(*StepEvent)(nil),          // 70: troupe.wire.StepEvent
+	(*CheckpointEvent)(nil),    // 71: troupe.wire.CheckpointEvent
+	(*WarningEvent)(nil),       // 72: troupe.wire.WarningEvent
+	(*RestartEvent)(nil),       // 73: troupe.wire.RestartEvent
+	(*StallEvent)(nil),         // 74: troupe.wire.StallEvent
+	(*PauseEvent)(nil),         // 75: troupe.wire.PauseEvent
+	(*WaitingEvent)(nil),       // 76: troupe.wire.WaitingEvent
+	(*EndEvent)(nil),           // 77: troupe.wire.EndEvent
+	(*ListRequest)(nil),        // 78: troupe.wire.ListRequest
+	(*ListReply)(nil),          // 79: troupe.wire.ListReply
+	(*RunSummary)(nil),         // 80: troupe.wire.RunSummary
+	(*RunStatusRequest)(nil),   // 81: troupe.wire.RunStatusRequest
+	(*RunStatusReply)(nil),     // 82: troupe.wire.RunStatusReply
+	(*ActorStatus)(nil),        // 83: troupe.wire.ActorStatus
+	(*ControlRequest)(nil),     // 84: troupe.wire.ControlRequest
+	(*ForecastRequest)(nil),    // 85: troupe.wire.ForecastRequest
+	(*ForecastReply)(nil),      // 86: troupe.wire.ForecastReply
+	(*ForecastRank)(nil),       // 87: troupe.wire.ForecastRank
+	(*ForecastLink)(nil),       // 88: troupe.wire.ForecastLink
+	(*ControlReply)(nil),       // 89: troupe.wire.ControlReply
+	(*LogsRequest)(nil),        // 90: troupe.wire.LogsRequest
+	(*LogsReply)(nil),          // 91: troupe.wire.LogsReply
+	(*LogRecord)(nil),          // 92: troupe.wire.LogRecord
+	(*LogAttribute)(nil),       // 93: troupe.wire.LogAttribute
+	(*LogBatch)(nil),           // 94: troupe.wire.LogBatch
+	(*TokensRequest)(nil),      // 95: troupe.wire.TokensRequest
+	(*CreateToken)(nil),        // 96: troupe.wire.CreateToken
+	(*ListTokens)(nil),         // 97: troupe.wire.ListTokens
+	(*RevokeToken)(nil),        // 98: troupe.wire.RevokeToken
+	(*TokensReply)(nil),        // 99: troupe.wire.TokensReply
+	(*TokenInfo)(nil),          // 100: troupe.wire.TokenInfo
+	(*MembersRequest)(nil),     // 101: troupe.wire.MembersRequest
+	(*MembersReply)(nil),       // 102: troupe.wire.MembersReply
+	(*MemberStatus)(nil),       // 103: troupe.wire.MemberStatus
 }
 var file_wire_proto_depIdxs = []int32{
 	25,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
@@ -8399,89 +8746,93 @@ var file_wire_proto_depIdxs = []int32{
 	43,  // 31: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
 	44,  // 32: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
 	45,  // 33: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
-	47,  // 34: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
-	48,  // 35: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
-	49,  // 36: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
-	50,  // 37: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
-	51,  // 38: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
-	52,  // 39: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
-	53,  // 40: troupe.wire.Message.left:type_name -> troupe.wire.Left
-	54,  // 41: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
-	55,  // 42: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
-	27,  // 43: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
-	27,  // 44: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
-	27,  // 45: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
-	30,  // 46: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
-	31,  // 47: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
-	32,  // 48: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
-	27,  // 49: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
-	31,  // 50: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
-	32,  // 51: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
-	39,  // 52: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
-	40,  // 53: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
-	41,  // 54: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
-	18,  // 55: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
-	30,  // 56: troupe.wire.Apply.update:type_name -> troupe.wire.Update
-	46,  // 57: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
-	18,  // 58: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
-	27,  // 59: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
-	32,  // 60: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
-	60,  // 61: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
-	62,  // 62: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
-	74,  // 63: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
-	77,  // 64: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
-	80,  // 65: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
-	86,  // 66: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
-	91,  // 67: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
-	97,  // 68: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
-	81,  // 69: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
-	59,  // 70: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
-	58,  // 71: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
-	61,  // 72: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
-	63,  // 73: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
-	64,  // 74: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
-	75,  // 75: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
-	78,  // 76: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
-	85,  // 77: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
-	87,  // 78: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
-	95,  // 79: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
-	98,  // 80: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
-	82,  // 81: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
-	0,   // 82: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
-	76,  // 83: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
-	65,  // 84: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
-	66,  // 85: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
-	67,  // 86: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
-	68,  // 87: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
-	69,  // 88: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
-	70,  // 89: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
-	71,  // 90: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
-	72,  // 91: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
-	73,  // 92: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
-	78,  // 93: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	59,  // 94: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	76,  // 95: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	1,   // 96: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	76,  // 97: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	79,  // 98: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	17,  // 99: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	2,   // 100: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	83,  // 101: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	84,  // 102: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	76,  // 103: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	88,  // 104: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	89,  // 105: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	88,  // 106: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	92,  // 107: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	93,  // 108: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	94,  // 109: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	96,  // 110: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	99,  // 111: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	112, // [112:112] is the sub-list for method output_type
-	112, // [112:112] is the sub-list for method input_type
-	112, // [112:112] is the sub-list for extension type_name
-	112, // [112:112] is the sub-list for extension extendee
-	0,   // [0:112] is the sub-list for field type_name
+	51,  // 34: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
+	52,  // 35: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
+	53,  // 36: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
+	54,  // 37: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
+	55,  // 38: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
+	56,  // 39: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
+	57,  // 40: troupe.wire.Message.left:type_name -> troupe.wire.Left
+	58,  // 41: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
+	59,  // 42: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
+	46,  // 43: troupe.wire.Message.write_state:type_name -> troupe.wire.WriteState
+	47,  // 44: troupe.wire.Message.state_written:type_name -> troupe.wire.StateWritten
+	48,  // 45: troupe.wire.Message.send_state:type_name -> troupe.wire.SendState
+	49,  // 46: troupe.wire.Message.drop_state:type_name -> troupe.wire.DropState
+	27,  // 47: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
+	27,  // 48: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
+	27,  // 49: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
+	30,  // 50: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
+	31,  // 51: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
+	32,  // 52: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
+	27,  // 53: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
+	31,  // 54: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
+	32,  // 55: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
+	39,  // 56: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
+	40,  // 57: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
+	41,  // 58: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
+	18,  // 59: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
+	30,  // 60: troupe.wire.Apply.update:type_name -> troupe.wire.Update
+	50,  // 61: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
+	18,  // 62: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
+	27,  // 63: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
+	32,  // 64: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
+	64,  // 65: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
+	66,  // 66: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
+	78,  // 67: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
+	81,  // 68: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
+	84,  // 69: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	90,  // 70: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	95,  // 71: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	101, // 72: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	85,  // 73: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
+	63,  // 74: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
+	62,  // 75: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
+	65,  // 76: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
+	67,  // 77: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
+	68,  // 78: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
+	79,  // 79: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
+	82,  // 80: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
+	89,  // 81: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	91,  // 82: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	99,  // 83: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	102, // 84: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	86,  // 85: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
+	0,   // 86: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
+	80,  // 87: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
+	69,  // 88: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
+	70,  // 89: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
+	71,  // 90: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
+	72,  // 91: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
+	73,  // 92: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
+	74,  // 93: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
+	75,  // 94: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
+	76,  // 95: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
+	77,  // 96: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
+	82,  // 97: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	63,  // 98: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	80,  // 99: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	1,   // 100: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	80,  // 101: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	83,  // 102: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	17,  // 103: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	2,   // 104: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	87,  // 105: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	88,  // 106: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	80,  // 107: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	92,  // 108: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	93,  // 109: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	92,  // 110: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	96,  // 111: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	97,  // 112: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	98,  // 113: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	100, // 114: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	103, // 115: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	116, // [116:116] is the sub-list for method output_type
+	116, // [116:116] is the sub-list for method input_type
+	116, // [116:116] is the sub-list for extension type_name
+	116, // [116:116] is the sub-list for extension extendee
+	0,   // [0:116] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -8525,8 +8876,12 @@ func file_wire_proto_init() {
 		(*Message_Left)(nil),
 		(*Message_ReadWeight)(nil),
 		(*Message_Weight)(nil),
+		(*Message_WriteState)(nil),
+		(*Message_StateWritten)(nil),
+		(*Message_SendState)(nil),
+		(*Message_DropState)(nil),
 	}
-	file_wire_proto_msgTypes[53].OneofWrappers = []any{
+	file_wire_proto_msgTypes[57].OneofWrappers = []any{
 		(*ApiRequest_Submit)(nil),
 		(*ApiRequest_Follow)(nil),
 		(*ApiRequest_List)(nil),
@@ -8537,7 +8892,7 @@ func file_wire_proto_init() {
 		(*ApiRequest_Members)(nil),
 		(*ApiRequest_Forecast)(nil),
 	}
-	file_wire_proto_msgTypes[54].OneofWrappers = []any{
+	file_wire_proto_msgTypes[58].OneofWrappers = []any{
 		(*ApiReply_Alive)(nil),
 		(*ApiReply_Submit)(nil),
 		(*ApiReply_Following)(nil),
@@ -8550,7 +8905,7 @@ func file_wire_proto_init() {
 		(*ApiReply_Members)(nil),
 		(*ApiReply_Forecast)(nil),
 	}
-	file_wire_proto_msgTypes[61].OneofWrappers = []any{
+	file_wire_proto_msgTypes[65].OneofWrappers = []any{
 		(*RunEvent_Info)(nil),
 		(*RunEvent_Step)(nil),
 		(*RunEvent_Checkpoint)(nil),
@@ -8561,9 +8916,9 @@ func file_wire_proto_init() {
 		(*RunEvent_Waiting)(nil),
 		(*RunEvent_End)(nil),
 	}
-	file_wire_proto_msgTypes[63].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[73].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[88].OneofWrappers = []any{
+	file_wire_proto_msgTypes[67].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[77].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[92].OneofWrappers = []any{
 		(*TokensRequest_Create)(nil),
 		(*TokensRequest_List)(nil),
 		(*TokensRequest_Revoke)(nil),
@@ -8574,7 +8929,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   97,
+			NumMessages:   101,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,84 @@
+package actors
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// keptState is a stage's part of a checkpoint that it writes itself, because its process sees
+// the run's folder.
+type keptState struct {
+	state   *StageState
+	busy    bool // it is being written
+	dropped bool // and then is to be released
+}
+
+// ownWritten tells a stage that its part of a checkpoint is written, or can't be.
+type ownWritten struct {
+	answer StateWritten
+}
+
+func (*ownWritten) IgnoreDeadLetterLogging() {}
+
+// keepState keeps a state, and returns what the checkpoint actor is told of it.
+func (a *stageActor) keepState(s *StageState) *StageState {
+	a.kept[s.Step] = &keptState{state: s}
+	told := &StageState{Header: s.Header, Rank: s.Rank, Saved: slices.Clone(s.Saved), Kept: true}
+	for i := range told.Saved {
+		told.Saved[i].Data = nil
+	}
+	return told
+}
+
+// writeKept writes what is kept beside the training.
+func (a *stageActor) writeKept(ctx actor.Context, m *WriteState) {
+	k := a.kept[m.Step]
+	done := &ownWritten{StateWritten{Header: m.Header, Rank: a.rank}}
+	if k == nil || k.busy || len(m.Places) != len(k.state.Saved) {
+		done.answer.Err = fmt.Errorf("stage %d keeps nothing of step %d to be written to %d places", a.rank, m.Step, len(m.Places))
+		ctx.Send(a.peers.Checkpoint, &done.answer)
+		return
+	}
+	k.busy = true
+	a.local.builders.Add(1)
+	go func() { // ends with the write, which quit stops
+		defer a.local.builders.Done()
+		defer a.root.Send(a.self, done)
+		defer caught(&done.answer.Err)
+		done.answer.Sums, done.answer.Err = a.spec.WriteOwn(a.live, m.Step, m.Places, k.state.Saved)
+	}()
+}
+
+func (a *stageActor) keptWritten(ctx actor.Context, m *ownWritten) {
+	k := a.kept[m.answer.Step]
+	k.busy = false
+	if k.dropped {
+		a.dropKept(m.answer.Step)
+		return
+	}
+	ctx.Send(a.peers.Checkpoint, &m.answer)
+}
+
+// sendKept sends what it could not write.
+func (a *stageActor) sendKept(ctx actor.Context, m *SendState) {
+	k := a.kept[m.Step]
+	if k == nil || k.busy {
+		a.fail(ctx, m.Step, fmt.Errorf("it keeps no state of step %d that could be sent", m.Step))
+		return
+	}
+	delete(a.kept, m.Step)
+	ctx.Send(a.peers.Checkpoint, k.state)
+}
+
+func (a *stageActor) dropKept(step int64) {
+	switch k := a.kept[step]; {
+	case k == nil:
+	case k.busy:
+		k.dropped = true
+	default:
+		delete(a.kept, step)
+		k.state.release()
+	}
+}
