@@ -19,7 +19,7 @@ import (
 
 // part is a worker's part of an attempt at a run.
 type part struct {
-	w      *worker
+	w      *membership
 	id     uuid.UUID
 	lease  time.Duration
 	stages *actors.Stages // nil: not begun
@@ -29,7 +29,7 @@ type part struct {
 }
 
 // control takes a message of the coordinator's.
-func (w *worker) control(from uuid.UUID, m *wire.Control) {
+func (w *membership) control(from uuid.UUID, m *wire.Control) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	boss := w.coordinator
@@ -86,7 +86,7 @@ func (w *worker) control(from uuid.UUID, m *wire.Control) {
 }
 
 // tell sends the coordinator a message.
-func (w *worker) tell(m *wire.Control) {
+func (w *membership) tell(m *wire.Control) {
 	w.mu.Lock()
 	boss := w.coordinator
 	w.mu.Unlock()
@@ -100,7 +100,7 @@ func (w *worker) tell(m *wire.Control) {
 }
 
 // assign begins this worker's stages of an attempt.
-func (w *worker) assign(m *wire.Assign, boss *wire.Peer) error {
+func (w *membership) assign(m *wire.Assign, boss *wire.Peer) error {
 	p := &part{w: w, lease: time.Duration(m.GetLeaseS() * float64(time.Second))}
 	run, err := uuid.FromBytes(m.GetRun())
 	if err != nil {
@@ -253,7 +253,7 @@ func (p *part) wait() {
 }
 
 // drop forgets a part that has ended, and the workers that it was with.
-func (w *worker) drop(p *part) {
+func (w *membership) drop(p *part) {
 	w.mu.Lock()
 	delete(w.parts, p.id)
 	w.mu.Unlock()
@@ -266,7 +266,7 @@ func (w *worker) drop(p *part) {
 }
 
 // status is what the stages here are doing.
-func (w *worker) status() []*wire.StatusReply {
+func (w *membership) status() []*wire.StatusReply {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var all []*wire.StatusReply
