@@ -19,13 +19,14 @@ import (
 
 // part is a worker's part of an attempt at a run.
 type part struct {
-	w      *membership
-	id     uuid.UUID
-	lease  time.Duration
-	stages *actors.Stages // nil: not begun
-	ended  bool           // it was told to end; w.mu
-	peers  []uuid.UUID    // other workers
-	set    *device.Set
+	w       *membership
+	id      uuid.UUID
+	lease   time.Duration
+	stages  *actors.Stages // nil: not begun
+	ended   bool           // it was told to end; w.mu
+	peers   []uuid.UUID    // other workers
+	set     *device.Set
+	dropped chan struct{} // closed when nothing of it is left
 }
 
 // control takes a message of the coordinator's.
@@ -101,7 +102,7 @@ func (w *membership) tell(m *wire.Control) {
 
 // assign begins this worker's stages of an attempt.
 func (w *membership) assign(m *wire.Assign, boss *wire.Peer) error {
-	p := &part{w: w, lease: time.Duration(m.GetLeaseS() * float64(time.Second))}
+	p := &part{w: w, dropped: make(chan struct{}), lease: time.Duration(m.GetLeaseS() * float64(time.Second))}
 	run, err := uuid.FromBytes(m.GetRun())
 	if err != nil {
 		return fmt.Errorf("the run: %w", err)
@@ -243,26 +244,21 @@ func (p *part) end(why string) {
 }
 
 // wait waits until nothing of the part is left.
-func (p *part) wait() {
-	p.w.mu.Lock()
-	st := p.stages
-	p.w.mu.Unlock()
-	if st != nil {
-		st.Wait()
-	}
-}
+func (p *part) wait() { <-p.dropped }
 
-// drop forgets a part that has ended, and the workers that it was with.
+// drop forgets a part that has ended, and the workers that it was with: before another part, which
+// may be with them too, makes them known again.
 func (w *membership) drop(p *part) {
-	w.mu.Lock()
-	delete(w.parts, p.id)
-	w.mu.Unlock()
 	for _, id := range p.peers {
 		w.mesh.Forget(id)
 	}
 	if p.set != nil {
 		p.set.Close()
 	}
+	w.mu.Lock()
+	delete(w.parts, p.id)
+	w.mu.Unlock()
+	close(p.dropped)
 }
 
 // status is what the stages here are doing.
