@@ -191,7 +191,7 @@ func (c *Coordinator) start(ctx context.Context) (err error) {
 	c.mesh = mesh.New(mesh.Config{Self: c.id, Name: coordinatorName, System: c.system, Secure: true, Streams: c.cfg.LaneStreams, Control: c.control, Logger: c.log,
 		Broken: func(id uuid.UUID, err error) { c.beats.Expel(id, err) }}, c.transport)
 	port.Use(c.mesh)
-	if c.members, err = members.New(c.system, c.transport.Remote(), c.memberships); err != nil {
+	if c.members, err = members.New(c.system, c.memberships); err != nil {
 		return err
 	}
 	close(ready)
