@@ -182,7 +182,7 @@ func (w *worker) open(ctx context.Context) error {
 		Server: pki.ServerTLS(w.root, w.keeper.Get),
 		Client: func(string) *tls.Config { return pki.ClientTLS(w.root, w.keeper.Get) },
 		Allow:  allow, Identify: identify, Logger: w.log,
-		Handlers: transport.Handlers{Envelope: w.port.Envelope, Streams: map[string]func(net.Conn, transport.Peer){mesh.LaneProtocol: w.port.Accept, probeProtocol: serveProbe}},
+		Handlers: transport.Handlers{Envelope: w.port.Envelope, Returned: w.port.Returned, Streams: map[string]func(net.Conn, transport.Peer){mesh.LaneProtocol: w.port.Accept, probeProtocol: serveProbe}},
 	})
 	if err != nil {
 		w.close()
@@ -301,7 +301,7 @@ func (w *membership) welcome(m *wire.Welcome) {
 		w.log.Error("the coordinator's greeting", "err", err)
 		return
 	}
-	w.mesh.Reconnected(id)
+	w.mesh.Reconnected()
 	w.log.Info("joined", "coordinator", m.GetCoordinator().GetAddress(), "address", w.transport.Address())
 }
 

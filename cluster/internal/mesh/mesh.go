@@ -72,7 +72,7 @@ const limitControlBytes = transport.LimitEnvelopeBytes - 4096
 // New makes a mesh over a transport. It receives when a Port uses it.
 func New(cfg Config, t transport.Transport) *Mesh {
 	m := &Mesh{cfg: cfg, transport: t, peers: make(map[ID]*wire.Peer), byAddress: make(map[string]ID), attempts: make(map[uuid.UUID]*attempt), cut: make(map[ID]time.Time)}
-	m.link = link.New(link.Config{Self: cfg.Self, Name: cfg.Name, Send: t.Send, Deliver: m.deliver})
+	m.link = link.New(link.Config{Self: cfg.Self, Name: cfg.Name, Send: t.Send, Redial: m.redial, Deliver: m.deliver})
 	m.lane = lane.New(lane.Config{Self: lane.ID(cfg.Self), Checksum: !cfg.Secure, Streams: cfg.Streams, Logger: cfg.Logger,
 		Dial: func(ctx context.Context, address string) (net.Conn, error) { return t.Dial(ctx, address, LaneProtocol) }})
 	return m
@@ -164,8 +164,22 @@ func (m *Mesh) Unreachable(within time.Duration) map[ID]time.Duration {
 	return far
 }
 
-// Reconnected says that a process can be reached again: what waits for it goes at once.
-func (m *Mesh) Reconnected(id ID) { m.link.Reconnected(id) }
+// Reconnected says that this process can reach others again, after a time in which it could not:
+// what waits for them goes at once, over new connections.
+func (m *Mesh) Reconnected() { m.link.Reconnected() }
+
+func (m *Mesh) returned(address string) {
+	m.mu.Lock()
+	id := m.byAddress[address]
+	m.mu.Unlock()
+	m.link.Redial(id)
+}
+
+// redial drops the connections to a process that may be broken. The link's lock is held.
+func (m *Mesh) redial(id ID, address string) {
+	m.transport.Redial(address)
+	m.lane.Redial(lane.ID(id))
+}
 
 // Control sends a message for a process itself.
 func (m *Mesh) Control(to ID, c *wire.Control) error {

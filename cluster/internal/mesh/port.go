@@ -31,6 +31,13 @@ func (p *Port) Accept(conn net.Conn, from transport.Peer) {
 	_ = conn.Close() // it will be dialled again
 }
 
+// Returned hears that a process may be back: it is the transport's handler.
+func (p *Port) Returned(address string) {
+	if m := p.now.Load(); m != nil {
+		m.returned(address)
+	}
+}
+
 // Resolve makes messages of a system's actors to other processes go through the port. It may be
 // called once, when the system has its transport, and before an actor sends.
 func (p *Port) Resolve(system *actor.ActorSystem) {
