@@ -84,10 +84,13 @@ func (m *Mesh) envelope(from transport.Peer, e *wire.Envelope) {
 	}
 }
 
-func (m *Mesh) receive(_ transport.Peer, e *wire.Envelope) error {
+func (m *Mesh) receive(from transport.Peer, e *wire.Envelope) error {
 	id, err := uuid.FromBytes(e.GetFrom())
 	if err != nil {
 		return fmt.Errorf("the sender's id has %d bytes, not 16", len(e.GetFrom()))
+	}
+	if err := m.identify(id, from.Name); err != nil {
+		return err
 	}
 	m.mu.Lock()
 	p := m.peers[id]
@@ -98,7 +101,24 @@ func (m *Mesh) receive(_ transport.Peer, e *wire.Envelope) error {
 	return m.link.Receive(e)
 }
 
-func (m *Mesh) accept(conn net.Conn, _ transport.Peer) { m.lane.Accept(conn) }
+func (m *Mesh) accept(conn net.Conn, from transport.Peer) {
+	m.lane.Accept(conn, func(id lane.ID) error { return m.identify(ID(id), from.Name) })
+}
+
+// identify says whether an incarnation is known, and is the process whose name a certificate says;
+// "": there is none.
+func (m *Mesh) identify(id ID, name string) error {
+	m.mu.Lock()
+	p := m.peers[id]
+	m.mu.Unlock()
+	switch {
+	case p == nil:
+		return fmt.Errorf("process %v is not known here", id)
+	case name != "" && name != p.GetName():
+		return fmt.Errorf("process %v is %q, and the certificate is that of %.100q", id, p.GetName(), name)
+	}
+	return nil
+}
 
 // SetPeer makes a process known.
 func (m *Mesh) SetPeer(p *wire.Peer) error {
