@@ -163,27 +163,38 @@ func (c *Coordinator) start(ctx context.Context) (err error) {
 		c.system = newSystem(c.log)
 		c.shutdown = c.system.Shutdown
 	}
-	c.mesh = mesh.New(mesh.Config{Self: c.id, Name: coordinatorName, System: c.system, Secure: true, Streams: c.cfg.LaneStreams, Control: c.control, Logger: c.log,
-		Broken: func(id uuid.UUID, err error) { c.beats.Expel(id, err) }})
 	c.beats = beat.NewServer(beat.ServerConfig{Silence: c.cfg.Silence, Admit: c.admit, Joined: c.joined, Gone: c.gone, Status: c.status, Probe: probe, Logger: c.log, Self: func() *wire.Peer { return c.self }})
+	ready := make(chan struct{}) // closed when a worker may join
+	var port mesh.Port
 	c.transport, err = transport.Listen(transport.Config{
 		System: c.system, Listen: c.cfg.Listen, Advertise: c.cfg.Advertise, DataListen: c.cfg.DataListen,
 		Server: pki.ServerTLS(c.authority.Root(), c.keeper.Get),
 		Client: func(string) *tls.Config { return pki.ClientTLS(c.authority.Root(), c.keeper.Get, pki.Worker) },
 		Allow:  allow, Identify: identify, Logger: c.log,
-		Handlers: transport.Handlers{Envelope: c.mesh.Envelope, Streams: map[string]func(net.Conn, transport.Peer){
-			mesh.LaneProtocol: c.mesh.Accept, probeProtocol: serveProbe, transport.ProtocolJoin: c.serveJoin, renewProtocol: c.serveRenew, apiProtocol: c.serveAPI, logProtocol: c.serveLog,
-			beatProtocol: func(conn net.Conn, p transport.Peer) { c.beats.Serve(conn, p.Name) },
+		Handlers: transport.Handlers{Envelope: port.Envelope, Returned: port.Returned, Streams: map[string]func(net.Conn, transport.Peer){
+			mesh.LaneProtocol: port.Accept, probeProtocol: serveProbe, transport.ProtocolJoin: c.serveJoin, renewProtocol: c.serveRenew, apiProtocol: c.serveAPI, logProtocol: c.serveLog,
+			beatProtocol: func(conn net.Conn, p transport.Peer) {
+				select {
+				case <-ready:
+					c.beats.Serve(conn, p.Name)
+				case <-ctx.Done():
+					_ = conn.Close()
+				}
+			},
 		}},
 	})
 	if err != nil {
 		return err
 	}
 	c.self = &wire.Peer{Name: coordinatorName, Incarnation: c.id[:], Address: c.transport.Address(), DataAddress: c.transport.DataAddress()}
-	c.mesh.Start(c.transport)
-	if c.members, err = members.New(c.system, c.transport.Remote(), c.memberships); err != nil {
+	port.Resolve(c.system)
+	c.mesh = mesh.New(mesh.Config{Self: c.id, Name: coordinatorName, System: c.system, Secure: true, Streams: c.cfg.LaneStreams, Control: c.control, Logger: c.log,
+		Broken: func(id uuid.UUID, err error) { c.beats.Expel(id, err) }}, c.transport)
+	port.Use(c.mesh)
+	if c.members, err = members.New(c.system, c.memberships); err != nil {
 		return err
 	}
+	close(ready)
 	c.running.Add(1)
 	go func() { // ends with ctx
 		defer c.running.Done()
@@ -435,6 +446,8 @@ func (c *Coordinator) Close() {
 	}
 	if c.transport != nil {
 		c.transport.Close()
+	}
+	if c.mesh != nil {
 		c.mesh.Close()
 	}
 	c.cancel()

@@ -24,7 +24,7 @@ func ExampleWork() {
 	err = cluster.Work(ctx, cluster.WorkerConfig{
 		Join:   "10.0.0.1:7070",
 		Token:  token,
-		System: func() *actor.ActorSystem { return actor.NewActorSystem() }, // with the service's own actors
+		System: actor.NewActorSystem(), // with the service's own actors
 		Logger: slog.Default(),
 	})
 	fmt.Println(err)

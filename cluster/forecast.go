@@ -164,7 +164,7 @@ func (c *Coordinator) measure(ctx context.Context, s *share, p *plan.Plan, secon
 const limitMeasureS = 60
 
 // measure measures what a model's layers take here.
-func (w *worker) measure(number uint64, m *wire.Measure) {
+func (w *membership) measure(number uint64, m *wire.Measure) {
 	answer := &wire.Measured{}
 	costs, err := w.costs(m)
 	if err == nil {

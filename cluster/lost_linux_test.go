@@ -10,11 +10,6 @@ import (
 // TestLostInSetup: a worker that is lost while a restart is set up is lost like any other. An idle
 // one is stopped, so that it is given ranks when another dies, and says nothing.
 func TestLostInSetup(t *testing.T) {
-	if raceDetector {
-		// A worker that joins again starts protoactor's remote again in its process, which sets
-		// gRPC's logger for all while the last goroutines of the one before may read it.
-		t.Skip("protoactor's remote sets a global logger whenever it starts, which is a data race where one was there before")
-	}
 	sets := []string{"run.steps=60", "run.checkpoint_every=10", "run.eval_every=0", "run.keep=1", "pipeline.stages=2"}
 	want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
 	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
@@ -44,4 +39,53 @@ func TestLostInSetup(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.await(t, "the stopped worker to join again", place, patience, joined("worker-2"))
+}
+
+// TestJoinsAgain: workers that were given up while they were stopped join again at their addresses,
+// as other incarnations, and compute: the run that they lost goes on, and another one over both of
+// them has the same bits.
+func TestJoinsAgain(t *testing.T) {
+	sets := []string{"run.steps=40", "run.checkpoint_every=10", "run.eval_every=0", "run.keep=1", "pipeline.stages=2"}
+	dir := t.TempDir()
+	want, first, second := filepath.Join(dir, "want"), filepath.Join(dir, "first"), filepath.Join(dir, "second")
+	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
+	g := newGroup(t, &group{boss: settings{Silence: 2 * time.Second}})
+	names := workers(2)
+	g.join(t, names...)
+	addresses := make(map[string]string)
+	for _, name := range names {
+		addresses[name] = g.await(t, name, 0, 0, joined(name)).Attrs["address"]
+	}
+	g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, first, sets), Workers: 2, Seconds: patience.Seconds()})
+	g.await(t, "step 15", 0, patience, func(e event) bool { return e.Kind == "step" && e.Step >= 15 })
+	place := g.line.place()
+	for _, name := range names {
+		stopped := g.workers[name].cmd.Process
+		if err := stopped.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		defer stopped.Signal(syscall.SIGCONT) //nolint:errcheck // it may have ended
+	}
+	for _, name := range names {
+		g.await(t, name+" to be gone", place, patience, gone(name))
+	}
+	place = g.line.place()
+	for _, name := range names {
+		if err := g.workers[name].cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range names {
+		if again := g.await(t, name+" to join again", place, patience, joined(name)); again.Attrs["address"] != addresses[name] {
+			t.Errorf("%s joined at %s, and again at %s", name, addresses[name], again.Attrs["address"])
+		}
+	}
+	if end := g.await(t, "the run to end", 0, patience, ended); end.Error != "" {
+		t.Fatalf("the run: %s\n%s", end.Error, g.describe())
+	}
+	sameRun(t, want, first, 40)
+	if busy := g.train(t, command{Config: smallRun, Sets: keys(t, second, sets), Workers: 2}); busy != 2 {
+		t.Errorf("%d workers have ranks, want 2", busy)
+	}
+	sameRun(t, want, second, 40)
 }

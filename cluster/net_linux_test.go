@@ -134,7 +134,10 @@ func TestNetShortPartition(t *testing.T) {
 	n.begin(t, 20)
 	n.lab.Partition([]string{"worker-1"})
 	during(2 * time.Second)
+	place, healed := n.line.place(), time.Now()
 	n.lab.Heal()
+	next := n.await(t, "the next step", place, patience, func(e event) bool { return e.Kind == "step" || ended(e) })
+	t.Logf("the next step came %.2f s after the partition's end", next.At.Sub(healed).Seconds())
 	if r := n.finish(t); r.restarts != 0 || r.noticed != 0 {
 		t.Errorf("%+v: want a run that goes on", r)
 	}

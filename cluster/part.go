@@ -20,18 +20,19 @@ import (
 
 // part is a worker's part of an attempt at a run.
 type part struct {
-	w      *worker
-	id     uuid.UUID
-	lease  time.Duration
-	stages *actors.Stages // nil: not begun
-	ended  bool           // it was told to end; w.mu
-	peers  []uuid.UUID    // other workers
-	folder *folder.Folder // the run's, to write checkpoints to; nil: it is not seen here
-	set    *device.Set
+	w       *membership
+	id      uuid.UUID
+	lease   time.Duration
+	stages  *actors.Stages // nil: not begun
+	ended   bool           // it was told to end; w.mu
+	peers   []uuid.UUID    // other workers
+	folder  *folder.Folder // the run's, to write checkpoints to; nil: it is not seen here
+	set     *device.Set
+	dropped chan struct{} // closed when nothing of it is left
 }
 
 // control takes a message of the coordinator's.
-func (w *worker) control(from uuid.UUID, m *wire.Control) {
+func (w *membership) control(from uuid.UUID, m *wire.Control) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	boss := w.coordinator
@@ -88,7 +89,7 @@ func (w *worker) control(from uuid.UUID, m *wire.Control) {
 }
 
 // tell sends the coordinator a message.
-func (w *worker) tell(m *wire.Control) {
+func (w *membership) tell(m *wire.Control) {
 	w.mu.Lock()
 	boss := w.coordinator
 	w.mu.Unlock()
@@ -103,8 +104,8 @@ func (w *worker) tell(m *wire.Control) {
 
 // assign begins this worker's stages of an attempt. answer is told whether it sees the run's
 // folder.
-func (w *worker) assign(m *wire.Assign, boss *wire.Peer, answer *wire.Assigned) error {
-	p := &part{w: w, lease: time.Duration(m.GetLeaseS() * float64(time.Second))}
+func (w *membership) assign(m *wire.Assign, boss *wire.Peer, answer *wire.Assigned) error {
+	p := &part{w: w, dropped: make(chan struct{}), lease: time.Duration(m.GetLeaseS() * float64(time.Second))}
 	run, err := uuid.FromBytes(m.GetRun())
 	if err != nil {
 		return fmt.Errorf("the run: %w", err)
@@ -250,20 +251,11 @@ func (p *part) end(why string) {
 }
 
 // wait waits until nothing of the part is left.
-func (p *part) wait() {
-	p.w.mu.Lock()
-	st := p.stages
-	p.w.mu.Unlock()
-	if st != nil {
-		st.Wait()
-	}
-}
+func (p *part) wait() { <-p.dropped }
 
-// drop forgets a part that has ended, and the workers that it was with.
-func (w *worker) drop(p *part) {
-	w.mu.Lock()
-	delete(w.parts, p.id)
-	w.mu.Unlock()
+// drop forgets a part that has ended, and the workers that it was with: before another part, which
+// may be with them too, makes them known again.
+func (w *membership) drop(p *part) {
 	for _, id := range p.peers {
 		w.mesh.Forget(id)
 	}
@@ -273,10 +265,14 @@ func (w *worker) drop(p *part) {
 	if p.folder != nil {
 		_ = p.folder.Close() // nothing was written to the folder itself
 	}
+	w.mu.Lock()
+	delete(w.parts, p.id)
+	w.mu.Unlock()
+	close(p.dropped)
 }
 
 // status is what the stages here are doing.
-func (w *worker) status() []*wire.StatusReply {
+func (w *membership) status() []*wire.StatusReply {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var all []*wire.StatusReply

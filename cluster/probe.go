@@ -106,7 +106,7 @@ func measureInto(ctx context.Context, t transport.Transport, p *wire.Peer, l *wi
 }
 
 // connect measures the ways from this worker to others.
-func (w *worker) connect(number uint64, m *wire.Connect) {
+func (w *membership) connect(number uint64, m *wire.Connect) {
 	answer := &wire.Connected{}
 	for _, p := range m.GetPeers() {
 		answer.Links = append(answer.Links, measureLink(context.Background(), w.transport, p))

@@ -36,9 +36,8 @@ type WorkerConfig struct {
 	DataListen  string // host:port of a second network for tensors; "": the same
 	Threads     int    // of the CPU; 0: all cores
 	LaneStreams int    // connections that carry tensors to a process; 0: 2
-	// System makes an actor system of the caller's for each membership: it must have no
-	// address yet; nil: the worker makes one.
-	System func() *actor.ActorSystem
+	// System, if there is one, is the caller's own: it must have no address yet.
+	System *actor.ActorSystem
 	Logger *slog.Logger // nil: nobody is told
 }
 
@@ -80,40 +79,53 @@ func Work(ctx context.Context, cfg WorkerConfig) error {
 	}()
 	defer running.Wait()
 	defer stop()
-	for {
-		err := w.membership(ctx)
+	if err := w.open(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if !errors.Is(err, beat.ErrRefused) || !w.welcomed {
+		return err
+	}
+	defer w.close()
+	for {
+		welcomed, err := w.membership(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !errors.Is(err, beat.ErrRefused) || !welcomed {
 			return err
 		}
 		w.log.Warn("the coordinator has given this worker up; it joins again", "err", err)
-		w.welcomed = false
 	}
 }
 
-// worker is a process that computes ranks.
+// worker is a process that computes ranks. What it has lasts from one membership to the next.
 type worker struct {
-	cfg      WorkerConfig
-	log      *slog.Logger
-	logs     *forwarder
-	build    string
-	root     []byte
-	keeper   *pki.Keeper
-	welcomed bool // in this membership
-
-	// Of a membership:
-	id        uuid.UUID
+	cfg       WorkerConfig
+	log       *slog.Logger
+	logs      *forwarder
+	build     string
+	root      []byte
+	keeper    *pki.Keeper
 	system    *actor.ActorSystem
+	shutdown  func() // of a system that is not the caller's; nil: there is none
 	transport *transport.TCP
-	mesh      *mesh.Mesh
-	client    *beat.Client
+	port      mesh.Port
+	highest   uint64 // generation of the latest attempt that it was given; the membership's mu
+}
+
+// membership is the life of a worker under one incarnation. What is of one never reaches another:
+// messages name the incarnation that they are for and from, and attempts are carried by the
+// membership that they were assigned to.
+type membership struct {
+	*worker
+	id     uuid.UUID
+	mesh   *mesh.Mesh
+	client *beat.Client
 
 	mu          sync.Mutex
+	welcomed    bool
 	coordinator *wire.Peer
 	silence     time.Duration // after which a process is lost
-	highest     uint64        // generation of the latest attempt that it was given
 	parts       map[uuid.UUID]*part
 	leaving     bool           // nothing begins any more
 	running     sync.WaitGroup // of what assigns and releases
@@ -154,68 +166,87 @@ func (w *worker) join(ctx context.Context) error {
 	return nil
 }
 
-// membership is the life of the worker under one incarnation.
-func (w *worker) membership(ctx context.Context) (err error) {
-	if w.id, err = uuid.NewV7(); err != nil {
-		return err
-	}
-	w.parts, w.coordinator, w.leaving = make(map[uuid.UUID]*part), nil, false
-	if w.cfg.System != nil {
-		w.system = w.cfg.System()
-	} else {
-		w.system = newSystem(w.log)
-		defer w.system.Shutdown()
-	}
-	w.mesh = mesh.New(mesh.Config{Self: w.id, Name: w.cfg.Name, System: w.system, Secure: true, Streams: w.cfg.LaneStreams, Control: w.control, Logger: w.log,
-		Broken: func(id uuid.UUID, err error) {
-			w.log.Error("a process can't be sent to any more", "process", id, "err", err)
-			go w.giveUp("something could not be sent") // whoever sends may hold what giving up takes
-		}})
+// open begins to listen. A process does it once: protoactor's remote sets gRPC's logger for all,
+// while the last goroutines of one before may read it.
+func (w *worker) open(ctx context.Context) error {
 	listen, err := w.listen(ctx)
 	if err != nil {
 		return err
+	}
+	if w.system = w.cfg.System; w.system == nil {
+		w.system = newSystem(w.log)
+		w.shutdown = w.system.Shutdown
 	}
 	w.transport, err = transport.Listen(transport.Config{
 		System: w.system, Listen: listen, Advertise: w.cfg.Advertise, DataListen: w.cfg.DataListen,
 		Server: pki.ServerTLS(w.root, w.keeper.Get),
 		Client: func(string) *tls.Config { return pki.ClientTLS(w.root, w.keeper.Get) },
 		Allow:  allow, Identify: identify, Logger: w.log,
-		Handlers: transport.Handlers{Envelope: w.mesh.Envelope, Streams: map[string]func(net.Conn, transport.Peer){mesh.LaneProtocol: w.mesh.Accept, probeProtocol: serveProbe}},
+		Handlers: transport.Handlers{Envelope: w.port.Envelope, Returned: w.port.Returned, Streams: map[string]func(net.Conn, transport.Peer){mesh.LaneProtocol: w.port.Accept, probeProtocol: serveProbe}},
 	})
 	if err != nil {
+		w.close()
 		return err
 	}
-	w.mesh.Start(w.transport)
-	offer, err := w.offer()
-	if err == nil {
-		w.client = beat.NewClient(beat.ClientConfig{
-			Dial: func(ctx context.Context) (net.Conn, error) {
-				return w.transport.Dial(ctx, w.cfg.Join, beatProtocol)
-			},
-			Hello:    &wire.Hello{Worker: &wire.Peer{Name: w.cfg.Name, Incarnation: w.id[:], Address: w.transport.Address(), DataAddress: w.transport.DataAddress()}, Build: w.build, Offer: offer},
-			Welcomed: w.welcome, Status: w.status, Logger: w.log,
-		})
-		leased, stop := context.WithCancel(ctx)
-		w.running.Add(2)
-		go func() { // ends with leased
-			defer w.running.Done()
-			w.minds(leased)
-		}()
-		go func() { // ends with leased
-			defer w.running.Done()
-			w.logs.run(leased, func(ctx context.Context) (net.Conn, error) { return w.transport.Dial(ctx, w.cfg.Join, logProtocol) })
-		}()
-		err = w.client.Run(ctx)
-		stop()
+	w.port.Resolve(w.system)
+	return nil
+}
+
+// close ends what open began.
+func (w *worker) close() {
+	if w.transport != nil {
+		w.transport.Close()
 	}
-	w.mu.Lock()
-	w.leaving = true
-	w.mu.Unlock()
-	w.giveUp("the membership has ended")
-	w.running.Wait()
-	w.transport.Close()
-	w.mesh.Close()
-	return err
+	if w.shutdown != nil {
+		w.shutdown()
+	}
+}
+
+// membership lives under a new incarnation until the coordinator refuses it, or ctx ends. It
+// reports whether the coordinator had welcomed it.
+func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
+	m := &membership{worker: w, parts: make(map[uuid.UUID]*part)}
+	if m.id, err = uuid.NewV7(); err != nil {
+		return false, err
+	}
+	offer, err := w.offer()
+	if err != nil {
+		return false, err
+	}
+	m.mesh = mesh.New(mesh.Config{Self: m.id, Name: w.cfg.Name, System: w.system, Secure: true, Streams: w.cfg.LaneStreams, Control: m.control, Logger: w.log,
+		Broken: func(id uuid.UUID, err error) {
+			w.log.Error("a process can't be sent to any more", "process", id, "err", err)
+			go m.giveUp("something could not be sent") // whoever sends may hold what giving up takes
+		}}, w.transport)
+	w.port.Use(m.mesh)
+	m.client = beat.NewClient(beat.ClientConfig{
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			return w.transport.Dial(ctx, w.cfg.Join, beatProtocol)
+		},
+		Hello:    &wire.Hello{Worker: &wire.Peer{Name: w.cfg.Name, Incarnation: m.id[:], Address: w.transport.Address(), DataAddress: w.transport.DataAddress()}, Build: w.build, Offer: offer},
+		Welcomed: m.welcome, Status: m.status, Logger: w.log,
+	})
+	leased, stop := context.WithCancel(ctx)
+	m.running.Add(2)
+	go func() { // ends with leased
+		defer m.running.Done()
+		m.minds(leased)
+	}()
+	go func() { // ends with leased
+		defer m.running.Done()
+		w.logs.run(leased, func(ctx context.Context) (net.Conn, error) { return w.transport.Dial(ctx, w.cfg.Join, logProtocol) })
+	}()
+	err = m.client.Run(ctx)
+	stop()
+	m.mu.Lock()
+	m.leaving = true
+	welcomed = m.welcomed
+	m.mu.Unlock()
+	m.giveUp("the membership has ended")
+	m.running.Wait()
+	w.port.Use(nil)
+	m.mesh.Close()
+	return welcomed, err
 }
 
 // listen is the address to listen at: where none is given, that of the interface by which
@@ -253,7 +284,7 @@ func (w *worker) offer() (*wire.Offer, error) {
 
 // welcome takes the coordinator's word that this worker is a member. Another coordinator
 // than before knows nothing of the attempts here.
-func (w *worker) welcome(m *wire.Welcome) {
+func (w *membership) welcome(m *wire.Welcome) {
 	w.mu.Lock()
 	was := w.coordinator
 	w.coordinator, w.welcomed = m.GetCoordinator(), true
@@ -270,12 +301,12 @@ func (w *worker) welcome(m *wire.Welcome) {
 		w.log.Error("the coordinator's greeting", "err", err)
 		return
 	}
-	w.mesh.Reconnected(id)
+	w.mesh.Reconnected()
 	w.log.Info("joined", "coordinator", m.GetCoordinator().GetAddress(), "address", w.transport.Address())
 }
 
 // minds gives the ranks up when the coordinator was silent for longer than their lease.
-func (w *worker) minds(ctx context.Context) {
+func (w *membership) minds(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -296,7 +327,7 @@ func (w *worker) minds(ctx context.Context) {
 }
 
 // giveUp ends every attempt's stages here.
-func (w *worker) giveUp(why string) {
+func (w *membership) giveUp(why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.parts {

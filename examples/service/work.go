@@ -26,24 +26,13 @@ func work(ctx context.Context, args []string) error {
 		return err
 	}
 
-	// A worker that was lost and joins again has a new address, and so needs a new system.
-	var system *actor.ActorSystem
-	cfg.System = func() *actor.ActorSystem {
-		if system != nil {
-			system.Shutdown()
+	cfg.System = actor.NewActorSystem()
+	defer cfg.System.Shutdown()
+	// The service's own, as many as it likes. From outside nobody can reach them.
+	cfg.System.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+		if _, ok := ctx.Message().(*actor.Started); ok {
+			cfg.Logger.Info("an actor of the service's own has started", "pid", ctx.Self().Id)
 		}
-		system = actor.NewActorSystem()
-		// The service's own, as many as it likes. From outside nobody can reach them.
-		system.Root.Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
-			if _, ok := ctx.Message().(*actor.Started); ok {
-				cfg.Logger.Info("an actor of the service's own has started", "pid", ctx.Self().Id)
-			}
-		}))
-		return system
-	}
-	err = cluster.Work(ctx, cfg) // until ctx ends
-	if system != nil {
-		system.Shutdown()
-	}
-	return err
+	}))
+	return cluster.Work(ctx, cfg) // until ctx ends
 }

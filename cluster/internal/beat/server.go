@@ -84,6 +84,14 @@ func NewServer(cfg ServerConfig) *Server {
 // Serve takes a stream that a worker has opened, and returns when it has ended.
 func (s *Server) Serve(conn net.Conn, name string) {
 	defer conn.Close() //nolint:errcheck // it has ended
+	s.mu.Lock()
+	if s.ctx.Err() != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.running.Add(1) // never while Close waits
+	s.mu.Unlock()
+	defer s.running.Done()
 	stop := context.AfterFunc(s.ctx, func() { _ = conn.Close() })
 	defer stop()
 	m, err := s.hello(conn, name)
@@ -294,6 +302,8 @@ func (s *Server) Members() []Member {
 
 // Close ends all streams. Nobody is declared gone by it.
 func (s *Server) Close() {
+	s.mu.Lock()
 	s.cancel()
+	s.mu.Unlock()
 	s.running.Wait()
 }

@@ -8,7 +8,7 @@
 // # Use
 //
 //	node := lane.New(lane.Config{Self: id, Dial: dial, Streams: 2, Checksum: true})
-//	go node.Accept(conn)              // for every stream that the transport accepted
+//	go node.Accept(conn, admit)       // for every stream that the transport accepted
 //	node.SetPeer(other, address)      // where messages for other go
 //	group := node.Open(attempt, take) // take says where the parts of a message are read into
 //	group.Send(other, header, parts, done)

@@ -91,7 +91,7 @@ func FuzzStream(f *testing.F) {
 		})
 		there, here := net.Pipe()
 		accepted := make(chan struct{})
-		go func() { n.Accept(here); close(accepted) }()
+		go func() { n.Accept(here, nil); close(accepted) }()
 		go func() { // reads what the node answers
 			var waste [4096]byte
 			for {

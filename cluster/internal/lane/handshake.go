@@ -107,6 +107,7 @@ const (
 	refusedSession
 	refusedFull
 	refusedClosed
+	refusedForeign
 )
 
 func (r refusal) String() string {
@@ -121,6 +122,8 @@ func (r refusal) String() string {
 		return "the peer has too many peers"
 	case refusedClosed:
 		return "the peer is closing"
+	case refusedForeign:
+		return "the peer does not know this process under that incarnation"
 	}
 	return fmt.Sprintf("refusal %d", uint16(r))
 }

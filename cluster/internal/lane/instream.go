@@ -35,8 +35,9 @@ type inStream struct {
 	due      []outcome
 }
 
-// Accept takes a stream that a peer opened, and returns when it ends.
-func (n *Node) Accept(conn net.Conn) {
+// Accept takes a stream that a peer opened, and returns when it ends. admit, unless it is nil, says whether who opened it
+// is the process that it claims to be.
+func (n *Node) Accept(conn net.Conn, admit func(from ID) error) {
 	defer abort(conn)
 	n.mu.Lock()
 	if n.closed || len(n.handshakes) >= LimitHandshakes {
@@ -52,7 +53,7 @@ func (n *Node) Accept(conn net.Conn) {
 	n.mu.Unlock()
 	defer n.wg.Done()
 
-	s, err := n.greet(conn)
+	s, err := n.greet(conn, admit)
 	n.mu.Lock()
 	delete(n.handshakes, conn)
 	n.mu.Unlock()
@@ -70,7 +71,7 @@ func (n *Node) Accept(conn net.Conn) {
 }
 
 // greet reads a hello, answers it, and takes the stream's place among the peer's.
-func (n *Node) greet(conn net.Conn) (*inStream, error) {
+func (n *Node) greet(conn net.Conn, admit func(from ID) error) (*inStream, error) {
 	limitSilence(conn)
 	_ = conn.SetDeadline(time.Now().Add(n.handshakeTimeout))
 	h, err := readHello(conn)
@@ -79,12 +80,21 @@ func (n *Node) greet(conn net.Conn) (*inStream, error) {
 	}
 	answer := refusedOther
 	var i *in
+	var why error
 	if h.to == n.config.Self {
-		i, answer = n.in(h.from, h.session)
+		if admit != nil {
+			why = admit(h.from)
+		}
+		if answer = refusedForeign; why == nil {
+			i, answer = n.in(h.from, h.session)
+		}
 	}
 	w := welcome{self: n.config.Self, answer: answer}
 	if answer != accepted {
 		_, _ = conn.Write(w.append(nil))
+		if why != nil {
+			return nil, fmt.Errorf("stream %d to %v: %w", h.stream, h.to, why)
+		}
 		return nil, fmt.Errorf("stream %d of %v to %v, session %d: %v", h.stream, h.from, h.to, h.session, answer)
 	}
 	s := &inStream{in: i, index: int(h.stream), conn: conn, checksum: h.flags&flagChecksum != 0}

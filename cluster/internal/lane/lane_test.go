@@ -60,7 +60,7 @@ func (w *world) dial(_ context.Context, address string) (net.Conn, error) {
 	w.wg.Add(1)
 	go func() { // ends with the connection
 		defer w.wg.Done()
-		n.Accept(accepted)
+		n.Accept(accepted, nil)
 	}()
 	return dialled, nil
 }

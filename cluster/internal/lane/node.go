@@ -114,6 +114,16 @@ func (n *Node) SetPeer(id ID, address string) {
 	o.setAddress(address)
 }
 
+// Redial dials the streams to a peer anew that have something to carry: they may be broken.
+func (n *Node) Redial(id ID) {
+	n.mu.Lock()
+	o := n.outs[id]
+	n.mu.Unlock()
+	if o != nil {
+		o.dialAnew()
+	}
+}
+
 func (n *Node) newOutLocked(id ID) *out {
 	n.sessions++
 	o := newOut(n, id, n.sessions)

@@ -344,11 +344,25 @@ func (o *out) setAddress(address string) {
 		return
 	}
 	o.address = address
+	o.breakAll()
+	o.mu.Unlock()
+}
+
+// dialAnew breaks the streams if something waits for an acknowledgement.
+func (o *out) dialAnew() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended == nil && o.base != o.next {
+		o.breakAll()
+	}
+}
+
+// breakAll ends the connections of all streams, whose goroutines dial again at once.
+func (o *out) breakAll() {
 	close(o.redial)
 	o.redial = make(chan struct{})
 	o.breakStreams(func(*outStream) bool { return true })
 	o.dialable.Broadcast()
-	o.mu.Unlock()
 }
 
 // breakStreams ends the connections of some streams; their goroutines dial again.

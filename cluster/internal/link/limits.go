@@ -16,4 +16,7 @@ const (
 	// again; each time it is twice as long, up to resendMost.
 	resendFirst = 200 * time.Millisecond
 	resendMost  = 2 * time.Second
+	// redialFirst is how long nothing may be acknowledged by a process that is heard, until the
+	// connection to it is dialled again; each time it must be twice as long.
+	redialFirst = time.Second
 )

@@ -27,6 +27,9 @@ type Config struct {
 	// Send passes an envelope on to an address, or loses it. It must not block for long, nor
 	// change the envelope, nor call the node.
 	Send func(address string, e *wire.Envelope)
+	// Redial drops the connection to a process, so that what is sent goes over a new one. The
+	// same holds for it; nil: nobody can.
+	Redial func(id ID, address string)
 	// Deliver is called once for each message, one after the other for each peer.
 	Deliver func(from ID, e *wire.Envelope)
 }
@@ -56,6 +59,7 @@ type peer struct {
 	again   time.Time        // when they are sent again; zero: nothing waits
 	stuck   time.Time        // since when nothing of them was acknowledged
 	pause   time.Duration    // until the time after that
+	patient time.Duration    // how long they must be stuck until the connection is taken for broken
 
 	// What comes from there.
 	order sync.Mutex // held while messages are delivered
@@ -100,7 +104,7 @@ func (n *Node) Post(to ID, e *wire.Envelope) error {
 	e.Seq = p.last
 	p.waiting = append(p.waiting, e)
 	if p.again.IsZero() {
-		p.pause, p.stuck = resendFirst, time.Now()
+		p.pause, p.patient, p.stuck = resendFirst, redialFirst, time.Now()
 		p.again = p.stuck.Add(p.pause)
 		n.arm(p.again)
 	}
@@ -147,6 +151,7 @@ func (n *Node) take(p *peer, e *wire.Envelope) (next bool) {
 		return false
 	}
 	n.acknowledged(p, e.GetAck())
+	n.suspect(p)
 	if e.GetSeq() == 0 {
 		return false
 	}
@@ -178,8 +183,36 @@ func (n *Node) acknowledged(p *peer, upTo uint64) {
 		p.waiting, p.again = nil, time.Time{}
 		return
 	}
-	p.pause, p.stuck = resendFirst, time.Now()
+	p.pause, p.patient, p.stuck = resendFirst, redialFirst, time.Now()
 	p.again = p.stuck.Add(p.pause)
+}
+
+// suspect takes the connection to a process for broken when something has come from it, and still
+// nothing of what was sent for long is acknowledged: the network was broken and is back.
+func (n *Node) suspect(p *peer) {
+	if len(p.waiting) == 0 || n.cfg.Redial == nil || time.Since(p.stuck) < p.patient {
+		return
+	}
+	p.patient = 2 * time.Since(p.stuck) // a slow network must have the time that it needs
+	n.redial(p)
+}
+
+// Redial sends what waits for a process at once, over a new connection.
+func (n *Node) Redial(id ID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if p := n.peers[id]; p != nil && !n.closed {
+		n.redial(p)
+	}
+}
+
+// redial sends what waits over a new connection.
+func (n *Node) redial(p *peer) {
+	if n.cfg.Redial != nil {
+		n.cfg.Redial(p.id, p.address)
+	}
+	p.pause = resendFirst
+	n.resend(p)
 }
 
 // Stuck is for how long messages have waited for a process without any of them being
@@ -194,12 +227,19 @@ func (n *Node) Stuck(id ID) time.Duration {
 	return 0
 }
 
-// Reconnected sends what waits for a process at once: it can be reached again.
-func (n *Node) Reconnected(id ID) {
+// Reconnected says that this process can reach others again: what waits goes at once, over new
+// connections, and everybody hears of this process.
+func (n *Node) Reconnected() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if p := n.peers[id]; p != nil && !n.closed {
-		n.resend(p)
+	if n.closed {
+		return
+	}
+	for _, p := range n.peers {
+		n.redial(p)
+		if len(p.waiting) == 0 {
+			n.send(p, nil)
+		}
 	}
 }
 

@@ -132,8 +132,8 @@ func TestOnceInOrder(t *testing.T) {
 				select {
 				case <-done:
 				case <-time.After(2 * time.Millisecond): // so that the test does not wait for the timer
-					nodes[0].Reconnected(ids[1])
-					nodes[1].Reconnected(ids[0])
+					nodes[0].Reconnected()
+					nodes[1].Reconnected()
 					if time.Now().Before(end) {
 						continue
 					}

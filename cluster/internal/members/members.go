@@ -16,6 +16,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/asynkron/protoactor-go/cluster"
 	"github.com/asynkron/protoactor-go/eventstream"
+	"github.com/asynkron/protoactor-go/extensions"
 	"github.com/asynkron/protoactor-go/remote"
 	"github.com/google/uuid"
 )
@@ -33,18 +34,25 @@ type List struct {
 	events   *eventstream.Subscription
 }
 
-// New begins a list in an actor system with a remote. changed is told of every change,
-// in order; it must not change the list.
-func New(system *actor.ActorSystem, r *remote.Remote, changed func(Change)) (*List, error) {
+// New begins a list in an actor system. changed is told of every change, in order; it must not
+// change the list.
+func New(system *actor.ActorSystem, changed func(Change)) (*List, error) {
 	l := &List{provider: &provider{}}
 	l.cluster = cluster.New(system, cluster.Configure("troupe", l.provider, nobody{}, nil))
-	l.cluster.Remote = r // what StartMember does, before it starts the rest
+	l.cluster.Remote = blocked()
 	l.events = system.EventStream.Subscribe(func(e any) {
 		if t, ok := e.(*cluster.ClusterTopology); ok {
 			changed(Change{ids(t.Joined), ids(t.Left)})
 		}
 	})
 	return l, l.provider.StartMember(l.cluster)
+}
+
+// blocked is a remote that never starts, for the list of those who have left: the remote that the
+// system has would read it without a lock for each connection, and ours are no actor systems' ids.
+func blocked() *remote.Remote {
+	nowhere := &actor.ActorSystem{Config: &actor.Config{}, Extensions: extensions.NewExtensions()}
+	return remote.NewRemote(nowhere, remote.Configure("", 0))
 }
 
 // Add puts a worker on the list. An incarnation that was removed never comes back.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/asynkron/protoactor-go/remote"
 	"github.com/google/uuid"
 	"go.uber.org/goleak"
 
@@ -22,7 +21,7 @@ func TestList(t *testing.T) {
 		actor.WithDeadLetterThrottleInterval(time.Nanosecond))
 	defer system.Shutdown()
 	var changes []members.Change
-	l, err := members.New(system, remote.NewRemote(system, remote.Configure("127.0.0.1", 0)), func(c members.Change) { changes = append(changes, c) })
+	l, err := members.New(system, func(c members.Change) { changes = append(changes, c) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/cluster/internal/mesh"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/scheduler"
@@ -311,10 +312,10 @@ func TestForeignMessages(t *testing.T) {
 	}
 }
 
-// TestEarly: what comes before Start does nothing, and nobody is harmed by it.
+// TestEarly: what comes while there is no mesh does nothing, and nobody is harmed by it.
 func TestEarly(t *testing.T) {
 	c := newPair(t)
-	early := meshBeforeStart()
+	var early mesh.Port
 	early.Envelope(transport.Peer{}, &wire.Envelope{From: c.a.id[:], Seq: 1})
 	conn, err := c.a.net.Dial(t.Context(), "b", "lane")
 	if err != nil {
@@ -322,7 +323,7 @@ func TestEarly(t *testing.T) {
 	}
 	early.Accept(conn, transport.Peer{})
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
-		t.Error("a stream is open before the start")
+		t.Error("a stream is open without a mesh")
 	}
 }
 

@@ -32,10 +32,14 @@ type process struct {
 	id     mesh.ID
 	system *actor.ActorSystem
 	net    *counted
+	port   mesh.Port
 	mesh   *mesh.Mesh
 	logged *logged
 	broken atomic.Int64
+	orders chan uint64 // numbers of control messages for the process itself
 }
+
+func (p *process) order(_ mesh.ID, c *wire.Control) { p.orders <- c.GetRequest() }
 
 // counted counts what goes out over the link.
 type counted struct {
@@ -84,14 +88,13 @@ func join(t testing.TB, network *transport.Memory, names ...string) []*process {
 	t.Helper()
 	var all []*process
 	for _, name := range names {
-		p := &process{name: name, id: uuid.New(), logged: &logged{}}
+		p := &process{name: name, logged: &logged{}, orders: make(chan uint64, 64)}
 		p.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
 			actor.WithDeadLetterThrottleInterval(time.Nanosecond))
-		p.mesh = mesh.New(mesh.Config{Self: p.id, Name: name, System: p.system, Secure: true, Streams: 2, Logger: slog.New(p.logged),
-			Control: func(mesh.ID, *wire.Control) {}, Broken: func(mesh.ID, error) { p.broken.Add(1) }})
-		p.net = &counted{Transport: network.Listen(name, p.system, transport.Handlers{Envelope: p.mesh.Envelope,
-			Streams: map[string]func(net.Conn, transport.Peer){mesh.LaneProtocol: p.mesh.Accept}})}
-		p.mesh.Start(p.net)
+		p.net = &counted{Transport: network.Listen(name, p.system, transport.Handlers{Envelope: p.port.Envelope,
+			Streams: map[string]func(net.Conn, transport.Peer){mesh.LaneProtocol: p.port.Accept}})}
+		p.port.Resolve(p.system)
+		p.begin()
 		t.Cleanup(func() {
 			p.mesh.Close()
 			p.net.Close()
@@ -110,6 +113,14 @@ func join(t testing.TB, network *transport.Memory, names ...string) []*process {
 		}
 	}
 	return all
+}
+
+// begin begins a life of a process: an incarnation with a mesh.
+func (p *process) begin() {
+	p.id = uuid.New()
+	p.mesh = mesh.New(mesh.Config{Self: p.id, Name: p.name, System: p.system, Secure: true, Streams: 2, Logger: slog.New(p.logged),
+		Control: p.order, Broken: func(mesh.ID, error) { p.broken.Add(1) }}, p.net)
+	p.port.Use(p.mesh)
 }
 
 func (p *process) peer() *wire.Peer {
@@ -189,9 +200,4 @@ func ended(t testing.TB, run *actors.Run, parts []*actors.Stages, limit time.Dur
 		}
 	}
 	return run.Wait()
-}
-
-// meshBeforeStart is one that a transport has, and that doesn't have the transport yet.
-func meshBeforeStart() *mesh.Mesh {
-	return mesh.New(mesh.Config{Self: uuid.New(), Name: "early", Logger: slog.New(slog.DiscardHandler)})
 }

@@ -48,7 +48,6 @@ type Config struct {
 // Mesh is a process's end of its ways to the others.
 type Mesh struct {
 	cfg       Config
-	started   chan struct{} // closed when there is a link and a lane
 	transport transport.Transport
 	link      *link.Node
 	lane      *lane.Node
@@ -70,25 +69,28 @@ type attempt struct {
 // envelope around it.
 const limitControlBytes = transport.LimitEnvelopeBytes - 4096
 
-// New makes a mesh. It sends nothing until Start.
-func New(cfg Config) *Mesh {
-	return &Mesh{cfg: cfg, started: make(chan struct{}), peers: make(map[ID]*wire.Peer), byAddress: make(map[string]ID), attempts: make(map[uuid.UUID]*attempt), cut: make(map[ID]time.Time)}
+// New makes a mesh over a transport. It receives when a Port uses it.
+func New(cfg Config, t transport.Transport) *Mesh {
+	m := &Mesh{cfg: cfg, transport: t, peers: make(map[ID]*wire.Peer), byAddress: make(map[string]ID), attempts: make(map[uuid.UUID]*attempt), cut: make(map[ID]time.Time)}
+	m.link = link.New(link.Config{Self: cfg.Self, Name: cfg.Name, Send: t.Send, Redial: m.redial, Deliver: m.deliver})
+	m.lane = lane.New(lane.Config{Self: lane.ID(cfg.Self), Checksum: !cfg.Secure, Streams: cfg.Streams, Logger: cfg.Logger,
+		Dial: func(ctx context.Context, address string) (net.Conn, error) { return t.Dial(ctx, address, LaneProtocol) }})
+	return m
 }
 
-// Envelope takes a control message: it is the transport's handler.
-func (m *Mesh) Envelope(from transport.Peer, e *wire.Envelope) {
-	if !m.isStarted() {
-		return // it will be sent again
-	}
+func (m *Mesh) envelope(from transport.Peer, e *wire.Envelope) {
 	if err := m.receive(from, e); err != nil {
 		m.cfg.Logger.Debug("dropped a message", "from", from.Name, "address", from.Address, "err", err)
 	}
 }
 
-func (m *Mesh) receive(_ transport.Peer, e *wire.Envelope) error {
+func (m *Mesh) receive(from transport.Peer, e *wire.Envelope) error {
 	id, err := uuid.FromBytes(e.GetFrom())
 	if err != nil {
 		return fmt.Errorf("the sender's id has %d bytes, not 16", len(e.GetFrom()))
+	}
+	if err := m.identify(id, from.Name); err != nil {
+		return err
 	}
 	m.mu.Lock()
 	p := m.peers[id]
@@ -99,33 +101,23 @@ func (m *Mesh) receive(_ transport.Peer, e *wire.Envelope) error {
 	return m.link.Receive(e)
 }
 
-// Accept takes a stream of the lane: it is the transport's handler.
-func (m *Mesh) Accept(conn net.Conn, _ transport.Peer) {
-	if !m.isStarted() {
-		_ = conn.Close() // it will be dialled again
-		return
-	}
-	m.lane.Accept(conn)
+func (m *Mesh) accept(conn net.Conn, from transport.Peer) {
+	m.lane.Accept(conn, func(id lane.ID) error { return m.identify(ID(id), from.Name) })
 }
 
-// isStarted: a transport receives before it can be given to Start.
-func (m *Mesh) isStarted() bool {
-	select {
-	case <-m.started:
-		return true
-	default:
-		return false
+// identify says whether an incarnation is known, and is the process whose name a certificate says;
+// "": there is none.
+func (m *Mesh) identify(id ID, name string) error {
+	m.mu.Lock()
+	p := m.peers[id]
+	m.mu.Unlock()
+	switch {
+	case p == nil:
+		return fmt.Errorf("process %v is not known here", id)
+	case name != "" && name != p.GetName():
+		return fmt.Errorf("process %v is %q, and the certificate is that of %.100q", id, p.GetName(), name)
 	}
-}
-
-// Start begins to send over a transport.
-func (m *Mesh) Start(t transport.Transport) {
-	m.transport = t
-	m.link = link.New(link.Config{Self: m.cfg.Self, Name: m.cfg.Name, Send: t.Send, Deliver: m.deliver})
-	m.lane = lane.New(lane.Config{Self: lane.ID(m.cfg.Self), Checksum: !m.cfg.Secure, Streams: m.cfg.Streams, Logger: m.cfg.Logger,
-		Dial: func(ctx context.Context, address string) (net.Conn, error) { return t.Dial(ctx, address, LaneProtocol) }})
-	m.cfg.System.ProcessRegistry.RegisterAddressResolver(func(pid *actor.PID) (actor.Process, bool) { return &way{m}, true })
-	close(m.started)
+	return nil
 }
 
 // SetPeer makes a process known.
@@ -192,8 +184,22 @@ func (m *Mesh) Unreachable(within time.Duration) map[ID]time.Duration {
 	return far
 }
 
-// Reconnected says that a process can be reached again: what waits for it goes at once.
-func (m *Mesh) Reconnected(id ID) { m.link.Reconnected(id) }
+// Reconnected says that this process can reach others again, after a time in which it could not:
+// what waits for them goes at once, over new connections.
+func (m *Mesh) Reconnected() { m.link.Reconnected() }
+
+func (m *Mesh) returned(address string) {
+	m.mu.Lock()
+	id := m.byAddress[address]
+	m.mu.Unlock()
+	m.link.Redial(id)
+}
+
+// redial drops the connections to a process that may be broken. The link's lock is held.
+func (m *Mesh) redial(id ID, address string) {
+	m.transport.Redial(address)
+	m.lane.Redial(lane.ID(id))
+}
 
 // Control sends a message for a process itself.
 func (m *Mesh) Control(to ID, c *wire.Control) error {
@@ -286,14 +292,20 @@ func (m *Mesh) pass(id string, message any) bool {
 	return ok
 }
 
-// way is the way to an actor in another process.
-type way struct{ *Mesh }
+// way is the way to an actor in another process. PIDs keep it for as long as they live, which may
+// be longer than a mesh.
+type way struct{ port *Port }
 
-// SendUserMessage is protoactor's.
+// SendUserMessage is protoactor's. What is for an attempt that the present mesh does not carry goes
+// nowhere.
 func (w *way) SendUserMessage(pid *actor.PID, message any) {
+	m := w.port.now.Load()
+	if m == nil {
+		return
+	}
 	_, message, _ = actor.UnwrapEnvelope(message)
-	if err := w.send(pid, message); err != nil {
-		w.cfg.Logger.Debug("did not send", "type", fmt.Sprintf("%T", message), "to", pid, "err", err)
+	if err := m.send(pid, message); err != nil {
+		m.cfg.Logger.Debug("did not send", "type", fmt.Sprintf("%T", message), "to", pid, "err", err)
 	}
 }
 
@@ -357,7 +369,9 @@ func attemptOf(id string) (uuid.UUID, error) {
 // SendSystemMessage is protoactor's. Watching and stopping end at the process's border: who
 // is alive is known by beats.
 func (w *way) SendSystemMessage(pid *actor.PID, message any) {
-	w.cfg.Logger.Debug("did not send", "type", fmt.Sprintf("%T", message), "to", pid)
+	if m := w.port.now.Load(); m != nil {
+		m.cfg.Logger.Debug("did not send", "type", fmt.Sprintf("%T", message), "to", pid)
+	}
 }
 
 // Stop is protoactor's.

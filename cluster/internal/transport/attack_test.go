@@ -196,6 +196,46 @@ func attacks() []attack {
 			}
 			return ended(err)
 		}},
+		{name: "a message that claims 4 GiB", want: "answered|connection closed", log: "larger than max", do: func(t *testing.T, a attacker) string {
+			conn := a.dial(t, "h2")
+			_, _ = conn.Write(slices.Concat(http2Start(), http2Frame(0, 0, 1, []byte("\x00\xff\xff\xff\xffxxx"))))
+			for {
+				kind, err := readFrame(conn)
+				switch {
+				case err != nil:
+					return ended(err)
+				case kind == 1 || kind == 3: // headers with the status, or a reset
+					return "answered"
+				}
+			}
+		}},
+		{name: "a message that claims 4 MiB and ends early", want: "answered|connection closed|silence", do: func(t *testing.T, a attacker) string {
+			conn := a.dial(t, "h2")
+			_, _ = conn.Write(slices.Concat(http2Start(), http2Frame(0, 1, 1, []byte("\x00\x00\x40\x00\x00xxx"))))
+			_ = conn.SetReadDeadline(time.Now().Add(2 * time.Second))
+			for {
+				kind, err := readFrame(conn)
+				if err != nil {
+					return ended(err)
+				}
+				if kind == 1 || kind == 3 {
+					return "answered"
+				}
+			}
+		}},
+		{name: "control, and nothing is read", want: "silence|connection closed", do: func(t *testing.T, a attacker) string {
+			conn := a.dial(t, "h2")
+			_, _ = conn.Write(http2Start())
+			return flood(conn, bytes.Repeat(http2Frame(6, 0, 0, make([]byte, 8)), 1_000)) // each ping has an answer
+		}},
+		{name: "a stream, and nothing is read", want: "silence", do: func(t *testing.T, a attacker) string {
+			conn, err := transport.Dialer{TLS: a.tls}.Dial(t.Context(), a.address, "echo")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			return flood(conn, make([]byte, 64<<10))
+		}},
 		{name: "silence", want: "connection closed", log: "timeout|deadline", do: func(t *testing.T, a attacker) string { return readAll(a.dialRaw(t)) }},
 		{name: "slow handshake", want: "connection closed|alert", do: func(t *testing.T, a attacker) string {
 			conn := a.dialRaw(t)
@@ -259,6 +299,43 @@ func attacks() []attack {
 		all = append(all, attack{name: "message/" + c.name, want: want, log: log, do: rawMessage(c.data)})
 	}
 	return all
+}
+
+// http2Frame is one of a kind, with flags, on a stream.
+func http2Frame(kind, flags, stream byte, payload []byte) []byte {
+	return append([]byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind, flags, 0, 0, 0, stream}, payload...)
+}
+
+// http2Start is how a client begins that calls protoactor's stream.
+func http2Start() []byte {
+	var headers []byte
+	for _, h := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", remote.Remoting_Receive_FullMethodName}, {":authority", "x"}, {"content-type", "application/grpc"}, {"te", "trailers"}} {
+		headers = append(headers, 0, byte(len(h[0])))
+		headers = append(headers, h[0]...)
+		headers = append(headers, byte(len(h[1])))
+		headers = append(headers, h[1]...)
+	}
+	return slices.Concat([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), http2Frame(4, 0, 0, nil), http2Frame(1, 4, 1, headers))
+}
+
+// readFrame reads one, and returns its kind.
+func readFrame(conn net.Conn) (kind byte, err error) {
+	var head [9]byte
+	if _, err := io.ReadFull(conn, head[:]); err != nil {
+		return 0, err
+	}
+	_, err = io.CopyN(io.Discard, conn, int64(head[0])<<16|int64(head[1])<<8|int64(head[2]))
+	return head[3], err
+}
+
+// flood writes again and again, reading nothing, until the other side takes no more.
+func flood(conn net.Conn, block []byte) string {
+	for {
+		_ = conn.SetWriteDeadline(time.Now().Add(2 * time.Second))
+		if _, err := conn.Write(block); err != nil {
+			return ended(err)
+		}
+	}
 }
 
 // slowly are bytes that never are a whole handshake.

@@ -41,7 +41,7 @@ func (d Dialer) open(ctx context.Context, address, alpn string) (net.Conn, error
 	if err := checkAddress(address); err != nil {
 		return nil, err
 	}
-	raw, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	raw, err := connect(ctx, address)
 	if err != nil {
 		return nil, err
 	}

@@ -111,6 +111,9 @@ func (s *guardedStream) RecvMsg(m any) error {
 		s.t.refuse(s.from.Addr, err)
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
+	if server := msg.GetConnectRequest().GetServerConnection(); server != nil {
+		s.t.dialledBy(server.GetAddress())
+	}
 	for _, e := range msg.GetMessageBatch().GetEnvelopes() {
 		units := 1 + len(e.GetMessageData())/unhandledUnit
 		if err := s.t.unhandled.acquire(s.Context(), units); err != nil {

@@ -41,6 +41,8 @@ const (
 	// Beyond it connections are read no further.
 	LimitUnhandledBytes = 64 << 20
 
+	// LimitAttempts is how many connections are tried at a time for one that is dialled.
+	LimitAttempts = 4
 	// LimitConnectTime is how long an address is dialled for control before what waits for it
 	// is lost. The next Send begins anew.
 	LimitConnectTime = 10 * time.Second
@@ -63,9 +65,12 @@ const (
 	// headerBytesMax is the size of the HTTP/2 headers of a request.
 	headerBytesMax = 8 << 10
 
+	connectAgain   = 300 * time.Millisecond // until another attempt begins beside the first
 	redialFirst    = 100 * time.Millisecond
 	redialMax      = 500 * time.Millisecond
 	redialPatience = 3 * time.Second // of one attempt: a lost SYN costs a second
+
+	redialOld = 5 * time.Second // since a connection was dialled: it is not one that answers another's dialling
 
 	keepaliveTime    = 5 * time.Second  // of silence, before a control connection is asked
 	keepaliveTimeout = 5 * time.Second  // for its answer

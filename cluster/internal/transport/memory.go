@@ -197,6 +197,9 @@ func (m *memoryNode) Send(address string, e *wire.Envelope) {
 	}
 }
 
+// Redial does nothing: there are no connections for envelopes.
+func (m *memoryNode) Redial(string) {}
+
 func (m *memoryNode) deliver(in *inbox) {
 	defer m.running.Done()
 	for {

@@ -41,7 +41,7 @@ type nodeConfig struct {
 }
 
 type command struct {
-	Op       string // send, report, dial, stats, resume, rounds, close
+	Op       string // send, redial, report, dial, stats, resume, rounds, close
 	To       string
 	Protocol string
 	Sender   string
@@ -255,6 +255,8 @@ func (n *nodeState) do(t *transport.TCP, c command) (a answer) {
 				ctx.Unwatch(pid)
 			}
 		}))
+	case "redial":
+		t.Redial(c.To)
 	case "resume":
 		close(n.resume)
 	case "rounds":

@@ -66,6 +66,33 @@ func checkAddress(address string) error {
 	return nil
 }
 
+// Redial drops the connection to an address. TCP waits longer and longer before it sends again what
+// a broken network has lost, and would still be waiting when the network is back.
+func (t *TCP) Redial(address string) {
+	t.mu.Lock()
+	s := t.streams[address]
+	t.mu.Unlock()
+	if s == nil || !s.isSettled() || t.ctx.Err() != nil {
+		return // there is none, or it is being dialled
+	}
+	if s.replaced.Swap(true) {
+		return
+	}
+	s.cancel()
+	t.cfg.System.EventStream.Publish(&remote.EndpointTerminatedEvent{Address: address}) // protoactor forgets it when this returns
+}
+
+// dialledBy hears that a process has dialled this one. If the connection to it is an old one, what was
+// broken for it is likely to be broken for this process too.
+func (t *TCP) dialledBy(address string) {
+	t.mu.Lock()
+	s := t.streams[address]
+	t.mu.Unlock()
+	if t.cfg.Returned != nil && s != nil && s.isSettled() && time.Since(s.began) >= redialOld {
+		t.cfg.Returned(address)
+	}
+}
+
 // backlog counts what was handed to protoactor for an address, and not yet taken by its
 // writer. When the endpoint of the address ends, what its queue holds is lost, and there is a
 // new backlog.
@@ -146,6 +173,8 @@ type outStream struct {
 	cancel            context.CancelFunc
 	patience          *time.Timer // cancels unless there is an answer; ends with it
 	dead              atomic.Bool
+	replaced          atomic.Bool // by Redial
+	began             time.Time
 	err               error // of connecting
 	received          int
 
@@ -157,11 +186,20 @@ type outStream struct {
 
 func (s *outStream) settle() { s.once.Do(func() { close(s.settled) }) }
 
+func (s *outStream) isSettled() bool {
+	select {
+	case <-s.settled:
+		return true
+	default:
+		return false
+	}
+}
+
 // openStream is the interceptor of protoactor's client: ctx ends with the transport.
 func (t *TCP) openStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(t.ctx, cancel)
-	s := &outStream{t: t, address: cc.Target(), settled: make(chan struct{})}
+	s := &outStream{t: t, address: cc.Target(), settled: make(chan struct{}), began: time.Now()}
 	s.cancel = func() { stop(); cancel() }
 	t.mu.Lock()
 	t.streams[s.address] = s
@@ -244,6 +282,8 @@ func (s *outStream) RecvMsg(m any) error {
 	if !s.dead.Load() {
 		err = s.ClientStream.RecvMsg(msg)
 		switch {
+		case s.replaced.Load():
+			err = errReplaced
 		case err == nil:
 			err = forbidden("the listener sent a %T", msg.GetMessageType())
 		case errors.Is(err, io.EOF): // protoactor would go on writing to it
@@ -260,6 +300,9 @@ func (s *outStream) RecvMsg(m any) error {
 		delete(s.t.streams, s.address)
 	}
 	s.t.mu.Unlock()
+	if s.replaced.Load() { // protoactor knows, and any error but this would end the new connection's endpoint
+		return io.EOF
+	}
 	return err
 }
 

@@ -65,8 +65,8 @@ type TCP struct {
 
 var _ Transport = (*TCP)(nil)
 
-// Listen begins to receive. A process has one of these at a time: protoactor's remote sets
-// gRPC's logger for all.
+// Listen begins to receive. A process does it once: protoactor's remote sets gRPC's logger for
+// all, while the last goroutines of one before may read it.
 func Listen(cfg Config) (*TCP, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()

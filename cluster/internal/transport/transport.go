@@ -23,6 +23,9 @@ type Transport interface {
 	// Send passes a control message on, or loses it; it never blocks for long, and keeps
 	// nothing of m. What one goroutine sends to an address arrives in its order.
 	Send(address string, m *wire.Envelope)
+	// Redial drops the connection over which Send reaches an address, if it stands, with what is
+	// under way there: what is sent from then on goes over a new one. It never blocks for long.
+	Redial(address string)
 	// Dial opens a stream. It fails with ErrRefused where the other side said no.
 	Dial(ctx context.Context, address, protocol string) (net.Conn, error)
 	// Close ends everything that others have opened here. What was dialled stays its
@@ -34,6 +37,10 @@ type Transport interface {
 type Handlers struct {
 	// Envelope is called one after the other for each peer, in order.
 	Envelope func(from Peer, m *wire.Envelope)
+	// Returned is told, unless it is nil, that the process at an address has opened a connection
+	// for envelopes while one to it has stood for long: it may be broken, see Redial. Whoever
+	// connects can name any address.
+	Returned func(address string)
 	// Streams are by protocol name. Each call has a goroutine of its own and owns the
 	// connection: it closes it. Close of the transport closes it too, and the call must return
 	// then. Without TLS the connection has the methods of *net.TCPConn, and net.Buffers are
@@ -69,4 +76,5 @@ var (
 	errRole        = errors.New("its role may not use this protocol")
 	errPlain       = errors.New("speaks neither this protocol nor gRPC")
 	errMessage     = errors.New("forbidden message")
+	errReplaced    = errors.New("it was dropped, to be dialled again")
 )

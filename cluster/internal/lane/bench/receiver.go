@@ -25,7 +25,7 @@ func receive() error {
 	}
 	secure := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13, DynamicRecordSizingDisabled: true}
 	node := newReceiver()
-	acceptLane := func(conn net.Conn) { node.Accept(conn) }
+	acceptLane := func(conn net.Conn) { node.Accept(conn, nil) }
 	var listeners []net.Listener
 	listen := func(address *string, serve func(net.Listener)) error {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

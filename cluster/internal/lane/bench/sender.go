@@ -144,7 +144,7 @@ func newLaneWay(config lane.Config, address string) *laneWay {
 	if err != nil {
 		panic(err) // loopback always works
 	}
-	go each(w.node.Accept)(l)
+	go each(func(conn net.Conn) { w.node.Accept(conn, nil) })(l)
 	w.header = make([]byte, headerBytes)
 	copy(w.header, l.Addr().String())
 	return w
