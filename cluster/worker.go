@@ -27,7 +27,7 @@ import (
 
 // WorkerConfig is what a worker needs.
 type WorkerConfig struct {
-	Join        string // the coordinator's host:port
+	Join        string // the coordinator's host:port, or by what package discovery finds it
 	Token       Token  // by which it joins, where CertFile has no certificate yet
 	CertFile    string // where its certificate is kept; "": it joins again with each start
 	Name        string // in the cluster; "": the host's
@@ -65,6 +65,10 @@ func Work(ctx context.Context, cfg WorkerConfig) error {
 	if w.build, err = buildID(); err != nil {
 		return err
 	}
+	if w.at, err = newLocator(cfg.Join); err != nil {
+		return err
+	}
+	defer w.at.close()
 	if err := w.join(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -99,6 +103,7 @@ type worker struct {
 	log      *slog.Logger
 	logs     *forwarder
 	build    string
+	at       *locator // of the coordinator
 	root     []byte
 	keeper   *pki.Keeper
 	welcomed bool // in this membership
@@ -134,7 +139,7 @@ func (w *worker) join(ctx context.Context) error {
 	}
 	if w.cfg.CertFile == "" || errors.Is(err, os.ErrNotExist) {
 		err = w.reach(ctx, func() (err error) {
-			cert, w.root, err = join(ctx, w.cfg.Join, w.cfg.Token, w.cfg.Name)
+			cert, w.root, err = join(ctx, w.at, w.cfg.Token, w.cfg.Name)
 			return err
 		})
 		if err != nil {
@@ -189,9 +194,7 @@ func (w *worker) membership(ctx context.Context) (err error) {
 	offer, err := w.offer()
 	if err == nil {
 		w.client = beat.NewClient(beat.ClientConfig{
-			Dial: func(ctx context.Context) (net.Conn, error) {
-				return w.transport.Dial(ctx, w.cfg.Join, beatProtocol)
-			},
+			Dial:     func(ctx context.Context) (net.Conn, error) { return w.dialCoordinator(ctx, beatProtocol) },
 			Hello:    &wire.Hello{Worker: &wire.Peer{Name: w.cfg.Name, Incarnation: w.id[:], Address: w.transport.Address(), DataAddress: w.transport.DataAddress()}, Build: w.build, Offer: offer},
 			Welcomed: w.welcome, Status: w.status, Logger: w.log,
 		})
@@ -203,7 +206,7 @@ func (w *worker) membership(ctx context.Context) (err error) {
 		}()
 		go func() { // ends with leased
 			defer w.running.Done()
-			w.logs.run(leased, func(ctx context.Context) (net.Conn, error) { return w.transport.Dial(ctx, w.cfg.Join, logProtocol) })
+			w.logs.run(leased, func(ctx context.Context) (net.Conn, error) { return w.dialCoordinator(ctx, logProtocol) })
 		}()
 		err = w.client.Run(ctx)
 		stop()
@@ -226,6 +229,10 @@ func (w *worker) listen(ctx context.Context) (string, error) {
 	}
 	var conn net.Conn
 	err := w.reach(ctx, func() (err error) {
+		if w.at.finder != nil { // which of the addresses is the coordinator's, only it can show
+			conn, err = w.dialCoordinator(ctx, logProtocol)
+			return err
+		}
 		conn, err = new(net.Dialer).DialContext(ctx, "udp", w.cfg.Join) // sends nothing
 		return err
 	})
