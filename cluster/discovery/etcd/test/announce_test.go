@@ -80,7 +80,7 @@ func TestRemoved(t *testing.T) {
 	end := announce(t, s.open(""), "c", "10.0.0.1:7070")
 	eventually(t, finder, "10.0.0.1:7070")
 	admin := v3client.New(s.running.Server)
-	defer admin.Close()
+	defer admin.Close() //nolint:errcheck // of a server in this process
 	if r, err := admin.Delete(t.Context(), "/troupe/coordinators/c"); err != nil || r.Deleted != 1 {
 		t.Fatal(r, err)
 	}
@@ -109,7 +109,7 @@ func TestStopped(t *testing.T) {
 		t.Errorf("%v; want that etcd can't be asked", err)
 	}
 	s.start()
-	defer announce(t, coordinator, "c", "10.0.0.2:7070")()
+	announce(t, coordinator, "c", "10.0.0.2:7070")
 	eventually(t, finder, "10.0.0.2:7070")
 }
 
@@ -121,7 +121,7 @@ func TestLeaseEnds(t *testing.T) {
 	go func() { ended <- a.Announce(t.Context(), "c", "10.0.0.1:7070") }() // ends with the lease
 	eventually(t, s.open(""), "10.0.0.1:7070")
 	admin := v3client.New(s.running.Server)
-	defer admin.Close()
+	defer admin.Close() //nolint:errcheck // of a server in this process
 	leases, err := admin.Leases(t.Context())
 	if err != nil || len(leases.Leases) != 1 {
 		t.Fatal(leases, err)
@@ -132,7 +132,7 @@ func TestLeaseEnds(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("Announce says nothing of it")
 	}
-	defer announce(t, a, "c", "10.0.0.1:7070")()
+	announce(t, a, "c", "10.0.0.1:7070")
 	eventually(t, s.open(""), "10.0.0.1:7070")
 }
 
@@ -141,7 +141,7 @@ func TestTLS(t *testing.T) {
 	f, others := newFiles(t), newFiles(t)
 	s := newServer(t, f)
 	with := fmt.Sprintf("/p?ca=%s&cert=%s&key=%s", f.ca, f.cert, f.key)
-	defer announce(t, s.open(with), "c", "10.0.0.1:7070")()
+	announce(t, s.open(with), "c", "10.0.0.1:7070")
 	eventually(t, s.open(with), "10.0.0.1:7070")
 	var asking sync.WaitGroup
 	defer asking.Wait()

@@ -47,7 +47,7 @@ func freePort(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer l.Close() //nolint:errcheck // nobody has connected
 	return l.Addr().String()
 }
 
