@@ -32,12 +32,12 @@ func (f *finder) Announce(ctx context.Context, cluster, address string) error {
 	}
 	if err != nil {
 		f.remove(lease)
-		return fmt.Errorf("asking etcd to keep the coordinator's address: %w", err)
+		return fmt.Errorf("asking etcd to keep the coordinator's address: %w", f.explain(err))
 	}
 	alive, err := f.client.KeepAlive(ctx, lease.ID)
 	if err != nil {
 		f.remove(lease)
-		return fmt.Errorf("asking etcd to keep the coordinator's address: %w", err)
+		return fmt.Errorf("asking etcd to keep the coordinator's address: %w", f.explain(err))
 	}
 	for {
 		select {

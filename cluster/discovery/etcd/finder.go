@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -103,7 +104,7 @@ func (f *finder) read() error {
 	// The newest first: of several clusters that is the one most likely alive.
 	r, err := f.client.Get(asking, f.prefix, clientv3.WithPrefix(), clientv3.WithLimit(limitKeys), clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortDescend))
 	if err != nil {
-		return fmt.Errorf("asking etcd: %w", err)
+		return fmt.Errorf("asking etcd: %w", f.explain(err))
 	}
 	var addresses []string
 	for _, kv := range r.Kvs {
@@ -121,6 +122,14 @@ func (f *finder) read() error {
 		}
 	}
 	return errors.New("watching etcd: it has ended")
+}
+
+// explain says of which servers it is that none has answered: the client keeps for itself why.
+func (f *finder) explain(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no server of %s has answered within %v; is etcd there, and is its TLS what ca, cert and key are for? %w", strings.Join(f.client.Endpoints(), ", "), askTime, err)
+	}
+	return err
 }
 
 func (f *finder) set(change func()) {

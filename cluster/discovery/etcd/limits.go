@@ -13,6 +13,9 @@ const (
 	removeTime = 2 * time.Second
 	// retryTime is the pause before etcd is asked again that did not answer.
 	retryTime = time.Second
+	// redialMost is the longest pause between two tries to connect to one of its servers, shorter
+	// than a lease.
+	redialMost = LeaseTTL / 3
 	// aliveEvery is how often a connection with a watch is tried, and aliveTime how long an
 	// answer may take.
 	aliveEvery = 10 * time.Second

@@ -14,6 +14,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/troupe-ml/troupe/cluster/discovery"
 )
@@ -42,6 +44,10 @@ func Open(u *url.URL) (discovery.Finder, error) {
 		Endpoints: endpoints, TLS: secure, Logger: zap.NewNop(), DialTimeout: askTime,
 		DialKeepAliveTime: aliveEvery, DialKeepAliveTimeout: aliveTime,
 		MaxCallSendMsgSize: limitAnswerBytes, MaxCallRecvMsgSize: limitAnswerBytes,
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: retryTime / 4, Multiplier: 1.6, Jitter: 0.2, MaxDelay: redialMost},
+			MinConnectTimeout: aliveTime,
+		})},
 	})
 	if err != nil {
 		return nil, err
