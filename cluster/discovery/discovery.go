@@ -115,15 +115,15 @@ func OpenAnnouncer(text string) (Announcer, error) {
 
 // unknown says which schemes there are, and how this one could be.
 func unknown(text, scheme string) error {
-	have := "knows none"
+	have := "HOST:PORT alone"
 	if all := Schemes(); len(all) > 0 {
-		have = "knows " + strings.Join(all, ", ")
+		have = strings.Join(all, ", ") + ", and HOST:PORT"
 	}
 	how := "a package that registers it (discovery.Register) adds it"
 	if path := imports[scheme]; path != "" {
 		how = fmt.Sprintf("import _ %q adds it", path)
 	}
-	return fmt.Errorf("%w: %q: the scheme %q is not one that this program has: it %s, and HOST:PORT; %s", ErrAddress, text, scheme, have, how)
+	return fmt.Errorf("%w: %q: the scheme %q is not one that this program has: it knows %s; %s", ErrAddress, text, scheme, have, how)
 }
 
 // parse takes an address apart. net/url would refuse a list of hosts.
