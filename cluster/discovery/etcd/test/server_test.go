@@ -8,7 +8,9 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
+	mrand "math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -40,15 +42,20 @@ func newServer(t *testing.T, tls *files) *server {
 	return s
 }
 
-// freePort is an address that nobody listens at.
+// freePort is an address that nobody listens at. It is below those that systems give to
+// connections, so that none has it when a server that was stopped is started again.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var err error
+	for range 100 {
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+mrand.IntN(10000))); err == nil {
+			defer l.Close() //nolint:errcheck // nobody has connected
+			return l.Addr().String()
+		}
 	}
-	defer l.Close() //nolint:errcheck // nobody has connected
-	return l.Addr().String()
+	t.Fatal(err)
+	return ""
 }
 
 func (s *server) start() {
