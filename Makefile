@@ -51,9 +51,10 @@ check-race: ## run the tests whose race runs take longer with the race detector
 	CGO_ENABLED=1 $(GO) test -race $(RACE_LONG)
 
 .PHONY: check-cluster
-check-cluster: ## run the cluster's packages and the command line with the race detector, and the examples of deployment as their systems do
-	CGO_ENABLED=1 $(GO) test -race ./cli ./cluster ./cluster/internal/...
+check-cluster: ## run the cluster's packages and the command line with the race detector, the examples of deployment as their systems do, and what needs a real etcd
+	CGO_ENABLED=1 $(GO) test -race ./cli ./cluster ./cluster/discovery/... ./cluster/internal/...
 	cd $(DEPLOY) && $(GO) vet . && $(GO) test .
+	cd $(ETCD) && $(GO) vet . && $(GO) test .
 
 .PHONY: bench
 bench: ## run the benchmarks (BENCHMARKS.md has the figures)
@@ -61,6 +62,8 @@ bench: ## run the benchmarks (BENCHMARKS.md has the figures)
 
 # A module of its own, for what only it needs. It runs the engine as the files say.
 DEPLOY := examples/deploy/test
+# So is this, for etcd's server.
+ETCD := cluster/discovery/etcd/test
 
 ASMGEN := tensorops/cpu/internal/asmgen
 

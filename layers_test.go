@@ -17,6 +17,7 @@ var layers = [][]string{
 	{"internal/netlab"}, // of tests, which alone may import it
 	{"cmd/engine", "examples/own", "examples/service"},
 	{"cli"},
+	{"cluster/discovery/dns", "cluster/discovery/etcd"},
 	{"cluster"},
 	{"internal/planner"},
 	{"internal/bench"},
@@ -43,7 +44,7 @@ var layers = [][]string{
 	{"tensorops"},
 	{"cluster/internal/lane/bench"},
 	{"cluster/internal/beat", "cluster/internal/lane", "cluster/internal/link", "cluster/internal/members", "cluster/internal/pki", "cluster/internal/transport"},
-	{"internal/wire"},
+	{"cluster/discovery", "internal/wire"},
 	{"internal/hostmem", "internal/registry", "internal/rng", "internal/strictjson", "internal/sysinfo", "internal/term"},
 }
 

@@ -37,6 +37,7 @@ step again when the run goes on from an older checkpoint: the figures repeat.`,
 			if err != nil {
 				return err
 			}
+			defer c.Close()
 			s, err := c.Change(cmd.Context(), args[0], ch)
 			switch {
 			case err != nil:

@@ -35,7 +35,7 @@ type clientFlags struct {
 
 // set adds the flags to a command.
 func (o *clientFlags) set(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.cluster, "cluster", "", "the coordinator's `host:port` (default: $"+envCluster+", else the one of this host)")
+	cmd.Flags().StringVar(&o.cluster, "cluster", "", "the coordinator's `address`, HOST:PORT or as of engine worker --join (default: $"+envCluster+", else the one of this host)")
 	o.setCredentials(cmd)
 }
 
@@ -112,7 +112,7 @@ func (o *clientFlags) find(dir string, noDir error) (err error) {
 	}
 	o.cluster, err = cluster.AddressIn(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return usagef("--cluster is missing: give the coordinator's HOST:PORT, or set %s; no coordinator runs on this host with the folder %s", envCluster, dir)
+		return usagef("--cluster is missing: give the coordinator's HOST:PORT, or dns:// or etcd:// with what finds it, or set %s; no coordinator runs on this host with the folder %s", envCluster, dir)
 	}
 	return err
 }

@@ -58,6 +58,7 @@ up from their last checkpoints by itself, as it does after a crash, as soon as
 workers have come back. A second Ctrl-C ends it at once.`,
 		Example: `  engine cluster start
   engine cluster start --listen 0.0.0.0:7070 --advertise head:7070
+  engine cluster start --listen 10.0.0.1:7070 --announce etcd://10.0.0.9:2379
   engine cluster start --listen 10.0.0.1:7070 --data-address 192.168.0.1:0 --dir /var/lib/troupe`,
 		Args: takes(),
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
@@ -70,6 +71,7 @@ workers have come back. A second Ctrl-C ends it at once.`,
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:7070", "`host:port` to listen at")
 	f.StringVar(&o.Advertise, "advertise", "", "`host:port` that others reach it by, where that is another")
+	f.StringVar(&o.Announce, "announce", "", "make the `address` known there, such as etcd://HOST:2379/PREFIX, by which --join and --cluster find it")
 	f.StringVar(&o.DataListen, "data-address", "", "`host:port` of a second network for tensors (default: the same)")
 	f.StringVar(&o.Dir, "dir", "", "`folder` for authority, tokens and runs in progress (default: $XDG_STATE_HOME/troupe, else ~/.local/state/troupe)")
 	f.Float64Var(&o.silenceS, "silence-s", 3, "`seconds` without a sign of life until a worker is lost")
@@ -126,8 +128,12 @@ func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 		return err
 	}
 	a.printf("the coordinator listens at %s, and keeps its files in %s\n\n", c.Address(), o.Dir)
-	a.printf("on each worker:    engine worker --join %s --token-file %s\n", c.Address(), shellWord(filepath.Join(o.Dir, workerTokenFile)))
-	a.printf("to train:          engine run config.toml --cluster %s\n", c.Address())
+	join := c.Address()
+	if o.Announce != "" {
+		join = shellWord(o.Announce)
+	}
+	a.printf("on each worker:    engine worker --join %s --token-file %s\n", join, shellWord(filepath.Join(o.Dir, workerTokenFile)))
+	a.printf("to train:          engine run config.toml --cluster %s\n", join)
 	a.printf("to look after it:  engine ps, status, logs, stop\n\n")
 	a.printf("Other hosts need a copy of %s (workers) or %s (operators, with --token-file); they are secrets.\n", workerTokenFile, operatorTokenFile)
 	renew := time.NewTicker(tokenTTL / 2)

@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/cluster"
+	"github.com/troupe-ml/troupe/cluster/discovery"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/term"
 	"github.com/troupe-ml/troupe/tensorops/cpu"
@@ -88,7 +89,7 @@ func exitCode(err error) int {
 		return exitTryAgain
 	case errors.As(err, &key):
 		return exitConfig
-	case errors.Is(err, troupe.ErrOptions), errors.Is(err, cpu.ErrKernels):
+	case errors.Is(err, troupe.ErrOptions), errors.Is(err, discovery.ErrAddress), errors.Is(err, cpu.ErrKernels):
 		return exitUsage
 	case errors.As(err, &setup):
 		return exitConfig

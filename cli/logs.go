@@ -40,6 +40,7 @@ off, and said on the standard error.`,
 			if err != nil {
 				return err
 			}
+			defer c.Close()
 			run, from := "", time.Time{}
 			if len(args) > 0 {
 				run = args[0]

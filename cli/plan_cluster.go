@@ -42,6 +42,7 @@ func (a *app) planCluster(ctx context.Context, cmd *cobra.Command, path string, 
 	if err != nil {
 		return err
 	}
+	defer c.Close()
 	say(a.err, "measuring the ways between the workers, and the layers on one of them")
 	f, err := c.Forecast(ctx, text, path, o.sets, o.seconds)
 	if err != nil {

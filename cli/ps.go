@@ -29,6 +29,7 @@ commands take a run's id, the beginning of it, or its name.`,
 			if err != nil {
 				return err
 			}
+			defer c.Close()
 			all, err := c.Runs(cmd.Context())
 			if err != nil {
 				return err

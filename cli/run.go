@@ -102,7 +102,7 @@ or the output is closed the run goes on, and engine follow shows it again.`,
 	f.BoolVar(&o.json, "json", false, `print a JSON object a line, each with an "event"`)
 	f.IntVar(&o.sampleTokens, "sample", 0, "at the end, let the model write this number of `tokens`")
 	f.IntVar(&o.local, "local-cluster", 0, "train in this number of worker `processes` of this machine, started and ended by the run")
-	f.StringVar(&o.client.cluster, "cluster", "", "have the coordinator at `host:port` train")
+	f.StringVar(&o.client.cluster, "cluster", "", "have the coordinator at an `address` train, HOST:PORT or as of engine worker --join")
 	f.IntVar(&o.workers, "workers", 0, "with --cluster: begin when this number of `workers` has joined (default: with those that are there)")
 	f.BoolVar(&o.detach, "detach", false, "with --cluster: print the run's id when it has begun, and don't follow it")
 	o.client.setCredentials(cmd)

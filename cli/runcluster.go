@@ -69,6 +69,7 @@ func (a *app) trainOn(ctx context.Context, path string, o runFlags) error {
 	if err != nil {
 		return err
 	}
+	defer c.Close()
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, runSignals()...) // to the end of the program
 	a.mindPipes(signals)
@@ -126,7 +127,7 @@ func (a *app) followed(ctx context.Context, c *cluster.Client, address, id strin
 	if err != nil {
 		return err
 	}
-	again := fmt.Sprintf("engine follow %s --cluster %s", f.ID, address)
+	again := fmt.Sprintf("engine follow %s --cluster %s", f.ID, shellWord(address))
 	show := a.newReporter(f.LogEvery, o)
 	res, err := follow(f, show, signals)
 	switch {

@@ -37,6 +37,7 @@ the one that holds up the others. Times are by the coordinator's clock.`,
 			if err != nil {
 				return err
 			}
+			defer c.Close()
 			members, now, err := c.Members(cmd.Context())
 			if err != nil {
 				return err

@@ -45,6 +45,7 @@ and the run stops there also when it has to go on from an older checkpoint meanw
 			if err != nil {
 				return err
 			}
+			defer c.Close()
 			what := cluster.Stop
 			if kill {
 				what = cluster.Kill
@@ -118,6 +119,7 @@ lately, and what does. Ctrl-C ends the following, with exit 75, not the run.`,
 			if err != nil {
 				return err
 			}
+			defer c.Close()
 			return a.followed(cmd.Context(), c, o.cluster, args[0], false, run, leaving(signals))
 		}),
 	}

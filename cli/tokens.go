@@ -17,7 +17,7 @@ type tokenFlags struct {
 
 func (o *tokenFlags) set(cmd *cobra.Command) {
 	o.clientFlags.set(cmd)
-	cmd.Flags().Lookup("cluster").Usage = "ask the coordinator at `host:port`, which must have been started with --remote-tokens (default: work on --dir)"
+	cmd.Flags().Lookup("cluster").Usage = "ask the coordinator at an `address`, which must have been started with --remote-tokens (default: work on --dir)"
 }
 
 // authority is whoever has the tokens.

@@ -37,9 +37,22 @@ worker checks that it talks to the right coordinator, and gets a certificate of
 its own, with which everything from then on is encrypted.
 
 The worker needs no disk but, if you like, for the certificate (--cert-file),
-with which it joins again without a token. Ctrl-C (SIGINT, SIGTERM) leaves the
+with which it joins again without a token.
+
+--join takes the coordinator's HOST:PORT, or what finds it, each time anew, also
+when it comes back elsewhere:
+
+  dns://NAME:PORT                    all addresses of a name, such as that of a
+                                     headless service
+  dns+srv://_troupe._tcp.NAME        the SRV records of a name
+  etcd://HOST:PORT,HOST:PORT/PREFIX  what engine cluster start --announce has
+                                     written there; ?ca=FILE&cert=FILE&key=FILE
+                                     is for TLS
+
+What is found must prove by its certificate that it is the coordinator. Ctrl-C (SIGINT, SIGTERM) leaves the
 cluster: runs go on from their last checkpoint without it.`,
 		Example: `  engine worker --join 10.0.0.1:7070 --token-file worker.token
+  engine worker --join dns://head:7070 --token-file worker.token
   engine worker --join head:7070 --token-file worker.token --cert-file worker.pem --name rack1-node3`,
 		Args: takes(),
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
@@ -50,7 +63,7 @@ cluster: runs go on from their last checkpoint without it.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Join, "join", "", "the coordinator's `host:port`")
+	f.StringVar(&o.Join, "join", "", "the coordinator's `address`: HOST:PORT, dns://… or etcd://…")
 	f.StringVar(&o.tokenFile, "token-file", "", "`file` with the token; -: the standard input")
 	f.StringVar(&o.CertFile, "cert-file", "", "`file` that keeps the worker's certificate; with it no token is needed again")
 	f.StringVar(&o.Name, "name", "", "the worker's `name` in the cluster (default: the host's)")

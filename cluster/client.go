@@ -18,14 +18,13 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
-	"github.com/troupe-ml/troupe/cluster/internal/transport"
 	"github.com/troupe-ml/troupe/internal/registry"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
 // ClientConfig is what an operator or a viewer needs to reach a coordinator.
 type ClientConfig struct {
-	Address  string // the coordinator's host:port
+	Address  string // the coordinator's host:port, or by what package discovery finds it
 	Token    Token  // by which it gets a certificate, where CertFile has none yet
 	CertFile string // where its certificate is kept; "": it gets one with each start
 	Name     string // of the person, for the coordinator's log; "": the role
@@ -33,29 +32,45 @@ type ClientConfig struct {
 
 // Client asks a coordinator for what its role allows.
 type Client struct {
-	address string
-	root    []byte
-	keeper  *pki.Keeper
+	at     *locator // of the coordinator
+	root   []byte
+	keeper *pki.Keeper
 }
 
 // NewClient gets a certificate for a token, or reads the one that is kept.
 func NewClient(ctx context.Context, cfg ClientConfig) (*Client, error) {
-	c := &Client{address: cfg.Address}
-	cert, err := c.certificate(ctx, cfg)
+	at, err := newLocator(cfg.Address)
 	if err != nil {
 		return nil, err
 	}
+	c := &Client{at: at}
+	if err := c.prepare(ctx, cfg); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close ends the search for the coordinator, where one goes on. What is under way goes on too,
+// but does not come back when its connection breaks.
+func (c *Client) Close() { c.at.close() }
+
+func (c *Client) prepare(ctx context.Context, cfg ClientConfig) error {
+	cert, err := c.certificate(ctx, cfg)
+	if err != nil {
+		return err
+	}
 	c.keeper = pki.NewKeeper(cert, func(ctx context.Context, csr []byte) ([]byte, error) {
-		return renew(ctx, c.address, c.root, c.keeper, csr)
+		return renew(ctx, c.at, c.root, c.keeper, csr)
 	}, slog.New(slog.DiscardHandler))
 	if cfg.CertFile == "" {
-		return c, nil
+		return nil
 	}
 	c.keeper.OnRenewed(func(cert tls.Certificate) error { return pki.WriteCertificateFile(cfg.CertFile, cert) })
 	if err := c.keeper.RenewDue(ctx); err != nil {
-		return nil, fmt.Errorf("renewing the certificate in %s: %w", cfg.CertFile, unreachable(err))
+		return fmt.Errorf("renewing the certificate in %s: %w", cfg.CertFile, unreachable(err))
 	}
-	return c, nil
+	return nil
 }
 
 // certificate is what is kept, or a new one.
@@ -78,7 +93,7 @@ func (c *Client) certificate(ctx context.Context, cfg ClientConfig) (cert tls.Ce
 	if name == "" {
 		name = string(cfg.Token.Role)
 	}
-	if cert, c.root, err = join(ctx, cfg.Address, cfg.Token, clientName(name)+"-"+hex.EncodeToString(id[:])); err != nil {
+	if cert, c.root, err = join(ctx, c.at, cfg.Token, clientName(name)+"-"+hex.EncodeToString(id[:])); err != nil {
 		return cert, fmt.Errorf("asking the coordinator at %s: %w", cfg.Address, unreachable(err))
 	}
 	if cfg.CertFile != "" {
@@ -103,6 +118,13 @@ func clientName(name string) string {
 
 // unreachable marks errors of a coordinator that is not there.
 func unreachable(err error) error {
+	var search *searchError
+	if errors.As(err, &search) {
+		if search.absent() {
+			return fmt.Errorf("%w: %w", ErrLost, err)
+		}
+		return err
+	}
 	var op *net.OpError
 	var dns *net.DNSError
 	if errors.As(err, &op) && op.Op != "remote error" || errors.As(err, &dns) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
@@ -121,12 +143,12 @@ func (c *Client) call(ctx context.Context, r *wire.ApiRequest) (*call, error) {
 	r.Version = apiVersion
 	dialling, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
-	conn, err := transport.Dialer{TLS: pki.ClientTLS(c.root, c.keeper.Get, pki.Coordinator)}.Dial(dialling, c.address, apiProtocol)
+	conn, err := dialCoordinator(dialling, c.at, c.root, c.keeper, apiProtocol)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, unreachable(pki.Explain(err))
+		return nil, unreachable(err)
 	}
 	k := &call{conn: conn, stop: context.AfterFunc(ctx, func() { _ = conn.Close() })}
 	err = conn.SetWriteDeadline(time.Now().Add(writeTime))

@@ -15,6 +15,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
 
+	"github.com/troupe-ml/troupe/cluster/discovery"
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
 	"github.com/troupe-ml/troupe/cluster/internal/members"
 	"github.com/troupe-ml/troupe/cluster/internal/mesh"
@@ -45,6 +46,7 @@ const (
 type Config struct {
 	Listen      string // host:port; port 0: any
 	Advertise   string // host:port that others reach it by, where that is another
+	Announce    string // where its address is made known, such as "etcd://host:2379" (package discovery); "": nowhere
 	DataListen  string // host:port of a second network for tensors; "": the same
 	Dir         string // where authority and tokens are kept; "": they end with the process
 	Silence     time.Duration
@@ -61,6 +63,7 @@ type Config struct {
 type Coordinator struct {
 	cfg       Config
 	log       *slog.Logger
+	announcer discovery.Announcer // nil: there is none
 	id        uuid.UUID
 	self      *wire.Peer
 	build     string
@@ -137,6 +140,11 @@ func (c *Coordinator) start(ctx context.Context) (err error) {
 	if c.id, err = uuid.NewV7(); err != nil {
 		return err
 	}
+	if c.cfg.Announce != "" {
+		if c.announcer, err = discovery.OpenAnnouncer(c.cfg.Announce); err != nil {
+			return err
+		}
+	}
 	now := time.Now()
 	if c.cfg.Dir == "" {
 		c.authority, err = pki.NewAuthority(now)
@@ -204,6 +212,13 @@ func (c *Coordinator) start(ctx context.Context) (err error) {
 		if err := c.runs.journal.announce(c.Address()); err != nil {
 			return fmt.Errorf("the coordinator's folder: %w", err)
 		}
+	}
+	if c.announcer != nil {
+		c.running.Add(1)
+		go func() { // ends with ctx
+			defer c.running.Done()
+			c.announce(ctx, c.announcer)
+		}()
 	}
 	c.runs.takeUp()
 	close(c.up)
@@ -455,6 +470,11 @@ func (c *Coordinator) Close() {
 		c.shutdown()
 	}
 	c.running.Wait()
+	if c.announcer != nil {
+		if err := c.announcer.Close(); err != nil {
+			c.log.Error("closing what announces the coordinator", "err", err)
+		}
+	}
 	if err := c.runs.close(); err != nil {
 		c.log.Error("closing the coordinator's folder", "err", err)
 	}

@@ -24,16 +24,19 @@ const joinTime = 10 * time.Second
 var ErrRefused = errors.New("the coordinator refuses to let this process join")
 
 // join gets a certificate for a token.
-func join(ctx context.Context, address string, t pki.Token, name string) (cert tls.Certificate, root []byte, err error) {
+func join(ctx context.Context, at *locator, t pki.Token, name string) (cert tls.Certificate, root []byte, err error) {
 	key, csr, err := pki.NewRequest(pki.Identity{Name: name, Role: t.Role})
 	if err != nil {
 		return cert, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
-	conn, err := transport.Dialer{TLS: pki.JoinTLS(t)}.Dial(ctx, address, transport.ProtocolJoin)
+	conn, err := at.dial(ctx, func(ctx context.Context, address string) (net.Conn, error) {
+		conn, err := transport.Dialer{TLS: pki.JoinTLS(t)}.Dial(ctx, address, transport.ProtocolJoin)
+		return conn, pki.Explain(err)
+	})
 	if err != nil {
-		return cert, nil, pki.Explain(err)
+		return cert, nil, err
 	}
 	defer conn.Close() //nolint:errcheck // it has ended
 	if err := conn.SetDeadline(time.Now().Add(joinTime)); err != nil {
@@ -71,16 +74,31 @@ const renewProtocol = "renew"
 // renew has the coordinator sign a new certificate for the identity that it knows this
 // process by.
 func (w *worker) renew(ctx context.Context, csr []byte) ([]byte, error) {
-	return renew(ctx, w.cfg.Join, w.root, w.keeper, csr)
+	return renew(ctx, w.at, w.root, w.keeper, csr)
 }
 
-// renew has the coordinator at an address sign a new certificate.
-func renew(ctx context.Context, address string, root []byte, k *pki.Keeper, csr []byte) ([]byte, error) {
+// dialCoordinator opens a stream to the coordinator, wherever that is now.
+func (w *worker) dialCoordinator(ctx context.Context, protocol string) (net.Conn, error) {
+	return dialCoordinator(ctx, w.at, w.root, w.keeper, protocol)
+}
+
+// dialCoordinator opens a stream to the coordinator of the authority with a root. What has a
+// certificate of the authority in another role, such as a worker that now has the address, is
+// not it.
+func dialCoordinator(ctx context.Context, at *locator, root []byte, k *pki.Keeper, protocol string) (net.Conn, error) {
+	return at.dial(ctx, func(ctx context.Context, address string) (net.Conn, error) {
+		conn, err := transport.Dialer{TLS: pki.ClientTLS(root, k.Get, pki.Coordinator)}.Dial(ctx, address, protocol)
+		return conn, pki.Explain(err)
+	})
+}
+
+// renew has the coordinator sign a new certificate.
+func renew(ctx context.Context, at *locator, root []byte, k *pki.Keeper, csr []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
-	conn, err := transport.Dialer{TLS: pki.ClientTLS(root, k.Get, pki.Coordinator)}.Dial(ctx, address, renewProtocol)
+	conn, err := dialCoordinator(ctx, at, root, k, renewProtocol)
 	if err != nil {
-		return nil, pki.Explain(err)
+		return nil, err
 	}
 	defer conn.Close() //nolint:errcheck // it has ended
 	if err := conn.SetDeadline(time.Now().Add(joinTime)); err != nil {

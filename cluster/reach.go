@@ -23,6 +23,9 @@ const (
 	reachFirst    = 100 * time.Millisecond
 	reachMost     = 2 * time.Second
 	reachSayEvery = 30 * time.Second
+	// tryNext is how long an address may take to answer until the next that was found is tried
+	// too.
+	tryNext = 200 * time.Millisecond
 )
 
 // reach calls f until the coordinator is there: where many processes are started at once
@@ -48,6 +51,10 @@ func (w *worker) reach(ctx context.Context, f func() error) error {
 
 // absent reports whether an error says that nobody has answered, in contrast to a no.
 func absent(err error) bool {
+	var search *searchError
+	if errors.As(err, &search) {
+		return search.absent()
+	}
 	if errors.Is(err, transport.ErrRefused) || errors.Is(err, ErrRefused) {
 		return false
 	}

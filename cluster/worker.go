@@ -27,7 +27,7 @@ import (
 
 // WorkerConfig is what a worker needs.
 type WorkerConfig struct {
-	Join        string // the coordinator's host:port
+	Join        string // the coordinator's host:port, or by what package discovery finds it
 	Token       Token  // by which it joins, where CertFile has no certificate yet
 	CertFile    string // where its certificate is kept; "": it joins again with each start
 	Name        string // in the cluster; "": the host's
@@ -64,6 +64,10 @@ func Work(ctx context.Context, cfg WorkerConfig) error {
 	if w.build, err = buildID(); err != nil {
 		return err
 	}
+	if w.at, err = newLocator(cfg.Join); err != nil {
+		return err
+	}
+	defer w.at.close()
 	if err := w.join(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -104,6 +108,7 @@ type worker struct {
 	log       *slog.Logger
 	logs      *forwarder
 	build     string
+	at        *locator // of the coordinator
 	root      []byte
 	keeper    *pki.Keeper
 	system    *actor.ActorSystem
@@ -146,7 +151,7 @@ func (w *worker) join(ctx context.Context) error {
 	}
 	if w.cfg.CertFile == "" || errors.Is(err, os.ErrNotExist) {
 		err = w.reach(ctx, func() (err error) {
-			cert, w.root, err = join(ctx, w.cfg.Join, w.cfg.Token, w.cfg.Name)
+			cert, w.root, err = join(ctx, w.at, w.cfg.Token, w.cfg.Name)
 			return err
 		})
 		if err != nil {
@@ -220,9 +225,7 @@ func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
 		}}, w.transport)
 	w.port.Use(m.mesh)
 	m.client = beat.NewClient(beat.ClientConfig{
-		Dial: func(ctx context.Context) (net.Conn, error) {
-			return w.transport.Dial(ctx, w.cfg.Join, beatProtocol)
-		},
+		Dial:     func(ctx context.Context) (net.Conn, error) { return w.dialCoordinator(ctx, beatProtocol) },
 		Hello:    &wire.Hello{Worker: &wire.Peer{Name: w.cfg.Name, Incarnation: m.id[:], Address: w.transport.Address(), DataAddress: w.transport.DataAddress()}, Build: w.build, Offer: offer},
 		Welcomed: m.welcome, Status: m.status, Logger: w.log,
 	})
@@ -234,7 +237,7 @@ func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
 	}()
 	go func() { // ends with leased
 		defer m.running.Done()
-		w.logs.run(leased, func(ctx context.Context) (net.Conn, error) { return w.transport.Dial(ctx, w.cfg.Join, logProtocol) })
+		w.logs.run(leased, func(ctx context.Context) (net.Conn, error) { return w.dialCoordinator(ctx, logProtocol) })
 	}()
 	err = m.client.Run(ctx)
 	stop()
@@ -257,6 +260,10 @@ func (w *worker) listen(ctx context.Context) (string, error) {
 	}
 	var conn net.Conn
 	err := w.reach(ctx, func() (err error) {
+		if w.at.finder != nil { // which of the addresses is the coordinator's, only it can show
+			conn, err = w.dialCoordinator(ctx, logProtocol)
+			return err
+		}
 		conn, err = new(net.Dialer).DialContext(ctx, "udp", w.cfg.Join) // sends nothing
 		return err
 	})

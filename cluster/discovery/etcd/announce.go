@@ -1,0 +1,83 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/troupe-ml/troupe/cluster/discovery"
+)
+
+// errLeaseLost: nothing was heard of etcd for as long as the lease, or it does not know it
+// any more.
+var errLeaseLost = errors.New("etcd does not keep the coordinator's address any more: its lease has ended")
+
+// Announce keeps the coordinator's address under a key of its cluster.
+func (f *finder) Announce(ctx context.Context, cluster, address string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(f.ctx, cancel)()
+	key := f.prefix + cluster
+	asking, stop := context.WithTimeout(ctx, askTime)
+	defer stop()
+	lease, err := f.client.Grant(asking, int64(LeaseTTL.Seconds()))
+	if err == nil {
+		_, err = f.client.Put(asking, key, address, clientv3.WithLease(lease.ID))
+	}
+	if ctx.Err() != nil {
+		f.remove(lease)
+		return f.ended()
+	}
+	if err != nil {
+		f.remove(lease)
+		return fmt.Errorf("asking etcd to keep the coordinator's address: %w", f.explain(err))
+	}
+	alive, err := f.client.KeepAlive(ctx, lease.ID)
+	if err != nil {
+		f.remove(lease)
+		return fmt.Errorf("asking etcd to keep the coordinator's address: %w", f.explain(err))
+	}
+	for {
+		select {
+		case _, ok := <-alive:
+			if !ok && ctx.Err() == nil {
+				return errLeaseLost
+			}
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			f.remove(lease)
+			return f.ended()
+		}
+		f.restore(ctx, key, address, lease.ID)
+	}
+}
+
+// restore writes the key again that somebody has removed. One that another coordinator of this
+// cluster has taken over is left alone. Whether etcd is there, the lease says.
+func (f *finder) restore(ctx context.Context, key, address string, lease clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	_, _ = f.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+		Then(clientv3.OpPut(key, address, clientv3.WithLease(lease))).Commit()
+}
+
+// remove ends a lease, and with it the key, if it still has this lease.
+func (f *finder) remove(lease *clientv3.LeaseGrantResponse) {
+	if lease == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), removeTime)
+	defer cancel()
+	_, _ = f.client.Revoke(ctx, lease.ID) // it ends by itself otherwise
+}
+
+// ended is what Announce returns when its time is over.
+func (f *finder) ended() error {
+	if f.ctx.Err() != nil {
+		return discovery.ErrClosed
+	}
+	return nil
+}

@@ -1,0 +1,11 @@
+package discovery
+
+// LimitTextBytes bounds the text of an address, such as "etcd://HOST:PORT/PREFIX".
+const LimitTextBytes = 4096
+
+// LimitFound is how many addresses are tried of those that were found, and
+// LimitAddressBytes how long each may be.
+const (
+	LimitFound        = 16
+	LimitAddressBytes = 256
+)
