@@ -101,7 +101,8 @@ type worker struct {
 	build    string
 	root     []byte
 	keeper   *pki.Keeper
-	welcomed bool // in this membership
+	devices  []*wire.OfferedDevice // that it offers
+	welcomed bool                  // in this membership
 
 	// Of a membership:
 	id        uuid.UUID
@@ -239,6 +240,7 @@ func (w *worker) listen(ctx context.Context) (string, error) {
 
 // offer says what this worker has.
 func (w *worker) offer() (*wire.Offer, error) {
+	w.devices = w.offeredDevices()
 	d, err := device.OpenKind(device.Options{Kind: device.CPU, Threads: w.cfg.Threads})
 	if err != nil {
 		return nil, err
@@ -248,7 +250,7 @@ func (w *worker) offer() (*wire.Offer, error) {
 	if cores == 0 {
 		cores = runtime.GOMAXPROCS(0)
 	}
-	return &wire.Offer{Cores: int32(cores), MemoryBytes: sysinfo.MemoryBytes(), Kernels: d.Path(), Registered: registry.Names()}, nil //nolint:gosec // a number of cores
+	return &wire.Offer{Cores: int32(cores), MemoryBytes: sysinfo.MemoryBytes(), Kernels: d.Path(), Devices: w.devices, Registered: registry.Names()}, nil //nolint:gosec // a number of cores
 }
 
 // welcome takes the coordinator's word that this worker is a member. Another coordinator

@@ -112,7 +112,9 @@ func (d *Device) Name() string { return "cuda" }
 
 // Path names what the kernels are compiled for and whose products these are, such as
 // "cuda-sm_90" or "cuda-sm_90-cublaslt-12.9".
-func (d *Device) Path() string { return "cuda-" + d.target + d.blas.suffix() }
+func (d *Device) Path() string { return pathOf(d.target, &d.blas) }
+
+func pathOf(target string, b *blas) string { return "cuda-" + target + b.suffix() }
 
 // HasBLAS reports whether products are cuBLASLt's.
 func (d *Device) HasBLAS() bool { return d.blas.isThere() }
