@@ -36,6 +36,7 @@ type Device struct {
 	modules *modules
 	blas    blas
 	memory  *tensorops.Memory
+	pieces  *pieces
 	host    tensorops.Arena // for collectives
 	owner   *owner
 
@@ -70,13 +71,15 @@ func open(o Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{driver: drv, gpu: gpu, memory: newMemory(drv, o.LimitBytes), host: tensorops.NewHostMemory(0).NewArena("collectives")}
+	from := newSource(drv, o.LimitBytes)
+	d := &Device{driver: drv, gpu: gpu, memory: from.memory, pieces: &from.pieces, host: tensorops.NewHostMemory(0).NewArena("collectives")}
 	if d.target, d.modules, err = o.kernels(drv, gpu); err != nil {
 		return nil, err
 	}
 	if d.blas, err = openBLAS(o, drv); err != nil {
 		return nil, err
 	}
+	d.pieces.begin(d)
 	d.owner, err = newOwner(d.enter, d.leave)
 	return d, err
 }
@@ -164,6 +167,7 @@ func (d *Device) Close() {
 		for _, s := range streams {
 			s.Close()
 		}
+		d.pieces.close()
 		d.owner.close()
 	})
 }
