@@ -49,7 +49,10 @@ type Packed struct {
 	Message *wire.Message
 	// Parts are the numbers behind the message, little-endian, in memory that must stay as it
 	// is until Release is called, once. A message without any is a control message.
-	Parts   [][]byte
+	Parts [][]byte
+	// Pieces are the numbers in place of Parts, where these are on a device that the host
+	// cannot address. They too stay as they are until Release.
+	Pieces  *tensorops.Pieces
 	Release func()
 	Bulk    bool // it goes the way of tensors, even if it has none
 }
@@ -70,7 +73,8 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 	case *Transfer:
 		h, p.Bulk = m.Header, true
 		w.Kind = &wire.Message_Transfer{Transfer: &wire.Transfer{Edge: uint32(m.Kind), To: m.To, Microbatch: m.Microbatch, Extent: packExtent(m.Extent), Tensor: packTensor(m.Tensor)}}
-		p.Parts, p.Release = tensorParts(m.Tensor), m.release
+		p.numbers(m.Tensor)
+		p.Release = m.release
 	case *Credit:
 		h = m.Header
 		w.Kind = &wire.Message_Credit{Credit: &wire.Credit{Edge: uint32(m.Kind), Chunk: m.Edge}}
@@ -85,7 +89,8 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 	case *TiedGradient:
 		h, p.Bulk = m.Header, true
 		w.Kind = &wire.Message_TiedGradient{TiedGradient: &wire.TiedGradient{From: m.From, Param: int32(m.Grad.Param), Uses: packUses(m.Grad.Uses), Tensor: packTensor(m.Grad.Grad)}}
-		p.Parts, p.Release = tensorParts(m.Grad.Grad), m.release
+		p.numbers(m.Grad.Grad)
+		p.Release = m.release
 	case *StageDone:
 		h = m.Header
 		w.Kind = &wire.Message_StageDone{StageDone: packStageDone(m)}
@@ -199,6 +204,14 @@ func packTensor(t tensorops.Tensor) *wire.Tensor {
 		return nil
 	}
 	return &wire.Tensor{Dtype: uint32(t.DType()), Dims: packDims(t.Shape())}
+}
+
+// numbers takes the numbers of a tensor, wherever they are.
+func (p *Packed) numbers(t tensorops.Tensor) {
+	var ok bool
+	if p.Pieces, ok = tensorops.Leaving(t); !ok {
+		p.Parts = tensorParts(t)
+	}
 }
 
 // tensorParts are the numbers of a tensor in host memory: in one piece, or of a view row

@@ -216,11 +216,11 @@ func over(t testing.TB, out, in *Codec, m any) (any, error) {
 	if _, err := in.Unpack(&w); !errors.Is(err, ErrMessage) {
 		t.Errorf("Unpack takes a %T: %v", m, err)
 	}
-	parts, got, _, err := in.Take(&w, lengths(p.Parts))
-	for i := range parts {
-		copy(parts[i], p.Parts[i])
+	taken, err := in.Take(&w, lengths(p.Parts))
+	for i := range taken.Parts {
+		copy(taken.Parts[i], p.Parts[i])
 	}
-	return got, err
+	return taken.Message, err
 }
 
 func lengths(parts [][]byte) []int {
@@ -365,7 +365,8 @@ func FuzzTake(f *testing.F) {
 			c.batches = &batchPool{}
 			in := func() int64 { return c.memory.Stats().InUse + c.copies.Stats().InUse }
 			before := in()
-			parts, m, release, err := c.Take(&w, lens)
+			taken, err := c.Take(&w, lens)
+			parts, m, release := taken.Parts, taken.Message, taken.Release
 			if err != nil {
 				if !errors.Is(err, ErrMessage) {
 					t.Errorf("refused for %v", err)

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -260,21 +261,28 @@ func (c *Codec) action(a *wire.Action) (scheduler.Action, error) {
 	return out, nil
 }
 
-// Take makes a message of what has numbers behind it, in parts of those lengths: it
-// returns the memory that they are to be read into, and what is to be sent when they are
-// there, or released when they never come.
-func (c *Codec) Take(w *wire.Message, lens []int) (parts [][]byte, m any, release func(), err error) {
+// Taken is a message whose numbers are on their way.
+type Taken struct {
+	Parts   [][]byte          // the memory that they are to be read into
+	Pieces  *tensorops.Pieces // in place of Parts: they go to a device that the host cannot address
+	Message any               // to be sent when they are there
+	Release func()            // to be called when they never come
+}
+
+// Take makes a message of what has numbers behind it, in parts of those lengths.
+func (c *Codec) Take(w *wire.Message, lens []int) (taken Taken, err error) {
 	h, err := c.header(w)
 	if err != nil {
-		return nil, nil, nil, err
+		return taken, err
 	}
 	if _, state := w.Kind.(*wire.Message_StageState); state != (c.takes == toCoordinator) {
-		return nil, nil, nil, fmt.Errorf("%w: %T", ErrMessage, w.Kind)
+		return taken, fmt.Errorf("%w: %T", ErrMessage, w.Kind)
 	}
 	var o owner
+	var parts [][]byte
 	switch k := w.Kind.(type) {
 	case *wire.Message_Transfer:
-		o, parts, err = c.takeTransfer(h, k.Transfer, lens)
+		o, parts, taken.Pieces, err = c.takeTransfer(h, k.Transfer, lens)
 	case *wire.Message_Data:
 		o, parts, err = c.takeData(h, k.Data, lens)
 	case *wire.Message_TiedGradient:
@@ -287,21 +295,39 @@ func (c *Codec) Take(w *wire.Message, lens []int) (parts [][]byte, m any, releas
 		err = fmt.Errorf("%w: %T has no numbers behind it", ErrMessage, w.Kind)
 	}
 	if err != nil {
-		return nil, nil, nil, err
+		return Taken{}, err
 	}
-	return parts, o, o.release, nil
+	taken.Parts, taken.Message, taken.Release = parts, o, o.release
+	return taken, nil
 }
 
-func (c *Codec) takeTransfer(h Header, t *wire.Transfer, lens []int) (owner, [][]byte, error) {
+func (c *Codec) takeTransfer(h Header, t *wire.Transfer, lens []int) (owner, [][]byte, *tensorops.Pieces, error) {
 	if err := c.checkEdge(t.GetEdge(), t.GetTo()); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	extent, err := unpackExtent(t.GetExtent())
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	x, parts, err := c.takeTensor(c.host, t.GetTensor(), lens)
-	return &Transfer{Header: h, Kind: scheduler.EdgeKind(t.GetEdge()), To: t.GetTo(), Microbatch: t.GetMicrobatch(), Extent: extent, Tensor: x}, parts, err
+	x, parts, pieces, err := c.takeInput(t, lens)
+	return &Transfer{Header: h, Kind: scheduler.EdgeKind(t.GetEdge()), To: t.GetTo(), Microbatch: t.GetMicrobatch(), Extent: extent, Tensor: x}, parts, pieces, err
+}
+
+// takeInput makes the tensor of a Transfer: on the device that takes it, if that copies
+// pieces and has room. Else it waits in the host's memory for its turn.
+func (c *Codec) takeInput(t *wire.Transfer, lens []int) (x tensorops.Tensor, parts [][]byte, pieces *tensorops.Pieces, err error) {
+	if a := c.arrivals[c.spec.Table.RankOf(int(t.GetTo()))]; a != nil && len(lens) == 1 {
+		if x, err = newTensor(a, t.GetTensor(), lens); err == nil {
+			if pieces, ok := tensorops.Arriving(x); ok {
+				return x, nil, pieces, nil
+			}
+			x.Release()
+		} else if !errors.Is(err, tensorops.ErrOutOfMemory) {
+			return x, nil, nil, err
+		}
+	}
+	x, parts, err = c.takeTensor(c.host, t.GetTensor(), lens)
+	return x, parts, nil, err
 }
 
 func (c *Codec) takeData(h Header, d *wire.Data, lens []int) (owner, [][]byte, error) {
@@ -430,24 +456,9 @@ func unpackExtent(e *wire.Extent) (Extent, error) {
 
 // takeTensor makes a tensor for numbers that come in parts of those lengths.
 func (c *Codec) takeTensor(a tensorops.Arena, w *wire.Tensor, lens []int) (tensorops.Tensor, [][]byte, error) {
-	var none tensorops.Tensor
-	if w == nil || w.GetDtype() > uint32(tensorops.Int32) || len(w.GetDims()) > tensorops.MaxRank {
-		return none, nil, fmt.Errorf("%w: a tensor of type %d with %d dimensions", ErrMessage, w.GetDtype(), len(w.GetDims()))
-	}
-	dtype, total := tensorops.DType(w.GetDtype()), 0
-	for _, n := range lens {
-		total += n
-	}
-	shape, want, err := unpackDims(dtype, w.GetDims())
+	t, err := newTensor(a, w, lens)
 	if err != nil {
-		return none, nil, err
-	}
-	if want != int64(total) {
-		return none, nil, fmt.Errorf("%w: a tensor of %v%d is %d bytes, %d come", ErrMessage, dtype, shape, want, total)
-	}
-	t, err := tensorops.NewTensor(a, dtype, shape...)
-	if err != nil {
-		return none, nil, err
+		return t, nil, err
 	}
 	rest := tensorops.Bytes(t)
 	parts := make([][]byte, 0, len(lens))
@@ -455,6 +466,26 @@ func (c *Codec) takeTensor(a tensorops.Arena, w *wire.Tensor, lens []int) (tenso
 		parts, rest = append(parts, rest[:n:n]), rest[n:]
 	}
 	return t, parts, nil
+}
+
+// newTensor makes a tensor as another process describes it, if as many bytes come.
+func newTensor(a tensorops.Arena, w *wire.Tensor, lens []int) (tensorops.Tensor, error) {
+	var none tensorops.Tensor
+	if w == nil || w.GetDtype() > uint32(tensorops.Int32) || len(w.GetDims()) > tensorops.MaxRank {
+		return none, fmt.Errorf("%w: a tensor of type %d with %d dimensions", ErrMessage, w.GetDtype(), len(w.GetDims()))
+	}
+	dtype, total := tensorops.DType(w.GetDtype()), 0
+	for _, n := range lens {
+		total += n
+	}
+	shape, want, err := unpackDims(dtype, w.GetDims())
+	if err != nil {
+		return none, err
+	}
+	if want != int64(total) {
+		return none, fmt.Errorf("%w: a tensor of %v%d is %d bytes, %d come", ErrMessage, dtype, shape, want, total)
+	}
+	return tensorops.NewTensor(a, dtype, shape...)
 }
 
 // unpackDims are a tensor's shape and size in bytes.

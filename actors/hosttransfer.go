@@ -7,8 +7,9 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// What crosses from one device to another crosses in memory that the host can address.
-// A stage whose memory it cannot fetches what leaves for another device into a tensor of
+// What crosses from one device to another crosses in memory that the host can address, but
+// to another process: there the codec takes it from the device, and brings it to one, in
+// pieces, if the device copies them (tensorops.Pieces). A stage whose memory it cannot fetches what leaves for another device into a tensor of
 // the run's own, and uploads what comes from one; a stage whose memory it can sends and
 // takes such tensors as they are. On one device a tensor is handed over, wherever it lies.
 
@@ -66,6 +67,11 @@ func addressable(a tensorops.Arena) (bool, error) {
 func (a *stageActor) stageOut(l *tensorops.List, t tensorops.Tensor, rank int) tensorops.Tensor {
 	if !t.Valid() || a.hostTransfer.addressable || a.spec.share(a.rank, rank) {
 		return t
+	}
+	if a.spec.host(rank) != "" {
+		if _, ok := tensorops.Leaving(t); ok {
+			return t
+		}
 	}
 	out, err := tensorops.NewTensor(a.hostTransfer.host, t.DType(), t.Shape()...)
 	if err != nil {

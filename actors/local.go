@@ -21,12 +21,15 @@ type local struct {
 	shutdown func() // of a system of the run's own, else nil
 
 	streams []tensorops.Stream // by rank; nil: in another process
-	cells   []*StatusCell
-	byName  map[string]*StatusCell
-	moves   atomic.Int64
-	memory  *tensorops.Memory // for what crosses from one device to another
-	host    tensorops.Arena   // of it
-	copies  *tensorops.Memory // for what checkpoints are written from
+	// arrivals have the memory of a rank's device for what comes to it from other processes in
+	// pieces; nil: it comes by way of the host's.
+	arrivals []tensorops.Arena
+	cells    []*StatusCell
+	byName   map[string]*StatusCell
+	moves    atomic.Int64
+	memory   *tensorops.Memory // for what crosses from one device to another
+	host     tensorops.Arena   // of it
+	copies   *tensorops.Memory // for what checkpoints are written from
 
 	builders sync.WaitGroup // of stages
 }
@@ -39,12 +42,17 @@ func newLocal(spec Spec) (*local, error) {
 			return nil, err
 		}
 	}
-	l := &local{spec: spec, id: runID{spec.Run, attempt}, byName: make(map[string]*StatusCell), streams: make([]tensorops.Stream, spec.ranks()),
+	l := &local{spec: spec, id: runID{spec.Run, attempt}, byName: make(map[string]*StatusCell), streams: make([]tensorops.Stream, spec.ranks()), arrivals: make([]tensorops.Arena, spec.ranks()),
 		memory: tensorops.NewHostMemory(0), copies: tensorops.NewHostMemory(0)}
 	l.host = l.memory.NewArena("what crosses")
 	for rank := range l.streams {
 		if spec.host(rank) == "" {
 			l.streams[rank] = spec.device(rank).NewStream(stageName(rank))
+			if spec.apart() {
+				if a, ok := tensorops.Beside(l.streams[rank].Arena(), stageName(rank)+" (what comes in)"); ok {
+					l.arrivals[rank] = a
+				}
+			}
 		}
 	}
 	if l.log = spec.Logger; l.log == nil {
@@ -83,9 +91,13 @@ func (l *local) close() {
 		}
 	}
 	l.builders.Wait()
-	for _, s := range l.streams { // now that nothing uses the memory of another
-		if s != nil {
-			s.Arena().Close()
+	for rank, s := range l.streams { // now that nothing uses the memory of another
+		if s == nil {
+			continue
+		}
+		s.Arena().Close()
+		if a := l.arrivals[rank]; a != nil {
+			a.Close()
 		}
 	}
 	if l.shutdown != nil {

@@ -91,9 +91,10 @@ func (w *way) SendUserMessage(pid *actor.PID, message any) {
 		for _, part := range p.Parts {
 			lens = append(lens, len(part))
 		}
-		var parts [][]byte
-		if parts, m, _, err = in.Take(&came, lens); err == nil {
-			for i, part := range parts {
+		var taken actors.Taken
+		if taken, err = in.Take(&came, lens); err == nil {
+			m = taken.Message
+			for i, part := range taken.Parts {
 				copy(part, p.Parts[i])
 			}
 		}

@@ -182,6 +182,9 @@ func (s *Spec) shares(rank int) bool {
 	return rank < len(s.Shares) && s.Shares[rank] && s.host(rank) != "" && s.WriteShared != nil
 }
 
+// apart reports whether some ranks are in other processes.
+func (s *Spec) apart() bool { return len(s.Hosts) > 0 }
+
 // host is the address of the process that a rank is in; "": this one.
 func (s *Spec) host(rank int) string {
 	if len(s.Hosts) == 0 {

@@ -56,9 +56,13 @@ func (a *app) planCluster(ctx context.Context, cmd *cobra.Command, path string, 
 
 func (a *app) showForecast(f *cluster.Forecast) error {
 	w := tabwriter.NewWriter(a.people(), 0, 0, 2, ' ', 0)
-	_, err := fmt.Fprintln(w, "RANK\tWORKER\tHOST\tCORES\tNEEDS\tOF")
+	_, err := fmt.Fprintln(w, "RANK\tWORKER\tHOST\tCORES\tDEVICE\tNEEDS\tOF")
 	for _, r := range f.Ranks {
-		_, e := fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\n", r.Rank, term.OneLine(r.Worker), term.OneLine(r.Host), r.Cores, plan.GiB(float64(r.Bytes)), plan.GiB(float64(r.MemoryBytes)))
+		on := "cpu"
+		if r.Device != "" {
+			on = term.OneLine(r.Device)
+		}
+		_, e := fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", r.Rank, term.OneLine(r.Worker), term.OneLine(r.Host), r.Cores, on, plan.GiB(float64(r.Bytes)), plan.GiB(float64(r.MemoryBytes)))
 		err = errors.Join(err, e)
 	}
 	if len(f.Links) > 0 {

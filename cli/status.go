@@ -83,16 +83,37 @@ func (a *app) showMembers(members []cluster.ClusterMember, now time.Time) {
 		return
 	}
 	w := tabwriter.NewWriter(a.people(), 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "WORKER\tADDRESS\tCORES\tMEMORY\tKERNELS\tRUN\tRANKS\tHEARD\tCLOCK AHEAD")
+	_, _ = fmt.Fprintln(w, "WORKER\tADDRESS\tCORES\tMEMORY\tKERNELS\tDEVICES\tRUN\tRANKS\tHEARD\tCLOCK AHEAD")
 	for _, m := range members {
 		run := m.RunID
 		if run == "" {
 			run = "-"
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%.1f s ago\t%s\n", term.OneLine(m.Name), m.Address, m.Cores, term.Bytes(m.MemoryBytes), term.OneLine(m.Kernels), run, ranks(m.Ranks),
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%.1f s ago\t%s\n", term.OneLine(m.Name), m.Address, m.Cores, term.Bytes(m.MemoryBytes), term.OneLine(m.Kernels), devices(m.Devices), run, ranks(m.Ranks),
 			now.Sub(m.Heard).Seconds(), clock(m.ClockAhead, m.RoundTrip))
 	}
 	_ = w.Flush() // its writer keeps the error
+}
+
+// devices lists what a worker has beside the CPU, such as "2 × NVIDIA H100, 80.0 GiB".
+func devices(all []cluster.OfferedDevice) string {
+	var names []string
+	count := make(map[string]int)
+	for _, d := range all {
+		name := fmt.Sprintf("%s, %s", term.OneLine(d.Name), term.Bytes(d.MemoryBytes))
+		if count[name]++; count[name] == 1 {
+			names = append(names, name)
+		}
+	}
+	for i, name := range names {
+		if n := count[name]; n > 1 {
+			names[i] = fmt.Sprintf("%d × %s", n, name)
+		}
+	}
+	if len(names) == 0 {
+		return "-"
+	}
+	return strings.Join(names, "; ")
 }
 
 // clock writes how far a clock is ahead, with the most that this may be wrong by.
@@ -130,11 +151,14 @@ func (a *app) showRun(s runStatus) {
 // statusJSON is the status as programs read it.
 func statusJSON(address string, members []cluster.ClusterMember, now time.Time, runs []runStatus) any {
 	type worker struct {
-		Name         string  `json:"name"`
-		Address      string  `json:"address"`
-		Cores        int     `json:"cores"`
-		MemoryBytes  int64   `json:"memory_bytes"`
-		Kernels      string  `json:"kernels"`
+		Name        string `json:"name"`
+		Address     string `json:"address"`
+		Cores       int    `json:"cores"`
+		MemoryBytes int64  `json:"memory_bytes"`
+		Kernels     string `json:"kernels"`
+
+		Devices []cluster.OfferedDevice `json:"devices"` // beside the CPU
+
 		Run          string  `json:"run"` // id; "": none
 		Ranks        []int   `json:"ranks"`
 		HeardS       float64 `json:"heard_s"` // ago
@@ -164,7 +188,7 @@ func statusJSON(address string, members []cluster.ClusterMember, now time.Time, 
 		Runs    []run    `json:"runs"`
 	}{Cluster: address, Workers: []worker{}, Runs: []run{}}
 	for _, m := range members {
-		out.Workers = append(out.Workers, worker{m.Name, m.Address, m.Cores, m.MemoryBytes, m.Kernels, m.RunID, append([]int{}, m.Ranks...), now.Sub(m.Heard).Seconds(), ms(m.ClockAhead), ms(m.RoundTrip)})
+		out.Workers = append(out.Workers, worker{m.Name, m.Address, m.Cores, m.MemoryBytes, m.Kernels, append([]cluster.OfferedDevice{}, m.Devices...), m.RunID, append([]int{}, m.Ranks...), now.Sub(m.Heard).Seconds(), ms(m.ClockAhead), ms(m.RoundTrip)})
 	}
 	for _, s := range runs {
 		r := run{runJSON: jsonRun(s.run), Actors: []actor{}, Root: s.actors.Explain(), Chain: append([]string{}, s.actors.Chain()...)}

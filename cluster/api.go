@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"net"
@@ -331,6 +332,10 @@ func (c *Coordinator) packMembers() *wire.MembersReply {
 			ClockAheadNs: int64(m.ClockAhead), RoundTripNs: int64(m.RoundTrip)}
 		if len(m.Ranks) > 0 {
 			one.Run = byUUID[m.Run.String()]
+		}
+		for _, d := range m.Devices {
+			id, _ := hex.DecodeString(d.ID) // which unpackDevices has written
+			one.Devices = append(one.Devices, &wire.OfferedDevice{Kind: d.Kind, Id: id, Name: d.Name, MemoryBytes: d.MemoryBytes, Kernels: d.Kernels})
 		}
 		for _, rank := range m.Ranks {
 			one.Ranks = append(one.Ranks, small(rank))

@@ -302,7 +302,7 @@ func (c *Client) Forecast(ctx context.Context, text []byte, file string, sets []
 	r := m.GetForecast()
 	f := &Forecast{CostsOf: r.GetCostsOf(), StepMS: r.GetStepMs(), TokensPerS: r.GetTokensPerS(), BubblePct: r.GetBubblePct(), MessageMS: r.GetMessageMs()}
 	for _, k := range r.GetRanks() {
-		f.Ranks = append(f.Ranks, RankForecast{int(k.GetRank()), k.GetWorker(), k.GetHost(), int(k.GetCores()), k.GetBytes(), k.GetMemoryBytes()})
+		f.Ranks = append(f.Ranks, RankForecast{int(k.GetRank()), k.GetWorker(), k.GetHost(), int(k.GetCores()), k.GetDevice(), k.GetBytes(), k.GetMemoryBytes()})
 	}
 	for _, l := range r.GetLinks() {
 		f.Links = append(f.Links, LinkForecast{l.GetFrom(), l.GetTo(), l.GetLatencyMs(), l.GetBytesPerS()})
@@ -323,7 +323,7 @@ func (c *Client) Control(ctx context.Context, run string, what Control) (RunSumm
 func (c *Client) Members(ctx context.Context) (members []ClusterMember, now time.Time, err error) {
 	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Members{Members: &wire.MembersRequest{}}})
 	for _, w := range m.GetMembers().GetMembers() {
-		one := ClusterMember{Member: Member{Name: w.GetName(), Address: w.GetAddress(), Cores: int(w.GetCores()), MemoryBytes: w.GetMemoryBytes(), Kernels: w.GetKernels(), Joined: time.Unix(0, w.GetJoinedNs()), Heard: time.Unix(0, w.GetHeardNs()),
+		one := ClusterMember{Member: Member{Name: w.GetName(), Address: w.GetAddress(), Cores: int(w.GetCores()), MemoryBytes: w.GetMemoryBytes(), Kernels: w.GetKernels(), Devices: unpackDevices(w.GetDevices()), Joined: time.Unix(0, w.GetJoinedNs()), Heard: time.Unix(0, w.GetHeardNs()),
 			ClockAhead: time.Duration(w.GetClockAheadNs()), RoundTrip: time.Duration(w.GetRoundTripNs())}, RunID: w.GetRun()}
 		for _, rank := range w.GetRanks() {
 			one.Ranks = append(one.Ranks, int(rank))

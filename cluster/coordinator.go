@@ -327,7 +327,7 @@ func (c *Coordinator) enter(id uuid.UUID) {
 	delete(c.heard, id)
 	c.workers[id] = &workerState{Member: m}
 	c.tell()
-	c.log.Info("worker joined", "worker", m.Name, "address", m.Address, "cores", m.Offer.GetCores(), "kernels", m.Offer.GetKernels())
+	c.log.Info("worker joined", "worker", m.Name, "address", m.Address, "cores", m.Offer.GetCores(), "kernels", m.Offer.GetKernels(), "devices", len(m.Offer.GetDevices()))
 }
 
 // tell wakes whoever waits for workers. mu is held.
@@ -354,7 +354,7 @@ func (c *Coordinator) leave(id uuid.UUID) {
 func (c *Coordinator) Members() []Member {
 	var all []Member
 	for _, m := range c.beats.Members() {
-		w := Member{Name: m.Name, Address: m.Address, Cores: int(m.Offer.GetCores()), MemoryBytes: m.Offer.GetMemoryBytes(), Kernels: m.Offer.GetKernels(),
+		w := Member{Name: m.Name, Address: m.Address, Cores: int(m.Offer.GetCores()), MemoryBytes: m.Offer.GetMemoryBytes(), Kernels: m.Offer.GetKernels(), Devices: unpackDevices(m.Offer.GetDevices()),
 			Joined: m.Joined, Heard: m.Heard, ClockAhead: m.Offset, RoundTrip: m.RoundTrip}
 		c.mu.Lock()
 		if s := c.workers[m.ID]; s != nil && s.attempt != nil {
@@ -372,6 +372,7 @@ type Member struct {
 	Cores         int
 	MemoryBytes   int64
 	Kernels       string
+	Devices       []OfferedDevice // beside the CPU
 	Joined, Heard time.Time
 	ClockAhead    time.Duration
 	RoundTrip     time.Duration

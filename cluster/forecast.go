@@ -32,9 +32,10 @@ type RankForecast struct {
 	Rank        int    `json:"rank"`
 	Worker      string `json:"worker"`
 	Host        string `json:"host"`
-	Cores       int    `json:"cores"` // of the worker
-	Bytes       int64  `json:"bytes"` // that the rank takes
-	MemoryBytes int64  `json:"memory_bytes"`
+	Cores       int    `json:"cores"`        // of the worker
+	Device      string `json:"device"`       // that it computes on; "": the CPU
+	Bytes       int64  `json:"bytes"`        // that the rank takes there
+	MemoryBytes int64  `json:"memory_bytes"` // that the worker has, or the GPU
 }
 
 // LinkForecast is the measured way from one worker to another.
@@ -68,6 +69,10 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 	if err != nil {
 		return nil, err
 	}
+	tensors, err := p.MemoryBytes()
+	if err != nil {
+		return nil, err
+	}
 	of := make([]*share, len(bytes)) // of each rank
 	for _, s := range a.shares {
 		for _, r := range s.ranks {
@@ -75,7 +80,8 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 		}
 	}
 	for r, s := range of {
-		f.Ranks = append(f.Ranks, RankForecast{r, s.Name, s.host(), int(s.Offer.GetCores()), bytes[r], s.Offer.GetMemoryBytes()})
+		name, needs, has := s.of(p.Config(), r, bytes, tensors)
+		f.Ranks = append(f.Ranks, RankForecast{r, s.Name, s.host(), int(s.Offer.GetCores()), name, needs, has})
 	}
 	links, err := a.links(ctx)
 	if err != nil {
@@ -218,7 +224,7 @@ func (a *answerer) forecast(m *wire.ForecastRequest) error {
 	}
 	r := &wire.ForecastReply{CostsOf: f.CostsOf, StepMs: f.StepMS, TokensPerS: f.TokensPerS, BubblePct: f.BubblePct, MessageMs: f.MessageMS}
 	for _, k := range f.Ranks {
-		r.Ranks = append(r.Ranks, &wire.ForecastRank{Rank: small(k.Rank), Worker: k.Worker, Host: k.Host, Cores: small(k.Cores), Bytes: k.Bytes, MemoryBytes: k.MemoryBytes})
+		r.Ranks = append(r.Ranks, &wire.ForecastRank{Rank: small(k.Rank), Worker: k.Worker, Host: k.Host, Cores: small(k.Cores), Bytes: k.Bytes, MemoryBytes: k.MemoryBytes, Device: k.Device})
 	}
 	for _, l := range f.Links {
 		r.Links = append(r.Links, &wire.ForecastLink{From: l.From, To: l.To, LatencyMs: l.LatencyMS, BytesPerS: l.BytesPerS})

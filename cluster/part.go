@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,6 +17,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // part is a worker's part of an attempt at a run.
@@ -207,12 +209,62 @@ func (p *part) resolve(m *wire.Assign) (*actors.Spec, *actors.WeightReader, erro
 	spec := pl.Stages(eval, load, m.GetWithState())
 	spec.Hosts, spec.System, spec.Logger = hosts, w.system, w.log
 	spec.Start.Step = m.GetStep()
-	if p.set, err = device.OpenSet(cfg); err != nil {
+	if p.set, err = p.open(cfg, pl, ranks, m.GetOrdinals()); err != nil {
 		return nil, nil, err
 	}
 	spec.Devices = p.set.OfRanks()
 	spec.Attach, spec.Detach = w.mesh.Attach, func() { w.mesh.Detach(p.id) }
 	return &spec, weights, nil
+}
+
+// open makes the devices of the ranks here, and looks whether what is on a GPU fits it.
+func (p *part) open(cfg *config.Config, pl *plan.Plan, ranks []int, ordinals []int32) (*device.Set, error) {
+	at := make(map[int]int)
+	for i, r := range ranks {
+		at[r] = 0
+		if device.KindOf(cfg, r) != device.CUDA {
+			continue
+		}
+		if len(ordinals) != len(ranks) {
+			return nil, fmt.Errorf("%d GPUs are named for ranks %d", len(ordinals), ranks)
+		}
+		at[r] = int(ordinals[i])
+	}
+	set, err := device.OpenSetAt(cfg, at)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.checkGPUs(cfg, pl, set, at); err != nil {
+		set.Close()
+		return nil, err
+	}
+	return set, nil
+}
+
+func (p *part) checkGPUs(cfg *config.Config, pl *plan.Plan, set *device.Set, at map[int]int) error {
+	on := make(map[tensorops.Device][]int)
+	of := set.OfRanks()
+	for r, ordinal := range at {
+		if device.KindOf(cfg, r) != device.CUDA {
+			continue
+		}
+		on[of[r]] = append(on[of[r]], r)
+		for _, d := range p.w.devices {
+			// A library that was found may not begin on the GPU.
+			if offered := device.WithTF32(d.GetKernels(), cfg.Device.TF32); int(d.GetOrdinal()) == ordinal && offered != of[r].Path() {
+				return fmt.Errorf("GPU %d has %s kernels, and %s were offered: see engine doctor there", ordinal, of[r].Path(), offered)
+			}
+		}
+	}
+	for _, d := range set.Opened() {
+		if ranks := on[d]; len(ranks) > 0 {
+			slices.Sort(ranks)
+			if err := pl.CheckGPU(ranks, device.FreeBytes(d)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // hosts are the addresses of the ranks' processes, "" for this one, and the ranks here.

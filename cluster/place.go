@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/device"
 	"github.com/troupe-ml/troupe/internal/placement"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
@@ -118,13 +119,17 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 	if h.closed {
 		return nil, nil, errClosed
 	}
-	free := h.free()
+	free, what := h.free(), ""
 	ranks := cfg.Pipeline.Stages
+	_, gpu := kindsOf(cfg)
+	if gpu {
+		free, what = withGPUs(free), " and have a GPU"
+	}
 	if patient && len(free) < ranks && h.releasing() {
 		return nil, h.changed, errReleasing
 	}
 	if len(free) < max(1, least) {
-		return nil, h.changed, fmt.Errorf("%w: %d of the %d that have joined are free, and the run, of %d ranks, needs %d", placement.ErrNoRoom, len(free), len(h.workers), ranks, max(1, least))
+		return nil, h.changed, fmt.Errorf("%w: %d of the %d that have joined are free%s, and the run, of %d ranks, needs %d", placement.ErrNoRoom, len(free), len(h.workers), what, ranks, max(1, least))
 	}
 	if place := cfg.Cluster.Place; len(place) > 0 {
 		var err error
@@ -133,17 +138,15 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 		}
 	}
 	free = free[:min(len(free), ranks)]
-	for _, w := range free[1:] {
-		if was, is := free[0].Offer.GetKernels(), w.Offer.GetKernels(); was != is && cfg.Device.Kernels == "auto" {
-			return nil, h.changed, cfg.Errorf("device.kernels", "worker %s has %s kernels and %s has %s: bits would depend on the placement; name one that both have", free[0].Name, was, w.Name, is)
-		}
+	if err := sameKernels(cfg, free); err != nil {
+		return nil, h.changed, err
 	}
 	h.generation++
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, nil, err
 	}
-	a = &attempt{c: h.Coordinator, id: id, generation: h.generation, answers: make(chan answer, 2*len(free)), gone: make(chan struct{}), told: make(map[string]bool)}
+	a = &attempt{c: h.Coordinator, cfg: cfg, id: id, generation: h.generation, answers: make(chan answer, 2*len(free)), gone: make(chan struct{}), told: make(map[string]bool)}
 	for _, w := range free {
 		w.attempt = a
 		a.shares = append(a.shares, &share{Member: w.Member})
@@ -166,9 +169,25 @@ func (h *hosts) named(cfg *config.Config, place []string, free []*workerState) (
 	return chosen, nil
 }
 
-// divide gives the chosen workers their ranks: those that the configuration says, or by
-// memory and cores.
+// divide gives the chosen workers their ranks, and these their devices: those that the
+// configuration says, or by memory and cores.
 func (a *attempt) divide(as placement.Assignment) error {
+	cpu, gpu := kindsOf(as.Config)
+	if gpu && !cpu && len(as.Config.Cluster.Place) == 0 {
+		return a.divideGPUs(as)
+	}
+	if err := a.divideHosts(as); err != nil {
+		return err
+	}
+	if gpu {
+		for _, s := range a.shares {
+			s.onGPUs()
+		}
+	}
+	return nil
+}
+
+func (a *attempt) divideHosts(as placement.Assignment) error {
 	if place := as.Config.Cluster.Place; len(place) > 0 {
 		for rank, name := range place {
 			for _, s := range a.shares {
@@ -204,6 +223,7 @@ func (a *attempt) divide(as placement.Assignment) error {
 // attempt is one at a run, with the workers that it has.
 type attempt struct {
 	c          *Coordinator
+	cfg        *config.Config
 	id         uuid.UUID
 	generation uint64
 	run        uuid.UUID
@@ -221,7 +241,9 @@ type attempt struct {
 // share is a worker's part of an attempt.
 type share struct {
 	beat.Member
-	ranks []int
+	ranks   []int
+	devices []*wire.OfferedDevice // of each rank, where some compute on a GPU
+
 	doing string // what its stages were last heard to be doing
 }
 
@@ -254,14 +276,17 @@ func (a *attempt) ranksOf(worker uuid.UUID) []int {
 }
 
 // Path names the workers' kernels: all have the same, or the configuration names them.
-func (a *attempt) Path() string { return a.shares[0].Offer.GetKernels() }
+func (a *attempt) Path() string { return device.PathOf(a.cfg, kernelsOf(a.cfg, a.shares[0].Offer)) }
 
 // Devices names what they compute on.
-func (a *attempt) Devices() string { return "cpu" }
+func (a *attempt) Devices() string { return deviceNames(a.cfg) }
 
-// Threads are the cores of all.
+// Threads are the cores of all; one for each that computes on a GPU alone, as a GPU has it.
 func (a *attempt) Threads() int {
 	n := 0
+	if cpu, _ := kindsOf(a.cfg); !cpu {
+		return len(a.shares)
+	}
 	for _, s := range a.shares {
 		n += int(s.Offer.GetCores())
 	}
@@ -297,6 +322,9 @@ func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placemen
 		probe.assign(m)
 		for _, rank := range s.ranks {
 			m.Ranks = append(m.Ranks, int32(rank)) //nolint:gosec // bounded by config
+		}
+		for _, d := range s.devices {
+			m.Ordinals = append(m.Ordinals, d.GetOrdinal())
 		}
 		if as.EvalTable != nil {
 			m.EvalMicrobatches = int32(as.EvalTable.Microbatches) //nolint:gosec // bounded by config

@@ -111,6 +111,7 @@ type worker struct {
 	at        *locator // of the coordinator
 	root      []byte
 	keeper    *pki.Keeper
+	devices   []*wire.OfferedDevice // that it offers
 	system    *actor.ActorSystem
 	shutdown  func() // of a system that is not the caller's; nil: there is none
 	transport *transport.TCP
@@ -277,6 +278,7 @@ func (w *worker) listen(ctx context.Context) (string, error) {
 
 // offer says what this worker has.
 func (w *worker) offer() (*wire.Offer, error) {
+	w.devices = w.offeredDevices()
 	d, err := device.OpenKind(device.Options{Kind: device.CPU, Threads: w.cfg.Threads})
 	if err != nil {
 		return nil, err
@@ -286,7 +288,7 @@ func (w *worker) offer() (*wire.Offer, error) {
 	if cores == 0 {
 		cores = runtime.GOMAXPROCS(0)
 	}
-	return &wire.Offer{Cores: int32(cores), MemoryBytes: sysinfo.MemoryBytes(), Kernels: d.Path(), Registered: registry.Names()}, nil //nolint:gosec // a number of cores
+	return &wire.Offer{Cores: int32(cores), MemoryBytes: sysinfo.MemoryBytes(), Kernels: d.Path(), Devices: w.devices, Registered: registry.Names()}, nil //nolint:gosec // a number of cores
 }
 
 // welcome takes the coordinator's word that this worker is a member. Another coordinator

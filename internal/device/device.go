@@ -2,6 +2,7 @@ package device
 
 import (
 	"os"
+	"strings"
 
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/sysinfo"
@@ -27,11 +28,11 @@ func Open(cfg *config.Config) (Device, error) {
 			return nil, cfg.Errorf("device.ranks", "ranks 0 and %d compute on %s and %s, and a single device is asked for; give one kind, or leave the key out", r, KindOf(cfg, 0), KindOf(cfg, r))
 		}
 	}
-	return openKind(cfg, KindOf(cfg, 0))
+	return openKind(cfg, KindOf(cfg, 0), 0)
 }
 
-// openKind makes a configuration's device of a kind.
-func openKind(cfg *config.Config, kind string) (Device, error) {
+// openKind makes a configuration's device of a kind; ordinal says which GPU.
+func openKind(cfg *config.Config, kind string, ordinal int) (Device, error) {
 	key := "device.kernels"
 	if kind == CUDA {
 		key = "device.kind"
@@ -39,7 +40,7 @@ func openKind(cfg *config.Config, kind string) (Device, error) {
 			key = "device.ranks"
 		}
 	}
-	d, err := OpenKind(Options{kind, cfg.Device.Threads, cfg.Device.Kernels, cfg.Device.TF32})
+	d, err := OpenKind(Options{Kind: kind, Ordinal: ordinal, Threads: cfg.Device.Threads, Kernels: cfg.Device.Kernels, TF32: cfg.Device.TF32})
 	if err != nil {
 		return nil, cfg.Errorf(key, "%w", err)
 	}
@@ -64,6 +65,7 @@ func KindOf(cfg *config.Config, rank int) string {
 // Options say which device to make.
 type Options struct {
 	Kind    string // CUDA; else the CPU
+	Ordinal int    // of a GPU
 	Threads int    // of the CPU; 0: all cores
 	Kernels string // of the CPU; "": the best
 	TF32    bool   // of a GPU
@@ -73,7 +75,7 @@ type Options struct {
 func OpenKind(o Options) (Device, error) {
 	if o.Kind == CUDA {
 		options := CUDAOptions()
-		options.TF32 = o.TF32
+		options.Device, options.TF32 = o.Ordinal, o.TF32
 		d, err := cuda.New(options)
 		if err != nil {
 			return nil, err // not d: a typed nil would not be nil
@@ -108,6 +110,15 @@ func (g gpu) FastBF16() bool { return g.HasBLAS() || g.MultipliesBF16() }
 func KnowsTF32(d Device) bool {
 	g, ok := d.(gpu)
 	return !ok || g.HasBLAS()
+}
+
+// WithTF32 is the path of a GPU's kernels, as a device has it that is opened with or without
+// TensorFloat-32: what multiplies without cuBLASLt knows nothing of it.
+func WithTF32(path string, tf32 bool) string {
+	if tf32 && strings.Contains(path, "-cublaslt-") {
+		path += "-tf32"
+	}
+	return path
 }
 
 // FreeBytes is the memory that tensors may take on a device; 0: not known.

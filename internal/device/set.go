@@ -13,25 +13,52 @@ import (
 // Set is what the ranks of a run compute on. Ranks of one kind share a device, on
 // which each has a stream.
 type Set struct {
-	kinds  []string // in the order of their first ranks
+	kinds  []place  // in the order of their first ranks
 	opened []Device // of these kinds
-	ranks  []int    // of each rank, the place in opened
+	ranks  []int    // of each rank, the place in opened; elsewhere: in another process
 }
+
+// place is a device of this process.
+type place struct {
+	kind    string
+	ordinal int // of a GPU
+}
+
+// elsewhere stands for the device of a rank that is in another process.
+const elsewhere = -1
 
 // OpenSet makes the devices that a configuration's ranks ask for.
 func OpenSet(cfg *config.Config) (*Set, error) {
+	at := make(map[int]int)
+	for r := range cfg.Pipeline.Stages {
+		at[r] = 0
+	}
+	return OpenSetAt(cfg, at)
+}
+
+// OpenSetAt makes the devices of those ranks of a configuration that this process computes:
+// ordinals says of each which GPU it is on, where it is on one.
+func OpenSetAt(cfg *config.Config, ordinals map[int]int) (*Set, error) {
 	d := &Set{}
 	for r := range cfg.Pipeline.Stages {
-		kind := KindOf(cfg, r)
-		i := slices.Index(d.kinds, kind)
+		ordinal, here := ordinals[r]
+		if !here {
+			d.ranks = append(d.ranks, elsewhere)
+			continue
+		}
+		p := place{KindOf(cfg, r), ordinal}
+		if p.kind != CUDA {
+			p.ordinal = 0
+		}
+		i := slices.Index(d.kinds, p)
 		if i < 0 {
-			one, err := openKind(cfg, kind)
+			one, err := openKind(cfg, p.kind, p.ordinal)
 			if err != nil {
 				d.Close()
 				return nil, err
 			}
 			i = len(d.opened)
-			d.kinds, d.opened = append(d.kinds, kind), append(d.opened, one)
+			d.kinds, d.opened = append(d.kinds, p), append(d.opened, one)
 		}
 		d.ranks = append(d.ranks, i)
 	}
@@ -48,18 +75,20 @@ func (d *Set) Close() {
 // Opened lists the devices, in the order of their first ranks.
 func (d *Set) Opened() []Device { return d.opened }
 
-// OfRanks lists the device of each rank.
+// OfRanks lists the device of each rank; nil: it is in another process.
 func (d *Set) OfRanks() []tensorops.Device {
 	all := make([]tensorops.Device, len(d.ranks))
 	for r, i := range d.ranks {
-		all[r] = d.opened[i]
+		if i != elsewhere {
+			all[r] = d.opened[i]
+		}
 	}
 	return all
 }
 
 // OnGPU is the memory that tensors may take on the GPU; 0: there is none, or it is not known.
 func (d *Set) OnGPU() int64 {
-	if i := slices.Index(d.kinds, CUDA); i >= 0 {
+	if i := slices.IndexFunc(d.kinds, func(p place) bool { return p.kind == CUDA }); i >= 0 {
 		return FreeBytes(d.opened[i])
 	}
 	return 0
@@ -102,13 +131,39 @@ func (d *Set) Path() string {
 	}
 	var paths []string
 	for i, one := range d.opened {
-		path := one.Path()
-		if !strings.HasPrefix(path, one.Name()) {
-			path = one.Name() + "-" + path
-		}
-		paths = append(paths, fmt.Sprintf("%s (%s)", path, rankList(d.ranks, i)))
+		paths = append(paths, pathOf(one.Name(), one.Path(), d.ranks, i))
 	}
 	return strings.Join(paths, ", ")
+}
+
+// pathOf names the kernels of the ranks at a place.
+func pathOf(kind, path string, ranks []int, place int) string {
+	if !strings.HasPrefix(path, kind) {
+		path = kind + "-" + path
+	}
+	return fmt.Sprintf("%s (%s)", path, rankList(ranks, place))
+}
+
+// PathOf names the kernels of a run whose ranks are in other processes, as Set.Path does of
+// one that has the devices: paths are those of each kind.
+func PathOf(cfg *config.Config, paths map[string]string) string {
+	var kinds []string
+	var ranks []int
+	for r := range cfg.Pipeline.Stages {
+		kind := KindOf(cfg, r)
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+		ranks = append(ranks, slices.Index(kinds, kind))
+	}
+	if len(kinds) == 1 {
+		return paths[kinds[0]]
+	}
+	var all []string
+	for i, kind := range kinds {
+		all = append(all, pathOf(kind, paths[kind], ranks, i))
+	}
+	return strings.Join(all, ", ")
 }
 
 // rankList names the ranks that are at a place, such as "ranks 0, 2-5".

@@ -34,6 +34,24 @@ func (p *Plan) RankFLOPs() []float64 {
 	return work
 }
 
+// CheckGPU refuses ranks whose tensors do not fit a GPU that has so much free; 0: not known.
+func (p *Plan) CheckGPU(ranks []int, freeBytes int64) error {
+	var tensors float64 // bytes
+	for _, r := range ranks {
+		row := p.table.Ranks[r]
+		b, err := p.dryRun(r, row[:min(len(row), p.dryActions(r))])
+		if err != nil {
+			return err
+		}
+		tensors += float64(b)
+	}
+	if freeBytes > 0 && tensors > float64(freeBytes) {
+		return p.cfg.Errorf("model.hidden", "%w: ranks %d need %s of tensors on a GPU that has %s free; use more GPUs, or fewer stages on this one",
+			ErrMemory, ranks, GiB(tensors), GiB(float64(freeBytes)))
+	}
+	return nil
+}
+
 // CheckRanks refuses ranks that do not fit this machine's memory, with the copies that
 // their part of a checkpoint is sent from, which is taken to be as large for every rank.
 func (p *Plan) CheckRanks(ranks []int) error {

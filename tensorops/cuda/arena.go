@@ -7,16 +7,17 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
 )
 
-// source is the driver's memory. It is for the owner's thread.
+// source is the driver's memory. All but Lend is for the owner's thread.
 type source struct {
 	driver *driver.Driver
 	memory *tensorops.Memory
+	pieces pieces // for any thread
 }
 
-func newMemory(d *driver.Driver, limit int64) *tensorops.Memory {
+func newSource(d *driver.Driver, limit int64) *source {
 	s := &source{driver: d}
 	s.memory = tensorops.NewMemory(s, limit)
-	return s.memory
+	return s
 }
 
 // Alloc asks the driver for memory; if it has none, once more without what idle arenas

@@ -36,6 +36,7 @@ type Device struct {
 	modules *modules
 	blas    blas
 	memory  *tensorops.Memory
+	pieces  *pieces
 	host    tensorops.Arena // for collectives
 	owner   *owner
 
@@ -70,13 +71,15 @@ func open(o Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{driver: drv, gpu: gpu, memory: newMemory(drv, o.LimitBytes), host: tensorops.NewHostMemory(0).NewArena("collectives")}
+	from := newSource(drv, o.LimitBytes)
+	d := &Device{driver: drv, gpu: gpu, memory: from.memory, pieces: &from.pieces, host: tensorops.NewHostMemory(0).NewArena("collectives")}
 	if d.target, d.modules, err = o.kernels(drv, gpu); err != nil {
 		return nil, err
 	}
 	if d.blas, err = openBLAS(o, drv); err != nil {
 		return nil, err
 	}
+	d.pieces.begin(d)
 	d.owner, err = newOwner(d.enter, d.leave)
 	return d, err
 }
@@ -112,7 +115,9 @@ func (d *Device) Name() string { return "cuda" }
 
 // Path names what the kernels are compiled for and whose products these are, such as
 // "cuda-sm_90" or "cuda-sm_90-cublaslt-12.9".
-func (d *Device) Path() string { return "cuda-" + d.target + d.blas.suffix() }
+func (d *Device) Path() string { return pathOf(d.target, &d.blas) }
+
+func pathOf(target string, b *blas) string { return "cuda-" + target + b.suffix() }
 
 // HasBLAS reports whether products are cuBLASLt's.
 func (d *Device) HasBLAS() bool { return d.blas.isThere() }
@@ -162,6 +167,7 @@ func (d *Device) Close() {
 		for _, s := range streams {
 			s.Close()
 		}
+		d.pieces.close()
 		d.owner.close()
 	})
 }

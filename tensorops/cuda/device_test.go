@@ -351,7 +351,7 @@ func TestClose(t *testing.T) {
 // done without.
 var functions = map[string]bool{
 	"cuInit": true, "cuDriverGetVersion": true, "cuDeviceGetCount": true, "cuDeviceGet": true, "cuDeviceGetName": true,
-	"cuDeviceTotalMem_v2": true, "cuDeviceGetAttribute": true, "cuDevicePrimaryCtxRetain": true, "cuDevicePrimaryCtxRelease_v2": false,
+	"cuDeviceTotalMem_v2": true, "cuDeviceGetUuid": true, "cuDeviceGetAttribute": true, "cuDevicePrimaryCtxRetain": true, "cuDevicePrimaryCtxRelease_v2": false,
 	"cuCtxSetCurrent": true, "cuMemGetInfo_v2": true, "cuMemAlloc_v2": true, "cuMemFree_v2": false, "cuMemHostAlloc": true, "cuMemFreeHost": false,
 	"cuMemcpyHtoDAsync_v2": true, "cuMemcpyDtoHAsync_v2": true, "cuMemsetD32Async": true, "cuStreamCreate": true,
 	"cuStreamDestroy_v2": false, "cuStreamSynchronize": true, "cuEventCreate": true, "cuEventDestroy_v2": false,

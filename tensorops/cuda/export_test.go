@@ -4,3 +4,6 @@ package cuda
 
 // StandIn builds the library that stands in for a GPU.
 var StandIn = build
+
+// RaceDetector says that tests run under it.
+const RaceDetector = raceDetector

@@ -12,6 +12,10 @@ const LimitStagingBytes = 32 << 20
 // done sooner than two streams have met.
 const minAside = 1 << 20
 
+// LimitPieces bounds the page-locked memory that tensors pass through on their way to other
+// processes, and as much on their way from them: pieces of tensorops.PieceBytes.
+const LimitPieces = 16
+
 // LimitLeaving bounds the copies to the host that kernels may run beside before they wait.
 const LimitLeaving = 64
 

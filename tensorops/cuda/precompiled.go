@@ -11,21 +11,12 @@ import (
 // kernels makes the modules for a device, and says what they were compiled for: by NVRTC,
 // or ahead where there is none.
 func (o Options) kernels(d *driver.Driver, gpu *driver.Device) (target string, m *modules, err error) {
-	if o.NVRTC == NoNVRTC {
-		return precompiled(d, gpu)
-	}
-	major, _ := d.Version()
-	compiler, err := driver.OpenCompiler(o.libraries(), major)
-	if o.NVRTC == "" && errors.Is(err, ErrUnavailable) {
-		target, m, instead := precompiled(d, gpu)
-		if instead != nil {
-			err = fmt.Errorf("%w: %w", instead, err)
-			return "", nil, err
-		}
-		return target, m, nil
-	}
+	compiler, without, err := o.compiler(d)
 	if err != nil {
 		return "", nil, err
+	}
+	if compiler == nil {
+		return precompiled(d, gpu, without)
 	}
 	if target, err = compiler.Target(gpu); err != nil {
 		return "", nil, err
@@ -38,11 +29,28 @@ func (o Options) kernels(d *driver.Driver, gpu *driver.Device) (target string, m
 	return target, m, err
 }
 
+// compiler opens NVRTC. Where the kernels are to be those that come with the build it is nil,
+// and without says why it is not there, if it was looked for.
+func (o Options) compiler(d *driver.Driver) (c *driver.Compiler, without, err error) {
+	if o.NVRTC == NoNVRTC {
+		return nil, nil, nil
+	}
+	major, _ := d.Version()
+	c, err = driver.OpenCompiler(o.libraries(), major)
+	if o.NVRTC == "" && errors.Is(err, ErrUnavailable) {
+		return nil, err, nil
+	}
+	return c, nil, err
+}
+
 // precompiled are the kernels as they come with the build, in PTX that the driver
-// translates for its GPU when one is first asked for.
-func precompiled(d *driver.Driver, gpu *driver.Device) (target string, m *modules, err error) {
+// translates for its GPU when one is first asked for. without is why there is no NVRTC.
+func precompiled(d *driver.Driver, gpu *driver.Device, without error) (target string, m *modules, err error) {
 	major, minor := d.Version()
 	if err := takesPTX(gpu, major, minor); err != nil {
+		if without != nil {
+			err = fmt.Errorf("%w: %w", err, without)
+		}
 		return "", nil, err
 	}
 	files, err := sources("*.cu")

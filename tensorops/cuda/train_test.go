@@ -190,6 +190,11 @@ func warnedTrain(t *testing.T, sets ...string) (losses []float64, warnings []str
 // trainIn runs a small model in an output folder.
 func trainIn(t *testing.T, out string, sets ...string) (losses []float64, info troupe.Info, warnings []string) {
 	t.Helper()
+	return trainWith(t, troupe.Options{}, out, sets...)
+}
+
+func trainWith(t *testing.T, o troupe.Options, out string, sets ...string) (losses []float64, info troupe.Info, warnings []string) {
+	t.Helper()
 	text := filepath.Join(filepath.Dir(out), "text")
 	if err := os.WriteFile(text, []byte(strings.Repeat("The stages pass their activations on. ", 40)), 0o600); err != nil {
 		t.Fatal(err)
@@ -204,7 +209,7 @@ optimizer = {warmup_steps = 0, clip_norm = 0.5}
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := troupe.Start(t.Context(), cfg, troupe.Options{})
+	run, err := troupe.Start(t.Context(), cfg, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ type Take func(from ID, header []byte, lens []int) (parts [][]byte, done func(er
 type Group struct {
 	node *Node
 	id   ID
-	take Take
+	take TakePlace
 
 	closed atomic.Bool
 	mu     sync.Mutex
@@ -27,6 +27,13 @@ type Group struct {
 
 // Open makes a group known: messages of other groups are thrown away. A group is opened once, before anybody sends to it.
 func (n *Node) Open(group ID, take Take) *Group {
+	return n.open(group, func(from ID, header []byte, lens []int) (Place, func(error), error) {
+		parts, done, err := take(from, header, lens)
+		return Place{Parts: parts}, done, err
+	})
+}
+
+func (n *Node) open(group ID, take TakePlace) *Group {
 	g := &Group{node: n, id: group, take: take}
 	g.idle.L = &g.mu
 	n.mu.Lock()
@@ -72,10 +79,18 @@ func (g *Group) unuse() {
 // called before Send returns, and must not block. What is sent to a peer whose address isn't known yet
 // waits for SetPeer.
 func (g *Group) Send(to ID, header []byte, parts [][]byte, done func(error)) {
+	g.post(to, header, parts, nil, done)
+}
+
+// post sends parts, or pieces if there are any.
+func (g *Group) post(to ID, header []byte, parts [][]byte, pieces Pieces, done func(error)) {
 	if done == nil {
 		done = func(error) {}
 	}
 	total, err := checkMessage(header, parts)
+	if pieces != nil && err == nil {
+		total, err = checkPieces(header, pieces)
+	}
 	if err != nil {
 		done(err)
 		return
@@ -86,7 +101,7 @@ func (g *Group) Send(to ID, header []byte, parts [][]byte, done func(error)) {
 	}
 	o, err := g.node.out(to)
 	if err == nil {
-		err = o.send(g, header, parts, total, done)
+		err = o.send(g, header, parts, pieces, total, done)
 	}
 	if err != nil {
 		done(err)
@@ -105,6 +120,16 @@ func checkMessage(header []byte, parts [][]byte) (total int, err error) {
 		if total += len(part); total > LimitPayloadBytes {
 			return 0, fmt.Errorf("%w: payload of more than %d bytes", ErrTooLarge, int64(LimitPayloadBytes))
 		}
+	}
+	return total, nil
+}
+
+func checkPieces(header []byte, pieces Pieces) (total int, err error) {
+	if n := len(header) + lenBytes; n > limitStripedMeta {
+		return 0, fmt.Errorf("%w: header of %d bytes before a payload in pieces, at most %d", ErrTooLarge, len(header), limitStripedMeta-lenBytes)
+	}
+	if total = pieces.Len(); total > LimitPayloadBytes {
+		return 0, fmt.Errorf("%w: payload of %d bytes, at most %d", ErrTooLarge, total, int64(LimitPayloadBytes))
 	}
 	return total, nil
 }

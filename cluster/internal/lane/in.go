@@ -19,13 +19,13 @@ type inMsg struct {
 	group   *Group // nil: none of this node
 	total   uint64
 	striped bool
-	parts   [][]byte
+	place   Place
 	done    func(error) // nil: there is nobody to tell, or it was called
 	state   []uint8
 	left    int
 
 	taking  bool // take is running
-	readers int  // streams that read into parts
+	readers int  // streams that read into place
 	discard bool // what comes is thrown away
 	cancel  error
 }
@@ -132,11 +132,11 @@ func conclude(m *inMsg, err error, due []outcome) []outcome {
 		return due
 	}
 	due = append(due, outcome{m.done, err, m.group})
-	m.done, m.parts = nil, nil
+	m.done, m.place = nil, Place{}
 	return due
 }
 
-// begin says what to do with a piece: read it into m.parts (reading), or throw it away; m is nil if it has arrived
+// begin says what to do with a piece: read it into m.place (reading), or throw it away; m is nil if it has arrived
 // already. header and lens are what came behind the prefix.
 func (s *inStream) begin(p *prefix, header []byte, lens []int) (m *inMsg, piece int, reading bool, err error) {
 	i := s.in
@@ -216,9 +216,9 @@ func (s *inStream) callTake(m *inMsg, p *prefix, header []byte, lens []int) {
 	}
 	m.taking = true
 	i.mu.Unlock()
-	parts, done, err := g.take(i.peer, header, lens)
+	place, done, err := g.take(i.peer, header, lens)
 	if err == nil {
-		if err = sameLens(parts, lens); err != nil && done != nil {
+		if err = place.check(lens); err != nil && done != nil {
 			done(err)
 		}
 	}
@@ -236,7 +236,7 @@ func (s *inStream) callTake(m *inMsg, p *prefix, header []byte, lens []int) {
 	case err != nil:
 		m.discard = true
 	default:
-		m.group, m.done, m.parts = g, done, parts
+		m.group, m.done, m.place = g, done, place
 		switch {
 		case m.cancel != nil:
 		case i.ended != nil:
@@ -255,6 +255,17 @@ func (s *inStream) callTake(m *inMsg, p *prefix, header []byte, lens []int) {
 		report(due)
 		i.mu.Lock()
 	}
+}
+
+// check makes sure that a place is for parts of those lengths.
+func (p *Place) check(lens []int) error {
+	if p.Pieces == nil {
+		return sameLens(p.Parts, lens)
+	}
+	if len(lens) != 1 || p.Pieces.Len() != lens[0] {
+		return fmt.Errorf("lane: a place for %d bytes in pieces for a message of parts of %d", p.Pieces.Len(), lens)
+	}
+	return nil
 }
 
 func sameLens(parts [][]byte, lens []int) error {
@@ -371,6 +382,13 @@ func (s *inStream) skip(seq uint64) error {
 		i.setArrived(seq)
 		return nil
 	}
+}
+
+// fail throws a message away whose payload can't be written. A stream is among its readers.
+func (i *in) fail(m *inMsg, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	_ = i.cancel(m, err, nil) // which calls done when nobody reads any more
 }
 
 // cancel throws a message away: done is called with err when no stream reads into its memory.

@@ -18,7 +18,8 @@ type inStream struct {
 	index int
 	conn  net.Conn
 
-	broken bool // guarded by in.mu: the stream is being given up
+	broken bool          // guarded by in.mu: the stream is being given up
+	stop   chan struct{} // has room for one: something when it is given up, or interrupted
 
 	// of the goroutine of Accept
 	checksum bool
@@ -97,7 +98,7 @@ func (n *Node) greet(conn net.Conn, admit func(from ID) error) (*inStream, error
 		}
 		return nil, fmt.Errorf("stream %d of %v to %v, session %d: %v", h.stream, h.from, h.to, h.session, answer)
 	}
-	s := &inStream{in: i, index: int(h.stream), conn: conn, checksum: h.flags&flagChecksum != 0}
+	s := &inStream{in: i, index: int(h.stream), conn: conn, stop: make(chan struct{}, 1), checksum: h.flags&flagChecksum != 0}
 	s.r = newFrameReader(conn, s.flushAcks)
 	if h.flags&flagOffer != 0 && !n.config.NoSharedMemory {
 		if s.region, err = mapOffer(h.offer, h.nonce); err == nil {
@@ -182,6 +183,7 @@ func (s *inStream) closeRegion() {
 func (s *inStream) giveUp() {
 	if !s.broken {
 		s.broken = true
+		notify(s.stop)
 		abort(s.conn)
 		s.in.changed.Broadcast()
 	}
@@ -200,6 +202,7 @@ func (s *inStream) live() error {
 
 // interrupt makes the stream see that a message was cancelled. in.mu is held.
 func (s *inStream) interrupt() {
+	notify(s.stop)
 	_ = s.conn.SetReadDeadline(time.Unix(1, 0))
 }
 
@@ -313,13 +316,71 @@ func (s *inStream) ackAgain(seq uint64) {
 	}
 }
 
-// payload reads a piece into the message's memory while reading is set, and throws it away after.
+// payload takes a piece to the message's place while reading is set, and throws it away after.
 func (s *inStream) payload(m *inMsg, pre *prefix, reading *bool) error {
 	s.list = s.list[:0]
+	if *reading && m.place.Pieces != nil {
+		return s.through(m, pre, reading)
+	}
 	if *reading {
-		s.list = gather(s.list, m.parts, int(pre.offset), int(pre.length))
+		s.list = gather(s.list, m.place.Parts, int(pre.offset), int(pre.length))
 		defer func() { clear(s.list) }()
 	}
+	return s.read(m, pre, reading)
+}
+
+// through takes a piece by way of memory on loan. The next one is read by another stream meanwhile, or by the system.
+func (s *inStream) through(m *inMsg, pre *prefix, reading *bool) error {
+	if pre.length > LimitPiece {
+		return fmt.Errorf("%w: %d bytes at once for a place that takes pieces of %d", errFrame, pre.length, LimitPiece)
+	}
+	p, err := s.lend(m)
+	if p == nil {
+		if err == nil && !s.cancelled(m) {
+			return net.ErrClosed // it is being given up
+		}
+		if err != nil {
+			s.in.fail(m, fmt.Errorf("%w: %w", ErrPieces, err))
+		}
+		*reading = false
+		s.letGo(m)
+		return s.read(m, pre, reading)
+	}
+	defer p.Release()
+	s.list = append(s.list, p.Memory()[:pre.length])
+	defer func() { clear(s.list) }()
+	if err := s.read(m, pre, reading); err != nil || !*reading {
+		return err
+	}
+	p.Copy(int(pre.offset), int(pre.length))
+	if err := p.Wait(); err != nil {
+		s.in.fail(m, fmt.Errorf("%w: %w", ErrPieces, err))
+	}
+	return nil
+}
+
+// lend waits for memory: nil when the message was cancelled, or the stream is given up. What is to be acknowledged goes out before.
+func (s *inStream) lend(m *inMsg) (Piece, error) {
+	p, err := m.place.Pieces.Lend(nil)
+	if p != nil || err != nil {
+		return p, err
+	}
+	_ = s.flushAcks() // what is wrong with the connection, the next read says
+	for {
+		if p, err := m.place.Pieces.Lend(s.stop); p != nil || err != nil {
+			return p, err
+		}
+		s.in.mu.Lock()
+		stopped := m.discard || s.live() != nil
+		s.in.mu.Unlock()
+		if stopped {
+			return nil, nil
+		}
+	}
+}
+
+// read reads a piece into the list while reading is set, and throws it away after.
+func (s *inStream) read(m *inMsg, pre *prefix, reading *bool) error {
 	if pre.flags&flagShared != 0 {
 		slot := s.region.slot(int(pre.slot), int(pre.length))
 		for _, b := range s.list {

@@ -44,6 +44,7 @@ type ledger struct {
 	entries []*entry
 	open    int // done functions that weren't called: of Send, and of take
 	wrong   []string
+	loans   ledgerLoans
 }
 
 type entry struct {
@@ -70,12 +71,17 @@ func (l *ledger) fail(format string, args ...any) {
 func (l *ledger) send(g *Group, to ID, parts [][]byte) {
 	l.mu.Lock()
 	e := &entry{sum: sumOf(parts), group: g.id, to: to}
-	header := binary.LittleEndian.AppendUint64(nil, uint64(len(l.entries)))
+	number := len(l.entries)
+	header := binary.LittleEndian.AppendUint64(nil, uint64(number))
 	l.entries = append(l.entries, e)
 	l.open++
 	l.mu.Unlock()
 	list := append([][]byte(nil), parts...)
-	g.Send(to, header, list, func(err error) {
+	send := func(done func(error)) { g.Send(to, header, list, done) }
+	if len(parts) == 1 && number&1 != 0 {
+		send = func(done func(error)) { g.SendPieces(to, header, &far{loans: l.loans.of(true), bytes: parts[0]}, done) }
+	}
+	send(func(err error) {
 		poison(parts)
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -90,10 +96,11 @@ func (l *ledger) send(g *Group, to ID, parts [][]byte) {
 	clear(list)
 }
 
-func (l *ledger) take(_ ID, header []byte, lens []int) ([][]byte, func(error), error) {
+func (l *ledger) take(_ ID, header []byte, lens []int) (Place, func(error), error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.entries[binary.LittleEndian.Uint64(header)]
+	number := binary.LittleEndian.Uint64(header)
+	e := l.entries[number]
 	if e.taken++; e.taken > 1 {
 		l.fail("take was called %d times for a message", e.taken)
 	}
@@ -103,7 +110,11 @@ func (l *ledger) take(_ ID, header []byte, lens []int) ([][]byte, func(error), e
 	}
 	e.parts = parts
 	l.open++
-	return parts, func(err error) {
+	place := Place{Parts: parts}
+	if len(parts) == 1 && number&2 != 0 {
+		place = Place{Pieces: &far{loans: l.loans.of(false), bytes: parts[0]}}
+	}
+	return place, func(err error) {
 		sum := sumOf(parts)
 		poison(parts)
 		l.mu.Lock()
@@ -178,7 +189,7 @@ func exactlyOnce(t *rapid.T, tcp func() (net.Conn, net.Conn), secure bool) {
 	groups := make(map[string]map[ID]*Group)
 	for _, name := range names {
 		n := nodes[name]
-		groups[name] = map[ID]*Group{keep: n.Open(keep, ledger.take), closing: n.Open(closing, ledger.take)}
+		groups[name] = map[ID]*Group{keep: n.OpenPlaces(keep, ledger.take), closing: n.OpenPlaces(closing, ledger.take)}
 		for _, other := range names {
 			n.SetPeer(idOf(other), other)
 		}

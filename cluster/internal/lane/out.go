@@ -12,6 +12,7 @@ type outMsg struct {
 	group  *Group // nil: the message was withdrawn
 	header []byte
 	parts  [][]byte
+	pieces Pieces // nil: the payload is parts
 	total  int
 	done   func(error)
 
@@ -105,7 +106,7 @@ func newOut(n *Node, peer ID, session uint64) *out {
 }
 
 // send queues a message. On an error nothing was queued, and done is not called.
-func (o *out) send(g *Group, header []byte, parts [][]byte, total int, done func(error)) error {
+func (o *out) send(g *Group, header []byte, parts [][]byte, pieces Pieces, total int, done func(error)) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ended != nil {
@@ -119,7 +120,7 @@ func (o *out) send(g *Group, header []byte, parts [][]byte, total int, done func
 		return fmt.Errorf("%w: %d to %v since the oldest that isn't acknowledged", ErrFull, o.next-o.base, o.peer)
 	}
 	m := o.node.pool.get()
-	m.group, m.total, m.done = g, total, done
+	m.group, m.pieces, m.total, m.done = g, pieces, total, done
 	m.header = append(m.header, header...)
 	m.parts = append(m.parts, parts...)
 	m.piece = max(total, 1)
@@ -370,6 +371,7 @@ func (o *out) breakStreams(which func(*outStream) bool) {
 	for _, s := range o.streams {
 		if s != nil && s.conn != nil && !s.broken && which(s) {
 			s.broken = true
+			notify(s.stop)
 			abort(s.conn)
 		}
 	}
@@ -406,12 +408,7 @@ func (o *out) withdraw(g *Group) {
 		if m == nil || m.group != g {
 			continue
 		}
-		due = o.drop(m, ErrClosed, due)
-		skip := o.node.pool.get()
-		skip.seq, skip.piece, skip.inRing = seq, 1, true
-		o.set(seq, skip)
-		o.setPieces(skip, 1)
-		o.enqueue(skip, false)
+		due = o.withdrawOne(m, ErrClosed, due)
 	}
 	if o.ended == nil && o.head != nil {
 		o.wake(1)
@@ -420,13 +417,35 @@ func (o *out) withdraw(g *Group) {
 	report(due)
 }
 
+// withdrawOne ends a message with err, and puts in its place that it never comes.
+func (o *out) withdrawOne(m *outMsg, err error, due []outcome) []outcome {
+	seq := m.seq
+	due = o.drop(m, err, due)
+	skip := o.node.pool.get()
+	skip.seq, skip.piece, skip.inRing = seq, 1, true
+	o.set(seq, skip)
+	o.setPieces(skip, 1)
+	o.enqueue(skip, false)
+	return due
+}
+
+// fail withdraws a message whose payload can't be read. A stream is among its writers, so that it is still the same.
+func (o *out) fail(m *outMsg, err error, due []outcome) []outcome {
+	if m.finished || o.ended != nil {
+		return due
+	}
+	due = o.withdrawOne(m, err, due)
+	o.wake(1)
+	return due
+}
+
 // interrupt breaks the streams that are writing messages of a group that is closed.
 func (o *out) interrupt(g *Group) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.breakStreams(func(s *outStream) bool {
-		for _, p := range s.batch {
-			if p.m.group == g {
+		for i := range s.batch {
+			if s.batch[i].m.group == g {
 				return true
 			}
 		}

@@ -21,8 +21,9 @@ type outStream struct {
 	conn   net.Conn // nil while there is none
 	broken bool     // conn is being given up
 	batch  []outPiece
-	ready  bool // the handshake is over
-	shared bool // payload may go through shared memory
+	ready  bool          // the handshake is over
+	stop   chan struct{} // has room for one: something when the connection is being given up
+	shared bool          // payload may go through shared memory
 
 	// of the goroutine of run
 	w        *batchWriter
@@ -39,10 +40,20 @@ type outPiece struct {
 	piece int
 	skip  bool
 	seq   uint64
+	lost  bool // its message is given up
+	lent  lent // through which its payload goes; of the stream's goroutine
 }
 
 func newOutStream(o *out, index int) *outStream {
-	return &outStream{out: o, index: index, checksum: o.node.config.Checksum}
+	return &outStream{out: o, index: index, checksum: o.node.config.Checksum, stop: make(chan struct{}, 1)}
+}
+
+// notify puts something into a channel that has room for one.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 // run dials for as long as there is something to send, and writes it.
@@ -200,7 +211,7 @@ func (s *outStream) writeBatch() error {
 		if m == nil {
 			break
 		}
-		s.batch = append(s.batch, outPiece{m, piece, m.group == nil, m.seq})
+		s.batch = append(s.batch, outPiece{m: m, piece: piece, skip: m.group == nil, seq: m.seq})
 		taken += min(m.piece, m.total) + len(m.header)
 	}
 	if len(s.batch) == 0 {
@@ -209,35 +220,146 @@ func (s *outStream) writeBatch() error {
 	o.mu.Unlock()
 	var err error
 	s.meta = s.meta[:0]
-	for _, p := range s.batch {
+	for i := 0; i < len(s.batch) && err == nil; {
 		// What m says doesn't change while this stream is among its writers.
-		if err = s.frame(p); err != nil {
-			break
+		p := &s.batch[i]
+		if i++; p.m.pieces == nil || p.skip {
+			err = s.frame(p)
+			continue
+		}
+		if err = s.through(i - 1); err == nil {
+			i = 0 // those up to it are written
 		}
 	}
 	if err == nil {
 		err = s.w.flush()
 	}
+	for i := range s.batch {
+		s.batch[i].lent.end()
+	}
 	o.mu.Lock()
-	for _, p := range s.batch {
-		s.due = o.release(p.m, s.due)
+	for i := range s.batch {
+		s.due = o.release(s.batch[i].m, s.due)
 	}
 	clear(s.batch)
 	s.batch = s.batch[:0]
 	return err
 }
 
+// through writes the piece at a place of the batch, whose payload is copied to memory on loan first, and lets go of it and of
+// those before it. The copy of the next piece begins before this one is written.
+func (s *outStream) through(at int) error {
+	o := s.out
+	if err := s.lend(&s.batch[at], nil); err != nil {
+		return err
+	}
+	if p := &s.batch[at]; p.lent.Piece == nil && !p.lost {
+		if err := s.w.flush(); err != nil { // what was added need not wait
+			return err
+		}
+		if err := s.lend(p, s.stop); err != nil {
+			return err
+		}
+	}
+	if at+1 == len(s.batch) {
+		o.mu.Lock()
+		if !s.broken && o.ended == nil {
+			if m, piece := o.pick(s.index); m != nil {
+				s.batch = append(s.batch, outPiece{m: m, piece: piece, skip: m.group == nil, seq: m.seq})
+			}
+		}
+		o.mu.Unlock()
+	}
+	if at+1 < len(s.batch) {
+		if err := s.lend(&s.batch[at+1], nil); err != nil {
+			return err
+		}
+	}
+	p := &s.batch[at]
+	var err error
+	if p.lent.Piece != nil { // else its message is over
+		err = p.lent.Wait()
+		p.lent.copying = false
+		if err != nil {
+			s.lose(p, err)
+		} else if err = s.frame(p); err == nil {
+			err = s.w.flush()
+		}
+		p.lent.end()
+		if err != nil && !p.lost {
+			return err
+		}
+	}
+	if err := s.w.flush(); err != nil {
+		return err
+	}
+	s.meta = s.meta[:0]
+	o.mu.Lock()
+	for i := range s.batch[:at+1] {
+		s.due = o.release(s.batch[i].m, s.due)
+	}
+	n := copy(s.batch, s.batch[at+1:])
+	clear(s.batch[n:])
+	s.batch = s.batch[:n]
+	due := s.due
+	o.mu.Unlock()
+	report(due)
+	s.due = due[:0]
+	return nil
+}
+
+// lend begins to copy a piece's payload to memory on loan, if it isn't there and there is memory. Without a cancel it doesn't wait.
+func (s *outStream) lend(p *outPiece, cancel <-chan struct{}) error {
+	if p.lent.Piece != nil || p.m.pieces == nil || p.skip {
+		return nil
+	}
+	for {
+		piece, err := p.m.pieces.Lend(cancel)
+		if err != nil {
+			s.lose(p, err)
+			return nil
+		}
+		if piece != nil {
+			offset := p.piece * p.m.piece
+			piece.Copy(offset, min(p.m.piece, p.m.total-offset))
+			p.lent = lent{piece, true}
+			return nil
+		}
+		if cancel == nil {
+			return nil
+		}
+		s.out.mu.Lock()
+		stopped := s.broken || s.out.ended != nil
+		s.out.mu.Unlock()
+		if stopped {
+			return net.ErrClosed
+		}
+	}
+}
+
+// lose gives a message up whose payload can't be copied.
+func (s *outStream) lose(p *outPiece, err error) {
+	p.lost = true
+	o := s.out
+	o.mu.Lock()
+	s.due = o.fail(p.m, fmt.Errorf("%w: %w", ErrPieces, err), s.due)
+	o.mu.Unlock()
+}
+
 // frame adds a piece to what is written, and writes some of it when it is much.
-func (s *outStream) frame(p outPiece) error {
+func (s *outStream) frame(p *outPiece) error {
 	m := p.m
 	if p.skip {
-		s.frameMeta(&prefix{kind: kindSkip, seq: p.seq}, nil, nil)
+		s.frameMeta(&prefix{kind: kindSkip, seq: p.seq}, &outMsg{})
 		return nil
 	}
 	offset := p.piece * m.piece
 	n := min(m.piece, m.total-offset)
 	pre := prefix{kind: kindData, seq: p.seq, group: m.group.id, total: uint64(m.total), offset: uint64(offset), length: uint64(n),
 		headerBytes: uint32(len(m.header)), parts: uint32(len(m.parts))}
+	if m.pieces != nil {
+		pre.parts = 1
+	}
 	if m.total > m.piece {
 		pre.flags |= flagStriped
 	}
@@ -245,15 +367,15 @@ func (s *outStream) frame(p outPiece) error {
 		if slot, ok := s.region.take(); ok {
 			pre.flags |= flagShared
 			pre.slot = uint32(slot)
-			s.list = gather(s.list[:0], m.parts, offset, n)
+			s.payload(p, offset, n)
 			s.region.fill(slot, s.list)
 			clear(s.list)
-			s.frameMeta(&pre, m.header, m.parts)
+			s.frameMeta(&pre, m)
 			return s.w.flush() // at once: the receiver copies it out while the next one is copied in
 		}
 	}
-	s.frameMeta(&pre, m.header, m.parts)
-	s.list = gather(s.list[:0], m.parts, offset, n)
+	s.frameMeta(&pre, m)
+	s.payload(p, offset, n)
 	defer func() { clear(s.list) }()
 	if !s.checksum {
 		for _, b := range s.list {
@@ -280,15 +402,28 @@ func (s *outStream) frame(p outPiece) error {
 	return nil
 }
 
+// payload lists the n bytes from offset on of a piece's message.
+func (s *outStream) payload(p *outPiece, offset, n int) {
+	s.list = s.list[:0]
+	if p.m.pieces == nil {
+		s.list = gather(s.list, p.m.parts, offset, n)
+	} else if n > 0 {
+		s.list = append(s.list, p.lent.Memory()[:n])
+	}
+}
+
 // frameMeta adds prefix, header and lengths. They lie in s.meta, which may move as it grows: what was added
 // before stays where it was.
-func (s *outStream) frameMeta(pre *prefix, header []byte, parts [][]byte) {
-	s.meta = slices.Grow(s.meta, prefixBytes+len(header)+lenBytes*len(parts)+sumBytes)
+func (s *outStream) frameMeta(pre *prefix, m *outMsg) {
+	s.meta = slices.Grow(s.meta, prefixBytes+len(m.header)+lenBytes*int(pre.parts)+sumBytes)
 	start := len(s.meta)
 	s.meta = pre.append(s.meta)
-	s.meta = append(s.meta, header...)
-	for _, part := range parts {
+	s.meta = append(s.meta, m.header...)
+	for _, part := range m.parts {
 		s.meta = binary.LittleEndian.AppendUint64(s.meta, uint64(len(part)))
+	}
+	if m.pieces != nil {
+		s.meta = binary.LittleEndian.AppendUint64(s.meta, uint64(m.total))
 	}
 	if s.checksum {
 		sealFrame(s.meta[start:])
@@ -303,6 +438,7 @@ func (s *outStream) readAcks(conn net.Conn, ended chan<- error) {
 	o.mu.Lock()
 	if s.conn == conn {
 		s.broken = true
+		notify(s.stop)
 	}
 	o.work.Broadcast()
 	o.mu.Unlock()

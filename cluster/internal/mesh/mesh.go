@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/link"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
 	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // LaneProtocol is the name of the lane's streams.
@@ -210,8 +211,8 @@ func (m *Mesh) Control(to ID, c *wire.Control) error {
 func (m *Mesh) Attach(c *actors.Codec) {
 	a := &attempt{codec: c}
 	supervisor := actors.SupervisorID(c.Attempt())
-	a.group = m.lane.Open(lane.ID(c.Attempt()), func(_ lane.ID, header []byte, lens []int) ([][]byte, func(error), error) {
-		return m.take(a, supervisor, header, lens)
+	a.group = m.lane.OpenPlaces(lane.ID(c.Attempt()), func(from lane.ID, header []byte, lens []int) (lane.Place, func(error), error) {
+		return m.take(ID(from), a, supervisor, header, lens)
 	})
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -230,23 +231,44 @@ func (m *Mesh) Detach(id uuid.UUID) {
 }
 
 // take finds the memory for what comes over the lane.
-func (m *Mesh) take(a *attempt, supervisor string, header []byte, lens []int) ([][]byte, func(error), error) {
+func (m *Mesh) take(from ID, a *attempt, supervisor string, header []byte, lens []int) (place lane.Place, done func(error), err error) {
 	var e wire.Envelope
 	if err := proto.Unmarshal(header, &e); err != nil {
-		return nil, nil, err
+		return place, nil, err
 	}
 	if !below(e.GetTarget(), supervisor) {
-		return nil, nil, fmt.Errorf("%.100q is no actor of the attempt", e.GetTarget())
+		return place, nil, fmt.Errorf("%.100q is no actor of the attempt", e.GetTarget())
 	}
-	parts, message, release, err := a.codec.Take(e.GetMessage(), lens)
+	taken, err := a.codec.Take(e.GetMessage(), lens)
 	if err != nil {
-		return nil, nil, err
+		return place, nil, err
 	}
-	return parts, func(err error) {
-		if err != nil || !m.pass(e.GetTarget(), message) {
-			release()
+	if place.Parts = taken.Parts; taken.Pieces != nil {
+		place.Pieces = pieces{taken.Pieces}
+	}
+	return place, func(err error) {
+		if err != nil || !m.pass(e.GetTarget(), taken.Message) {
+			taken.Release()
+		}
+		if errors.Is(err, lane.ErrPieces) {
+			m.cfg.Broken(from, err)
 		}
 	}, nil
+}
+
+// pieces is a tensor on a device, for the lane.
+type pieces struct{ *tensorops.Pieces }
+
+// A piece's memory is as long as the lane's pieces at least.
+const _ = uint(tensorops.PieceBytes - lane.LimitPiece)
+
+// Lend is lane.Pieces'.
+func (p pieces) Lend(cancel <-chan struct{}) (lane.Piece, error) {
+	piece, err := p.Pieces.Lend(cancel)
+	if piece == nil {
+		return nil, err
+	}
+	return piece, nil
 }
 
 // deliver hands on what came over the link.
@@ -347,12 +369,17 @@ func (m *Mesh) send(pid *actor.PID, message any) error {
 		p.Release()
 		return err
 	}
-	a.group.Send(lane.ID(to), header, p.Parts, func(err error) {
+	done := func(err error) {
 		p.Release()
-		if errors.Is(err, lane.ErrFull) || errors.Is(err, lane.ErrTooLarge) {
+		if errors.Is(err, lane.ErrFull) || errors.Is(err, lane.ErrTooLarge) || errors.Is(err, lane.ErrPieces) {
 			m.cfg.Broken(to, err)
 		}
-	})
+	}
+	if p.Pieces != nil {
+		a.group.SendPieces(lane.ID(to), header, pieces{p.Pieces}, done)
+	} else {
+		a.group.Send(lane.ID(to), header, p.Parts, done)
+	}
 	return nil
 }
 

@@ -36,7 +36,7 @@ func Describe(l Libraries) Description {
 		is.Driver = &Found{Path: d.Path(), Product: "CUDA"}
 		is.Driver.Major, is.Driver.Minor = d.Version()
 		newest = is.Driver.Major
-		if is.Devices, err = d.all(); err != nil {
+		if is.Devices, err = d.All(); err != nil {
 			is.Lacks = append(is.Lacks, err)
 		}
 	}
@@ -65,8 +65,8 @@ func (is *Description) findBLAS(l Libraries, driverMajor int) {
 	}
 }
 
-// all looks at every GPU.
-func (d *Driver) all() ([]*Device, error) {
+// All looks at every GPU.
+func (d *Driver) All() ([]*Device, error) {
 	n, err := d.Devices()
 	if err != nil {
 		return nil, err

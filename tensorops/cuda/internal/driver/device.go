@@ -13,6 +13,7 @@ type Device struct {
 	Major, Minor int   // compute capability
 	Processors   int   // streaming multiprocessors
 	Bytes        int64 // of memory
+	UUID         [16]byte
 
 	handle uintptr
 }
@@ -59,6 +60,9 @@ func (d *Driver) Device(ordinal int) (*Device, error) {
 		return nil, err
 	}
 	g.Bytes = int64(bytes)
+	if err := d.do(cuDeviceGetUUID, uintptr(unsafe.Pointer(&g.UUID)), g.handle); err != nil {
+		return nil, err
+	}
 	for attribute, to := range map[uintptr]*int{attributeProcessors: &g.Processors, attributeMajor: &g.Major, attributeMinor: &g.Minor} {
 		var value int32
 		if err := d.do(cuDeviceGetAttribute, uintptr(unsafe.Pointer(&value)), attribute, g.handle); err != nil {

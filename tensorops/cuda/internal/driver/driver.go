@@ -15,6 +15,7 @@ const (
 	cuDeviceGet
 	cuDeviceGetName
 	cuDeviceTotalMem
+	cuDeviceGetUUID
 	cuDeviceGetAttribute
 	cuDevicePrimaryCtxRetain
 	cuDevicePrimaryCtxRelease
@@ -58,6 +59,7 @@ var names = []string{
 	cuDeviceGet:                 "cuDeviceGet",
 	cuDeviceGetName:             "cuDeviceGetName",
 	cuDeviceTotalMem:            "cuDeviceTotalMem_v2",
+	cuDeviceGetUUID:             "cuDeviceGetUuid",
 	cuDeviceGetAttribute:        "cuDeviceGetAttribute",
 	cuDevicePrimaryCtxRetain:    "cuDevicePrimaryCtxRetain",
 	cuDevicePrimaryCtxRelease:   "cuDevicePrimaryCtxRelease_v2",

@@ -1,0 +1,222 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/placement"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/tensorops/cuda"
+)
+
+// OfferedDevice is a device of a worker's beside the CPU.
+type OfferedDevice struct {
+	Kind        string `json:"kind"`
+	ID          string `json:"id"` // the same in every process that sees it
+	Name        string `json:"name"`
+	MemoryBytes int64  `json:"memory_bytes"`
+	Kernels     string `json:"kernels"`
+}
+
+// limitDevices bounds the devices that are taken note of in an offer.
+const limitDevices = 64
+
+// offeredDevices are the GPUs of this machine that can be opened. What is wrong with others
+// is said by `engine doctor`.
+func (w *worker) offeredDevices() []*wire.OfferedDevice {
+	found, err := cuda.Find(device.CUDAOptions())
+	if err != nil && !errors.Is(err, cuda.ErrUnavailable) {
+		w.log.Warn("no GPU is offered", "err", err)
+	}
+	var all []*wire.OfferedDevice
+	for _, g := range found[:min(len(found), limitDevices)] {
+		all = append(all, &wire.OfferedDevice{Kind: device.CUDA, Ordinal: int32(g.Ordinal), Id: g.ID[:], Name: g.Name, MemoryBytes: g.MemoryBytes, Kernels: g.Path}) //nolint:gosec // a number of devices
+	}
+	return all
+}
+
+// unpackDevices takes what a worker says it has.
+func unpackDevices(all []*wire.OfferedDevice) []OfferedDevice {
+	var devices []OfferedDevice
+	for _, d := range all[:min(len(all), limitDevices)] {
+		devices = append(devices, OfferedDevice{d.GetKind(), hex.EncodeToString(d.GetId()), d.GetName(), d.GetMemoryBytes(), d.GetKernels()})
+	}
+	return devices
+}
+
+// gpus are the GPUs of an offer that have the kernels of its first: the others would give
+// other bits.
+func gpus(o *wire.Offer) []*wire.OfferedDevice {
+	var all []*wire.OfferedDevice
+	for _, d := range o.GetDevices()[:min(len(o.GetDevices()), limitDevices)] {
+		if d.GetKind() == device.CUDA && (len(all) == 0 || d.GetKernels() == all[0].GetKernels()) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// kindsOf are the kinds of devices that a configuration's ranks ask for.
+func kindsOf(cfg *config.Config) (cpu, gpu bool) {
+	for r := range cfg.Pipeline.Stages {
+		if device.KindOf(cfg, r) == device.CUDA {
+			gpu = true
+		} else {
+			cpu = true
+		}
+	}
+	return cpu, gpu
+}
+
+// withGPUs are the workers that have one.
+func withGPUs(all []*workerState) []*workerState {
+	var some []*workerState
+	for _, w := range all {
+		if len(gpus(w.Offer)) > 0 {
+			some = append(some, w)
+		}
+	}
+	return some
+}
+
+// sameKernels refuses workers whose kernels give different bits. They are not empty.
+func sameKernels(cfg *config.Config, chosen []*workerState) error {
+	cpu, gpu := kindsOf(cfg)
+	first := chosen[0]
+	for _, w := range chosen[1:] {
+		if was, is := first.Offer.GetKernels(), w.Offer.GetKernels(); cpu && was != is && cfg.Device.Kernels == "auto" {
+			return cfg.Errorf("device.kernels", "worker %s has %s kernels and %s has %s: bits would depend on the placement; name one that both have", first.Name, was, w.Name, is)
+		}
+		if !gpu {
+			continue
+		}
+		if was, is := gpus(first.Offer)[0].GetKernels(), gpus(w.Offer)[0].GetKernels(); was != is {
+			return cfg.Errorf("device.kind", "worker %s has a GPU with %s kernels and %s one with %s: bits would depend on the placement; name workers of one kind in cluster.place", first.Name, was, w.Name, is)
+		}
+	}
+	return nil
+}
+
+// kernelsOf is the path of the kernels of each kind.
+func kernelsOf(cfg *config.Config, o *wire.Offer) map[string]string {
+	paths := map[string]string{device.CPU: o.GetKernels()}
+	if g := gpus(o); len(g) > 0 {
+		paths[device.CUDA] = device.WithTF32(g[0].GetKernels(), cfg.Device.TF32)
+	}
+	return paths
+}
+
+// slot is a GPU of a share.
+type slot struct {
+	share  *share
+	device *wire.OfferedDevice
+}
+
+// slots are GPUs for a run's ranks, those of a share next to each other: one for each share,
+// then more as long as there are ranks for them. Of GPUs that several workers of a host
+// offer, it takes those that fewer have.
+func (a *attempt) slots(ranks int) []slot {
+	taken := make(map[string]int) // by a GPU's id
+	of := make([][]slot, len(a.shares))
+	for left := ranks; left > 0; {
+		before := left
+		for i, s := range a.shares {
+			var best *wire.OfferedDevice
+			for _, d := range gpus(s.Offer) {
+				has := func(x slot) bool { return bytes.Equal(x.device.GetId(), d.GetId()) }
+				if !containsSlot(of[i], has) && (best == nil || taken[string(d.GetId())] < taken[string(best.GetId())]) {
+					best = d
+				}
+			}
+			// A second one of a worker's only if nobody else has it.
+			if best == nil || left == 0 || len(of[i]) > 0 && taken[string(best.GetId())] > 0 {
+				continue
+			}
+			of[i] = append(of[i], slot{s, best})
+			taken[string(best.GetId())]++
+			left--
+		}
+		if left == before {
+			break
+		}
+	}
+	var all []slot
+	for _, some := range of {
+		all = append(all, some...)
+	}
+	return all
+}
+
+func containsSlot(all []slot, is func(slot) bool) bool {
+	for _, s := range all {
+		if is(s) {
+			return true
+		}
+	}
+	return false
+}
+
+// divideGPUs gives the workers their ranks by the memory of their GPUs.
+func (a *attempt) divideGPUs(as placement.Assignment) error {
+	need, err := as.Plan.MemoryBytes()
+	if err != nil {
+		return err
+	}
+	all := a.slots(len(need))
+	shared := make(map[string]int64)
+	for _, s := range all {
+		shared[string(s.device.GetId())]++
+	}
+	var room []capacity
+	for _, s := range all {
+		name := fmt.Sprintf("%s, GPU %d", s.share.Name, s.device.GetOrdinal())
+		room = append(room, capacity{name, s.device.GetMemoryBytes() / shared[string(s.device.GetId())], 1})
+	}
+	parts, err := split(need, as.Plan.RankFLOPs(), room)
+	if err != nil {
+		return err
+	}
+	for i, s := range all {
+		s.share.ranks = append(s.share.ranks, parts[i]...)
+		for range parts[i] {
+			s.share.devices = append(s.share.devices, s.device)
+		}
+	}
+	return nil
+}
+
+// onGPUs says on which GPU each of a share's ranks is, where that is not said yet: in turn.
+func (s *share) onGPUs() {
+	g := gpus(s.Offer)
+	for len(s.devices) < len(s.ranks) && len(g) > 0 {
+		s.devices = append(s.devices, g[len(s.devices)*len(g)/len(s.ranks)])
+	}
+}
+
+// of names the device of a share's rank, and tells its memory and what the rank takes there.
+func (s *share) of(cfg *config.Config, rank int, hostBytes, tensorBytes []int64) (name string, needs, has int64) {
+	for i, r := range s.ranks {
+		if r == rank && device.KindOf(cfg, rank) == device.CUDA && i < len(s.devices) {
+			return s.devices[i].GetName(), tensorBytes[rank], s.devices[i].GetMemoryBytes()
+		}
+	}
+	return "", hostBytes[rank], s.Offer.GetMemoryBytes()
+}
+
+// deviceNames lists the kinds of devices that a configuration's ranks compute on.
+func deviceNames(cfg *config.Config) string {
+	var names []string
+	cpu, gpu := kindsOf(cfg)
+	if gpu {
+		names = append(names, device.CUDA)
+	}
+	if cpu {
+		names = append(names, device.CPU)
+	}
+	return strings.Join(names, ", ")
+}
