@@ -300,7 +300,7 @@ func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placemen
 		return placement.Ranks{}, err
 	}
 	r := placement.Ranks{Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Config.Pipeline.Stages),
-		Attach: a.c.mesh.Attach, Detach: func() { a.c.mesh.Detach(a.id) }}
+		Attach: a.c.mesh.Attach, Detach: func() { a.c.mesh.Detach(a.id) }, Clock: a.clock}
 	peers := make([]*wire.Peer, len(r.Hosts))
 	for _, s := range a.shares {
 		for _, rank := range s.ranks {
@@ -397,6 +397,17 @@ func (a *attempt) seesFolder(p *folderProbe, got answer) bool {
 	}
 	a.c.log.Info("a worker sees the run's folder; it writes what it saves there itself", "run", a.run, "worker", a.name(got.from))
 	return true
+}
+
+// clock is how the clock of a rank's worker stands to this process's, by its latest beats.
+func (a *attempt) clock(rank int) actors.Clock {
+	for _, s := range a.shares {
+		if slices.Contains(s.ranks, rank) {
+			m := a.c.beats.Member(s.ID)
+			return actors.Clock{Process: s.Name, Ahead: m.Offset, Within: (m.RoundTrip + 1) / 2}
+		}
+	}
+	return actors.Clock{}
 }
 
 func (a *attempt) name(worker uuid.UUID) string {

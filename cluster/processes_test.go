@@ -59,11 +59,12 @@ type settings struct {
 	Silence  time.Duration
 	Lease    time.Duration
 	Threads  int
-	Own      []string  // schedules that its program registers
-	View     [2]string // of a worker: paths that begin with the first lie elsewhere, in the second
-	SlowStep int       // of a worker: it stops in the midst of writing its part of this checkpoint
-	Go       string    // until this file is there
-	Denied   bool      // a worker may not write to checkpoints
+	Own      []string      // schedules that its program registers
+	View     [2]string     // of a worker: paths that begin with the first lie elsewhere, in the second
+	SlowStep int           // of a worker: it stops in the midst of writing its part of this checkpoint
+	Go       string        // until this file is there
+	Denied   bool          // a worker may not write to checkpoints
+	Ahead    time.Duration // that a worker's clock is wrong by
 }
 
 // readSettings also registers what they say.
@@ -349,6 +350,7 @@ func playWorker() error {
 	}
 	cfg := cluster.WorkerConfig{Join: s.Join, Name: s.Name, Listen: s.Listen, CertFile: s.CertFile, Threads: s.Threads,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	cfg.SetAhead(s.Ahead)
 	if line = strings.TrimSpace(line); line != "" {
 		if cfg.Token, err = cluster.ParseToken(line); err != nil {
 			return err

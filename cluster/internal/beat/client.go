@@ -23,6 +23,7 @@ type ClientConfig struct {
 	// after each broken stream.
 	Welcomed func(*wire.Welcome)
 	Status   func() []*wire.StatusReply
+	Now      func() time.Time // this process's clock; nil: time.Now. A test makes it wrong
 	Logger   *slog.Logger
 }
 
@@ -35,7 +36,12 @@ type Client struct {
 }
 
 // NewClient makes one. Run does its work.
-func NewClient(cfg ClientConfig) *Client { return &Client{cfg: cfg} }
+func NewClient(cfg ClientConfig) *Client {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Client{cfg: cfg}
+}
 
 // Quiet is for how long nothing was heard of the coordinator.
 func (c *Client) Quiet() time.Duration { return time.Since(time.Unix(0, c.heard.Load())) }
@@ -111,7 +117,7 @@ func (c *Client) once(ctx context.Context) (welcome bool, err error) {
 	c.heard.Store(time.Now().UnixNano())
 	c.quick.Store(int64(silence / hangUpPart))
 	c.cfg.Welcomed(&w)
-	return true, c.follow(ctx, newStream(conn, &c.clock), silence)
+	return true, c.follow(ctx, newStream(conn, &c.clock, c.cfg.Now), silence)
 }
 
 // follow beats until the stream or ctx ends. Where nothing comes for a part of the silence
