@@ -57,6 +57,15 @@ type Config struct {
 	// System, if there is one, is the caller's own: it must have no address yet.
 	System *actor.ActorSystem
 	Logger *slog.Logger // nil: nobody is told
+
+	atPoint func(string) // a test's, called at the points of a run's beginning; nil: nobody's
+}
+
+// at is called at a point of a run's beginning.
+func (c *Config) at(point string) {
+	if c.atPoint != nil {
+		c.atPoint(point)
+	}
 }
 
 // Coordinator is the process that has a cluster's authority, its members and its runs.

@@ -18,6 +18,14 @@ func SetWriteOwn(write func(ctx context.Context, fsys checkpoint.FS, out string,
 // SetAhead makes the worker's clock show another time than its system's does.
 func (c *WorkerConfig) SetAhead(by time.Duration) { c.ahead = by }
 
+// SetAtPoint has f called at the points of a run's beginning.
+func (c *Config) SetAtPoint(f func(point string)) { c.atPoint = f }
+
+// The points.
+const (
+	PointSubmitted, PointPlaced, PointStarted, PointBegun = pointSubmitted, pointPlaced, pointStarted, pointBegun
+)
+
 // LowerGeneration makes the coordinator number its attempts from below what it would.
 func (c *Coordinator) LowerGeneration(by uint64) {
 	c.mu.Lock()

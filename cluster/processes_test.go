@@ -64,6 +64,7 @@ type settings struct {
 	SlowStep int           // of a worker: it stops in the midst of writing its part of this checkpoint
 	Go       string        // until this file is there
 	Denied   bool          // a worker may not write to checkpoints
+	DieAt    string        // the point of a run's beginning at which the coordinator dies
 	Ahead    time.Duration // that a worker's clock is wrong by
 }
 
@@ -182,7 +183,13 @@ func playCoordinator() error {
 		return err
 	}
 	p := &conductor{teller: newTeller()}
-	p.c, err = cluster.NewCoordinator(cluster.Config{Listen: s.Listen, Dir: s.Dir, Silence: s.Silence, Lease: s.Lease, Logger: slog.New(logHandler{teller: p.teller})})
+	cfg := cluster.Config{Listen: s.Listen, Dir: s.Dir, Silence: s.Silence, Lease: s.Lease, Logger: slog.New(logHandler{teller: p.teller})}
+	cfg.SetAtPoint(func(point string) {
+		if point == s.DieAt {
+			os.Exit(1) // nothing is closed, deferred or synced
+		}
+	})
+	p.c, err = cluster.NewCoordinator(cfg)
 	if err != nil {
 		return err
 	}
