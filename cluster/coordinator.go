@@ -435,11 +435,15 @@ func (c *Coordinator) status(m beat.Member, s *wire.StatusReply) {
 		a = w.attempt
 	}
 	c.mu.Unlock()
+	quiet := c.mesh.Unreachable(c.cfg.Silence)[m.ID]
 	if a != nil {
 		a.observe(m, s)
 		a.unreachable(m, s.GetUnreachable())
+		if quiet == 0 && len(s.GetUnreachable()) == 0 {
+			a.well(m.Name)
+		}
 	}
-	switch quiet := c.mesh.Unreachable(c.cfg.Silence)[m.ID]; {
+	switch {
 	case quiet == 0:
 	case quiet < unreachableSilences*c.cfg.Silence:
 		if a != nil {

@@ -235,7 +235,7 @@ type attempt struct {
 	actors *actors.Run
 	err    error // the first worker that was lost
 	gone   chan struct{}
-	told   map[string]bool // workers of which was said that they can't reach something
+	told   map[string]bool // workers of which was said that they can't reach something, or can't be
 }
 
 // share is a worker's part of an attempt.
@@ -545,7 +545,18 @@ func (a *attempt) unreachable(m beat.Member, far []*wire.Unreachable) {
 	}
 }
 
-// stalled says, once for a worker, that the run waits because something can't be reached.
+// well notes that a worker reaches all, and is reached.
+func (a *attempt) well(worker string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.told, worker)
+}
+
+// stalled says that the run waits because something can't be reached: once for a worker, until
+// it is well again.
+//
+// It comes with the first beat behind the silence, and so within beat.beatMost and a round trip
+// of it, counted from when the first of what waits was sent or the last was acknowledged.
 func (a *attempt) stalled(worker string, quiet time.Duration, why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

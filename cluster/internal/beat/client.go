@@ -128,7 +128,7 @@ func (c *Client) follow(ctx context.Context, s *stream, silence time.Duration) e
 	go func() { // ends with the stream
 		defer close(done)
 		defer s.conn.Close() //nolint:errcheck // it has ended
-		tick := time.NewTicker(silence / beatsInSilence)
+		tick := time.NewTicker(beatEvery(silence))
 		defer tick.Stop()
 		for {
 			goodbye := ctx.Err() != nil

@@ -7,6 +7,9 @@ const (
 	LimitBeatBytes = 4 << 20
 	// beatsInSilence is how many beats fit into the silence after which a process is gone.
 	beatsInSilence = 6
+	// beatMost bounds the time between two beats, however long the silence: with them a worker
+	// says what it can't reach.
+	beatMost = time.Second
 	// hangUpPart is which part of the silence a worker waits for a beat before it dials again,
 	// and how long that may take: several attempts fit into the silence.
 	hangUpPart = 3
@@ -27,3 +30,6 @@ const (
 	// limitGone is how many incarnations that are gone are remembered.
 	limitGone = 4096
 )
+
+// beatEvery is the time between two beats.
+func beatEvery(silence time.Duration) time.Duration { return min(silence/beatsInSilence, beatMost) }

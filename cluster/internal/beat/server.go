@@ -193,7 +193,7 @@ func (s *Server) follow(m *member) error {
 	s.running.Add(1)
 	go func() { // ends with the stream
 		defer s.running.Done()
-		tick := time.NewTicker(s.cfg.Silence / beatsInSilence)
+		tick := time.NewTicker(beatEvery(s.cfg.Silence))
 		defer tick.Stop()
 		for {
 			if err := st.beat(nil, false, s.cfg.Silence); err != nil {
