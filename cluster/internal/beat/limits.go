@@ -11,8 +11,15 @@ const (
 	// says what it can't reach.
 	beatMost = time.Second
 	// hangUpPart is which part of the silence a worker waits for a beat before it dials again,
-	// and how long that may take: several attempts fit into the silence.
+	// and how long that may take.
 	hangUpPart = 3
+	// dialPart is after which part of the silence it is dialled once more beside an attempt that
+	// goes on, at most limitDials at a time. TCP sends again what a broken network has lost only
+	// after a second: behind a short break a new attempt gets through sooner.
+	dialPart   = 12
+	limitDials = hangUpPart + 1
+	// soonPart bounds the pause between attempts while the silence may not be over.
+	soonPart = 30
 	// helloTime is how long a new stream may take to say whose it is.
 	helloTime = 5 * time.Second
 	// probeEvery is how often an address is tried whose stream broke, and refusals how many
