@@ -305,7 +305,7 @@ func TestLifeInACallersSystem(t *testing.T) {
 		train(t, alone, configs[i]...)
 		sameFigures(t, alone, outs[i])
 	}
-	if m, err := system.Root.RequestFuture(echo, "there?", 10*time.Second).Result(); err != nil || m != "there?" {
+	if m, err := system.Root.RequestFuture(echo, "there?", time.Minute).Result(); err != nil || m != "there?" {
 		t.Errorf("the caller's actor answers %v, %v", m, err)
 	}
 }

@@ -93,7 +93,7 @@ func (c *computers) place(ctx context.Context, s *actors.Spec, a placement.Assig
 	if err != nil {
 		return err
 	}
-	s.Attempt, s.Hosts, s.Shares, s.System, s.Attach, s.Detach = r.Attempt, r.Hosts, r.Shares, r.System, r.Attach, r.Detach
+	s.Attempt, s.Hosts, s.Shares, s.System, s.Attach, s.Detach, s.Clock = r.Attempt, r.Hosts, r.Shares, r.System, r.Attach, r.Detach, r.Clock
 	return nil
 }
 

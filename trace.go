@@ -22,7 +22,7 @@ func traceEvery(cfg *config.Config, o Options) int64 {
 
 // traceWriter appends traces to the output folder's trace.jsonl, if the configuration
 // asks for them; otherwise there is none.
-func traceWriter(p *plan.Plan, fsys checkpoint.FS, threads int) func(step int64, trace [][]actors.ActionTime) error {
+func traceWriter(p *plan.Plan, fsys checkpoint.FS, threads int) func(step int64, trace [][]actors.ActionTime, clocks []actors.Clock) error {
 	every := int64(p.Config().Run.TraceEvery)
 	if every == 0 {
 		return nil
@@ -32,7 +32,7 @@ func traceWriter(p *plan.Plan, fsys checkpoint.FS, threads int) func(step int64,
 	for v := range flops {
 		flops[v] *= tokens
 	}
-	return func(step int64, trace [][]actors.ActionTime) error {
+	return func(step int64, trace [][]actors.ActionTime, clocks []actors.Clock) error {
 		if step%every != 0 {
 			return nil // Options.Trace asked for it
 		}
@@ -50,6 +50,9 @@ func traceWriter(p *plan.Plan, fsys checkpoint.FS, threads int) func(step int64,
 				table.Ranks[r] = append(table.Ranks[r], a.Action)
 				t.MS[r] = append(t.MS[r], [2]float64{ms(a.Start), ms(a.End)})
 			}
+		}
+		for _, c := range clocks {
+			t.Clocks = append(t.Clocks, telemetry.Clock{Host: c.Process, OffsetMS: float64(c.Ahead) / float64(time.Millisecond), UncertaintyMS: float64(c.Within) / float64(time.Millisecond)})
 		}
 		t.Table = table.CSV()
 		return telemetry.WriteTrace(fsys, rundir.TraceFile, t)

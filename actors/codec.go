@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
@@ -93,7 +94,7 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 		p.Release = m.release
 	case *StageDone:
 		h = m.Header
-		w.Kind = &wire.Message_StageDone{StageDone: packStageDone(m)}
+		w.Kind = &wire.Message_StageDone{StageDone: packStageDone(m, c.wallNs)}
 	case *Apply:
 		h = m.Header
 		w.Kind = &wire.Message_Apply{Apply: &wire.Apply{Skip: m.Skip, Update: packUpdate(&m.Update), Kept: m.Kept, Abort: m.Abort}}
@@ -230,7 +231,15 @@ func tensorParts(t tensorops.Tensor) [][]byte {
 	return rows
 }
 
-func packStageDone(m *StageDone) *wire.StageDone {
+// wallNs is what this process's clock shows at a time.
+func (c *Codec) wallNs(t time.Time) int64 {
+	if c.spec.Wall != nil {
+		t = c.spec.Wall(t)
+	}
+	return t.UnixNano()
+}
+
+func packStageDone(m *StageDone, wallNs func(time.Time) int64) *wire.StageDone {
 	d := &wire.StageDone{Rank: int32(m.Rank), BusyNs: int64(m.Busy)}
 	for _, l := range m.Losses {
 		d.Losses = append(d.Losses, &wire.Loss{Microbatch: int32(l.Microbatch), Sum: l.Sum, Targets: l.Targets, Mtp: l.MTP})
@@ -239,7 +248,7 @@ func packStageDone(m *StageDone) *wire.StageDone {
 		d.Norms = append(d.Norms, &wire.Norm{Param: int32(n.Param), Squared: n.Squared})
 	}
 	for _, t := range m.Trace {
-		d.Trace = append(d.Trace, &wire.ActionTime{Action: packAction(t.Action), StartNs: t.Start.UnixNano(), EndNs: t.End.UnixNano()})
+		d.Trace = append(d.Trace, &wire.ActionTime{Action: packAction(t.Action), StartNs: wallNs(t.Start), EndNs: wallNs(t.End)})
 	}
 	return d
 }

@@ -89,7 +89,7 @@ func (s *stepper) steps(n int64) {
 	for i := range n {
 		select {
 		case <-s.asks:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			s.t.Fatalf("step %d does not begin:\n%v", s.done+1, s.run.Status())
 		}
 		if i == n-1 {

@@ -13,7 +13,8 @@ type Event = any
 type StepEvent struct {
 	telemetry.Record
 	IdealBubblePct float64        // of the table at unit costs
-	Trace          [][]ActionTime // by rank, when the run traces
+	Trace          [][]ActionTime // by rank, when the run traces; by this process's clock
+	Clocks         []Clock        // by rank, of a trace: what was taken off its times; nil: all ranks are in this process
 }
 
 // CheckpointEvent: a checkpoint was written.

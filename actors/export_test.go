@@ -47,7 +47,7 @@ func (r *Run) Hold(name string, until <-chan struct{}) { r.Tell(name, held{until
 // Settle waits until the scheduler has taken all requests that were made.
 func (r *Run) Settle() error {
 	for _, pid := range []*actor.PID{r.supervisor, r.system.NewLocalPID(r.supervisor.Id + "/" + schedulerName)} { // as requests go
-		if _, err := r.system.Root.RequestFuture(pid, settled{}, 10*time.Second).Result(); err != nil {
+		if _, err := r.system.Root.RequestFuture(pid, settled{}, time.Minute).Result(); err != nil {
 			return err
 		}
 	}

@@ -205,7 +205,7 @@ func wait(t testing.TB, run *actors.Run) actors.Outcome {
 // when it never does.
 func eventually(t testing.TB, run *actors.Run, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%s does not happen:\n%v", what, run.Status())
 		}

@@ -151,6 +151,13 @@ type ActionTime struct {
 	Start, End time.Time
 }
 
+// Clock says how the clock of a rank's process stands to this process's.
+type Clock struct {
+	Process string        // its name; "": it is this one, and the rest means nothing
+	Ahead   time.Duration // how far it is ahead
+	Within  time.Duration // what that may be wrong by; 0: nothing is known yet, and Ahead is 0
+}
+
 // StageDone says that a stage has finished its order; after training, that its
 // gradients are summed up.
 type StageDone struct {

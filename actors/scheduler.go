@@ -30,6 +30,7 @@ type schedulerActor struct {
 	norms  []float64 // by parameter
 	busy   time.Duration
 	trace  [][]ActionTime
+	clocks []Clock // of the trace, by rank; nil: all ranks are in this process
 
 	targets float64 // of the last step
 
@@ -297,7 +298,7 @@ func (a *schedulerActor) begin(ctx actor.Context, o *Order) {
 	a.phase, a.order, a.began = o.Phase, o.Order, time.Now()
 	a.losses.Reset()
 	a.done.reset()
-	a.busy, a.trace = 0, nil
+	a.busy, a.trace, a.clocks = 0, nil, nil
 	clear(a.norms)
 	a.cell.store(a.done.snapshot(o.Step, o.Phase))
 	if o.Phase == Train && a.spec.PostValidate {
@@ -325,6 +326,7 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 			a.trace = make([][]ActionTime, a.spec.ranks())
 		}
 		a.trace[m.Rank] = m.Trace
+		a.setTime(m)
 	}
 	if !a.done.all() {
 		a.cell.store(a.done.snapshot(m.Step, a.phase))
@@ -338,6 +340,22 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 		a.decide(ctx)
 	}
 	a.proceed(ctx)
+}
+
+// setTime sets the times of a trace that came from another process by this one's clock, as far
+// as the two are known to differ at this moment.
+func (a *schedulerActor) setTime(m *StageDone) {
+	if a.spec.Clock == nil || a.spec.host(m.Rank) == "" {
+		return
+	}
+	c := a.spec.Clock(m.Rank)
+	for i, t := range m.Trace {
+		m.Trace[i].Start, m.Trace[i].End = t.Start.Add(-c.Ahead), t.End.Add(-c.Ahead)
+	}
+	if a.clocks == nil {
+		a.clocks = make([]Clock, a.spec.ranks())
+	}
+	a.clocks[m.Rank] = c
 }
 
 // mtpLoss is the metric of multi-token prediction's loss.

@@ -117,8 +117,15 @@ type Spec struct {
 	WriteChange func(Change) error
 	// WriteRecord appends to metrics.jsonl; nil: nothing is written.
 	WriteRecord func(telemetry.Record) error
-	// WriteTrace takes the times of a step's actions; nil: nothing is written.
-	WriteTrace func(step int64, trace [][]ActionTime) error
+	// WriteTrace takes the times of a step's actions, and the clocks that were taken off them
+	// (see StepEvent); nil: nothing is written.
+	WriteTrace func(step int64, trace [][]ActionTime, clocks []Clock) error
+	// Clock is how the clock of a rank that is in another process stands to this one's; nil:
+	// as this one's.
+	Clock func(rank int) Clock
+	// Wall is what a process's clock shows at a time that it tells another process; nil: that
+	// time. A test makes it wrong.
+	Wall func(time.Time) time.Time
 	// OnEvent is told what happens, from the metrics actor and the watchdog. It
 	// must not block for long: training doesn't wait for it, but its own events
 	// queue behind it.

@@ -380,14 +380,12 @@ func TestRandomRequestsChangeNoBit(t *testing.T) {
 func TestStatusOfAStepAhead(t *testing.T) {
 	table := generate(t, scheduler.Spec{Schedule: scheduler.GPipe, Ranks: 2, Chunks: 1, Microbatches: 2})
 	h := holdAhead(t, fakeRun{table: table, threads: 2, steps: 3, untied: true}.spec(t, &log{}), 1)
-	s := h.run.Status()
 	const root = "root: stage 1, summing gradients (training) for "
-	if got := s.Explain(); !strings.HasPrefix(got, root) {
-		t.Errorf("%s\n%v", got, s)
-	}
-	if got := s.Actors[4]; got.Wait != actors.WaitGradient || got.Step != 2 || got.From != "stage 1" {
-		t.Errorf("stage 0: %+v", got)
-	}
+	eventually(t, h.run, root, func() bool {
+		s := h.run.Status()
+		a := s.Actors[4]
+		return strings.HasPrefix(s.Explain(), root) && a.Wait == actors.WaitGradient && a.Step == 2 && a.From == "stage 1"
+	})
 	h.gate.open()
 	if out := wait(t, h.run); out.Err != nil {
 		t.Error(out.Err)

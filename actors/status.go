@@ -107,7 +107,7 @@ func (s Status) Explain() string {
 	for {
 		path = append(path, at.Actor)
 		if seen[at.Actor] {
-			return fmt.Sprintf("root: a cycle of waits: %s", strings.Join(path, " ← "))
+			return strings.Join(append(waits, "root: a cycle of waits: "+strings.Join(path, " ← ")), "\n")
 		}
 		seen[at.Actor] = true
 		next, ok := byName[at.From]

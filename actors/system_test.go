@@ -58,7 +58,7 @@ func callersSystem(t *testing.T) (system *actor.ActorSystem, log *lines, answers
 		}
 	})
 	return system, log, func() bool {
-		m, err := system.Root.RequestFuture(pid, "there?", 10*time.Second).Result()
+		m, err := system.Root.RequestFuture(pid, "there?", time.Minute).Result()
 		return err == nil && m == "there?"
 	}
 }

@@ -279,14 +279,26 @@ func TestVerifyLooksAtTheWhole(t *testing.T) {
 	}
 }
 
-// Readers need no lock: the run removes what they read.
+// Readers need no lock: the run removes what they read. Whoever reads turns to another
+// checkpoint a bounded number of times, so the run removes no more than that beside one reading.
 func TestReadersBesideARun(t *testing.T) {
+	const perReading = 5
 	s, out := saved(t, 1)
 	must(t, s.SetLast(1))
-	done := make(chan struct{})
-	go func() {
+	done, ended := make(chan struct{}), make(chan struct{})
+	may := make(chan struct{}, perReading)
+	t.Cleanup(func() {
+		close(ended)
+		<-done
+	})
+	go func() { // ends with the test
 		defer close(done)
-		for step := 2; step <= 60 && !t.Failed(); step++ {
+		for step := 2; step <= 60; step++ {
+			select {
+			case <-may:
+			case <-ended:
+				return
+			}
 			if _, err := s.Save(context.Background(), small(step, "")); err != nil {
 				t.Error(err)
 				return
@@ -307,6 +319,12 @@ func TestReadersBesideARun(t *testing.T) {
 			return
 		default:
 		}
+		reading := func() {
+			for len(may) < cap(may) {
+				may <- struct{}{}
+			}
+		}
+		reading()
 		c, err := checkpoint.OpenAt(paths[i%2])
 		if err != nil {
 			t.Fatal(err)
@@ -315,6 +333,7 @@ func TestReadersBesideARun(t *testing.T) {
 			t.Error(err)
 		}
 		must(t, c.Close())
+		reading()
 		if report, err := checkpoint.VerifyAt(paths[i%2]); err != nil || !report.Intact() {
 			t.Fatalf("%v, %v", report, err)
 		}

@@ -51,15 +51,33 @@ func meant(path string, use func(dir string) (sure bool)) error {
 		if err != nil {
 			return err
 		}
-		before, beforeErr := os.Stat(dir)
+		before, beforeErr := standing(dir)
 		if use(dir) {
 			return nil
 		}
-		if after, afterErr := os.Stat(dir); beforeErr == nil && afterErr == nil && os.SameFile(before, after) {
+		if after, afterErr := standing(dir); beforeErr == nil && afterErr == nil && before.same(after) {
 			return nil
 		}
 	}
 	return nil
+}
+
+// place is which folder stands at a path. Its file alone does not say: that of one that was
+// removed may be given at once to the next one that is made, and `last` points to that.
+type place struct {
+	path string // without links
+	info fs.FileInfo
+}
+
+func standing(dir string) (p place, err error) {
+	if p.path, err = filepath.EvalSymlinks(dir); err == nil {
+		p.info, err = os.Stat(p.path)
+	}
+	return p, err
+}
+
+func (p place) same(other place) bool {
+	return p.path == other.path && os.SameFile(p.info, other.info)
 }
 
 // Resolve finds the checkpoint that a person means by a path: a checkpoint or

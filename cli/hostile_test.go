@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/telemetry"
 )
 
 // hostile would set a terminal's title, empty it, go back to the line's start, begin
@@ -171,6 +172,14 @@ func TestHostileFiles(t *testing.T) {
 		{"a trace's schedule", []string{"trace", trace(func(m map[string]any) { m["schedule"] = hostile })}, "measured: step 3"},
 		{"a trace's schedule as HTML", []string{"trace", trace(func(m map[string]any) { m["schedule"] = hostile }), "--format", "html"}, "measured: step 3"},
 		{"a trace's table", []string{"trace", trace(func(m map[string]any) { m["table"] = "0F0," + hostile })}, "row 1, column 2"},
+		{"a trace's worker", []string{"trace", trace(func(m map[string]any) {
+			clocks := make([]telemetry.Clock, len(m["ms"].([]any)))
+			for i := range clocks {
+				clocks[i] = telemetry.Clock{Host: hostile, OffsetMS: 5000.25, UncertaintyMS: 0.125}
+			}
+			m["clocks"] = clocks
+		})}, "5000.250 ms ahead of the coordinator's, ± 0.125 ms, which is taken off its times"},
+		{"a trace's clocks", []string{"trace", trace(func(m map[string]any) { m["clocks"] = make([]telemetry.Clock, 9) })}, "clocks of 9 ranks"},
 		{"a trace's number", []string{"trace", trace(func(m map[string]any) { m["step"] = hostile })}, "trace.jsonl: row 1"},
 		{"a manifest's file", []string{"ckpt", "ls", run(inCheckpoint+"manifest.json", fmt.Appendf(nil, `{"format_version":1,"files":[{"name":%s}]}`, quoted))}, "DAMAGED"},
 		{"a manifest's file, verified", []string{"ckpt", "verify", run(inCheckpoint+"manifest.json", fmt.Appendf(nil, `{"format_version":1,"files":[{"name":%s}]}`, quoted))}, "the file name"},

@@ -86,7 +86,7 @@ func await(path, pattern string) error {
 	if err != nil {
 		return err
 	}
-	for range 3000 {
+	for range 6000 {
 		if text, err := os.ReadFile(path); err == nil && re.Match(text) {
 			return nil
 		}

@@ -119,6 +119,9 @@ func measure(path string, t telemetry.Trace) (*measurement, error) {
 			tl.Busy[r] += took
 		}
 	}
+	if len(t.Clocks) != 0 && len(t.Clocks) != len(t.MS) {
+		return bad("clocks of %d ranks for a table of %d", len(t.Clocks), len(t.MS))
+	}
 	m.actual.Summarise()
 	m.planned, err = scheduler.Simulate(table, func(_ int, a scheduler.Action) float64 {
 		k := key{a.Chunk, a.Type}
@@ -146,7 +149,29 @@ func (m *measurement) charts() (planned, measured draw.Chart) {
 	planned.Title = fmt.Sprintf("planned: step %d, mean times", m.trace.Step)
 	measured.Title = fmt.Sprintf("measured: step %d", m.trace.Step)
 	planned.Unit, measured.Unit = draw.Milliseconds, draw.Milliseconds
+	told := make(map[string]bool)
+	for r, c := range m.trace.Clocks {
+		if c.Host == "" {
+			continue
+		}
+		measured.Lanes[r].Name += " on " + c.Host
+		if !told[c.Host] { // several ranks may be in one process
+			told[c.Host] = true
+			measured.Facts = append(measured.Facts, draw.Fact{Label: "clock of " + c.Host, Value: clockFact(c)})
+		}
+	}
 	return planned, measured
+}
+
+// clockFact says what a worker's times were corrected by.
+func clockFact(c telemetry.Clock) string {
+	switch {
+	case c.UncertaintyMS == 0:
+		return "not known yet: its times are as it told them"
+	case c.OffsetMS < 0:
+		return fmt.Sprintf("%.3f ms behind the coordinator's, ± %.3f ms, which is added to its times", -c.OffsetMS, c.UncertaintyMS)
+	}
+	return fmt.Sprintf("%.3f ms ahead of the coordinator's, ± %.3f ms, which is taken off its times", c.OffsetMS, c.UncertaintyMS)
 }
 
 // figures writes predicted against measured times.

@@ -57,6 +57,15 @@ type Config struct {
 	// System, if there is one, is the caller's own: it must have no address yet.
 	System *actor.ActorSystem
 	Logger *slog.Logger // nil: nobody is told
+
+	atPoint func(string) // a test's, called at the points of a run's beginning; nil: nobody's
+}
+
+// at is called at a point of a run's beginning.
+func (c *Config) at(point string) {
+	if c.atPoint != nil {
+		c.atPoint(point)
+	}
 }
 
 // Coordinator is the process that has a cluster's authority, its members and its runs.
@@ -426,11 +435,15 @@ func (c *Coordinator) status(m beat.Member, s *wire.StatusReply) {
 		a = w.attempt
 	}
 	c.mu.Unlock()
+	quiet := c.mesh.Unreachable(c.cfg.Silence)[m.ID]
 	if a != nil {
 		a.observe(m, s)
 		a.unreachable(m, s.GetUnreachable())
+		if quiet == 0 && len(s.GetUnreachable()) == 0 {
+			a.well(m.Name)
+		}
 	}
-	switch quiet := c.mesh.Unreachable(c.cfg.Silence)[m.ID]; {
+	switch {
 	case quiet == 0:
 	case quiet < unreachableSilences*c.cfg.Silence:
 		if a != nil {

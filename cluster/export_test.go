@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"time"
 
 	"github.com/troupe-ml/troupe/checkpoint"
 )
@@ -13,6 +14,17 @@ func SetFolderView(view func(path string) string) { folderView = view }
 func SetWriteOwn(write func(ctx context.Context, fsys checkpoint.FS, out string, step int, tag string, own []checkpoint.Own) ([]uint32, error)) {
 	writeOwn = write
 }
+
+// SetAhead makes the worker's clock show another time than its system's does.
+func (c *WorkerConfig) SetAhead(by time.Duration) { c.ahead = by }
+
+// SetAtPoint has f called at the points of a run's beginning.
+func (c *Config) SetAtPoint(f func(point string)) { c.atPoint = f }
+
+// The points.
+const (
+	PointSubmitted, PointPlaced, PointStarted, PointBegun = pointSubmitted, pointPlaced, pointStarted, pointBegun
+)
 
 // LowerGeneration makes the coordinator number its attempts from below what it would.
 func (c *Coordinator) LowerGeneration(by uint64) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/internal/folder"
 	"github.com/troupe-ml/troupe/internal/strictjson"
 )
@@ -21,8 +22,23 @@ const (
 	lockFile    = "coordinator.lock"
 )
 
-// journalVersion is the version of runs.json that this package reads and writes.
-const journalVersion = 1
+// journalVersion is the version of runs.json that this package writes. It reads version 1 too,
+// in which all runs have begun.
+const journalVersion = 2
+
+// progress says how far a run had come when it was last noted. It is noted before that is done
+// which it allows, so that a coordinator that dies in between loses no run.
+type progress string
+
+const (
+	// submitted: nothing was done yet. The run is taken up as it was asked for.
+	submitted progress = "submitted"
+	// beginning: its folder was looked at, and may have been written to since. That it had to be
+	// empty is not asked again.
+	beginning progress = "beginning"
+	// begun: it goes on from its newest checkpoint.
+	begun progress = "begun"
+)
 
 // ErrJournal: the file of the runs in progress can't be used as it stands.
 var ErrJournal = errors.New("damaged")
@@ -39,11 +55,26 @@ type entry struct {
 	Submitted     string `json:"submitted"`
 	Paused        bool   `json:"paused"`
 	Stopping      bool   `json:"stopping"` // somebody has asked it to end
+
+	// As it was asked for, which counts until it has begun.
+	Fresh    bool     `json:"fresh"`
+	FromStep int      `json:"from_step"`
+	State    progress `json:"state"`
+}
+
+// options are those by which the run begins or goes on.
+func (e entry) options() troupe.Options {
+	o := troupe.Options{AcceptNewData: e.AcceptNewData}
+	if e.State != begun { // given again, a step that was obeyed changes nothing
+		o.FromStep = e.FromStep
+	}
+	o.Fresh = e.Fresh && e.State == submitted
+	return o
 }
 
 // journal is the runs in progress, on the disk. Its methods are called one after the other.
 type journal struct {
-	dir     *folder.Folder
+	dir     folder.FS
 	lock    *os.File
 	entries []entry
 }
@@ -123,6 +154,9 @@ func (j *journal) put(e entry) error {
 	next := make([]entry, 0, len(j.entries)+1)
 	replaced := false
 	for _, old := range j.entries {
+		if old == e {
+			return nil
+		}
 		if old.ID == e.ID {
 			old, replaced = e, true
 		}
@@ -187,14 +221,14 @@ func decodeJournal(text []byte) (entries []entry, err error) {
 		return nil, err
 	}
 	ids := make(map[string]bool)
-	keys := 0
+	keys, version := 0, uint64(0)
 	err = strictjson.Object(dec, func(key string) error {
 		keys++
 		switch key {
 		case "version":
-			version, err := strictjson.Uint(dec, 32)
-			if err == nil && version != journalVersion {
-				err = fmt.Errorf("the version is %d; want %d", version, journalVersion)
+			n, err := strictjson.Uint(dec, 32)
+			if version = uint64(n); err == nil && (version < 1 || version > journalVersion) { //nolint:gosec // at least 0
+				err = fmt.Errorf("the version is %d; want 1 to %d", version, journalVersion)
 			}
 			return err
 		case "runs":
@@ -222,18 +256,34 @@ func decodeJournal(text []byte) (entries []entry, err error) {
 	if err == nil {
 		err = strictjson.End(dec)
 	}
+	for i := range entries {
+		e := &entries[i]
+		if err == nil && (version == 1) != (e.State == "") {
+			err = fmt.Errorf("run %d: its state is %q in a file of version %d", i+1, e.State, version)
+		}
+		if version == 1 {
+			e.State = begun
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
 	return entries, nil
 }
 
+// decodeEntry reads a run. One of version 1 has no state.
 func decodeEntry(dec *json.Decoder) (e entry, err error) {
-	texts := map[string]*string{"id": &e.ID, "name": &e.Name, "by": &e.By, "folder": &e.Folder, "config": &e.Config, "submitted": &e.Submitted}
-	flags := map[string]*bool{"accept_new_data": &e.AcceptNewData, "paused": &e.Paused, "stopping": &e.Stopping}
+	var state string
+	later := map[string]bool{"fresh": true, "from_step": true, "state": true} // than version 1
+	added := 0
+	texts := map[string]*string{"id": &e.ID, "name": &e.Name, "by": &e.By, "folder": &e.Folder, "config": &e.Config, "submitted": &e.Submitted, "state": &state}
+	flags := map[string]*bool{"accept_new_data": &e.AcceptNewData, "paused": &e.Paused, "stopping": &e.Stopping, "fresh": &e.Fresh}
 	keys := 0
 	err = strictjson.Object(dec, func(key string) (err error) {
 		keys++
+		if later[key] {
+			added++
+		}
 		switch {
 		case texts[key] != nil:
 			*texts[key], err = strictjson.String(dec)
@@ -245,10 +295,14 @@ func decodeEntry(dec *json.Decoder) (e entry, err error) {
 					err = errors.New("want true or false")
 				}
 			}
-		case key == "workers":
+		case key == "workers", key == "from_step":
 			var n int64
 			n, err = strictjson.Uint(dec, 31)
-			e.Workers = int(n)
+			if key == "workers" {
+				e.Workers = int(n)
+			} else {
+				e.FromStep = int(n)
+			}
 		default:
 			err = errors.New("not known")
 		}
@@ -257,10 +311,14 @@ func decodeEntry(dec *json.Decoder) (e entry, err error) {
 		}
 		return nil
 	})
+	e.State = progress(state)
+	all := len(texts) + len(flags) + 2
 	switch {
 	case err != nil:
-	case keys != len(texts)+len(flags)+1:
-		err = fmt.Errorf("%d keys; want %d", keys, len(texts)+len(flags)+1)
+	case keys != all && (added != 0 || keys != all-len(later)):
+		err = fmt.Errorf("%d keys; want %d", keys, all)
+	case added != 0 && e.State != submitted && e.State != beginning && e.State != begun:
+		err = fmt.Errorf("the state %s; want %s, %s or %s", strictjson.Quote(state), submitted, beginning, begun)
 	case !isRunID(e.ID):
 		err = fmt.Errorf("the id %s; want %d hexadecimal digits", strictjson.Quote(e.ID), 2*runIDBytes)
 	default:

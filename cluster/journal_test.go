@@ -7,11 +7,13 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/troupe-ml/troupe/checkpoint/crashfs"
 )
 
 var entries = []entry{
-	{ID: "01ab23cd", Name: "one", By: "operator-x", Folder: "/here", Config: "[run]\nname = \"one\"\n", Workers: 2, Submitted: "2026-11-22T10:00:00Z", Paused: true},
-	{ID: "deadbeef", Name: "two \"quoted\"", Folder: "/", Config: "", AcceptNewData: true, Stopping: true, Submitted: "2026-11-22T10:00:01Z"},
+	{ID: "01ab23cd", Name: "one", By: "operator-x", Folder: "/here", Config: "[run]\nname = \"one\"\n", Workers: 2, Submitted: "2026-11-22T10:00:00Z", Paused: true, State: begun},
+	{ID: "deadbeef", Name: "two \"quoted\"", Folder: "/", Config: "", AcceptNewData: true, Stopping: true, Submitted: "2026-11-22T10:00:01Z", Fresh: true, FromStep: 7, State: submitted},
 }
 
 // TestJournal: what was noted is there for the next coordinator of the folder, and for one
@@ -27,7 +29,7 @@ func TestJournal(t *testing.T) {
 	}
 	changed := entries[0]
 	changed.Paused = false
-	for _, e := range []entry{entries[0], entries[1], changed, {ID: "00000000", Submitted: entries[0].Submitted}} {
+	for _, e := range []entry{entries[0], entries[1], changed, {ID: "00000000", Submitted: entries[0].Submitted, State: beginning}} {
 		if err := j.put(e); err != nil {
 			t.Fatal(err)
 		}
@@ -61,8 +63,12 @@ func TestDamagedJournal(t *testing.T) {
 		"cut off":         text[:len(text)/2],
 		"empty":           "",
 		"more behind it":  text + "{}",
-		"another version": strings.Replace(text, `"version": 1`, `"version": 2`, 1),
-		"no version":      strings.Replace(text, `"version": 1,`, "", 1),
+		"another version": strings.Replace(text, `"version": 2`, `"version": 3`, 1),
+		"version 0":       strings.Replace(text, `"version": 2`, `"version": 0`, 1),
+		"an old version":  strings.Replace(text, `"version": 2`, `"version": 1`, 1),
+		"no version":      strings.Replace(text, `"version": 2,`, "", 1),
+		"another state":   strings.Replace(text, `"state": "begun"`, `"state": "ended"`, 1),
+		"no state":        strings.Replace(text, ",\n      \"state\": \"begun\"", "", 1),
 		"an unknown key":  strings.Replace(text, `"name"`, `"nam"`, 1),
 		"a key twice":     strings.Replace(text, `"name": "one"`, `"name": "one", "name": "one"`, 1),
 		"a key missing":   strings.Replace(text, `"name": "one",`, "", 1),
@@ -85,6 +91,57 @@ func TestDamagedJournal(t *testing.T) {
 				t.Errorf("it was changed: %v", err)
 			}
 		})
+	}
+}
+
+// TestOldJournal: in a file of version 1 all runs have begun.
+func TestOldJournal(t *testing.T) {
+	got, err := decodeJournal([]byte(`{"version": 1, "runs": [{"id": "01ab23cd", "name": "one", "by": "x", "folder": "/here", "config": "", "accept_new_data": false,
+		"workers": 2, "submitted": "2026-11-22T10:00:00Z", "paused": false, "stopping": false}]}`))
+	want := []entry{{ID: "01ab23cd", Name: "one", By: "x", Folder: "/here", Workers: 2, Submitted: "2026-11-22T10:00:00Z", State: begun}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// TestJournalCrash: when the process or the power fails at any operation while a run is noted,
+// the file is that of before or that of after; and that of after once note has returned.
+func TestJournalCrash(t *testing.T) {
+	before, added := entries[:1], entries[1]
+	for k, done := 0, false; !done; k++ {
+		dir := t.TempDir()
+		text, err := encodeJournal(before)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, journalFile), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		fsys, err := crashfs.New(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fsys.CrashAt(k)
+		perr := (&journal{dir: fsys, entries: before}).put(added)
+		done = perr == nil && fsys.Ops() <= k
+		left := t.TempDir()
+		if err := errors.Join(fsys.Crash(left, uint64(k)), fsys.Close()); err != nil { //nolint:gosec // small
+			t.Fatal(err)
+		}
+		for _, dir := range []string{dir, left} {
+			j, err := openJournal(dir)
+			if err != nil {
+				t.Fatalf("a crash at operation %d: %v", k, err)
+			}
+			switch got := j.entries; {
+			case reflect.DeepEqual(got, entries):
+			case perr == nil || !reflect.DeepEqual(got, before):
+				t.Errorf("a crash at operation %d (%v) leaves %+v", k, perr, got)
+			}
+			if err := j.close(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ func TestLostInSetup(t *testing.T) {
 	// Two of the three: those whose names come first.
 	g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, out, sets), Workers: 2, Seconds: patience.Seconds()})
 	g.await(t, "step 5", 0, patience, func(e event) bool { return e.Kind == "step" && e.Step >= 5 })
+	place := g.line.place() // what is said of them may come before either is known to be down
 	stopped := g.workers["worker-2"].cmd.Process
 	if err := stopped.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -26,15 +27,15 @@ func TestLostInSetup(t *testing.T) {
 	if err := g.workers["worker-1"].kill(); err != nil {
 		t.Fatal(err)
 	}
-	place := g.line.place()
-	end := g.await(t, "the run to end", place, patience, ended)
+	end := g.await(t, "the run to end", place, 3*patience, ended)
 	if end.Error != "" {
 		t.Fatalf("the run: %s\n%s", end.Error, g.describe())
 	}
 	for _, name := range workers(3)[1:] {
-		g.await(t, name+" to be gone", place, 0, gone(name))
+		g.await(t, name+" to be gone", place, patience, gone(name))
 	}
 	sameRun(t, want, out, 60)
+	place = g.line.place()
 	if err := stopped.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

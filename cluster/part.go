@@ -207,7 +207,7 @@ func (p *part) resolve(m *wire.Assign) (*actors.Spec, *actors.WeightReader, erro
 		load = weights.Source
 	}
 	spec := pl.Stages(eval, load, m.GetWithState())
-	spec.Hosts, spec.System, spec.Logger = hosts, w.system, w.log
+	spec.Hosts, spec.System, spec.Logger, spec.Wall = hosts, w.system, w.log, w.cfg.wall
 	spec.Start.Step = m.GetStep()
 	if p.set, err = p.open(cfg, pl, ranks, m.GetOrdinals()); err != nil {
 		return nil, nil, err
@@ -333,8 +333,9 @@ func (w *membership) status() []*wire.StatusReply {
 		if p.stages == nil {
 			continue
 		}
-		r := &wire.StatusReply{Attempt: p.id[:], TimeNs: time.Now().UnixNano()}
+		r := &wire.StatusReply{Attempt: p.id[:], TimeNs: w.cfg.wall(time.Now()).UnixNano()}
 		for _, s := range p.stages.Status().Actors {
+			s.Since = w.cfg.wall(s.Since)
 			r.Actors = append(r.Actors, actors.PackSnapshot(s))
 		}
 		for id, quiet := range far {

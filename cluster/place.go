@@ -235,7 +235,7 @@ type attempt struct {
 	actors *actors.Run
 	err    error // the first worker that was lost
 	gone   chan struct{}
-	told   map[string]bool // workers of which was said that they can't reach something
+	told   map[string]bool // workers of which was said that they can't reach something, or can't be
 }
 
 // share is a worker's part of an attempt.
@@ -300,7 +300,7 @@ func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placemen
 		return placement.Ranks{}, err
 	}
 	r := placement.Ranks{Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Config.Pipeline.Stages),
-		Attach: a.c.mesh.Attach, Detach: func() { a.c.mesh.Detach(a.id) }}
+		Attach: a.c.mesh.Attach, Detach: func() { a.c.mesh.Detach(a.id) }, Clock: a.clock}
 	peers := make([]*wire.Peer, len(r.Hosts))
 	for _, s := range a.shares {
 		for _, rank := range s.ranks {
@@ -397,6 +397,17 @@ func (a *attempt) seesFolder(p *folderProbe, got answer) bool {
 	}
 	a.c.log.Info("a worker sees the run's folder; it writes what it saves there itself", "run", a.run, "worker", a.name(got.from))
 	return true
+}
+
+// clock is how the clock of a rank's worker stands to this process's, by its latest beats.
+func (a *attempt) clock(rank int) actors.Clock {
+	for _, s := range a.shares {
+		if slices.Contains(s.ranks, rank) {
+			m := a.c.beats.Member(s.ID)
+			return actors.Clock{Process: s.Name, Ahead: m.Offset, Within: (m.RoundTrip + 1) / 2}
+		}
+	}
+	return actors.Clock{}
 }
 
 func (a *attempt) name(worker uuid.UUID) string {
@@ -534,7 +545,18 @@ func (a *attempt) unreachable(m beat.Member, far []*wire.Unreachable) {
 	}
 }
 
-// stalled says, once for a worker, that the run waits because something can't be reached.
+// well notes that a worker reaches all, and is reached.
+func (a *attempt) well(worker string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.told, worker)
+}
+
+// stalled says that the run waits because something can't be reached: once for a worker, until
+// it is well again.
+//
+// It comes with the first beat behind the silence, and so within beat.beatMost and a round trip
+// of it, counted from when the first of what waits was sent or the last was acknowledged.
 func (a *attempt) stalled(worker string, quiet time.Duration, why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

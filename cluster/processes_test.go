@@ -59,11 +59,13 @@ type settings struct {
 	Silence  time.Duration
 	Lease    time.Duration
 	Threads  int
-	Own      []string  // schedules that its program registers
-	View     [2]string // of a worker: paths that begin with the first lie elsewhere, in the second
-	SlowStep int       // of a worker: it stops in the midst of writing its part of this checkpoint
-	Go       string    // until this file is there
-	Denied   bool      // a worker may not write to checkpoints
+	Own      []string      // schedules that its program registers
+	View     [2]string     // of a worker: paths that begin with the first lie elsewhere, in the second
+	SlowStep int           // of a worker: it stops in the midst of writing its part of this checkpoint
+	Go       string        // until this file is there
+	Denied   bool          // a worker may not write to checkpoints
+	DieAt    string        // the point of a run's beginning at which the coordinator dies
+	Ahead    time.Duration // that a worker's clock is wrong by
 }
 
 // readSettings also registers what they say.
@@ -181,7 +183,13 @@ func playCoordinator() error {
 		return err
 	}
 	p := &conductor{teller: newTeller()}
-	p.c, err = cluster.NewCoordinator(cluster.Config{Listen: s.Listen, Dir: s.Dir, Silence: s.Silence, Lease: s.Lease, Logger: slog.New(logHandler{teller: p.teller})})
+	cfg := cluster.Config{Listen: s.Listen, Dir: s.Dir, Silence: s.Silence, Lease: s.Lease, Logger: slog.New(logHandler{teller: p.teller})}
+	cfg.SetAtPoint(func(point string) {
+		if point == s.DieAt {
+			os.Exit(1) // nothing is closed, deferred or synced
+		}
+	})
+	p.c, err = cluster.NewCoordinator(cfg)
 	if err != nil {
 		return err
 	}
@@ -349,6 +357,7 @@ func playWorker() error {
 	}
 	cfg := cluster.WorkerConfig{Join: s.Join, Name: s.Name, Listen: s.Listen, CertFile: s.CertFile, Threads: s.Threads,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	cfg.SetAhead(s.Ahead)
 	if line = strings.TrimSpace(line); line != "" {
 		if cfg.Token, err = cluster.ParseToken(line); err != nil {
 			return err

@@ -37,7 +37,7 @@ func (l *lines) String() string {
 // eventually waits for what a log is to say.
 func (l *lines) eventually(t *testing.T, text string) {
 	t.Helper()
-	for until := time.Now().Add(20 * time.Second); !strings.Contains(l.String(), text); time.Sleep(5 * time.Millisecond) {
+	for until := time.Now().Add(time.Minute); !strings.Contains(l.String(), text); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("the log does not say %q:\n%s", text, l.String())
 		}

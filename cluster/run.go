@@ -111,12 +111,22 @@ type runWorkers struct {
 	r *run
 }
 
-// Assign notes the run's own id.
+// Assign notes the run's own id, and before the run's folder is written to that it is.
 func (w *runWorkers) Assign(ctx context.Context, a placement.Assignment) (placement.Ranks, error) {
 	w.r.mu.Lock()
 	w.r.uuid = a.Run
 	w.r.mu.Unlock()
-	return w.Workers.Assign(ctx, a)
+	ranks, err := w.Workers.Assign(ctx, a)
+	if err != nil {
+		return ranks, err
+	}
+	err = w.r.c.runs.note(w.r, func(e *entry) {
+		if e.State == submitted {
+			e.State, e.Workers = beginning, len(w.r.workerNames())
+		}
+	})
+	w.r.c.cfg.at(pointPlaced)
+	return ranks, err
 }
 
 // start begins the run. What it needs is opened and read before it returns.
@@ -141,20 +151,26 @@ func (r *run) start(o troupe.Options) error {
 	return nil
 }
 
-// takeUp goes on with a run that another coordinator had, as soon as there are workers.
-func (r *run) takeUp(o troupe.Options) error {
+// takeUp goes on with a run that another coordinator had, or begins it, as soon as there are
+// workers.
+func (r *run) takeUp(begin func() error, was progress) error {
+	had := "had"
+	if was == submitted {
+		had = "has ranks for"
+	}
 	r.mu.Lock()
 	r.state = wire.RunSummary_WAITING
-	r.publish(&wire.RunEvent{Kind: &wire.RunEvent_Waiting{Waiting: &wire.WaitingEvent{Text: fmt.Sprintf("the coordinator was started again; the run waits for workers: it had %d", r.want)}}})
+	r.publish(&wire.RunEvent{Kind: &wire.RunEvent_Waiting{Waiting: &wire.WaitingEvent{Text: fmt.Sprintf("the coordinator was started again; the run waits for workers: it %s %d", had, r.want)}}})
 	r.mu.Unlock()
 	tries := 0
 	for pause := refollowFirst; ; pause = min(2*pause, refollowMost) {
-		err := r.start(o)
+		err := begin()
+		var setup *troupe.SetupError
 		var lost *placement.LostError
 		switch {
 		case err == nil:
 			return nil
-		case r.ctx.Err() != nil:
+		case r.ctx.Err() != nil, was == submitted && errors.As(err, &setup):
 			return err
 		case !errors.As(err, &lost) && !errors.Is(err, troupe.ErrNoWorkers) && kindOf(err) != wire.ApiError_TRY_AGAIN:
 			if tries++; tries >= takeUpTries { // workers that come back may not be ready at once

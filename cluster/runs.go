@@ -67,22 +67,19 @@ func (s *runs) submit(ctx context.Context, o Submission, by string) (*run, error
 	if err != nil {
 		return nil, err
 	}
-	r := s.newRun(cfg, entry{Name: clean(o.Name, limitNameBytes), By: by, Folder: here, Config: string(cfg.TOML()), AcceptNewData: o.AcceptNewData, Submitted: time.Now().UTC().Format(time.RFC3339)})
+	r := s.newRun(cfg, entry{State: submitted, Fresh: o.Fresh, FromStep: o.FromStep, Name: clean(o.Name, limitNameBytes), By: by, Folder: here, Config: string(cfg.TOML()), AcceptNewData: o.AcceptNewData, Submitted: time.Now().UTC().Format(time.RFC3339)})
 	if err := s.add(r); err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, r.cancel)
-	err = r.start(troupe.Options{Fresh: o.Fresh, FromStep: o.FromStep, AcceptNewData: o.AcceptNewData})
+	err = s.note(r, func(*entry) {}) // a coordinator that dies from here on takes it up when it is started again
 	if err == nil {
-		if err = s.note(r, func(e *entry) { e.Workers = len(r.workerNames()) }); err != nil {
-			r.kill() // it would be forgotten by a coordinator that is started again
-			_, _ = r.watch()
-		}
+		s.c.cfg.at(pointSubmitted)
+		err = s.begin(r)
 	}
 	stop()
 	if err != nil {
-		s.forget(r)
-		return nil, err
+		return nil, errors.Join(err, s.forget(r))
 	}
 	s.c.log.Info("a run has begun", "run", r.id, "uuid", r.ids()[1], "name", r.name, "by", by, "workers", strings.Join(r.workerNames(), " "), "out", cfg.Run.Out)
 	go func() { // ends with the run
@@ -133,13 +130,46 @@ func (s *runs) byID(id string) bool {
 	return slices.ContainsFunc(s.all, func(r *run) bool { return r.id == id })
 }
 
+// begin begins a run, or goes on with it, and notes that.
+func (s *runs) begin(r *run) error {
+	s.mu.Lock()
+	o := r.entry.options()
+	s.mu.Unlock()
+	if err := r.start(o); err != nil {
+		return err
+	}
+	s.c.cfg.at(pointStarted)
+	err := s.note(r, func(e *entry) { e.State, e.Workers = begun, len(r.workerNames()) })
+	if err != nil {
+		r.kill() // a coordinator that is started again would take it for one that has not begun
+		_, _ = r.watch()
+		return err
+	}
+	s.c.cfg.at(pointBegun)
+	return nil
+}
+
+// Points of a run's beginning at which a test lets the coordinator die.
+const (
+	pointSubmitted = "submitted" // it is noted
+	pointPlaced    = "placed"    // its workers have their ranks, and its folder is about to be written to
+	pointStarted   = "started"   // its stages compute, of which nothing is noted
+	pointBegun     = "begun"     // that is noted
+)
+
 // forget drops a run that has not come to begin: whoever asked for it is told why.
-func (s *runs) forget(r *run) {
+func (s *runs) forget(r *run) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = slices.DeleteFunc(s.all, func(other *run) bool { return other == r })
+	if s.journal != nil {
+		if err = s.journal.remove(r.id); err != nil {
+			err = fmt.Errorf("run %s stays noted, and a coordinator that is started again tries to begin it: %w", r.id, err)
+		}
+	}
 	r.cancel()
 	s.running.Done()
+	return err
 }
 
 // note changes what the journal has of a run.
@@ -219,6 +249,9 @@ func (s *runs) takeUp() {
 		}
 		r := s.newRun(cfg, e)
 		r.want, r.pause, r.asked = max(1, e.Workers), e.Paused, e.Stopping
+		if e.Workers == 0 { // it had none yet
+			r.want = max(1, cfg.Pipeline.Stages)
+		}
 		if aerr := s.add(r); aerr != nil {
 			s.c.log.Error("can't take a run up", "run", e.ID, "err", aerr)
 			continue
@@ -230,11 +263,13 @@ func (s *runs) takeUp() {
 			case err != nil:
 			case e.Stopping: // it was told to end before the other coordinator died
 			default:
-				if err = r.takeUp(troupe.Options{AcceptNewData: e.AcceptNewData}); err == nil {
+				if err = r.takeUp(func() error { return s.begin(r) }, e.State); err == nil {
 					s.c.log.Info("a run goes on", "run", r.id, "uuid", r.ids()[1], "name", r.name, "step", r.summary().GetStep(), "workers", strings.Join(r.workerNames(), " "))
 					res, err = r.watch()
 				} else if r.ctx.Err() != nil {
 					err = nil // it was told to end before it began
+				} else if e.State != begun {
+					s.c.log.Warn("dropped a run that had not begun when the coordinator ended, and can't begin", "run", r.id, "name", r.name, "state", string(e.State), "err", err)
 				}
 			}
 			s.ended(r, res, err)

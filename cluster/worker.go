@@ -39,7 +39,12 @@ type WorkerConfig struct {
 	// System, if there is one, is the caller's own: it must have no address yet.
 	System *actor.ActorSystem
 	Logger *slog.Logger // nil: nobody is told
+
+	ahead time.Duration // by which a test makes the process's clock wrong
 }
+
+// wall is what this process's clock shows at a time.
+func (c *WorkerConfig) wall(t time.Time) time.Time { return t.Add(c.ahead) }
 
 // Work joins a cluster and computes the ranks that it is given, until ctx ends. A worker
 // that the coordinator has given up, because it was silent for too long, gives its ranks up
@@ -59,7 +64,10 @@ func Work(ctx context.Context, cfg WorkerConfig) error {
 		cfg.Name = name
 	}
 	w := &worker{cfg: cfg, logs: newForwarder()}
-	w.log = slog.New(&logHandler{next: cfg.Logger.With("worker", cfg.Name).Handler(), process: cfg.Name, sink: w.logs.add})
+	w.log = slog.New(&logHandler{next: cfg.Logger.With("worker", cfg.Name).Handler(), process: cfg.Name, sink: func(r *wire.LogRecord) {
+		r.TimeNs += int64(cfg.ahead)
+		w.logs.add(r)
+	}})
 	var err error
 	if w.build, err = buildID(); err != nil {
 		return err
@@ -229,6 +237,7 @@ func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
 		Dial:     func(ctx context.Context) (net.Conn, error) { return w.dialCoordinator(ctx, beatProtocol) },
 		Hello:    &wire.Hello{Worker: &wire.Peer{Name: w.cfg.Name, Incarnation: m.id[:], Address: w.transport.Address(), DataAddress: w.transport.DataAddress()}, Build: w.build, Offer: offer},
 		Welcomed: m.welcome, Status: m.status, Logger: w.log,
+		Now: func() time.Time { return w.cfg.wall(time.Now()) },
 	})
 	leased, stop := context.WithCancel(ctx)
 	m.running.Add(2)

@@ -26,6 +26,18 @@ type Trace struct {
 	// microbatch; an input gradient and a weight gradient take as many each.
 	ChunkFLOPs []float64 `json:"chunk_flops"`
 	Threads    int       `json:"threads"` // of the device
+	// Clocks are, by rank, those of ranks in other processes; nil: there are none, or an
+	// earlier version wrote the trace, and times are by each process's own clock.
+	Clocks []Clock `json:"clocks,omitempty"`
+}
+
+// Clock is what times of a rank in another process were corrected by: OffsetMS, by which the
+// process's clock was ahead of the coordinator's, is taken off them. What is left of the error is
+// at most UncertaintyMS, half of the round trip of the message that it was measured by.
+type Clock struct {
+	Host          string  `json:"host"` // the worker's name; "": the rank is in the coordinator's process
+	OffsetMS      float64 `json:"offset_ms"`
+	UncertaintyMS float64 `json:"uncertainty_ms"` // 0: the offset was not known yet
 }
 
 // maxTraceBytes is the longest line of a trace.jsonl that is read: some ten million

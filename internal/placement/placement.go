@@ -68,6 +68,8 @@ type Ranks struct {
 	System  *actor.ActorSystem
 	Attach  func(*actors.Codec)
 	Detach  func()
+	// Clock is how the clock of a rank's process stands to this one's.
+	Clock func(rank int) actors.Clock
 }
 
 // LostError says that a process that computed ranks is gone. The run can go on from its

@@ -52,9 +52,9 @@ func TestCPUTime(t *testing.T) {
 	if began == 0 {
 		t.Skip("this system does not tell")
 	}
-	for deadline := time.Now().Add(10 * time.Second); CPUTime() == began; {
+	for deadline := time.Now().Add(time.Minute); CPUTime() == began; {
 		if time.Now().After(deadline) {
-			t.Fatal("10 s of work took none")
+			t.Fatal("a minute of work took none")
 		}
 	}
 }

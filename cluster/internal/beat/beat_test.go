@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // silence is long enough for a loaded machine to beat in.
-const silence = 2 * time.Second
+const silence = 10 * time.Second
 
 // coordinator is a server that listens, and what it was told.
 type coordinator struct {
@@ -143,7 +143,7 @@ func receive[T any](t *testing.T, from <-chan T, what string) (v T) {
 	t.Helper()
 	select {
 	case v = <-from:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("%s does not happen", what)
 	}
 	return v
@@ -167,7 +167,7 @@ func TestLife(t *testing.T) {
 	for range 3 {
 		receive(t, c.status, "a beat")
 	}
-	if all := c.server.Members(); len(all) != 1 || all[0].RoundTrip <= 0 || all[0].Offset.Abs() > time.Second {
+	if all := c.server.Members(); len(all) != 1 || all[0].RoundTrip <= 0 || all[0].Offset.Abs() > all[0].RoundTrip {
 		t.Errorf("members %+v", all)
 	}
 	if _, trip := w.Clock(); trip <= 0 || w.Quiet() > silence {

@@ -23,6 +23,7 @@ type ClientConfig struct {
 	// after each broken stream.
 	Welcomed func(*wire.Welcome)
 	Status   func() []*wire.StatusReply
+	Now      func() time.Time // this process's clock; nil: time.Now. A test makes it wrong
 	Logger   *slog.Logger
 }
 
@@ -30,12 +31,18 @@ type ClientConfig struct {
 type Client struct {
 	cfg   ClientConfig
 	heard atomic.Int64 // when, in ns since 1970
-	quick atomic.Int64 // how long dialling may take, in ns; 0: there was no welcome yet
-	clock Clock
+	// silence is the coordinator's, in ns; 0: there was no welcome yet.
+	silence atomic.Int64
+	clock   Clock
 }
 
 // NewClient makes one. Run does its work.
-func NewClient(cfg ClientConfig) *Client { return &Client{cfg: cfg} }
+func NewClient(cfg ClientConfig) *Client {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Client{cfg: cfg}
+}
 
 // Quiet is for how long nothing was heard of the coordinator.
 func (c *Client) Quiet() time.Duration { return time.Since(time.Unix(0, c.heard.Load())) }
@@ -51,7 +58,6 @@ func (c *Client) Clock() (offset, roundTrip time.Duration) {
 func (c *Client) Run(ctx context.Context) error {
 	c.heard.Store(time.Now().UnixNano())
 	pause := redialFirst
-	most := redialMost
 	for {
 		welcome, err := c.once(ctx)
 		switch {
@@ -68,8 +74,9 @@ func (c *Client) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if quick := c.quick.Load(); quick > 0 {
-			most = min(redialMost, time.Duration(quick)/2)
+		most := redialMost
+		if silence := time.Duration(c.silence.Load()); c.Quiet() < silence {
+			most = min(redialMost, silence/soonPart)
 		}
 		pause = max(redialFirst, min(2*pause, most))
 	}
@@ -77,13 +84,13 @@ func (c *Client) Run(ctx context.Context) error {
 
 // once keeps one stream, and reports whether the coordinator has welcomed it.
 func (c *Client) once(ctx context.Context) (welcome bool, err error) {
-	patience := helloTime
-	if quick := c.quick.Load(); quick > 0 {
-		patience = min(patience, time.Duration(quick))
+	patience, every := helloTime, helloTime
+	if silence := time.Duration(c.silence.Load()); silence > 0 {
+		patience, every = min(helloTime, silence/hangUpPart), silence/dialPart
 	}
 	dialling, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	conn, err := c.cfg.Dial(dialling)
+	conn, err := c.dial(dialling, every)
 	if err != nil {
 		return false, err
 	}
@@ -109,9 +116,48 @@ func (c *Client) once(ctx context.Context) (welcome bool, err error) {
 		return false, err
 	}
 	c.heard.Store(time.Now().UnixNano())
-	c.quick.Store(int64(silence / hangUpPart))
+	c.silence.Store(int64(silence))
 	c.cfg.Welcomed(&w)
-	return true, c.follow(ctx, newStream(conn, &c.clock), silence)
+	return true, c.follow(ctx, newStream(conn, &c.clock, c.cfg.Now), silence)
+}
+
+// dial opens a connection: by a new attempt every now and then, beside those that go on.
+func (c *Client) dial(ctx context.Context, every time.Duration) (conn net.Conn, err error) {
+	type dialled struct {
+		conn net.Conn
+		err  error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	results := make(chan dialled)
+	begin := func() {
+		go func() { // ends with ctx, and is waited for below
+			conn, err := c.cfg.Dial(ctx)
+			results <- dialled{conn, err}
+		}()
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	begin()
+	running := 1
+	for conn == nil && running > 0 {
+		select {
+		case r := <-results:
+			running--
+			conn, err = r.conn, r.err
+		case <-tick.C:
+			if running < limitDials && ctx.Err() == nil {
+				begin()
+				running++
+			}
+		}
+	}
+	cancel()
+	for range running {
+		if r := <-results; r.err == nil {
+			_ = r.conn.Close()
+		}
+	}
+	return conn, err
 }
 
 // follow beats until the stream or ctx ends. Where nothing comes for a part of the silence
@@ -122,7 +168,7 @@ func (c *Client) follow(ctx context.Context, s *stream, silence time.Duration) e
 	go func() { // ends with the stream
 		defer close(done)
 		defer s.conn.Close() //nolint:errcheck // it has ended
-		tick := time.NewTicker(silence / beatsInSilence)
+		tick := time.NewTicker(beatEvery(silence))
 		defer tick.Stop()
 		for {
 			goodbye := ctx.Err() != nil

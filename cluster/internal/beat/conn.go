@@ -17,10 +17,11 @@ type stream struct {
 	mu     sync.Mutex // of what is written, and of number
 	number uint64
 	clock  *Clock
+	now    func() time.Time
 }
 
-func newStream(conn net.Conn, c *Clock) *stream {
-	return &stream{conn: conn, in: bufio.NewReader(conn), clock: c}
+func newStream(conn net.Conn, c *Clock, now func() time.Time) *stream {
+	return &stream{conn: conn, in: bufio.NewReader(conn), clock: c, now: now}
 }
 
 // beat sends a beat.
@@ -28,7 +29,7 @@ func (s *stream) beat(status []*wire.StatusReply, goodbye bool, within time.Dura
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.number++
-	return s.write(&wire.Beat{Number: s.number, Status: status, Goodbye: goodbye, SentNs: time.Now().UnixNano()}, within)
+	return s.write(&wire.Beat{Number: s.number, Status: status, Goodbye: goodbye, SentNs: s.now().UnixNano()}, within)
 }
 
 func (s *stream) write(b *wire.Beat, within time.Duration) error {
@@ -49,7 +50,7 @@ func (s *stream) read(within time.Duration, heard func()) (*wire.Beat, error) {
 		if err := wire.ReadFrame(s.in, b, LimitBeatBytes); err != nil {
 			return nil, err
 		}
-		now := time.Now()
+		now := s.now()
 		if b.GetAnswer() {
 			s.clock.add(time.Unix(0, b.GetEchoNs()), time.Unix(0, b.GetCameNs()), time.Unix(0, b.GetSentNs()), now)
 			heard()
@@ -57,7 +58,7 @@ func (s *stream) read(within time.Duration, heard func()) (*wire.Beat, error) {
 		}
 		heard()
 		s.mu.Lock()
-		err := s.write(&wire.Beat{Number: b.GetNumber(), Answer: true, EchoNs: b.GetSentNs(), CameNs: now.UnixNano(), SentNs: time.Now().UnixNano()}, within)
+		err := s.write(&wire.Beat{Number: b.GetNumber(), Answer: true, EchoNs: b.GetSentNs(), CameNs: now.UnixNano(), SentNs: s.now().UnixNano()}, within)
 		s.mu.Unlock()
 		return b, err
 	}

@@ -7,9 +7,19 @@ const (
 	LimitBeatBytes = 4 << 20
 	// beatsInSilence is how many beats fit into the silence after which a process is gone.
 	beatsInSilence = 6
+	// beatMost bounds the time between two beats, however long the silence: with them a worker
+	// says what it can't reach.
+	beatMost = time.Second
 	// hangUpPart is which part of the silence a worker waits for a beat before it dials again,
-	// and how long that may take: several attempts fit into the silence.
+	// and how long that may take.
 	hangUpPart = 3
+	// dialPart is after which part of the silence it is dialled once more beside an attempt that
+	// goes on, at most limitDials at a time. TCP sends again what a broken network has lost only
+	// after a second: behind a short break a new attempt gets through sooner.
+	dialPart   = 12
+	limitDials = hangUpPart + 1
+	// soonPart bounds the pause between attempts while the silence may not be over.
+	soonPart = 30
 	// helloTime is how long a new stream may take to say whose it is.
 	helloTime = 5 * time.Second
 	// probeEvery is how often an address is tried whose stream broke, and refusals how many
@@ -27,3 +37,6 @@ const (
 	// limitGone is how many incarnations that are gone are remembered.
 	limitGone = 4096
 )
+
+// beatEvery is the time between two beats.
+func beatEvery(silence time.Duration) time.Duration { return min(silence/beatsInSilence, beatMost) }

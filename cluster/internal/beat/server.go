@@ -1,7 +1,6 @@
 package beat
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -146,7 +145,7 @@ func (s *Server) hello(conn net.Conn, name string) (*member, error) {
 	if m.stream != nil {
 		_ = m.stream.conn.Close()
 	}
-	m.stream = &stream{conn: conn, in: bufio.NewReader(conn), clock: &m.clock}
+	m.stream = newStream(conn, &m.clock, time.Now)
 	s.mu.Unlock()
 	if fresh && s.cfg.Joined != nil {
 		s.cfg.Joined(m.Member)
@@ -194,7 +193,7 @@ func (s *Server) follow(m *member) error {
 	s.running.Add(1)
 	go func() { // ends with the stream
 		defer s.running.Done()
-		tick := time.NewTicker(s.cfg.Silence / beatsInSilence)
+		tick := time.NewTicker(beatEvery(s.cfg.Silence))
 		defer tick.Stop()
 		for {
 			if err := st.beat(nil, false, s.cfg.Silence); err != nil {
@@ -298,6 +297,16 @@ func (s *Server) Members() []Member {
 	}
 	slices.SortFunc(all, func(a, b Member) int { return a.Joined.Compare(b.Joined) })
 	return all
+}
+
+// Member is what is known of a worker; of one that is gone, nothing.
+func (s *Server) Member(id uuid.UUID) Member {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.members[id]; m != nil {
+		return m.Member
+	}
+	return Member{}
 }
 
 // Close ends all streams. Nobody is declared gone by it.

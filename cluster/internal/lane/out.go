@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // outMsg is a message on its way out. Its fields are guarded by the mutex of its out.
@@ -89,6 +90,8 @@ type out struct {
 
 	head, tail *outMsg // the queue of messages with unsent pieces
 
+	heard time.Time // when it was last known that the peer is reached, or that nothing waits
+
 	stats outStats
 }
 
@@ -118,6 +121,9 @@ func (o *out) send(g *Group, header []byte, parts [][]byte, pieces Pieces, total
 	}
 	if o.next-o.base >= LimitPending {
 		return fmt.Errorf("%w: %d to %v since the oldest that isn't acknowledged", ErrFull, o.next-o.base, o.peer)
+	}
+	if o.base == o.next {
+		o.heard = time.Now()
 	}
 	m := o.node.pool.get()
 	m.group, m.pieces, m.total, m.done = g, pieces, total, done
@@ -282,6 +288,7 @@ func (o *out) acknowledge(cumulative uint64, list []uint64, due []outcome) ([]ou
 	}
 	one := func(seq uint64) {
 		if m := o.at(seq); m != nil {
+			o.heard = time.Now()
 			if m.group != nil {
 				o.stats.messages++
 				o.stats.bytes += uint64(m.total)
@@ -304,6 +311,24 @@ func (o *out) acknowledge(cumulative uint64, list []uint64, due []outcome) ([]ou
 		o.base++
 	}
 	return due, nil
+}
+
+// stuck is PeerStats.Stuck. mu is held.
+func (o *out) stuck() time.Duration {
+	if o.base == o.next {
+		return 0
+	}
+	now := time.Now()
+	for _, s := range o.streams {
+		if s == nil || s.conn == nil || !s.ready || s.broken {
+			continue
+		}
+		// Kept, since of a connection that has ended nothing can be asked.
+		if quiet, ok := unheard(s.conn); ok && now.Add(-quiet).After(o.heard) {
+			o.heard = now.Add(-quiet)
+		}
+	}
+	return now.Sub(o.heard)
 }
 
 // lost makes the pieces unsent again that a broken stream had taken.

@@ -175,6 +175,7 @@ func (s *outStream) handshake(conn net.Conn) error {
 		}
 	}
 	o.mu.Lock()
+	o.heard = time.Now()
 	s.ready, s.shared = true, s.region != nil
 	o.mu.Unlock()
 	return conn.SetDeadline(time.Time{})

@@ -1,5 +1,7 @@
 package lane
 
+import "time"
+
 // PeerStats is what went to a peer and came from it.
 type PeerStats struct {
 	ID      ID
@@ -14,6 +16,10 @@ type PeerStats struct {
 	QueuedBytes int64
 	// Streams counts the open streams to the peer, Shared those of them whose payload goes through shared memory.
 	Streams, Shared int
+	// Stuck is for how long messages have waited for the peer without a sign that its system is
+	// reached: neither one of them was acknowledged, nor, where the system says so, a byte of
+	// them. 0: none waits. It is to be asked for now and then, more often than it matters.
+	Stuck time.Duration
 }
 
 // Stats is what went over a node, by peer.
@@ -46,6 +52,7 @@ func (n *Node) Stats() Stats {
 		p.Address = o.address
 		p.MessagesOut, p.BytesOut, p.Resent = o.stats.messages, o.stats.bytes, o.stats.resent
 		p.Queued, p.QueuedBytes = o.stats.queued, o.stats.queuedBytes
+		p.Stuck = o.stuck()
 		for _, s := range o.streams {
 			if s != nil && s.conn != nil && s.ready {
 				p.Streams++

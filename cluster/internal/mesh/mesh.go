@@ -57,7 +57,6 @@ type Mesh struct {
 	peers     map[ID]*wire.Peer
 	byAddress map[string]ID
 	attempts  map[uuid.UUID]*attempt
-	cut       map[ID]time.Time // since when tensors wait for a process to which no stream stands
 }
 
 // attempt is one that has actors in this process.
@@ -72,7 +71,7 @@ const limitControlBytes = transport.LimitEnvelopeBytes - 4096
 
 // New makes a mesh over a transport. It receives when a Port uses it.
 func New(cfg Config, t transport.Transport) *Mesh {
-	m := &Mesh{cfg: cfg, transport: t, peers: make(map[ID]*wire.Peer), byAddress: make(map[string]ID), attempts: make(map[uuid.UUID]*attempt), cut: make(map[ID]time.Time)}
+	m := &Mesh{cfg: cfg, transport: t, peers: make(map[ID]*wire.Peer), byAddress: make(map[string]ID), attempts: make(map[uuid.UUID]*attempt)}
 	m.link = link.New(link.Config{Self: cfg.Self, Name: cfg.Name, Send: t.Send, Redial: m.redial, Deliver: m.deliver})
 	m.lane = lane.New(lane.Config{Self: lane.ID(cfg.Self), Checksum: !cfg.Secure, Streams: cfg.Streams, Logger: cfg.Logger,
 		Dial: func(ctx context.Context, address string) (net.Conn, error) { return t.Dial(ctx, address, LaneProtocol) }})
@@ -155,30 +154,18 @@ func (m *Mesh) Forget(id ID) {
 }
 
 // Unreachable lists the processes that something has waited for at least that long, and
-// for how long: for them messages are not acknowledged, or tensors have no stream. It is
+// for how long: for them neither messages nor tensors are acknowledged. It is
 // to be called now and then, more often than within.
 func (m *Mesh) Unreachable(within time.Duration) map[ID]time.Duration {
-	now := time.Now()
+	stuck := make(map[ID]time.Duration)
+	for _, s := range m.lane.Stats().Peers {
+		stuck[ID(s.ID)] = s.Stuck
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	cut := make(map[ID]time.Time)
-	for _, s := range m.lane.Stats().Peers {
-		id := ID(s.ID)
-		if m.peers[id] == nil || s.Queued == 0 || s.Streams > 0 {
-			continue
-		}
-		if cut[id] = now; !m.cut[id].IsZero() {
-			cut[id] = m.cut[id]
-		}
-	}
-	m.cut = cut
 	far := make(map[ID]time.Duration)
 	for id := range m.peers {
-		quiet := m.link.Stuck(id)
-		if since := cut[id]; !since.IsZero() {
-			quiet = max(quiet, now.Sub(since))
-		}
-		if quiet >= within {
+		if quiet := max(m.link.Stuck(id), stuck[id]); quiet >= within {
 			far[id] = quiet
 		}
 	}

@@ -77,7 +77,7 @@ func meet(server, client *tls.Config) meeting {
 	var m meeting
 	near, far := net.Pipe()
 	for _, c := range []net.Conn{near, far} {
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 	}
 	done := make(chan struct{})
 	go func() { // ends with the connection

@@ -63,19 +63,19 @@ func (a attacker) dial(t *testing.T, alpn string) net.Conn {
 
 func (a attacker) dialRaw(t *testing.T) net.Conn {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", a.address, 5*time.Second)
+	conn, err := net.DialTimeout("tcp", a.address, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	return conn
 }
 
 // stream is protoactor's; connected: it has sent its connect request.
 func (a attacker) stream(t *testing.T, connected bool) grpc.ClientStream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	stream, err := a.grpc(t).NewStream(ctx, &remote.Remoting_ServiceDesc.Streams[0], remote.Remoting_Receive_FullMethodName)
 	if err != nil {
@@ -520,7 +520,7 @@ func TestManyConnections(t *testing.T) {
 			during := n.do(command{Op: "stats"})
 			// Those that are let in are closed when they have said nothing for the limit's time.
 			for _, c := range conns {
-				_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+				_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 				if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 					t.Fatalf("a silent connection was not closed: %v", err)
 				}

@@ -233,7 +233,7 @@ func runNode(config []byte) error {
 func (n *nodeState) do(t *transport.TCP, c command) (a answer) {
 	start := time.Now()
 	defer func() { a.Took = time.Since(start) }()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	switch c.Op {
 	case "send":
@@ -279,7 +279,7 @@ func (n *nodeState) do(t *transport.TCP, c command) (a answer) {
 			return a
 		}
 		defer func() { _ = conn.Close() }()
-		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(time.Minute))
 		if c.Protocol == "echo" {
 			want := make([]byte, c.Bytes)
 			for i := range want {
