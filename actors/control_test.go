@@ -89,7 +89,7 @@ func (s *stepper) steps(n int64) {
 	for i := range n {
 		select {
 		case <-s.asks:
-		case <-time.After(time.Minute):
+		case <-time.After(patience):
 			s.t.Fatalf("step %d does not begin:\n%v", s.done+1, s.run.Status())
 		}
 		if i == n-1 {

@@ -190,12 +190,15 @@ func start(t testing.TB, s actors.Spec) *actors.Run {
 	return run
 }
 
+// patience is how long a busy machine may take for what a test waits for.
+const patience = time.Minute
+
 // wait waits for a run's end.
 func wait(t testing.TB, run *actors.Run) actors.Outcome {
 	t.Helper()
 	select {
 	case <-run.Done():
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * patience):
 		t.Fatalf("the run does not end:\n%v", run.Status())
 	}
 	return run.Wait()
@@ -205,7 +208,7 @@ func wait(t testing.TB, run *actors.Run) actors.Outcome {
 // when it never does.
 func eventually(t testing.TB, run *actors.Run, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%s does not happen:\n%v", what, run.Status())
 		}

@@ -222,7 +222,7 @@ func TestEndedRunKeepsNoData(t *testing.T) {
 	if out := wait(t, run); out.Err != nil {
 		t.Fatal(out.Err)
 	}
-	eventually(t, run, "the text's end", func() bool { // the last goroutines may have it on their stacks
+	eventually(t, run, "the end of what keeps the text", func() bool { // the last goroutines may be ending yet
 		runtime.GC()
 		return kept.Value() == nil
 	})

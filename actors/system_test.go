@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"go.uber.org/goleak"
@@ -58,7 +57,7 @@ func callersSystem(t *testing.T) (system *actor.ActorSystem, log *lines, answers
 		}
 	})
 	return system, log, func() bool {
-		m, err := system.Root.RequestFuture(pid, "there?", time.Minute).Result()
+		m, err := system.Root.RequestFuture(pid, "there?", patience).Result()
 		return err == nil && m == "there?"
 	}
 }

@@ -24,11 +24,10 @@ func TestBenchEndsOnSignal(t *testing.T) {
 	dir, temp := workdir(t), t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	p := startEngine(t, dir, "bench", "step", "--config", "tiny.toml", "--seconds", "3600")
-	for range 3000 {
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(10 * time.Millisecond) {
 		if begun, err := filepath.Glob(filepath.Join(temp, "*", "run", "metrics.jsonl")); err != nil || len(begun) > 0 {
 			break
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	p.signal(syscall.SIGTERM)
 	p.ends(exitTryAgain)

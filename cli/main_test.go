@@ -80,26 +80,28 @@ func cmdAwait(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(await(ts.MkAbs(args[0]), args[1]))
 }
 
-// await fails after a time in which even a busy machine has trained a few steps.
+// patience is how long even a busy machine may take for a few steps.
+const patience = 2 * time.Minute
+
+// await waits until a file matches a pattern.
 func await(path, pattern string) error {
 	re, err := regexp.Compile(pattern)
 	if err != nil {
 		return err
 	}
-	for range 6000 {
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(10 * time.Millisecond) {
 		if text, err := os.ReadFile(path); err == nil && re.Match(text) {
 			return nil
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
-	return fmt.Errorf("%s does not come to match %s", path, pattern)
+	return fmt.Errorf("%s does not come to match %s in %v", path, pattern, patience)
 }
 
 // cmdUntil runs a program until its output matches a pattern: until PATTERN engine …
 func cmdUntil(ts *testscript.TestScript, _ bool, args []string) {
 	re, err := regexp.Compile(args[0])
 	ts.Check(err)
-	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(20 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(20 * time.Millisecond) {
 		if err := ts.Exec(args[1], args[2:]...); err == nil && re.MatchString(ts.ReadFile("stdout")) {
 			return
 		}

@@ -13,7 +13,7 @@ func TestLostInSetup(t *testing.T) {
 	sets := []string{"run.steps=60", "run.checkpoint_every=10", "run.eval_every=0", "run.keep=1", "pipeline.stages=2"}
 	want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
 	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
-	g := newGroup(t, &group{boss: settings{Silence: 2 * time.Second}})
+	g := newGroup(t, &group{boss: settings{Silence: 5 * time.Second}})
 	g.join(t, workers(3)...)
 	// Two of the three: those whose names come first.
 	g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, out, sets), Workers: 2, Seconds: patience.Seconds()})

@@ -63,7 +63,7 @@ func coordinator(t *testing.T, listen, dir string) *cluster.Coordinator {
 	if raceDetector {
 		t.Skip("two of protoactor's remotes in a process are a race: gRPC's logger is global")
 	}
-	c, err := cluster.NewCoordinator(cluster.Config{Listen: listen, Dir: dir})
+	c, err := cluster.NewCoordinator(cluster.Config{Listen: listen, Dir: dir, Silence: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

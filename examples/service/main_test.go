@@ -118,9 +118,9 @@ func TestService(t *testing.T) {
 		s := start(t, nil, "status", "--json", "--dir", dir)
 		return <-s.ended == nil && strings.Contains(s.out.String(), `"name":"service"`)
 	})
-	if !strings.Contains(worker.errs.String(), "an actor of the service's own has started") {
-		t.Error("the service's own actor has not started in the worker's system")
-	}
+	until(t, "actor of the service's own in the worker's system", func() bool { // its words come through a pipe
+		return strings.Contains(worker.errs.String(), "an actor of the service's own has started")
+	})
 
 	token := filepath.Join(dir, "operator.token")
 	whole := start(t, nil, "train", "--cluster", address, "--token-file", token, "config.toml")

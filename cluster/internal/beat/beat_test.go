@@ -209,23 +209,29 @@ func TestDead(t *testing.T) {
 // TestSilent: a process that says nothing is gone, and is refused when it wakes up.
 func TestSilent(t *testing.T) {
 	c := newCoordinator(t, 300*time.Millisecond)
-	var frozen *freezing
+	thaw := make(chan struct{})
 	first := true
 	w := c.worker("b1", func(ctx context.Context) (net.Conn, error) {
+		if !first { // a worker that hears nothing for a moment hangs up and dials again
+			select {
+			case <-thaw:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
 		var d net.Dialer
 		conn, err := d.DialContext(ctx, "tcp", c.listener.Addr().String())
 		if err != nil || !first {
 			return conn, err
 		}
 		first = false
-		frozen = &freezing{Conn: conn, thaw: make(chan struct{})}
-		return frozen, nil
+		return &freezing{Conn: conn, thaw: thaw}, nil
 	})
 	receive(t, c.joined, "joining")
 	if why := receive(t, c.gone, "the silence"); !errors.Is(why, beat.ErrSilent) {
 		t.Errorf("gone: %v", why)
 	}
-	close(frozen.thaw)
+	close(thaw)
 	if err := receive(t, w.err, "the refusal"); !errors.Is(err, beat.ErrRefused) || !strings.Contains(err.Error(), "declared gone") {
 		t.Errorf("it wakes up, and goes on: %v", err)
 	}

@@ -85,8 +85,8 @@ func dataFrame(seq uint64, group ID, header []byte, n int) []byte {
 func TestStrangers(t *testing.T) {
 	w := newWorld(t, tcpLink(t))
 	defer w.close()
-	a, b := w.node("a", Config{}), w.node("b", Config{})
-	b.handshakeTimeout = 100 * time.Millisecond
+	a, b, c := w.node("a", Config{}), w.node("b", Config{}), w.node("c", Config{})
+	b.handshakeTimeout, c.handshakeTimeout = 100*time.Millisecond, patience
 	changed := func(change func(h *hello)) []byte {
 		h := helloTo(b, 1)
 		change(&h)
@@ -141,20 +141,23 @@ func TestStrangers(t *testing.T) {
 		"striped but in a row": frame(func(p *prefix) { p.flags = flagStriped }),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := w.meet(t, "b")
+			s := w.meet(t, "c")
 			session++
-			s.shake(helloTo(b, session))
+			s.shake(helloTo(c, session))
 			s.write(raw)
 			s.ended()
 		})
 	}
-	// It works as before.
-	a.SetPeer(idOf("b"), "b")
-	got, acked := make(chan arrival, 1), make(chan error, 1)
-	b.Open(ID{1}, collect(got))
-	a.Open(ID{1}, nil).Send(idOf("b"), nil, [][]byte{{1, 2, 3}}, func(err error) { acked <- err })
-	if m := wait(t, got); m.err != nil || len(m.parts) != 1 || wait(t, acked) != nil {
-		t.Errorf("a message after all that: %+v", m)
+	// They work as before.
+	g := a.Open(ID{1}, nil)
+	for name, node := range map[string]*Node{"b": b, "c": c} {
+		a.SetPeer(idOf(name), name)
+		got, acked := make(chan arrival, 1), make(chan error, 1)
+		node.Open(ID{1}, collect(got))
+		g.Send(idOf(name), nil, [][]byte{{1, 2, 3}}, func(err error) { acked <- err })
+		if m := wait(t, got); m.err != nil || len(m.parts) != 1 || wait(t, acked) != nil {
+			t.Errorf("a message to %s after all that: %+v", name, m)
+		}
 	}
 }
 

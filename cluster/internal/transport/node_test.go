@@ -404,7 +404,7 @@ func (n *node) do(c command) answer {
 // await asks for reports until done is content.
 func (n *node) await(what string, done func(answer) bool) answer {
 	n.tb.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		a := n.do(command{Op: "report"})
 		if done(a) {
 			return a
