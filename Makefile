@@ -51,7 +51,7 @@ check-race: ## run the tests whose race runs take longer with the race detector
 	CGO_ENABLED=1 $(GO) test -race $(RACE_LONG)
 
 .PHONY: check-cluster
-check-cluster: ## run the cluster's packages and the command line with the race detector, the examples of deployment as their systems do, and what needs a real etcd
+check-cluster: ## run the cluster and the command line with the race detector, the deployment examples, and what needs an etcd
 	CGO_ENABLED=1 $(GO) test -race ./cli ./cluster ./cluster/discovery/... ./cluster/internal/...
 	cd $(DEPLOY) && $(GO) vet . && $(GO) test .
 	cd $(ETCD) && $(GO) vet . && $(GO) test .
