@@ -50,7 +50,7 @@ func TestJoinsAgain(t *testing.T) {
 	dir := t.TempDir()
 	want, first, second := filepath.Join(dir, "want"), filepath.Join(dir, "first"), filepath.Join(dir, "second")
 	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
-	g := newGroup(t, &group{boss: settings{Silence: 2 * time.Second}})
+	g := newGroup(t, &group{boss: settings{Silence: 5 * time.Second}})
 	names := workers(2)
 	g.join(t, names...)
 	addresses := make(map[string]string)

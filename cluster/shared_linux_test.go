@@ -17,7 +17,7 @@ func TestStoppedWhileItWrites(t *testing.T) {
 	sets := []string{"pipeline.stages=2"}
 	want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
 	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
-	g, release := slowGroup(t, settings{Silence: 2 * time.Second})
+	g, release := slowGroup(t, settings{Silence: 5 * time.Second})
 	g.join(t, workers(3)...)
 	begun := g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, out, sets), Workers: 3, Seconds: patience.Seconds()})
 	g.await(t, "worker-0 to write", 0, patience, writing)
