@@ -10,3 +10,6 @@ func WithoutFile(text []byte, name string) ([]byte, error) {
 	}
 	return encodeManifest(m.Step, slices.DeleteFunc(m.Files, func(f ManifestFile) bool { return f.Name == name }))
 }
+
+// Meant is meant.
+func Meant(path string, use func(dir string) (sure bool)) error { return meant(path, use) }

@@ -279,6 +279,25 @@ func TestVerifyLooksAtTheWhole(t *testing.T) {
 	}
 }
 
+// A checkpoint is told from the one that comes into its place, also where the system
+// gives the new folder the old one's number.
+func TestAnotherTakesThePlace(t *testing.T) {
+	dir := foreign(t, nil, map[string][]safetensors.Tensor{"model.safetensors": {one("a", 1)}})
+	used := 0
+	must(t, checkpoint.Meant(dir, func(string) bool {
+		used++
+		if used < 20 {
+			must(t, os.RemoveAll(dir))
+			must(t, os.Mkdir(dir, 0o755))
+			must(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), nil, 0o644))
+		}
+		return false
+	}))
+	if used != 20 {
+		t.Errorf("it was used %d times, want 20: as often as another took its place, and once more", used)
+	}
+}
+
 // Readers need no lock: the run removes what they read. Whoever reads turns to another
 // checkpoint a bounded number of times, so the run removes no more than that beside one reading.
 func TestReadersBesideARun(t *testing.T) {

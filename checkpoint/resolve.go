@@ -8,8 +8,9 @@ import (
 	"path/filepath"
 )
 
-// meantTries is how often OpenAt and VerifyAt turn to another checkpoint.
-const meantTries = 10
+// meantTries is how often OpenAt and VerifyAt turn to another checkpoint: a run that
+// writes small ones may be faster than who reads them.
+const meantTries = 100
 
 // OpenAt opens the checkpoint that a person means by a path: see Resolve. Where a run
 // that goes on removes it meanwhile, it is the one that the path means by then.
@@ -51,40 +52,34 @@ func meant(path string, use func(dir string) (sure bool)) error {
 		if err != nil {
 			return err
 		}
-		before, beforeErr := standing(dir)
-		if use(dir) {
-			return nil
-		}
-		if after, afterErr := standing(dir); beforeErr == nil && afterErr == nil && before.same(after) {
+		if useAt(dir, use) {
 			return nil
 		}
 	}
 	return nil
 }
 
-// place is which folder stands at a path. Its file alone does not say: that of one that was
-// removed may be given at once to the next one that is made, and `last` points to that.
-type place struct {
-	path string // without links
-	info fs.FileInfo
-}
-
-func standing(dir string) (p place, err error) {
-	if p.path, err = filepath.EvalSymlinks(dir); err == nil {
-		p.info, err = os.Stat(p.path)
+// useAt uses a folder, and tells whether use was sure of it or the folder is still in its
+// place. It is open meanwhile: a system gives the number of a folder that is gone to the
+// next one that is made, and by its number a folder is told from another.
+func useAt(dir string, use func(dir string) (sure bool)) (done bool) {
+	before, beforeErr := os.Stat(dir)
+	if held, err := os.Open(dir); err == nil {
+		defer func() { _ = held.Close() }() // only looked at
+		before, beforeErr = held.Stat()
 	}
-	return p, err
-}
-
-func (p place) same(other place) bool {
-	return p.path == other.path && os.SameFile(p.info, other.info)
+	if use(dir) {
+		return true
+	}
+	after, afterErr := os.Stat(dir)
+	return beforeErr == nil && afterErr == nil && os.SameFile(before, after)
 }
 
 // Resolve finds the checkpoint that a person means by a path: a checkpoint or
 // model directory itself; a run's output folder or its folder checkpoints/, of
 // which it is the one that `last` points to, else the newest intact one.
 func Resolve(path string) (string, error) {
-	info, err := os.Stat(path)
+	info, err := statMeant(path)
 	if err != nil {
 		return "", err
 	}
@@ -100,6 +95,22 @@ func Resolve(path string) (string, error) {
 	}
 	found, err := resolve(fsys)
 	return found, errors.Join(err, fsys.Close())
+}
+
+// statMeant is os.Stat, and once more if the path is a link that was replaced meanwhile:
+// what it pointed to may have been removed then.
+func statMeant(path string) (info fs.FileInfo, err error) {
+	for range meantTries {
+		before, _ := os.Readlink(path) // "": it is no link
+		info, err = os.Stat(path)
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if after, _ := os.Readlink(path); after == before {
+			break
+		}
+	}
+	return info, err
 }
 
 func resolve(fsys FS) (string, error) {
