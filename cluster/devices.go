@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/troupe-ml/troupe/config"
@@ -129,7 +130,7 @@ func (a *attempt) slots(ranks int) []slot {
 			var best *wire.OfferedDevice
 			for _, d := range gpus(s.Offer) {
 				has := func(x slot) bool { return bytes.Equal(x.device.GetId(), d.GetId()) }
-				if !containsSlot(of[i], has) && (best == nil || taken[string(d.GetId())] < taken[string(best.GetId())]) {
+				if !slices.ContainsFunc(of[i], has) && (best == nil || taken[string(d.GetId())] < taken[string(best.GetId())]) {
 					best = d
 				}
 			}
@@ -150,15 +151,6 @@ func (a *attempt) slots(ranks int) []slot {
 		all = append(all, some...)
 	}
 	return all
-}
-
-func containsSlot(all []slot, is func(slot) bool) bool {
-	for _, s := range all {
-		if is(s) {
-			return true
-		}
-	}
-	return false
 }
 
 // divideGPUs gives the workers their ranks by the memory of their GPUs.
