@@ -75,6 +75,6 @@ func (a *app) showForecast(f *cluster.Forecast) error {
 	}
 	err = errors.Join(err, w.Flush())
 	a.printf("\na step is predicted to take %.1f ms: %s tokens/s, bubble %.1f%%, %.2f ms for a message between neighbours\n", f.StepMS, term.Short(f.TokensPerS), f.BubblePct, f.MessageMS)
-	a.printf("the layers were measured on %s; ranks of one worker are taken to have cores of their own\n", term.OneLine(f.CostsOf))
+	a.printf("each worker has measured the layers, all at the same time; ranks of one worker are taken to have cores of their own\n")
 	return err
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/placement"
 	"github.com/troupe-ml/troupe/internal/plan"
@@ -20,7 +22,6 @@ import (
 type Forecast struct {
 	Ranks      []RankForecast `json:"ranks"`
 	Links      []LinkForecast `json:"links"`
-	CostsOf    string         `json:"costs_of"` // the worker that measured what layers take
 	StepMS     float64        `json:"step_ms"`
 	TokensPerS float64        `json:"tokens_per_s"`
 	BubblePct  float64        `json:"bubble_pct"`
@@ -47,7 +48,7 @@ type LinkForecast struct {
 }
 
 // Forecast places a configuration's ranks as a run would now, measures the ways between
-// their workers, and a layer's passes on the first of them, and predicts a step. Nothing is
+// their workers and a layer's passes on each, and predicts a step. Nothing is
 // started.
 func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds float64) (f *Forecast, err error) {
 	p, err := plan.Resolve(cfg, nil)
@@ -87,11 +88,9 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 	if err != nil {
 		return nil, err
 	}
-	first := a.shares[0]
-	f.CostsOf = first.Name
-	costs, err := c.measure(ctx, first, p, seconds)
+	costs, err := a.costs(ctx, p, seconds)
 	if err != nil {
-		return nil, fmt.Errorf("worker %s: %w", first.Name, err)
+		return nil, err
 	}
 	for _, from := range a.shares {
 		for _, to := range a.shares {
@@ -106,8 +105,8 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 			return 0 // within a worker
 		}
 		return l.GetLatencyMs() + 1e3*float64(bytes)/l.GetBytesPerS()
-	}}
-	got, err := planner.Predict(p, costs, devices)
+	}, Costs: func(rank int) *planner.Costs { return costs[of[rank].ID] }}
+	got, err := planner.Predict(p, nil, devices)
 	if err != nil {
 		return nil, err
 	}
@@ -148,6 +147,32 @@ func (a *attempt) links(ctx context.Context) (map[[2]string]*wire.Link, error) {
 		}
 	}
 	return found, nil
+}
+
+// costs has all workers measure what the model's layers take there, at the same time: in the
+// run they compute at the same time too, and those of one host share its memory.
+func (a *attempt) costs(ctx context.Context, p *plan.Plan, seconds float64) (map[uuid.UUID]*planner.Costs, error) {
+	type result struct {
+		of    *share
+		costs *planner.Costs
+		err   error
+	}
+	came := make(chan result, len(a.shares))
+	for _, s := range a.shares {
+		go func() { // ends with the worker's answer, or with ctx
+			costs, err := a.c.measure(ctx, s, p, seconds)
+			came <- result{s, costs, err}
+		}()
+	}
+	all := make(map[uuid.UUID]*planner.Costs)
+	var errs []error
+	for range a.shares {
+		r := <-came
+		if all[r.of.ID] = r.costs; r.err != nil {
+			errs = append(errs, fmt.Errorf("worker %s: %w", r.of.Name, r.err))
+		}
+	}
+	return all, errors.Join(errs...)
 }
 
 // measure has a worker measure what a model's layers take there.
@@ -222,7 +247,7 @@ func (a *answerer) forecast(m *wire.ForecastRequest) error {
 	if err != nil {
 		return err
 	}
-	r := &wire.ForecastReply{CostsOf: f.CostsOf, StepMs: f.StepMS, TokensPerS: f.TokensPerS, BubblePct: f.BubblePct, MessageMs: f.MessageMS}
+	r := &wire.ForecastReply{StepMs: f.StepMS, TokensPerS: f.TokensPerS, BubblePct: f.BubblePct, MessageMs: f.MessageMS}
 	for _, k := range f.Ranks {
 		r.Ranks = append(r.Ranks, &wire.ForecastRank{Rank: small(k.Rank), Worker: k.Worker, Host: k.Host, Cores: small(k.Cores), Bytes: k.Bytes, MemoryBytes: k.MemoryBytes, Device: k.Device})
 	}

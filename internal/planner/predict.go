@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/troupe-ml/troupe/internal/plan"
@@ -28,6 +27,9 @@ type Devices struct {
 	// Message, if there is one, is how many milliseconds a message of some bytes takes from
 	// one rank to another, in place of these.
 	Message func(from, to int, bytes int64) float64
+	// Costs, if there is one, are those measured on a rank's own device, in place of one
+	// device's for all.
+	Costs func(rank int) *Costs
 }
 
 // messageMS is how long a message is under way.
@@ -75,20 +77,19 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	if cluster.Devices > 1 && t.NumRanks() > cluster.Devices {
 		return nil, fmt.Errorf("%w: %d ranks on %d: give each rank one of its own, or all ranks a single one", ErrDevices, t.NumRanks(), cluster.Devices)
 	}
-	if err := costs.fits(cfg.Model.Context, b.Model().Config.Hidden); err != nil {
-		return nil, err
-	}
-	batch, err := costs.Batch(cfg.Batch.Microbatch)
-	if err != nil {
-		return nil, err
-	}
-	if s := b.Model().Symbols(); strings.ContainsRune(s, stages.SymbolMTP) {
-		if _, ok := batch.Layers[string(stages.SymbolMTP)]; !ok {
-			return nil, fmt.Errorf("%w: of microbatch %d, the layer m is missing, of which the model has %d", ErrCosts, batch.Microbatch, b.Model().Config.MTPLayers)
+	ofRank := make([]*Costs, t.NumRanks())
+	batches := make([]BatchCosts, t.NumRanks())
+	var err error
+	for r := range ofRank {
+		if ofRank[r] = costs; cluster.Costs != nil {
+			ofRank[r] = cluster.Costs(r)
+		}
+		if batches[r], err = ofRank[r].batchFor(b); err != nil {
+			return nil, err
 		}
 	}
 	p := &Prediction{PeakInFlight: b.Report().PeakInFlight, Order: t}
-	machine := scheduler.Machine{Costs: actionCosts(b, batch)}
+	machine := scheduler.Machine{Costs: actionCosts(b, batches)}
 	weights := b.Parameters()
 	if cluster.Devices > 1 {
 		bytes := 4 * int64(cfg.Batch.Microbatch) * int64(cfg.Model.Context) * int64(b.Model().Config.Hidden)
@@ -103,7 +104,9 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 				p.MessageMS = max(p.MessageMS, machine.Link(r, r+1))
 			}
 		}
-		p.UpdateMS = costs.UpdateNS * float64(slices.Max(weights)) / 1e6
+		for r, n := range weights {
+			p.UpdateMS = max(p.UpdateMS, ofRank[r].UpdateNS*float64(n)/1e6)
+		}
 	} else {
 		machine.Share = costs.Share
 		for _, n := range weights {
@@ -175,11 +178,13 @@ func sum(v []float64) (s float64) {
 
 // actionCosts are the sums of a chunk's layers; what is recomputed, the backward takes
 // once more.
-func actionCosts(b *plan.Plan, batch BatchCosts) scheduler.Costs {
+func actionCosts(b *plan.Plan, batches []BatchCosts) scheduler.Costs {
 	layout := b.Layout()
+	of := func(chunk int) BatchCosts { return batches[b.Table().RankOf(chunk)] }
 	byChunk := make([][scheduler.B + 1]float64, len(layout.Chunks))
 	again := make([]float64, len(layout.Chunks)) // of the layers that recompute
 	for v, symbols := range layout.Chunks {
+		batch := of(v)
 		for _, s := range symbols {
 			for t := scheduler.F; t <= scheduler.B; t++ {
 				byChunk[v][t] += batch.of(s, t)
@@ -190,7 +195,7 @@ func actionCosts(b *plan.Plan, batch BatchCosts) scheduler.Costs {
 		}
 	}
 	recomputes, headLater := b.Recomputes(), b.HeadLater()
-	apart := headApart(byChunk[len(byChunk)-1], batch)
+	apart := headApart(byChunk[len(byChunk)-1], of(len(byChunk)-1))
 	return func(rank int, a scheduler.Action) float64 {
 		ms := byChunk[a.Chunk][a.Type]
 		if int(a.Chunk) == len(byChunk)-1 && headLater(int(a.Microbatch)) {
@@ -201,6 +206,24 @@ func actionCosts(b *plan.Plan, batch BatchCosts) scheduler.Costs {
 		}
 		return ms
 	}
+}
+
+// batchFor are the costs at a plan's size of microbatch, of all that its model has.
+func (c *Costs) batchFor(b *plan.Plan) (BatchCosts, error) {
+	cfg := b.Config()
+	if err := c.fits(cfg.Model.Context, b.Model().Config.Hidden); err != nil {
+		return BatchCosts{}, err
+	}
+	batch, err := c.Batch(cfg.Batch.Microbatch)
+	if err != nil {
+		return batch, err
+	}
+	if s := b.Model().Symbols(); strings.ContainsRune(s, stages.SymbolMTP) {
+		if _, ok := batch.Layers[string(stages.SymbolMTP)]; !ok {
+			return batch, fmt.Errorf("%w: of microbatch %d, the layer m is missing, of which the model has %d", ErrCosts, batch.Microbatch, b.Model().Config.MTPLayers)
+		}
+	}
+	return batch, nil
 }
 
 // headApart are the costs of the last chunk where the head's weight gradient is put off.

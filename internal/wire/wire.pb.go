@@ -6866,11 +6866,10 @@ type ForecastReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ranks         []*ForecastRank        `protobuf:"bytes,1,rep,name=ranks,proto3" json:"ranks,omitempty"`
 	Links         []*ForecastLink        `protobuf:"bytes,2,rep,name=links,proto3" json:"links,omitempty"`
-	CostsOf       string                 `protobuf:"bytes,3,opt,name=costs_of,json=costsOf,proto3" json:"costs_of,omitempty"`
-	StepMs        float64                `protobuf:"fixed64,4,opt,name=step_ms,json=stepMs,proto3" json:"step_ms,omitempty"`
-	TokensPerS    float64                `protobuf:"fixed64,5,opt,name=tokens_per_s,json=tokensPerS,proto3" json:"tokens_per_s,omitempty"`
-	BubblePct     float64                `protobuf:"fixed64,6,opt,name=bubble_pct,json=bubblePct,proto3" json:"bubble_pct,omitempty"`
-	MessageMs     float64                `protobuf:"fixed64,7,opt,name=message_ms,json=messageMs,proto3" json:"message_ms,omitempty"`
+	StepMs        float64                `protobuf:"fixed64,3,opt,name=step_ms,json=stepMs,proto3" json:"step_ms,omitempty"`
+	TokensPerS    float64                `protobuf:"fixed64,4,opt,name=tokens_per_s,json=tokensPerS,proto3" json:"tokens_per_s,omitempty"`
+	BubblePct     float64                `protobuf:"fixed64,5,opt,name=bubble_pct,json=bubblePct,proto3" json:"bubble_pct,omitempty"`
+	MessageMs     float64                `protobuf:"fixed64,6,opt,name=message_ms,json=messageMs,proto3" json:"message_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6917,13 +6916,6 @@ func (x *ForecastReply) GetLinks() []*ForecastLink {
 		return x.Links
 	}
 	return nil
-}
-
-func (x *ForecastReply) GetCostsOf() string {
-	if x != nil {
-		return x.CostsOf
-	}
-	return ""
 }
 
 func (x *ForecastReply) GetStepMs() float64 {
@@ -8621,18 +8613,17 @@ const file_wire_proto_rawDesc = "" +
 	"\aseconds\x18\x04 \x01(\x01R\aseconds\x12\x1e\n" +
 	"\n" +
 	"registered\x18\x05 \x03(\tR\n" +
-	"registered\"\x85\x02\n" +
+	"registered\"\xea\x01\n" +
 	"\rForecastReply\x12/\n" +
 	"\x05ranks\x18\x01 \x03(\v2\x19.troupe.wire.ForecastRankR\x05ranks\x12/\n" +
-	"\x05links\x18\x02 \x03(\v2\x19.troupe.wire.ForecastLinkR\x05links\x12\x19\n" +
-	"\bcosts_of\x18\x03 \x01(\tR\acostsOf\x12\x17\n" +
-	"\astep_ms\x18\x04 \x01(\x01R\x06stepMs\x12 \n" +
-	"\ftokens_per_s\x18\x05 \x01(\x01R\n" +
+	"\x05links\x18\x02 \x03(\v2\x19.troupe.wire.ForecastLinkR\x05links\x12\x17\n" +
+	"\astep_ms\x18\x03 \x01(\x01R\x06stepMs\x12 \n" +
+	"\ftokens_per_s\x18\x04 \x01(\x01R\n" +
 	"tokensPerS\x12\x1d\n" +
 	"\n" +
-	"bubble_pct\x18\x06 \x01(\x01R\tbubblePct\x12\x1d\n" +
+	"bubble_pct\x18\x05 \x01(\x01R\tbubblePct\x12\x1d\n" +
 	"\n" +
-	"message_ms\x18\a \x01(\x01R\tmessageMs\"\xb5\x01\n" +
+	"message_ms\x18\x06 \x01(\x01R\tmessageMs\"\xb5\x01\n" +
 	"\fForecastRank\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12\x12\n" +
