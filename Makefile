@@ -77,7 +77,7 @@ proto: ## write the Go code of the wire's schema again
 
 .PHONY: check-net
 check-net: ## run the tests over networks with delay, loss, a rate and partitions (Linux, as root)
-	TROUPE_NETLAB=1 $(GO) test -count=1 -timeout 20m -run Net ./internal/netlab/... $(addsuffix /...,$(wildcard ./cluster))
+	TROUPE_NETLAB=1 $(GO) test -v -count=1 -timeout 20m -run Net ./internal/netlab/... $(addsuffix /...,$(wildcard ./cluster))
 
 KILLS_SEED ?= 0
 .PHONY: check-kills
