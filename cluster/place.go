@@ -129,6 +129,9 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 		return nil, h.changed, errReleasing
 	}
 	if len(free) < max(1, least) {
+		if len(h.workers) == 0 {
+			return nil, h.changed, fmt.Errorf("%w: none has joined; start one (engine worker), or give --workers to wait for them", placement.ErrNoRoom)
+		}
 		return nil, h.changed, fmt.Errorf("%w: %d of the %d that have joined are free%s, and the run, of %d ranks, needs %d", placement.ErrNoRoom, len(free), len(h.workers), what, ranks, max(1, least))
 	}
 	if place := cfg.Cluster.Place; len(place) > 0 {
