@@ -66,9 +66,9 @@
 // tells the stages to halt: they start nothing more, and answer when their device
 // is at rest. From then on nobody sends a tensor, and all actors stop behind what
 // is in their mailboxes: tensors there are released, lines and events come out,
-// and a checkpoint in progress is finished, unless stages in other processes still write it. A panic is its actor's failure; protoactor
-// resumes the actor as a failed one, so that it can do its part of this, and stops one
-// that panics again.
+// and a checkpoint in progress is finished, unless stages in other processes still write
+// it. A panic is its actor's failure; protoactor resumes the actor as a failed one, so
+// that it can do its part of this, and stops one that panics again.
 //
 // Then the streams end, and after all of them their arenas are closed: what a stage holds,
 // what a list that failed half-way left behind, and what lies in a mailbox that nobody

@@ -7,11 +7,11 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// What crosses from one device to another crosses in memory that the host can address, but
-// to another process: there the codec takes it from the device, and brings it to one, in
-// pieces, if the device copies them (tensorops.Pieces). A stage whose memory it cannot fetches what leaves for another device into a tensor of
-// the run's own, and uploads what comes from one; a stage whose memory it can sends and
-// takes such tensors as they are. On one device a tensor is handed over, wherever it lies.
+// What crosses from one device to another crosses in memory that the host can address. A
+// stage whose memory it cannot address fetches what leaves for another device into a tensor of
+// the run's own, and uploads what comes from one; a stage whose memory it can address sends and
+// takes such tensors as they are. On one device a tensor is handed over, wherever it lies. To
+// and from another process the codec copies in pieces, if the device does (tensorops.Pieces).
 
 // device is the one that a rank computes on.
 func (s *Spec) device(rank int) tensorops.Device {

@@ -11,7 +11,6 @@ tenth is below and above.
 import argparse
 import contextlib
 import json
-import random
 import statistics
 import subprocess
 import sys
@@ -20,35 +19,11 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
+import runs  # noqa: E402
 from side import ENGINE, head, row, spread  # noqa: E402
 
-SEQUENCES, CONTEXT = 16, 256
-SKIP = 2  # steps that allocate and touch memory
 HOSTS = ["boss", "w0", "w1"]
 PORT = "10.77.0.1:7070"
-
-CONFIG = """
-[run]
-steps = {steps}
-name = "{name}"
-eval_every = 0
-checkpoint_every = 0
-[model]
-family = "gpt2"
-layers = 6
-heads = 6
-hidden = 384
-context = 256
-[data]
-train = ["{folder}/text"]
-[batch]
-sequences = 16
-microbatch = {microbatch}
-[pipeline]
-stages = 2
-chunks = {chunks}
-schedule = "{schedule}"
-"""
 
 
 def sh(*command, **options):
@@ -125,13 +100,10 @@ class Cluster:
 def measure(cluster, o, schedule, number):
     """Predicted and measured ms of a step, and what the network was found to be."""
     name = f"r{number}"
-    config = cluster.folder / f"{name}.toml"
-    chunks = 1 if schedule == "1f1b" else 2
-    config.write_text(CONFIG.format(steps=o.steps + SKIP, name=name, folder=cluster.folder, microbatch=SEQUENCES // o.microbatches, chunks=chunks, schedule=schedule))
+    config = runs.write(cluster.folder, name, o.steps, o.microbatches, 1 if schedule == "1f1b" else 2, schedule, tied=True)
     plan = json.loads(cluster.ask("plan", config, "--format", "json"))
     cluster.ask("run", config, "--quiet")
-    metrics = [json.loads(line) for line in next(cluster.folder.rglob(f"{name}/metrics.jsonl")).read_text().splitlines()]
-    return plan["step_ms"], statistics.median(s["step_ms"] for s in metrics[SKIP:]), plan["links"][0]["bytes_per_s"]
+    return plan["step_ms"], statistics.median(runs.step_ms(cluster.folder, name)), plan["links"][0]["bytes_per_s"]
 
 
 def main():
@@ -147,7 +119,6 @@ def main():
     head("rate, Mbit/s", "the link as measured", "schedule", "predicted, ms a step", "measured", "measured / predicted")
     with network() as names, tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        (folder / "text").write_bytes(random.Random(1).randbytes(1 << 18))
         for mbit in o.mbit:
             limit(names, mbit)
             cluster = Cluster(names, folder, o.engine)

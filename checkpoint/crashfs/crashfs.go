@@ -404,22 +404,25 @@ type file struct {
 }
 
 func (w *file) Write(p []byte) (int, error) {
-	w.fsys.mu.Lock()
-	defer w.fsys.mu.Unlock()
-	half, fault := w.fsys.step()
-	switch {
-	case half:
-		p = p[:len(p)/2]
-	case fault != nil:
-		return 0, fault
-	}
-	n, err := w.File.Write(p)
-	w.node.content = append(w.node.content, p[:n]...)
-	return n, errors.Join(fault, err)
+	return w.put(p, func(p []byte) (int, error) {
+		n, err := w.File.Write(p)
+		w.node.content = append(w.node.content, p[:n]...)
+		return n, err
+	})
 }
 
 // WriteAt writes at a place of the file, which has to have that place.
 func (w *file) WriteAt(p []byte, offset int64) (int, error) {
+	return w.put(p, func(p []byte) (int, error) {
+		n, err := w.File.WriteAt(p, offset)
+		w.node.content = slices.Clone(w.node.content) // synced may share its memory
+		copy(w.node.content[offset:], p[:n])
+		return n, err
+	})
+}
+
+// put writes all of p, or what the fault that comes leaves of it: half, or nothing.
+func (w *file) put(p []byte, write func([]byte) (int, error)) (int, error) {
 	w.fsys.mu.Lock()
 	defer w.fsys.mu.Unlock()
 	half, fault := w.fsys.step()
@@ -429,9 +432,7 @@ func (w *file) WriteAt(p []byte, offset int64) (int, error) {
 	case fault != nil:
 		return 0, fault
 	}
-	n, err := w.File.WriteAt(p, offset)
-	w.node.content = slices.Clone(w.node.content) // synced may share its memory
-	copy(w.node.content[offset:], p[:n])
+	n, err := write(p)
 	return n, errors.Join(fault, err)
 }
 

@@ -65,7 +65,7 @@ func clusterEngine(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command(path, "cluster", "start", "--help").CombinedOutput(); err != nil {
-		t.Skipf("this engine has no command \"cluster start\" yet (%v: %.100s)", err, out)
+		t.Fatalf("engine cluster start --help: %v: %.100s", err, out)
 	}
 	return path
 }
