@@ -1,0 +1,59 @@
+package tensorops
+
+import "fmt"
+
+// Array is a tensor in ordinary Go memory, dense and row-major: a field of a sample or of
+// a microbatch. One of Float, Double and Int has the numbers, and says their type; none, for
+// an array without elements, is float32.
+type Array struct {
+	Shape  []int
+	Float  []float32
+	Double []float64
+	Int    []int32
+}
+
+// DType is the type of the numbers.
+func (a Array) DType() DType {
+	switch {
+	case a.Int != nil:
+		return Int32
+	case a.Double != nil:
+		return Float64
+	}
+	return Float32
+}
+
+// Len is the number of elements that there are.
+func (a Array) Len() int { return len(a.Float) + len(a.Double) + len(a.Int) }
+
+// Bytes views the numbers as bytes, for Upload.
+func (a Array) Bytes() []byte {
+	switch a.DType() {
+	case Int32:
+		return bytesOf(a.Int)
+	case Float64:
+		return bytesOf(a.Double)
+	}
+	return bytesOf(a.Float)
+}
+
+// Check says whether the shape and the numbers fit each other.
+func (a Array) Check() error {
+	t, err := shaped(a.DType(), a.Shape)
+	if err != nil {
+		return err
+	}
+	if n := a.Len(); n != t.Len() {
+		return fmt.Errorf("%w: %d numbers for the shape %v, which has %d", ErrShape, n, a.Shape, t.Len())
+	}
+	types := 0
+	for _, given := range []bool{a.Float != nil, a.Double != nil, a.Int != nil} {
+		if given {
+			types++
+		}
+	}
+	if types > 1 {
+		return fmt.Errorf("%w: an array of %v has numbers of %d types; give one", ErrShape, a.Shape, types)
+	}
+	return nil
+}
