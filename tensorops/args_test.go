@@ -198,6 +198,11 @@ func TestArgs(t *testing.T) {
 	recorded(c, KindAllReduce, (*Op).AllReduce, sum)
 	l.Spin(time.Millisecond)
 	recorded(c, KindSpin, (*Op).Spin, SpinArgs{Time: time.Millisecond})
+	l.Call(Call{Name: "own", Reads: []Tensor{f(2)}, Func: func(_, _ []Array) error { return nil }})
+	if o := l.Ops()[len(l.Ops())-1]; o.Call().Name != "own" || len(o.Call().Reads) != 1 {
+		t.Errorf("the call was recorded as %+v", o.Call())
+	}
+	c.seen[KindCall] = true
 
 	for _, kind := range Kinds() {
 		if !c.seen[kind] {

@@ -45,6 +45,7 @@ const (
 	KindSGD
 	KindAllReduce
 	KindSpin
+	KindCall
 	numKinds
 )
 
@@ -83,6 +84,7 @@ var kinds = [numKinds]struct{ name, operands string }{
 	KindSGD:                 {"sgd", "w m g"},
 	KindAllReduce:           {"all_reduce", "t"},
 	KindSpin:                {"spin", ""},
+	KindCall:                {"call", ""},
 }
 
 func (k Kind) String() string {
@@ -133,6 +135,7 @@ type Op struct {
 	U     [2]uint64 // dropout: step, and index of the first element in the global batch
 	Host  []byte    // upload and fetch
 	Group Group     // collectives
+	Own   *Call     // of a program's own
 }
 
 // Has reports whether a flag is set.
@@ -164,6 +167,9 @@ func (o *Op) String() string {
 	}
 	if o.Host != nil {
 		fmt.Fprintf(&b, " host=%d bytes", len(o.Host))
+	}
+	if o.Own != nil {
+		fmt.Fprintf(&b, " %q reads=%v writes=%v", o.Own.Name, o.Own.Reads, o.Own.Writes)
 	}
 	return b.String()
 }

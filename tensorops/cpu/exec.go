@@ -120,6 +120,8 @@ func (x *exec) do(op *tensorops.Op) (err error) {
 		return x.parallel(op.AdamW().W.Len(), heavyGrain, adamW)
 	case tensorops.KindSGD:
 		return x.parallel(op.SGD().W.Len(), lightGrain, sgd)
+	case tensorops.KindCall:
+		return op.Call().Run(tensorops.ArrayOf)
 	case tensorops.KindSpin:
 		for end := time.Now().Add(op.Spin().Time); time.Now().Before(end); {
 			spin()

@@ -85,5 +85,34 @@ func moveCases() []Case {
 			b.Spin(time.Microsecond)
 			b.check(b.normal(5), "what follows")
 		}},
+		{"call/in its place", tensorops.KindCall, func(b *builder) {
+			x, ids := b.normal(37, 5), b.tokens(5, 37)
+			y, sums := b.garbage(37), b.garbage64(1)
+			b.Fill(x.RowRange(3, 4), 2)
+			b.Call(tensorops.Call{Name: "pick", Reads: []tensorops.Tensor{x, ids}, Writes: []tensorops.Tensor{y, sums}, Func: pick})
+			b.Add(y, y, y)
+			b.check(y, "picked, twice")
+			b.check(sums, "sum")
+		}},
+		{"call/without operands", tensorops.KindCall, func(b *builder) {
+			t := b.garbage(3)
+			b.Call(tensorops.Call{Name: "nothing", Func: func(_, _ []tensorops.Array) error { return nil }})
+			b.Call(tensorops.Call{Name: "three", Writes: []tensorops.Tensor{t}, Func: func(_, writes []tensorops.Array) error {
+				copy(writes[0].Float, []float32{1, 2, 3})
+				return nil
+			}})
+			b.check(t, "numbers")
+		}},
 	}
+}
+
+// pick takes of each row the element that an id names, and sums them.
+func pick(reads, writes []tensorops.Array) error {
+	x, cols := reads[0].Float, reads[0].Shape[1]
+	writes[1].Double[0] = 0
+	for i, id := range reads[1].Int {
+		writes[0].Float[i] = x[i*cols+int(id)]
+		writes[1].Double[0] += float64(x[i*cols+int(id)])
+	}
+	return nil
 }

@@ -17,6 +17,7 @@ var tolerances = map[tensorops.Kind]float64{
 	tensorops.KindFetch:     0,
 	tensorops.KindAllReduce: 0,
 	tensorops.KindSpin:      0,
+	tensorops.KindCall:      0,
 
 	// Sums and products.
 	tensorops.KindMatMul:        2,

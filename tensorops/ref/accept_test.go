@@ -148,6 +148,9 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	tensorops.KindSGD:       func(o operands, n, c int) { o.l.SGD(o.f(n, c), o.f(n, c), o.f(n, c), tensorops.SGDOpts{}) },
 	tensorops.KindAllReduce: func(o operands, n, c int) { o.l.AllReduce(o.f(n, c), tensorops.Solo{}) },
 	tensorops.KindSpin:      func(o operands, n, _ int) { o.l.Spin(0) },
+	tensorops.KindCall: func(o operands, n, c int) {
+		o.l.Call(tensorops.Call{Reads: []tensorops.Tensor{o.f(n, c)}, Writes: []tensorops.Tensor{o.f(n, c)}, Func: func(_, _ []tensorops.Array) error { return nil }})
+	},
 }
 
 // drawnAttention is an attention of drawn sizes; q, k and lse make operands of

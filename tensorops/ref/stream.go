@@ -134,6 +134,8 @@ func run(op *tensorops.Op) (err error) {
 		return allReduce(op)
 	case tensorops.KindSpin:
 		spin(op)
+	case tensorops.KindCall:
+		return call(op)
 	default:
 		return tensorops.ErrUnsupported
 	}

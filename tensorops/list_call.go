@@ -1,0 +1,75 @@
+package tensorops
+
+import "fmt"
+
+// Call is an operation that a program brings itself, written in Go.
+type Call struct {
+	Name string // for errors
+	// Reads and Writes are its operands, contiguous tensors, any number of them. None may
+	// overlap one of Writes.
+	Reads, Writes []Tensor
+	// Func gets the operands' numbers. It runs at its place among the list's operations, on
+	// one core; it must not change what it reads, nor keep any of it. An error or a panic
+	// fails the list.
+	Func func(reads, writes []Array) error
+}
+
+// Call records an operation of the program's own. Devices whose memory the host cannot
+// address refuse it.
+func (l *List) Call(c Call) {
+	o := l.op(KindCall)
+	CallArgs{c}.Put(o)
+	l.need(o, c.Func != nil, "a function")
+	for i, t := range c.Reads {
+		l.needOperand(c.Name, "reads", i, t)
+	}
+	for i, t := range c.Writes {
+		l.needOperand(c.Name, "writes", i, t)
+	}
+}
+
+func (l *List) needOperand(name, what string, i int, t Tensor) {
+	if l.err == nil && !(t.Valid() && t.Contiguous()) {
+		l.err = fmt.Errorf("%w: call %q: tensor %d that it %s is %v: it must be contiguous", ErrShape, name, i, what, t)
+	}
+}
+
+// CallArgs are the operands of KindCall.
+type CallArgs struct{ Call }
+
+// Put stores the operands.
+func (a CallArgs) Put(o *Op) { o.Own = &a.Call }
+
+// Call reads the operands.
+func (o *Op) Call() CallArgs { return CallArgs{*o.Own} }
+
+// Run calls the function with what the views of its operands are; it is for devices. An
+// error names the call.
+func (c Call) Run(view func(Tensor) Array) (err error) {
+	reads, writes := make([]Array, len(c.Reads)), make([]Array, len(c.Writes))
+	for i, t := range c.Reads {
+		reads[i] = view(t)
+	}
+	for i, t := range c.Writes {
+		writes[i] = view(t)
+	}
+	if err := c.Func(reads, writes); err != nil {
+		return fmt.Errorf("%s: %w", c.Name, err)
+	}
+	return nil
+}
+
+// ArrayOf views a contiguous tensor in host memory, whose elements are stored in their own
+// size.
+func ArrayOf(t Tensor) Array {
+	a := Array{Shape: t.Shape()}
+	switch t.DType() {
+	case Float64:
+		a.Double = Elements[float64](t)
+	case Int32:
+		a.Int = Elements[int32](t)
+	case Float32:
+		a.Float = Elements[float32](t)
+	}
+	return a
+}
