@@ -206,7 +206,7 @@ func (t *trained) checkEvalMemory(src *source, microbatch int) error {
 		}
 		ids := make([]int32, sequences*positions)
 		l := s.NewList()
-		l.Free(st.Forward(l, 0, &stages.Microbatch{Sequences: sequences, Positions: positions, Tokens: ids, Targets: ids}, tensorops.Tensor{}))
+		st.Forward(l, 0, &stages.Microbatch{Sequences: sequences, Positions: positions, Tokens: ids, Targets: ids})
 		return tensorops.Run(s, l)
 	})
 }

@@ -73,20 +73,24 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 		w.Kind = &wire.Message_Order{Order: &wire.Order{Phase: uint32(m.Phase), Trace: m.Trace, Speculative: packUpdate(m.Speculative)}}
 	case *Transfer:
 		h, p.Bulk = m.Header, true
-		w.Kind = &wire.Message_Transfer{Transfer: &wire.Transfer{Edge: uint32(m.Kind), To: m.To, Microbatch: m.Microbatch, Extent: packExtent(m.Extent), Tensor: packTensor(m.Tensor)}}
+		w.Kind = &wire.Message_Transfer{Transfer: &wire.Transfer{Edge: uint32(m.Kind), To: m.To, Microbatch: m.Microbatch, Slot: m.Slot, Extent: packExtent(m.Extent), Tensor: packTensor(m.Tensor)}}
 		p.numbers(m.Tensor)
 		p.Release = m.release
 	case *Credit:
 		h = m.Header
-		w.Kind = &wire.Message_Credit{Credit: &wire.Credit{Edge: uint32(m.Kind), Chunk: m.Edge}}
+		w.Kind = &wire.Message_Credit{Credit: &wire.Credit{Edge: uint32(m.Kind), Chunk: m.Edge, Skip: m.Skip}}
 	case *DataRequest:
 		h = m.Header
-		w.Kind = &wire.Message_DataRequest{DataRequest: &wire.DataRequest{Phase: uint32(m.Phase), Chunk: m.Chunk, Microbatch: m.Microbatch, Tokens: m.Tokens, Targets: m.Targets, ReplyTo: packPID(m.ReplyTo)}}
+		w.Kind = &wire.Message_DataRequest{DataRequest: &wire.DataRequest{Phase: uint32(m.Phase), Chunk: m.Chunk, Microbatch: m.Microbatch, Tokens: m.Tokens, Targets: m.Targets, Fields: m.Fields, ReplyTo: packPID(m.ReplyTo)}}
 	case *Data:
 		h, p.Bulk = m.Header, true
 		b := m.Batch
 		w.Kind = &wire.Message_Data{Data: &wire.Data{Chunk: m.Chunk, Microbatch: m.Microbatch, Extent: packExtent(b.Extent), Tokens: int64(len(b.Tokens)), Targets: int64(len(b.Targets))}}
 		p.Parts, p.Release = [][]byte{tensorops.HostBytes(b.Tokens), tensorops.HostBytes(b.Targets)}, m.release
+		for _, f := range b.Fields {
+			w.GetData().Fields = append(w.GetData().Fields, &wire.Tensor{Dtype: uint32(f.DType()), Dims: packDims(f.Shape)})
+			p.Parts = append(p.Parts, f.Bytes())
+		}
 	case *TiedGradient:
 		h, p.Bulk = m.Header, true
 		w.Kind = &wire.Message_TiedGradient{TiedGradient: &wire.TiedGradient{From: m.From, Param: int32(m.Grad.Param), Uses: packUses(m.Grad.Uses), Tensor: packTensor(m.Grad.Grad)}}
@@ -242,7 +246,11 @@ func (c *Codec) wallNs(t time.Time) int64 {
 func packStageDone(m *StageDone, wallNs func(time.Time) int64) *wire.StageDone {
 	d := &wire.StageDone{Rank: int32(m.Rank), BusyNs: int64(m.Busy)}
 	for _, l := range m.Losses {
-		d.Losses = append(d.Losses, &wire.Loss{Microbatch: int32(l.Microbatch), Sum: l.Sum, Targets: l.Targets, Mtp: l.MTP})
+		loss := &wire.Loss{Microbatch: int32(l.Microbatch), Sum: l.Sum, Targets: l.Targets}
+		for _, v := range l.Metrics {
+			loss.Metrics = append(loss.Metrics, &wire.Metric{Name: v.Name, Sum: v.Sum, Count: v.Count, Total: v.Total})
+		}
+		d.Losses = append(d.Losses, loss)
 	}
 	for _, n := range m.Norms {
 		d.Norms = append(d.Norms, &wire.Norm{Param: int32(n.Param), Squared: n.Squared})

@@ -50,8 +50,9 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 	bubble := max(0, 100*(1-float64(a.busy)/(float64(a.spec.ranks())*float64(wall))))
 	a.last = &StepEvent{Trace: a.trace, Clocks: a.clocks, Record: telemetry.Record{Step: int(step), Loss: &loss, GradNorm: &norm, LR: &rate, Tokens: a.state.Tokens,
 		TokensPerS: &perSecond, StepMS: &ms, BubblePct: &bubble, PeakMemBytes: sysinfo.PeakBytes(), Skipped: m.Skip, Update: how}}
-	if mtp := a.losses.Metric(mtpLoss); mtp != 0 {
-		a.last.MTPLoss = &mtp
+	a.last.Metrics = a.metrics()
+	if mtp, ok := a.last.Metrics[stages.MTPLoss]; ok {
+		a.last.Metrics, a.last.MTPLoss = nil, &mtp
 	}
 	if next != nil {
 		a.writeRecord(ctx)
@@ -60,3 +61,15 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+// metrics are what the layers report beside the loss; nil: nothing.
+func (a *schedulerActor) metrics() map[string]float64 {
+	var values map[string]float64
+	for _, m := range a.losses.Metrics() {
+		if values == nil {
+			values = make(map[string]float64)
+		}
+		values[m.Name] = m.Value()
+	}
+	return values
+}

@@ -42,7 +42,11 @@ func (c *Codec) unpackForStage(h Header, w *wire.Message) (any, error) {
 		if err := c.checkEdge(k.Credit.GetEdge(), k.Credit.GetChunk()); err != nil {
 			return nil, err
 		}
-		return &Credit{Header: h, Kind: scheduler.EdgeKind(k.Credit.GetEdge()), Edge: k.Credit.GetChunk()}, nil
+		skip := k.Credit.GetSkip()
+		if skip < 0 || int(skip) > len(c.spec.Table.Skips) {
+			return nil, fmt.Errorf("%w: a credit of skip %d, of %d", ErrMessage, skip, len(c.spec.Table.Skips))
+		}
+		return &Credit{Header: h, Kind: scheduler.EdgeKind(k.Credit.GetEdge()), Edge: k.Credit.GetChunk(), Skip: skip}, nil
 	case *wire.Message_Apply:
 		return &Apply{Header: h, Skip: k.Apply.GetSkip(), Update: unpackUpdate(k.Apply.GetUpdate()), Kept: k.Apply.GetKept(), Abort: k.Apply.GetAbort()}, nil
 	case *wire.Message_SaveState:
@@ -74,7 +78,7 @@ func (c *Codec) unpackForCoordinator(h Header, w *wire.Message) (any, error) {
 			return nil, err
 		}
 		reply, err := c.reply(r.GetReplyTo())
-		return &DataRequest{Header: h, Phase: Phase(r.GetPhase()), Chunk: r.GetChunk(), Microbatch: r.GetMicrobatch(), Tokens: r.GetTokens(), Targets: r.GetTargets(), ReplyTo: reply}, err
+		return &DataRequest{Header: h, Phase: Phase(r.GetPhase()), Chunk: r.GetChunk(), Microbatch: r.GetMicrobatch(), Tokens: r.GetTokens(), Targets: r.GetTargets(), Fields: r.GetFields(), ReplyTo: reply}, err
 	case *wire.Message_StageDone:
 		return c.stageDone(h, k.StageDone)
 	case *wire.Message_Applied:
@@ -182,7 +186,14 @@ func (c *Codec) stageDone(h Header, d *wire.StageDone) (any, error) {
 	}
 	m := &StageDone{Header: h, Rank: rank, Busy: time.Duration(d.GetBusyNs())}
 	for _, l := range d.GetLosses() {
-		m.Losses = append(m.Losses, Loss{Microbatch: int(l.GetMicrobatch()), Sum: l.GetSum(), Targets: l.GetTargets(), MTP: l.GetMtp()})
+		loss := Loss{Microbatch: int(l.GetMicrobatch()), Report: stages.Report{Sum: l.GetSum(), Targets: l.GetTargets()}}
+		for _, v := range l.GetMetrics() {
+			if len(loss.Metrics) == limitMetrics {
+				return nil, fmt.Errorf("%w: more than %d metrics", ErrMessage, limitMetrics)
+			}
+			loss.Metrics = append(loss.Metrics, stages.Metric{Name: cut(v.GetName()), Sum: v.GetSum(), Count: v.GetCount(), Total: v.GetTotal()})
+		}
+		m.Losses = append(m.Losses, loss)
 	}
 	for _, n := range d.GetNorms() {
 		if n.GetParam() < 0 || n.GetParam() >= limitParams {
@@ -202,6 +213,9 @@ func (c *Codec) stageDone(h Header, d *wire.StageDone) (any, error) {
 
 // limitParams bounds a model's parameters, of which each has a tensor.
 const limitParams = 1 << 20
+
+// limitMetrics bounds the metrics of a microbatch.
+const limitMetrics = 64
 
 func unpackUpdate(u *wire.Update) stages.Update {
 	return stages.Update{Count: int(u.GetCount()), LR: u.GetLr(), GradScale: u.GetGradScale()}
@@ -309,8 +323,16 @@ func (c *Codec) takeTransfer(h Header, t *wire.Transfer, lens []int) (owner, [][
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	route := c.spec.route(int(t.GetTo()))
+	slots := len(route.Ins)
+	if scheduler.EdgeKind(t.GetEdge()) == scheduler.BackwardEdge {
+		slots = len(route.GradOuts)
+	}
+	if t.GetSlot() < 0 || int(t.GetSlot()) >= slots {
+		return nil, nil, nil, fmt.Errorf("%w: tensor %d for chunk %d, which takes %d", ErrMessage, t.GetSlot(), t.GetTo(), slots)
+	}
 	x, parts, pieces, err := c.takeInput(t, lens)
-	return &Transfer{Header: h, Kind: scheduler.EdgeKind(t.GetEdge()), To: t.GetTo(), Microbatch: t.GetMicrobatch(), Extent: extent, Tensor: x}, parts, pieces, err
+	return &Transfer{Header: h, Kind: scheduler.EdgeKind(t.GetEdge()), To: t.GetTo(), Microbatch: t.GetMicrobatch(), Slot: t.GetSlot(), Extent: extent, Tensor: x}, parts, pieces, err
 }
 
 // takeInput makes the tensor of a Transfer: on the device that takes it, if that copies
@@ -336,7 +358,7 @@ func (c *Codec) takeData(h Header, d *wire.Data, lens []int) (owner, [][]byte, e
 		return nil, nil, err
 	}
 	n := int64(extent.Sequences) * int64(extent.Positions)
-	if len(lens) != 2 || n > math.MaxInt32 {
+	if len(lens) != 2+len(d.GetFields()) || n > math.MaxInt32 {
 		return nil, nil, fmt.Errorf("%w: tokens in %d parts, of %d positions", ErrMessage, len(lens), n)
 	}
 	for i, count := range []int64{d.GetTokens(), d.GetTargets()} {
@@ -346,8 +368,16 @@ func (c *Codec) takeData(h Header, d *wire.Data, lens []int) (owner, [][]byte, e
 	}
 	b := c.batches.get(int(d.GetTokens()), int(d.GetTargets())) // and not for n, of which nothing may have come
 	b.Extent = extent
-	return &Data{Header: h, Chunk: d.GetChunk(), Microbatch: d.GetMicrobatch(), Batch: b},
-		[][]byte{tensorops.HostBytes(b.Tokens), tensorops.HostBytes(b.Targets)}, nil
+	parts := [][]byte{tensorops.HostBytes(b.Tokens), tensorops.HostBytes(b.Targets)}
+	for i, f := range d.GetFields() {
+		a, err := newArray(f, lens[2+i])
+		if err != nil {
+			b.Release()
+			return nil, nil, err
+		}
+		b.Fields, parts = append(b.Fields, a), append(parts, a.Bytes())
+	}
+	return &Data{Header: h, Chunk: d.GetChunk(), Microbatch: d.GetMicrobatch(), Batch: b}, parts, nil
 }
 
 func (c *Codec) takeTied(h Header, t *wire.TiedGradient, lens []int) (owner, [][]byte, error) {
@@ -486,6 +516,22 @@ func newTensor(a tensorops.Arena, w *wire.Tensor, lens []int) (tensorops.Tensor,
 		return none, fmt.Errorf("%w: a tensor of %v%d is %d bytes, %d come", ErrMessage, dtype, shape, want, total)
 	}
 	return tensorops.NewTensor(a, dtype, shape...)
+}
+
+// newArray makes an array as another process describes it, if as many bytes come.
+func newArray(w *wire.Tensor, size int) (a tensorops.Array, err error) {
+	if w.GetDtype() > uint32(tensorops.Int32) {
+		return a, fmt.Errorf("%w: a field of type %d", ErrMessage, w.GetDtype())
+	}
+	dtype := tensorops.DType(w.GetDtype())
+	shape, want, err := unpackDims(dtype, w.GetDims())
+	if err == nil && want != int64(size) {
+		err = fmt.Errorf("%w: a field of %v%d is %d bytes, %d come", ErrMessage, dtype, shape, want, size)
+	}
+	if err != nil {
+		return a, err
+	}
+	return tensorops.NewArray(dtype, shape), nil
 }
 
 // unpackDims are a tensor's shape and size in bytes.

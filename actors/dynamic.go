@@ -32,11 +32,21 @@ func (a *stageActor) beginDynamic() {
 	for key := range a.inbox { // what came before the order
 		a.arrived(key)
 	}
+	// The table has an edge between all neighbours; nothing comes over some.
+	for _, chunk := range a.chunks {
+		for kind, t := range [2]scheduler.Type{scheduler.F, scheduler.B} {
+			if len(a.waysOf[chunk].ins[kind]) == 0 && d.dispatcher.Awaits(scheduler.Action{Chunk: chunk, Type: t}) {
+				for m := range a.order.Table.Microbatches {
+					d.dispatcher.Arrived(scheduler.Action{Chunk: chunk, Type: t, Microbatch: int32(m)})
+				}
+			}
+		}
+	}
 }
 
 // arrived tells the dispatcher of an activation or a gradient.
 func (a *stageActor) arrived(key inboxKey) {
-	if a.dynamic.dispatcher == nil || a.order == nil || key.order != a.order.Order || key.kind > inGradient {
+	if a.dynamic.dispatcher == nil || a.order == nil || key.order != a.order.Order || key.kind > inGradient || !a.complete(key.order, key.kind, key.chunk, key.microbatch) {
 		return
 	}
 	act := scheduler.Action{Chunk: key.chunk, Type: scheduler.F, Microbatch: key.microbatch}
@@ -49,10 +59,10 @@ func (a *stageActor) arrived(key inboxKey) {
 // canBegin says whether an action has what the dispatcher doesn't know of: its tokens, and
 // a credit for its output.
 func (a *stageActor) canBegin(act scheduler.Action) bool {
-	if e := a.edges(act); e.out && a.credits.Of(e.kind, int(act.Chunk)) <= 0 {
+	if _, lacks := a.lacksCredit(&visit{Action: act, edges: a.edges(act)}); lacks {
 		return false
 	}
-	_, there := a.inbox[inboxKey{a.order.Order, inData, act.Chunk, act.Microbatch}]
+	_, there := a.inbox[inboxKey{a.order.Order, inData, act.Chunk, act.Microbatch, 0}]
 	return there || !a.needsData(act)
 }
 
@@ -83,9 +93,12 @@ func (a *stageActor) blocked() Snapshot {
 
 // announce tells the stage that waits for an action's output that it is being made.
 func (a *stageActor) announce(ctx actor.Context, v *visit) {
-	if a.dynamic.dispatcher != nil && v.edges.out {
-		to := scheduler.Action{Chunk: v.to, Type: v.Type, Microbatch: v.Microbatch}
-		ctx.Send(a.peer(v.to), &ExpectInput{Header: a.order.Header, Action: to})
+	if a.dynamic.dispatcher == nil {
+		return
+	}
+	for _, w := range v.to {
+		to := scheduler.Action{Chunk: w.chunk, Type: v.Type, Microbatch: v.Microbatch}
+		ctx.Send(a.peer(w.chunk), &ExpectInput{Header: a.order.Header, Action: to})
 	}
 }
 

@@ -3,6 +3,7 @@ package actors
 import (
 	"time"
 
+	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
@@ -15,6 +16,13 @@ type StepEvent struct {
 	IdealBubblePct float64        // of the table at unit costs
 	Trace          [][]ActionTime // by rank, when the run traces; by this process's clock
 	Clocks         []Clock        // by rank, of a trace: what was taken off its times; nil: all ranks are in this process
+}
+
+// OutputEvent: what the layers of one stage have given out of a microbatch of a validation,
+// in a run that collects it (Spec.Collect).
+type OutputEvent struct {
+	Microbatch int
+	Outputs    []stages.Output
 }
 
 // CheckpointEvent: a checkpoint was written.

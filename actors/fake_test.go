@@ -26,8 +26,8 @@ type fake struct {
 // fail the list, record a collective, or panic.
 type hook func(l *tensorops.List, rank int, what string, chunk, index int)
 
-func (f *fake) record(l *tensorops.List, what string, chunk, index int, in tensorops.Tensor, out bool) tensorops.Tensor {
-	l.Free(in)
+func (f *fake) record(l *tensorops.List, what string, chunk, index int, in []tensorops.Tensor, out bool) []tensorops.Tensor {
+	l.Free(stages.Only(in))
 	if f.hook != nil {
 		f.hook(l, f.rank, what, chunk, index)
 	}
@@ -35,35 +35,41 @@ func (f *fake) record(l *tensorops.List, what string, chunk, index int, in tenso
 		l.Spin(f.spin)
 	}
 	if !out {
-		return tensorops.Tensor{}
+		return nil
 	}
-	return l.Alloc(tensorops.Float32, 1, 1, 4)
+	return []tensorops.Tensor{l.Alloc(tensorops.Float32, 1, 1, 4)}
 }
 
 func (f *fake) NeedsTokens(chunk int) bool  { return chunk == 0 }
 func (f *fake) ComputesLoss(chunk int) bool { return chunk == f.last }
+func (f *fake) NeedsTargets(chunk int) bool { return chunk == f.last }
+func (f *fake) Fields(int) []string         { return nil }
 
-func (f *fake) Forward(l *tensorops.List, chunk int, mb *stages.Microbatch, in tensorops.Tensor) tensorops.Tensor {
+func (f *fake) Forward(l *tensorops.List, chunk int, mb *stages.Microbatch, in ...tensorops.Tensor) []tensorops.Tensor {
 	return f.record(l, "F", chunk, mb.Index, in, chunk < f.last)
 }
 
-func (f *fake) InputGrad(l *tensorops.List, chunk, index int, dy tensorops.Tensor) tensorops.Tensor {
+func (f *fake) InputGrad(l *tensorops.List, chunk, index int, dy ...tensorops.Tensor) []tensorops.Tensor {
 	return f.record(l, "I", chunk, index, dy, chunk > 0)
 }
 
-func (f *fake) Backward(l *tensorops.List, chunk, index int, dy tensorops.Tensor) tensorops.Tensor {
+func (f *fake) Backward(l *tensorops.List, chunk, index int, dy ...tensorops.Tensor) []tensorops.Tensor {
 	return f.record(l, "B", chunk, index, dy, chunk > 0)
 }
 
 func (f *fake) WeightGrad(l *tensorops.List, chunk, index int) {
-	f.record(l, "W", chunk, index, tensorops.Tensor{}, false)
+	f.record(l, "W", chunk, index, nil, false)
 }
 
 func (f *fake) Finish(int, int) {}
 
-func (f *fake) Loss(_, index int) (sum, targets float64) { return float64(index), 1 }
+func (f *fake) Report(_, index int) stages.Report {
+	return stages.Report{Sum: float64(index), Targets: 1}
+}
 
-func (f *fake) MTPLoss(int, int) float64 { return 0 }
+func (f *fake) Outputs(int, int) []stages.Output { return nil }
+func (f *fake) Verify(int) error                 { return nil }
+func (f *fake) Close() error                     { return nil }
 
 func (f *fake) TiedGrads(l *tensorops.List, _ int) []stages.TiedGrad {
 	g := l.Alloc(tensorops.Float32, 4)

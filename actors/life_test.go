@@ -29,14 +29,14 @@ func (m *hooked) count(l *tensorops.List) {
 	}
 }
 
-func (m *hooked) Backward(l *tensorops.List, chunk, index int, dy tensorops.Tensor) tensorops.Tensor {
-	out := m.Compute.Backward(l, chunk, index, dy)
+func (m *hooked) Backward(l *tensorops.List, chunk, index int, dy ...tensorops.Tensor) []tensorops.Tensor {
+	out := m.Compute.Backward(l, chunk, index, dy...)
 	m.count(l)
 	return out
 }
 
-func (m *hooked) InputGrad(l *tensorops.List, chunk, index int, dy tensorops.Tensor) tensorops.Tensor {
-	out := m.Compute.InputGrad(l, chunk, index, dy)
+func (m *hooked) InputGrad(l *tensorops.List, chunk, index int, dy ...tensorops.Tensor) []tensorops.Tensor {
+	out := m.Compute.InputGrad(l, chunk, index, dy...)
 	m.count(l)
 	return out
 }

@@ -21,6 +21,16 @@ type Source interface {
 	EvalFill(index int, tokens, targets []int32) error
 }
 
+// Samples is a Source whose data are not tokens. Its methods take the place of Train and
+// EvalFill; EvalLen is 1.
+type Samples interface {
+	Source
+	// TrainFields are the named fields of samples [first, first+count) of a step, each stacked to [count, …];
+	// EvalFields those of the validation's.
+	TrainFields(step int64, first, count int, names []string) ([]tensorops.Array, error)
+	EvalFields(first, count int, names []string) ([]tensorops.Array, error)
+}
+
 // Extent says which of a step's or a validation's sequences a microbatch has, and their
 // length.
 type Extent struct{ FirstSequence, Sequences, Positions int }
@@ -62,6 +72,9 @@ func (a *loader) fill(m *DataRequest) (*Batch, error) {
 			positions = max(positions, data.EvalLen(first+i))
 		}
 	}
+	if s, ok := data.(Samples); ok {
+		return a.fillFields(s, m, Extent{first, count, 1})
+	}
 	b := a.pool.get(count*positions, count*positions)
 	b.Extent = Extent{first, count, positions}
 	for i := range count {
@@ -88,6 +101,26 @@ func (a *loader) fill(m *DataRequest) (*Batch, error) {
 	return b, nil
 }
 
+// fillFields is fill where the data are not tokens.
+func (a *loader) fillFields(data Samples, m *DataRequest, e Extent) (b *Batch, err error) {
+	defer caught(&err) // in a program's own code
+	b = a.pool.get(0, 0)
+	b.Extent = e
+	if m.Phase == Eval {
+		b.Fields, err = data.EvalFields(e.FirstSequence, e.Sequences, m.Fields)
+	} else {
+		b.Fields, err = data.TrainFields(m.Step, e.FirstSequence, e.Sequences, m.Fields)
+	}
+	if err == nil && len(b.Fields) != len(m.Fields) {
+		err = fmt.Errorf("%w: %d fields for %q", ErrSpec, len(b.Fields), m.Fields)
+	}
+	if err != nil {
+		b.Release()
+		return nil, fmt.Errorf("%v data of step %d, samples %d to %d: %w", m.Phase, m.Step, e.FirstSequence, e.FirstSequence+e.Sequences-1, err)
+	}
+	return b, nil
+}
+
 // blank fills positions that take no part in the loss.
 func blank(tokens, targets []int32) {
 	clear(tokens)
@@ -101,6 +134,7 @@ func blank(tokens, targets []int32) {
 type Batch struct {
 	Extent
 	Tokens, Targets []int32 // empty where not asked for
+	Fields          []tensorops.Array
 	pool            *batchPool
 }
 
@@ -132,7 +166,7 @@ func (p *batchPool) get(tokens, targets int) *Batch {
 	if cap(b.Targets) < targets {
 		b.Targets = make([]int32, targets)
 	}
-	b.Tokens, b.Targets = b.Tokens[:tokens], b.Targets[:targets]
+	b.Tokens, b.Targets, b.Fields = b.Tokens[:tokens], b.Targets[:targets], nil
 	return b
 }
 

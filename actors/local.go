@@ -32,6 +32,7 @@ type local struct {
 	copies   *tensorops.Memory // for what checkpoints are written from
 
 	builders sync.WaitGroup // of stages
+	computes []Compute      // by rank; nil: there is none here
 }
 
 func newLocal(spec Spec) (*local, error) {
@@ -42,7 +43,7 @@ func newLocal(spec Spec) (*local, error) {
 			return nil, err
 		}
 	}
-	l := &local{spec: spec, id: runID{spec.Run, attempt}, byName: make(map[string]*StatusCell), streams: make([]tensorops.Stream, spec.ranks()), arrivals: make([]tensorops.Arena, spec.ranks()),
+	l := &local{spec: spec, id: runID{spec.Run, attempt}, byName: make(map[string]*StatusCell), streams: make([]tensorops.Stream, spec.ranks()), arrivals: make([]tensorops.Arena, spec.ranks()), computes: make([]Compute, spec.ranks()),
 		memory: tensorops.NewHostMemory(0), copies: tensorops.NewHostMemory(0)}
 	l.host = l.memory.NewArena("what crosses")
 	for rank := range l.streams {
@@ -91,6 +92,14 @@ func (l *local) close() {
 		}
 	}
 	l.builders.Wait()
+	for rank, c := range l.computes {
+		if c == nil {
+			continue
+		}
+		if err := c.Close(); err != nil {
+			l.log.Error("close a stage", "rank", rank, "error", err)
+		}
+	}
 	for rank, s := range l.streams { // now that nothing uses the memory of another
 		if s == nil {
 			continue

@@ -86,15 +86,18 @@ type Transfer struct {
 	Kind       scheduler.EdgeKind
 	To         int32
 	Microbatch int32
+	Slot       int32  // which of the tensors that To takes
 	Extent     Extent // of the microbatch, with an activation
 	Tensor     tensorops.Tensor
 }
 
-// Credit gives back a credit of the edge that begins at chunk Edge.
+// Credit gives back a credit of the edge that begins at chunk Edge: the one to its neighbour, or
+// with Skip that number of the table's skips, from 1.
 type Credit struct {
 	Header
 	Kind scheduler.EdgeKind
 	Edge int32
+	Skip int32
 }
 
 // DataRequest asks the loader for a microbatch.
@@ -104,6 +107,7 @@ type DataRequest struct {
 	Chunk           int32
 	Microbatch      int32
 	Tokens, Targets bool
+	Fields          []string // of a sample, where the data are not tokens
 	ReplyTo         *actor.PID
 }
 
@@ -132,9 +136,9 @@ func (m *StageState) release() {
 
 // Loss is the loss of a microbatch.
 type Loss struct {
-	Microbatch   int
-	Sum, Targets float64
-	MTP          float64 // mean loss of multi-token prediction
+	Microbatch int
+	stages.Report
+	Outputs []stages.Output // of a run that collects them
 }
 
 // TiedGradient carries a rank's part of a tied weight's gradient to another rank that

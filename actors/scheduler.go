@@ -310,7 +310,13 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 	a.done.mark(m.Rank)
 	a.busy += m.Busy
 	for _, l := range m.Losses {
-		if err := a.losses.Add(l.Microbatch, stages.Report{Sum: l.Sum, Targets: l.Targets, Metrics: mtpMetric(l)}); err != nil {
+		if len(l.Outputs) > 0 {
+			ctx.Send(a.peers.Metrics, &publish{OutputEvent{Microbatch: l.Microbatch, Outputs: l.Outputs}})
+		}
+		if l.Report.Targets == 0 && l.Report.Sum == 0 && len(l.Outputs) > 0 {
+			continue // of a stage before the last
+		}
+		if err := a.losses.Add(l.Microbatch, l.Report); err != nil {
 			a.fail(ctx, m.Step, err)
 			return
 		}
@@ -358,17 +364,6 @@ func (a *schedulerActor) setTime(m *StageDone) {
 	a.clocks[m.Rank] = c
 }
 
-// mtpLoss is the metric of multi-token prediction's loss.
-const mtpLoss = "mtp"
-
-// mtpMetric weighs the loss of multi-token prediction as the microbatch's own is weighed.
-func mtpMetric(l Loss) map[string]float64 {
-	if l.MTP == 0 {
-		return nil
-	}
-	return map[string]float64{mtpLoss: l.MTP * l.Targets}
-}
-
 // evalDone takes the validation's loss.
 func (a *schedulerActor) evalDone() {
 	a.evaled = a.state.Step
@@ -376,7 +371,7 @@ func (a *schedulerActor) evalDone() {
 	if a.last == nil {
 		a.last = &StepEvent{Record: telemetry.Record{Step: int(a.state.Step)}}
 	}
-	a.last.ValLoss = &loss
+	a.last.ValLoss, a.last.ValMetrics = &loss, a.metrics()
 	if !finite(loss) {
 		return // it is never the best, nor can trainer.json hold it
 	}

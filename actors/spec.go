@@ -20,14 +20,17 @@ import (
 // is one. Its methods record and never wait.
 type Compute interface {
 	NeedsTokens(chunk int) bool
+	NeedsTargets(chunk int) bool
+	Fields(chunk int) []string
 	ComputesLoss(chunk int) bool
-	Forward(l *tensorops.List, chunk int, mb *stages.Microbatch, in tensorops.Tensor) tensorops.Tensor
-	InputGrad(l *tensorops.List, chunk, index int, dy tensorops.Tensor) tensorops.Tensor
+	Forward(l *tensorops.List, chunk int, mb *stages.Microbatch, in ...tensorops.Tensor) []tensorops.Tensor
+	InputGrad(l *tensorops.List, chunk, index int, dy ...tensorops.Tensor) []tensorops.Tensor
 	WeightGrad(l *tensorops.List, chunk, index int)
-	Backward(l *tensorops.List, chunk, index int, dy tensorops.Tensor) tensorops.Tensor
+	Backward(l *tensorops.List, chunk, index int, dy ...tensorops.Tensor) []tensorops.Tensor
 	Finish(chunk, index int)
-	Loss(chunk, index int) (sum, targets float64)
-	MTPLoss(chunk, index int) float64
+	Verify(chunk int) error
+	Report(chunk, index int) stages.Report
+	Outputs(chunk, index int) []stages.Output
 	TiedGrads(l *tensorops.List, ranks int) []stages.TiedGrad
 	WantsTied() int
 	TakeTied(stages.TiedGrad) error
@@ -40,6 +43,7 @@ type Compute interface {
 	Rollback(l *tensorops.List, u *stages.Update)
 	AbortMicrobatches(l *tensorops.List)
 	Save(l *tensorops.List, copies tensorops.Arena) []stages.Saved
+	Close() error
 }
 
 // Spec is everything a run needs. The functions and interfaces are its only way
@@ -68,6 +72,9 @@ type Spec struct {
 	// its gradient to all others.
 	TiedRanks []int
 
+	// Routes say, for each chunk, where its tensors come from and go to. The tables have the
+	// skips that they make (Skips). nil: one tensor goes from each chunk to the next.
+	Routes    []stages.Route
 	Table     *scheduler.Table // one training step
 	EvalTable *scheduler.Table // one validation; nil: none
 	// MaxInFlight, if there is one, lets training leave the table's order: each rank runs the
@@ -126,6 +133,8 @@ type Spec struct {
 	// Wall is what a process's clock shows at a time that it tells another process; nil: that
 	// time. A test makes it wrong.
 	Wall func(time.Time) time.Time
+	// Collect lets a validation collect what the model's layers give out, for OutputEvents.
+	Collect bool
 	// OnEvent is told what happens, from the metrics actor and the watchdog. It
 	// must not block for long: training doesn't wait for it, but its own events
 	// queue behind it.

@@ -42,6 +42,7 @@ type stageActor struct {
 	row     []scheduler.Action
 	next    int               // place in row
 	chunks  []int32           // of this rank
+	waysOf  []*ways           // by chunk; of this rank's
 	credits scheduler.Credits // by chunk; of this rank's
 	asked   []chunkData       // by chunk
 	losses  []Loss
@@ -78,6 +79,7 @@ type inboxKey struct {
 	kind       uint8
 	chunk      int32 // of a tied gradient: the rank that it is from
 	microbatch int32 // of a tied gradient: the parameter
+	slot       int32 // of an activation or gradient: which of a chunk's
 }
 
 // built says that the stage was made.
@@ -119,16 +121,16 @@ func (a *stageActor) Receive(ctx actor.Context) {
 	case *deviceDone:
 		a.completed(ctx, m)
 	case *Transfer:
-		a.keep(ctx, m.Header, inboxKey{m.Order, uint8(m.Kind), m.To, m.Microbatch}, m)
+		a.keep(ctx, m.Header, inboxKey{m.Order, uint8(m.Kind), m.To, m.Microbatch, m.Slot}, m)
 	case *ExpectInput:
 		a.expect(m)
 	case *Data:
-		a.keep(ctx, m.Header, inboxKey{m.Order, inData, m.Chunk, m.Microbatch}, m)
+		a.keep(ctx, m.Header, inboxKey{m.Order, inData, m.Chunk, m.Microbatch, 0}, m)
 	case *TiedGradient:
-		a.keep(ctx, m.Header, inboxKey{m.Order, inTied, m.From, int32(m.Grad.Param)}, m)
+		a.keep(ctx, m.Header, inboxKey{m.Order, inTied, m.From, int32(m.Grad.Param), 0}, m)
 	case *Credit:
 		if a.runID.accepts(m.Header) && a.order != nil && m.Order == a.order.Order {
-			a.credit(m.Kind, m.Edge, 1)
+			*a.creditsOf(m.Kind, m.Edge, way{skip: m.Skip})++
 			a.advance(ctx)
 		}
 	case *Order:
@@ -176,6 +178,7 @@ func (a *stageActor) build() {
 		defer caught(&m.err)
 		if m.addressable, m.err = addressable(a.stream.Arena()); m.err == nil {
 			m.stage, m.err = a.spec.Build(a.rank, a.stream)
+			a.local.computes[a.rank] = m.stage
 		}
 	}()
 }
@@ -275,12 +278,15 @@ func (a *stageActor) begin(ctx actor.Context, m *Order) {
 	if len(a.asked) == 0 { // training and validation have the same chunks
 		a.credits.Forward, a.credits.Backward = make([]int, m.Table.NumChunks), make([]int, m.Table.NumChunks)
 		a.asked = make([]chunkData, m.Table.NumChunks)
+		a.waysOf = make([]*ways, m.Table.NumChunks)
 		for chunk := range m.Table.NumChunks {
 			if m.Table.RankOf(chunk) == a.rank {
-				a.chunks = append(a.chunks, int32(chunk))
+				a.chunks, a.waysOf[chunk] = append(a.chunks, int32(chunk)), a.spec.waysOf(m.Table, chunk)
 			}
 		}
 	}
+	a.credits.SkipForward = append(a.credits.SkipForward[:0], m.Credits.SkipForward...)
+	a.credits.SkipBackward = append(a.credits.SkipBackward[:0], m.Credits.SkipBackward...)
 	for _, chunk := range a.chunks { // and not for all, of which there may be many
 		a.credits.Forward[chunk], a.credits.Backward[chunk] = m.Credits.Forward[chunk], m.Credits.Backward[chunk]
 		a.asked[chunk] = chunkData{}
@@ -316,11 +322,12 @@ func (a *stageActor) ask(ctx actor.Context, chunk int32) {
 // request asks the loader for a microbatch.
 func (a *stageActor) request(ctx actor.Context, chunk, microbatch int32) {
 	ctx.Send(a.peers.Loader, &DataRequest{Header: a.order.Header, Phase: a.order.Phase, Chunk: chunk, Microbatch: microbatch,
-		Tokens: a.stage.NeedsTokens(int(chunk)), Targets: a.stage.ComputesLoss(int(chunk)), ReplyTo: a.self})
+		Tokens: a.stage.NeedsTokens(int(chunk)), Targets: a.stage.NeedsTargets(int(chunk)), Fields: a.stage.Fields(int(chunk)), ReplyTo: a.self})
 }
 
 func (a *stageActor) needsData(act scheduler.Action) bool {
-	return act.Type == scheduler.F && (a.stage.NeedsTokens(int(act.Chunk)) || a.stage.ComputesLoss(int(act.Chunk)))
+	chunk := int(act.Chunk)
+	return act.Type == scheduler.F && (a.stage.NeedsTokens(chunk) || a.stage.NeedsTargets(chunk) || len(a.stage.Fields(chunk)) > 0)
 }
 
 // snap describes this stage in the order in progress.
@@ -333,13 +340,4 @@ func (a *stageActor) snap(d Doing) Snapshot {
 		}
 	}
 	return s
-}
-
-// credit counts credits of the edge that begins at a chunk.
-func (a *stageActor) credit(kind scheduler.EdgeKind, edge int32, n int) {
-	if kind == scheduler.ForwardEdge {
-		a.credits.Forward[edge] += n
-	} else {
-		a.credits.Backward[edge] += n
-	}
 }

@@ -1,6 +1,9 @@
 package actors
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupe-ml/troupe/scheduler"
@@ -8,48 +11,46 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// edges are the ways of an action's input and output.
+// edges are the ways of an action's inputs and outputs.
 type edges struct {
-	kind    scheduler.EdgeKind
-	in, out bool
-	from    int32 // chunk that the input comes from
-	to      int32 // chunk that the output goes to
+	kind      scheduler.EdgeKind
+	ins, outs []stages.Port // of each tensor
+	from, to  []way         // each chunk once
 }
 
 func (a *stageActor) edges(act scheduler.Action) edges {
-	last := int32(a.order.Table.NumChunks - 1)
+	kind := scheduler.ForwardEdge
 	switch act.Type {
 	case scheduler.F:
-		return edges{scheduler.ForwardEdge, act.Chunk > 0, act.Chunk < last, act.Chunk - 1, act.Chunk + 1}
 	case scheduler.I, scheduler.B:
-		return edges{scheduler.BackwardEdge, act.Chunk < last, act.Chunk > 0, act.Chunk + 1, act.Chunk - 1}
+		kind = scheduler.BackwardEdge
+	default:
+		return edges{}
 	}
-	return edges{}
+	w := a.waysOf[act.Chunk]
+	return edges{kind, w.ins[kind], w.outs[kind], w.from[kind], w.to[kind]}
 }
 
 // visit is an action of this rank, with what it consumes and what it makes.
 type visit struct {
 	scheduler.Action
 	edges
-	in     *Transfer
+	in     []*Transfer // by slot; nil: it has not come
 	data   *Data
-	extent Extent           // of a forward's microbatch
-	out    tensorops.Tensor // until it is sent
-}
-
-// inputs are the inbox keys of what the visit consumes.
-func (v *visit) inputs(order int64) (in, data inboxKey) {
-	return inboxKey{order, uint8(v.kind), v.Chunk, v.Microbatch}, inboxKey{order, inData, v.Chunk, v.Microbatch}
+	extent Extent             // of a forward's microbatch
+	out    []tensorops.Tensor // until they are sent
 }
 
 // visit is an action with what has come for it.
 func (a *stageActor) visit(act scheduler.Action) visit {
-	v := visit{Action: act, edges: a.edges(act)}
-	in, data := v.inputs(a.order.Order)
-	if v.edges.in {
-		v.in, _ = a.inbox[in].(*Transfer)
+	v, order := visit{Action: act, edges: a.edges(act)}, a.order.Order
+	if n := len(v.ins); n > 0 {
+		v.in = make([]*Transfer, n)
+		for slot := range v.in {
+			v.in[slot], _ = a.inbox[inboxKey{order, uint8(v.kind), v.Chunk, v.Microbatch, int32(slot)}].(*Transfer)
+		}
 	}
-	v.data, _ = a.inbox[data].(*Data)
+	v.data, _ = a.inbox[inboxKey{order, inData, v.Chunk, v.Microbatch, 0}].(*Data)
 	return v
 }
 
@@ -82,20 +83,21 @@ func (a *stageActor) act(ctx actor.Context) bool {
 		if a.dynamic.dispatcher != nil {
 			a.dynamic.dispatcher.Begin(v.Action)
 		}
-		if v.edges.out {
-			a.credit(v.kind, v.Chunk, -1)
+		for _, w := range v.to {
+			*a.creditsOf(v.kind, v.Chunk, w)--
 		}
-		in, data := v.inputs(a.order.Order)
-		delete(a.inbox, in)
-		delete(a.inbox, data)
+		for slot := range v.in {
+			delete(a.inbox, inboxKey{a.order.Order, uint8(v.kind), v.Chunk, v.Microbatch, int32(slot)})
+		}
+		delete(a.inbox, inboxKey{a.order.Order, inData, v.Chunk, v.Microbatch, 0})
 	}
 	a.start()
 	// The device works: now for the others.
 	for i := range a.doing {
 		v := &a.doing[i]
 		a.announce(ctx, v)
-		if v.in != nil {
-			ctx.Send(a.peer(v.from), &Credit{Header: a.order.Header, Kind: v.kind, Edge: v.from})
+		for _, w := range v.from {
+			ctx.Send(a.peer(w.chunk), &Credit{Header: a.order.Header, Kind: v.kind, Edge: w.chunk, Skip: w.skip})
 		}
 		if v.data != nil {
 			a.asked[v.Chunk].ahead--
@@ -109,18 +111,21 @@ func (a *stageActor) act(ctx actor.Context) bool {
 func (a *stageActor) missing(v *visit) Snapshot {
 	s := a.snap(Waiting)
 	s.Action = v.Action
+	slot := slices.Index(v.in, nil)
+	credit, lacks := a.lacksCredit(v)
 	switch {
-	case v.edges.in && v.in == nil:
-		s.Wait, s.From = WaitActivation, stageName(a.order.Table.RankOf(int(v.from)))
-		s.Needs = scheduler.Action{Chunk: v.from, Type: scheduler.F, Microbatch: v.Microbatch}
+	case slot >= 0:
+		from := v.ins[slot].Chunk
+		s.Wait, s.From = WaitActivation, stageName(a.order.Table.RankOf(from))
+		s.Needs = scheduler.Action{Chunk: int32(from), Type: scheduler.F, Microbatch: v.Microbatch}
 		if v.kind == scheduler.BackwardEdge {
 			s.Wait, s.Needs.Type = WaitGradient, v.Type
 		}
 	case a.needsData(v.Action) && v.data == nil:
 		s.Wait, s.From, s.Needs = WaitTokens, loaderName, v.Action
-	case v.edges.out && a.credits.Of(v.kind, int(v.Chunk)) <= 0:
-		s.Wait, s.From = WaitCredit, stageName(a.order.Table.RankOf(int(v.to)))
-		s.Needs = scheduler.Action{Chunk: v.to, Type: v.Type, Microbatch: v.Microbatch}
+	case lacks:
+		s.Wait, s.From = WaitCredit, stageName(a.order.Table.RankOf(int(credit.chunk)))
+		s.Needs = scheduler.Action{Chunk: credit.chunk, Type: v.Type, Microbatch: v.Microbatch}
 		s.Need = 1
 	case a.update == updateSpeculative && a.touchesGradients(v.Action):
 		s.Wait, s.From = WaitDecision, schedulerName
@@ -138,23 +143,26 @@ func (a *stageActor) start() {
 	for i := range a.doing {
 		v := &a.doing[i]
 		chunk, index := int(v.Chunk), int(v.Microbatch)
-		var x tensorops.Tensor
-		if v.in != nil {
-			x = a.stageIn(l, v.in.Tensor)
+		var in []tensorops.Tensor
+		for _, t := range v.in {
+			in = append(in, a.stageIn(l, t.Tensor))
 		}
 		switch v.Type {
 		case scheduler.F:
 			mb := a.microbatch(v)
-			v.out = a.stage.Forward(l, chunk, &mb, x)
+			v.out = a.stage.Forward(l, chunk, &mb, in...)
 		case scheduler.I:
-			v.out = a.stage.InputGrad(l, chunk, index, x)
+			v.out = a.stage.InputGrad(l, chunk, index, in...)
 		case scheduler.W:
 			a.stage.WeightGrad(l, chunk, index)
 		case scheduler.B:
-			v.out = a.stage.Backward(l, chunk, index, x)
+			v.out = a.stage.Backward(l, chunk, index, in...)
 		}
-		if v.edges.out {
-			v.out = a.stageOut(l, v.out, a.order.Table.RankOf(int(v.to)))
+		if len(v.out) != len(v.outs) && l.Err() == nil {
+			l.Fail(fmt.Errorf("%w: %v made %d tensors, and %d are to be sent", stages.ErrInput, v.Action, len(v.out), len(v.outs)))
+		}
+		for i, t := range v.out[:min(len(v.out), len(v.outs))] {
+			v.out[i] = a.stageOut(l, t, a.order.Table.RankOf(v.outs[i].Chunk))
 		}
 		if v.data != nil { // a forward, of which a pair has one
 			a.batch = v.data.Batch
@@ -166,13 +174,14 @@ func (a *stageActor) start() {
 // microbatch describes what a forward works on, as its input says or its data.
 func (a *stageActor) microbatch(v *visit) stages.Microbatch {
 	mb := stages.Microbatch{Step: a.order.Step, Index: int(v.Microbatch), Train: a.order.Phase == Train}
-	if v.in != nil {
-		v.extent = v.in.Extent
+	if len(v.in) > 0 {
+		v.extent = v.in[0].Extent
 	}
 	if v.data != nil {
 		b := v.data.Batch
-		v.extent, mb.Tokens, mb.Targets = b.Extent, b.Tokens, b.Targets
+		v.extent, mb.Tokens, mb.Targets, mb.Fields = b.Extent, b.Tokens, b.Targets, b.Fields
 	}
+	mb.Collect = a.spec.Collect && !mb.Train
 	mb.FirstSequence, mb.Sequences, mb.Positions = v.extent.FirstSequence, v.extent.Sequences, v.extent.Positions
 	if mb.Train && a.spec.Recompute != nil {
 		mb.Recompute = a.spec.Recompute(a.rank, mb.Index)
@@ -192,18 +201,36 @@ func (a *stageActor) finishActions(ctx actor.Context) {
 		if a.order.Trace {
 			a.trace = append(a.trace, ActionTime{v.Action, a.began, a.finished})
 		}
-		if v.Type == scheduler.F && a.stage.ComputesLoss(chunk) {
-			sum, targets := a.stage.Loss(chunk, index)
-			a.losses = append(a.losses, Loss{Microbatch: index, Sum: sum, Targets: targets, MTP: a.stage.MTPLoss(chunk, index)})
+		if err := a.stage.Verify(chunk); err != nil {
+			a.fail(ctx, a.step, err)
+			return
+		}
+		if v.Type == scheduler.F {
+			a.reportLoss(chunk, index)
 		}
 		if v.Type == scheduler.F && a.order.Phase == Eval {
 			a.stage.Finish(chunk, index)
 		}
-		if v.edges.out {
-			out := v.out
-			v.out = tensorops.Tensor{}
-			ctx.Send(a.peer(v.to), &Transfer{Header: a.order.Header, Kind: v.kind, To: v.to, Microbatch: v.Microbatch, Extent: v.extent, Tensor: out})
+		for slot, t := range v.out {
+			to := v.outs[slot]
+			v.out[slot] = tensorops.Tensor{}
+			ctx.Send(a.peer(int32(to.Chunk)), &Transfer{Header: a.order.Header, Kind: v.kind, To: int32(to.Chunk), Microbatch: v.Microbatch, Slot: int32(to.Slot), Extent: v.extent, Tensor: t})
 		}
 	}
 	a.doing = a.doing[:0]
+}
+
+// reportLoss notes what a forward that has completed says: the loss, and what is collected.
+func (a *stageActor) reportLoss(chunk, index int) {
+	loss := Loss{Microbatch: index}
+	computes := a.stage.ComputesLoss(chunk)
+	if computes {
+		loss.Report = a.stage.Report(chunk, index)
+	}
+	if a.spec.Collect && a.order.Phase == Eval {
+		loss.Outputs = a.stage.Outputs(chunk, index)
+	}
+	if computes || len(loss.Outputs) > 0 {
+		a.losses = append(a.losses, loss)
+	}
 }

@@ -46,7 +46,7 @@ func (a *stageActor) sendTied(ctx actor.Context) {
 		other := others[i%len(others)]
 		a.tied[i].Grad = tensorops.Tensor{}
 		ctx.Send(a.peers.Stages[other], &TiedGradient{Header: a.order.Header, From: int32(a.rank), Grad: g})
-		a.awaited = append(a.awaited, inboxKey{a.order.Order, inTied, int32(other), int32(g.Param)})
+		a.awaited = append(a.awaited, inboxKey{a.order.Order, inTied, int32(other), int32(g.Param), 0})
 	}
 }
 
@@ -144,7 +144,9 @@ func (a *stageActor) drain() {
 	}
 	clear(a.inbox)
 	for i := range a.doing {
-		a.doing[i].out.Release()
+		for _, t := range a.doing[i].out {
+			t.Release()
+		}
 	}
 	a.doing = nil
 	for _, g := range a.tied {

@@ -51,11 +51,11 @@ type stuck struct {
 	chunk, index int
 }
 
-func (s *stuck) Forward(l *tensorops.List, chunk int, mb *stages.Microbatch, in tensorops.Tensor) tensorops.Tensor {
+func (s *stuck) Forward(l *tensorops.List, chunk int, mb *stages.Microbatch, in ...tensorops.Tensor) []tensorops.Tensor {
 	if mb.Train && mb.Step == s.step && chunk == s.chunk && mb.Index == s.index {
 		s.gate.block(l)
 	}
-	return s.Compute.Forward(l, chunk, mb, in)
+	return s.Compute.Forward(l, chunk, mb, in...)
 }
 
 // A device that does not come back: status is answered, the stall is reported,

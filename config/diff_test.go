@@ -1,6 +1,7 @@
 package config
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -120,7 +121,7 @@ func TestLoadShape(t *testing.T) {
 	}
 	want := shape
 	want.From, want.Dropout, want.MTPWeight = "runs/a", 0.25, 0.3
-	if c.Model != want {
+	if !reflect.DeepEqual(c.Model, want) {
 		t.Errorf("got %+v, want %+v", c.Model, want)
 	}
 	if c.IsSet("model.hidden") || c.Where("model.hidden").String() != "config.toml:2:8" {

@@ -57,6 +57,9 @@ func (d *Dispatcher) ExpectInput(a Action) {
 // the same rank. An F of the first chunk has no such input, nor has an I or B of the last.
 func (d *Dispatcher) Arrived(a Action) { d.arrive(a) }
 
+// Awaits reports whether the rank's actions of a type on a chunk have such an input.
+func (d *Dispatcher) Awaits(a Action) bool { return d.input(a) != nil }
+
 // Next returns the action to begin now, if there is one. can says whether an action has
 // what the dispatcher doesn't know of, such as a credit for its output.
 //

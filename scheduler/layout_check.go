@@ -14,6 +14,7 @@ type LayoutSpec struct {
 	Ranks     int
 	Chunks    int // the most chunks on any rank
 	Placement Placement
+	Symbols   string
 }
 
 // Validate says whether the layout covers the model once, in an order that can

@@ -13,6 +13,7 @@ type Table struct {
 	Microbatches int
 	ForwardOnly  bool
 	Ranks        [][]Action // Ranks[r] is rank r's order
+	Skips        []Skip
 }
 
 // NumRanks returns the number of ranks.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // ErrModel: a model's sizes contradict each other.
@@ -13,6 +15,8 @@ var ErrModel = errors.New("impossible model")
 const (
 	GPT2  = "gpt2"
 	Llama = "llama"
+	MLP   = "mlp"   // dense layers, on any data with a label or a target
+	Stack = "stack" // layers by name, registered ones among them
 )
 
 // Config are the sizes of a model.
@@ -33,14 +37,33 @@ type Config struct {
 	MTPWeight float64 // of the mean of their losses, beside the main one
 	// MaxPositions is the most positions that the weights are meant for, where it is more
 	// than Context; 0: Context.
-	MaxPositions int
+	MaxPositions int `json:",omitempty"`
+	// Of other families than the language models: the fields of the data, the layers of a
+	// stack, and what the family makes of Options.
+	Fields  []Field  `json:",omitempty"`
+	Layout  []string `json:",omitempty"`
+	Options []string `json:",omitempty"`
 }
+
+// Field is a value that every sample of the data has.
+type Field struct {
+	Name    string
+	DType   tensorops.DType
+	Shape   []int `json:",omitempty"` // of one sample; -1: differs from sample to sample
+	Classes int   `json:",omitempty"` // of a label: ids from 0 to Classes-1; 0: it is none
+}
+
+// Language reports whether the family is one of the language models, whose data are tokens.
+func (c Config) Language() bool { return c.Family == GPT2 || c.Family == Llama }
 
 // Positions is the most positions that the weights are meant for.
 func (c Config) Positions() int { return max(c.Context, c.MaxPositions) }
 
 // Validate says which number is out of its range, or which two disagree.
 func (c Config) Validate() error {
+	if !c.Language() {
+		return c.validateOwn()
+	}
 	for _, f := range []struct {
 		name            string
 		value, min, max int

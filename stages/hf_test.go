@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -21,7 +22,7 @@ func TestHFRoundTrip(t *testing.T) {
 			t.Fatalf("%s\n%s", err, b)
 		}
 		c.NormEps, c.MTPWeight = 1e-5, 0 // how much a loss counts is no part of a model
-		if got != c {
+		if !reflect.DeepEqual(got, c) {
 			t.Errorf("%+v came back as %+v", c, got)
 		}
 	}
@@ -113,7 +114,7 @@ func TestParseHF(t *testing.T) {
 		{"dropout", edited(t, publishedLlama, "attention_dropout", "0.25"), with(tiny, func(c *stages.Config) { c.Dropout = 0.25 })},
 		{"multi-token prediction", edited(t, publishedLlama, "num_nextn_predict_layers", "1"), with(tiny, func(c *stages.Config) { c.MTPLayers = 1 })},
 	} {
-		if got, err := stages.ParseHF([]byte(c.text)); err != nil || got != c.want {
+		if got, err := stages.ParseHF([]byte(c.text)); err != nil || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v, %v", c.name, got, c.want, err)
 		}
 	}
@@ -267,7 +268,7 @@ func FuzzParseHF(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := stages.ParseHF(written); err != nil || again != c {
+		if again, err := stages.ParseHF(written); err != nil || !reflect.DeepEqual(again, c) {
 			t.Errorf("%s gives %+v, which is read back as %+v, %v", b, c, again, err)
 		}
 	})

@@ -15,6 +15,11 @@ const (
 	MaxRopeTheta = 1e15
 	MinNormEps   = 1e-30 // still above zero as a float32
 	MaxNormEps   = 1
+	// MaxLayerParam bounds the elements of a parameter of a program's own layer, MaxFields the
+	// fields of its data, MaxOptions the options of a model.
+	MaxLayerParam = 1 << 34
+	MaxFields     = 64
+	MaxOptions    = 256
 	// MaxHFBytes bounds the text of a config.json.
 	MaxHFBytes = 1 << 20
 )

@@ -13,7 +13,7 @@ func TestReduce(t *testing.T) {
 	sums, targets := []float64{8, 3, 0}, []float64{4, 1, 0}
 	a := stages.NewAccumulator()
 	report := func(i int) stages.Report {
-		return stages.Report{Sum: sums[i], Targets: targets[i], Metrics: map[string]float64{"hits": 2}}
+		return stages.Report{Sum: sums[i], Targets: targets[i], Metrics: []stages.Metric{{Name: "hits", Sum: 2, Count: targets[i]}, {Name: "all", Sum: 2, Total: true}}}
 	}
 	for _, i := range []int{2, 0, 1} { // the order of arrival doesn't matter
 		if err := a.Add(i, report(i)); err != nil {
@@ -25,6 +25,9 @@ func TestReduce(t *testing.T) {
 	}
 	if got, want := a.Metric("hits"), 6.0/5; math.Abs(got-want) > 1e-15 {
 		t.Errorf("metric %g, want %g", got, want)
+	}
+	if got := a.Metric("all"); got != 6 {
+		t.Errorf("total %g, want 6", got)
 	}
 	if err := a.Add(1, report(1)); !errors.Is(err, stages.ErrMicrobatch) {
 		t.Errorf("a second report of a microbatch gives %v", err)

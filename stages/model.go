@@ -21,16 +21,22 @@ type Model struct {
 	Config Config
 	Params []*Param // in the model's order, which global sums follow
 	layers []layer
+	wires  []wire // what each of them takes and makes
+	values []value
 }
 
-// layer is one unit of the layout. Its three passes record operations; what a
-// forward saves for the other two is in a state, one for each microbatch in
-// flight.
+// layer is one unit of the layout: an unary of the language models, or a unit.
 type layer interface {
 	symbol() byte
 	uses() []use
 	linears() []*linear
 	newState() state
+}
+
+// unary is a layer with one input and one output at most. Its three passes record operations;
+// what a forward saves for the other two is in a state, one for each microbatch in flight.
+type unary interface {
+	layer
 	// forward returns the output. It owns x, and frees it or keeps it in st.
 	forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor
 	// inputGrad takes the output's gradient, which it owns, and returns the
@@ -53,13 +59,20 @@ func NewModel(c Config) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{Config: c}
-	if c.Family == GPT2 {
+	switch c.Family {
+	case GPT2:
 		m.buildGPT2()
-	} else {
+	case Llama:
 		m.buildLlama()
+	default:
+		return m, m.buildOwn()
 	}
+	m.chain()
 	return m, nil
 }
+
+// language reports whether it is one of the language models, whose data are tokens.
+func (m *Model) language() bool { return m.Config.Language() }
 
 // Symbols is the sequence that a layout must cover.
 func (m *Model) Symbols() string {

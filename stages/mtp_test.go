@@ -149,7 +149,7 @@ func TestMTPWeight(t *testing.T) {
 			mb.Train = false
 			var x tensorops.Tensor
 			for v, s := range p.stages {
-				p.run(v, func(l *tensorops.List) { x = s.Forward(l, v, &mb, x) })
+				p.run(v, func(l *tensorops.List) { x = stages.Only(s.Forward(l, v, &mb, x)) })
 				if v < 2 && x.Dim(0) != mb.Sequences {
 					t.Errorf("chunk %d passes on %v in validation", v, x)
 				}

@@ -13,7 +13,13 @@ type pass struct {
 	// The microbatch's token ids and targets on the device; none in chunks that
 	// neither embed nor lose.
 	tokens, targets tensorops.Tensor
+
+	chunk  *chunk // nil in generation
+	flight *inFlight
+	state  *unitState // of the unit that records
 }
+
+func (c *pass) hold(t tensorops.Tensor) holding { return c.stage.boxes.hold(t) }
 
 func (c *pass) weight(u use) tensorops.Tensor { return c.stage.byParam[u.param.Index].w }
 

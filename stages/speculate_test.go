@@ -102,7 +102,7 @@ func (p *pipe) speculate(i, how int, u stages.Update, next []stages.Microbatch) 
 	for j := range next {
 		var x tensorops.Tensor
 		for v := range p.stages[:len(p.stages)-1] {
-			p.run(v, func(l *tensorops.List) { x = p.stages[v].Forward(l, v, &next[j], x) })
+			p.run(v, func(l *tensorops.List) { x = stages.Only(p.stages[v].Forward(l, v, &next[j], x)) })
 		}
 		x.Release()
 	}

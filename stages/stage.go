@@ -48,6 +48,8 @@ type Options struct {
 // goroutine at a time. Its methods record; nothing is computed until the caller
 // submits the list.
 type Stage struct {
+	opened  map[*unit]OpenLayer
+	boxes   boxes
 	model   *Model
 	stream  tensorops.Stream
 	opts    Options
@@ -60,14 +62,18 @@ type Stage struct {
 }
 
 type chunk struct {
-	number       int
-	layers       []layer
+	number int
+	layers []layer
+	wiring
 	needsTokens  bool
 	computesLoss bool
+	fields       []string // of the data that its layers read
 	// Layers of multi-token prediction in it, and before it.
 	mtp, mtpBefore int
 	live           map[int]*inFlight
 	spare          []*inFlight
+	checks         []check
+	seen           func(value int, t tensorops.Tensor) // of a dry run; else nil
 }
 
 // inFlight is a microbatch between its forward and its weight gradient.
@@ -75,6 +81,9 @@ type inFlight struct {
 	mb              Microbatch
 	states          []state
 	tokens, targets tensorops.Tensor
+	fields          []holding // as chunk.fields
+	values, grads   []holding // of each value of the chunk's
+	outputs         []Output
 	input           bool // the input gradient was recorded
 	pass            pass
 }
@@ -90,8 +99,12 @@ type Microbatch struct {
 	// Tokens and Targets have B·T ids and stay untouched until the forward's
 	// list has completed. Chunks that neither embed nor lose ignore them.
 	Tokens, Targets []int32
-	Train           bool // keep what a backward needs, and drop out
-	Recompute       bool // keep only each decoder layer's input
+	// Fields are those that the chunk reads, in the order of Stage.Fields; they too stay
+	// untouched until the list has completed.
+	Fields    []tensorops.Array
+	Collect   bool // copy the model's outputs: see Stage.Outputs
+	Train     bool // keep what a backward needs, and drop out
+	Recompute bool // keep only each decoder layer's input
 	// HeadLater puts the head's weight gradient off until WeightGrad. The gradients of
 	// all logits, [B·T, V] for each depth, are kept until then. Where the two gradients
 	// of the chunk with the loss are asked for one by one, InputGrad makes the weight
@@ -105,7 +118,7 @@ func (mb *Microbatch) headLater() bool { return mb.HeadLater && mb.Train }
 // NewStage allocates the parameters that the chunks use on a stream.
 // Weights are undefined until Initialise or Load.
 func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) (*Stage, error) {
-	s := &Stage{model: m, stream: stream, opts: o, chunks: make(map[int]*chunk), byParam: make([]*localParam, len(m.Params))}
+	s := &Stage{opened: make(map[*unit]OpenLayer), model: m, stream: stream, opts: o, chunks: make(map[int]*chunk), byParam: make([]*localParam, len(m.Params))}
 	for _, spec := range chunks {
 		if spec.First < 0 || spec.Last < spec.First || spec.Last > len(m.layers) {
 			return nil, fmt.Errorf("%w: chunk %d has layers %d to %d of %d", ErrModel, spec.Chunk, spec.First, spec.Last, len(m.layers))
@@ -114,8 +127,13 @@ func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) 
 			return nil, fmt.Errorf("%w: chunk %d is given twice", ErrModel, spec.Chunk)
 		}
 		c := &chunk{number: spec.Chunk, layers: m.layers[spec.First:spec.Last], live: make(map[int]*inFlight)}
+		c.wiring = m.wiring(spec.First, spec.Last)
 		for _, l := range c.layers {
-			c.needsTokens = c.needsTokens || l.symbol() == SymbolEmbedding
+			u, own := l.(*unit)
+			if own {
+				c.addFields(u.fields)
+			}
+			c.needsTokens = c.needsTokens || !own && l.symbol() == SymbolEmbedding
 			c.computesLoss = c.computesLoss || l.symbol() == SymbolLoss
 		}
 		c.mtp, c.mtpBefore = mtpIn(c.layers), mtpIn(m.layers[:spec.First])
@@ -125,7 +143,13 @@ func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) 
 		s.chunks[spec.Chunk] = c
 		s.order = append(s.order, c)
 	}
-	return s, s.allocate()
+	if err := s.open(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if err := s.allocate(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }
 
 func mtpIn(layers []layer) int {
@@ -190,11 +214,21 @@ func (s *Stage) allocate() error {
 	return tensorops.Run(s.stream, l)
 }
 
-// NeedsTokens reports whether a chunk needs tokens, ComputesLoss whether it needs targets.
+// NeedsTokens reports whether a chunk needs tokens.
 func (s *Stage) NeedsTokens(chunk int) bool {
 	c := s.chunks[chunk]
 	return c.needsTokens || c.mtp > 0
 }
+
+// NeedsTargets reports whether a chunk needs the tokens' targets.
+func (s *Stage) NeedsTargets(chunk int) bool {
+	c := s.chunks[chunk]
+	return c.computesLoss && s.model.language()
+}
+
+// Fields are the fields of the data that a chunk's layers read; a language model's read
+// none, but tokens and targets.
+func (s *Stage) Fields(chunk int) []string { return s.chunks[chunk].fields }
 
 // Depths is how many times B the first dimension of a chunk's input has, and of its
 // output, in training: 1, and 1 more for each layer of multi-token prediction before
@@ -207,47 +241,82 @@ func (s *Stage) Depths(chunk int) (in, out int) {
 // ComputesLoss reports whether a chunk computes the loss.
 func (s *Stage) ComputesLoss(chunk int) bool { return s.chunks[chunk].computesLoss }
 
-// Forward records a chunk's forward pass. It owns in ("none" where the chunk
-// begins with the embedding) and returns the output, which the caller owns
-// ("none" where the chunk ends with the loss). Without mb.Train everything
-// saved is freed at once and the microbatch ends with Finish.
-func (s *Stage) Forward(l *tensorops.List, chunk int, mb *Microbatch, in tensorops.Tensor) tensorops.Tensor {
+// Forward records a chunk's forward pass. It owns in, what comes over the chunk's edges
+// (Model.Routes has their order), and returns the outputs, which the caller owns. In a language
+// model that is one tensor; none where the chunk begins with the embedding, or ends with the
+// loss. Without mb.Train everything saved is freed at once and the microbatch ends with Finish.
+func (s *Stage) Forward(l *tensorops.List, chunk int, mb *Microbatch, in ...tensorops.Tensor) []tensorops.Tensor {
 	c := s.chunks[chunk]
 	if c == nil || c.live[mb.Index] != nil {
 		l.Fail(fmt.Errorf("%w: forward of microbatch %d on chunk %d", ErrMicrobatch, mb.Index, chunk))
-		return tensorops.Tensor{}
+		return nil
 	}
-	if err := s.checkEdge(c, "input", c.needsTokens, c.mtpBefore, mb, in); err != nil {
+	in = valid(in)
+	if err := s.checkEdge(c, "input", len(c.ins), c.mtpBefore, mb, in); err != nil {
 		l.Fail(err)
-		return tensorops.Tensor{}
+		return nil
 	}
 	f := c.acquire()
 	f.mb = *mb
 	c.live[mb.Index] = f
-	p := f.begin(s, l)
-	if c.needsTokens {
+	p := f.begin(s, l, c)
+	if s.NeedsTokens(chunk) && c.needsTokens {
 		p.tokens = p.ids(mb.Tokens)
 	}
-	if c.computesLoss {
+	if s.NeedsTargets(chunk) {
 		p.targets = p.ids(mb.Targets)
 	}
 	f.tokens, f.targets = p.tokens, p.targets
-	x := in
+	f.upload(p, c)
+	for i, v := range c.ins {
+		f.put(l, c, v, p.hold(in[i]))
+	}
 	for i, layer := range c.layers {
-		x = layer.forward(p, f.states[i], x)
-		if !mb.Train {
-			f.states[i].drop(l, true)
+		w := &c.wires[i]
+		switch layer := layer.(type) {
+		case *unit:
+			st := f.states[i].(*unitState) //nolint:forcetypeassert // it is of newState
+			for _, v := range w.ins {
+				st.in = append(st.in, f.values[v])
+			}
+			p.state = st
+			outs := layer.forward(p, st)
+			st.recompute = mb.Train && mb.Recompute
+			for k, v := range w.outs {
+				f.put(l, c, v, outs[k])
+			}
+			if !mb.Train || mb.Recompute {
+				st.drop(l, !mb.Train)
+			}
+		case unary:
+			var x tensorops.Tensor
+			if len(w.ins) > 0 {
+				x = f.values[w.ins[0]].take(l)
+			}
+			y := layer.forward(p, f.states[i], x)
+			if len(w.outs) > 0 {
+				f.put(l, c, w.outs[0], p.hold(y))
+			}
+			if !mb.Train {
+				f.states[i].drop(l, true)
+			}
 		}
+	}
+	out := make([]tensorops.Tensor, 0, len(c.outs))
+	for _, v := range c.outs {
+		out = append(out, f.values[v].take(l))
 	}
 	if !mb.Train {
 		free(l, &f.tokens, &f.targets)
+		f.freeFields(l)
 	}
-	return x
+	return out
 }
 
-// InputGrad records a chunk's input gradient (I). It owns dy ("none" at the
-// loss) and returns the gradient of the chunk's input ("none" at the embedding).
-func (s *Stage) InputGrad(l *tensorops.List, chunk, index int, dy tensorops.Tensor) tensorops.Tensor {
+// InputGrad records a chunk's input gradient (I). It owns dy, the gradients of what the chunk
+// sends (Model.Routes), and returns those of what it gets: in a language model one tensor,
+// none at the loss, or at the embedding.
+func (s *Stage) InputGrad(l *tensorops.List, chunk, index int, dy ...tensorops.Tensor) []tensorops.Tensor {
 	return s.backward(l, chunk, index, dy, false)
 }
 
@@ -259,43 +328,83 @@ func (s *Stage) WeightGrad(l *tensorops.List, chunk, index int) {
 		l.Fail(fmt.Errorf("%w: weight gradient of microbatch %d on chunk %d", ErrMicrobatch, index, chunk))
 		return
 	}
-	p := f.begin(s, l)
+	p := f.begin(s, l, c)
 	for i := len(c.layers) - 1; i >= 0; i-- {
 		if !f.gradsTogether(c.layers[i], c) {
-			c.layers[i].weightGrad(p, f.states[i])
+			f.weightGrad(p, c, i)
 		}
 	}
 	c.release(l, f)
 }
 
+func (f *inFlight) weightGrad(p *pass, c *chunk, i int) {
+	switch layer := c.layers[i].(type) {
+	case *unit:
+		st := f.states[i].(*unitState) //nolint:forcetypeassert // it is of newState
+		p.state = st
+		layer.weightGrad(p, st)
+	case unary:
+		layer.weightGrad(p, f.states[i])
+	}
+}
+
 // Backward records both (B): I and W of each layer in turn, with the same
 // operations as the two passes apart.
-func (s *Stage) Backward(l *tensorops.List, chunk, index int, dy tensorops.Tensor) tensorops.Tensor {
+func (s *Stage) Backward(l *tensorops.List, chunk, index int, dy ...tensorops.Tensor) []tensorops.Tensor {
 	return s.backward(l, chunk, index, dy, true)
 }
 
-func (s *Stage) backward(l *tensorops.List, chunk, index int, dy tensorops.Tensor, weights bool) tensorops.Tensor {
+func (s *Stage) backward(l *tensorops.List, chunk, index int, dy []tensorops.Tensor, weights bool) []tensorops.Tensor {
 	c, f := s.find(chunk, index)
 	if f == nil || f.input || !f.mb.Train {
 		l.Fail(fmt.Errorf("%w: backward of microbatch %d on chunk %d", ErrMicrobatch, index, chunk))
-		return tensorops.Tensor{}
+		return nil
 	}
-	if err := s.checkEdge(c, "gradient", c.computesLoss, c.mtpBefore+c.mtp, &f.mb, dy); err != nil {
+	dy = valid(dy)
+	if err := s.checkEdge(c, "gradient", len(c.gradOuts), c.mtpBefore+c.mtp, &f.mb, dy); err != nil {
 		l.Fail(err)
-		return tensorops.Tensor{}
+		return nil
 	}
-	p := f.begin(s, l)
+	p := f.begin(s, l, c)
+	for i, v := range c.gradOuts {
+		f.grads[v] = p.hold(dy[i])
+	}
 	for i := len(c.layers) - 1; i >= 0; i-- {
-		dy = c.layers[i].inputGrad(p, f.states[i], dy)
+		w := &c.wires[i]
+		switch layer := c.layers[i].(type) {
+		case *unit:
+			st := f.states[i].(*unitState) //nolint:forcetypeassert // it is of newState
+			p.state = st
+			f.gradsOf(p, w.outs, st)
+			grads := layer.inputGrad(p, st)
+			for k, v := range w.ins {
+				if layer.wants[k] {
+					f.addGrad(p, v, grads[k])
+				}
+			}
+		case unary:
+			var dy tensorops.Tensor
+			if len(w.outs) > 0 {
+				dy = f.grads[w.outs[0]].take(l)
+			}
+			dx := layer.inputGrad(p, f.states[i], dy)
+			if len(w.ins) > 0 {
+				f.addGrad(p, w.ins[0], p.hold(dx))
+			}
+		}
 		if weights || f.gradsTogether(c.layers[i], c) {
-			c.layers[i].weightGrad(p, f.states[i])
+			f.weightGrad(p, c, i)
 		}
 	}
 	f.input = true
 	if weights {
 		c.release(l, f)
 	}
-	return dy
+	out := make([]tensorops.Tensor, 0, len(c.gradIns))
+	for _, v := range c.gradIns {
+		out = append(out, f.grads[v].take(l))
+	}
+	return out
 }
 
 // gradsTogether reports whether InputGrad makes a layer's weight gradient too, since only
@@ -318,7 +427,32 @@ func (s *Stage) Loss(chunk, index int) (sum, targets float64) {
 	if f == nil || !c.computesLoss {
 		return 0, 0
 	}
-	return f.states[len(f.states)-1].(*headState).sum(0)
+	if head, ok := f.states[len(f.states)-1].(*headState); ok {
+		return head.sum(0)
+	}
+	r := s.report(c, f)
+	return r.Sum, r.Targets
+}
+
+// MTPLoss is the metric of multi-token prediction's loss in a Report.
+const MTPLoss = "mtp"
+
+// Report returns what the loss layer of a chunk reported for a microbatch whose forward has
+// completed.
+func (s *Stage) Report(chunk, index int) Report {
+	c, f := s.find(chunk, index)
+	if f == nil || !c.computesLoss {
+		return Report{}
+	}
+	if !s.model.language() {
+		return s.report(c, f)
+	}
+	var r Report
+	r.Sum, r.Targets = s.Loss(chunk, index)
+	if mtp := s.MTPLoss(chunk, index); mtp != 0 { // it is weighed as the microbatch's own is
+		r.Metrics = []Metric{{Name: MTPLoss, Sum: mtp * r.Targets, Count: r.Targets}}
+	}
+	return r
 }
 
 // MTPLoss is the loss that multi-token prediction reported for a microbatch whose forward
@@ -355,17 +489,23 @@ func (s *Stage) find(chunk, index int) (*chunk, *inFlight) {
 	return c, c.live[index]
 }
 
-// checkEdge compares a tensor that came over an edge with what the microbatch
-// says: [B, T, C], in training B times one more than the layers of multi-token
+// checkEdge compares what came over a chunk's edges with what it takes: n tensors. In a
+// language model that is [B, T, C], in training B times one more than the layers of multi-token
 // prediction before the edge, or nothing at the model's ends.
-func (s *Stage) checkEdge(c *chunk, what string, none bool, mtp int, mb *Microbatch, t tensorops.Tensor) error {
-	if none {
-		if t.Valid() {
-			return fmt.Errorf("%w: chunk %d takes no %s, got %v for microbatch %d", ErrInput, c.number, what, t, mb.Index)
+func (s *Stage) checkEdge(c *chunk, what string, n, mtp int, mb *Microbatch, ts []tensorops.Tensor) error {
+	if len(ts) != n {
+		if n == 0 {
+			return fmt.Errorf("%w: chunk %d takes no %s, got %v for microbatch %d", ErrInput, c.number, what, ts[0], mb.Index)
 		}
+		if len(ts) > 0 || !s.model.language() {
+			return fmt.Errorf("%w: chunk %d takes %d tensors as its %s, got %d for microbatch %d", ErrInput, c.number, n, what, len(ts), mb.Index)
+		}
+		ts = []tensorops.Tensor{{}}
+	}
+	if n == 0 || !s.model.language() {
 		return nil
 	}
-	b, tt, ch := mb.Sequences, mb.Positions, s.model.Config.Hidden
+	t, b, tt, ch := ts[0], mb.Sequences, mb.Positions, s.model.Config.Hidden
 	if mb.Train {
 		b *= 1 + mtp
 	}
@@ -382,7 +522,7 @@ func (c *chunk) acquire() *inFlight {
 		c.spare = c.spare[:k]
 		return f
 	}
-	f := &inFlight{}
+	f := &inFlight{values: make([]holding, c.values), grads: make([]holding, c.values)}
 	for _, l := range c.layers {
 		f.states = append(f.states, l.newState())
 	}
@@ -392,15 +532,16 @@ func (c *chunk) acquire() *inFlight {
 // release ends a microbatch in flight.
 func (c *chunk) release(l *tensorops.List, f *inFlight) {
 	free(l, &f.tokens, &f.targets)
+	f.freeFields(l)
 	delete(c.live, f.mb.Index)
 	f.input = false
-	f.mb.Tokens, f.mb.Targets = nil, nil
+	f.mb.Tokens, f.mb.Targets, f.mb.Fields, f.outputs = nil, nil, nil, nil
 	c.spare = append(c.spare, f)
 }
 
 // begin prepares its pass for recording into a list.
-func (f *inFlight) begin(s *Stage, l *tensorops.List) *pass {
-	f.pass = pass{List: l, stage: s, mb: &f.mb, tokens: f.tokens, targets: f.targets}
+func (f *inFlight) begin(s *Stage, l *tensorops.List, c *chunk) *pass {
+	f.pass = pass{List: l, stage: s, mb: &f.mb, chunk: c, flight: f, tokens: f.tokens, targets: f.targets}
 	return &f.pass
 }
 

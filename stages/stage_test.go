@@ -113,7 +113,7 @@ func (p *pipe) passes(count int, mbs []stages.Microbatch, split bool) (loss, nor
 	for i := range mbs {
 		var x, dy tensorops.Tensor
 		for v, s := range p.stages {
-			p.run(v, func(l *tensorops.List) { x = s.Forward(l, v, &mbs[i], x) })
+			p.run(v, func(l *tensorops.List) { x = stages.Only(s.Forward(l, v, &mbs[i], x)) })
 		}
 		last := len(p.stages) - 1
 		sum, n := p.stages[last].Loss(last, mbs[i].Index)
@@ -123,10 +123,10 @@ func (p *pipe) passes(count int, mbs []stages.Microbatch, split bool) (loss, nor
 		for v := last; v >= 0; v-- {
 			p.run(v, func(l *tensorops.List) {
 				if !split {
-					dy = p.stages[v].Backward(l, v, mbs[i].Index, dy)
+					dy = stages.Only(p.stages[v].Backward(l, v, mbs[i].Index, dy))
 					return
 				}
-				dy = p.stages[v].InputGrad(l, v, mbs[i].Index, dy)
+				dy = stages.Only(p.stages[v].InputGrad(l, v, mbs[i].Index, dy))
 			})
 			if split {
 				p.run(v, func(l *tensorops.List) { p.stages[v].WeightGrad(l, v, mbs[i].Index) })

@@ -24,13 +24,16 @@ type Record struct {
 	ValLoss      *float64
 	GradNorm     *float64 // before clipping
 	LR           *float64
-	Tokens       int64 // of all steps so far
+	Tokens       int64 // of all steps so far; of models whose data are no text, samples
 	TokensPerS   *float64
 	StepMS       *float64
 	BubblePct    *float64 // share of rank-time without a running action
 	PeakMemBytes int64    // 0: unknown
 	Skipped      bool     // the update was not applied
 	Update       string   // how it was made: "kept", "rolled_back" or "waited"; empty where there is one way
+	// What the model's own layers report beside the loss, such as a classifier's accuracy, of
+	// the step and of the validation; nil: nothing.
+	Metrics, ValMetrics map[string]float64
 }
 
 // line is a Record as the file has it.
@@ -48,6 +51,9 @@ type line struct {
 	PeakMemBytes int64  `json:"peak_mem_bytes,omitzero"`
 	Skipped      bool   `json:"skipped,omitzero"`
 	Update       string `json:"update,omitzero"`
+
+	Metrics    figures `json:"metrics,omitempty"`
+	ValMetrics figures `json:"val_metrics,omitempty"`
 }
 
 // MarshalJSON writes the record with the keys of metrics.jsonl.
@@ -66,6 +72,8 @@ func (r Record) MarshalJSON() ([]byte, error) {
 		PeakMemBytes: r.PeakMemBytes,
 		Skipped:      r.Skipped,
 		Update:       r.Update,
+		Metrics:      figuresOf(r.Metrics),
+		ValMetrics:   figuresOf(r.ValMetrics),
 	})
 }
 
@@ -96,8 +104,38 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 		PeakMemBytes: l.PeakMemBytes,
 		Skipped:      l.Skipped,
 		Update:       l.Update,
+		Metrics:      l.Metrics.values(),
+		ValMetrics:   l.ValMetrics.values(),
 	}
 	return nil
+}
+
+// figures are named ones.
+type figures map[string]figure
+
+func figuresOf(values map[string]float64) figures {
+	if values == nil {
+		return nil
+	}
+	f := make(figures, len(values))
+	for name, v := range values {
+		f[name] = figure{&v}
+	}
+	return f
+}
+
+func (f figures) values() map[string]float64 {
+	if f == nil {
+		return nil
+	}
+	values := make(map[string]float64, len(f))
+	for name, v := range f {
+		values[name] = math.NaN()
+		if v.v != nil {
+			values[name] = *v.v
+		}
+	}
+	return values
 }
 
 // figure is a float64 that may be absent (v is nil), or null where JSON has no

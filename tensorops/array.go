@@ -12,6 +12,24 @@ type Array struct {
 	Int    []int32
 }
 
+// NewArray makes an array of zeros.
+func NewArray(d DType, shape []int) Array {
+	n := 1
+	for _, dim := range shape {
+		n *= dim
+	}
+	a := Array{Shape: shape}
+	switch d {
+	case Int32:
+		a.Int = make([]int32, n)
+	case Float64:
+		a.Double = make([]float64, n)
+	case Float32:
+		a.Float = make([]float32, n)
+	}
+	return a
+}
+
 // DType is the type of the numbers.
 func (a Array) DType() DType {
 	switch {

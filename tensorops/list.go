@@ -155,3 +155,6 @@ func sameMatrix(a, b Tensor) bool { return a.Rows() == b.Rows() && a.Cols() == b
 
 // optional reports whether t is none or n contiguous float32 elements.
 func optional(t Tensor, n int) bool { return !t.Valid() || dense(Float32, t) && t.Len() == n }
+
+// Replace puts another error in the place of the list's, such as one that says more.
+func (l *List) Replace(err error) { l.err = err }

@@ -44,6 +44,7 @@ func (p *Plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 	if err != nil {
 		return 0, err
 	}
+	defer func() { err = errors.Join(err, st.Close()) }()
 	if p.cfg.Pipeline.PostValidation {
 		// The copies that it keeps are there from the end of the first step on.
 		l := dry.NewList()
@@ -52,35 +53,33 @@ func (p *Plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 			return 0, err
 		}
 	}
-	b, t, last := p.cfg.Batch.Microbatch, p.cfg.Model.Context, int32(p.table.NumChunks-1)
+	b, t := p.cfg.Batch.Microbatch, p.cfg.Model.Context
 	ids := make([]int32, b*t)
+	fields := p.model.Sample(b)
 	recomputes, headLater := p.Recomputes(), p.HeadLater()
 	for _, a := range row {
 		l := dry.NewList()
-		var in, out tensorops.Tensor
-		needs := a.Type == scheduler.F && a.Chunk > 0 || (a.Type == scheduler.B || a.Type == scheduler.I) && a.Chunk < last
-		if needs {
-			depths, after := st.Depths(int(a.Chunk))
-			if a.Type != scheduler.F {
-				depths = after
-			}
-			in = l.Alloc(tensorops.Float32, depths*b, t, p.model.Config.Hidden)
-		}
+		in, out := p.inputs(l, st, a), []tensorops.Tensor(nil)
 		v, i := int(a.Chunk), int(a.Microbatch)
 		switch a.Type {
 		case scheduler.F:
 			mb := stages.Microbatch{Step: 1, Index: i, Sequences: b, Positions: t, Tokens: ids, Targets: ids, Train: true}
 			mb.Recompute = recomputes(rank, i)
 			mb.HeadLater = headLater(i)
-			out = st.Forward(l, v, &mb, in)
+			for _, name := range st.Fields(v) {
+				mb.Fields = append(mb.Fields, fields[name])
+			}
+			out = st.Forward(l, v, &mb, in...)
 		case scheduler.I:
-			out = st.InputGrad(l, v, i, in)
+			out = st.InputGrad(l, v, i, in...)
 		case scheduler.W:
 			st.WeightGrad(l, v, i)
 		case scheduler.B:
-			out = st.Backward(l, v, i, in)
+			out = st.Backward(l, v, i, in...)
 		}
-		l.Free(out)
+		for _, t := range out {
+			l.Free(t)
+		}
 		if err := tensorops.Run(dry, l); err != nil {
 			return 0, fmt.Errorf("%v: %w", a, err)
 		}
@@ -90,7 +89,48 @@ func (p *Plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 	if err := tensorops.Run(dry, l); err != nil {
 		return 0, err
 	}
-	return dry.Memory().Taken, nil
+	return dry.Memory().Taken + p.underWay(rank), nil
+}
+
+// inputs are what an action takes.
+func (p *Plan) inputs(l *tensorops.List, st *stages.Stage, a scheduler.Action) (in []tensorops.Tensor) {
+	if a.Type == scheduler.W {
+		return nil
+	}
+	if !p.model.Config.Language() {
+		ins, grads := p.model.Takes(p.all[a.Chunk])
+		if a.Type != scheduler.F {
+			ins = grads
+		}
+		for _, v := range ins {
+			in = append(in, l.Alloc(p.shapes[v].DType, p.shapes[v].Dims...))
+		}
+		return in
+	}
+	depths, after := st.Depths(int(a.Chunk))
+	if a.Type != scheduler.F {
+		depths = after
+	}
+	if last := int32(p.table.NumChunks - 1); a.Type == scheduler.F && a.Chunk == 0 || a.Type != scheduler.F && a.Chunk == last {
+		return nil
+	}
+	return []tensorops.Tensor{l.Alloc(tensorops.Float32, depths*p.cfg.Batch.Microbatch, p.cfg.Model.Context, p.model.Config.Hidden)}
+}
+
+// underWay is what a rank's outputs take that go to chunks further on, where they wait for
+// long.
+func (p *Plan) underWay(rank int) (bytes int64) {
+	for k, s := range p.table.Skips {
+		if p.table.RankOf(s.From) != rank {
+			continue
+		}
+		for i, v := range p.model.Gives(p.all[s.From]) {
+			if p.routes[s.From].Outs[i].Chunk == s.To {
+				bytes += int64(p.report.Credits.SkipForward[k]) * p.shapes[v].Bytes()
+			}
+		}
+	}
+	return bytes
 }
 
 // CheckMemory refuses a model that does not fit: its tensors on a GPU whose free
@@ -113,7 +153,7 @@ func (p *Plan) CheckMemory(gpuFree int64) error {
 		}
 	}
 	const advice = "make the model, batch.microbatch or the microbatches in flight smaller, or set pipeline.recompute"
-	parameters := p.model.Config.Parameters()
+	parameters := p.model.Parameters()
 	if gpuFree > 0 && onGPU > float64(gpuFree) {
 		return p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s of tensors on the GPU, which has %s free; %s",
 			ErrMemory, parameters, GiB(onGPU), GiB(float64(gpuFree)), advice)

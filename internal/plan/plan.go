@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/device"
 	"github.com/troupe-ml/troupe/internal/grid"
@@ -29,6 +30,9 @@ type Plan struct {
 	report *scheduler.Report
 	bubble float64              // of it at unit costs, a share
 	chunks [][]stages.ChunkSpec // by rank
+	all    []stages.ChunkSpec   // in pipeline order
+	routes []stages.Route       // of them; nil: a language model's, one tensor from each to the next
+	shapes []stages.Shape       // of the values between layers; nil: a language model's
 }
 
 // logitsOnGPU bounds the logits that exist at a time on a GPU: half a gibibyte.
@@ -87,6 +91,7 @@ func (p *Plan) make(sizes stages.Config) error {
 func modelConfig(c *config.Config, vocab int, from stages.Config) stages.Config {
 	m := c.Model
 	return stages.Config{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN,
+		Fields: from.Fields, Layout: m.Stack, Options: m.Options,
 		Context: m.Context, Vocab: vocab, Dropout: m.Dropout, Tie: m.TieEmbeddings, RopeTheta: m.RopeTheta, NormEps: from.NormEps,
 		MTPLayers: m.MTPLayers, MTPWeight: m.MTPWeight, MaxPositions: from.Positions()}
 }
@@ -129,7 +134,28 @@ func (p *Plan) makeTable() error {
 	if err := p.makeLayout(p.table.NumChunks); err != nil {
 		return err
 	}
-	return p.place()
+	if err := p.place(); err != nil || p.model.Config.Language() {
+		return err
+	}
+	return p.makeRoutes()
+}
+
+// makeRoutes says which tensors go where, of another model than a language model, whose layers
+// may take what earlier ones make than their neighbours.
+func (p *Plan) makeRoutes() error {
+	c := p.cfg
+	var err error
+	if p.shapes, err = p.model.Shapes(c.Batch.Microbatch); err != nil {
+		return c.Errorf("model.family", "%w", err)
+	}
+	p.routes = p.model.Routes(p.all)
+	if err := p.table.SetSkips(actors.Skips(p.routes)); err != nil {
+		return c.Errorf("pipeline.schedule", "%v", err)
+	}
+	if p.report, _, err = scheduler.Analyse(p.table); err != nil {
+		return c.Errorf("pipeline.schedule", "%v", err)
+	}
+	return nil
 }
 
 // DynamicBound is the most outputs that a rank of a dynamic order holds: the
@@ -174,11 +200,17 @@ func (p *Plan) readTable() error {
 func (p *Plan) costs() scheduler.Costs {
 	of := p.layerCost()
 	byChunk := make([][scheduler.B + 1]float64, len(p.layout.Chunks))
+	layer, flops := 0, p.model.FLOPs(p.cfg.Model.Context)
 	for v, symbols := range p.layout.Chunks {
 		for _, symbol := range symbols {
 			for t := scheduler.F; t <= scheduler.B; t++ {
-				byChunk[v][t] += of(symbol, t)
+				if p.model.Config.Language() {
+					byChunk[v][t] += of(symbol, t)
+				} else {
+					byChunk[v][t] += flops[layer] * scheduler.UnitCosts(0, scheduler.Action{Type: t})
+				}
 			}
+			layer++
 		}
 	}
 	return func(_ int, a scheduler.Action) float64 { return byChunk[a.Chunk][a.Type] }
@@ -205,11 +237,12 @@ func (p *Plan) symbolFLOPs() map[scheduler.Symbol]float64 {
 
 // ChunkFLOPs are those of each chunk's forward of a token.
 func (p *Plan) ChunkFLOPs() []float64 {
-	flops := p.symbolFLOPs()
-	byChunk := make([]float64, len(p.layout.Chunks))
+	byChunk, layer := make([]float64, len(p.layout.Chunks)), 0
+	flops := p.model.FLOPs(p.cfg.Model.Context)
 	for v, symbols := range p.layout.Chunks {
-		for _, s := range symbols {
-			byChunk[v] += flops[s]
+		for range symbols {
+			byChunk[v] += flops[layer]
+			layer++
 		}
 	}
 	return byChunk
@@ -222,6 +255,13 @@ func (p *Plan) makeLayout(numChunks int) error {
 	if text := c.Pipeline.Layout; text != "" {
 		if p.layout, err = scheduler.ParseLayout(text); err != nil {
 			return c.Errorf("pipeline.layout", "%v", err)
+		}
+		return nil
+	}
+	if !p.model.Config.Language() {
+		// A backward costs twice a forward, so that forwards say how to spread all.
+		if p.layout, err = scheduler.BalancedSequence(p.model.Symbols(), p.model.FLOPs(1), p.layoutSpec(), numChunks); err != nil {
+			return c.Errorf("pipeline.stages", "%v", err)
 		}
 		return nil
 	}
@@ -244,7 +284,8 @@ func (p *Plan) place() error {
 	first := 0
 	for v, symbols := range p.layout.Chunks {
 		r := p.table.RankOf(v)
-		p.chunks[r] = append(p.chunks[r], stages.ChunkSpec{Chunk: v, First: first, Last: first + len(symbols)})
+		spec := stages.ChunkSpec{Chunk: v, First: first, Last: first + len(symbols)}
+		p.chunks[r], p.all = append(p.chunks[r], spec), append(p.all, spec)
 		first += len(symbols)
 	}
 	return nil
@@ -258,6 +299,9 @@ func (p *Plan) layoutSpec() scheduler.LayoutSpec {
 	if p.table != nil {
 		s.Placement = p.table.Placement
 	}
+	if !p.model.Config.Language() {
+		s.Symbols = p.model.Symbols()
+	}
 	return s
 }
 
@@ -265,6 +309,9 @@ func (p *Plan) layoutSpec() scheduler.LayoutSpec {
 // itself, for multi-token prediction, and where it is tied for the head.
 func (p *Plan) EmbeddingRanks() []int {
 	var ranks []int
+	if !p.model.Config.Language() {
+		return nil
+	}
 	for v, symbols := range p.layout.Chunks {
 		uses := slices.Contains(symbols, scheduler.SymbolEmbedding) || slices.Contains(symbols, scheduler.SymbolMTP) ||
 			p.cfg.Model.TieEmbeddings && slices.Contains(symbols, scheduler.SymbolLoss)
@@ -285,6 +332,9 @@ func (p *Plan) EvalTable(microbatches int) (*scheduler.Table, error) {
 		s.Schedule = scheduler.UShape
 	}
 	t, err := scheduler.Generate(s)
+	if err == nil {
+		err = t.SetSkips(p.table.Skips)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("validation: %w", err)
 	}

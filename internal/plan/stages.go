@@ -22,7 +22,7 @@ func (p *Plan) Stages(evalTable *scheduler.Table, load stages.Source, withState 
 			}
 			return st, st.Load(load, withState)
 		},
-		TiedRanks: p.EmbeddingRanks(), Table: p.table, EvalTable: evalTable, MaxInFlight: p.DynamicBound(), PostValidate: p.cfg.Pipeline.PostValidation,
+		TiedRanks: p.EmbeddingRanks(), Routes: p.routes, Table: p.table, EvalTable: evalTable, MaxInFlight: p.DynamicBound(), PostValidate: p.cfg.Pipeline.PostValidation,
 		Recompute: p.Recomputes(), HeadLater: p.HeadLater(),
 	}
 }
@@ -34,7 +34,7 @@ func (p *Plan) TableText() []byte { return p.text }
 // model, the layout and the table, down to every action.
 func (p *Plan) Digest() [sha256.Size]byte {
 	h := sha256.New()
-	fmt.Fprintf(h, "%+v\n%v\n%v\n%v\n", p.model.Config, p.layout, p.table.Placement, p.EmbeddingRanks())
+	fmt.Fprintf(h, "%+v\n%v\n%v\n%v\n%v\n", p.model.Config, p.layout, p.table.Placement, p.EmbeddingRanks(), p.routes)
 	for _, row := range p.table.Ranks {
 		fmt.Fprintf(h, "%v\n", row)
 	}

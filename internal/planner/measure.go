@@ -153,17 +153,17 @@ func (m *meter) pass(split bool) error {
 	m.microbatch.Index = m.step
 	var x tensorops.Tensor
 	for v := range m.chunks {
-		if err := m.time(v, scheduler.F, func(l *tensorops.List) { x = m.stage.Forward(l, v, &m.microbatch, x) }); err != nil {
+		if err := m.time(v, scheduler.F, func(l *tensorops.List) { x = stages.Only(m.stage.Forward(l, v, &m.microbatch, x)) }); err != nil {
 			return err
 		}
 	}
 	var dy tensorops.Tensor
 	for v := len(m.chunks) - 1; v >= 0; v-- {
 		typ := scheduler.B
-		record := func(l *tensorops.List) { dy = m.stage.Backward(l, v, m.step, dy) }
+		record := func(l *tensorops.List) { dy = stages.Only(m.stage.Backward(l, v, m.step, dy)) }
 		if split {
 			typ = scheduler.I
-			record = func(l *tensorops.List) { dy = m.stage.InputGrad(l, v, m.step, dy) }
+			record = func(l *tensorops.List) { dy = stages.Only(m.stage.InputGrad(l, v, m.step, dy)) }
 		}
 		if err := m.time(v, typ, record); err != nil {
 			return err

@@ -112,8 +112,8 @@ func together(runners []*runner) error {
 	for _, r := range runners {
 		l := r.stream.NewList()
 		for range runnerRepeats {
-			l.Free(r.stage.Forward(l, 0, &r.microbatch, r.input(l)))
-			l.Free(r.stage.Backward(l, 0, r.microbatch.Index, r.input(l)))
+			l.Free(stages.Only(r.stage.Forward(l, 0, &r.microbatch, r.input(l))))
+			l.Free(stages.Only(r.stage.Backward(l, 0, r.microbatch.Index, r.input(l))))
 		}
 		r.stream.Submit(l, func(err error) { ended <- err })
 	}

@@ -97,7 +97,7 @@ func (x ApiError_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ApiError_Kind.Descriptor instead.
 func (ApiError_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{61, 0}
+	return file_wire_proto_rawDescGZIP(), []int{62, 0}
 }
 
 type RunSummary_State int32
@@ -161,7 +161,7 @@ func (x RunSummary_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunSummary_State.Descriptor instead.
 func (RunSummary_State) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{78, 0}
+	return file_wire_proto_rawDescGZIP(), []int{79, 0}
 }
 
 type ControlRequest_Action int32
@@ -222,7 +222,7 @@ func (x ControlRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ControlRequest_Action.Descriptor instead.
 func (ControlRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{82, 0}
+	return file_wire_proto_rawDescGZIP(), []int{83, 0}
 }
 
 // Envelope is a control message on its way from one process to another. It is numbered,
@@ -2952,6 +2952,7 @@ type Transfer struct {
 	Microbatch    int32                  `protobuf:"varint,3,opt,name=microbatch,proto3" json:"microbatch,omitempty"`
 	Extent        *Extent                `protobuf:"bytes,4,opt,name=extent,proto3" json:"extent,omitempty"`
 	Tensor        *Tensor                `protobuf:"bytes,5,opt,name=tensor,proto3" json:"tensor,omitempty"`
+	Slot          int32                  `protobuf:"varint,6,opt,name=slot,proto3" json:"slot,omitempty"` // which of the tensors that the chunk takes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3021,10 +3022,18 @@ func (x *Transfer) GetTensor() *Tensor {
 	return nil
 }
 
+func (x *Transfer) GetSlot() int32 {
+	if x != nil {
+		return x.Slot
+	}
+	return 0
+}
+
 type Credit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Edge          uint32                 `protobuf:"varint,1,opt,name=edge,proto3" json:"edge,omitempty"`
 	Chunk         int32                  `protobuf:"varint,2,opt,name=chunk,proto3" json:"chunk,omitempty"`
+	Skip          int32                  `protobuf:"varint,3,opt,name=skip,proto3" json:"skip,omitempty"` // 0: of the edge to the neighbour; else one of the table's skips, from 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3073,6 +3082,13 @@ func (x *Credit) GetChunk() int32 {
 	return 0
 }
 
+func (x *Credit) GetSkip() int32 {
+	if x != nil {
+		return x.Skip
+	}
+	return 0
+}
+
 type DataRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Phase         uint32                 `protobuf:"varint,1,opt,name=phase,proto3" json:"phase,omitempty"`
@@ -3081,6 +3097,7 @@ type DataRequest struct {
 	Tokens        bool                   `protobuf:"varint,4,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	Targets       bool                   `protobuf:"varint,5,opt,name=targets,proto3" json:"targets,omitempty"`
 	ReplyTo       *Pid                   `protobuf:"bytes,6,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"`
+	Fields        []string               `protobuf:"bytes,7,rep,name=fields,proto3" json:"fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3157,7 +3174,14 @@ func (x *DataRequest) GetReplyTo() *Pid {
 	return nil
 }
 
-// Data has tokens, then targets, behind it, of four bytes each.
+func (x *DataRequest) GetFields() []string {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+// Data has tokens, then targets, behind it, of four bytes each, then each of the fields.
 type Data struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Chunk         int32                  `protobuf:"varint,1,opt,name=chunk,proto3" json:"chunk,omitempty"`
@@ -3165,6 +3189,7 @@ type Data struct {
 	Extent        *Extent                `protobuf:"bytes,3,opt,name=extent,proto3" json:"extent,omitempty"`
 	Tokens        int64                  `protobuf:"varint,4,opt,name=tokens,proto3" json:"tokens,omitempty"` // their number
 	Targets       int64                  `protobuf:"varint,5,opt,name=targets,proto3" json:"targets,omitempty"`
+	Fields        []*Tensor              `protobuf:"bytes,6,rep,name=fields,proto3" json:"fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3232,6 +3257,13 @@ func (x *Data) GetTargets() int64 {
 		return x.Targets
 	}
 	return 0
+}
+
+func (x *Data) GetFields() []*Tensor {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
 }
 
 type TiedGradient struct {
@@ -3383,7 +3415,7 @@ type Loss struct {
 	Microbatch    int32                  `protobuf:"varint,1,opt,name=microbatch,proto3" json:"microbatch,omitempty"`
 	Sum           float64                `protobuf:"fixed64,2,opt,name=sum,proto3" json:"sum,omitempty"`
 	Targets       float64                `protobuf:"fixed64,3,opt,name=targets,proto3" json:"targets,omitempty"`
-	Mtp           float64                `protobuf:"fixed64,4,opt,name=mtp,proto3" json:"mtp,omitempty"`
+	Metrics       []*Metric              `protobuf:"bytes,5,rep,name=metrics,proto3" json:"metrics,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3439,11 +3471,79 @@ func (x *Loss) GetTargets() float64 {
 	return 0
 }
 
-func (x *Loss) GetMtp() float64 {
+func (x *Loss) GetMetrics() []*Metric {
 	if x != nil {
-		return x.Mtp
+		return x.Metrics
+	}
+	return nil
+}
+
+type Metric struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Sum           float64                `protobuf:"fixed64,2,opt,name=sum,proto3" json:"sum,omitempty"`
+	Count         float64                `protobuf:"fixed64,3,opt,name=count,proto3" json:"count,omitempty"`
+	Total         bool                   `protobuf:"varint,4,opt,name=total,proto3" json:"total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Metric) Reset() {
+	*x = Metric{}
+	mi := &file_wire_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Metric) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Metric) ProtoMessage() {}
+
+func (x *Metric) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Metric.ProtoReflect.Descriptor instead.
+func (*Metric) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *Metric) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Metric) GetSum() float64 {
+	if x != nil {
+		return x.Sum
 	}
 	return 0
+}
+
+func (x *Metric) GetCount() float64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Metric) GetTotal() bool {
+	if x != nil {
+		return x.Total
+	}
+	return false
 }
 
 type Norm struct {
@@ -3456,7 +3556,7 @@ type Norm struct {
 
 func (x *Norm) Reset() {
 	*x = Norm{}
-	mi := &file_wire_proto_msgTypes[38]
+	mi := &file_wire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3468,7 +3568,7 @@ func (x *Norm) String() string {
 func (*Norm) ProtoMessage() {}
 
 func (x *Norm) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[38]
+	mi := &file_wire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3481,7 +3581,7 @@ func (x *Norm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Norm.ProtoReflect.Descriptor instead.
 func (*Norm) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{38}
+	return file_wire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Norm) GetParam() int32 {
@@ -3509,7 +3609,7 @@ type ActionTime struct {
 
 func (x *ActionTime) Reset() {
 	*x = ActionTime{}
-	mi := &file_wire_proto_msgTypes[39]
+	mi := &file_wire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3521,7 +3621,7 @@ func (x *ActionTime) String() string {
 func (*ActionTime) ProtoMessage() {}
 
 func (x *ActionTime) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[39]
+	mi := &file_wire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3534,7 +3634,7 @@ func (x *ActionTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionTime.ProtoReflect.Descriptor instead.
 func (*ActionTime) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{39}
+	return file_wire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ActionTime) GetAction() *Action {
@@ -3570,7 +3670,7 @@ type Apply struct {
 
 func (x *Apply) Reset() {
 	*x = Apply{}
-	mi := &file_wire_proto_msgTypes[40]
+	mi := &file_wire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3582,7 +3682,7 @@ func (x *Apply) String() string {
 func (*Apply) ProtoMessage() {}
 
 func (x *Apply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[40]
+	mi := &file_wire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3595,7 +3695,7 @@ func (x *Apply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Apply.ProtoReflect.Descriptor instead.
 func (*Apply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{40}
+	return file_wire_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Apply) GetSkip() bool {
@@ -3635,7 +3735,7 @@ type Applied struct {
 
 func (x *Applied) Reset() {
 	*x = Applied{}
-	mi := &file_wire_proto_msgTypes[41]
+	mi := &file_wire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3647,7 +3747,7 @@ func (x *Applied) String() string {
 func (*Applied) ProtoMessage() {}
 
 func (x *Applied) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[41]
+	mi := &file_wire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3660,7 +3760,7 @@ func (x *Applied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Applied.ProtoReflect.Descriptor instead.
 func (*Applied) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{41}
+	return file_wire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Applied) GetRank() int32 {
@@ -3681,7 +3781,7 @@ type SaveState struct {
 
 func (x *SaveState) Reset() {
 	*x = SaveState{}
-	mi := &file_wire_proto_msgTypes[42]
+	mi := &file_wire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3693,7 +3793,7 @@ func (x *SaveState) String() string {
 func (*SaveState) ProtoMessage() {}
 
 func (x *SaveState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[42]
+	mi := &file_wire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3706,7 +3806,7 @@ func (x *SaveState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveState.ProtoReflect.Descriptor instead.
 func (*SaveState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{42}
+	return file_wire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SaveState) GetKeep() bool {
@@ -3728,7 +3828,7 @@ type StageState struct {
 
 func (x *StageState) Reset() {
 	*x = StageState{}
-	mi := &file_wire_proto_msgTypes[43]
+	mi := &file_wire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3740,7 +3840,7 @@ func (x *StageState) String() string {
 func (*StageState) ProtoMessage() {}
 
 func (x *StageState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[43]
+	mi := &file_wire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3753,7 +3853,7 @@ func (x *StageState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageState.ProtoReflect.Descriptor instead.
 func (*StageState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{43}
+	return file_wire_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *StageState) GetRank() int32 {
@@ -3790,7 +3890,7 @@ type WriteState struct {
 
 func (x *WriteState) Reset() {
 	*x = WriteState{}
-	mi := &file_wire_proto_msgTypes[44]
+	mi := &file_wire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3802,7 +3902,7 @@ func (x *WriteState) String() string {
 func (*WriteState) ProtoMessage() {}
 
 func (x *WriteState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[44]
+	mi := &file_wire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3815,7 +3915,7 @@ func (x *WriteState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteState.ProtoReflect.Descriptor instead.
 func (*WriteState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{44}
+	return file_wire_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WriteState) GetFiles() []string {
@@ -3850,7 +3950,7 @@ type StateWritten struct {
 
 func (x *StateWritten) Reset() {
 	*x = StateWritten{}
-	mi := &file_wire_proto_msgTypes[45]
+	mi := &file_wire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3862,7 +3962,7 @@ func (x *StateWritten) String() string {
 func (*StateWritten) ProtoMessage() {}
 
 func (x *StateWritten) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[45]
+	mi := &file_wire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3875,7 +3975,7 @@ func (x *StateWritten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateWritten.ProtoReflect.Descriptor instead.
 func (*StateWritten) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{45}
+	return file_wire_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *StateWritten) GetRank() int32 {
@@ -3907,7 +4007,7 @@ type SendState struct {
 
 func (x *SendState) Reset() {
 	*x = SendState{}
-	mi := &file_wire_proto_msgTypes[46]
+	mi := &file_wire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3919,7 +4019,7 @@ func (x *SendState) String() string {
 func (*SendState) ProtoMessage() {}
 
 func (x *SendState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[46]
+	mi := &file_wire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3932,7 +4032,7 @@ func (x *SendState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendState.ProtoReflect.Descriptor instead.
 func (*SendState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{46}
+	return file_wire_proto_rawDescGZIP(), []int{47}
 }
 
 type DropState struct {
@@ -3943,7 +4043,7 @@ type DropState struct {
 
 func (x *DropState) Reset() {
 	*x = DropState{}
-	mi := &file_wire_proto_msgTypes[47]
+	mi := &file_wire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3955,7 +4055,7 @@ func (x *DropState) String() string {
 func (*DropState) ProtoMessage() {}
 
 func (x *DropState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[47]
+	mi := &file_wire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3968,7 +4068,7 @@ func (x *DropState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropState.ProtoReflect.Descriptor instead.
 func (*DropState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{47}
+	return file_wire_proto_rawDescGZIP(), []int{48}
 }
 
 type Saved struct {
@@ -3983,7 +4083,7 @@ type Saved struct {
 
 func (x *Saved) Reset() {
 	*x = Saved{}
-	mi := &file_wire_proto_msgTypes[48]
+	mi := &file_wire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3995,7 +4095,7 @@ func (x *Saved) String() string {
 func (*Saved) ProtoMessage() {}
 
 func (x *Saved) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[48]
+	mi := &file_wire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4008,7 +4108,7 @@ func (x *Saved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saved.ProtoReflect.Descriptor instead.
 func (*Saved) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{48}
+	return file_wire_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Saved) GetName() string {
@@ -4048,7 +4148,7 @@ type StageReady struct {
 
 func (x *StageReady) Reset() {
 	*x = StageReady{}
-	mi := &file_wire_proto_msgTypes[49]
+	mi := &file_wire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4060,7 +4160,7 @@ func (x *StageReady) String() string {
 func (*StageReady) ProtoMessage() {}
 
 func (x *StageReady) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[49]
+	mi := &file_wire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4073,7 +4173,7 @@ func (x *StageReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageReady.ProtoReflect.Descriptor instead.
 func (*StageReady) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{49}
+	return file_wire_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *StageReady) GetRank() int32 {
@@ -4092,7 +4192,7 @@ type ExpectInput struct {
 
 func (x *ExpectInput) Reset() {
 	*x = ExpectInput{}
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4104,7 +4204,7 @@ func (x *ExpectInput) String() string {
 func (*ExpectInput) ProtoMessage() {}
 
 func (x *ExpectInput) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4117,7 +4217,7 @@ func (x *ExpectInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpectInput.ProtoReflect.Descriptor instead.
 func (*ExpectInput) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{50}
+	return file_wire_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ExpectInput) GetAction() *Action {
@@ -4139,7 +4239,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_wire_proto_msgTypes[51]
+	mi := &file_wire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4151,7 +4251,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[51]
+	mi := &file_wire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4164,7 +4264,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{51}
+	return file_wire_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Failed) GetActor() string {
@@ -4203,7 +4303,7 @@ type Halt struct {
 
 func (x *Halt) Reset() {
 	*x = Halt{}
-	mi := &file_wire_proto_msgTypes[52]
+	mi := &file_wire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4215,7 +4315,7 @@ func (x *Halt) String() string {
 func (*Halt) ProtoMessage() {}
 
 func (x *Halt) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[52]
+	mi := &file_wire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4228,7 +4328,7 @@ func (x *Halt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halt.ProtoReflect.Descriptor instead.
 func (*Halt) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{52}
+	return file_wire_proto_rawDescGZIP(), []int{53}
 }
 
 type Halted struct {
@@ -4240,7 +4340,7 @@ type Halted struct {
 
 func (x *Halted) Reset() {
 	*x = Halted{}
-	mi := &file_wire_proto_msgTypes[53]
+	mi := &file_wire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4252,7 +4352,7 @@ func (x *Halted) String() string {
 func (*Halted) ProtoMessage() {}
 
 func (x *Halted) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[53]
+	mi := &file_wire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4265,7 +4365,7 @@ func (x *Halted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halted.ProtoReflect.Descriptor instead.
 func (*Halted) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{53}
+	return file_wire_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Halted) GetRank() int32 {
@@ -4284,7 +4384,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_wire_proto_msgTypes[54]
+	mi := &file_wire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4296,7 +4396,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[54]
+	mi := &file_wire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4309,7 +4409,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{54}
+	return file_wire_proto_rawDescGZIP(), []int{55}
 }
 
 type Left struct {
@@ -4321,7 +4421,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_wire_proto_msgTypes[55]
+	mi := &file_wire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4333,7 +4433,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[55]
+	mi := &file_wire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4346,7 +4446,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{55}
+	return file_wire_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Left) GetRank() int32 {
@@ -4368,7 +4468,7 @@ type ReadWeight struct {
 
 func (x *ReadWeight) Reset() {
 	*x = ReadWeight{}
-	mi := &file_wire_proto_msgTypes[56]
+	mi := &file_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4380,7 +4480,7 @@ func (x *ReadWeight) String() string {
 func (*ReadWeight) ProtoMessage() {}
 
 func (x *ReadWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[56]
+	mi := &file_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4393,7 +4493,7 @@ func (x *ReadWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadWeight.ProtoReflect.Descriptor instead.
 func (*ReadWeight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{56}
+	return file_wire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ReadWeight) GetRequest() uint64 {
@@ -4436,7 +4536,7 @@ type Weight struct {
 
 func (x *Weight) Reset() {
 	*x = Weight{}
-	mi := &file_wire_proto_msgTypes[57]
+	mi := &file_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4448,7 +4548,7 @@ func (x *Weight) String() string {
 func (*Weight) ProtoMessage() {}
 
 func (x *Weight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[57]
+	mi := &file_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4461,7 +4561,7 @@ func (x *Weight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weight.ProtoReflect.Descriptor instead.
 func (*Weight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{57}
+	return file_wire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Weight) GetRequest() uint64 {
@@ -4509,7 +4609,7 @@ type ApiRequest struct {
 
 func (x *ApiRequest) Reset() {
 	*x = ApiRequest{}
-	mi := &file_wire_proto_msgTypes[58]
+	mi := &file_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4521,7 +4621,7 @@ func (x *ApiRequest) String() string {
 func (*ApiRequest) ProtoMessage() {}
 
 func (x *ApiRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[58]
+	mi := &file_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4534,7 +4634,7 @@ func (x *ApiRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiRequest.ProtoReflect.Descriptor instead.
 func (*ApiRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{58}
+	return file_wire_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ApiRequest) GetVersion() uint32 {
@@ -4713,7 +4813,7 @@ type ApiReply struct {
 
 func (x *ApiReply) Reset() {
 	*x = ApiReply{}
-	mi := &file_wire_proto_msgTypes[59]
+	mi := &file_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4725,7 +4825,7 @@ func (x *ApiReply) String() string {
 func (*ApiReply) ProtoMessage() {}
 
 func (x *ApiReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[59]
+	mi := &file_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4738,7 +4838,7 @@ func (x *ApiReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiReply.ProtoReflect.Descriptor instead.
 func (*ApiReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{59}
+	return file_wire_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ApiReply) GetError() *ApiError {
@@ -4932,7 +5032,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_wire_proto_msgTypes[60]
+	mi := &file_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4944,7 +5044,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[60]
+	mi := &file_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4957,7 +5057,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{60}
+	return file_wire_proto_rawDescGZIP(), []int{61}
 }
 
 // ApiError is an error that a client makes one of its own again.
@@ -4971,7 +5071,7 @@ type ApiError struct {
 
 func (x *ApiError) Reset() {
 	*x = ApiError{}
-	mi := &file_wire_proto_msgTypes[61]
+	mi := &file_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4983,7 +5083,7 @@ func (x *ApiError) String() string {
 func (*ApiError) ProtoMessage() {}
 
 func (x *ApiError) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[61]
+	mi := &file_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4996,7 +5096,7 @@ func (x *ApiError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiError.ProtoReflect.Descriptor instead.
 func (*ApiError) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{61}
+	return file_wire_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ApiError) GetKind() ApiError_Kind {
@@ -5029,7 +5129,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_wire_proto_msgTypes[62]
+	mi := &file_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5041,7 +5141,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[62]
+	mi := &file_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5054,7 +5154,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{62}
+	return file_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SubmitRequest) GetConfig() []byte {
@@ -5123,7 +5223,7 @@ type SubmitReply struct {
 
 func (x *SubmitReply) Reset() {
 	*x = SubmitReply{}
-	mi := &file_wire_proto_msgTypes[63]
+	mi := &file_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5135,7 +5235,7 @@ func (x *SubmitReply) String() string {
 func (*SubmitReply) ProtoMessage() {}
 
 func (x *SubmitReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[63]
+	mi := &file_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5148,7 +5248,7 @@ func (x *SubmitReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReply.ProtoReflect.Descriptor instead.
 func (*SubmitReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{63}
+	return file_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SubmitReply) GetId() string {
@@ -5178,7 +5278,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_wire_proto_msgTypes[64]
+	mi := &file_wire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5190,7 +5290,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[64]
+	mi := &file_wire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5203,7 +5303,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{64}
+	return file_wire_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *FollowRequest) GetRun() string {
@@ -5239,7 +5339,7 @@ type Following struct {
 
 func (x *Following) Reset() {
 	*x = Following{}
-	mi := &file_wire_proto_msgTypes[65]
+	mi := &file_wire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5251,7 +5351,7 @@ func (x *Following) String() string {
 func (*Following) ProtoMessage() {}
 
 func (x *Following) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[65]
+	mi := &file_wire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5264,7 +5364,7 @@ func (x *Following) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Following.ProtoReflect.Descriptor instead.
 func (*Following) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{65}
+	return file_wire_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Following) GetEpoch() []byte {
@@ -5310,7 +5410,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_wire_proto_msgTypes[66]
+	mi := &file_wire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5322,7 +5422,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[66]
+	mi := &file_wire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5335,7 +5435,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{66}
+	return file_wire_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RunEvent) GetNumber() uint64 {
@@ -5523,7 +5623,7 @@ type RunInfo struct {
 
 func (x *RunInfo) Reset() {
 	*x = RunInfo{}
-	mi := &file_wire_proto_msgTypes[67]
+	mi := &file_wire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5535,7 +5635,7 @@ func (x *RunInfo) String() string {
 func (*RunInfo) ProtoMessage() {}
 
 func (x *RunInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[67]
+	mi := &file_wire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5548,7 +5648,7 @@ func (x *RunInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInfo.ProtoReflect.Descriptor instead.
 func (*RunInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{67}
+	return file_wire_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *RunInfo) GetName() string {
@@ -5735,7 +5835,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5747,7 +5847,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5760,7 +5860,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{68}
+	return file_wire_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *StepEvent) GetStep() int64 {
@@ -5873,7 +5973,7 @@ type CheckpointEvent struct {
 
 func (x *CheckpointEvent) Reset() {
 	*x = CheckpointEvent{}
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5885,7 +5985,7 @@ func (x *CheckpointEvent) String() string {
 func (*CheckpointEvent) ProtoMessage() {}
 
 func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5898,7 +5998,7 @@ func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointEvent.ProtoReflect.Descriptor instead.
 func (*CheckpointEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{69}
+	return file_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CheckpointEvent) GetStep() int64 {
@@ -5938,7 +6038,7 @@ type WarningEvent struct {
 
 func (x *WarningEvent) Reset() {
 	*x = WarningEvent{}
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5950,7 +6050,7 @@ func (x *WarningEvent) String() string {
 func (*WarningEvent) ProtoMessage() {}
 
 func (x *WarningEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5963,7 +6063,7 @@ func (x *WarningEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarningEvent.ProtoReflect.Descriptor instead.
 func (*WarningEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{70}
+	return file_wire_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *WarningEvent) GetText() string {
@@ -5984,7 +6084,7 @@ type RestartEvent struct {
 
 func (x *RestartEvent) Reset() {
 	*x = RestartEvent{}
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5996,7 +6096,7 @@ func (x *RestartEvent) String() string {
 func (*RestartEvent) ProtoMessage() {}
 
 func (x *RestartEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6009,7 +6109,7 @@ func (x *RestartEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartEvent.ProtoReflect.Descriptor instead.
 func (*RestartEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{71}
+	return file_wire_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *RestartEvent) GetError() string {
@@ -6043,7 +6143,7 @@ type StallEvent struct {
 
 func (x *StallEvent) Reset() {
 	*x = StallEvent{}
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6055,7 +6155,7 @@ func (x *StallEvent) String() string {
 func (*StallEvent) ProtoMessage() {}
 
 func (x *StallEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6068,7 +6168,7 @@ func (x *StallEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StallEvent.ProtoReflect.Descriptor instead.
 func (*StallEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{72}
+	return file_wire_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *StallEvent) GetQuietNs() int64 {
@@ -6095,7 +6195,7 @@ type PauseEvent struct {
 
 func (x *PauseEvent) Reset() {
 	*x = PauseEvent{}
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6107,7 +6207,7 @@ func (x *PauseEvent) String() string {
 func (*PauseEvent) ProtoMessage() {}
 
 func (x *PauseEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6120,7 +6220,7 @@ func (x *PauseEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseEvent.ProtoReflect.Descriptor instead.
 func (*PauseEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{73}
+	return file_wire_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *PauseEvent) GetStep() int64 {
@@ -6147,7 +6247,7 @@ type WaitingEvent struct {
 
 func (x *WaitingEvent) Reset() {
 	*x = WaitingEvent{}
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6159,7 +6259,7 @@ func (x *WaitingEvent) String() string {
 func (*WaitingEvent) ProtoMessage() {}
 
 func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6172,7 +6272,7 @@ func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingEvent.ProtoReflect.Descriptor instead.
 func (*WaitingEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{74}
+	return file_wire_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *WaitingEvent) GetText() string {
@@ -6202,7 +6302,7 @@ type EndEvent struct {
 
 func (x *EndEvent) Reset() {
 	*x = EndEvent{}
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6214,7 +6314,7 @@ func (x *EndEvent) String() string {
 func (*EndEvent) ProtoMessage() {}
 
 func (x *EndEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6227,7 +6327,7 @@ func (x *EndEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndEvent.ProtoReflect.Descriptor instead.
 func (*EndEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{75}
+	return file_wire_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *EndEvent) GetError() *ApiError {
@@ -6315,7 +6415,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6327,7 +6427,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6340,7 +6440,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{76}
+	return file_wire_proto_rawDescGZIP(), []int{77}
 }
 
 type ListReply struct {
@@ -6352,7 +6452,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6364,7 +6464,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6377,7 +6477,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{77}
+	return file_wire_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListReply) GetRuns() []*RunSummary {
@@ -6410,7 +6510,7 @@ type RunSummary struct {
 
 func (x *RunSummary) Reset() {
 	*x = RunSummary{}
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6422,7 +6522,7 @@ func (x *RunSummary) String() string {
 func (*RunSummary) ProtoMessage() {}
 
 func (x *RunSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6435,7 +6535,7 @@ func (x *RunSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSummary.ProtoReflect.Descriptor instead.
 func (*RunSummary) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{78}
+	return file_wire_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *RunSummary) GetId() string {
@@ -6552,7 +6652,7 @@ type RunStatusRequest struct {
 
 func (x *RunStatusRequest) Reset() {
 	*x = RunStatusRequest{}
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6564,7 +6664,7 @@ func (x *RunStatusRequest) String() string {
 func (*RunStatusRequest) ProtoMessage() {}
 
 func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6577,7 +6677,7 @@ func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusRequest.ProtoReflect.Descriptor instead.
 func (*RunStatusRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{79}
+	return file_wire_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *RunStatusRequest) GetRun() string {
@@ -6599,7 +6699,7 @@ type RunStatusReply struct {
 
 func (x *RunStatusReply) Reset() {
 	*x = RunStatusReply{}
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6611,7 +6711,7 @@ func (x *RunStatusReply) String() string {
 func (*RunStatusReply) ProtoMessage() {}
 
 func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6624,7 +6724,7 @@ func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusReply.ProtoReflect.Descriptor instead.
 func (*RunStatusReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{80}
+	return file_wire_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *RunStatusReply) GetRun() *RunSummary {
@@ -6659,7 +6759,7 @@ type ActorStatus struct {
 
 func (x *ActorStatus) Reset() {
 	*x = ActorStatus{}
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6671,7 +6771,7 @@ func (x *ActorStatus) String() string {
 func (*ActorStatus) ProtoMessage() {}
 
 func (x *ActorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6684,7 +6784,7 @@ func (x *ActorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorStatus.ProtoReflect.Descriptor instead.
 func (*ActorStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{81}
+	return file_wire_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ActorStatus) GetSnapshot() *Snapshot {
@@ -6721,7 +6821,7 @@ type ControlRequest struct {
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6733,7 +6833,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6746,7 +6846,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{82}
+	return file_wire_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ControlRequest) GetRun() string {
@@ -6799,7 +6899,7 @@ type ForecastRequest struct {
 
 func (x *ForecastRequest) Reset() {
 	*x = ForecastRequest{}
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6811,7 +6911,7 @@ func (x *ForecastRequest) String() string {
 func (*ForecastRequest) ProtoMessage() {}
 
 func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6824,7 +6924,7 @@ func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRequest.ProtoReflect.Descriptor instead.
 func (*ForecastRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{83}
+	return file_wire_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ForecastRequest) GetConfig() []byte {
@@ -6876,7 +6976,7 @@ type ForecastReply struct {
 
 func (x *ForecastReply) Reset() {
 	*x = ForecastReply{}
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6888,7 +6988,7 @@ func (x *ForecastReply) String() string {
 func (*ForecastReply) ProtoMessage() {}
 
 func (x *ForecastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6901,7 +7001,7 @@ func (x *ForecastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastReply.ProtoReflect.Descriptor instead.
 func (*ForecastReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{84}
+	return file_wire_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ForecastReply) GetRanks() []*ForecastRank {
@@ -6961,7 +7061,7 @@ type ForecastRank struct {
 
 func (x *ForecastRank) Reset() {
 	*x = ForecastRank{}
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6973,7 +7073,7 @@ func (x *ForecastRank) String() string {
 func (*ForecastRank) ProtoMessage() {}
 
 func (x *ForecastRank) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6986,7 +7086,7 @@ func (x *ForecastRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRank.ProtoReflect.Descriptor instead.
 func (*ForecastRank) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{85}
+	return file_wire_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ForecastRank) GetRank() int32 {
@@ -7050,7 +7150,7 @@ type ForecastLink struct {
 
 func (x *ForecastLink) Reset() {
 	*x = ForecastLink{}
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7062,7 +7162,7 @@ func (x *ForecastLink) String() string {
 func (*ForecastLink) ProtoMessage() {}
 
 func (x *ForecastLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7075,7 +7175,7 @@ func (x *ForecastLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastLink.ProtoReflect.Descriptor instead.
 func (*ForecastLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{86}
+	return file_wire_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ForecastLink) GetFrom() string {
@@ -7115,7 +7215,7 @@ type ControlReply struct {
 
 func (x *ControlReply) Reset() {
 	*x = ControlReply{}
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7127,7 +7227,7 @@ func (x *ControlReply) String() string {
 func (*ControlReply) ProtoMessage() {}
 
 func (x *ControlReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7140,7 +7240,7 @@ func (x *ControlReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlReply.ProtoReflect.Descriptor instead.
 func (*ControlReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{87}
+	return file_wire_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ControlReply) GetRun() *RunSummary {
@@ -7161,7 +7261,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7173,7 +7273,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7186,7 +7286,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{88}
+	return file_wire_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *LogsRequest) GetRun() string {
@@ -7222,7 +7322,7 @@ type LogsReply struct {
 
 func (x *LogsReply) Reset() {
 	*x = LogsReply{}
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7234,7 +7334,7 @@ func (x *LogsReply) String() string {
 func (*LogsReply) ProtoMessage() {}
 
 func (x *LogsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7247,7 +7347,7 @@ func (x *LogsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsReply.ProtoReflect.Descriptor instead.
 func (*LogsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{89}
+	return file_wire_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *LogsReply) GetRecords() []*LogRecord {
@@ -7278,7 +7378,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7290,7 +7390,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7303,7 +7403,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{90}
+	return file_wire_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *LogRecord) GetTimeNs() int64 {
@@ -7358,7 +7458,7 @@ type LogAttribute struct {
 
 func (x *LogAttribute) Reset() {
 	*x = LogAttribute{}
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7370,7 +7470,7 @@ func (x *LogAttribute) String() string {
 func (*LogAttribute) ProtoMessage() {}
 
 func (x *LogAttribute) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7383,7 +7483,7 @@ func (x *LogAttribute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAttribute.ProtoReflect.Descriptor instead.
 func (*LogAttribute) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{91}
+	return file_wire_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *LogAttribute) GetKey() string {
@@ -7412,7 +7512,7 @@ type LogBatch struct {
 
 func (x *LogBatch) Reset() {
 	*x = LogBatch{}
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7424,7 +7524,7 @@ func (x *LogBatch) String() string {
 func (*LogBatch) ProtoMessage() {}
 
 func (x *LogBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7437,7 +7537,7 @@ func (x *LogBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogBatch.ProtoReflect.Descriptor instead.
 func (*LogBatch) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{92}
+	return file_wire_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *LogBatch) GetRecords() []*LogRecord {
@@ -7468,7 +7568,7 @@ type TokensRequest struct {
 
 func (x *TokensRequest) Reset() {
 	*x = TokensRequest{}
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7480,7 +7580,7 @@ func (x *TokensRequest) String() string {
 func (*TokensRequest) ProtoMessage() {}
 
 func (x *TokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7493,7 +7593,7 @@ func (x *TokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensRequest.ProtoReflect.Descriptor instead.
 func (*TokensRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{93}
+	return file_wire_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *TokensRequest) GetKind() isTokensRequest_Kind {
@@ -7562,7 +7662,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7574,7 +7674,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7587,7 +7687,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{94}
+	return file_wire_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *CreateToken) GetRole() string {
@@ -7612,7 +7712,7 @@ type ListTokens struct {
 
 func (x *ListTokens) Reset() {
 	*x = ListTokens{}
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7624,7 +7724,7 @@ func (x *ListTokens) String() string {
 func (*ListTokens) ProtoMessage() {}
 
 func (x *ListTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7637,7 +7737,7 @@ func (x *ListTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokens.ProtoReflect.Descriptor instead.
 func (*ListTokens) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{95}
+	return file_wire_proto_rawDescGZIP(), []int{96}
 }
 
 type RevokeToken struct {
@@ -7649,7 +7749,7 @@ type RevokeToken struct {
 
 func (x *RevokeToken) Reset() {
 	*x = RevokeToken{}
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7661,7 +7761,7 @@ func (x *RevokeToken) String() string {
 func (*RevokeToken) ProtoMessage() {}
 
 func (x *RevokeToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7674,7 +7774,7 @@ func (x *RevokeToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
 func (*RevokeToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{96}
+	return file_wire_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *RevokeToken) GetId() string {
@@ -7694,7 +7794,7 @@ type TokensReply struct {
 
 func (x *TokensReply) Reset() {
 	*x = TokensReply{}
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7706,7 +7806,7 @@ func (x *TokensReply) String() string {
 func (*TokensReply) ProtoMessage() {}
 
 func (x *TokensReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7719,7 +7819,7 @@ func (x *TokensReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensReply.ProtoReflect.Descriptor instead.
 func (*TokensReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{97}
+	return file_wire_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *TokensReply) GetToken() string {
@@ -7749,7 +7849,7 @@ type TokenInfo struct {
 
 func (x *TokenInfo) Reset() {
 	*x = TokenInfo{}
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7761,7 +7861,7 @@ func (x *TokenInfo) String() string {
 func (*TokenInfo) ProtoMessage() {}
 
 func (x *TokenInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7774,7 +7874,7 @@ func (x *TokenInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenInfo.ProtoReflect.Descriptor instead.
 func (*TokenInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{98}
+	return file_wire_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *TokenInfo) GetId() string {
@@ -7820,7 +7920,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7832,7 +7932,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7845,7 +7945,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{99}
+	return file_wire_proto_rawDescGZIP(), []int{100}
 }
 
 type MembersReply struct {
@@ -7858,7 +7958,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7870,7 +7970,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7883,7 +7983,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{100}
+	return file_wire_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *MembersReply) GetTimeNs() int64 {
@@ -7920,7 +8020,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7932,7 +8032,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7945,7 +8045,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{101}
+	return file_wire_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *MemberStatus) GetName() string {
@@ -8253,7 +8353,7 @@ const file_wire_proto_rawDesc = "" +
 	"\tpositions\x18\x03 \x01(\x03R\tpositions\"2\n" +
 	"\x06Tensor\x12\x14\n" +
 	"\x05dtype\x18\x01 \x01(\rR\x05dtype\x12\x12\n" +
-	"\x04dims\x18\x02 \x03(\x03R\x04dims\"\xa8\x01\n" +
+	"\x04dims\x18\x02 \x03(\x03R\x04dims\"\xbc\x01\n" +
 	"\bTransfer\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\rR\x04edge\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x05R\x02to\x12\x1e\n" +
@@ -8261,10 +8361,12 @@ const file_wire_proto_rawDesc = "" +
 	"microbatch\x18\x03 \x01(\x05R\n" +
 	"microbatch\x12+\n" +
 	"\x06extent\x18\x04 \x01(\v2\x13.troupe.wire.ExtentR\x06extent\x12+\n" +
-	"\x06tensor\x18\x05 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\"2\n" +
+	"\x06tensor\x18\x05 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\x12\x12\n" +
+	"\x04slot\x18\x06 \x01(\x05R\x04slot\"F\n" +
 	"\x06Credit\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\rR\x04edge\x12\x14\n" +
-	"\x05chunk\x18\x02 \x01(\x05R\x05chunk\"\xb8\x01\n" +
+	"\x05chunk\x18\x02 \x01(\x05R\x05chunk\x12\x12\n" +
+	"\x04skip\x18\x03 \x01(\x05R\x04skip\"\xd0\x01\n" +
 	"\vDataRequest\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\rR\x05phase\x12\x14\n" +
 	"\x05chunk\x18\x02 \x01(\x05R\x05chunk\x12\x1e\n" +
@@ -8273,7 +8375,8 @@ const file_wire_proto_rawDesc = "" +
 	"microbatch\x12\x16\n" +
 	"\x06tokens\x18\x04 \x01(\bR\x06tokens\x12\x18\n" +
 	"\atargets\x18\x05 \x01(\bR\atargets\x12+\n" +
-	"\breply_to\x18\x06 \x01(\v2\x10.troupe.wire.PidR\areplyTo\"\x9b\x01\n" +
+	"\breply_to\x18\x06 \x01(\v2\x10.troupe.wire.PidR\areplyTo\x12\x16\n" +
+	"\x06fields\x18\a \x03(\tR\x06fields\"\xc8\x01\n" +
 	"\x04Data\x12\x14\n" +
 	"\x05chunk\x18\x01 \x01(\x05R\x05chunk\x12\x1e\n" +
 	"\n" +
@@ -8281,7 +8384,8 @@ const file_wire_proto_rawDesc = "" +
 	"microbatch\x12+\n" +
 	"\x06extent\x18\x03 \x01(\v2\x13.troupe.wire.ExtentR\x06extent\x12\x16\n" +
 	"\x06tokens\x18\x04 \x01(\x03R\x06tokens\x12\x18\n" +
-	"\atargets\x18\x05 \x01(\x03R\atargets\"y\n" +
+	"\atargets\x18\x05 \x01(\x03R\atargets\x12+\n" +
+	"\x06fields\x18\x06 \x03(\v2\x13.troupe.wire.TensorR\x06fields\"y\n" +
 	"\fTiedGradient\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x05R\x04from\x12\x14\n" +
 	"\x05param\x18\x02 \x01(\x05R\x05param\x12\x12\n" +
@@ -8292,14 +8396,19 @@ const file_wire_proto_rawDesc = "" +
 	"\x06losses\x18\x02 \x03(\v2\x11.troupe.wire.LossR\x06losses\x12'\n" +
 	"\x05norms\x18\x03 \x03(\v2\x11.troupe.wire.NormR\x05norms\x12\x17\n" +
 	"\abusy_ns\x18\x04 \x01(\x03R\x06busyNs\x12-\n" +
-	"\x05trace\x18\x05 \x03(\v2\x17.troupe.wire.ActionTimeR\x05trace\"d\n" +
+	"\x05trace\x18\x05 \x03(\v2\x17.troupe.wire.ActionTimeR\x05trace\"\x87\x01\n" +
 	"\x04Loss\x12\x1e\n" +
 	"\n" +
 	"microbatch\x18\x01 \x01(\x05R\n" +
 	"microbatch\x12\x10\n" +
 	"\x03sum\x18\x02 \x01(\x01R\x03sum\x12\x18\n" +
-	"\atargets\x18\x03 \x01(\x01R\atargets\x12\x10\n" +
-	"\x03mtp\x18\x04 \x01(\x01R\x03mtp\"6\n" +
+	"\atargets\x18\x03 \x01(\x01R\atargets\x12-\n" +
+	"\ametrics\x18\x05 \x03(\v2\x13.troupe.wire.MetricR\ametricsJ\x04\b\x04\x10\x05\"Z\n" +
+	"\x06Metric\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03sum\x18\x02 \x01(\x01R\x03sum\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x01R\x05count\x12\x14\n" +
+	"\x05total\x18\x04 \x01(\bR\x05total\"6\n" +
 	"\x04Norm\x12\x14\n" +
 	"\x05param\x18\x01 \x01(\x05R\x05param\x12\x18\n" +
 	"\asquared\x18\x02 \x01(\x01R\asquared\"k\n" +
@@ -8715,7 +8824,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 102)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
 var file_wire_proto_goTypes = []any{
 	(ApiError_Kind)(0),         // 0: troupe.wire.ApiError.Kind
 	(RunSummary_State)(0),      // 1: troupe.wire.RunSummary.State
@@ -8758,70 +8867,71 @@ var file_wire_proto_goTypes = []any{
 	(*TiedGradient)(nil),       // 38: troupe.wire.TiedGradient
 	(*StageDone)(nil),          // 39: troupe.wire.StageDone
 	(*Loss)(nil),               // 40: troupe.wire.Loss
-	(*Norm)(nil),               // 41: troupe.wire.Norm
-	(*ActionTime)(nil),         // 42: troupe.wire.ActionTime
-	(*Apply)(nil),              // 43: troupe.wire.Apply
-	(*Applied)(nil),            // 44: troupe.wire.Applied
-	(*SaveState)(nil),          // 45: troupe.wire.SaveState
-	(*StageState)(nil),         // 46: troupe.wire.StageState
-	(*WriteState)(nil),         // 47: troupe.wire.WriteState
-	(*StateWritten)(nil),       // 48: troupe.wire.StateWritten
-	(*SendState)(nil),          // 49: troupe.wire.SendState
-	(*DropState)(nil),          // 50: troupe.wire.DropState
-	(*Saved)(nil),              // 51: troupe.wire.Saved
-	(*StageReady)(nil),         // 52: troupe.wire.StageReady
-	(*ExpectInput)(nil),        // 53: troupe.wire.ExpectInput
-	(*Failed)(nil),             // 54: troupe.wire.Failed
-	(*Halt)(nil),               // 55: troupe.wire.Halt
-	(*Halted)(nil),             // 56: troupe.wire.Halted
-	(*Leave)(nil),              // 57: troupe.wire.Leave
-	(*Left)(nil),               // 58: troupe.wire.Left
-	(*ReadWeight)(nil),         // 59: troupe.wire.ReadWeight
-	(*Weight)(nil),             // 60: troupe.wire.Weight
-	(*ApiRequest)(nil),         // 61: troupe.wire.ApiRequest
-	(*ApiReply)(nil),           // 62: troupe.wire.ApiReply
-	(*Alive)(nil),              // 63: troupe.wire.Alive
-	(*ApiError)(nil),           // 64: troupe.wire.ApiError
-	(*SubmitRequest)(nil),      // 65: troupe.wire.SubmitRequest
-	(*SubmitReply)(nil),        // 66: troupe.wire.SubmitReply
-	(*FollowRequest)(nil),      // 67: troupe.wire.FollowRequest
-	(*Following)(nil),          // 68: troupe.wire.Following
-	(*RunEvent)(nil),           // 69: troupe.wire.RunEvent
-	(*RunInfo)(nil),            // 70: troupe.wire.RunInfo
-	(*StepEvent)(nil),          // 71: troupe.wire.StepEvent
-	(*CheckpointEvent)(nil),    // 72: troupe.wire.CheckpointEvent
-	(*WarningEvent)(nil),       // 73: troupe.wire.WarningEvent
-	(*RestartEvent)(nil),       // 74: troupe.wire.RestartEvent
-	(*StallEvent)(nil),         // 75: troupe.wire.StallEvent
-	(*PauseEvent)(nil),         // 76: troupe.wire.PauseEvent
-	(*WaitingEvent)(nil),       // 77: troupe.wire.WaitingEvent
-	(*EndEvent)(nil),           // 78: troupe.wire.EndEvent
-	(*ListRequest)(nil),        // 79: troupe.wire.ListRequest
-	(*ListReply)(nil),          // 80: troupe.wire.ListReply
-	(*RunSummary)(nil),         // 81: troupe.wire.RunSummary
-	(*RunStatusRequest)(nil),   // 82: troupe.wire.RunStatusRequest
-	(*RunStatusReply)(nil),     // 83: troupe.wire.RunStatusReply
-	(*ActorStatus)(nil),        // 84: troupe.wire.ActorStatus
-	(*ControlRequest)(nil),     // 85: troupe.wire.ControlRequest
-	(*ForecastRequest)(nil),    // 86: troupe.wire.ForecastRequest
-	(*ForecastReply)(nil),      // 87: troupe.wire.ForecastReply
-	(*ForecastRank)(nil),       // 88: troupe.wire.ForecastRank
-	(*ForecastLink)(nil),       // 89: troupe.wire.ForecastLink
-	(*ControlReply)(nil),       // 90: troupe.wire.ControlReply
-	(*LogsRequest)(nil),        // 91: troupe.wire.LogsRequest
-	(*LogsReply)(nil),          // 92: troupe.wire.LogsReply
-	(*LogRecord)(nil),          // 93: troupe.wire.LogRecord
-	(*LogAttribute)(nil),       // 94: troupe.wire.LogAttribute
-	(*LogBatch)(nil),           // 95: troupe.wire.LogBatch
-	(*TokensRequest)(nil),      // 96: troupe.wire.TokensRequest
-	(*CreateToken)(nil),        // 97: troupe.wire.CreateToken
-	(*ListTokens)(nil),         // 98: troupe.wire.ListTokens
-	(*RevokeToken)(nil),        // 99: troupe.wire.RevokeToken
-	(*TokensReply)(nil),        // 100: troupe.wire.TokensReply
-	(*TokenInfo)(nil),          // 101: troupe.wire.TokenInfo
-	(*MembersRequest)(nil),     // 102: troupe.wire.MembersRequest
-	(*MembersReply)(nil),       // 103: troupe.wire.MembersReply
-	(*MemberStatus)(nil),       // 104: troupe.wire.MemberStatus
+	(*Metric)(nil),             // 41: troupe.wire.Metric
+	(*Norm)(nil),               // 42: troupe.wire.Norm
+	(*ActionTime)(nil),         // 43: troupe.wire.ActionTime
+	(*Apply)(nil),              // 44: troupe.wire.Apply
+	(*Applied)(nil),            // 45: troupe.wire.Applied
+	(*SaveState)(nil),          // 46: troupe.wire.SaveState
+	(*StageState)(nil),         // 47: troupe.wire.StageState
+	(*WriteState)(nil),         // 48: troupe.wire.WriteState
+	(*StateWritten)(nil),       // 49: troupe.wire.StateWritten
+	(*SendState)(nil),          // 50: troupe.wire.SendState
+	(*DropState)(nil),          // 51: troupe.wire.DropState
+	(*Saved)(nil),              // 52: troupe.wire.Saved
+	(*StageReady)(nil),         // 53: troupe.wire.StageReady
+	(*ExpectInput)(nil),        // 54: troupe.wire.ExpectInput
+	(*Failed)(nil),             // 55: troupe.wire.Failed
+	(*Halt)(nil),               // 56: troupe.wire.Halt
+	(*Halted)(nil),             // 57: troupe.wire.Halted
+	(*Leave)(nil),              // 58: troupe.wire.Leave
+	(*Left)(nil),               // 59: troupe.wire.Left
+	(*ReadWeight)(nil),         // 60: troupe.wire.ReadWeight
+	(*Weight)(nil),             // 61: troupe.wire.Weight
+	(*ApiRequest)(nil),         // 62: troupe.wire.ApiRequest
+	(*ApiReply)(nil),           // 63: troupe.wire.ApiReply
+	(*Alive)(nil),              // 64: troupe.wire.Alive
+	(*ApiError)(nil),           // 65: troupe.wire.ApiError
+	(*SubmitRequest)(nil),      // 66: troupe.wire.SubmitRequest
+	(*SubmitReply)(nil),        // 67: troupe.wire.SubmitReply
+	(*FollowRequest)(nil),      // 68: troupe.wire.FollowRequest
+	(*Following)(nil),          // 69: troupe.wire.Following
+	(*RunEvent)(nil),           // 70: troupe.wire.RunEvent
+	(*RunInfo)(nil),            // 71: troupe.wire.RunInfo
+	(*StepEvent)(nil),          // 72: troupe.wire.StepEvent
+	(*CheckpointEvent)(nil),    // 73: troupe.wire.CheckpointEvent
+	(*WarningEvent)(nil),       // 74: troupe.wire.WarningEvent
+	(*RestartEvent)(nil),       // 75: troupe.wire.RestartEvent
+	(*StallEvent)(nil),         // 76: troupe.wire.StallEvent
+	(*PauseEvent)(nil),         // 77: troupe.wire.PauseEvent
+	(*WaitingEvent)(nil),       // 78: troupe.wire.WaitingEvent
+	(*EndEvent)(nil),           // 79: troupe.wire.EndEvent
+	(*ListRequest)(nil),        // 80: troupe.wire.ListRequest
+	(*ListReply)(nil),          // 81: troupe.wire.ListReply
+	(*RunSummary)(nil),         // 82: troupe.wire.RunSummary
+	(*RunStatusRequest)(nil),   // 83: troupe.wire.RunStatusRequest
+	(*RunStatusReply)(nil),     // 84: troupe.wire.RunStatusReply
+	(*ActorStatus)(nil),        // 85: troupe.wire.ActorStatus
+	(*ControlRequest)(nil),     // 86: troupe.wire.ControlRequest
+	(*ForecastRequest)(nil),    // 87: troupe.wire.ForecastRequest
+	(*ForecastReply)(nil),      // 88: troupe.wire.ForecastReply
+	(*ForecastRank)(nil),       // 89: troupe.wire.ForecastRank
+	(*ForecastLink)(nil),       // 90: troupe.wire.ForecastLink
+	(*ControlReply)(nil),       // 91: troupe.wire.ControlReply
+	(*LogsRequest)(nil),        // 92: troupe.wire.LogsRequest
+	(*LogsReply)(nil),          // 93: troupe.wire.LogsReply
+	(*LogRecord)(nil),          // 94: troupe.wire.LogRecord
+	(*LogAttribute)(nil),       // 95: troupe.wire.LogAttribute
+	(*LogBatch)(nil),           // 96: troupe.wire.LogBatch
+	(*TokensRequest)(nil),      // 97: troupe.wire.TokensRequest
+	(*CreateToken)(nil),        // 98: troupe.wire.CreateToken
+	(*ListTokens)(nil),         // 99: troupe.wire.ListTokens
+	(*RevokeToken)(nil),        // 100: troupe.wire.RevokeToken
+	(*TokensReply)(nil),        // 101: troupe.wire.TokensReply
+	(*TokenInfo)(nil),          // 102: troupe.wire.TokenInfo
+	(*MembersRequest)(nil),     // 103: troupe.wire.MembersRequest
+	(*MembersReply)(nil),       // 104: troupe.wire.MembersReply
+	(*MemberStatus)(nil),       // 105: troupe.wire.MemberStatus
 }
 var file_wire_proto_depIdxs = []int32{
 	26,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
@@ -8855,23 +8965,23 @@ var file_wire_proto_depIdxs = []int32{
 	37,  // 28: troupe.wire.Message.data:type_name -> troupe.wire.Data
 	38,  // 29: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
 	39,  // 30: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
-	43,  // 31: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
-	44,  // 32: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
-	45,  // 33: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
-	46,  // 34: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
-	52,  // 35: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
-	53,  // 36: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
-	54,  // 37: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
-	55,  // 38: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
-	56,  // 39: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
-	57,  // 40: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
-	58,  // 41: troupe.wire.Message.left:type_name -> troupe.wire.Left
-	59,  // 42: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
-	60,  // 43: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
-	47,  // 44: troupe.wire.Message.write_state:type_name -> troupe.wire.WriteState
-	48,  // 45: troupe.wire.Message.state_written:type_name -> troupe.wire.StateWritten
-	49,  // 46: troupe.wire.Message.send_state:type_name -> troupe.wire.SendState
-	50,  // 47: troupe.wire.Message.drop_state:type_name -> troupe.wire.DropState
+	44,  // 31: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
+	45,  // 32: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
+	46,  // 33: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
+	47,  // 34: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
+	53,  // 35: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
+	54,  // 36: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
+	55,  // 37: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
+	56,  // 38: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
+	57,  // 39: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
+	58,  // 40: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
+	59,  // 41: troupe.wire.Message.left:type_name -> troupe.wire.Left
+	60,  // 42: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
+	61,  // 43: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
+	48,  // 44: troupe.wire.Message.write_state:type_name -> troupe.wire.WriteState
+	49,  // 45: troupe.wire.Message.state_written:type_name -> troupe.wire.StateWritten
+	50,  // 46: troupe.wire.Message.send_state:type_name -> troupe.wire.SendState
+	51,  // 47: troupe.wire.Message.drop_state:type_name -> troupe.wire.DropState
 	28,  // 48: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
 	28,  // 49: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
 	28,  // 50: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
@@ -8880,73 +8990,75 @@ var file_wire_proto_depIdxs = []int32{
 	33,  // 53: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
 	28,  // 54: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
 	32,  // 55: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
-	33,  // 56: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
-	40,  // 57: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
-	41,  // 58: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
-	42,  // 59: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
-	18,  // 60: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
-	31,  // 61: troupe.wire.Apply.update:type_name -> troupe.wire.Update
-	51,  // 62: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
-	18,  // 63: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
-	28,  // 64: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
-	33,  // 65: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
-	65,  // 66: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
-	67,  // 67: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
-	79,  // 68: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
-	82,  // 69: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
-	85,  // 70: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
-	91,  // 71: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
-	96,  // 72: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
-	102, // 73: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
-	86,  // 74: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
-	64,  // 75: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
-	63,  // 76: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
-	66,  // 77: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
-	68,  // 78: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
-	69,  // 79: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
-	80,  // 80: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
-	83,  // 81: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
-	90,  // 82: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
-	92,  // 83: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
-	100, // 84: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
-	103, // 85: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
-	87,  // 86: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
-	0,   // 87: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
-	81,  // 88: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
-	70,  // 89: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
-	71,  // 90: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
-	72,  // 91: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
-	73,  // 92: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
-	74,  // 93: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
-	75,  // 94: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
-	76,  // 95: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
-	77,  // 96: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
-	78,  // 97: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
-	83,  // 98: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	64,  // 99: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	81,  // 100: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	1,   // 101: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	81,  // 102: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	84,  // 103: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	17,  // 104: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	2,   // 105: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	88,  // 106: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	89,  // 107: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	81,  // 108: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	93,  // 109: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	94,  // 110: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	93,  // 111: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	97,  // 112: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	98,  // 113: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	99,  // 114: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	101, // 115: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	104, // 116: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	20,  // 117: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
-	118, // [118:118] is the sub-list for method output_type
-	118, // [118:118] is the sub-list for method input_type
-	118, // [118:118] is the sub-list for extension type_name
-	118, // [118:118] is the sub-list for extension extendee
-	0,   // [0:118] is the sub-list for field type_name
+	33,  // 56: troupe.wire.Data.fields:type_name -> troupe.wire.Tensor
+	33,  // 57: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
+	40,  // 58: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
+	42,  // 59: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
+	43,  // 60: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
+	41,  // 61: troupe.wire.Loss.metrics:type_name -> troupe.wire.Metric
+	18,  // 62: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
+	31,  // 63: troupe.wire.Apply.update:type_name -> troupe.wire.Update
+	52,  // 64: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
+	18,  // 65: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
+	28,  // 66: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
+	33,  // 67: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
+	66,  // 68: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
+	68,  // 69: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
+	80,  // 70: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
+	83,  // 71: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
+	86,  // 72: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	92,  // 73: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	97,  // 74: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	103, // 75: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	87,  // 76: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
+	65,  // 77: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
+	64,  // 78: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
+	67,  // 79: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
+	69,  // 80: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
+	70,  // 81: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
+	81,  // 82: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
+	84,  // 83: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
+	91,  // 84: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	93,  // 85: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	101, // 86: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	104, // 87: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	88,  // 88: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
+	0,   // 89: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
+	82,  // 90: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
+	71,  // 91: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
+	72,  // 92: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
+	73,  // 93: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
+	74,  // 94: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
+	75,  // 95: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
+	76,  // 96: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
+	77,  // 97: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
+	78,  // 98: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
+	79,  // 99: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
+	84,  // 100: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	65,  // 101: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	82,  // 102: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	1,   // 103: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	82,  // 104: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	85,  // 105: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	17,  // 106: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	2,   // 107: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	89,  // 108: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	90,  // 109: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	82,  // 110: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	94,  // 111: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	95,  // 112: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	94,  // 113: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	98,  // 114: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	99,  // 115: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	100, // 116: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	102, // 117: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	105, // 118: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	20,  // 119: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
+	120, // [120:120] is the sub-list for method output_type
+	120, // [120:120] is the sub-list for method input_type
+	120, // [120:120] is the sub-list for extension type_name
+	120, // [120:120] is the sub-list for extension extendee
+	0,   // [0:120] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -8995,7 +9107,7 @@ func file_wire_proto_init() {
 		(*Message_SendState)(nil),
 		(*Message_DropState)(nil),
 	}
-	file_wire_proto_msgTypes[58].OneofWrappers = []any{
+	file_wire_proto_msgTypes[59].OneofWrappers = []any{
 		(*ApiRequest_Submit)(nil),
 		(*ApiRequest_Follow)(nil),
 		(*ApiRequest_List)(nil),
@@ -9006,7 +9118,7 @@ func file_wire_proto_init() {
 		(*ApiRequest_Members)(nil),
 		(*ApiRequest_Forecast)(nil),
 	}
-	file_wire_proto_msgTypes[59].OneofWrappers = []any{
+	file_wire_proto_msgTypes[60].OneofWrappers = []any{
 		(*ApiReply_Alive)(nil),
 		(*ApiReply_Submit)(nil),
 		(*ApiReply_Following)(nil),
@@ -9019,7 +9131,7 @@ func file_wire_proto_init() {
 		(*ApiReply_Members)(nil),
 		(*ApiReply_Forecast)(nil),
 	}
-	file_wire_proto_msgTypes[66].OneofWrappers = []any{
+	file_wire_proto_msgTypes[67].OneofWrappers = []any{
 		(*RunEvent_Info)(nil),
 		(*RunEvent_Step)(nil),
 		(*RunEvent_Checkpoint)(nil),
@@ -9030,9 +9142,9 @@ func file_wire_proto_init() {
 		(*RunEvent_Waiting)(nil),
 		(*RunEvent_End)(nil),
 	}
-	file_wire_proto_msgTypes[68].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[78].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[93].OneofWrappers = []any{
+	file_wire_proto_msgTypes[69].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[79].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[94].OneofWrappers = []any{
 		(*TokensRequest_Create)(nil),
 		(*TokensRequest_List)(nil),
 		(*TokensRequest_Revoke)(nil),
@@ -9043,7 +9155,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   102,
+			NumMessages:   103,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -48,29 +48,35 @@ func (s *virtualStream) Submit(l *tensorops.List, done func(error)) {
 // nothing is a stage that computes nothing. What it sends on has four numbers.
 type nothing struct{ rank, last int }
 
-func (s *nothing) pass(l *tensorops.List, in tensorops.Tensor, out bool) tensorops.Tensor {
-	l.Free(in)
+func (s *nothing) pass(l *tensorops.List, in []tensorops.Tensor, out bool) []tensorops.Tensor {
+	l.Free(stages.Only(in))
 	if !out {
-		return tensorops.Tensor{}
+		return nil
 	}
-	return l.Alloc(tensorops.Float32, 1, 1, 4)
+	return []tensorops.Tensor{l.Alloc(tensorops.Float32, 1, 1, 4)}
 }
 
 func (s *nothing) NeedsTokens(chunk int) bool  { return chunk == 0 }
 func (s *nothing) ComputesLoss(chunk int) bool { return chunk == s.last }
-func (s *nothing) Forward(l *tensorops.List, chunk int, _ *stages.Microbatch, in tensorops.Tensor) tensorops.Tensor {
+func (s *nothing) Forward(l *tensorops.List, chunk int, _ *stages.Microbatch, in ...tensorops.Tensor) []tensorops.Tensor {
 	return s.pass(l, in, chunk < s.last)
 }
-func (s *nothing) InputGrad(l *tensorops.List, chunk, _ int, dy tensorops.Tensor) tensorops.Tensor {
+func (s *nothing) InputGrad(l *tensorops.List, chunk, _ int, dy ...tensorops.Tensor) []tensorops.Tensor {
 	return s.pass(l, dy, chunk > 0)
 }
-func (s *nothing) Backward(l *tensorops.List, chunk, _ int, dy tensorops.Tensor) tensorops.Tensor {
+func (s *nothing) Backward(l *tensorops.List, chunk, _ int, dy ...tensorops.Tensor) []tensorops.Tensor {
 	return s.pass(l, dy, chunk > 0)
 }
-func (s *nothing) WeightGrad(*tensorops.List, int, int)                 {}
-func (s *nothing) Finish(int, int)                                      {}
-func (s *nothing) Loss(_, index int) (sum, targets float64)             { return float64(index), 1 }
-func (s *nothing) MTPLoss(int, int) float64                             { return 0 }
+func (s *nothing) WeightGrad(*tensorops.List, int, int) {}
+func (s *nothing) Finish(int, int)                      {}
+func (s *nothing) Report(_, index int) stages.Report {
+	return stages.Report{Sum: float64(index), Targets: 1}
+}
+func (s *nothing) NeedsTargets(chunk int) bool                          { return chunk == s.last }
+func (s *nothing) Fields(int) []string                                  { return nil }
+func (s *nothing) Outputs(int, int) []stages.Output                     { return nil }
+func (s *nothing) Verify(int) error                                     { return nil }
+func (s *nothing) Close() error                                         { return nil }
 func (s *nothing) TiedGrads(*tensorops.List, int) []stages.TiedGrad     { return nil }
 func (s *nothing) WantsTied() int                                       { return 0 }
 func (s *nothing) TakeTied(stages.TiedGrad) error                       { return nil }

@@ -1,0 +1,316 @@
+package stages
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/troupe-ml/troupe/internal/registry"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Family puts a model together from its sizes. The same sizes must always give the same
+// layers, in every process.
+type Family func(g *Graph, c Config) error
+
+// LayerOptions are what a layer of a stack is made by.
+type LayerOptions struct {
+	Config Config // of the model
+	Width  int    // of the last dimension of its input; 0: not known
+	words  []string
+	given  map[string]string
+	used   map[string]bool
+	err    error
+}
+
+// Widths is what a Layer may be besides: it says how wide the last dimension of its output is.
+// Of others it is taken to be as wide as the input.
+type Widths interface{ Width() int }
+
+var (
+	families = registry.New[Family]("family", GPT2, Llama, MLP, Stack)
+	layers   = registry.New[func(*LayerOptions) (Layer, error)]("layer", "input", "embed", "dense", "gelu", "relu", "tanh", "norm", "dropout", "cross_entropy", "mse")
+)
+
+// RegisterFamily adds a family of models, which a configuration may name as model.family.
+//
+// Like RegisterLayer it is for the beginning of a program, an init function or main, before
+// anything else is called: all processes of a cluster must have registered the same. Both
+// panic if the name is not a plain lower-case word of at most 64 bytes, or is taken.
+func RegisterFamily(name string, f Family) { families.Add(name, f) }
+
+// RegisterLayer adds a kind of layer, which model.stack may name:
+//
+//	[model]
+//	family = "stack"
+//	stack = ["input field=x", "dense out=64", "mine strength=0.5", "dense out=10", "cross_entropy"]
+//
+// build makes such a layer of its options. A LossLayer can only be the last one; one without
+// inputs, which reads fields, only the first.
+func RegisterLayer(name string, build func(o *LayerOptions) (Layer, error)) { layers.Add(name, build) }
+
+// Families are the names of all families.
+func Families() []string {
+	return append([]string{GPT2, Llama, MLP, Stack}, families.Names()...)
+}
+
+// Int is an option that is a whole number, or else a default.
+func (o *LayerOptions) Int(name string, otherwise int) int {
+	n, err := strconv.Atoi(o.String(name, strconv.Itoa(otherwise)))
+	if err != nil {
+		o.fail("%s=%s is not a whole number", name, o.given[name])
+	}
+	return n
+}
+
+// Float is an option that is a number, or else a default.
+func (o *LayerOptions) Float(name string, otherwise float64) float64 {
+	n, err := strconv.ParseFloat(o.String(name, strconv.FormatFloat(otherwise, 'g', -1, 64)), 64)
+	if err != nil {
+		o.fail("%s=%s is not a number", name, o.given[name])
+	}
+	return n
+}
+
+// String is an option, or else a default.
+func (o *LayerOptions) String(name, otherwise string) string {
+	o.used[name] = true
+	if v, ok := o.given[name]; ok {
+		return v
+	}
+	return otherwise
+}
+
+func (o *LayerOptions) fail(format string, args ...any) {
+	if o.err == nil {
+		o.err = fmt.Errorf(format, args...)
+	}
+}
+
+// parse reads "name key=value …".
+func (o *LayerOptions) parse(text string) (kind string, err error) {
+	o.words, o.given, o.used = strings.Fields(text), make(map[string]string), make(map[string]bool)
+	if len(o.words) == 0 {
+		return "", fmt.Errorf("%w: a layer of the stack is empty", ErrModel)
+	}
+	for _, w := range o.words[1:] {
+		key, value, ok := strings.Cut(w, "=")
+		if _, twice := o.given[key]; !ok || twice || key == "" {
+			return "", fmt.Errorf("%w: %q in layer %q: options are key=value, each once", ErrModel, w, text)
+		}
+		o.given[key] = value
+	}
+	return o.words[0], nil
+}
+
+// finish says what is wrong with the options.
+func (o *LayerOptions) finish() error {
+	if o.err != nil {
+		return o.err
+	}
+	for key := range o.given {
+		if !o.used[key] {
+			return fmt.Errorf("it knows no option %q", key)
+		}
+	}
+	return nil
+}
+
+// Field is the field of a name.
+func (c Config) Field(name string) (Field, error) {
+	var known []string
+	for _, f := range c.Fields {
+		if f.Name == name {
+			return f, nil
+		}
+		known = append(known, f.Name)
+	}
+	return Field{}, fmt.Errorf("%w: the data has no field %q; it has %q", ErrModel, name, known)
+}
+
+// size is the number of elements of a field that has the same shape in all samples.
+func (f Field) size() (int, error) {
+	n := 1
+	for _, d := range f.Shape {
+		if d < 1 || d > MaxHidden/n {
+			return 0, fmt.Errorf("%w: field %q has shape %v, and a dense layer needs 1 to %d numbers, as many in every sample", ErrModel, f.Name, f.Shape, MaxHidden)
+		}
+		n *= d
+	}
+	return n, nil
+}
+
+// buildOwn puts a model of another family than the language models together.
+func (m *Model) buildOwn() error {
+	g := &Graph{model: m, names: make(map[string]bool)}
+	var err error
+	switch f, ok := families.Get(m.Config.Family); {
+	case m.Config.Family == MLP:
+		err = buildMLP(g, m.Config)
+	case m.Config.Family == Stack:
+		err = buildStack(g, m.Config)
+	case ok:
+		err = f(g, m.Config)
+	}
+	if err != nil {
+		return fmt.Errorf("family %q: %w", m.Config.Family, err)
+	}
+	if err := g.check(); err != nil {
+		return fmt.Errorf("family %q: %w", m.Config.Family, err)
+	}
+	return nil
+}
+
+// validateOwn checks the sizes of such a model, as far as they are given: what they mean is
+// the family's affair.
+func (c Config) validateOwn() error {
+	if _, ok := families.Get(c.Family); !ok && c.Family != MLP && c.Family != Stack {
+		return fmt.Errorf("%w: family %q is not known; there are %q", ErrModel, c.Family, Families())
+	}
+	for _, f := range []struct {
+		name            string
+		value, min, max int
+	}{
+		{"layers", c.Layers, 0, MaxLayers}, {"hidden", c.Hidden, 0, MaxHidden}, {"heads", c.Heads, 0, MaxHeads},
+		{"ffn", c.FFN, 0, MaxFFN}, {"context", c.Context, 0, MaxContext}, {"vocab", c.Vocab, 0, MaxVocab},
+		{"fields", len(c.Fields), 0, MaxFields}, {"options", len(c.Options) + len(c.Layout), 0, MaxOptions},
+	} {
+		if f.value < f.min || f.value > f.max {
+			return fmt.Errorf("%w: %s is %d, it must be %d to %d", ErrModel, f.name, f.value, f.min, f.max)
+		}
+	}
+	if !(c.Dropout >= 0 && c.Dropout < 1) {
+		return fmt.Errorf("%w: dropout is %g, it must lie in [0, 1)", ErrModel, c.Dropout)
+	}
+	for _, f := range c.Fields {
+		if f.Name == "" || len(f.Shape) >= tensorops.MaxRank || f.Classes < 0 || f.Classes > MaxVocab || slices.ContainsFunc(f.Shape, func(d int) bool { return d < -1 || d == 0 || d > tensorops.MaxDim }) {
+			return fmt.Errorf("%w: field %q of the data has shape %v and %d classes", ErrModel, f.Name, f.Shape, f.Classes)
+		}
+	}
+	return nil
+}
+
+// buildMLP is a multilayer perceptron: model.layers hidden layers of model.hidden, each with
+// GELU behind it and dropout, then one onto the classes, or the target's numbers. A field with
+// classes is what it learns, else the last one.
+func buildMLP(g *Graph, c Config) error {
+	if len(c.Fields) < 2 {
+		return fmt.Errorf("%w: the data has %d fields; it needs features and a label or a target", ErrModel, len(c.Fields))
+	}
+	goal := len(c.Fields) - 1
+	if i := slices.IndexFunc(c.Fields, func(f Field) bool { return f.Classes > 0 }); i >= 0 {
+		goal = i
+	}
+	from := c.Fields[0]
+	if goal == 0 {
+		from = c.Fields[1]
+	}
+	width, err := from.size()
+	if err != nil {
+		return err
+	}
+	x := g.one(g.Embed("input", &flat{inputLayer{from.Name}, width}))
+	for i := range c.Layers {
+		x = g.one(g.Add(fmt.Sprintf("layers.%d", i), NewDense(width, c.Hidden, Activation("gelu"), c.Dropout), x))
+		width = c.Hidden
+	}
+	if to := c.Fields[goal]; to.Classes > 0 {
+		x = g.one(g.Add("output", NewDense(width, to.Classes, "", 0), x))
+		g.Loss("loss", NewCrossEntropy(to.Name, to.Classes), x)
+		return nil
+	}
+	n, err := c.Fields[goal].size()
+	if err != nil {
+		return err
+	}
+	x = g.one(g.Add("output", NewDense(width, n, "", 0), x))
+	g.Loss("loss", NewMSE(c.Fields[goal].Name), x)
+	return nil
+}
+
+// buildStack is one layer after the other, as Config.Layout names them.
+func buildStack(g *Graph, c Config) error {
+	if len(c.Layout) == 0 {
+		return fmt.Errorf("%w: model.stack names no layers, such as %q", ErrModel, []string{"input field=x", "dense out=10", "cross_entropy"})
+	}
+	var x []Value
+	width := 0
+	for i, text := range c.Layout {
+		o := &LayerOptions{Config: c, Width: width}
+		kind, err := o.parse(text)
+		if err != nil {
+			return err
+		}
+		l, err := o.build(kind)
+		if err == nil {
+			err = o.finish()
+		}
+		if err != nil {
+			return fmt.Errorf("model.stack, layer %d, %q: %w", i, text, err)
+		}
+		name := fmt.Sprintf("%d.%s", i, kind)
+		loss, isLoss := l.(LossLayer)
+		switch {
+		case isLoss:
+			g.Loss(name, loss, x...)
+		case i == 0:
+			x = g.Embed(name, l)
+		default:
+			x = g.Add(name, l, x...)
+		}
+		if w, ok := l.(Widths); ok {
+			width = w.Width()
+		}
+	}
+	return nil
+}
+
+// build makes a layer of a kind.
+func (o *LayerOptions) build(kind string) (Layer, error) {
+	switch kind {
+	case "input":
+		f, err := o.field("x")
+		if err != nil {
+			return nil, err
+		}
+		if f.DType != tensorops.Float32 {
+			return nil, fmt.Errorf("%w: field %q is %v; embed takes ids", ErrModel, f.Name, f.DType)
+		}
+		n, err := f.size()
+		return &flat{inputLayer{f.Name}, n}, err
+	case "embed":
+		f, err := o.field("x")
+		if err != nil {
+			return nil, err
+		}
+		return NewEmbed(f.Name, o.Int("ids", max(f.Classes, o.Config.Vocab)), o.Int("out", o.Config.Hidden))
+	case "dense":
+		return NewDense(o.Width, o.Int("out", o.Config.Hidden), Activation(o.String("act", "")), o.Float("dropout", 0)), nil
+	case "gelu", "relu", "tanh":
+		return NewActivation(Activation(kind)), nil
+	case "norm":
+		return NewLayerNorm(o.Width), nil
+	case "dropout":
+		return NewDropout(o.Float("p", o.Config.Dropout)), nil
+	case "cross_entropy":
+		f, err := o.field("y")
+		return NewCrossEntropy(f.Name, o.Width), err
+	case "mse":
+		f, err := o.field("y")
+		return NewMSE(f.Name), err
+	}
+	f, ok := layers.Get(kind)
+	if !ok {
+		return nil, fmt.Errorf("%w: there is no kind of layer %q; this program knows %q", ErrModel, kind, layers.Names())
+	}
+	l, err := f(o)
+	if err == nil && l == nil {
+		err = fmt.Errorf("%w: what registered it returns no layer", ErrModel)
+	}
+	return l, err
+}
+
+func (o *LayerOptions) field(otherwise string) (Field, error) {
+	return o.Config.Field(o.String("field", otherwise))
+}

@@ -1,0 +1,172 @@
+package stages
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Dense is y = act(x·Wᵀ + b), with dropout behind it. It acts on the last dimension of its input.
+type Dense struct {
+	in, out int
+	act     Activation
+	dropout float64
+}
+
+// NewDense makes one from in numbers to out; act is "" for none.
+func NewDense(in, out int, act Activation, dropout float64) *Dense {
+	return &Dense{in, out, act, dropout}
+}
+
+func (*Dense) builtIn() {}
+
+// Width is that of the output.
+func (l *Dense) Width() int { return l.out }
+
+// FLOPs are those of the product.
+func (l *Dense) FLOPs() float64 { return 2 * float64(l.in) * float64(l.out) }
+
+// Params are the weight, [out, in], drawn with variance 2/in where an activation follows (He et al. 2015) and
+// 1/in where none does, and the bias.
+func (l *Dense) Params() []LayerParam {
+	gain := 1.0
+	if l.act != "" {
+		gain = 2
+	}
+	return []LayerParam{
+		{Name: "weight", Shape: []int{l.out, l.in}, Init: Init{Std: math.Sqrt(gain / float64(max(l.in, 1)))}},
+		{Name: "bias", Shape: []int{l.out}},
+	}
+}
+
+// What a Dense saves.
+const (
+	denseSum = iota // before the activation
+	denseGrad
+)
+
+// Forward makes [..., out] of [..., in].
+func (l *Dense) Forward(p *Pass, in []tensorops.Tensor) []tensorops.Tensor {
+	x := in[0]
+	if x.Cols() != l.in || x.DType() != tensorops.Float32 {
+		p.Fail(fmt.Errorf("%w: it takes float32 rows of %d numbers, and gets %v", ErrInput, l.in, x))
+		return nil
+	}
+	dims := x.Shape()
+	dims[len(dims)-1] = l.out
+	y := p.Alloc(tensorops.Float32, dims...)
+	p.MatMul(y, x, p.Weight(0), tensorops.MatMulOpts{TransB: true, Bias: p.Weight(1), BF16: p.BF16()})
+	if l.act != "" {
+		sum := y
+		y = p.AllocLike(sum)
+		l.act.forward(p, y, sum)
+		p.Save(denseSum, sum)
+	}
+	l.drop(p, y)
+	return []tensorops.Tensor{y}
+}
+
+func (l *Dense) drop(p *Pass, t tensorops.Tensor) {
+	if p.Train() && l.dropout > 0 {
+		p.Dropout(t, t, tensorops.Tensor{}, p.Mask("", l.dropout, t.Len()/max(p.Samples(), 1)))
+	}
+}
+
+// InputGrad goes back through all three.
+func (l *Dense) InputGrad(p *Pass, in, dout []tensorops.Tensor) []tensorops.Tensor {
+	dy := dout[0]
+	if l.act != "" || l.dropout > 0 {
+		dy = p.AllocLike(dout[0])
+		p.Copy(dy.Matrix(), dout[0].Matrix())
+		l.drop(p, dy)
+		if l.act != "" {
+			l.act.grad(p, dy, dy, p.Saved(denseSum))
+		}
+		p.Save(denseGrad, dy)
+	}
+	if !p.WantsGrad(0) {
+		return nil
+	}
+	dx := p.AllocLike(in[0])
+	p.MatMul(dx, dy, p.Weight(0), tensorops.MatMulOpts{BF16: p.BF16()})
+	return []tensorops.Tensor{dx}
+}
+
+// WeightGrad adds dyᵀ·x, and dy.
+func (l *Dense) WeightGrad(p *Pass, in, dout []tensorops.Tensor) {
+	dy := p.Saved(denseGrad)
+	if !dy.Valid() {
+		dy = dout[0]
+	}
+	p.MatMul(p.Grad(0), dy, in[0], tensorops.MatMulOpts{TransA: true, Accumulate: true, BF16: p.BF16()})
+	p.ColSum(p.Grad(1), dy.Matrix())
+}
+
+// LayerNorm normalises over the last dimension (Ba et al. 2016).
+type LayerNorm struct{ width int }
+
+// NewLayerNorm makes one for rows of so many numbers.
+func NewLayerNorm(width int) *LayerNorm { return &LayerNorm{width} }
+
+func (*LayerNorm) builtIn() {}
+
+// Params are gamma and beta.
+func (l *LayerNorm) Params() []LayerParam {
+	return []LayerParam{{Name: "weight", Shape: []int{l.width}, Init: ones}, {Name: "bias", Shape: []int{l.width}}}
+}
+
+const normEps = 1e-5
+
+// Forward normalises each row.
+func (l *LayerNorm) Forward(p *Pass, in []tensorops.Tensor) []tensorops.Tensor {
+	y, stats := p.AllocLike(in[0]), p.Alloc(tensorops.Float32, in[0].Rows(), 2)
+	p.LayerNorm(y, in[0], p.Weight(0), p.Weight(1), stats, normEps)
+	p.Save(0, stats)
+	return []tensorops.Tensor{y}
+}
+
+// InputGrad is LayerNorm's.
+func (l *LayerNorm) InputGrad(p *Pass, in, dout []tensorops.Tensor) []tensorops.Tensor {
+	dx := p.AllocLike(in[0])
+	p.LayerNormGrad(dx, dout[0], in[0], p.Weight(0), p.Saved(0), tensorops.Tensor{})
+	return []tensorops.Tensor{dx}
+}
+
+// WeightGrad is LayerNorm's.
+func (l *LayerNorm) WeightGrad(p *Pass, in, dout []tensorops.Tensor) {
+	p.LayerNormWeightGrad(p.Grad(0), p.Grad(1), dout[0], in[0], p.Saved(0))
+}
+
+// Dropout sets numbers to 0 with a probability, in training.
+type Dropout struct{ p float64 }
+
+// NewDropout makes one.
+func NewDropout(p float64) *Dropout { return &Dropout{p} }
+
+func (*Dropout) builtIn() {}
+
+// Params are none.
+func (*Dropout) Params() []LayerParam { return nil }
+
+// Forward drops.
+func (l *Dropout) Forward(p *Pass, in []tensorops.Tensor) []tensorops.Tensor {
+	return []tensorops.Tensor{l.drop(p, in[0])}
+}
+
+func (l *Dropout) drop(p *Pass, t tensorops.Tensor) tensorops.Tensor {
+	if !p.Train() || l.p == 0 {
+		return t
+	}
+	y := p.AllocLike(t)
+	p.Dropout(y, t, tensorops.Tensor{}, p.Mask("", l.p, t.Len()/max(p.Samples(), 1)))
+	return y
+}
+
+// InputGrad drops the same.
+func (l *Dropout) InputGrad(p *Pass, _, dout []tensorops.Tensor) []tensorops.Tensor {
+	return []tensorops.Tensor{l.drop(p, dout[0])}
+}
+
+// WeightGrad has nothing to do.
+func (*Dropout) WeightGrad(*Pass, []tensorops.Tensor, []tensorops.Tensor) {}

@@ -1,0 +1,92 @@
+package stages
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Output is a tensor that a run which goes forward only collects, such as a classifier's
+// predictions.
+type Output struct {
+	Name string
+	tensorops.Array
+}
+
+// Outputs are what a chunk has collected of a microbatch, when its list has completed.
+func (s *Stage) Outputs(chunk, index int) []Output {
+	_, f := s.find(chunk, index)
+	if f == nil {
+		return nil
+	}
+	return f.outputs
+}
+
+// collect copies a tensor to the host, if anybody wants it.
+func (p *pass) collect(name string, t tensorops.Tensor) {
+	if p.Err() != nil || p.flight == nil || !p.mb.Collect || !t.Valid() {
+		return
+	}
+	if slices.ContainsFunc(p.flight.outputs, func(o Output) bool { return o.Name == name }) {
+		p.Fail(fmt.Errorf("%w: two outputs are called %q", ErrModel, name))
+		return
+	}
+	o := Output{Name: name, Array: tensorops.NewArray(t.DType(), t.Shape())}
+	p.Fetch(o.Bytes(), t)
+	p.flight.outputs = append(p.flight.outputs, o)
+}
+
+// open opens the layers that need it.
+func (s *Stage) open() error {
+	for _, c := range s.order {
+		for _, l := range c.layers {
+			u, ok := l.(*unit)
+			if !ok {
+				continue
+			}
+			if o, ok := u.layer.(Opener); ok {
+				open, err := o.Open()
+				if err != nil {
+					return fmt.Errorf("open layer %s: %w", u.name, err)
+				}
+				s.opened[u] = open
+			}
+		}
+	}
+	return nil
+}
+
+// Close closes what layers of the program's own have opened, when no list of the stage is with the
+// device any more. The tensors stay where they are.
+func (s *Stage) Close() error {
+	var errs []error
+	for u, o := range s.opened {
+		if err := o.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close layer %s: %w", u.name, err))
+		}
+	}
+	clear(s.opened)
+	return errors.Join(errs...)
+}
+
+// layerOf is a unit's layer, as this stage has it open.
+func (p *pass) layerOf(u *unit) Layer {
+	if o := p.stage.opened[u]; o != nil {
+		return o
+	}
+	return u.layer
+}
+
+// report asks the loss layer for its report.
+func (s *Stage) report(c *chunk, f *inFlight) Report {
+	last := len(c.layers) - 1
+	u, ok := c.layers[last].(*unit)
+	if !ok {
+		return Report{}
+	}
+	st := f.states[last].(*unitState) //nolint:forcetypeassert // it is of newState
+	p := f.begin(s, nil, c)
+	return p.layerOf(u).(LossLayer).Report(&Pass{c: p, unit: u, st: st}) //nolint:forcetypeassert // Graph.Loss takes no other
+}

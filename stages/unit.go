@@ -1,0 +1,363 @@
+package stages
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime/debug"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// ErrNotFinite: a layer has computed NaN or infinity.
+var ErrNotFinite = errors.New("not a finite number")
+
+// LayerError is a mistake of a Layer: what it returned does not fit, or it panicked.
+type LayerError struct {
+	Layer      string
+	Pass       string // "forward", "input gradient" or "weight gradient"
+	Microbatch int
+	Err        error
+}
+
+func (e *LayerError) Error() string {
+	return fmt.Sprintf("layer %s, %s of microbatch %d: %v", e.Layer, e.Pass, e.Microbatch, e.Err)
+}
+
+func (e *LayerError) Unwrap() error { return e.Err }
+
+// Names of passes.
+const (
+	passForward    = "forward"
+	passInputGrad  = "input gradient"
+	passWeightGrad = "weight gradient"
+)
+
+// unit is a Layer in its place of a model.
+type unit struct {
+	sym    byte
+	name   string
+	layer  Layer
+	params []use
+	wants  []bool // which inputs want a gradient
+	outs   int
+	fields []string
+	whole  bool
+}
+
+func newUnit(symbol byte, name string, l Layer) *unit {
+	u := &unit{sym: symbol, name: name, layer: l, outs: 1}
+	if symbol == SymbolLoss {
+		u.outs = 0
+	} else if o, ok := l.(Outputs); ok {
+		u.outs = o.Outputs()
+	}
+	if f, ok := l.(Fields); ok {
+		u.fields = f.Fields()
+	}
+	if w, ok := l.(Whole); ok {
+		u.whole = w.WholeBackward()
+	}
+	return u
+}
+
+func (u *unit) symbol() byte       { return u.sym }
+func (u *unit) uses() []use        { return u.params }
+func (u *unit) linears() []*linear { return nil }
+func (u *unit) newState() state    { return new(unitState) }
+
+// flops is the work of a forward of a sample.
+func (u *unit) flops() float64 {
+	if c, ok := u.layer.(Costs); ok {
+		return c.FLOPs()
+	}
+	n := 1.0
+	for _, p := range u.params {
+		n += 2 * float64(p.param.Len())
+	}
+	return n
+}
+
+// unitState is what is kept of a microbatch for a unit.
+type unitState struct {
+	in, dout, saved []holding
+	shapes          []shape // of the outputs
+	host            []float64
+	own             any
+	recompute       bool
+	ts, grads       []tensorops.Tensor // what the layer is given
+}
+
+type shape struct {
+	dtype tensorops.DType
+	dims  []int
+}
+
+func (s *unitState) drop(l *tensorops.List, all bool) {
+	dropAll(l, &s.saved)
+	if all {
+		dropAll(l, &s.in)
+		dropAll(l, &s.dout)
+		s.recompute = false
+	}
+}
+
+func (s *unitState) tensors(of []holding, to *[]tensorops.Tensor) []tensorops.Tensor {
+	*to = (*to)[:0]
+	for _, h := range of {
+		*to = append(*to, h.t)
+	}
+	return *to
+}
+
+// box is a buffer that several hold; the last one to let go of it frees it.
+type box struct {
+	t    tensorops.Tensor
+	refs int
+	home *boxes
+}
+
+// boxes makes boxes, and keeps those that are empty for the next ones.
+type boxes struct{ spare []*box }
+
+// hold puts a tensor into a box that one holds.
+func (b *boxes) hold(t tensorops.Tensor) holding {
+	if k := len(b.spare) - 1; k >= 0 {
+		x := b.spare[k]
+		b.spare = b.spare[:k]
+		x.t, x.refs = t, 1
+		return holding{t, x}
+	}
+	return holding{t, &box{t, 1, b}}
+}
+
+// holding is a tensor that somebody holds, whose buffer is in a box.
+type holding struct {
+	t   tensorops.Tensor
+	box *box
+}
+
+// letGo reports whether nobody holds the box any more.
+func (b *box) letGo() bool {
+	if b.refs--; b.refs > 0 {
+		return false
+	}
+	b.home.spare = append(b.home.spare, b)
+	return true
+}
+
+// drop lets go of it.
+func (h *holding) drop(l *tensorops.List) {
+	if h.box != nil && h.box.letGo() {
+		l.Free(h.box.t)
+	}
+	*h = holding{}
+}
+
+// take makes it the caller's alone: as it is, or where others hold it too a copy.
+func (h *holding) take(l *tensorops.List) tensorops.Tensor {
+	t := h.t
+	if h.box != nil && !h.box.letGo() && t.Valid() {
+		t = l.AllocLike(h.t)
+		l.Copy(t, h.t)
+	}
+	*h = holding{}
+	return t
+}
+
+func dropAll(l *tensorops.List, hs *[]holding) {
+	for i := range *hs {
+		(*hs)[i].drop(l)
+	}
+	*hs = (*hs)[:0]
+}
+
+// boxOf finds who holds a tensor's buffer already.
+func boxOf(t tensorops.Tensor, among ...[]holding) *box {
+	for _, hs := range among {
+		for _, h := range hs {
+			if h.box != nil && h.t.Valid() && h.t.Buffer() == t.Buffer() {
+				return h.box
+			}
+		}
+	}
+	return nil
+}
+
+// call runs a method of a layer. An error of recording, and a panic, are its error.
+func (u *unit) call(p *pass, what string, run func(p *Pass)) {
+	if p.Err() != nil {
+		return
+	}
+	defer func() {
+		err := p.Err()
+		if v := recover(); v != nil {
+			if err = errors.New("panic: " + fmt.Sprint(v)); p.Err() == nil {
+				err = fmt.Errorf("%w\n%s", err, debug.Stack())
+			}
+		}
+		var known *LayerError
+		if err != nil && !errors.As(err, &known) {
+			p.Replace(&LayerError{u.name, what, p.mb.Index, err})
+		}
+	}()
+	run(&Pass{List: p.List, c: p, unit: u, st: p.state})
+}
+
+// mistake fails the list.
+func (u *unit) mistake(p *pass, what, format string, args ...any) {
+	p.Fail(&LayerError{u.name, what, p.mb.Index, fmt.Errorf("%w: "+format, append([]any{ErrInput}, args...)...)})
+}
+
+// keep gives every tensor that the layer has saved its box.
+func (s *unitState) keep(p *pass, others ...[]holding) {
+	for i, h := range s.saved {
+		if h.box != nil || !h.t.Valid() {
+			continue
+		}
+		if b := boxOf(h.t, append(others, s.in, s.dout, s.saved[:i], p.flight.fields)...); b != nil {
+			b.refs++
+			s.saved[i].box = b
+			continue
+		}
+		s.saved[i] = p.hold(h.t)
+	}
+}
+
+// forward records a unit's forward, with its inputs in the state, and returns its outputs,
+// each held once by the caller.
+func (u *unit) forward(p *pass, s *unitState) []holding {
+	var out []tensorops.Tensor
+	u.call(p, passForward, func(q *Pass) { out = p.layerOf(u).Forward(q, s.tensors(s.in, &s.ts)) })
+	outs := make([]holding, u.outs)
+	if p.Err() == nil && len(out) != u.outs {
+		u.mistake(p, passForward, "it returned %d outputs and should return %d", len(out), u.outs)
+	}
+	if p.Err() != nil {
+		return outs
+	}
+	s.shapes = s.shapes[:0]
+	for i, t := range out {
+		if !t.Valid() {
+			u.mistake(p, passForward, "output %d is none", i)
+			return outs
+		}
+		if b := boxOf(t, s.in, outs[:i], p.flight.fields); b != nil {
+			b.refs++
+			outs[i] = holding{t, b}
+		} else {
+			outs[i] = p.hold(t)
+		}
+		s.shapes = append(s.shapes, shape{t.DType(), t.Shape()})
+		p.verify(u, passForward, "output", i, t)
+	}
+	s.keep(p, outs)
+	return outs
+}
+
+// inputGrad records a unit's input gradient, with those of its outputs in the state, and
+// returns those of the inputs that want one, each held once by the caller.
+func (u *unit) inputGrad(p *pass, s *unitState) []holding {
+	if s.recompute {
+		outs := u.forward(p, s)
+		dropAll(p.List, &outs)
+		s.recompute = false
+	}
+	var din []tensorops.Tensor
+	ins := s.tensors(s.in, &s.ts)
+	u.call(p, passInputGrad, func(q *Pass) { din = p.layerOf(u).InputGrad(q, ins, s.tensors(s.dout, &s.grads)) })
+	grads := make([]holding, len(s.in))
+	if p.Err() != nil {
+		return grads
+	}
+	if len(din) > len(grads) {
+		u.mistake(p, passInputGrad, "it returned %d gradients and has %d inputs", len(din), len(grads))
+		return grads
+	}
+	for i, want := range u.wants {
+		switch {
+		case i < len(din) && !want && din[i].Valid(): // nobody asked for it
+			if boxOf(din[i], s.in, s.dout, grads[:i]) == nil {
+				p.Free(din[i])
+			}
+			continue
+		case !want:
+			continue
+		case i >= len(din) || !din[i].Valid():
+			u.mistake(p, passInputGrad, "it returned no gradient of input %d, %v", i, ins[i])
+			return grads
+		case din[i].DType() != tensorops.Float32 || !din[i].SameShape(ins[i]):
+			u.mistake(p, passInputGrad, "it returned a gradient of %v for input %d, which is %v", din[i], i, ins[i])
+			return grads
+		}
+		if b := boxOf(din[i], s.in, s.dout, grads[:i]); b != nil {
+			b.refs++
+			grads[i] = holding{din[i], b}
+		} else {
+			grads[i] = p.hold(din[i])
+		}
+		p.verify(u, passInputGrad, "gradient of input", i, din[i])
+	}
+	s.keep(p, grads)
+	if u.whole {
+		s.drop(p.List, true)
+	}
+	return grads
+}
+
+// weightGrad records a unit's weight gradient, and frees all that was kept.
+func (u *unit) weightGrad(p *pass, s *unitState) {
+	if !u.whole {
+		u.call(p, passWeightGrad, func(q *Pass) {
+			p.layerOf(u).WeightGrad(q, s.tensors(s.in, &s.ts), s.tensors(s.dout, &s.grads))
+		})
+		s.keep(p)
+	}
+	s.drop(p.List, true)
+}
+
+// check is a sum of squares that a layer's output is looked at by, once it is there.
+type check struct {
+	unit       *unit
+	pass, what string
+	i          int
+	microbatch int
+	host       []float64
+}
+
+// verify looks whether what a program's own layer has computed is finite: its squares' sum is.
+// (The sum of squares of float32 numbers can't overflow in float64.)
+func (p *pass) verify(u *unit, passName, what string, i int, t tensorops.Tensor) {
+	if u.trusted() || t.DType() != tensorops.Float32 || !t.Contiguous() || p.chunk == nil {
+		return
+	}
+	c := check{u, passName, what, i, p.mb.Index, make([]float64, 1)}
+	sum := p.Alloc(tensorops.Float64, 1)
+	p.SquaredNorm(sum, t)
+	p.Fetch(tensorops.HostBytes(c.host), sum)
+	p.Free(sum)
+	p.chunk.checks = append(p.chunk.checks, c)
+}
+
+// trusted reports whether a layer is one of this package's own, whose numbers are looked at
+// where the step ends, as those of the language models are.
+func (u *unit) trusted() bool {
+	_, ok := u.layer.(builtIn)
+	return ok
+}
+
+// Verify says what was wrong with the numbers of a chunk's last pass, when its list has completed: ErrNotFinite
+// names the layer of the program's own that made them.
+func (s *Stage) Verify(chunk int) error {
+	c := s.chunks[chunk]
+	if c == nil {
+		return nil
+	}
+	defer func() { c.checks = c.checks[:0] }()
+	for _, k := range c.checks {
+		if v := k.host[0]; math.IsNaN(v) || math.IsInf(v, 0) {
+			return &LayerError{k.unit.name, k.pass, k.microbatch, fmt.Errorf("%s %d has %w", k.what, k.i, ErrNotFinite)}
+		}
+	}
+	return nil
+}
