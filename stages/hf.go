@@ -47,6 +47,9 @@ type hfWritten struct {
 
 // HF returns the config.json of a Hugging Face model directory. ParseHF reads it back.
 func (c Config) HF() ([]byte, error) {
+	if !c.Language() {
+		return c.hfOwn()
+	}
 	h := hfWritten{Vocab: c.Vocab, TorchDType: "float32", Tie: c.Tie, InitStd: initStd, NextN: c.MTPLayers,
 		EmbdDrop: c.Dropout, ResidDrop: c.Dropout}
 	if c.Family == GPT2 {

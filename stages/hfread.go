@@ -33,6 +33,9 @@ func parseHF(data []byte) (c Config, err error) {
 	if err != nil {
 		return c, err
 	}
+	if isOwn(members) {
+		return parseOwn(data)
+	}
 	var r reading
 	if err := r.family(members); err != nil {
 		return c, err

@@ -126,7 +126,6 @@ type lossFunc struct {
 	fields  []string
 	inputs  int
 	f       LossFunc
-	trusted bool
 }
 
 // NewLoss makes a loss layer of a function, which takes a number of values and the named fields of the

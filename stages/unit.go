@@ -277,7 +277,7 @@ func (u *unit) inputGrad(p *pass, s *unitState) []holding {
 	for i, want := range u.wants {
 		switch {
 		case i < len(din) && !want && din[i].Valid(): // nobody asked for it
-			if boxOf(din[i], s.in, s.dout, grads[:i]) == nil {
+			if boxOf(din[i], s.in, s.dout, s.saved, grads[:i]) == nil {
 				p.Free(din[i])
 			}
 			continue
@@ -290,7 +290,7 @@ func (u *unit) inputGrad(p *pass, s *unitState) []holding {
 			u.mistake(p, passInputGrad, "it returned a gradient of %v for input %d, which is %v", din[i], i, ins[i])
 			return grads
 		}
-		if b := boxOf(din[i], s.in, s.dout, grads[:i]); b != nil {
+		if b := boxOf(din[i], s.in, s.dout, s.saved, grads[:i]); b != nil {
 			b.refs++
 			grads[i] = holding{din[i], b}
 		} else {

@@ -1,0 +1,48 @@
+package stages
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/troupe-ml/troupe/internal/strictjson"
+)
+
+// ownType is the model_type of a config.json of other families than the language models':
+// their sizes are Troupe's own, and no other program knows the model.
+const ownType = "troupe"
+
+// hfOwn is such a config.json.
+type hfOwn struct {
+	ModelType  string `json:"model_type"`
+	TorchDType string `json:"torch_dtype"`
+	Troupe     Config `json:"troupe"`
+}
+
+func (c Config) hfOwn() ([]byte, error) {
+	b, err := json.MarshalIndent(hfOwn{ModelType: ownType, TorchDType: "float32", Troupe: c}, "", "  ")
+	return append(b, '\n'), err
+}
+
+// isOwn reports whether a config.json is of this kind.
+func isOwn(members []member) bool {
+	for _, m := range members {
+		if m.key == "model_type" {
+			return same(m.value, `"`+ownType+`"`)
+		}
+	}
+	return false
+}
+
+func parseOwn(data []byte) (Config, error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	var h hfOwn
+	if err := dec.Decode(&h); err != nil {
+		return Config{}, fmt.Errorf("a model of %s: %s", ownType, strictjson.Quote(err.Error()))
+	}
+	if h.Troupe.Language() {
+		return Config{}, fmt.Errorf("a model of %s is of the family %q, which has a model_type of its own", ownType, h.Troupe.Family)
+	}
+	return h.Troupe, nil
+}
