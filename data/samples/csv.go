@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/troupe-ml/troupe/data"
+	"github.com/troupe-ml/troupe/internal/strictjson"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -47,7 +48,7 @@ func openCSV(o Options) (*table, error) {
 		}
 	}
 	if c.rows == 0 {
-		return nil, fmt.Errorf("%w: %s has no row below its header", data.ErrEmpty, list(o.Files))
+		return nil, fmt.Errorf("%w: %s has no row below its header", data.ErrEmpty, listFiles(o.Files))
 	}
 	c.x.Shape = []int{len(c.features)}
 	t.n, t.settled = c.rows, o
@@ -82,7 +83,7 @@ func (c *csvTable) read(name string) error {
 
 	row, err := rows.next()
 	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: %s has no row", data.ErrEmpty, shown(name))
+		return fmt.Errorf("%w: %s has no row", data.ErrEmpty, strictjson.Plain(name))
 	}
 	if err != nil {
 		return err

@@ -3,6 +3,8 @@ package samples
 import (
 	"fmt"
 	"slices"
+
+	"github.com/troupe-ml/troupe/internal/strictjson"
 )
 
 // chosenColumns are places in a row; -1: there is no label.
@@ -37,7 +39,7 @@ func (c *csvTable) choose(header []string) (chosen chosenColumns, err error) {
 	} else if len(o.Features) == 0 {
 		for i, name := range header {
 			if !slices.Contains(c.header, name) {
-				return chosen, fmt.Errorf("%w: column %d is called %s, which the first file, %s, does not have: choose columns by data.features", ErrFormat, i+1, shown(name), shown(o.Files[0]))
+				return chosen, fmt.Errorf("%w: column %d is called %s, which the first file, %s, does not have: choose columns by data.features", ErrFormat, i+1, shown(name), strictjson.Plain(o.Files[0]))
 			}
 		}
 	}

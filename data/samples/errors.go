@@ -77,3 +77,12 @@ func list(names []string) string {
 	}
 	return strings.Join(text, ", ")
 }
+
+// listFiles shows the first of some files.
+func listFiles(names []string) string {
+	text := strictjson.Plain(names[0])
+	if more := len(names) - 1; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}

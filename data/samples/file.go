@@ -72,7 +72,7 @@ func (f *file) unzipping(err error) error {
 	if errors.As(err, &system) {
 		return fmt.Errorf("data file: %w", err)
 	}
-	return fmt.Errorf("%w: unpacking %s: %v: the file is cut short or damaged; get it again", ErrFormat, strictjson.Plain(f.name), err)
+	return fmt.Errorf("%w: unpacking %s: %s: the file is cut short or damaged; get it again", ErrFormat, strictjson.Plain(f.name), err.Error())
 }
 
 func (f *file) close() { _ = f.f.Close() } // nothing was written

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/troupe-ml/troupe/internal/strictjson"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -86,13 +87,12 @@ func (x *idx) addLabels(f, of *idxFile, classes int) (largest int, err error) {
 		return 0, f.fail(2, fmt.Errorf("%w: labels of type %02x, they must be whole numbers: 08, 09, 0b or 0c", ErrFormat, f.code))
 	}
 	if f.n != of.n {
-		return 0, f.fail(4, fmt.Errorf("%w: %d labels, but %s has %d samples: the two files don't belong together", ErrFormat, f.n, shown(of.name), of.n))
+		return 0, f.fail(4, fmt.Errorf("%w: %d labels, but %s has %d samples: the two files don't belong together", ErrFormat, f.n, strictjson.Plain(of.name), of.n))
 	}
-	most := orElse(classes, LimitClasses)
 	for i := range f.n * f.size() {
 		v := int(f.element(i))
-		if v < 0 || v >= most {
-			return 0, f.fail(f.place(i), fmt.Errorf("%w: sample %d has the label %d, but the %d classes are 0 to %d: mend it, or set data.classes", ErrLabel, i/f.size(), v, most, most-1))
+		if err := classInRange(float64(v), classes); err != nil {
+			return 0, f.fail(f.place(i), fmt.Errorf("the label of sample %d: %w", i/f.size(), err))
 		}
 		largest = max(largest, v)
 	}
@@ -107,7 +107,7 @@ func (x *idx) same(before []*idxFile, f *idxFile) error {
 	}
 	first := before[0]
 	if f.code != first.code || !slices.Equal(f.shape, first.shape) {
-		return f.fail(0, fmt.Errorf("%w: samples of type %02x and shape %v, but those of %s are of type %02x and shape %v: read files of one kind together", ErrShape, f.code, f.shape, shown(first.name), first.code, first.shape))
+		return f.fail(0, fmt.Errorf("%w: samples of type %02x and shape %v, but those of %s are of type %02x and shape %v: read files of one kind together", ErrShape, f.code, f.shape, strictjson.Plain(first.name), first.code, first.shape))
 	}
 	return nil
 }

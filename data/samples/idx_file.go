@@ -84,6 +84,7 @@ func (x *idxFile) readHeader(f *file) (sampleBytes int64, err error) {
 	if err := x.headerBytes(f, head); err != nil {
 		return 0, err
 	}
+	x.header = len(head)
 	kind, known := idxTypes[head[2]]
 	rank := int(head[3])
 	switch {
@@ -96,7 +97,7 @@ func (x *idxFile) readHeader(f *file) (sampleBytes int64, err error) {
 	if err := x.headerBytes(f, dims); err != nil {
 		return 0, err
 	}
-	x.code, x.header = head[2], len(head)+len(dims)
+	x.code, x.header = head[2], x.header+len(dims)
 	sampleBytes = int64(kind.bytes)
 	for d := range rank {
 		n := binary.BigEndian.Uint32(dims[4*d:])

@@ -51,7 +51,7 @@ func openJSONL(o Options) (*table, error) {
 	}
 	t := j.table
 	if t.n == 0 {
-		return nil, fmt.Errorf("%w: %s has no line", data.ErrEmpty, list(o.Files))
+		return nil, fmt.Errorf("%w: %s has no line", data.ErrEmpty, listFiles(o.Files))
 	}
 	for _, c := range t.columns {
 		c.widen()

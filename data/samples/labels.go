@@ -60,19 +60,28 @@ func (l *labels) id(text string, at PlaceError) (int32, error) {
 }
 
 func (l *labels) number(text string, v float64) (int32, error) {
-	most := orElse(l.classes, LimitClasses)
-	switch {
-	case v != math.Trunc(v):
+	if v != math.Trunc(v) {
 		return 0, fmt.Errorf("%w: found %s, labels are whole numbers from 0 up or names: to predict numbers set data.targets in place of data.label", ErrLabel, shown(text))
-	case v < 0 || v >= float64(most):
-		fix := "mend it, or set data.classes"
-		if v < 0 {
-			fix = "number classes from 0 up, or give their names by data.class_names"
-		}
-		return 0, fmt.Errorf("%w: found %s, but the %d classes are 0 to %d: %s", ErrLabel, shown(text), most, most-1, fix)
+	}
+	if err := classInRange(v, l.classes); err != nil {
+		return 0, err
 	}
 	l.largest = max(l.largest, int32(v))
 	return int32(v), nil
+}
+
+// classInRange says whether a whole number is one of as many classes; 0: as many as there may be.
+func classInRange(v float64, classes int) error {
+	switch most := orElse(classes, LimitClasses); {
+	case v < 0:
+		return fmt.Errorf("%w: found %.0f, classes are numbered from 0 up: number them so, or give names for them", ErrLabel, v)
+	case v < float64(most):
+		return nil
+	case classes == 0:
+		return fmt.Errorf("%w: found %.0f, but there may be %d classes at most", ErrLabel, v, most)
+	default:
+		return fmt.Errorf("%w: found %.0f, but the %d classes are 0 to %d: mend it, or set data.classes", ErrLabel, v, most, most-1)
+	}
 }
 
 func (l *labels) name(text string) (int32, error) {
