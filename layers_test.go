@@ -32,6 +32,7 @@ var layers = [][]string{
 	{"checkpoint/safetensors"},
 	{"actors"},
 	{"telemetry"},
+	{"data/samples"},
 	{"internal/folder", "data", "config"},
 	{"stages"},
 	{"tokenizer"},

@@ -1,10 +1,6 @@
 package data
 
-import (
-	"math/bits"
-
-	"github.com/troupe-ml/troupe/internal/rng"
-)
+import "github.com/troupe-ml/troupe/internal/rng"
 
 // Epochs says where each training window begins. An epoch is a pass over the corpus:
 // windows of context tokens tile it, one beginning where the one before ends, and each
@@ -44,29 +40,6 @@ func (e Epochs) Windows() int64 { return int64(e.windows) }
 func (e Epochs) Window(sequence int64) (epoch, off int64) {
 	number, place := uint64(sequence)/e.windows, uint64(sequence)%e.windows
 	first := rng.Intn(rng.NewKey(e.seed, rng.StringStream("epoch start")), number, 0, e.starts)
-	window := permute(rng.NewKey(e.seed, rng.StringStream("epoch order")), number, place, e.windows)
+	window := rng.Permute(rng.NewKey(e.seed, rng.StringStream("epoch order")), number, place, e.windows)
 	return int64(number), int64(first) + int64(window)*e.context
-}
-
-// halfBits is the least width of the halves that permute mixes: fewer bits would leave
-// many orders of a few windows out.
-const halfBits = 4
-
-// permute returns the image of x under a permutation of [0, n) that the key and the
-// number choose, in constant memory: a Feistel network over the next power of 4 (Luby
-// and Rackoff 1988), applied until the image is below n ("cycle walking", Black and
-// Rogaway 2002).
-func permute(key rng.Key, number, x, n uint64) uint64 {
-	const rounds = 6
-	half := max((bits.Len64(n-1)+1)/2, halfBits)
-	mask := uint64(1)<<half - 1
-	for {
-		left, right := x>>half, x&mask
-		for round := range uint64(rounds) {
-			left, right = right, left^rng.Uint64(key, number, round<<32|right)&mask
-		}
-		if x = left<<half | right; x < n {
-			return x
-		}
-	}
 }

@@ -11,9 +11,10 @@ import (
 )
 
 // Identity tells whether files have the content that they had before, whatever they are
-// called now and wherever they lie.
+// called now and wherever they lie; or whether samples do (see package samples).
 type Identity struct {
 	Files     int     `json:"files"`
+	Samples   int64   `json:"samples,omitempty"`    // of data that is known by samples, which has no Files
 	FileBytes []int64 `json:"file_bytes,omitempty"` // of each, in their order; left out above 64 files
 	Bytes     int64   `json:"bytes"`
 	// SHA256 is that of every file's size and content in their order. Above a gibibyte
@@ -84,7 +85,7 @@ func (c contents) between(h hash.Hash, starts []int64, begin, end int64) error {
 
 // Difference says in a few words how other differs, and nothing where it doesn't.
 func (id Identity) Difference(other Identity) string {
-	if id.Files == other.Files && id.Bytes == other.Bytes && id.SHA256 == other.SHA256 {
+	if id.Files == other.Files && id.Samples == other.Samples && id.Bytes == other.Bytes && id.SHA256 == other.SHA256 {
 		return ""
 	}
 	if id.Files == other.Files {
@@ -97,7 +98,7 @@ func (id Identity) Difference(other Identity) string {
 			}
 		}
 	}
-	if id.Files != other.Files || id.Bytes != other.Bytes {
+	if id.Files != other.Files || id.Samples != other.Samples || id.Bytes != other.Bytes {
 		return fmt.Sprintf("%s then, %s now", id.size(), other.size())
 	}
 	return fmt.Sprintf("%s as before, but other content: SHA-256 %.12s… then, %.12s… now", id.size(), id.SHA256, other.SHA256)
@@ -110,6 +111,9 @@ func sorted(of []int64) []int64 {
 }
 
 func (id Identity) size() string {
+	if id.Files == 0 && id.Samples > 0 {
+		return fmt.Sprintf("%d samples of %d bytes together", id.Samples, id.Bytes)
+	}
 	if id.Files == 1 {
 		return fmt.Sprintf("1 file of %d bytes", id.Bytes)
 	}

@@ -52,6 +52,17 @@ func TestIdentity(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.says)
 		}
 	}
+	// Data that is known by samples.
+	rows := Identity{Samples: 3, Bytes: 12, SHA256: a.SHA256}
+	for says, other := range map[string]Identity{
+		"": rows,
+		"3 samples of 12 bytes together then, 4 samples of 16 bytes together now": {Samples: 4, Bytes: 16, SHA256: a.SHA256},
+		"3 samples of 12 bytes together then, 2 files of 8 bytes together now":    a,
+	} {
+		if got := rows.Difference(other); got != says {
+			t.Errorf("samples: %q, want %q", got, says)
+		}
+	}
 	if n := len(of(t, 1<<20, make([][]byte, listedFilesMax+1)...).FileBytes); n != 0 {
 		t.Errorf("the sizes of %d files are listed", n)
 	}

@@ -1,0 +1,97 @@
+package samples
+
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// CheckFields says whether the fields of a dataset can be worked with.
+func CheckFields(fields []Field) error {
+	if n := len(fields); n == 0 || n > LimitFields {
+		return fmt.Errorf("%w: a sample has %d fields, it must have 1 to %d", ErrOptions, n, LimitFields)
+	}
+	seen := make(map[string]bool)
+	for i, f := range fields {
+		name := shown(f.Name)
+		switch {
+		case f.Name == "":
+			return fmt.Errorf("%w: field %d of %d has no name", ErrOptions, i+1, len(fields))
+		case seen[f.Name]:
+			return fmt.Errorf("%w: two fields are called %s", ErrOptions, name)
+		case f.DType > tensorops.Int32:
+			return fmt.Errorf("%w: field %s has the unknown type %v", ErrOptions, name, f.DType)
+		case len(f.Shape) > LimitRank:
+			return fmt.Errorf("%w: field %s has %d dimensions, the limit is %d", ErrShape, name, len(f.Shape), LimitRank)
+		case f.Classes < 0 || f.Classes > LimitClasses:
+			return fmt.Errorf("%w: field %s has %d classes, it may have 1 to %d, or 0 if it is no label", ErrOptions, name, f.Classes, LimitClasses)
+		case f.Classes > 0 && f.DType != tensorops.Int32:
+			return fmt.Errorf("%w: field %s is a label of %d classes, but of type %v: labels are %v", ErrOptions, name, f.Classes, f.DType, tensorops.Int32)
+		}
+		for d, n := range f.Shape {
+			if n != -1 && (n < 1 || n > tensorops.MaxDim) {
+				return fmt.Errorf("%w: dimension %d of field %s is %d, it must lie in 1 to %d, or be -1 if it differs from sample to sample", ErrShape, d, name, n, tensorops.MaxDim)
+			}
+		}
+		seen[f.Name] = true
+	}
+	return nil
+}
+
+// At reads a sample of a dataset and checks that it has the fields that it should have.
+func At(d Dataset, i int) (Sample, error) {
+	s, err := d.At(i)
+	if err == nil {
+		err = CheckSample(d.Fields(), s)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sample %d of %d: %w", i, d.Len(), err)
+	}
+	return s, nil
+}
+
+// CheckSample says whether a sample has the fields that it should have, and labels of their classes.
+func CheckSample(fields []Field, s Sample) error {
+	if len(s) != len(fields) {
+		return fmt.Errorf("%w: it has %d fields, it must have %d", ErrShape, len(s), len(fields))
+	}
+	for i, f := range fields {
+		if err := f.check(s[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f Field) check(a tensorops.Array) error {
+	if err := a.Check(); err != nil {
+		return fmt.Errorf("field %s: %w", shown(f.Name), err)
+	}
+	if a.DType() != f.DType {
+		return fmt.Errorf("%w: field %s is of type %v, it must be of type %v", ErrShape, shown(f.Name), a.DType(), f.DType)
+	}
+	if !f.fits(a.Shape) {
+		return fmt.Errorf("%w: field %s has the shape %v, it must have %v", ErrShape, shown(f.Name), a.Shape, f.Shape)
+	}
+	if f.Classes > 0 {
+		for _, id := range a.Int {
+			if id < 0 || int(id) >= f.Classes {
+				return fmt.Errorf("%w: field %s has the label %d, but its %d classes are 0 to %d", ErrLabel, shown(f.Name), id, f.Classes, f.Classes-1)
+			}
+		}
+	}
+	return nil
+}
+
+// fits says whether the shape of one sample is one that the field may have.
+func (f Field) fits(shape []int) bool {
+	if len(shape) != len(f.Shape) {
+		return false
+	}
+	for d, n := range f.Shape {
+		if shape[d] < 1 || n != -1 && shape[d] != n {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,69 @@
+package samples
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+
+	"github.com/troupe-ml/troupe/data"
+)
+
+// Identifier is a dataset that knows its Identity without reading its samples.
+type Identifier interface{ Identity() data.Identity }
+
+// Identity tells whether a dataset has the samples that it had before, whatever its files are
+// called and of whatever format they are. It is the dataset's own word if it is an Identifier,
+// and otherwise read from the fields, the number of samples, and all samples; of more than
+// LimitIdentityBytes, going by the first one's size, from LimitIdentitySamples of them.
+func Identity(d Dataset) (data.Identity, error) {
+	if own, ok := d.(Identifier); ok {
+		return own.Identity(), nil
+	}
+	return identityUpTo(d, LimitIdentityBytes, LimitIdentitySamples)
+}
+
+func identityUpTo(d Dataset, wholeBytes int64, samplesMax int) (data.Identity, error) {
+	n, fields := d.Len(), d.Fields()
+	id := data.Identity{Samples: int64(n)}
+	h := sha256.New()
+	numbers(h, n, len(fields))
+	for _, f := range fields {
+		numbers(h, int(f.DType), f.Classes, len(f.Name))
+		h.Write([]byte(f.Name))
+	}
+	read := n
+	for k := 0; k < read; k++ {
+		// Not k·n/read, which may be too large a number.
+		i := n/read*k + n%read*k/read
+		s, err := At(d, i)
+		if err != nil {
+			return data.Identity{}, fmt.Errorf("identity of the data: %w", err)
+		}
+		sampleBytes := hashSample(h, s)
+		if id.Bytes += sampleBytes; k == 0 && n > samplesMax && sampleBytes > wholeBytes/int64(n) {
+			read, id.Sampled = samplesMax, true
+		}
+	}
+	id.SHA256 = hex.EncodeToString(h.Sum(nil))
+	return id, nil
+}
+
+// hashSample adds a sample's shapes and numbers to a hash, the numbers as they lie in memory,
+// which is little-endian wherever Troupe runs. It returns how many bytes the numbers have.
+func hashSample(h hash.Hash, s Sample) (sampleBytes int64) {
+	for _, a := range s {
+		numbers(h, len(a.Shape))
+		numbers(h, a.Shape...)
+		h.Write(a.Bytes())
+		sampleBytes += int64(len(a.Bytes()))
+	}
+	return sampleBytes
+}
+
+func numbers(h hash.Hash, all ...int) {
+	for _, n := range all {
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(n)))
+	}
+}

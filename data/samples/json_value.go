@@ -1,0 +1,118 @@
+package samples
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// jsonValue walks a value of nested arrays: how they nest is its shape. The text must be valid JSON.
+type jsonValue struct {
+	text  []byte
+	at    int
+	shape []int
+	rank  int // -1: not known yet
+	leaf  func(number string, isText bool) error
+}
+
+// walkJSON returns the shape of a value. It calls leaf with each number, and with each text,
+// in their order. An error comes with the place in the text.
+func walkJSON(text []byte, leaf func(token string, isText bool) error) (shape []int, at int, err error) {
+	v := &jsonValue{text: text, rank: -1, leaf: leaf}
+	err = v.walk(0)
+	return v.shape, v.at, err
+}
+
+func (v *jsonValue) walk(depth int) error {
+	v.space()
+	switch c := v.text[v.at]; c {
+	case '[':
+		return v.array(depth)
+	case '{', 't', 'f', 'n':
+		what := map[byte]string{'{': "an object", 't': "true", 'f': "false", 'n': "null"}[c]
+		return fmt.Errorf("%w: found %s, which is neither a number nor an array of numbers", ErrFormat, what)
+	}
+	if v.rank == -1 {
+		v.rank = depth
+	}
+	if depth != v.rank || depth < len(v.shape) {
+		return fmt.Errorf("%w: a value stands beside an array: arrays must nest alike", ErrFormat)
+	}
+	token, isText := v.token()
+	if err := v.leaf(token, isText); err != nil {
+		return err
+	}
+	v.at += len(v.raw())
+	return nil
+}
+
+func (v *jsonValue) array(depth int) error {
+	switch {
+	case depth == LimitRank:
+		return fmt.Errorf("%w: arrays nest more than %d deep", ErrFormat, LimitRank)
+	case v.rank != -1 && depth >= v.rank:
+		return fmt.Errorf("%w: an array stands beside a value: arrays must nest alike", ErrFormat)
+	}
+	known := depth < len(v.shape)
+	if !known {
+		v.shape = append(v.shape, 0)
+	}
+	begin, count := v.at, 0
+	for v.at++; ; v.at++ { // past the bracket, or the comma
+		if v.space(); v.text[v.at] == ']' {
+			break
+		}
+		if err := v.walk(depth + 1); err != nil {
+			return err
+		}
+		count++
+		if v.space(); v.text[v.at] == ']' {
+			break
+		}
+	}
+	if known && count != v.shape[depth] {
+		v.at = begin
+		return fmt.Errorf("%w: an array of %d elements stands beside one of %d: arrays of one depth must have the same length", ErrFormat, count, v.shape[depth])
+	}
+	if count == 0 {
+		v.at = begin
+		return fmt.Errorf("%w: an array without elements", ErrFormat)
+	}
+	v.shape[depth] = count
+	v.at++
+	return nil
+}
+
+func (v *jsonValue) space() {
+	for v.at < len(v.text) && bytes.IndexByte([]byte(" \t\r\n"), v.text[v.at]) >= 0 {
+		v.at++
+	}
+}
+
+// raw is the number or the text in quotes that begins here.
+func (v *jsonValue) raw() []byte {
+	rest := v.text[v.at:]
+	if rest[0] != '"' {
+		if end := bytes.IndexAny(rest, ",]} \t\r\n"); end >= 0 {
+			return rest[:end]
+		}
+		return rest
+	}
+	for i := 1; ; i++ {
+		switch rest[i] {
+		case '\\':
+			i++
+		case '"':
+			return rest[:i+1]
+		}
+	}
+}
+
+func (v *jsonValue) token() (token string, isText bool) {
+	raw := v.raw()
+	if raw[0] != '"' {
+		return string(raw), false
+	}
+	_ = json.Unmarshal(raw, &token) // it is valid
+	return token, true
+}

@@ -1,0 +1,199 @@
+package samples
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/troupe-ml/troupe/data"
+)
+
+// Stream is data without a known length, read one sample behind the other. Only one goroutine
+// uses it.
+type Stream interface {
+	// Fields describes the samples. It always returns the same.
+	Fields() []Field
+	// Next returns the next sample, which nobody changes later; io.EOF: there is none.
+	Next() (Sample, error)
+	// Close frees the stream.
+	Close() error
+}
+
+// OpenStream opens a stream behind as many samples as were read before. One that can't be
+// opened at a position is only opened at 0.
+type OpenStream func(position int64) (Stream, error)
+
+// StreamSource gives a run the samples of a stream: sample n of the run is sample n of the stream.
+//
+// It expects to be asked for one after the other. It keeps the last ones (LimitStreamAhead), so
+// that they can be asked for once more, and in another order; whoever asks for others gets
+// them if the stream can be opened there, and otherwise ErrPosition. It is safe for concurrent use.
+type StreamSource struct {
+	open     OpenStream
+	seekable bool
+	fields   []Field
+
+	mu     sync.Mutex
+	stream Stream       // nil: to be opened
+	next   int64        // the number of the sample that the stream gives next
+	broken error        // why it gives none
+	kept   []keptSample // those before next
+	bytes  int64        // of those
+	closed bool
+}
+
+type keptSample struct {
+	sample Sample
+	bytes  int64
+}
+
+// NewStreamSource opens a stream at 0 to know its fields. Seekable says that it can be opened
+// at any position, and always has the same samples; a run of any other can't go on from a
+// checkpoint.
+func NewStreamSource(open OpenStream, seekable bool) (*StreamSource, error) {
+	s := &StreamSource{open: open, seekable: seekable}
+	if err := s.reopen(0); err != nil {
+		return nil, err
+	}
+	s.fields = s.stream.Fields()
+	if err := CheckFields(s.fields); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Fields describes the samples.
+func (s *StreamSource) Fields() []Field { return s.fields }
+
+// Seekable says whether the stream can be opened at any position.
+func (s *StreamSource) Seekable() bool { return s.seekable }
+
+// Start makes ready to read from a position on, such as that of a checkpoint: the number of
+// samples that were read before.
+func (s *StreamSource) Start(position int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if first := s.next - int64(len(s.kept)); s.stream != nil && position >= first && position <= s.next {
+		return nil
+	}
+	return s.seek(position)
+}
+
+// Sample returns a sample of the run. An error has the sample's number; ErrEnded is in its
+// chain where the stream has ended.
+func (s *StreamSource) Sample(number int64) (Sample, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sample, err := s.sample(number)
+	if err != nil {
+		return nil, fmt.Errorf("sample %d of the stream: %w", number, err)
+	}
+	return sample, nil
+}
+
+func (s *StreamSource) sample(number int64) (Sample, error) {
+	first := s.next - int64(len(s.kept))
+	if number >= first && number < s.next {
+		return s.kept[number-first].sample, nil
+	}
+	// At its beginning a stream that is asked for another position is one that goes on.
+	near := number >= s.next && number-s.next < LimitStreamAhead && (number == s.next || len(s.kept) > 0)
+	if s.stream == nil || !near {
+		if err := s.seek(number); err != nil {
+			return nil, err
+		}
+	}
+	for {
+		sample, err := s.read()
+		if err != nil {
+			return nil, err
+		}
+		if s.next > number {
+			return sample, nil
+		}
+	}
+}
+
+// seek opens the stream anew.
+func (s *StreamSource) seek(position int64) error {
+	switch {
+	case s.closed:
+		return errors.New("the stream was closed")
+	case position < 0:
+		return fmt.Errorf("%w: there is no position %d", ErrPosition, position)
+	case s.seekable:
+		return s.reopen(position)
+	case s.broken != nil:
+		return s.broken
+	}
+	return fmt.Errorf("%w: the stream stands at sample %d and can't be opened at sample %d, so a checkpoint of this run can't be gone on from: give a stream that can be opened at a position, or begin anew", ErrPosition, s.next, position)
+}
+
+func (s *StreamSource) reopen(position int64) error {
+	if err := s.shut(); err != nil {
+		return fmt.Errorf("closing the stream at sample %d: %w", s.next, err)
+	}
+	stream, err := s.open(position)
+	if err == nil && stream == nil {
+		err = errors.New("the function that opens it returned none")
+	}
+	if err != nil {
+		return fmt.Errorf("opening the stream at sample %d: %w", position, err)
+	}
+	s.stream, s.next, s.kept, s.bytes, s.broken = stream, position, nil, 0, nil
+	return nil
+}
+
+// read takes the next sample. After an error the stream gives no more: one that is seekable is
+// opened anew when it is asked next.
+func (s *StreamSource) read() (Sample, error) {
+	sample, err := s.stream.Next()
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w after %d samples: train for fewer steps, or give more data", ErrEnded, s.next)
+	}
+	if err == nil {
+		err = CheckSample(s.fields, sample)
+	}
+	if err != nil {
+		s.broken = fmt.Errorf("reading sample %d: %w", s.next, err)
+		return nil, errors.Join(s.broken, s.shut())
+	}
+	var bytes int64
+	for _, a := range sample {
+		bytes += int64(len(a.Bytes()))
+	}
+	s.kept, s.bytes, s.next = append(s.kept, keptSample{sample, bytes}), s.bytes+bytes, s.next+1
+	for len(s.kept) > 1 && (len(s.kept) > LimitStreamAhead || s.bytes > LimitStreamAheadBytes) {
+		s.bytes -= s.kept[0].bytes
+		s.kept[0] = keptSample{} // what append copies no more must not stay
+		s.kept = s.kept[1:]
+	}
+	return sample, nil
+}
+
+func (s *StreamSource) shut() error {
+	stream := s.stream
+	if s.stream = nil; stream == nil {
+		return nil
+	}
+	return stream.Close()
+}
+
+// Identity is the stream's own word if it is an Identifier; ok: it is.
+func (s *StreamSource) Identity() (id data.Identity, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if own, is := s.stream.(Identifier); is {
+		return own.Identity(), true
+	}
+	return data.Identity{}, false
+}
+
+// Close closes the stream; there are no samples after it.
+func (s *StreamSource) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return s.shut()
+}
