@@ -9,6 +9,8 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/data"
+	"github.com/troupe-ml/troupe/data/samples"
+	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tokenizer"
 )
 
@@ -19,6 +21,9 @@ type corpora struct {
 	identity   actors.DataIdentity
 	excluded   []string // files that data.train names, and data.val too
 	close      []data.Corpus
+
+	samples *samples.Data  // in place of texts
+	fields  []stages.Field // of samples
 }
 
 // Close frees the texts.
@@ -26,6 +31,9 @@ func (c *corpora) Close() error {
 	var errs []error
 	for _, d := range c.close {
 		errs = append(errs, d.Close())
+	}
+	if c.samples != nil && c.samples.Stream != nil {
+		errs = append(errs, c.samples.Stream.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -70,6 +78,9 @@ func listed(files []string) string {
 // loadData reads the texts. stored is the tokenizer of the checkpoint that the
 // run goes on from; nil: it is made from the training text. accept may be nil.
 func loadData(cfg *config.Config, stored tokenizer.Tokenizer, accept acceptFunc) (c *corpora, err error) {
+	if !cfg.Text() {
+		return loadSamples(cfg, accept)
+	}
 	c = &corpora{tokenizer: stored}
 	if stored == nil && cfg.Data.Tokenizer == "bytes" {
 		c.tokenizer = tokenizer.Bytes{}
@@ -179,7 +190,7 @@ func (c *corpora) readText(files []string, accept func(is data.Identity) error) 
 // maker is the tokenizer that made the ids, to be stored with the model; nil when
 // it is not known, as with ids that another program has written.
 func (c *corpora) maker(cfg *config.Config, vocab int) tokenizer.Tokenizer {
-	if cfg.Data.Format == "uint16" && c.tokenizer.Vocab() != vocab {
+	if c.tokenizer == nil || cfg.Data.Format == "uint16" && c.tokenizer.Vocab() != vocab {
 		return nil
 	}
 	return c.tokenizer
@@ -188,7 +199,7 @@ func (c *corpora) maker(cfg *config.Config, vocab int) tokenizer.Tokenizer {
 // vocabOf is the size of the vocabulary: the configuration's, else the
 // tokenizer's.
 func vocabOf(cfg *config.Config, t tokenizer.Tokenizer) int {
-	if cfg.Model.Vocab > 0 {
+	if cfg.Model.Vocab > 0 || t == nil {
 		return cfg.Model.Vocab
 	}
 	return t.Vocab()
@@ -196,7 +207,7 @@ func vocabOf(cfg *config.Config, t tokenizer.Tokenizer) int {
 
 // checkVocab refuses a model that has no row for some of the tokenizer's ids.
 func checkVocab(cfg *config.Config, t tokenizer.Tokenizer) error {
-	if v := cfg.Model.Vocab; v > 0 && v < t.Vocab() && cfg.Data.Format != "uint16" {
+	if v := cfg.Model.Vocab; t != nil && v > 0 && v < t.Vocab() && cfg.Data.Format != "uint16" {
 		return cfg.Errorf("model.vocab", "a vocabulary of %d is smaller than the %d ids of the %s tokenizer; set it to at least that or leave it out", v, t.Vocab(), t.Name())
 	}
 	return nil

@@ -21,6 +21,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/placement"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/rundir"
+	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -177,7 +178,9 @@ func check(cfg *config.Config) (err error) {
 		return err
 	}
 	var errs []error
-	if _, _, _, err := dataFiles(cfg); err != nil {
+	if !cfg.Text() {
+		// Their fields are the model's.
+	} else if _, _, _, err := dataFiles(cfg); err != nil {
 		errs = append(errs, err)
 	}
 	ckpt, err := plan.LoadFrom(cfg)
@@ -198,7 +201,11 @@ func check(cfg *config.Config) (err error) {
 	if vocab == 0 {
 		vocab = plan.VocabBytes // chars: not known before the text is read
 	}
-	p, err := plan.New(cfg, vocab, stages.Config{})
+	fields, err := plan.FieldsOf(cfg, vocab)
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	p, err := plan.New(cfg, vocab, stages.Config{Fields: fields})
 	if err == nil && ckpt != nil {
 		err = plan.CheckWeights(ckpt, p.Model(), nil)
 	}
@@ -436,7 +443,7 @@ func (r *Run) begins(cfg *config.Config, back *rundir.Resumed, changed *newData)
 			r.restartBest(&start, "the validation text changed")
 		}
 	}
-	start.Data, start.TrainTokens, start.Kernels = r.corpora.identity, r.corpora.train.Len(), r.computers.path()
+	start.Data, start.TrainTokens, start.Kernels = r.corpora.identity, r.corpora.trainLen(), r.computers.path()
 	return start, load, err
 }
 
@@ -451,12 +458,22 @@ func (r *Run) restartBest(start *actors.TrainerState, why string) {
 // plan resolves the configuration for the weights that the run goes on from.
 func (r *Run) plan(cfg *config.Config, withState bool) (*plan.Plan, error) {
 	vocab := vocabOf(cfg, r.corpora.tokenizer)
+	fields := r.corpora.fields
+	if fields == nil && !cfg.Language() {
+		var err error
+		if fields, err = plan.FieldsOf(cfg, vocab); err != nil {
+			return nil, err
+		}
+	}
 	if r.ckpt == nil {
-		return plan.New(cfg, vocab, stages.Config{})
+		return plan.New(cfg, vocab, stages.Config{Fields: fields})
 	}
 	m, err := plan.ReadModel(r.ckpt)
 	if err != nil {
 		return nil, err
+	}
+	if err := plan.SameFields(m.Fields, fields); err != nil {
+		return nil, cfg.Errorf("data.train", "%w", err)
 	}
 	p, err := plan.New(cfg, vocab, m)
 	if err != nil {
@@ -488,7 +505,7 @@ func (r *Run) storedTokenizer(back *rundir.Resumed) (tokenizer.Tokenizer, error)
 
 // spec describes the run to the actors.
 func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, load stages.Source, withState bool, o Options) (*actors.Spec, error) {
-	src, err := newSource(r.corpora, cfg)
+	src, err := feedOf(r.corpora, cfg, start.Step)
 	if err != nil {
 		return nil, err
 	}
@@ -496,9 +513,11 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 		r.restartBest(&start, fmt.Sprintf("validations are of %d windows now, not of %d", is, was))
 	}
 	start.EvalWindows = src.EvalWindows()
-	evalTable, err := p.EvalTable((len(src.windows) + cfg.Batch.Microbatch - 1) / cfg.Batch.Microbatch)
-	if err != nil {
-		return nil, err
+	var evalTable *scheduler.Table
+	if src.windows > 0 {
+		if evalTable, err = p.EvalTable((src.windows + cfg.Batch.Microbatch - 1) / cfg.Batch.Microbatch); err != nil {
+			return nil, err
+		}
 	}
 	save, err := rundir.NewSaver(r.output.Store, cfg.Run.Keep, cfg.TOML(), p.Model().Config, r.corpora.maker(cfg, p.Model().Config.Vocab))
 	if err != nil {
@@ -526,10 +545,10 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 		r.result.Dir = r.output.Store.Path(int(start.Step))
 	}
 	save.SyncMetrics = r.metrics.Sync
-	info := Info{Name: cfg.Run.Name, Out: cfg.Run.Out, Family: p.Model().Config.Family, Parameters: p.Model().Config.Parameters(), Vocab: p.Model().Config.Vocab,
-		TrainTokens: r.corpora.train.Len(), ValTokens: r.corpora.val.Len(), EvalWindows: len(src.windows),
-		EpochWindows: src.epochs.Windows(), EpochSteps: float64(src.epochs.Windows()) / float64(cfg.Batch.Sequences),
-		Epochs: float64(cfg.Run.Steps) * float64(cfg.Batch.Sequences) / float64(src.epochs.Windows()),
+	info := Info{Name: cfg.Run.Name, Out: cfg.Run.Out, Family: p.Model().Config.Family, Parameters: p.Model().Parameters(), Vocab: p.Model().Config.Vocab,
+		TrainTokens: r.corpora.trainLen(), ValTokens: r.corpora.valLen(), EvalWindows: src.windows,
+		EpochWindows: src.epoch, EpochSteps: float64(src.epoch) / float64(cfg.Batch.Sequences),
+		Epochs: float64(cfg.Run.Steps) * float64(cfg.Batch.Sequences) / max(float64(src.epoch), 1),
 		Steps:  cfg.Run.Steps, ResumedAt: int(start.Step),
 		Schedule: p.Table().Schedule, Stages: p.Table().NumRanks(), Chunks: p.Table().NumChunks, Microbatches: p.Table().Microbatches,
 		Layout: p.Layout().String(), BubblePct: 100 * p.BubbleFraction(), PeakInFlight: p.Report().PeakInFlight,
@@ -548,7 +567,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	}
 	spec.Run, spec.Start, spec.Steps = start.Run, start, int64(cfg.Run.Steps)
 	spec.EvalEvery, spec.CheckpointEvery, spec.TraceEvery = int64(cfg.Run.EvalEvery), int64(cfg.Run.CheckpointEvery), traceEvery(cfg, o)
-	spec.Data, spec.MicrobatchSize, spec.Context, spec.Sequences = src, cfg.Batch.Microbatch, cfg.Model.Context, cfg.Batch.Sequences
+	spec.Data, spec.MicrobatchSize, spec.Context, spec.Sequences = src.Source, cfg.Batch.Microbatch, src.context, cfg.Batch.Sequences
 	spec.Rate, spec.ClipNorm = rate, cfg.Optimizer.ClipNorm
 	spec.Changes, spec.WriteChange = r.output.Changes(), r.output.WriteChange
 	spec.WriteShared = save.WriteShared

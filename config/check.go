@@ -164,6 +164,14 @@ func lowerCaseWord(v any) (string, string) {
 	return "", ""
 }
 
+// lowerCaseName checks for a name that something of any program may have.
+func lowerCaseName(v any) (string, string) {
+	if msg, _ := scheduleWord(v); msg != "" {
+		return quoted(v.(string)) + " is no name", fmt.Sprintf("it has small letters, digits, - and _, at most %d", MaxScheduleBytes)
+	}
+	return "", ""
+}
+
 var scheduleWordPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
 
 // scheduleWord checks for a name that a schedule of any program may have.

@@ -44,7 +44,7 @@ type Run struct {
 
 // Model is the network's shape, or where to take it from.
 type Model struct {
-	Family        string  `toml:"family"`         // "gpt2" or "llama"; default gpt2
+	Family        string  `toml:"family"`         // "gpt2", "llama", "mlp", "stack", or one that the program has registered; default gpt2
 	Layers        int     `toml:"layers"`         // default 4
 	Hidden        int     `toml:"hidden"`         // width; default 128
 	Heads         int     `toml:"heads"`          // default 4
@@ -70,7 +70,21 @@ type Data struct {
 	ValFraction float64  `toml:"val_fraction"` // the part of train that validates; default 0.1 without val, 0 with it
 	ValSplit    string   `toml:"val_split"`    // "blocks" from all over train, or its "tail"; default blocks
 	Tokenizer   string   `toml:"tokenizer"`    // "bytes" or "chars"; default bytes
-	Format      string   `toml:"format"`       // "text" or "uint16" (little-endian token ids); default text
+	Format      string   `toml:"format"`       // "text", "uint16" (little-endian token ids), "csv", "idx", "jsonl", or one that the program has registered; default text
+
+	// Of formats that are not text: see package data/samples, whose Options these are.
+	Label      string   `toml:"label"`       // column or key of the class; default none
+	Features   []string `toml:"features"`    // columns or keys to learn from; default all others
+	Targets    []string `toml:"targets"`     // columns or keys of numbers to predict; default none
+	Labels     []string `toml:"labels"`      // of idx: a file of labels for each of train; default none
+	ValLabels  []string `toml:"val_labels"`  // of idx: one for each of val; default none
+	Header     bool     `toml:"header"`      // of csv: the first row names the columns; default true
+	Separator  string   `toml:"separator"`   // of csv; default ","
+	IDs        []string `toml:"ids"`         // of jsonl: keys of whole numbers, such as token ids; default none
+	Varying    []string `toml:"varying"`     // of jsonl: keys whose arrays differ in shape from sample to sample; default none
+	Classes    int      `toml:"classes"`     // default 0 = as many as there are in train
+	ClassNames []string `toml:"class_names"` // in the order of their ids; default none = labels are numbers, or names in sorted order
+	Scale      float64  `toml:"scale"`       // of features; default 0 = 1, or 1/255 for idx of unsigned bytes
 }
 
 // Batch divides a step into microbatches.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
 )
 
 // What follows from other keys is not here but in resolve.
@@ -18,7 +19,7 @@ func (c *Config) setDefaults() {
 	c.Run = Run{Name: "run", Steps: 1000, Seed: 1, EvalEvery: 250, EvalBatches: 20,
 		CheckpointEvery: 250, Keep: 3, LogEvery: 10, StallAfterS: 60}
 	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000, MTPWeight: 0.3}
-	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text"}
+	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text", Header: true, Separator: ","}
 	c.Batch = Batch{Sequences: 16}
 	c.Optimizer = Optimizer{Name: "adamw", LR: 1e-3, Decay: "cosine", Beta1: 0.9, Beta2: 0.95,
 		Eps: 1e-8, Momentum: 0.9, WeightDecay: 0.1, ClipNorm: 1}
@@ -79,12 +80,21 @@ func (c *Config) resolveShape() {
 			m.FFN = roundUp((8*m.Hidden+2)/3, 32)
 		}
 	}
+	if !c.Text() && !c.IsSet("model.context") {
+		m.Context = 1
+	}
 	if !c.IsSet("model.tie_embeddings") {
 		m.TieEmbeddings = m.Family == "gpt2"
 	}
 }
 
 func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }
+
+// Text reports whether the data are tokens, and not samples of other kinds.
+func (c *Config) Text() bool { return c.Data.Format == "text" || c.Data.Format == "uint16" }
+
+// Language reports whether the family is one of the language models, which take tokens.
+func (c *Config) Language() bool { return stages.Config{Family: c.Model.Family}.Language() }
 
 // clearShape empties what a checkpoint will say.
 func (c *Config) clearShape() {

@@ -14,6 +14,9 @@ var other = map[string]string{
 	"model.family": "llama", "model.layers": "5", "model.hidden": "256", "model.heads": "2", "model.kv_heads": "2",
 	"model.ffn": "100", "model.context": "64", "model.dropout": "0.5", "model.tie_embeddings": "false",
 	"model.rope_theta": "500000", "model.vocab": "300", "model.mtp_layers": "1", "model.mtp_weight": "0.1", "model.from": "x",
+	"model.stack": "mse", "model.options": "", // a family takes them that a program registers
+	"data.label": "y", "data.features": "y", "data.targets": "y", "data.labels": "y", "data.val_labels": "y", "data.header": "false", "data.separator": ";",
+	"data.ids": "y", "data.varying": "y", "data.classes": "3", "data.class_names": "y", "data.scale": "0.5",
 	"data.train": "x", "data.val": "x", "data.val_fraction": "0.2", "data.val_split": "tail", "data.tokenizer": "chars", "data.format": "uint16",
 	"batch.sequences": "8", "batch.microbatch": "2",
 	"optimizer.name": "sgd", "optimizer.lr": "0.01", "optimizer.min_lr": "0", "optimizer.warmup_steps": "5",
@@ -29,7 +32,7 @@ var other = map[string]string{
 // mayDiffer lists the keys that a resumed run may change.
 var mayDiffer = []string{
 	"run.name", "run.out", "run.steps", "run.eval_every", "run.eval_batches", "run.checkpoint_every", "run.keep",
-	"run.trace_every", "run.log_every", "run.stall_after_s", "data.train", "data.val",
+	"run.trace_every", "run.log_every", "run.stall_after_s", "data.train", "data.val", "data.labels", "data.val_labels",
 	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.microbatch_group_size", "pipeline.max_in_flight", "pipeline.defer_weights", "pipeline.post_validation", "pipeline.layout",
 	"pipeline.recompute", "pipeline.recompute_keep",
 	"device.kind", "device.ranks", "device.dtype", "device.threads", "device.kernels", "device.tf32",
@@ -55,6 +58,10 @@ func TestDiffAndResume(t *testing.T) {
 		switch key {
 		case "model.heads":
 			sets = append(sets, "model.kv_heads=2")
+		case "model.stack":
+			base = parse(t, "data.train = ['a.txt']\nmodel = {family = 'stack', stack = ['input']}")
+		case "data.label", "data.features", "data.targets", "data.labels", "data.val_labels", "data.header", "data.separator", "data.ids", "data.varying", "data.classes", "data.class_names", "data.scale":
+			base = parse(t, "data = {train = ['a.csv'], format = 'csv'}\nmodel = {family = 'mlp'}")
 		case "data.val":
 			base = parse(t, "data.train = ['a.txt']", "data.val=y")
 		case "pipeline.recompute_keep":

@@ -24,10 +24,39 @@ type idleKey struct {
 // What depends on how large numbers are is not here, such as a decay that begins after
 // the last step: a run is often cut short with --set run.steps to try it.
 var idleKeys = []idleKey{
-	{"model.rope_theta", "model.family", func(c *Config) bool { return c.Model.Family == "gpt2" },
-		", which learns its positions", `leave rope_theta out, or set family = "llama"`},
+	{"model.rope_theta", "model.family", inFamily("gpt2", "mlp", "stack"),
+		", which has no rotary positions", `leave rope_theta out, or set family = "llama"`},
 	{"model.mtp_weight", "model.mtp_layers", func(c *Config) bool { return c.Model.MTPLayers == 0 },
 		"", "leave mtp_weight out, or set mtp_layers"},
+
+	{"model.hidden", "model.family", inFamily("stack"), "", "leave hidden out: each layer of the stack says how wide it is"},
+	{"model.layers", "model.family", inFamily("stack"), "", "leave layers out: the stack says which there are"},
+	{"model.dropout", "model.family", inFamily("stack"), "", "leave dropout out: layers of the stack say it"},
+	{"model.heads", "model.family", inFamily("mlp", "stack"), "", "leave heads out"},
+	{"model.kv_heads", "model.family", inFamily("mlp", "stack"), "", "leave kv_heads out"},
+	{"model.ffn", "model.family", inFamily("mlp", "stack"), "", "leave ffn out"},
+	{"model.tie_embeddings", "model.family", inFamily("mlp", "stack"), "", "leave tie_embeddings out"},
+	{"model.mtp_layers", "model.family", inFamily("mlp", "stack"), "", "leave mtp_layers out"},
+	{"model.stack", "model.family", func(c *Config) bool { return c.Model.Family != "stack" && len(c.Model.Stack) > 0 }, "", `leave stack out, or set family = "stack"`},
+	{"model.options", "model.family", func(c *Config) bool {
+		return inFamily("gpt2", "llama", "mlp", "stack")(c) && len(c.Model.Options) > 0
+	}, "", "leave options out"},
+	{"model.vocab", "data.format", notText, ": the data has no tokens", "leave vocab out"},
+
+	{"data.tokenizer", "data.format", notText, ", which is no text", "leave tokenizer out"},
+	{"data.val_split", "data.format", notText, ", whose samples are chosen by the seed", "leave val_split out"},
+	{"data.label", "data.format", isText, "", ofSamples("label")},
+	{"data.features", "data.format", isText, "", ofSamples("features")},
+	{"data.targets", "data.format", isText, "", ofSamples("targets")},
+	{"data.labels", "data.format", isText, "", ofSamples("labels")},
+	{"data.val_labels", "data.format", isText, "", ofSamples("val_labels")},
+	{"data.header", "data.format", isText, "", ofSamples("header")},
+	{"data.separator", "data.format", isText, "", ofSamples("separator")},
+	{"data.ids", "data.format", isText, "", ofSamples("ids")},
+	{"data.varying", "data.format", isText, "", ofSamples("varying")},
+	{"data.classes", "data.format", isText, "", ofSamples("classes")},
+	{"data.class_names", "data.format", isText, "", ofSamples("class_names")},
+	{"data.scale", "data.format", isText, "", ofSamples("scale")},
 
 	{"data.val_split", "data.val", func(c *Config) bool { return len(c.Data.Val) > 0 },
 		", which is all of the validation text", "leave val_split out, or set val = []"},
@@ -119,4 +148,16 @@ func (c *Config) usual(f *field) any {
 	d.Model.From = "" // with it, the keys of the shape would have no value
 	d.resolve()
 	return f.load(&d)
+}
+
+func isText(c *Config) bool  { return c.Text() }
+func notText(c *Config) bool { return !c.Text() }
+
+func ofSamples(key string) string {
+	return "leave " + key + ` out, or set format = "csv", "idx" or "jsonl"`
+}
+
+// inFamily reports whether the family is one of these.
+func inFamily(names ...string) func(*Config) bool {
+	return func(c *Config) bool { return slices.Contains(names, c.Model.Family) }
 }

@@ -28,6 +28,9 @@ const (
 	MaxMTPWeight           = 1e6
 	MaxSequences           = 1 << 20
 	MaxStepTokens          = 1 << 26 // batch.sequences × model.context
+	MaxOptions             = 256     // entries of model.stack and model.options
+	MaxOptionBytes         = 1024    // of one
+	MaxScale               = 1e30
 	MaxStages              = 1 << 12
 	MaxChunks              = 1 << 12
 	MaxMicrobatchGroupSize = 1 << 20

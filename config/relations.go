@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
+	"slices"
 
+	"github.com/troupe-ml/troupe/data/samples"
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
@@ -88,6 +90,17 @@ func (c *checker) say(key string) string {
 
 func (c *checker) model() {
 	m := c.Model
+	if c.clean("model.family", "data.format") && c.Language() && !c.Text() {
+		c.disagree("model.family", "data.format", fmt.Sprintf("learns from text, and %s is none", c.say("data.format")),
+			`use format = "text", or another family, such as "mlp"`)
+	}
+	if c.clean("model.family", "data.format") && m.Family == "mlp" && c.Text() {
+		c.disagree("model.family", "data.format", fmt.Sprintf("learns from samples with a label or a target, and %s has none", c.say("data.format")),
+			`set format = "csv", "idx" or "jsonl", or another family, such as "gpt2"`)
+	}
+	if !c.Language() {
+		return // what the numbers mean is the family's affair
+	}
 	if c.clean("model.hidden", "model.heads") {
 		if rest := m.Hidden % m.Heads; rest != 0 {
 			c.disagree("model.hidden", "model.heads",
@@ -120,19 +133,22 @@ func (c *checker) model() {
 
 func (c *checker) data() {
 	d := c.Data
-	if c.clean("data.train") && len(d.Train) == 0 {
+	if c.clean("data.train", "data.format") && len(d.Train) == 0 && !slices.Contains(ownFormats(), d.Format) {
 		pos := c.Where("data.train")
 		if pos == (Pos{}) {
 			pos = c.section("data")
 		}
 		c.errs = append(c.errs, &Error{Pos: pos, Key: "data.train", Msg: "no text to train on was given",
 			Hint: `set it to a list of files or globs such as ["data/*.txt"]`})
+		if k := len(c.errs) - 1; !c.Text() {
+			c.errs[k].Msg, c.errs[k].Hint = "no data to train on was given", `set it to a list of files or globs such as ["data/train.csv"]`
+		}
 	}
 	if c.clean("data.val", "data.val_fraction") {
 		switch {
 		case len(d.Val) > 0 && d.ValFraction > 0:
 			c.fail("data.val_fraction", fmt.Sprintf("%s is set, and so is data.val", render(d.ValFraction)), "keep one: val_fraction = 0 or val = [] clears the other")
-		case len(d.Val) == 0 && d.ValFraction == 0:
+		case len(d.Val) == 0 && d.ValFraction == 0 && c.Text():
 			c.fail("data.val_fraction", "0 leaves no text to validate on", "use a fraction such as 0.1, or set data.val")
 		}
 	}
@@ -141,6 +157,11 @@ func (c *checker) data() {
 			fmt.Sprintf("takes its vocabulary from text, and %s holds none", c.say("data.format")),
 			`use tokenizer = "bytes" or format = "text"`)
 	}
+}
+
+// ownFormats are those that the program has registered, which may need no files.
+func ownFormats() []string {
+	return slices.DeleteFunc(samples.Formats(), func(f string) bool { return slices.Contains([]string{"csv", "idx", "jsonl"}, f) })
 }
 
 // section is where a key that is missing would stand.

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/troupe-ml/troupe/data/samples"
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
 )
 
 // field is what the package knows about one key. Everything that goes over all
@@ -35,7 +37,7 @@ var schema = []field{
 	{key: "run.log_every", at: func(c *Config) any { return &c.Run.LogEvery }, example: "10", check: whole(1, MaxCount), free: true},
 	{key: "run.stall_after_s", at: func(c *Config) any { return &c.Run.StallAfterS }, example: "60.0", check: number(0, MaxStallS), free: true},
 
-	{key: "model.family", at: func(c *Config) any { return &c.Model.Family }, example: `"gpt2"`, check: oneOf("gpt2", "llama"), shape: true},
+	{key: "model.family", at: func(c *Config) any { return &c.Model.Family }, example: `"gpt2"`, check: family, stored: lowerCaseName, shape: true},
 	{key: "model.layers", at: func(c *Config) any { return &c.Model.Layers }, example: "4", check: whole(1, MaxLayers), shape: true},
 	{key: "model.hidden", at: func(c *Config) any { return &c.Model.Hidden }, example: "128", check: whole(1, MaxHidden), shape: true},
 	{key: "model.heads", at: func(c *Config) any { return &c.Model.Heads }, example: "4", check: whole(1, MaxHeads), shape: true},
@@ -49,13 +51,27 @@ var schema = []field{
 	{key: "model.mtp_layers", at: func(c *Config) any { return &c.Model.MTPLayers }, example: "1", check: whole(0, MaxMTPLayers), shape: true},
 	{key: "model.mtp_weight", at: func(c *Config) any { return &c.Model.MTPWeight }, example: "0.3", check: number(0, MaxMTPWeight)},
 	{key: "model.from", at: func(c *Config) any { return &c.Model.From }, example: `"runs/first-try"`, check: textUpTo(MaxPathBytes), path: true},
+	{key: "model.stack", at: func(c *Config) any { return &c.Model.Stack }, example: `["input", "dense out=10", "cross_entropy"]`, check: listUpTo(MaxOptions, textUpTo(MaxOptionBytes)), shape: true},
+	{key: "model.options", at: func(c *Config) any { return &c.Model.Options }, example: `["width=3"]`, check: listUpTo(MaxOptions, textUpTo(MaxOptionBytes)), shape: true},
 
 	{key: "data.train", at: func(c *Config) any { return &c.Data.Train }, example: `["data/*.txt"]`, check: patterns, path: true, free: true},
 	{key: "data.val", at: func(c *Config) any { return &c.Data.Val }, example: `["data/val.txt"]`, check: patterns, path: true, free: true},
 	{key: "data.val_fraction", at: func(c *Config) any { return &c.Data.ValFraction }, example: "0.1", check: numberBelow(0, 1)},
 	{key: "data.val_split", at: func(c *Config) any { return &c.Data.ValSplit }, example: `"blocks"`, check: oneOf("blocks", "tail")},
 	{key: "data.tokenizer", at: func(c *Config) any { return &c.Data.Tokenizer }, example: `"bytes"`, check: oneOf("bytes", "chars")},
-	{key: "data.format", at: func(c *Config) any { return &c.Data.Format }, example: `"text"`, check: oneOf("text", "uint16")},
+	{key: "data.format", at: func(c *Config) any { return &c.Data.Format }, example: `"text"`, check: format, stored: lowerCaseName},
+	{key: "data.label", at: func(c *Config) any { return &c.Data.Label }, example: `"label"`, check: textUpTo(MaxPathBytes)},
+	{key: "data.features", at: func(c *Config) any { return &c.Data.Features }, example: `["width", "height"]`, check: listUpTo(maxEntries, textUpTo(MaxPathBytes))},
+	{key: "data.targets", at: func(c *Config) any { return &c.Data.Targets }, example: `["price"]`, check: listUpTo(maxEntries, textUpTo(MaxPathBytes))},
+	{key: "data.labels", at: func(c *Config) any { return &c.Data.Labels }, example: `["train-labels-idx1-ubyte"]`, check: patterns, path: true, free: true},
+	{key: "data.val_labels", at: func(c *Config) any { return &c.Data.ValLabels }, example: `["t10k-labels-idx1-ubyte"]`, check: patterns, path: true, free: true},
+	{key: "data.header", at: func(c *Config) any { return &c.Data.Header }, example: "true"},
+	{key: "data.separator", at: func(c *Config) any { return &c.Data.Separator }, example: `";"`, check: textUpTo(MaxOptionBytes)},
+	{key: "data.ids", at: func(c *Config) any { return &c.Data.IDs }, example: `["tokens"]`, check: listUpTo(maxEntries, textUpTo(MaxPathBytes))},
+	{key: "data.varying", at: func(c *Config) any { return &c.Data.Varying }, example: `["tokens"]`, check: listUpTo(maxEntries, textUpTo(MaxPathBytes))},
+	{key: "data.classes", at: func(c *Config) any { return &c.Data.Classes }, example: "10", check: whole(0, MaxVocab)},
+	{key: "data.class_names", at: func(c *Config) any { return &c.Data.ClassNames }, example: `["cat", "dog"]`, check: listUpTo(maxEntries, textUpTo(MaxPathBytes))},
+	{key: "data.scale", at: func(c *Config) any { return &c.Data.Scale }, example: "0.0625", check: number(0, MaxScale)},
 
 	{key: "batch.sequences", at: func(c *Config) any { return &c.Batch.Sequences }, example: "16", check: whole(1, MaxSequences)},
 	{key: "batch.microbatch", at: func(c *Config) any { return &c.Batch.Microbatch }, example: "4", check: whole(1, MaxSequences)},
@@ -107,6 +123,12 @@ var deviceKinds = []string{"auto", "cpu", "cuda"}
 // schedule checks for the name of a schedule, among them those that the program has
 // registered by now.
 func schedule(v any) (string, string) { return oneOf(scheduler.Schedules()...)(v) }
+
+// family and format check for names, among them those that the program has registered by now.
+func family(v any) (string, string) { return oneOf(stages.Families()...)(v) }
+func format(v any) (string, string) {
+	return oneOf(append([]string{"text", "uint16"}, samples.Formats()...)...)(v)
+}
 
 // keys and sections are the schema's, in its order.
 var keys, sections = names()

@@ -45,8 +45,7 @@ func (t Type) edge() (EdgeKind, bool) {
 // Forward[c] from chunk c to c+1, Backward[c] from chunk c to c−1. An edge that
 // doesn't exist has none.
 type Credits struct {
-	Forward, Backward         []int
-	SkipForward, SkipBackward []int
+	Forward, Backward []int
 }
 
 // Of returns the credits of the edge of a kind that starts at a chunk.

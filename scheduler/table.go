@@ -13,7 +13,6 @@ type Table struct {
 	Microbatches int
 	ForwardOnly  bool
 	Ranks        [][]Action // Ranks[r] is rank r's order
-	Skips        []Skip
 }
 
 // NumRanks returns the number of ranks.

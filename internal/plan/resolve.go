@@ -36,7 +36,11 @@ func Resolve(cfg *config.Config, cost CostFunc) (*Plan, error) {
 	if vocab == 0 {
 		vocab = VocabBytes
 	}
-	return newBy(&own, vocab, stages.Config{}, cost)
+	fields, err := FieldsOf(&own, vocab)
+	if err != nil {
+		return nil, err
+	}
+	return newBy(&own, vocab, stages.Config{Fields: fields}, cost)
 }
 
 // Config is the configuration, with the sizes of the checkpoint that it begins from.

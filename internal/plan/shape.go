@@ -34,11 +34,14 @@ func LoadShape(cfg *config.Config, from *checkpoint.Checkpoint) error {
 	if m.Family == stages.GPT2 {
 		m.RopeTheta = unusedRopeTheta
 	}
-	if m.Context, err = contextOf(cfg, m); err != nil {
-		return err
+	if m.Language() {
+		if m.Context, err = contextOf(cfg, m); err != nil {
+			return err
+		}
 	}
 	err = cfg.LoadShape(config.Model{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN,
-		Context: m.Context, Vocab: m.Vocab, TieEmbeddings: m.Tie, RopeTheta: m.RopeTheta, MTPLayers: m.MTPLayers})
+		Context: m.Context, Vocab: m.Vocab, TieEmbeddings: m.Tie, RopeTheta: m.RopeTheta, MTPLayers: m.MTPLayers,
+		Stack: m.Layout, Options: m.Options})
 	if err != nil || cfg.Data.Format != "text" {
 		return err
 	}

@@ -37,6 +37,9 @@ func ReadModel(c *checkpoint.Checkpoint) (stages.Config, error) {
 	if err != nil {
 		return m, fmt.Errorf("the run's configuration: %w", err)
 	}
+	if !m.Language() {
+		return m, nil
+	}
 	m.Context, m.MaxPositions = run.Model.Context, m.Context
 	return m, m.Validate()
 }

@@ -1,0 +1,98 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/data"
+	"github.com/troupe-ml/troupe/data/samples"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Fields of text, where a family that is no language model learns from it.
+const (
+	TokensField  = "tokens"
+	TargetsField = "targets"
+)
+
+// OpenSamples opens the data of a configuration that are no text.
+func OpenSamples(cfg *config.Config) (samples.Data, error) {
+	d := cfg.Data
+	o := samples.Options{Format: d.Format, Seed: cfg.Run.Seed, Separator: d.Separator, Label: d.Label, Features: d.Features, Targets: d.Targets,
+		IDs: d.IDs, Varying: d.Varying, Classes: d.Classes, ClassNames: d.ClassNames, Scale: d.Scale}
+	if d.Format == "csv" {
+		o.Header = d.Header
+	} else if !cfg.IsSet("data.separator") {
+		o.Separator = ""
+	}
+	var errs []error
+	for _, f := range []struct {
+		key  string
+		from []string
+		to   *[]string
+	}{{"data.train", d.Train, &o.Files}, {"data.val", d.Val, &o.Val}, {"data.labels", d.Labels, &o.Labels}, {"data.val_labels", d.ValLabels, &o.ValLabels}} {
+		if len(f.from) == 0 {
+			continue
+		}
+		var err error
+		if *f.to, err = data.Files(f.from); err != nil {
+			errs = append(errs, cfg.Errorf(f.key, "%w", err))
+		}
+	}
+	if len(d.Val) == 0 {
+		o.ValFraction = d.ValFraction
+	}
+	if len(errs) > 0 {
+		return samples.Data{}, errors.Join(errs...)
+	}
+	opened, err := samples.OpenRun(o)
+	if err != nil {
+		return opened, cfg.Errorf("data.train", "%w", err)
+	}
+	return opened, nil
+}
+
+// FieldsOf describes the samples of a configuration's data: nil for a language model.
+func FieldsOf(cfg *config.Config, vocab int) ([]stages.Field, error) {
+	switch {
+	case cfg.Language():
+		return nil, nil
+	case cfg.Text():
+		shape := []int{cfg.Model.Context}
+		return []stages.Field{
+			{Name: TokensField, DType: tensorops.Int32, Shape: shape, Classes: vocab},
+			{Name: TargetsField, DType: tensorops.Int32, Shape: shape, Classes: vocab},
+		}, nil
+	}
+	d, err := OpenSamples(cfg)
+	if err != nil {
+		return nil, err
+	}
+	fields := SampleFields(d)
+	if d.Stream != nil {
+		err = d.Stream.Close()
+	}
+	return fields, err
+}
+
+// SampleFields describes samples as models take them.
+func SampleFields(d samples.Data) (fields []stages.Field) {
+	of := d.Stream.Fields
+	if d.Train != nil {
+		of = d.Train.Fields
+	}
+	for _, f := range of() {
+		fields = append(fields, stages.Field(f))
+	}
+	return fields
+}
+
+// SameFields says how the data differ from what a model has learned from.
+func SameFields(was, is []stages.Field) error {
+	if fmt.Sprint(was) != fmt.Sprint(is) {
+		return fmt.Errorf("the samples have the fields %+v, and the model was trained on %+v", is, was)
+	}
+	return nil
+}
