@@ -194,11 +194,18 @@ func (p *player) send(a Action) (place, bool) {
 		other, _ = kind.to(int(a.Chunk), p.table.NumChunks)
 		at = p.index.receives[kind]
 	}
+	holder := other
+	if skip := int(a.Chunk) - p.table.NumChunks; skip >= 0 { // see transferChunk
+		other, holder = int(a.Chunk), p.table.Skips[skip].From
+		if a.Type.isSend() == (kind == ForwardEdge) {
+			holder = p.table.Skips[skip].To
+		}
+	}
 	position := int(at[other][a.Microbatch]) - 1
 	if p.meet {
 		position--
 	}
-	return place{int(p.rankOf[other]), position}, true
+	return place{int(p.rankOf[holder]), position}, true
 }
 
 // creditFrom returns the action whose start gives back the credit of an edge that its
