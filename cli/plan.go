@@ -255,6 +255,15 @@ func (o *planOptions) load(cmd *cobra.Command, m scheduler.Machine) (*scheduler.
 	return plan.ReadTable(o.table)
 }
 
+// writeCommunication writes a table with its sends and receives.
+func writeCommunication(w io.Writer, t *scheduler.Table) error {
+	if n := len(t.Skips); n > 0 {
+		return fmt.Errorf("--format comms: the model has %d skip edges, the first %v, for which the format has no sends and receives: write csv instead", n, t.Skips[0])
+	}
+	_, err := io.WriteString(w, t.CSVWithCommunication())
+	return err
+}
+
 // draw writes a format.
 func (o *planOptions) draw(w io.Writer, a *app, t *scheduler.Table, r *scheduler.Report, tl *scheduler.Timeline, facts []draw.Fact) error {
 	text := func(s string) error {
@@ -265,7 +274,7 @@ func (o *planOptions) draw(w io.Writer, a *app, t *scheduler.Table, r *scheduler
 	case "csv":
 		return text(t.CSV())
 	case "comms":
-		return text(t.CSVWithCommunication())
+		return writeCommunication(w, t)
 	case "json":
 		return draw.Summary(w, t, r, tl, o.full)
 	}

@@ -236,8 +236,7 @@ func (r *planReport) draw(w io.Writer, a *app, d drawing) error {
 		_, err := io.WriteString(w, option.Plan().Table().CSV())
 		return err
 	case "comms":
-		_, err := io.WriteString(w, option.Plan().Table().CSVWithCommunication())
-		return err
+		return writeCommunication(w, option.Plan().Table())
 	}
 	charts := []draw.Chart{optionChart("as configured", r.Configured)}
 	if r.Best != nil {

@@ -9,6 +9,8 @@ type Report struct {
 	// Credits is how many outputs may be under way on each edge, from the start
 	// of the action that sends one to the start of the action that consumes it.
 	Credits Credits
+	// Edges are those that the credits are of, which stages go by.
+	Edges *Edges
 	// OutOfOrder says that some chunk's weight gradients are not computed in
 	// ascending microbatch order. Training by such a table is right, but its sums
 	// round differently from every other schedule's.
@@ -37,6 +39,7 @@ func Analyse(t *Table) (*Report, *Timeline, error) {
 	return &Report{
 		PeakInFlight: peakInFlight(t),
 		Credits:      p.peakUnderWay(),
+		Edges:        ix.edges,
 		OutOfOrder:   ix.outOfOrder,
 	}, p.timeline, nil
 }
@@ -64,11 +67,26 @@ func peakInFlight(t *Table) []int {
 // peakUnderWay returns the most outputs that were under way on each edge in the
 // last play.
 func (p *player) peakUnderWay() Credits {
-	chunks := p.table.NumChunks
+	chunks, skips := p.table.NumChunks, len(p.table.Skips)
 	c := Credits{Forward: make([]int, chunks), Backward: make([]int, chunks)}
-	for chunk := range chunks {
-		c.Forward[chunk] = p.peakOnEdge(ForwardEdge, chunk)
-		c.Backward[chunk] = p.peakOnEdge(BackwardEdge, chunk)
+	if skips > 0 {
+		c.SkipForward, c.SkipBackward = make([]int, skips), make([]int, skips)
+	}
+	for chunk := range int32(chunks) { //nolint:gosec // within MaxActions
+		for _, e := range p.index.edges.Outs(ForwardEdge, chunk) {
+			if e.IsSkip() {
+				c.SkipForward[e.Skip] = p.peakOnEdge(e)
+			} else {
+				c.Forward[chunk] = p.peakOnEdge(e)
+			}
+		}
+		for _, e := range p.index.edges.Outs(BackwardEdge, chunk) {
+			if e.IsSkip() {
+				c.SkipBackward[e.Skip] = p.peakOnEdge(e)
+			} else {
+				c.Backward[chunk] = p.peakOnEdge(e)
+			}
+		}
 	}
 	return c
 }
@@ -76,16 +94,15 @@ func (p *player) peakUnderWay() Credits {
 // peakOnEdge counts the outputs that are sent and not yet consumed. One that is
 // consumed in the instant another is sent still counts: its credit has yet to
 // travel back, so it can't serve the other.
-func (p *player) peakOnEdge(kind EdgeKind, chunk int) int {
-	to, ok := kind.to(chunk, p.table.NumChunks)
-	if !ok || kind == BackwardEdge && p.table.ForwardOnly {
+func (p *player) peakOnEdge(e Edge) int {
+	if e.Kind == BackwardEdge && p.table.ForwardOnly {
 		return 0
 	}
-	order := p.index.pass[kind].order
-	sent, consumed := p.timeline.Start[p.table.RankOf(chunk)], p.timeline.Start[p.table.RankOf(to)]
+	order := p.index.pass[e.Kind].order
+	sent, consumed := p.timeline.Start[p.rankOf[e.From]], p.timeline.Start[p.rankOf[e.To]]
 	peak, taken := 0, 0
-	for k, at := range order[chunk] {
-		for consumed[order[to][taken]] < sent[at] {
+	for k, at := range order[e.From] {
+		for consumed[order[e.To][taken]] < sent[at] {
 			taken++
 		}
 		peak = max(peak, k+1-taken)

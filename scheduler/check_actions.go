@@ -9,7 +9,8 @@ import (
 // that is complete: every action once, on its rank, after what it needs there.
 type index struct {
 	pass       [2]pass // by EdgeKind: F; I or B. A forward-only table has no second
-	outOfOrder bool    // some chunk's weight gradients don't come in ascending microbatch order
+	edges      *Edges
+	outOfOrder bool // some chunk's weight gradients don't come in ascending microbatch order
 	// Of a file that has them, the positions from 1 of the sends, by the chunk that sends,
 	// and of the receives, by the chunk that receives; 0: none.
 	sends, receives [2][][]int32
@@ -146,7 +147,9 @@ func (t *Table) checkActions(file bool) (*index, error) {
 	for kind := range ix.pass {
 		ix.pass[kind].order = sortedRows(ix.pass[kind].at)
 	}
-	return ix, nil
+	var err error
+	ix.edges, err = t.Edges()
+	return ix, err
 }
 
 // fault is about the action at a position.

@@ -24,17 +24,26 @@ func (p *player) waitOf(rank int) wait {
 	at := place{rank, p.next[rank]}
 	row := p.table.Ranks[rank]
 	for _, a := range row[at.position : at.position+Width(row, at.position)] {
-		if in, ok := p.input(a); ok && !p.started(in) {
-			what := "the output of "
-			if a.Type.isTransfer() {
-				what = ""
-			}
-			return wait{at, fmt.Sprintf("%v needs %s%v", a, what, p.action(in)), in}
+		if in, ok := p.send(a); ok && !p.started(in) {
+			return wait{at, fmt.Sprintf("%v needs %v", a, p.action(in)), in}
 		}
-		if taker, ok := p.creditFrom(a); ok && !p.started(taker) {
-			kind, _ := a.Type.edge()
-			return wait{at, fmt.Sprintf("%v needs one of the %d %s credits of chunk %d, the next comes back with %v",
-				a, p.Credits.Of(kind, int(a.Chunk)), kind, a.Chunk, p.action(taker)), taker}
+		kind, ok := a.Type.edge()
+		if !ok {
+			continue
+		}
+		for _, e := range p.index.edges.Ins(kind, a.Chunk) {
+			if in := p.input(e, a); !p.started(in) {
+				return wait{at, fmt.Sprintf("%v needs the output of %v", a, p.action(in)), in}
+			}
+		}
+		if p.Credits == nil {
+			continue
+		}
+		for _, e := range p.index.edges.Outs(kind, a.Chunk) {
+			if taker, ok := p.creditFrom(e); ok && !p.started(taker) {
+				return wait{at, fmt.Sprintf("%v needs one of the %d %s credits of %s, the next comes back with %v",
+					a, p.Credits.OfEdge(e), kind, e.owner(), p.action(taker)), taker}
+			}
 		}
 	}
 	return wait{at, fmt.Sprintf("%v needs a message that never arrives", row[at.position]), at}

@@ -9,31 +9,40 @@ package scheduler
 // It plays the transfers alone, each of which waits until the rank at its other end has
 // come to it.
 func RendezvousSafe(t *Table) bool {
+	edges, err := t.Edges()
+	if err != nil {
+		return false
+	}
 	transfers := *t
 	transfers.Ranks = make([][]Action, t.NumRanks())
-	ix := &index{}
+	ix := &index{edges: edges}
 	for _, kind := range []EdgeKind{ForwardEdge, BackwardEdge} {
-		ix.sends[kind] = matrix(t.NumChunks, t.Microbatches)
-		ix.receives[kind] = matrix(t.NumChunks, t.Microbatches)
+		ix.sends[kind] = matrix(t.NumChunks+len(t.Skips), t.Microbatches)
+		ix.receives[kind] = matrix(t.NumChunks+len(t.Skips), t.Microbatches)
 	}
 	for rank, row := range t.Ranks {
 		// Something that waits for nothing is in front of the first transfer.
 		out := []Action{{Chunk: row[0].Chunk, Type: unshard}}
+		add := func(e Edge, other int32, a Action, transfer Type, positions [][]int32) {
+			if t.RankOf(int(other)) == rank {
+				return
+			}
+			out = append(out, Action{Chunk: transferChunk(t, e, a.Chunk), Type: transfer, Microbatch: a.Microbatch})
+			positions[out[len(out)-1].Chunk][a.Microbatch] = int32(len(out)) //nolint:gosec // within MaxActions
+		}
 		for i := 0; i < len(row); i += Width(row, i) {
 			together := row[i : i+Width(row, i)]
 			for _, a := range together {
 				if kind, ok := a.Type.edge(); ok {
-					if from, ok := kind.from(int(a.Chunk), t.NumChunks); ok && t.RankOf(from) != rank {
-						out = append(out, Action{Chunk: a.Chunk, Type: receiveOn(kind), Microbatch: a.Microbatch})
-						ix.receives[kind][a.Chunk][a.Microbatch] = int32(len(out))
+					for _, e := range edges.Ins(kind, a.Chunk) {
+						add(e, e.From, a, receiveOn(kind), ix.receives[kind])
 					}
 				}
 			}
 			for _, a := range together {
 				if kind, ok := a.Type.edge(); ok {
-					if to, ok := kind.to(int(a.Chunk), t.NumChunks); ok && t.RankOf(to) != rank {
-						out = append(out, Action{Chunk: a.Chunk, Type: sendOn(kind), Microbatch: a.Microbatch})
-						ix.sends[kind][a.Chunk][a.Microbatch] = int32(len(out))
+					for _, e := range edges.Outs(kind, a.Chunk) {
+						add(e, e.To, a, sendOn(kind), ix.sends[kind])
 					}
 				}
 			}
@@ -43,4 +52,13 @@ func RendezvousSafe(t *Table) bool {
 	p := newPlayer(&transfers, ix)
 	p.meet = true
 	return p.play(Machine{Costs: UnitCosts}) == nil
+}
+
+// transferChunk is the chunk of a transfer: the action's for a neighbour's, and for a skip's
+// a number behind those of the chunks, the same at both ends.
+func transferChunk(t *Table, e Edge, chunk int32) int32 {
+	if e.IsSkip() {
+		return int32(t.NumChunks) + e.Skip //nolint:gosec // within MaxActions
+	}
+	return chunk
 }

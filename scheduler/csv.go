@@ -30,8 +30,12 @@ import (
 // and U that puts each chunk on its row. An error begins with the name, and with the
 // row and the column of a cell, both from 1 (row 1 is rank 0, and bubbles count as
 // cells); it wraps ErrSyntax, or what Check would return.
-func ReadCSV(name, text string) (*Table, error) {
-	s := &csvTable{name: name, text: text, table: &Table{ForwardOnly: true}}
+//
+// The rows can't say which skip edges a model has: they are the caller's to give, here or to
+// SetSkips. A file with sends and receives can't have any, since PyTorch's don't say which
+// chunk is at their other end.
+func ReadCSV(name, text string, skips ...Skip) (*Table, error) {
+	s := &csvTable{name: name, text: text, skips: skips, table: &Table{ForwardOnly: true}}
 	for _, step := range []func() error{
 		s.read, s.checkChunks, s.choosePlacement, s.checkActions,
 		s.checkTransfers, s.checkMatches, s.checkParameters,
@@ -41,12 +45,18 @@ func ReadCSV(name, text string) (*Table, error) {
 			return nil, s.locate(err)
 		}
 	}
+	if len(skips) > 0 {
+		if err := s.table.SetSkips(skips); err != nil {
+			return nil, fmt.Errorf("%s%w", s.prefix(), err)
+		}
+	}
 	return s.table, nil
 }
 
 // csvTable is a file while it is read.
 type csvTable struct {
 	name, text string
+	skips      []Skip
 	table      *Table    // with communications, until they are dropped
 	columns    [][]int32 // by rank and position in its order, from 1
 	index      *index

@@ -13,7 +13,9 @@ func (t *Table) CSV() string {
 
 // CSVWithCommunication writes CSV with sends and receives, for runtimes that need
 // matched pairs of them: between ranks, a receive right before the action that needs
-// it, and a send right after the one whose output it sends.
+// it, and a send right after the one whose output it sends. Skip edges have none, since the
+// dialect's don't say which chunk is at the other end: a table that has some can't be
+// written so that another runtime runs it.
 func (t *Table) CSVWithCommunication() string {
 	var text []byte
 	for rank, row := range t.Ranks {

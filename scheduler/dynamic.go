@@ -14,6 +14,7 @@ import (
 // may run what is ready has no need to wait for both inputs at once.
 type Priorities struct {
 	table *Table
+	edges *Edges
 	bound int
 	ranks []ranked
 }
@@ -35,10 +36,11 @@ type ranked struct {
 // differently), and else as [Check] does, but for deadlocks: any order will do for
 // priorities.
 func NewPriorities(t *Table, bound int) (*Priorities, error) {
-	if _, err := newIndex(t); err != nil {
+	ix, err := newIndex(t)
+	if err != nil {
 		return nil, err
 	}
-	r := &Priorities{table: t, bound: bound, ranks: make([]ranked, t.NumRanks())}
+	r := &Priorities{table: t, edges: ix.edges, bound: bound, ranks: make([]ranked, t.NumRanks())}
 	for rank := range r.ranks {
 		p := newProgress(t, rank, bound)
 		if n := len(p.chunks); bound < n && !t.ForwardOnly {

@@ -27,7 +27,7 @@ import "math"
 //
 // Admission ([progress]) goes before all else that the rule says. So the bound holds, and
 // what a rank holds can always finish in ascending order of microbatches. Consider the
-// lowest microbatch that has not finished everywhere, and its next action. Its input is
+// lowest microbatch that has not finished everywhere, and its next action. Its inputs are
 // there, or on the way. Of earlier microbatches no output is under way any more, and later
 // ones come after it on every edge, so that one credit for each edge is enough for it. If
 // it is a forward, it is admitted; and as its rank's lowest microbatch it may leave its
@@ -45,16 +45,18 @@ func (r *Priorities) Dispatcher(rank int) *Dispatcher {
 }
 
 // ExpectInput says that the input of one of the rank's actions is being made. Without it a
-// rank runs whatever the bound lets it.
+// rank runs whatever the bound lets it. Of several inputs it is for the neighbour's alone:
+// by the time that this is begun, the others have been made.
 func (d *Dispatcher) ExpectInput(a Action) {
 	if in := d.input(a); in != nil && *in == notBegun {
 		*in = beingMade
 	}
 }
 
-// Arrived says that the input of one of the rank's actions is there: for an F the output
-// of the chunk before, for an I or B that of the chunk after, also where that chunk is on
-// the same rank. An F of the first chunk has no such input, nor has an I or B of the last.
+// Arrived says that all inputs of one of the rank's actions are there, once for all of them
+// (see [Edges.Ins]): for an F the output of the chunk before, for an I or B that of the chunk
+// after, also where that chunk is on the same rank, and what comes by skip edges. An F of the
+// first chunk has no such input, nor has an I or B of the last.
 func (d *Dispatcher) Arrived(a Action) { d.arrive(a) }
 
 // Awaits reports whether the rank's actions of a type on a chunk have such an input.

@@ -23,8 +23,12 @@ func (g *greedy) play() ([][]Action, error) {
 	for rank := range p.ranks {
 		p.ranks[rank] = newProgress(t, rank, g.bound[rank])
 	}
-	l := newLoop(Machine{Costs: g.costs, Link: g.link}, t, p)
-	err := l.run()
+	edges, err := t.Edges()
+	if err != nil {
+		return nil, err
+	}
+	l := newLoop(Machine{Costs: g.costs, Link: g.link}, t, edges, p)
+	err = l.run()
 	return l.table.Ranks, err
 }
 

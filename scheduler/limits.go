@@ -5,6 +5,9 @@ const (
 	// MaxActions bounds the actions of one table. 1024 ranks with 4 chunks and
 	// 4096 microbatches need half of it.
 	MaxActions = 1 << 26
+	// MaxSkips bounds the skip edges of one table: each chunk of 256 could have one to every
+	// other.
+	MaxSkips = 1 << 15
 	// MaxTableBytes bounds the text of a table. It is 16 bytes for each of the most
 	// actions.
 	MaxTableBytes = 1 << 30

@@ -50,8 +50,8 @@ func SharedCores(cores float64) func(running int) float64 {
 }
 
 // Simulate plays a table: each rank starts its next action as soon as the one
-// before has ended, its input is there, and a credit of the edge that its output
-// leaves by.
+// before has ended, its inputs are there, and a credit of each edge that its output
+// leaves by. A skip's messages take what the link between its two ranks takes.
 func (m Machine) Simulate(t *Table) (*Timeline, error) {
 	ix, err := newIndex(t)
 	if err != nil {
@@ -73,6 +73,10 @@ func (m Machine) checkCredits(t *Table) error {
 	if c := m.Credits; c != nil && (len(c.Forward) != t.NumChunks || len(c.Backward) != t.NumChunks) {
 		return fmt.Errorf("%w: credits for %d forward and %d backward edges, but there are %d chunks",
 			ErrCosts, len(c.Forward), len(c.Backward), t.NumChunks)
+	}
+	if c, n := m.Credits, len(t.Skips); c != nil && (len(c.SkipForward) != n || len(c.SkipBackward) != n) {
+		return fmt.Errorf("%w: credits for %d forward and %d backward skip edges, but the table has %d",
+			ErrCosts, len(c.SkipForward), len(c.SkipBackward), n)
 	}
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 // SimulateDynamic plays a dynamic order: whenever a rank is free, its [Dispatcher] says
 // what it begins. It returns the orders that came out as a table, whose actions are those
 // of the priorities' and whose schedule is theirs "as played", and their times. When an
-// action begins, the rank that its output goes to learns of it as soon as a message gets
-// there.
+// action begins, the rank of the neighbour that its output goes to learns of it as soon as a
+// message gets there.
 //
 // It fails with ErrCosts for costs, links or credits that are impossible, and with
 // ErrDeadlock where an edge has no credit at all.
@@ -21,7 +21,7 @@ func (m Machine) SimulateDynamic(r *Priorities) (*Table, *Timeline, error) {
 	for rank := range p {
 		p[rank] = r.Dispatcher(rank)
 	}
-	l := newLoop(m, r.table, p)
+	l := newLoop(m, r.table, r.edges, p)
 	if err := l.run(); err != nil {
 		return nil, nil, err
 	}
@@ -77,8 +77,12 @@ func (p dispatched) coming(rank int, a Action)  { p[rank].ExpectInput(a) }
 // stuck says what a rank that has not ended would begin next.
 func (l *loop) stuck(rank int, a Action) error {
 	text := fmt.Sprintf("rank %d: %v is next", rank, a)
-	if kind, _ := a.Type.edge(); !l.hasCredit(a) {
-		text += fmt.Sprintf(", and the %s edge of chunk %d has %d credits: give it at least 1", kind, a.Chunk, l.Credits.Of(kind, int(a.Chunk)))
+	if e, ok := l.full(a); ok {
+		edge := fmt.Sprintf("the %s edge of chunk %d", e.Kind, e.From)
+		if e.IsSkip() {
+			edge = fmt.Sprintf("the %s direction of skip edge %v", e.Kind, e.skip())
+		}
+		text += fmt.Sprintf(", and %s has %d credits: give it at least 1", edge, l.Credits.OfEdge(e))
 	}
 	return fmt.Errorf("%w: no rank has anything that it can begin\n  %s", ErrDeadlock, text)
 }

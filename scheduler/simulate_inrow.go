@@ -6,7 +6,7 @@ func (p *player) playInLoop() error {
 	for kind := range rows.inputs {
 		rows.inputs[kind] = make([]bool, p.table.NumChunks*p.table.Microbatches)
 	}
-	l := newLoop(p.Machine, p.table, rows)
+	l := newLoop(p.Machine, p.table, p.index.edges, rows)
 	if err := l.run(); err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func (p *player) playInLoop() error {
 // inRow is the policy of a table: a rank takes the next of its row, or the next pair.
 type inRow struct {
 	*player
-	inputs [2][]bool // by EdgeKind, and chunk and microbatch: they are there
+	inputs [2][]bool // by EdgeKind, and chunk and microbatch: all of an action's are there
 }
 
 func (p inRow) next(rank int, can func(Action) bool) []Action {

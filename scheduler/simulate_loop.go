@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // loop plays ranks event by event. What a free rank takes next is its policy's to say:
@@ -23,33 +24,39 @@ type loop struct {
 	timeline *Timeline
 	running  [][]Action // by rank; none: it is free
 	deciding []bool     // by rank: it decides before time goes on
-	underWay [2][]int   // by EdgeKind and sender: outputs
+	edges    *Edges
+	underWay [2][]int     // by EdgeKind and slot: outputs
+	lacking  [2][][]int32 // by EdgeKind, chunk and microbatch: inputs yet to come, where there are several
 }
 
 // policy says what a free rank takes next, and is told what happens.
 type policy interface {
 	// next returns what a free rank begins now, more than one action for a pair, none if
-	// it has to wait. can says whether an action has a credit for its output.
+	// it has to wait. can says whether an action has the credits for its output.
 	next(rank int, can func(Action) bool) []Action
 	begin(rank int, a Action)
 	end(rank int, a Action)
-	arrived(rank int, a Action) // the input of one of the rank's actions is there
+	arrived(rank int, a Action) // all inputs of one of the rank's actions are there
 }
 
 // listener is a policy that wants to know, too, when the input of one of a rank's actions
-// is being made.
+// is being made: of several the neighbour's, which begins after the others have ended.
 type listener interface{ coming(rank int, a Action) }
 
 // newLoop plays the chunks and ranks of a table.
-func newLoop(m Machine, t *Table, p policy) *loop {
+func newLoop(m Machine, t *Table, edges *Edges, p policy) *loop {
 	ranks := t.NumRanks()
 	out := *t
 	out.Ranks = make([][]Action, ranks)
 	l := &loop{
 		Machine: m, policy: p, table: &out, timeline: newTimeline(ranks),
 		running: make([][]Action, ranks), deciding: make([]bool, ranks),
-		underWay: [2][]int{make([]int, t.NumChunks), make([]int, t.NumChunks)},
+		edges: edges,
 	}
+	for kind := range l.underWay {
+		l.underWay[kind] = make([]int, t.NumChunks+len(t.Skips))
+	}
+	l.expect()
 	l.can = l.hasCredit
 	l.listener, _ = p.(listener)
 	if m.Share != nil {
@@ -91,6 +98,9 @@ func (l *loop) happen(e event) error {
 	case actionEnded:
 		return l.end(e.time, e.rank)
 	case inputArrived:
+		if !l.complete(e.action) {
+			return nil
+		}
 		l.policy.arrived(e.rank, e.action)
 		l.decide(e.time, e.rank)
 	case inputComing: // which is no reason to begin something
@@ -159,17 +169,28 @@ func (l *loop) end(now float64, rank int) error {
 	return nil
 }
 
-// send lets the rank that an action's output goes to know of it after a message's time.
+// send lets the ranks that an action's output goes to know of it after a message's time.
 func (l *loop) send(now float64, rank int, a Action, what eventKind) error {
 	kind, ok := a.Type.edge()
 	if !ok {
 		return nil
 	}
-	chunk, ok := kind.to(int(a.Chunk), l.table.NumChunks)
-	if !ok {
-		return nil
+	a.Overlap = false
+	for _, e := range l.edges.Outs(kind, a.Chunk) {
+		if what == inputComing && e.IsSkip() {
+			continue
+		}
+		a.Chunk = e.To
+		if err := l.sendTo(now, rank, a, what); err != nil {
+			return err
+		}
 	}
-	to := l.table.RankOf(chunk)
+	return nil
+}
+
+// sendTo lets the rank of an action know of its input.
+func (l *loop) sendTo(now float64, rank int, a Action, what eventKind) error {
+	to := l.table.RankOf(int(a.Chunk))
 	later := l.Link != nil && to != rank
 	if later {
 		way := l.Link(rank, to)
@@ -181,7 +202,6 @@ func (l *loop) send(now float64, rank int, a Action, what eventKind) error {
 		}
 		now += way
 	}
-	a.Chunk, a.Overlap = int32(chunk), false
 	e := event{time: now, kind: what, rank: to, action: a}
 	if what == inputArrived && !later {
 		return l.happen(e) // as it would before anything else of this time
@@ -190,26 +210,73 @@ func (l *loop) send(now float64, rank int, a Action, what eventKind) error {
 	return nil
 }
 
-// hasCredit says whether the edge that an action's output leaves by has room.
-func (l *loop) hasCredit(a Action) bool {
-	kind, ok := a.Type.edge()
-	if !ok || l.Credits == nil {
-		return true
+// expect counts the inputs of each action that has several.
+func (l *loop) expect() {
+	if len(l.table.Skips) == 0 {
+		return
 	}
-	_, ok = kind.to(int(a.Chunk), l.table.NumChunks)
-	return !ok || l.underWay[kind][a.Chunk] < l.Credits.Of(kind, int(a.Chunk))
+	for kind := range l.lacking {
+		l.lacking[kind] = make([][]int32, l.table.NumChunks)
+		for chunk := range l.lacking[kind] {
+			if n := len(l.edges.Ins(EdgeKind(kind), int32(chunk))); n > 1 { //nolint:gosec // within MaxActions
+				l.lacking[kind][chunk] = slices.Repeat([]int32{int32(n)}, l.table.Microbatches) //nolint:gosec // within MaxSkips
+			}
+		}
+	}
 }
 
-// moveCredits takes a credit for the output of an action that begins, and gives back
-// that of its input, to whose sender that may matter at once.
+// complete takes note of an input of an action, and says whether it was the last.
+func (l *loop) complete(a Action) bool {
+	kind, _ := a.Type.edge()
+	if l.lacking[kind] == nil || l.lacking[kind][a.Chunk] == nil {
+		return true
+	}
+	n := &l.lacking[kind][a.Chunk][a.Microbatch]
+	*n--
+	return *n == 0
+}
+
+// slot is the place of an edge among those of its kind: its sender's for a neighbour's, and
+// behind them all that of a skip.
+func (l *loop) slot(e Edge) int {
+	if e.IsSkip() {
+		return l.table.NumChunks + int(e.Skip)
+	}
+	return int(e.From)
+}
+
+// hasCredit says whether all edges that an action's output leaves by have room.
+func (l *loop) hasCredit(a Action) bool {
+	_, full := l.full(a)
+	return !full
+}
+
+// full returns the first edge of an action's output that has no room, if there is one.
+func (l *loop) full(a Action) (Edge, bool) {
+	kind, ok := a.Type.edge()
+	if !ok || l.Credits == nil {
+		return Edge{}, false
+	}
+	for _, e := range l.edges.Outs(kind, a.Chunk) {
+		if l.underWay[kind][l.slot(e)] >= l.Credits.OfEdge(e) {
+			return e, true
+		}
+	}
+	return Edge{}, false
+}
+
+// moveCredits takes a credit of each edge for the output of an action that begins, and
+// gives back those of its inputs, to whose senders that may matter at once.
 func (l *loop) moveCredits(now float64, a Action) {
 	kind, ok := a.Type.edge()
 	if !ok || l.Credits == nil {
 		return
 	}
-	l.underWay[kind][a.Chunk]++
-	if from, ok := kind.from(int(a.Chunk), l.table.NumChunks); ok {
-		l.underWay[kind][from]--
-		l.decide(now, l.table.RankOf(from))
+	for _, e := range l.edges.Outs(kind, a.Chunk) {
+		l.underWay[kind][l.slot(e)]++
+	}
+	for _, e := range l.edges.Ins(kind, a.Chunk) {
+		l.underWay[kind][l.slot(e)]--
+		l.decide(now, l.table.RankOf(int(e.From)))
 	}
 }

@@ -13,7 +13,7 @@ type player struct {
 	Machine
 	rankOf  []int32    // by chunk
 	next    []int      // by rank: position of the action to start next
-	sent    [2][]int32 // by kind and chunk: outputs sent on the edge
+	sent    [2][]int32 // by kind and chunk: outputs sent, each on all of the chunk's edges
 	ready   []int      // ranks that may get on
 	waiters [][]waiter // by rank that is waited for
 	release []float64  // by rank: when it may begin
@@ -130,20 +130,37 @@ func (p *player) advance(rank int) error {
 	return nil
 }
 
-// readyAt is when an action has its input and its credit, if that is known yet;
+// readyAt is when an action has its inputs and its credits, if that is known yet;
 // otherwise it names an action that has to start before.
 func (p *player) readyAt(rank int, a Action) (at float64, missing place, known bool) {
-	if in, ok := p.input(a); ok {
+	kind, ok := a.Type.edge()
+	if !ok {
+		in, ok := p.send(a)
+		if !ok {
+			return 0, place{}, true
+		}
 		if !p.started(in) {
 			return 0, in, false
 		}
-		at = p.arrival(in, rank)
+		return p.arrival(in, rank), place{}, true
 	}
-	if taker, ok := p.creditFrom(a); ok {
-		if !p.started(taker) {
-			return 0, taker, false
+	for _, e := range p.index.edges.Ins(kind, a.Chunk) {
+		in := p.input(e, a)
+		if !p.started(in) {
+			return 0, in, false
 		}
-		at = max(at, p.timeline.Start[taker.rank][taker.position])
+		at = max(at, p.arrival(in, rank))
+	}
+	if p.Credits == nil {
+		return at, place{}, true
+	}
+	for _, e := range p.index.edges.Outs(kind, a.Chunk) {
+		if taker, ok := p.creditFrom(e); ok {
+			if !p.started(taker) {
+				return 0, taker, false
+			}
+			at = max(at, p.timeline.Start[taker.rank][taker.position])
+		}
 	}
 	return at, place{}, true
 }
@@ -159,18 +176,9 @@ func (p *player) arrival(from place, rank int) float64 {
 
 func (p *player) started(c place) bool { return c.position < p.next[c.rank] }
 
-// input returns the action whose output this one consumes; of a receive in a file, its
-// send.
-func (p *player) input(a Action) (place, bool) {
-	kind, ok := a.Type.edge()
-	if !ok {
-		return p.send(a)
-	}
-	chunk, ok := kind.from(int(a.Chunk), p.table.NumChunks)
-	if !ok {
-		return place{}, false
-	}
-	return place{int(p.rankOf[chunk]), int(p.index.pass[kind].at[chunk][a.Microbatch])}, true
+// input returns the action whose output comes to this one by an edge.
+func (p *player) input(e Edge, a Action) place {
+	return place{int(p.rankOf[e.From]), int(p.index.pass[e.Kind].at[e.From][a.Microbatch])}
 }
 
 // send returns what a receive waits for: its send. Where the two meet, each waits for what
@@ -186,33 +194,32 @@ func (p *player) send(a Action) (place, bool) {
 		other, _ = kind.to(int(a.Chunk), p.table.NumChunks)
 		at = p.index.receives[kind]
 	}
+	holder := other
+	if skip := int(a.Chunk) - p.table.NumChunks; skip >= 0 { // see transferChunk
+		other, holder = int(a.Chunk), p.table.Skips[skip].From
+		if a.Type.isSend() == (kind == ForwardEdge) {
+			holder = p.table.Skips[skip].To
+		}
+	}
 	position := int(at[other][a.Microbatch]) - 1
 	if p.meet {
 		position--
 	}
-	return place{int(p.rankOf[other]), position}, true
+	return place{int(p.rankOf[holder]), position}, true
 }
 
-// creditFrom returns the action whose start gives back the credit that this one
-// takes. With n credits, the edge's k-th output takes the credit that comes
-// back with the (k−n)-th that the receiver consumes; the first n are at hand.
-func (p *player) creditFrom(a Action) (place, bool) {
-	kind, ok := a.Type.edge()
-	if !ok || p.Credits == nil {
-		return place{}, false
-	}
-	to, ok := kind.to(int(a.Chunk), p.table.NumChunks)
-	if !ok {
-		return place{}, false
-	}
-	k := int(p.sent[kind][a.Chunk]) - max(0, p.Credits.Of(kind, int(a.Chunk)))
+// creditFrom returns the action whose start gives back the credit of an edge that its
+// sender's next action takes. With n credits, the edge's k-th output takes the credit that
+// comes back with the (k−n)-th that the receiver consumes; the first n are at hand.
+func (p *player) creditFrom(e Edge) (place, bool) {
+	k := int(p.sent[e.Kind][e.From]) - max(0, p.Credits.OfEdge(e))
 	if k < 0 {
 		return place{}, false
 	}
-	return place{int(p.rankOf[to]), int(p.index.pass[kind].order[to][k])}, true
+	return place{int(p.rankOf[e.To]), int(p.index.pass[e.Kind].order[e.To][k])}, true
 }
 
-// deliver counts the output of an action that started.
+// deliver counts the output of an action that started, which goes by all of its edges.
 func (p *player) deliver(a Action) {
 	if kind, ok := a.Type.edge(); ok {
 		p.sent[kind][a.Chunk]++

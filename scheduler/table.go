@@ -13,6 +13,12 @@ type Table struct {
 	Microbatches int
 	ForwardOnly  bool
 	Ranks        [][]Action // Ranks[r] is rank r's order
+	// Skips are the edges between chunks that are no neighbours, ascending by From, then
+	// To. A table that is generated or read has none: whoever knows the model sets them,
+	// with SetSkips, before the table is checked.
+	Skips []Skip
+
+	edges *Edges // of NumChunks and Skips when SetSkips was called
 }
 
 // NumRanks returns the number of ranks.
