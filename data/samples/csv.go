@@ -75,7 +75,7 @@ func (c *csvTable) read(name string) error {
 	rows.csv.FieldsPerRecord, rows.csv.ReuseRecord = -1, true
 	if c.options.Separator != "" {
 		mark, size := utf8.DecodeRuneInString(c.options.Separator)
-		if size != len(c.options.Separator) || mark == utf8.RuneError || strings.ContainsRune("\"\r\n", mark) {
+		if size != len(c.options.Separator) || mark == utf8.RuneError || strings.ContainsRune("\"\r\n\x00", mark) {
 			return fmt.Errorf("%w: data.separator is %s, it must be one character, such as \";\" or a tab", ErrOptions, shown(c.options.Separator))
 		}
 		rows.csv.Comma = mark

@@ -163,6 +163,7 @@ func FuzzCSV(f *testing.F) {
 	for _, text := range []string{"a,b,c\n1,2,3\n", "a,c\n\"1\",x\n", "\ufeffa;c\r\n1;2", "a,c\n1,-1\n", "c,c\n", "\"", zipped(f, "a,c\n1,2\n"), "\x1f\x8b\x08"} {
 		f.Add([]byte(text), "c", true, ",")
 		f.Add([]byte(text), "1", false, ";")
+		f.Add([]byte(text), "1", true, "\x00")
 	}
 	f.Fuzz(func(t *testing.T, text []byte, label string, header bool, separator string) {
 		sound(t, Options{Format: "csv", Header: header, Label: label, Separator: separator, Files: []string{write(t, "a.csv", string(text))}})

@@ -161,7 +161,7 @@ func (j *jsonTable) line(line []byte, at PlaceError) error {
 // value takes one field of one sample.
 func (j *jsonTable) value(c *jsonColumn, text []byte, at PlaceError) (offset int, err error) {
 	before := c.len()
-	shape, offset, err := walkJSON(text, func(token string, isText bool) error {
+	shape, offset, err := walkJSON(text, func(token []byte, isText bool) error {
 		return j.leaf(c, token, isText, at)
 	})
 	if err != nil {
@@ -173,19 +173,19 @@ func (j *jsonTable) value(c *jsonColumn, text []byte, at PlaceError) (offset int
 	return 0, c.took(shape, before)
 }
 
-func (j *jsonTable) leaf(c *jsonColumn, token string, isText bool, at PlaceError) error {
+func (j *jsonTable) leaf(c *jsonColumn, token []byte, isText bool, at PlaceError) error {
 	if c.label {
-		id, err := j.labels.id(token, at)
+		id, err := j.labels.id(string(token), at)
 		c.ints = append(c.ints, id)
 		return err
 	}
 	v, ok := parseNumber(token)
 	if isText || !ok {
-		return fmt.Errorf("%w: found %s, which is not a finite number", ErrFormat, shown(token))
+		return fmt.Errorf("%w: found %s, which is not a finite number", ErrFormat, shown(string(token)))
 	}
 	if c.DType == tensorops.Int32 {
 		if v != math.Trunc(v) || v < math.MinInt32 || v > math.MaxInt32 {
-			return fmt.Errorf("%w: found %s, ids are whole numbers of 32 bits: is the key rightly in data.ids?", ErrFormat, shown(token))
+			return fmt.Errorf("%w: found %s, ids are whole numbers of 32 bits: is the key rightly in data.ids?", ErrFormat, shown(string(token)))
 		}
 		c.ints = append(c.ints, int32(v))
 		return nil
@@ -196,7 +196,7 @@ func (j *jsonTable) leaf(c *jsonColumn, token string, isText bool, at PlaceError
 	}
 	f, ok := scaled(v, factor)
 	if !ok {
-		return fmt.Errorf("%w: found %s, which is too large for float32", ErrFormat, shown(token))
+		return fmt.Errorf("%w: found %s, which is too large for float32", ErrFormat, shown(string(token)))
 	}
 	c.float = append(c.float, f)
 	return nil

@@ -2,7 +2,6 @@ package samples
 
 import (
 	"fmt"
-	"math"
 	"slices"
 )
 
@@ -153,10 +152,4 @@ func orElse[T comparable](value, other T) T {
 		return other
 	}
 	return value
-}
-
-// scaled is a feature times a factor in the precision of a field; ok: it has such a value.
-func scaled(v, factor float64) (f float32, ok bool) {
-	f = float32(v * factor)
-	return f, !math.IsNaN(float64(f)) && !math.IsInf(float64(f), 0)
 }
