@@ -16,11 +16,12 @@ import (
 
 // jsonTable reads files of JSON lines into one table: one object a line, whose keys are fields.
 type jsonTable struct {
-	scale  float64
-	memory *memory
-	labels *labels
-	table  *table
-	keys   map[string]*jsonColumn
+	lineBytes int
+	scale     float64
+	memory    *memory
+	labels    *labels
+	table     *table
+	keys      map[string]*jsonColumn
 }
 
 type jsonColumn struct {
@@ -28,8 +29,11 @@ type jsonColumn struct {
 	label, scaled bool
 }
 
-func openJSONL(o Options) (*table, error) {
-	j := &jsonTable{scale: orElse(o.Scale, 1), memory: newMemory(), labels: newLabels(o), table: &table{settled: o}, keys: make(map[string]*jsonColumn)}
+func openJSONL(o Options) (*table, error) { return openJSONLUpTo(o, LimitRowBytes) }
+
+// openJSONLUpTo refuses longer lines.
+func openJSONLUpTo(o Options, lineBytes int) (*table, error) {
+	j := &jsonTable{lineBytes: lineBytes, scale: orElse(o.Scale, 1), memory: newMemory(), labels: newLabels(o), table: &table{settled: o}, keys: make(map[string]*jsonColumn)}
 	features := o.Features
 	if len(features) == 0 {
 		features = []string{"x"}
@@ -80,7 +84,7 @@ func (j *jsonTable) read(name string) error {
 	}
 	defer f.close()
 	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, LimitRowBytes)
+	lines.Buffer(nil, j.lineBytes)
 	number := 0
 	for lines.Scan() {
 		number++
@@ -96,7 +100,7 @@ func (j *jsonTable) read(name string) error {
 		}
 	}
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return &PlaceError{File: name, Line: number + 1, Err: fmt.Errorf("%w: the line has more than %d bytes: is it one object a line?", ErrFormat, LimitRowBytes)}
+		return &PlaceError{File: name, Line: number + 1, Err: fmt.Errorf("%w: the line has more than %d bytes: is it one object a line?", ErrFormat, j.lineBytes)}
 	} else if err != nil {
 		return err
 	}

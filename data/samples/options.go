@@ -18,8 +18,9 @@ type Options struct {
 	Labels []string
 
 	// Val and ValLabels are the files to validate on (data.val, data.val_labels). Without them
-	// it is ValFraction of the samples (data.val_fraction), chosen by Seed (run.seed); with
-	// neither, nothing is kept for validation. Open takes no notice of these four.
+	// it is ValFraction of the samples (data.val_fraction), which Seed chooses: 0 for runs of any
+	// seed, so that all are validated on the same; with neither, nothing is kept for
+	// validation. Open takes no notice of these four.
 	Val, ValLabels []string
 	ValFraction    float64
 	Seed           uint64
