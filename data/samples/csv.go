@@ -20,6 +20,7 @@ import (
 // a label is a number.
 type csvTable struct {
 	options  Options
+	rowBytes int64
 	scale    float64
 	memory   *memory
 	labels   *labels
@@ -29,8 +30,11 @@ type csvTable struct {
 	rows     int
 }
 
-func openCSV(o Options) (*table, error) {
-	c := &csvTable{options: o, scale: orElse(o.Scale, 1), memory: newMemory(), labels: newLabels(o)}
+func openCSV(o Options) (*table, error) { return openCSVUpTo(o, LimitRowBytes) }
+
+// openCSVUpTo refuses longer rows.
+func openCSVUpTo(o Options, rowBytes int64) (*table, error) {
+	c := &csvTable{options: o, rowBytes: rowBytes, scale: orElse(o.Scale, 1), memory: newMemory(), labels: newLabels(o)}
 	c.x = &column{Field: Field{Name: o.featureField(), DType: tensorops.Float32}}
 	t := &table{columns: []*column{c.x}}
 	switch {
@@ -70,12 +74,12 @@ func (c *csvTable) read(name string) error {
 	if mark, err := content.Peek(3); err == nil && bytes.Equal(mark, []byte("\ufeff")) {
 		_, _ = content.Discard(len(mark)) // which Peek has just read
 	}
-	rows := &rowReader{name: name, limited: &io.LimitedReader{R: content}}
+	rows := &rowReader{name: name, rowBytes: c.rowBytes, limited: &io.LimitedReader{R: content}}
 	rows.csv = csv.NewReader(rows.limited)
 	rows.csv.FieldsPerRecord, rows.csv.ReuseRecord = -1, true
 	if c.options.Separator != "" {
 		mark, size := utf8.DecodeRuneInString(c.options.Separator)
-		if size != len(c.options.Separator) || mark == utf8.RuneError || strings.ContainsRune("\"\r\n", mark) {
+		if size != len(c.options.Separator) || mark == utf8.RuneError || strings.ContainsRune("\"\r\n\x00", mark) {
 			return fmt.Errorf("%w: data.separator is %s, it must be one character, such as \";\" or a tab", ErrOptions, shown(c.options.Separator))
 		}
 		rows.csv.Comma = mark
@@ -174,21 +178,22 @@ func (c *csvTable) hint() string {
 
 // rowReader reads rows of CSV and knows where it is.
 type rowReader struct {
-	name    string
-	csv     *csv.Reader
-	limited *io.LimitedReader
-	line    int // in which the row begins that was read last
+	name     string
+	csv      *csv.Reader
+	limited  *io.LimitedReader
+	rowBytes int64
+	line     int // in which the row begins that was read last
 }
 
 // next reads a row, which lasts until the next one is read.
 func (r *rowReader) next() ([]string, error) {
 	// What was read ahead of this row comes on top, and is little.
-	r.limited.N = LimitRowBytes
+	r.limited.N = r.rowBytes
 	row, err := r.csv.Read()
 	var syntax *csv.ParseError
 	switch {
 	case r.limited.N <= 0:
-		return nil, &PlaceError{File: r.name, Line: r.line + 1, Err: fmt.Errorf("%w: the row has more than %d bytes: a quote that nothing closes? Or not CSV?", ErrFormat, LimitRowBytes)}
+		return nil, &PlaceError{File: r.name, Line: r.line + 1, Err: fmt.Errorf("%w: the row has more than %d bytes: a quote that nothing closes? Or not CSV?", ErrFormat, r.rowBytes)}
 	case errors.As(err, &syntax):
 		at := &PlaceError{File: r.name, Line: syntax.Line, Byte: int64(syntax.Column)}
 		fix := "mend the line, or get the file again if it is cut short"

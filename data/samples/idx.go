@@ -131,8 +131,9 @@ func (x *idx) At(i int) (Sample, error) {
 	f := x.images[file]
 	size := f.size()
 	image := tensorops.Array{Shape: slices.Clone(f.shape), Float: make([]float32, size)}
+	kind := idxTypes[f.code]
 	for k := range image.Float {
-		image.Float[k], _ = scaled(f.element(i*size+k), x.scale)
+		image.Float[k] = float32(kind.read(f.raw[(i*size+k)*kind.bytes:]) * x.scale)
 	}
 	if len(x.labels) == 0 {
 		return Sample{image}, nil

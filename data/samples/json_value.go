@@ -1,7 +1,6 @@
 package samples
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 )
@@ -12,12 +11,12 @@ type jsonValue struct {
 	at    int
 	shape []int
 	rank  int // -1: not known yet
-	leaf  func(number string, isText bool) error
+	leaf  func(token []byte, isText bool) error
 }
 
 // walkJSON returns the shape of a value. It calls leaf with each number, and with each text,
 // in their order. An error comes with the place in the text.
-func walkJSON(text []byte, leaf func(token string, isText bool) error) (shape []int, at int, err error) {
+func walkJSON(text []byte, leaf func(token []byte, isText bool) error) (shape []int, at int, err error) {
 	v := &jsonValue{text: text, rank: -1, leaf: leaf}
 	err = v.walk(0)
 	return v.shape, v.at, err
@@ -38,11 +37,17 @@ func (v *jsonValue) walk(depth int) error {
 	if depth != v.rank || depth < len(v.shape) {
 		return fmt.Errorf("%w: a value stands beside an array: arrays must nest alike", ErrFormat)
 	}
-	token, isText := v.token()
-	if err := v.leaf(token, isText); err != nil {
+	token := v.raw()
+	value, isText := token, token[0] == '"'
+	if isText {
+		var text string
+		_ = json.Unmarshal(token, &text) // it is valid
+		value = []byte(text)
+	}
+	if err := v.leaf(value, isText); err != nil {
 		return err
 	}
-	v.at += len(v.raw())
+	v.at += len(token)
 	return nil
 }
 
@@ -84,8 +89,13 @@ func (v *jsonValue) array(depth int) error {
 }
 
 func (v *jsonValue) space() {
-	for v.at < len(v.text) && bytes.IndexByte([]byte(" \t\r\n"), v.text[v.at]) >= 0 {
-		v.at++
+	for v.at < len(v.text) {
+		switch v.text[v.at] {
+		case ' ', '\t', '\r', '\n':
+			v.at++
+		default:
+			return
+		}
 	}
 }
 
@@ -93,8 +103,10 @@ func (v *jsonValue) space() {
 func (v *jsonValue) raw() []byte {
 	rest := v.text[v.at:]
 	if rest[0] != '"' {
-		if end := bytes.IndexAny(rest, ",]} \t\r\n"); end >= 0 {
-			return rest[:end]
+		for i, c := range rest {
+			if c == ',' || c == ']' || c <= ' ' {
+				return rest[:i]
+			}
 		}
 		return rest
 	}
@@ -106,13 +118,4 @@ func (v *jsonValue) raw() []byte {
 			return rest[:i+1]
 		}
 	}
-}
-
-func (v *jsonValue) token() (token string, isText bool) {
-	raw := v.raw()
-	if raw[0] != '"' {
-		return string(raw), false
-	}
-	_ = json.Unmarshal(raw, &token) // it is valid
-	return token, true
 }

@@ -16,11 +16,12 @@ import (
 
 // jsonTable reads files of JSON lines into one table: one object a line, whose keys are fields.
 type jsonTable struct {
-	scale  float64
-	memory *memory
-	labels *labels
-	table  *table
-	keys   map[string]*jsonColumn
+	lineBytes int
+	scale     float64
+	memory    *memory
+	labels    *labels
+	table     *table
+	keys      map[string]*jsonColumn
 }
 
 type jsonColumn struct {
@@ -28,8 +29,11 @@ type jsonColumn struct {
 	label, scaled bool
 }
 
-func openJSONL(o Options) (*table, error) {
-	j := &jsonTable{scale: orElse(o.Scale, 1), memory: newMemory(), labels: newLabels(o), table: &table{settled: o}, keys: make(map[string]*jsonColumn)}
+func openJSONL(o Options) (*table, error) { return openJSONLUpTo(o, LimitRowBytes) }
+
+// openJSONLUpTo refuses longer lines.
+func openJSONLUpTo(o Options, lineBytes int) (*table, error) {
+	j := &jsonTable{lineBytes: lineBytes, scale: orElse(o.Scale, 1), memory: newMemory(), labels: newLabels(o), table: &table{settled: o}, keys: make(map[string]*jsonColumn)}
 	features := o.Features
 	if len(features) == 0 {
 		features = []string{"x"}
@@ -80,7 +84,7 @@ func (j *jsonTable) read(name string) error {
 	}
 	defer f.close()
 	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, LimitRowBytes)
+	lines.Buffer(nil, j.lineBytes)
 	number := 0
 	for lines.Scan() {
 		number++
@@ -96,7 +100,7 @@ func (j *jsonTable) read(name string) error {
 		}
 	}
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return &PlaceError{File: name, Line: number + 1, Err: fmt.Errorf("%w: the line has more than %d bytes: is it one object a line?", ErrFormat, LimitRowBytes)}
+		return &PlaceError{File: name, Line: number + 1, Err: fmt.Errorf("%w: the line has more than %d bytes: is it one object a line?", ErrFormat, j.lineBytes)}
 	} else if err != nil {
 		return err
 	}
@@ -161,7 +165,7 @@ func (j *jsonTable) line(line []byte, at PlaceError) error {
 // value takes one field of one sample.
 func (j *jsonTable) value(c *jsonColumn, text []byte, at PlaceError) (offset int, err error) {
 	before := c.len()
-	shape, offset, err := walkJSON(text, func(token string, isText bool) error {
+	shape, offset, err := walkJSON(text, func(token []byte, isText bool) error {
 		return j.leaf(c, token, isText, at)
 	})
 	if err != nil {
@@ -173,19 +177,19 @@ func (j *jsonTable) value(c *jsonColumn, text []byte, at PlaceError) (offset int
 	return 0, c.took(shape, before)
 }
 
-func (j *jsonTable) leaf(c *jsonColumn, token string, isText bool, at PlaceError) error {
+func (j *jsonTable) leaf(c *jsonColumn, token []byte, isText bool, at PlaceError) error {
 	if c.label {
-		id, err := j.labels.id(token, at)
+		id, err := j.labels.id(string(token), at)
 		c.ints = append(c.ints, id)
 		return err
 	}
 	v, ok := parseNumber(token)
 	if isText || !ok {
-		return fmt.Errorf("%w: found %s, which is not a finite number", ErrFormat, shown(token))
+		return fmt.Errorf("%w: found %s, which is not a finite number", ErrFormat, shown(string(token)))
 	}
 	if c.DType == tensorops.Int32 {
 		if v != math.Trunc(v) || v < math.MinInt32 || v > math.MaxInt32 {
-			return fmt.Errorf("%w: found %s, ids are whole numbers of 32 bits: is the key rightly in data.ids?", ErrFormat, shown(token))
+			return fmt.Errorf("%w: found %s, ids are whole numbers of 32 bits: is the key rightly in data.ids?", ErrFormat, shown(string(token)))
 		}
 		c.ints = append(c.ints, int32(v))
 		return nil
@@ -196,7 +200,7 @@ func (j *jsonTable) leaf(c *jsonColumn, token string, isText bool, at PlaceError
 	}
 	f, ok := scaled(v, factor)
 	if !ok {
-		return fmt.Errorf("%w: found %s, which is too large for float32", ErrFormat, shown(token))
+		return fmt.Errorf("%w: found %s, which is too large for float32", ErrFormat, shown(string(token)))
 	}
 	c.float = append(c.float, f)
 	return nil

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 
 	"github.com/troupe-ml/troupe/internal/strictjson"
 )
@@ -121,10 +120,4 @@ func (l *labels) finish(all []int32) (classes int, names []string) {
 		all[i] = place[id]
 	}
 	return orElse(l.classes, len(names)), names
-}
-
-// parseNumber reads a finite number.
-func parseNumber(text string) (v float64, ok bool) {
-	v, err := strconv.ParseFloat(text, 64)
-	return v, err == nil && !math.IsNaN(v) && !math.IsInf(v, 0)
 }

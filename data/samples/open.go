@@ -27,7 +27,9 @@ func opened[T settler](d T, err error) (settler, error) {
 	return d, nil
 }
 
-// Open reads Files of one of this package's formats.
+// Open reads Files of one of this package's formats. What is wrong in a file is an error that
+// names the file, the line or the byte, what was found, and what to do (PlaceError). Only
+// a file of CSV that was cut within its last number can't be told from a whole one.
 func Open(o Options) (Dataset, error) { return open(o) }
 
 func open(o Options) (settler, error) {

@@ -2,7 +2,6 @@ package samples
 
 import (
 	"fmt"
-	"math"
 	"slices"
 )
 
@@ -19,8 +18,9 @@ type Options struct {
 	Labels []string
 
 	// Val and ValLabels are the files to validate on (data.val, data.val_labels). Without them
-	// it is ValFraction of the samples (data.val_fraction), chosen by Seed (run.seed); with
-	// neither, nothing is kept for validation. Open takes no notice of these four.
+	// it is ValFraction of the samples (data.val_fraction), which Seed chooses: 0 for runs of any
+	// seed, so that all are validated on the same; with neither, nothing is kept for
+	// validation. Open takes no notice of these four.
 	Val, ValLabels []string
 	ValFraction    float64
 	Seed           uint64
@@ -153,10 +153,4 @@ func orElse[T comparable](value, other T) T {
 		return other
 	}
 	return value
-}
-
-// scaled is a feature times a factor in the precision of a field; ok: it has such a value.
-func scaled(v, factor float64) (f float32, ok bool) {
-	f = float32(v * factor)
-	return f, !math.IsNaN(float64(f)) && !math.IsInf(float64(f), 0)
 }

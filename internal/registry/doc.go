@@ -1,5 +1,5 @@
 // Package registry knows by name what a program has registered beside what it was built
-// with: today its own schedules (scheduler.Register).
+// with, such as its own schedules (scheduler.Register).
 //
 // A package that takes registrations has a Set for its kind:
 //
