@@ -122,10 +122,10 @@ type LossFunc func(values, fields, grads []tensorops.Array) (Report, error)
 
 // lossFunc is a LossFunc as a layer.
 type lossFunc struct {
-	what    string
-	fields  []string
-	inputs  int
-	f       LossFunc
+	what   string
+	fields []string
+	inputs int
+	f      LossFunc
 }
 
 // NewLoss makes a loss layer of a function, which takes a number of values and the named fields of the

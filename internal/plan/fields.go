@@ -20,7 +20,7 @@ const (
 // OpenSamples opens the data of a configuration that are no text.
 func OpenSamples(cfg *config.Config) (samples.Data, error) {
 	d := cfg.Data
-	o := samples.Options{Format: d.Format, Seed: cfg.Run.Seed, Separator: d.Separator, Label: d.Label, Features: d.Features, Targets: d.Targets,
+	o := samples.Options{Format: d.Format, Separator: d.Separator, Label: d.Label, Features: d.Features, Targets: d.Targets,
 		IDs: d.IDs, Varying: d.Varying, Classes: d.Classes, ClassNames: d.ClassNames, Scale: d.Scale}
 	if d.Format == "csv" {
 		o.Header = d.Header
