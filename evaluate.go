@@ -33,8 +33,11 @@ type EvalResult struct {
 	Perplexity float64 `json:"perplexity"`
 	Tokens     int64   `json:"tokens"` // targets: every token once, but the first, and the first of each block of a run's validation text
 	Windows    int     `json:"windows"`
-	Step       int     `json:"step"` // of the checkpoint
-	From       string  `json:"from"`
+	Samples    bool    `json:"samples,omitempty"` // Tokens are samples
+	// Metrics are what the model's layers report beside the loss, such as a classifier's accuracy.
+	Metrics map[string]float64 `json:"metrics,omitempty"`
+	Step    int                `json:"step"` // of the checkpoint
+	From    string             `json:"from"`
 }
 
 // Evaluate computes a model's loss on a text: windows one after the other, each
@@ -48,6 +51,13 @@ func Evaluate(ctx context.Context, o EvalOptions) (EvalResult, error) {
 	t, err := openTrained(o.ModelOptions, false)
 	if err != nil {
 		return EvalResult{}, err
+	}
+	if !t.model.Config.Language() {
+		if o.Format != "" {
+			return EvalResult{}, errors.Join(fmt.Errorf("%w: the format %q; data are read as the run's were", ErrOptions, o.Format), t.close())
+		}
+		res, err := t.evaluateSamples(ctx, PredictOptions{ModelOptions: o.ModelOptions, Data: o.Data, Microbatch: max(o.Microbatch, 4)}, nil)
+		return res, errors.Join(err, t.close())
 	}
 	res, err := t.evaluate(ctx, o)
 	return res, errors.Join(err, t.close())

@@ -50,6 +50,9 @@ func openTrained(o ModelOptions, tokenize bool) (t *trained, err error) {
 	if t.model, err = stages.NewModel(c); err != nil {
 		return t, err
 	}
+	if tokenize && !c.Language() {
+		return t, fmt.Errorf("%w: %s is no language model but of the family %q, which writes no text; engine predict runs it on samples", ErrOptions, t.ckpt.Dir(), c.Family)
+	}
 	if t.tokenizer, t.noTokenizer = rundir.ReadTokenizer(t.ckpt); t.noTokenizer != nil && (tokenize || checkpoint.TryAgain(t.noTokenizer)) {
 		return t, fmt.Errorf("%s: %w", t.ckpt.Dir(), t.noTokenizer)
 	}

@@ -108,6 +108,7 @@ type Info struct {
 	PeakInFlight []int   // by rank
 	Device       string  // "cpu" or "cuda"; both, as "cuda, cpu", where ranks differ
 	Threads      int     // of the CPU, where a rank computes on it
+	Samples      bool    // the counts of tokens are of samples, and so are windows
 	Kernels      string  // of several devices each with its ranks: "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)"
 }
 
@@ -548,8 +549,9 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	info := Info{Name: cfg.Run.Name, Out: cfg.Run.Out, Family: p.Model().Config.Family, Parameters: p.Model().Parameters(), Vocab: p.Model().Config.Vocab,
 		TrainTokens: r.corpora.trainLen(), ValTokens: r.corpora.valLen(), EvalWindows: src.windows,
 		EpochWindows: src.epoch, EpochSteps: float64(src.epoch) / float64(cfg.Batch.Sequences),
-		Epochs: float64(cfg.Run.Steps) * float64(cfg.Batch.Sequences) / max(float64(src.epoch), 1),
-		Steps:  cfg.Run.Steps, ResumedAt: int(start.Step),
+		Epochs:  float64(cfg.Run.Steps) * float64(cfg.Batch.Sequences) / max(float64(src.epoch), 1),
+		Samples: !cfg.Text(),
+		Steps:   cfg.Run.Steps, ResumedAt: int(start.Step),
 		Schedule: p.Table().Schedule, Stages: p.Table().NumRanks(), Chunks: p.Table().NumChunks, Microbatches: p.Table().Microbatches,
 		Layout: p.Layout().String(), BubblePct: 100 * p.BubbleFraction(), PeakInFlight: p.Report().PeakInFlight,
 	}

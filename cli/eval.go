@@ -2,7 +2,11 @@ package cli
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -40,6 +44,10 @@ is 1.`,
 			if err != nil {
 				return err
 			}
+			if res.Samples {
+				a.printf("loss %.4f%s  %s\n%s, step %d\n", res.Loss, metricsText(res.Metrics), plural(res.Windows, "sample"), term.OneLine(res.From), res.Step)
+				return nil
+			}
 			a.printf("loss %.4f  perplexity %.4g  %s tokens in %s\n%s, step %d\n",
 				res.Loss, res.Perplexity, term.Count(res.Tokens), plural(res.Windows, "window"), term.OneLine(res.From), res.Step)
 			return nil
@@ -54,6 +62,15 @@ is 1.`,
 	completeWords(cmd, "format", "text", "uint16")
 	completeWords(cmd, "microbatch")
 	return cmd
+}
+
+// metricsText writes metrics behind a loss.
+func metricsText(of map[string]float64) string {
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		fmt.Fprintf(&text, "  %s %.4g", name, of[name])
+	}
+	return text.String()
 }
 
 // evalJSON is the result with figures that JSON can hold.

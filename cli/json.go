@@ -55,6 +55,7 @@ func (j *jsonReporter) begin(i troupe.Info) {
 		PeakInFlight []int   `json:"peak_in_flight"`
 		Device       string  `json:"device"`
 		Threads      int     `json:"threads"`
+		Samples      bool    `json:"samples"`
 		Kernels      string  `json:"kernels"`
 	}(i))
 }

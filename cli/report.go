@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,13 +38,14 @@ type textReporter struct {
 	quiet    bool
 	logEvery int
 
-	info    troupe.Info
-	began   time.Time
-	meter   telemetry.Meter
-	valLoss *float64 // the last one
-	skipped int
-	inRow   int // skipped steps, the last one included
-	drawn   time.Time
+	info       troupe.Info
+	began      time.Time
+	meter      telemetry.Meter
+	valLoss    *float64 // the last one
+	valMetrics map[string]float64
+	skipped    int
+	inRow      int // skipped steps, the last one included
+	drawn      time.Time
 }
 
 // redrawEvery bounds how often the bar is drawn.
@@ -60,19 +63,38 @@ func (t *textReporter) begin(i troupe.Info) {
 
 // header describes a run in a few lines.
 func header(i troupe.Info) []string {
-	lines := []string{
-		fmt.Sprintf("model     %s, %s parameters, vocabulary of %s", i.Family, term.Count(i.Parameters), term.Count(int64(i.Vocab))),
-		fmt.Sprintf("data      %s tokens to train on, %s to validate on (%s)", term.Count(i.TrainTokens), term.Count(i.ValTokens), plural(i.EvalWindows, "window")),
-		fmt.Sprintf("epochs    %s in all, each of %s windows (%s steps)", few(i.Epochs), term.Count(i.EpochWindows), few(i.EpochSteps)),
+	lines := append(dataLines(i),
 		fmt.Sprintf("pipeline  schedule %s: %s, %s, %s, ideal bubble %.1f%%", i.Schedule, plural(i.Stages, "stage"), plural(i.Chunks, "chunk"), plural(i.Microbatches, "microbatch"), i.BubblePct),
 		fmt.Sprintf("layout    %s", i.Layout),
-		"device    " + deviceLine(i),
+		"device    "+deviceLine(i),
 		fmt.Sprintf("output    %s", i.Out),
-	}
+	)
 	if i.ResumedAt > 0 {
 		lines = append(lines, fmt.Sprintf("resumed at step %d", i.ResumedAt))
 	}
 	return lines
+}
+
+// dataLines describe the model and what it learns from.
+func dataLines(i troupe.Info) []string {
+	if !i.Samples {
+		return []string{
+			fmt.Sprintf("model     %s, %s parameters, vocabulary of %s", i.Family, term.Count(i.Parameters), term.Count(int64(i.Vocab))),
+			fmt.Sprintf("data      %s tokens to train on, %s to validate on (%s)", term.Count(i.TrainTokens), term.Count(i.ValTokens), plural(i.EvalWindows, "window")),
+			fmt.Sprintf("epochs    %s in all, each of %s windows (%s steps)", few(i.Epochs), term.Count(i.EpochWindows), few(i.EpochSteps)),
+		}
+	}
+	lines := []string{fmt.Sprintf("model     %s, %s parameters", i.Family, term.Count(i.Parameters))}
+	if i.EpochWindows == 0 { // a stream
+		return append(lines, fmt.Sprintf("data      a stream of samples to train on, %s to validate on", term.Count(int64(i.EvalWindows))))
+	}
+	val := fmt.Sprintf("%s to validate on", term.Count(i.ValTokens))
+	if int64(i.EvalWindows) < i.ValTokens {
+		val += fmt.Sprintf(" (%s of them each time)", term.Count(int64(i.EvalWindows)))
+	}
+	return append(lines,
+		fmt.Sprintf("data      %s samples to train on, %s", term.Count(i.TrainTokens), val),
+		fmt.Sprintf("epochs    %s in all, each of %s steps", few(i.Epochs), few(i.EpochSteps)))
 }
 
 // few writes a number with three digits, or as many as it has before the point.
@@ -132,7 +154,7 @@ func (t *textReporter) step(e troupe.StepEvent) {
 	}
 	due := e.Step%t.logEvery == 0 || e.Step == t.info.Steps
 	if e.ValLoss != nil || due && !t.screen.HasBar() {
-		t.log("step %*d/%d  %s", len(fmt.Sprint(t.info.Steps)), e.Step, t.info.Steps, logLine(e))
+		t.log("step %*d/%d  %s", len(fmt.Sprint(t.info.Steps)), e.Step, t.info.Steps, logLine(e, t.unit()))
 	}
 	if now := t.app.now(); e.ValLoss != nil || now.Sub(t.drawn) >= redrawEvery {
 		t.drawn = now
@@ -143,7 +165,7 @@ func (t *textReporter) step(e troupe.StepEvent) {
 // measure counts a step.
 func (t *textReporter) measure(r telemetry.Record) {
 	if r.ValLoss != nil {
-		t.valLoss = r.ValLoss
+		t.valLoss, t.valMetrics = r.ValLoss, r.ValMetrics
 	}
 	if r.StepMS != nil && r.TokensPerS != nil {
 		took := time.Duration(*r.StepMS * float64(time.Millisecond))
@@ -175,8 +197,8 @@ func skipReason(r telemetry.Record, inRow int) string {
 }
 
 // logLine is a step's line.
-func logLine(e troupe.StepEvent) string {
-	fields := append(losses(e), pace(e)...)
+func logLine(e troupe.StepEvent, unit string) string {
+	fields := append(losses(e), pace(e, unit)...)
 	if e.BubblePct != nil {
 		fields = append(fields, fmt.Sprintf("bubble %.1f%% (ideal %.1f%%)", *e.BubblePct, e.IdealBubblePct))
 	}
@@ -189,7 +211,7 @@ func logLine(e troupe.StepEvent) string {
 // bar is the progress at a step. Speed and time left are smoothed, and the last
 // validation loss stays.
 func (t *textReporter) bar(e troupe.StepEvent) term.Bar {
-	e.ValLoss = t.valLoss
+	e.ValLoss, e.ValMetrics = t.valLoss, t.valMetrics
 	if speed := t.meter.TokensPerS(); speed > 0 {
 		e.TokensPerS = &speed
 	}
@@ -197,7 +219,7 @@ func (t *textReporter) bar(e troupe.StepEvent) term.Bar {
 	if left := t.meter.Remaining(t.info.Steps - e.Step); left > 0 {
 		fields = append(fields, term.Duration(left)+" left")
 	}
-	fields = append(fields, pace(e)...)
+	fields = append(fields, pace(e, t.unit())...)
 	if e.BubblePct != nil {
 		fields = append(fields, fmt.Sprintf("bubble %.0f/%.0f%%", *e.BubblePct, e.IdealBubblePct))
 	}
@@ -226,10 +248,26 @@ func losses(e troupe.StepEvent) (fields []string) {
 	if e.ValLoss != nil {
 		fields = append(fields, fmt.Sprintf("val %.4f", *e.ValLoss))
 	}
+	for _, of := range []struct {
+		prefix  string
+		figures map[string]float64
+	}{{"", e.Metrics}, {"val ", e.ValMetrics}} {
+		for _, name := range slices.Sorted(maps.Keys(of.figures)) {
+			fields = append(fields, fmt.Sprintf("%s%s %.4g", of.prefix, name, of.figures[name]))
+		}
+	}
 	return fields
 }
 
-func pace(e troupe.StepEvent) (fields []string) {
+// unit is what speed is told in.
+func (t *textReporter) unit() string {
+	if t.info.Samples {
+		return "samples/s"
+	}
+	return "tok/s"
+}
+
+func pace(e troupe.StepEvent, unit string) (fields []string) {
 	if e.GradNorm != nil {
 		fields = append(fields, fmt.Sprintf("norm %.3g", *e.GradNorm))
 	}
@@ -237,7 +275,7 @@ func pace(e troupe.StepEvent) (fields []string) {
 		fields = append(fields, fmt.Sprintf("lr %.2e", *e.LR))
 	}
 	if e.TokensPerS != nil {
-		fields = append(fields, term.Short(*e.TokensPerS)+" tok/s")
+		fields = append(fields, term.Short(*e.TokensPerS)+" "+unit)
 	}
 	return fields
 }

@@ -18,7 +18,7 @@ func packInfo(i troupe.Info) *wire.RunInfo {
 	w := &wire.RunInfo{Name: i.Name, Out: i.Out, Family: i.Family, Parameters: i.Parameters, Vocab: int64(i.Vocab), TrainTokens: i.TrainTokens, ValTokens: i.ValTokens,
 		EvalWindows: int64(i.EvalWindows), EpochWindows: i.EpochWindows, EpochSteps: i.EpochSteps, Epochs: i.Epochs, Steps: int64(i.Steps), ResumedAt: int64(i.ResumedAt),
 		Schedule: i.Schedule, Stages: small(i.Stages), Chunks: small(i.Chunks), Microbatches: small(i.Microbatches), Layout: i.Layout, BubblePct: i.BubblePct,
-		Device: i.Device, Threads: small(i.Threads), Kernels: i.Kernels}
+		Device: i.Device, Threads: small(i.Threads), Kernels: i.Kernels, Samples: i.Samples}
 	for _, n := range i.PeakInFlight {
 		w.PeakInFlight = append(w.PeakInFlight, small(n))
 	}
@@ -29,7 +29,7 @@ func unpackInfo(w *wire.RunInfo) troupe.Info {
 	i := troupe.Info{Name: w.GetName(), Out: w.GetOut(), Family: w.GetFamily(), Parameters: w.GetParameters(), Vocab: int(w.GetVocab()), TrainTokens: w.GetTrainTokens(), ValTokens: w.GetValTokens(),
 		EvalWindows: int(w.GetEvalWindows()), EpochWindows: w.GetEpochWindows(), EpochSteps: w.GetEpochSteps(), Epochs: w.GetEpochs(), Steps: int(w.GetSteps()), ResumedAt: int(w.GetResumedAt()),
 		Schedule: w.GetSchedule(), Stages: int(w.GetStages()), Chunks: int(w.GetChunks()), Microbatches: int(w.GetMicrobatches()), Layout: w.GetLayout(), BubblePct: w.GetBubblePct(),
-		Device: w.GetDevice(), Threads: int(w.GetThreads()), Kernels: w.GetKernels()}
+		Device: w.GetDevice(), Threads: int(w.GetThreads()), Kernels: w.GetKernels(), Samples: w.GetSamples()}
 	for _, n := range w.GetPeakInFlight() {
 		i.PeakInFlight = append(i.PeakInFlight, int(n))
 	}
@@ -69,7 +69,7 @@ func clean(text string, bytes int) string {
 
 func packStep(e troupe.StepEvent) *wire.StepEvent {
 	return &wire.StepEvent{Step: int64(e.Step), Loss: e.Loss, MtpLoss: e.MTPLoss, ValLoss: e.ValLoss, GradNorm: e.GradNorm, Lr: e.LR, Tokens: e.Tokens, TokensPerS: e.TokensPerS, StepMs: e.StepMS,
-		BubblePct: e.BubblePct, PeakMemBytes: e.PeakMemBytes, Skipped: e.Skipped, Update: e.Update, IdealBubblePct: e.IdealBubblePct}
+		BubblePct: e.BubblePct, PeakMemBytes: e.PeakMemBytes, Skipped: e.Skipped, Update: e.Update, IdealBubblePct: e.IdealBubblePct, Metrics: e.Metrics, ValMetrics: e.ValMetrics}
 }
 
 // unpackEvent makes an event of one that has come; nil: it is of no kind that a run sends.
@@ -78,7 +78,7 @@ func unpackEvent(w *wire.RunEvent) (troupe.Event, error) {
 	case *wire.RunEvent_Step:
 		s := k.Step
 		return troupe.StepEvent{Record: telemetry.Record{Step: int(s.GetStep()), Loss: s.Loss, MTPLoss: s.MtpLoss, ValLoss: s.ValLoss, GradNorm: s.GradNorm, LR: s.Lr, Tokens: s.GetTokens(), TokensPerS: s.TokensPerS,
-			StepMS: s.StepMs, BubblePct: s.BubblePct, PeakMemBytes: s.GetPeakMemBytes(), Skipped: s.GetSkipped(), Update: s.GetUpdate()}, IdealBubblePct: s.GetIdealBubblePct()}, nil
+			StepMS: s.StepMs, BubblePct: s.BubblePct, PeakMemBytes: s.GetPeakMemBytes(), Skipped: s.GetSkipped(), Update: s.GetUpdate(), Metrics: s.GetMetrics(), ValMetrics: s.GetValMetrics()}, IdealBubblePct: s.GetIdealBubblePct()}, nil
 	case *wire.RunEvent_Checkpoint:
 		c := k.Checkpoint
 		return troupe.CheckpointEvent{Step: c.GetStep(), Dir: c.GetDir(), Best: c.GetBest(), Took: time.Duration(c.GetTookNs())}, nil

@@ -42,7 +42,7 @@ func TestEventsArrive(t *testing.T) {
 		{Actor: "loader", Rank: -1, Since: time.Unix(90, 0)},
 	}}
 	for _, e := range []troupe.Event{
-		troupe.StepEvent{Record: telemetry.Record{Step: 4, Loss: ptr(1.5), MTPLoss: ptr(2), ValLoss: ptr(3), GradNorm: ptr(4), LR: ptr(0), Tokens: 5, TokensPerS: ptr(6), StepMS: ptr(7), BubblePct: ptr(8), PeakMemBytes: 9, Skipped: true, Update: "kept"}, IdealBubblePct: 10},
+		troupe.StepEvent{Record: telemetry.Record{Step: 4, Loss: ptr(1.5), MTPLoss: ptr(2), ValLoss: ptr(3), GradNorm: ptr(4), LR: ptr(0), Tokens: 5, TokensPerS: ptr(6), StepMS: ptr(7), BubblePct: ptr(8), PeakMemBytes: 9, Skipped: true, Update: "kept", Metrics: map[string]float64{"accuracy": 0.5}, ValMetrics: map[string]float64{"accuracy": 0.25}}, IdealBubblePct: 10},
 		troupe.StepEvent{},
 		troupe.CheckpointEvent{Step: 4, Dir: "a/b", Best: true, Took: time.Second},
 		troupe.WarningEvent{Text: "mind"},
@@ -56,7 +56,7 @@ func TestEventsArrive(t *testing.T) {
 		}
 	}
 	info := troupe.Info{Name: "n", Out: "o", Family: "gpt2", Parameters: 1, Vocab: 2, TrainTokens: 3, ValTokens: 4, EvalWindows: 5, EpochWindows: 6, EpochSteps: 7, Epochs: 8, Steps: 9, ResumedAt: 10, Schedule: "1f1b", Stages: 11, Chunks: 12,
-		Microbatches: 13, Layout: "E|L", BubblePct: 14, PeakInFlight: []int{15, 16}, Device: "cpu", Threads: 17, Kernels: "avx2"}
+		Microbatches: 13, Layout: "E|L", BubblePct: 14, PeakInFlight: []int{15, 16}, Device: "cpu", Threads: 17, Kernels: "avx2", Samples: true}
 	if got := unpackInfo(over(t, packInfo(info), new(wire.RunInfo))); !reflect.DeepEqual(got, info) {
 		t.Errorf("got %+v, want %+v", got, info)
 	}

@@ -5617,6 +5617,7 @@ type RunInfo struct {
 	Device        string                 `protobuf:"bytes,21,opt,name=device,proto3" json:"device,omitempty"`
 	Threads       int32                  `protobuf:"varint,22,opt,name=threads,proto3" json:"threads,omitempty"`
 	Kernels       string                 `protobuf:"bytes,23,opt,name=kernels,proto3" json:"kernels,omitempty"`
+	Samples       bool                   `protobuf:"varint,24,opt,name=samples,proto3" json:"samples,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5812,6 +5813,13 @@ func (x *RunInfo) GetKernels() string {
 	return ""
 }
 
+func (x *RunInfo) GetSamples() bool {
+	if x != nil {
+		return x.Samples
+	}
+	return false
+}
+
 // StepEvent has no trace: the coordinator writes it to the run's folder.
 type StepEvent struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -5829,6 +5837,8 @@ type StepEvent struct {
 	Skipped        bool                   `protobuf:"varint,12,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	Update         string                 `protobuf:"bytes,13,opt,name=update,proto3" json:"update,omitempty"`
 	IdealBubblePct float64                `protobuf:"fixed64,14,opt,name=ideal_bubble_pct,json=idealBubblePct,proto3" json:"ideal_bubble_pct,omitempty"`
+	Metrics        map[string]float64     `protobuf:"bytes,15,rep,name=metrics,proto3" json:"metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	ValMetrics     map[string]float64     `protobuf:"bytes,16,rep,name=val_metrics,json=valMetrics,proto3" json:"val_metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -5959,6 +5969,20 @@ func (x *StepEvent) GetIdealBubblePct() float64 {
 		return x.IdealBubblePct
 	}
 	return 0
+}
+
+func (x *StepEvent) GetMetrics() map[string]float64 {
+	if x != nil {
+		return x.Metrics
+	}
+	return nil
+}
+
+func (x *StepEvent) GetValMetrics() map[string]float64 {
+	if x != nil {
+		return x.ValMetrics
+	}
+	return nil
 }
 
 type CheckpointEvent struct {
@@ -8560,7 +8584,7 @@ const file_wire_proto_rawDesc = "" +
 	"\awaiting\x18\t \x01(\v2\x19.troupe.wire.WaitingEventH\x00R\awaiting\x12)\n" +
 	"\x03end\x18\n" +
 	" \x01(\v2\x15.troupe.wire.EndEventH\x00R\x03endB\x06\n" +
-	"\x04kind\"\x8e\x05\n" +
+	"\x04kind\"\xa8\x05\n" +
 	"\aRunInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03out\x18\x02 \x01(\tR\x03out\x12\x16\n" +
@@ -8591,7 +8615,8 @@ const file_wire_proto_rawDesc = "" +
 	"\x0epeak_in_flight\x18\x14 \x03(\x05R\fpeakInFlight\x12\x16\n" +
 	"\x06device\x18\x15 \x01(\tR\x06device\x12\x18\n" +
 	"\athreads\x18\x16 \x01(\x05R\athreads\x12\x18\n" +
-	"\akernels\x18\x17 \x01(\tR\akernels\"\x96\x04\n" +
+	"\akernels\x18\x17 \x01(\tR\akernels\x12\x18\n" +
+	"\asamples\x18\x18 \x01(\bR\asamples\"\x99\x06\n" +
 	"\tStepEvent\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x17\n" +
 	"\x04loss\x18\x02 \x01(\x01H\x00R\x04loss\x88\x01\x01\x12\x1e\n" +
@@ -8609,7 +8634,16 @@ const file_wire_proto_rawDesc = "" +
 	"\x0epeak_mem_bytes\x18\v \x01(\x03R\fpeakMemBytes\x12\x18\n" +
 	"\askipped\x18\f \x01(\bR\askipped\x12\x16\n" +
 	"\x06update\x18\r \x01(\tR\x06update\x12(\n" +
-	"\x10ideal_bubble_pct\x18\x0e \x01(\x01R\x0eidealBubblePctB\a\n" +
+	"\x10ideal_bubble_pct\x18\x0e \x01(\x01R\x0eidealBubblePct\x12=\n" +
+	"\ametrics\x18\x0f \x03(\v2#.troupe.wire.StepEvent.MetricsEntryR\ametrics\x12G\n" +
+	"\vval_metrics\x18\x10 \x03(\v2&.troupe.wire.StepEvent.ValMetricsEntryR\n" +
+	"valMetrics\x1a:\n" +
+	"\fMetricsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a=\n" +
+	"\x0fValMetricsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\a\n" +
 	"\x05_lossB\v\n" +
 	"\t_mtp_lossB\v\n" +
 	"\t_val_lossB\f\n" +
@@ -8824,7 +8858,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 105)
 var file_wire_proto_goTypes = []any{
 	(ApiError_Kind)(0),         // 0: troupe.wire.ApiError.Kind
 	(RunSummary_State)(0),      // 1: troupe.wire.RunSummary.State
@@ -8932,6 +8966,8 @@ var file_wire_proto_goTypes = []any{
 	(*MembersRequest)(nil),     // 103: troupe.wire.MembersRequest
 	(*MembersReply)(nil),       // 104: troupe.wire.MembersReply
 	(*MemberStatus)(nil),       // 105: troupe.wire.MemberStatus
+	nil,                        // 106: troupe.wire.StepEvent.MetricsEntry
+	nil,                        // 107: troupe.wire.StepEvent.ValMetricsEntry
 }
 var file_wire_proto_depIdxs = []int32{
 	26,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
@@ -9034,31 +9070,33 @@ var file_wire_proto_depIdxs = []int32{
 	77,  // 97: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
 	78,  // 98: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
 	79,  // 99: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
-	84,  // 100: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	65,  // 101: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	82,  // 102: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	1,   // 103: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	82,  // 104: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	85,  // 105: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	17,  // 106: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	2,   // 107: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	89,  // 108: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	90,  // 109: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	82,  // 110: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	94,  // 111: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	95,  // 112: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	94,  // 113: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	98,  // 114: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	99,  // 115: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	100, // 116: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	102, // 117: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	105, // 118: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	20,  // 119: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
-	120, // [120:120] is the sub-list for method output_type
-	120, // [120:120] is the sub-list for method input_type
-	120, // [120:120] is the sub-list for extension type_name
-	120, // [120:120] is the sub-list for extension extendee
-	0,   // [0:120] is the sub-list for field type_name
+	106, // 100: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
+	107, // 101: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
+	84,  // 102: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	65,  // 103: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	82,  // 104: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	1,   // 105: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	82,  // 106: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	85,  // 107: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	17,  // 108: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	2,   // 109: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	89,  // 110: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	90,  // 111: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	82,  // 112: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	94,  // 113: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	95,  // 114: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	94,  // 115: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	98,  // 116: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	99,  // 117: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	100, // 118: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	102, // 119: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	105, // 120: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	20,  // 121: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
+	122, // [122:122] is the sub-list for method output_type
+	122, // [122:122] is the sub-list for method input_type
+	122, // [122:122] is the sub-list for extension type_name
+	122, // [122:122] is the sub-list for extension extendee
+	0,   // [0:122] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -9155,7 +9193,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   103,
+			NumMessages:   105,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

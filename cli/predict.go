@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+func (a *app) newPredict() *cobra.Command {
+	var (
+		o     troupe.PredictOptions
+		names []string
+	)
+	cmd := &cobra.Command{
+		Use:   "predict --from DIR",
+		Short: "Run a trained model forward over samples",
+		Long: `Run a model that was trained on samples, such as a classifier, forward over others
+and print what it gives out for each: a JSON object a line, with the sample's number,
+its outputs ("logits" of a classifier, "predictions" of a regression, and what the
+model's own layers name), and of a classifier the class with the largest logit, by its
+name where classes have names. A number that JSON has no form for is null.
+
+The files are read like those that the model was trained on, with the same columns.
+Without --data they are the run's validation data. The loss and the metrics are told on
+standard error.`,
+		Example: `  engine predict --from runs/digits
+  engine predict --from runs/digits --data new.csv --output logits`,
+		Args: takes(),
+		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
+			if o.Microbatch < 1 {
+				return usagef("--microbatch %d: give 1 or more", o.Microbatch)
+			}
+			if err := checkModelFlags(cmd, o.ModelOptions); err != nil {
+				return err
+			}
+			classes, err := troupe.ClassNames(o.ModelOptions)
+			if err != nil {
+				return err
+			}
+			out := bufio.NewWriter(a.out)
+			res, err := troupe.Predict(cmd.Context(), o, func(p troupe.Prediction) error {
+				for _, name := range names {
+					if _, ok := p.Output(name); !ok {
+						return usagef("--output %s: the model gives out %q", name, outputNames(p))
+					}
+				}
+				return writePrediction(out, p, names, classes)
+			})
+			if err = errors.Join(err, out.Flush()); err == nil {
+				say(a.err, "loss %.4f%s  %s of %s, step %d", res.Loss, metricsText(res.Metrics), plural(res.Windows, "sample"), term.OneLine(res.From), res.Step)
+			}
+			return err
+		}),
+	}
+	modelFlags(cmd, &o.ModelOptions)
+	f := cmd.Flags()
+	f.StringArrayVar(&o.Data, "data", nil, "`file` or quoted pattern to read samples from; repeatable (default: the run's validation data)")
+	f.StringArrayVar(&names, "output", nil, "`name` of an output to print; repeatable (default: all)")
+	f.IntVar(&o.Microbatch, "microbatch", 64, "`samples` to compute at a time")
+	completeWords(cmd, "microbatch")
+	completeWords(cmd, "output")
+	return cmd
+}
+
+func outputNames(p troupe.Prediction) (names []string) {
+	for _, o := range p.Outputs {
+		names = append(names, o.Name)
+	}
+	return names
+}
+
+// writePrediction writes a line for each sample.
+func writePrediction(to *bufio.Writer, p troupe.Prediction, names, classes []string) error {
+	rows := 0
+	for _, o := range p.Outputs {
+		if len(o.Shape) > 0 {
+			rows = max(rows, o.Shape[0])
+		}
+	}
+	for i := range rows {
+		line := map[string]any{"sample": p.First + i}
+		for _, o := range p.Outputs {
+			if len(o.Shape) == 0 || o.Shape[0] != rows {
+				continue
+			}
+			if len(names) == 0 || slices.Contains(names, o.Name) {
+				line[o.Name] = row(o.Array, i, rows)
+			}
+			if o.Name == "logits" && len(o.Float) > 0 {
+				line["class"] = class(o.Float[i*len(o.Float)/rows:][:len(o.Float)/rows], classes)
+			}
+		}
+		b, err := json.Marshal(line)
+		if err != nil {
+			return fmt.Errorf("sample %d: %w", p.First+i, err)
+		}
+		if _, err := to.Write(append(b, '\n')); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// row are a sample's numbers.
+func row(a tensorops.Array, i, rows int) any {
+	n := a.Len() / rows
+	if a.DType() == tensorops.Int32 {
+		return a.Int[i*n:][:n]
+	}
+	numbers := make([]json.RawMessage, n)
+	for k := range n {
+		v, bits := 0.0, 64
+		if a.DType() == tensorops.Float64 {
+			v = a.Double[i*n+k]
+		} else {
+			v, bits = float64(a.Float[i*n+k]), 32
+		}
+		numbers[k] = json.RawMessage("null")
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			numbers[k] = strconv.AppendFloat(nil, v, 'g', -1, bits) // the fewest digits that read back as the same
+		}
+	}
+	return numbers
+}
+
+// class is the place of the largest logit, the first of several, or its name.
+func class(logits []float32, names []string) any {
+	best := 0
+	for i, v := range logits {
+		if v > logits[best] {
+			best = i
+		}
+	}
+	if best < len(names) {
+		return names[best]
+	}
+	return best
+}
