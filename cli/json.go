@@ -55,7 +55,7 @@ func (j *jsonReporter) begin(i troupe.Info) {
 		PeakInFlight []int   `json:"peak_in_flight"`
 		Device       string  `json:"device"`
 		Threads      int     `json:"threads"`
-		Samples      bool    `json:"samples"`
+		Samples      bool    `json:"samples,omitempty"`
 		Kernels      string  `json:"kernels"`
 	}(i))
 }
