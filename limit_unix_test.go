@@ -46,10 +46,10 @@ func TestFullDisk(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out := rewind(t, want, 3) // the lines of its metrics have hundreds of bytes, and never quite as many
+			out := rewind(t, want, 3)
 			before := tree(t, stepDir(out, 3))
 			cmd, stderr := child(out)
-			cmd.Env = append(cmd.Env, limitEnv+"="+strconv.FormatInt(info.Size()-50, 10))
+			cmd.Env = append(cmd.Env, limitEnv+"="+strconv.FormatInt(info.Size()*9/10, 10))
 			if err := cmd.Run(); err == nil {
 				t.Fatal("it wrote more than it could")
 			}

@@ -5,14 +5,19 @@ import (
 	"fmt"
 )
 
-// TOML prints every key with its resolved value, in the documented order. Parse
-// makes an identical Config of it. Keys that wait for LoadShape stand as
+// TOML prints every key with its resolved value, in the documented order, but those of
+// samples and of own layers that nobody has set. Parse makes an identical Config of it. Keys that wait for LoadShape stand as
 // comments, because they have no value yet.
 func (c *Config) TOML() []byte {
 	var b bytes.Buffer
+	var defaults Config
+	defaults.setDefaults()
 	section := ""
 	for i := range schema {
 		f := &schema[i]
+		if f.aside && render(f.load(c)) == render(f.load(&defaults)) {
+			continue
+		}
 		if f.section() != section {
 			if section != "" {
 				b.WriteByte('\n')

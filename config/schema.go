@@ -21,6 +21,7 @@ type field struct {
 	path    bool              // ${VAR} is expanded
 	shape   bool              // comes from the checkpoint where model.from is set
 	free    bool              // may differ when a run is resumed
+	aside   bool              // is not printed where it has its default
 }
 
 // The documented order, which is the printed one.
@@ -51,8 +52,8 @@ var schema = []field{
 	{key: "model.mtp_layers", at: func(c *Config) any { return &c.Model.MTPLayers }, example: "1", check: whole(0, MaxMTPLayers), shape: true},
 	{key: "model.mtp_weight", at: func(c *Config) any { return &c.Model.MTPWeight }, example: "0.3", check: number(0, MaxMTPWeight)},
 	{key: "model.from", at: func(c *Config) any { return &c.Model.From }, example: `"runs/first-try"`, check: textUpTo(MaxPathBytes), path: true},
-	{key: "model.stack", at: func(c *Config) any { return &c.Model.Stack }, example: `["input", "dense out=10", "cross_entropy"]`, check: listUpTo(MaxOptions, textUpTo(MaxOptionBytes)), shape: true},
-	{key: "model.options", at: func(c *Config) any { return &c.Model.Options }, example: `["width=3"]`, check: listUpTo(MaxOptions, textUpTo(MaxOptionBytes)), shape: true},
+	{key: "model.stack", at: func(c *Config) any { return &c.Model.Stack }, example: `["input", "dense out=10", "cross_entropy"]`, check: listUpTo(MaxOptions, textUpTo(MaxOptionBytes)), shape: true, aside: true},
+	{key: "model.options", at: func(c *Config) any { return &c.Model.Options }, example: `["width=3"]`, check: listUpTo(MaxOptions, textUpTo(MaxOptionBytes)), shape: true, aside: true},
 
 	{key: "data.train", at: func(c *Config) any { return &c.Data.Train }, example: `["data/*.txt"]`, check: patterns, path: true, free: true},
 	{key: "data.val", at: func(c *Config) any { return &c.Data.Val }, example: `["data/val.txt"]`, check: patterns, path: true, free: true},
@@ -60,18 +61,18 @@ var schema = []field{
 	{key: "data.val_split", at: func(c *Config) any { return &c.Data.ValSplit }, example: `"blocks"`, check: oneOf("blocks", "tail")},
 	{key: "data.tokenizer", at: func(c *Config) any { return &c.Data.Tokenizer }, example: `"bytes"`, check: oneOf("bytes", "chars")},
 	{key: "data.format", at: func(c *Config) any { return &c.Data.Format }, example: `"text"`, check: format, stored: lowerCaseName},
-	{key: "data.label", at: func(c *Config) any { return &c.Data.Label }, example: `"label"`, check: textUpTo(MaxPathBytes)},
-	{key: "data.features", at: func(c *Config) any { return &c.Data.Features }, example: `["width", "height"]`, check: listUpTo(maxEntries, textUpTo(MaxPathBytes))},
-	{key: "data.targets", at: func(c *Config) any { return &c.Data.Targets }, example: `["price"]`, check: listUpTo(maxEntries, textUpTo(MaxPathBytes))},
-	{key: "data.labels", at: func(c *Config) any { return &c.Data.Labels }, example: `["train-labels-idx1-ubyte"]`, check: patterns, path: true, free: true},
-	{key: "data.val_labels", at: func(c *Config) any { return &c.Data.ValLabels }, example: `["t10k-labels-idx1-ubyte"]`, check: patterns, path: true, free: true},
-	{key: "data.header", at: func(c *Config) any { return &c.Data.Header }, example: "true"},
-	{key: "data.separator", at: func(c *Config) any { return &c.Data.Separator }, example: `";"`, check: textUpTo(MaxOptionBytes)},
-	{key: "data.ids", at: func(c *Config) any { return &c.Data.IDs }, example: `["tokens"]`, check: listUpTo(maxEntries, textUpTo(MaxPathBytes))},
-	{key: "data.varying", at: func(c *Config) any { return &c.Data.Varying }, example: `["tokens"]`, check: listUpTo(maxEntries, textUpTo(MaxPathBytes))},
-	{key: "data.classes", at: func(c *Config) any { return &c.Data.Classes }, example: "10", check: whole(0, MaxVocab)},
-	{key: "data.class_names", at: func(c *Config) any { return &c.Data.ClassNames }, example: `["cat", "dog"]`, check: listUpTo(maxEntries, textUpTo(MaxPathBytes))},
-	{key: "data.scale", at: func(c *Config) any { return &c.Data.Scale }, example: "0.0625", check: number(0, MaxScale)},
+	{key: "data.label", at: func(c *Config) any { return &c.Data.Label }, example: `"label"`, check: textUpTo(MaxPathBytes), aside: true},
+	{key: "data.features", at: func(c *Config) any { return &c.Data.Features }, example: `["width", "height"]`, check: listUpTo(maxEntries, textUpTo(MaxPathBytes)), aside: true},
+	{key: "data.targets", at: func(c *Config) any { return &c.Data.Targets }, example: `["price"]`, check: listUpTo(maxEntries, textUpTo(MaxPathBytes)), aside: true},
+	{key: "data.labels", at: func(c *Config) any { return &c.Data.Labels }, example: `["train-labels-idx1-ubyte"]`, check: patterns, path: true, free: true, aside: true},
+	{key: "data.val_labels", at: func(c *Config) any { return &c.Data.ValLabels }, example: `["t10k-labels-idx1-ubyte"]`, check: patterns, path: true, free: true, aside: true},
+	{key: "data.header", at: func(c *Config) any { return &c.Data.Header }, example: "true", aside: true},
+	{key: "data.separator", at: func(c *Config) any { return &c.Data.Separator }, example: `";"`, check: textUpTo(MaxOptionBytes), aside: true},
+	{key: "data.ids", at: func(c *Config) any { return &c.Data.IDs }, example: `["tokens"]`, check: listUpTo(maxEntries, textUpTo(MaxPathBytes)), aside: true},
+	{key: "data.varying", at: func(c *Config) any { return &c.Data.Varying }, example: `["tokens"]`, check: listUpTo(maxEntries, textUpTo(MaxPathBytes)), aside: true},
+	{key: "data.classes", at: func(c *Config) any { return &c.Data.Classes }, example: "10", check: whole(0, MaxVocab), aside: true},
+	{key: "data.class_names", at: func(c *Config) any { return &c.Data.ClassNames }, example: `["cat", "dog"]`, check: listUpTo(maxEntries, textUpTo(MaxPathBytes)), aside: true},
+	{key: "data.scale", at: func(c *Config) any { return &c.Data.Scale }, example: "0.0625", check: number(0, MaxScale), aside: true},
 
 	{key: "batch.sequences", at: func(c *Config) any { return &c.Batch.Sequences }, example: "16", check: whole(1, MaxSequences)},
 	{key: "batch.microbatch", at: func(c *Config) any { return &c.Batch.Microbatch }, example: "4", check: whole(1, MaxSequences)},
