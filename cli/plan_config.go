@@ -138,6 +138,9 @@ func (a *app) planConfig(ctx context.Context, cmd *cobra.Command, path string, o
 	load := func(sets []string) (*config.Config, error) {
 		return loadConfig(path, append(append([]string{}, o.sets...), sets...))
 	}
+	if cfg, err := load(nil); err == nil && !cfg.Language() {
+		return a.planOwn(cmd, cfg, d)
+	}
 	cfg, err := load(bench.SizesOnly) // no data is read
 	if err != nil {
 		return err

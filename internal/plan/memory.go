@@ -117,6 +117,17 @@ func (p *Plan) inputs(l *tensorops.List, st *stages.Stage, a scheduler.Action) (
 	return []tensorops.Tensor{l.Alloc(tensorops.Float32, depths*p.cfg.Batch.Microbatch, p.cfg.Model.Context, p.model.Config.Hidden)}
 }
 
+// SkipBytes is how many tensors a skip edge carries for a microbatch, and their size.
+func (p *Plan) SkipBytes(skip int) (tensors int, bytes int64) {
+	s := p.table.Skips[skip]
+	for i, v := range p.model.Gives(p.all[s.From]) {
+		if p.routes[s.From].Outs[i].Chunk == s.To {
+			tensors, bytes = tensors+1, bytes+p.shapes[v].Bytes()
+		}
+	}
+	return tensors, bytes
+}
+
 // underWay is what a rank's outputs take that go to chunks further on, where they wait for
 // long.
 func (p *Plan) underWay(rank int) (bytes int64) {
@@ -124,11 +135,8 @@ func (p *Plan) underWay(rank int) (bytes int64) {
 		if p.table.RankOf(s.From) != rank {
 			continue
 		}
-		for i, v := range p.model.Gives(p.all[s.From]) {
-			if p.routes[s.From].Outs[i].Chunk == s.To {
-				bytes += int64(p.report.Credits.SkipForward[k]) * p.shapes[v].Bytes()
-			}
-		}
+		_, each := p.SkipBytes(k)
+		bytes += int64(p.report.Credits.SkipForward[k]) * each
 	}
 	return bytes
 }

@@ -216,6 +216,19 @@ func (p *Plan) costs() scheduler.Costs {
 	return func(_ int, a scheduler.Action) float64 { return byChunk[a.Chunk][a.Type] }
 }
 
+// Costs are those of a chunk's actions by arithmetic, in forwards of a mean chunk; where
+// there is next to nothing to compute, a quarter of it: an action costs something.
+func (p *Plan) Costs() scheduler.Costs {
+	of, mean := p.costs(), 0.0
+	for v := range p.all {
+		mean += of(0, scheduler.Action{Chunk: int32(v), Type: scheduler.F}) / float64(len(p.all))
+	}
+	return func(rank int, a scheduler.Action) float64 {
+		least := scheduler.UnitCosts(0, scheduler.Action{Type: a.Type}) / 4
+		return max(of(rank, a)/max(mean, 1e-30), least)
+	}
+}
+
 // layerCost is what was given, or the arithmetic: an input gradient and a weight
 // gradient take as many products as a forward.
 func (p *Plan) layerCost() CostFunc {
