@@ -80,6 +80,11 @@ func (p *Plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 		for _, t := range out {
 			l.Free(t)
 		}
+		if device.KindOf(p.cfg, rank) == device.CUDA {
+			if err := p.checkCalls(rank, l.Ops()); err != nil {
+				return 0, err
+			}
+		}
 		if err := tensorops.Run(dry, l); err != nil {
 			return 0, fmt.Errorf("%v: %w", a, err)
 		}
@@ -90,6 +95,20 @@ func (p *Plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 		return 0, err
 	}
 	return dry.Memory().Taken + p.underWay(rank), nil
+}
+
+// checkCalls refuses operations in Go on a GPU.
+func (p *Plan) checkCalls(rank int, ops []tensorops.Op) error {
+	key := "device.kind"
+	if len(p.cfg.Device.Ranks) > 0 {
+		key = "device.ranks"
+	}
+	for i := range ops {
+		if o := &ops[i]; o.Kind == tensorops.KindCall {
+			return p.cfg.Errorf(key, "rank %d is on a GPU, and part of %q is computed in Go, on the CPU alone; put the stages of such layers on \"cpu\" by device.ranks", rank, o.Call().Name)
+		}
+	}
+	return nil
 }
 
 // inputs are what an action takes.
