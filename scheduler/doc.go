@@ -62,7 +62,8 @@
 // # Layouts
 //
 // A [Layout] says which layers each chunk holds, in a small language
-// (Et*3|(tt|)*29,m|L). [BalancedLayout] finds one by the cost of a layer.
+// (Et*3|(tt|)*29,m|L). [BalancedLayout] finds one by the cost of a layer,
+// [BalancedSequence] by the cost of each, of a model with any sequence of them.
 //
 // # The files, in the order to read them
 //
@@ -82,7 +83,7 @@
 //     (generate_greedy), what a dispatcher says (dynamic); on cores of its own or shared
 //  7. dynamic: priorities, and who decides by them; progress is what a rank knows there
 //     and in greedy play
-//  8. layout: layers on chunks
+//  8. layout: layers on chunks; balance and cut find one
 //  9. csv: a table's text
 //
 // testdata/play.txt shows tables played in each way, testdata/skips.txt some with skips,
