@@ -55,6 +55,9 @@ func traceWriter(p *plan.Plan, fsys checkpoint.FS, threads int) func(step int64,
 			t.Clocks = append(t.Clocks, telemetry.Clock{Host: c.Process, OffsetMS: float64(c.Ahead) / float64(time.Millisecond), UncertaintyMS: float64(c.Within) / float64(time.Millisecond)})
 		}
 		t.Table = table.CSV()
+		for _, s := range p.Table().Skips {
+			t.Skips = append(t.Skips, [2]int{s.From, s.To})
+		}
 		return telemetry.WriteTrace(fsys, rundir.TraceFile, t)
 	}
 }

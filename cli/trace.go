@@ -82,7 +82,11 @@ func measure(path string, t telemetry.Trace) (*measurement, error) {
 	bad := func(format string, args ...any) (*measurement, error) {
 		return nil, fmt.Errorf("%s: step %d: %s", path, t.Step, fmt.Sprintf(format, args...))
 	}
-	table, err := scheduler.ReadCSV(fmt.Sprintf("%s, the table of step %d", path, t.Step), t.Table)
+	skips := make([]scheduler.Skip, len(t.Skips))
+	for i, s := range t.Skips {
+		skips[i] = scheduler.Skip{From: s[0], To: s[1]}
+	}
+	table, err := scheduler.ReadCSV(fmt.Sprintf("%s, the table of step %d", path, t.Step), t.Table, skips...)
 	if err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ func (p *player) peakUnderWay() Credits {
 	if skips > 0 {
 		c.SkipForward, c.SkipBackward = make([]int, skips), make([]int, skips)
 	}
-	for chunk := range int32(chunks) { //nolint:gosec // within MaxActions
+	for chunk := range int32(chunks) {
 		for _, e := range p.index.edges.Outs(ForwardEdge, chunk) {
 			if e.IsSkip() {
 				c.SkipForward[e.Skip] = p.peakOnEdge(e)

@@ -28,7 +28,7 @@ func RendezvousSafe(t *Table) bool {
 				return
 			}
 			out = append(out, Action{Chunk: transferChunk(t, e, a.Chunk), Type: transfer, Microbatch: a.Microbatch})
-			positions[out[len(out)-1].Chunk][a.Microbatch] = int32(len(out)) //nolint:gosec // within MaxActions
+			positions[out[len(out)-1].Chunk][a.Microbatch] = int32(len(out))
 		}
 		for i := 0; i < len(row); i += Width(row, i) {
 			together := row[i : i+Width(row, i)]
@@ -58,7 +58,7 @@ func RendezvousSafe(t *Table) bool {
 // a number behind those of the chunks, the same at both ends.
 func transferChunk(t *Table, e Edge, chunk int32) int32 {
 	if e.IsSkip() {
-		return int32(t.NumChunks) + e.Skip //nolint:gosec // within MaxActions
+		return int32(t.NumChunks) + e.Skip
 	}
 	return chunk
 }

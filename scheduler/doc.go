@@ -17,8 +17,8 @@
 // the weight gradient W; a table may hold B, or I and W apart.
 //
 // A [Table] is an order of actions for every rank. It holds no times: an action
-// starts when its rank is done with the one before it, its input has arrived,
-// and a credit for its output is at hand.
+// starts when its rank is done with the one before it, its inputs have arrived,
+// and the credits for its output are at hand.
 //
 // # The way of a table
 //
@@ -45,12 +45,14 @@
 // # Messages and credits
 //
 // A forward output of chunk c goes to chunk c+1, a backward output (sent after
-// I, or after B) to chunk c−1. Inputs wait at the receiver under their kind,
-// chunk and microbatch, so a receiver may take them in any order and no send
+// I, or after B) to chunk c−1. This chain of neighbours is always there. A model
+// may have skips besides ([Table.SetSkips]): from a chunk to one that is not the next, as
+// in a U-Net, and back. Inputs wait at the receiver under their kind,
+// chunks and microbatch, so a receiver may take them in any order and no send
 // needs a matching receive.
 //
-// Each of these edges has its own credits, also where both ends stand on one
-// rank. An action takes a credit of its output's edge when it starts, and the
+// Each of these [Edges] has its own credits, also where both ends stand on one
+// rank. An action takes a credit of each of its output's edges when it starts, and the
 // credit comes back when the action that consumes the output starts. An edge's
 // credits are the most outputs that are under way in the unit-cost simulation
 // without a bound. That play obeys the bound, and in a table each start waits
@@ -60,11 +62,13 @@
 // # Layouts
 //
 // A [Layout] says which layers each chunk holds, in a small language
-// (Et*3|(tt|)*29,m|L). [BalancedLayout] finds one by the cost of a layer.
+// (Et*3|(tt|)*29,m|L). [BalancedLayout] finds one by the cost of a layer,
+// [BalancedSequence] by the cost of each, of a model with any sequence of them.
 //
 // # The files, in the order to read them
 //
-//  1. action: an action, and the edges that outputs go by
+//  1. action: an action, and the kinds of edges that outputs go by; edges: all edges of a
+//     table, with its skips
 //  2. table: the order of every rank; placements; drawing the place of an error
 //  3. spec: what a table is asked for by
 //  4. generate: the schedules. generate.go has those in phases; v, vpattern and u those of
@@ -79,9 +83,9 @@
 //     (generate_greedy), what a dispatcher says (dynamic); on cores of its own or shared
 //  7. dynamic: priorities, and who decides by them; progress is what a rank knows there
 //     and in greedy play
-//  8. layout: layers on chunks
+//  8. layout: layers on chunks; balance and cut find one
 //  9. csv: a table's text
 //
-// testdata/play.txt shows tables played in each way, testdata/broken.txt what is wrong
-// with some, as transcripts that the tests hold.
+// testdata/play.txt shows tables played in each way, testdata/skips.txt some with skips,
+// testdata/broken.txt what is wrong with some, as transcripts that the tests hold.
 package scheduler

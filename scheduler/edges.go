@@ -95,7 +95,7 @@ func newEdges(chunks int, skips []Skip) (*Edges, error) {
 	e := &Edges{chunks: chunks, skips: slices.Clone(skips)}
 	before, behind := make([]int32, chunks+1), make([]int32, chunks+1)
 	for c := range chunks { // how many of the chunk there are, at the chunk after it
-		before[c+1], behind[c+1] = min(1, int32(c)), min(1, int32(chunks-1-c)) //nolint:gosec // within MaxActions
+		before[c+1], behind[c+1] = min(1, int32(c)), min(1, int32(chunks-1-c))
 	}
 	for _, s := range skips {
 		before[s.To+1]++
@@ -119,11 +119,11 @@ func newEdges(chunks int, skips []Skip) (*Edges, error) {
 		e.ins[ForwardEdge][i], e.outs[ForwardEdge][o] = forward, forward
 		e.ins[BackwardEdge][o], e.outs[BackwardEdge][i] = backward, backward
 	}
-	for c := range int32(chunks) - 1 { //nolint:gosec // within MaxActions
+	for c := range int32(chunks) - 1 {
 		add(c, c+1, -1)
 	}
 	for i, s := range skips {
-		add(int32(s.From), int32(s.To), int32(i)) //nolint:gosec // within MaxActions
+		add(int32(s.From), int32(s.To), int32(i))
 	}
 	return e, nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // LayerCosts is what the parts of a model cost, in any unit, such as the FLOPs
@@ -43,75 +44,154 @@ func BalancedLayout(costs LayerCosts, mtp float64, s LayoutSpec, chunks int) (*L
 	if n := MaxLayoutSymbols - 1 - s.Layers - chunks; s.MTPLayers < 0 || s.MTPLayers > n {
 		return nil, fmt.Errorf("%w: %d multi-token-prediction layers: want 0 to %d", ErrLayout, s.MTPLayers, n)
 	}
-	return newBalance(costs, mtp, s, chunks).layout(), nil
-}
-
-// balance is a layout in the making.
-type balance struct {
-	spec   LayoutSpec
-	layer  float64   // what one costs
-	home   int       // the last chunk that may hold decoder layers: multi-token prediction's
-	counts []int     // decoder layers of each chunk
-	extra  []float64 // of each chunk: what it costs beside decoder layers
-	ofRank struct {
-		counts []int
-		extra  []float64
+	b := &balance{
+		spec: s, symbols: string(SymbolEmbedding) + strings.Repeat(string(SymbolLayer), s.Layers) +
+			strings.Repeat(string(SymbolMTP), s.MTPLayers) + string(SymbolLoss),
+		costs: slices.Concat([]float64{costs.Embedding}, slices.Repeat([]float64{costs.Layer}, s.Layers),
+			slices.Repeat([]float64{mtp}, s.MTPLayers), []float64{costs.Head}),
 	}
+	return b.layout(chunks), nil
 }
 
-func newBalance(costs LayerCosts, mtp float64, s LayoutSpec, chunks int) *balance {
-	b := &balance{spec: s, layer: costs.Layer, home: chunks - 1, counts: make([]int, chunks), extra: make([]float64, chunks)}
-	if s.MTPLayers > 0 && s.Ranks > 1 && chunks > 1 && b.rank(b.home) == 0 {
+// BalancedSequence spreads a model's parts, each with its cost, over the chunks, which take
+// them in their order: see [LayoutSpec.Symbols]. It is [BalancedLayout] where the parts
+// between the first and the last cost the same, and else seeks the same: a costliest rank
+// that costs as little as it can, which it finds where each rank has one chunk, and comes
+// near to elsewhere. The first part stands in the first chunk, the last in the last;
+// multi-token-prediction layers stand together, with nothing behind them but what ends the
+// model.
+func BalancedSequence(symbols string, costs []float64, s LayoutSpec, chunks int) (*Layout, error) {
+	if err := checkSequence(symbols); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrLayout, err)
+	}
+	n := len(symbols)
+	if len(costs) != n {
+		return nil, fmt.Errorf("%w: %d costs for %d parts: want one for each", ErrCosts, len(costs), n)
+	}
+	total := 0.0
+	for i, c := range costs {
+		if total += c; !(c >= 0) || math.IsInf(total, 1) {
+			return nil, fmt.Errorf("%w: part %d of the model, %c, costs %v: want a finite number from 0, and a finite sum", ErrCosts, i+1, symbols[i], c)
+		}
+	}
+	if least := min(2, n); chunks < 1 || chunks > MaxLayoutSymbols || chunks > 1 && least < 2 {
+		return nil, fmt.Errorf("%w: %d parts on %d chunks: want 1 chunk to %d, and a part for the first and the last", ErrLayout, n, chunks, MaxLayoutSymbols)
+	}
+	if s.Ranks < 1 || s.Ranks > chunks {
+		return nil, fmt.Errorf("%w: %d ranks for %d chunks: want 1 to %d", ErrLayout, s.Ranks, chunks, chunks)
+	}
+	if symbols[0] == byte(SymbolMTP) {
+		return nil, fmt.Errorf("%w: the model begins with m, but multi-token-prediction layers stand behind all others", ErrLayout)
+	}
+	s.Symbols = symbols
+	l := (&balance{spec: s, symbols: symbols, costs: costs}).layout(chunks)
+	if err := l.checkSequence(s); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrLayout, err)
+	}
+	if err := l.checkMTP(s); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrLayout, err)
+	}
+	return l, nil
+}
+
+// balance is a layout in the making. The first part is the first chunk's, what is behind the
+// multi-token prediction, or the last part, the last chunk's; the body between is spread.
+type balance struct {
+	spec    LayoutSpec
+	symbols string
+	costs   []float64 // by part
+	body    []float64 // costs of the parts to spread
+	home    int       // the last chunk that may hold parts of the body: multi-token prediction's
+	counts  []int     // parts of the body of each chunk
+	extra   []float64 // of each chunk: what it costs beside them
+}
+
+// layout lays the parts out.
+func (b *balance) layout(chunks int) *Layout {
+	n := len(b.symbols)
+	mtp, rest := max(0, n-1), max(0, n-1) // where multi-token prediction begins, and what is behind it
+	if i := strings.IndexByte(b.symbols, byte(SymbolMTP)); i >= 0 {
+		mtp, rest = i, strings.LastIndexByte(b.symbols, byte(SymbolMTP))+1
+	}
+	b.home, b.counts, b.extra = chunks-1, make([]int, chunks), make([]float64, chunks)
+	if mtp < rest && b.spec.Ranks > 1 && chunks > 1 && b.rank(b.home) == 0 {
 		b.home--
 	}
-	b.extra[0] += costs.Embedding
-	b.extra[chunks-1] += costs.Head
-	b.extra[b.home] += mtp * float64(s.MTPLayers)
-	b.ofRank.counts, b.ofRank.extra = make([]int, s.Ranks), make([]float64, s.Ranks)
-	for i, cost := range b.extra {
-		b.ofRank.extra[b.rank(i)] += cost
+	first := min(1, mtp)
+	b.extra[0] += sum(b.costs[:first])
+	b.extra[chunks-1] += sum(b.costs[rest:])
+	b.extra[b.home] += sum(b.costs[mtp:rest])
+	b.body = b.costs[first:mtp]
+	if alike(b.body) {
+		b.deal()
+	} else {
+		b.cut()
 	}
-	for range s.Layers {
-		i := b.cheapest()
-		b.counts[i]++
-		b.ofRank.counts[b.rank(i)]++
+	l := &Layout{Chunks: make([][]Symbol, chunks)}
+	at := 0
+	for i, n := range b.counts {
+		from := at
+		if i == 0 {
+			n += first
+		}
+		if at += n; i == b.home {
+			at = rest
+		}
+		if i == chunks-1 {
+			at = len(b.symbols)
+		}
+		l.Chunks[i] = []Symbol(b.symbols[from:at])
 	}
-	return b
+	return l
+}
+
+// sum adds costs up; of those that are alike it is a product, so that what is equal
+// compares equal.
+func sum(costs []float64) float64 {
+	if len(costs) > 0 && alike(costs) {
+		return costs[0] * float64(len(costs))
+	}
+	total := 0.0
+	for _, c := range costs {
+		total += c
+	}
+	return total
+}
+
+func alike(costs []float64) bool {
+	return !slices.ContainsFunc(costs, func(c float64) bool { return c != costs[0] })
 }
 
 func (b *balance) rank(chunk int) int { return b.spec.Placement.Rank(chunk, b.spec.Ranks) }
 
-// cheapest returns the chunk for the next layer.
-func (b *balance) cheapest() int {
-	best, leastRank, least := 0, math.Inf(1), math.Inf(1)
-	for i := range b.home + 1 {
-		r := b.rank(i)
-		// Products, not running sums, so that what is equal compares equal.
-		ofRank := float64(b.ofRank.counts[r])*b.layer + b.ofRank.extra[r]
-		cost := float64(b.counts[i])*b.layer + b.extra[i]
-		if ofRank < leastRank || ofRank == leastRank && cost <= least {
-			best, leastRank, least = i, ofRank, cost
-		}
+// deal spreads parts that cost the same: each in turn goes to the rank that costs least.
+func (b *balance) deal() {
+	if len(b.body) == 0 {
+		return
 	}
-	return best
-}
-
-func (b *balance) layout() *Layout {
-	last := len(b.counts) - 1
-	l := &Layout{Chunks: make([][]Symbol, len(b.counts))}
-	for i, n := range b.counts {
-		if i == 0 {
-			l.Chunks[i] = append(l.Chunks[i], SymbolEmbedding)
-		}
-		for range n {
-			l.Chunks[i] = append(l.Chunks[i], SymbolLayer)
-		}
-		if i == b.home {
-			l.Chunks[i] = append(l.Chunks[i], slices.Repeat([]Symbol{SymbolMTP}, b.spec.MTPLayers)...)
-		}
-		if i == last {
-			l.Chunks[i] = append(l.Chunks[i], SymbolLoss)
-		}
+	part := b.body[0]
+	if part == 0 {
+		part = 1 // by number
 	}
-	return l
+	ofRank := struct {
+		counts []int
+		extra  []float64
+	}{make([]int, b.spec.Ranks), make([]float64, b.spec.Ranks)}
+	for i, cost := range b.extra {
+		ofRank.extra[b.rank(i)] += cost
+	}
+	for range b.body {
+		best, leastRank, least := 0, math.Inf(1), math.Inf(1)
+		for i := range b.home + 1 {
+			r := b.rank(i)
+			// Products, not running sums, so that what is equal compares equal.
+			rank := float64(ofRank.counts[r])*part + ofRank.extra[r]
+			cost := float64(b.counts[i])*part + b.extra[i]
+			if rank < leastRank || rank == leastRank && cost <= least {
+				best, leastRank, least = i, rank, cost
+			}
+		}
+		b.counts[best]++
+		ofRank.counts[b.rank(best)]++
+	}
 }

@@ -14,15 +14,15 @@ type LayoutSpec struct {
 	Ranks     int
 	Chunks    int // the most chunks on any rank
 	Placement Placement
-	Symbols   string
+	// Symbols are the parts of a model that is not an embedding, decoder layers and a loss,
+	// in their order: EtttEtttL for an encoder and a decoder. Where they are given, Layers
+	// and MTPLayers mean nothing. "" means E, Layers times t, MTPLayers times m, L.
+	Symbols string
 }
 
 // Validate says whether the layout covers the model once, in an order that can
 // be computed, on the chunks that there are.
 func (l *Layout) Validate(s LayoutSpec) error {
-	if s.Symbols != "" {
-		return nil // stand-in
-	}
 	chunks, err := s.Placement.Chunks(s.Ranks, s.Chunks)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrLayout, err)
@@ -31,7 +31,11 @@ func (l *Layout) Validate(s LayoutSpec) error {
 		return fmt.Errorf("%w: it has %d chunks, but %d ranks with %d each (placement %s) make %d",
 			ErrLayout, len(l.Chunks), s.Ranks, s.Chunks, s.Placement, chunks)
 	}
-	if err := l.checkSymbols(s); err != nil {
+	check := l.checkSymbols
+	if s.Symbols != "" {
+		check = l.checkSequence
+	}
+	if err := check(s); err != nil {
 		return fmt.Errorf("%w: %w", ErrLayout, err)
 	}
 	if err := l.checkMTP(s); err != nil {
@@ -67,6 +71,56 @@ func (l *Layout) checkSymbols(s LayoutSpec) error {
 	}
 	return nil
 }
+
+// checkSequence says whether the chunks spell the model's parts, from the first chunk to
+// the last, neither of which is empty: data come in at one, and gradients begin at the other.
+func (l *Layout) checkSequence(s LayoutSpec) error {
+	if err := checkSequence(s.Symbols); err != nil {
+		return err
+	}
+	last := len(l.Chunks) - 1
+	at := 0 // in the model
+	for i, chunk := range l.Chunks {
+		for _, symbol := range chunk {
+			switch {
+			case strings.IndexByte(layoutSymbols, byte(symbol)) < 0:
+				return fmt.Errorf("chunk %d holds the unknown symbol %q", i, symbol)
+			case at == len(s.Symbols):
+				return fmt.Errorf("chunk %d holds %c behind the model's last part: it has %d parts, %s", i, symbol, at, quoteSequence(s.Symbols))
+			case byte(symbol) != s.Symbols[at]:
+				return fmt.Errorf("chunk %d holds %c where the model has %c, as part %d of %d: its parts are %s",
+					i, symbol, s.Symbols[at], at+1, len(s.Symbols), quoteSequence(s.Symbols))
+			}
+			at++
+		}
+	}
+	switch {
+	case at < len(s.Symbols):
+		return fmt.Errorf("it ends with chunk %d after %d parts, but the model goes on with %c: it has %d parts, %s",
+			last, at, s.Symbols[at], len(s.Symbols), quoteSequence(s.Symbols))
+	case len(l.Chunks[0]) == 0:
+		return fmt.Errorf("chunk 0 is empty: it must hold the model's first part, %c, which takes the data in", s.Symbols[0])
+	case len(l.Chunks[last]) == 0:
+		return fmt.Errorf("chunk %d, the last, is empty: it must hold the model's last part, %c", last, s.Symbols[at-1])
+	}
+	return nil
+}
+
+// checkSequence says whether a model's parts can be laid out.
+func checkSequence(symbols string) error {
+	if n := len(symbols); n < 1 || n > MaxLayoutSymbols {
+		return fmt.Errorf("the model has %d parts: want 1 to %d", n, MaxLayoutSymbols)
+	}
+	for i := range len(symbols) {
+		if strings.IndexByte(layoutSymbols, symbols[i]) < 0 {
+			return fmt.Errorf("part %d of the model has the unknown symbol %q: want one of E t m L", i+1, symbols[i])
+		}
+	}
+	return nil
+}
+
+// quoteSequence writes a model's parts as a layout does, as much as an error may repeat.
+func quoteSequence(symbols string) string { return shorten(chunkString([]Symbol(symbols))) }
 
 // checkMTP holds the rules of multi-token prediction: its layers follow all
 // decoder layers, together, at the end of a rank that doesn't also embed.

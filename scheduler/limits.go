@@ -14,6 +14,13 @@ const (
 	// MaxLayoutSymbols bounds a layout's symbols and splits after its
 	// repetitions are expanded.
 	MaxLayoutSymbols = 1 << 16
+	// maxBalanceWork bounds the costs of chunks that are looked at to spread a model's parts,
+	// which takes some tens of milliseconds.
+	maxBalanceWork = 1 << 24
+	// balanceMoves bounds how many parts are moved at once to see whether it helps.
+	balanceMoves = 8
+	// balanceHalvings bounds the search for the least costliest chunk, to the last bit.
+	balanceHalvings = 64
 	// MaxPeriodActions bounds the actions of a table whose period is told, which takes
 	// several plays.
 	MaxPeriodActions = 100_000

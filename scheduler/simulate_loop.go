@@ -218,8 +218,8 @@ func (l *loop) expect() {
 	for kind := range l.lacking {
 		l.lacking[kind] = make([][]int32, l.table.NumChunks)
 		for chunk := range l.lacking[kind] {
-			if n := len(l.edges.Ins(EdgeKind(kind), int32(chunk))); n > 1 { //nolint:gosec // within MaxActions
-				l.lacking[kind][chunk] = slices.Repeat([]int32{int32(n)}, l.table.Microbatches) //nolint:gosec // within MaxSkips
+			if n := len(l.edges.Ins(EdgeKind(kind), int32(chunk))); n > 1 {
+				l.lacking[kind][chunk] = slices.Repeat([]int32{int32(n)}, l.table.Microbatches)
 			}
 		}
 	}

@@ -84,6 +84,18 @@ func run(t *testing.T, table **Table, name string, o options, input string) stri
 		o.set(&(*table).Microbatches, "microbatches")
 		result = fmt.Sprintf("%d ranks, %d chunks, %d microbatches, placement %s",
 			(*table).NumRanks(), (*table).NumChunks, (*table).Microbatches, (*table).Placement)
+	case "skips":
+		var skips []Skip
+		for _, field := range strings.Fields(input) {
+			var s Skip
+			if _, err := fmt.Sscanf(field, "%d>%d", &s.From, &s.To); err != nil {
+				t.Fatalf("skip %q: %v", field, err)
+			}
+			skips = append(skips, s)
+		}
+		if err = (*table).SetSkips(skips); err == nil {
+			result = fmt.Sprint((*table).Skips)
+		}
 	case "check":
 		var report *Report
 		report, err = Check(*table)
@@ -138,8 +150,12 @@ func describe(r *Report) string {
 	if r.OutOfOrder {
 		order = "out of order"
 	}
-	return fmt.Sprintf("peak in flight    %v\nforward credits   %v\nbackward credits  %v\nweight gradients  %s",
-		r.PeakInFlight, r.Credits.Forward, r.Credits.Backward, order)
+	skips := ""
+	if c := r.Credits; len(c.SkipForward) > 0 {
+		skips = fmt.Sprintf("of skips          %v and %v\n", c.SkipForward, c.SkipBackward)
+	}
+	return fmt.Sprintf("peak in flight    %v\nforward credits   %v\nbackward credits  %v\n%sweight gradients  %s",
+		r.PeakInFlight, r.Credits.Forward, r.Credits.Backward, skips, order)
 }
 
 // draw shows unit-cost times: a column for each unit, "==" where an action goes
@@ -207,6 +223,14 @@ func (o options) set(n *int, key string) {
 // machine is what a table is played on: unit costs, a link, shared cores.
 func (o options) machine() Machine {
 	m := Machine{Costs: UnitCosts}
+	if o.has("far") { // beyond the next rank
+		m.Link = func(from, to int) float64 {
+			if from-to == 1 || to-from == 1 {
+				return 0
+			}
+			return o.float("far")
+		}
+	}
 	if o.has("link") {
 		m.Link = func(_, _ int) float64 { return o.float("link") }
 	}

@@ -19,6 +19,9 @@ type Trace struct {
 	Schedule string `json:"schedule"`
 	// Table is the order of all ranks, as CSV: a row for each rank.
 	Table string `json:"table"`
+	// Skips are the edges between chunks that are no neighbours, each from one chunk to
+	// another; nil: there are none.
+	Skips [][2]int `json:"skips,omitempty"`
 	// MS holds, for each rank and each of its actions in that order, the start and
 	// the end in milliseconds since the first start.
 	MS [][][2]float64 `json:"ms"`

@@ -24,6 +24,8 @@ type Chart struct {
 	Makespan float64
 	// Facts are further lines to show beneath the title.
 	Facts []Fact
+	// Skips are the edges between chunks that are no neighbours, as in scheduler.Table.
+	Skips []scheduler.Skip
 }
 
 // Lane is what one rank did.
@@ -44,7 +46,7 @@ type Fact struct{ Label, Value string }
 // must belong together: the writers of this package refuse a chart whose rows differ in
 // length.
 func FromTimeline(t *scheduler.Table, tl *scheduler.Timeline) Chart {
-	c := Chart{Title: title(t), Unit: Units, Makespan: tl.Makespan, Lanes: make([]Lane, t.NumRanks())}
+	c := Chart{Title: title(t), Unit: Units, Makespan: tl.Makespan, Lanes: make([]Lane, t.NumRanks()), Skips: t.Skips}
 	for r, row := range t.Ranks {
 		c.Lanes[r] = Lane{Name: fmt.Sprintf("rank %d", r), Actions: row}
 		if r < len(tl.Start) && r < len(tl.End) {
@@ -62,6 +64,9 @@ func title(t *scheduler.Table) string {
 	text := fmt.Sprintf("%s, %s", name, count(t.NumRanks(), "rank"))
 	if t.NumChunks != t.NumRanks() {
 		text += ", " + count(t.NumChunks, "chunk")
+	}
+	if n := len(t.Skips); n > 0 {
+		text += ", " + count(n, "skip")
 	}
 	return text + ", " + count(t.Microbatches, "microbatch")
 }
@@ -101,6 +106,11 @@ func (c *Chart) check() error {
 		return fail("it has no lanes, want one for each rank")
 	case !isTime(c.Makespan):
 		return fail("makespan %v, want a number from 0 to %v", c.Makespan, float64(maxTime))
+	}
+	for _, s := range c.Skips {
+		if s.From < 0 || s.To < 2 || s.From >= s.To-1 || s.To > math.MaxInt32 {
+			return fail("skip %v: want a chunk, and one behind the next", s)
+		}
 	}
 	for r := range c.Lanes {
 		if err := c.Lanes[r].check(); err != nil {

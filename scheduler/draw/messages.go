@@ -11,6 +11,7 @@ import (
 // message is an output on its way, from the end of one action to the start of another.
 type message struct {
 	kind     scheduler.EdgeKind
+	skip     bool // the chunks are no neighbours
 	from, to place
 }
 
@@ -30,7 +31,7 @@ type end struct {
 }
 
 // messages lists what went between the chunks, in the order of kinds, chunks and
-// microbatches. A message of which a chart has only one end is left out: a measured
+// microbatches, between neighbours first. A message of which a chart has only one end is left out: a measured
 // run may have been cut short. It needs memory for a number per action.
 func (c *Chart) messages() iter.Seq[message] {
 	ends := make(map[end]*visits)
@@ -67,15 +68,26 @@ func (c *Chart) messages() iter.Seq[message] {
 			if e.kind == scheduler.BackwardEdge {
 				to.chunk = e.chunk - 1
 			}
-			if ends[to] != nil && !c.match(e.kind, ends[e], ends[to], yield) {
+			if ends[to] != nil && !c.match(e.kind, false, ends[e], ends[to], yield) {
 				return
+			}
+		}
+		for _, kind := range []scheduler.EdgeKind{scheduler.ForwardEdge, scheduler.BackwardEdge} {
+			for _, s := range c.Skips {
+				from, to := end{kind, int32(s.From)}, end{kind, int32(s.To)}
+				if kind == scheduler.BackwardEdge {
+					from, to = to, from
+				}
+				if ends[from] != nil && ends[to] != nil && !c.match(kind, true, ends[from], ends[to], yield) {
+					return
+				}
 			}
 		}
 	}
 }
 
 // match gives the messages of one edge: each sender's microbatch is the receiver's.
-func (c *Chart) match(kind scheduler.EdgeKind, from, to *visits, yield func(message) bool) bool {
+func (c *Chart) match(kind scheduler.EdgeKind, skip bool, from, to *visits, yield func(message) bool) bool {
 	senders, receivers := c.Lanes[from.lane].Actions, c.Lanes[to.lane].Actions
 	for i, j := 0, 0; i < len(from.at) && j < len(to.at); {
 		switch order := cmp.Compare(senders[from.at[i]].Microbatch, receivers[to.at[j]].Microbatch); {
@@ -84,7 +96,7 @@ func (c *Chart) match(kind scheduler.EdgeKind, from, to *visits, yield func(mess
 		case order > 0:
 			j++
 		default:
-			if !yield(message{kind, place{from.lane, int(from.at[i])}, place{to.lane, int(to.at[j])}}) {
+			if !yield(message{kind, skip, place{from.lane, int(from.at[i])}, place{to.lane, int(to.at[j])}}) {
 				return false
 			}
 			i++

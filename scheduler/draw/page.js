@@ -28,6 +28,7 @@
       messages: g.querySelector(".messages"), names: g.querySelector(".names"),
       left: g.transform.baseVal.getItem(0).matrix.e,
       scale: +g.dataset.scale, makespan: +g.dataset.makespan,
+      skips: (g.dataset.skips ?? "").split(" ").filter(Boolean).map((s) => s.split("-").map(Number)),
     };
     chart.ranks = [...g.querySelectorAll(".rank")].map((rank) => [...rank.querySelectorAll(".a")].map((e) => {
       const [, stage, type, microbatch] = /^(\d+)([FIWB])(\d+)$/.exec(e.dataset.a);
@@ -126,16 +127,19 @@
   }
 
   // messages draws what a microbatch's actions send each other: activations to the
-  // next stage, gradients to the one before.
+  // next stage, gradients to the one before, and both along the skips.
   function messages(chart) {
     const made = [];
     if (shown !== null) {
       const boxes = (byMicrobatch.get(shown) ?? []).filter((b) => b.chart === chart && b.type !== "W");
       const kind = (b) => (b.type === "F" ? "F" : "B");
       const at = new Map(boxes.map((b) => [kind(b) + b.stage, b]));
-      for (const b of boxes) {
-        const to = at.get(kind(b) + (b.stage + (b.type === "F" ? 1 : -1)));
-        if (!to) continue;
+      const ways = boxes.map((b) => [b, at.get(kind(b) + (b.stage + (b.type === "F" ? 1 : -1)))]);
+      for (const [from, to] of chart.skips) {
+        ways.push([at.get("F" + from), at.get("F" + to)], [at.get("B" + to), at.get("B" + from)]);
+      }
+      for (const [b, to] of ways) {
+        if (!b || !to) continue;
         const x1 = (b.x + b.width) * zoom, y1 = b.y + b.height / 2;
         const x2 = to.x * zoom, y2 = to.y + to.height / 2;
         made.push(make("path", { d: `M${x1} ${y1}L${x2} ${y2}` }));

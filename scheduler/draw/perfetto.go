@@ -167,6 +167,9 @@ func (p *tracer) flow(phase string, m message, chart, lane int, at int64) []byte
 	if m.kind == scheduler.BackwardEdge {
 		name = "gradient"
 	}
+	if m.skip {
+		name = "skip " + name
+	}
 	b := append(p.begin(), `"ph":"`...)
 	b = append(b, phase...)
 	b = append(b, `","name":"`...)

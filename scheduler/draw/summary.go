@@ -14,6 +14,8 @@ import (
 //
 //	schedule, placement       names; schedule is left out where it isn't known
 //	ranks, chunks, microbatches, actions   counts
+//	skips                     [from, to] of each, where there are any, with the credits
+//	skip_credits              of their activations and gradients
 //	makespan, bubble_fraction   of the timeline
 //	period                    from step to step, where the timeline has it
 //	idle                      by rank: waiting between its first and last action
@@ -32,6 +34,10 @@ func Summary(w io.Writer, t *scheduler.Table, report *scheduler.Report, tl *sche
 	if len(tl.Idle) != ranks || len(report.PeakInFlight) != ranks {
 		return fmt.Errorf("%w: the table has %d ranks, the timeline %d and the report %d: they don't belong together",
 			ErrChart, ranks, len(tl.Idle), len(report.PeakInFlight))
+	}
+	if c, n := report.Credits, len(t.Skips); len(c.SkipForward) != n || len(c.SkipBackward) != n {
+		return fmt.Errorf("%w: the table has %d skips, the report credits of %d and %d: they don't belong together",
+			ErrChart, n, len(c.SkipForward), len(c.SkipBackward))
 	}
 	for _, v := range append([]float64{tl.Makespan, tl.BubbleFraction, tl.SteadyStateStep}, tl.Idle...) {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -52,6 +58,7 @@ func Summary(w io.Writer, t *scheduler.Table, report *scheduler.Report, tl *sche
 	s.value("chunks", t.NumChunks)
 	s.value("microbatches", t.Microbatches)
 	s.value("actions", actions)
+	s.skips(t, report)
 	s.value("makespan", tl.Makespan)
 	s.value("bubble_fraction", tl.BubbleFraction)
 	if tl.SteadyStateStep > 0 {
@@ -98,6 +105,20 @@ func (s *summary) value(name string, v any) {
 	}
 	s.key(name)
 	fmt.Fprintf(s.out, "%s", text)
+}
+
+// skips writes the skips and their credits, if there are any.
+func (s *summary) skips(t *scheduler.Table, report *scheduler.Report) {
+	if len(t.Skips) == 0 {
+		return
+	}
+	c := report.Credits
+	ends, credits := make([][2]int, len(t.Skips)), make([][2]int, len(t.Skips))
+	for i, skip := range t.Skips {
+		ends[i], credits[i] = [2]int{skip.From, skip.To}, [2]int{c.SkipForward[i], c.SkipBackward[i]}
+	}
+	s.value("skips", ends)
+	s.value("skip_credits", credits)
 }
 
 // table writes cell by cell into the writer's own buffer.

@@ -76,8 +76,8 @@ func (p *picture) writeChart(out *bufio.Writer, i int) {
 	}
 	fmt.Fprintln(out, "</g>")
 
-	fmt.Fprintf(out, `<g class="chart" transform="translate(%s,%s)" data-scale="%s" data-makespan="%s">`+"\n",
-		px(p.left), px(top), exact(scale), exact(p.figures[i].Makespan))
+	fmt.Fprintf(out, `<g class="chart" transform="translate(%s,%s)" data-scale="%s" data-makespan="%s"%s>`+"\n",
+		px(p.left), px(top), exact(scale), exact(p.figures[i].Makespan), c.skipData())
 	fmt.Fprintln(out, `<g class="zoom">`)
 	for r := range c.Lanes {
 		p.writeLane(out, c, r, scale, across)
@@ -100,6 +100,18 @@ func (p *picture) writeChart(out *bufio.Writer, i int) {
 	}
 	fmt.Fprintf(out, "\n"+`<text class="faint" x="-10" y="%s" font-size="11" text-anchor="end">%s</text>`, px(bottom+17), escape(c.Unit))
 	fmt.Fprintln(out, "\n</g>\n</g>")
+}
+
+// skipData is the attribute by which the page's script knows the skips.
+func (c *Chart) skipData() string {
+	if len(c.Skips) == 0 {
+		return ""
+	}
+	var text []string
+	for _, s := range c.Skips {
+		text = append(text, fmt.Sprintf("%d-%d", s.From, s.To))
+	}
+	return fmt.Sprintf(` data-skips="%s"`, strings.Join(text, " "))
 }
 
 // writeLane draws the boxes of a rank, and the idle time behind them.
