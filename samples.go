@@ -190,7 +190,7 @@ func (s *textSamples) EvalLen(int) int { return 1 }
 
 func (s *textSamples) TrainFields(step int64, first, count int, names []string) ([]tensorops.Array, error) {
 	return s.fields(first, count, names, func(i int, tokens, targets []int32) error {
-		return s.source.Train(step, i, tokens, targets)
+		return s.Train(step, i, tokens, targets)
 	})
 }
 

@@ -97,6 +97,9 @@ func (a *stageActor) announce(ctx actor.Context, v *visit) {
 		return
 	}
 	for _, w := range v.to {
+		if w.skip > 0 { // what comes that way was made long before
+			continue
+		}
 		to := scheduler.Action{Chunk: w.chunk, Type: v.Type, Microbatch: v.Microbatch}
 		ctx.Send(a.peer(w.chunk), &ExpectInput{Header: a.order.Header, Action: to})
 	}

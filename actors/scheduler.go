@@ -313,7 +313,7 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 		if len(l.Outputs) > 0 {
 			ctx.Send(a.peers.Metrics, &publish{OutputEvent{Microbatch: l.Microbatch, Outputs: l.Outputs}})
 		}
-		if l.Report.Targets == 0 && l.Report.Sum == 0 && len(l.Outputs) > 0 {
+		if l.Targets == 0 && l.Sum == 0 && len(l.Outputs) > 0 {
 			continue // of a stage before the last
 		}
 		if err := a.losses.Add(l.Microbatch, l.Report); err != nil {

@@ -119,7 +119,8 @@ func row(a tensorops.Array, i, rows int) any {
 	}
 	numbers := make([]json.RawMessage, n)
 	for k := range n {
-		v, bits := 0.0, 64
+		var v float64
+		bits := 64
 		if a.DType() == tensorops.Float64 {
 			v = a.Double[i*n+k]
 		} else {

@@ -53,7 +53,7 @@ func (l *CrossEntropy) Forward(p *Pass, in []tensorops.Tensor) []tensorops.Tenso
 		o = tensorops.CrossEntropyOpts{Grad: p.AllocLike(logits), Scale: 1}
 		p.Save(classifierGrad, o.Grad)
 	}
-	p.List.CrossEntropy(stats, lse, logits.Matrix(), labels.View(rows, 1), tensorops.CrossEntropyOpts{Grad: o.Grad.Matrix(), Scale: o.Scale})
+	p.CrossEntropy(stats, lse, logits.Matrix(), labels.View(rows, 1), tensorops.CrossEntropyOpts{Grad: o.Grad.Matrix(), Scale: o.Scale})
 	p.Fetch(tensorops.HostBytes(p.Host(tensorops.LossStats)), stats)
 	g.logits, g.labels = room(g.logits, logits.Len()), room(g.labels, rows)
 	p.Fetch(tensorops.HostBytes(g.logits), logits)

@@ -29,7 +29,7 @@ func (l *List) Call(c Call) {
 }
 
 func (l *List) needOperand(name, what string, i int, t Tensor) {
-	if l.err == nil && !(t.Valid() && t.Contiguous()) {
+	if l.err == nil && (!t.Valid() || !t.Contiguous()) {
 		l.err = fmt.Errorf("%w: call %q: tensor %d that it %s is %v: it must be contiguous", ErrShape, name, i, what, t)
 	}
 }

@@ -149,7 +149,12 @@ func (p *Plan) makeRoutes() error {
 		return c.Errorf("model.family", "%w", err)
 	}
 	p.routes = p.model.Routes(p.all)
-	if err := p.table.SetSkips(actors.Skips(p.routes)); err != nil {
+	skips := actors.Skips(p.routes)
+	if p.text != nil && len(skips) > 0 { // which its sends and receives, if it has any, leave out
+		if p.table, err = scheduler.ReadCSV(c.Pipeline.Schedule, string(p.text), skips...); err != nil {
+			return c.Errorf("pipeline.schedule", "%v", err)
+		}
+	} else if err := p.table.SetSkips(skips); err != nil {
 		return c.Errorf("pipeline.schedule", "%v", err)
 	}
 	if p.report, _, err = scheduler.Analyse(p.table); err != nil {
