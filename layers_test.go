@@ -35,6 +35,7 @@ var layers = [][]string{
 	{"config"},
 	{"data/samples"},
 	{"internal/folder", "data"},
+	{"stages/gorgonia"},
 	{"stages"},
 	{"tokenizer"},
 	{"scheduler/draw"},

@@ -1,0 +1,193 @@
+package gorgonia
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// instance is a graph for one microbatch in flight: Gorgonia's operations may have state.
+// It has no goroutine: whoever has taken it runs it, forward and then, at any time,
+// backward.
+type instance struct {
+	key      string
+	program  *program
+	inputs   []input
+	params   []weight
+	float    tensor.Dtype
+	values   *memory // of the forward pass
+	scratch  *memory // of the backward pass, while it runs and until its results are read
+	operands []G.Value
+	ran      bool
+}
+
+func newInstance(build Build, in []input, params []weight, float tensor.Dtype) (*instance, error) {
+	g, err := newGraph(build, in, params, float)
+	if err != nil {
+		return nil, err
+	}
+	p, err := newProgram(g)
+	if err != nil {
+		return nil, err
+	}
+	x := &instance{program: p, inputs: in, params: params, float: float, values: newMemory(p.forwardSlots)}
+	return x, nil
+}
+
+// forward computes the outputs. Inputs and parameters are read where they lie: they must
+// not change until the backward pass is over, and Gorgonia does not write to them. The
+// outputs are memory of the instance, valid until its next use.
+func (x *instance) forward(in, params []tensorops.Array) ([]tensorops.Array, error) {
+	x.ran = false
+	p := x.program
+	if len(in) != len(p.in) || len(params) != len(p.params) {
+		return nil, fmt.Errorf("%w: %d inputs and %d parameters, the layer has %d and %d", ErrInput, len(in), len(params), len(p.in), len(p.params))
+	}
+	for i, a := range in {
+		if err := x.bind(p.in[i], a, x.inputs[i].shape); err != nil {
+			return nil, fmt.Errorf("input %d: %w", i, err)
+		}
+	}
+	for i, a := range params {
+		if err := x.bind(p.params[i], a, x.params[i].shape); err != nil {
+			return nil, fmt.Errorf("parameter %q: %w", x.params[i].name, err)
+		}
+	}
+	for i := range p.forward {
+		if err := x.step(&p.forward[i]); err != nil {
+			return nil, fmt.Errorf("forward: %w", err)
+		}
+	}
+	out := make([]tensorops.Array, len(p.out))
+	for i, slot := range p.out {
+		a, err := x.result(slot, p.outShapes[i])
+		if err != nil {
+			return nil, fmt.Errorf("output %d: %w", i, err)
+		}
+		out[i] = a
+	}
+	x.ran = true
+	return out, nil
+}
+
+// bind gives a slot of the forward pass a tensor over the caller's memory. −1 is an input
+// that is not used.
+func (x *instance) bind(slot int, a tensorops.Array, shape []int) error {
+	if !slices.Equal(a.Shape, shape) {
+		return fmt.Errorf("%w: it has the shape %v, the graph is for %v", ErrInput, a.Shape, shape)
+	}
+	v, err := value(a, x.float)
+	if err != nil || slot < 0 {
+		return err
+	}
+	x.set(slot, v)
+	return nil
+}
+
+func (x *instance) set(slot int, v G.Value) {
+	if n := x.program.forwardSlots; slot >= n {
+		x.scratch.values[slot-n] = v
+		return
+	}
+	x.values.values[slot] = v
+}
+
+func (x *instance) get(slot int) G.Value {
+	if c := x.program.constants[slot]; c != nil {
+		return c
+	}
+	if n := x.program.forwardSlots; slot >= n {
+		return x.scratch.values[slot-n]
+	}
+	return x.values.values[slot]
+}
+
+func (x *instance) step(s *step) error {
+	x.operands = x.operands[:0]
+	for _, slot := range s.args {
+		x.operands = append(x.operands, x.get(slot))
+	}
+	own, at := x.values, s.slot
+	if n := x.program.forwardSlots; at >= n {
+		own, at = x.scratch, at-n
+	}
+	return s.run(x.operands, own, at)
+}
+
+// errOrder: there is no forward pass to go back through.
+var errOrder = errors.New("gorgonia: backward without forward")
+
+// backward computes the gradients, once after each forward pass, from those of the outputs,
+// into scratch. Results are memory of scratch.
+func (x *instance) backward(dout []tensorops.Array, scratch *memory) (din, dparams []tensorops.Array, err error) {
+	if !x.ran {
+		return nil, nil, errOrder
+	}
+	x.ran = false
+	p := x.program
+	if len(dout) != len(p.out) {
+		return nil, nil, fmt.Errorf("%w: %d output gradients, the layer has %d outputs", ErrInput, len(dout), len(p.out))
+	}
+	x.scratch = scratch
+	defer func() { x.scratch = nil }()
+	for i, a := range dout {
+		if p.dout[i] < 0 {
+			continue
+		}
+		if !slices.Equal(a.Shape, p.outShapes[i]) {
+			return nil, nil, fmt.Errorf("%w: the gradient of output %d has the shape %v, and the output %v", ErrInput, i, a.Shape, p.outShapes[i])
+		}
+		v, err := value(a, x.float)
+		if err != nil {
+			return nil, nil, fmt.Errorf("gradient of output %d: %w", i, err)
+		}
+		x.set(p.dout[i], v)
+	}
+	for i := range p.backward {
+		if err := x.step(&p.backward[i]); err != nil {
+			return nil, nil, fmt.Errorf("backward: %w", err)
+		}
+	}
+	din, dparams = make([]tensorops.Array, len(p.din)), make([]tensorops.Array, len(p.dparams))
+	for i, slot := range p.din {
+		if slot < 0 {
+			continue
+		}
+		if din[i], err = x.result(slot, x.inputs[i].shape); err != nil {
+			return nil, nil, fmt.Errorf("gradient of input %d: %w", i, err)
+		}
+	}
+	for i, slot := range p.dparams {
+		if dparams[i], err = x.result(slot, x.params[i].shape); err != nil {
+			return nil, nil, fmt.Errorf("gradient of parameter %q: %w", x.params[i].name, err)
+		}
+	}
+	return din, dparams, nil
+}
+
+// result views a value as an array of a shape.
+func (x *instance) result(slot int, shape []int) (tensorops.Array, error) {
+	a, err := arrayOf(x.get(slot), shape)
+	if err != nil {
+		return tensorops.Array{}, err
+	}
+	return a, a.Check()
+}
+
+// release lets go of the caller's memory.
+func (x *instance) release() {
+	x.ran = false
+	for _, slots := range [][]int{x.program.in, x.program.params} {
+		for _, slot := range slots {
+			if slot >= 0 {
+				x.values.values[slot] = nil
+			}
+		}
+	}
+	clear(x.operands[:cap(x.operands)])
+}

@@ -1,0 +1,114 @@
+package gorgonia
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"gorgonia.org/tensor"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// model makes a layer's graphs and keeps them for the next microbatch of the same shapes.
+// Its methods may be called from any goroutine. It has no goroutines of its own, so there
+// is nothing to close: what is idle goes with the model.
+type model struct {
+	name   string
+	build  Build
+	params []weight
+	float  tensor.Dtype
+
+	mu         sync.Mutex
+	idle       []*instance        // the last used at the end
+	scratch    map[string]*memory // of a backward pass, one for each of the shapes of idle
+	signatures map[string]uint64
+}
+
+func newModel(name string, build Build, params []weight, float tensor.Dtype) *model {
+	UseEngineBLAS()
+	return &model{name: name, build: build, params: params, float: float, scratch: map[string]*memory{}, signatures: map[string]uint64{}}
+}
+
+func keyOf(in []input) string {
+	var b strings.Builder
+	for _, x := range in {
+		fmt.Fprintf(&b, "%v%v ", x.dtype, x.shape)
+	}
+	return b.String()
+}
+
+// take finds or builds a graph for inputs of some types and shapes.
+func (m *model) take(in []input) (*instance, error) {
+	key := keyOf(in)
+	m.mu.Lock()
+	for i := len(m.idle) - 1; i >= 0; i-- {
+		if x := m.idle[i]; x.key == key {
+			m.idle = append(m.idle[:i], m.idle[i+1:]...)
+			m.mu.Unlock()
+			return x, nil
+		}
+	}
+	m.mu.Unlock()
+	x, err := newInstance(m.build, in, m.params, m.float)
+	if err != nil {
+		return nil, fmt.Errorf("layer %q: %w", m.name, err)
+	}
+	x.key = key
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if first, ok := m.signatures[key]; ok && first != x.program.signature {
+		return nil, fmt.Errorf("%w: layer %q: Build made another graph of the same shapes %s than before: it must not draw numbers, nor depend on anything but its arguments", ErrGraph, m.name, shapes(in))
+	}
+	if len(m.signatures) >= LimitShapes {
+		clear(m.signatures)
+	}
+	m.signatures[key] = x.program.signature
+	return x, nil
+}
+
+// give keeps a graph for another microbatch. What it was given is let go.
+func (m *model) give(x *instance) {
+	x.release()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.idle = append(m.idle, x)
+	if len(m.idle) > LimitIdle {
+		dropped := m.idle[0].key
+		m.idle = append(m.idle[:0], m.idle[1:]...)
+		for _, y := range m.idle {
+			if y.key == dropped {
+				return
+			}
+		}
+		delete(m.scratch, dropped)
+	}
+}
+
+// backward runs an instance's backward pass, and hands its results to use before their
+// memory serves another one.
+func (m *model) backward(x *instance, dout []tensorops.Array, use func(din, dparams []tensorops.Array) error) error {
+	m.mu.Lock()
+	scratch := m.scratch[x.key]
+	delete(m.scratch, x.key)
+	m.mu.Unlock()
+	if scratch == nil {
+		scratch = newMemory(x.program.slots - x.program.forwardSlots)
+	}
+	din, dparams, err := x.backward(dout, scratch)
+	if err == nil {
+		err = use(din, dparams)
+	}
+	for _, slot := range x.program.dout {
+		if slot >= 0 {
+			scratch.values[slot-x.program.forwardSlots] = nil // the caller's memory
+		}
+	}
+	m.mu.Lock()
+	m.scratch[x.key] = scratch
+	m.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("layer %q: %w", m.name, err)
+	}
+	return nil
+}

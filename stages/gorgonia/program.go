@@ -1,0 +1,210 @@
+package gorgonia
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// step is an operation at its place in a program. Its result is the value of its slot.
+type step struct {
+	op    G.Op
+	args  []int // slots
+	slot  int
+	shape tensor.Shape
+
+	into    G.UsePreallocDoer // nil: it makes new memory each time
+	inPlace G.UnsafeDoer      // of an elementwise operation: on a copy of its operand
+}
+
+// program is a graph as what is to be computed, in the order in which the nodes were made.
+// Each node has a slot for its value: first those of the forward pass, then those that only
+// the backward pass needs.
+type program struct {
+	forward, backward []step
+	slots             int // of both
+	forwardSlots      int
+	constants         []G.Value // by slot; nil: computed, or given
+
+	in, params, out, dout []int // slots; −1: not needed, or no gradient
+	din, dparams          []int
+	outShapes             [][]int
+	signature             uint64
+}
+
+func newProgram(b *graph) (*program, error) {
+	p := &program{}
+	forward, err := b.reach(b.out)
+	if err != nil {
+		return nil, err
+	}
+	var roots []*G.Node
+	for _, nodes := range [][]*G.Node{b.din, b.dparams} {
+		for _, n := range nodes {
+			if n != nil {
+				roots = append(roots, n)
+			}
+		}
+	}
+	all, err := b.reach(roots)
+	if err != nil {
+		return nil, err
+	}
+	slot := make(map[*G.Node]int)
+	place := func(nodes []*G.Node) (steps []step) {
+		for _, n := range nodes {
+			if _, ok := slot[n]; ok {
+				continue
+			}
+			i := len(slot)
+			slot[n] = i
+			p.constants = append(p.constants, nil)
+			children := b.children(n)
+			switch {
+			case n.Op() == nil:
+			case len(children) == 0: // a constant: Gorgonia's other operations have operands
+				p.constants[i] = n.Value()
+			default:
+				s := step{op: n.Op(), slot: i, shape: n.Shape()}
+				for _, child := range children {
+					s.args = append(s.args, slot[child])
+				}
+				switch typeName(s.op) {
+				case "elemUnaryOp":
+					s.inPlace, _ = s.op.(G.UnsafeDoer)
+				case "sliceIncrOp": // it would add to what is there
+				default:
+					s.into, _ = s.op.(G.UsePreallocDoer)
+				}
+				steps = append(steps, s)
+			}
+		}
+		return steps
+	}
+	p.forward = place(forward)
+	p.forwardSlots = len(slot)
+	p.backward = place(all)
+	p.slots = len(slot)
+	slotOf := func(nodes []*G.Node) []int {
+		slots := make([]int, len(nodes))
+		for i, n := range nodes {
+			slots[i] = -1
+			if s, ok := slot[n]; ok && n != nil {
+				slots[i] = s
+			}
+		}
+		return slots
+	}
+	p.in, p.params, p.out, p.dout = slotOf(b.in), slotOf(b.params), slotOf(b.out), slotOf(b.dout)
+	p.din, p.dparams = slotOf(b.din), slotOf(b.dparams)
+	for _, n := range b.out {
+		p.outShapes = append(p.outShapes, []int(n.Shape()))
+	}
+	p.signature = signature(append(p.forward[:len(p.forward):len(p.forward)], p.backward...), p.constants)
+	return p, nil
+}
+
+// memory are the values of some slots and what their memory can be used for again.
+type memory struct {
+	values []G.Value
+	reuse  []bool // the value's memory is its slot's alone
+}
+
+func newMemory(slots int) *memory {
+	return &memory{make([]G.Value, slots), make([]bool, slots)}
+}
+
+// run computes one step. operands is room for its operands.
+func (s *step) run(operands []G.Value, own *memory, at int) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v panicked: %v\n%s", s.op, p, debug.Stack())
+		}
+	}()
+	old := own.values[at]
+	if !own.reuse[at] {
+		old = nil
+	}
+	v, err := s.compute(operands, old)
+	if err != nil {
+		return fmt.Errorf("%v of %s: %w", s.op, shapesOf(operands), err)
+	}
+	if v == nil {
+		return fmt.Errorf("%v of %s: no result", s.op, shapesOf(operands))
+	}
+	if v != old {
+		if t, ok := v.(tensor.Tensor); ok {
+			tensor.WithEngine(G.StandardEngine{})(t)
+		}
+	}
+	own.values[at] = v
+	own.reuse[at] = v == old || ownMemory(v, operands)
+	return nil
+}
+
+var errNotInPlace = errors.New("not in place")
+
+// compute uses the memory of the old result again where that can be.
+func (s *step) compute(operands []G.Value, old G.Value) (G.Value, error) {
+	switch {
+	case old == nil:
+	case s.inPlace != nil:
+		if v, err := s.computeInPlace(operands, old); err == nil {
+			return v, nil
+		}
+	case s.into != nil:
+		// Some operations fail with memory of their own where they work without.
+		if v, err := s.into.UsePreallocDo(old, operands...); err == nil {
+			return v, nil
+		}
+	}
+	return s.op.Do(operands...)
+}
+
+func (s *step) computeInPlace(operands []G.Value, old G.Value) (G.Value, error) {
+	from, ok := operands[0].(*tensor.Dense)
+	to, ok2 := old.(*tensor.Dense)
+	if !ok || !ok2 || from.RequiresIterator() || to.RequiresIterator() || from.Dtype() != to.Dtype() || !from.Shape().Eq(to.Shape()) {
+		return nil, errNotInPlace
+	}
+	if _, err := G.Copy(to, from); err != nil {
+		return nil, err
+	}
+	return s.inPlace.UnsafeDo(to)
+}
+
+func shapesOf(values []G.Value) string {
+	s := make([]tensor.Shape, len(values))
+	for i, v := range values {
+		if v != nil {
+			s[i] = v.Shape()
+		}
+	}
+	return fmt.Sprint(s)
+}
+
+// ownMemory reports whether a result is a tensor that shares no memory with an operand.
+func ownMemory(v G.Value, operands []G.Value) bool {
+	t, ok := v.(*tensor.Dense)
+	if !ok || t.IsView() {
+		return false
+	}
+	lo, hi := span(t)
+	for _, o := range operands {
+		if t, ok := o.(*tensor.Dense); ok {
+			if l, h := span(t); l < hi && lo < h {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// span is where a tensor's numbers lie.
+func span(t *tensor.Dense) (lo, hi uintptr) {
+	lo = t.Uintptr()
+	return lo, lo + t.MemSize()
+}

@@ -1,0 +1,43 @@
+package gorgonia
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	G "gorgonia.org/gorgonia"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Build adds a layer's graph to g and returns its outputs: of the nodes of its inputs and
+// of its parameters, both in the order in which they were declared. It is called for each
+// graph that is needed, with the shapes of the inputs at hand, and must build the same
+// graph from the same shapes. Float32 inputs and parameters are float32 nodes; Int32 inputs
+// are nodes of tensor.Int, Gorgonia's type of indices, and have no gradient.
+//
+// Values that are neither inputs nor parameters are constants (G.NewConstant).
+type Build func(g *G.ExprGraph, in, params []*G.Node) (out []*G.Node, err error)
+
+// call is the Build with a panic made an error.
+func (build Build) call(g *G.ExprGraph, in, params []*G.Node) (out []*G.Node, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return build(g, in, params)
+}
+
+// input is what a graph is built for.
+type input struct {
+	dtype tensorops.DType
+	shape []int
+}
+
+func inputsOf(arrays []tensorops.Array) []input {
+	in := make([]input, len(arrays))
+	for i, a := range arrays {
+		in[i] = input{a.DType(), a.Shape}
+	}
+	return in
+}
