@@ -32,7 +32,7 @@ func (b *graph) differentiate(params []weight, float tensor.Dtype) (err error) {
 	for _, n := range forward {
 		reached[n] = true
 	}
-	moving, err := b.moving(forward, float)
+	moving, err := b.moving(forward)
 	if err != nil {
 		return err
 	}
@@ -77,12 +77,13 @@ func (b *graph) differentiate(params []weight, float tensor.Dtype) (err error) {
 }
 
 // moving are the nodes through which gradients flow to an input or a parameter.
-func (b *graph) moving(forward []*G.Node, float tensor.Dtype) (map[*G.Node]bool, error) {
+func (b *graph) moving(forward []*G.Node) (map[*G.Node]bool, error) {
 	moving := make(map[*G.Node]bool)
-	for _, leaves := range [][]*G.Node{b.in, b.params} {
-		for _, n := range leaves {
-			moving[n] = n.Dtype() == float
-		}
+	for i, n := range b.in {
+		moving[n] = b.wanted[i]
+	}
+	for _, n := range b.params {
+		moving[n] = true
 	}
 	for _, n := range forward {
 		if n.Op() == nil {

@@ -26,6 +26,7 @@ type weight struct {
 type graph struct {
 	g       *G.ExprGraph
 	in      []*G.Node
+	wanted  []bool // inputs whose gradient is wanted
 	params  []*G.Node
 	out     []*G.Node
 	dout    []*G.Node // of each output; nil: no gradient flows from it
@@ -48,6 +49,7 @@ func newGraph(build Build, in []input, params []weight, float tensor.Dtype) (*gr
 			return nil, err
 		}
 		b.in = append(b.in, node)
+		b.wanted = append(b.wanted, x.grad && x.dtype != tensorops.Int32)
 	}
 	for _, p := range params {
 		node, err := leaf(b.g, float, p.shape, "parameter "+p.name)

@@ -107,67 +107,146 @@ func (x *instance) get(slot int) G.Value {
 	return x.values.values[slot]
 }
 
-func (x *instance) step(s *step) error {
+// gather are a step's operands.
+func (x *instance) gather(s *step) []G.Value {
 	x.operands = x.operands[:0]
 	for _, slot := range s.args {
 		x.operands = append(x.operands, x.get(slot))
 	}
+	return x.operands
+}
+
+func (x *instance) step(s *step) error {
 	own, at := x.values, s.slot
 	if n := x.program.forwardSlots; at >= n {
 		own, at = x.scratch, at-n
 	}
-	return s.run(x.operands, own, at)
+	return s.run(x.gather(s), own, at)
 }
 
 // errOrder: there is no forward pass to go back through.
 var errOrder = errors.New("gorgonia: backward without forward")
 
 // backward computes the gradients, once after each forward pass, from those of the outputs,
-// into scratch. Results are memory of scratch.
-func (x *instance) backward(dout []tensorops.Array, scratch *memory) (din, dparams []tensorops.Array, err error) {
+// with scratch for what lies between. It writes those of inputs, where din has numbers, and
+// adds those of parameters.
+func (x *instance) backward(dout, din, dparams []tensorops.Array, scratch *memory) error {
 	if !x.ran {
-		return nil, nil, errOrder
+		return errOrder
 	}
 	x.ran = false
-	p := x.program
-	if len(dout) != len(p.out) {
-		return nil, nil, fmt.Errorf("%w: %d output gradients, the layer has %d outputs", ErrInput, len(dout), len(p.out))
-	}
 	x.scratch = scratch
-	defer func() { x.scratch = nil }()
+	defer x.leaveScratch()
+	if err := x.checkBackward(dout, din, dparams); err != nil {
+		return err
+	}
+	p := x.program
 	for i, a := range dout {
 		if p.dout[i] < 0 {
 			continue
 		}
-		if !slices.Equal(a.Shape, p.outShapes[i]) {
-			return nil, nil, fmt.Errorf("%w: the gradient of output %d has the shape %v, and the output %v", ErrInput, i, a.Shape, p.outShapes[i])
-		}
 		v, err := value(a, x.float)
 		if err != nil {
-			return nil, nil, fmt.Errorf("gradient of output %d: %w", i, err)
+			return fmt.Errorf("gradient of output %d: %w", i, err)
 		}
 		x.set(p.dout[i], v)
 	}
+	added := make([]bool, len(dparams))
 	for i := range p.backward {
-		if err := x.step(&p.backward[i]); err != nil {
-			return nil, nil, fmt.Errorf("backward: %w", err)
+		s := &p.backward[i]
+		if s.product != nil {
+			done, err := s.product.addTo(dparams[s.product.param], x.gather(s))
+			if err != nil {
+				return fmt.Errorf("backward: %v: %w", s.op, err)
+			}
+			if done {
+				added[s.product.param] = true
+				continue
+			}
+		}
+		if err := x.step(s); err != nil {
+			return fmt.Errorf("backward: %w", err)
 		}
 	}
-	din, dparams = make([]tensorops.Array, len(p.din)), make([]tensorops.Array, len(p.dparams))
-	for i, slot := range p.din {
-		if slot < 0 {
+	for i, a := range din {
+		if a.Len() == 0 {
 			continue
 		}
-		if din[i], err = x.result(slot, x.inputs[i].shape); err != nil {
-			return nil, nil, fmt.Errorf("gradient of input %d: %w", i, err)
+		if p.din[i] < 0 {
+			clear(a.Float)
+			clear(a.Double)
+			continue
+		}
+		r, err := x.result(p.din[i], x.inputs[i].shape)
+		if err != nil {
+			return fmt.Errorf("gradient of input %d: %w", i, err)
+		}
+		copy(a.Float, r.Float)
+		copy(a.Double, r.Double)
+	}
+	for i, a := range dparams {
+		if added[i] {
+			continue
+		}
+		r, err := x.result(p.dparams[i], x.params[i].shape)
+		if err != nil {
+			return fmt.Errorf("gradient of parameter %q: %w", x.params[i].name, err)
+		}
+		for j, v := range r.Float {
+			a.Float[j] += v
+		}
+		for j, v := range r.Double {
+			a.Double[j] += v
 		}
 	}
-	for i, slot := range p.dparams {
-		if dparams[i], err = x.result(slot, x.params[i].shape); err != nil {
-			return nil, nil, fmt.Errorf("gradient of parameter %q: %w", x.params[i].name, err)
+	return nil
+}
+
+// leaveScratch lets go of the caller's memory.
+func (x *instance) leaveScratch() {
+	for _, slot := range x.program.dout {
+		if slot >= 0 {
+			x.scratch.values[slot-x.program.forwardSlots] = nil
 		}
 	}
-	return din, dparams, nil
+	x.scratch = nil
+}
+
+// checkBackward compares what backward is given with the graph.
+func (x *instance) checkBackward(dout, din, dparams []tensorops.Array) error {
+	p := x.program
+	if len(dout) != len(p.out) || len(din) != len(p.in) || len(dparams) != len(p.params) {
+		return fmt.Errorf("%w: %d gradients of outputs, %d of inputs and %d of parameters, the layer has %d, %d and %d",
+			ErrInput, len(dout), len(din), len(dparams), len(p.out), len(p.in), len(p.params))
+	}
+	fits := func(a tensorops.Array, shape []int, what string) error {
+		if err := a.Check(); err != nil || !slices.Equal(a.Shape, shape) || (a.Double != nil) != (x.float == tensor.Float64) || a.Int != nil {
+			return fmt.Errorf("%w: the gradient of %s is %v of shape %v: it should be %v of %v", ErrInput, what, a.DType(), a.Shape, x.float, shape)
+		}
+		return nil
+	}
+	for i, a := range dout {
+		if err := fits(a, p.outShapes[i], fmt.Sprintf("output %d", i)); err != nil {
+			return err
+		}
+	}
+	for i, a := range din {
+		if a.Len() == 0 {
+			continue
+		}
+		if !x.inputs[i].grad {
+			return fmt.Errorf("%w: a gradient of input %d is asked for, which the graph was built without", ErrInput, i)
+		}
+		if err := fits(a, x.inputs[i].shape, fmt.Sprintf("input %d", i)); err != nil {
+			return err
+		}
+	}
+	for i, a := range dparams {
+		if err := fits(a, x.params[i].shape, fmt.Sprintf("parameter %q", x.params[i].name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // result views a value as an array of a shape.

@@ -14,7 +14,6 @@ import (
 // Its methods may be called from any goroutine. It has no goroutines of its own, so there
 // is nothing to close: what is idle goes with the model.
 type model struct {
-	name   string
 	build  Build
 	params []weight
 	float  tensor.Dtype
@@ -25,15 +24,15 @@ type model struct {
 	signatures map[string]uint64
 }
 
-func newModel(name string, build Build, params []weight, float tensor.Dtype) *model {
+func newModel(build Build, params []weight, float tensor.Dtype) *model {
 	UseEngineBLAS()
-	return &model{name: name, build: build, params: params, float: float, scratch: map[string]*memory{}, signatures: map[string]uint64{}}
+	return &model{build: build, params: params, float: float, scratch: map[string]*memory{}, signatures: map[string]uint64{}}
 }
 
 func keyOf(in []input) string {
 	var b strings.Builder
 	for _, x := range in {
-		fmt.Fprintf(&b, "%v%v ", x.dtype, x.shape)
+		fmt.Fprintf(&b, "%v%v%v ", x.dtype, x.shape, x.grad)
 	}
 	return b.String()
 }
@@ -52,13 +51,13 @@ func (m *model) take(in []input) (*instance, error) {
 	m.mu.Unlock()
 	x, err := newInstance(m.build, in, m.params, m.float)
 	if err != nil {
-		return nil, fmt.Errorf("layer %q: %w", m.name, err)
+		return nil, err
 	}
 	x.key = key
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if first, ok := m.signatures[key]; ok && first != x.program.signature {
-		return nil, fmt.Errorf("%w: layer %q: Build made another graph of the same shapes %s than before: it must not draw numbers, nor depend on anything but its arguments", ErrGraph, m.name, shapes(in))
+		return nil, fmt.Errorf("%w: Build made another graph of the same shapes %s than before: it must not draw numbers, nor depend on anything but its arguments", ErrGraph, shapes(in))
 	}
 	if len(m.signatures) >= LimitShapes {
 		clear(m.signatures)
@@ -85,9 +84,8 @@ func (m *model) give(x *instance) {
 	}
 }
 
-// backward runs an instance's backward pass, and hands its results to use before their
-// memory serves another one.
-func (m *model) backward(x *instance, dout []tensorops.Array, use func(din, dparams []tensorops.Array) error) error {
+// backward runs an instance's backward pass: see there.
+func (m *model) backward(x *instance, dout, din, dparams []tensorops.Array) error {
 	m.mu.Lock()
 	scratch := m.scratch[x.key]
 	delete(m.scratch, x.key)
@@ -95,20 +93,9 @@ func (m *model) backward(x *instance, dout []tensorops.Array, use func(din, dpar
 	if scratch == nil {
 		scratch = newMemory(x.program.slots - x.program.forwardSlots)
 	}
-	din, dparams, err := x.backward(dout, scratch)
-	if err == nil {
-		err = use(din, dparams)
-	}
-	for _, slot := range x.program.dout {
-		if slot >= 0 {
-			scratch.values[slot-x.program.forwardSlots] = nil // the caller's memory
-		}
-	}
+	err := x.backward(dout, din, dparams, scratch)
 	m.mu.Lock()
 	m.scratch[x.key] = scratch
 	m.mu.Unlock()
-	if err != nil {
-		return fmt.Errorf("layer %q: %w", m.name, err)
-	}
-	return nil
+	return err
 }

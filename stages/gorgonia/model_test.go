@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -57,7 +58,16 @@ func drawn(r *rand.Rand, size float64, shape ...int) tensorops.Array {
 	return a
 }
 
-func float32s(shape ...int) input { return input{tensorops.Float32, shape} }
+func float32s(shape ...int) input { return input{tensorops.Float32, shape, true} }
+
+// inputsOf are inputs whose gradients are wanted.
+func inputsOf(arrays []tensorops.Array) []input {
+	in := make([]input, len(arrays))
+	for i, a := range arrays {
+		in[i] = input{a.DType(), a.Shape, a.Int == nil}
+	}
+	return in
+}
 
 // microbatch is one microbatch's data and, once run, what came of it.
 type microbatch struct {
@@ -80,11 +90,9 @@ func (b *microbatch) forward(m *model, weights []tensorops.Array) (err error) {
 	return err
 }
 
-func (b *microbatch) backward(m *model) error {
-	err := m.backward(b.x, b.dout, func(din, dweights []tensorops.Array) error {
-		b.din, b.dweights = clone(din), clone(dweights)
-		return nil
-	})
+func (b *microbatch) backward(m *model, weights []tensorops.Array) error {
+	b.din, b.dweights = zeros(b.in), zeros(weights)
+	err := m.backward(b.x, b.dout, b.din, b.dweights)
 	m.give(b.x)
 	b.x = nil
 	return err
@@ -97,12 +105,12 @@ func (b *microbatch) bits() string { return fmt.Sprintf("%x %x %x", b.out, b.din
 func TestAgainstGorgonia(t *testing.T) {
 	const layers, width, rows = 3, 16, 5
 	declared, weights := mlpWeights(layers, width)
-	m := newModel("mlp", mlp(layers), declared, tensor.Float32)
+	m := newModel(mlp(layers), declared, tensor.Float32)
 	b := newMicrobatch(1, rows, width)
 	if err := b.forward(m, weights); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.backward(m); err != nil {
+	if err := b.backward(m, weights); err != nil {
 		t.Fatal(err)
 	}
 	g := G.NewGraph()
@@ -135,7 +143,7 @@ func TestAgainstGorgonia(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !sameBits([]tensorops.Array{got}, []tensorops.Array{want}) {
+		if !slices.Equal(got.Float, want.Float) {
 			t.Errorf("result %d: %v, Gorgonia says %v", i, got, want)
 		}
 	}
@@ -148,16 +156,16 @@ func TestInFlight(t *testing.T) {
 	declared, weights := mlpWeights(layers, width)
 	kept := clone(weights)
 	want := make([]string, flight)
-	alone := newModel("alone", mlp(layers), declared, tensor.Float32)
+	alone := newModel(mlp(layers), declared, tensor.Float32)
 	rows := func(i int) int { return 3 + i%2 } // two shapes
 	for i := range want {
 		b := newMicrobatch(uint64(i), rows(i), width)
-		if err := errors.Join(b.forward(alone, weights), b.backward(alone)); err != nil {
+		if err := errors.Join(b.forward(alone, weights), b.backward(alone, weights)); err != nil {
 			t.Fatal(err)
 		}
 		want[i] = b.bits()
 	}
-	m := newModel("mlp", mlp(layers), declared, tensor.Float32)
+	m := newModel(mlp(layers), declared, tensor.Float32)
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 5 {
 		batches := make([]*microbatch, flight)
@@ -168,7 +176,7 @@ func TestInFlight(t *testing.T) {
 			}
 		}
 		for _, i := range r.Perm(flight) {
-			if err := batches[i].backward(m); err != nil {
+			if err := batches[i].backward(m, weights); err != nil {
 				t.Fatal(err)
 			}
 			if batches[i].bits() != want[i] {
@@ -181,7 +189,7 @@ func TestInFlight(t *testing.T) {
 		wg.Go(func() {
 			for range 20 {
 				b := newMicrobatch(uint64(i), rows(i), width)
-				if err := errors.Join(b.forward(m, weights), b.backward(m)); err != nil {
+				if err := errors.Join(b.forward(m, weights), b.backward(m, weights)); err != nil {
 					t.Error(err)
 					return
 				}
@@ -206,7 +214,7 @@ func TestNoGrowth(t *testing.T) {
 	}
 	const layers, width, flight = 4, 64, 8
 	declared, weights := mlpWeights(layers, width)
-	m := newModel("mlp", mlp(layers), declared, tensor.Float32)
+	m := newModel(mlp(layers), declared, tensor.Float32)
 	batches := make([]*microbatch, flight)
 	for i := range batches {
 		batches[i] = newMicrobatch(uint64(i), 16, width)
@@ -226,7 +234,7 @@ func TestNoGrowth(t *testing.T) {
 				}
 			}
 			for _, b := range batches {
-				if err := b.backward(m); err != nil {
+				if err := b.backward(m, weights); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -249,10 +257,10 @@ func TestNoGrowth(t *testing.T) {
 // TestShapesBound: what is kept has a bound, whatever shapes come.
 func TestShapesBound(t *testing.T) {
 	declared, weights := mlpWeights(1, 4)
-	m := newModel("mlp", mlp(1), declared, tensor.Float32)
+	m := newModel(mlp(1), declared, tensor.Float32)
 	for rows := 1; rows <= 3*LimitIdle; rows++ {
 		b := newMicrobatch(1, rows, 4)
-		if err := errors.Join(b.forward(m, weights), b.backward(m)); err != nil {
+		if err := errors.Join(b.forward(m, weights), b.backward(m, weights)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -264,9 +272,9 @@ func TestShapesBound(t *testing.T) {
 // TestForwardOnly: a pass that no backward follows changes nothing for those that come.
 func TestForwardOnly(t *testing.T) {
 	declared, weights := mlpWeights(2, 8)
-	m := newModel("mlp", mlp(2), declared, tensor.Float32)
+	m := newModel(mlp(2), declared, tensor.Float32)
 	first := newMicrobatch(1, 4, 8)
-	if err := errors.Join(first.forward(m, weights), first.backward(m)); err != nil {
+	if err := errors.Join(first.forward(m, weights), first.backward(m, weights)); err != nil {
 		t.Fatal(err)
 	}
 	for seed := range uint64(3) {
@@ -277,13 +285,13 @@ func TestForwardOnly(t *testing.T) {
 		m.give(b.x)
 	}
 	again := newMicrobatch(1, 4, 8)
-	if err := errors.Join(again.forward(m, weights), again.backward(m)); err != nil {
+	if err := errors.Join(again.forward(m, weights), again.backward(m, weights)); err != nil {
 		t.Fatal(err)
 	}
 	if again.bits() != first.bits() || len(m.idle) != 1 {
 		t.Errorf("a forward pass alone left something behind (%d graphs)", len(m.idle))
 	}
-	if err := m.backward(m.idle[0], again.dout, nil); !errors.Is(err, errOrder) {
+	if err := m.backward(m.idle[0], again.dout, again.din, again.dweights); !errors.Is(err, errOrder) {
 		t.Errorf("backward twice: %v", err)
 	}
 }
@@ -291,10 +299,10 @@ func TestForwardOnly(t *testing.T) {
 // TestNaN passes through.
 func TestNaN(t *testing.T) {
 	declared, weights := mlpWeights(1, 4)
-	m := newModel("mlp", mlp(1), declared, tensor.Float32)
+	m := newModel(mlp(1), declared, tensor.Float32)
 	b := newMicrobatch(1, 2, 4)
 	b.in[0].Float[0] = float32(math.NaN())
-	if err := errors.Join(b.forward(m, weights), b.backward(m)); err != nil {
+	if err := errors.Join(b.forward(m, weights), b.backward(m, weights)); err != nil {
 		t.Fatal(err)
 	}
 	if !math.IsNaN(float64(b.out[0].Float[0])) || !math.IsNaN(float64(b.dweights[0].Float[0])) {
@@ -352,14 +360,14 @@ func TestBuildRefuses(t *testing.T) {
 		}, ErrGraph, "another graph of the same shapes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := newModel("its name", c.build, params, tensor.Float32)
+			m := newModel(c.build, params, tensor.Float32)
 			var err error
 			for range 2 { // without giving the first one back
 				if err == nil {
 					_, err = m.take([]input{float32s(2, 4)})
 				}
 			}
-			if !errors.Is(err, c.is) || !strings.Contains(fmt.Sprint(err), c.says) || !strings.Contains(fmt.Sprint(err), "its name") {
+			if !errors.Is(err, c.is) || !strings.Contains(fmt.Sprint(err), c.says) {
 				t.Errorf("want %v with %q, not: %v", c.is, c.says, err)
 			}
 		})
@@ -369,9 +377,9 @@ func TestBuildRefuses(t *testing.T) {
 // TestInputsRefused: what doesn't fit the graph is an error, and the graph can be used on.
 func TestInputsRefused(t *testing.T) {
 	declared, weights := mlpWeights(1, 4)
-	m := newModel("mlp", mlp(1), declared, tensor.Float32)
+	m := newModel(mlp(1), declared, tensor.Float32)
 	b := newMicrobatch(1, 2, 4)
-	if err := errors.Join(b.forward(m, weights), b.backward(m)); err != nil {
+	if err := errors.Join(b.forward(m, weights), b.backward(m, weights)); err != nil {
 		t.Fatal(err)
 	}
 	want := b.bits()
@@ -399,11 +407,11 @@ func TestInputsRefused(t *testing.T) {
 	if _, err := x.forward(b.in, weights); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.backward(x, bad(tensorops.Array{Shape: []int{4, 2}, Float: make([]float32, 8)}), nil); !errors.Is(err, ErrInput) {
+	if err := m.backward(x, bad(tensorops.Array{Shape: []int{4, 2}, Float: make([]float32, 8)}), b.din, b.dweights); !errors.Is(err, ErrInput) {
 		t.Errorf("a gradient of another shape: %v", err)
 	}
 	m.give(x)
-	if err := errors.Join(b.forward(m, weights), b.backward(m)); err != nil || b.bits() != want {
+	if err := errors.Join(b.forward(m, weights), b.backward(m, weights)); err != nil || b.bits() != want {
 		t.Errorf("after refusals: %v", err)
 	}
 }
@@ -416,7 +424,7 @@ func TestManyInOut(t *testing.T) {
 		y := G.Must(G.HadamardProd(rows, in[1]))
 		return []*G.Node{y, G.Must(G.Mean(G.Must(G.Square(y)))), G.Must(G.Mul(in[1], p[1]))}, nil
 	}
-	m := newModel("many", build, []weight{{"table", []int{5, 3}}, {"scale", nil}}, tensor.Float32)
+	m := newModel(build, []weight{{"table", []int{5, 3}}, {"scale", nil}}, tensor.Float32)
 	r := rand.New(rand.NewPCG(1, 2))
 	in := []tensorops.Array{{Shape: []int{2}, Int: []int32{4, 4}}, drawn(r, 1, 2, 3), drawn(r, 1, 7)}
 	params := []tensorops.Array{drawn(r, 1, 5, 3), drawn(r, 1)}
@@ -433,26 +441,25 @@ func TestManyInOut(t *testing.T) {
 	}
 	dout := []tensorops.Array{drawn(r, 0, 2, 3), {Shape: nil, Float: []float32{1}}, drawn(r, 0, 2, 3)}
 	copy(dout[2].Float, []float32{1, 1, 1, 1, 1, 1})
-	err = m.backward(x, dout, func(din, dparams []tensorops.Array) error {
-		if din[0].Len() != 0 || din[2].Len() != 0 {
-			t.Errorf("gradients of indices and of an unused input: %v", din)
-		}
-		sum := float32(0)
-		for i := range 3 {
-			k := 4*3 + i
-			// d mean(y²)/dw = 2 y x / 6, for both uses of row 4.
-			w, a, b := params[0].Float[k], in[1].Float[i], in[1].Float[3+i]
-			if want := w * (a*a + b*b) / 3; math.Abs(float64(dparams[0].Float[k]-want)) > 1e-5 {
-				t.Errorf("the gradient of the table is %g at %d, want %g", dparams[0].Float[k], k, want)
-			}
-			sum += a + b
-		}
-		if d := dparams[1].Float[0] - sum; len(dparams[1].Shape) != 0 || math.Abs(float64(d)) > 1e-5 {
-			t.Errorf("the gradient of a scalar is %v, want %g", dparams[1], sum)
-		}
-		return nil
-	})
-	if err != nil {
+	din, dparams := zeros(in), zeros(params)
+	setNumber(din[2], 3, 1)
+	if err := m.backward(x, dout, din, dparams); err != nil {
 		t.Fatal(err)
+	}
+	if !sameBits(din[2:], zeros(in)[2:]) {
+		t.Errorf("the gradient of an unused input is %v", din[2])
+	}
+	sum := float32(0)
+	for i := range 3 {
+		k := 4*3 + i
+		// d mean(y²)/dw = 2 y x / 6, for both uses of row 4.
+		w, a, b := params[0].Float[k], in[1].Float[i], in[1].Float[3+i]
+		if want := w * (a*a + b*b) / 3; math.Abs(float64(dparams[0].Float[k]-want)) > 1e-5 {
+			t.Errorf("the gradient of the table is %g at %d, want %g", dparams[0].Float[k], k, want)
+		}
+		sum += a + b
+	}
+	if d := dparams[1].Float[0] - sum; math.Abs(float64(d)) > 1e-5 {
+		t.Errorf("the gradient of a scalar is %v, want %g", dparams[1], sum)
 	}
 }

@@ -273,7 +273,7 @@ var opCases = []opCase{
 func (c opCase) inputs() []input {
 	in := make([]input, len(c.shapes))
 	for i, s := range c.shapes {
-		in[i] = input{tensorops.Float64, s}
+		in[i] = input{tensorops.Float64, s, true}
 	}
 	if c.index > 0 {
 		in[len(in)-1].dtype = tensorops.Int32
@@ -344,6 +344,20 @@ func clone(arrays []tensorops.Array) []tensorops.Array {
 	return out
 }
 
+// zeros are gradients for some arrays, none for integers.
+func zeros(of []tensorops.Array) []tensorops.Array {
+	out := make([]tensorops.Array, len(of))
+	for i, a := range of {
+		switch {
+		case a.Float != nil:
+			out[i] = tensorops.Array{Shape: a.Shape, Float: make([]float32, len(a.Float))}
+		case a.Double != nil:
+			out[i] = tensorops.Array{Shape: a.Shape, Double: make([]float64, len(a.Double))}
+		}
+	}
+	return out
+}
+
 func sameBits(a, b []tensorops.Array) bool {
 	return fmt.Sprintf("%x", a) == fmt.Sprintf("%x", b)
 }
@@ -366,8 +380,9 @@ func gradients(x *instance, in, dout []tensorops.Array) (out, din []tensorops.Ar
 	if dout == nil {
 		return clone(out), nil, nil
 	}
-	din, _, err = x.backward(dout, scratchOf(x))
-	return clone(out), clone(din), err
+	din = zeros(in)
+	err = x.backward(dout, din, nil, scratchOf(x))
+	return clone(out), din, err
 }
 
 // checkOp compares an operation's gradient with central differences, and asks that results

@@ -3,10 +3,15 @@ package gorgonia
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime/debug"
+	"slices"
 
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
+
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
 // step is an operation at its place in a program. Its result is the value of its slot.
@@ -18,6 +23,14 @@ type step struct {
 
 	into    G.UsePreallocDoer // nil: it makes new memory each time
 	inPlace G.UnsafeDoer      // of an elementwise operation: on a copy of its operand
+
+	product *product // of matrices, whose result is a parameter's gradient and nothing else
+}
+
+// product is a matrix product that can be added to a gradient where it is.
+type product struct {
+	param          int
+	transA, transB bool
 }
 
 // program is a graph as what is to be computed, in the order in which the nodes were made.
@@ -103,8 +116,67 @@ func newProgram(b *graph) (*program, error) {
 	for _, n := range b.out {
 		p.outShapes = append(p.outShapes, []int(n.Shape()))
 	}
+	p.findProducts()
 	p.signature = signature(append(p.forward[:len(p.forward):len(p.forward)], p.backward...), p.constants)
 	return p, nil
+}
+
+// findProducts finds the parameters' gradients that are products of matrices.
+func (p *program) findProducts() {
+	uses := make([]int, p.slots)
+	for _, steps := range [][]step{p.forward, p.backward} {
+		for _, s := range steps {
+			for _, slot := range s.args {
+				uses[slot]++
+			}
+		}
+	}
+	for _, slots := range [][]int{p.out, p.din, p.dparams} {
+		for _, slot := range slots {
+			if slot >= 0 {
+				uses[slot]++
+			}
+		}
+	}
+	for i := range p.backward {
+		s := &p.backward[i]
+		param := slices.Index(p.dparams, s.slot)
+		if param < 0 || uses[s.slot] != 1 || typeName(s.op) != "linAlgBinOp" {
+			continue
+		}
+		op := reflect.ValueOf(s.op)
+		if op.FieldByName("āBinaryOperator").Uint() == 0 { // matMulOperator
+			s.product = &product{param, op.FieldByName("transA").Bool(), op.FieldByName("transB").Bool()}
+		}
+	}
+}
+
+// addTo adds the product to a gradient. It reports false, and does nothing, where the
+// operands don't lie row by row in float32.
+func (p *product) addTo(grad tensorops.Array, operands []G.Value) (bool, error) {
+	var data [2][]float32
+	var rows, cols [2]int
+	for i, v := range operands {
+		t, ok := v.(*tensor.Dense)
+		if !ok || t.Dims() != 2 || t.RequiresIterator() || t.IsView() || !t.DataOrder().IsRowMajor() {
+			return false, nil
+		}
+		if data[i], ok = t.Data().([]float32); !ok {
+			return false, nil
+		}
+		rows[i], cols[i] = t.Shape()[0], t.Shape()[1]
+	}
+	if grad.Float == nil {
+		return false, nil
+	}
+	m, k, n := rows[0], cols[0], cols[1]
+	if p.transA {
+		m, k = k, m
+	}
+	if p.transB {
+		n = rows[1]
+	}
+	return true, cpu.Gemm(p.transA, p.transB, m, n, k, 1, data[0], cols[0], data[1], cols[1], 1, grad.Float, n)
 }
 
 // memory are the values of some slots and what their memory can be used for again.

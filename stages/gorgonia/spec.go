@@ -32,12 +32,5 @@ func (build Build) call(g *G.ExprGraph, in, params []*G.Node) (out []*G.Node, er
 type input struct {
 	dtype tensorops.DType
 	shape []int
-}
-
-func inputsOf(arrays []tensorops.Array) []input {
-	in := make([]input, len(arrays))
-	for i, a := range arrays {
-		in[i] = input{a.DType(), a.Shape}
-	}
-	return in
+	grad  bool // its gradient is wanted
 }
