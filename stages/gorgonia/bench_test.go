@@ -2,19 +2,24 @@ package gorgonia
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 
 	"gonum.org/v1/gonum/blas/gonum"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 
+	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
 const benchLayers, benchWidth, benchRows = 8, 1024, 64
 
-// products are the floating-point operations of a step's matrix products.
-const products = 3 * 2 * benchLayers * benchWidth * benchWidth * benchRows
+// products are the floating-point operations of a microbatch's matrix products. Nobody asks
+// for the gradient of the first layer's input.
+const products = (3*benchLayers - 1) * 2 * benchWidth * benchWidth * benchRows
 
 func report(b *testing.B) {
 	b.ReportMetric(float64(products)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
@@ -31,11 +36,11 @@ func plain(b *testing.B) func() error {
 		return G.NewMatrix(g, tensor.Float32, G.WithShape(a.Shape...), G.WithName(name), G.WithValue(tensor.New(tensor.WithShape(a.Shape...), tensor.WithBacking(a.Float))))
 	}
 	x, dy := node("x", batch.in[0]), node("dy", batch.dout[0])
-	wrt := G.Nodes{x}
+	var wrt G.Nodes
 	for i, w := range weights {
 		wrt = append(wrt, node(declared[i].name, w))
 	}
-	out, err := mlp(benchLayers)(g, []*G.Node{x}, wrt[1:])
+	out, err := mlp(benchLayers)(g, []*G.Node{x}, wrt)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -75,11 +80,11 @@ func BenchmarkMLP(b *testing.B) {
 			declared, weights := mlpWeights(benchLayers, benchWidth)
 			m := newModel(mlp(benchLayers), declared, tensor.Float32)
 			batch := newMicrobatch(1, benchRows, benchWidth)
-			din, dweights := zeros(batch.in), zeros(weights)
+			din, dweights := make([]tensorops.Array, 1), zeros(weights)
 			run := func(n int) {
 				xs := make([]*instance, n)
 				for i := range xs {
-					x, err := m.take(inputsOf(batch.in))
+					x, err := m.take([]input{{tensorops.Float32, batch.in[0].Shape, false}})
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -105,5 +110,122 @@ func BenchmarkMLP(b *testing.B) {
 			}
 			report(b)
 		})
+	}
+}
+
+// BenchmarkPipeline is the same work as a pipeline of stages, each on a core, with 1F1B: a
+// step of microbatches, and no update.
+func BenchmarkPipeline(b *testing.B) {
+	const microbatches = 16
+	half := func(layers int) *Layer {
+		declared, _ := mlpWeights(layers, benchWidth)
+		spec := Spec{Build: mlp(layers)}
+		for _, w := range declared {
+			spec.Params = append(spec.Params, stages.LayerParam{Name: w.name, Shape: w.shape, Init: stages.Init{Std: 0.03}})
+		}
+		return New(spec)
+	}
+	for _, count := range []int{1, 2} {
+		b.Run(fmt.Sprintf("%d stages", count), func(b *testing.B) {
+			name := fmt.Sprintf("bench-gorgonia-%d", count)
+			if !slices.Contains(stages.Families(), name) {
+				stages.RegisterFamily(name, func(g *stages.Graph, _ stages.Config) error {
+					x := []stages.Value{g.Input("x")}
+					for i := range count {
+						x = g.Add(fmt.Sprintf("part%d", i), half(benchLayers/count), x...)
+					}
+					g.Loss("loss", stages.NewMSE("y"), x...)
+					return nil
+				})
+			}
+			field := func(name string) stages.Field { return stages.Field{Name: name, Shape: []int{benchWidth}} }
+			m, err := stages.NewModel(stages.Config{Family: name, Fields: []stages.Field{field("x"), field("y")}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			dev, err := cpu.New(cpu.Options{Threads: count})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer dev.Close()
+			run := newLine(b, dev, m, count, microbatches)
+			run()
+			for b.Loop() {
+				run()
+			}
+			b.ReportMetric(products*microbatches*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			b.ReportMetric(benchRows*microbatches*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
+}
+
+// newLine makes stages of a model, and what runs a step of theirs.
+func newLine(b *testing.B, dev *cpu.Device, m *stages.Model, count, microbatches int) func() {
+	n := len(m.Symbols())
+	line := make([]*stages.Stage, count)
+	streams := make([]tensorops.Stream, count)
+	for v := range line {
+		spec := stages.ChunkSpec{Chunk: v, First: 0, Last: n}
+		if v > 0 {
+			spec.First = v + 1 // the input and the parts before it
+		}
+		if v < count-1 {
+			spec.Last = v + 2
+		}
+		streams[v] = dev.NewStream("bench")
+		st, err := stages.NewStage(m, streams[v], []stages.ChunkSpec{spec}, stages.Options{Seed: 1})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := st.Load(stages.InitWeights(1), false); err != nil {
+			b.Fatal(err)
+		}
+		line[v] = st
+	}
+	x, y := newMicrobatch(1, benchRows, benchWidth).in[0], newMicrobatch(2, benchRows, benchWidth).in[0]
+	record := func(v int, f func(l *tensorops.List)) {
+		l := streams[v].NewList()
+		f(l)
+		if err := tensorops.Run(streams[v], l); err != nil {
+			b.Error(err)
+		}
+	}
+	return func() {
+		forward, back := make([]chan []tensorops.Tensor, count+1), make([]chan []tensorops.Tensor, count+1)
+		for v := range forward {
+			forward[v], back[v] = make(chan []tensorops.Tensor, microbatches), make(chan []tensorops.Tensor, microbatches)
+		}
+		var wg sync.WaitGroup
+		for v, st := range line {
+			wg.Go(func() {
+				f := func(i int) {
+					mb := stages.Microbatch{Step: 1, Index: i, FirstSequence: i * benchRows, Sequences: benchRows, Positions: 1, Train: true}
+					for _, name := range st.Fields(v) {
+						mb.Fields = append(mb.Fields, map[string]tensorops.Array{"x": x, "y": y}[name])
+					}
+					var in, out []tensorops.Tensor
+					if v > 0 {
+						in = <-forward[v]
+					}
+					record(v, func(l *tensorops.List) { out = slices.Clone(st.Forward(l, v, &mb, in...)) })
+					forward[v+1] <- out
+				}
+				ahead := count - v
+				for i := range microbatches + ahead - 1 {
+					if i < microbatches {
+						f(i)
+					}
+					if done := i - ahead + 1; done >= 0 {
+						var dout, din []tensorops.Tensor
+						if v < count-1 {
+							dout = <-back[v+1]
+						}
+						record(v, func(l *tensorops.List) { din = slices.Clone(st.Backward(l, v, done, dout...)) })
+						back[v] <- din
+					}
+				}
+			})
+		}
+		wg.Wait()
 	}
 }

@@ -208,9 +208,9 @@ func TestInFlight(t *testing.T) {
 
 // TestNoGrowth: many steps take no more memory than a few, and no goroutine stays.
 func TestNoGrowth(t *testing.T) {
-	steps := 100
-	if os.Getenv("TROUPE_LONG") != "" {
-		steps = 1000
+	steps := 1000
+	if raceDetector || testing.Short() {
+		steps = 100
 	}
 	const layers, width, flight = 4, 64, 8
 	declared, weights := mlpWeights(layers, width)

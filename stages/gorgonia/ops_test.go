@@ -31,6 +31,8 @@ type opCase struct {
 	fails string
 	// index: the last input is indices below this number.
 	index int
+	// value is the result; nil: that of values, if it is there.
+	value valueFunc
 }
 
 func unary(f func(*G.Node) (*G.Node, error)) func([]*G.Node) (*G.Node, error) {
@@ -407,6 +409,15 @@ func checkOp(c opCase, float tensor.Dtype) error {
 	out, din, err := gradients(x, in, dout)
 	if err != nil {
 		return err
+	}
+	want := c.value
+	if want == nil {
+		want = values[c.name]
+	}
+	if want != nil && float == tensor.Float64 {
+		if err := checkValue(want, in, out[0]); err != nil {
+			return err
+		}
 	}
 	if !sameBits(out, probe) {
 		return errors.New("a second forward pass gives other bits")

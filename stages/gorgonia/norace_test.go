@@ -1,0 +1,5 @@
+//go:build !race
+
+package gorgonia
+
+const raceDetector = false
