@@ -24,6 +24,10 @@
 // depends on the clock or on earlier microbatches. A graph that has one is refused when it
 // is built, with the reason and what to write instead: see Refused.
 //
+// One mistake cannot be seen in a graph: Gorgonia takes SoftMax and LogSoftMax of the same
+// node for the same, and gives the one that was asked for first. Who needs both takes Exp
+// of LogSoftMax.
+//
 // # Bits
 //
 // The same inputs and weights give the same bits, whichever graph computes them, beside

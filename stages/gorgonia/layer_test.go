@@ -60,6 +60,21 @@ func init() {
 		g.Loss("loss", stages.NewCrossEntropy("y", 3), out...)
 		return nil
 	})
+	for _, kind := range []string{"own", "gorgonia"} {
+		stages.RegisterFamily("test-loss-"+kind, func(g *stages.Graph, _ stages.Config) error {
+			h := g.Add("h", dense(4, 8), g.Input("x"))
+			if kind == "own" {
+				g.Loss("loss", stages.NewMSE("z"), h...)
+				return nil
+			}
+			g.Loss("loss", gorgonia.NewLoss(gorgonia.Spec{Fields: []string{"z"}, Build: func(_ *G.ExprGraph, in, _ []*G.Node) ([]*G.Node, error) {
+				d := G.Must(G.Sub(in[0], in[1]))
+				sum := G.Must(G.Sum(G.Must(G.Square(d))))
+				return []*G.Node{G.Must(G.Mul(sum, G.NewConstant(float32(0.125)))), G.Must(G.Sum(G.Must(G.Abs(d))))}, nil
+			}}, "distance"), h...)
+			return nil
+		})
+	}
 	stages.RegisterFamily("test-gorgonia-refused", func(g *stages.Graph, _ stages.Config) error {
 		bad := g.Add("bad", gorgonia.New(gorgonia.Spec{Build: func(_ *G.ExprGraph, in, _ []*G.Node) ([]*G.Node, error) {
 			y, err := G.InverseSqrt(in[0])
@@ -126,8 +141,8 @@ func batch(index int) (stages.Microbatch, map[string]tensorops.Array) {
 		map[string]tensorops.Array{"x": x, "z": z, "y": y}
 }
 
-// step takes microbatches forward, and back, and returns the loss and all gradients.
-func (p *pipe) step(count int, recompute bool) (loss float64, grads map[string][]float32, err error) {
+// step takes microbatches forward, and back whole or in two passes, and returns the loss and all gradients.
+func (p *pipe) step(count int, split, recompute bool) (loss float64, grads map[string][]float32, err error) {
 	acc := stages.NewAccumulator()
 	for index := range count {
 		mb, data := batch(index)
@@ -161,8 +176,17 @@ func (p *pipe) step(count int, recompute bool) (loss float64, grads map[string][
 		}
 		for v := len(p.stages) - 1; v >= 0; v-- {
 			var out []tensorops.Tensor
-			if err := p.run(v, func(l *tensorops.List) { out = p.stages[v].Backward(l, v, index, dout[v]...) }); err != nil {
+			back := func(l *tensorops.List) { out = p.stages[v].Backward(l, v, index, dout[v]...) }
+			if split {
+				back = func(l *tensorops.List) { out = p.stages[v].InputGrad(l, v, index, dout[v]...) }
+			}
+			if err := p.run(v, back); err != nil {
 				return 0, nil, err
+			}
+			if split {
+				if err := p.run(v, func(l *tensorops.List) { p.stages[v].WeightGrad(l, v, index) }); err != nil {
+					return 0, nil, err
+				}
 			}
 			for i, to := range p.routes[v].GradIns {
 				dout[to.Chunk][to.Slot] = out[i]
@@ -202,11 +226,11 @@ func TestStages(t *testing.T) {
 	var wantLoss float64
 	var want map[string][]float32
 	for _, cuts := range [][]int{nil, {2}, {1, 4, 6}, {3, 5}, {1, 2, 3, 4, 5, 6, 7, 8}} {
-		for _, recompute := range []bool{false, true} {
+		for _, how := range []struct{ split, recompute bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
 			dev := device(t)
 			p := newPipe(t, dev, m, cuts...)
 			before := dev.Memory().InUse
-			loss, grads, err := p.step(8, recompute)
+			loss, grads, err := p.step(8, how.split, how.recompute)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -220,15 +244,45 @@ func TestStages(t *testing.T) {
 				}
 			}
 			if math.Float64bits(loss) != math.Float64bits(wantLoss) {
-				t.Errorf("cuts %v, recompute %v: loss %v, want %v", cuts, recompute, loss, wantLoss)
+				t.Errorf("cuts %v, %+v: loss %v, want %v", cuts, how, loss, wantLoss)
 			}
 			for name, g := range grads {
 				for i, v := range g {
 					if math.Float32bits(v) != math.Float32bits(want[name][i]) {
-						t.Errorf("cuts %v, recompute %v: the gradient of %s differs: %v, want %v", cuts, recompute, name, v, want[name][i])
+						t.Errorf("cuts %v, %+v: the gradient of %s differs: %v, want %v", cuts, how, name, v, want[name][i])
 						break
 					}
 				}
+			}
+		}
+	}
+}
+
+// TestLoss: a loss that is a graph has the loss and the gradients of the built-in one.
+func TestLoss(t *testing.T) {
+	var losses []float64
+	var grads []map[string][]float32
+	for _, kind := range []string{"own", "gorgonia"} {
+		m, err := stages.NewModel(stages.Config{Family: "test-loss-" + kind, Fields: fields})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := newPipe(t, device(t), m)
+		loss, g, err := p.step(3, false, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		losses, grads = append(losses, loss), append(grads, g)
+	}
+	// The built-in one's targets are numbers, the graph's samples.
+	if d := losses[0] - losses[1]; math.Abs(d) > 1e-5*losses[0] {
+		t.Errorf("loss %g, want %g", losses[1], losses[0])
+	}
+	for name, g := range grads[0] {
+		for i, v := range g {
+			if d := float64(v - 8*grads[1][name][i]); math.Abs(d) > 1e-4*(1+math.Abs(float64(v))) {
+				t.Errorf("the gradient of %s at %d is %g, an eighth of %g is expected", name, i, grads[1][name][i], v)
+				break
 			}
 		}
 	}
@@ -240,7 +294,7 @@ func TestStagesRefuse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = newPipe(t, device(t), m).step(1, false)
+	_, _, err = newPipe(t, device(t), m).step(1, false, false)
 	var layer *stages.LayerError
 	if !errors.Is(err, gorgonia.ErrRefused) || !errors.As(err, &layer) || layer.Layer != "bad" || !strings.Contains(err.Error(), "use Inverse of Sqrt") {
 		t.Errorf("%v", err)

@@ -416,6 +416,30 @@ func TestInputsRefused(t *testing.T) {
 	}
 }
 
+// TestIndexOutOfRange: an operation that fails, or panics, is an error that names it, and the
+// graph can be used on.
+func TestIndexOutOfRange(t *testing.T) {
+	m := newModel(func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) {
+		y, err := G.ByIndices(p[0], in[0], 0)
+		return []*G.Node{y}, err
+	}, []weight{{"table", []int{5, 3}}}, tensor.Float32)
+	table := []tensorops.Array{drawn(rand.New(rand.NewPCG(1, 2)), 1, 5, 3)}
+	x, err := m.take([]input{{tensorops.Int32, []int{2}, false}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	indices := func(i ...int32) []tensorops.Array { return []tensorops.Array{{Shape: []int{2}, Int: i}} }
+	for _, bad := range []int32{5, 1 << 30, -1} {
+		if _, err := x.forward(indices(0, bad), table); err == nil || !strings.Contains(err.Error(), "ByIndices") {
+			t.Errorf("index %d of 5: %v", bad, err)
+		}
+	}
+	out, err := x.forward(indices(4, 1), table)
+	if err != nil || out[0].Float[0] != table[0].Float[12] {
+		t.Errorf("%v, %v", out, err)
+	}
+}
+
 // TestManyInOut: inputs of several types and shapes, one without use, several outputs,
 // scalars.
 func TestManyInOut(t *testing.T) {

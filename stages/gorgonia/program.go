@@ -24,6 +24,7 @@ type step struct {
 	into    G.UsePreallocDoer // nil: it makes new memory each time
 	inPlace G.UnsafeDoer      // of an elementwise operation: on a copy of its operand
 
+	indexed int      // of ByIndices: the axis that the second operand picks from; −1: another operation
 	product *product // of matrices, whose result is a parameter's gradient and nothing else
 }
 
@@ -81,13 +82,15 @@ func newProgram(b *graph) (*program, error) {
 			case len(children) == 0: // a constant: Gorgonia's other operations have operands
 				p.constants[i] = n.Value()
 			default:
-				s := step{op: n.Op(), slot: i, shape: n.Shape()}
+				s := step{op: n.Op(), slot: i, shape: n.Shape(), indexed: -1}
 				for _, child := range children {
 					s.args = append(s.args, slot[child])
 				}
 				switch typeName(s.op) {
 				case "elemUnaryOp":
 					s.inPlace, _ = s.op.(G.UnsafeDoer)
+				case "byIndicesOp":
+					s.indexed = intsOf(s.op, "axis")[0]
 				case "sliceIncrOp": // it would add to what is there
 				default:
 					s.into, _ = s.op.(G.UsePreallocDoer)
@@ -200,6 +203,11 @@ func (s *step) run(operands []G.Value, own *memory, at int) (err error) {
 	if !own.reuse[at] {
 		old = nil
 	}
+	if s.indexed >= 0 {
+		if err := checkIndices(operands[1], operands[0].Shape()[s.indexed]); err != nil {
+			return fmt.Errorf("%v of %s: %w", s.op, shapesOf(operands), err)
+		}
+	}
 	v, err := s.compute(operands, old)
 	if err != nil {
 		return fmt.Errorf("%v of %s: %w", s.op, shapesOf(operands), err)
@@ -214,6 +222,17 @@ func (s *step) run(operands []G.Value, own *memory, at int) (err error) {
 	}
 	own.values[at] = v
 	own.reuse[at] = v == old || ownMemory(v, operands)
+	return nil
+}
+
+// checkIndices does what ByIndices doesn't.
+func checkIndices(v G.Value, n int) error {
+	indices, _ := v.Data().([]int)
+	for i, index := range indices {
+		if index < 0 || index >= n {
+			return fmt.Errorf("%w: index %d, at place %d, is out of range: there are %d", ErrInput, index, i, n)
+		}
+	}
 	return nil
 }
 
