@@ -170,8 +170,14 @@ func signature(steps []step, constants []G.Value) uint64 {
 		fmt.Fprintf(h, "%v %v %v %x;", s.op, s.args, s.shape, s.op.Hashcode())
 	}
 	for i, c := range constants {
-		if c != nil {
-			fmt.Fprintf(h, "%d %v %v;", i, c.Shape(), c.Data())
+		if c == nil {
+			continue
+		}
+		fmt.Fprintf(h, "%d %v;", i, c.Shape())
+		if a, err := arrayOf(c, []int(c.Shape())); err == nil {
+			_, _ = h.Write(a.Bytes()) // a hash takes everything
+		} else {
+			fmt.Fprint(h, c.Data())
 		}
 	}
 	return h.Sum64()

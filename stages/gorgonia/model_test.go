@@ -440,6 +440,34 @@ func TestIndexOutOfRange(t *testing.T) {
 	}
 }
 
+// TestSharedConstant: Build may use one tensor as a constant of all graphs.
+func TestSharedConstant(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	shared := tensor.New(tensor.WithShape(4, 4), tensor.WithBacking(drawn(r, 1, 4, 4).Float))
+	m := newModel(func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) {
+		y, err := G.Mul(G.Must(G.Mul(in[0], p[0])), G.NewConstant(shared))
+		return []*G.Node{y}, err
+	}, []weight{{"w", []int{4, 4}}}, tensor.Float32)
+	weights := []tensorops.Array{drawn(r, 1, 4, 4)}
+	want := newMicrobatch(1, 3, 4)
+	if err := errors.Join(want.forward(m, weights), want.backward(m, weights)); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 50 {
+				b := newMicrobatch(1, 3, 4)
+				if err := errors.Join(b.forward(m, weights), b.backward(m, weights)); err != nil || b.bits() != want.bits() {
+					t.Errorf("other bits beside others, or %v", err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // TestManyInOut: inputs of several types and shapes, one without use, several outputs,
 // scalars.
 func TestManyInOut(t *testing.T) {

@@ -80,7 +80,7 @@ func newProgram(b *graph) (*program, error) {
 			switch {
 			case n.Op() == nil:
 			case len(children) == 0: // a constant: Gorgonia's other operations have operands
-				p.constants[i] = n.Value()
+				p.constants[i] = ownConstant(n.Value())
 			default:
 				s := step{op: n.Op(), slot: i, shape: n.Shape(), indexed: -1}
 				for _, child := range children {
@@ -122,6 +122,15 @@ func newProgram(b *graph) (*program, error) {
 	p.findProducts()
 	p.signature = signature(append(p.forward[:len(p.forward):len(p.forward)], p.backward...), p.constants)
 	return p, nil
+}
+
+// ownConstant is a constant with a header of its own: operations transpose that for a while,
+// and Build may give the same tensor to all graphs.
+func ownConstant(v G.Value) G.Value {
+	if t, ok := v.(*tensor.Dense); ok {
+		return t.ShallowClone()
+	}
+	return v
 }
 
 // findProducts finds the parameters' gradients that are products of matrices.
