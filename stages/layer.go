@@ -93,6 +93,11 @@ func (p *Pass) Grad(i int) tensorops.Tensor { return p.c.grad(p.unit.params[i]) 
 // Train reports whether a backward follows, and whether to drop out.
 func (p *Pass) Train() bool { return p.c.mb.Train }
 
+// Recompute reports whether Forward will be made again for this microbatch, before its
+// InputGrad, so that nothing need be kept for that until then. What Save keeps is let go of by
+// itself.
+func (p *Pass) Recompute() bool { return p.c.mb.Train && p.c.mb.Recompute && !p.st.recompute }
+
 // Step is the number of the training step, from 1.
 func (p *Pass) Step() int64 { return p.c.mb.Step }
 

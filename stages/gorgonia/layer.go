@@ -79,7 +79,7 @@ func (l *Layer) FLOPs() float64 {
 // flight is a microbatch's graph, from its forward to its backward.
 type flight struct{ x *instance }
 
-// flightOf is the Pass's. A forward that is made once more has the first one's graph.
+// flightOf is the Pass's.
 func flightOf(p *stages.Pass) *flight {
 	f, ok := (*p.State()).(*flight)
 	if !ok {
@@ -146,7 +146,7 @@ func (l *Layer) Forward(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tenso
 		f.x = x
 	}
 	x := f.x
-	back := p.Train() && grads // a backward follows
+	back := p.Train() && grads && !p.Recompute() // a backward follows
 	if !back {
 		f.x = nil
 	}
