@@ -33,9 +33,9 @@ var idleKeys = []idleKey{
 	{"model.layers", "model.family", inFamily("stack"), "", "leave layers out: the stack says which there are"},
 	{"model.dropout", "model.family", inFamily("stack"), "", "leave dropout out: layers of the stack say it"},
 	{"model.heads", "model.family", inFamily("mlp", "stack"), "", "leave heads out"},
-	{"model.kv_heads", "model.family", inFamily("mlp", "stack"), "", "leave kv_heads out"},
-	{"model.ffn", "model.family", inFamily("mlp", "stack"), "", "leave ffn out"},
-	{"model.tie_embeddings", "model.family", inFamily("mlp", "stack"), "", "leave tie_embeddings out"},
+	{"model.kv_heads", "model.family", func(c *Config) bool { return inFamily("mlp", "stack")(c) && c.IsSet("model.kv_heads") }, "", "leave kv_heads out"},
+	{"model.ffn", "model.family", func(c *Config) bool { return inFamily("mlp", "stack")(c) && c.IsSet("model.ffn") }, "", "leave ffn out"},
+	{"model.tie_embeddings", "model.family", func(c *Config) bool { return inFamily("mlp", "stack")(c) && c.IsSet("model.tie_embeddings") }, "", "leave tie_embeddings out"},
 	{"model.mtp_layers", "model.family", inFamily("mlp", "stack"), "", "leave mtp_layers out"},
 	{"model.stack", "model.family", func(c *Config) bool { return c.Model.Family != "stack" && len(c.Model.Stack) > 0 }, "", `leave stack out, or set family = "stack"`},
 	{"model.options", "model.family", func(c *Config) bool {

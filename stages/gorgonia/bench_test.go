@@ -2,17 +2,13 @@ package gorgonia
 
 import (
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
 
 	"gonum.org/v1/gonum/blas/gonum"
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 
-	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
-	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
 const benchLayers, benchWidth, benchRows = 8, 1024, 64
@@ -106,121 +102,5 @@ func BenchmarkMLP(b *testing.B) {
 			}
 			report(b, flight)
 		})
-	}
-}
-
-// BenchmarkPipeline is the same work as a pipeline of stages, each on a core, with 1F1B: a
-// step of microbatches, and no update.
-func BenchmarkPipeline(b *testing.B) {
-	const microbatches = 16
-	half := func(layers int) *Layer {
-		declared, _ := mlpWeights(layers, benchWidth)
-		spec := Spec{Build: mlp(layers)}
-		for _, w := range declared {
-			spec.Params = append(spec.Params, stages.LayerParam{Name: w.name, Shape: w.shape, Init: stages.Init{Std: 0.03}})
-		}
-		return New(spec)
-	}
-	for _, count := range []int{1, 2} {
-		b.Run(fmt.Sprintf("%d stages", count), func(b *testing.B) {
-			name := fmt.Sprintf("bench-gorgonia-%d", count)
-			if !slices.Contains(stages.Families(), name) {
-				stages.RegisterFamily(name, func(g *stages.Graph, _ stages.Config) error {
-					x := []stages.Value{g.Input("x")}
-					for i := range count {
-						x = g.Add(fmt.Sprintf("part%d", i), half(benchLayers/count), x...)
-					}
-					g.Loss("loss", stages.NewMSE("y"), x...)
-					return nil
-				})
-			}
-			field := func(name string) stages.Field { return stages.Field{Name: name, Shape: []int{benchWidth}} }
-			m, err := stages.NewModel(stages.Config{Family: name, Fields: []stages.Field{field("x"), field("y")}})
-			if err != nil {
-				b.Fatal(err)
-			}
-			dev, err := cpu.New(cpu.Options{Threads: count})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer dev.Close()
-			run := newLine(b, dev, m, count, microbatches)
-			run()
-			for b.Loop() {
-				run()
-			}
-			report(b, microbatches)
-		})
-	}
-}
-
-// newLine makes stages of a model, and what runs a step of theirs.
-func newLine(b *testing.B, dev *cpu.Device, m *stages.Model, count, microbatches int) func() {
-	n := len(m.Symbols())
-	line := make([]*stages.Stage, count)
-	streams := make([]tensorops.Stream, count)
-	for v := range line {
-		spec := stages.ChunkSpec{Chunk: v, First: 0, Last: n}
-		if v > 0 {
-			spec.First = v + 1 // the input and the parts before it
-		}
-		if v < count-1 {
-			spec.Last = v + 2
-		}
-		streams[v] = dev.NewStream("bench")
-		st, err := stages.NewStage(m, streams[v], []stages.ChunkSpec{spec}, stages.Options{Seed: 1})
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := st.Load(stages.InitWeights(1), false); err != nil {
-			b.Fatal(err)
-		}
-		line[v] = st
-	}
-	x, y := newMicrobatch(1, benchRows, benchWidth).in[0], newMicrobatch(2, benchRows, benchWidth).in[0]
-	record := func(v int, f func(l *tensorops.List)) {
-		l := streams[v].NewList()
-		f(l)
-		if err := tensorops.Run(streams[v], l); err != nil {
-			b.Error(err)
-		}
-	}
-	return func() {
-		forward, back := make([]chan []tensorops.Tensor, count+1), make([]chan []tensorops.Tensor, count+1)
-		for v := range forward {
-			forward[v], back[v] = make(chan []tensorops.Tensor, microbatches), make(chan []tensorops.Tensor, microbatches)
-		}
-		var wg sync.WaitGroup
-		for v, st := range line {
-			wg.Go(func() {
-				f := func(i int) {
-					mb := stages.Microbatch{Step: 1, Index: i, FirstSequence: i * benchRows, Sequences: benchRows, Positions: 1, Train: true}
-					for _, name := range st.Fields(v) {
-						mb.Fields = append(mb.Fields, map[string]tensorops.Array{"x": x, "y": y}[name])
-					}
-					var in, out []tensorops.Tensor
-					if v > 0 {
-						in = <-forward[v]
-					}
-					record(v, func(l *tensorops.List) { out = slices.Clone(st.Forward(l, v, &mb, in...)) })
-					forward[v+1] <- out
-				}
-				ahead := count - v
-				for i := range microbatches + ahead - 1 {
-					if i < microbatches {
-						f(i)
-					}
-					if done := i - ahead + 1; done >= 0 {
-						var dout, din []tensorops.Tensor
-						if v < count-1 {
-							dout = <-back[v+1]
-						}
-						record(v, func(l *tensorops.List) { din = slices.Clone(st.Backward(l, v, done, dout...)) })
-						back[v] <- din
-					}
-				}
-			})
-		}
-		wg.Wait()
 	}
 }
