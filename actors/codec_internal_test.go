@@ -129,6 +129,8 @@ func (e ends) samples(t testing.TB) []sample {
 		{toStages, &Credit{Header: h, Kind: scheduler.BackwardEdge, Edge: 1}},
 		{toStages, &Data{Header: h, Chunk: 1, Microbatch: 2, Batch: &Batch{Extent: Extent{1, 1, 2}, Tokens: []int32{5, 6}, Targets: []int32{7, 8}}}},
 		{toStages, &Data{Header: h, Batch: &Batch{Extent: Extent{0, 1, 2}, Tokens: []int32{}, Targets: []int32{7, 8}}}},
+		{toStages, &Data{Header: h, Chunk: 1, Batch: &Batch{Extent: Extent{4, 2, 1}, Tokens: []int32{}, Targets: []int32{}, Fields: []tensorops.Array{
+			{Shape: []int{2, 3}, Float: []float32{1, 2, 3, 4, 5, 6}}, {Shape: []int{2}, Int: []int32{7, 8}}, {Shape: []int{2, 1}, Double: []float64{0.5, 0.25}}}}}},
 		{toStages, &TiedGradient{Header: h, From: 1, Grad: stages.TiedGrad{Param: 5, Uses: unpackUses(2), Grad: e.tensor(t, 3)}}},
 		{toStages, &Apply{Header: h, Skip: true, Update: stages.Update{Count: 3, LR: 0.5, GradScale: 0.25}, Kept: true, Abort: 4}},
 		{toStages, &SaveState{Header: h, Keep: true}},
@@ -141,6 +143,7 @@ func (e ends) samples(t testing.TB) []sample {
 		{toStages, &Weight{Header: h, Request: 3, Tensor: e.tensor(t, 2, 2)}},
 		{toStages, &Weight{Header: h, Request: 3, Err: &RemoteError{Text: "no such weight"}}},
 		{toCoordinator, &DataRequest{Header: h, Phase: Eval, Chunk: 1, Microbatch: 1, Tokens: true, Targets: true, ReplyTo: pid(stageName(1))}},
+		{toCoordinator, &DataRequest{Header: h, Phase: Train, Chunk: 1, Fields: []string{"x", "y"}, ReplyTo: pid(stageName(1))}},
 		{toCoordinator, &StageDone{Header: h, Rank: 1, Losses: []Loss{{Microbatch: 1, Report: stages.Report{Sum: 2.5, Targets: 3, Metrics: []stages.Metric{{Name: "mtp", Sum: 4.5, Count: 1}, {Name: "all", Sum: 2, Total: true}}}}, {Report: stages.Report{Sum: 1, Targets: 1}}}, Norms: []stages.Norm{{Param: 2, Squared: 0.125}}, Busy: time.Second,
 			Trace: []ActionTime{{act, time.Unix(1, 2), time.Unix(3, 4)}}}},
 		{toCoordinator, &Applied{h, 1}},

@@ -1,0 +1,314 @@
+package troupe_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/data/samples"
+)
+
+// digitsRun trains a small classifier, with everything on that could make a layout show.
+const digitsRun = `
+[run]
+seed = 7
+steps = 6
+eval_every = 3
+eval_batches = 3
+checkpoint_every = 3
+keep = 0
+
+[model]
+family = "mlp"
+layers = 3
+hidden = 24
+dropout = 0.1
+
+[data]
+format = "csv"
+train = ["examples/digits/digits-train.csv"]
+val = ["examples/digits/digits-test.csv"]
+label = "label"
+scale = 0.0625
+
+[batch]
+sequences = 24
+microbatch = 3
+
+[optimizer]
+warmup_steps = 2
+clip_norm = 0.05
+`
+
+func digitsConfig(t testing.TB, out string, sets ...string) *config.Config {
+	t.Helper()
+	cfg, err := config.Parse("digits.toml", []byte(digitsRun), append([]string{"run.out=" + out}, sets...), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func trainDigits(t testing.TB, out string, sets ...string) {
+	t.Helper()
+	finish(t, start(t, digitsConfig(t, out, sets...)))
+}
+
+// TestSamplesBits: a classifier's run is the same in every layout, through a checkpoint and
+// under another number of stages.
+func TestSamplesBits(t *testing.T) {
+	dir := t.TempDir()
+	want := filepath.Join(dir, "want")
+	trainDigits(t, want)
+	last := records(t, want)
+	if m := last[len(last)-1]; m.Metrics["accuracy"] <= 0 || m.ValMetrics["accuracy"] <= 0 || m.Tokens != 6*24 {
+		t.Fatalf("the last line is %+v", m)
+	}
+	for i, sets := range [][]string{
+		{"pipeline.stages=3"},
+		{"pipeline.stages=6", "pipeline.schedule=zb-h1"},
+		{"pipeline.stages=2", "pipeline.chunks=3", "pipeline.schedule=interleaved"},
+		{"pipeline.stages=3", "pipeline.schedule=zb-v", "pipeline.recompute=full"},
+		{"pipeline.stages=2", "pipeline.layout=Et||tt|tL", "pipeline.chunks=2", "pipeline.schedule=interleaved"},
+		{"pipeline.stages=3", "pipeline.schedule=dynamic"},
+		{"pipeline.stages=2", "device.threads=1"},
+	} {
+		out := filepath.Join(dir, fmt.Sprint(i))
+		trainDigits(t, out, sets...)
+		sameFigures(t, want, out)
+		sameState(t, want, out, 6)
+	}
+	out := filepath.Join(dir, "resumed")
+	trainDigits(t, out, "run.steps=3", "optimizer.warmup_steps=2", "optimizer.decay=constant")
+	trainDigits(t, out, "optimizer.decay=constant", "pipeline.stages=4")
+	alone := filepath.Join(dir, "alone")
+	trainDigits(t, alone, "optimizer.decay=constant")
+	sameState(t, alone, out, 6)
+}
+
+// TestPredict: what a model gives out, in order, and its loss and metrics, are those of its
+// run's last validation, which was of all samples.
+func TestPredict(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "run")
+	trainDigits(t, out, "run.eval_batches=15") // of 24
+	line := records(t, out)
+	last := line[len(line)-1]
+	o := troupe.PredictOptions{ModelOptions: troupe.ModelOptions{From: out}, Microbatch: 32}
+	next := 0
+	res, err := troupe.Predict(t.Context(), o, func(p troupe.Prediction) error {
+		logits, ok := p.Output("logits")
+		if !ok || p.First != next || len(logits.Shape) != 2 || logits.Shape[1] != 10 {
+			t.Fatalf("samples from %d: %v, %v", p.First, logits.Shape, ok)
+		}
+		next += logits.Shape[0]
+		return nil
+	})
+	if err != nil || next != 360 || res.Windows != 360 {
+		t.Fatalf("%d samples, %+v, %v", next, res, err)
+	}
+	if res.Metrics["accuracy"] != last.ValMetrics["accuracy"] || math.Abs(res.Loss-*last.ValLoss) > 1e-6 {
+		t.Errorf("%+v, the run's last line is %v, %v", res, *last.ValLoss, last.ValMetrics)
+	}
+	other, err := troupe.Evaluate(t.Context(), troupe.EvalOptions{ModelOptions: o.ModelOptions, Data: []string{"examples/digits/digits-train.csv"}})
+	if err != nil || other.Windows != 1437 {
+		t.Errorf("on other data: %+v, %v", other, err)
+	}
+	enough := errors.New("enough")
+	if _, err := troupe.Predict(t.Context(), o, func(troupe.Prediction) error { return enough }); !errors.Is(err, enough) {
+		t.Errorf("error %v, want %v", err, enough)
+	}
+	if err := troupe.Generate(t.Context(), troupe.GenerateOptions{ModelOptions: o.ModelOptions}, nil); !errors.Is(err, troupe.ErrOptions) {
+		t.Errorf("a classifier writes text: %v", err)
+	}
+}
+
+// TestSamplesRefused: what does not fit is refused before the folder is touched, with the row.
+func TestSamplesRefused(t *testing.T) {
+	dir := t.TempDir()
+	short := filepath.Join(dir, "short.csv")
+	text, err := os.ReadFile("examples/digits/digits-train.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(short, text[:5000], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		sets []string
+		says string
+	}{
+		{[]string{"data.train=" + short}, "short.csv"},
+		{[]string{"data.classes=5"}, "digits-train.csv"},
+		{[]string{"data.label=digit"}, `"digit"`},
+		{[]string{"model.family=gpt2"}, "model.family"},
+		{[]string{"data.format=text"}, "data.format"},
+		{[]string{"pipeline.layout=EttttL|"}, "pipeline.layout"},
+	} {
+		cfg, err := config.Parse("digits.toml", []byte(digitsRun), append([]string{"run.out=" + filepath.Join(dir, "out")}, c.sets...), nil)
+		if err == nil {
+			var run *troupe.Run
+			if run, err = troupe.Start(context.Background(), cfg, troupe.Options{}); err == nil {
+				drain(run)
+				_, err = run.Wait()
+			}
+		}
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q: error %v, want %q in it", c.sets, err, c.says)
+		}
+	}
+}
+
+// TestSamplesChanged: a run goes on with the data that it was begun with.
+func TestSamplesChanged(t *testing.T) {
+	dir := t.TempDir()
+	out, data := filepath.Join(dir, "run"), filepath.Join(dir, "data.csv")
+	write(t, data, read(t, "examples/digits/digits-train.csv"))
+	trainDigits(t, out, "run.steps=3", "data.train="+data)
+	write(t, data, strings.Replace(read(t, data), ",16,", ",15,", 1))
+	cfg := digitsConfig(t, out, "data.train="+data)
+	if _, err := troupe.Start(context.Background(), cfg, troupe.Options{}); !errors.Is(err, troupe.ErrOutput) {
+		t.Fatalf("error %v, want %v", err, troupe.ErrOutput)
+	}
+	run, err := troupe.Start(context.Background(), cfg, troupe.Options{AcceptNewData: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish(t, run)
+}
+
+// counting is a stream of numbers to learn a line from; one that fails ends after some.
+type counting struct{ next, fails int64 }
+
+func (c *counting) Fields() []samples.Field {
+	return []samples.Field{{Name: "x", Shape: []int{2}}, {Name: "y", Shape: []int{1}}}
+}
+
+func (c *counting) Next() (samples.Sample, error) {
+	if c.next == c.fails {
+		return nil, fmt.Errorf("the tape is torn: %w", io.ErrNoProgress)
+	}
+	x := float32(c.next%17) / 17
+	c.next++
+	return samples.Sample{{Shape: []int{2}, Float: []float32{x, 1}}, {Shape: []int{1}, Float: []float32{3*x - 1}}}, nil
+}
+
+func (*counting) Close() error { return nil }
+
+func init() {
+	for name, c := range map[string]struct {
+		seekable bool
+		fails    int64
+	}{"test-stream": {true, -1}, "test-tape": {false, -1}, "test-torn": {true, 50}} {
+		samples.RegisterStream(name, func(samples.Options) (samples.OpenStream, bool, samples.Dataset, error) {
+			return func(position int64) (samples.Stream, error) { return &counting{position, c.fails}, nil }, c.seekable, nil, nil
+		})
+	}
+}
+
+const streamRun = `
+[run]
+steps = 6
+checkpoint_every = 3
+keep = 0
+[model]
+family = "stack"
+stack = ["input", "dense out=8 act=tanh", "dense out=1", "mse"]
+[data]
+format = "test-stream"
+[batch]
+sequences = 12
+microbatch = 3
+[pipeline]
+stages = 2
+[optimizer]
+decay = "constant"
+warmup_steps = 1
+`
+
+// TestStream: a run of a stream that can be opened at a position goes on from a checkpoint
+// with the same bits; one of another can't; one that fails midway says where, and its last
+// checkpoint is whole.
+func TestStream(t *testing.T) {
+	dir := t.TempDir()
+	begin := func(out string, sets ...string) (*troupe.Run, error) {
+		cfg, err := config.Parse("stream.toml", []byte(streamRun), append([]string{"run.out=" + filepath.Join(dir, out)}, sets...), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return troupe.Start(context.Background(), cfg, troupe.Options{})
+	}
+	whole := func(out string, sets ...string) {
+		t.Helper()
+		run, err := begin(out, sets...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, run)
+	}
+	whole("alone")
+	whole("parts", "run.steps=3")
+	whole("parts", "pipeline.stages=1")
+	sameState(t, filepath.Join(dir, "alone"), filepath.Join(dir, "parts"), 6)
+
+	whole("tape", "data.format=test-tape")
+	sameState(t, filepath.Join(dir, "alone"), filepath.Join(dir, "tape"), 6)
+	if _, err := begin("tape", "data.format=test-tape", "run.steps=9"); !errors.Is(err, samples.ErrPosition) {
+		t.Errorf("a tape goes on: %v", err)
+	}
+
+	run, err := begin("torn", "data.format=test-torn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	drain(run)
+	if _, err := run.Wait(); !errors.Is(err, io.ErrNoProgress) || !strings.Contains(err.Error(), "sample 50 of the stream") {
+		t.Errorf("error %v", err)
+	}
+	sameState(t, filepath.Join(dir, "alone"), filepath.Join(dir, "torn"), 3)
+}
+
+const textRun = `
+[run]
+steps = 6
+eval_every = 3
+eval_batches = 2
+[model]
+family = "stack"
+context = 16
+stack = ["embed field=tokens out=12", "norm", "dense out=24 act=gelu dropout=0.1", "dense out=256", "cross_entropy field=targets"]
+[data]
+train = ["testdata/troupe.txt"]
+[batch]
+sequences = 8
+microbatch = 1
+[optimizer]
+lr = 1e-2
+warmup_steps = 2
+`
+
+// TestOwnFamilyOnText: layers that are no language model learn from text, too.
+func TestOwnFamilyOnText(t *testing.T) {
+	dir := t.TempDir()
+	run := func(out string, sets ...string) {
+		t.Helper()
+		cfg, err := config.Parse("text.toml", []byte(textRun), append([]string{"run.out=" + filepath.Join(dir, out)}, sets...), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, start(t, cfg))
+	}
+	run("a")
+	run("b", "pipeline.stages=3", "pipeline.schedule=zb-h1")
+	sameFigures(t, filepath.Join(dir, "a"), filepath.Join(dir, "b"))
+	if r := records(t, filepath.Join(dir, "a")); *r[len(r)-1].ValLoss >= *r[0].ValLoss {
+		t.Errorf("the validation loss goes from %g to %g", *r[0].ValLoss, *r[len(r)-1].ValLoss)
+	}
+}
