@@ -35,6 +35,7 @@ var layers = [][]string{
 	{"config"},
 	{"data/samples"},
 	{"internal/folder", "data"},
+	{"stages/layertest"}, // of tests
 	{"stages"},
 	{"tokenizer"},
 	{"scheduler/draw"},

@@ -74,7 +74,7 @@ func (l *Embed) Params() []LayerParam {
 func (l *Embed) Forward(p *Pass, _ []tensorops.Tensor) []tensorops.Tensor {
 	ids := p.Field(l.field)
 	y := p.Alloc(tensorops.Float32, append(ids.Shape(), l.out)...)
-	p.List.Embed(y, p.Weight(0), ids)
+	p.Embed(y, p.Weight(0), ids)
 	return []tensorops.Tensor{y}
 }
 

@@ -53,7 +53,7 @@ func (l *CrossEntropy) Forward(p *Pass, in []tensorops.Tensor) []tensorops.Tenso
 		o = tensorops.CrossEntropyOpts{Grad: p.AllocLike(logits), Scale: 1}
 		p.Save(classifierGrad, o.Grad)
 	}
-	p.List.CrossEntropy(stats, lse, logits.Matrix(), labels.View(rows, 1), tensorops.CrossEntropyOpts{Grad: o.Grad.Matrix(), Scale: o.Scale})
+	p.CrossEntropy(stats, lse, logits.Matrix(), labels.View(rows, 1), tensorops.CrossEntropyOpts{Grad: o.Grad.Matrix(), Scale: o.Scale})
 	p.Fetch(tensorops.HostBytes(p.Host(tensorops.LossStats)), stats)
 	g.logits, g.labels = room(g.logits, logits.Len()), room(g.labels, rows)
 	p.Fetch(tensorops.HostBytes(g.logits), logits)
@@ -122,10 +122,10 @@ type LossFunc func(values, fields, grads []tensorops.Array) (Report, error)
 
 // lossFunc is a LossFunc as a layer.
 type lossFunc struct {
-	what    string
-	fields  []string
-	inputs  int
-	f       LossFunc
+	what   string
+	fields []string
+	inputs int
+	f      LossFunc
 }
 
 // NewLoss makes a loss layer of a function, which takes a number of values and the named fields of the
