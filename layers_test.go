@@ -15,7 +15,7 @@ import (
 // import what is below its layer, never what is beside or above it.
 var layers = [][]string{
 	{"internal/netlab"}, // of tests, which alone may import it
-	{"cmd/engine", "stages/gorgonia/bench", "examples/gorgonia-mlp", "examples/own", "examples/service"},
+	{"cmd/engine", "stages/gorgonia/bench", "examples/gorgonia-mlp", "examples/custom-layer", "examples/own", "examples/service"},
 	{"cli"},
 	{"cluster/discovery/dns", "cluster/discovery/etcd"},
 	{"cluster"},
@@ -36,6 +36,7 @@ var layers = [][]string{
 	{"data/samples"},
 	{"internal/folder", "data"},
 	{"stages/gorgonia"},
+	{"stages/layertest"}, // of tests
 	{"stages"},
 	{"tokenizer"},
 	{"scheduler/draw"},
@@ -48,7 +49,7 @@ var layers = [][]string{
 	{"cluster/internal/lane/bench"},
 	{"cluster/internal/beat", "cluster/internal/lane", "cluster/internal/link", "cluster/internal/members", "cluster/internal/pki", "cluster/internal/transport"},
 	{"cluster/discovery", "internal/wire"},
-	{"internal/hostmem", "internal/registry", "internal/rng", "internal/strictjson", "internal/sysinfo", "internal/term"},
+	{"internal/caught", "internal/hostmem", "internal/registry", "internal/rng", "internal/strictjson", "internal/sysinfo", "internal/term"},
 }
 
 // TestLayers: no import goes up, and each package has its layer.

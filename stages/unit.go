@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime/debug"
 
+	"github.com/troupe-ml/troupe/internal/caught"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -15,7 +15,7 @@ var ErrNotFinite = errors.New("not a finite number")
 // LayerError is a mistake of a Layer: what it returned does not fit, or it panicked.
 type LayerError struct {
 	Layer      string
-	Pass       string // "forward", "input gradient" or "weight gradient"
+	Pass       string // "forward", "input gradient", "weight gradient" or "report"
 	Microbatch int
 	Err        error
 }
@@ -31,6 +31,7 @@ const (
 	passForward    = "forward"
 	passInputGrad  = "input gradient"
 	passWeightGrad = "weight gradient"
+	passReport     = "report"
 )
 
 // unit is a Layer in its place of a model.
@@ -50,7 +51,7 @@ func newUnit(symbol byte, name string, l Layer) *unit {
 	if symbol == SymbolLoss {
 		u.outs = 0
 	} else if o, ok := l.(Outputs); ok {
-		u.outs = o.Outputs()
+		u.outs = max(0, o.Outputs())
 	}
 	if f, ok := l.(Fields); ok {
 		u.fields = f.Fields()
@@ -192,16 +193,14 @@ func (u *unit) call(p *pass, what string, run func(p *Pass)) {
 	defer func() {
 		err := p.Err()
 		if v := recover(); v != nil {
-			if err = errors.New("panic: " + fmt.Sprint(v)); p.Err() == nil {
-				err = fmt.Errorf("%w\n%s", err, debug.Stack())
-			}
+			err = caught.Panic(v)
 		}
 		var known *LayerError
 		if err != nil && !errors.As(err, &known) {
 			p.Replace(&LayerError{u.name, what, p.mb.Index, err})
 		}
 	}()
-	run(&Pass{List: p.List, c: p, unit: u, st: p.state})
+	run(&Pass{List: p.List, c: p, unit: u, st: p.state, name: what})
 }
 
 // mistake fails the list.
@@ -230,6 +229,7 @@ func (u *unit) forward(p *pass, s *unitState) []holding {
 	var out []tensorops.Tensor
 	u.call(p, passForward, func(q *Pass) { out = p.layerOf(u).Forward(q, s.tensors(s.in, &s.ts)) })
 	outs := make([]holding, u.outs)
+	u.freed(p, passForward, s)
 	if p.Err() == nil && len(out) != u.outs {
 		u.mistake(p, passForward, "it returned %d outputs and should return %d", len(out), u.outs)
 	}
@@ -238,8 +238,8 @@ func (u *unit) forward(p *pass, s *unitState) []holding {
 	}
 	s.shapes = s.shapes[:0]
 	for i, t := range out {
-		if !t.Valid() {
-			u.mistake(p, passForward, "output %d is none", i)
+		if !t.Valid() || t.Released() {
+			u.mistake(p, passForward, "output %d is none, or was freed", i)
 			return outs
 		}
 		if b := boxOf(t, s.in, outs[:i], p.flight.fields); b != nil {
@@ -267,6 +267,7 @@ func (u *unit) inputGrad(p *pass, s *unitState) []holding {
 	ins := s.tensors(s.in, &s.ts)
 	u.call(p, passInputGrad, func(q *Pass) { din = p.layerOf(u).InputGrad(q, ins, s.tensors(s.dout, &s.grads)) })
 	grads := make([]holding, len(s.in))
+	u.freed(p, passInputGrad, s)
 	if p.Err() != nil {
 		return grads
 	}
@@ -283,7 +284,7 @@ func (u *unit) inputGrad(p *pass, s *unitState) []holding {
 			continue
 		case !want:
 			continue
-		case i >= len(din) || !din[i].Valid():
+		case i >= len(din) || !din[i].Valid() || din[i].Released():
 			u.mistake(p, passInputGrad, "it returned no gradient of input %d, %v", i, ins[i])
 			return grads
 		case din[i].DType() != tensorops.Float32 || !din[i].SameShape(ins[i]):
@@ -311,9 +312,27 @@ func (u *unit) weightGrad(p *pass, s *unitState) {
 		u.call(p, passWeightGrad, func(q *Pass) {
 			p.layerOf(u).WeightGrad(q, s.tensors(s.in, &s.ts), s.tensors(s.dout, &s.grads))
 		})
+		u.freed(p, passWeightGrad, s)
 		s.keep(p)
 	}
 	s.drop(p.List, true)
+}
+
+// freed looks whether a layer has freed what is not its own, or what it saves.
+func (u *unit) freed(p *pass, what string, s *unitState) {
+	for i, all := range [][]holding{s.in, s.dout, s.saved} {
+		for k := range all {
+			h := &all[k]
+			if !h.t.Released() {
+				continue
+			}
+			u.mistake(p, what, "it freed %v, which it %s", h.t, [...]string{"was given", "was given as a gradient", "saves"}[i])
+			if h.box != nil {
+				h.box.t = tensorops.Tensor{} // not again
+			}
+			h.t = tensorops.Tensor{}
+		}
+	}
 }
 
 // check is a sum of squares that a layer's output is looked at by, once it is there.
