@@ -22,9 +22,11 @@ func OpenSamples(cfg *config.Config) (samples.Data, error) {
 	d := cfg.Data
 	o := samples.Options{Format: d.Format, Separator: d.Separator, Label: d.Label, Features: d.Features, Targets: d.Targets,
 		IDs: d.IDs, Varying: d.Varying, Classes: d.Classes, ClassNames: d.ClassNames, Scale: d.Scale}
-	if d.Format == "csv" {
+	// What nobody gave is for CSV alone; a registered format gets what was given.
+	if d.Format == "csv" || cfg.IsSet("data.header") {
 		o.Header = d.Header
-	} else if !cfg.IsSet("data.separator") {
+	}
+	if d.Format != "csv" && !cfg.IsSet("data.separator") {
 		o.Separator = ""
 	}
 	var errs []error

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// skipKinds are the ways in which a level up takes what the level down beside it has made.
+var skipKinds = []string{"concat", "add", "none"}
+
+// unet is a U-Net (Ronneberger et al. 2015). It halves the image model.layers times and has
+// twice the channels each time, model.hidden at first; then it goes back up, and at each level
+// takes what it had there on its way down. model.options has the way: "skips=concat", the
+// default, "skips=add" or "skips=none".
+func unet(g *stages.Graph, c stages.Config) error {
+	side, err := imageSide(c)
+	if err != nil {
+		return err
+	}
+	skips, err := skipKind(c.Options)
+	if err != nil {
+		return err
+	}
+	width := c.Hidden
+	x := []stages.Value{g.Input("x")}
+	conv := func(name string, stride, out int, in ...int) {
+		x = g.Add(name, &conv{side: side, stride: stride, in: in, out: out}, x...)
+	}
+	conv("first", 1, width, 1)
+	var down []stages.Value
+	for i := range c.Layers {
+		conv(fmt.Sprintf("down.%d", i), 1, width, width)
+		down = append(down, x...)
+		side /= 2
+		conv(fmt.Sprintf("half.%d", i), 2, 2*width, width)
+		width *= 2
+	}
+	conv("bottom", 1, width, width)
+	for i := c.Layers - 1; i >= 0; i-- {
+		side *= 2
+		x = g.Add(fmt.Sprintf("twice.%d", i), &twice{side: side}, x...)
+		conv(fmt.Sprintf("up.%d", i), 1, width/2, width)
+		width /= 2
+		in := []int{width}
+		switch skips {
+		case "concat":
+			x, in = append(x, down[i]), append(in, width)
+		case "add":
+			x = g.Add(fmt.Sprintf("add.%d", i), add{}, append(x, down[i])...)
+		}
+		conv(fmt.Sprintf("join.%d", i), 1, width, in...)
+	}
+	x = g.Add("output", stages.NewDense(width, 1, "", 0), x...)
+	g.Loss("loss", stages.NewMSE("y"), x...)
+	return nil
+}
+
+// imageSide is that of the images, which must be square, of one channel, and large enough.
+func imageSide(c stages.Config) (int, error) {
+	x, err := c.Field("x")
+	if err != nil {
+		return 0, err
+	}
+	if len(x.Shape) != 3 || x.Shape[0] != x.Shape[1] || x.Shape[2] != 1 {
+		return 0, fmt.Errorf("%w: field x has shape %v, and it takes square images of one channel", stages.ErrModel, x.Shape)
+	}
+	side := x.Shape[0]
+	if levels := c.Layers; levels > 16 || side%(1<<levels) != 0 {
+		return 0, fmt.Errorf("%w: images of %d×%d can't be halved %d times: set model.layers to less", stages.ErrModel, side, side, levels)
+	}
+	if most := stages.MaxHidden >> c.Layers; c.Hidden > most {
+		return 0, fmt.Errorf("%w: model.hidden = %d channels, doubled %d times, are more than %d: set it to %d or less", stages.ErrModel, c.Hidden, c.Layers, stages.MaxHidden, most)
+	}
+	return side, nil
+}
+
+func skipKind(options []string) (string, error) {
+	kind := skipKinds[0]
+	for _, o := range options {
+		i := slices.IndexFunc(skipKinds, func(k string) bool { return o == "skips="+k })
+		if i < 0 {
+			return "", fmt.Errorf("%w: model.options has %q; it knows skips=, with one of %q", stages.ErrModel, o, skipKinds)
+		}
+		kind = skipKinds[i]
+	}
+	return kind, nil
+}
