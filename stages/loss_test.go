@@ -84,3 +84,32 @@ func TestRate(t *testing.T) {
 		t.Error("a run that only warms up has no rate")
 	}
 }
+
+// The three forms that a loss function may have in Megatron-Core (its schedules' documentation,
+// forward_step), as Reports: what a step's loss is made of its microbatches'.
+func TestLossForms(t *testing.T) {
+	losses, tokens := []float64{8, 3, 0.5}, []float64{4, 1, 0}
+	for name, c := range map[string]struct {
+		report func(loss, tokens float64) stages.Report
+		want   float64
+	}{
+		// (loss, metrics): divided by the number of microbatches.
+		"mean": {func(loss, _ float64) stages.Report { return stages.Report{Sum: loss, Targets: 1} }, (8 + 3 + 0.5) / 3},
+		// (loss, tokens, metrics), per token: summed and divided by all tokens at the end.
+		"per token": {func(loss, tokens float64) stages.Report { return stages.Report{Sum: loss, Targets: tokens} }, (8 + 3 + 0.5) / 5},
+		// (loss, tokens, metrics): divided by max(tokens, 1) and by the number of microbatches.
+		"per microbatch": {func(loss, tokens float64) stages.Report {
+			return stages.Report{Sum: loss / math.Max(tokens, 1), Targets: 1}
+		}, (8./4 + 3./1 + 0.5/1) / 3},
+	} {
+		a := stages.NewAccumulator()
+		for i := range losses {
+			if err := a.Add(i, c.report(losses[i], tokens[i])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := a.Loss(); math.Abs(got-c.want) > 1e-15 {
+			t.Errorf("%s: loss %g, want %g", name, got, c.want)
+		}
+	}
+}
