@@ -76,7 +76,7 @@ func TestFamiliesRefused(t *testing.T) {
 		{stack("input", "danse out=3", "mse"), `there is no kind of layer "danse"`},
 		{stack("input", "dense out=3"), "it has no loss"},
 		{stack("input", "cross_entropy", "dense out=3"), `comes after the loss`},
-		{stack("input", "dense out=0", "cross_entropy"), "parameter"},
+		{stack("input", "dense out=0", "norm"), "the width of what it takes is not known"},
 		{stack("embed field=y out=0", "cross_entropy"), "give 1 to"},
 	} {
 		if _, err := stages.NewModel(c.config); !errors.Is(err, stages.ErrModel) && !strings.Contains(err.Error(), "out=many") && !strings.Contains(err.Error(), "p=x") && !strings.Contains(err.Error(), "knows no option") {
