@@ -36,6 +36,7 @@ var layers = [][]string{
 	{"data/samples"},
 	{"internal/folder", "data"},
 	{"stages/gorgonia"},
+	{"stages/layertest"}, // of tests
 	{"stages"},
 	{"tokenizer"},
 	{"scheduler/draw"},

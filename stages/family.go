@@ -2,6 +2,7 @@ package stages
 
 import (
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -143,23 +144,45 @@ func (f Field) size() (int, error) {
 
 // buildOwn puts a model of another family than the language models together.
 func (m *Model) buildOwn() error {
-	g := &Graph{model: m, names: make(map[string]bool)}
-	var err error
-	switch f, ok := families.Get(m.Config.Family); {
+	f, ok := families.Get(m.Config.Family)
+	switch {
 	case m.Config.Family == MLP:
-		err = buildMLP(g, m.Config)
+		f = buildMLP
 	case m.Config.Family == Stack:
-		err = buildStack(g, m.Config)
-	case ok:
-		err = f(g, m.Config)
+		f = buildStack
+	case !ok:
+		return fmt.Errorf("%w: family %q is not known", ErrModel, m.Config.Family)
 	}
-	if err != nil {
-		return fmt.Errorf("family %q: %w", m.Config.Family, err)
-	}
-	if err := g.check(); err != nil {
+	if err := m.build(f); err != nil {
 		return fmt.Errorf("family %q: %w", m.Config.Family, err)
 	}
 	return nil
+}
+
+// Build makes a model of a family that is not registered, such as a layer alone, for a test.
+func Build(c Config, f Family) (*Model, error) {
+	if err := c.validateSizes(); err != nil {
+		return nil, err
+	}
+	m := &Model{Config: c}
+	if err := m.build(f); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// build runs a family's function. A panic of it, or of a layer that it asks, is an error.
+func (m *Model) build(f Family) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%w: panic: %v\n%s", ErrModel, v, debug.Stack())
+		}
+	}()
+	g := &Graph{model: m, names: make(map[string]bool)}
+	if err := f(g, m.Config); err != nil {
+		return err
+	}
+	return g.check()
 }
 
 // validateOwn checks the sizes of such a model, as far as they are given: what they mean is
@@ -168,6 +191,10 @@ func (c Config) validateOwn() error {
 	if _, ok := families.Get(c.Family); !ok && c.Family != MLP && c.Family != Stack {
 		return fmt.Errorf("%w: family %q is not known; there are %q", ErrModel, c.Family, Families())
 	}
+	return c.validateSizes()
+}
+
+func (c Config) validateSizes() error {
 	for _, f := range []struct {
 		name            string
 		value, min, max int

@@ -52,6 +52,9 @@ func (s *Stage) open() error {
 					return fmt.Errorf("open layer %s: %w", u.name, err)
 				}
 				s.opened[u] = open
+				if _, ok := open.(LossLayer); !ok && u.sym == SymbolLoss {
+					return fmt.Errorf("%w: open layer %s: what it opens, a %T, is no LossLayer", ErrModel, u.name, open)
+				}
 			}
 		}
 	}

@@ -50,7 +50,7 @@ func newUnit(symbol byte, name string, l Layer) *unit {
 	if symbol == SymbolLoss {
 		u.outs = 0
 	} else if o, ok := l.(Outputs); ok {
-		u.outs = o.Outputs()
+		u.outs = max(0, o.Outputs())
 	}
 	if f, ok := l.(Fields); ok {
 		u.fields = f.Fields()
