@@ -280,6 +280,9 @@ func (r *Run) finish(o Options) {
 	if errors.Is(out.Err, data.ErrVocab) {
 		out.Err = &SetupError{out.Err}
 	}
+	if out.Err != nil {
+		r.noteLast() // one that was being written has been finished
+	}
 	err := errors.Join(r.restarts.exhausted(out.Err), r.release())
 	r.mu.Lock()
 	r.tellDropped()
@@ -290,6 +293,19 @@ func (r *Run) finish(o Options) {
 	r.mu.Unlock()
 	close(r.events)
 	close(r.done)
+}
+
+// noteLast makes the newest checkpoint the result's, also where nobody has told of it.
+func (r *Run) noteLast() {
+	if r.output == nil {
+		return
+	}
+	step, ok, err := r.output.Store.Last()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ok && err == nil && int64(step) > r.savedStep {
+		r.result.Dir, r.savedStep = r.output.Store.Path(step), int64(step)
+	}
 }
 
 // goOn makes another attempt after one that has ended with err.

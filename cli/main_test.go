@@ -23,8 +23,11 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the texts that scripts compare with")
 
-// In the tests `engine` is the real program, in a process of its own.
-func TestMain(m *testing.M) { testscript.Main(noLeaks{m}, map[string]func(){"engine": Main}) }
+// In the tests `engine` is the real program, in a process of its own, and `mine` one with a layer
+// and data of its own (own_test.go).
+func TestMain(m *testing.M) {
+	testscript.Main(noLeaks{m}, map[string]func(){"engine": Main, "mine": mine})
+}
 
 // noLeaks fails tests that leave a goroutine behind.
 type noLeaks struct{ *testing.M }

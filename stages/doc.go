@@ -28,7 +28,7 @@
 // float32; in training, from the first m on, [(1+k)·B, T, C], the hidden states of
 // the k depths of multi-token prediction after the model's own.
 //
-// The package may import tensorops, internal/rng, internal/hostmem and
-// internal/strictjson. It must not know actors, other stages, schedules, files or the
+// The package may import tensorops, and of Troupe's internal packages caught, hostmem,
+// registry, rng and strictjson. It must not know actors, other stages, schedules, files or the
 // network.
 package stages

@@ -2,11 +2,11 @@ package stages
 
 import (
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/troupe-ml/troupe/internal/caught"
 	"github.com/troupe-ml/troupe/internal/registry"
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -175,7 +175,7 @@ func Build(c Config, f Family) (*Model, error) {
 func (m *Model) build(f Family) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("%w: panic: %v\n%s", ErrModel, v, debug.Stack())
+			err = fmt.Errorf("%w: %w", ErrModel, caught.Panic(v))
 		}
 	}()
 	g := &Graph{model: m, names: make(map[string]bool)}

@@ -1,6 +1,7 @@
 package stages
 
 import (
+	"fmt"
 	"io"
 
 	"github.com/troupe-ml/troupe/tensorops"
@@ -82,6 +83,7 @@ type Pass struct {
 	c    *pass
 	unit *unit
 	st   *unitState
+	name string // of the pass
 }
 
 // Weight is a parameter, by its place in Params, Grad the gradient to add to.
@@ -159,7 +161,10 @@ func (p *Pass) Mask(site string, probability float64, perSample int) tensorops.M
 
 // Call records an operation of the layer's own, written in Go: see tensorops.Call.
 func (p *Pass) Call(what string, reads, writes []tensorops.Tensor, f func(reads, writes []tensorops.Array) error) {
-	p.List.Call(tensorops.Call{Name: "layer " + p.unit.name + ": " + what, Reads: reads, Writes: writes, Func: f})
+	layer, pass, microbatch := p.unit.name, p.name, p.c.mb.Index
+	p.List.Call(tensorops.Call{Name: "layer " + layer + ": " + what, Reads: reads, Writes: writes, Func: f, Wrap: func(err error) error {
+		return &LayerError{layer, pass, microbatch, fmt.Errorf("%s: %w", what, err)}
+	}})
 }
 
 // Collect keeps a copy of a tensor, under a name, for whoever runs the model forward only and

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/troupe-ml/troupe/internal/caught"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -91,5 +92,10 @@ func (s *Stage) report(c *chunk, f *inFlight) Report {
 	}
 	st := f.states[last].(*unitState) //nolint:forcetypeassert // it is of newState
 	p := f.begin(s, nil, c)
+	defer func() {
+		if v := recover(); v != nil {
+			panic(&LayerError{u.name, passReport, f.mb.Index, caught.Panic(v)})
+		}
+	}()
 	return p.layerOf(u).(LossLayer).Report(&Pass{c: p, unit: u, st: st}) //nolint:forcetypeassert // Graph.Loss takes no other
 }

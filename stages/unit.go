@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime/debug"
 
+	"github.com/troupe-ml/troupe/internal/caught"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -15,7 +15,7 @@ var ErrNotFinite = errors.New("not a finite number")
 // LayerError is a mistake of a Layer: what it returned does not fit, or it panicked.
 type LayerError struct {
 	Layer      string
-	Pass       string // "forward", "input gradient" or "weight gradient"
+	Pass       string // "forward", "input gradient", "weight gradient" or "report"
 	Microbatch int
 	Err        error
 }
@@ -31,6 +31,7 @@ const (
 	passForward    = "forward"
 	passInputGrad  = "input gradient"
 	passWeightGrad = "weight gradient"
+	passReport     = "report"
 )
 
 // unit is a Layer in its place of a model.
@@ -192,16 +193,14 @@ func (u *unit) call(p *pass, what string, run func(p *Pass)) {
 	defer func() {
 		err := p.Err()
 		if v := recover(); v != nil {
-			if err = errors.New("panic: " + fmt.Sprint(v)); p.Err() == nil {
-				err = fmt.Errorf("%w\n%s", err, debug.Stack())
-			}
+			err = caught.Panic(v)
 		}
 		var known *LayerError
 		if err != nil && !errors.As(err, &known) {
 			p.Replace(&LayerError{u.name, what, p.mb.Index, err})
 		}
 	}()
-	run(&Pass{List: p.List, c: p, unit: u, st: p.state})
+	run(&Pass{List: p.List, c: p, unit: u, st: p.state, name: what})
 }
 
 // mistake fails the list.

@@ -1,6 +1,10 @@
 package tensorops
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/internal/caught"
+)
 
 // Call is an operation that a program brings itself, written in Go.
 type Call struct {
@@ -12,6 +16,8 @@ type Call struct {
 	// one core; it must not change what it reads, nor keep any of it. An error or a panic
 	// fails the list.
 	Func func(reads, writes []Array) error
+	// Wrap makes of an error of Func the one that is told; nil: it gets the name in front.
+	Wrap func(error) error
 }
 
 // Call records an operation of the program's own. Devices whose memory the host cannot
@@ -53,10 +59,24 @@ func (c Call) Run(view func(Tensor) Array) (err error) {
 	for i, t := range c.Writes {
 		writes[i] = view(t)
 	}
-	if err := c.Func(reads, writes); err != nil {
+	switch err := c.call(reads, writes); {
+	case err == nil:
+		return nil
+	case c.Wrap != nil:
+		return c.Wrap(err)
+	default:
 		return fmt.Errorf("%s: %w", c.Name, err)
 	}
-	return nil
+}
+
+// call is Func, whose panic is an error.
+func (c Call) call(reads, writes []Array) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = caught.Panic(v)
+		}
+	}()
+	return c.Func(reads, writes)
 }
 
 // ArrayOf views a contiguous tensor in host memory, whose elements are stored in their own

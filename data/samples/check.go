@@ -3,6 +3,7 @@ package samples
 import (
 	"fmt"
 
+	"github.com/troupe-ml/troupe/internal/caught"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -40,7 +41,7 @@ func CheckFields(fields []Field) error {
 
 // At reads a sample of a dataset and checks that it has the fields that it should have.
 func At(d Dataset, i int) (Sample, error) {
-	s, err := d.At(i)
+	s, err := at(d, i)
 	if err == nil {
 		err = CheckSample(d.Fields(), s)
 	}
@@ -48,6 +49,16 @@ func At(d Dataset, i int) (Sample, error) {
 		return nil, fmt.Errorf("sample %d of %d: %w", i, d.Len(), err)
 	}
 	return s, nil
+}
+
+// at is the dataset's At, whose panic is an error.
+func at(d Dataset, i int) (s Sample, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = caught.Panic(v)
+		}
+	}()
+	return d.At(i)
 }
 
 // CheckSample says whether a sample has the fields that it should have, and labels of their classes.

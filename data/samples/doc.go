@@ -14,6 +14,6 @@
 // gives it to a run.
 //
 // The package imports the standard library, tensorops for its Array, data for the Identity,
-// and of Troupe's internal packages registry, rng, strictjson and sysinfo. It must never know a
+// and of Troupe's internal packages caught, registry, rng, strictjson and sysinfo. It must never know a
 // configuration (its errors name the keys of one, and no more), a model, or the actors that it feeds.
 package samples

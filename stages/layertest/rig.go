@@ -2,10 +2,10 @@ package layertest
 
 import (
 	"fmt"
-	"runtime/debug"
 	"strconv"
 	"strings"
 
+	"github.com/troupe-ml/troupe/internal/caught"
 	"github.com/troupe-ml/troupe/internal/rng"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -131,7 +131,7 @@ func (r *rig) run(record func(l *tensorops.List)) (err error) {
 	func() {
 		defer func() {
 			if v := recover(); v != nil {
-				l.Fail(fmt.Errorf("panic: %v. A layer must free neither what it was given, nor what it returns or saves\n%s", v, debug.Stack()))
+				l.Fail(fmt.Errorf("%w. A layer must free neither what it was given, nor what it returns or saves", caught.Panic(v)))
 			}
 		}()
 		record(l)
@@ -182,7 +182,7 @@ func (r *rig) pass(what byte, mb int) (err error) {
 		}
 		defer func() {
 			if v := recover(); v != nil {
-				err = fmt.Errorf("panic in Report: %v\n%s", v, debug.Stack())
+				err = caught.Panic(v)
 			}
 		}()
 		r.got.losses[mb] = r.stage.Report(0, mb).Sum

@@ -93,7 +93,11 @@ func (s *stream) execute(l *tensorops.List) (err error) {
 		} else {
 			err = s.exec.do(op)
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+		case op.Kind == tensorops.KindCall: // it says itself what it is
+			return fmt.Errorf("%s: %w", s.name, err)
+		default:
 			return fmt.Errorf("%s: %v: %w", s.name, op, err)
 		}
 	}

@@ -55,7 +55,12 @@ func execute(l *tensorops.List) error {
 	}
 	ops := l.Ops()
 	for i := range ops {
-		if err := run(&ops[i]); err != nil {
+		err := run(&ops[i])
+		switch {
+		case err == nil:
+		case ops[i].Kind == tensorops.KindCall: // it says itself what it is
+			return err
+		default:
 			return fmt.Errorf("operation %d, %v: %w", i, &ops[i], err)
 		}
 	}
