@@ -390,6 +390,16 @@ func (l *broken) Forward(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tens
 		p.Add(p.AllocLike(in[0]), in[0], p.Weight(0))
 	case "wide":
 		return []tensorops.Tensor{p.Alloc(tensorops.Float32, 5, 7)}
+	case "frees":
+		p.Free(in[0])
+	case "frees what it saves":
+		y := p.Alloc(tensorops.Float32, 5, 1000) // nobody else gets its buffer
+		p.Save(0, y)
+		p.Free(y)
+	case "returns what it freed":
+		y := p.AllocLike(in[0])
+		p.Free(y)
+		return []tensorops.Tensor{y}
 	case "unknown field":
 		return []tensorops.Tensor{p.Field("nowhere")}
 	}
@@ -448,12 +458,15 @@ func TestBrokenLayers(t *testing.T) {
 		says string
 	}{
 		"panics":                        {nil, "layer broken, forward of microbatch 0: panic: out of ideas"},
-		"panics later":                  {nil, "layer broken: work"},
-		"fails":                         {nil, "layer broken: work: out of ideas"},
+		"panics later":                  {nil, "layer broken, forward of microbatch 0: work: panic: out of ideas (stages_test.(*broken).Forward"},
+		"fails":                         {nil, "layer broken, forward of microbatch 0: work: out of ideas"},
 		"no output":                     {stages.ErrInput, "it returned 0 outputs and should return 1"},
 		"misfit":                        {tensorops.ErrShape, "layer broken, forward"},
 		"wide":                          {stages.ErrInput, "layer dense, forward of microbatch 0: unexpected tensor on an edge: it takes float32 rows of 4 numbers, and gets float32[5 7]"},
 		"unknown field":                 {stages.ErrInput, `it asks for the field "nowhere"`},
+		"frees":                         {stages.ErrInput, "layer broken, forward of microbatch 0: unexpected tensor on an edge: it freed float32[5 4], which it was given"},
+		"frees what it saves":           {stages.ErrInput, "it freed float32[5 1000], which it saves"},
+		"returns what it freed":         {stages.ErrInput, "output 0 is none, or was freed"},
 		"NaN":                           {stages.ErrNotFinite, "layer broken, forward of microbatch 0: output 0 has not a finite number"},
 		"panics in the weight gradient": {nil, "layer broken, weight gradient of microbatch 0: panic: out of ideas"},
 	} {

@@ -229,6 +229,7 @@ func (u *unit) forward(p *pass, s *unitState) []holding {
 	var out []tensorops.Tensor
 	u.call(p, passForward, func(q *Pass) { out = p.layerOf(u).Forward(q, s.tensors(s.in, &s.ts)) })
 	outs := make([]holding, u.outs)
+	u.freed(p, passForward, s)
 	if p.Err() == nil && len(out) != u.outs {
 		u.mistake(p, passForward, "it returned %d outputs and should return %d", len(out), u.outs)
 	}
@@ -237,8 +238,8 @@ func (u *unit) forward(p *pass, s *unitState) []holding {
 	}
 	s.shapes = s.shapes[:0]
 	for i, t := range out {
-		if !t.Valid() {
-			u.mistake(p, passForward, "output %d is none", i)
+		if !t.Valid() || t.Released() {
+			u.mistake(p, passForward, "output %d is none, or was freed", i)
 			return outs
 		}
 		if b := boxOf(t, s.in, outs[:i], p.flight.fields); b != nil {
@@ -266,6 +267,7 @@ func (u *unit) inputGrad(p *pass, s *unitState) []holding {
 	ins := s.tensors(s.in, &s.ts)
 	u.call(p, passInputGrad, func(q *Pass) { din = p.layerOf(u).InputGrad(q, ins, s.tensors(s.dout, &s.grads)) })
 	grads := make([]holding, len(s.in))
+	u.freed(p, passInputGrad, s)
 	if p.Err() != nil {
 		return grads
 	}
@@ -282,7 +284,7 @@ func (u *unit) inputGrad(p *pass, s *unitState) []holding {
 			continue
 		case !want:
 			continue
-		case i >= len(din) || !din[i].Valid():
+		case i >= len(din) || !din[i].Valid() || din[i].Released():
 			u.mistake(p, passInputGrad, "it returned no gradient of input %d, %v", i, ins[i])
 			return grads
 		case din[i].DType() != tensorops.Float32 || !din[i].SameShape(ins[i]):
@@ -310,9 +312,27 @@ func (u *unit) weightGrad(p *pass, s *unitState) {
 		u.call(p, passWeightGrad, func(q *Pass) {
 			p.layerOf(u).WeightGrad(q, s.tensors(s.in, &s.ts), s.tensors(s.dout, &s.grads))
 		})
+		u.freed(p, passWeightGrad, s)
 		s.keep(p)
 	}
 	s.drop(p.List, true)
+}
+
+// freed looks whether a layer has freed what is not its own, or what it saves.
+func (u *unit) freed(p *pass, what string, s *unitState) {
+	for i, all := range [][]holding{s.in, s.dout, s.saved} {
+		for k := range all {
+			h := &all[k]
+			if !h.t.Released() {
+				continue
+			}
+			u.mistake(p, what, "it freed %v, which it %s", h.t, [...]string{"was given", "was given as a gradient", "saves"}[i])
+			if h.box != nil {
+				h.box.t = tensorops.Tensor{} // not again
+			}
+			h.t = tensorops.Tensor{}
+		}
+	}
 }
 
 // check is a sum of squares that a layer's output is looked at by, once it is there.

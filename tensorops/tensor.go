@@ -216,6 +216,10 @@ func (t Tensor) Release() {
 	t.buf.Home.Put(t.buf)
 }
 
+// Released reports whether the buffer has been given back, by Release or List.Free, and not been
+// handed out again since.
+func (t Tensor) Released() bool { return t.buf != nil && t.buf.free.Load() }
+
 // NewTensor makes a tensor of the given type and shape over memory of an arena,
 // for a device that stores each type in its own size. List.Alloc knows those
 // that don't.

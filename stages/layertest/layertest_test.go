@@ -349,7 +349,7 @@ func TestWrong(t *testing.T) {
 		"writes to its weight":            `unchanged: Forward writes to the weight "b": element ~ the optimizer alone`,
 		"writes to its gradient":          "unchanged: InputGrad writes to the gradient of output 0: ~ make an output of its own",
 		"weight gradient too early":       `unchanged: InputGrad writes to Grad(1), the gradient of "b": ~ WholeBackward must return true`,
-		"frees its input":                 "forward: backward of microbatch 0, ~freed twice. A layer must free neither",
+		"frees its input":                 "forward: forward of microbatch 0, ~ it freed float32[3 6], which it was given",
 		"wrong output":                    "forward: forward of microbatch 0, ~ layer layer, forward of microbatch 0: ~ it returned 2 outputs and should return 1",
 		"panics":                          "forward: ~ layer layer, forward of microbatch 0: panic: out of ideas",
 		"NaN":                             "forward: ~ output 0 has not a finite number",

@@ -126,7 +126,7 @@ func TestDeterministic(t *testing.T) {
 		return d
 	}, optest.Options{Skip: func(c optest.Case) bool {
 		// Of the products, those that are cut in pieces of the depth: the emulation is slow.
-		return c.Kind == tensorops.KindPack || c.Kind == tensorops.KindMatMul &&
+		return c.Kind == tensorops.KindCall || c.Kind == tensorops.KindPack || c.Kind == tensorops.KindMatMul &&
 			!slices.Contains([]string{"matmul/NN/split", "matmul/TN/split", "matmul/NT/bf16_split"}, c.Name)
 	}})
 }

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const mineConfig = `
+[run]
+out = "out"
+steps = 8
+eval_every = 4
+checkpoint_every = 2
+[model]
+family = "stack"
+stack = ["input", "dense out=8 act=gelu", "faulty", "dense out=4", "cross_entropy"]
+[data]
+format = "numbers"
+[batch]
+sequences = 8
+microbatch = 2
+[optimizer]
+warmup_steps = 2
+[pipeline]
+stages = 2
+`
+
+// runMine runs the program mine with a fault in a folder, and returns its status and its messages.
+func runMine(t *testing.T, dir, fault string, args ...string) (status int, says string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "mine", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "FAULT="+fault, "GORACE=atexit_sleep_ms=0")
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	err := cmd.Run()
+	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), errs.String()
+}
+
+func mineFolder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "mine.toml"), []byte(mineConfig), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// weights are those of a folder's last step.
+func weights(t *testing.T, dir string) []byte {
+	t.Helper()
+	w, err := os.ReadFile(filepath.Join(dir, "out", "checkpoints", "step-00000008", "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// TestOwnFaults: where a program's own layer or data fail in the middle of a run, one error says
+// which layer, pass and microbatch, or which sample; the run ends in order; its last checkpoint is
+// whole, and without the fault training goes on from it, to the bits of a run that never failed.
+func TestOwnFaults(t *testing.T) {
+	well := mineFolder(t)
+	if status, says := runMine(t, well, "", "run", "mine.toml"); status != 0 {
+		t.Fatalf("status %d: %s", status, says)
+	}
+	want := weights(t, well)
+	const layer = "stage 1 failed in step 5: (stage 1: )?layer 2.faulty, "
+	for _, c := range []struct {
+		fault, says, last string
+		more              []string
+	}{
+		{"panic", layer + `forward of microbatch 0: panic: out of ideas \(cli.\(\*faulty\).Forward own_test.go:\d+, .*`, "4", nil},
+		{"panic", layer + `forward of microbatch 0: panic: out of ideas \(cli.\(\*faulty\).Forward own_test.go:\d+, .*`, "4", []string{"--set", "pipeline.recompute=full"}},
+		{"panic", `.*layer 2.faulty, forward of microbatch 0: panic: out of ideas \(cli.\(\*faulty\).Forward own_test.go:\d+, .*`, "[24]", []string{"--local-cluster", "2"}},
+		{"call panic", layer + `forward of microbatch 0: add: panic: out of ideas \(cli.\(\*faulty\).Forward.func1 own_test.go:\d+\)`, "4", nil},
+		{"call error", layer + `forward of microbatch 0: add: out of ideas`, "4", nil},
+		{"output", layer + `forward of microbatch 0: unexpected tensor on an edge: it returned 0 outputs and should return 1`, "4", nil},
+		{"nan", layer + `forward of microbatch 0: output 0 has not a finite number`, "4", nil},
+		{"gradient", layer + `input gradient of microbatch 0: unexpected tensor on an edge: it returned a gradient of float32\[8 2\] for input 0, which is float32\[2 8\]`, "4", nil},
+		{"gradient panic", layer + `input gradient of microbatch 0: panic: out of ideas \(cli.*`, "4", nil},
+		{"weight panic", layer + `weight gradient of microbatch 0: panic: out of ideas \(cli.*`, "4", nil},
+		{"free", layer + `input gradient of microbatch 0: unexpected tensor on an edge: it freed float32\[2 8\], which it was given`, "4", nil},
+		{"read later", `loader failed in step \d: training data of step \d, samples \d to \d: sample \d+ of the run is sample (\d+) of 256: shelf \d+ is empty`, "[24]", nil},
+		{"read panic later", `loader failed in step \d: training data of step \d, samples \d to \d: sample \d+ of the run is sample \d+ of 256: panic: out of ideas \(cli.*`, "[24]", nil},
+		{"label later", `loader failed in step \d: training data of step \d, samples \d to \d: sample \d+ of the run is sample \d+ of 256: label outside the classes: field "y" has the label 4, but its 4 classes are 0 to 3`, "[24]", nil},
+	} {
+		t.Run(strings.Join(append([]string{c.fault}, c.more...), " "), func(t *testing.T) {
+			t.Parallel()
+			dir := mineFolder(t)
+			status, says := runMine(t, dir, c.fault, append([]string{"run", "mine.toml", "--quiet"}, c.more...)...)
+			if pattern := `^engine: ` + c.says + "\nengine: the last checkpoint is out/checkpoints/step-0000000" + c.last + "\n$"; status != exitFailed || !regexp.MustCompile(pattern).MatchString(filepath.ToSlash(says)) {
+				t.Fatalf("status %d, and it says\n%swant 1 and\n%s", status, says, pattern)
+			}
+			if status, says := runMine(t, dir, "", "ckpt", "verify", "out"); status != exitOK {
+				t.Errorf("verify: status %d: %s", status, says)
+			}
+			if status, says := runMine(t, dir, "", "run", "mine.toml", "--quiet"); status != exitOK {
+				t.Fatalf("without the fault: status %d: %s", status, says)
+			}
+			if !bytes.Equal(weights(t, dir), want) {
+				t.Error("the weights are others than those of a run that never failed")
+			}
+		})
+	}
+}
