@@ -55,6 +55,8 @@ func TestScripts(t *testing.T) {
 			"coordinator": cmdCoordinator,
 			"flip":        cmdFlip,
 			"nan":         cmdNaN,
+			"idx":         cmdIDX,
+			"truncate":    cmdTruncate,
 		},
 		RequireExplicitExec: true,
 		UpdateScripts:       *update,
@@ -151,6 +153,30 @@ func cmdNaN(ts *testscript.TestScript, _ bool, args []string) {
 	data := text[8+binary.LittleEndian.Uint64(text):] // behind the header and its length
 	binary.LittleEndian.PutUint32(data[info.Offset:], math.Float32bits(float32(math.NaN())))
 	ts.Check(os.WriteFile(path, text, 0o666))
+}
+
+// cmdIDX writes a file in MNIST's format, of bytes 0, 1, … below a bound, again and again: idx FILE BOUND DIMENSION…
+func cmdIDX(ts *testscript.TestScript, _ bool, args []string) {
+	bound, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	file, n := []byte{0, 0, 8, byte(len(args) - 2)}, 1
+	for _, arg := range args[2:] {
+		dim, err := strconv.Atoi(arg)
+		ts.Check(err)
+		file = binary.BigEndian.AppendUint32(file, uint32(dim))
+		n *= dim
+	}
+	for i := range n {
+		file = append(file, byte(i%bound))
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), file, 0o666))
+}
+
+// cmdTruncate cuts a file off: truncate FILE BYTES
+func cmdTruncate(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.ParseInt(args[1], 10, 64)
+	ts.Check(err)
+	ts.Check(os.Truncate(ts.MkAbs(args[0]), n))
 }
 
 // workdir is a folder with the files that scripts find.

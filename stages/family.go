@@ -31,7 +31,8 @@ type Widths interface{ Width() int }
 
 var (
 	families = registry.New[Family]("family", GPT2, Llama, MLP, Stack)
-	layers   = registry.New[func(*LayerOptions) (Layer, error)]("layer", "input", "embed", "dense", "gelu", "relu", "tanh", "norm", "dropout", "cross_entropy", "mse")
+	kinds    = []string{"input", "embed", "dense", "gelu", "relu", "tanh", "norm", "dropout", "cross_entropy", "mse"} // of layers, this package's
+	layers   = registry.New[func(*LayerOptions) (Layer, error)]("layer", kinds...)
 )
 
 // RegisterFamily adds a family of models, which a configuration may name as model.family.
@@ -296,6 +297,12 @@ func buildStack(g *Graph, c Config) error {
 // build makes a layer of a kind.
 func (o *LayerOptions) build(kind string) (Layer, error) {
 	switch kind {
+	case "dense", "norm", "cross_entropy":
+		if o.Width < 1 {
+			return nil, fmt.Errorf("%w: the width of what it takes is not known: a layer such as \"input\" comes before it, and one of a program's own must tell its Width", ErrModel)
+		}
+	}
+	switch kind {
 	case "input":
 		f, err := o.field("x")
 		if err != nil {
@@ -311,6 +318,9 @@ func (o *LayerOptions) build(kind string) (Layer, error) {
 		if err != nil {
 			return nil, err
 		}
+		if f.DType != tensorops.Int32 {
+			return nil, fmt.Errorf("%w: field %q is %v, and ids are int32; input takes numbers", ErrModel, f.Name, f.DType)
+		}
 		return NewEmbed(f.Name, o.Int("ids", max(f.Classes, o.Config.Vocab)), o.Int("out", o.Config.Hidden))
 	case "dense":
 		return NewDense(o.Width, o.Int("out", o.Config.Hidden), Activation(o.String("act", "")), o.Float("dropout", 0)), nil
@@ -322,14 +332,20 @@ func (o *LayerOptions) build(kind string) (Layer, error) {
 		return NewDropout(o.Float("p", o.Config.Dropout)), nil
 	case "cross_entropy":
 		f, err := o.field("y")
+		if err == nil && (f.DType != tensorops.Int32 || f.Classes > o.Width) {
+			err = fmt.Errorf("%w: field %q is %v of %d classes, and it takes labels, for each of which it gets %d numbers", ErrModel, f.Name, f.DType, f.Classes, o.Width)
+		}
 		return NewCrossEntropy(f.Name, o.Width), err
 	case "mse":
 		f, err := o.field("y")
+		if err == nil && f.DType != tensorops.Float32 {
+			err = fmt.Errorf("%w: field %q is %v, and targets are float32; cross_entropy takes labels", ErrModel, f.Name, f.DType)
+		}
 		return NewMSE(f.Name), err
 	}
 	f, ok := layers.Get(kind)
 	if !ok {
-		return nil, fmt.Errorf("%w: there is no kind of layer %q; this program knows %q", ErrModel, kind, layers.Names())
+		return nil, fmt.Errorf("%w: there is no kind of layer %q; this program knows %q", ErrModel, kind, append(slices.Clone(kinds), layers.Names()...))
 	}
 	l, err := f(o)
 	if err == nil && l == nil {
