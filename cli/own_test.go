@@ -24,6 +24,9 @@ func mine() {
 		}
 		return &faulty{fault: fault, width: o.Int("width", o.Width)}, nil
 	})
+	stages.RegisterLayer("whole", func(o *stages.LayerOptions) (stages.Layer, error) {
+		return &whole{faulty{width: o.Width}}, nil
+	})
 	samples.Register("numbers", func(samples.Options) (train, val samples.Dataset, err error) {
 		if fault == "open" {
 			return nil, nil, errors.New("the archive is locked")
@@ -90,6 +93,16 @@ func (l *faulty) WeightGrad(p *stages.Pass, _, dout []tensorops.Tensor) {
 		panic("out of ideas")
 	}
 	p.ColSum(p.Grad(0), dout[0])
+}
+
+// whole is the same with both gradients in one.
+type whole struct{ faulty }
+
+func (*whole) WholeBackward() bool { return true }
+
+func (l *whole) InputGrad(p *stages.Pass, in, dout []tensorops.Tensor) []tensorops.Tensor {
+	l.WeightGrad(p, in, dout)
+	return l.faulty.InputGrad(p, in, dout)
 }
 
 // numbers are samples of 4 numbers, and which of them is the largest.

@@ -49,6 +49,10 @@ with --check, and no data is read. With --cluster it prints which worker would c
 which stage, the measured ways between them, and the step predicted over these. The formats that draw show what is configured above
 what is recommended; csv is the recommended table.
 
+Of families other than gpt2 and llama the layers differ, and nothing is measured: it prints
+which rank gets which layer, what the ranks need of memory, and which layers compute
+input and weight gradients together. Their data is read, for the fields of a sample.
+
 Without one: make the table of a schedule, or read one; prove that it can be run; play it with
 the costs given, and draw what comes out.
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/bench"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/planner"
 	"github.com/troupe-ml/troupe/scheduler/draw"
@@ -135,17 +134,17 @@ func (a *app) planConfig(ctx context.Context, cmd *cobra.Command, path string, o
 	if err := errors.Join(o.validate(), o.checkIdle(cmd), d.check(cmd, planFormats)); err != nil {
 		return err
 	}
-	load := func(sets []string) (*config.Config, error) {
-		return loadConfig(path, append(append([]string{}, o.sets...), sets...))
-	}
-	if cfg, err := load(nil); err == nil && !cfg.Language() {
+	cfg, err := loadPlanned(path, o.sets)
+	if err == nil && !cfg.Language() {
 		return a.planOwn(cmd, cfg, d)
 	}
-	cfg, err := load(bench.SizesOnly) // no data is read
+	a.working = true
 	if err != nil {
 		return err
 	}
-	a.working = true
+	load := func(sets []string) (*config.Config, error) {
+		return loadConfig(path, append(append([]string{}, o.sets...), sets...))
+	}
 	r := &planReport{config: cfg, cluster: o.cluster()}
 	if o.check {
 		if r.Check, err = planner.Check(ctx, load, o.pairs, o.seconds, a.sayMeasuring); err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -9,11 +10,34 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/bench"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/term"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/scheduler/draw"
 )
+
+// loadPlanned reads a configuration to plan for. A language model's data need not be there:
+// sizes are all that matters. Other families go by the fields of their data.
+func loadPlanned(path string, sets []string) (*config.Config, error) {
+	plain, err := loadConfig(path, sets)
+	if err == nil && !plain.Language() {
+		return plain, nil
+	}
+	sized, sizedErr := loadConfig(path, append(append([]string{}, sets...), bench.SizesOnly...))
+	// Where both are wrong, it is one that has all mistakes of the other, and those of a stand-in for
+	// data that the family has no use for.
+	if sizedErr != nil && err != nil && mistakes(err) < mistakes(sizedErr) {
+		return nil, err
+	}
+	return sized, sizedErr
+}
+
+func mistakes(err error) int {
+	var all config.Errors
+	errors.As(err, &all)
+	return len(all)
+}
 
 // planOwn says how a model that is no language model is spread over the stages. Its layers are
 // not measured: their costs are what they say, or follow from their parameters.
