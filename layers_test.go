@@ -15,7 +15,7 @@ import (
 // import what is below its layer, never what is beside or above it.
 var layers = [][]string{
 	{"internal/netlab"}, // of tests, which alone may import it
-	{"cmd/engine", "stages/gorgonia/bench", "examples/gorgonia-mlp", "examples/custom-layer", "examples/own", "examples/service", "examples/skip"},
+	{"cmd/engine", "stages/gorgonia/bench", "examples/custom-layer", "examples/gorgonia-mlp", "examples/own", "examples/service", "examples/skip"},
 	{"cli"},
 	{"cluster/discovery/dns", "cluster/discovery/etcd"},
 	{"cluster"},

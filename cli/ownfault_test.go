@@ -74,31 +74,32 @@ func TestOwnFaults(t *testing.T) {
 		t.Fatalf("status %d: %s", status, says)
 	}
 	want := weights(t, well)
-	const layer = "stage [01] failed in step 5: (stage [01]: )?layer 2.faulty, "
+	const layer = `stage \d failed in step 5: (stage \d: )?layer 2.faulty, `
 	for _, c := range []struct {
-		fault, says, last string
-		more              []string
+		fault, says string
+		more        []string
 	}{
-		{"panic", layer + `forward of microbatch 0: panic: out of ideas \(cli.\(\*faulty\).Forward own_test.go:\d+, .*`, "4", nil},
-		{"panic", layer + `forward of microbatch 0: panic: out of ideas \(cli.\(\*faulty\).Forward own_test.go:\d+, .*`, "4", []string{"--set", "pipeline.recompute=full"}},
-		{"panic", `.*layer 2.faulty, forward of microbatch 0: panic: out of ideas \(cli.\(\*faulty\).Forward own_test.go:\d+, .*`, "[24]", []string{"--local-cluster", "2"}},
-		{"call panic", layer + `forward of microbatch 0: add: panic: out of ideas \(cli.\(\*faulty\).Forward.func1 own_test.go:\d+\)`, "4", nil},
-		{"call error", layer + `forward of microbatch 0: add: out of ideas`, "4", nil},
-		{"output", layer + `forward of microbatch 0: unexpected tensor on an edge: it returned 0 outputs and should return 1`, "4", nil},
-		{"nan", layer + `forward of microbatch 0: output 0 has not a finite number`, "4", nil},
-		{"gradient", layer + `input gradient of microbatch 0: unexpected tensor on an edge: it returned a gradient of float32\[8 2\] for input 0, which is float32\[2 8\]`, "4", nil},
-		{"gradient panic", layer + `input gradient of microbatch 0: panic: out of ideas \(cli.*`, "4", nil},
-		{"weight panic", layer + `weight gradient of microbatch 0: panic: out of ideas \(cli.*`, "4", nil},
-		{"free", layer + `input gradient of microbatch 0: unexpected tensor on an edge: it freed float32\[2 8\], which it was given`, "4", nil},
-		{"read later", `loader failed in step \d: training data of step \d, samples \d to \d: sample \d+ of the run is sample (\d+) of 256: shelf \d+ is empty`, "[24]", nil},
-		{"read panic later", `loader failed in step \d: training data of step \d, samples \d to \d: sample \d+ of the run is sample \d+ of 256: panic: out of ideas \(cli.*`, "[24]", nil},
-		{"label later", `loader failed in step \d: training data of step \d, samples \d to \d: sample \d+ of the run is sample \d+ of 256: label outside the classes: field "y" has the label 4, but its 4 classes are 0 to 3`, "[24]", nil},
+		{"panic", layer + `forward of microbatch 0: panic: out of ideas \(cli.\(\*faulty\).Forward own_test.go:\d+, .*`, nil},
+		{"panic", layer + `forward of microbatch 0: panic: out of ideas \(cli.\(\*faulty\).Forward own_test.go:\d+, .*`, []string{"--set", "pipeline.recompute=full"}},
+		{"panic", `.*layer 2.faulty, forward of microbatch 0: panic: out of ideas \(cli.\(\*faulty\).Forward own_test.go:\d+, .*`, []string{"--local-cluster", "2"}},
+		{"call panic", layer + `forward of microbatch 0: add: panic: out of ideas \(cli.\(\*faulty\).Forward.func1 own_test.go:\d+\)`, nil},
+		{"call error", layer + `forward of microbatch 0: add: out of ideas`, nil},
+		{"output", layer + `forward of microbatch 0: unexpected tensor on an edge: it returned 0 outputs and should return 1`, nil},
+		{"nan", layer + `forward of microbatch 0: output 0 has not a finite number`, nil},
+		{"gradient", layer + `input gradient of microbatch 0: unexpected tensor on an edge: it returned a gradient of float32\[8 2\] for input 0, which is float32\[2 8\]`, nil},
+		{"gradient panic", layer + `input gradient of microbatch 0: panic: out of ideas \(cli.*`, nil},
+		{"weight panic", layer + `weight gradient of microbatch 0: panic: out of ideas \(cli.*`, nil},
+		{"free", layer + `input gradient of microbatch 0: unexpected tensor on an edge: it freed float32\[2 8\], which it was given`, nil},
+		{"read later", `loader failed in step \d: training data of step \d, samples \d to \d: sample \d+ of the run is sample (\d+) of 256: shelf \d+ is empty`, nil},
+		{"read panic later", `loader failed in step \d: training data of step \d, samples \d to \d: sample \d+ of the run is sample \d+ of 256: panic: out of ideas \(cli.*`, nil},
+		{"label later", `loader failed in step \d: training data of step \d, samples \d to \d: sample \d+ of the run is sample \d+ of 256: label outside the classes: field "y" has the label 4, but its 4 classes are 0 to 3`, nil},
 	} {
 		t.Run(strings.Join(append([]string{c.fault}, c.more...), " "), func(t *testing.T) {
 			t.Parallel()
 			dir := mineFolder(t)
 			status, says := runMine(t, dir, c.fault, append([]string{"run", "mine.toml", "--quiet"}, c.more...)...)
-			if pattern := `^engine: ` + c.says + "\nengine: the last checkpoint is out/checkpoints/step-0000000" + c.last + "\n$"; status != exitFailed || !regexp.MustCompile(pattern).MatchString(filepath.ToSlash(says)) {
+			// That of step 4 may not have had the stages' copies yet.
+			if pattern := `^engine: ` + c.says + "\nengine: the last checkpoint is out/checkpoints/step-0000000[24]\n$"; status != exitFailed || !regexp.MustCompile(pattern).MatchString(filepath.ToSlash(says)) {
 				t.Fatalf("status %d, and it says\n%swant 1 and\n%s", status, says, pattern)
 			}
 			if status, says := runMine(t, dir, "", "ckpt", "verify", "out"); status != exitOK {

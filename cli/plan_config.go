@@ -131,12 +131,12 @@ type planReport struct {
 
 // planConfig measures, predicts, recommends and says why.
 func (a *app) planConfig(ctx context.Context, cmd *cobra.Command, path string, o *planConfigOptions, d drawing) error {
+	if err := errors.Join(o.validate(), o.checkIdle(cmd), d.check(cmd, planFormats)); err != nil {
+		return err
+	}
 	cfg, err := loadPlanned(path, o.sets)
 	if err == nil && !cfg.Language() {
 		return a.planOwn(cmd, cfg, d)
-	}
-	if err := errors.Join(o.validate(), o.checkIdle(cmd), d.check(cmd, planFormats)); err != nil {
-		return err
 	}
 	a.working = true
 	if err != nil {
