@@ -74,7 +74,7 @@ func (t *trained) evaluateSamples(ctx context.Context, o PredictOptions, emit fu
 		return res, asSetup(err)
 	}
 	if src.windows == 0 {
-		return res, &SetupError{fmt.Errorf("%w: there is no sample to evaluate", ErrOptions)}
+		return res, &SetupError{fmt.Errorf("%w: the run of %s had no data to validate on; name some", ErrOptions, t.ckpt.Dir())}
 	}
 	spec, err := t.forwardSpec(src, o.Microbatch)
 	if err != nil {
