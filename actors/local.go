@@ -17,6 +17,7 @@ type local struct {
 	spec     Spec
 	id       runID
 	log      *slog.Logger
+	apart    bool // some ranks are in other processes
 	system   *actor.ActorSystem
 	shutdown func() // of a system of the run's own, else nil
 
@@ -43,7 +44,7 @@ func newLocal(spec Spec) (*local, error) {
 			return nil, err
 		}
 	}
-	l := &local{spec: spec, id: runID{spec.Run, attempt}, byName: make(map[string]*StatusCell), streams: make([]tensorops.Stream, spec.ranks()), arrivals: make([]tensorops.Arena, spec.ranks()), computes: make([]Compute, spec.ranks()),
+	l := &local{spec: spec, apart: spec.apart(), id: runID{spec.Run, attempt}, byName: make(map[string]*StatusCell), streams: make([]tensorops.Stream, spec.ranks()), arrivals: make([]tensorops.Arena, spec.ranks()), computes: make([]Compute, spec.ranks()),
 		memory: tensorops.NewHostMemory(0), copies: tensorops.NewHostMemory(0)}
 	l.host = l.memory.NewArena("what crosses")
 	for rank := range l.streams {

@@ -50,6 +50,7 @@ type schedulerActor struct {
 	recording int        // steps whose line is not written yet
 	applied   barrier    // stages that have answered the last Apply
 	changes   changes
+	copies    []*weightCopy // that wait for the step's end
 	pause     bool
 	paused    bool
 	stop      bool
@@ -146,6 +147,9 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 			ctx.Send(a.peers.Metrics, &publish{CheckpointEvent{Step: m.Step, Dir: m.Dir, Best: m.Best, Took: m.Took}})
 			a.proceed(ctx)
 		}
+	case *weightCopy:
+		a.takeWeights(ctx, m)
+		a.proceed(ctx)
 	case Change:
 		a.change(ctx, m)
 		a.proceed(ctx)
@@ -179,6 +183,7 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 		a.cell.store(a.ready.snapshot(step, 0))
 		return
 	}
+	a.copyWeights(ctx)
 	if a.changes.writing > 0 && a.changes.hold <= step {
 		a.waitDisk(metricsName)
 		return

@@ -82,7 +82,7 @@ func (a *schedulerActor) speculate(ctx actor.Context) {
 // as is known now.
 func (a *schedulerActor) nothingBetween(step int64) bool {
 	saves := a.spec.WriteCheckpoint != nil && (a.saveNow || a.best || a.savesAt(step))
-	return step < a.spec.Steps && !a.pause && !a.stop && !saves && !a.evaluatesAt(step) && !a.changes.between(step)
+	return step < a.spec.Steps && !a.pause && !a.stop && !saves && !a.evaluatesAt(step) && !a.changes.between(step) && len(a.copies) == 0
 }
 
 // postValidate adds to a decision what becomes of the order ahead. It returns that order

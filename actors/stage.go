@@ -30,8 +30,9 @@ type stageActor struct {
 
 	// What was sent to this stage and not consumed yet, by order, kind, chunk
 	// and microbatch. The sender's credits bound it.
-	inbox map[inboxKey]owner
-	todo  []any // orders and saves that wait for the one in progress
+	inbox  map[inboxKey]owner
+	todo   []any         // orders and saves that wait for the one in progress
+	copies []*weightCopy // that are asked for
 
 	decision *Apply // on the step that was reported last, to be taken as soon as the device is at rest
 	update   updateState
@@ -145,6 +146,9 @@ func (a *stageActor) Receive(ctx actor.Context) {
 	case *SaveState:
 		a.todo = append(a.todo, m)
 		a.advance(ctx)
+	case *weightCopy:
+		a.copies = append(a.copies, m)
+		a.advance(ctx)
 	case *WriteState:
 		a.writeKept(ctx, m)
 	case *ownWritten:
@@ -242,6 +246,8 @@ func (a *stageActor) advance(ctx actor.Context) {
 		switch {
 		case a.decision != nil:
 			a.applyDecision()
+		case len(a.copies) > 0: // they came behind that decision
+			a.copyWeights()
 		case a.order != nil:
 			if !a.act(ctx) {
 				return

@@ -77,6 +77,10 @@ func (s *supervisor) Receive(ctx actor.Context) {
 		if pid := s.pids[schedulerName]; pid != nil {
 			ctx.Send(pid, m)
 		}
+	case takeWeights:
+		if pid := s.pids[schedulerName]; pid != nil {
+			ctx.Send(pid, m.weightCopy)
+		}
 	case *publish:
 		if pid := s.pids[metricsName]; pid != nil {
 			ctx.Send(pid, m)

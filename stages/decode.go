@@ -10,6 +10,7 @@ import (
 // It needs a stage that holds the whole model. Multi-token prediction takes no part.
 type Decoder struct {
 	stage  *Stage
+	stream tensorops.Stream
 	layers []layer
 	cache  [][2]tensorops.Tensor // keys and values of each decoder layer: [room, kvWidth]
 	room   int                   // positions that the cache is for
@@ -20,13 +21,19 @@ type Decoder struct {
 // NewDecoder allocates a cache for n positions, or for Config.Context where those
 // are fewer.
 func NewDecoder(s *Stage, positions int) (*Decoder, error) {
+	return NewDecoderOn(s, s.stream, positions)
+}
+
+// NewDecoderOn is NewDecoder with a stream of the decoder's own, of the same device: several
+// decoders of a stage may then be used at once, as long as nobody writes to its weights.
+func NewDecoderOn(s *Stage, stream tensorops.Stream, positions int) (*Decoder, error) {
 	c := s.chunks[0]
 	if c == nil || len(c.layers) != len(s.model.layers) {
 		return nil, fmt.Errorf("%w: a decoder needs all %d layers in chunk 0", ErrModel, len(s.model.layers))
 	}
 	cfg := s.model.Config
-	d := &Decoder{stage: s, layers: c.layers, room: min(positions, cfg.Context), logits: make([]float32, cfg.Vocab)}
-	l := s.stream.NewList()
+	d := &Decoder{stage: s, stream: stream, layers: c.layers, room: min(positions, cfg.Context), logits: make([]float32, cfg.Vocab)}
+	l := stream.NewList()
 	for range cfg.Layers {
 		var kv [2]tensorops.Tensor
 		for i := range kv {
@@ -34,7 +41,16 @@ func NewDecoder(s *Stage, positions int) (*Decoder, error) {
 		}
 		d.cache = append(d.cache, kv)
 	}
-	return d, tensorops.Run(s.stream, l)
+	return d, tensorops.Run(stream, l)
+}
+
+// Close gives the cache back. Nothing of the decoder may be under way.
+func (d *Decoder) Close() {
+	for _, kv := range d.cache {
+		kv[0].Release()
+		kv[1].Release()
+	}
+	d.cache = nil
 }
 
 // Used is the number of positions in the cache.
@@ -49,7 +65,7 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	if len(tokens) == 0 || d.used+len(tokens) > d.room {
 		return nil, fmt.Errorf("%w: %d tokens after %d, the cache has room for %d", ErrInput, len(tokens), d.used, d.room)
 	}
-	l := d.stage.stream.NewList()
+	l := d.stream.NewList()
 	mb := Microbatch{Sequences: 1, Positions: len(tokens), FirstPosition: d.used}
 	c := &pass{List: l, stage: d.stage, mb: &mb}
 	c.tokens = c.ids(tokens)
@@ -67,7 +83,7 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 			layer.decode(c, x, d.logits)
 		}
 	}
-	if err := tensorops.Run(d.stage.stream, l); err != nil {
+	if err := tensorops.Run(d.stream, l); err != nil {
 		return nil, err
 	}
 	d.used += len(tokens)

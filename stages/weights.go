@@ -141,3 +141,25 @@ func partName(part, name string) string {
 	}
 	return part + "." + name
 }
+
+// CopyWeights records copies of every weight that this rank answers for, to the memory that to
+// gives for a parameter, by its Index. They are there when the list has completed.
+func (s *Stage) CopyWeights(l *tensorops.List, to func(param int) []float32) {
+	for _, h := range s.local {
+		if !h.owner {
+			continue
+		}
+		data := to(h.param.Index)
+		if len(data) != h.param.Len() {
+			l.Fail(fmt.Errorf("%w: copy of %s: there is room for %d numbers of %d", ErrInput, h.param.Name, len(data), h.param.Len()))
+			return
+		}
+		l.Fetch(tensorops.HostBytes(data), h.w)
+	}
+}
+
+// HostWeight is the memory of a weight, on a device whose memory the host can address. Whoever
+// writes to it sees to it that no list reads it meanwhile.
+func (s *Stage) HostWeight(param int) []float32 {
+	return tensorops.Elements[float32](s.byParam[param].w)
+}
