@@ -244,10 +244,10 @@ func (a *stageActor) restartClock() { a.busy, a.counted = 0, time.Now() }
 func (a *stageActor) advance(ctx actor.Context) {
 	for a.state == stageResting && !a.failed {
 		switch {
+		case len(a.copies) > 0 && (a.decision == nil || a.copies[0].Step < a.decision.Step):
+			a.copyWeights()
 		case a.decision != nil:
 			a.applyDecision()
-		case len(a.copies) > 0: // they came behind that decision
-			a.copyWeights()
 		case a.order != nil:
 			if !a.act(ctx) {
 				return
