@@ -53,10 +53,17 @@ func Generate(ctx context.Context, o GenerateOptions, emit func(text []byte) err
 	if err != nil {
 		return err
 	}
-	return errors.Join(t.generate(ctx, o, emit), t.close())
+	return errors.Join(t.generate(ctx, o, t.device.NewStream("generate"), emit), t.close())
 }
 
-func (t *trained) generate(ctx context.Context, o GenerateOptions, emit func(text []byte) error) error {
+// generate uses a stream of t's device.
+func (t *trained) generate(ctx context.Context, o GenerateOptions, stream tensorops.Stream, emit func(text []byte) error) error {
+	if !t.model.Config.Language() {
+		return fmt.Errorf("%w: a model of the family %q writes no text", ErrOptions, t.model.Config.Family)
+	}
+	if t.tokenizer == nil {
+		return fmt.Errorf("%w: the model of %s has no known tokenizer, which is needed to read and write text", ErrOptions, t.from())
+	}
 	prompt, err := t.prompt(o.Prompt)
 	if err != nil {
 		return &SetupError{fmt.Errorf("the prompt: %w", err)}
@@ -80,14 +87,16 @@ func (t *trained) generate(ctx context.Context, o GenerateOptions, emit func(tex
 	if err != nil {
 		return err
 	}
-	st, err := t.stage(t.device.NewStream("generate"))
+	if t.weights == nil {
+		if t.weights, err = t.stage(stream); err != nil {
+			return err
+		}
+	}
+	dec, err := stages.NewDecoderOn(t.weights, stream, room)
 	if err != nil {
 		return err
 	}
-	dec, err := stages.NewDecoder(st, room)
-	if err != nil {
-		return err
-	}
+	defer dec.Close()
 	sequence := append([]int32{}, next...)
 	pick := newSampler(o, t.tokenizer.Vocab())
 	text := tokenizer.NewStreamDecoder(t.tokenizer)

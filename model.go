@@ -29,6 +29,9 @@ type trained struct {
 
 	tokenizer   tokenizer.Tokenizer // nil: none that is known
 	noTokenizer error               // why it is not known
+
+	weights *stages.Stage // the whole model, on device; nil: not made yet
+	whence  string        // where the weights are from, where there is no ckpt
 }
 
 // openTrained opens a model; tokenize says that it must have a tokenizer that
@@ -91,34 +94,49 @@ func (t *trained) empty(s tensorops.Stream) (*stages.Stage, error) {
 func (t *trained) checkMemory(what string, use func(s tensorops.Stream, st *stages.Stage) error) error {
 	dry := tensorops.NewDryStream()
 	st, err := t.empty(dry)
+	var there int64 // of the weights, where the device has them already
+	if t.weights != nil {
+		there = dry.Memory().Taken
+	}
 	if err == nil {
 		err = use(dry, st)
 	}
 	if errors.Is(err, tensorops.ErrOutOfMemory) {
-		return &SetupError{fmt.Errorf("%w on any machine: %s: %s: %w", ErrMemory, t.ckpt.Dir(), what, err)}
+		return &SetupError{fmt.Errorf("%w on any machine: %s: %s: %w", ErrMemory, t.from(), what, err)}
 	}
 	if err != nil {
 		return err
 	}
-	need, free := float64(dry.Memory().Taken), device.FreeBytes(t.device)
+	need, free := float64(dry.Memory().Taken-there), device.FreeBytes(t.device)
 	if free > 0 && need > float64(free) {
 		return &SetupError{fmt.Errorf("%w: the %d parameters of %s and %s take %s, the device has %s free",
-			ErrMemory, t.model.Config.Parameters(), t.ckpt.Dir(), what, plan.GiB(need), plan.GiB(float64(free)))}
+			ErrMemory, t.model.Config.Parameters(), t.from(), what, plan.GiB(need), plan.GiB(float64(free)))}
 	}
 	return nil
+}
+
+// from names where the model is from, for people.
+func (t *trained) from() string {
+	if t.ckpt == nil {
+		return t.whence
+	}
+	return t.ckpt.Dir()
 }
 
 // suspicion says what is wrong, most likely, with a model that computes no numbers.
 func (t *trained) suspicion() string {
-	return fmt.Sprintf("the weights in %s have diverged or are damaged; take an earlier checkpoint, such as the best one of the run", t.ckpt.Dir())
+	return fmt.Sprintf("the weights in %s have diverged or are damaged; take an earlier checkpoint, such as the best one of the run", t.from())
 }
 
-func (t *trained) close() error {
+func (t *trained) close() (err error) {
+	if t.weights != nil {
+		err = t.weights.Close()
+	}
 	if t.device != nil {
 		t.device.Close()
 	}
 	if t.ckpt != nil {
-		return t.ckpt.Close()
+		err = errors.Join(err, t.ckpt.Close())
 	}
-	return nil
+	return err
 }

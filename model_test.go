@@ -43,7 +43,7 @@ batch = {sequences = 1}
 		t.Error(err)
 	}
 	left("evaluating")
-	if err := m.generate(context.Background(), GenerateOptions{Tokens: 20}, func([]byte) error { return nil }); err != nil {
+	if err := m.generate(context.Background(), GenerateOptions{Tokens: 20}, m.device.NewStream("generate"), func([]byte) error { return nil }); err != nil {
 		t.Error(err)
 	}
 	if err := m.close(); err != nil {

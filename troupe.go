@@ -28,10 +28,6 @@ import (
 	"github.com/troupe-ml/troupe/tokenizer"
 )
 
-// LimitEvents bounds the events that wait for a reader of Run.Events. When it is
-// reached, step events are dropped and counted; the run doesn't wait.
-const LimitEvents = 1024
-
 // Events of a run, sent in order.
 type (
 	// Event is one of the types below.
@@ -79,7 +75,12 @@ type Options struct {
 	// System, if there is one, is an actor system of the caller's, in which the run's
 	// actors live while it does; nil: the run has one of its own. See actors.Spec.
 	System *actor.ActorSystem
-	Logger *slog.Logger // told how the run begins and ends; nil: nobody is
+	// Watchers are actors of System that get the run's events as messages, from the first on,
+	// with Run.PID as the sender, and in the end an EndEvent. None holds the run up: one that is
+	// too slow loses step events, and is told how many by a WarningEvent. Their mailboxes must have no
+	// bound of their own.
+	Watchers []*actor.PID
+	Logger   *slog.Logger // told how the run begins and ends; nil: nobody is
 	// Hosts, if there are any, compute the run's ranks in other processes: package cluster has
 	// them. System is theirs then.
 	Hosts placement.Hosts
@@ -162,6 +163,13 @@ type Run struct {
 	result    Result
 	err       error
 	done      chan struct{} // closed when result and err are final
+
+	actor     *runActor // nil: there is none
+	apart     bool      // the ranks are in other processes
+	snapshots snapshots
+	step      int64               // that has ended last, as the events tell
+	model     *stages.Model       // with tokenizer: what snapshots are of
+	tokenizer tokenizer.Tokenizer // nil: the data are no text
 }
 
 // Check says whether a configuration can be run, as far as that can be told
@@ -224,8 +232,12 @@ func check(cfg *config.Config) (err error) {
 func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 	own := *cfg
 	r := &Run{ctx: ctx, cfg: &own, events: make(chan Event, LimitEvents), done: make(chan struct{}), result: Result{LastValLoss: math.NaN()},
-		restarts: restarts{most: cfg.Cluster.MaxRestarts}}
+		restarts: restarts{most: cfg.Cluster.MaxRestarts}, apart: o.Hosts != nil, between: true}
+	if err := r.startActor(o); err != nil {
+		return nil, err
+	}
 	if err := r.begin(o, 0); err != nil {
+		r.actor.end(EndEvent{Err: err})
 		return nil, err
 	}
 	r.stop = context.AfterFunc(ctx, r.Stop)
@@ -283,7 +295,7 @@ func (r *Run) finish(o Options) {
 	if out.Err != nil {
 		r.noteLast() // one that was being written has been finished
 	}
-	err := errors.Join(r.restarts.exhausted(out.Err), r.release())
+	err := errors.Join(r.restarts.exhausted(out.Err), r.snapshots.end(), r.release())
 	r.mu.Lock()
 	r.tellDropped()
 	r.err = err
@@ -291,6 +303,7 @@ func (r *Run) finish(o Options) {
 	r.result.Updates = out.Updates
 	r.result.FirstValLoss, r.result.BestValLoss = deref(out.State.FirstValLoss), deref(out.State.BestValLoss)
 	r.mu.Unlock()
+	r.actor.end(EndEvent{r.result, r.err})
 	close(r.events)
 	close(r.done)
 }
@@ -573,7 +586,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	}
 	r.computers.describe(&info)
 	r.mu.Lock()
-	r.info = info
+	r.info, r.step, r.model, r.tokenizer = info, start.Step, p.Model(), r.corpora.tokenizer
 	r.mu.Unlock()
 	rate := stages.Rate{LR: cfg.Optimizer.LR, MinLR: cfg.Optimizer.MinLR, Warmup: int64(cfg.Optimizer.WarmupSteps), Steps: int64(cfg.Run.Steps), Decay: cfg.Optimizer.Decay}
 	if ckpt := r.ckpt; ckpt != nil {
@@ -630,7 +643,9 @@ func (r *Run) ask(c Change) {
 func (r *Run) send(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.actor.tell(e)
 	if s, ok := e.(StepEvent); ok {
+		r.step = int64(s.Step)
 		if s.ValLoss != nil {
 			r.result.LastValLoss = *s.ValLoss
 		}
@@ -657,8 +672,12 @@ func (r *Run) tellDropped() {
 	if r.dropped == 0 || len(r.events) == cap(r.events) {
 		return
 	}
-	r.events <- WarningEvent{fmt.Sprintf("%d events were dropped: nobody read them", r.dropped)}
+	r.events <- droppedWarning(r.dropped)
 	r.dropped = 0
+}
+
+func droppedWarning(n int) WarningEvent {
+	return WarningEvent{fmt.Sprintf("%d events were dropped: nobody read them", n)}
 }
 
 // Info describes the run.
@@ -698,9 +717,12 @@ func (r *Run) Memory(kind string) tensorops.MemoryStats { return r.computers.mem
 
 // Status says what every actor is doing, and the root of what they wait for. It
 // answers at any moment, whatever state the actors are in.
-func (r *Run) Status() actors.Status {
+func (r *Run) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.inner == nil { // a watcher asks before it has begun
+		return Status{Time: time.Now()}
+	}
 	return r.inner.Status()
 }
 

@@ -1,0 +1,21 @@
+package troupe
+
+import "time"
+
+// The bounds of this package's queues, and of what it holds for others.
+const (
+	// LimitEvents bounds the events that wait for a reader of Run.Events, and those that a
+	// watcher has not taken yet. When it is reached, step events are dropped and counted; the
+	// run doesn't wait.
+	LimitEvents = 1024
+	// LimitSnapshots is how many snapshots of a run, each with all weights of the model, may be
+	// there at a time. Those who share one count once.
+	LimitSnapshots = 4
+	// idleSnapshot is how long the newest snapshot of a run stays for the next one who wants
+	// one, when nobody uses it.
+	idleSnapshot = 10 * time.Second
+	// touchEvery is after how many step events a watcher is asked whether it has taken them.
+	touchEvery = 64
+	// endPatience is how long the end of a run waits for its actor to tell the watchers.
+	endPatience = 5 * time.Second
+)

@@ -1,0 +1,187 @@
+package troupe_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/troupe-ml/troupe"
+)
+
+// written is what a snapshot writes.
+func written(t testing.TB, s *troupe.Snapshot, o troupe.GenerateOptions) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := s.Generate(context.Background(), o, func(text []byte) error { b.Write(text); return nil }); err != nil {
+		t.Error(err)
+	}
+	return b.String()
+}
+
+func snapshot(t testing.TB, run *troupe.Run, o troupe.SnapshotOptions) *troupe.Snapshot {
+	t.Helper()
+	s, err := run.Snapshot(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A snapshot writes what the checkpoint of its step does, under every layout, and leaves no
+// trace in the training.
+func TestSnapshot(t *testing.T) {
+	o := troupe.GenerateOptions{Prompt: "the ", Tokens: 24, Temperature: 1, Seed: 3}
+	sets := []string{"run.steps=12", "run.checkpoint_every=1", "run.keep=0"}
+	want := trained(t, sets...)
+	for _, layout := range [][]string{{"pipeline.stages=1"}, {"pipeline.stages=2"}, {"pipeline.stages=2", "pipeline.schedule=zb-h1"}, {"pipeline.stages=2", "pipeline.schedule=dynamic"}, {"pipeline.stages=2", "pipeline.schedule=zb-v"}} {
+		out := filepath.Join(t.TempDir(), "out")
+		run := start(t, newConfig(t, out, append([]string{"run.steps=12", "run.checkpoint_every=0"}, layout...)...))
+		var all sync.WaitGroup
+		for range 3 {
+			all.Add(1)
+			go func() { // ends with the run
+				defer all.Done()
+				for last := int64(0); last < 12; {
+					s, err := run.Snapshot(context.Background(), troupe.SnapshotOptions{})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if s.Step() < last {
+						t.Errorf("a snapshot of step %d after one of step %d", s.Step(), last)
+					}
+					if last = s.Step(); last > 0 {
+						of := o
+						of.From = stepDir(want, int(last))
+						var b strings.Builder
+						if err := troupe.Generate(context.Background(), of, func(text []byte) error { b.Write(text); return nil }); err != nil {
+							t.Error(err)
+						}
+						if got := written(t, s, o); got != b.String() {
+							t.Errorf("%v: the snapshot of step %d writes %q, the checkpoint %q", layout, last, got, b.String())
+						}
+					}
+					if err := s.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+			}()
+		}
+		finish(t, run)
+		all.Wait()
+		a, b := records(t, want), records(t, out)
+		for i := range b {
+			if x, y := figures(a[i]), figures(b[i]); x != y {
+				t.Fatalf("%v: line %d differs:\nwant %s\ngot  %s", layout, i+1, x, y)
+			}
+		}
+	}
+}
+
+// Snapshots of a paused run are shared; they stay when it goes on and when it ends, and are limited.
+func TestSnapshotLife(t *testing.T) {
+	o := troupe.GenerateOptions{Tokens: 20}
+	out := filepath.Join(t.TempDir(), "out")
+	run := start(t, newConfig(t, out, append(endless, "pipeline.stages=2")...))
+	run.Pause()
+	paused := until(t, run, func(e troupe.PauseEvent) bool { return e.Paused })
+	first, second := snapshot(t, run, troupe.SnapshotOptions{}), snapshot(t, run, troupe.SnapshotOptions{})
+	if first.Step() != paused.Step || second.Step() != paused.Step {
+		t.Errorf("paused at step %d, the snapshots are of steps %d and %d", paused.Step, first.Step(), second.Step())
+	}
+	text := written(t, first, o)
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Error("a second Close must do nothing:", err)
+	}
+	if err := first.Generate(context.Background(), o, nil); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("a closed one: %v", err)
+	}
+	if again := written(t, second, o); again != text {
+		t.Errorf("it writes %q, and before %q", again, text)
+	}
+
+	held := []*troupe.Snapshot{second}
+	for len(held) < troupe.LimitSnapshots {
+		at := held[len(held)-1].Step()
+		run.Resume()
+		until(t, run, step(int(at)+1))
+		run.Pause()
+		until(t, run, func(e troupe.PauseEvent) bool { return e.Paused })
+		held = append(held, snapshot(t, run, troupe.SnapshotOptions{}))
+	}
+	newest := held[len(held)-1].Step()
+	run.Resume()
+	until(t, run, step(int(newest)+1))
+	if _, err := run.Snapshot(context.Background(), troupe.SnapshotOptions{}); !errors.Is(err, troupe.ErrSnapshots) {
+		t.Errorf("one more than the limit: %v", err)
+	}
+	for _, old := range []troupe.SnapshotOptions{{MaxSteps: 1 << 40}, {MaxAge: patience}} {
+		s := snapshot(t, run, old)
+		if s.Step() != newest {
+			t.Errorf("%+v gives one of step %d, the newest is of step %d", old, s.Step(), newest)
+		}
+		held = append(held, s)
+	}
+	run.Stop()
+	result, _ := finish(t, run)
+	if again := written(t, second, o); again != text {
+		t.Errorf("when the run has ended it writes %q, and before %q", again, text)
+	}
+	for _, s := range held {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	last := snapshot(t, run, troupe.SnapshotOptions{})
+	if last.Step() != int64(result.Step) {
+		t.Errorf("the run has ended at step %d, the snapshot is of step %d", result.Step, last.Step())
+	}
+	written(t, last, o)
+	if err := last.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What ends a snapshot, or prevents one.
+func TestSnapshotErrors(t *testing.T) {
+	run := start(t, newConfig(t, filepath.Join(t.TempDir(), "out"), append(endless, tiny...)...))
+	s := snapshot(t, run, troupe.SnapshotOptions{})
+	ctx, cancel := context.WithCancel(context.Background())
+	n := 0
+	err := s.Generate(ctx, troupe.GenerateOptions{Tokens: 1 << 40}, func([]byte) error {
+		if n++; n == 3 {
+			cancel()
+		}
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled one: %v", err)
+	}
+	if _, err := run.Snapshot(ctx, troupe.SnapshotOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+	for _, o := range []troupe.GenerateOptions{{Tokens: -1}, {Temperature: -1}, {ModelOptions: troupe.ModelOptions{From: "elsewhere"}}} {
+		if err := s.Generate(context.Background(), o, nil); !errors.Is(err, troupe.ErrOptions) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	run.Kill()
+	drain(run)
+	if _, err := run.Wait(); err == nil {
+		t.Error("it was not killed")
+	}
+	if _, err := run.Snapshot(context.Background(), troupe.SnapshotOptions{}); !errors.Is(err, troupe.ErrNoSnapshot) {
+		t.Errorf("a run that was killed before its first checkpoint: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
