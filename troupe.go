@@ -48,6 +48,18 @@ type (
 // or to go on with another learning rate.
 type Change = actors.Change
 
+// ChangeKind says what is to happen.
+type ChangeKind = actors.ChangeKind
+
+// The kinds of changes.
+const (
+	ChangePause      = actors.Pause
+	ChangeResume     = actors.Resume
+	ChangeCheckpoint = actors.Checkpoint
+	ChangeStop       = actors.Stop
+	ChangeRate       = actors.SetRate
+)
+
 // Updates counts steps by how their update was made, where pipeline.post_validation is
 // on: applied speculatively and kept, or rolled back, or waited for.
 type Updates = actors.Updates

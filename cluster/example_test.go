@@ -13,7 +13,7 @@ import (
 )
 
 // A service computes ranks for a cluster, in an actor system of its own. The program must be
-// the coordinator's, to the bit: examples/service is both.
+// the coordinator's, to the bit: examples/cluster-service is both.
 func ExampleWork() {
 	ctx := context.Background() // until it ends
 	token, err := cluster.ReadTokenFile("worker.token")

@@ -16,13 +16,13 @@ import (
 // train is a service that begins a run of a cluster and watches it, by an actor of its own.
 // When the service is told to end, so is the run, with a checkpoint.
 func train(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet("service train", flag.ContinueOnError)
+	flags := flag.NewFlagSet("cluster-service train", flag.ContinueOnError)
 	cfg := cluster.ClientConfig{Name: "service"}
 	flags.StringVar(&cfg.Address, "cluster", "127.0.0.1:7070", "the coordinator's host:port")
 	tokenFile := flags.String("token-file", "operator.token", "file with an operator's token")
 	err := flags.Parse(args)
 	if err == nil && flags.NArg() != 1 {
-		err = errors.New("name the configuration: service train FILE")
+		err = errors.New("name the configuration: cluster-service train FILE")
 	}
 	if err == nil {
 		cfg.Token, err = cluster.ReadTokenFile(*tokenFile)

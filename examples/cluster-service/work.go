@@ -12,7 +12,7 @@ import (
 // work is a service that computes ranks for a cluster. The stages' actors live in the
 // service's own actor system, beside its own actors.
 func work(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet("service work", flag.ContinueOnError)
+	flags := flag.NewFlagSet("cluster-service work", flag.ContinueOnError)
 	cfg := cluster.WorkerConfig{Logger: logger()}
 	flags.StringVar(&cfg.Join, "join", "127.0.0.1:7070", "the coordinator's host:port")
 	flags.StringVar(&cfg.Name, "name", "service", "the worker's name in the cluster")

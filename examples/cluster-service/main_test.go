@@ -15,7 +15,7 @@ import (
 )
 
 // asProgram makes the test binary the program.
-const asProgram = "TROUPE_EXAMPLE_SERVICE"
+const asProgram = "TROUPE_EXAMPLE_CLUSTER_SERVICE"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"encoding/json"
+	"sync"
+)
+
+// eventLog keeps the last events of a run for any number of readers, none of whom it waits for.
+type eventLog struct {
+	mu      sync.Mutex
+	events  []entry // the last limitEvents; the last is number n
+	n       int64
+	changed chan struct{} // closed when there is more
+	state   state
+}
+
+// entry is an event as readers get it.
+type entry struct {
+	id   int64 // from 1
+	kind string
+	data []byte
+}
+
+// state is what the events amount to.
+type state struct {
+	State      string   `json:"state"` // running, paused, finished, stopped or failed
+	Step       int      `json:"step"`
+	Loss       *float64 `json:"loss,omitempty"`
+	ValLoss    *float64 `json:"val_loss,omitempty"`
+	Checkpoint string   `json:"checkpoint,omitempty"`
+	Error      string   `json:"error,omitempty"`
+}
+
+func newEventLog() *eventLog {
+	return &eventLog{changed: make(chan struct{}), state: state{State: "running"}}
+}
+
+// add adds an event, and what it changes.
+func (l *eventLog) add(kind string, data any, change func(*state)) {
+	b, err := json.Marshal(data)
+	if err != nil { // of a number that JSON has none for
+		b, _ = json.Marshal(map[string]string{"error": err.Error()}) // which a string is
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if change != nil {
+		change(&l.state)
+	}
+	if len(l.events) == limitEvents {
+		copy(l.events, l.events[1:])
+		l.events = l.events[:limitEvents-1]
+	}
+	l.n++
+	l.events = append(l.events, entry{l.n, kind, b})
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// after gives what came behind an event, oldest first, and how many of those are lost. more is closed when
+// there is more; nil: there will be none.
+func (l *eventLog) after(id int64) (events []entry, lost int64, more <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := l.n - int64(len(l.events)) + 1
+	if id > l.n {
+		id = l.n // of another life of the service
+	}
+	lost = max(0, first-1-id)
+	events = append(events, l.events[max(id+1, first)-first:]...)
+	if l.state.over() {
+		return events, lost, nil
+	}
+	return events, lost, l.changed
+}
+
+func (s state) over() bool { return s.State != "running" && s.State != "paused" }
+
+func (l *eventLog) now() state {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state
+}
+
+func (l *eventLog) ended() bool { return l.now().over() }
