@@ -88,6 +88,15 @@ IDLE_MINUTES ?= 10
 .PHONY: check-idle
 check-idle: ## watch what an idle coordinator and an idle worker cost for IDLE_MINUTES (10) (Linux)
 	TROUPE_IDLE=1 $(GO) test -count=1 -timeout 60m -v -run '^TestIdle$$' ./cluster -idle.minutes $(IDLE_MINUTES)
+
+SERVICE_SECONDS ?= 60
+.PHONY: check-service
+check-service: ## measure examples/service beside 8 clients for SERVICE_SECONDS (60), and idle
+	TROUPE_SERVICE_SECONDS=$(SERVICE_SECONDS) $(GO) test -count=1 -timeout 60m -v -run '^TestLoad$$' ./examples/service
+	@$(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/example-service ./examples/service
+	@ls -l $(BIN)/example-service
+	@echo "$$($(GO) list -deps ./examples/service | wc -l) packages"
+
 .PHONY: check-scale
 check-scale: ## measure 64 to 1,024 stages in 17 actor systems
 	$(GO) test -run '^$$' -bench Stages -benchtime 1x -timeout 20m ./cluster/internal/mesh

@@ -15,12 +15,12 @@ import (
 // import what is below its layer, never what is beside or above it.
 var layers = [][]string{
 	{"internal/netlab"}, // of tests, which alone may import it
-	{"cmd/engine", "stages/gorgonia/bench", "examples/custom-layer", "examples/gorgonia-mlp", "examples/own", "examples/service", "examples/skip"},
+	{"cmd/engine", "stages/gorgonia/bench", "examples/cluster-service", "examples/custom-layer", "examples/gorgonia-mlp", "examples/own", "examples/skip"},
 	{"cli"},
 	{"cluster/discovery/dns", "cluster/discovery/etcd"},
 	{"cluster"},
 	{"internal/planner"},
-	{"internal/bench"},
+	{"internal/bench", "examples/service"}, // which links no cluster
 	{"."},
 	{"internal/placement"},
 	{"cluster/internal/mesh"},

@@ -164,6 +164,9 @@ func (a *runActor) Receive(ctx actor.Context) {
 		}
 	case *actor.Stopping:
 		a.run.Stop() // of a run that has ended it is nothing
+		for _, w := range a.watchers {
+			ctx.Unwatch(w.pid)
+		}
 	case *actor.Stopped:
 		close(a.gone)
 	}

@@ -39,7 +39,6 @@ microbatch = 2
 
 [optimizer]
 lr = 0.003
-warmup_steps = 10
 
 [pipeline]
 stages = 2
