@@ -188,9 +188,9 @@ func (a *runActor) unsubscribe(ctx actor.Context, pid *actor.PID) {
 	a.watchers = slices.DeleteFunc(a.watchers, func(w *watcher) bool { return w.pid.Equal(pid) })
 }
 
-// pass sends a watcher an event. Its mailbox has no bound: a step event is dropped when LimitEvents of
-// them may still be in it. That it has taken those before it says by itself: any actor answers
-// actor.Touch, in the order of its mailbox.
+// pass sends a watcher an event. Its mailbox has no bound: a step event is dropped when
+// LimitEvents of them may still be in it. That it has taken those before it says by itself: any
+// actor answers actor.Touch, in the order of its mailbox.
 func (w *watcher) pass(ctx actor.Context, e Event) {
 	if _, step := e.(StepEvent); step {
 		if w.sent >= LimitEvents {

@@ -251,8 +251,8 @@ func (s *snapshots) release(w *weightsAt) error {
 	return s.free(unused)
 }
 
-// leave says whether weights that nobody holds are to be freed now. The newest ones of a run that goes
-// on are so only some time later. mu is held.
+// leave says whether weights that nobody holds are to be freed now. The newest ones of a run
+// that goes on are so only some time later. mu is held.
 func (s *snapshots) leave(w *weightsAt) *weightsAt {
 	if s.newest != w {
 		return w

@@ -83,7 +83,8 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// Snapshots of a paused run are shared; they stay when it goes on and when it ends, and are limited.
+// Snapshots of a paused run are shared; they stay when it goes on and when it ends, and are
+// limited.
 func TestSnapshotLife(t *testing.T) {
 	o := troupe.GenerateOptions{Tokens: 20}
 	out := filepath.Join(t.TempDir(), "out")

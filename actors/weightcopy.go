@@ -53,12 +53,12 @@ type takeWeights struct{ *weightCopy }
 func (takeWeights) IgnoreDeadLetterLogging() {}
 
 // CopyWeights copies the weight of every parameter as it is at the end of one step, the same on
-// all stages, and returns that step's number. to gives the memory for a parameter, by its
-// Index. The stages copy between two of their actions, and training goes on meanwhile; no figure of it
-// changes. It returns when all have copied, or the run has ended: nothing touches the memory
-// any more then.
+// all stages, and returns that step's number. to gives the memory for a parameter, by its Index.
+// The stages copy between two of their actions, and training goes on meanwhile; no figure of it
+// changes. It returns when all have copied, or the run has ended: nothing touches the memory any
+// more then.
 func (r *Run) CopyWeights(to func(param int) []float32) (step int64, err error) {
-	if r.local.apart {
+	if r.apart {
 		return 0, fmt.Errorf("%w: they are in other processes", ErrApart)
 	}
 	c := &weightCopy{to: to, done: make(chan struct{}), left: len(r.streams)}

@@ -129,7 +129,8 @@ func describe(r *run) description {
 	return description{r.id, r.events.now(), i.Steps, i.Parameters, i.Stages, i.Schedule, i.Layout, i.Out}
 }
 
-// status says what a run is, what each of its actors does, and what they wait for, down to the root.
+// status says what a run is, what each of its actors does, and what they wait for, down to the
+// root.
 func (a *api) status(w http.ResponseWriter, _ *http.Request, r *run) {
 	s := r.Status()
 	doing := make(map[string]string, len(s.Actors))
@@ -143,8 +144,9 @@ func (a *api) status(w http.ResponseWriter, _ *http.Request, r *run) {
 	}{describe(r), s.Chain(), doing})
 }
 
-// change asks a run for a change: {"step": 500} when that step has ended, nothing as soon as possible. With
-// the rate: {"lr": 1e-4, "min_lr": 1e-5, "step": 500}. An event tells when it is made, or why not.
+// change asks a run for a change: {"step": 500} when that step has ended, nothing as soon as
+// possible. With the rate: {"lr": 1e-4, "min_lr": 1e-5, "step": 500}. An event tells when it is
+// made, or why not.
 func (a *api) change(kind string) func(http.ResponseWriter, *http.Request, *run) {
 	return func(w http.ResponseWriter, req *http.Request, r *run) {
 		c := troupe.Change{}

@@ -56,8 +56,8 @@ func (l *eventLog) add(kind string, data any, change func(*state)) {
 	l.changed = make(chan struct{})
 }
 
-// after gives what came behind an event, oldest first, and how many of those are lost. more is closed when
-// there is more; nil: there will be none.
+// after gives what came behind an event, oldest first, and how many of those are lost. more is
+// closed when there is more; nil: there will be none.
 func (l *eventLog) after(id int64) (events []entry, lost int64, more <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -37,8 +37,8 @@ func (q *asking) check() error {
 	return nil
 }
 
-// generate continues a text with the weights of one step, which the answer names, while the run goes on.
-// The end of the request ends it.
+// generate continues a text with the weights of one step, which the answer names, while the run
+// goes on. The end of the request ends it.
 func (a *api) generate(w http.ResponseWriter, req *http.Request, r *run) {
 	q := asking{Tokens: 100}
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, limitAskBytes))

@@ -20,7 +20,7 @@ const secondsEnv = "TROUPE_SERVICE_SECONDS"
 // pause, resume, change and watch them. It prints what answers took.
 func TestLoad(t *testing.T) {
 	skipWithoutSignals(t)
-	long := 2 * time.Second
+	long := 800 * time.Millisecond
 	if text := os.Getenv(secondsEnv); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {

@@ -135,7 +135,7 @@ func (p *process) try(method, path, body string, want int) (map[string]any, erro
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	b, err := io.ReadAll(resp.Body)
 	var v map[string]any
 	if err == nil {
@@ -201,7 +201,7 @@ func (p *process) read(method, path, body, last string, ok func(message) bool) (
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode == http.StatusNoContent {
 		return nil, nil
 	}
@@ -209,7 +209,7 @@ func (p *process) read(method, path, body, last string, ok func(message) bool) (
 		return nil, fmt.Errorf("%s: %s, %s", path, resp.Status, kind)
 	}
 	// A stream that says nothing any more ends the test, not the test binary.
-	watch := time.AfterFunc(patience, func() { resp.Body.Close() })
+	watch := time.AfterFunc(patience, func() { _ = resp.Body.Close() })
 	defer watch.Stop()
 	var m message
 	for lines := bufio.NewScanner(resp.Body); ; {

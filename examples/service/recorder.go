@@ -8,9 +8,9 @@ import (
 	"github.com/troupe-ml/troupe"
 )
 
-// recorder is an actor of the service's own: a run sends it its events, of which it makes those that
-// HTTP clients read. It also sends a command: a run of which step after step is skipped, because it
-// computes no finite numbers, it stops.
+// recorder is an actor of the service's own: a run sends it its events, of which it makes those
+// that HTTP clients read. It also sends a command: a run of which step after step is skipped,
+// because it computes no finite numbers, it stops.
 type recorder struct {
 	events  *eventLog
 	ended   func()

@@ -130,7 +130,7 @@ func TestService(t *testing.T) {
 func TestEndGoesOn(t *testing.T) {
 	skipWithoutSignals(t)
 	p := start(t)
-	sets := append([]string{"run.steps=1000", "run.eval_every=250"}, small...)
+	sets := append([]string{"run.steps=500", "run.eval_every=100"}, small...)
 	var ids []string
 	for seed := range 2 {
 		id := p.begin(append(sets, fmt.Sprintf("run.seed=%d", seed+1), fmt.Sprintf("pipeline.stages=%d", seed+1))...)
@@ -141,7 +141,7 @@ func TestEndGoesOn(t *testing.T) {
 	for _, id := range ids {
 		folder := filepath.Join(p.dir, id, "run")
 		before := records(t, folder)
-		if n := before[len(before)-1].Step; n >= 1000 {
+		if n := before[len(before)-1].Step; n >= 500 {
 			t.Logf("%s had ended at step %d: the machine is busy", id, n)
 		}
 		engine(t, "run", filepath.Join(folder, "config.toml"))
@@ -150,7 +150,7 @@ func TestEndGoesOn(t *testing.T) {
 		alone := filepath.Join(t.TempDir(), "alone")
 		engine(t, "run", filepath.Join(folder, "config.toml"), "--set", "run.out="+alone)
 		want := records(t, alone)
-		if len(got) != len(want) || got[len(got)-1].Step != 1000 {
+		if len(got) != len(want) || got[len(got)-1].Step != 500 {
 			t.Fatalf("%d lines, of the undisturbed run %d", len(got), len(want))
 		}
 		for i := range got {
@@ -242,7 +242,7 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%s %.60s %.60s says %q, without %q", c.method, c.path, c.body, e, c.says)
 		}
 	}
-	if req, err := http.NewRequest("GET", p.url+run+"/events", nil); err != nil {
+	if req, err := http.NewRequest(http.MethodGet, p.url+run+"/events", nil); err != nil {
 		t.Error(err)
 	} else {
 		req.Header.Set("Last-Event-ID", "last")
@@ -250,7 +250,7 @@ func TestBadInput(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if resp.Body.Close(); resp.StatusCode != http.StatusBadRequest {
+		if _ = resp.Body.Close(); resp.StatusCode != http.StatusBadRequest {
 			t.Errorf("an event's id that is none: %s", resp.Status)
 		}
 	}

@@ -19,7 +19,7 @@ func TestSlowReader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		if _, err := conn.Write([]byte("GET /runs/" + id + "/events HTTP/1.1\r\nHost: service\r\n\r\n")); err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +39,7 @@ func TestGoneClient(t *testing.T) {
 	id := p.begin(endless()...)
 	for range 2 * limitGenerating { // more than there may be at a time
 		ask := `{"tokens": 4096, "stream": true}`
-		req, err := http.NewRequest("POST", p.url+"/runs/"+id+"/generate", strings.NewReader(ask))
+		req, err := http.NewRequest(http.MethodPost, p.url+"/runs/"+id+"/generate", strings.NewReader(ask))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,10 +52,10 @@ func TestGoneClient(t *testing.T) {
 				if _, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil {
 					t.Fatal(err)
 				}
-				resp.Body.Close()
+				_ = resp.Body.Close()
 				break
 			}
-			resp.Body.Close()
+			_ = resp.Body.Close()
 			if time.Now().After(end) {
 				t.Fatal(resp.Status)
 			}

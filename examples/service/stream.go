@@ -21,7 +21,8 @@ func newStream(w http.ResponseWriter) stream {
 	return stream{w, http.NewResponseController(w)}
 }
 
-// lasting takes back the time that the request had to be read in, now that it is: else it would end the answer.
+// lasting takes back the time that the request had to be read in, now that it is: else it would
+// end the answer.
 func lasting(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // of a connection that is there
 }
@@ -46,8 +47,8 @@ func format(e entry) string {
 	return fmt.Sprintf("%sevent: %s\ndata: %s\n\n", id, e.kind, e.data)
 }
 
-// events streams a run's events, from the one behind Last-Event-ID on as far as they are kept; "gap" says
-// how many are not. The stream ends with the run.
+// events streams a run's events, from the one behind Last-Event-ID on as far as they are kept;
+// "gap" says how many are not. The stream ends with the run.
 func (a *api) events(w http.ResponseWriter, req *http.Request, r *run) {
 	var last int64
 	if text := req.Header.Get("Last-Event-ID"); text != "" {
