@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/config"
 )
 
 // written is what a snapshot writes.
@@ -185,4 +186,40 @@ func TestSnapshotErrors(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// A model that writes no text has snapshots, and says so.
+func TestSnapshotOfSamples(t *testing.T) {
+	cfg, err := config.Parse("digits.toml", []byte(`
+[run]
+steps = 1000000
+eval_every = 0
+checkpoint_every = 0
+[model]
+family = "mlp"
+layers = 2
+hidden = 16
+[data]
+format = "csv"
+train = ["examples/digits/digits-train.csv"]
+val = ["examples/digits/digits-test.csv"]
+label = "label"
+scale = 0.0625
+[pipeline]
+stages = 2
+`), []string{"run.out=" + filepath.Join(t.TempDir(), "out")}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := start(t, cfg)
+	until(t, run, step(2))
+	s := snapshot(t, run, troupe.SnapshotOptions{})
+	if err := s.Generate(context.Background(), troupe.GenerateOptions{Tokens: 1}, nil); !errors.Is(err, troupe.ErrOptions) {
+		t.Errorf("a classifier generates: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	run.Stop()
+	finish(t, run)
 }

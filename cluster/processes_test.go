@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -94,6 +95,7 @@ type command struct {
 	Sets     []string // of a run
 	FromStep int
 	Operator bool // the token is one's
+	Snapshot bool // of a run: take one at each checkpoint
 }
 
 // event is what a process tells, a line of JSON on its standard output.
@@ -270,10 +272,15 @@ func (p *conductor) train(ctx context.Context, c command) {
 	p.mu.Unlock()
 	stop := context.AfterFunc(ctx, run.Kill)
 	defer stop()
+	var wrong error
 	for e := range run.Events() {
 		p.tell(told(e))
+		if saved, ok := e.(troupe.CheckpointEvent); ok && c.Snapshot {
+			wrong = errors.Join(wrong, takeSnapshot(ctx, run, saved.Step))
+		}
 	}
 	result, err := run.Wait()
+	err = errors.Join(err, wrong)
 	p.mu.Lock()
 	p.run = nil
 	p.mu.Unlock()

@@ -1,0 +1,35 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/troupe-ml/troupe"
+)
+
+// takeSnapshot takes a snapshot of a run that has just saved a step, and writes a text with it.
+func takeSnapshot(ctx context.Context, run *troupe.Run, saved int64) error {
+	s, err := run.Snapshot(ctx, troupe.SnapshotOptions{})
+	if err != nil {
+		return err
+	}
+	if s.Step() < saved {
+		err = fmt.Errorf("a snapshot of step %d, after the checkpoint of step %d", s.Step(), saved)
+	}
+	n := 0
+	err = errors.Join(err, s.Generate(ctx, troupe.GenerateOptions{Tokens: 4}, func(text []byte) error { n += len(text); return nil }))
+	if n == 0 {
+		err = errors.Join(err, errors.New("no text"))
+	}
+	return errors.Join(err, s.Close())
+}
+
+// TestSnapshots: of a run whose ranks are in other processes they are its last checkpoint's.
+func TestSnapshots(t *testing.T) {
+	g := newGroup(t, new(group))
+	g.join(t, workers(2)...)
+	g.train(t, command{Config: smallRun, Sets: keys(t, filepath.Join(t.TempDir(), "out"), []string{"pipeline.stages=2"}), Workers: 2, Snapshot: true})
+}
