@@ -53,10 +53,12 @@ type way struct {
 }
 
 func measure(rounds int, seconds float64) error {
+	gorgonia.UseEngineBLAS()
+	engineBLAS := G.WhichBLAS()
 	ways := []*way{
 		{name: "Gorgonia alone, its own BLAS, one core", run: func(s float64) (float64, error) { return alone(s, gonum.Implementation{}, 1) }},
 		{name: "Gorgonia alone, its own BLAS, all cores", run: func(s float64) (float64, error) { return alone(s, gonum.Implementation{}, runtime.NumCPU()) }},
-		{name: "Gorgonia alone, the engine's BLAS", run: func(s float64) (float64, error) { return alone(s, nil, 1) }},
+		{name: "Gorgonia alone, the engine's BLAS", run: func(s float64) (float64, error) { return alone(s, engineBLAS, 1) }},
 		{name: "graphs, 1 stage", run: func(s float64) (float64, error) { return engine(s, "graphs", 1) }},
 		{name: "graphs, 2 stages", run: func(s float64) (float64, error) { return engine(s, "graphs", 2) }},
 		{name: "the engine's own layers, 1 stage", run: func(s float64) (float64, error) { return engine(s, "mlp", 1) }},
@@ -64,6 +66,7 @@ func measure(rounds int, seconds float64) error {
 	}
 	for range rounds {
 		for _, w := range ways {
+			G.Use(engineBLAS) // for layers, which plug it in once
 			rate, err := w.run(seconds)
 			if err != nil {
 				return fmt.Errorf("%s: %w", w.name, err)
@@ -197,14 +200,10 @@ device = {threads = %d}
 }
 
 // alone trains by a program of Gorgonia's: its machine, and its solver after every 16
-// microbatches. blas nil: the engine's.
+// microbatches.
 func alone(seconds float64, blas G.BLAS, cores int) (float64, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
-	if blas != nil {
-		G.Use(blas)
-	} else {
-		gorgonia.UseEngineBLAS()
-	}
+	G.Use(blas)
 	g := G.NewGraph()
 	matrix := func(name string, dims ...int) *G.Node {
 		n := 1
