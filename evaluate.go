@@ -8,13 +8,10 @@ import (
 	"io/fs"
 	"math"
 
-	"github.com/google/uuid"
-
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/data"
 	"github.com/troupe-ml/troupe/internal/rundir"
-	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -79,7 +76,7 @@ func (t *trained) evaluate(ctx context.Context, o EvalOptions) (res EvalResult, 
 	if err := t.checkEvalMemory(src, o.Microbatch); err != nil {
 		return res, err
 	}
-	spec, err := t.evalSpec(src, o.Microbatch)
+	spec, err := t.forwardSpec(feed{Source: src, context: t.model.Config.Context, windows: len(src.windows)}, o.Microbatch)
 	if err != nil {
 		return res, err
 	}
@@ -219,26 +216,4 @@ func (t *trained) checkEvalMemory(src *source, microbatch int) error {
 		st.Forward(l, 0, &stages.Microbatch{Sequences: sequences, Positions: positions, Tokens: ids, Targets: ids})
 		return tensorops.Run(s, l)
 	})
-}
-
-// evalSpec is a run of no steps: one validation.
-func (t *trained) evalSpec(src *source, microbatch int) (*actors.Spec, error) {
-	train, err := scheduler.Generate(scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: 1})
-	if err != nil {
-		return nil, err
-	}
-	n := (len(src.windows) + microbatch - 1) / microbatch
-	eval, err := scheduler.Generate(scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: n, ForwardOnly: true})
-	if err != nil {
-		return nil, err
-	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return nil, err
-	}
-	return &actors.Spec{
-		Run: id, Device: t.device,
-		Build: func(_ int, s tensorops.Stream) (actors.Compute, error) { return t.stage(s) },
-		Table: train, EvalTable: eval, Data: src, MicrobatchSize: microbatch, Context: t.model.Config.Context, Sequences: microbatch,
-	}, nil
 }

@@ -170,7 +170,7 @@ func (t *trained) forwardSpec(src feed, microbatch int) (*actors.Spec, error) {
 	return &actors.Spec{
 		Run: id, Device: t.device, Routes: []stages.Route{{}},
 		Build: func(_ int, s tensorops.Stream) (actors.Compute, error) { return t.stage(s) },
-		Table: train, EvalTable: eval, Data: src.Source, MicrobatchSize: microbatch, Context: 1, Sequences: microbatch,
+		Table: train, EvalTable: eval, Data: src.Source, MicrobatchSize: microbatch, Context: src.context, Sequences: microbatch,
 	}, nil
 }
 
