@@ -70,9 +70,6 @@ func imageSide(c stages.Config) (int, error) {
 	if levels := c.Layers; levels > 16 || side%(1<<levels) != 0 {
 		return 0, fmt.Errorf("%w: images of %d×%d can't be halved %d times: set model.layers to less", stages.ErrModel, side, side, levels)
 	}
-	if most := stages.MaxHidden >> c.Layers; c.Hidden > most {
-		return 0, fmt.Errorf("%w: model.hidden = %d channels, doubled %d times, are more than %d: set it to %d or less", stages.ErrModel, c.Hidden, c.Layers, stages.MaxHidden, most)
-	}
 	return side, nil
 }
 

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// draw is how weights begin.
+var draw = stages.Init{Std: 0.05}
+
+// embed turns ids [B, T] into rows [B, T, width], to which it adds one for their position.
+type embed struct {
+	field               string
+	ids, longest, width int
+}
+
+func (l *embed) Fields() []string { return []string{l.field} }
+
+func (l *embed) Params() []stages.LayerParam {
+	return []stages.LayerParam{
+		{Name: "weight", Shape: []int{l.ids, l.width}, Init: draw},
+		{Name: "positions", Shape: []int{l.longest, l.width}, Init: draw},
+	}
+}
+
+func (l *embed) Forward(p *stages.Pass, _ []tensorops.Tensor) []tensorops.Tensor {
+	ids := p.Field(l.field)
+	if p.Err() != nil {
+		return nil
+	}
+	if ids.Dim(1) > l.longest {
+		p.Fail(fmt.Errorf("%w: %q is %d ids long, longer than model.context = %d: set that to %d or more", stages.ErrInput, l.field, ids.Dim(1), l.longest, ids.Dim(1)))
+		return nil
+	}
+	y := p.Alloc(tensorops.Float32, ids.Dim(0), ids.Dim(1), l.width)
+	p.Embed(y, p.Weight(0), ids)
+	p.AddPositions(y, y, p.Weight(1), ids.Dim(1), 0)
+	return []tensorops.Tensor{y}
+}
+
+func (*embed) InputGrad(*stages.Pass, []tensorops.Tensor, []tensorops.Tensor) []tensorops.Tensor {
+	return nil
+}
+
+func (l *embed) WeightGrad(p *stages.Pass, _, dout []tensorops.Tensor) {
+	ids := p.Field(l.field)
+	p.EmbedGrad(p.Grad(0), dout[0], ids)
+	p.PositionsGrad(p.Grad(1), dout[0], ids.Dim(1), 0)
+}
