@@ -111,3 +111,8 @@ func TestData(t *testing.T) {
 		}
 	}
 }
+
+// TestMemory: what the plan says that tensors take is about what they take.
+func TestMemory(t *testing.T) {
+	exampletest.Memory(t, configFile, 0.2, exampletest.FixedOrder(), "pipeline.layout=", "model.context=6") // the longest source
+}

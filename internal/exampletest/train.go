@@ -45,6 +45,11 @@ func Layouts() []Layout {
 	}
 }
 
+// FixedOrder are those of them in which what is in flight does not depend on the time.
+func FixedOrder() []Layout {
+	return slices.DeleteFunc(Layouts(), func(l Layout) bool { return slices.Contains(l.Sets, "pipeline.schedule=dynamic") })
+}
+
 func sets(keys ...string) (all []string) {
 	for _, key := range keys {
 		all = append(all, "pipeline."+key)

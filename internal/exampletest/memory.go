@@ -1,0 +1,48 @@
+package exampletest
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/plan"
+)
+
+// Memory trains under layouts, and holds what tensors took against the plan's forecast: it
+// may be off by a share.
+func Memory(t *testing.T, file string, within float64, layouts []Layout, more ...string) {
+	t.Helper()
+	for _, l := range layouts {
+		t.Run(l.Name, func(t *testing.T) {
+			out, keys := filepath.Join(t.TempDir(), "out"), append(more, l.Sets...)
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg, err := config.Parse(file, text, append(Keys(out, Half), keys...), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := plan.Resolve(cfg, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ranks, err := p.MemoryBytes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var forecast int64
+			for _, bytes := range ranks {
+				forecast += bytes
+			}
+			took := Train(t, file, out, Half, keys...).Memory("cpu").Taken
+			if off := float64(took)/float64(forecast) - 1; math.Abs(off) > within {
+				t.Errorf("tensors took %d bytes, %.1f %% off the forecast of %d, %d by rank", took, 100*off, forecast, ranks)
+			} else {
+				t.Logf("tensors took %d bytes, %.1f %% off the forecast", took, 100*off)
+			}
+		})
+	}
+}
