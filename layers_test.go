@@ -14,8 +14,8 @@ import (
 // layers are the packages from the top down, as ARCHITECTURE.md draws them: a package may
 // import what is below its layer, never what is beside or above it.
 var layers = [][]string{
-	{"internal/netlab"}, // of tests, which alone may import it
-	{"cmd/engine", "stages/gorgonia/bench", "examples/cluster-service", "examples/custom-layer", "examples/gorgonia-mlp", "examples/own", "examples/skip"},
+	{"internal/exampletest", "internal/netlab"}, // of tests, which alone may import them
+	{"cmd/engine", "stages/gorgonia/bench", "examples/cluster-service", "examples/custom-layer", "examples/encoder-decoder", "examples/gorgonia-mlp", "examples/own", "examples/skip"},
 	{"cli"},
 	{"cluster/discovery/dns", "cluster/discovery/etcd"},
 	{"cluster"},

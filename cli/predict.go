@@ -97,7 +97,7 @@ func writePrediction(to *bufio.Writer, p troupe.Prediction, names, classes []str
 				line[o.Name] = row(o.Array, i, rows)
 			}
 			if o.Name == "logits" && len(o.Float) > 0 {
-				line["class"] = class(o.Float[i*len(o.Float)/rows:][:len(o.Float)/rows], classes)
+				line["class"] = nested(i*len(o.Float)/rows, o.Shape[1:], func(at, n int) any { return class(o.Float[at:][:n], classes) })
 			}
 		}
 		b, err := json.Marshal(line)
@@ -111,27 +111,50 @@ func writePrediction(to *bufio.Writer, p troupe.Prediction, names, classes []str
 	return nil
 }
 
-// row are a sample's numbers.
+// row are a sample's numbers, in lists as its shape has them.
 func row(a tensorops.Array, i, rows int) any {
-	n := a.Len() / rows
-	if a.DType() == tensorops.Int32 {
-		return a.Int[i*n:][:n]
+	return nested(i*a.Len()/rows, a.Shape[1:], func(at, n int) any { return rowNumbers(a, at, n) })
+}
+
+// nested makes lists of what last makes of each row of numbers: of the last dimension, from a
+// place on.
+func nested(at int, dims []int, last func(at, n int) any) any {
+	switch len(dims) {
+	case 0:
+		return last(at, 1)
+	case 1:
+		return last(at, dims[0])
 	}
-	numbers := make([]json.RawMessage, n)
+	step := 1
+	for _, d := range dims[1:] {
+		step *= d
+	}
+	list := make([]any, dims[0])
+	for k := range list {
+		list[k] = nested(at+k*step, dims[1:], last)
+	}
+	return list
+}
+
+func rowNumbers(a tensorops.Array, at, n int) any {
+	if a.DType() == tensorops.Int32 {
+		return a.Int[at:][:n]
+	}
+	list := make([]json.RawMessage, n)
 	for k := range n {
 		var v float64
 		bits := 64
 		if a.DType() == tensorops.Float64 {
-			v = a.Double[i*n+k]
+			v = a.Double[at+k]
 		} else {
-			v, bits = float64(a.Float[i*n+k]), 32
+			v, bits = float64(a.Float[at+k]), 32
 		}
-		numbers[k] = json.RawMessage("null")
+		list[k] = json.RawMessage("null")
 		if !math.IsNaN(v) && !math.IsInf(v, 0) {
-			numbers[k] = strconv.AppendFloat(nil, v, 'g', -1, bits) // the fewest digits that read back as the same
+			list[k] = strconv.AppendFloat(nil, v, 'g', -1, bits) // the fewest digits that read back as the same
 		}
 	}
-	return numbers
+	return list
 }
 
 // class is the place of the largest logit, the first of several, or its name.

@@ -24,8 +24,8 @@ func Formats() []string { return append(builtIn(), own.Names()...) }
 
 // Register adds a format: where data.format has its name, open makes the data to train on and
 // that to validate on, which may be nil for none. The options are the program's to make
-// something of. Every process that opens the data, and each time it is opened, must get the
-// same samples.
+// something of; Header must be cleared where Open is to read other files than CSV with them.
+// Every process that opens the data, and each time it is opened, must get the same samples.
 //
 // It is for the beginning of a program, an init function or main, before anything else is
 // called. Register panics if the name is not a plain lower-case word of at most 64 bytes, or

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -30,6 +31,24 @@ func TestBits(t *testing.T) {
 	want := exampletest.SameBits(t, configFile, layouts, small...)
 	t.Run("local cluster", func(t *testing.T) {
 		exampletest.Cluster(t, configFile, want, append(small, "pipeline.stages=3", "pipeline.chunks=2", "pipeline.microbatch_group_size=4")...)
+	})
+	t.Run("predict", func(t *testing.T) {
+		out, errs, status := exampletest.Program(t, "predict", "--from", want, "--microbatch", "7")
+		lines, lengths := 0, make(map[int]bool)
+		for line := range strings.Lines(out) {
+			var p struct {
+				Class  []int
+				Logits [][]float64
+			}
+			if err := json.Unmarshal([]byte(line), &p); err != nil || len(p.Class) != len(p.Logits) || len(p.Class) == 0 || len(p.Logits[0]) != targets {
+				t.Fatalf("predict prints %s: %v", line, err)
+			}
+			lines++
+			lengths[len(p.Class)] = true
+		}
+		if status != 0 || lines != 1000 || len(lengths) < 2 {
+			t.Errorf("predict prints %d lines of %d lengths, and ends with status %d: %s", lines, len(lengths), status, errs)
+		}
 	})
 }
 

@@ -25,6 +25,12 @@ func TestBits(t *testing.T) {
 	t.Run("local cluster", func(t *testing.T) {
 		exampletest.Cluster(t, configFile, want, append(small, "pipeline.stages=4", "pipeline.schedule=zb-h1")...)
 	})
+	t.Run("eval", func(t *testing.T) {
+		out, errs, status := exampletest.Program(t, "eval", "--from", want)
+		if status != 0 || !strings.Contains(out, "360 samples") {
+			t.Errorf("eval prints %q, and ends with status %d: %s", out, status, errs)
+		}
+	})
 }
 
 // TestBitsAdded: so it does where levels are added, and where a chunk begins or ends in the

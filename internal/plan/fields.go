@@ -22,9 +22,8 @@ func OpenSamples(cfg *config.Config) (samples.Data, error) {
 	d := cfg.Data
 	o := samples.Options{Format: d.Format, Separator: d.Separator, Label: d.Label, Features: d.Features, Targets: d.Targets,
 		IDs: d.IDs, Varying: d.Varying, Classes: d.Classes, ClassNames: d.ClassNames, Scale: d.Scale}
-	// What nobody gave is for CSV alone; a registered format gets what was given.
-	if d.Format == "csv" || cfg.IsSet("data.header") {
-		o.Header = d.Header
+	if d.Format != "idx" && d.Format != "jsonl" {
+		o.Header = d.Header // a registered format may be for CSV too
 	}
 	if d.Format != "csv" && !cfg.IsSet("data.separator") {
 		o.Separator = ""
