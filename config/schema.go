@@ -126,9 +126,21 @@ var deviceKinds = []string{"auto", "cpu", "cuda"}
 func schedule(v any) (string, string) { return oneOf(scheduler.Schedules()...)(v) }
 
 // family and format check for names, among them those that the program has registered by now.
-func family(v any) (string, string) { return oneOf(stages.Families()...)(v) }
+func family(v any) (string, string) { return orAnothers(oneOf(stages.Families()...))(v) }
 func format(v any) (string, string) {
-	return oneOf(append([]string{"text", "uint16"}, samples.Formats()...)...)(v)
+	return orAnothers(oneOf(append([]string{"text", "uint16"}, samples.Formats()...)...))(v)
+}
+
+// orAnothers says that another program may know the value: a configuration of such a program
+// is easily given to engine itself.
+func orAnothers(c check) check {
+	return func(v any) (string, string) {
+		msg, hint := c(v)
+		if msg != "" {
+			hint += "; or run the program that registers it"
+		}
+		return msg, hint
+	}
 }
 
 // keys and sections are the schema's, in its order.
