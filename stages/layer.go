@@ -17,8 +17,8 @@ import (
 // Tensors have any type and shape, which may differ from microbatch to microbatch. The layer
 // owns none of those that it is given: it must not free them, nor write to them. They are
 // there until WeightGrad has returned (in validation until Forward has). What it returns is
-// the caller's. It may return what it was given, or a view of it. Other tensors that it
-// allocates it frees itself, or saves.
+// the caller's. It may return what it was given, a parameter, or a view of one. Other tensors
+// that it allocates it frees itself, or saves. What it is given has no gaps between rows.
 type Layer interface {
 	// Params are the layer's parameters; Pass.Weight and Pass.Grad know them by their place
 	// here. The same ones each time.
@@ -124,7 +124,9 @@ func (p *Pass) Save(slot int, t tensorops.Tensor) {
 	for len(p.st.saved) <= slot {
 		p.st.saved = append(p.st.saved, holding{})
 	}
-	p.st.saved[slot].drop(p.List)
+	if old := p.st.saved[slot]; old.t.Valid() {
+		p.st.replaced = append(p.st.replaced, old) // it is there until this pass ends
+	}
 	p.st.saved[slot] = holding{t: t}
 }
 

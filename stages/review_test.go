@@ -1,0 +1,154 @@
+package stages_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cpu"
+)
+
+// odd is a layer that does what its functions say.
+type odd struct {
+	params   []stages.LayerParam
+	outs     int
+	forward  func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor
+	backward func(p *stages.Pass, in, dout []tensorops.Tensor) []tensorops.Tensor
+	weights  func(p *stages.Pass, in, dout []tensorops.Tensor)
+}
+
+func (l *odd) Params() []stages.LayerParam { return l.params }
+func (l *odd) Outputs() int                { return max(l.outs, 1) }
+
+func (l *odd) Forward(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
+	if l.forward != nil {
+		return l.forward(p, in)
+	}
+	return in[:1]
+}
+
+func (l *odd) InputGrad(p *stages.Pass, in, dout []tensorops.Tensor) []tensorops.Tensor {
+	if l.backward != nil {
+		return l.backward(p, in, dout)
+	}
+	return dout[:1]
+}
+
+func (l *odd) WeightGrad(p *stages.Pass, in, dout []tensorops.Tensor) {
+	if l.weights != nil {
+		l.weights(p, in, dout)
+	}
+}
+
+// oddModel has such a layer between two dense ones; it also takes the raw input.
+func oddModel(t *testing.T, l stages.Layer, data bool) *stages.Model {
+	t.Helper()
+	m, err := stages.Build(stages.Config{Fields: branchFields}, func(g *stages.Graph, c stages.Config) error {
+		x := g.Input("x")
+		a := g.Add("a", stages.NewDense(4, 4, "gelu", 0), x)[0]
+		in := []stages.Value{a}
+		if data {
+			in = []stages.Value{x, a}
+		}
+		b := g.Add("odd", l, in...)
+		g.Loss("loss", stages.NewCrossEntropy("y", 3), g.Add("out", stages.NewDense(4, 3, "", 0), b[0])...)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func oddStep(t *testing.T, m *stages.Model, cut []int, split, recompute bool) error {
+	t.Helper()
+	dev, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	p := newGraphPipe(t, dev, m, cut)
+	for range 2 {
+		before := dev.Memory().InUse
+		if _, err := p.passes(3, split, recompute, graphBatch); err != nil {
+			return err
+		}
+		if got := dev.Memory().InUse; got != before {
+			return fmt.Errorf("%d bytes are in use after a step, %d before", got, before)
+		}
+	}
+	return nil
+}
+
+// TestOwnership: whatever a layer returns of what it was given or keeps, each buffer is freed
+// once.
+func TestOwnership(t *testing.T) {
+	double := func(p *stages.Pass, in, dout []tensorops.Tensor) []tensorops.Tensor {
+		dx := p.AllocLike(in[0])
+		p.Copy(dx, dout[0])
+		return []tensorops.Tensor{dx, dx}
+	}
+	for _, c := range []struct {
+		name string
+		l    *odd
+		data bool
+	}{
+		{"one gradient for two inputs", &odd{backward: double}, true},
+		{"two gradients, one asked for", &odd{backward: func(p *stages.Pass, in, dout []tensorops.Tensor) []tensorops.Tensor {
+			return []tensorops.Tensor{p.AllocLike(in[0]), dout[0]}
+		}}, true},
+		{"saves a gradient that nobody asked for", &odd{backward: func(p *stages.Pass, in, dout []tensorops.Tensor) []tensorops.Tensor {
+			dx := p.AllocLike(in[0])
+			p.Copy(dx, dout[0])
+			p.Save(0, dx)
+			return []tensorops.Tensor{dx, dout[0]}
+		}, weights: func(p *stages.Pass, in, dout []tensorops.Tensor) {
+			t := p.AllocLike(p.Saved(0))
+			p.Add(t, t, p.Saved(0))
+			p.Free(t)
+		}}, true},
+		{"saves twice", &odd{forward: func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
+			p.Save(0, p.AllocLike(in[0]))
+			p.Save(0, p.AllocLike(in[0]))
+			return in[:1]
+		}}, false},
+		{"saves its weight", &odd{params: []stages.LayerParam{{Name: "w", Shape: []int{5, 4}}}, forward: func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
+			p.Save(0, p.Weight(0))
+			return in[:1]
+		}}, false},
+		{"returns its weight", &odd{params: []stages.LayerParam{{Name: "w", Shape: []int{5, 4}}}, forward: func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
+			return []tensorops.Tensor{p.Weight(0)}
+		}}, false},
+		{"returns its weight as gradient", &odd{params: []stages.LayerParam{{Name: "w", Shape: []int{5, 4}}}, backward: func(p *stages.Pass, in, dout []tensorops.Tensor) []tensorops.Tensor {
+			return []tensorops.Tensor{p.Weight(0)}
+		}}, false},
+		{"halves of a tensor", &odd{forward: func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
+			wide := p.Alloc(tensorops.Float32, in[0].Rows(), 8)
+			p.Copy(wide.Columns(4, 8), in[0])
+			return []tensorops.Tensor{wide.Columns(4, 8)}
+		}, backward: func(p *stages.Pass, in, dout []tensorops.Tensor) []tensorops.Tensor {
+			wide := p.Alloc(tensorops.Float32, in[0].Rows(), 8)
+			p.Copy(wide.Columns(0, 4), dout[0])
+			return []tensorops.Tensor{wide.Columns(0, 4)}
+		}}, false},
+		{"a field as a gradient", &odd{backward: func(p *stages.Pass, in, dout []tensorops.Tensor) []tensorops.Tensor {
+			return []tensorops.Tensor{in[0], in[0]}
+		}}, true},
+	} {
+		for _, cut := range [][]int{nil, {1, 2, 3, 4}, {2, 2, 3, 3}} {
+			for how := range 4 {
+				t.Run(fmt.Sprint(c.name, cut, how), func(t *testing.T) {
+					if err := oddStep(t, oddModel(t, c.l, c.data), cut, how&1 > 0, how&2 > 0); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+	}
+}
+
+var _ = errors.Is
+var _ = strings.Contains
