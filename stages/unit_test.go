@@ -150,5 +150,111 @@ func TestOwnership(t *testing.T) {
 	}
 }
 
-var _ = errors.Is
-var _ = strings.Contains
+
+// opener is a layer that is opened as a function says.
+type opener struct {
+	odd
+	open func() (stages.OpenLayer, error)
+}
+
+func (l *opener) Open() (stages.OpenLayer, error) { return l.open() }
+
+type opened struct {
+	odd
+	closed *int
+	panics bool
+}
+
+func (l *opened) Close() error {
+	*l.closed++
+	if l.panics {
+		panic("the closing panics")
+	}
+	return nil
+}
+
+// TestOpen: what a layer opens is closed, whatever the next one does; and a panic is an error.
+func TestOpen(t *testing.T) {
+	for _, c := range []struct {
+		open        func() (stages.OpenLayer, error)
+		first, want string // of the first layer's closing, and of opening
+	}{
+		{func() (stages.OpenLayer, error) { panic("too late") }, "", "open layer second: panic: too late"},
+		{func() (stages.OpenLayer, error) { return nil, nil }, "", "open layer second: impossible model: it returned no layer"},
+		{func() (stages.OpenLayer, error) { return nil, errors.New("no room") }, "close layer first: panic: the closing panics", "open layer second: no room"},
+	} {
+		closed := 0
+		m, err := stages.Build(stages.Config{Fields: branchFields}, func(g *stages.Graph, _ stages.Config) error {
+			x := g.Add("first", &opener{open: func() (stages.OpenLayer, error) {
+				return &opened{closed: &closed, panics: c.first != ""}, nil
+			}}, g.Input("x"))
+			g.Loss("loss", stages.NewCrossEntropy("y", 4), g.Add("second", &opener{open: c.open}, x...)...)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = m.Shapes(2)
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.first) || closed != 1 {
+			t.Errorf("%v, closed %d times; want %q, %q", err, closed, c.want, c.first)
+		}
+	}
+}
+
+// TestLossGrads: a LossFunc finds the gradient of a value in its value's place, also where the
+// one before has none.
+func TestLossGrads(t *testing.T) {
+	m, err := stages.Build(stages.Config{Fields: branchFields}, func(g *stages.Graph, _ stages.Config) error {
+		x := g.Input("x")
+		a := g.Add("a", stages.NewDense(4, 4, "", 0), x)[0]
+		g.Loss("loss", stages.NewLoss("sum", 2, nil, func(values, _, grads []tensorops.Array) (r stages.Report, err error) {
+			if len(grads) != 0 && len(grads) != len(values) {
+				return r, fmt.Errorf("%d gradients for %d values", len(grads), len(values))
+			}
+			for k, g := range grads {
+				for i := range g.Float {
+					g.Float[i] = float32(k)
+				}
+			}
+			return stages.Report{Targets: 1}, nil
+		}), x, a)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev := newDevice(t, 1)
+	p := newGraphPipe(t, dev, m, nil)
+	before := dev.Memory().InUse
+	if _, err := p.passes(1, false, false, graphBatch); err != nil {
+		t.Fatal(err)
+	}
+	if got := dev.Memory().InUse; got != before {
+		t.Errorf("%d bytes are in use after a step, %d before", got, before)
+	}
+	for i, v := range p.grads()["a.bias"] {
+		if v != 5 { // samples
+			t.Errorf("the gradient of bias %d is %g, want 5", i, v)
+		}
+	}
+}
+
+// TestTargetsOfParts: the number of targets is added by microbatch, so that weights that are no
+// whole numbers give the same bits each time.
+func TestTargetsOfParts(t *testing.T) {
+	want := 0.0
+	for try := range 100 {
+		a := stages.NewAccumulator()
+		for i := range 32 {
+			if err := a.Add((i*7+try)%32, stages.Report{Targets: 1 / float64((i*7+try)%32+3)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if try == 0 {
+			want = a.Targets()
+		}
+		if got := a.Targets(); got != want {
+			t.Fatalf("%v targets, want %v", got, want)
+		}
+	}
+}
