@@ -258,3 +258,51 @@ func TestTargetsOfParts(t *testing.T) {
 		}
 	}
 }
+
+// TestAbortGraph: microbatches of a graph that are aborted leave nothing, and the same
+// numbers come of them when they begin anew.
+func TestAbortGraph(t *testing.T) {
+	m, err := stages.NewModel(stages.Config{Family: "test-branches", Fields: branchFields})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, recompute := range []bool{false, true} {
+		for _, cut := range []int{3, 8, len(m.Symbols())} {
+			dev := newDevice(t, 1)
+			p := newGraphPipe(t, dev, m, []int{cut}[:min(1, len(m.Symbols())-cut)])
+			want, err := p.passes(3, true, recompute, graphBatch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := dev.Memory().InUse
+			for index := range 3 {
+				mb, data := graphBatch(index)
+				mb.Recompute = recompute
+				for _, name := range p.stages[0].Fields(0) {
+					mb.Fields = append(mb.Fields, data[name])
+				}
+				if err := p.run(0, func(l *tensorops.List) {
+					for _, x := range p.stages[0].Forward(l, 0, &mb) {
+						l.Free(x)
+					}
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if cut == len(m.Symbols()) {
+				if err := p.run(0, func(l *tensorops.List) { p.stages[0].InputGrad(l, 0, 1) }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := p.run(0, p.stages[0].AbortMicrobatches); err != nil {
+				t.Fatal(err)
+			}
+			if got := dev.Memory().InUse; got != before || p.stages[0].InFlight() != 0 {
+				t.Errorf("cut at %d, recompute %v: %d bytes are in use after an abort, %d before", cut, recompute, got, before)
+			}
+			if got, err := p.passes(3, true, recompute, graphBatch); err != nil || got != want {
+				t.Errorf("cut at %d, recompute %v: loss %v after an abort, %v; want %v", cut, recompute, got, err, want)
+			}
+		}
+	}
+}
