@@ -185,6 +185,9 @@ func ClassNames(o ModelOptions) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := slices.Clone(samples.ClassNames(c.samples.Train))
+	var names []string
+	if c.samples != nil && c.samples.Train != nil {
+		names = slices.Clone(samples.ClassNames(c.samples.Train))
+	}
 	return names, c.Close()
 }

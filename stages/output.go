@@ -88,6 +88,9 @@ func closeLayer(o OpenLayer) (err error) {
 // Close closes what layers of the program's own have opened, when no list of the stage is with the
 // device any more. The tensors stay where they are.
 func (s *Stage) Close() error {
+	if s == nil { // as NewStage returns it beside an error, in an interface
+		return nil
+	}
 	var errs []error
 	for u, o := range s.opened {
 		if err := closeLayer(o); err != nil {

@@ -150,7 +150,6 @@ func TestOwnership(t *testing.T) {
 	}
 }
 
-
 // opener is a layer that is opened as a function says.
 type opener struct {
 	odd
