@@ -305,3 +305,54 @@ func TestAbortGraph(t *testing.T) {
 		}
 	}
 }
+
+// noGrad is odd with a second output that no gradient goes back through.
+type noGrad struct{ odd }
+
+func (*noGrad) NoGrad(out int) bool { return out == 1 }
+
+// TestTwice: outputs that are one tensor, that nobody takes, or that have no gradient; and
+// inputs that are one value.
+func TestTwice(t *testing.T) {
+	twice := func(_ *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
+		return []tensorops.Tensor{in[0], in[0]}
+	}
+	fresh := func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
+		y := p.AllocLike(in[0])
+		p.Copy(y, in[0])
+		p.Save(3, y)
+		return []tensorops.Tensor{y, y.View(y.Len()/4, 4)}
+	}
+	sum := func(p *stages.Pass, in, dout []tensorops.Tensor) []tensorops.Tensor {
+		dx := p.AllocLike(in[0])
+		p.Add(dx, dout[0], dout[1])
+		return []tensorops.Tensor{dx}
+	}
+	for i, l := range []stages.Layer{
+		&odd{outs: 2, forward: twice, backward: sum},
+		&odd{outs: 2, forward: fresh, backward: sum},
+		&noGrad{odd{outs: 2, forward: twice, backward: sum}},
+		&noGrad{odd{outs: 2, forward: fresh, backward: sum}},
+	} {
+		m, err := stages.Build(stages.Config{Fields: branchFields}, func(g *stages.Graph, _ stages.Config) error {
+			a := g.Add("a", stages.NewDense(4, 4, "gelu", 0), g.Input("x"))[0]
+			two := g.Add("two", l, a)
+			b := g.Add("b", &adder{}, two[0], two[1], two[0], a)[0]
+			last := g.Add("three", &odd{outs: 2, forward: fresh, backward: sum}, b)
+			g.Output("unused", last[1])
+			c := g.Add("c", &adder{}, last[0], two[1], a)[0]
+			g.Loss("loss", stages.NewCrossEntropy("y", 3), g.Add("out", stages.NewDense(4, 3, "", 0), c)...)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, cut := range [][]int{nil, {1, 2, 3, 4, 5, 6, 7}, {3, 3, 5}, {0, 2, 4}} {
+			for how := range 4 {
+				if err := oddStep(t, m, cut, how&1 > 0, how&2 > 0); err != nil {
+					t.Errorf("layer %d, cuts %v, %d: %v", i, cut, how, err)
+				}
+			}
+		}
+	}
+}
