@@ -130,6 +130,23 @@ func (p *Pass) Save(slot int, t tensorops.Tensor) {
 	p.st.saved[slot] = holding{t: t}
 }
 
+// Free gives back a tensor that the layer has allocated, and neither returns nor saves.
+func (p *Pass) Free(t tensorops.Tensor) {
+	if !t.Valid() {
+		return
+	}
+	if whose := p.unit.others(p.c, p.st, t); whose != "" { // its memory would be the next tensor's
+		p.unit.mistake(p.c, p.name, "it freed %v, which it %s", t, whose)
+		return
+	}
+	for i := range p.st.replaced {
+		if h := &p.st.replaced[i]; h.box == nil && h.t.Buffer() == t.Buffer() {
+			h.t = tensorops.Tensor{}
+		}
+	}
+	p.List.Free(t)
+}
+
 // Saved is what Save has kept.
 func (p *Pass) Saved(slot int) tensorops.Tensor {
 	if slot >= len(p.st.saved) {

@@ -227,7 +227,7 @@ func (s *unitState) keep(p *pass, u *unit, others ...[]holding) {
 	}
 	for i := range s.replaced {
 		h := &s.replaced[i]
-		if h.box == nil && !h.t.Released() {
+		if h.box == nil && h.t.Valid() && !h.t.Released() {
 			*h = u.adopt(p, h.t, append(others, s.in, s.dout, s.saved, s.replaced)...)
 		}
 	}
@@ -349,6 +349,23 @@ func (u *unit) weightGrad(p *pass, s *unitState) {
 		s.keep(p, u)
 	}
 	s.drop(p.List, true)
+}
+
+// others says whose a tensor is, in words that follow "which it"; "" if it is the layer's to free.
+func (u *unit) others(p *pass, s *unitState, t tensorops.Tensor) string {
+	for i, all := range [][]holding{s.in, s.dout, s.saved, p.flight.fields} {
+		for _, h := range all {
+			if h.t.Valid() && h.t.Buffer() == t.Buffer() {
+				return [...]string{"was given", "was given as a gradient", "saves", "reads as a field"}[i]
+			}
+		}
+	}
+	for _, use := range u.params {
+		if p.weight(use).Buffer() == t.Buffer() || p.grad(use).Buffer() == t.Buffer() {
+			return "has as parameter " + use.param.Name
+		}
+	}
+	return ""
 }
 
 // freed looks whether a layer has freed what is not its own, or what it saves.

@@ -356,3 +356,53 @@ func TestTwice(t *testing.T) {
 		}
 	}
 }
+
+// TestFreesOthers: a layer that frees what is not its own is told so, also where the memory
+// goes to what it allocates next.
+func TestFreesOthers(t *testing.T) {
+	again := func(p *stages.Pass, t tensorops.Tensor) []tensorops.Tensor {
+		y := p.AllocLike(t)
+		p.Fill(y, 0)
+		return []tensorops.Tensor{y}
+	}
+	weight := []stages.LayerParam{{Name: "w", Shape: []int{5, 4}}}
+	for want, l := range map[string]*odd{
+		"forward of microbatch 0: unexpected tensor on an edge: it freed float32[5 4], which it was given": {forward: func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
+			p.Free(in[0])
+			return again(p, in[0])
+		}},
+		"input gradient of microbatch 0: unexpected tensor on an edge: it freed float32[5 4], which it was given as a gradient": {backward: func(p *stages.Pass, in, dout []tensorops.Tensor) []tensorops.Tensor {
+			p.Free(dout[0])
+			return again(p, in[0])
+		}},
+		"it freed float32[5 4], which it saves": {forward: func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
+			y := again(p, in[0])
+			p.Save(0, y[0])
+			p.Free(y[0])
+			return again(p, in[0])
+		}},
+		"it freed float32[5 4], which it has as parameter odd.w": {params: weight, forward: func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
+			p.Free(p.Weight(0))
+			return again(p, in[0])
+		}},
+		"it freed its parameter \"odd.w\"": {params: weight, forward: func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
+			p.List.Free(p.Weight(0))
+			return in[:1]
+		}},
+	} {
+		err := oddStep(t, oddModel(t, l, false), nil, false, false)
+		if _, is := errors.AsType[*stages.LayerError](err); !is || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	l := &odd{forward: func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
+		x := p.AllocLike(in[0])
+		p.Save(0, x)
+		p.Save(0, in[0])
+		p.Free(x) // it is its own again
+		return again(p, in[0])
+	}}
+	if err := oddStep(t, oddModel(t, l, false), nil, true, true); err != nil {
+		t.Error(err)
+	}
+}
