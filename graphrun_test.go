@@ -96,6 +96,8 @@ func TestSkipsBits(t *testing.T) {
 		{"pipeline.stages=4", "pipeline.chunks=2", "pipeline.schedule=interleaved"},
 		{"pipeline.stages=2", "pipeline.chunks=3", "pipeline.schedule=interleaved", "pipeline.layout=EEt||tt|tt|ttt|tL"},
 		{"pipeline.stages=11"},
+		{"pipeline.stages=4", "pipeline.defer_weights=2"},
+		{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=interleaved", "pipeline.defer_weights=3"},
 	} {
 		out := filepath.Join(dir, fmt.Sprint(i))
 		trainDigits(t, out, append(append([]string{}, sets...), more...)...)
