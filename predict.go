@@ -112,7 +112,7 @@ func (t *trained) evaluateSamples(ctx context.Context, o PredictOptions, emit fu
 	if err := errors.Join(ctx.Err(), out.Err); err != nil {
 		return res, err
 	}
-	res = EvalResult{Loss: loss, Perplexity: math.Exp(loss), Tokens: int64(src.windows), Windows: src.windows, Metrics: metrics, Samples: cfg == nil || !cfg.Text(), Step: t.ckpt.Step(), From: t.ckpt.Dir()}
+	res = EvalResult{Loss: loss, Perplexity: math.Exp(loss), Tokens: int64(src.windows) * int64(src.context), Windows: src.windows, Metrics: metrics, Samples: cfg == nil || !cfg.Text(), Step: t.ckpt.Step(), From: t.ckpt.Dir()}
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		err = fmt.Errorf("%w: the loss is %g: %s", ErrNotFinite, loss, t.suspicion())
 	}
@@ -185,6 +185,9 @@ func ClassNames(o ModelOptions) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := slices.Clone(samples.ClassNames(c.samples.Train))
+	var names []string
+	if c.samples != nil && c.samples.Train != nil {
+		names = slices.Clone(samples.ClassNames(c.samples.Train))
+	}
 	return names, c.Close()
 }

@@ -312,3 +312,25 @@ func TestOwnFamilyOnText(t *testing.T) {
 		t.Errorf("the validation loss goes from %g to %g", *r[0].ValLoss, *r[len(r)-1].ValLoss)
 	}
 }
+
+// TestSamplesPostValidation: a classifier whose updates are applied ahead, kept and rolled back, is the same.
+func TestSamplesPostValidation(t *testing.T) {
+	dir := t.TempDir()
+	want := filepath.Join(dir, "want")
+	sets := []string{"optimizer.clip_norm=0.9", "run.steps=24", "run.checkpoint_every=12", "run.eval_every=8"}
+	trainDigits(t, want, sets...)
+	for i, more := range [][]string{
+		{"pipeline.stages=3", "pipeline.schedule=zb-h1"},
+		{"pipeline.stages=2", "pipeline.schedule=zb-v", "pipeline.recompute=full"},
+	} {
+		out := filepath.Join(dir, fmt.Sprint(i))
+		trainDigits(t, out, append(append(more, "pipeline.post_validation=true"), sets...)...)
+		sameFigures(t, want, out)
+		sameState(t, want, out, 24)
+		how := make(map[string]int)
+		for _, r := range records(t, out) {
+			how[r.Update]++
+		}
+		t.Log(how)
+	}
+}

@@ -77,6 +77,9 @@ func (c *Codec) unpackForCoordinator(h Header, w *wire.Message) (any, error) {
 		if err := c.checkData(Phase(r.GetPhase()), r.GetChunk(), r.GetMicrobatch()); err != nil {
 			return nil, err
 		}
+		if n := len(r.GetFields()); n > stages.MaxFields {
+			return nil, fmt.Errorf("%w: a request for %d fields, of at most %d", ErrMessage, n, stages.MaxFields)
+		}
 		reply, err := c.reply(r.GetReplyTo())
 		return &DataRequest{Header: h, Phase: Phase(r.GetPhase()), Chunk: r.GetChunk(), Microbatch: r.GetMicrobatch(), Tokens: r.GetTokens(), Targets: r.GetTargets(), Fields: r.GetFields(), ReplyTo: reply}, err
 	case *wire.Message_StageDone:

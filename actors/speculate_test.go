@@ -568,3 +568,60 @@ func TestPostValidationNeedsAnOrder(t *testing.T) {
 		t.Errorf("error %v, want ErrSpec", err)
 	}
 }
+
+// doubtful is a stage whose numbers are wrong while its update is a speculative one.
+type doubtful struct {
+	actors.Compute
+	ahead bool
+}
+
+func (d *doubtful) SpeculativeApply(l *tensorops.List, u stages.Update) {
+	d.ahead = true
+	d.Compute.SpeculativeApply(l, u)
+}
+
+func (d *doubtful) Commit(l *tensorops.List) {
+	d.ahead = false
+	d.Compute.Commit(l)
+}
+
+func (d *doubtful) Rollback(l *tensorops.List, u *stages.Update) {
+	d.ahead = false
+	d.Compute.Rollback(l, u)
+}
+
+func (d *doubtful) Verify(int) error {
+	if d.ahead {
+		return stages.ErrNotFinite
+	}
+	return nil
+}
+
+// TestNumbersOfASpeculativeUpdate: what layers compute by an update that is rolled back is no
+// mistake, whatever it is; where the update stands, it is one.
+func TestNumbersOfASpeculativeUpdate(t *testing.T) {
+	const at = 2 // the first step's update is rolled back in any case
+	tr := pipelined(t)["zb-h1"]
+	tr.model, tr.steps = small(families[0]), 5
+	for _, clip := range []float64{0, 1e-6} { // the update is kept, or rolled back
+		l := &log{}
+		spec := regime{training: tr, clip: clip}.spec(t, l)
+		whole := spec.Build
+		spec.Build = func(rank int, s tensorops.Stream) (actors.Compute, error) {
+			c, err := whole(rank, s)
+			if rank == 0 && err == nil {
+				c = &doubtful{Compute: c}
+			}
+			return c, err
+		}
+		h := holdAhead(t, spec, at)
+		h.gate.open()
+		out := wait(t, h.run)
+		if clip == 0 && !errors.Is(out.Err, stages.ErrNotFinite) {
+			t.Errorf("the run ended with %v after a step by numbers that are none", out.Err)
+		}
+		if clip > 0 && (out.Err != nil || out.Updates.RolledBack == 0) {
+			t.Errorf("%v, %+v: every update ahead was rolled back", out.Err, out.Updates)
+		}
+	}
+}

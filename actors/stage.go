@@ -36,6 +36,7 @@ type stageActor struct {
 
 	decision *Apply // on the step that was reported last, to be taken as soon as the device is at rest
 	update   updateState
+	doubt    error // what was wrong with numbers of a speculative update: none if it is rolled back
 
 	// The order in progress, and the number of the last that ended.
 	ended   int64

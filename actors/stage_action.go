@@ -201,7 +201,11 @@ func (a *stageActor) finishActions(ctx actor.Context) {
 		if a.order.Trace {
 			a.trace = append(a.trace, ActionTime{v.Action, a.began, a.finished})
 		}
-		if err := a.stage.Verify(chunk); err != nil {
+		if err := a.stage.Verify(chunk); err != nil && a.update == updateSpeculative {
+			if a.doubt == nil {
+				a.doubt = err
+			}
+		} else if err != nil {
 			a.fail(ctx, a.step, err)
 			return
 		}

@@ -103,7 +103,8 @@ func (a *stageActor) applyDecision() {
 	m := a.decision
 	a.decision, a.step = nil, m.Step
 	a.cell.store(Snapshot{Step: m.Step, Doing: Updating})
-	l := a.stream.NewList()
+	l, doubt := a.stream.NewList(), a.doubt
+	a.doubt = nil
 	switch {
 	case a.endSpeculation(l, m):
 	case m.Skip:
@@ -115,6 +116,9 @@ func (a *stageActor) applyDecision() {
 		ctx.Send(a.peers.Scheduler, &Applied{Header: m.Header, Rank: a.rank})
 		if a.order != nil {
 			a.step = a.order.Step
+			if doubt != nil { // the update stands, and so do the numbers
+				a.fail(ctx, a.step, doubt)
+			}
 			return
 		}
 		a.cell.store(Snapshot{Step: m.Step, Wait: WaitOrder, From: schedulerName})

@@ -6,7 +6,7 @@ import (
 )
 
 // TOML prints every key with its resolved value, in the documented order, but those of
-// samples and of own layers that nobody has set. Parse makes an identical Config of it. Keys that wait for LoadShape stand as
+// samples and of own layers that nobody has set: some data read what was set otherwise than a default. Parse makes an identical Config of it. Keys that wait for LoadShape stand as
 // comments, because they have no value yet.
 func (c *Config) TOML() []byte {
 	var b bytes.Buffer
@@ -15,7 +15,8 @@ func (c *Config) TOML() []byte {
 	section := ""
 	for i := range schema {
 		f := &schema[i]
-		if f.aside && render(f.load(c)) == render(f.load(&defaults)) {
+		told := f.section() == "data" && !c.Text() && c.IsSet(f.key)
+		if f.aside && !told && render(f.load(c)) == render(f.load(&defaults)) {
 			continue
 		}
 		if f.section() != section {

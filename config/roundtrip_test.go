@@ -224,3 +224,24 @@ func FuzzParse(f *testing.F) {
 		samePlainly(t, c, again)
 	})
 }
+
+// What was set for samples is set in what is printed, also where it is the default: data of a
+// registered format get what was set, and nothing else.
+func TestPrintedSamplesAreSet(t *testing.T) {
+	text := "[run]\nout = \"o\"\n[model]\nfamily = \"mlp\"\n[data]\nformat = \"csv\"\ntrain = [\"a.csv\"]\nlabel = \"y\"\n"
+	for set, want := range map[string]bool{"": false, "header = true\nseparator = \",\"\n": true} {
+		c, err := Parse("a.toml", []byte(text+set), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ParseStored("b.toml", c.TOML())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"data.header", "data.separator"} {
+			if again.IsSet(key) != want {
+				t.Errorf("%s, set %v: after printing %v", key, want, again.IsSet(key))
+			}
+		}
+	}
+}

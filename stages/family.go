@@ -2,6 +2,7 @@ package stages
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,8 +70,17 @@ func (o *LayerOptions) Int(name string, otherwise int) int {
 // Float is an option that is a number, or else a default.
 func (o *LayerOptions) Float(name string, otherwise float64) float64 {
 	n, err := strconv.ParseFloat(o.String(name, strconv.FormatFloat(otherwise, 'g', -1, 64)), 64)
-	if err != nil {
+	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
 		o.fail("%s=%s is not a number", name, o.given[name])
+	}
+	return n
+}
+
+// share is the probability of a dropout.
+func (o *LayerOptions) share(name string, otherwise float64) float64 {
+	n := o.Float(name, otherwise)
+	if n < 0 || n >= 1 {
+		o.fail("%s=%s must lie in [0, 1)", name, o.given[name])
 	}
 	return n
 }
@@ -86,7 +96,7 @@ func (o *LayerOptions) String(name, otherwise string) string {
 
 func (o *LayerOptions) fail(format string, args ...any) {
 	if o.err == nil {
-		o.err = fmt.Errorf(format, args...)
+		o.err = fmt.Errorf("%w: "+format, append([]any{ErrModel}, args...)...)
 	}
 }
 
@@ -113,7 +123,7 @@ func (o *LayerOptions) finish() error {
 	}
 	for key := range o.given {
 		if !o.used[key] {
-			return fmt.Errorf("it knows no option %q", key)
+			return fmt.Errorf("%w: it knows no option %q", ErrModel, key)
 		}
 	}
 	return nil
@@ -212,6 +222,16 @@ func (c Config) validateSizes() error {
 		return fmt.Errorf("%w: dropout is %g, it must lie in [0, 1)", ErrModel, c.Dropout)
 	}
 	for _, f := range c.Fields {
+		n := 1
+		for _, d := range f.Shape {
+			if d == -1 {
+				d = max(c.Context, 1)
+			}
+			if d > 0 && n > MaxLayerParam/d {
+				return fmt.Errorf("%w: a sample's field %q has shape %v, and more than %d elements", ErrModel, f.Name, f.Shape, MaxLayerParam)
+			}
+			n *= max(d, 1)
+		}
 		if f.Name == "" || len(f.Shape) >= tensorops.MaxRank || f.Classes < 0 || f.Classes > MaxVocab || slices.ContainsFunc(f.Shape, func(d int) bool { return d < -1 || d == 0 || d > tensorops.MaxDim }) {
 			return fmt.Errorf("%w: field %q of the data has shape %v and %d classes", ErrModel, f.Name, f.Shape, f.Classes)
 		}
@@ -279,6 +299,9 @@ func buildStack(g *Graph, c Config) error {
 		}
 		name := fmt.Sprintf("%d.%s", i, kind)
 		loss, isLoss := l.(LossLayer)
+		if i > 0 && (kind == "input" || kind == "embed") {
+			return fmt.Errorf("%w: model.stack, layer %d, %q: it begins with data, and only the first layer does", ErrModel, i, text)
+		}
 		switch {
 		case isLoss:
 			g.Loss(name, loss, x...)
@@ -323,13 +346,13 @@ func (o *LayerOptions) build(kind string) (Layer, error) {
 		}
 		return NewEmbed(f.Name, o.Int("ids", max(f.Classes, o.Config.Vocab)), o.Int("out", o.Config.Hidden))
 	case "dense":
-		return NewDense(o.Width, o.Int("out", o.Config.Hidden), Activation(o.String("act", "")), o.Float("dropout", 0)), nil
+		return NewDense(o.Width, o.Int("out", o.Config.Hidden), Activation(o.String("act", "")), o.share("dropout", 0)), nil
 	case "gelu", "relu", "tanh":
 		return NewActivation(Activation(kind)), nil
 	case "norm":
 		return NewLayerNorm(o.Width), nil
 	case "dropout":
-		return NewDropout(o.Float("p", o.Config.Dropout)), nil
+		return NewDropout(o.share("p", o.Config.Dropout)), nil
 	case "cross_entropy":
 		f, err := o.field("y")
 		if err == nil && (f.DType != tensorops.Int32 || f.Classes > o.Width) {

@@ -17,8 +17,8 @@ import (
 // Tensors have any type and shape, which may differ from microbatch to microbatch. The layer
 // owns none of those that it is given: it must not free them, nor write to them. They are
 // there until WeightGrad has returned (in validation until Forward has). What it returns is
-// the caller's. It may return what it was given, or a view of it. Other tensors that it
-// allocates it frees itself, or saves.
+// the caller's. It may return what it was given, a parameter, or a view of one. Other tensors
+// that it allocates it frees itself, or saves. What it is given has no gaps between rows.
 type Layer interface {
 	// Params are the layer's parameters; Pass.Weight and Pass.Grad know them by their place
 	// here. The same ones each time.
@@ -124,8 +124,27 @@ func (p *Pass) Save(slot int, t tensorops.Tensor) {
 	for len(p.st.saved) <= slot {
 		p.st.saved = append(p.st.saved, holding{})
 	}
-	p.st.saved[slot].drop(p.List)
+	if old := p.st.saved[slot]; old.t.Valid() {
+		p.st.replaced = append(p.st.replaced, old) // it is there until this pass ends
+	}
 	p.st.saved[slot] = holding{t: t}
+}
+
+// Free gives back a tensor that the layer has allocated, and neither returns nor saves.
+func (p *Pass) Free(t tensorops.Tensor) {
+	if !t.Valid() {
+		return
+	}
+	if whose := p.unit.others(p.c, p.st, t); whose != "" { // its memory would be the next tensor's
+		p.unit.mistake(p.c, p.name, "it freed %v, which it %s", t, whose)
+		return
+	}
+	for i := range p.st.replaced {
+		if h := &p.st.replaced[i]; h.box == nil && h.t.Buffer() == t.Buffer() {
+			h.t = tensorops.Tensor{}
+		}
+	}
+	p.List.Free(t)
 }
 
 // Saved is what Save has kept.

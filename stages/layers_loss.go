@@ -176,13 +176,13 @@ func (l *lossFunc) Forward(p *Pass, in []tensorops.Tensor) []tensorops.Tensor {
 	for _, name := range l.fields {
 		reads = append(reads, p.Field(name))
 	}
-	var grads []tensorops.Tensor
+	var grads []tensorops.Tensor // of each value, also of those whose gradient nobody wants
 	for i, t := range in {
 		p.Collect(outputName(i), t)
-		if p.Train() && p.WantsGrad(i) {
-			g := p.AllocLike(t)
-			p.Save(i, g)
+		if p.Train() {
+			g := p.Alloc(tensorops.Float32, t.Shape()...)
 			grads = append(grads, g)
+			p.Save(i, g)
 		}
 	}
 	p.Call(l.what, reads, grads, func(reads, writes []tensorops.Array) (err error) {
@@ -203,7 +203,9 @@ func outputName(i int) string {
 func (l *lossFunc) InputGrad(p *Pass, in, _ []tensorops.Tensor) []tensorops.Tensor {
 	din := make([]tensorops.Tensor, len(in))
 	for i := range in {
-		din[i] = p.Saved(i)
+		if p.WantsGrad(i) {
+			din[i] = p.Saved(i)
+		}
 	}
 	return din
 }

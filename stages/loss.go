@@ -52,8 +52,8 @@ func (a *Accumulator) Add(microbatch int, r Report) error {
 // Targets is the number of targets in the reports.
 func (a *Accumulator) Targets() float64 {
 	var n float64
-	for _, r := range a.reports {
-		n += r.Targets // whole numbers: exact in any order
+	for _, r := range a.ordered() { // they may be sums of weights, and no whole numbers
+		n += r.Targets
 	}
 	return n
 }

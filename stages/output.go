@@ -48,7 +48,7 @@ func (s *Stage) open() error {
 				continue
 			}
 			if o, ok := u.layer.(Opener); ok {
-				open, err := o.Open()
+				open, err := openLayer(o)
 				if err != nil {
 					return fmt.Errorf("open layer %s: %w", u.name, err)
 				}
@@ -62,12 +62,38 @@ func (s *Stage) open() error {
 	return nil
 }
 
+// openLayer opens one. A panic is an error: what was opened before is closed then.
+func openLayer(o Opener) (open OpenLayer, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = caught.Panic(v)
+		}
+	}()
+	if open, err = o.Open(); err == nil && open == nil {
+		err = fmt.Errorf("%w: it returned no layer, and no error", ErrModel)
+	}
+	return open, err
+}
+
+// closeLayer closes one. A panic is an error: it comes where nobody waits for it.
+func closeLayer(o OpenLayer) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = caught.Panic(v)
+		}
+	}()
+	return o.Close()
+}
+
 // Close closes what layers of the program's own have opened, when no list of the stage is with the
 // device any more. The tensors stay where they are.
 func (s *Stage) Close() error {
+	if s == nil { // as NewStage returns it beside an error, in an interface
+		return nil
+	}
 	var errs []error
 	for u, o := range s.opened {
-		if err := o.Close(); err != nil {
+		if err := closeLayer(o); err != nil {
 			errs = append(errs, fmt.Errorf("close layer %s: %w", u.name, err))
 		}
 	}

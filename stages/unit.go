@@ -82,7 +82,8 @@ func (u *unit) flops() float64 {
 // unitState is what is kept of a microbatch for a unit.
 type unitState struct {
 	in, dout, saved []holding
-	shapes          []shape // of the outputs
+	replaced        []holding // what was saved, until the pass that saves something else there has ended
+	shapes          []shape   // of the outputs
 	host            []float64
 	own             any
 	recompute       bool
@@ -96,6 +97,7 @@ type shape struct {
 
 func (s *unitState) drop(l *tensorops.List, all bool) {
 	dropAll(l, &s.saved)
+	dropAll(l, &s.replaced)
 	if all {
 		dropAll(l, &s.in)
 		dropAll(l, &s.dout)
@@ -113,7 +115,7 @@ func (s *unitState) tensors(of []holding, to *[]tensorops.Tensor) []tensorops.Te
 
 // box is a buffer that several hold; the last one to let go of it frees it.
 type box struct {
-	t    tensorops.Tensor
+	t    tensorops.Tensor // none: a parameter's, which nobody frees
 	refs int
 	home *boxes
 }
@@ -130,6 +132,13 @@ func (b *boxes) hold(t tensorops.Tensor) holding {
 		return holding{t, x}
 	}
 	return holding{t, &box{t, 1, b}}
+}
+
+// borrow puts a tensor into a box that nobody frees.
+func (b *boxes) borrow(t tensorops.Tensor) holding {
+	h := b.hold(t)
+	h.box.t = tensorops.Tensor{}
+	return h
 }
 
 // holding is a tensor that somebody holds, whose buffer is in a box.
@@ -158,7 +167,7 @@ func (h *holding) drop(l *tensorops.List) {
 // take makes it the caller's alone: as it is, or where others hold it too a copy.
 func (h *holding) take(l *tensorops.List) tensorops.Tensor {
 	t := h.t
-	if h.box != nil && !h.box.letGo() && t.Valid() {
+	if h.box != nil && (!h.box.letGo() || !h.box.t.Valid()) && t.Valid() {
 		t = l.AllocLike(h.t)
 		l.Copy(t, h.t)
 	}
@@ -208,19 +217,49 @@ func (u *unit) mistake(p *pass, what, format string, args ...any) {
 	p.Fail(&LayerError{u.name, what, p.mb.Index, fmt.Errorf("%w: "+format, append([]any{ErrInput}, args...)...)})
 }
 
-// keep gives every tensor that the layer has saved its box.
-func (s *unitState) keep(p *pass, others ...[]holding) {
+// keep gives every tensor that the layer has saved its box, and lets go of what it has saved
+// something else in place of.
+func (s *unitState) keep(p *pass, u *unit, others ...[]holding) {
 	for i, h := range s.saved {
-		if h.box != nil || !h.t.Valid() {
-			continue
+		if h.box == nil && h.t.Valid() {
+			s.saved[i] = u.adopt(p, h.t, append(others, s.in, s.dout, s.saved, s.replaced)...)
 		}
-		if b := boxOf(h.t, append(others, s.in, s.dout, s.saved[:i], p.flight.fields)...); b != nil {
-			b.refs++
-			s.saved[i].box = b
-			continue
-		}
-		s.saved[i] = p.hold(h.t)
 	}
+	for i := range s.replaced {
+		h := &s.replaced[i]
+		if h.box == nil && h.t.Valid() && !h.t.Released() {
+			*h = u.adopt(p, h.t, append(others, s.in, s.dout, s.saved, s.replaced)...)
+		}
+	}
+	dropAll(p.List, &s.replaced)
+}
+
+// adopt holds what a layer returns or saves: in the box that has its buffer already, or in one of its own.
+func (u *unit) adopt(p *pass, t tensorops.Tensor, among ...[]holding) holding {
+	if b := boxOf(t, append(among, p.flight.fields)...); b != nil {
+		b.refs++
+		return holding{t, b}
+	}
+	for _, use := range u.params {
+		for _, own := range []tensorops.Tensor{p.weight(use), p.grad(use)} {
+			if own.Valid() && own.Buffer() == t.Buffer() {
+				return p.stage.boxes.borrow(t)
+			}
+		}
+	}
+	return p.hold(t)
+}
+
+// dense is what a layer returns without gaps, so that what others get does not depend on where
+// the model is cut: what crosses an edge has none. The view that has them goes to rest.
+func (h holding) dense(p *pass, rest *[]holding) holding {
+	if h.t.Contiguous() {
+		return h
+	}
+	t := p.AllocLike(h.t)
+	p.Copy(t.Matrix(), h.t.Matrix())
+	*rest = append(*rest, h)
+	return p.hold(t)
 }
 
 // forward records a unit's forward, with its inputs in the state, and returns its outputs,
@@ -237,21 +276,18 @@ func (u *unit) forward(p *pass, s *unitState) []holding {
 		return outs
 	}
 	s.shapes = s.shapes[:0]
+	var rest []holding
 	for i, t := range out {
 		if !t.Valid() || t.Released() {
 			u.mistake(p, passForward, "output %d is none, or was freed", i)
 			return outs
 		}
-		if b := boxOf(t, s.in, outs[:i], p.flight.fields); b != nil {
-			b.refs++
-			outs[i] = holding{t, b}
-		} else {
-			outs[i] = p.hold(t)
-		}
+		outs[i] = u.adopt(p, t, s.in, outs[:i], rest).dense(p, &rest)
 		s.shapes = append(s.shapes, shape{t.DType(), t.Shape()})
-		p.verify(u, passForward, "output", i, t)
+		p.verify(u, passForward, "output", i, outs[i].t)
 	}
-	s.keep(p, outs)
+	s.keep(p, u, outs, rest)
+	dropAll(p.List, &rest)
 	return outs
 }
 
@@ -275,31 +311,28 @@ func (u *unit) inputGrad(p *pass, s *unitState) []holding {
 		u.mistake(p, passInputGrad, "it returned %d gradients and has %d inputs", len(din), len(grads))
 		return grads
 	}
+	var rest []holding // what nobody asked for, above all
 	for i, want := range u.wants {
 		switch {
-		case i < len(din) && !want && din[i].Valid(): // nobody asked for it
-			if boxOf(din[i], s.in, s.dout, s.saved, grads[:i]) == nil {
-				p.Free(din[i])
-			}
-			continue
-		case !want:
+		case !want && (i >= len(din) || !din[i].Valid() || din[i].Released()):
 			continue
 		case i >= len(din) || !din[i].Valid() || din[i].Released():
 			u.mistake(p, passInputGrad, "it returned no gradient of input %d, %v", i, ins[i])
 			return grads
-		case din[i].DType() != tensorops.Float32 || !din[i].SameShape(ins[i]):
+		case want && (din[i].DType() != tensorops.Float32 || !din[i].SameShape(ins[i])):
 			u.mistake(p, passInputGrad, "it returned a gradient of %v for input %d, which is %v", din[i], i, ins[i])
 			return grads
 		}
-		if b := boxOf(din[i], s.in, s.dout, s.saved, grads[:i]); b != nil {
-			b.refs++
-			grads[i] = holding{din[i], b}
-		} else {
-			grads[i] = p.hold(din[i])
+		h := u.adopt(p, din[i], s.in, s.dout, s.saved, s.replaced, grads[:i], rest)
+		if !want {
+			rest = append(rest, h)
+			continue
 		}
-		p.verify(u, passInputGrad, "gradient of input", i, din[i])
+		grads[i] = h.dense(p, &rest)
+		p.verify(u, passInputGrad, "gradient of input", i, grads[i].t)
 	}
-	s.keep(p, grads)
+	s.keep(p, u, grads, rest)
+	dropAll(p.List, &rest)
 	if u.whole {
 		s.drop(p.List, true)
 	}
@@ -313,13 +346,35 @@ func (u *unit) weightGrad(p *pass, s *unitState) {
 			p.layerOf(u).WeightGrad(q, s.tensors(s.in, &s.ts), s.tensors(s.dout, &s.grads))
 		})
 		u.freed(p, passWeightGrad, s)
-		s.keep(p)
+		s.keep(p, u)
 	}
 	s.drop(p.List, true)
 }
 
+// others says whose a tensor is, in words that follow "which it"; "" if it is the layer's to free.
+func (u *unit) others(p *pass, s *unitState, t tensorops.Tensor) string {
+	for i, all := range [][]holding{s.in, s.dout, s.saved, p.flight.fields} {
+		for _, h := range all {
+			if h.t.Valid() && h.t.Buffer() == t.Buffer() {
+				return [...]string{"was given", "was given as a gradient", "saves", "reads as a field"}[i]
+			}
+		}
+	}
+	for _, use := range u.params {
+		if p.weight(use).Buffer() == t.Buffer() || p.grad(use).Buffer() == t.Buffer() {
+			return "has as parameter " + use.param.Name
+		}
+	}
+	return ""
+}
+
 // freed looks whether a layer has freed what is not its own, or what it saves.
 func (u *unit) freed(p *pass, what string, s *unitState) {
+	for _, use := range u.params {
+		if p.weight(use).Released() || p.grad(use).Released() {
+			u.mistake(p, what, "it freed its parameter %q, or the gradient of it", use.param.Name)
+		}
+	}
 	for i, all := range [][]holding{s.in, s.dout, s.saved} {
 		for k := range all {
 			h := &all[k]

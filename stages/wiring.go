@@ -183,7 +183,7 @@ func (f *inFlight) addGrad(p *pass, v int, h holding) {
 	case h.box == nil || !h.t.Valid():
 	case sum.box == nil:
 		*sum = h
-	case sum.box.refs == 1 && sum.t.Contiguous():
+	case sum.box.refs == 1 && sum.box.t.Valid():
 		l.Add(sum.t, sum.t, h.t)
 		h.drop(l)
 	default:
