@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// TOML prints every key with its resolved value, in the documented order, but those of
-// samples and of own layers that nobody has set: some data read what was set otherwise than a default. Parse makes an identical Config of it. Keys that wait for LoadShape stand as
-// comments, because they have no value yet.
+// TOML prints every key with its resolved value, in the documented order, but keys of samples
+// and of own layers that have their default and that nobody has set. Parse makes an identical
+// Config of it. Keys that wait for LoadShape stand as comments, because they have no value yet.
 func (c *Config) TOML() []byte {
 	var b bytes.Buffer
 	var defaults Config

@@ -1,0 +1,205 @@
+package stages
+
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Forward records a chunk's forward pass. It owns in, what comes over the chunk's edges
+// (Model.Routes has their order), and returns the outputs, which the caller owns. In a language
+// model that is one tensor; none where the chunk begins with the embedding, or ends with the
+// loss. Without mb.Train everything saved is freed at once and the microbatch ends with Finish.
+func (s *Stage) Forward(l *tensorops.List, chunk int, mb *Microbatch, in ...tensorops.Tensor) []tensorops.Tensor {
+	c := s.chunks[chunk]
+	if c == nil || c.live[mb.Index] != nil {
+		l.Fail(fmt.Errorf("%w: forward of microbatch %d on chunk %d", ErrMicrobatch, mb.Index, chunk))
+		return nil
+	}
+	in = valid(in)
+	if err := s.checkEdge(c, "input", len(c.ins), c.mtpBefore, mb, in); err != nil {
+		l.Fail(err)
+		return nil
+	}
+	f := c.acquire()
+	f.mb = *mb
+	c.live[mb.Index] = f
+	p := f.begin(s, l, c)
+	if s.NeedsTokens(chunk) && c.needsTokens {
+		p.tokens = p.ids(mb.Tokens)
+	}
+	if s.NeedsTargets(chunk) {
+		p.targets = p.ids(mb.Targets)
+	}
+	f.tokens, f.targets = p.tokens, p.targets
+	f.upload(p, c)
+	for i, v := range c.ins {
+		f.put(l, c, v, p.hold(in[i]))
+	}
+	for i, layer := range c.layers {
+		w := &c.wires[i]
+		switch layer := layer.(type) {
+		case *unit:
+			st := f.states[i].(*unitState) //nolint:forcetypeassert // it is of newState
+			for _, v := range w.ins {
+				st.in = append(st.in, f.values[v])
+			}
+			p.state = st
+			outs := layer.forward(p, st)
+			st.recompute = mb.Train && mb.Recompute
+			for k, v := range w.outs {
+				f.put(l, c, v, outs[k])
+			}
+			if !mb.Train || mb.Recompute {
+				st.drop(l, !mb.Train)
+			}
+		case unary:
+			var x tensorops.Tensor
+			if len(w.ins) > 0 {
+				x = f.values[w.ins[0]].take(l)
+			}
+			y := layer.forward(p, f.states[i], x)
+			if len(w.outs) > 0 {
+				f.put(l, c, w.outs[0], p.hold(y))
+			}
+			if !mb.Train {
+				f.states[i].drop(l, true)
+			}
+		}
+	}
+	out := make([]tensorops.Tensor, 0, len(c.outs))
+	for _, v := range c.outs {
+		out = append(out, f.values[v].take(l))
+	}
+	if !mb.Train {
+		free(l, &f.tokens, &f.targets)
+		f.freeFields(l)
+	}
+	return out
+}
+
+// InputGrad records a chunk's input gradient (I). It owns dy, the gradients of what the chunk
+// sends (Model.Routes), and returns those of what it gets: in a language model one tensor,
+// none at the loss, or at the embedding.
+func (s *Stage) InputGrad(l *tensorops.List, chunk, index int, dy ...tensorops.Tensor) []tensorops.Tensor {
+	return s.backward(l, chunk, index, dy, false)
+}
+
+// WeightGrad records a chunk's weight gradient (W) and frees what the
+// microbatch saved.
+func (s *Stage) WeightGrad(l *tensorops.List, chunk, index int) {
+	c, f := s.find(chunk, index)
+	if f == nil || !f.input {
+		l.Fail(fmt.Errorf("%w: weight gradient of microbatch %d on chunk %d", ErrMicrobatch, index, chunk))
+		return
+	}
+	p := f.begin(s, l, c)
+	for i := len(c.layers) - 1; i >= 0; i-- {
+		if !f.gradsTogether(c.layers[i], c) {
+			f.weightGrad(p, c, i)
+		}
+	}
+	c.release(l, f)
+}
+
+func (f *inFlight) weightGrad(p *pass, c *chunk, i int) {
+	switch layer := c.layers[i].(type) {
+	case *unit:
+		st := f.states[i].(*unitState) //nolint:forcetypeassert // it is of newState
+		p.state = st
+		layer.weightGrad(p, st)
+	case unary:
+		layer.weightGrad(p, f.states[i])
+	}
+}
+
+// Backward records both (B): I and W of each layer in turn, with the same
+// operations as the two passes apart.
+func (s *Stage) Backward(l *tensorops.List, chunk, index int, dy ...tensorops.Tensor) []tensorops.Tensor {
+	return s.backward(l, chunk, index, dy, true)
+}
+
+func (s *Stage) backward(l *tensorops.List, chunk, index int, dy []tensorops.Tensor, weights bool) []tensorops.Tensor {
+	c, f := s.find(chunk, index)
+	if f == nil || f.input || !f.mb.Train {
+		l.Fail(fmt.Errorf("%w: backward of microbatch %d on chunk %d", ErrMicrobatch, index, chunk))
+		return nil
+	}
+	dy = valid(dy)
+	if err := s.checkEdge(c, "gradient", len(c.gradOuts), c.mtpBefore+c.mtp, &f.mb, dy); err != nil {
+		l.Fail(err)
+		return nil
+	}
+	p := f.begin(s, l, c)
+	for i, v := range c.gradOuts {
+		f.grads[v] = p.hold(dy[i])
+	}
+	for i := len(c.layers) - 1; i >= 0; i-- {
+		w := &c.wires[i]
+		switch layer := c.layers[i].(type) {
+		case *unit:
+			st := f.states[i].(*unitState) //nolint:forcetypeassert // it is of newState
+			p.state = st
+			f.gradsOf(p, w.outs, st)
+			grads := layer.inputGrad(p, st)
+			for k, v := range w.ins {
+				if layer.wants[k] {
+					f.addGrad(p, v, grads[k])
+				}
+			}
+		case unary:
+			var dy tensorops.Tensor
+			if len(w.outs) > 0 {
+				dy = f.grads[w.outs[0]].take(l)
+			}
+			dx := layer.inputGrad(p, f.states[i], dy)
+			if len(w.ins) > 0 {
+				f.addGrad(p, w.ins[0], p.hold(dx))
+			}
+		}
+		if weights || f.gradsTogether(c.layers[i], c) {
+			f.weightGrad(p, c, i)
+		}
+	}
+	f.input = true
+	if weights {
+		c.release(l, f)
+	}
+	out := make([]tensorops.Tensor, 0, len(c.gradIns))
+	for _, v := range c.gradIns {
+		out = append(out, f.grads[v].take(l))
+	}
+	return out
+}
+
+// gradsTogether reports whether InputGrad makes a layer's weight gradient too, since only
+// the head's is put off.
+func (f *inFlight) gradsTogether(l layer, c *chunk) bool {
+	return f.mb.HeadLater && c.computesLoss && l.symbol() != SymbolLoss
+}
+
+// checkEdge compares what came over a chunk's edges with what it takes: n tensors. In a
+// language model that is [B, T, C], in training B times one more than the layers of multi-token
+// prediction before the edge, or nothing at the model's ends.
+func (s *Stage) checkEdge(c *chunk, what string, n, mtp int, mb *Microbatch, ts []tensorops.Tensor) error {
+	if len(ts) != n {
+		if n == 0 {
+			return fmt.Errorf("%w: chunk %d takes no %s, got %v for microbatch %d", ErrInput, c.number, what, ts[0], mb.Index)
+		}
+		if len(ts) > 0 || !s.model.language() {
+			return fmt.Errorf("%w: chunk %d takes %d tensors as its %s, got %d for microbatch %d", ErrInput, c.number, n, what, len(ts), mb.Index)
+		}
+		ts = []tensorops.Tensor{{}}
+	}
+	if n == 0 || !s.model.language() {
+		return nil
+	}
+	t, b, tt, ch := ts[0], mb.Sequences, mb.Positions, s.model.Config.Hidden
+	if mb.Train {
+		b *= 1 + mtp
+	}
+	if !t.Valid() || t.DType() != tensorops.Float32 || t.Rank() != 3 || t.Dim(0) != b || t.Dim(1) != tt || t.Dim(2) != ch {
+		return fmt.Errorf("%w: chunk %d takes a %s of float32[%d %d %d] for microbatch %d, got %v", ErrInput, c.number, what, b, tt, ch, mb.Index, t)
+	}
+	return nil
+}
