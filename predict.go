@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/data/samples"
+	"github.com/troupe-ml/troupe/data"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/rundir"
 	"github.com/troupe-ml/troupe/scheduler"
@@ -131,7 +130,8 @@ func (t *trained) samplesOf(files []string) (*corpora, *config.Config, error) {
 		return nil, nil, fmt.Errorf("%s: %w", t.ckpt.Dir(), err)
 	}
 	if len(files) > 0 {
-		cfg.Data.Val, cfg.Data.ValFraction = files, 0
+		c, err := t.named(cfg, files)
+		return c, cfg, err
 	}
 	c, err := loadData(cfg, t.tokenizer, nil)
 	if err != nil {
@@ -144,6 +144,35 @@ func (t *trained) samplesOf(files []string) (*corpora, *config.Config, error) {
 		return nil, cfg, errors.Join(fmt.Errorf("%s: %w", t.ckpt.Dir(), err), c.Close())
 	}
 	return c, cfg, nil
+}
+
+// named opens files that are read like the run's data, which need not be there any more.
+func (t *trained) named(cfg *config.Config, files []string) (c *corpora, err error) {
+	if cfg.Text() {
+		c = &corpora{tokenizer: t.tokenizer}
+		if files, err = data.Files(files); err == nil {
+			c.val, err = c.read(cfg, files, nil)
+			c.train = c.val
+		}
+	} else {
+		cfg.Data.Train, cfg.Data.Val, cfg.Data.ValFraction = files, nil, 0
+		for _, f := range t.model.Config.Fields {
+			if f.Classes > 0 { // as many, by the same ids, though some don't occur
+				cfg.Data.Classes, cfg.Data.ClassNames = f.Classes, f.Names
+			}
+		}
+		if c, err = loadSamples(cfg, nil); err == nil {
+			err = plan.SameFields(t.model.Config.Fields, c.fields)
+			c.samples.Val = c.samples.Train
+		}
+	}
+	if err != nil {
+		if c != nil {
+			err = errors.Join(err, c.Close())
+		}
+		return nil, fmt.Errorf("%s: %w", t.ckpt.Dir(), unreadableData(err))
+	}
+	return c, nil
 }
 
 // forwardFeed are all samples to validate on.
@@ -180,14 +209,10 @@ func ClassNames(o ModelOptions) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = t.close() }() // nothing was written
-	c, _, err := t.samplesOf(nil)
-	if err != nil {
-		return nil, err
+	for _, f := range t.model.Config.Fields {
+		if len(f.Names) > 0 {
+			return f.Names, t.close()
+		}
 	}
-	var names []string
-	if c.samples != nil && c.samples.Train != nil {
-		names = slices.Clone(samples.ClassNames(c.samples.Train))
-	}
-	return names, c.Close()
+	return nil, t.close()
 }

@@ -52,7 +52,10 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 		TokensPerS: &perSecond, StepMS: &ms, BubblePct: &bubble, PeakMemBytes: sysinfo.PeakBytes(), Skipped: m.Skip, Update: how}}
 	a.last.Metrics = a.metrics()
 	if mtp, ok := a.last.Metrics[stages.MTPLoss]; ok {
-		a.last.Metrics, a.last.MTPLoss = nil, &mtp
+		a.last.MTPLoss = &mtp
+		if delete(a.last.Metrics, stages.MTPLoss); len(a.last.Metrics) == 0 {
+			a.last.Metrics = nil
+		}
 	}
 	if next != nil {
 		a.writeRecord(ctx)

@@ -191,8 +191,8 @@ func (c *Codec) stageDone(h Header, d *wire.StageDone) (any, error) {
 	for _, l := range d.GetLosses() {
 		loss := Loss{Microbatch: int(l.GetMicrobatch()), Report: stages.Report{Sum: l.GetSum(), Targets: l.GetTargets()}}
 		for _, v := range l.GetMetrics() {
-			if len(loss.Metrics) == limitMetrics {
-				return nil, fmt.Errorf("%w: more than %d metrics", ErrMessage, limitMetrics)
+			if len(loss.Metrics) == stages.MaxMetrics {
+				return nil, fmt.Errorf("%w: more than %d metrics", ErrMessage, stages.MaxMetrics)
 			}
 			loss.Metrics = append(loss.Metrics, stages.Metric{Name: cut(v.GetName()), Sum: v.GetSum(), Count: v.GetCount(), Total: v.GetTotal()})
 		}
@@ -216,9 +216,6 @@ func (c *Codec) stageDone(h Header, d *wire.StageDone) (any, error) {
 
 // limitParams bounds a model's parameters, of which each has a tensor.
 const limitParams = 1 << 20
-
-// limitMetrics bounds the metrics of a microbatch.
-const limitMetrics = 64
 
 func unpackUpdate(u *wire.Update) stages.Update {
 	return stages.Update{Count: int(u.GetCount()), LR: u.GetLr(), GradScale: u.GetGradScale()}

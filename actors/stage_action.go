@@ -210,7 +210,10 @@ func (a *stageActor) finishActions(ctx actor.Context) {
 			return
 		}
 		if v.Type == scheduler.F {
-			a.reportLoss(chunk, index)
+			if err := a.reportLoss(chunk, index); err != nil {
+				a.fail(ctx, a.step, err)
+				return
+			}
 		}
 		if v.Type == scheduler.F && a.order.Phase == Eval {
 			a.stage.Finish(chunk, index)
@@ -225,11 +228,14 @@ func (a *stageActor) finishActions(ctx actor.Context) {
 }
 
 // reportLoss notes what a forward that has completed says: the loss, and what is collected.
-func (a *stageActor) reportLoss(chunk, index int) {
+func (a *stageActor) reportLoss(chunk, index int) error {
 	loss := Loss{Microbatch: index}
 	computes := a.stage.ComputesLoss(chunk)
 	if computes {
 		loss.Report = a.stage.Report(chunk, index)
+	}
+	if n := len(loss.Metrics); n > stages.MaxMetrics {
+		return fmt.Errorf("%w: the loss reports %d metrics of microbatch %d, of at most %d", stages.ErrInput, n, index, stages.MaxMetrics)
 	}
 	if a.spec.Collect && a.order.Phase == Eval {
 		loss.Outputs = a.stage.Outputs(chunk, index)
@@ -237,4 +243,5 @@ func (a *stageActor) reportLoss(chunk, index int) {
 	if computes || len(loss.Outputs) > 0 {
 		a.losses = append(a.losses, loss)
 	}
+	return nil
 }

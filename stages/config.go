@@ -51,6 +51,8 @@ type Field struct {
 	DType   tensorops.DType
 	Shape   []int `json:",omitempty"` // of one sample; -1: differs from sample to sample
 	Classes int   `json:",omitempty"` // of a label: ids from 0 to Classes-1; 0: it is none
+	// Names are those of the classes, in the order of their ids; none: they have none.
+	Names []string `json:",omitempty"`
 }
 
 // Language reports whether the family is one of the language models, whose data are tokens.

@@ -68,8 +68,9 @@ type (
 		io.Closer
 	}
 	// LossLayer is a layer without outputs that the loss comes from: a model's last one.
-	// In training its Forward may compute gradients already, as those of the Report's Sum;
-	// dout of its InputGrad is empty.
+	// In training its Forward may compute the gradients of the Report's Sum already, and save
+	// them for InputGrad, whose dout is empty. To Pass.Grad it adds in WeightGrad alone: with
+	// recomputation Forward comes twice.
 	LossLayer interface {
 		Layer
 		// Report is asked for when the list of Forward has completed. Pass has no List then.

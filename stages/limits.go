@@ -20,6 +20,8 @@ const (
 	MaxLayerParam = 1 << 34
 	MaxFields     = 64
 	MaxOptions    = 256
+	// MaxMetrics bounds the metrics of a Report.
+	MaxMetrics = 64
 	// MaxHFBytes bounds the text of a config.json.
 	MaxHFBytes = 1 << 20
 )

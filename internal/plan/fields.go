@@ -81,11 +81,16 @@ func FieldsOf(cfg *config.Config, vocab int) ([]stages.Field, error) {
 // SampleFields describes samples as models take them.
 func SampleFields(d samples.Data) (fields []stages.Field) {
 	of := d.Stream.Fields
+	var names []string
 	if d.Train != nil {
-		of = d.Train.Fields
+		of, names = d.Train.Fields, samples.ClassNames(d.Train)
 	}
 	for _, f := range of() {
-		fields = append(fields, stages.Field(f))
+		field := stages.Field{Name: f.Name, DType: f.DType, Shape: f.Shape, Classes: f.Classes}
+		if f.Classes > 0 {
+			field.Names = names
+		}
+		fields = append(fields, field)
 	}
 	return fields
 }
