@@ -43,7 +43,7 @@ endif
 
 # Packages that start goroutines: those whose race runs are quick, the others, and the
 # cluster's. The first are make test's, the others' runs take minutes.
-RACE_PACKAGES := ./actors ./checkpoint ./tensorops ./stages ./telemetry
+RACE_PACKAGES := ./actors ./checkpoint ./data/samples ./tensorops ./stages ./stages/gorgonia ./stages/layertest ./telemetry
 RACE_LONG := . ./tensorops/cpu ./tensorops/cuda
 
 .PHONY: check-race
