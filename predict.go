@@ -161,7 +161,7 @@ func (t *trained) named(cfg *config.Config, files []string) (c *corpora, err err
 				cfg.Data.Classes, cfg.Data.ClassNames = f.Classes, f.Names
 			}
 		}
-		if c, err = loadSamples(cfg, nil); err == nil {
+		if c, err = openSamples(cfg); err == nil {
 			err = plan.SameFields(t.model.Config.Fields, c.fields)
 			c.samples.Val = c.samples.Train
 		}

@@ -14,14 +14,20 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// loadSamples opens data that are no text.
-func loadSamples(cfg *config.Config, accept acceptFunc) (c *corpora, err error) {
-	c = &corpora{}
+// openSamples opens data that are no text.
+func openSamples(cfg *config.Config) (*corpora, error) {
 	opened, err := plan.OpenSamples(cfg)
 	if err != nil {
 		return nil, unreadableData(err)
 	}
-	c.samples, c.fields = &opened, plan.SampleFields(opened)
+	return &corpora{samples: &opened, fields: plan.SampleFields(opened)}, nil
+}
+
+// loadSamples opens them, and knows them by their content.
+func loadSamples(cfg *config.Config, accept acceptFunc) (c *corpora, err error) {
+	if c, err = openSamples(cfg); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
@@ -33,8 +39,8 @@ func loadSamples(cfg *config.Config, accept acceptFunc) (c *corpora, err error) 
 		of  samples.Dataset
 		to  func(id data.Identity)
 	}{
-		{"data.train", opened.Train, func(id data.Identity) { c.identity.Train = id }},
-		{"data.val", opened.Val, func(id data.Identity) { c.identity.Val = &id }},
+		{"data.train", c.samples.Train, func(id data.Identity) { c.identity.Train = id }},
+		{"data.val", c.samples.Val, func(id data.Identity) { c.identity.Val = &id }},
 	} {
 		if part.of == nil {
 			continue

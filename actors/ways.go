@@ -61,7 +61,7 @@ func (s *Spec) route(chunk int) stages.Route {
 	return r
 }
 
-// Skips are the edges between chunks that are not neighbours.
+// Skips are the edges between chunks that are not neighbours, for Table.SetSkips.
 func Skips(routes []stages.Route) (skips []scheduler.Skip) {
 	for chunk, r := range routes {
 		for _, p := range r.Outs {
@@ -70,16 +70,10 @@ func Skips(routes []stages.Route) (skips []scheduler.Skip) {
 			}
 		}
 	}
-	slices.SortFunc(skips, func(a, b scheduler.Skip) int {
-		if a.From != b.From {
-			return a.From - b.From
-		}
-		return a.To - b.To
-	})
 	return skips
 }
 
-// credits is what is left on an edge that begins at a chunk.
+// creditsOf is what is left on an edge that begins at a chunk.
 func (a *stageActor) creditsOf(kind scheduler.EdgeKind, chunk int32, w way) *int {
 	c := &a.credits
 	switch {

@@ -248,18 +248,14 @@ func (s *Stage) Finish(chunk, index int) {
 	}
 }
 
-// Loss returns what the loss layer of a chunk reported for a microbatch whose
-// forward has completed: the sum over targets, and their number.
+// Loss returns what a language model's loss layer reported for a microbatch whose forward has
+// completed: the sum over targets, and their number. Report is any model's.
 func (s *Stage) Loss(chunk, index int) (sum, targets float64) {
 	c, f := s.find(chunk, index)
 	if f == nil || !c.computesLoss {
 		return 0, 0
 	}
-	if head, ok := f.states[len(f.states)-1].(*headState); ok {
-		return head.sum(0)
-	}
-	r := s.report(c, f)
-	return r.Sum, r.Targets
+	return f.states[len(f.states)-1].(*headState).sum(0)
 }
 
 // MTPLoss is the metric of multi-token prediction's loss in a Report.
