@@ -69,9 +69,17 @@ func (s *Stage) allocatePacked(l *tensorops.List) {
 			if m.transposed(form) {
 				k, n = n, k
 			}
-			h.packed[form] = l.Alloc(tensorops.Float32, tensorops.PackedLen(k, n))
+			h.packed[form] = l.Alloc(s.productType(), tensorops.PackedLen(k, n))
 		}
 	})
+}
+
+// productType is the type of what products multiply.
+func (s *Stage) productType() tensorops.DType {
+	if s.opts.BF16 {
+		return tensorops.BFloat16
+	}
+	return tensorops.Float32
 }
 
 // pack records packing them, after the weights have changed.

@@ -91,7 +91,7 @@ func TestArgs(t *testing.T) {
 	l.MatMul(matMul.C, matMul.A, matMul.B, product)
 	recorded(c, KindMatMul, (*Op).MatMul, matMul)
 	for _, flags := range [][2]bool{{true, false}, {false, true}} {
-		pack := PackArgs{f(32 * 32), f(3, 5), flags[0], flags[1]}
+		pack := PackArgs{l.Alloc(packedType(flags[1]), 32*32), f(3, 5), flags[0], flags[1]}
 		l.Pack(pack.Dst, pack.B, pack.TransB, pack.BF16)
 		recorded(c, KindPack, (*Op).Pack, pack)
 	}

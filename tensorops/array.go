@@ -12,7 +12,7 @@ type Array struct {
 	Int    []int32
 }
 
-// NewArray makes an array of zeros.
+// NewArray makes an array of zeros. There are none of bfloat16: it is one of float32.
 func NewArray(d DType, shape []int) Array {
 	n := 1
 	for _, dim := range shape {
@@ -24,7 +24,7 @@ func NewArray(d DType, shape []int) Array {
 		a.Int = make([]int32, n)
 	case Float64:
 		a.Double = make([]float64, n)
-	case Float32:
+	case Float32, BFloat16:
 		a.Float = make([]float32, n)
 	}
 	return a

@@ -2,8 +2,13 @@ package tensorops
 
 import "unsafe"
 
+// Number is the Go type of an element: uint16 has the bits of a bfloat16.
+type Number interface {
+	float32 | float64 | int32 | uint16
+}
+
 // bytesOf views numbers as the bytes that hold them, without a copy.
-func bytesOf[E float32 | float64 | int32](s []E) []byte {
+func bytesOf[E Number](s []E) []byte {
 	if len(s) == 0 {
 		return nil
 	}
@@ -12,12 +17,12 @@ func bytesOf[E float32 | float64 | int32](s []E) []byte {
 }
 
 // HostBytes views numbers in host memory as bytes, for Upload and Fetch.
-func HostBytes[E float32 | float64 | int32](s []E) []byte { return bytesOf(s) }
+func HostBytes[E Number](s []E) []byte { return bytesOf(s) }
 
 // HostNumbers views bytes in host memory as numbers; it is the inverse of
 // HostBytes. The bytes must be aligned for E, as all that Go allocates for
 // numbers are.
-func HostNumbers[E float32 | float64 | int32](b []byte) []E {
+func HostNumbers[E Number](b []byte) []E {
 	if len(b) == 0 {
 		return nil
 	}

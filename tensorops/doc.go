@@ -38,6 +38,14 @@
 // else runs, or on where memory lies. Sums are split by shape. Random numbers
 // (dropout) are a function of a key and of the element's global index.
 //
+// # Types
+//
+// What a layer makes and passes on (activations and their gradients) may be float32 or
+// bfloat16, each operand of an operation on its own, wherever an operation does not say
+// otherwise; so may the weights of products and embeddings. Statistics, biases, the weights of
+// norms, gradients of weights and the optimizer's state are float32, sums that are reported
+// float64. What is written into a bfloat16 tensor is computed in float32 and rounded once.
+//
 // # Dimensions
 //
 // One legend everywhere: B sequences in a microbatch, T positions in a

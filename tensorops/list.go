@@ -140,6 +140,27 @@ func float(ts ...Tensor) bool {
 	return true
 }
 
+// either reports whether all are float32 or bfloat16 tensors, each on its own, contiguous or
+// not.
+func either(ts ...Tensor) bool {
+	for _, t := range ts {
+		if !t.Valid() || t.dtype != Float32 && t.dtype != BFloat16 {
+			return false
+		}
+	}
+	return true
+}
+
+// denseEither reports whether all are contiguous tensors of float32 or bfloat16.
+func denseEither(ts ...Tensor) bool {
+	for _, t := range ts {
+		if !t.Contiguous() {
+			return false
+		}
+	}
+	return either(ts...)
+}
+
 // sameLen reports whether all have the same number of elements.
 func sameLen(ts ...Tensor) bool {
 	for _, t := range ts[1:] {
@@ -152,6 +173,9 @@ func sameLen(ts ...Tensor) bool {
 
 // sameMatrix reports whether two tensors have the same rows and columns.
 func sameMatrix(a, b Tensor) bool { return a.Rows() == b.Rows() && a.Cols() == b.Cols() }
+
+// optionalEither reports whether t is none or n contiguous elements of float32 or bfloat16.
+func optionalEither(t Tensor, n int) bool { return !t.Valid() || denseEither(t) && t.Len() == n }
 
 // optional reports whether t is none or n contiguous float32 elements.
 func optional(t Tensor, n int) bool { return !t.Valid() || dense(Float32, t) && t.Len() == n }

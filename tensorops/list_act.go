@@ -7,7 +7,7 @@ import "github.com/troupe-ml/troupe/internal/rng"
 func (l *List) GELU(y, x Tensor) {
 	o := l.op(KindGELU)
 	GELUArgs{y, x}.Put(o)
-	l.need(o, dense(Float32, y, x) && sameLen(y, x), needSame)
+	l.need(o, denseEither(y, x) && sameLen(y, x), needSame)
 }
 
 // GELUArgs are the operands of KindGELU.
@@ -23,7 +23,7 @@ func (o *Op) GELU() GELUArgs { return GELUArgs{Y: o.T[0], X: o.T[1]} }
 func (l *List) GELUGrad(dx, dy, x Tensor) {
 	o := l.op(KindGELUGrad)
 	GELUGradArgs{dx, dy, x}.Put(o)
-	l.need(o, dense(Float32, dx, dy, x) && sameLen(dx, dy, x), needSame)
+	l.need(o, denseEither(dx, dy, x) && sameLen(dx, dy, x), needSame)
 }
 
 // GELUGradArgs are the operands of KindGELUGrad.
@@ -39,7 +39,7 @@ func (o *Op) GELUGrad() GELUGradArgs { return GELUGradArgs{DX: o.T[0], DY: o.T[1
 func (l *List) SwiGLU(y, gate, up Tensor) {
 	o := l.op(KindSwiGLU)
 	SwiGLUArgs{y, gate, up}.Put(o)
-	l.need(o, dense(Float32, y, gate, up) && sameLen(y, gate, up), needSame)
+	l.need(o, denseEither(y, gate, up) && sameLen(y, gate, up), needSame)
 }
 
 // SwiGLUArgs are the operands of KindSwiGLU.
@@ -55,7 +55,7 @@ func (o *Op) SwiGLU() SwiGLUArgs { return SwiGLUArgs{Y: o.T[0], Gate: o.T[1], Up
 func (l *List) SwiGLUGrad(dgate, dup, dy, gate, up Tensor) {
 	o := l.op(KindSwiGLUGrad)
 	SwiGLUGradArgs{dgate, dup, dy, gate, up}.Put(o)
-	l.need(o, dense(Float32, dgate, dup, dy, gate, up) && sameLen(dgate, dup, dy, gate, up), needSame)
+	l.need(o, denseEither(dgate, dup, dy, gate, up) && sameLen(dgate, dup, dy, gate, up), needSame)
 }
 
 // SwiGLUGradArgs are the operands of KindSwiGLUGrad.
@@ -69,14 +69,14 @@ func (o *Op) SwiGLUGrad() SwiGLUGradArgs {
 	return SwiGLUGradArgs{DGate: o.T[0], DUp: o.T[1], DY: o.T[2], Gate: o.T[3], Up: o.T[4]}
 }
 
-const needSame = "all are contiguous float32 tensors with the same number of elements"
+const needSame = "all are contiguous tensors of float32 or bfloat16 with the same number of elements"
 
 // Dropout records y = x·mask/(1−P), plus skip where given. y may be x or skip.
 // The gradient is the same operation on dy.
 func (l *List) Dropout(y, x, skip Tensor, m Mask) {
 	o := l.op(KindDropout)
 	DropoutArgs{y, x, skip, m}.Put(o)
-	l.need(o, dense(Float32, y, x) && sameLen(y, x) && optional(skip, x.Len()) && m.legal(), "the same number of elements, and P (number 0) in [0, 1)")
+	l.need(o, denseEither(y, x) && sameLen(y, x) && optionalEither(skip, x.Len()) && m.legal(), "the same number of elements, and P (number 0) in [0, 1)")
 }
 
 // DropoutArgs are the operands of KindDropout.

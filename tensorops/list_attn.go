@@ -7,7 +7,7 @@ type AttentionOpts struct {
 	KVHeads int // heads of keys and values: query head h reads h / (Heads/KVHeads)
 	Mask    Mask
 	// BF16 allows a device to round q, k, v, do and the probabilities to bfloat16 where
-	// they are multiplied. Sums and softmax stay float32.
+	// they are multiplied, whatever their type in memory. Sums and softmax stay float32.
 	BF16 bool
 }
 
@@ -21,7 +21,7 @@ type AttentionOpts struct {
 func (l *List) Attention(o, q, k, v, lse Tensor, a AttentionOpts) {
 	op, s := l.op(KindAttention), a.sizes(q, k)
 	AttentionArgs{o, q, k, v, lse, s, a.Mask, a.BF16}.Put(op)
-	l.need(op, float(o, q, k, v, lse) && o.Contiguous() && lse.Contiguous() && s.fit(q, k, v) && a.Mask.legal() &&
+	l.need(op, either(o, q, k, v) && float(lse) && o.Contiguous() && lse.Contiguous() && s.fit(q, k, v) && a.Mask.legal() &&
 		sameMatrix(o, q) && lse.Len() == a.Heads*q.Rows(), needAttention)
 }
 
@@ -52,7 +52,7 @@ func (o *Op) Attention() AttentionArgs {
 func (l *List) AttentionGrad(dq, dk, dv, do, q, k, v, o, lse Tensor, a AttentionOpts) {
 	op, s := l.op(KindAttentionGrad), a.sizes(q, k)
 	AttentionGradArgs{dq, dk, dv, do, q, k, v, o, lse, s, a.Mask, a.BF16}.Put(op)
-	l.need(op, float(dq, dk, dv, do, q, k, v, o, lse) && o.Contiguous() && do.Contiguous() && lse.Contiguous() && s.fit(q, k, v) && a.Mask.legal() &&
+	l.need(op, either(dq, dk, dv, do, q, k, v, o) && float(lse) && o.Contiguous() && do.Contiguous() && lse.Contiguous() && s.fit(q, k, v) && a.Mask.legal() &&
 		sameMatrix(o, q) && sameMatrix(do, q) && sameMatrix(dq, q) && sameMatrix(dk, k) && sameMatrix(dv, v) && lse.Len() == a.Heads*q.Rows(), needAttention)
 }
 

@@ -10,7 +10,8 @@ import (
 type Call struct {
 	Name string // for errors
 	// Reads and Writes are its operands, contiguous tensors, any number of them. None may
-	// overlap one of Writes.
+	// overlap one of Writes. Those of bfloat16 come as float32 (see Array), and what is written
+	// into them is rounded.
 	Reads, Writes []Tensor
 	// Func gets the operands' numbers. It runs at its place among the list's operations, on
 	// one core; it must not change what it reads, nor keep any of it. An error or a panic
@@ -49,9 +50,9 @@ func (a CallArgs) Put(o *Op) { o.Own = &a.Call }
 // Call reads the operands.
 func (o *Op) Call() CallArgs { return CallArgs{*o.Own} }
 
-// Run calls the function with what the views of its operands are; it is for devices. An
-// error names the call.
-func (c Call) Run(view func(Tensor) Array) (err error) {
+// Run calls the function with what the views of its operands are, and then gives each that it
+// may have written to store; it is for devices. An error names the call.
+func (c Call) Run(view func(Tensor) Array, store func(Tensor, Array)) (err error) {
 	reads, writes := make([]Array, len(c.Reads)), make([]Array, len(c.Writes))
 	for i, t := range c.Reads {
 		reads[i] = view(t)
@@ -61,6 +62,9 @@ func (c Call) Run(view func(Tensor) Array) (err error) {
 	}
 	switch err := c.call(reads, writes); {
 	case err == nil:
+		for i, t := range c.Writes {
+			store(t, writes[i])
+		}
 		return nil
 	case c.Wrap != nil:
 		return c.Wrap(err)
@@ -80,7 +84,7 @@ func (c Call) call(reads, writes []Array) (err error) {
 }
 
 // ArrayOf views a contiguous tensor in host memory, whose elements are stored in their own
-// size.
+// size. Of one of bfloat16 it is a copy in float32: see StoreArray.
 func ArrayOf(t Tensor) Array {
 	a := Array{Shape: t.Shape()}
 	switch t.DType() {
@@ -90,6 +94,23 @@ func ArrayOf(t Tensor) Array {
 		a.Int = Elements[int32](t)
 	case Float32:
 		a.Float = Elements[float32](t)
+	case BFloat16:
+		bits := Elements[uint16](t)
+		a.Float = make([]float32, len(bits))
+		for i, b := range bits {
+			a.Float[i] = FromBFloat16(b)
+		}
 	}
 	return a
+}
+
+// StoreArray rounds what ArrayOf has copied into its tensor; others have it already.
+func StoreArray(t Tensor, a Array) {
+	if t.DType() != BFloat16 {
+		return
+	}
+	bits := Elements[uint16](t)
+	for i, f := range a.Float {
+		bits[i] = ToBFloat16(f)
+	}
 }

@@ -5,7 +5,7 @@ package tensorops
 func (l *List) Embed(out, weight, ids Tensor) {
 	o := l.op(KindEmbed)
 	EmbedArgs{out, weight, ids}.Put(o)
-	l.need(o, dense(Float32, out, weight) && dense(Int32, ids) && out.Rows() == ids.Len() && out.Cols() == weight.Cols(),
+	l.need(o, denseEither(out, weight) && dense(Int32, ids) && out.Rows() == ids.Len() && out.Cols() == weight.Cols(),
 		"out is N×C, weight V×C, ids N int32")
 }
 
@@ -22,7 +22,7 @@ func (o *Op) Embed() EmbedArgs { return EmbedArgs{Out: o.T[0], Weight: o.T[1], I
 func (l *List) EmbedGrad(grad, dy, ids Tensor) {
 	o := l.op(KindEmbedGrad)
 	EmbedGradArgs{grad, dy, ids}.Put(o)
-	l.need(o, dense(Float32, grad, dy) && dense(Int32, ids) && dy.Rows() == ids.Len() && dy.Cols() == grad.Cols(),
+	l.need(o, dense(Float32, grad) && denseEither(dy) && dense(Int32, ids) && dy.Rows() == ids.Len() && dy.Cols() == grad.Cols(),
 		"dy is N×C, grad V×C, ids N int32")
 }
 
@@ -42,7 +42,7 @@ func (o *Op) EmbedGrad() EmbedGradArgs {
 func (l *List) AddPositions(out, x, weight Tensor, period, first int) {
 	o := l.op(KindAddPositions)
 	AddPositionsArgs{out, x, weight, period, first}.Put(o)
-	l.need(o, dense(Float32, out, x, weight) && sameLen(out, x) && x.Cols() == weight.Cols() && fits(x, weight, period, first),
+	l.need(o, denseEither(out, x, weight) && sameLen(out, x) && x.Cols() == weight.Cols() && fits(x, weight, period, first),
 		"x is whole periods (sizes: period, first position), weight has a row for each position")
 }
 
@@ -67,7 +67,7 @@ func (o *Op) AddPositions() AddPositionsArgs {
 func (l *List) PositionsGrad(grad, dy Tensor, period, first int) {
 	o := l.op(KindPositionsGrad)
 	PositionsGradArgs{grad, dy, period, first}.Put(o)
-	l.need(o, dense(Float32, grad, dy) && grad.Cols() == dy.Cols() && fits(dy, grad, period, first),
+	l.need(o, dense(Float32, grad) && denseEither(dy) && grad.Cols() == dy.Cols() && fits(dy, grad, period, first),
 		"dy is whole periods (sizes: period, first position), grad has a row for each position")
 }
 

@@ -5,17 +5,18 @@ type MatMulOpts struct {
 	TransA, TransB bool   // the operand is stored transposed
 	Accumulate     bool   // C += instead of C =
 	Bias           Tensor // [N], added to every row of C; not with Accumulate
-	// BF16 rounds A and B to bfloat16 (to the nearest, ties to even). Products
-	// are summed up in float32, and C is float32: mixed precision.
+	// BF16 rounds A and B to bfloat16 (to the nearest, ties to even), where they are not of
+	// that type already. Products are summed up in float32: mixed precision.
 	BF16 bool
 	// Packed is what Pack made of B, with the same TransB and BF16, since B was
 	// last written: a device may read it instead of B. It changes no bit.
 	Packed Tensor
 }
 
-// MatMul records C = op(A)·op(B), with op(A) M×K, op(B) K×N and C M×N, all
-// float32 matrices (leading dimensions are flattened; views of columns are
-// allowed). The sum over K is split in blocks whose size depends on the device
+// MatMul records C = op(A)·op(B), with op(A) M×K, op(B) K×N and C M×N
+// (leading dimensions are flattened; views of columns are
+// allowed). Matrices are float32, or bfloat16 with BF16. Sums are float32; a C of bfloat16
+// is rounded once, when its sum, with the bias, is complete, and may not be added to. The sum over K is split in blocks whose size depends on the device
 // alone.
 func (l *List) MatMul(c, a, b Tensor, o MatMulOpts) {
 	op := l.op(KindMatMul)
@@ -28,8 +29,10 @@ func (l *List) MatMul(c, a, b Tensor, o MatMulOpts) {
 	if o.TransB {
 		kb, n = n, kb
 	}
-	l.need(op, float(c, a, b) && k == kb && c.Rows() == m && c.Cols() == n, "A is M×K, B K×N and C M×N after transposition, in float32")
-	l.need(op, !o.Packed.Valid() || dense(Float32, o.Packed) && o.Packed.Len() == PackedLen(k, n), "a packed B has PackedLen elements")
+	l.need(op, either(c, a, b) && k == kb && c.Rows() == m && c.Cols() == n, "A is M×K, B K×N and C M×N after transposition, in float32 or bfloat16")
+	l.need(op, o.BF16 || float(c, a, b), "matrices of bfloat16 are multiplied as such (BF16)")
+	l.need(op, !o.Accumulate || float(c), "a sum that is added to is float32")
+	l.need(op, !o.Packed.Valid() || dense(packedType(o.BF16), o.Packed) && o.Packed.Len() == PackedLen(k, n), "a packed B has PackedLen elements, of the type that is multiplied")
 	l.need(op, !o.Bias.Valid() || !o.Accumulate && dense(Float32, o.Bias) && o.Bias.Len() == n, "a bias has N elements and does not go with accumulation")
 }
 
@@ -57,8 +60,16 @@ func (o *Op) MatMul() MatMulArgs {
 	}}
 }
 
-// PackedLen is the length of what Pack makes of an operand B of K×N, in float32:
-// enough for every device, of which some use half for bfloat16.
+// packedType is the type of a packed operand.
+func packedType(bf16 bool) DType {
+	if bf16 {
+		return BFloat16
+	}
+	return Float32
+}
+
+// PackedLen is the length of what Pack makes of an operand B of K×N: of float32, or of
+// bfloat16 for products of that.
 func PackedLen(k, n int) int {
 	const align = 32
 	round := func(v int) int { return (v + align - 1) / align * align }
@@ -76,7 +87,7 @@ func (l *List) Pack(dst, b Tensor, transB, bf16 bool) {
 	if transB {
 		k, n = n, k
 	}
-	l.need(op, dense(Float32, dst) && dst.Offset() == 0 && float(b) && dst.Len() == PackedLen(k, n), "dst has PackedLen elements and begins its buffer")
+	l.need(op, dense(packedType(bf16), dst) && dst.Offset() == 0 && (bf16 && either(b) || float(b)) && dst.Len() == PackedLen(k, n), "dst has PackedLen elements of the type that is multiplied and begins its buffer")
 }
 
 // PackArgs are the operands of KindPack.
@@ -101,7 +112,7 @@ func (o *Op) Pack() PackArgs {
 func (l *List) ColSum(sum, x Tensor) {
 	o := l.op(KindColSum)
 	ColSumArgs{sum, x}.Put(o)
-	l.need(o, dense(Float32, sum, x) && sum.Len() == x.Cols(), "the sum has an element for each column")
+	l.need(o, dense(Float32, sum) && denseEither(x) && sum.Len() == x.Cols(), "the sum has an element for each column")
 }
 
 // ColSumArgs are the operands of KindColSum.
@@ -117,7 +128,7 @@ func (o *Op) ColSum() ColSumArgs { return ColSumArgs{Sum: o.T[0], X: o.T[1]} }
 func (l *List) Add(out, a, b Tensor) {
 	o := l.op(KindAdd)
 	AddArgs{out, a, b}.Put(o)
-	l.need(o, dense(Float32, out, a, b) && sameLen(out, a, b), needSame)
+	l.need(o, denseEither(out, a, b) && sameLen(out, a, b), needSame)
 }
 
 // AddArgs are the operands of KindAdd.

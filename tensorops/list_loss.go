@@ -19,8 +19,8 @@ type CrossEntropyOpts struct {
 func (l *List) CrossEntropy(stats, lse, logits, targets Tensor, o CrossEntropyOpts) {
 	op := l.op(KindCrossEntropy)
 	CrossEntropyArgs{stats, lse, logits, targets, o}.Put(op)
-	l.need(op, dense(Float64, stats, lse) && dense(Float32, logits) && dense(Int32, targets) && stats.Len() == LossStats && lossFits(lse, logits, targets), needLoss)
-	l.need(op, !o.Grad.Valid() || dense(Float32, o.Grad) && sameMatrix(o.Grad, logits), "the gradient has the logits' shape")
+	l.need(op, dense(Float64, stats, lse) && denseEither(logits) && dense(Int32, targets) && stats.Len() == LossStats && lossFits(lse, logits, targets), needLoss)
+	l.need(op, !o.Grad.Valid() || denseEither(o.Grad) && sameMatrix(o.Grad, logits), "the gradient has the logits' shape")
 }
 
 // CrossEntropyArgs are the operands of KindCrossEntropy.
@@ -41,7 +41,7 @@ func (o *Op) CrossEntropy() CrossEntropyArgs {
 		CrossEntropyOpts: CrossEntropyOpts{Grad: o.T[4], Scale: o.F[0]}}
 }
 
-const needLoss = "logits are N×V float32 with V > 0, lse N float64, targets N int32, stats two float64"
+const needLoss = "logits are N×V with V > 0, lse N float64, targets N int32, stats two float64"
 
 func lossFits(lse, logits, targets Tensor) bool {
 	return lse.Len() == logits.Rows() && targets.Len() == logits.Rows() && logits.Cols() > 0

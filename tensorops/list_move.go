@@ -24,11 +24,12 @@ func (a FillArgs) Put(o *Op) {
 // Fill reads the operands.
 func (o *Op) Fill() FillArgs { return FillArgs{T: o.T[0], Value: o.F[0]} }
 
-// Copy records dst = src, element by element; views of columns are allowed.
+// Copy records dst = src, element by element; views of columns are allowed. Of float32 and
+// bfloat16 one may be copied to the other.
 func (l *List) Copy(dst, src Tensor) {
 	o := l.op(KindCopy)
 	CopyArgs{dst, src}.Put(o)
-	l.need(o, dst.Valid() && src.Valid() && dst.dtype == src.dtype && sameMatrix(dst, src), "the same type, rows and columns")
+	l.need(o, dst.Valid() && src.Valid() && (dst.dtype == src.dtype || either(dst, src)) && sameMatrix(dst, src), "the same rows and columns, and the same type, or float32 and bfloat16")
 }
 
 // CopyArgs are the operands of KindCopy.

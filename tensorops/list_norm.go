@@ -6,7 +6,7 @@ package tensorops
 func (l *List) LayerNorm(y, x, gamma, beta, stats Tensor, eps float64) {
 	o := l.op(KindLayerNorm)
 	LayerNormArgs{y, x, gamma, beta, stats, eps}.Put(o)
-	l.need(o, dense(Float32, y, x, gamma, stats) && normFits(y, x, gamma, stats, 2) && optional(beta, gamma.Len()), needNorm)
+	l.need(o, denseEither(y, x) && dense(Float32, gamma, stats) && normFits(y, x, gamma, stats, 2) && optional(beta, gamma.Len()), needNorm)
 }
 
 // LayerNormArgs are the operands of KindLayerNorm.
@@ -31,7 +31,7 @@ func (o *Op) LayerNorm() LayerNormArgs {
 func (l *List) LayerNormGrad(dx, dy, x, gamma, stats, skip Tensor) {
 	o := l.op(KindLayerNormGrad)
 	NormGradArgs{dx, dy, x, gamma, stats, skip}.Put(o)
-	l.need(o, dense(Float32, dx, dy, x, gamma, stats) && normFits(dx, x, gamma, stats, 2) && sameLen(dy, x) && optional(skip, x.Len()), needNorm)
+	l.need(o, denseEither(dx, dy, x) && dense(Float32, gamma, stats) && normFits(dx, x, gamma, stats, 2) && sameLen(dy, x) && optionalEither(skip, x.Len()), needNorm)
 }
 
 // RMSNormGrad records dx = the gradient of RMSNorm's input, plus skip where
@@ -39,7 +39,7 @@ func (l *List) LayerNormGrad(dx, dy, x, gamma, stats, skip Tensor) {
 func (l *List) RMSNormGrad(dx, dy, x, gamma, stats, skip Tensor) {
 	o := l.op(KindRMSNormGrad)
 	NormGradArgs{dx, dy, x, gamma, stats, skip}.Put(o)
-	l.need(o, dense(Float32, dx, dy, x, gamma, stats) && normFits(dx, x, gamma, stats, 1) && sameLen(dy, x) && optional(skip, x.Len()), needNorm)
+	l.need(o, denseEither(dx, dy, x) && dense(Float32, gamma, stats) && normFits(dx, x, gamma, stats, 1) && sameLen(dy, x) && optionalEither(skip, x.Len()), needNorm)
 }
 
 // NormGradArgs are the operands of KindLayerNormGrad and KindRMSNormGrad.
@@ -65,7 +65,7 @@ func (o *Op) normGrad() NormGradArgs {
 func (l *List) LayerNormWeightGrad(dgamma, dbeta, dy, x, stats Tensor) {
 	o := l.op(KindLayerNormWeightGrad)
 	LayerNormWeightGradArgs{dgamma, dbeta, dy, x, stats}.Put(o)
-	l.need(o, dense(Float32, dgamma, dy, x, stats) && normFits(dy, x, dgamma, stats, 2) && optional(dbeta, dgamma.Len()), needNorm)
+	l.need(o, dense(Float32, dgamma, stats) && denseEither(dy, x) && normFits(dy, x, dgamma, stats, 2) && optional(dbeta, dgamma.Len()), needNorm)
 }
 
 // LayerNormWeightGradArgs are the operands of KindLayerNormWeightGrad.
@@ -86,7 +86,7 @@ func (o *Op) LayerNormWeightGrad() LayerNormWeightGradArgs {
 func (l *List) RMSNorm(y, x, gamma, stats Tensor, eps float64) {
 	o := l.op(KindRMSNorm)
 	RMSNormArgs{y, x, gamma, stats, eps}.Put(o)
-	l.need(o, dense(Float32, y, x, gamma, stats) && normFits(y, x, gamma, stats, 1), needNorm)
+	l.need(o, denseEither(y, x) && dense(Float32, gamma, stats) && normFits(y, x, gamma, stats, 1), needNorm)
 }
 
 // RMSNormArgs are the operands of KindRMSNorm.
@@ -110,7 +110,7 @@ func (o *Op) RMSNorm() RMSNormArgs {
 func (l *List) RMSNormWeightGrad(dgamma, dy, x, stats Tensor) {
 	o := l.op(KindRMSNormWeightGrad)
 	RMSNormWeightGradArgs{dgamma, dy, x, stats}.Put(o)
-	l.need(o, dense(Float32, dgamma, dy, x, stats) && normFits(dy, x, dgamma, stats, 1), needNorm)
+	l.need(o, dense(Float32, dgamma, stats) && denseEither(dy, x) && normFits(dy, x, dgamma, stats, 1), needNorm)
 }
 
 // RMSNormWeightGradArgs are the operands of KindRMSNormWeightGrad.

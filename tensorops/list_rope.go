@@ -15,7 +15,7 @@ type RoPEOpts struct {
 func (l *List) RoPE(x Tensor, r RoPEOpts) {
 	o := l.op(KindRoPE)
 	RoPEArgs{x, r}.Put(o)
-	l.need(o, float(x) && r.Heads > 0 && x.Cols()%(2*r.Heads) == 0 && r.Period > 0 && x.Rows()%r.Period == 0 && r.First >= 0 && r.Theta > 0,
+	l.need(o, either(x) && r.Heads > 0 && x.Cols()%(2*r.Heads) == 0 && r.Period > 0 && x.Rows()%r.Period == 0 && r.First >= 0 && r.Theta > 0,
 		"the columns are heads of even width, the rows whole periods (sizes: heads, period, first position; number: theta)")
 }
 

@@ -265,7 +265,7 @@ func shaped(dtype DType, dims []int) (Tensor, error) {
 
 // Elements returns the elements of a contiguous tensor in host memory as a
 // slice of E, whose size must be that of the stored element.
-func Elements[E float32 | float64 | int32](t Tensor) []E {
+func Elements[E Number](t Tensor) []E {
 	n := t.Len()
 	if n == 0 {
 		return nil

@@ -4,22 +4,44 @@ import "github.com/troupe-ml/troupe/tensorops/cpu/internal/vec"
 
 func gelu(x *exec, lo, hi int) {
 	a := x.op.GELU()
-	x.dev.kernels.vec.GELU(f32(a.Y)[lo:hi], f32(a.X)[lo:hi])
+	y, in := x.values(0, a.Y), x.values(1, a.X)
+	parts(lo, hi, func(lo, hi int) {
+		out := x.room(y, lo, hi)
+		x.dev.kernels.vec.GELU(out, x.get(in, lo, hi))
+		x.put(y, lo, out)
+	}, y, in)
 }
 
 func geluGrad(x *exec, lo, hi int) {
 	a := x.op.GELUGrad()
-	x.dev.kernels.vec.GELUGrad(f32(a.DX)[lo:hi], f32(a.DY)[lo:hi], f32(a.X)[lo:hi])
+	dx, dy, in := x.values(0, a.DX), x.values(1, a.DY), x.values(2, a.X)
+	parts(lo, hi, func(lo, hi int) {
+		out := x.room(dx, lo, hi)
+		x.dev.kernels.vec.GELUGrad(out, x.get(dy, lo, hi), x.get(in, lo, hi))
+		x.put(dx, lo, out)
+	}, dx, dy, in)
 }
 
 func swiGLU(x *exec, lo, hi int) {
 	a := x.op.SwiGLU()
-	x.dev.kernels.vec.SwiGLU(f32(a.Y)[lo:hi], f32(a.Gate)[lo:hi], f32(a.Up)[lo:hi])
+	y, gate, up := x.values(0, a.Y), x.values(1, a.Gate), x.values(2, a.Up)
+	parts(lo, hi, func(lo, hi int) {
+		out := x.room(y, lo, hi)
+		x.dev.kernels.vec.SwiGLU(out, x.get(gate, lo, hi), x.get(up, lo, hi))
+		x.put(y, lo, out)
+	}, y, gate, up)
 }
 
 func swiGLUGrad(x *exec, lo, hi int) {
 	a := x.op.SwiGLUGrad()
-	x.dev.kernels.vec.SwiGLUGrad(f32(a.DGate)[lo:hi], f32(a.DUp)[lo:hi], f32(a.DY)[lo:hi], f32(a.Gate)[lo:hi], f32(a.Up)[lo:hi])
+	dgate, dup, dy := x.values(0, a.DGate), x.values(1, a.DUp), x.values(2, a.DY)
+	gate, up := x.values(3, a.Gate), x.values(4, a.Up)
+	parts(lo, hi, func(lo, hi int) {
+		outGate, outUp := x.room(dgate, lo, hi), x.room(dup, lo, hi)
+		x.dev.kernels.vec.SwiGLUGrad(outGate, outUp, x.get(dy, lo, hi), x.get(gate, lo, hi), x.get(up, lo, hi))
+		x.put(dgate, lo, outGate)
+		x.put(dup, lo, outUp)
+	}, dgate, dup, dy, gate, up)
 }
 
 // dropBlock is the number of elements whose masks are drawn at a time.
@@ -27,26 +49,25 @@ const dropBlock = 2048
 
 func dropout(x *exec, lo, hi int) {
 	a, k := x.op.Dropout(), x.dev.kernels.vec
-	y, in, skip := f32(a.Y)[lo:hi], f32(a.X)[lo:hi], optional(a.Skip)
-	if skip != nil {
-		skip = skip[lo:hi]
-	}
+	y, in, skip := x.values(0, a.Y), x.values(1, a.X), x.values(2, a.Skip)
 	if a.Mask.P == 0 {
-		if skip == nil {
-			copy(y, in)
-		} else {
-			k.Add(y, in, skip)
-		}
+		parts(lo, hi, func(lo, hi int) {
+			out := x.room(y, lo, hi)
+			if a.Skip.Valid() {
+				k.Add(out, x.get(in, lo, hi), x.get(skip, lo, hi))
+			} else {
+				copy(out, x.get(in, lo, hi))
+			}
+			x.put(y, lo, out)
+		}, y, in, skip)
 		return
 	}
 	d := vec.NewDropout(a.Mask.Key, a.Mask.Step, a.Mask.P)
-	for at := 0; at < len(y); at += dropBlock {
-		end := min(at+dropBlock, len(y))
-		part := skip
-		if skip != nil {
-			part = skip[at:end]
-		}
-		k.Drop(y[at:end], in[at:end], x.keep(d, a.Mask.First+uint64(lo+at), end-at), part, d.Scale)
+	for at := lo; at < hi; at += dropBlock {
+		end := min(at+dropBlock, hi)
+		out := x.room(y, at, end)
+		k.Drop(out, x.get(in, at, end), x.keep(d, a.Mask.First+uint64(at), end-at), x.get(skip, at, end), d.Scale)
+		x.put(y, at, out)
 	}
 }
 

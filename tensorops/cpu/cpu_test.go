@@ -35,9 +35,10 @@ func paths() []string {
 // only what is promised of errors and streams: TestDeterministic runs every case there, on
 // several threads and beside others, and the oracle would take most of the time.
 func TestOps(t *testing.T) {
+	oracle := new(optest.Oracle)
 	for _, path := range paths() {
 		t.Run(path, func(t *testing.T) {
-			optest.Run(t, open(t, 2, path), optest.Options{Skip: func(optest.Case) bool { return raceDetector }})
+			optest.Run(t, open(t, 2, path), optest.Options{Oracle: oracle, Skip: func(optest.Case) bool { return raceDetector }})
 		})
 	}
 }

@@ -17,11 +17,11 @@ func tokenAt(ids []int32, n, vocab int) int {
 
 func embed(x *exec, lo, hi int) {
 	a := x.op.Embed()
-	out, w, ids := f32(a.Out), f32(a.Weight), i32(a.IDs)
+	out, w, ids := x.values(0, a.Out), x.values(1, a.Weight), i32(a.IDs)
 	c, vocab := a.Weight.Cols(), a.Weight.Rows()
 	for n := lo; n < hi; n++ {
 		id := tokenAt(ids, n, vocab)
-		copy(out[n*c:(n+1)*c], w[id*c:])
+		x.convert(out, n*c, w, id*c, c)
 	}
 }
 
@@ -29,30 +29,32 @@ func embed(x *exec, lo, hi int) {
 // in ascending order by one core.
 func embedGrad(x *exec, lo, hi int) {
 	a := x.op.EmbedGrad()
-	grad, dy, ids := f32(a.Grad), f32(a.DY), i32(a.IDs)
+	grad, dy, ids := f32(a.Grad), x.values(0, a.DY), i32(a.IDs)
 	c, vocab := a.Grad.Cols(), a.Grad.Rows()
 	for n := range ids {
 		id := tokenAt(ids, n, vocab)
 		sum := grad[id*c+lo : id*c+hi]
-		x.dev.kernels.vec.Add(sum, sum, dy[n*c+lo:n*c+hi])
+		x.dev.kernels.vec.Add(sum, sum, x.get(dy, n*c+lo, n*c+hi))
 	}
 }
 
 func addPositions(x *exec, lo, hi int) {
 	a := x.op.AddPositions()
-	out, in, w, c := f32(a.Out), f32(a.X), f32(a.Weight), a.Weight.Cols()
+	out, in, w, c := x.values(0, a.Out), x.values(1, a.X), x.values(2, a.Weight), a.Weight.Cols()
 	for n := lo; n < hi; n++ {
-		x.dev.kernels.vec.Add(out[n*c:][:c], in[n*c:][:c], w[(a.First+n%a.Period)*c:][:c])
+		sum, at := x.room(out, n*c, (n+1)*c), (a.First+n%a.Period)*c
+		x.dev.kernels.vec.Add(sum, x.get(in, n*c, (n+1)*c), x.get(w, at, at+c))
+		x.put(out, n*c, sum)
 	}
 }
 
 // positionsGrad takes a range of columns, as embedGrad.
 func positionsGrad(x *exec, lo, hi int) {
 	a := x.op.PositionsGrad()
-	grad, dy, c := f32(a.Grad), f32(a.DY), a.Grad.Cols()
+	grad, dy, c := f32(a.Grad), x.values(0, a.DY), a.Grad.Cols()
 	for n := range a.DY.Rows() {
 		p := a.First + n%a.Period
 		sum := grad[p*c+lo : p*c+hi]
-		x.dev.kernels.vec.Add(sum, sum, dy[n*c+lo:n*c+hi])
+		x.dev.kernels.vec.Add(sum, sum, x.get(dy, n*c+lo, n*c+hi))
 	}
 }

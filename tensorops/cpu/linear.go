@@ -7,9 +7,9 @@ func (x *exec) colSum() error {
 
 func colSumBlocks(x *exec, lo, hi int) {
 	a := x.op.ColSum()
-	in, c := f32(a.X), a.X.Cols()
+	in, c := x.values(0, a.X), a.X.Cols()
 	x.sumBlocks(lo, hi, a.X.Rows(), c, func(sums []float32, r0, r1 int) {
-		x.dev.kernels.vec.ColSum(sums, in[r0*c:r1*c])
+		x.dev.kernels.vec.ColSum(sums, x.get(in, r0*c, r1*c))
 	})
 }
 
@@ -20,5 +20,10 @@ func colSumTotals(x *exec, lo, hi int) {
 
 func add(x *exec, lo, hi int) {
 	a := x.op.Add()
-	x.dev.kernels.vec.Add(f32(a.Out)[lo:hi], f32(a.A)[lo:hi], f32(a.B)[lo:hi])
+	out, l, r := x.values(0, a.Out), x.values(1, a.A), x.values(2, a.B)
+	parts(lo, hi, func(lo, hi int) {
+		sum := x.room(out, lo, hi)
+		x.dev.kernels.vec.Add(sum, x.get(l, lo, hi), x.get(r, lo, hi))
+		x.put(out, lo, sum)
+	}, out, l, r)
 }

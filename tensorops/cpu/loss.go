@@ -29,26 +29,29 @@ func (x *exec) crossEntropy() error {
 // while it is in the cache.
 func crossEntropyRows(x *exec, lo, hi int) {
 	a, kn := x.op.CrossEntropy(), x.dev.kernels.vec
-	lse, logits, targets, grad := f64(a.LSE), f32(a.Logits), i32(a.Targets), optional(a.Grad)
+	lse, logits, targets, grad := f64(a.LSE), x.values(0, a.Logits), i32(a.Targets), x.values(1, a.Grad)
 	v, scale := a.Logits.Cols(), float32(a.Scale)
 	for n := lo; n < hi; n++ {
-		row, t := logits[n*v:][:v], int(targets[n])
+		row, t := x.get(logits, n*v, (n+1)*v), int(targets[n])
 		top := kn.Max(row)
 		lse[n] = float64(top) + math.Log(kn.SumExp(row, top))
 		switch {
 		case t == tensorops.IgnoreTarget:
-			if grad != nil {
-				clear(grad[n*v:][:v])
+			if a.Grad.Valid() {
+				out := x.room(grad, n*v, (n+1)*v)
+				clear(out)
+				x.put(grad, n*v, out)
 			}
 			continue
 		case t < 0 || t >= v:
 			panic(fmt.Errorf("%w: target of row %d is %d, the vocabulary has %d", tensorops.ErrToken, n, t, v))
 		}
 		x.partial[n] = lse[n] - float64(row[t])
-		if grad != nil {
-			out := grad[n*v:][:v]
+		if a.Grad.Valid() {
+			out := x.room(grad, n*v, (n+1)*v)
 			kn.CrossEntropyGrad(out, row, lse[n], scale)
 			out[t] -= scale
+			x.put(grad, n*v, out)
 		}
 	}
 }

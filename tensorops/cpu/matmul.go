@@ -8,7 +8,12 @@ import (
 
 // matrixOf views a tensor, transposed where asked.
 func matrixOf(t tensorops.Tensor, transposed bool) gemm.Matrix {
-	m := gemm.Matrix{Data: f32(t), Row: t.Stride(), Col: 1}
+	m := gemm.Matrix{Row: t.Stride(), Col: 1}
+	if t.DType() == tensorops.BFloat16 {
+		m.Half = tensorops.Elements[uint16](t)
+	} else {
+		m.Data = f32(t)
+	}
 	if transposed {
 		return m.T()
 	}
@@ -17,6 +22,9 @@ func matrixOf(t tensorops.Tensor, transposed bool) gemm.Matrix {
 
 // product is C = A·B, or C += A·B, in progress: A is m×k, B k×n, C m×n with
 // contiguous rows.
+//
+// A C of bfloat16 is rounded once. So its sums are made beside it, in float32: a block of them
+// for the whole depth, or, where there are several slabs, all of C.
 //
 // Each operand is packed once. The smaller one is packed whole by all cores
 // together; then cores take panels of the larger one, pack them for themselves,
@@ -32,6 +40,7 @@ type product struct {
 	add     bool
 	bias    []float32 // added to every row; nil: none
 	packedB []float32 // all of B; nil: to be packed
+	half    bool      // C is bfloat16 and gets its numbers block by block
 
 	shareA bool // A is the smaller operand
 	panel  int  // rows of A, or columns of B, that a core takes at a time
@@ -42,6 +51,8 @@ type product struct {
 const (
 	// limitShared is the number of floats of the shared operand's slab.
 	limitShared = 4 << 20
+	// limitDeep is the number of floats in a panel that is as deep as its slab.
+	limitDeep = 256 << 10
 	// limitAlone is the m·n·k up to which one core is faster alone: some ten
 	// microseconds.
 	limitAlone = 1 << 19
@@ -60,9 +71,8 @@ func (x *exec) matMul() error {
 		b:      matrixOf(a.B, a.TransB),
 		c:      matrixOf(a.C, false),
 		m:      a.C.Rows(), n: a.C.Cols(), k: a.A.Cols(),
-		add:     a.Accumulate,
-		bias:    optional(a.Bias),
-		packedB: optional(a.Packed),
+		add:  a.Accumulate,
+		bias: optional(a.Bias),
 	}
 	if a.TransA {
 		p.k = a.A.Rows()
@@ -70,13 +80,47 @@ func (x *exec) matMul() error {
 	if a.BF16 {
 		p.kernel = x.dev.kernels.bf16
 	}
+	p.packedB = x.packedOf(a.Packed)
+	p.a, p.b = x.widen(p.a), x.widen(p.b)
 	return x.multiply(p)
+}
+
+// widen: HACK until packing reads Half.
+func (x *exec) widen(m gemm.Matrix) gemm.Matrix {
+	if m.Half == nil {
+		return m
+	}
+	f := make([]float32, len(m.Half))
+	x.dev.kernels.vec.FromBF16(f, m.Half)
+	return gemm.Matrix{Data: f, Row: m.Row, Col: m.Col}
+}
+
+// packedOf views a packed operand; nil if there is none, or none that this path reads: one of
+// bfloat16 has no room for the float32 that some paths multiply in its place.
+func (x *exec) packedOf(t tensorops.Tensor) []float32 {
+	switch {
+	case !t.Valid():
+		return nil
+	case t.DType() == tensorops.Float32:
+		return f32(t)
+	case x.dev.kernels.fastBF16:
+		return words(t)
+	}
+	return nil
+}
+
+// words views the memory of pairs of bfloat16 as that of as many float32.
+func words(t tensorops.Tensor) []float32 {
+	return tensorops.HostNumbers[float32](tensorops.Bytes(t))
 }
 
 // packAll carries out a Pack: what multiply would make of B, for all of its depth.
 func (x *exec) packAll() error {
 	a := x.op.Pack()
-	p := product{kernel: x.dev.kernels.gemm, b: matrixOf(a.B, a.TransB), packed: f32(a.Dst)}
+	p := product{kernel: x.dev.kernels.gemm, b: matrixOf(a.B, a.TransB), packed: x.packedOf(a.Dst)}
+	if p.packed == nil {
+		return nil
+	}
 	p.k, p.n = a.B.Rows(), a.B.Cols()
 	if a.TransB {
 		p.k, p.n = p.n, p.k
@@ -84,6 +128,7 @@ func (x *exec) packAll() error {
 	if a.BF16 {
 		p.kernel = x.dev.kernels.bf16
 	}
+	p.b = x.widen(p.b)
 	p.depth = p.kernel.Depth(p.k)
 	p.k1 = p.k
 	x.product = p
@@ -96,9 +141,10 @@ func (x *exec) multiply(p product) error {
 		return nil
 	}
 	if p.k == 0 {
-		p.empty()
+		p.empty(x.dev.kernels.vec)
 		return nil
 	}
+	p.half = p.c.Half != nil
 	p.shareA = p.m <= p.n
 	mr, nr := p.kernel.Strips()
 	small, large, unit, most := p.n, p.m, mr, gemm.BlockM
@@ -112,9 +158,15 @@ func (x *exec) multiply(p product) error {
 			return nil
 		}
 	}
-	p.panel = panelSize(large, unit, most, threads)
 	p.depth = p.kernel.Depth(p.k)
 	slab := max(1, limitShared/small/p.depth) * p.depth
+	if p.half && slab < p.k {
+		return x.multiplyBeside(p)
+	}
+	if p.half {
+		most = min(most, max(unit, limitDeep/p.k/unit*unit))
+	}
+	p.panel = panelSize(large, unit, most, threads)
 	for p.k0 = 0; p.k0 < p.k; p.k0 = p.k1 {
 		p.k1 = min(p.k0+slab, p.k)
 		if p.packedB != nil && !p.shareA {
@@ -135,10 +187,30 @@ func (x *exec) multiply(p product) error {
 	return nil
 }
 
+// multiplyBeside makes a product whose C is bfloat16 in float32, and rounds it.
+func (x *exec) multiplyBeside(p product) error {
+	sums := p
+	sums.c = gemm.Matrix{Data: x.sums.floats(p.m * p.n), Row: p.n, Col: 1}
+	if err := x.multiply(sums); err != nil {
+		return err
+	}
+	sums.a = p.c // where they go
+	x.product = sums
+	return x.parallel(p.m, rowGrain(p.n), roundRows)
+}
+
+// roundRows takes a range of the rows of multiplyBeside.
+func roundRows(x *exec, lo, hi int) {
+	p := &x.product
+	for r := lo; r < hi; r++ {
+		p.vec.ToBF16(p.a.Half[r*p.a.Row:][:p.n], p.c.Data[r*p.c.Row:][:p.n])
+	}
+}
+
 // direct carries out the product without packing, where that can be.
 func (p *product) direct(x *exec) bool {
 	kn, ok := p.kernel.(*gemm.Kernel)
-	if !ok || p.packedB != nil || !kn.Direct(p.c, p.a, p.b, p.m, p.n, p.k, p.add, x.packed.floats) {
+	if !ok || p.half || p.packedB != nil || p.a.Half != nil || p.b.Half != nil || !kn.Direct(p.c, p.a, p.b, p.m, p.n, p.k, p.add, x.packed.floats) {
 		return false
 	}
 	if p.bias != nil {
@@ -202,6 +274,10 @@ func multiplyPanels(x *exec, lo, hi int) {
 
 // columns computes columns j0 to j1 of C with A shared.
 func (p *product) columns(x *exec, j0, j1 int) {
+	if p.half {
+		p.halfColumns(x, j0, j1)
+		return
+	}
 	kn, n := p.kernel, j1-j0
 	for k0 := p.k0; k0 < p.k1; k0 += p.depth {
 		kk := min(p.depth, p.k1-k0)
@@ -221,6 +297,10 @@ func (p *product) columns(x *exec, j0, j1 int) {
 
 // rows computes rows i0 to i1 of C with B shared.
 func (p *product) rows(x *exec, i0, i1 int) {
+	if p.half {
+		p.halfRows(x, i0, i1)
+		return
+	}
 	kn, m := p.kernel, i1-i0
 	for k0 := p.k0; k0 < p.k1; k0 += p.depth {
 		kk := min(p.depth, p.k1-k0)
@@ -243,6 +323,68 @@ func (p *product) block(i, j, m, n, k0, kk int, pa, pb []float32) {
 	}
 }
 
+// halfColumns is columns for a C of bfloat16: the panel of B is packed for the whole depth, so
+// that each block of C is complete before the next.
+func (p *product) halfColumns(x *exec, j0, j1 int) {
+	kn, n := p.kernel, j1-j0
+	var panel []float32
+	if p.packedB == nil {
+		panel = x.packed.floats(ceil(p.k, p.depth) * kn.LenB(p.depth, n))
+		for k0 := 0; k0 < p.k; k0 += p.depth {
+			kn.PackB(panel[kn.LenB(k0, n):], p.b.At(k0, j0), min(p.depth, p.k-k0), n)
+		}
+	}
+	for i := 0; i < p.m; i += gemm.BlockM {
+		m := min(gemm.BlockM, p.m-i)
+		sums := p.beside(x, m, n)
+		for k0 := 0; k0 < p.k; k0 += p.depth {
+			kk := min(p.depth, p.k-k0)
+			pb := panel
+			if p.packedB != nil {
+				pb = p.packedB[kn.LenB(k0, p.n)+kn.LenB(kk, j0):]
+			} else {
+				pb = panel[kn.LenB(k0, n):]
+			}
+			kn.Block(sums, m, n, kk, p.packed[kn.LenA(p.m, k0)+kn.LenA(i, kk):], pb, k0 > 0)
+		}
+		p.round(sums, i, j0, m, n)
+	}
+}
+
+// halfRows is rows for a C of bfloat16, as halfColumns.
+func (p *product) halfRows(x *exec, i0, i1 int) {
+	kn, m := p.kernel, i1-i0
+	panel := x.packed.floats(ceil(p.k, p.depth) * kn.LenA(m, p.depth))
+	for k0 := 0; k0 < p.k; k0 += p.depth {
+		kn.PackA(panel[kn.LenA(m, k0):], p.a.At(i0, k0), m, min(p.depth, p.k-k0))
+	}
+	for j := 0; j < p.n; j += gemm.BlockN {
+		n := min(gemm.BlockN, p.n-j)
+		sums := p.beside(x, m, n)
+		for k0 := 0; k0 < p.k; k0 += p.depth {
+			kk := min(p.depth, p.k-k0)
+			kn.Block(sums, m, n, kk, panel[kn.LenA(m, k0):], p.packed[kn.LenB(k0, p.n)+kn.LenB(kk, j):], k0 > 0)
+		}
+		p.round(sums, i0, j, m, n)
+	}
+}
+
+// beside is a core's room for a block of sums.
+func (p *product) beside(x *exec, m, n int) gemm.Matrix {
+	return gemm.Matrix{Data: x.block.floats(m * n), Row: n, Col: 1}
+}
+
+// round stores a block of complete sums in a C of bfloat16.
+func (p *product) round(sums gemm.Matrix, i, j, m, n int) {
+	for r := range m {
+		row := sums.Data[r*sums.Row:][:n]
+		if p.bias != nil {
+			p.vec.Add(row, row, p.bias[j:])
+		}
+		p.vec.ToBF16(p.c.Half[(i+r)*p.c.Row+j:][:n], row)
+	}
+}
+
 func (p *product) addBias(c gemm.Matrix, m, n, j int) {
 	for r := range m {
 		row := c.Data[r*c.Row:][:n]
@@ -251,7 +393,15 @@ func (p *product) addBias(c gemm.Matrix, m, n, j int) {
 }
 
 // empty is the product of depth 0.
-func (p *product) empty() {
+func (p *product) empty(k *vec.Kernels) {
+	if p.c.Half != nil {
+		row := make([]float32, p.n)
+		copy(row, p.bias)
+		for r := range p.m {
+			k.ToBF16(p.c.Half[r*p.c.Row:][:p.n], row)
+		}
+		return
+	}
 	for r := range p.m {
 		if !p.add {
 			clear(p.c.Data[r*p.c.Row:][:p.n])

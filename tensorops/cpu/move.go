@@ -17,10 +17,14 @@ func (x *exec) fill() error {
 
 func fillRange(x *exec, lo, hi int) {
 	a := x.op.Fill()
+	if a.T.DType() == tensorops.BFloat16 {
+		fillAll(tensorops.Elements[uint16](a.T)[lo:hi], tensorops.ToBFloat16(float32(a.Value)))
+		return
+	}
 	fillAll(f32(a.T)[lo:hi], float32(a.Value))
 }
 
-func fillAll[E float32 | float64 | int32](s []E, v E) {
+func fillAll[E tensorops.Number](s []E, v E) {
 	for i := range s {
 		s[i] = v
 	}
@@ -35,7 +39,10 @@ func copyRows(x *exec, lo, hi int) {
 	case tensorops.Int32:
 		copyRange(i32(dst), i32(src), dst, src, lo, hi)
 	default:
-		copyRange(f32(dst), f32(src), dst, src, lo, hi)
+		to, from := x.values(0, dst), x.values(1, src)
+		for n := lo; n < hi; n++ {
+			x.convert(to, n*dst.Stride(), from, n*src.Stride(), dst.Cols())
+		}
 	}
 }
 

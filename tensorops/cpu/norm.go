@@ -1,29 +1,34 @@
 package cpu
 
+import "github.com/troupe-ml/troupe/tensorops"
+
 func layerNorm(x *exec, lo, hi int) {
 	a := x.op.LayerNorm()
-	y, in, gamma, beta, stats := f32(a.Y), f32(a.X), f32(a.Gamma), optional(a.Beta), f32(a.Stats)
+	y, in, gamma, beta, stats := x.values(0, a.Y), x.values(1, a.X), f32(a.Gamma), optional(a.Beta), f32(a.Stats)
 	c := a.X.Cols()
 	for n := lo; n < hi; n++ {
-		stats[2*n], stats[2*n+1] = x.dev.kernels.vec.LayerNorm(y[n*c:][:c], in[n*c:][:c], gamma, beta, a.Eps)
+		out := x.room(y, n*c, (n+1)*c)
+		stats[2*n], stats[2*n+1] = x.dev.kernels.vec.LayerNorm(out, x.get(in, n*c, (n+1)*c), gamma, beta, a.Eps)
+		x.put(y, n*c, out)
 	}
 }
 
 func layerNormGrad(x *exec, lo, hi int) {
 	a := x.op.LayerNormGrad()
-	dx, dy, in, gamma, stats, skip := f32(a.DX), f32(a.DY), f32(a.X), f32(a.Gamma), f32(a.Stats), optional(a.Skip)
-	c := a.X.Cols()
+	r, gamma, stats, c := x.normGrad(a), f32(a.Gamma), f32(a.Stats), a.X.Cols()
 	for n := lo; n < hi; n++ {
-		x.dev.kernels.vec.LayerNormGrad(dx[n*c:][:c], dy[n*c:], in[n*c:], gamma, skipRow(skip, n, c), stats[2*n], stats[2*n+1])
+		i, j := n*c, (n+1)*c
+		out := x.room(r.dx, i, j)
+		x.dev.kernels.vec.LayerNormGrad(out, x.get(r.dy, i, j), x.get(r.in, i, j), gamma, x.get(r.skip, i, j), stats[2*n], stats[2*n+1])
+		x.put(r.dx, i, out)
 	}
 }
 
-// skipRow is row n of what goes around a norm; nil if nothing does.
-func skipRow(skip []float32, n, c int) []float32 {
-	if skip == nil {
-		return nil
-	}
-	return skip[n*c:][:c]
+// normGrad are the operands of a norm's gradient that may be of either type.
+type normGrad struct{ dx, dy, in, skip values }
+
+func (x *exec) normGrad(a tensorops.NormGradArgs) normGrad {
+	return normGrad{x.values(0, a.DX), x.values(1, a.DY), x.values(2, a.X), x.values(3, a.Skip)}
 }
 
 func (x *exec) layerNormWeightGrad() error {
@@ -33,10 +38,10 @@ func (x *exec) layerNormWeightGrad() error {
 
 func layerNormWeightBlocks(x *exec, lo, hi int) {
 	a := x.op.LayerNormWeightGrad()
-	dy, in, stats := f32(a.DY), f32(a.X), f32(a.Stats)
+	dy, in, stats := x.values(0, a.DY), x.values(1, a.X), f32(a.Stats)
 	c, rows := a.X.Cols(), a.X.Rows()
 	x.sumBlocks(lo, hi, rows, 2*c, func(sums []float32, r0, r1 int) {
-		x.dev.kernels.vec.LayerNormWeightGrad(sums[:c], sums[c:], dy[r0*c:r1*c], in[r0*c:r1*c], stats[2*r0:2*r1])
+		x.dev.kernels.vec.LayerNormWeightGrad(sums[:c], sums[c:], x.get(dy, r0*c, r1*c), x.get(in, r0*c, r1*c), stats[2*r0:2*r1])
 	})
 }
 
@@ -51,19 +56,23 @@ func layerNormWeightTotals(x *exec, lo, hi int) {
 
 func rmsNorm(x *exec, lo, hi int) {
 	a := x.op.RMSNorm()
-	y, in, gamma, stats := f32(a.Y), f32(a.X), f32(a.Gamma), f32(a.Stats)
+	y, in, gamma, stats := x.values(0, a.Y), x.values(1, a.X), f32(a.Gamma), f32(a.Stats)
 	c := a.X.Cols()
 	for n := lo; n < hi; n++ {
-		stats[n] = x.dev.kernels.vec.RMSNorm(y[n*c:][:c], in[n*c:], gamma, a.Eps)
+		out := x.room(y, n*c, (n+1)*c)
+		stats[n] = x.dev.kernels.vec.RMSNorm(out, x.get(in, n*c, (n+1)*c), gamma, a.Eps)
+		x.put(y, n*c, out)
 	}
 }
 
 func rmsNormGrad(x *exec, lo, hi int) {
 	a := x.op.RMSNormGrad()
-	dx, dy, in, gamma, stats, skip := f32(a.DX), f32(a.DY), f32(a.X), f32(a.Gamma), f32(a.Stats), optional(a.Skip)
-	c := a.X.Cols()
+	r, gamma, stats, c := x.normGrad(a), f32(a.Gamma), f32(a.Stats), a.X.Cols()
 	for n := lo; n < hi; n++ {
-		x.dev.kernels.vec.RMSNormGrad(dx[n*c:][:c], dy[n*c:], in[n*c:], gamma, skipRow(skip, n, c), stats[n])
+		i, j := n*c, (n+1)*c
+		out := x.room(r.dx, i, j)
+		x.dev.kernels.vec.RMSNormGrad(out, x.get(r.dy, i, j), x.get(r.in, i, j), gamma, x.get(r.skip, i, j), stats[n])
+		x.put(r.dx, i, out)
 	}
 }
 
@@ -74,10 +83,10 @@ func (x *exec) rmsNormWeightGrad() error {
 
 func rmsNormWeightBlocks(x *exec, lo, hi int) {
 	a := x.op.RMSNormWeightGrad()
-	dy, in, stats := f32(a.DY), f32(a.X), f32(a.Stats)
+	dy, in, stats := x.values(0, a.DY), x.values(1, a.X), f32(a.Stats)
 	c, rows := a.X.Cols(), a.X.Rows()
 	x.sumBlocks(lo, hi, rows, c, func(sums []float32, r0, r1 int) {
-		x.dev.kernels.vec.RMSNormWeightGrad(sums, dy[r0*c:r1*c], in[r0*c:r1*c], stats[r0:r1])
+		x.dev.kernels.vec.RMSNormWeightGrad(sums, x.get(dy, r0*c, r1*c), x.get(in, r0*c, r1*c), stats[r0:r1])
 	})
 }
 

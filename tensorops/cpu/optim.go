@@ -26,16 +26,18 @@ func (x *exec) squaredNorm() error {
 }
 
 func normBlocks(x *exec, lo, hi int) {
-	in := f32(x.op.SquaredNorm().X)
+	in := x.op.SquaredNorm().X
+	squares, n := x.values(0, in), in.Len()
 	for b := lo; b < hi; b++ {
-		x.partial[b] = x.dev.kernels.vec.Squares(in[b*normBlock : min((b+1)*normBlock, len(in))])
+		x.partial[b] = x.dev.kernels.vec.Squares(x.get(squares, b*normBlock, min((b+1)*normBlock, n)))
 	}
 }
 
 func adamW(x *exec, lo, hi int) {
 	a := x.op.AdamW()
 	step := float64(a.Step)
-	x.dev.kernels.vec.AdamW(f32(a.W)[lo:hi], f32(a.M)[lo:hi], f32(a.V)[lo:hi], f32(a.G)[lo:hi], vec.AdamW{
+	w, m, v, g, low := f32(a.W), f32(a.M), f32(a.V), f32(a.G), x.values(0, a.Copy)
+	o := vec.AdamW{
 		Beta1: a.Beta1,
 		Beta2: a.Beta2,
 		Keep:  1 - a.LR*a.WeightDecay,
@@ -44,15 +46,23 @@ func adamW(x *exec, lo, hi int) {
 		Eps:   a.Eps,
 		Scale: a.GradScale,
 		Clear: a.ClearGrad,
-	})
+	}
+	parts(lo, hi, func(lo, hi int) {
+		x.dev.kernels.vec.AdamW(w[lo:hi], m[lo:hi], v[lo:hi], g[lo:hi], o)
+		x.put(low, lo, w[lo:hi])
+	}, low)
 }
 
 func sgd(x *exec, lo, hi int) {
 	a := x.op.SGD()
-	m := optional(a.M)
-	if m != nil {
-		m = m[lo:hi]
-	}
+	w, m, g, low := f32(a.W), optional(a.M), f32(a.G), x.values(0, a.Copy)
 	rate, momentum, decay, scale := float32(a.LR), float32(a.Momentum), float32(a.WeightDecay), float32(a.GradScale)
-	x.dev.kernels.vec.SGD(f32(a.W)[lo:hi], m, f32(a.G)[lo:hi], rate, momentum, decay, scale)
+	parts(lo, hi, func(lo, hi int) {
+		var before []float32
+		if m != nil {
+			before = m[lo:hi]
+		}
+		x.dev.kernels.vec.SGD(w[lo:hi], before, g[lo:hi], rate, momentum, decay, scale)
+		x.put(low, lo, w[lo:hi])
+	}, low)
 }

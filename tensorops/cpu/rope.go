@@ -60,7 +60,7 @@ func (a angles) fill(theta float64, half, first int) {
 
 func ropeRows(x *exec, lo, hi int) {
 	a := x.op.RoPE()
-	v, c, stride, half := f32(a.X), a.X.Cols(), a.X.Stride(), a.X.Cols()/a.Heads/2
+	v, c, stride, half := x.values(0, a.X), a.X.Cols(), a.X.Stride(), a.X.Cols()/a.Heads/2
 	table, kept := x.dev.angles.get(a.Theta, half, a.First+a.Period)
 	var row angles
 	if !kept {
@@ -74,6 +74,8 @@ func ropeRows(x *exec, lo, hi int) {
 		} else {
 			row.fill(a.Theta, half, position)
 		}
-		x.dev.kernels.vec.RoPE(v[n*stride:][:c], row.cos, row.sin, a.Heads, a.Inverse)
+		turned := x.get(v, n*stride, n*stride+c)
+		x.dev.kernels.vec.RoPE(turned, row.cos, row.sin, a.Heads, a.Inverse)
+		x.put(v, n*stride, turned)
 	}
 }

@@ -41,6 +41,12 @@ func (x *exec) do(ops []tensorops.Op) (done int, err error) {
 		}
 	}()
 	kind := ops[0].Kind
+	for i, t := range ops[0].T {
+		packed := kind == tensorops.KindPack && i == 0 || kind == tensorops.KindMatMul && i == 4
+		if t.Valid() && t.DType() == tensorops.BFloat16 && !packed {
+			return 0, tensorops.ErrUnsupported
+		}
+	}
 	if j, ok := joiners[kind]; ok {
 		return j(x, ops)
 	}

@@ -13,7 +13,9 @@ type builder struct {
 	*tensorops.List
 
 	seed    uint64
-	inputs  uint64 // so far; each has a stream of random numbers
+	types   []tensorops.DType // of normal, garbage and framed by turns; nil: float32
+	typed   int               // how many of them there are
+	inputs  uint64            // so far; each has a stream of random numbers
 	tensors []tensorops.Tensor
 	outputs []*output
 }
@@ -51,6 +53,8 @@ func hostMemory(t tensorops.Tensor) []byte {
 		return tensorops.HostBytes(make([]float64, t.Len()))
 	case tensorops.Int32:
 		return tensorops.HostBytes(make([]int32, t.Len()))
+	case tensorops.BFloat16:
+		return tensorops.HostBytes(make([]uint16, t.Len()))
 	default:
 		return tensorops.HostBytes(make([]float32, t.Len()))
 	}
@@ -67,6 +71,30 @@ func (b *builder) uploaded(dtype tensorops.DType, host []byte, dims []int) tenso
 // floats makes a float32 tensor of given values.
 func (b *builder) floats(values []float32, dims ...int) tensorops.Tensor {
 	return b.uploaded(tensorops.Float32, tensorops.HostBytes(values), dims)
+}
+
+// either makes a tensor of given values, of the type whose turn it is.
+func (b *builder) either(values []float32, dims ...int) tensorops.Tensor {
+	if len(b.types) == 0 {
+		return b.floats(values, dims...)
+	}
+	b.typed++
+	if b.types[b.typed%len(b.types)] == tensorops.Float32 {
+		return b.floats(values, dims...)
+	}
+	bits := make([]uint16, len(values))
+	for i, v := range values {
+		bits[i] = tensorops.ToBFloat16(v)
+	}
+	return b.uploaded(tensorops.BFloat16, tensorops.HostBytes(bits), dims)
+}
+
+// inSingle runs f with float32 for all.
+func (b *builder) inSingle(f func()) {
+	types := b.types
+	b.types = nil
+	f()
+	b.types = types
 }
 
 // ints makes an int32 tensor of given values.
@@ -92,7 +120,26 @@ func (b *builder) normal(dims ...int) tensorops.Tensor { return b.spread(0, 1, d
 
 // spread makes an input of normal deviates.
 func (b *builder) spread(mean, deviation float64, dims ...int) tensorops.Tensor {
-	return b.floats(b.numbers(product(dims), mean, deviation), dims...)
+	return b.either(b.numbers(product(dims), mean, deviation), dims...)
+}
+
+// single makes an input of standard normal deviates that is float32 in every case.
+func (b *builder) single(dims ...int) tensorops.Tensor {
+	return b.floats(b.numbers(product(dims), 0, 1), dims...)
+}
+
+// unset is memory full of NaN.
+func unset(n int) []float32 {
+	values := make([]float32, n)
+	for i := range values {
+		values[i] = float32(math.NaN())
+	}
+	return values
+}
+
+// garbage32 makes an output full of NaN that is float32 in every case.
+func (b *builder) garbage32(dims ...int) tensorops.Tensor {
+	return b.floats(unset(product(dims)), dims...)
 }
 
 // tokens makes random ids below vocabulary.
@@ -107,11 +154,7 @@ func (b *builder) tokens(vocabulary int, dims ...int) tensorops.Tensor {
 
 // garbage makes an output full of NaN.
 func (b *builder) garbage(dims ...int) tensorops.Tensor {
-	values := make([]float32, product(dims))
-	for i := range values {
-		values[i] = float32(math.NaN())
-	}
-	return b.floats(values, dims...)
+	return b.either(unset(product(dims)), dims...)
 }
 
 // garbage64 makes a float64 output full of NaN.
@@ -134,7 +177,7 @@ func (b *builder) framed(rows, cols int) (whole, view tensorops.Tensor) {
 			values[i] = float32(math.NaN())
 		}
 	}
-	whole = b.floats(values, rows, wide)
+	whole = b.either(values, rows, wide)
 	return whole, whole.Columns(before, before+cols)
 }
 
@@ -144,4 +187,20 @@ func product(dims []int) int {
 		n *= d
 	}
 	return n
+}
+
+// packed makes room for a packed operand, full of NaN.
+func (b *builder) packed(n int, bf16 bool) tensorops.Tensor {
+	if !bf16 {
+		return b.garbage32(n)
+	}
+	return b.half(n)
+}
+
+// half makes a bfloat16 output full of NaN.
+func (b *builder) half(dims ...int) tensorops.Tensor {
+	t := b.Alloc(tensorops.BFloat16, dims...)
+	b.Fill(t, math.NaN())
+	b.tensors = append(b.tensors, t)
+	return t
 }

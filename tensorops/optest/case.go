@@ -10,6 +10,7 @@ import (
 type Case struct {
 	Name string         // kind/variant; it is also the seed of the inputs
 	Kind tensorops.Kind // what the case is about; it sets the tolerance
+	Half bool           // some of its tensors are bfloat16
 
 	record func(*builder)
 }
@@ -23,6 +24,9 @@ type Options struct {
 	Sizes []int
 	// Skip leaves out the cases it is true for.
 	Skip func(Case) bool
+	// Oracle keeps what the oracle said, for a test that holds several devices to the same
+	// table; nil: it is asked each time.
+	Oracle *Oracle
 }
 
 // Cases is the table.
@@ -40,6 +44,28 @@ func Cases(opt Options) []Case {
 	return all
 }
 
+// in is the case with tensors of the types by turns.
+func (c Case) in(name string, types ...tensorops.DType) Case {
+	record := c.record
+	c.Name += "/" + name
+	c.Half = true
+	c.record = func(b *builder) {
+		b.types = types
+		record(b)
+	}
+	return c
+}
+
+// eitherType repeats cases whose tensors may be of float32 or bfloat16 for the second, and
+// for both by turns.
+func eitherType(cases []Case) []Case {
+	var all []Case
+	for _, c := range cases {
+		all = append(all, c, c.in("bfloat16", tensorops.BFloat16), c.in("mixed", tensorops.BFloat16, tensorops.Float32, tensorops.BFloat16))
+	}
+	return all
+}
+
 // run carries out the case on a stream and returns what it checks.
 func (c Case) run(s tensorops.Stream) ([]*output, error) {
 	b := newBuilder(s, c.Name)
@@ -47,10 +73,10 @@ func (c Case) run(s tensorops.Stream) ([]*output, error) {
 	return b.run(s)
 }
 
-// compare runs the case on two streams and reports where their outputs differ by
+// compare runs the case on a stream and reports where its outputs differ from the oracle's by
 // more than the tolerance.
-func (c Case) compare(dev, oracle tensorops.Stream, widen float64) error {
-	want, err := c.run(oracle)
+func (c Case) compare(dev tensorops.Stream, oracle *Oracle, widen float64) error {
+	want, err := oracle.run(c)
 	if err != nil {
 		return fmt.Errorf("oracle: %w", err)
 	}

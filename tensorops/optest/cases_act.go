@@ -79,7 +79,7 @@ func actCases() []Case {
 	for _, p := range []float64{0, 0.3, 0.9} {
 		cases = append(cases, dropoutCases(p)...)
 	}
-	return cases
+	return eitherType(cases)
 }
 
 func dropoutCases(p float64) []Case {
@@ -127,8 +127,10 @@ func dropoutCases(p float64) []Case {
 			x, skip := b.normal(37, 515), b.normal(37, 515)
 			b.Dropout(skip, x, skip, mask(3))
 			b.check(skip, "y = skip")
-			b.Dropout(x, x, skip, mask(3))
+			x = b.normal(37, 515)
+			b.Dropout(x, x, b.normal(37, 515), mask(3))
 			b.check(x, "y = x, with skip")
+			x = b.normal(37, 515)
 			b.Dropout(x, x, none, mask(3))
 			b.check(x, "y = x")
 		}},

@@ -25,11 +25,16 @@ func attentionCases() []Case {
 			b.check(whole, "x with what lies beside it")
 		}},
 	}
+	cases = eitherType(cases)
 	for _, a := range attentions {
-		cases = append(cases,
-			Case{"attention/" + a.String(), tensorops.KindAttention, func(b *builder) { a.record(b).checkForward(b) }},
-			Case{"attention_grad/" + a.String(), tensorops.KindAttentionGrad, func(b *builder) { a.record(b).checkGrad(b) }},
-		)
+		both := []Case{
+			{"attention/" + a.String(), tensorops.KindAttention, func(b *builder) { a.record(b).checkForward(b) }},
+			{"attention_grad/" + a.String(), tensorops.KindAttentionGrad, func(b *builder) { a.record(b).checkGrad(b) }},
+		}
+		if a.bf16 {
+			both = eitherType(both)
+		}
+		cases = append(cases, both...)
 	}
 	return cases
 }
@@ -133,7 +138,7 @@ func (a attention) record(b *builder) attended {
 		widthQ: a.heads * a.d, widthK: a.kvHeads * a.d,
 	}
 	r.q, r.k, r.v = r.inputs(b)
-	r.o, r.lse = b.garbage(r.rowsQ, r.widthQ), b.garbage(a.batch, a.heads, a.tq)
+	r.o, r.lse = b.garbage(r.rowsQ, r.widthQ), b.garbage32(a.batch, a.heads, a.tq)
 	b.Attention(r.o, r.q, r.k, r.v, r.lse, r.opts)
 	return r
 }

@@ -3,7 +3,7 @@ package optest
 import "github.com/troupe-ml/troupe/tensorops"
 
 func embedCases() []Case {
-	return []Case{
+	return eitherType([]Case{
 		{"embed/shapes", tensorops.KindEmbed, func(b *builder) {
 			for _, s := range []struct{ n, c, v int }{{0, 8, 3}, {1, 1, 1}, {5, 7, 3}, {300, 129, 40}, {64, 515, 1000}} {
 				out := b.garbage(s.n, s.c)
@@ -24,13 +24,13 @@ func embedCases() []Case {
 		// Many rows share a token, and their gradients add up.
 		{"embed_grad/shapes", tensorops.KindEmbedGrad, func(b *builder) {
 			for _, s := range []struct{ n, c, v int }{{0, 8, 3}, {1, 1, 1}, {5, 7, 3}, {300, 129, 40}, {64, 515, 1000}, {500, 3, 2}} {
-				grad := b.normal(s.v, s.c)
+				grad := b.single(s.v, s.c)
 				b.EmbedGrad(grad, b.normal(s.n, s.c), b.tokens(s.v, s.n))
 				b.check(grad, "grad of %v", s).summed(s.n / s.v)
 			}
 		}},
 		{"embed_grad/twice", tensorops.KindEmbedGrad, func(b *builder) {
-			grad, ids := b.normal(7, 5), b.tokens(7, 20)
+			grad, ids := b.single(7, 5), b.tokens(7, 20)
 			b.EmbedGrad(grad, b.normal(20, 5), ids)
 			b.EmbedGrad(grad, b.normal(20, 5), ids)
 			b.check(grad, "grad")
@@ -49,12 +49,12 @@ func embedCases() []Case {
 		}},
 		{"positions_grad/shapes", tensorops.KindPositionsGrad, func(b *builder) {
 			for _, s := range positions {
-				grad := b.normal(s.rows, s.c)
+				grad := b.single(s.rows, s.c)
 				b.PositionsGrad(grad, b.normal(s.n, s.c), s.period, s.first)
 				b.check(grad, "grad of %v", s)
 			}
 		}},
-	}
+	})
 }
 
 // positions are n rows of c elements in periods, which start at row first of a

@@ -62,16 +62,19 @@ func (p matmul) record(b *builder) {
 	}
 	_, x := operand(p.m, p.k, p.transA)
 	_, y := operand(p.k, p.n, p.transB)
-	whole, c := operand(p.m, p.n, false)
-	if !p.accumulate {
+	var whole, c tensorops.Tensor
+	if p.accumulate { // to float32 alone
+		b.inSingle(func() { whole, c = operand(p.m, p.n, false) })
+	} else {
+		whole, c = operand(p.m, p.n, false)
 		b.Fill(whole, math.NaN())
 	}
 	o := tensorops.MatMulOpts{TransA: p.transA, TransB: p.transB, Accumulate: p.accumulate, BF16: p.bf16}
 	if p.bias {
-		o.Bias = b.normal(p.n)
+		o.Bias = b.single(p.n)
 	}
 	if p.packed {
-		o.Packed = b.garbage(tensorops.PackedLen(p.k, p.n))
+		o.Packed = b.packed(tensorops.PackedLen(p.k, p.n), p.bf16)
 		b.Pack(o.Packed, y, p.transB, p.bf16)
 	}
 	b.MatMul(c, x, y, o)
@@ -86,11 +89,15 @@ func linearCases(extra []int) []Case {
 		if products[0].packed {
 			kind = tensorops.KindPack
 		}
-		cases = append(cases, Case{kind.String() + "/" + name, kind, func(b *builder) {
+		c := Case{kind.String() + "/" + name, kind, func(b *builder) {
 			for _, p := range products {
 				p.record(b)
 			}
-		}})
+		}}
+		if products[0].bf16 {
+			cases = append(cases, c.in("mixed", tensorops.BFloat16, tensorops.Float32, tensorops.BFloat16))
+		}
+		cases = append(cases, c)
 	}
 	for _, form := range []struct {
 		name           string
@@ -112,23 +119,23 @@ func linearCases(extra []int) []Case {
 		f.packed = true
 		matMul(form.name+"/bf16", slices.Concat(f.variants(37, 65, 129), f.split(700, 130, 600)))
 	}
-	return append(cases,
-		Case{"matmul/rows of larger matrices", tensorops.KindMatMul, matMulRows},
-		Case{"col_sum/shapes", tensorops.KindColSum, func(b *builder) {
+	cases = append(cases, Case{"matmul/rows of larger matrices", tensorops.KindMatMul, matMulRows})
+	return append(cases, eitherType([]Case{
+		{"col_sum/shapes", tensorops.KindColSum, func(b *builder) {
 			for _, s := range append(shapes, [2]int{3000, 17}) {
-				sum := b.normal(s[1])
+				sum := b.single(s[1])
 				b.ColSum(sum, b.normal(s[0], s[1]))
 				b.check(sum, "sum of %v", s).summed(s[0])
 			}
 		}},
-		Case{"add/shapes", tensorops.KindAdd, func(b *builder) {
+		{"add/shapes", tensorops.KindAdd, func(b *builder) {
 			for _, s := range shapes {
 				out := b.garbage(s[0], s[1])
 				b.Add(out, b.normal(s[0], s[1]), b.normal(s[0], s[1]))
 				b.check(out, "out of %v", s)
 			}
 		}},
-		Case{"add/in place", tensorops.KindAdd, func(b *builder) {
+		{"add/in place", tensorops.KindAdd, func(b *builder) {
 			x, y, z := b.normal(37, 515), b.normal(37, 515), b.normal(37, 515)
 			b.Add(x, x, y)
 			b.check(x, "out = a")
@@ -137,12 +144,12 @@ func linearCases(extra []int) []Case {
 			b.Add(z, z, z)
 			b.check(z, "out = a = b")
 		}},
-		Case{"add/rows of a larger tensor", tensorops.KindAdd, func(b *builder) {
+		{"add/rows of a larger tensor", tensorops.KindAdd, func(b *builder) {
 			out := b.garbage(20, 9)
 			b.Add(out.RowRange(3, 8), b.normal(20, 9).RowRange(1, 6), b.normal(20, 9).RowRange(15, 20))
 			b.check(out, "out")
 		}},
-	)
+	})...)
 }
 
 // sweep puts each size in each of the three places, in all variants by turns.

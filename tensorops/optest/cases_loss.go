@@ -31,7 +31,7 @@ func lossCases() []Case {
 		}
 		return logits, targets
 	}
-	return []Case{
+	return eitherType([]Case{
 		{"cross_entropy/shapes", tensorops.KindCrossEntropy, func(b *builder) {
 			for _, s := range losses {
 				logits, targets := inputs(b, s.n, s.v, s.masked, s.deviation)
@@ -67,5 +67,5 @@ func lossCases() []Case {
 				b.check(logits, "dlogits = logits of %+v", s).scaled(1)
 			}
 		}},
-	}
+	})
 }

@@ -11,11 +11,13 @@ func moveCases() []Case {
 	return []Case{
 		{"fill/types", tensorops.KindFill, func(b *builder) {
 			for _, n := range []int{0, 1, 7, 100_003} {
-				f, d, i := b.garbage(n), b.garbage64(n), b.tokens(5, n)
+				f, d, i, h := b.garbage(n), b.garbage64(n), b.tokens(5, n), b.half(n)
 				b.Fill(f, 0.1)
 				b.Fill(d, 0.1)
 				b.Fill(i, -1)
+				b.Fill(h, 0.1)
 				b.check(f, "float32 of %d", n)
+				b.check(h, "bfloat16 of %d", n)
 				b.check(d, "float64 of %d", n)
 				b.check(i, "int32 of %d", n)
 			}
@@ -60,6 +62,24 @@ func moveCases() []Case {
 			b.Copy(ids.Columns(5, 9), ids.Columns(0, 4))
 			b.check(ids, "int32 columns to columns")
 		}},
+		{"copy/widen and round", tensorops.KindCopy, func(b *builder) {
+			for _, s := range shapes {
+				x, h, again := b.normal(s[0], s[1]), b.half(s[0], s[1]), b.garbage(s[0], s[1])
+				b.Copy(h, x)
+				b.Copy(again, h)
+				b.check(h, "rounded, of %v", s)
+				b.check(again, "and widened, of %v", s)
+			}
+			_, from := b.framed(37, 515)
+			h := b.half(37, 520)
+			b.Fill(h, 3)
+			b.Copy(h.Columns(2, 517), from)
+			b.check(h, "columns to columns")
+			special := b.floats([]float32{0, float32(math.Inf(1)), -3.4e38, float32(math.NaN()), 1 + 1.0/256, 1 + 3.0/256, 1e-40}, 7)
+			h = b.half(7)
+			b.Copy(h, special)
+			b.check(h, "ties to even, infinities and what is not a number")
+		}},
 		{"upload/again", tensorops.KindUpload, func(b *builder) {
 			t := b.normal(20, 7)
 			b.Upload(t.RowRange(5, 15), tensorops.HostBytes(b.numbers(70, 0, 1)))
@@ -71,6 +91,10 @@ func moveCases() []Case {
 			b.check(b.normal(100_003), "float32")
 			b.check(sums, "float64")
 			b.check(b.tokens(1<<31-1, 1001), "int32")
+			b.types = []tensorops.DType{tensorops.BFloat16}
+			b.check(b.normal(100_003), "bfloat16")
+			b.check(b.normal(20, 7).RowRange(5, 15), "ten of twenty rows in bfloat16")
+			b.types = nil
 			b.check(b.normal(20, 7).RowRange(5, 15), "ten of twenty rows")
 			b.check(b.spread(0, 1e38, 100), "float32 with infinities")
 			b.check(b.spread(0, 1e-40, 100), "float32 below the normal numbers")
@@ -93,6 +117,18 @@ func moveCases() []Case {
 			b.Add(y, y, y)
 			b.check(y, "picked, twice")
 			b.check(sums, "sum")
+		}},
+		{"call/bfloat16", tensorops.KindCall, func(b *builder) {
+			x, y := b.half(37), b.half(37)
+			b.Copy(x, b.normal(37))
+			b.Fill(y, 1)
+			b.Call(tensorops.Call{Name: "third", Reads: []tensorops.Tensor{x}, Writes: []tensorops.Tensor{y}, Func: func(reads, writes []tensorops.Array) error {
+				for i, v := range reads[0].Float {
+					writes[0].Float[i] = writes[0].Float[i] + v/3
+				}
+				return nil
+			}})
+			b.check(y, "1 and a third")
 		}},
 		{"call/without operands", tensorops.KindCall, func(b *builder) {
 			t := b.garbage(3)

@@ -58,33 +58,33 @@ var none tensorops.Tensor
 
 func normCases() []Case {
 	cases := append(layerNorm.cases(), rmsNorm.cases()...)
-	return append(cases,
+	return eitherType(append(cases,
 		Case{"layer_norm/no beta", tensorops.KindLayerNorm, func(b *builder) {
-			y, stats := b.garbage(37, 129), b.garbage(37, 2)
-			b.LayerNorm(y, b.normal(37, 129), b.normal(129), none, stats, normEps)
+			y, stats := b.garbage(37, 129), b.garbage32(37, 2)
+			b.LayerNorm(y, b.normal(37, 129), b.single(129), none, stats, normEps)
 			b.check(y, "y")
 		}},
 		// The mean is 30 deviations away: its rounding is that of a number 30
 		// times as large.
 		Case{"layer_norm/far from zero", tensorops.KindLayerNorm, func(b *builder) {
-			y, stats := b.garbage(37, 129), b.garbage(37, 2)
-			b.LayerNorm(y, b.spread(30, 1, 37, 129), b.normal(129), b.normal(129), stats, normEps)
+			y, stats := b.garbage(37, 129), b.garbage32(37, 2)
+			b.LayerNorm(y, b.spread(30, 1, 37, 129), b.single(129), b.single(129), stats, normEps)
 			b.check(y, "y").loosen(8)
 			b.check(stats, "stats")
 		}},
 		Case{"layer_norm_weight_grad/no beta", tensorops.KindLayerNormWeightGrad, func(b *builder) {
 			x, stats := layerNorm.normalised(b, 37, 129)
-			dgamma := b.normal(129)
+			dgamma := b.single(129)
 			b.LayerNormWeightGrad(dgamma, none, b.normal(37, 129), x, stats)
 			b.check(dgamma, "dgamma").summed(37)
 		}},
-	)
+	))
 }
 
 // normalised runs the forward pass for its stats.
 func (m norm) normalised(b *builder, rows, cols int) (x, stats tensorops.Tensor) {
-	x, stats = b.normal(rows, cols), b.garbage(rows, m.stats)
-	m.y(b, b.garbage(rows, cols), x, b.normal(cols), none, stats)
+	x, stats = b.normal(rows, cols), b.garbage32(rows, m.stats)
+	m.y(b, b.garbage(rows, cols), x, b.single(cols), none, stats)
 	return x, stats
 }
 
@@ -92,18 +92,18 @@ func (m norm) cases() []Case {
 	return []Case{
 		{m.forward.String() + "/shapes", m.forward, func(b *builder) {
 			for _, s := range normShapes {
-				y, stats := b.garbage(s[0], s[1]), b.garbage(s[0], m.stats)
-				m.y(b, y, b.normal(s[0], s[1]), b.normal(s[1]), b.normal(s[1]), stats)
+				y, stats := b.garbage(s[0], s[1]), b.garbage32(s[0], m.stats)
+				m.y(b, y, b.normal(s[0], s[1]), b.single(s[1]), b.single(s[1]), stats)
 				b.check(y, "y of %v", s)
 				b.check(stats, "stats of %v", s)
 			}
 		}},
 		// Without a variance, eps alone divides.
 		{m.forward.String() + "/equal numbers", m.forward, func(b *builder) {
-			x, y, stats := b.garbage(5, 64), b.garbage(5, 64), b.garbage(5, m.stats)
+			x, y, stats := b.garbage(5, 64), b.garbage(5, 64), b.garbage32(5, m.stats)
 			b.Fill(x, 0)
 			b.Fill(x.RowRange(1, 4), 0.5)
-			m.y(b, y, x, b.normal(64), b.normal(64), stats)
+			m.y(b, y, x, b.single(64), b.single(64), stats)
 			b.check(y, "y")
 			b.check(stats, "stats")
 		}},
@@ -111,7 +111,7 @@ func (m norm) cases() []Case {
 			for _, s := range normShapes {
 				x, stats := m.normalised(b, s[0], s[1])
 				dx := b.garbage(s[0], s[1])
-				m.dx(b, dx, b.normal(s[0], s[1]), x, b.normal(s[1]), stats, none)
+				m.dx(b, dx, b.normal(s[0], s[1]), x, b.single(s[1]), stats, none)
 				o := b.check(dx, "dx of %v", s)
 				if s[1] == 1 { // nothing remains but rounding, times rstd
 					o.scaled(1 / math.Sqrt(normEps))
@@ -122,7 +122,7 @@ func (m norm) cases() []Case {
 			for _, s := range normShapes {
 				x, stats := m.normalised(b, s[0], s[1])
 				dx := b.garbage(s[0], s[1])
-				m.dx(b, dx, b.normal(s[0], s[1]), x, b.normal(s[1]), stats, b.normal(s[0], s[1]))
+				m.dx(b, dx, b.normal(s[0], s[1]), x, b.single(s[1]), stats, b.normal(s[0], s[1]))
 				o := b.check(dx, "dx of %v", s)
 				if s[1] == 1 {
 					o.scaled(1 / math.Sqrt(normEps))
@@ -131,7 +131,7 @@ func (m norm) cases() []Case {
 		}},
 		{m.grad.String() + "/in place", m.grad, func(b *builder) {
 			x, stats := m.normalised(b, 37, 129)
-			gamma, dy, skip := b.normal(129), b.normal(37, 129), b.normal(37, 129)
+			gamma, dy, skip := b.single(129), b.normal(37, 129), b.normal(37, 129)
 			m.dx(b, skip, dy, x, gamma, stats, skip)
 			b.check(skip, "dx = skip")
 			m.dx(b, dy, dy, x, gamma, stats, skip)
@@ -142,7 +142,7 @@ func (m norm) cases() []Case {
 		{m.weightGrad.String() + "/shapes", m.weightGrad, func(b *builder) {
 			for _, s := range append(normShapes, [2]int{1000, 17}) {
 				x, stats := m.normalised(b, s[0], s[1])
-				dgamma, dbeta := b.normal(s[1]), b.normal(s[1])
+				dgamma, dbeta := b.single(s[1]), b.single(s[1])
 				m.dgamma(b, dgamma, dbeta, b.normal(s[0], s[1]), x, stats)
 				b.check(dgamma, "dgamma of %v", s).summed(s[0])
 				b.check(dbeta, "dbeta of %v", s).summed(s[0])

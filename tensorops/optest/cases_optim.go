@@ -70,6 +70,15 @@ func optimCases() []Case {
 				b.check(g, "g of %d", n)
 			}
 		}},
+		{"adamw/copy", tensorops.KindAdamW, func(b *builder) {
+			for _, n := range []int{0, 1, 33, 20_011} {
+				w, m, v, c := b.normal(n), b.normal(n), b.garbage(n), b.half(n)
+				b.Fill(v, 1)
+				b.AdamW(w, m, v, b.normal(n), tensorops.AdamWOpts{LR: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, GradScale: 1, Step: 2, Copy: c})
+				b.check(w, "w of %d", n)
+				b.check(c, "copy of %d", n)
+			}
+		}},
 		// Without a gradient there is 0/(√0 + eps): weights only decay.
 		{"adamw/no gradient", tensorops.KindAdamW, func(b *builder) {
 			w, m, v, g := b.normal(100), b.garbage(100), b.garbage(100), b.garbage(100)
@@ -87,6 +96,13 @@ func optimCases() []Case {
 				}
 				b.check(w, "w of %d", n)
 				b.check(m, "m of %d", n)
+			}
+		}},
+		{"sgd/copy", tensorops.KindSGD, func(b *builder) {
+			for _, n := range []int{0, 1, 33, 20_011} {
+				w, c := b.normal(n), b.half(n)
+				b.SGD(w, none, b.normal(n), tensorops.SGDOpts{LR: 0.1, WeightDecay: 0.01, GradScale: 0.5, Copy: c})
+				b.check(c, "copy of %d", n)
 			}
 		}},
 		{"sgd/plain", tensorops.KindSGD, func(b *builder) {

@@ -145,10 +145,9 @@ func TestFindsMistakes(t *testing.T) {
 		mistake{tensorops.KindSGD, "has another decay", with((*tensorops.Op).SGD, func(a *tensorops.SGDArgs) { a.WeightDecay *= off })},
 		mistake{tensorops.KindSGD, "has another gradient scale", with((*tensorops.Op).SGD, func(a *tensorops.SGDArgs) { a.GradScale *= off })},
 	)
-	oracle, dev := ref.New(), ref.New()
-	defer oracle.Close()
+	dev := ref.New()
 	defer dev.Close()
-	o, s := oracle.NewStream("oracle"), dev.NewStream("saboteur")
+	o, s := new(Oracle), dev.NewStream("saboteur")
 	for _, m := range mistakes {
 		t.Run(m.kind.String()+" "+m.name, func(t *testing.T) {
 			broken := saboteur{s, func(op *tensorops.Op) {

@@ -4,17 +4,17 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe/tensorops"
-	"github.com/troupe-ml/troupe/tensorops/ref"
 )
 
 // Run holds a device to everything that tensorops promises. It uses streams of
 // its own and leaves dev open.
 func Run(t *testing.T, dev tensorops.Device, opt Options) {
-	oracle := ref.New()
-	defer oracle.Close()
+	if opt.Oracle == nil {
+		opt.Oracle = new(Oracle)
+	}
 	before := dev.Memory().InUse
 	t.Run("cases", func(t *testing.T) {
-		s, o := dev.NewStream("optest"), oracle.NewStream("oracle")
+		s := dev.NewStream("optest")
 		defer s.Close()
 		for _, c := range Cases(opt) {
 			t.Run(c.Name, func(t *testing.T) {
@@ -22,7 +22,7 @@ func Run(t *testing.T, dev tensorops.Device, opt Options) {
 				if w, ok := opt.Widen[c.Kind]; ok {
 					widen = w
 				}
-				if err := c.compare(s, o, widen); err != nil {
+				if err := c.compare(s, opt.Oracle, widen); err != nil {
 					t.Error(err)
 				}
 			})

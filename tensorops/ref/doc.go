@@ -4,9 +4,9 @@
 // gradients are compared with central differences of its own forward operations.
 //
 // Each operation is a function of its Op, one file for a family: linear, embed,
-// norm, act, attention, loss, optim, move. Tensors of type float32 and float64
-// are stored as float64, so that nothing is rounded between operations; Upload
-// and Fetch convert from and to the host's float32.
+// norm, act, attention, loss, optim, move. Tensors of all types but
+// int32 are stored as float64, so that nothing is rounded between operations but what is
+// written into a tensor of bfloat16; Upload and Fetch convert from and to the host's types.
 //
 // The package may import tensorops and internal/rng. It must not know models,
 // schedules or actors, and nothing in it may be made faster at the price of a

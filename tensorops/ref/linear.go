@@ -1,10 +1,6 @@
 package ref
 
-import (
-	"math"
-
-	"github.com/troupe-ml/troupe/tensorops"
-)
+import "github.com/troupe-ml/troupe/tensorops"
 
 // matMul: C = op(A)·op(B), plus C before or a bias.
 func matMul(op *tensorops.Op) {
@@ -37,10 +33,9 @@ func matMul(op *tensorops.Op) {
 	}
 }
 
-// bf16 rounds a number to bfloat16, the upper half of a float32.
+// bf16 rounds a number to bfloat16, by way of float32.
 func bf16(v float64) float64 {
-	b := math.Float32bits(float32(v))
-	return float64(math.Float32frombits((b + 0x7fff + b>>16&1) &^ 0xffff))
+	return float64(tensorops.FromBFloat16(tensorops.ToBFloat16(float32(v))))
 }
 
 // colSum: sum[j] += Σ rows of x[·, j].

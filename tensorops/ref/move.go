@@ -48,6 +48,11 @@ func upload(op *tensorops.Op) {
 		copy(ids(a.Dst), tensorops.HostNumbers[int32](a.Host))
 	case tensorops.Float64:
 		copy(Values(a.Dst), tensorops.HostNumbers[float64](a.Host))
+	case tensorops.BFloat16:
+		elements := Values(a.Dst)
+		for i, bits := range tensorops.HostNumbers[uint16](a.Host) {
+			elements[i] = float64(tensorops.FromBFloat16(bits))
+		}
 	case tensorops.Float32:
 		elements := Values(a.Dst)
 		for i, v := range tensorops.HostNumbers[float32](a.Host) {
@@ -56,7 +61,7 @@ func upload(op *tensorops.Op) {
 	}
 }
 
-// fetch: the host's numbers = t, rounded to float32 where that is t's type.
+// fetch: the host's numbers = t, rounded to float32 or bfloat16 where that is t's type.
 func fetch(op *tensorops.Op) {
 	a := op.Fetch()
 	switch a.Src.DType() {
@@ -64,6 +69,11 @@ func fetch(op *tensorops.Op) {
 		copy(tensorops.HostNumbers[int32](a.Host), ids(a.Src))
 	case tensorops.Float64:
 		copy(tensorops.HostNumbers[float64](a.Host), Values(a.Src))
+	case tensorops.BFloat16:
+		host := tensorops.HostNumbers[uint16](a.Host)
+		for i, v := range Values(a.Src) {
+			host[i] = tensorops.ToBFloat16(float32(v))
+		}
 	case tensorops.Float32:
 		host := tensorops.HostNumbers[float32](a.Host)
 		for i, v := range Values(a.Src) {

@@ -33,6 +33,15 @@ func adamW(op *tensorops.Op) {
 			grad[i] = 0
 		}
 	}
+	copyWeight(a.Copy, w)
+}
+
+// copyWeight is what an update leaves for products of bfloat16; it is rounded as all that is
+// written into such a tensor.
+func copyWeight(to tensorops.Tensor, w []float64) {
+	if to.Valid() {
+		copy(Values(to), w)
+	}
 }
 
 // sgd: d = g + decay·w; with momentum d = m = momentum·m + d; w −= lr·d.
@@ -48,4 +57,5 @@ func sgd(op *tensorops.Op) {
 		}
 		w[i] -= a.LR * d
 	}
+	copyWeight(a.Copy, w)
 }

@@ -74,6 +74,31 @@ func run(op *tensorops.Op) (err error) {
 			err = fmt.Errorf("panic: %v", v)
 		}
 	}()
+	if err := compute(op); err != nil {
+		return err
+	}
+	round(op)
+	return nil
+}
+
+// round gives the operation's tensors of bfloat16 numbers that bfloat16 has. Those that were
+// only read have them already.
+func round(op *tensorops.Op) {
+	for _, t := range op.T {
+		if !t.Valid() || t.DType() != tensorops.BFloat16 || op.Kind == tensorops.KindPack {
+			continue
+		}
+		m := matrixOf(t)
+		for i := range m.rows {
+			for j := range m.cols {
+				*m.at(i, j) = bf16(*m.at(i, j))
+			}
+		}
+	}
+}
+
+// compute carries out one operation in float64.
+func compute(op *tensorops.Op) error {
 	switch op.Kind {
 	case tensorops.KindPack: // products read B itself
 		return nil

@@ -19,7 +19,7 @@ func storedBytes(d tensorops.DType) int {
 // list that touches the tensor is with the device.
 func Values(t tensorops.Tensor) []float64 {
 	if t.DType() == tensorops.Int32 || !t.Contiguous() {
-		panic(fmt.Sprintf("ref: values of %v: it must be a contiguous tensor of float32 or float64", t))
+		panic(fmt.Sprintf("ref: values of %v: it must be a contiguous tensor of floating-point numbers", t))
 	}
 	return tensorops.Elements[float64](t)
 }
