@@ -10,7 +10,6 @@ import (
 type Case struct {
 	Name string         // kind/variant; it is also the seed of the inputs
 	Kind tensorops.Kind // what the case is about; it sets the tolerance
-	Half bool           // some of its tensors are bfloat16
 
 	record func(*builder)
 }
@@ -48,7 +47,6 @@ func Cases(opt Options) []Case {
 func (c Case) in(name string, types ...tensorops.DType) Case {
 	record := c.record
 	c.Name += "/" + name
-	c.Half = true
 	c.record = func(b *builder) {
 		b.types = types
 		record(b)
