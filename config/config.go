@@ -131,12 +131,15 @@ type Parallel struct {
 
 // Device is what computes.
 type Device struct {
-	Kind    string   `toml:"kind"`    // "auto" (the CPU), "cpu" or "cuda"; default auto
-	Ranks   []string `toml:"ranks"`   // a kind for each pipeline rank; default [] = kind for all
-	DType   string   `toml:"dtype"`   // "float32", or "bfloat16": mixed precision
-	Threads int      `toml:"threads"` // of the CPU; default 0 = all cores
-	Kernels string   `toml:"kernels"` // of the CPU; default "auto"; the device knows the others
-	TF32    bool     `toml:"tf32"`    // float32 products on a GPU are of numbers rounded to TensorFloat-32; default false
+	Kind  string   `toml:"kind"`  // "auto" (the CPU), "cpu" or "cuda"; default auto
+	Ranks []string `toml:"ranks"` // a kind for each pipeline rank; default [] = kind for all
+	DType string   `toml:"dtype"` // "float32", or "bfloat16": mixed precision
+	// Residual is the type of the residual stream, which is what travels between stages:
+	// "float32" or "bfloat16"; default dtype.
+	Residual string `toml:"residual"`
+	Threads  int    `toml:"threads"` // of the CPU; default 0 = all cores
+	Kernels  string `toml:"kernels"` // of the CPU; default "auto"; the device knows the others
+	TF32     bool   `toml:"tf32"`    // float32 products on a GPU are of numbers rounded to TensorFloat-32; default false
 }
 
 // Cluster is how a run over several processes minds them. Without such processes it has no

@@ -48,6 +48,9 @@ func (c *Config) resolve() {
 			c.Batch.Microbatch--
 		}
 	}
+	if !c.IsSet("device.residual") {
+		c.Device.Residual = c.Device.DType
+	}
 	if !c.IsSet("optimizer.min_lr") {
 		c.Optimizer.MinLR = c.Optimizer.LR / 10
 	}

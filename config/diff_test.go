@@ -25,7 +25,7 @@ var other = map[string]string{
 	"pipeline.stages": "2", "pipeline.chunks": "2", "pipeline.schedule": "gpipe", "pipeline.microbatch_group_size": "4",
 	"pipeline.max_in_flight": "3", "pipeline.defer_weights": "1", "pipeline.post_validation": "true", "pipeline.layout": "x", "pipeline.recompute": "full", "pipeline.recompute_keep": "1",
 	"parallel.tensor": "", "parallel.data": "", "parallel.order": "",
-	"device.kind": "cpu", "device.ranks": "cpu", "device.dtype": "", "device.threads": "2", "device.kernels": "go", "device.tf32": "true",
+	"device.kind": "cpu", "device.ranks": "cpu", "device.dtype": "", "device.residual": "", "device.threads": "2", "device.kernels": "go", "device.tf32": "true",
 	"cluster.silence_s": "1", "cluster.lease_s": "1", "cluster.max_restarts": "1", "cluster.shared_folder": "off", "cluster.place": "x",
 }
 
@@ -35,7 +35,7 @@ var mayDiffer = []string{
 	"run.trace_every", "run.log_every", "run.stall_after_s", "data.train", "data.val", "data.labels", "data.val_labels",
 	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.microbatch_group_size", "pipeline.max_in_flight", "pipeline.defer_weights", "pipeline.post_validation", "pipeline.layout",
 	"pipeline.recompute", "pipeline.recompute_keep",
-	"device.kind", "device.ranks", "device.dtype", "device.threads", "device.kernels", "device.tf32",
+	"device.kind", "device.ranks", "device.dtype", "device.residual", "device.threads", "device.kernels", "device.tf32",
 	"cluster.silence_s", "cluster.lease_s", "cluster.max_restarts", "cluster.shared_folder", "cluster.place",
 }
 

@@ -84,6 +84,8 @@ var idleKeys = []idleKey{
 
 	{"device.kind", "device.ranks", func(c *Config) bool { return len(c.Device.Ranks) > 0 },
 		", which says it for each rank", "leave kind out, or set ranks = []"},
+	{"device.residual", "device.dtype", func(c *Config) bool { return c.Device.DType == "float32" && c.Device.Residual == "bfloat16" },
+		": nothing is bfloat16", `leave residual out, or set dtype = "bfloat16"`},
 	{"device.threads", "device.kind", func(c *Config) bool { return len(c.Device.Ranks) == 0 && !c.computesOn(cpus...) },
 		": no rank computes on the CPU", "leave threads out"},
 	{"device.threads", "device.ranks", func(c *Config) bool { return len(c.Device.Ranks) > 0 && !c.computesOn(cpus...) },

@@ -30,6 +30,7 @@ func TestKeysWithoutEffect(t *testing.T) {
 		{"pipeline.max_in_flight=3", "pipeline.schedule", []string{csv}, "0", []string{"pipeline.schedule=auto"}},
 		{"parallel.order=dp-tp-pp", "parallel.data", nil, "tp-pp-dp", nil},
 		{"device.kind=cpu", "device.ranks", []string{mixed}, "auto", []string{"device.ranks=[]"}},
+		{"device.residual=bfloat16", "device.dtype", nil, "float32", []string{"device.dtype=bfloat16"}},
 		{"device.threads=1", "device.kind", []string{"device.kind=cuda"}, "0", []string{"device.kind=auto"}},
 		{"device.threads=1", "device.ranks", []string{gpus}, "0", []string{mixed}},
 		{"device.kernels=go", "device.kind", []string{"device.kind=cuda"}, "auto", []string{"device.kind=cpu"}},

@@ -107,6 +107,7 @@ var schema = []field{
 	{key: "device.kind", at: func(c *Config) any { return &c.Device.Kind }, example: `"auto"`, check: oneOf(deviceKinds...), free: true},
 	{key: "device.ranks", at: func(c *Config) any { return &c.Device.Ranks }, example: `["cuda", "cpu"]`, check: listUpTo(MaxStages, oneOf(deviceKinds...)), free: true},
 	{key: "device.dtype", at: func(c *Config) any { return &c.Device.DType }, example: `"float32"`, check: oneOf("float32", "bfloat16")},
+	{key: "device.residual", at: func(c *Config) any { return &c.Device.Residual }, example: `"float32"`, check: oneOf("float32", "bfloat16")},
 	{key: "device.threads", at: func(c *Config) any { return &c.Device.Threads }, example: "2", check: whole(0, MaxThreads), free: true},
 	{key: "device.kernels", at: func(c *Config) any { return &c.Device.Kernels }, example: `"auto"`, check: lowerCaseWord, free: true},
 	{key: "device.tf32", at: func(c *Config) any { return &c.Device.TF32 }, example: "true", free: true},

@@ -109,7 +109,7 @@ func (b *block) rotate(c *pass, q, k tensorops.Tensor, inverse bool) {
 // project records the projections of x and returns their memory.
 func (b *block) project(c *pass, x tensorops.Tensor, ms []linear) (out [3]tensorops.Tensor) {
 	for i := range ms {
-		out[i] = c.Alloc(tensorops.Float32, c.mb.Sequences, c.mb.Positions, ms[i].out)
+		out[i] = c.Alloc(c.inner(), c.mb.Sequences, c.mb.Positions, ms[i].out)
 		ms[i].forward(c, out[i], x)
 	}
 	return out
@@ -124,7 +124,7 @@ func (b *block) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor 
 	c.Free(n)
 	q, k, v := b.parts(s.qkv)
 	b.rotate(c, q, k, false)
-	s.o = c.AllocLike(x)
+	s.o = c.innerLike(x)
 	s.lse = c.Alloc(tensorops.Float32, c.mb.Sequences, b.cfg.Heads, c.mb.Positions)
 	c.Attention(s.o, q, k, v, s.lse, b.attention(c))
 	s.h = b.residual(c, &b.proj, s.o, x, b.drops[1])
@@ -195,7 +195,7 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 		s.du0 = dg
 		c.GELUGrad(dg, dg, s.u[0])
 	}
-	s.dn2 = c.AllocLike(s.h)
+	s.dn2 = c.sumLike(s.h, len(b.up))
 	b.up[0].inputGrad(c, s.dn2, s.du0, false)
 	if len(b.up) > 1 {
 		b.up[1].inputGrad(c, s.dn2, s.du1, true)
@@ -214,7 +214,7 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 	c.AttentionGrad(dq, dk, dv, do, q, k, v, s.o, s.lse, b.attention(c))
 	b.rotate(c, dq, dk, true)
 	c.Free(do)
-	s.dn1 = c.AllocLike(s.x)
+	s.dn1 = c.sumLike(s.x, len(b.qkv))
 	for i := range b.qkv {
 		b.qkv[i].inputGrad(c, s.dn1, s.dqkv[i], i > 0)
 	}

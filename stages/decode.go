@@ -37,7 +37,7 @@ func NewDecoderOn(s *Stage, stream tensorops.Stream, positions int) (*Decoder, e
 	for range cfg.Layers {
 		var kv [2]tensorops.Tensor
 		for i := range kv {
-			kv[i] = l.Alloc(tensorops.Float32, d.room, cfg.kvWidth())
+			kv[i] = l.Alloc(s.productType(), d.room, cfg.kvWidth())
 		}
 		d.cache = append(d.cache, kv)
 	}
@@ -100,7 +100,7 @@ func (b *block) decode(c *pass, x tensorops.Tensor, cache [2]tensorops.Tensor, u
 	all := used + c.mb.Positions
 	c.Copy(cache[0].RowRange(used, all), k.Matrix())
 	c.Copy(cache[1].RowRange(used, all), v.Matrix())
-	o, lse := c.AllocLike(x), c.Alloc(tensorops.Float32, 1, b.cfg.Heads, c.mb.Positions)
+	o, lse := c.innerLike(x), c.Alloc(tensorops.Float32, 1, b.cfg.Heads, c.mb.Positions)
 	c.Attention(o, q, cache[0].RowRange(0, all), cache[1].RowRange(0, all), lse, b.attention(c))
 	h := b.residual(c, &b.proj, o, x, b.drops[1])
 	free(c.List, &x, &n1, &stats, &qkv[0], &qkv[1], &qkv[2], &o, &lse)

@@ -31,7 +31,7 @@ func (e *embedding) uses() []use {
 func (s *embeddingState) drop(l *tensorops.List, _ bool) { free(l, &s.dy) }
 
 func (e *embedding) forward(c *pass, st state, _ tensorops.Tensor) tensorops.Tensor {
-	y := c.Alloc(tensorops.Float32, c.mb.Sequences, c.mb.Positions, e.width)
+	y := c.Alloc(c.stage.opts.Residual, c.mb.Sequences, c.mb.Positions, e.width)
 	c.Embed(y, c.weight(e.tokens), c.tokens)
 	if e.hasPositions {
 		c.AddPositions(y, y, c.weight(e.positions), c.mb.Positions, c.mb.FirstPosition)

@@ -101,7 +101,7 @@ func (h *head) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 	if c.mb.headLater() {
 		kept = depths * rows
 	}
-	s.logits = c.Alloc(tensorops.Float32, kept, h.vocab)
+	s.logits = c.Alloc(c.inner(), kept, h.vocab)
 	lse := c.Alloc(tensorops.Float64, each, 1)
 	for depth := range depths {
 		targets, scale := c.targets, 1.0

@@ -74,12 +74,35 @@ func (s *Stage) allocatePacked(l *tensorops.List) {
 	})
 }
 
-// productType is the type of what products multiply.
+// productType is the type of what products multiply, and of all that a language model's layer
+// makes but the residual stream.
 func (s *Stage) productType() tensorops.DType {
 	if s.opts.BF16 {
 		return tensorops.BFloat16
 	}
 	return tensorops.Float32
+}
+
+// inner is that type.
+func (c *pass) inner() tensorops.DType { return c.stage.productType() }
+
+// innerLike takes a tensor of t's shape for an activation within a layer.
+func (c *pass) innerLike(t tensorops.Tensor) tensorops.Tensor {
+	if !t.Valid() {
+		return tensorops.Tensor{}
+	}
+	return c.Alloc(c.inner(), t.Shape()...)
+}
+
+// sumLike takes a tensor of t's shape for the sum of n products: float32 where it is added to.
+func (c *pass) sumLike(t tensorops.Tensor, n int) tensorops.Tensor {
+	if n == 1 {
+		return c.innerLike(t)
+	}
+	if !t.Valid() {
+		return tensorops.Tensor{}
+	}
+	return c.Alloc(tensorops.Float32, t.Shape()...)
 }
 
 // pack records packing them, after the weights have changed.

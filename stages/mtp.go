@@ -59,7 +59,7 @@ func (s *mtpState) drop(l *tensorops.List, all bool) {
 
 // hidden is memory for the hidden states of one depth.
 func (m *mtp) hidden(c *pass) tensorops.Tensor {
-	return c.Alloc(tensorops.Float32, c.mb.Sequences, c.mb.Positions, m.width)
+	return c.Alloc(c.stage.opts.Residual, c.mb.Sequences, c.mb.Positions, m.width)
 }
 
 // join makes the projection's input of the state's hidden state and token ids, and
@@ -69,7 +69,7 @@ func (m *mtp) join(c *pass, s *mtpState) {
 	ids := c.ids(s.ids)
 	c.Embed(s.e, c.weight(m.tokens), ids)
 	c.Free(ids)
-	s.joined = c.Alloc(tensorops.Float32, c.mb.Sequences, c.mb.Positions, 2*m.width)
+	s.joined = c.Alloc(c.inner(), c.mb.Sequences, c.mb.Positions, 2*m.width)
 	var n tensorops.Tensor
 	n, s.estats = m.enorm.forward(c, s.e)
 	c.Copy(s.joined.Columns(0, m.width), n)
@@ -97,7 +97,7 @@ func (m *mtp) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 	m.proj.forward(c, p, s.joined)
 	free(c.List, &s.e, &s.estats, &s.hstats, &s.joined)
 	h := m.block.forward(c, &s.block, p)
-	y := c.Alloc(tensorops.Float32, (m.depth+1)*c.mb.Sequences, c.mb.Positions, m.width)
+	y := c.Alloc(c.stage.opts.Residual, (m.depth+1)*c.mb.Sequences, c.mb.Positions, m.width)
 	c.Copy(y.RowRange(0, before), x)
 	c.Copy(y.RowRange(before, before+rows), h)
 	free(c.List, &x, &h)
@@ -114,7 +114,8 @@ func (m *mtp) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tensor
 	m.join(c, s)
 	dj := c.AllocLike(s.joined)
 	m.proj.inputGrad(c, dj, s.dp, false)
-	s.den, s.dhn, s.de = m.hidden(c), m.hidden(c), m.hidden(c)
+	s.de = m.hidden(c)
+	s.den, s.dhn = c.innerLike(s.de), c.innerLike(s.de)
 	c.Copy(s.den, dj.Columns(0, m.width))
 	c.Copy(s.dhn, dj.Columns(m.width, 2*m.width))
 	c.Free(dj)

@@ -19,7 +19,7 @@ func (m *norm) uses() []use {
 
 // forward returns the normalised rows and the statistics for the gradient.
 func (m *norm) forward(c *pass, x tensorops.Tensor) (y, stats tensorops.Tensor) {
-	y = c.AllocLike(x)
+	y = c.innerLike(x)
 	if m.rms {
 		stats = c.Alloc(tensorops.Float32, x.Rows())
 		c.RMSNorm(y, x, c.weight(m.gamma), stats, m.eps)

@@ -198,8 +198,8 @@ func (s *Stage) checkEdge(c *chunk, what string, n, mtp int, mb *Microbatch, ts 
 	if mb.Train {
 		b *= 1 + mtp
 	}
-	if !t.Valid() || t.DType() != tensorops.Float32 || t.Rank() != 3 || t.Dim(0) != b || t.Dim(1) != tt || t.Dim(2) != ch {
-		return fmt.Errorf("%w: chunk %d takes a %s of float32[%d %d %d] for microbatch %d, got %v", ErrInput, c.number, what, b, tt, ch, mb.Index, t)
+	if !t.Valid() || t.DType() != s.opts.Residual || t.Rank() != 3 || t.Dim(0) != b || t.Dim(1) != tt || t.Dim(2) != ch {
+		return fmt.Errorf("%w: chunk %d takes a %s of %v[%d %d %d] for microbatch %d, got %v", ErrInput, c.number, what, s.opts.Residual, b, tt, ch, mb.Index, t)
 	}
 	return nil
 }

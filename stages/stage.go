@@ -38,10 +38,13 @@ type Options struct {
 	// to read a gradient only a few times, takes more. It decides how the head's weight
 	// gradient is summed, and so its last bits.
 	Logits int
-	// BF16 rounds the operands of every layer's matrix products to bfloat16, and
-	// lets a device do so in attention; all else, weights and optimizer state among
-	// it, stays float32.
+	// BF16 is mixed precision: matrix products and attention multiply bfloat16, and what the
+	// language models' layers make and keep is of that type. Weights, their gradients'
+	// sums and the optimizer's state stay float32.
 	BF16 bool
+	// Residual is the type of the residual stream, which is what travels between chunks:
+	// tensorops.Float32, or with BF16 also BFloat16.
+	Residual tensorops.DType
 }
 
 // Stage is one rank's part of the model on one stream. It is used by one

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // ErrMemory: the model does not fit this machine's memory.
@@ -46,7 +47,12 @@ func (p *Plan) StageOptions(rank int) stages.Options {
 	if device.KindOf(c, rank) == device.CUDA {
 		logits = logitsOnGPU
 	}
+	residual := tensorops.Float32
+	if c.Device.Residual == "bfloat16" && c.Language() {
+		residual = tensorops.BFloat16
+	}
 	return stages.Options{
+		Residual: residual,
 		Seed: c.Run.Seed, Optimizer: Optimizer(c), StepTokens: c.Batch.Sequences * c.Model.Context, BF16: bf16, Logits: logits,
 		// In float32 packing is a few percent of a product and gains nothing
 		// (measured); in bfloat16 it converts every number, which is worth the memory
