@@ -81,18 +81,7 @@ func (x *exec) matMul() error {
 		p.kernel = x.dev.kernels.bf16
 	}
 	p.packedB = x.packedOf(a.Packed)
-	p.a, p.b = x.widen(p.a), x.widen(p.b)
 	return x.multiply(p)
-}
-
-// widen: HACK until packing reads Half.
-func (x *exec) widen(m gemm.Matrix) gemm.Matrix {
-	if m.Half == nil {
-		return m
-	}
-	f := make([]float32, len(m.Half))
-	x.dev.kernels.vec.FromBF16(f, m.Half)
-	return gemm.Matrix{Data: f, Row: m.Row, Col: m.Col}
 }
 
 // packedOf views a packed operand; nil if there is none, or none that this path reads: one of
@@ -128,7 +117,6 @@ func (x *exec) packAll() error {
 	if a.BF16 {
 		p.kernel = x.dev.kernels.bf16
 	}
-	p.b = x.widen(p.b)
 	p.depth = p.kernel.Depth(p.k)
 	p.k1 = p.k
 	x.product = p

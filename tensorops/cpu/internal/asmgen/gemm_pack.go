@@ -12,7 +12,8 @@ const gemmPackDoc = `Packing of whole strips, for AVX2 and AVX-512 alike.
 
 transposeN: eight rows of the source, eight numbers of each, turn into eight
 numbers of each k in three rounds: unpack pairs, unpack fours, exchange halves.
-copyN: the numbers of a strip lie side by side already.`
+copyN: the numbers of a strip lie side by side already.
+widen16: bfloat16 becomes the upper half of a float32.`
 
 // gemmPacks writes the packing loops, which AVX-512 uses as well.
 func gemmPacks(c *build.Context) {
@@ -22,6 +23,31 @@ func gemmPacks(c *build.Context) {
 	for _, w := range []int{6, 12, 16, 32} {
 		gemmCopy(c, w)
 	}
+	gemmWiden(c)
+}
+
+// gemmWiden turns bfloat16 into float32.
+func gemmWiden(c *build.Context) {
+	c.Function("widen16")
+	c.SignatureExpr("func(dst *float32, src *uint16, sixteens int)")
+	c.Pragma("noescape")
+	c.Doc("widen16 stores 16·sixteens numbers of bfloat16 as float32.")
+	dst := c.Load(c.Param("dst"), c.GP64())
+	src := c.Load(c.Param("src"), c.GP64())
+	sixteens := c.Load(c.Param("sixteens"), c.GP64())
+	c.Label("loop")
+	for i := range 2 {
+		v := c.YMM()
+		c.VPMOVZXWD(operand.Mem{Base: src, Disp: 16 * i}, v)
+		c.VPSLLD(operand.U8(16), v, v)
+		c.VMOVDQU(v, operand.Mem{Base: dst, Disp: 32 * i})
+	}
+	c.ADDQ(operand.U8(32), src)
+	c.ADDQ(operand.U8(64), dst)
+	c.DECQ(sixteens)
+	c.JNZ(operand.LabelRef("loop"))
+	c.VZEROUPPER()
+	c.RET()
 }
 
 // gemmTranspose packs eight rows of the source, or fewer, each contiguous along

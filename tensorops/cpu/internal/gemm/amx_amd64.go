@@ -39,74 +39,11 @@ func (amx) Depth(k int) int {
 func (amx) PackA(dst []float32, a Matrix, m, k int) { packAMX(dst, a, m, k, false) }
 func (amx) PackB(dst []float32, b Matrix, k, n int) { packAMX(dst, b.T(), n, k, true) }
 
-// amxSquare is what a strip has for each step of the depth, in floats.
-const amxSquare = amxStrip * amxStep / 2
-
-// packAMX packs width rows of m, each k deep: in strips of an A, or of a B.
 func packAMX(dst []float32, m Matrix, width, k int, forB bool) {
-	whole, strips := k/amxStep, width/amxStrip
-	length := ceil(k, amxStep) * amxSquare
-	switch {
-	case m.Col == 1 && whole > 0:
-		for j := range strips {
-			packRows(forB, &dst[j*length], &m.At(j*amxStrip, 0).Data[0], 4*m.Row, whole, 4*amxSquare, 4*amxStep)
-		}
-	case m.Row == 1 && strips > 0:
-		for s := range whole {
-			packCols(forB, &dst[s*amxSquare], &m.At(0, s*amxStep).Data[0], 4*m.Col, strips, 4*length, 4*amxStrip)
-		}
-	default:
-		whole, strips = 0, 0
-	}
-	for j := 0; j < ceil(width, amxStrip); j++ {
-		s := 0
-		if j < strips {
-			s = whole
-		}
-		for ; s*amxStep < k; s++ {
-			packBorder(forB, &dst[j*length+s*amxSquare], m.At(j*amxStrip, s*amxStep), min(amxStrip, width-j*amxStrip), min(amxStep, k-s*amxStep))
-		}
-	}
-}
-
-// packBorder packs a square of which only some rows and some of the depth exist.
-func packBorder(forB bool, dst *float32, m Matrix, width, k int) {
-	var square [amxStrip * amxStep]float32
-	if m.Row == 1 {
-		for c := range k {
-			copy(square[c*amxStrip:][:width], m.Data[c*m.Col:])
-		}
-		packCols(forB, dst, &square[0], 4*amxStrip, 1, 0, 0)
-		return
-	}
-	for r := range width {
-		row := square[r*amxStep:][:k]
-		if m.Col == 1 {
-			copy(row, m.Data[r*m.Row:])
-			continue
-		}
-		for c := range row {
-			row[c] = m.Data[r*m.Row+c*m.Col]
-		}
-	}
-	packRows(forB, dst, &square[0], 4*amxStep, 1, 0, 0)
-}
-
-// packRows and packCols choose the function by name, so that the compiler sees that
-// it keeps none of its pointers.
-func packRows(forB bool, dst, src *float32, stride, steps, dstStep, srcStep int) {
-	if forB {
-		packAMXRowsT(dst, src, stride, steps, dstStep, srcStep)
+	if m.Half != nil {
+		packSquares(dst, m.Half, m.Row, m.Col, width, k, forB)
 	} else {
-		packAMXRows(dst, src, stride, steps, dstStep, srcStep)
-	}
-}
-
-func packCols(forB bool, dst, src *float32, stride, steps, dstStep, srcStep int) {
-	if forB {
-		packAMXCols(dst, src, stride, steps, dstStep, srcStep)
-	} else {
-		packAMXColsT(dst, src, stride, steps, dstStep, srcStep)
+		packSquares(dst, m.Data, m.Row, m.Col, width, k, forB)
 	}
 }
 

@@ -8,12 +8,6 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
 )
 
-// bf16 rounds to bfloat16.
-func bf16(f float32) float32 {
-	b := math.Float32bits(f)
-	return math.Float32frombits((b + 0x7fff + b>>16&1) &^ 0xffff)
-}
-
 // TestAMX multiplies packed blocks at sizes on both sides of every border.
 func TestAMX(t *testing.T) {
 	if !gemm.HasAMX() {

@@ -120,6 +120,34 @@ func packAMXCols(dst *float32, src *float32, stride int, steps int, dstStep int,
 //go:noescape
 func packAMXColsT(dst *float32, src *float32, stride int, steps int, dstStep int, srcStep int)
 
+// packAMXRowsHalf packs squares of 32 j × 32 k into two tiles each, as it lies:
+// row j is contiguous along k: the pairs of k lie side by side at src + j·stride.
+// From square to square dst and src move by their steps. All distances are in bytes.
+//
+//go:noescape
+func packAMXRowsHalf(dst *float32, src *uint16, stride int, steps int, dstStep int, srcStep int)
+
+// packAMXRowsHalfT packs squares of 32 j × 32 k into two tiles each, transposed:
+// row j is contiguous along k: the pairs of k lie side by side at src + j·stride.
+// From square to square dst and src move by their steps. All distances are in bytes.
+//
+//go:noescape
+func packAMXRowsHalfT(dst *float32, src *uint16, stride int, steps int, dstStep int, srcStep int)
+
+// packAMXColsHalf packs squares of 32 j × 32 k into two tiles each, as it lies:
+// k is contiguous along j: its numbers lie side by side at src + k·stride.
+// From square to square dst and src move by their steps. All distances are in bytes.
+//
+//go:noescape
+func packAMXColsHalf(dst *float32, src *uint16, stride int, steps int, dstStep int, srcStep int)
+
+// packAMXColsHalfT packs squares of 32 j × 32 k into two tiles each, transposed:
+// k is contiguous along j: its numbers lie side by side at src + k·stride.
+// From square to square dst and src move by their steps. All distances are in bytes.
+//
+//go:noescape
+func packAMXColsHalfT(dst *float32, src *uint16, stride int, steps int, dstStep int, srcStep int)
+
 // transpose4 stores, for 8·eights consecutive k, 4 numbers at dst + k·strip: element j from
 // src + j·stride + k, where j ≥ rows repeats the last row. strip and stride are in bytes.
 //
@@ -157,3 +185,8 @@ func copy16(dst *float32, src *float32, stride int, depth int)
 //
 //go:noescape
 func copy32(dst *float32, src *float32, stride int, depth int)
+
+// widen16 stores 16·sixteens numbers of bfloat16 as float32.
+//
+//go:noescape
+func widen16(dst *float32, src *uint16, sixteens int)

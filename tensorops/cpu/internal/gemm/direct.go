@@ -3,10 +3,10 @@ package gemm
 // Direct multiplies like blocks of BlockK one after the other, to the same bits, but
 // reads B where it is, and A as well if its rows are contiguous along m: for products
 // so small that packing would take a good part of their time. It reports false, and
-// does nothing, where B is not as the tiles read it. A is packed into what room
+// does nothing, where B is not as the tiles read it, or an operand is bfloat16. A is packed into what room
 // returns for a number of floats.
 func (kn *Kernel) Direct(c, a, b Matrix, m, n, k int, add bool, room func(int) []float32) bool {
-	if !kn.strided || b.Col != 1 || n%kn.NR != 0 {
+	if !kn.strided || b.Col != 1 || n%kn.NR != 0 || a.Half != nil || b.Half != nil {
 		return false
 	}
 	for k0 := 0; k0 < k; k0 += BlockK {

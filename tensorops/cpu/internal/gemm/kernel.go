@@ -31,6 +31,8 @@ type Kernel struct {
 	// and j below rows ≤ lanes.
 	transpose func(dst []float32, dstRow int, src []float32, srcRow, depth, rows int)
 	lanes     int
+
+	widen func(dst []float32, src []uint16) // of bfloat16, as many as dst holds
 }
 
 type tileFunc func(strips, k int, a, b, c *float32, lda, ldb, ldc int, add bool)
@@ -47,6 +49,7 @@ var Go = Kernel{
 	packRowsA: rowsGo(4), packRowsB: rowsGo(4),
 	packColsA: colsGo(4), packColsB: colsGo(4),
 	transpose: transposeGo, lanes: 4,
+	widen: widenGo,
 }
 
 func ceil(a, b int) int { return (a + b - 1) / b }

@@ -10,6 +10,7 @@ var AVX2 = Kernel{
 	packRowsA: rows6, packRowsB: rows16,
 	packColsA: cols6, packColsB: cols16,
 	transpose: transposeEights, lanes: 8,
+	widen: widenSixteens,
 }
 
 // AVX512 needs AVX-512 F, and AVX2 for packing.
@@ -23,6 +24,7 @@ var AVX512 = Kernel{
 	packRowsA: rows12, packRowsB: rows32,
 	packColsA: cols12, packColsB: cols32,
 	transpose: transposeEights, lanes: 8,
+	widen: widenSixteens,
 }
 
 // Available lists the paths this processor can run, best first.
@@ -112,4 +114,14 @@ func transposeEights(dst []float32, dstRow int, src []float32, srcRow, depth, ro
 	if k := depth &^ 7; k < depth {
 		transposeGo(dst[k*dstRow:], dstRow, src[k:], srcRow, depth-k, 8)
 	}
+}
+
+// widenSixteens widens sixteen numbers at a time by vectors.
+func widenSixteens(dst []float32, src []uint16) {
+	n := len(dst) &^ 15
+	if n > 0 {
+		_ = src[n-1]
+		widen16(&dst[0], &src[0], n/16)
+	}
+	widenGo(dst[n:], src[n:])
 }

@@ -1,21 +1,33 @@
 package gemm
 
-// Matrix is an operand in memory: element (i, j) is Data[i·Row + j·Col], in float32, or the
-// same of Half, in bfloat16.
+import "math"
+
+// Matrix is an operand in memory: element (i, j) is Data[i·Row + j·Col], or that of
+// Half, which is set instead of Data where the numbers are bfloat16 (the upper half
+// of a float32). C is always float32.
 type Matrix struct {
 	Data     []float32
-	Half     []uint16 // set instead of Data
+	Half     []uint16
 	Row, Col int
 }
 
 // At is the matrix from row i and column j on.
 func (m Matrix) At(i, j int) Matrix {
 	at := i*m.Row + j*m.Col
-	if m.Half != nil {
-		return Matrix{Half: m.Half[min(at, len(m.Half)):], Row: m.Row, Col: m.Col}
-	}
-	return Matrix{Data: m.Data[min(at, len(m.Data)):], Row: m.Row, Col: m.Col}
+	return Matrix{m.Data[min(at, len(m.Data)):], m.Half[min(at, len(m.Half)):], m.Row, m.Col}
 }
 
 // T is the transpose.
-func (m Matrix) T() Matrix { return Matrix{Data: m.Data, Half: m.Half, Row: m.Col, Col: m.Row} }
+func (m Matrix) T() Matrix { return Matrix{m.Data, m.Half, m.Col, m.Row} }
+
+// at is element (i, j).
+func (m Matrix) at(i, j int) float32 {
+	at := i*m.Row + j*m.Col
+	if m.Half != nil {
+		return widened(m.Half[at])
+	}
+	return m.Data[at]
+}
+
+// widened is a bfloat16 as a float32.
+func widened(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }

@@ -41,12 +41,18 @@ func Rounded(kn *Kernel, round func(dst, src []float32)) Multiplier { return rou
 
 func (r rounded) PackA(dst []float32, a Matrix, m, k int) {
 	r.Kernel.PackA(dst, a, m, k)
+	if a.Half != nil {
+		return
+	}
 	dst = dst[:r.LenA(m, k)]
 	r.round(dst, dst)
 }
 
 func (r rounded) PackB(dst []float32, b Matrix, k, n int) {
 	r.Kernel.PackB(dst, b, k, n)
+	if b.Half != nil {
+		return
+	}
 	dst = dst[:r.LenB(k, n)]
 	r.round(dst, dst)
 }

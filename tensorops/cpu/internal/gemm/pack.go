@@ -8,12 +8,20 @@ func (kn *Kernel) LenB(k, n int) int { return ceil(n, kn.NR) * kn.NR * k }
 
 // PackA packs m rows of A, of depth k, into dst.
 func (kn *Kernel) PackA(dst []float32, a Matrix, m, k int) {
-	packStrips(dst, a.T(), k, m, kn.MR, kn.packRowsA, kn.packColsA)
+	kn.pack(dst, a.T(), k, m, kn.MR, kn.packRowsA, kn.packColsA)
 }
 
 // PackB packs n columns of B, of depth k, into dst.
 func (kn *Kernel) PackB(dst []float32, b Matrix, k, n int) {
-	packStrips(dst, b, k, n, kn.NR, kn.packRowsB, kn.packColsB)
+	kn.pack(dst, b, k, n, kn.NR, kn.packRowsB, kn.packColsB)
+}
+
+func (kn *Kernel) pack(dst []float32, m Matrix, depth, width, strip int, rows, cols stripFunc) {
+	if m.Half != nil {
+		kn.packHalf(dst, m, depth, width, strip, rows, cols)
+		return
+	}
+	packStrips(dst, m, depth, width, strip, rows, cols)
 }
 
 // StripA packs one strip of A, of at most MR rows: row i is at src + i·stride,
@@ -59,7 +67,7 @@ func packStrips(dst []float32, m Matrix, depth, width, strip int, rows, cols str
 func packAny(dst []float32, m Matrix, strip, depth, width int) {
 	for k := range depth {
 		for j := range width {
-			dst[k*strip+j] = m.Data[k*m.Row+j*m.Col]
+			dst[k*strip+j] = m.at(k, j)
 		}
 	}
 }

@@ -5,6 +5,7 @@
 // transposeN: eight rows of the source, eight numbers of each, turn into eight
 // numbers of each k in three rounds: unpack pairs, unpack fours, exchange halves.
 // copyN: the numbers of a strip lie side by side already.
+// widen16: bfloat16 becomes the upper half of a float32.
 
 // func transpose4(dst *float32, strip int, src *float32, stride int, eights int, rows int)
 // Requires: AVX, CMOV
@@ -368,5 +369,26 @@ loop:
 	ADDQ    $0x80, AX
 	DECQ    BX
 	JNZ     loop
+	VZEROUPPER
+	RET
+
+// func widen16(dst *float32, src *uint16, sixteens int)
+// Requires: AVX, AVX2
+TEXT ·widen16(SB), $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ sixteens+16(FP), DX
+
+loop:
+	VPMOVZXWD (CX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVDQU   Y0, (AX)
+	VPMOVZXWD 16(CX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVDQU   Y0, 32(AX)
+	ADDQ      $0x20, CX
+	ADDQ      $0x40, AX
+	DECQ      DX
+	JNZ       loop
 	VZEROUPPER
 	RET

@@ -1,0 +1,16 @@
+package gemm_test
+
+import (
+	"golang.org/x/sys/cpu"
+
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
+)
+
+// multipliers are all whose packing this processor can run.
+func multipliers() map[string]gemm.Multiplier {
+	all := portable()
+	if cpu.X86.HasAVX512BF16 {
+		all["amx"] = gemm.AMX
+	}
+	return all
+}
