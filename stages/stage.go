@@ -241,6 +241,9 @@ func (s *Stage) Depths(chunk int) (in, out int) {
 	return 1 + c.mtpBefore, 1 + c.mtpBefore + c.mtp
 }
 
+// EdgeType is the type of what travels between the chunks of a language model.
+func (s *Stage) EdgeType() tensorops.DType { return s.opts.Residual }
+
 // ComputesLoss reports whether a chunk computes the loss.
 func (s *Stage) ComputesLoss(chunk int) bool { return s.chunks[chunk].computesLoss }
 

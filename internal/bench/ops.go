@@ -184,6 +184,19 @@ func (m *layer) ones(dims ...int) (t tensorops.Tensor) {
 	return t
 }
 
+// acts makes activations of random numbers, in the configuration's type.
+func (m *layer) acts(dims ...int) (t tensorops.Tensor) {
+	if !m.bf16 {
+		return m.floats(dims...)
+	}
+	from := m.floats(dims...)
+	if m.err == nil {
+		t, m.err = m.harness.make(tensorops.BFloat16, func(l *tensorops.List, t tensorops.Tensor) { l.Copy(t, from) }, dims...)
+		m.tensors = append(m.tensors, t)
+	}
+	return t
+}
+
 func (m *layer) floats(dims ...int) (t tensorops.Tensor) {
 	if m.err == nil {
 		t, m.err = m.harness.floats(dims...)
@@ -196,7 +209,11 @@ func (m *layer) floats(dims ...int) (t tensorops.Tensor) {
 // times: where one would scale its own input, the numbers would run into
 // denormal ones, which are slow, so its output is another tensor.
 func (m *layer) moving(name, size string, record func(l *tensorops.List), moves ...tensorops.Tensor) {
-	m.operations = append(m.operations, operation{name: name, size: size, dtype: float32Name, moves: moves, record: record})
+	dtype := float32Name
+	if len(moves) > 0 && moves[0].DType() == tensorops.BFloat16 {
+		dtype = bfloat16
+	}
+	m.operations = append(m.operations, operation{name: name, size: size, dtype: dtype, moves: moves, record: record})
 }
 
 // computing adds an operation that arithmetic bounds.
@@ -217,7 +234,7 @@ func (m *layer) multiplying(name string, s Shape, o tensorops.MatMulOpts, c, a, 
 func (m *layer) embedding() {
 	n, c := m.rows(), m.cfg.Hidden
 	size := fmt.Sprintf("%dx%d", n, c)
-	y, w := m.floats(n, c), m.floats(m.cfg.Vocab, c)
+	y, w := m.acts(n, c), m.floats(m.cfg.Vocab, c)
 	m.moving("embed", size, func(l *tensorops.List) { l.Embed(y, w, m.ids) }, y, y)
 	m.moving("embed, gradient", size, func(l *tensorops.List) { l.EmbedGrad(w, y, m.ids) }, y, y, y)
 	if m.cfg.Family == stages.Llama {
@@ -231,7 +248,7 @@ func (m *layer) embedding() {
 func (m *layer) norms() {
 	n, c := m.rows(), m.cfg.Hidden
 	size := fmt.Sprintf("%dx%d", n, c)
-	x, y, dx, gamma, beta := m.floats(n, c), m.floats(n, c), m.floats(n, c), m.floats(c), m.floats(c)
+	x, y, dx, gamma, beta := m.acts(n, c), m.acts(n, c), m.acts(n, c), m.floats(c), m.floats(c)
 	const eps = 1e-5
 	if m.cfg.Family == stages.Llama {
 		stats := m.floats(n)
@@ -266,7 +283,7 @@ func (m *layer) linears() {
 // the head and Llama as out × in, without.
 func (m *layer) linear(name string, in, out int, gpt2 bool) {
 	n := m.rows()
-	x, y := m.floats(n, in), m.floats(n, out)
+	x, y := m.acts(n, in), m.acts(n, out)
 	w, bias := m.floats(out, in), tensorops.Tensor{}
 	if gpt2 {
 		w, bias = m.floats(in, out), m.floats(out)
@@ -287,8 +304,8 @@ func (m *layer) linear(name string, in, out int, gpt2 bool) {
 func (m *layer) attention() {
 	n, c, h := m.rows(), m.cfg.Hidden, m.cfg.Heads
 	kv := c / h * m.cfg.KVHeads
-	q, k, v, o := m.floats(n, c), m.floats(n, kv), m.floats(n, kv), m.floats(n, c)
-	dq, dk, dv, do := m.floats(n, c), m.floats(n, kv), m.floats(n, kv), m.floats(n, c)
+	q, k, v, o := m.acts(n, c), m.acts(n, kv), m.acts(n, kv), m.acts(n, c)
+	dq, dk, dv, do := m.acts(n, c), m.acts(n, kv), m.acts(n, kv), m.acts(n, c)
 	lse := m.floats(m.b, h, m.t)
 	if m.cfg.Family == stages.Llama {
 		r := tensorops.RoPEOpts{Heads: h, Period: m.t, Theta: m.cfg.RopeTheta}
@@ -304,13 +321,13 @@ func (m *layer) attention() {
 func (m *layer) activation() {
 	n, f := m.rows(), m.cfg.FFN
 	size := fmt.Sprintf("%dx%d", n, f)
-	x, y, dx := m.floats(n, f), m.floats(n, f), m.floats(n, f)
+	x, y, dx := m.acts(n, f), m.acts(n, f), m.acts(n, f)
 	if m.cfg.Family == stages.GPT2 {
 		m.moving("GELU", size, func(l *tensorops.List) { l.GELU(y, x) }, x, y)
 		m.moving("GELU, gradient", size, func(l *tensorops.List) { l.GELUGrad(dx, y, x) }, x, y, dx)
 		return
 	}
-	up, dup := m.floats(n, f), m.floats(n, f)
+	up, dup := m.acts(n, f), m.acts(n, f)
 	m.moving("SwiGLU", size, func(l *tensorops.List) { l.SwiGLU(y, x, up) }, x, up, y)
 	m.moving("SwiGLU, gradient", size, func(l *tensorops.List) { l.SwiGLUGrad(dx, dup, y, x, up) }, x, up, y, dx, dup)
 }
@@ -318,7 +335,7 @@ func (m *layer) activation() {
 func (m *layer) moves() {
 	n, c := m.rows(), m.cfg.Hidden
 	size := fmt.Sprintf("%dx%d", n, c)
-	x, y, z := m.floats(n, c), m.floats(n, c), m.floats(n, c)
+	x, y, z := m.acts(n, c), m.acts(n, c), m.acts(n, c)
 	m.moving("residual", size, func(l *tensorops.List) { l.Dropout(z, y, x, tensorops.Mask{}) }, x, y, z)
 	m.moving("dropout", size, func(l *tensorops.List) { l.Dropout(z, y, x, tensorops.Mask{P: 0.1}) }, x, y, z)
 	m.moving("copy", size, func(l *tensorops.List) { l.Copy(y, x) }, x, y)
@@ -327,7 +344,7 @@ func (m *layer) moves() {
 func (m *layer) loss() {
 	n, v := m.rows(), m.cfg.Vocab
 	size := fmt.Sprintf("%dx%d", n, v)
-	logits, grad := m.floats(n, v), m.floats(n, v)
+	logits, grad := m.acts(n, v), m.acts(n, v)
 	lse, stats := m.tensor(tensorops.Float64, n), m.tensor(tensorops.Float64, tensorops.LossStats)
 	m.moving("cross-entropy", size, func(l *tensorops.List) { l.CrossEntropy(stats, lse, logits, m.ids, tensorops.CrossEntropyOpts{}) }, logits)
 	m.moving("cross-entropy with its gradient", size, func(l *tensorops.List) {

@@ -133,7 +133,7 @@ func (p *Plan) inputs(l *tensorops.List, st *stages.Stage, a scheduler.Action) (
 	if last := int32(p.table.NumChunks - 1); a.Type == scheduler.F && a.Chunk == 0 || a.Type != scheduler.F && a.Chunk == last {
 		return nil
 	}
-	return []tensorops.Tensor{l.Alloc(tensorops.Float32, depths*p.cfg.Batch.Microbatch, p.cfg.Model.Context, p.model.Config.Hidden)}
+	return []tensorops.Tensor{l.Alloc(st.EdgeType(), depths*p.cfg.Batch.Microbatch, p.cfg.Model.Context, p.model.Config.Hidden)}
 }
 
 // SkipBytes is how many tensors a skip edge carries for a microbatch, and their size.

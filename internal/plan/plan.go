@@ -39,6 +39,14 @@ type Plan struct {
 // logitsOnGPU bounds the logits that exist at a time on a GPU: half a gibibyte.
 const logitsOnGPU = 128 << 20
 
+// EdgeType is the type of what travels between the chunks of a language model.
+func (p *Plan) EdgeType() tensorops.DType {
+	if p.cfg.Device.Residual == "bfloat16" && p.cfg.Language() {
+		return tensorops.BFloat16
+	}
+	return tensorops.Float32
+}
+
 // StageOptions are those of a rank's stage.
 func (p *Plan) StageOptions(rank int) stages.Options {
 	c := p.cfg
@@ -47,12 +55,8 @@ func (p *Plan) StageOptions(rank int) stages.Options {
 	if device.KindOf(c, rank) == device.CUDA {
 		logits = logitsOnGPU
 	}
-	residual := tensorops.Float32
-	if c.Device.Residual == "bfloat16" && c.Language() {
-		residual = tensorops.BFloat16
-	}
 	return stages.Options{
-		Residual: residual,
+		Residual: p.EdgeType(),
 		Seed: c.Run.Seed, Optimizer: Optimizer(c), StepTokens: c.Batch.Sequences * c.Model.Context, BF16: bf16, Logits: logits,
 		// In float32 packing is a few percent of a product and gains nothing
 		// (measured); in bfloat16 it converts every number, which is worth the memory

@@ -92,7 +92,7 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	machine := scheduler.Machine{Costs: actionCosts(b, batches)}
 	weights := b.Parameters()
 	if cluster.Devices > 1 {
-		bytes := 4 * int64(cfg.Batch.Microbatch) * int64(cfg.Model.Context) * int64(b.Model().Config.Hidden)
+		bytes := int64(b.EdgeType().Size()) * int64(cfg.Batch.Microbatch) * int64(cfg.Model.Context) * int64(b.Model().Config.Hidden)
 		if p.MessageMS = cluster.messageMS(bytes); !(p.MessageMS >= 0) || math.IsInf(p.MessageMS, 1) {
 			return nil, fmt.Errorf("%w: a message of %d bytes takes %v ms, want a finite number from 0: look at latency and bandwidth", ErrDevices, bytes, p.MessageMS)
 		}

@@ -127,5 +127,11 @@ func together(runners []*runner) error {
 func (r *runner) input(l *tensorops.List) tensorops.Tensor {
 	x := l.Alloc(tensorops.Float32, r.microbatch.Sequences, r.microbatch.Positions, r.hidden)
 	l.Upload(x, tensorops.HostBytes(r.noise))
-	return x
+	if r.stage.EdgeType() == tensorops.Float32 {
+		return x
+	}
+	rounded := l.Alloc(r.stage.EdgeType(), x.Shape()...)
+	l.Copy(rounded, x)
+	l.Free(x)
+	return rounded
 }
