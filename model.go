@@ -19,6 +19,9 @@ type ModelOptions struct {
 	Device  string // "cuda"; else the CPU
 	Threads int    // 0: all cores
 	Kernels string // "": the best
+	// DType is what to compute in, "float32" or "bfloat16"; "": what the run computed in that the
+	// model is from, or float32.
+	DType string
 }
 
 // trained is an open model.
@@ -26,6 +29,8 @@ type trained struct {
 	ckpt   *checkpoint.Checkpoint
 	model  *stages.Model
 	device device.Device
+	// precision has the types to compute in.
+	precision stages.Options
 
 	tokenizer   tokenizer.Tokenizer // nil: none that is known
 	noTokenizer error               // why it is not known
@@ -55,6 +60,12 @@ func openTrained(o ModelOptions, tokenize bool) (t *trained, err error) {
 	}
 	if tokenize && !c.Language() {
 		return t, fmt.Errorf("%w: %s is no language model but of the family %q, which writes no text; engine predict runs it on samples", ErrOptions, t.ckpt.Dir(), c.Family)
+	}
+	if o.DType != "" && o.DType != "float32" && o.DType != "bfloat16" {
+		return t, fmt.Errorf("%w: the dtype %q; it is float32 or bfloat16", ErrOptions, o.DType)
+	}
+	if t.precision, err = plan.Precision(t.ckpt, o.DType, c.Language()); err != nil {
+		return t, fmt.Errorf("%s: %w", t.ckpt.Dir(), err)
 	}
 	if t.tokenizer, t.noTokenizer = rundir.ReadTokenizer(t.ckpt); t.noTokenizer != nil && (tokenize || checkpoint.TryAgain(t.noTokenizer)) {
 		return t, fmt.Errorf("%s: %w", t.ckpt.Dir(), t.noTokenizer)
@@ -86,7 +97,10 @@ func (t *trained) stage(s tensorops.Stream) (*stages.Stage, error) {
 // empty is stage without its weights.
 func (t *trained) empty(s tensorops.Stream) (*stages.Stage, error) {
 	whole := []stages.ChunkSpec{{Chunk: 0, First: 0, Last: len(t.model.Symbols())}}
-	return stages.NewStage(t.model, s, whole, stages.Options{Inference: true})
+	o := t.precision
+	o.Inference = true
+	o.LowWeights = o.BF16 && t.ckpt != nil // a run copies float32
+	return stages.NewStage(t.model, s, whole, o)
 }
 
 // checkMemory refuses what does not fit the device: the model, and what use makes of it,

@@ -401,6 +401,7 @@ func (t *trained) hold(o config.Device) (err error) {
 	if t.device, err = device.OpenKind(device.Options{Threads: o.Threads, Kernels: o.Kernels}); err != nil {
 		return err
 	}
+	plan.SetPrecision(&t.precision, &config.Config{Model: config.Model{Family: t.model.Config.Family}, Device: o})
 	t.weights, err = t.empty(t.device.NewStream("snapshot"))
 	return err
 }

@@ -14,9 +14,11 @@ func modelFlags(cmd *cobra.Command, o *troupe.ModelOptions) {
 	f.StringVar(&o.Device, "device", "cpu", "`kind` of device to compute on: cpu or cuda")
 	f.IntVar(&o.Threads, "threads", 0, "`number` of cores to use; 0: all")
 	f.StringVar(&o.Kernels, "kernels", "auto", "kernel `path` to use; engine version lists them")
+	f.StringVar(&o.DType, "dtype", "", "`type` to compute in: float32 or bfloat16 (default: the run's)")
 	must(cmd.MarkFlagRequired("from"))
 	must(cmd.MarkFlagDirname("from"))
 	completeWords(cmd, "threads")
+	completeWords(cmd, "dtype", "float32", "bfloat16")
 	completeWords(cmd, "device", "cpu", "cuda")
 	completeWords(cmd, "kernels", append([]string{"auto"}, cpu.Paths()...)...)
 }
@@ -27,6 +29,8 @@ func checkModelFlags(cmd *cobra.Command, o troupe.ModelOptions) error {
 		return usagef("--threads %d: give 1 or more, or 0 for all cores", o.Threads)
 	case o.Device != "cpu" && o.Device != "cuda":
 		return usagef("--device %q: give cpu or cuda", o.Device)
+	case o.DType != "" && o.DType != "float32" && o.DType != "bfloat16":
+		return usagef("--dtype %q: give float32 or bfloat16", o.DType)
 	case o.Device == "cuda":
 		return idle(cmd, "with --device cuda", "threads", "kernels")
 	}

@@ -42,6 +42,8 @@ type Options struct {
 	// language models' layers make and keep is of that type. Weights, their gradients'
 	// sums and the optimizer's state stay float32.
 	BF16 bool
+	// LowWeights keeps, with Inference and BF16, the weights of products in bfloat16 alone.
+	LowWeights bool
 	// Residual is the type of the residual stream, which is what travels between chunks:
 	// tensorops.Float32, or with BF16 also BFloat16.
 	Residual tensorops.DType
@@ -155,6 +157,31 @@ func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) 
 	return s, nil
 }
 
+// lowWeights are the parameters, by Index, of which a bfloat16 copy serves as well as the
+// weight itself: what is made of them is rounded to bfloat16 in any case.
+func (s *Stage) lowWeights() map[int]bool {
+	low := make(map[int]bool)
+	if !s.opts.LowWeights || !s.opts.BF16 || !s.opts.Inference {
+		return low
+	}
+	s.eachLinear(func(m *linear, _ *localParam) { low[m.w.param.Index] = true })
+	for _, c := range s.order {
+		for _, l := range c.layers {
+			if e, ok := l.(*embedding); ok {
+				low[e.tokens.param.Index] = s.opts.Residual == tensorops.BFloat16
+			}
+		}
+	}
+	return low
+}
+
+func (s *Stage) weightType(p *Param, low map[int]bool) tensorops.DType {
+	if low[p.Index] {
+		return tensorops.BFloat16
+	}
+	return tensorops.Float32
+}
+
 func mtpIn(layers []layer) int {
 	n := 0
 	for _, l := range layers {
@@ -175,6 +202,7 @@ func (s *Stage) allocate() error {
 			}
 		}
 	}
+	low := s.lowWeights()
 	l := s.stream.NewList()
 	for i, here := range places {
 		if here == ([numPlaces]bool{}) {
@@ -182,7 +210,7 @@ func (s *Stage) allocate() error {
 		}
 		p := s.model.Params[i]
 		h := &localParam{param: p, here: here, owner: here[placeOwn]}
-		h.w = l.Alloc(tensorops.Float32, p.Shape...)
+		h.w = l.Alloc(s.weightType(p, low), p.Shape...)
 		if !s.opts.Inference {
 			for place, used := range here {
 				switch {

@@ -74,7 +74,14 @@ func (s *Stage) load(t tensorops.Tensor, p *Param, part string, src Source, host
 	err := src(p, part, host)
 	if err == nil {
 		l := s.stream.NewList()
-		l.Upload(t, tensorops.HostBytes(host))
+		if t.DType() == tensorops.Float32 {
+			l.Upload(t, tensorops.HostBytes(host))
+		} else {
+			wide := l.Alloc(tensorops.Float32, t.Shape()...)
+			l.Upload(wide, tensorops.HostBytes(host))
+			l.Copy(t, wide)
+			l.Free(wide)
+		}
 		err = tensorops.Run(s.stream, l)
 	}
 	if err != nil {
@@ -158,7 +165,8 @@ func (s *Stage) CopyWeights(l *tensorops.List, to func(param int) []float32) {
 	}
 }
 
-// HostWeight is the memory of a weight, on a device whose memory the host can address. Whoever
+// HostWeight is the memory of a weight, on a device whose memory the host can address, of a stage
+// without LowWeights. Whoever
 // writes to it sees to it that no list reads it meanwhile.
 func (s *Stage) HostWeight(param int) []float32 {
 	return tensorops.Elements[float32](s.byParam[param].w)

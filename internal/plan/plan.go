@@ -40,29 +40,22 @@ type Plan struct {
 const logitsOnGPU = 128 << 20
 
 // EdgeType is the type of what travels between the chunks of a language model.
-func (p *Plan) EdgeType() tensorops.DType {
-	if p.cfg.Device.Residual == "bfloat16" && p.cfg.Language() {
-		return tensorops.BFloat16
-	}
-	return tensorops.Float32
-}
+func (p *Plan) EdgeType() tensorops.DType { return p.StageOptions(0).Residual }
 
 // StageOptions are those of a rank's stage.
 func (p *Plan) StageOptions(rank int) stages.Options {
 	c := p.cfg
-	bf16 := c.Device.DType == "bfloat16"
 	logits := 0 // the usual number
 	if device.KindOf(c, rank) == device.CUDA {
 		logits = logitsOnGPU
 	}
-	return stages.Options{
-		Residual: p.EdgeType(),
-		Seed: c.Run.Seed, Optimizer: Optimizer(c), StepTokens: c.Batch.Sequences * c.Model.Context, BF16: bf16, Logits: logits,
-		// In float32 packing is a few percent of a product and gains nothing
-		// (measured); in bfloat16 it converts every number, which is worth the memory
-		// of two more copies from some microbatches on.
-		Pack: bf16 && c.Batch.Sequences > 2*c.Batch.Microbatch,
-	}
+	o := stages.Options{Seed: c.Run.Seed, Optimizer: Optimizer(c), StepTokens: c.Batch.Sequences * c.Model.Context, Logits: logits}
+	SetPrecision(&o, c)
+	// In float32 packing is a few percent of a product and gains nothing (measured); in
+	// bfloat16 it converts every number, which is worth the memory of two more copies from
+	// some microbatches on.
+	o.Pack = o.BF16 && c.Batch.Sequences > 2*c.Batch.Microbatch
+	return o
 }
 
 // New checks what needs no data. vocab is the vocabulary's size; from is the model
