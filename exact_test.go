@@ -12,6 +12,13 @@ var families = map[string][]string{
 	"llama": {"model.family=llama", "model.kv_heads=2"},
 }
 
+// precisions are the types to compute in, with those of the residual stream.
+var precisions = map[string][]string{
+	"":                             nil,
+	", bfloat16":                   {"device.dtype=bfloat16"},
+	", bfloat16, residual float32": {"device.dtype=bfloat16", "device.residual=float32"},
+}
+
 // layouts spread the same training in every way.
 var layouts = []struct {
 	name string
@@ -52,18 +59,23 @@ var layouts = []struct {
 // on from its middle under another one.
 func TestExact(t *testing.T) {
 	for name, family := range families {
-		t.Run(name, func(t *testing.T) {
-			want := filepath.Join(t.TempDir(), "out")
-			train(t, want, family...) // 1 stage
-			checkClipped(t, want)
-			for i, l := range layouts {
-				if raceDetector && i%3 != 2 {
-					continue // races don't depend on the numbers
+		for precision, types := range precisions {
+			t.Run(name+precision, func(t *testing.T) {
+				if raceDetector && precision != "" {
+					t.Skip("races don't depend on the numbers")
 				}
-				sets := slices.Concat(family, l.sets)
-				sameUnder(t, want, l.name, sets)
-			}
-		})
+				sets := slices.Concat(family, types)
+				want := filepath.Join(t.TempDir(), "out")
+				train(t, want, sets...) // 1 stage
+				checkClipped(t, want)
+				for i, l := range layouts {
+					if raceDetector && i%3 != 2 {
+						continue
+					}
+					sameUnder(t, want, l.name, slices.Concat(sets, l.sets))
+				}
+			})
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 var mtpFamilies = map[string][]string{
 	"gpt2, 2 layers, tied":     {"model.family=gpt2", "model.mtp_layers=2"},
 	"llama, 1 layer, not tied": {"model.family=llama", "model.kv_heads=2", "model.mtp_layers=1", "model.tie_embeddings=false"},
+	"llama, 1 layer, bfloat16": {"model.family=llama", "model.kv_heads=2", "model.mtp_layers=1", "model.tie_embeddings=false", "device.dtype=bfloat16"},
 }
 
 // mtpLayouts spread them; M stands for all layers of multi-token prediction.

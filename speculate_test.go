@@ -48,9 +48,13 @@ func medianNorm(t *testing.T, sets ...string) string {
 // are rolled back, everything is as it is under TestExact.
 func TestExactAhead(t *testing.T) {
 	for name, family := range families {
-		for _, optimizer := range []string{"adamw", "sgd"} {
+		for _, optimizer := range []string{"adamw", "sgd", "adamw, bfloat16"} {
 			t.Run(name+", "+optimizer, func(t *testing.T) {
-				if raceDetector && optimizer == "sgd" {
+				optimizer, half := strings.CutSuffix(optimizer, ", bfloat16")
+				if half {
+					family = slices.Concat(family, precisions[", bfloat16"])
+				}
+				if raceDetector && (optimizer == "sgd" || half) {
 					t.Skip("races don't depend on the numbers")
 				}
 				sets := slices.Concat(family, []string{"run.steps=14", "run.eval_every=7", "run.checkpoint_every=5", "optimizer.name=" + optimizer})
@@ -58,7 +62,7 @@ func TestExactAhead(t *testing.T) {
 				want := filepath.Join(t.TempDir(), "out")
 				train(t, want, sets...)
 				for i, l := range layouts {
-					if strings.HasPrefix(l.name, "dynamic") || raceDetector && i%3 != 2 || optimizer == "sgd" && i%3 != 0 {
+					if strings.HasPrefix(l.name, "dynamic") || raceDetector && i%3 != 2 || (optimizer == "sgd" || half) && i%3 != 0 {
 						continue
 					}
 					t.Run(l.name, func(t *testing.T) {

@@ -3,10 +3,12 @@ package cluster_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/troupe-ml/troupe"
@@ -46,6 +48,16 @@ clip_norm = 0.05
 var families = map[string][]string{
 	"gpt2, tied":    {"model.family=gpt2", "model.tie_embeddings=true"},
 	"llama, untied": {"model.family=llama", "model.kv_heads=2", "model.tie_embeddings=false"},
+}
+
+// inBFloat16 adds the families in bfloat16, with a residual stream of either type.
+func inBFloat16(families map[string][]string) map[string][]string {
+	all := maps.Clone(families)
+	for name, sets := range families {
+		all[name+", bfloat16"] = slices.Concat(sets, []string{"device.dtype=bfloat16"})
+	}
+	all["gpt2, bfloat16, residual float32"] = slices.Concat(families["gpt2, tied"], []string{"device.dtype=bfloat16", "device.residual=float32"})
+	return all
 }
 
 // layout spreads the same training in a way.
@@ -183,7 +195,10 @@ func TestBits(t *testing.T) {
 	for n, g := range groups {
 		g.join(t, workers(n)...)
 	}
-	for family, sets := range families {
+	for family, sets := range inBFloat16(families) {
+		if raceDetector && strings.Contains(family, "bfloat16") {
+			continue
+		}
 		want := filepath.Join(t.TempDir(), "want")
 		trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
 		for i, l := range layouts(t) {
