@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"sync"
 
 	"golang.org/x/sys/cpu"
 
@@ -25,7 +26,7 @@ const leastGain = 1.2
 // system (that it saves the registers) is part of what the library below tells.
 // Which of avx512bf16 and avx512 is the better one is measured, unless there is AMX,
 // which is better than both.
-func paths() []path {
+var paths = sync.OnceValue(func() []path {
 	x := &cpu.X86
 	avx2 := x.HasAVX2 && x.HasFMA
 	avx512 := avx2 && x.HasBMI2 && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL
@@ -45,4 +46,4 @@ func paths() []path {
 		}
 	}
 	return ps
-}
+})
