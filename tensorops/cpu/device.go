@@ -58,7 +58,7 @@ func Explain() []PathInfo {
 		case p.needs == "":
 			i.Why = "runs everywhere"
 		case p.has:
-			i.Why = "the processor has " + p.needs
+			i.Why = "the processor has " + p.needs + p.note
 		default:
 			i.Why = "the processor or the system lacks some of " + p.needs
 		}

@@ -23,7 +23,8 @@ type kernels struct {
 type path struct {
 	kernels *kernels
 	needs   string
-	has     bool // the processor and the system have it
+	has     bool   // the processor and the system have it
+	note    string // what else there is to say of one that is there
 }
 
 // available lists the paths this processor can run, best first.

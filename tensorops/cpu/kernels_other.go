@@ -3,4 +3,4 @@
 package cpu
 
 // paths lists the paths of this architecture, best first.
-func paths() []path { return []path{{&goKernels, "", true}} }
+func paths() []path { return []path{{kernels: &goKernels, has: true}} }

@@ -15,11 +15,13 @@ type gemmShape struct {
 	vecs   int    // vectors in a row
 	bytes  int    // in a vector
 	zmm    bool
+	pairs  bool // words are pairs of bfloat16, and k counts pairs
 }
 
 var (
 	gemmAVX2   = gemmShape{suffix: "AVX2", mr: 6, vecs: 2, bytes: 32}
 	gemmAVX512 = gemmShape{suffix: "AVX512", mr: 12, vecs: 2, bytes: 64, zmm: true}
+	gemmBF16   = gemmShape{suffix: "AVX512BF16", mr: 12, vecs: 2, bytes: 64, zmm: true, pairs: true}
 )
 
 // gemmTiles writes a function for each number of rows.
@@ -32,11 +34,16 @@ func gemmTiles(c *build.Context, s gemmShape) {
 const gemmTileDoc = `Tiles of a matrix product: rows of A in strips by one strip of B.
 
 Register plan: an accumulator for each row of C and each vector in it; a row of
-B in two vectors; A's numbers are broadcast, into a register on AVX2 and by the
-multiply-add's memory operand on AVX-512. With 6 × 2 accumulators of 16 registers
+B in two vectors; A's numbers, each broadcast to a register once for both (as the
+multiply-add's memory operand it would be read twice, and two reads a cycle are all
+there are). In AVX512BF16 a number is a pair of bfloat16, and VDPBF16PS multiplies and
+adds them; its registers are named, since the assembler does not know it. With 6 × 2 accumulators of 16 registers
 (AVX2) and 12 × 2 of 32 (AVX-512) there are more independent sums than two
 multiply-adds a cycle take cycles, so that two can start in every cycle; and B is
 read once for all rows.`
+
+// number is that of a vector register named by z.
+func number(r reg.Register) int { return int(r.(reg.Physical).PhysicalIndex()) }
 
 // gemmTile writes the function for a number of rows.
 func gemmTile(c *build.Context, s gemmShape, rows int) {
@@ -61,26 +68,34 @@ func gemmTile(c *build.Context, s gemmShape, rows int) {
 	ldc3 := c.GP64()
 	c.LEAQ(operand.Mem{Base: ldc, Index: ldc, Scale: 2}, ldc3)
 
-	vector := func() reg.VecVirtual {
-		if s.zmm {
+	named := 0
+	vector := func() reg.Register {
+		switch {
+		case s.pairs: // named, since the assembler does not know the product
+			named++
+			return z(named - 1)
+		case s.zmm:
 			return c.ZMM()
 		}
 		return c.YMM()
 	}
-	acc := make([][]reg.VecVirtual, rows)
+	acc := make([][]reg.Register, rows)
 	for r := range acc {
-		acc[r] = make([]reg.VecVirtual, s.vecs)
+		acc[r] = make([]reg.Register, s.vecs)
 		for v := range acc[r] {
 			acc[r][v] = vector()
 		}
 	}
-	bv := make([]reg.VecVirtual, s.vecs)
+	bv := make([]reg.Register, s.vecs)
 	for v := range bv {
 		bv[v] = vector()
 	}
-	var av []reg.VecVirtual
-	if !s.zmm {
-		av = []reg.VecVirtual{vector(), vector()}
+	av := make([]reg.Register, 2)
+	if s.zmm {
+		av = make([]reg.Register, 4)
+	}
+	for i := range av {
+		av[i] = vector()
 	}
 	at := func(base reg.Register, disp int) operand.Mem { return operand.Mem{Base: base, Disp: disp} }
 
@@ -123,16 +138,14 @@ func gemmTile(c *build.Context, s gemmShape, rows int) {
 		}
 		c.ADDQ(ldb, bp)
 		for r := range acc {
-			m := at(a, r*4)
-			if s.zmm {
-				for v := range bv {
-					c.VFMADD231PS_BCST(m, bv[v], acc[r][v])
-				}
-				continue
-			}
-			c.VBROADCASTSS(m, av[r%2])
+			x := av[r%len(av)]
+			c.VBROADCASTSS(at(a, r*4), x)
 			for v := range bv {
-				c.VFMADD231PS(bv[v], av[r%2], acc[r][v])
+				if s.pairs {
+					evex(avx512(c), prefixF3, 0x52, number(bv[v]), number(x), number(acc[r][v]))
+				} else {
+					c.VFMADD231PS(bv[v], x, acc[r][v])
+				}
 			}
 		}
 		c.ADDQ(lda, a)

@@ -6,3 +6,5 @@ import "github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
 
 // multipliers are all whose packing this processor can run.
 func multipliers() map[string]gemm.Multiplier { return portable() }
+
+func hasAMX() bool { return false }

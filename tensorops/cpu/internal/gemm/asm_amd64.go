@@ -92,6 +92,114 @@ func tileAVX512_11(strips int, k int, a *float32, b *float32, c *float32, lda in
 //go:noescape
 func tileAVX512_12(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
 
+// tileAVX512BF16_1 multiplies strips of A, 1 rows of each, by a strip of B: see tileFunc.
+//
+//go:noescape
+func tileAVX512BF16_1(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+
+// tileAVX512BF16_2 multiplies strips of A, 2 rows of each, by a strip of B: see tileFunc.
+//
+//go:noescape
+func tileAVX512BF16_2(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+
+// tileAVX512BF16_3 multiplies strips of A, 3 rows of each, by a strip of B: see tileFunc.
+//
+//go:noescape
+func tileAVX512BF16_3(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+
+// tileAVX512BF16_4 multiplies strips of A, 4 rows of each, by a strip of B: see tileFunc.
+//
+//go:noescape
+func tileAVX512BF16_4(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+
+// tileAVX512BF16_5 multiplies strips of A, 5 rows of each, by a strip of B: see tileFunc.
+//
+//go:noescape
+func tileAVX512BF16_5(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+
+// tileAVX512BF16_6 multiplies strips of A, 6 rows of each, by a strip of B: see tileFunc.
+//
+//go:noescape
+func tileAVX512BF16_6(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+
+// tileAVX512BF16_7 multiplies strips of A, 7 rows of each, by a strip of B: see tileFunc.
+//
+//go:noescape
+func tileAVX512BF16_7(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+
+// tileAVX512BF16_8 multiplies strips of A, 8 rows of each, by a strip of B: see tileFunc.
+//
+//go:noescape
+func tileAVX512BF16_8(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+
+// tileAVX512BF16_9 multiplies strips of A, 9 rows of each, by a strip of B: see tileFunc.
+//
+//go:noescape
+func tileAVX512BF16_9(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+
+// tileAVX512BF16_10 multiplies strips of A, 10 rows of each, by a strip of B: see tileFunc.
+//
+//go:noescape
+func tileAVX512BF16_10(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+
+// tileAVX512BF16_11 multiplies strips of A, 11 rows of each, by a strip of B: see tileFunc.
+//
+//go:noescape
+func tileAVX512BF16_11(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+
+// tileAVX512BF16_12 multiplies strips of A, 12 rows of each, by a strip of B: see tileFunc.
+//
+//go:noescape
+func tileAVX512BF16_12(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+
+// pairsRows12 stores, for each pair of k below depth, the words of width numbers at src + k·stride (in bytes), in strips of 12.
+// dst may be src, where both are contiguous.
+//
+//go:noescape
+func pairsRows12(dst *float32, src *float32, stride int, depth int, width int)
+
+// pairsRows32 stores, for each pair of k below depth, the words of width numbers at src + k·stride (in bytes), in strips of 32.
+// dst may be src, where both are contiguous.
+//
+//go:noescape
+func pairsRows32(dst *float32, src *float32, stride int, depth int, width int)
+
+// pairsCols12 stores, for each pair of k below depth, 12 words at dst + k/2·48: element j from
+// src + j·stride (in bytes), where j ≥ width repeats the last row.
+//
+//go:noescape
+func pairsCols12(dst *float32, src *float32, stride int, depth int, width int)
+
+// pairsCols16 stores, for each pair of k below depth, 16 words at dst + k/2·128: element j from
+// src + j·stride (in bytes), where j ≥ width repeats the last row.
+//
+//go:noescape
+func pairsCols16(dst *float32, src *float32, stride int, depth int, width int)
+
+// pairsRows12Half stores, for each pair of k below depth, the words of width numbers at src + k·stride (in bytes), in strips of 12.
+// dst may be src, where both are contiguous.
+//
+//go:noescape
+func pairsRows12Half(dst *float32, src *uint16, stride int, depth int, width int)
+
+// pairsRows32Half stores, for each pair of k below depth, the words of width numbers at src + k·stride (in bytes), in strips of 32.
+// dst may be src, where both are contiguous.
+//
+//go:noescape
+func pairsRows32Half(dst *float32, src *uint16, stride int, depth int, width int)
+
+// pairsCols12Half stores, for each pair of k below depth, 12 words at dst + k/2·48: element j from
+// src + j·stride (in bytes), where j ≥ width repeats the last row.
+//
+//go:noescape
+func pairsCols12Half(dst *float32, src *uint16, stride int, depth int, width int)
+
+// pairsCols16Half stores, for each pair of k below depth, 16 words at dst + k/2·128: element j from
+// src + j·stride (in bytes), where j ≥ width repeats the last row.
+//
+//go:noescape
+func pairsCols16Half(dst *float32, src *uint16, stride int, depth int, width int)
+
 // packAMXRows packs squares of 32 j × 32 k into two tiles each, as it lies:
 // row j is contiguous along k: the pairs of k lie side by side at src + j·stride.
 // From square to square dst and src move by their steps. All distances are in bytes.

@@ -1,6 +1,7 @@
 // Package gemm holds the inner loops of matrix products on one core: packing
 // operands into the order in which the loops read them, and multiplying packed
-// blocks. How a product is split over cores is its caller's business.
+// blocks. Operands are float32 or bfloat16 in memory, and C is float32. How a product
+// is split over cores is its caller's business.
 //
 // # Bits
 //
@@ -9,14 +10,16 @@
 // paths, and the pieces are added to C in ascending order. Nothing else decides
 // the bits: not the sizes of the other blocks, not the place of the element, not
 // the number of cores, and not whether the path is AVX2 or AVX-512. (The path in
-// Go has no fused multiply-add and differs in the last bits. AMX, which only
-// multiplies bfloat16, adds its products in pairs.)
+// Go has no fused multiply-add and differs in the last bits. AMX and PairKernel, which
+// only multiply bfloat16, add products in pairs, and their pieces are as long as the
+// depth alone says.)
 //
 // # Layout
 //
 // An operand is packed in strips: MR rows of A, or NR columns of B. A strip
 // holds, for each k in turn, its MR or NR numbers. Past the border of the
-// operand a strip holds arbitrary numbers, whose products are never stored.
+// operand a strip holds arbitrary numbers, whose products are never stored. Where
+// bfloat16 is multiplied as such, the numbers are pairs of consecutive k.
 //
 // The package may import nothing of Troupe. Its assembly is generated: see
 // package asmgen beside it.

@@ -2,8 +2,10 @@ package gemm_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
@@ -100,4 +102,35 @@ func portable() map[string]gemm.Multiplier {
 func bf16(f float32) float32 {
 	b := math.Float32bits(f)
 	return math.Float32frombits((b + 0x7fff + b>>16&1) &^ 0xffff)
+}
+
+// BenchmarkPack is the rate of packing from the second-level cache, in bytes read.
+func BenchmarkPack(b *testing.B) {
+	all := fast()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		kn := all[name]
+		for _, side := range []string{"A", "B"} {
+			for _, form := range []string{"n", "t"} {
+				for _, half := range []bool{false, true} {
+					const width, k = 192, 512
+					b.Run(fmt.Sprintf("%s/%s/%s/half=%v", name, side, form, half), func(b *testing.B) {
+						m := operand(rand.New(rand.NewPCG(1, 1)), width, k, (form == "t") == (side == "A"))
+						size := 4
+						if half {
+							m, size = halved(m), 2
+						}
+						dst := make([]float32, max(kn.LenA(width, k), kn.LenB(k, width)))
+						b.SetBytes(int64(size * width * k))
+						for b.Loop() {
+							if side == "A" {
+								kn.PackA(dst, m, width, k)
+							} else {
+								kn.PackB(dst, m.T(), k, width)
+							}
+						}
+					})
+				}
+			}
+		}
+	}
 }
