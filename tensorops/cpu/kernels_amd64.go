@@ -37,13 +37,18 @@ var paths = sync.OnceValue(func() []path {
 		{kernels: &avx2Kernels, needs: "AVX2 and FMA", has: avx2},
 		{kernels: &goKernels, has: true},
 	}
-	if amx, pairs := &ps[0], &ps[1]; pairs.has && !amx.has {
-		gain := gemm.PairGain()
-		pairs.note = fmt.Sprintf("; it multiplies bfloat16 %.1f times as fast as float32", gain)
-		if gain < leastGain {
-			pairs.note += ", which is too little to be of use"
-			ps[1], ps[2] = ps[2], ps[1]
-		}
+	if amx, pairs := ps[0], ps[1]; pairs.has && !amx.has {
+		ps[1], ps[2] = byGain(ps[1], ps[2], gemm.PairGain())
 	}
 	return ps
 })
+
+// byGain orders avx512bf16 and avx512, the better one first, and says why.
+func byGain(pairs, floats path, gain float64) (first, second path) {
+	pairs.note = fmt.Sprintf("; it multiplies bfloat16 %.1f times as fast as float32", gain)
+	if gain >= leastGain {
+		return pairs, floats
+	}
+	pairs.note += ", which is too little to be of use"
+	return floats, pairs
+}
