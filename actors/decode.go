@@ -501,7 +501,7 @@ func (c *Codec) takeTensor(a tensorops.Arena, w *wire.Tensor, lens []int) (tenso
 // newTensor makes a tensor as another process describes it, if as many bytes come.
 func newTensor(a tensorops.Arena, w *wire.Tensor, lens []int) (tensorops.Tensor, error) {
 	var none tensorops.Tensor
-	if w == nil || w.GetDtype() > uint32(tensorops.Int32) || len(w.GetDims()) > tensorops.MaxRank {
+	if w == nil || !known(w.GetDtype()) || len(w.GetDims()) > tensorops.MaxRank {
 		return none, fmt.Errorf("%w: a tensor of type %d with %d dimensions", ErrMessage, w.GetDtype(), len(w.GetDims()))
 	}
 	dtype, total := tensorops.DType(w.GetDtype()), 0
@@ -518,9 +518,12 @@ func newTensor(a tensorops.Arena, w *wire.Tensor, lens []int) (tensorops.Tensor,
 	return tensorops.NewTensor(a, dtype, shape...)
 }
 
+// known reports whether a number names a type of elements.
+func known(dtype uint32) bool { return dtype <= math.MaxUint8 && tensorops.DType(dtype).Known() }
+
 // newArray makes an array as another process describes it, if as many bytes come.
 func newArray(w *wire.Tensor, size int) (a tensorops.Array, err error) {
-	if w.GetDtype() > uint32(tensorops.Int32) {
+	if t := w.GetDtype(); !known(t) || tensorops.DType(t) == tensorops.BFloat16 { // there are no such fields
 		return a, fmt.Errorf("%w: a field of type %d", ErrMessage, w.GetDtype())
 	}
 	dtype := tensorops.DType(w.GetDtype())
