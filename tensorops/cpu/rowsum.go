@@ -33,6 +33,18 @@ func (x *exec) sumBlocks(lo, hi, rows, width int, sum func(sums []float32, r0, r
 	}
 }
 
+// fewRows calls add for all rows of a block at once, or for four at a time where they are
+// bfloat16 and are widened first: as many as the loops add in one go, so that it changes no bit.
+func fewRows(r0, r1 int, in values, add func(r0, r1 int)) {
+	if !in.half() {
+		add(r0, r1)
+		return
+	}
+	for ; r0 < r1; r0 += 4 {
+		add(r0, min(r0+4, r1))
+	}
+}
+
 // addSums is the second pass for columns lo to hi−1. They begin at first in each
 // block's sums.
 func (x *exec) addSums(dst []float32, first, width, lo, hi int) {
