@@ -452,7 +452,7 @@ func (r *Run) warnDevices(cfg *config.Config) {
 	}
 	for _, d := range r.computers.set.Opened() {
 		if cfg.Device.DType == "bfloat16" && !d.FastBF16() {
-			r.warn("device.dtype is bfloat16, and %s kernels have no instructions for it (AMX has, and GPUs from Ampere on): products are rounded to it, and as slow as float32's", d.Path())
+			r.warn("device.dtype is bfloat16, and %s kernels have no instructions for it (AVX-512 BF16 and AMX are such, and GPUs from Ampere on have theirs): its numbers take half the memory, and its products are as slow as float32's", d.Path())
 		}
 		if cfg.Device.TF32 && !device.KnowsTF32(d) {
 			r.warn("device.tf32 is true, and cuBLASLt, which knows it, was not found (engine doctor says where it was looked for): products are of whole float32 numbers")

@@ -57,10 +57,16 @@ func diagnose() diagnosis {
 
 // bfloat16 says what mixed precision would gain here.
 func bfloat16(paths []kernelPath) string {
-	if i := slices.IndexFunc(paths, func(p kernelPath) bool { return p.Name == "amx" }); i >= 0 && paths[i].Available {
-		return "fast: products on AMX tiles, summed in float32"
+	i := slices.IndexFunc(paths, func(p kernelPath) bool { return p.Available })
+	if i >= 0 {
+		switch paths[i].Name {
+		case "amx":
+			return "fast: products on AMX tiles, summed in float32"
+		case "avx512bf16":
+			return "fast: products by AVX-512 BF16, summed in float32"
+		}
 	}
-	return "slow: without AMX kernels its products gain nothing over float32"
+	return "half the memory, no speed: without AVX-512 BF16 or AMX its products are as slow as float32's"
 }
 
 func (a *app) newDoctor() *cobra.Command {

@@ -39,14 +39,14 @@ func (m *linear) forward(c *pass, y, x tensorops.Tensor) {
 	if m.hasBias {
 		o.Bias = c.weight(m.b)
 	}
-	c.MatMul(y, x, c.weight(m.w), o)
+	c.MatMul(y, x, c.factor(m.w), o)
 }
 
 // inputGrad records dx, or adds to it.
 func (m *linear) inputGrad(c *pass, dx, dy tensorops.Tensor, add bool) {
 	o := m.product(c, forInputGrad)
 	o.Accumulate = add
-	c.MatMul(dx, dy, c.weight(m.w), o)
+	c.MatMul(dx, dy, c.factor(m.w), o)
 }
 
 // weightGrad adds this microbatch's part to the gradients.
@@ -103,6 +103,24 @@ func (c *pass) sumLike(t tensorops.Tensor, n int) tensorops.Tensor {
 		return tensorops.Tensor{}
 	}
 	return c.Alloc(tensorops.Float32, t.Shape()...)
+}
+
+// factor is a weight as products read it.
+func (c *pass) factor(u use) tensorops.Tensor {
+	if h := c.stage.byParam[u.param.Index]; h.low.Valid() {
+		return h.low
+	}
+	return c.weight(u)
+}
+
+// round records the bfloat16 copies of weights that no update has written, and then pack.
+func (s *Stage) round(l *tensorops.List) {
+	for _, h := range s.local {
+		if h.low.Valid() {
+			l.Copy(h.low, h.w)
+		}
+	}
+	s.pack(l)
 }
 
 // pack records packing them, after the weights have changed.

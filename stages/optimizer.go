@@ -115,10 +115,10 @@ func (s *Stage) update(l *tensorops.List, u Update, clear bool) {
 		g := h.g[h.place()]
 		if o.Name == AdamW {
 			l.AdamW(h.w, h.state[0], h.state[1], g, tensorops.AdamWOpts{LR: u.LR, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps,
-				WeightDecay: decay, GradScale: u.GradScale, Step: u.Count, ClearGrad: clear})
+				WeightDecay: decay, GradScale: u.GradScale, Step: u.Count, ClearGrad: clear, Copy: h.low})
 			continue
 		}
-		l.SGD(h.w, h.state[0], g, tensorops.SGDOpts{LR: u.LR, Momentum: o.Momentum, WeightDecay: decay, GradScale: u.GradScale})
+		l.SGD(h.w, h.state[0], g, tensorops.SGDOpts{LR: u.LR, Momentum: o.Momentum, WeightDecay: decay, GradScale: u.GradScale, Copy: h.low})
 		if clear {
 			l.Fill(g, 0)
 		}

@@ -61,7 +61,8 @@ type localParam struct {
 	stateBefore [2]tensorops.Tensor
 	// The weight as its linear layer's products read it, where Options.Pack is set.
 	packed [numForms]tensorops.Tensor
-	owner  bool // reports the norm and is saved: a tied weight's first use
+	low    tensorops.Tensor // the weight in bfloat16, where Options.Copies is set
+	owner  bool             // reports the norm and is saved: a tied weight's first use
 	// A tied weight that is used on other ranks too, and those ranks' gradients of
 	// this step as far as they have come.
 	shared bool

@@ -51,7 +51,7 @@ func (s *Stage) Rollback(l *tensorops.List, u *Update) {
 		return
 	}
 	s.ClearGrads(l)
-	s.pack(l)
+	s.round(l)
 }
 
 // AbortMicrobatches ends every microbatch in flight as if it had never begun.

@@ -27,18 +27,26 @@ func TestSpeculativeUpdates(t *testing.T) {
 		ranks     []int
 		pack      bool
 		recompute bool
+		half      bool // in bfloat16, the speculating one from copies of its weights
 	}{
-		{"adamw, tied rows on one rank, packed", adamw, []int{1, 3}, []int{0, 1, 0}, true, false},
-		{"adamw, tied over two ranks", adamw, []int{2}, []int{0, 1}, false, false},
-		{"momentum, recomputed", stages.Optimizer{Name: stages.SGD, Momentum: 0.9, WeightDecay: 0.1}, []int{2}, []int{0, 1}, false, true},
-		{"no state", stages.Optimizer{Name: stages.SGD}, []int{1, 4}, []int{0, 1, 0}, true, false},
+		{"adamw, tied rows on one rank, packed", adamw, []int{1, 3}, []int{0, 1, 0}, true, false, false},
+		{"adamw, tied over two ranks", adamw, []int{2}, []int{0, 1}, false, false, false},
+		{"adamw, bfloat16, copies", adamw, []int{1, 3}, []int{0, 1, 0}, false, true, true},
+		{"momentum, bfloat16, copies, packed", stages.Optimizer{Name: stages.SGD, Momentum: 0.9}, []int{2}, []int{0, 1}, true, false, true},
+		{"momentum, recomputed", stages.Optimizer{Name: stages.SGD, Momentum: 0.9, WeightDecay: 0.1}, []int{2}, []int{0, 1}, false, true, false},
+		{"no state", stages.Optimizer{Name: stages.SGD}, []int{1, 4}, []int{0, 1, 0}, true, false, false},
 	} {
 		for _, cfg := range append(slices.Clone(families), mtpFamily) {
 			t.Run(cfg.Family+", "+c.name, func(t *testing.T) {
 				m := newModel(t, cfg)
 				cuts := slices.Clone(c.cuts)
 				o := stages.Options{Seed: 5, Optimizer: c.optimizer, Pack: c.pack, StepTokens: 4 * cfg.Context}
-				known, speculating := newPipeOn(t, newDevice(t, 1), m, cuts, c.ranks, o), newPipeOn(t, newDevice(t, 1), m, cuts, c.ranks, o)
+				if c.half {
+					o.BF16, o.Residual = true, tensorops.BFloat16
+				}
+				known := newPipeOn(t, newDevice(t, 1), m, cuts, c.ranks, o)
+				o.Copies = c.half
+				speculating := newPipeOn(t, newDevice(t, 1), m, cuts, c.ranks, o)
 				in := int64(0)
 				for i, end := range ends {
 					batch := func(step int) []stages.Microbatch {

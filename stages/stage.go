@@ -42,6 +42,9 @@ type Options struct {
 	// language models' layers make and keep is of that type. Weights, their gradients'
 	// sums and the optimizer's state stay float32.
 	BF16 bool
+	// Copies keeps, with BF16, every linear layer's weight a second time in bfloat16, which the
+	// optimizer writes along with the weight, and products read.
+	Copies bool
 	// LowWeights keeps, with Inference and BF16, the weights of products in bfloat16 alone.
 	LowWeights bool
 	// Residual is the type of the residual stream, which is what travels between chunks:
@@ -241,6 +244,13 @@ func (s *Stage) allocate() error {
 	}
 	if s.opts.Pack {
 		s.allocatePacked(l)
+	}
+	if s.opts.Copies && s.opts.BF16 && !s.opts.Inference {
+		s.eachLinear(func(_ *linear, h *localParam) {
+			if !h.low.Valid() {
+				h.low = l.Alloc(tensorops.BFloat16, h.param.Shape...)
+			}
+		})
 	}
 	return tensorops.Run(s.stream, l)
 }

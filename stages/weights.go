@@ -65,7 +65,7 @@ func (s *Stage) Load(src Source, withState bool) error {
 		return err
 	}
 	l := s.stream.NewList()
-	s.pack(l)
+	s.round(l)
 	return tensorops.Run(s.stream, l)
 }
 
