@@ -20,6 +20,36 @@ func elementwise[A any](x *exec, kernel string, n int, args *A) error {
 	return launch(x, kernel, x.over(ceil(n, 4)), args)
 }
 
+// alignedFours reports to a kernel, as 0 or 1, whether four elements of each operand from its
+// beginning on may be read at once. None counts as such.
+func alignedFours(operands ...tensorops.Tensor) uint32 {
+	for _, t := range operands {
+		if !fours(address(t), t.DType().Size()) {
+			return 0
+		}
+	}
+	return 1
+}
+
+// halves tells a kernel which operands are bfloat16, by a bit for each.
+func halves(operands ...tensorops.Tensor) uint32 {
+	bits := uint32(0)
+	for i, t := range operands {
+		if isBFloat16(t) {
+			bits |= 1 << i
+		}
+	}
+	return bits
+}
+
+// mixed is the form of a kernel for operands of which some may be bfloat16.
+func mixed(kernel string, halves uint32) string {
+	if halves == 0 {
+		return kernel
+	}
+	return kernel + "_mixed"
+}
+
 // aligned reports to a kernel, as 0 or 1, whether four floats from each address on may be
 // read at once. The address 0 stands for an operand that isn't there.
 func aligned(addresses ...uint64) uint32 {

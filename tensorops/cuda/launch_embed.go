@@ -11,15 +11,14 @@ var embedLaunchers = map[tensorops.Kind]launcher{
 
 func embed(x *exec, o *tensorops.Op) error {
 	a := o.Embed()
-	out, weight := address(a.Out), address(a.Weight)
-	rows, cols := a.Out.Rows(), a.Out.Cols()
-	return onRows(x, "embed", rows, cols, &struct {
+	rows, cols, half := a.Out.Rows(), a.Out.Cols(), halves(a.Out, a.Weight)
+	return onRows(x, mixed("embed", half), rows, cols, &struct {
 		out, weight, ids, fault uint64
 		cols, vocabulary        int64
-		aligned, pad            uint32
+		aligned, halves         uint32
 	}{
-		out: out, weight: weight, ids: address(a.IDs), fault: x.fault,
-		cols: int64(cols), vocabulary: int64(a.Weight.Rows()), aligned: alignedRows(cols, out, weight),
+		out: address(a.Out), weight: address(a.Weight), ids: address(a.IDs), fault: x.fault,
+		cols: int64(cols), vocabulary: int64(a.Weight.Rows()), aligned: alignedRowsOf(cols, a.Out, a.Weight), halves: half,
 	})
 }
 

@@ -36,6 +36,14 @@ func alignedRows(cols int, addresses ...uint64) uint32 {
 	return aligned(addresses...)
 }
 
+// alignedRowsOf is alignedFours for rows that follow each other without a gap.
+func alignedRowsOf(cols int, operands ...tensorops.Tensor) uint32 {
+	if cols%4 != 0 {
+		return 0
+	}
+	return alignedFours(operands...)
+}
+
 func layerNorm(x *exec, o *tensorops.Op) error {
 	a := o.LayerNorm()
 	return normalise(x, "layer_norm", a.Y, a.X, a.Gamma, a.Beta, a.Stats, a.Eps)

@@ -8,11 +8,13 @@ struct embed_args {
 	const int *ids;
 	i64 *fault;
 	i64 cols, vocabulary;
-	u32 aligned, pad;
+	u32 aligned, halves; // of out and weight
 };
 
+typedef embed_args embed_mixed_args;
+
 // A block has a row.
-KERNEL(embed) {
+template <bool mixed> __device__ inline void embed_row(const embed_args &a) {
 	const i64 row = blockIdx.x;
 	const int id = a.ids[row];
 	if (id < 0 || id >= a.vocabulary) {
@@ -21,9 +23,13 @@ KERNEL(embed) {
 	}
 	EACH_FOUR_OF_ROW(j, a.cols) {
 		const i64 left = a.cols - j;
-		store4(a.out + row * a.cols + j, load4(a.weight + id * a.cols + j, left, a.aligned), left, a.aligned);
+		store4<mixed>(a.out, row * a.cols + j, load4<mixed>(a.weight, id * a.cols + j, left, a.aligned, a.halves & 2), left, a.aligned, a.halves & 1);
 	}
 }
+
+KERNEL(embed) { embed_row<false>(a); }
+
+KERNEL(embed_mixed) { embed_row<true>(a); }
 
 // The gradient of an embedding adds the rows that share a token in ascending order, without
 // atomic operations: embed_order brings them together, and embed_grad adds them up.
