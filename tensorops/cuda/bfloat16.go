@@ -1,6 +1,10 @@
 package cuda
 
-import "github.com/troupe-ml/troupe/tensorops"
+import (
+	"slices"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
 
 // use is what an operation does with one of its operands.
 type use uint8
@@ -14,47 +18,39 @@ const (
 // uses are the operands, in the order of Op.T, of the operations whose launchers know float32
 // alone. What is bfloat16 of them is widened before, and rounded after.
 var uses = map[tensorops.Kind][]use{
-	tensorops.KindColSum:              {changes, reads},
-	tensorops.KindEmbedGrad:           {changes, reads, reads},
-	tensorops.KindAddPositions:        {writes, reads, reads},
-	tensorops.KindPositionsGrad:       {changes, reads},
-	tensorops.KindLayerNorm:           {writes, reads, reads, reads, writes},
-	tensorops.KindLayerNormGrad:       {writes, reads, reads, reads, reads, reads},
-	tensorops.KindLayerNormWeightGrad: {changes, changes, reads, reads, reads},
-	tensorops.KindRMSNorm:             {writes, reads, reads, writes},
-	tensorops.KindRMSNormGrad:         {writes, reads, reads, reads, reads, reads},
-	tensorops.KindRMSNormWeightGrad:   {changes, reads, reads, reads},
-	tensorops.KindGELU:                {writes, reads},
-	tensorops.KindGELUGrad:            {writes, reads, reads},
-	tensorops.KindSwiGLU:              {writes, reads, reads},
-	tensorops.KindSwiGLUGrad:          {writes, writes, reads, reads, reads},
-	tensorops.KindRoPE:                {changes},
-	tensorops.KindAttention:           {writes, reads, reads, reads, writes},
-	tensorops.KindAttentionGrad:       {writes, writes, writes, reads, reads, reads, reads, reads, reads},
-	tensorops.KindDropout:             {writes, reads, reads},
-	tensorops.KindAdd:                 {writes, reads, reads},
-	tensorops.KindCrossEntropy:        {writes, writes, reads, reads, writes},
+	tensorops.KindAttention:     {writes, reads, reads, reads, writes},
+	tensorops.KindAttentionGrad: {writes, writes, writes, reads, reads, reads, reads, reads, reads},
 }
 
-// knowBFloat16 are the operations whose launchers take bfloat16 themselves, where it is
-// allowed.
+// knowBFloat16 are the operations whose launchers take bfloat16 themselves.
 var knowBFloat16 = []tensorops.Kind{
-	tensorops.KindMatMul, tensorops.KindPack, tensorops.KindEmbed, tensorops.KindFill, tensorops.KindCopy,
-	tensorops.KindSquaredNorm, tensorops.KindAdamW, tensorops.KindSGD, tensorops.KindSpin,
+	tensorops.KindMatMul, tensorops.KindPack, tensorops.KindColSum,
+	tensorops.KindEmbed, tensorops.KindEmbedGrad, tensorops.KindAddPositions, tensorops.KindPositionsGrad,
+	tensorops.KindLayerNorm, tensorops.KindLayerNormGrad, tensorops.KindLayerNormWeightGrad,
+	tensorops.KindRMSNorm, tensorops.KindRMSNormGrad, tensorops.KindRMSNormWeightGrad,
+	tensorops.KindGELU, tensorops.KindGELUGrad, tensorops.KindSwiGLU, tensorops.KindSwiGLUGrad,
+	tensorops.KindRoPE, tensorops.KindDropout, tensorops.KindAdd, tensorops.KindCrossEntropy,
+	tensorops.KindFill, tensorops.KindCopy, tensorops.KindSquaredNorm, tensorops.KindAdamW, tensorops.KindSGD,
+	tensorops.KindSpin,
+}
+
+// byLauncher carries out an operation by its launcher, with float32 for bfloat16 where that knows
+// no other.
+func (x *exec) byLauncher(o *tensorops.Op, l launcher) error {
+	switch {
+	case !slices.ContainsFunc(o.T[:], isBFloat16) || slices.Contains(knowBFloat16, o.Kind):
+		return l(x, o)
+	case uses[o.Kind] == nil:
+		return tensorops.ErrUnsupported
+	}
+	return x.launchInFloat32(o, l, uses[o.Kind])
 }
 
 // launchInFloat32 carries out an operation by a launcher that knows float32 alone.
-func (x *exec) launchInFloat32(o *tensorops.Op, l launcher) (err error) {
-	kinds, narrow := uses[o.Kind], false
-	for i, t := range o.T {
-		narrow = narrow || i < len(kinds) && isBFloat16(t)
-	}
-	if !narrow {
-		return l(x, o)
-	}
+func (x *exec) launchInFloat32(o *tensorops.Op, l launcher, operands []use) (err error) {
 	x.wide = *o // in the exec, since a launcher's argument is on the heap
 	defer func() { x.wide = tensorops.Op{} }()
-	for i, u := range kinds {
+	for i, u := range operands {
 		if !isBFloat16(o.T[i]) {
 			continue
 		}
@@ -70,7 +66,7 @@ func (x *exec) launchInFloat32(o *tensorops.Op, l launcher) (err error) {
 	if err := l(x, &x.wide); err != nil {
 		return err
 	}
-	for i, u := range kinds {
+	for i, u := range operands {
 		if u == reads || !isBFloat16(o.T[i]) {
 			continue
 		}

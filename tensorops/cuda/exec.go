@@ -49,7 +49,7 @@ func (x *exec) do(ops []tensorops.Op) (done int, err error) {
 	if !ok {
 		return 0, tensorops.ErrUnsupported
 	}
-	return 1, x.launchInFloat32(&ops[0], l)
+	return 1, x.byLauncher(&ops[0], l)
 }
 
 // start puts a kernel's launch into the stream. It copies the argument.

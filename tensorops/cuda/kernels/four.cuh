@@ -25,9 +25,14 @@ template <class T> __device__ inline void store4(T *p, const four &f, i64 left, 
 	store_quad(p, quad{f.at[0], f.at[1], f.at[2], f.at[3]}, left, aligned);
 }
 
-// Kernels whose operands may be float32 or bfloat16 each have two forms: one for float32 in
-// all of them, and a mixed one, which looks at a bit of each: set, it is bfloat16. Either way
-// its argument is the address of floats.
+// FORMS(name, function) are the two forms of a kernel whose operands may be float32 or bfloat16:
+// name is for float32 in all of them, and name_mixed looks at a bit of each in halves, the first
+// is 1: set, the operand is bfloat16, though its address is said to be of floats.
+#define FORMS(name, function) \
+	KERNEL(name) { function<false>(a); } \
+	typedef name##_args name##_mixed_args; \
+	KERNEL(name##_mixed) { function<true>(a); }
+
 template <bool mixed> __device__ inline four load4(const float *p, i64 at, i64 left, bool aligned, u32 half, float rest = 0) {
 	if (mixed && half) return load4((const bf16 *)p + at, left, aligned, rest);
 	return load4(p + at, left, aligned, rest);
