@@ -1,56 +1,70 @@
 package cuda
 
-import (
-	"slices"
+import "github.com/troupe-ml/troupe/tensorops"
 
-	"github.com/troupe-ml/troupe/tensorops"
-)
-
-// use is what an operation does with one of its operands.
+// use is what is done with an operand that is bfloat16.
 type use uint8
 
 const (
-	reads   use = iota + 1
-	writes      // all of it, and reads nothing of what was there
-	changes     // reads it, and writes all of it
+	never  use = iota // it is refused
+	itself            // the launcher takes it
+	reads             // the launcher knows float32 alone: it gets a copy, which it reads
+	writes            // it gets room, and writes all of it, for what is rounded after
 )
 
-// uses are the operands, in the order of Op.T, of the operations whose launchers know float32
-// alone. What is bfloat16 of them is widened before, and rounded after.
+// uses are the operands of each operation that has a launcher, in the order of Op.T.
 var uses = map[tensorops.Kind][]use{
-	tensorops.KindAttention:     {writes, reads, reads, reads, writes},
-	tensorops.KindAttentionGrad: {writes, writes, writes, reads, reads, reads, reads, reads, reads},
+	tensorops.KindMatMul:              {itself, itself, itself, never, itself},
+	tensorops.KindPack:                {itself, itself},
+	tensorops.KindColSum:              {never, itself},
+	tensorops.KindEmbed:               {itself, itself, never},
+	tensorops.KindEmbedGrad:           {never, itself, never},
+	tensorops.KindAddPositions:        {itself, itself, itself},
+	tensorops.KindPositionsGrad:       {never, itself},
+	tensorops.KindLayerNorm:           {itself, itself, never, never, never},
+	tensorops.KindLayerNormGrad:       {itself, itself, itself, never, never, itself},
+	tensorops.KindLayerNormWeightGrad: {never, never, itself, itself, never},
+	tensorops.KindRMSNorm:             {itself, itself, never, never},
+	tensorops.KindRMSNormGrad:         {itself, itself, itself, never, never, itself},
+	tensorops.KindRMSNormWeightGrad:   {never, itself, itself, never},
+	tensorops.KindGELU:                {itself, itself},
+	tensorops.KindGELUGrad:            {itself, itself, itself},
+	tensorops.KindSwiGLU:              {itself, itself, itself},
+	tensorops.KindSwiGLUGrad:          {itself, itself, itself, itself, itself},
+	tensorops.KindRoPE:                {itself},
+	tensorops.KindAttention:           {writes, reads, reads, reads, never},
+	tensorops.KindAttentionGrad:       {writes, writes, writes, reads, reads, reads, reads, reads, never},
+	tensorops.KindDropout:             {itself, itself, itself},
+	tensorops.KindAdd:                 {itself, itself, itself},
+	tensorops.KindCrossEntropy:        {never, never, itself, never, itself},
+	tensorops.KindFill:                {itself},
+	tensorops.KindCopy:                {itself, itself},
+	tensorops.KindSquaredNorm:         {never, itself},
+	tensorops.KindAdamW:               {never, never, never, never, itself},
+	tensorops.KindSGD:                 {never, never, never, itself},
+	tensorops.KindSpin:                {},
 }
 
-// knowBFloat16 are the operations whose launchers take bfloat16 themselves.
-var knowBFloat16 = []tensorops.Kind{
-	tensorops.KindMatMul, tensorops.KindPack, tensorops.KindColSum,
-	tensorops.KindEmbed, tensorops.KindEmbedGrad, tensorops.KindAddPositions, tensorops.KindPositionsGrad,
-	tensorops.KindLayerNorm, tensorops.KindLayerNormGrad, tensorops.KindLayerNormWeightGrad,
-	tensorops.KindRMSNorm, tensorops.KindRMSNormGrad, tensorops.KindRMSNormWeightGrad,
-	tensorops.KindGELU, tensorops.KindGELUGrad, tensorops.KindSwiGLU, tensorops.KindSwiGLUGrad,
-	tensorops.KindRoPE, tensorops.KindDropout, tensorops.KindAdd, tensorops.KindCrossEntropy,
-	tensorops.KindFill, tensorops.KindCopy, tensorops.KindSquaredNorm, tensorops.KindAdamW, tensorops.KindSGD,
-	tensorops.KindSpin,
-}
-
-// byLauncher carries out an operation by its launcher, with float32 for bfloat16 where that knows
-// no other.
-func (x *exec) byLauncher(o *tensorops.Op, l launcher) error {
-	switch {
-	case !slices.ContainsFunc(o.T[:], isBFloat16) || slices.Contains(knowBFloat16, o.Kind):
-		return l(x, o)
-	case uses[o.Kind] == nil:
-		return tensorops.ErrUnsupported
+// inFloat32 reports whether an operation's launcher has to be given float32 for bfloat16.
+func inFloat32(o *tensorops.Op) (bool, error) {
+	known, some := uses[o.Kind], false
+	for i, t := range o.T {
+		if !isBFloat16(t) {
+			continue
+		}
+		if i >= len(known) || known[i] == never {
+			return false, tensorops.ErrUnsupported
+		}
+		some = some || known[i] != itself
 	}
-	return x.launchInFloat32(o, l, uses[o.Kind])
+	return some, nil
 }
 
 // launchInFloat32 carries out an operation by a launcher that knows float32 alone.
-func (x *exec) launchInFloat32(o *tensorops.Op, l launcher, operands []use) (err error) {
+func (x *exec) launchInFloat32(o *tensorops.Op, l launcher) (err error) {
 	x.wide = *o // in the exec, since a launcher's argument is on the heap
 	defer func() { x.wide = tensorops.Op{} }()
-	for i, u := range operands {
+	for i, u := range uses[o.Kind] {
 		if !isBFloat16(o.T[i]) {
 			continue
 		}
@@ -66,8 +80,8 @@ func (x *exec) launchInFloat32(o *tensorops.Op, l launcher, operands []use) (err
 	if err := l(x, &x.wide); err != nil {
 		return err
 	}
-	for i, u := range operands {
-		if u == reads || !isBFloat16(o.T[i]) {
+	for i, u := range uses[o.Kind] {
+		if u != writes || !isBFloat16(o.T[i]) {
 			continue
 		}
 		if err := copyTo(x, o.T[i], x.wide.T[i]); err != nil {

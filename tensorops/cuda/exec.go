@@ -42,6 +42,10 @@ func (x *exec) do(ops []tensorops.Op) (done int, err error) {
 		}
 	}()
 	kind := ops[0].Kind
+	wide, err := inFloat32(&ops[0])
+	if err != nil {
+		return 0, err
+	}
 	if j, ok := joiners[kind]; ok {
 		return j(x, ops)
 	}
@@ -49,7 +53,10 @@ func (x *exec) do(ops []tensorops.Op) (done int, err error) {
 	if !ok {
 		return 0, tensorops.ErrUnsupported
 	}
-	return 1, x.byLauncher(&ops[0], l)
+	if wide {
+		return 1, x.launchInFloat32(&ops[0], l)
+	}
+	return 1, l(x, &ops[0])
 }
 
 // start puts a kernel's launch into the stream. It copies the argument.
