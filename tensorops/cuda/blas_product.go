@@ -28,8 +28,13 @@ func (p product) byLibrary(x *exec, ops []tensorops.Op, made *roundings) (int, e
 
 // plain is the product with what C starts from.
 func (p product) plain(x *exec, made *roundings) (bool, error) {
-	c, bias := address(p.C), address(p.Bias)
-	m := p.matmul(x, stride(p.C), c)
+	c, bias := p.C, address(p.Bias)
+	m := p.matmul(x, stride(c), alignment(address(c)))
+	m.RoundD = isBFloat16(c)
+	beside := m.RoundD && bias != 0 // the library would take a bias of the type of D
+	if beside {
+		m.RoundD, m.LDD, m.AlignD = false, p.n, mostAlignment
+	}
 	if bias != 0 {
 		m.Epilogue, m.AlignBias = driver.Bias, alignment(bias)
 	}
@@ -37,7 +42,16 @@ func (p product) plain(x *exec, made *roundings) (bool, error) {
 	if plan == nil || err != nil {
 		return false, failedProduct(&m, err)
 	}
-	return p.run(x, plan, &m, driver.Places{D: driver.Address(c), Bias: driver.Address(bias)}, made)
+	if beside {
+		if c, err = x.float32Like(p.C); err != nil {
+			return false, err
+		}
+	}
+	done, err := p.run(x, plan, &m, driver.Places{D: driver.Address(address(c)), Bias: driver.Address(bias)}, made)
+	if !done || err != nil || !beside {
+		return done, err
+	}
+	return true, copyTo(x, p.C, c)
 }
 
 // auxRow is what rows of the matrix that a GELU is taken of have to be multiples of.
@@ -50,14 +64,14 @@ func (p product) goesInto(o *tensorops.Op) bool {
 		return false
 	}
 	a := o.GELU()
-	return p.Bias.Valid() && p.C.Contiguous() && p.n%auxRow == 0 &&
+	return p.Bias.Valid() && !isBFloat16(p.C) && !isBFloat16(a.Y) && p.C.Contiguous() && p.n%auxRow == 0 &&
 		address(a.X) == address(p.C) && a.X.Len() == p.C.Len() && address(a.Y) != address(p.C)
 }
 
 // withGELU writes the product with its bias to C and the GELU of that to y.
 func (p product) withGELU(x *exec, y tensorops.Tensor, made *roundings) (bool, error) {
 	c, bias, to := address(p.C), address(p.Bias), address(y)
-	m := p.matmul(x, p.n, to)
+	m := p.matmul(x, p.n, alignment(to))
 	m.Epilogue, m.AlignBias = driver.GELUAuxBias, alignment(bias)
 	m.LDAux, m.AlignAux = p.n, alignment(c)
 	plan, err := x.blas.plan(&m)
@@ -89,14 +103,14 @@ func (p product) apartFrom(y tensorops.Tensor) bool {
 	return true
 }
 
-// matmul is the product as the library is asked for it, with D at an address. The library
+// matmul is the product as the library is asked for it. The library
 // takes matrices to lie by columns: what lies by rows is to it the transposed matrix, so it
 // is asked for Cᵀ = op(B)ᵀ·op(A)ᵀ.
-func (p product) matmul(x *exec, strideD int, d uint64) driver.Matmul {
+func (p product) matmul(x *exec, strideD, alignD int) driver.Matmul {
 	m := driver.Matmul{
 		M: p.n, N: p.m, K: p.k,
 		TransA: p.TransB, TransB: p.TransA,
-		LDD: strideD, AlignD: alignment(d),
+		LDD: strideD, AlignD: alignD,
 		Epilogue: driver.NoEpilogue,
 	}
 	m.LDA, m.AlignA = p.operandB().layout()
@@ -128,12 +142,18 @@ func (p product) operandB() operand {
 // address is a multiple of. What is rounded first lies at the beginning of a buffer.
 func (o operand) layout() (distance, align int) {
 	switch {
-	case !o.bf16:
+	case !o.bf16 || o.inPlace():
 		return stride(o.of), alignment(address(o.of))
 	case o.packed.Valid():
 		return roundedStride(o.of), alignment(address(o.packed))
 	}
 	return roundedStride(o.of), mostAlignment
+}
+
+// inPlace reports whether the library reads the operand where it lies: it is bfloat16, and its
+// rows begin at multiples of 16 bytes.
+func (o operand) inPlace() bool {
+	return isBFloat16(o.of) && address(o.of)%mostAlignment == 0 && (2*stride(o.of))%mostAlignment == 0
 }
 
 // run puts the product into the stream; false if the library has no algorithm for it after

@@ -108,6 +108,7 @@ func TestTrainsInProcesses(t *testing.T) {
 		{"pipeline.stages=2", "device.kind=cuda"}, // its embeddings are tied
 		{"pipeline.stages=2", "device.kind=cuda", "pipeline.schedule=zb-v", "model.family=llama"},
 		{"pipeline.stages=2", `device.ranks=["cuda", "cpu"]`},
+		{"pipeline.stages=2", "device.kind=cuda", "device.dtype=bfloat16", "device.residual=bfloat16"},
 	} {
 		want, here, _ := trainIn(t, filepath.Join(t.TempDir(), "out"), sets...)
 		got, info, _ := trainWith(t, troupe.Options{Hosts: l.Hosts()}, filepath.Join(t.TempDir(), "out"), sets...)

@@ -22,7 +22,11 @@ import (
 
 // fetched runs a list that fetches a tensor, and frees it.
 func fetched(s tensorops.Stream, x tensorops.Tensor) ([]float32, error) {
-	got := make([]float32, x.Len())
+	return fetchedAs[float32](s, x)
+}
+
+func fetchedAs[E tensorops.Number](s tensorops.Stream, x tensorops.Tensor) ([]E, error) {
+	got := make([]E, x.Len())
 	l := s.NewList()
 	l.Fetch(tensorops.HostBytes(got), x)
 	l.Free(x)

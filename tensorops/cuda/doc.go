@@ -33,8 +33,16 @@
 //
 // Products of matrices are cuBLASLt's where it is found (blas.go, blas_product.go): in float32, in TF32 where
 // the options ask for it, and in bfloat16, for which A and B are rounded into scratch memory,
-// or once a step where they are packed. It is asked for an algorithm once for a shape. Where
+// or once a step where they are packed; what is bfloat16 already is read where it lies, if it
+// lies at multiples of 16 bytes. It is asked for an algorithm once for a shape. Where
 // it is not there, or has none, the kernels here multiply (launch_linear.go).
+//
+// # bfloat16
+//
+// A kernel whose operands may be float32 or bfloat16, each on its own, has two forms: one for
+// float32 in all of them, and one that looks at a bit of each (FORMS in four.cuh). Attention, and
+// products by the kernels here, get copies in float32 and have what they write rounded
+// (bfloat16.go).
 //
 // # Tests
 //

@@ -22,6 +22,7 @@ type exec struct {
 	temporary *tensorops.Pool     // of scratch memory
 	taken     []*tensorops.Buffer // by the operation under way
 	described driver.Launch
+	wide      tensorops.Op // the operation under way with float32 for bfloat16: see bfloat16.go
 
 	graphs    graphs
 	variables variables
@@ -41,11 +42,9 @@ func (x *exec) do(ops []tensorops.Op) (done int, err error) {
 		}
 	}()
 	kind := ops[0].Kind
-	for i, t := range ops[0].T {
-		packed := kind == tensorops.KindPack && i == 0 || kind == tensorops.KindMatMul && i == 4
-		if t.Valid() && t.DType() == tensorops.BFloat16 && !packed {
-			return 0, tensorops.ErrUnsupported
-		}
+	wide, err := inFloat32(&ops[0])
+	if err != nil {
+		return 0, err
 	}
 	if j, ok := joiners[kind]; ok {
 		return j(x, ops)
@@ -53,6 +52,9 @@ func (x *exec) do(ops []tensorops.Op) (done int, err error) {
 	l, ok := launchers[kind]
 	if !ok {
 		return 0, tensorops.ErrUnsupported
+	}
+	if wide {
+		return 1, x.launchInFloat32(&ops[0], l)
 	}
 	return 1, l(x, &ops[0])
 }

@@ -20,56 +20,77 @@ func elementwise[A any](x *exec, kernel string, n int, args *A) error {
 	return launch(x, kernel, x.over(ceil(n, 4)), args)
 }
 
-// aligned reports to a kernel, as 0 or 1, whether four floats from each address on may be
-// read at once. The address 0 stands for an operand that isn't there.
-func aligned(addresses ...uint64) uint32 {
-	for _, a := range addresses {
-		if a%16 != 0 {
+// alignedFours reports to a kernel, as 0 or 1, whether four elements of each operand from its
+// beginning on may be read at once. None counts as such.
+func alignedFours(operands ...tensorops.Tensor) uint32 {
+	for _, t := range operands {
+		if !fours(address(t), t.DType().Size()) {
 			return 0
 		}
 	}
 	return 1
 }
 
+// halves tells a kernel which operands are bfloat16, by a bit for each.
+func halves(operands ...tensorops.Tensor) uint32 {
+	bits := uint32(0)
+	for i, t := range operands {
+		if isBFloat16(t) {
+			bits |= 1 << i
+		}
+	}
+	return bits
+}
+
+// mixed is the form of a kernel for operands of which some may be bfloat16.
+func mixed(kernel string, halves uint32) string {
+	if halves == 0 {
+		return kernel
+	}
+	return kernel + mixedForm
+}
+
+// mixedForm ends the name of a kernel's mixed form: see FORMS in four.cuh.
+const mixedForm = "_mixed"
+
 func gelu(x *exec, o *tensorops.Op) error {
 	a := o.GELU()
-	y, in, n := address(a.Y), address(a.X), a.Y.Len()
-	return elementwise(x, "gelu", n, &struct {
-		y, x         uint64
-		n            int64
-		aligned, pad uint32
-	}{y: y, x: in, n: int64(n), aligned: aligned(y, in)})
+	n, half := a.Y.Len(), halves(a.Y, a.X)
+	return elementwise(x, mixed("gelu", half), n, &struct {
+		y, x            uint64
+		n               int64
+		aligned, halves uint32
+	}{y: address(a.Y), x: address(a.X), n: int64(n), aligned: alignedFours(a.Y, a.X), halves: half})
 }
 
 func geluGrad(x *exec, o *tensorops.Op) error {
 	a := o.GELUGrad()
-	dx, dy, in, n := address(a.DX), address(a.DY), address(a.X), a.DX.Len()
-	return elementwise(x, "gelu_grad", n, &struct {
-		dx, dy, x    uint64
-		n            int64
-		aligned, pad uint32
-	}{dx: dx, dy: dy, x: in, n: int64(n), aligned: aligned(dx, dy, in)})
+	n, half := a.DX.Len(), halves(a.DX, a.DY, a.X)
+	return elementwise(x, mixed("gelu_grad", half), n, &struct {
+		dx, dy, x       uint64
+		n               int64
+		aligned, halves uint32
+	}{dx: address(a.DX), dy: address(a.DY), x: address(a.X), n: int64(n), aligned: alignedFours(a.DX, a.DY, a.X), halves: half})
 }
 
 func swiGLU(x *exec, o *tensorops.Op) error {
 	a := o.SwiGLU()
-	y, gate, up, n := address(a.Y), address(a.Gate), address(a.Up), a.Y.Len()
-	return elementwise(x, "swiglu", n, &struct {
-		y, gate, up  uint64
-		n            int64
-		aligned, pad uint32
-	}{y: y, gate: gate, up: up, n: int64(n), aligned: aligned(y, gate, up)})
+	n, half := a.Y.Len(), halves(a.Y, a.Gate, a.Up)
+	return elementwise(x, mixed("swiglu", half), n, &struct {
+		y, gate, up     uint64
+		n               int64
+		aligned, halves uint32
+	}{y: address(a.Y), gate: address(a.Gate), up: address(a.Up), n: int64(n), aligned: alignedFours(a.Y, a.Gate, a.Up), halves: half})
 }
 
 func swiGLUGrad(x *exec, o *tensorops.Op) error {
 	a := o.SwiGLUGrad()
-	dgate, dup, dy := address(a.DGate), address(a.DUp), address(a.DY)
-	gate, up, n := address(a.Gate), address(a.Up), a.DGate.Len()
-	return elementwise(x, "swiglu_grad", n, &struct {
+	n, half := a.DGate.Len(), halves(a.DGate, a.DUp, a.DY, a.Gate, a.Up)
+	return elementwise(x, mixed("swiglu_grad", half), n, &struct {
 		dgate, dup, dy, gate, up uint64
 		n                        int64
-		aligned, pad             uint32
-	}{dgate: dgate, dup: dup, dy: dy, gate: gate, up: up, n: int64(n), aligned: aligned(dgate, dup, dy, gate, up)})
+		aligned, halves          uint32
+	}{dgate: address(a.DGate), dup: address(a.DUp), dy: address(a.DY), gate: address(a.Gate), up: address(a.Up), n: int64(n), aligned: alignedFours(a.DGate, a.DUp, a.DY, a.Gate, a.Up), halves: half})
 }
 
 func add(x *exec, o *tensorops.Op) error {
@@ -79,10 +100,10 @@ func add(x *exec, o *tensorops.Op) error {
 
 // addTo starts out = a + b.
 func addTo(x *exec, out, a, b tensorops.Tensor) error {
-	to, left, right, n := address(out), address(a), address(b), out.Len()
-	return elementwise(x, "add", n, &struct {
-		out, a, b    uint64
-		n            int64
-		aligned, pad uint32
-	}{out: to, a: left, b: right, n: int64(n), aligned: aligned(to, left, right)})
+	n, half := out.Len(), halves(out, a, b)
+	return elementwise(x, mixed("add", half), n, &struct {
+		out, a, b       uint64
+		n               int64
+		aligned, halves uint32
+	}{out: address(out), a: address(a), b: address(b), n: int64(n), aligned: alignedFours(out, a, b), halves: half})
 }

@@ -6,6 +6,7 @@ import "github.com/troupe-ml/troupe/tensorops"
 type columns struct {
 	partial, x, dy, stats   uint64
 	rows, cols, rowsOfBlock int64
+	halves, _               uint32
 }
 
 // colSumWarps is COLSUM_WARPS of colsum.cu.
@@ -30,9 +31,10 @@ func sumColumns(x *exec, kernel string, in, dy, stats tensorops.Tensor, grads ..
 	if err != nil {
 		return err
 	}
-	err = launch(x, kernel, grid{x: ceil(cols, warp), y: blocks, threads: threads}, &columns{
+	half := halves(in, dy)
+	err = launch(x, mixed(kernel, half), grid{x: ceil(cols, warp), y: blocks, threads: threads}, &columns{
 		partial: partial, x: address(in), dy: address(dy), stats: address(stats),
-		rows: int64(rows), cols: int64(cols), rowsOfBlock: int64(rowsOfBlock),
+		rows: int64(rows), cols: int64(cols), rowsOfBlock: int64(rowsOfBlock), halves: half,
 	})
 	if err != nil {
 		return err

@@ -10,11 +10,12 @@ func drop(x *exec, o *tensorops.Op) error {
 		}
 		return copyTo(x, a.Y, a.X)
 	}
-	y, in, skip, n := address(a.Y), address(a.X), address(a.Skip), a.Y.Len()
-	return elementwise(x, "drop", n, &struct {
-		y, x, skip   uint64
-		n            int64
-		mask         dropout
-		aligned, pad uint32
-	}{y: y, x: in, skip: skip, n: int64(n), mask: dropoutOf(x, a.Mask), aligned: aligned(y, in, skip)})
+	n, half := a.Y.Len(), halves(a.Y, a.X, a.Skip)
+	return elementwise(x, mixed("drop", half), n, &struct {
+		y, x, skip      uint64
+		n               int64
+		mask            dropout
+		aligned, halves uint32
+	}{y: address(a.Y), x: address(a.X), skip: address(a.Skip), n: int64(n), mask: dropoutOf(x, a.Mask),
+		aligned: alignedFours(a.Y, a.X, a.Skip), halves: half})
 }

@@ -11,15 +11,14 @@ var embedLaunchers = map[tensorops.Kind]launcher{
 
 func embed(x *exec, o *tensorops.Op) error {
 	a := o.Embed()
-	out, weight := address(a.Out), address(a.Weight)
-	rows, cols := a.Out.Rows(), a.Out.Cols()
-	return onRows(x, "embed", rows, cols, &struct {
+	rows, cols, half := a.Out.Rows(), a.Out.Cols(), halves(a.Out, a.Weight)
+	return onRows(x, mixed("embed", half), rows, cols, &struct {
 		out, weight, ids, fault uint64
 		cols, vocabulary        int64
-		aligned, pad            uint32
+		aligned, halves         uint32
 	}{
-		out: out, weight: weight, ids: address(a.IDs), fault: x.fault,
-		cols: int64(cols), vocabulary: int64(a.Weight.Rows()), aligned: alignedRows(cols, out, weight),
+		out: address(a.Out), weight: address(a.Weight), ids: address(a.IDs), fault: x.fault,
+		cols: int64(cols), vocabulary: int64(a.Weight.Rows()), aligned: alignedRows(cols, a.Out, a.Weight), halves: half,
 	})
 }
 
@@ -43,23 +42,29 @@ func embedGrad(x *exec, o *tensorops.Op) error {
 		return err
 	}
 	const threads = 64
-	grad, dy := address(a.Grad), address(a.DY)
-	return launch(x, "embed_grad", grid{x: rows, y: ceil(cols, 4*threads), threads: threads}, &struct {
+	half := halves(a.DY)
+	return launch(x, mixed("embed_grad", half), grid{x: rows, y: ceil(cols, 4*threads), threads: threads}, &struct {
 		grad, dy, ids, order, count uint64
 		cols                        int64
-		aligned, pad                uint32
-	}{grad: grad, dy: dy, ids: ids, order: order, count: count, cols: int64(cols), aligned: alignedRows(cols, grad, dy)})
+		aligned, halves             uint32
+	}{
+		grad: address(a.Grad), dy: address(a.DY), ids: ids, order: order, count: count,
+		cols: int64(cols), aligned: alignedRows(cols, a.Grad, a.DY), halves: half,
+	})
 }
 
 func addPositions(x *exec, o *tensorops.Op) error {
 	a := o.AddPositions()
-	cols := a.Weight.Cols()
-	out, in, weight := address(a.Out), address(a.X), address(a.Weight)+uint64(4*a.First*cols)
-	return onRows(x, "add_positions", a.X.Rows(), cols, &struct {
-		out, x, weight uint64
-		period, cols   int64
-		aligned, pad   uint32
-	}{out: out, x: in, weight: weight, period: int64(a.Period), cols: int64(cols), aligned: alignedRows(cols, out, in, weight)})
+	weight := a.Weight.RowRange(a.First, a.First+a.Period)
+	cols, half := weight.Cols(), halves(a.Out, a.X, weight)
+	return onRows(x, mixed("add_positions", half), a.X.Rows(), cols, &struct {
+		out, x, weight  uint64
+		period, cols    int64
+		aligned, halves uint32
+	}{
+		out: address(a.Out), x: address(a.X), weight: address(weight),
+		period: int64(a.Period), cols: int64(cols), aligned: alignedRows(cols, a.Out, a.X, weight), halves: half,
+	})
 }
 
 func positionsGrad(x *exec, o *tensorops.Op) error {
@@ -68,10 +73,13 @@ func positionsGrad(x *exec, o *tensorops.Op) error {
 	if rows == 0 {
 		return nil
 	}
-	grad, dy := address(a.Grad)+uint64(4*a.First*cols), address(a.DY)
-	return onRows(x, "positions_grad", a.Period, cols, &struct {
+	grad, half := a.Grad.RowRange(a.First, a.First+a.Period), halves(a.DY)
+	return onRows(x, mixed("positions_grad", half), a.Period, cols, &struct {
 		grad, dy           uint64
 		period, cols, rows int64
-		aligned, pad       uint32
-	}{grad: grad, dy: dy, period: int64(a.Period), cols: int64(cols), rows: int64(rows), aligned: alignedRows(cols, grad, dy)})
+		aligned, halves    uint32
+	}{
+		grad: address(grad), dy: address(a.DY),
+		period: int64(a.Period), cols: int64(cols), rows: int64(rows), aligned: alignedRows(cols, grad, a.DY), halves: half,
+	})
 }

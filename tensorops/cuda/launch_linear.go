@@ -83,7 +83,7 @@ func (p product) do(x *exec, ops []tensorops.Op, made *roundings) (int, error) {
 			return done, err
 		}
 	}
-	return 1, p.multiply(x)
+	return 1, p.byKernels(x)
 }
 
 func productOf(o *tensorops.Op) product {
@@ -106,6 +106,27 @@ func pack(x *exec, o *tensorops.Op) error {
 		return nil
 	}
 	return roundTo(x, address(a.Dst), a.B)
+}
+
+// byKernels computes the product with the kernels here, which read and write float32.
+func (p product) byKernels(x *exec) (err error) {
+	if p.A, err = x.widened(p.A); err != nil {
+		return err
+	}
+	if p.B, err = x.widened(p.B); err != nil {
+		return err
+	}
+	c := p.C
+	if !isBFloat16(c) {
+		return p.multiply(x)
+	}
+	if p.C, err = x.float32Like(c); err != nil {
+		return err
+	}
+	if err := p.multiply(x); err != nil {
+		return err
+	}
+	return copyTo(x, c, p.C)
 }
 
 // multiply computes the product with the kernels of matmul.cu. How it is cut, in tiles and

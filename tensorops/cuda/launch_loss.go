@@ -8,20 +8,19 @@ var lossLaunchers = map[tensorops.Kind]launcher{
 
 func crossEntropy(x *exec, o *tensorops.Op) error {
 	a := o.CrossEntropy()
-	logits, targets, grad := address(a.Logits), address(a.Targets), address(a.Grad)
-	rows, cols := a.Logits.Rows(), a.Logits.Cols()
+	rows, cols, half, targets := a.Logits.Rows(), a.Logits.Cols(), halves(a.Logits, a.Grad), address(a.Targets)
 	losses, err := x.scratch(8 * max(rows, 1))
 	if err != nil {
 		return err
 	}
-	err = onRows(x, "cross_entropy", rows, cols, &struct {
+	err = onRows(x, mixed("cross_entropy", half), rows, cols, &struct {
 		losses, lse, logits, targets, grad, fault uint64
 		cols                                      int64
 		scale                                     float32
-		aligned                                   uint32
+		aligned, halves, pad                      uint32
 	}{
-		losses: losses, lse: address(a.LSE), logits: logits, targets: targets, grad: grad, fault: x.fault,
-		cols: int64(cols), scale: float32(a.Scale), aligned: alignedRows(cols, logits, grad),
+		losses: losses, lse: address(a.LSE), logits: address(a.Logits), targets: targets, grad: address(a.Grad), fault: x.fault,
+		cols: int64(cols), scale: float32(a.Scale), aligned: alignedRows(cols, a.Logits, a.Grad), halves: half,
 	})
 	if err != nil {
 		return err

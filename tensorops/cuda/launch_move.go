@@ -22,7 +22,10 @@ func fill(x *exec, o *tensorops.Op) error {
 		return nil
 	}
 	bits := math.Float32bits(float32(a.Value))
+	kernel := "fill4"
 	switch a.T.DType() {
+	case tensorops.BFloat16:
+		kernel, bits = "fill2", uint32(tensorops.ToBFloat16(float32(a.Value)))
 	case tensorops.Float64:
 		return launch(x, "fill8", x.over(n), &struct {
 			to   uint64
@@ -32,14 +35,15 @@ func fill(x *exec, o *tensorops.Op) error {
 	case tensorops.Int32:
 		bits = uint32(int32(a.Value))
 	}
-	return launch(x, "fill4", x.over(n), &struct {
+	return launch(x, kernel, x.over(n), &struct {
 		to        uint64
 		n         int64
 		bits, pad uint32
 	}{to: address(a.T), n: int64(n), bits: bits})
 }
 
-// copyArgs is copy_args of move.cu, and round_bf16_args of round.cu.
+// copyArgs is copy_args and copy2_args of move.cu, round_bf16_args and widen_bf16_args of
+// round.cu.
 type copyArgs struct {
 	to, from                         uint64
 	rows, cols, toStride, fromStride int64
@@ -51,32 +55,57 @@ func copyTensor(x *exec, o *tensorops.Op) error {
 	return copyTo(x, a.Dst, a.Src)
 }
 
-// copyTo starts to = from, of the same type, rows and columns.
+// matrixAt is a place in memory for a matrix whose size is known.
+type matrixAt struct {
+	address uint64
+	dtype   tensorops.DType
+	stride  int
+}
+
+// copyTo starts to = from, of the same rows and columns, and of the same type or in float32
+// and bfloat16.
 func copyTo(x *exec, to, from tensorops.Tensor) error {
-	if to.Len() == 0 {
+	return copyToPlace(x, matrixAt{address(to), to.DType(), stride(to)}, from)
+}
+
+func copyToPlace(x *exec, to matrixAt, from tensorops.Tensor) error {
+	if from.Len() == 0 {
 		return nil
 	}
-	rows, cols, toStride, fromStride := to.Rows(), to.Cols(), to.Stride(), from.Stride()
-	if to.Contiguous() && from.Contiguous() {
-		rows, cols = 1, to.Len()
+	rows, cols, toStride, fromStride := from.Rows(), from.Cols(), to.stride, stride(from)
+	if toStride == cols && fromStride == cols {
+		rows, cols = 1, from.Len()
 	}
-	if to.DType() == tensorops.Float64 { // the kernel copies pieces of four bytes
+	kernel := "copy"
+	toBytes, fromBytes := to.dtype.Size(), from.DType().Size()
+	switch {
+	case to.dtype != from.DType() && toBytes < fromBytes:
+		kernel = "round_bf16"
+	case to.dtype != from.DType():
+		kernel = "widen_bf16"
+	case to.dtype == tensorops.BFloat16:
+		kernel = "copy2"
+	case to.dtype == tensorops.Float64: // the kernel copies pieces of four bytes
 		cols, toStride, fromStride = 2*cols, 2*toStride, 2*fromStride
+		toBytes, fromBytes = toBytes/2, fromBytes/2
 	}
-	a, b := address(to), address(from)
-	whole := aligned(a, b)
+	whole := fours(to.address, toBytes) && fours(address(from), fromBytes)
 	if rows > 1 && (toStride%4 != 0 || fromStride%4 != 0) {
-		whole = 0
+		whole = false
 	}
 	g := x.over(ceil(cols, 4))
 	g.threads = min(g.threads, rowThreads(4*cols))
 	g.y = min(rows, maxGridY)
-	return launch(x, "copy", g, &copyArgs{a, b, int64(rows), int64(cols), int64(toStride), int64(fromStride), whole, 0})
+	return launch(x, kernel, g, &copyArgs{to: to.address, from: address(from), rows: int64(rows), cols: int64(cols),
+		toStride: int64(toStride), fromStride: int64(fromStride), aligned: uint32(number(whole))})
 }
+
+// fours reports whether four elements of so many bytes may be read at once at an address.
+func fours(at uint64, bytes int) bool { return at%uint64(4*bytes) == 0 }
 
 // copyDense starts a copy of n elements of 4 bytes.
 func copyDense(x *exec, to, from uint64, n int) error {
-	return elementwise(x, "copy", n, &copyArgs{to: to, from: from, rows: 1, cols: int64(n), aligned: aligned(to, from)})
+	return elementwise(x, "copy", n, &copyArgs{to: to, from: from, rows: 1, cols: int64(n), aligned: uint32(number(fours(to, 4) && fours(from, 4)))})
 }
 
 func spin(x *exec, o *tensorops.Op) error {

@@ -28,12 +28,12 @@ func onRows[A any](x *exec, kernel string, rows, cols int, args *A) error {
 	return launch(x, kernel, grid{x: rows, threads: rowThreads(cols)}, args)
 }
 
-// alignedRows is aligned for rows that follow each other without a gap.
-func alignedRows(cols int, addresses ...uint64) uint32 {
+// alignedRows is alignedFours for rows that follow each other without a gap.
+func alignedRows(cols int, operands ...tensorops.Tensor) uint32 {
 	if cols%4 != 0 {
 		return 0
 	}
-	return aligned(addresses...)
+	return alignedFours(operands...)
 }
 
 func layerNorm(x *exec, o *tensorops.Op) error {
@@ -47,13 +47,16 @@ func rmsNorm(x *exec, o *tensorops.Op) error {
 }
 
 func normalise(x *exec, kernel string, out, in, weight, bias, stats tensorops.Tensor, eps float64) error {
-	y, from, gamma, beta, cols := address(out), address(in), address(weight), address(bias), in.Cols()
-	return onRows(x, kernel, in.Rows(), cols, &struct {
+	cols, half := in.Cols(), halves(out, in)
+	return onRows(x, mixed(kernel, half), in.Rows(), cols, &struct {
 		y, x, gamma, beta, stats uint64
 		eps                      float64
 		cols                     int64
-		aligned, pad             uint32
-	}{y: y, x: from, gamma: gamma, beta: beta, stats: address(stats), eps: eps, cols: int64(cols), aligned: alignedRows(cols, y, from, gamma, beta)})
+		aligned, halves          uint32
+	}{
+		y: address(out), x: address(in), gamma: address(weight), beta: address(bias), stats: address(stats),
+		eps: eps, cols: int64(cols), aligned: alignedRows(cols, out, in, weight, bias), halves: half,
+	})
 }
 
 func layerNormGrad(x *exec, o *tensorops.Op) error {
@@ -65,11 +68,13 @@ func rmsNormGrad(x *exec, o *tensorops.Op) error {
 }
 
 func normGrad(x *exec, kernel string, a tensorops.NormGradArgs) error {
-	dx, dy, in, gamma, skip := address(a.DX), address(a.DY), address(a.X), address(a.Gamma), address(a.Skip)
-	cols := a.X.Cols()
-	return onRows(x, kernel, a.X.Rows(), cols, &struct {
+	cols, half := a.X.Cols(), halves(a.DX, a.DY, a.X, a.Skip)
+	return onRows(x, mixed(kernel, half), a.X.Rows(), cols, &struct {
 		dx, dy, x, gamma, stats, skip uint64
 		cols                          int64
-		aligned, pad                  uint32
-	}{dx: dx, dy: dy, x: in, gamma: gamma, stats: address(a.Stats), skip: skip, cols: int64(cols), aligned: alignedRows(cols, dx, dy, in, gamma, skip)})
+		aligned, halves               uint32
+	}{
+		dx: address(a.DX), dy: address(a.DY), x: address(a.X), gamma: address(a.Gamma), stats: address(a.Stats), skip: address(a.Skip),
+		cols: int64(cols), aligned: alignedRows(cols, a.DX, a.DY, a.X, a.Gamma, a.Skip), halves: half,
+	})
 }

@@ -18,10 +18,11 @@ const optimThreads = 256
 
 // normEntry is norm_entry of optim.cu.
 type normEntry struct {
-	out, x     uint64
-	n          int64
-	first      int64 // of its blocks
-	aligned, _ uint32
+	out, x  uint64
+	n       int64
+	first   int64 // of its blocks
+	aligned uint32
+	half    uint32 // x is bfloat16
 }
 
 // squaredNorms computes those that follow each other, in one pass over all elements and
@@ -38,8 +39,8 @@ func squaredNorms(x *exec, ops []tensorops.Op) (int, error) {
 		if !outs.add(a.Out) {
 			break
 		}
-		in, n := address(a.X), int64(a.X.Len())
-		entries = append(entries, normEntry{out: address(a.Out), x: in, n: n, first: blocks, aligned: aligned(in)})
+		n := int64(a.X.Len())
+		entries = append(entries, normEntry{out: address(a.Out), x: address(a.X), n: n, first: blocks, aligned: alignedFours(a.X), half: halves(a.X)})
 		blocks += (n + ofBlock - 1) / ofBlock
 	}
 	args := struct {
@@ -63,15 +64,15 @@ func squaredNorms(x *exec, ops []tensorops.Op) (int, error) {
 
 // adamWEntry is adamw_entry of optim.cu.
 type adamWEntry struct {
-	w, m, v, g uint64
-	n          int64
-	first      int64   // of its blocks
-	keep       float32 // 1 − rate·decay
-	aligned    uint32
+	w, m, v, g, copy uint64 // copy may be 0
+	n                int64
+	first            int64   // of its blocks
+	keep             float32 // 1 − rate·decay
+	aligned          uint32
 }
 
 // adamWs makes the updates that follow each other and differ in nothing but the decay of
-// the weights, in one launch.
+// the weights and in what they write, in one launch.
 func adamWs(x *exec, ops []tensorops.Op) (int, error) {
 	first := ops[0].AdamW().AdamWOpts
 	var entries []adamWEntry
@@ -83,17 +84,17 @@ func adamWs(x *exec, ops []tensorops.Op) (int, error) {
 		}
 		a := ops[i].AdamW()
 		numbers := a.AdamWOpts
-		numbers.WeightDecay = first.WeightDecay
+		numbers.WeightDecay, numbers.Copy = first.WeightDecay, first.Copy
 		if i > 0 && numbers != first {
 			break
 		}
-		alone := !changed.add(a.W, a.M, a.V, a.G) // it depends on one before, or its own tensors overlap
+		alone := !changed.add(a.W, a.M, a.V, a.G, a.Copy) // it depends on one before, or its own tensors overlap
 		if i > 0 && alone {
 			break
 		}
-		w, m, v, g, n := address(a.W), address(a.M), address(a.V), address(a.G), int64(a.W.Len())
-		entries = append(entries, adamWEntry{w: w, m: m, v: v, g: g, n: n, first: blocks,
-			keep: float32(1 - first.LR*a.WeightDecay), aligned: aligned(w, m, v, g)})
+		n := int64(a.W.Len())
+		entries = append(entries, adamWEntry{w: address(a.W), m: address(a.M), v: address(a.V), g: address(a.G), copy: address(a.Copy), n: n, first: blocks,
+			keep: float32(1 - first.LR*a.WeightDecay), aligned: alignedFours(a.W, a.M, a.V, a.G, a.Copy)})
 		blocks += (n + ofBlock - 1) / ofBlock
 		if alone {
 			break
@@ -131,15 +132,15 @@ func adamWs(x *exec, ops []tensorops.Op) (int, error) {
 
 func sgd(x *exec, o *tensorops.Op) error {
 	a := o.SGD()
-	w, m, g, n := address(a.W), address(a.M), address(a.G), a.W.Len()
+	n := a.W.Len()
 	return elementwise(x, "sgd", n, &struct {
-		w, m, g                      uint64
+		w, m, g, copy                uint64
 		n                            int64
 		rate, momentum, decay, scale float32
 		aligned, pad                 uint32
 	}{
-		w: w, m: m, g: g, n: int64(n),
+		w: address(a.W), m: address(a.M), g: address(a.G), copy: address(a.Copy), n: int64(n),
 		rate: float32(a.LR), momentum: float32(a.Momentum), decay: float32(a.WeightDecay), scale: float32(a.GradScale),
-		aligned: aligned(w, m, g),
+		aligned: alignedFours(a.W, a.M, a.G, a.Copy),
 	})
 }

@@ -13,16 +13,18 @@ func rope(x *exec, o *tensorops.Op) error {
 	// A thread keeps its angle for all periods; they are shared out only as far as the
 	// device would be idle otherwise.
 	shares := max(8*x.processors/blocks, 1)
-	return launch(x, "rope", grid{x: blocks, y: min(shares, periods, maxGridY), threads: threads}, &struct {
+	bits := halves(a.X)
+	return launch(x, mixed("rope", bits), grid{x: blocks, y: min(shares, periods, maxGridY), threads: threads}, &struct {
 		x                uint64
 		stride           int64
 		theta            float64
 		heads, half      int32
 		period, first    int32
 		periods, inverse int32
+		halves, pad      uint32
 	}{
 		x: address(a.X), stride: int64(a.X.Stride()), theta: a.Theta,
 		heads: int32(a.Heads), half: int32(half), period: int32(a.Period), first: int32(a.First),
-		periods: int32(periods), inverse: number(a.Inverse),
+		periods: int32(periods), inverse: number(a.Inverse), halves: bits,
 	})
 }

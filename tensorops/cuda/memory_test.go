@@ -104,7 +104,7 @@ func TestBench(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, dtype := range map[string]string{"up": "bfloat16", "head, weight gradient": "bfloat16", "AdamW, all parameters": "float32",
-			"cross-entropy with its gradient": "float32"} {
+			"cross-entropy with its gradient": "bfloat16"} {
 			if types[name] != dtype {
 				t.Errorf("%s, %s: the type is %q, want %s", family, name, types[name], dtype)
 			}

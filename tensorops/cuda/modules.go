@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
+	"strings"
 	"sync"
 
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
@@ -93,9 +94,9 @@ func (m *modules) function(kernel string) (driver.Function, error) {
 }
 
 // fileOf finds the file that defines a kernel: by KERNEL(name), or by a macro around it
-// whose first argument is the name.
+// whose first argument is the name, or what comes before mixedForm in it.
 func (m *modules) fileOf(kernel string) (*kernelFile, error) {
-	definition, err := regexp.Compile(`(?m)^\s*[A-Z][A-Z0-9_]*\(` + regexp.QuoteMeta(kernel) + `[,)]`)
+	definition, err := regexp.Compile(`(?m)^\s*[A-Z][A-Z0-9_]*\(` + regexp.QuoteMeta(strings.TrimSuffix(kernel, mixedForm)) + `[,)]`)
 	if err != nil {
 		return nil, err
 	}

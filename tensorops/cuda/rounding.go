@@ -13,12 +13,12 @@ type roundings [2]struct {
 	at uint64
 }
 
-// address is where the library reads A or B: in a copy, if that has to be rounded, which is
-// made in scratch memory unless there is one.
+// address is where the library reads A or B: in a copy, if that has to be rounded or brought
+// to multiples of 16 bytes, which is made in scratch memory unless there is one.
 func (m *roundings) address(x *exec, o operand) (uint64, error) {
 	t := o.of
 	switch {
-	case !o.bf16:
+	case !o.bf16 || o.inPlace():
 		return address(t), nil
 	case o.packed.Valid():
 		return address(o.packed), nil
@@ -48,16 +48,5 @@ func (m *roundings) forget(written tensorops.Tensor) {
 
 // roundTo writes a matrix in bfloat16 to an address.
 func roundTo(x *exec, to uint64, t tensorops.Tensor) error {
-	if t.Len() == 0 {
-		return nil
-	}
-	whole := aligned(address(t))
-	if t.Rows() > 1 && t.Stride()%4 != 0 {
-		whole = 0
-	}
-	g := x.over(ceil(t.Cols(), 4))
-	g.threads = min(g.threads, rowThreads(4*t.Cols()))
-	g.y = min(t.Rows(), maxGridY)
-	return launch(x, "round_bf16", g, &copyArgs{to: to, from: address(t), rows: int64(t.Rows()), cols: int64(t.Cols()),
-		toStride: int64(roundedStride(t)), fromStride: int64(t.Stride()), aligned: whole})
+	return copyToPlace(x, matrixAt{to, tensorops.BFloat16, roundedStride(t)}, t)
 }

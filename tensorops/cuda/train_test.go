@@ -71,6 +71,7 @@ func trains(t *testing.T, tolerance float64) {
 		{"gpt2", "float32", tolerance},
 		{"llama", "float32", tolerance},
 		{"llama", "bfloat16", 1e-3},
+		{"gpt2", "bfloat16", 1e-3},
 	} {
 		model := []string{"model.family=" + test.family, "device.dtype=" + test.dtype}
 		want := train(t, append(model, "device.kind=cpu")...)

@@ -21,21 +21,23 @@ struct gelu_args {
 	float *y;
 	const float *x;
 	i64 n;
-	u32 aligned, pad;
+	u32 aligned, halves;
 };
 
-KERNEL(gelu) {
+template <bool mixed> __device__ inline void gelu_each(const gelu_args &a) {
 	EACH_FOUR(i, a.n) {
-		four v = load4(a.x + i, a.n - i, a.aligned);
+		four v = load4<mixed>(a.x, i, a.n - i, a.aligned, a.halves & 2);
 		for (int k = 0; k < 4; k++) {
 			const float x = v.at[k];
 			float p, q;
 			logistic(x * (GELU_A + GELU_B * x * x), p, q);
 			v.at[k] = x * p;
 		}
-		store4(a.y + i, v, a.n - i, a.aligned);
+		store4<mixed>(a.y, i, v, a.n - i, a.aligned, a.halves & 1);
 	}
 }
+
+FORMS(gelu, gelu_each)
 
 // gelu_slope is σ(s) + x·σ(s)·(1 − σ(s))·ds/dx.
 __device__ inline float gelu_slope(float x) {
@@ -51,54 +53,58 @@ struct gelu_grad_args {
 	float *dx;
 	const float *dy, *x;
 	i64 n;
-	u32 aligned, pad;
+	u32 aligned, halves;
 };
 
-KERNEL(gelu_grad) {
+template <bool mixed> __device__ inline void gelu_grad_each(const gelu_grad_args &a) {
 	EACH_FOUR(i, a.n) {
 		const i64 left = a.n - i;
-		four d = load4(a.dy + i, left, a.aligned);
-		const four v = load4(a.x + i, left, a.aligned);
+		four d = load4<mixed>(a.dy, i, left, a.aligned, a.halves & 2);
+		const four v = load4<mixed>(a.x, i, left, a.aligned, a.halves & 4);
 		for (int k = 0; k < 4; k++) d.at[k] *= gelu_slope(v.at[k]);
-		store4(a.dx + i, d, left, a.aligned);
+		store4<mixed>(a.dx, i, d, left, a.aligned, a.halves & 1);
 	}
 }
+
+FORMS(gelu_grad, gelu_grad_each)
 
 // SwiGLU (Shazeer: GLU variants improve transformer, 2020) is y = gate·σ(gate)·up.
 struct swiglu_args {
 	float *y;
 	const float *gate, *up;
 	i64 n;
-	u32 aligned, pad;
+	u32 aligned, halves;
 };
 
-KERNEL(swiglu) {
+template <bool mixed> __device__ inline void swiglu_each(const swiglu_args &a) {
 	EACH_FOUR(i, a.n) {
 		const i64 left = a.n - i;
-		four g = load4(a.gate + i, left, a.aligned);
-		const four up = load4(a.up + i, left, a.aligned);
+		four g = load4<mixed>(a.gate, i, left, a.aligned, a.halves & 2);
+		const four up = load4<mixed>(a.up, i, left, a.aligned, a.halves & 4);
 		for (int k = 0; k < 4; k++) {
 			float p, q;
 			logistic(g.at[k], p, q);
 			g.at[k] = g.at[k] * p * up.at[k];
 		}
-		store4(a.y + i, g, left, a.aligned);
+		store4<mixed>(a.y, i, g, left, a.aligned, a.halves & 1);
 	}
 }
+
+FORMS(swiglu, swiglu_each)
 
 // swiglu_grad: dgate = dy·up·σ·(1 + gate·(1 − σ)), dup = dy·gate·σ.
 struct swiglu_grad_args {
 	float *dgate, *dup;
 	const float *dy, *gate, *up;
 	i64 n;
-	u32 aligned, pad;
+	u32 aligned, halves;
 };
 
-KERNEL(swiglu_grad) {
+template <bool mixed> __device__ inline void swiglu_grad_each(const swiglu_grad_args &a) {
 	EACH_FOUR(i, a.n) {
 		const i64 left = a.n - i;
-		const four d = load4(a.dy + i, left, a.aligned);
-		four g = load4(a.gate + i, left, a.aligned), up = load4(a.up + i, left, a.aligned);
+		const four d = load4<mixed>(a.dy, i, left, a.aligned, a.halves & 4);
+		four g = load4<mixed>(a.gate, i, left, a.aligned, a.halves & 8), up = load4<mixed>(a.up, i, left, a.aligned, a.halves & 16);
 		for (int k = 0; k < 4; k++) {
 			const float gate = g.at[k];
 			float p, q;
@@ -107,24 +113,28 @@ KERNEL(swiglu_grad) {
 			g.at[k] = dp * up.at[k] * (1 + gate * q);
 			up.at[k] = dp * gate;
 		}
-		store4(a.dgate + i, g, left, a.aligned);
-		store4(a.dup + i, up, left, a.aligned);
+		store4<mixed>(a.dgate, i, g, left, a.aligned, a.halves & 1);
+		store4<mixed>(a.dup, i, up, left, a.aligned, a.halves & 2);
 	}
 }
+
+FORMS(swiglu_grad, swiglu_grad_each)
 
 struct add_args {
 	float *out;
 	const float *a, *b;
 	i64 n;
-	u32 aligned, pad;
+	u32 aligned, halves;
 };
 
-KERNEL(add) {
+template <bool mixed> __device__ inline void add_each(const add_args &a) {
 	EACH_FOUR(i, a.n) {
 		const i64 left = a.n - i;
-		four sum = load4(a.a + i, left, a.aligned);
-		const four b = load4(a.b + i, left, a.aligned);
+		four sum = load4<mixed>(a.a, i, left, a.aligned, a.halves & 2);
+		const four b = load4<mixed>(a.b, i, left, a.aligned, a.halves & 4);
 		for (int k = 0; k < 4; k++) sum.at[k] += b.at[k];
-		store4(a.out + i, sum, left, a.aligned);
+		store4<mixed>(a.out, i, sum, left, a.aligned, a.halves & 1);
 	}
 }
+
+FORMS(add, add_each)

@@ -4,6 +4,11 @@
 
 #include "common.cuh"
 
+typedef unsigned short bf16; // the bits of one
+
+// bf16_float is the number that the bits stand for.
+__device__ inline float bf16_float(u32 bits) { return __uint_as_float(bits << 16); }
+
 // bf16_bits is v rounded to bfloat16, to the nearest and ties to even. A NaN stays one: its
 // upper half alone could be that of infinity.
 __device__ inline u32 bf16_bits(float v) {

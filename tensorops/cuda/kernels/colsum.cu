@@ -4,7 +4,7 @@
 // take rows in turn, in float32, and are then added in order. The second adds what the
 // blocks have found, in float64 and in order. How many rows a block has depends on the
 // number of rows alone (see launch_colsum.go).
-#include "common.cuh"
+#include "four.cuh"
 
 #define COLSUM_WARPS 8
 
@@ -35,35 +35,45 @@ struct sum_columns_args {
 	const float *x;
 	const float *dy, *stats; // of the norms
 	i64 rows, cols, rows_of_block;
+	u32 halves, pad; // of x and dy
 };
 
 typedef sum_columns_args col_sum_args, layer_norm_weight_grad_args, rms_norm_weight_grad_args;
 
-KERNEL(col_sum) {
+template <bool mixed> __device__ inline void sum_of_columns(const sum_columns_args &a) {
 	const float *x = a.x;
 	const i64 cols = a.cols;
-	sum_columns<1>(a.partial, a.rows, cols, a.rows_of_block, [=](i64 row, i64 col, float *sums) { sums[0] += x[row * cols + col]; });
+	const u32 half = a.halves & 1;
+	sum_columns<1>(a.partial, a.rows, cols, a.rows_of_block, [=](i64 row, i64 col, float *sums) { sums[0] += load_one<mixed>(x, row * cols + col, half); });
 }
 
+FORMS(col_sum, sum_of_columns)
+
 // layer_norm_weight_grad sums up dy·x̂ for dgamma and dy for dbeta.
-KERNEL(layer_norm_weight_grad) {
+template <bool mixed> __device__ inline void layer_norm_weights(const sum_columns_args &a) {
 	const float *dy = a.dy, *x = a.x, *stats = a.stats;
 	const i64 cols = a.cols;
+	const u32 half_x = a.halves & 1, half_dy = a.halves & 2;
 	sum_columns<2>(a.partial, a.rows, cols, a.rows_of_block, [=](i64 row, i64 col, float *sums) {
-		const float d = dy[row * cols + col];
-		sums[0] += d * ((x[row * cols + col] - stats[2 * row]) * stats[2 * row + 1]);
+		const float d = load_one<mixed>(dy, row * cols + col, half_dy);
+		sums[0] += d * ((load_one<mixed>(x, row * cols + col, half_x) - stats[2 * row]) * stats[2 * row + 1]);
 		sums[1] += d;
 	});
 }
 
+FORMS(layer_norm_weight_grad, layer_norm_weights)
+
 // rms_norm_weight_grad sums up dy·x·rstd.
-KERNEL(rms_norm_weight_grad) {
+template <bool mixed> __device__ inline void rms_norm_weights(const sum_columns_args &a) {
 	const float *dy = a.dy, *x = a.x, *stats = a.stats;
 	const i64 cols = a.cols;
+	const u32 half_x = a.halves & 1, half_dy = a.halves & 2;
 	sum_columns<1>(a.partial, a.rows, cols, a.rows_of_block, [=](i64 row, i64 col, float *sums) {
-		sums[0] += dy[row * cols + col] * (x[row * cols + col] * stats[row]);
+		sums[0] += load_one<mixed>(dy, row * cols + col, half_dy) * (load_one<mixed>(x, row * cols + col, half_x) * stats[row]);
 	});
 }
+
+FORMS(rms_norm_weight_grad, rms_norm_weights)
 
 // add_columns is the second pass: it adds the sums of all blocks to those that the
 // gradients hold. Each row of its grid has one of the N gradients.

@@ -8,11 +8,11 @@ struct embed_args {
 	const int *ids;
 	i64 *fault;
 	i64 cols, vocabulary;
-	u32 aligned, pad;
+	u32 aligned, halves; // of out and weight
 };
 
 // A block has a row.
-KERNEL(embed) {
+template <bool mixed> __device__ inline void embed_row(const embed_args &a) {
 	const i64 row = blockIdx.x;
 	const int id = a.ids[row];
 	if (id < 0 || id >= a.vocabulary) {
@@ -21,9 +21,11 @@ KERNEL(embed) {
 	}
 	EACH_FOUR_OF_ROW(j, a.cols) {
 		const i64 left = a.cols - j;
-		store4(a.out + row * a.cols + j, load4(a.weight + id * a.cols + j, left, a.aligned), left, a.aligned);
+		store4<mixed>(a.out, row * a.cols + j, load4<mixed>(a.weight, id * a.cols + j, left, a.aligned, a.halves & 2), left, a.aligned, a.halves & 1);
 	}
 }
+
+FORMS(embed, embed_row)
 
 // The gradient of an embedding adds the rows that share a token in ascending order, without
 // atomic operations: embed_order brings them together, and embed_grad adds them up.
@@ -73,12 +75,12 @@ struct embed_grad_args {
 	const float *dy;
 	const int *ids, *order, *count;
 	i64 cols;
-	u32 aligned, pad;
+	u32 aligned, halves; // of dy
 };
 
 // The blocks of one x have a place in order; they work if a token begins there. A thread
 // has four columns. It reads some rows ahead of their sum: a frequent token's are many.
-KERNEL(embed_grad) {
+template <bool mixed> __device__ inline void add_token(const embed_grad_args &a) {
 	const int ahead = 8;
 	const int *rows = a.order + blockIdx.x;
 	const int count = a.count[blockIdx.x];
@@ -89,10 +91,12 @@ KERNEL(embed_grad) {
 	for (int first = 0; first < count; first += ahead) {
 		four d[ahead];
 		UNROLL for (int i = 0; i < ahead; i++)
-			if (first + i < count) d[i] = load4(a.dy + rows[first + i] * a.cols + j, left, a.aligned);
+			if (first + i < count) d[i] = load4<mixed>(a.dy, rows[first + i] * a.cols + j, left, a.aligned, a.halves);
 		UNROLL for (int i = 0; i < ahead; i++)
 			for (int k = 0; k < 4; k++)
 				if (first + i < count) sum.at[k] += d[i].at[k];
 	}
 	store4(grad, sum, left, a.aligned);
 }
+
+FORMS(embed_grad, add_token)

@@ -11,6 +11,16 @@ KERNEL(fill4) {
 	for (i64 i = GRID_INDEX; i < a.n; i += GRID_SIZE) a.to[i] = a.bits;
 }
 
+struct fill2_args {
+	bf16 *to;
+	i64 n;
+	u32 bits, pad;
+};
+
+KERNEL(fill2) {
+	for (i64 i = GRID_INDEX; i < a.n; i += GRID_SIZE) a.to[i] = (bf16)a.bits;
+}
+
 struct fill8_args {
 	u64 *to;
 	i64 n;
@@ -35,6 +45,29 @@ KERNEL(copy) {
 		EACH_FOUR(j, a.cols) {
 			const i64 left = a.cols - j;
 			store4(a.to + row * a.to_stride + j, load4(a.from + row * a.from_stride + j, left, a.aligned), left, a.aligned);
+		}
+	}
+}
+
+struct copy2_args {
+	bf16 *to;
+	const bf16 *from;
+	i64 rows, cols, to_stride, from_stride;
+	u32 aligned, pad;
+};
+
+// copy2 takes elements of 2 bytes.
+KERNEL(copy2) {
+	for (i64 row = blockIdx.y; row < a.rows; row += gridDim.y) {
+		EACH_FOUR(j, a.cols) {
+			bf16 *const to = a.to + row * a.to_stride + j;
+			const bf16 *const from = a.from + row * a.from_stride + j;
+			const i64 left = a.cols - j;
+			if (a.aligned && left >= 4) {
+				*(bf16_quad *)to = *(const bf16_quad *)from;
+				continue;
+			}
+			for (int k = 0; k < 4 && k < left; k++) to[k] = from[k];
 		}
 	}
 }

@@ -22,7 +22,7 @@ struct norm_entry {
 	double *out;
 	const float *x;
 	i64 n, first;
-	u32 aligned, pad;
+	u32 aligned, half; // half: x is bfloat16
 };
 
 struct squares_args {
@@ -39,7 +39,7 @@ KERNEL(squares) {
 	const i64 count = e.n - first < OF_BLOCK ? e.n - first : OF_BLOCK;
 	double sum = 0;
 	EACH_FOUR_OF_ROW(i, count) {
-		const four v = load4(e.x + first + i, count - i, e.aligned);
+		const four v = load4<true>(e.x, first + i, count - i, e.aligned, e.half);
 		for (int k = 0; k < 4; k++) sum += (double)v.at[k] * v.at[k];
 	}
 	sum = block_sum(sum);
@@ -60,6 +60,7 @@ KERNEL(add_squares) {
 
 struct adamw_entry {
 	float *w, *m, *v, *g;
+	bf16 *copy; // or 0: receives the new weight
 	i64 n, first;
 	float keep; // 1 − rate·decay
 	u32 aligned;
@@ -95,6 +96,7 @@ KERNEL(adamw) {
 			g.at[k] = 0;
 		}
 		store4(e.w + i, w, left, e.aligned);
+		if (e.copy) store4(e.copy + i, w, left, e.aligned);
 		store4(e.m + i, m, left, e.aligned);
 		store4(e.v + i, v, left, e.aligned);
 		if (a.clear) store4(e.g + i, g, left, e.aligned);
@@ -104,6 +106,7 @@ KERNEL(adamw) {
 struct sgd_args {
 	float *w, *m; // m may be 0
 	const float *g;
+	bf16 *copy; // or 0: receives the new weight
 	i64 n;
 	float rate, momentum, decay, scale;
 	u32 aligned, pad;
@@ -122,5 +125,6 @@ KERNEL(sgd) {
 		}
 		for (int k = 0; k < 4; k++) w.at[k] -= a.rate * d.at[k];
 		store4(a.w + i, w, left, a.aligned);
+		if (a.copy) store4(a.copy + i, w, left, a.aligned);
 	}
 }

@@ -5,39 +5,43 @@ struct add_positions_args {
 	float *out;
 	const float *x, *weight; // weight of the first position
 	i64 period, cols;
-	u32 aligned, pad;
+	u32 aligned, halves; // of out, x and weight
 };
 
 // A block has a row, and out may be x.
-KERNEL(add_positions) {
+template <bool mixed> __device__ inline void add_position(const add_positions_args &a) {
 	const i64 row = (i64)blockIdx.x * a.cols, position = blockIdx.x % a.period * a.cols;
 	EACH_FOUR_OF_ROW(j, a.cols) {
 		const i64 left = a.cols - j;
-		four v = load4(a.x + row + j, left, a.aligned);
-		const four w = load4(a.weight + position + j, left, a.aligned);
+		four v = load4<mixed>(a.x, row + j, left, a.aligned, a.halves & 2);
+		const four w = load4<mixed>(a.weight, position + j, left, a.aligned, a.halves & 4);
 		for (int k = 0; k < 4; k++) v.at[k] += w.at[k];
-		store4(a.out + row + j, v, left, a.aligned);
+		store4<mixed>(a.out, row + j, v, left, a.aligned, a.halves & 1);
 	}
 }
+
+FORMS(add_positions, add_position)
 
 struct positions_grad_args {
 	float *grad; // of the first position
 	const float *dy;
 	i64 period, cols;
 	i64 rows;
-	u32 aligned, pad;
+	u32 aligned, halves; // of dy
 };
 
 // A block has a position, of which it adds the rows in ascending order.
-KERNEL(positions_grad) {
+template <bool mixed> __device__ inline void position_grad(const positions_grad_args &a) {
 	float *grad = a.grad + blockIdx.x * a.cols;
 	EACH_FOUR_OF_ROW(j, a.cols) {
 		const i64 left = a.cols - j;
 		four sum = load4(grad + j, left, a.aligned);
 		for (i64 row = blockIdx.x; row < a.rows; row += a.period) {
-			const four d = load4(a.dy + row * a.cols + j, left, a.aligned);
+			const four d = load4<mixed>(a.dy, row * a.cols + j, left, a.aligned, a.halves);
 			for (int k = 0; k < 4; k++) sum.at[k] += d.at[k];
 		}
 		store4(grad + j, sum, left, a.aligned);
 	}
 }
+
+FORMS(positions_grad, position_grad)

@@ -1,8 +1,9 @@
-// Four neighbouring floats, which a thread reads or writes at once where they are aligned.
+// Four neighbouring floats, which a thread reads or writes at once where they are aligned. In
+// memory they may be bfloat16.
 #ifndef TROUPE_QUAD_CUH
 #define TROUPE_QUAD_CUH
 
-#include "common.cuh"
+#include "bf16.cuh"
 
 struct alignas(16) quad {
 	float x, y, z, w;
@@ -34,6 +35,36 @@ __device__ inline void store_quad(float *p, quad v, i64 count, bool aligned) {
 	if (count > 1) p[1] = v.y;
 	if (count > 2) p[2] = v.z;
 	if (count > 3) p[3] = v.w;
+}
+
+struct alignas(8) bf16_quad {
+	u32 low, high; // two elements each
+};
+
+// load_quad of bfloat16 widens what it reads.
+__device__ inline quad load_quad(const bf16 *p, i64 count, bool aligned) {
+	quad v = {0, 0, 0, 0};
+	if (aligned && count >= 4) {
+		const bf16_quad q = *(const bf16_quad *)p;
+		return quad{bf16_float(q.low), bf16_float(q.low >> 16), bf16_float(q.high), bf16_float(q.high >> 16)};
+	}
+	if (count > 0) v.x = bf16_float(p[0]);
+	if (count > 1) v.y = bf16_float(p[1]);
+	if (count > 2) v.z = bf16_float(p[2]);
+	if (count > 3) v.w = bf16_float(p[3]);
+	return v;
+}
+
+// store_quad of bfloat16 rounds what it writes.
+__device__ inline void store_quad(bf16 *p, quad v, i64 count, bool aligned) {
+	if (aligned && count >= 4) {
+		*(bf16_quad *)p = bf16_quad{bf16_bits(v.x) | bf16_bits(v.y) << 16, bf16_bits(v.z) | bf16_bits(v.w) << 16};
+		return;
+	}
+	if (count > 0) p[0] = (bf16)bf16_bits(v.x);
+	if (count > 1) p[1] = (bf16)bf16_bits(v.y);
+	if (count > 2) p[2] = (bf16)bf16_bits(v.z);
+	if (count > 3) p[3] = (bf16)bf16_bits(v.w);
 }
 
 #endif

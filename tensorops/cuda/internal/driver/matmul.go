@@ -6,13 +6,14 @@ import (
 )
 
 // Matmul describes a product D = op(A)·op(B), plus D before or a bias, as cuBLASLt has it:
-// matrices lie in memory by columns. D is of float32. It is all that an algorithm is
+// matrices lie in memory by columns. It is all that an algorithm is
 // chosen by: addresses count only by what they are multiples of.
 type Matmul struct {
 	M, N, K        int // D is M×N
 	TransA, TransB bool
 	LDA, LDB, LDD  int // elements from one column to the next
 	Precision      Precision
+	RoundD         bool // D is of bfloat16, for A and B of that and without an epilogue; else of float32
 	Epilogue       Epilogue
 	LDAux          int // of the matrix that GELUAuxBias writes before the GELU
 	// What the addresses are multiples of, in bytes. That of a bias or of the GELU's
@@ -142,6 +143,10 @@ func (p *MatmulPlan) describe(m *Matmul) error {
 	case BFloat16:
 		element = cudaR16BF
 	}
+	result := uintptr(cudaR32F)
+	if m.RoundD {
+		result = cudaR16BF
+	}
 	if err := p.blas.do(cublasLtMatmulDescCreate, uintptr(unsafe.Pointer(&p.desc)), compute, cudaR32F); err != nil {
 		return err
 	}
@@ -167,7 +172,7 @@ func (p *MatmulPlan) describe(m *Matmul) error {
 	}{
 		{&p.a, element, m.M, m.K, m.TransA, m.LDA},
 		{&p.b, element, m.K, m.N, m.TransB, m.LDB},
-		{&p.d, cudaR32F, m.M, m.N, false, m.LDD},
+		{&p.d, result, m.M, m.N, false, m.LDD},
 	} {
 		if l.turned {
 			l.rows, l.cols = l.cols, l.rows

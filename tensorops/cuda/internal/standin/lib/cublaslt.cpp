@@ -124,7 +124,7 @@ const char *fits(const Desc &d, const Layout &a, const Layout &b, const Layout &
     const uint64_t m = ta ? a.cols : a.rows, k = ta ? a.rows : a.cols;
     if ((tb ? b.cols : b.rows) != k || (tb ? b.rows : b.cols) != r.cols || r.rows != m) return "the sizes do not fit";
     if (m == 0 || k == 0 || r.cols == 0) return "an empty product";
-    if (a.type != b.type || r.type != real_32f) return "types that do not go together";
+    if (a.type != b.type || (r.type != real_32f && (r.type != a.type || d.epilogue != no_epilogue))) return "types that do not go together";
     if (d.compute == compute_32f_fast_tf32 && a.type != real_32f) return "TF32 of what is not float32";
     if (c.type != r.type || c.rows != r.rows || c.cols != r.cols || c.ld != r.ld) return "C is not as D";
     if (d.epilogue & bias && !d.bias) return "no bias";
@@ -139,7 +139,7 @@ const char *fits(const Desc &d, const Layout &a, const Layout &b, const Layout &
 uint64_t hash(const Desc &d, const Layout &a, const Layout &b, const Layout &r) {
     uint64_t h = 14695981039346656037u;
     for (uint64_t v : {(uint64_t)d.compute, (uint64_t)d.transposed[0], (uint64_t)d.transposed[1], (uint64_t)d.epilogue, (uint64_t)d.aux_ld,
-                       (uint64_t)a.type, a.rows, a.cols, (uint64_t)a.ld, b.rows, b.cols, (uint64_t)b.ld, r.rows, r.cols, (uint64_t)r.ld})
+                       (uint64_t)a.type, a.rows, a.cols, (uint64_t)a.ld, b.rows, b.cols, (uint64_t)b.ld, r.rows, r.cols, (uint64_t)r.ld, (uint64_t)r.type})
         h = (h ^ v) * 1099511628211u;
     return h;
 }
@@ -171,10 +171,17 @@ std::vector<float> widened(const void *from, const Layout &l, bool depth_in_rows
     return to;
 }
 
+// rounded is v as the bits of a bfloat16, to the nearest and ties to even.
+uint16_t rounded(float v) {
+    uint32_t bits;
+    memcpy(&bits, &v, 4);
+    return (uint16_t)(v != v ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 float gelu(float x) { return 0.5f * x * (1 + tanhf(0.7978845608028654f * (x + 0.044715f * x * x * x))); }
 
 // multiply sums the depth in pieces, as a library's kernels do in one way or another.
-void multiply(const Desc &d, const Layout &la, const void *pa, const Layout &lb, const void *pb, float beta, const Layout &l, float *to) {
+void multiply(const Desc &d, const Layout &la, const void *pa, const Layout &lb, const void *pb, float beta, const Layout &l, void *to) {
     const bool round = d.compute == compute_32f_fast_tf32;
     const std::vector<float> a = widened(pa, la, d.transposed[0], round), b = widened(pb, lb, !d.transposed[1], round);
     const uint64_t m = l.rows, n = l.cols, depth = d.transposed[0] ? la.rows : la.cols, piece = 256;
@@ -190,7 +197,12 @@ void multiply(const Desc &d, const Layout &la, const void *pa, const Layout &lb,
             for (uint64_t i = 0; i < m; i++) sum[i] += part[i];
         }
         for (uint64_t i = 0; i < m; i++) {
-            float &c = to[j * (uint64_t)l.ld + i], v = sum[i];
+            const uint64_t at = j * (uint64_t)l.ld + i;
+            if (l.type == real_16bf) {
+                ((uint16_t *)to)[at] = rounded(sum[i]);
+                continue;
+            }
+            float &c = ((float *)to)[at], v = sum[i];
             if (beta != 0) v += beta * c; // else C may be NaN
             if (d.epilogue & bias) v += ((const float *)d.bias)[i];
             if (d.epilogue == gelu_aux_bias) {
@@ -313,7 +325,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(Handle *h, Desc *d, Layout *a, Lay
 }
 
 cublasStatus_t cublasLtMatmul(Handle *h, Desc *d, const float *alpha, const void *A, Layout *a, const void *B, Layout *b, const float *beta,
-                              const float *C, Layout *c, float *D, Layout *r, const Algorithm *chosen, void *workspace, size_t bytes, void *stream) {
+                              const void *C, Layout *c, void *D, Layout *r, const Algorithm *chosen, void *workspace, size_t bytes, void *stream) {
     CALL();
     if (!troupe::usable()) return not_initialized;
     if (!is(h, 'h') || !is(d, 'd') || !is(a, 'l') || !is(b, 'l') || !is(c, 'l') || !is(r, 'l')) return wrong("a product of what is not there");
@@ -322,6 +334,7 @@ cublasStatus_t cublasLtMatmul(Handle *h, Desc *d, const float *alpha, const void
     if (chosen->mark != the_mark || chosen->product != hash(*d, *a, *b, *r)) return wrong("an algorithm for another product");
     if (*alpha != 1 || (*beta != 0 && *beta != 1)) return wrong("a factor that nobody asks for");
     if (C != D) return wrong("C is not D");
+    if (r->type != real_32f && *beta != 0) return wrong("what is added to is rounded");
     struct Piece {
         uint64_t at, bytes;
         unsigned align;
