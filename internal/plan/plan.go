@@ -45,16 +45,19 @@ func (p *Plan) EdgeType() tensorops.DType { return p.StageOptions(0).Residual }
 // StageOptions are those of a rank's stage.
 func (p *Plan) StageOptions(rank int) stages.Options {
 	c := p.cfg
+	gpu := device.KindOf(c, rank) == device.CUDA
 	logits := 0 // the usual number
-	if device.KindOf(c, rank) == device.CUDA {
+	if gpu {
 		logits = logitsOnGPU
 	}
 	o := stages.Options{Seed: c.Run.Seed, Optimizer: Optimizer(c), StepTokens: c.Batch.Sequences * c.Model.Context, Logits: logits}
 	SetPrecision(&o, c)
-	// In float32 packing is a few percent of a product and gains nothing (measured); in
-	// bfloat16 it converts every number, which is worth the memory of two more copies from
-	// some microbatches on.
-	o.Pack = o.BF16 && c.Batch.Sequences > 2*c.Batch.Microbatch
+	// In float32 packing is a few percent of a product and gains nothing (measured). In bfloat16
+	// it converts every number: on the CPU two more copies, in the order in which products read
+	// them, are worth their memory from some microbatches on. A GPU's products read the weight
+	// as it lies.
+	o.Pack = o.BF16 && !gpu && c.Batch.Sequences > 2*c.Batch.Microbatch
+	o.Copies = o.BF16 && gpu
 	return o
 }
 
