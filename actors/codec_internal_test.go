@@ -109,6 +109,19 @@ func (e ends) tensor(t testing.TB, dims ...int) tensorops.Tensor {
 	return x
 }
 
+// half is a tensor of bfloat16.
+func (e ends) half(t testing.TB, dims ...int) tensorops.Tensor {
+	t.Helper()
+	x, err := tensorops.NewTensor(e.coordinator.host, tensorops.BFloat16, dims...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := 0, tensorops.Elements[uint16](x); i < len(v); i++ {
+		v[i] = tensorops.ToBFloat16(float32(i) + 0.5)
+	}
+	return x
+}
+
 // samples has every message that leaves its process, with every field set.
 func (e ends) samples(t testing.TB) []sample {
 	h := e.header
@@ -126,6 +139,8 @@ func (e ends) samples(t testing.TB) []sample {
 		{toStages, &Order{Header: h, Phase: Eval, Table: e.stages.spec.EvalTable, Credits: table.evalCredits}},
 		{toStages, &Transfer{Header: h, Kind: scheduler.BackwardEdge, To: 0, Microbatch: 2, Extent: Extent{1, 2, 3}, Tensor: e.tensor(t, 2, 3, 4)}},
 		{toStages, &Transfer{Header: h, Kind: scheduler.ForwardEdge, To: 1, Tensor: e.tensor(t, 3, 8).Columns(2, 5)}},
+		{toStages, &Transfer{Header: h, Kind: scheduler.ForwardEdge, To: 1, Tensor: e.half(t, 2, 3, 5)}},
+		{toStages, &Transfer{Header: h, Kind: scheduler.BackwardEdge, To: 0, Tensor: e.half(t, 3, 8).Columns(2, 5)}},
 		{toStages, &Credit{Header: h, Kind: scheduler.BackwardEdge, Edge: 1}},
 		{toStages, &Data{Header: h, Chunk: 1, Microbatch: 2, Batch: &Batch{Extent: Extent{1, 1, 2}, Tokens: []int32{5, 6}, Targets: []int32{7, 8}}}},
 		{toStages, &Data{Header: h, Batch: &Batch{Extent: Extent{0, 1, 2}, Tokens: []int32{}, Targets: []int32{7, 8}}}},
@@ -266,6 +281,24 @@ func TestEveryMessageSurvives(t *testing.T) {
 		if got, err := over(t, e.of(s.to), e.of(toStages+toCoordinator-s.to), s.message); !errors.Is(err, ErrMessage) {
 			t.Errorf("%T is taken where it was sent: %+v, %v", s.message, got, err)
 		}
+	}
+}
+
+// TestHalfTheBytes: a tensor of bfloat16 takes half the bytes of one of float32 on its way.
+func TestHalfTheBytes(t *testing.T) {
+	e := newEnds(t)
+	bytes := func(x tensorops.Tensor) (n int) {
+		p, err := e.stages.Pack(&Transfer{Header: e.header, Kind: scheduler.ForwardEdge, To: 1, Tensor: x})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range p.Parts {
+			n += len(part)
+		}
+		return n
+	}
+	if whole, half := bytes(e.tensor(t, 4, 32, 64)), bytes(e.half(t, 4, 32, 64)); whole != 4*4*32*64 || half != whole/2 {
+		t.Errorf("%d bytes in bfloat16, %d in float32", half, whole)
 	}
 }
 
