@@ -49,7 +49,7 @@ tn (Llama).`,
 	f.IntSliceVar(&o.threads, "threads", nil, "`numbers` of cores to use (default: 1 and all)")
 	f.StringSliceVar(&o.shapes, "shapes", nil, "`sizes` MxNxK (default: those of GPT-2's layers and head, and squares)")
 	f.StringSliceVar(&o.forms, "forms", bench.Forms(), "`forms` of the product")
-	f.StringVar(&o.dtype, "dtype", "float32", "`type` to multiply in: float32 or bfloat16")
+	f.StringVar(&o.dtype, "dtype", "float32", "`type` of the matrices: float32 or bfloat16")
 	onRequestFlag(cmd, &o.onRequest, `such as "256x768x768 nn"`)
 	completeWords(cmd, "threads")
 	completeWords(cmd, "shapes")

@@ -83,11 +83,11 @@ func (b *harness) upload(d tensorops.DType, host []byte, dims ...int) (tensorops
 	return b.make(d, func(l *tensorops.List, t tensorops.Tensor) { l.Upload(t, host) }, dims...)
 }
 
-// floats makes a tensor of normally distributed numbers: with zeros or powers of
+// numbers makes a tensor of normally distributed numbers: with zeros or powers of
 // two a processor may draw less power, and run faster.
-func (b *harness) floats(dims ...int) (tensorops.Tensor, error) {
+func (b *harness) numbers(d tensorops.DType, dims ...int) (tensorops.Tensor, error) {
 	noise := b.noise.View(1, noiseLen)
-	return b.make(tensorops.Float32, func(l *tensorops.List, t tensorops.Tensor) {
+	return b.make(d, func(l *tensorops.List, t tensorops.Tensor) {
 		together := max(1, math.MaxInt32/t.Cols()) // rows, of which a view is no longer than a view may be
 		for first := 0; first < t.Rows(); first += together {
 			rows := t.RowRange(first, min(first+together, t.Rows()))

@@ -19,7 +19,7 @@ func TestFloats(t *testing.T) {
 	}
 	defer b.close()
 	for _, dims := range [][]int{{1}, {3, 5, 7}, {noiseLen}, {2, noiseLen}, {3, noiseLen/2 + 9}} {
-		x, err := b.floats(dims...)
+		x, err := b.numbers(tensorops.Float32, dims...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -88,12 +88,12 @@ func (b *harness) measure(ctx context.Context, op *operation, seconds float64) (
 	}
 	r.Bytes = op.bytes()
 	// A copy reads and writes: half of the bytes each.
-	from, err := b.floats(int(r.Bytes/8)/copyWidth+1, copyWidth)
+	from, err := b.numbers(tensorops.Float32, int(r.Bytes/8)/copyWidth+1, copyWidth)
 	if err != nil {
 		return r, err
 	}
 	defer from.Release()
-	to, err := b.floats(from.Shape()...)
+	to, err := b.numbers(tensorops.Float32, from.Shape()...)
 	if err != nil {
 		return r, err
 	}
@@ -186,20 +186,17 @@ func (m *layer) ones(dims ...int) (t tensorops.Tensor) {
 
 // acts makes activations of random numbers, in the configuration's type.
 func (m *layer) acts(dims ...int) (t tensorops.Tensor) {
-	if !m.bf16 {
-		return m.floats(dims...)
+	if m.bf16 {
+		return m.numbers(tensorops.BFloat16, dims...)
 	}
-	from := m.floats(dims...)
-	if m.err == nil {
-		t, m.err = m.harness.make(tensorops.BFloat16, func(l *tensorops.List, t tensorops.Tensor) { l.Copy(t, from) }, dims...)
-		m.tensors = append(m.tensors, t)
-	}
-	return t
+	return m.floats(dims...)
 }
 
-func (m *layer) floats(dims ...int) (t tensorops.Tensor) {
+func (m *layer) floats(dims ...int) tensorops.Tensor { return m.numbers(tensorops.Float32, dims...) }
+
+func (m *layer) numbers(d tensorops.DType, dims ...int) (t tensorops.Tensor) {
 	if m.err == nil {
-		t, m.err = m.harness.floats(dims...)
+		t, m.err = m.harness.numbers(d, dims...)
 		m.tensors = append(m.tensors, t)
 	}
 	return t

@@ -65,8 +65,7 @@ func CheckForm(form string) error {
 	return nil
 }
 
-// DTypes names what the operands are multiplied in: as they are, or rounded to
-// bfloat16.
+// DTypes names the types of matrices.
 func DTypes() []string { return []string{float32Name, bfloat16} }
 
 const (
@@ -126,7 +125,7 @@ func (p *Products) Measure(ctx context.Context, s Shape, form string, seconds fl
 		return r, err
 	}
 	defer b.Release()
-	c, err := p.harness.floats(s.M, s.N)
+	c, err := p.harness.numbers(p.stored(), s.M, s.N)
 	if err != nil {
 		return r, err
 	}
@@ -144,5 +143,13 @@ func (p *Products) operand(rows, cols int, transposed bool) (tensorops.Tensor, e
 	if transposed {
 		rows, cols = cols, rows
 	}
-	return p.harness.floats(rows, cols)
+	return p.harness.numbers(p.stored(), rows, cols)
+}
+
+// stored is the type of the matrices.
+func (p *Products) stored() tensorops.DType {
+	if p.dtype == bfloat16 {
+		return tensorops.BFloat16
+	}
+	return tensorops.Float32
 }
