@@ -51,8 +51,8 @@ type product struct {
 const (
 	// limitShared is the number of floats of the shared operand's slab.
 	limitShared = 4 << 20
-	// limitDeep is the number of floats in a panel that is as deep as its slab.
-	limitDeep = 256 << 10
+	// limitDeep is the number of rows or columns in a panel that is as deep as its slab.
+	limitDeep = 256
 	// limitAlone is the m·n·k up to which one core is faster alone: some ten
 	// microseconds.
 	limitAlone = 1 << 19
@@ -151,8 +151,8 @@ func (x *exec) multiply(p product) error {
 	if p.half && slab < p.k {
 		return x.multiplyBeside(p)
 	}
-	if p.half {
-		most = min(most, max(unit, limitDeep/p.k/unit*unit))
+	if p.half && p.k > p.depth {
+		most = min(most, limitDeep)
 	}
 	p.panel = panelSize(large, unit, most, threads)
 	for p.k0 = 0; p.k0 < p.k; p.k0 = p.k1 {

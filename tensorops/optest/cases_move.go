@@ -75,7 +75,7 @@ func moveCases() []Case {
 			b.Fill(h, 3)
 			b.Copy(h.Columns(2, 517), from)
 			b.check(h, "columns to columns")
-			special := b.floats([]float32{0, float32(math.Inf(1)), -3.4e38, float32(math.NaN()), 1 + 1.0/256, 1 + 3.0/256, 1e-40}, 7)
+			special := b.floats([]float32{0, float32(math.Inf(1)), -3.4e38, float32(math.NaN()), 1 + 1.0/256, 1 + 3.0/256, 1e-30}, 7)
 			h = b.half(7)
 			b.Copy(h, special)
 			b.check(h, "ties to even, infinities and what is not a number")

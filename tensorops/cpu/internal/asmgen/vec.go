@@ -39,5 +39,9 @@ func vecKernels() []kernel {
 			kernel{"vec", k.name + "_avx512", k.doc, func(c *build.Context) { k.emit(avx512(c)) }},
 		)
 	}
-	return ks
+	return append(ks, kernel{"vec", "bf16_avx512bf16", bf16PairsDoc, func(c *build.Context) {
+		a := avx512(c)
+		a.name += "BF16"
+		vecBF16Pairs(a)
+	}})
 }

@@ -103,7 +103,7 @@ then where x is a NaN.`
 
 func vecBF16(a *isa) {
 	a.function("toBF16", "(dst []uint16, src []float32)", "rounds to bfloat16. The length is a multiple of 32.")
-	a.whole(4, 2, func(dst, src operand.Mem) {
+	a.whole(4, 2, a.floats(), func(dst, src operand.Mem) {
 		x := a.rounded(src)
 		a.VPSRLD(operand.U8(16), x, x)
 		if a.zmm {
@@ -115,27 +115,46 @@ func vecBF16(a *isa) {
 		a.VMOVUPS(x.AsX(), dst)
 	})
 	a.function("fromBF16", "(dst []float32, src []uint16)", "widens bfloat16. The length is a multiple of 32.")
-	a.whole(2, 4, func(dst, src operand.Mem) {
+	a.whole(2, 4, a.floats(), func(dst, src operand.Mem) {
 		x := a.vec()
 		a.VPMOVZXWD(src, x)
 		a.VPSLLD(operand.U8(16), x, x)
 		a.VMOVUPS(x, dst)
 	})
 	a.function("roundBF16", "(dst, src []float32)", "rounds to what bfloat16 can hold. The length is a multiple of 32.")
-	a.whole(4, 4, func(dst, src operand.Mem) { a.VMOVUPS(a.rounded(src), dst) })
+	a.whole(4, 4, a.floats(), func(dst, src operand.Mem) { a.VMOVUPS(a.rounded(src), dst) })
 }
 
-// whole loops over a multiple of 32 elements of from and to bytes.
-func (a *isa) whole(from, to int, body func(dst, src operand.Mem)) {
+const bf16PairsDoc = `
+Rounding to bfloat16 by the processor's own instruction, two vectors at a time. It takes
+numbers below 2^-126 for zero, as products of bfloat16 do.`
+
+// vecBF16Pairs is toBF16 where the processor has VCVTNE2PS2BF16.
+func vecBF16Pairs(a *isa) {
+	a.function("toBF16", "(dst []uint16, src []float32)", "rounds to bfloat16. The length is a multiple of 32.")
+	a.whole(4, 2, 32, func(dst, src operand.Mem) {
+		const lower, upper = 0, 1
+		a.VMOVUPS(src, z(lower))
+		a.VMOVUPS(src.Offset(a.bytes()), z(upper))
+		roundBF16(a, upper, lower, lower)
+		a.VMOVUPS(z(lower), dst)
+	})
+}
+
+// whole loops over 32 elements at a time, of from and to bytes each; body does some of them.
+func (a *isa) whole(from, to, some int, body func(dst, src operand.Mem)) {
+	const step = 32
 	dst, src, n := a.base("dst"), a.base("src"), a.length("dst")
 	loop, done := a.label("loop"), a.label("done")
 	a.TESTQ(n, n)
 	a.JZ(a.jump(done))
 	a.Label(loop)
-	body(operand.Mem{Base: dst}, operand.Mem{Base: src})
-	a.ADDQ(operand.U8(to*a.floats()), dst)
-	a.ADDQ(operand.U8(from*a.floats()), src)
-	a.SUBQ(operand.U8(a.floats()), n)
+	for at := 0; at < step; at += some {
+		body(operand.Mem{Base: dst, Disp: at * to}, operand.Mem{Base: src, Disp: at * from})
+	}
+	a.ADDQ(operand.U32(step*to), dst)
+	a.ADDQ(operand.U32(step*from), src)
+	a.SUBQ(operand.U8(step), n)
 	a.JNZ(a.jump(loop))
 	a.Label(done)
 	a.end()

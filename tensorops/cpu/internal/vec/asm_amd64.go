@@ -323,3 +323,8 @@ func fromBF16AVX512(dst []float32, src []uint16)
 //
 //go:noescape
 func roundBF16AVX512(dst []float32, src []float32)
+
+// toBF16AVX512BF16 rounds to bfloat16. The length is a multiple of 32.
+//
+//go:noescape
+func toBF16AVX512BF16(dst []uint16, src []float32)

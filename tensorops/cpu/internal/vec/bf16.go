@@ -3,12 +3,17 @@ package vec
 import "math"
 
 // ToBF16 rounds to bfloat16, the upper half of a float32, to the nearest and
-// ties to even. A NaN becomes a quiet one.
+// ties to even. A NaN becomes a quiet one. The path avx512bf16 takes numbers below 2^-126 for
+// zero.
 func (k *Kernels) ToBF16(dst []uint16, src []float32) {
 	src = src[:len(dst)]
 	n := len(dst) &^ 31
 	k.toBF16(dst[:n], src[:n])
-	toBF16Go(dst[n:], src[n:])
+	if k.flushes {
+		flushToBF16Go(dst[n:], src[n:])
+	} else {
+		toBF16Go(dst[n:], src[n:])
+	}
 }
 
 // FromBF16 widens bfloat16.
@@ -39,6 +44,16 @@ func upperHalf(f float32) uint32 {
 func toBF16Go(dst []uint16, src []float32) {
 	for i, f := range src {
 		dst[i] = uint16(upperHalf(f))
+	}
+}
+
+// flushToBF16Go is what the processor's instruction does.
+func flushToBF16Go(dst []uint16, src []float32) {
+	const exponent = 0x7f80
+	for i, f := range src {
+		if dst[i] = uint16(upperHalf(f)); math.Float32bits(f)>>16&exponent == 0 {
+			dst[i] &= 0x8000
+		}
 	}
 }
 

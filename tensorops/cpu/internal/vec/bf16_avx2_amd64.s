@@ -35,9 +35,48 @@ loop1:
 	VPACKUSDW Y3, Y3, Y3
 	VPERMQ    $0x08, Y3, Y3
 	VMOVUPS   X3, (AX)
-	ADDQ      $0x10, AX
-	ADDQ      $0x20, CX
-	SUBQ      $0x08, DX
+	VMOVUPS   32(CX), Y0
+	VORPS     all_0x00400000<>+0(SB), Y0, Y1
+	VPSRLD    $0x10, Y0, Y2
+	VANDPS    all_0x00000001<>+0(SB), Y2, Y2
+	VPADDD    all_0x00007fff<>+0(SB), Y2, Y2
+	VPADDD    Y2, Y0, Y3
+	VCMPPS    $0x03, Y0, Y0, Y2
+	VBLENDVPS Y2, Y1, Y3, Y3
+	VANDPS    all_0xffff0000<>+0(SB), Y3, Y3
+	VPSRLD    $0x10, Y3, Y3
+	VPACKUSDW Y3, Y3, Y3
+	VPERMQ    $0x08, Y3, Y3
+	VMOVUPS   X3, 16(AX)
+	VMOVUPS   64(CX), Y0
+	VORPS     all_0x00400000<>+0(SB), Y0, Y1
+	VPSRLD    $0x10, Y0, Y2
+	VANDPS    all_0x00000001<>+0(SB), Y2, Y2
+	VPADDD    all_0x00007fff<>+0(SB), Y2, Y2
+	VPADDD    Y2, Y0, Y3
+	VCMPPS    $0x03, Y0, Y0, Y2
+	VBLENDVPS Y2, Y1, Y3, Y3
+	VANDPS    all_0xffff0000<>+0(SB), Y3, Y3
+	VPSRLD    $0x10, Y3, Y3
+	VPACKUSDW Y3, Y3, Y3
+	VPERMQ    $0x08, Y3, Y3
+	VMOVUPS   X3, 32(AX)
+	VMOVUPS   96(CX), Y0
+	VORPS     all_0x00400000<>+0(SB), Y0, Y1
+	VPSRLD    $0x10, Y0, Y2
+	VANDPS    all_0x00000001<>+0(SB), Y2, Y2
+	VPADDD    all_0x00007fff<>+0(SB), Y2, Y2
+	VPADDD    Y2, Y0, Y3
+	VCMPPS    $0x03, Y0, Y0, Y2
+	VBLENDVPS Y2, Y1, Y3, Y3
+	VANDPS    all_0xffff0000<>+0(SB), Y3, Y3
+	VPSRLD    $0x10, Y3, Y3
+	VPACKUSDW Y3, Y3, Y3
+	VPERMQ    $0x08, Y3, Y3
+	VMOVUPS   X3, 48(AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000080, CX
+	SUBQ      $0x20, DX
 	JNZ       loop1
 
 done2:
@@ -81,9 +120,18 @@ loop3:
 	VPMOVZXWD (CX), Y0
 	VPSLLD    $0x10, Y0, Y0
 	VMOVUPS   Y0, (AX)
-	ADDQ      $0x20, AX
-	ADDQ      $0x10, CX
-	SUBQ      $0x08, DX
+	VPMOVZXWD 16(CX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 32(AX)
+	VPMOVZXWD 32(CX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 64(AX)
+	VPMOVZXWD 48(CX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 96(AX)
+	ADDQ      $0x00000080, AX
+	ADDQ      $0x00000040, CX
+	SUBQ      $0x20, DX
 	JNZ       loop3
 
 done4:
@@ -110,9 +158,39 @@ loop5:
 	VBLENDVPS Y2, Y1, Y3, Y3
 	VANDPS    all_0xffff0000<>+0(SB), Y3, Y3
 	VMOVUPS   Y3, (AX)
-	ADDQ      $0x20, AX
-	ADDQ      $0x20, CX
-	SUBQ      $0x08, DX
+	VMOVUPS   32(CX), Y0
+	VORPS     all_0x00400000<>+0(SB), Y0, Y1
+	VPSRLD    $0x10, Y0, Y2
+	VANDPS    all_0x00000001<>+0(SB), Y2, Y2
+	VPADDD    all_0x00007fff<>+0(SB), Y2, Y2
+	VPADDD    Y2, Y0, Y3
+	VCMPPS    $0x03, Y0, Y0, Y2
+	VBLENDVPS Y2, Y1, Y3, Y3
+	VANDPS    all_0xffff0000<>+0(SB), Y3, Y3
+	VMOVUPS   Y3, 32(AX)
+	VMOVUPS   64(CX), Y0
+	VORPS     all_0x00400000<>+0(SB), Y0, Y1
+	VPSRLD    $0x10, Y0, Y2
+	VANDPS    all_0x00000001<>+0(SB), Y2, Y2
+	VPADDD    all_0x00007fff<>+0(SB), Y2, Y2
+	VPADDD    Y2, Y0, Y3
+	VCMPPS    $0x03, Y0, Y0, Y2
+	VBLENDVPS Y2, Y1, Y3, Y3
+	VANDPS    all_0xffff0000<>+0(SB), Y3, Y3
+	VMOVUPS   Y3, 64(AX)
+	VMOVUPS   96(CX), Y0
+	VORPS     all_0x00400000<>+0(SB), Y0, Y1
+	VPSRLD    $0x10, Y0, Y2
+	VANDPS    all_0x00000001<>+0(SB), Y2, Y2
+	VPADDD    all_0x00007fff<>+0(SB), Y2, Y2
+	VPADDD    Y2, Y0, Y3
+	VCMPPS    $0x03, Y0, Y0, Y2
+	VBLENDVPS Y2, Y1, Y3, Y3
+	VANDPS    all_0xffff0000<>+0(SB), Y3, Y3
+	VMOVUPS   Y3, 96(AX)
+	ADDQ      $0x00000080, AX
+	ADDQ      $0x00000080, CX
+	SUBQ      $0x20, DX
 	JNZ       loop5
 
 done6:

@@ -33,9 +33,20 @@ loop1:
 	VANDPS  all_0xffff0000<>+0(SB), Z2, Z2
 	VPSRLD  $0x10, Z2, Z2
 	VPMOVDW Z2, (AX)
-	ADDQ    $0x20, AX
-	ADDQ    $0x40, CX
-	SUBQ    $0x10, DX
+	VMOVUPS 64(CX), Z0
+	VORPS   all_0x00400000<>+0(SB), Z0, Z1
+	VPSRLD  $0x10, Z0, Z2
+	VANDPS  all_0x00000001<>+0(SB), Z2, Z2
+	VPADDD  all_0x00007fff<>+0(SB), Z2, Z2
+	VPADDD  Z2, Z0, Z2
+	VCMPPS  $0x03, Z0, Z0, K1
+	VMOVAPS Z1, K1, Z2
+	VANDPS  all_0xffff0000<>+0(SB), Z2, Z2
+	VPSRLD  $0x10, Z2, Z2
+	VPMOVDW Z2, 32(AX)
+	ADDQ    $0x00000040, AX
+	ADDQ    $0x00000080, CX
+	SUBQ    $0x20, DX
 	JNZ     loop1
 
 done2:
@@ -95,9 +106,12 @@ loop3:
 	VPMOVZXWD (CX), Z0
 	VPSLLD    $0x10, Z0, Z0
 	VMOVUPS   Z0, (AX)
-	ADDQ      $0x40, AX
-	ADDQ      $0x20, CX
-	SUBQ      $0x10, DX
+	VPMOVZXWD 32(CX), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, 64(AX)
+	ADDQ      $0x00000080, AX
+	ADDQ      $0x00000040, CX
+	SUBQ      $0x20, DX
 	JNZ       loop3
 
 done4:
@@ -124,9 +138,19 @@ loop5:
 	VMOVAPS Z1, K1, Z2
 	VANDPS  all_0xffff0000<>+0(SB), Z2, Z2
 	VMOVUPS Z2, (AX)
-	ADDQ    $0x40, AX
-	ADDQ    $0x40, CX
-	SUBQ    $0x10, DX
+	VMOVUPS 64(CX), Z0
+	VORPS   all_0x00400000<>+0(SB), Z0, Z1
+	VPSRLD  $0x10, Z0, Z2
+	VANDPS  all_0x00000001<>+0(SB), Z2, Z2
+	VPADDD  all_0x00007fff<>+0(SB), Z2, Z2
+	VPADDD  Z2, Z0, Z2
+	VCMPPS  $0x03, Z0, Z0, K1
+	VMOVAPS Z1, K1, Z2
+	VANDPS  all_0xffff0000<>+0(SB), Z2, Z2
+	VMOVUPS Z2, 64(AX)
+	ADDQ    $0x00000080, AX
+	ADDQ    $0x00000080, CX
+	SUBQ    $0x20, DX
 	JNZ     loop5
 
 done6:

@@ -3,7 +3,7 @@ package vec
 // Kernels is one path's loops. The methods check lengths, and say what the
 // fields of the same names do; the loops themselves trust them.
 type Kernels struct {
-	Name string // "go", "avx2" or "avx512"
+	Name string // "go", "avx2", "avx512" or "avx512bf16"
 
 	exp, tanh        func(dst, src []float32)
 	gelu             func(y, x []float32)
@@ -41,6 +41,7 @@ type Kernels struct {
 	toBF16    func(dst []uint16, src []float32)
 	fromBF16  func(dst []float32, src []uint16)
 	roundBF16 func(dst, src []float32)
+	flushes   bool // toBF16 takes numbers below 2^-126 for zero
 }
 
 // Go is the path that every processor can run.

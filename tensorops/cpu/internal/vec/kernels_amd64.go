@@ -44,11 +44,22 @@ var AVX512 = Kernels{
 	toBF16: toBF16AVX512, fromBF16: fromBF16AVX512, roundBF16: roundBF16AVX512,
 }
 
+// AVX512BF16 is AVX512 on a processor that has AVX-512 BF16 too. It differs in what rounds to
+// bfloat16, which takes numbers below 2^-126 for zero.
+var AVX512BF16 = func() Kernels {
+	k := AVX512
+	k.Name, k.toBF16, k.flushes = "avx512bf16", toBF16AVX512BF16, true
+	return k
+}()
+
 // Available lists the paths this processor can run, best first.
 func Available() []*Kernels {
 	var ks []*Kernels
 	x := &cpu.X86
 	if x.HasAVX2 && x.HasFMA && x.HasBMI2 && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL {
+		if x.HasAVX512BF16 {
+			ks = append(ks, &AVX512BF16)
+		}
 		ks = append(ks, &AVX512)
 	}
 	if x.HasAVX2 && x.HasFMA {
