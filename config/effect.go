@@ -84,7 +84,10 @@ var idleKeys = []idleKey{
 
 	{"device.kind", "device.ranks", func(c *Config) bool { return len(c.Device.Ranks) > 0 },
 		", which says it for each rank", "leave kind out, or set ranks = []"},
-	{"device.residual", "device.dtype", func(c *Config) bool { return c.Device.DType == "float32" && c.Device.Residual == "bfloat16" },
+	// As min_lr: Go code may have changed dtype.
+	{"device.residual", "device.dtype", func(c *Config) bool {
+		return c.Device.DType == "float32" && c.Device.Residual == "bfloat16" && c.IsSet("device.residual")
+	},
 		": nothing is bfloat16", `leave residual out, or set dtype = "bfloat16"`},
 	{"device.threads", "device.kind", func(c *Config) bool { return len(c.Device.Ranks) == 0 && !c.computesOn(cpus...) },
 		": no rank computes on the CPU", "leave threads out"},

@@ -86,6 +86,11 @@ func TestWithoutEffectFromCode(t *testing.T) {
 	if err := c.Validate(); err != nil {
 		t.Error(err)
 	}
+	half := parse(t, "data.train = ['a.txt']\ndevice.dtype = 'bfloat16'")
+	half.Device.DType = "float32" // residual stays
+	if err := half.Validate(); err != nil {
+		t.Error(err)
+	}
 	c.Optimizer.Momentum = 0.5
 	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "optimizer.momentum") {
 		t.Errorf("error %v, want one about optimizer.momentum", err)

@@ -35,7 +35,14 @@ func (p *pass) collect(name string, t tensorops.Tensor) {
 		return
 	}
 	o := Output{Name: name, Array: tensorops.NewArray(t.DType(), t.Shape())}
-	p.Fetch(o.Bytes(), t)
+	if t.DType() == tensorops.BFloat16 { // arrays have it as float32
+		wide := p.Alloc(tensorops.Float32, t.Shape()...)
+		p.Copy(wide, t)
+		p.Fetch(o.Bytes(), wide)
+		p.Free(wide)
+	} else {
+		p.Fetch(o.Bytes(), t)
+	}
 	p.flight.outputs = append(p.flight.outputs, o)
 }
 

@@ -400,9 +400,10 @@ type check struct {
 }
 
 // verify looks whether what a program's own layer has computed is finite: its squares' sum is.
-// (The sum of squares of float32 numbers can't overflow in float64.)
+// (The sum of squares of float32 or bfloat16 numbers can't overflow in float64.)
 func (p *pass) verify(u *unit, passName, what string, i int, t tensorops.Tensor) {
-	if u.trusted() || t.DType() != tensorops.Float32 || !t.Contiguous() || p.chunk == nil {
+	summed := t.DType() == tensorops.Float32 || t.DType() == tensorops.BFloat16
+	if u.trusted() || !summed || !t.Contiguous() || p.chunk == nil {
 		return
 	}
 	c := check{u, passName, what, i, p.mb.Index, make([]float64, 1)}

@@ -3,6 +3,7 @@ package stages_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -404,5 +405,54 @@ func TestFreesOthers(t *testing.T) {
 	}}
 	if err := oddStep(t, oddModel(t, l, false), nil, true, true); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHalfOutputs: an output in bfloat16 is looked at and collected as one in float32 is.
+func TestHalfOutputs(t *testing.T) {
+	for _, value := range []float64{1.5, math.NaN()} {
+		m, err := stages.Build(stages.Config{Fields: branchFields}, func(g *stages.Graph, c stages.Config) error {
+			half := g.Add("half", &odd{forward: func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
+				y := p.Alloc(tensorops.BFloat16, in[0].Shape()...)
+				p.Fill(y, value)
+				return []tensorops.Tensor{y}
+			}}, g.Input("x"))[0]
+			g.Output("half", half)
+			wide := g.Add("wide", &odd{forward: func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
+				y := p.Alloc(tensorops.Float32, in[0].Shape()...)
+				p.Fill(y, 1)
+				return []tensorops.Tensor{y}
+			}}, half)
+			g.Loss("loss", stages.NewCrossEntropy("y", 3), g.Add("out", stages.NewDense(4, 3, "", 0), wide...)...)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dev, err := cpu.New(cpu.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(dev.Close)
+		p := newGraphPipe(t, dev, m, nil)
+		mb, data := graphBatch(0)
+		mb.Train, mb.Collect = false, true
+		for _, name := range p.stages[0].Fields(0) {
+			mb.Fields = append(mb.Fields, data[name])
+		}
+		err = p.run(0, func(l *tensorops.List) { p.stages[0].Forward(l, 0, &mb) })
+		if math.IsNaN(value) {
+			if !errors.Is(err, stages.ErrNotFinite) || !strings.Contains(err.Error(), "layer half") {
+				t.Errorf("error %v, want one that says that layer half has not a finite number", err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o := p.stages[0].Outputs(0, 0); len(o) == 0 || o[0].Name != "half" || len(o[0].Float) != 5*4 || o[0].Float[7] != float32(value) {
+			t.Errorf("collected %v", o)
+		}
+		p.stages[0].Finish(0, 0)
 	}
 }
