@@ -32,5 +32,14 @@ var PairGain = sync.OnceValue(func() float64 {
 			fastest[i] = min(fastest[i], time.Since(start))
 		}
 	}
-	return 2 * float64(fastest[0]) / float64(max(fastest[1], 1))
+	return pairGain(fastest[0], fastest[1])
 })
+
+// pairGain is the gain if a tile took so long, and one of as many words in pairs. Where the
+// clock is too coarse to tell, as on Windows, it is what most processors gain: twice.
+func pairGain(floats, pairs time.Duration) float64 {
+	if floats <= 0 || pairs <= 0 {
+		return 2
+	}
+	return 2 * float64(floats) / float64(pairs)
+}
