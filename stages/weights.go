@@ -165,9 +165,8 @@ func (s *Stage) CopyWeights(l *tensorops.List, to func(param int) []float32) {
 	}
 }
 
-// HostWeight is the memory of a weight, on a device whose memory the host can address, of a stage
-// without LowWeights. Whoever
-// writes to it sees to it that no list reads it meanwhile.
+// HostWeight is the memory of a weight, on a device whose memory the host can address, of a
+// stage without LowWeights. Whoever writes to it sees to it that no list reads it meanwhile.
 func (s *Stage) HostWeight(param int) []float32 {
 	return tensorops.Elements[float32](s.byParam[param].w)
 }

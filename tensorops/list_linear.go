@@ -13,11 +13,11 @@ type MatMulOpts struct {
 	Packed Tensor
 }
 
-// MatMul records C = op(A)·op(B), with op(A) M×K, op(B) K×N and C M×N
-// (leading dimensions are flattened; views of columns are
-// allowed). Matrices are float32, or bfloat16 with BF16. Sums are float32; a C of bfloat16
-// is rounded once, when its sum, with the bias, is complete, and may not be added to. The sum over K is split in blocks whose size depends on the device
-// alone.
+// MatMul records C = op(A)·op(B), with op(A) M×K, op(B) K×N and C M×N (leading
+// dimensions are flattened; views of columns are allowed). Matrices are float32, or
+// bfloat16 with BF16. Sums are float32; a C of bfloat16 is rounded once, when its sum,
+// with the bias, is complete, and may not be added to. The sum over K is split in blocks
+// whose size depends on the device and on K alone.
 func (l *List) MatMul(c, a, b Tensor, o MatMulOpts) {
 	op := l.op(KindMatMul)
 	MatMulArgs{c, a, b, o}.Put(op)

@@ -327,7 +327,7 @@ func (p *product) halfColumns(x *exec, j0, j1 int) {
 		sums := p.beside(x, m, n)
 		for k0 := 0; k0 < p.k; k0 += p.depth {
 			kk := min(p.depth, p.k-k0)
-			pb := panel
+			var pb []float32
 			if p.packedB != nil {
 				pb = p.packedB[kn.LenB(k0, p.n)+kn.LenB(kk, j0):]
 			} else {
