@@ -39,9 +39,9 @@ func (a *app) newRun() *cobra.Command {
 		Use:   "run CONFIG",
 		Short: "Train a model, or go on training it",
 		Long: `Train the model that a configuration describes. When the run's output folder
-holds a checkpoint, training goes on from it; [pipeline], [device], the number of
-steps, what is logged and where the data lie may have changed meanwhile, nothing
-else. A checkpoint that is proven damaged is set aside, and the one before it is
+holds a checkpoint, training goes on from it; [pipeline], [device] but its types,
+the number of steps, what is logged and where the data lie may have changed
+meanwhile, nothing else. A checkpoint that is proven damaged is set aside, and the one before it is
 taken; one that can't be read ends the start, and --from-step takes an older one.
 
 Progress goes to the standard output: on a terminal a bar, with validations and
