@@ -66,9 +66,7 @@ func (b *backward) block(i0, i1 int) {
 	b.PackA(b.do, do, n, d)
 	b.PackA(b.qt, q.T(), d, n)
 	b.PackA(b.dot, do.T(), d, n)
-	for i := range n {
-		b.delta[i] = dot(b.row(h.DO, i0+i, d, b.tmp), b.row(h.O, i0+i, d, b.tmp[d:]))
-	}
+	b.Kernel.delta(b.delta[:n], do, h.O.At(i0, 0), d, b.tmp)
 	dq := h.DQ.At(i0, 0)
 	if dq.Half != nil {
 		dq = gemm.Matrix{Data: b.dq, Row: d, Col: 1}

@@ -22,6 +22,10 @@ type Kernel struct {
 	scale func(s, f []float32)                            // s[i][j] *= f[j]
 	grad  func(p, d, lse, delta []float32, scale float32) // p = e^(scale·p − lse[i]), d = p·(d − delta[i])·scale
 	mul   func(s, m []float32)                            // s *= m
+
+	// Loops over rows of bfloat16, where there are better ones than vec's.
+	dots      func(dst []float32, a, b gemm.Matrix, d int)        // dst[i] = a[i]·b[i]
+	roundCols func(m gemm.Matrix, i int, src []float32, d, n int) // see store
 }
 
 // Go is the path that every processor can run.

@@ -15,5 +15,16 @@ var AVX512 = Kernel{Gemm: &gemm.AVX512, vec: &vec.AVX512, max: maxAVX512, exp: e
 var AVX512BF16 = func() Kernel {
 	kn := AVX512
 	kn.Pairs = &gemm.AVX512BF16
+	kn.dots, kn.roundCols = dotsHalf, roundCols
 	return kn
 }()
+
+func dotsHalf(dst []float32, a, b gemm.Matrix, d int) {
+	dotsBF16(dst, &a.Half[0], &b.Half[0], 2*a.Row, 2*b.Row, d)
+}
+
+func roundCols(m gemm.Matrix, i int, src []float32, d, n int) {
+	for j := 0; j < n; j += 16 {
+		roundCols16(&m.Half[(i+j)*m.Row], &src[j], 2*m.Row, d, n-j)
+	}
+}

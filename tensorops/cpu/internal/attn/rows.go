@@ -6,18 +6,32 @@ import "github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
 // holds nr·d numbers.
 func (kn *Kernel) store(m gemm.Matrix, i int, src []float32, d, n int, tmp []float32) {
 	nr := kn.Gemm.NR
-	if m.Half == nil {
+	switch {
+	case m.Half == nil:
 		kn.Gemm.Transpose(m.Data[i*m.Row:], m.Row, src, nr, d, n)
-		return
+	case kn.roundCols != nil:
+		kn.roundCols(m, i, src, d, n)
+	default:
+		kn.Gemm.Transpose(tmp, d, src, nr, d, n)
+		kn.round(m, i, tmp, d, n)
 	}
-	kn.Gemm.Transpose(tmp, d, src, nr, d, n)
-	kn.round(m, i, tmp, d, n)
 }
 
 // round writes n rows of d numbers, one after the other, into a matrix of bfloat16 from row i on.
 func (kn *Kernel) round(m gemm.Matrix, i int, src []float32, d, n int) {
 	for r := range n {
 		kn.vec.ToBF16(m.Half[(i+r)*m.Row:][:d], src[r*d:])
+	}
+}
+
+// delta stores do·o of as many rows as dst has. tmp holds two rows.
+func (kn *Kernel) delta(dst []float32, do, o gemm.Matrix, d int, tmp []float32) {
+	if kn.dots != nil && do.Half != nil && o.Half != nil {
+		kn.dots(dst, do, o, d)
+		return
+	}
+	for i := range dst {
+		dst[i] = dot(kn.row(do, i, d, tmp), kn.row(o, i, d, tmp[d:]))
 	}
 }
 
