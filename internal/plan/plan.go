@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
 // ErrMemory: the model does not fit this machine's memory.
@@ -56,7 +57,7 @@ func (p *Plan) StageOptions(rank int) stages.Options {
 	// it converts every number: on the CPU two more copies, in the order in which products read
 	// them, are worth their memory from some microbatches on. A GPU's products read the weight
 	// as it lies.
-	o.Pack = o.BF16 && !gpu && c.Batch.Sequences > 2*c.Batch.Microbatch
+	o.Pack = o.BF16 && !gpu && cpu.MultipliesBF16(c.Device.Kernels) && c.Batch.Sequences > 2*c.Batch.Microbatch
 	o.Copies = o.BF16 && gpu
 	return o
 }

@@ -33,61 +33,31 @@ func (x *exec) attnMask(m tensorops.Mask, queries, keys int) func(dst []float32,
 	}
 }
 
+// attnKernel multiplies bfloat16 where the operation allows it and the path can.
+func (x *exec) attnKernel(bf16 bool) *attn.Kernel {
+	if k := x.dev.kernels.attnBF16; bf16 && k != nil {
+		return k
+	}
+	return x.dev.kernels.attn
+}
+
 // headOf is one head's matrix of an operand: the rows of sequence b, of which each
-// has that many, and the d columns of head h. Of bfloat16 it is a widened copy in a piece of
-// memory of the core's own.
-func (x *exec) headOf(t tensorops.Tensor, b, h, rows, d int) gemm.Matrix {
-	m := matrixOf(t, false).At(b*rows, h*d)
-	if m.Half == nil {
-		return m
-	}
-	wide := x.headRoom(rows, d)
-	for r := range rows {
-		x.dev.kernels.vec.FromBF16(wide.Data[r*d:][:d], m.Half[r*m.Row:])
-	}
-	return wide
-}
-
-// resultOf is where a head's result goes: the operand's memory, or a piece of the core's own,
-// which roundHead stores.
-func (x *exec) resultOf(t tensorops.Tensor, b, h, rows, d int) gemm.Matrix {
-	if t.DType() != tensorops.BFloat16 {
-		return matrixOf(t, false).At(b*rows, h*d)
-	}
-	return x.headRoom(rows, d)
-}
-
-// headRoom is the next unused piece of the core's own memory.
-func (x *exec) headRoom(rows, d int) gemm.Matrix {
-	if x.usedHeads == len(x.wideHeads) {
-		x.wideHeads = append(x.wideHeads, nil)
-	}
-	x.usedHeads++
-	return gemm.Matrix{Data: scratch(&x.wideHeads[x.usedHeads-1], rows*d), Row: d, Col: 1}
-}
-
-// roundHead stores what resultOf has collected beside an operand.
-func (x *exec) roundHead(t tensorops.Tensor, m gemm.Matrix, b, h, rows, d int) {
-	if t.DType() != tensorops.BFloat16 {
-		return
-	}
-	to := matrixOf(t, false).At(b*rows, h*d)
-	for r := range rows {
-		x.dev.kernels.vec.ToBF16(to.Half[r*to.Row:][:d], m.Data[r*d:])
-	}
+// has that many, and the d columns of head h.
+func headOf(t tensorops.Tensor, b, h, rows, d int) gemm.Matrix {
+	return matrixOf(t, false).At(b*rows, h*d)
 }
 
 // attention takes a range of (sequence, head).
 func attention(x *exec, lo, hi int) {
 	a := x.op.Attention()
-	s, group, lse := x.attnShape(a.AttentionSizes, a.Mask), a.Group(), f32(a.LSE)
+	s, group, lse, kernel := x.attnShape(a.AttentionSizes, a.Mask), a.Group(), f32(a.LSE), x.attnKernel(a.BF16)
 	for bh := lo; bh < hi; bh++ {
 		b, h := bh/a.Heads, bh%a.Heads
-		x.usedHeads = 0
-		x.heads = append(x.heads[:0], attn.Head{Index: bh, Q: x.headOf(a.Q, b, h, s.Queries, s.Dim), O: x.resultOf(a.O, b, h, s.Queries, s.Dim), LSE: lse[bh*s.Queries:][:s.Queries]})
-		x.keys = attn.Keys{K: x.headOf(a.K, b, h/group, s.Keys, s.Dim), V: x.headOf(a.V, b, h/group, s.Keys, s.Dim)}
-		x.dev.kernels.attn.Forward(&x.attn, s, &x.heads[0], &x.keys)
-		x.roundHead(a.O, x.heads[0].O, b, h, s.Queries, s.Dim)
+		head := func(t tensorops.Tensor) gemm.Matrix { return headOf(t, b, h, s.Queries, s.Dim) }
+		keys := func(t tensorops.Tensor) gemm.Matrix { return headOf(t, b, h/group, s.Keys, s.Dim) }
+		x.heads = append(x.heads[:0], attn.Head{Index: bh, Q: head(a.Q), O: head(a.O), LSE: lse[bh*s.Queries:][:s.Queries]})
+		x.keys = attn.Keys{K: keys(a.K), V: keys(a.V)}
+		kernel.Forward(&x.attn, s, &x.heads[0], &x.keys)
 	}
 }
 
@@ -95,22 +65,17 @@ func attention(x *exec, lo, hi int) {
 // share a key head add to its gradient in ascending order.
 func attentionGrad(x *exec, lo, hi int) {
 	a := x.op.AttentionGrad()
-	s, group, lse := x.attnShape(a.AttentionSizes, a.Mask), a.Group(), f32(a.LSE)
+	s, group, lse, kernel := x.attnShape(a.AttentionSizes, a.Mask), a.Group(), f32(a.LSE), x.attnKernel(a.BF16)
 	for bk := lo; bk < hi; bk++ {
 		b, hk := bk/a.KVHeads, bk%a.KVHeads
-		x.usedHeads, x.heads = 0, x.heads[:0]
+		x.heads = x.heads[:0]
 		for h := hk * group; h < (hk+1)*group; h++ {
-			head := func(t tensorops.Tensor) gemm.Matrix { return x.headOf(t, b, h, s.Queries, s.Dim) }
-			x.heads = append(x.heads, attn.Head{Index: b*a.Heads + h, Q: head(a.Q), O: head(a.O), DO: head(a.DO),
-				DQ: x.resultOf(a.DQ, b, h, s.Queries, s.Dim), LSE: lse[(b*a.Heads+h)*s.Queries:][:s.Queries]})
+			head := func(t tensorops.Tensor) gemm.Matrix { return headOf(t, b, h, s.Queries, s.Dim) }
+			x.heads = append(x.heads, attn.Head{Index: b*a.Heads + h, Q: head(a.Q), O: head(a.O), DO: head(a.DO), DQ: head(a.DQ),
+				LSE: lse[(b*a.Heads+h)*s.Queries:][:s.Queries]})
 		}
-		x.keys = attn.Keys{K: x.headOf(a.K, b, hk, s.Keys, s.Dim), V: x.headOf(a.V, b, hk, s.Keys, s.Dim),
-			DK: x.resultOf(a.DK, b, hk, s.Keys, s.Dim), DV: x.resultOf(a.DV, b, hk, s.Keys, s.Dim)}
-		x.dev.kernels.attn.Backward(&x.attn, s, x.heads, &x.keys)
-		for i, h := range x.heads {
-			x.roundHead(a.DQ, h.DQ, b, hk*group+i, s.Queries, s.Dim)
-		}
-		x.roundHead(a.DK, x.keys.DK, b, hk, s.Keys, s.Dim)
-		x.roundHead(a.DV, x.keys.DV, b, hk, s.Keys, s.Dim)
+		keys := func(t tensorops.Tensor) gemm.Matrix { return headOf(t, b, hk, s.Keys, s.Dim) }
+		x.keys = attn.Keys{K: keys(a.K), V: keys(a.V), DK: keys(a.DK), DV: keys(a.DV)}
+		kernel.Backward(&x.attn, s, x.heads, &x.keys)
 	}
 }

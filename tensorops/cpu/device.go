@@ -95,6 +95,13 @@ func choose(name string) (*kernels, error) {
 	return all[i], nil
 }
 
+// MultipliesBF16 reports whether a kernel path, by its name or "auto", has instructions for
+// products of bfloat16, and so reads them packed.
+func MultipliesBF16(kernels string) bool {
+	k, err := choose(kernels)
+	return err == nil && k.fastBF16
+}
+
 // Name is "cpu".
 func (d *Device) Name() string { return "cpu" }
 

@@ -14,22 +14,19 @@ type exec struct {
 	op  *tensorops.Op
 	job *job // nil for a helper
 
-	shared packing // a matrix product's packed smaller operand
-	packed packing // a core's own panel of the larger one
-	block  packing // a core's own sums of a block of C
-	sums   packing // those of all of C
-	attn   attn.Workspace
-	shape  attn.Shape  // of one attention
-	heads  []attn.Head // of one key head
-	keys   attn.Keys
-	// Heads of bfloat16 in float32, and how many of them the current one uses.
-	wideHeads [][]float32
-	usedHeads int
-	rows      []float32               // work space of sums over rows
-	product   product                 // of the stream, copied by its helpers
-	partial   []float64               // sums of blocks; the stream's, shared with its helpers
-	masks     []uint32                // of dropout
-	wide      [operandSlots][]float32 // parts of operands of bfloat16
+	shared  packing // a matrix product's packed smaller operand
+	packed  packing // a core's own panel of the larger one
+	block   packing // a core's own sums of a block of C
+	sums    packing // those of all of C
+	attn    attn.Workspace
+	shape   attn.Shape  // of one attention
+	heads   []attn.Head // of one key head
+	keys    attn.Keys
+	rows    []float32               // work space of sums over rows
+	product product                 // of the stream, copied by its helpers
+	partial []float64               // sums of blocks; the stream's, shared with its helpers
+	masks   []uint32                // of dropout
+	wide    [operandSlots][]float32 // parts of operands of bfloat16
 }
 
 // parallel runs ranges of the current operation over the free cores.

@@ -15,8 +15,9 @@ type kernels struct {
 	// fastBF16: bf16 is faster than gemm.
 	fastBF16 bool
 
-	attn *attn.Kernel
-	vec  *vec.Kernels
+	attn     *attn.Kernel
+	attnBF16 *attn.Kernel // of operands rounded to bfloat16, where that is faster; else nil
+	vec      *vec.Kernels
 }
 
 // path is a kernel path by its name, and what it needs of the processor.

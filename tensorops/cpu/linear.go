@@ -9,7 +9,7 @@ func colSumBlocks(x *exec, lo, hi int) {
 	a := x.op.ColSum()
 	in, c := x.values(0, a.X), a.X.Cols()
 	x.sumBlocks(lo, hi, a.X.Rows(), c, func(sums []float32, r0, r1 int) {
-		fewRows(r0, r1, in, func(r0, r1 int) { x.dev.kernels.vec.ColSum(sums, x.get(in, r0*c, r1*c)) })
+		fewRows(r0, r1, func(r0, r1 int) { x.dev.kernels.vec.ColSum(sums, x.get(in, r0*c, r1*c)) }, in)
 	})
 }
 

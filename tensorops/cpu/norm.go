@@ -41,9 +41,9 @@ func layerNormWeightBlocks(x *exec, lo, hi int) {
 	dy, in, stats := x.values(0, a.DY), x.values(1, a.X), f32(a.Stats)
 	c, rows := a.X.Cols(), a.X.Rows()
 	x.sumBlocks(lo, hi, rows, 2*c, func(sums []float32, r0, r1 int) {
-		fewRows(r0, r1, in, func(r0, r1 int) {
+		fewRows(r0, r1, func(r0, r1 int) {
 			x.dev.kernels.vec.LayerNormWeightGrad(sums[:c], sums[c:], x.get(dy, r0*c, r1*c), x.get(in, r0*c, r1*c), stats[2*r0:2*r1])
-		})
+		}, dy, in)
 	})
 }
 
@@ -88,9 +88,9 @@ func rmsNormWeightBlocks(x *exec, lo, hi int) {
 	dy, in, stats := x.values(0, a.DY), x.values(1, a.X), f32(a.Stats)
 	c, rows := a.X.Cols(), a.X.Rows()
 	x.sumBlocks(lo, hi, rows, c, func(sums []float32, r0, r1 int) {
-		fewRows(r0, r1, in, func(r0, r1 int) {
+		fewRows(r0, r1, func(r0, r1 int) {
 			x.dev.kernels.vec.RMSNormWeightGrad(sums, x.get(dy, r0*c, r1*c), x.get(in, r0*c, r1*c), stats[r0:r1])
-		})
+		}, dy, in)
 	})
 }
 

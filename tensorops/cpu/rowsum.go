@@ -1,5 +1,7 @@
 package cpu
 
+import "slices"
+
 // A sum over rows is made in two passes: cores take blocks of rows, which are
 // contiguous in memory and are added in float32 in ascending order; then the
 // blocks' sums are added in float64, also in ascending order. The blocks depend
@@ -35,8 +37,8 @@ func (x *exec) sumBlocks(lo, hi, rows, width int, sum func(sums []float32, r0, r
 
 // fewRows calls add for all rows of a block at once, or for four at a time where they are
 // bfloat16 and are widened first: as many as the loops add in one go, so that it changes no bit.
-func fewRows(r0, r1 int, in values, add func(r0, r1 int)) {
-	if !in.half() {
+func fewRows(r0, r1 int, add func(r0, r1 int), in ...values) {
+	if !slices.ContainsFunc(in, values.half) {
 		add(r0, r1)
 		return
 	}

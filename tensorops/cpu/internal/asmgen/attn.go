@@ -26,7 +26,7 @@ func attnKernels() []kernel {
 			kernel{"attn", k.name + "_avx512", k.doc, func(c *build.Context) { k.emit(avx512(c)) }},
 		)
 	}
-	return ks
+	return append(ks, kernel{"attn", "half_avx512bf16", attnHalfDoc, attnHalf})
 }
 
 const attnMaxDoc = `

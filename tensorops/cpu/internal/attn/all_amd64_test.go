@@ -1,5 +1,17 @@
 package attn_test
 
-import "github.com/troupe-ml/troupe/tensorops/cpu/internal/attn"
+import (
+	"golang.org/x/sys/cpu"
+
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/attn"
+)
 
 var all = []*attn.Kernel{&attn.AVX512, &attn.AVX2, &attn.Go}
+
+// halves are the kernels that multiply bfloat16.
+func halves() []*attn.Kernel {
+	if !cpu.X86.HasAVX512BF16 {
+		return nil
+	}
+	return []*attn.Kernel{&attn.AVX512BF16}
+}

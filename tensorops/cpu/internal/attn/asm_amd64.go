@@ -51,3 +51,14 @@ func mulAVX2(s []float32, m []float32)
 //
 //go:noescape
 func mulAVX512(s []float32, m []float32)
+
+// dotsBF16 stores a·b of as many rows as dst has, each of depth numbers. Strides are in bytes.
+//
+//go:noescape
+func dotsBF16(dst []float32, a *uint16, b *uint16, strideA int, strideB int, depth int)
+
+// roundCols16 rounds cols ≤ 16 columns of a source of depth rows, of 32 numbers each, of which it reads
+// 16, into rows of depth numbers: column j goes to dst + j·stride (in bytes).
+//
+//go:noescape
+func roundCols16(dst *uint16, src *float32, stride int, depth int, cols int)

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/attn"
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/vec"
 )
 
 func available() []*attn.Kernel {
@@ -19,7 +21,14 @@ func available() []*attn.Kernel {
 			}
 		}
 	}
-	return ks
+	return append(ks, halves()...)
+}
+
+func name(kn *attn.Kernel) string {
+	if kn.Pairs != nil {
+		return kn.Pairs.Name
+	}
+	return kn.Gemm.Name
 }
 
 // problem is a group of heads with everything that goes in and comes out.
@@ -29,15 +38,46 @@ type problem struct {
 	kv    attn.Keys
 }
 
-func matrix(r *rand.Rand, rows, cols int) gemm.Matrix {
-	m := gemm.Matrix{Data: make([]float32, rows*(cols+3)), Row: cols + 3, Col: 1}
+// memory says which matrices are bfloat16.
+type memory int
+
+const (
+	float   memory = iota
+	rounded        // float32 that bfloat16 can hold
+	half
+	mixed // some are rounded, some half
+)
+
+// matrices draws matrices of a problem.
+type matrices struct {
+	*rand.Rand
+	memory
+	drawn int
+}
+
+func (r *matrices) matrix(rows, cols int) gemm.Matrix {
+	row := cols + 3
+	if cols%256 == 0 {
+		row = cols // of a benchmark
+	}
+	m := gemm.Matrix{Data: make([]float32, rows*row), Row: row, Col: 1}
 	for i := range m.Data {
 		m.Data[i] = float32(r.NormFloat64())
+	}
+	if r.memory != float {
+		vec.Go.RoundBF16(m.Data, m.Data)
+	}
+	r.drawn++
+	if r.memory == half || r.memory == mixed && r.drawn%3 != 0 {
+		m.Half = make([]uint16, len(m.Data))
+		vec.Go.ToBF16(m.Half, m.Data)
+		m.Data = nil
 	}
 	return m
 }
 
-func newProblem(r *rand.Rand, queries, keys, dim, group int, dropout bool) *problem {
+func newProblem(seed *rand.Rand, in memory, queries, keys, dim, group int, dropout bool) *problem {
+	r := &matrices{Rand: seed, memory: in}
 	p := &problem{Shape: attn.Shape{Queries: queries, Keys: keys, Dim: dim, Scale: float32(1 / math.Sqrt(float64(dim)))}}
 	if dropout {
 		p.Mask = func(dst []float32, head, query, first int) {
@@ -49,19 +89,29 @@ func newProblem(r *rand.Rand, queries, keys, dim, group int, dropout bool) *prob
 			}
 		}
 	}
-	p.kv = attn.Keys{K: matrix(r, keys, dim), V: matrix(r, keys, dim), DK: matrix(r, keys, dim), DV: matrix(r, keys, dim)}
+	p.kv = attn.Keys{K: r.matrix(keys, dim), V: r.matrix(keys, dim), DK: r.matrix(keys, dim), DV: r.matrix(keys, dim)}
 	for i := range group {
-		p.heads = append(p.heads, attn.Head{Index: i, Q: matrix(r, queries, dim), O: matrix(r, queries, dim), DO: matrix(r, queries, dim), DQ: matrix(r, queries, dim), LSE: make([]float32, queries)})
+		p.heads = append(p.heads, attn.Head{Index: i, Q: r.matrix(queries, dim), O: r.matrix(queries, dim), DO: r.matrix(queries, dim), DQ: r.matrix(queries, dim), LSE: make([]float32, queries)})
 	}
 	return p
 }
 
-func (p *problem) run(kn *attn.Kernel) {
-	var ws attn.Workspace
+func (p *problem) run(kn *attn.Kernel, ws *attn.Workspace) {
 	for i := range p.heads {
-		kn.Forward(&ws, &p.Shape, &p.heads[i], &p.kv)
+		kn.Forward(ws, &p.Shape, &p.heads[i], &p.kv)
 	}
-	kn.Backward(&ws, &p.Shape, p.heads, &p.kv)
+	kn.Backward(ws, &p.Shape, p.heads, &p.kv)
+}
+
+// poison makes NaN of all that comes in.
+func (p *problem) poison() *problem {
+	p.kv.K = gemm.Matrix{Data: slices.Repeat([]float32{float32(math.NaN())}, p.Keys*p.Dim), Row: p.Dim, Col: 1}
+	p.kv.V = p.kv.K
+	for i := range p.heads {
+		p.heads[i].Q = p.kv.K
+		p.heads[i].DO = p.kv.K
+	}
+	return p
 }
 
 // reference holds the same results in float64, each matrix in rows of Dim.
@@ -70,7 +120,12 @@ type reference struct {
 	dk, dv []float64
 }
 
-func at(m gemm.Matrix, i, j int) float64 { return float64(m.Data[i*m.Row+j]) }
+func at(m gemm.Matrix, i, j int) float64 {
+	if m.Half != nil {
+		return float64(math.Float32frombits(uint32(m.Half[i*m.Row+j]) << 16))
+	}
+	return float64(m.Data[i*m.Row+j])
+}
 
 func (p *problem) reference() reference {
 	d := p.Dim
@@ -115,29 +170,43 @@ func (p *problem) reference() reference {
 	return ref
 }
 
-func compare(t *testing.T, what string, got gemm.Matrix, want []float64, d int) {
+// tolerance is relative to the largest number.
+func tolerance(kn *attn.Kernel, in memory) float64 {
+	const ulp = 1.0 / 256 // of bfloat16
+	switch {
+	case in == half || in == mixed:
+		return 4 * ulp // delta comes from a rounded o
+	case kn.Pairs == nil:
+		return 4e-6
+	case in == rounded:
+		return 2 * ulp // of P and dS
+	}
+	return 16 * ulp
+}
+
+func compare(t *testing.T, what string, got gemm.Matrix, want []float64, d int, tolerance float64) {
 	t.Helper()
 	size := 0.5 // inputs are around 1: where all cancels out, their rounding stays
 	for _, w := range want {
 		size = max(size, math.Abs(w))
 	}
 	for i, w := range want {
-		if e := math.Abs(at(got, i/d, i%d) - w); !(e <= 4e-6*size) {
+		if e := math.Abs(at(got, i/d, i%d) - w); !(e <= tolerance*size) {
 			t.Fatalf("%s at %d, %d: %g, want %g (largest %g)", what, i/d, i%d, at(got, i/d, i%d), w, size)
 		}
 	}
 }
 
-func (p *problem) check(t *testing.T, kn *attn.Kernel) {
+func (p *problem) check(t *testing.T, kn *attn.Kernel, ws *attn.Workspace, in memory) {
 	t.Helper()
-	p.run(kn)
-	ref := p.reference()
+	p.run(kn, ws)
+	ref, tol := p.reference(), tolerance(kn, in)
 	for i, h := range p.heads {
-		compare(t, fmt.Sprintf("o of head %d", i), h.O, ref.o[i], p.Dim)
-		compare(t, fmt.Sprintf("dq of head %d", i), h.DQ, ref.dq[i], p.Dim)
+		compare(t, fmt.Sprintf("o of head %d", i), h.O, ref.o[i], p.Dim, tol)
+		compare(t, fmt.Sprintf("dq of head %d", i), h.DQ, ref.dq[i], p.Dim, tol)
 	}
-	compare(t, "dk", p.kv.DK, ref.dk, p.Dim)
-	compare(t, "dv", p.kv.DV, ref.dv, p.Dim)
+	compare(t, "dk", p.kv.DK, ref.dk, p.Dim, tol)
+	compare(t, "dv", p.kv.DV, ref.dv, p.Dim, tol)
 }
 
 // TestAttention has sizes on both sides of every strip's and block's border.
@@ -151,7 +220,36 @@ func TestAttention(t *testing.T) {
 					}
 					t.Run(fmt.Sprintf("%s/%d+%d×%d", kn.Gemm.Name, queries, more, dim), func(t *testing.T) {
 						r := rand.New(rand.NewPCG(uint64(queries), uint64(dim)))
-						newProblem(r, queries, queries+more, dim, 1+queries%2, more == 1).check(t, kn)
+						newProblem(r, float, queries, queries+more, dim, 1+queries%2, more == 1).check(t, kn, new(attn.Workspace), float)
+					})
+				}
+			}
+		}
+	}
+}
+
+// TestHalves has operands of bfloat16, multiplied as such where the path does so. What is
+// left in the workspace must not matter.
+func TestHalves(t *testing.T) {
+	for _, kn := range available() {
+		for _, size := range []struct{ queries, more, dim, group int }{
+			{1, 0, 1, 1}, {1, 0, 8, 2}, {1, 1, 3, 1}, {1, 40, 64, 2}, {2, 0, 7, 1}, {3, 2, 33, 3}, {11, 0, 5, 1}, {12, 1, 16, 1},
+			{13, 0, 64, 1}, {31, 6, 31, 2}, {33, 0, 32, 1}, {64, 0, 64, 1}, {65, 1, 65, 1}, {70, 33, 132, 2}, {97, 0, 100, 3},
+			{287, 0, 9, 1}, {289, 300, 16, 1}, {301, 1, 8, 2}, {577, 24, 7, 1},
+		} {
+			for _, in := range []memory{rounded, half, mixed} {
+				for _, dropout := range []bool{false, true} {
+					if (kn.Pairs == nil && in != mixed) || (kn.Gemm.Name == "go" && size.queries > 100) {
+						continue
+					}
+					t.Run(fmt.Sprintf("%s/%+v/%d/%v", name(kn), size, in, dropout), func(t *testing.T) {
+						r := rand.New(rand.NewPCG(uint64(size.queries), uint64(size.dim)))
+						draw := func() *problem {
+							return newProblem(r, in, size.queries, size.queries+size.more, size.dim, size.group, dropout)
+						}
+						var ws attn.Workspace
+						draw().poison().run(kn, &ws)
+						draw().check(t, kn, &ws, in)
 					})
 				}
 			}
@@ -160,13 +258,14 @@ func TestAttention(t *testing.T) {
 }
 
 func FuzzAttention(f *testing.F) {
-	f.Add(uint16(40), uint16(3), uint8(9), uint8(2), true, uint64(1))
-	f.Fuzz(func(t *testing.T, queries, more uint16, dim, group uint8, dropout bool, seed uint64) {
+	f.Add(uint16(40), uint16(3), uint8(9), uint8(2), true, uint8(1), uint64(1))
+	f.Fuzz(func(t *testing.T, queries, more uint16, dim, group uint8, dropout bool, in uint8, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		n := 1 + int(queries)%400
-		p := newProblem(r, n, n+int(more)%330, 1+int(dim)%70, 1+int(group)%3, dropout)
+		where := memory(in % 4)
+		p := newProblem(r, where, n, n+int(more)%330, 1+int(dim)%140, 1+int(group)%3, dropout)
 		for _, kn := range available() {
-			p.check(t, kn)
+			p.check(t, kn, new(attn.Workspace), where)
 		}
 	})
 }
@@ -175,11 +274,11 @@ func FuzzAttention(f *testing.F) {
 func TestPathsAgree(t *testing.T) {
 	var first *problem
 	for _, kn := range available() {
-		if kn.Gemm.Name == "go" {
+		if kn.Gemm.Name == "go" || kn.Pairs != nil {
 			continue
 		}
-		p := newProblem(rand.New(rand.NewPCG(5, 5)), 333, 340, 24, 2, true)
-		p.run(kn)
+		p := newProblem(rand.New(rand.NewPCG(5, 5)), float, 333, 340, 24, 2, true)
+		p.run(kn, new(attn.Workspace))
 		if first == nil {
 			first = p
 		}
@@ -193,25 +292,38 @@ func TestPathsAgree(t *testing.T) {
 	}
 }
 
+// BenchmarkAttention takes one head after the other of the 12 of GPT-2, whose rows lie side by
+// side.
 func BenchmarkAttention(b *testing.B) {
+	const dim, heads = 64, 12
 	for _, kn := range available() {
-		for _, size := range []int{256, 1024} {
-			const dim = 64
-			p := newProblem(rand.New(rand.NewPCG(1, 1)), size, size, dim, 1, false)
+		in := float
+		if kn.Pairs != nil {
+			in = half
+		}
+		for _, size := range [][2]int{{1, 256}, {64, 64}, {256, 256}, {1024, 1024}} {
+			queries, keys := size[0], size[1]
+			p := newProblem(rand.New(rand.NewPCG(1, 1)), in, queries, keys, dim*heads, 1, false)
+			p.Dim, p.Scale = dim, float32(1/math.Sqrt(dim))
+			var hs [heads]attn.Head
+			var kv [heads]attn.Keys
+			for i := range hs {
+				h, at := p.heads[0], i*dim
+				hs[i] = attn.Head{Q: h.Q.At(0, at), O: h.O.At(0, at), DO: h.DO.At(0, at), DQ: h.DQ.At(0, at), LSE: h.LSE}
+				kv[i] = attn.Keys{K: p.kv.K.At(0, at), V: p.kv.V.At(0, at), DK: p.kv.DK.At(0, at), DV: p.kv.DV.At(0, at)}
+			}
 			var ws attn.Workspace
-			flops := 2 * 2 * float64(size) * float64(size) / 2 * dim
-			b.Run(fmt.Sprintf("%s/forward/%d", kn.Gemm.Name, size), func(b *testing.B) {
-				for b.Loop() {
-					kn.Forward(&ws, &p.Shape, &p.heads[0], &p.kv)
-				}
-				b.ReportMetric(flops*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
-			})
-			b.Run(fmt.Sprintf("%s/backward/%d", kn.Gemm.Name, size), func(b *testing.B) {
-				for b.Loop() {
-					kn.Backward(&ws, &p.Shape, p.heads, &p.kv)
-				}
-				b.ReportMetric(2.5*flops*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
-			})
+			flops := 2 * 2 * float64(queries) * (float64(keys) - float64(queries)/2) * dim
+			measure := func(what string, flops float64, run func(i int)) {
+				b.Run(fmt.Sprintf("%s/%s/%d×%d", name(kn), what, queries, keys), func(b *testing.B) {
+					for i := 0; b.Loop(); i++ {
+						run(i % heads)
+					}
+					b.ReportMetric(flops*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+				})
+			}
+			measure("forward", flops, func(i int) { kn.Forward(&ws, &p.Shape, &hs[i], &kv[i]) })
+			measure("backward", 2.5*flops, func(i int) { kn.Backward(&ws, &p.Shape, hs[i:i+1], &kv[i]) })
 		}
 	}
 }

@@ -5,18 +5,20 @@ import "github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
 // Backward computes each head's DQ, and kv's DK and DV, to which the heads add in
 // the order given.
 func (kn *Kernel) Backward(ws *Workspace, s *Shape, heads []Head, kv *Keys) {
-	g := kn.Gemm
-	nr, d := g.NR, s.Dim
-	strips, lenT := ceil(s.Keys, nr), g.LenA(d, nr)
-	depth := min(maxDepth, max(s.Keys, s.Queries))
-	lenS, lenB, lenA, lenT2 := g.LenA(depth, nr), g.LenB(d, s.Keys), g.LenA(s.Queries, d), g.LenA(d, s.Queries)
-	work := ws.get(2*lenB + g.LenB(s.Keys, d) + 2*strips*lenT + 2*lenA + 2*lenT2 + 3*lenS + g.LenA(depth, depth) + s.Queries)
-	b := backward{Kernel: kn, s: s}
-	b.kt, b.vt, b.k = work.take(lenB), work.take(lenB), work.take(g.LenB(s.Keys, d))
-	b.dkt, b.dvt = work.take(strips*lenT), work.take(strips*lenT)
-	b.q, b.do, b.qt, b.dot = work.take(lenA), work.take(lenA), work.take(lenT2), work.take(lenT2)
-	b.p, b.ds, b.mask, b.packed = work.take(lenS), work.take(lenS), work.take(lenS), work.take(g.LenA(depth, depth))
-	b.delta = work.take(s.Queries)
+	g := kn.multiplier()
+	nr, d := kn.Gemm.NR, s.Dim
+	strips, keys, queries := ceil(s.Keys, nr), min(maxDepth, s.Keys), min(maxDepth, s.Queries)
+	work := ws.get()
+	b := backward{Kernel: kn, product: g, s: s}
+	b.kt, b.vt, b.k = work.take(g.LenB(d, s.Keys)), work.take(g.LenB(d, s.Keys)), work.take(g.LenB(s.Keys, d))
+	b.dkt, b.dvt = work.take(strips*d*nr), work.take(strips*d*nr)
+	b.q, b.do = work.take(g.LenA(queries, d)), work.take(g.LenA(queries, d))
+	b.qt, b.dot = work.take(g.LenA(d, queries)), work.take(g.LenA(d, queries))
+	b.p, b.ds, b.packed = work.take(queries*nr), work.take(queries*nr), work.take(g.LenA(queries, keys))
+	b.delta, b.dq, b.tmp = work.take(queries), work.take(queries*d), work.take(max(nr, 2)*d)
+	if s.Mask != nil {
+		b.mask = work.take(queries * nr)
+	}
 
 	g.PackB(b.kt, kv.K.T(), d, s.Keys)
 	g.PackB(b.vt, kv.V.T(), d, s.Keys)
@@ -26,62 +28,65 @@ func (kn *Kernel) Backward(ws *Workspace, s *Shape, heads []Head, kv *Keys) {
 	clear(b.dkt)
 	clear(b.dvt)
 	for i := range heads {
-		b.head(&heads[i])
+		b.h = &heads[i]
+		for i0 := 0; i0 < s.Queries; i0 += maxDepth {
+			b.block(i0, min(i0+maxDepth, s.Queries))
+		}
 	}
 	for j := range strips {
 		n := min(nr, s.Keys-j*nr)
-		g.Transpose(kv.DK.Data[j*nr*kv.DK.Row:], kv.DK.Row, b.dkt[j*lenT:], nr, d, n)
-		g.Transpose(kv.DV.Data[j*nr*kv.DV.Row:], kv.DV.Row, b.dvt[j*lenT:], nr, d, n)
+		b.store(kv.DK, j*nr, b.dkt[j*d*nr:], d, n, b.tmp)
+		b.store(kv.DV, j*nr, b.dvt[j*d*nr:], d, n, b.tmp)
 	}
 }
 
 // backward is the state of one group of heads.
 type backward struct {
 	*Kernel
+	product
 	s *Shape
 	h *Head
 
 	kt, vt, k      []float32 // packed: kᵀ and vᵀ as B, k as B in blocks of keys
-	q, do, qt, dot []float32 // packed: q and do as A, their transposes as A in blocks of queries
+	q, do, qt, dot []float32 // of a block of queries, packed: q and do, and their transposes, as A
 	dkt, dvt       []float32 // gradients, [strips of keys][dim][nr]
 	p, ds, mask    []float32 // [queries][nr]
 	packed         []float32 // ds of a block of queries and keys, as A
-	delta          []float32 // do·o of each query
+	delta          []float32 // do·o of each query of the block
+	dq             []float32 // of the block, where DQ is bfloat16
+	tmp            []float32 // rows in the other type or the other way
 }
 
-func (b *backward) head(h *Head) {
-	b.h = h
-	g, s, d := b.Gemm, b.s, b.s.Dim
-	g.PackA(b.q, h.Q, s.Queries, d)
-	g.PackA(b.do, h.DO, s.Queries, d)
-	for i := range s.Queries {
-		b.delta[i] = dot(h.DO.Data[i*h.DO.Row:][:d], h.O.Data[i*h.O.Row:])
+// block computes DQ of the queries i0 to i1, and adds what they contribute to the gradients of
+// the keys.
+func (b *backward) block(i0, i1 int) {
+	s, h, d, n := b.s, b.h, b.s.Dim, i1-i0
+	q, do := h.Q.At(i0, 0), h.DO.At(i0, 0)
+	b.PackA(b.q, q, n, d)
+	b.PackA(b.do, do, n, d)
+	b.PackA(b.qt, q.T(), d, n)
+	b.PackA(b.dot, do.T(), d, n)
+	b.Kernel.delta(b.delta[:n], do, h.O.At(i0, 0), d, b.tmp)
+	dq := h.DQ.At(i0, 0)
+	if dq.Half != nil {
+		dq = gemm.Matrix{Data: b.dq, Row: d, Col: 1}
 	}
-	for i := 0; i < s.Queries; i += maxDepth {
-		n := min(maxDepth, s.Queries-i)
-		g.PackA(b.qt[g.LenA(d, i):], h.Q.At(i, 0).T(), d, n)
-		g.PackA(b.dot[g.LenA(d, i):], h.DO.At(i, 0).T(), d, n)
-	}
-	for k0 := 0; k0 < s.Keys; k0 += maxDepth {
+	for k0 := 0; k0 < i1+s.offset(); k0 += maxDepth {
 		k1 := min(k0+maxDepth, s.Keys)
-		for i0 := 0; i0 < s.Queries; i0 += maxDepth {
-			i1 := min(i0+maxDepth, s.Queries)
-			if i1+s.offset() <= k0 {
-				continue // none of these queries sees any of these keys
-			}
-			for j := k0; j < k1; j += g.NR {
-				b.strip(i0, i1, j, k0, k1)
-			}
-			b.queries(i0, i1, k0, k1)
+		for j := k0; j < k1; j += b.Gemm.NR {
+			b.strip(i0, i1, j, k0, k1)
 		}
+		b.queries(dq, i0, i1, k0, k1)
+	}
+	if h.DQ.Half != nil {
+		b.round(h.DQ, i0, b.dq, d, n)
 	}
 }
 
 // strip adds to the gradients of the strip of keys from j on, of the block k0 to
 // k1, what the queries i0 to i1 contribute, and packs their dS for queries.
 func (b *backward) strip(i0, i1, j, k0, k1 int) {
-	g, s, d := b.Gemm, b.s, b.s.Dim
-	nr, mr := g.NR, g.MR
+	s, d, nr, mr := b.s, b.s.Dim, b.Gemm.NR, b.Gemm.MR
 	first := max(i0, (j-s.offset())/mr*mr) // in whole strips of queries
 	if j < s.offset() {
 		first = i0
@@ -90,73 +95,55 @@ func (b *backward) strip(i0, i1, j, k0, k1 int) {
 	if rows <= 0 {
 		return
 	}
-	padded := ceil(rows, mr) * mr
-	g.Block(gemm.Matrix{Data: b.p, Row: nr, Col: 1}, padded, nr, d, b.q[first*d:], b.kt[j*d:], false)
-	g.Block(gemm.Matrix{Data: b.ds, Row: nr, Col: 1}, padded, nr, d, b.do[first*d:], b.vt[j*d:], false)
+	p, ds := b.p[:rows*nr], b.ds[:rows*nr]
+	b.Block(gemm.Matrix{Data: p, Row: nr, Col: 1}, rows, nr, d, b.q[b.LenA(first-i0, d):], b.kt[b.LenB(d, j):], false)
+	b.Block(gemm.Matrix{Data: ds, Row: nr, Col: 1}, rows, nr, d, b.do[b.LenA(first-i0, d):], b.vt[b.LenB(d, j):], false)
 	for r := range rows { // queries that don't see all of these keys
 		seen := first + r + s.offset() + 1 - j
 		if seen >= nr {
 			break
 		}
-		hidden := b.p[r*nr:][max(0, seen):nr]
+		hidden := p[r*nr:][max(0, seen):nr]
 		for i := range hidden {
 			hidden[i] = minusInf
 		}
 	}
-	p, ds := b.p[:rows*nr], b.ds[:rows*nr]
 	if s.Mask != nil {
 		for r := range rows {
 			s.Mask(b.mask[r*nr:][:nr], b.h.Index, first+r, j)
 		}
 		b.mul(ds, b.mask[:rows*nr])
 	}
-	b.grad(p, ds, b.h.LSE[first:], b.delta[first:], s.Scale)
+	b.grad(p, ds, b.h.LSE[first:], b.delta[first-i0:], s.Scale)
 	if s.Mask != nil {
 		b.mul(p, b.mask[:rows*nr])
 	}
 
-	lenT := g.LenA(d, nr)
-	at := j / nr * lenT
-	dims := ceil(d, mr) * mr
-	qt := g.PackedA(b.qt[g.LenA(d, i0):], i1-i0).From(first - i0)
-	dot := g.PackedA(b.dot[g.LenA(d, i0):], i1-i0).From(first - i0)
-	g.Part(gemm.Matrix{Data: b.dvt[at:], Row: nr, Col: 1}, dims, nr, rows, dot, g.PackedB(p, rows), true)
-	g.Part(gemm.Matrix{Data: b.dkt[at:], Row: nr, Col: 1}, dims, nr, rows, qt, g.PackedB(ds, rows), true)
-
 	keys := min(nr, k1-j)
 	for r := 0; r < rows; r += mr {
-		g.StripA(b.packed[(first-i0+r)*(k1-k0)+(j-k0)*mr:], ds[r*nr:], nr, keys, min(mr, rows-r))
+		at := b.LenA(first-i0+r, k1-k0) + b.LenA(mr, j-k0)
+		b.StripA(b.packed[at:], ds[r*nr:], nr, keys, min(mr, rows-r))
 	}
+
+	b.InPlace(p, rows)
+	b.InPlace(ds, rows)
+	qt := b.From(b.PackedA(b.qt, i1-i0), first-i0)
+	dot := b.From(b.PackedA(b.dot, i1-i0), first-i0)
+	b.Part(gemm.Matrix{Data: b.dvt[j*d:], Row: nr, Col: 1}, d, nr, rows, dot, b.PackedB(p, rows), true)
+	b.Part(gemm.Matrix{Data: b.dkt[j*d:], Row: nr, Col: 1}, d, nr, rows, qt, b.PackedB(ds, rows), true)
 }
 
-// queries adds to the gradients of the queries i0 to i1 what the keys k0 to k1
-// contribute.
-func (b *backward) queries(i0, i1, k0, k1 int) {
-	g, s, d := b.Gemm, b.s, b.s.Dim
-	k := g.PackedB(b.k[g.LenB(k0, d):], k1-k0)
-	for i := i0; i < i1; i += g.MR {
-		rows := min(g.MR, i1-i)
+// queries adds to dq, that of the queries i0 to i1, what the keys k0 to k1 contribute.
+func (b *backward) queries(dq gemm.Matrix, i0, i1, k0, k1 int) {
+	s, d, mr := b.s, b.s.Dim, b.Gemm.MR
+	k := b.PackedB(b.k[b.LenB(k0, d):], k1-k0)
+	for i := i0; i < i1; i += mr {
+		rows := min(mr, i1-i)
 		seen := min(k1-k0, i+rows+s.offset()-k0)
 		if seen <= 0 {
 			continue
 		}
-		ds := g.PackedA(b.packed[(i-i0)*(k1-k0):], k1-k0)
-		g.Part(b.h.DQ.At(i, 0), rows, d, seen, ds, k, k0 > 0)
+		ds := b.PackedA(b.packed[b.LenA(i-i0, k1-k0):], k1-k0)
+		b.Part(dq.At(i-i0, 0), rows, d, seen, ds, k, k0 > 0)
 	}
-}
-
-func dot(a, b []float32) float32 {
-	var s0, s1, s2, s3 float64
-	b = b[:len(a)]
-	for len(a) >= 4 {
-		s0 += float64(a[0]) * float64(b[0])
-		s1 += float64(a[1]) * float64(b[1])
-		s2 += float64(a[2]) * float64(b[2])
-		s3 += float64(a[3]) * float64(b[3])
-		a, b = a[4:], b[4:]
-	}
-	for i, v := range a {
-		s0 += float64(v) * float64(b[i])
-	}
-	return float32((s0 + s1) + (s2 + s3))
 }

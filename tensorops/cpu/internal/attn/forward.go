@@ -8,39 +8,41 @@ import (
 
 // Forward computes h.O and h.LSE.
 func (kn *Kernel) Forward(ws *Workspace, s *Shape, h *Head, kv *Keys) {
-	g := kn.Gemm
-	nr, d := g.NR, s.Dim
-	depth := min(maxDepth, s.Keys)
-	lenO, lenS := g.LenA(d, nr), g.LenA(depth, nr)
-	work := ws.get(g.LenB(d, s.Queries) + g.LenA(s.Keys, d) + g.LenA(d, s.Keys) + lenO + 3*lenS + 3*nr)
+	g := kn.multiplier()
+	nr, d := kn.Gemm.NR, s.Dim
+	lenS := min(maxDepth, s.Keys) * nr
+	work := ws.get()
 	qt, kp, vt := work.take(g.LenB(d, s.Queries)), work.take(g.LenA(s.Keys, d)), work.take(g.LenA(d, s.Keys))
-	f := forward{Kernel: kn, s: s, h: h, scores: work.take(lenS), mask: work.take(lenS), rows: work.take(lenS), ot: work.take(lenO),
+	f := forward{Kernel: kn, product: g, s: s, h: h, scores: work.take(lenS), ot: work.take(d * nr), tmp: work.take(d * nr),
 		top: work.take(nr), sum: work.take(nr), factor: work.take(nr)}
+	if s.Mask != nil {
+		f.mask, f.rows = work.take(lenS), work.take(lenS)
+	}
 	g.PackB(qt, h.Q.T(), d, s.Queries)
 	g.PackA(kp, kv.K, s.Keys, d)
 	for k0 := 0; k0 < s.Keys; k0 += maxDepth {
 		g.PackA(vt[g.LenA(d, k0):], kv.V.At(k0, 0).T(), d, min(maxDepth, s.Keys-k0))
 	}
 	for i := 0; i < s.Queries; i += nr {
-		f.strip(i, min(nr, s.Queries-i), qt[i*d:], kp, vt)
+		f.strip(i, min(nr, s.Queries-i), qt[g.LenB(d, i):], kp, vt)
 	}
 }
 
 // forward is the state of one strip of queries.
 type forward struct {
 	*Kernel
+	product
 	s *Shape
 	h *Head
 
 	scores, mask, rows []float32 // [keys][nr]; the mask also as [nr][keys]
-	ot                 []float32 // [dim][nr]
+	ot, tmp            []float32 // [dim][nr]
 	top, sum, factor   []float32 // [nr]
 }
 
 // strip computes n queries from i on.
 func (f *forward) strip(i, n int, qt, kp, vt []float32) {
-	g, s, d := f.Gemm, f.s, f.s.Dim
-	nr := g.NR
+	s, d, nr := f.s, f.s.Dim, f.Gemm.NR
 	for j := range nr {
 		f.top[j], f.sum[j] = minusInf, 0
 	}
@@ -48,7 +50,7 @@ func (f *forward) strip(i, n int, qt, kp, vt []float32) {
 	for k0 := 0; k0 < seen; k0 += maxDepth {
 		kk := min(maxDepth, seen-k0)
 		p := f.scores[:kk*nr]
-		g.Block(gemm.Matrix{Data: f.scores, Row: nr, Col: 1}, ceil(kk, g.MR)*g.MR, nr, d, kp[k0*d:], qt, false)
+		f.Block(gemm.Matrix{Data: p, Row: nr, Col: 1}, kk, nr, d, kp[f.LenA(k0, d):], qt, false)
 		for k := max(0, i+s.offset()+1-k0); k < kk; k++ { // keys that some queries don't see
 			hidden := p[k*nr:][:min(nr, k0+k-s.offset()-i)]
 			for j := range hidden {
@@ -59,15 +61,16 @@ func (f *forward) strip(i, n int, qt, kp, vt []float32) {
 		if s.Mask != nil {
 			f.drop(p, i, n, k0, kk)
 		}
-		packed := g.PackedA(vt[g.LenA(d, k0):], min(maxDepth, s.Keys-k0))
-		g.Part(gemm.Matrix{Data: f.ot, Row: nr, Col: 1}, ceil(d, g.MR)*g.MR, nr, kk, packed, g.PackedB(p, kk), k0 > 0)
+		f.InPlace(p, kk)
+		packed := f.PackedA(vt[f.LenA(d, k0):], min(maxDepth, s.Keys-k0))
+		f.Part(gemm.Matrix{Data: f.ot, Row: nr, Col: 1}, d, nr, kk, packed, f.PackedB(p, kk), k0 > 0)
 	}
 	for j := range n {
 		f.h.LSE[i+j] = float32(float64(f.top[j]) + math.Log(float64(f.sum[j])))
 		f.factor[j] = 1 / f.sum[j]
 	}
 	f.scale(f.ot, f.factor)
-	g.Transpose(f.h.O.Data[i*f.h.O.Row:], f.h.O.Row, f.ot, nr, d, n)
+	f.store(f.h.O, i, f.ot, d, n, f.tmp)
 }
 
 // softmax replaces scores by e^(score − top), with top raised to the block's
@@ -90,10 +93,9 @@ func (f *forward) softmax(p []float32, again bool) {
 // drop applies the mask of n queries from i on to their probabilities of kk keys
 // from k0 on.
 func (f *forward) drop(p []float32, i, n, k0, kk int) {
-	nr := f.Gemm.NR
 	for j := range n {
 		f.s.Mask(f.rows[j*kk:][:kk], f.h.Index, i+j, k0)
 	}
 	f.Gemm.PackB(f.mask, gemm.Matrix{Data: f.rows, Row: 1, Col: kk}, kk, n)
-	f.mul(p, f.mask[:kk*nr])
+	f.mul(p, f.mask[:kk*f.Gemm.NR])
 }

@@ -23,7 +23,7 @@ type Shape struct {
 // offset is how many keys there are before the first query's own.
 func (s *Shape) offset() int { return s.Keys - s.Queries }
 
-// Head is one head of queries. All matrices have contiguous rows.
+// Head is one head of queries. All matrices have contiguous rows, of float32 or bfloat16.
 type Head struct {
 	Index int // for Mask
 	Q, O  gemm.Matrix
@@ -40,24 +40,35 @@ type Keys struct {
 
 // Workspace is a core's memory. It grows to what the largest head needs and is
 // kept.
-type Workspace struct{ buf []float32 }
+type Workspace struct {
+	buf  []float32
+	used int
+}
 
 // cut hands out pieces of the workspace.
-type cut struct{ rest []float32 }
+type cut struct{ *Workspace }
 
-// get makes room for n floats in all.
-func (w *Workspace) get(n int) cut {
-	if cap(w.buf) < n {
-		w.buf = make([]float32, n)
+// get makes all of the workspace free. What it was found to lack the last time is there now.
+func (w *Workspace) get() cut {
+	if w.used > len(w.buf) {
+		w.buf = make([]float32, w.used)
 	}
-	return cut{w.buf[:n]}
+	w.used = 0
+	return cut{w}
 }
 
-func (c *cut) take(n int) []float32 {
-	piece := c.rest[:n:n]
-	c.rest = c.rest[n:]
-	return piece
+// take is a piece of n floats, on a border of a line of the cache.
+func (c cut) take(n int) []float32 {
+	at := c.used
+	c.used += ceil(n, lineLen) * lineLen
+	if c.used > len(c.buf) {
+		return make([]float32, n)
+	}
+	return c.buf[at:][:n:n]
 }
+
+// lineLen is the number of floats in a line of the cache.
+const lineLen = 16
 
 func ceil(a, b int) int { return (a + b - 1) / b }
 

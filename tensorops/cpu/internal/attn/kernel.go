@@ -4,22 +4,32 @@ import (
 	"math"
 
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/vec"
 )
 
 // Kernel is one path: a matrix product's and the loops over scores, which work
 // on rows of as many numbers as a strip has columns (gemm.Kernel.NR).
 type Kernel struct {
 	Gemm *gemm.Kernel
+	// Pairs multiplies in place of Gemm, operands rounded to bfloat16, where it is set. Its
+	// strips are as large as Gemm's.
+	Pairs *gemm.PairKernel
+
+	vec *vec.Kernels
 
 	max   func(top, s []float32, scale float32)           // top[j] = max(top[j], scale·s[i][j])
 	exp   func(s, top, sum []float32, scale float32)      // s = e^(scale·s − top[j]), summed up in sum[j]
 	scale func(s, f []float32)                            // s[i][j] *= f[j]
 	grad  func(p, d, lse, delta []float32, scale float32) // p = e^(scale·p − lse[i]), d = p·(d − delta[i])·scale
 	mul   func(s, m []float32)                            // s *= m
+
+	// Loops over rows of bfloat16, where there are better ones than vec's.
+	dots      func(dst []float32, a, b gemm.Matrix, d int)        // dst[i] = a[i]·b[i]
+	roundCols func(m gemm.Matrix, i int, src []float32, d, n int) // see store
 }
 
 // Go is the path that every processor can run.
-var Go = Kernel{Gemm: &gemm.Go, max: maxGo, exp: expGo, scale: scaleGo, grad: gradGo, mul: mulGo}
+var Go = Kernel{Gemm: &gemm.Go, vec: &vec.Go, max: maxGo, exp: expGo, scale: scaleGo, grad: gradGo, mul: mulGo}
 
 func maxGo(top, s []float32, scale float32) {
 	for i := 0; i < len(s); i += len(top) {

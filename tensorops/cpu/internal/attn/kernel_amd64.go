@@ -1,9 +1,30 @@
 package attn
 
-import "github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
+import (
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/vec"
+)
 
 // AVX2 needs what gemm.AVX2 needs.
-var AVX2 = Kernel{Gemm: &gemm.AVX2, max: maxAVX2, exp: expAVX2, scale: scaleAVX2, grad: gradAVX2, mul: mulAVX2}
+var AVX2 = Kernel{Gemm: &gemm.AVX2, vec: &vec.AVX2, max: maxAVX2, exp: expAVX2, scale: scaleAVX2, grad: gradAVX2, mul: mulAVX2}
 
 // AVX512 needs AVX-512 F, BW, DQ and VL.
-var AVX512 = Kernel{Gemm: &gemm.AVX512, max: maxAVX512, exp: expAVX512, scale: scaleAVX512, grad: gradAVX512, mul: mulAVX512}
+var AVX512 = Kernel{Gemm: &gemm.AVX512, vec: &vec.AVX512, max: maxAVX512, exp: expAVX512, scale: scaleAVX512, grad: gradAVX512, mul: mulAVX512}
+
+// AVX512BF16 multiplies bfloat16. It needs what AVX512 and gemm.AVX512BF16 need.
+var AVX512BF16 = func() Kernel {
+	kn := AVX512
+	kn.Pairs = &gemm.AVX512BF16
+	kn.dots, kn.roundCols = dotsHalf, roundCols
+	return kn
+}()
+
+func dotsHalf(dst []float32, a, b gemm.Matrix, d int) {
+	dotsBF16(dst, &a.Half[0], &b.Half[0], 2*a.Row, 2*b.Row, d)
+}
+
+func roundCols(m gemm.Matrix, i int, src []float32, d, n int) {
+	for j := 0; j < n; j += 16 {
+		roundCols16(&m.Half[(i+j)*m.Row], &src[j], 2*m.Row, d, n-j)
+	}
+}
