@@ -9,7 +9,7 @@ func (kn *Kernel) Backward(ws *Workspace, s *Shape, heads []Head, kv *Keys) {
 	nr, d := kn.Gemm.NR, s.Dim
 	strips, keys, queries := ceil(s.Keys, nr), min(maxDepth, s.Keys), min(maxDepth, s.Queries)
 	work := ws.get()
-	b := backward{Kernel: kn, product: g, s: s}
+	b := backward{Kernel: kn, product: g, s: s, ws: ws}
 	b.kt, b.vt, b.k = work.take(g.LenB(d, s.Keys)), work.take(g.LenB(d, s.Keys)), work.take(g.LenB(s.Keys, d))
 	b.dkt, b.dvt = work.take(strips*d*nr), work.take(strips*d*nr)
 	b.q, b.do = work.take(g.LenA(queries, d)), work.take(g.LenA(queries, d))
@@ -20,10 +20,11 @@ func (kn *Kernel) Backward(ws *Workspace, s *Shape, heads []Head, kv *Keys) {
 		b.mask = work.take(queries * nr)
 	}
 
-	g.PackB(b.kt, kv.K.T(), d, s.Keys)
+	k := ws.gathered(kv.K, s.Keys, d, 0)
+	g.PackB(b.kt, k.T(), d, s.Keys)
 	g.PackB(b.vt, kv.V.T(), d, s.Keys)
 	for k0 := 0; k0 < s.Keys; k0 += maxDepth {
-		g.PackB(b.k[g.LenB(k0, d):], kv.K.At(k0, 0), min(maxDepth, s.Keys-k0), d)
+		g.PackB(b.k[g.LenB(k0, d):], k.At(k0, 0), min(maxDepth, s.Keys-k0), d)
 	}
 	clear(b.dkt)
 	clear(b.dvt)
@@ -44,8 +45,9 @@ func (kn *Kernel) Backward(ws *Workspace, s *Shape, heads []Head, kv *Keys) {
 type backward struct {
 	*Kernel
 	product
-	s *Shape
-	h *Head
+	ws *Workspace
+	s  *Shape
+	h  *Head
 
 	kt, vt, k      []float32 // packed: kᵀ and vᵀ as B, k as B in blocks of keys
 	q, do, qt, dot []float32 // of a block of queries, packed: q and do, and their transposes, as A
@@ -61,7 +63,7 @@ type backward struct {
 // the keys.
 func (b *backward) block(i0, i1 int) {
 	s, h, d, n := b.s, b.h, b.s.Dim, i1-i0
-	q, do := h.Q.At(i0, 0), h.DO.At(i0, 0)
+	q, do := b.ws.gathered(h.Q.At(i0, 0), n, d, 0), b.ws.gathered(h.DO.At(i0, 0), n, d, 1)
 	b.PackA(b.q, q, n, d)
 	b.PackA(b.do, do, n, d)
 	b.PackA(b.qt, q.T(), d, n)

@@ -43,6 +43,7 @@ type Keys struct {
 type Workspace struct {
 	buf  []float32
 	used int
+	half [2][]uint16
 }
 
 // cut hands out pieces of the workspace.
@@ -65,6 +66,23 @@ func (c cut) take(n int) []float32 {
 		return make([]float32, n)
 	}
 	return c.buf[at:][:n:n]
+}
+
+// gathered is a matrix of n rows of d numbers with its rows of bfloat16, if it has such, one
+// after the other in one of two places: a head's rows lie as far apart as all heads are wide,
+// each on other lines of the cache, and every few on another page.
+func (w *Workspace) gathered(m gemm.Matrix, n, d, place int) gemm.Matrix {
+	if m.Half == nil {
+		return m
+	}
+	to := &w.half[place]
+	if len(*to) < n*d {
+		*to = make([]uint16, n*d)
+	}
+	for i := range n {
+		copy((*to)[i*d:][:d], m.Half[i*m.Row:])
+	}
+	return gemm.Matrix{Half: *to, Row: d, Col: 1}
 }
 
 // lineLen is the number of floats in a line of the cache.
