@@ -212,6 +212,9 @@ func (p *problem) check(t *testing.T, kn *attn.Kernel, ws *attn.Workspace, in me
 // TestAttention has sizes on both sides of every strip's and block's border.
 func TestAttention(t *testing.T) {
 	for _, kn := range available() {
+		if kn.Pairs != nil {
+			continue // see TestHalves
+		}
 		for _, queries := range []int{1, 2, 5, 6, 7, 15, 16, 17, 31, 33, 70, 287, 288, 289, 301, 580} {
 			for _, more := range []int{0, 1, 6, 300} {
 				for _, dim := range []int{1, 7, 16, 33} {
@@ -235,12 +238,15 @@ func TestHalves(t *testing.T) {
 		for _, size := range []struct{ queries, more, dim, group int }{
 			{1, 0, 1, 1}, {1, 0, 8, 2}, {1, 1, 3, 1}, {1, 40, 64, 2}, {2, 0, 7, 1}, {3, 2, 33, 3}, {11, 0, 5, 1}, {12, 1, 16, 1},
 			{13, 0, 64, 1}, {31, 6, 31, 2}, {33, 0, 32, 1}, {64, 0, 64, 1}, {65, 1, 65, 1}, {70, 33, 132, 2}, {97, 0, 100, 3},
-			{287, 0, 9, 1}, {289, 300, 16, 1}, {301, 1, 8, 2}, {577, 24, 7, 1},
+			{287, 0, 9, 1}, {289, 300, 16, 1}, {301, 1, 8, 2},
 		} {
-			for _, in := range []memory{rounded, half, mixed} {
+			for _, in := range []memory{float, rounded, half, mixed} {
 				for _, dropout := range []bool{false, true} {
-					if (kn.Pairs == nil && in != mixed) || (kn.Gemm.Name == "go" && size.queries > 100) {
+					if kn.Pairs == nil && in != mixed {
 						continue
+					}
+					if size.queries > 100 && (in != mixed || !dropout || kn.Gemm.Name == "go") {
+						continue // the reference is slow
 					}
 					t.Run(fmt.Sprintf("%s/%+v/%d/%v", name(kn), size, in, dropout), func(t *testing.T) {
 						r := rand.New(rand.NewPCG(uint64(size.queries), uint64(size.dim)))
