@@ -58,7 +58,7 @@ func Explain() []PathInfo {
 		case p.needs == "":
 			i.Why = "runs everywhere"
 		case p.has:
-			i.Why = "the processor has " + p.needs + p.note
+			i.Why = "the processor has " + p.needs
 		default:
 			i.Why = "the processor or the system lacks some of " + p.needs
 		}

@@ -24,8 +24,7 @@ type kernels struct {
 type path struct {
 	kernels *kernels
 	needs   string
-	has     bool   // the processor and the system have it
-	note    string // what else there is to say of one that is there
+	has     bool // the processor and the system have it
 }
 
 // available lists the paths this processor can run, best first.
