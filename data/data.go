@@ -3,7 +3,7 @@
 //
 // Files finds the files, and Exclude those among them that others name too.
 // ReadText, Text.Encode, and OpenUint16 make a Corpus of them: a text encoded by a
-// tokenizer, or ids that another program has written; an Identity says by their
+// tokenizer (on all cores: EncodeAll), or ids that another program has written; an Identity says by their
 // content whether they are the same files as before. Split, Epochs, ValWindows and
 // Sequential say which ids a step reads, as pure functions of numbers, so that a
 // resumed run, or one under another layout, reads the same; Fill reads them.

@@ -8,13 +8,11 @@ import (
 	"math"
 	"os"
 	"sort"
-	"unicode/utf8"
 
 	"github.com/troupe-ml/troupe/internal/sysinfo"
 )
 
-// Encoder is what a text is encoded with. Its ids must be the same whether the
-// text is encoded whole or in pieces cut between characters.
+// Encoder is what a text is encoded with. It is safe for concurrent use.
 type Encoder interface {
 	// Vocab is the number of ids: they lie in [0, Vocab).
 	Vocab() int
@@ -22,6 +20,10 @@ type Encoder interface {
 	// methods ByteOffset() int and Unwrap() error is reported at its place in
 	// the file.
 	AppendEncode(dst []int32, text []byte) ([]int32, error)
+	// Cut returns a place in a text of more than most bytes, at most that far from its
+	// beginning, at which it may be cut: encoding both parts gives the ids of the
+	// whole. 0: there is none.
+	Cut(text []byte, most int) int
 }
 
 // Text is the content of files, one behind the other.
@@ -167,48 +169,44 @@ func (t *Text) Encode(enc Encoder) (Corpus, error) {
 }
 
 func encode[ID uint8 | uint16 | int32](t *Text, enc Encoder) (Corpus, error) {
-	const pieceBytes = 1 << 18 // of text at a time: what bounds the memory for int32 ids
 	vocab := enc.Vocab()
-	// Tokens have a byte at least, so this doesn't grow and copy. Where they
-	// have more, the rest of it is never touched.
+	// Tokens have a byte at least, but for what a normalizer adds, so this rarely grows
+	// and copies. Where they have more, the rest of it is never touched.
 	ids := make(inMemory[ID], 0, len(t.bytes))
-	var piece []int32
-	for i, at := range t.starts {
-		end := len(t.bytes)
-		if i+1 < len(t.starts) {
-			end = t.starts[i+1]
-		}
-		for at < end {
-			next := cut(t.bytes, at, min(at+pieceBytes, end), end)
-			var err error
-			piece, err = enc.AppendEncode(piece[:0], t.bytes[at:next])
-			if err != nil {
-				return nil, t.locate(err, at)
+	file, at := 0, 0
+	next := func() ([]byte, bool) { // the pieces of all files
+		for ; file < len(t.starts); file++ {
+			end := len(t.bytes)
+			if file+1 < len(t.starts) {
+				end = t.starts[file+1]
 			}
-			for _, id := range piece {
-				if id < 0 || int(id) >= vocab {
-					return nil, fmt.Errorf("%w: encoding %s gave the id %d, but the vocabulary has %d ids", ErrVocab, plain(t.files[i]), id, vocab)
-				}
-				ids = append(ids, ID(id))
+			if at < end {
+				piece := firstPiece(enc, t.bytes[at:end])
+				at += len(piece)
+				return piece, true
 			}
-			at = next
 		}
+		return nil, false
+	}
+	done := 0 // bytes of the text
+	err := EncodeAll(enc, next, func(piece []byte, got []int32, err error) error {
+		if err != nil {
+			return t.locate(err, done)
+		}
+		for _, id := range got {
+			if id < 0 || int(id) >= vocab {
+				name, _ := t.Position(done)
+				return fmt.Errorf("%w: encoding %s gave the id %d, but the vocabulary has %d ids", ErrVocab, plain(name), id, vocab)
+			}
+			ids = append(ids, ID(id))
+		}
+		done += len(piece)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return ids, nil
-}
-
-// cut moves the end of a piece that begins at from back, so that it doesn't fall
-// inside a character. The end of the file, and what isn't UTF-8, is left alone.
-func cut(text []byte, from, to, end int) int {
-	if to == end {
-		return to
-	}
-	for at := to; at > from && at > to-utf8.UTFMax; at-- {
-		if utf8.RuneStart(text[at]) {
-			return at
-		}
-	}
-	return to
 }
 
 // inMemory is a corpus of ids in as few bytes as the vocabulary allows.

@@ -24,6 +24,34 @@ func (Bytes) AppendEncode(dst []int32, text []byte) ([]int32, error) {
 	return dst, nil
 }
 
+// EncodeSpecial is Encode: there are no special tokens.
+func (b Bytes) EncodeSpecial(text []byte, _ bool) ([]int32, error) { return b.Encode(text) }
+
+// Cut returns most: a text may be cut anywhere.
+func (Bytes) Cut(_ []byte, most int) int { return most }
+
+// DecodeText is Decode.
+func (b Bytes) DecodeText(ids []int32) []byte { return b.Decode(ids) }
+
+// Token returns how byte-level BPE spells the byte.
+func (Bytes) Token(id int32) (string, bool) {
+	if id < 0 || id > 255 {
+		return "", false
+	}
+	return byteWords()[id], true
+}
+
+// TokenID returns the byte that is spelled so.
+func (Bytes) TokenID(name string) (int32, bool) {
+	id := slices.Index(byteWords(), name)
+	return int32(id), id >= 0
+}
+
+// IsSpecial returns false.
+func (Bytes) IsSpecial(int32) bool { return false }
+
+func (b Bytes) newDecoder(bool) decoder { return &pieces{tok: b} }
+
 // Decode returns the bytes; they need not be valid UTF-8.
 func (Bytes) Decode(ids []int32) []byte {
 	text := make([]byte, 0, len(ids))

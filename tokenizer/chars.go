@@ -95,6 +95,45 @@ func (c *Chars) AppendEncode(dst []int32, text []byte) ([]int32, error) {
 	return ids, nil
 }
 
+// EncodeSpecial is Encode: there are no special tokens.
+func (c *Chars) EncodeSpecial(text []byte, _ bool) ([]int32, error) { return c.Encode(text) }
+
+// Cut returns most, or less where that is inside a character. What isn't UTF-8 may be
+// cut anywhere: it can't be encoded.
+func (*Chars) Cut(text []byte, most int) int {
+	for at := most; at > 0 && at > most-utf8.UTFMax; at-- {
+		if utf8.RuneStart(text[at]) {
+			return at
+		}
+	}
+	return most
+}
+
+// DecodeText is Decode.
+func (c *Chars) DecodeText(ids []int32) []byte { return c.Decode(ids) }
+
+// Token returns the character.
+func (c *Chars) Token(id int32) (string, bool) {
+	if id < 0 || int(id) >= len(c.runes) {
+		return "", false
+	}
+	return string(c.runes[id]), true
+}
+
+// TokenID returns the id of a character.
+func (c *Chars) TokenID(name string) (int32, bool) {
+	ids, err := c.Encode([]byte(name))
+	if err != nil || len(ids) != 1 {
+		return 0, false
+	}
+	return ids[0], true
+}
+
+// IsSpecial returns false.
+func (*Chars) IsSpecial(int32) bool { return false }
+
+func (c *Chars) newDecoder(bool) decoder { return &pieces{tok: c} }
+
 // Decode returns the characters as UTF-8.
 func (c *Chars) Decode(ids []int32) []byte {
 	text := make([]byte, 0, len(ids))

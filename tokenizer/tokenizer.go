@@ -13,28 +13,55 @@ import (
 	"fmt"
 )
 
-// Tokenizer is a mapping between text and ids in [0, Vocab). Its ids are the
-// same whether a text is encoded whole or in pieces cut between characters. It
-// is safe for concurrent use.
+// Tokenizer is a mapping between text and ids in [0, Vocab). It is safe for
+// concurrent use.
 type Tokenizer interface {
 	// Name is what a config calls the tokenizer.
 	Name() string
-	// Vocab is the number of ids.
+	// Vocab is the number of ids: one more than the largest.
 	Vocab() int
-	// Encode returns the ids of a text. An error about the text is a
-	// *TextError.
+	// Encode returns the ids of a text in which the names of special tokens are
+	// text like any other, as they should be in what people write and models are
+	// trained on. An error about the text is a *TextError.
 	Encode(text []byte) ([]int32, error)
 	// AppendEncode is Encode into a buffer that the caller keeps, so that a
 	// long text can be encoded piece by piece without garbage. On an error it
 	// returns dst as it was.
 	AppendEncode(dst []int32, text []byte) ([]int32, error)
-	// Decode returns the text of ids. An id outside the vocabulary becomes
-	// U+FFFD: a model may have more ids than its tokenizer.
+	// Cut returns a place in a text of more than most bytes, at most that far
+	// from its beginning, at which it may be cut: encoding both parts gives the
+	// ids of the whole. 0: there is none.
+	Cut(text []byte, most int) int
+	// EncodeSpecial returns the ids of a text in which the names of special tokens
+	// stand for them, as in what a chat template makes. With add it is what a
+	// tokenizer does with a text by default: tokens such as the one that begins a
+	// text are added.
+	EncodeSpecial(text []byte, add bool) ([]int32, error)
+	// Decode returns the text of ids, special tokens by their names. A character of
+	// which only a part is there becomes U+FFFD, but for Bytes, which gives its bytes.
 	Decode(ids []int32) []byte
+	// DecodeText is Decode without special tokens.
+	DecodeText(ids []int32) []byte
+	// Token returns the name of an id as a tokenizer.json has it.
+	Token(id int32) (name string, ok bool)
+	// TokenID returns the id of a token, special ones among them, by that name.
+	TokenID(name string) (id int32, ok bool)
+	// IsSpecial reports whether an id is a special token's.
+	IsSpecial(id int32) bool
+	// newDecoder begins a text that comes id by id.
+	newDecoder(special bool) decoder
 }
 
-// ErrUnsupported is in the chain of an error about a tokenizer that is none of
-// the two kinds.
+// decoder decodes ids one by one. All that its calls append, joined, is the text.
+type decoder interface {
+	// next appends the text that an id completes.
+	next(dst []byte, id int32) []byte
+	// flush appends what is still held back, at the end of the text.
+	flush(dst []byte) []byte
+}
+
+// ErrUnsupported is in the chain of an error about a tokenizer that can't be
+// used as it is meant: it names the part.
 var ErrUnsupported = errors.New("unsupported tokenizer")
 
 // replacement stands for an id that has no text.

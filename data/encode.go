@@ -1,0 +1,78 @@
+package data
+
+import (
+	"runtime"
+	"sync"
+)
+
+// pieceBytes is how much text is encoded at a time, where it may be cut: what bounds the
+// memory for its ids as int32.
+const pieceBytes = 1 << 17
+
+// firstPiece is the beginning of a text that is not empty, cut where it may be. A text that
+// can't be cut soon is looked through in steps that double.
+func firstPiece(enc Encoder, text []byte) []byte {
+	for most := pieceBytes; most < len(text); most *= 2 {
+		if at := enc.Cut(text, most); at > 0 {
+			return text[:at]
+		}
+	}
+	return text
+}
+
+// EncodeAll encodes the texts that next gives until it says false, on all cores, and
+// hands each with its ids to take, in order; the ids are take's during the call alone. An
+// error of encoding goes to take, one that take returns ends it all. next and take are never called
+// at the same time, and take is called by the caller's goroutine. At most two texts a core
+// are under way.
+func EncodeAll(enc Encoder, next func() ([]byte, bool), take func(text []byte, ids []int32, err error) error) error {
+	type job struct {
+		text []byte
+		ids  []int32
+		err  error
+		done chan struct{}
+	}
+	cores := runtime.GOMAXPROCS(0)
+	most := 2 * cores
+	work := make(chan *job, most)
+	var workers sync.WaitGroup
+	for range cores {
+		workers.Go(func() {
+			for j := range work {
+				j.ids, j.err = enc.AppendEncode(j.ids[:0], j.text)
+				j.done <- struct{}{}
+			}
+		})
+	}
+	defer func() { // who returns early leaves nobody at work on what the caller owns
+		close(work)
+		workers.Wait()
+	}()
+	var under, free []*job // under: in their order
+	for more := true; more || len(under) > 0; {
+		if more && len(under) < most {
+			var text []byte
+			if text, more = next(); !more {
+				continue
+			}
+			var j *job
+			if n := len(free); n > 0 {
+				j, free = free[n-1], free[:n-1]
+			} else {
+				j = &job{done: make(chan struct{}, 1)}
+			}
+			j.text = text
+			under = append(under, j)
+			work <- j
+			continue
+		}
+		j := under[0]
+		<-j.done
+		under = under[1:]
+		if err := take(j.text, j.ids, j.err); err != nil {
+			return err
+		}
+		free = append(free, j)
+	}
+	return nil
+}
