@@ -97,6 +97,12 @@ check-service: ## measure examples/service beside 8 clients for SERVICE_SECONDS 
 	@ls -l $(BIN)/example-service
 	@echo "$$($(GO) list -deps ./examples/service | wc -l) packages"
 
+PYTHON ?= python3
+.PHONY: check-chat
+check-chat: ## render conversations by published models' chat templates, beside transformers; needs PYTHON with transformers, and downloads 60 MB
+	@d=$$(mktemp -d) && trap 'rm -rf "$$d"' EXIT && $(PYTHON) chat/testdata/vectors.py --published "$$d" && \
+		TROUPE_CHAT_TEMPLATES="$$d" $(GO) test -count=1 -v -run '^TestPublished$$' ./chat
+
 .PHONY: check-scale
 check-scale: ## measure 64 to 1,024 stages in 17 actor systems
 	$(GO) test -run '^$$' -bench Stages -benchtime 1x -timeout 20m ./cluster/internal/mesh

@@ -38,7 +38,7 @@ var layers = [][]string{
 	{"stages/gorgonia"},
 	{"stages/layertest"}, // of tests
 	{"stages"},
-	{"tokenizer"},
+	{"chat", "tokenizer"},
 	{"scheduler/draw"},
 	{"scheduler", "internal/grid"},
 	{"tensorops/optest"},

@@ -89,6 +89,10 @@ var idleKeys = []idleKey{
 		return c.Device.DType == "float32" && c.Device.Residual == "bfloat16" && c.IsSet("device.residual")
 	},
 		": nothing is bfloat16", `leave residual out, or set dtype = "bfloat16"`},
+	{"device.residual", "model.family", func(c *Config) bool {
+		return c.Model.From == "" && !c.Language() && c.Device.Residual != c.Device.DType && c.IsSet("device.residual")
+	},
+		", which has no residual stream", "leave residual out"},
 	{"device.threads", "device.kind", func(c *Config) bool { return len(c.Device.Ranks) == 0 && !c.computesOn(cpus...) },
 		": no rank computes on the CPU", "leave threads out"},
 	{"device.threads", "device.ranks", func(c *Config) bool { return len(c.Device.Ranks) > 0 && !c.computesOn(cpus...) },

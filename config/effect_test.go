@@ -31,6 +31,7 @@ func TestKeysWithoutEffect(t *testing.T) {
 		{"parallel.order=dp-tp-pp", "parallel.data", nil, "tp-pp-dp", nil},
 		{"device.kind=cpu", "device.ranks", []string{mixed}, "auto", []string{"device.ranks=[]"}},
 		{"device.residual=bfloat16", "device.dtype", nil, "float32", []string{"device.dtype=bfloat16"}},
+		{"device.residual=float32", "model.family", []string{"model.family=mlp", "model.context=1", "device.dtype=bfloat16", "data.format=csv", "data.label=y"}, "bfloat16", []string{"device.dtype=bfloat16"}},
 		{"device.threads=1", "device.kind", []string{"device.kind=cuda"}, "0", []string{"device.kind=auto"}},
 		{"device.threads=1", "device.ranks", []string{gpus}, "0", []string{mixed}},
 		{"device.kernels=go", "device.kind", []string{"device.kind=cuda"}, "auto", []string{"device.kind=cpu"}},

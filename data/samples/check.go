@@ -21,7 +21,7 @@ func CheckFields(fields []Field) error {
 		case seen[f.Name]:
 			return fmt.Errorf("%w: two fields are called %s", ErrOptions, name)
 		case f.DType > tensorops.Int32:
-			return fmt.Errorf("%w: field %s has the unknown type %v", ErrOptions, name, f.DType)
+			return fmt.Errorf("%w: field %s is %v: fields are %v or %v", ErrOptions, name, f.DType, tensorops.Float32, tensorops.Int32)
 		case len(f.Shape) > LimitRank:
 			return fmt.Errorf("%w: field %s has %d dimensions, the limit is %d", ErrShape, name, len(f.Shape), LimitRank)
 		case f.Classes < 0 || f.Classes > LimitClasses:

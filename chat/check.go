@@ -1,0 +1,118 @@
+package chat
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nikolalohinski/gonja/v2/config"
+	"github.com/nikolalohinski/gonja/v2/tokens"
+)
+
+// check refuses what could take any time or memory, before the template is parsed: brackets in
+// brackets without end, and products, which repeat a text, by more than a small number. It
+// returns the source as the library reads it rightly.
+func check(source string, c *config.Config) (string, error) {
+	var all []*tokens.Token // but white space
+	for stream := tokens.LexAll(source, c); !stream.End() && stream.Current() != nil; stream.Next() {
+		if stream.Current().Type != tokens.Whitespace {
+			all = append(all, stream.Current())
+		}
+	}
+	depth := 0
+	for i, t := range all {
+		switch t.Type {
+		case tokens.Error:
+			return "", fmt.Errorf("line %d: %s", t.Line, strconv.Quote(t.Val))
+		case tokens.LeftParenthesis, tokens.LeftBracket, tokens.LeftBrace:
+			if depth++; depth > maxNesting {
+				return "", fmt.Errorf("line %d: more than %d brackets in one another", t.Line, maxNesting)
+			}
+		case tokens.RightParenthesis, tokens.RightBracket, tokens.RightBrace:
+			depth--
+		case tokens.BlockBegin, tokens.VariableBegin:
+			depth = 0
+		case tokens.Multiply, tokens.Power:
+			before, after := all[max(0, i-1)], all[min(len(all)-1, i+1)]
+			unpacks := before.Type == tokens.LeftParenthesis || before.Type == tokens.Comma // as in f(*args)
+			if !unpacks && (t.Type == tokens.Power || !small(before) && !small(after)) {
+				return "", fmt.Errorf("line %d: %q is supported beside a whole number up to %d alone", t.Line, t.Val, maxTimes)
+			}
+		}
+	}
+	return lastElements(negations(source, all), c), nil
+}
+
+func small(t *tokens.Token) bool {
+	n, err := strconv.Atoi(t.Val)
+	return t.Type == tokens.Integer && err == nil && n <= maxTimes
+}
+
+// negations writes "not x is defined" as "x is not defined", and "not x in y" as "x not in y": the
+// library would take them for tests of "not x".
+func negations(source string, all []*tokens.Token) string {
+	var b strings.Builder
+	at := 0
+	for i, t := range all {
+		end := operand(all, i+1)
+		if t.Type != tokens.Not || end == i+1 || end >= len(all) || t.Pos < at || !strings.HasPrefix(source[t.Pos:], "not") {
+			continue
+		}
+		is := all[end]
+		again := end+1 < len(all) && all[end+1].Type == tokens.Not
+		text := source[all[i+1].Pos:is.Pos]
+		b.WriteString(source[at:t.Pos])
+		switch {
+		case is.Type == tokens.Is && again:
+			b.WriteString(text + "is")
+			at = all[end+1].Pos + len("not")
+		case is.Type == tokens.Is:
+			b.WriteString(text + "is not")
+			at = is.Pos + len("is")
+		case is.Type == tokens.In:
+			b.WriteString(text + "not in")
+			at = is.Pos + len("in")
+		default:
+			at = t.Pos
+		}
+	}
+	return b.String() + source[at:]
+}
+
+// lastElements writes x[-1] as x[-1:][0]: the library finds nothing at [-1] of a list of one.
+func lastElements(source string, c *config.Config) string {
+	var b strings.Builder
+	at := 0
+	var last [3]*tokens.Token
+	for stream := tokens.LexAll(source, c); !stream.End() && stream.Current() != nil; stream.Next() {
+		t := stream.Current()
+		if t.Type == tokens.Whitespace {
+			continue
+		}
+		if t.Type == tokens.RightBracket && last[0] != nil && last[0].Type == tokens.LeftBracket && last[1].Type == tokens.Subtraction && last[2].Type == tokens.Integer {
+			b.WriteString(source[at:t.Pos] + ":][0]")
+			at = t.Pos + 1
+		}
+		last = [3]*tokens.Token{last[1], last[2], t}
+	}
+	return b.String() + source[at:]
+}
+
+// operand is behind a name with members, such as a.b['c'], that begins at a token; else that token.
+func operand(all []*tokens.Token, from int) int {
+	kind := func(i int, k ...tokens.Type) bool { return i < len(all) && slices.Contains(k, all[i].Type) }
+	if !kind(from, tokens.Name, tokens.String) {
+		return from
+	}
+	for i := from + 1; ; {
+		switch {
+		case kind(i, tokens.Dot) && kind(i+1, tokens.Name, tokens.Integer):
+			i += 2
+		case kind(i, tokens.LeftBracket) && kind(i+1, tokens.String, tokens.Integer, tokens.Name) && kind(i+2, tokens.RightBracket):
+			i += 3
+		default:
+			return i
+		}
+	}
+}
