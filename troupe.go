@@ -103,6 +103,7 @@ type Info struct {
 	Name, Out    string
 	Family       string
 	Parameters   int64
+	Frozen       int64 // of them: not trained
 	Vocab        int
 	TrainTokens  int64
 	ValTokens    int64
@@ -587,7 +588,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 		r.result.Dir = r.output.Store.Path(int(start.Step))
 	}
 	save.SyncMetrics = r.metrics.Sync
-	info := Info{Name: cfg.Run.Name, Out: cfg.Run.Out, Family: p.Model().Config.Family, Parameters: p.Model().Parameters(), Vocab: p.Model().Config.Vocab,
+	info := Info{Name: cfg.Run.Name, Out: cfg.Run.Out, Family: p.Model().Config.Family, Parameters: p.Model().Parameters(), Frozen: p.Model().Parameters() - p.Model().Trained(), Vocab: p.Model().Config.Vocab,
 		TrainTokens: r.corpora.trainLen(), ValTokens: r.corpora.valLen(), EvalWindows: src.windows,
 		EpochWindows: src.epoch, EpochSteps: float64(src.epoch) / float64(cfg.Batch.Sequences),
 		Epochs:  float64(cfg.Run.Steps) * float64(cfg.Batch.Sequences) / max(float64(src.epoch), 1),

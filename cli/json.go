@@ -37,6 +37,7 @@ func (j *jsonReporter) begin(i troupe.Info) {
 		Out          string  `json:"out"`
 		Family       string  `json:"family"`
 		Parameters   int64   `json:"parameters"`
+		Frozen       int64   `json:"frozen,omitempty"`
 		Vocab        int     `json:"vocab"`
 		TrainTokens  int64   `json:"train_tokens"`
 		ValTokens    int64   `json:"val_tokens"`

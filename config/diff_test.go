@@ -13,7 +13,7 @@ var other = map[string]string{
 	"run.checkpoint_every": "1", "run.keep": "1", "run.trace_every": "1", "run.log_every": "1", "run.stall_after_s": "1",
 	"model.family": "llama", "model.layers": "5", "model.hidden": "256", "model.heads": "2", "model.kv_heads": "2",
 	"model.ffn": "100", "model.context": "64", "model.dropout": "0.5", "model.tie_embeddings": "false",
-	"model.rope_theta": "500000", "model.vocab": "300", "model.mtp_layers": "1", "model.mtp_weight": "0.1", "model.from": "x",
+	"model.rope_theta": "500000", "model.vocab": "300", "model.mtp_layers": "1", "model.mtp_weight": "0.1", "model.from": "x", "model.freeze": "embed",
 	"model.stack": "mse", "model.options": "", // a family takes them that a program registers
 	"data.label": "y", "data.features": "y", "data.targets": "y", "data.labels": "y", "data.val_labels": "y", "data.header": "false", "data.separator": ";",
 	"data.ids": "y", "data.varying": "y", "data.classes": "3", "data.class_names": "y", "data.scale": "0.5",

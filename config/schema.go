@@ -52,6 +52,7 @@ var schema = []field{
 	{key: "model.mtp_layers", at: func(c *Config) any { return &c.Model.MTPLayers }, example: "1", check: whole(0, MaxMTPLayers), shape: true},
 	{key: "model.mtp_weight", at: func(c *Config) any { return &c.Model.MTPWeight }, example: "0.3", check: number(0, MaxMTPWeight)},
 	{key: "model.from", at: func(c *Config) any { return &c.Model.From }, example: `"runs/first-try"`, check: textUpTo(MaxPathBytes), path: true},
+	{key: "model.freeze", at: func(c *Config) any { return &c.Model.Freeze }, example: `["embed", "0-7"]`, check: listUpTo(MaxOptions, textUpTo(MaxOptionBytes)), aside: true},
 	{key: "model.stack", at: func(c *Config) any { return &c.Model.Stack }, example: `["input", "dense out=10", "cross_entropy"]`, check: listUpTo(MaxOptions, textUpTo(MaxOptionBytes)), shape: true, aside: true},
 	{key: "model.options", at: func(c *Config) any { return &c.Model.Options }, example: `["width=3"]`, check: listUpTo(MaxOptions, textUpTo(MaxOptionBytes)), shape: true, aside: true},
 
