@@ -601,7 +601,10 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	r.mu.Lock()
 	r.info, r.step, r.model, r.tokenizer = info, start.Step, p.Model(), r.corpora.tokenizer
 	r.mu.Unlock()
-	rate := stages.Rate{LR: cfg.Optimizer.LR, MinLR: cfg.Optimizer.MinLR, Warmup: int64(cfg.Optimizer.WarmupSteps), Steps: int64(cfg.Run.Steps), Decay: cfg.Optimizer.Decay}
+	rate := stages.Rate{LR: cfg.Optimizer.LR, MinLR: cfg.Optimizer.MinLR, Warmup: int64(cfg.Optimizer.WarmupSteps), Steps: int64(cfg.Run.Steps), Decay: cfg.Optimizer.Decay, DecaySteps: int64(cfg.Optimizer.DecaySteps)}
+	if rate.DecaySteps == 0 {
+		rate.DecaySteps = (rate.Steps + 4) / 5
+	}
 	if ckpt := r.ckpt; ckpt != nil {
 		if o.Hosts != nil {
 			spec.Weights = &actors.StoredWeights{Params: p.Model().Params, Source: load}

@@ -101,7 +101,8 @@ type Optimizer struct {
 	LR          float64 `toml:"lr"`           // the peak; default 1e-3
 	MinLR       float64 `toml:"min_lr"`       // where the decay ends; default lr/10
 	WarmupSteps int     `toml:"warmup_steps"` // default 100, or run.steps where that is less
-	Decay       string  `toml:"decay"`        // "cosine", "linear" or "constant"; default cosine
+	Decay       string  `toml:"decay"`        // "cosine", "linear", "constant" or "wsd": warm-up, stable, decay; default cosine
+	DecaySteps  int     `toml:"decay_steps"`  // of wsd: the last steps, in which the rate falls; default 0 = a fifth of run.steps
 	Beta1       float64 `toml:"beta1"`        // adamw's; default 0.9
 	Beta2       float64 `toml:"beta2"`        // adamw's; default 0.95
 	Eps         float64 `toml:"eps"`          // adamw's; default 1e-8

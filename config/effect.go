@@ -84,6 +84,8 @@ var idleKeys = []idleKey{
 
 	{"device.kind", "device.ranks", func(c *Config) bool { return len(c.Device.Ranks) > 0 },
 		", which says it for each rank", "leave kind out, or set ranks = []"},
+	{"optimizer.decay_steps", "optimizer.decay", func(c *Config) bool { return c.Optimizer.Decay != "wsd" && c.Optimizer.DecaySteps > 0 },
+		"", `leave decay_steps out, or set decay = "wsd"`},
 	// As min_lr: Go code may have changed dtype.
 	{"device.residual", "device.dtype", func(c *Config) bool {
 		return c.Device.DType == "float32" && c.Device.Residual == "bfloat16" && c.IsSet("device.residual")
