@@ -34,6 +34,7 @@ type Run struct {
 	Steps           int     `toml:"steps"`            // updates in all; default 1000
 	Seed            uint64  `toml:"seed"`             // below 2^63, as TOML integers are; default 1
 	EvalEvery       int     `toml:"eval_every"`       // steps; default 250; 0 = only before the first and after the last
+	Patience        int     `toml:"patience"`         // validations without a better loss until the run ends; default 0 = never
 	EvalBatches     int     `toml:"eval_batches"`     // batches in one validation; default 20
 	CheckpointEvery int     `toml:"checkpoint_every"` // steps; default 250; 0 = only at the end
 	Keep            int     `toml:"keep"`             // checkpoints kept; default 3; 0 = all

@@ -31,6 +31,7 @@ var schema = []field{
 	{key: "run.steps", at: func(c *Config) any { return &c.Run.Steps }, example: "1000", check: whole(1, MaxSteps), free: true},
 	{key: "run.seed", at: func(c *Config) any { return &c.Run.Seed }, example: "1", check: whole(0, math.MaxInt64)},
 	{key: "run.eval_every", at: func(c *Config) any { return &c.Run.EvalEvery }, example: "250", check: whole(0, MaxCount), free: true},
+	{key: "run.patience", at: func(c *Config) any { return &c.Run.Patience }, example: "5", check: whole(0, MaxCount), free: true},
 	{key: "run.eval_batches", at: func(c *Config) any { return &c.Run.EvalBatches }, example: "20", check: whole(1, MaxCount), free: true},
 	{key: "run.checkpoint_every", at: func(c *Config) any { return &c.Run.CheckpointEvery }, example: "250", check: whole(0, MaxCount), free: true},
 	{key: "run.keep", at: func(c *Config) any { return &c.Run.Keep }, example: "3", check: whole(0, MaxCount), free: true},
