@@ -79,12 +79,12 @@ func header(i troupe.Info) []string {
 func dataLines(i troupe.Info) []string {
 	if !i.Samples {
 		return []string{
-			fmt.Sprintf("model     %s, %s parameters, vocabulary of %s", i.Family, term.Count(i.Parameters), term.Count(int64(i.Vocab))),
+			fmt.Sprintf("model     %s, %s, vocabulary of %s", i.Family, parametersOf(i), term.Count(int64(i.Vocab))),
 			fmt.Sprintf("data      %s tokens to train on, %s to validate on (%s)", term.Count(i.TrainTokens), term.Count(i.ValTokens), plural(i.EvalWindows, "window")),
 			fmt.Sprintf("epochs    %s in all, each of %s windows (%s steps)", few(i.Epochs), term.Count(i.EpochWindows), few(i.EpochSteps)),
 		}
 	}
-	lines := []string{fmt.Sprintf("model     %s, %s parameters", i.Family, term.Count(i.Parameters))}
+	lines := []string{fmt.Sprintf("model     %s, %s", i.Family, parametersOf(i))}
 	if i.EpochWindows == 0 { // a stream
 		return append(lines, fmt.Sprintf("data      a stream of samples to train on, %s to validate on", term.Count(int64(i.EvalWindows))))
 	}
@@ -95,6 +95,14 @@ func dataLines(i troupe.Info) []string {
 	return append(lines,
 		fmt.Sprintf("data      %s samples to train on, %s", term.Count(i.TrainTokens), val),
 		fmt.Sprintf("epochs    %s in all, each of %s steps", few(i.Epochs), few(i.EpochSteps)))
+}
+
+// parametersOf says how many there are, and how many of them are trained.
+func parametersOf(i troupe.Info) string {
+	if i.Frozen == 0 {
+		return term.Count(i.Parameters) + " parameters"
+	}
+	return fmt.Sprintf("%s parameters, of which %s are trained", term.Count(i.Parameters), term.Count(i.Parameters-i.Frozen))
 }
 
 // few writes a number with three digits, or as many as it has before the point.
@@ -294,6 +302,10 @@ func (t *textReporter) closing(res troupe.Result) []string {
 	switch {
 	case res.Stopped:
 		parts[0] = fmt.Sprintf("stopped at step %d/%d", res.Step, t.info.Steps)
+	case res.Early && res.Step == t.info.ResumedAt:
+		parts[0] = fmt.Sprintf("done already: step %d/%d, without a better validation loss since step %d; raise run.patience to go on", res.Step, t.info.Steps, res.BestStep)
+	case res.Early:
+		parts[0] = fmt.Sprintf("done early: step %d/%d, without a better validation loss since step %d (run.patience)", res.Step, t.info.Steps, res.BestStep)
 	case res.Step == t.info.ResumedAt:
 		parts[0] = fmt.Sprintf("done already: step %d/%d", res.Step, t.info.Steps)
 	}

@@ -18,7 +18,7 @@ func packInfo(i troupe.Info) *wire.RunInfo {
 	w := &wire.RunInfo{Name: i.Name, Out: i.Out, Family: i.Family, Parameters: i.Parameters, Vocab: int64(i.Vocab), TrainTokens: i.TrainTokens, ValTokens: i.ValTokens,
 		EvalWindows: int64(i.EvalWindows), EpochWindows: i.EpochWindows, EpochSteps: i.EpochSteps, Epochs: i.Epochs, Steps: int64(i.Steps), ResumedAt: int64(i.ResumedAt),
 		Schedule: i.Schedule, Stages: small(i.Stages), Chunks: small(i.Chunks), Microbatches: small(i.Microbatches), Layout: i.Layout, BubblePct: i.BubblePct,
-		Device: i.Device, Threads: small(i.Threads), Kernels: i.Kernels, Samples: i.Samples}
+		Device: i.Device, Threads: small(i.Threads), Kernels: i.Kernels, Samples: i.Samples, Frozen: i.Frozen}
 	for _, n := range i.PeakInFlight {
 		w.PeakInFlight = append(w.PeakInFlight, small(n))
 	}
@@ -29,7 +29,7 @@ func unpackInfo(w *wire.RunInfo) troupe.Info {
 	i := troupe.Info{Name: w.GetName(), Out: w.GetOut(), Family: w.GetFamily(), Parameters: w.GetParameters(), Vocab: int(w.GetVocab()), TrainTokens: w.GetTrainTokens(), ValTokens: w.GetValTokens(),
 		EvalWindows: int(w.GetEvalWindows()), EpochWindows: w.GetEpochWindows(), EpochSteps: w.GetEpochSteps(), Epochs: w.GetEpochs(), Steps: int(w.GetSteps()), ResumedAt: int(w.GetResumedAt()),
 		Schedule: w.GetSchedule(), Stages: int(w.GetStages()), Chunks: int(w.GetChunks()), Microbatches: int(w.GetMicrobatches()), Layout: w.GetLayout(), BubblePct: w.GetBubblePct(),
-		Device: w.GetDevice(), Threads: int(w.GetThreads()), Kernels: w.GetKernels(), Samples: w.GetSamples()}
+		Device: w.GetDevice(), Threads: int(w.GetThreads()), Kernels: w.GetKernels(), Samples: w.GetSamples(), Frozen: w.GetFrozen()}
 	for _, n := range w.GetPeakInFlight() {
 		i.PeakInFlight = append(i.PeakInFlight, int(n))
 	}
@@ -126,10 +126,10 @@ func unpackStatus(w *wire.RunStatusReply) (actors.Status, error) {
 // packEnd says how a run ended.
 func packEnd(r troupe.Result, err error) *wire.EndEvent {
 	return &wire.EndEvent{Error: packError(err), Step: int64(r.Step), Stopped: r.Stopped, FirstValLoss: r.FirstValLoss, LastValLoss: r.LastValLoss, BestValLoss: r.BestValLoss, BestStep: int64(r.BestStep),
-		Dir: r.Dir, Kept: r.Updates.Kept, RolledBack: r.Updates.RolledBack, Waited: r.Updates.Waited}
+		Dir: r.Dir, Kept: r.Updates.Kept, RolledBack: r.Updates.RolledBack, Waited: r.Updates.Waited, Early: r.Early}
 }
 
 func unpackEnd(w *wire.EndEvent) (troupe.Result, error) {
 	return troupe.Result{Step: int(w.GetStep()), Stopped: w.GetStopped(), FirstValLoss: w.GetFirstValLoss(), LastValLoss: w.GetLastValLoss(), BestValLoss: w.GetBestValLoss(), BestStep: int(w.GetBestStep()), Dir: w.GetDir(),
-		Updates: troupe.Updates{Kept: w.GetKept(), RolledBack: w.GetRolledBack(), Waited: w.GetWaited()}}, unpackError(w.GetError())
+		Updates: troupe.Updates{Kept: w.GetKept(), RolledBack: w.GetRolledBack(), Waited: w.GetWaited()}, Early: w.GetEarly()}, unpackError(w.GetError())
 }

@@ -56,6 +56,10 @@ func (e *embedding) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.
 
 func (e *embedding) weightGrad(c *pass, st state) {
 	s := st.(*embeddingState)
+	if e.tokens.frozen() { // and so the positions
+		s.drop(c.List, true)
+		return
+	}
 	if rows := c.rowGrad(e.tokens); rows != nil {
 		slots := c.ids(s.slots)
 		c.EmbedGrad(rows.sum, s.dy, slots)

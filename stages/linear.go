@@ -55,8 +55,10 @@ func (m *linear) weightGrad(c *pass, x, dy tensorops.Tensor) {
 	if m.inOut {
 		a, b = x, dy
 	}
-	c.MatMul(c.grad(m.w), a, b, tensorops.MatMulOpts{TransA: true, Accumulate: true, BF16: c.stage.opts.BF16})
-	if m.hasBias {
+	if !m.w.frozen() {
+		c.MatMul(c.grad(m.w), a, b, tensorops.MatMulOpts{TransA: true, Accumulate: true, BF16: c.stage.opts.BF16})
+	}
+	if m.hasBias && !m.b.frozen() {
 		c.ColSum(c.grad(m.b), dy.Matrix())
 	}
 }
@@ -64,6 +66,9 @@ func (m *linear) weightGrad(c *pass, x, dy tensorops.Tensor) {
 // allocatePacked makes room for the packed forms of every linear layer's weight.
 func (s *Stage) allocatePacked(l *tensorops.List) {
 	s.eachLinear(func(m *linear, h *localParam) {
+		if h.param.Frozen {
+			return // one copy of it is what it is frozen for
+		}
 		for form := range h.packed {
 			k, n := h.w.Rows(), h.w.Cols()
 			if m.transposed(form) {
@@ -130,6 +135,9 @@ func (s *Stage) pack(l *tensorops.List) {
 	}
 	s.eachLinear(func(m *linear, h *localParam) {
 		for form, t := range h.packed {
+			if !t.Valid() {
+				continue
+			}
 			l.Pack(t, h.w, m.transposed(form), s.opts.BF16)
 		}
 	})

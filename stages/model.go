@@ -23,6 +23,7 @@ type Model struct {
 	layers []layer
 	wires  []wire // what each of them takes and makes
 	values []value
+	froze  bool // Freeze has named layers
 }
 
 // layer is one unit of the layout: an unary of the language models, or a unit.

@@ -133,6 +133,10 @@ func (m *mtp) weightGrad(c *pass, st state) {
 	m.proj.weightGrad(c, s.joined, s.dp)
 	m.hnorm.weightGrad(c, s.dhn, s.h, s.hstats)
 	m.enorm.weightGrad(c, s.den, s.e, s.estats)
+	if m.tokens.frozen() {
+		s.drop(c.List, true)
+		return
+	}
 	grad, at := c.grad(m.tokens), s.ids
 	if rows := c.rowGrad(m.tokens); rows != nil {
 		grad, at = rows.sum, s.slots

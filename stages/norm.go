@@ -55,6 +55,9 @@ func (m *norm) inputGrad(c *pass, dx, dy, x, stats, skip tensorops.Tensor) {
 }
 
 func (m *norm) weightGrad(c *pass, dy, x, stats tensorops.Tensor) {
+	if m.gamma.frozen() {
+		return
+	}
 	if m.rms {
 		c.RMSNormWeightGrad(c.grad(m.gamma), dy, x, stats)
 		return

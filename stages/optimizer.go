@@ -77,6 +77,9 @@ func (s *Stage) TakeTied(g TiedGrad) error {
 // squared norm. The values are there when the list has completed: see Norms.
 func (s *Stage) GradNorms(l *tensorops.List) {
 	for i, h := range s.local {
+		if h.param.Frozen {
+			continue
+		}
 		h.sum(l)
 		l.SquaredNorm(s.normsT.Columns(i, i+1).View(1), h.g[h.place()])
 	}
@@ -89,7 +92,7 @@ func (s *Stage) GradNorms(l *tensorops.List) {
 // a tied weight is its first use's.
 func (s *Stage) Norms(to []Norm) []Norm {
 	for i, h := range s.local {
-		if h.owner {
+		if h.owner && !h.param.Frozen {
 			to = append(to, Norm{h.param.Index, s.norms[i]})
 		}
 	}
@@ -108,6 +111,9 @@ func (s *Stage) Apply(l *tensorops.List, u Update) {
 func (s *Stage) update(l *tensorops.List, u Update, clear bool) {
 	o := s.opts.Optimizer
 	for _, h := range s.local {
+		if h.param.Frozen {
+			continue
+		}
 		decay := 0.0
 		if h.param.Decay {
 			decay = o.WeightDecay
@@ -134,7 +140,9 @@ func (s *Stage) ClearGrads(l *tensorops.List) {
 // clearWhole clears the gradients that are whole, of which each parameter has one.
 func (s *Stage) clearWhole(l *tensorops.List) {
 	for _, h := range s.local {
-		l.Fill(h.g[h.place()], 0)
+		if !h.param.Frozen {
+			l.Fill(h.g[h.place()], 0)
+		}
 	}
 }
 

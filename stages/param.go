@@ -16,6 +16,8 @@ type Param struct {
 	Shape []int
 	Decay bool // weight decay applies (matrices, not norms and biases)
 	Init  Init
+	// Frozen: it is not trained. See Model.Freeze.
+	Frozen bool
 
 	places [numPlaces]bool // that use it
 }

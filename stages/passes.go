@@ -2,6 +2,7 @@ package stages
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -46,12 +47,12 @@ func (s *Stage) Forward(l *tensorops.List, chunk int, mb *Microbatch, in ...tens
 			}
 			p.state = st
 			outs := layer.forward(p, st)
-			st.recompute = mb.Train && mb.Recompute
+			st.recompute = mb.Train && mb.Recompute && c.back[i]
 			for k, v := range w.outs {
 				f.put(l, c, v, outs[k])
 			}
-			if !mb.Train || mb.Recompute {
-				st.drop(l, !mb.Train)
+			if !mb.Train || mb.Recompute || !c.back[i] {
+				st.drop(l, !mb.Train || !c.back[i])
 			}
 		case unary:
 			var x tensorops.Tensor
@@ -62,7 +63,7 @@ func (s *Stage) Forward(l *tensorops.List, chunk int, mb *Microbatch, in ...tens
 			if len(w.outs) > 0 {
 				f.put(l, c, w.outs[0], p.hold(y))
 			}
-			if !mb.Train {
+			if !mb.Train || !c.back[i] {
 				f.states[i].drop(l, true)
 			}
 		}
@@ -103,6 +104,9 @@ func (s *Stage) WeightGrad(l *tensorops.List, chunk, index int) {
 }
 
 func (f *inFlight) weightGrad(p *pass, c *chunk, i int) {
+	if !c.back[i] || frozenLayer(c.layers[i]) {
+		return // its state was freed
+	}
 	switch layer := c.layers[i].(type) {
 	case *unit:
 		st := f.states[i].(*unitState) //nolint:forcetypeassert // it is of newState
@@ -135,6 +139,9 @@ func (s *Stage) backward(l *tensorops.List, chunk, index int, dy []tensorops.Ten
 		f.grads[v] = p.hold(dy[i])
 	}
 	for i := len(c.layers) - 1; i >= 0; i-- {
+		if !c.back[i] {
+			continue
+		}
 		w := &c.wires[i]
 		switch layer := c.layers[i].(type) {
 		case *unit:
@@ -153,9 +160,16 @@ func (s *Stage) backward(l *tensorops.List, chunk, index int, dy []tensorops.Ten
 				dy = f.grads[w.outs[0]].take(l)
 			}
 			dx := layer.inputGrad(p, f.states[i], dy)
-			if len(w.ins) > 0 {
+			switch {
+			case len(w.ins) == 0:
+			case slices.Contains(c.noGrad, w.ins[0]):
+				l.Free(dx)
+			default:
 				f.addGrad(p, w.ins[0], p.hold(dx))
 			}
+		}
+		if frozenLayer(c.layers[i]) {
+			f.states[i].drop(l, true)
 		}
 		if weights || f.gradsTogether(c.layers[i], c) {
 			f.weightGrad(p, c, i)

@@ -12,6 +12,9 @@ import "github.com/troupe-ml/troupe/tensorops"
 // SpeculativeApply records the update, keeping copies of what it changes, and the gradients.
 func (s *Stage) SpeculativeApply(l *tensorops.List, u Update) {
 	for _, h := range s.local {
+		if h.param.Frozen {
+			continue
+		}
 		keep(l, &h.before, h.w)
 		for i, t := range h.state {
 			if t.Valid() {
@@ -41,6 +44,9 @@ func (s *Stage) Commit(l *tensorops.List) { s.clearWhole(l) }
 // they were before it, and then u is applied or, where it is nil, nothing.
 func (s *Stage) Rollback(l *tensorops.List, u *Update) {
 	for _, h := range s.local {
+		if h.param.Frozen {
+			continue
+		}
 		h.w, h.before = h.before, h.w
 		for i := range h.state {
 			h.state[i], h.stateBefore[i] = h.stateBefore[i], h.state[i]

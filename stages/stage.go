@@ -3,6 +3,7 @@ package stages
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -81,6 +82,7 @@ type chunk struct {
 	live           map[int]*inFlight
 	spare          []*inFlight
 	checks         []check
+	back           []bool                              // by layer: it takes part in the backward pass
 	seen           func(value int, t tensorops.Tensor) // of a dry run; else nil
 }
 
@@ -136,6 +138,9 @@ func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) 
 		}
 		c := &chunk{number: spec.Chunk, layers: m.layers[spec.First:spec.Last], live: make(map[int]*inFlight)}
 		c.wiring = m.wiring(spec.First, spec.Last)
+		for i := spec.First; i < spec.Last; i++ {
+			c.back = append(c.back, m.GoesBack(i))
+		}
 		for _, l := range c.layers {
 			u, own := l.(*unit)
 			if own {
@@ -164,18 +169,39 @@ func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) 
 // weight itself: what is made of them is rounded to bfloat16 in any case.
 func (s *Stage) lowWeights() map[int]bool {
 	low := make(map[int]bool)
-	if !s.opts.LowWeights || !s.opts.BF16 || !s.opts.Inference {
+	if !s.opts.BF16 {
 		return low
 	}
-	s.eachLinear(func(m *linear, _ *localParam) { low[m.w.param.Index] = true })
+	all := s.opts.LowWeights && s.opts.Inference
+	s.eachLinear(func(m *linear, _ *localParam) { low[m.w.param.Index] = all || m.w.frozen() })
 	for _, c := range s.order {
 		for _, l := range c.layers {
-			if e, ok := l.(*embedding); ok {
-				low[e.tokens.param.Index] = s.opts.Residual == tensorops.BFloat16
+			var tokens use
+			switch l := l.(type) {
+			case *embedding:
+				tokens = l.tokens
+			case *mtp:
+				tokens = l.tokens
+			default:
+				continue
 			}
+			low[tokens.param.Index] = (all || tokens.frozen()) && s.opts.Residual == tensorops.BFloat16
 		}
 	}
 	return low
+}
+
+// goesThrough reports whether a frozen weight is of a layer that makes both gradients at once,
+// and is asked for one of its input. Then its own goes somewhere.
+func (s *Stage) goesThrough(p *Param) bool {
+	for _, c := range s.order {
+		for _, l := range c.layers {
+			if u, own := l.(*unit); own && u.whole && slices.ContainsFunc(u.params, func(x use) bool { return x.param == p }) {
+				return slices.Contains(u.wants, true)
+			}
+		}
+	}
+	return false
 }
 
 func (s *Stage) weightType(p *Param, low map[int]bool) tensorops.DType {
@@ -214,7 +240,12 @@ func (s *Stage) allocate() error {
 		p := s.model.Params[i]
 		h := &localParam{param: p, here: here, owner: here[placeOwn]}
 		h.w = l.Alloc(s.weightType(p, low), p.Shape...)
-		if !s.opts.Inference {
+		if !s.opts.Inference && p.Frozen {
+			if s.goesThrough(p) {
+				h.g[placeOwn] = l.Alloc(tensorops.Float32, p.Shape...)
+				l.Fill(h.g[placeOwn], 0)
+			}
+		} else if !s.opts.Inference {
 			for place, used := range here {
 				switch {
 				case used && place == h.place():
@@ -247,7 +278,7 @@ func (s *Stage) allocate() error {
 	}
 	if s.opts.Copies && s.opts.BF16 && !s.opts.Inference {
 		s.eachLinear(func(_ *linear, h *localParam) {
-			if !h.low.Valid() {
+			if !h.low.Valid() && h.w.DType() == tensorops.Float32 {
 				h.low = l.Alloc(tensorops.BFloat16, h.param.Shape...)
 			}
 		})

@@ -58,7 +58,9 @@ func (s *Stage) Load(src Source, withState bool) error {
 			continue
 		}
 		for i, part := range s.opts.Optimizer.Parts() {
-			err = errors.Join(err, s.load(h.state[i], h.param, part, src, host))
+			if h.state[i].Valid() {
+				err = errors.Join(err, s.load(h.state[i], h.param, part, src, host))
+			}
 		}
 	}
 	if err = errors.Join(err, piece.Free()); err != nil {
@@ -106,7 +108,7 @@ func (s *Stage) Save(l *tensorops.List, copies tensorops.Arena) []Saved {
 				return
 			}
 			v := Saved{Name: partName(part, h.param.Name), Index: h.param.Index, Part: part, Shape: h.param.Shape, Data: tensorops.Elements[float32](to)}
-			l.Fetch(tensorops.HostBytes(v.Data), t)
+			fetch(l, v.Data, t)
 			out = append(out, v)
 		}
 		save(h.w, "")
@@ -161,7 +163,7 @@ func (s *Stage) CopyWeights(l *tensorops.List, to func(param int) []float32) {
 			l.Fail(fmt.Errorf("%w: copy of %s: there is room for %d numbers of %d", ErrInput, h.param.Name, len(data), h.param.Len()))
 			return
 		}
-		l.Fetch(tensorops.HostBytes(data), h.w)
+		fetch(l, data, h.w)
 	}
 }
 

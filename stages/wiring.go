@@ -18,6 +18,7 @@ type wiring struct {
 	ins, outs         []int
 	gradIns, gradOuts []int
 	output            []string // by value: see Graph.Output
+	noGrad            []int    // values that layers take whose gradients nobody needs
 }
 
 // comes and goes are the values that enter and leave layers [first, last) of a model. What is
@@ -80,6 +81,9 @@ func (m *Model) wiring(first, last int) (c wiring) {
 			n := number(v)
 			here.ins = append(here.ins, n)
 			c.uses[n]++
+			if !m.values[v].grad {
+				c.noGrad = append(c.noGrad, n)
+			}
 		}
 		for _, v := range w.outs {
 			here.outs = append(here.outs, number(v))

@@ -126,6 +126,9 @@ func (p *Plan) inputs(l *tensorops.List, st *stages.Stage, a scheduler.Action) (
 		}
 		return in
 	}
+	if _, grads := p.model.Takes(p.all[a.Chunk]); a.Type != scheduler.F && len(grads) == 0 {
+		return nil
+	}
 	depths, after := st.Depths(int(a.Chunk))
 	if a.Type != scheduler.F {
 		depths = after
@@ -185,7 +188,7 @@ func (p *Plan) CheckMemory(gpuFree int64) error {
 		return p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s of tensors on the GPU, which has %s free; %s",
 			ErrMemory, parameters, GiB(onGPU), GiB(float64(gpuFree)), advice)
 	}
-	copyBytes := float64(p.checkpointBytes(parameters))
+	copyBytes := float64(p.checkpointBytes())
 	need := tensors + copyBytes
 	if free := device.HostFreeBytes(); free > 0 && need > float64(free) {
 		return p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s (%s of tensors, %s to copy a checkpoint from), this machine has %s free; %s",
@@ -194,10 +197,10 @@ func (p *Plan) CheckMemory(gpuFree int64) error {
 	return nil
 }
 
-// checkpointBytes is the host's memory that a copy of n weights with their optimizer
+// checkpointBytes is the host's memory that a copy of the weights with their optimizer
 // state takes.
-func (p *Plan) checkpointBytes(parameters int64) int64 {
-	return 4 * parameters * int64(1+len(Optimizer(p.cfg).Parts()))
+func (p *Plan) checkpointBytes() int64 {
+	return 4 * (p.model.Parameters() + p.model.Trained()*int64(len(Optimizer(p.cfg).Parts())))
 }
 
 func GiB(bytes float64) string { return fmt.Sprintf("%.1f GiB", bytes/(1<<30)) }

@@ -33,7 +33,7 @@ type Plan struct {
 	bubble float64              // of it at unit costs, a share
 	chunks [][]stages.ChunkSpec // by rank
 	all    []stages.ChunkSpec   // in pipeline order
-	routes []stages.Route       // of them; nil: a language model's, one tensor from each to the next
+	routes []stages.Route       // of them; nil: a language model's, one tensor from each to the next, and its gradient back
 	shapes []stages.Shape       // of the values between layers; nil: a language model's
 }
 
@@ -90,6 +90,9 @@ func (p *Plan) make(sizes stages.Config) error {
 	if err != nil {
 		return cfg.Errorf("model.family", "%v", err)
 	}
+	if err := model.Freeze(cfg.Model.Freeze); err != nil {
+		return cfg.Errorf("model.freeze", "%w", err)
+	}
 	p.model = model
 	return p.makeTable()
 }
@@ -141,8 +144,14 @@ func (p *Plan) makeTable() error {
 	if err := p.makeLayout(p.table.NumChunks); err != nil {
 		return err
 	}
-	if err := p.place(); err != nil || p.model.Config.Language() {
+	if err := p.place(); err != nil {
 		return err
+	}
+	if p.model.Config.Language() {
+		if len(c.Model.Freeze) > 0 { // some edges carry no gradient
+			p.routes = p.model.Routes(p.all)
+		}
+		return nil
 	}
 	return p.makeRoutes()
 }

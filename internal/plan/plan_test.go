@@ -44,7 +44,7 @@ func TestMixedPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gpu, host := bytes[0]+bytes[2], bytes[1]+p.checkpointBytes(p.model.Config.Parameters())
+	gpu, host := bytes[0]+bytes[2], bytes[1]+p.checkpointBytes()
 	for _, c := range []struct {
 		gpu, host int64
 		refusal   string

@@ -15,7 +15,7 @@ func (p *Plan) RankBytes() ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	copies := p.checkpointBytes(p.model.Parameters()) / int64(len(bytes))
+	copies := p.checkpointBytes() / int64(len(bytes))
 	for r := range bytes {
 		if device.KindOf(p.cfg, r) == device.CUDA {
 			bytes[r] = 0
@@ -69,7 +69,7 @@ func (p *Plan) CheckRanks(ranks []int) error {
 			tensors += float64(b)
 		}
 	}
-	copies := float64(p.checkpointBytes(p.model.Parameters())) * float64(len(ranks)) / float64(p.table.NumRanks())
+	copies := float64(p.checkpointBytes()) * float64(len(ranks)) / float64(p.table.NumRanks())
 	if free := device.HostFreeBytes(); free > 0 && tensors+copies > float64(free) {
 		return p.cfg.Errorf("model.hidden", "%w: ranks %d need %s (%s of tensors, %s to copy a checkpoint from), and the worker has %s free; use more workers, or fewer stages on this one",
 			ErrMemory, ranks, GiB(tensors+copies), GiB(tensors), GiB(copies), GiB(float64(free)))

@@ -83,7 +83,7 @@ func (p *Plan) CheckpointBytes(parameters int64) int64 {
 	if p.DeviceKind(0) == device.CUDA {
 		return 0
 	}
-	return p.checkpointBytes(parameters)
+	return 4 * parameters * int64(1+len(Optimizer(p.cfg).Parts()))
 }
 
 // FreeBytes is the memory that a run may take on its device here; 0: not known.

@@ -35,6 +35,7 @@ func (p *Plan) TableText() []byte { return p.text }
 func (p *Plan) Digest() [sha256.Size]byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%+v\n%v\n%v\n%v\n%v\n", p.model.Config, p.layout, p.table.Placement, p.EmbeddingRanks(), p.routes)
+	fmt.Fprintf(h, "%q\n", p.cfg.Model.Freeze)
 	if !p.model.Config.Language() { // whose layers are the program's
 		fmt.Fprintf(h, "%q\n", p.model.Names())
 		for _, w := range p.model.Params {

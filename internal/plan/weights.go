@@ -79,6 +79,9 @@ func CheckWeights(c *checkpoint.Checkpoint, m *stages.Model, parts []string) err
 	used := make(map[string]bool, len(m.Params))
 	for _, p := range m.Params {
 		for _, part := range append([]string{""}, parts...) {
+			if part != "" && p.Frozen {
+				continue
+			}
 			_, name, err := find(c, p, part)
 			if err != nil {
 				return err

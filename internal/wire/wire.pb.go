@@ -5618,6 +5618,7 @@ type RunInfo struct {
 	Threads       int32                  `protobuf:"varint,22,opt,name=threads,proto3" json:"threads,omitempty"`
 	Kernels       string                 `protobuf:"bytes,23,opt,name=kernels,proto3" json:"kernels,omitempty"`
 	Samples       bool                   `protobuf:"varint,24,opt,name=samples,proto3" json:"samples,omitempty"`
+	Frozen        int64                  `protobuf:"varint,25,opt,name=frozen,proto3" json:"frozen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5818,6 +5819,13 @@ func (x *RunInfo) GetSamples() bool {
 		return x.Samples
 	}
 	return false
+}
+
+func (x *RunInfo) GetFrozen() int64 {
+	if x != nil {
+		return x.Frozen
+	}
+	return 0
 }
 
 // StepEvent has no trace: the coordinator writes it to the run's folder.
@@ -6320,6 +6328,7 @@ type EndEvent struct {
 	Kept          int64                  `protobuf:"varint,9,opt,name=kept,proto3" json:"kept,omitempty"`
 	RolledBack    int64                  `protobuf:"varint,10,opt,name=rolled_back,json=rolledBack,proto3" json:"rolled_back,omitempty"`
 	Waited        int64                  `protobuf:"varint,11,opt,name=waited,proto3" json:"waited,omitempty"`
+	Early         bool                   `protobuf:"varint,12,opt,name=early,proto3" json:"early,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6429,6 +6438,13 @@ func (x *EndEvent) GetWaited() int64 {
 		return x.Waited
 	}
 	return 0
+}
+
+func (x *EndEvent) GetEarly() bool {
+	if x != nil {
+		return x.Early
+	}
+	return false
 }
 
 type ListRequest struct {
@@ -8584,7 +8600,7 @@ const file_wire_proto_rawDesc = "" +
 	"\awaiting\x18\t \x01(\v2\x19.troupe.wire.WaitingEventH\x00R\awaiting\x12)\n" +
 	"\x03end\x18\n" +
 	" \x01(\v2\x15.troupe.wire.EndEventH\x00R\x03endB\x06\n" +
-	"\x04kind\"\xa8\x05\n" +
+	"\x04kind\"\xc0\x05\n" +
 	"\aRunInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03out\x18\x02 \x01(\tR\x03out\x12\x16\n" +
@@ -8616,7 +8632,8 @@ const file_wire_proto_rawDesc = "" +
 	"\x06device\x18\x15 \x01(\tR\x06device\x12\x18\n" +
 	"\athreads\x18\x16 \x01(\x05R\athreads\x12\x18\n" +
 	"\akernels\x18\x17 \x01(\tR\akernels\x12\x18\n" +
-	"\asamples\x18\x18 \x01(\bR\asamples\"\x99\x06\n" +
+	"\asamples\x18\x18 \x01(\bR\asamples\x12\x16\n" +
+	"\x06frozen\x18\x19 \x01(\x03R\x06frozen\"\x99\x06\n" +
 	"\tStepEvent\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x17\n" +
 	"\x04loss\x18\x02 \x01(\x01H\x00R\x04loss\x88\x01\x01\x12\x1e\n" +
@@ -8674,7 +8691,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x16\n" +
 	"\x06paused\x18\x02 \x01(\bR\x06paused\"\"\n" +
 	"\fWaitingEvent\x12\x12\n" +
-	"\x04text\x18\x01 \x01(\tR\x04text\"\xcf\x02\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\"\xe5\x02\n" +
 	"\bEndEvent\x12+\n" +
 	"\x05error\x18\x01 \x01(\v2\x15.troupe.wire.ApiErrorR\x05error\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x18\n" +
@@ -8688,7 +8705,8 @@ const file_wire_proto_rawDesc = "" +
 	"\vrolled_back\x18\n" +
 	" \x01(\x03R\n" +
 	"rolledBack\x12\x16\n" +
-	"\x06waited\x18\v \x01(\x03R\x06waited\"\r\n" +
+	"\x06waited\x18\v \x01(\x03R\x06waited\x12\x14\n" +
+	"\x05early\x18\f \x01(\bR\x05early\"\r\n" +
 	"\vListRequest\"8\n" +
 	"\tListReply\x12+\n" +
 	"\x04runs\x18\x01 \x03(\v2\x17.troupe.wire.RunSummaryR\x04runs\"\x9d\x04\n" +
