@@ -130,6 +130,7 @@ type Info struct {
 type Result struct {
 	Step         int
 	Stopped      bool // by request, before the last step
+	Early        bool // before the last step, since run.patience was at its end
 	FirstValLoss float64
 	LastValLoss  float64 // NaN: there was no validation
 	BestValLoss  float64
@@ -313,6 +314,7 @@ func (r *Run) finish(o Options) {
 	r.tellDropped()
 	r.err = err
 	r.result.Step, r.result.Stopped, r.result.BestStep = int(out.State.Step), out.Stopped, int(out.State.BestStep)
+	r.result.Early = out.Early
 	r.result.Updates = out.Updates
 	r.result.FirstValLoss, r.result.BestValLoss = deref(out.State.FirstValLoss), deref(out.State.BestValLoss)
 	r.mu.Unlock()
@@ -601,7 +603,10 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	r.mu.Lock()
 	r.info, r.step, r.model, r.tokenizer = info, start.Step, p.Model(), r.corpora.tokenizer
 	r.mu.Unlock()
-	rate := stages.Rate{LR: cfg.Optimizer.LR, MinLR: cfg.Optimizer.MinLR, Warmup: int64(cfg.Optimizer.WarmupSteps), Steps: int64(cfg.Run.Steps), Decay: cfg.Optimizer.Decay}
+	rate := stages.Rate{LR: cfg.Optimizer.LR, MinLR: cfg.Optimizer.MinLR, Warmup: int64(cfg.Optimizer.WarmupSteps), Steps: int64(cfg.Run.Steps), Decay: cfg.Optimizer.Decay, DecaySteps: int64(cfg.Optimizer.DecaySteps)}
+	if rate.DecaySteps == 0 {
+		rate.DecaySteps = (rate.Steps + 4) / 5
+	}
 	if ckpt := r.ckpt; ckpt != nil {
 		if o.Hosts != nil {
 			spec.Weights = &actors.StoredWeights{Params: p.Model().Params, Source: load}
@@ -610,6 +615,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 		spec.Ready = func() { _ = ckpt.Close() }
 	}
 	spec.Run, spec.Start, spec.Steps = start.Run, start, int64(cfg.Run.Steps)
+	spec.Patience = int64(cfg.Run.Patience)
 	spec.EvalEvery, spec.CheckpointEvery, spec.TraceEvery = int64(cfg.Run.EvalEvery), int64(cfg.Run.CheckpointEvery), traceEvery(cfg, o)
 	spec.Data, spec.MicrobatchSize, spec.Context, spec.Sequences = src.Source, cfg.Batch.Microbatch, src.context, cfg.Batch.Sequences
 	spec.Rate, spec.ClipNorm = rate, cfg.Optimizer.ClipNorm

@@ -266,7 +266,7 @@ type Failed struct {
 // finished tells the supervisor that the run has reached its end.
 type finished struct {
 	Header
-	stopped bool
+	stopped, early bool
 }
 
 // lastState tells the supervisor, when the scheduler stops, how far the run has come.

@@ -189,7 +189,7 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 		return
 	}
 	saveDue := a.saveDue()
-	ending := !saveDue && (step >= a.spec.Steps || a.stop)
+	ending := !saveDue && (step >= a.spec.Steps || a.stop || a.impatient())
 	switch {
 	case a.evalDue():
 		a.send(ctx, Eval)
@@ -208,7 +208,7 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 	case ending:
 		a.ended = true
 		a.cell.store(Snapshot{Step: step, Doing: Finished})
-		ctx.Send(ctx.Parent(), &finished{Header: a.header(), stopped: step < a.spec.Steps})
+		ctx.Send(ctx.Parent(), &finished{Header: a.header(), stopped: step < a.spec.Steps && !a.impatient(), early: step < a.spec.Steps && a.impatient()})
 	case a.pause:
 		// Before the event: who reads the event finds the status paused.
 		a.cell.store(Snapshot{Step: step, Doing: Paused})
@@ -262,7 +262,14 @@ func (a *schedulerActor) saveDue() bool {
 	if a.saved == step {
 		return a.saveNow && a.clearSaveNow()
 	}
-	return a.saveNow || a.best || a.stop || step >= a.spec.Steps || a.savesAt(step)
+	return a.saveNow || a.best || a.stop || step >= a.spec.Steps || a.savesAt(step) || a.impatient()
+}
+
+// impatient reports whether as many validations as Spec.Patience says have gone by without a better
+// loss. It follows from the state alone, so that a run that goes on knows it too.
+func (a *schedulerActor) impatient() bool {
+	every, step, best := a.spec.EvalEvery, a.state.Step, a.state.BestStep
+	return a.spec.Patience > 0 && every > 0 && best > 0 && a.evaled == step && step/every-best/every >= a.spec.Patience
 }
 
 // clearSaveNow forgets a request for a checkpoint that exists already.

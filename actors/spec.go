@@ -105,6 +105,7 @@ type Spec struct {
 	Start           TrainerState // Step 0: a fresh start
 	Steps           int64
 	EvalEvery       int64 // 0: before the first step and after the last
+	Patience        int64 // validations without a better loss after which the run ends; 0: none
 	CheckpointEvery int64 // 0: at the end
 
 	// WriteCheckpoint writes a checkpoint and returns its directory; nil: none

@@ -35,6 +35,7 @@ type Outcome struct {
 	State   TrainerState
 	Updates Updates
 	Stopped bool  // before the last step, by request
+	Early   bool  // before the last step, since Spec.Patience was at its end
 	Err     error // the first failure
 }
 
@@ -68,7 +69,7 @@ func (s *supervisor) Receive(ctx actor.Context) {
 			s.end(Outcome{Err: &ActorError{m.Actor, m.Step, m.Err}})
 		}
 	case *finished:
-		s.end(Outcome{Stopped: m.stopped})
+		s.end(Outcome{Stopped: m.stopped, Early: m.early})
 	case kill:
 		if !s.ending {
 			s.end(Outcome{Err: ErrKilled})

@@ -112,7 +112,8 @@ func (j *jsonReporter) end(res troupe.Result) {
 	j.emit("end", struct {
 		Step         int      `json:"step"`
 		Steps        int      `json:"steps"`
-		Stopped      bool     `json:"stopped"` // by a signal, before the last step
+		Stopped      bool     `json:"stopped"`         // by a signal, before the last step
+		Early        bool     `json:"early,omitempty"` // before the last step, by run.patience
 		FirstValLoss *float64 `json:"first_val_loss"`
 		ValLoss      *float64 `json:"val_loss"`
 		BestValLoss  *float64 `json:"best_val_loss"`
@@ -121,7 +122,7 @@ func (j *jsonReporter) end(res troupe.Result) {
 		Updates      *updates `json:"updates,omitempty"` // where the run post-validates
 		Checkpoint   string   `json:"checkpoint"`
 		ElapsedS     float64  `json:"elapsed_s"`
-	}{res.Step, j.steps, res.Stopped, figure(res.FirstValLoss), figure(res.LastValLoss), figure(res.BestValLoss), res.BestStep,
+	}{res.Step, j.steps, res.Stopped, res.Early, figure(res.FirstValLoss), figure(res.LastValLoss), figure(res.BestValLoss), res.BestStep,
 		j.skipped, updatesOf(res), res.Dir, j.app.now().Sub(j.began).Seconds()})
 }
 

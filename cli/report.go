@@ -302,6 +302,10 @@ func (t *textReporter) closing(res troupe.Result) []string {
 	switch {
 	case res.Stopped:
 		parts[0] = fmt.Sprintf("stopped at step %d/%d", res.Step, t.info.Steps)
+	case res.Early && res.Step == t.info.ResumedAt:
+		parts[0] = fmt.Sprintf("done already: step %d/%d, without a better validation loss since step %d; raise run.patience to go on", res.Step, t.info.Steps, res.BestStep)
+	case res.Early:
+		parts[0] = fmt.Sprintf("done early: step %d/%d, without a better validation loss since step %d (run.patience)", res.Step, t.info.Steps, res.BestStep)
 	case res.Step == t.info.ResumedAt:
 		parts[0] = fmt.Sprintf("done already: step %d/%d", res.Step, t.info.Steps)
 	}

@@ -126,10 +126,10 @@ func unpackStatus(w *wire.RunStatusReply) (actors.Status, error) {
 // packEnd says how a run ended.
 func packEnd(r troupe.Result, err error) *wire.EndEvent {
 	return &wire.EndEvent{Error: packError(err), Step: int64(r.Step), Stopped: r.Stopped, FirstValLoss: r.FirstValLoss, LastValLoss: r.LastValLoss, BestValLoss: r.BestValLoss, BestStep: int64(r.BestStep),
-		Dir: r.Dir, Kept: r.Updates.Kept, RolledBack: r.Updates.RolledBack, Waited: r.Updates.Waited}
+		Dir: r.Dir, Kept: r.Updates.Kept, RolledBack: r.Updates.RolledBack, Waited: r.Updates.Waited, Early: r.Early}
 }
 
 func unpackEnd(w *wire.EndEvent) (troupe.Result, error) {
 	return troupe.Result{Step: int(w.GetStep()), Stopped: w.GetStopped(), FirstValLoss: w.GetFirstValLoss(), LastValLoss: w.GetLastValLoss(), BestValLoss: w.GetBestValLoss(), BestStep: int(w.GetBestStep()), Dir: w.GetDir(),
-		Updates: troupe.Updates{Kept: w.GetKept(), RolledBack: w.GetRolledBack(), Waited: w.GetWaited()}}, unpackError(w.GetError())
+		Updates: troupe.Updates{Kept: w.GetKept(), RolledBack: w.GetRolledBack(), Waited: w.GetWaited()}, Early: w.GetEarly()}, unpackError(w.GetError())
 }

@@ -34,6 +34,7 @@ type Run struct {
 	Steps           int     `toml:"steps"`            // updates in all; default 1000
 	Seed            uint64  `toml:"seed"`             // below 2^63, as TOML integers are; default 1
 	EvalEvery       int     `toml:"eval_every"`       // steps; default 250; 0 = only before the first and after the last
+	Patience        int     `toml:"patience"`         // validations without a better loss until the run ends; default 0 = never
 	EvalBatches     int     `toml:"eval_batches"`     // batches in one validation; default 20
 	CheckpointEvery int     `toml:"checkpoint_every"` // steps; default 250; 0 = only at the end
 	Keep            int     `toml:"keep"`             // checkpoints kept; default 3; 0 = all
@@ -101,7 +102,8 @@ type Optimizer struct {
 	LR          float64 `toml:"lr"`           // the peak; default 1e-3
 	MinLR       float64 `toml:"min_lr"`       // where the decay ends; default lr/10
 	WarmupSteps int     `toml:"warmup_steps"` // default 100, or run.steps where that is less
-	Decay       string  `toml:"decay"`        // "cosine", "linear" or "constant"; default cosine
+	Decay       string  `toml:"decay"`        // "cosine", "linear", "constant" or "wsd": warm-up, stable, decay; default cosine
+	DecaySteps  int     `toml:"decay_steps"`  // of wsd: the last steps, in which the rate falls; default 0 = a fifth of run.steps
 	Beta1       float64 `toml:"beta1"`        // adamw's; default 0.9
 	Beta2       float64 `toml:"beta2"`        // adamw's; default 0.95
 	Eps         float64 `toml:"eps"`          // adamw's; default 1e-8

@@ -9,7 +9,7 @@ import (
 
 // other holds, for each key, a --set that changes it alone.
 var other = map[string]string{
-	"run.name": "x", "run.out": "x", "run.steps": "2000", "run.seed": "2", "run.eval_every": "1", "run.eval_batches": "1",
+	"run.name": "x", "run.out": "x", "run.steps": "2000", "run.seed": "2", "run.eval_every": "1", "run.patience": "1", "run.eval_batches": "1",
 	"run.checkpoint_every": "1", "run.keep": "1", "run.trace_every": "1", "run.log_every": "1", "run.stall_after_s": "1",
 	"model.family": "llama", "model.layers": "5", "model.hidden": "256", "model.heads": "2", "model.kv_heads": "2",
 	"model.ffn": "100", "model.context": "64", "model.dropout": "0.5", "model.tie_embeddings": "false",
@@ -20,7 +20,7 @@ var other = map[string]string{
 	"data.train": "x", "data.val": "x", "data.val_fraction": "0.2", "data.val_split": "tail", "data.tokenizer": "chars", "data.format": "uint16",
 	"batch.sequences": "8", "batch.microbatch": "2",
 	"optimizer.name": "sgd", "optimizer.lr": "0.01", "optimizer.min_lr": "0", "optimizer.warmup_steps": "5",
-	"optimizer.decay": "linear", "optimizer.beta1": "0", "optimizer.beta2": "0", "optimizer.eps": "1e-6",
+	"optimizer.decay": "linear", "optimizer.decay_steps": "3", "optimizer.beta1": "0", "optimizer.beta2": "0", "optimizer.eps": "1e-6",
 	"optimizer.momentum": "0", "optimizer.weight_decay": "0", "optimizer.clip_norm": "0",
 	"pipeline.stages": "2", "pipeline.chunks": "2", "pipeline.schedule": "gpipe", "pipeline.microbatch_group_size": "4",
 	"pipeline.max_in_flight": "3", "pipeline.defer_weights": "1", "pipeline.post_validation": "true", "pipeline.layout": "x", "pipeline.recompute": "full", "pipeline.recompute_keep": "1",
@@ -31,7 +31,7 @@ var other = map[string]string{
 
 // mayDiffer lists the keys that a resumed run may change.
 var mayDiffer = []string{
-	"run.name", "run.out", "run.steps", "run.eval_every", "run.eval_batches", "run.checkpoint_every", "run.keep",
+	"run.name", "run.out", "run.steps", "run.eval_every", "run.patience", "run.eval_batches", "run.checkpoint_every", "run.keep",
 	"run.trace_every", "run.log_every", "run.stall_after_s", "data.train", "data.val", "data.labels", "data.val_labels",
 	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.microbatch_group_size", "pipeline.max_in_flight", "pipeline.defer_weights", "pipeline.post_validation", "pipeline.layout",
 	"pipeline.recompute", "pipeline.recompute_keep",
@@ -72,6 +72,8 @@ func TestDiffAndResume(t *testing.T) {
 			base = parse(t, "data.train = ['a.txt']", "model.family=llama")
 		case "model.mtp_weight":
 			base = parse(t, "data.train = ['a.txt']", "model.mtp_layers=1")
+		case "optimizer.decay_steps":
+			base = parse(t, "data.train = ['a.txt']", "optimizer.decay=wsd")
 		case "optimizer.momentum":
 			base = parse(t, "data.train = ['a.txt']", "optimizer.name=sgd")
 		case "pipeline.max_in_flight":

@@ -24,6 +24,8 @@ type idleKey struct {
 // What depends on how large numbers are is not here, such as a decay that begins after
 // the last step: a run is often cut short with --set run.steps to try it.
 var idleKeys = []idleKey{
+	{"run.patience", "run.eval_every", func(c *Config) bool { return c.Run.EvalEvery == 0 && c.Run.Patience > 0 },
+		": it counts the validations on the way", "leave patience out, or set eval_every"},
 	{"model.rope_theta", "model.family", inFamily("gpt2", "mlp", "stack"),
 		", which has no rotary positions", `leave rope_theta out, or set family = "llama"`},
 	{"model.mtp_weight", "model.mtp_layers", func(c *Config) bool { return c.Model.MTPLayers == 0 },
@@ -84,6 +86,8 @@ var idleKeys = []idleKey{
 
 	{"device.kind", "device.ranks", func(c *Config) bool { return len(c.Device.Ranks) > 0 },
 		", which says it for each rank", "leave kind out, or set ranks = []"},
+	{"optimizer.decay_steps", "optimizer.decay", func(c *Config) bool { return c.Optimizer.Decay != "wsd" && c.Optimizer.DecaySteps > 0 },
+		"", `leave decay_steps out, or set decay = "wsd"`},
 	// As min_lr: Go code may have changed dtype.
 	{"device.residual", "device.dtype", func(c *Config) bool {
 		return c.Device.DType == "float32" && c.Device.Residual == "bfloat16" && c.IsSet("device.residual")

@@ -16,10 +16,12 @@ func TestKeysWithoutEffect(t *testing.T) {
 		usual      string   // its value by default then
 		with       []string // that give it an effect
 	}{
+		{"run.patience=2", "run.eval_every", []string{"run.eval_every=0"}, "0", []string{"run.eval_every=5"}},
 		{"model.rope_theta=5e5", "model.family", nil, "10000", []string{"model.family=llama"}},
 		{"model.mtp_weight=0.1", "model.mtp_layers", nil, "0.3", []string{"model.mtp_layers=1"}},
 		{"data.val_split=tail", "data.val", []string{"data.val=b.txt"}, "blocks", []string{"data.val=[]"}},
 		{"optimizer.min_lr=0", "optimizer.decay", []string{"optimizer.lr=0.5", "optimizer.decay=constant"}, "0.05", []string{"optimizer.decay=linear"}},
+		{"optimizer.decay_steps=7", "optimizer.decay", nil, "0", []string{"optimizer.decay=wsd"}},
 		{"optimizer.beta1=0.8", "optimizer.name", []string{"optimizer.name=sgd"}, "0.9", []string{"optimizer.name=adamw"}},
 		{"optimizer.beta2=0.8", "optimizer.name", []string{"optimizer.name=sgd"}, "0.95", []string{"optimizer.name=adamw"}},
 		{"optimizer.eps=1e-6", "optimizer.name", []string{"optimizer.name=sgd"}, "1e-8", []string{"optimizer.name=adamw"}},

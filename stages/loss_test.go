@@ -77,6 +77,12 @@ func TestRate(t *testing.T) {
 			t.Errorf("%s: step %d has %g, want %g", c.decay, c.step, got, c.want)
 		}
 	}
+	wsd := stages.Rate{LR: 1, MinLR: 0.1, Warmup: 10, Steps: 1000, Decay: stages.WSD, DecaySteps: 100}
+	for step, want := range map[int64]float64{1: 1.0 / 11, 10: 10.0 / 11, 11: 1, 900: 1, 901: 0.1 + 0.9*0.9, 925: 0.1 + 0.9*0.5, 1000: 0.1, 1001: 0.1} {
+		if got := wsd.At(step); math.Abs(got-want) > 1e-12 {
+			t.Errorf("wsd: step %d has %g, want %g", step, got, want)
+		}
+	}
 	if got := (stages.Rate{LR: 1, MinLR: 0.1, Warmup: 5, Steps: 6, Decay: stages.Cosine}).At(6); got != 1 {
 		t.Errorf("a single step after the warm-up has %g", got)
 	}

@@ -176,7 +176,7 @@ func (s *Stage) lowWeights() map[int]bool {
 	s.eachLinear(func(m *linear, _ *localParam) { low[m.w.param.Index] = all || m.w.frozen() })
 	for _, c := range s.order {
 		for _, l := range c.layers {
-			tokens := use{}
+			var tokens use
 			switch l := l.(type) {
 			case *embedding:
 				tokens = l.tokens

@@ -6328,6 +6328,7 @@ type EndEvent struct {
 	Kept          int64                  `protobuf:"varint,9,opt,name=kept,proto3" json:"kept,omitempty"`
 	RolledBack    int64                  `protobuf:"varint,10,opt,name=rolled_back,json=rolledBack,proto3" json:"rolled_back,omitempty"`
 	Waited        int64                  `protobuf:"varint,11,opt,name=waited,proto3" json:"waited,omitempty"`
+	Early         bool                   `protobuf:"varint,12,opt,name=early,proto3" json:"early,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6437,6 +6438,13 @@ func (x *EndEvent) GetWaited() int64 {
 		return x.Waited
 	}
 	return 0
+}
+
+func (x *EndEvent) GetEarly() bool {
+	if x != nil {
+		return x.Early
+	}
+	return false
 }
 
 type ListRequest struct {
@@ -8683,7 +8691,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x16\n" +
 	"\x06paused\x18\x02 \x01(\bR\x06paused\"\"\n" +
 	"\fWaitingEvent\x12\x12\n" +
-	"\x04text\x18\x01 \x01(\tR\x04text\"\xcf\x02\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\"\xe5\x02\n" +
 	"\bEndEvent\x12+\n" +
 	"\x05error\x18\x01 \x01(\v2\x15.troupe.wire.ApiErrorR\x05error\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x18\n" +
@@ -8697,7 +8705,8 @@ const file_wire_proto_rawDesc = "" +
 	"\vrolled_back\x18\n" +
 	" \x01(\x03R\n" +
 	"rolledBack\x12\x16\n" +
-	"\x06waited\x18\v \x01(\x03R\x06waited\"\r\n" +
+	"\x06waited\x18\v \x01(\x03R\x06waited\x12\x14\n" +
+	"\x05early\x18\f \x01(\bR\x05early\"\r\n" +
 	"\vListRequest\"8\n" +
 	"\tListReply\x12+\n" +
 	"\x04runs\x18\x01 \x03(\v2\x17.troupe.wire.RunSummaryR\x04runs\"\x9d\x04\n" +
