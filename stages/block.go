@@ -119,7 +119,7 @@ func (b *block) rotate(c *pass, q, k tensorops.Tensor, inverse bool) {
 
 // attended takes a tensor for attention's output.
 func (b *block) attended(c *pass) tensorops.Tensor {
-	return c.Alloc(c.inner(), c.mb.Sequences, c.mb.Positions, b.cfg.queryWidth())
+	return c.Alloc(c.inner(), c.mb.Sequences, c.mb.Positions, b.cfg.QueryWidth())
 }
 
 // project records the projections of x and returns their memory.

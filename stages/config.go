@@ -111,11 +111,11 @@ func (c Config) headDim() int {
 	return c.Hidden / c.Heads
 }
 
-// queryWidth is the width of queries, and of attention's output.
-func (c Config) queryWidth() int { return c.Heads * c.headDim() }
+// QueryWidth is the width of queries, and of attention's output.
+func (c Config) QueryWidth() int { return c.Heads * c.headDim() }
 
-// kvWidth is the width of keys and of values.
-func (c Config) kvWidth() int { return c.KVHeads * c.headDim() }
+// KVWidth is the width of keys and of values.
+func (c Config) KVWidth() int { return c.KVHeads * c.headDim() }
 
 func (c Config) eps() float64 {
 	if c.NormEps != 0 {
@@ -142,7 +142,7 @@ func (c Config) Parameters() int64 {
 // works for multi-token prediction too. The backward pass costs twice that. (Kaplan
 // et al. 2020, with the head's product counted.)
 func (c Config) FLOPs(positions int) (embedding, layer, head float64) {
-	h, f, q, kv := float64(c.Hidden), float64(c.FFN), float64(c.queryWidth()), float64(c.kvWidth())
+	h, f, q, kv := float64(c.Hidden), float64(c.FFN), float64(c.QueryWidth()), float64(c.KVWidth())
 	mlp := 4 * h * f
 	if languageOf(c.Family).gated() {
 		mlp = 6 * h * f

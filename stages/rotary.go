@@ -49,11 +49,11 @@ func (f rotary) build(m *Model) {
 		b := &block{cfg: c, drops: blockSites(i, c.Dropout), rotary: true, gated: true, window: c.window(i)}
 		b.norm1 = norm(at + ".input_layernorm")
 		b.qkv = []linear{
-			lin(at+".self_attn.q_proj", normalInit, f.qkvBias, c.Hidden, c.queryWidth()),
-			lin(at+".self_attn.k_proj", normalInit, f.qkvBias, c.Hidden, c.kvWidth()),
-			lin(at+".self_attn.v_proj", normalInit, f.qkvBias, c.Hidden, c.kvWidth()),
+			lin(at+".self_attn.q_proj", normalInit, f.qkvBias, c.Hidden, c.QueryWidth()),
+			lin(at+".self_attn.k_proj", normalInit, f.qkvBias, c.Hidden, c.KVWidth()),
+			lin(at+".self_attn.v_proj", normalInit, f.qkvBias, c.Hidden, c.KVWidth()),
 		}
-		b.proj = lin(at+".self_attn.o_proj", m.residualInit(), f.outputBias, c.queryWidth(), c.Hidden)
+		b.proj = lin(at+".self_attn.o_proj", m.residualInit(), f.outputBias, c.QueryWidth(), c.Hidden)
 		if f.headNorms {
 			for _, name := range []string{"q_norm", "k_norm"} {
 				b.heads = append(b.heads, rms(at+".self_attn."+name, c.headDim()))
