@@ -39,6 +39,7 @@ var layers = [][]string{
 	{"stages/layertest"}, // of tests
 	{"stages"},
 	{"chat", "tokenizer"},
+	{"tokenizer/hf"},
 	{"scheduler/draw"},
 	{"scheduler", "internal/grid"},
 	{"tensorops/optest"},

@@ -146,11 +146,11 @@ func TestHostileFiles(t *testing.T) {
 		args []string
 		says string // it has come to what is hostile
 	}{
-		{"a tokenizer's setting", []string{"generate", "--from", replace("tokenizer.json", `"version"`, quoted)}, "is unknown"},
-		{"a tokenizer's value", []string{"generate", "--from", replace("tokenizer.json", `"1.0"`, quoted)}, "version is"},
-		{"a tokenizer's value in lines", []string{"generate", "--from", replace("tokenizer.json", `"1.0"`, []byte("{\n\"\u009b\u202e\x7f\":\n1}"))}, "version is"},
+		{"a tokenizer's part", []string{"generate", "--from", replace("tokenizer.json", `"ByteLevel"`, quoted)}, "pre_tokenizer: unsupported tokenizer: the type"},
+		{"a tokenizer's value", []string{"generate", "--from", replace("tokenizer.json", `"1.0"`, quoted)}, "tokenizer: version"},
+		{"a tokenizer's value in lines", []string{"generate", "--from", replace("tokenizer.json", `"1.0"`, []byte("{\n\"\u009b\u202e\x7f\":\n1}"))}, "tokenizer: version"},
 		{"a tokenizer's type", []string{"generate", "--from", replace("tokenizer.json", `"BPE"`, quoted)}, "its model is"},
-		{"a tokenizer's word", []string{"generate", "--from", replace("tokenizer.json", `"!"`, quoted)}, "whose id"},
+		{"a tokenizer's merge", []string{"generate", "--from", replace("tokenizer.json", `"merges": []`, []byte(`"merges": [`+string(quoted)+"]"))}, "merge 0"},
 		{"a model's type", []string{"generate", "--from", replace("config.json", `"gpt2"`, quoted)}, "model_type"},
 		{"a model's activation", []string{"eval", "--from", replace("config.json", `"gelu_new"`, quoted), "--data", "text.txt"}, "activation_function"},
 		{"a model's number", []string{"eval", "--from", replace("config.json", `"vocab_size": 256`, append([]byte(`"vocab_size": `), quoted...)), "--data", "text.txt"}, "vocab_size"},

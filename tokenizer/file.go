@@ -5,21 +5,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/troupe-ml/troupe/tokenizer/hf"
 )
 
-// MaxFileBytes is the longest tokenizer.json that Unmarshal looks at. It is
-// generous, so that a tokenizer of another kind is named rather than called too
-// long.
-const MaxFileBytes = 64 << 20
+// MaxFileBytes is the longest tokenizer.json that Unmarshal looks at.
+const MaxFileBytes = hf.MaxFileBytes
 
 // maxSettings bounds the members of the file and of its model. Either kind has a
 // dozen.
 const maxSettings = 100
 
-// The two files, without their vocabulary. What Unmarshal accepts is what
-// Marshal writes and what the tokenizers library makes of that when it saves it
+// The files of Bytes and Chars, without their vocabulary. What Unmarshal takes for one of
+// them is what Marshal writes and what the tokenizers library makes of that when it saves it
 // again; any other setting would change the ids.
 //
 // bytesFile: byte-level BPE that merges nothing has the vocabulary's order for
@@ -68,11 +69,13 @@ const (
 	vocabMark = "VOCAB"
 )
 
-// Marshal returns the tokenizer.json of a Bytes or *Chars tokenizer.
+// Marshal returns a tokenizer.json: that of an *HF is the one that it was read from.
 func Marshal(tok Tokenizer) ([]byte, error) {
 	var file string
 	var words []string // by id
 	switch tok := tok.(type) {
+	case *HF:
+		return bytes.Clone(tok.file), nil
 	case Bytes:
 		file, words = bytesFile, byteWords()
 	case *Chars:
@@ -102,8 +105,8 @@ func Marshal(tok Tokenizer) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Unmarshal reads a tokenizer.json. One of another kind, or with a setting that
-// the two kinds don't have, is an ErrUnsupported that says what was found.
+// Unmarshal reads a tokenizer.json, also one that Marshal wrote of Bytes or *Chars. A part
+// that can't be done as the tokenizers library does it is an ErrUnsupported that names it.
 func Unmarshal(data []byte) (Tokenizer, error) {
 	tok, err := unmarshal(data)
 	if err != nil {
@@ -138,23 +141,25 @@ func unmarshal(data []byte) (Tokenizer, error) {
 	}
 	switch kind := find(model, "type"); string(kind) {
 	case `"BPE"`:
-		vocab, err := onlyVocab(file, model, bytesFile, Bytes{}.Vocab())
-		if err != nil {
-			return nil, fmt.Errorf("a BPE tokenizer: %w", err)
+		if len(find(model, "vocab")) <= maxBytesVocab {
+			if vocab, err := onlyVocab(file, model, bytesFile, Bytes{}.Vocab()); err == nil && readBytes(vocab) {
+				return Bytes{}, nil
+			}
 		}
-		return readBytes(vocab)
+		return newHF(data)
 	case `"WordLevel"`:
 		vocab, err := onlyVocab(file, model, charsFile, MaxChars)
 		if err != nil {
 			return nil, fmt.Errorf("a WordLevel tokenizer: %w", err)
 		}
 		return readChars(vocab)
-	case "":
-		return nil, fmt.Errorf("%w: its model names no type", ErrUnsupported)
 	default:
-		return nil, fmt.Errorf("%w: its model is %s; supported are BPE of single bytes (tokenizer = \"bytes\") and WordLevel of single characters (tokenizer = \"chars\")", ErrUnsupported, clip(kind))
+		return newHF(data)
 	}
 }
+
+// maxBytesVocab is more than the vocabulary of Bytes takes, however it is written.
+const maxBytesVocab = 1 << 16
 
 // onlyVocab checks that a file differs from the expected one in nothing but its
 // vocabulary, and returns that: the words by id, at most limit.
@@ -235,18 +240,8 @@ func byteWords() []string {
 	return words
 }
 
-func readBytes(words []string) (Tokenizer, error) {
-	want := byteWords()
-	if len(words) != len(want) {
-		return nil, fmt.Errorf("%w: a byte-level vocabulary of %d words; supported are only the 256 bytes", ErrUnsupported, len(words))
-	}
-	for id, word := range words {
-		if word != want[id] {
-			return nil, fmt.Errorf("%w: a byte-level vocabulary whose id %d is %s; supported is only the order of the bytes, where it is %q", ErrUnsupported, id, quote(word), want[id])
-		}
-	}
-	return Bytes{}, nil
-}
+// readBytes reports whether words are the bytes, in their order.
+func readBytes(words []string) bool { return slices.Equal(words, byteWords()) }
 
 func readChars(words []string) (Tokenizer, error) {
 	if len(words) == 0 {

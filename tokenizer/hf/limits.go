@@ -1,0 +1,20 @@
+package hf
+
+const (
+	// MaxFileBytes is the longest tokenizer.json that is read.
+	MaxFileBytes = 64 << 20
+	// maxTokens bounds ids, so that a table by id is no larger than what a file can fill.
+	maxTokens = 1 << 24
+	// maxSteps bounds the parts of a sequence, and how deep sequences lie in one another.
+	maxSteps = 100
+	// maxCachedBytes is the longest word that is kept with its ids.
+	maxCachedBytes = 256
+	// cacheSlots and cacheBytes bound the words that a worker keeps. When either is full the
+	// cache begins anew.
+	cacheSlots = 1 << 15
+	cacheBytes = 1 << 21
+	// maxKeptSymbols is the longest word of which the memory is kept for the next one.
+	maxKeptSymbols = 1 << 16
+	// maxKeptBytes is so for normalized texts.
+	maxKeptBytes = 1 << 22
+)

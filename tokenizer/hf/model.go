@@ -1,0 +1,198 @@
+package hf
+
+import (
+	"fmt"
+	"unicode/utf8"
+)
+
+// model is BPE.
+type model struct {
+	vocab  map[string]int32
+	tokens []string // by id; "" beside a false in has
+	has    []bool
+	merges pairTable
+
+	prefix, suffix                      string // of symbols inside and at the end of a word
+	unk                                 int32
+	hasUnk                              bool
+	fuseUnk, byteFallback, ignoreMerges bool
+
+	// bytes says that words come as bytes, which are spelled by byteNames in the vocabulary.
+	bytes     bool
+	words     map[string]int32 // the vocabulary as words come, where ignoreMerges
+	longest   int              // of words, in bytes
+	byteIDs   [256]symbolID    // of bytes as symbols, where bytes
+	charIDs   [utf8.RuneSelf]symbolID
+	fallbacks [256]symbolID // <0xNN>
+	breakAt   rune          // no merge joins another character with this one behind it; 0: none is known
+}
+
+// symbolID is an id, or that there is none.
+type symbolID struct {
+	id int32
+	ok bool
+}
+
+// prepare makes what encoding looks up.
+func (m *model) prepare() {
+	find := func(name string) symbolID {
+		id, ok := m.vocab[name]
+		return symbolID{id, ok}
+	}
+	for b := range 256 {
+		m.fallbacks[b] = find(fmt.Sprintf("<0x%02X>", b))
+		m.byteIDs[b] = find(byteNames[b])
+		if b < utf8.RuneSelf {
+			m.charIDs[b] = find(string(rune(b)))
+		}
+	}
+	if !m.ignoreMerges {
+		return
+	}
+	m.words = m.vocab
+	if m.bytes {
+		m.words = make(map[string]int32, len(m.vocab))
+		for name, id := range m.vocab {
+			if word, ok := unspell(nil, name); ok {
+				m.words[string(word)] = id
+			}
+		}
+	}
+	for word := range m.words {
+		m.longest = max(m.longest, len(word))
+	}
+}
+
+// encode appends the ids of a word, which is valid UTF-8 or, where m.bytes, any bytes.
+func (m *model) encode(w *work, dst []int32, word []byte) []int32 {
+	if len(word) == 0 {
+		return dst
+	}
+	if m.ignoreMerges && len(word) <= m.longest {
+		if id, ok := m.words[string(word)]; ok {
+			return append(dst, id)
+		}
+	}
+	if m.breakAt == 0 {
+		return m.cached(w, dst, word)
+	}
+	// Parts between which nothing merges: they come again, as words do.
+	from, last := 0, m.breakAt
+	for at := 0; at < len(word); {
+		r, size := rune(word[at]), 1
+		if r >= utf8.RuneSelf {
+			r, size = utf8.DecodeRune(word[at:])
+		}
+		if r == m.breakAt && last != m.breakAt {
+			dst = m.cached(w, dst, word[from:at])
+			from = at
+		}
+		last = r
+		at += size
+	}
+	return m.cached(w, dst, word[from:])
+}
+
+// cached looks a word up among those that were encoded before.
+func (m *model) cached(w *work, dst []int32, word []byte) []int32 {
+	if len(word) > maxCachedBytes {
+		return m.merge(w, dst, word)
+	}
+	slot, ids := w.cache.find(word)
+	if ids != nil {
+		return append(dst, ids...)
+	}
+	from := len(dst)
+	dst = m.merge(w, dst, word)
+	w.cache.put(slot, word, dst[from:])
+	return dst
+}
+
+// merge encodes a word.
+func (m *model) merge(w *work, dst []int32, word []byte) []int32 {
+	w.ids = m.symbols(w, w.ids[:0], word)
+	if len(w.ids) <= maxScanned {
+		return append(dst, m.merges.scan(w.ids, &w.ranks)...)
+	}
+	return w.queue.merge(&m.merges, dst, w.ids)
+}
+
+// symbols appends the ids of a word's characters.
+func (m *model) symbols(w *work, ids []int32, word []byte) []int32 {
+	unk := false // one is to be written
+	for at := 0; at < len(word); {
+		var found symbolID
+		size := 1
+		if m.bytes {
+			found = m.byteIDs[word[at]]
+		} else if word[at] >= utf8.RuneSelf {
+			_, size = utf8.DecodeRune(word[at:])
+		}
+		first, last := at == 0, at+size == len(word)
+		affixed := m.prefix != "" && !first || m.suffix != "" && last
+		if affixed || !m.bytes {
+			if size == 1 && !affixed {
+				found = m.charIDs[word[at]]
+			} else {
+				w.name = m.name(w.name[:0], word[at:at+size], first, last)
+				found.id, found.ok = m.vocab[string(w.name)]
+			}
+		}
+		if found.ok {
+			if unk {
+				ids, unk = append(ids, m.unk), false
+			}
+			ids = append(ids, found.id)
+		} else {
+			ids, unk = m.unknown(w, ids, word[at:at+size], first, last, unk)
+		}
+		at += size
+	}
+	if unk {
+		ids = append(ids, m.unk)
+	}
+	return ids
+}
+
+// name is how the vocabulary spells a character at its place.
+func (m *model) name(dst, char []byte, first, last bool) []byte {
+	if !first {
+		dst = append(dst, m.prefix...)
+	}
+	if m.bytes {
+		dst = spell(dst, char)
+	} else {
+		dst = append(dst, char...)
+	}
+	if last {
+		dst = append(dst, m.suffix...)
+	}
+	return dst
+}
+
+// unknown appends what stands for a character that the vocabulary lacks. An unknown token
+// waits until the next known character, also while bytes stand for others: so the library
+// does it.
+func (m *model) unknown(w *work, ids []int32, char []byte, first, last, unk bool) ([]int32, bool) {
+	if m.byteFallback {
+		w.name = m.name(w.name[:0], char, first, last)
+		was := len(ids)
+		for _, b := range w.name {
+			if !m.fallbacks[b].ok {
+				ids = ids[:was]
+				break
+			}
+			ids = append(ids, m.fallbacks[b].id)
+		}
+		if len(ids) > was {
+			return ids, unk
+		}
+	}
+	if !m.hasUnk {
+		return ids, unk // dropped
+	}
+	if unk && !m.fuseUnk {
+		ids = append(ids, m.unk)
+	}
+	return ids, true
+}

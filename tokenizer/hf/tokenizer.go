@@ -1,0 +1,222 @@
+package hf
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+)
+
+// ErrUnsupported is in the chain of an error about a part of a tokenizer.json that is not
+// supported.
+var ErrUnsupported = errors.New("unsupported tokenizer")
+
+// Tokenizer is what a tokenizer.json describes.
+type Tokenizer struct {
+	chars       *table
+	raw, normal finding // added tokens, looked for in the text and in the normalized text
+	normalizers []normalizer
+	steps       []step
+	model       *model
+	post        []postPart // nil: the text's ids alone
+	decoders    []decodeStep
+	joined      bool // there is no decoder: tokens are joined by spaces
+
+	byName  map[string]int32 // of added tokens
+	names   map[int32]string // of added tokens, as they are decoded
+	special map[string]bool  // by name
+	vocab   int
+	cuts    bool // texts may be cut at some places
+	pool    sync.Pool
+}
+
+// postPart is a part of what a post-processor makes: ids, or the text's.
+type postPart struct {
+	text bool
+	ids  []int32
+}
+
+// work is what one goroutine encodes with.
+type work struct {
+	chain  part
+	cache  wordCache
+	queue  mergeQueue
+	ids    []int32
+	ranks  [maxScanned][2]int32
+	name   []byte
+	runes  []rune
+	normal [2][]byte
+	valid  []byte
+	out    []int32
+	err    error
+}
+
+// Mode says what encoding does with special tokens.
+type Mode int
+
+const (
+	// Plain takes the names of special tokens for text.
+	Plain Mode = iota
+	// Special takes them for the tokens.
+	Special
+	// Whole does so, and has the post-processor add its tokens.
+	Whole
+)
+
+// AppendEncode appends a text's ids. On an error it returns dst as it was.
+func (t *Tokenizer) AppendEncode(dst []int32, text []byte, mode Mode) ([]int32, error) {
+	w, _ := t.pool.Get().(*work)
+	if w == nil {
+		w = &work{}
+		w.chain = words{t.model}
+		for i := len(t.steps) - 1; i >= 0; i-- {
+			w.chain = t.steps[i](w.chain)
+		}
+	}
+	defer t.pool.Put(w)
+	if !utf8.Valid(text) {
+		w.valid = appendValid(w.valid[:0], text)
+		text = w.valid
+	}
+	from := len(dst)
+	w.out, w.err = dst, nil
+	t.raw.cut(t.chars, text, mode == Plain, w.take, func(from, to int) {
+		normalized := t.normalize(w, text[from:to])
+		t.normal.cut(t.chars, normalized, mode == Plain, w.take, func(at, end int) {
+			w.chain.piece(w, normalized[at:end], from == 0 && at == 0)
+		})
+	})
+	out := w.out
+	w.out = nil
+	if w.err != nil {
+		return dst[:from], w.err
+	}
+	if t.post != nil {
+		out = t.process(out, from, mode == Whole)
+	}
+	return out, nil
+}
+
+func (w *work) take(id int32) { w.out = append(w.out, id) }
+
+// process applies the post-processor to the ids from from on.
+func (t *Tokenizer) process(ids []int32, from int, add bool) []int32 {
+	if !add {
+		if len(t.post) == 1 && t.post[0].text {
+			return ids
+		}
+	}
+	text := bytesOf(ids[from:])
+	ids = ids[:from]
+	for _, p := range t.post {
+		switch {
+		case p.text:
+			ids = append(ids, text...)
+		case add:
+			ids = append(ids, p.ids...)
+		}
+	}
+	return ids
+}
+
+func bytesOf(ids []int32) []int32 { return append([]int32(nil), ids...) }
+
+// Vocab is one more than the largest id.
+func (t *Tokenizer) Vocab() int { return t.vocab }
+
+// Token returns an id's name: an added token's content, or the vocabulary's token.
+func (t *Tokenizer) Token(id int32) (string, bool) {
+	if name, ok := t.names[id]; ok {
+		return name, true
+	}
+	if id < 0 || int(id) >= len(t.model.tokens) || !t.model.has[id] {
+		return "", false
+	}
+	return t.model.tokens[id], true
+}
+
+// TokenID returns the id of a token by its name.
+func (t *Tokenizer) TokenID(name string) (int32, bool) {
+	if id, ok := t.byName[name]; ok {
+		return id, true
+	}
+	id, ok := t.model.vocab[name]
+	return id, ok
+}
+
+// IsSpecial reports whether decoding may leave an id out.
+func (t *Tokenizer) IsSpecial(id int32) bool {
+	name, ok := t.Token(id)
+	return ok && t.special[name]
+}
+
+// Cut returns a place in a text of more than most bytes, at most that far from its beginning,
+// at which it may be cut: encoding both parts plainly gives the ids of the whole. 0: there is
+// none.
+//
+// No word of the known patterns has white space behind a letter or a digit, and none goes on
+// behind a line break that has white space on neither side; they don't look back, and ahead no further
+// than the next character.
+func (t *Tokenizer) Cut(text []byte, most int) int {
+	if !t.cuts {
+		return 0
+	}
+	for at := most; at > 1; at-- {
+		if text[at-1] == '\n' {
+			if p, ok := t.valid(text[at:], false); !ok || p&propSpace != 0 {
+				continue
+			}
+			if p, ok := t.valid(text[:at-1], true); ok && p&propSpace == 0 {
+				return at
+			}
+			continue
+		}
+		if text[at] != ' ' && text[at] != '\n' {
+			continue
+		}
+		if p, ok := t.valid(text[:at], true); ok && p&(propLetter|propNumber) != 0 {
+			return at
+		}
+	}
+	return 0
+}
+
+// valid returns the properties of the last or first character, unless it is no UTF-8, or a
+// normalizer may change it.
+func (t *Tokenizer) valid(text []byte, last bool) (uint16, bool) {
+	decode := utf8.DecodeRune
+	if last {
+		decode = utf8.DecodeLastRune
+	}
+	r, size := decode(text)
+	if r == utf8.RuneError && size <= 1 || len(t.normalizers) > 0 && t.chars.special[r] {
+		return 0, false
+	}
+	return t.chars.prop(r), true
+}
+
+// clip shortens a file's text for a message, and quotes it where it could break the line or
+// steer a terminal.
+func clip[T ~string | ~[]byte](text T) string {
+	const most = 60
+	short := string(bytes.TrimSpace([]byte(text)))
+	if len(short) > most {
+		short = strings.ToValidUTF8(short[:most], "") + "…"
+	}
+	if strings.ContainsFunc(short, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(short)
+	}
+	return short
+}
+
+// quote is clip for what is to stand in quotes.
+func quote(text string) string {
+	if c := clip(text); strings.HasPrefix(c, `"`) {
+		return c
+	}
+	return fmt.Sprintf("%q", clip(text))
+}

@@ -1,0 +1,169 @@
+package hf
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"sync"
+	"unicode/utf8"
+)
+
+//go:embed unicode.bin
+var unicodeBin []byte
+
+// General categories, in the order of unicode.bin.
+const (
+	catCn = iota
+	catLu
+	catLl
+	catLt
+	catLm
+	catLo
+	catMn
+	catMc
+	catMe
+	catNd
+	catNl
+	catNo
+	catPc
+	catPd
+	catPs
+	catPe
+	catPi
+	catPf
+	catPo
+	catSm
+	catSc
+	catSk
+	catSo
+	catZs
+	catZl
+	catZp
+	catCc
+	catCf
+	catCo
+)
+
+// Properties of a character: its category, and what Rust's libraries call it.
+const (
+	propCategory = 1<<5 - 1
+	propWord     = 1 << 5 // \w of Rust's regular expressions
+	propNumeric  = 1 << 6
+	propPunct    = 1 << 7
+	propSpace    = 1 << 8 // also \s of all regular expressions
+	propMark     = 1 << 9
+	propLetter   = 1 << 10 // \p{L}
+	propNumber   = 1 << 11 // \p{N}
+)
+
+// table is what is known about characters.
+type table struct {
+	ascii  [utf8.RuneSelf]uint16
+	index  [(utf8.MaxRune + 1) >> 8]uint16 // of a block of 256 characters
+	blocks [][256]uint16
+
+	lower, canonical, compatible map[rune][]rune
+	class                        map[rune]uint8
+	pairs                        map[[2]rune]rune
+	// plain characters stay what they are in every form, and change nothing around them.
+	special map[rune]bool
+}
+
+// chars is read once, when a tokenizer is.
+var chars = sync.OnceValue(func() *table {
+	t := &table{special: make(map[rune]bool)}
+	data := unicodeBin
+	number := func() int {
+		n, size := binary.Uvarint(data)
+		data = data[size:]
+		return int(n)
+	}
+	props := make([]uint16, utf8.MaxRune+1)
+	at := 0
+	for range number() {
+		p := uint16(number())
+		switch p & propCategory {
+		case catLu, catLl, catLt, catLm, catLo:
+			p |= propLetter
+		case catNd, catNl, catNo:
+			p |= propNumber
+		}
+		for range number() {
+			props[at] = p
+			at++
+		}
+	}
+	copy(t.ascii[:], props)
+	known := make(map[[256]uint16]uint16)
+	for i := range t.index {
+		block := [256]uint16(props[i<<8:])
+		n, ok := known[block]
+		if !ok {
+			n = uint16(len(t.blocks))
+			known[block] = n
+			t.blocks = append(t.blocks, block)
+		}
+		t.index[i] = n
+	}
+	mappings := func() map[rune][]rune {
+		count := number()
+		m := make(map[rune][]rune, count)
+		c := 0
+		for range count {
+			c += number()
+			to := make([]rune, number())
+			for i := range to {
+				to[i] = rune(number())
+			}
+			m[rune(c)] = to
+		}
+		return m
+	}
+	t.lower, t.canonical, t.compatible = mappings(), mappings(), mappings()
+	t.class = make(map[rune]uint8)
+	c := 0
+	for range number() {
+		c += number()
+		t.class[rune(c)] = uint8(number())
+	}
+	t.pairs = make(map[[2]rune]rune)
+	for range number() {
+		pair := [2]rune{rune(number()), rune(number())}
+		t.pairs[pair] = rune(number())
+		t.special[pair[1]] = true
+	}
+	for c := range t.canonical {
+		t.special[c] = true
+	}
+	for c := range t.compatible {
+		t.special[c] = true
+	}
+	for c := range t.class {
+		t.special[c] = true
+	}
+	return t
+})
+
+// prop returns the properties of a character.
+func (t *table) prop(r rune) uint16 {
+	if r < utf8.RuneSelf {
+		return t.ascii[r]
+	}
+	return t.blocks[t.index[r>>8]][r&0xFF]
+}
+
+// next returns the first character's properties and length. The text is valid UTF-8 and
+// not empty.
+func (t *table) next(text []byte) (uint16, int) {
+	if b := text[0]; b < utf8.RuneSelf {
+		return t.ascii[b], 1
+	}
+	r, size := utf8.DecodeRune(text)
+	return t.blocks[t.index[r>>8]][r&0xFF], size
+}
+
+// last returns the last character's properties and length. The text is valid UTF-8 and not
+// empty.
+func (t *table) last(text []byte) (uint16, int) {
+	r, size := utf8.DecodeLastRune(text)
+	return t.prop(r), size
+}
