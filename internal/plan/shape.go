@@ -72,8 +72,6 @@ func contextOf(cfg *config.Config, m stages.Config) (int, error) {
 	switch {
 	case !cfg.IsSet("model.context") || n == m.Context:
 		return m.Context, nil
-	case m.Family == stages.GPT2:
-		return 0, cfg.Errorf("model.context", "%d, but the gpt2 model in model.from has weights for %d positions, and a context is all of them; leave the key out, or start from another checkpoint", n, m.Context)
 	case n > m.Positions():
 		return 0, cfg.Errorf("model.context", "%d is more than the %d positions of the model in model.from; use at most that, or start from another checkpoint", n, m.Positions())
 	}
