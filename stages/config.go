@@ -144,7 +144,7 @@ func (c Config) Parameters() int64 {
 func (c Config) FLOPs(positions int) (embedding, layer, head float64) {
 	h, f, q, kv := float64(c.Hidden), float64(c.FFN), float64(c.QueryWidth()), float64(c.KVWidth())
 	mlp := 4 * h * f
-	if languageOf(c.Family).gated() {
+	if l := languageOf(c.Family); l != nil && l.gated() {
 		mlp = 6 * h * f
 	}
 	layer = 2*h*(q+2*kv) + 2*q*h + mlp + 4*q*c.seen(positions)
