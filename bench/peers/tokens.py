@@ -125,9 +125,9 @@ def corpus():
     return make_lines(1500, seed=2) + CODE * 20 + PROSE * 20
 
 
-def trained():
+def trained(size=1500):
     """Tokenizers of which each has other parts on."""
-    def train(tok, size=1500, **options):
+    def train(tok, **options):
         trainer = trainers.BpeTrainer(vocab_size=size, show_progress=False, **options)
         tok.train_from_iterator(corpus(), trainer)
         return tok
