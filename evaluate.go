@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/rundir"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tokenizer"
 )
 
 // EvalOptions say what to evaluate.
@@ -22,15 +23,22 @@ type EvalOptions struct {
 	Data       []string // files or globs; none: the validation text of the run that the checkpoint is from
 	Format     string   // "text" or "uint16"; "": the run's
 	Microbatch int      // sequences at a time; 0: 4
+	// Context is the length of the windows in tokens, up to the model's positions; 0: that which the
+	// model was trained with.
+	Context int
 }
 
 // EvalResult is the loss over a whole text.
 type EvalResult struct {
 	Loss       float64 `json:"loss"` // mean over target tokens, in nats
 	Perplexity float64 `json:"perplexity"`
-	Tokens     int64   `json:"tokens"` // targets: every token once, but the first, and the first of each block of a run's validation text
-	Windows    int     `json:"windows"`
-	Samples    bool    `json:"samples,omitempty"` // Tokens are samples
+	// BitsPerByte is the sum of the loss over all targets, in bits, by the bytes of their text: it
+	// compares models with different tokenizers. 0: the tokenizer is not known.
+	BitsPerByte float64 `json:"bits_per_byte,omitempty"`
+	Context     int     `json:"context,omitempty"` // tokens of a window
+	Tokens      int64   `json:"tokens"`            // targets: every token once, but the first, and the first of each block of a run's validation text
+	Windows     int     `json:"windows"`
+	Samples     bool    `json:"samples,omitempty"` // Tokens are samples
 	// Metrics are what the model's layers report beside the loss, such as a classifier's accuracy.
 	Metrics map[string]float64 `json:"metrics,omitempty"`
 	Step    int                `json:"step"` // of the checkpoint
@@ -61,12 +69,15 @@ func Evaluate(ctx context.Context, o EvalOptions) (EvalResult, error) {
 }
 
 func (t *trained) evaluate(ctx context.Context, o EvalOptions) (res EvalResult, err error) {
+	if o.Context, err = t.lengthen(o.Context); err != nil {
+		return res, err
+	}
 	c, err := t.evalData(o)
 	if err != nil {
 		return res, asSetup(err)
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	src := &source{corpora: c, windows: data.Sequential(c.val, t.model.Config.Context)}
+	src := &source{corpora: c, windows: data.Sequential(c.val, o.Context)}
 	if len(src.windows) == 0 {
 		return res, &SetupError{fmt.Errorf("%w: the text has %d tokens, a loss needs 2", data.ErrTooShort, c.val.Len())}
 	}
@@ -76,7 +87,7 @@ func (t *trained) evaluate(ctx context.Context, o EvalOptions) (res EvalResult, 
 	if err := t.checkEvalMemory(src, o.Microbatch); err != nil {
 		return res, err
 	}
-	spec, err := t.forwardSpec(feed{Source: src, context: t.model.Config.Context, windows: len(src.windows)}, o.Microbatch)
+	spec, err := t.forwardSpec(feed{Source: src, context: o.Context, windows: len(src.windows)}, o.Microbatch)
 	if err != nil {
 		return res, err
 	}
@@ -100,11 +111,59 @@ func (t *trained) evaluate(ctx context.Context, o EvalOptions) (res EvalResult, 
 		return res, err
 	}
 	tokens := c.val.Len() - int64(len(data.Pieces(c.val)))
-	res = EvalResult{Loss: loss, Perplexity: math.Exp(loss), Tokens: tokens, Windows: len(src.windows), Step: t.ckpt.Step(), From: t.ckpt.Dir()}
+	res = EvalResult{Loss: loss, Perplexity: math.Exp(loss), Tokens: tokens, Windows: len(src.windows), Context: o.Context, Step: t.ckpt.Step(), From: t.ckpt.Dir()}
+	if t.tokenizer != nil {
+		bytes, err := targetBytes(c.val, t.tokenizer)
+		if err != nil {
+			return res, err
+		}
+		if bytes > 0 && !math.IsInf(loss, 0) && !math.IsNaN(loss) {
+			res.BitsPerByte = loss / math.Ln2 * float64(tokens) / float64(bytes)
+		}
+	}
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		err = fmt.Errorf("%w: the loss is %g: %s", ErrNotFinite, loss, t.suspicion())
 	}
 	return res, err
+}
+
+// lengthen makes the model one for windows of so many tokens, up to its positions, and returns how
+// many they have.
+func (t *trained) lengthen(context int) (int, error) {
+	c := t.model.Config
+	switch {
+	case context == 0:
+		return c.Context, nil
+	case context < 1 || context > c.Positions():
+		return 0, fmt.Errorf("%w: windows of %d tokens; the model of %s has %d positions", ErrOptions, context, t.from(), c.Positions())
+	case context <= c.Context:
+		return context, nil
+	}
+	c.Context, c.MaxPositions = context, c.Positions()
+	m, err := stages.NewModel(c)
+	if err == nil {
+		t.model = m
+	}
+	return context, err
+}
+
+// targetBytes is the number of bytes of the text of all targets: of every token but the first of
+// each piece.
+func targetBytes(c data.Corpus, tok tokenizer.Tokenizer) (bytes int64, err error) {
+	ids := make([]int32, 1<<16)
+	for _, p := range data.Pieces(c) {
+		text := tokenizer.NewStreamDecoder(tok)
+		for at := p.Off + 1; at < p.Off+p.Len; {
+			n := min(int64(len(ids)), p.Off+p.Len-at)
+			if err := c.Read(ids[:n], at); err != nil {
+				return 0, err
+			}
+			bytes += int64(len(text.Decode(ids[:n]...)))
+			at += n
+		}
+		bytes += int64(len(text.Flush()))
+	}
+	return bytes, nil
 }
 
 // contextKill ends a run when the context ends.

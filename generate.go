@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sort"
+	"slices"
+	"time"
 
-	"github.com/troupe-ml/troupe/internal/rng"
+	"github.com/troupe-ml/troupe/chat"
+	"github.com/troupe-ml/troupe/internal/rundir"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tokenizer"
@@ -20,7 +22,24 @@ type GenerateOptions struct {
 	Tokens      int     // to write
 	Temperature float64 // 0: always the most likely token
 	TopK        int     // choose among the k most likely; 0: among all
-	Seed        uint64
+	// TopP chooses among the most likely tokens that have this much of the probability together;
+	// 0: among all.
+	TopP float64
+	// MinP leaves out tokens less likely than this share of the most likely one's probability.
+	MinP float64
+	// RepetitionPenalty divides positive logits of tokens that stand in the text already, and multiplies
+	// negative ones; 0 or 1: none (Keskar et al. 2019).
+	RepetitionPenalty float64
+	Seed              uint64
+	// Stop are texts at which the text ends; they are not part of it.
+	Stop []string
+	// IgnoreEnd goes on where the model ends its text (eos_token_id).
+	IgnoreEnd bool
+	// Messages are a conversation to answer, which the model's chat template renders; Prompt must be
+	// empty then.
+	Messages []chat.Message
+	// TemplateVars are variables for the template, such as "enable_thinking".
+	TemplateVars map[string]any
 }
 
 // ErrOptions: a number is out of its range.
@@ -37,11 +56,22 @@ func (o GenerateOptions) check() error {
 		return fmt.Errorf("%w: a temperature of %g; give 0 or more", ErrOptions, o.Temperature)
 	case o.TopK < 0:
 		return fmt.Errorf("%w: top-k of %d; give 0 (all) or more", ErrOptions, o.TopK)
+	case !(o.TopP >= 0 && o.TopP <= 1):
+		return fmt.Errorf("%w: top-p of %g; give 0 (all) to 1", ErrOptions, o.TopP)
+	case !(o.MinP >= 0 && o.MinP < 1):
+		return fmt.Errorf("%w: min-p of %g; give 0 or more, but less than 1", ErrOptions, o.MinP)
+	case !(o.RepetitionPenalty >= 0) || math.IsInf(o.RepetitionPenalty, 0):
+		return fmt.Errorf("%w: a repetition penalty of %g; give more than 0, or 0 for none", ErrOptions, o.RepetitionPenalty)
+	case slices.Contains(o.Stop, ""):
+		return fmt.Errorf("%w: an empty text to stop at", ErrOptions)
+	case len(o.Messages) > 0 && o.Prompt != "":
+		return fmt.Errorf("%w: both a prompt and messages", ErrOptions)
 	}
 	return nil
 }
 
-// Generate continues a prompt, and calls emit with the text as it comes. It uses
+// Generate continues a prompt, or answers a conversation, and calls emit with the text as it comes,
+// until the model ends it (eos_token_id), a text to stop at comes, or o.Tokens are written. It uses
 // a cache of keys and values; when the context is full, the sequence goes on
 // from its last half. The same options give the same text. Where the model computes no
 // numbers to choose by, the text ends with ErrNotFinite.
@@ -49,12 +79,43 @@ func Generate(ctx context.Context, o GenerateOptions, emit func(text []byte) err
 	if err := o.check(); err != nil {
 		return err
 	}
-	t, err := openTrained(o.ModelOptions, true)
+	g, err := OpenGenerator(o.ModelOptions)
 	if err != nil {
 		return err
 	}
-	return errors.Join(t.generate(ctx, o, t.device.NewStream("generate"), emit), t.close())
+	o.ModelOptions = ModelOptions{}
+	return errors.Join(g.Generate(ctx, o, emit), g.Close())
 }
+
+// Generator is an open model that writes one text after the other. It is used by one goroutine at
+// a time.
+type Generator struct {
+	t      *trained
+	stream tensorops.Stream
+}
+
+// OpenGenerator opens a model. Its weights are read with the first text.
+func OpenGenerator(o ModelOptions) (*Generator, error) {
+	t, err := openTrained(o, true)
+	if err != nil {
+		return nil, err
+	}
+	return &Generator{t, t.device.NewStream("generate")}, nil
+}
+
+// Generate is the package's function, for this model: o.ModelOptions must be empty.
+func (g *Generator) Generate(ctx context.Context, o GenerateOptions, emit func(text []byte) error) error {
+	if o.ModelOptions != (ModelOptions{}) {
+		return fmt.Errorf("%w: the model is open already", ErrOptions)
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	return g.t.generate(ctx, o, g.stream, emit)
+}
+
+// Close frees the model.
+func (g *Generator) Close() error { return g.t.close() }
 
 // generate uses a stream of t's device.
 func (t *trained) generate(ctx context.Context, o GenerateOptions, stream tensorops.Stream, emit func(text []byte) error) error {
@@ -64,9 +125,13 @@ func (t *trained) generate(ctx context.Context, o GenerateOptions, stream tensor
 	if t.tokenizer == nil {
 		return fmt.Errorf("%w: the model of %s has no known tokenizer, which is needed to read and write text", ErrOptions, t.from())
 	}
-	prompt, err := t.prompt(o.Prompt)
+	prompt, err := t.prompt(o)
 	if err != nil {
 		return &SetupError{fmt.Errorf("the prompt: %w", err)}
+	}
+	talk, err := t.talk()
+	if err != nil {
+		return &SetupError{err}
 	}
 	window := t.model.Config.Context
 	next := tail(prompt, window)
@@ -99,7 +164,14 @@ func (t *trained) generate(ctx context.Context, o GenerateOptions, stream tensor
 	defer dec.Close()
 	sequence := append([]int32{}, next...)
 	pick := newSampler(o, t.tokenizer.Vocab())
-	text := tokenizer.NewStreamDecoder(t.tokenizer)
+	pick.seen(prompt...)
+	text, stop := tokenizer.NewTextDecoder(t.tokenizer), newStopper(o.Stop)
+	write := func(b []byte) (ended bool, err error) {
+		if b, ended = stop.take(b); len(b) > 0 {
+			err = emit(b)
+		}
+		return ended, err
+	}
 	for i := range o.Tokens {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -116,25 +188,45 @@ func (t *trained) generate(ctx context.Context, o GenerateOptions, stream tensor
 			return fmt.Errorf("token %d of %d: %w: %s", i+1, o.Tokens, err, t.suspicion())
 		}
 		id := pick.choose(logits, uint64(i))
+		if !o.IgnoreEnd && slices.Contains(talk.Ends, id) {
+			break
+		}
+		pick.seen(id)
 		sequence = append(tail(sequence, window), id)
 		next = sequence[len(sequence)-1:]
-		if b := text.Decode(id); len(b) > 0 {
-			if err := emit(b); err != nil {
-				return err
-			}
+		if ended, err := write(text.Decode(id)); ended || err != nil {
+			return err
 		}
 	}
-	if b := text.Flush(); len(b) > 0 {
+	if ended, err := write(text.Flush()); ended || err != nil {
+		return err
+	}
+	if b := stop.rest(); len(b) > 0 {
 		return emit(b)
 	}
 	return nil
 }
 
-// prompt encodes a prompt; an empty one is a line break, or the first token of a
-// vocabulary that has none.
-func (t *trained) prompt(text string) ([]int32, error) {
-	if text != "" {
-		return t.tokenizer.Encode([]byte(text))
+// talk is what the model's directory says of its text.
+func (t *trained) talk() (rundir.Talk, error) {
+	if t.ckpt == nil {
+		return rundir.Talk{}, nil
+	}
+	talk, err := rundir.ReadTalk(t.ckpt)
+	if err != nil {
+		return talk, fmt.Errorf("%s: %w", t.ckpt.Dir(), err)
+	}
+	return talk, nil
+}
+
+// prompt encodes a prompt, or a conversation up to where the answer begins; an empty one is a line
+// break, or the first token of a vocabulary that has none.
+func (t *trained) prompt(o GenerateOptions) ([]int32, error) {
+	if len(o.Messages) > 0 {
+		return t.conversation(o)
+	}
+	if o.Prompt != "" {
+		return t.tokenizer.EncodeSpecial([]byte(o.Prompt), true)
 	}
 	if ids, err := t.tokenizer.Encode([]byte("\n")); err == nil {
 		return ids, nil
@@ -150,62 +242,26 @@ func tail(s []int32, n int) []int32 {
 	return s
 }
 
-// sampler draws tokens.
-type sampler struct {
-	o     GenerateOptions
-	key   rng.Key
-	order []int // token ids, the most likely first
-	probs []float64
-}
-
-func newSampler(o GenerateOptions, vocab int) *sampler {
-	s := &sampler{o: o, key: rng.NewKey(o.Seed, rng.StringStream("generate")), order: make([]int, vocab), probs: make([]float64, vocab)}
-	return s
-}
-
-// check refuses logits that no token can be drawn by. Minus infinity only says that a
-// token never comes, as long as another one may.
-func (s *sampler) check(logits []float32) error {
-	top := float32(math.Inf(-1))
-	for id := range s.order {
-		l := float64(logits[id])
-		if math.IsNaN(l) || math.IsInf(l, 1) {
-			return fmt.Errorf("%w: the logit of id %d is %g", ErrNotFinite, id, l)
-		}
-		top = max(top, logits[id])
+// conversation renders messages by the model's chat template, and encodes what comes of it.
+func (t *trained) conversation(o GenerateOptions) ([]int32, error) {
+	talk, err := t.talk()
+	if err != nil {
+		return nil, err
 	}
-	if math.IsInf(float64(top), -1) {
-		return fmt.Errorf("%w: all %d logits are -Inf", ErrNotFinite, len(s.order))
+	if talk.Template == "" {
+		return nil, fmt.Errorf("%w: %s has no chat template (%s, or chat_template in %s); give it a prompt", ErrOptions, t.from(), rundir.TemplateFile, rundir.TokenizerConfigFile)
 	}
-	return nil
-}
-
-// choose draws token number i from the logits. Ids above the tokenizer's are
-// padding of the model's vocabulary and never drawn.
-func (s *sampler) choose(logits []float32, i uint64) int32 {
-	for j := range s.order {
-		s.order[j] = j
+	template, err := chat.Parse(talk.Template)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", t.from(), err)
 	}
-	sort.SliceStable(s.order, func(a, b int) bool { return logits[s.order[a]] > logits[s.order[b]] })
-	if s.o.Temperature == 0 {
-		return int32(s.order[0])
+	text, err := template.Render(o.Messages, chat.Options{AddGenerationPrompt: true, Special: talk.Special, Vars: o.TemplateVars, Now: time.Now()})
+	if err != nil {
+		return nil, err
 	}
-	k := len(s.order)
-	if s.o.TopK > 0 {
-		k = min(k, s.o.TopK)
+	ids, err := t.tokenizer.EncodeSpecial([]byte(text), false)
+	if err == nil && len(ids) == 0 {
+		err = fmt.Errorf("%w: the chat template makes nothing of the messages", ErrOptions)
 	}
-	top := float64(logits[s.order[0]])
-	var sum float64
-	for j, id := range s.order[:k] {
-		s.probs[j] = math.Exp((float64(logits[id]) - top) / s.o.Temperature)
-		sum += s.probs[j]
-	}
-	word, _, _, _ := rng.Block(s.key, 0, i)
-	u := rng.Uniform(word) * sum
-	for j, p := range s.probs[:k] {
-		if u -= p; u <= 0 {
-			return int32(s.order[j])
-		}
-	}
-	return int32(s.order[k-1])
+	return ids, err
 }

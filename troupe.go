@@ -228,7 +228,14 @@ func check(cfg *config.Config) (err error) {
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	p, err := plan.New(cfg, vocab, stages.Config{Fields: fields})
+	var from stages.Config
+	if ckpt != nil {
+		if from, err = plan.ReadModel(ckpt); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+	}
+	from.Fields = fields
+	p, err := plan.New(cfg, vocab, from)
 	if err == nil && ckpt != nil {
 		err = plan.CheckWeights(ckpt, p.Model(), nil)
 	}

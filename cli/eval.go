@@ -24,6 +24,9 @@ func (a *app) newEval() *cobra.Command {
 		Short: "Compute a trained model's loss on a text",
 		Long: `Compute a trained model's loss over a whole text: every token but the first is
 predicted once, in windows of the model's context, by a forward-only schedule.
+The loss is the mean of all predicted tokens, in nats; bits per byte is its sum in bits
+by the bytes of their text, which compares models with different tokenizers. The first tokens
+of a window are predicted from few others: longer windows have a lower loss.
 Without --data it is the validation text of the run that the model is from. A loss
 that is no number is an error: with --json it is printed as null, and the exit status
 is 1.`,
@@ -48,8 +51,12 @@ is 1.`,
 				a.printf("loss %.4f%s  %s\n%s, step %d\n", res.Loss, metricsText(res.Metrics), plural(res.Windows, "sample"), term.OneLine(res.From), res.Step)
 				return nil
 			}
-			a.printf("loss %.4f  perplexity %.4g  %s tokens in %s\n%s, step %d\n",
-				res.Loss, res.Perplexity, term.Count(res.Tokens), plural(res.Windows, "window"), term.OneLine(res.From), res.Step)
+			perByte := ""
+			if res.BitsPerByte > 0 {
+				perByte = fmt.Sprintf("  %.4f bits per byte", res.BitsPerByte)
+			}
+			a.printf("loss %.4f  perplexity %.4g%s  %s tokens in %s\n%s, step %d\n",
+				res.Loss, res.Perplexity, perByte, term.Count(res.Tokens), plural(res.Windows, "window"), term.OneLine(res.From), res.Step)
 			return nil
 		}),
 	}
@@ -57,10 +64,12 @@ is 1.`,
 	f := cmd.Flags()
 	f.StringArrayVar(&o.Data, "data", nil, "`file` or quoted pattern to evaluate; repeatable (default: the run's validation text)")
 	f.StringVar(&o.Format, "format", "", "`text` or uint16, little-endian token ids (default: the run's)")
+	f.IntVar(&o.Context, "context", 0, "`tokens` of a window, up to the model's positions (default: the context that it was trained with)")
 	f.IntVar(&o.Microbatch, "microbatch", 4, "`sequences` to compute at a time")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	completeWords(cmd, "format", "text", "uint16")
 	completeWords(cmd, "microbatch")
+	completeWords(cmd, "context")
 	return cmd
 }
 

@@ -1,28 +1,56 @@
 package cli
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"io"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/chat"
 )
 
+// talking says that a command is a conversation.
+type talking struct {
+	chat     bool
+	system   string
+	messages string // a file
+}
+
 func (a *app) newGenerate() *cobra.Command {
-	var o troupe.GenerateOptions
+	var (
+		o troupe.GenerateOptions
+		t talking
+	)
 	cmd := &cobra.Command{
 		Use:   "generate --from DIR",
-		Short: "Let a trained model continue a text",
-		Long: `Let a trained model continue a text, and write it as it comes, the prompt first.
+		Short: "Let a trained model continue a text, or answer",
+		Long: `Let a trained model continue a text, and write it as it comes, the prompt first. The
+text ends where the model ends it, before a --stop text, or after --tokens.
 The same options give the same text. On a terminal, characters that could steer
-it are shown as � instead.`,
+it are shown as � instead.
+
+With --chat the prompt is what a user says, and the model's chat template makes
+the text of it that the model continues: only the answer is written. Without --prompt each line
+of the standard input is answered in turn, all in one conversation. --messages FILE answers a
+conversation: a JSON array such as [{"role": "user", "content": "Hello"}].`,
 		Example: `  engine generate --from runs/run --prompt "func main() {"
-  engine generate --from runs/run --tokens 1000 --temperature 1 --top-k 40 --seed 7 > text`,
+  engine generate --from runs/run --tokens 1000 --temperature 1 --top-k 40 --seed 7 > text
+  engine generate --from DIR --chat --prompt "Why is the sky blue?" --top-p 0.9`,
 		Args: takes(),
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
 			if err := checkGenerateFlags(cmd, o); err != nil {
 				return err
+			}
+			if err := t.check(cmd); err != nil {
+				return err
+			}
+			if t.chat || t.messages != "" {
+				return a.talk(cmd.Context(), o, t, cmd.Flags().Changed("prompt"))
 			}
 			if err := generate(cmd.Context(), o, a.programs()); err != nil {
 				return err
@@ -36,9 +64,17 @@ it are shown as � instead.`,
 	modelFlags(cmd, &o.ModelOptions)
 	f := cmd.Flags()
 	f.StringVar(&o.Prompt, "prompt", "", "`text` to continue (default: a line break, which is not shown)")
-	f.IntVar(&o.Tokens, "tokens", 200, "`number` of tokens to write")
+	f.BoolVar(&t.chat, "chat", false, "answer the prompt, or each line of the input, by the model's chat template")
+	f.StringVar(&t.system, "system", "", "`text` of a system message that a chat begins with")
+	f.StringVar(&t.messages, "messages", "", "`file` with a conversation to answer, as JSON; - is the input")
+	f.IntVar(&o.Tokens, "tokens", 200, "largest `number` of tokens to write")
 	f.Float64Var(&o.Temperature, "temperature", defaultTemperature, "`number`: the larger, the more random; 0 always takes the most likely token")
 	f.IntVar(&o.TopK, "top-k", 0, "choose among the `k` most likely tokens; 0: among all")
+	f.Float64Var(&o.TopP, "top-p", 0, "choose among the most likely tokens that have this `share` of the probability together; 0: among all")
+	f.Float64Var(&o.MinP, "min-p", 0, "leave out tokens less likely than this `share` of the most likely one's probability")
+	f.Float64Var(&o.RepetitionPenalty, "repetition-penalty", 0, "`number` that logits of tokens already in the text are divided by; 0 or 1: none")
+	f.StringArrayVar(&o.Stop, "stop", nil, "`text` to end before; repeatable")
+	f.BoolVar(&o.IgnoreEnd, "ignore-end", false, "go on where the model ends its text")
 	f.Uint64Var(&o.Seed, "seed", 1, "`seed` of the random choices")
 	return cmd
 }
@@ -52,9 +88,21 @@ func checkGenerateFlags(cmd *cobra.Command, o troupe.GenerateOptions) error {
 	}
 	switch {
 	case o.Temperature == 0:
-		return idle(cmd, "with --temperature 0, which always takes the most likely token", "top-k", "seed")
+		return idle(cmd, "with --temperature 0, which always takes the most likely token", "top-k", "top-p", "min-p", "seed")
 	case o.TopK == 1:
-		return idle(cmd, "with --top-k 1, which always takes the most likely token", "temperature", "seed")
+		return idle(cmd, "with --top-k 1, which always takes the most likely token", "temperature", "top-p", "min-p", "seed")
+	}
+	return nil
+}
+
+func (t talking) check(cmd *cobra.Command) error {
+	switch {
+	case t.messages != "" && cmd.Flags().Changed("prompt"):
+		return usagef("--prompt and --messages: give one of them")
+	case t.messages != "":
+		return idle(cmd, "with --messages, which has the whole conversation", "chat", "system")
+	case !t.chat:
+		return idle(cmd, "without --chat", "system")
 	}
 	return nil
 }
@@ -67,4 +115,104 @@ func generate(ctx context.Context, o troupe.GenerateOptions, w io.Writer) error 
 		unsaid = ""
 		return err
 	})
+}
+
+// maxSaid bounds what is read as one message, or as a conversation.
+const maxSaid = 1 << 20
+
+// talk answers a conversation, a prompt, or the input line by line.
+func (a *app) talk(ctx context.Context, o troupe.GenerateOptions, t talking, prompted bool) (err error) {
+	said, in := []chat.Message{}, bufio.NewReader(os.Stdin)
+	switch {
+	case t.messages != "":
+		if said, err = readMessages(t.messages); err != nil {
+			return err
+		}
+	case t.system != "":
+		said = append(said, chat.Message{Role: "system", Content: t.system})
+	}
+	if prompted {
+		said = append(said, chat.Message{Role: "user", Content: o.Prompt})
+	}
+	g, err := troupe.OpenGenerator(o.ModelOptions)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	o.ModelOptions, o.Prompt = troupe.ModelOptions{}, ""
+	for {
+		if once := prompted || t.messages != ""; !once {
+			if a.terminal {
+				a.printf("> ")
+			}
+			line, err := readLine(in)
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if line == "" {
+				continue
+			}
+			said = append(said, chat.Message{Role: "user", Content: line})
+		}
+		o.Messages = said
+		var answer strings.Builder
+		if err := g.Generate(ctx, o, func(text []byte) error {
+			answer.Write(text)
+			_, err := a.programs().Write(text)
+			return err
+		}); err != nil {
+			return err
+		}
+		a.printf("\n")
+		if prompted || t.messages != "" {
+			return nil
+		}
+		said = append(said, chat.Message{Role: "assistant", Content: answer.String()})
+	}
+}
+
+// readLine reads a line of the input, without its end. The last one need not have an end.
+func readLine(in *bufio.Reader) (string, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case len(line) > maxSaid:
+			return "", usagef("a line of the input has more than %d bytes", maxSaid)
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && len(line) == 0:
+			return "", io.EOF
+		case err != nil && !errors.Is(err, io.EOF):
+			return "", err
+		default:
+			return strings.TrimRight(string(line), "\r\n"), nil
+		}
+	}
+}
+
+// readMessages reads a conversation.
+func readMessages(name string) (_ []chat.Message, err error) {
+	in := os.Stdin
+	if name != "-" {
+		if in, err = os.Open(name); err != nil {
+			return nil, err
+		}
+		defer func() { _ = in.Close() }() // nothing was written
+	}
+	b, err := io.ReadAll(io.LimitReader(in, maxSaid+1))
+	if err == nil && len(b) > maxSaid {
+		err = usagef("--messages %s has more than %d bytes", name, maxSaid)
+	}
+	if err != nil {
+		return nil, err
+	}
+	messages, err := chat.ParseMessages(b)
+	if err != nil {
+		return nil, usagef("--messages %s: %v", name, err)
+	}
+	return messages, nil
 }

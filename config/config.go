@@ -45,16 +45,18 @@ type Run struct {
 
 // Model is the network's shape, or where to take it from.
 type Model struct {
-	Family        string  `toml:"family"`         // "gpt2", "llama", "mlp", "stack", or one that the program has registered; default gpt2
+	Family        string  `toml:"family"`         // "gpt2", "llama", "mistral", "qwen2", "qwen3", "mlp", "stack", or one that the program has registered; default gpt2
 	Layers        int     `toml:"layers"`         // default 4
 	Hidden        int     `toml:"hidden"`         // width; default 128
 	Heads         int     `toml:"heads"`          // default 4
-	KVHeads       int     `toml:"kv_heads"`       // llama's grouped heads; default heads
-	FFN           int     `toml:"ffn"`            // inner width; default 4*hidden, for llama 8/3*hidden rounded up to 32
+	KVHeads       int     `toml:"kv_heads"`       // grouped heads, of all language models but gpt2; default heads
+	HeadDim       int     `toml:"head_dim"`       // channels of a head; default 0 = hidden/heads
+	Window        int     `toml:"window"`         // positions that a query sees, of mistral and qwen; default 0 = all
+	FFN           int     `toml:"ffn"`            // inner width; default 4*hidden, for those with a gate 8/3*hidden rounded up to 32
 	Context       int     `toml:"context"`        // tokens in a sequence; default 128
 	Dropout       float64 `toml:"dropout"`        // default 0
-	TieEmbeddings bool    `toml:"tie_embeddings"` // default true for gpt2, false for llama
-	RopeTheta     float64 `toml:"rope_theta"`     // llama's; default 10000
+	TieEmbeddings bool    `toml:"tie_embeddings"` // default true for gpt2, else false
+	RopeTheta     float64 `toml:"rope_theta"`     // of rotary positions, all but gpt2's; default 10000
 	Vocab         int     `toml:"vocab"`          // default 0 = the tokenizer's
 	MTPLayers     int     `toml:"mtp_layers"`     // layers of multi-token prediction; default 0
 	MTPWeight     float64 `toml:"mtp_weight"`     // of the mean of their losses, beside the main one; default 0.3

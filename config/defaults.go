@@ -78,7 +78,7 @@ func (c *Config) resolveShape() {
 	}
 	if !c.IsSet("model.ffn") {
 		m.FFN = 4 * m.Hidden
-		if m.Family == "llama" {
+		if c.rotary() {
 			// SwiGLU has three matrices where GELU has two: 8/3 keeps their size.
 			m.FFN = roundUp((8*m.Hidden+2)/3, 32)
 		}
@@ -98,6 +98,9 @@ func (c *Config) Text() bool { return c.Data.Format == "text" || c.Data.Format =
 
 // Language reports whether the family is one of the language models, which take tokens.
 func (c *Config) Language() bool { return stages.Config{Family: c.Model.Family}.Language() }
+
+// rotary reports whether the family descends from Llama: it has rotary positions and a gate.
+func (c *Config) rotary() bool { return c.Language() && c.Model.Family != stages.GPT2 }
 
 // clearShape empties what a checkpoint will say.
 func (c *Config) clearShape() {

@@ -12,7 +12,7 @@ var other = map[string]string{
 	"run.name": "x", "run.out": "x", "run.steps": "2000", "run.seed": "2", "run.eval_every": "1", "run.patience": "1", "run.eval_batches": "1",
 	"run.checkpoint_every": "1", "run.keep": "1", "run.trace_every": "1", "run.log_every": "1", "run.stall_after_s": "1",
 	"model.family": "llama", "model.layers": "5", "model.hidden": "256", "model.heads": "2", "model.kv_heads": "2",
-	"model.ffn": "100", "model.context": "64", "model.dropout": "0.5", "model.tie_embeddings": "false",
+	"model.head_dim": "16", "model.window": "16", "model.ffn": "100", "model.context": "64", "model.dropout": "0.5", "model.tie_embeddings": "false",
 	"model.rope_theta": "500000", "model.vocab": "300", "model.mtp_layers": "1", "model.mtp_weight": "0.1", "model.from": "x", "model.freeze": "embed",
 	"model.stack": "mse", "model.options": "", // a family takes them that a program registers
 	"data.label": "y", "data.features": "y", "data.targets": "y", "data.labels": "y", "data.val_labels": "y", "data.header": "false", "data.separator": ";",
@@ -68,8 +68,10 @@ func TestDiffAndResume(t *testing.T) {
 			sets = append(sets, "pipeline.recompute=partial")
 		case "device.tf32":
 			sets = append(sets, "device.kind=cuda")
-		case "model.rope_theta":
+		case "model.rope_theta", "model.head_dim":
 			base = parse(t, "data.train = ['a.txt']", "model.family=llama")
+		case "model.window":
+			base = parse(t, "data.train = ['a.txt']", "model.family=mistral")
 		case "model.mtp_weight":
 			base = parse(t, "data.train = ['a.txt']", "model.mtp_layers=1")
 		case "optimizer.decay_steps":

@@ -28,6 +28,10 @@ var idleKeys = []idleKey{
 		": it counts the validations on the way", "leave patience out, or set eval_every"},
 	{"model.rope_theta", "model.family", inFamily("gpt2", "mlp", "stack"),
 		", which has no rotary positions", `leave rope_theta out, or set family = "llama"`},
+	{"model.head_dim", "model.family", inFamily("gpt2", "mlp", "stack"),
+		", whose heads are as wide as hidden/heads says", `leave head_dim out, or set family = "llama"`},
+	{"model.window", "model.family", inFamily("gpt2", "llama", "mlp", "stack"),
+		", which has no window", `leave window out, or set family = "mistral"`},
 	{"model.mtp_weight", "model.mtp_layers", func(c *Config) bool { return c.Model.MTPLayers == 0 },
 		"", "leave mtp_weight out, or set mtp_layers"},
 
@@ -41,7 +45,7 @@ var idleKeys = []idleKey{
 	{"model.mtp_layers", "model.family", inFamily("mlp", "stack"), "", "leave mtp_layers out"},
 	{"model.stack", "model.family", func(c *Config) bool { return c.Model.Family != "stack" && len(c.Model.Stack) > 0 }, "", `leave stack out, or set family = "stack"`},
 	{"model.options", "model.family", func(c *Config) bool {
-		return inFamily("gpt2", "llama", "mlp", "stack")(c) && len(c.Model.Options) > 0
+		return (c.Language() || inFamily("mlp", "stack")(c)) && len(c.Model.Options) > 0
 	}, "", "leave options out"},
 	{"model.vocab", "data.format", notText, ": the data has no tokens", "leave vocab out"},
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/troupe-ml/troupe/data/samples"
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
 )
 
 // checker holds the values of a configuration against each other.
@@ -101,14 +102,23 @@ func (c *checker) model() {
 	if !c.Language() {
 		return // what the numbers mean is the family's affair
 	}
-	if c.clean("model.hidden", "model.heads") {
+	own := c.rotary() && m.HeadDim != 0 // heads of a width of their own
+	if own && c.clean("model.head_dim", "model.family", "model.heads") {
+		switch {
+		case m.HeadDim%2 != 0:
+			c.disagree("model.head_dim", "model.family", "is odd, and rotary positions take an even size", "make head_dim even")
+		case m.HeadDim > MaxHidden/m.Heads:
+			c.disagree("model.head_dim", "model.heads", fmt.Sprintf("times %s is more than %d", c.say("model.heads"), MaxHidden), "make one of them smaller")
+		}
+	}
+	if c.clean("model.hidden", "model.heads") && (!own || m.Family == stages.Llama) {
 		if rest := m.Hidden % m.Heads; rest != 0 {
 			c.disagree("model.hidden", "model.heads",
 				fmt.Sprintf("does not divide by %s (remainder %d)", c.say("model.heads"), rest),
 				"make hidden a multiple of heads")
-		} else if size := m.Hidden / m.Heads; m.Family == "llama" && c.clean("model.family") && size%2 != 0 {
+		} else if size := m.Hidden / m.Heads; c.rotary() && !own && c.clean("model.family") && size%2 != 0 {
 			c.disagree("model.hidden", "model.heads",
-				fmt.Sprintf("over %s makes heads of size %d, and llama's rotary embedding takes an even size", c.say("model.heads"), size),
+				fmt.Sprintf("over %s makes heads of size %d, and %s's rotary embedding takes an even size", c.say("model.heads"), size, m.Family),
 				"make hidden a multiple of twice the heads")
 		}
 	}

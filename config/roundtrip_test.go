@@ -162,7 +162,7 @@ func drawConfig(t *rapid.T) *Config {
 
 func drawShape(t *rapid.T, dropout float64) Model {
 	m := Model{
-		Family:  rapid.SampledFrom([]string{"gpt2", "llama"}).Draw(t, "family"),
+		Family:  rapid.SampledFrom([]string{"gpt2", "llama", "mistral", "qwen3"}).Draw(t, "family"),
 		Layers:  rapid.IntRange(1, MaxLayers).Draw(t, "layers"),
 		KVHeads: rapid.IntRange(1, 64).Draw(t, "kv_heads"),
 		FFN:     rapid.IntRange(1, MaxFFN).Draw(t, "ffn"),
@@ -174,8 +174,12 @@ func drawShape(t *rapid.T, dropout float64) Model {
 	}
 	m.MTPLayers = rapid.IntRange(0, min(MaxMTPLayers, m.Context-1)).Draw(t, "mtp_layers")
 	m.Heads = m.KVHeads
-	if m.Family == "llama" {
+	if m.Family != "gpt2" {
 		m.Heads *= rapid.IntRange(1, 8).Draw(t, "heads in a group")
+		m.HeadDim = 2 * rapid.IntRange(0, 64).Draw(t, "half of head_dim")
+	}
+	if m.Family == "mistral" || m.Family == "qwen3" {
+		m.Window = rapid.IntRange(0, MaxContext).Draw(t, "window")
 	}
 	m.Hidden = m.Heads * 2 * rapid.IntRange(1, 64).Draw(t, "half the head size")
 	return m

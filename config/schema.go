@@ -44,6 +44,8 @@ var schema = []field{
 	{key: "model.hidden", at: func(c *Config) any { return &c.Model.Hidden }, example: "128", check: whole(1, MaxHidden), shape: true},
 	{key: "model.heads", at: func(c *Config) any { return &c.Model.Heads }, example: "4", check: whole(1, MaxHeads), shape: true},
 	{key: "model.kv_heads", at: func(c *Config) any { return &c.Model.KVHeads }, example: "2", check: whole(1, MaxHeads), shape: true},
+	{key: "model.head_dim", at: func(c *Config) any { return &c.Model.HeadDim }, example: "64", check: whole(0, MaxHidden), shape: true},
+	{key: "model.window", at: func(c *Config) any { return &c.Model.Window }, example: "4096", check: whole(0, MaxContext), shape: true},
 	{key: "model.ffn", at: func(c *Config) any { return &c.Model.FFN }, example: "512", check: whole(1, MaxFFN), shape: true},
 	{key: "model.context", at: func(c *Config) any { return &c.Model.Context }, example: "128", check: whole(1, MaxContext), shape: true},
 	{key: "model.dropout", at: func(c *Config) any { return &c.Model.Dropout }, example: "0.1", check: numberBelow(0, 1)},

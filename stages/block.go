@@ -10,8 +10,13 @@ import (
 //
 //	GPT-2: LayerNorm, one projection for q, k and v, GELU
 //	Llama: RMSNorm, three projections, rotary positions, grouped heads, SwiGLU
+//	Qwen 3: RMSNorm on each head of q and of k besides
 type block struct {
 	cfg          Config
+	rotary       bool   // q and k are turned by their positions
+	gated        bool   // SwiGLU, else GELU
+	window       int    // positions that a query sees; 0: all
+	heads        []norm // of each head of q and of k; none: there are no such
 	norm1, norm2 norm
 	qkv          []linear // one of width 3C, or three
 	proj         linear
@@ -42,6 +47,8 @@ type blockState struct {
 	dn2, da      tensorops.Tensor // second norm's output, attention's output
 	dqkv         [3]tensorops.Tensor
 	dn1          tensorops.Tensor
+	headStats    [2]tensorops.Tensor // of the heads' norms
+	dheads       [2]tensorops.Tensor // gradients of their outputs
 }
 
 func (*block) symbol() byte    { return SymbolDecoder }
@@ -51,6 +58,9 @@ func (b *block) uses() []use {
 	us := b.norm1.uses()
 	for i := range b.qkv {
 		us = append(us, b.qkv[i].uses()...)
+	}
+	for i := range b.heads {
+		us = append(us, b.heads[i].uses()...)
 	}
 	us = append(us, b.proj.uses()...)
 	us = append(us, b.norm2.uses()...)
@@ -75,6 +85,7 @@ func (b *block) linears() []*linear {
 func (s *blockState) drop(l *tensorops.List, all bool) {
 	free(l, &s.stats1, &s.qkv[0], &s.qkv[1], &s.qkv[2], &s.o, &s.lse, &s.h, &s.stats2, &s.u[0], &s.u[1])
 	free(l, &s.dm, &s.du0, &s.du1, &s.dn2, &s.da, &s.dqkv[0], &s.dqkv[1], &s.dqkv[2], &s.dn1)
+	free(l, &s.headStats[0], &s.headStats[1], &s.dheads[0], &s.dheads[1])
 	if all {
 		free(l, &s.x)
 		s.recompute = false
@@ -92,18 +103,23 @@ func (b *block) parts(t [3]tensorops.Tensor) (q, k, v tensorops.Tensor) {
 
 func (b *block) attention(c *pass) tensorops.AttentionOpts {
 	return tensorops.AttentionOpts{Batch: c.mb.Sequences, Heads: b.cfg.Heads, KVHeads: b.cfg.KVHeads,
-		Mask: c.mask(b.drops[0], b.cfg.Heads*c.mb.Positions*c.mb.Positions), BF16: c.stage.opts.BF16}
+		Mask: c.mask(b.drops[0], b.cfg.Heads*c.mb.Positions*c.mb.Positions), BF16: c.stage.opts.BF16, Window: b.window}
 }
 
-// rotate turns q and k by their positions (Llama), or back.
+// rotate turns q and k by their positions, or back.
 func (b *block) rotate(c *pass, q, k tensorops.Tensor, inverse bool) {
-	if b.cfg.Family != Llama {
+	if !b.rotary {
 		return
 	}
-	r := tensorops.RoPEOpts{Heads: b.cfg.Heads, Period: c.mb.Positions, First: c.mb.FirstPosition, Theta: b.cfg.RopeTheta, Inverse: inverse}
+	r := tensorops.RoPEOpts{Heads: b.cfg.Heads, Period: c.mb.Positions, First: c.mb.FirstPosition, Theta: b.cfg.RopeTheta, Scaling: b.cfg.RopeScaling.op(), Inverse: inverse}
 	c.RoPE(q, r)
 	r.Heads = b.cfg.KVHeads
 	c.RoPE(k, r)
+}
+
+// attended takes a tensor for attention's output.
+func (b *block) attended(c *pass) tensorops.Tensor {
+	return c.Alloc(c.inner(), c.mb.Sequences, c.mb.Positions, b.cfg.QueryWidth())
 }
 
 // project records the projections of x and returns their memory.
@@ -123,10 +139,12 @@ func (b *block) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor 
 	s.qkv = b.project(c, n, b.qkv)
 	c.Free(n)
 	q, k, v := b.parts(s.qkv)
+	q, k, s.headStats = b.normHeads(c, q, k)
 	b.rotate(c, q, k, false)
-	s.o = c.innerLike(x)
+	s.o = b.attended(c)
 	s.lse = c.Alloc(tensorops.Float32, c.mb.Sequences, b.cfg.Heads, c.mb.Positions)
 	c.Attention(s.o, q, k, v, s.lse, b.attention(c))
+	b.freeHeads(c, q, k)
 	s.h = b.residual(c, &b.proj, s.o, x, b.drops[1])
 	n, s.stats2 = b.norm2.forward(c, s.h)
 	u := b.project(c, n, b.up)
@@ -154,7 +172,7 @@ func (b *block) residual(c *pass, m *linear, x, skip tensorops.Tensor, s site) t
 // activation records the input of the down projection, which may take the place of
 // u's first part.
 func (b *block) activation(c *pass, g tensorops.Tensor, u [2]tensorops.Tensor) {
-	if b.cfg.Family == Llama {
+	if b.gated {
 		c.SwiGLU(g, u[0], u[1])
 	} else {
 		c.GELU(g, u[0])
@@ -188,7 +206,7 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 	s.dm = dm
 	dg := c.AllocLike(s.u[0])
 	b.down.inputGrad(c, dg, dm, false)
-	if b.cfg.Family == Llama {
+	if b.gated {
 		s.du0, s.du1 = c.AllocLike(s.u[0]), dg
 		c.SwiGLUGrad(s.du0, s.du1, dg, s.u[0], s.u[1])
 	} else {
@@ -209,17 +227,17 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 	for i := range b.qkv {
 		s.dqkv[i] = c.AllocLike(s.qkv[i])
 	}
-	q, k, v := b.parts(s.qkv)
-	dq, dk, dv := b.parts(s.dqkv)
-	c.AttentionGrad(dq, dk, dv, do, q, k, v, s.o, s.lse, b.attention(c))
-	b.rotate(c, dq, dk, true)
+	b.attentionGrad(c, s, do)
 	c.Free(do)
 	s.dn1 = c.sumLike(s.x, len(b.qkv))
 	for i := range b.qkv {
 		b.qkv[i].inputGrad(c, s.dn1, s.dqkv[i], i > 0)
 	}
 	b.norm1.inputGrad(c, dx, s.dn1, s.x, s.stats1, dh)
-	free(c.List, &s.qkv[0], &s.qkv[1], &s.qkv[2], &s.lse)
+	if len(b.heads) == 0 { // whose norms need what they took
+		free(c.List, &s.qkv[0], &s.qkv[1])
+	}
+	free(c.List, &s.qkv[2], &s.lse)
 	return dx
 }
 
@@ -241,6 +259,9 @@ func (b *block) weightGrad(c *pass, st state) {
 		b.qkv[i].weightGrad(c, n, s.dqkv[i])
 	}
 	c.Free(n)
+	for i := range b.heads {
+		b.heads[i].weightGrad(c, s.dheads[i], b.rows(s.qkv[i]), s.headStats[i])
+	}
 	b.norm1.weightGrad(c, s.dn1, s.x, s.stats1)
 	s.drop(c.List, true)
 }

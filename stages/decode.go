@@ -37,7 +37,7 @@ func NewDecoderOn(s *Stage, stream tensorops.Stream, positions int) (*Decoder, e
 	for range cfg.Layers {
 		var kv [2]tensorops.Tensor
 		for i := range kv {
-			kv[i] = l.Alloc(s.productType(), d.room, cfg.kvWidth())
+			kv[i] = l.Alloc(s.productType(), d.room, cfg.KVWidth())
 		}
 		d.cache = append(d.cache, kv)
 	}
@@ -96,13 +96,20 @@ func (b *block) decode(c *pass, x tensorops.Tensor, cache [2]tensorops.Tensor, u
 	n1, stats := b.norm1.forward(c, x)
 	qkv := b.project(c, n1, b.qkv)
 	q, k, v := b.parts(qkv)
+	q, k, headStats := b.normHeads(c, q, k)
 	b.rotate(c, q, k, false)
 	all := used + c.mb.Positions
 	c.Copy(cache[0].RowRange(used, all), k.Matrix())
 	c.Copy(cache[1].RowRange(used, all), v.Matrix())
-	o, lse := c.innerLike(x), c.Alloc(tensorops.Float32, 1, b.cfg.Heads, c.mb.Positions)
-	c.Attention(o, q, cache[0].RowRange(0, all), cache[1].RowRange(0, all), lse, b.attention(c))
+	o, lse := b.attended(c), c.Alloc(tensorops.Float32, 1, b.cfg.Heads, c.mb.Positions)
+	first := 0 // of the keys that any of the queries sees
+	if b.window > 0 {
+		first = max(0, used+1-b.window)
+	}
+	c.Attention(o, q, cache[0].RowRange(first, all), cache[1].RowRange(first, all), lse, b.attention(c))
+	b.freeHeads(c, q, k)
 	h := b.residual(c, &b.proj, o, x, b.drops[1])
+	free(c.List, &headStats[0], &headStats[1])
 	free(c.List, &x, &n1, &stats, &qkv[0], &qkv[1], &qkv[2], &o, &lse)
 	n2, stats := b.norm2.forward(c, h)
 	u := b.project(c, n2, b.up)

@@ -31,7 +31,7 @@ type LayerOptions struct {
 type Widths interface{ Width() int }
 
 var (
-	families = registry.New[Family]("family", GPT2, Llama, MLP, Stack)
+	families = registry.New[Family]("family", append(LanguageFamilies(), MLP, Stack)...)
 	kinds    = []string{"input", "embed", "dense", "gelu", "relu", "tanh", "norm", "dropout", "cross_entropy", "mse"} // of layers, this package's
 	layers   = registry.New[func(*LayerOptions) (Layer, error)]("layer", kinds...)
 )
@@ -55,7 +55,7 @@ func RegisterLayer(name string, build func(o *LayerOptions) (Layer, error)) { la
 
 // Families are the names of all families.
 func Families() []string {
-	return append([]string{GPT2, Llama, MLP, Stack}, families.Names()...)
+	return append(append(LanguageFamilies(), MLP, Stack), families.Names()...)
 }
 
 // Int is an option that is a whole number, or else a default.

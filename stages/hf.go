@@ -2,7 +2,7 @@ package stages
 
 import "encoding/json"
 
-// hfWritten is a config.json as Troupe writes it, of both families.
+// hfWritten is a config.json as Troupe writes it, of all families.
 type hfWritten struct {
 	Architectures []string `json:"architectures"`
 	ModelType     string   `json:"model_type"`
@@ -22,7 +22,7 @@ type hfWritten struct {
 	Activation string  `json:"activation_function,omitempty"`
 	NormEps    float64 `json:"layer_norm_epsilon,omitempty"`
 
-	// Llama
+	// Llama and those that descend from it
 	Hidden       int     `json:"hidden_size,omitempty"`
 	Intermediate int     `json:"intermediate_size,omitempty"`
 	Layers       *int    `json:"num_hidden_layers,omitempty"`
@@ -34,7 +34,15 @@ type hfWritten struct {
 	RopeTheta    float64 `json:"rope_theta,omitempty"`
 	HiddenAct    string  `json:"hidden_act,omitempty"`
 
-	// Layers of multi-token prediction, under DeepSeek's name, in both families.
+	RopeScaling   *hfRope         `json:"rope_scaling,omitempty"`
+	AttentionBias bool            `json:"attention_bias,omitempty"`
+	MLPBias       bool            `json:"mlp_bias,omitempty"`
+	Window        json.RawMessage `json:"sliding_window,omitempty"` // a number, or null
+	UseWindow     bool            `json:"use_sliding_window,omitempty"`
+	WindowLayers  *int            `json:"max_window_layers,omitempty"`
+	LayerTypes    []string        `json:"layer_types,omitempty"`
+
+	// Layers of multi-token prediction, under DeepSeek's name, in all families.
 	NextN int `json:"num_nextn_predict_layers,omitempty"`
 
 	// Dropout: GPT-2's three, Llama's attention; the rest are Troupe's for Llama.
@@ -52,16 +60,9 @@ func (c Config) HF() ([]byte, error) {
 	}
 	h := hfWritten{Vocab: c.Vocab, TorchDType: "float32", Tie: c.Tie, InitStd: initStd, NextN: c.MTPLayers,
 		EmbdDrop: c.Dropout, ResidDrop: c.Dropout}
-	if c.Family == GPT2 {
-		h.Architectures, h.ModelType = []string{gpt2Class}, GPT2
-		h.Positions, h.Embd, h.Layer, h.Head, h.Inner = c.Context, c.Hidden, &c.Layers, c.Heads, c.FFN
-		h.Activation, h.NormEps, h.AttnDrop = "gelu_new", c.eps(), c.Dropout
-	} else {
-		h.Architectures, h.ModelType = []string{llamaClass}, Llama
-		h.Hidden, h.Intermediate, h.Layers, h.Heads, h.KVHeads = c.Hidden, c.FFN, &c.Layers, c.Heads, c.KVHeads
-		h.HeadDim, h.MaxPositions, h.RMSEps, h.RopeTheta, h.HiddenAct = c.headDim(), c.Positions(), c.eps(), c.RopeTheta, "silu"
-		h.LlamaDrop = c.Dropout
-	}
+	f := languageOf(c.Family)
+	h.Architectures, h.ModelType = []string{f.class()}, f.name()
+	f.write(c, &h)
 	b, err := json.MarshalIndent(h, "", "  ")
 	return append(b, '\n'), err
 }

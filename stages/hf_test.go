@@ -56,6 +56,22 @@ const (
 	publishedLlama = `{"architectures":["LlamaForCausalLM"],"bos_token_id":1,"eos_token_id":2,"hidden_act":"silu","hidden_size":2048,"initializer_range":0.02,"intermediate_size":5632,
 		"max_position_embeddings":2048,"model_type":"llama","num_attention_heads":32,"num_hidden_layers":22,"num_key_value_heads":4,"pretraining_tp":1,"rms_norm_eps":1e-05,
 		"rope_scaling":null,"tie_word_embeddings":false,"torch_dtype":"float32","transformers_version":"4.35.0","use_cache":true,"vocab_size":32000}`
+	publishedMistral = `{"architectures":["MistralForCausalLM"],"bos_token_id":1,"eos_token_id":2,"hidden_act":"silu","hidden_size":4096,"initializer_range":0.02,"intermediate_size":14336,
+		"max_position_embeddings":32768,"model_type":"mistral","num_attention_heads":32,"num_hidden_layers":32,"num_key_value_heads":8,"rms_norm_eps":1e-05,"rope_theta":10000.0,
+		"sliding_window":4096,"tie_word_embeddings":false,"torch_dtype":"bfloat16","transformers_version":"4.34.0.dev0","use_cache":true,"vocab_size":32000}`
+	publishedQwen2 = `{"architectures":["Qwen2ForCausalLM"],"attention_dropout":0.0,"bos_token_id":151643,"eos_token_id":151645,"hidden_act":"silu","hidden_size":896,
+		"initializer_range":0.02,"intermediate_size":4864,"max_position_embeddings":32768,"max_window_layers":21,"model_type":"qwen2","num_attention_heads":14,
+		"num_hidden_layers":24,"num_key_value_heads":2,"rms_norm_eps":1e-06,"rope_theta":1000000.0,"sliding_window":32768,"tie_word_embeddings":true,"torch_dtype":"bfloat16",
+		"transformers_version":"4.43.1","use_cache":true,"use_sliding_window":false,"vocab_size":151936}`
+	publishedQwen3 = `{"architectures":["Qwen3ForCausalLM"],"attention_bias":false,"attention_dropout":0.0,"bos_token_id":151643,"eos_token_id":151645,"head_dim":128,"hidden_act":"silu",
+		"hidden_size":1024,"initializer_range":0.02,"intermediate_size":3072,"max_position_embeddings":40960,"max_window_layers":28,"model_type":"qwen3","num_attention_heads":16,
+		"num_hidden_layers":28,"num_key_value_heads":8,"rms_norm_eps":1e-06,"rope_scaling":null,"rope_theta":1000000,"sliding_window":null,"tie_word_embeddings":true,
+		"torch_dtype":"bfloat16","transformers_version":"4.51.0","use_cache":true,"use_sliding_window":false,"vocab_size":151936}`
+	publishedLlama32 = `{"architectures":["LlamaForCausalLM"],"attention_bias":false,"attention_dropout":0.0,"bos_token_id":128000,"eos_token_id":[128001,128008,128009],"head_dim":64,
+		"hidden_act":"silu","hidden_size":2048,"initializer_range":0.02,"intermediate_size":8192,"max_position_embeddings":131072,"mlp_bias":false,"model_type":"llama",
+		"num_attention_heads":32,"num_hidden_layers":16,"num_key_value_heads":8,"pretraining_tp":1,"rms_norm_eps":1e-05,"rope_scaling":{"factor":32.0,"high_freq_factor":4.0,
+		"low_freq_factor":1.0,"original_max_position_embeddings":8192,"rope_type":"llama3"},"rope_theta":500000.0,"tie_word_embeddings":true,"torch_dtype":"bfloat16",
+		"transformers_version":"4.45.0.dev0","use_cache":true,"vocab_size":128256}`
 	// All that transformers 5 says of a model whose author said nothing.
 	defaultGPT2 = `{"transformers_version":"5.23.0","architectures":null,"output_hidden_states":false,"return_dict":true,"dtype":null,"chunk_size_feed_forward":0,"is_encoder_decoder":false,
 		"id2label":{"0":"LABEL_0","1":"LABEL_1"},"label2id":{"LABEL_0":0,"LABEL_1":1},"problem_type":null,"vocab_size":50257,"n_positions":1024,"n_embd":768,"n_layer":12,"n_head":12,
@@ -76,6 +92,11 @@ func TestParseHF(t *testing.T) {
 	gpt2 := stages.Config{Family: stages.GPT2, Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, FFN: 3072, Context: 1024, Vocab: 50257, Dropout: 0.1, Tie: true, NormEps: 1e-5}
 	llama := stages.Config{Family: stages.Llama, Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 32, FFN: 11008, Context: 2048, Vocab: 32000, RopeTheta: 10000, NormEps: 1e-6}
 	tiny := stages.Config{Family: stages.Llama, Layers: 22, Hidden: 2048, Heads: 32, KVHeads: 4, FFN: 5632, Context: 2048, Vocab: 32000, RopeTheta: 10000, NormEps: 1e-5}
+	mistral := stages.Config{Family: stages.Mistral, Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, FFN: 14336, Context: 32768, Vocab: 32000, RopeTheta: 10000, NormEps: 1e-5, Window: 4096}
+	qwen2 := stages.Config{Family: stages.Qwen2, Layers: 24, Hidden: 896, Heads: 14, KVHeads: 2, FFN: 4864, Context: 32768, Vocab: 151936, RopeTheta: 1e6, NormEps: 1e-6, Tie: true}
+	qwen3 := stages.Config{Family: stages.Qwen3, Layers: 28, Hidden: 1024, Heads: 16, KVHeads: 8, HeadDim: 128, FFN: 3072, Context: 40960, Vocab: 151936, RopeTheta: 1e6, NormEps: 1e-6, Tie: true}
+	llama32 := stages.Config{Family: stages.Llama, Layers: 16, Hidden: 2048, Heads: 32, KVHeads: 8, FFN: 8192, Context: 131072, Vocab: 128256, RopeTheta: 5e5, NormEps: 1e-5, Tie: true,
+		RopeScaling: stages.RopeScaling{Type: "llama3", Factor: 32, Low: 1, High: 4, Original: 8192}}
 	with := func(c stages.Config, change func(*stages.Config)) stages.Config {
 		change(&c)
 		return c
@@ -112,6 +133,29 @@ func TestParseHF(t *testing.T) {
 		{"heads of the usual width", edited(t, publishedLlama, "head_dim", "64", "is_llama_config", "true", "rope_interleaved", "false"), tiny},
 		{"as many key heads", edited(t, publishedLlama, "num_key_value_heads", "null", "head_dim", "null"), with(tiny, func(c *stages.Config) { c.KVHeads = 32 })},
 		{"dropout", edited(t, publishedLlama, "attention_dropout", "0.25"), with(tiny, func(c *stages.Config) { c.Dropout = 0.25 })},
+		{"Mistral", publishedMistral, mistral},
+		{"Mistral without a window", edited(t, publishedMistral, "sliding_window", "null"), with(mistral, func(c *stages.Config) { c.Window = 0 })},
+		{"Mistral with the usual window", edited(t, publishedMistral, "sliding_window", ""), mistral},
+		{"Mistral with a window beyond its positions", edited(t, publishedMistral, "sliding_window", "32768"), with(mistral, func(c *stages.Config) { c.Window = 0 })},
+		{"Mistral with narrow heads", edited(t, publishedMistral, "head_dim", "64"), with(mistral, func(c *stages.Config) { c.HeadDim = 64 })},
+		{"Qwen 2", publishedQwen2, qwen2},
+		{"Qwen 2 with a window", edited(t, publishedQwen2, "use_sliding_window", "true", "sliding_window", "1024", "max_window_layers", "2"),
+			with(qwen2, func(c *stages.Config) { c.Window, c.Full = 1024, []int{0, 1} })},
+		{"Qwen 2 with the usual window", edited(t, publishedQwen2, "use_sliding_window", "true", "sliding_window", "", "max_window_layers", "0"), with(qwen2, func(c *stages.Config) { c.Window = 4096 })},
+		{"Qwen 2 whose window no layer has", edited(t, publishedQwen2, "use_sliding_window", "true", "sliding_window", "1024", "max_window_layers", "24"), qwen2},
+		{"Qwen 2 by layers", edited(t, publishedQwen2, "use_sliding_window", "true", "sliding_window", "16", "num_hidden_layers", "3", "layer_types", `["sliding_attention","full_attention","sliding_attention"]`),
+			with(qwen2, func(c *stages.Config) { c.Layers, c.Window, c.Full = 3, 16, []int{1} })},
+		{"Qwen 2 of transformers 5", edited(t, publishedQwen2, "sliding_window", "null", "num_hidden_layers", "1", "layer_types", `["full_attention"]`, "rope_theta", "", "rope_parameters", `{"rope_theta":1e6,"rope_type":"default"}`),
+			with(qwen2, func(c *stages.Config) { c.Layers = 1 })},
+		{"Qwen 3", publishedQwen3, qwen3},
+		{"Qwen 3 with biases", edited(t, publishedQwen3, "attention_bias", "true"), with(qwen3, func(c *stages.Config) { c.AttentionBias = true })},
+		{"Qwen 3 with the usual heads", edited(t, publishedQwen3, "head_dim", ""), qwen3},
+		{"Llama 3.2", publishedLlama32, llama32},
+		{"Llama 3.2 of transformers 5", edited(t, publishedLlama32, "rope_scaling", "", "rope_theta", "", "rope_parameters",
+			`{"factor":32.0,"high_freq_factor":4.0,"low_freq_factor":1.0,"original_max_position_embeddings":8192,"rope_type":"llama3","rope_theta":500000.0}`), llama32},
+		{"linear scaling", edited(t, publishedLlama, "rope_scaling", `{"type":"linear","factor":2.0}`), with(tiny, func(c *stages.Config) { c.RopeScaling = stages.RopeScaling{Type: "linear", Factor: 2} })},
+		{"biases", edited(t, publishedLlama, "attention_bias", "true", "mlp_bias", "true"), with(tiny, func(c *stages.Config) { c.AttentionBias, c.MLPBias = true, true })},
+		{"wide heads", edited(t, publishedLlama, "head_dim", "128"), with(tiny, func(c *stages.Config) { c.HeadDim = 128 })},
 		{"multi-token prediction", edited(t, publishedLlama, "num_nextn_predict_layers", "1"), with(tiny, func(c *stages.Config) { c.MTPLayers = 1 })},
 	} {
 		if got, err := stages.ParseHF([]byte(c.text)); err != nil || !reflect.DeepEqual(got, c.want) {
@@ -123,6 +167,7 @@ func TestParseHF(t *testing.T) {
 		want int64
 	}{
 		{publishedGPT2, 124439808}, {publishedLlama, 1100048384},
+		{publishedMistral, 7241732096}, {publishedQwen2, 494032768}, {publishedQwen3, 596049920}, {publishedLlama32, 1235814400},
 		{edited(t, publishedLlama, "num_nextn_predict_layers", "1"), 1100048384 + 44044288 + 2*2048*2048 + 2*2048},
 	} {
 		if m, err := stages.ParseHF([]byte(c.text)); err != nil || m.Parameters() != c.want {
@@ -183,8 +228,16 @@ func TestParseHFRefuses(t *testing.T) {
 		{publishedGPT2, []string{"num_nextn_predict_layers", huge}, "num_nextn_predict_layers"},
 		{publishedLlama, []string{"num_nextn_predict_layers", "-1"}, "num_nextn_predict_layers is -1"},
 		{publishedLlama, []string{"num_nextn_predict_layers", "256", "max_position_embeddings", "256"}, "256 mtp_layers"},
-		{publishedLlama, []string{"rope_scaling", `{"type":"linear","factor":2.0}`}, `rope_scaling.type`},
-		{publishedLlama, []string{"rope_parameters", `{"rope_type":"llama3","factor":8.0}`}, `rope_parameters.rope_type is "llama3"`},
+		{publishedLlama, []string{"rope_scaling", `{"type":"linear"}`}, `rope_scaling.type is "linear", which needs a factor`},
+		{publishedLlama, []string{"rope_scaling", `{"type":"dynamic","factor":2.0}`}, `rope_scaling.type is "dynamic"`},
+		{publishedLlama, []string{"rope_scaling", `{"type":"linear","factor":0.5}`}, `rope_scaling.factor is 0.5`},
+		{publishedLlama, []string{"rope_scaling", `{"type":"linear","rope_type":"llama3","factor":2.0}`}, `mean the same`},
+		{publishedLlama, []string{"rope_scaling", `{"type":"linear","factor":2.0,"low_freq_factor":1.0}`}, `rope_scaling.low_freq_factor is set, but rope_type is "linear"`},
+		{publishedLlama, []string{"rope_scaling", `{"type":"linear","factor":2.0}`, "rope_parameters", `{"factor":4.0}`}, `factor is 2`},
+		{publishedLlama, []string{"rope_parameters", `{"rope_type":"llama3","factor":8.0}`}, `rope_parameters.rope_type is "llama3", which needs a low_freq_factor`},
+		{publishedLlama, []string{"rope_parameters", `{"rope_type":"llama3","factor":8.0,"low_freq_factor":4.0,"high_freq_factor":4.0,"original_max_position_embeddings":64}`}, `high_freq_factor 4`},
+		{publishedLlama, []string{"rope_parameters", `{"rope_type":"yarn","factor":8.0}`}, `rope_parameters.rope_type is "yarn"`},
+		{publishedLlama, []string{"original_max_position_embeddings", "64"}, `original_max_position_embeddings`},
 		{publishedLlama, []string{"rope_parameters", `{"rope_type":"default","factor":8.0}`}, `rope_parameters.factor`},
 		{publishedLlama, []string{"rope_parameters", `{"full_attention":{"rope_type":"default"}}`}, `rope_parameters.full_attention`},
 		{publishedLlama, []string{"rope_parameters", `{"partial_rotary_factor":0.5}`}, `rope_parameters.partial_rotary_factor`},
@@ -194,9 +247,23 @@ func TestParseHFRefuses(t *testing.T) {
 		{publishedLlama, []string{"rope_theta", "null"}, "rope_theta is null"},
 		{publishedLlama, []string{"partial_rotary_factor", "0.5"}, "partial_rotary_factor is 0.5"},
 		{publishedLlama, []string{"rope_interleaved", "true"}, "rope_interleaved"},
-		{publishedLlama, []string{"attention_bias", "true"}, "attention_bias is true"},
-		{publishedLlama, []string{"mlp_bias", "true"}, "mlp_bias is true"},
-		{publishedLlama, []string{"head_dim", "128"}, "head_dim is 128"},
+		{publishedLlama, []string{"attention_bias", "1"}, "attention_bias is 1"},
+		{publishedLlama, []string{"mlp_bias", `"yes"`}, `mlp_bias is "yes"`},
+		{publishedLlama, []string{"head_dim", "63"}, "even width"},
+		{publishedLlama, []string{"head_dim", "1000000"}, "32 heads of 1000000 channels"},
+		{publishedQwen2, []string{"attention_bias", "false"}, "attention_bias is false"},
+		{publishedQwen2, []string{"mlp_bias", "true"}, "mlp_bias is true"},
+		{publishedQwen2, []string{"use_sliding_window", "null"}, "use_sliding_window is null"},
+		{publishedQwen2, []string{"layer_types", `["full_attention"]`}, "layer_types has 1 entries, but num_hidden_layers is 24"},
+		{publishedQwen2, []string{"layer_types", `["chunked_attention"]`}, `layer 0 is "chunked_attention"`},
+		{publishedQwen2, []string{"layer_types", `[1]`}, `layer_types is [1]`},
+		{publishedQwen2, []string{"num_hidden_layers", "1", "layer_types", `["sliding_attention"]`}, `there is no window for it: use_sliding_window is false`},
+		{publishedQwen2, []string{"num_hidden_layers", "1", "use_sliding_window", "true", "sliding_window", "null", "layer_types", `["sliding_attention"]`}, `sliding_window null`},
+		{publishedQwen2, []string{"sliding_window", "0"}, "sliding_window is 0"},
+		{publishedQwen3, []string{"head_dim", "null"}, "head_dim is null"},
+		{publishedMistral, []string{"layer_types", `["full_attention"]`}, "layer_types"},
+		{publishedMistral, []string{"use_sliding_window", `true`}, "use_sliding_window"},
+		{publishedMistral, []string{"attention_bias", `true`}, "attention_bias"},
 		{publishedLlama, []string{"hidden_act", `"gelu"`}, "hidden_act"},
 		{publishedLlama, []string{"sliding_window", "4096"}, "sliding_window is 4096"},
 		{publishedLlama, []string{"num_key_value_heads", "0"}, "num_key_value_heads is 0"},

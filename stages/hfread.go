@@ -16,7 +16,7 @@ import (
 // ParseHF reads a config.json. Every key of it is honoured, known to change nothing, or
 // refused by name with ErrModel: a model that its authors compute in another way must
 // not become this one. Dropout is a setting of training, of which a Config has one rate:
-// resid_pdrop's, or Llama's attention_dropout.
+// resid_pdrop's, or attention_dropout.
 func ParseHF(data []byte) (Config, error) {
 	c, err := parseHF(data)
 	if err != nil {
@@ -37,10 +37,10 @@ func parseHF(data []byte) (c Config, err error) {
 		return parseOwn(data)
 	}
 	var r reading
-	if err := r.family(members); err != nil {
+	if err := r.readFamily(members); err != nil {
 		return c, err
 	}
-	known := r.rulesOf(r.c.Family)
+	known := r.rulesOf(r.family)
 	for _, m := range members {
 		rule, ok := known[m.key]
 		if !ok && string(m.value) == "null" {
@@ -49,7 +49,7 @@ func parseHF(data []byte) (c Config, err error) {
 		if !ok {
 			keys := slices.DeleteFunc(slices.Sorted(maps.Keys(known)), func(key string) bool { return slices.Contains(neutralKeys, key) })
 			return c, fmt.Errorf("%s is %s, and no such key of %s is known here; if it changes nothing that the model computes, remove it; known are %s",
-				strictjson.Quote(m.key), show(m.value), r.c.Family, strings.Join(keys, ", "))
+				strictjson.Quote(m.key), show(m.value), r.family.name(), strings.Join(keys, ", "))
 		}
 		if err := rule(m.key, m.value); err != nil {
 			return c, err
@@ -84,11 +84,13 @@ func membersOf(data []byte) (members []member, err error) {
 
 // reading is a config.json on its way to a Config.
 type reading struct {
-	c                                       Config
+	family                                  language
 	vocab, positions, hidden, layers, heads said[int]
 	ffn, kvHeads, headDim, mtpLayers        said[int]
 	eps, theta, dropout                     said[float64]
-	tie                                     said[bool]
+	tie, attentionBias, mlpBias             said[bool]
+	rope                                    ropeKeys
+	windows                                 windows
 }
 
 // said is a value and the key that it is from; without one it is the default.
@@ -106,29 +108,34 @@ func (s *said[T]) set(key string, value T) error {
 	return nil
 }
 
-// family reads model_type.
-func (r *reading) family(members []member) error {
+// readFamily reads model_type.
+func (r *reading) readFamily(members []member) error {
+	names := LanguageFamilies()
+	for i := range names {
+		names[i] = strconv.Quote(names[i])
+	}
+	known := strings.Join(names, ", ")
 	for _, m := range members {
 		if m.key != "model_type" {
 			continue
 		}
-		for _, f := range []string{GPT2, Llama} {
-			if same(m.value, strconv.Quote(f)) {
-				r.c.Family = f
+		for _, f := range languages() {
+			if same(m.value, strconv.Quote(f.name())) {
+				r.family = f
 				return nil
 			}
 		}
-		return fmt.Errorf("model_type is %s, known are %q and %q", show(m.value), GPT2, Llama)
+		return fmt.Errorf("model_type is %s, known are %s", show(m.value), known)
 	}
-	return fmt.Errorf("there is no model_type, known are %q and %q", GPT2, Llama)
+	return fmt.Errorf("there is no model_type, known are %s", known)
 }
 
 // config fills in what follows from other keys.
 func (r *reading) config() (Config, error) {
-	c := r.c
+	c := Config{Family: r.family.name()}
 	c.Vocab, c.Context, c.Hidden, c.Layers, c.Heads = r.vocab.value, r.positions.value, r.hidden.value, r.layers.value, r.heads.value
 	c.FFN, c.KVHeads, c.MTPLayers = r.ffn.value, r.kvHeads.value, r.mtpLayers.value
-	c.NormEps, c.RopeTheta, c.Dropout, c.Tie = r.eps.value, r.theta.value, r.dropout.value, r.tie.value
+	c.NormEps, c.Dropout, c.Tie = r.eps.value, r.dropout.value, r.tie.value
 	if c.FFN == 0 {
 		c.FFN = 4 * c.Hidden
 	}
@@ -136,40 +143,18 @@ func (r *reading) config() (Config, error) {
 		c.KVHeads = c.Heads
 	}
 	if d := r.headDim.value; d != 0 && d*c.Heads != c.Hidden {
-		return c, fmt.Errorf("head_dim is %d, and only hidden_size / num_attention_heads (%d / %d) is supported", d, c.Hidden, c.Heads)
+		c.HeadDim = d
 	}
-	return c, nil
+	err := r.family.read(r, &c)
+	return c, err
 }
 
-// rope reads the settings of the rotary embedding, of which only the plain one is known.
-func (r *reading) rope(key string, v json.RawMessage) error {
+// groups reads num_key_value_heads; null is as many as there are heads.
+func (r *reading) groups(key string, v json.RawMessage) error {
 	if string(v) == "null" {
-		return nil
+		return r.kvHeads.set(key, 0)
 	}
-	members, err := membersOf(v)
-	if err != nil {
-		return fmt.Errorf("%s: %w", key, err)
-	}
-	known := rules{
-		"rope_type":             only(`"default"`),
-		"type":                  only(`"default"`),
-		"rope_theta":            number(&r.theta, MinRopeTheta, MaxRopeTheta),
-		"partial_rotary_factor": only(`1`, `null`),
-	}
-	for _, m := range members {
-		name := key + "." + m.key
-		rule, ok := known[m.key]
-		switch {
-		case ok:
-			err = rule(name, m.value)
-		case string(m.value) != "null":
-			err = fmt.Errorf("%s is %s, and only rope_type \"default\" with a rope_theta is supported", strictjson.Quote(name), show(m.value))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return whole(&r.kvHeads, 1, MaxHeads)(key, v)
 }
 
 // whole takes an integer.

@@ -60,14 +60,11 @@ func NewModel(c Config) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{Config: c}
-	switch c.Family {
-	case GPT2:
-		m.buildGPT2()
-	case Llama:
-		m.buildLlama()
-	default:
+	f := languageOf(c.Family)
+	if f == nil {
 		return m, m.buildOwn()
 	}
+	f.build(m)
 	m.chain()
 	return m, nil
 }
@@ -110,65 +107,6 @@ var (
 	zeros      = Init{}
 	ones       = Init{Const: 1}
 )
-
-// buildGPT2 lists GPT-2's layers under the names of its published checkpoints,
-// which store a linear layer's weight as [in, out].
-func (m *Model) buildGPT2() {
-	c := m.Config
-	norm := func(name string) norm {
-		return norm{gamma: m.add(name+".weight", ones, c.Hidden), beta: m.add(name+".bias", zeros, c.Hidden), hasBeta: true, eps: c.eps()}
-	}
-	conv := func(name string, init Init, in, out int) linear {
-		return linear{w: m.add(name+".weight", init, in, out), b: m.add(name+".bias", zeros, out), hasBias: true, inOut: true, out: out}
-	}
-	wte := m.add("transformer.wte.weight", normalInit, c.Vocab, c.Hidden)
-	wpe := m.add("transformer.wpe.weight", normalInit, c.Context, c.Hidden)
-	m.layers = append(m.layers, &embedding{tokens: wte, positions: wpe, hasPositions: true, width: c.Hidden, drop: site{"embedding", c.Dropout}})
-	decoder := func(i int, at string) *block {
-		b := &block{cfg: c, drops: blockSites(i, c.Dropout)}
-		b.norm1 = norm(at + ".ln_1")
-		b.qkv = []linear{conv(at+".attn.c_attn", normalInit, c.Hidden, 3*c.Hidden)}
-		b.proj = conv(at+".attn.c_proj", m.residualInit(), c.Hidden, c.Hidden)
-		b.norm2 = norm(at + ".ln_2")
-		b.up = []linear{conv(at+".mlp.c_fc", normalInit, c.Hidden, c.FFN)}
-		b.down = conv(at+".mlp.c_proj", m.residualInit(), c.FFN, c.Hidden)
-		return b
-	}
-	m.addLayers("transformer.h", wte, norm, decoder)
-	m.addHead("transformer.ln_f", wte, norm)
-}
-
-// buildLlama lists Llama's layers; its checkpoints store weights as [out, in].
-func (m *Model) buildLlama() {
-	c := m.Config
-	norm := func(name string) norm {
-		return norm{gamma: m.add(name+".weight", ones, c.Hidden), rms: true, eps: c.eps()}
-	}
-	lin := func(name string, init Init, in, out int) linear {
-		return linear{w: m.add(name+".weight", init, out, in), out: out}
-	}
-	wte := m.add("model.embed_tokens.weight", normalInit, c.Vocab, c.Hidden)
-	m.layers = append(m.layers, &embedding{tokens: wte, width: c.Hidden, drop: site{"embedding", c.Dropout}})
-	decoder := func(i int, at string) *block {
-		b := &block{cfg: c, drops: blockSites(i, c.Dropout)}
-		b.norm1 = norm(at + ".input_layernorm")
-		b.qkv = []linear{
-			lin(at+".self_attn.q_proj", normalInit, c.Hidden, c.Hidden),
-			lin(at+".self_attn.k_proj", normalInit, c.Hidden, c.kvWidth()),
-			lin(at+".self_attn.v_proj", normalInit, c.Hidden, c.kvWidth()),
-		}
-		b.proj = lin(at+".self_attn.o_proj", m.residualInit(), c.Hidden, c.Hidden)
-		b.norm2 = norm(at + ".post_attention_layernorm")
-		b.up = []linear{
-			lin(at+".mlp.gate_proj", normalInit, c.Hidden, c.FFN),
-			lin(at+".mlp.up_proj", normalInit, c.Hidden, c.FFN),
-		}
-		b.down = lin(at+".mlp.down_proj", m.residualInit(), c.FFN, c.Hidden)
-		return b
-	}
-	m.addLayers("model.layers", wte, norm, decoder)
-	m.addHead("model.norm", wte, norm)
-}
 
 // addLayers lists what stands between embedding and head. The layers of multi-token
 // prediction are numbered on from the decoder layers, and their further parts named,

@@ -5,7 +5,10 @@ type AttentionOpts struct {
 	Batch   int // B sequences
 	Heads   int // H query heads; Heads % KVHeads == 0
 	KVHeads int // heads of keys and values: query head h reads h / (Heads/KVHeads)
-	Mask    Mask
+	// Window is how many keys a query sees: the last of those that it would see, which are
+	// all if it is 0.
+	Window int
+	Mask   Mask
 	// BF16 allows a device to round q, k, v, do and the probabilities to bfloat16 where
 	// they are multiplied, whatever their type in memory. Sums and softmax stay float32.
 	BF16 bool
@@ -13,7 +16,8 @@ type AttentionOpts struct {
 
 // Attention records o = softmax(q·kᵀ/√D)·v for each sequence and head. q and o
 // have B·Tq rows of H·D, k and v B·Tk rows of KVHeads·D (views of columns are
-// allowed for q, k, v). Position i of the queries sees the keys 0..i+Tk−Tq. lse
+// allowed for q, k, v). Position i of the queries sees the keys 0..i+Tk−Tq, or the last
+// Window of them. lse
 // [B, H, Tq] receives the logarithm of each softmax's sum for the gradient.
 // Dropout acts on the probabilities; the index of an element is
 // ((sequence·H + head)·Tq + i)·Tk + j. The gradient recomputes the
@@ -78,7 +82,7 @@ func (o *Op) AttentionGrad() AttentionGradArgs {
 		AttentionSizes: o.attentionSizes(o.T[4]), Mask: o.Mask(), BF16: o.Has(FlagBF16)}
 }
 
-const needAttention = "q, o have B·Tq rows of H·D and k, v B·Tk rows of KV·D, Tk ≥ Tq, H a multiple of KV (sizes: B, Tq, Tk, H, KV), lse B·H·Tq, and P (number 0) in [0, 1)"
+const needAttention = "q, o have B·Tq rows of H·D and k, v B·Tk rows of KV·D, Tk ≥ Tq, H a multiple of KV (sizes: B, Tq, Tk, H, KV, window), lse B·H·Tq, and P (number 0) in [0, 1)"
 
 // AttentionSizes are those of an attention or of its gradient, as they follow
 // from the options and the matrices.
@@ -89,6 +93,7 @@ type AttentionSizes struct {
 	Heads   int // H of the queries
 	KVHeads int // of the keys and values
 	Width   int // D channels of a head
+	Window  int // keys that a query sees at most; 0: all up to its own position
 }
 
 // sizes are 0 where the options allow none.
@@ -98,7 +103,7 @@ func (a AttentionOpts) sizes(q, k Tensor) AttentionSizes {
 	}
 	return AttentionSizes{
 		Batch: a.Batch, Queries: q.Rows() / a.Batch, Keys: k.Rows() / a.Batch,
-		Heads: a.Heads, KVHeads: a.KVHeads, Width: q.Cols() / a.Heads,
+		Heads: a.Heads, KVHeads: a.KVHeads, Width: q.Cols() / a.Heads, Window: a.Window,
 	}
 }
 
@@ -106,14 +111,16 @@ func (a AttentionOpts) sizes(q, k Tensor) AttentionSizes {
 func (s AttentionSizes) Group() int { return s.Heads / s.KVHeads }
 
 // putSizes stores what does not follow from the shape of q.
-func (s AttentionSizes) putSizes(o *Op) { o.I = [6]int{s.Batch, s.Queries, s.Keys, s.Heads, s.KVHeads} }
+func (s AttentionSizes) putSizes(o *Op) {
+	o.I = [6]int{s.Batch, s.Queries, s.Keys, s.Heads, s.KVHeads, s.Window}
+}
 
 func (o *Op) attentionSizes(q Tensor) AttentionSizes {
-	return AttentionSizes{Batch: o.I[0], Queries: o.I[1], Keys: o.I[2], Heads: o.I[3], KVHeads: o.I[4], Width: q.Cols() / o.I[3]}
+	return AttentionSizes{Batch: o.I[0], Queries: o.I[1], Keys: o.I[2], Heads: o.I[3], KVHeads: o.I[4], Width: q.Cols() / o.I[3], Window: o.I[5]}
 }
 
 // fit reports whether q, k and v have these sizes.
 func (s AttentionSizes) fit(q, k, v Tensor) bool {
-	return s.Batch > 0 && s.Heads%s.KVHeads == 0 && q.Rows() == s.Batch*s.Queries && k.Rows() == s.Batch*s.Keys && s.Keys >= s.Queries && s.Width > 0 &&
+	return s.Batch > 0 && s.Heads%s.KVHeads == 0 && q.Rows() == s.Batch*s.Queries && k.Rows() == s.Batch*s.Keys && s.Keys >= s.Queries && s.Width > 0 && s.Window >= 0 &&
 		q.Cols() == s.Heads*s.Width && k.Cols() == s.KVHeads*s.Width && sameMatrix(k, v)
 }

@@ -1,22 +1,56 @@
 package tensorops
 
+import "math"
+
 // RoPEOpts are the sizes of a rotary embedding.
 type RoPEOpts struct {
 	Heads   int     // the columns are Heads × D
 	Period  int     // T: row n is at position First + n mod Period
 	First   int     // position of a sequence's first row
 	Theta   float64 // base of the wavelengths
-	Inverse bool    // rotate back: the gradient
+	Scaling RoPEScaling
+	Inverse bool // rotate back: the gradient
+}
+
+// RoPEScaling makes wavelengths longer, for more positions than a model was first trained
+// with; 0: it does nothing.
+type RoPEScaling struct {
+	Factor float64 // by which all grow, or the long ones
+	// Where Original is not 0 (Llama 3.1's): wavelengths above Original/Low positions grow by
+	// the factor, those below Original/High don't, and between them a wavelength grows by
+	// what interpolates its frequency.
+	Low, High float64
+	Original  int
+}
+
+// legal reports whether the numbers make sense.
+func (s RoPEScaling) legal() bool {
+	return s == RoPEScaling{} || s.Factor > 0 && (s.Original == 0 || s.Original > 0 && s.Low > 0 && s.High > s.Low)
+}
+
+// Frequency is by what angle a pair turns from a position to the next: Theta^(−2i/D) for pair
+// i of D/2, scaled.
+func (r RoPEOpts) Frequency(i, half int) float64 {
+	f, s := math.Pow(r.Theta, -float64(i)/float64(half)), r.Scaling
+	if s.Factor == 0 {
+		return f
+	}
+	if s.Original == 0 {
+		return f / s.Factor
+	}
+	turns := float64(s.Original) * f / (2 * math.Pi) // in Original positions
+	keep := min(max((turns-s.Low)/(s.High-s.Low), 0), 1)
+	return (1-keep)*f/s.Factor + keep*f
 }
 
 // RoPE records the rotary position embedding (Su et al. 2021) in place: in each
-// head the pair (i, i + D/2) turns by position·Theta^(−2i/D). x may be a view of
+// head the pair (i, i + D/2) turns by position·Theta^(−2i/D), or slower (Scaling). x may be a view of
 // columns.
 func (l *List) RoPE(x Tensor, r RoPEOpts) {
 	o := l.op(KindRoPE)
 	RoPEArgs{x, r}.Put(o)
-	l.need(o, either(x) && r.Heads > 0 && x.Cols()%(2*r.Heads) == 0 && r.Period > 0 && x.Rows()%r.Period == 0 && r.First >= 0 && r.Theta > 0,
-		"the columns are heads of even width, the rows whole periods (sizes: heads, period, first position; number: theta)")
+	l.need(o, either(x) && r.Heads > 0 && x.Cols()%(2*r.Heads) == 0 && r.Period > 0 && x.Rows()%r.Period == 0 && r.First >= 0 && r.Theta > 0 && r.Scaling.legal(),
+		"the columns are heads of even width, the rows whole periods (sizes: heads, period, first position, original positions; numbers: theta, factor, low, high)")
 }
 
 // RoPEArgs are the operands of KindRoPE.
@@ -28,11 +62,13 @@ type RoPEArgs struct {
 // Put stores the operands.
 func (a RoPEArgs) Put(o *Op) {
 	o.operands(a.X)
-	o.I[0], o.I[1], o.I[2], o.F[0] = a.Heads, a.Period, a.First, a.Theta
+	o.I[0], o.I[1], o.I[2], o.I[3] = a.Heads, a.Period, a.First, a.Scaling.Original
+	o.F[0], o.F[1], o.F[2], o.F[3] = a.Theta, a.Scaling.Factor, a.Scaling.Low, a.Scaling.High
 	o.set(FlagInverse, a.Inverse)
 }
 
 // RoPE reads the operands.
 func (o *Op) RoPE() RoPEArgs {
-	return RoPEArgs{X: o.T[0], RoPEOpts: RoPEOpts{Heads: o.I[0], Period: o.I[1], First: o.I[2], Theta: o.F[0], Inverse: o.Has(FlagInverse)}}
+	return RoPEArgs{X: o.T[0], RoPEOpts: RoPEOpts{Heads: o.I[0], Period: o.I[1], First: o.I[2], Theta: o.F[0],
+		Scaling: RoPEScaling{Factor: o.F[1], Low: o.F[2], High: o.F[3], Original: o.I[3]}, Inverse: o.Has(FlagInverse)}}
 }

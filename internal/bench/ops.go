@@ -234,7 +234,7 @@ func (m *layer) embedding() {
 	y, w := m.acts(n, c), m.floats(m.cfg.Vocab, c)
 	m.moving("embed", size, func(l *tensorops.List) { l.Embed(y, w, m.ids) }, y, y)
 	m.moving("embed, gradient", size, func(l *tensorops.List) { l.EmbedGrad(w, y, m.ids) }, y, y, y)
-	if m.cfg.Family == stages.Llama {
+	if m.cfg.Family != stages.GPT2 {
 		return
 	}
 	p := m.floats(m.t, c)
@@ -247,7 +247,7 @@ func (m *layer) norms() {
 	size := fmt.Sprintf("%dx%d", n, c)
 	x, y, dx, gamma, beta := m.acts(n, c), m.acts(n, c), m.acts(n, c), m.floats(c), m.floats(c)
 	const eps = 1e-5
-	if m.cfg.Family == stages.Llama {
+	if m.cfg.Family != stages.GPT2 {
 		stats := m.floats(n)
 		m.moving("RMSNorm", size, func(l *tensorops.List) { l.RMSNorm(y, x, gamma, stats, eps) }, x, y)
 		m.moving("RMSNorm, gradient", size, func(l *tensorops.List) { l.RMSNormGrad(dx, y, x, gamma, stats, x) }, x, x, y, dx)
@@ -262,15 +262,15 @@ func (m *layer) norms() {
 
 // linears are the matrix products: forward, input gradient and weight gradient.
 func (m *layer) linears() {
-	c, f, kv := m.cfg.Hidden, m.cfg.FFN, m.cfg.Hidden/m.cfg.Heads*m.cfg.KVHeads
+	c, f, q, kv := m.cfg.Hidden, m.cfg.FFN, m.cfg.QueryWidth(), m.cfg.KVWidth()
 	gpt2 := m.cfg.Family == stages.GPT2
 	if gpt2 {
 		m.linear("qkv", c, 3*c, gpt2)
 	} else {
-		m.linear("query", c, c, gpt2)
+		m.linear("query", c, q, gpt2)
 		m.linear("key, value", c, kv, gpt2)
 	}
-	m.linear("projection", c, c, gpt2)
+	m.linear("projection", q, c, gpt2)
 	m.linear("up", c, f, gpt2)
 	m.linear("down", f, c, gpt2)
 	m.linear("head", c, m.cfg.Vocab, false)
@@ -299,16 +299,15 @@ func (m *layer) linear(name string, in, out int, gpt2 bool) {
 
 // attention counts what a causal mask leaves: half of all pairs of positions.
 func (m *layer) attention() {
-	n, c, h := m.rows(), m.cfg.Hidden, m.cfg.Heads
-	kv := c / h * m.cfg.KVHeads
+	n, c, h, kv := m.rows(), m.cfg.QueryWidth(), m.cfg.Heads, m.cfg.KVWidth()
 	q, k, v, o := m.acts(n, c), m.acts(n, kv), m.acts(n, kv), m.acts(n, c)
 	dq, dk, dv, do := m.acts(n, c), m.acts(n, kv), m.acts(n, kv), m.acts(n, c)
 	lse := m.floats(m.b, h, m.t)
-	if m.cfg.Family == stages.Llama {
+	if m.cfg.Family != stages.GPT2 {
 		r := tensorops.RoPEOpts{Heads: h, Period: m.t, Theta: m.cfg.RopeTheta}
 		m.moving("RoPE", fmt.Sprintf("%dx%d", n, c), func(l *tensorops.List) { l.RoPE(q, r) }, q, q)
 	}
-	opts := tensorops.AttentionOpts{Batch: m.b, Heads: h, KVHeads: m.cfg.KVHeads, BF16: m.bf16}
+	opts := tensorops.AttentionOpts{Batch: m.b, Heads: h, KVHeads: m.cfg.KVHeads, Window: m.cfg.Window, BF16: m.bf16}
 	size := fmt.Sprintf("%dx%dx%d, %d heads", m.b, m.t, c, h)
 	product := float64(n) * float64(m.t+1) * float64(c) // of one of its two products
 	m.computing("attention", size, 2*product, func(l *tensorops.List) { l.Attention(o, q, k, v, lse, opts) })

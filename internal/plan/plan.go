@@ -100,7 +100,12 @@ func (p *Plan) make(sizes stages.Config) error {
 // modelConfig takes the sizes from a configuration.
 func modelConfig(c *config.Config, vocab int, from stages.Config) stages.Config {
 	m := c.Model
-	return stages.Config{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN,
+	own := m.HeadDim
+	if own*m.Heads == m.Hidden { // what it would be anyway
+		own = 0
+	}
+	return stages.Config{HeadDim: own, Window: m.Window, Full: from.Full, RopeScaling: from.RopeScaling,
+		AttentionBias: from.AttentionBias, MLPBias: from.MLPBias, Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN,
 		Fields: from.Fields, Layout: m.Stack, Options: m.Options,
 		Context: m.Context, Vocab: vocab, Dropout: m.Dropout, Tie: m.TieEmbeddings, RopeTheta: m.RopeTheta, NormEps: from.NormEps,
 		MTPLayers: m.MTPLayers, MTPWeight: m.MTPWeight, MaxPositions: from.Positions()}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/device"
 	"github.com/troupe-ml/troupe/scheduler"
@@ -27,8 +28,10 @@ func Resolve(cfg *config.Config, cost CostFunc) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	var from stages.Config
 	if ckpt != nil {
-		if err := ckpt.Close(); err != nil {
+		from, err = ReadModel(ckpt)
+		if err := errors.Join(err, ckpt.Close()); err != nil {
 			return nil, err
 		}
 	}
@@ -40,7 +43,8 @@ func Resolve(cfg *config.Config, cost CostFunc) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newBy(&own, vocab, stages.Config{Fields: fields}, cost)
+	from.Fields = fields
+	return newBy(&own, vocab, from, cost)
 }
 
 // Config is the configuration, with the sizes of the checkpoint that it begins from.

@@ -122,9 +122,9 @@ func CheckWeights(c *checkpoint.Checkpoint, m *stages.Model, parts []string) err
 // buffersOf are tensors that published files have beside the weights: what follows from
 // the sizes, stored by older releases of transformers.
 func buffersOf(c stages.Config) map[string]bool {
-	names := map[string]bool{"model.rotary_emb.inv_freq": c.Family == stages.Llama}
+	names := map[string]bool{"model.rotary_emb.inv_freq": c.Family != stages.GPT2}
 	for i := range c.Layers {
-		if c.Family == stages.Llama {
+		if c.Family != stages.GPT2 {
 			names[fmt.Sprintf("model.layers.%d.self_attn.rotary_emb.inv_freq", i)] = true
 			continue
 		}

@@ -12,7 +12,7 @@ import (
 // attnShape is the shape of an attention, or of its gradient, with a mask.
 func (x *exec) attnShape(a tensorops.AttentionSizes, m tensorops.Mask) *attn.Shape {
 	s := &x.shape
-	*s = attn.Shape{Queries: a.Queries, Keys: a.Keys, Dim: a.Width}
+	*s = attn.Shape{Queries: a.Queries, Keys: a.Keys, Dim: a.Width, Window: a.Window}
 	s.Scale = float32(1 / math.Sqrt(float64(s.Dim)))
 	if m.P > 0 {
 		s.Mask = x.attnMask(m, s.Queries, s.Keys)

@@ -3,6 +3,8 @@ package cpu
 import (
 	"math"
 	"sync"
+
+	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // angleCache keeps the cosines and sines of positions, which every layer and
@@ -14,8 +16,14 @@ type angleCache struct {
 }
 
 type angleKey struct {
-	theta float64
-	half  int
+	theta   float64
+	scaling tensorops.RoPEScaling
+	half    int
+}
+
+// step is by what angle pair i turns from a position to the next.
+func (k angleKey) step(i int) float64 {
+	return tensorops.RoPEOpts{Theta: k.theta, Scaling: k.scaling}.Frequency(i, k.half)
 }
 
 // angles are cosines and sines, [position][i] for i < half.
@@ -24,13 +32,13 @@ type angles struct{ cos, sin []float32 }
 // get returns the angles of at least the given number of positions; false: they are too
 // many to keep. A table that has to grow doubles, since generation asks for one position
 // more with every token.
-func (c *angleCache) get(theta float64, half, positions int) (angles, bool) {
+func (c *angleCache) get(key angleKey, positions int) (angles, bool) {
+	half := key.half
 	if positions > LimitAngles/half {
 		return angles{}, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := angleKey{theta, half}
 	have := c.tables[key]
 	if len(have.cos) >= positions*half {
 		return have, true
@@ -39,7 +47,7 @@ func (c *angleCache) get(theta float64, half, positions int) (angles, bool) {
 	table := angles{make([]float32, n), make([]float32, n)}
 	known := copy(table.cos, have.cos)
 	copy(table.sin, have.sin)
-	angles{table.cos[known:], table.sin[known:]}.fill(theta, half, known/half)
+	angles{table.cos[known:], table.sin[known:]}.fill(key, known/half)
 	if c.kept += n - known; c.tables == nil || c.kept > LimitAngles {
 		c.tables, c.kept = make(map[angleKey]angles), n
 	}
@@ -48,10 +56,10 @@ func (c *angleCache) get(theta float64, half, positions int) (angles, bool) {
 }
 
 // fill computes the angles of the positions from first on.
-func (a angles) fill(theta float64, half, first int) {
-	for i := range half {
-		step := math.Pow(theta, -float64(i)/float64(half))
-		for at, p := i, first; at < len(a.cos); at, p = at+half, p+1 {
+func (a angles) fill(key angleKey, first int) {
+	for i := range key.half {
+		step := key.step(i)
+		for at, p := i, first; at < len(a.cos); at, p = at+key.half, p+1 {
 			sin, cos := math.Sincos(float64(p) * step)
 			a.cos[at], a.sin[at] = float32(cos), float32(sin)
 		}
@@ -61,7 +69,8 @@ func (a angles) fill(theta float64, half, first int) {
 func ropeRows(x *exec, lo, hi int) {
 	a := x.op.RoPE()
 	v, c, stride, half := x.values(0, a.X), a.X.Cols(), a.X.Stride(), a.X.Cols()/a.Heads/2
-	table, kept := x.dev.angles.get(a.Theta, half, a.First+a.Period)
+	key := angleKey{a.Theta, a.Scaling, half}
+	table, kept := x.dev.angles.get(key, a.First+a.Period)
 	var row angles
 	if !kept {
 		row = angles{make([]float32, half), make([]float32, half)}
@@ -72,7 +81,7 @@ func ropeRows(x *exec, lo, hi int) {
 			at := position * half
 			row = angles{table.cos[at:][:half], table.sin[at:][:half]}
 		} else {
-			row.fill(a.Theta, half, position)
+			row.fill(key, position)
 		}
 		turned := x.get(v, n*stride, n*stride+c)
 		x.dev.kernels.vec.RoPE(turned, row.cos, row.sin, a.Heads, a.Inverse)

@@ -9,10 +9,11 @@ import (
 // pay for all positions before it each time.
 func TestAnglesGrow(t *testing.T) {
 	const theta, half, tokens = 1e4, 4, 4000
+	key := angleKey{theta: theta, half: half}
 	var c angleCache
 	tables := make(map[*float32]bool)
 	for positions := 1; positions <= tokens; positions++ {
-		a, kept := c.get(theta, half, positions)
+		a, kept := c.get(key, positions)
 		if !kept || len(a.cos) < positions*half || len(a.sin) != len(a.cos) {
 			t.Fatalf("%d positions: %d angles, kept %v", positions, len(a.cos), kept)
 		}
@@ -21,12 +22,12 @@ func TestAnglesGrow(t *testing.T) {
 	if n := len(tables); n > 13 { // 1, 2, 4, … 4096 positions
 		t.Errorf("%d tables were made for %d tokens", n, tokens)
 	}
-	grown, _ := c.get(theta, half, tokens)
+	grown, _ := c.get(key, tokens)
 	var once angleCache
-	whole, _ := once.get(theta, half, tokens)
+	whole, _ := once.get(key, tokens)
 	row := angles{make([]float32, half), make([]float32, half)}
 	for p := range tokens {
-		row.fill(theta, half, p)
+		row.fill(key, p)
 		for i := range half {
 			at := p*half + i
 			if grown.cos[at] != whole.cos[at] || grown.sin[at] != whole.sin[at] || row.cos[i] != whole.cos[at] || row.sin[i] != whole.sin[at] {
@@ -41,7 +42,7 @@ func TestAnglesBounded(t *testing.T) {
 	const half = 64
 	var c angleCache
 	for theta := range 20 {
-		if _, kept := c.get(float64(theta+2), half, 1<<14); !kept {
+		if _, kept := c.get(angleKey{theta: float64(theta + 2), half: half}, 1<<14); !kept {
 			t.Fatal("a usual table is not kept")
 		}
 		sum := 0
@@ -52,10 +53,10 @@ func TestAnglesBounded(t *testing.T) {
 			t.Fatalf("%d angles are kept, %d counted, the limit is %d", sum, c.kept, LimitAngles)
 		}
 	}
-	if _, kept := c.get(2, half, LimitAngles/half+1); kept {
+	if _, kept := c.get(angleKey{theta: 2, half: half}, LimitAngles/half+1); kept {
 		t.Error("a table above the limit is kept")
 	}
-	if _, kept := c.get(2, half, math.MaxInt); kept {
+	if _, kept := c.get(angleKey{theta: 2, half: half}, math.MaxInt); kept {
 		t.Error("a number of positions whose angles overflow is kept")
 	}
 }

@@ -18,12 +18,16 @@ func rope(x *exec, o *tensorops.Op) error {
 		x                uint64
 		stride           int64
 		theta            float64
+		factor, low      float64
+		high             float64
 		heads, half      int32
 		period, first    int32
 		periods, inverse int32
-		halves, pad      uint32
+		original         int32
+		halves           uint32
 	}{
 		x: address(a.X), stride: int64(a.X.Stride()), theta: a.Theta,
+		factor: a.Scaling.Factor, low: a.Scaling.Low, high: a.Scaling.High, original: int32(a.Scaling.Original),
 		heads: int32(a.Heads), half: int32(half), period: int32(a.Period), first: int32(a.First),
 		periods: int32(periods), inverse: number(a.Inverse), halves: bits,
 	})

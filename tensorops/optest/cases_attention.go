@@ -14,7 +14,7 @@ func attentionCases() []Case {
 			for _, s := range ropes {
 				for _, inverse := range []bool{false, true} {
 					x := b.normal(s.rows, s.heads*s.d)
-					b.RoPE(x, tensorops.RoPEOpts{Heads: s.heads, Period: s.period, First: s.first, Theta: s.theta, Inverse: inverse})
+					b.RoPE(x, tensorops.RoPEOpts{Heads: s.heads, Period: s.period, First: s.first, Theta: s.theta, Scaling: s.scaling, Inverse: inverse})
 					b.check(x, "x of %+v, inverse %v", s, inverse)
 				}
 			}
@@ -43,30 +43,40 @@ func attentionCases() []Case {
 var ropes = []struct {
 	rows, heads, d, period, first int
 	theta                         float64
+	scaling                       tensorops.RoPEScaling
 }{
-	{0, 2, 4, 3, 0, 10000},
-	{1, 1, 2, 1, 0, 10000},
-	{1, 1, 2, 1, 5, 10000},
-	{15, 2, 6, 5, 3, 10000},
-	{260, 5, 64, 65, 0, 10000},
-	{64, 2, 64, 32, 4000, 10000},
-	{33, 3, 30, 33, 100, 500000},
-	{4, 2, 64, 2, 300000, 10000}, // beyond what the CPU keeps
+	{0, 2, 4, 3, 0, 10000, tensorops.RoPEScaling{}},
+	{1, 1, 2, 1, 0, 10000, tensorops.RoPEScaling{}},
+	{1, 1, 2, 1, 5, 10000, tensorops.RoPEScaling{}},
+	{15, 2, 6, 5, 3, 10000, tensorops.RoPEScaling{}},
+	{260, 5, 64, 65, 0, 10000, tensorops.RoPEScaling{}},
+	{64, 2, 64, 32, 4000, 10000, tensorops.RoPEScaling{}},
+	{33, 3, 30, 33, 100, 500000, tensorops.RoPEScaling{}},
+	{4, 2, 64, 2, 300000, 10000, tensorops.RoPEScaling{}}, // beyond what the CPU keeps
+	{15, 2, 6, 5, 3, 10000, tensorops.RoPEScaling{Factor: 4}},
+	{64, 2, 64, 32, 4000, 10000, tensorops.RoPEScaling{Factor: 2.5}},
+	{66, 2, 64, 33, 4000, 500000, tensorops.RoPEScaling{Factor: 8, Low: 1, High: 4, Original: 8192}},
+	{40, 2, 48, 20, 0, 10000, tensorops.RoPEScaling{Factor: 32, Low: 0.5, High: 16, Original: 64}},
+	{4, 2, 64, 2, 300000, 10000, tensorops.RoPEScaling{Factor: 8, Low: 1, High: 4, Original: 8192}},
 }
 
 // attention is one operation with its gradient.
 type attention struct {
 	batch, tq, tk, heads, kvHeads, d int
 
-	p     float64
-	first uint64
-	scale float64 // of the queries; 0: 1
-	views bool    // q, k and v are columns of one matrix, their gradients of another
-	bf16  bool
+	window int
+	p      float64
+	first  uint64
+	scale  float64 // of the queries; 0: 1
+	views  bool    // q, k and v are columns of one matrix, their gradients of another
+	bf16   bool
 }
 
 func (a attention) String() string {
 	s := fmt.Sprintf("B=%d Tq=%d Tk=%d H=%d KV=%d D=%d", a.batch, a.tq, a.tk, a.heads, a.kvHeads, a.d)
+	if a.window > 0 {
+		s += fmt.Sprintf(" window=%d", a.window)
+	}
 	if a.p > 0 {
 		s += fmt.Sprintf(" P=%g first=%d", a.p, a.first)
 	}
@@ -101,6 +111,15 @@ var attentions = []attention{
 	{batch: 1, tq: 35, tk: 70, heads: 2, kvHeads: 1, d: 128},
 	{batch: 2, tq: 33, tk: 41, heads: 2, kvHeads: 1, d: 100, p: 0.2, first: 77},
 
+	{batch: 2, tq: 17, tk: 17, heads: 6, kvHeads: 2, d: 5, window: 1},
+	{batch: 2, tq: 33, tk: 33, heads: 4, kvHeads: 2, d: 16, window: 7, p: 0.3, first: 1_000_003},
+	{batch: 1, tq: 65, tk: 65, heads: 4, kvHeads: 4, d: 16, window: 32, views: true},
+	{batch: 1, tq: 130, tk: 300, heads: 2, kvHeads: 1, d: 24, window: 100},
+	{batch: 1, tq: 330, tk: 330, heads: 1, kvHeads: 1, d: 8, window: 20},
+	{batch: 1, tq: 70, tk: 70, heads: 2, kvHeads: 1, d: 72, window: 65},
+	{batch: 3, tq: 1, tk: 333, heads: 4, kvHeads: 1, d: 16, window: 5},
+	{batch: 1, tq: 40, tk: 40, heads: 2, kvHeads: 2, d: 16, window: 40},
+
 	{batch: 1, heads: 1, kvHeads: 1, d: 4, bf16: true},
 	{batch: 1, tq: 1, tk: 1, heads: 1, kvHeads: 1, d: 1, bf16: true},
 	{batch: 2, tq: 5, tk: 5, heads: 2, kvHeads: 2, d: 3, bf16: true},
@@ -114,6 +133,11 @@ var attentions = []attention{
 	{batch: 1, tq: 161, tk: 161, heads: 3, kvHeads: 1, d: 33, bf16: true},
 	{batch: 2, tq: 33, tk: 41, heads: 2, kvHeads: 1, d: 100, p: 0.2, first: 1<<32 - 3, bf16: true},
 	{batch: 1, tq: 20, tk: 20, heads: 1, kvHeads: 1, d: 132, bf16: true},
+	{batch: 2, tq: 31, tk: 65, heads: 6, kvHeads: 3, d: 7, window: 9, bf16: true},
+	{batch: 1, tq: 130, tk: 130, heads: 2, kvHeads: 2, d: 64, window: 33, bf16: true},
+	{batch: 1, tq: 64, tk: 64, heads: 4, kvHeads: 2, d: 64, window: 16, p: 0.3, first: 1_000_003, views: true, bf16: true},
+	{batch: 1, tq: 161, tk: 300, heads: 3, kvHeads: 1, d: 33, window: 1, bf16: true},
+	{batch: 1, tq: 330, tk: 330, heads: 2, kvHeads: 1, d: 72, window: 50, bf16: true},
 }
 
 // attended are the tensors of a recorded attention.
@@ -130,7 +154,7 @@ func (a attention) record(b *builder) attended {
 	r := attended{
 		attention: a,
 		opts: tensorops.AttentionOpts{
-			Batch: a.batch, Heads: a.heads, KVHeads: a.kvHeads,
+			Batch: a.batch, Heads: a.heads, KVHeads: a.kvHeads, Window: a.window,
 			Mask: tensorops.Mask{Key: rng.NewKey(9, 4), Step: 2, First: a.first, P: a.p},
 			BF16: a.bf16,
 		},

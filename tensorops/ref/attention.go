@@ -6,7 +6,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// rope turns the pairs (i, i + D/2) of each head by position·theta^(−2i/D).
+// rope turns the pairs (i, i + D/2) of each head by position·theta^(−2i/D), or slower.
 func rope(op *tensorops.Op) {
 	a := op.RoPE()
 	x := matrixOf(a.X)
@@ -15,7 +15,7 @@ func rope(op *tensorops.Op) {
 		position := float64(a.First + n%a.Period)
 		for h := range a.Heads {
 			for i := range d / 2 {
-				angle := position * math.Pow(a.Theta, -2*float64(i)/float64(d))
+				angle := position * slower(math.Pow(a.Theta, -2*float64(i)/float64(d)), a.Scaling)
 				if a.Inverse {
 					angle = -angle
 				}
@@ -25,6 +25,21 @@ func rope(op *tensorops.Op) {
 			}
 		}
 	}
+}
+
+// slower is a frequency as scaling leaves it: by wavelength, as Llama 3.1 describes it.
+func slower(frequency float64, s tensorops.RoPEScaling) float64 {
+	wavelength := 2 * math.Pi / frequency
+	switch {
+	case s.Factor == 0:
+		return frequency
+	case s.Original == 0 || wavelength > float64(s.Original)/s.Low:
+		return frequency / s.Factor
+	case wavelength < float64(s.Original)/s.High:
+		return frequency
+	}
+	smooth := (float64(s.Original)/wavelength - s.Low) / (s.High - s.Low)
+	return (1-smooth)*frequency/s.Factor + smooth*frequency
 }
 
 // sizes says where things are in one attention operation.
@@ -47,8 +62,14 @@ func (s sizes) each(visit func(at place)) {
 	}
 }
 
-// seen is the number of keys that a query sees: 0..i+Tk−Tq.
-func (s sizes) seen(at place) int { return at.i + s.Keys - s.Queries + 1 }
+// seen are the keys that a query sees: up to i+Tk−Tq, from 0 on or as many as the window has.
+func (s sizes) seen(at place) (first, end int) {
+	end = at.i + s.Keys - s.Queries + 1
+	if s.Window > 0 {
+		first = max(0, end-s.Window)
+	}
+	return first, end
+}
 
 // query is where channel c of a query is in q, o and their gradients, key where
 // channel c of key j is in k, v and theirs.
@@ -66,15 +87,16 @@ func (s sizes) index(at place) int { return (at.b*s.Heads+at.h)*s.Queries + at.i
 // dropped is what dropout multiplies the probability of key j by.
 func (s sizes) dropped(at place, j int) float64 { return s.mask.factor(s.index(at)*s.Keys + j) }
 
-// scores are q·k/√D for the keys that a query sees.
-func (s sizes) scores(q, k matrix, at place) []float64 {
-	scores := make([]float64, s.seen(at))
+// scores are q·k/√D for the keys that a query sees, and the first of these.
+func (s sizes) scores(q, k matrix, at place) (scores []float64, first int) {
+	first, end := s.seen(at)
+	scores = make([]float64, end-first)
 	for j := range scores {
 		for c := range s.Width {
-			scores[j] += *s.query(q, at, c) * *s.key(k, at, j, c) / math.Sqrt(float64(s.Width))
+			scores[j] += *s.query(q, at, c) * *s.key(k, at, first+j, c) / math.Sqrt(float64(s.Width))
 		}
 	}
-	return scores
+	return scores, first
 }
 
 // attention: o = dropout(softmax(scores))·v, lse = the softmax's log-sum.
@@ -83,16 +105,16 @@ func attention(op *tensorops.Op) {
 	o, q, k, v, lse := matrixOf(a.O), matrixOf(a.Q), matrixOf(a.K), matrixOf(a.V), Values(a.LSE)
 	s := sizes{a.AttentionSizes, mask(a.Mask)}
 	s.each(func(at place) {
-		scores := s.scores(q, k, at)
+		scores, first := s.scores(q, k, at)
 		total := logSumExp(scores)
 		lse[s.index(at)] = total
 		for c := range s.Width {
 			*s.query(o, at, c) = 0
 		}
 		for j, score := range scores {
-			p := math.Exp(score-total) * s.dropped(at, j)
+			p := math.Exp(score-total) * s.dropped(at, first+j)
 			for c := range s.Width {
-				*s.query(o, at, c) += p * *s.key(v, at, j, c)
+				*s.query(o, at, c) += p * *s.key(v, at, first+j, c)
 			}
 		}
 	})
@@ -114,23 +136,23 @@ func attentionGrad(op *tensorops.Op) {
 	}
 	s := sizes{a.AttentionSizes, mask(a.Mask)}
 	s.each(func(at place) {
-		scores := s.scores(q, k, at)
+		scores, first := s.scores(q, k, at)
 		p, dp := make([]float64, len(scores)), make([]float64, len(scores))
 		var mean float64 // Σ p·dp
 		for j, score := range scores {
 			p[j] = math.Exp(score - lse[s.index(at)])
-			m := s.dropped(at, j)
+			m := s.dropped(at, first+j)
 			for c := range s.Width {
-				*s.key(dv, at, j, c) += p[j] * m * *s.query(do, at, c)
-				dp[j] += m * *s.query(do, at, c) * *s.key(v, at, j, c)
+				*s.key(dv, at, first+j, c) += p[j] * m * *s.query(do, at, c)
+				dp[j] += m * *s.query(do, at, c) * *s.key(v, at, first+j, c)
 			}
 			mean += p[j] * dp[j]
 		}
 		for j := range scores {
 			ds := p[j] * (dp[j] - mean) / math.Sqrt(float64(s.Width))
 			for c := range s.Width {
-				*s.query(dq, at, c) += ds * *s.key(k, at, j, c)
-				*s.key(dk, at, j, c) += ds * *s.query(q, at, c)
+				*s.query(dq, at, c) += ds * *s.key(k, at, first+j, c)
+				*s.key(dk, at, first+j, c) += ds * *s.query(q, at, c)
 			}
 		}
 	})

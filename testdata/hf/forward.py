@@ -10,7 +10,7 @@ transformers, so that a key which Troupe would ignore shows in the loss.
 draws small models at random, always the same ones, and prints for each the text of its
 config.json, its tensors, token ids, and the loss: the mean over all tokens but the
 first, in windows of the model's positions, one after the other. "odd" lists the keys
-that a reader without them has to refuse.
+that a reader without them has to honour or refuse.
 
 A tensor is [name, shape, scale, offset]. Its element i is
 offset + scale * (hash(name, i) mod 4097 - 2048) / 2048, which float32 holds exactly.

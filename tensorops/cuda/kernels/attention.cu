@@ -27,7 +27,7 @@ template <int W> __device__ inline void attend(const attention_args &a, float *r
 	float o[W][4][4] = {};
 	float top[4] = {LOWEST, LOWEST, LOWEST, LOWEST}, sum[4] = {0, 0, 0, 0};
 	const int last = query0 + TILE < s.tq ? query0 + TILE : s.tq; // sees keys before this plus tk − tq
-	for (int key0 = 0; key0 < last + s.tk - s.tq; key0 += TILE) {
+	for (int key0 = first_tile(s, query0, TILE); key0 < last + s.tk - s.tq; key0 += TILE) {
 		float score[4][4];
 		dot_rows(score, q, rows_of(a.k, a.k_stride, sequence, s.tk, key0, kv_head, s.width), s, room);
 		UNROLL for (int i = 0; i < 4; i++) {

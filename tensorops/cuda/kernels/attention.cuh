@@ -24,6 +24,7 @@ struct attention_sizes {
 	float scale; // of the scores
 	int dropped;
 	int quads; // quads of every matrix are aligned
+	int window; // keys that a query sees at most; 0: all
 };
 
 struct attention_args {
@@ -54,10 +55,27 @@ __device__ inline rows rows_of(const float *m, i64 stride, int sequence, int len
 	return rows{m + ((i64)sequence * length + row) * stride + (i64)head * width, stride, length - row};
 }
 
-// unseen reports whether the mask of causality hides a key from a query, or one of them does
+// first_seen is the first key that a query sees. It may be below 0.
+__device__ inline int first_seen(const attention_sizes &s, int query) {
+	return s.window ? query + s.tk - s.tq + 1 - s.window : 0;
+}
+
+// first_tile is the first key of the tile, of that many keys, in which a query sees its first.
+__device__ inline int first_tile(const attention_sizes &s, int query, int keys) {
+	const int first = first_seen(s, query);
+	return first > 0 ? first / keys * keys : 0;
+}
+
+// end_of_window is behind the last query that sees a key.
+__device__ inline int end_of_window(const attention_sizes &s, int key) {
+	const int end = key - (s.tk - s.tq) + s.window;
+	return s.window && end < s.tq ? end : s.tq;
+}
+
+// unseen reports whether the mask of causality, or the window, hides a key from a query, or one of them does
 // not exist.
 __device__ inline bool unseen(const attention_sizes &s, int query, int key) {
-	return query >= s.tq || key >= s.tk || key > query + s.tk - s.tq;
+	return query >= s.tq || key >= s.tk || key > query + s.tk - s.tq || key < first_seen(s, query);
 }
 
 // factors_at are the dropout factors of four probabilities from a key on; place is that of

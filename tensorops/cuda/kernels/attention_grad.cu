@@ -43,10 +43,11 @@ template <int W> __device__ inline void gradient_of_keys(const attention_grad_ar
 	const rows k = rows_of(a.k, a.k_stride, sequence, s.tk, key0, kv_head, s.width);
 	const rows v = rows_of(a.v, a.v_stride, sequence, s.tk, key0, kv_head, s.width);
 	float dk[W][4][4] = {}, dv[W][4][4] = {};
-	const int seen_by = key0 - (s.tk - s.tq); // and all later queries
+	const int seen_by = key0 - (s.tk - s.tq); // and later queries, up to the end
+	const int end = end_of_window(s, key0 + TILE - 1);
 	for (int head = kv_head * group; head < (kv_head + 1) * group; head++) {
 		const i64 place = (i64)sequence * s.heads + head;
-		for (int query0 = seen_by > 0 ? seen_by / TILE * TILE : 0; query0 < s.tq; query0 += TILE) {
+		for (int query0 = seen_by > 0 ? seen_by / TILE * TILE : 0; query0 < end; query0 += TILE) {
 			const rows q = rows_of(a.q, a.q_stride, sequence, s.tq, query0, head, s.width);
 			const rows d_o = rows_of(a.d_o, a.d_o_stride, sequence, s.tq, query0, head, s.width);
 			float p[4][4], ds[4][4];
@@ -100,7 +101,7 @@ template <int W> __device__ inline void gradient_of_queries(const attention_grad
 	}
 	float dq[W][4][4] = {};
 	const int last = query0 + TILE < s.tq ? query0 + TILE : s.tq;
-	for (int key0 = 0; key0 < last + s.tk - s.tq; key0 += TILE) {
+	for (int key0 = first_tile(s, query0, TILE); key0 < last + s.tk - s.tq; key0 += TILE) {
 		const rows k = rows_of(a.k, a.k_stride, sequence, s.tk, key0, kv_head, s.width);
 		const rows v = rows_of(a.v, a.v_stride, sequence, s.tk, key0, kv_head, s.width);
 		float p[4][4], ds[4][4];

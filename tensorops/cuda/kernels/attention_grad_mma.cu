@@ -33,9 +33,10 @@ template <int D, bool quads> __device__ inline void gradient_of_queries(const at
 	const float scale = s.scale * LOG2_E;
 	const int last = query0 + QUERIES < s.tq ? query0 + QUERIES : s.tq;
 	const int end = last + s.tk - s.tq, own_end = own < s.tq ? own + 16 + s.tk - s.tq : 0;
+	const int from = first_tile(s, query0, STEP), own_from = first_tile(s, own, STEP);
 	fetched<D, STEP, 2, quads> next;
-	for (int key0 = -STEP; key0 < end; key0 += STEP) { // the first time, only to fetch
-		const bool sees = key0 >= 0 && key0 < own_end, more = key0 + STEP < end;
+	for (int key0 = from - STEP; key0 < end; key0 += STEP) { // the first time, only to fetch
+		const bool sees = key0 >= own_from && key0 < own_end, more = key0 + STEP < end;
 		u32 kept = 0;
 		if (s.dropped && sees) kept = kept_keys<STEP>(s, place, own, key0);
 		if (more) {
@@ -48,6 +49,8 @@ template <int D, bool quads> __device__ inline void gradient_of_queries(const at
 				part ds = dot<D, STEP>(d_o, &shared.v_rows[0].x, 16 * n);
 				const int beyond = key0 + 16 * n - (own + s.tk - s.tq);
 				if (beyond + 15 > 0) hide(p, beyond + lane_column() - lane_row(), -8, 1);
+				const int before = first_seen(s, own) - (key0 + 16 * n);
+				if (s.window && before + 15 > 0) hide(p, before - lane_column() + lane_row(), 8, -1);
 				UNROLL for (int r = 0; r < 2; r++) {
 					UNROLL for (int j = 0; j < 4; j++) {
 						const float chance = exp2f(p.at[r][j] * scale - lse[r]);
@@ -119,8 +122,9 @@ template <int D, bool quads> __device__ inline void gradient_of_keys(const atten
 	part sum[D / 16] = {};
 
 	const float scale = s.scale * LOG2_E;
-	const int seen_by = key0 - (s.tk - s.tq) > 0 ? (key0 - (s.tk - s.tq)) / STEP * STEP : 0; // and all later queries
-	const int steps = s.tq > seen_by ? (s.tq - seen_by + STEP - 1) / STEP : 1;
+	const int seen_by = key0 - (s.tk - s.tq) > 0 ? (key0 - (s.tk - s.tq)) / STEP * STEP : 0; // and later queries, up to the last
+	const int last = end_of_window(s, key0 + KEYS - 1);
+	const int steps = last > seen_by ? (last - seen_by + STEP - 1) / STEP : 1;
 	fetched<D, STEP, 2, quads> next;
 	for (int step = -1; step < steps * group; step++) { // the first time, only to fetch
 		const int head = kv_head * group + step / steps, query0 = seen_by + step % steps * STEP;
@@ -147,6 +151,8 @@ template <int D, bool quads> __device__ inline void gradient_of_keys(const atten
 			UNROLL for (int n = 0; n < STEP / 16; n++) {
 				const int beyond = own - (query0 + 16 * n + s.tk - s.tq);
 				if (beyond + 15 > 0) hide(found[n], beyond + 2 * lane_row() - lane_column(), 1, -1);
+				const int before = first_seen(s, query0 + 16 * n) - own;
+				if (s.window && before + 15 > 0) hide(found[n], before - 2 * lane_row() + lane_column(), -1, 1);
 				UNROLL for (int r = 0; r < 2; r++) {
 					float *const v = found[n].at[r];
 					float told[4];

@@ -2,6 +2,7 @@
 #include "attention_mma.cuh"
 
 #define STEP 64 // keys, in shared memory at a time
+#define NONE_SEEN (-1e37f) // above what hide leaves of a score, times its scale, and below all others
 
 // max_of_row and sum_of_row reduce what the four lanes of a row have.
 __device__ inline float max_of_row(float v) {
@@ -27,6 +28,9 @@ __device__ inline void weigh(part p[STEP / 16], softmax &of, float fade[2], cons
 	const int beyond = key0 - (query0 + s.tk - s.tq);
 	if (beyond + STEP - 1 > 0) // for the warp's first query
 		UNROLL for (int n = 0; n < STEP / 16; n++) hide(p[n], beyond + 16 * n + lane_column() - lane_row(), -8, 1);
+	const int before = first_seen(s, query0 + 15) - key0;
+	if (s.window && before > 0) // for the warp's last query
+		UNROLL for (int n = 0; n < STEP / 16; n++) hide(p[n], before - 15 - 16 * n - lane_column() + lane_row(), 8, -1);
 	UNROLL for (int r = 0; r < 2; r++) {
 		float most = LOWEST;
 		UNROLL for (int n = 0; n < STEP / 16; n++) {
@@ -40,6 +44,7 @@ __device__ inline void weigh(part p[STEP / 16], softmax &of, float fade[2], cons
 		fade[r] = exp2f(of.top[r] - most);
 		of.top[r] = most;
 		of.sum[r] *= fade[r];
+		if (most < NONE_SEEN) most = 0;
 		UNROLL for (int n = 0; n < STEP / 16; n++) {
 			float *const v = p[n].at[r];
 			UNROLL for (int j = 0; j < 4; j++) {
@@ -69,12 +74,13 @@ template <int D, bool quads> __device__ inline void attend(const attention_args 
 
 	const int last = query0 + QUERIES < s.tq ? query0 + QUERIES : s.tq; // sees keys before this plus tk − tq
 	const int end = last + s.tk - s.tq, own_end = of_q.count > 0 ? query0 + own + 16 + s.tk - s.tq : 0;
+	const int from = first_tile(s, query0, STEP), own_from = first_tile(s, query0 + own, STEP);
 	fetched<D, STEP, 1, quads> next;
-	next.fetch(rows_of(a.k, a.k_stride, sequence, s.tk, 0, kv_head, s.width), {}, s.width);
+	next.fetch(rows_of(a.k, a.k_stride, sequence, s.tk, from, kv_head, s.width), {}, s.width);
 	next.put_rows(tile_k, 0);
 	__syncthreads();
-	for (int key0 = 0; key0 < end; key0 += STEP) {
-		const bool sees = key0 < own_end, more = key0 + STEP < end;
+	for (int key0 = from; key0 < end; key0 += STEP) {
+		const bool sees = key0 >= own_from && key0 < own_end, more = key0 + STEP < end;
 		u32 kept = 0;
 		if (s.dropped && sees) kept = kept_keys<STEP>(s, place, query0 + own, key0);
 		next.fetch(rows_of(a.v, a.v_stride, sequence, s.tk, key0, kv_head, s.width), {}, s.width);

@@ -1,16 +1,26 @@
 // Rotary position embedding (Su et al.: RoFormer, 2021): in each head the pair (i, i + half)
-// turns by position·theta^(−i/half).
+// turns by position·theta^(−i/half), or slower.
 #include "four.cuh"
 
 struct rope_args {
 	float *x;
 	i64 stride;
-	double theta;
+	double theta, factor, low, high; // factor 0: nothing is scaled
 	int heads, half; // a head has two halves
 	int period, first;
 	int periods, inverse; // rows = periods·period
-	u32 halves, pad;
+	int original; // positions, of llama3
+	u32 halves;
 };
+
+// frequency is RoPEOpts.Frequency of list_rope.go.
+__device__ inline double frequency(const rope_args &a, int i) {
+	const double f = pow(a.theta, -(double)i / a.half);
+	if (a.factor == 0) return f;
+	if (a.original == 0) return f / a.factor;
+	const double keep = fmin(fmax((a.original * f / 6.283185307179586 - a.low) / (a.high - a.low), 0.0), 1.0);
+	return (1 - keep) * f / a.factor + keep * f;
+}
 
 // A thread has one angle: of pair i at one position. It turns that pair in every head of
 // its rows. The angle is made in float64, for in float32 a position of 100000 would leave
@@ -21,7 +31,7 @@ template <bool mixed> __device__ inline void turn(const rope_args &a) {
 	const i64 row = at / a.half;
 	const int i = (int)(at % a.half);
 	double s, c;
-	sincos((double)(a.first + row) * pow(a.theta, -(double)i / a.half), &s, &c);
+	sincos((double)(a.first + row) * frequency(a, i), &s, &c);
 	const float sine = (float)(a.inverse ? -s : s), cosine = (float)c;
 	for (i64 n = blockIdx.y; n < a.periods; n += gridDim.y) {
 		i64 pair = (n * a.period + row) * a.stride + i;

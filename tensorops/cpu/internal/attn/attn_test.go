@@ -76,9 +76,9 @@ func (r *matrices) matrix(rows, cols int) gemm.Matrix {
 	return m
 }
 
-func newProblem(seed *rand.Rand, in memory, queries, keys, dim, group int, dropout bool) *problem {
+func newProblem(seed *rand.Rand, in memory, queries, keys, dim, group int, dropout bool, window int) *problem {
 	r := &matrices{Rand: seed, memory: in}
-	p := &problem{Shape: attn.Shape{Queries: queries, Keys: keys, Dim: dim, Scale: float32(1 / math.Sqrt(float64(dim)))}}
+	p := &problem{Shape: attn.Shape{Queries: queries, Keys: keys, Dim: dim, Window: window, Scale: float32(1 / math.Sqrt(float64(dim)))}}
 	if dropout {
 		p.Mask = func(dst []float32, head, query, first int) {
 			for i := range dst {
@@ -142,7 +142,11 @@ func (p *problem) reference() reference {
 				p.Mask(mask, h.Index, i, 0)
 			}
 			var sum, delta float64
-			for k := range prob {
+			from := 0
+			if p.Window > 0 {
+				from = max(0, seen-p.Window)
+			}
+			for k := from; k < seen; k++ {
 				for c := range d {
 					prob[k] += at(h.Q, i, c) * at(p.kv.K, k, c)
 					grad[k] += at(h.DO, i, c) * at(p.kv.V, k, c)
@@ -150,7 +154,7 @@ func (p *problem) reference() reference {
 				prob[k] = math.Exp(prob[k] * float64(p.Scale))
 				sum += prob[k]
 			}
-			for k := range prob {
+			for k := from; k < seen; k++ {
 				prob[k] /= sum
 				grad[k] *= float64(mask[k])
 				delta += prob[k] * grad[k]
@@ -223,7 +227,25 @@ func TestAttention(t *testing.T) {
 					}
 					t.Run(fmt.Sprintf("%s/%d+%d×%d", kn.Gemm.Name, queries, more, dim), func(t *testing.T) {
 						r := rand.New(rand.NewPCG(uint64(queries), uint64(dim)))
-						newProblem(r, float, queries, queries+more, dim, 1+queries%2, more == 1).check(t, kn, new(attn.Workspace), float)
+						newProblem(r, float, queries, queries+more, dim, 1+queries%2, more == 1, 0).check(t, kn, new(attn.Workspace), float)
+					})
+				}
+			}
+		}
+	}
+}
+
+// TestWindow has windows that begin in the middle of strips and blocks, and on their borders.
+func TestWindow(t *testing.T) {
+	for _, kn := range available() {
+		for _, size := range []struct{ queries, more, window int }{
+			{1, 0, 1}, {5, 0, 1}, {5, 3, 2}, {40, 0, 7}, {40, 9, 100}, {65, 0, 64}, {300, 0, 12}, {301, 300, 288}, {310, 5, 289}, {620, 0, 30}, {1, 700, 20}, {2, 700, 126},
+		} {
+			for _, in := range []memory{float, mixed} {
+				for _, dropout := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%s/%+v/%d/%v", name(kn), size, in, dropout), func(t *testing.T) {
+						r := rand.New(rand.NewPCG(uint64(size.queries), uint64(size.window)))
+						newProblem(r, in, size.queries, size.queries+size.more, 5, 1+size.window%2, dropout, size.window).check(t, kn, new(attn.Workspace), in)
 					})
 				}
 			}
@@ -251,7 +273,7 @@ func TestHalves(t *testing.T) {
 					t.Run(fmt.Sprintf("%s/%+v/%d/%v", name(kn), size, in, dropout), func(t *testing.T) {
 						r := rand.New(rand.NewPCG(uint64(size.queries), uint64(size.dim)))
 						draw := func() *problem {
-							return newProblem(r, in, size.queries, size.queries+size.more, size.dim, size.group, dropout)
+							return newProblem(r, in, size.queries, size.queries+size.more, size.dim, size.group, dropout, 0)
 						}
 						var ws attn.Workspace
 						draw().poison().run(kn, &ws)
@@ -264,12 +286,12 @@ func TestHalves(t *testing.T) {
 }
 
 func FuzzAttention(f *testing.F) {
-	f.Add(uint16(40), uint16(3), uint8(9), uint8(2), true, uint8(1), uint64(1))
-	f.Fuzz(func(t *testing.T, queries, more uint16, dim, group uint8, dropout bool, in uint8, seed uint64) {
+	f.Add(uint16(40), uint16(3), uint8(9), uint8(2), true, uint8(1), uint64(1), uint16(0))
+	f.Fuzz(func(t *testing.T, queries, more uint16, dim, group uint8, dropout bool, in uint8, seed uint64, window uint16) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		n := 1 + int(queries)%400
 		where := memory(in % 4)
-		p := newProblem(r, where, n, n+int(more)%330, 1+int(dim)%140, 1+int(group)%3, dropout)
+		p := newProblem(r, where, n, n+int(more)%330, 1+int(dim)%140, 1+int(group)%3, dropout, int(window)%800)
 		for _, kn := range available() {
 			p.check(t, kn, new(attn.Workspace), where)
 		}
@@ -283,7 +305,7 @@ func TestPathsAgree(t *testing.T) {
 		if kn.Gemm.Name == "go" || kn.Pairs != nil {
 			continue
 		}
-		p := newProblem(rand.New(rand.NewPCG(5, 5)), float, 333, 340, 24, 2, true)
+		p := newProblem(rand.New(rand.NewPCG(5, 5)), float, 333, 340, 24, 2, true, 50)
 		p.run(kn, new(attn.Workspace))
 		if first == nil {
 			first = p
@@ -309,7 +331,7 @@ func BenchmarkAttention(b *testing.B) {
 		}
 		for _, size := range [][2]int{{1, 256}, {64, 64}, {256, 256}, {1024, 1024}} {
 			queries, keys := size[0], size[1]
-			p := newProblem(rand.New(rand.NewPCG(1, 1)), in, queries, keys, dim*heads, 1, false)
+			p := newProblem(rand.New(rand.NewPCG(1, 1)), in, queries, keys, dim*heads, 1, false, 0)
 			p.Dim, p.Scale = dim, float32(1/math.Sqrt(dim))
 			var hs [heads]attn.Head
 			var kv [heads]attn.Keys

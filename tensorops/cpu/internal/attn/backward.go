@@ -73,12 +73,13 @@ func (b *backward) block(i0, i1 int) {
 	if dq.Half != nil {
 		dq = gemm.Matrix{Data: b.dq, Row: d, Col: 1}
 	}
-	for k0 := 0; k0 < i1+s.offset(); k0 += maxDepth {
+	from := s.firstBlock(i0)
+	for k0 := from; k0 < i1+s.offset(); k0 += maxDepth {
 		k1 := min(k0+maxDepth, s.Keys)
 		for j := k0; j < k1; j += b.Gemm.NR {
 			b.strip(i0, i1, j, k0, k1)
 		}
-		b.queries(dq, i0, i1, k0, k1)
+		b.queries(dq, i0, i1, k0, k1, k0 > from)
 	}
 	if h.DQ.Half != nil {
 		b.round(h.DQ, i0, b.dq, d, n)
@@ -110,6 +111,14 @@ func (b *backward) strip(i0, i1, j, k0, k1 int) {
 			hidden[i] = minusInf
 		}
 	}
+	if s.Window > 0 {
+		for r := range rows { // queries whose windows begin after some of these keys
+			hidden := p[r*nr:][:min(nr, max(0, s.first(first+r)-j))]
+			for i := range hidden {
+				hidden[i] = minusInf
+			}
+		}
+	}
 	if s.Mask != nil {
 		for r := range rows {
 			s.Mask(b.mask[r*nr:][:nr], b.h.Index, first+r, j)
@@ -135,8 +144,8 @@ func (b *backward) strip(i0, i1, j, k0, k1 int) {
 	b.Part(gemm.Matrix{Data: b.dkt[j*d:], Row: nr, Col: 1}, d, nr, rows, qt, b.PackedB(ds, rows), true)
 }
 
-// queries adds to dq, that of the queries i0 to i1, what the keys k0 to k1 contribute.
-func (b *backward) queries(dq gemm.Matrix, i0, i1, k0, k1 int) {
+// queries sets dq, or adds to it: that of the queries i0 to i1, what the keys k0 to k1 contribute.
+func (b *backward) queries(dq gemm.Matrix, i0, i1, k0, k1 int, add bool) {
 	s, d, mr := b.s, b.s.Dim, b.Gemm.MR
 	k := b.PackedB(b.k[b.LenB(k0, d):], k1-k0)
 	for i := i0; i < i1; i += mr {
@@ -146,6 +155,6 @@ func (b *backward) queries(dq gemm.Matrix, i0, i1, k0, k1 int) {
 			continue
 		}
 		ds := b.PackedA(b.packed[b.LenA(i-i0, k1-k0):], k1-k0)
-		b.Part(dq.At(i-i0, 0), rows, d, seen, ds, k, k0 > 0)
+		b.Part(dq.At(i-i0, 0), rows, d, seen, ds, k, add)
 	}
 }

@@ -47,7 +47,8 @@ func (f *forward) strip(i, n int, qt, kp, vt []float32) {
 		f.top[j], f.sum[j] = minusInf, 0
 	}
 	seen := i + n + s.offset()
-	for k0 := 0; k0 < seen; k0 += maxDepth {
+	from := s.firstBlock(i)
+	for k0 := from; k0 < seen; k0 += maxDepth {
 		kk := min(maxDepth, seen-k0)
 		p := f.scores[:kk*nr]
 		f.Block(gemm.Matrix{Data: p, Row: nr, Col: 1}, kk, nr, d, kp[f.LenA(k0, d):], qt, false)
@@ -57,13 +58,14 @@ func (f *forward) strip(i, n int, qt, kp, vt []float32) {
 				hidden[j] = minusInf
 			}
 		}
-		f.softmax(p, k0 > 0)
+		f.past(p, i, k0, kk)
+		f.softmax(p, k0 > from)
 		if s.Mask != nil {
 			f.drop(p, i, n, k0, kk)
 		}
 		f.InPlace(p, kk)
 		packed := f.PackedA(vt[f.LenA(d, k0):], min(maxDepth, s.Keys-k0))
-		f.Part(gemm.Matrix{Data: f.ot, Row: nr, Col: 1}, d, nr, kk, packed, f.PackedB(p, kk), k0 > 0)
+		f.Part(gemm.Matrix{Data: f.ot, Row: nr, Col: 1}, d, nr, kk, packed, f.PackedB(p, kk), k0 > from)
 	}
 	for j := range n {
 		f.h.LSE[i+j] = float32(float64(f.top[j]) + math.Log(float64(f.sum[j])))
@@ -73,6 +75,20 @@ func (f *forward) strip(i, n int, qt, kp, vt []float32) {
 	f.store(f.h.O, i, f.ot, d, n, f.tmp)
 }
 
+// past hides those of kk keys from k0 on that have left the windows of queries from i on.
+func (f *forward) past(p []float32, i, k0, kk int) {
+	s, nr := f.s, f.Gemm.NR
+	if s.Window == 0 {
+		return
+	}
+	for k := range min(kk, s.first(i+nr-1)-k0) {
+		hidden := p[k*nr:][max(0, k0+k+s.Window-s.offset()-i):nr]
+		for j := range hidden {
+			hidden[j] = minusInf
+		}
+	}
+}
+
 // softmax replaces scores by e^(score − top), with top raised to the block's
 // largest score and what was summed up under the old top brought in line.
 func (f *forward) softmax(p []float32, again bool) {
@@ -80,6 +96,11 @@ func (f *forward) softmax(p []float32, again bool) {
 		copy(f.factor, f.top)
 	}
 	f.max(f.top, p, f.s.Scale)
+	if f.s.Window > 0 {
+		for j, top := range f.top {
+			f.top[j] = max(top, lowest) // of a query whose window begins in a later block
+		}
+	}
 	if again {
 		for j, old := range f.factor {
 			f.factor[j] = float32(math.Exp(float64(old - f.top[j])))

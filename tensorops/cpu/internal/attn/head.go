@@ -11,9 +11,10 @@ import (
 const maxDepth = 288
 
 // Shape is what all heads have in common. Query i sees the keys up to
-// i + Keys − Queries.
+// i + Keys − Queries, or the last Window of them.
 type Shape struct {
 	Queries, Keys, Dim int
+	Window             int     // 0: all
 	Scale              float32 // of the scores
 	// Mask stores the factors of query i's probabilities of the keys from first
 	// on, as many as dst holds; nil without dropout.
@@ -22,6 +23,17 @@ type Shape struct {
 
 // offset is how many keys there are before the first query's own.
 func (s *Shape) offset() int { return s.Keys - s.Queries }
+
+// first is the first key that a query sees.
+func (s *Shape) first(query int) int {
+	if s.Window == 0 {
+		return 0
+	}
+	return max(0, query+s.offset()+1-s.Window)
+}
+
+// firstBlock is where the block of keys begins that has the first which a query sees.
+func (s *Shape) firstBlock(query int) int { return s.first(query) / maxDepth * maxDepth }
 
 // Head is one head of queries. All matrices have contiguous rows, of float32 or bfloat16.
 type Head struct {
@@ -91,3 +103,6 @@ const lineLen = 16
 func ceil(a, b int) int { return (a + b - 1) / b }
 
 var minusInf = float32(math.Inf(-1))
+
+// lowest is below all scores, and a number.
+const lowest = -1e30

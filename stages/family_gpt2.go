@@ -1,0 +1,92 @@
+package stages
+
+import "fmt"
+
+// GPT2 is the family of GPT-2: learned positions, LayerNorm, one projection for q, k and v,
+// GELU, and biases everywhere.
+const GPT2 = "gpt2"
+
+type gpt2Family struct{}
+
+func (gpt2Family) name() string  { return GPT2 }
+func (gpt2Family) class() string { return "GPT2LMHeadModel" }
+func (gpt2Family) gated() bool   { return false }
+
+func (gpt2Family) check(c Config) error {
+	switch {
+	case c.KVHeads != c.Heads:
+		return fmt.Errorf("%w: gpt2 has as many kv_heads as heads, not %d of %d", ErrModel, c.KVHeads, c.Heads)
+	case c.Positions() != c.Context:
+		return fmt.Errorf("%w: gpt2's positions are weights: with %d of them its context is not %d", ErrModel, c.Positions(), c.Context)
+	case c.HeadDim != 0 || c.Window != 0 || c.Full != nil || c.AttentionBias || c.MLPBias || c.RopeScaling != (RopeScaling{}):
+		return fmt.Errorf("%w: gpt2 has no head_dim of its own, no window, no rotary positions, and biases in any case", ErrModel)
+	}
+	return nil
+}
+
+// build lists GPT-2's layers under the names of its published checkpoints, which store a
+// linear layer's weight as [in, out].
+func (gpt2Family) build(m *Model) {
+	c := m.Config
+	norm := func(name string) norm {
+		return norm{gamma: m.add(name+".weight", ones, c.Hidden), beta: m.add(name+".bias", zeros, c.Hidden), hasBeta: true, eps: c.eps()}
+	}
+	conv := func(name string, init Init, in, out int) linear {
+		return linear{w: m.add(name+".weight", init, in, out), b: m.add(name+".bias", zeros, out), hasBias: true, inOut: true, out: out}
+	}
+	wte := m.add("transformer.wte.weight", normalInit, c.Vocab, c.Hidden)
+	wpe := m.add("transformer.wpe.weight", normalInit, c.Context, c.Hidden)
+	m.layers = append(m.layers, &embedding{tokens: wte, positions: wpe, hasPositions: true, width: c.Hidden, drop: site{"embedding", c.Dropout}})
+	decoder := func(i int, at string) *block {
+		b := &block{cfg: c, drops: blockSites(i, c.Dropout)}
+		b.norm1 = norm(at + ".ln_1")
+		b.qkv = []linear{conv(at+".attn.c_attn", normalInit, c.Hidden, 3*c.Hidden)}
+		b.proj = conv(at+".attn.c_proj", m.residualInit(), c.Hidden, c.Hidden)
+		b.norm2 = norm(at + ".ln_2")
+		b.up = []linear{conv(at+".mlp.c_fc", normalInit, c.Hidden, c.FFN)}
+		b.down = conv(at+".mlp.c_proj", m.residualInit(), c.FFN, c.Hidden)
+		return b
+	}
+	m.addLayers("transformer.h", wte, norm, decoder)
+	m.addHead("transformer.ln_f", wte, norm)
+}
+
+func (f gpt2Family) keys(r *reading) rules {
+	r.vocab.value, r.positions.value, r.hidden.value, r.layers.value, r.heads.value = 50257, 1024, 768, 12, 12
+	r.eps.value, r.dropout.value, r.tie.value = 1e-5, 0.1, true
+	return rules{
+		"n_positions":             whole(&r.positions, 1, MaxContext),
+		"max_position_embeddings": whole(&r.positions, 1, MaxContext),
+		"n_embd":                  whole(&r.hidden, 1, MaxHidden),
+		"hidden_size":             whole(&r.hidden, 1, MaxHidden),
+		"n_layer":                 whole(&r.layers, 0, MaxLayers),
+		"num_hidden_layers":       whole(&r.layers, 0, MaxLayers),
+		"n_head":                  whole(&r.heads, 1, MaxHeads),
+		"num_attention_heads":     whole(&r.heads, 1, MaxHeads),
+		"n_inner":                 orNull(whole(&r.ffn, 1, MaxFFN)),
+		"layer_norm_epsilon":      number(&r.eps, MinNormEps, MaxNormEps),
+		"resid_pdrop":             number(&r.dropout, 0, 1),
+		"embd_pdrop":              number(new(said[float64]), 0, 1),
+		"attn_pdrop":              number(new(said[float64]), 0, 1),
+		"attention_dropout":       number(new(said[float64]), 0, 1), // which Troupe writes too
+
+		"activation_function": only(`"gelu_new"`, `"gelu_pytorch_tanh"`), // two names of one function
+		"scale_attn_weights":  only(`true`),
+		// A scaling by layer is another model; the order of the scaling is rounding.
+		"scale_attn_by_inverse_layer_idx": only(`false`, `null`),
+		"reorder_and_upcast_attn":         neutral,
+		"sliding_window":                  only(`null`),
+		"use_sliding_window":              only(`false`, `null`),
+
+		// Of an older release (its mask had n_ctx positions), and of other heads than ours.
+		"n_ctx": neutral, "n_special": neutral, "predict_special_tokens": neutral, "output_past": neutral,
+		"summary_activation": neutral, "summary_first_dropout": neutral, "summary_proj_to_labels": neutral, "summary_type": neutral, "summary_use_proj": neutral,
+	}
+}
+
+func (gpt2Family) read(*reading, *Config) error { return nil }
+
+func (gpt2Family) write(c Config, h *hfWritten) {
+	h.Positions, h.Embd, h.Layer, h.Head, h.Inner = c.Context, c.Hidden, &c.Layers, c.Heads, c.FFN
+	h.Activation, h.NormEps, h.AttnDrop = "gelu_new", c.eps(), c.Dropout
+}

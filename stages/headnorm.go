@@ -1,0 +1,47 @@
+package stages
+
+import "github.com/troupe-ml/troupe/tensorops"
+
+// rows views q or k with a row for each head of each position.
+func (b *block) rows(t tensorops.Tensor) tensorops.Tensor {
+	d := b.cfg.headDim()
+	return t.View(t.Len()/d, d)
+}
+
+// normHeads returns q and k with each head normalised, in memory of their own, where the
+// family does so; freeHeads gives it back. They are made again for the backward pass.
+func (b *block) normHeads(c *pass, q, k tensorops.Tensor) (nq, nk tensorops.Tensor, stats [2]tensorops.Tensor) {
+	if len(b.heads) == 0 {
+		return q, k, stats
+	}
+	nq, stats[0] = b.heads[0].forward(c, b.rows(q))
+	nk, stats[1] = b.heads[1].forward(c, b.rows(k))
+	return nq.View(q.Shape()...), nk.View(k.Shape()...), stats
+}
+
+func (b *block) freeHeads(c *pass, q, k tensorops.Tensor) {
+	if len(b.heads) > 0 {
+		free(c.List, &q, &k)
+	}
+}
+
+// attentionGrad records the gradients of the projections' outputs.
+func (b *block) attentionGrad(c *pass, s *blockState, do tensorops.Tensor) {
+	q, k, v := b.parts(s.qkv)
+	dq, dk, dv := b.parts(s.dqkv)
+	if len(b.heads) == 0 {
+		c.AttentionGrad(dq, dk, dv, do, q, k, v, s.o, s.lse, b.attention(c))
+		b.rotate(c, dq, dk, true)
+		return
+	}
+	nq, nk, stats := b.normHeads(c, q, k)
+	free(c.List, &stats[0], &stats[1])
+	b.rotate(c, nq, nk, false)
+	dnq, dnk := c.AllocLike(dq), c.AllocLike(dk)
+	c.AttentionGrad(dnq, dnk, dv, do, nq, nk, v, s.o, s.lse, b.attention(c))
+	b.freeHeads(c, nq, nk)
+	b.rotate(c, dnq, dnk, true)
+	s.dheads = [2]tensorops.Tensor{b.rows(dnq), b.rows(dnk)}
+	b.heads[0].inputGrad(c, b.rows(dq), s.dheads[0], b.rows(q), s.headStats[0], tensorops.Tensor{})
+	b.heads[1].inputGrad(c, b.rows(dk), s.dheads[1], b.rows(k), s.headStats[1], tensorops.Tensor{})
+}

@@ -1,0 +1,170 @@
+package stages
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/troupe-ml/troupe/internal/strictjson"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// RopeScaling stretches rotary positions, so that a model serves more of them than it was
+// first trained with. Without a type it does nothing.
+type RopeScaling struct {
+	Type   string  `json:",omitempty"` // "", "linear" or "llama3"
+	Factor float64 `json:",omitempty"` // by which wavelengths grow: all, or long ones
+	// Of llama3: wavelengths above Original/Low positions grow by the factor, those below
+	// Original/High stay as they are, and between them it goes from one to the other.
+	Low      float64 `json:",omitempty"`
+	High     float64 `json:",omitempty"`
+	Original int     `json:",omitempty"`
+}
+
+// The types of scaling.
+const (
+	ropeDefault = "default"
+	ropeLinear  = "linear"
+	ropeLlama3  = "llama3"
+)
+
+// Scaling factors are far below this.
+const maxRopeFactor = 1e6
+
+func (s RopeScaling) check() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: rope scaling: %s", ErrModel, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case s == RopeScaling{}:
+		return nil
+	case s.Type != ropeLinear && s.Type != ropeLlama3:
+		return bad("type %q is neither %q nor %q", s.Type, ropeLinear, ropeLlama3)
+	case !(s.Factor >= 1 && s.Factor <= maxRopeFactor):
+		return bad("factor is %g, it must be 1 to %g", s.Factor, float64(maxRopeFactor))
+	case s.Type == ropeLinear && s != RopeScaling{Type: s.Type, Factor: s.Factor}:
+		return bad("%q has a factor only", ropeLinear)
+	case s.Type == ropeLinear:
+		return nil
+	case !(s.Low > 0 && s.High > s.Low && s.High <= maxRopeFactor):
+		return bad("low_freq_factor is %g and high_freq_factor %g; the first must be above 0, and the second above the first", s.Low, s.High)
+	case s.Original < 1 || s.Original > MaxContext:
+		return bad("original_max_position_embeddings is %d, it must be 1 to %d", s.Original, MaxContext)
+	}
+	return nil
+}
+
+// op is the scaling as an operation takes it.
+func (s RopeScaling) op() tensorops.RoPEScaling {
+	return tensorops.RoPEScaling{Factor: s.Factor, Low: s.Low, High: s.High, Original: s.Original}
+}
+
+// hfRope is the scaling in a config.json, under the name that all releases of transformers
+// read; rope_theta stands beside it.
+type hfRope struct {
+	Type     string  `json:"rope_type"`
+	Factor   float64 `json:"factor"`
+	Low      float64 `json:"low_freq_factor,omitempty"`
+	High     float64 `json:"high_freq_factor,omitempty"`
+	Original int     `json:"original_max_position_embeddings,omitempty"`
+}
+
+func (s RopeScaling) written() *hfRope {
+	if s.Type == "" {
+		return nil
+	}
+	return &hfRope{s.Type, s.Factor, s.Low, s.High, s.Original}
+}
+
+// ropeKeys are rope_parameters or rope_scaling on their way to a Config.
+type ropeKeys struct {
+	kind              said[string]
+	factor, low, high said[float64]
+	original          said[int]
+}
+
+// read is the rule of either key.
+func (k *ropeKeys) read(r *reading) func(key string, v json.RawMessage) error {
+	known := rules{
+		"rope_type":                        oneOf(&k.kind, ropeDefault, ropeLinear, ropeLlama3),
+		"type":                             oneOf(&k.kind, ropeDefault, ropeLinear, ropeLlama3), // its first name
+		"rope_theta":                       number(&r.theta, MinRopeTheta, MaxRopeTheta),
+		"partial_rotary_factor":            only(`1`, `null`),
+		"factor":                           number(&k.factor, 1, maxRopeFactor),
+		"low_freq_factor":                  number(&k.low, 0, maxRopeFactor),
+		"high_freq_factor":                 number(&k.high, 0, maxRopeFactor),
+		"original_max_position_embeddings": whole(&k.original, 1, MaxContext),
+	}
+	return func(key string, v json.RawMessage) error {
+		if string(v) == "null" {
+			return nil
+		}
+		members, err := membersOf(v)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		for _, m := range members {
+			name := key + "." + m.key
+			rule, ok := known[m.key]
+			switch {
+			case ok:
+				err = rule(name, m.value)
+			case string(m.value) != "null":
+				err = fmt.Errorf("%s is %s, and no such setting of rotary positions is supported", strictjson.Quote(name), show(m.value))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// scaling is what they say together. A setting that its type doesn't have is refused.
+func (k *ropeKeys) scaling() (RopeScaling, error) {
+	s := RopeScaling{Type: k.kind.value}
+	llama3 := s.Type == ropeLlama3
+	for _, one := range []struct {
+		name, key string
+		takes     bool
+	}{
+		{"factor", k.factor.key, llama3 || s.Type == ropeLinear},
+		{"low_freq_factor", k.low.key, llama3}, {"high_freq_factor", k.high.key, llama3}, {"original_max_position_embeddings", k.original.key, llama3},
+	} {
+		switch {
+		case one.takes && one.key == "":
+			return s, fmt.Errorf("%s is %q, which needs a %s", k.kind.key, s.Type, one.name)
+		case !one.takes && one.key != "":
+			return s, fmt.Errorf("%s is set, but rope_type is %q, which has no such setting; remove it", one.key, orDefault(s.Type))
+		}
+	}
+	if s.Type == "" || s.Type == ropeDefault {
+		return RopeScaling{}, nil
+	}
+	s.Factor, s.Low, s.High, s.Original = k.factor.value, k.low.value, k.high.value, k.original.value
+	return s, nil
+}
+
+func orDefault(kind string) string {
+	if kind == "" {
+		return ropeDefault
+	}
+	return kind
+}
+
+// oneOf takes one of these words.
+func oneOf(into *said[string], words ...string) func(string, json.RawMessage) error {
+	allowed := make([]string, len(words))
+	for i, w := range words {
+		allowed[i] = fmt.Sprintf("%q", w)
+	}
+	return func(key string, v json.RawMessage) error {
+		if err := only(allowed...)(key, v); err != nil {
+			return err
+		}
+		var word string
+		if err := json.Unmarshal(v, &word); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		return into.set(key, word)
+	}
+}

@@ -1,0 +1,185 @@
+package stages
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// window is how many positions the queries of a decoder layer see, their own among them; 0: all.
+func (c Config) window(layer int) int {
+	if slices.Contains(c.Full, layer) {
+		return 0
+	}
+	return c.Window
+}
+
+func (c Config) checkWindow() error {
+	switch {
+	case c.Window < 0 || c.Window > MaxContext:
+		return fmt.Errorf("%w: the window is %d positions, it must be 0 (all) to %d", ErrModel, c.Window, MaxContext)
+	case c.Window == 0 && len(c.Full) > 0:
+		return fmt.Errorf("%w: layers %d see all positions, but there is no window for the others", ErrModel, c.Full)
+	}
+	for i, layer := range c.Full {
+		if layer < 0 || layer >= c.Layers || i > 0 && layer <= c.Full[i-1] {
+			return fmt.Errorf("%w: the layers that see all positions are %d, and must be in ascending order, of %d", ErrModel, c.Full, c.Layers)
+		}
+	}
+	return nil
+}
+
+// Keys of windows in a config.json: sliding_window is how many positions. Qwen's have
+// use_sliding_window besides, and layer_types, or max_window_layers: layers from that one on
+// have the window.
+const (
+	fullAttention    = "full_attention"
+	slidingAttention = "sliding_attention"
+)
+
+// reading of windows, before it is known which keys count.
+type windows struct {
+	size  said[int] // 0: null
+	use   said[bool]
+	first said[int]
+	types []string
+}
+
+// sliding reads sliding_window.
+func (w *windows) sliding(key string, v json.RawMessage) error {
+	if string(v) == "null" {
+		w.size.value = 0
+		return nil
+	}
+	return whole(&w.size, 1, maxSaidWindow)(key, v)
+}
+
+// maxSaidWindow is more than any model has positions; published files have such.
+const maxSaidWindow = 1 << 40
+
+// layerKeys are the rules of Qwen's keys.
+func (w *windows) layerKeys(own rules) {
+	w.size.value, w.first.value = 4096, 28
+	own["sliding_window"] = w.sliding
+	own["use_sliding_window"] = truth(&w.use)
+	own["max_window_layers"] = whole(&w.first, 0, maxSaidWindow)
+	own["layer_types"] = w.layerTypes
+}
+
+func (w *windows) layerTypes(key string, v json.RawMessage) error {
+	if string(v) == "null" {
+		return nil
+	}
+	w.types = []string{}
+	if err := json.Unmarshal(v, &w.types); err != nil {
+		return fmt.Errorf("%s is %s, it must be a list of %q and %q", key, show(v), fullAttention, slidingAttention)
+	}
+	for i, t := range w.types {
+		if t != fullAttention && t != slidingAttention {
+			return fmt.Errorf("%s: layer %d is %q, and only %q and %q are supported", key, i, t, fullAttention, slidingAttention)
+		}
+	}
+	return nil
+}
+
+// read makes a Config's window of the keys that are in force.
+func (w *windows) read(c *Config) error {
+	size := 0
+	if w.use.value {
+		size = w.size.value
+	}
+	var full []int
+	for i := range c.Layers {
+		windowed := i >= w.first.value
+		if w.types != nil {
+			if len(w.types) != c.Layers {
+				return fmt.Errorf("layer_types has %d entries, but num_hidden_layers is %d", len(w.types), c.Layers)
+			}
+			windowed = w.types[i] == slidingAttention
+			if windowed && size == 0 {
+				return fmt.Errorf("layer_types: layer %d is %q, but there is no window for it: use_sliding_window is %v and sliding_window %s",
+					i, slidingAttention, w.use.value, orNone(w.size.value))
+			}
+		}
+		if !windowed {
+			full = append(full, i)
+		}
+	}
+	c.setWindow(size, full)
+	return nil
+}
+
+func orNone(n int) string {
+	if n == 0 {
+		return "null"
+	}
+	return strconv.Itoa(n)
+}
+
+// setWindow leaves a window out that changes nothing.
+func (c *Config) setWindow(size int, full []int) {
+	if size == 0 || size >= c.Context || c.Layers > 0 && len(full) == c.Layers {
+		return
+	}
+	c.Window, c.Full = size, full
+}
+
+// writeWindow says it in a config.json of a family whose layers are all alike. A missing key
+// would be a window of 4096.
+func (h *hfWritten) writeWindow(c Config) {
+	h.Window = json.RawMessage(orNone(c.Window))
+}
+
+// writeLayerWindows says it in Qwen's keys.
+func (h *hfWritten) writeLayerWindows(c Config) {
+	if c.Window == 0 {
+		return
+	}
+	h.Window, h.UseWindow = json.RawMessage(orNone(c.Window)), true
+	first := len(c.Full)
+	for i, layer := range c.Full {
+		if layer != i { // not all at the front
+			first = -1
+		}
+	}
+	if first >= 0 {
+		h.WindowLayers = &first
+		return
+	}
+	for i := range c.Layers {
+		t := slidingAttention
+		if c.window(i) == 0 {
+			t = fullAttention
+		}
+		h.LayerTypes = append(h.LayerTypes, t)
+	}
+}
+
+// seen is about how many positions a query sees on average, for estimates.
+func (c Config) seen(positions int) float64 {
+	all := float64(positions) / 2
+	w := float64(c.Window)
+	if w == 0 || w >= float64(positions) || c.Layers == 0 {
+		return all
+	}
+	few := w - w*w/(2*float64(positions))
+	part := float64(len(c.Full)) / float64(c.Layers)
+	return part*all + (1-part)*few
+}
+
+// plain refuses the biases that some families have a choice of.
+func (c Config) plain() error {
+	var has []string
+	if c.AttentionBias {
+		has = append(has, "attention_bias")
+	}
+	if c.MLPBias {
+		has = append(has, "mlp_bias")
+	}
+	if has != nil {
+		return fmt.Errorf("%w: %s has no %s", ErrModel, c.Family, strings.Join(has, " and no "))
+	}
+	return nil
+}
