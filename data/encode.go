@@ -1,6 +1,7 @@
 package data
 
 import (
+	"iter"
 	"runtime"
 	"sync"
 )
@@ -8,6 +9,19 @@ import (
 // pieceBytes is how much text is encoded at a time, where it may be cut: what bounds the
 // memory for its ids as int32.
 const pieceBytes = 1 << 17
+
+// TextPieces are the parts that a text is encoded in.
+func TextPieces(enc Encoder, text []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for len(text) > 0 {
+			piece := firstPiece(enc, text)
+			if !yield(piece) {
+				return
+			}
+			text = text[len(piece):]
+		}
+	}
+}
 
 // firstPiece is the beginning of a text that is not empty, cut where it may be. A text that
 // can't be cut soon is looked through in steps that double.

@@ -76,3 +76,9 @@ type hfDecoder struct{ d *hf.Decoder }
 
 func (d hfDecoder) next(dst []byte, id int32) []byte { return d.d.Next(dst, id) }
 func (d hfDecoder) flush(dst []byte) []byte          { return d.d.Flush(dst) }
+
+// Trainer makes a byte-level BPE tokenizer of texts.
+type Trainer = hf.Trainer
+
+// NewTrainer returns one without texts.
+func NewTrainer() *Trainer { return hf.NewTrainer() }

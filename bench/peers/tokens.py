@@ -125,9 +125,9 @@ def corpus():
     return make_lines(1500, seed=2) + CODE * 20 + PROSE * 20
 
 
-def trained():
+def trained(size=1500):
     """Tokenizers of which each has other parts on."""
-    def train(tok, size=1500, **options):
+    def train(tok, **options):
         trainer = trainers.BpeTrainer(vocab_size=size, show_progress=False, **options)
         tok.train_from_iterator(corpus(), trainer)
         return tok
@@ -246,3 +246,101 @@ def expected(tok, lines):
             text = ["", ""]
         rows.append([plain, special, whole] + text)
     return rows
+
+
+def run(engine, *args, env=None):
+    done = subprocess.run([engine, "tokenize", *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+    if done.returncode:
+        sys.exit(f"engine tokenize: {done.stderr.decode()}")
+    return done.stdout.decode()
+
+
+def compare(engine, files, count, folder):
+    """Prints how many lines differ, and returns whether any does."""
+    lines = make_lines(count)
+    names = []
+    for i, line in enumerate(lines):
+        names.append(folder / f"{i}")
+        names[-1].write_bytes(line.encode())
+    print(f"{count} lines, {sum(len(line.encode()) for line in lines)} bytes\n")
+    print("| tokenizer | ids, plain | ids, names of special tokens | ids, all added | text | text without special tokens |\n|---|---|---|---|---|---|")
+    different = False
+    for name, file in files.items():
+        want = expected(Tokenizer.from_file(str(file)), lines)
+        got = []
+        for special in ("none", "names", "add"):
+            ids = run(engine, "--from", file, "--json", "--special", special, *names)
+            got.append([json.loads(line) for line in ids.splitlines()])
+        to = []
+        for i, row in enumerate(want):
+            to.append(folder / f"ids{i}")
+            to[-1].write_text(json.dumps(row[2]))
+        for special in ("names", "none"):
+            text = run(engine, "--from", file, "--json", "--decode", "--special", special, *to)
+            got.append([json.loads(line) for line in text.split("\n")[:-1]])
+        equal = [sum(a[k] == b for a, b in zip(want, got[k])) for k in range(5)]
+        different |= equal != [len(lines)] * 5
+        print(f"| {name} | " + " | ".join(map(str, equal)) + " |", flush=True)
+    return different
+
+
+def sources():
+    """Texts to measure with, in documents of at most 100,000 characters."""
+    library = Path(os.__file__).parent
+    code = "".join(p.read_text(errors="replace") for p in sorted(library.glob("**/*.py")))[:8_000_000]
+    mixed = " ".join(make_lines(40_000, seed=3))[:4_000_000]
+    return {name: [text[i:i + 100_000] for i in range(0, len(text), 100_000)] for name, text in (("code", code), ("mixed", mixed))}
+
+
+def speed(engine, files, folder, rounds=2):
+    """Prints megabytes a second on one thread, in the same run, alternating."""
+    print("\n| tokenizer | text | MB | tokenizers MB/s | engine MB/s | ratio |\n|---|---|---|---|---|---|")
+    env = dict(os.environ, GOMAXPROCS="1")
+    empty = folder / "empty"
+    empty.write_text("")
+    for text, documents in sources().items():
+        names = []
+        for i, document in enumerate(documents):
+            names.append(folder / f"{text}{i}")
+            names[-1].write_bytes(document.encode())
+        size = sum(len(d.encode()) for d in documents) / 1e6
+        for name, file in files.items():
+            tok = Tokenizer.from_file(str(file))
+            tok.encode_special_tokens = True
+            theirs, ours, start = [], [], []
+            for _ in range(rounds):
+                began = time.perf_counter()
+                tok.encode_batch_fast(documents, add_special_tokens=False)
+                theirs.append(time.perf_counter() - began)
+                began = time.perf_counter()
+                run(engine, "--from", file, "--json", empty, env=env)
+                start.append(time.perf_counter() - began)
+                began = time.perf_counter()
+                run(engine, "--from", file, "--json", *names, env=env)
+                ours.append(time.perf_counter() - began)
+            a, b = size / min(theirs), size / max(min(ours) - min(start), 1e-9)
+            print(f"| {name} | {text} | {size:.1f} | {a:.2f} | {b:.2f} | {b / a:.1f} |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--engine", default=str(Path(__file__).parents[2] / "bin" / "engine"), help="the program (make build)")
+    parser.add_argument("--lines", type=int, default=10_000)
+    parser.add_argument("--folder", type=Path, help="keep what is fetched here")
+    parser.add_argument("--speed", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as tmp:
+        folder = options.folder or Path(tmp)
+        folder.mkdir(parents=True, exist_ok=True)
+        files = tokenizer_files(folder)
+        different = compare(options.engine, files, options.lines, Path(tmp))
+        if options.speed:
+            speed(options.engine, files, Path(tmp))
+    sys.exit("some differ" if different else 0)
+
+
+if __name__ == "__main__":
+    # Threads of the library would be counted as one.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    os.environ["RAYON_NUM_THREADS"] = "1"
+    main()

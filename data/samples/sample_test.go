@@ -23,7 +23,7 @@ func TestCheckFields(t *testing.T) {
 		{"none", nil, ErrOptions, "wrong data options: a sample has 0 fields, it must have 1 to 64"},
 		{"no name", []Field{{}}, ErrOptions, "wrong data options: field 1 of 1 has no name"},
 		{"twice", []Field{{Name: "x"}, {Name: "x"}}, ErrOptions, `wrong data options: two fields are called "x"`},
-		{"type", []Field{{Name: "x", DType: 9}}, ErrOptions, `wrong data options: field "x" has the unknown type dtype(9)`},
+		{"type", []Field{{Name: "x", DType: 9}}, ErrOptions, `wrong data options: field "x" is dtype(9): fields are float32 or int32`},
 		{"rank", []Field{{Name: "x", Shape: make([]int, 6)}}, ErrShape, `shapes that don't fit: field "x" has 6 dimensions, the limit is 5`},
 		{"dimension", []Field{{Name: "x", Shape: []int{2, 0}}}, ErrShape, `shapes that don't fit: dimension 1 of field "x" is 0, it must lie in 1 to 2147483647, or be -1 if it differs from sample to sample`},
 		{"classes", []Field{{Name: "x", DType: tensorops.Int32, Classes: -1}}, ErrOptions, `wrong data options: field "x" has -1 classes, it may have 1 to 16777216, or 0 if it is no label`},

@@ -133,10 +133,11 @@ type bytesFromNames struct {
 func (b *bytesFromNames) text(part []byte) { b.token = append(b.token, part...) }
 
 func (b *bytesFromNames) tokenEnd() {
-	was, ok := b.held, false
-	if b.held, ok = unspell(was, string(b.token)); !ok {
-		b.held = append(was, b.token...)
+	held, ok := unspell(b.held, string(b.token))
+	if !ok {
+		held = append(held, b.token...)
 	}
+	b.held = held
 	b.token = b.token[:0]
 	b.hand(len(b.held) - unfinished(b.held))
 }

@@ -64,7 +64,7 @@ func (t *translator) alternatives(fold bool, depth int) (string, error) {
 func (t *translator) quantified(atom string) (string, error) {
 	for first := true; t.at < len(t.text); first = false {
 		c := t.text[t.at]
-		how := ""
+		var how string
 		switch c {
 		case '*', '+', '?':
 			how = string(c)
@@ -270,7 +270,7 @@ func (t *translator) escape(fold, inClass bool) (string, error) {
 			return `\` + string(c), nil
 		}
 	}
-	if c < utf8.RuneSelf && !(c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z') {
+	if named := c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'; c < utf8.RuneSelf && !named {
 		return quoteRune(c), nil // it stands for itself
 	}
 	return "", t.refuse(`\` + string(c))
@@ -278,7 +278,7 @@ func (t *translator) escape(fold, inClass bool) (string, error) {
 
 // code translates \xHH, \x{H…} and \uHHHH.
 func (t *translator) code(c rune, fold, inClass bool) (string, error) {
-	digits := ""
+	var digits string
 	if rest := t.rest(); strings.HasPrefix(rest, "{") && c == 'x' {
 		end := strings.IndexByte(rest, '}')
 		if end < 0 {

@@ -1,0 +1,363 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/data"
+	"github.com/troupe-ml/troupe/internal/rundir"
+	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/tokenizer"
+)
+
+// tokenizeFlags say what engine tokenize does.
+type tokenizeFlags struct {
+	from, special  string
+	asJSON, decode bool
+	train          bool
+	vocab          int
+	to             string
+	tokens         []string // special ones, of a tokenizer that is trained
+}
+
+// What is done with special tokens.
+const (
+	specialNone  = "none"
+	specialNames = "names"
+	specialAdd   = "add"
+)
+
+func (a *app) newTokenize() *cobra.Command {
+	var o tokenizeFlags
+	cmd := &cobra.Command{
+		Use:   "tokenize --from DIR FILE...",
+		Short: "Encode texts, decode ids, or train a tokenizer",
+		Long: `Encode texts as a model's tokenizer does: each FILE is a text, - is the standard
+input. It shows the tokens, one a line, or with --json an array of ids for each
+FILE, a line each. With --decode each FILE is such an array, and the text is
+printed, with --json as a string.
+
+The ids are those of the tokenizers library for the same tokenizer.json. What
+--special none gives is what models are trained on here: the names of special tokens are
+text like any other. With names they stand for the tokens; with add those are added
+that the tokenizer puts in front of a text and behind it.
+
+With --train, a byte-level BPE tokenizer of at most --vocab tokens is trained on
+all FILEs, which may be quoted patterns such as 'corpus/**/*.txt', and written into
+--to, as tokenizer.json and tokenizer_config.json.`,
+		Example: `  engine tokenize --from models/SmolLM2-135M notes.txt
+  engine tokenize --from tokenizer.json --json notes.txt > ids.json
+  echo Once | engine tokenize --from runs/run -
+  engine tokenize --train --vocab 8192 --to models/words 'corpus/**/*.txt'`,
+		RunE: a.work(func(cmd *cobra.Command, args []string) error {
+			if err := o.check(cmd, args); err != nil {
+				return err
+			}
+			if o.train {
+				return a.trainTokenizer(o, args)
+			}
+			tok, err := openTokenizer(o.from)
+			if err != nil {
+				return &troupe.SetupError{Err: err}
+			}
+			out := bufio.NewWriter(a.programs())
+			if o.decode {
+				err = decodeFiles(out, tok, o, args)
+			} else {
+				err = encodeFiles(out, tok, o, args)
+			}
+			return errors.Join(err, out.Flush())
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.from, "from", "", "tokenizer.json, or a `folder` with one: of a run, of a checkpoint, or of a Hugging Face model")
+	f.BoolVar(&o.asJSON, "json", false, "print JSON")
+	f.BoolVar(&o.decode, "decode", false, "read ids and print the text")
+	f.StringVar(&o.special, "special", specialNone, "`what` to do with special tokens: none, names or add")
+	f.BoolVar(&o.train, "train", false, "train a tokenizer")
+	f.IntVar(&o.vocab, "vocab", 8192, "`number` of tokens to train")
+	f.StringVar(&o.to, "to", "", "`folder` to write the trained tokenizer into")
+	f.StringArrayVar(&o.tokens, "special-token", []string{"<|endoftext|>"}, "`name` of a special token of the trained tokenizer; repeatable; the first one ends texts")
+	completeWords(cmd, "special", specialNone, specialNames, specialAdd)
+	completeWords(cmd, "vocab")
+	completeWords(cmd, "special-token")
+	must(cmd.MarkFlagDirname("to"))
+	return cmd
+}
+
+func (o tokenizeFlags) check(cmd *cobra.Command, args []string) error {
+	if o.train {
+		if err := idle(cmd, "with --train", "from", "json", "decode", "special"); err != nil {
+			return err
+		}
+		if o.to == "" {
+			return usagef("--to is missing: the folder to write the tokenizer into")
+		}
+	} else {
+		if err := idle(cmd, "without --train", "vocab", "to", "special-token"); err != nil {
+			return err
+		}
+		if o.from == "" {
+			return usagef("--from is missing: a tokenizer.json or a folder with one; or train one with --train")
+		}
+	}
+	switch o.special {
+	case specialNone, specialNames, specialAdd:
+	default:
+		return usagef("--special %q%s: none, names or add", o.special, didYouMean(o.special, []string{specialNone, specialNames, specialAdd}, ""))
+	}
+	if len(args) == 0 {
+		return usagef("FILE is missing: %s; - reads the standard input", cmd.UseLine())
+	}
+	stdin := 0
+	for _, name := range args {
+		if name == "-" {
+			stdin++
+		}
+	}
+	if stdin > 1 || stdin > 0 && o.train {
+		return usagef("the argument -: the standard input can be read once, and not with --train")
+	}
+	return nil
+}
+
+// openTokenizer reads a tokenizer.json, that of a folder, or that of a run's last checkpoint.
+func openTokenizer(from string) (tokenizer.Tokenizer, error) {
+	info, err := os.Stat(from)
+	if err != nil {
+		return nil, fmt.Errorf("--from: %w", err)
+	}
+	file := from
+	if info.IsDir() {
+		file = filepath.Join(from, rundir.TokensFile)
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			return tokenizerOfRun(from)
+		}
+	}
+	text, err := readAtMost(file, tokenizer.MaxFileBytes)
+	if err != nil {
+		return nil, fmt.Errorf("--from: %w", err)
+	}
+	tok, err := tokenizer.Unmarshal(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", term.OneLine(filepath.Dir(file)), err)
+	}
+	return tok, nil
+}
+
+func tokenizerOfRun(dir string) (tok tokenizer.Tokenizer, err error) {
+	c, err := checkpoint.OpenAt(dir)
+	if err != nil {
+		return nil, fmt.Errorf("--from: there is no %s, and: %w", rundir.TokensFile, err)
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	tok, err = rundir.ReadTokenizer(c)
+	if err == nil && tok == nil {
+		err = fmt.Errorf("there is no %s", rundir.TokensFile)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Dir(), err)
+	}
+	return tok, nil
+}
+
+// readAtMost reads a file; - is the standard input.
+func readAtMost(name string, most int64) ([]byte, error) {
+	in := os.Stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }() // nothing was written
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s has more than the %d bytes that are supported", name, most)
+	}
+	return text, err
+}
+
+// maxTokenizeBytes is the longest text that is encoded: it is held in memory, with its ids.
+const maxTokenizeBytes = 4 << 30
+
+// encoder encodes with or without special tokens.
+type encoder struct {
+	tokenizer.Tokenizer
+	special string
+}
+
+func (e encoder) AppendEncode(dst []int32, text []byte) ([]int32, error) {
+	if e.special == specialNone {
+		return e.Tokenizer.AppendEncode(dst, text)
+	}
+	ids, err := e.EncodeSpecial(text, e.special == specialAdd)
+	return append(dst, ids...), err
+}
+
+func (e encoder) Cut(text []byte, most int) int {
+	if e.special == specialNone {
+		return e.Tokenizer.Cut(text, most)
+	}
+	return 0
+}
+
+// encodeFiles writes the ids of each file.
+func encodeFiles(out *bufio.Writer, tok tokenizer.Tokenizer, o tokenizeFlags, names []string) error {
+	enc := encoder{tok, o.special}
+	var failed error // of reading
+	type piece struct {
+		name        string
+		first, last bool
+	}
+	var pieces []piece // under way
+	all := func(yield func([]byte) bool) {
+		for _, name := range names {
+			text, err := readAtMost(name, maxTokenizeBytes)
+			if err != nil {
+				failed = &troupe.SetupError{Err: err}
+				return
+			}
+			done := 0
+			first := true
+			for p := range data.TextPieces(enc, text) {
+				done += len(p)
+				pieces = append(pieces, piece{name, first, done == len(text)})
+				if first = false; !yield(p) {
+					return
+				}
+			}
+			if first { // an empty text may have ids, too
+				if pieces = append(pieces, piece{name, true, true}); !yield(nil) {
+					return
+				}
+			}
+		}
+	}
+	next, stop := iter.Pull(all)
+	defer stop()
+	at, written := 0, 0 // in this file: bytes, ids
+	err := data.EncodeAll(enc, next, func(text []byte, ids []int32, err error) error {
+		p := pieces[0]
+		pieces = pieces[1:]
+		if p.first {
+			at, written = 0, 0
+		}
+		if err != nil {
+			return &troupe.SetupError{Err: locate(p.name, at, err)}
+		}
+		if o.asJSON {
+			writeIDs(out, ids, written, p.first, p.last)
+		} else {
+			err = showTokens(out, tok, ids)
+		}
+		at += len(text)
+		written += len(ids)
+		if p.last && !o.asJSON {
+			_, err = fmt.Fprintf(out, "%s: %s of %s\n", term.OneLine(nameOf(p.name)), plural(written, "token"), plural(at, "byte"))
+		}
+		return err
+	})
+	return errors.Join(failed, err)
+}
+
+func nameOf(file string) string {
+	if file == "-" {
+		return "standard input"
+	}
+	return file
+}
+
+// locate says in which file and where a text can't be encoded.
+func locate(name string, base int, err error) error {
+	var at *tokenizer.TextError
+	if errors.As(err, &at) {
+		return fmt.Errorf("%s, byte %d: %w", nameOf(name), base+at.Offset, at.Err)
+	}
+	return fmt.Errorf("%s: %w", nameOf(name), err)
+}
+
+// writeIDs writes a part of an array, of which so many are written.
+func writeIDs(out *bufio.Writer, ids []int32, written int, first, last bool) {
+	// The writer keeps its first error.
+	if first {
+		_ = out.WriteByte('[')
+	}
+	var number []byte
+	for i, id := range ids {
+		number = number[:0]
+		if written+i > 0 {
+			number = append(number, ',')
+		}
+		_, _ = out.Write(strconv.AppendInt(number, int64(id), 10))
+	}
+	if last {
+		_, _ = out.WriteString("]\n")
+	}
+}
+
+// showTokens writes a token a line.
+func showTokens(out io.Writer, tok tokenizer.Tokenizer, ids []int32) error {
+	for _, id := range ids {
+		name, _ := tok.Token(id)
+		note := ""
+		if tok.IsSpecial(id) {
+			note = "  special"
+		}
+		if _, err := fmt.Fprintf(out, "%7d  %q%s\n", id, name, note); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decodeFiles writes the texts of arrays of ids.
+func decodeFiles(out *bufio.Writer, tok tokenizer.Tokenizer, o tokenizeFlags, names []string) error {
+	for _, name := range names {
+		text, err := readAtMost(name, maxTokenizeBytes)
+		if err != nil {
+			return &troupe.SetupError{Err: err}
+		}
+		var ids []int32
+		err = json.Unmarshal(text, &ids)
+		if err == nil && ids == nil {
+			err = errors.New("it is null")
+		}
+		if err != nil {
+			return &troupe.SetupError{Err: fmt.Errorf("%s is no array of ids, such as [1,2,3]: %w", nameOf(name), err)}
+		}
+		for i, id := range ids {
+			if id < 0 || int(id) >= tok.Vocab() {
+				return &troupe.SetupError{Err: fmt.Errorf("%s: the id %d at position %d is outside the tokenizer's %d", nameOf(name), id, i, tok.Vocab())}
+			}
+		}
+		decoded := tok.Decode(ids)
+		if o.special == specialNone {
+			decoded = tok.DecodeText(ids)
+		}
+		if o.asJSON {
+			enc := json.NewEncoder(out)
+			enc.SetEscapeHTML(false)
+			err = enc.Encode(string(decoded))
+		} else {
+			_, err = out.Write(decoded)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

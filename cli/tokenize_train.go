@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/data"
+	"github.com/troupe-ml/troupe/internal/rundir"
+	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/tokenizer"
+)
+
+// tokenizerConfigFile says what a tokenizer's special tokens are for.
+const tokenizerConfigFile = "tokenizer_config.json"
+
+// trainTokenizer trains a tokenizer on files and writes it into a folder.
+func (a *app) trainTokenizer(o tokenizeFlags, patterns []string) error {
+	names, err := data.Files(patterns)
+	if err != nil {
+		return &troupe.SetupError{Err: err}
+	}
+	file := filepath.Join(o.to, rundir.TokensFile)
+	if _, err := os.Stat(file); err == nil { // before minutes of work
+		return &troupe.SetupError{Err: fmt.Errorf("%s exists already; name another folder", file)}
+	}
+	trainer := tokenizer.NewTrainer()
+	for _, name := range names {
+		text, err := readAtMost(name, maxTokenizeBytes)
+		if err != nil {
+			return &troupe.SetupError{Err: err}
+		}
+		trainer.Add(text)
+	}
+	text, size, err := trainer.Train(o.vocab, o.tokens)
+	if err != nil {
+		return &troupe.SetupError{Err: err}
+	}
+	if err := os.MkdirAll(o.to, 0o777); err != nil {
+		return err
+	}
+	config := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": false}
+	if len(o.tokens) > 0 {
+		config["eos_token"] = o.tokens[0]
+	}
+	about, err := json.MarshalIndent(config, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(writeNew(file, text), writeNew(filepath.Join(o.to, tokenizerConfigFile), append(about, '\n'))); err != nil {
+		return err
+	}
+	fewer := ""
+	if size < o.vocab {
+		fewer = fmt.Sprintf(", fewer than %d: the text has no more pairs to merge", o.vocab)
+	}
+	a.printf("wrote %s: %s tokens from %s bytes in %s%s\n", term.OneLine(file), term.Count(int64(size)), term.Count(trainer.Bytes()), plural(len(names), "file"), fewer)
+	return nil
+}

@@ -1,0 +1,82 @@
+package hf
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// parseAdded reads the added tokens. One that the vocabulary has gets its id, others the next
+// free ones, whatever the file says: so the library does it.
+func (t *Tokenizer) parseAdded(data json.RawMessage) error {
+	var all []struct {
+		Content                             *string
+		SingleWord                          bool `json:"single_word"`
+		LStrip, RStrip, Normalized, Special bool
+	}
+	if len(data) > 0 {
+		if err := json.Unmarshal(data, &all); err != nil {
+			return fmt.Errorf("found %s: %w", clip(data), err)
+		}
+	}
+	type entry struct {
+		added
+		normalized bool
+	}
+	byID := make(map[int32]entry)
+	next := int64(len(t.model.vocab))
+	for i, a := range all {
+		if a.Content == nil {
+			return fmt.Errorf("token %d has no content", i)
+		}
+		content := *a.Content
+		if content == "" {
+			continue
+		}
+		e := entry{added{content: content, singleWord: a.SingleWord, lstrip: a.LStrip, rstrip: a.RStrip, special: a.Special}, a.Normalized}
+		id, ok := t.TokenID(content)
+		if !ok {
+			if next >= maxTokens {
+				return fmt.Errorf("token %d gets the id %d, beyond %d", i, next, maxTokens-1)
+			}
+			id = int32(next)
+			next++
+		}
+		e.id = id
+		t.byName[content] = id
+		t.special[content] = t.special[content] || a.Special
+		byID[id] = e
+		t.vocab = max(t.vocab, int(id)+1)
+	}
+	ids := make([]int32, 0, len(byID))
+	for id := range byID {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	w := &work{}
+	for _, id := range ids {
+		e := byID[id]
+		name := e.content
+		find := &t.raw
+		if e.normalized {
+			find = &t.normal
+			name = string(t.normalize(w, []byte(name)))
+			if w.err != nil {
+				return w.err
+			}
+		}
+		t.names[id] = name
+		// By its name, as it is decoded and as it was written, it may be special or not.
+		e.special = t.special[e.content]
+		e.content = name
+		if err := find.add(e.added); err != nil {
+			return fmt.Errorf("the token %s: %w", quote(name), err)
+		}
+	}
+	for name, special := range t.special {
+		if !special {
+			delete(t.special, name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package hf
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"unicode/utf8"
+)
+
+func (t *Tokenizer) parseDecoder(data json.RawMessage, depth int) ([]decodeStep, error) {
+	s, kind, err := typed(data)
+	if err != nil {
+		return nil, err
+	}
+	one := func(f decodeStep) ([]decodeStep, error) { return []decodeStep{f}, nil }
+	switch kind {
+	case "ByteLevel":
+		return one(func(next decodePart) decodePart { return &bytesFromNames{next: next} })
+	case "ByteFallback":
+		return one(func(next decodePart) decodePart { return &byteFallback{next: next} })
+	case "Fuse":
+		return one(func(next decodePart) decodePart { return fuse{next} })
+	case "Metaspace":
+		char, scheme, err := parseMeta(s)
+		if err != nil {
+			return nil, within("Metaspace", err)
+		}
+		return one(func(next decodePart) decodePart {
+			return &spaceFor{next: next, char: []byte(char), drop: scheme != "never"}
+		})
+	case "Replace":
+		r, err := parseReplace(s)
+		if err != nil {
+			return nil, within("Replace", err)
+		}
+		return one(func(next decodePart) decodePart {
+			w := &work{}
+			return &wholeTokens{next: next, change: func(dst, token []byte) []byte { return r.apply(w, dst, token) }}
+		})
+	case "Strip":
+		var char string
+		var start, stop int
+		if err := errors.Join(s.into("content", &char), s.into("start", &start), s.into("stop", &stop)); err != nil {
+			return nil, within("Strip", err)
+		}
+		if utf8.RuneCountInString(char) != 1 || start < 0 || stop < 0 || stop > math.MaxInt16 {
+			return nil, within("Strip", fmt.Errorf("content %s, start %d, stop %d", clip(s["content"]), start, stop))
+		}
+		return one(func(next decodePart) decodePart {
+			return &stripChar{next: next, char: []byte(char), start: start, stop: stop}
+		})
+	case "BPEDecoder":
+		suffix := "</w>"
+		if err := s.into("suffix", &suffix); err != nil || suffix == "" {
+			return nil, within("BPEDecoder", fmt.Errorf("suffix is %s", clip(s["suffix"])))
+		}
+		return one(func(next decodePart) decodePart { return &wordEnds{next: next, suffix: []byte(suffix)} })
+	case "Sequence":
+		all, err := s.elements("decoders", depth)
+		if err != nil {
+			return nil, err
+		}
+		var out []decodeStep
+		for i, e := range all {
+			more, err := t.parseDecoder(e, depth+1)
+			if err != nil {
+				return nil, within(fmt.Sprintf("Sequence: part %d", i), err)
+			}
+			if out = append(out, more...); len(out) > maxSteps {
+				return nil, fmt.Errorf("%w: more than %d parts", ErrUnsupported, maxSteps)
+			}
+		}
+		return out, nil
+	}
+	return nil, unknown(kind)
+}
