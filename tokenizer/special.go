@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -57,7 +58,8 @@ func ReadSpecial(tok Tokenizer, config, generation, tokenizerConfig []byte) (Spe
 		}
 	}
 	pick := func(name, key string, byName json.RawMessage, model, gen json.RawMessage) (first, stop []int32, err error) {
-		if first, err = tokenNamed(tok, byName); err != nil {
+		// Without a token to pad with nothing is amiss here: transformers would add one.
+		if first, err = tokenNamed(tok, byName); err != nil && (name == "eos_token" || !errors.Is(err, errNoToken)) {
 			return nil, nil, fmt.Errorf("tokenizer_config.json: %s: %w", name, err)
 		}
 		ofModel, err := tokenIDs(model)
@@ -103,6 +105,8 @@ func ReadSpecial(tok Tokenizer, config, generation, tokenizerConfig []byte) (Spe
 	return s, nil
 }
 
+var errNoToken = errors.New("the tokenizer has no token")
+
 // tokenNamed is the id of a token that is given by its name, alone or as the "content" of
 // an object.
 func tokenNamed(tok Tokenizer, value json.RawMessage) ([]int32, error) {
@@ -119,7 +123,7 @@ func tokenNamed(tok Tokenizer, value json.RawMessage) ([]int32, error) {
 	}
 	id, ok := tok.TokenID(name)
 	if !ok {
-		return nil, fmt.Errorf("the tokenizer has no token %s", quote(name))
+		return nil, fmt.Errorf("%w %s", errNoToken, quote(name))
 	}
 	return []int32{id}, nil
 }

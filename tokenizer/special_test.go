@@ -22,6 +22,7 @@ func TestReadSpecial(t *testing.T) {
 			Special{BOS: 0, PAD: 0, EOS: []int32{3}, Stop: []int32{3, 1}}, ""},
 		{"the tokenizer's alone", `{}`, `{}`, `{"eos_token": "e"}`, Special{BOS: -1, PAD: -1, EOS: []int32{4}, Stop: []int32{4}}, ""},
 		{"an unknown token", "", "", `{"eos_token": "<end>"}`, none, `tokenizer_config.json: eos_token: the tokenizer has no token "<end>"`},
+		{"nothing to pad with", "", "", `{"pad_token": "<pad>"}`, none, ""},
 		{"no token", "", "", `{"pad_token": 3}`, none, "pad_token: found 3 where a token's name"},
 		{"no id", `{"eos_token_id": "2"}`, "", "", none, `config.json: eos_token_id: found "2"`},
 		{"a negative id", "", `{"eos_token_id": [-2]}`, "", none, "generation_config.json: eos_token_id: the id -2"},

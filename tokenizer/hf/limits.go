@@ -13,6 +13,9 @@ const (
 	// cache begins anew.
 	cacheSlots = 1 << 15
 	cacheBytes = 1 << 21
+	// maxBacktracking is how many numbers a pattern that is not known may keep while it looks
+	// for a match; one that needs more is an error.
+	maxBacktracking = 1 << 22
 	// maxKeptSymbols is the longest word of which the memory is kept for the next one.
 	maxKeptSymbols = 1 << 16
 	// maxKeptBytes is so for normalized texts.

@@ -19,7 +19,7 @@ func newPattern(text string) (*pattern, error) {
 	if err != nil {
 		return nil, err
 	}
-	re, err := regexp2.Compile(translated, regexp2.Multiline)
+	re, err := regexp2.Compile(translated, regexp2.Multiline, regexp2.OptionMaxBacktrackingStackSize(maxBacktracking))
 	if err != nil {
 		return nil, fmt.Errorf("%w: the pattern %s: %w", ErrUnsupported, clip(text), err)
 	}
