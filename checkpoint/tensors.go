@@ -39,6 +39,14 @@ func (t *Tensors) Bytes(name string) ([]byte, error) {
 	return f.Bytes(name)
 }
 
+// Path is that of the file that has a tensor.
+func (t *Tensors) Path(name string) string {
+	if f, ok := t.fileOf[name]; ok {
+		return f.Path()
+	}
+	return ""
+}
+
 // Float32 reads an F32, F16 or BF16 tensor into memory that has to hold exactly
 // its elements.
 func (t *Tensors) Float32(name string, into []float32) error {

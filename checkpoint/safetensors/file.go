@@ -67,6 +67,9 @@ func FromFile(f Source) (*File, error) {
 	return &File{Header: header, path: f.Name(), content: content}, nil
 }
 
+// Path is what the file was opened as.
+func (f *File) Path() string { return f.path }
+
 // Bytes returns the tensor's bytes, little-endian. They are valid until Close
 // and must not be written to.
 func (f *File) Bytes(name string) ([]byte, error) {

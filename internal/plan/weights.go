@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/checkpoint/safetensors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/rundir"
 	"github.com/troupe-ml/troupe/internal/strictjson"
@@ -63,9 +64,9 @@ func find(c *checkpoint.Checkpoint, p *stages.Param, part string) (from *checkpo
 	case !ok:
 		return nil, "", fmt.Errorf("%s: there is no tensor %q", c.Dir(), name)
 	case !slices.Equal(info.Shape, p.Shape):
-		return nil, "", fmt.Errorf("%s: tensor %q has shape %d, the model needs %d", c.Dir(), name, info.Shape, p.Shape)
+		return nil, "", fmt.Errorf("%s: tensor %q has shape %d, the model needs %d", from.Path(name), name, info.Shape, p.Shape)
 	case !slices.Contains([]string{"F32", "F16", "BF16"}, info.DType):
-		return nil, "", fmt.Errorf("%s: tensor %q is %s; F32, F16 and BF16 can be read", c.Dir(), name, info.DType)
+		return nil, "", fmt.Errorf("%s: tensor %q is %s; F32, F16 and BF16 can be read", from.Path(name), name, info.DType)
 	}
 	return from, name, nil
 }
@@ -175,6 +176,26 @@ func Weights(c *checkpoint.Checkpoint) stages.Source {
 		if err != nil {
 			return err
 		}
-		return from.Float32(name, dst)
+		if err := from.Float32(name, dst); err != nil || c.Manifest != nil {
+			return err
+		}
+		// Nobody has looked at what other programs have written.
+		for i, v := range dst {
+			if v-v != 0 {
+				return fmt.Errorf("%s: tensor %q: element %d is %g, no finite number; the file is damaged, or the model has diverged", from.Path(name), name, i, v)
+			}
+		}
+		return nil
 	}
+}
+
+// Stored gives a weight as a checkpoint has it. The bytes are valid until that is closed.
+func Stored(c *checkpoint.Checkpoint, p *stages.Param) (info safetensors.Info, data []byte, err error) {
+	from, name, err := find(c, p, "")
+	if err != nil {
+		return info, nil, err
+	}
+	info, _ = from.Info(name)
+	data, err = from.Bytes(name)
+	return info, data, err
 }

@@ -1,0 +1,74 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/troupe-ml/troupe/internal/folder"
+)
+
+// Export writes a new folder of a content's files, for other programs: without a manifest. It
+// is there whole or not at all, and nothing that exists is replaced: that is fs.ErrExist.
+func Export(ctx context.Context, to string, c Content) (err error) {
+	files, err := c.plan()
+	if err != nil {
+		return fmt.Errorf("%s: %w", to, err)
+	}
+	to, err = filepath.Abs(to)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(to); err == nil {
+		return &fs.PathError{Op: "export", Path: to, Err: fs.ErrExist}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	parent, name := filepath.Split(to)
+	if err := folder.Make(parent); err != nil {
+		return err
+	}
+	fsys, err := OpenFS(parent)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, fsys.Close()) }()
+	s := &Store{fsys: fsys, dir: "."}
+	bytesNeeded := int64(0)
+	for _, f := range files {
+		bytesNeeded += f.bytes + fileOverheadBytes
+	}
+	tmp := folder.TmpPrefix + "export-" + name
+	if err := fsys.RemoveAll(tmp); err != nil { // left by a crash
+		return err
+	}
+	if err := s.checkSpace(bytesNeeded); err != nil {
+		return fmt.Errorf("%s: %w", to, err)
+	}
+	err = s.fillExport(ctx, tmp, files)
+	if _, there := os.Lstat(to); err == nil && there == nil {
+		err = &fs.PathError{Op: "export", Path: to, Err: fs.ErrExist}
+	}
+	if err == nil {
+		err = fsys.Rename(tmp, name)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("writing %s: %w", to, AsNoSpace(err)), fsys.RemoveAll(tmp))
+	}
+	return fsys.SyncDir(".")
+}
+
+func (s *Store) fillExport(ctx context.Context, dir string, files []plannedFile) error {
+	if err := s.fsys.Mkdir(dir); err != nil {
+		return err
+	}
+	for _, f := range files {
+		if _, err := s.writeFile(ctx, dir, f); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	return s.fsys.SyncDir(dir)
+}

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/internal/term"
+)
+
+func (a *app) newExport() *cobra.Command {
+	var (
+		o      troupe.ExportOptions
+		shard  string
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "export --from DIR --to DIR",
+		Short: "Write a model as other programs load it",
+		Long: `Write a language model as a Hugging Face directory: config.json, the weights as
+model.safetensors, and the files of its tokenizer. A model that came from such a directory
+keeps the keys of its config.json, and its tokenizer, its chat template and its
+generation_config.json as they were. Weights above --shard-size are split into several
+files with an index. The folder must not be there yet; it appears when all is written.`,
+		Example: `  engine export --from runs/run --to my-model
+  engine export --from runs/run/checkpoints/best --to my-model --dtype bfloat16 --shard-size 2GB`,
+		Args: takes(),
+		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if o.ShardBytes, err = bytesOf(shard); err != nil {
+				return err
+			}
+			if o.DType != "float32" && o.DType != "bfloat16" && o.DType != "float16" {
+				return usagef("--dtype %q: give float32, bfloat16 or float16", o.DType)
+			}
+			e, err := troupe.Export(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.json(e)
+			}
+			a.printf("%s: %s parameters of %s as %s\n", term.OneLine(e.To), term.Count(e.Parameters), term.OneLine(e.From), e.DType)
+			return nil
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.From, "from", "", "`folder` of a run, of a checkpoint, or of a Hugging Face model (required)")
+	f.StringVar(&o.To, "to", "", "`folder` to make (required)")
+	f.StringVar(&o.DType, "dtype", "float32", "`type` of the weights: float32, bfloat16 or float16")
+	f.StringVar(&shard, "shard-size", "5GB", "`size` of a file of weights, such as 500MB or 5GB")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	for _, name := range []string{"from", "to"} {
+		must(cmd.MarkFlagRequired(name))
+		must(cmd.MarkFlagDirname(name))
+	}
+	completeWords(cmd, "dtype", "float32", "bfloat16", "float16")
+	completeWords(cmd, "shard-size")
+	return cmd
+}
+
+// bytesOf reads a size in bytes.
+func bytesOf(text string) (int64, error) {
+	number, unit := text, int64(1)
+	for _, u := range []struct {
+		name  string
+		bytes int64
+	}{{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}} {
+		if n, ok := strings.CutSuffix(strings.ToUpper(text), u.name); ok {
+			number, unit = strings.TrimSpace(n), u.bytes
+			break
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 1 || n > math.MaxInt64/unit {
+		return 0, usagef("--shard-size %q: give a size such as 500MB or 5GB", text)
+	}
+	return n * unit, nil
+}
