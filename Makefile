@@ -103,6 +103,10 @@ check-chat: ## render conversations by published models' chat templates, beside 
 	@d=$$(mktemp -d) && trap 'rm -rf "$$d"' EXIT && $(PYTHON) chat/testdata/vectors.py --published "$$d" && \
 		TROUPE_CHAT_TEMPLATES="$$d" $(GO) test -count=1 -v -run '^TestPublished$$' ./chat
 
+.PHONY: check-hf
+check-hf: ## load models of every family in transformers and compare logits; needs PYTHON with torch and transformers
+	TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -run '^TestLoadsInTransformers$$' ./stages
+
 .PHONY: check-scale
 check-scale: ## measure 64 to 1,024 stages in 17 actor systems
 	$(GO) test -run '^$$' -bench Stages -benchtime 1x -timeout 20m ./cluster/internal/mesh

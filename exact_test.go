@@ -79,6 +79,34 @@ func TestExact(t *testing.T) {
 	}
 }
 
+// TestExactOtherFamilies is TestExact, under fewer layouts, for what other families have: norms
+// of heads, heads of another width, biases, and windows.
+func TestExactOtherFamilies(t *testing.T) {
+	for name, family := range map[string][]string{
+		"qwen3, window": {"model.family=qwen3", "model.kv_heads=2", "model.head_dim=10", "model.window=6"},
+		"qwen2":         {"model.family=qwen2", "model.kv_heads=2"},
+		"mistral":       {"model.family=mistral", "model.window=3"},
+	} {
+		for precision, types := range precisions {
+			if precision == ", bfloat16, residual float32" || raceDetector && precision != "" {
+				continue
+			}
+			t.Run(name+precision, func(t *testing.T) {
+				sets := slices.Concat(family, types)
+				want := filepath.Join(t.TempDir(), "out")
+				train(t, want, sets...)
+				checkClipped(t, want)
+				for _, l := range layouts {
+					switch l.name {
+					case "1 thread", "uneven stages", "zb-v", "recompute partial":
+						sameUnder(t, want, l.name, slices.Concat(sets, l.sets))
+					}
+				}
+			})
+		}
+	}
+}
+
 // sameUnder trains under a layout, from the start and from the third step on of a run of
 // six, and holds both against that run.
 func sameUnder(t *testing.T, want, layout string, sets []string) {

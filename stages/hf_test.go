@@ -316,7 +316,7 @@ func FuzzParseHF(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	for _, text := range []string{publishedGPT2, publishedLlama, defaultGPT2, defaultLlama} {
+	for _, text := range []string{publishedGPT2, publishedLlama, defaultGPT2, defaultLlama, publishedMistral, publishedQwen2, publishedQwen3, publishedLlama32} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -328,7 +328,7 @@ func FuzzParseHF(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s gives an impossible model: %v", b, err)
 		}
-		if n := c.Parameters(); n < 1 || n > math.MaxInt64/16 || len(m.Params) > 16*(stages.MaxLayers+stages.MaxMTPLayers+1) {
+		if n := c.Parameters(); n < 1 || n > math.MaxInt64/16 || len(m.Params) > 20*(stages.MaxLayers+stages.MaxMTPLayers+1) {
 			t.Errorf("%s gives %d parameters in %d tensors", b, n, len(m.Params))
 		}
 		written, err := c.HF()

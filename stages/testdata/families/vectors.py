@@ -1,0 +1,119 @@
+"""Tiny random models of every family, by transformers: vectors for TestFamiliesAgree.
+
+    python3 vectors.py > vectors.jsonl      # with torch and transformers 5.23
+
+prints a line of JSON for each model: its config.json as transformers writes it, tokens and
+targets, the loss (the mean over all targets), its gradient in every parameter, the logits, and
+what AdamW makes of it: the losses of 20 steps, and the logits after them. Arrays are float32 in
+base64. The weights are not printed: both sides make them by element, which
+testdata/hf/forward.py explains. All of it is computed in float64, as far as transformers lets.
+
+    python3 vectors.py check FOLDER
+
+loads the models in a folder's subfolders, which TestLoadsInTransformers wrote, and compares
+their logits with those in logits.json beside them.
+"""
+
+import base64
+import json
+import math
+import os
+import sys
+
+import numpy as np
+import torch
+import transformers
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../testdata/hf"))
+from forward import element  # noqa: E402
+
+VOCAB, SEQUENCES, POSITIONS, STEPS = 17, 2, 10, 20
+SIZES = dict(vocab_size=VOCAB, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=16, bos_token_id=None, eos_token_id=None, attention_dropout=0.0)
+LLAMA3 = dict(rope_type="llama3", rope_theta=100.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=12)
+
+MODELS = {
+    "gpt2": transformers.GPT2Config(vocab_size=VOCAB, n_embd=16, n_inner=20, n_layer=2, n_head=4, n_positions=POSITIONS, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+                                    bos_token_id=None, eos_token_id=None),
+    "llama": transformers.LlamaConfig(**SIZES),
+    "llama, biases and scaling of Llama 3": transformers.LlamaConfig(**SIZES, attention_bias=True, mlp_bias=True, tie_word_embeddings=True, rope_parameters=LLAMA3),
+    "llama, wide heads and linear scaling": transformers.LlamaConfig(**SIZES, head_dim=6, rms_norm_eps=1e-3, rope_parameters=dict(rope_type="linear", rope_theta=500.0, factor=2.5)),
+    "mistral": transformers.MistralConfig(**SIZES, sliding_window=None),
+    "mistral, window and wide heads": transformers.MistralConfig(**SIZES, sliding_window=4, head_dim=6),
+    "qwen2": transformers.Qwen2Config(**SIZES, tie_word_embeddings=True),
+    "qwen2, windows from the second layer on": transformers.Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=3, max_window_layers=1),
+    "qwen3": transformers.Qwen3Config(**SIZES, head_dim=8, tie_word_embeddings=True),
+    "qwen3, biases and windows": transformers.Qwen3Config(**SIZES, head_dim=6, attention_bias=True, use_sliding_window=True, sliding_window=5,
+                                                         layer_types=["sliding_attention", "full_attention"]),
+}
+
+
+def packed(values):
+    return base64.b64encode(np.asarray(values, dtype="<f4").tobytes()).decode()
+
+
+def drawn(name, shape):
+    """A parameter's values: norms about 1, the rest about 0."""
+    scale, offset = (0.25, 1.0) if len(shape) == 1 and name.endswith("weight") else (0.3, 0.0)
+    return torch.tensor([element(name, i, scale, offset) for i in range(math.prod(shape))], dtype=torch.float64).reshape(shape)
+
+
+def vector(name, config):
+    config._attn_implementation = "eager"
+    model = transformers.AutoModelForCausalLM.from_config(config).double().eval()
+    with torch.no_grad():
+        for key, p in model.named_parameters():
+            p.copy_(drawn(key, p.shape))
+    ids = [int(2048 * (1 + element(name, i, 1, 0))) % VOCAB for i in range(2 * SEQUENCES * POSITIONS)]
+    tokens, targets = ids[:SEQUENCES * POSITIONS], ids[SEQUENCES * POSITIONS:]
+    x, y = torch.tensor(tokens).reshape(SEQUENCES, POSITIONS), torch.tensor(targets)
+
+    def logits():
+        return model(input_ids=x, use_cache=False).logits.reshape(-1, VOCAB)
+
+    def loss():
+        return torch.nn.functional.cross_entropy(logits(), y)
+
+    first = logits().detach()
+    value = loss()
+    value.backward()
+    grads = {key: packed(p.grad.flatten()) for key, p in model.named_parameters()}
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    others = [p for p in model.parameters() if p.dim() == 1]
+    adamw = torch.optim.AdamW([dict(params=matrices, weight_decay=0.1), dict(params=others, weight_decay=0.0)], lr=3e-3, betas=(0.9, 0.99), eps=1e-8)
+    losses = []
+    for _ in range(STEPS):
+        adamw.zero_grad()
+        step = loss()
+        step.backward()
+        adamw.step()
+        losses.append(round(step.item(), 8))
+    return dict(name=name, config=json.loads(config.to_json_string(use_diff=False)), tokens=tokens, targets=targets, loss=value.item(),
+                logits=packed(first.flatten()), grads=grads, losses=losses, after=packed(logits().detach().flatten()))
+
+
+def check(folder):
+    failed = 0
+    names = sorted(os.listdir(folder))
+    for name in names:
+        path = os.path.join(folder, name)
+        with open(os.path.join(path, "logits.json")) as f:
+            ours = json.load(f)
+        model, info = transformers.AutoModelForCausalLM.from_pretrained(path, output_loading_info=True, attn_implementation="eager", dtype=torch.float32)
+        theirs = model.eval()(input_ids=torch.tensor([ours["tokens"]]), use_cache=False).logits[0].detach().double()
+        mine = torch.tensor(ours["logits"], dtype=torch.float64).reshape(theirs.shape)
+        off = ((theirs - mine).abs().max() / mine.abs().max()).item()
+        odd = {k: v for k, v in info.items() if v}
+        good = off <= 1e-4 and not odd
+        failed += not good
+        print(f"{'ok  ' if good else 'FAIL'} {name}: {type(model).__name__}, logits off by {off:.2g} of the largest", odd or "")
+    if failed or not names:
+        sys.exit(f"{failed} of {len(names)} models differ")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["check"]:
+        check(sys.argv[2])
+    else:
+        for each, of in MODELS.items():
+            print(json.dumps(vector(each, of), separators=(",", ":")))
