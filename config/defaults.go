@@ -96,6 +96,22 @@ func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multi
 // Text reports whether the data are tokens, and not samples of other kinds.
 func (c *Config) Text() bool { return c.Data.Format == "text" || c.Data.Format == "uint16" }
 
+// TokenizerPath is data.tokenizer where it is a path; "" where it is a name.
+func (c *Config) TokenizerPath() string {
+	if isPath(c.Data.Tokenizer) {
+		return c.Data.Tokenizer
+	}
+	return ""
+}
+
+// TokenizerAt is a data.tokenizer that names a folder.
+func TokenizerAt(folder string) string {
+	if isPath(folder) {
+		return folder
+	}
+	return "./" + folder
+}
+
 // Language reports whether the family is one of the language models, which take tokens.
 func (c *Config) Language() bool { return stages.Config{Family: c.Model.Family}.Language() }
 
