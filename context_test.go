@@ -16,18 +16,25 @@ import (
 func maxPositions(t *testing.T, out string, step int) int {
 	t.Helper()
 	var model struct {
-		Max int `json:"max_position_embeddings"`
+		Max       int `json:"max_position_embeddings"`
+		Positions int `json:"n_positions"` // GPT-2's name
 	}
 	if err := json.Unmarshal([]byte(read(t, filepath.Join(stepDir(out, step), "config.json"))), &model); err != nil {
 		t.Fatal(err)
 	}
-	return model.Max
+	return max(model.Max, model.Positions)
 }
 
-// TestShorterContext: a model of rotary positions trains at a shorter context than its
-// own, which its checkpoints keep, and is used at the run's.
+// TestShorterContext: a model trains at a shorter context than its own, which its checkpoints
+// keep, learned positions too, and is used at the run's.
 func TestShorterContext(t *testing.T) {
-	c := tinyModels["llama"]
+	for _, family := range []string{"llama", "gpt2"} {
+		t.Run(family, func(t *testing.T) { shorterContext(t, family) })
+	}
+}
+
+func shorterContext(t *testing.T, family string) {
+	c := tinyModels[family]
 	c.Context = 64
 	from := directory(t, c, tensorsOf(t, c), nil)
 	text := write(t, filepath.Join(t.TempDir(), "val.txt"), read(t, "testdata/troupe.txt")[:12*8+1])
@@ -64,15 +71,14 @@ func TestShorterContext(t *testing.T) {
 	}
 }
 
-// TestContextRefused: more positions than a model has, and fewer where they are weights.
+// TestContextRefused: more positions than a model has.
 func TestContextRefused(t *testing.T) {
 	for _, tt := range []struct {
 		family, context string
 		want            []string
 	}{
 		{"llama", "17", []string{"model.context", "17", "16 positions"}},
-		{"gpt2", "17", []string{"model.context", "17", "weights for 16 positions"}},
-		{"gpt2", "8", []string{"model.context", "8", "weights for 16 positions"}},
+		{"gpt2", "17", []string{"model.context", "17", "16 positions"}},
 	} {
 		c := tinyModels[tt.family]
 		cfg := fromConfig(t, directory(t, c, tensorsOf(t, c), nil), "model.context="+tt.context)
@@ -83,7 +89,7 @@ func TestContextRefused(t *testing.T) {
 	}
 	for _, c := range []stages.Config{
 		{Family: stages.Llama, Layers: 1, Hidden: 4, Heads: 1, KVHeads: 1, FFN: 4, Context: 8, Vocab: 3, RopeTheta: 1e4, MaxPositions: 7},
-		{Family: stages.GPT2, Layers: 1, Hidden: 4, Heads: 1, KVHeads: 1, FFN: 4, Context: 8, Vocab: 3, MaxPositions: 9},
+		{Family: stages.GPT2, Layers: 1, Hidden: 4, Heads: 1, KVHeads: 1, FFN: 4, Context: 8, Vocab: 3, MaxPositions: 7},
 	} {
 		if err := c.Validate(); err == nil {
 			t.Errorf("%+v is possible", c)

@@ -220,9 +220,9 @@ func check(cfg *config.Config) (err error) {
 		gpuFree = d.OnGPU()
 		d.Close()
 	}
-	vocab := cfg.Model.Vocab
-	if vocab == 0 {
-		vocab = plan.VocabBytes // chars: not known before the text is read
+	vocab, err := plan.VocabOf(cfg)
+	if err != nil {
+		return errors.Join(append(errs, err)...)
 	}
 	fields, err := plan.FieldsOf(cfg, vocab)
 	if err != nil {
@@ -390,7 +390,7 @@ func (r *Run) setup(cfg *config.Config, o Options, wait time.Duration) (*actors.
 	for _, w := range r.output.Warnings {
 		r.warn("%s", w)
 	}
-	stored, err := r.storedTokenizer(back)
+	stored, err := r.storedTokenizer(cfg, back)
 	if err != nil {
 		return nil, err
 	}
@@ -547,12 +547,19 @@ func (r *Run) plan(cfg *config.Config, withState bool) (*plan.Plan, error) {
 	return p, plan.CheckWeights(r.ckpt, p.Model(), parts)
 }
 
-// storedTokenizer is the one to go on with: the checkpoint's, or that of the
-// model which the run starts from. One that is not known matters for text alone:
+// storedTokenizer is the one to go on with: the checkpoint's, or that which
+// data.tokenizer names, or that of the model which the run starts from. One that is not known matters for text alone:
 // see plan.LoadShape.
-func (r *Run) storedTokenizer(back *rundir.Resumed) (tokenizer.Tokenizer, error) {
+func (r *Run) storedTokenizer(cfg *config.Config, back *rundir.Resumed) (tokenizer.Tokenizer, error) {
 	if back != nil {
 		return back.Tokenizer, nil
+	}
+	if path := cfg.TokenizerPath(); cfg.Text() && path != "" && cfg.IsSet("data.tokenizer") {
+		t, err := rundir.OpenTokenizer(path)
+		if err != nil {
+			return nil, cfg.Errorf("data.tokenizer", "%w", err)
+		}
+		return t, nil
 	}
 	if r.ckpt == nil {
 		return nil, nil
@@ -580,7 +587,20 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 			return nil, err
 		}
 	}
-	save, err := rundir.NewSaver(r.output.Store, cfg.Run.Keep, cfg.TOML(), p.Model().Config, r.corpora.maker(cfg, p.Model().Config.Vocab))
+	kept, err := rundir.Keep(r.ckpt)
+	if err != nil {
+		return nil, err
+	}
+	if path := cfg.TokenizerPath(); path != "" && cfg.IsSet("data.tokenizer") && !withState {
+		texts, err := rundir.TextsAt(path)
+		if err != nil {
+			return nil, cfg.Errorf("data.tokenizer", "%w", err)
+		}
+		if texts != nil {
+			kept.Texts = texts
+		}
+	}
+	save, err := rundir.NewSaver(r.output.Store, cfg.Run.Keep, cfg.TOML(), p.Model().Config, r.corpora.maker(cfg, p.Model().Config.Vocab), kept)
 	if err != nil {
 		return nil, err
 	}

@@ -100,6 +100,21 @@ func orFile(c check, extension string) check {
 	}
 }
 
+// tokenizerName accepts the tokenizers that have a name, and paths.
+func tokenizerName(v any) (string, string) {
+	if isPath(v.(string)) {
+		return textUpTo(MaxPathBytes)(v)
+	}
+	problem, hint := oneOf("bytes", "chars")(v)
+	if problem != "" {
+		hint += ", or the path of a tokenizer.json or of a folder with one, such as ./model"
+	}
+	return problem, hint
+}
+
+// isPath tells a path from the name of a tokenizer.
+func isPath(s string) bool { return strings.ContainsAny(s, `/\`) || strings.HasSuffix(s, ".json") }
+
 // textUpTo checks for a string of a length that someone might have meant.
 func textUpTo(most int) check {
 	return func(v any) (string, string) {

@@ -101,6 +101,22 @@ func (c *Config) Text() bool {
 // Documents reports whether the data are documents as JSON lines.
 func (c *Config) Documents() bool { return c.Data.Format == "documents" }
 
+// TokenizerPath is data.tokenizer where it is a path; "" where it is a name.
+func (c *Config) TokenizerPath() string {
+	if isPath(c.Data.Tokenizer) {
+		return c.Data.Tokenizer
+	}
+	return ""
+}
+
+// TokenizerAt is a data.tokenizer that names a folder.
+func TokenizerAt(folder string) string {
+	if isPath(folder) {
+		return folder
+	}
+	return "./" + folder
+}
+
 // Language reports whether the family is one of the language models, which take tokens.
 func (c *Config) Language() bool { return stages.Config{Family: c.Model.Family}.Language() }
 

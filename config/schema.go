@@ -63,7 +63,7 @@ var schema = []field{
 	{key: "data.val", at: func(c *Config) any { return &c.Data.Val }, example: `["data/val.txt"]`, check: patterns, path: true, free: true},
 	{key: "data.val_fraction", at: func(c *Config) any { return &c.Data.ValFraction }, example: "0.1", check: numberBelow(0, 1)},
 	{key: "data.val_split", at: func(c *Config) any { return &c.Data.ValSplit }, example: `"blocks"`, check: oneOf("blocks", "tail")},
-	{key: "data.tokenizer", at: func(c *Config) any { return &c.Data.Tokenizer }, example: `"bytes"`, check: oneOf("bytes", "chars")},
+	{key: "data.tokenizer", at: func(c *Config) any { return &c.Data.Tokenizer }, example: `"bytes"`, check: tokenizerName, path: true},
 	{key: "data.format", at: func(c *Config) any { return &c.Data.Format }, example: `"text"`, check: format, stored: lowerCaseName},
 	{key: "data.too_long", at: func(c *Config) any { return &c.Data.TooLong }, example: `"refuse"`, check: oneOf("cut", "refuse"), aside: true},
 	{key: "data.label", at: func(c *Config) any { return &c.Data.Label }, example: `"label"`, check: textUpTo(MaxPathBytes), aside: true},

@@ -16,8 +16,6 @@ func (gpt2Family) check(c Config) error {
 	switch {
 	case c.KVHeads != c.Heads:
 		return fmt.Errorf("%w: gpt2 has as many kv_heads as heads, not %d of %d", ErrModel, c.KVHeads, c.Heads)
-	case c.Positions() != c.Context:
-		return fmt.Errorf("%w: gpt2's positions are weights: with %d of them its context is not %d", ErrModel, c.Positions(), c.Context)
 	case c.HeadDim != 0 || c.Window != 0 || c.Full != nil || c.AttentionBias || c.MLPBias || c.RopeScaling != (RopeScaling{}):
 		return fmt.Errorf("%w: gpt2 has no head_dim of its own, no window, no rotary positions, and biases in any case", ErrModel)
 	}
@@ -35,7 +33,7 @@ func (gpt2Family) build(m *Model) {
 		return linear{w: m.add(name+".weight", init, in, out), b: m.add(name+".bias", zeros, out), hasBias: true, inOut: true, out: out}
 	}
 	wte := m.add("transformer.wte.weight", normalInit, c.Vocab, c.Hidden)
-	wpe := m.add("transformer.wpe.weight", normalInit, c.Context, c.Hidden)
+	wpe := m.add("transformer.wpe.weight", normalInit, c.Positions(), c.Hidden) // a shorter context uses the first ones
 	m.layers = append(m.layers, &embedding{tokens: wte, positions: wpe, hasPositions: true, width: c.Hidden, drop: site{"embedding", c.Dropout}})
 	decoder := func(i int, at string) *block {
 		b := &block{cfg: c, drops: blockSites(i, c.Dropout)}
@@ -87,6 +85,6 @@ func (f gpt2Family) keys(r *reading) rules {
 func (gpt2Family) read(*reading, *Config) error { return nil }
 
 func (gpt2Family) write(c Config, h *hfWritten) {
-	h.Positions, h.Embd, h.Layer, h.Head, h.Inner = c.Context, c.Hidden, &c.Layers, c.Heads, c.FFN
+	h.Positions, h.Embd, h.Layer, h.Head, h.Inner = c.Positions(), c.Hidden, &c.Layers, c.Heads, c.FFN
 	h.Activation, h.NormEps, h.AttnDrop = "gelu_new", c.eps(), c.Dropout
 }

@@ -32,7 +32,7 @@ func (r *reading) rulesOf(f language) rules {
 // returns, classification's labels, and the settings of generation.
 var neutralKeys = []string{
 	"model_type", // which was read first
-	"_name_or_path", "_commit_hash", "transformers_version", "transformers.js_config", "unsloth_version", "unsloth_fixed", "tokenizer_class", "finetuning_task", "task_specific_params", "prefix",
+	"_name_or_path", "_model_name_or_path", "_commit_hash", "transformers_version", "transformers.js_config", "unsloth_version", "unsloth_fixed", "tokenizer_class", "finetuning_task", "task_specific_params", "prefix",
 	"_attn_implementation", "_attn_implementation_autoset", "attn_implementation", "gradient_checkpointing", "use_cache", "use_bfloat16", "torchscript", "tf_legacy_loss", "chunk_size_feed_forward",
 	"initializer_range", "torch_dtype", "dtype",
 	"bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "unk_token_id", "decoder_start_token_id", "is_decoder",

@@ -1,9 +1,11 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/rundir"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 )
@@ -35,9 +37,9 @@ func Resolve(cfg *config.Config, cost CostFunc) (*Plan, error) {
 			return nil, err
 		}
 	}
-	vocab := own.Model.Vocab
-	if vocab == 0 {
-		vocab = VocabBytes
+	vocab, err := VocabOf(&own)
+	if err != nil {
+		return nil, err
 	}
 	fields, err := FieldsOf(&own, vocab)
 	if err != nil {
@@ -45,6 +47,19 @@ func Resolve(cfg *config.Config, cost CostFunc) (*Plan, error) {
 	}
 	from.Fields = fields
 	return newBy(&own, vocab, from, cost)
+}
+
+// VocabOf is the vocabulary's size, as far as it is known before the text is read: of
+// characters it is taken to be that of bytes.
+func VocabOf(cfg *config.Config) (int, error) {
+	if cfg.Model.Vocab > 0 || !cfg.Text() || cfg.TokenizerPath() == "" {
+		return cmp.Or(cfg.Model.Vocab, VocabBytes), nil
+	}
+	t, err := rundir.OpenTokenizer(cfg.TokenizerPath())
+	if err != nil {
+		return 0, cfg.Errorf("data.tokenizer", "%w", err)
+	}
+	return t.Vocab(), nil
 }
 
 // Config is the configuration, with the sizes of the checkpoint that it begins from.

@@ -45,6 +45,9 @@ func LoadShape(cfg *config.Config, from *checkpoint.Checkpoint) error {
 	if err != nil || cfg.Data.Format != "text" && !cfg.Documents() {
 		return err
 	}
+	if cfg.TokenizerPath() != "" { // whoever names a file knows why
+		return nil
+	}
 	// The weights know the ids of the tokenizer that they were trained with.
 	const otherwise = "to train it on, give the text as token ids (data.format = \"uint16\")"
 	t, err := rundir.ReadTokenizer(from)
@@ -61,7 +64,9 @@ func LoadShape(cfg *config.Config, from *checkpoint.Checkpoint) error {
 	if cfg.IsSet("data.tokenizer") {
 		return cfg.Errorf("data.tokenizer", "%q, but the model in model.from was trained with %q; leave the key out, or start from another checkpoint", cfg.Data.Tokenizer, t.Name())
 	}
-	cfg.Data.Tokenizer = t.Name()
+	if cfg.Data.Tokenizer = t.Name(); t.Name() == tokenizer.HFName {
+		cfg.Data.Tokenizer = config.TokenizerAt(cfg.Model.From)
+	}
 	return nil
 }
 
@@ -72,8 +77,6 @@ func contextOf(cfg *config.Config, m stages.Config) (int, error) {
 	switch {
 	case !cfg.IsSet("model.context") || n == m.Context:
 		return m.Context, nil
-	case m.Family == stages.GPT2:
-		return 0, cfg.Errorf("model.context", "%d, but the gpt2 model in model.from has weights for %d positions, and a context is all of them; leave the key out, or start from another checkpoint", n, m.Context)
 	case n > m.Positions():
 		return 0, cfg.Errorf("model.context", "%d is more than the %d positions of the model in model.from; use at most that, or start from another checkpoint", n, m.Positions())
 	}

@@ -93,7 +93,7 @@ func begin(cfg *config.Config, fromStep int) (l *life, err error) {
 // train writes what a run does up to its last step: each validation is better than those
 // before it.
 func (l *life) train() error {
-	save, err := rundir.NewSaver(l.dir.Store, l.cfg.Run.Keep, l.cfg.TOML(), model, tokenizer.Bytes{})
+	save, err := rundir.NewSaver(l.dir.Store, l.cfg.Run.Keep, l.cfg.TOML(), model, tokenizer.Bytes{}, rundir.Kept{})
 	if err != nil {
 		return err
 	}

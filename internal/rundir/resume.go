@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/folder"
 	"github.com/troupe-ml/troupe/tokenizer"
 )
 
@@ -83,4 +86,33 @@ func ReadTokenizer(c *checkpoint.Checkpoint) (tokenizer.Tokenizer, error) {
 		return nil, err
 	}
 	return tokenizer.Unmarshal(b)
+}
+
+// OpenTokenizer reads a tokenizer.json, or that of a folder: a run's and a checkpoint's too.
+func OpenTokenizer(path string) (t tokenizer.Tokenizer, err error) {
+	dir, name, _ := tokenizerAt(path)
+	f, err := checkpoint.OpenFS(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	b, err := folder.ReadFile(f, name, tokenizer.MaxFileBytes)
+	if err != nil {
+		return nil, err
+	}
+	if t, err = tokenizer.Unmarshal(b); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path(name), err)
+	}
+	return t, nil
+}
+
+// tokenizerAt says where a tokenizer is that a path means, and whether that is all of a folder.
+func tokenizerAt(path string) (dir, name string, whole bool) {
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return filepath.Dir(path), filepath.Base(path), false
+	}
+	if at, err := checkpoint.Resolve(path); err == nil {
+		path = at
+	}
+	return path, TokensFile, true
 }

@@ -1,10 +1,12 @@
 package rundir
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"sort"
 
@@ -25,17 +27,29 @@ type Saver struct {
 	SyncMetrics func() error
 }
 
-// NewSaver makes one of what stays the same from checkpoint to checkpoint.
-func NewSaver(store *checkpoint.Store, keep int, cfgTOML []byte, model stages.Config, t tokenizer.Tokenizer) (*Saver, error) {
+// NewSaver makes one of what stays the same from checkpoint to checkpoint. A file of kept's is
+// left as it is, but for the model's type in config.json, and a tokenizer other than its own.
+func NewSaver(store *checkpoint.Store, keep int, cfgTOML []byte, model stages.Config, t tokenizer.Tokenizer, kept Kept) (*Saver, error) {
 	s := &Saver{store: store, keep: keep, static: map[string][]byte{ConfigFile: cfgTOML}}
-	hf, err := model.HF()
+	maps.Copy(s.static, kept.Texts)
+	hf, err := model.HFOver(kept.Model, "float32")
 	if err != nil {
 		return nil, err
 	}
 	s.static[ModelFile] = hf
-	if t != nil {
-		if s.static[TokensFile], err = tokenizer.Marshal(t); err != nil {
-			return nil, err
+	if t == nil {
+		return s, nil
+	}
+	if s.static[TokensFile], err = tokenizer.Marshal(t); err != nil {
+		return nil, err
+	}
+	switch own := kept.Texts[TokensFile]; {
+	case bytes.Equal(own, s.static[TokensFile]):
+	case sameTokenizer(own, t):
+		s.static[TokensFile] = own
+	default: // what says the same of another tokenizer would contradict it
+		for _, name := range vocabFiles {
+			delete(s.static, name)
 		}
 	}
 	return s, nil

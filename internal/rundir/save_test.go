@@ -27,7 +27,7 @@ func newSaver(t *testing.T, keep int, tok tokenizer.Tokenizer) (s *rundir.Saver,
 	t.Cleanup(func() { must(t, fsys.Close()) })
 	store, err := checkpoint.OpenStore(fsys, ".")
 	must(t, err)
-	s, err = rundir.NewSaver(store, keep, []byte("# a run's"), model, tok)
+	s, err = rundir.NewSaver(store, keep, []byte("# a run's"), model, tok, rundir.Kept{})
 	must(t, err)
 	s.SyncMetrics = func() error { return nil }
 	return s, out
@@ -162,7 +162,7 @@ func TestSaveFails(t *testing.T) {
 // TestSaveUnknown: what can't be stored is refused when a run begins, not at its first
 // checkpoint.
 func TestSaveUnknown(t *testing.T) {
-	if _, err := rundir.NewSaver(nil, 0, nil, model, strange{}); err == nil || !strings.Contains(err.Error(), "strange") {
+	if _, err := rundir.NewSaver(nil, 0, nil, model, strange{}, rundir.Kept{}); err == nil || !strings.Contains(err.Error(), "strange") {
 		t.Errorf("error %v", err)
 	}
 }

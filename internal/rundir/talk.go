@@ -30,7 +30,9 @@ type Talk struct {
 }
 
 // Files are those of a checkpoint, or of any directory of a model.
-type Files interface{ File(name string) ([]byte, error) }
+type Files interface {
+	File(name string) ([]byte, error)
+}
 
 // ReadTalk reads it. A file that is not there says nothing.
 func ReadTalk(c Files) (t Talk, err error) {

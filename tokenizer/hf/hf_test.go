@@ -45,6 +45,34 @@ func TestScanners(t *testing.T) {
 	}
 }
 
+// TestPatterns: what Oniguruma makes of patterns that regexp2 would take otherwise.
+func TestPatterns(t *testing.T) {
+	for _, tt := range []struct{ pattern, text, want string }{
+		{`[A-Z]{2,4}+`, "RIGHT", "RIGH"},
+		{`(?:[A-Z]{2,4})+`, "RIGHT", "RIGH"},
+		{`a++b|a`, "aab a", "aab|a"},
+		{`a++a|b`, "aab", "b"},
+		{`(?i:'s|k)`, "'ſ'S\u212Ak", "'ſ|'S|\u212A|k"},
+		{`a*`, "aab", "aa|"},
+		{`[a[bc]-]+`, "a-cd", "a-c"},
+		{`\w+`, "a²ⓐ_-é", "a²ⓐ_|é"},
+		{`\p{Lo}+`, "\U0002ec0e字a", "\U0002ec0e字"},
+		{`x{,2}y`, "xxxy", "xxy"},
+		{`\b.`, "ab c", "a| |c"},
+	} {
+		p, err := newPattern(tt.pattern)
+		if err != nil {
+			t.Errorf("%s: %v", tt.pattern, err)
+			continue
+		}
+		var got []string
+		p.each(&work{}, []byte(tt.text), func(from, to int) { got = append(got, tt.text[from:to]) })
+		if strings.Join(got, "|") != tt.want {
+			t.Errorf("%s in %q: %q, want %q", tt.pattern, tt.text, got, tt.want)
+		}
+	}
+}
+
 // TestScanAndQueue: short words and long ones merge alike.
 func TestScanAndQueue(t *testing.T) {
 	for _, v := range allVectors(t) {
@@ -247,7 +275,7 @@ func TestRefused(t *testing.T) {
 		{"a part of a sequence", `"normalizer":null`, `"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"BertNormalizer"}]}`, "normalizer: Sequence: part 1: "},
 		{"a pre-tokenizer", `"pre_tokenizer":null`, `"pre_tokenizer":{"type":"UnicodeScripts"}`, `pre_tokenizer: unsupported tokenizer: the type "UnicodeScripts"`},
 		{"a pattern", `"pre_tokenizer":null`, `"pre_tokenizer":{"type":"Split","pattern":{"Regex":"a\\Xb"},"behavior":"Isolated","invert":false}`, `Split: unsupported tokenizer: the pattern a\Xb: \X`},
-		{"a class in a class", `"pre_tokenizer":null`, `"pre_tokenizer":{"type":"Split","pattern":{"Regex":"[a[bc]]"},"behavior":"Isolated","invert":false}`, "a class in a class"},
+		{"a class in a class", `"pre_tokenizer":null`, `"pre_tokenizer":{"type":"Split","pattern":{"Regex":"[a[^bc]]"},"behavior":"Isolated","invert":false}`, "the class [^ in a class"},
 		{"a post-processor", `"post_processor":null`, `"post_processor":{"type":"X"}`, `post_processor: unsupported tokenizer: the type "X"`},
 		{"a decoder", `"decoder":null`, `"decoder":{"type":"WordPiece","prefix":"##","cleanup":true}`, `decoder: unsupported tokenizer: the type "WordPiece"`},
 	} {
@@ -262,6 +290,7 @@ func TestRefused(t *testing.T) {
 		{"three in a merge", `"a b"`, `["a","b","a"]`, "merge 0 has 3"},
 		{"an id below 0", `"b":1`, `"b":-1`, "the id -1"},
 		{"a huge id", `"b":1`, `"b":2000000000`, "the id 2000000000"},
+		{"an id beyond all others", `"b":1`, `"b":1000000`, "the id 1000000 of"},
 		{"an id that is none", `"b":1`, `"b":1.5`, "an id is number 1.5"},
 		{"no vocabulary", `"vocab"`, `"vocabs"`, "vocab is"},
 		{"an unknown token that is unknown", `"unk_token":null`, `"unk_token":"<unk>"`, `unk_token "<unk>"`},

@@ -5,6 +5,8 @@ const (
 	MaxFileBytes = 64 << 20
 	// maxTokens bounds ids, so that a table by id is no larger than what a file can fill.
 	maxTokens = 1 << 24
+	// sparseTokens is the largest id of a few tokens; of many it may be 16 times their number.
+	sparseTokens = 1 << 16
 	// maxSteps bounds the parts of a sequence, and how deep sequences lie in one another.
 	maxSteps = 100
 	// maxCachedBytes is the longest word that is kept with its ids.

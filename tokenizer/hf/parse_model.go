@@ -84,13 +84,14 @@ func (m *model) parseVocab(data json.RawMessage) (unique bool, err error) {
 		return false, fmt.Errorf("vocab is %s", clip(data))
 	}
 	top := int32(-1)
+	// A small file must not make a large table.
+	most := int32(min(maxTokens, sparseTokens+16*len(m.vocab)))
 	for name, id := range m.vocab {
-		if id < 0 || id >= maxTokens {
-			return false, fmt.Errorf("vocab: the id %d of %s is outside 0..%d", id, quote(name), maxTokens-1)
+		if id < 0 || id >= most {
+			return false, fmt.Errorf("vocab: the id %d of %s is outside 0..%d, which is supported for %d tokens", id, quote(name), most-1, len(m.vocab))
 		}
 		top = max(top, id)
 	}
-	// A file of one token may have a large id, but not make a table of gigabytes.
 	m.tokens, m.has = make([]string, top+1), make([]bool, top+1)
 	unique = true
 	for name, id := range m.vocab {

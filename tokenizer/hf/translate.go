@@ -83,7 +83,7 @@ func (t *translator) quantified(atom string) (string, error) {
 			return atom, nil
 		}
 		if !first {
-			atom = "(?:" + atom + ")"
+			atom = "(" + atom + ")" // see group
 		}
 		rest := t.rest()
 		switch {
@@ -220,6 +220,11 @@ func (t *translator) group(fold *bool, depth int) (string, error) {
 		return "", t.refuse("a ( without a )")
 	}
 	t.at++
+	if open == "(?:" && t.at < len(t.text) && strings.IndexByte("*+?{", t.text[t.at]) >= 0 {
+		// regexp2 makes (?:a{2,4})+ one loop, a{2,}, which matches five where Oniguruma
+		// matches four; a group that captures it leaves alone.
+		open = "("
+	}
 	return open + body + ")", nil
 }
 
@@ -352,18 +357,25 @@ func (t *translator) class(fold bool) (string, error) {
 	if strings.HasPrefix(t.rest(), "]") {
 		return "", t.refuse("a class that begins with ]")
 	}
+	inner := 0      // classes in this class: their items are its own
 	single := false // the last item was a character: a - behind it makes a range
 	for {
 		rest := t.rest()
 		switch {
 		case rest == "":
 			return "", t.refuse("a [ without a ]")
+		case rest[0] == ']' && inner > 0:
+			t.at++
+			inner, single = inner-1, false
 		case rest[0] == ']':
 			t.at++
 			out.WriteByte(']')
 			return out.String(), nil
+		case strings.HasPrefix(rest, "[^"), strings.HasPrefix(rest, "[:"), strings.HasPrefix(rest, "[]"):
+			return "", t.refuse("the class " + rest[:2] + " in a class")
 		case rest[0] == '[':
-			return "", t.refuse("a class in a class")
+			t.at++
+			inner, single = inner+1, false
 		case strings.HasPrefix(rest, "&&"):
 			return "", t.refuse("&&")
 		case rest[0] == '-':
