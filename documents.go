@@ -288,26 +288,37 @@ func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk
 			return nil, err
 		}
 	} else {
-		is, err := data.SplitDocuments(len(train), cfg.Data.ValFraction)
-		if err != nil {
+		if train, val, err = splitDocuments(train, cfg.Data.ValFraction); err != nil {
 			return nil, cfg.Errorf("data.val_fraction", "%w", err)
 		}
-		var rest []document
-		for i, d := range train {
-			if is[i] {
-				val = append(val, d)
-			} else {
-				rest = append(rest, d)
-			}
-		}
-		train = rest
 	}
 	return c, c.takeDocuments(cfg, train, val)
 }
 
+// splitDocuments parts those that are validated on from the others.
+func splitDocuments(docs []document, valFraction float64) (train, val []document, err error) {
+	is, err := data.SplitDocuments(len(docs), valFraction)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, d := range docs {
+		if is[i] {
+			val = append(val, d)
+		} else {
+			train = append(train, d)
+		}
+	}
+	return train, val, nil
+}
+
+// allText reports whether all documents are texts.
+func allText(docs []document) bool {
+	return !slices.ContainsFunc(docs, func(d document) bool { return !d.text })
+}
+
 // takeDocuments makes of documents what is trained and validated on.
 func (c *corpora) takeDocuments(cfg *config.Config, train, val []document) (err error) {
-	if !slices.ContainsFunc(append(slices.Clone(train), val...), func(d document) bool { return !d.text }) {
+	if allText(train) && allText(val) {
 		c.train, c.val = joined(train), joined(val)
 		for _, part := range []struct {
 			key    string

@@ -62,6 +62,15 @@ func TestDocumentPadding(t *testing.T) {
 			break
 		}
 	}
+	// What the run was validated on is found again, and any other documents.
+	eval, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out}})
+	if d := eval.Loss - *a[len(a)-1].ValLoss; err != nil || eval.Windows != 6 || d > 1e-5 || d < -1e-5 {
+		t.Errorf("%d documents have the loss %g, %v; the run says %g of 6", eval.Windows, eval.Loss, err, *a[len(a)-1].ValLoss)
+	}
+	eval, err = troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out}, Data: []string{path}})
+	if err != nil || eval.Windows != 60 {
+		t.Errorf("%d documents, %v; want 60", eval.Windows, err)
+	}
 	if last := a[len(a)-1].Tokens; last >= 2*8*16 {
 		t.Errorf("%d tokens in 2 steps, as if every sequence filled the context", last)
 	}

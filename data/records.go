@@ -26,6 +26,19 @@ func (r *Records) Len() int { return len(r.starts) }
 // Tokens is the number of ids of all.
 func (r *Records) Tokens() int64 { return int64(len(r.ids)) }
 
+// Targets is the number of ids that are to be learned.
+func (r *Records) Targets() (n int64) {
+	for i := range r.starts {
+		from, to := r.span(i)
+		for _, learn := range r.learn[from+1 : to] {
+			if learn {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 func (r *Records) span(i int) (from, to int64) {
 	if i+1 < len(r.starts) {
 		return r.starts[i], r.starts[i+1]
