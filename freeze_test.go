@@ -25,6 +25,10 @@ var frozen = []struct {
 		}},
 	{"llama, all but the last layer, bfloat16", []string{"model.family=llama", "model.kv_heads=2", "device.dtype=bfloat16", `model.freeze=["embed", "0-2", "head"]`},
 		func(name string) bool { return !strings.HasPrefix(name, "model.layers.3.") }},
+	{"qwen3 with a window, in the middle, bfloat16", []string{"model.family=qwen3", "model.kv_heads=2", "model.head_dim=10", "model.window=6", "device.dtype=bfloat16", `model.freeze=["embed", "2"]`},
+		func(name string) bool {
+			return name == "model.embed_tokens.weight" || strings.HasPrefix(name, "model.layers.2.")
+		}},
 	{"gpt2, tied, head with multi-token prediction", []string{"model.family=gpt2", "model.mtp_layers=1", `model.freeze=["embed", "4"]`},
 		func(name string) bool {
 			return strings.HasPrefix(name, "transformer.w") || strings.HasPrefix(name, "transformer.h.4.")

@@ -20,7 +20,8 @@ type attentionSizes struct {
 	scale                         float32
 	dropped                       int32
 	quads                         int32
-	window                        int32 // 0: none
+	window                        int32 // 0: all
+	reach                         int32
 }
 
 // attentionArgs is attention_args of attention.cuh.
@@ -73,8 +74,10 @@ func attentionSizesOf(x *exec, a tensorops.AttentionSizes, m tensorops.Mask, mat
 		tq: int32(a.Queries), tk: int32(a.Keys), heads: int32(a.Heads), kvHeads: int32(a.KVHeads), width: int32(a.Width),
 		scale: float32(1 / math.Sqrt(float64(a.Width))),
 	}
-	if a.Window < a.Keys {
+	s.reach = s.tk
+	if a.Window > 0 && a.Window < a.Keys {
 		s.window = int32(a.Window)
+		s.reach = s.window
 	}
 	if m.P > 0 {
 		s.mask, s.dropped = dropoutOf(x, m), 1

@@ -25,6 +25,7 @@ struct attention_sizes {
 	int dropped;
 	int quads; // quads of every matrix are aligned
 	int window; // keys that a query sees at most; 0: all
+	int reach; // the same, and tk for all
 };
 
 struct attention_args {
@@ -68,14 +69,16 @@ __device__ inline int first_tile(const attention_sizes &s, int query, int keys) 
 
 // end_of_window is behind the last query that sees a key.
 __device__ inline int end_of_window(const attention_sizes &s, int key) {
-	const int end = key - (s.tk - s.tq) + s.window;
-	return s.window && end < s.tq ? end : s.tq;
+	const int end = key - (s.tk - s.tq) + s.reach;
+	return end < s.tq ? end : s.tq;
 }
 
 // unseen reports whether the mask of causality, or the window, hides a key from a query, or one of them does
 // not exist.
 __device__ inline bool unseen(const attention_sizes &s, int query, int key) {
-	return query >= s.tq || key >= s.tk || key > query + s.tk - s.tq || key < first_seen(s, query);
+	// How far behind the query the key is: of a later key, more than any window.
+	const u32 behind = (u32)(query + s.tk - s.tq - key);
+	return query >= s.tq || key >= s.tk || behind >= (u32)s.reach;
 }
 
 // factors_at are the dropout factors of four probabilities from a key on; place is that of
