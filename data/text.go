@@ -34,7 +34,7 @@ type Text struct {
 }
 
 // ReadText reads files whole, in their order; the text stays in memory, and its
-// size is limited by that alone.
+// size is limited by that alone. Of files that end in .gz or .zst it reads the content.
 func ReadText(files []string) (*Text, error) {
 	t := &Text{files: files, starts: make([]int, len(files))}
 	var total int64
@@ -42,9 +42,13 @@ func ReadText(files []string) (*Text, error) {
 	if most == 0 {
 		most = math.MaxInt64
 	}
-	sizes := make([]int64, len(files))
+	sizes, contents := make([]int64, len(files)), make(map[int][]byte)
 	for i, name := range files {
 		size, err := fileSize(name)
+		if err == nil && packed(name) {
+			contents[i], err = unpack(name, most-total)
+			size = int64(len(contents[i]))
+		}
 		if err != nil {
 			return nil, fmt.Errorf("data file: %w", err)
 		}
@@ -61,6 +65,11 @@ func ReadText(files []string) (*Text, error) {
 	at := 0
 	for i, name := range files {
 		t.starts[i] = at
+		if packed(name) {
+			at += copy(t.bytes[at:], contents[i])
+			delete(contents, i)
+			continue
+		}
 		n, err := readFile(name, t.bytes[at:at+int(sizes[i])])
 		if err != nil {
 			return nil, fmt.Errorf("data file: %w, after %d of its %d bytes (%d of %d of all files)", err, n, sizes[i], at+n, total)
