@@ -21,7 +21,7 @@ import (
 type EvalOptions struct {
 	ModelOptions
 	Data       []string // files or globs; none: the validation text of the run that the checkpoint is from
-	Format     string   // "text", "documents" or "uint16"; "": the run's
+	Format     string   // "text", "documents", "uint16" or "uint32"; "": the run's
 	Microbatch int      // sequences at a time; 0: 4
 	// Context is the length of the windows in tokens, up to the model's positions; 0: that which the
 	// model was trained with.
@@ -50,8 +50,8 @@ type EvalResult struct {
 // a forward-only schedule on the same actors as training. A loss that is no number is
 // ErrNotFinite, beside the result that has it.
 func Evaluate(ctx context.Context, o EvalOptions) (EvalResult, error) {
-	if f := o.Format; f != "" && f != "text" && f != "documents" && f != "uint16" {
-		return EvalResult{}, fmt.Errorf("%w: the format %q; it is text, documents or uint16", ErrOptions, f)
+	if f := o.Format; f != "" && f != "text" && f != "documents" && f != "uint16" && f != "uint32" {
+		return EvalResult{}, fmt.Errorf("%w: the format %q; it is text, documents, uint16 or uint32", ErrOptions, f)
 	}
 	t, err := openTrained(o.ModelOptions, false)
 	if err != nil {
@@ -201,7 +201,7 @@ func (t *trained) evalData(o EvalOptions) (*corpora, error) {
 		cfg.Data.Format = f
 	}
 	cfg.Model.Vocab, cfg.Model.Context = t.model.Config.Vocab, o.Context
-	if t.tokenizer == nil && cfg.Data.Format != "uint16" {
+	if t.tokenizer == nil && cfg.IDBytes() == 0 {
 		const otherwise = "without a known tokenizer only token ids (format uint16) can be evaluated"
 		if t.noTokenizer != nil {
 			return nil, fmt.Errorf("%s: %w; %s", t.ckpt.Dir(), t.noTokenizer, otherwise)

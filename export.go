@@ -32,7 +32,9 @@ type Exported struct {
 }
 
 // exportTypes are the types of weights by the names that config.json has for them.
-var exportTypes = map[string]string{"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
+func exportTypes() map[string]string {
+	return map[string]string{"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
+}
 
 // Export writes a language model as a Hugging Face directory: config.json with the keys that the
 // model came with, its tokenizer's files as they are, and the weights, read and converted
@@ -41,7 +43,7 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 	if o.DType == "" {
 		o.DType = "float32"
 	}
-	dtype, ok := exportTypes[o.DType]
+	dtype, ok := exportTypes()[o.DType]
 	if !ok {
 		return e, &SetupError{fmt.Errorf("%w: the dtype %q; it is float32, bfloat16 or float16", ErrOptions, o.DType)}
 	}

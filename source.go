@@ -144,8 +144,8 @@ func valKey(cfg *config.Config) string {
 // read makes a corpus of files, which it closes with the others, if accept takes their
 // content. With a nil one nobody asks for it, and ids are not read for it.
 func (c *corpora) read(cfg *config.Config, files []string, accept func(is data.Identity) error) (corpus data.Corpus, err error) {
-	if cfg.Data.Format == "uint16" {
-		corpus, err = c.readIDs(files, vocabOf(cfg, c.tokenizer), accept)
+	if cfg.IDBytes() > 0 {
+		corpus, err = c.readIDs(files, vocabOf(cfg, c.tokenizer), cfg.IDBytes(), accept)
 	} else {
 		corpus, err = c.readText(files, accept)
 	}
@@ -155,8 +155,8 @@ func (c *corpora) read(cfg *config.Config, files []string, accept func(is data.I
 	return corpus, nil
 }
 
-func (c *corpora) readIDs(files []string, vocab int, accept func(is data.Identity) error) (data.Corpus, error) {
-	ids, err := data.OpenUint16(files, vocab)
+func (c *corpora) readIDs(files []string, vocab, idBytes int, accept func(is data.Identity) error) (data.Corpus, error) {
+	ids, err := data.OpenIDs(files, vocab, idBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func (c *corpora) readText(files []string, accept func(is data.Identity) error) 
 // maker is the tokenizer that made the ids, to be stored with the model; nil when
 // it is not known, as with ids that another program has written.
 func (c *corpora) maker(cfg *config.Config, vocab int) tokenizer.Tokenizer {
-	if c.tokenizer == nil || cfg.Data.Format == "uint16" && c.tokenizer.Vocab() != vocab {
+	if c.tokenizer == nil || cfg.IDBytes() > 0 && c.tokenizer.Vocab() != vocab {
 		return nil
 	}
 	return c.tokenizer
@@ -214,7 +214,7 @@ func vocabOf(cfg *config.Config, t tokenizer.Tokenizer) int {
 
 // checkVocab refuses a model that has no row for some of the tokenizer's ids.
 func checkVocab(cfg *config.Config, t tokenizer.Tokenizer) error {
-	if v := cfg.Model.Vocab; t != nil && v > 0 && v < t.Vocab() && cfg.Data.Format != "uint16" {
+	if v := cfg.Model.Vocab; t != nil && v > 0 && v < t.Vocab() && cfg.IDBytes() == 0 {
 		return cfg.Errorf("model.vocab", "a vocabulary of %d is smaller than the %d ids of the %s tokenizer; set it to at least that or leave it out", v, t.Vocab(), t.Name())
 	}
 	return nil

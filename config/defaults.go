@@ -95,7 +95,18 @@ func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multi
 
 // Text reports whether the data are tokens, and not samples of other kinds.
 func (c *Config) Text() bool {
-	return c.Data.Format == "text" || c.Data.Format == "uint16" || c.Documents()
+	return c.Data.Format == "text" || c.IDBytes() > 0 || c.Documents()
+}
+
+// IDBytes is the size of a token id where the data are such ids: 2 or 4, else 0.
+func (c *Config) IDBytes() int {
+	switch c.Data.Format {
+	case "uint16":
+		return 2
+	case "uint32":
+		return 4
+	}
+	return 0
 }
 
 // Documents reports whether the data are documents as JSON lines.

@@ -162,7 +162,7 @@ func (c *checker) data() {
 			c.fail("data.val_fraction", "0 leaves no text to validate on", "use a fraction such as 0.1, or set data.val")
 		}
 	}
-	if c.clean("data.tokenizer", "data.format") && d.Tokenizer == "chars" && (d.Format == "uint16" || d.Format == "documents") {
+	if c.clean("data.tokenizer", "data.format") && d.Tokenizer == "chars" && d.Format != "text" && c.Text() {
 		c.disagree("data.tokenizer", "data.format",
 			fmt.Sprintf("takes its vocabulary from text, and %s is none", c.say("data.format")),
 			`use tokenizer = "bytes" or format = "text"`)

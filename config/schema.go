@@ -135,7 +135,7 @@ func schedule(v any) (string, string) { return oneOf(scheduler.Schedules()...)(v
 // family and format check for names, among them those that the program has registered by now.
 func family(v any) (string, string) { return orAnothers(oneOf(stages.Families()...))(v) }
 func format(v any) (string, string) {
-	return orAnothers(oneOf(append([]string{"text", "documents", "uint16"}, samples.Formats()...)...))(v)
+	return orAnothers(oneOf(append([]string{"text", "documents", "uint16", "uint32"}, samples.Formats()...)...))(v)
 }
 
 // orAnothers says that another program may know the value: a configuration of such a program

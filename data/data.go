@@ -2,7 +2,7 @@
 // model is trained and validated on.
 //
 // Files finds the files, and Exclude those among them that others name too.
-// ReadText, Text.Encode, and OpenUint16 make a Corpus of them: a text encoded by a
+// ReadText, Text.Encode, and OpenIDs make a Corpus of them: a text encoded by a
 // tokenizer (on all cores: EncodeAll), or ids that another program has written; an Identity says by their
 // content whether they are the same files as before. Split, Epochs, ValWindows and
 // Sequential say which ids a step reads, as pure functions of numbers, so that a

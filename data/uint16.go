@@ -13,11 +13,14 @@ import (
 	"github.com/troupe-ml/troupe/internal/hostmem"
 )
 
-// OpenUint16 opens files of flat little-endian uint16 token ids, one behind the
-// other. Where the system can, they are memory-mapped, so that their size is not
+// OpenUint16 is OpenIDs of ids of two bytes.
+func OpenUint16(files []string, vocab int) (*IDs, error) { return OpenIDs(files, vocab, 2) }
+
+// OpenIDs opens files of flat little-endian token ids of two bytes (uint16) or four (uint32), one behind
+// the other. Where the system can, they are memory-mapped, so that their size is not
 // limited by memory. An id that is not below vocab is found when it is read.
-func OpenUint16(files []string, vocab int) (c *IDs, err error) {
-	u := &IDs{vocab: vocab}
+func OpenIDs(files []string, vocab, idBytes int) (c *IDs, err error) {
+	u := &IDs{vocab: vocab, idBytes: idBytes}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, u.Close())
@@ -29,7 +32,7 @@ func OpenUint16(files []string, vocab int) (c *IDs, err error) {
 		}
 	}
 	if u.n == 0 {
-		return nil, fmt.Errorf("%w: %d uint16 files with 0 bytes together%s", ErrEmpty, len(files), first(files))
+		return nil, fmt.Errorf("%w: %d uint%d files with 0 bytes together%s", ErrEmpty, len(files), 8*idBytes, first(files))
 	}
 	return u, nil
 }
@@ -39,6 +42,8 @@ type IDs struct {
 	files []idFile
 	n     int64
 	vocab int
+	// idBytes is the size of an id in the files: 2 or 4.
+	idBytes int
 }
 
 // idFile is one file of ids.
@@ -54,8 +59,8 @@ func (c *IDs) add(name string) error {
 		return err
 	}
 	switch {
-	case size%2 != 0:
-		return fmt.Errorf("%s has %d bytes, an odd number, but uint16 ids have two each: the file is cut short, or of another format", plain(name), size)
+	case size%int64(c.idBytes) != 0:
+		return fmt.Errorf("%s has %d bytes, but uint%d ids have %d each: the file is cut short, or of another format", plain(name), size, 8*c.idBytes, c.idBytes)
 	case size > math.MaxInt:
 		return fmt.Errorf("%s has %d bytes, more than fit this machine's address space", plain(name), size)
 	case size == 0: // which can't be mapped
@@ -71,7 +76,7 @@ func (c *IDs) add(name string) error {
 		return fmt.Errorf("mapping the %d bytes of %s: %w", size, plain(name), err)
 	}
 	c.files = append(c.files, idFile{name, c.n, bytes})
-	c.n += size / 2
+	c.n += size / int64(c.idBytes)
 	return nil
 }
 
@@ -99,8 +104,8 @@ func (c *IDs) Read(dst []int32, off int64) error {
 	for len(dst) > 0 {
 		f := &c.files[next-1]
 		first := off - f.start
-		n := min(len(dst), int(int64(len(f.bytes)/2)-first))
-		if err := f.read(dst[:n], first, c.vocab); err != nil {
+		n := min(len(dst), int(int64(len(f.bytes)/c.idBytes)-first))
+		if err := f.read(dst[:n], first, c.vocab, c.idBytes); err != nil {
 			return err
 		}
 		dst, off, next = dst[n:], off+int64(n), next+1
@@ -109,14 +114,17 @@ func (c *IDs) Read(dst []int32, off int64) error {
 }
 
 // read fills dst with the ids from number first on.
-func (f *idFile) read(dst []int32, first int64, vocab int) error {
-	return f.mapped(2*first, func() error {
+func (f *idFile) read(dst []int32, first int64, vocab, idBytes int) error {
+	return f.mapped(int64(idBytes)*first, func() error {
 		for i := range dst {
-			at := first + int64(i)
-			id := binary.LittleEndian.Uint16(f.bytes[2*at:])
-			if int(id) >= vocab {
+			at := int64(idBytes) * (first + int64(i))
+			id := uint32(binary.LittleEndian.Uint16(f.bytes[at:]))
+			if idBytes == 4 {
+				id = binary.LittleEndian.Uint32(f.bytes[at:])
+			}
+			if int64(id) >= int64(vocab) {
 				return fmt.Errorf("%w: %s has the id %d at byte %d, but the vocabulary has %d ids: set model.vocab to what the data was made with, or use other data",
-					ErrVocab, plain(f.name), id, 2*at, vocab)
+					ErrVocab, plain(f.name), id, at, vocab)
 			}
 			dst[i] = int32(id)
 		}
