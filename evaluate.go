@@ -21,7 +21,7 @@ import (
 type EvalOptions struct {
 	ModelOptions
 	Data       []string // files or globs; none: the validation text of the run that the checkpoint is from
-	Format     string   // "text" or "uint16"; "": the run's
+	Format     string   // "text", "documents" or "uint16"; "": the run's
 	Microbatch int      // sequences at a time; 0: 4
 	// Context is the length of the windows in tokens, up to the model's positions; 0: that which the
 	// model was trained with.
@@ -50,8 +50,8 @@ type EvalResult struct {
 // a forward-only schedule on the same actors as training. A loss that is no number is
 // ErrNotFinite, beside the result that has it.
 func Evaluate(ctx context.Context, o EvalOptions) (EvalResult, error) {
-	if f := o.Format; f != "" && f != "text" && f != "uint16" {
-		return EvalResult{}, fmt.Errorf("%w: the format %q; it is text or uint16", ErrOptions, f)
+	if f := o.Format; f != "" && f != "text" && f != "documents" && f != "uint16" {
+		return EvalResult{}, fmt.Errorf("%w: the format %q; it is text, documents or uint16", ErrOptions, f)
 	}
 	t, err := openTrained(o.ModelOptions, false)
 	if err != nil {
@@ -77,8 +77,15 @@ func (t *trained) evaluate(ctx context.Context, o EvalOptions) (res EvalResult, 
 		return res, asSetup(err)
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	src := &source{corpora: c, windows: data.Sequential(c.val, o.Context)}
-	if len(src.windows) == 0 {
+	var src actors.Source
+	var tokens int64
+	if c.valRecords != nil {
+		src, tokens = &recordSource{val: c.valRecords, windows: upTo(c.valRecords.Len())}, c.valRecords.Targets()
+	} else {
+		src = &source{corpora: c, windows: data.Sequential(c.val, o.Context)}
+		tokens = c.val.Len() - int64(len(data.Pieces(c.val)))
+	}
+	if src.EvalWindows() == 0 {
 		return res, &SetupError{fmt.Errorf("%w: the text has %d tokens, a loss needs 2", data.ErrTooShort, c.val.Len())}
 	}
 	if o.Microbatch <= 0 {
@@ -87,7 +94,7 @@ func (t *trained) evaluate(ctx context.Context, o EvalOptions) (res EvalResult, 
 	if err := t.checkEvalMemory(src, o.Microbatch); err != nil {
 		return res, err
 	}
-	spec, err := t.forwardSpec(feed{Source: src, context: o.Context, windows: len(src.windows)}, o.Microbatch)
+	spec, err := t.forwardSpec(feed{Source: src, context: o.Context, windows: src.EvalWindows()}, o.Microbatch)
 	if err != nil {
 		return res, err
 	}
@@ -110,9 +117,8 @@ func (t *trained) evaluate(ctx context.Context, o EvalOptions) (res EvalResult, 
 	if err := errors.Join(ctx.Err(), out.Err); err != nil {
 		return res, err
 	}
-	tokens := c.val.Len() - int64(len(data.Pieces(c.val)))
-	res = EvalResult{Loss: loss, Perplexity: math.Exp(loss), Tokens: tokens, Windows: len(src.windows), Context: o.Context, Step: t.ckpt.Step(), From: t.ckpt.Dir()}
-	if t.tokenizer != nil {
+	res = EvalResult{Loss: loss, Perplexity: math.Exp(loss), Tokens: tokens, Windows: src.EvalWindows(), Context: o.Context, Step: t.ckpt.Step(), From: t.ckpt.Dir()}
+	if t.tokenizer != nil && c.val != nil {
 		bytes, err := targetBytes(c.val, t.tokenizer)
 		if err != nil {
 			return res, err
@@ -194,7 +200,7 @@ func (t *trained) evalData(o EvalOptions) (*corpora, error) {
 	default:
 		cfg.Data.Format = f
 	}
-	cfg.Model.Vocab = t.model.Config.Vocab
+	cfg.Model.Vocab, cfg.Model.Context = t.model.Config.Vocab, o.Context
 	if t.tokenizer == nil && cfg.Data.Format != "uint16" {
 		const otherwise = "without a known tokenizer only token ids (format uint16) can be evaluated"
 		if t.noTokenizer != nil {
@@ -204,6 +210,9 @@ func (t *trained) evalData(o EvalOptions) (*corpora, error) {
 	}
 	if len(o.Data) > 0 {
 		files, err := data.Files(o.Data)
+		if err == nil && cfg.Documents() {
+			return c, t.evalDocuments(c, cfg, files, nil)
+		}
 		if err == nil {
 			c.val, err = c.read(cfg, files, nil)
 		}
@@ -251,6 +260,9 @@ func (t *trained) validationText(c *corpora, cfg *config.Config) error {
 			return nil
 		}
 	}
+	if cfg.Documents() {
+		return t.evalDocuments(c, cfg, files, accept)
+	}
 	corpus, err := c.read(cfg, files, accept)
 	if err != nil {
 		return cfg.Errorf(key, "%w", err)
@@ -261,10 +273,58 @@ func (t *trained) validationText(c *corpora, cfg *config.Config) error {
 	return err
 }
 
+// evalDocuments reads documents to evaluate: all of files, or where accept is there and the run has
+// no data.val, those that it validates on.
+func (t *trained) evalDocuments(c *corpora, cfg *config.Config, files []string, accept func(is data.Identity) error) error {
+	text, err := data.ReadText(files)
+	if err == nil && accept != nil {
+		err = accept(text.Identity())
+	}
+	if err != nil {
+		return err
+	}
+	talk, err := t.talk()
+	if err != nil {
+		return err
+	}
+	r, err := newDocumentReader(t.tokenizer, talk)
+	if err != nil {
+		return err
+	}
+	docs, err := readDocuments(text, r)
+	if err != nil {
+		return err
+	}
+	if accept != nil && len(cfg.Data.Val) == 0 {
+		if _, docs, err = splitDocuments(docs, cfg.Data.ValFraction); err != nil {
+			return err
+		}
+	}
+	cfg.Data.TooLong = "cut"
+	if allText(docs) {
+		c.val = joined(docs)
+		return nil
+	}
+	c.valRecords, _, err = fit(cfg, "data.val", docs)
+	return err
+}
+
+// upTo are the numbers below n.
+func upTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
 // checkEvalMemory refuses windows that are too long, or too many at a time, for the
-// device. The first are as long as any.
-func (t *trained) checkEvalMemory(src *source, microbatch int) error {
-	sequences, positions := min(microbatch, src.EvalWindows()), src.EvalLen(0)
+// device.
+func (t *trained) checkEvalMemory(src actors.Source, microbatch int) error {
+	sequences, positions := min(microbatch, src.EvalWindows()), 0
+	for i := range src.EvalWindows() {
+		positions = max(positions, src.EvalLen(i))
+	}
 	what := fmt.Sprintf("windows of %d tokens, %d at a time,", positions, sequences)
 	return t.checkMemory(what, func(s tensorops.Stream, st *stages.Stage) error {
 		if positions > math.MaxInt32/sequences {

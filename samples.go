@@ -62,6 +62,8 @@ func loadSamples(cfg *config.Config, accept acceptFunc) (c *corpora, err error) 
 // trainLen is the number of tokens, or of samples, to train on; 0 where a stream doesn't say.
 func (c *corpora) trainLen() int64 {
 	switch {
+	case c.trainRecords != nil:
+		return c.trainRecords.Tokens()
 	case c.samples == nil:
 		return c.train.Len()
 	case c.samples.Train != nil:
@@ -72,6 +74,8 @@ func (c *corpora) trainLen() int64 {
 
 func (c *corpora) valLen() int64 {
 	switch {
+	case c.valRecords != nil:
+		return c.valRecords.Tokens()
 	case c.samples == nil:
 		return c.val.Len()
 	case c.samples.Val != nil:
@@ -92,6 +96,10 @@ type feed struct {
 func feedOf(c *corpora, cfg *config.Config, step int64) (feed, error) {
 	if c.samples != nil {
 		return sampleFeed(c, cfg, step)
+	}
+	if c.trainRecords != nil {
+		s := newRecordSource(c, cfg)
+		return feed{Source: s, context: cfg.Model.Context, windows: len(s.windows), epoch: int64(s.train.Len())}, nil
 	}
 	s, err := newSource(c, cfg)
 	if err != nil {

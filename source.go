@@ -10,6 +10,7 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/data"
 	"github.com/troupe-ml/troupe/data/samples"
+	"github.com/troupe-ml/troupe/internal/rundir"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tokenizer"
 )
@@ -21,6 +22,9 @@ type corpora struct {
 	identity   actors.DataIdentity
 	excluded   []string // files that data.train names, and data.val too
 	close      []data.Corpus
+
+	trainRecords, valRecords *data.Records // in place of texts: documents one by one
+	warnings                 []string
 
 	samples *samples.Data  // in place of texts
 	fields  []stages.Field // of samples
@@ -75,11 +79,14 @@ func listed(files []string) string {
 	return strings.Join(names, ", ")
 }
 
-// loadData reads the texts. stored is the tokenizer of the checkpoint that the
+// loadData reads the texts. talk is what the model's directory says of its text; stored is the tokenizer of the checkpoint that the
 // run goes on from; nil: it is made from the training text. accept may be nil.
-func loadData(cfg *config.Config, stored tokenizer.Tokenizer, accept acceptFunc) (c *corpora, err error) {
+func loadData(cfg *config.Config, stored tokenizer.Tokenizer, talk rundir.Talk, accept acceptFunc) (c *corpora, err error) {
 	if !cfg.Text() {
 		return loadSamples(cfg, accept)
+	}
+	if cfg.Documents() {
+		return loadDocuments(cfg, stored, talk, accept)
 	}
 	c = &corpora{tokenizer: stored}
 	if stored == nil && cfg.Data.Tokenizer == "bytes" {

@@ -400,8 +400,17 @@ func (r *Run) setup(cfg *config.Config, o Options, wait time.Duration) (*actors.
 		changed = newData{was: back.State.Data, out: cfg.Run.Out, accept: o.AcceptNewData}
 		accept = changed.compare
 	}
-	if r.corpora, err = loadData(cfg, stored, accept); err != nil {
+	var talk rundir.Talk
+	if r.ckpt != nil {
+		if talk, err = rundir.ReadTalk(r.ckpt); err != nil {
+			return nil, fmt.Errorf("%s: %w", r.ckpt.Dir(), err)
+		}
+	}
+	if r.corpora, err = loadData(cfg, stored, talk, accept); err != nil {
 		return nil, err
+	}
+	for _, w := range r.corpora.warnings {
+		r.warn("%s", w)
 	}
 	if err := checkVocab(cfg, r.corpora.tokenizer); err != nil {
 		return nil, err

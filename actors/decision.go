@@ -41,7 +41,7 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 		ctx.Send(pid, m)
 	}
 	a.applied.reset()
-	tokens := int64(a.spec.Sequences) * int64(a.spec.Context)
+	tokens := a.spec.stepTokens(step)
 	a.state.Tokens += tokens
 	ms := float64(wall) / float64(time.Millisecond)
 	perSecond := float64(tokens) / wall.Seconds()

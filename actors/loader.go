@@ -21,6 +21,34 @@ type Source interface {
 	EvalFill(index int, tokens, targets []int32) error
 }
 
+// Varied is a Source whose training sequences differ in length: Train is asked for TrainLen
+// positions. A microbatch is as long as the longest of its sequences, at most Spec.Context; the others
+// are filled up with positions that have no target.
+type Varied interface {
+	Source
+	TrainLen(step int64, index int) int
+}
+
+// trainLen is the length of a sequence of a step.
+func (s *Spec) trainLen(step int64, index int) int {
+	if v, ok := s.Data.(Varied); ok {
+		return v.TrainLen(step, index)
+	}
+	return s.Context
+}
+
+// stepTokens is the number of tokens of a step, those that only fill up left out.
+func (s *Spec) stepTokens(step int64) int64 {
+	if _, ok := s.Data.(Varied); !ok {
+		return int64(s.Sequences) * int64(s.Context)
+	}
+	var n int64
+	for i := range s.Sequences {
+		n += int64(s.trainLen(step, i))
+	}
+	return n
+}
+
 // Samples is a Source whose data are not tokens. Its methods take the place of Train and
 // EvalFill; EvalLen is 1.
 type Samples interface {
@@ -61,16 +89,18 @@ func (a *loader) Receive(ctx actor.Context) {
 }
 
 // fill reads a microbatch. Validation's last one may hold fewer windows, and
-// windows may differ in length: the shorter ones are filled up with positions
+// sequences may differ in length: the shorter ones are filled up with positions
 // that have no target, which in a causal model change nothing before them.
 func (a *loader) fill(m *DataRequest) (*Batch, error) {
 	data, first := a.spec.Data, int(m.Microbatch)*a.spec.MicrobatchSize
-	count, positions := a.spec.MicrobatchSize, a.spec.Context
+	count, positions, length := a.spec.MicrobatchSize, 0, data.EvalLen
 	if m.Phase == Eval {
-		count, positions = min(count, data.EvalWindows()-first), 0
-		for i := range count {
-			positions = max(positions, data.EvalLen(first+i))
-		}
+		count = min(count, data.EvalWindows()-first)
+	} else {
+		length = func(i int) int { return a.spec.trainLen(m.Step, i) }
+	}
+	for i := range count {
+		positions = max(positions, length(first+i))
 	}
 	if s, ok := data.(Samples); ok {
 		return a.fillFields(s, m, Extent{first, count, 1})
@@ -78,15 +108,14 @@ func (a *loader) fill(m *DataRequest) (*Batch, error) {
 	b := a.pool.get(count*positions, count*positions)
 	b.Extent = Extent{first, count, positions}
 	for i := range count {
-		tokens, targets := b.Tokens[i*positions:][:positions], b.Targets[i*positions:][:positions]
+		tokens, targets, n := b.Tokens[i*positions:][:positions], b.Targets[i*positions:][:positions], length(first+i)
 		var err error
 		if m.Phase == Eval {
-			n := data.EvalLen(first + i)
 			err = data.EvalFill(first+i, tokens[:n], targets[:n])
-			blank(tokens[n:], targets[n:])
 		} else {
-			err = data.Train(m.Step, first+i, tokens, targets)
+			err = data.Train(m.Step, first+i, tokens[:n], targets[:n])
 		}
+		blank(tokens[n:], targets[n:])
 		if err != nil {
 			b.Release()
 			return nil, fmt.Errorf("%v data of step %d, sequence %d: %w", m.Phase, m.Step, first+i, err)

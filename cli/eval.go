@@ -63,11 +63,11 @@ is 1.`,
 	modelFlags(cmd, &o.ModelOptions)
 	f := cmd.Flags()
 	f.StringArrayVar(&o.Data, "data", nil, "`file` or quoted pattern to evaluate; repeatable (default: the run's validation text)")
-	f.StringVar(&o.Format, "format", "", "`text` or uint16, little-endian token ids (default: the run's)")
+	f.StringVar(&o.Format, "format", "", "`text`, documents (JSON lines), or uint16, little-endian token ids (default: the run's)")
 	f.IntVar(&o.Context, "context", 0, "`tokens` of a window, up to the model's positions (default: the context that it was trained with)")
 	f.IntVar(&o.Microbatch, "microbatch", 4, "`sequences` to compute at a time")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
-	completeWords(cmd, "format", "text", "uint16")
+	completeWords(cmd, "format", "text", "documents", "uint16")
 	completeWords(cmd, "microbatch")
 	completeWords(cmd, "context")
 	return cmd

@@ -75,7 +75,10 @@ type Data struct {
 	ValFraction float64  `toml:"val_fraction"` // the part of train that validates; default 0.1 without val, 0 with it
 	ValSplit    string   `toml:"val_split"`    // "blocks" from all over train, or its "tail"; default blocks
 	Tokenizer   string   `toml:"tokenizer"`    // "bytes", "chars", or a path of a tokenizer.json or of a folder with one; default bytes, or model.from's
-	Format      string   `toml:"format"`       // "text", "uint16" (little-endian token ids), "csv", "idx", "jsonl", or one that the program has registered; default text
+	Format      string   `toml:"format"`       // "text", "documents" (JSON lines of them), "uint16" (little-endian token ids), "csv", "idx", "jsonl", or one that the program has registered; default text
+	// TooLong says what becomes of a document with a prompt or messages that is longer than the context:
+	// "cut" or "refuse"; default cut.
+	TooLong string `toml:"too_long"`
 
 	// Of formats that are not text: see package data/samples, whose Options these are.
 	Label      string   `toml:"label"`       // column or key of the class; default none

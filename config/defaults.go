@@ -19,7 +19,7 @@ func (c *Config) setDefaults() {
 	c.Run = Run{Name: "run", Steps: 1000, Seed: 1, EvalEvery: 250, EvalBatches: 20,
 		CheckpointEvery: 250, Keep: 3, LogEvery: 10, StallAfterS: 60}
 	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000, MTPWeight: 0.3}
-	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text", Header: true, Separator: ","}
+	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text", TooLong: "cut", Header: true, Separator: ","}
 	c.Batch = Batch{Sequences: 16}
 	c.Optimizer = Optimizer{Name: "adamw", LR: 1e-3, Decay: "cosine", Beta1: 0.9, Beta2: 0.95,
 		Eps: 1e-8, Momentum: 0.9, WeightDecay: 0.1, ClipNorm: 1}
@@ -94,7 +94,12 @@ func (c *Config) resolveShape() {
 func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }
 
 // Text reports whether the data are tokens, and not samples of other kinds.
-func (c *Config) Text() bool { return c.Data.Format == "text" || c.Data.Format == "uint16" }
+func (c *Config) Text() bool {
+	return c.Data.Format == "text" || c.Data.Format == "uint16" || c.Documents()
+}
+
+// Documents reports whether the data are documents as JSON lines.
+func (c *Config) Documents() bool { return c.Data.Format == "documents" }
 
 // TokenizerPath is data.tokenizer where it is a path; "" where it is a name.
 func (c *Config) TokenizerPath() string {

@@ -93,7 +93,7 @@ func (c *checker) model() {
 	m := c.Model
 	if c.clean("model.family", "data.format") && c.Language() && !c.Text() {
 		c.disagree("model.family", "data.format", fmt.Sprintf("learns from text, and %s is none", c.say("data.format")),
-			`use format = "text", or another family, such as "mlp"`)
+			`use format = "text" or "documents", or another family, such as "mlp"`)
 	}
 	if c.clean("model.family", "data.format") && m.Family == "mlp" && c.Text() {
 		c.disagree("model.family", "data.format", fmt.Sprintf("learns from samples with a label or a target, and %s has none", c.say("data.format")),
@@ -162,9 +162,9 @@ func (c *checker) data() {
 			c.fail("data.val_fraction", "0 leaves no text to validate on", "use a fraction such as 0.1, or set data.val")
 		}
 	}
-	if c.clean("data.tokenizer", "data.format") && d.Tokenizer == "chars" && d.Format == "uint16" {
+	if c.clean("data.tokenizer", "data.format") && d.Tokenizer == "chars" && (d.Format == "uint16" || d.Format == "documents") {
 		c.disagree("data.tokenizer", "data.format",
-			fmt.Sprintf("takes its vocabulary from text, and %s holds none", c.say("data.format")),
+			fmt.Sprintf("takes its vocabulary from text, and %s is none", c.say("data.format")),
 			`use tokenizer = "bytes" or format = "text"`)
 	}
 }

@@ -95,7 +95,7 @@ func drawConfig(t *rapid.T) *Config {
 			TraceEvery: rapid.IntRange(0, MaxCount).Draw(t, "trace_every"),
 			LogEvery:   count.Draw(t, "log_every"), StallAfterS: rapid.Float64Range(0, MaxStallS).Draw(t, "stall_after_s"),
 		},
-		Data: Data{
+		Data: Data{TooLong: "cut",
 			Train:     rapid.SliceOfN(file, 1, 5).Draw(t, "train"),
 			ValSplit:  "blocks",
 			Tokenizer: rapid.SampledFrom([]string{"bytes", "chars"}).Draw(t, "tokenizer"), Format: "text",

@@ -65,6 +65,7 @@ var schema = []field{
 	{key: "data.val_split", at: func(c *Config) any { return &c.Data.ValSplit }, example: `"blocks"`, check: oneOf("blocks", "tail")},
 	{key: "data.tokenizer", at: func(c *Config) any { return &c.Data.Tokenizer }, example: `"bytes"`, check: tokenizerName, path: true},
 	{key: "data.format", at: func(c *Config) any { return &c.Data.Format }, example: `"text"`, check: format, stored: lowerCaseName},
+	{key: "data.too_long", at: func(c *Config) any { return &c.Data.TooLong }, example: `"refuse"`, check: oneOf("cut", "refuse"), aside: true},
 	{key: "data.label", at: func(c *Config) any { return &c.Data.Label }, example: `"label"`, check: textUpTo(MaxPathBytes), aside: true},
 	{key: "data.features", at: func(c *Config) any { return &c.Data.Features }, example: `["width", "height"]`, check: listUpTo(maxEntries, textUpTo(MaxPathBytes)), aside: true},
 	{key: "data.targets", at: func(c *Config) any { return &c.Data.Targets }, example: `["price"]`, check: listUpTo(maxEntries, textUpTo(MaxPathBytes)), aside: true},
@@ -134,7 +135,7 @@ func schedule(v any) (string, string) { return oneOf(scheduler.Schedules()...)(v
 // family and format check for names, among them those that the program has registered by now.
 func family(v any) (string, string) { return orAnothers(oneOf(stages.Families()...))(v) }
 func format(v any) (string, string) {
-	return orAnothers(oneOf(append([]string{"text", "uint16"}, samples.Formats()...)...))(v)
+	return orAnothers(oneOf(append([]string{"text", "documents", "uint16"}, samples.Formats()...)...))(v)
 }
 
 // orAnothers says that another program may know the value: a configuration of such a program

@@ -25,3 +25,6 @@ func plainError(err error) error {
 	}
 	return err
 }
+
+// Plain is a file's name for a message.
+func Plain(name string) string { return plain(name) }

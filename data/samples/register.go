@@ -15,7 +15,7 @@ type format struct {
 
 // own are the formats that the program has registered. None may have the name of one of this
 // package's, or of a format of text.
-var own = registry.New[format]("data", append(builtIn(), "text", "uint16")...)
+var own = registry.New[format]("data", append(builtIn(), "text", "documents", "uint16")...)
 
 func builtIn() []string { return slices.Sorted(maps.Keys(formats)) }
 

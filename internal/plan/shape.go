@@ -42,7 +42,7 @@ func LoadShape(cfg *config.Config, from *checkpoint.Checkpoint) error {
 	err = cfg.LoadShape(config.Model{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN, HeadDim: m.HeadDim, Window: m.Window,
 		Context: m.Context, Vocab: m.Vocab, TieEmbeddings: m.Tie, RopeTheta: m.RopeTheta, MTPLayers: m.MTPLayers,
 		Stack: m.Layout, Options: m.Options})
-	if err != nil || cfg.Data.Format != "text" {
+	if err != nil || cfg.Data.Format != "text" && !cfg.Documents() {
 		return err
 	}
 	if cfg.TokenizerPath() != "" { // whoever names a file knows why

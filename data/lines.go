@@ -1,0 +1,37 @@
+package data
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// MaxLineBytes is the longest line that Lines gives: one that is longer is no document but
+// another kind of file.
+const MaxLineBytes = 64 << 20
+
+// Lines calls line with every line of the files that is not blank, without its end, with where it stands:
+// rows count from 1. What it gives is the text itself, not a copy.
+func (t *Text) Lines(line func(file string, row int, text []byte) error) error {
+	for i, at := range t.starts {
+		end := len(t.bytes)
+		if i+1 < len(t.starts) {
+			end = t.starts[i+1]
+		}
+		for row := 1; at < end; row++ {
+			next := end
+			if n := bytes.IndexByte(t.bytes[at:end], '\n'); n >= 0 {
+				next = at + n + 1
+			}
+			if next-at > MaxLineBytes {
+				return fmt.Errorf("%s, row %d: it has %d bytes, more than %d", plain(t.files[i]), row, next-at, MaxLineBytes)
+			}
+			if text := bytes.TrimRight(t.bytes[at:next], "\r\n"); len(bytes.TrimSpace(text)) > 0 {
+				if err := line(t.files[i], row, text); err != nil {
+					return fmt.Errorf("%s, row %d: %w", plain(t.files[i]), row, err)
+				}
+			}
+			at = next
+		}
+	}
+	return nil
+}

@@ -1,0 +1,384 @@
+package troupe
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/troupe-ml/troupe/chat"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/data"
+	"github.com/troupe-ml/troupe/internal/rundir"
+	"github.com/troupe-ml/troupe/internal/strictjson"
+	"github.com/troupe-ml/troupe/tokenizer"
+)
+
+// Documents are JSON lines: {"text"}, {"prompt", "completion"} or {"messages"}. Where all are texts
+// they are joined, each ended by the model's end token, and trained on in windows as any text. Else
+// each is a sequence of its own, of which completions, and what the assistant says, are learned.
+
+// document is one of them as token ids.
+type document struct {
+	ids   []int32
+	learn []bool // of each id
+	text  bool   // all of it is learned, and it may be joined with others
+}
+
+// reader turns lines into documents. It is safe for concurrent use.
+type documentReader struct {
+	tok      tokenizer.Tokenizer
+	talk     rundir.Talk
+	template *chat.Template // nil: there is none
+	ends     []string       // texts that end a turn
+	prefix   []int32        // that the tokenizer begins a text with
+}
+
+func newDocumentReader(tok tokenizer.Tokenizer, talk rundir.Talk) (*documentReader, error) {
+	r := &documentReader{tok: tok, talk: talk}
+	if talk.Template != "" {
+		t, err := chat.Parse(talk.Template)
+		if err != nil {
+			return nil, err
+		}
+		r.template = t
+	}
+	for _, id := range talk.Ends {
+		if name, ok := tok.Token(id); ok {
+			r.ends = append(r.ends, name)
+		}
+	}
+	if end := talk.Special["eos_token"]; end != "" {
+		r.ends = append(r.ends, end)
+	}
+	// What is added to an empty text: the token that begins one, or nothing. A tokenizer that ends
+	// texts too adds more than one.
+	if ids, err := tok.EncodeSpecial(nil, true); err == nil && len(ids) == 1 && !slices.Contains(talk.Ends, ids[0]) {
+		r.prefix = ids
+	}
+	return r, nil
+}
+
+// read turns a line into a document.
+func (r *documentReader) read(line []byte) (document, error) {
+	members := make(map[string]json.RawMessage)
+	dec, err := strictjson.NewDecoder(line)
+	if err == nil {
+		err = strictjson.Object(dec, func(key string) error {
+			var v json.RawMessage
+			err := dec.Decode(&v)
+			members[key] = v
+			return err
+		})
+	}
+	if err != nil {
+		return document{}, err
+	}
+	text := func(key string) (s string, err error) {
+		if json.Unmarshal(members[key], &s) != nil || string(members[key]) == "null" {
+			err = fmt.Errorf("%q is %s, it must be a text", key, strictjson.Quote(string(members[key])))
+		}
+		return s, err
+	}
+	has := func(key string) bool { _, ok := members[key]; return ok }
+	switch {
+	case has("messages"):
+		return r.conversation(members["messages"], members["tools"])
+	case has("prompt") && has("completion"):
+		prompt, err := text("prompt")
+		completion, err2 := text("completion")
+		if err := errors.Join(err, err2); err != nil {
+			return document{}, err
+		}
+		d := document{}
+		d.add(r.prefix, false)
+		if err := d.encode(r.tok.Encode, prompt, false); err != nil {
+			return d, err
+		}
+		if err := d.encode(r.tok.Encode, completion, true); err != nil {
+			return d, err
+		}
+		d.end(r.talk)
+		return d, nil
+	case has("text"):
+		s, err := text("text")
+		if err != nil {
+			return document{}, err
+		}
+		d := document{text: true}
+		d.add(r.prefix, false)
+		err = d.encode(r.tok.Encode, s, true)
+		d.end(r.talk)
+		return d, err
+	}
+	keys := make([]string, 0, len(members))
+	for key := range members {
+		keys = append(keys, strictjson.Quote(key))
+	}
+	slices.Sort(keys)
+	return document{}, fmt.Errorf("it has neither \"text\", nor \"prompt\" and \"completion\", nor \"messages\", but %s", strings.Join(keys[:min(len(keys), 5)], ", "))
+}
+
+// conversation renders messages by the model's chat template.
+func (r *documentReader) conversation(messages, tools json.RawMessage) (d document, err error) {
+	if r.template == nil {
+		return d, fmt.Errorf("it has messages, and the model has no chat template (%s, or chat_template in %s) to make text of them", rundir.TemplateFile, rundir.TokenizerConfigFile)
+	}
+	said, err := chat.ParseMessages(messages)
+	if err != nil {
+		return d, err
+	}
+	pieces, err := r.template.Pieces(said, chat.Options{Special: r.talk.Special, Tools: tools}, r.ends)
+	if err != nil {
+		return d, err
+	}
+	special := func(text []byte) ([]int32, error) { return r.tok.EncodeSpecial(text, false) }
+	for _, p := range pieces {
+		if err := d.encode(special, p.Text, p.Learn); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+func (d *document) add(ids []int32, learn bool) {
+	d.ids = append(d.ids, ids...)
+	d.learn = append(d.learn, slices.Repeat([]bool{learn}, len(ids))...)
+}
+
+func (d *document) encode(with func([]byte) ([]int32, error), text string, learn bool) error {
+	ids, err := with([]byte(text))
+	d.add(ids, learn)
+	return err
+}
+
+// end adds the model's end token, if it has one.
+func (d *document) end(talk rundir.Talk) {
+	if len(talk.Ends) > 0 {
+		d.add(talk.Ends[:1], true)
+	}
+}
+
+// readDocuments reads and encodes all documents of files, on all cores.
+func readDocuments(text *data.Text, r *documentReader) ([]document, error) {
+	type line struct {
+		file string
+		row  int
+		text []byte
+	}
+	var lines []line
+	if err := text.Lines(func(file string, row int, text []byte) error {
+		lines = append(lines, line{file, row, text})
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	all, errs := make([]document, len(lines)), make([]error, len(lines))
+	var next atomic.Int64
+	var failed atomic.Bool
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(lines)) {
+		workers.Go(func() {
+			for !failed.Load() {
+				i := int(next.Add(1)) - 1
+				if i >= len(lines) {
+					return
+				}
+				if all[i], errs[i] = r.read(lines[i].text); errs[i] != nil {
+					failed.Store(true)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	for i, err := range errs { // lines are taken in their order: the first fault is among them
+		if err != nil {
+			return nil, fmt.Errorf("%s, row %d: %w", data.Plain(lines[i].file), lines[i].row, err)
+		}
+	}
+	return all, nil
+}
+
+// cutting counts what did not fit as it was.
+type cutting struct{ cut, dropped, of int }
+
+// fit makes records of documents that the context holds.
+func fit(cfg *config.Config, key string, docs []document) (r *data.Records, c cutting, err error) {
+	r, c = &data.Records{}, cutting{of: len(docs)}
+	for i, d := range docs {
+		if most := cfg.Model.Context + 1; len(d.ids) > most {
+			if cfg.Data.TooLong == "refuse" {
+				return nil, c, cfg.Errorf(key, "document %d of %d has %d tokens, more than the %d that a context of %d takes; set data.too_long = \"cut\", or raise model.context", i+1, len(docs), len(d.ids), most, cfg.Model.Context)
+			}
+			c.cut++
+			d.ids, d.learn = d.ids[:most], d.learn[:most]
+		}
+		if len(d.ids) < 2 || !slices.Contains(d.learn[1:], true) {
+			c.dropped++
+			continue
+		}
+		r.Add(d.ids, d.learn)
+	}
+	if r.Len() == 0 {
+		return nil, c, cfg.Errorf(key, "%w: of %d documents none has anything to learn within the context of %d tokens", data.ErrTooShort, len(docs), cfg.Model.Context)
+	}
+	return r, c, nil
+}
+
+// joined makes one corpus of documents that are texts.
+func joined(docs []document) data.Corpus {
+	n := 0
+	for _, d := range docs {
+		n += len(d.ids)
+	}
+	ids := make([]int32, 0, n)
+	for _, d := range docs {
+		ids = append(ids, d.ids...)
+	}
+	return data.NewTokens(ids)
+}
+
+// loadDocuments reads data.train and data.val, which are documents.
+func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk, accept acceptFunc) (_ *corpora, err error) {
+	if tok == nil {
+		tok = tokenizer.Bytes{}
+	}
+	c := &corpora{tokenizer: tok}
+	trainFiles, valFiles, excluded, err := dataFiles(cfg)
+	if err != nil {
+		return nil, err
+	}
+	c.excluded = excluded
+	r, err := newDocumentReader(tok, talk)
+	if err != nil {
+		return nil, cfg.Errorf("model.from", "%w", err)
+	}
+	read := func(key string, files []string, id *data.Identity) ([]document, error) {
+		text, err := data.ReadText(files)
+		if err != nil {
+			return nil, cfg.Errorf(key, "%w", unreadableData(err))
+		}
+		*id = text.Identity()
+		if accept != nil {
+			if err := accept(key, *id); err != nil {
+				return nil, cfg.Errorf(key, "%w", err)
+			}
+		}
+		docs, err := readDocuments(text, r)
+		if err == nil && len(docs) == 0 {
+			err = fmt.Errorf("%w: there are no documents", data.ErrEmpty)
+		}
+		if err != nil {
+			return nil, cfg.Errorf(key, "%w", err)
+		}
+		return docs, nil
+	}
+	train, err := read("data.train", trainFiles, &c.identity.Train)
+	if err != nil {
+		return nil, err
+	}
+	var val []document
+	if len(valFiles) > 0 {
+		c.identity.Val = &data.Identity{}
+		if val, err = read("data.val", valFiles, c.identity.Val); err != nil {
+			return nil, err
+		}
+	} else {
+		if train, val, err = splitDocuments(train, cfg.Data.ValFraction); err != nil {
+			return nil, cfg.Errorf("data.val_fraction", "%w", err)
+		}
+	}
+	return c, c.takeDocuments(cfg, train, val)
+}
+
+// splitDocuments parts those that are validated on from the others.
+func splitDocuments(docs []document, valFraction float64) (train, val []document, err error) {
+	is, err := data.SplitDocuments(len(docs), valFraction)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, d := range docs {
+		if is[i] {
+			val = append(val, d)
+		} else {
+			train = append(train, d)
+		}
+	}
+	return train, val, nil
+}
+
+// allText reports whether all documents are texts.
+func allText(docs []document) bool {
+	return !slices.ContainsFunc(docs, func(d document) bool { return !d.text })
+}
+
+// takeDocuments makes of documents what is trained and validated on.
+func (c *corpora) takeDocuments(cfg *config.Config, train, val []document) (err error) {
+	if allText(train) && allText(val) {
+		c.train, c.val = joined(train), joined(val)
+		for _, part := range []struct {
+			key    string
+			corpus data.Corpus
+		}{{"data.train", c.train}, {valKey(cfg), c.val}} {
+			if err := data.CheckLength(part.corpus.Len(), cfg.Model.Context); err != nil {
+				return cfg.Errorf(part.key, "the documents: %w", err)
+			}
+		}
+		return nil
+	}
+	var cut, cutVal cutting
+	if c.trainRecords, cut, err = fit(cfg, "data.train", train); err != nil {
+		return err
+	}
+	if c.valRecords, cutVal, err = fit(cfg, valKey(cfg), val); err != nil {
+		return err
+	}
+	if n := cut.cut + cutVal.cut; n > 0 {
+		c.warnings = append(c.warnings, fmt.Sprintf("%d of %d documents are longer than the context of %d tokens and were cut (data.too_long)", n, cut.of+cutVal.of, cfg.Model.Context))
+	}
+	if n := cut.dropped + cutVal.dropped; n > 0 {
+		c.warnings = append(c.warnings, fmt.Sprintf("%d of %d documents have nothing to learn within the context and were left out", n, cut.of+cutVal.of))
+	}
+	return nil
+}
+
+// recordSource feeds the loader with records.
+type recordSource struct {
+	train, val *data.Records
+	seed       uint64
+	sequences  int64 // in a step
+	windows    []int // records of val
+}
+
+func newRecordSource(c *corpora, cfg *config.Config) *recordSource {
+	s := &recordSource{train: c.trainRecords, val: c.valRecords, seed: cfg.Run.Seed, sequences: int64(cfg.Batch.Sequences)}
+	n := s.val.Len()
+	want := min(n, cfg.Run.EvalBatches*cfg.Batch.Sequences)
+	for i := range want {
+		s.windows = append(s.windows, int(int64(i)*int64(n)/int64(want))) // from all over them
+	}
+	return s
+}
+
+func (s *recordSource) record(step int64, index int) int {
+	return data.Order(s.seed, (step-1)*s.sequences+int64(index), s.train.Len())
+}
+
+func (s *recordSource) TrainLen(step int64, index int) int {
+	return s.train.Positions(s.record(step, index))
+}
+
+func (s *recordSource) Train(step int64, index int, tokens, targets []int32) error {
+	return s.train.Fill(s.record(step, index), tokens, targets)
+}
+
+func (s *recordSource) EvalWindows() int      { return len(s.windows) }
+func (s *recordSource) EvalLen(index int) int { return s.val.Positions(s.windows[index]) }
+
+func (s *recordSource) EvalFill(index int, tokens, targets []int32) error {
+	return s.val.Fill(s.windows[index], tokens, targets)
+}
