@@ -69,9 +69,9 @@ func (c *computers) describe(i *Info) {
 }
 
 // checkMemory refuses a model that does not fit. Other processes look for themselves.
-func (c *computers) checkMemory(p *plan.Plan) error {
+func (c *computers) checkMemory(p *plan.Plan) (inPlace string, err error) {
 	if c.set == nil {
-		return nil
+		return "", nil
 	}
 	return p.CheckMemory(c.set.OnGPU())
 }

@@ -240,7 +240,7 @@ func check(cfg *config.Config) (err error) {
 		err = plan.CheckWeights(ckpt, p.Model(), nil)
 	}
 	if err == nil {
-		err = p.CheckMemory(gpuFree)
+		_, err = p.CheckMemory(gpuFree)
 	}
 	return errors.Join(append(errs, err)...)
 }
@@ -429,10 +429,18 @@ func (r *Run) setup(cfg *config.Config, o Options, wait time.Duration) (*actors.
 	if p.Report().OutOfOrder {
 		r.warn("%s computes weight gradients out of microbatch order: the training is right, but its losses differ in the last bits from those of other schedules", cfg.Pipeline.Schedule)
 	}
-	if err := r.computers.checkMemory(p); err != nil {
+	inPlace, err := r.computers.checkMemory(p)
+	if err != nil {
 		return nil, err
 	}
-	return r.spec(cfg, p, start, load, back != nil, o)
+	if inPlace != "" {
+		r.warn("%s", inPlace)
+	}
+	spec, err := r.spec(cfg, p, start, load, back != nil, o)
+	if err == nil {
+		spec.SaveInPlace = inPlace != ""
+	}
+	return spec, err
 }
 
 // loadShape fills in what the weights decide: of the checkpoint that the run goes on from,

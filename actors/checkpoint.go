@@ -77,6 +77,9 @@ func (a *checkpointActor) Receive(ctx actor.Context) {
 			return
 		}
 		a.cell.store(Snapshot{Step: m.Step})
+		if a.spec.SaveInPlace {
+			ctx.Send(a.peers.Scheduler, &StateCopied{m.Header})
+		}
 		ctx.Send(a.peers.Scheduler, &m.Saved)
 	case *actor.Stopping:
 		// The writer's last message finds nobody; the file is what counts.
@@ -134,7 +137,9 @@ func (a *checkpointActor) take(ctx actor.Context, m *StageState) {
 	}
 	a.begin, a.states, a.writing = nil, nil, w
 	a.got.reset()
-	ctx.Send(a.peers.Scheduler, &StateCopied{begin.Header})
+	if !a.spec.SaveInPlace { // else nobody may change what is written
+		ctx.Send(a.peers.Scheduler, &StateCopied{begin.Header})
+	}
 	a.cell.store(Snapshot{Step: begin.Step, Doing: Writing})
 	a.writers.Add(1)
 	go func() { // ends with the write; Stopping waits for it

@@ -202,7 +202,7 @@ func (k *keepers) release() {
 		if s.Kept {
 			k.root.Send(k.stages[rank], &DropState{s.Header})
 		} else {
-			s.Copies.Close()
+			s.release()
 		}
 	}
 }

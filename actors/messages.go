@@ -129,7 +129,7 @@ func (m *Data) release()         { m.Batch.Release() }
 func (m *TiedGradient) release() { m.Grad.Grad.Release() }
 func (m *Weight) release()       { m.Tensor.Release() }
 func (m *StageState) release() {
-	if !m.Kept {
+	if !m.Kept && m.Copies != nil {
 		m.Copies.Close()
 	}
 }
@@ -202,7 +202,7 @@ type StageState struct {
 	Header
 	Rank   int
 	Saved  []stages.Saved
-	Copies tensorops.Arena // has their memory; closed when they are written
+	Copies tensorops.Arena // has their memory; closed when they are written. nil: it is the stage's: Spec.SaveInPlace
 	Kept   bool            // the stage keeps the numbers, in another process
 }
 

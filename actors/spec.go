@@ -116,6 +116,10 @@ type Spec struct {
 	// written by WriteShared: tensors without Data are the others'.
 	Shares      []bool
 	WriteShared func(ctx context.Context, state TrainerState, saved []stages.Saved, best bool, others Others) (string, error)
+	// SaveInPlace has checkpoints written from the tensors themselves, while the next step waits,
+	// and not from copies. The host must be able to address the memory of all stages, and all must
+	// be in this process.
+	SaveInPlace bool
 	// WriteOwn is what a stage in another process than the checkpoint actor's writes its part
 	// with; nil: it can't. It returns the CRC-32C of each tensor.
 	WriteOwn func(ctx context.Context, step int64, places []Place, saved []stages.Saved) ([]uint32, error)

@@ -128,7 +128,10 @@ func (a *stageActor) applyDecision() {
 // save copies the state to host memory and hands it to the checkpoint actor.
 func (a *stageActor) save(m *SaveState) {
 	a.step = m.Step
-	l, copies := a.stream.NewList(), a.local.copies.NewArena(a.cell.Load().Actor+", checkpoint")
+	l, copies := a.stream.NewList(), tensorops.Arena(nil)
+	if !a.spec.SaveInPlace {
+		copies = a.local.copies.NewArena(a.cell.Load().Actor + ", checkpoint")
+	}
 	saved := a.stage.Save(l, copies)
 	a.cell.store(Snapshot{Step: m.Step, Doing: Copying})
 	a.submit(l, func(ctx actor.Context) {

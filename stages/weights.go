@@ -16,6 +16,9 @@ type Saved struct {
 	Part  string // "": the weight
 	Shape []int
 	Data  []float32
+	// Narrow are bfloat16 numbers in place of Data: those of a weight that is kept so, where
+	// it lies.
+	Narrow []byte
 }
 
 // Source fills dst with a stored tensor. part is "" for the weight, or one of
@@ -94,7 +97,9 @@ func (s *Stage) load(t tensorops.Tensor, p *Param, part string, src Source, host
 
 // Save records copies, in memory of an arena that the host can address, of every weight
 // that this rank answers for and of its optimizer state. They are filled when the list
-// has completed, and are there until the arena is closed.
+// has completed, and are there until the arena is closed. With a nil arena they are no copies
+// but the tensors themselves, whose memory the host must be able to address: no list may change
+// them while somebody reads them.
 func (s *Stage) Save(l *tensorops.List, copies tensorops.Arena) []Saved {
 	var out []Saved
 	for _, h := range s.local {
@@ -102,6 +107,10 @@ func (s *Stage) Save(l *tensorops.List, copies tensorops.Arena) []Saved {
 			continue
 		}
 		save := func(t tensorops.Tensor, part string) {
+			if copies == nil {
+				out = append(out, inPlace(h.param, part, t))
+				return
+			}
 			to, err := tensorops.NewTensor(copies, tensorops.Float32, h.param.Shape...)
 			if err != nil {
 				l.Fail(fmt.Errorf("copy of %s: %w", partName(part, h.param.Name), err))
@@ -119,6 +128,17 @@ func (s *Stage) Save(l *tensorops.List, copies tensorops.Arena) []Saved {
 		}
 	}
 	return out
+}
+
+// inPlace is a tensor as it lies in memory.
+func inPlace(p *Param, part string, t tensorops.Tensor) Saved {
+	v := Saved{Name: partName(part, p.Name), Index: p.Index, Part: part, Shape: p.Shape}
+	if t.DType() == tensorops.Float32 {
+		v.Data = tensorops.Elements[float32](t)
+	} else {
+		v.Narrow = tensorops.Bytes(t)
+	}
+	return v
 }
 
 // Grads records copies of the accumulated gradients, for tests and for people

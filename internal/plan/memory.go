@@ -166,13 +166,16 @@ func (p *Plan) underWay(rank int) (bytes int64) {
 // CheckMemory refuses a model that does not fit: its tensors on a GPU whose free
 // memory is known, and in this machine's memory those of the other ranks, and the copy that a
 // checkpoint is written from.
-func (p *Plan) CheckMemory(gpuFree int64) error {
+//
+// A copy that doesn't fit is no reason where all tensors are in this machine's memory: inPlace says that
+// checkpoints are to be written from the tensors themselves, and why.
+func (p *Plan) CheckMemory(gpuFree int64) (inPlace string, err error) {
 	ranks, err := p.MemoryBytes()
 	if errors.Is(err, tensorops.ErrOutOfMemory) {
-		return p.cfg.Errorf("model.hidden", "%w on any machine: %v", ErrMemory, err)
+		return "", p.cfg.Errorf("model.hidden", "%w on any machine: %v", ErrMemory, err)
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	var tensors, onGPU float64 // bytes, and no sum of them is too large
 	for r, b := range ranks {
@@ -185,16 +188,21 @@ func (p *Plan) CheckMemory(gpuFree int64) error {
 	const advice = "make the model, batch.microbatch or the microbatches in flight smaller, or set pipeline.recompute"
 	parameters := p.model.Parameters()
 	if gpuFree > 0 && onGPU > float64(gpuFree) {
-		return p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s of tensors on the GPU, which has %s free; %s",
+		return "", p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s of tensors on the GPU, which has %s free; %s",
 			ErrMemory, parameters, GiB(onGPU), GiB(float64(gpuFree)), advice)
 	}
 	copyBytes := float64(p.checkpointBytes())
 	need := tensors + copyBytes
-	if free := device.HostFreeBytes(); free > 0 && need > float64(free) {
-		return p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s (%s of tensors, %s to copy a checkpoint from), this machine has %s free; %s",
-			ErrMemory, parameters, GiB(need), GiB(tensors), GiB(copyBytes), GiB(float64(free)), advice)
+	free := float64(device.HostFreeBytes())
+	if free > 0 && need > free && tensors <= free && onGPU == 0 {
+		return fmt.Sprintf("the copy of %s that checkpoints are written from doesn't fit beside %s of tensors, this machine has %s free: they are written from the tensors themselves, and training waits meanwhile",
+			GiB(copyBytes), GiB(tensors), GiB(free)), nil
 	}
-	return nil
+	if free > 0 && need > free {
+		return "", p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s (%s of tensors, %s to copy a checkpoint from), this machine has %s free; %s",
+			ErrMemory, parameters, GiB(need), GiB(tensors), GiB(copyBytes), GiB(free), advice)
+	}
+	return "", nil
 }
 
 // checkpointBytes is the host's memory that a copy of the weights with their optimizer

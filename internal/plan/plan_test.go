@@ -57,7 +57,7 @@ func TestMixedPlan(t *testing.T) {
 		{gpu - 1, 0, "on the GPU, which has"},
 	} {
 		setFree(t, c.host)
-		err := p.CheckMemory(c.gpu)
+		_, err := p.CheckMemory(c.gpu)
 		if (err != nil) != (c.refusal != "") || err != nil && (!errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), c.refusal)) {
 			t.Errorf("%d bytes on the GPU and %d in the machine: error %v, want %q", c.gpu, c.host, err, c.refusal)
 		}
@@ -67,7 +67,7 @@ func TestMixedPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := whole.CheckMemory(bytes[0]); !errors.Is(err, ErrMemory) {
+	if _, err := whole.CheckMemory(bytes[0]); !errors.Is(err, ErrMemory) {
 		t.Errorf("three ranks where one has room: %v", err)
 	}
 }

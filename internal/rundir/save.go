@@ -80,6 +80,12 @@ func (s *Saver) WriteShared(ctx context.Context, state actors.TrainerState, save
 	c := checkpoint.Content{Step: int(state.Step), Files: make(map[string][]byte)}
 	for _, v := range saved {
 		t := safetensors.F32(v.Name, v.Shape, v.Data)
+		if v.Narrow != nil {
+			var err error
+			if t, err = safetensors.Converted(v.Name, "F32", v.Shape, "BF16", v.Narrow); err != nil {
+				return "", err
+			}
+		}
 		if others.Holds(v.Name) {
 			t.Stream, t.Absent = nil, true
 		}
