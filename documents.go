@@ -36,6 +36,7 @@ type documentReader struct {
 	template *chat.Template // nil: there is none
 	ends     []string       // texts that end a turn
 	prefix   []int32        // that the tokenizer begins a text with
+	end      []int32        // that ends a document: the tokenizer's eos_token, else the model's; none: nothing
 }
 
 func newDocumentReader(tok tokenizer.Tokenizer, talk rundir.Talk) (*documentReader, error) {
@@ -52,8 +53,12 @@ func newDocumentReader(tok tokenizer.Tokenizer, talk rundir.Talk) (*documentRead
 			r.ends = append(r.ends, name)
 		}
 	}
+	r.end = talk.Ends[:min(1, len(talk.Ends))]
 	if end := talk.Special["eos_token"]; end != "" {
 		r.ends = append(r.ends, end)
+		if id, ok := tok.TokenID(end); ok {
+			r.end = []int32{id}
+		}
 	}
 	// What is added to an empty text: the token that begins one, or nothing. A tokenizer that ends
 	// texts too adds more than one.
@@ -102,7 +107,7 @@ func (r *documentReader) read(line []byte) (document, error) {
 		if err := d.encode(r.tok.Encode, completion, true); err != nil {
 			return d, err
 		}
-		d.end(r.talk)
+		d.add(r.end, true)
 		return d, nil
 	case has("text"):
 		s, err := text("text")
@@ -112,7 +117,7 @@ func (r *documentReader) read(line []byte) (document, error) {
 		d := document{text: true}
 		d.add(r.prefix, false)
 		err = d.encode(r.tok.Encode, s, true)
-		d.end(r.talk)
+		d.add(r.end, true)
 		return d, err
 	}
 	keys := make([]string, 0, len(members))
@@ -154,13 +159,6 @@ func (d *document) encode(with func([]byte) ([]int32, error), text string, learn
 	ids, err := with([]byte(text))
 	d.add(ids, learn)
 	return err
-}
-
-// end adds the model's end token, if it has one.
-func (d *document) end(talk rundir.Talk) {
-	if len(talk.Ends) > 0 {
-		d.add(talk.Ends[:1], true)
-	}
 }
 
 // readDocuments reads and encodes all documents of files, on all cores.
