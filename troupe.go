@@ -438,7 +438,7 @@ func (r *Run) setup(cfg *config.Config, o Options, wait time.Duration) (*actors.
 	}
 	spec, err := r.spec(cfg, p, start, load, back != nil, o)
 	if err == nil {
-		spec.SaveInPlace = inPlace != ""
+		spec.SaveInPlace, spec.LastInPlace = inPlace != "", o.Hosts == nil && p.AllOnHost()
 	}
 	return spec, err
 }

@@ -77,7 +77,7 @@ func (a *checkpointActor) Receive(ctx actor.Context) {
 			return
 		}
 		a.cell.store(Snapshot{Step: m.Step})
-		if a.spec.SaveInPlace {
+		if a.spec.inPlace(m.Step) {
 			ctx.Send(a.peers.Scheduler, &StateCopied{m.Header})
 		}
 		ctx.Send(a.peers.Scheduler, &m.Saved)
@@ -137,7 +137,7 @@ func (a *checkpointActor) take(ctx actor.Context, m *StageState) {
 	}
 	a.begin, a.states, a.writing = nil, nil, w
 	a.got.reset()
-	if !a.spec.SaveInPlace { // else nobody may change what is written
+	if !a.spec.inPlace(begin.Step) { // else nobody may change what is written
 		ctx.Send(a.peers.Scheduler, &StateCopied{begin.Header})
 	}
 	a.cell.store(Snapshot{Step: begin.Step, Doing: Writing})

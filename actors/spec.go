@@ -120,6 +120,8 @@ type Spec struct {
 	// and not from copies. The host must be able to address the memory of all stages, and all must
 	// be in this process.
 	SaveInPlace bool
+	// LastInPlace is the same for the checkpoint of the last step, behind which nothing waits.
+	LastInPlace bool
 	// WriteOwn is what a stage in another process than the checkpoint actor's writes its part
 	// with; nil: it can't. It returns the CRC-32C of each tensor.
 	WriteOwn func(ctx context.Context, step int64, places []Place, saved []stages.Saved) ([]uint32, error)
@@ -263,4 +265,9 @@ func (s *Spec) checkWindows() error {
 		return fmt.Errorf("%w: %d validation windows need a forward-only table of microbatches of %d, not of %d microbatches", ErrSpec, windows, s.MicrobatchSize, e.Microbatches)
 	}
 	return nil
+}
+
+// inPlace reports whether the checkpoint of a step is written from the tensors themselves.
+func (s *Spec) inPlace(step int64) bool {
+	return s.SaveInPlace || s.LastInPlace && step == s.Steps
 }

@@ -129,7 +129,7 @@ func (a *stageActor) applyDecision() {
 func (a *stageActor) save(m *SaveState) {
 	a.step = m.Step
 	l, copies := a.stream.NewList(), tensorops.Arena(nil)
-	if !a.spec.SaveInPlace {
+	if !a.spec.inPlace(m.Step) {
 		copies = a.local.copies.NewArena(a.cell.Load().Actor + ", checkpoint")
 	}
 	saved := a.stage.Save(l, copies)

@@ -212,3 +212,13 @@ func (p *Plan) checkpointBytes() int64 {
 }
 
 func GiB(bytes float64) string { return fmt.Sprintf("%.1f GiB", bytes/(1<<30)) }
+
+// AllOnHost reports whether the host can address the tensors of every rank.
+func (p *Plan) AllOnHost() bool {
+	for r := range p.table.NumRanks() {
+		if device.KindOf(p.cfg, r) == device.CUDA {
+			return false
+		}
+	}
+	return true
+}
