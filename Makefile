@@ -107,6 +107,10 @@ check-chat: ## render conversations by published models' chat templates, beside 
 check-hf: ## load models of every family in transformers and compare logits; needs PYTHON with torch and transformers
 	TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -run '^TestLoadsInTransformers$$' ./stages
 
+.PHONY: check-large
+check-large: build ## tune the last layers of a 1.5 B shape under a limit of 8 GiB (Linux, as root; 14 GB of disk)
+	$(PYTHON) bench/large.py --engine $(BIN)/engine
+
 .PHONY: check-scale
 check-scale: ## measure 64 to 1,024 stages in 17 actor systems
 	$(GO) test -run '^$$' -bench Stages -benchtime 1x -timeout 20m ./cluster/internal/mesh
