@@ -29,7 +29,7 @@ type document struct {
 	text  bool   // all of it is learned, and it may be joined with others
 }
 
-// reader turns lines into documents. It is safe for concurrent use.
+// documentReader turns lines into documents. It is safe for concurrent use.
 type documentReader struct {
 	tok      tokenizer.Tokenizer
 	talk     rundir.Talk
