@@ -17,10 +17,7 @@ import (
 )
 
 // Template is a chat template. It is safe for concurrent use.
-type Template struct {
-	source string
-	parsed *exec.Template
-}
+type Template struct{ parsed *exec.Template }
 
 // Options say how to render.
 type Options struct {
@@ -65,11 +62,8 @@ func Parse(source string) (t *Template, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", ErrTemplate, plain(err))
 	}
-	return &Template{source: source, parsed: parsed}, nil
+	return &Template{parsed}, nil
 }
-
-// Source is the text of the template.
-func (t *Template) Source() string { return t.source }
 
 // plain is an error of the library without the whole template, which it quotes.
 func plain(err error) string {

@@ -126,3 +126,22 @@ func (s settings) elements(name string, depth int) ([]json.RawMessage, error) {
 	}
 	return all, nil
 }
+
+// sequence reads a Sequence's parts, each of which may be several.
+func sequence[T any](s settings, name string, depth int, parse func(data json.RawMessage, depth int) ([]T, error)) ([]T, error) {
+	all, err := s.elements(name, depth)
+	if err != nil {
+		return nil, err
+	}
+	var out []T
+	for i, e := range all {
+		more, err := parse(e, depth+1)
+		if err != nil {
+			return nil, within(fmt.Sprintf("Sequence: part %d", i), err)
+		}
+		if out = append(out, more...); len(out) > maxSteps {
+			return nil, fmt.Errorf("%w: more than %d parts", ErrUnsupported, maxSteps)
+		}
+	}
+	return out, nil
+}

@@ -57,21 +57,7 @@ func (t *Tokenizer) parseDecoder(data json.RawMessage, depth int) ([]decodeStep,
 		}
 		return one(func(next decodePart) decodePart { return &wordEnds{next: next, suffix: []byte(suffix)} })
 	case "Sequence":
-		all, err := s.elements("decoders", depth)
-		if err != nil {
-			return nil, err
-		}
-		var out []decodeStep
-		for i, e := range all {
-			more, err := t.parseDecoder(e, depth+1)
-			if err != nil {
-				return nil, within(fmt.Sprintf("Sequence: part %d", i), err)
-			}
-			if out = append(out, more...); len(out) > maxSteps {
-				return nil, fmt.Errorf("%w: more than %d parts", ErrUnsupported, maxSteps)
-			}
-		}
-		return out, nil
+		return sequence(s, "decoders", depth, t.parseDecoder)
 	}
 	return nil, unknown(kind)
 }

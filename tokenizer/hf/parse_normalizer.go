@@ -46,21 +46,7 @@ func (t *Tokenizer) parseNormalizer(data json.RawMessage, depth int) ([]normaliz
 		}
 		return one(n)
 	case "Sequence":
-		all, err := s.elements("normalizers", depth)
-		if err != nil {
-			return nil, err
-		}
-		var out []normalizer
-		for i, e := range all {
-			more, err := t.parseNormalizer(e, depth+1)
-			if err != nil {
-				return nil, within(fmt.Sprintf("Sequence: part %d", i), err)
-			}
-			if out = append(out, more...); len(out) > maxSteps {
-				return nil, fmt.Errorf("%w: more than %d parts", ErrUnsupported, maxSteps)
-			}
-		}
-		return out, nil
+		return sequence(s, "normalizers", depth, t.parseNormalizer)
 	}
 	return nil, unknown(kind)
 }

@@ -72,21 +72,7 @@ func (t *Tokenizer) parsePre(data json.RawMessage, depth int) ([]pre, error) {
 		}
 		return []pre{{step: func(next part) part { return &fixedLength{next, n} }}}, nil
 	case "Sequence":
-		all, err := s.elements("pretokenizers", depth)
-		if err != nil {
-			return nil, err
-		}
-		var out []pre
-		for i, e := range all {
-			more, err := t.parsePre(e, depth+1)
-			if err != nil {
-				return nil, within(fmt.Sprintf("Sequence: part %d", i), err)
-			}
-			if out = append(out, more...); len(out) > maxSteps {
-				return nil, fmt.Errorf("%w: more than %d parts", ErrUnsupported, maxSteps)
-			}
-		}
-		return out, nil
+		return sequence(s, "pretokenizers", depth, t.parsePre)
 	}
 	return nil, unknown(kind)
 }
