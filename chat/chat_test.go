@@ -173,20 +173,22 @@ func TestPython(t *testing.T) {
 func TestLimits(t *testing.T) {
 	many := strings.Repeat("{% for a in messages %}", 12) + "x" + strings.Repeat("{% endfor %}", 12)
 	for name, c := range map[string]struct{ source, want string }{
-		"a long range":         {"{% for i in range(1000000000000) %}{% endfor %}", "range of"},
-		"ranges in ranges":     {"{% for i in range(10000) %}{% for j in range(10000) %}{% endfor %}{% endfor %}", "steps"},
-		"loops over messages":  {many, "steps"},
-		"output in loops":      {"{% for i in range(9999) %}{% for j in range(9999) %}{{ messages }}{% endfor %}{% endfor %}", "steps"},
-		"a macro of itself":    {"{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}", "deep"},
-		"macros of each other": {"{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}", "deep"},
-		"doubling":             {"{% set ns = namespace(x='xxxxxxxx') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}", "bytes"},
-		"long output":          {"{% set x = 'xxxxxxxxxxxxxxxx' * 100 %}{% set x = x * 100 %}{% set x = x * 100 %}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}", "written"},
-		"doubling a variable":  {"{% set x = messages[0].content %}" + strings.Repeat("{% set x = x ~ x ~ x ~ x %}", 30), "bytes"},
-		"replacing":            {"{% set x = 'a' %}" + strings.Repeat("{% set x = x.replace('a', 'aaaaaaaaaaaaaaaa') %}", 20), "bytes"},
-		"an exception":         {"{{ raise_exception('no system messages') }}", "no system messages"},
-		"no date":              {"{{ strftime_now('%Y') }}", "strftime_now"},
-		"another template":     {"{% include '/etc/passwd' %}", "include"},
-		"an unknown filter":    {"{{ 'a' | lipsum }}", "lipsum"},
+		"a long range":            {"{% for i in range(1000000000000) %}{% endfor %}", "range of"},
+		"ranges in ranges":        {"{% for i in range(10000) %}{% for j in range(10000) %}{% endfor %}{% endfor %}", "steps"},
+		"loops over messages":     {many, "steps"},
+		"output in loops":         {"{% for i in range(9999) %}{% for j in range(9999) %}{{ messages }}{% endfor %}{% endfor %}", "steps"},
+		"a macro of itself":       {"{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}", "deep"},
+		"macros of each other":    {"{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}", "deep"},
+		"doubling":                {"{% set ns = namespace(x='xxxxxxxx') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}", "bytes"},
+		"long output":             {"{% set x = 'xxxxxxxxxxxxxxxx' * 100 %}{% set x = x * 100 %}{% set x = x * 100 %}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}", "written"},
+		"doubling a variable":     {"{% set x = messages[0].content %}" + strings.Repeat("{% set x = x ~ x ~ x ~ x %}", 30), "bytes"},
+		"replacing":               {"{% set x = 'a' %}" + strings.Repeat("{% set x = x.replace('a', 'aaaaaaaaaaaaaaaa') %}", 20), "bytes"},
+		"an exception":            {"{{ raise_exception('no system messages') }}", "no system messages"},
+		"no date":                 {"{{ strftime_now('%Y') }}", "strftime_now"},
+		"another template":        {"{% include '/etc/passwd' %}", "include"},
+		"a loop over None":        {"{% for x in none %}{% endfor %}", "a loop over None"},
+		"a loop over a condition": {"{% for a in (range(9999)|list if true else []) %}{% endfor %}{% set x = range(9999)|list %}{% for i in (x if x else x) %}{% for j in (x if x else x) %}{% for k in (x if x) %}{% endfor %}{% endfor %}{% endfor %}", "steps"},
+		"an unknown filter":       {"{{ 'a' | lipsum }}", "lipsum"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tmpl, err := Parse(c.source)
@@ -212,6 +214,7 @@ func TestRefused(t *testing.T) {
 		"too long":      strings.Repeat("x", MaxTemplateBytes+1),
 		"not ended":     "{% if true %}",
 		"not closed":    "{{ 'a",
+		"conditions":    "{{ 1" + strings.Repeat(" if a else 1", maxNesting+2) + "}}",
 		"brackets":      "{{ " + strings.Repeat("(", 100000),
 		"a power":       "{{ 9 ** 9 }}",
 		"a product":     "{{ 'a' * messages[0].content }}",
@@ -293,6 +296,9 @@ func TestNames(t *testing.T) {
 		if !e.Filters.Exists(name) {
 			t.Errorf("no filter %q", name)
 		}
+	}
+	if !tests().Exists("none") {
+		t.Error("no test of none")
 	}
 	for _, name := range []string{"namespace", "dict", "range", "raise_exception"} {
 		if !e.Context.Has(name) {

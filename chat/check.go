@@ -41,7 +41,11 @@ func check(source string, c *config.Config) (string, error) {
 			}
 		}
 	}
-	return lastElements(negations(source, all), c), nil
+	read, err := conditions(negations(source, all), c)
+	if err != nil {
+		return "", err
+	}
+	return lastElements(read, c), nil
 }
 
 func small(t *tokens.Token) bool {

@@ -5,9 +5,8 @@
 // tokens, no files and no other templates, and it ends: what it may compute and write is
 // limited. Jinja is github.com/nikolalohinski/gonja; where that differs from Python in what
 // templates use (methods of strings and dicts, tojson, range, the place of "not"), the code here
-// stands in its place. Known to differ still: a condition within brackets, (a if b else c), is
-// refused, and so is a method of a filter's result, (a | last).strip(); None prints as nothing and
-// counts as not defined; a loop over what is not defined is empty.
+// stands in its place. Known to differ still: a member of what is not
+// defined is not defined either, and so is a loop over it empty, where Python ends with an error.
 //
 // The package knows no tokenizer, model or file.
 package chat

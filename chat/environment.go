@@ -36,9 +36,13 @@ func environment() *exec.Environment {
 	}
 	c.Update(builtins.GlobalVariables)
 	c.Set("range", numbers)
+	c.Set("none", null)
+	c.Set(pickName, pick)
+	c.Set(keepName, keep)
+	c.Set(sameName, same)
 	c.Set("raise_exception", raise)
 	return &exec.Environment{
-		Context: c, Filters: exec.NewFilterSet(own), Tests: builtins.Tests, ControlStructures: structures(),
+		Context: c, Filters: exec.NewFilterSet(own), Tests: tests(), ControlStructures: structures(),
 		Methods: exec.Methods{Bool: builtins.Methods.Bool, Int: builtins.Methods.Int, Float: builtins.Methods.Float, Str: stringMethods, Dict: dictMethods, List: listMethods},
 	}
 }

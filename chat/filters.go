@@ -14,7 +14,7 @@ import (
 
 // filterItems lists the members of a dict in their order.
 func filterItems(_ *exec.Evaluator, in *exec.Value, _ *exec.VarArgs) *exec.Value {
-	if in.IsError() || in.IsNil() {
+	if in.IsError() || isNone(in) {
 		return exec.AsValue([]any{})
 	}
 	return exec.AsValue(items(in))
@@ -99,7 +99,7 @@ func filterToJSON(_ *exec.Evaluator, in *exec.Value, args *exec.VarArgs) *exec.V
 		return in
 	}
 	indent := -1
-	if v, ok := args.KwArgs["indent"]; ok && !v.IsNil() {
+	if v, ok := args.KwArgs["indent"]; ok && !isNone(v) {
 		if indent = v.Integer(); indent < 0 || indent > maxTimes {
 			return exec.AsValue(fmt.Errorf("tojson indented by %d, it must be 0 to %d", indent, maxTimes))
 		}
@@ -141,7 +141,7 @@ func (w *jsonWriter) write(v *exec.Value, depth int) error {
 		return fmt.Errorf("tojson of a value in more than %d others", deepest)
 	}
 	switch {
-	case v.IsNil():
+	case isNone(v):
 		w.WriteString("null")
 	case v.IsBool():
 		w.WriteString(strconv.FormatBool(v.Bool()))

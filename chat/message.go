@@ -120,6 +120,8 @@ func next(dec *json.Decoder) (any, error) {
 		return nil, err
 	}
 	switch t := token.(type) {
+	case nil:
+		return null, nil
 	case json.Number:
 		if n, err := strconv.Atoi(t.String()); err == nil {
 			return n, nil

@@ -101,7 +101,7 @@ var dictMethods = exec.NewMethodSet(map[string]exec.Method[map[string]any]{
 		if len(a.Args) == 2 {
 			return a.Args[1].Interface(), nil
 		}
-		return nil, nil
+		return null, nil
 	},
 })
 
@@ -128,7 +128,7 @@ func only(a *exec.VarArgs) (string, error) {
 
 // trim is strip, lstrip or rstrip: of these characters, or of white space.
 func trim(s string, a *exec.VarArgs, these func(s, cut string) string, white func(s string, f func(rune) bool) string) (any, error) {
-	if len(a.Args) == 0 || a.Args[0].IsNil() {
+	if len(a.Args) == 0 || isNone(a.Args[0]) {
 		return white(s, space), nil
 	}
 	cut, err := only(a)
@@ -150,7 +150,7 @@ func split(s string, a *exec.VarArgs, right bool) (any, error) {
 			args[i] = v
 		}
 	}
-	if len(args) > 0 && !args[0].IsNil() {
+	if len(args) > 0 && !isNone(args[0]) {
 		if sep = args[0].String(); sep == "" {
 			return nil, exec.ErrInvalidCall(errors.New("split at an empty text"))
 		}

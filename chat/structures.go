@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/nikolalohinski/gonja/v2/builtins"
@@ -53,8 +54,12 @@ func (c *counted) Execute(r *exec.Renderer, tag *nodes.ControlStructureBlock) er
 	switch s := c.ControlStructure.(type) {
 	case *controls.ForControlStructure:
 		// What a call returns is counted where it is made, and may not be made twice.
-		if _, isCall := s.ObjectEvaluator.(*nodes.Call); !isCall {
-			if over := r.Eval(s.ObjectEvaluator); over.IsIterable() {
+		if call, isCall := s.ObjectEvaluator.(*nodes.Call); !isCall || rewritten(call) {
+			over := r.Eval(s.ObjectEvaluator)
+			if _, is := over.Interface().(none); is {
+				return errors.New("a loop over None, which has no elements")
+			}
+			if over.IsIterable() {
 				b.spend(over.Len())
 			}
 		}

@@ -130,7 +130,7 @@ func variables(messages []Message, o Options) (map[string]any, error) {
 		}
 		list[i] = v
 	}
-	vars := map[string]any{"messages": list, "tools": nil, "documents": nil, "add_generation_prompt": o.AddGenerationPrompt}
+	vars := map[string]any{"messages": list, "tools": null, "documents": null, "add_generation_prompt": o.AddGenerationPrompt}
 	for name, v := range o.Vars {
 		vars[name] = v
 	}
@@ -141,6 +141,9 @@ func variables(messages []Message, o Options) (map[string]any, error) {
 		tools, err := fromJSON(o.Tools)
 		if err != nil {
 			return nil, fmt.Errorf("tools: %w", err)
+		}
+		if _, is := tools.([]any); !is {
+			return nil, errors.New("tools: they must be a JSON array")
 		}
 		vars["tools"] = tools
 	}
@@ -157,6 +160,7 @@ type budget struct {
 	out       strings.Builder
 	generated []span // of the generation tag
 	raised    raisedError
+	kept      *exec.Value // by keep, for pick
 }
 
 // budgetName is the variable of the budget; no template can name it.

@@ -16,7 +16,8 @@ ARCHIVE = "llama_cpp_python-0.3.19.tar.gz"
 MODELS = ["meta-llama-Llama-3.1-8B-Instruct", "meta-llama-Llama-3.2-3B-Instruct", "meta-llama-Llama-3.3-70B-Instruct", "Qwen-Qwen2.5-7B-Instruct",
           "Qwen-Qwen3-0.6B", "Qwen3-Coder", "HuggingFaceTB-SmolLM3-3B", "mistralai-Mistral-Nemo-Instruct-2407", "mistralai-Ministral-3-14B-Reasoning-2512",
           "unsloth-mistral-Devstral-Small-2507", "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "deepseek-ai-DeepSeek-R1-Distill-Llama-8B",
-          "google-gemma-2-2b-it", "microsoft-Phi-3.5-mini-instruct", "deepseek-ai-DeepSeek-V3.1"]
+          "google-gemma-2-2b-it", "microsoft-Phi-3.5-mini-instruct", "deepseek-ai-DeepSeek-V3.1",
+          "Bielik-11B-v3.0-Instruct", "GigaChat3-10B-A1.8B", "LFM2-8B-A1B", "MiniMax-M2", "NVIDIA-Nemotron-Nano-v2", "openai-gpt-oss-120b"]
 
 
 def user(t): return {"role": "user", "content": t}
