@@ -168,6 +168,13 @@ func TestArgs(t *testing.T) {
 	loss := CrossEntropyArgs{Stats: d(LossStats), LSE: d(4), Logits: f(4, 9), Targets: ids(4), CrossEntropyOpts: CrossEntropyOpts{Grad: f(4, 9), Scale: 0.5}}
 	l.CrossEntropy(loss.Stats, loss.LSE, loss.Logits, loss.Targets, loss.CrossEntropyOpts)
 	recorded(c, KindCrossEntropy, (*Op).CrossEntropy, loss)
+	part := CrossEntropyPartArgs{Parts: d(4, LossParts), Logits: f(4, 9), Targets: ids(4), VocabSlice: VocabSlice{First: 3, Vocab: 12}}
+	l.CrossEntropyPart(part.Parts, part.Logits, part.Targets, part.VocabSlice)
+	recorded(c, KindCrossEntropyPart, (*Op).CrossEntropyPart, part)
+	join := CrossEntropyJoinArgs{Stats: d(LossStats), LSE: d(4), Parts: d(8, LossParts), Targets: ids(4), Logits: f(4, 9),
+		VocabSlice: VocabSlice{First: 3, Vocab: 12}, CrossEntropyOpts: CrossEntropyOpts{Grad: f(4, 9), Scale: 0.5}}
+	l.CrossEntropyJoin(join.Stats, join.LSE, join.Parts, join.Targets, join.Logits, join.VocabSlice, join.CrossEntropyOpts)
+	recorded(c, KindCrossEntropyJoin, (*Op).CrossEntropyJoin, join)
 
 	square := SquaredNormArgs{Out: d(1), X: f(2)}
 	l.SquaredNorm(square.Out, square.X)
@@ -193,9 +200,18 @@ func TestArgs(t *testing.T) {
 	fetch := FetchArgs{Host: []byte("12345678"), Src: f(2)}
 	l.Fetch(fetch.Host, fetch.Src)
 	recorded(c, KindFetch, (*Op).Fetch, fetch)
-	sum := AllReduceArgs{T: f(2), Group: Solo{}}
-	l.AllReduce(sum.T, sum.Group)
-	recorded(c, KindAllReduce, (*Op).AllReduce, sum)
+	gather := CollectiveArgs{What: AllGather, Dst: f(2, 3), Src: f(2, 3), Dim: 1, Group: Solo{}}
+	l.AllGather(gather.Dst, gather.Src, gather.Dim, gather.Group)
+	recorded(c, KindCollective, (*Op).Collective, gather)
+	gather.Later = true
+	l.Begin(gather)
+	recorded(c, KindCollective, (*Op).Collective, gather)
+	l.Await()
+	if o := l.Ops()[len(l.Ops())-1]; o.Kind != KindAwait {
+		t.Errorf("recorded %v", &o)
+	}
+	c.seen[KindAwait] = true
+	l.Reset()
 	l.Spin(time.Millisecond)
 	recorded(c, KindSpin, (*Op).Spin, SpinArgs{Time: time.Millisecond})
 	l.Call(Call{Name: "own", Reads: []Tensor{f(2)}, Func: func(_, _ []Array) error { return nil }})

@@ -1,5 +1,22 @@
 package tensorops
 
+import "fmt"
+
+// DryGroup is a member of a group that nobody carries data for, to record the lists of one rank
+// of it on a DryStream.
+type DryGroup struct{ Place, Members int }
+
+// Size is the number of members.
+func (g DryGroup) Size() int { return g.Members }
+
+// Rank is the place of this one.
+func (g DryGroup) Rank() int { return g.Place }
+
+// Start fails: there is nobody to do it with.
+func (DryGroup) Start(op *Op, done func(error)) {
+	done(fmt.Errorf("%v in a dry run: %w", op, ErrUnsupported))
+}
+
 // DryStream records lists and runs none: its tensors have no memory. Recording a
 // whole step on it tells how much memory the step takes, before any is
 // allocated.

@@ -24,11 +24,18 @@ func (Solo) Size() int { return 1 }
 // Rank is 0.
 func (Solo) Rank() int { return 0 }
 
-// Start completes at once: an all-reduce over one member is in place already.
+// Start completes at once. What is in place stays, all else is copied, which the host must be
+// able to do.
 func (Solo) Start(op *Op, done func(error)) {
-	if op.Kind != KindAllReduce {
+	if op.Kind != KindCollective {
 		done(fmt.Errorf("%v: %w", op.Kind, ErrUnsupported))
 		return
 	}
+	if a := op.Collective(); a.What != Barrier && !a.Dst.Same(a.Src) {
+		copy(Bytes(a.Dst), Bytes(a.Src))
+	}
 	done(nil)
 }
+
+// Same reports whether two tensors begin at the same element of the same memory.
+func (t Tensor) Same(u Tensor) bool { return t.buf == u.buf && t.off == u.off }

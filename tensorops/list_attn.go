@@ -1,6 +1,6 @@
 package tensorops
 
-// AttentionOpts are the sizes of causal attention.
+// AttentionOpts are the sizes of attention, causal unless Whole.
 type AttentionOpts struct {
 	Batch   int // B sequences
 	Heads   int // H query heads; Heads % KVHeads == 0
@@ -8,7 +8,15 @@ type AttentionOpts struct {
 	// Window is how many keys a query sees: the last of those that it would see, which are
 	// all if it is 0.
 	Window int
-	Mask   Mask
+	// Whole lets every query see every key, as where all the keys come before the queries: a
+	// later block of a sequence over an earlier one. Then there may be fewer keys than
+	// queries, and there is no window.
+	Whole bool
+	// Onto says that o and lse hold the attention of the same queries over other keys: they
+	// become that over both. The gradient is that of one block of keys, given o and
+	// lse over all.
+	Onto bool
+	Mask Mask
 	// BF16 allows a device to round q, k, v, do and the probabilities to bfloat16 where
 	// they are multiplied, whatever their type in memory. Sums and softmax stay float32.
 	BF16 bool
@@ -24,7 +32,7 @@ type AttentionOpts struct {
 // probabilities, so no T×T matrix outlives the operation.
 func (l *List) Attention(o, q, k, v, lse Tensor, a AttentionOpts) {
 	op, s := l.op(KindAttention), a.sizes(q, k)
-	AttentionArgs{o, q, k, v, lse, s, a.Mask, a.BF16}.Put(op)
+	AttentionArgs{o, q, k, v, lse, s, a.Mask, a.BF16, a.Onto}.Put(op)
 	l.need(op, either(o, q, k, v) && float(lse) && o.Contiguous() && lse.Contiguous() && s.fit(q, k, v) && a.Mask.legal() &&
 		sameMatrix(o, q) && lse.Len() == a.Heads*q.Rows(), needAttention)
 }
@@ -35,11 +43,13 @@ type AttentionArgs struct {
 	AttentionSizes
 	Mask Mask
 	BF16 bool
+	Onto bool
 }
 
 // Put stores the operands.
 func (a AttentionArgs) Put(o *Op) {
 	o.operands(a.O, a.Q, a.K, a.V, a.LSE)
+	o.set(FlagAccumulate, a.Onto)
 	a.putSizes(o)
 	a.Mask.Put(o)
 	o.set(FlagBF16, a.BF16)
@@ -48,7 +58,7 @@ func (a AttentionArgs) Put(o *Op) {
 // Attention reads the operands.
 func (o *Op) Attention() AttentionArgs {
 	return AttentionArgs{O: o.T[0], Q: o.T[1], K: o.T[2], V: o.T[3], LSE: o.T[4],
-		AttentionSizes: o.attentionSizes(o.T[1]), Mask: o.Mask(), BF16: o.Has(FlagBF16)}
+		AttentionSizes: o.attentionSizes(o.T[1]), Mask: o.Mask(), BF16: o.Has(FlagBF16), Onto: o.Has(FlagAccumulate)}
 }
 
 // AttentionGrad records the gradients of q, k and v (views of columns are
@@ -82,18 +92,19 @@ func (o *Op) AttentionGrad() AttentionGradArgs {
 		AttentionSizes: o.attentionSizes(o.T[4]), Mask: o.Mask(), BF16: o.Has(FlagBF16)}
 }
 
-const needAttention = "q, o have B·Tq rows of H·D and k, v B·Tk rows of KV·D, Tk ≥ Tq, H a multiple of KV (sizes: B, Tq, Tk, H, KV, window), lse B·H·Tq, and P (number 0) in [0, 1)"
+const needAttention = "q, o have B·Tq rows of H·D and k, v B·Tk rows of KV·D, Tk ≥ Tq unless whole, H a multiple of KV (sizes: B, Tq, Tk, H, KV, window; none if whole), lse B·H·Tq, and P (number 0) in [0, 1)"
 
 // AttentionSizes are those of an attention or of its gradient, as they follow
 // from the options and the matrices.
 type AttentionSizes struct {
-	Batch   int // B sequences
-	Queries int // Tq positions of a sequence
-	Keys    int // Tk positions of a sequence
-	Heads   int // H of the queries
-	KVHeads int // of the keys and values
-	Width   int // D channels of a head
-	Window  int // keys that a query sees at most; 0: all up to its own position
+	Batch   int  // B sequences
+	Queries int  // Tq positions of a sequence
+	Keys    int  // Tk positions of a sequence
+	Heads   int  // H of the queries
+	KVHeads int  // of the keys and values
+	Width   int  // D channels of a head
+	Window  int  // keys that a query sees at most; 0: all up to its own position
+	Whole   bool // every query sees every key
 }
 
 // sizes are 0 where the options allow none.
@@ -103,7 +114,7 @@ func (a AttentionOpts) sizes(q, k Tensor) AttentionSizes {
 	}
 	return AttentionSizes{
 		Batch: a.Batch, Queries: q.Rows() / a.Batch, Keys: k.Rows() / a.Batch,
-		Heads: a.Heads, KVHeads: a.KVHeads, Width: q.Cols() / a.Heads, Window: a.Window,
+		Heads: a.Heads, KVHeads: a.KVHeads, Width: q.Cols() / a.Heads, Window: a.Window, Whole: a.Whole,
 	}
 }
 
@@ -113,14 +124,23 @@ func (s AttentionSizes) Group() int { return s.Heads / s.KVHeads }
 // putSizes stores what does not follow from the shape of q.
 func (s AttentionSizes) putSizes(o *Op) {
 	o.I = [6]int{s.Batch, s.Queries, s.Keys, s.Heads, s.KVHeads, s.Window}
+	o.set(FlagWhole, s.Whole)
 }
 
 func (o *Op) attentionSizes(q Tensor) AttentionSizes {
-	return AttentionSizes{Batch: o.I[0], Queries: o.I[1], Keys: o.I[2], Heads: o.I[3], KVHeads: o.I[4], Width: q.Cols() / o.I[3], Window: o.I[5]}
+	return AttentionSizes{Batch: o.I[0], Queries: o.I[1], Keys: o.I[2], Heads: o.I[3], KVHeads: o.I[4], Width: q.Cols() / o.I[3], Window: o.I[5], Whole: o.Has(FlagWhole)}
+}
+
+// sees reports whether each query has a key that it sees.
+func (s AttentionSizes) sees() bool {
+	if s.Whole {
+		return s.Window == 0 && (s.Keys > 0 || s.Queries == 0)
+	}
+	return s.Keys >= s.Queries
 }
 
 // fit reports whether q, k and v have these sizes.
 func (s AttentionSizes) fit(q, k, v Tensor) bool {
-	return s.Batch > 0 && s.Heads%s.KVHeads == 0 && q.Rows() == s.Batch*s.Queries && k.Rows() == s.Batch*s.Keys && s.Keys >= s.Queries && s.Width > 0 && s.Window >= 0 &&
+	return s.Batch > 0 && s.Heads%s.KVHeads == 0 && q.Rows() == s.Batch*s.Queries && k.Rows() == s.Batch*s.Keys && s.sees() && s.Width > 0 && s.Window >= 0 &&
 		q.Cols() == s.Heads*s.Width && k.Cols() == s.KVHeads*s.Width && sameMatrix(k, v)
 }

@@ -86,28 +86,6 @@ func (a FetchArgs) Put(o *Op) {
 // Fetch reads the operands.
 func (o *Op) Fetch() FetchArgs { return FetchArgs{Host: o.Host, Src: o.T[0]} }
 
-// AllReduce records t = the sum of t over the group's members.
-func (l *List) AllReduce(t Tensor, g Group) {
-	o := l.op(KindAllReduce)
-	AllReduceArgs{t, g}.Put(o)
-	l.need(o, t.Valid() && t.Contiguous() && g != nil, "a contiguous tensor and a group")
-}
-
-// AllReduceArgs are the operands of KindAllReduce.
-type AllReduceArgs struct {
-	T     Tensor
-	Group Group
-}
-
-// Put stores the operands.
-func (a AllReduceArgs) Put(o *Op) {
-	o.operands(a.T)
-	o.Group = a.Group
-}
-
-// AllReduce reads the operands.
-func (o *Op) AllReduce() AllReduceArgs { return AllReduceArgs{T: o.T[0], Group: o.Group} }
-
 // Spin records an operation that keeps one core busy for a time: a stand-in for
 // work of known length, to measure everything else.
 func (l *List) Spin(d time.Duration) {

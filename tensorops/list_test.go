@@ -87,6 +87,14 @@ func TestListErrors(t *testing.T) {
 		{"an empty vocabulary", func() { l.CrossEntropy(d(2), d(4), f(4, 0), i(4), tensorops.CrossEntropyOpts{}) }},
 		{"a target too few", func() { l.CrossEntropy(d(2), d(4), f(4, 9), i(3), tensorops.CrossEntropyOpts{}) }},
 		{"a gradient of another shape", func() { l.CrossEntropy(d(2), d(4), f(4, 9), i(4), tensorops.CrossEntropyOpts{Grad: f(4, 8)}) }},
+		{"parts too few", func() { l.CrossEntropyPart(d(4), f(4, 9), i(4), tensorops.VocabSlice{Vocab: 9}) }},
+		{"a slice beyond the vocabulary", func() { l.CrossEntropyPart(d(8), f(4, 9), i(4), tensorops.VocabSlice{First: 1, Vocab: 9}) }},
+		{"half a slice's parts", func() {
+			l.CrossEntropyJoin(d(2), d(4), d(12), i(4), none, tensorops.VocabSlice{}, tensorops.CrossEntropyOpts{})
+		}},
+		{"a gradient without logits", func() {
+			l.CrossEntropyJoin(d(2), d(4), d(16), i(4), none, tensorops.VocabSlice{Vocab: 9}, tensorops.CrossEntropyOpts{Grad: f(4, 9)})
+		}},
 		{"columns to fill", func() { l.Fill(columns(2, 3), 0) }},
 		{"another shape", func() { l.Copy(f(2, 3), f(3, 2)) }},
 		{"a byte too few", func() { l.Upload(f(4), make([]byte, 15)) }},
@@ -94,7 +102,7 @@ func TestListErrors(t *testing.T) {
 		{"a sum in float32", func() { l.SquaredNorm(f(1), f(4)) }},
 		{"a step 0", func() { l.AdamW(f(4), f(4), f(4), f(4), tensorops.AdamWOpts{}) }},
 		{"a momentum too short", func() { l.SGD(f(4), f(3), f(4), tensorops.SGDOpts{}) }},
-		{"no group", func() { l.AllReduce(f(4), nil) }},
+		{"no group", func() { l.AllReduce(f(4), tensorops.Sum, nil) }},
 		{"a time before now", func() { l.Spin(-1) }},
 	} {
 		test.record()

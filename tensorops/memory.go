@@ -3,6 +3,7 @@ package tensorops
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +16,8 @@ type Memory struct {
 
 	mu    sync.Mutex
 	stats MemoryStats
-	pools []*Pool // that are not closed
+	pools []*Pool          // that are not closed
+	taken map[string]int64 // by the name of a pool: the most that it has asked of the source
 }
 
 // Source is where the memory of a device comes from.
@@ -28,11 +30,19 @@ type Source interface {
 
 // NewMemory makes one with a limit in bytes; 0 means none.
 func NewMemory(source Source, limitBytes int64) *Memory {
-	return &Memory{source: source, stats: MemoryStats{Limit: limitBytes}}
+	return &Memory{source: source, stats: MemoryStats{Limit: limitBytes}, taken: make(map[string]int64)}
 }
 
 // NewHostMemory makes memory that the host can address.
 func NewHostMemory(limitBytes int64) *Memory { return NewMemory(host{}, limitBytes) }
+
+// TakenBy is the most that pools of each name have asked of the source at a time, those included that are
+// closed.
+func (m *Memory) TakenBy() map[string]int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.taken)
+}
 
 // Stats tells how much is in use.
 func (m *Memory) Stats() MemoryStats {

@@ -36,6 +36,8 @@ const (
 	KindDropout
 	KindAdd
 	KindCrossEntropy
+	KindCrossEntropyPart
+	KindCrossEntropyJoin
 	KindFill
 	KindCopy
 	KindUpload
@@ -43,7 +45,8 @@ const (
 	KindSquaredNorm
 	KindAdamW
 	KindSGD
-	KindAllReduce
+	KindCollective
+	KindAwait
 	KindSpin
 	KindCall
 	numKinds
@@ -75,6 +78,8 @@ var kinds = [numKinds]struct{ name, operands string }{
 	KindDropout:             {"dropout", "y x skip"},
 	KindAdd:                 {"add", "out a b"},
 	KindCrossEntropy:        {"cross_entropy", "stats lse logits targets dlogits"},
+	KindCrossEntropyPart:    {"cross_entropy_part", "parts logits targets"},
+	KindCrossEntropyJoin:    {"cross_entropy_join", "stats lse parts targets logits dlogits"},
 	KindFill:                {"fill", "t"},
 	KindCopy:                {"copy", "dst src"},
 	KindUpload:              {"upload", "dst"},
@@ -82,7 +87,8 @@ var kinds = [numKinds]struct{ name, operands string }{
 	KindSquaredNorm:         {"squared_norm", "out x"},
 	KindAdamW:               {"adamw", "w m v g copy"},
 	KindSGD:                 {"sgd", "w m g copy"},
-	KindAllReduce:           {"all_reduce", "t"},
+	KindCollective:          {"collective", "dst src"},
+	KindAwait:               {"await", ""},
 	KindSpin:                {"spin", ""},
 	KindCall:                {"call", ""},
 }
@@ -109,10 +115,12 @@ type Flags uint8
 const (
 	FlagTransA     Flags = 1 << iota // matmul: A is given transposed
 	FlagTransB                       // matmul: B is given transposed
-	FlagAccumulate                   // add to the output instead of replacing it
+	FlagAccumulate                   // add to the output instead of replacing it; attention: go on from it
 	FlagInverse                      // rope: rotate back
 	FlagBF16                         // matmul: A and B are rounded to bfloat16; attention: what is multiplied may be
 	FlagClear                        // adamw: the gradient is set to 0
+	FlagLater                        // collective: what follows does not wait for it
+	FlagWhole                        // attention: every query sees every key
 )
 
 // Op is one recorded operation. It is flat, so that a list of them is one piece
@@ -155,7 +163,11 @@ func (o *Op) operands(ts ...Tensor) { copy(o.T[:], ts) }
 // String shows the operation with its operands and numbers, for errors.
 func (o *Op) String() string {
 	var b strings.Builder
-	b.WriteString(o.Kind.String())
+	if o.Kind == KindCollective {
+		b.WriteString(Collective(o.I[0]).String())
+	} else {
+		b.WriteString(o.Kind.String())
+	}
 	for i, name := range strings.Fields(kinds[o.Kind].operands) {
 		fmt.Fprintf(&b, " %s=%v", name, o.T[i])
 	}

@@ -59,11 +59,15 @@ func TestSolo(t *testing.T) {
 		kind tensorops.Kind
 		want error
 	}{
-		{tensorops.KindAllReduce, nil},
+		{tensorops.KindCollective, nil},
 		{tensorops.KindFill, tensorops.ErrUnsupported},
 	} {
 		calls := 0
-		g.Start(&tensorops.Op{Kind: test.kind}, func(err error) {
+		op := &tensorops.Op{Kind: test.kind}
+		if test.kind == tensorops.KindCollective {
+			tensorops.CollectiveArgs{What: tensorops.Barrier, Group: g}.Put(op)
+		}
+		g.Start(op, func(err error) {
 			calls++
 			if !errors.Is(err, test.want) {
 				t.Errorf("%v: error %v", test.kind, err)

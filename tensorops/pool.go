@@ -16,7 +16,8 @@ type Pool struct {
 	// Guarded by memory.mu:
 	free   [classes][]*Buffer
 	lent   Lent
-	lists  int // recorded and not yet complete: they may use what is free, in their order
+	held   int64 // bytes, lent and free
+	lists  int   // recorded and not yet complete: they may use what is free, in their order
 	closed bool
 }
 
@@ -74,6 +75,8 @@ func (p *Pool) grow(size int) (*Buffer, error) {
 		return nil, fmt.Errorf("%s asks for %d bytes, %d are in use and %d kept for reuse: %s: %w", p.name, size, s.InUse, s.Pooled, m.holders(), err)
 	}
 	s.Taken = max(s.Taken, s.InUse+s.Pooled)
+	p.held += int64(size)
+	m.taken[p.name] = max(m.taken[p.name], p.held)
 	return b, nil
 }
 
@@ -176,5 +179,6 @@ func (p *Pool) empty() []*Buffer {
 		p.free[c] = nil
 	}
 	p.memory.stats.Pooled -= total(all)
+	p.held -= total(all)
 	return all
 }

@@ -194,6 +194,12 @@ func (t Tensor) RowRange(lo, hi int) Tensor {
 	return v
 }
 
+// As returns the same elements as numbers of another type, for a device that stores them as such.
+func (t Tensor) As(d DType) Tensor {
+	t.dtype = d
+	return t
+}
+
 // Matrix returns the view Rows × Cols.
 func (t Tensor) Matrix() Tensor {
 	if !t.Valid() {

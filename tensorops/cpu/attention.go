@@ -12,7 +12,7 @@ import (
 // attnShape is the shape of an attention, or of its gradient, with a mask.
 func (x *exec) attnShape(a tensorops.AttentionSizes, m tensorops.Mask) *attn.Shape {
 	s := &x.shape
-	*s = attn.Shape{Queries: a.Queries, Keys: a.Keys, Dim: a.Width, Window: a.Window}
+	*s = attn.Shape{Queries: a.Queries, Keys: a.Keys, Dim: a.Width, Window: a.Window, Whole: a.Whole}
 	s.Scale = float32(1 / math.Sqrt(float64(s.Dim)))
 	if m.P > 0 {
 		s.Mask = x.attnMask(m, s.Queries, s.Keys)
@@ -51,6 +51,7 @@ func headOf(t tensorops.Tensor, b, h, rows, d int) gemm.Matrix {
 func attention(x *exec, lo, hi int) {
 	a := x.op.Attention()
 	s, group, lse, kernel := x.attnShape(a.AttentionSizes, a.Mask), a.Group(), f32(a.LSE), x.attnKernel(a.BF16)
+	s.Onto = a.Onto
 	for bh := lo; bh < hi; bh++ {
 		b, h := bh/a.Heads, bh%a.Heads
 		head := func(t tensorops.Tensor) gemm.Matrix { return headOf(t, b, h, s.Queries, s.Dim) }

@@ -1,6 +1,7 @@
 package cpu_test
 
 import (
+	"math"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -49,5 +50,30 @@ func TestDeterministic(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			optest.Deterministic(t, func(threads int) tensorops.Device { return open(t, threads, path) }, optest.Options{})
 		})
+	}
+}
+
+// TestSums: the loops of collectives give the bits of plain Go, of numbers of every kind.
+func TestSums(t *testing.T) {
+	const n = 1000
+	a, b, sum, wide, half := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n), make([]uint16, n)
+	for i := range n {
+		a[i] = math.Float32frombits(uint32(i) * 4294967)
+		b[i] = math.Float32frombits(uint32(n-i) * 4294311)
+	}
+	cpu.Add(sum, a, b)
+	cpu.Round(half, a)
+	cpu.Widen(wide, half)
+	for i := range n {
+		want := a[i] + b[i]
+		if got := sum[i]; math.Float32bits(got) != math.Float32bits(want) && (got == got || want == want) {
+			t.Errorf("%v + %v = %v, not %v", a[i], b[i], got, want)
+		}
+		if want := tensorops.ToBFloat16(a[i]); half[i] != want {
+			t.Errorf("%v is rounded to %04x, not %04x", a[i], half[i], want)
+		}
+		if want := tensorops.FromBFloat16(half[i]); math.Float32bits(wide[i]) != math.Float32bits(want) {
+			t.Errorf("%04x is %v, not %v", half[i], wide[i], want)
+		}
 	}
 }

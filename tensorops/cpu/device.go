@@ -119,6 +119,9 @@ func (d *Device) Threads() int { return d.cores.threads }
 // Memory tells how much tensor memory is in use.
 func (d *Device) Memory() tensorops.MemoryStats { return d.memory.Stats() }
 
+// TakenBy is the most tensor memory that streams of each name have taken at a time.
+func (d *Device) TakenBy() map[string]int64 { return d.memory.TakenBy() }
+
 // NewStream starts a stream. Its goroutine ends with Close.
 func (d *Device) NewStream(name string) tensorops.Stream {
 	s := newStream(d, name)

@@ -105,6 +105,11 @@ func (x *exec) do(op *tensorops.Op) (err error) {
 		return x.parallel(op.Add().Out.Len(), lightGrain, add)
 	case tensorops.KindCrossEntropy:
 		return x.crossEntropy()
+	case tensorops.KindCrossEntropyPart:
+		a := op.CrossEntropyPart()
+		return x.parallel(a.Logits.Rows(), max(1, heavyGrain/a.Logits.Cols()), crossEntropyPart)
+	case tensorops.KindCrossEntropyJoin:
+		return x.crossEntropyJoin()
 	case tensorops.KindFill:
 		return x.fill()
 	case tensorops.KindCopy:

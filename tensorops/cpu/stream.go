@@ -17,6 +17,7 @@ type stream struct {
 	queue *tensorops.Queue
 	exec  exec
 	wake  chan struct{} // a core was granted
+	later []begun       // the list's collectives that go on beside it
 	ended chan struct{}
 }
 
@@ -85,12 +86,27 @@ func (s *stream) execute(l *tensorops.List) (err error) {
 	c := s.dev.cores
 	c.acquire(s.wake)
 	defer c.release()
+	defer func() {
+		if failed, other := s.await(); err == nil && other != nil {
+			err = fmt.Errorf("%s: %v: %w", s.name, failed, other)
+		}
+	}()
 	ops := l.Ops()
 	for i := range ops {
 		op := &ops[i]
-		if op.Kind == tensorops.KindAllReduce {
-			err = s.collective(op)
-		} else {
+		switch op.Kind {
+		case tensorops.KindCollective:
+			b := begin(op)
+			if op.Has(tensorops.FlagLater) {
+				s.later = append(s.later, b)
+				continue
+			}
+			_, err = s.wait(b)
+		case tensorops.KindAwait:
+			if failed, other := s.await(); other != nil {
+				op, err = failed, other
+			}
+		default:
 			err = s.exec.do(op)
 		}
 		switch {
@@ -104,17 +120,43 @@ func (s *stream) execute(l *tensorops.List) (err error) {
 	return nil
 }
 
-// collective waits for the peers without holding a core.
-func (s *stream) collective(op *tensorops.Op) (err error) {
-	c := s.dev.cores
-	c.release()
-	defer c.acquire(s.wake)
+// begun is a collective under way.
+type begun struct {
+	op     *tensorops.Op
+	result chan error
+}
+
+// begin starts a collective.
+func begin(op *tensorops.Op) (b begun) {
+	b = begun{op, make(chan error, 2)} // room for a panic after the result
 	defer func() {
 		if v := recover(); v != nil { // in the group's code, not the device's
-			err = panicError(v)
+			b.result <- panicError(v)
 		}
 	}()
-	ch := make(chan error, 1)
-	op.Group.Start(op, func(err error) { ch <- err })
-	return <-ch
+	op.Group.Start(op, func(err error) { b.result <- err })
+	return b
+}
+
+// await waits until all that was begun for later has ended.
+func (s *stream) await() (failed *tensorops.Op, err error) {
+	if len(s.later) == 0 {
+		return nil, nil
+	}
+	failed, err = s.wait(s.later...)
+	clear(s.later)
+	s.later = s.later[:0]
+	return failed, err
+}
+
+// wait waits for the peers without holding a core. It returns the first collective that failed.
+func (s *stream) wait(all ...begun) (failed *tensorops.Op, err error) {
+	s.dev.cores.release()
+	defer s.dev.cores.acquire(s.wake)
+	for _, b := range all {
+		if e := <-b.result; e != nil && err == nil {
+			failed, err = b.op, e
+		}
+	}
+	return failed, err
 }

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -138,6 +139,17 @@ func TestMultipliesBF16(t *testing.T) {
 	for target, want := range map[string]bool{"sm_75": false, "sm_80": true, "sm_120": true, "compute_70": false, "compute_90": true, "": false} {
 		if multipliesBF16(target) != want {
 			t.Errorf("%q: %v, want %v", target, !want, want)
+		}
+	}
+}
+
+// TestOnlyCausal: what the kernels don't compute is refused, never computed as something else.
+func TestOnlyCausal(t *testing.T) {
+	for _, c := range []struct {
+		whole, onto, refused bool
+	}{{false, false, false}, {true, false, true}, {false, true, true}, {true, true, true}} {
+		if err := onlyCausal(tensorops.AttentionSizes{Whole: c.whole}, c.onto); errors.Is(err, tensorops.ErrUnsupported) != c.refused || (err != nil) != c.refused {
+			t.Errorf("%+v: %v", c, err)
 		}
 	}
 }

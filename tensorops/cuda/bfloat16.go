@@ -37,12 +37,15 @@ var uses = map[tensorops.Kind][]use{
 	tensorops.KindDropout:             {itself, itself, itself},
 	tensorops.KindAdd:                 {itself, itself, itself},
 	tensorops.KindCrossEntropy:        {never, never, itself, never, itself},
+	tensorops.KindCrossEntropyPart:    {never, itself, never},
+	tensorops.KindCrossEntropyJoin:    {never, never, never, never, itself, itself},
 	tensorops.KindFill:                {itself},
 	tensorops.KindCopy:                {itself, itself},
 	tensorops.KindSquaredNorm:         {never, itself},
 	tensorops.KindAdamW:               {never, never, never, never, itself},
 	tensorops.KindSGD:                 {never, never, never, itself},
 	tensorops.KindSpin:                {},
+	tensorops.KindAwait:               {},
 }
 
 // inFloat32 reports whether an operation's launcher has to be given float32 for bfloat16.

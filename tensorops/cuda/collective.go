@@ -1,41 +1,51 @@
 package cuda
 
-import "github.com/troupe-ml/troupe/tensorops"
+import (
+	"github.com/troupe-ml/troupe/tensorops"
+)
 
 // reduce takes a collective one part further. A group of one is told of the operation as
-// it is. A larger one gets a tensor in host memory, where it can read and write it: the
-// device's is fetched before and uploaded after. The batch that fetches it starts the
-// collective when it completes.
+// it is where that happens in place, and any group of a barrier. Else the group gets tensors in
+// host memory, which it can read and write: the device's source is fetched before, and its
+// destination uploaded after. The batch that fetches starts the collective when it completes.
 func (s *stream) reduce(f *launchBatch, op *tensorops.Op) (goOn bool, err error) {
-	r, a := &s.run, op.AllReduce()
-	if a.Group.Size() <= 1 {
+	r, a := &s.run, op.Collective()
+	inPlace := a.Dst.Same(a.Src)
+	if a.What == tensorops.Barrier || a.Group.Size() <= 1 && inPlace {
 		f.collective, f.cause = op, op
 		r.op++
 		return false, nil
 	}
 	if !r.host.Valid() {
-		if r.host, err = tensorops.NewTensor(s.dev.host, a.T.DType(), a.T.Shape()...); err != nil {
+		if r.host, err = tensorops.NewTensor(s.dev.host, a.Src.DType(), a.Src.Shape()...); err != nil {
 			return false, err
 		}
 	}
-	host := tensorops.Bytes(r.host)
+	if !r.result.Valid() {
+		if r.result = r.host; !inPlace {
+			if r.result, err = tensorops.NewTensor(s.dev.host, a.Dst.DType(), a.Dst.Shape()...); err != nil {
+				return false, err
+			}
+		}
+	}
 	if !r.summed {
-		whole, err := s.fetch(f, host, a.T)
+		whole, err := s.fetch(f, tensorops.Bytes(r.host), a.Src)
 		if !whole || err != nil {
 			return false, err
 		}
-		onHost := *op
-		tensorops.AllReduceArgs{T: r.host, Group: a.Group}.Put(&onHost)
+		onHost, args := *op, a
+		args.Dst, args.Src = r.result, r.host
+		args.Put(&onHost)
 		f.collective, f.cause, r.summed = &onHost, op, true
 		return false, nil
 	}
-	whole, err := s.upload(f, a.T, host)
+	whole, err := s.upload(f, a.Dst, tensorops.Bytes(r.result))
 	if !whole || err != nil {
 		return false, err
 	}
-	// The upload has passed through staging: nothing reads the host's copy any more.
-	r.host.Release()
-	r.host, r.summed = tensorops.Tensor{}, false
+	// The upload has passed through staging: nothing reads the host's copies any more.
+	r.release()
+	r.summed = false
 	r.op++
 	return true, nil
 }

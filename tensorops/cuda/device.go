@@ -128,6 +128,9 @@ func (d *Device) MultipliesBF16() bool { return multipliesBF16(d.target) }
 // Memory tells how much tensor memory is in use.
 func (d *Device) Memory() tensorops.MemoryStats { return d.memory.Stats() }
 
+// TakenBy is the most tensor memory that streams of each name have taken at a time.
+func (d *Device) TakenBy() map[string]int64 { return d.memory.TakenBy() }
+
 // FreeBytes is what the GPU has free, or what the limit leaves of it, in bytes.
 func (d *Device) FreeBytes() (free int64, err error) {
 	err = d.owner.call(func() (err error) {

@@ -16,8 +16,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/troupe-ml/troupe/collective"
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/standin"
+	"github.com/troupe-ml/troupe/tensorops/ref"
 )
 
 // fetched runs a list that fetches a tensor, and frees it.
@@ -74,7 +76,7 @@ func (p pair) Size() int { return 2 }
 func (p pair) Rank() int { return p.rank }
 
 func (p pair) Start(op *tensorops.Op, done func(error)) {
-	mine := tensorops.Elements[float32](op.AllReduce().T)
+	mine := tensorops.Elements[float32](op.Collective().Dst)
 	p.mu.Lock()
 	for i, v := range mine {
 		p.sum[i] += v
@@ -109,7 +111,7 @@ func TestCollective(t *testing.T) {
 				list := s.NewList()
 				x := list.Alloc(tensorops.Float32, n)
 				list.Fill(x, float64(rank+1))
-				list.AllReduce(x, group)
+				list.AllReduce(x, tensorops.Sum, group)
 				list.Add(x, x, x)
 				if errs[rank] = tensorops.Run(s, list); errs[rank] == nil {
 					results[rank], errs[rank] = fetched(s, x)
@@ -129,6 +131,60 @@ func TestCollective(t *testing.T) {
 		}
 		if s := d.Memory(); s.InUse != 0 {
 			t.Errorf("%d bytes are in use in the end", s.InUse)
+		}
+	}
+}
+
+// TestCollectives: every collective of a group of several, of which one may go on beside what
+// follows, gives what it gives of tensors in host memory.
+func TestCollectives(t *testing.T) {
+	_, path := stand(t)
+	d := newDevice(t, path, Options{})
+	const rows, cols = 3, 4
+	results := make(map[string][][]float32)
+	oracle := ref.New()
+	defer oracle.Close()
+	for name, dev := range map[string]tensorops.Device{"cuda": d, "ref": oracle} {
+		got := make([][]float32, 2)
+		var ended sync.WaitGroup
+		for rank, g := range collective.Local(name, 2) {
+			ended.Go(func() {
+				s := dev.NewStream(name)
+				defer s.Close()
+				l := s.NewList()
+				host := make([]float32, rows*cols)
+				for i := range host {
+					host[i] = float32(i*i + 100*rank)
+				}
+				x, wide, tall := l.Alloc(tensorops.Float32, rows, cols), l.Alloc(tensorops.Float32, rows, 2*cols), l.Alloc(tensorops.Float32, 2*rows, cols)
+				ring, all := l.Alloc(tensorops.Float32, rows, cols), l.Alloc(tensorops.Float32, 2*rows, cols)
+				l.Upload(x, tensorops.HostBytes(host))
+				l.AllGather(wide, x, 1, g)
+				l.Begin(tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: tall, Src: x, Group: g})
+				l.RingForward(ring, x, g)
+				l.Await()
+				l.AllToAll(all, tall, g)
+				l.ReduceScatter(x, wide, 1, tensorops.Max, g)
+				l.Broadcast(ring, 1, g)
+				l.Barrier(g)
+				var outs [][]float32
+				for _, t := range []tensorops.Tensor{x, wide, tall, ring, all} {
+					outs = append(outs, make([]float32, t.Len()))
+					l.Fetch(tensorops.HostBytes(outs[len(outs)-1]), t)
+					l.Free(t)
+				}
+				if err := tensorops.Run(s, l); err != nil {
+					t.Error(err)
+				}
+				got[rank] = slices.Concat(outs...)
+			})
+		}
+		ended.Wait()
+		results[name] = got
+	}
+	for rank := range 2 {
+		if got, want := results["cuda"][rank], results["ref"][rank]; !slices.Equal(got, want) || len(want) == 0 {
+			t.Errorf("rank %d has %v, want %v", rank, got, want)
 		}
 	}
 }
@@ -393,7 +449,7 @@ func session(path, folder string) error {
 		list.Embed(out, weight, ids)
 		list.SquaredNorm(norm, out)
 		list.MatMul(out, weight.View(2, 6).Columns(0, 4), weight, tensorops.MatMulOpts{Bias: weight.View(12).View(4, 3).RowRange(0, 1).View(3)})
-		list.AllReduce(out, tensorops.Solo{})
+		list.AllReduce(out, tensorops.Sum, tensorops.Solo{})
 		list.Upload(ids, tensorops.HostBytes([]int32{1, 4}))
 		got := make([]float64, 1)
 		list.Fetch(tensorops.HostBytes(got), norm)

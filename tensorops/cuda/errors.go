@@ -41,6 +41,9 @@ func lookupOf(op *tensorops.Op) (lookup, bool) {
 	case tensorops.KindCrossEntropy:
 		a := op.CrossEntropy()
 		return lookup{a.Targets, a.Logits.Cols()}, true
+	case tensorops.KindCrossEntropyPart:
+		a := op.CrossEntropyPart()
+		return lookup{a.Targets, a.Vocab}, true
 	}
 	return lookup{}, false
 }

@@ -147,7 +147,7 @@ func TestPanickingGroup(t *testing.T) {
 			list := s.NewList()
 			x := list.Alloc(tensorops.Float32, 10)
 			list.Fill(x, 1)
-			list.AllReduce(x, panicking{size, c.with})
+			list.AllReduce(x, tensorops.Sum, panicking{size, c.with})
 			err := tensorops.Run(s, list)
 			if err == nil || c.is != nil && !errors.Is(err, c.is) {
 				t.Fatalf("a group of %d: error %v, want %v", size, err, c.is)

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -121,9 +122,20 @@ func launchTiles[A any](x *exec, t tiling, rows, heads int, s *attentionSizes, a
 	return launch(x, kernel, grid{x: tiles, y: ceil(int(s.width), window), threads: attentionThreads}, args)
 }
 
+// onlyCausal refuses what the kernels don't have.
+func onlyCausal(a tensorops.AttentionSizes, onto bool) error {
+	if a.Whole || onto {
+		return fmt.Errorf("%w: attention over one block of a sequence's keys after another", tensorops.ErrUnsupported)
+	}
+	return nil
+}
+
 // attention computes o and lse.
 func attention(x *exec, op *tensorops.Op) error {
 	a := op.Attention()
+	if err := onlyCausal(a.AttentionSizes, a.Onto); err != nil {
+		return err
+	}
 	args := attentionArgs{
 		o: address(a.O), lse: address(a.LSE), q: address(a.Q), k: address(a.K), v: address(a.V),
 		oStride: int64(a.O.Stride()), qStride: int64(a.Q.Stride()), kStride: int64(a.K.Stride()), vStride: int64(a.V.Stride()),
@@ -139,6 +151,9 @@ func attention(x *exec, op *tensorops.Op) error {
 // attentionGrad computes dq, dk and dv.
 func attentionGrad(x *exec, op *tensorops.Op) error {
 	a := op.AttentionGrad()
+	if err := onlyCausal(a.AttentionSizes, false); err != nil {
+		return err
+	}
 	args := attentionGradArgs{
 		dq: address(a.DQ), dk: address(a.DK), dv: address(a.DV), do: address(a.DO),
 		q: address(a.Q), k: address(a.K), v: address(a.V), o: address(a.O), lse: address(a.LSE),

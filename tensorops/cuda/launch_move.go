@@ -7,9 +7,10 @@ import (
 )
 
 var moveLaunchers = map[tensorops.Kind]launcher{
-	tensorops.KindFill: fill,
-	tensorops.KindCopy: copyTensor,
-	tensorops.KindSpin: spin,
+	tensorops.KindFill:  fill,
+	tensorops.KindCopy:  copyTensor,
+	tensorops.KindSpin:  spin,
+	tensorops.KindAwait: func(*exec, *tensorops.Op) error { return nil }, // collectives are carried out at once
 }
 
 // maxGridY is the most blocks that a grid has along y.

@@ -12,13 +12,23 @@ type run struct {
 	sub    tensorops.Submission
 	op     int              // the next operation
 	offset int              // bytes of its upload or fetch that are launched
-	host   tensorops.Tensor // a collective's tensor in host memory
-	summed bool             // the collective has been started: its result is host's
+	host   tensorops.Tensor // a collective's source in host memory
+	result tensorops.Tensor // its destination there, which may be the same
+	summed bool             // the collective has been started
+}
+
+// release gives a collective's host memory back.
+func (r *run) release() {
+	if !r.result.Same(r.host) {
+		r.result.Release()
+	}
+	r.host.Release()
+	r.host, r.result = tensorops.Tensor{}, tensorops.Tensor{}
 }
 
 // reset makes it ready for the next list.
 func (r *run) reset() {
-	r.host.Release()
+	r.release()
 	*r = run{}
 }
 
@@ -80,7 +90,7 @@ func (s *stream) start(f *launchBatch, ops []tensorops.Op) (goOn bool, err error
 	case tensorops.KindFetch:
 		a := op.Fetch()
 		whole, err = s.fetch(f, a.Host, a.Src)
-	case tensorops.KindAllReduce:
+	case tensorops.KindCollective:
 		return s.reduce(f, op)
 	default:
 		return false, s.lookUp(f, ops[:1])

@@ -13,7 +13,7 @@ import (
 func segment(ops []tensorops.Op) int {
 	for i := range ops {
 		switch o := &ops[i]; o.Kind {
-		case tensorops.KindUpload, tensorops.KindFetch, tensorops.KindAllReduce:
+		case tensorops.KindUpload, tensorops.KindFetch, tensorops.KindCollective:
 			return i
 		default:
 			if _, ok := lookupOf(o); ok {

@@ -65,6 +65,8 @@ type attention struct {
 	batch, tq, tk, heads, kvHeads, d int
 
 	window int
+	whole  bool
+	onto   int // keys that the queries have been over before
 	p      float64
 	first  uint64
 	scale  float64 // of the queries; 0: 1
@@ -76,6 +78,12 @@ func (a attention) String() string {
 	s := fmt.Sprintf("B=%d Tq=%d Tk=%d H=%d KV=%d D=%d", a.batch, a.tq, a.tk, a.heads, a.kvHeads, a.d)
 	if a.window > 0 {
 		s += fmt.Sprintf(" window=%d", a.window)
+	}
+	if a.whole {
+		s += " whole"
+	}
+	if a.onto > 0 {
+		s += fmt.Sprintf(" onto=%d", a.onto)
 	}
 	if a.p > 0 {
 		s += fmt.Sprintf(" P=%g first=%d", a.p, a.first)
@@ -120,6 +128,16 @@ var attentions = []attention{
 	{batch: 3, tq: 1, tk: 333, heads: 4, kvHeads: 1, d: 16, window: 5},
 	{batch: 1, tq: 40, tk: 40, heads: 2, kvHeads: 2, d: 16, window: 40},
 
+	{batch: 1, tq: 1, tk: 1, heads: 1, kvHeads: 1, d: 1, whole: true},
+	{batch: 2, tq: 17, tk: 17, heads: 6, kvHeads: 2, d: 5, whole: true},
+	{batch: 2, tq: 33, tk: 7, heads: 4, kvHeads: 2, d: 16, whole: true, p: 0.3, first: 1_000_003},
+	{batch: 1, tq: 65, tk: 65, heads: 4, kvHeads: 4, d: 16, whole: true, views: true},
+	{batch: 1, tq: 300, tk: 330, heads: 2, kvHeads: 1, d: 24, whole: true},
+	{batch: 2, tq: 17, tk: 17, heads: 6, kvHeads: 2, d: 5, onto: 17},
+	{batch: 1, tq: 97, tk: 97, heads: 2, kvHeads: 1, d: 33, onto: 300},
+	{batch: 1, tq: 40, tk: 40, heads: 2, kvHeads: 2, d: 16, scale: 20, onto: 9},
+	{batch: 1, tq: 300, tk: 330, heads: 2, kvHeads: 1, d: 24, whole: true, onto: 40},
+
 	{batch: 1, heads: 1, kvHeads: 1, d: 4, bf16: true},
 	{batch: 1, tq: 1, tk: 1, heads: 1, kvHeads: 1, d: 1, bf16: true},
 	{batch: 2, tq: 5, tk: 5, heads: 2, kvHeads: 2, d: 3, bf16: true},
@@ -154,7 +172,7 @@ func (a attention) record(b *builder) attended {
 	r := attended{
 		attention: a,
 		opts: tensorops.AttentionOpts{
-			Batch: a.batch, Heads: a.heads, KVHeads: a.kvHeads, Window: a.window,
+			Batch: a.batch, Heads: a.heads, KVHeads: a.kvHeads, Window: a.window, Whole: a.whole,
 			Mask: tensorops.Mask{Key: rng.NewKey(9, 4), Step: 2, First: a.first, P: a.p},
 			BF16: a.bf16,
 		},
@@ -164,6 +182,12 @@ func (a attention) record(b *builder) attended {
 	r.q, r.k, r.v = r.inputs(b)
 	r.o, r.lse = b.garbage(r.rowsQ, r.widthQ), b.garbage32(a.batch, a.heads, a.tq)
 	b.Attention(r.o, r.q, r.k, r.v, r.lse, r.opts)
+	if a.onto > 0 {
+		again := r.opts
+		again.Whole, again.Onto = true, true
+		rows := a.batch * a.onto
+		b.Attention(r.o, r.q, b.normal(rows, r.widthK), b.normal(rows, r.widthK), r.lse, again)
+	}
 	return r
 }
 
@@ -192,6 +216,9 @@ func (r attended) split(t tensorops.Tensor) (q, k, v tensorops.Tensor) {
 // which grows with its size, goes into an exponential.
 func (r attended) conditioned(o *output) {
 	o.loosen(max(r.scale, 1) * math.Sqrt(max(float64(r.d)/16, 1)))
+	if r.onto > 0 {
+		o.loosen(2) // two operations
+	}
 	if r.bf16 {
 		o.loosen(roundedBF16)
 	}

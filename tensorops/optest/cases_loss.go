@@ -67,5 +67,50 @@ func lossCases() []Case {
 				b.check(logits, "dlogits = logits of %+v", s).scaled(1)
 			}
 		}},
+		{"cross_entropy_part/shapes", tensorops.KindCrossEntropyPart, func(b *builder) {
+			for _, s := range losses {
+				logits, targets := inputs(b, s.n, s.v, s.masked, s.deviation)
+				for _, at := range []tensorops.VocabSlice{{First: 0, Vocab: s.v}, {First: 3, Vocab: s.v + 5}} {
+					parts := b.garbage64(s.n, tensorops.LossParts)
+					b.CrossEntropyPart(parts, logits, targets, at)
+					b.check(parts, "parts of %+v, %+v", s, at)
+				}
+			}
+		}},
+		{"cross_entropy_join/gradient", tensorops.KindCrossEntropyJoin, func(b *builder) {
+			for _, s := range losses {
+				for slices := 1; slices <= 3; slices += 2 {
+					joined(b, slices, s.n, s.v, s.masked, s.deviation)
+				}
+			}
+		}},
 	})
+}
+
+// joined makes a loss of logits in slices, and each one's gradient.
+func joined(b *builder, slices, n, v, masked int, deviation float64) {
+	targets, parts := b.tokens(slices*v, n), b.garbage64(slices*n, tensorops.LossParts)
+	if masked > 0 {
+		for i := 0; i < n; i += masked {
+			b.Fill(targets.View(n, 1).RowRange(i, i+1), tensorops.IgnoreTarget)
+		}
+	}
+	var logits []tensorops.Tensor
+	for i := range slices {
+		logits = append(logits, b.spread(0, deviation, n, v))
+		b.CrossEntropyPart(parts.RowRange(i*n, (i+1)*n), logits[i], targets, tensorops.VocabSlice{First: i * v, Vocab: slices * v})
+	}
+	stats, lse := b.garbage64(tensorops.LossStats), b.garbage64(n)
+	b.CrossEntropyJoin(stats, lse, parts, targets, tensorops.Tensor{}, tensorops.VocabSlice{}, tensorops.CrossEntropyOpts{})
+	b.check(stats, "stats of %d slices, %d rows of %d", slices, n, v)
+	b.check(lse, "lse of %d slices, %d rows of %d", slices, n, v).scaled(1)
+	for i, t := range logits {
+		dlogits := b.garbage(n, v)
+		o := tensorops.CrossEntropyOpts{Grad: dlogits, Scale: 0.125}
+		b.CrossEntropyJoin(stats, lse, parts, targets, t, tensorops.VocabSlice{First: i * v, Vocab: slices * v}, o)
+		b.check(dlogits, "dlogits of slice %d of %d, %d rows of %d", i, slices, n, v).scaled(0.125)
+		o.Grad, o.Scale = t, 1
+		b.CrossEntropyJoin(stats, lse, parts, targets, t, tensorops.VocabSlice{First: i * v, Vocab: slices * v}, o)
+		b.check(t, "dlogits = logits of slice %d of %d, %d rows of %d", i, slices, n, v).scaled(1)
+	}
 }

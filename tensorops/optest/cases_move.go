@@ -99,10 +99,19 @@ func moveCases() []Case {
 			b.check(b.spread(0, 1e38, 100), "float32 with infinities")
 			b.check(b.spread(0, 1e-40, 100), "float32 below the normal numbers")
 		}},
-		{"all_reduce/alone", tensorops.KindAllReduce, func(b *builder) {
+		{"collective/alone", tensorops.KindCollective, func(b *builder) {
 			t := b.normal(37, 515)
-			b.AllReduce(t, tensorops.Solo{})
+			b.AllReduce(t, tensorops.Sum, tensorops.Solo{})
 			b.check(t, "t")
+		}},
+		{"await/alone", tensorops.KindAwait, func(b *builder) {
+			x, y := b.normal(37, 5), b.garbage(37, 5)
+			b.Begin(tensorops.CollectiveArgs{What: tensorops.AllReduce, Dst: x, Src: x, Group: tensorops.Solo{}})
+			b.Copy(y, b.normal(37, 5))
+			b.Await()
+			b.Add(y, y, x)
+			b.Await() // for nothing
+			b.check(y, "x and another")
 		}},
 		{"spin/briefly", tensorops.KindSpin, func(b *builder) {
 			b.Spin(0)

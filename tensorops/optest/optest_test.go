@@ -101,7 +101,7 @@ func TestFindsMistakes(t *testing.T) {
 	// Each kind in turn does nothing at all. Nobody can tell that from a spin,
 	// or from an all-reduce among one member; and the oracle packs nothing.
 	for _, kind := range tensorops.Kinds() {
-		if kind != tensorops.KindSpin && kind != tensorops.KindAllReduce && kind != tensorops.KindPack {
+		if kind != tensorops.KindSpin && kind != tensorops.KindAwait && kind != tensorops.KindCollective && kind != tensorops.KindPack {
 			mistakes = append(mistakes, mistake{kind, "does nothing", func(op *tensorops.Op) { *op = tensorops.Op{Kind: tensorops.KindSpin} }})
 		}
 	}

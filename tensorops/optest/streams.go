@@ -60,7 +60,7 @@ func blocked(s tensorops.Stream) (*gate, <-chan error) {
 	g := newGate()
 	b := newBuilder(s, "blocked")
 	t := b.normal(3)
-	b.AllReduce(t, g)
+	b.AllReduce(t, tensorops.Sum, g)
 	b.Free(t)
 	outcome := submit(s, b.List)
 	<-g.started

@@ -137,6 +137,12 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	tensorops.KindCrossEntropy: func(o operands, n, c int) {
 		o.l.CrossEntropy(o.d(2), o.d(n), o.f(n, c), o.i(n), tensorops.CrossEntropyOpts{Grad: o.f(n, c), Scale: 1})
 	},
+	tensorops.KindCrossEntropyPart: func(o operands, n, c int) {
+		o.l.CrossEntropyPart(o.d(n, tensorops.LossParts), o.f(n, c), o.i(n), tensorops.VocabSlice{First: o.number(2), Vocab: c + 2})
+	},
+	tensorops.KindCrossEntropyJoin: func(o operands, n, c int) {
+		o.l.CrossEntropyJoin(o.d(2), o.d(n), o.d(2*n, tensorops.LossParts), o.i(n), o.f(n, c), tensorops.VocabSlice{First: o.number(2), Vocab: c + 2}, tensorops.CrossEntropyOpts{Grad: o.f(n, c), Scale: 1})
+	},
 	tensorops.KindFill:        func(o operands, n, c int) { o.l.Fill(o.f(n, c), 0) },
 	tensorops.KindCopy:        func(o operands, n, c int) { o.l.Copy(o.f(n, c), o.f(n, c)) },
 	tensorops.KindUpload:      func(o operands, n, c int) { o.l.Upload(o.f(n, c), o.host(4*n*c)) },
@@ -145,9 +151,10 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	tensorops.KindAdamW: func(o operands, n, c int) {
 		o.l.AdamW(o.f(n, c), o.f(n, c), o.f(n, c), o.f(n, c), tensorops.AdamWOpts{Step: o.number(1)})
 	},
-	tensorops.KindSGD:       func(o operands, n, c int) { o.l.SGD(o.f(n, c), o.f(n, c), o.f(n, c), tensorops.SGDOpts{}) },
-	tensorops.KindAllReduce: func(o operands, n, c int) { o.l.AllReduce(o.f(n, c), tensorops.Solo{}) },
-	tensorops.KindSpin:      func(o operands, n, _ int) { o.l.Spin(0) },
+	tensorops.KindSGD:        func(o operands, n, c int) { o.l.SGD(o.f(n, c), o.f(n, c), o.f(n, c), tensorops.SGDOpts{}) },
+	tensorops.KindCollective: func(o operands, n, c int) { o.l.AllReduce(o.f(n, c), tensorops.Sum, tensorops.Solo{}) },
+	tensorops.KindAwait:      func(o operands, _, _ int) { o.l.Await() },
+	tensorops.KindSpin:       func(o operands, n, _ int) { o.l.Spin(0) },
 	tensorops.KindCall: func(o operands, n, c int) {
 		o.l.Call(tensorops.Call{Reads: []tensorops.Tensor{o.f(n, c)}, Writes: []tensorops.Tensor{o.f(n, c)}, Func: func(_, _ []tensorops.Array) error { return nil }})
 	},

@@ -62,8 +62,11 @@ func (s sizes) each(visit func(at place)) {
 	}
 }
 
-// seen are the keys that a query sees: up to i+Tk−Tq, from 0 on or as many as the window has.
+// seen are the keys that a query sees: all if whole, else up to i+Tk−Tq, from 0 on or as many as the window has.
 func (s sizes) seen(at place) (first, end int) {
+	if s.Whole {
+		return 0, s.Keys
+	}
 	end = at.i + s.Keys - s.Queries + 1
 	if s.Window > 0 {
 		first = max(0, end-s.Window)
@@ -99,17 +102,27 @@ func (s sizes) scores(q, k matrix, at place) (scores []float64, first int) {
 	return scores, first
 }
 
-// attention: o = dropout(softmax(scores))·v, lse = the softmax's log-sum.
+// attention: o = dropout(softmax(scores))·v, lse = the softmax's log-sum. Where it goes on from
+// other keys, what o has is kept by the share of the sum that these had.
 func attention(op *tensorops.Op) {
 	a := op.Attention()
 	o, q, k, v, lse := matrixOf(a.O), matrixOf(a.Q), matrixOf(a.K), matrixOf(a.V), Values(a.LSE)
 	s := sizes{a.AttentionSizes, mask(a.Mask)}
 	s.each(func(at place) {
 		scores, first := s.scores(q, k, at)
-		total := logSumExp(scores)
+		total, kept := logSumExp(scores), 0.0
+		if a.Onto {
+			before := lse[s.index(at)]
+			total = logSumExp([]float64{before, total})
+			kept = math.Exp(before - total)
+		}
 		lse[s.index(at)] = total
 		for c := range s.Width {
-			*s.query(o, at, c) = 0
+			if x := s.query(o, at, c); a.Onto {
+				*x *= kept
+			} else {
+				*x = 0 // whatever was there, not a number perhaps
+			}
 		}
 		for j, score := range scores {
 			p := math.Exp(score-total) * s.dropped(at, first+j)
@@ -121,12 +134,12 @@ func attention(op *tensorops.Op) {
 }
 
 // attentionGrad, with p = exp(score − lse) and m its dropout factor:
-// dv[j] += p·m·do; dp = m·(do·v[j]); ds = p·(dp − Σ p·dp); dq += ds·k[j]/√D;
+// dv[j] += p·m·do; dp = m·(do·v[j]); ds = p·(dp − o·do), as o·do is Σ p·dp; dq += ds·k[j]/√D;
 // dk[j] += ds·q/√D.
 func attentionGrad(op *tensorops.Op) {
 	a := op.AttentionGrad()
 	dq, dk, dv, do := matrixOf(a.DQ), matrixOf(a.DK), matrixOf(a.DV), matrixOf(a.DO)
-	q, k, v, lse := matrixOf(a.Q), matrixOf(a.K), matrixOf(a.V), Values(a.LSE)
+	q, k, v, o, lse := matrixOf(a.Q), matrixOf(a.K), matrixOf(a.V), matrixOf(a.O), Values(a.LSE)
 	for _, m := range []matrix{dq, dk, dv} {
 		for i := range m.rows {
 			for j := range m.cols {
@@ -138,7 +151,10 @@ func attentionGrad(op *tensorops.Op) {
 	s.each(func(at place) {
 		scores, first := s.scores(q, k, at)
 		p, dp := make([]float64, len(scores)), make([]float64, len(scores))
-		var mean float64 // Σ p·dp
+		var mean float64 // Σ p·dp over all keys, of which these may be some
+		for c := range s.Width {
+			mean += *s.query(o, at, c) * *s.query(do, at, c)
+		}
 		for j, score := range scores {
 			p[j] = math.Exp(score - lse[s.index(at)])
 			m := s.dropped(at, first+j)
@@ -146,7 +162,6 @@ func attentionGrad(op *tensorops.Op) {
 				*s.key(dv, at, first+j, c) += p[j] * m * *s.query(do, at, c)
 				dp[j] += m * *s.query(do, at, c) * *s.key(v, at, first+j, c)
 			}
-			mean += p[j] * dp[j]
 		}
 		for j := range scores {
 			ds := p[j] * (dp[j] - mean) / math.Sqrt(float64(s.Width))

@@ -52,3 +52,58 @@ func crossEntropy(op *tensorops.Op) error {
 	}
 	return nil
 }
+
+// crossEntropyPart: parts = (log Σ exp of the row, the target's logit).
+func crossEntropyPart(op *tensorops.Op) error {
+	a := op.CrossEntropyPart()
+	parts, logits, width := Values(a.Parts), Values(a.Logits), a.Logits.Cols()
+	for n, target := range ids(a.Targets) {
+		logit, part := row(logits, n, width), row(parts, n, tensorops.LossParts)
+		part[0], part[1] = logSumExp(logit), 0
+		if target == tensorops.IgnoreTarget {
+			continue
+		}
+		if err := checkID(n, target, a.Vocab); err != nil {
+			return err
+		}
+		if j := int(target) - a.First; j >= 0 && j < width {
+			part[1] = logit[j]
+		}
+	}
+	return nil
+}
+
+// crossEntropyJoin: crossEntropy of the parts of all slices, and the gradient of one of them.
+func crossEntropyJoin(op *tensorops.Op) {
+	a := op.CrossEntropyJoin()
+	stats, lse, parts, targets := Values(a.Stats), Values(a.LSE), Values(a.Parts), ids(a.Targets)
+	stats[0], stats[1] = 0, 0
+	each := tensorops.LossParts * len(targets)
+	for n, target := range targets {
+		var sums []float64
+		var logit float64
+		for slice := 0; slice < len(parts); slice += each {
+			part := row(parts[slice:], n, tensorops.LossParts)
+			sums, logit = append(sums, part[0]), logit+part[1]
+		}
+		lse[n] = logSumExp(sums)
+		if target != tensorops.IgnoreTarget {
+			stats[0] += lse[n] - logit
+			stats[1]++
+		}
+		if !a.Grad.Valid() {
+			continue
+		}
+		grad, logits := row(Values(a.Grad), n, a.Grad.Cols()), row(Values(a.Logits), n, a.Logits.Cols())
+		if target == tensorops.IgnoreTarget {
+			clear(grad)
+			continue
+		}
+		for j, v := range logits {
+			grad[j] = a.Scale * math.Exp(v-lse[n])
+		}
+		if j := int(target) - a.First; j >= 0 && j < len(grad) {
+			grad[j] -= a.Scale
+		}
+	}
+}

@@ -82,11 +82,23 @@ func fetch(op *tensorops.Op) {
 	}
 }
 
-// allReduce leaves the sum to the group and waits for it.
-func allReduce(op *tensorops.Op) error {
+// collective leaves it to the group and waits for it. What the group reads and writes is float64: it takes
+// the type for the memory's.
+func collective(op *tensorops.Op) error {
 	done := make(chan error, 1)
-	op.Group.Start(op, func(err error) { done <- err })
+	a, stored := op.Collective(), *op
+	a.Dst, a.Src = wide(a.Dst), wide(a.Src)
+	a.Put(&stored)
+	op.Group.Start(&stored, func(err error) { done <- err })
 	return <-done
+}
+
+// wide is a tensor with the type that its elements are stored in.
+func wide(t tensorops.Tensor) tensorops.Tensor {
+	if !t.Valid() || t.DType() == tensorops.Int32 {
+		return t
+	}
+	return t.As(tensorops.Float64)
 }
 
 // spin keeps a core busy.

@@ -146,6 +146,10 @@ func compute(op *tensorops.Op) error {
 		attentionGrad(op)
 	case tensorops.KindCrossEntropy:
 		return crossEntropy(op)
+	case tensorops.KindCrossEntropyPart:
+		return crossEntropyPart(op)
+	case tensorops.KindCrossEntropyJoin:
+		crossEntropyJoin(op)
 	case tensorops.KindSquaredNorm:
 		squaredNorm(op)
 	case tensorops.KindAdamW:
@@ -160,8 +164,9 @@ func compute(op *tensorops.Op) error {
 		upload(op)
 	case tensorops.KindFetch:
 		fetch(op)
-	case tensorops.KindAllReduce:
-		return allReduce(op)
+	case tensorops.KindCollective:
+		return collective(op)
+	case tensorops.KindAwait: // collectives are carried out at once
 	case tensorops.KindSpin:
 		spin(op)
 	case tensorops.KindCall:

@@ -74,7 +74,7 @@ func (b *backward) block(i0, i1 int) {
 		dq = gemm.Matrix{Data: b.dq, Row: d, Col: 1}
 	}
 	from := s.firstBlock(i0)
-	for k0 := from; k0 < i1+s.offset(); k0 += maxDepth {
+	for k0 := from; k0 < s.end(i1); k0 += maxDepth {
 		k1 := min(k0+maxDepth, s.Keys)
 		for j := k0; j < k1; j += b.Gemm.NR {
 			b.strip(i0, i1, j, k0, k1)

@@ -46,7 +46,10 @@ func (f *forward) strip(i, n int, qt, kp, vt []float32) {
 	for j := range nr {
 		f.top[j], f.sum[j] = minusInf, 0
 	}
-	seen := i + n + s.offset()
+	if s.Onto {
+		f.resume(i, n)
+	}
+	seen := s.end(i + n)
 	from := s.firstBlock(i)
 	for k0 := from; k0 < seen; k0 += maxDepth {
 		kk := min(maxDepth, seen-k0)
@@ -59,13 +62,13 @@ func (f *forward) strip(i, n int, qt, kp, vt []float32) {
 			}
 		}
 		f.past(p, i, k0, kk)
-		f.softmax(p, k0 > from)
+		f.softmax(p, k0 > from || s.Onto)
 		if s.Mask != nil {
 			f.drop(p, i, n, k0, kk)
 		}
 		f.InPlace(p, kk)
 		packed := f.PackedA(vt[f.LenA(d, k0):], min(maxDepth, s.Keys-k0))
-		f.Part(gemm.Matrix{Data: f.ot, Row: nr, Col: 1}, d, nr, kk, packed, f.PackedB(p, kk), k0 > from)
+		f.Part(gemm.Matrix{Data: f.ot, Row: nr, Col: 1}, d, nr, kk, packed, f.PackedB(p, kk), k0 > from || s.Onto)
 	}
 	for j := range n {
 		f.h.LSE[i+j] = float32(float64(f.top[j]) + math.Log(float64(f.sum[j])))
@@ -73,6 +76,28 @@ func (f *forward) strip(i, n int, qt, kp, vt []float32) {
 	}
 	f.scale(f.ot, f.factor)
 	f.store(f.h.O, i, f.ot, d, n, f.tmp)
+}
+
+// resume takes n queries from i on where attention over other keys has left them: o as it is with
+// a sum of 1 under the logarithm of the sum.
+func (f *forward) resume(i, n int) {
+	nr, d := f.Gemm.NR, f.s.Dim
+	clear(f.ot)
+	for j := range n {
+		f.top[j], f.sum[j] = f.h.LSE[i+j], 1
+		o := f.h.O.At(i+j, 0)
+		for c := range d {
+			f.ot[c*nr+j] = valueAt(o, c)
+		}
+	}
+}
+
+// valueAt is element c of a matrix's first row.
+func valueAt(m gemm.Matrix, c int) float32 {
+	if m.Half != nil {
+		return math.Float32frombits(uint32(m.Half[c]) << 16)
+	}
+	return m.Data[c]
 }
 
 // past hides those of kk keys from k0 on that have left the windows of queries from i on.

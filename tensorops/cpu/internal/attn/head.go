@@ -11,10 +11,12 @@ import (
 const maxDepth = 288
 
 // Shape is what all heads have in common. Query i sees the keys up to
-// i + Keys − Queries, or the last Window of them.
+// i + Keys − Queries, or the last Window of them, or all if Whole.
 type Shape struct {
 	Queries, Keys, Dim int
 	Window             int     // 0: all
+	Whole              bool    // without a window
+	Onto               bool    // Forward goes on from what O and LSE hold
 	Scale              float32 // of the scores
 	// Mask stores the factors of query i's probabilities of the keys from first
 	// on, as many as dst holds; nil without dropout.
@@ -22,7 +24,15 @@ type Shape struct {
 }
 
 // offset is how many keys there are before the first query's own.
-func (s *Shape) offset() int { return s.Keys - s.Queries }
+func (s *Shape) offset() int {
+	if s.Whole {
+		return s.Keys
+	}
+	return s.Keys - s.Queries
+}
+
+// end is where the keys end that the queries before one see.
+func (s *Shape) end(query int) int { return min(query+s.offset(), s.Keys) }
 
 // first is the first key that a query sees.
 func (s *Shape) first(query int) int {

@@ -16,6 +16,9 @@ func (k *Kernels) ToBF16(dst []uint16, src []float32) {
 	}
 }
 
+// Flushes reports whether ToBF16 takes numbers below 2^-126 for zero.
+func (k *Kernels) Flushes() bool { return k.flushes }
+
 // FromBF16 widens bfloat16.
 func (k *Kernels) FromBF16(dst []float32, src []uint16) {
 	src = src[:len(dst)]

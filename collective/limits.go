@@ -1,0 +1,18 @@
+package collective
+
+// LimitPending bounds the collectives that a member has started and that are not complete.
+const LimitPending = 1024
+
+// LimitMembers bounds the members of a group.
+const LimitMembers = 4096
+
+const (
+	// blockLen is how many elements are reduced at a time: operands and the sum of a block stay in the
+	// first-level cache.
+	blockLen = 2048
+	// chunkBytes is what one of several goroutines takes at a time.
+	chunkBytes = 256 << 10
+	// inlineBytes is how much work is done where the last member starts a collective, instead of by
+	// goroutines: as much as takes them to begin.
+	inlineBytes = 64 << 10
+)

@@ -1,0 +1,61 @@
+package collective
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Signature is what all members of a group have to agree on: which collective, of what. Two are alike where == says so.
+type Signature struct {
+	what  tensorops.Collective
+	how   tensorops.Reduction
+	dtype tensorops.DType
+	rank  int8
+	dims  [tensorops.MaxRank]int32 // of the source
+	dim   int32
+	root  int32
+}
+
+// SignatureOf is that of a collective.
+func SignatureOf(a tensorops.CollectiveArgs) Signature {
+	s := Signature{what: a.What}
+	if a.What == tensorops.Barrier {
+		return s
+	}
+	s.dtype, s.rank = a.Src.DType(), int8(a.Src.Rank())
+	for i := range a.Src.Rank() {
+		s.dims[i] = int32(a.Src.Dim(i))
+	}
+	switch a.What {
+	case tensorops.AllReduce:
+		s.how = a.How
+	case tensorops.ReduceScatter:
+		s.how, s.dim = a.How, int32(a.Dim)
+	case tensorops.AllGather:
+		s.dim = int32(a.Dim)
+	case tensorops.Broadcast:
+		s.root = int32(a.Root)
+	}
+	return s
+}
+
+func (s Signature) String() string {
+	var b strings.Builder
+	b.WriteString(s.what.String())
+	if s.what == tensorops.Barrier {
+		return b.String()
+	}
+	if s.what == tensorops.AllReduce || s.what == tensorops.ReduceScatter {
+		fmt.Fprintf(&b, " %v", s.how)
+	}
+	fmt.Fprintf(&b, " %v%v", s.dtype, s.dims[:s.rank])
+	switch s.what {
+	case tensorops.ReduceScatter, tensorops.AllGather:
+		fmt.Fprintf(&b, " along dimension %d", s.dim)
+	case tensorops.Broadcast:
+		fmt.Fprintf(&b, " from rank %d", s.root)
+	}
+	return b.String()
+}

@@ -1,0 +1,206 @@
+package grid
+
+import "fmt"
+
+// Way is how what the ranks of one tensor group have made gets to those of another, or of the same one.
+type Way uint8
+
+// The ways. With slices, where each rank has a run of the positions, Direct is the only one.
+const (
+	// Auto is Broadcast to a larger group, which sends each tensor once from stage to stage, and else Direct.
+	Auto Way = iota
+	// Direct sends every rank what it lacks from a rank that has it.
+	Direct
+	// Broadcast sends from the first rank to the first rank, which shares it with the others of its group.
+	Broadcast
+	// Scatter sends every rank a part, and the ranks that take them gather the whole.
+	Scatter
+	numWays
+)
+
+var wayNames = [numWays]string{"auto", "direct", "broadcast", "scatter"}
+
+func (w Way) String() string {
+	if w >= numWays {
+		return fmt.Sprintf("way(%d)", uint8(w))
+	}
+	return wayNames[w]
+}
+
+// ParseWay is the way with a name.
+func ParseWay(name string) (Way, error) {
+	for w, n := range wayNames {
+		if n == name {
+			return Way(w), nil
+		}
+	}
+	return 0, fmt.Errorf("%w: no way %q: there are %q", ErrGrid, name, wayNames)
+}
+
+// Piece is one message of a tensor that crosses an edge: Units equal parts of its positions, of which it is [First,
+// Limit); without any it carries no numbers, and says that the tensor is to come within the group.
+type Piece struct {
+	Sender, Receiver int // places in their groups
+	Part             int // its number among those that the receiver takes
+	First, Limit     int
+}
+
+// Empty reports whether a piece carries no numbers.
+func (p Piece) Empty() bool { return p.First == p.Limit }
+
+// Edge is how a tensor crosses from a tensor group of some ranks to one of others.
+type Edge struct {
+	From, To int  // ranks
+	Slices   bool // each rank has a run of the positions; else all have all of them
+	Way      Way
+	Units    int // equal parts of the positions that pieces are made of
+	Pieces   []Piece
+}
+
+// NewEdge makes one. slices says that each rank has an equal run of the positions, in the order of ranks.
+func NewEdge(from, to int, slices bool, way Way) Edge {
+	e := Edge{From: from, To: to, Slices: slices, Way: way, Units: 1}
+	switch {
+	case slices || from == 1 && to == 1:
+		e.Way = Direct
+	case way == Auto && from < to:
+		e.Way = Broadcast
+	case way == Auto, way == Broadcast && to == 1:
+		e.Way = Direct
+	}
+	switch {
+	case slices || e.Way == Scatter:
+		e.Units = lcm(from, to)
+		for receiver := range to {
+			part := 0
+			for sender := range from {
+				first := max(e.Units/from*sender, e.Units/to*receiver)
+				limit := min(e.Units/from*(sender+1), e.Units/to*(receiver+1))
+				if first < limit {
+					e.Pieces = append(e.Pieces, Piece{sender, receiver, part, first, limit})
+					part++
+				}
+			}
+		}
+	default:
+		for receiver := range to {
+			p := Piece{Receiver: receiver, Limit: 1}
+			switch {
+			case e.Way == Broadcast && receiver > 0:
+				p.Limit = 0
+			case e.Way == Broadcast:
+			case from >= to:
+				p.Sender = receiver
+			default:
+				p.Sender = receiver * from / to
+			}
+			e.Pieces = append(e.Pieces, p)
+		}
+	}
+	return e
+}
+
+// Has is what of the units a rank of the sending group has.
+func (e Edge) Has(sender int) (first, limit int) {
+	if !e.Slices {
+		return 0, e.Units
+	}
+	return e.Units / e.From * sender, e.Units / e.From * (sender + 1)
+}
+
+// Wants is what of the units a rank of the receiving group takes from the other one: with
+// Scatter it gathers the rest.
+func (e Edge) Wants(receiver int) (first, limit int) {
+	if e.Units == 1 {
+		return 0, 1
+	}
+	return e.Units / e.To * receiver, e.Units / e.To * (receiver + 1)
+}
+
+// Sends are the pieces that a rank of the sending group sends, Takes those that one of the other takes.
+func (e Edge) Sends(sender int) (all []Piece) {
+	for _, p := range e.Pieces {
+		if p.Sender == sender {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// Takes are the pieces that a rank of the receiving group takes, in the order of their parts.
+func (e Edge) Takes(receiver int) (all []Piece) {
+	for _, p := range e.Pieces {
+		if p.Receiver == receiver {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// Copies is how many times the whole of a tensor goes from one group to the other.
+func (e Edge) Copies() float64 {
+	n := 0
+	for _, p := range e.Pieces {
+		n += p.Limit - p.First
+	}
+	return float64(n) / float64(e.Units)
+}
+
+// String says what is done.
+func (e Edge) String() string {
+	switch {
+	case e.Slices && e.From == e.To && e.To > 1:
+		return fmt.Sprintf("direct: each of %d ranks sends its positions to its counterpart", e.From)
+	case e.Slices && e.To > 1 || e.Slices && e.From > 1:
+		return fmt.Sprintf("direct: the %d receiving get their positions from the %d sending", e.To, e.From)
+	case e.Way == Scatter:
+		return fmt.Sprintf("scatter: each of %d ranks sends parts, and %d gather them", e.From, e.To)
+	case e.Way == Broadcast:
+		return fmt.Sprintf("broadcast: rank 0 of %d sends, and rank 0 of %d broadcasts", e.From, e.To)
+	case e.To == 1 && e.From > 1:
+		return fmt.Sprintf("direct: rank 0 of %d sends", e.From)
+	case e.From == 1 && e.To == 1:
+		return "direct"
+	case e.From >= e.To:
+		return fmt.Sprintf("direct: ranks 0 to %d send to their counterparts", e.To-1)
+	}
+	return fmt.Sprintf("direct: %d ranks send to %d", e.From, e.To)
+}
+
+// DescribeEdges says in a line for each edge between two stages which way tensors take; none where each stage is one rank. chunks are
+// the stages of a pipeline's chunks.
+func (g *Grid) DescribeEdges(chunks []int, slices bool, way Way) (lines []string) {
+	if g.size[Tensor] == 1 {
+		return nil
+	}
+	seen := make(map[[2]int]bool)
+	for v := 1; v < len(chunks); v++ {
+		from, to := chunks[v-1], chunks[v]
+		if from == to || seen[[2]int{from, to}] {
+			continue
+		}
+		seen[[2]int{from, to}] = true
+		a, b := g.TensorSize(from), g.TensorSize(to)
+		lines = append(lines, fmt.Sprintf("stage %d to %d: %v; gradients back: %v", from, to, NewEdge(a, b, slices, way), NewEdge(b, a, slices, way)))
+	}
+	return lines
+}
+
+// lcm is the smallest number that both divide.
+func lcm(a, b int) int {
+	x, y := a, b
+	for y > 0 {
+		x, y = y, x%y
+	}
+	return a / x * b
+}
+
+// Positions is the number of which the positions of a sequence must be a multiple where the ranks of every tensor group share
+// them alike.
+func (g *Grid) Positions() int {
+	n := 1
+	for stage := range g.size[Pipeline] {
+		n = lcm(n, g.TensorSize(stage))
+	}
+	return n
+}

@@ -1,0 +1,134 @@
+package p2p
+
+import "github.com/troupe-ml/troupe/tensorops"
+
+// leaving makes of tensors what goes on the way: this rank's parts, and rounded, if the Config says so. The
+// tensors are taken.
+func (p *Port) leaving(ts []tensorops.Tensor) (items []item, err error) {
+	items = make([]item, len(ts))
+	for i, t := range ts {
+		items[i] = item{Tensor: t}
+	}
+	for i := range items {
+		if err = p.scatter(&items[i]); err == nil {
+			err = p.narrow(&items[i])
+		}
+		if err != nil {
+			releaseItems(items)
+			return nil, err
+		}
+	}
+	return items, nil
+}
+
+func (p *Port) scatter(it *item) error {
+	g := p.cfg.Scatter
+	if g == nil || g.Size() == 1 || it.Len()%g.Size() != 0 || it.Len() == 0 {
+		return nil
+	}
+	n := it.Len() / g.Size()
+	part, err := tensorops.NewTensor(p.cfg.Arena, it.DType(), n)
+	if err != nil {
+		return err
+	}
+	size := it.DType().Size()
+	copy(tensorops.Bytes(part), tensorops.Bytes(it.Tensor)[g.Rank()*n*size:])
+	whole := it.Shape()
+	it.Release()
+	it.Tensor, it.whole = part, whole
+	return nil
+}
+
+func (p *Port) narrow(it *item) error {
+	if p.cfg.WireDType != tensorops.BFloat16 || it.DType() != tensorops.Float32 {
+		return nil
+	}
+	low, err := tensorops.NewTensor(p.cfg.Arena, tensorops.BFloat16, it.Shape()...)
+	if err != nil {
+		return err
+	}
+	to := tensorops.Elements[uint16](low)
+	for i, v := range tensorops.Elements[float32](it.Tensor) {
+		to[i] = tensorops.ToBFloat16(v)
+	}
+	it.Release()
+	it.Tensor, it.narrow = low, true
+	return nil
+}
+
+// arriving makes of what came the tensors that were sent, and hands them to done, in its own time.
+func (p *Port) arriving(items []item, err error, done func([]tensorops.Tensor, error)) {
+	if err != nil {
+		done(nil, err)
+		return
+	}
+	p.arrive(items, 0, done)
+}
+
+// arrive goes on with item i: to gather one takes the others of the group.
+func (p *Port) arrive(items []item, i int, done func([]tensorops.Tensor, error)) {
+	for ; i < len(items); i++ {
+		it := &items[i]
+		if err := p.widen(it); err != nil {
+			releaseItems(items)
+			done(nil, err)
+			return
+		}
+		if it.whole == nil {
+			continue
+		}
+		dst, err := p.room(it)
+		if err != nil {
+			releaseItems(items)
+			done(nil, err)
+			return
+		}
+		op := &tensorops.Op{Kind: tensorops.KindCollective}
+		tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: dst.View(dst.Len()), Src: it.Tensor, Group: p.cfg.Scatter}.Put(op)
+		p.cfg.Scatter.Start(op, func(err error) {
+			it.Release()
+			it.Tensor, it.whole = dst, nil
+			if err != nil {
+				releaseItems(items)
+				done(nil, err)
+				return
+			}
+			p.arrive(items, i+1, done)
+		})
+		return
+	}
+	ts := make([]tensorops.Tensor, len(items))
+	for k, it := range items {
+		ts[k] = it.Tensor
+	}
+	done(ts, nil)
+}
+
+// room is for the whole of which a part came.
+func (p *Port) room(it *item) (tensorops.Tensor, error) {
+	n := 1
+	for _, d := range it.whole {
+		n *= d
+	}
+	if g := p.cfg.Scatter; g == nil || n != it.Len()*g.Size() {
+		return tensorops.Tensor{}, errParts(it, p)
+	}
+	return tensorops.NewTensor(p.cfg.Arena, it.DType(), it.whole...)
+}
+
+func (p *Port) widen(it *item) error {
+	if !it.narrow {
+		return nil
+	}
+	wide, err := tensorops.NewTensor(p.cfg.Arena, tensorops.Float32, it.Shape()...)
+	if err != nil {
+		return err
+	}
+	to := tensorops.Elements[float32](wide)
+	for i, v := range tensorops.Elements[uint16](it.Tensor) {
+		to[i] = tensorops.FromBFloat16(v)
+	}
+	it.Release()
+	it.Tensor, it.narrow = wide, false
+	return nil
+}

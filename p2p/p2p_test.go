@@ -1,0 +1,432 @@
+package p2p_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/troupe-ml/troupe/collective"
+	"github.com/troupe-ml/troupe/p2p"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type rig struct {
+	*testing.T
+	arena tensorops.Arena
+	ctx   context.Context
+}
+
+func newRig(t *testing.T) *rig {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	a := tensorops.NewHostMemory(0).NewArena("test")
+	t.Cleanup(func() { cancel(); a.Close() })
+	return &rig{t, a, ctx}
+}
+
+func (r *rig) tensor(values ...float32) tensorops.Tensor {
+	t, err := tensorops.NewTensor(r.arena, tensorops.Float32, len(values))
+	if err != nil {
+		r.Fatal(err)
+	}
+	copy(tensorops.Elements[float32](t), values)
+	return t
+}
+
+func (r *rig) wait(h *p2p.Handle) p2p.Received {
+	r.Helper()
+	got, err := h.Wait(r.ctx)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return got
+}
+
+func values(ts []tensorops.Tensor) [][]float32 {
+	var all [][]float32
+	for _, t := range ts {
+		all = append(all, slices.Clone(tensorops.Elements[float32](t)))
+	}
+	return all
+}
+
+func same(a [][]float32, b ...[]float32) bool {
+	return slices.EqualFunc(a, b, slices.Equal[[]float32])
+}
+
+// networks are ways to make the ports of n stages.
+func networks(r *rig) map[string]func(n int, cfg p2p.Config) []*p2p.Port {
+	return map[string]func(n int, cfg p2p.Config) []*p2p.Port{
+		"local": p2p.Local,
+		"over": func(n int, cfg p2p.Config) []*p2p.Port {
+			wires := newWires(n)
+			r.Cleanup(wires.close)
+			ports := make([]*p2p.Port, n)
+			for rank := range ports {
+				ports[rank] = p2p.Over(rank, n, cfg, wires.ends[rank])
+			}
+			return ports
+		},
+	}
+}
+
+// TestEnds: the calls that the first and the last stage do not have end at once with nothing, in a
+// pipeline and in a U-shape.
+func TestEnds(t *testing.T) {
+	r := newRig(t)
+	for name, c := range map[string]struct {
+		cfg   p2p.Config
+		call  p2p.Call
+		rank  int
+		do    func(p *p2p.Port, c p2p.Call) *p2p.Handle
+		none  bool
+		other int // whom it is with
+	}{
+		"first receives no activation":           {rank: 0, do: (*p2p.Port).RecvForward, none: true},
+		"last receives no gradient":              {rank: 2, do: (*p2p.Port).RecvBackward, none: true},
+		"U: first receives no activation":        {cfg: p2p.Config{UShape: true}, rank: 0, do: (*p2p.Port).RecvForward, none: true},
+		"U: the end receives of the last":        {cfg: p2p.Config{UShape: true}, call: p2p.Call{End: true}, rank: 0, do: (*p2p.Port).RecvForward, other: 2},
+		"U: the end receives no gradient":        {cfg: p2p.Config{UShape: true}, call: p2p.Call{End: true}, rank: 0, do: (*p2p.Port).RecvBackward, none: true},
+		"U: first receives the second's":         {cfg: p2p.Config{UShape: true}, rank: 0, do: (*p2p.Port).RecvBackward, other: 1},
+		"U: last receives the gradient of first": {cfg: p2p.Config{UShape: true}, rank: 2, do: (*p2p.Port).RecvBackward, other: 0},
+	} {
+		ports := p2p.Local(3, c.cfg)
+		h := c.do(ports[c.rank], c.call)
+		select {
+		case <-h.Ended():
+			if got := r.wait(h); !c.none || got.Forward != nil || got.Backward != nil {
+				t.Errorf("%s: it ended with %v", name, got)
+			}
+		default:
+			if c.none {
+				t.Errorf("%s: it waits", name)
+				break
+			}
+			send := ports[c.other].SendForward
+			if c.rank < c.other && !c.call.End || c.cfg.UShape && c.rank == 2 {
+				send = ports[c.other].SendBackward
+			}
+			r.wait(send([]tensorops.Tensor{r.tensor(7)}, p2p.Call{End: c.rank == 2}))
+			got := r.wait(h)
+			if ts := append(got.Forward, got.Backward...); !same(values(ts), []float32{7}) {
+				t.Errorf("%s: %v", name, values(ts))
+			}
+		}
+		for _, p := range ports {
+			p.Close(nil)
+		}
+	}
+	// What is sent to nobody is freed.
+	ports := p2p.Local(2, p2p.Config{})
+	x := r.tensor(1)
+	r.wait(ports[1].SendForward([]tensorops.Tensor{x}, p2p.Call{}))
+	r.wait(ports[0].SendBackward([]tensorops.Tensor{r.tensor(2)}, p2p.Call{}))
+	for _, p := range ports {
+		p.Close(nil)
+	}
+}
+
+// TestCombined: the combined calls between three stages, in an order in which matched sends and receives would
+// block each other.
+func TestCombined(t *testing.T) {
+	r := newRig(t)
+	one := func(v float32) []tensorops.Tensor { return []tensorops.Tensor{r.tensor(v)} }
+	for name, network := range networks(r) {
+		p := network(3, p2p.Config{})
+		a, b, c := p[0], p[1], p[2]
+		// Everybody sends before anybody receives.
+		h0 := a.SendForwardRecvBackward([]tensorops.Tensor{r.tensor(1, 2), r.tensor(3)}, p2p.Call{})
+		h2 := c.SendBackwardRecvForward(one(20), p2p.Call{})
+		h1 := b.SendForwardBackwardRecvForwardBackward(one(12), one(10), p2p.Call{})
+		if got := r.wait(h1); !same(values(got.Forward), []float32{1, 2}, []float32{3}) || !same(values(got.Backward), []float32{20}) {
+			t.Errorf("%s: the middle got %v and %v", name, values(got.Forward), values(got.Backward))
+		}
+		if got := r.wait(h0); !same(values(got.Backward), []float32{10}) {
+			t.Errorf("%s: the first got %v", name, values(got.Backward))
+		}
+		if got := r.wait(h2); !same(values(got.Forward), []float32{12}) {
+			t.Errorf("%s: the last got %v", name, values(got.Forward))
+		}
+		h1 = b.SendForwardRecvForward(one(5), p2p.Call{})
+		h2 = c.RecvForward(p2p.Call{Want: []p2p.Spec{{DType: tensorops.Float32, Shape: []int{1}}}})
+		r.wait(a.SendForward(one(4), p2p.Call{}))
+		if x, y := r.wait(h1), r.wait(h2); !same(values(x.Forward), []float32{4}) || !same(values(y.Forward), []float32{5}) {
+			t.Errorf("%s: %v and %v", name, values(x.Forward), values(y.Forward))
+		}
+		h1 = b.SendBackwardRecvBackward(one(6), p2p.Call{})
+		h0 = a.RecvBackward(p2p.Call{})
+		r.wait(c.SendBackward(one(7), p2p.Call{}))
+		if x, y := r.wait(h1), r.wait(h0); !same(values(x.Backward), []float32{7}) || !same(values(y.Backward), []float32{6}) {
+			t.Errorf("%s: %v and %v", name, values(x.Backward), values(y.Backward))
+		}
+		// To a rank of one's own, and round the ring.
+		to, from := 2, 0
+		r.wait(a.SendForward(one(8), p2p.Call{Next: &to}))
+		if got := r.wait(c.RecvForward(p2p.Call{Prev: &from})); !same(values(got.Forward), []float32{8}) {
+			t.Errorf("%s: past the middle came %v", name, values(got.Forward))
+		}
+		var rings []*p2p.Handle
+		for i, port := range p {
+			rings = append(rings, port.RingForward(one(float32(i)), p2p.Call{}))
+		}
+		for i, h := range rings {
+			if got := r.wait(h); !same(values(got.Forward), []float32{float32((i + 2) % 3)}) {
+				t.Errorf("%s: round the ring stage %d got %v", name, i, values(got.Forward))
+			}
+		}
+		if n := b.Timers(); n["forward-send"].Calls != 2 || n["forward-recv"].Calls != 2 || n["backward-send"].Calls != 2 || n["backward-recv"].Calls != 2 {
+			t.Errorf("%s: the timers are %v", name, n)
+		}
+		for _, port := range p {
+			port.Close(nil)
+		}
+	}
+}
+
+// TestShapes: each message has tensors of its own shapes; what is not expected is an error that names both.
+func TestShapes(t *testing.T) {
+	r := newRig(t)
+	for name, network := range networks(r) {
+		p := network(2, p2p.Config{})
+		for n := 1; n < 40; n++ {
+			var ts []tensorops.Tensor
+			for k := range n%3 + 1 {
+				ts = append(ts, r.tensor(make([]float32, n+k)...))
+			}
+			want := p2p.Like(ts...)
+			r.wait(p[0].SendForward(ts, p2p.Call{}))
+			r.wait(p[1].RecvForward(p2p.Call{Want: want}))
+		}
+		again, err := p[0].SendTensorMeta(r.ctx, true, []p2p.Spec{{DType: tensorops.BFloat16, Shape: []int{2, 3, 4}}, {DType: tensorops.Int32}}, p2p.Call{})
+		if err != nil || again {
+			t.Errorf("%s: meta: %v, %v", name, again, err)
+		}
+		specs, err := p[1].RecvTensorMeta(r.ctx, nil, p2p.Call{})
+		if err != nil || fmt.Sprint(specs) != "[bfloat16[2 3 4] int32[]]" {
+			t.Errorf("%s: meta: %v, %v", name, specs, err)
+		}
+		r.wait(p[0].SendForward([]tensorops.Tensor{r.tensor(1, 2)}, p2p.Call{}))
+		_, err = p[1].RecvForward(p2p.Call{Want: []p2p.Spec{{DType: tensorops.Float32, Shape: []int{3}}}}).Wait(r.ctx)
+		if !errors.Is(err, p2p.ErrUnexpected) || err.Error() != "stage 1, forward from stage 0: unexpected tensors: [float32[2]] came, [float32[3]] is expected" {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if _, err := p[0].SendForward(nil, p2p.Call{}).Wait(r.ctx); !errors.Is(err, tensorops.ErrShape) {
+			t.Errorf("%s: nothing to send: %v", name, err)
+		}
+		far := 9
+		if _, err := p[0].SendForward([]tensorops.Tensor{r.tensor(1)}, p2p.Call{Next: &far}).Wait(r.ctx); !errors.Is(err, p2p.ErrRank) {
+			t.Errorf("%s: far away: %v", name, err)
+		}
+		h := p[1].RecvForward(p2p.Call{})
+		for _, port := range p {
+			port.Close(errors.New("the end"))
+		}
+		if _, err := h.Wait(r.ctx); !errors.Is(err, p2p.ErrClosed) {
+			t.Errorf("%s: closed: %v", name, err)
+		}
+		if _, err := p[0].SendForward([]tensorops.Tensor{r.tensor(1)}, p2p.Call{}).Wait(r.ctx); !errors.Is(err, p2p.ErrClosed) {
+			t.Errorf("%s: closed: %v", name, err)
+		}
+	}
+}
+
+func TestUnread(t *testing.T) {
+	r := newRig(t)
+	p := p2p.Local(2, p2p.Config{})
+	for range p2p.LimitUnread {
+		r.wait(p[0].SendForward([]tensorops.Tensor{r.tensor(1)}, p2p.Call{}))
+	}
+	if _, err := p[0].SendForward([]tensorops.Tensor{r.tensor(1)}, p2p.Call{}).Wait(r.ctx); !errors.Is(err, p2p.ErrFull) {
+		t.Errorf("error %v", err)
+	}
+	for _, port := range p {
+		port.Close(nil)
+	}
+}
+
+// TestWire: bfloat16 on the way, and each rank of a tensor group its part.
+func TestWire(t *testing.T) {
+	r := newRig(t)
+	for name, network := range networks(r) {
+		const tensor = 2
+		group := collective.Local("second", tensor)
+		var wg sync.WaitGroup
+		lanes := make([][]*p2p.Port, tensor)
+		for rank := range tensor {
+			lanes[rank] = network(2, p2p.Config{WireDType: tensorops.BFloat16, Scatter: group[rank]})
+		}
+		got := make([]p2p.Received, tensor)
+		for rank := range tensor {
+			// 1/3 is rounded on its way; the second tensor does not divide, and goes whole.
+			h := lanes[rank][0].SendForward([]tensorops.Tensor{r.tensor(1, 1.0/3, 3, 4), r.tensor(5, 6, 7)}, p2p.Call{})
+			wg.Go(func() {
+				r.wait(h)
+				var err error
+				if got[rank], err = lanes[rank][1].RecvForward(p2p.Call{}).Wait(r.ctx); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+		}
+		wg.Wait()
+		third := tensorops.FromBFloat16(tensorops.ToBFloat16(1.0 / 3))
+		for rank := range tensor {
+			if !same(values(got[rank].Forward), []float32{1, third, 3, 4}, []float32{5, 6, 7}) {
+				t.Errorf("%s: rank %d got %v", name, rank, values(got[rank].Forward))
+			}
+			for _, port := range lanes[rank] {
+				port.Close(nil)
+			}
+		}
+	}
+}
+
+// TestSeveral: what comes from several pipeline groups is averaged.
+func TestSeveral(t *testing.T) {
+	r := newRig(t)
+	a, b := p2p.Local(2, p2p.Config{}), p2p.Local(2, p2p.Config{})
+	r.wait(a[0].SendForward([]tensorops.Tensor{r.tensor(1, 5)}, p2p.Call{}))
+	r.wait(b[0].SendForward([]tensorops.Tensor{r.tensor(2, 7)}, p2p.Call{}))
+	both := p2p.Several{a[1], b[1]}
+	got, err := both.RecvForward(r.ctx, p2p.Call{})
+	if err != nil || !same(values(got), []float32{1.5, 6}) {
+		t.Errorf("%v, %v", values(got), err)
+	}
+	if err := both.SendBackward(r.ctx, []tensorops.Tensor{r.tensor(3)}, p2p.Call{}); err != nil {
+		t.Error(err)
+	}
+	for _, p := range []*p2p.Port{a[0], b[0]} {
+		if got := r.wait(p.RecvBackward(p2p.Call{})); !same(values(got.Backward), []float32{3}) {
+			t.Errorf("%v", values(got.Backward))
+		}
+	}
+	r.wait(a[0].SendForward([]tensorops.Tensor{r.tensor(1, 5)}, p2p.Call{}))
+	r.wait(b[0].SendForward([]tensorops.Tensor{r.tensor(2)}, p2p.Call{}))
+	if _, err := both.RecvForward(r.ctx, p2p.Call{}); !errors.Is(err, p2p.ErrUnexpected) {
+		t.Errorf("error %v", err)
+	}
+	for _, p := range append(a, b...) {
+		p.Close(nil)
+	}
+}
+
+// TestRandom: stages call in orders of their own; all that is sent arrives, in its order.
+func TestRandom(t *testing.T) {
+	r := newRig(t)
+	for name, network := range networks(r) {
+		const stages, messages = 4, 60
+		p := network(stages, p2p.Config{})
+		var wg sync.WaitGroup
+		for rank, port := range p {
+			wg.Go(func() {
+				rng := rand.New(rand.NewPCG(uint64(rank), 1))
+				var receive [2][]*p2p.Handle
+				left := [4]int{messages, messages, messages, messages}
+				for left != [4]int{} {
+					k := rng.IntN(4)
+					if left[k] == 0 {
+						continue
+					}
+					n := messages - left[k]
+					left[k]--
+					x := func() []tensorops.Tensor { return []tensorops.Tensor{r.tensor(float32(n), float32(rank))} }
+					switch k {
+					case 0:
+						port.SendForward(x(), p2p.Call{})
+					case 1:
+						port.SendBackward(x(), p2p.Call{})
+					case 2:
+						receive[0] = append(receive[0], port.RecvForward(p2p.Call{}))
+					default:
+						receive[1] = append(receive[1], port.RecvBackward(p2p.Call{}))
+					}
+				}
+				for way, handles := range receive {
+					for n, h := range handles {
+						got, err := h.Wait(r.ctx)
+						ts, from := got.Forward, rank-1
+						if way == 1 {
+							ts, from = got.Backward, rank+1
+						}
+						want := [][]float32{{float32(n), float32(from)}}
+						if from < 0 || from == stages {
+							want = nil
+						}
+						if err != nil || !same(values(ts), want...) {
+							t.Errorf("%s: stage %d, %d: %v, %v", name, rank, n, values(ts), err)
+							return
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for _, port := range p {
+			port.Close(nil)
+		}
+	}
+}
+
+func FuzzTake(f *testing.F) {
+	f.Add([]byte{0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0}, 8)
+	f.Fuzz(func(_ *testing.T, header []byte, n int) {
+		w := newWires(2)
+		defer w.close()
+		p := p2p.Over(0, 2, p2p.Config{}, w.ends[0])
+		defer p.Close(nil)
+		if payload, done, err := w.ends[0].receiver.Take(1, header, []int{n}); err == nil {
+			if len(payload) != 1 || len(payload[0]) != n {
+				panic("room of another size")
+			}
+			done(nil)
+		}
+	})
+}
+
+// wires are carriers in memory.
+type wires struct{ ends []*wire }
+
+type wire struct {
+	*wires
+	rank     int
+	receiver collective.Receiver
+}
+
+func newWires(n int) *wires {
+	w := &wires{}
+	for rank := range n {
+		w.ends = append(w.ends, &wire{wires: w, rank: rank})
+	}
+	return w
+}
+
+func (w *wires) close() {}
+
+func (w *wire) Receive(r collective.Receiver) { w.receiver = r }
+
+func (w *wire) Send(to int, header []byte, payload [][]byte, done func(error)) {
+	lens := make([]int, len(payload))
+	for i, b := range payload {
+		lens[i] = len(b)
+	}
+	room, taken, err := w.ends[to].receiver.Take(w.rank, slices.Clone(header), lens)
+	if err != nil {
+		done(err)
+		return
+	}
+	for i, b := range payload {
+		copy(room[i], b)
+	}
+	taken(nil)
+	done(nil)
+}
+
+func (w *wire) Tell(int, []byte) {}
+func (w *wire) Close()           {}

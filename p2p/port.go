@@ -1,0 +1,291 @@
+package p2p
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/troupe-ml/troupe/collective"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Errors of transfers.
+var (
+	// ErrUnexpected: what came is not what the call expects.
+	ErrUnexpected = errors.New("unexpected tensors")
+	// ErrFull: LimitUnread messages wait that nobody has asked for.
+	ErrFull = errors.New("too many messages are unread")
+	// ErrClosed: the port was closed.
+	ErrClosed = errors.New("the port is closed")
+	// ErrRank: there is no such rank.
+	ErrRank = errors.New("no such rank")
+)
+
+// Direction is where a message goes.
+type Direction uint8
+
+// The directions, and the one of what is sent round a ring.
+const (
+	Forward Direction = iota
+	Backward
+	Ring
+	numDirections
+)
+
+func (d Direction) String() string {
+	return [...]string{"forward", "backward", "ring", "unknown"}[min(d, numDirections)]
+}
+
+// Config says which part of a pipeline a port is.
+type Config struct {
+	// UShape: the first stage has the pipeline's last layers too (MindSpeed's layer-wise disaggregated
+	// training): the last stage's output goes to it, and it returns the gradient.
+	UShape bool
+	// Arena has the memory of what comes from other processes; nil: host memory of the port's.
+	Arena tensorops.Arena
+	// WireDType, where it is tensorops.BFloat16, rounds float32 tensors to it on their way: half the bytes, and what comes
+	// depends on where the model is cut.
+	WireDType tensorops.DType
+	// Scatter, if there is one, is the tensor group of this stage: each of its ranks sends its
+	// part of a tensor, where the number of elements divides by the group, and what comes is gathered
+	// (scatter_gather_tensors). The stages that talk to each other have groups of one size.
+	Scatter *collective.Group
+	// Group, if there is one, is the tensor group of this stage, where stages have groups of different sizes (variable
+	// TP): only its first rank talks to other stages, whose first ranks answer, and what comes it broadcasts to the others, whose
+	// ports Member makes. All ranks make the same calls in the same order; nothing else may use the group meanwhile.
+	Group *collective.Group
+}
+
+// Port is a stage's end of its ways to the others. Safe for concurrent use; but what is sent in one direction arrives
+// in the order of the calls.
+type Port struct {
+	cfg        Config
+	rank, size int
+	send       func(to int, m message, done func(error))
+	own        tensorops.Arena // the port's, where Config has none; closed with it
+
+	mu     sync.Mutex
+	sent   map[lane]uint64
+	asked  map[lane]uint64
+	came   map[address][]item
+	unread map[lane]int
+	wait   map[address]func([]item, error)
+	closed error
+	timers map[string]Timer
+
+	shared sharing // what is to be broadcast
+}
+
+// lane is a direction to or from a rank.
+type lane struct {
+	peer int
+	way  Direction
+}
+
+// address is a message of a lane.
+type address struct {
+	lane
+	number uint64
+}
+
+// message is what goes to another port.
+type message struct {
+	way    Direction
+	number uint64
+	items  []item
+}
+
+// item is a tensor on its way.
+type item struct {
+	tensorops.Tensor
+	narrow bool  // it was float32 and is to be again
+	whole  []int // the shape of what it is a rank's part of; nil: it is whole
+}
+
+// Timer counts calls by what they took, from the call until all was there.
+type Timer struct {
+	Calls int
+	Total time.Duration
+}
+
+// Local makes the ports of n stages in this process, in their order; with Config.Group, which differs from stage to stage, use
+// LocalOf.
+func Local(n int, cfg Config) []*Port {
+	return LocalOf(slices.Repeat([]Config{cfg}, n))
+}
+
+// LocalOf is Local with a Config for each stage.
+func LocalOf(cfg []Config) []*Port {
+	ports := make([]*Port, len(cfg))
+	for rank := range ports {
+		ports[rank] = newPort(rank, len(cfg), cfg[rank])
+		ports[rank].send = func(to int, m message, done func(error)) { done(ports[to].deliver(rank, m)) }
+	}
+	return ports
+}
+
+func newPort(rank, size int, cfg Config) *Port {
+	p := &Port{cfg: cfg, rank: rank, size: size, sent: make(map[lane]uint64), asked: make(map[lane]uint64),
+		came: make(map[address][]item), unread: make(map[lane]int), wait: make(map[address]func([]item, error)), timers: make(map[string]Timer)}
+	if p.cfg.Arena == nil {
+		p.own = tensorops.NewHostMemory(0).NewArena(fmt.Sprintf("port of stage %d", rank))
+		p.cfg.Arena = p.own
+	}
+	return p
+}
+
+// Rank is the stage's, Size the number of stages.
+func (p *Port) Rank() int { return p.rank }
+
+// Size is the number of stages.
+func (p *Port) Size() int { return p.size }
+
+// IsFirst and IsLast say which end of the pipeline the stage is.
+func (p *Port) IsFirst() bool { return p.rank == 0 }
+
+// IsLast reports whether the stage is the last one.
+func (p *Port) IsLast() bool { return p.rank == p.size-1 }
+
+// Timers are those of forward-recv, forward-send, backward-recv and backward-send.
+func (p *Port) Timers() map[string]Timer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make(map[string]Timer, len(p.timers))
+	for name, t := range p.timers {
+		all[name] = t
+	}
+	return all
+}
+
+func (p *Port) timed(way Direction, what string, since time.Time) {
+	if way == Ring {
+		return
+	}
+	name := way.String() + "-" + what
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.timers[name]
+	p.timers[name] = Timer{t.Calls + 1, t.Total + time.Since(since)}
+}
+
+// Close ends what waits here, and frees what nobody has asked for. A broadcast of Config.Group that is under way goes on until
+// all its ranks have come, or the group is left. Where Config has no Arena, tensors that came must not
+// be used any more.
+func (p *Port) Close(cause error) {
+	p.mu.Lock()
+	if p.closed != nil {
+		p.mu.Unlock()
+		return
+	}
+	p.closed = ErrClosed
+	if cause != nil {
+		p.closed = fmt.Errorf("%w: %w", ErrClosed, cause)
+	}
+	err, waiting, came := p.closed, p.wait, p.came
+	p.wait, p.came = nil, nil
+	p.mu.Unlock()
+	for _, done := range waiting {
+		done(nil, err)
+	}
+	for _, ts := range came {
+		releaseItems(ts)
+	}
+	p.mu.Lock()
+	p.shared.closing = true
+	p.mu.Unlock()
+	p.closeOwn()
+}
+
+// closeOwn closes the port's own memory, when the port is closed and no broadcast uses it any more.
+func (p *Port) closeOwn() {
+	p.mu.Lock()
+	s := &p.shared
+	now := s.closing && !s.going && len(s.turn) == 0
+	if now {
+		s.closing = false
+	}
+	p.mu.Unlock()
+	if now && p.own != nil {
+		p.own.Close()
+	}
+}
+
+func release(ts []tensorops.Tensor) {
+	for _, t := range ts {
+		t.Release()
+	}
+}
+
+func releaseItems(items []item) {
+	for _, t := range items {
+		t.Release()
+	}
+}
+
+// deliver takes what another port has sent.
+func (p *Port) deliver(from int, m message) error {
+	l := lane{from, m.way}
+	at := address{l, m.number}
+	p.mu.Lock()
+	done := p.wait[at]
+	switch {
+	case p.closed != nil:
+		defer p.mu.Unlock()
+		return p.closed
+	case done != nil:
+		delete(p.wait, at)
+	case p.unread[l] >= LimitUnread:
+		defer p.mu.Unlock()
+		return fmt.Errorf("stage %d, %v from stage %d: %w: %d", p.rank, m.way, from, ErrFull, LimitUnread)
+	default:
+		p.unread[l]++
+		p.came[at] = m.items
+	}
+	p.mu.Unlock()
+	if done != nil {
+		done(m.items, nil)
+	}
+	return nil
+}
+
+// receive asks for the next message of a lane.
+func (p *Port) receive(l lane, done func([]item, error)) {
+	p.mu.Lock()
+	at := address{l, p.asked[l]}
+	if p.closed != nil {
+		err := p.closed
+		p.mu.Unlock()
+		done(nil, err)
+		return
+	}
+	p.asked[l]++
+	ts, there := p.came[at]
+	if there {
+		delete(p.came, at)
+		p.unread[l]--
+	} else {
+		p.wait[at] = done
+	}
+	p.mu.Unlock()
+	if there {
+		done(ts, nil)
+	}
+}
+
+// post sends the next message of a lane.
+func (p *Port) post(l lane, items []item, done func(error)) {
+	p.mu.Lock()
+	err := p.closed
+	m := message{l.way, p.sent[l], items}
+	if err == nil {
+		p.sent[l]++
+	}
+	p.mu.Unlock()
+	if err != nil {
+		done(err)
+		return
+	}
+	p.send(l.peer, m, done)
+}

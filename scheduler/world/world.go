@@ -1,0 +1,166 @@
+package world
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The kinds of faults.
+var (
+	// ErrWorld: the ranks, edges or groups contradict each other.
+	ErrWorld = errors.New("malformed world")
+	// ErrMismatch: members of a group bring different collectives.
+	ErrMismatch = errors.New("collectives differ in a group")
+	// ErrMixed: members of a group bring the same collective for different numbers.
+	ErrMixed = errors.New("a collective mixes different numbers")
+	// ErrMissing: somebody waits for a rank that is through with its steps.
+	ErrMissing = errors.New("a rank never comes")
+	// ErrDeadlock: ranks wait for each other.
+	ErrDeadlock = errors.New("ranks deadlock")
+	// ErrPending: a member begins more collectives than its group takes at once.
+	ErrPending = errors.New("too many collectives at once")
+	// ErrTooLarge: the ranks do more than can be proved.
+	ErrTooLarge = errors.New("grid too large to prove")
+)
+
+// World is what all ranks do.
+type World struct {
+	Name   string // what errors call it, such as the sizes of a grid
+	Ranks  []Rank
+	Edges  []Edge
+	Groups []Group
+	// Pending bounds the collectives of a group that a member has begun for later; 0: any number.
+	Pending int
+}
+
+// Rank is what a rank does.
+type Rank struct {
+	Name  string // what errors call it, beside its number
+	Steps []Step
+}
+
+// Step is what a rank does as one.
+type Step struct {
+	Name  string
+	Takes []Message // what it needs to start
+	Sends []Message // what it makes
+	Ops   []Op      // what it does together with others, in their order
+}
+
+// Message is what goes over an edge once, whatever the order.
+type Message struct{ Edge, Number int32 }
+
+// Edge is a way of messages between two ranks, or from a rank to itself.
+type Edge struct {
+	Name     string
+	From, To int
+	Credits  int // how many messages may be under way; below 0: any number
+}
+
+// Group are ranks that have collectives.
+type Group struct {
+	Name    string
+	Members []int // ranks, each once
+}
+
+// Op is a collective, or Await.
+type Op struct {
+	Group int32
+	// What all members have to agree on, or they are refused when they meet: which collective, of what.
+	What string
+	// Of says which numbers these are, where members that disagree are not refused; "": there are none. OfStep: the
+	// name of the step is a part of it.
+	Of     string
+	OfStep bool
+	Later  bool // it goes on beside what follows
+}
+
+// Await waits for all that its step has begun for later.
+var Await = Op{Group: -1}
+
+// maxPerWorld bounds each kind of thing in a world.
+const maxPerWorld = 1 << 24
+
+// validate refuses a world that can't be played. Every message is sent once and taken once.
+func (w *World) validate() *Fault {
+	fail := func(format string, args ...any) *Fault {
+		return &Fault{World: w.Name, Kind: ErrWorld, Text: fmt.Sprintf(format, args...), Group: -1}
+	}
+	if len(w.Ranks) > maxPerWorld || len(w.Edges) > maxPerWorld || len(w.Groups) > maxPerWorld {
+		return fail("%d ranks, %d edges, %d groups: the limit is %d", len(w.Ranks), len(w.Edges), len(w.Groups), maxPerWorld)
+	}
+	for i, e := range w.Edges {
+		if e.From < 0 || e.From >= len(w.Ranks) || e.To < 0 || e.To >= len(w.Ranks) {
+			return fail("edge %d (%s) leads from rank %d to rank %d, and the ranks are 0 to %d", i, e.Name, e.From, e.To, len(w.Ranks)-1)
+		}
+	}
+	members := make([]map[int]bool, len(w.Groups))
+	for i, g := range w.Groups {
+		seen := make(map[int]bool, len(g.Members))
+		for _, m := range g.Members {
+			switch {
+			case m < 0 || m >= len(w.Ranks):
+				return fail("group %d (%s) has rank %d, and the ranks are 0 to %d", i, g.Name, m, len(w.Ranks)-1)
+			case seen[m]:
+				return fail("group %d (%s) has rank %d twice", i, g.Name, m)
+			}
+			seen[m] = true
+		}
+		members[i] = seen
+	}
+	const sent, taken = 1, 2
+	messages := make(map[Message]uint8)
+	for r, rank := range w.Ranks {
+		for s := range rank.Steps {
+			step := &rank.Steps[s]
+			for _, ways := range []struct {
+				list     []Message
+				bit      uint8
+				verb     string
+				end      func(Edge) int
+				endsWith string
+			}{
+				{step.Takes, taken, "takes", func(e Edge) int { return e.To }, "to"},
+				{step.Sends, sent, "sends", func(e Edge) int { return e.From }, "from"},
+			} {
+				for _, m := range ways.list {
+					if m.Edge < 0 || int(m.Edge) >= len(w.Edges) {
+						return fail("step %d of rank %d (%s) %s by edge %d, and there are %d", s, r, step.Name, ways.verb, m.Edge, len(w.Edges))
+					}
+					e := w.Edges[m.Edge]
+					if ways.end(e) != r {
+						return fail("rank %d: %s %s message %d by edge %s, which leads %s rank %d", r, step.Name, ways.verb, m.Number, e.Name, ways.endsWith, ways.end(e))
+					}
+					if messages[m]&ways.bit != 0 {
+						return fail("rank %d: %s %s message %d of edge %s for the second time", r, step.Name, ways.verb, m.Number, e.Name)
+					}
+					messages[m] |= ways.bit
+				}
+			}
+			for _, o := range step.Ops {
+				switch {
+				case o.Group < -1 || int(o.Group) >= len(w.Groups):
+					return fail("rank %d: %s has a collective of group %d, and there are %d", r, step.Name, o.Group, len(w.Groups))
+				case o.Group >= 0 && !members[o.Group][r]:
+					return fail("rank %d: %s has %s in group %s, whose members are %s", r, step.Name, o.What, w.Groups[o.Group].Name, few(w.Groups[o.Group].Members))
+				}
+			}
+		}
+	}
+	for r, rank := range w.Ranks { // in order, so that the error is the same each time
+		for s := range rank.Steps {
+			step := &rank.Steps[s]
+			for _, m := range step.Takes {
+				if messages[m]&sent == 0 {
+					return fail("rank %d: %s takes message %d of edge %s, which no step of rank %d sends", r, step.Name, m.Number, w.Edges[m.Edge].Name, w.Edges[m.Edge].From)
+				}
+			}
+			for _, m := range step.Sends {
+				if messages[m]&taken == 0 {
+					return fail("rank %d: %s sends message %d by edge %s, which no step of rank %d takes", r, step.Name, m.Number, w.Edges[m.Edge].Name, w.Edges[m.Edge].To)
+				}
+			}
+		}
+	}
+	return nil
+}

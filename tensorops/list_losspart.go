@@ -1,0 +1,76 @@
+package tensorops
+
+// A cross-entropy whose vocabulary is split, in two halves: each member of a group has the logits
+// of a run of ids. CrossEntropyPart makes of them two numbers a row, the members exchange those
+// (AllGather), and CrossEntropyJoin makes the loss and the gradient. The logits stay where
+// they are.
+
+// VocabSlice says which ids some logits are of: those from First on, of Vocab in all.
+type VocabSlice struct{ First, Vocab int }
+
+// LossParts is the number of float64 numbers that CrossEntropyPart makes of a row.
+const LossParts = 2
+
+// CrossEntropyPart records, for logits N×V of a slice of the vocabulary and N targets,
+// parts[n] = (log Σ exp of row n, the logit of the target; 0 where it is in another slice).
+// A target outside of the whole vocabulary fails with ErrToken.
+func (l *List) CrossEntropyPart(parts, logits, targets Tensor, s VocabSlice) {
+	o := l.op(KindCrossEntropyPart)
+	CrossEntropyPartArgs{parts, logits, targets, s}.Put(o)
+	l.need(o, dense(Float64, parts) && denseEither(logits) && dense(Int32, targets) && targets.Len() == logits.Rows() &&
+		parts.Len() == LossParts*logits.Rows() && s.fits(logits), needLossPart)
+}
+
+// CrossEntropyPartArgs are the operands of KindCrossEntropyPart.
+type CrossEntropyPartArgs struct {
+	Parts, Logits, Targets Tensor
+	VocabSlice
+}
+
+// Put stores the operands.
+func (a CrossEntropyPartArgs) Put(o *Op) {
+	o.operands(a.Parts, a.Logits, a.Targets)
+	o.I = [6]int{a.First, a.Vocab}
+}
+
+// CrossEntropyPart reads the operands.
+func (o *Op) CrossEntropyPart() CrossEntropyPartArgs {
+	return CrossEntropyPartArgs{Parts: o.T[0], Logits: o.T[1], Targets: o.T[2], VocabSlice: VocabSlice{o.I[0], o.I[1]}}
+}
+
+// CrossEntropyJoin records lse and stats as CrossEntropy does, of the parts of all slices: N rows
+// of each, one slice after the other. Where o asks for the gradient it is that of this slice's
+// logits, N×V; without it they may be none.
+func (l *List) CrossEntropyJoin(stats, lse, parts, targets, logits Tensor, s VocabSlice, o CrossEntropyOpts) {
+	op := l.op(KindCrossEntropyJoin)
+	CrossEntropyJoinArgs{stats, lse, parts, targets, logits, s, o}.Put(op)
+	n := targets.Len()
+	l.need(op, dense(Float64, stats, lse, parts) && dense(Int32, targets) && stats.Len() == LossStats && lse.Len() == n &&
+		(n == 0 && parts.Len() == 0 || n > 0 && parts.Len() > 0 && parts.Len()%(LossParts*n) == 0), needLossPart)
+	l.need(op, !o.Grad.Valid() || denseEither(o.Grad, logits) && sameMatrix(o.Grad, logits) && logits.Rows() == n && s.fits(logits), "the gradient has the logits' shape")
+}
+
+// CrossEntropyJoinArgs are the operands of KindCrossEntropyJoin.
+type CrossEntropyJoinArgs struct {
+	Stats, LSE, Parts, Targets, Logits Tensor
+	VocabSlice
+	CrossEntropyOpts
+}
+
+// Put stores the operands.
+func (a CrossEntropyJoinArgs) Put(o *Op) {
+	o.operands(a.Stats, a.LSE, a.Parts, a.Targets, a.Logits, a.Grad)
+	o.I, o.F[0] = [6]int{a.First, a.Vocab}, a.Scale
+}
+
+// CrossEntropyJoin reads the operands.
+func (o *Op) CrossEntropyJoin() CrossEntropyJoinArgs {
+	return CrossEntropyJoinArgs{Stats: o.T[0], LSE: o.T[1], Parts: o.T[2], Targets: o.T[3], Logits: o.T[4],
+		VocabSlice: VocabSlice{o.I[0], o.I[1]}, CrossEntropyOpts: CrossEntropyOpts{Grad: o.T[5], Scale: o.F[0]}}
+}
+
+const needLossPart = "logits are N×V with V > 0, of ids within the vocabulary (sizes: the first id, ids in all), targets N int32, parts N×2 float64 of each slice, lse N float64, stats two float64"
+
+func (s VocabSlice) fits(logits Tensor) bool {
+	return s.First >= 0 && logits.Cols() > 0 && logits.Cols() <= s.Vocab-s.First
+}
