@@ -43,7 +43,7 @@ endif
 
 # Packages that start goroutines: those whose race runs are quick, the others, and the
 # cluster's. The first are make test's, the others' runs take minutes.
-RACE_PACKAGES := ./actors ./checkpoint ./data/samples ./tensorops ./stages ./stages/gorgonia ./stages/layertest ./telemetry
+RACE_PACKAGES := ./actors ./checkpoint ./collective ./data/samples ./tensorops ./stages ./stages/gorgonia ./stages/layertest ./telemetry
 RACE_LONG := . ./tensorops/cpu ./tensorops/cuda
 
 .PHONY: check-race
@@ -79,9 +79,20 @@ proto: ## write the Go code of the wire's schema again
 check-net: ## run the tests over networks with delay, loss, a rate and partitions (Linux, as root)
 	TROUPE_NETLAB=1 $(GO) test -v -count=1 -timeout 20m -run Net ./internal/netlab/... $(addsuffix /...,$(wildcard ./cluster))
 
+WORLDS ?= 200000
+WORLDS_SEED ?= 18
+.PHONY: check-worlds
+check-worlds: ## compare the checker of grids with executions of WORLDS (200000) random worlds of WORLDS_SEED
+	$(GO) test -v -count=1 -timeout 60m -run '^TestAgree$$' ./scheduler/world -worlds $(WORLDS) -seed $(WORLDS_SEED)
+
+.PHONY: check-grids
+check-grids: ## train under a table of grids, a process for each rank, beside one process, and under more in one process
+	TROUPE_GRIDS=1 $(GO) test -v -count=1 -timeout 20m -run '^TestGridTable$$' ./cluster
+	TROUPE_LONG_TESTS=1 $(GO) test -count=1 -timeout 20m -run '^Test(Grid|Zero)' .
+
 KILLS_SEED ?= 0
 .PHONY: check-kills
-check-kills: ## kill and stop workers and the coordinator at 20 random moments of one run (Linux; KILLS_SEED=n)
+check-kills: ## kill and stop workers and the coordinator at 20 random moments of a run, in pipelines and grids (Linux; KILLS_SEED=n)
 	TROUPE_KILLS=1 $(GO) test -count=1 -timeout 20m -v -run '^TestKills$$' ./cluster -kills.seed $(KILLS_SEED)
 
 IDLE_MINUTES ?= 10

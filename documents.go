@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -21,13 +22,6 @@ import (
 // Documents are JSON lines: {"text"}, {"prompt", "completion"} or {"messages"}. Where all are texts
 // they are joined, each ended by the model's end token, and trained on in windows as any text. Else
 // each is a sequence of its own, of which completions, and what the assistant says, are learned.
-
-// document is one of them as token ids.
-type document struct {
-	ids   []int32
-	learn []bool // of each id
-	text  bool   // all of it is learned, and it may be joined with others
-}
 
 // documentReader turns lines into documents. It is safe for concurrent use.
 type documentReader struct {
@@ -68,8 +62,17 @@ func newDocumentReader(tok tokenizer.Tokenizer, talk rundir.Talk) (*documentRead
 	return r, nil
 }
 
+// decides is all that decides the ids of a document, but its text and the tokenizer.
+func (r *documentReader) decides() any {
+	special := make([]string, 0, 2*len(r.talk.Special)) // that there are none is one thing, not two
+	for _, name := range slices.Sorted(maps.Keys(r.talk.Special)) {
+		special = append(special, name, r.talk.Special[name])
+	}
+	return []any{"documents", r.talk.Template, special, append([]string{}, r.ends...), append([]int32{}, r.prefix...), append([]int32{}, r.end...)}
+}
+
 // read turns a line into a document.
-func (r *documentReader) read(line []byte) (document, error) {
+func (r *documentReader) read(line []byte) (data.Document, error) {
 	members := make(map[string]json.RawMessage)
 	dec, err := strictjson.NewDecoder(line)
 	if err == nil {
@@ -81,7 +84,7 @@ func (r *documentReader) read(line []byte) (document, error) {
 		})
 	}
 	if err != nil {
-		return document{}, err
+		return data.Document{}, err
 	}
 	text := func(key string) (s string, err error) {
 		if json.Unmarshal(members[key], &s) != nil || string(members[key]) == "null" {
@@ -97,27 +100,27 @@ func (r *documentReader) read(line []byte) (document, error) {
 		prompt, err := text("prompt")
 		completion, err2 := text("completion")
 		if err := errors.Join(err, err2); err != nil {
-			return document{}, err
+			return data.Document{}, err
 		}
-		d := document{}
-		d.add(r.prefix, false)
-		if err := d.encode(r.tok.Encode, prompt, false); err != nil {
+		d := data.Document{}
+		addIDs(&d, r.prefix, false)
+		if err := addText(&d, r.tok.Encode, prompt, false); err != nil {
 			return d, err
 		}
-		if err := d.encode(r.tok.Encode, completion, true); err != nil {
+		if err := addText(&d, r.tok.Encode, completion, true); err != nil {
 			return d, err
 		}
-		d.add(r.end, true)
+		addIDs(&d, r.end, true)
 		return d, nil
 	case has("text"):
 		s, err := text("text")
 		if err != nil {
-			return document{}, err
+			return data.Document{}, err
 		}
-		d := document{text: true}
-		d.add(r.prefix, false)
-		err = d.encode(r.tok.Encode, s, true)
-		d.add(r.end, true)
+		d := data.Document{Text: true}
+		addIDs(&d, r.prefix, false)
+		err = addText(&d, r.tok.Encode, s, true)
+		addIDs(&d, r.end, true)
 		return d, err
 	}
 	keys := make([]string, 0, len(members))
@@ -125,11 +128,11 @@ func (r *documentReader) read(line []byte) (document, error) {
 		keys = append(keys, strictjson.Quote(key))
 	}
 	slices.Sort(keys)
-	return document{}, fmt.Errorf("it has neither \"text\", nor \"prompt\" and \"completion\", nor \"messages\", but %s", strings.Join(keys[:min(len(keys), 5)], ", "))
+	return data.Document{}, fmt.Errorf("it has neither \"text\", nor \"prompt\" and \"completion\", nor \"messages\", but %s", strings.Join(keys[:min(len(keys), 5)], ", "))
 }
 
 // conversation renders messages by the model's chat template.
-func (r *documentReader) conversation(messages, tools json.RawMessage) (d document, err error) {
+func (r *documentReader) conversation(messages, tools json.RawMessage) (d data.Document, err error) {
 	if r.template == nil {
 		return d, fmt.Errorf("it has messages, and the model has no chat template (%s, or chat_template in %s) to make text of them", rundir.TemplateFile, rundir.TokenizerConfigFile)
 	}
@@ -143,26 +146,26 @@ func (r *documentReader) conversation(messages, tools json.RawMessage) (d docume
 	}
 	special := func(text []byte) ([]int32, error) { return r.tok.EncodeSpecial(text, false) }
 	for _, p := range pieces {
-		if err := d.encode(special, p.Text, p.Learn); err != nil {
+		if err := addText(&d, special, p.Text, p.Learn); err != nil {
 			return d, err
 		}
 	}
 	return d, nil
 }
 
-func (d *document) add(ids []int32, learn bool) {
-	d.ids = append(d.ids, ids...)
-	d.learn = append(d.learn, slices.Repeat([]bool{learn}, len(ids))...)
+func addIDs(d *data.Document, ids []int32, learn bool) {
+	d.IDs = append(d.IDs, ids...)
+	d.Learn = append(d.Learn, slices.Repeat([]bool{learn}, len(ids))...)
 }
 
-func (d *document) encode(with func([]byte) ([]int32, error), text string, learn bool) error {
+func addText(d *data.Document, with func([]byte) ([]int32, error), text string, learn bool) error {
 	ids, err := with([]byte(text))
-	d.add(ids, learn)
+	addIDs(d, ids, learn)
 	return err
 }
 
 // readDocuments reads and encodes all documents of files, on all cores.
-func readDocuments(text *data.Text, r *documentReader) ([]document, error) {
+func readDocuments(text *data.Text, r *documentReader) ([]data.Document, error) {
 	type line struct {
 		file string
 		row  int
@@ -175,7 +178,7 @@ func readDocuments(text *data.Text, r *documentReader) ([]document, error) {
 	}); err != nil {
 		return nil, err
 	}
-	all, errs := make([]document, len(lines)), make([]error, len(lines))
+	all, errs := make([]data.Document, len(lines)), make([]error, len(lines))
 	var next atomic.Int64
 	var failed atomic.Bool
 	var workers sync.WaitGroup
@@ -205,21 +208,21 @@ func readDocuments(text *data.Text, r *documentReader) ([]document, error) {
 type cutting struct{ cut, dropped, of int }
 
 // fit makes records of documents that the context holds.
-func fit(cfg *config.Config, key string, docs []document) (r *data.Records, c cutting, err error) {
+func fit(cfg *config.Config, key string, docs []data.Document) (r *data.Records, c cutting, err error) {
 	r, c = &data.Records{}, cutting{of: len(docs)}
 	for i, d := range docs {
-		if most := cfg.Model.Context + 1; len(d.ids) > most {
+		if most := cfg.Model.Context + 1; len(d.IDs) > most {
 			if cfg.Data.TooLong == "refuse" {
-				return nil, c, cfg.Errorf(key, "document %d of %d has %d tokens, more than the %d that a context of %d takes; set data.too_long = \"cut\", or raise model.context", i+1, len(docs), len(d.ids), most, cfg.Model.Context)
+				return nil, c, cfg.Errorf(key, "document %d of %d has %d tokens, more than the %d that a context of %d takes; set data.too_long = \"cut\", or raise model.context", i+1, len(docs), len(d.IDs), most, cfg.Model.Context)
 			}
 			c.cut++
-			d.ids, d.learn = d.ids[:most], d.learn[:most]
+			d.IDs, d.Learn = d.IDs[:most], d.Learn[:most]
 		}
-		if len(d.ids) < 2 || !slices.Contains(d.learn[1:], true) {
+		if len(d.IDs) < 2 || !slices.Contains(d.Learn[1:], true) {
 			c.dropped++
 			continue
 		}
-		r.Add(d.ids, d.learn)
+		r.Add(d.IDs, d.Learn)
 	}
 	if r.Len() == 0 {
 		return nil, c, cfg.Errorf(key, "%w: of %d documents none has anything to learn within the context of %d tokens", data.ErrTooShort, len(docs), cfg.Model.Context)
@@ -228,20 +231,20 @@ func fit(cfg *config.Config, key string, docs []document) (r *data.Records, c cu
 }
 
 // joined makes one corpus of documents that are texts.
-func joined(docs []document) data.Corpus {
+func joined(docs []data.Document) data.Corpus {
 	n := 0
 	for _, d := range docs {
-		n += len(d.ids)
+		n += len(d.IDs)
 	}
 	ids := make([]int32, 0, n)
 	for _, d := range docs {
-		ids = append(ids, d.ids...)
+		ids = append(ids, d.IDs...)
 	}
 	return data.NewTokens(ids)
 }
 
 // loadDocuments reads data.train and data.val, which are documents.
-func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk, accept acceptFunc) (_ *corpora, err error) {
+func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk, accept acceptFunc, kept *tokenStore) (_ *corpora, err error) {
 	if tok == nil {
 		tok = tokenizer.Bytes{}
 	}
@@ -255,7 +258,7 @@ func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk
 	if err != nil {
 		return nil, cfg.Errorf("model.from", "%w", err)
 	}
-	read := func(key string, files []string, id *data.Identity) ([]document, error) {
+	read := func(key string, files []string, id *data.Identity) ([]data.Document, error) {
 		text, err := data.ReadText(files)
 		if err != nil {
 			return nil, cfg.Errorf(key, "%w", unreadableData(err))
@@ -266,7 +269,7 @@ func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk
 				return nil, cfg.Errorf(key, "%w", err)
 			}
 		}
-		docs, err := readDocuments(text, r)
+		docs, err := kept.documents(text, r)
 		if err == nil && len(docs) == 0 {
 			err = fmt.Errorf("%w: there are no documents", data.ErrEmpty)
 		}
@@ -279,7 +282,7 @@ func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk
 	if err != nil {
 		return nil, err
 	}
-	var val []document
+	var val []data.Document
 	if len(valFiles) > 0 {
 		c.identity.Val = &data.Identity{}
 		if val, err = read("data.val", valFiles, c.identity.Val); err != nil {
@@ -294,7 +297,7 @@ func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk
 }
 
 // splitDocuments parts those that are validated on from the others.
-func splitDocuments(docs []document, valFraction float64) (train, val []document, err error) {
+func splitDocuments(docs []data.Document, valFraction float64) (train, val []data.Document, err error) {
 	is, err := data.SplitDocuments(len(docs), valFraction)
 	if err != nil {
 		return nil, nil, err
@@ -310,12 +313,12 @@ func splitDocuments(docs []document, valFraction float64) (train, val []document
 }
 
 // allText reports whether all documents are texts.
-func allText(docs []document) bool {
-	return !slices.ContainsFunc(docs, func(d document) bool { return !d.text })
+func allText(docs []data.Document) bool {
+	return !slices.ContainsFunc(docs, func(d data.Document) bool { return !d.Text })
 }
 
 // takeDocuments makes of documents what is trained and validated on.
-func (c *corpora) takeDocuments(cfg *config.Config, train, val []document) (err error) {
+func (c *corpora) takeDocuments(cfg *config.Config, train, val []data.Document) (err error) {
 	if allText(train) && allText(val) {
 		c.train, c.val = joined(train), joined(val)
 		for _, part := range []struct {

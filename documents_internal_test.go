@@ -21,8 +21,8 @@ func FuzzDocument(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
 		d, err := r.read(line)
-		if err == nil && len(d.ids) != len(d.learn) {
-			t.Errorf("%d ids and %d marks", len(d.ids), len(d.learn))
+		if err == nil && len(d.IDs) != len(d.Learn) {
+			t.Errorf("%d ids and %d marks", len(d.IDs), len(d.Learn))
 		}
 	})
 }

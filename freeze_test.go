@@ -1,11 +1,14 @@
 package troupe_test
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/checkpoint"
 )
 
@@ -25,6 +28,10 @@ var frozen = []struct {
 		}},
 	{"llama, all but the last layer, bfloat16", []string{"model.family=llama", "model.kv_heads=2", "device.dtype=bfloat16", `model.freeze=["embed", "0-2", "head"]`},
 		func(name string) bool { return !strings.HasPrefix(name, "model.layers.3.") }},
+	{"gpt2, tied, with a residual stream in float32, bfloat16", []string{"model.family=gpt2", "device.dtype=bfloat16", "device.residual=float32", `model.freeze=["embed", "0-1"]`},
+		func(name string) bool {
+			return strings.HasPrefix(name, "transformer.w") || strings.HasPrefix(name, "transformer.h.0.") || strings.HasPrefix(name, "transformer.h.1.")
+		}},
 	{"qwen3 with a window, in the middle, bfloat16", []string{"model.family=qwen3", "model.kv_heads=2", "model.head_dim=10", "model.window=6", "device.dtype=bfloat16", `model.freeze=["embed", "2"]`},
 		func(name string) bool {
 			return name == "model.embed_tokens.weight" || strings.HasPrefix(name, "model.layers.2.")
@@ -50,6 +57,13 @@ func TestFrozen(t *testing.T) {
 				same := slices.Equal(w, was)
 				if same != f.frozen(name) {
 					t.Errorf("%s: unchanged %v, frozen %v", name, same, f.frozen(name))
+				}
+				// What a bfloat16 run holds in bfloat16 alone is stored so: matrices, and no norms or biases.
+				info, _ := after.Model().Info(name)
+				narrow := f.frozen(name) && slices.Contains(f.sets, "device.dtype=bfloat16") && len(info.Shape) == 2 &&
+					(!slices.Contains(f.sets, "device.residual=float32") || !strings.HasPrefix(name, "transformer.w"))
+				if narrow != (info.DType == "BF16") {
+					t.Errorf("%s is stored as %s; frozen %v", name, info.DType, f.frozen(name))
 				}
 				if slices.Contains(state, "m."+name) == f.frozen(name) {
 					t.Errorf("%s: frozen %v, and its moments are stored: %v", name, f.frozen(name), !f.frozen(name))
@@ -77,4 +91,50 @@ func openAt(t *testing.T, out string, step int) *checkpoint.Checkpoint {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// TestFrozenStored: a checkpoint with weights in bfloat16 is what one with the same in float32 would be
+// to all that reads it: an evaluation, an export, and a run from it, in float32 and with other
+// layers frozen. A run that goes on with other layers frozen has no optimizer state of them, and is refused.
+func TestFrozenStored(t *testing.T) {
+	sets := []string{"model.family=llama", "device.dtype=bfloat16", "model.tie_embeddings=false", `model.freeze=["embed", "0-2"]`}
+	out := filepath.Join(t.TempDir(), "out")
+	train(t, out, sets...)
+	wide := filepath.Join(t.TempDir(), "wide")
+	for to, dtype := range map[string]string{wide: "float32", filepath.Join(t.TempDir(), "half"): "bfloat16"} {
+		if _, err := troupe.Export(context.Background(), troupe.ExportOptions{From: out, To: to, DType: dtype}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exported, err := checkpoint.Open(wide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = exported.Close() })
+	own := openAt(t, out, 6)
+	for _, name := range own.Model().Names() {
+		info, _ := exported.Model().Info(name)
+		_, a := floats(t, own.Model(), name)
+		if _, b := floats(t, exported.Model(), name); info.DType != "F32" || !slices.Equal(a, b) {
+			t.Errorf("%s is exported as %s, with the same numbers: %v", name, info.DType, slices.Equal(a, b))
+		}
+	}
+	text := []string{"testdata/troupe.txt"}
+	a, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out, DType: "float32"}, Data: text})
+	b, other := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: wide}, Data: text})
+	if err := errors.Join(err, other); err != nil || a.Loss != b.Loss {
+		t.Errorf("losses %v and %v, %v", a.Loss, b.Loss, err)
+	}
+	for _, more := range [][]string{{"device.dtype=float32"}, {`model.freeze=["3"]`}} {
+		from := func(dir string) string {
+			to := filepath.Join(t.TempDir(), "out")
+			train(t, to, slices.Concat(sets, []string{"model.from=" + dir, "run.steps=3"}, more)...)
+			return to
+		}
+		sameState(t, from(out), from(wide), 3)
+	}
+	_, err = troupe.Start(context.Background(), newConfig(t, out, slices.Concat(sets, []string{"run.steps=9", `model.freeze=["embed", "0-1"]`})...), troupe.Options{})
+	if err == nil || !strings.Contains(err.Error(), "freeze") && !strings.Contains(err.Error(), `"m.model.layers.2.`) {
+		t.Errorf("other layers frozen in its middle: %v", err)
+	}
 }

@@ -2,6 +2,7 @@ package troupe
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -38,6 +39,8 @@ type GenerateOptions struct {
 	// Messages are a conversation to answer, which the model's chat template renders; Prompt must be
 	// empty then.
 	Messages []chat.Message
+	// Tools is a JSON array of functions that the answer may call, for the chat template; nil: none.
+	Tools json.RawMessage
 	// TemplateVars are variables for the template, such as "enable_thinking".
 	TemplateVars map[string]any
 }
@@ -255,7 +258,7 @@ func (t *trained) conversation(o GenerateOptions) ([]int32, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t.from(), err)
 	}
-	text, err := template.Render(o.Messages, chat.Options{AddGenerationPrompt: true, Special: talk.Special, Vars: o.TemplateVars, Now: time.Now()})
+	text, err := template.Render(o.Messages, chat.Options{AddGenerationPrompt: true, Special: talk.Special, Tools: o.Tools, Vars: o.TemplateVars, Now: time.Now()})
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// long is for what takes minutes: make check-grids.
+var long = os.Getenv("TROUPE_LONG_TESTS") != ""
+
 // smallRun trains a step in some milliseconds, with everything on that could
 // make a layout show: dropout, tied embeddings, and a clip_norm that no gradient
 // stays below.

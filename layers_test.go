@@ -15,7 +15,7 @@ import (
 // import what is below its layer, never what is beside or above it.
 var layers = [][]string{
 	{"internal/exampletest", "internal/netlab"}, // of tests, which alone may import them
-	{"cmd/engine", "stages/gorgonia/bench", "examples/cluster-service", "examples/custom-layer", "examples/encoder-decoder", "examples/gorgonia-mlp", "examples/own", "examples/skip"},
+	{"cmd/engine", "stages/gorgonia/bench", "examples/cluster-service", "examples/custom-layer", "examples/encoder-decoder", "examples/gorgonia-mlp", "examples/own", "examples/skip", "examples/ushape"},
 	{"cli"},
 	{"cluster/discovery/dns", "cluster/discovery/etcd"},
 	{"cluster"},
@@ -40,16 +40,20 @@ var layers = [][]string{
 	{"stages"},
 	{"chat", "tokenizer"},
 	{"tokenizer/hf"},
-	{"scheduler/draw"},
-	{"scheduler", "internal/grid"},
+	{"scheduler/draw", "scheduler/world"},
+	{"scheduler"},
 	{"tensorops/optest"},
+	{"cluster/internal/groups/bench"},
+	{"cluster/internal/groups"},
+	{"p2p"},
+	{"collective"},
 	{"tensorops/cpu", "tensorops/cuda", "tensorops/ref"},
 	{"tensorops/cpu/internal/attn", "tensorops/cuda/internal/ptxgen"},
 	{"tensorops/cpu/internal/gemm", "tensorops/cpu/internal/vec", "tensorops/cuda/internal/driver", "tensorops/cuda/internal/standin", "tensorops/cuda/kernels"},
 	{"tensorops"},
 	{"cluster/internal/lane/bench"},
 	{"cluster/internal/beat", "cluster/internal/lane", "cluster/internal/link", "cluster/internal/members", "cluster/internal/pki", "cluster/internal/transport"},
-	{"cluster/discovery", "internal/wire"},
+	{"cluster/discovery", "grid", "internal/wire"},
 	{"internal/caught", "internal/hostmem", "internal/registry", "internal/rng", "internal/strictjson", "internal/sysinfo", "internal/term"},
 }
 

@@ -133,7 +133,7 @@ func (t *trained) samplesOf(files []string) (*corpora, *config.Config, error) {
 		c, err := t.named(cfg, files)
 		return c, cfg, err
 	}
-	c, err := loadData(cfg, t.tokenizer, rundir.Talk{}, nil)
+	c, err := loadData(cfg, t.tokenizer, rundir.Talk{}, nil, nil)
 	if err != nil {
 		return nil, cfg, err
 	}

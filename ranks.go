@@ -83,6 +83,21 @@ func (c *computers) memory(kind string) tensorops.MemoryStats {
 	return c.set.Memory(kind)
 }
 
+func (c *computers) memoryByStage() map[string]int64 {
+	if c.set == nil {
+		return nil
+	}
+	return c.set.TakenBy()
+}
+
+// groups are those of the ranks that this process computes.
+func (c *computers) groups(p *plan.Plan) plan.Groups {
+	if c.set == nil {
+		return plan.NoGroups{}
+	}
+	return p.LocalGroups()
+}
+
 // place says where a run's stages are.
 func (c *computers) place(ctx context.Context, s *actors.Spec, a placement.Assignment) error {
 	if c.set != nil {

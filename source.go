@@ -22,6 +22,7 @@ type corpora struct {
 	identity   actors.DataIdentity
 	excluded   []string // files that data.train names, and data.val too
 	close      []data.Corpus
+	kept       *tokenStore // where ids of texts are kept; nil: nowhere
 
 	trainRecords, valRecords *data.Records // in place of texts: documents one by one
 	warnings                 []string
@@ -80,15 +81,15 @@ func listed(files []string) string {
 }
 
 // loadData reads the texts. talk is what the model's directory says of its text; stored is the tokenizer of the checkpoint that the
-// run goes on from; nil: it is made from the training text. accept may be nil.
-func loadData(cfg *config.Config, stored tokenizer.Tokenizer, talk rundir.Talk, accept acceptFunc) (c *corpora, err error) {
+// run goes on from; nil: it is made from the training text. accept and kept may be nil.
+func loadData(cfg *config.Config, stored tokenizer.Tokenizer, talk rundir.Talk, accept acceptFunc, kept *tokenStore) (c *corpora, err error) {
 	if !cfg.Text() {
 		return loadSamples(cfg, accept)
 	}
 	if cfg.Documents() {
-		return loadDocuments(cfg, stored, talk, accept)
+		return loadDocuments(cfg, stored, talk, accept, kept)
 	}
-	c = &corpora{tokenizer: stored}
+	c = &corpora{tokenizer: stored, kept: kept}
 	if stored == nil && cfg.Data.Tokenizer == "bytes" {
 		c.tokenizer = tokenizer.Bytes{}
 	}
@@ -186,7 +187,7 @@ func (c *corpora) readText(files []string, accept func(is data.Identity) error) 
 			return nil, text.Locate(err)
 		}
 	}
-	corpus, err := text.Encode(c.tokenizer)
+	corpus, err := c.kept.corpus(text, c.tokenizer)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/rundir"
 	"github.com/troupe-ml/troupe/scheduler"
@@ -27,7 +28,7 @@ func traceWriter(p *plan.Plan, fsys checkpoint.FS, threads int) func(step int64,
 	if every == 0 {
 		return nil
 	}
-	tokens := float64(p.Config().Batch.Microbatch * p.Config().Model.Context)
+	tokens := float64(p.Config().Batch.Microbatch*p.Config().Model.Context) / float64(p.Grid().Size(grid.Tensor))
 	flops := p.ChunkFLOPs()
 	for v := range flops {
 		flops[v] *= tokens
@@ -36,6 +37,7 @@ func traceWriter(p *plan.Plan, fsys checkpoint.FS, threads int) func(step int64,
 		if step%every != 0 {
 			return nil // Options.Trace asked for it
 		}
+		trace, clocks = firstPipeline(p.Grid(), trace), firstPipeline(p.Grid(), clocks)
 		t := telemetry.Trace{Step: int(step), Schedule: p.Table().Schedule, ChunkFLOPs: flops, Threads: threads, MS: make([][][2]float64, len(trace))}
 		var begin time.Time
 		for _, row := range trace {
@@ -60,4 +62,17 @@ func traceWriter(p *plan.Plan, fsys checkpoint.FS, threads int) func(step int64,
 		}
 		return telemetry.WriteTrace(fsys, rundir.TraceFile, t)
 	}
+}
+
+// firstPipeline is what is known of one rank of each stage: of the first replica, and of tensor groups the first
+// rank. The others have the same table.
+func firstPipeline[T any](g *grid.Grid, ofRanks []T) []T {
+	if len(ofRanks) == 0 {
+		return nil
+	}
+	first := make([]T, g.Size(grid.Pipeline))
+	for stage := range first {
+		first[stage] = ofRanks[g.Rank(grid.Coordinates{grid.Pipeline: stage})]
+	}
+	return first
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,7 +22,6 @@ import (
 	"github.com/troupe-ml/troupe/internal/placement"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/rundir"
-	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -114,8 +114,10 @@ type Info struct {
 	Steps        int
 	ResumedAt    int // step of the checkpoint that it goes on from; 0: a fresh start
 	Schedule     string
-	Stages       int // ranks
-	Chunks       int // of all stages
+	Stages       int    // of the pipeline
+	Ranks        int    // of the grid: the stages, unless parallel.tensor, context or data say more
+	Grid         string // where ranks are more than stages: the sizes and the groups, and what replicas share, in one line
+	Chunks       int    // of all stages
 	Microbatches int
 	Layout       string
 	BubblePct    float64 // ideal: of the table at unit costs
@@ -160,6 +162,7 @@ type Run struct {
 	info      Info
 	computers *computers
 	corpora   *corpora
+	tokens    *tokenStore
 	output    *rundir.Dir
 	metrics   *telemetry.Writer
 	ckpt      *checkpoint.Checkpoint // that the weights come from
@@ -179,7 +182,7 @@ type Run struct {
 	done      chan struct{} // closed when result and err are final
 
 	actor     *runActor // nil: there is none
-	apart     bool      // the ranks are in other processes
+	apart     bool      // the ranks are in other processes, or hold slices of tensors
 	snapshots snapshots
 	step      int64               // that has ended last, as the events tell
 	model     *stages.Model       // with tokenizer: what snapshots are of
@@ -253,7 +256,7 @@ func check(cfg *config.Config) (err error) {
 func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 	own := *cfg
 	r := &Run{ctx: ctx, cfg: &own, events: make(chan Event, LimitEvents), done: make(chan struct{}), result: Result{LastValLoss: math.NaN()},
-		restarts: restarts{most: cfg.Cluster.MaxRestarts}, apart: o.Hosts != nil, between: true}
+		restarts: restarts{most: cfg.Cluster.MaxRestarts}, apart: o.Hosts != nil || slices.ContainsFunc(cfg.Parallel.Tensor, func(n int) bool { return n > 1 }), between: true}
 	if err := r.startActor(o); err != nil {
 		return nil, err
 	}
@@ -406,10 +409,11 @@ func (r *Run) setup(cfg *config.Config, o Options, wait time.Duration) (*actors.
 			return nil, fmt.Errorf("%s: %w", r.ckpt.Dir(), err)
 		}
 	}
-	if r.corpora, err = loadData(cfg, stored, talk, accept); err != nil {
+	r.tokens = newTokenStore(r.output.FS)
+	if r.corpora, err = loadData(cfg, stored, talk, accept, r.tokens); err != nil {
 		return nil, err
 	}
-	for _, w := range r.corpora.warnings {
+	for _, w := range append(r.tokens.warnings, r.corpora.warnings...) {
 		r.warn("%s", w)
 	}
 	if err := checkVocab(cfg, r.corpora.tokenizer); err != nil {
@@ -428,6 +432,9 @@ func (r *Run) setup(cfg *config.Config, o Options, wait time.Duration) (*actors.
 	}
 	if p.Report().OutOfOrder {
 		r.warn("%s computes weight gradients out of microbatch order: the training is right, but its losses differ in the last bits from those of other schedules", cfg.Pipeline.Schedule)
+	}
+	if n := cfg.Pipeline.Stages * cfg.Pipeline.Chunks; n > 1 && cfg.Pipeline.WireDType != "" {
+		r.warn("what travels between the %d chunks is rounded to %s (pipeline.wire_dtype): losses depend on where the model is cut", n, cfg.Pipeline.WireDType)
 	}
 	inPlace, err := r.computers.checkMemory(p)
 	if err != nil {
@@ -467,7 +474,18 @@ func (r *Run) loadShape(cfg *config.Config, back *rundir.Resumed) (err error) {
 	if err != nil {
 		return err
 	}
-	return rundir.Conflicts(cfg, filepath.Join(back.Checkpoint.Dir(), rundir.ConfigFile), text)
+	name := filepath.Join(back.Checkpoint.Dir(), rundir.ConfigFile)
+	if err := rundir.Conflicts(cfg, name, text); err != nil {
+		return err
+	}
+	stored, err := config.ParseStored(name, text)
+	if err != nil {
+		return err
+	}
+	if how := config.Regrouped(stored, cfg); how != "" {
+		r.warn("the run %s: losses may differ in the last digits, in float32 within 1e-5 of them", how)
+	}
+	return nil
 }
 
 func (r *Run) warn(format string, args ...any) { r.send(WarningEvent{fmt.Sprintf(format, args...)}) }
@@ -589,12 +607,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 		r.restartBest(&start, fmt.Sprintf("validations are of %d windows now, not of %d", is, was))
 	}
 	start.EvalWindows = src.EvalWindows()
-	var evalTable *scheduler.Table
-	if src.windows > 0 {
-		if evalTable, err = p.EvalTable((src.windows + cfg.Batch.Microbatch - 1) / cfg.Batch.Microbatch); err != nil {
-			return nil, err
-		}
-	}
+	evalMicrobatches := (src.windows + cfg.Batch.Microbatch - 1) / cfg.Batch.Microbatch
 	kept, err := rundir.Keep(r.ckpt)
 	if err != nil {
 		return nil, err
@@ -612,8 +625,14 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	if err != nil {
 		return nil, err
 	}
-	spec := p.Stages(evalTable, load, withState)
-	assignment := placement.Assignment{Run: start.Run, Config: cfg, Plan: p, EvalTable: evalTable, Stored: r.ckpt != nil, WithState: withState, Step: start.Step}
+	if _, err := p.CheckWorld(evalMicrobatches); err != nil {
+		return nil, err
+	}
+	spec, err := p.Stages(evalMicrobatches, load, withState, r.computers.groups(p))
+	if err != nil {
+		return nil, err
+	}
+	assignment := placement.Assignment{Run: start.Run, Config: cfg, Plan: p, EvalMicrobatches: evalMicrobatches, Stored: r.ckpt != nil, WithState: withState, Step: start.Step}
 	if cfg.Cluster.SharedFolder == "auto" {
 		assignment.Folder = r.output.FS
 	}
@@ -626,6 +645,9 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	}
 	if r.metrics = begun.Metrics; err != nil {
 		return nil, err
+	}
+	for _, w := range r.tokens.write() {
+		r.warn("%s", w)
 	}
 	if begun.LastValLoss != nil {
 		r.result.LastValLoss = *begun.LastValLoss
@@ -642,6 +664,12 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 		Steps:   cfg.Run.Steps, ResumedAt: int(start.Step),
 		Schedule: p.Table().Schedule, Stages: p.Table().NumRanks(), Chunks: p.Table().NumChunks, Microbatches: p.Table().Microbatches,
 		Layout: p.Layout().String(), BubblePct: 100 * p.BubbleFraction(), PeakInFlight: p.Report().PeakInFlight,
+	}
+	if info.Ranks = p.Grid().World(); info.Ranks > info.Stages {
+		info.Grid = p.Grid().Describe()
+		if zero := p.DescribeZero(); zero != "" {
+			info.Grid += "; " + zero
+		}
 	}
 	r.computers.describe(&info)
 	r.mu.Lock()
@@ -777,6 +805,10 @@ func (r *Run) Kill() {
 // Memory is the tensor memory of the run's device of a kind, "cpu" or "cuda"; zeros if no
 // rank is on one.
 func (r *Run) Memory(kind string) tensorops.MemoryStats { return r.computers.memory(kind) }
+
+// StageMemory is the most tensor memory that each stage has taken at a time, in bytes, by its name in Status, such as
+// "stage 1 (tp 0, dp 1)"; nil where other processes have them.
+func (r *Run) StageMemory() map[string]int64 { return r.computers.memoryByStage() }
 
 // Status says what every actor is doing, and the root of what they wait for. It
 // answers at any moment, whatever state the actors are in.

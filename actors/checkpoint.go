@@ -46,7 +46,7 @@ func (a *checkpointActor) Receive(ctx actor.Context) {
 	case *actor.Started:
 		a.ended, a.end = context.WithCancelCause(context.Background())
 	case *Peers:
-		a.peers, a.got, a.alone = m, newBarrier(a.spec.ranks()), make([]bool, a.spec.ranks())
+		a.peers, a.got, a.alone = m, newBarrier(a.spec), make([]bool, a.spec.ranks())
 	case *BeginSave:
 		if a.failed || !a.runID.accepts(m.Header) {
 			return

@@ -70,10 +70,10 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 		w.Kind = &wire.Message_Peers{Peers: &wire.Peers{Scheduler: packPID(m.Scheduler), Loader: packPID(m.Loader), Checkpoint: packPID(m.Checkpoint), Ranks: int32(len(m.Stages))}} //nolint:gosec // ranks of a table
 	case *Order:
 		h = m.Header
-		w.Kind = &wire.Message_Order{Order: &wire.Order{Phase: uint32(m.Phase), Trace: m.Trace, Speculative: packUpdate(m.Speculative)}}
+		w.Kind = &wire.Message_Order{Order: &wire.Order{Phase: uint32(m.Phase), Trace: m.Trace, Speculative: packUpdate(m.Speculative), Replica: uint32(m.Replica)}}
 	case *Transfer:
 		h, p.Bulk = m.Header, true
-		w.Kind = &wire.Message_Transfer{Transfer: &wire.Transfer{Edge: uint32(m.Kind), To: m.To, Microbatch: m.Microbatch, Slot: m.Slot, Extent: packExtent(m.Extent), Tensor: packTensor(m.Tensor)}}
+		w.Kind = &wire.Message_Transfer{Transfer: &wire.Transfer{Edge: uint32(m.Kind), To: m.To, Rank: m.Rank, Microbatch: m.Microbatch, Slot: m.Slot, Part: m.Part, Extent: packExtent(m.Extent), Tensor: packTensor(m.Tensor)}}
 		p.numbers(m.Tensor)
 		p.Release = m.release
 	case *Credit:
@@ -93,7 +93,7 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 		}
 	case *TiedGradient:
 		h, p.Bulk = m.Header, true
-		w.Kind = &wire.Message_TiedGradient{TiedGradient: &wire.TiedGradient{From: m.From, Param: int32(m.Grad.Param), Uses: packUses(m.Grad.Uses), Tensor: packTensor(m.Grad.Grad)}}
+		w.Kind = &wire.Message_TiedGradient{TiedGradient: &wire.TiedGradient{From: m.From, Param: int32(m.Grad.Param), Uses: packUses(m.Grad.Uses), First: int64(m.Grad.First), Tensor: packTensor(m.Grad.Grad)}}
 		p.numbers(m.Grad.Grad)
 		p.Release = m.release
 	case *StageDone:
@@ -128,9 +128,9 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 		h, p.Bulk = m.Header, true
 		s := &wire.StageState{Rank: int32(m.Rank), Kept: m.Kept}
 		for _, v := range m.Saved {
-			s.Saved = append(s.Saved, &wire.Saved{Name: v.Name, Index: int32(v.Index), Part: v.Part, Dims: packDims(v.Shape)})
+			s.Saved = append(s.Saved, &wire.Saved{Name: v.Name, Index: int32(v.Index), Part: v.Part, Dims: packDims(v.Shape), Dtype: uint32(v.DType), Slice: packSlice(v)})
 			if !m.Kept {
-				p.Parts = append(p.Parts, tensorops.HostBytes(v.Data))
+				p.Parts = append(p.Parts, v.Bytes())
 			}
 		}
 		w.Kind, p.Release = &wire.Message_StageState{StageState: s}, m.release
@@ -303,3 +303,12 @@ type RemoteError struct {
 
 func (e *RemoteError) Error() string { return e.Text }
 func (e *RemoteError) Unwrap() error { return e.kind }
+
+// packSlice says which part of a tensor one is; nil: it is whole.
+func packSlice(v stages.Saved) *wire.Slice {
+	if v.Whole == nil {
+		return nil
+	}
+	s := v.Slice
+	return &wire.Slice{Whole: packDims(v.Whole), Dim: int32(s.Dim), Sections: int32(s.Sections), From: int64(s.From), To: int64(s.To), First: int64(s.First), Limit: int64(s.Limit)} //nolint:gosec // dimensions of a tensor
+}

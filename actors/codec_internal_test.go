@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
@@ -131,13 +132,16 @@ func (e ends) samples(t testing.TB) []sample {
 	for i, dims := range [][]int{{2, 3}, {1}, {4}} {
 		state.Saved = append(state.Saved, stages.Saved{Name: fmt.Sprint("w", i), Index: i, Part: "m", Shape: dims, Data: slices.Repeat([]float32{float32(i) + 0.25}, product(dims))})
 	}
-	table := e.stages.tables
+	frozen := stages.Saved{Name: "frozen", Index: 3, Shape: []int{2, 3}}
+	frozen.Hold(e.half(t, 2, 3))
+	state.Saved = append(state.Saved, frozen)
+	table := e.stages.tables.replicas[0]
 	return []sample{
 		{toStages, &Peers{Header: h, Scheduler: pid(schedulerName), Loader: pid(loaderName), Checkpoint: pid(checkpointName),
 			Stages: []*actor.PID{actor.NewPID("here", actorID(h.Attempt, stageName(0))), actor.NewPID("w1", actorID(h.Attempt, stageName(1)))}}},
 		{toStages, &Order{Header: h, Phase: Train, Trace: true, Speculative: &stages.Update{Count: 3, LR: 0.5, GradScale: 0.25}, Table: e.stages.spec.Table, Credits: table.trainCredits}},
 		{toStages, &Order{Header: h, Phase: Eval, Table: e.stages.spec.EvalTable, Credits: table.evalCredits}},
-		{toStages, &Transfer{Header: h, Kind: scheduler.BackwardEdge, To: 0, Microbatch: 2, Extent: Extent{1, 2, 3}, Tensor: e.tensor(t, 2, 3, 4)}},
+		{toStages, &Transfer{Header: h, Kind: scheduler.BackwardEdge, To: 0, Microbatch: 2, Part: 1, Extent: Extent{1, 2, 3}, Tensor: e.tensor(t, 2, 3, 4)}},
 		{toStages, &Transfer{Header: h, Kind: scheduler.ForwardEdge, To: 1, Tensor: e.tensor(t, 3, 8).Columns(2, 5)}},
 		{toStages, &Transfer{Header: h, Kind: scheduler.ForwardEdge, To: 1, Tensor: e.half(t, 2, 3, 5)}},
 		{toStages, &Transfer{Header: h, Kind: scheduler.BackwardEdge, To: 0, Tensor: e.half(t, 3, 8).Columns(2, 5)}},
@@ -146,7 +150,7 @@ func (e ends) samples(t testing.TB) []sample {
 		{toStages, &Data{Header: h, Batch: &Batch{Extent: Extent{0, 1, 2}, Tokens: []int32{}, Targets: []int32{7, 8}}}},
 		{toStages, &Data{Header: h, Chunk: 1, Batch: &Batch{Extent: Extent{4, 2, 1}, Tokens: []int32{}, Targets: []int32{}, Fields: []tensorops.Array{
 			{Shape: []int{2, 3}, Float: []float32{1, 2, 3, 4, 5, 6}}, {Shape: []int{2}, Int: []int32{7, 8}}, {Shape: []int{2, 1}, Double: []float64{0.5, 0.25}}}}}},
-		{toStages, &TiedGradient{Header: h, From: 1, Grad: stages.TiedGrad{Param: 5, Uses: unpackUses(2), Grad: e.tensor(t, 3)}}},
+		{toStages, &TiedGradient{Header: h, From: 1, Grad: stages.TiedGrad{Param: 5, Uses: unpackUses(2), First: 6, Grad: e.tensor(t, 3)}}},
 		{toStages, &Apply{Header: h, Skip: true, Update: stages.Update{Count: 3, LR: 0.5, GradScale: 0.25}, Kept: true, Abort: 4}},
 		{toStages, &SaveState{Header: h, Keep: true}},
 		{toStages, &WriteState{Header: h, Places: []Place{{File: "a", Offset: 5}, {File: "b"}, {File: "a", Offset: 1 << 40}}}},
@@ -163,7 +167,7 @@ func (e ends) samples(t testing.TB) []sample {
 			Trace: []ActionTime{{act, time.Unix(1, 2), time.Unix(3, 4)}}}},
 		{toCoordinator, &Applied{h, 1}},
 		{toCoordinator, state},
-		{toCoordinator, &StageState{Header: h, Rank: 1, Kept: true, Saved: []stages.Saved{{Name: "w", Index: 3, Part: "m", Shape: []int{2, 3}}}}},
+		{toCoordinator, &StageState{Header: h, Rank: 1, Kept: true, Saved: []stages.Saved{{Name: "w", Index: 3, Part: "m", Shape: []int{2, 3}}, {Name: "frozen", Shape: []int{2}, DType: tensorops.BFloat16}}}},
 		{toCoordinator, &StateWritten{Header: h, Rank: 1, Sums: []uint32{1, 2}}},
 		{toCoordinator, &StateWritten{Header: h, Rank: 1, Err: &RemoteError{Text: "no such folder"}}},
 		{toCoordinator, &StageReady{h, 1}},
@@ -471,4 +475,34 @@ func FuzzSnapshot(f *testing.F) {
 			_ = Status{Time: time.Unix(9, 0), Actors: []Snapshot{{Actor: schedulerName, Wait: WaitStages, From: s.Actor}, s}}.String()
 		}
 	})
+}
+
+// TestTransferWithinGroup: a transfer without a tensor is for a rank of a tensor group alone, whose first one gets
+// the numbers.
+func TestTransferWithinGroup(t *testing.T) {
+	e := newEnds(t)
+	p, err := e.coordinator.Pack(&Transfer{Header: e.header, Kind: scheduler.BackwardEdge, To: 0, Rank: 0})
+	if err != nil || !p.Bulk || len(p.Parts) > 0 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if _, err := e.stages.Take(p.Message, nil); !errors.Is(err, ErrMessage) {
+		t.Errorf("of a rank alone: %v, want ErrMessage", err)
+	}
+	spec := &e.stages.spec
+	if spec.Grid, err = grid.New(grid.Sizes{Tensor: []int{2, 1}, Pipeline: 2}); err != nil {
+		t.Fatal(err)
+	}
+	spec.Hosts = []string{"", "", "w1"}
+	taken, err := e.stages.Take(p.Message, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, ok := taken.Message.(*Transfer); !ok || m.Tensor.Valid() || len(taken.Parts) > 0 {
+		t.Errorf("%+v", taken)
+	}
+	taken.Release()
+	p.Message.GetTransfer().Part = 3
+	if _, err := e.stages.Take(p.Message, nil); !errors.Is(err, ErrMessage) {
+		t.Errorf("piece 3 of 3 ranks: %v, want ErrMessage", err)
+	}
 }

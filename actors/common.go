@@ -108,9 +108,12 @@ type barrier struct {
 	came  []bool
 	n     int
 	first int // that is out; all before have come
+	name  func(rank int) string
 }
 
-func newBarrier(ranks int) barrier { return barrier{came: make([]bool, ranks)} }
+func newBarrier(s *Spec) barrier {
+	return barrier{came: make([]bool, s.ranks()), name: s.stageName}
+}
 
 func (r *barrier) mark(rank int) {
 	if !r.came[rank] {
@@ -134,7 +137,7 @@ func (r *barrier) reset() {
 func (r *barrier) snapshot(step int64, p Phase) Snapshot {
 	s := Snapshot{Step: step, Phase: p, Doing: Waiting, Wait: WaitStages, Held: r.n, Need: len(r.came)}
 	if r.first < len(r.came) {
-		s.From = stageName(r.first)
+		s.From = r.name(r.first)
 	}
 	return s
 }

@@ -216,7 +216,7 @@ type stopper struct {
 func (s *stopper) GradNorms(l *tensorops.List) {
 	if s.steps--; s.steps == 0 {
 		x := l.Alloc(tensorops.Float32, 1)
-		l.AllReduce(x, brokenGroup{start: s.do})
+		l.AllReduce(x, tensorops.Sum, brokenGroup{start: s.do})
 		l.Free(x)
 	}
 	s.Compute.GradNorms(l)

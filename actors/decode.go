@@ -81,6 +81,9 @@ func (c *Codec) unpackForCoordinator(h Header, w *wire.Message) (any, error) {
 			return nil, fmt.Errorf("%w: a request for %d fields, of at most %d", ErrMessage, n, stages.MaxFields)
 		}
 		reply, err := c.reply(r.GetReplyTo())
+		if err == nil && c.spec.Edge && c.spec.onCloud(reply.GetAddress()) {
+			return nil, fmt.Errorf("%w: a request for data from %s: %w", ErrMessage, reply.GetAddress(), ErrEdge)
+		}
 		return &DataRequest{Header: h, Phase: Phase(r.GetPhase()), Chunk: r.GetChunk(), Microbatch: r.GetMicrobatch(), Tokens: r.GetTokens(), Targets: r.GetTargets(), Fields: r.GetFields(), ReplyTo: reply}, err
 	case *wire.Message_StageDone:
 		return c.stageDone(h, k.StageDone)
@@ -136,7 +139,7 @@ func (c *Codec) header(w *wire.Message) (Header, error) {
 // peers are the coordinator's actors, and the stages that this process knows already.
 func (c *Codec) peers(h Header, p *wire.Peers) (any, error) {
 	if int(p.GetRanks()) != c.spec.ranks() {
-		return nil, fmt.Errorf("%w: peers are %d stages, the table has %d ranks", ErrMessage, p.GetRanks(), c.spec.ranks())
+		return nil, fmt.Errorf("%w: peers are %d stages, the grid has %d ranks", ErrMessage, p.GetRanks(), c.spec.ranks())
 	}
 	m := &Peers{Header: h, Stages: c.stages()}
 	for name, at := range map[string]struct {
@@ -160,26 +163,24 @@ func (c *Codec) stagePIDs() []*actor.PID {
 		if host == "" {
 			host = c.system.Address()
 		}
-		all[rank] = actor.NewPID(host, actorID(c.id.attempt, stageName(rank)))
+		all[rank] = actor.NewPID(host, actorID(c.id.attempt, c.spec.stageName(rank)))
 	}
 	return all
 }
 
 func (c *Codec) order(h Header, o *wire.Order) (any, error) {
 	m := &Order{Header: h, Phase: Phase(o.GetPhase()), Trace: o.GetTrace()}
+	if n := len(c.tables.replicas); int64(o.GetReplica()) >= int64(n) {
+		return nil, fmt.Errorf("%w: an order for replica %d of %d", ErrMessage, o.GetReplica(), n)
+	}
 	if u := o.GetSpeculative(); u != nil {
 		update := unpackUpdate(u)
 		m.Speculative = &update
 	}
-	switch {
-	case m.Phase == Train:
-		m.Table, m.Credits, m.Priorities = c.spec.Table, c.tables.trainCredits, c.tables.priorities
-	case m.Phase == Eval && c.spec.EvalTable != nil:
-		m.Table, m.Credits = c.spec.EvalTable, c.tables.evalCredits
-	default:
+	if m.Phase != Train && (m.Phase != Eval || c.spec.EvalTable == nil) {
 		return nil, fmt.Errorf("%w: an order for phase %d", ErrMessage, o.GetPhase())
 	}
-	return m, nil
+	return c.tables.order(&c.spec, int(o.GetReplica()), *m), nil
 }
 
 func (c *Codec) stageDone(h Header, d *wire.StageDone) (any, error) {
@@ -261,7 +262,7 @@ func (c *Codec) checkData(p Phase, chunk, microbatch int32) error {
 	if p == Eval {
 		t = c.spec.EvalTable
 	}
-	if t == nil || p != Train && p != Eval || chunk < 0 || int(chunk) >= t.NumChunks || microbatch < 0 || int(microbatch) >= t.Microbatches {
+	if t == nil || p != Train && p != Eval || chunk < 0 || int(chunk) >= t.NumChunks || microbatch < 0 || int(microbatch) >= c.spec.microbatches(p) {
 		return fmt.Errorf("%w: %v's microbatch %d for chunk %d", ErrMessage, p, microbatch, chunk)
 	}
 	return nil
@@ -319,6 +320,9 @@ func (c *Codec) takeTransfer(h Header, t *wire.Transfer, lens []int) (owner, [][
 	if err := c.checkEdge(t.GetEdge(), t.GetTo()); err != nil {
 		return nil, nil, nil, err
 	}
+	if r := t.GetRank(); r < 0 || int(r) >= c.spec.ranks() || c.spec.host(int(r)) != "" {
+		return nil, nil, nil, fmt.Errorf("%w: a tensor for rank %d, which is not here", ErrMessage, r)
+	}
 	extent, err := unpackExtent(t.GetExtent())
 	if err != nil {
 		return nil, nil, nil, err
@@ -331,14 +335,23 @@ func (c *Codec) takeTransfer(h Header, t *wire.Transfer, lens []int) (owner, [][
 	if t.GetSlot() < 0 || int(t.GetSlot()) >= slots {
 		return nil, nil, nil, fmt.Errorf("%w: tensor %d for chunk %d, which takes %d", ErrMessage, t.GetSlot(), t.GetTo(), slots)
 	}
-	x, parts, pieces, err := c.takeInput(t, lens)
-	return &Transfer{Header: h, Kind: scheduler.EdgeKind(t.GetEdge()), To: t.GetTo(), Microbatch: t.GetMicrobatch(), Slot: t.GetSlot(), Extent: extent, Tensor: x}, parts, pieces, err
+	m := &Transfer{Header: h, Kind: scheduler.EdgeKind(t.GetEdge()), To: t.GetTo(), Rank: t.GetRank(), Microbatch: t.GetMicrobatch(), Slot: t.GetSlot(), Part: t.GetPart(), Extent: extent}
+	if t.GetPart() < 0 || int(t.GetPart()) >= c.spec.ranks() {
+		return nil, nil, nil, fmt.Errorf("%w: piece %d of a tensor", ErrMessage, t.GetPart())
+	}
+	if t.GetTensor() == nil && len(lens) == 0 && c.spec.tensorSize(int(t.GetRank())) > 1 {
+		return m, nil, nil, nil // it comes within the group
+	}
+	var parts [][]byte
+	var pieces *tensorops.Pieces
+	m.Tensor, parts, pieces, err = c.takeInput(t, lens)
+	return m, parts, pieces, err
 }
 
 // takeInput makes the tensor of a Transfer: on the device that takes it, if that copies
 // pieces and has room. Else it waits in the host's memory for its turn.
 func (c *Codec) takeInput(t *wire.Transfer, lens []int) (x tensorops.Tensor, parts [][]byte, pieces *tensorops.Pieces, err error) {
-	if a := c.arrivals[c.spec.Table.RankOf(int(t.GetTo()))]; a != nil && len(lens) == 1 {
+	if a := c.arrivals[t.GetRank()]; a != nil && len(lens) == 1 {
 		if x, err = newTensor(a, t.GetTensor(), lens); err == nil {
 			if pieces, ok := tensorops.Arriving(x); ok {
 				return x, nil, pieces, nil
@@ -381,11 +394,11 @@ func (c *Codec) takeData(h Header, d *wire.Data, lens []int) (owner, [][]byte, e
 }
 
 func (c *Codec) takeTied(h Header, t *wire.TiedGradient, lens []int) (owner, [][]byte, error) {
-	if t.GetFrom() < 0 || int(t.GetFrom()) >= c.spec.ranks() || t.GetParam() < 0 {
+	if t.GetFrom() < 0 || int(t.GetFrom()) >= c.spec.ranks() || t.GetParam() < 0 || t.GetFirst() < 0 || t.GetFirst() > tensorops.MaxDim {
 		return nil, nil, fmt.Errorf("%w: the gradient of parameter %d from rank %d", ErrMessage, t.GetParam(), t.GetFrom())
 	}
 	x, parts, err := c.takeTensor(c.host, t.GetTensor(), lens)
-	return &TiedGradient{Header: h, From: t.GetFrom(), Grad: stages.TiedGrad{Param: int(t.GetParam()), Uses: unpackUses(t.GetUses()), Grad: x}}, parts, err
+	return &TiedGradient{Header: h, From: t.GetFrom(), Grad: stages.TiedGrad{Param: int(t.GetParam()), Uses: unpackUses(t.GetUses()), First: int(t.GetFirst()), Grad: x}}, parts, err
 }
 
 func (c *Codec) takeState(h Header, s *wire.StageState, lens []int) (owner, [][]byte, error) {
@@ -399,18 +412,55 @@ func (c *Codec) takeState(h Header, s *wire.StageState, lens []int) (owner, [][]
 	if len(lens) != len(s.GetSaved()) {
 		return nil, nil, fmt.Errorf("%w: the state of rank %d comes in %d parts for %d tensors", ErrMessage, rank, len(lens), len(s.GetSaved()))
 	}
-	m := &StageState{Header: h, Rank: rank, Copies: c.copies.NewArena(stageName(rank) + ", checkpoint")}
+	m := &StageState{Header: h, Rank: rank, Copies: c.copies.NewArena(c.spec.stageName(rank) + ", checkpoint")}
 	var parts [][]byte
 	for i, v := range s.GetSaved() {
-		t, part, err := c.takeTensor(m.Copies, &wire.Tensor{Dtype: uint32(tensorops.Float32), Dims: v.GetDims()}, lens[i:i+1])
+		dtype, err := savedType(v)
 		if err != nil {
 			m.release()
 			return nil, nil, err
 		}
-		m.Saved = append(m.Saved, stages.Saved{Name: cut(v.GetName()), Index: int(v.GetIndex()), Part: cut(v.GetPart()), Shape: t.Shape(), Data: tensorops.Elements[float32](t)})
+		t, part, err := c.takeTensor(m.Copies, &wire.Tensor{Dtype: uint32(dtype), Dims: v.GetDims()}, lens[i:i+1])
+		if err != nil {
+			m.release()
+			return nil, nil, err
+		}
+		s := stages.Saved{Name: cut(v.GetName()), Index: int(v.GetIndex()), Part: cut(v.GetPart()), Shape: t.Shape()}
+		s.Hold(t)
+		if err := c.takeSlice(&s, t.Len(), v.GetSlice()); err != nil {
+			m.release()
+			return nil, nil, err
+		}
+		m.Saved = append(m.Saved, s)
 		parts = append(parts, part...)
 	}
 	return m, parts, nil
+}
+
+// takeSlice notes which part of a whole tensor one is. The whole has room made for it before the
+// parts are compared with it: it may not be larger than they can be.
+func (c *Codec) takeSlice(v *stages.Saved, numbers int, s *wire.Slice) (err error) {
+	if s == nil {
+		return nil
+	}
+	sharers := c.spec.sharers()
+	if sharers == 1 {
+		return fmt.Errorf("%w: a part of %s, and every rank has whole tensors", ErrMessage, v.Name)
+	}
+	whole, _, err := unpackDims(tensorops.Float32, s.GetWhole())
+	if err != nil {
+		return err
+	}
+	n := int64(1)
+	for _, d := range whole {
+		n *= int64(d)
+	}
+	if most := 2 * int64(sharers) * int64(numbers); n > most {
+		return fmt.Errorf("%w: %d numbers of %s as a part of %d", ErrMessage, numbers, v.Name, n)
+	}
+	v.Whole = whole
+	v.Slice = stages.Slice{Dim: int(s.GetDim()), Sections: int(s.GetSections()), From: int(s.GetFrom()), To: int(s.GetTo()), First: int(s.GetFirst()), Limit: int(s.GetLimit())}
+	return nil
 }
 
 // takeKept takes what a stage keeps, of which only the description comes.
@@ -420,13 +470,27 @@ func (c *Codec) takeKept(h Header, rank int, s *wire.StageState, lens []int) (ow
 	}
 	m := &StageState{Header: h, Rank: rank, Kept: true}
 	for _, v := range s.GetSaved() {
-		shape, _, err := unpackDims(tensorops.Float32, v.GetDims())
+		dtype, err := savedType(v)
 		if err != nil {
 			return nil, nil, err
 		}
-		m.Saved = append(m.Saved, stages.Saved{Name: cut(v.GetName()), Index: int(v.GetIndex()), Part: cut(v.GetPart()), Shape: shape})
+		shape, _, err := unpackDims(dtype, v.GetDims())
+		if err != nil {
+			return nil, nil, err
+		}
+		m.Saved = append(m.Saved, stages.Saved{Name: cut(v.GetName()), Index: int(v.GetIndex()), Part: cut(v.GetPart()), Shape: shape, DType: dtype})
 	}
 	return m, nil, nil
+}
+
+// savedType is what a checkpoint has a tensor as.
+func savedType(v *wire.Saved) (tensorops.DType, error) {
+	for _, t := range []tensorops.DType{tensorops.Float32, tensorops.BFloat16} {
+		if v.GetDtype() == uint32(t) {
+			return t, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: a checkpoint's tensor of type %d", ErrMessage, v.GetDtype())
 }
 
 func unpackPlaces(w *wire.WriteState) (places []Place, err error) {

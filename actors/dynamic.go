@@ -3,6 +3,7 @@ package actors
 import (
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
@@ -28,7 +29,7 @@ func (a *stageActor) beginDynamic() {
 		d.dispatcher = nil
 		return
 	}
-	d.dispatcher, d.can = a.order.Priorities.Dispatcher(a.rank), a.canBegin
+	d.dispatcher, d.can = a.order.Priorities.Dispatcher(a.at[grid.Pipeline]), a.canBegin
 	for key := range a.inbox { // what came before the order
 		a.arrived(key)
 	}
@@ -62,7 +63,7 @@ func (a *stageActor) canBegin(act scheduler.Action) bool {
 	if _, lacks := a.lacksCredit(&visit{Action: act, edges: a.edges(act)}); lacks {
 		return false
 	}
-	_, there := a.inbox[inboxKey{a.order.Order, inData, act.Chunk, act.Microbatch, 0}]
+	_, there := a.inbox[inboxKey{a.order.Order, inData, act.Chunk, act.Microbatch, 0, 0}]
 	return there || !a.needsData(act)
 }
 
@@ -86,7 +87,7 @@ func (a *stageActor) blocked() Snapshot {
 	v := a.visit(act)
 	s := a.missing(&v)
 	if s.Wait == WaitNothing {
-		s.Wait, s.From = WaitRoom, stageName(a.rank)
+		s.Wait, s.From = WaitRoom, a.spec.stageName(a.rank)
 	}
 	return s
 }

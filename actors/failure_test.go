@@ -67,7 +67,7 @@ func TestFailureEndsTheRun(t *testing.T) {
 	onDevice := func(do func() error) func(l *tensorops.List) error {
 		return func(l *tensorops.List) error {
 			x := l.Alloc(tensorops.Float32, 1)
-			l.AllReduce(x, brokenGroup{start: do})
+			l.AllReduce(x, tensorops.Sum, brokenGroup{start: do})
 			l.Free(x)
 			return nil
 		}

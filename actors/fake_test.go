@@ -71,7 +71,14 @@ func (f *fake) Outputs(int, int) []stages.Output { return nil }
 func (f *fake) Verify(int) error                 { return nil }
 func (f *fake) Close() error                     { return nil }
 
-func (f *fake) TiedGrads(l *tensorops.List, _ int) []stages.TiedGrad {
+func (f *fake) CompleteInput(_ *tensorops.List, _ int, _ *stages.Microbatch, t tensorops.Tensor) tensorops.Tensor {
+	return t
+}
+func (f *fake) CompleteGrad(_ *tensorops.List, _, _ int, t tensorops.Tensor) tensorops.Tensor {
+	return t
+}
+
+func (f *fake) TiedGrads(l *tensorops.List, _ []stages.TensorPlace) []stages.TiedGrad {
 	g := l.Alloc(tensorops.Float32, 4)
 	l.Fill(g, 1)
 	f.call(l, "tied")

@@ -32,6 +32,9 @@ func (k *keepers) write() (dir string, err error) {
 	for {
 		k.cell.store(Snapshot{Step: k.begin.Step, Doing: Writing})
 		saved, holder := k.saved()
+		if saved, err = join(saved); err != nil {
+			return "", err
+		}
 		if len(holder) == 0 {
 			return k.spec.WriteCheckpoint(context.Background(), k.begin.State, saved, k.begin.Best)
 		}
@@ -96,7 +99,7 @@ func (k *keepers) letWrite(places []Place, holder map[string]tensorAt) (sums []u
 	for rank, m := range asked {
 		k.root.Send(k.stages[rank], m)
 	}
-	came, cant := newBarrier(len(k.states)), &cantWriteError{make(map[int]error)}
+	came, cant := newBarrier(k.spec), &cantWriteError{make(map[int]error)}
 	got := make(map[int][]uint32)
 	for _, s := range k.states {
 		if !s.Kept {
@@ -168,7 +171,7 @@ func (k *keepers) failed(err error, holder map[string]tensorAt) (ranks []int) {
 
 // fetch has ranks send what they keep.
 func (k *keepers) fetch(ranks []int) error {
-	came := newBarrier(len(k.states))
+	came := newBarrier(k.spec)
 	for rank := range k.states {
 		if slices.Contains(ranks, rank) {
 			k.root.Send(k.stages[rank], &SendState{k.states[rank].Header})

@@ -27,7 +27,7 @@ func (a *stageActor) keepState(s *StageState) *StageState {
 	a.kept[s.Step] = &keptState{state: s}
 	told := &StageState{Header: s.Header, Rank: s.Rank, Saved: slices.Clone(s.Saved), Kept: true}
 	for i := range told.Saved {
-		told.Saved[i].Data = nil
+		told.Saved[i].Data, told.Saved[i].Narrow = nil, nil
 	}
 	return told
 }

@@ -88,19 +88,27 @@ func (a *loader) Receive(ctx actor.Context) {
 	}
 }
 
-// fill reads a microbatch. Validation's last one may hold fewer windows, and
+// fill reads a microbatch. Validation's last one may hold fewer windows, and further ones none but blank positions
+// (see Spec.checkWindows);
 // sequences may differ in length: the shorter ones are filled up with positions
 // that have no target, which in a causal model change nothing before them.
 func (a *loader) fill(m *DataRequest) (*Batch, error) {
 	data, first := a.spec.Data, int(m.Microbatch)*a.spec.MicrobatchSize
 	count, positions, length := a.spec.MicrobatchSize, 0, data.EvalLen
 	if m.Phase == Eval {
-		count = min(count, data.EvalWindows()-first)
+		windows := data.EvalWindows()
+		if first >= windows && windows > 0 {
+			return a.fillBlank(m, data.EvalLen(0)), nil
+		}
+		count = min(count, windows-first)
 	} else {
 		length = func(i int) int { return a.spec.trainLen(m.Step, i) }
 	}
 	for i := range count {
 		positions = max(positions, length(first+i))
+	}
+	if n := a.spec.Multiple; n > 1 {
+		positions = (positions + n - 1) / n * n
 	}
 	if s, ok := data.(Samples); ok {
 		return a.fillFields(s, m, Extent{first, count, 1})
@@ -128,6 +136,23 @@ func (a *loader) fill(m *DataRequest) (*Batch, error) {
 		b.Targets = b.Targets[:0]
 	}
 	return b, nil
+}
+
+// fillBlank makes a microbatch of one sequence without targets, which is there to be computed along with others'.
+func (a *loader) fillBlank(m *DataRequest, positions int) *Batch {
+	if n := a.spec.Multiple; n > 1 {
+		positions = (positions + n - 1) / n * n
+	}
+	b := a.pool.get(positions, positions)
+	b.Extent = Extent{int(m.Microbatch) * a.spec.MicrobatchSize, 1, positions}
+	blank(b.Tokens, b.Targets)
+	if !m.Tokens {
+		b.Tokens = b.Tokens[:0]
+	}
+	if !m.Targets {
+		b.Targets = b.Targets[:0]
+	}
+	return b
 }
 
 // fillFields is fill where the data are not tokens.

@@ -14,9 +14,11 @@ import (
 // local is what a process holds of a run beside its actors: the streams and the memory of
 // the stages that are in it.
 type local struct {
-	spec     Spec
-	id       runID
-	log      *slog.Logger
+	spec Spec
+	id   runID
+	log  *slog.Logger
+	// shown is what those who are no actors of the run may read of its spec at any time; nil: it has ended.
+	shown    atomic.Pointer[Spec]
 	apart    bool // some ranks are in other processes
 	system   *actor.ActorSystem
 	shutdown func() // of a system of the run's own, else nil
@@ -49,9 +51,9 @@ func newLocal(spec Spec) (*local, error) {
 	l.host = l.memory.NewArena("what crosses")
 	for rank := range l.streams {
 		if spec.host(rank) == "" {
-			l.streams[rank] = spec.device(rank).NewStream(stageName(rank))
+			l.streams[rank] = spec.device(rank).NewStream(spec.stageName(rank))
 			if spec.apart() {
-				if a, ok := tensorops.Beside(l.streams[rank].Arena(), stageName(rank)+" (what comes in)"); ok {
+				if a, ok := tensorops.Beside(l.streams[rank].Arena(), spec.stageName(rank)+" (what comes in)"); ok {
 					l.arrivals[rank] = a
 				}
 			}
@@ -61,6 +63,7 @@ func newLocal(spec Spec) (*local, error) {
 		l.log = slog.New(slog.DiscardHandler) // events and errors tell what matters
 	}
 	l.log = l.log.With("run", spec.Run, "attempt", attempt)
+	l.shown.Store(&spec)
 	return l, nil
 }
 
@@ -77,7 +80,7 @@ func (l *local) part(name string) part {
 
 // newStage makes the actor of a rank that is in this process.
 func (l *local) newStage(rank int) *stageActor {
-	return &stageActor{part: l.part(stageName(rank)), local: l, rank: rank, stream: l.streams[rank], hostTransfer: hostTransfer{host: l.host}}
+	return &stageActor{part: l.part(l.spec.stageName(rank)), local: l, rank: rank, at: l.spec.place(rank), stream: l.streams[rank], hostTransfer: hostTransfer{host: l.host}}
 }
 
 // close gives back what the process holds, once no actor of the run is left in it. However
@@ -116,13 +119,27 @@ func (l *local) close() {
 	l.memory.Close()
 	l.copies.Close()
 	l.spec = Spec{} // whoever keeps the run keeps no data by it
+	l.shown.Store(nil)
 }
 
 // status reads every cell.
 func (l *local) status() []Snapshot {
 	var all []Snapshot
 	for _, c := range l.cells {
-		all = append(all, c.Load())
+		all = append(all, l.inGroup(c.Load()))
 	}
 	return all
+}
+
+// inGroup adds to what a stage does the collective that its device waits in. It is asked for when
+// somebody looks: no actor knows it.
+func (l *local) inGroup(s Snapshot) Snapshot {
+	spec := l.shown.Load()
+	if spec == nil || spec.GroupStatus == nil || s.Rank < 0 || spec.host(s.Rank) != "" || s.Wait != WaitNothing {
+		return s
+	}
+	if w, waits := spec.GroupStatus(s.Rank); waits {
+		s.Wait, s.Collective, s.From, s.Since = WaitGroup, w.What, spec.stageName(w.From), w.Since
+	}
+	return s
 }

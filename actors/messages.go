@@ -67,7 +67,11 @@ type Peers struct {
 type Order struct {
 	Header
 	Phase Phase
-	Table *scheduler.Table
+	// Replica is the rank's; Table is that of it, whose first microbatch is the step's with the number
+	// First; nil: the replica has none of this phase's.
+	Replica int
+	Table   *scheduler.Table
+	First   int
 	// Credits bound what may be under way on each edge.
 	Credits scheduler.Credits
 	// Priorities, if there is one, takes the place of the row's order.
@@ -79,16 +83,26 @@ type Order struct {
 	Speculative *stages.Update
 }
 
+// row is a stage's part of the order.
+func (m *Order) row(stage int) []scheduler.Action {
+	if m.Table == nil {
+		return nil
+	}
+	return m.Table.Ranks[stage]
+}
+
 // Transfer carries an output to the stage that consumes it: an activation to
 // chunk To, or the gradient of To's output. The message owns the tensor.
 type Transfer struct {
 	Header
 	Kind       scheduler.EdgeKind
 	To         int32
+	Rank       int32 // that has chunk To
 	Microbatch int32
-	Slot       int32  // which of the tensors that To takes
-	Extent     Extent // of the microbatch, with an activation
-	Tensor     tensorops.Tensor
+	Slot       int32            // which of the tensors that To takes
+	Part       int32            // which piece of it, where it comes from several ranks
+	Extent     Extent           // of the microbatch, with an activation
+	Tensor     tensorops.Tensor // none: the rank gets the numbers within its tensor group
 }
 
 // Credit gives back a credit of the edge that begins at chunk Edge: the one to its neighbour, or
@@ -306,6 +320,7 @@ type ReadWeight struct {
 type Weight struct {
 	Header
 	Request uint64
+	Param   string // in the process that has it
 	Tensor  tensorops.Tensor
 	Err     error
 }

@@ -37,7 +37,7 @@ func StartStages(spec Spec, coordinator string, weights *WeightReader) (*Stages,
 	}
 	for rank, stream := range l.streams {
 		if stream != nil {
-			l.addCell(stageName(rank), rank)
+			l.addCell(spec.stageName(rank), rank)
 		}
 	}
 	l.system = spec.System
@@ -165,7 +165,7 @@ func (s *stageSupervisor) spawn(ctx actor.Context) {
 		if stream == nil {
 			continue
 		}
-		name := stageName(rank)
+		name := s.spec.stageName(rank)
 		pid, err := ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return s.newStage(rank) },
 			actor.WithDispatcher(actor.NewDefaultDispatcher(throughput))), name)
 		if err != nil {

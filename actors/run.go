@@ -39,7 +39,7 @@ func Start(spec Spec) (*Run, error) {
 		}
 	}
 	for rank := range spec.ranks() {
-		l.addCell(stageName(rank), rank)
+		l.addCell(spec.stageName(rank), rank)
 	}
 	if l.system = spec.System; l.system == nil {
 		l.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return l.log }),

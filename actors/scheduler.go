@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
@@ -27,7 +28,7 @@ type schedulerActor struct {
 	began  time.Time
 	losses *stages.Accumulator
 	done   barrier
-	norms  []float64 // by parameter
+	norms  []float64 // by parameter, of each slot: see Spec.slots
 	busy   time.Duration
 	trace  [][]ActionTime
 	clocks []Clock // of the trace, by rank; nil: all ranks are in this process
@@ -60,9 +61,26 @@ type schedulerActor struct {
 
 // tables is what the scheduler actor knows of a run's tables.
 type tables struct {
+	replicas    []replicaTables
+	idealBubble float64 // percent
+}
+
+// replicaTables is what follows from the tables of a replica.
+type replicaTables struct {
 	trainCredits, evalCredits scheduler.Credits
 	priorities                *scheduler.Priorities // nil: the table is the order
-	idealBubble               float64               // percent
+}
+
+// order is that of a replica.
+func (t *tables) order(s *Spec, replica int, o Order) *Order {
+	r, of := s.replicas()[replica], &t.replicas[replica]
+	o.Replica, o.Table, o.First = replica, r.table(o.Phase), r.first(o.Phase)
+	if o.Phase == Eval {
+		o.Credits = of.evalCredits
+	} else {
+		o.Credits, o.Priorities = of.trainCredits, of.priorities
+	}
+	return &o
 }
 
 // analyse checks a run's tables, before anything of the run exists.
@@ -75,30 +93,34 @@ func (s *Spec) analyse() (t tables, err error) {
 
 // analyseTables is what follows from a run's tables alone.
 func (s *Spec) analyseTables() (t tables, err error) {
-	r, tl, err := scheduler.Analyse(s.Table)
-	if err != nil {
-		return t, err
-	}
-	t.trainCredits = r.Credits
-	if s.MaxInFlight > 0 {
-		if t.priorities, err = scheduler.NewPriorities(s.Table, s.MaxInFlight); err != nil {
+	for _, replica := range s.replicas() {
+		var of replicaTables
+		r, tl, err := scheduler.Analyse(replica.Table)
+		if err != nil {
 			return t, err
 		}
-	}
-	t.idealBubble = 100 * tl.BubbleFraction
-	if s.EvalTable != nil {
-		if r, err = scheduler.Check(s.EvalTable); err != nil {
-			return t, fmt.Errorf("validation: %w", err)
+		of.trainCredits = r.Credits
+		if s.MaxInFlight > 0 {
+			if of.priorities, err = scheduler.NewPriorities(replica.Table, s.MaxInFlight); err != nil {
+				return t, err
+			}
 		}
-		t.evalCredits = r.Credits
+		t.idealBubble = max(t.idealBubble, 100*tl.BubbleFraction)
+		if replica.EvalTable != nil {
+			if r, err = scheduler.Check(replica.EvalTable); err != nil {
+				return t, fmt.Errorf("validation: %w", err)
+			}
+			of.evalCredits = r.Credits
+		}
+		t.replicas = append(t.replicas, of)
 	}
 	return t, nil
 }
 
 func newSchedulerActor(p part, t tables) *schedulerActor {
-	s, ranks := p.spec, p.spec.ranks()
-	a := &schedulerActor{part: p, tables: t, state: s.Start, evaled: -1, saved: -1, ready: newBarrier(ranks), done: newBarrier(ranks), applied: newBarrier(ranks)}
-	for rank := range ranks {
+	s := p.spec
+	a := &schedulerActor{part: p, tables: t, state: s.Start, evaled: -1, saved: -1, ready: newBarrier(s), done: newBarrier(s), applied: newBarrier(s)}
+	for rank := range s.ranks() {
 		a.applied.mark(rank) // there was no Apply yet
 	}
 	a.changes = newChanges(s.Changes, s.Start.Step)
@@ -289,19 +311,20 @@ func (a *schedulerActor) send(ctx actor.Context, p Phase) {
 	a.begin(ctx, o)
 }
 
+// newOrder is the order that all ranks get, but for what is their replica's.
 func (a *schedulerActor) newOrder(p Phase, step int64) *Order {
 	a.orders++
 	h := a.runID.header(step, a.orders)
-	if p == Eval {
-		return &Order{Header: h, Phase: p, Table: a.spec.EvalTable, Credits: a.evalCredits}
-	}
-	return &Order{Header: h, Phase: p, Table: a.spec.Table, Credits: a.trainCredits, Priorities: a.priorities,
-		Trace: a.spec.TraceEvery > 0 && step%a.spec.TraceEvery == 0}
+	return &Order{Header: h, Phase: p, Trace: p == Train && a.spec.TraceEvery > 0 && step%a.spec.TraceEvery == 0}
 }
 
 func (a *schedulerActor) issue(ctx actor.Context, o *Order) {
-	for _, pid := range a.peers.Stages {
-		ctx.Send(pid, o)
+	orders := make([]*Order, len(a.replicas))
+	for i := range orders {
+		orders[i] = a.tables.order(a.spec, i, *o)
+	}
+	for rank, pid := range a.peers.Stages {
+		ctx.Send(pid, orders[a.spec.place(rank)[grid.Data]])
 	}
 }
 
@@ -333,11 +356,12 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 			return
 		}
 	}
+	slots, slot := a.spec.slots(), a.spec.slot(m.Rank)
 	for _, n := range m.Norms {
-		for len(a.norms) <= n.Param {
+		for len(a.norms) < (n.Param+1)*slots {
 			a.norms = append(a.norms, 0)
 		}
-		a.norms[n.Param] = n.Squared
+		a.norms[n.Param*slots+slot] = n.Squared
 	}
 	if m.Trace != nil {
 		if a.trace == nil {

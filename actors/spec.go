@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
 
+	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
@@ -31,7 +32,9 @@ type Compute interface {
 	Verify(chunk int) error
 	Report(chunk, index int) stages.Report
 	Outputs(chunk, index int) []stages.Output
-	TiedGrads(l *tensorops.List, ranks int) []stages.TiedGrad
+	CompleteInput(l *tensorops.List, chunk int, mb *stages.Microbatch, t tensorops.Tensor) tensorops.Tensor
+	CompleteGrad(l *tensorops.List, chunk, index int, t tensorops.Tensor) tensorops.Tensor
+	TiedGrads(l *tensorops.List, to []stages.TensorPlace) []stages.TiedGrad
 	WantsTied() int
 	TakeTied(stages.TiedGrad) error
 	GradNorms(l *tensorops.List)
@@ -68,8 +71,8 @@ type Spec struct {
 	Weights *StoredWeights
 	// Ready is called once, when every stage has its weights.
 	Ready func()
-	// TiedRanks are the ranks that use a tied weight: where there are several, each sends
-	// its gradient to all others.
+	// TiedRanks are the ranks of the pipeline that use a tied weight: where there are several, each
+	// sends its gradient to all others.
 	TiedRanks []int
 
 	// Routes say, for each chunk, where its tensors come from and go to. The tables have the
@@ -77,6 +80,26 @@ type Spec struct {
 	Routes    []stages.Route
 	Table     *scheduler.Table // one training step
 	EvalTable *scheduler.Table // one validation; nil: none
+	// Grid, if there is one, numbers the ranks; without it each is a stage of the one pipeline. With several
+	// replicas Replicas has the tables of each, and Table and EvalTable are those of the one that
+	// has most to do.
+	Grid     *grid.Grid
+	Replicas []Replica
+	// Edge: data, and the weights of the first stage, which EdgeParams names, don't leave this process and those of that
+	// stage's ranks.
+	Edge       bool
+	EdgeParams map[string]bool
+	// Slices: each rank of a tensor group has a run of the positions of what travels between chunks. Way is how
+	// that gets from one group to another.
+	Slices bool
+	Way    grid.Way
+	// SplitState: the replicas of a stage have a part of the optimizer's state each, or of the weights too (ZeRO).
+	SplitState bool
+	// FailGroups ends what the ranks of this process wait for in their groups, now and from now
+	// on; nil: there are no groups.
+	FailGroups func(error)
+	// GroupStatus says what a rank of this process waits for in its groups; nil: there are none.
+	GroupStatus func(rank int) (GroupWait, bool)
 	// MaxInFlight, if there is one, lets training leave the table's order: each rank runs the
 	// first action of its row that is ready, and holds at most that number of outputs
 	// (scheduler.Dispatcher). Without it the table is the order.
@@ -92,12 +115,13 @@ type Spec struct {
 	Data           Source
 	MicrobatchSize int // sequences in a microbatch
 	Context        int // positions of a training sequence
+	Multiple       int // of which the positions of every microbatch must be one; 0: any number will do
 	Sequences      int // sequences in a step
-	// Recompute says whether a rank recomputes a microbatch's activations.
+	// Recompute says whether a rank of the pipeline recomputes a microbatch's activations.
 	Recompute func(rank, microbatch int) bool
-	// HeadLater says whether a microbatch's weight gradient of the head waits for its W;
-	// nil: none does.
-	HeadLater func(microbatch int) bool
+	// HeadLater says whether the weight gradient of the head waits for its W, of a microbatch of so
+	// many; nil: none does.
+	HeadLater func(microbatches, microbatch int) bool
 
 	Rate     stages.Rate
 	ClipNorm float64 // 0: none
@@ -167,6 +191,13 @@ type Spec struct {
 	dispatcher actor.Dispatcher // of the stages; nil: the sender's goroutine. A benchmark sets it
 }
 
+// GroupWait is a collective that a rank waits in.
+type GroupWait struct {
+	What  string    // it and its group
+	From  int       // the rank that has not come to it; the first of several
+	Since time.Time // when this rank came
+}
+
 // StoredWeights are tensors of a checkpoint, by the names of a model's parameters.
 type StoredWeights struct {
 	Params []*stages.Param
@@ -200,9 +231,22 @@ type NotWrittenError struct {
 func (e *NotWrittenError) Error() string { return e.Err.Error() }
 func (e *NotWrittenError) Unwrap() error { return e.Err }
 
-// shares reports whether a rank's stage writes its part of a checkpoint itself.
+// sharers is the most ranks that have a part each of one tensor that is saved.
+func (s *Spec) sharers() int {
+	n := 1
+	if s.Grid != nil {
+		n = s.Grid.Size(grid.Tensor)
+		if s.SplitState {
+			n *= s.Grid.Size(grid.Data)
+		}
+	}
+	return n
+}
+
+// shares reports whether a rank's stage writes its part of a checkpoint itself. Slices of tensors are put
+// together by who has all of them.
 func (s *Spec) shares(rank int) bool {
-	return rank < len(s.Shares) && s.Shares[rank] && s.host(rank) != "" && s.WriteShared != nil
+	return s.sharers() == 1 && rank < len(s.Shares) && s.Shares[rank] && s.host(rank) != "" && s.WriteShared != nil
 }
 
 // apart reports whether some ranks are in other processes.
@@ -216,29 +260,22 @@ func (s *Spec) host(rank int) string {
 	return s.Hosts[rank]
 }
 
-// ranks is the number of stage actors.
-func (s *Spec) ranks() int { return s.Table.NumRanks() }
-
 // ErrSpec: the parts of a Spec contradict each other.
 var ErrSpec = errors.New("contradictory run")
 
 // check compares the tables with the data and with each other. That each is a
 // table that can be run is for scheduler.Check to say.
 func (s *Spec) check() error {
-	t := s.Table
 	if n := len(s.Hosts); n > 0 && n != s.ranks() {
 		return fmt.Errorf("%w: %d hosts for %d ranks: give one for each, or none", ErrSpec, n, s.ranks())
 	}
 	if err := s.checkDevices(); err != nil {
 		return err
 	}
-	if t.Microbatches*s.MicrobatchSize != s.Sequences {
-		return fmt.Errorf("%w: %d microbatches of %d sequences are not the step's %d", ErrSpec, t.Microbatches, s.MicrobatchSize, s.Sequences)
-	}
 	if s.PostValidate && s.MaxInFlight > 0 {
 		return fmt.Errorf("%w: post-validation needs a fixed order, and max in flight is %d", ErrSpec, s.MaxInFlight)
 	}
-	return errors.Join(s.checkEval(), s.checkWindows())
+	return errors.Join(s.checkWorld(), s.checkEval(), s.checkWindows())
 }
 
 // checkEval compares the two tables.
@@ -261,8 +298,10 @@ func (s *Spec) checkWindows() error {
 		return nil
 	}
 	windows := s.Data.EvalWindows()
-	if !e.ForwardOnly || e.Microbatches != (windows+s.MicrobatchSize-1)/s.MicrobatchSize {
-		return fmt.Errorf("%w: %d validation windows need a forward-only table of microbatches of %d, not of %d microbatches", ErrSpec, windows, s.MicrobatchSize, e.Microbatches)
+	// Replicas that all have as many may have some without windows.
+	more := s.microbatches(Eval) - (windows+s.MicrobatchSize-1)/s.MicrobatchSize
+	if !e.ForwardOnly || more < 0 || more >= len(s.replicas()) {
+		return fmt.Errorf("%w: %d validation windows need a forward-only table of microbatches of %d, not of %d microbatches", ErrSpec, windows, s.MicrobatchSize, s.microbatches(Eval))
 	}
 	return nil
 }

@@ -509,7 +509,7 @@ func TestFailureWhileAStepIsAhead(t *testing.T) {
 			"panics":  func(*tensorops.List) error { panic(errBoom) },
 			"fails on the device": func(l *tensorops.List) error {
 				x := l.Alloc(tensorops.Float32, 1)
-				l.AllReduce(x, brokenGroup{start: func() error { return errBoom }})
+				l.AllReduce(x, tensorops.Sum, brokenGroup{start: func() error { return errBoom }})
 				l.Free(x)
 				return nil
 			},

@@ -2,11 +2,13 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -17,6 +19,7 @@ type stageActor struct {
 	part
 	local        *local
 	rank         int
+	at           grid.Coordinates // of the rank
 	stream       tensorops.Stream
 	hostTransfer hostTransfer
 	peers        *Peers
@@ -43,6 +46,7 @@ type stageActor struct {
 	order   *Order
 	row     []scheduler.Action
 	next    int               // place in row
+	alike   bool              // see Spec.alike
 	chunks  []int32           // of this rank
 	waysOf  []*ways           // by chunk; of this rank's
 	credits scheduler.Credits // by chunk; of this rank's
@@ -82,6 +86,7 @@ type inboxKey struct {
 	chunk      int32 // of a tied gradient: the rank that it is from
 	microbatch int32 // of a tied gradient: the parameter
 	slot       int32 // of an activation or gradient: which of a chunk's
+	part       int32 // of those of several ranks: which of the input's pieces
 }
 
 // built says that the stage was made.
@@ -123,13 +128,13 @@ func (a *stageActor) Receive(ctx actor.Context) {
 	case *deviceDone:
 		a.completed(ctx, m)
 	case *Transfer:
-		a.keep(ctx, m.Header, inboxKey{m.Order, uint8(m.Kind), m.To, m.Microbatch, m.Slot}, m)
+		a.keep(ctx, m.Header, inboxKey{m.Order, uint8(m.Kind), m.To, m.Microbatch, m.Slot, m.Part}, m)
 	case *ExpectInput:
 		a.expect(m)
 	case *Data:
-		a.keep(ctx, m.Header, inboxKey{m.Order, inData, m.Chunk, m.Microbatch, 0}, m)
+		a.keep(ctx, m.Header, inboxKey{m.Order, inData, m.Chunk, m.Microbatch - a.first(), 0, 0}, m)
 	case *TiedGradient:
-		a.keep(ctx, m.Header, inboxKey{m.Order, inTied, m.From, int32(m.Grad.Param), 0}, m)
+		a.keep(ctx, m.Header, inboxKey{m.Order, inTied, m.From, int32(m.Grad.Param), 0, 0}, m)
 	case *Credit:
 		if a.runID.accepts(m.Header) && a.order != nil && m.Order == a.order.Order {
 			*a.creditsOf(m.Kind, m.Edge, way{skip: m.Skip})++
@@ -160,9 +165,11 @@ func (a *stageActor) Receive(ctx actor.Context) {
 		a.dropKept(m.Step)
 	case halt:
 		a.failed = true
+		a.endGroups()
 		a.move(ctx, haltAsked)
 	case leave:
 		a.failed, a.leaving = true, true
+		a.endGroups()
 		a.quit()
 		if a.state == stageHalted {
 			ctx.Stop(ctx.Self())
@@ -172,6 +179,17 @@ func (a *stageActor) Receive(ctx actor.Context) {
 		a.quit()
 	}
 }
+
+// endGroups ends what this process's ranks wait for in their groups: the run ends, and the others
+// may never come. Where it ends in order nobody waits.
+func (a *stageActor) endGroups() {
+	if a.spec.FailGroups != nil {
+		a.spec.FailGroups(errEnding)
+	}
+}
+
+// errEnding: the run ends, and nobody waits for the others of a group any more.
+var errEnding = errors.New("the run ends")
 
 // build makes the stage. Weights take seconds for a large model: not in Receive.
 func (a *stageActor) build() {
@@ -279,16 +297,19 @@ func (a *stageActor) take(ctx actor.Context) {
 
 // begin takes up an order.
 func (a *stageActor) begin(ctx actor.Context, m *Order) {
-	a.order, a.row, a.next = m, m.Table.Ranks[a.rank], 0
-	a.step = m.Step
+	a.order, a.row, a.next = m, m.row(a.at[grid.Pipeline]), 0
+	a.step, a.alike = m.Step, a.spec.alike()
 	a.losses, a.trace = nil, nil
+	if m.Table == nil { // nothing to do but to say so
+		return
+	}
 	if len(a.asked) == 0 { // training and validation have the same chunks
 		a.credits.Forward, a.credits.Backward = make([]int, m.Table.NumChunks), make([]int, m.Table.NumChunks)
 		a.asked = make([]chunkData, m.Table.NumChunks)
 		a.waysOf = make([]*ways, m.Table.NumChunks)
 		for chunk := range m.Table.NumChunks {
-			if m.Table.RankOf(chunk) == a.rank {
-				a.chunks, a.waysOf[chunk] = append(a.chunks, int32(chunk)), a.spec.waysOf(m.Table, chunk)
+			if m.Table.RankOf(chunk) == a.at[grid.Pipeline] {
+				a.chunks, a.waysOf[chunk] = append(a.chunks, int32(chunk)), a.spec.waysOf(m.Table, a.rank, chunk)
 			}
 		}
 	}
@@ -296,6 +317,11 @@ func (a *stageActor) begin(ctx actor.Context, m *Order) {
 	a.credits.SkipBackward = append(a.credits.SkipBackward[:0], m.Credits.SkipBackward...)
 	for _, chunk := range a.chunks { // and not for all, of which there may be many
 		a.credits.Forward[chunk], a.credits.Backward[chunk] = m.Credits.Forward[chunk], m.Credits.Backward[chunk]
+		for kind, to := range a.waysOf[chunk].to {
+			for _, w := range to { // each of those ranks gives back what it takes
+				*a.creditsOf(scheduler.EdgeKind(kind), chunk, w) *= len(w.ranks) //nolint:gosec // there are two kinds
+			}
+		}
 		a.asked[chunk] = chunkData{}
 	}
 	a.beginDynamic()
@@ -326,9 +352,18 @@ func (a *stageActor) ask(ctx actor.Context, chunk int32) {
 	}
 }
 
+// first is how many microbatches are before the replica's own in the order in progress, which
+// is the one that data has been asked for.
+func (a *stageActor) first() int32 {
+	if a.order == nil {
+		return 0
+	}
+	return int32(a.order.First)
+}
+
 // request asks the loader for a microbatch.
 func (a *stageActor) request(ctx actor.Context, chunk, microbatch int32) {
-	ctx.Send(a.peers.Loader, &DataRequest{Header: a.order.Header, Phase: a.order.Phase, Chunk: chunk, Microbatch: microbatch,
+	ctx.Send(a.peers.Loader, &DataRequest{Header: a.order.Header, Phase: a.order.Phase, Chunk: chunk, Microbatch: microbatch + a.first(),
 		Tokens: a.stage.NeedsTokens(int(chunk)), Targets: a.stage.NeedsTargets(int(chunk)), Fields: a.stage.Fields(int(chunk)), ReplyTo: a.self})
 }
 

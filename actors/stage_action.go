@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -16,6 +17,8 @@ type edges struct {
 	kind      scheduler.EdgeKind
 	ins, outs []stages.Port // of each tensor
 	from, to  []way         // each chunk once
+	// How each of the tensors comes, and leaves.
+	takes, sends []crossing
 }
 
 func (a *stageActor) edges(act scheduler.Action) edges {
@@ -28,30 +31,38 @@ func (a *stageActor) edges(act scheduler.Action) edges {
 		return edges{}
 	}
 	w := a.waysOf[act.Chunk]
-	return edges{kind, w.ins[kind], w.outs[kind], w.from[kind], w.to[kind]}
+	return edges{kind, w.ins[kind], w.outs[kind], w.from[kind], w.to[kind], w.takes[kind], w.sends[kind]}
 }
 
 // visit is an action of this rank, with what it consumes and what it makes.
 type visit struct {
 	scheduler.Action
 	edges
-	in     []*Transfer // by slot; nil: it has not come
+	in     [][]*Transfer // by slot, its pieces; nil: it has not come
 	data   *Data
-	extent Extent             // of a forward's microbatch
-	out    []tensorops.Tensor // until they are sent
+	extent Extent    // of a forward's microbatch
+	out    []leaving // until they are sent
 }
 
 // visit is an action with what has come for it.
 func (a *stageActor) visit(act scheduler.Action) visit {
 	v, order := visit{Action: act, edges: a.edges(act)}, a.order.Order
 	if n := len(v.ins); n > 0 {
-		v.in = make([]*Transfer, n)
+		v.in = make([][]*Transfer, n)
 		for slot := range v.in {
-			v.in[slot], _ = a.inbox[inboxKey{order, uint8(v.kind), v.Chunk, v.Microbatch, int32(slot)}].(*Transfer)
+			v.in[slot] = make([]*Transfer, len(v.takes[slot].pieces))
+			for part := range v.in[slot] {
+				v.in[slot][part], _ = a.inbox[a.inputKey(&v, slot, part)].(*Transfer)
+			}
 		}
 	}
-	v.data, _ = a.inbox[inboxKey{order, inData, v.Chunk, v.Microbatch, 0}].(*Data)
+	v.data, _ = a.inbox[inboxKey{order, inData, v.Chunk, v.Microbatch, 0, 0}].(*Data)
 	return v
+}
+
+// inputKey is that of a piece of an action's input.
+func (a *stageActor) inputKey(v *visit, slot, part int) inboxKey {
+	return inboxKey{a.order.Order, uint8(v.kind), v.Chunk, v.Microbatch, int32(slot), int32(part)} //nolint:gosec // tensors of an edge
 }
 
 // act starts the next action of the order if it can, or an overlapped pair of them, or
@@ -84,12 +95,14 @@ func (a *stageActor) act(ctx actor.Context) bool {
 			a.dynamic.dispatcher.Begin(v.Action)
 		}
 		for _, w := range v.to {
-			*a.creditsOf(v.kind, v.Chunk, w)--
+			*a.creditsOf(v.kind, v.Chunk, w) -= len(w.ranks)
 		}
-		for slot := range v.in {
-			delete(a.inbox, inboxKey{a.order.Order, uint8(v.kind), v.Chunk, v.Microbatch, int32(slot)})
+		for slot, pieces := range v.in {
+			for part := range pieces {
+				delete(a.inbox, a.inputKey(v, slot, part))
+			}
 		}
-		delete(a.inbox, inboxKey{a.order.Order, inData, v.Chunk, v.Microbatch, 0})
+		delete(a.inbox, inboxKey{a.order.Order, inData, v.Chunk, v.Microbatch, 0, 0})
 	}
 	a.start()
 	// The device works: now for the others.
@@ -97,7 +110,9 @@ func (a *stageActor) act(ctx actor.Context) bool {
 		v := &a.doing[i]
 		a.announce(ctx, v)
 		for _, w := range v.from {
-			ctx.Send(a.peer(w.chunk), &Credit{Header: a.order.Header, Kind: v.kind, Edge: w.chunk, Skip: w.skip})
+			for _, rank := range w.ranks {
+				ctx.Send(a.peers.Stages[rank], &Credit{Header: a.order.Header, Kind: v.kind, Edge: w.chunk, Skip: w.skip})
+			}
 		}
 		if v.data != nil {
 			a.asked[v.Chunk].ahead--
@@ -111,12 +126,12 @@ func (a *stageActor) act(ctx actor.Context) bool {
 func (a *stageActor) missing(v *visit) Snapshot {
 	s := a.snap(Waiting)
 	s.Action = v.Action
-	slot := slices.Index(v.in, nil)
+	slot := slices.IndexFunc(v.in, func(pieces []*Transfer) bool { return slices.Contains(pieces, nil) })
 	credit, lacks := a.lacksCredit(v)
 	switch {
 	case slot >= 0:
-		from := v.ins[slot].Chunk
-		s.Wait, s.From = WaitActivation, stageName(a.order.Table.RankOf(from))
+		from, c := v.ins[slot].Chunk, &v.takes[slot]
+		s.Wait, s.From = WaitActivation, a.spec.stageName(int(c.peer(c.pieces[slices.Index(v.in[slot], nil)])))
 		s.Needs = scheduler.Action{Chunk: int32(from), Type: scheduler.F, Microbatch: v.Microbatch}
 		if v.kind == scheduler.BackwardEdge {
 			s.Wait, s.Needs.Type = WaitGradient, v.Type
@@ -124,7 +139,7 @@ func (a *stageActor) missing(v *visit) Snapshot {
 	case a.needsData(v.Action) && v.data == nil:
 		s.Wait, s.From, s.Needs = WaitTokens, loaderName, v.Action
 	case lacks:
-		s.Wait, s.From = WaitCredit, stageName(a.order.Table.RankOf(int(credit.chunk)))
+		s.Wait, s.From = WaitCredit, a.spec.stageName(int(credit.ranks[0]))
 		s.Needs = scheduler.Action{Chunk: credit.chunk, Type: v.Type, Microbatch: v.Microbatch}
 		s.Need = 1
 	case a.update == updateSpeculative && a.touchesGradients(v.Action):
@@ -133,9 +148,12 @@ func (a *stageActor) missing(v *visit) Snapshot {
 	return s
 }
 
-func (a *stageActor) peer(chunk int32) *actor.PID {
-	return a.peers.Stages[a.order.Table.RankOf(int(chunk))]
+// rankOf is the rank that has a chunk of this rank's pipeline.
+func (a *stageActor) rankOf(chunk int32) int {
+	return a.spec.beside(a.rank, a.order.Table.RankOf(int(chunk)))
 }
+
+func (a *stageActor) peer(chunk int32) *actor.PID { return a.peers.Stages[a.rankOf(chunk)] }
 
 // start records what is to be done and hands it to the device, a pair as one list.
 func (a *stageActor) start() {
@@ -143,26 +161,33 @@ func (a *stageActor) start() {
 	for i := range a.doing {
 		v := &a.doing[i]
 		chunk, index := int(v.Chunk), int(v.Microbatch)
-		var in []tensorops.Tensor
-		for _, t := range v.in {
-			in = append(in, a.stageIn(l, t.Tensor))
+		var mb stages.Microbatch
+		if v.Type == scheduler.F {
+			mb = a.microbatch(v)
+		}
+		var in, out []tensorops.Tensor
+		for slot := range v.in {
+			in = append(in, a.arrive(l, v, slot, &mb))
 		}
 		switch v.Type {
 		case scheduler.F:
-			mb := a.microbatch(v)
-			v.out = a.stage.Forward(l, chunk, &mb, in...)
+			out = a.stage.Forward(l, chunk, &mb, in...)
 		case scheduler.I:
-			v.out = a.stage.InputGrad(l, chunk, index, in...)
+			out = a.stage.InputGrad(l, chunk, index, in...)
 		case scheduler.W:
 			a.stage.WeightGrad(l, chunk, index)
 		case scheduler.B:
-			v.out = a.stage.Backward(l, chunk, index, in...)
+			out = a.stage.Backward(l, chunk, index, in...)
 		}
-		if len(v.out) != len(v.outs) && l.Err() == nil {
-			l.Fail(fmt.Errorf("%w: %v made %d tensors, and %d are to be sent", stages.ErrInput, v.Action, len(v.out), len(v.outs)))
+		if len(out) != len(v.outs) && l.Err() == nil {
+			l.Fail(fmt.Errorf("%w: %v made %d tensors, and %d are to be sent", stages.ErrInput, v.Action, len(out), len(v.outs)))
 		}
-		for i, t := range v.out[:min(len(v.out), len(v.outs))] {
-			v.out[i] = a.stageOut(l, t, a.order.Table.RankOf(v.outs[i].Chunk))
+		for slot, t := range out {
+			if slot < len(v.outs) {
+				v.out = append(v.out, a.depart(l, slot, t, &v.sends[slot])...)
+			} else {
+				v.out = append(v.out, leaving{tensor: t}) // after an error
+			}
 		}
 		if v.data != nil { // a forward, of which a pair has one
 			a.batch = v.data.Batch
@@ -175,7 +200,7 @@ func (a *stageActor) start() {
 func (a *stageActor) microbatch(v *visit) stages.Microbatch {
 	mb := stages.Microbatch{Step: a.order.Step, Index: int(v.Microbatch), Train: a.order.Phase == Train}
 	if len(v.in) > 0 {
-		v.extent = v.in[0].Extent
+		v.extent = v.in[0][0].Extent
 	}
 	if v.data != nil {
 		b := v.data.Batch
@@ -184,9 +209,12 @@ func (a *stageActor) microbatch(v *visit) stages.Microbatch {
 	mb.Collect = a.spec.Collect && !mb.Train
 	mb.FirstSequence, mb.Sequences, mb.Positions = v.extent.FirstSequence, v.extent.Sequences, v.extent.Positions
 	if mb.Train && a.spec.Recompute != nil {
-		mb.Recompute = a.spec.Recompute(a.rank, mb.Index)
+		mb.Recompute = a.spec.Recompute(a.at[grid.Pipeline], mb.Index)
 	}
-	mb.HeadLater = mb.Train && a.spec.HeadLater != nil && a.spec.HeadLater(mb.Index)
+	mb.HeadLater = mb.Train && a.spec.HeadLater != nil && a.spec.HeadLater(a.order.Table.Microbatches, mb.Index)
+	if mb.Train && a.alike {
+		mb.Of = a.order.Table.Microbatches
+	}
 	return mb
 }
 
@@ -218,10 +246,10 @@ func (a *stageActor) finishActions(ctx actor.Context) {
 		if v.Type == scheduler.F && a.order.Phase == Eval {
 			a.stage.Finish(chunk, index)
 		}
-		for slot, t := range v.out {
-			to := v.outs[slot]
-			v.out[slot] = tensorops.Tensor{}
-			ctx.Send(a.peer(int32(to.Chunk)), &Transfer{Header: a.order.Header, Kind: v.kind, To: int32(to.Chunk), Microbatch: v.Microbatch, Slot: int32(to.Slot), Extent: v.extent, Tensor: t})
+		for i, o := range v.out {
+			to := v.outs[o.slot]
+			v.out[i].tensor = tensorops.Tensor{}
+			ctx.Send(a.peers.Stages[o.rank], &Transfer{Header: a.order.Header, Kind: v.kind, To: int32(to.Chunk), Rank: o.rank, Microbatch: v.Microbatch, Slot: int32(to.Slot), Part: o.part, Extent: v.extent, Tensor: o.tensor})
 		}
 	}
 	a.doing = a.doing[:0]
@@ -229,8 +257,8 @@ func (a *stageActor) finishActions(ctx actor.Context) {
 
 // reportLoss notes what a forward that has completed says: the loss, and what is collected.
 func (a *stageActor) reportLoss(chunk, index int) error {
-	loss := Loss{Microbatch: index}
-	computes := a.stage.ComputesLoss(chunk)
+	loss := Loss{Microbatch: index + a.order.First}
+	computes := a.stage.ComputesLoss(chunk) && a.at[grid.Tensor] == 0 // whose others have the same
 	if computes {
 		loss.Report = a.stage.Report(chunk, index)
 	}

@@ -1,10 +1,9 @@
 package actors
 
 import (
-	"slices"
-
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -19,10 +18,11 @@ func (a *stageActor) endOrder(ctx actor.Context) bool {
 	case a.stage.WantsTied() == 0:
 		a.norms()
 	case a.tied == nil:
-		l, others := a.stream.NewList(), a.tiedWith()
-		a.tied = a.stage.TiedGrads(l, len(others))
+		l := a.stream.NewList()
+		others, places := a.tiedWith()
+		a.tied = a.stage.TiedGrads(l, places)
 		for i, g := range a.tied {
-			a.tied[i].Grad = a.stageOut(l, g.Grad, others[i%len(others)])
+			a.tied[i].Grad = a.stageOut(l, g.Grad, others[g.To])
 		}
 		a.cell.store(a.snap(Reducing))
 		a.submit(l, a.sendTied)
@@ -32,21 +32,30 @@ func (a *stageActor) endOrder(ctx actor.Context) bool {
 	return true
 }
 
-// tiedWith are the other ranks that use a tied weight.
-func (a *stageActor) tiedWith() []int {
-	return slices.DeleteFunc(slices.Clone(a.spec.TiedRanks), func(r int) bool { return r == a.rank })
+// tiedWith are the ranks of other stages that use a tied weight, and their places in their tensor groups.
+func (a *stageActor) tiedWith() (others []int, places []stages.TensorPlace) {
+	for _, stage := range a.spec.TiedRanks {
+		if stage == a.at[grid.Pipeline] {
+			continue
+		}
+		group := a.spec.group(a.rank, stage)
+		for i, r := range group {
+			others, places = append(others, int(r)), append(places, stages.TensorPlace{Rank: i, Size: len(group)})
+		}
+	}
+	return others, places
 }
 
 // sendTied sends this rank's part of the tied gradients to the ranks of the other uses,
 // and notes what is to come from them.
 func (a *stageActor) sendTied(ctx actor.Context) {
-	others := a.tiedWith()
+	others, _ := a.tiedWith()
 	a.awaited = a.awaited[:0]
-	for i, g := range a.tied {
-		other := others[i%len(others)]
+	for i, g := range a.tied { // who needs a part of this rank's has a part that this rank needs
+		other := others[g.To]
 		a.tied[i].Grad = tensorops.Tensor{}
 		ctx.Send(a.peers.Stages[other], &TiedGradient{Header: a.order.Header, From: int32(a.rank), Grad: g})
-		a.awaited = append(a.awaited, inboxKey{a.order.Order, inTied, int32(other), int32(g.Param), 0})
+		a.awaited = append(a.awaited, inboxKey{a.order.Order, inTied, int32(other), int32(g.Param), 0, 0})
 	}
 }
 
@@ -56,7 +65,7 @@ func (a *stageActor) takeTied(ctx actor.Context) bool {
 	for _, key := range a.awaited {
 		if _, ok := a.inbox[key].(*TiedGradient); !ok {
 			s := a.snap(Waiting)
-			s.Wait, s.From = WaitTied, stageName(int(key.chunk))
+			s.Wait, s.From = WaitTied, a.spec.stageName(int(key.chunk))
 			a.cell.store(s)
 			return false
 		}
@@ -151,8 +160,8 @@ func (a *stageActor) drain() {
 	}
 	clear(a.inbox)
 	for i := range a.doing {
-		for _, t := range a.doing[i].out {
-			t.Release()
+		for _, o := range a.doing[i].out {
+			o.tensor.Release()
 		}
 	}
 	a.doing = nil

@@ -39,7 +39,7 @@ func (g gate) Start(_ *tensorops.Op, done func(error)) {
 // block records a collective that waits for the gate.
 func (g gate) block(l *tensorops.List) {
 	x := l.Alloc(tensorops.Float32, 1)
-	l.AllReduce(x, g)
+	l.AllReduce(x, tensorops.Sum, g)
 	l.Free(x)
 }
 

@@ -85,6 +85,8 @@ func (s Snapshot) waitsFor() string {
 		return "the decision about the step"
 	case WaitDisk:
 		return "a write to disk"
+	case WaitGroup:
+		return s.Collective
 	case WaitRoom:
 		return "room for another output: it holds as many as it may"
 	}

@@ -47,6 +47,7 @@ const (
 	WaitDecision        // the scheduler's decision about the step
 	WaitDisk            // something being written
 	WaitRoom            // room for an output: the rank may hold no more
+	WaitGroup           // another rank, in Collective
 )
 
 // Snapshot is what an actor is doing at a moment.
@@ -64,6 +65,8 @@ type Snapshot struct {
 	Needs      scheduler.Action
 	From       string
 	Held, Need int
+	// Collective is the one that the device waits in, of a stage that shares work with others.
+	Collective string
 	Since      time.Time
 	// Host is the worker that the actor is in, "" for this process, and Heard when that was
 	// heard of last.

@@ -87,15 +87,15 @@ func (s *supervisor) Receive(ctx actor.Context) {
 			ctx.Send(pid, m)
 		}
 	case *halted:
-		s.rest(stageName(m.rank))
+		s.rest(s.spec.stageName(m.rank))
 	case *left:
-		s.gone(ctx, stageName(m.rank))
+		s.gone(ctx, s.spec.stageName(m.rank))
 	case *lost:
 		if !s.ending { // else the stages have nothing to do but leave
 			s.end(Outcome{Err: m.err})
 		}
 		for _, rank := range m.ranks {
-			s.gone(ctx, stageName(rank))
+			s.gone(ctx, s.spec.stageName(rank))
 		}
 	case *actor.Terminated:
 		s.gone(ctx, s.name(m.Who))
@@ -167,7 +167,7 @@ func (s *supervisor) spawn(ctx actor.Context) {
 		dispatcher = actor.NewSynchronizedDispatcher(throughput)
 	}
 	for r := range s.streams {
-		name := stageName(r)
+		name := s.spec.stageName(r)
 		s.active[name] = true
 		if host := s.spec.host(r); host != "" {
 			s.pids[name] = actor.NewPID(host, actorID(s.id.attempt, name))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -61,6 +62,11 @@ func (r *Run) CopyWeights(to func(param int) []float32) (step int64, err error) 
 	if r.apart {
 		return 0, fmt.Errorf("%w: they are in other processes", ErrApart)
 	}
+	if s := r.shown.Load(); s == nil {
+		return 0, ErrEnded
+	} else if s.Grid != nil && s.Grid.Size(grid.Tensor) > 1 {
+		return 0, fmt.Errorf("%w: each of %d ranks holds a slice of them", ErrApart, s.Grid.Size(grid.Tensor))
+	}
 	c := &weightCopy{to: to, done: make(chan struct{}), left: len(r.streams)}
 	r.system.Root.Send(r.supervisor, takeWeights{c})
 	select {
@@ -106,7 +112,7 @@ func (a *stageActor) copyWeights() {
 	a.copies = append(a.copies[:0], a.copies[1:]...)
 	stage, ok := a.stage.(WeightCopier)
 	if !ok {
-		c.copied(fmt.Errorf("%w: %s computes with its program's own %T", ErrApart, stageName(a.rank), a.stage))
+		c.copied(fmt.Errorf("%w: %s computes with its program's own %T", ErrApart, a.spec.stageName(a.rank), a.stage))
 		return
 	}
 	was := a.cell.Load()

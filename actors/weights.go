@@ -31,8 +31,12 @@ func (a *weightsActor) Receive(ctx actor.Context) {
 			return
 		}
 		a.cell.store(Snapshot{Step: m.Step, Doing: Reading})
-		answer := &Weight{Header: m.Header, Request: m.Request, Err: errGone}
-		if !a.failed {
+		answer := &Weight{Header: m.Header, Request: m.Request, Param: m.Param, Err: errGone}
+		switch {
+		case a.failed:
+		case a.spec.Edge && a.spec.EdgeParams[m.Param] && a.spec.onCloud(m.ReplyTo.GetAddress()):
+			answer.Err = fmt.Errorf("the weight %s: %w", m.Param, ErrEdge)
+		default:
 			answer.Tensor, answer.Err = a.read(m)
 		}
 		ctx.Send(m.ReplyTo, answer)

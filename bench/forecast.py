@@ -22,6 +22,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
 import runs  # noqa: E402
 from side import ENGINE, head, row, spread  # noqa: E402
 
+CASES = {  # chunks on each stage, a schedule, and what else is set
+    "1f1b": (1, "1f1b", []),
+    "zb-v": (2, "zb-v", []),
+    "data 2": (1, "1f1b", ["pipeline.stages=1", "parallel.data=2"]),
+    "data 2, ZeRO-1": (1, "1f1b", ["pipeline.stages=1", "parallel.data=2", "parallel.zero=1"]),
+    "tensor 2": (1, "1f1b", ["pipeline.stages=1", "parallel.tensor=2"]),
+    "tensor 2, sequence": (1, "1f1b", ["pipeline.stages=1", "parallel.tensor=2", "parallel.sequence=true"]),
+}
 HOSTS = ["boss", "w0", "w1"]
 PORT = "10.77.0.1:7070"
 
@@ -97,12 +105,14 @@ class Cluster:
             p.wait()
 
 
-def measure(cluster, o, schedule, number):
+def measure(cluster, o, case, number):
     """Predicted and measured ms of a step, and what the network was found to be."""
     name = f"r{number}"
-    config = runs.write(cluster.folder, name, o.steps, o.microbatches, 1 if schedule == "1f1b" else 2, schedule, tied=True)
-    plan = json.loads(cluster.ask("plan", config, "--format", "json"))
-    cluster.ask("run", config, "--quiet")
+    chunks, schedule, more = CASES[case]
+    config = runs.write(cluster.folder, name, o.steps, o.microbatches, chunks, schedule, tied=True)
+    sets = [word for key in more for word in ("--set", key)]
+    plan = json.loads(cluster.ask("plan", config, "--format", "json", *sets))
+    cluster.ask("run", config, "--quiet", *sets)
     return plan["step_ms"], statistics.median(runs.step_ms(cluster.folder, name)), plan["links"][0]["bytes_per_s"]
 
 
@@ -110,26 +120,26 @@ def main():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--engine", default=ENGINE)
     p.add_argument("--mbit", type=int, nargs="+", default=[1000, 100], help="rates, Mbit/s (default: 1000 100)")
-    p.add_argument("--schedules", nargs="+", default=["1f1b", "zb-v"])
+    p.add_argument("--cases", nargs="+", choices=list(CASES), default=["1f1b", "zb-v"], help="schedules of two stages, and grids (default: 1f1b zb-v)")
     p.add_argument("--microbatches", type=int, default=8)
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--steps", type=int, default=6, help="of each round (default: %(default)s)")
     o = p.parse_args()
     number = 0
-    head("rate, Mbit/s", "the link as measured", "schedule", "predicted, ms a step", "measured", "measured / predicted")
+    head("rate, Mbit/s", "the link as measured", "case", "predicted, ms a step", "measured", "measured / predicted")
     with network() as names, tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         for mbit in o.mbit:
             limit(names, mbit)
             cluster = Cluster(names, folder, o.engine)
             try:
-                for schedule in o.schedules:
+                for case in o.cases:
                     rounds = []
                     for _ in range(o.rounds):
                         number += 1
-                        rounds.append(measure(cluster, o, schedule, number))
+                        rounds.append(measure(cluster, o, case, number))
                     predicted, measured, links = zip(*rounds)
-                    row(mbit, f"{8e-6 * statistics.median(links):,.0f}", schedule, spread(predicted, 1), spread(measured, 1),
+                    row(mbit, f"{8e-6 * statistics.median(links):,.0f}", case, spread(predicted, 1), spread(measured, 1),
                         spread([m / p for p, m, _ in rounds], 3))
             finally:
                 cluster.close()

@@ -61,6 +61,30 @@ func (t *Tensors) Float32(name string, into []float32) error {
 	return nil
 }
 
+// Float32At reads elements of such a tensor, from the one at first on.
+func (t *Tensors) Float32At(name string, into []float32, first int) error {
+	data, err := t.Bytes(name)
+	if err != nil {
+		return err
+	}
+	info, _ := t.Info(name)
+	count := 1
+	for _, d := range info.Shape {
+		count *= d
+	}
+	if first < 0 || len(into) > count-first {
+		return fmt.Errorf("tensor %q, %s %v: elements %d to %d of %d", name, info.DType, info.Shape, first, first+len(into), count)
+	}
+	width := 0
+	if count > 0 {
+		width = len(data) / count
+	}
+	if err := safetensors.DecodeFloat32(into, info.DType, data[first*width:(first+len(into))*width]); err != nil {
+		return fmt.Errorf("tensor %q, %s %v: %w", name, info.DType, info.Shape, err)
+	}
+	return nil
+}
+
 func (t *Tensors) close() error {
 	var errs []error
 	for _, f := range t.files {

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -19,6 +20,7 @@ type talking struct {
 	chat     bool
 	system   string
 	messages string // a file
+	tools    string // a file
 }
 
 func (a *app) newGenerate() *cobra.Command {
@@ -37,7 +39,8 @@ it are shown as � instead.
 With --chat the prompt is what a user says, and the model's chat template makes
 the text of it that the model continues: only the answer is written. Without --prompt each line
 of the standard input is answered in turn, all in one conversation. --messages FILE answers a
-conversation: a JSON array such as [{"role": "user", "content": "Hello"}].`,
+conversation: a JSON array such as [{"role": "user", "content": "Hello"}]. --tools FILE gives
+the template functions that an answer may call: a JSON array of their descriptions.`,
 		Example: `  engine generate --from runs/run --prompt "func main() {"
   engine generate --from runs/run --tokens 1000 --temperature 1 --top-k 40 --seed 7 > text
   engine generate --from DIR --chat --prompt "Why is the sky blue?" --top-p 0.9`,
@@ -67,6 +70,7 @@ conversation: a JSON array such as [{"role": "user", "content": "Hello"}].`,
 	f.BoolVar(&t.chat, "chat", false, "answer the prompt, or each line of the input, by the model's chat template")
 	f.StringVar(&t.system, "system", "", "`text` of a system message that a chat begins with")
 	f.StringVar(&t.messages, "messages", "", "`file` with a conversation to answer, as JSON; - is the input")
+	f.StringVar(&t.tools, "tools", "", "`file` with functions that an answer may call, for the chat template, as JSON")
 	f.IntVar(&o.Tokens, "tokens", 200, "largest `number` of tokens to write")
 	f.Float64Var(&o.Temperature, "temperature", defaultTemperature, "`number`: the larger, the more random; 0 always takes the most likely token")
 	f.IntVar(&o.TopK, "top-k", 0, "choose among the `k` most likely tokens; 0: among all")
@@ -102,7 +106,7 @@ func (t talking) check(cmd *cobra.Command) error {
 	case t.messages != "":
 		return idle(cmd, "with --messages, which has the whole conversation", "chat", "system")
 	case !t.chat:
-		return idle(cmd, "without --chat", "system")
+		return idle(cmd, "without --chat", "system", "tools")
 	}
 	return nil
 }
@@ -130,6 +134,11 @@ func (a *app) talk(ctx context.Context, o troupe.GenerateOptions, t talking, pro
 		}
 	case t.system != "":
 		said = append(said, chat.Message{Role: "system", Content: t.system})
+	}
+	if t.tools != "" {
+		if o.Tools, err = readTools(t.tools); err != nil {
+			return err
+		}
 	}
 	if prompted {
 		said = append(said, chat.Message{Role: "user", Content: o.Prompt})
@@ -203,10 +212,7 @@ func readMessages(name string) (_ []chat.Message, err error) {
 		}
 		defer func() { _ = in.Close() }() // nothing was written
 	}
-	b, err := io.ReadAll(io.LimitReader(in, maxSaid+1))
-	if err == nil && len(b) > maxSaid {
-		err = usagef("--messages %s has more than %d bytes", name, maxSaid)
-	}
+	b, err := readSaid(in, "--messages "+name)
 	if err != nil {
 		return nil, err
 	}
@@ -215,4 +221,34 @@ func readMessages(name string) (_ []chat.Message, err error) {
 		return nil, usagef("--messages %s: %v", name, err)
 	}
 	return messages, nil
+}
+
+// readTools reads functions that an answer may call.
+func readTools(name string) (json.RawMessage, error) {
+	in, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = in.Close() }() // nothing was written
+	b, err := readSaid(in, "--tools "+name)
+	if err != nil {
+		return nil, err
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(b, &list); err != nil {
+		return nil, usagef("--tools %s must be a JSON array of functions: %v", name, err)
+	}
+	if list == nil {
+		return nil, usagef("--tools %s is null, it must be a JSON array of functions", name)
+	}
+	return b, nil
+}
+
+// readSaid reads a file up to its limit.
+func readSaid(in io.Reader, name string) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(in, maxSaid+1))
+	if err == nil && len(b) > maxSaid {
+		err = usagef("%s has more than %d bytes", name, maxSaid)
+	}
+	return b, err
 }

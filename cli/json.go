@@ -49,6 +49,8 @@ func (j *jsonReporter) begin(i troupe.Info) {
 		ResumedAt    int     `json:"resumed_at"`
 		Schedule     string  `json:"schedule"`
 		Stages       int     `json:"stages"`
+		Ranks        int     `json:"ranks"`
+		Grid         string  `json:"grid,omitempty"`
 		Chunks       int     `json:"chunks"`
 		Microbatches int     `json:"microbatches"`
 		Layout       string  `json:"layout"`

@@ -49,8 +49,8 @@ func TestScripts(t *testing.T) {
 			return os.CopyFS(env.WorkDir, os.DirFS("testdata/common"))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"status":      cmdStatus,
-			"await":       cmdAwait,
+			"status": cmdStatus,
+			"adopt":  cmdAdopt, "near": cmdNear, "await": cmdAwait,
 			"until":       cmdUntil,
 			"coordinator": cmdCoordinator,
 			"flip":        cmdFlip,

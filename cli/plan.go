@@ -53,6 +53,9 @@ Of families other than gpt2 and llama the layers differ, and nothing is measured
 which rank gets which layer, what the ranks need of memory, and which layers compute
 input and weight gradients together. Their data is read, for the fields of a sample.
 
+With --groups it prints every rank with its place along tensor, context, pipeline and data
+parallelism and the ranks of its groups.
+
 Without one: make the table of a schedule, or read one; prove that it can be run; play it with
 the costs given, and draw what comes out.
 
@@ -68,6 +71,7 @@ from step to step. csv and comms write the table, which is what a run takes.`,
 		Example: `  engine plan config.toml
   engine plan config.toml --devices 4 --memory-gib 16 --bandwidth-gbps 25 --latency-us 20
   engine plan config.toml --check
+  engine plan config.toml --groups
   engine plan config.toml --cluster 10.0.0.1:7070
   engine plan --schedule 1f1b --stages 4 --microbatches 8
   engine plan --schedule zb-v --stages 4 --chunks 2 --microbatches 8 --format svg --out zbv.svg
@@ -113,7 +117,7 @@ from step to step. csv and comms write the table, which is what a run takes.`,
 			return err
 		}
 		planConfig := a.planConfig
-		if o.config.client.cluster != "" {
+		if o.config.client.cluster != "" && !o.config.groups {
 			planConfig = a.planCluster
 		}
 		err := measuring(cmd.Context(), func(ctx context.Context) error { return planConfig(ctx, cmd, args[0], &o.config, o.drawing) })

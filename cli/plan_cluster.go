@@ -75,6 +75,9 @@ func (a *app) showForecast(f *cluster.Forecast) error {
 	}
 	err = errors.Join(err, w.Flush())
 	a.printf("\na step is predicted to take %.1f ms: %s tokens/s, bubble %.1f%%, %.2f ms for a message between neighbours\n", f.StepMS, term.Short(f.TokensPerS), f.BubblePct, f.MessageMS)
+	if f.Apart != "" {
+		a.printf("%s\n", term.OneLine(f.Apart))
+	}
 	a.printf("each worker has measured the layers, all at the same time; ranks of one worker are taken to have cores of their own\n")
 	return err
 }

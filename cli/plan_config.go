@@ -32,14 +32,15 @@ type planConfigOptions struct {
 	seconds   float64
 	check     bool
 	pairs     int
+	groups    bool
 	client    clientFlags
 }
 
 // flags adds them, and returns their names.
 func (o *planConfigOptions) flags(cmd *cobra.Command) []string {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.IntVar(&o.devices, "devices", 1, "`number` of devices like this machine, each for one rank; with 1, ranks share this machine")
-	f.Float64Var(&o.memoryGiB, "memory-gib", 0, "memory of a device that a run may take, as a `number` of GiB (default: what is free here)")
+	f.IntVar(&o.devices, "devices", 1, "`number` of devices like this machine, each for one rank of the grid; with 1, ranks share this machine")
+	f.Float64Var(&o.memoryGiB, "memory-gib", 0, "memory of a device that a run may take, as a `number` of GiB (default: device.memory_gib, else what is free here)")
 	f.Float64Var(&o.latencyUS, "latency-us", 0, "`time` of an empty message between two devices, in microseconds")
 	f.Float64Var(&o.gigabits, "bandwidth-gbps", 0, "`speed` of a link between two devices, in Gbit/s (default: messages take no time)")
 	f.StringVar(&o.costs, "layer-costs", "", "`file` of layer costs, measured elsewhere, to take instead of measuring")
@@ -47,6 +48,7 @@ func (o *planConfigOptions) flags(cmd *cobra.Command) []string {
 	f.Float64Var(&o.seconds, "seconds", 1, "how long to measure each size of microbatch, in `seconds`")
 	f.BoolVar(&o.check, "check", false, "train some steps as configured, and compare them with the prediction")
 	f.IntVar(&o.pairs, "pairs", 5, "`number` of times that --check measures costs and steps, in turn")
+	f.BoolVar(&o.groups, "groups", false, "list every rank with its place in the grid of [parallel] and the ranks of its groups; nothing is measured")
 	var names []string
 	f.VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
 	cmd.Flags().AddFlagSet(f)
@@ -106,6 +108,9 @@ func (o *planConfigOptions) cluster() planner.Devices {
 // free is what the configuration's device has free here; 0 where the costs were measured
 // elsewhere, and this machine has no such device.
 func (o *planConfigOptions) free(b *plan.Plan) (int64, error) {
+	if limit := b.Config().Device.MemoryGiB; limit > 0 && o.devices > 1 { // of the rank that each has
+		return int64(limit * (1 << 30)), nil
+	}
 	free, err := b.FreeBytes()
 	if o.costs != "" && errors.Is(err, cuda.ErrUnavailable) {
 		return 0, nil
@@ -119,6 +124,7 @@ type planReport struct {
 	Configured *planner.Option   `json:"configured"`
 	Best       *planner.Option   `json:"best"` // null: nothing fits
 	BySchedule []*planner.Option `json:"by_schedule"`
+	ByGrid     []*planner.Option `json:"by_grid"`
 	ByStages   []*planner.Option `json:"by_stages"`
 	ByBatch    []*planner.Option `json:"by_microbatch"`
 	TooLarge   []*planner.Option `json:"too_large"`
@@ -135,6 +141,9 @@ func (a *app) planConfig(ctx context.Context, cmd *cobra.Command, path string, o
 		return err
 	}
 	cfg, err := loadPlanned(path, o.sets)
+	if err == nil && o.groups {
+		return a.planGroups(cmd, cfg, d)
+	}
 	if err == nil && !cfg.Language() {
 		return a.planOwn(cmd, cfg, d)
 	}
@@ -175,6 +184,9 @@ func (r *planReport) find(ctx context.Context, o *planConfigOptions, progress fu
 	if err != nil {
 		return &troupe.SetupError{Err: err}
 	}
+	if _, err := b.CheckWorld(1); err != nil {
+		return &troupe.SetupError{Err: err}
+	}
 	if r.cluster.MemoryBytes == 0 {
 		if r.cluster.MemoryBytes, err = o.free(b); err != nil {
 			return err
@@ -194,7 +206,7 @@ func (r *planReport) find(ctx context.Context, o *planConfigOptions, progress fu
 	if err != nil {
 		return err
 	}
-	r.Best, r.BySchedule, r.ByStages, r.ByBatch, r.TooLarge, r.Tried = p.Best, p.BySchedule, p.ByStages, p.ByMicrobatch, p.TooLarge, p.Tried
+	r.Best, r.ByGrid, r.BySchedule, r.ByStages, r.ByBatch, r.TooLarge, r.Tried = p.Best, p.ByGrid, p.BySchedule, p.ByStages, p.ByMicrobatch, p.TooLarge, p.Tried
 	return nil
 }
 
@@ -260,6 +272,15 @@ func recommendation(o *planner.Option) string {
 	fmt.Fprintf(&s, "[pipeline]\nstages = %d\nchunks = %d\nschedule = %q\nlayout = %q\nrecompute = %q\n", o.Stages, o.Chunks, o.Schedule, o.Layout, o.Recompute)
 	if o.RecomputeKeep > 0 {
 		fmt.Fprintf(&s, "recompute_keep = %d\n", o.RecomputeKeep)
+	}
+	if o.Ranks > o.Stages {
+		fmt.Fprintf(&s, "[parallel]\ntensor = %d\ndata = %d\n", o.Tensor, o.Data)
+	}
+	if o.Sequence {
+		s.WriteString("sequence = true\n")
+	}
+	if o.Zero > 0 {
+		fmt.Fprintf(&s, "zero = %d\n", o.Zero)
 	}
 	fmt.Fprintf(&s, "[batch]\nmicrobatch = %d\n", o.Microbatch)
 	return s.String()

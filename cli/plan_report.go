@@ -76,15 +76,55 @@ func layerMS(ms float64) string {
 }
 
 func (p *planText) option(o *planner.Option) {
+	if o.Ranks > o.Stages {
+		p.line("%s: %s", plural(o.Ranks, "rank"), gridOf(o))
+	}
 	p.line("%s: %s × %s, %s of %s, layout %s, recomputation %s", o.Schedule, plural(o.Stages, "stage"), plural(o.Chunks, "chunk"),
 		plural(o.Microbatches, "microbatch"), plural(o.Microbatch, "sequence"), o.Layout, recomputation(o))
 	p.line("step %s ms (%s of it the update), %s tokens/s, bubble %.1f %%, memory %s", round(o.StepMS), round(o.UpdateMS), term.Short(o.TokensPerS), o.BubblePct, memory(o))
 	if o.Schedule == scheduler.Dynamic {
 		p.line("the order as it was played here; a run's differs from step to step")
 	}
-	if o.MessageMS > 0 {
+	if o.MessageMS > 0 && o.Stages > 1 {
 		p.line("a message between two devices takes %s ms", round(o.MessageMS))
 	}
+	var with []string
+	if o.TensorMS > 0 {
+		with = append(with, round(o.TensorMS)+" ms in its tensor group")
+	}
+	if o.DataMS > 0 {
+		with = append(with, round(o.DataMS)+" ms with its replicas")
+	}
+	if len(with) > 0 {
+		p.line("a rank's collectives take %s in a step, some of it beside what it computes", strings.Join(with, " and "))
+	}
+}
+
+// gridOf names the sizes of an option's grid.
+func gridOf(o *planner.Option) string {
+	text := fmt.Sprintf("tensor %d × data %d × pipeline %d", o.Tensor, o.Data, o.Stages)
+	if o.Context > 1 {
+		text += fmt.Sprintf(" × context %d", o.Context)
+	}
+	if o.Sequence {
+		text += ", sequence"
+	}
+	if o.Zero > 0 {
+		text += fmt.Sprintf(", zero %d", o.Zero)
+	}
+	return text
+}
+
+// shortGrid names them in a table.
+func shortGrid(o *planner.Option) string {
+	text := fmt.Sprintf("tp%d dp%d pp%d", o.Tensor, o.Data, o.Stages)
+	if o.Context > 1 {
+		text += fmt.Sprintf(" cp%d", o.Context)
+	}
+	if o.Zero > 0 {
+		text += fmt.Sprintf(" zero%d", o.Zero)
+	}
+	return text
 }
 
 func recomputation(o *planner.Option) string {
@@ -125,10 +165,27 @@ func (p *planText) recommended(r *planReport) {
 	for _, g := range []struct {
 		name    string
 		options []*planner.Option
-	}{{"for each number of stages", r.ByStages}, {"for each schedule", r.BySchedule}, {"for each size of microbatch", r.ByBatch}, {"faster, but too large for the memory", r.TooLarge}} {
+	}{{"for each grid", byGrid(r)}, {"for each number of stages", byStages(r)}, {"for each schedule", r.BySchedule}, {"for each size of microbatch", r.ByBatch}, {"faster, but too large for the memory", r.TooLarge}} {
 		p.table(g.name, g.options, r.Best)
 	}
 	p.layers(r)
+}
+
+// byGrid and byStages compare grids, where there are some of more than stages, else stages.
+func byGrid(r *planReport) []*planner.Option {
+	for _, o := range r.ByGrid {
+		if o.Ranks > o.Stages {
+			return r.ByGrid
+		}
+	}
+	return nil
+}
+
+func byStages(r *planReport) []*planner.Option {
+	if byGrid(r) != nil {
+		return nil
+	}
+	return r.ByStages
 }
 
 // mostListed is how many options a table lists.
@@ -140,9 +197,9 @@ func (p *planText) table(name string, options []*planner.Option, best *planner.O
 	}
 	p.line("%s", name)
 	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "    schedule\tstages\tchunks\tmicrobatch\trecomputation\tstep ms\tby recommended\tbubble %\tmemory\t")
+	fmt.Fprintln(t, "    schedule\tgrid\tchunks\tmicrobatch\trecomputation\tstep ms\tby recommended\tbubble %\tmemory\t")
 	for _, o := range options[:min(len(options), mostListed)] {
-		fmt.Fprintf(t, "    %s\t%d\t%d\t%d\t%s\t%s\t%.2f\t%.1f\t%s\t\n", o.Schedule, o.Stages, o.Chunks, o.Microbatch, recomputation(o), round(o.StepMS), o.StepMS/best.StepMS, o.BubblePct, term.Bytes(o.NeedBytes()))
+		fmt.Fprintf(t, "    %s\t%s\t%d\t%d\t%s\t%s\t%.2f\t%.1f\t%s\t\n", o.Schedule, shortGrid(o), o.Chunks, o.Microbatch, recomputation(o), round(o.StepMS), o.StepMS/best.StepMS, o.BubblePct, term.Bytes(o.NeedBytes()))
 	}
 	if err := t.Flush(); p.err == nil {
 		p.err = err

@@ -65,10 +65,11 @@ func (t *textReporter) begin(i troupe.Info) {
 func header(i troupe.Info) []string {
 	lines := append(dataLines(i),
 		fmt.Sprintf("pipeline  schedule %s: %s, %s, %s, ideal bubble %.1f%%", i.Schedule, plural(i.Stages, "stage"), plural(i.Chunks, "chunk"), plural(i.Microbatches, "microbatch"), i.BubblePct),
-		fmt.Sprintf("layout    %s", i.Layout),
-		"device    "+deviceLine(i),
-		fmt.Sprintf("output    %s", i.Out),
-	)
+		fmt.Sprintf("layout    %s", i.Layout))
+	if i.Grid != "" {
+		lines = append(lines, "grid      "+i.Grid)
+	}
+	lines = append(lines, "device    "+deviceLine(i), fmt.Sprintf("output    %s", i.Out))
 	if i.ResumedAt > 0 {
 		lines = append(lines, fmt.Sprintf("resumed at step %d", i.ResumedAt))
 	}

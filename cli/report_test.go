@@ -47,7 +47,8 @@ func TestReport(t *testing.T) {
 func play(show reporter, tick func()) {
 	info := troupe.Info{Name: "small", Out: "runs/small", Family: "gpt2", Parameters: 1234567, Vocab: 256, TrainTokens: 40000, ValTokens: 4000, EpochWindows: 312, EpochSteps: 39, Epochs: 25.641,
 		EvalWindows: 16, Steps: 1000, ResumedAt: 100, Schedule: "interleaved", Stages: 2, Chunks: 4, Microbatches: 8, Layout: "Et|t|t|tL",
-		BubblePct: 11.1, PeakInFlight: []int{5, 3}, Device: "cpu", Threads: 2, Kernels: "avx2"}
+		BubblePct: 11.1, PeakInFlight: []int{5, 3}, Device: "cpu", Threads: 2, Kernels: "avx2",
+		Ranks: 4, Grid: "4 ranks, tp 1 × cp 1 × pp 2 × dp 2 in the order tp-cp-pp-dp: groups pp 2 of 2, dp 2 of 2"}
 	show.begin(info)
 	show.event(troupe.WarningEvent{Text: "a damaged checkpoint is passed over"})
 	for i := range 7 {

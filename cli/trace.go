@@ -29,7 +29,10 @@ measured. The plan is the step's table played with the mean time that each type 
 action took on each chunk; so what differs is waiting and chance.
 
 The table of figures that follows (with ascii) predicts each type of action by its
-chunks' floating-point operations at the mean rate of the whole step.`,
+chunks' floating-point operations at the mean rate of the whole step.
+
+Of a run with replicas or tensor groups one rank of each stage is drawn: the first
+replica's, and of a tensor group the first.`,
 		Example: `  engine run config.toml --set run.trace_every=100
   engine trace runs/gpt
   engine trace runs/gpt --step 200 --format html --out step200.html`,

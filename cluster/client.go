@@ -300,7 +300,7 @@ func (c *Client) Forecast(ctx context.Context, text []byte, file string, sets []
 		return nil, err
 	}
 	r := m.GetForecast()
-	f := &Forecast{StepMS: r.GetStepMs(), TokensPerS: r.GetTokensPerS(), BubblePct: r.GetBubblePct(), MessageMS: r.GetMessageMs()}
+	f := &Forecast{StepMS: r.GetStepMs(), TokensPerS: r.GetTokensPerS(), BubblePct: r.GetBubblePct(), MessageMS: r.GetMessageMs(), Apart: r.GetApart()}
 	for _, k := range r.GetRanks() {
 		f.Ranks = append(f.Ranks, RankForecast{int(k.GetRank()), k.GetWorker(), k.GetHost(), int(k.GetCores()), k.GetDevice(), k.GetBytes(), k.GetMemoryBytes()})
 	}

@@ -64,8 +64,8 @@ func gpus(o *wire.Offer) []*wire.OfferedDevice {
 
 // kindsOf are the kinds of devices that a configuration's ranks ask for.
 func kindsOf(cfg *config.Config) (cpu, gpu bool) {
-	for r := range cfg.Pipeline.Stages {
-		if device.KindOf(cfg, r) == device.CUDA {
+	for r := range cfg.Ranks() {
+		if device.KindOf(cfg, cfg.StageOf(r)) == device.CUDA {
 			gpu = true
 		} else {
 			cpu = true
@@ -155,7 +155,7 @@ func (a *attempt) slots(ranks int) []slot {
 
 // divideGPUs gives the workers their ranks by the memory of their GPUs.
 func (a *attempt) divideGPUs(as placement.Assignment) error {
-	need, err := as.Plan.MemoryBytes()
+	need, err := as.Plan.TensorBytes()
 	if err != nil {
 		return err
 	}
@@ -165,14 +165,17 @@ func (a *attempt) divideGPUs(as placement.Assignment) error {
 		shared[string(s.device.GetId())]++
 	}
 	var room []capacity
+	var hosts []string
 	for _, s := range all {
+		hosts = append(hosts, s.share.host())
 		name := fmt.Sprintf("%s, GPU %d", s.share.Name, s.device.GetOrdinal())
 		room = append(room, capacity{name, s.device.GetMemoryBytes() / shared[string(s.device.GetId())], 1})
 	}
-	parts, err := split(need, as.Plan.RankFLOPs(), room)
+	parts, apart, err := arrange(as.Plan.Grid(), need, as.Plan.RankFLOPs(), room, hosts)
 	if err != nil {
 		return err
 	}
+	a.apart = apart
 	for i, s := range all {
 		s.share.ranks = append(s.share.ranks, parts[i]...)
 		for range parts[i] {
@@ -193,7 +196,7 @@ func (s *share) onGPUs() {
 // of names the device of a share's rank, and tells its memory and what the rank takes there.
 func (s *share) of(cfg *config.Config, rank int, hostBytes, tensorBytes []int64) (name string, needs, has int64) {
 	for i, r := range s.ranks {
-		if r == rank && device.KindOf(cfg, rank) == device.CUDA && i < len(s.devices) {
+		if r == rank && device.KindOf(cfg, cfg.StageOf(rank)) == device.CUDA && i < len(s.devices) {
 			return s.devices[i].GetName(), tensorBytes[rank], s.devices[i].GetMemoryBytes()
 		}
 	}

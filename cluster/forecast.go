@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/internal/placement"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/planner"
@@ -26,6 +27,7 @@ type Forecast struct {
 	TokensPerS float64        `json:"tokens_per_s"`
 	BubblePct  float64        `json:"bubble_pct"`
 	MessageMS  float64        `json:"message_ms"` // of the slowest way between neighbours
+	Apart      string         `json:"apart"`      // which tensor groups are on several hosts, or which workers have no ranks since none is; "": neither
 }
 
 // RankForecast is the place of a rank.
@@ -65,12 +67,12 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 	if err := a.divide(as); err != nil {
 		return nil, err
 	}
-	f = &Forecast{}
+	f = &Forecast{Apart: a.apart}
 	bytes, err := p.RankBytes()
 	if err != nil {
 		return nil, err
 	}
-	tensors, err := p.MemoryBytes()
+	tensors, err := p.TensorBytes()
 	if err != nil {
 		return nil, err
 	}
@@ -92,26 +94,68 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 	if err != nil {
 		return nil, err
 	}
-	for _, from := range a.shares {
-		for _, to := range a.shares {
+	for _, from := range a.busy() {
+		for _, to := range a.busy() {
 			if l := links[[2]string{from.Name, to.Name}]; l != nil {
 				f.Links = append(f.Links, LinkForecast{from.Name, to.Name, l.GetLatencyMs(), l.GetBytesPerS()})
 			}
 		}
 	}
-	devices := planner.Devices{Devices: len(of), Message: func(from, to int, bytes int64) float64 {
-		l := links[[2]string{of[from].Name, of[to].Name}]
-		if l == nil {
-			return 0 // within a worker
-		}
-		return l.GetLatencyMs() + 1e3*float64(bytes)/l.GetBytesPerS()
-	}, Costs: func(rank int) *planner.Costs { return costs[of[rank].ID] }}
-	got, err := planner.Predict(p, nil, devices)
+	got, err := planner.Predict(p, nil, a.devices(p.Grid(), of, links, costs))
 	if err != nil {
 		return nil, err
 	}
 	f.StepMS, f.TokensPerS, f.BubblePct, f.MessageMS = got.StepMS, got.TokensPerS, got.BubblePct, got.MessageMS
 	return f, nil
+}
+
+// devices are what a plan's grid is computed on: of is the share of each rank.
+func (a *attempt) devices(g *grid.Grid, of []*share, links map[[2]string]*wire.Link, costs map[uuid.UUID]*planner.Costs) planner.Devices {
+	// The slowest of a stage's ranks holds up the others.
+	slowest := func(stage int, ms func(rank int) float64) (most float64) {
+		for r := range of {
+			if g.Coordinates(r)[grid.Pipeline] == stage {
+				most = max(most, ms(r))
+			}
+		}
+		return most
+	}
+	between := func(from, to int) *wire.Link { return links[[2]string{of[from].Name, of[to].Name}] } // nil: within a worker
+	return planner.Devices{Devices: len(of), Message: func(from, to int, bytes int64) float64 {
+		return slowest(from, func(r int) float64 {
+			at := g.Coordinates(r)
+			at[grid.Pipeline] = to
+			at[grid.Tensor] = min(at[grid.Tensor], g.TensorSize(to)-1)
+			l := between(r, g.Rank(at))
+			if l == nil {
+				return 0
+			}
+			return l.GetLatencyMs() + 1e3*float64(bytes)/l.GetBytesPerS()
+		})
+	}, Costs: func(stage int) *planner.Costs {
+		var found *planner.Costs
+		slowest(stage, func(r int) float64 {
+			c := costs[of[r].ID]
+			if found == nil || c.LayerMS() > found.LayerMS() {
+				found = c
+			}
+			return 0
+		})
+		return found
+	}, Group: func(stage int, d grid.Dimension) (latencyMS, bytesPerS float64) {
+		slowest(stage, func(r int) float64 {
+			for _, other := range g.Group(r, d) {
+				if l := between(r, other); l != nil {
+					latencyMS = max(latencyMS, l.GetLatencyMs())
+					if bytesPerS == 0 || l.GetBytesPerS() < bytesPerS {
+						bytesPerS = l.GetBytesPerS()
+					}
+				}
+			}
+			return 0
+		})
+		return latencyMS, bytesPerS
+	}}
 }
 
 // unused gives back workers that were chosen, and assigned nothing.
@@ -125,9 +169,9 @@ func (a *attempt) unused() {
 // disturb each other.
 func (a *attempt) links(ctx context.Context) (map[[2]string]*wire.Link, error) {
 	found := make(map[[2]string]*wire.Link)
-	for _, from := range a.shares {
+	for _, from := range a.busy() {
 		var peers []*wire.Peer
-		for _, to := range a.shares {
+		for _, to := range a.busy() {
 			if to != from {
 				peers = append(peers, &wire.Peer{Name: to.Name, Incarnation: to.ID[:], Address: to.Address, DataAddress: to.DataAddress})
 			}
@@ -157,8 +201,9 @@ func (a *attempt) costs(ctx context.Context, p *plan.Plan, seconds float64) (map
 		costs *planner.Costs
 		err   error
 	}
-	came := make(chan result, len(a.shares))
-	for _, s := range a.shares {
+	busy := a.busy()
+	came := make(chan result, len(busy))
+	for _, s := range busy {
 		go func() { // ends with the worker's answer, or with ctx
 			costs, err := a.c.measure(ctx, s, p, seconds)
 			came <- result{s, costs, err}
@@ -166,7 +211,7 @@ func (a *attempt) costs(ctx context.Context, p *plan.Plan, seconds float64) (map
 	}
 	all := make(map[uuid.UUID]*planner.Costs)
 	var errs []error
-	for range a.shares {
+	for range busy {
 		r := <-came
 		if all[r.of.ID] = r.costs; r.err != nil {
 			errs = append(errs, fmt.Errorf("worker %s: %w", r.of.Name, r.err))
@@ -247,7 +292,7 @@ func (a *answerer) forecast(m *wire.ForecastRequest) error {
 	if err != nil {
 		return err
 	}
-	r := &wire.ForecastReply{StepMs: f.StepMS, TokensPerS: f.TokensPerS, BubblePct: f.BubblePct, MessageMs: f.MessageMS}
+	r := &wire.ForecastReply{StepMs: f.StepMS, TokensPerS: f.TokensPerS, BubblePct: f.BubblePct, MessageMs: f.MessageMS, Apart: f.Apart}
 	for _, k := range f.Ranks {
 		r.Ranks = append(r.Ranks, &wire.ForecastRank{Rank: small(k.Rank), Worker: k.Worker, Host: k.Host, Cores: small(k.Cores), Bytes: k.Bytes, MemoryBytes: k.MemoryBytes, Device: k.Device})
 	}

@@ -125,8 +125,8 @@ func present(events []event) []string {
 	return names
 }
 
-// TestKills kills and stops workers and kills the coordinator, at random moments of one run.
-// The run must end by itself as an undisturbed one, to the bit.
+// TestKills kills and stops workers and kills the coordinator, at random moments of one run
+// of each of some layouts. The run must end by itself as an undisturbed one, to the bit.
 // It runs with TROUPE_KILLS=1 alone (make check-kills).
 func TestKills(t *testing.T) {
 	if os.Getenv("TROUPE_KILLS") != "1" {
@@ -137,10 +137,26 @@ func TestKills(t *testing.T) {
 		seed = uint64(time.Now().UnixNano()) //nolint:gosec // after 1970
 	}
 	t.Logf("go test ./cluster -run TestKills -kills.seed %d", seed)
+	t.Run("pipeline", func(t *testing.T) { testKills(t, seed, "pipeline.stages=3") })
+	t.Run("grid, tp 1, 2", func(t *testing.T) {
+		testKills(t, seed, "parallel.tensor=[1, 2]", "parallel.data=2", "pipeline.stages=2")
+	})
+	t.Run("grid", func(t *testing.T) { testKills(t, seed, "parallel.tensor=2", "parallel.data=2", "pipeline.stages=2") })
+	t.Run("replicas, ahead", func(t *testing.T) {
+		testKills(t, seed, "parallel.data=3", "parallel.zero=1", "pipeline.stages=2", "pipeline.schedule=zb-h2", "pipeline.post_validation=true")
+	})
+	t.Run("shared weights", func(t *testing.T) {
+		testKills(t, seed, "parallel.data=2", "parallel.zero=3", "model.hidden=128", "model.layers=12", "pipeline.stages=2", "batch.sequences=8", "batch.microbatch=2")
+	})
+}
+
+// testKills is TestKills with a layout.
+func testKills(t *testing.T, seed uint64, layout ...string) {
 	k := &kills{t: t, random: rand.New(rand.NewPCG(seed, 1)), steps: *killsSteps}
 	base := []string{fmt.Sprintf("run.steps=%d", k.steps), "run.checkpoint_every=10", "run.eval_every=50", "run.keep=2",
-		"pipeline.stages=3", "cluster.silence_s=1", "cluster.max_restarts=20",
+		"cluster.silence_s=1", "cluster.max_restarts=20",
 		"model.hidden=64", "model.context=64", "batch.sequences=64", "batch.microbatch=4"} // a step takes a tenth of a second
+	base = append(base, layout...)
 	want := filepath.Join(t.TempDir(), "want")
 	trainHere(t, command{Config: smallRun, Sets: keys(t, want, base)})
 

@@ -15,22 +15,22 @@ import (
 	"github.com/troupe-ml/troupe/internal/folder"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/wire"
-	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // part is a worker's part of an attempt at a run.
 type part struct {
-	w       *membership
-	id      uuid.UUID
-	lease   time.Duration
-	stages  *actors.Stages // nil: not begun
-	ended   bool           // it was told to end; w.mu
-	peers   []uuid.UUID    // other workers
-	folder  *folder.Folder // the run's, to write checkpoints to; nil: it is not seen here
-	set     *device.Set
-	dropped chan struct{} // closed when nothing of it is left
+	w         *membership
+	id        uuid.UUID
+	lease     time.Duration
+	stages    *actors.Stages // nil: not begun
+	ended     bool           // it was told to end; w.mu
+	peers     []uuid.UUID    // other workers
+	processes []uuid.UUID    // of all ranks
+	folder    *folder.Folder // the run's, to write checkpoints to; nil: it is not seen here
+	set       *device.Set
+	dropped   chan struct{} // closed when nothing of it is left
 }
 
 // control takes a message of the coordinator's.
@@ -187,26 +187,24 @@ func (p *part) resolve(m *wire.Assign) (*actors.Spec, *actors.WeightReader, erro
 	if digest := pl.Digest(); string(digest[:]) != string(m.GetDigest()) {
 		return nil, nil, fmt.Errorf("this worker comes to another plan than the coordinator: %x, not %x", digest[:8], m.GetDigest()[:min(8, len(m.GetDigest()))])
 	}
-	ranks, hosts, err := p.hosts(m, pl.Table().NumRanks())
+	ranks, hosts, err := p.hosts(m, pl.Grid().World())
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := pl.CheckRanks(ranks); err != nil {
 		return nil, nil, err
 	}
-	var eval *scheduler.Table
-	if n := int(m.GetEvalMicrobatches()); n > 0 {
-		if eval, err = pl.EvalTable(n); err != nil {
-			return nil, nil, err
-		}
-	}
 	load := stages.InitWeights(cfg.Run.Seed)
 	var weights *actors.WeightReader
 	if m.GetFromCheckpoint() {
 		weights = actors.NewWeightReader()
-		load = weights.Source
+		load = stages.Sliced(weights.Source)
 	}
-	spec := pl.Stages(eval, load, m.GetWithState())
+	groups := &rankGroups{mesh: w.mesh, attempt: p.id, grid: pl.Grid(), processes: p.processes}
+	spec, err := pl.Stages(int(m.GetEvalMicrobatches()), load, m.GetWithState(), groups)
+	if err != nil {
+		return nil, nil, err
+	}
 	spec.Hosts, spec.System, spec.Logger, spec.Wall = hosts, w.system, w.log, w.cfg.wall
 	spec.Start.Step = m.GetStep()
 	if p.set, err = p.open(cfg, pl, ranks, m.GetOrdinals()); err != nil {
@@ -222,7 +220,7 @@ func (p *part) open(cfg *config.Config, pl *plan.Plan, ranks []int, ordinals []i
 	at := make(map[int]int)
 	for i, r := range ranks {
 		at[r] = 0
-		if device.KindOf(cfg, r) != device.CUDA {
+		if device.KindOf(cfg, cfg.StageOf(r)) != device.CUDA {
 			continue
 		}
 		if len(ordinals) != len(ranks) {
@@ -245,7 +243,7 @@ func (p *part) checkGPUs(cfg *config.Config, pl *plan.Plan, set *device.Set, at 
 	on := make(map[tensorops.Device][]int)
 	of := set.OfRanks()
 	for r, ordinal := range at {
-		if device.KindOf(cfg, r) != device.CUDA {
+		if device.KindOf(cfg, cfg.StageOf(r)) != device.CUDA {
 			continue
 		}
 		on[of[r]] = append(on[of[r]], r)
@@ -273,6 +271,8 @@ func (p *part) hosts(m *wire.Assign, ranks int) (own []int, hosts []string, err 
 		return nil, nil, fmt.Errorf("%d processes for %d ranks", len(m.GetHosts()), ranks)
 	}
 	for r, h := range m.GetHosts() {
+		id, _ := uuid.FromBytes(h.GetIncarnation()) // SetPeer refuses one that is none
+		p.processes = append(p.processes, id)
 		if string(h.GetIncarnation()) == string(p.w.id[:]) {
 			own, hosts = append(own, r), append(hosts, "")
 			continue
@@ -281,7 +281,6 @@ func (p *part) hosts(m *wire.Assign, ranks int) (own []int, hosts []string, err 
 			return nil, nil, err
 		}
 		hosts = append(hosts, h.GetAddress())
-		id, _ := uuid.FromBytes(h.GetIncarnation()) // which SetPeer has looked at
 		p.peers = append(p.peers, id)
 	}
 	if len(own) != len(m.GetRanks()) {

@@ -89,11 +89,16 @@ func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Durati
 			h.had = len(a.shares)
 			return a, nil
 		}
+		took := time.Since(began)
 		switch {
-		case errors.Is(err, errReleasing) && time.Since(began) < releaseTime:
-			regroup.Reset(releaseTime)
+		case errors.Is(err, errReleasing) && took < releaseTime:
+			regroup.Reset(releaseTime - took)
 		case wait == 0 || !errors.Is(err, placement.ErrNoRoom):
 			return nil, err
+		default:
+			if left := min(wait, regroupTime) - took; left > 0 { // also where it was reset
+				regroup.Reset(left)
+			}
 		}
 		select {
 		case <-changed:
@@ -120,7 +125,7 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 		return nil, nil, errClosed
 	}
 	free, what := h.free(), ""
-	ranks := cfg.Pipeline.Stages
+	ranks := cfg.Ranks()
 	_, gpu := kindsOf(cfg)
 	if gpu {
 		free, what = withGPUs(free), " and have a GPU"
@@ -140,6 +145,9 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 			return nil, h.changed, err
 		}
 	}
+	if len(free) > ranks && len(cfg.Cluster.Place) == 0 {
+		free = withRoom(free, slices.Max(cfg.Parallel.Tensor))
+	}
 	free = free[:min(len(free), ranks)]
 	if err := sameKernels(cfg, free); err != nil {
 		return nil, h.changed, err
@@ -155,6 +163,22 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 		a.shares = append(a.shares, &share{Member: w.Member})
 	}
 	return a, nil, nil
+}
+
+// withRoom has workers in front whose hosts have a core for each rank of a tensor group.
+func withRoom(free []*workerState, tensor int) []*workerState {
+	cores := make(map[string]int)
+	for _, w := range free {
+		cores[hostOf(w.Address)] += max(1, int(w.Offer.GetCores()))
+	}
+	small := func(w *workerState) int {
+		if cores[hostOf(w.Address)] < tensor {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(free, func(a, b *workerState) int { return small(a) - small(b) })
+	return free
 }
 
 // named are the workers that the configuration names for its ranks, each once.
@@ -177,46 +201,72 @@ func (h *hosts) named(cfg *config.Config, place []string, free []*workerState) (
 func (a *attempt) divide(as placement.Assignment) error {
 	cpu, gpu := kindsOf(as.Config)
 	if gpu && !cpu && len(as.Config.Cluster.Place) == 0 {
-		return a.divideGPUs(as)
-	}
-	if err := a.divideHosts(as); err != nil {
+		if err := a.divideGPUs(as); err != nil {
+			return err
+		}
+	} else if err := a.divideHosts(as); err != nil {
 		return err
-	}
-	if gpu {
+	} else if gpu {
 		for _, s := range a.shares {
 			s.onGPUs()
 		}
 	}
+	var idle []string
+	for _, s := range a.shares {
+		if len(s.ranks) == 0 { // others may have it
+			a.c.free(s.ID, a)
+			idle = append(idle, s.Name)
+		}
+	}
+	if len(idle) > 0 {
+		a.apart = fmt.Sprintf("no ranks for %s, since tensor groups stay on one host: make parallel.tensor smaller, or use more stages or replicas, to use all", strings.Join(idle, ", "))
+	}
 	return nil
 }
 
-func (a *attempt) divideHosts(as placement.Assignment) error {
-	if place := as.Config.Cluster.Place; len(place) > 0 {
-		for rank, name := range place {
-			for _, s := range a.shares {
-				if s.Name == name {
-					s.ranks = append(s.ranks, rank)
-				}
-			}
+// busy are the shares that have ranks.
+func (a *attempt) busy() (some []*share) {
+	for _, s := range a.shares {
+		if len(s.ranks) > 0 {
+			some = append(some, s)
 		}
-		return nil
 	}
+	return some
+}
+
+func (a *attempt) divideHosts(as placement.Assignment) error {
 	bytes, err := as.Plan.RankBytes()
 	if err != nil {
 		return err
 	}
 	sameHost := make(map[string]int64)
+	var hosts []string
 	for _, s := range a.shares {
 		sameHost[s.host()]++
+		hosts = append(hosts, s.host())
+	}
+	if place := as.Config.Cluster.Place; len(place) > 0 {
+		parts := make([][]int, len(a.shares))
+		for rank, name := range place {
+			for i, s := range a.shares {
+				if s.Name == name {
+					s.ranks = append(s.ranks, rank)
+					parts[i] = s.ranks
+				}
+			}
+		}
+		a.apart = spread(as.Plan.Grid(), parts, hosts, bytes)
+		return nil
 	}
 	var workers []capacity
 	for _, s := range a.shares {
 		workers = append(workers, capacity{s.Name, s.Offer.GetMemoryBytes() / sameHost[s.host()], int(s.Offer.GetCores())})
 	}
-	parts, err := split(bytes, as.Plan.RankFLOPs(), workers)
+	parts, apart, err := arrange(as.Plan.Grid(), bytes, as.Plan.RankFLOPs(), workers, hosts)
 	if err != nil {
 		return err
 	}
+	a.apart = apart
 	for i, s := range a.shares {
 		s.ranks = parts[i]
 	}
@@ -232,7 +282,8 @@ type attempt struct {
 	run        uuid.UUID
 	shares     []*share
 	answers    chan answer
-	ended      bool // its workers are being given back; c.mu
+	ended      bool   // its workers are being given back; c.mu
+	apart      string // which tensor groups are on several hosts, or which workers have no ranks since none is; "": neither
 
 	mu     sync.Mutex
 	actors *actors.Run
@@ -288,9 +339,9 @@ func (a *attempt) Devices() string { return deviceNames(a.cfg) }
 func (a *attempt) Threads() int {
 	n := 0
 	if cpu, _ := kindsOf(a.cfg); !cpu {
-		return len(a.shares)
+		return len(a.busy())
 	}
-	for _, s := range a.shares {
+	for _, s := range a.busy() {
 		n += int(s.Offer.GetCores())
 	}
 	return n
@@ -302,7 +353,7 @@ func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placemen
 	if err := a.divide(as); err != nil {
 		return placement.Ranks{}, err
 	}
-	r := placement.Ranks{Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Config.Pipeline.Stages),
+	r := placement.Ranks{Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Plan.Grid().World()),
 		Attach: a.c.mesh.Attach, Detach: func() { a.c.mesh.Detach(a.id) }, Clock: a.clock}
 	peers := make([]*wire.Peer, len(r.Hosts))
 	for _, s := range a.shares {
@@ -315,34 +366,37 @@ func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placemen
 	if err != nil {
 		return r, err
 	}
+	if err := a.checkEdge(); err != nil {
+		return r, err
+	}
 	probe := a.probe(as)
 	defer a.unprobe(probe)
 	r.Shares = make([]bool, len(r.Hosts))
 	digest := as.Plan.Digest()
-	for _, s := range a.shares {
+	for _, s := range a.busy() {
 		m := &wire.Assign{Run: as.Run[:], Attempt: a.id[:], Generation: a.generation, Hosts: peers, Config: as.Config.TOML(), Model: model,
 			Table: as.Plan.TableText(), Digest: digest[:], FromCheckpoint: as.Stored, WithState: as.WithState, LeaseS: as.Config.Cluster.LeaseS, Step: as.Step}
-		probe.assign(m)
+		if a.onEdge(s) {
+			probe.assign(m)
+		}
 		for _, rank := range s.ranks {
 			m.Ranks = append(m.Ranks, int32(rank)) //nolint:gosec // bounded by config
 		}
 		for _, d := range s.devices {
 			m.Ordinals = append(m.Ordinals, d.GetOrdinal())
 		}
-		if as.EvalTable != nil {
-			m.EvalMicrobatches = int32(as.EvalTable.Microbatches) //nolint:gosec // bounded by config
-		}
+		m.EvalMicrobatches = int32(as.EvalMicrobatches) //nolint:gosec // bounded by config
 		if err := a.c.mesh.Control(s.ID, &wire.Control{Kind: &wire.Control_Assign{Assign: m}}); err != nil {
 			return r, a.lostError(s, err)
 		}
 	}
-	for range a.shares {
+	for range a.busy() {
 		select {
 		case got := <-a.answers:
 			if got.error != "" {
 				return r, fmt.Errorf("worker %s: %s", a.name(got.from), got.error)
 			}
-			if a.seesFolder(probe, got) {
+			if a.onEdge(a.shareOf(got.from)) && a.seesFolder(probe, got) {
 				for _, rank := range a.ranksOf(got.from) {
 					r.Shares[rank] = true
 				}
@@ -457,6 +511,9 @@ func (a *attempt) Watch(r *actors.Run) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.actors = r
+	if a.apart != "" {
+		r.Publish(troupe.WarningEvent{Text: a.apart})
+	}
 	for _, s := range r.Status().Actors { // until it is heard what they do
 		for _, part := range a.shares {
 			if slices.Contains(part.ranks, s.Rank) {

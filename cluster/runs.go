@@ -250,7 +250,7 @@ func (s *runs) takeUp() {
 		r := s.newRun(cfg, e)
 		r.want, r.pause, r.asked = max(1, e.Workers), e.Paused, e.Stopping
 		if e.Workers == 0 { // it had none yet
-			r.want = max(1, cfg.Pipeline.Stages)
+			r.want = max(1, cfg.Ranks())
 		}
 		if aerr := s.add(r); aerr != nil {
 			s.c.log.Error("can't take a run up", "run", e.ID, "err", aerr)

@@ -20,7 +20,6 @@ import (
 	"github.com/troupe-ml/troupe/internal/rundir"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/stages"
-	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // Whether a worker sees a run's folder is tried, in both directions: the coordinator makes a
@@ -177,7 +176,7 @@ var writeOwn = checkpoint.WriteOwn
 func (p *part) writeOwn(ctx context.Context, step int64, places []actors.Place, saved []stages.Saved) ([]uint32, error) {
 	own := make([]checkpoint.Own, len(places))
 	for i, at := range places {
-		own[i] = checkpoint.Own{File: at.File, Offset: at.Offset, Data: tensorops.HostBytes(saved[i].Data)}
+		own[i] = checkpoint.Own{File: at.File, Offset: at.Offset, Data: saved[i].Bytes()}
 	}
 	return writeOwn(ctx, p.folder, ".", int(step), p.id.String(), own)
 }

@@ -81,7 +81,9 @@ func TestSharedFolder(t *testing.T) {
 	}})
 	g.join(t, workers(4)...)
 	want := filepath.Join(t.TempDir(), "want")
-	trainHere(t, command{Config: smallRun, Sets: keys(t, want)})
+	// Some tensors are float32, and some bfloat16.
+	mixed := []string{"device.dtype=bfloat16", "model.tie_embeddings=false", `model.freeze=["embed", "0-1", "4"]`}
+	trainHere(t, command{Config: smallRun, Sets: keys(t, want, mixed)})
 	for i, c := range []struct {
 		name    string
 		numbers []int // of workers and stages: from the start, from step 2 and from step 4
@@ -101,7 +103,7 @@ func TestSharedFolder(t *testing.T) {
 			}
 			for j, n := range c.numbers {
 				place := g.line.place()
-				sets := []string{fmt.Sprintf("pipeline.stages=%d", n)}
+				sets := append([]string{fmt.Sprintf("pipeline.stages=%d", n)}, mixed...)
 				if j == 0 {
 					sets = append(sets, c.sets...)
 				}
@@ -130,7 +132,7 @@ func TestSharedFolder(t *testing.T) {
 				sameRun(t, want, out, 6)
 				intact(t, out)
 			}
-			trainHere(t, command{Config: smallRun, Sets: keys(t, out), FromStep: 2})
+			trainHere(t, command{Config: smallRun, Sets: keys(t, out, mixed), FromStep: 2})
 			sameRun(t, want, out, 6)
 			if got := fmt.Sprint(names(t, filepath.Join(disk, fmt.Sprint("out", i))), names(t, filepath.Join(disk, fmt.Sprint("out", i), "checkpoints"))); got != "[checkpoints] []" {
 				t.Errorf("on the other disk there is %s", got)

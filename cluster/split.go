@@ -19,7 +19,7 @@ type capacity struct {
 // split cuts ranks into runs of neighbours, one for each worker in their order, none of
 // them empty. Each fits its worker's memory; among those cuts it is one whose slowest worker
 // takes the least time, work going by cores. bytes and work are those of each rank.
-func split(bytes []int64, work []float64, workers []capacity) ([][]int, error) {
+func split(bytes []int64, work []float64, workers []capacity) (parts [][]int, slowest float64, err error) {
 	n, w := len(bytes), len(workers)
 	// least[k][r] is the time of the slowest of the first k workers with the first r ranks,
 	// and from[k][r] where the last of them begins.
@@ -48,16 +48,16 @@ func split(bytes []int64, work []float64, workers []capacity) ([][]int, error) {
 		}
 	}
 	if math.IsInf(least[w][n], 1) {
-		return nil, fmt.Errorf("%w: %s", placement.ErrNoRoom, shortage(bytes, workers))
+		return nil, 0, fmt.Errorf("%w: %s", placement.ErrNoRoom, shortage(bytes, workers))
 	}
-	parts := make([][]int, w)
+	parts = make([][]int, w)
 	for k, r := w, n; k > 0; k-- {
 		for rank := from[k][r]; rank < r; rank++ {
 			parts[k-1] = append(parts[k-1], rank)
 		}
 		r = from[k][r]
 	}
-	return parts, nil
+	return parts, least[w][n], nil
 }
 
 // shortage says what would be needed.

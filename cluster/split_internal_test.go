@@ -28,7 +28,7 @@ func TestSplit(t *testing.T) {
 		{"as many as ranks", []int64{1, 1}, []float64{1, 9}, []capacity{{"a", 0, 1}, {"b", 0, 9}}, [][]int{{0}, {1}}},
 		{"no room", []int64{gib, 2 * gib}, []float64{1, 1}, []capacity{{"a", 2 * gib, 1}, {"b", gib, 1}}, nil},
 	} {
-		got, err := split(c.bytes, c.work, c.workers)
+		got, _, err := split(c.bytes, c.work, c.workers)
 		if c.want == nil {
 			if !errors.Is(err, placement.ErrNoRoom) {
 				t.Errorf("%s: %v, %v", c.name, got, err)
@@ -85,13 +85,13 @@ func TestSplitIsLeast(t *testing.T) {
 			}
 		}
 		cut(0, nil)
-		parts, err := split(bytes, work, workers)
+		parts, slowest, err := split(bytes, work, workers)
 		if (err == nil) != possible {
 			t.Fatalf("%v, %v; possible: %v", parts, err, possible)
 		}
 		if err == nil {
-			if c, fits := cost(parts); !fits || c != best {
-				t.Fatalf("%v takes %g, the least is %g", parts, c, best)
+			if c, fits := cost(parts); !fits || c != best || slowest != best {
+				t.Fatalf("%v takes %g, said to be %g, the least is %g", parts, c, slowest, best)
 			}
 		}
 	})

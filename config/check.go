@@ -198,19 +198,30 @@ func scheduleWord(v any) (string, string) {
 	return "", ""
 }
 
-// onlyOne checks a degree of parallelism that takes several hosts or devices.
-func onlyOne(v any) (string, string) {
-	if v.(int64) > 1 {
-		return render(v) + " is not supported yet: it needs a cluster", "leave it at 1"
+// eachWhole checks a number, or one for each of something.
+func eachWhole(low int64, entries int, high int64) check {
+	return func(v any) (string, string) {
+		list := v.([]int64)
+		if len(list) == 0 || len(list) > entries {
+			return fmt.Sprintf("the list has %d entries", len(list)), fmt.Sprintf("use a number, or a list of 1 to %d", entries)
+		}
+		for _, n := range list {
+			if msg, hint := whole(low, high)(n); msg != "" {
+				return msg, hint
+			}
+		}
+		return "", ""
 	}
-	return outside(v, v.(int64) < 1, false, "leave it at 1")
 }
 
 func rankOrder(v any) (string, string) {
-	parts := strings.Split(v.(string), "-")
-	slices.Sort(parts)
-	if !slices.Equal(parts, []string{"dp", "pp", "tp"}) {
-		return quoted(v.(string)) + " is not an order of tp, pp and dp", `name each once, such as "tp-pp-dp"`
+	const hint = `name each once, such as "tp-cp-pp-dp"`
+	seen := make(map[string]bool)
+	for name := range strings.SplitSeq(v.(string), "-") {
+		if seen[name] || !slices.Contains([]string{"tp", "cp", "pp", "dp"}, name) {
+			return quoted(v.(string)) + " is not an order of tp, cp, pp and dp", hint
+		}
+		seen[name] = true
 	}
 	return "", ""
 }

@@ -127,15 +127,22 @@ type Pipeline struct {
 	DeferWeights        int    `toml:"defer_weights"`         // last microbatches whose weight gradients on the last stage wait for the step's end; default 0
 	PostValidation      bool   `toml:"post_validation"`       // begin the next step before the gradient's norm is known; default true where each rank has a device of its own, for zb-v, and for zb-h2 where the ends share no weight
 	Layout              string `toml:"layout"`                // default "" = balanced automatically
+	WireDType           string `toml:"wire_dtype"`            // of what travels between chunks: "bfloat16" rounds it; default "" = as within them
 	Recompute           string `toml:"recompute"`             // "none", "full" or "partial"; default none
 	RecomputeKeep       int    `toml:"recompute_keep"`        // with partial: microbatches in flight that keep their activations; default 0
 }
 
 // Parallel is the layout of ranks beyond the pipeline.
 type Parallel struct {
-	Tensor int    `toml:"tensor"` // default 1; more is not supported yet
-	Data   int    `toml:"data"`   // default 1; more is not supported yet
-	Order  string `toml:"order"`  // innermost first; default "tp-pp-dp"
+	Tensor   []int  `toml:"tensor"`   // ranks that share each layer: one number, or one for each stage; default 1
+	Context  int    `toml:"context"`  // ranks that share each sequence; default 1; more is not supported yet
+	Data     int    `toml:"data"`     // replicas of the pipeline, which share a step's microbatches; default 1
+	Sequence bool   `toml:"sequence"` // the ranks that share a layer share the positions of norms and of what travels between stages; default false
+	Zero     int    `toml:"zero"`     // what replicas share of what each would have whole: default 0 = nothing; 1 = the optimizer's state (ZeRO-1), 2 = gradients too (ZeRO-2), 3 = and weights (ZeRO-3)
+	Overlap  bool   `toml:"overlap"`  // collectives go on beside computing; default true
+	Edges    string `toml:"edges"`    // how tensors get from one stage's ranks to another's: "auto", "direct", "broadcast" or "scatter"; default "auto"
+	Order    string `toml:"order"`    // the dimensions, the one whose ranks are neighbours first; default "tp-cp-pp-dp"
+	World    int    `toml:"world"`    // the number of ranks that there must be; default 0 = as many as the sizes give
 }
 
 // Device is what computes.
@@ -148,7 +155,9 @@ type Device struct {
 	Residual string `toml:"residual"`
 	Threads  int    `toml:"threads"` // of the CPU; default 0 = all cores
 	Kernels  string `toml:"kernels"` // of the CPU; default "auto"; the device knows the others
-	TF32     bool   `toml:"tf32"`    // float32 products on a GPU are of numbers rounded to TensorFloat-32; default false
+	// MemoryGiB is the memory that a rank's tensors and its copy for a checkpoint may take, in GiB; default 0 = what is free.
+	MemoryGiB float64 `toml:"memory_gib"`
+	TF32      bool    `toml:"tf32"` // float32 products on a GPU are of numbers rounded to TensorFloat-32; default false
 }
 
 // Cluster is how a run over several processes minds them. Without such processes it has no
@@ -157,6 +166,7 @@ type Cluster struct {
 	SilenceS     float64  `toml:"silence_s"`     // seconds without a sign of life until a worker is lost; default 3
 	LeaseS       float64  `toml:"lease_s"`       // seconds without a coordinator until a worker gives its ranks up; default 30
 	MaxRestarts  int      `toml:"max_restarts"`  // restarts since the last new checkpoint until the run fails; default 10
+	Edge         bool     `toml:"edge"`          // data, and the weights of stage 0, stay on the coordinator's host, where place has to put stage 0; default false
 	SharedFolder string   `toml:"shared_folder"` // "auto": workers that see run.out write their parts of checkpoints there themselves; "off": they send them; default auto
 	Place        []string `toml:"place"`         // the name of a worker for each pipeline rank; default [] = by memory and cores
 }

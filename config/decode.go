@@ -63,6 +63,13 @@ func (f *field) decode(e entry, env func(string) (string, bool)) (any, *Error) {
 		if e.kind == isString {
 			return f.decodeString(e, env)
 		}
+	case []int64:
+		if e.kind == isInteger {
+			return f.decodeInts([]entry{e})
+		}
+		if e.kind == isList {
+			return f.decodeInts(e.items)
+		}
 	case []string:
 		if e.kind == isList {
 			return f.decodeList(e.items, env)
@@ -128,11 +135,26 @@ func (f *field) decodeList(items []entry, env func(string) (string, bool)) (any,
 	return list, nil
 }
 
+func (f *field) decodeInts(items []entry) (any, *Error) {
+	list := make([]int64, 0, len(items))
+	for _, item := range items {
+		if item.kind != isInteger {
+			return nil, f.wrongType(item)
+		}
+		n, err := f.decodeInt(item)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, n.(int64))
+	}
+	return list, nil
+}
+
 // wrongType names the type that the key has, what was found, and an example.
 func (f *field) wrongType(e entry) *Error {
 	want := map[string]string{
 		"int64": "an integer", "float64": "a number", "bool": "true or false",
-		"string": "a string", "[]string": "a list of strings",
+		"string": "a string", "[]string": "a list of strings", "[]int64": "an integer, or a list of integers",
 	}[fmt.Sprintf("%T", f.load(&Config{}))]
 	example := f.name() + " = " + f.example
 	if e.pos.Set != "" {

@@ -3,6 +3,7 @@ package config
 import (
 	"slices"
 
+	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 )
@@ -14,6 +15,11 @@ const (
 	defaultValFraction = 0.1
 )
 
+// OnePipeline is the default: all ranks are the pipeline's.
+func OnePipeline() Parallel {
+	return Parallel{Tensor: []int{1}, Context: 1, Data: 1, Overlap: true, Edges: "auto", Order: grid.DefaultOrder}
+}
+
 // setDefaults sets the keys whose defaults are plain values.
 func (c *Config) setDefaults() {
 	c.Run = Run{Name: "run", Steps: 1000, Seed: 1, EvalEvery: 250, EvalBatches: 20,
@@ -24,7 +30,7 @@ func (c *Config) setDefaults() {
 	c.Optimizer = Optimizer{Name: "adamw", LR: 1e-3, Decay: "cosine", Beta1: 0.9, Beta2: 0.95,
 		Eps: 1e-8, Momentum: 0.9, WeightDecay: 0.1, ClipNorm: 1}
 	c.Pipeline = Pipeline{Stages: 1, Chunks: 1, Recompute: "none"}
-	c.Parallel = Parallel{Tensor: 1, Data: 1, Order: "tp-pp-dp"}
+	c.Parallel = OnePipeline()
 	c.Device = Device{Kind: "auto", DType: "float32", Kernels: "auto"}
 	c.Cluster = Cluster{SilenceS: 3, LeaseS: 30, MaxRestarts: 10, SharedFolder: "auto"}
 }
@@ -64,7 +70,7 @@ func (c *Config) resolve() {
 		c.Pipeline.Schedule = scheduler.DefaultSchedule(c.Pipeline.Stages, c.Pipeline.Chunks)
 	}
 	if !c.IsSet("pipeline.post_validation") {
-		c.Pipeline.PostValidation = c.GainsByPostValidation() && c.ranksApart()
+		c.Pipeline.PostValidation = c.GainsByPostValidation() && c.ranksApart() && slices.Max(c.Parallel.Tensor) <= 1 && !c.SharesWeights()
 	}
 	if c.Pipeline.MicrobatchGroupSize == 0 {
 		c.Pipeline.MicrobatchGroupSize = c.Pipeline.Stages

@@ -24,9 +24,9 @@ var other = map[string]string{
 	"optimizer.momentum": "0", "optimizer.weight_decay": "0", "optimizer.clip_norm": "0",
 	"pipeline.stages": "2", "pipeline.chunks": "2", "pipeline.schedule": "gpipe", "pipeline.microbatch_group_size": "4",
 	"pipeline.max_in_flight": "3", "pipeline.defer_weights": "1", "pipeline.post_validation": "true", "pipeline.layout": "x", "pipeline.recompute": "full", "pipeline.recompute_keep": "1",
-	"parallel.tensor": "", "parallel.data": "", "parallel.order": "",
-	"device.kind": "cpu", "device.ranks": "cpu", "device.dtype": "", "device.residual": "", "device.threads": "2", "device.kernels": "go", "device.tf32": "true",
-	"cluster.silence_s": "1", "cluster.lease_s": "1", "cluster.max_restarts": "1", "cluster.shared_folder": "off", "cluster.place": "x",
+	"parallel.tensor": "2", "parallel.context": "2", "parallel.data": "2", "parallel.sequence": "", "parallel.zero": "", "pipeline.wire_dtype": "bfloat16", "parallel.overlap": "", "parallel.edges": "", "parallel.order": "", "parallel.world": "1",
+	"device.kind": "cpu", "device.ranks": "cpu", "device.dtype": "", "device.residual": "", "device.threads": "2", "device.kernels": "go", "device.memory_gib": "2", "device.tf32": "true",
+	"cluster.silence_s": "1", "cluster.lease_s": "1", "cluster.max_restarts": "1", "cluster.edge": "true", "cluster.shared_folder": "off", "cluster.place": "x",
 }
 
 // mayDiffer lists the keys that a resumed run may change.
@@ -35,8 +35,9 @@ var mayDiffer = []string{
 	"run.trace_every", "run.log_every", "run.stall_after_s", "data.train", "data.val", "data.labels", "data.val_labels",
 	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.microbatch_group_size", "pipeline.max_in_flight", "pipeline.defer_weights", "pipeline.post_validation", "pipeline.layout",
 	"pipeline.recompute", "pipeline.recompute_keep",
-	"device.kind", "device.ranks", "device.dtype", "device.residual", "device.threads", "device.kernels", "device.tf32",
-	"cluster.silence_s", "cluster.lease_s", "cluster.max_restarts", "cluster.shared_folder", "cluster.place",
+	"parallel.tensor", "parallel.context", "parallel.data", "parallel.sequence", "parallel.zero", "parallel.overlap", "parallel.edges", "parallel.order", "parallel.world",
+	"device.kind", "device.ranks", "device.dtype", "device.residual", "device.threads", "device.kernels", "device.memory_gib", "device.tf32",
+	"cluster.silence_s", "cluster.lease_s", "cluster.max_restarts", "cluster.edge", "cluster.shared_folder", "cluster.place",
 }
 
 func TestDiffAndResume(t *testing.T) {
@@ -80,6 +81,8 @@ func TestDiffAndResume(t *testing.T) {
 			base = parse(t, "data.train = ['a.txt']", "optimizer.decay=wsd")
 		case "optimizer.momentum":
 			base = parse(t, "data.train = ['a.txt']", "optimizer.name=sgd")
+		case "cluster.edge":
+			sets = append(sets, "cluster.place=x")
 		case "pipeline.max_in_flight":
 			sets = append(sets, "pipeline.schedule=auto")
 		}

@@ -85,8 +85,30 @@ var idleKeys = []idleKey{
 	},
 		", whose table says what a rank holds", `set schedule = "auto" or leave max_in_flight out`},
 
-	{"parallel.order", "parallel.data", func(c *Config) bool { return c.Parallel.Data == 1 && c.Parallel.Tensor == 1 },
-		" and parallel.tensor = 1: all ranks are the pipeline's", "leave order out"},
+	{"pipeline.wire_dtype", "model.family", func(c *Config) bool { return c.Pipeline.WireDType != "" && c.Model.From == "" && !c.Language() },
+		", whose layers say themselves what travels between them", "leave wire_dtype out"},
+	{"pipeline.wire_dtype", "device.residual", func(c *Config) bool {
+		return c.Pipeline.WireDType != "" && c.Language() && c.Device.Residual == "bfloat16"
+	},
+		", which travels as it is", "leave wire_dtype out"},
+
+	{"parallel.sequence", "parallel.tensor", func(c *Config) bool { return c.Parallel.Sequence && slices.Max(c.Parallel.Tensor) == 1 },
+		": no ranks share a layer", "leave sequence out, or set tensor"},
+	{"parallel.edges", "parallel.tensor", func(c *Config) bool { return c.Parallel.Edges != "auto" && slices.Max(c.Parallel.Tensor) == 1 },
+		": no stage has several ranks", "leave edges out, or set tensor"},
+	{"parallel.edges", "parallel.sequence", func(c *Config) bool {
+		return c.Parallel.Edges != "auto" && c.Parallel.Sequence && slices.Max(c.Parallel.Tensor) > 1
+	}, ": each rank has positions of its own, which go where they are needed", "leave edges out, or set sequence = false"},
+	{"parallel.zero", "parallel.data", func(c *Config) bool { return c.Parallel.Zero > 0 && c.Parallel.Data == 1 },
+		": no replicas share the optimizer's state", "leave zero out, or set data"},
+	{"parallel.overlap", "parallel.data", func(c *Config) bool {
+		p := c.Parallel
+		return !p.Overlap && p.Data == 1 && p.Context == 1 && slices.Max(p.Tensor) == 1
+	}, ", parallel.context = 1 and parallel.tensor = 1: there are no collectives", "leave overlap out"},
+	{"parallel.order", "parallel.data", func(c *Config) bool {
+		p := c.Parallel
+		return p.Data == 1 && p.Context == 1 && slices.Max(p.Tensor) == 1 && p.Order != "tp-pp-dp" // which was the default
+	}, ", parallel.context = 1 and parallel.tensor = 1: all ranks are the pipeline's", "leave order out"},
 
 	{"device.kind", "device.ranks", func(c *Config) bool { return len(c.Device.Ranks) > 0 },
 		", which says it for each rank", "leave kind out, or set ranks = []"},

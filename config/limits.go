@@ -32,6 +32,8 @@ const (
 	MaxOptionBytes         = 1024    // of one
 	MaxScale               = 1e30
 	MaxStages              = 1 << 12
+	MaxMemoryGiB           = 1 << 20
+	MaxRanks               = 1 << 16 // along each dimension of the grid
 	MaxChunks              = 1 << 12
 	MaxMicrobatchGroupSize = 1 << 20
 	LimitInFlight          = 1 << 26

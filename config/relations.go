@@ -3,8 +3,10 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/troupe-ml/troupe/data/samples"
+	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 )
@@ -46,6 +48,7 @@ func (c *Config) checkRelations(suspect map[string]bool, errs Errors) Errors {
 	k.optimizer()
 	k.pipeline()
 	k.lists()
+	k.parallel()
 	k.effects()
 	return k.errs
 }
@@ -222,6 +225,92 @@ func (c *checker) pipeline() {
 	}
 }
 
+// parallel compares the sizes of the grid with each other, and with what there is to share.
+func (c *checker) parallel() {
+	if !c.clean("parallel.tensor", "parallel.context", "parallel.data", "parallel.order", "parallel.world", "pipeline.stages") {
+		return
+	}
+	p := c.Parallel
+	if n := len(p.Tensor); n > 1 && n != c.Pipeline.Stages {
+		c.fail("parallel.tensor", fmt.Sprintf("the list has %s, and %s", entries(n), c.say("pipeline.stages")), "give one size for each stage, or one for all")
+		return
+	}
+	sizes := c.GridSizes()
+	sizes.World = 0
+	g, err := grid.New(sizes)
+	switch {
+	case err != nil:
+		c.fail("parallel.order", strings.TrimPrefix(err.Error(), grid.ErrGrid.Error()+": "), "")
+		return
+	case p.World > 0 && p.World != g.World():
+		c.fail("parallel.world", fmt.Sprintf("there are to be %d ranks, but %v are %d", p.World, g, g.World()), "change a size, or leave world out")
+	}
+	tensor := slices.Max(p.Tensor) > 1
+	if c.clean("pipeline.schedule") && tensor && c.Pipeline.Schedule == scheduler.Dynamic {
+		c.disagree("pipeline.schedule", "parallel.tensor", "lets each rank choose what is next, and the ranks that share a layer have to do the same", "choose another schedule")
+	}
+	if c.clean("pipeline.post_validation") && tensor && c.Pipeline.PostValidation {
+		c.disagree("pipeline.post_validation", "parallel.tensor", "may stop ranks in the middle of a step, and those that share a layer wait for each other there", "set post_validation = false")
+	}
+	c.zero()
+	if !c.clean("batch.sequences", "batch.microbatch") {
+		return
+	}
+	if n := c.Batch.Sequences / max(c.Batch.Microbatch, 1); p.Data > max(n, 1) {
+		c.fail("parallel.data", fmt.Sprintf("%d replicas share the step's microbatches, and there are %d", p.Data, n), "use fewer replicas, more batch.sequences, or a smaller batch.microbatch")
+	}
+}
+
+// zero says where replicas that share more than the optimizer's state could not do the same at once.
+func (c *checker) zero() {
+	p := c.Parallel
+	if !c.clean("parallel.zero") || p.Data == 1 || p.Zero < 2 {
+		return
+	}
+	if c.clean("pipeline.schedule") && c.Pipeline.Schedule == scheduler.Dynamic {
+		c.disagree("parallel.zero", "pipeline.schedule", "has replicas come to the sum of a gradient at once, and each rank chooses what is next", "choose another schedule, or set zero = 1")
+	}
+	if n := c.Batch.Sequences / max(c.Batch.Microbatch, 1); c.clean("batch.sequences", "batch.microbatch") && n%p.Data > 0 && n > p.Data {
+		c.disagree("parallel.zero", "parallel.data", fmt.Sprintf("has replicas come to the sum of a gradient at once, and the %d microbatches of a step don't divide by %d", n, p.Data), "choose batch.sequences or batch.microbatch so that they do, or set zero = 1")
+	}
+	if !c.SharesWeights() {
+		return
+	}
+	if c.clean("pipeline.post_validation") && c.Pipeline.PostValidation {
+		c.disagree("parallel.zero", "pipeline.post_validation", "has replicas gather each layer's weights at once, and it may stop ranks in the middle of a step", "set post_validation = false, or zero = 2")
+	}
+	if c.clean("model.family") && c.Model.From == "" && !c.Language() {
+		c.disagree("parallel.zero", "model.family", "lets go of a layer's weights when it has computed, and layers of this family may hand them on", "set zero = 2")
+	}
+}
+
+// SharesWeights reports whether each replica has a part of the weights.
+func (c *Config) SharesWeights() bool { return c.Parallel.Zero == 3 && c.Parallel.Data > 1 }
+
+// GridSizes are those of the grid of ranks.
+func (c *Config) GridSizes() grid.Sizes {
+	p := c.Parallel
+	return grid.Sizes{Tensor: p.Tensor, Context: p.Context, Pipeline: c.Pipeline.Stages, Data: p.Data, Order: p.Order, World: p.World}
+}
+
+// Ranks is the number of ranks of the grid.
+func (c *Config) Ranks() int {
+	g, err := grid.New(c.GridSizes())
+	if err != nil { // which Validate tells
+		return c.Pipeline.Stages
+	}
+	return g.World()
+}
+
+// StageOf is the stage of the pipeline that a rank of the grid has.
+func (c *Config) StageOf(rank int) int {
+	g, err := grid.New(c.GridSizes())
+	if err != nil {
+		return rank
+	}
+	return g.Coordinates(rank)[grid.Pipeline]
+}
+
 // lists have an entry for each stage.
 func (c *checker) lists() {
 	d := c.Device
@@ -229,9 +318,16 @@ func (c *checker) lists() {
 		c.fail("device.ranks", fmt.Sprintf("the list has %s, and %s", entries(n), c.say("pipeline.stages")),
 			"give one kind for each stage, or leave ranks out")
 	}
-	if n := len(c.Cluster.Place); c.clean("cluster.place", "pipeline.stages") && n > 0 && n != c.Pipeline.Stages {
-		c.fail("cluster.place", fmt.Sprintf("the list has %s, and %s", entries(n), c.say("pipeline.stages")),
-			"give one worker for each stage, or leave place out")
+	if c.Cluster.Edge && c.clean("cluster.place") && len(c.Cluster.Place) == 0 {
+		c.fail("cluster.edge", "data and the weights of stage 0 are to stay on the coordinator's host, and nothing says which worker is there", "name the worker of each rank in cluster.place")
+	}
+	if n := len(c.Cluster.Place); c.clean("cluster.place", "pipeline.stages", "parallel.tensor", "parallel.context", "parallel.data") && n > 0 && n != c.Ranks() {
+		what, each := c.say("pipeline.stages"), "stage"
+		if ranks := c.Ranks(); ranks != c.Pipeline.Stages {
+			what, each = fmt.Sprintf("the grid has %d ranks", ranks), "rank"
+		}
+		c.fail("cluster.place", fmt.Sprintf("the list has %s, and %s", entries(n), what),
+			"give one worker for each "+each+", or leave place out")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
@@ -118,7 +119,7 @@ func drawConfig(t *rapid.T) *Config {
 			MicrobatchGroupSize: rapid.IntRange(1, MaxMicrobatchGroupSize).Draw(t, "group"), Layout: rapid.String().Draw(t, "layout"),
 			Recompute: rapid.SampledFrom([]string{"none", "full", "partial"}).Draw(t, "recompute"),
 		},
-		Parallel: Parallel{Tensor: 1, Data: 1, Order: "tp-pp-dp"},
+		Parallel: Parallel{Tensor: []int{1}, Context: 1, Data: 1, Overlap: true, Edges: "auto", Order: grid.DefaultOrder},
 		Device:   Device{Kind: "cpu", DType: "float32", Residual: "float32", Threads: rapid.IntRange(0, MaxThreads).Draw(t, "threads"), Kernels: "go"},
 		Cluster: Cluster{SilenceS: rapid.Float64Range(MinSilenceS, MaxSilenceS).Draw(t, "silence_s"), LeaseS: rapid.Float64Range(MinSilenceS, MaxSilenceS).Draw(t, "lease_s"),
 			MaxRestarts: rapid.IntRange(0, MaxCount).Draw(t, "max_restarts"), SharedFolder: rapid.SampledFrom([]string{"auto", "off"}).Draw(t, "shared_folder")},

@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// Between its field and its text a value is an int64, float64, string, bool or
-// []string.
+// Between its field and its text a value is an int64, float64, string, bool,
+// []string or []int64.
 
 // load returns the field's value in c.
 func (f *field) load(c *Config) any {
@@ -25,6 +25,12 @@ func (f *field) load(c *Config) any {
 		return *p
 	case *[]string:
 		return *p
+	case *[]int:
+		list := make([]int64, len(*p))
+		for i, n := range *p {
+			list[i] = int64(n)
+		}
+		return list
 	}
 	panic("config: " + f.key + " is of a type that no key has")
 }
@@ -44,6 +50,11 @@ func (f *field) store(c *Config, v any) {
 		*p = v.(bool)
 	case *[]string:
 		*p = v.([]string)
+	case *[]int:
+		*p = nil
+		for _, n := range v.([]int64) {
+			*p = append(*p, int(n))
+		}
 	}
 }
 
@@ -62,6 +73,15 @@ func render(v any) string {
 		return quote(v)
 	case bool:
 		return strconv.FormatBool(v)
+	case []int64:
+		if len(v) == 1 { // as people write it
+			return render(v[0])
+		}
+		items := make([]string, len(v))
+		for i, n := range v {
+			items[i] = render(n)
+		}
+		return "[" + strings.Join(items, ", ") + "]"
 	case []string:
 		items := make([]string, len(v))
 		for i, s := range v {

@@ -138,6 +138,15 @@ func (t *Text) Identity() Identity {
 	return id
 }
 
+// Hash writes all that the files have to a hash, and where each begins.
+func (t *Text) Hash(h hash.Hash) {
+	number(h, int64(len(t.starts)))
+	for _, at := range t.starts {
+		number(h, int64(at))
+	}
+	h.Write(t.bytes)
+}
+
 // Position returns the file, and the byte in it, of a byte of the text.
 func (t *Text) Position(offset int) (file string, byteInFile int) {
 	// The last file that starts there or before: empty ones before it start

@@ -26,7 +26,8 @@
 //     another system wrote. [Table.CSV] writes one.
 //  2. [Check] proves it: every action once, on the right rank, in an order that
 //     can't deadlock. It reports how much each rank holds at its worst, and how
-//     many outputs may be under way on each edge.
+//     many outputs may be under way on each edge. Of a grid, whose ranks wait for each other in collectives too,
+//     package world proves the step.
 //  3. [Machine.Simulate] plays it with the costs, links and cores that the caller
 //     gives, and says how long it takes and where the ranks idle.
 //

@@ -110,6 +110,20 @@ func Schedules() []string {
 	return names
 }
 
+// StagesOf lists the stages of the chunks of a pipeline in their order; false for a schedule that says where
+// they are only with its table.
+func StagesOf(schedule string, ranks, perRank int) (stages []int, ok bool) {
+	k, ok := (Spec{Schedule: schedule}).kind()
+	n, err := k.placement.Chunks(ranks, perRank)
+	if !ok || schedule == Auto || err != nil || n > MaxActions {
+		return nil, false
+	}
+	for v := range n {
+		stages = append(stages, k.placement.Rank(v, ranks))
+	}
+	return stages, true
+}
+
 func (s Spec) kind() (kind, bool) {
 	for _, k := range builtIn {
 		if k.name == s.Schedule {

@@ -12,11 +12,12 @@ import (
 //	Llama: RMSNorm, three projections, rotary positions, grouped heads, SwiGLU
 //	Qwen 3: RMSNorm on each head of q and of k besides
 type block struct {
-	cfg          Config
+	cfg          Config // with the heads of this rank
 	rotary       bool   // q and k are turned by their positions
 	gated        bool   // SwiGLU, else GELU
 	window       int    // positions that a query sees; 0: all
-	heads        []norm // of each head of q and of k; none: there are no such
+	heads        int    // of the whole layer; cfg has this rank's
+	headNorms    []norm // of each head of q and of k; none: there are no such
 	norm1, norm2 norm
 	qkv          []linear // one of width 3C, or three
 	proj         linear
@@ -43,6 +44,7 @@ type blockState struct {
 	stats2       tensorops.Tensor // of the second norm
 	u            [2]tensorops.Tensor
 	recompute    bool             // only x is kept; run forward again first
+	did          [2]bool          // of the weight gradients: the mlp's, attention's
 	dm, du0, du1 tensorops.Tensor // gradients kept for weightGrad: mlp's output, u
 	dn2, da      tensorops.Tensor // second norm's output, attention's output
 	dqkv         [3]tensorops.Tensor
@@ -59,8 +61,8 @@ func (b *block) uses() []use {
 	for i := range b.qkv {
 		us = append(us, b.qkv[i].uses()...)
 	}
-	for i := range b.heads {
-		us = append(us, b.heads[i].uses()...)
+	for i := range b.headNorms {
+		us = append(us, b.headNorms[i].uses()...)
 	}
 	us = append(us, b.proj.uses()...)
 	us = append(us, b.norm2.uses()...)
@@ -86,6 +88,7 @@ func (s *blockState) drop(l *tensorops.List, all bool) {
 	free(l, &s.stats1, &s.qkv[0], &s.qkv[1], &s.qkv[2], &s.o, &s.lse, &s.h, &s.stats2, &s.u[0], &s.u[1])
 	free(l, &s.dm, &s.du0, &s.du1, &s.dn2, &s.da, &s.dqkv[0], &s.dqkv[1], &s.dqkv[2], &s.dn1)
 	free(l, &s.headStats[0], &s.headStats[1], &s.dheads[0], &s.dheads[1])
+	s.did = [2]bool{}
 	if all {
 		free(l, &s.x)
 		s.recompute = false
@@ -97,7 +100,7 @@ func (b *block) parts(t [3]tensorops.Tensor) (q, k, v tensorops.Tensor) {
 	if len(b.qkv) == 3 || !t[0].Valid() {
 		return t[0], t[1], t[2]
 	}
-	c := b.cfg.Hidden
+	c := b.cfg.QueryWidth()
 	return t[0].Columns(0, c), t[0].Columns(c, 2*c), t[0].Columns(2*c, 3*c)
 }
 
@@ -136,6 +139,7 @@ func (b *block) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor 
 	s.x = x
 	var n tensorops.Tensor
 	n, s.stats1 = b.norm1.forward(c, x)
+	n = c.gathered(n)
 	s.qkv = b.project(c, n, b.qkv)
 	c.Free(n)
 	q, k, v := b.parts(s.qkv)
@@ -143,10 +147,14 @@ func (b *block) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor 
 	b.rotate(c, q, k, false)
 	s.o = b.attended(c)
 	s.lse = c.Alloc(tensorops.Float32, c.mb.Sequences, b.cfg.Heads, c.mb.Positions)
-	c.Attention(s.o, q, k, v, s.lse, b.attention(c))
+	c.eachAttention(b.heads, func(first, last int, a tensorops.AttentionOpts) {
+		of := sequences{first, last, c.mb.Sequences}
+		c.Attention(of.rows(s.o), of.rows(q), of.rows(k), of.rows(v), of.rows(s.lse), a)
+	}, b.attention(c))
 	b.freeHeads(c, q, k)
 	s.h = b.residual(c, &b.proj, s.o, x, b.drops[1])
 	n, s.stats2 = b.norm2.forward(c, s.h)
+	n = c.gathered(n)
 	u := b.project(c, n, b.up)
 	c.Free(n)
 	s.u = [2]tensorops.Tensor{u[0], u[1]}
@@ -163,9 +171,10 @@ func (b *block) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor 
 
 // residual records skip + dropout(m(x)).
 func (b *block) residual(c *pass, m *linear, x, skip tensorops.Tensor, s site) tensorops.Tensor {
-	y := c.AllocLike(skip)
+	y := c.ofPositions(skip, c.mb.Positions)
 	m.forward(c, y, x)
-	c.Dropout(y, y, skip, c.mask(s, c.mb.Positions*m.out))
+	y = c.total(y)
+	c.dropout(y, y, skip, s)
 	return y
 }
 
@@ -181,15 +190,18 @@ func (b *block) activation(c *pass, g tensorops.Tensor, u [2]tensorops.Tensor) {
 
 // dropGrad returns the gradient of residual's projection. Without dropout that
 // is dy itself, kept, and the gradient that passes by needs memory of its own;
-// with it, dy's memory is free for that.
+// with it, or where the projection's has other positions, dy's memory is free for that.
 func (b *block) dropGrad(c *pass, dy tensorops.Tensor, s site) (projection, skip tensorops.Tensor) {
-	m := c.mask(s, c.mb.Positions*b.cfg.Hidden)
-	if m.P == 0 {
+	drops := c.mb.Train && s.p > 0
+	switch {
+	case !drops && c.sequence():
+		return c.gather(dy), dy
+	case !drops:
 		return dy, c.AllocLike(dy)
 	}
 	d := c.AllocLike(dy)
-	c.Dropout(d, dy, tensorops.Tensor{}, m)
-	return d, dy
+	c.dropout(d, dy, tensorops.Tensor{}, s)
+	return c.gathered(d), dy
 }
 
 func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tensor {
@@ -204,6 +216,7 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 	}
 	dm, dh := b.dropGrad(c, dy, b.drops[2])
 	s.dm = dm
+	n := c.gatherAhead(&b.norm2, s.h)
 	dg := c.AllocLike(s.u[0])
 	b.down.inputGrad(c, dg, dm, false)
 	if b.gated {
@@ -213,15 +226,18 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 		s.du0 = dg
 		c.GELUGrad(dg, dg, s.u[0])
 	}
-	s.dn2 = c.sumLike(s.h, len(b.up))
+	s.dn2 = c.sumOf(s.h, len(b.up))
 	b.up[0].inputGrad(c, s.dn2, s.du0, false)
 	if len(b.up) > 1 {
 		b.up[1].inputGrad(c, s.dn2, s.du1, true)
 	}
+	all := n.arrived(c)
+	s.dn2 = c.totalBeside(s.dn2, func() { b.mlpWeightGrad(c, s, all, true) })
 	b.norm2.inputGrad(c, dh, s.dn2, s.h, s.stats2, dy)
 
 	da, dx := b.dropGrad(c, dh, b.drops[1])
 	s.da = da
+	n = c.gatherAhead(&b.norm1, s.x)
 	do := c.AllocLike(s.o)
 	b.proj.inputGrad(c, do, da, false)
 	for i := range b.qkv {
@@ -229,12 +245,14 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 	}
 	b.attentionGrad(c, s, do)
 	c.Free(do)
-	s.dn1 = c.sumLike(s.x, len(b.qkv))
+	s.dn1 = c.sumOf(s.x, len(b.qkv))
 	for i := range b.qkv {
 		b.qkv[i].inputGrad(c, s.dn1, s.dqkv[i], i > 0)
 	}
+	all = n.arrived(c)
+	s.dn1 = c.totalBeside(s.dn1, func() { b.attentionWeightGrad(c, s, all) })
 	b.norm1.inputGrad(c, dx, s.dn1, s.x, s.stats1, dh)
-	if len(b.heads) == 0 { // whose norms need what they took
+	if len(b.headNorms) == 0 { // whose norms need what they took
 		free(c.List, &s.qkv[0], &s.qkv[1])
 	}
 	free(c.List, &s.qkv[2], &s.lse)
@@ -243,25 +261,50 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 
 func (b *block) weightGrad(c *pass, st state) {
 	s := st.(*blockState)
+	if !s.did[0] {
+		b.mlpWeightGrad(c, s, tensorops.Tensor{}, false)
+	}
+	b.norm2.weightGrad(c, s.dn2, s.h, s.stats2)
+	if !s.did[1] {
+		b.attentionWeightGrad(c, s, tensorops.Tensor{})
+	}
+	for i := range b.headNorms {
+		b.headNorms[i].weightGrad(c, s.dheads[i], b.rows(s.qkv[i]), s.headStats[i])
+	}
+	b.norm1.weightGrad(c, s.dn1, s.x, s.stats1)
+	s.drop(c.List, true)
+}
+
+// mlpWeightGrad is of the projections around the activation. n is the second norm's output, if it is
+// there. early: the gradient of the mlp's output is needed still.
+func (b *block) mlpWeightGrad(c *pass, s *blockState, n tensorops.Tensor, early bool) {
+	s.did[0] = true
 	b.activation(c, s.u[0], s.u) // made again, where u is no longer needed
 	b.down.weightGrad(c, s.u[0], s.dm)
-	free(c.List, &s.u[0], &s.u[1], &s.dm)
-	n := b.norm2.recompute(c, s.h)
+	free(c.List, &s.u[0], &s.u[1])
+	if !early {
+		free(c.List, &s.dm)
+	}
+	if !n.Valid() {
+		n = c.gathered(b.norm2.recompute(c, s.h))
+	}
 	b.up[0].weightGrad(c, n, s.du0)
 	if len(b.up) > 1 {
 		b.up[1].weightGrad(c, n, s.du1)
 	}
 	free(c.List, &n, &s.du0, &s.du1)
-	b.norm2.weightGrad(c, s.dn2, s.h, s.stats2)
+}
+
+// attentionWeightGrad is of the projections around attention. n is the first norm's output, if it is
+// there.
+func (b *block) attentionWeightGrad(c *pass, s *blockState, n tensorops.Tensor) {
+	s.did[1] = true
 	b.proj.weightGrad(c, s.o, s.da)
-	n = b.norm1.recompute(c, s.x)
+	if !n.Valid() {
+		n = c.gathered(b.norm1.recompute(c, s.x))
+	}
 	for i := range b.qkv {
 		b.qkv[i].weightGrad(c, n, s.dqkv[i])
 	}
 	c.Free(n)
-	for i := range b.heads {
-		b.heads[i].weightGrad(c, s.dheads[i], b.rows(s.qkv[i]), s.headStats[i])
-	}
-	b.norm1.weightGrad(c, s.dn1, s.x, s.stats1)
-	s.drop(c.List, true)
 }

@@ -27,6 +27,9 @@ func NewDecoder(s *Stage, positions int) (*Decoder, error) {
 // NewDecoderOn is NewDecoder with a stream of the decoder's own, of the same device: several
 // decoders of a stage may then be used at once, as long as nobody writes to its weights.
 func NewDecoderOn(s *Stage, stream tensorops.Stream, positions int) (*Decoder, error) {
+	if size := s.opts.Tensor.size(); size > 1 {
+		return nil, fmt.Errorf("%w: a decoder needs whole layers, and these are split over %d ranks", ErrModel, size)
+	}
 	c := s.chunks[0]
 	if c == nil || len(c.layers) != len(s.model.layers) {
 		return nil, fmt.Errorf("%w: a decoder needs all %d layers in chunk 0", ErrModel, len(s.model.layers))

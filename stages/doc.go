@@ -21,12 +21,22 @@
 // which is ascending in every schedule. Each use of a tied weight has its own
 // accumulator; they are added once, in one order on every rank.
 //
+// # Tensor parallelism
+//
+// With Options.Tensor a stage has a slice of its layers (Param.Split, Param.Slice), and records
+// the collectives of its group among its operations. All ranks of the group record the same passes in
+// the same order. Sizes need not divide but for the heads: of the vocabulary and of the
+// feed-forward part some ranks have one more than others. A Saved tensor and a Source's
+// parameter say which slice they are. The bits depend on the size of the group, and on nothing
+// else.
+//
 // # Dimensions
 //
 // B sequences in a microbatch, T positions, N = B·T rows, C hidden channels, H
 // heads of D channels, V vocabulary. Activations between chunks are [B, T, C]
 // float32; in training, from the first m on, [(1+k)·B, T, C], the hidden states of
-// the k depths of multi-token prediction after the model's own.
+// the k depths of multi-token prediction after the model's own. With sequence parallelism T is
+// that of a rank.
 //
 // The package may import tensorops, and of Troupe's internal packages caught, hostmem,
 // registry, rng and strictjson. It must not know actors, other stages, schedules, files or the

@@ -14,6 +14,7 @@ type embedding struct {
 type embeddingState struct {
 	dy    tensorops.Tensor // gradient of the sum, until weightGrad
 	slots []int32          // rows of the weight's rowGrad, if it has one
+	here  vocabRows        // where the vocabulary is split
 }
 
 func (*embedding) symbol() byte    { return SymbolEmbedding }
@@ -31,24 +32,30 @@ func (e *embedding) uses() []use {
 func (s *embeddingState) drop(l *tensorops.List, _ bool) { free(l, &s.dy) }
 
 func (e *embedding) forward(c *pass, st state, _ tensorops.Tensor) tensorops.Tensor {
-	y := c.Alloc(c.stage.opts.Residual, c.mb.Sequences, c.mb.Positions, e.width)
-	c.Embed(y, c.weight(e.tokens), c.tokens)
-	if e.hasPositions {
-		c.AddPositions(y, y, c.weight(e.positions), c.mb.Positions, c.mb.FirstPosition)
+	s, _ := st.(*embeddingState) // none in generation
+	var here *vocabRows
+	tokens := c.mb.Tokens
+	if c.tensor().size() > 1 {
+		here = &s.here
+		here.find(c, e.tokens, tokens)
+		tokens = here.ids
 	}
-	if m := c.mask(e.drop, c.mb.Positions*e.width); m.P > 0 {
-		c.Dropout(y, y, tensorops.Tensor{}, m)
+	y := c.embed(e.tokens, c.tokens, here)
+	if e.hasPositions {
+		c.AddPositions(y, y, c.weight(e.positions), c.positions(), c.mb.FirstPosition+c.firstPosition())
+	}
+	if c.mask(e.drop, c.mb.Positions*e.width).P > 0 {
+		c.dropout(y, y, tensorops.Tensor{}, e.drop)
 	}
 	if rows := c.rowGrad(e.tokens); rows != nil && c.mb.Train {
-		s := st.(*embeddingState)
-		s.slots = rows.assign(s.slots[:0], c.mb.Tokens)
+		s.slots = rows.assign(s.slots[:0], tokens)
 	}
 	return y
 }
 
 func (e *embedding) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tensor {
-	if m := c.mask(e.drop, c.mb.Positions*e.width); m.P > 0 {
-		c.Dropout(dy, dy, tensorops.Tensor{}, m)
+	if c.mask(e.drop, c.mb.Positions*e.width).P > 0 {
+		c.dropout(dy, dy, tensorops.Tensor{}, e.drop)
 	}
 	st.(*embeddingState).dy = dy
 	return tensorops.Tensor{}
@@ -60,11 +67,17 @@ func (e *embedding) weightGrad(c *pass, st state) {
 		s.drop(c.List, true)
 		return
 	}
-	if rows := c.rowGrad(e.tokens); rows != nil {
+	s.dy = c.gathered(s.dy)
+	switch rows := c.rowGrad(e.tokens); {
+	case c.tensor().size() > 1 && rows != nil:
+		c.embedGrad(rows.sum, s.dy, &s.here, s.slots)
+	case c.tensor().size() > 1:
+		c.embedGrad(c.grad(e.tokens), s.dy, &s.here, s.here.ids)
+	case rows != nil:
 		slots := c.ids(s.slots)
 		c.EmbedGrad(rows.sum, s.dy, slots)
 		c.Free(slots)
-	} else {
+	default:
 		c.EmbedGrad(c.grad(e.tokens), s.dy, c.tokens)
 	}
 	if e.hasPositions {

@@ -1,5 +1,7 @@
 package stages
 
+import "github.com/troupe-ml/troupe/tensorops"
+
 // Objective is what a chunk's gradient is the gradient of, at a loss scale of 1: the
 // main loss and the weighted losses of multi-token prediction.
 func (s *Stage) Objective(chunk, index int) float64 {
@@ -19,3 +21,20 @@ func (s *Stage) DepthLoss(chunk, index, depth int) (sum, targets float64) {
 	_, f := s.find(chunk, index)
 	return f.states[len(f.states)-1].(*headState).sum(depth)
 }
+
+// SumGrads is what GradNorms begins with.
+func (s *Stage) SumGrads(l *tensorops.List) { s.sumGrads(l) }
+
+// WholeGrads are the gradients after GradNorms.
+func (s *Stage) WholeGrads(l *tensorops.List) (out []Saved) {
+	for _, h := range s.local {
+		v := saved(h.param, "")
+		v.Data = make([]float32, h.param.Len())
+		l.Fetch(tensorops.HostBytes(v.Data), h.g[h.place()])
+		out = append(out, v)
+	}
+	return out
+}
+
+// BucketBytes is the most that one collective of parts takes.
+const BucketBytes = 4 * bucketLen

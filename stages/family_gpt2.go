@@ -27,22 +27,28 @@ func (gpt2Family) check(c Config) error {
 func (gpt2Family) build(m *Model) {
 	c := m.Config
 	norm := func(name string) norm {
-		return norm{gamma: m.add(name+".weight", ones, c.Hidden), beta: m.add(name+".bias", zeros, c.Hidden), hasBeta: true, eps: c.eps()}
+		return norm{gamma: parted(m.add(name+".weight", ones, c.Hidden), bySequence), beta: parted(m.add(name+".bias", zeros, c.Hidden), bySequence), hasBeta: true, eps: c.eps()}
 	}
-	conv := func(name string, init Init, in, out int) linear {
-		return linear{w: m.add(name+".weight", init, in, out), b: m.add(name+".bias", zeros, out), hasBias: true, inOut: true, out: out}
+	// conv's columns are in sections, of units that stay together; those of a row are its rows.
+	conv := func(name string, init Init, in, out, sections, units int) linear {
+		l := linear{w: m.add(name+".weight", init, in, out), b: m.add(name+".bias", zeros, out), hasBias: true, inOut: true}
+		return m.byColumns(l, sections, units)
 	}
-	wte := m.add("transformer.wte.weight", normalInit, c.Vocab, c.Hidden)
+	row := func(name string, in, out, units int) linear {
+		l := linear{w: m.add(name+".weight", m.residualInit(), in, out), b: m.add(name+".bias", zeros, out), hasBias: true, inOut: true}
+		return m.byRows(l, units)
+	}
+	wte := m.cut(m.add("transformer.wte.weight", normalInit, c.Vocab, c.Hidden), vocabSplit(c))
 	wpe := m.add("transformer.wpe.weight", normalInit, c.Positions(), c.Hidden) // a shorter context uses the first ones
 	m.layers = append(m.layers, &embedding{tokens: wte, positions: wpe, hasPositions: true, width: c.Hidden, drop: site{"embedding", c.Dropout}})
 	decoder := func(i int, at string) *block {
-		b := &block{cfg: c, drops: blockSites(i, c.Dropout)}
+		b := &block{cfg: m.local(), heads: c.Heads, drops: blockSites(i, c.Dropout)}
 		b.norm1 = norm(at + ".ln_1")
-		b.qkv = []linear{conv(at+".attn.c_attn", normalInit, c.Hidden, 3*c.Hidden)}
-		b.proj = conv(at+".attn.c_proj", m.residualInit(), c.Hidden, c.Hidden)
+		b.qkv = []linear{conv(at+".attn.c_attn", normalInit, c.Hidden, 3*c.Hidden, 3, c.Heads)}
+		b.proj = row(at+".attn.c_proj", c.Hidden, c.Hidden, c.Heads)
 		b.norm2 = norm(at + ".ln_2")
-		b.up = []linear{conv(at+".mlp.c_fc", normalInit, c.Hidden, c.FFN)}
-		b.down = conv(at+".mlp.c_proj", m.residualInit(), c.FFN, c.Hidden)
+		b.up = []linear{conv(at+".mlp.c_fc", normalInit, c.Hidden, c.FFN, 1, c.FFN)}
+		b.down = row(at+".mlp.c_proj", c.FFN, c.Hidden, c.FFN)
 		return b
 	}
 	m.addLayers("transformer.h", wte, norm, decoder)

@@ -132,6 +132,15 @@ func (m *Model) GoesBack(layer int) bool {
 	return !m.froze || m.trains(layer) || slices.ContainsFunc(m.wires[layer].ins, func(v int) bool { return m.values[v].grad })
 }
 
+// TrainedShare is how much of a layer's weights is trained; 1 for one that has none.
+func (m *Model) TrainedShare(layer int) float64 {
+	all := []ChunkSpec{{First: layer, Last: layer + 1}}
+	if n := m.ParametersOf(all); n > 0 {
+		return float64(m.TrainedOf(all)) / float64(n)
+	}
+	return 1
+}
+
 // Trained is the number of weights that are trained.
 func (m *Model) Trained() int64 {
 	var n int64

@@ -98,6 +98,9 @@ func (w *whole) grads(mbs []stages.Microbatch) map[string][]float64 {
 // The whole model's gradient, with dropout and masked targets, against central
 // differences in float64.
 func TestGradientIsTheSlope(t *testing.T) {
+	if raceDetector {
+		t.Skip("it computes in one goroutine, and takes the race detector half a minute")
+	}
 	for i, c := range gradientModels {
 		t.Run(fmt.Sprintf("%s %d", c.Family, i), func(t *testing.T) {
 			dev := ref.New()

@@ -20,7 +20,9 @@ import "github.com/troupe-ml/troupe/tensorops"
 type head struct {
 	norm    norm
 	proj    linear
-	vocab   int
+	vocab   int     // tokens whose logits are made here
+	first   int     // of them
+	whole   int     // tokens in all
 	further int     // depths of multi-token prediction
 	weight  float64 // of each one's loss
 }
@@ -70,7 +72,8 @@ func (h *head) rowsAtATime(c *pass, rows int) int {
 	if limit == 0 {
 		limit = usualLogits
 	}
-	n := limit / h.vocab
+	size := c.tensor().size()
+	n := limit / ((h.whole + size - 1) / size) // the same on all ranks
 	if n >= rowsLogits {
 		n = n / rowsLogits * rowsLogits
 	}
@@ -81,6 +84,7 @@ func (h *head) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 	s := st.(*headState)
 	s.x = x
 	s.n, s.stats = h.norm.forward(c, x)
+	s.n = c.gathered(s.n)
 	if c.mb.Train {
 		s.dn = c.AllocLike(s.n)
 	}
@@ -119,6 +123,9 @@ func (h *head) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 		}
 	}
 	free(c.List, &lse)
+	if c.mb.Train {
+		s.dn = c.total(s.dn)
+	}
 	if !c.mb.headLater() {
 		free(c.List, &s.logits, &s.n)
 	}
@@ -148,15 +155,34 @@ func (h *head) loss(c *pass, s *headState, stats, logits, lse, targets tensorops
 	last := first + logits.Rows()
 	n := s.n.Matrix().RowRange(first, last)
 	h.proj.forward(c, logits, n)
+	var o tensorops.CrossEntropyOpts
+	if c.mb.Train {
+		o = tensorops.CrossEntropyOpts{Grad: logits, Scale: scale}
+	}
+	h.crossEntropy(c, stats, lse, logits, targets, o)
 	if !c.mb.Train {
-		c.CrossEntropy(stats, lse, logits, targets, tensorops.CrossEntropyOpts{})
 		return
 	}
-	c.CrossEntropy(stats, lse, logits, targets, tensorops.CrossEntropyOpts{Grad: logits, Scale: scale})
 	h.proj.inputGrad(c, s.dn.Matrix().RowRange(first, last), logits, false)
 	if !c.mb.headLater() {
 		h.proj.weightGrad(c, n, logits)
 	}
+}
+
+// crossEntropy is of the whole vocabulary, wherever its logits are.
+func (h *head) crossEntropy(c *pass, stats, lse, logits, targets tensorops.Tensor, o tensorops.CrossEntropyOpts) {
+	g, size, rows := c.tensor().Group, c.tensor().size(), targets.Rows()
+	if size <= 1 {
+		c.CrossEntropy(stats, lse, logits, targets, o)
+		return
+	}
+	here := tensorops.VocabSlice{First: h.first, Vocab: h.whole}
+	parts := c.Alloc(tensorops.Float64, rows, tensorops.LossParts)
+	all := c.Alloc(tensorops.Float64, size*rows, tensorops.LossParts)
+	c.CrossEntropyPart(parts, logits, targets, here)
+	c.AllGather(all, parts, 0, g)
+	c.CrossEntropyJoin(stats, lse, all, targets, logits, here, o)
+	free(c.List, &parts, &all)
 }
 
 func (h *head) inputGrad(c *pass, st state, _ tensorops.Tensor) tensorops.Tensor {

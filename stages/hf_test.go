@@ -129,6 +129,7 @@ func TestParseHF(t *testing.T) {
 		{"theta", edited(t, publishedLlama, "rope_theta", "500000"), with(tiny, func(c *stages.Config) { c.RopeTheta = 5e5 })},
 		{"theta of transformers 5", edited(t, publishedLlama, "rope_parameters", `{"rope_type":"default","rope_theta":5e5}`), with(tiny, func(c *stages.Config) { c.RopeTheta = 5e5 })},
 		{"theta in both places", edited(t, publishedLlama, "rope_theta", "5e5", "rope_parameters", `{"rope_theta":500000.0}`), with(tiny, func(c *stages.Config) { c.RopeTheta = 5e5 })},
+		{"keys that change nothing", edited(t, publishedLlama, "_model_name_or_path", `"x"`, "_attn_implementation", `"sdpa"`, "transformers_version", `"5.23.0"`), tiny},
 		{"no scaling", edited(t, publishedLlama, "rope_scaling", `{"type":"default"}`, "partial_rotary_factor", "1.0"), tiny},
 		{"heads of the usual width", edited(t, publishedLlama, "head_dim", "64", "is_llama_config", "true", "rope_interleaved", "false"), tiny},
 		{"as many key heads", edited(t, publishedLlama, "num_key_value_heads", "null", "head_dim", "null"), with(tiny, func(c *stages.Config) { c.KVHeads = 32 })},

@@ -7,6 +7,7 @@ import "github.com/troupe-ml/troupe/tensorops"
 type linear struct {
 	w, b    use
 	hasBias bool
+	noBias  bool // in the forward: another rank adds it
 	inOut   bool
 	out     int
 }
@@ -36,7 +37,7 @@ func (m *linear) product(c *pass, form int) tensorops.MatMulOpts {
 // forward records y from x (N×in).
 func (m *linear) forward(c *pass, y, x tensorops.Tensor) {
 	o := m.product(c, forForward)
-	if m.hasBias {
+	if m.hasBias && !m.noBias {
 		o.Bias = c.weight(m.b)
 	}
 	c.MatMul(y, x, c.factor(m.w), o)
@@ -66,8 +67,8 @@ func (m *linear) weightGrad(c *pass, x, dy tensorops.Tensor) {
 // allocatePacked makes room for the packed forms of every linear layer's weight.
 func (s *Stage) allocatePacked(l *tensorops.List) {
 	s.eachLinear(func(m *linear, h *localParam) {
-		if h.param.Frozen {
-			return // one copy of it is what it is frozen for
+		if h.param.Frozen || h.splitsWeight {
+			return // one copy of it, or a part, is what it is frozen or split for
 		}
 		for form := range h.packed {
 			k, n := h.w.Rows(), h.w.Cols()
@@ -108,6 +109,21 @@ func (c *pass) sumLike(t tensorops.Tensor, n int) tensorops.Tensor {
 		return tensorops.Tensor{}
 	}
 	return c.Alloc(tensorops.Float32, t.Shape()...)
+}
+
+// sumOf is sumLike with all positions of a tensor of the residual stream.
+func (c *pass) sumOf(t tensorops.Tensor, n int) tensorops.Tensor {
+	if !c.sequence() {
+		return c.sumLike(t, n)
+	}
+	if !t.Valid() {
+		return tensorops.Tensor{}
+	}
+	dtype := c.inner()
+	if n > 1 {
+		dtype = tensorops.Float32
+	}
+	return c.Alloc(dtype, t.Dim(0), c.mb.Positions, t.Cols())
 }
 
 // factor is a weight as products read it.

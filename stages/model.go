@@ -3,6 +3,7 @@ package stages
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -24,6 +25,7 @@ type Model struct {
 	wires  []wire // what each of them takes and makes
 	values []value
 	froze  bool // Freeze has named layers
+	tensor TensorParallel
 }
 
 // layer is one unit of the layout: an unary of the language models, or a unit.
@@ -83,7 +85,7 @@ func (m *Model) Symbols() string {
 
 // add makes a parameter.
 func (m *Model) add(name string, init Init, shape ...int) use {
-	p := &Param{Name: name, Index: len(m.Params), Shape: shape, Decay: len(shape) > 1, Init: init, places: [numPlaces]bool{placeOwn: true}}
+	p := &Param{Name: name, Index: len(m.Params), Shape: shape, Whole: shape, Decay: len(shape) > 1, Init: init, places: [numPlaces]bool{placeOwn: true}}
 	m.Params = append(m.Params, p)
 	return use{param: p}
 }
@@ -121,7 +123,8 @@ func (m *Model) addLayers(prefix string, wte use, norm func(name string) norm, d
 		i := c.Layers + k
 		d := &mtp{depth: k + 1, width: c.Hidden, tokens: tied(wte, placeMTP)}
 		d.enorm, d.hnorm = norm(name(i)+".enorm"), norm(name(i)+".hnorm")
-		d.proj = linear{w: m.add(name(i)+".eh_proj.weight", normalInit, c.Hidden, 2*c.Hidden), out: c.Hidden}
+		// Every rank of a tensor-parallel group has it whole.
+		d.proj = linear{w: parted(m.add(name(i)+".eh_proj.weight", normalInit, c.Hidden, 2*c.Hidden), bySequence), out: c.Hidden}
 		d.block = decoder(i, name(i))
 		m.layers = append(m.layers, d)
 	}
@@ -130,11 +133,12 @@ func (m *Model) addLayers(prefix string, wte use, norm func(name string) norm, d
 // addHead lists the last layer.
 func (m *Model) addHead(name string, wte use, norm func(name string) norm) {
 	c := m.Config
-	h := &head{norm: norm(name), vocab: c.Vocab, further: c.MTPLayers}
+	h := &head{norm: norm(name), whole: c.Vocab, further: c.MTPLayers}
 	if h.further > 0 {
 		h.weight = c.MTPWeight / float64(h.further)
 	}
 	h.proj = m.headLinear(wte)
+	h.vocab, h.first = h.proj.out, h.proj.w.param.Slice.From
 	m.layers = append(m.layers, h)
 }
 
@@ -142,20 +146,50 @@ func (m *Model) addHead(name string, wte use, norm func(name string) norm) {
 // one of its own.
 func (m *Model) headLinear(wte use) linear {
 	c := m.Config
+	var w use
 	if c.Tie {
-		return linear{w: tied(wte, placeHead), out: c.Vocab}
+		w = tied(wte, placeHead)
+	} else {
+		w = m.cut(m.add("lm_head.weight", normalInit, c.Vocab, c.Hidden), vocabSplit(c))
 	}
-	return linear{w: m.add("lm_head.weight", normalInit, c.Vocab, c.Hidden), out: c.Vocab}
+	return linear{w: w, out: w.param.Shape[0]}
 }
 
 // ParametersOf is the number of weights that chunks use, each counted once.
 func (m *Model) ParametersOf(chunks []ChunkSpec) int64 {
+	return m.count(chunks, func(*Param) bool { return true })
+}
+
+// TrainedOf is the number of those that are trained.
+func (m *Model) TrainedOf(chunks []ChunkSpec) int64 {
+	return m.count(chunks, func(p *Param) bool { return !p.Frozen })
+}
+
+// ParameterNames are those of the weights that chunks use.
+func (m *Model) ParameterNames(chunks []ChunkSpec) map[string]bool {
+	names := make(map[string]bool)
+	m.count(chunks, func(p *Param) bool {
+		names[p.Name] = true
+		return true
+	})
+	return names
+}
+
+// ReadsData reports whether a layer of a chunk takes tokens, targets or fields of samples, or makes the loss of them.
+func (m *Model) ReadsData(c ChunkSpec) bool {
+	return slices.ContainsFunc(m.layers[c.First:c.Last], func(l layer) bool {
+		u, own := l.(*unit)
+		return own && len(u.fields) > 0 || !own && l.symbol() == SymbolEmbedding || l.symbol() == SymbolMTP || l.symbol() == SymbolLoss
+	})
+}
+
+func (m *Model) count(chunks []ChunkSpec, counts func(*Param) bool) int64 {
 	var n int64
 	seen := make(map[*Param]bool)
 	for _, c := range chunks {
 		for _, l := range m.layers[c.First:c.Last] {
 			for _, u := range l.uses() {
-				if !seen[u.param] {
+				if !seen[u.param] && counts(u.param) {
 					seen[u.param] = true
 					n += int64(u.param.Len())
 				}

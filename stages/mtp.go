@@ -28,6 +28,7 @@ type mtp struct {
 // until the backward, which makes the rest again.
 type mtpState struct {
 	ids, slots     []int32          // the later token at each position; its row of the weight's rowGrad, if it has one
+	here           vocabRows        // where the vocabulary is split
 	h              tensorops.Tensor // hidden state of depth k−1 [B, T, C]
 	e              tensorops.Tensor // embedding of ids
 	estats, hstats tensorops.Tensor
@@ -57,19 +58,11 @@ func (s *mtpState) drop(l *tensorops.List, all bool) {
 	}
 }
 
-// hidden is memory for the hidden states of one depth.
-func (m *mtp) hidden(c *pass) tensorops.Tensor {
-	return c.Alloc(c.stage.opts.Residual, c.mb.Sequences, c.mb.Positions, m.width)
-}
-
 // join makes the projection's input of the state's hidden state and token ids, and
 // all that lies between.
 func (m *mtp) join(c *pass, s *mtpState) {
-	s.e = m.hidden(c)
-	ids := c.ids(s.ids)
-	c.Embed(s.e, c.weight(m.tokens), ids)
-	c.Free(ids)
-	s.joined = c.Alloc(c.inner(), c.mb.Sequences, c.mb.Positions, 2*m.width)
+	s.e = c.embedIDs(m.tokens, s.ids, &s.here)
+	s.joined = c.Alloc(c.inner(), c.mb.Sequences, c.positions(), 2*m.width)
 	var n tensorops.Tensor
 	n, s.estats = m.enorm.forward(c, s.e)
 	c.Copy(s.joined.Columns(0, m.width), n)
@@ -85,19 +78,24 @@ func (m *mtp) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 	}
 	s := st.(*mtpState)
 	s.ids = shift(s.ids[:0], c.mb.Tokens, c.mb.Positions, m.depth, known(c.mb.Tokens))
-	if rows := c.rowGrad(m.tokens); rows != nil {
-		s.slots = rows.assign(s.slots[:0], s.ids)
+	tokens := s.ids
+	if c.tensor().size() > 1 {
+		s.here.find(c, m.tokens, s.ids)
+		tokens = s.here.ids
 	}
-	rows := c.rows()
+	if rows := c.rowGrad(m.tokens); rows != nil {
+		s.slots = rows.assign(s.slots[:0], tokens)
+	}
+	rows := c.localRows()
 	before := m.depth * rows // rows of the depths before
-	s.h = m.hidden(c)
+	s.h = c.hidden(m.width)
 	c.Copy(s.h, x.RowRange(before-rows, before))
 	m.join(c, s)
-	p := m.hidden(c)
+	p := c.hidden(m.width)
 	m.proj.forward(c, p, s.joined)
 	free(c.List, &s.e, &s.estats, &s.hstats, &s.joined)
 	h := m.block.forward(c, &s.block, p)
-	y := c.Alloc(c.stage.opts.Residual, (m.depth+1)*c.mb.Sequences, c.mb.Positions, m.width)
+	y := c.Alloc(c.stage.opts.Residual, (m.depth+1)*c.mb.Sequences, c.positions(), m.width)
 	c.Copy(y.RowRange(0, before), x)
 	c.Copy(y.RowRange(before, before+rows), h)
 	free(c.List, &x, &h)
@@ -106,15 +104,15 @@ func (m *mtp) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 
 func (m *mtp) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tensor {
 	s := st.(*mtpState)
-	rows := c.rows()
+	rows := c.localRows()
 	before := m.depth * rows
-	dh := m.hidden(c)
+	dh := c.hidden(m.width)
 	c.Copy(dh, dy.RowRange(before, before+rows))
 	s.dp = m.block.inputGrad(c, &s.block, dh)
 	m.join(c, s)
 	dj := c.AllocLike(s.joined)
 	m.proj.inputGrad(c, dj, s.dp, false)
-	s.de = m.hidden(c)
+	s.de = c.hidden(m.width)
 	s.den, s.dhn = c.innerLike(s.de), c.innerLike(s.de)
 	c.Copy(s.den, dj.Columns(0, m.width))
 	c.Copy(s.dhn, dj.Columns(m.width, 2*m.width))
@@ -124,7 +122,7 @@ func (m *mtp) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tensor
 	around := dy.RowRange(before-rows, before)
 	m.hnorm.inputGrad(c, around, s.dhn, s.h, s.hstats, around)
 	// The depths before lie in front: the same memory, without the last part.
-	return dy.RowRange(0, before).View(m.depth*c.mb.Sequences, c.mb.Positions, m.width)
+	return dy.RowRange(0, before).View(m.depth*c.mb.Sequences, c.positions(), m.width)
 }
 
 func (m *mtp) weightGrad(c *pass, st state) {
@@ -138,12 +136,21 @@ func (m *mtp) weightGrad(c *pass, st state) {
 		return
 	}
 	grad, at := c.grad(m.tokens), s.ids
+	split := c.tensor().size() > 1
+	if split {
+		at = s.here.ids
+	}
 	if rows := c.rowGrad(m.tokens); rows != nil {
 		grad, at = rows.sum, s.slots
 	}
-	ids := c.ids(at)
-	c.EmbedGrad(grad, s.de, ids)
-	c.Free(ids)
+	s.de = c.gathered(s.de)
+	if split {
+		c.embedGrad(grad, s.de, &s.here, at)
+	} else {
+		ids := c.ids(at)
+		c.EmbedGrad(grad, s.de, ids)
+		c.Free(ids)
+	}
 	s.drop(c.List, true)
 }
 

@@ -76,12 +76,26 @@ func (s *Stage) TakeTied(g TiedGrad) error {
 // GradNorms records the sum of each tied weight's uses, then each parameter's
 // squared norm. The values are there when the list has completed: see Norms.
 func (s *Stage) GradNorms(l *tensorops.List) {
+	s.sumGrads(l)
+	for _, h := range s.local {
+		if !h.param.Frozen {
+			h.sum(l)
+		}
+	}
+	s.addReplicas(l)
 	for i, h := range s.local {
 		if h.param.Frozen {
 			continue
 		}
-		h.sum(l)
-		l.SquaredNorm(s.normsT.Columns(i, i+1).View(1), h.g[h.place()])
+		norm := s.normsT.Columns(i, i+1).View(1)
+		switch from, to := s.ownPart(h.param); {
+		case to-from == h.param.Len() && !h.splitsGrad:
+			l.SquaredNorm(norm, h.g[h.place()])
+		case from == to:
+			l.Fill(norm, 0)
+		default:
+			l.SquaredNorm(norm, s.ownGrad(h))
+		}
 	}
 	if len(s.local) > 0 {
 		l.Fetch(tensorops.HostBytes(s.norms), s.normsT)
@@ -89,7 +103,8 @@ func (s *Stage) GradNorms(l *tensorops.List) {
 }
 
 // Norms appends the squared norms of the parameters that this rank answers for:
-// a tied weight is its first use's.
+// a tied weight is its first use's. Of a parameter that tensor parallelism splits each
+// rank has a part, and of each parameter each replica; the whole's is their sum.
 func (s *Stage) Norms(to []Norm) []Norm {
 	for i, h := range s.local {
 		if h.owner && !h.param.Frozen {
@@ -109,25 +124,32 @@ func (s *Stage) Apply(l *tensorops.List, u Update) {
 
 // update records the update; clear says whether the gradients are cleared on the way.
 func (s *Stage) update(l *tensorops.List, u Update, clear bool) {
-	o := s.opts.Optimizer
+	if s.opts.Data.splits() {
+		s.updateParts(l, u, clear)
+		return
+	}
 	for _, h := range s.local {
-		if h.param.Frozen {
-			continue
+		if !h.param.Frozen {
+			s.updateOne(l, u, h, h.w, h.g[h.place()], h.low, clear)
 		}
-		decay := 0.0
-		if h.param.Decay {
-			decay = o.WeightDecay
-		}
-		g := h.g[h.place()]
-		if o.Name == AdamW {
-			l.AdamW(h.w, h.state[0], h.state[1], g, tensorops.AdamWOpts{LR: u.LR, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps,
-				WeightDecay: decay, GradScale: u.GradScale, Step: u.Count, ClearGrad: clear, Copy: h.low})
-			continue
-		}
-		l.SGD(h.w, h.state[0], g, tensorops.SGDOpts{LR: u.LR, Momentum: o.Momentum, WeightDecay: decay, GradScale: u.GradScale, Copy: h.low})
-		if clear {
-			l.Fill(g, 0)
-		}
+	}
+}
+
+// updateOne records the update of a parameter's weight, or of a part of it, by its gradient and the
+// state that this rank has.
+func (s *Stage) updateOne(l *tensorops.List, u Update, h *localParam, w, g, low tensorops.Tensor, clear bool) {
+	o, decay := s.opts.Optimizer, 0.0
+	if h.param.Decay {
+		decay = o.WeightDecay
+	}
+	if o.Name == AdamW {
+		l.AdamW(w, h.state[0], h.state[1], g, tensorops.AdamWOpts{LR: u.LR, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps,
+			WeightDecay: decay, GradScale: u.GradScale, Step: u.Count, ClearGrad: clear, Copy: low})
+		return
+	}
+	l.SGD(w, h.state[0], g, tensorops.SGDOpts{LR: u.LR, Momentum: o.Momentum, WeightDecay: decay, GradScale: u.GradScale, Copy: low})
+	if clear {
+		l.Fill(g, 0)
 	}
 }
 
@@ -140,8 +162,8 @@ func (s *Stage) ClearGrads(l *tensorops.List) {
 // clearWhole clears the gradients that are whole, of which each parameter has one.
 func (s *Stage) clearWhole(l *tensorops.List) {
 	for _, h := range s.local {
-		if !h.param.Frozen {
-			l.Fill(h.g[h.place()], 0)
+		if g := h.g[h.place()]; !h.param.Frozen && g.Valid() {
+			l.Fill(g, 0)
 		}
 	}
 }

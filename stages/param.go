@@ -13,16 +13,23 @@ type Init struct {
 type Param struct {
 	Name  string // as the family's checkpoints name it
 	Index int    // place in Model.Params
-	Shape []int
-	Decay bool // weight decay applies (matrices, not norms and biases)
+	Shape []int  // of what a rank has
+	Decay bool   // weight decay applies (matrices, not norms and biases)
 	Init  Init
 	// Frozen: it is not trained. See Model.Freeze.
 	Frozen bool
 
+	// Whole is the shape of all of it, Split the rule by which tensor parallelism cuts it, Slice
+	// the part of a rank. Without tensor parallelism Shape is Whole.
+	Whole []int
+	Split Split
+	Slice Slice
+
+	sum    gradSum
 	places [numPlaces]bool // that use it
 }
 
-// Len is the number of elements.
+// Len is the number of elements that a rank has.
 func (p *Param) Len() int {
 	n := 1
 	for _, d := range p.Shape {
@@ -50,13 +57,21 @@ const (
 // localParam is a parameter's memory on a rank.
 type localParam struct {
 	param *Param
-	w     tensorops.Tensor // the weight
+	w     tensorops.Tensor // the weight; with splitsWeight while a layer computes with it
 	here  [numPlaces]bool  // which uses are on this rank
 	// The gradient of each use that is here. One of them is whole; the others are by
 	// rows.
 	g     [numPlaces]tensorops.Tensor
 	rows  [numPlaces]*rowGrad
 	state [2]tensorops.Tensor // AdamW: m and v; SGD: momentum
+	// With ZeRO-2, where layers alone complete the gradient (splitsGrad): this rank's part of the sum over the
+	// replicas, and from the first layer that adds to the whole one until that is summed its memory, with what
+	// fills up the last part. Then the whole one is none.
+	splitsGrad       bool
+	gradPart, padded tensorops.Tensor
+	// With ZeRO-3 this rank's part of the weight, with what fills it up.
+	splitsWeight bool
+	weightPart   tensorops.Tensor
 	// What weight and state were before a speculative update; none before the
 	// first of them.
 	before      tensorops.Tensor

@@ -17,6 +17,9 @@ type pass struct {
 	chunk  *chunk // nil in generation
 	flight *inFlight
 	state  *unitState // of the unit that records
+	// weightsToo says that this layer's weight gradient is asked for right after its input
+	// gradient, which may then record parts of it while it waits for other ranks.
+	weightsToo bool
 }
 
 func (c *pass) hold(t tensorops.Tensor) holding { return c.stage.boxes.hold(t) }

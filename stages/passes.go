@@ -18,14 +18,22 @@ func (s *Stage) Forward(l *tensorops.List, chunk int, mb *Microbatch, in ...tens
 		return nil
 	}
 	in = valid(in)
+	if err := s.checkPositions(mb); err != nil {
+		l.Fail(err)
+		return nil
+	}
 	if err := s.checkEdge(c, "input", len(c.ins), c.mtpBefore, mb, in); err != nil {
 		l.Fail(err)
 		return nil
 	}
+	in = s.arrived(l, in)
 	f := c.acquire()
 	f.mb = *mb
 	c.live[mb.Index] = f
 	p := f.begin(s, l, c)
+	if mb.Train && c.computesLoss && s.model.language() { // whose gradients are made along with the loss
+		s.openGrads(l, c, len(c.layers)-1)
+	}
 	if s.NeedsTokens(chunk) && c.needsTokens {
 		p.tokens = p.ids(mb.Tokens)
 	}
@@ -37,8 +45,10 @@ func (s *Stage) Forward(l *tensorops.List, chunk int, mb *Microbatch, in ...tens
 	for i, v := range c.ins {
 		f.put(l, c, v, p.hold(in[i]))
 	}
+	weights := s.gather(l, c, false, mb.Train)
 	for i, layer := range c.layers {
 		w := &c.wires[i]
+		weights.before(i)
 		switch layer := layer.(type) {
 		case *unit:
 			st := f.states[i].(*unitState) //nolint:forcetypeassert // it is of newState
@@ -67,6 +77,7 @@ func (s *Stage) Forward(l *tensorops.List, chunk int, mb *Microbatch, in ...tens
 				f.states[i].drop(l, true)
 			}
 		}
+		weights.after(i)
 	}
 	out := make([]tensorops.Tensor, 0, len(c.outs))
 	for _, v := range c.outs {
@@ -76,7 +87,7 @@ func (s *Stage) Forward(l *tensorops.List, chunk int, mb *Microbatch, in ...tens
 		free(l, &f.tokens, &f.targets)
 		f.freeFields(l)
 	}
-	return out
+	return s.leaving(l, out)
 }
 
 // InputGrad records a chunk's input gradient (I). It owns dy, the gradients of what the chunk
@@ -100,6 +111,7 @@ func (s *Stage) WeightGrad(l *tensorops.List, chunk, index int) {
 			f.weightGrad(p, c, i)
 		}
 	}
+	s.closeGrads(l)
 	c.release(l, f)
 }
 
@@ -107,6 +119,7 @@ func (f *inFlight) weightGrad(p *pass, c *chunk, i int) {
 	if !c.back[i] || frozenLayer(c.layers[i]) {
 		return // its state was freed
 	}
+	p.stage.openGrads(p.List, c, i)
 	switch layer := c.layers[i].(type) {
 	case *unit:
 		st := f.states[i].(*unitState) //nolint:forcetypeassert // it is of newState
@@ -115,6 +128,7 @@ func (f *inFlight) weightGrad(p *pass, c *chunk, i int) {
 	case unary:
 		layer.weightGrad(p, f.states[i])
 	}
+	p.stage.layerDone(p.List, c, i, f.mb.Of)
 }
 
 // Backward records both (B): I and W of each layer in turn, with the same
@@ -134,15 +148,24 @@ func (s *Stage) backward(l *tensorops.List, chunk, index int, dy []tensorops.Ten
 		l.Fail(err)
 		return nil
 	}
+	dy = s.arrived(l, dy)
 	p := f.begin(s, l, c)
 	for i, v := range c.gradOuts {
 		f.grads[v] = p.hold(dy[i])
 	}
+	gathered := s.gather(l, c, true, true)
 	for i := len(c.layers) - 1; i >= 0; i-- {
 		if !c.back[i] {
 			continue
 		}
 		w := &c.wires[i]
+		gathered.before(i)
+		together := weights || f.gradsTogether(c.layers[i], c)
+		frozen := frozenLayer(c.layers[i])
+		p.weightsToo = together && !frozen
+		if u, own := c.layers[i].(*unit); p.weightsToo || own && u.whole && !frozen {
+			s.openGrads(l, c, i)
+		}
 		switch layer := c.layers[i].(type) {
 		case *unit:
 			st := f.states[i].(*unitState) //nolint:forcetypeassert // it is of newState
@@ -168,14 +191,16 @@ func (s *Stage) backward(l *tensorops.List, chunk, index int, dy []tensorops.Ten
 				f.addGrad(p, w.ins[0], p.hold(dx))
 			}
 		}
-		if frozenLayer(c.layers[i]) {
+		if frozen {
 			f.states[i].drop(l, true)
 		}
-		if weights || f.gradsTogether(c.layers[i], c) {
+		if together {
 			f.weightGrad(p, c, i)
 		}
+		gathered.after(i)
 	}
 	f.input = true
+	s.closeGrads(l)
 	if weights {
 		c.release(l, f)
 	}
@@ -183,7 +208,7 @@ func (s *Stage) backward(l *tensorops.List, chunk, index int, dy []tensorops.Ten
 	for _, v := range c.gradIns {
 		out = append(out, f.grads[v].take(l))
 	}
-	return out
+	return s.leaving(l, out)
 }
 
 // gradsTogether reports whether InputGrad makes a layer's weight gradient too, since only
@@ -208,12 +233,22 @@ func (s *Stage) checkEdge(c *chunk, what string, n, mtp int, mb *Microbatch, ts 
 	if n == 0 || !s.model.language() {
 		return nil
 	}
-	t, b, tt, ch := ts[0], mb.Sequences, mb.Positions, s.model.Config.Hidden
+	return s.checkShape(c, what, s.edgeShape(mtp, mb), mb, ts[0])
+}
+
+// edgeShape is that of what travels between the chunks of a language model, behind so many layers of multi-token
+// prediction.
+func (s *Stage) edgeShape(mtp int, mb *Microbatch) [3]int {
+	b := mb.Sequences
 	if mb.Train {
 		b *= 1 + mtp
 	}
-	if !t.Valid() || t.DType() != s.opts.Residual || t.Rank() != 3 || t.Dim(0) != b || t.Dim(1) != tt || t.Dim(2) != ch {
-		return fmt.Errorf("%w: chunk %d takes a %s of %v[%d %d %d] for microbatch %d, got %v", ErrInput, c.number, what, s.opts.Residual, b, tt, ch, mb.Index, t)
+	return [3]int{b, s.edgePositions(mb), s.model.Config.Hidden}
+}
+
+func (s *Stage) checkShape(c *chunk, what string, shape [3]int, mb *Microbatch, t tensorops.Tensor) error {
+	if !t.Valid() || t.DType() != s.EdgeType() || t.Rank() != 3 || [3]int(t.Shape()) != shape {
+		return fmt.Errorf("%w: chunk %d takes a %s of %v%v for microbatch %d, got %v", ErrInput, c.number, what, s.EdgeType(), shape, mb.Index, t)
 	}
 	return nil
 }

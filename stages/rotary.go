@@ -32,39 +32,46 @@ func (rotary) check(c Config) error {
 // build lists the layers under the names that these families have in common.
 func (f rotary) build(m *Model) {
 	c := m.Config
-	rms := func(name string, width int) norm {
-		return norm{gamma: m.add(name+".weight", ones, width), rms: true, eps: c.eps()}
+	rms := func(name string, width int, sum gradSum) norm {
+		return norm{gamma: parted(m.add(name+".weight", ones, width), sum), rms: true, eps: c.eps()}
 	}
-	norm := func(name string) norm { return rms(name, c.Hidden) }
+	norm := func(name string) norm { return rms(name, c.Hidden, bySequence) }
 	lin := func(name string, init Init, bias bool, in, out int) linear {
-		l := linear{w: m.add(name+".weight", init, out, in), out: out}
+		l := linear{w: m.add(name+".weight", init, out, in)}
 		if bias {
 			l.b, l.hasBias = m.add(name+".bias", zeros, out), true
 		}
 		return l
 	}
-	wte := m.add("model.embed_tokens.weight", normalInit, c.Vocab, c.Hidden)
+	// A column's units stay together, as heads do; those of a row are its columns.
+	column := func(name string, bias bool, out, units int) linear {
+		return m.byColumns(lin(name, normalInit, bias, c.Hidden, out), 1, units)
+	}
+	row := func(name string, bias bool, in, units int) linear {
+		return m.byRows(lin(name, m.residualInit(), bias, in, c.Hidden), units)
+	}
+	wte := m.cut(m.add("model.embed_tokens.weight", normalInit, c.Vocab, c.Hidden), vocabSplit(c))
 	m.layers = append(m.layers, &embedding{tokens: wte, width: c.Hidden, drop: site{"embedding", c.Dropout}})
 	decoder := func(i int, at string) *block {
-		b := &block{cfg: c, drops: blockSites(i, c.Dropout), rotary: true, gated: true, window: c.window(i)}
+		b := &block{cfg: m.local(), heads: c.Heads, drops: blockSites(i, c.Dropout), rotary: true, gated: true, window: c.window(i)}
 		b.norm1 = norm(at + ".input_layernorm")
 		b.qkv = []linear{
-			lin(at+".self_attn.q_proj", normalInit, f.qkvBias, c.Hidden, c.QueryWidth()),
-			lin(at+".self_attn.k_proj", normalInit, f.qkvBias, c.Hidden, c.KVWidth()),
-			lin(at+".self_attn.v_proj", normalInit, f.qkvBias, c.Hidden, c.KVWidth()),
+			column(at+".self_attn.q_proj", f.qkvBias, c.QueryWidth(), c.Heads),
+			column(at+".self_attn.k_proj", f.qkvBias, c.KVWidth(), c.KVHeads),
+			column(at+".self_attn.v_proj", f.qkvBias, c.KVWidth(), c.KVHeads),
 		}
-		b.proj = lin(at+".self_attn.o_proj", m.residualInit(), f.outputBias, c.QueryWidth(), c.Hidden)
+		b.proj = row(at+".self_attn.o_proj", f.outputBias, c.QueryWidth(), c.Heads)
 		if f.headNorms {
 			for _, name := range []string{"q_norm", "k_norm"} {
-				b.heads = append(b.heads, rms(at+".self_attn."+name, c.headDim()))
+				b.headNorms = append(b.headNorms, rms(at+".self_attn."+name, c.headDim(), byHeads))
 			}
 		}
 		b.norm2 = norm(at + ".post_attention_layernorm")
 		b.up = []linear{
-			lin(at+".mlp.gate_proj", normalInit, f.mlpBias, c.Hidden, c.FFN),
-			lin(at+".mlp.up_proj", normalInit, f.mlpBias, c.Hidden, c.FFN),
+			column(at+".mlp.gate_proj", f.mlpBias, c.FFN, c.FFN),
+			column(at+".mlp.up_proj", f.mlpBias, c.FFN, c.FFN),
 		}
-		b.down = lin(at+".mlp.down_proj", m.residualInit(), f.mlpBias, c.FFN, c.Hidden)
+		b.down = row(at+".mlp.down_proj", f.mlpBias, c.FFN, c.FFN)
 		return b
 	}
 	m.addLayers("model.layers", wte, norm, decoder)

@@ -51,6 +51,15 @@ type Options struct {
 	// Residual is the type of the residual stream, which is what travels between chunks:
 	// tensorops.Float32, or with BF16 also BFloat16.
 	Residual tensorops.DType
+	// Wire, where it is tensorops.BFloat16, rounds what travels between a language model's chunks to that
+	// type, forward and backward: half the bytes of float32. What is trained depends on the cuts then.
+	Wire tensorops.DType
+	// Tensor shares the layers with other ranks; zero: the stage has them whole.
+	Tensor TensorParallel
+	// Data shares the microbatches with other ranks; zero: the stage computes all.
+	Data DataParallel
+	// NoOverlap waits for each collective where it begins, to measure what is gained beside that.
+	NoOverlap bool
 }
 
 // Stage is one rank's part of the model on one stream. It is used by one
@@ -67,6 +76,9 @@ type Stage struct {
 	byParam []*localParam // by Param.Index; nil: not on this rank
 	local   []*localParam // those that are, in the model's order
 	norms   []float64
+	flat    flatGrads        // of a data-parallel stage
+	parts   partExchange     // of one whose replicas have parts of the optimizer's state
+	holding *chunk           // whose weights may be gathered, where replicas have parts of them
 	normsT  tensorops.Tensor // [len(local)] float64 on the device
 }
 
@@ -82,6 +94,7 @@ type chunk struct {
 	live           map[int]*inFlight
 	spare          []*inFlight
 	checks         []check
+	weightsDone    []int                               // by layer: microbatches of the step whose weight gradients it has made; for flatGrads
 	back           []bool                              // by layer: it takes part in the backward pass
 	seen           func(value int, t tensorops.Tensor) // of a dry run; else nil
 }
@@ -111,8 +124,12 @@ type Microbatch struct {
 	Tokens, Targets []int32
 	// Fields are those that the chunk reads, in the order of Stage.Fields; they too stay
 	// untouched until the list has completed.
-	Fields    []tensorops.Array
-	Collect   bool // copy the model's outputs: see Stage.Outputs
+	Fields  []tensorops.Array
+	Collect bool // copy the model's outputs: see Stage.Outputs
+	// Of is how many microbatches of the step this stage computes, for a stage with replicas. With the
+	// last one it begins the sums of gradients over them, layer by layer; 0: they are left to GradNorms. All
+	// replicas have to compute as many, in the same order.
+	Of        int
 	Train     bool // keep what a backward needs, and drop out
 	Recompute bool // keep only each decoder layer's input
 	// HeadLater puts the head's weight gradient off until WeightGrad. The gradients of
@@ -128,6 +145,10 @@ func (mb *Microbatch) headLater() bool { return mb.HeadLater && mb.Train }
 // NewStage allocates the parameters that the chunks use on a stream.
 // Weights are undefined until Initialise or Load.
 func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) (*Stage, error) {
+	m, err := m.shard(o.Tensor)
+	if err != nil {
+		return nil, err
+	}
 	s := &Stage{opened: make(map[*unit]OpenLayer), model: m, stream: stream, opts: o, chunks: make(map[int]*chunk), byParam: make([]*localParam, len(m.Params))}
 	for _, spec := range chunks {
 		if spec.First < 0 || spec.Last < spec.First || spec.Last > len(m.layers) {
@@ -238,8 +259,10 @@ func (s *Stage) allocate() error {
 			continue
 		}
 		p := s.model.Params[i]
-		h := &localParam{param: p, here: here, owner: here[placeOwn]}
-		h.w = l.Alloc(s.weightType(p, low), p.Shape...)
+		h := &localParam{param: p, here: here, owner: here[placeOwn] && s.answers(p)}
+		if dtype := s.weightType(p, low); !s.splitWeight(l, h, dtype) {
+			h.w = l.Alloc(dtype, p.Shape...)
+		}
 		if !s.opts.Inference && p.Frozen {
 			if s.goesThrough(p) {
 				h.g[placeOwn] = l.Alloc(tensorops.Float32, p.Shape...)
@@ -248,6 +271,7 @@ func (s *Stage) allocate() error {
 		} else if !s.opts.Inference {
 			for place, used := range here {
 				switch {
+				case used && place == h.place() && s.opts.Data.size() > 1: // layFlat's
 				case used && place == h.place():
 					h.g[place] = l.Alloc(tensorops.Float32, p.Shape...)
 					l.Fill(h.g[place], 0)
@@ -261,13 +285,18 @@ func (s *Stage) allocate() error {
 				}
 			}
 			for j := range s.opts.Optimizer.stateParts() {
-				h.state[j] = l.Alloc(tensorops.Float32, p.Shape...)
-				l.Fill(h.state[j], 0)
+				if shape := s.ofState(p).Shape; elements(shape) > 0 {
+					h.state[j] = l.Alloc(tensorops.Float32, shape...)
+					l.Fill(h.state[j], 0)
+				}
 			}
 			h.shared = here != p.places
 		}
 		s.byParam[i] = h
 		s.local = append(s.local, h)
+	}
+	if s.opts.Data.size() > 1 && !s.opts.Inference {
+		s.layFlat(l)
 	}
 	if !s.opts.Inference {
 		s.norms = make([]float64, len(s.local))
@@ -278,7 +307,7 @@ func (s *Stage) allocate() error {
 	}
 	if s.opts.Copies && s.opts.BF16 && !s.opts.Inference {
 		s.eachLinear(func(_ *linear, h *localParam) {
-			if !h.low.Valid() && h.w.DType() == tensorops.Float32 {
+			if !h.low.Valid() && !h.splitsWeight && h.w.DType() == tensorops.Float32 {
 				h.low = l.Alloc(tensorops.BFloat16, h.param.Shape...)
 			}
 		})
@@ -309,9 +338,6 @@ func (s *Stage) Depths(chunk int) (in, out int) {
 	c := s.chunks[chunk]
 	return 1 + c.mtpBefore, 1 + c.mtpBefore + c.mtp
 }
-
-// EdgeType is the type of what travels between the chunks of a language model.
-func (s *Stage) EdgeType() tensorops.DType { return s.opts.Residual }
 
 // ComputesLoss reports whether a chunk computes the loss.
 func (s *Stage) ComputesLoss(chunk int) bool { return s.chunks[chunk].computesLoss }

@@ -160,7 +160,7 @@ func (p *pipe) norm() float64 {
 	tied := make(map[*stages.Stage][]stages.TiedGrad)
 	p.eachStage(func(v int, s *stages.Stage) {
 		if slices.Contains(sharing, s) {
-			p.run(v, func(l *tensorops.List) { tied[s] = s.TiedGrads(l, len(sharing)-1) })
+			p.run(v, func(l *tensorops.List) { tied[s] = s.TiedGrads(l, make([]stages.TensorPlace, len(sharing)-1)) })
 		}
 	})
 	for _, to := range sharing {

@@ -15,14 +15,36 @@ type Saved struct {
 	Index int    // Param.Index
 	Part  string // "": the weight
 	Shape []int
-	Data  []float32
-	// Narrow are bfloat16 numbers in place of Data: those of a weight that is kept so, where
-	// it lies.
+	// Slice is the part of a tensor of shape Whole that it is, where tensor parallelism or ZeRO splits
+	// it. Slice.Put puts it in its place.
+	Slice Slice
+	Whole []int
+	// DType is what the stage holds it as: Float32, or BFloat16 of a frozen weight, under every
+	// layout the same. Then Narrow are its numbers, and else Data.
+	DType  tensorops.DType
+	Data   []float32
 	Narrow []byte
 }
 
-// Source fills dst with a stored tensor. part is "" for the weight, or one of
-// the optimizer's parts.
+// Bytes are the numbers, as the host has them.
+func (s *Saved) Bytes() []byte {
+	if s.DType == tensorops.BFloat16 {
+		return s.Narrow
+	}
+	return tensorops.HostBytes(s.Data)
+}
+
+// Hold makes it one of the numbers of a tensor that the host can address.
+func (s *Saved) Hold(t tensorops.Tensor) {
+	if s.DType = t.DType(); s.DType == tensorops.BFloat16 {
+		s.Narrow = tensorops.Bytes(t)
+		return
+	}
+	s.Data = tensorops.Elements[float32](t)
+}
+
+// Source fills dst with a stored tensor, or with the part of it that p.Slice says. part is ""
+// for the weight, or one of the optimizer's parts.
 type Source func(p *Param, part string, dst []float32) error
 
 // InitWeights is the Source of initial weights: a function of (seed, name, index).
@@ -38,7 +60,10 @@ func InitWeights(seed uint64) Source {
 			}
 			return nil
 		}
-		rng.Normal(dst, rng.NewKey(seed, rng.StringStream("weight/"+p.Name)), 0, 0, p.Init.Std)
+		key := rng.NewKey(seed, rng.StringStream("weight/"+p.Name))
+		p.Slice.Runs(p.Whole, func(at, wholeAt, n int) {
+			rng.Normal(dst[at:at+n], key, uint64(wholeAt), 0, p.Init.Std)
+		})
 		return nil
 	}
 }
@@ -56,13 +81,18 @@ func (s *Stage) Load(src Source, withState bool) error {
 	}
 	host := tensorops.HostNumbers[float32](piece.Bytes)
 	for _, h := range s.local {
-		err = errors.Join(err, s.load(h.w, h.param, "", src, host))
+		switch {
+		case !h.splitsWeight:
+			err = errors.Join(err, s.load(h.w, h.param, "", src, host))
+		case s.ofState(h.param).Len() > 0:
+			err = errors.Join(err, s.load(s.ownWeight(h), s.ofState(h.param), "", src, host))
+		}
 		if !withState {
 			continue
 		}
 		for i, part := range s.opts.Optimizer.Parts() {
 			if h.state[i].Valid() {
-				err = errors.Join(err, s.load(h.state[i], h.param, part, src, host))
+				err = errors.Join(err, s.load(h.state[i], s.ofState(h.param), part, src, host))
 			}
 		}
 	}
@@ -106,38 +136,71 @@ func (s *Stage) Save(l *tensorops.List, copies tensorops.Arena) []Saved {
 		if !h.owner {
 			continue
 		}
-		save := func(t tensorops.Tensor, part string) {
+		save := func(t tensorops.Tensor, p *Param, part string) {
 			if copies == nil {
-				out = append(out, inPlace(h.param, part, t))
+				out = append(out, inPlace(p, part, t))
 				return
 			}
-			to, err := tensorops.NewTensor(copies, tensorops.Float32, h.param.Shape...)
+			to, err := tensorops.NewTensor(copies, t.DType(), p.Shape...)
 			if err != nil {
-				l.Fail(fmt.Errorf("copy of %s: %w", partName(part, h.param.Name), err))
+				l.Fail(fmt.Errorf("copy of %s: %w", partName(part, p.Name), err))
 				return
 			}
-			v := Saved{Name: partName(part, h.param.Name), Index: h.param.Index, Part: part, Shape: h.param.Shape, Data: tensorops.Elements[float32](to)}
-			fetch(l, v.Data, t)
+			v := saved(p, part)
+			v.Hold(to)
+			l.Fetch(v.Bytes(), t)
 			out = append(out, v)
 		}
-		save(h.w, "")
+		first := s.opts.Data.rank() == 0 // what all replicas have is its to save
+		switch {
+		case h.splitsWeight && s.ofState(h.param).Len() > 0:
+			save(s.ownWeight(h), s.ofState(h.param), "")
+		case !h.splitsWeight && first:
+			save(h.w, h.param, "")
+		}
 		for i, part := range s.opts.Optimizer.Parts() {
-			if h.state[i].Valid() {
-				save(h.state[i], part)
+			if h.state[i].Valid() && (first || s.opts.Data.splits()) {
+				save(h.state[i], s.ofState(h.param), part)
 			}
 		}
 	}
 	return out
 }
 
+// SavedBytes is what the copies of Save take.
+func (s *Stage) SavedBytes() int64 {
+	var n int
+	for _, h := range s.local {
+		if !h.owner {
+			continue
+		}
+		if h.splitsWeight {
+			n += s.ownWeight(h).Len() * h.weightPart.DType().Size()
+		} else {
+			n += h.w.Len() * h.w.DType().Size()
+		}
+		for _, t := range h.state {
+			if t.Valid() {
+				n += t.Len() * t.DType().Size()
+			}
+		}
+	}
+	return int64(n)
+}
+
+// saved names a tensor of a parameter.
+func saved(p *Param, part string) Saved {
+	v := Saved{Name: partName(part, p.Name), Index: p.Index, Part: part, Shape: p.Shape}
+	if !p.Slice.whole() {
+		v.Slice, v.Whole = p.Slice, p.Whole
+	}
+	return v
+}
+
 // inPlace is a tensor as it lies in memory.
 func inPlace(p *Param, part string, t tensorops.Tensor) Saved {
-	v := Saved{Name: partName(part, p.Name), Index: p.Index, Part: part, Shape: p.Shape}
-	if t.DType() == tensorops.Float32 {
-		v.Data = tensorops.Elements[float32](t)
-	} else {
-		v.Narrow = tensorops.Bytes(t)
-	}
+	v := saved(p, part)
+	v.Hold(t)
 	return v
 }
 
@@ -148,13 +211,14 @@ func (s *Stage) Grads(l *tensorops.List) []Saved {
 	for _, h := range s.local {
 		for place, g := range h.g {
 			if rows := h.rows[place]; rows != nil {
-				g = l.AllocLike(h.w)
+				g = l.Alloc(tensorops.Float32, h.param.Shape...)
 				l.Fill(g, 0)
 				rows.addTo(l, g)
 				l.Free(g)
 			}
 			if g.Valid() {
-				v := Saved{Name: h.param.Name, Index: h.param.Index, Part: fmt.Sprintf("grad%d", place), Shape: h.param.Shape, Data: make([]float32, h.param.Len())}
+				v := saved(h.param, "")
+				v.Part, v.Data = fmt.Sprintf("grad%d", place), make([]float32, h.param.Len())
 				l.Fetch(tensorops.HostBytes(v.Data), g)
 				out = append(out, v)
 			}
@@ -175,7 +239,7 @@ func partName(part, name string) string {
 // gives for a parameter, by its Index. They are there when the list has completed.
 func (s *Stage) CopyWeights(l *tensorops.List, to func(param int) []float32) {
 	for _, h := range s.local {
-		if !h.owner {
+		if !h.owner || s.opts.Data.rank() > 0 && !h.splitsWeight {
 			continue
 		}
 		data := to(h.param.Index)
@@ -183,7 +247,11 @@ func (s *Stage) CopyWeights(l *tensorops.List, to func(param int) []float32) {
 			l.Fail(fmt.Errorf("%w: copy of %s: there is room for %d numbers of %d", ErrInput, h.param.Name, len(data), h.param.Len()))
 			return
 		}
-		fetch(l, data, h.w)
+		if from, to := s.ownPart(h.param); !h.splitsWeight {
+			fetch(l, data, h.w)
+		} else if from < to {
+			fetch(l, data[from:to], s.ownWeight(h))
+		}
 	}
 }
 

@@ -18,6 +18,8 @@ type Device interface {
 	Threads() int
 	// FastBF16 reports whether bfloat16 products are faster than float32's.
 	FastBF16() bool
+	// TakenBy is the most tensor memory that streams of each name have taken at a time.
+	TakenBy() map[string]int64
 }
 
 // Open makes the device that a configuration asks for. It refuses one whose ranks compute
@@ -53,7 +55,7 @@ const (
 	CUDA = "cuda"
 )
 
-// KindOf is the kind of a rank's device. What is not a GPU is the CPU: "auto" does not
+// KindOf is the kind of the device of a stage's ranks. What is not a GPU is the CPU: "auto" does not
 // look for a GPU as long as what it computes has not been verified on one.
 func KindOf(cfg *config.Config, rank int) string {
 	if cfg.Device.KindOf(rank) == CUDA {

@@ -2,6 +2,7 @@ package device
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +31,7 @@ const elsewhere = -1
 // OpenSet makes the devices that a configuration's ranks ask for.
 func OpenSet(cfg *config.Config) (*Set, error) {
 	at := make(map[int]int)
-	for r := range cfg.Pipeline.Stages {
+	for r := range cfg.Ranks() {
 		at[r] = 0
 	}
 	return OpenSetAt(cfg, at)
@@ -40,13 +41,13 @@ func OpenSet(cfg *config.Config) (*Set, error) {
 // ordinals says of each which GPU it is on, where it is on one.
 func OpenSetAt(cfg *config.Config, ordinals map[int]int) (*Set, error) {
 	d := &Set{}
-	for r := range cfg.Pipeline.Stages {
+	for r := range cfg.Ranks() {
 		ordinal, here := ordinals[r]
 		if !here {
 			d.ranks = append(d.ranks, elsewhere)
 			continue
 		}
-		p := place{KindOf(cfg, r), ordinal}
+		p := place{KindOf(cfg, cfg.StageOf(r)), ordinal}
 		if p.kind != CUDA {
 			p.ordinal = 0
 		}
@@ -104,6 +105,15 @@ func (d *Set) Memory(kind string) tensorops.MemoryStats {
 	return tensorops.MemoryStats{}
 }
 
+// TakenBy is the most tensor memory that streams of each name have taken at a time.
+func (d *Set) TakenBy() map[string]int64 {
+	all := make(map[string]int64)
+	for _, one := range d.opened {
+		maps.Copy(all, one.TakenBy())
+	}
+	return all
+}
+
 // Threads is how many actions, or parts of one, the devices compute at a time: a GPU
 // beside the CPU adds none, its kernels being launched one after the other.
 func (d *Set) Threads() int {
@@ -149,8 +159,8 @@ func pathOf(kind, path string, ranks []int, place int) string {
 func PathOf(cfg *config.Config, paths map[string]string) string {
 	var kinds []string
 	var ranks []int
-	for r := range cfg.Pipeline.Stages {
-		kind := KindOf(cfg, r)
+	for r := range cfg.Ranks() {
+		kind := KindOf(cfg, cfg.StageOf(r))
 		if !slices.Contains(kinds, kind) {
 			kinds = append(kinds, kind)
 		}

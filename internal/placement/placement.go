@@ -16,7 +16,6 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/folder"
 	"github.com/troupe-ml/troupe/internal/plan"
-	"github.com/troupe-ml/troupe/scheduler"
 )
 
 // ErrNoRoom: there are not the processes that a run needs. When there are, it can go on.
@@ -50,8 +49,8 @@ type Assignment struct {
 	Run    uuid.UUID
 	Config *config.Config
 	Plan   *plan.Plan
-	// EvalTable is that of validations; nil: there are none.
-	EvalTable *scheduler.Table
+	// EvalMicrobatches are those of a validation; 0: there is none.
+	EvalMicrobatches int
 	// Stored says that weights are stored ones, which the coordinator reads, and WithState
 	// that the optimizer's state is too.
 	Stored, WithState bool

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/term"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -16,7 +18,10 @@ import (
 // which partial recomputation treats the next differently until its own window is
 // through.
 func (p *Plan) dryActions(rank int) int {
-	const usual = 4096
+	usual := 4096
+	if p.zero() > 1 { // what a chunk's last microbatch lets go of counts
+		usual = 1 << 16
+	}
 	cycle := p.cfg.Pipeline.MicrobatchGroupSize
 	if p.cfg.Pipeline.Recompute == "partial" {
 		cycle *= p.table.ForwardsAhead(rank)
@@ -24,7 +29,7 @@ func (p *Plan) dryActions(rank int) int {
 	return max(usual, p.table.PeakAt(rank)+3*p.spec.Chunks*cycle)
 }
 
-// MemoryBytes is the tensor memory that each rank's pool takes, found by recording
+// MemoryBytes is the tensor memory that the pool of a rank of each stage takes, found by recording
 // its row of the table without executing it.
 func (p *Plan) MemoryBytes() ([]int64, error) {
 	bytes := make([]int64, p.table.NumRanks())
@@ -37,10 +42,27 @@ func (p *Plan) MemoryBytes() ([]int64, error) {
 	return bytes, nil
 }
 
+// LeastBytes is what the fullest rank's weights, gradients and optimizer state take, without any activations: the
+// least that it needs, found without recording passes.
+func (p *Plan) LeastBytes() (most int64, err error) {
+	for stage := range p.table.NumRanks() {
+		dry := tensorops.NewDryStream()
+		st, err := stages.NewStage(p.model, dry, p.chunks[stage], p.dryOptions(stage))
+		if err != nil {
+			return 0, fmt.Errorf("stage %d: %w", stage, err)
+		}
+		most = max(most, dry.Memory().InUse)
+		if err := st.Close(); err != nil {
+			return 0, fmt.Errorf("stage %d: %w", stage, err)
+		}
+	}
+	return most, nil
+}
+
 // dryRun records a row, as a stage actor does, and tells what its pool holds then.
 func (p *Plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error) {
 	dry := tensorops.NewDryStream()
-	st, err := stages.NewStage(p.model, dry, p.chunks[rank], p.StageOptions(rank))
+	st, err := stages.NewStage(p.model, dry, p.chunks[rank], p.dryOptions(rank))
 	if err != nil {
 		return 0, err
 	}
@@ -53,33 +75,10 @@ func (p *Plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 			return 0, err
 		}
 	}
-	b, t := p.cfg.Batch.Microbatch, p.cfg.Model.Context
-	ids := make([]int32, b*t)
-	fields := p.model.Sample(b)
-	recomputes, headLater := p.Recomputes(), p.HeadLater()
+	d := p.newDry(st, rank, p.table, p.microbatches())
 	for _, a := range row {
 		l := dry.NewList()
-		in, out := p.inputs(l, st, a), []tensorops.Tensor(nil)
-		v, i := int(a.Chunk), int(a.Microbatch)
-		switch a.Type {
-		case scheduler.F:
-			mb := stages.Microbatch{Step: 1, Index: i, Sequences: b, Positions: t, Tokens: ids, Targets: ids, Train: true}
-			mb.Recompute = recomputes(rank, i)
-			mb.HeadLater = headLater(i)
-			for _, name := range st.Fields(v) {
-				mb.Fields = append(mb.Fields, fields[name])
-			}
-			out = st.Forward(l, v, &mb, in...)
-		case scheduler.I:
-			out = st.InputGrad(l, v, i, in...)
-		case scheduler.W:
-			st.WeightGrad(l, v, i)
-		case scheduler.B:
-			out = st.Backward(l, v, i, in...)
-		}
-		for _, t := range out {
-			l.Free(t)
-		}
+		d.act(l, a)
 		if device.KindOf(p.cfg, rank) == device.CUDA {
 			if err := p.checkCalls(rank, l.Ops()); err != nil {
 				return 0, err
@@ -90,11 +89,93 @@ func (p *Plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 		}
 	}
 	l := dry.NewList()
-	st.TiedGrads(l, len(p.EmbeddingRanks())-1)
+	st.TiedGrads(l, p.tiedPlaces(rank))
 	if err := tensorops.Run(dry, l); err != nil {
 		return 0, err
 	}
 	return dry.Memory().Taken + p.underWay(rank), nil
+}
+
+// dryPasses record the actions of a stage, as a stage actor does.
+type dryPasses struct {
+	*Plan
+	st        *stages.Stage
+	rank      int // of the pipeline
+	table     *scheduler.Table
+	of        int // see stages.Microbatch
+	tensor    int // place in the tensor group that takes what comes as pieces; -1: all comes whole
+	ids       []int32
+	fields    map[string]tensorops.Array
+	recompute func(rank, microbatch int) bool
+	headLater func(microbatches, microbatch int) bool
+}
+
+func (p *Plan) newDry(st *stages.Stage, rank int, table *scheduler.Table, of int) *dryPasses {
+	return &dryPasses{p, st, rank, table, of, -1, make([]int32, p.cfg.Batch.Microbatch*p.cfg.Model.Context), p.model.Sample(p.cfg.Batch.Microbatch), p.Recomputes(), p.HeadLater()}
+}
+
+// act records an action into a list, of microbatches of full size.
+func (d *dryPasses) act(l *tensorops.List, a scheduler.Action) {
+	var mb stages.Microbatch
+	var out []tensorops.Tensor
+	v, i := int(a.Chunk), int(a.Microbatch)
+	if a.Type == scheduler.F {
+		mb = stages.Microbatch{Step: 1, Index: i, Sequences: d.cfg.Batch.Microbatch, Positions: d.cfg.Model.Context, Tokens: d.ids, Targets: d.ids, Train: !d.table.ForwardOnly}
+		if mb.Train {
+			mb.Of = d.of
+			mb.Recompute = d.recompute(d.rank, i)
+			mb.HeadLater = d.headLater(d.table.Microbatches, i)
+		}
+		for _, name := range d.st.Fields(v) {
+			mb.Fields = append(mb.Fields, d.fields[name])
+		}
+	}
+	in := d.inputs(l, d.st, a, !d.table.ForwardOnly)
+	if d.tensor >= 0 {
+		d.arrive(l, a, &mb, in)
+	}
+	switch a.Type {
+	case scheduler.F:
+		out = d.st.Forward(l, v, &mb, in...)
+	case scheduler.I:
+		out = d.st.InputGrad(l, v, i, in...)
+	case scheduler.W:
+		d.st.WeightGrad(l, v, i)
+	case scheduler.B:
+		out = d.st.Backward(l, v, i, in...)
+	}
+	for _, t := range out {
+		l.Free(t)
+	}
+}
+
+// arrive records how inputs that come as pieces become whole, as a stage actor does.
+func (d *dryPasses) arrive(l *tensorops.List, a scheduler.Action, mb *stages.Microbatch, in []tensorops.Tensor) {
+	if len(in) == 0 || !d.model.Config.Language() {
+		return
+	}
+	from := d.table.RankOf(int(a.Chunk) - 1)
+	if a.Type != scheduler.F {
+		from = d.table.RankOf(int(a.Chunk) + 1)
+	}
+	e := grid.NewEdge(d.grid.TensorSize(from), d.grid.TensorSize(d.rank), d.sequence(), d.way())
+	t := in[0]
+	switch {
+	case e.To == 1 || e.Way != grid.Broadcast && e.Way != grid.Scatter || !t.Valid():
+		return
+	case e.Way == grid.Scatter:
+		part := l.Alloc(t.DType(), t.Dim(0), t.Dim(1)/e.To, t.Dim(2))
+		l.Free(t)
+		t = part
+	case d.tensor > 0:
+		l.Free(t)
+		t = tensorops.Tensor{}
+	}
+	if a.Type == scheduler.F {
+		in[0] = d.st.CompleteInput(l, int(a.Chunk), mb, t)
+	} else {
+		in[0] = d.st.CompleteGrad(l, int(a.Chunk), int(a.Microbatch), t)
+	}
 }
 
 // checkCalls refuses operations in Go on a GPU.
@@ -112,7 +193,7 @@ func (p *Plan) checkCalls(rank int, ops []tensorops.Op) error {
 }
 
 // inputs are what an action takes.
-func (p *Plan) inputs(l *tensorops.List, st *stages.Stage, a scheduler.Action) (in []tensorops.Tensor) {
+func (p *Plan) inputs(l *tensorops.List, st *stages.Stage, a scheduler.Action, train bool) (in []tensorops.Tensor) {
 	if a.Type == scheduler.W {
 		return nil
 	}
@@ -133,10 +214,17 @@ func (p *Plan) inputs(l *tensorops.List, st *stages.Stage, a scheduler.Action) (
 	if a.Type != scheduler.F {
 		depths = after
 	}
+	if !train {
+		depths = 1
+	}
 	if last := int32(p.table.NumChunks - 1); a.Type == scheduler.F && a.Chunk == 0 || a.Type != scheduler.F && a.Chunk == last {
 		return nil
 	}
-	return []tensorops.Tensor{l.Alloc(st.EdgeType(), depths*p.cfg.Batch.Microbatch, p.cfg.Model.Context, p.model.Config.Hidden)}
+	positions := p.cfg.Model.Context
+	if p.sequence() {
+		positions /= p.grid.TensorSize(p.table.RankOf(int(a.Chunk)))
+	}
+	return []tensorops.Tensor{l.Alloc(st.EdgeType(), depths*p.cfg.Batch.Microbatch, positions, p.model.Config.Hidden)}
 }
 
 // SkipBytes is how many tensors a skip edge carries for a microbatch, and their size.
@@ -177,12 +265,17 @@ func (p *Plan) CheckMemory(gpuFree int64) (inPlace string, err error) {
 	if err != nil {
 		return "", err
 	}
+	beyond, err := p.checkLimit(ranks)
+	if err != nil {
+		return "", err
+	}
 	var tensors, onGPU float64 // bytes, and no sum of them is too large
 	for r, b := range ranks {
-		if device.KindOf(p.cfg, r) == device.CUDA {
-			onGPU += float64(b)
+		// A stage's ranks are alike.
+		if all := float64(b) * float64(p.ranksOf(r)); device.KindOf(p.cfg, r) == device.CUDA {
+			onGPU += all
 		} else {
-			tensors += float64(b)
+			tensors += all
 		}
 	}
 	const advice = "make the model, batch.microbatch or the microbatches in flight smaller, or set pipeline.recompute"
@@ -191,7 +284,11 @@ func (p *Plan) CheckMemory(gpuFree int64) (inPlace string, err error) {
 		return "", p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s of tensors on the GPU, which has %s free; %s",
 			ErrMemory, parameters, GiB(onGPU), GiB(float64(gpuFree)), advice)
 	}
-	copyBytes := float64(p.checkpointBytes())
+	copied, err := p.checkpointBytes()
+	if err != nil {
+		return "", err
+	}
+	copyBytes := float64(copied)
 	need := tensors + copyBytes
 	free := float64(device.HostFreeBytes())
 	if free > 0 && need > free && tensors <= free && onGPU == 0 {
@@ -202,13 +299,95 @@ func (p *Plan) CheckMemory(gpuFree int64) (inPlace string, err error) {
 		return "", p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s (%s of tensors, %s to copy a checkpoint from), this machine has %s free; %s",
 			ErrMemory, parameters, GiB(need), GiB(tensors), GiB(copyBytes), GiB(free), advice)
 	}
-	return "", nil
+	if p.AllOnHost() {
+		inPlace = beyond
+	}
+	return inPlace, nil
 }
 
-// checkpointBytes is the host's memory that a copy of the weights with their optimizer
-// state takes.
-func (p *Plan) checkpointBytes() int64 {
-	return 4 * (p.model.Parameters() + p.model.Trained()*int64(len(Optimizer(p.cfg).Parts())))
+// checkLimit refuses ranks whose tensors are more than device.memory_gib allows; inPlace says that tensors fit, and not
+// the copy that a checkpoint is written from.
+func (p *Plan) checkLimit(tensors []int64) (inPlace string, err error) {
+	limit := int64(p.cfg.Device.MemoryGiB * (1 << 30))
+	if limit == 0 {
+		return "", nil
+	}
+	copies, err := p.CopyBytes()
+	if err != nil {
+		return "", err
+	}
+	for r, copied := range copies {
+		stage := p.stageOf(r)
+		if need := tensors[stage]; need > limit {
+			return "", p.cfg.Errorf("device.memory_gib", "%w: rank %d (stage %d) needs %s of tensors, and may take %s; `engine plan CONFIG --devices N` proposes a grid of N ranks that each fit",
+				ErrMemory, r, stage, term.Bytes(need), term.Bytes(limit))
+		}
+		if need := tensors[stage] + copied; need > limit && inPlace == "" && p.KindOf(r) != device.CUDA {
+			inPlace = fmt.Sprintf("rank %d needs %s of tensors and %s to copy its part of a checkpoint, and device.memory_gib allows %s: checkpoints are written from the tensors themselves, and training waits meanwhile",
+				r, term.Bytes(tensors[stage]), term.Bytes(copied), term.Bytes(limit))
+		}
+	}
+	return inPlace, nil
+}
+
+// CheckpointBytes is, for each rank, the host's memory that a copy of its weights with their
+// optimizer's state takes, from which a checkpoint is written.
+func (p *Plan) CheckpointBytes() ([]int64, error) {
+	bytes := make([]int64, p.table.NumRanks())
+	for r := range bytes {
+		st, err := stages.NewStage(p.model, tensorops.NewDryStream(), p.chunks[r], p.StageOptions(r))
+		if err != nil {
+			return nil, fmt.Errorf("rank %d: %w", r, err)
+		}
+		bytes[r] = st.SavedBytes()
+		if err := st.Close(); err != nil {
+			return nil, fmt.Errorf("rank %d: %w", r, err)
+		}
+	}
+	return bytes, nil
+}
+
+// CopyBytes is, for each rank of the grid, what its part of a checkpoint takes as a copy. Of replicas one has
+// the weights, and with ZeRO each its part of the optimizer's state, and with ZeRO-3 of the weights.
+func (p *Plan) CopyBytes() ([]int64, error) {
+	whole, err := p.CheckpointBytes()
+	if err != nil {
+		return nil, err
+	}
+	bytes := make([]int64, p.grid.World())
+	for r := range bytes {
+		at := p.grid.Coordinates(r)
+		stage := at[grid.Pipeline]
+		n := int64(p.grid.TensorSize(stage))
+		parts := int64(len(Optimizer(p.cfg).Parts()))
+		state := whole[stage] * parts / (1 + parts) // each part is as large as the weights
+		if at[grid.Context] > 0 {
+			continue
+		}
+		replicas := int64(p.grid.Size(grid.Data))
+		switch {
+		case p.cfg.SharesWeights():
+			bytes[r] = (whole[stage] - state) / n / replicas
+		case at[grid.Data] == 0:
+			bytes[r] = (whole[stage] - state) / n
+		}
+		switch {
+		case p.zero() > 0:
+			bytes[r] += state / n / replicas
+		case at[grid.Data] == 0:
+			bytes[r] += state / n
+		}
+	}
+	return bytes, nil
+}
+
+// checkpointBytes is the sum of all ranks'.
+func (p *Plan) checkpointBytes() (sum int64, err error) {
+	ranks, err := p.CheckpointBytes()
+	for _, b := range ranks {
+		sum += b
+	}
+	return sum, err
 }
 
 func GiB(bytes float64) string { return fmt.Sprintf("%.1f GiB", bytes/(1<<30)) }

@@ -3,6 +3,7 @@ package plan_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/troupe-ml/troupe"
@@ -37,6 +38,20 @@ func TestMemoryForecast(t *testing.T) {
 		{"pipeline.stages=2", "model.mtp_layers=2"},
 		{"pipeline.stages=4", "model.mtp_layers=1", "model.tie_embeddings=false", "pipeline.layout=Ett|tt|m|L"},
 		{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.recompute=partial", "pipeline.recompute_keep=2"},
+		{"parallel.data=3", "model.hidden=128"},
+		{"parallel.data=3", "model.hidden=128", "parallel.zero=1"},
+		{"parallel.data=4", "parallel.zero=1", "pipeline.stages=2", "model.freeze=embed", "model.tie_embeddings=false"},
+		{"parallel.data=2", "parallel.zero=1", "pipeline.stages=2", "pipeline.post_validation=true"},
+		{"parallel.tensor=2", "parallel.data=2", "parallel.zero=1", "pipeline.stages=2"},
+		{"parallel.data=4", "batch.sequences=4", "parallel.zero=2", "model.hidden=128", "model.layers=8"},
+		{"parallel.data=3", "parallel.zero=2", "pipeline.chunks=4", "pipeline.schedule=breadth-first", "model.hidden=128", "model.tie_embeddings=false"},
+		{"parallel.data=2", "parallel.tensor=2", "parallel.zero=2", "pipeline.stages=2", "pipeline.chunks=2", "model.layers=8", "pipeline.schedule=breadth-first", "model.hidden=192"},
+		{"parallel.data=2", "parallel.zero=3", "model.hidden=128", "model.layers=8"},
+		{"parallel.data=3", "parallel.zero=3", "pipeline.stages=2", "model.hidden=128", "model.layers=8", "pipeline.schedule=zb-h1", "device.dtype=bfloat16"},
+		{"parallel.data=3", "parallel.zero=3", "model.hidden=128", "model.layers=8", "model.freeze=['embed', '1-6']", "device.dtype=bfloat16", "model.family=llama"},
+		{"parallel.data=2", "parallel.tensor=2", "parallel.sequence=true", "parallel.zero=3", "pipeline.stages=2", "pipeline.chunks=4", "model.layers=12", "pipeline.schedule=breadth-first", "model.hidden=192"},
+		{"pipeline.stages=2", `model.freeze=["embed", "0-1"]`, "model.tie_embeddings=false"},
+		{"pipeline.stages=2", `model.freeze=["embed", "1-2"]`, "device.dtype=bfloat16", "model.family=llama"},
 	} {
 		t.Run(fmt.Sprint(sets), func(t *testing.T) {
 			text := `
@@ -63,7 +78,7 @@ batch = {sequences = 24, microbatch = 1}
 				if err != nil || bytes != whole {
 					t.Errorf("rank %d: %d bytes, by its whole row %d, %v", r, bytes, whole, err)
 				}
-				forecast += bytes
+				forecast += bytes * int64(p.Grid().World()/len(ranks)) // a stage's ranks are alike
 			}
 			run, err := troupe.Start(context.Background(), cfg, troupe.Options{})
 			if err != nil {
@@ -75,6 +90,64 @@ batch = {sequences = 24, microbatch = 1}
 			m := run.Memory("cpu")
 			if float64(m.Taken) > 1.1*float64(forecast) || float64(m.Taken) < 0.9*float64(forecast) {
 				t.Errorf("it took %d bytes, %d were predicted", m.Taken, forecast)
+			}
+		})
+	}
+}
+
+// TestMemoryByRank: what each rank of a grid is said to need is within a tenth of what it takes.
+func TestMemoryByRank(t *testing.T) {
+	for _, sets := range [][]string{
+		{"parallel.tensor=2"},
+		{"parallel.tensor=2", "parallel.sequence=true", "pipeline.stages=2", "pipeline.schedule=1f1b"},
+		{"parallel.tensor=[1, 2]", "pipeline.stages=2", "pipeline.schedule=1f1b"},
+		{"parallel.data=2"},
+		{"parallel.data=2", "parallel.zero=1"},
+		{"parallel.data=4", "parallel.zero=1", "pipeline.stages=2", "pipeline.schedule=zb-h1"},
+		{"parallel.data=4", "parallel.zero=2", "batch.sequences=4"},
+		{"parallel.data=2", "parallel.zero=3"},
+		{"parallel.tensor=2", "parallel.data=2", "parallel.zero=1", "pipeline.stages=2", "parallel.order=dp-pp-tp"},
+	} {
+		t.Run(fmt.Sprint(sets), func(t *testing.T) {
+			const text = `
+run = {steps = 2, eval_batches = 1}
+model = {layers = 8, hidden = 128, context = 32, vocab = 1000}
+data = {train = ["../../testdata/troupe.txt"]}
+batch = {sequences = 8, microbatch = 1}
+`
+			cfg, err := config.Parse("memory.toml", []byte(text), append(sets, "run.out="+t.TempDir()), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := plan.New(cfg, cfg.Model.Vocab, stages.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			predicted, err := p.TensorBytes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			run, err := troupe.Start(t.Context(), cfg, troupe.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			names := make(map[int]string) // by rank
+			for _, a := range run.Status().Actors {
+				if strings.HasPrefix(a.Actor, "stage ") {
+					names[a.Rank] = a.Actor
+				}
+			}
+			if _, err := run.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			taken := run.StageMemory()
+			if len(names) != len(predicted) {
+				t.Fatalf("%d stages, %d ranks: %v", len(names), len(predicted), names)
+			}
+			for rank, name := range names {
+				if got, want := float64(taken[name]), float64(predicted[rank]); got < 0.9*want || got > 1.1*want {
+					t.Errorf("rank %d, %s, took %.0f bytes, %.0f were predicted: %.3f", rank, name, got, want, want/got)
+				}
 			}
 		})
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/internal/device"
-	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -23,6 +23,7 @@ var ErrMemory = errors.New("not enough memory")
 // layers, and the tables.
 type Plan struct {
 	cfg    *config.Config
+	grid   *grid.Grid
 	cost   CostFunc // nil: by arithmetic
 	text   []byte   // of a user's own table, where that has been read already
 	model  *stages.Model
@@ -35,13 +36,34 @@ type Plan struct {
 	all    []stages.ChunkSpec   // in pipeline order
 	routes []stages.Route       // of them; nil: a language model's, one tensor from each to the next, and its gradient back
 	shapes []stages.Shape       // of the values between layers; nil: a language model's
+	// wholeGrads: with parallel.zero = 3 gradients stay whole, where to share them would save nothing.
+	wholeGrads bool
+	// holdWeights: gathered weights stay until a rank turns to another chunk.
+	holdWeights bool
 }
 
 // logitsOnGPU bounds the logits that exist at a time on a GPU: half a gibibyte.
 const logitsOnGPU = 128 << 20
 
 // EdgeType is the type of what travels between the chunks of a language model.
-func (p *Plan) EdgeType() tensorops.DType { return p.StageOptions(0).Residual }
+func (p *Plan) EdgeType() tensorops.DType { return new(p.StageOptions(0)).EdgeType() }
+
+// EdgeBytes is what a rank sends of a microbatch from one chunk of a language model to the next.
+func (p *Plan) EdgeBytes() int64 {
+	of := p.EdgeType()
+	if p.cfg.Pipeline.WireDType == bfloat16 {
+		of = tensorops.BFloat16
+	}
+	bytes := int64(of.Size()) * int64(p.cfg.Batch.Microbatch) * int64(p.cfg.Model.Context) * int64(p.model.Config.Hidden)
+	if p.sequence() { // the smallest group has the largest parts
+		least := p.grid.TensorSize(0)
+		for stage := range p.table.NumRanks() {
+			least = min(least, p.grid.TensorSize(stage))
+		}
+		bytes /= int64(least)
+	}
+	return bytes
+}
 
 // StageOptions are those of a rank's stage.
 func (p *Plan) StageOptions(rank int) stages.Options {
@@ -51,8 +73,11 @@ func (p *Plan) StageOptions(rank int) stages.Options {
 	if gpu {
 		logits = logitsOnGPU
 	}
-	o := stages.Options{Seed: c.Run.Seed, Optimizer: Optimizer(c), StepTokens: c.Batch.Sequences * c.Model.Context, Logits: logits}
+	o := stages.Options{Seed: c.Run.Seed, Optimizer: Optimizer(c), StepTokens: c.Batch.Sequences * c.Model.Context, Logits: logits, NoOverlap: !c.Parallel.Overlap}
 	SetPrecision(&o, c)
+	if c.Pipeline.WireDType == bfloat16 {
+		o.Wire = tensorops.BFloat16
+	}
 	// In float32 packing is a few percent of a product and gains nothing (measured). In bfloat16
 	// it converts every number: on the CPU two more copies, in the order in which products read
 	// them, are worth their memory from some microbatches on. A GPU's products read the weight
@@ -83,8 +108,12 @@ func newBy(cfg *config.Config, vocab int, from stages.Config, cost CostFunc) (*P
 
 func (p *Plan) make(sizes stages.Config) error {
 	cfg := p.cfg
-	if _, err := grid.NewGrid(cfg.Pipeline.Stages, cfg.Parallel.Tensor, cfg.Parallel.Data, cfg.Parallel.Order); err != nil {
-		return cfg.Errorf("parallel.order", "%v", err)
+	var err error
+	if p.grid, err = grid.New(cfg.GridSizes()); err != nil {
+		return cfg.Errorf("parallel.order", "%w", err)
+	}
+	if p.grid.Size(grid.Context) > 1 {
+		return cfg.Errorf("parallel.context", "sizes above 1 are not supported yet: a sequence is whole on its rank")
 	}
 	model, err := stages.NewModel(sizes)
 	if err != nil {
@@ -94,7 +123,13 @@ func (p *Plan) make(sizes stages.Config) error {
 		return cfg.Errorf("model.freeze", "%w", err)
 	}
 	p.model = model
-	return p.makeTable()
+	if err := p.checkTensor(); err != nil {
+		return err
+	}
+	if err := p.makeTable(); err != nil {
+		return err
+	}
+	return p.checkZero()
 }
 
 // modelConfig takes the sizes from a configuration.
@@ -115,7 +150,7 @@ func modelConfig(c *config.Config, vocab int, from stages.Config) stages.Config 
 func (p *Plan) makeTable() error {
 	c := p.cfg
 	p.spec = scheduler.Spec{Schedule: c.Pipeline.Schedule, Ranks: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks,
-		Microbatches: c.Batch.Sequences / c.Batch.Microbatch, MaxInFlight: c.Pipeline.MaxInFlight, DeferWeights: c.Pipeline.DeferWeights}
+		Microbatches: before(1, p.grid.Size(grid.Data), c.Batch.Sequences/c.Batch.Microbatch), MaxInFlight: c.Pipeline.MaxInFlight, DeferWeights: c.Pipeline.DeferWeights}
 	// The default group, which a printed configuration gives too, asks for nothing
 	// that a schedule without groups could not do.
 	if c.Pipeline.MicrobatchGroupSize != c.Pipeline.Stages {
@@ -150,6 +185,9 @@ func (p *Plan) makeTable() error {
 		return err
 	}
 	if err := p.place(); err != nil {
+		return err
+	}
+	if err := p.checkEdge(); err != nil {
 		return err
 	}
 	if p.model.Config.Language() {
@@ -214,77 +252,16 @@ func (p *Plan) readTable() error {
 		return c.Errorf("pipeline.schedule", "%s has no backward passes, so it cannot train", path)
 	case t.NumRanks() != want.Ranks:
 		return c.Errorf("pipeline.schedule", "%s has %d rows, one for each rank, but pipeline.stages is %d", path, t.NumRanks(), want.Ranks)
+	case c.Batch.Sequences/c.Batch.Microbatch%p.grid.Size(grid.Data) != 0:
+		return c.Errorf("parallel.data", "%d replicas can't share the %d microbatches of a step alike, and %s is the table of each; choose sizes that divide", p.grid.Size(grid.Data), c.Batch.Sequences/c.Batch.Microbatch, path)
+	case t.Microbatches != want.Microbatches && p.grid.Size(grid.Data) > 1:
+		return c.Errorf("pipeline.schedule", "%s has %d microbatches, but batch.sequences / batch.microbatch is %d, of which each of %d replicas has %d", path, t.Microbatches, c.Batch.Sequences/c.Batch.Microbatch, p.grid.Size(grid.Data), want.Microbatches)
 	case t.Microbatches != want.Microbatches:
 		return c.Errorf("pipeline.schedule", "%s has %d microbatches, but batch.sequences / batch.microbatch is %d", path, t.Microbatches, want.Microbatches)
 	case err != nil || t.NumChunks != numChunks:
 		return c.Errorf("pipeline.schedule", "%s has %d chunks in placement %s, but pipeline.chunks is %d", path, t.NumChunks, t.Placement, want.Chunks)
 	}
 	return nil
-}
-
-// costs are those of a chunk's actions: the sums of its layers'.
-func (p *Plan) costs() scheduler.Costs {
-	of := p.layerCost()
-	byChunk := make([][scheduler.B + 1]float64, len(p.layout.Chunks))
-	layer, flops := 0, p.model.FLOPs(p.cfg.Model.Context)
-	for v, symbols := range p.layout.Chunks {
-		for _, symbol := range symbols {
-			for t := scheduler.F; t <= scheduler.B; t++ {
-				if p.model.Config.Language() {
-					byChunk[v][t] += of(symbol, t)
-				} else {
-					byChunk[v][t] += flops[layer] * scheduler.UnitCosts(0, scheduler.Action{Type: t})
-				}
-			}
-			layer++
-		}
-	}
-	return func(_ int, a scheduler.Action) float64 { return byChunk[a.Chunk][a.Type] }
-}
-
-// Costs are those of a chunk's actions by arithmetic, in forwards of a mean chunk; where
-// there is next to nothing to compute, a quarter of it: an action costs something.
-func (p *Plan) Costs() scheduler.Costs {
-	of, mean := p.costs(), 0.0
-	for v := range p.all {
-		mean += of(0, scheduler.Action{Chunk: int32(v), Type: scheduler.F}) / float64(len(p.all))
-	}
-	return func(rank int, a scheduler.Action) float64 {
-		least := scheduler.UnitCosts(0, scheduler.Action{Type: a.Type}) / 4
-		return max(of(rank, a)/max(mean, 1e-30), least)
-	}
-}
-
-// layerCost is what was given, or the arithmetic: an input gradient and a weight
-// gradient take as many products as a forward.
-func (p *Plan) layerCost() CostFunc {
-	if p.cost != nil {
-		return p.cost
-	}
-	flops := p.symbolFLOPs()
-	return func(s scheduler.Symbol, t scheduler.Type) float64 {
-		return flops[s] * scheduler.UnitCosts(0, scheduler.Action{Type: t})
-	}
-}
-
-// symbolFLOPs are those of a layer's forward of a token.
-func (p *Plan) symbolFLOPs() map[scheduler.Symbol]float64 {
-	c, context := p.model.Config, p.cfg.Model.Context
-	e, t, l := c.FLOPs(context)
-	return map[scheduler.Symbol]float64{scheduler.SymbolEmbedding: e, scheduler.SymbolLayer: t, scheduler.SymbolLoss: l, scheduler.SymbolMTP: c.MTPFLOPs(context)}
-}
-
-// ChunkFLOPs are those of each chunk's forward of a token.
-func (p *Plan) ChunkFLOPs() []float64 {
-	byChunk, layer := make([]float64, len(p.layout.Chunks)), 0
-	flops := p.model.FLOPs(p.cfg.Model.Context)
-	for v, symbols := range p.layout.Chunks {
-		for range symbols {
-			byChunk[v] += flops[layer]
-			layer++
-		}
-	}
-	return byChunk
 }
 
 // makeLayout cuts the model into chunks.
@@ -294,6 +271,18 @@ func (p *Plan) makeLayout(numChunks int) error {
 	if text := c.Pipeline.Layout; text != "" {
 		if p.layout, err = scheduler.ParseLayout(text); err != nil {
 			return c.Errorf("pipeline.layout", "%v", err)
+		}
+		return nil
+	}
+	if len(c.Model.Freeze) > 0 { // layers that are alike cost differently
+		of, spec := p.LayerCosts(p.layerCost()), p.layoutSpec()
+		spec.Symbols = p.model.Symbols()
+		steps := make([]float64, len(spec.Symbols))
+		for i := range steps {
+			steps[i] = of(i, scheduler.F) + of(i, scheduler.B)
+		}
+		if p.layout, err = scheduler.BalancedSequence(spec.Symbols, steps, spec, numChunks); err != nil {
+			return c.Errorf("pipeline.stages", "%v", err)
 		}
 		return nil
 	}
@@ -398,12 +387,12 @@ func (p *Plan) Recomputes() func(rank, microbatch int) bool {
 	return func(int, int) bool { return false }
 }
 
-// HeadLater says which microbatches put the head's weight gradient off: the last ones,
+// HeadLater says which of so many microbatches put the head's weight gradient off: the last ones,
 // where the configuration asks for it and the schedule does not take gradients apart
 // itself. Where it does, the weight gradients of the whole last chunk move (Megatron-Core's
 // deferral of the embedding's weight gradient).
-func (p *Plan) HeadLater() func(microbatch int) bool {
-	none := func(int) bool { return false }
+func (p *Plan) HeadLater() func(microbatches, microbatch int) bool {
+	none := func(int, int) bool { return false }
 	if p.cfg.Pipeline.DeferWeights == 0 {
 		return none
 	}
@@ -413,8 +402,8 @@ func (p *Plan) HeadLater() func(microbatch int) bool {
 			return none
 		}
 	}
-	from := p.table.Microbatches - p.cfg.Pipeline.DeferWeights
-	return func(microbatch int) bool { return microbatch >= from }
+	deferred := p.cfg.Pipeline.DeferWeights
+	return func(microbatches, microbatch int) bool { return microbatch >= microbatches-deferred }
 }
 
 // Optimizer takes the constants from a configuration.

@@ -44,7 +44,11 @@ func TestMixedPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gpu, host := bytes[0]+bytes[2], bytes[1]+p.checkpointBytes()
+	copies, err := p.checkpointBytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpu, host := bytes[0]+bytes[2], bytes[1]+copies
 	for _, c := range []struct {
 		gpu, host int64
 		refusal   string

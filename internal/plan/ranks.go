@@ -3,7 +3,9 @@ package plan
 import (
 	"errors"
 
+	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -11,13 +13,17 @@ import (
 // GPU, and its part of the copies that a checkpoint is sent from, which is taken to be as
 // large for every rank.
 func (p *Plan) RankBytes() ([]int64, error) {
-	bytes, err := p.MemoryBytes()
+	bytes, err := p.TensorBytes()
 	if err != nil {
 		return nil, err
 	}
-	copies := p.checkpointBytes() / int64(len(bytes))
+	copies, err := p.checkpointBytes()
+	if err != nil {
+		return nil, err
+	}
+	copies /= int64(len(bytes))
 	for r := range bytes {
-		if device.KindOf(p.cfg, r) == device.CUDA {
+		if p.KindOf(r) == device.CUDA {
 			bytes[r] = 0
 		}
 		bytes[r] += copies
@@ -25,11 +31,50 @@ func (p *Plan) RankBytes() ([]int64, error) {
 	return bytes, nil
 }
 
-// RankFLOPs is the work of each rank's chunks in a forward of a token.
+// TensorBytes is the tensor memory that each rank takes.
+func (p *Plan) TensorBytes() ([]int64, error) {
+	stages, err := p.MemoryBytes()
+	if err != nil {
+		return nil, err
+	}
+	bytes := make([]int64, p.grid.World())
+	for r := range bytes {
+		bytes[r] = stages[p.stageOf(r)]
+	}
+	return bytes, nil
+}
+
+// KindOf is the kind of a rank's device.
+func (p *Plan) KindOf(rank int) string { return device.KindOf(p.cfg, p.stageOf(rank)) }
+
+// Grid numbers the ranks.
+func (p *Plan) Grid() *grid.Grid { return p.grid }
+
+// stageOf is the stage that a rank has.
+func (p *Plan) stageOf(rank int) int { return p.grid.Coordinates(rank)[grid.Pipeline] }
+
+// ranksOf is how many ranks have a stage.
+func (p *Plan) ranksOf(stage int) int {
+	return p.grid.TensorSize(stage) * p.grid.Size(grid.Context) * p.grid.Size(grid.Data)
+}
+
+// RankFLOPs is the work of each rank's chunks in a forward of a token. That of a layer which is
+// frozen is less, by what its step is less than that of one which is trained.
 func (p *Plan) RankFLOPs() []float64 {
-	work := make([]float64, p.table.NumRanks())
-	for v, flops := range p.ChunkFLOPs() {
-		work[p.table.RankOf(v)] += flops
+	unit := func(_ int, t scheduler.Type) float64 { return scheduler.UnitCosts(0, scheduler.Action{Type: t}) }
+	whole := unit(0, scheduler.F) + unit(0, scheduler.B)
+	of, flops := p.withoutFrozen(unit), p.model.FLOPs(p.cfg.Model.Context)
+	ofStage, layer := make([]float64, p.table.NumRanks()), 0
+	for v, symbols := range p.layout.Chunks {
+		for range symbols {
+			ofStage[p.table.RankOf(v)] += flops[layer] * ((of(layer, scheduler.F) + of(layer, scheduler.B)) / whole)
+			layer++
+		}
+	}
+	work := make([]float64, p.grid.World())
+	for r := range work {
+		stage := p.stageOf(r)
+		work[r] = ofStage[stage] / float64(p.grid.TensorSize(stage))
 	}
 	return work
 }
@@ -38,8 +83,9 @@ func (p *Plan) RankFLOPs() []float64 {
 func (p *Plan) CheckGPU(ranks []int, freeBytes int64) error {
 	var tensors float64 // bytes
 	for _, r := range ranks {
-		row := p.table.Ranks[r]
-		b, err := p.dryRun(r, row[:min(len(row), p.dryActions(r))])
+		stage := p.stageOf(r)
+		row := p.table.Ranks[stage]
+		b, err := p.dryRun(stage, row[:min(len(row), p.dryActions(stage))])
 		if err != nil {
 			return err
 		}
@@ -55,21 +101,35 @@ func (p *Plan) CheckGPU(ranks []int, freeBytes int64) error {
 // CheckRanks refuses ranks that do not fit this machine's memory, with the copies that
 // their part of a checkpoint is sent from, which is taken to be as large for every rank.
 func (p *Plan) CheckRanks(ranks []int) error {
+	if p.cfg.Device.MemoryGiB > 0 {
+		bytes, err := p.MemoryBytes()
+		if err == nil {
+			_, err = p.checkLimit(bytes)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	var tensors float64 // bytes
 	for _, r := range ranks {
-		row := p.table.Ranks[r]
-		b, err := p.dryRun(r, row[:min(len(row), p.dryActions(r))])
+		stage := p.stageOf(r)
+		row := p.table.Ranks[stage]
+		b, err := p.dryRun(stage, row[:min(len(row), p.dryActions(stage))])
 		if errors.Is(err, tensorops.ErrOutOfMemory) {
 			return p.cfg.Errorf("model.hidden", "rank %d: %w on any machine: %v", r, ErrMemory, err)
 		}
 		if err != nil {
 			return err
 		}
-		if device.KindOf(p.cfg, r) != device.CUDA {
+		if p.KindOf(r) != device.CUDA {
 			tensors += float64(b)
 		}
 	}
-	copies := float64(p.checkpointBytes()) * float64(len(ranks)) / float64(p.table.NumRanks())
+	copied, err := p.checkpointBytes()
+	if err != nil {
+		return err
+	}
+	copies := float64(copied) * float64(len(ranks)) / float64(p.grid.World())
 	if free := device.HostFreeBytes(); free > 0 && tensors+copies > float64(free) {
 		return p.cfg.Errorf("model.hidden", "%w: ranks %d need %s (%s of tensors, %s to copy a checkpoint from), and the worker has %s free; use more workers, or fewer stages on this one",
 			ErrMemory, ranks, GiB(tensors+copies), GiB(tensors), GiB(copies), GiB(float64(free)))

@@ -86,23 +86,19 @@ func (p *Plan) Chunks(rank int) []stages.ChunkSpec { return p.chunks[rank] }
 // DeviceKind is that of a rank's device: device.CPU or device.CUDA.
 func (p *Plan) DeviceKind(rank int) string { return device.KindOf(p.cfg, rank) }
 
-// Parameters is, for each rank, the number of weights that it updates. A weight that two
+// Parameters is, for each rank, the number of weights that it uses. A weight that two
 // ranks use counts on both.
-func (p *Plan) Parameters() []int64 {
+func (p *Plan) Parameters() []int64 { return p.perRank(p.model.ParametersOf) }
+
+// Trained is, for each rank, the number of those that it updates.
+func (p *Plan) Trained() []int64 { return p.perRank(p.model.TrainedOf) }
+
+func (p *Plan) perRank(of func([]stages.ChunkSpec) int64) []int64 {
 	counts := make([]int64, len(p.chunks))
 	for r, chunks := range p.chunks {
-		counts[r] = p.model.ParametersOf(chunks)
+		counts[r] = of(chunks)
 	}
 	return counts
-}
-
-// CheckpointBytes is the device's memory that a copy of n weights and of their optimizer's
-// state takes while a checkpoint is written: none of a GPU's.
-func (p *Plan) CheckpointBytes(parameters int64) int64 {
-	if p.DeviceKind(0) == device.CUDA {
-		return 0
-	}
-	return 4 * parameters * int64(1+len(Optimizer(p.cfg).Parts()))
 }
 
 // FreeBytes is the memory that a run may take on its device here; 0: not known.

@@ -63,8 +63,8 @@ func find(c *checkpoint.Checkpoint, p *stages.Param, part string) (from *checkpo
 	switch {
 	case !ok:
 		return nil, "", fmt.Errorf("%s: there is no tensor %q", c.Dir(), name)
-	case !slices.Equal(info.Shape, p.Shape):
-		return nil, "", fmt.Errorf("%s: tensor %q has shape %d, the model needs %d", from.Path(name), name, info.Shape, p.Shape)
+	case !slices.Equal(info.Shape, p.Whole):
+		return nil, "", fmt.Errorf("%s: tensor %q has shape %d, the model needs %d", from.Path(name), name, info.Shape, p.Whole)
 	case !slices.Contains([]string{"F32", "F16", "BF16"}, info.DType):
 		return nil, "", fmt.Errorf("%s: tensor %q is %s; F32, F16 and BF16 can be read", from.Path(name), name, info.DType)
 	}
@@ -176,7 +176,7 @@ func Weights(c *checkpoint.Checkpoint) stages.Source {
 		if err != nil {
 			return err
 		}
-		if err := from.Float32(name, dst); err != nil || c.Manifest != nil {
+		if err := read(from, name, p, dst); err != nil || c.Manifest != nil {
 			return err
 		}
 		// Nobody has looked at what other programs have written.
@@ -187,6 +187,19 @@ func Weights(c *checkpoint.Checkpoint) stages.Source {
 		}
 		return nil
 	}
+}
+
+// read gets a tensor, or the part of it that a rank of a tensor-parallel group has.
+func read(from *checkpoint.Tensors, name string, p *stages.Param, dst []float32) (err error) {
+	if p.Slice == (stages.Slice{}) {
+		return from.Float32(name, dst)
+	}
+	p.Slice.Runs(p.Whole, func(at, wholeAt, n int) {
+		if err == nil {
+			err = from.Float32At(name, dst[at:at+n], wholeAt)
+		}
+	})
+	return err
 }
 
 // Stored gives a weight as a checkpoint has it. The bytes are valid until that is closed.

@@ -1,9 +1,11 @@
 package plan_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -194,6 +196,45 @@ func TestReadModel(t *testing.T) {
 		m, err := plan.ReadModel(openDir(t, saved))
 		if (err != nil) != (tt.context == 0) || err == nil && (m.Context != tt.context || m.Positions() != 16) {
 			t.Errorf("%s: %+v, %v", tt.name, m, err)
+		}
+	}
+}
+
+// TestWeightsBySlices: a rank that shares its layers reads its part of each tensor, and no more.
+func TestWeightsBySlices(t *testing.T) {
+	for _, cfg := range []stages.Config{gpt2, llama} {
+		m, f := newModel(t, cfg)
+		for _, tensor := range f {
+			for i := range len(tensor.Data) / 4 {
+				binary.LittleEndian.PutUint32(tensor.Data[4*i:], math.Float32bits(float32(i)))
+			}
+		}
+		read := plan.Weights(openDir(t, directory(t, cfg, f, nil)))
+		split := 0
+		for _, p := range m.Params {
+			whole := make([]float32, p.Len())
+			must(t, read(p, "", whole))
+			for rank := range 2 {
+				part := *p
+				part.Slice = p.Split.Slice(p.Whole, rank, 2)
+				part.Shape = part.Slice.Shape(p.Whole)
+				got, want := make([]float32, part.Len()), make([]float32, part.Len())
+				must(t, read(&part, "", got))
+				must(t, part.Slice.Take(want, whole, p.Whole))
+				if !slices.Equal(got, want) {
+					t.Errorf("%s, rank %d: %v, want %v", p.Name, rank, got, want)
+				}
+				if part.Len() < p.Len() {
+					split++
+				}
+				part.Whole = append(slices.Clone(p.Whole), 2)
+				if err := read(&part, "", got); part.Slice != (stages.Slice{}) && (err == nil || !strings.Contains(err.Error(), "the model needs")) {
+					t.Errorf("%s of another shape: %v", p.Name, err)
+				}
+			}
+		}
+		if split == 0 {
+			t.Error("nothing is split")
 		}
 	}
 }

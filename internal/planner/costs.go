@@ -74,6 +74,14 @@ func (c *Costs) Batch(sequences int) (BatchCosts, error) {
 	return BatchCosts{}, fmt.Errorf("%w: none for microbatches of %d sequences, there are some for %d", ErrCosts, sequences, sizes)
 }
 
+// LayerMS is what a layer takes there and back at the first size of microbatch.
+func (c *Costs) LayerMS() float64 {
+	if len(c.Batches) == 0 {
+		return 0
+	}
+	return c.Batches[0].of(scheduler.SymbolLayer, scheduler.F) + c.Batches[0].of(scheduler.SymbolLayer, scheduler.B)
+}
+
 // Share is scheduler.Machine's. Beyond the numbers that were measured the speed of all
 // together stays the same.
 func (c *Costs) Share(running int) float64 {

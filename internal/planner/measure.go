@@ -76,9 +76,13 @@ type meterChunk struct {
 }
 
 func newMeter(b *plan.Plan, dev tensorops.Device, sequences int) (*meter, error) {
+	model, err := trainedModel(b)
+	if err != nil {
+		return nil, err
+	}
 	m := &meter{stream: dev.NewStream("planner")}
 	var specs []stages.ChunkSpec
-	symbols, decoders := b.Model().Symbols(), 0
+	symbols, decoders := model.Symbols(), 0
 	for i := 0; i < len(symbols); {
 		s, last := scheduler.Symbol(symbols[i]), i+1
 		for s == scheduler.SymbolMTP && scheduler.Symbol(symbols[last]) == s { // they stand in one chunk
@@ -93,19 +97,21 @@ func newMeter(b *plan.Plan, dev tensorops.Device, sequences int) (*meter, error)
 		}
 		i = last
 	}
-	var err error
-	if m.stage, err = stages.NewStage(b.Model(), m.stream, specs, b.StageOptions(0)); err == nil {
+	if m.stage, err = stages.NewStage(model, m.stream, specs, b.StageOptions(0)); err == nil {
 		err = m.stage.Load(stages.InitWeights(1), false)
 	}
 	if err != nil {
 		m.close()
 		return nil, err
 	}
-	m.weights = b.Model().ParametersOf(specs)
-	c := b.Model().Config
-	m.microbatch = microbatch(c, sequences)
+	m.weights = model.ParametersOf(specs)
+	m.microbatch = microbatch(model.Config, sequences)
 	return m, nil
 }
+
+// trainedModel is a plan's model with nothing frozen: costs are of layers that are trained, and
+// plan.Plan.LayerCosts leaves out what others don't do.
+func trainedModel(b *plan.Plan) (*stages.Model, error) { return stages.NewModel(b.Model().Config) }
 
 // microbatch is one of random tokens.
 func microbatch(c stages.Config, sequences int) stages.Microbatch {

@@ -3,9 +3,10 @@ package planner
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 
+	"github.com/troupe-ml/troupe/grid"
+	"github.com/troupe-ml/troupe/internal/device"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
@@ -14,7 +15,7 @@ import (
 // ErrDevices: a configuration does not go with the devices.
 var ErrDevices = errors.New("devices")
 
-// Devices is what a model is to be trained on: equal devices, each with a rank, or one
+// Devices is what a model is to be trained on: equal devices, each with a rank of the grid, or one
 // that all ranks share.
 type Devices struct {
 	Devices int
@@ -25,11 +26,14 @@ type Devices struct {
 	LatencyUS float64
 	BytesPerS float64
 	// Message, if there is one, is how many milliseconds a message of some bytes takes from
-	// one rank to another, in place of these.
+	// one stage to another, in place of these.
 	Message func(from, to int, bytes int64) float64
-	// Costs, if there is one, are those measured on a rank's own device, in place of one
+	// Costs, if there is one, are those measured on a stage's own device, in place of one
 	// device's for all.
-	Costs func(rank int) *Costs
+	Costs func(stage int) *Costs
+	// Group, if there is one, is what a message takes between those of a stage's ranks that are in a group along a
+	// dimension, in place of LatencyUS and BytesPerS.
+	Group func(stage int, d grid.Dimension) (latencyMS, bytesPerS float64)
 }
 
 // messageMS is how long a message is under way.
@@ -49,6 +53,10 @@ type Prediction struct {
 	UpdateMS   float64 `json:"update_ms"`   // what norms and the optimizer add
 	BubblePct  float64 `json:"bubble_pct"`
 	MessageMS  float64 `json:"message_ms"` // of one between two ranks
+	// How long the collectives of a rank take in a step, those included that go on beside what is computed, of the rank
+	// with the most: of its tensor group, and of its replicas.
+	TensorMS float64 `json:"tensor_ms,omitempty"`
+	DataMS   float64 `json:"data_ms,omitempty"`
 	// Memory, by device: tensors, and the copy that a checkpoint is written from.
 	TensorBytes     []int64 `json:"tensor_bytes,omitempty"`
 	CheckpointBytes []int64 `json:"checkpoint_bytes,omitempty"`
@@ -74,8 +82,8 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	if err := oneKind(b); err != nil {
 		return nil, err
 	}
-	if cluster.Devices > 1 && t.NumRanks() > cluster.Devices {
-		return nil, fmt.Errorf("%w: %d ranks on %d: give each rank one of its own, or all ranks a single one", ErrDevices, t.NumRanks(), cluster.Devices)
+	if n := b.Grid().World(); cluster.Devices > 1 && n > cluster.Devices {
+		return nil, fmt.Errorf("%w: %d ranks on %d: give each rank one of its own, or all ranks a single one", ErrDevices, n, cluster.Devices)
 	}
 	ofRank := make([]*Costs, t.NumRanks())
 	batches := make([]BatchCosts, t.NumRanks())
@@ -90,11 +98,20 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	}
 	p := &Prediction{PeakInFlight: b.Report().PeakInFlight, Order: t}
 	machine := scheduler.Machine{Costs: actionCosts(b, batches)}
-	weights := b.Parameters()
+	together, err := recordGroups(b, cluster)
+	if err != nil {
+		return nil, err
+	}
+	var within [][4]float64 // by stage
+	if together != nil {
+		machine.Costs, within = inGroups(b, together, machine.Costs)
+	}
+	weights := b.Trained()
 	if cluster.Devices > 1 {
-		bytes := int64(b.EdgeType().Size()) * int64(cfg.Batch.Microbatch) * int64(cfg.Model.Context) * int64(b.Model().Config.Hidden)
-		if p.MessageMS = cluster.messageMS(bytes); !(p.MessageMS >= 0) || math.IsInf(p.MessageMS, 1) {
-			return nil, fmt.Errorf("%w: a message of %d bytes takes %v ms, want a finite number from 0: look at latency and bandwidth", ErrDevices, bytes, p.MessageMS)
+		bytes := b.EdgeBytes()
+		p.MessageMS = cluster.messageMS(bytes)
+		if err := finite(fmt.Sprintf("a message of %d bytes", bytes), p.MessageMS); err != nil {
+			return nil, err
 		}
 		machine.Link = func(int, int) float64 { return p.MessageMS }
 		if cluster.Message != nil {
@@ -105,13 +122,26 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 			}
 		}
 		for r, n := range weights {
-			p.UpdateMS = max(p.UpdateMS, ofRank[r].UpdateNS*float64(n)/1e6)
+			ms := ofRank[r].UpdateNS * float64(n) / 1e6
+			if together != nil {
+				ms = together[r].endMS(b, r, ms, &within[r])
+			}
+			p.UpdateMS = max(p.UpdateMS, ms)
 		}
 	} else {
-		machine.Share = costs.Share
-		for _, n := range weights {
-			p.UpdateMS += costs.UpdateNS * float64(n) / 1e6
+		costs := ofRank[0]
+		each := b.Grid().World() / t.NumRanks() // ranks that do the same at a time
+		machine.Share = func(running int) float64 { return costs.Share(running * each) }
+		replicas := float64(b.Grid().Size(grid.Data))
+		if cfg.Parallel.Zero > 0 {
+			replicas = 1
 		}
+		for _, n := range weights {
+			p.UpdateMS += costs.UpdateNS * float64(n) / 1e6 * replicas
+		}
+	}
+	for _, ms := range within {
+		p.TensorMS, p.DataMS = max(p.TensorMS, ms[grid.Tensor]), max(p.DataMS, ms[grid.Data])
 	}
 	if bound := b.DynamicBound(); bound > 0 {
 		var report *scheduler.Report
@@ -156,15 +186,20 @@ func (p *Prediction) Memory(b *plan.Plan, cluster Devices) error {
 	if err != nil {
 		return err
 	}
-	devices := len(tensors)
+	devices := b.Grid().World()
 	if cluster.Devices <= 1 {
 		devices = 1
 	}
-	weights := b.Parameters()
+	copies, err := b.CopyBytes()
+	if err != nil {
+		return err
+	}
 	p.TensorBytes, p.CheckpointBytes = make([]int64, devices), make([]int64, devices)
-	for r, bytes := range tensors {
-		p.TensorBytes[r%devices] += bytes
-		p.CheckpointBytes[r%devices] += b.CheckpointBytes(weights[r])
+	for r := range b.Grid().World() {
+		p.TensorBytes[r%devices] += tensors[b.Grid().Coordinates(r)[grid.Pipeline]]
+		if b.DeviceKind(0) != device.CUDA { // whose memory has no copy
+			p.CheckpointBytes[r%devices] += copies[r]
+		}
 	}
 	return nil
 }
@@ -180,25 +215,29 @@ func sum(v []float64) (s float64) {
 // once more.
 func actionCosts(b *plan.Plan, batches []BatchCosts) scheduler.Costs {
 	layout := b.Layout()
-	of := func(chunk int) BatchCosts { return batches[b.Table().RankOf(chunk)] }
 	byChunk := make([][scheduler.B + 1]float64, len(layout.Chunks))
 	again := make([]float64, len(layout.Chunks)) // of the layers that recompute
+	layer := 0
+	var apart [scheduler.B + 1]float64
 	for v, symbols := range layout.Chunks {
-		batch := of(v)
+		of := b.LayerCosts(batches[b.Table().RankOf(v)].of)
 		for _, s := range symbols {
 			for t := scheduler.F; t <= scheduler.B; t++ {
-				byChunk[v][t] += batch.of(s, t)
+				byChunk[v][t] += of(layer, t)
 			}
-			if s == scheduler.SymbolLayer || s == scheduler.SymbolMTP {
-				again[v] += batch.of(s, scheduler.F)
+			if (s == scheduler.SymbolLayer || s == scheduler.SymbolMTP) && b.Model().GoesBack(layer) {
+				again[v] += of(layer, scheduler.F)
 			}
+			if s == scheduler.SymbolLoss {
+				apart = headApart(byChunk[v], batches[b.Table().RankOf(v)], b.Model().TrainedShare(layer))
+			}
+			layer++
 		}
 	}
 	recomputes, headLater := b.Recomputes(), b.HeadLater()
-	apart := headApart(byChunk[len(byChunk)-1], of(len(byChunk)-1))
 	return func(rank int, a scheduler.Action) float64 {
 		ms := byChunk[a.Chunk][a.Type]
-		if int(a.Chunk) == len(byChunk)-1 && headLater(int(a.Microbatch)) {
+		if int(a.Chunk) == len(byChunk)-1 && headLater(b.Table().Microbatches, int(a.Microbatch)) {
 			ms = apart[a.Type]
 		}
 		if (a.Type == scheduler.I || a.Type == scheduler.B) && recomputes(rank, int(a.Microbatch)) {
@@ -226,11 +265,11 @@ func (c *Costs) batchFor(b *plan.Plan) (BatchCosts, error) {
 	return batch, nil
 }
 
-// headApart are the costs of the last chunk where the head's weight gradient is put off.
-// Otherwise its forward makes it: one of three products of equal size.
-func headApart(last [scheduler.B + 1]float64, batch BatchCosts) (apart [scheduler.B + 1]float64) {
-	product := batch.of(scheduler.SymbolLoss, scheduler.F) / 3
-	weight := batch.of(scheduler.SymbolLoss, scheduler.W)
+// headApart are the costs of the last chunk where the head's weight gradient, of the share that is
+// trained, is put off. Otherwise its forward makes it.
+func headApart(last [scheduler.B + 1]float64, batch BatchCosts, trained float64) (apart [scheduler.B + 1]float64) {
+	product := batch.of(scheduler.SymbolLoss, scheduler.F) * plan.HeadShare * trained
+	weight := batch.of(scheduler.SymbolLoss, scheduler.W) * trained
 	apart[scheduler.F] = last[scheduler.F] - product
 	apart[scheduler.W] = product + weight
 	apart[scheduler.I] = last[scheduler.B] - weight

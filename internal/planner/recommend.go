@@ -8,13 +8,21 @@ import (
 	"slices"
 
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
 )
 
-// Option is a way to train a configuration's model: its pipeline and its microbatch,
+// Option is a way to train a configuration's model: its grid, its pipeline and its microbatch,
 // and what they are predicted to take.
 type Option struct {
+	Ranks         int    `json:"ranks"`
+	Tensor        int    `json:"tensor"` // ranks that share each layer; of stages that differ the most
+	Sequence      bool   `json:"sequence,omitempty"`
+	Context       int    `json:"context"`
+	Data          int    `json:"data"`
+	Zero          int    `json:"zero,omitempty"`
 	Stages        int    `json:"stages"`
 	Chunks        int    `json:"chunks"`
 	Schedule      string `json:"schedule"`
@@ -26,6 +34,7 @@ type Option struct {
 	Fits          bool   `json:"fits"` // the devices' memory, where that was looked at
 	*Prediction
 
+	way  way
 	plan *plan.Plan
 }
 
@@ -37,9 +46,9 @@ type Recommendation struct {
 	// Best is the fastest option that fits; of those within two hundredths of it, the
 	// simplest. nil: none fits.
 	Best *Option
-	// Each of these holds, of all options that fit, the fastest for each number of
+	// Each of these holds, of all options that fit, the fastest for each grid, number of
 	// stages, schedule, and size of microbatch, the fastest first.
-	ByStages, BySchedule, ByMicrobatch []*Option
+	ByGrid, ByStages, BySchedule, ByMicrobatch []*Option
 	// TooLarge are the fastest of those that would be faster than Best, but need more
 	// memory than there is.
 	TooLarge []*Option
@@ -52,13 +61,14 @@ const equalTime = 1.02
 // Recommend looks for the fastest way to train a configuration's model. It looks at the
 // sizes of microbatches that the costs know.
 func Recommend(ctx context.Context, b *plan.Plan, costs *Costs, cluster Devices) (*Recommendation, error) {
-	s := &search{costs: costs, cluster: cluster, base: *b.Config()}
+	s := &search{costs: costs, cluster: cluster, base: *b.Config(), model: b.Model()}
 	if err := oneKind(b); err != nil {
 		return nil, err
 	}
 	s.base.Model.From = ""                                         // its sizes are filled in
 	s.base.Device.Kind, s.base.Device.Ranks = b.DeviceKind(0), nil // other numbers of ranks are tried
 	s.base.Pipeline.Layout, s.base.Pipeline.Recompute, s.base.Pipeline.RecomputeKeep, s.base.Pipeline.MaxInFlight, s.base.Pipeline.DeferWeights = "", "none", 0, 0, 0
+	s.base.Parallel = config.OnePipeline()
 	if err := s.playAll(ctx); err != nil {
 		return nil, err
 	}
@@ -74,22 +84,43 @@ type search struct {
 	costs   *Costs
 	cluster Devices
 	base    config.Config
+	model   *stages.Model
 	options []*Option
 }
 
+// way is what an option is made of.
+type way struct {
+	shape
+	chunks     int
+	schedule   string
+	microbatch int
+	recompute  string
+	keep       int
+}
+
+// shape is a grid.
+type shape struct {
+	tensor, data, stages int
+	sequence             bool
+	zero                 int
+}
+
+// alone reports whether all ranks are one pipeline's.
+func (g shape) alone() bool { return g.tensor*g.data == 1 }
+
 // playAll plays everything without recomputation, which only adds time.
 func (s *search) playAll(ctx context.Context) error {
-	for _, ranks := range s.rankCounts() {
+	for _, g := range s.shapes() {
 		for _, batch := range s.costs.Batches {
-			if s.base.Batch.Sequences%batch.Microbatch != 0 {
+			if n := s.base.Batch.Sequences / batch.Microbatch; s.base.Batch.Sequences%batch.Microbatch != 0 || g.data > n {
 				continue
 			}
-			for chunks := 1; chunks <= mostChunks && (chunks == 1 || ranks > 1 && ranks*chunks <= s.base.Model.Layers+2); chunks++ {
-				for _, name := range s.schedules(ranks, chunks, s.base.Batch.Sequences/batch.Microbatch) {
+			for chunks := 1; chunks <= mostChunks && (chunks == 1 || g.stages > 1 && g.stages*chunks <= s.base.Model.Layers+2); chunks++ {
+				for _, name := range s.schedules(g, chunks, s.base.Batch.Sequences/batch.Microbatch) {
 					if err := ctx.Err(); err != nil {
 						return err
 					}
-					o, err := s.play(ranks, chunks, name, batch.Microbatch, "none", 0)
+					o, err := s.play(way{shape: g, chunks: chunks, schedule: name, microbatch: batch.Microbatch, recompute: "none"})
 					if err != nil {
 						return err
 					}
@@ -115,26 +146,52 @@ const (
 
 func faster(a, b *Option) int { return cmp.Compare(a.StepMS, b.StepMS) }
 
-// rankCounts are the numbers of ranks to try: on devices of their own, all of them, the
-// half, and so on.
-func (s *search) rankCounts() []int {
-	var out []int
+// shapes are the grids to try: on devices of their own, of all of them, the half, and so on, every way to share
+// them among tensor groups, replicas and stages; on one device stages alone, for which there is no memory
+// to save.
+func (s *search) shapes() (all []shape) {
 	if s.cluster.Devices <= 1 {
 		for p := 1; p <= min(mostShared, s.base.Model.Layers+2); p++ {
-			out = append(out, p)
+			all = append(all, shape{tensor: 1, data: 1, stages: p})
 		}
-		return out
+		return all
 	}
-	for p := s.cluster.Devices; p >= 1; p /= 2 {
-		out = append(out, p)
+	for world := s.cluster.Devices; world >= 1; world /= 2 {
+		for tensor := 1; tensor <= world; tensor++ {
+			if world%tensor != 0 || s.model.CheckTensor(tensor) != nil {
+				continue
+			}
+			for data := 1; data <= world/tensor; data++ {
+				g := shape{tensor: tensor, data: data, stages: world / tensor / data}
+				if world/tensor%data != 0 || data > s.base.Batch.Sequences || g.stages > s.base.Model.Layers+2 {
+					continue
+				}
+				g.sequence = tensor > 1 && s.base.Model.Context%tensor == 0
+				all = append(all, g)
+				if data > 1 {
+					g.zero = 1
+					all = append(all, g)
+				}
+			}
+		}
 	}
-	return out
+	return all
 }
 
+// inGrids are the schedules that are tried with tensor groups and replicas, on one or two chunks: those that are
+// the fastest of pipelines, and those that hold the least.
+var inGrids = []string{scheduler.OneFOneB, scheduler.Interleaved, scheduler.ZBH1, scheduler.ZBV, scheduler.BreadthFirst}
+
 // schedules are those to try with a number of chunks on each rank.
-func (s *search) schedules(ranks, chunks, microbatches int) []string {
-	if ranks == 1 {
+func (s *search) schedules(g shape, chunks, microbatches int) []string {
+	if g.stages == 1 {
 		return []string{scheduler.None}
+	}
+	if !g.alone() {
+		if chunks > 2 {
+			return nil
+		}
+		return inGrids
 	}
 	var out []string
 	for _, name := range scheduler.Schedules() {
@@ -142,7 +199,7 @@ func (s *search) schedules(ranks, chunks, microbatches int) []string {
 		case scheduler.None, scheduler.Dynamic: // unpipelined; made while it runs
 			continue
 		case scheduler.Auto:
-			if ranks*chunks*microbatches > mostAuto || s.cluster.Devices <= 1 {
+			if g.stages*chunks*microbatches > mostAuto || s.cluster.Devices <= 1 {
 				continue
 			}
 		}
@@ -152,13 +209,14 @@ func (s *search) schedules(ranks, chunks, microbatches int) []string {
 }
 
 // play predicts an option's time; nil: there is no such option.
-func (s *search) play(ranks, chunks int, schedule string, microbatch int, recompute string, keep int) (*Option, error) {
+func (s *search) play(w way) (*Option, error) {
 	c := s.base
-	c.Pipeline.Stages, c.Pipeline.Chunks, c.Pipeline.Schedule, c.Pipeline.MicrobatchGroupSize = ranks, chunks, schedule, ranks
-	c.Pipeline.Recompute, c.Pipeline.RecomputeKeep = recompute, keep
-	c.Pipeline.PostValidation = s.cluster.Devices > 1 && c.GainsByPostValidation()
-	c.Batch.Microbatch = microbatch
-	batch, err := s.costs.Batch(microbatch)
+	c.Pipeline.Stages, c.Pipeline.Chunks, c.Pipeline.Schedule, c.Pipeline.MicrobatchGroupSize = w.stages, w.chunks, w.schedule, w.stages
+	c.Pipeline.Recompute, c.Pipeline.RecomputeKeep = w.recompute, w.keep
+	c.Pipeline.PostValidation = s.cluster.Devices > 1 && c.GainsByPostValidation() && w.tensor == 1
+	c.Parallel.Tensor, c.Parallel.Data, c.Parallel.Sequence, c.Parallel.Zero = []int{w.tensor}, w.data, w.sequence, w.zero
+	c.Batch.Microbatch = w.microbatch
+	batch, err := s.costs.Batch(w.microbatch)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +224,11 @@ func (s *search) play(ranks, chunks int, schedule string, microbatch int, recomp
 	if err != nil {
 		return nil, nil //nolint:nilerr // the schedule does not take these numbers
 	}
-	return newOption(b, s.costs, s.cluster)
+	o, err := newOption(b, s.costs, s.cluster)
+	if err == nil {
+		o.way = w
+	}
+	return o, err
 }
 
 // Configured is the option that a configuration asks for as it stands.
@@ -184,7 +246,8 @@ func newOption(b *plan.Plan, costs *Costs, cluster Devices) (*Option, error) {
 		return nil, err
 	}
 	c := b.Config()
-	return &Option{Stages: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks, Schedule: c.Pipeline.Schedule, Microbatch: c.Batch.Microbatch,
+	return &Option{Ranks: b.Grid().World(), Tensor: b.Grid().Size(grid.Tensor), Context: b.Grid().Size(grid.Context), Data: b.Grid().Size(grid.Data), Sequence: c.Parallel.Sequence, Zero: c.Parallel.Zero,
+		Stages: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks, Schedule: c.Pipeline.Schedule, Microbatch: c.Batch.Microbatch,
 		Microbatches: b.Table().Microbatches, Recompute: c.Pipeline.Recompute, RecomputeKeep: c.Pipeline.RecomputeKeep, Layout: b.Layout().String(),
 		Prediction: p, plan: b}, nil
 }
@@ -205,9 +268,17 @@ func (o *Option) measure(cluster Devices) error {
 func (s *search) fit(ctx context.Context, p *Recommendation) error {
 	var fits []*Option
 	fastest := math.Inf(1) // of those that fit
+	shown := make(map[any]bool)
 	for _, o := range s.options {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		kinds, new := o.kinds(), false
+		for _, k := range kinds {
+			new = new || !shown[k]
+		}
+		if o.StepMS > fastest*equalTime && !new {
+			continue // neither recommended nor compared with
 		}
 		if err := o.measure(s.cluster); err != nil {
 			return err
@@ -220,6 +291,9 @@ func (s *search) fit(ctx context.Context, p *Recommendation) error {
 			}
 		}
 		if o != nil && o.Fits {
+			for _, k := range kinds {
+				shown[k] = true
+			}
 			fits = append(fits, o)
 			fastest = min(fastest, o.StepMS)
 		}
@@ -228,9 +302,9 @@ func (s *search) fit(ctx context.Context, p *Recommendation) error {
 		return nil
 	}
 	slices.SortStableFunc(fits, faster)
-	p.ByStages = best(fits, func(o *Option) any { return o.Stages })
-	p.BySchedule = best(fits, func(o *Option) any { return o.Schedule })
-	p.ByMicrobatch = best(fits, func(o *Option) any { return o.Microbatch })
+	for i, list := range []*[]*Option{&p.ByGrid, &p.ByStages, &p.BySchedule, &p.ByMicrobatch} {
+		*list = best(fits, func(o *Option) any { return o.kinds()[i] })
+	}
 	p.Best = fits[0]
 	for _, o := range fits {
 		if o.StepMS <= fits[0].StepMS*equalTime && simpler(o, p.Best) {
@@ -241,21 +315,64 @@ func (s *search) fit(ctx context.Context, p *Recommendation) error {
 	return nil
 }
 
-// recomputing is an option with as little recomputation as makes it fit; nil: nothing
-// does.
+// kinds are what options are compared by.
+func (o *Option) kinds() [4]any {
+	return [4]any{[3]int{o.Tensor, o.Data, o.Stages}, o.Stages, "schedule " + o.Schedule, fmt.Sprint("microbatch ", o.Microbatch)}
+}
+
+// recomputing is an option with as little recomputation as makes it fit, and before that with replicas that share
+// more; nil: nothing does.
 func (s *search) recomputing(o *Option) (*Option, error) {
-	full, err := s.play(o.Stages, o.Chunks, o.Schedule, o.Microbatch, "full", 0)
-	if err != nil || full == nil {
+	zeros := []int{o.Zero}
+	for z := o.Zero + 1; o.Zero > 0 && z <= mostZero; z++ {
+		zeros = append(zeros, z)
+	}
+	for _, z := range zeros[1:] {
+		w := o.way
+		w.zero = z
+		if more, err := s.playFitting(w); err != nil || more != nil {
+			return more, err
+		}
+	}
+	for _, z := range zeros {
+		w := o.way
+		w.zero, w.recompute = z, "full"
+		full, err := s.playFitting(w)
+		if err != nil {
+			return nil, err
+		}
+		if full != nil {
+			return s.leastRecomputing(full)
+		}
+	}
+	return nil, nil
+}
+
+// mostZero is the highest parallel.zero that is tried; what is refused is no option.
+const mostZero = 3
+
+// playFitting is an option if it fits; else nil.
+func (s *search) playFitting(w way) (*Option, error) {
+	o, err := s.play(w)
+	if err != nil || o == nil {
 		return nil, err
 	}
-	if err := full.measure(s.cluster); err != nil || !full.Fits {
+	if least, err := o.plan.LeastBytes(); err != nil || s.cluster.Devices > 1 && least > s.cluster.MemoryBytes {
 		return nil, err
 	}
-	// The most microbatches whose activations can be kept.
+	if err := o.measure(s.cluster); err != nil || !o.Fits {
+		return nil, err
+	}
+	return o, nil
+}
+
+// leastRecomputing keeps the activations of as many microbatches as fit.
+func (s *search) leastRecomputing(full *Option) (*Option, error) {
 	found := full
-	for low, high := 1, slices.Max(o.PeakInFlight); low <= high; {
-		keep := (low + high) / 2
-		partial, err := s.play(o.Stages, o.Chunks, o.Schedule, o.Microbatch, "partial", keep)
+	for low, high := 1, slices.Max(full.PeakInFlight); low <= high; {
+		w := full.way
+		w.recompute, w.keep = "partial", (low+high)/2
+		partial, err := s.play(w)
 		if err != nil || partial == nil {
 			return found, err
 		}
@@ -263,9 +380,9 @@ func (s *search) recomputing(o *Option) (*Option, error) {
 			return nil, err
 		}
 		if partial.Fits {
-			found, low = partial, keep+1
+			found, low = partial, w.keep+1
 		} else {
-			high = keep - 1
+			high = w.keep - 1
 		}
 	}
 	return found, nil
@@ -284,9 +401,10 @@ func best(options []*Option, kind func(*Option) any) []*Option {
 	return out
 }
 
-// simpler prefers fewer stages, fewer chunks, and the schedule that is listed first.
+// simpler prefers fewer ranks, then fewer of a tensor group, fewer stages, fewer chunks, and the schedule that is
+// listed first.
 func simpler(a, b *Option) bool {
 	names := scheduler.Schedules()
-	return cmp.Or(cmp.Compare(a.Stages, b.Stages), cmp.Compare(a.Chunks, b.Chunks),
+	return cmp.Or(cmp.Compare(a.Ranks, b.Ranks), cmp.Compare(a.Tensor, b.Tensor), cmp.Compare(a.Stages, b.Stages), cmp.Compare(a.Zero, b.Zero), cmp.Compare(a.Chunks, b.Chunks),
 		cmp.Compare(slices.Index(names, a.Schedule), slices.Index(names, b.Schedule)), faster(a, b)) < 0
 }

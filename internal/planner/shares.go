@@ -86,7 +86,10 @@ func doubling(n int) []int {
 }
 
 func newRunners(b *plan.Plan, dev device.Device, sequences int) ([]*runner, error) {
-	model := b.Model()
+	model, err := trainedModel(b)
+	if err != nil {
+		return nil, err
+	}
 	layer := slices.Index([]byte(model.Symbols()), byte(scheduler.SymbolLayer))
 	c := model.Config
 	noise := make([]float32, sequences*c.Context*c.Hidden)
@@ -95,7 +98,6 @@ func newRunners(b *plan.Plan, dev device.Device, sequences int) ([]*runner, erro
 	for range dev.Threads() {
 		r := &runner{stream: dev.NewStream("planner"), microbatch: microbatch(c, sequences), noise: noise, hidden: c.Hidden}
 		runners = append(runners, r)
-		var err error
 		if r.stage, err = stages.NewStage(model, r.stream, []stages.ChunkSpec{{First: layer, Last: layer + 1}}, b.StageOptions(0)); err != nil {
 			return runners, err
 		}

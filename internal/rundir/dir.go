@@ -112,7 +112,7 @@ func (d *Dir) admissibleIn(cfg *config.Config, fresh bool, fsys checkpoint.FS) e
 func (d *Dir) ownKind(e fs.DirEntry) error {
 	kind, path := "file", filepath.Join(d.path, e.Name())
 	switch e.Name() {
-	case checkpoint.StoreName:
+	case checkpoint.StoreName, TokenDir:
 		if e.IsDir() {
 			return nil
 		}

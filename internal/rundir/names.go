@@ -1,7 +1,9 @@
 package rundir
 
 import (
+	"encoding/hex"
 	"errors"
+	"strings"
 
 	"github.com/troupe-ml/troupe/internal/folder"
 )
@@ -15,8 +17,17 @@ const (
 	TrainerFile = "trainer.json"
 	ModelFile   = "config.json"
 	TokensFile  = "tokenizer.json"
+	TokenDir    = "tokens"                    // folder of the run's texts as token ids
+	TokenSuffix = ".ids"                      // of the files in it
 	ProbePrefix = folder.TmpPrefix + "probe-" // of files by which workers show that they see the folder
 )
+
+// IsTokenFile reports whether a file in TokenDir is one of token ids, whole or not finished.
+func IsTokenFile(name string) bool {
+	hexa := strings.TrimSuffix(strings.TrimPrefix(name, folder.TmpPrefix), TokenSuffix)
+	_, err := hex.DecodeString(hexa)
+	return err == nil && len(hexa) == 64 && strings.HasSuffix(name, TokenSuffix)
+}
 
 // ErrFolder: the folder cannot be used for this run.
 var ErrFolder = errors.New("output folder")

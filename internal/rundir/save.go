@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/checkpoint/safetensors"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tokenizer"
 )
 
@@ -80,14 +81,11 @@ func (s *Saver) WriteShared(ctx context.Context, state actors.TrainerState, save
 	c := checkpoint.Content{Step: int(state.Step), Files: make(map[string][]byte)}
 	for _, v := range saved {
 		t := safetensors.F32(v.Name, v.Shape, v.Data)
-		if v.Narrow != nil {
-			var err error
-			if t, err = safetensors.Converted(v.Name, "F32", v.Shape, "BF16", v.Narrow); err != nil {
-				return "", err
-			}
+		if v.DType == tensorops.BFloat16 {
+			t = safetensors.Tensor{Name: v.Name, DType: "BF16", Shape: v.Shape, Data: v.Narrow}
 		}
 		if others.Holds(v.Name) {
-			t.Stream, t.Absent = nil, true
+			t.Data, t.Stream, t.Absent = nil, nil, true
 		}
 		if v.Part == "" {
 			c.Model = append(c.Model, t)

@@ -97,7 +97,7 @@ func (x ApiError_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ApiError_Kind.Descriptor instead.
 func (ApiError_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{62, 0}
+	return file_wire_proto_rawDescGZIP(), []int{63, 0}
 }
 
 type RunSummary_State int32
@@ -161,7 +161,7 @@ func (x RunSummary_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunSummary_State.Descriptor instead.
 func (RunSummary_State) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{79, 0}
+	return file_wire_proto_rawDescGZIP(), []int{80, 0}
 }
 
 type ControlRequest_Action int32
@@ -222,7 +222,7 @@ func (x ControlRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ControlRequest_Action.Descriptor instead.
 func (ControlRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{83, 0}
+	return file_wire_proto_rawDescGZIP(), []int{84, 0}
 }
 
 // Envelope is a control message on its way from one process to another. It is numbered,
@@ -1377,6 +1377,7 @@ type Snapshot struct {
 	Held          int32                  `protobuf:"varint,10,opt,name=held,proto3" json:"held,omitempty"`
 	Need          int32                  `protobuf:"varint,11,opt,name=need,proto3" json:"need,omitempty"`
 	SinceNs       int64                  `protobuf:"varint,12,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"`
+	Collective    string                 `protobuf:"bytes,13,opt,name=collective,proto3" json:"collective,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1493,6 +1494,13 @@ func (x *Snapshot) GetSinceNs() int64 {
 		return x.SinceNs
 	}
 	return 0
+}
+
+func (x *Snapshot) GetCollective() string {
+	if x != nil {
+		return x.Collective
+	}
+	return ""
 }
 
 type Action struct {
@@ -2717,6 +2725,7 @@ type Order struct {
 	Phase         uint32                 `protobuf:"varint,1,opt,name=phase,proto3" json:"phase,omitempty"`
 	Trace         bool                   `protobuf:"varint,2,opt,name=trace,proto3" json:"trace,omitempty"`
 	Speculative   *Update                `protobuf:"bytes,3,opt,name=speculative,proto3" json:"speculative,omitempty"`
+	Replica       uint32                 `protobuf:"varint,4,opt,name=replica,proto3" json:"replica,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2770,6 +2779,13 @@ func (x *Order) GetSpeculative() *Update {
 		return x.Speculative
 	}
 	return nil
+}
+
+func (x *Order) GetReplica() uint32 {
+	if x != nil {
+		return x.Replica
+	}
+	return 0
 }
 
 type Update struct {
@@ -2953,6 +2969,8 @@ type Transfer struct {
 	Extent        *Extent                `protobuf:"bytes,4,opt,name=extent,proto3" json:"extent,omitempty"`
 	Tensor        *Tensor                `protobuf:"bytes,5,opt,name=tensor,proto3" json:"tensor,omitempty"`
 	Slot          int32                  `protobuf:"varint,6,opt,name=slot,proto3" json:"slot,omitempty"` // which of the tensors that the chunk takes
+	Rank          int32                  `protobuf:"varint,7,opt,name=rank,proto3" json:"rank,omitempty"` // that has the chunk
+	Part          int32                  `protobuf:"varint,8,opt,name=part,proto3" json:"part,omitempty"` // which piece of the tensor; one without a tensor says that the numbers come within the group
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3025,6 +3043,20 @@ func (x *Transfer) GetTensor() *Tensor {
 func (x *Transfer) GetSlot() int32 {
 	if x != nil {
 		return x.Slot
+	}
+	return 0
+}
+
+func (x *Transfer) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *Transfer) GetPart() int32 {
+	if x != nil {
+		return x.Part
 	}
 	return 0
 }
@@ -3272,6 +3304,7 @@ type TiedGradient struct {
 	Param         int32                  `protobuf:"varint,2,opt,name=param,proto3" json:"param,omitempty"`
 	Uses          uint32                 `protobuf:"varint,3,opt,name=uses,proto3" json:"uses,omitempty"`
 	Tensor        *Tensor                `protobuf:"bytes,4,opt,name=tensor,proto3" json:"tensor,omitempty"`
+	First         int64                  `protobuf:"varint,5,opt,name=first,proto3" json:"first,omitempty"` // row of the whole weight that it begins with
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3332,6 +3365,13 @@ func (x *TiedGradient) GetTensor() *Tensor {
 		return x.Tensor
 	}
 	return nil
+}
+
+func (x *TiedGradient) GetFirst() int64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
 }
 
 type StageDone struct {
@@ -4077,6 +4117,8 @@ type Saved struct {
 	Index         int32                  `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	Part          string                 `protobuf:"bytes,3,opt,name=part,proto3" json:"part,omitempty"`
 	Dims          []int64                `protobuf:"varint,4,rep,packed,name=dims,proto3" json:"dims,omitempty"`
+	Dtype         uint32                 `protobuf:"varint,5,opt,name=dtype,proto3" json:"dtype,omitempty"` // float32, or bfloat16 of a frozen weight that is held so
+	Slice         *Slice                 `protobuf:"bytes,6,opt,name=slice,proto3" json:"slice,omitempty"`  // none: it is whole
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4139,6 +4181,114 @@ func (x *Saved) GetDims() []int64 {
 	return nil
 }
 
+func (x *Saved) GetDtype() uint32 {
+	if x != nil {
+		return x.Dtype
+	}
+	return 0
+}
+
+func (x *Saved) GetSlice() *Slice {
+	if x != nil {
+		return x.Slice
+	}
+	return nil
+}
+
+// Slice is a part of a tensor whose shape is whole. Of the elements [from, to) of each section of a
+// dimension, in their order, it has [first, limit); all of them where limit is 0.
+type Slice struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Whole         []int64                `protobuf:"varint,1,rep,packed,name=whole,proto3" json:"whole,omitempty"`
+	Dim           int32                  `protobuf:"varint,2,opt,name=dim,proto3" json:"dim,omitempty"`
+	Sections      int32                  `protobuf:"varint,3,opt,name=sections,proto3" json:"sections,omitempty"`
+	From          int64                  `protobuf:"varint,4,opt,name=from,proto3" json:"from,omitempty"`
+	To            int64                  `protobuf:"varint,5,opt,name=to,proto3" json:"to,omitempty"`
+	First         int64                  `protobuf:"varint,6,opt,name=first,proto3" json:"first,omitempty"`
+	Limit         int64                  `protobuf:"varint,7,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Slice) Reset() {
+	*x = Slice{}
+	mi := &file_wire_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Slice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Slice) ProtoMessage() {}
+
+func (x *Slice) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Slice.ProtoReflect.Descriptor instead.
+func (*Slice) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *Slice) GetWhole() []int64 {
+	if x != nil {
+		return x.Whole
+	}
+	return nil
+}
+
+func (x *Slice) GetDim() int32 {
+	if x != nil {
+		return x.Dim
+	}
+	return 0
+}
+
+func (x *Slice) GetSections() int32 {
+	if x != nil {
+		return x.Sections
+	}
+	return 0
+}
+
+func (x *Slice) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Slice) GetTo() int64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *Slice) GetFirst() int64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *Slice) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
 type StageReady struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -4148,7 +4298,7 @@ type StageReady struct {
 
 func (x *StageReady) Reset() {
 	*x = StageReady{}
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4160,7 +4310,7 @@ func (x *StageReady) String() string {
 func (*StageReady) ProtoMessage() {}
 
 func (x *StageReady) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4173,7 +4323,7 @@ func (x *StageReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageReady.ProtoReflect.Descriptor instead.
 func (*StageReady) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{50}
+	return file_wire_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *StageReady) GetRank() int32 {
@@ -4192,7 +4342,7 @@ type ExpectInput struct {
 
 func (x *ExpectInput) Reset() {
 	*x = ExpectInput{}
-	mi := &file_wire_proto_msgTypes[51]
+	mi := &file_wire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4204,7 +4354,7 @@ func (x *ExpectInput) String() string {
 func (*ExpectInput) ProtoMessage() {}
 
 func (x *ExpectInput) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[51]
+	mi := &file_wire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4217,7 +4367,7 @@ func (x *ExpectInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpectInput.ProtoReflect.Descriptor instead.
 func (*ExpectInput) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{51}
+	return file_wire_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ExpectInput) GetAction() *Action {
@@ -4239,7 +4389,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_wire_proto_msgTypes[52]
+	mi := &file_wire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4251,7 +4401,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[52]
+	mi := &file_wire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4264,7 +4414,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{52}
+	return file_wire_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Failed) GetActor() string {
@@ -4303,7 +4453,7 @@ type Halt struct {
 
 func (x *Halt) Reset() {
 	*x = Halt{}
-	mi := &file_wire_proto_msgTypes[53]
+	mi := &file_wire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4315,7 +4465,7 @@ func (x *Halt) String() string {
 func (*Halt) ProtoMessage() {}
 
 func (x *Halt) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[53]
+	mi := &file_wire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4328,7 +4478,7 @@ func (x *Halt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halt.ProtoReflect.Descriptor instead.
 func (*Halt) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{53}
+	return file_wire_proto_rawDescGZIP(), []int{54}
 }
 
 type Halted struct {
@@ -4340,7 +4490,7 @@ type Halted struct {
 
 func (x *Halted) Reset() {
 	*x = Halted{}
-	mi := &file_wire_proto_msgTypes[54]
+	mi := &file_wire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4352,7 +4502,7 @@ func (x *Halted) String() string {
 func (*Halted) ProtoMessage() {}
 
 func (x *Halted) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[54]
+	mi := &file_wire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4365,7 +4515,7 @@ func (x *Halted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halted.ProtoReflect.Descriptor instead.
 func (*Halted) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{54}
+	return file_wire_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Halted) GetRank() int32 {
@@ -4384,7 +4534,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_wire_proto_msgTypes[55]
+	mi := &file_wire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4396,7 +4546,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[55]
+	mi := &file_wire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4409,7 +4559,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{55}
+	return file_wire_proto_rawDescGZIP(), []int{56}
 }
 
 type Left struct {
@@ -4421,7 +4571,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_wire_proto_msgTypes[56]
+	mi := &file_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4433,7 +4583,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[56]
+	mi := &file_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4446,7 +4596,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{56}
+	return file_wire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Left) GetRank() int32 {
@@ -4468,7 +4618,7 @@ type ReadWeight struct {
 
 func (x *ReadWeight) Reset() {
 	*x = ReadWeight{}
-	mi := &file_wire_proto_msgTypes[57]
+	mi := &file_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4480,7 +4630,7 @@ func (x *ReadWeight) String() string {
 func (*ReadWeight) ProtoMessage() {}
 
 func (x *ReadWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[57]
+	mi := &file_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4493,7 +4643,7 @@ func (x *ReadWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadWeight.ProtoReflect.Descriptor instead.
 func (*ReadWeight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{57}
+	return file_wire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ReadWeight) GetRequest() uint64 {
@@ -4536,7 +4686,7 @@ type Weight struct {
 
 func (x *Weight) Reset() {
 	*x = Weight{}
-	mi := &file_wire_proto_msgTypes[58]
+	mi := &file_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4548,7 +4698,7 @@ func (x *Weight) String() string {
 func (*Weight) ProtoMessage() {}
 
 func (x *Weight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[58]
+	mi := &file_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4561,7 +4711,7 @@ func (x *Weight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weight.ProtoReflect.Descriptor instead.
 func (*Weight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{58}
+	return file_wire_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Weight) GetRequest() uint64 {
@@ -4609,7 +4759,7 @@ type ApiRequest struct {
 
 func (x *ApiRequest) Reset() {
 	*x = ApiRequest{}
-	mi := &file_wire_proto_msgTypes[59]
+	mi := &file_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4621,7 +4771,7 @@ func (x *ApiRequest) String() string {
 func (*ApiRequest) ProtoMessage() {}
 
 func (x *ApiRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[59]
+	mi := &file_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4634,7 +4784,7 @@ func (x *ApiRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiRequest.ProtoReflect.Descriptor instead.
 func (*ApiRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{59}
+	return file_wire_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ApiRequest) GetVersion() uint32 {
@@ -4813,7 +4963,7 @@ type ApiReply struct {
 
 func (x *ApiReply) Reset() {
 	*x = ApiReply{}
-	mi := &file_wire_proto_msgTypes[60]
+	mi := &file_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4825,7 +4975,7 @@ func (x *ApiReply) String() string {
 func (*ApiReply) ProtoMessage() {}
 
 func (x *ApiReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[60]
+	mi := &file_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4838,7 +4988,7 @@ func (x *ApiReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiReply.ProtoReflect.Descriptor instead.
 func (*ApiReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{60}
+	return file_wire_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ApiReply) GetError() *ApiError {
@@ -5032,7 +5182,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_wire_proto_msgTypes[61]
+	mi := &file_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5044,7 +5194,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[61]
+	mi := &file_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5057,7 +5207,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{61}
+	return file_wire_proto_rawDescGZIP(), []int{62}
 }
 
 // ApiError is an error that a client makes one of its own again.
@@ -5071,7 +5221,7 @@ type ApiError struct {
 
 func (x *ApiError) Reset() {
 	*x = ApiError{}
-	mi := &file_wire_proto_msgTypes[62]
+	mi := &file_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5083,7 +5233,7 @@ func (x *ApiError) String() string {
 func (*ApiError) ProtoMessage() {}
 
 func (x *ApiError) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[62]
+	mi := &file_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5096,7 +5246,7 @@ func (x *ApiError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiError.ProtoReflect.Descriptor instead.
 func (*ApiError) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{62}
+	return file_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ApiError) GetKind() ApiError_Kind {
@@ -5129,7 +5279,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_wire_proto_msgTypes[63]
+	mi := &file_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5141,7 +5291,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[63]
+	mi := &file_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5154,7 +5304,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{63}
+	return file_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SubmitRequest) GetConfig() []byte {
@@ -5223,7 +5373,7 @@ type SubmitReply struct {
 
 func (x *SubmitReply) Reset() {
 	*x = SubmitReply{}
-	mi := &file_wire_proto_msgTypes[64]
+	mi := &file_wire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5235,7 +5385,7 @@ func (x *SubmitReply) String() string {
 func (*SubmitReply) ProtoMessage() {}
 
 func (x *SubmitReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[64]
+	mi := &file_wire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5248,7 +5398,7 @@ func (x *SubmitReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReply.ProtoReflect.Descriptor instead.
 func (*SubmitReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{64}
+	return file_wire_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SubmitReply) GetId() string {
@@ -5278,7 +5428,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_wire_proto_msgTypes[65]
+	mi := &file_wire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5290,7 +5440,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[65]
+	mi := &file_wire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5303,7 +5453,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{65}
+	return file_wire_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *FollowRequest) GetRun() string {
@@ -5339,7 +5489,7 @@ type Following struct {
 
 func (x *Following) Reset() {
 	*x = Following{}
-	mi := &file_wire_proto_msgTypes[66]
+	mi := &file_wire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5351,7 +5501,7 @@ func (x *Following) String() string {
 func (*Following) ProtoMessage() {}
 
 func (x *Following) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[66]
+	mi := &file_wire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5364,7 +5514,7 @@ func (x *Following) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Following.ProtoReflect.Descriptor instead.
 func (*Following) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{66}
+	return file_wire_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Following) GetEpoch() []byte {
@@ -5410,7 +5560,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_wire_proto_msgTypes[67]
+	mi := &file_wire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5422,7 +5572,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[67]
+	mi := &file_wire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5435,7 +5585,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{67}
+	return file_wire_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *RunEvent) GetNumber() uint64 {
@@ -5619,13 +5769,15 @@ type RunInfo struct {
 	Kernels       string                 `protobuf:"bytes,23,opt,name=kernels,proto3" json:"kernels,omitempty"`
 	Samples       bool                   `protobuf:"varint,24,opt,name=samples,proto3" json:"samples,omitempty"`
 	Frozen        int64                  `protobuf:"varint,25,opt,name=frozen,proto3" json:"frozen,omitempty"`
+	Ranks         int32                  `protobuf:"varint,26,opt,name=ranks,proto3" json:"ranks,omitempty"`
+	Grid          string                 `protobuf:"bytes,27,opt,name=grid,proto3" json:"grid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunInfo) Reset() {
 	*x = RunInfo{}
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5637,7 +5789,7 @@ func (x *RunInfo) String() string {
 func (*RunInfo) ProtoMessage() {}
 
 func (x *RunInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5650,7 +5802,7 @@ func (x *RunInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInfo.ProtoReflect.Descriptor instead.
 func (*RunInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{68}
+	return file_wire_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *RunInfo) GetName() string {
@@ -5828,6 +5980,20 @@ func (x *RunInfo) GetFrozen() int64 {
 	return 0
 }
 
+func (x *RunInfo) GetRanks() int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return 0
+}
+
+func (x *RunInfo) GetGrid() string {
+	if x != nil {
+		return x.Grid
+	}
+	return ""
+}
+
 // StepEvent has no trace: the coordinator writes it to the run's folder.
 type StepEvent struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -5853,7 +6019,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5865,7 +6031,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5878,7 +6044,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{69}
+	return file_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *StepEvent) GetStep() int64 {
@@ -6005,7 +6171,7 @@ type CheckpointEvent struct {
 
 func (x *CheckpointEvent) Reset() {
 	*x = CheckpointEvent{}
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6017,7 +6183,7 @@ func (x *CheckpointEvent) String() string {
 func (*CheckpointEvent) ProtoMessage() {}
 
 func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6030,7 +6196,7 @@ func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointEvent.ProtoReflect.Descriptor instead.
 func (*CheckpointEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{70}
+	return file_wire_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CheckpointEvent) GetStep() int64 {
@@ -6070,7 +6236,7 @@ type WarningEvent struct {
 
 func (x *WarningEvent) Reset() {
 	*x = WarningEvent{}
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6082,7 +6248,7 @@ func (x *WarningEvent) String() string {
 func (*WarningEvent) ProtoMessage() {}
 
 func (x *WarningEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6095,7 +6261,7 @@ func (x *WarningEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarningEvent.ProtoReflect.Descriptor instead.
 func (*WarningEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{71}
+	return file_wire_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *WarningEvent) GetText() string {
@@ -6116,7 +6282,7 @@ type RestartEvent struct {
 
 func (x *RestartEvent) Reset() {
 	*x = RestartEvent{}
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6128,7 +6294,7 @@ func (x *RestartEvent) String() string {
 func (*RestartEvent) ProtoMessage() {}
 
 func (x *RestartEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6141,7 +6307,7 @@ func (x *RestartEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartEvent.ProtoReflect.Descriptor instead.
 func (*RestartEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{72}
+	return file_wire_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *RestartEvent) GetError() string {
@@ -6175,7 +6341,7 @@ type StallEvent struct {
 
 func (x *StallEvent) Reset() {
 	*x = StallEvent{}
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6187,7 +6353,7 @@ func (x *StallEvent) String() string {
 func (*StallEvent) ProtoMessage() {}
 
 func (x *StallEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6200,7 +6366,7 @@ func (x *StallEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StallEvent.ProtoReflect.Descriptor instead.
 func (*StallEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{73}
+	return file_wire_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *StallEvent) GetQuietNs() int64 {
@@ -6227,7 +6393,7 @@ type PauseEvent struct {
 
 func (x *PauseEvent) Reset() {
 	*x = PauseEvent{}
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6239,7 +6405,7 @@ func (x *PauseEvent) String() string {
 func (*PauseEvent) ProtoMessage() {}
 
 func (x *PauseEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6252,7 +6418,7 @@ func (x *PauseEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseEvent.ProtoReflect.Descriptor instead.
 func (*PauseEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{74}
+	return file_wire_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *PauseEvent) GetStep() int64 {
@@ -6279,7 +6445,7 @@ type WaitingEvent struct {
 
 func (x *WaitingEvent) Reset() {
 	*x = WaitingEvent{}
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6291,7 +6457,7 @@ func (x *WaitingEvent) String() string {
 func (*WaitingEvent) ProtoMessage() {}
 
 func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6304,7 +6470,7 @@ func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingEvent.ProtoReflect.Descriptor instead.
 func (*WaitingEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{75}
+	return file_wire_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *WaitingEvent) GetText() string {
@@ -6335,7 +6501,7 @@ type EndEvent struct {
 
 func (x *EndEvent) Reset() {
 	*x = EndEvent{}
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6347,7 +6513,7 @@ func (x *EndEvent) String() string {
 func (*EndEvent) ProtoMessage() {}
 
 func (x *EndEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6360,7 +6526,7 @@ func (x *EndEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndEvent.ProtoReflect.Descriptor instead.
 func (*EndEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{76}
+	return file_wire_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *EndEvent) GetError() *ApiError {
@@ -6455,7 +6621,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6467,7 +6633,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6480,7 +6646,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{77}
+	return file_wire_proto_rawDescGZIP(), []int{78}
 }
 
 type ListReply struct {
@@ -6492,7 +6658,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6504,7 +6670,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6517,7 +6683,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{78}
+	return file_wire_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListReply) GetRuns() []*RunSummary {
@@ -6550,7 +6716,7 @@ type RunSummary struct {
 
 func (x *RunSummary) Reset() {
 	*x = RunSummary{}
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6562,7 +6728,7 @@ func (x *RunSummary) String() string {
 func (*RunSummary) ProtoMessage() {}
 
 func (x *RunSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6575,7 +6741,7 @@ func (x *RunSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSummary.ProtoReflect.Descriptor instead.
 func (*RunSummary) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{79}
+	return file_wire_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *RunSummary) GetId() string {
@@ -6692,7 +6858,7 @@ type RunStatusRequest struct {
 
 func (x *RunStatusRequest) Reset() {
 	*x = RunStatusRequest{}
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6704,7 +6870,7 @@ func (x *RunStatusRequest) String() string {
 func (*RunStatusRequest) ProtoMessage() {}
 
 func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6717,7 +6883,7 @@ func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusRequest.ProtoReflect.Descriptor instead.
 func (*RunStatusRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{80}
+	return file_wire_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *RunStatusRequest) GetRun() string {
@@ -6739,7 +6905,7 @@ type RunStatusReply struct {
 
 func (x *RunStatusReply) Reset() {
 	*x = RunStatusReply{}
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6751,7 +6917,7 @@ func (x *RunStatusReply) String() string {
 func (*RunStatusReply) ProtoMessage() {}
 
 func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6764,7 +6930,7 @@ func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusReply.ProtoReflect.Descriptor instead.
 func (*RunStatusReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{81}
+	return file_wire_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *RunStatusReply) GetRun() *RunSummary {
@@ -6799,7 +6965,7 @@ type ActorStatus struct {
 
 func (x *ActorStatus) Reset() {
 	*x = ActorStatus{}
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6811,7 +6977,7 @@ func (x *ActorStatus) String() string {
 func (*ActorStatus) ProtoMessage() {}
 
 func (x *ActorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6824,7 +6990,7 @@ func (x *ActorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorStatus.ProtoReflect.Descriptor instead.
 func (*ActorStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{82}
+	return file_wire_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ActorStatus) GetSnapshot() *Snapshot {
@@ -6861,7 +7027,7 @@ type ControlRequest struct {
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6873,7 +7039,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6886,7 +7052,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{83}
+	return file_wire_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ControlRequest) GetRun() string {
@@ -6939,7 +7105,7 @@ type ForecastRequest struct {
 
 func (x *ForecastRequest) Reset() {
 	*x = ForecastRequest{}
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6951,7 +7117,7 @@ func (x *ForecastRequest) String() string {
 func (*ForecastRequest) ProtoMessage() {}
 
 func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6964,7 +7130,7 @@ func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRequest.ProtoReflect.Descriptor instead.
 func (*ForecastRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{84}
+	return file_wire_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ForecastRequest) GetConfig() []byte {
@@ -7010,13 +7176,14 @@ type ForecastReply struct {
 	TokensPerS    float64                `protobuf:"fixed64,4,opt,name=tokens_per_s,json=tokensPerS,proto3" json:"tokens_per_s,omitempty"`
 	BubblePct     float64                `protobuf:"fixed64,5,opt,name=bubble_pct,json=bubblePct,proto3" json:"bubble_pct,omitempty"`
 	MessageMs     float64                `protobuf:"fixed64,6,opt,name=message_ms,json=messageMs,proto3" json:"message_ms,omitempty"`
+	Apart         string                 `protobuf:"bytes,7,opt,name=apart,proto3" json:"apart,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ForecastReply) Reset() {
 	*x = ForecastReply{}
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7028,7 +7195,7 @@ func (x *ForecastReply) String() string {
 func (*ForecastReply) ProtoMessage() {}
 
 func (x *ForecastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7041,7 +7208,7 @@ func (x *ForecastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastReply.ProtoReflect.Descriptor instead.
 func (*ForecastReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{85}
+	return file_wire_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ForecastReply) GetRanks() []*ForecastRank {
@@ -7086,6 +7253,13 @@ func (x *ForecastReply) GetMessageMs() float64 {
 	return 0
 }
 
+func (x *ForecastReply) GetApart() string {
+	if x != nil {
+		return x.Apart
+	}
+	return ""
+}
+
 type ForecastRank struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -7101,7 +7275,7 @@ type ForecastRank struct {
 
 func (x *ForecastRank) Reset() {
 	*x = ForecastRank{}
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7113,7 +7287,7 @@ func (x *ForecastRank) String() string {
 func (*ForecastRank) ProtoMessage() {}
 
 func (x *ForecastRank) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7126,7 +7300,7 @@ func (x *ForecastRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRank.ProtoReflect.Descriptor instead.
 func (*ForecastRank) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{86}
+	return file_wire_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ForecastRank) GetRank() int32 {
@@ -7190,7 +7364,7 @@ type ForecastLink struct {
 
 func (x *ForecastLink) Reset() {
 	*x = ForecastLink{}
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7202,7 +7376,7 @@ func (x *ForecastLink) String() string {
 func (*ForecastLink) ProtoMessage() {}
 
 func (x *ForecastLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7215,7 +7389,7 @@ func (x *ForecastLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastLink.ProtoReflect.Descriptor instead.
 func (*ForecastLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{87}
+	return file_wire_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ForecastLink) GetFrom() string {
@@ -7255,7 +7429,7 @@ type ControlReply struct {
 
 func (x *ControlReply) Reset() {
 	*x = ControlReply{}
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7267,7 +7441,7 @@ func (x *ControlReply) String() string {
 func (*ControlReply) ProtoMessage() {}
 
 func (x *ControlReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7280,7 +7454,7 @@ func (x *ControlReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlReply.ProtoReflect.Descriptor instead.
 func (*ControlReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{88}
+	return file_wire_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ControlReply) GetRun() *RunSummary {
@@ -7301,7 +7475,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7313,7 +7487,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7326,7 +7500,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{89}
+	return file_wire_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *LogsRequest) GetRun() string {
@@ -7362,7 +7536,7 @@ type LogsReply struct {
 
 func (x *LogsReply) Reset() {
 	*x = LogsReply{}
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7374,7 +7548,7 @@ func (x *LogsReply) String() string {
 func (*LogsReply) ProtoMessage() {}
 
 func (x *LogsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7387,7 +7561,7 @@ func (x *LogsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsReply.ProtoReflect.Descriptor instead.
 func (*LogsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{90}
+	return file_wire_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *LogsReply) GetRecords() []*LogRecord {
@@ -7418,7 +7592,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7430,7 +7604,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7443,7 +7617,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{91}
+	return file_wire_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *LogRecord) GetTimeNs() int64 {
@@ -7498,7 +7672,7 @@ type LogAttribute struct {
 
 func (x *LogAttribute) Reset() {
 	*x = LogAttribute{}
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7510,7 +7684,7 @@ func (x *LogAttribute) String() string {
 func (*LogAttribute) ProtoMessage() {}
 
 func (x *LogAttribute) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7523,7 +7697,7 @@ func (x *LogAttribute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAttribute.ProtoReflect.Descriptor instead.
 func (*LogAttribute) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{92}
+	return file_wire_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *LogAttribute) GetKey() string {
@@ -7552,7 +7726,7 @@ type LogBatch struct {
 
 func (x *LogBatch) Reset() {
 	*x = LogBatch{}
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7564,7 +7738,7 @@ func (x *LogBatch) String() string {
 func (*LogBatch) ProtoMessage() {}
 
 func (x *LogBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7577,7 +7751,7 @@ func (x *LogBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogBatch.ProtoReflect.Descriptor instead.
 func (*LogBatch) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{93}
+	return file_wire_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *LogBatch) GetRecords() []*LogRecord {
@@ -7608,7 +7782,7 @@ type TokensRequest struct {
 
 func (x *TokensRequest) Reset() {
 	*x = TokensRequest{}
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7620,7 +7794,7 @@ func (x *TokensRequest) String() string {
 func (*TokensRequest) ProtoMessage() {}
 
 func (x *TokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7633,7 +7807,7 @@ func (x *TokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensRequest.ProtoReflect.Descriptor instead.
 func (*TokensRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{94}
+	return file_wire_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *TokensRequest) GetKind() isTokensRequest_Kind {
@@ -7702,7 +7876,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7714,7 +7888,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7727,7 +7901,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{95}
+	return file_wire_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *CreateToken) GetRole() string {
@@ -7752,7 +7926,7 @@ type ListTokens struct {
 
 func (x *ListTokens) Reset() {
 	*x = ListTokens{}
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7764,7 +7938,7 @@ func (x *ListTokens) String() string {
 func (*ListTokens) ProtoMessage() {}
 
 func (x *ListTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7777,7 +7951,7 @@ func (x *ListTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokens.ProtoReflect.Descriptor instead.
 func (*ListTokens) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{96}
+	return file_wire_proto_rawDescGZIP(), []int{97}
 }
 
 type RevokeToken struct {
@@ -7789,7 +7963,7 @@ type RevokeToken struct {
 
 func (x *RevokeToken) Reset() {
 	*x = RevokeToken{}
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7801,7 +7975,7 @@ func (x *RevokeToken) String() string {
 func (*RevokeToken) ProtoMessage() {}
 
 func (x *RevokeToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7814,7 +7988,7 @@ func (x *RevokeToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
 func (*RevokeToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{97}
+	return file_wire_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *RevokeToken) GetId() string {
@@ -7834,7 +8008,7 @@ type TokensReply struct {
 
 func (x *TokensReply) Reset() {
 	*x = TokensReply{}
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7846,7 +8020,7 @@ func (x *TokensReply) String() string {
 func (*TokensReply) ProtoMessage() {}
 
 func (x *TokensReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7859,7 +8033,7 @@ func (x *TokensReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensReply.ProtoReflect.Descriptor instead.
 func (*TokensReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{98}
+	return file_wire_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *TokensReply) GetToken() string {
@@ -7889,7 +8063,7 @@ type TokenInfo struct {
 
 func (x *TokenInfo) Reset() {
 	*x = TokenInfo{}
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7901,7 +8075,7 @@ func (x *TokenInfo) String() string {
 func (*TokenInfo) ProtoMessage() {}
 
 func (x *TokenInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7914,7 +8088,7 @@ func (x *TokenInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenInfo.ProtoReflect.Descriptor instead.
 func (*TokenInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{99}
+	return file_wire_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *TokenInfo) GetId() string {
@@ -7960,7 +8134,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7972,7 +8146,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7985,7 +8159,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{100}
+	return file_wire_proto_rawDescGZIP(), []int{101}
 }
 
 type MembersReply struct {
@@ -7998,7 +8172,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8010,7 +8184,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8023,7 +8197,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{101}
+	return file_wire_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *MembersReply) GetTimeNs() int64 {
@@ -8060,7 +8234,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8072,7 +8246,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8085,7 +8259,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{102}
+	return file_wire_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *MemberStatus) GetName() string {
@@ -8264,7 +8438,7 @@ const file_wire_proto_rawDesc = "" +
 	"\vunreachable\x18\x04 \x03(\v2\x18.troupe.wire.UnreachableR\vunreachable\"D\n" +
 	"\vUnreachable\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x13\n" +
-	"\x05for_s\x18\x02 \x01(\x01R\x04forS\"\xb7\x02\n" +
+	"\x05for_s\x18\x02 \x01(\x01R\x04forS\"\xd7\x02\n" +
 	"\bSnapshot\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\x05R\x04rank\x12\x12\n" +
@@ -8278,7 +8452,10 @@ const file_wire_proto_rawDesc = "" +
 	"\x04held\x18\n" +
 	" \x01(\x05R\x04held\x12\x12\n" +
 	"\x04need\x18\v \x01(\x05R\x04need\x12\x19\n" +
-	"\bsince_ns\x18\f \x01(\x03R\asinceNs\"R\n" +
+	"\bsince_ns\x18\f \x01(\x03R\asinceNs\x12\x1e\n" +
+	"\n" +
+	"collective\x18\r \x01(\tR\n" +
+	"collective\"R\n" +
 	"\x06Action\x12\x14\n" +
 	"\x05chunk\x18\x01 \x01(\x05R\x05chunk\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\rR\x04type\x12\x1e\n" +
@@ -8377,11 +8554,12 @@ const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\x03 \x01(\v2\x10.troupe.wire.PidR\n" +
 	"checkpoint\x12\x14\n" +
-	"\x05ranks\x18\x05 \x01(\x05R\x05ranksJ\x04\b\x04\x10\x05\"j\n" +
+	"\x05ranks\x18\x05 \x01(\x05R\x05ranksJ\x04\b\x04\x10\x05\"\x84\x01\n" +
 	"\x05Order\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\rR\x05phase\x12\x14\n" +
 	"\x05trace\x18\x02 \x01(\bR\x05trace\x125\n" +
-	"\vspeculative\x18\x03 \x01(\v2\x13.troupe.wire.UpdateR\vspeculative\"M\n" +
+	"\vspeculative\x18\x03 \x01(\v2\x13.troupe.wire.UpdateR\vspeculative\x12\x18\n" +
+	"\areplica\x18\x04 \x01(\rR\areplica\"M\n" +
 	"\x06Update\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x03R\x05count\x12\x0e\n" +
 	"\x02lr\x18\x02 \x01(\x01R\x02lr\x12\x1d\n" +
@@ -8393,7 +8571,7 @@ const file_wire_proto_rawDesc = "" +
 	"\tpositions\x18\x03 \x01(\x03R\tpositions\"2\n" +
 	"\x06Tensor\x12\x14\n" +
 	"\x05dtype\x18\x01 \x01(\rR\x05dtype\x12\x12\n" +
-	"\x04dims\x18\x02 \x03(\x03R\x04dims\"\xbc\x01\n" +
+	"\x04dims\x18\x02 \x03(\x03R\x04dims\"\xe4\x01\n" +
 	"\bTransfer\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\rR\x04edge\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x05R\x02to\x12\x1e\n" +
@@ -8402,7 +8580,9 @@ const file_wire_proto_rawDesc = "" +
 	"microbatch\x12+\n" +
 	"\x06extent\x18\x04 \x01(\v2\x13.troupe.wire.ExtentR\x06extent\x12+\n" +
 	"\x06tensor\x18\x05 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\x12\x12\n" +
-	"\x04slot\x18\x06 \x01(\x05R\x04slot\"F\n" +
+	"\x04slot\x18\x06 \x01(\x05R\x04slot\x12\x12\n" +
+	"\x04rank\x18\a \x01(\x05R\x04rank\x12\x12\n" +
+	"\x04part\x18\b \x01(\x05R\x04part\"F\n" +
 	"\x06Credit\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\rR\x04edge\x12\x14\n" +
 	"\x05chunk\x18\x02 \x01(\x05R\x05chunk\x12\x12\n" +
@@ -8425,12 +8605,13 @@ const file_wire_proto_rawDesc = "" +
 	"\x06extent\x18\x03 \x01(\v2\x13.troupe.wire.ExtentR\x06extent\x12\x16\n" +
 	"\x06tokens\x18\x04 \x01(\x03R\x06tokens\x12\x18\n" +
 	"\atargets\x18\x05 \x01(\x03R\atargets\x12+\n" +
-	"\x06fields\x18\x06 \x03(\v2\x13.troupe.wire.TensorR\x06fields\"y\n" +
+	"\x06fields\x18\x06 \x03(\v2\x13.troupe.wire.TensorR\x06fields\"\x8f\x01\n" +
 	"\fTiedGradient\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x05R\x04from\x12\x14\n" +
 	"\x05param\x18\x02 \x01(\x05R\x05param\x12\x12\n" +
 	"\x04uses\x18\x03 \x01(\rR\x04uses\x12+\n" +
-	"\x06tensor\x18\x04 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\"\xbb\x01\n" +
+	"\x06tensor\x18\x04 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\x12\x14\n" +
+	"\x05first\x18\x05 \x01(\x03R\x05first\"\xbb\x01\n" +
 	"\tStageDone\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12)\n" +
 	"\x06losses\x18\x02 \x03(\v2\x11.troupe.wire.LossR\x06losses\x12'\n" +
@@ -8481,12 +8662,22 @@ const file_wire_proto_rawDesc = "" +
 	"\x04sums\x18\x02 \x03(\aR\x04sums\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\"\v\n" +
 	"\tSendState\"\v\n" +
-	"\tDropState\"Y\n" +
+	"\tDropState\"\x99\x01\n" +
 	"\x05Saved\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x12\n" +
 	"\x04part\x18\x03 \x01(\tR\x04part\x12\x12\n" +
-	"\x04dims\x18\x04 \x03(\x03R\x04dims\" \n" +
+	"\x04dims\x18\x04 \x03(\x03R\x04dims\x12\x14\n" +
+	"\x05dtype\x18\x05 \x01(\rR\x05dtype\x12(\n" +
+	"\x05slice\x18\x06 \x01(\v2\x12.troupe.wire.SliceR\x05slice\"\x9b\x01\n" +
+	"\x05Slice\x12\x14\n" +
+	"\x05whole\x18\x01 \x03(\x03R\x05whole\x12\x10\n" +
+	"\x03dim\x18\x02 \x01(\x05R\x03dim\x12\x1a\n" +
+	"\bsections\x18\x03 \x01(\x05R\bsections\x12\x12\n" +
+	"\x04from\x18\x04 \x01(\x03R\x04from\x12\x0e\n" +
+	"\x02to\x18\x05 \x01(\x03R\x02to\x12\x14\n" +
+	"\x05first\x18\x06 \x01(\x03R\x05first\x12\x14\n" +
+	"\x05limit\x18\a \x01(\x03R\x05limit\" \n" +
 	"\n" +
 	"StageReady\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\":\n" +
@@ -8600,7 +8791,7 @@ const file_wire_proto_rawDesc = "" +
 	"\awaiting\x18\t \x01(\v2\x19.troupe.wire.WaitingEventH\x00R\awaiting\x12)\n" +
 	"\x03end\x18\n" +
 	" \x01(\v2\x15.troupe.wire.EndEventH\x00R\x03endB\x06\n" +
-	"\x04kind\"\xc0\x05\n" +
+	"\x04kind\"\xea\x05\n" +
 	"\aRunInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03out\x18\x02 \x01(\tR\x03out\x12\x16\n" +
@@ -8633,7 +8824,9 @@ const file_wire_proto_rawDesc = "" +
 	"\athreads\x18\x16 \x01(\x05R\athreads\x12\x18\n" +
 	"\akernels\x18\x17 \x01(\tR\akernels\x12\x18\n" +
 	"\asamples\x18\x18 \x01(\bR\asamples\x12\x16\n" +
-	"\x06frozen\x18\x19 \x01(\x03R\x06frozen\"\x99\x06\n" +
+	"\x06frozen\x18\x19 \x01(\x03R\x06frozen\x12\x14\n" +
+	"\x05ranks\x18\x1a \x01(\x05R\x05ranks\x12\x12\n" +
+	"\x04grid\x18\x1b \x01(\tR\x04grid\"\x99\x06\n" +
 	"\tStepEvent\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x17\n" +
 	"\x04loss\x18\x02 \x01(\x01H\x00R\x04loss\x88\x01\x01\x12\x1e\n" +
@@ -8774,7 +8967,7 @@ const file_wire_proto_rawDesc = "" +
 	"\aseconds\x18\x04 \x01(\x01R\aseconds\x12\x1e\n" +
 	"\n" +
 	"registered\x18\x05 \x03(\tR\n" +
-	"registered\"\xea\x01\n" +
+	"registered\"\x80\x02\n" +
 	"\rForecastReply\x12/\n" +
 	"\x05ranks\x18\x01 \x03(\v2\x19.troupe.wire.ForecastRankR\x05ranks\x12/\n" +
 	"\x05links\x18\x02 \x03(\v2\x19.troupe.wire.ForecastLinkR\x05links\x12\x17\n" +
@@ -8784,7 +8977,8 @@ const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"bubble_pct\x18\x05 \x01(\x01R\tbubblePct\x12\x1d\n" +
 	"\n" +
-	"message_ms\x18\x06 \x01(\x01R\tmessageMs\"\xb5\x01\n" +
+	"message_ms\x18\x06 \x01(\x01R\tmessageMs\x12\x14\n" +
+	"\x05apart\x18\a \x01(\tR\x05apart\"\xb5\x01\n" +
 	"\fForecastRank\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12\x12\n" +
@@ -8876,7 +9070,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 105)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 106)
 var file_wire_proto_goTypes = []any{
 	(ApiError_Kind)(0),         // 0: troupe.wire.ApiError.Kind
 	(RunSummary_State)(0),      // 1: troupe.wire.RunSummary.State
@@ -8931,61 +9125,62 @@ var file_wire_proto_goTypes = []any{
 	(*SendState)(nil),          // 50: troupe.wire.SendState
 	(*DropState)(nil),          // 51: troupe.wire.DropState
 	(*Saved)(nil),              // 52: troupe.wire.Saved
-	(*StageReady)(nil),         // 53: troupe.wire.StageReady
-	(*ExpectInput)(nil),        // 54: troupe.wire.ExpectInput
-	(*Failed)(nil),             // 55: troupe.wire.Failed
-	(*Halt)(nil),               // 56: troupe.wire.Halt
-	(*Halted)(nil),             // 57: troupe.wire.Halted
-	(*Leave)(nil),              // 58: troupe.wire.Leave
-	(*Left)(nil),               // 59: troupe.wire.Left
-	(*ReadWeight)(nil),         // 60: troupe.wire.ReadWeight
-	(*Weight)(nil),             // 61: troupe.wire.Weight
-	(*ApiRequest)(nil),         // 62: troupe.wire.ApiRequest
-	(*ApiReply)(nil),           // 63: troupe.wire.ApiReply
-	(*Alive)(nil),              // 64: troupe.wire.Alive
-	(*ApiError)(nil),           // 65: troupe.wire.ApiError
-	(*SubmitRequest)(nil),      // 66: troupe.wire.SubmitRequest
-	(*SubmitReply)(nil),        // 67: troupe.wire.SubmitReply
-	(*FollowRequest)(nil),      // 68: troupe.wire.FollowRequest
-	(*Following)(nil),          // 69: troupe.wire.Following
-	(*RunEvent)(nil),           // 70: troupe.wire.RunEvent
-	(*RunInfo)(nil),            // 71: troupe.wire.RunInfo
-	(*StepEvent)(nil),          // 72: troupe.wire.StepEvent
-	(*CheckpointEvent)(nil),    // 73: troupe.wire.CheckpointEvent
-	(*WarningEvent)(nil),       // 74: troupe.wire.WarningEvent
-	(*RestartEvent)(nil),       // 75: troupe.wire.RestartEvent
-	(*StallEvent)(nil),         // 76: troupe.wire.StallEvent
-	(*PauseEvent)(nil),         // 77: troupe.wire.PauseEvent
-	(*WaitingEvent)(nil),       // 78: troupe.wire.WaitingEvent
-	(*EndEvent)(nil),           // 79: troupe.wire.EndEvent
-	(*ListRequest)(nil),        // 80: troupe.wire.ListRequest
-	(*ListReply)(nil),          // 81: troupe.wire.ListReply
-	(*RunSummary)(nil),         // 82: troupe.wire.RunSummary
-	(*RunStatusRequest)(nil),   // 83: troupe.wire.RunStatusRequest
-	(*RunStatusReply)(nil),     // 84: troupe.wire.RunStatusReply
-	(*ActorStatus)(nil),        // 85: troupe.wire.ActorStatus
-	(*ControlRequest)(nil),     // 86: troupe.wire.ControlRequest
-	(*ForecastRequest)(nil),    // 87: troupe.wire.ForecastRequest
-	(*ForecastReply)(nil),      // 88: troupe.wire.ForecastReply
-	(*ForecastRank)(nil),       // 89: troupe.wire.ForecastRank
-	(*ForecastLink)(nil),       // 90: troupe.wire.ForecastLink
-	(*ControlReply)(nil),       // 91: troupe.wire.ControlReply
-	(*LogsRequest)(nil),        // 92: troupe.wire.LogsRequest
-	(*LogsReply)(nil),          // 93: troupe.wire.LogsReply
-	(*LogRecord)(nil),          // 94: troupe.wire.LogRecord
-	(*LogAttribute)(nil),       // 95: troupe.wire.LogAttribute
-	(*LogBatch)(nil),           // 96: troupe.wire.LogBatch
-	(*TokensRequest)(nil),      // 97: troupe.wire.TokensRequest
-	(*CreateToken)(nil),        // 98: troupe.wire.CreateToken
-	(*ListTokens)(nil),         // 99: troupe.wire.ListTokens
-	(*RevokeToken)(nil),        // 100: troupe.wire.RevokeToken
-	(*TokensReply)(nil),        // 101: troupe.wire.TokensReply
-	(*TokenInfo)(nil),          // 102: troupe.wire.TokenInfo
-	(*MembersRequest)(nil),     // 103: troupe.wire.MembersRequest
-	(*MembersReply)(nil),       // 104: troupe.wire.MembersReply
-	(*MemberStatus)(nil),       // 105: troupe.wire.MemberStatus
-	nil,                        // 106: troupe.wire.StepEvent.MetricsEntry
-	nil,                        // 107: troupe.wire.StepEvent.ValMetricsEntry
+	(*Slice)(nil),              // 53: troupe.wire.Slice
+	(*StageReady)(nil),         // 54: troupe.wire.StageReady
+	(*ExpectInput)(nil),        // 55: troupe.wire.ExpectInput
+	(*Failed)(nil),             // 56: troupe.wire.Failed
+	(*Halt)(nil),               // 57: troupe.wire.Halt
+	(*Halted)(nil),             // 58: troupe.wire.Halted
+	(*Leave)(nil),              // 59: troupe.wire.Leave
+	(*Left)(nil),               // 60: troupe.wire.Left
+	(*ReadWeight)(nil),         // 61: troupe.wire.ReadWeight
+	(*Weight)(nil),             // 62: troupe.wire.Weight
+	(*ApiRequest)(nil),         // 63: troupe.wire.ApiRequest
+	(*ApiReply)(nil),           // 64: troupe.wire.ApiReply
+	(*Alive)(nil),              // 65: troupe.wire.Alive
+	(*ApiError)(nil),           // 66: troupe.wire.ApiError
+	(*SubmitRequest)(nil),      // 67: troupe.wire.SubmitRequest
+	(*SubmitReply)(nil),        // 68: troupe.wire.SubmitReply
+	(*FollowRequest)(nil),      // 69: troupe.wire.FollowRequest
+	(*Following)(nil),          // 70: troupe.wire.Following
+	(*RunEvent)(nil),           // 71: troupe.wire.RunEvent
+	(*RunInfo)(nil),            // 72: troupe.wire.RunInfo
+	(*StepEvent)(nil),          // 73: troupe.wire.StepEvent
+	(*CheckpointEvent)(nil),    // 74: troupe.wire.CheckpointEvent
+	(*WarningEvent)(nil),       // 75: troupe.wire.WarningEvent
+	(*RestartEvent)(nil),       // 76: troupe.wire.RestartEvent
+	(*StallEvent)(nil),         // 77: troupe.wire.StallEvent
+	(*PauseEvent)(nil),         // 78: troupe.wire.PauseEvent
+	(*WaitingEvent)(nil),       // 79: troupe.wire.WaitingEvent
+	(*EndEvent)(nil),           // 80: troupe.wire.EndEvent
+	(*ListRequest)(nil),        // 81: troupe.wire.ListRequest
+	(*ListReply)(nil),          // 82: troupe.wire.ListReply
+	(*RunSummary)(nil),         // 83: troupe.wire.RunSummary
+	(*RunStatusRequest)(nil),   // 84: troupe.wire.RunStatusRequest
+	(*RunStatusReply)(nil),     // 85: troupe.wire.RunStatusReply
+	(*ActorStatus)(nil),        // 86: troupe.wire.ActorStatus
+	(*ControlRequest)(nil),     // 87: troupe.wire.ControlRequest
+	(*ForecastRequest)(nil),    // 88: troupe.wire.ForecastRequest
+	(*ForecastReply)(nil),      // 89: troupe.wire.ForecastReply
+	(*ForecastRank)(nil),       // 90: troupe.wire.ForecastRank
+	(*ForecastLink)(nil),       // 91: troupe.wire.ForecastLink
+	(*ControlReply)(nil),       // 92: troupe.wire.ControlReply
+	(*LogsRequest)(nil),        // 93: troupe.wire.LogsRequest
+	(*LogsReply)(nil),          // 94: troupe.wire.LogsReply
+	(*LogRecord)(nil),          // 95: troupe.wire.LogRecord
+	(*LogAttribute)(nil),       // 96: troupe.wire.LogAttribute
+	(*LogBatch)(nil),           // 97: troupe.wire.LogBatch
+	(*TokensRequest)(nil),      // 98: troupe.wire.TokensRequest
+	(*CreateToken)(nil),        // 99: troupe.wire.CreateToken
+	(*ListTokens)(nil),         // 100: troupe.wire.ListTokens
+	(*RevokeToken)(nil),        // 101: troupe.wire.RevokeToken
+	(*TokensReply)(nil),        // 102: troupe.wire.TokensReply
+	(*TokenInfo)(nil),          // 103: troupe.wire.TokenInfo
+	(*MembersRequest)(nil),     // 104: troupe.wire.MembersRequest
+	(*MembersReply)(nil),       // 105: troupe.wire.MembersReply
+	(*MemberStatus)(nil),       // 106: troupe.wire.MemberStatus
+	nil,                        // 107: troupe.wire.StepEvent.MetricsEntry
+	nil,                        // 108: troupe.wire.StepEvent.ValMetricsEntry
 }
 var file_wire_proto_depIdxs = []int32{
 	26,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
@@ -9023,15 +9218,15 @@ var file_wire_proto_depIdxs = []int32{
 	45,  // 32: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
 	46,  // 33: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
 	47,  // 34: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
-	53,  // 35: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
-	54,  // 36: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
-	55,  // 37: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
-	56,  // 38: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
-	57,  // 39: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
-	58,  // 40: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
-	59,  // 41: troupe.wire.Message.left:type_name -> troupe.wire.Left
-	60,  // 42: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
-	61,  // 43: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
+	54,  // 35: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
+	55,  // 36: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
+	56,  // 37: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
+	57,  // 38: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
+	58,  // 39: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
+	59,  // 40: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
+	60,  // 41: troupe.wire.Message.left:type_name -> troupe.wire.Left
+	61,  // 42: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
+	62,  // 43: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
 	48,  // 44: troupe.wire.Message.write_state:type_name -> troupe.wire.WriteState
 	49,  // 45: troupe.wire.Message.state_written:type_name -> troupe.wire.StateWritten
 	50,  // 46: troupe.wire.Message.send_state:type_name -> troupe.wire.SendState
@@ -9053,68 +9248,69 @@ var file_wire_proto_depIdxs = []int32{
 	18,  // 62: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
 	31,  // 63: troupe.wire.Apply.update:type_name -> troupe.wire.Update
 	52,  // 64: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
-	18,  // 65: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
-	28,  // 66: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
-	33,  // 67: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
-	66,  // 68: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
-	68,  // 69: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
-	80,  // 70: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
-	83,  // 71: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
-	86,  // 72: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
-	92,  // 73: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
-	97,  // 74: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
-	103, // 75: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
-	87,  // 76: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
-	65,  // 77: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
-	64,  // 78: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
-	67,  // 79: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
-	69,  // 80: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
-	70,  // 81: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
-	81,  // 82: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
-	84,  // 83: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
-	91,  // 84: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
-	93,  // 85: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
-	101, // 86: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
-	104, // 87: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
-	88,  // 88: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
-	0,   // 89: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
-	82,  // 90: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
-	71,  // 91: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
-	72,  // 92: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
-	73,  // 93: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
-	74,  // 94: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
-	75,  // 95: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
-	76,  // 96: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
-	77,  // 97: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
-	78,  // 98: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
-	79,  // 99: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
-	106, // 100: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
-	107, // 101: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
-	84,  // 102: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	65,  // 103: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	82,  // 104: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	1,   // 105: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	82,  // 106: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	85,  // 107: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	17,  // 108: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	2,   // 109: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	89,  // 110: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	90,  // 111: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	82,  // 112: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	94,  // 113: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	95,  // 114: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	94,  // 115: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	98,  // 116: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	99,  // 117: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	100, // 118: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	102, // 119: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	105, // 120: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	20,  // 121: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
-	122, // [122:122] is the sub-list for method output_type
-	122, // [122:122] is the sub-list for method input_type
-	122, // [122:122] is the sub-list for extension type_name
-	122, // [122:122] is the sub-list for extension extendee
-	0,   // [0:122] is the sub-list for field type_name
+	53,  // 65: troupe.wire.Saved.slice:type_name -> troupe.wire.Slice
+	18,  // 66: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
+	28,  // 67: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
+	33,  // 68: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
+	67,  // 69: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
+	69,  // 70: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
+	81,  // 71: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
+	84,  // 72: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
+	87,  // 73: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	93,  // 74: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	98,  // 75: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	104, // 76: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	88,  // 77: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
+	66,  // 78: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
+	65,  // 79: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
+	68,  // 80: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
+	70,  // 81: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
+	71,  // 82: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
+	82,  // 83: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
+	85,  // 84: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
+	92,  // 85: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	94,  // 86: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	102, // 87: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	105, // 88: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	89,  // 89: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
+	0,   // 90: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
+	83,  // 91: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
+	72,  // 92: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
+	73,  // 93: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
+	74,  // 94: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
+	75,  // 95: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
+	76,  // 96: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
+	77,  // 97: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
+	78,  // 98: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
+	79,  // 99: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
+	80,  // 100: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
+	107, // 101: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
+	108, // 102: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
+	85,  // 103: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	66,  // 104: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	83,  // 105: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	1,   // 106: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	83,  // 107: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	86,  // 108: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	17,  // 109: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	2,   // 110: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	90,  // 111: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	91,  // 112: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	83,  // 113: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	95,  // 114: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	96,  // 115: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	95,  // 116: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	99,  // 117: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	100, // 118: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	101, // 119: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	103, // 120: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	106, // 121: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	20,  // 122: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
+	123, // [123:123] is the sub-list for method output_type
+	123, // [123:123] is the sub-list for method input_type
+	123, // [123:123] is the sub-list for extension type_name
+	123, // [123:123] is the sub-list for extension extendee
+	0,   // [0:123] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -9163,7 +9359,7 @@ func file_wire_proto_init() {
 		(*Message_SendState)(nil),
 		(*Message_DropState)(nil),
 	}
-	file_wire_proto_msgTypes[59].OneofWrappers = []any{
+	file_wire_proto_msgTypes[60].OneofWrappers = []any{
 		(*ApiRequest_Submit)(nil),
 		(*ApiRequest_Follow)(nil),
 		(*ApiRequest_List)(nil),
@@ -9174,7 +9370,7 @@ func file_wire_proto_init() {
 		(*ApiRequest_Members)(nil),
 		(*ApiRequest_Forecast)(nil),
 	}
-	file_wire_proto_msgTypes[60].OneofWrappers = []any{
+	file_wire_proto_msgTypes[61].OneofWrappers = []any{
 		(*ApiReply_Alive)(nil),
 		(*ApiReply_Submit)(nil),
 		(*ApiReply_Following)(nil),
@@ -9187,7 +9383,7 @@ func file_wire_proto_init() {
 		(*ApiReply_Members)(nil),
 		(*ApiReply_Forecast)(nil),
 	}
-	file_wire_proto_msgTypes[67].OneofWrappers = []any{
+	file_wire_proto_msgTypes[68].OneofWrappers = []any{
 		(*RunEvent_Info)(nil),
 		(*RunEvent_Step)(nil),
 		(*RunEvent_Checkpoint)(nil),
@@ -9198,9 +9394,9 @@ func file_wire_proto_init() {
 		(*RunEvent_Waiting)(nil),
 		(*RunEvent_End)(nil),
 	}
-	file_wire_proto_msgTypes[69].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[79].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[94].OneofWrappers = []any{
+	file_wire_proto_msgTypes[70].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[80].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[95].OneofWrappers = []any{
 		(*TokensRequest_Create)(nil),
 		(*TokensRequest_List)(nil),
 		(*TokensRequest_Revoke)(nil),
@@ -9211,7 +9407,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   105,
+			NumMessages:   106,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

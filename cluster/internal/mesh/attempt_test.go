@@ -125,7 +125,7 @@ func (c *pair) transfer(t testing.TB, arena tensorops.Arena, number, count int) 
 	for i, v := 0, tensorops.Elements[float32](x); i < count; i++ {
 		v[i] = float32(number)
 	}
-	return &actors.Transfer{Header: c.header(number), To: 1, Microbatch: int32(number), Tensor: x}
+	return &actors.Transfer{Header: c.header(number), To: 1, Rank: 1, Microbatch: int32(number), Tensor: x}
 }
 
 // TestEachOnce: whatever is lost, repeated, late or cut, each message of an actor to
@@ -266,7 +266,7 @@ func TestForeignMessages(t *testing.T) {
 		}
 		return text
 	}
-	transfer := &wire.Message{Header: header, Kind: &wire.Message_Transfer{Transfer: &wire.Transfer{To: 1, Tensor: &wire.Tensor{Dtype: uint32(tensorops.Float32), Dims: []int64{2}}}}}
+	transfer := &wire.Message{Header: header, Kind: &wire.Message_Transfer{Transfer: &wire.Transfer{To: 1, Rank: 1, Tensor: &wire.Tensor{Dtype: uint32(tensorops.Float32), Dims: []int64{2}}}}}
 	state := &wire.Message{Header: header, Kind: &wire.Message_StageState{StageState: &wire.StageState{}}}
 	for name, f := range map[string]struct {
 		header []byte

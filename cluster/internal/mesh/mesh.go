@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/cluster/internal/groups"
 	"github.com/troupe-ml/troupe/cluster/internal/lane"
 	"github.com/troupe-ml/troupe/cluster/internal/link"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
@@ -61,8 +62,12 @@ type Mesh struct {
 
 // attempt is one that has actors in this process.
 type attempt struct {
-	codec *actors.Codec
-	group *lane.Group
+	codec  *actors.Codec
+	group  *lane.Group
+	groups *groups.Port
+
+	mu   sync.Mutex
+	sent map[string]map[string]account // by process and message; of a run that keeps something on the edge
 }
 
 // limitControlBytes bounds a control message: the transport takes a little more, for the
@@ -147,8 +152,16 @@ func (m *Mesh) Forget(id ID) {
 	if p := m.peers[id]; p != nil && m.byAddress[p.GetAddress()] == id {
 		delete(m.byAddress, p.GetAddress())
 	}
+	name := m.peers[id].GetName()
 	delete(m.peers, id)
+	var ports []*groups.Port
+	for _, a := range m.attempts {
+		ports = append(ports, a.groups)
+	}
 	m.mu.Unlock()
+	for _, port := range ports {
+		port.Gone(lane.ID(id), fmt.Errorf("process %q (%v) is gone", name, id))
+	}
 	m.link.Forget(id)
 	m.lane.Forget(lane.ID(id))
 }
@@ -201,9 +214,27 @@ func (m *Mesh) Attach(c *actors.Codec) {
 	a.group = m.lane.OpenPlaces(lane.ID(c.Attempt()), func(from lane.ID, header []byte, lens []int) (lane.Place, func(error), error) {
 		return m.take(ID(from), a, supervisor, header, lens)
 	})
+	a.groups = groups.New(m.lane, lane.ID(m.cfg.Self), lane.ID(c.Attempt()), groups.Config{Name: m.name, Logger: m.cfg.Logger, Silence: -1}) // who is gone is the coordinator's to find
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.attempts[c.Attempt()] = a
+}
+
+// Groups is this process's end of the groups of an attempt that is carried; nil if it is not.
+func (m *Mesh) Groups(attempt uuid.UUID) *groups.Port {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a := m.attempts[attempt]; a != nil {
+		return a.groups
+	}
+	return nil
+}
+
+// name is what a process is called in errors.
+func (m *Mesh) name(id lane.ID) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return fmt.Sprintf("%q (%v)", m.peers[ID(id)].GetName(), ID(id))
 }
 
 // Detach carries them no more. When it returns, no memory of the attempt is in use here.
@@ -213,7 +244,9 @@ func (m *Mesh) Detach(id uuid.UUID) {
 	delete(m.attempts, id)
 	m.mu.Unlock()
 	if a != nil {
+		a.groups.Close()
 		a.group.Close()
+		m.tellSent(a)
 	}
 }
 
@@ -327,13 +360,22 @@ func (m *Mesh) send(pid *actor.PID, message any) error {
 	}
 	m.mu.Lock()
 	a, to := m.attempts[attempt], m.byAddress[pid.GetAddress()]
+	name := m.peers[to].GetName()
 	m.mu.Unlock()
 	if a == nil {
 		return errNobody // and what the message owns goes back with the attempt's memory
 	}
+	if err := a.codec.Leave(message, pid.GetAddress()); err != nil {
+		m.cfg.Logger.Error("did not send", "err", err)
+		m.cfg.Broken(to, err)
+		return err
+	}
 	p, err := a.codec.Pack(message)
 	if err != nil {
 		return err
+	}
+	if a.codec.Edge() {
+		a.count(name, message, &p)
 	}
 	if to == uuid.Nil {
 		p.Release()

@@ -72,22 +72,28 @@ func (s *nothing) Finish(int, int)                      {}
 func (s *nothing) Report(_, index int) stages.Report {
 	return stages.Report{Sum: float64(index), Targets: 1}
 }
-func (s *nothing) NeedsTargets(chunk int) bool                          { return chunk == s.last }
-func (s *nothing) Fields(int) []string                                  { return nil }
-func (s *nothing) Outputs(int, int) []stages.Output                     { return nil }
-func (s *nothing) Verify(int) error                                     { return nil }
-func (s *nothing) Close() error                                         { return nil }
-func (s *nothing) TiedGrads(*tensorops.List, int) []stages.TiedGrad     { return nil }
-func (s *nothing) WantsTied() int                                       { return 0 }
-func (s *nothing) TakeTied(stages.TiedGrad) error                       { return nil }
-func (s *nothing) GradNorms(*tensorops.List)                            {}
-func (s *nothing) Apply(*tensorops.List, stages.Update)                 {}
-func (s *nothing) ClearGrads(*tensorops.List)                           {}
-func (s *nothing) SpeculativeApply(*tensorops.List, stages.Update)      {}
-func (s *nothing) Commit(*tensorops.List)                               {}
-func (s *nothing) Rollback(*tensorops.List, *stages.Update)             {}
-func (s *nothing) AbortMicrobatches(*tensorops.List)                    {}
-func (s *nothing) Save(*tensorops.List, tensorops.Arena) []stages.Saved { return nil }
+func (s *nothing) NeedsTargets(chunk int) bool      { return chunk == s.last }
+func (s *nothing) Fields(int) []string              { return nil }
+func (s *nothing) Outputs(int, int) []stages.Output { return nil }
+func (s *nothing) Verify(int) error                 { return nil }
+func (s *nothing) Close() error                     { return nil }
+func (s *nothing) CompleteInput(_ *tensorops.List, _ int, _ *stages.Microbatch, t tensorops.Tensor) tensorops.Tensor {
+	return t
+}
+func (s *nothing) CompleteGrad(_ *tensorops.List, _, _ int, t tensorops.Tensor) tensorops.Tensor {
+	return t
+}
+func (s *nothing) TiedGrads(*tensorops.List, []stages.TensorPlace) []stages.TiedGrad { return nil }
+func (s *nothing) WantsTied() int                                                    { return 0 }
+func (s *nothing) TakeTied(stages.TiedGrad) error                                    { return nil }
+func (s *nothing) GradNorms(*tensorops.List)                                         {}
+func (s *nothing) Apply(*tensorops.List, stages.Update)                              {}
+func (s *nothing) ClearGrads(*tensorops.List)                                        {}
+func (s *nothing) SpeculativeApply(*tensorops.List, stages.Update)                   {}
+func (s *nothing) Commit(*tensorops.List)                                            {}
+func (s *nothing) Rollback(*tensorops.List, *stages.Update)                          {}
+func (s *nothing) AbortMicrobatches(*tensorops.List)                                 {}
+func (s *nothing) Save(*tensorops.List, tensorops.Arena) []stages.Saved              { return nil }
 func (s *nothing) Norms(to []stages.Norm) []stages.Norm {
 	return append(to, stages.Norm{Param: s.rank, Squared: 1})
 }

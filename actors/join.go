@@ -1,0 +1,56 @@
+package actors
+
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// join puts the slices together that the ranks of tensor groups, and with ZeRO replicas, have of a tensor: a checkpoint has
+// whole ones, whoever wrote it.
+func join(saved []stages.Saved) ([]stages.Saved, error) {
+	out, at, filled := saved[:0:0], make(map[string]int), make(map[string]int)
+	for _, v := range saved {
+		if v.Whole == nil {
+			out = append(out, v)
+			continue
+		}
+		i, known := at[v.Name]
+		if !known {
+			i, at[v.Name] = len(out), len(out)
+			out = append(out, wholeOf(v))
+		}
+		n := len(v.Data)
+		if whole := &out[i]; v.DType == tensorops.BFloat16 && whole.DType == v.DType {
+			n = len(v.Narrow) / 2
+			if err := v.Slice.PutNarrow(whole.Narrow, v.Narrow, v.Whole); err != nil {
+				return nil, fmt.Errorf("%s: %w", v.Name, err)
+			}
+		} else if err := v.Slice.Put(whole.Data, v.Data, v.Whole); err != nil {
+			return nil, fmt.Errorf("%s: %w", v.Name, err)
+		}
+		filled[v.Name] += n
+	}
+	for name, i := range at {
+		if n := len(out[i].Bytes()) / out[i].DType.Size(); filled[name] != n {
+			return nil, fmt.Errorf("%w: the ranks have %d of the %d numbers of %s", stages.ErrInput, filled[name], n, name)
+		}
+	}
+	return out, nil
+}
+
+// wholeOf is a tensor of which one has a slice, with room for all of it.
+func wholeOf(v stages.Saved) stages.Saved {
+	n := 1
+	for _, d := range v.Whole {
+		n *= d
+	}
+	v.Shape, v.Whole, v.Slice = v.Whole, nil, stages.Slice{}
+	if v.DType == tensorops.BFloat16 {
+		v.Narrow = make([]byte, 2*n)
+	} else {
+		v.Data = make([]float32, n)
+	}
+	return v
+}

@@ -1,0 +1,191 @@
+package actors
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/troupe-ml/troupe/grid"
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// Replica is one of several copies of a pipeline, each of which computes some of a step's
+// microbatches, and some of a validation's.
+type Replica struct {
+	Table, EvalTable *scheduler.Table // of its own microbatches; nil: it has none
+	// How many microbatches of all are before its own.
+	First, EvalFirst int
+}
+
+// replicas are all of a run: one where the Spec names none.
+func (s *Spec) replicas() []Replica {
+	if len(s.Replicas) > 0 {
+		return s.Replicas
+	}
+	return []Replica{{Table: s.Table, EvalTable: s.EvalTable}}
+}
+
+// ranks is the number of stage actors.
+func (s *Spec) ranks() int {
+	if s.Grid == nil {
+		return s.Table.NumRanks()
+	}
+	return s.Grid.World()
+}
+
+// place is that of a rank in the grid.
+func (s *Spec) place(rank int) grid.Coordinates {
+	if s.Grid == nil {
+		return grid.Coordinates{grid.Pipeline: rank}
+	}
+	return s.Grid.Coordinates(rank)
+}
+
+// group are the ranks of a stage that share its layers, of the pipeline that a rank is in.
+func (s *Spec) group(rank, stage int) []int32 {
+	if s.Grid == nil {
+		return []int32{int32(stage)} //nolint:gosec // stages of a table
+	}
+	at := s.Grid.Coordinates(rank)
+	at[grid.Pipeline] = stage
+	all := make([]int32, s.Grid.TensorSize(stage))
+	for i := range all {
+		at[grid.Tensor] = i
+		all[i] = int32(s.Grid.Rank(at)) //nolint:gosec // ranks of a grid
+	}
+	return all
+}
+
+// tensorSize is how many ranks share the layers of a rank.
+func (s *Spec) tensorSize(rank int) int {
+	if s.Grid == nil {
+		return 1
+	}
+	return s.Grid.TensorSize(s.place(rank)[grid.Pipeline])
+}
+
+// beside is the rank of another stage, at the same place otherwise.
+func (s *Spec) beside(rank, stage int) int {
+	if s.Grid == nil {
+		return stage
+	}
+	at := s.Grid.Coordinates(rank)
+	at[grid.Pipeline] = stage
+	at[grid.Tensor] = min(at[grid.Tensor], s.Grid.TensorSize(stage)-1)
+	return s.Grid.Rank(at)
+}
+
+// stageName is what people call the actor of a rank: by its stage and, where there are
+// several of that, by what tells them apart.
+func (s *Spec) stageName(rank int) string {
+	at := s.place(rank)
+	name := stageName(at[grid.Pipeline])
+	if s.Grid == nil {
+		return name
+	}
+	var more []string
+	for _, d := range []grid.Dimension{grid.Data, grid.Context, grid.Tensor} {
+		if s.Grid.Size(d) > 1 {
+			more = append(more, fmt.Sprintf("%v %d", d, at[d]))
+		}
+	}
+	if len(more) == 0 {
+		return name
+	}
+	return name + " (" + strings.Join(more, ", ") + ")"
+}
+
+// slots is how many ranks hold a part of each stage, and slot the place of one among them: the
+// order in which what they report is added.
+func (s *Spec) slots() int {
+	if s.Grid == nil {
+		return 1
+	}
+	return s.Grid.Size(grid.Data) * s.Grid.Size(grid.Context) * s.Grid.Size(grid.Tensor)
+}
+
+func (s *Spec) slot(rank int) int {
+	if s.Grid == nil {
+		return 0
+	}
+	at := s.Grid.Coordinates(rank)
+	return (at[grid.Data]*s.Grid.Size(grid.Context)+at[grid.Context])*s.Grid.Size(grid.Tensor) + at[grid.Tensor]
+}
+
+// checkWorld compares the grid with the tables.
+func (s *Spec) checkWorld() error {
+	all := s.replicas()
+	if s.Grid != nil {
+		if n := s.Grid.Size(grid.Data); n != len(all) {
+			return fmt.Errorf("%w: %d replicas in a grid of %v", ErrSpec, len(all), s.Grid)
+		}
+		if n := s.Grid.Size(grid.Pipeline); n != s.Table.NumRanks() {
+			return fmt.Errorf("%w: a table of %d ranks in a grid of %v", ErrSpec, s.Table.NumRanks(), s.Grid)
+		}
+	}
+	train, eval := 0, 0
+	for i, r := range all {
+		if r.Table == nil {
+			return fmt.Errorf("%w: replica %d of %d has no microbatches", ErrSpec, i, len(all))
+		}
+		if r.First != train || r.EvalFirst != eval {
+			return fmt.Errorf("%w: replica %d begins with microbatch %d and %d, and %d and %d are before it", ErrSpec, i, r.First, r.EvalFirst, train, eval)
+		}
+		train += r.Table.Microbatches
+		for _, t := range []*scheduler.Table{r.Table, r.EvalTable} {
+			if t != nil && (t.NumRanks() != s.Table.NumRanks() || t.NumChunks != s.Table.NumChunks || t.Placement != s.Table.Placement) {
+				return fmt.Errorf("%w: a table of %d chunks on %d ranks (placement %v) beside one of %d on %d (%v)",
+					ErrSpec, t.NumChunks, t.NumRanks(), t.Placement, s.Table.NumChunks, s.Table.NumRanks(), s.Table.Placement)
+			}
+		}
+		if r.EvalTable != nil {
+			if s.EvalTable == nil || !r.EvalTable.ForwardOnly {
+				return fmt.Errorf("%w: replica %d validates", ErrSpec, i)
+			}
+			eval += r.EvalTable.Microbatches
+		}
+	}
+	if train*s.MicrobatchSize != s.Sequences {
+		return fmt.Errorf("%w: %d microbatches of %d sequences are not the step's %d", ErrSpec, train, s.MicrobatchSize, s.Sequences)
+	}
+	return nil
+}
+
+// alike reports whether there are replicas that all compute the same actions in the same order. Only then may they
+// wait for each other in the middle of a step: elsewhere one could be before what the other is behind.
+func (s *Spec) alike() bool { return Alike(s.replicas()) && s.MaxInFlight == 0 }
+
+// Alike reports whether there are several replicas, and all have the same training table.
+func Alike(all []Replica) bool {
+	for _, r := range all {
+		if r.Table != all[0].Table && !slices.EqualFunc(r.Table.Ranks, all[0].Table.Ranks, slices.Equal[[]scheduler.Action]) {
+			return false
+		}
+	}
+	return len(all) > 1
+}
+
+// microbatches is how many there are of a phase, of all replicas.
+func (s *Spec) microbatches(p Phase) (n int) {
+	for _, r := range s.replicas() {
+		if t := r.table(p); t != nil {
+			n += t.Microbatches
+		}
+	}
+	return n
+}
+
+func (r *Replica) table(p Phase) *scheduler.Table {
+	if p == Eval {
+		return r.EvalTable
+	}
+	return r.Table
+}
+
+// first is how many microbatches of a phase are before the replica's.
+func (r *Replica) first(p Phase) int {
+	if p == Eval {
+		return r.EvalFirst
+	}
+	return r.First
+}

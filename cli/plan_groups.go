@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/grid"
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// groupsReport is the grid of a configuration's ranks, as its json has it.
+type groupsReport struct {
+	World int          `json:"world"`
+	Order string       `json:"order"`
+	Text  string       `json:"text"`
+	Ranks []groupsRank `json:"ranks"`
+	Edges []string     `json:"edges,omitempty"` // how tensors get from one stage to another
+}
+
+// groupsRank is the place of a rank, and the ranks of its groups, itself among them.
+type groupsRank struct {
+	Rank        int              `json:"rank"`
+	Coordinates map[string]int   `json:"coordinates"` // by dimension: tp, cp, pp, dp
+	Groups      map[string][]int `json:"groups"`      // by dimension
+}
+
+// mostGroupMembers bounds the lists of ranks that are made: each rank has a list for each dimension.
+const mostGroupMembers = 1 << 22
+
+// planGroups says which rank has which place and which groups. Nothing is measured.
+func (a *app) planGroups(cmd *cobra.Command, cfg *config.Config, d drawing) error {
+	if err := idle(cmd, "with --groups, which measures nothing",
+		"devices", "memory-gib", "latency-us", "bandwidth-gbps", "layer-costs", "save-costs", "seconds", "check", "pairs", "cluster"); err != nil {
+		return err
+	}
+	if d.format != "ascii" && d.format != "json" {
+		return usagef("--format %s: with --groups there are ascii and json", d.format)
+	}
+	a.working = true
+	g, err := grid.New(cfg.GridSizes())
+	if err != nil {
+		return &troupe.SetupError{Err: cfg.Errorf("parallel.order", "%w", err)}
+	}
+	r, err := groupsOf(g)
+	if err != nil {
+		return err
+	}
+	if r.Edges, err = edgesOf(cfg, g); err != nil {
+		return err
+	}
+	return d.write(a, func(w io.Writer) error {
+		if d.format == "json" {
+			text, err := json.MarshalIndent(r, "", "  ")
+			if err == nil {
+				_, err = w.Write(append(text, '\n'))
+			}
+			return err
+		}
+		return r.write(w)
+	})
+}
+
+func groupsOf(g *grid.Grid) (*groupsReport, error) {
+	members := 0
+	for _, dim := range grid.Dimensions() {
+		members += g.World() * g.Size(dim)
+	}
+	if members > mostGroupMembers {
+		return nil, fmt.Errorf("--groups: the groups of %v, listed for each of %d ranks, would have %d members; up to %d are listed", g, g.World(), members, mostGroupMembers)
+	}
+	r := &groupsReport{World: g.World(), Order: g.Order(), Text: g.Describe()}
+	found := make(map[string][]int) // each group is listed once in memory
+	for rank := range g.World() {
+		at := g.Coordinates(rank)
+		k := groupsRank{rank, make(map[string]int), make(map[string][]int)}
+		for _, dim := range grid.Dimensions() {
+			k.Coordinates[dim.String()] = at[dim]
+			of := at
+			of[dim] = -1
+			key := fmt.Sprint(dim, of)
+			if found[key] == nil {
+				found[key] = g.Group(rank, dim)
+			}
+			k.Groups[dim.String()] = found[key]
+		}
+		r.Ranks = append(r.Ranks, k)
+	}
+	return r, nil
+}
+
+// write makes a table, of the dimensions along which there is more than one rank.
+func (r *groupsReport) write(w io.Writer) error {
+	var dims []string
+	for _, dim := range grid.Dimensions() {
+		for _, k := range r.Ranks {
+			if len(k.Groups[dim.String()]) > 1 {
+				dims = append(dims, dim.String())
+				break
+			}
+		}
+	}
+	_, err := fmt.Fprintln(w, r.Text)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	head := "RANK"
+	for _, dim := range dims {
+		head += "\t" + strings.ToUpper(dim)
+	}
+	for _, dim := range dims {
+		head += "\t" + strings.ToUpper(dim) + " GROUP"
+	}
+	_, e := fmt.Fprintln(t, head)
+	err = errors.Join(err, e)
+	for _, k := range r.Ranks {
+		line := fmt.Sprint(k.Rank)
+		for _, dim := range dims {
+			line += fmt.Sprintf("\t%d", k.Coordinates[dim])
+		}
+		for _, dim := range dims {
+			line += "\t" + fewRanks(k.Groups[dim])
+		}
+		_, e := fmt.Fprintln(t, line)
+		err = errors.Join(err, e)
+	}
+	err = errors.Join(err, t.Flush())
+	for _, line := range r.Edges {
+		_, e := fmt.Fprintln(w, line)
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+// edgesOf says how tensors get from the ranks of one stage to those of another.
+func edgesOf(cfg *config.Config, g *grid.Grid) ([]string, error) {
+	p := cfg.Pipeline
+	way, err := grid.ParseWay(cfg.Parallel.Edges)
+	if err != nil {
+		return nil, &troupe.SetupError{Err: cfg.Errorf("parallel.edges", "%w", err)}
+	}
+	chunks, ok := scheduler.StagesOf(p.Schedule, p.Stages, p.Chunks)
+	if !ok { // known to its table; neighbours there are in any case
+		for stage := range p.Stages {
+			chunks = append(chunks, stage)
+		}
+	}
+	return g.DescribeEdges(chunks, cfg.Parallel.Sequence, way), nil
+}
+
+// fewRanks lists ranks, of many the first ones and the last.
+func fewRanks(ranks []int) string {
+	const most = 8
+	var all []string
+	for i, r := range ranks {
+		if len(ranks) > most && i >= most-2 && i < len(ranks)-1 {
+			if i == most-2 {
+				all = append(all, "…")
+			}
+			continue
+		}
+		all = append(all, fmt.Sprint(r))
+	}
+	text := strings.Join(all, " ")
+	if len(ranks) > most {
+		text += fmt.Sprintf(" (%d)", len(ranks))
+	}
+	return text
+}

@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/google/uuid"
+)
+
+// onEdge reports whether a worker may see what the edge keeps: one that has ranks of stage 0, or any where nothing is
+// kept.
+func (a *attempt) onEdge(s *share) bool {
+	return !a.cfg.Cluster.Edge || s != nil && slices.ContainsFunc(s.ranks, func(rank int) bool { return a.cfg.StageOf(rank) == 0 })
+}
+
+func (a *attempt) shareOf(worker uuid.UUID) *share {
+	for _, s := range a.shares {
+		if s.ID == worker {
+			return s
+		}
+	}
+	return nil
+}
+
+// checkEdge refuses ranks of stage 0 on another host than this one, where the data are.
+func (a *attempt) checkEdge() error {
+	if !a.cfg.Cluster.Edge {
+		return nil
+	}
+	for _, s := range a.busy() {
+		if !a.onEdge(s) {
+			continue
+		}
+		here, err := isHere(s.host())
+		if err != nil {
+			return err
+		}
+		if !here {
+			return fmt.Errorf("cluster.edge keeps data and the weights of stage 0 on this host, and worker %q, which has ranks of it, is at %s", s.Name, s.host())
+		}
+	}
+	return nil
+}
+
+// isHere reports whether an address is one of this host's.
+func isHere(host string) (bool, error) {
+	ip := net.ParseIP(host)
+	if ip == nil || ip.IsLoopback() {
+		return ip != nil, nil
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return false, fmt.Errorf("the addresses of this host: %w", err)
+	}
+	return slices.ContainsFunc(own, func(a net.Addr) bool {
+		n, ok := a.(*net.IPNet)
+		return ok && n.IP.Equal(ip)
+	}), nil
+}

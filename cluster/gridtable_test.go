@@ -1,0 +1,151 @@
+package cluster_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/telemetry"
+)
+
+// gridTable are grids, each with other schedules whose bits are the same.
+var gridTable = []struct {
+	name      string
+	sets      []string
+	schedules []string
+	plain     string // the row of the same bits without ZeRO
+}{
+	{"dp2, wide", []string{wide, "parallel.data=2"}, nil, ""},
+	{"dp2 zero-3, wide", []string{wide, "parallel.data=2", "parallel.zero=3"}, nil, "dp2, wide"},
+	{"pp2 dp2, wide, breadth-first", []string{wide, "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=3", "pipeline.schedule=breadth-first"}, []string{"interleaved"}, ""},
+	{"pp2 dp2 zero-2, wide, breadth-first", []string{wide, "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=3", "pipeline.schedule=breadth-first", "parallel.zero=2"}, nil, "pp2 dp2, wide, breadth-first"},
+	{"pp2 dp2 zero-3, wide, breadth-first", []string{wide, "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=3", "pipeline.schedule=breadth-first", "parallel.zero=3"}, nil, "pp2 dp2, wide, breadth-first"},
+	{"tp2 pp2 dp2 zero-2, wide, breadth-first", []string{wide, "parallel.tensor=2", "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=3", "pipeline.schedule=breadth-first", "parallel.zero=2"}, nil, ""},
+	{"tp2", []string{"parallel.tensor=2"}, nil, ""},
+	{"tp2 sequence", []string{"parallel.tensor=2", "parallel.sequence=true"}, nil, ""},
+	{"tp4 sequence", []string{"parallel.tensor=4", "parallel.sequence=true"}, nil, ""},
+	{"dp2", []string{"parallel.data=2"}, nil, ""},
+	{"dp3, uneven", []string{"parallel.data=3"}, nil, ""},
+	{"dp2 zero-1", []string{"parallel.data=2", "parallel.zero=1"}, nil, "dp2"},
+	{"dp3 zero-1, uneven", []string{"parallel.data=3", "parallel.zero=1"}, nil, "dp3, uneven"},
+	{"tp2 pp2", []string{"parallel.tensor=2", "pipeline.stages=2"}, []string{"zb-h1", "gpipe"}, ""},
+	{"pp2 dp2", []string{"parallel.data=2", "pipeline.stages=2"}, []string{"zb-h1", "gpipe", "dynamic"}, ""},
+	{"pp2 dp2 zero-1", []string{"parallel.data=2", "pipeline.stages=2", "parallel.zero=1"}, []string{"zb-h1"}, "pp2 dp2"},
+	{"tp2 dp2", []string{"parallel.tensor=2", "parallel.data=2"}, nil, ""},
+	{"tp2 pp2 dp2", []string{"parallel.tensor=2", "parallel.data=2", "pipeline.stages=2"}, []string{"zb-h1", "gpipe"}, ""},
+	{"tp2 pp2 dp2 zero-1", []string{"parallel.tensor=2", "parallel.data=2", "pipeline.stages=2", "parallel.zero=1"}, nil, "tp2 pp2 dp2"},
+	{"tp 1 and 2", []string{"parallel.tensor=[1,2]", "pipeline.stages=2"}, []string{"zb-h1", "gpipe"}, ""},
+	{"tp 2 and 1, dp2 sequence, interleaved", []string{"parallel.tensor=[2,1]", "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=interleaved", "parallel.sequence=true"}, []string{"breadth-first"}, ""},
+	{"tp 2, 1 and 4", []string{"parallel.tensor=[2,1,4]", "pipeline.stages=3"}, []string{"zb-h1"}, ""},
+	{"tp 1 and 2, dp2 zero-1", []string{"parallel.tensor=[1,2]", "parallel.data=2", "pipeline.stages=2", "parallel.zero=1"}, nil, ""},
+	{"tp2 pp2 dp2 sequence, interleaved", []string{"parallel.tensor=2", "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=interleaved", "parallel.sequence=true", "parallel.order=pp-dp-tp"}, []string{"zb-v"}, ""},
+}
+
+// wide is a model of which ZeRO-2 and 3 save something.
+const wide = "model.hidden=128"
+
+// TestGridTable: every grid of the table, a process for each rank, beside one process of one rank over 50
+// steps: the losses are near, the same bits come again, from every schedule and from ZeRO, and the run goes on under
+// the next grid of the table. It prints how near.
+func TestGridTable(t *testing.T) {
+	if os.Getenv("TROUPE_GRIDS") == "" {
+		t.Skip("it takes minutes; make check-grids runs it")
+	}
+	const steps, tolerance = 50, 1e-5
+	groups := make(map[int]*group)
+	over := func(ranks int) *group {
+		if groups[ranks] == nil {
+			groups[ranks] = newGroup(t, new(group))
+			groups[ranks].join(t, workers(ranks)...)
+		}
+		return groups[ranks]
+	}
+	for _, family := range slices.Sorted(maps.Keys(families)) {
+		base := append(slices.Clone(families[family]), fmt.Sprintf("run.steps=%d", steps), "run.eval_every=25", "run.checkpoint_every=25")
+		if family == "gpt2, tied" {
+			base = append(base, "model.kv_heads=4")
+		}
+		folder := t.TempDir()
+		ones := map[bool]string{false: filepath.Join(folder, "one"), true: filepath.Join(folder, "wide")}
+		trainHere(t, command{Config: smallRun, Sets: keys(t, ones[false], base)})
+		trainHere(t, command{Config: smallRun, Sets: keys(t, ones[true], base, []string{wide})})
+		outs, kept := make(map[string]string), t.TempDir()
+		for i, c := range gridTable {
+			t.Run(family+", "+c.name, func(t *testing.T) {
+				run := func(out string, from int, more ...[]string) {
+					sets := keys(t, out, slices.Concat(more...))
+					cfg, err := config.Parse("test.toml", []byte(smallRun), sets, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					n := cfg.Ranks()
+					if busy := over(n).train(t, command{Config: smallRun, Sets: sets, FromStep: from, Workers: n}); busy != n {
+						t.Errorf("%d workers had ranks, want %d", busy, n)
+					}
+				}
+				isWide := slices.Contains(c.sets, wide)
+				one := ones[isWide]
+				outs[c.name] = filepath.Join(kept, fmt.Sprint(i))
+				out, again := outs[c.name], filepath.Join(t.TempDir(), "again")
+				run(out, 0, base, c.sets)
+				apart := far(t, one, out)
+				run(again, 0, base, c.sets)
+				sameRun(t, out, again, steps)
+				for _, schedule := range c.schedules {
+					other := filepath.Join(t.TempDir(), schedule)
+					run(other, 0, base, c.sets, []string{"pipeline.schedule=" + schedule})
+					sameRun(t, out, other, steps)
+				}
+				if c.plain != "" {
+					sameRun(t, outs[c.plain], out, steps)
+				}
+				next := (i + 1) % len(gridTable)
+				for slices.Contains(gridTable[next].sets, wide) != isWide {
+					next = (next + 1) % len(gridTable)
+				}
+				run(again, 25, base, gridTable[next].sets)
+				resumed := far(t, one, again)
+				t.Logf("%s: %.1e apart, resumed under the next grid %.1e; the same bits with %s", c.name, apart, resumed, cmp.Or(strings.Join(slices.Concat(c.schedules, given(c.plain)), ", "), "itself"))
+				if max(apart, resumed) > tolerance {
+					t.Errorf("losses are %.2g of themselves apart, and %.2g resumed under the next grid; want at most %.0e", apart, resumed, tolerance)
+				}
+			})
+		}
+	}
+}
+
+// given are those that are given.
+func given(all ...string) []string {
+	return slices.DeleteFunc(all, func(s string) bool { return s == "" })
+}
+
+// far is how far two runs' losses are apart, as a part of them.
+func far(t testing.TB, want, got string) (most float64) {
+	t.Helper()
+	read := func(out string) []telemetry.Record {
+		all, err := telemetry.Read(filepath.Join(out, "metrics.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	a, b := read(want), read(got)
+	if len(a) != len(b) || len(a) == 0 {
+		t.Fatalf("%d lines of figures, want %d", len(b), len(a))
+	}
+	for i := range a {
+		for _, v := range [][2]*float64{{a[i].Loss, b[i].Loss}, {a[i].ValLoss, b[i].ValLoss}} {
+			if v[0] != nil && v[1] != nil {
+				most = max(most, math.Abs(*v[0]-*v[1])/math.Abs(*v[0]))
+			}
+		}
+	}
+	return most
+}

@@ -1,0 +1,39 @@
+package cluster_test
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// TestZeroBits: replicas in several processes that share the optimizer's state, gradients or weights have the figures
+// and the files of plain ones in one process, to the bit, also where they go on as others began.
+func TestZeroBits(t *testing.T) {
+	const processes = 4
+	g := newGroup(t, new(group))
+	g.join(t, workers(processes)...)
+	for i, c := range []struct {
+		name  string
+		model []string
+		first string // share of the optimizer's state, or more, in the first steps
+		next  string // then
+		sets  []string
+	}{
+		{"weights, tp2 pp2 dp2", []string{"model.hidden=192", "model.layers=12", "batch.sequences=4"}, "parallel.zero=3", "parallel.zero=1",
+			[]string{"parallel.tensor=2", "parallel.sequence=true", "parallel.data=2", "pipeline.stages=2", "pipeline.schedule=zb-h1"}},
+		{"gradients, dp4", []string{"model.hidden=128", "batch.sequences=4"}, "parallel.zero=2", "parallel.zero=3", []string{"parallel.data=4"}},
+	} {
+		if raceDetector && i == 0 {
+			continue // races don't depend on the numbers
+		}
+		t.Run(c.name, func(t *testing.T) {
+			want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
+			sets := slices.Concat(families["llama, untied"], c.model, c.sets)
+			trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
+			for j, zero := range []string{c.first, c.next} {
+				g.train(t, command{Config: smallRun, Sets: keys(t, out, sets, []string{zero}), FromStep: 2 * j, Workers: processes})
+				sameRun(t, want, out, 6)
+			}
+		})
+	}
+}

@@ -1,0 +1,338 @@
+package data
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+)
+
+// Document is a text of its own as token ids.
+type Document struct {
+	IDs   []int32
+	Learn []bool // of each id
+	Text  bool   // all of it is learned, and it may be joined with others
+}
+
+// ErrStored is in the chain of an error about stored ids that are of something else, or damaged.
+var ErrStored = errors.New("not the stored token ids")
+
+// A file of stored ids is, in little-endian numbers:
+//
+//	magic     16 bytes
+//	key       32 bytes: the digest of what the ids were made of
+//	kind      1 byte: a corpus or documents
+//	idBytes   1 byte: 1, 2 or 4
+//	zeros     6 bytes
+//	ids       8 bytes: their number
+//	documents 8 bytes: their number; 0 of a corpus
+//	lengths   8 bytes for each document; the highest bit is Text
+//	learn     1 byte for each id; of documents alone
+//	ids       idBytes for each
+//	checksum  4 bytes: the CRC-32C of all before
+//
+// So its length follows from its beginning, and is compared before anything is allocated.
+const (
+	storedMagic  = "troupe ids v1\n\x00\x00"
+	storedHeader = 72
+
+	storedCorpus    = 'c'
+	storedDocuments = 'd'
+	storedText      = 1 << 63
+
+	storedPiece = 1 << 16 // ids at a time
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// StoredKey is the digest of what ids were made of.
+type StoredKey [32]byte
+
+func idBytesFor(vocab int) int {
+	switch {
+	case vocab <= 1<<8:
+		return 1
+	case vocab <= 1<<16:
+		return 2
+	}
+	return 4
+}
+
+// storedWriter writes with a checksum.
+type storedWriter struct {
+	w   *bufio.Writer
+	sum uint32
+	buf []byte
+	err error
+}
+
+func (s *storedWriter) write(b []byte) {
+	if s.err == nil {
+		s.sum = crc32.Update(s.sum, castagnoli, b)
+		_, s.err = s.w.Write(b)
+	}
+}
+
+func (s *storedWriter) number(n uint64) { s.write(binary.LittleEndian.AppendUint64(nil, n)) }
+
+func (s *storedWriter) header(key StoredKey, kind byte, idBytes int, ids, documents int64) {
+	s.write([]byte(storedMagic))
+	s.write(key[:])
+	s.write([]byte{kind, byte(idBytes), 0, 0, 0, 0, 0, 0})
+	s.number(uint64(ids))
+	s.number(uint64(documents))
+}
+
+func (s *storedWriter) ids(ids []int32, idBytes int) {
+	for piece := range slices.Chunk(ids, storedPiece) {
+		s.buf = s.buf[:0]
+		for _, id := range piece {
+			switch idBytes {
+			case 1:
+				s.buf = append(s.buf, byte(id))
+			case 2:
+				s.buf = binary.LittleEndian.AppendUint16(s.buf, uint16(id))
+			default:
+				s.buf = binary.LittleEndian.AppendUint32(s.buf, uint32(id))
+			}
+		}
+		s.write(s.buf)
+	}
+}
+
+func (s *storedWriter) end() error {
+	if s.err == nil {
+		_, s.err = s.w.Write(binary.LittleEndian.AppendUint32(nil, s.sum))
+	}
+	if s.err == nil {
+		s.err = s.w.Flush()
+	}
+	return s.err
+}
+
+// WriteCorpus stores a corpus of ids below vocab.
+func WriteCorpus(w io.Writer, key StoredKey, vocab int, c Corpus) error {
+	s := &storedWriter{w: bufio.NewWriterSize(w, 1<<20)}
+	idBytes := idBytesFor(vocab)
+	s.header(key, storedCorpus, idBytes, c.Len(), 0)
+	piece := make([]int32, storedPiece)
+	for at := int64(0); at < c.Len() && s.err == nil; at += storedPiece {
+		part := piece[:min(storedPiece, c.Len()-at)]
+		if err := c.Read(part, at); err != nil {
+			return err
+		}
+		s.ids(part, idBytes)
+	}
+	return s.end()
+}
+
+// WriteDocuments stores documents whose ids are below vocab.
+func WriteDocuments(w io.Writer, key StoredKey, vocab int, docs []Document) error {
+	s := &storedWriter{w: bufio.NewWriterSize(w, 1<<20)}
+	idBytes, ids := idBytesFor(vocab), 0
+	for _, d := range docs {
+		ids += len(d.IDs)
+	}
+	s.header(key, storedDocuments, idBytes, int64(ids), int64(len(docs)))
+	for _, d := range docs {
+		n := uint64(len(d.IDs))
+		if d.Text {
+			n |= storedText
+		}
+		s.number(n)
+	}
+	for _, d := range docs {
+		s.buf = s.buf[:0]
+		for _, learn := range d.Learn {
+			if learn {
+				s.buf = append(s.buf, 1)
+			} else {
+				s.buf = append(s.buf, 0)
+			}
+		}
+		s.write(s.buf)
+	}
+	for _, d := range docs {
+		s.ids(d.IDs, idBytes)
+	}
+	return s.end()
+}
+
+// storedReader reads what storedWriter wrote.
+type storedReader struct {
+	r   io.Reader
+	sum uint32
+	buf []byte
+}
+
+func (s *storedReader) read(n int) ([]byte, error) {
+	s.buf = slices.Grow(s.buf[:0], n)[:n]
+	if _, err := io.ReadFull(s.r, s.buf); err != nil {
+		return nil, err
+	}
+	s.sum = crc32.Update(s.sum, castagnoli, s.buf)
+	return s.buf, nil
+}
+
+// stored is what a header says.
+type stored struct {
+	kind           byte
+	idBytes        int
+	ids, documents int64
+}
+
+func (s *storedReader) header(key StoredKey, kind byte, vocab int, size int64) (h stored, err error) {
+	b, err := s.read(storedHeader)
+	if err != nil {
+		return h, err
+	}
+	if string(b[:16]) != storedMagic || !bytes.Equal(b[16:48], key[:]) || b[48] != kind || !bytes.Equal(b[50:56], make([]byte, 6)) {
+		return h, fmt.Errorf("%w: they are of another text, tokenizer or version", ErrStored)
+	}
+	h = stored{kind: b[48], idBytes: int(b[49]), ids: int64(binary.LittleEndian.Uint64(b[56:])), documents: int64(binary.LittleEndian.Uint64(b[64:]))}
+	if h.idBytes != idBytesFor(vocab) {
+		return h, fmt.Errorf("%w: ids have %d bytes, with a vocabulary of %d they have %d", ErrStored, h.idBytes, vocab, idBytesFor(vocab))
+	}
+	// No product below overflows.
+	const most = 1 << 48
+	want, each := int64(storedHeader+4), int64(h.idBytes)
+	if kind == storedDocuments {
+		each++
+	}
+	if h.ids < 0 || h.ids > most || h.documents < 0 || h.documents > most || want+8*h.documents+each*h.ids != size {
+		return h, fmt.Errorf("%w: the file has %d bytes, which is not what %d ids in %d documents take", ErrStored, size, h.ids, h.documents)
+	}
+	return h, nil
+}
+
+// take calls give with the ids in pieces, widened.
+func (s *storedReader) take(h stored, vocab int, n int64, give func([]int32) error) error {
+	var wide [storedPiece]int32
+	for n > 0 {
+		now := int(min(n, storedPiece))
+		b, err := s.read(now * h.idBytes)
+		if err != nil {
+			return err
+		}
+		for i := range now {
+			var id uint32
+			switch h.idBytes {
+			case 1:
+				id = uint32(b[i])
+			case 2:
+				id = uint32(binary.LittleEndian.Uint16(b[2*i:]))
+			default:
+				id = binary.LittleEndian.Uint32(b[4*i:])
+			}
+			if int64(id) >= int64(vocab) {
+				return fmt.Errorf("%w: id %d, but the vocabulary has %d", ErrStored, id, vocab)
+			}
+			wide[i] = int32(id)
+		}
+		if err := give(wide[:now]); err != nil {
+			return err
+		}
+		n -= int64(now)
+	}
+	return nil
+}
+
+func (s *storedReader) end() error {
+	sum := s.sum
+	b, err := s.read(4)
+	if err != nil {
+		return err
+	}
+	if got := binary.LittleEndian.Uint32(b); got != sum {
+		return fmt.Errorf("%w: the checksum is %08x, that of the content %08x", ErrStored, got, sum)
+	}
+	return nil
+}
+
+// ReadCorpus reads a corpus from the size bytes that WriteCorpus wrote for the same key and vocabulary.
+func ReadCorpus(r io.Reader, size int64, key StoredKey, vocab int) (Corpus, error) {
+	switch {
+	case vocab <= 1<<8:
+		return readCorpus[uint8](r, size, key, vocab)
+	case vocab <= 1<<16:
+		return readCorpus[uint16](r, size, key, vocab)
+	}
+	return readCorpus[int32](r, size, key, vocab)
+}
+
+func readCorpus[ID uint8 | uint16 | int32](r io.Reader, size int64, key StoredKey, vocab int) (Corpus, error) {
+	s := &storedReader{r: r}
+	h, err := s.header(key, storedCorpus, vocab, size)
+	if err != nil {
+		return nil, err
+	}
+	if h.documents != 0 {
+		return nil, fmt.Errorf("%w: a corpus has no documents, not %d", ErrStored, h.documents)
+	}
+	c := make(inMemory[ID], 0, h.ids)
+	if err := s.take(h, vocab, h.ids, func(ids []int32) error {
+		for _, id := range ids {
+			c = append(c, ID(id))
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	return c, s.end()
+}
+
+// ReadDocuments reads documents from the size bytes that WriteDocuments wrote for the same key and
+// vocabulary.
+func ReadDocuments(r io.Reader, size int64, key StoredKey, vocab int) ([]Document, error) {
+	s := &storedReader{r: r}
+	h, err := s.header(key, storedDocuments, vocab, size)
+	if err != nil {
+		return nil, err
+	}
+	docs, ids, learn := make([]Document, h.documents), make([]int32, 0, h.ids), make([]bool, h.ids)
+	lens, left := make([]int64, h.documents), h.ids
+	for i := range docs {
+		b, err := s.read(8)
+		if err != nil {
+			return nil, err
+		}
+		n := binary.LittleEndian.Uint64(b)
+		docs[i].Text = n&storedText != 0
+		if lens[i] = int64(n &^ storedText); lens[i] > left {
+			return nil, fmt.Errorf("%w: document %d has %d ids where %d are left", ErrStored, i, lens[i], left)
+		}
+		left -= lens[i]
+	}
+	if left != 0 {
+		return nil, fmt.Errorf("%w: %d ids are of no document", ErrStored, left)
+	}
+	for at := 0; at < len(learn); at += storedPiece {
+		part := learn[at:min(at+storedPiece, len(learn))]
+		b, err := s.read(len(part))
+		if err != nil {
+			return nil, err
+		}
+		for i := range part {
+			part[i] = b[i] != 0
+		}
+	}
+	if err := s.take(h, vocab, h.ids, func(piece []int32) error {
+		ids = append(ids, piece...)
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	if err := s.end(); err != nil {
+		return nil, err
+	}
+	at := int64(0)
+	for i, n := range lens {
+		docs[i].IDs, docs[i].Learn = ids[at:at+n:at+n], learn[at:at+n:at+n]
+		at += n
+	}
+	return docs, nil
+}

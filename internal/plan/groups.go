@@ -1,0 +1,150 @@
+package plan
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/collective"
+	"github.com/troupe-ml/troupe/grid"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Groups are those of a run's ranks that are in this process.
+type Groups interface {
+	// Of is a rank's group along a dimension; nil: it is alone there.
+	Of(rank int, d grid.Dimension) tensorops.Group
+	// Fail ends what members wait for, now and from now on.
+	Fail(err error)
+	// Status says what a rank waits for in its groups.
+	Status(rank int) (actors.GroupWait, bool)
+}
+
+// GroupWait says what a rank waits for in one of its groups, which is along a dimension.
+func GroupWait(g *grid.Grid, rank int, d grid.Dimension, group *collective.Group) (actors.GroupWait, bool) {
+	s, ok := group.Status()
+	if !ok || len(s.Missing) == 0 {
+		return actors.GroupWait{}, false
+	}
+	return actors.GroupWait{What: fmt.Sprintf("%s, collective %d of group %s", s.What, s.Collective, s.Group),
+		From: g.Group(rank, d)[s.Missing[0]], Since: s.Since}, true
+}
+
+// GroupDimensions are those along which ranks have groups.
+var GroupDimensions = [...]grid.Dimension{grid.Tensor, grid.Data}
+
+// localGroups are groups of which all members are in this process.
+type localGroups struct {
+	grid    *grid.Grid
+	members map[memberOf]*collective.Group
+	fail    sync.Once
+}
+
+type memberOf struct {
+	rank int
+	dim  grid.Dimension
+}
+
+// LocalGroups makes all groups of a grid in this process.
+func (p *Plan) LocalGroups() Groups {
+	g := &localGroups{grid: p.grid, members: make(map[memberOf]*collective.Group)}
+	for _, d := range GroupDimensions {
+		for _, ranks := range p.grid.Groups(d) {
+			if len(ranks) == 1 {
+				continue
+			}
+			for i, member := range collective.Local(p.grid.Name(ranks[0], d), len(ranks)) {
+				g.members[memberOf{ranks[i], d}] = member
+			}
+		}
+	}
+	return g
+}
+
+func (g *localGroups) Of(rank int, d grid.Dimension) tensorops.Group {
+	if m := g.members[memberOf{rank, d}]; m != nil {
+		return m
+	}
+	return nil
+}
+
+// Status is Groups'.
+func (g *localGroups) Status(rank int) (w actors.GroupWait, ok bool) {
+	for _, d := range GroupDimensions {
+		if m := g.members[memberOf{rank, d}]; m != nil {
+			if w, ok = GroupWait(g.grid, rank, d, m); ok {
+				return w, true
+			}
+		}
+	}
+	return w, false
+}
+
+func (g *localGroups) Fail(err error) {
+	g.fail.Do(func() {
+		for _, m := range g.members {
+			m.Leave(err)
+		}
+	})
+}
+
+// optionsOf are those of a rank's stage, in its groups.
+func (p *Plan) optionsOf(rank int, groups Groups) stages.Options {
+	o := p.StageOptions(p.stageOf(rank))
+	o.Tensor = stages.TensorParallel{Group: groups.Of(rank, grid.Tensor), Sequence: p.sequence()}
+	o.Data = stages.DataParallel{Group: groups.Of(rank, grid.Data), Zero: p.zero(), WholeGrads: p.wholeGrads, HoldWeights: p.holdWeights}
+	return o
+}
+
+// dryOptions are those of a rank of a stage, for a dry run: of the first replica, whose parts of what
+// they share are the largest.
+func (p *Plan) dryOptions(stage int) stages.Options {
+	o := p.StageOptions(stage)
+	if n := p.grid.TensorSize(stage); n > 1 {
+		o.Tensor = stages.TensorParallel{Group: dryGroup(grid.Tensor, n), Sequence: p.sequence()}
+	}
+	if n := p.grid.Size(grid.Data); n > 1 {
+		o.Data = stages.DataParallel{Group: dryGroup(grid.Data, n), Zero: p.zero(), WholeGrads: p.wholeGrads, HoldWeights: p.holdWeights}
+	}
+	return o
+}
+
+// sequence reports whether the ranks of a tensor group share the positions of what each would have
+// whole otherwise.
+func (p *Plan) sequence() bool { return p.cfg.Parallel.Sequence && p.grid.Size(grid.Tensor) > 1 }
+
+// checkTensor refuses what tensor parallelism can't do.
+func (p *Plan) checkTensor() error {
+	if p.grid.Size(grid.Tensor) == 1 {
+		return nil
+	}
+	c := p.cfg
+	for stage := range c.Pipeline.Stages {
+		if err := p.model.CheckTensor(p.grid.TensorSize(stage)); err != nil {
+			return c.Errorf("parallel.tensor", "stage %d: %w", stage, err)
+		}
+	}
+	if n := p.grid.Positions(); c.Model.Context%n != 0 {
+		sizes := fmt.Sprintf("groups of %v ranks share the %d positions of a sequence (model.context)", c.Parallel.Tensor, c.Model.Context)
+		switch {
+		case p.sequence():
+			return c.Errorf("parallel.sequence", "%s, which don't divide by %d", sizes, n)
+		case p.way() == grid.Scatter:
+			return c.Errorf("parallel.edges", "%s on their way, which don't divide by %d", sizes, n)
+		}
+	}
+	return nil
+}
+
+// NoGroups are those of a process that computes no ranks.
+type NoGroups struct{}
+
+// Of is nobody's.
+func (NoGroups) Of(int, grid.Dimension) tensorops.Group { return nil }
+
+// Status is that nobody waits.
+func (NoGroups) Status(int) (actors.GroupWait, bool) { return actors.GroupWait{}, false }
+
+// Fail ends nothing.
+func (NoGroups) Fail(error) {}

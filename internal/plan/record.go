@@ -1,0 +1,163 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/troupe-ml/troupe/grid"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// dimGroup is a group along a dimension, for a dry run.
+type dimGroup struct {
+	tensorops.DryGroup
+	dim grid.Dimension
+}
+
+func dryGroup(dim grid.Dimension, members int) tensorops.Group {
+	return dimGroup{tensorops.DryGroup{Members: members}, dim}
+}
+
+// DimensionOf tells along which dimension the group of an operation is that Record shows.
+func DimensionOf(g tensorops.Group) (dim grid.Dimension, ok bool) {
+	d, ok := g.(dimGroup)
+	return d.dim, ok
+}
+
+// Pass is how a chunk's action is recorded: microbatches that are treated alike have the same operations.
+type Pass struct {
+	Type      scheduler.Type
+	Recompute bool // the forward's activations are made again by the backward
+	HeadLater bool // the head's weight gradient is put off
+	Last      bool // the step's last microbatch of the chunk, whose gradients are added over the replicas meanwhile
+}
+
+// PassOf says how an action of a stage is recorded.
+func (p *Plan) PassOf(stage int) func(a scheduler.Action) Pass {
+	recomputes, headLater := p.Recomputes(), p.HeadLater()
+	last := make(map[int32]int32) // by chunk: the microbatch whose gradients come last
+	for _, a := range p.table.Ranks[stage] {
+		if a.Type == scheduler.W || a.Type == scheduler.B {
+			last[a.Chunk] = a.Microbatch
+		}
+	}
+	return func(a scheduler.Action) Pass {
+		return Pass{a.Type, recomputes(stage, int(a.Microbatch)), headLater(p.table.Microbatches, int(a.Microbatch)),
+			last[a.Chunk] == a.Microbatch && p.microbatches() > 0}
+	}
+}
+
+// Grouped reports whether ranks work together beside the pipeline.
+func (p *Plan) Grouped() bool { return p.grid.World() > p.table.NumRanks() }
+
+// Record shows the operations of a rank of a stage: of one action of each kind that its row has for each chunk, and those of
+// the gradients' norms and of the update. Nothing is computed.
+func (p *Plan) Record(stage int, see func(chunk int, pass Pass, ops []tensorops.Op), end func(norms, update []tensorops.Op)) error {
+	passOf := p.PassOf(stage)
+	variants := make(map[Pass]bool) // without a type, and whether backwards are in two pieces
+	inTwo := make(map[Pass]bool)
+	for _, a := range p.table.Ranks[stage] {
+		v := passOf(a)
+		v.Type = scheduler.F
+		variants[v] = true
+		inTwo[v] = inTwo[v] || a.Type == scheduler.I
+	}
+	ended := false
+	for v := range variants {
+		for _, split := range []bool{false, true} {
+			if split && !inTwo[v] {
+				continue
+			}
+			var at func(norms, update []tensorops.Op)
+			if !ended && (v.Last || p.microbatches() == 0) {
+				at, ended = end, true
+			}
+			if err := p.recordPass(stage, v, split, see, at); err != nil {
+				return fmt.Errorf("stage %d: %w", stage, err)
+			}
+		}
+	}
+	return nil
+}
+
+// recordPass takes one microbatch through the chunks of a stage and back, and, if there is one to tell, comes to
+// the end of a step of which it was the last.
+func (p *Plan) recordPass(stage int, v Pass, split bool, see func(int, Pass, []tensorops.Op), end func(norms, update []tensorops.Op)) (err error) {
+	dry := tensorops.NewDryStream()
+	st, err := stages.NewStage(p.model, dry, p.chunks[stage], p.dryOptions(stage))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	b, t := p.cfg.Batch.Microbatch, p.cfg.Model.Context
+	ids := make([]int32, b*t)
+	mb := stages.Microbatch{Step: 1, Sequences: b, Positions: t, Tokens: ids, Targets: ids, Train: true, Recompute: v.Recompute, HeadLater: v.HeadLater}
+	if v.Last {
+		mb.Of = 1
+	}
+	fields := p.model.Sample(b)
+	record := func(i int, typ scheduler.Type) error {
+		l, chunk := dry.NewList(), p.chunks[stage][i].Chunk
+		in := p.inputs(l, st, scheduler.Action{Type: typ, Chunk: int32(chunk)}, true) //nolint:gosec // a number of chunks
+		var out []tensorops.Tensor
+		switch typ {
+		case scheduler.F:
+			own := mb
+			for _, name := range st.Fields(chunk) {
+				own.Fields = append(own.Fields, fields[name])
+			}
+			out = st.Forward(l, chunk, &own, in...)
+		case scheduler.I:
+			out = st.InputGrad(l, chunk, 0, in...)
+		case scheduler.W:
+			st.WeightGrad(l, chunk, 0)
+		case scheduler.B:
+			out = st.Backward(l, chunk, 0, in...)
+		}
+		for _, t := range out {
+			l.Free(t)
+		}
+		pass := v
+		pass.Type = typ
+		see(chunk, pass, l.Ops())
+		return tensorops.Run(dry, l)
+	}
+	n := len(p.chunks[stage])
+	types := []scheduler.Type{scheduler.B}
+	if split {
+		types = []scheduler.Type{scheduler.I, scheduler.W}
+	}
+	for i := range n {
+		if err := record(i, scheduler.F); err != nil {
+			return err
+		}
+	}
+	for _, typ := range types {
+		for i := n - 1; i >= 0; i-- {
+			if err := record(i, typ); err != nil {
+				return err
+			}
+		}
+	}
+	if end == nil {
+		return nil
+	}
+	l := dry.NewList()
+	for _, g := range st.MissingTied(l) {
+		if err := st.TakeTied(g); err != nil {
+			return err
+		}
+	}
+	st.GradNorms(l)
+	norms := slices.Clone(l.Ops())
+	if err := tensorops.Run(dry, l); err != nil {
+		return err
+	}
+	l = dry.NewList()
+	st.Apply(l, stages.Update{Count: 1})
+	end(norms, l.Ops())
+	return tensorops.Run(dry, l)
+}

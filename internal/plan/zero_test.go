@@ -1,0 +1,88 @@
+package plan_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// zeroPlan is that of a model with large parameters.
+func zeroPlan(t *testing.T, sets ...string) (*plan.Plan, error) {
+	t.Helper()
+	text := `
+run = {steps = 2, eval_batches = 1}
+model = {layers = 8, hidden = 128, context = 32, vocab = 256, tie_embeddings = false}
+data = {train = ["../../testdata/troupe.txt"]}
+batch = {sequences = 24, microbatch = 1}
+`
+	cfg, err := config.Parse("zero.toml", []byte(text), append(sets, "run.out="+t.TempDir()), nil)
+	if err != nil {
+		return nil, err
+	}
+	return plan.New(cfg, cfg.Model.Vocab, stages.Config{})
+}
+
+// TestZeroRefused: ZeRO-2 and 3 are refused where they save nothing, with what they would take, and where replicas
+// don't come to a sum at once.
+func TestZeroRefused(t *testing.T) {
+	for _, c := range []struct {
+		zero int
+		sets []string
+		want string
+	}{
+		{2, []string{"parallel.data=2"}, `pipeline.schedule = "none" and 1 chunks on each stage too many are at once`},
+		{2, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=zb-h1"}, `pipeline.schedule = "zb-h1"`},
+		{2, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2"}, `pipeline.schedule = "interleaved"`},
+		{2, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=dynamic"}, `each rank chooses what is next`},
+		{2, []string{"parallel.data=5"}, `the 24 microbatches of a step don't divide by 5`},
+		{3, []string{"parallel.data=5"}, `the 24 microbatches of a step don't divide by 5`},
+		{3, []string{"parallel.data=2", "device.kind=cuda", "device.dtype=bfloat16"}, `is not for a GPU with device.dtype = "bfloat16"`},
+		{3, []string{"parallel.data=2", "model.family=mlp"}, `layers of this family may hand them on`},
+		{3, []string{"parallel.data=2", "model.layers=1"}, `3 saves nothing here`},
+		{3, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=dynamic"}, `each rank chooses what is next`},
+		{3, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.post_validation=true"}, `set post_validation = false`},
+	} {
+		_, err := zeroPlan(t, append(c.sets, fmt.Sprintf("parallel.zero=%d", c.zero))...)
+		if err == nil || !strings.Contains(err.Error(), "parallel.zero") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %s", c.sets, err, c.want)
+		}
+	}
+}
+
+// TestZeroSaves: each step of ZeRO takes less memory on every stage.
+func TestZeroSaves(t *testing.T) {
+	for _, sets := range [][]string{
+		{"parallel.data=24"},
+		{"parallel.data=4", "pipeline.chunks=8", "pipeline.schedule=breadth-first"},
+		{"parallel.data=4", "pipeline.stages=2", "pipeline.chunks=4", "pipeline.microbatch_group_size=6"},
+		{"parallel.data=24", "pipeline.stages=2", "pipeline.schedule=1f1b", "model.layers=12"},
+	} {
+		t.Run(fmt.Sprint(sets), func(t *testing.T) {
+			var was []int64
+			for zero := range 4 {
+				p, err := zeroPlan(t, append(sets, fmt.Sprintf("parallel.zero=%d", zero))...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				bytes, err := p.MemoryBytes()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for stage := range was {
+					if bytes[stage] >= was[stage] {
+						t.Errorf("stage %d takes %d bytes with parallel.zero = %d, and %d with less", stage, bytes[stage], zero, was[stage])
+					}
+				}
+				if got, want := p.DescribeZero(), fmt.Sprintf("ZeRO-%d: ", zero); !strings.HasPrefix(got, want) && (zero > 0 || got != "") {
+					t.Errorf("parallel.zero = %d is described as %q", zero, got)
+				}
+				t.Logf("zero = %d: %v, %s", zero, bytes, p.DescribeZero())
+				was = bytes
+			}
+		})
+	}
+}

@@ -1,0 +1,250 @@
+package planner
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/troupe-ml/troupe/grid"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// wholeBytes is up to how much an all_reduce makes each rank send that it is sent as a whole to all, with
+// one latency instead of two (package collective).
+const wholeBytes = 192 << 10
+
+// collectiveMS is how long a collective of a stage's group along a dimension takes, where all begin at once.
+func (c Devices) collectiveMS(stage int, dim grid.Dimension, a tensorops.CollectiveArgs) float64 {
+	latencyMS, bytesPerS := c.LatencyUS/1e3, c.BytesPerS
+	if c.Group != nil {
+		latencyMS, bytesPerS = c.Group(stage, dim)
+	}
+	if c.Devices <= 1 { // all in the memory of one
+		return 0
+	}
+	n := float64(a.Group.Size())
+	latencies, bytes := 1.0, 0.0
+	if a.What != tensorops.Barrier {
+		bytes = float64(a.Src.Len() * a.Src.DType().Size())
+	}
+	switch a.What {
+	case tensorops.AllReduce:
+		if bytes*(n-1) <= wholeBytes {
+			bytes *= n - 1
+		} else {
+			latencies, bytes = 2, 2*bytes*(n-1)/n
+		}
+	case tensorops.ReduceScatter, tensorops.AllToAll:
+		bytes *= (n - 1) / n
+	case tensorops.AllGather:
+		bytes *= n - 1
+	}
+	ms := latencies * latencyMS
+	if bytesPerS > 0 {
+		ms += 1e3 * bytes / bytesPerS
+	}
+	return ms
+}
+
+// step is an operation of a list in the order of its stream: something to compute, a collective, or a wait for
+// those that were begun.
+type step struct {
+	share  float64 // of the list's computing
+	ms     float64 // a collective
+	dim    grid.Dimension
+	begins bool // others go on meanwhile
+	awaits bool
+}
+
+// stepsOf takes from operations what tells how long they take beside their collectives.
+func (c Devices) stepsOf(stage int, ops []tensorops.Op) (steps []step) {
+	var all, open float64 // work: of all, and since the last step
+	flush := func() {
+		if open > 0 {
+			steps = append(steps, step{share: open})
+		}
+		open = 0
+	}
+	for i := range ops {
+		o := &ops[i]
+		switch o.Kind {
+		case tensorops.KindCollective:
+			a := o.Collective()
+			dim, ok := plan.DimensionOf(a.Group)
+			if !ok || a.Group.Size() <= 1 {
+				continue
+			}
+			flush()
+			steps = append(steps, step{ms: c.collectiveMS(stage, dim, a), dim: dim, begins: a.Later})
+		case tensorops.KindAwait:
+			flush()
+			steps = append(steps, step{awaits: true})
+		default:
+			w := work(o)
+			all, open = all+w, open+w
+		}
+	}
+	flush()
+	for i := range steps {
+		if all > 0 {
+			steps[i].share /= all
+		}
+	}
+	return steps
+}
+
+// work is what an operation takes beside others of its list: multiplications and additions, or as many for each
+// number that is moved as fit in that time.
+func work(o *tensorops.Op) float64 {
+	const moved = 16
+	t := func(i int) float64 {
+		if !o.T[i].Valid() {
+			return 0
+		}
+		return float64(o.T[i].Len())
+	}
+	switch o.Kind {
+	case tensorops.KindMatMul:
+		a := o.MatMul()
+		rows, columns := a.C.Rows(), a.C.Len()/max(1, a.C.Rows())
+		inner := float64(a.A.Len()) / float64(max(1, rows))
+		if a.TransA {
+			inner = float64(a.B.Len()) / float64(max(1, columns))
+		}
+		return 2 * float64(rows) * float64(columns) * inner
+	case tensorops.KindAttention, tensorops.KindAttentionGrad:
+		each := 2.0
+		if o.Kind == tensorops.KindAttentionGrad {
+			each = 5
+		}
+		keys := o.Attention().Keys
+		if o.Kind == tensorops.KindAttentionGrad {
+			keys = o.AttentionGrad().Keys
+		}
+		return each * t(0) * float64(keys)
+	}
+	return moved * t(0)
+}
+
+// taken is how long a list takes.
+type taken struct {
+	ms     float64 // from its start to its end
+	within [4]float64
+}
+
+// play plays steps of which all computing takes so long: one stream computes, and what it begins goes over one
+// link, one collective after the other.
+func play(steps []step, computeMS float64) (t taken) {
+	now, link := 0.0, 0.0
+	for _, s := range steps {
+		switch {
+		case s.awaits:
+			now = max(now, link)
+		case s.share > 0:
+			now += s.share * computeMS
+		default:
+			link = max(link, now) + s.ms
+			t.within[s.dim] += s.ms
+			if !s.begins {
+				now = link
+			}
+		}
+	}
+	if len(steps) == 0 {
+		now = computeMS
+	}
+	t.ms = max(now, link)
+	return t
+}
+
+// grouped are the lists of a stage whose ranks work in groups.
+type grouped struct {
+	passOf        func(scheduler.Action) plan.Pass
+	passes        map[chunkPass][]step
+	norms, update []step
+}
+
+type chunkPass struct {
+	chunk int
+	pass  plan.Pass
+}
+
+// recordGroups records what the ranks of each stage do together; nil: nothing.
+func recordGroups(b *plan.Plan, cluster Devices) ([]grouped, error) {
+	if !b.Grouped() {
+		return nil, nil
+	}
+	all := make([]grouped, b.Table().NumRanks())
+	for stage := range all {
+		g := grouped{passOf: b.PassOf(stage), passes: make(map[chunkPass][]step)}
+		err := b.Record(stage, func(chunk int, pass plan.Pass, ops []tensorops.Op) {
+			g.passes[chunkPass{chunk, pass}] = cluster.stepsOf(stage, ops)
+		}, func(norms, update []tensorops.Op) {
+			g.norms, g.update = cluster.stepsOf(stage, norms), cluster.stepsOf(stage, update)
+		})
+		if err != nil {
+			return nil, err
+		}
+		all[stage] = g
+	}
+	return all, nil
+}
+
+// inGroups are the costs of a rank's actions where those of the whole layers are known: the ranks of a tensor group
+// share them, and wait for each other. within adds up how long the collectives of each dimension take.
+func inGroups(b *plan.Plan, all []grouped, whole scheduler.Costs) (costs scheduler.Costs, within []([4]float64)) {
+	type known struct {
+		stage int
+		chunkPass
+	}
+	memo := make(map[known]taken)
+	of := func(stage int, a scheduler.Action) taken {
+		g := all[stage]
+		key := known{stage, chunkPass{int(a.Chunk), g.passOf(a)}}
+		t, ok := memo[key]
+		if !ok {
+			ranks := b.Grid().TensorSize(stage) * b.Grid().Size(grid.Context)
+			t = play(g.passes[key.chunkPass], whole(stage, a)/float64(ranks))
+			memo[key] = t
+		}
+		return t
+	}
+	within = make([][4]float64, len(all))
+	for stage, row := range b.Table().Ranks {
+		for _, a := range row {
+			t := of(stage, a)
+			for d := range t.within {
+				within[stage][d] += t.within[d]
+			}
+		}
+	}
+	return func(stage int, a scheduler.Action) float64 { return of(stage, a).ms }, within
+}
+
+// normShare is how much of what norms and update of a weight take is the norm: it reads one of
+// the eight numbers that are read and written.
+const normShare = 1.0 / 8
+
+// endMS is what norms and the update take on a rank of a stage whose weights, if it had them alone and whole, would
+// take so long, and adds its collectives.
+func (g grouped) endMS(b *plan.Plan, stage int, updateMS float64, within *[4]float64) float64 {
+	norms := updateMS * normShare / float64(b.Grid().TensorSize(stage)*b.Grid().Size(grid.Data))
+	update := updateMS * (1 - normShare) / float64(b.Grid().TensorSize(stage))
+	if b.Config().Parallel.Zero > 0 {
+		update /= float64(b.Grid().Size(grid.Data))
+	}
+	first, then := play(g.norms, norms), play(g.update, update)
+	for d := range within {
+		within[d] += first.within[d] + then.within[d]
+	}
+	return first.ms + then.ms
+}
+
+// finite refuses a time that is none.
+func finite(what string, ms float64) error {
+	if !(ms >= 0) || math.IsInf(ms, 1) {
+		return fmt.Errorf("%w: %s takes %v ms, want a finite number from 0: look at latency and bandwidth", ErrDevices, what, ms)
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package stages
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// flatGrads lays the gradients of a data-parallel stage out in one piece of memory: in the order in which
+// they are complete, so that runs of them are added over the replicas while others are computed. Those
+// that are not complete before the step's end come last.
+type flatGrads struct {
+	grads tensorops.Tensor // [elements, 1], with what fills them up behind
+	runs  []gradRun
+	late  []*localParam // those of no run
+	begun int           // runs whose sum is recorded
+	// pending is how many collectives go on beside the list that was recorded last.
+	list    *tensorops.List
+	pending int
+	summing []*localParam // whose whole gradients are let go of when their sum is there
+}
+
+// gradRun is what is added before the step's end, when the layers have seen the step's last microbatch: the
+// elements [from, to), by one collective; with ZeRO each parameter by its own.
+type gradRun struct {
+	from, to int
+	params   []*localParam
+	after    []layerAt
+}
+
+// layerAt is a layer's place on the rank.
+type layerAt struct {
+	c *chunk
+	i int
+}
+
+// runLen is how many elements a run has at least, but for the last one of a chunk: what a collective costs,
+// however little it adds, is small beside it.
+const runLen = 64 << 10
+
+// layFlat makes room for the whole gradients of the parameters that are trained.
+func (s *Stage) layFlat(l *tensorops.List) {
+	f, n, at := &s.flat, 0, make([]int, len(s.model.Params))
+	lay := func(h *localParam) {
+		at[h.param.Index] = n
+		n += h.param.Len()
+	}
+	early := make([]bool, len(s.model.Params))
+	s.layRuns(func(h *localParam) {
+		early[h.param.Index] = true
+		if !s.splitGrad(l, h) {
+			lay(h)
+		}
+	})
+	for _, h := range s.local {
+		if !h.param.Frozen && !early[h.param.Index] {
+			f.late = append(f.late, h)
+			lay(h)
+		}
+	}
+	if n > 0 {
+		f.grads = l.Alloc(tensorops.Float32, n, 1)
+		l.Fill(f.grads, 0)
+	}
+	for _, h := range s.local {
+		if from := at[h.param.Index]; !h.param.Frozen && !h.splitsGrad {
+			h.g[h.place()] = f.grads.RowRange(from, from+h.param.Len()).View(h.param.Shape...)
+		}
+	}
+	if s.opts.Data.splits() {
+		s.layParts(l)
+	}
+}
+
+// layRuns lays each parameter whose gradient layers alone complete, in the order of a backward, and notes the
+// runs, as if they lay one after the other.
+func (s *Stage) layRuns(lay func(*localParam)) {
+	end := 0
+	chunks := slices.Clone(s.order)
+	slices.SortFunc(chunks, func(a, b *chunk) int { return cmp.Compare(b.number, a.number) })
+	users := make([][]layerAt, len(s.model.Params)) // by parameter, in the order of a backward
+	for _, c := range chunks {
+		c.weightsDone = make([]int, len(c.layers))
+		for i := len(c.layers) - 1; i >= 0; i-- {
+			for _, u := range c.layers[i].uses() {
+				users[u.param.Index] = append(users[u.param.Index], layerAt{c, i})
+			}
+		}
+	}
+	f := &s.flat
+	for _, c := range chunks {
+		run := gradRun{from: end, to: end}
+		for i := len(c.layers) - 1; i >= 0; i-- {
+			for _, h := range s.local {
+				of := users[h.param.Index]
+				if !s.completeEarly(h, of) || of[len(of)-1] != (layerAt{c, i}) {
+					continue
+				}
+				lay(h)
+				end += h.param.Len()
+				run.to, run.params, run.after = end, append(run.params, h), append(run.after, of...)
+			}
+			if run.to-run.from >= runLen || i == 0 && run.to > run.from {
+				f.runs = append(f.runs, run)
+				run = gradRun{from: end, to: end}
+			}
+		}
+	}
+}
+
+// completeEarly reports whether a gradient is what these layers have made of it, so that nothing is
+// added to it after them: no other rank's, and none by rows.
+func (s *Stage) completeEarly(h *localParam, users []layerAt) bool {
+	places := 0
+	for _, here := range h.here {
+		if here {
+			places++
+		}
+	}
+	return len(users) > 0 && places == 1 && !h.shared && !h.param.Frozen && !s.summed(h.param) &&
+		!slices.ContainsFunc(users, func(u layerAt) bool { return !u.c.back[u.i] || frozenLayer(u.c.layers[u.i]) })
+}
+
+// layerDone counts a microbatch whose weight gradients a layer has made. After the step's last one it
+// begins the sums over the replicas that are complete by it, in the order of the runs: that is the same on
+// every replica.
+func (s *Stage) layerDone(l *tensorops.List, c *chunk, i, microbatches int) {
+	f := &s.flat
+	if microbatches == 0 || len(f.runs) == 0 {
+		return
+	}
+	c.weightsDone[i]++
+	if c.weightsDone[i] < microbatches {
+		return
+	}
+	for f.begun < len(f.runs) {
+		run := f.runs[f.begun]
+		if slices.ContainsFunc(run.after, func(at layerAt) bool { return at.c.weightsDone[at.i] < microbatches }) {
+			return
+		}
+		if s.opts.Data.splits() {
+			s.closeGrads(l) // of the run before
+			s.reduceOwn(l, run.params)
+		} else {
+			t := f.grads.RowRange(run.from, run.to).View(run.to - run.from)
+			s.begin(l, tensorops.CollectiveArgs{What: tensorops.AllReduce, Dst: t, Src: t, How: tensorops.Sum})
+		}
+		f.begun++
+	}
+}
+
+// limitBegun bounds the collectives that go on beside a list: a group bounds those that it knows of.
+const limitBegun = 256
+
+// begin records the beginning of a collective of the replicas.
+func (s *Stage) begin(l *tensorops.List, a tensorops.CollectiveArgs) {
+	f := &s.flat
+	if f.list != l {
+		f.list, f.pending = l, 0
+	}
+	if f.pending++; f.pending > limitBegun {
+		l.Await()
+		f.pending = 1
+	}
+	a.Group = s.opts.Data.Group
+	l.Begin(a)
+	if s.opts.NoOverlap {
+		l.Await()
+	}
+}
+
+// addReplicas records the sum of all gradients over the replicas, but of those that layerDone has begun. Where
+// each updates its own part it is the sum of that part alone.
+func (s *Stage) addReplicas(l *tensorops.List) {
+	f := &s.flat
+	switch {
+	case s.opts.Data.splits():
+		for _, run := range f.runs[f.begun:] {
+			s.reduceOwn(l, run.params)
+		}
+		s.reduceOwn(l, f.late)
+		s.reduceParts(l)
+		l.Await()
+		s.closeGrads(l)
+	case f.grads.Valid():
+		from := 0
+		if f.begun > 0 {
+			from = f.runs[f.begun-1].to
+		}
+		if n := f.grads.Len(); from < n {
+			l.AllReduce(f.grads.RowRange(from, n).View(n-from), tensorops.Sum, s.opts.Data.Group)
+		}
+	}
+	s.clearDone()
+}
+
+// clearDone forgets which microbatches the layers have seen.
+func (s *Stage) clearDone() {
+	s.flat.begun = 0
+	for _, c := range s.order {
+		clear(c.weightsDone)
+	}
+}

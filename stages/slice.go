@@ -1,0 +1,161 @@
+package stages
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Split is the rule by which tensor parallelism cuts a parameter. The zero value: every rank has
+// it whole.
+type Split struct {
+	Dim int // the dimension that is cut
+	// Sections are equal parts of that dimension, each of which is cut: 3 for one projection
+	// onto q, k and v.
+	Sections int
+	// Units are what a section consists of and is not cut within, such as heads. A rank gets an
+	// equal number of them, or one more than another does; where there are fewer units than
+	// ranks, several ranks have the same one.
+	Units int
+}
+
+// replicas is how many ranks have the same slice, where it is fewer than all of them.
+func (s Split) replicas(size int) int {
+	if s.Units == 0 || s.Units >= size {
+		return 1
+	}
+	return size / s.Units
+}
+
+// Slice is what a rank has of a parameter of this shape.
+func (s Split) Slice(shape []int, rank, size int) Slice {
+	if s.Units == 0 || size <= 1 {
+		return Slice{}
+	}
+	unit := shape[s.Dim] / s.Sections / s.Units
+	from := s.Units * rank / size
+	to := max(from+1, s.Units*(rank+1)/size)
+	return Slice{Dim: s.Dim, Sections: s.Sections, From: from * unit, To: to * unit}
+}
+
+// Slice is a part of a tensor: along dimension Dim, which is made of equal Sections, the elements
+// [From, To) of each of them, one section after the other; without Sections all of them. Where Limit is
+// not 0 it is of these, in their order, those in [First, Limit) alone, in one dimension. The zero
+// value is the whole.
+type Slice struct {
+	Dim, Sections int
+	From, To      int
+	First, Limit  int
+}
+
+func (s Slice) whole() bool { return s == Slice{} }
+
+// Range is, of what the slice has, the elements [first, limit).
+func (s Slice) Range(first, limit int) Slice {
+	s.First, s.Limit = first, limit
+	return s
+}
+
+// Shape is that of the part.
+func (s Slice) Shape(whole []int) []int {
+	if s.Limit > 0 {
+		return []int{s.Limit - s.First}
+	}
+	return s.cut(whole)
+}
+
+// cut is the shape of what is cut along a dimension.
+func (s Slice) cut(whole []int) []int {
+	if s.Sections == 0 {
+		return whole
+	}
+	shape := slices.Clone(whole)
+	shape[s.Dim] = s.Sections * (s.To - s.From)
+	return shape
+}
+
+// Runs calls f for each run of elements that lie side by side in both: n of them, from at in the
+// part and from wholeAt in the whole. They come in the part's order.
+func (s Slice) Runs(whole []int, f func(at, wholeAt, n int)) {
+	if s.Limit > 0 {
+		first, limit := s.First, s.Limit
+		s.Range(0, 0).Runs(whole, func(at, wholeAt, n int) {
+			if from, to := max(at, first), min(at+n, limit); from < to {
+				f(from-first, wholeAt+from-at, to-from)
+			}
+		})
+		return
+	}
+	if s.Sections == 0 {
+		f(0, 0, elements(whole))
+		return
+	}
+	inner := elements(whole[s.Dim+1:])
+	section, n, at := whole[s.Dim]/s.Sections, (s.To-s.From)*inner, 0
+	for outer := range elements(whole[:s.Dim]) {
+		for k := range s.Sections {
+			f(at, ((outer*s.Sections+k)*section+s.From)*inner, n)
+			at += n
+		}
+	}
+}
+
+// check compares the slice with the whole's shape and the number of the part's elements.
+func (s Slice) check(whole []int, n, all int) error {
+	cut := s
+	cut.First, cut.Limit = 0, 0
+	if !cut.whole() && (s.Dim < 0 || s.Dim >= len(whole) || s.Sections < 1 || whole[s.Dim]%s.Sections != 0 ||
+		s.From < 0 || s.To < s.From || s.To > whole[s.Dim]/s.Sections) ||
+		(s.First != 0 || s.Limit != 0) && (s.First < 0 || s.First >= s.Limit || s.Limit > elements(s.cut(whole))) {
+		return fmt.Errorf("%w: slice %+v of a tensor of shape %v", ErrInput, s, whole)
+	}
+	if all != elements(whole) || n != elements(s.Shape(whole)) {
+		return fmt.Errorf("%w: slice %+v of shape %v has %d numbers and the whole %d, here are %d and %d", ErrInput, s, whole, elements(s.Shape(whole)), elements(whole), n, all)
+	}
+	return nil
+}
+
+// Take copies the part out of the whole.
+func (s Slice) Take(part, whole []float32, shape []int) error {
+	if err := s.check(shape, len(part), len(whole)); err != nil {
+		return err
+	}
+	s.Runs(shape, func(at, wholeAt, n int) { copy(part[at:at+n], whole[wholeAt:]) })
+	return nil
+}
+
+// Put copies the part to its place in the whole.
+func (s Slice) Put(whole, part []float32, shape []int) error {
+	if err := s.check(shape, len(part), len(whole)); err != nil {
+		return err
+	}
+	s.Runs(shape, func(at, wholeAt, n int) { copy(whole[wholeAt:wholeAt+n], part[at:]) })
+	return nil
+}
+
+// PutNarrow is Put for numbers of two bytes.
+func (s Slice) PutNarrow(whole, part []byte, shape []int) error {
+	if len(part)%2 != 0 || len(whole)%2 != 0 {
+		return fmt.Errorf("%w: %d and %d bytes of numbers of two", ErrInput, len(part), len(whole))
+	}
+	if err := s.check(shape, len(part)/2, len(whole)/2); err != nil {
+		return err
+	}
+	s.Runs(shape, func(at, wholeAt, n int) { copy(whole[2*wholeAt:2*(wholeAt+n)], part[2*at:]) })
+	return nil
+}
+
+// Sliced is a Source for ranks that have parts of tensors, of one that knows whole tensors only.
+func Sliced(src Source) Source {
+	return func(p *Param, part string, dst []float32) error {
+		if p.Slice.whole() {
+			return src(p, part, dst)
+		}
+		whole := *p
+		whole.Shape, whole.Slice = p.Whole, Slice{}
+		all := make([]float32, whole.Len())
+		if err := src(&whole, part, all); err != nil {
+			return err
+		}
+		return p.Slice.Take(dst, all, p.Whole)
+	}
+}

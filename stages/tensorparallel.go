@@ -1,0 +1,227 @@
+package stages
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// TensorParallel says with whom a stage shares its layers: each rank of the group holds a slice
+// of every large parameter (Param.Split), computes with it, and sums what it has with the others.
+// All of them record the same passes in the same order. The zero value: the stage holds its
+// layers whole.
+//
+// A sum over ranks is rounded in another order than one product's, so that the size of the group
+// shows in the last bits. It is the same from run to run.
+type TensorParallel struct {
+	Group tensorops.Group
+	// Sequence splits by positions what every rank would otherwise have whole: the residual
+	// stream, and with it norms, dropout and what travels between chunks. Each rank has an equal
+	// run of each sequence's positions, in the order of ranks.
+	Sequence bool
+}
+
+func (t TensorParallel) size() int {
+	if t.Group == nil {
+		return 1
+	}
+	return t.Group.Size()
+}
+
+func (t TensorParallel) rank() int {
+	if t.Group == nil {
+		return 0
+	}
+	return t.Group.Rank()
+}
+
+// CheckTensor says whether size ranks can share the model's layers.
+func (m *Model) CheckTensor(size int) error {
+	c := m.Config
+	switch {
+	case size <= 1:
+		return nil
+	case !m.language():
+		var own []string
+		for _, name := range m.Names() {
+			if name != "" {
+				own = append(own, fmt.Sprintf("%q", name))
+			}
+		}
+		return fmt.Errorf("%w: tensor parallelism of %d: the layers of family %q (%s) can't be split, only those of %s can",
+			ErrModel, size, c.Family, strings.Join(own, ", "), strings.Join(LanguageFamilies(), ", "))
+	case c.Heads%size != 0:
+		return fmt.Errorf("%w: tensor parallelism of %d: the %d heads don't divide by it", ErrModel, size, c.Heads)
+	case c.KVHeads%size != 0 && size%c.KVHeads != 0:
+		return fmt.Errorf("%w: tensor parallelism of %d: it neither divides the %d kv_heads nor is a multiple of them", ErrModel, size, c.KVHeads)
+	case c.FFN < size || c.Vocab < size:
+		return fmt.Errorf("%w: tensor parallelism of %d is more than the ffn of %d or the vocabulary of %d", ErrModel, size, c.FFN, c.Vocab)
+	}
+	return nil
+}
+
+// shard is the model as a rank of the group has it: the same layers and parameters, with the
+// sizes of its slices.
+func (m *Model) shard(t TensorParallel) (*Model, error) {
+	if err := m.CheckTensor(t.size()); err != nil || t.size() <= 1 {
+		return m, err
+	}
+	if r := t.rank(); r < 0 || r >= t.size() {
+		return nil, fmt.Errorf("%w: rank %d of a tensor-parallel group of %d", ErrModel, r, t.size())
+	}
+	part := &Model{Config: m.Config, tensor: t}
+	languageOf(m.Config.Family).build(part)
+	part.wires, part.values, part.froze = m.wires, m.values, m.froze
+	for i, p := range part.Params {
+		p.Frozen = m.Params[i].Frozen
+	}
+	return part, nil
+}
+
+// ShardParameters is ParametersOf for one rank of a tensor-parallel group.
+func (m *Model) ShardParameters(chunks []ChunkSpec, rank, size int) (int64, error) {
+	part, err := m.shard(TensorParallel{Group: tensorops.DryGroup{Place: rank, Members: size}})
+	if err != nil {
+		return 0, err
+	}
+	return part.ParametersOf(chunks), nil
+}
+
+// gradSum says whether the gradients that ranks have of one parameter are parts of a sum.
+type gradSum uint8
+
+const (
+	alike      gradSum = iota // every rank computes the same, or has a slice of its own
+	bySequence                // parts where the ranks have different positions
+	byHeads                   // parts in any case: of other heads
+)
+
+// summed reports whether a parameter's gradients have to be added up over the ranks.
+func (s *Stage) summed(p *Param) bool {
+	t := s.opts.Tensor
+	return t.size() > 1 && !p.Frozen && (p.sum == byHeads || p.sum == bySequence && t.Sequence || p.Split.replicas(t.size()) > 1)
+}
+
+// bucketLen bounds, in elements, what is summed by one collective, but for a parameter larger
+// than that.
+const bucketLen = 4 << 20
+
+// sumGrads records the sums over the ranks of the gradients that are parts, before anybody reads
+// them. Many small ones share a collective. Where only some ranks have a slice, it is added in
+// the whole, which is zero elsewhere.
+func (s *Stage) sumGrads(l *tensorops.List) {
+	var bucket []*localParam
+	n := 0
+	for _, h := range s.local {
+		if !s.summed(h.param) {
+			continue
+		}
+		whole := elements(h.param.Whole)
+		if n > 0 && n+whole > bucketLen {
+			s.sumBucket(l, bucket, n)
+			bucket, n = bucket[:0], 0
+		}
+		bucket, n = append(bucket, h), n+whole
+	}
+	if n > 0 {
+		s.sumBucket(l, bucket, n)
+	}
+}
+
+func (s *Stage) sumBucket(l *tensorops.List, bucket []*localParam, n int) {
+	sums := l.Alloc(tensorops.Float32, n)
+	l.Fill(sums, 0)
+	at := 0
+	views := make([]tensorops.Tensor, len(bucket))
+	for i, h := range bucket {
+		p := h.param
+		rows := p.Whole[0]
+		cols := elements(p.Whole) / rows
+		whole := sums.View(n, 1).RowRange(at, at+rows*cols).View(rows, cols)
+		at += rows * cols
+		if p.Slice.whole() {
+			views[i] = whole.View(p.Whole...)
+		} else {
+			views[i] = whole.RowRange(p.Slice.From, p.Slice.To).View(p.Shape...)
+		}
+		l.Copy(views[i], h.g[h.place()])
+	}
+	l.AllReduce(sums, tensorops.Sum, s.opts.Tensor.Group)
+	for i, h := range bucket {
+		l.Copy(h.g[h.place()], views[i])
+	}
+	l.Free(sums)
+}
+
+// answers reports whether this rank is the one that reports a parameter's norm and saves it: the
+// first of those that have the same slice.
+func (s *Stage) answers(p *Param) bool {
+	t := s.opts.Tensor
+	return t.size() <= 1 || t.rank() == 0 || p.Split.Units > 0 && t.rank()%p.Split.replicas(t.size()) == 0
+}
+
+// elements is the number of elements of a shape.
+func elements(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
+// local are the sizes of a decoder layer on this rank.
+func (m *Model) local() Config {
+	c := m.Config
+	if size := m.tensor.size(); size > 1 {
+		c.HeadDim = c.headDim()
+		c.Heads, c.KVHeads = c.Heads/size, max(1, c.KVHeads/size)
+	}
+	return c
+}
+
+// cut says how a parameter is split, and on a rank of a group makes it that rank's slice.
+func (m *Model) cut(u use, s Split) use {
+	p := u.param
+	p.Split = s
+	if t := m.tensor; t.size() > 1 {
+		p.Slice = s.Slice(p.Whole, t.rank(), t.size())
+		p.Shape = p.Slice.Shape(p.Whole)
+	}
+	return u
+}
+
+// parted marks a parameter whose gradients are parts of a sum.
+func parted(u use, how gradSum) use {
+	u.param.sum = how
+	return u
+}
+
+// byColumns splits a linear layer by its outputs, and so the bias.
+func (m *Model) byColumns(l linear, sections, units int) linear {
+	out := 0
+	if l.inOut {
+		out = 1
+	}
+	l.w = m.cut(l.w, Split{out, sections, units})
+	if l.hasBias {
+		l.b = m.cut(l.b, Split{0, sections, units})
+	}
+	l.out = l.w.param.Shape[out]
+	return l
+}
+
+// byRows splits a linear layer by its inputs: a rank's product is a part of a sum, to which one
+// rank adds the bias.
+func (m *Model) byRows(l linear, units int) linear {
+	in, out := 1, 0
+	if l.inOut {
+		in, out = 0, 1
+	}
+	l.w = m.cut(l.w, Split{in, 1, units})
+	l.out, l.noBias = l.w.param.Shape[out], m.tensor.rank() > 0
+	return l
+}
+
+// vocabSplit is that of an embedding and of a head, by rows.
+func vocabSplit(c Config) Split { return Split{0, 1, c.Vocab} }

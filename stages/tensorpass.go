@@ -1,0 +1,270 @@
+package stages
+
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// What a pass does together with the other ranks of a tensor-parallel group. Without one
+// these are the operations of a stage alone.
+
+func (c *pass) tensor() TensorParallel { return c.stage.opts.Tensor }
+
+// sequence reports whether this rank has some positions only of the residual stream.
+func (c *pass) sequence() bool { return c.tensor().Sequence && c.tensor().size() > 1 }
+
+// positions are those of each sequence that the residual stream has on this rank, from the one
+// at firstPosition on.
+func (c *pass) positions() int {
+	return c.stage.edgePositions(c.mb)
+}
+
+func (s *Stage) edgePositions(mb *Microbatch) int {
+	if t := s.opts.Tensor; t.Sequence {
+		return mb.Positions / t.size()
+	}
+	return mb.Positions
+}
+
+func (c *pass) firstPosition() int {
+	if c.sequence() {
+		return c.positions() * c.tensor().rank()
+	}
+	return 0
+}
+
+// localRows is the number of rows of the residual stream on this rank, rows that of all.
+func (c *pass) localRows() int { return c.mb.Sequences * c.positions() }
+
+// checkPositions refuses a microbatch whose positions the ranks can't share alike.
+func (s *Stage) checkPositions(mb *Microbatch) error {
+	t := s.opts.Tensor
+	if t.Sequence && mb.Positions%t.size() != 0 {
+		return fmt.Errorf("%w: microbatch %d has %d positions, which sequence parallelism of %d can't share alike", ErrInput, mb.Index, mb.Positions, t.size())
+	}
+	return nil
+}
+
+// total makes of a part of a sum, over all positions, the sum: of this rank's positions. It owns t.
+func (c *pass) total(t tensorops.Tensor) tensorops.Tensor {
+	switch g := c.tensor().Group; {
+	case c.tensor().size() <= 1:
+		return t
+	case !c.sequence():
+		c.AllReduce(t, tensorops.Sum, g)
+		return t
+	default:
+		y := c.ofPositions(t, c.positions())
+		c.ReduceScatter(y, t, 1, tensorops.Sum, g)
+		c.Free(t)
+		return y
+	}
+}
+
+// begin begins a collective beside what follows.
+func (c *pass) begin(a tensorops.CollectiveArgs) {
+	c.Begin(a)
+	if c.stage.opts.NoOverlap {
+		c.Await()
+	}
+}
+
+// totalBeside is total, and meanwhile computes what record records, which must not need it.
+func (c *pass) totalBeside(t tensorops.Tensor, record func()) tensorops.Tensor {
+	if c.tensor().size() <= 1 || !c.weightsToo {
+		return c.total(t)
+	}
+	a := tensorops.CollectiveArgs{What: tensorops.AllReduce, Dst: t, Src: t, How: tensorops.Sum, Group: c.tensor().Group}
+	if c.sequence() {
+		a.What, a.Dim, a.Dst = tensorops.ReduceScatter, 1, c.ofPositions(t, c.positions())
+	}
+	c.begin(a)
+	record()
+	c.Await()
+	if c.sequence() {
+		c.Free(t)
+	}
+	return a.Dst
+}
+
+// gatherAhead begins to gather what a norm makes of x again for a weight gradient, beside what
+// follows, where that gradient comes soon. gatherAhead and arrived are a pair.
+func (c *pass) gatherAhead(m *norm, x tensorops.Tensor) (a ahead) {
+	if !c.sequence() || !c.weightsToo {
+		return ahead{}
+	}
+	a.part = m.recompute(c, x)
+	a.all = c.ofPositions(a.part, c.mb.Positions)
+	c.begin(tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: a.all, Src: a.part, Dim: 1, Group: c.tensor().Group})
+	return a
+}
+
+// ahead is what is being gathered; none where it is not.
+type ahead struct{ part, all tensorops.Tensor }
+
+// arrived returns all positions, or none.
+func (a *ahead) arrived(c *pass) tensorops.Tensor {
+	if a.part.Valid() {
+		c.Await()
+		c.Free(a.part)
+	}
+	return a.all
+}
+
+// gathered makes of this rank's positions those of all ranks. It owns t.
+func (c *pass) gathered(t tensorops.Tensor) tensorops.Tensor {
+	if !c.sequence() {
+		return t
+	}
+	all := c.gather(t)
+	c.Free(t)
+	return all
+}
+
+// gather is a copy of t with the positions of all ranks.
+func (c *pass) gather(t tensorops.Tensor) tensorops.Tensor {
+	all := c.ofPositions(t, c.mb.Positions)
+	c.AllGather(all, t, 1, c.tensor().Group)
+	return all
+}
+
+// ofPositions takes a tensor like t, which is [B, …, C], for so many positions of a sequence.
+func (c *pass) ofPositions(t tensorops.Tensor, positions int) tensorops.Tensor {
+	if !t.Valid() { // after an error
+		return tensorops.Tensor{}
+	}
+	return c.Alloc(t.DType(), t.Dim(0), positions, t.Cols())
+}
+
+// dropout records y = skip + x with some elements dropped, at a place of the residual stream.
+// An element's random bits are those of its place in the whole.
+func (c *pass) dropout(y, x, skip tensorops.Tensor, s site) {
+	width := y.Cols()
+	m := c.mask(s, c.mb.Positions*width)
+	if m.P == 0 || !c.sequence() {
+		c.Dropout(y, x, skip, m)
+		return
+	}
+	for b := range c.mb.Sequences {
+		lo, hi := b*c.positions(), (b+1)*c.positions()
+		part := m
+		part.First += uint64((b*c.mb.Positions + c.firstPosition()) * width)
+		c.Dropout(y.RowRange(lo, hi), x.RowRange(lo, hi), skip.RowRange(lo, hi), part)
+	}
+}
+
+// eachAttention calls f for an attention of all sequences, or of some: the random bits of its
+// dropout lie apart where the heads are split.
+func (c *pass) eachAttention(heads int, f func(first, last int, a tensorops.AttentionOpts), a tensorops.AttentionOpts) {
+	t := c.tensor()
+	if t.size() <= 1 || a.Mask.P == 0 {
+		f(0, a.Batch, a)
+		return
+	}
+	whole, batch := uint64(c.mb.Positions)*uint64(c.mb.Positions), a.Batch // of a head
+	first := uint64(c.mb.FirstSequence) * uint64(heads) * whole
+	a.Batch = 1
+	for b := range batch {
+		a.Mask.First = first + uint64(b*heads+t.rank()*a.Heads)*whole
+		f(b, b+1, a)
+	}
+}
+
+// sequences are [first, last) of all that a tensor holds.
+type sequences struct{ first, last, all int }
+
+// rows are a tensor's rows of them; it is as it is where they are all.
+func (s sequences) rows(t tensorops.Tensor) tensorops.Tensor {
+	if s.last-s.first == s.all {
+		return t
+	}
+	each := t.Rows() / s.all
+	return t.RowRange(s.first*each, s.last*each)
+}
+
+// vocabRows are the tokens of a microbatch whose rows of a vocabulary's weight this rank has:
+// the rows here, and where in the microbatch they stand.
+type vocabRows struct{ ids, at []int32 }
+
+// find picks them.
+func (v *vocabRows) find(c *pass, w use, tokens []int32) {
+	v.ids, v.at = v.ids[:0], v.at[:0]
+	from, to := w.param.Slice.From, w.param.Slice.To
+	for i, token := range tokens {
+		id := int(token)
+		if id < 0 || id >= w.param.Whole[0] {
+			c.Fail(fmt.Errorf("%w: row %d holds %d, the vocabulary has %d", tensorops.ErrToken, i, id, w.param.Whole[0]))
+			return
+		}
+		if id >= from && id < to {
+			v.ids, v.at = append(v.ids, int32(id-from)), append(v.at, int32(i))
+		}
+	}
+}
+
+// upload puts row numbers on the device.
+func (c *pass) upload(rows []int32) tensorops.Tensor {
+	t := c.Alloc(tensorops.Int32, len(rows))
+	c.Upload(t, tensorops.HostBytes(rows))
+	return t
+}
+
+// embed returns the rows of a vocabulary's weight that tokens name, [B, T, C]. They are on the
+// device too, as ids; where the vocabulary is split, v has those of this rank.
+func (c *pass) embed(w use, ids tensorops.Tensor, v *vocabRows) tensorops.Tensor {
+	weight := c.weight(w)
+	if c.tensor().size() <= 1 {
+		y := c.Alloc(c.stage.opts.Residual, c.mb.Sequences, c.mb.Positions, weight.Cols())
+		c.Embed(y, weight, ids)
+		return y
+	}
+	sum := c.Alloc(tensorops.Float32, c.mb.Sequences, c.mb.Positions, weight.Cols())
+	c.Fill(sum, 0)
+	// Room for all rows, so that the memory of a step does not depend on its tokens.
+	rows := c.Alloc(tensorops.Float32, c.rows(), weight.Cols())
+	if n := len(v.ids); n > 0 {
+		here, at := c.upload(v.ids), c.upload(v.at)
+		c.Embed(rows.RowRange(0, n), weight, here)
+		c.EmbedGrad(sum.Matrix(), rows.RowRange(0, n), at)
+		free(c.List, &here, &at)
+	}
+	c.Free(rows)
+	sum = c.total(sum)
+	if c.stage.opts.Residual == tensorops.Float32 {
+		return sum
+	}
+	y := c.hidden(weight.Cols())
+	c.Copy(y, sum)
+	c.Free(sum)
+	return y
+}
+
+// embedIDs is embed of ids that the device has not.
+func (c *pass) embedIDs(w use, tokens []int32, v *vocabRows) tensorops.Tensor {
+	if c.tensor().size() > 1 {
+		return c.embed(w, tensorops.Tensor{}, v)
+	}
+	ids := c.ids(tokens)
+	y := c.embed(w, ids, v)
+	c.Free(ids)
+	return y
+}
+
+// hidden takes a tensor for one depth of the residual stream.
+func (c *pass) hidden(width int) tensorops.Tensor {
+	return c.Alloc(c.stage.opts.Residual, c.mb.Sequences, c.positions(), width)
+}
+
+// embedGrad adds the gradient of embed, of all positions, to rows of grad: those that v has, or
+// slots instead.
+func (c *pass) embedGrad(grad, dy tensorops.Tensor, v *vocabRows, slots []int32) {
+	rows := c.Alloc(tensorops.Float32, c.rows(), dy.Cols())
+	if n := len(v.ids); n > 0 {
+		to, at := c.upload(slots), c.upload(v.at)
+		c.Embed(rows.RowRange(0, n), dy.Matrix(), at)
+		c.EmbedGrad(grad, rows.RowRange(0, n), to)
+		free(c.List, &to, &at)
+	}
+	c.Free(rows)
+}

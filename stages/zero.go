@@ -1,0 +1,193 @@
+package stages
+
+import "github.com/troupe-ml/troupe/tensorops"
+
+// ZeRO-1: the replicas of a stage share the optimizer's state. Each has that of its part of every
+// parameter, gets the sum of that part's gradient, updates that part, and then all get each other's.
+//
+// A collective takes equal parts, one after the other. Those of a large parameter, of a length that divides, lie
+// so. Others are copied into an exchange and out of it, as many at a time as it holds: a bucket.
+
+// partExchange is the memory that parts are copied through.
+type partExchange struct {
+	grads, weights [][]piece        // the buckets
+	all            tensorops.Tensor // [elements, 1]: a bucket of every rank, one rank after the other
+	own            tensorops.Tensor // [elements, 1]: this rank's
+}
+
+// piece is what each rank has of a parameter in a bucket: the elements [at, at+n) of its part. A part that is
+// shorter by one leaves the last place unused.
+type piece struct {
+	h     *localParam
+	at, n int
+}
+
+// layParts shares the parameters that are trained out among buckets, and makes room for the largest.
+func (s *Stage) layParts(l *tensorops.List) {
+	x, size := &s.parts, s.opts.Data.size()
+	var grads, weights int // elements of a rank's part of the largest bucket
+	x.grads, grads = s.buckets(func(h *localParam) bool { return !h.splitsGrad && !s.liesInParts(h.param) })
+	x.weights, weights = s.buckets(func(h *localParam) bool { return !h.splitsWeight && !s.liesInParts(h.param) })
+	largest := max(grads, weights)
+	if largest == 0 {
+		return
+	}
+	x.all, x.own = l.Alloc(tensorops.Float32, size*largest, 1), l.Alloc(tensorops.Float32, largest, 1)
+	l.Fill(x.all, 0)
+	l.Fill(x.own, 0)
+}
+
+// buckets shares those out that are copied.
+func (s *Stage) buckets(copied func(h *localParam) bool) (buckets [][]piece, largest int) {
+	full := max(1, bucketLen/s.opts.Data.size())
+	room := 0
+	for _, h := range s.local {
+		if h.param.Frozen || !copied(h) {
+			continue
+		}
+		longest := s.partLen(h.param)
+		for at := 0; at < longest; {
+			if room == 0 {
+				buckets, room = append(buckets, nil), full
+			}
+			n := min(room, longest-at)
+			last := len(buckets) - 1
+			buckets[last] = append(buckets[last], piece{h, at, n})
+			at, room = at+n, room-n
+			largest = max(largest, full-room)
+		}
+	}
+	return buckets, largest
+}
+
+// ownCollective is how many elements a parameter has at least whose parts are not copied.
+const ownCollective = 16 << 10
+
+// liesInParts reports whether a parameter's parts are of equal length, and enough for collectives of their own.
+func (s *Stage) liesInParts(p *Param) bool {
+	n := p.Len()
+	return n >= ownCollective && n%s.opts.Data.size() == 0
+}
+
+// reduceOwn begins the sums over the replicas of this rank's part of gradients that lie in parts.
+func (s *Stage) reduceOwn(l *tensorops.List, params []*localParam) {
+	for _, h := range params {
+		switch {
+		case h.splitsGrad:
+			s.reduceWhole(l, h)
+		case s.liesInParts(h.param):
+			all, own := s.parted(h.param, h.g[h.place()])
+			s.begin(l, tensorops.CollectiveArgs{What: tensorops.ReduceScatter, Dst: own, Src: all, How: tensorops.Sum})
+		}
+	}
+}
+
+// parted views a parameter's tensor as rows, each of which is a rank's, and this rank's.
+func (s *Stage) parted(p *Param, t tensorops.Tensor) (all, own tensorops.Tensor) {
+	size, rank := s.opts.Data.size(), s.opts.Data.rank()
+	all = t.View(size, p.Len()/size)
+	return all, all.RowRange(rank, rank+1)
+}
+
+// within is a run of a dense tensor's elements.
+func within(t tensorops.Tensor, from, to int) tensorops.Tensor {
+	return t.View(t.Len(), 1).RowRange(from, to).View(to - from)
+}
+
+// bucket views the exchange as one of the buckets; of it all has a row for each rank.
+func (s *Stage) bucket(pieces []piece) (all, own tensorops.Tensor) {
+	n, size := 0, s.opts.Data.size()
+	for _, p := range pieces {
+		n += p.n
+	}
+	return s.parts.all.RowRange(0, size*n).View(size, n), s.parts.own.RowRange(0, n).View(1, n)
+}
+
+// eachPart calls f with each piece of a bucket as a rank has it: the range of the parameter's elements, and
+// the first in the bucket's row.
+func (s *Stage) eachPart(pieces []piece, rank int, f func(h *localParam, from, to, at int)) {
+	at := 0
+	for _, p := range pieces {
+		first, limit := s.partOf(p.h.param, rank)
+		if from, to := first+p.at, min(first+p.at+p.n, limit); from < to {
+			f(p.h, from, to, at)
+		}
+		at += p.n
+	}
+}
+
+// reduceParts records the sum over the replicas of this rank's part of each gradient. Elsewhere they stay as
+// they are.
+func (s *Stage) reduceParts(l *tensorops.List) {
+	d := s.opts.Data
+	for _, pieces := range s.parts.grads {
+		all, own := s.bucket(pieces)
+		for rank := range d.size() {
+			row := all.RowRange(rank, rank+1)
+			s.eachPart(pieces, rank, func(h *localParam, from, to, at int) {
+				l.Copy(within(row, at, at+to-from), within(h.g[h.place()], from, to))
+			})
+		}
+		l.ReduceScatter(own, all, 0, tensorops.Sum, d.Group)
+		s.eachPart(pieces, d.rank(), func(h *localParam, from, to, at int) {
+			l.Copy(within(h.g[h.place()], from, to), within(own, at, at+to-from))
+		})
+	}
+}
+
+// updateParts records the update of this rank's part of each parameter, and gets the others'.
+func (s *Stage) updateParts(l *tensorops.List, u Update, clear bool) {
+	s.letGo(l)
+	for _, h := range s.local {
+		from, to := s.ownPart(h.param)
+		if h.param.Frozen || from == to {
+			continue
+		}
+		if h.splitsWeight {
+			s.updateOne(l, u, h, s.ownWeight(h), s.ownGrad(h), tensorops.Tensor{}, false)
+			continue
+		}
+		s.updateOne(l, u, h, within(h.w, from, to), s.ownGrad(h), tensorops.Tensor{}, false)
+		if s.liesInParts(h.param) {
+			all, own := s.parted(h.param, h.w)
+			s.begin(l, tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: all, Src: own})
+		}
+	}
+	if clear {
+		s.clearWhole(l)
+	}
+	d := s.opts.Data
+	for _, pieces := range s.parts.weights {
+		all, own := s.bucket(pieces)
+		s.eachPart(pieces, d.rank(), func(h *localParam, from, to, at int) {
+			l.Copy(within(own, at, at+to-from), within(h.w, from, to))
+		})
+		l.AllGather(all, own, 0, d.Group)
+		for rank := range d.size() {
+			if rank == d.rank() {
+				continue
+			}
+			row := all.RowRange(rank, rank+1)
+			s.eachPart(pieces, rank, func(h *localParam, from, to, at int) {
+				l.Copy(within(h.w, from, to), within(row, at, at+to-from))
+			})
+		}
+	}
+	l.Await()
+	for _, h := range s.local {
+		if !h.param.Frozen && h.low.Valid() {
+			l.Copy(h.low, h.w)
+		}
+	}
+}
+
+// ofState is a parameter as this rank has the optimizer's state of it.
+func (s *Stage) ofState(p *Param) *Param {
+	if !s.opts.Data.splits() {
+		return p
+	}
+	part := *p
+	from, to := s.ownPart(p)
+	part.Shape, part.Slice = []int{to - from}, p.Slice.Range(from, to)
+	return &part
+}

@@ -1,0 +1,138 @@
+package stages
+
+import (
+	"slices"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// ZeRO-3: the replicas share the weights too. A rank has its part of each large one, and the whole of a layer's while
+// it computes with them: the next layer's are gathered meanwhile, and those of the one before are let go of. So each
+// pass of a microbatch gathers the weights anew, or with HoldWeights the first of those of a chunk that follow each
+// other, and all replicas have to record the same passes in the same order, in validation too.
+
+// splitWeight makes room for this rank's part of a weight, and reports whether it has no more of it. Vectors and
+// small weights stay whole.
+func (s *Stage) splitWeight(l *tensorops.List, h *localParam, dtype tensorops.DType) bool {
+	p := h.param
+	if !s.opts.Data.splitsWeights() || s.opts.Inference || len(p.Shape) < 2 || p.Len() < ownCollective {
+		return false
+	}
+	h.splitsWeight, h.weightPart = true, l.Alloc(dtype, s.partLen(p))
+	l.Fill(h.weightPart, 0) // what fills up the last part
+	return true
+}
+
+// ownWeight is this rank's part of a weight of which it has no more.
+func (s *Stage) ownWeight(h *localParam) tensorops.Tensor {
+	from, to := s.ownPart(h.param)
+	return within(h.weightPart, 0, to-from)
+}
+
+// gathering goes through the layers of a chunk in the order of a pass.
+type gathering struct {
+	s      *Stage
+	l      *tensorops.List
+	c      *chunk
+	layers []int // that need weights, in the order of the pass
+	began  int   // of them
+	await  bool  // some are not there yet
+}
+
+// gather begins a pass. Its layers are those that compute with weights, in its order.
+func (s *Stage) gather(l *tensorops.List, c *chunk, backward, train bool) *gathering {
+	g := &gathering{s: s, l: l, c: c}
+	if !s.opts.Data.splitsWeights() {
+		return g
+	}
+	if s.holding != c {
+		s.letGo(l)
+		s.holding = c
+	}
+	for i, layer := range c.layers {
+		switch sym := layer.symbol(); {
+		case backward && (!c.back[i] || sym == SymbolEmbedding || sym == SymbolLoss): // whose products are in the forward
+		case sym == SymbolMTP && !train:
+		case slices.ContainsFunc(layer.uses(), func(u use) bool { return s.byParam[u.param.Index].splitsWeight }):
+			g.layers = append(g.layers, i)
+		}
+	}
+	if backward {
+		slices.Reverse(g.layers)
+	}
+	return g
+}
+
+// before has a layer's weights there, and begins to gather the next one's.
+func (g *gathering) before(i int) {
+	at := slices.Index(g.layers, i)
+	if at < 0 {
+		return
+	}
+	for ; g.began <= at; g.began++ {
+		g.begin(g.layers[g.began])
+	}
+	if g.await {
+		g.l.Await()
+		g.await = false
+	}
+	if g.began < len(g.layers) {
+		g.begin(g.layers[g.began])
+		g.began++
+	}
+}
+
+func (g *gathering) begin(i int) {
+	for _, h := range g.split(i) {
+		if h.w.Valid() || g.l.Err() != nil { // the layer before has it too
+			continue
+		}
+		size, each := g.s.opts.Data.size(), h.weightPart.Len()
+		t := g.l.Alloc(h.weightPart.DType(), size, each)
+		if g.l.Err() != nil {
+			return
+		}
+		g.s.begin(g.l, tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: t, Src: h.weightPart.View(1, each)})
+		g.await = true
+		h.w = within(t, 0, h.param.Len()).View(h.param.Shape...)
+	}
+}
+
+// after lets go of a layer's weights, but of those that the next one has too.
+func (g *gathering) after(i int) {
+	at := slices.Index(g.layers, i)
+	if at < 0 || g.s.opts.Data.HoldWeights {
+		return
+	}
+	var next []*localParam
+	if at+1 < len(g.layers) {
+		next = g.split(g.layers[at+1])
+	}
+	for _, h := range g.split(i) {
+		if h.w.Valid() && !slices.Contains(next, h) {
+			g.l.Free(h.w)
+			h.w = tensorops.Tensor{}
+		}
+	}
+}
+
+// split are the weights of a layer that ranks have parts of.
+func (g *gathering) split(i int) (hs []*localParam) {
+	for _, u := range g.c.layers[i].uses() {
+		if h := g.s.byParam[u.param.Index]; h.splitsWeight && !slices.Contains(hs, h) {
+			hs = append(hs, h)
+		}
+	}
+	return hs
+}
+
+// letGo lets go of all weights that are gathered.
+func (s *Stage) letGo(l *tensorops.List) {
+	for _, h := range s.local {
+		if h.splitsWeight && h.w.Valid() {
+			l.Free(h.w)
+			h.w = tensorops.Tensor{}
+		}
+	}
+	s.holding = nil
+}
