@@ -34,14 +34,14 @@ const tenRunsEnv = "TROUPE_TEST_TEN_RUNS"
 // from run to run is little, and a step takes little.
 const mediumRun = `
 [run]
-steps = 3
+steps = 2
 eval_every = 2
 eval_batches = 1
 checkpoint_every = 0
 
 [model]
 layers = 8
-hidden = 384
+hidden = 320
 heads = 4
 context = 32
 dropout = 0.1

@@ -132,7 +132,7 @@ func TestDeterministic(t *testing.T) {
 			return true
 		}
 		// Of the products, those that are cut in pieces of the depth: the emulation is slow.
-		return slices.Contains(refused, c.Kind) || c.Kind == tensorops.KindPack || c.Kind == tensorops.KindMatMul &&
+		return slices.Contains(refused, c.Kind) || ofBlocks(c) || c.Kind == tensorops.KindPack || c.Kind == tensorops.KindMatMul &&
 			!slices.Contains([]string{"matmul/NN/split", "matmul/TN/split", "matmul/NT/bf16 split"}, c.Name)
 	}})
 }
@@ -155,10 +155,13 @@ func tooSlow(c optest.Case) bool {
 	case c.Kind == tensorops.KindMatMul:
 		return isMixed(c) && !strings.HasPrefix(c.Name, "matmul/NN/") && !strings.HasSuffix(c.Name, "/bf16 variants/mixed")
 	}
-	if strings.Contains(c.Name, " whole") || strings.Contains(c.Name, " onto=") {
-		return true // refused: TestOnlyCausal
-	}
-	return isAttention(c) && isMixed(c) && !strings.Contains(c.Name, "views")
+	return ofBlocks(c) || isAttention(c) && isMixed(c) && !strings.Contains(c.Name, "views")
+}
+
+// ofBlocks reports whether a case is of attention over one block of keys after another, which
+// is refused: TestOnlyCausal.
+func ofBlocks(c optest.Case) bool {
+	return strings.Contains(c.Name, " whole") || strings.Contains(c.Name, " onto=")
 }
 
 // isMixed reports whether a case has operands of float32 and bfloat16 by turns.

@@ -2,8 +2,17 @@
 
 package cuda
 
+import (
+	"slices"
+
+	"github.com/troupe-ml/troupe/tensorops/optest"
+)
+
 // StandIn builds the library that stands in for a GPU.
 var StandIn = build
 
 // RaceDetector says that tests run under it.
 const RaceDetector = raceDetector
+
+// Refused reports whether a case is of what this device does not know.
+func Refused(c optest.Case) bool { return slices.Contains(refused, c.Kind) || ofBlocks(c) }

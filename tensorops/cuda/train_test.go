@@ -145,14 +145,14 @@ func TestGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(dev.Close)
-	optest.Run(t, dev, optest.Options{Skip: func(c optest.Case) bool { return c.Kind == tensorops.KindCall }})
+	optest.Run(t, dev, optest.Options{Skip: cuda.Refused})
 	optest.Deterministic(t, func(int) tensorops.Device {
 		again, err := cuda.New(device.CUDAOptions())
 		if err != nil {
 			t.Fatal(err)
 		}
 		return again
-	}, optest.Options{})
+	}, optest.Options{Skip: cuda.Refused})
 }
 
 // TestTF32Unknown: who asks for TF32 hears that the device's own products don't know it.
