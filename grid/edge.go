@@ -195,12 +195,17 @@ func lcm(a, b int) int {
 	return a / x * b
 }
 
-// Positions is the number of which the positions of a sequence must be a multiple where the ranks of every tensor group share
-// them alike.
-func (g *Grid) Positions() int {
-	n := 1
+// Positions is the number of which the positions of a sequence must be a multiple for the ranks of a context group to have two
+// equal blocks each, and, if tensor, those of every tensor group to share alike what one of those ranks has.
+func (g *Grid) Positions(tensor bool) int {
+	n, ranks := 1, g.size[Context]
 	for stage := range g.size[Pipeline] {
-		n = lcm(n, g.TensorSize(stage))
+		if tensor {
+			n = lcm(n, g.TensorSize(stage))
+		}
 	}
-	return n
+	if ranks == 1 {
+		return n
+	}
+	return ranks * lcm(n, 2)
 }

@@ -31,9 +31,30 @@ const (
 	numDimensions
 )
 
+// Copies is no dimension of its own. Ranks form groups along it that have copies of the same weights, whose gradients they
+// add: those which differ in Context and Data.
+const Copies = numDimensions
+
 var dimensionNames = [numDimensions]string{"tp", "cp", "pp", "dp"}
 
-func (d Dimension) String() string { return dimensionNames[d] }
+func (d Dimension) String() string {
+	if d == Copies {
+		return "copies"
+	}
+	return dimensionNames[d]
+}
+
+// along are the dimensions that a group is along. Where sequences are not shared copies are Data's, and have its name.
+func (g *Grid) along(dims []Dimension) []Dimension {
+	i := slices.Index(dims, Copies)
+	switch {
+	case i < 0:
+		return dims
+	case g.size[Context] == 1:
+		return slices.Replace(slices.Clone(dims), i, i+1, Data)
+	}
+	return slices.Replace(slices.Clone(dims), i, i+1, Context, Data)
+}
 
 // DefaultOrder numbers the ranks of a tensor group one after the other, then those of a
 // context group, of a pipeline, and the replicas last.
@@ -173,7 +194,12 @@ func (g *Grid) World() int {
 }
 
 // Size is the number of ranks along a dimension; of Tensor the largest.
-func (g *Grid) Size(d Dimension) int { return g.size[d] }
+func (g *Grid) Size(d Dimension) int {
+	if d == Copies {
+		return g.size[Context] * g.size[Data]
+	}
+	return g.size[d]
+}
 
 // TensorSize is the number of ranks that share each layer of a stage.
 func (g *Grid) TensorSize(stage int) int {
@@ -219,7 +245,7 @@ func (g *Grid) Coordinates(rank int) (at Coordinates) {
 // their order.
 func (g *Grid) Group(rank int, dims ...Dimension) []int {
 	var all []int
-	at := g.Coordinates(rank)
+	at, dims := g.Coordinates(rank), g.along(dims)
 	var vary func(i int)
 	vary = func(i int) {
 		if i == len(dims) {
@@ -253,7 +279,7 @@ func (g *Grid) Groups(dims ...Dimension) [][]int {
 // Name names a rank's group of given dimensions by what its members have in common, such as
 // "dp of pp 1, tp 0".
 func (g *Grid) Name(rank int, dims ...Dimension) string {
-	at := g.Coordinates(rank)
+	at, dims := g.Coordinates(rank), g.along(dims)
 	names := make([]string, 0, len(dims))
 	var common []string
 	for d, n := range g.size {

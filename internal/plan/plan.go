@@ -54,7 +54,8 @@ func (p *Plan) EdgeBytes() int64 {
 	if p.cfg.Pipeline.WireDType == bfloat16 {
 		of = tensorops.BFloat16
 	}
-	bytes := int64(of.Size()) * int64(p.cfg.Batch.Microbatch) * int64(p.cfg.Model.Context) * int64(p.model.Config.Hidden)
+	positions := p.cfg.Model.Context / p.grid.Size(grid.Context)
+	bytes := int64(of.Size()) * int64(p.cfg.Batch.Microbatch) * int64(positions) * int64(p.model.Config.Hidden)
 	if p.sequence() { // the smallest group has the largest parts
 		least := p.grid.TensorSize(0)
 		for stage := range p.table.NumRanks() {
@@ -112,9 +113,6 @@ func (p *Plan) make(sizes stages.Config) error {
 	if p.grid, err = grid.New(cfg.GridSizes()); err != nil {
 		return cfg.Errorf("parallel.order", "%w", err)
 	}
-	if p.grid.Size(grid.Context) > 1 {
-		return cfg.Errorf("parallel.context", "sizes above 1 are not supported yet: a sequence is whole on its rank")
-	}
 	model, err := stages.NewModel(sizes)
 	if err != nil {
 		return cfg.Errorf("model.family", "%v", err)
@@ -123,7 +121,7 @@ func (p *Plan) make(sizes stages.Config) error {
 		return cfg.Errorf("model.freeze", "%w", err)
 	}
 	p.model = model
-	if err := p.checkTensor(); err != nil {
+	if err := p.checkGroups(); err != nil {
 		return err
 	}
 	if err := p.makeTable(); err != nil {

@@ -36,8 +36,8 @@ func (p *Plan) Stages(evalMicrobatches int, load stages.Source, withState bool, 
 	if p.grid.World() > p.table.NumRanks() {
 		s.Grid, s.Replicas, s.SplitState, s.FailGroups, s.GroupStatus = p.grid, replicas, p.cfg.Parallel.Zero > 0, groups.Fail, groups.Status
 		s.Slices, s.Way = p.sequence(), p.way()
-		if s.Slices || s.Way == grid.Scatter {
-			s.Multiple = p.grid.Positions()
+		if n := p.grid.Positions(p.slices()); n > 1 {
+			s.Multiple = n
 		}
 	}
 	return s, nil

@@ -8,7 +8,7 @@ import (
 
 // zero is what the replicas share beside the microbatches: parallel.zero.
 func (p *Plan) zero() int {
-	if p.grid.Size(grid.Data) == 1 {
+	if p.grid.Size(grid.Copies) == 1 {
 		return 0
 	}
 	return p.cfg.Parallel.Zero

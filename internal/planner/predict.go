@@ -102,7 +102,7 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	if err != nil {
 		return nil, err
 	}
-	var within [][4]float64 // by stage
+	var within []byDimension // by stage
 	if together != nil {
 		machine.Costs, within = inGroups(b, together, machine.Costs)
 	}
@@ -132,7 +132,7 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 		costs := ofRank[0]
 		each := b.Grid().World() / t.NumRanks() // ranks that do the same at a time
 		machine.Share = func(running int) float64 { return costs.Share(running * each) }
-		replicas := float64(b.Grid().Size(grid.Data))
+		replicas := float64(b.Grid().Size(grid.Copies))
 		if cfg.Parallel.Zero > 0 {
 			replicas = 1
 		}
@@ -141,7 +141,7 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 		}
 	}
 	for _, ms := range within {
-		p.TensorMS, p.DataMS = max(p.TensorMS, ms[grid.Tensor]), max(p.DataMS, ms[grid.Data])
+		p.TensorMS, p.DataMS = max(p.TensorMS, ms[grid.Tensor]), max(p.DataMS, ms[grid.Copies])
 	}
 	if bound := b.DynamicBound(); bound > 0 {
 		var report *scheduler.Report
