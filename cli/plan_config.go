@@ -276,6 +276,9 @@ func recommendation(o *planner.Option) string {
 	if o.Ranks > o.Stages {
 		fmt.Fprintf(&s, "[parallel]\ntensor = %d\ndata = %d\n", o.Tensor, o.Data)
 	}
+	if o.Context > 1 {
+		fmt.Fprintf(&s, "context = %d\n", o.Context)
+	}
 	if o.Sequence {
 		s.WriteString("sequence = true\n")
 	}

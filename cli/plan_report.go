@@ -92,6 +92,9 @@ func (p *planText) option(o *planner.Option) {
 	if o.TensorMS > 0 {
 		with = append(with, round(o.TensorMS)+" ms in its tensor group")
 	}
+	if o.ContextMS > 0 {
+		with = append(with, round(o.ContextMS)+" ms in its context group")
+	}
 	if o.DataMS > 0 {
 		with = append(with, round(o.DataMS)+" ms with its replicas")
 	}

@@ -54,9 +54,10 @@ type Prediction struct {
 	BubblePct  float64 `json:"bubble_pct"`
 	MessageMS  float64 `json:"message_ms"` // of one between two ranks
 	// How long the collectives of a rank take in a step, those included that go on beside what is computed, of the rank
-	// with the most: of its tensor group, and of its replicas.
-	TensorMS float64 `json:"tensor_ms,omitempty"`
-	DataMS   float64 `json:"data_ms,omitempty"`
+	// with the most: of its tensor group, of its context group, and with those that have copies of its weights.
+	TensorMS  float64 `json:"tensor_ms,omitempty"`
+	ContextMS float64 `json:"context_ms,omitempty"`
+	DataMS    float64 `json:"data_ms,omitempty"`
 	// Memory, by device: tensors, and the copy that a checkpoint is written from.
 	TensorBytes     []int64 `json:"tensor_bytes,omitempty"`
 	CheckpointBytes []int64 `json:"checkpoint_bytes,omitempty"`
@@ -141,7 +142,7 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 		}
 	}
 	for _, ms := range within {
-		p.TensorMS, p.DataMS = max(p.TensorMS, ms[grid.Tensor]), max(p.DataMS, ms[grid.Copies])
+		p.TensorMS, p.ContextMS, p.DataMS = max(p.TensorMS, ms[grid.Tensor]), max(p.ContextMS, ms[grid.Context]), max(p.DataMS, ms[grid.Copies])
 	}
 	if bound := b.DynamicBound(); bound > 0 {
 		var report *scheduler.Report
