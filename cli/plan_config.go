@@ -252,9 +252,15 @@ func (r *planReport) draw(w io.Writer, a *app, d drawing) error {
 	case "comms":
 		return writeCommunication(w, option.Plan().Table())
 	}
-	charts := []draw.Chart{optionChart("as configured", r.Configured)}
+	var charts []draw.Chart
+	if r.Configured.Misfit == "" {
+		charts = append(charts, optionChart("as configured", r.Configured))
+	}
 	if r.Best != nil {
 		charts = append(charts, optionChart("recommended", r.Best))
+	}
+	if len(charts) == 0 {
+		return fmt.Errorf("nothing to draw: what is configured does not fit (%s), and no other option fits the memory", r.Configured.Misfit)
 	}
 	return drawCharts(w, a, d, charts...)
 }

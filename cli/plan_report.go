@@ -81,6 +81,10 @@ func (p *planText) option(o *planner.Option) {
 	}
 	p.line("%s: %s × %s, %s of %s, layout %s, recomputation %s", o.Schedule, plural(o.Stages, "stage"), plural(o.Chunks, "chunk"),
 		plural(o.Microbatches, "microbatch"), plural(o.Microbatch, "sequence"), o.Layout, recomputation(o))
+	if o.Misfit != "" {
+		p.line("does not fit: %s", o.Misfit)
+		return
+	}
 	p.line("step %s ms (%s of it the update), %s tokens/s, bubble %.1f %%, memory %s", round(o.StepMS), round(o.UpdateMS), term.Short(o.TokensPerS), o.BubblePct, memory(o))
 	if o.Schedule == scheduler.Dynamic {
 		p.line("the order as it was played here; a run's differs from step to step")
@@ -162,7 +166,10 @@ func (p *planText) recommended(r *planReport) {
 		return
 	}
 	p.option(r.Best)
-	p.line("%.2f × the speed of what is configured; %s", r.Configured.StepMS/r.Best.StepMS, fits)
+	if r.Configured.Misfit == "" {
+		fits = fmt.Sprintf("%.2f × the speed of what is configured; %s", r.Configured.StepMS/r.Best.StepMS, fits)
+	}
+	p.line("%s", fits)
 	p.printf("\n%s", recommendation(r.Best))
 	p.heading(fmt.Sprintf("Why: the fastest of %d options", r.Tried))
 	for _, g := range []struct {

@@ -76,6 +76,14 @@ func (p *Prediction) NeedBytes() int64 {
 	return most
 }
 
+// room says what a plan lacks where each rank has a device of its own.
+func (d Devices) room(b *plan.Plan) error {
+	if n := b.Grid().World(); d.Devices > 1 && n > d.Devices {
+		return fmt.Errorf("%w: %d ranks on %d: give each rank one of its own, or all ranks a single one", ErrDevices, n, d.Devices)
+	}
+	return nil
+}
+
 // Predict plays a configuration's table with costs on a cluster, or the dynamic order that
 // follows it. It says nothing about memory: see Memory.
 func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
@@ -83,8 +91,8 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	if err := oneKind(b); err != nil {
 		return nil, err
 	}
-	if n := b.Grid().World(); cluster.Devices > 1 && n > cluster.Devices {
-		return nil, fmt.Errorf("%w: %d ranks on %d: give each rank one of its own, or all ranks a single one", ErrDevices, n, cluster.Devices)
+	if err := cluster.room(b); err != nil {
+		return nil, err
 	}
 	ofRank := make([]*Costs, t.NumRanks())
 	batches := make([]BatchCosts, t.NumRanks())

@@ -32,6 +32,8 @@ type Option struct {
 	RecomputeKeep int    `json:"recompute_keep,omitempty"`
 	Layout        string `json:"layout"`
 	Fits          bool   `json:"fits"` // the devices' memory, where that was looked at
+	// Misfit says why there is no Prediction: the grid has more ranks than there are devices.
+	Misfit string `json:"misfit,omitempty"`
 	*Prediction
 
 	way  way
@@ -243,8 +245,17 @@ func (s *search) play(w way) (*Option, error) {
 	return o, err
 }
 
-// Configured is the option that a configuration asks for as it stands.
+// Configured is the option that a configuration asks for as it stands. Where the devices are too few for its grid,
+// it says so, and nothing is predicted.
 func Configured(b *plan.Plan, costs *Costs, cluster Devices) (*Option, error) {
+	if err := oneKind(b); err != nil {
+		return nil, err
+	}
+	if err := cluster.room(b); err != nil {
+		o := describe(b)
+		o.Misfit = err.Error()
+		return o, nil
+	}
 	o, err := newOption(b, costs, cluster)
 	if err != nil {
 		return nil, err
@@ -257,11 +268,18 @@ func newOption(b *plan.Plan, costs *Costs, cluster Devices) (*Option, error) {
 	if err != nil {
 		return nil, err
 	}
+	o := describe(b)
+	o.Prediction = p
+	return o, nil
+}
+
+// describe is the option of a plan, without what is predicted of it.
+func describe(b *plan.Plan) *Option {
 	c := b.Config()
 	return &Option{Ranks: b.Grid().World(), Tensor: b.Grid().Size(grid.Tensor), Context: b.Grid().Size(grid.Context), Data: b.Grid().Size(grid.Data), Sequence: c.Parallel.Sequence, Zero: c.Parallel.Zero,
 		Stages: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks, Schedule: c.Pipeline.Schedule, Microbatch: c.Batch.Microbatch,
 		Microbatches: b.Table().Microbatches, Recompute: c.Pipeline.Recompute, RecomputeKeep: c.Pipeline.RecomputeKeep, Layout: b.Layout().String(),
-		Prediction: p, plan: b}, nil
+		plan: b}
 }
 
 // measure looks at the memory, once.
