@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupe-ml/troupe/data/samples"
 	"github.com/troupe-ml/troupe/grid"
+	"github.com/troupe-ml/troupe/internal/term"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 )
@@ -243,7 +244,7 @@ func (c *checker) parallel() {
 		c.fail("parallel.order", strings.TrimPrefix(err.Error(), grid.ErrGrid.Error()+": "), "")
 		return
 	case p.World > 0 && p.World != g.World():
-		c.fail("parallel.world", fmt.Sprintf("there are to be %d ranks, but %v are %d", p.World, g, g.World()), "change a size, or leave world out")
+		c.fail("parallel.world", fmt.Sprintf("the world is to have %s, but %v are %d", term.Plural(p.World, "rank"), g, g.World()), "change a size, or leave world out")
 	}
 	for _, group := range []struct {
 		key, share string
@@ -307,7 +308,9 @@ func (c *checker) zero() {
 }
 
 // SharesWeights reports whether each replica has a part of the weights.
-func (c *Config) SharesWeights() bool { return c.Parallel.Zero == 3 && c.Parallel.Data*c.Parallel.Context > 1 }
+func (c *Config) SharesWeights() bool {
+	return c.Parallel.Zero == 3 && c.Parallel.Data*c.Parallel.Context > 1
+}
 
 // GridSizes are those of the grid of ranks.
 func (c *Config) GridSizes() grid.Sizes {

@@ -153,6 +153,8 @@ func (e Edge) String() string {
 		return fmt.Sprintf("direct: each of %d ranks sends its positions to its counterpart", e.From)
 	case e.Slices && e.To > 1 || e.Slices && e.From > 1:
 		return fmt.Sprintf("direct: the %d receiving get their positions from the %d sending", e.To, e.From)
+	case e.Way == Scatter && e.From == 1:
+		return fmt.Sprintf("scatter: rank 0 sends parts, and %d gather them", e.To)
 	case e.Way == Scatter:
 		return fmt.Sprintf("scatter: each of %d ranks sends parts, and %d gather them", e.From, e.To)
 	case e.Way == Broadcast:

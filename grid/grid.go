@@ -8,6 +8,7 @@ package grid
 import (
 	"errors"
 	"fmt"
+	"github.com/troupe-ml/troupe/internal/term"
 	"slices"
 	"strconv"
 	"strings"
@@ -89,7 +90,7 @@ type Grid struct {
 func New(s Sizes) (*Grid, error) {
 	g := &Grid{size: Coordinates{Tensor: 1, Context: max(s.Context, 1), Pipeline: max(s.Pipeline, 1), Data: max(s.Data, 1)}}
 	if len(s.Tensor) > 1 && len(s.Tensor) != g.size[Pipeline] {
-		return nil, fmt.Errorf("%w: %d tensor sizes %v for %d stages: give one for all, or one for each", ErrGrid, len(s.Tensor), s.Tensor, g.size[Pipeline])
+		return nil, fmt.Errorf("%w: %d tensor sizes %v for %s: give one for all, or one for each", ErrGrid, len(s.Tensor), s.Tensor, term.Plural(g.size[Pipeline], "stage"))
 	}
 	for _, n := range append(slices.Clone(s.Tensor), s.Context, s.Pipeline, s.Data) {
 		if n < 0 || n > MaxRanks {
@@ -113,7 +114,7 @@ func New(s Sizes) (*Grid, error) {
 		return nil, err
 	}
 	if s.World != 0 && s.World != g.World() {
-		return nil, fmt.Errorf("%w: the world has %d ranks, but %s are %d", ErrGrid, s.World, g, g.World())
+		return nil, fmt.Errorf("%w: the world has %s, but %s are %d", ErrGrid, term.Plural(s.World, "rank"), g, g.World())
 	}
 	return g, nil
 }
