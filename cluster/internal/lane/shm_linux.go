@@ -38,6 +38,7 @@ const (
 // region is the shared memory of one stream, mapped.
 type region struct {
 	memory []byte
+	kept   keepers
 }
 
 func mapRegion(fd int) (*region, error) {
@@ -48,7 +49,14 @@ func mapRegion(fd int) (*region, error) {
 	return &region{memory: memory}, nil
 }
 
-func (r *region) close() { _ = unix.Munmap(r.memory) }
+// close unmaps the region, when nobody keeps a slot of it any more.
+func (r *region) close() {
+	if r.kept.close() {
+		r.unmap()
+	}
+}
+
+func (r *region) unmap() { _ = unix.Munmap(r.memory) }
 
 func (*region) slots() int { return sharedSlots }
 

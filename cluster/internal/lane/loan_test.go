@@ -1,0 +1,89 @@
+package lane
+
+import (
+	"bytes"
+	"testing"
+)
+
+// TestLoans: of a region as many payloads are kept as may be; the others come by a copy, bit for bit, and what was returned
+// makes room again.
+func TestLoans(t *testing.T) {
+	w := newWorld(t, tcpLink(t))
+	a, b := w.node("a", Config{Streams: 1}), w.node("b", Config{Streams: 1})
+	a.SetPeer(idOf("b"), "b")
+	const size = 100_000
+	var loans []*Loan
+	var memories [][]byte
+	came := make(chan arrival, 1)
+	b.OpenLoans(ID{1}, func(_ ID, header []byte, lens []int, loan *Loan) ([][]byte, func(error), error) {
+		m := arrival{header: bytes.Clone(header)}
+		var parts [][]byte
+		if loan != nil {
+			m.parts = [][]byte{loan.Keep()}
+			loans, memories = append(loans, loan), append(memories, m.parts[0])
+		} else {
+			parts = [][]byte{make([]byte, lens[0])}
+			m.parts = parts
+		}
+		return parts, func(err error) {
+			m.err = err
+			came <- m
+		}, nil
+	})
+	g := a.Open(ID{1}, nil)
+	number := byte(0)
+	send := func() {
+		number++
+		acked := make(chan error, 1)
+		g.Send(idOf("b"), nil, [][]byte{bytes.Repeat([]byte{number}, size)}, func(err error) { acked <- err })
+		m := wait(t, came)
+		if err := wait(t, acked); err != nil || m.err != nil || !bytes.Equal(m.parts[0], bytes.Repeat([]byte{number}, size)) {
+			t.Fatalf("message %d: %v, %v, or other bytes", number, err, m.err)
+		}
+	}
+	send()
+	if len(loans) == 0 {
+		w.close()
+		t.Skip("no memory is shared on this system")
+	}
+	for len(loans) < limitLoans {
+		send()
+	}
+	for range 2 * sharedSlotsOf(b) {
+		send()
+	}
+	if len(loans) != limitLoans {
+		t.Errorf("%d payloads are kept, at most %d", len(loans), limitLoans)
+	}
+	loans[0].Return()
+	loans, memories = loans[1:], memories[1:]
+	send()
+	if len(loans) != limitLoans {
+		t.Errorf("%d payloads are kept after one was returned", len(loans))
+	}
+	first := bytes.Clone(memories[0])
+	g.Close()
+	w.close()
+	for i, loan := range loans {
+		if i == 0 && !bytes.Equal(memories[0], first) {
+			t.Error("a payload has changed when the nodes were closed")
+		}
+		loan.Return()
+	}
+}
+
+// sharedSlotsOf is how many slots a region of a node has.
+func sharedSlotsOf(n *Node) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, i := range n.ins {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		for _, s := range i.streams {
+			if s != nil && s.region != nil {
+				return s.region.slots()
+			}
+		}
+	}
+	return 0
+}
