@@ -369,6 +369,7 @@ func (o *op) do(piece int, s *scratch) {
 	}
 	lo, hi := o.x.sizes.bounds(piece, p.takes)
 	stage := o.stage[piece]
+	past := p.slices == nil && p.out.length >= pastBytes // else it is sent on right away
 	p.own.each(lo, hi, func(at int, own []byte) {
 		s.from = s.from[:0]
 		for rank, in := range stage {
@@ -378,7 +379,7 @@ func (o *op) do(piece int, s *scratch) {
 				s.from = append(s.from, in.buffer[at:at+len(own)])
 			}
 		}
-		s.reduce(o.call.sig.dtype, o.call.How, p.out.mem[lo+at:][:len(own)], s.from)
+		s.reduce(o.call.sig.dtype, o.call.How, p.out.mem[lo+at:][:len(own)], s.from, past)
 	})
 	clear(s.from)
 }

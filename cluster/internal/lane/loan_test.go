@@ -2,6 +2,7 @@ package lane
 
 import (
 	"bytes"
+	"sync"
 	"testing"
 )
 
@@ -12,15 +13,23 @@ func TestLoans(t *testing.T) {
 	a, b := w.node("a", Config{Streams: 1}), w.node("b", Config{Streams: 1})
 	a.SetPeer(idOf("b"), "b")
 	const size = 100_000
+	var mu sync.Mutex // the nodes know of each other by their connection alone
 	var loans []*Loan
 	var memories [][]byte
+	kept := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(loans)
+	}
 	came := make(chan arrival, 1)
 	b.OpenLoans(ID{1}, func(_ ID, header []byte, lens []int, loan *Loan) ([][]byte, func(error), error) {
 		m := arrival{header: bytes.Clone(header)}
 		var parts [][]byte
 		if loan != nil {
 			m.parts = [][]byte{loan.Keep()}
+			mu.Lock()
 			loans, memories = append(loans, loan), append(memories, m.parts[0])
+			mu.Unlock()
 		} else {
 			parts = [][]byte{make([]byte, lens[0])}
 			m.parts = parts
@@ -42,24 +51,26 @@ func TestLoans(t *testing.T) {
 		}
 	}
 	send()
-	if len(loans) == 0 {
+	if kept() == 0 {
 		w.close()
 		t.Skip("no memory is shared on this system")
 	}
-	for len(loans) < limitLoans {
+	for range limitLoans - 1 {
 		send()
 	}
 	for range 2 * sharedSlotsOf(b) {
 		send()
 	}
-	if len(loans) != limitLoans {
-		t.Errorf("%d payloads are kept, at most %d", len(loans), limitLoans)
+	if n := kept(); n != limitLoans {
+		t.Fatalf("%d payloads are kept, at most %d", n, limitLoans)
 	}
+	mu.Lock()
 	loans[0].Return()
 	loans, memories = loans[1:], memories[1:]
+	mu.Unlock()
 	send()
-	if len(loans) != limitLoans {
-		t.Errorf("%d payloads are kept after one was returned", len(loans))
+	if n := kept(); n != limitLoans {
+		t.Errorf("%d payloads are kept after one was returned", n)
 	}
 	first := bytes.Clone(memories[0])
 	g.Close()
