@@ -43,12 +43,12 @@ endif
 
 # Packages that start goroutines: those whose race runs are quick, the others, and the
 # cluster's. The first are make test's, the others' runs take minutes.
-RACE_PACKAGES := ./actors ./checkpoint ./collective ./data/samples ./tensorops ./stages ./stages/gorgonia ./stages/layertest ./telemetry
-RACE_LONG := . ./tensorops/cpu ./tensorops/cuda
+RACE_PACKAGES := ./actors ./checkpoint ./collective ./data/samples ./tensorops ./telemetry
+RACE_LONG := . ./stages ./stages/gorgonia ./stages/layertest ./tensorops/cpu ./tensorops/cuda
 
 .PHONY: check-race
 check-race: ## run the tests whose race runs take longer with the race detector
-	CGO_ENABLED=1 $(GO) test -race $(RACE_LONG)
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(RACE_LONG)
 
 .PHONY: check-cluster
 check-cluster: ## run the cluster and the command line with the race detector, the deployment examples, and what needs an etcd
@@ -84,6 +84,11 @@ WORLDS_SEED ?= 18
 .PHONY: check-worlds
 check-worlds: ## compare the checker of grids with executions of WORLDS (200000) random worlds of WORLDS_SEED
 	$(GO) test -v -count=1 -timeout 60m -run '^TestAgree$$' ./scheduler/world -worlds $(WORLDS) -seed $(WORLDS_SEED)
+
+.PHONY: check-bits
+check-bits: ## train under every layout, in one process and several, in float32 and bfloat16, and compare every bit
+	TROUPE_LONG_TESTS=1 $(GO) test -v -count=1 -timeout 20m -run '^Test(Exact.*|Frozen)$$' .
+	TROUPE_LONG_TESTS=1 $(GO) test -v -count=1 -timeout 20m -run '^Test(Bits|GridBits)$$' ./cluster
 
 .PHONY: check-grids
 check-grids: ## train under a table of grids, a process for each rank, beside one process, and under more in one process

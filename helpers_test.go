@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// long is for what takes minutes: make check-grids.
+// long is for what takes minutes: make check-grids, make check-bits.
 var long = os.Getenv("TROUPE_LONG_TESTS") != ""
 
 // smallRun trains a step in some milliseconds, with everything on that could

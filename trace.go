@@ -28,7 +28,7 @@ func traceWriter(p *plan.Plan, fsys checkpoint.FS, threads int) func(step int64,
 	if every == 0 {
 		return nil
 	}
-	tokens := float64(p.Config().Batch.Microbatch*p.Config().Model.Context) / float64(p.Grid().Size(grid.Tensor))
+	tokens := float64(p.Config().Batch.Microbatch*p.Config().Model.Context) / float64(p.Grid().Size(grid.Tensor)*p.Grid().Size(grid.Context))
 	flops := p.ChunkFLOPs()
 	for v := range flops {
 		flops[v] *= tokens

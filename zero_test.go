@@ -100,23 +100,30 @@ func TestZeroNear(t *testing.T) {
 	}
 }
 
-// TestZeroSnapshot: a snapshot of weights that replicas share writes what the checkpoint of its step does.
+// TestZeroSnapshot: a snapshot of weights that replicas share, or ranks of a context group have, writes what the checkpoint of
+// its step does.
 func TestZeroSnapshot(t *testing.T) {
-	out, o := filepath.Join(t.TempDir(), "out"), troupe.GenerateOptions{Prompt: "the ", Tokens: 24, Temperature: 1, Seed: 3}
-	run := start(t, newConfig(t, out, "run.steps=6", "run.checkpoint_every=1", "run.keep=0", "run.eval_every=0", "parallel.data=3", "batch.sequences=3", "parallel.zero=3", "model.hidden=132", "model.layers=8"))
-	until(t, run, step(2))
-	s := snapshot(t, run, troupe.SnapshotOptions{})
-	finish(t, run)
-	of := o
-	of.From = stepDir(out, int(s.Step()))
-	var b strings.Builder
-	if err := troupe.Generate(context.Background(), of, func(text []byte) error { b.Write(text); return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if got := written(t, s, o); got != b.String() {
-		t.Errorf("the snapshot of step %d writes %q, the checkpoint %q", s.Step(), got, b.String())
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
+	for _, grid := range [][]string{
+		{"parallel.data=3", "batch.sequences=3", "parallel.zero=3"},
+		{"parallel.context=2", "model.dropout=0", "parallel.zero=3"},
+		{"parallel.context=2", "model.dropout=0", "pipeline.stages=2", "pipeline.schedule=1f1b"},
+	} {
+		out, o := filepath.Join(t.TempDir(), "out"), troupe.GenerateOptions{Prompt: "the ", Tokens: 24, Temperature: 1, Seed: 3}
+		run := start(t, newConfig(t, out, append([]string{"run.steps=6", "run.checkpoint_every=1", "run.keep=0", "run.eval_every=0", "model.hidden=132", "model.layers=8"}, grid...)...))
+		until(t, run, step(2))
+		s := snapshot(t, run, troupe.SnapshotOptions{})
+		finish(t, run)
+		of := o
+		of.From = stepDir(out, int(s.Step()))
+		var b strings.Builder
+		if err := troupe.Generate(context.Background(), of, func(text []byte) error { b.Write(text); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if got := written(t, s, o); got != b.String() {
+			t.Errorf("%v: the snapshot of step %d writes %q, the checkpoint %q", grid, s.Step(), got, b.String())
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -237,7 +237,7 @@ func (s *Spec) sharers() int {
 	if s.Grid != nil {
 		n = s.Grid.Size(grid.Tensor)
 		if s.SplitState {
-			n *= s.Grid.Size(grid.Data)
+			n *= s.Grid.Size(grid.Copies)
 		}
 	}
 	return n

@@ -258,7 +258,7 @@ func (a *stageActor) finishActions(ctx actor.Context) {
 // reportLoss notes what a forward that has completed says: the loss, and what is collected.
 func (a *stageActor) reportLoss(chunk, index int) error {
 	loss := Loss{Microbatch: index + a.order.First}
-	computes := a.stage.ComputesLoss(chunk) && a.at[grid.Tensor] == 0 // whose others have the same
+	computes := a.stage.ComputesLoss(chunk) && a.at[grid.Tensor] == 0 && a.at[grid.Context] == 0 // whose others have the same
 	if computes {
 		loss.Report = a.stage.Report(chunk, index)
 	}

@@ -151,18 +151,18 @@ func (s *Spec) checkWorld() error {
 	return nil
 }
 
-// alike reports whether there are replicas that all compute the same actions in the same order. Only then may they
+// alike reports whether all replicas compute the same actions in the same order. Only then may they
 // wait for each other in the middle of a step: elsewhere one could be before what the other is behind.
 func (s *Spec) alike() bool { return Alike(s.replicas()) && s.MaxInFlight == 0 }
 
-// Alike reports whether there are several replicas, and all have the same training table.
+// Alike reports whether all replicas have the same training table.
 func Alike(all []Replica) bool {
 	for _, r := range all {
 		if r.Table != all[0].Table && !slices.EqualFunc(r.Table.Ranks, all[0].Table.Ranks, slices.Equal[[]scheduler.Action]) {
 			return false
 		}
 	}
-	return len(all) > 1
+	return true
 }
 
 // microbatches is how many there are of a phase, of all replicas.

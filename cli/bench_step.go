@@ -149,11 +149,11 @@ func (a *app) benchStep(ctx context.Context, in io.Reader, o stepFlags) (err err
 
 func (a *app) stepReport(r bench.StepsResult) {
 	row := func(name, format string, args ...any) { a.printf("%-8s %s\n", name, fmt.Sprintf(format, args...)) }
-	row("model", "%s: %s, %s of width %d, %s parameters, vocabulary of %s", r.Model, r.Family, plural(r.Layers, "layer"), r.Hidden, term.Count(r.Parameters), term.Count(int64(r.Vocab)))
-	row("batch", "%s of %d tokens in %s", plural(r.Sequences, "sequence"), r.Context, plural(r.Microbatches, "microbatch"))
-	row("pipeline", "schedule %s: %s × %s", r.Schedule, plural(r.Stages, "stage"), plural(r.Chunks, "chunk"))
-	row("device", "%s, %s kernels, %s", r.DType, r.Kernels, plural(r.Threads, "thread"))
-	row("step", "%s ms (%s, 10–90 %% of %s)", round(r.MS.Median), spread(r.MS), plural(r.MS.Samples, "sample"))
+	row("model", "%s: %s, %s of width %d, %s parameters, vocabulary of %s", r.Model, r.Family, term.Plural(r.Layers, "layer"), r.Hidden, term.Count(r.Parameters), term.Count(int64(r.Vocab)))
+	row("batch", "%s of %d tokens in %s", term.Plural(r.Sequences, "sequence"), r.Context, term.Plural(r.Microbatches, "microbatch"))
+	row("pipeline", "schedule %s: %s × %s", r.Schedule, term.Plural(r.Stages, "stage"), term.Plural(r.Chunks, "chunk"))
+	row("device", "%s, %s kernels, %s", r.DType, r.Kernels, term.Plural(r.Threads, "thread"))
+	row("step", "%s ms (%s, 10–90 %% of %s)", round(r.MS.Median), spread(r.MS), term.Plural(r.MS.Samples, "sample"))
 	row("speed", "%s tokens/s (%s)", round(r.TokensPerS.Median), spread(r.TokensPerS))
 	row("compute", "%s GFLOP/s (%s)", round(r.GFLOPS.Median), spread(r.GFLOPS))
 	if r.HostCPUMS > 0 {

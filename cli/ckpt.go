@@ -128,7 +128,7 @@ func (a *app) verify(path string, asJSON bool) error {
 	case err != nil:
 		return err
 	case bad > 0:
-		return fmt.Errorf("%d of %s not intact", bad, plural(all, "checkpoint"))
+		return fmt.Errorf("%d of %s not intact", bad, term.Plural(all, "checkpoint"))
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"os"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -71,10 +70,10 @@ func (a *app) summarize(c *config.Config) {
 	w := tabwriter.NewWriter(a.people(), 0, 0, 2, ' ', 0)
 	row := func(format string, args ...any) { _, _ = fmt.Fprintf(w, "  "+format+"\n", args...) }
 	m, p := c.Model, c.Pipeline
-	row("model\t%s: %s of width %d, %s, context %d", m.Family, plural(m.Layers, "layer"), m.Hidden, plural(m.Heads, "head"), m.Context)
-	row("batch\t%s in %s of %d", plural(c.Batch.Sequences, "sequence"), plural(c.Batch.Sequences/c.Batch.Microbatch, "microbatch"), c.Batch.Microbatch)
-	row("pipeline\tschedule %s: %s × %s", term.OneLine(p.Schedule), plural(p.Stages, "stage"), plural(p.Chunks, "chunk"))
-	row("run\t%s, output in %s", plural(c.Run.Steps, "step"), term.OneLine(c.Run.Out))
+	row("model\t%s: %s of width %d, %s, context %d", m.Family, term.Plural(m.Layers, "layer"), m.Hidden, term.Plural(m.Heads, "head"), m.Context)
+	row("batch\t%s in %s of %d", term.Plural(c.Batch.Sequences, "sequence"), term.Plural(c.Batch.Sequences/c.Batch.Microbatch, "microbatch"), c.Batch.Microbatch)
+	row("pipeline\tschedule %s: %s × %s", term.OneLine(p.Schedule), term.Plural(p.Stages, "stage"), term.Plural(p.Chunks, "chunk"))
+	row("run\t%s, output in %s", term.Plural(c.Run.Steps, "step"), term.OneLine(c.Run.Out))
 	_ = w.Flush() // its writer keeps the error
 }
 
@@ -100,15 +99,4 @@ stores it in its output folder. The output is itself a configuration.`,
 	}
 	setFlag(cmd, &sets)
 	return cmd
-}
-
-// plural writes a number with its noun.
-func plural(n int, noun string) string {
-	switch {
-	case n == 1:
-		return "1 " + noun
-	case strings.HasSuffix(noun, "ch"):
-		noun += "e"
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

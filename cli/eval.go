@@ -48,7 +48,7 @@ is 1.`,
 				return err
 			}
 			if res.Samples {
-				a.printf("loss %.4f%s  %s\n%s, step %d\n", res.Loss, metricsText(res.Metrics), plural(res.Windows, "sample"), term.OneLine(res.From), res.Step)
+				a.printf("loss %.4f%s  %s\n%s, step %d\n", res.Loss, metricsText(res.Metrics), term.Plural(res.Windows, "sample"), term.OneLine(res.From), res.Step)
 				return nil
 			}
 			perByte := ""
@@ -56,7 +56,7 @@ is 1.`,
 				perByte = fmt.Sprintf("  %.4f bits per byte", res.BitsPerByte)
 			}
 			a.printf("loss %.4f  perplexity %.4g%s  %s tokens in %s\n%s, step %d\n",
-				res.Loss, res.Perplexity, perByte, term.Count(res.Tokens), plural(res.Windows, "window"), term.OneLine(res.From), res.Step)
+				res.Loss, res.Perplexity, perByte, term.Count(res.Tokens), term.Plural(res.Windows, "window"), term.OneLine(res.From), res.Step)
 			return nil
 		}),
 	}

@@ -252,9 +252,15 @@ func (r *planReport) draw(w io.Writer, a *app, d drawing) error {
 	case "comms":
 		return writeCommunication(w, option.Plan().Table())
 	}
-	charts := []draw.Chart{optionChart("as configured", r.Configured)}
+	var charts []draw.Chart
+	if r.Configured.Misfit == "" {
+		charts = append(charts, optionChart("as configured", r.Configured))
+	}
 	if r.Best != nil {
 		charts = append(charts, optionChart("recommended", r.Best))
+	}
+	if len(charts) == 0 {
+		return fmt.Errorf("nothing to draw: what is configured does not fit (%s), and no other option fits the memory", r.Configured.Misfit)
 	}
 	return drawCharts(w, a, d, charts...)
 }
@@ -275,6 +281,9 @@ func recommendation(o *planner.Option) string {
 	}
 	if o.Ranks > o.Stages {
 		fmt.Fprintf(&s, "[parallel]\ntensor = %d\ndata = %d\n", o.Tensor, o.Data)
+	}
+	if o.Context > 1 {
+		fmt.Fprintf(&s, "context = %d\n", o.Context)
 	}
 	if o.Sequence {
 		s.WriteString("sequence = true\n")

@@ -18,7 +18,7 @@ func (r *planReport) text(w io.Writer) error {
 	p.heading("As configured")
 	p.option(r.Configured)
 	if v := r.Check; v != nil {
-		p.line("measured %s ms a step, predicted %s, predicted / measured %.3f, the median of %s", round(v.MeasuredStepMS), round(v.PredictedStepMS), v.StepRatio, plural(v.Pairs, "pair"))
+		p.line("measured %s ms a step, predicted %s, predicted / measured %.3f, the median of %s", round(v.MeasuredStepMS), round(v.PredictedStepMS), v.StepRatio, term.Plural(v.Pairs, "pair"))
 		if v.MeasuredBytes > 0 {
 			p.line("measured %s of memory, predicted %s, predicted / measured %.3f", term.Bytes(v.MeasuredBytes), term.Bytes(v.PredictedBytes), v.MemoryRatio)
 		}
@@ -48,7 +48,7 @@ var layerNames = []struct{ symbol, name string }{
 	{string(rune(scheduler.SymbolMTP)), "multi-token prediction"}, {string(rune(scheduler.SymbolLoss)), "head and loss"}}
 
 func (p *planText) costs(c *planner.Costs) {
-	p.printf("Costs: %s kernels, %s, %s, context %d\n", c.Kernels, c.DType, plural(c.Threads, "thread"), c.Context)
+	p.printf("Costs: %s kernels, %s, %s, context %d\n", c.Kernels, c.DType, term.Plural(c.Threads, "thread"), c.Context)
 	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "  microbatch of\tms for each\tforward\tinput gradient\tweight gradient\tbackward\t")
 	for _, b := range c.Batches {
@@ -77,10 +77,14 @@ func layerMS(ms float64) string {
 
 func (p *planText) option(o *planner.Option) {
 	if o.Ranks > o.Stages {
-		p.line("%s: %s", plural(o.Ranks, "rank"), gridOf(o))
+		p.line("%s: %s", term.Plural(o.Ranks, "rank"), gridOf(o))
 	}
-	p.line("%s: %s × %s, %s of %s, layout %s, recomputation %s", o.Schedule, plural(o.Stages, "stage"), plural(o.Chunks, "chunk"),
-		plural(o.Microbatches, "microbatch"), plural(o.Microbatch, "sequence"), o.Layout, recomputation(o))
+	p.line("%s: %s × %s, %s of %s, layout %s, recomputation %s", o.Schedule, term.Plural(o.Stages, "stage"), term.Plural(o.Chunks, "chunk"),
+		term.Plural(o.Microbatches, "microbatch"), term.Plural(o.Microbatch, "sequence"), o.Layout, recomputation(o))
+	if o.Misfit != "" {
+		p.line("does not fit: %s", o.Misfit)
+		return
+	}
 	p.line("step %s ms (%s of it the update), %s tokens/s, bubble %.1f %%, memory %s", round(o.StepMS), round(o.UpdateMS), term.Short(o.TokensPerS), o.BubblePct, memory(o))
 	if o.Schedule == scheduler.Dynamic {
 		p.line("the order as it was played here; a run's differs from step to step")
@@ -91,6 +95,9 @@ func (p *planText) option(o *planner.Option) {
 	var with []string
 	if o.TensorMS > 0 {
 		with = append(with, round(o.TensorMS)+" ms in its tensor group")
+	}
+	if o.ContextMS > 0 {
+		with = append(with, round(o.ContextMS)+" ms in its context group")
 	}
 	if o.DataMS > 0 {
 		with = append(with, round(o.DataMS)+" ms with its replicas")
@@ -148,7 +155,7 @@ func memory(o *planner.Option) string {
 
 func (p *planText) recommended(r *planReport) {
 	p.heading("Recommended")
-	given := fmt.Sprintf("%s on each of %s", term.Bytes(r.cluster.MemoryBytes), plural(r.cluster.Devices, "device"))
+	given := fmt.Sprintf("%s on each of %s", term.Bytes(r.cluster.MemoryBytes), term.Plural(r.cluster.Devices, "device"))
 	fits := "it fits " + given
 	if r.cluster.MemoryBytes == 0 {
 		fits = "what memory the devices have is not known: --memory-gib tells"
@@ -159,7 +166,10 @@ func (p *planText) recommended(r *planReport) {
 		return
 	}
 	p.option(r.Best)
-	p.line("%.2f × the speed of what is configured; %s", r.Configured.StepMS/r.Best.StepMS, fits)
+	if r.Configured.Misfit == "" {
+		fits = fmt.Sprintf("%.2f × the speed of what is configured; %s", r.Configured.StepMS/r.Best.StepMS, fits)
+	}
+	p.line("%s", fits)
 	p.printf("\n%s", recommendation(r.Best))
 	p.heading(fmt.Sprintf("Why: the fastest of %d options", r.Tried))
 	for _, g := range []struct {

@@ -64,7 +64,7 @@ func (t *textReporter) begin(i troupe.Info) {
 // header describes a run in a few lines.
 func header(i troupe.Info) []string {
 	lines := append(dataLines(i),
-		fmt.Sprintf("pipeline  schedule %s: %s, %s, %s, ideal bubble %.1f%%", i.Schedule, plural(i.Stages, "stage"), plural(i.Chunks, "chunk"), plural(i.Microbatches, "microbatch"), i.BubblePct),
+		fmt.Sprintf("pipeline  schedule %s: %s, %s, %s, ideal bubble %.1f%%", i.Schedule, term.Plural(i.Stages, "stage"), term.Plural(i.Chunks, "chunk"), term.Plural(i.Microbatches, "microbatch"), i.BubblePct),
 		fmt.Sprintf("layout    %s", i.Layout))
 	if i.Grid != "" {
 		lines = append(lines, "grid      "+i.Grid)
@@ -81,7 +81,7 @@ func dataLines(i troupe.Info) []string {
 	if !i.Samples {
 		return []string{
 			fmt.Sprintf("model     %s, %s, vocabulary of %s", i.Family, parametersOf(i), term.Count(int64(i.Vocab))),
-			fmt.Sprintf("data      %s tokens to train on, %s to validate on (%s)", term.Count(i.TrainTokens), term.Count(i.ValTokens), plural(i.EvalWindows, "window")),
+			fmt.Sprintf("data      %s tokens to train on, %s to validate on (%s)", term.Count(i.TrainTokens), term.Count(i.ValTokens), term.Plural(i.EvalWindows, "window")),
 			fmt.Sprintf("epochs    %s in all, each of %s windows (%s steps)", few(i.Epochs), term.Count(i.EpochWindows), few(i.EpochSteps)),
 		}
 	}
@@ -239,11 +239,11 @@ func (t *textReporter) bar(e troupe.StepEvent) term.Bar {
 func deviceLine(i troupe.Info) string {
 	switch i.Device {
 	case "cpu":
-		return fmt.Sprintf("cpu, %s, kernels %s", plural(i.Threads, "thread"), i.Kernels)
+		return fmt.Sprintf("cpu, %s, kernels %s", term.Plural(i.Threads, "thread"), i.Kernels)
 	case "cuda":
 		return fmt.Sprintf("cuda, kernels %s", i.Kernels)
 	}
-	return fmt.Sprintf("%s, %s of the CPU", i.Kernels, plural(i.Threads, "thread"))
+	return fmt.Sprintf("%s, %s of the CPU", i.Kernels, term.Plural(i.Threads, "thread"))
 }
 
 // losses and pace write the figures of a step, as far as there are any.
@@ -328,7 +328,7 @@ func (t *textReporter) closing(res troupe.Result) []string {
 		parts = append(parts, fmt.Sprintf("updates: %d kept, %d rolled back (%.1f%%), %d waited", u.Kept, u.RolledBack, 100*float64(u.RolledBack)/float64(speculated), u.Waited))
 	}
 	if t.skipped > 0 {
-		parts = append(parts, plural(t.skipped, "step")+" skipped")
+		parts = append(parts, term.Plural(t.skipped, "step")+" skipped")
 	}
 	if res.Dir != "" {
 		parts = append(parts, "checkpoint "+res.Dir)
@@ -340,7 +340,7 @@ func (t *textReporter) closing(res troupe.Result) []string {
 }
 
 func (t *textReporter) sample(ctx context.Context, o troupe.GenerateOptions) error {
-	t.screen.Line(fmt.Sprintf("\nsample (%s, temperature %g):", plural(o.Tokens, "token"), o.Temperature))
+	t.screen.Line(fmt.Sprintf("\nsample (%s, temperature %g):", term.Plural(o.Tokens, "token"), o.Temperature))
 	if err := generate(ctx, o, t.app.programs()); err != nil {
 		return err
 	}

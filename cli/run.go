@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/term"
 )
 
 // runFlags are the flags of `engine run`.
@@ -172,7 +173,7 @@ func (a *app) startLocal(ctx context.Context, cfg *config.Config, workers int, o
 	l, err := cluster.NewLocal(ctx, cluster.LocalConfig{Workers: workers, Threads: threads, Silence: seconds(cfg.Cluster.SilenceS), Lease: seconds(cfg.Cluster.LeaseS),
 		Command: a.localWorker, Logger: a.logger(slog.LevelError)})
 	if err != nil {
-		return nil, fmt.Errorf("starting %s: %w", plural(workers, "worker process"), err)
+		return nil, fmt.Errorf("starting %s: %w", term.Plural(workers, "worker process"), err)
 	}
 	o.Hosts = l.Hosts()
 	r, err := troupe.Start(ctx, cfg, o)

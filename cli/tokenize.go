@@ -267,7 +267,7 @@ func encodeFiles(out *bufio.Writer, tok tokenizer.Tokenizer, o tokenizeFlags, na
 		at += len(text)
 		written += len(ids)
 		if p.last && !o.asJSON {
-			_, err = fmt.Fprintf(out, "%s: %s of %s\n", term.OneLine(nameOf(p.name)), plural(written, "token"), plural(at, "byte"))
+			_, err = fmt.Fprintf(out, "%s: %s of %s\n", term.OneLine(nameOf(p.name)), term.Plural(written, "token"), term.Plural(at, "byte"))
 		}
 		return err
 	})

@@ -57,6 +57,6 @@ func (a *app) trainTokenizer(o tokenizeFlags, patterns []string) error {
 	if size < o.vocab {
 		fewer = fmt.Sprintf(", fewer than %d: the text has no more pairs to merge", o.vocab)
 	}
-	a.printf("wrote %s: %s tokens from %s bytes in %s%s\n", term.OneLine(file), term.Count(int64(size)), term.Count(trainer.Bytes()), plural(len(names), "file"), fewer)
+	a.printf("wrote %s: %s tokens from %s bytes in %s%s\n", term.OneLine(file), term.Count(int64(size)), term.Count(trainer.Bytes()), term.Plural(len(names), "file"), fewer)
 	return nil
 }

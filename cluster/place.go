@@ -20,6 +20,7 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/device"
 	"github.com/troupe-ml/troupe/internal/placement"
+	"github.com/troupe-ml/troupe/internal/term"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -137,7 +138,7 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 		if len(h.workers) == 0 {
 			return nil, h.changed, fmt.Errorf("%w: none has joined; start one (engine worker), or give --workers to wait for them", placement.ErrNoRoom)
 		}
-		return nil, h.changed, fmt.Errorf("%w: %d of the %d that have joined are free%s, and the run, of %d ranks, needs %d", placement.ErrNoRoom, len(free), len(h.workers), what, ranks, max(1, least))
+		return nil, h.changed, fmt.Errorf("%w: %d of the %d that have joined are free%s, and the run, of %s, needs %d", placement.ErrNoRoom, len(free), len(h.workers), what, term.Plural(ranks, "rank"), max(1, least))
 	}
 	if place := cfg.Cluster.Place; len(place) > 0 {
 		var err error

@@ -135,7 +135,7 @@ type Pipeline struct {
 // Parallel is the layout of ranks beyond the pipeline.
 type Parallel struct {
 	Tensor   []int  `toml:"tensor"`   // ranks that share each layer: one number, or one for each stage; default 1
-	Context  int    `toml:"context"`  // ranks that share each sequence; default 1; more is not supported yet
+	Context  int    `toml:"context"`  // ranks that share each sequence, two blocks of it each; default 1
 	Data     int    `toml:"data"`     // replicas of the pipeline, which share a step's microbatches; default 1
 	Sequence bool   `toml:"sequence"` // the ranks that share a layer share the positions of norms and of what travels between stages; default false
 	Zero     int    `toml:"zero"`     // what replicas share of what each would have whole: default 0 = nothing; 1 = the optimizer's state (ZeRO-1), 2 = gradients too (ZeRO-2), 3 = and weights (ZeRO-3)

@@ -70,7 +70,7 @@ func (c *Config) resolve() {
 		c.Pipeline.Schedule = scheduler.DefaultSchedule(c.Pipeline.Stages, c.Pipeline.Chunks)
 	}
 	if !c.IsSet("pipeline.post_validation") {
-		c.Pipeline.PostValidation = c.GainsByPostValidation() && c.ranksApart() && slices.Max(c.Parallel.Tensor) <= 1 && !c.SharesWeights()
+		c.Pipeline.PostValidation = c.GainsByPostValidation() && c.ranksApart() && slices.Max(c.Parallel.Tensor) <= 1 && c.Parallel.Context <= 1 && !c.SharesWeights()
 	}
 	if c.Pipeline.MicrobatchGroupSize == 0 {
 		c.Pipeline.MicrobatchGroupSize = c.Pipeline.Stages

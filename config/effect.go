@@ -99,8 +99,8 @@ var idleKeys = []idleKey{
 	{"parallel.edges", "parallel.sequence", func(c *Config) bool {
 		return c.Parallel.Edges != "auto" && c.Parallel.Sequence && slices.Max(c.Parallel.Tensor) > 1
 	}, ": each rank has positions of its own, which go where they are needed", "leave edges out, or set sequence = false"},
-	{"parallel.zero", "parallel.data", func(c *Config) bool { return c.Parallel.Zero > 0 && c.Parallel.Data == 1 },
-		": no replicas share the optimizer's state", "leave zero out, or set data"},
+	{"parallel.zero", "parallel.data", func(c *Config) bool { return c.Parallel.Zero > 0 && c.Parallel.Data*c.Parallel.Context == 1 },
+		" and parallel.context = 1: no ranks share the optimizer's state", "leave zero out, or set data or context"},
 	{"parallel.overlap", "parallel.data", func(c *Config) bool {
 		p := c.Parallel
 		return !p.Overlap && p.Data == 1 && p.Context == 1 && slices.Max(p.Tensor) == 1

@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupe-ml/troupe/data/samples"
 	"github.com/troupe-ml/troupe/grid"
+	"github.com/troupe-ml/troupe/internal/term"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 )
@@ -243,15 +244,20 @@ func (c *checker) parallel() {
 		c.fail("parallel.order", strings.TrimPrefix(err.Error(), grid.ErrGrid.Error()+": "), "")
 		return
 	case p.World > 0 && p.World != g.World():
-		c.fail("parallel.world", fmt.Sprintf("there are to be %d ranks, but %v are %d", p.World, g, g.World()), "change a size, or leave world out")
+		c.fail("parallel.world", fmt.Sprintf("the world is to have %s, but %v are %d", term.Plural(p.World, "rank"), g, g.World()), "change a size, or leave world out")
 	}
-	tensor := slices.Max(p.Tensor) > 1
-	if c.clean("pipeline.schedule") && tensor && c.Pipeline.Schedule == scheduler.Dynamic {
-		c.disagree("pipeline.schedule", "parallel.tensor", "lets each rank choose what is next, and the ranks that share a layer have to do the same", "choose another schedule")
+	for _, group := range []struct {
+		key, share string
+		has        bool
+	}{{"parallel.tensor", "a layer", slices.Max(p.Tensor) > 1}, {"parallel.context", "a sequence", p.Context > 1}} {
+		if c.clean("pipeline.schedule") && group.has && c.Pipeline.Schedule == scheduler.Dynamic {
+			c.disagree("pipeline.schedule", group.key, "lets each rank choose what is next, and the ranks that share "+group.share+" have to do the same", "choose another schedule")
+		}
+		if c.clean("pipeline.post_validation") && group.has && c.Pipeline.PostValidation {
+			c.disagree("pipeline.post_validation", group.key, "may stop ranks in the middle of a step, and those that share "+group.share+" wait for each other there", "set post_validation = false")
+		}
 	}
-	if c.clean("pipeline.post_validation") && tensor && c.Pipeline.PostValidation {
-		c.disagree("pipeline.post_validation", "parallel.tensor", "may stop ranks in the middle of a step, and those that share a layer wait for each other there", "set post_validation = false")
-	}
+	c.context()
 	c.zero()
 	if !c.clean("batch.sequences", "batch.microbatch") {
 		return
@@ -261,10 +267,27 @@ func (c *checker) parallel() {
 	}
 }
 
+// context says what ranks that share sequences can't do.
+func (c *checker) context() {
+	n := c.Parallel.Context
+	if n == 1 {
+		return
+	}
+	if c.clean("model.context") && c.Model.From == "" && c.Model.Context%(2*n) != 0 {
+		c.disagree("parallel.context", "model.context", fmt.Sprintf("gives each rank two of %d blocks of a sequence, which its positions don't divide into", 2*n), "choose a context that does, or fewer ranks")
+	}
+	if c.clean("model.dropout") && c.Model.Dropout > 0 {
+		c.disagree("parallel.context", "model.dropout", "has attention go from block to block of a sequence, which has no dropout", "set dropout = 0")
+	}
+	if c.clean("model.mtp_layers") && c.Model.MTPLayers > 0 {
+		c.disagree("parallel.context", "model.mtp_layers", "leaves the tokens that follow a block on other ranks, which multi-token prediction needs", "set mtp_layers = 0")
+	}
+}
+
 // zero says where replicas that share more than the optimizer's state could not do the same at once.
 func (c *checker) zero() {
 	p := c.Parallel
-	if !c.clean("parallel.zero") || p.Data == 1 || p.Zero < 2 {
+	if !c.clean("parallel.zero") || p.Data*p.Context == 1 || p.Zero < 2 {
 		return
 	}
 	if c.clean("pipeline.schedule") && c.Pipeline.Schedule == scheduler.Dynamic {
@@ -285,7 +308,9 @@ func (c *checker) zero() {
 }
 
 // SharesWeights reports whether each replica has a part of the weights.
-func (c *Config) SharesWeights() bool { return c.Parallel.Zero == 3 && c.Parallel.Data > 1 }
+func (c *Config) SharesWeights() bool {
+	return c.Parallel.Zero == 3 && c.Parallel.Data*c.Parallel.Context > 1
+}
 
 // GridSizes are those of the grid of ranks.
 func (c *Config) GridSizes() grid.Sizes {

@@ -153,6 +153,8 @@ func (e Edge) String() string {
 		return fmt.Sprintf("direct: each of %d ranks sends its positions to its counterpart", e.From)
 	case e.Slices && e.To > 1 || e.Slices && e.From > 1:
 		return fmt.Sprintf("direct: the %d receiving get their positions from the %d sending", e.To, e.From)
+	case e.Way == Scatter && e.From == 1:
+		return fmt.Sprintf("scatter: rank 0 sends parts, and %d gather them", e.To)
 	case e.Way == Scatter:
 		return fmt.Sprintf("scatter: each of %d ranks sends parts, and %d gather them", e.From, e.To)
 	case e.Way == Broadcast:
@@ -195,12 +197,17 @@ func lcm(a, b int) int {
 	return a / x * b
 }
 
-// Positions is the number of which the positions of a sequence must be a multiple where the ranks of every tensor group share
-// them alike.
-func (g *Grid) Positions() int {
-	n := 1
+// Positions is the number of which the positions of a sequence must be a multiple for the ranks of a context group to have two
+// equal blocks each, and, if tensor, those of every tensor group to share alike what one of those ranks has.
+func (g *Grid) Positions(tensor bool) int {
+	n, ranks := 1, g.size[Context]
 	for stage := range g.size[Pipeline] {
-		n = lcm(n, g.TensorSize(stage))
+		if tensor {
+			n = lcm(n, g.TensorSize(stage))
+		}
 	}
-	return n
+	if ranks == 1 {
+		return n
+	}
+	return ranks * lcm(n, 2)
 }

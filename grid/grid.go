@@ -8,6 +8,7 @@ package grid
 import (
 	"errors"
 	"fmt"
+	"github.com/troupe-ml/troupe/internal/term"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,9 +32,30 @@ const (
 	numDimensions
 )
 
+// Copies is no dimension of its own. Ranks form groups along it that have copies of the same weights, whose gradients they
+// add: those which differ in Context and Data.
+const Copies = numDimensions
+
 var dimensionNames = [numDimensions]string{"tp", "cp", "pp", "dp"}
 
-func (d Dimension) String() string { return dimensionNames[d] }
+func (d Dimension) String() string {
+	if d == Copies {
+		return "copies"
+	}
+	return dimensionNames[d]
+}
+
+// along are the dimensions that a group is along. Where sequences are not shared copies are Data's, and have its name.
+func (g *Grid) along(dims []Dimension) []Dimension {
+	i := slices.Index(dims, Copies)
+	switch {
+	case i < 0:
+		return dims
+	case g.size[Context] == 1:
+		return slices.Replace(slices.Clone(dims), i, i+1, Data)
+	}
+	return slices.Replace(slices.Clone(dims), i, i+1, Context, Data)
+}
 
 // DefaultOrder numbers the ranks of a tensor group one after the other, then those of a
 // context group, of a pipeline, and the replicas last.
@@ -68,7 +90,7 @@ type Grid struct {
 func New(s Sizes) (*Grid, error) {
 	g := &Grid{size: Coordinates{Tensor: 1, Context: max(s.Context, 1), Pipeline: max(s.Pipeline, 1), Data: max(s.Data, 1)}}
 	if len(s.Tensor) > 1 && len(s.Tensor) != g.size[Pipeline] {
-		return nil, fmt.Errorf("%w: %d tensor sizes %v for %d stages: give one for all, or one for each", ErrGrid, len(s.Tensor), s.Tensor, g.size[Pipeline])
+		return nil, fmt.Errorf("%w: %d tensor sizes %v for %s: give one for all, or one for each", ErrGrid, len(s.Tensor), s.Tensor, term.Plural(g.size[Pipeline], "stage"))
 	}
 	for _, n := range append(slices.Clone(s.Tensor), s.Context, s.Pipeline, s.Data) {
 		if n < 0 || n > MaxRanks {
@@ -92,7 +114,7 @@ func New(s Sizes) (*Grid, error) {
 		return nil, err
 	}
 	if s.World != 0 && s.World != g.World() {
-		return nil, fmt.Errorf("%w: the world has %d ranks, but %s are %d", ErrGrid, s.World, g, g.World())
+		return nil, fmt.Errorf("%w: the world has %s, but %s are %d", ErrGrid, term.Plural(s.World, "rank"), g, g.World())
 	}
 	return g, nil
 }
@@ -173,7 +195,12 @@ func (g *Grid) World() int {
 }
 
 // Size is the number of ranks along a dimension; of Tensor the largest.
-func (g *Grid) Size(d Dimension) int { return g.size[d] }
+func (g *Grid) Size(d Dimension) int {
+	if d == Copies {
+		return g.size[Context] * g.size[Data]
+	}
+	return g.size[d]
+}
 
 // TensorSize is the number of ranks that share each layer of a stage.
 func (g *Grid) TensorSize(stage int) int {
@@ -219,7 +246,7 @@ func (g *Grid) Coordinates(rank int) (at Coordinates) {
 // their order.
 func (g *Grid) Group(rank int, dims ...Dimension) []int {
 	var all []int
-	at := g.Coordinates(rank)
+	at, dims := g.Coordinates(rank), g.along(dims)
 	var vary func(i int)
 	vary = func(i int) {
 		if i == len(dims) {
@@ -253,7 +280,7 @@ func (g *Grid) Groups(dims ...Dimension) [][]int {
 // Name names a rank's group of given dimensions by what its members have in common, such as
 // "dp of pp 1, tp 0".
 func (g *Grid) Name(rank int, dims ...Dimension) string {
-	at := g.Coordinates(rank)
+	at, dims := g.Coordinates(rank), g.along(dims)
 	names := make([]string, 0, len(dims))
 	var common []string
 	for d, n := range g.size {

@@ -229,6 +229,33 @@ func TestName(t *testing.T) {
 	}
 }
 
+// TestCopies: the ranks with copies of the same weights are those of a context group in all replicas.
+func TestCopies(t *testing.T) {
+	for _, c := range []struct {
+		sizes grid.Sizes
+		rank  int
+		name  string
+		ranks []int
+	}{
+		{grid.Sizes{Tensor: []int{2}, Pipeline: 2, Data: 2}, 3, "dp of tp 1, pp 1", []int{3, 7}},
+		{grid.Sizes{Tensor: []int{2}, Pipeline: 2, Context: 2}, 3, "cp-dp of tp 1, pp 0", []int{1, 3}},
+		{grid.Sizes{Context: 2, Pipeline: 2, Data: 2}, 2, "cp-dp of pp 1", []int{2, 3, 6, 7}},
+		{grid.Sizes{Tensor: []int{1, 2}, Context: 2, Pipeline: 2, Data: 2}, 5, "cp-dp of tp 1, pp 1", []int{3, 5, 9, 11}},
+		{grid.Sizes{Pipeline: 2}, 1, "dp of pp 1", []int{1}},
+	} {
+		g, err := grid.New(c.sizes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name, ranks := g.Name(c.rank, grid.Copies), g.Group(c.rank, grid.Copies); name != c.name || !slices.Equal(ranks, c.ranks) {
+			t.Errorf("%v, rank %d: %q %v, want %q %v", g, c.rank, name, ranks, c.name, c.ranks)
+		}
+		if n := g.Size(grid.Copies); n != len(c.ranks) {
+			t.Errorf("%v: %d copies, want %d", g, n, len(c.ranks))
+		}
+	}
+}
+
 // TestDescribe: what is said of a grid's groups is what counting them finds.
 func TestDescribe(t *testing.T) {
 	for _, c := range []struct {

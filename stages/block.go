@@ -114,10 +114,15 @@ func (b *block) rotate(c *pass, q, k tensorops.Tensor, inverse bool) {
 	if !b.rotary {
 		return
 	}
-	r := tensorops.RoPEOpts{Heads: b.cfg.Heads, Period: c.mb.Positions, First: c.mb.FirstPosition, Theta: b.cfg.RopeTheta, Scaling: b.cfg.RopeScaling.op(), Inverse: inverse}
-	c.RoPE(q, r)
-	r.Heads = b.cfg.KVHeads
-	c.RoPE(k, r)
+	o := tensorops.RoPEOpts{Theta: b.cfg.RopeTheta, Scaling: b.cfg.RopeScaling.op(), Inverse: inverse}
+	turn := func(rows tensorops.Tensor, r run) {
+		o.Period, o.First = r.hi-r.lo, r.first
+		c.RoPE(rows, o)
+	}
+	o.Heads = b.cfg.Heads
+	c.eachRun(q, c.runs(), turn)
+	o.Heads = b.cfg.KVHeads
+	c.eachRun(k, c.runs(), turn)
 }
 
 // attended takes a tensor for attention's output.
@@ -147,10 +152,14 @@ func (b *block) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor 
 	b.rotate(c, q, k, false)
 	s.o = b.attended(c)
 	s.lse = c.Alloc(tensorops.Float32, c.mb.Sequences, b.cfg.Heads, c.mb.Positions)
-	c.eachAttention(b.heads, func(first, last int, a tensorops.AttentionOpts) {
-		of := sequences{first, last, c.mb.Sequences}
-		c.Attention(of.rows(s.o), of.rows(q), of.rows(k), of.rows(v), of.rows(s.lse), a)
-	}, b.attention(c))
+	if c.stage.opts.Context.size() > 1 {
+		b.ringAttention(c, s, q, k, v)
+	} else {
+		c.eachAttention(b.heads, func(first, last int, a tensorops.AttentionOpts) {
+			of := sequences{first, last, c.mb.Sequences}
+			c.Attention(of.rows(s.o), of.rows(q), of.rows(k), of.rows(v), of.rows(s.lse), a)
+		}, b.attention(c))
+	}
 	b.freeHeads(c, q, k)
 	s.h = b.residual(c, &b.proj, s.o, x, b.drops[1])
 	n, s.stats2 = b.norm2.forward(c, s.h)

@@ -18,7 +18,9 @@ func (s *Stage) CompleteInput(l *tensorops.List, chunk int, mb *Microbatch, t te
 		l.Fail(fmt.Errorf("%w: forward of microbatch %d on chunk %d", ErrMicrobatch, mb.Index, chunk))
 		return t
 	}
-	return s.complete(l, c, "input", c.mtpBefore, mb, t)
+	own := *mb
+	own.Positions /= s.opts.Context.size()
+	return s.complete(l, c, "input", c.mtpBefore, &own, t)
 }
 
 // CompleteGrad is CompleteInput for the gradient of what the chunk has sent.

@@ -42,7 +42,9 @@ func (e *embedding) forward(c *pass, st state, _ tensorops.Tensor) tensorops.Ten
 	}
 	y := c.embed(e.tokens, c.tokens, here)
 	if e.hasPositions {
-		c.AddPositions(y, y, c.weight(e.positions), c.positions(), c.mb.FirstPosition+c.firstPosition())
+		c.eachRun(y, c.residualRuns(), func(rows tensorops.Tensor, r run) {
+			c.AddPositions(rows, rows, c.weight(e.positions), r.hi-r.lo, r.first)
+		})
 	}
 	if c.mask(e.drop, c.mb.Positions*e.width).P > 0 {
 		c.dropout(y, y, tensorops.Tensor{}, e.drop)
@@ -81,7 +83,9 @@ func (e *embedding) weightGrad(c *pass, st state) {
 		c.EmbedGrad(c.grad(e.tokens), s.dy, c.tokens)
 	}
 	if e.hasPositions {
-		c.PositionsGrad(c.grad(e.positions), s.dy, c.mb.Positions, c.mb.FirstPosition)
+		c.eachRun(s.dy, c.runs(), func(rows tensorops.Tensor, r run) {
+			c.PositionsGrad(c.grad(e.positions), rows, r.hi-r.lo, r.first)
+		})
 	}
 	s.drop(c.List, true)
 }

@@ -129,6 +129,9 @@ func (h *head) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 	if !c.mb.headLater() {
 		free(c.List, &s.logits, &s.n)
 	}
+	if g := c.stage.opts.Context; g.size() > 1 { // each has the loss of its positions
+		c.AllReduce(s.loss, tensorops.Sum, g.Group)
+	}
 	c.Fetch(tensorops.HostBytes(s.host), s.loss)
 	return tensorops.Tensor{}
 }

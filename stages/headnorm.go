@@ -48,6 +48,10 @@ func (b *block) attentionGrad(c *pass, s *blockState, do tensorops.Tensor) {
 
 // gradOf records an attention's gradient.
 func (b *block) gradOf(c *pass, s *blockState, dq, dk, dv, do, q, k, v tensorops.Tensor) {
+	if c.stage.opts.Context.size() > 1 {
+		b.ringGrad(c, s, dq, dk, dv, do, q, k, v)
+		return
+	}
 	c.eachAttention(b.heads, func(first, last int, a tensorops.AttentionOpts) {
 		of := sequences{first, last, c.mb.Sequences}
 		c.AttentionGrad(of.rows(dq), of.rows(dk), of.rows(dv), of.rows(do), of.rows(q), of.rows(k), of.rows(v), of.rows(s.o), of.rows(s.lse), a)

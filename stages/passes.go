@@ -18,17 +18,18 @@ func (s *Stage) Forward(l *tensorops.List, chunk int, mb *Microbatch, in ...tens
 		return nil
 	}
 	in = valid(in)
-	if err := s.checkPositions(mb); err != nil {
-		l.Fail(err)
-		return nil
+	f := c.acquire()
+	err := s.takePart(f, mb)
+	if err == nil {
+		mb = &f.mb
+		err = s.checkEdge(c, "input", len(c.ins), c.mtpBefore, mb, in)
 	}
-	if err := s.checkEdge(c, "input", len(c.ins), c.mtpBefore, mb, in); err != nil {
+	if err != nil {
+		c.spare = append(c.spare, f)
 		l.Fail(err)
 		return nil
 	}
 	in = s.arrived(l, in)
-	f := c.acquire()
-	f.mb = *mb
 	c.live[mb.Index] = f
 	p := f.begin(s, l, c)
 	if mb.Train && c.computesLoss && s.model.language() { // whose gradients are made along with the loss

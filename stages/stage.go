@@ -56,6 +56,8 @@ type Options struct {
 	Wire tensorops.DType
 	// Tensor shares the layers with other ranks; zero: the stage has them whole.
 	Tensor TensorParallel
+	// Context shares the positions of each sequence with other ranks; zero: the stage has whole sequences.
+	Context ContextParallel
 	// Data shares the microbatches with other ranks; zero: the stage computes all.
 	Data DataParallel
 	// NoOverlap waits for each collective where it begins, to measure what is gained beside that.
@@ -101,7 +103,9 @@ type chunk struct {
 
 // inFlight is a microbatch between its forward and its weight gradient.
 type inFlight struct {
-	mb              Microbatch
+	mb              Microbatch // of this rank's positions
+	ownTokens       []int32    // of those, where they are not all
+	ownTargets      []int32
 	states          []state
 	tokens, targets tensorops.Tensor
 	fields          []holding // as chunk.fields

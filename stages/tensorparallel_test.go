@@ -36,6 +36,7 @@ type team struct {
 	model *stages.Model
 	ranks []*teamRank
 	group []*collective.Group // by rank
+	leave func(err error)     // other groups that its ranks are in
 	specs []stages.ChunkSpec
 }
 
@@ -49,6 +50,11 @@ type teamRank struct {
 
 // newTeam: a size of 1 is a stage that has all.
 func newTeam(t testing.TB, dev tensorops.Device, m *stages.Model, size int, cuts []int, o stages.Options) *team {
+	return newTeamBy(t, dev, m, size, cuts, func(int) stages.Options { return o })
+}
+
+// newTeamBy is newTeam with options by rank.
+func newTeamBy(t testing.TB, dev tensorops.Device, m *stages.Model, size int, cuts []int, optionsOf func(rank int) stages.Options) *team {
 	w := &team{t: t, model: m, group: collective.Local("tensor", size)}
 	from := 0
 	for i, to := range append(slices.Clone(cuts), len(m.Symbols())) {
@@ -58,7 +64,7 @@ func newTeam(t testing.TB, dev tensorops.Device, m *stages.Model, size int, cuts
 	for rank := range size {
 		s := dev.NewStream(fmt.Sprintf("tensor rank %d", rank))
 		t.Cleanup(s.Close)
-		o := o
+		o := optionsOf(rank)
 		o.Tensor.Group = nil
 		if size > 1 {
 			o.Tensor.Group = w.group[rank]
@@ -97,6 +103,9 @@ func (w *team) each(do func(r *teamRank) error) {
 		all.Go(func() {
 			if errs[i] = do(r); errs[i] != nil {
 				w.group[i].Leave(errs[i]) // so that the others don't wait for it
+				if w.leave != nil {
+					w.leave(errs[i])
+				}
 			}
 		})
 	}

@@ -37,11 +37,13 @@ func (c *pass) firstPosition() int {
 // localRows is the number of rows of the residual stream on this rank, rows that of all.
 func (c *pass) localRows() int { return c.mb.Sequences * c.positions() }
 
-// checkPositions refuses a microbatch whose positions the ranks can't share alike.
-func (s *Stage) checkPositions(mb *Microbatch) error {
-	t := s.opts.Tensor
-	if t.Sequence && mb.Positions%t.size() != 0 {
-		return fmt.Errorf("%w: microbatch %d has %d positions, which sequence parallelism of %d can't share alike", ErrInput, mb.Index, mb.Positions, t.size())
+// takePart sets what this rank has of a microbatch. One whose positions the ranks can't share alike is refused.
+func (s *Stage) takePart(f *inFlight, mb *Microbatch) (err error) {
+	if f.mb, err = s.opts.Context.part(mb, f); err != nil {
+		return err
+	}
+	if t := s.opts.Tensor; t.Sequence && f.mb.Positions%t.size() != 0 {
+		return fmt.Errorf("%w: microbatch %d has %d positions, which sequence parallelism of %d can't share alike", ErrInput, mb.Index, f.mb.Positions, t.size())
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/collective"
 	"github.com/troupe-ml/troupe/grid"
+	"github.com/troupe-ml/troupe/internal/device"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -32,7 +33,7 @@ func GroupWait(g *grid.Grid, rank int, d grid.Dimension, group *collective.Group
 }
 
 // GroupDimensions are those along which ranks have groups.
-var GroupDimensions = [...]grid.Dimension{grid.Tensor, grid.Data}
+var GroupDimensions = [...]grid.Dimension{grid.Tensor, grid.Context, grid.Copies}
 
 // localGroups are groups of which all members are in this process.
 type localGroups struct {
@@ -93,7 +94,8 @@ func (g *localGroups) Fail(err error) {
 func (p *Plan) optionsOf(rank int, groups Groups) stages.Options {
 	o := p.StageOptions(p.stageOf(rank))
 	o.Tensor = stages.TensorParallel{Group: groups.Of(rank, grid.Tensor), Sequence: p.sequence()}
-	o.Data = stages.DataParallel{Group: groups.Of(rank, grid.Data), Zero: p.zero(), WholeGrads: p.wholeGrads, HoldWeights: p.holdWeights}
+	o.Context = stages.ContextParallel{Group: groups.Of(rank, grid.Context)}
+	o.Data = stages.DataParallel{Group: groups.Of(rank, grid.Copies), Zero: p.zero(), WholeGrads: p.wholeGrads, HoldWeights: p.holdWeights}
 	return o
 }
 
@@ -104,8 +106,11 @@ func (p *Plan) dryOptions(stage int) stages.Options {
 	if n := p.grid.TensorSize(stage); n > 1 {
 		o.Tensor = stages.TensorParallel{Group: dryGroup(grid.Tensor, n), Sequence: p.sequence()}
 	}
-	if n := p.grid.Size(grid.Data); n > 1 {
-		o.Data = stages.DataParallel{Group: dryGroup(grid.Data, n), Zero: p.zero(), WholeGrads: p.wholeGrads, HoldWeights: p.holdWeights}
+	if n := p.grid.Size(grid.Context); n > 1 {
+		o.Context = stages.ContextParallel{Group: dryGroup(grid.Context, n)}
+	}
+	if n := p.grid.Size(grid.Copies); n > 1 {
+		o.Data = stages.DataParallel{Group: dryGroup(grid.Copies, n), Zero: p.zero(), WholeGrads: p.wholeGrads, HoldWeights: p.holdWeights}
 	}
 	return o
 }
@@ -114,25 +119,39 @@ func (p *Plan) dryOptions(stage int) stages.Options {
 // whole otherwise.
 func (p *Plan) sequence() bool { return p.cfg.Parallel.Sequence && p.grid.Size(grid.Tensor) > 1 }
 
-// checkTensor refuses what tensor parallelism can't do.
-func (p *Plan) checkTensor() error {
+// slices reports whether the ranks of a tensor group have parts of the positions, always or of what is on its way.
+func (p *Plan) slices() bool {
+	return p.grid.Size(grid.Tensor) > 1 && (p.sequence() || p.way() == grid.Scatter)
+}
+
+// checkGroups refuses what tensor and context parallelism can't do.
+func (p *Plan) checkGroups() error {
+	c := p.cfg
+	if err := p.model.CheckContext(p.grid.Size(grid.Context)); err != nil {
+		return c.Errorf("parallel.context", "%w", err)
+	}
+	for stage := range c.Pipeline.Stages {
+		if p.grid.Size(grid.Context) > 1 && device.KindOf(c, stage) == device.CUDA {
+			return c.Errorf("parallel.context", "stage %d is on a GPU, whose attention takes all keys of a sequence at once and not those of one rank after another; leave context out, or compute on the CPU", stage)
+		}
+	}
 	if p.grid.Size(grid.Tensor) == 1 {
 		return nil
 	}
-	c := p.cfg
 	for stage := range c.Pipeline.Stages {
 		if err := p.model.CheckTensor(p.grid.TensorSize(stage)); err != nil {
 			return c.Errorf("parallel.tensor", "stage %d: %w", stage, err)
 		}
 	}
-	if n := p.grid.Positions(); c.Model.Context%n != 0 {
+	if n := p.grid.Positions(p.slices()); c.Model.Context%n != 0 {
 		sizes := fmt.Sprintf("groups of %v ranks share the %d positions of a sequence (model.context)", c.Parallel.Tensor, c.Model.Context)
-		switch {
-		case p.sequence():
-			return c.Errorf("parallel.sequence", "%s, which don't divide by %d", sizes, n)
-		case p.way() == grid.Scatter:
-			return c.Errorf("parallel.edges", "%s on their way, which don't divide by %d", sizes, n)
+		if n := p.grid.Size(grid.Context); n > 1 {
+			sizes += fmt.Sprintf(" with those of %d ranks that have two blocks each (parallel.context)", n)
 		}
+		if p.sequence() {
+			return c.Errorf("parallel.sequence", "%s, which don't divide by %d", sizes, n)
+		}
+		return c.Errorf("parallel.edges", "%s on their way, which don't divide by %d", sizes, n)
 	}
 	return nil
 }

@@ -220,7 +220,7 @@ func (p *Plan) inputs(l *tensorops.List, st *stages.Stage, a scheduler.Action, t
 	if last := int32(p.table.NumChunks - 1); a.Type == scheduler.F && a.Chunk == 0 || a.Type != scheduler.F && a.Chunk == last {
 		return nil
 	}
-	positions := p.cfg.Model.Context
+	positions := p.cfg.Model.Context / p.grid.Size(grid.Context)
 	if p.sequence() {
 		positions /= p.grid.TensorSize(p.table.RankOf(int(a.Chunk)))
 	}
@@ -361,20 +361,17 @@ func (p *Plan) CopyBytes() ([]int64, error) {
 		n := int64(p.grid.TensorSize(stage))
 		parts := int64(len(Optimizer(p.cfg).Parts()))
 		state := whole[stage] * parts / (1 + parts) // each part is as large as the weights
-		if at[grid.Context] > 0 {
-			continue
-		}
-		replicas := int64(p.grid.Size(grid.Data))
+		replicas, first := int64(p.grid.Size(grid.Copies)), at[grid.Data] == 0 && at[grid.Context] == 0
 		switch {
 		case p.cfg.SharesWeights():
 			bytes[r] = (whole[stage] - state) / n / replicas
-		case at[grid.Data] == 0:
+		case first:
 			bytes[r] = (whole[stage] - state) / n
 		}
 		switch {
 		case p.zero() > 0:
 			bytes[r] += state / n / replicas
-		case at[grid.Data] == 0:
+		case first:
 			bytes[r] += state / n
 		}
 	}

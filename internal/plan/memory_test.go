@@ -107,6 +107,8 @@ func TestMemoryByRank(t *testing.T) {
 		{"parallel.data=4", "parallel.zero=2", "batch.sequences=4"},
 		{"parallel.data=2", "parallel.zero=3"},
 		{"parallel.tensor=2", "parallel.data=2", "parallel.zero=1", "pipeline.stages=2", "parallel.order=dp-pp-tp"},
+		{"parallel.context=2", "model.context=128", "batch.microbatch=2"},
+		{"parallel.context=2", "parallel.data=2", "parallel.zero=1", "pipeline.stages=2", "pipeline.schedule=1f1b"},
 	} {
 		t.Run(fmt.Sprint(sets), func(t *testing.T) {
 			const text = `

@@ -10,6 +10,7 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/term"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -54,7 +55,8 @@ func (p *Plan) EdgeBytes() int64 {
 	if p.cfg.Pipeline.WireDType == bfloat16 {
 		of = tensorops.BFloat16
 	}
-	bytes := int64(of.Size()) * int64(p.cfg.Batch.Microbatch) * int64(p.cfg.Model.Context) * int64(p.model.Config.Hidden)
+	positions := p.cfg.Model.Context / p.grid.Size(grid.Context)
+	bytes := int64(of.Size()) * int64(p.cfg.Batch.Microbatch) * int64(positions) * int64(p.model.Config.Hidden)
 	if p.sequence() { // the smallest group has the largest parts
 		least := p.grid.TensorSize(0)
 		for stage := range p.table.NumRanks() {
@@ -112,9 +114,6 @@ func (p *Plan) make(sizes stages.Config) error {
 	if p.grid, err = grid.New(cfg.GridSizes()); err != nil {
 		return cfg.Errorf("parallel.order", "%w", err)
 	}
-	if p.grid.Size(grid.Context) > 1 {
-		return cfg.Errorf("parallel.context", "sizes above 1 are not supported yet: a sequence is whole on its rank")
-	}
 	model, err := stages.NewModel(sizes)
 	if err != nil {
 		return cfg.Errorf("model.family", "%v", err)
@@ -123,7 +122,7 @@ func (p *Plan) make(sizes stages.Config) error {
 		return cfg.Errorf("model.freeze", "%w", err)
 	}
 	p.model = model
-	if err := p.checkTensor(); err != nil {
+	if err := p.checkGroups(); err != nil {
 		return err
 	}
 	if err := p.makeTable(); err != nil {
@@ -163,7 +162,7 @@ func (p *Plan) makeTable() error {
 			return err
 		}
 		if len(p.layout.Chunks) != n {
-			return c.Errorf("pipeline.layout", "it has %d chunks, but %d stages with %d each have %d", len(p.layout.Chunks), p.spec.Ranks, p.spec.Chunks, n)
+			return c.Errorf("pipeline.layout", "it has %s, but %s with %d each have %d", term.Plural(len(p.layout.Chunks), "chunk"), term.Plural(p.spec.Ranks, "stage"), p.spec.Chunks, n)
 		}
 		p.spec.Costs = p.costs()
 	}
@@ -253,13 +252,13 @@ func (p *Plan) readTable() error {
 	case t.NumRanks() != want.Ranks:
 		return c.Errorf("pipeline.schedule", "%s has %d rows, one for each rank, but pipeline.stages is %d", path, t.NumRanks(), want.Ranks)
 	case c.Batch.Sequences/c.Batch.Microbatch%p.grid.Size(grid.Data) != 0:
-		return c.Errorf("parallel.data", "%d replicas can't share the %d microbatches of a step alike, and %s is the table of each; choose sizes that divide", p.grid.Size(grid.Data), c.Batch.Sequences/c.Batch.Microbatch, path)
+		return c.Errorf("parallel.data", "%d replicas can't share a step's %s alike, and %s is the table of each; choose sizes that divide", p.grid.Size(grid.Data), term.Plural(c.Batch.Sequences/c.Batch.Microbatch, "microbatch"), path)
 	case t.Microbatches != want.Microbatches && p.grid.Size(grid.Data) > 1:
-		return c.Errorf("pipeline.schedule", "%s has %d microbatches, but batch.sequences / batch.microbatch is %d, of which each of %d replicas has %d", path, t.Microbatches, c.Batch.Sequences/c.Batch.Microbatch, p.grid.Size(grid.Data), want.Microbatches)
+		return c.Errorf("pipeline.schedule", "%s has %s, but batch.sequences / batch.microbatch is %d, of which each of %d replicas has %d", path, term.Plural(t.Microbatches, "microbatch"), c.Batch.Sequences/c.Batch.Microbatch, p.grid.Size(grid.Data), want.Microbatches)
 	case t.Microbatches != want.Microbatches:
-		return c.Errorf("pipeline.schedule", "%s has %d microbatches, but batch.sequences / batch.microbatch is %d", path, t.Microbatches, want.Microbatches)
+		return c.Errorf("pipeline.schedule", "%s has %s, but batch.sequences / batch.microbatch is %d", path, term.Plural(t.Microbatches, "microbatch"), want.Microbatches)
 	case err != nil || t.NumChunks != numChunks:
-		return c.Errorf("pipeline.schedule", "%s has %d chunks in placement %s, but pipeline.chunks is %d", path, t.NumChunks, t.Placement, want.Chunks)
+		return c.Errorf("pipeline.schedule", "%s has %s in placement %s, but pipeline.chunks is %d", path, term.Plural(t.NumChunks, "chunk"), t.Placement, want.Chunks)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func (p *Plan) stageOf(rank int) int { return p.grid.Coordinates(rank)[grid.Pipe
 
 // ranksOf is how many ranks have a stage.
 func (p *Plan) ranksOf(stage int) int {
-	return p.grid.TensorSize(stage) * p.grid.Size(grid.Context) * p.grid.Size(grid.Data)
+	return p.grid.TensorSize(stage) * p.grid.Size(grid.Copies)
 }
 
 // RankFLOPs is the work of each rank's chunks in a forward of a token. That of a layer which is
@@ -74,7 +74,7 @@ func (p *Plan) RankFLOPs() []float64 {
 	work := make([]float64, p.grid.World())
 	for r := range work {
 		stage := p.stageOf(r)
-		work[r] = ofStage[stage] / float64(p.grid.TensorSize(stage))
+		work[r] = ofStage[stage] / float64(p.grid.TensorSize(stage)*p.grid.Size(grid.Context))
 	}
 	return work
 }

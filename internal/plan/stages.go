@@ -6,6 +6,7 @@ import (
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/grid"
+	"github.com/troupe-ml/troupe/internal/term"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -36,8 +37,8 @@ func (p *Plan) Stages(evalMicrobatches int, load stages.Source, withState bool, 
 	if p.grid.World() > p.table.NumRanks() {
 		s.Grid, s.Replicas, s.SplitState, s.FailGroups, s.GroupStatus = p.grid, replicas, p.cfg.Parallel.Zero > 0, groups.Fail, groups.Status
 		s.Slices, s.Way = p.sequence(), p.way()
-		if s.Slices || s.Way == grid.Scatter {
-			s.Multiple = p.grid.Positions()
+		if n := p.grid.Positions(p.slices()); n > 1 {
+			s.Multiple = n
 		}
 	}
 	return s, nil
@@ -77,8 +78,8 @@ func (p *Plan) tableOf(microbatches int) (*scheduler.Table, error) {
 		return p.table, nil
 	}
 	if p.text != nil {
-		return nil, p.cfg.Errorf("parallel.data", "a table of one's own has %d microbatches, and of the step's %d a replica would have %d; choose sizes that divide",
-			p.table.Microbatches, p.cfg.Batch.Sequences/p.cfg.Batch.Microbatch, microbatches)
+		return nil, p.cfg.Errorf("parallel.data", "a table of one's own has %s, and of the step's %d a replica would have %d; choose sizes that divide",
+			term.Plural(p.table.Microbatches, "microbatch"), p.cfg.Batch.Sequences/p.cfg.Batch.Microbatch, microbatches)
 	}
 	s := p.spec
 	s.Microbatches = microbatches
@@ -87,7 +88,7 @@ func (p *Plan) tableOf(microbatches int) (*scheduler.Table, error) {
 		err = t.SetSkips(p.table.Skips)
 	}
 	if err != nil {
-		return nil, p.cfg.Errorf("pipeline.schedule", "the table of a replica with %d microbatches: %w", microbatches, err)
+		return nil, p.cfg.Errorf("pipeline.schedule", "the table of a replica with %s: %w", term.Plural(microbatches, "microbatch"), err)
 	}
 	return t, nil
 }

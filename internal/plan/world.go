@@ -322,8 +322,8 @@ func (r *recorder) collectives(l *tensorops.List, what string) (all []world.Op) 
 				name = sig.String()
 				r.names[sig] = name
 			}
-			o := world.Op{Group: int32(g.dim), What: name, OfStep: g.dim != grid.Data, Later: a.Later && !r.atOnce} //nolint:gosec // one of few
-			if g.dim == grid.Data {
+			o := world.Op{Group: int32(g.dim), What: name, OfStep: g.dim != grid.Copies, Later: a.Later && !r.atOnce} //nolint:gosec // one of few
+			if g.dim == grid.Copies {
 				whole := a.Src
 				if a.What == tensorops.AllGather {
 					whole = a.Dst

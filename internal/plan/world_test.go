@@ -137,6 +137,11 @@ func TestWorldIsWhatRanksDo(t *testing.T) {
 		"parallel.tensor=[2,4] pipeline.stages=2 pipeline.schedule=gpipe parallel.edges=scatter",
 		"parallel.tensor=2 pipeline.stages=2 pipeline.chunks=2 pipeline.schedule=interleaved parallel.edges=broadcast model.mtp_layers=1",
 		"parallel.tensor=2 parallel.data=3 parallel.zero=1 pipeline.stages=2 pipeline.schedule=1f1b pipeline.recompute=partial pipeline.recompute_keep=1",
+		"parallel.context=2",
+		"parallel.context=4 pipeline.stages=2 pipeline.schedule=zb-h1 model.family=llama model.kv_heads=2 parallel.overlap=false",
+		"parallel.context=2 parallel.data=3 pipeline.stages=2 pipeline.schedule=1f1b model.tie_embeddings=true parallel.order=cp-dp-pp",
+		"parallel.context=2 parallel.tensor=[1,2] parallel.sequence=true parallel.data=2 pipeline.stages=2 pipeline.chunks=2 pipeline.schedule=zb-v parallel.zero=1",
+		"parallel.context=2 parallel.zero=3 model.hidden=192 model.layers=8 pipeline.recompute=full",
 	} {
 		t.Run(c, func(t *testing.T) {
 			p, err := gridPlan(t, strings.Fields(c)...)
@@ -354,7 +359,7 @@ func TestOwnTableInAGrid(t *testing.T) {
 		{6, "parallel.data=2", ""},
 		{4, "parallel.data=3", ""},
 		{12, "parallel.data=2", "own.csv has 12 microbatches, but batch.sequences / batch.microbatch is 12, of which each of 2 replicas has 6"},
-		{3, "parallel.data=5", "5 replicas can't share the 12 microbatches of a step alike, and"},
+		{3, "parallel.data=5", "5 replicas can't share a step's 12 microbatches alike, and"},
 	} {
 		write(c.microbatches)
 		p, err := gridPlan(t, "parallel.tensor=2", c.data, "pipeline.stages=2", "pipeline.schedule="+path)

@@ -8,7 +8,7 @@ import (
 
 // zero is what the replicas share beside the microbatches: parallel.zero.
 func (p *Plan) zero() int {
-	if p.grid.Size(grid.Data) == 1 {
+	if p.grid.Size(grid.Copies) == 1 {
 		return 0
 	}
 	return p.cfg.Parallel.Zero
@@ -79,11 +79,11 @@ func (p *Plan) checkZero() error {
 			continue
 		}
 		if zero == 3 {
-			return c.Errorf("parallel.zero", "3 saves nothing here: with %d microbatches for each replica all ranks take %s, and %s with %d; the weights of two layers are whole at once, and each of %d stages has too few; set zero = %d",
-				few.microbatches(), term.Bytes(with), term.Bytes(without), lower, c.Pipeline.Stages, lower)
+			return c.Errorf("parallel.zero", "3 saves nothing here: with %s for each replica all ranks take %s, and %s with %d; the weights of two layers are whole at once, and a stage has too few layers for that (pipeline.stages is %d); set zero = %d",
+				term.Plural(few.microbatches(), "microbatch"), term.Bytes(with), term.Bytes(without), lower, c.Pipeline.Stages, lower)
 		}
-		return c.Errorf("parallel.zero", "2 saves nothing here: with %d microbatches for each replica all ranks take %s, and %s with 1; a gradient is whole until its layers have seen the step's last microbatch, and with pipeline.schedule = %q and %d chunks on each stage too many are at once; set zero = 1, or schedule = %q with more pipeline.chunks, or a batch of one microbatch for each replica",
-			few.microbatches(), term.Bytes(with), term.Bytes(without), c.Pipeline.Schedule, c.Pipeline.Chunks, scheduler.BreadthFirst)
+		return c.Errorf("parallel.zero", "2 saves nothing here: with %s for each replica all ranks take %s, and %s with 1; a gradient is whole until its layers have seen the step's last microbatch, and with pipeline.schedule = %q and %s on each stage too many are at once; set zero = 1, or schedule = %q with more pipeline.chunks, or a batch of one microbatch for each replica",
+			term.Plural(few.microbatches(), "microbatch"), term.Bytes(with), term.Bytes(without), c.Pipeline.Schedule, term.Plural(c.Pipeline.Chunks, "chunk"), scheduler.BreadthFirst)
 	}
 	return nil
 }

@@ -127,10 +127,13 @@ func work(o *tensorops.Op) float64 {
 	return moved * t(0)
 }
 
+// byDimension are times by what the groups lie along.
+type byDimension [grid.Copies + 1]float64
+
 // taken is how long a list takes.
 type taken struct {
 	ms     float64 // from its start to its end
-	within [4]float64
+	within byDimension
 }
 
 // play plays steps of which all computing takes so long: one stream computes, and what it begins goes over one
@@ -193,7 +196,7 @@ func recordGroups(b *plan.Plan, cluster Devices) ([]grouped, error) {
 
 // inGroups are the costs of a rank's actions where those of the whole layers are known: the ranks of a tensor group
 // share them, and wait for each other. within adds up how long the collectives of each dimension take.
-func inGroups(b *plan.Plan, all []grouped, whole scheduler.Costs) (costs scheduler.Costs, within []([4]float64)) {
+func inGroups(b *plan.Plan, all []grouped, whole scheduler.Costs) (costs scheduler.Costs, within []byDimension) {
 	type known struct {
 		stage int
 		chunkPass
@@ -210,7 +213,7 @@ func inGroups(b *plan.Plan, all []grouped, whole scheduler.Costs) (costs schedul
 		}
 		return t
 	}
-	within = make([][4]float64, len(all))
+	within = make([]byDimension, len(all))
 	for stage, row := range b.Table().Ranks {
 		for _, a := range row {
 			t := of(stage, a)
@@ -228,11 +231,11 @@ const normShare = 1.0 / 8
 
 // endMS is what norms and the update take on a rank of a stage whose weights, if it had them alone and whole, would
 // take so long, and adds its collectives.
-func (g grouped) endMS(b *plan.Plan, stage int, updateMS float64, within *[4]float64) float64 {
-	norms := updateMS * normShare / float64(b.Grid().TensorSize(stage)*b.Grid().Size(grid.Data))
+func (g grouped) endMS(b *plan.Plan, stage int, updateMS float64, within *byDimension) float64 {
+	norms := updateMS * normShare / float64(b.Grid().TensorSize(stage)*b.Grid().Size(grid.Copies))
 	update := updateMS * (1 - normShare) / float64(b.Grid().TensorSize(stage))
 	if b.Config().Parallel.Zero > 0 {
-		update /= float64(b.Grid().Size(grid.Data))
+		update /= float64(b.Grid().Size(grid.Copies))
 	}
 	first, then := play(g.norms, norms), play(g.update, update)
 	for d := range within {

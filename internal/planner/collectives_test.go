@@ -38,14 +38,14 @@ func TestCollectiveMS(t *testing.T) {
 		t.Errorf("in one device's memory: %v ms", got)
 	}
 	own := Devices{Devices: 2, LatencyUS: 1000, Group: func(stage int, d grid.Dimension) (float64, float64) { return float64(10*stage) + float64(d), 0 }}
-	if got := own.collectiveMS(2, grid.Data, tensorops.CollectiveArgs{What: tensorops.Barrier, Group: g}); got != 20+float64(grid.Data) {
+	if got := own.collectiveMS(2, grid.Copies, tensorops.CollectiveArgs{What: tensorops.Barrier, Group: g}); got != 20+float64(grid.Copies) {
 		t.Errorf("over links of its own: %v ms", got)
 	}
 }
 
 // TestPlay: a list computes for 10 ms.
 func TestPlay(t *testing.T) {
-	begin := func(ms float64) step { return step{ms: ms, dim: grid.Data, begins: true} }
+	begin := func(ms float64) step { return step{ms: ms, dim: grid.Copies, begins: true} }
 	whole := step{ms: 3, dim: grid.Tensor}
 	half, wait := step{share: 0.5}, step{awaits: true}
 	for _, c := range []struct {
@@ -63,7 +63,7 @@ func TestPlay(t *testing.T) {
 		{"awaited early", []step{half, begin(7), wait, half}, 17, 0, 7},
 	} {
 		got := play(c.steps, 10)
-		if math.Abs(got.ms-c.want) > 1e-9 || got.within[grid.Tensor] != c.tensor || got.within[grid.Data] != c.data {
+		if math.Abs(got.ms-c.want) > 1e-9 || got.within[grid.Tensor] != c.tensor || got.within[grid.Copies] != c.data {
 			t.Errorf("%s: %+v, want %v, %v, %v", c.name, got, c.want, c.tensor, c.data)
 		}
 	}
@@ -148,7 +148,7 @@ func TestRecord(t *testing.T) {
 				if a.Type == scheduler.F && len(stepsOnly(ops, grid.Tensor)) == 0 {
 					t.Errorf("%v: %v of stage %d has no collectives", sets, a, stage)
 				}
-				if n := len(stepsOnly(ops, grid.Data)); n > 0 && !pass.Last && b.Config().Parallel.Zero < 3 {
+				if n := len(stepsOnly(ops, grid.Copies)); n > 0 && !pass.Last && b.Config().Parallel.Zero < 3 {
 					t.Errorf("%v: %v of stage %d, which is not the last, has %d collectives of the replicas", sets, a, stage, n)
 				} else {
 					replicas += n

@@ -54,9 +54,10 @@ type Prediction struct {
 	BubblePct  float64 `json:"bubble_pct"`
 	MessageMS  float64 `json:"message_ms"` // of one between two ranks
 	// How long the collectives of a rank take in a step, those included that go on beside what is computed, of the rank
-	// with the most: of its tensor group, and of its replicas.
-	TensorMS float64 `json:"tensor_ms,omitempty"`
-	DataMS   float64 `json:"data_ms,omitempty"`
+	// with the most: of its tensor group, of its context group, and with those that have copies of its weights.
+	TensorMS  float64 `json:"tensor_ms,omitempty"`
+	ContextMS float64 `json:"context_ms,omitempty"`
+	DataMS    float64 `json:"data_ms,omitempty"`
 	// Memory, by device: tensors, and the copy that a checkpoint is written from.
 	TensorBytes     []int64 `json:"tensor_bytes,omitempty"`
 	CheckpointBytes []int64 `json:"checkpoint_bytes,omitempty"`
@@ -75,6 +76,14 @@ func (p *Prediction) NeedBytes() int64 {
 	return most
 }
 
+// room says what a plan lacks where each rank has a device of its own.
+func (d Devices) room(b *plan.Plan) error {
+	if n := b.Grid().World(); d.Devices > 1 && n > d.Devices {
+		return fmt.Errorf("%w: %d ranks on %d: give each rank one of its own, or all ranks a single one", ErrDevices, n, d.Devices)
+	}
+	return nil
+}
+
 // Predict plays a configuration's table with costs on a cluster, or the dynamic order that
 // follows it. It says nothing about memory: see Memory.
 func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
@@ -82,8 +91,8 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	if err := oneKind(b); err != nil {
 		return nil, err
 	}
-	if n := b.Grid().World(); cluster.Devices > 1 && n > cluster.Devices {
-		return nil, fmt.Errorf("%w: %d ranks on %d: give each rank one of its own, or all ranks a single one", ErrDevices, n, cluster.Devices)
+	if err := cluster.room(b); err != nil {
+		return nil, err
 	}
 	ofRank := make([]*Costs, t.NumRanks())
 	batches := make([]BatchCosts, t.NumRanks())
@@ -102,7 +111,7 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	if err != nil {
 		return nil, err
 	}
-	var within [][4]float64 // by stage
+	var within []byDimension // by stage
 	if together != nil {
 		machine.Costs, within = inGroups(b, together, machine.Costs)
 	}
@@ -132,7 +141,7 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 		costs := ofRank[0]
 		each := b.Grid().World() / t.NumRanks() // ranks that do the same at a time
 		machine.Share = func(running int) float64 { return costs.Share(running * each) }
-		replicas := float64(b.Grid().Size(grid.Data))
+		replicas := float64(b.Grid().Size(grid.Copies))
 		if cfg.Parallel.Zero > 0 {
 			replicas = 1
 		}
@@ -141,7 +150,7 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 		}
 	}
 	for _, ms := range within {
-		p.TensorMS, p.DataMS = max(p.TensorMS, ms[grid.Tensor]), max(p.DataMS, ms[grid.Data])
+		p.TensorMS, p.ContextMS, p.DataMS = max(p.TensorMS, ms[grid.Tensor]), max(p.ContextMS, ms[grid.Context]), max(p.DataMS, ms[grid.Copies])
 	}
 	if bound := b.DynamicBound(); bound > 0 {
 		var report *scheduler.Report

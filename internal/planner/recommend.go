@@ -32,6 +32,8 @@ type Option struct {
 	RecomputeKeep int    `json:"recompute_keep,omitempty"`
 	Layout        string `json:"layout"`
 	Fits          bool   `json:"fits"` // the devices' memory, where that was looked at
+	// Misfit says why there is no Prediction: the grid has more ranks than there are devices.
+	Misfit string `json:"misfit,omitempty"`
 	*Prediction
 
 	way  way
@@ -100,13 +102,13 @@ type way struct {
 
 // shape is a grid.
 type shape struct {
-	tensor, data, stages int
-	sequence             bool
-	zero                 int
+	tensor, context, data, stages int
+	sequence                      bool
+	zero                          int
 }
 
 // alone reports whether all ranks are one pipeline's.
-func (g shape) alone() bool { return g.tensor*g.data == 1 }
+func (g shape) alone() bool { return g.tensor*g.context*g.data == 1 }
 
 // playAll plays everything without recomputation, which only adds time.
 func (s *search) playAll(ctx context.Context) error {
@@ -147,12 +149,12 @@ const (
 func faster(a, b *Option) int { return cmp.Compare(a.StepMS, b.StepMS) }
 
 // shapes are the grids to try: on devices of their own, of all of them, the half, and so on, every way to share
-// them among tensor groups, replicas and stages; on one device stages alone, for which there is no memory
+// them among tensor groups, context groups of powers of two, replicas and stages; on one device stages alone, for which there is no memory
 // to save.
 func (s *search) shapes() (all []shape) {
 	if s.cluster.Devices <= 1 {
 		for p := 1; p <= min(mostShared, s.base.Model.Layers+2); p++ {
-			all = append(all, shape{tensor: 1, data: 1, stages: p})
+			all = append(all, shape{tensor: 1, context: 1, data: 1, stages: p})
 		}
 		return all
 	}
@@ -161,18 +163,30 @@ func (s *search) shapes() (all []shape) {
 			if world%tensor != 0 || s.model.CheckTensor(tensor) != nil {
 				continue
 			}
-			for data := 1; data <= world/tensor; data++ {
-				g := shape{tensor: tensor, data: data, stages: world / tensor / data}
-				if world/tensor%data != 0 || data > s.base.Batch.Sequences || g.stages > s.base.Model.Layers+2 {
-					continue
-				}
-				g.sequence = tensor > 1 && s.base.Model.Context%tensor == 0
-				all = append(all, g)
-				if data > 1 {
-					g.zero = 1
-					all = append(all, g)
+			for context := 1; context <= world/tensor; context *= 2 {
+				if world/tensor%context == 0 && s.model.CheckContext(context) == nil {
+					all = s.sharing(all, shape{tensor: tensor, context: context}, world)
 				}
 			}
+		}
+	}
+	return all
+}
+
+// sharing adds the shapes of so many ranks with given tensor and context groups.
+func (s *search) sharing(all []shape, g shape, world int) []shape {
+	rest := world / g.tensor / g.context
+	for data := 1; data <= rest; data++ {
+		g := g
+		g.data, g.stages = data, rest/data
+		if rest%data != 0 || data > s.base.Batch.Sequences || g.stages > s.base.Model.Layers+2 {
+			continue
+		}
+		g.sequence = g.tensor > 1 && s.base.Model.Context/g.context%g.tensor == 0
+		all = append(all, g)
+		if g.context*data > 1 {
+			g.zero = 1
+			all = append(all, g)
 		}
 	}
 	return all
@@ -213,8 +227,8 @@ func (s *search) play(w way) (*Option, error) {
 	c := s.base
 	c.Pipeline.Stages, c.Pipeline.Chunks, c.Pipeline.Schedule, c.Pipeline.MicrobatchGroupSize = w.stages, w.chunks, w.schedule, w.stages
 	c.Pipeline.Recompute, c.Pipeline.RecomputeKeep = w.recompute, w.keep
-	c.Pipeline.PostValidation = s.cluster.Devices > 1 && c.GainsByPostValidation() && w.tensor == 1
-	c.Parallel.Tensor, c.Parallel.Data, c.Parallel.Sequence, c.Parallel.Zero = []int{w.tensor}, w.data, w.sequence, w.zero
+	c.Pipeline.PostValidation = s.cluster.Devices > 1 && c.GainsByPostValidation() && w.tensor*w.context == 1
+	c.Parallel.Tensor, c.Parallel.Context, c.Parallel.Data, c.Parallel.Sequence, c.Parallel.Zero = []int{w.tensor}, w.context, w.data, w.sequence, w.zero
 	c.Batch.Microbatch = w.microbatch
 	batch, err := s.costs.Batch(w.microbatch)
 	if err != nil {
@@ -231,8 +245,17 @@ func (s *search) play(w way) (*Option, error) {
 	return o, err
 }
 
-// Configured is the option that a configuration asks for as it stands.
+// Configured is the option that a configuration asks for as it stands. Where the devices are too few for its grid,
+// it says so, and nothing is predicted.
 func Configured(b *plan.Plan, costs *Costs, cluster Devices) (*Option, error) {
+	if err := oneKind(b); err != nil {
+		return nil, err
+	}
+	if err := cluster.room(b); err != nil {
+		o := describe(b)
+		o.Misfit = err.Error()
+		return o, nil
+	}
 	o, err := newOption(b, costs, cluster)
 	if err != nil {
 		return nil, err
@@ -245,11 +268,18 @@ func newOption(b *plan.Plan, costs *Costs, cluster Devices) (*Option, error) {
 	if err != nil {
 		return nil, err
 	}
+	o := describe(b)
+	o.Prediction = p
+	return o, nil
+}
+
+// describe is the option of a plan, without what is predicted of it.
+func describe(b *plan.Plan) *Option {
 	c := b.Config()
 	return &Option{Ranks: b.Grid().World(), Tensor: b.Grid().Size(grid.Tensor), Context: b.Grid().Size(grid.Context), Data: b.Grid().Size(grid.Data), Sequence: c.Parallel.Sequence, Zero: c.Parallel.Zero,
 		Stages: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks, Schedule: c.Pipeline.Schedule, Microbatch: c.Batch.Microbatch,
 		Microbatches: b.Table().Microbatches, Recompute: c.Pipeline.Recompute, RecomputeKeep: c.Pipeline.RecomputeKeep, Layout: b.Layout().String(),
-		Prediction: p, plan: b}, nil
+		plan: b}
 }
 
 // measure looks at the memory, once.
@@ -317,7 +347,7 @@ func (s *search) fit(ctx context.Context, p *Recommendation) error {
 
 // kinds are what options are compared by.
 func (o *Option) kinds() [4]any {
-	return [4]any{[3]int{o.Tensor, o.Data, o.Stages}, o.Stages, "schedule " + o.Schedule, fmt.Sprint("microbatch ", o.Microbatch)}
+	return [4]any{[4]int{o.Tensor, o.Context, o.Data, o.Stages}, o.Stages, "schedule " + o.Schedule, fmt.Sprint("microbatch ", o.Microbatch)}
 }
 
 // recomputing is an option with as little recomputation as makes it fit, and before that with replicas that share
@@ -401,10 +431,10 @@ func best(options []*Option, kind func(*Option) any) []*Option {
 	return out
 }
 
-// simpler prefers fewer ranks, then fewer of a tensor group, fewer stages, fewer chunks, and the schedule that is
+// simpler prefers fewer ranks, then fewer of a tensor group and of a context group, fewer stages, fewer chunks, and the schedule that is
 // listed first.
 func simpler(a, b *Option) bool {
 	names := scheduler.Schedules()
-	return cmp.Or(cmp.Compare(a.Ranks, b.Ranks), cmp.Compare(a.Tensor, b.Tensor), cmp.Compare(a.Stages, b.Stages), cmp.Compare(a.Zero, b.Zero), cmp.Compare(a.Chunks, b.Chunks),
+	return cmp.Or(cmp.Compare(a.Ranks, b.Ranks), cmp.Compare(a.Tensor, b.Tensor), cmp.Compare(a.Context, b.Context), cmp.Compare(a.Stages, b.Stages), cmp.Compare(a.Zero, b.Zero), cmp.Compare(a.Chunks, b.Chunks),
 		cmp.Compare(slices.Index(names, a.Schedule), slices.Index(names, b.Schedule)), faster(a, b)) < 0
 }

@@ -241,3 +241,15 @@ func TestWidth(t *testing.T) {
 		t.Errorf("the other stream has %q, %v", text, err)
 	}
 }
+
+// TestPlural: one is not several.
+func TestPlural(t *testing.T) {
+	for _, c := range []struct {
+		n          int
+		noun, want string
+	}{{1, "microbatch", "1 microbatch"}, {2, "microbatch", "2 microbatches"}, {0, "rank", "0 ranks"}, {1, "rank", "1 rank"}} {
+		if got := Plural(c.n, c.noun); got != c.want {
+			t.Errorf("%d of %s: %q, want %q", c.n, c.noun, got, c.want)
+		}
+	}
+}

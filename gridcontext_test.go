@@ -1,0 +1,61 @@
+package troupe_test
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// TestGridContext: ranks that share the positions of sequences have the losses of one rank within the rounding of sums
+// over ranks, and the same bits whenever they run, under every schedule and with ZeRO; a run goes on under another
+// grid.
+func TestGridContext(t *testing.T) {
+	for i, c := range []struct {
+		name string
+		sets []string
+		same []string // what changes no bit
+	}{
+		{"cp2", []string{"parallel.context=2"}, []string{"parallel.zero=1"}},
+		{"cp4, llama", []string{"parallel.context=4", "model.family=llama", "model.kv_heads=2", "model.ffn=48"}, []string{"parallel.overlap=false"}},
+		{"cp2 pp2, llama", []string{"parallel.context=2", "pipeline.stages=2", "pipeline.schedule=1f1b", "model.family=llama", "model.ffn=48", "model.tie_embeddings=false"}, []string{"pipeline.schedule=zb-h1"}},
+		{"cp2 pp2 dp2", []string{"parallel.context=2", "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=interleaved"}, []string{"pipeline.schedule=zb-v", "pipeline.post_validation=false"}},
+		{"cp2 tp2 sequence", []string{"parallel.context=2", "parallel.tensor=2", "parallel.sequence=true"}, []string{"parallel.zero=1"}},
+		{"cp2, tensor groups of other sizes, pp2, dp3, recomputed", []string{"parallel.context=2", "parallel.tensor=[1, 2]", "parallel.data=3", "pipeline.stages=2", "pipeline.schedule=1f1b", "pipeline.recompute=full"}, []string{"pipeline.schedule=gpipe"}},
+		{"cp2 ZeRO-2", []string{"parallel.context=2", "parallel.zero=2", "model.hidden=128", "pipeline.chunks=4", "pipeline.schedule=breadth-first", "parallel.data=2"}, []string{"parallel.zero=1"}},
+		{"cp2 ZeRO-3", []string{"parallel.context=2", "parallel.zero=3", "model.hidden=128", "model.layers=8", "parallel.order=dp-pp-cp-tp"}, []string{"parallel.zero=0"}},
+		{"cp2 bfloat16", []string{"parallel.context=2", "pipeline.stages=2", "device.dtype=bfloat16", "pipeline.schedule=1f1b"}, []string{"pipeline.schedule=gpipe"}},
+	} {
+		if raceDetector && i%4 != 3 || !raceDetector && !long && i%2 == 1 {
+			continue // races don't depend on the numbers; make check-grids runs all
+		}
+		t.Run(c.name, func(t *testing.T) {
+			base := slices.Concat([]string{"run.steps=12", "run.eval_every=6", "run.checkpoint_every=6", "model.kv_heads=4", "model.dropout=0"}, c.sets)
+			var model []string // what is the model's
+			for _, set := range base {
+				if set[:6] == "model." || set[:4] == "run." || set[:7] == "device." {
+					model = append(model, set)
+				}
+			}
+			dir := t.TempDir()
+			want, out, again := filepath.Join(dir, "want"), filepath.Join(dir, "out"), filepath.Join(dir, "again")
+			train(t, want, model...)
+			train(t, out, base...)
+			relative := 1e-5
+			if slices.Contains(base, "device.dtype=bfloat16") {
+				relative = 1e-2
+			}
+			nearFiguresBy(t, want, out, relative, 10*relative)
+			train(t, again, append(slices.Clone(base), c.same...)...)
+			sameFigures(t, out, again)
+			sameState(t, out, again, 12)
+			// On one rank from there on, and back.
+			further := func(steps string, sets []string) []string { return append(slices.Clone(sets), "run.steps="+steps) }
+			train(t, want, further("15", model)...)
+			train(t, again, further("15", model)...)
+			nearFiguresBy(t, want, again, relative, 10*relative)
+			train(t, again, further("18", base)...)
+			train(t, want, further("18", model)...)
+			nearFiguresBy(t, want, again, relative, 10*relative)
+		})
+	}
+}
