@@ -416,7 +416,7 @@ func (w *wire) Send(to int, header []byte, payload [][]byte, done func(error)) {
 	for i, b := range payload {
 		lens[i] = len(b)
 	}
-	room, taken, err := w.ends[to].receiver.Take(w.rank, slices.Clone(header), lens)
+	room, taken, err := w.ends[to].receiver.Take(w.rank, slices.Clone(header), lens, nil)
 	if err != nil {
 		done(err)
 		return
