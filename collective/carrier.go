@@ -20,12 +20,21 @@ type Carrier interface {
 // Receiver takes what a carrier brings. None of its methods may block, or close the carrier.
 type Receiver interface {
 	// Take is called when a message's header has come. It returns memory of the lengths lens for its payload,
-	// and a function that is called once with the outcome. After an error the payload is thrown away.
-	Take(from int, header []byte, lens []int) (payload [][]byte, done func(error), err error)
+	// and a function that is called once with the outcome. After an error the payload is thrown away. loan is nil, or
+	// the payload where the carrier has it: who keeps it during the call needs no memory for it.
+	Take(from int, header []byte, lens []int, loan Loan) (payload [][]byte, done func(error), err error)
 	// Told brings a note.
 	Told(from int, note []byte)
 	// Gone says that a member's process is gone.
 	Gone(from int, cause error)
+}
+
+// Loan is a payload where a carrier has it: in memory that is shared with the sender.
+type Loan interface {
+	// Keep returns it, the parts one after another. It stays until Return, which has to be called, whatever becomes of the
+	// message and the carrier.
+	Keep() []byte
+	Return()
 }
 
 // LimitNoteBytes bounds a note; what is longer is cut.

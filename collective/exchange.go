@@ -63,7 +63,7 @@ type departure struct {
 	cause   error
 }
 
-// task is work for serve: a piece to reduce, or (-1) what a member gives to itself.
+// task is work that is done without the lock: a piece to reduce, or (-1) what a member gives to itself.
 type task struct {
 	op    *op
 	piece int
@@ -73,6 +73,8 @@ type task struct {
 type due struct {
 	sends []sending
 	calls []func()
+	works bool // whoever does it has time for tasks, which are left to serve otherwise
+	tasks []task
 }
 
 type sending struct {
@@ -90,6 +92,33 @@ func (x *exchange) unlock(d *due) {
 	}
 	for _, f := range d.calls {
 		f()
+	}
+	for _, t := range d.tasks {
+		s := scratches.Get().(*scratch)
+		x.perform(t, s)
+		scratches.Put(s)
+	}
+}
+
+// perform does a task, and what follows from it.
+func (x *exchange) perform(t task, s *scratch) {
+	t.op.do(t.piece, s)
+	d := due{works: true}
+	x.mu.Lock()
+	if x.err == nil {
+		t.op.did(t.piece, &d)
+	}
+	x.unlock(&d)
+}
+
+// drop gives back the memory of a message that has been used, or never will be.
+func (x *exchange) drop(in *incoming) {
+	switch {
+	case in == nil:
+	case in.loan != nil:
+		in.loan.Return()
+	default:
+		x.buffers.put(in.buffer)
 	}
 }
 
@@ -219,7 +248,7 @@ func (x *exchange) fail(err error) {
 	}
 }
 
-func (x *exchange) Take(from int, header []byte, lens []int) ([][]byte, func(error), error) {
+func (x *exchange) Take(from int, header []byte, lens []int, loan Loan) ([][]byte, func(error), error) {
 	m, err := decodeMessage(header)
 	var d due
 	x.mu.Lock()
@@ -257,7 +286,7 @@ func (x *exchange) Take(from int, header []byte, lens []int) ([][]byte, func(err
 		}
 		return nil, func(err error) { x.arrived(o, from, m, nil, err) }, nil
 	}
-	in, err := o.take(from, m, lens)
+	in, err := o.take(from, m, lens, loan)
 	if err != nil {
 		x.fail(fmt.Errorf("group %s, collective %d: rank %d: %w", x.name, m.seq, from, err))
 		return nil, nil, x.err
@@ -267,13 +296,15 @@ func (x *exchange) Take(from int, header []byte, lens []int) ([][]byte, func(err
 
 // arrived is called when a message is here as a whole, or never will be.
 func (x *exchange) arrived(o *op, from int, m message, in *incoming, err error) {
-	var d due
+	d := due{works: true}
 	x.mu.Lock()
 	defer func() { x.unlock(&d) }()
 	switch {
 	case x.err != nil:
-		return // the memory is not used again
+		x.drop(in)
+		return
 	case err != nil:
+		x.drop(in)
 		x.fail(fmt.Errorf("group %s, collective %d: from rank %d: %w", x.name, m.seq, from, err))
 		return
 	}
@@ -286,6 +317,9 @@ func (x *exchange) arrived(o *op, from int, m message, in *incoming, err error) 
 		return
 	case !o.active:
 		o.early = append(o.early, early{from, m, in})
+		return
+	case in.early && !o.checkLate(early{from, m, in}):
+		x.drop(in)
 		return
 	}
 	o.process(from, m, in, &d)
@@ -372,13 +406,7 @@ func (x *exchange) serve() {
 		x.tasks[0] = task{}
 		x.tasks = x.tasks[1:]
 		x.mu.Unlock()
-		t.op.do(t.piece, &s)
-		var d due
-		x.mu.Lock()
-		if x.err == nil {
-			t.op.did(t.piece, &d)
-		}
-		x.unlock(&d)
+		x.perform(t, &s)
 		x.mu.Lock()
 	}
 	err, note := x.err, failedNote(x.err)
@@ -399,6 +427,7 @@ func (x *exchange) serve() {
 	x.base = x.next
 	x.mu.Unlock()
 	for _, o := range ops {
+		o.release()
 		if o.call.done != nil {
 			o.call.done(err)
 		}

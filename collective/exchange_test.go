@@ -47,7 +47,14 @@ func exchangeOver(t fataler, name string, n int) ([]*collective.Group, *network,
 	for rank := range members {
 		members[rank] = collective.OverSizes(name, rank, n, net.ends[rank], piece, gather, eager, copied)
 	}
-	return members, net, func() { leaveAll(members) }
+	return members, net, func() {
+		leaveAll(members)
+		net.mu.Lock()
+		defer net.mu.Unlock()
+		if net.loans != 0 {
+			t.Fatalf("%d of %d payloads were kept and not returned", net.loans, net.lent)
+		}
+	}
 }
 
 func TestExchangeReference(t *testing.T) { testAgainstReference(t, exchange) }

@@ -40,7 +40,7 @@ func FuzzTake(f *testing.F) {
 		x := g.way.(*exchange)
 		for from := -1; from <= 3; from++ {
 			lens := []int{int(length), int(second)}
-			parts, done, err := x.Take(from, header, lens)
+			parts, done, err := x.Take(from, header, lens, nil)
 			if err != nil {
 				continue
 			}

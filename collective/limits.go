@@ -15,4 +15,6 @@ const (
 	// inlineBytes is how much work is done where the last member starts a collective, instead of by
 	// goroutines: as much as takes them to begin.
 	inlineBytes = 64 << 10
+	// pastBytes is the length from which a result isn't left in the caches: they don't hold it anyway.
+	pastBytes = 8 << 20
 )

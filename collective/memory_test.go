@@ -1,7 +1,9 @@
 package collective_test
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -15,6 +17,43 @@ type network struct {
 	changed sync.Cond
 	ends    []*end
 	delay   time.Duration // at most
+	loans   int           // kept, and not returned
+	lent    int           // so far
+}
+
+// loan is a payload that a carrier lends. What is read after it was returned is not what was sent.
+type loan struct {
+	net    *network
+	memory []byte
+	state  int // 0: offered, 1: kept, 2: returned, or never kept
+}
+
+func (l *loan) Keep() []byte {
+	l.change(0, 1)
+	return l.memory
+}
+
+func (l *loan) Return() {
+	for i := range l.memory {
+		l.memory[i] = 0xa5
+	}
+	l.change(1, 2)
+}
+
+// change panics where the state is another one than the loan's rules allow.
+func (l *loan) change(from, to int) {
+	l.net.mu.Lock()
+	defer l.net.mu.Unlock()
+	if l.state != from {
+		panic(fmt.Sprintf("a loan goes from state %d to %d, not from %d", l.state, to, from))
+	}
+	l.state = to
+	if to == 1 {
+		l.net.loans++
+		l.net.lent++
+	} else {
+		l.net.loans--
+	}
 }
 
 // end is a member's carrier.
@@ -100,9 +139,35 @@ func (e *end) deliver(to *end, header []byte, payload [][]byte) error {
 	for i, b := range payload {
 		lens[i] = len(b)
 	}
-	parts, done, err := to.receiver.Take(e.rank, header, lens)
+	var offer collective.Loan // nil, or a loan
+	var l *loan
+	if rand.IntN(2) == 0 {
+		l = &loan{net: n, memory: bytes.Join(payload, nil)}
+		offer = l
+	}
+	parts, done, err := to.receiver.Take(e.rank, header, lens, offer)
 	if err != nil {
 		return nil
+	}
+	if l != nil {
+		n.mu.Lock()
+		kept := l.state != 0
+		if !kept {
+			l.state = 2
+		}
+		n.mu.Unlock()
+		if kept {
+			n.wait()
+			n.mu.Lock()
+			closed := to.closed
+			n.mu.Unlock()
+			if closed {
+				done(errCut)
+			} else {
+				done(nil)
+			}
+			return nil
+		}
 	}
 	for i, b := range payload {
 		if len(parts[i]) != len(b) {

@@ -23,9 +23,9 @@ type op struct {
 
 	early    []early // what came before it was active
 	got      [numPhases]pieceSet
-	stage    [][][]byte // by piece and member: contributions that wait for the others'
-	staged   []int      // by piece
-	arrived  []int      // pieces by member
+	stage    [][]*incoming // by piece and member: contributions that wait for the others'
+	staged   []int         // by piece
+	arrived  []int         // pieces by member
 	expected []int
 
 	out   []outgoing // by member
@@ -42,8 +42,11 @@ type early struct {
 
 // incoming is where a message is read into.
 type incoming struct {
-	parts  [][]byte
-	buffer []byte // not its place
+	parts  [][]byte // to be read into; nil: there is a loan
+	buffer []byte   // not its place
+	loan   Loan     // the buffer is the carrier's; nil: the group's own
+	lens   []int    // of the message's parts
+	early  bool     // taken before they could be checked
 }
 
 // outgoing is what is to be sent to a member.
@@ -99,7 +102,7 @@ func (o *op) activate(d *due) {
 	if p.reduces {
 		n := x.sizes.pieces(p.takes)
 		o.left += n
-		o.stage, o.staged = make([][][]byte, n), make([]int, n)
+		o.stage, o.staged = make([][]*incoming, n), make([]int, n)
 	}
 	for peer := range x.size {
 		expected := 0
@@ -148,6 +151,8 @@ func (o *op) activate(d *due) {
 	for _, e := range o.early {
 		if x.err == nil && o.checkLate(e) {
 			o.process(e.from, e.m, e.in, d)
+		} else {
+			x.drop(e.in)
 		}
 	}
 	o.early = nil
@@ -165,11 +170,7 @@ func (o *op) eager() int {
 
 // checkLate checks the lengths of a message that was taken before they were known.
 func (o *op) checkLate(e early) bool {
-	lens := make([]int, len(e.in.parts))
-	for i, b := range e.in.parts {
-		lens[i] = len(b)
-	}
-	if _, err := o.expects(e.from, e.m, lens); err != nil {
+	if _, err := o.expects(e.from, e.m, e.in.lens); err != nil {
 		o.x.fail(fmt.Errorf("group %s, collective %d: rank %d: %w", o.x.name, o.seq, e.from, err))
 		return false
 	}
@@ -218,7 +219,7 @@ func (o *op) expects(from int, m message, lens []int) (region, error) {
 }
 
 // take returns memory for a message: its place, if it may be written now.
-func (o *op) take(from int, m message, lens []int) (*incoming, error) {
+func (o *op) take(from int, m message, lens []int, loan Loan) (*incoming, error) {
 	total := 0
 	for _, n := range lens {
 		if total += n; total > o.x.sizes.piece {
@@ -251,7 +252,15 @@ func (o *op) take(from int, m message, lens []int) (*incoming, error) {
 	} else if held := o.held(from) + total; held > o.x.sizes.eager+o.x.sizes.piece {
 		return nil, fmt.Errorf("%w: %d bytes before they were asked for, at most %d", errMessage, held, o.x.sizes.eager)
 	}
-	in := &incoming{buffer: o.x.buffers.get(total)}
+	in := &incoming{early: !o.active}
+	if in.early {
+		in.lens = append(in.lens, lens...)
+	}
+	if loan != nil {
+		in.loan, in.buffer = loan, loan.Keep()
+		return in, nil
+	}
+	in.buffer = o.x.buffers.get(total)
 	in.parts = divide(in.buffer, lens)
 	return in, nil
 }
@@ -282,9 +291,9 @@ func (o *op) process(from int, m message, in *incoming, d *due) {
 	o.pump(from, d)
 	if m.phase == gives && p.reduces {
 		if o.stage[m.piece] == nil {
-			o.stage[m.piece] = make([][]byte, x.size)
+			o.stage[m.piece] = make([]*incoming, x.size)
 		}
-		o.stage[m.piece][from] = in.buffer
+		o.stage[m.piece][from] = in
 		if o.staged[m.piece]++; o.staged[m.piece] == x.size-1 {
 			lo, hi := x.sizes.bounds(m.piece, p.takes)
 			o.schedule(m.piece, d, (hi-lo)*x.size)
@@ -312,7 +321,7 @@ func (o *op) store(into *region, piece int, in *incoming) {
 	if in.buffer != nil {
 		lo, hi := o.x.sizes.bounds(piece, into.length)
 		into.unpack(in.buffer, lo, hi)
-		o.x.buffers.put(in.buffer)
+		o.x.drop(in)
 	}
 }
 
@@ -343,6 +352,10 @@ func (o *op) schedule(piece int, d *due, bytes int) {
 		o.did(piece, d)
 		return
 	}
+	if d.works {
+		d.tasks = append(d.tasks, task{o, piece})
+		return
+	}
 	x.tasks = append(x.tasks, task{o, piece})
 	x.work.Signal()
 }
@@ -356,18 +369,35 @@ func (o *op) do(piece int, s *scratch) {
 	}
 	lo, hi := o.x.sizes.bounds(piece, p.takes)
 	stage := o.stage[piece]
+	past := p.slices == nil && p.out.length >= pastBytes // else it is sent on right away
 	p.own.each(lo, hi, func(at int, own []byte) {
 		s.from = s.from[:0]
-		for rank, b := range stage {
+		for rank, in := range stage {
 			if rank == o.x.rank {
 				s.from = append(s.from, own)
 			} else {
-				s.from = append(s.from, b[at:at+len(own)])
+				s.from = append(s.from, in.buffer[at:at+len(own)])
 			}
 		}
-		s.reduce(o.call.sig.dtype, o.call.How, p.out.mem[lo+at:][:len(own)], s.from)
+		s.reduce(o.call.sig.dtype, o.call.How, p.out.mem[lo+at:][:len(own)], s.from, past)
 	})
 	clear(s.from)
+}
+
+// release gives back the memory of messages that are not used any more: the group is over.
+func (o *op) release() {
+	for _, e := range o.early {
+		o.x.drop(e.in)
+	}
+	for _, piece := range o.stage {
+		for _, in := range piece {
+			o.x.drop(in)
+		}
+	}
+	for _, in := range o.late {
+		o.x.drop(in)
+	}
+	o.early, o.stage, o.late = nil, nil, nil
 }
 
 // copyLocal copies between two regions of one length, of which one may be strided.
@@ -382,8 +412,8 @@ func (p *plan) copyLocal() {
 // did follows do.
 func (o *op) did(piece int, d *due) {
 	if piece >= 0 {
-		for _, b := range o.stage[piece] {
-			o.x.buffers.put(b)
+		for _, in := range o.stage[piece] {
+			o.x.drop(in)
 		}
 		o.stage[piece] = nil
 		if o.plan.slices != nil {

@@ -12,13 +12,15 @@ type scratch struct {
 	sum  [8 * blockLen]byte // a block of the widest type
 	wide [blockLen]float32  // of bfloat16: an operand
 	from [][]byte           // the operands of a run
+	past bool               // the result goes past the caches, where there is a loop for it
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // reduce makes dst the reduction of the members' src, in their order: bytes of numbers of one type.
-// dst may be one of src.
-func (s *scratch) reduce(d tensorops.DType, how tensorops.Reduction, dst []byte, src [][]byte) {
+// dst may be one of src. past: it is too large to be found in a cache when it is read.
+func (s *scratch) reduce(d tensorops.DType, how tensorops.Reduction, dst []byte, src [][]byte, past bool) {
+	s.past = past
 	switch d {
 	case tensorops.Float32:
 		reduceRun(s, how, tensorops.HostNumbers[float32](dst), src)
@@ -44,7 +46,9 @@ func reduceRun[E number](s *scratch, how tensorops.Reduction, dst []E, src [][]b
 		for i := 1; i < len(src); i++ {
 			to := sum[:hi-lo]
 			if i == len(src)-1 {
-				to = out
+				if to = out; s.past && how == tensorops.Sum && addPast(to, acc, part(i)) {
+					break
+				}
 			}
 			combine(how, to, acc, part(i))
 			acc = to
@@ -81,6 +85,15 @@ func (s *scratch) reduceHalf(how tensorops.Reduction, dst []uint16, src [][]byte
 		}
 		cpu.Round(dst[lo:hi], acc)
 	}
+}
+
+// addPast makes dst the sums of a and b past the caches; false: there is no loop for the type.
+func addPast[E number](dst, a, b []E) bool {
+	to, ok := any(dst).([]float32)
+	if ok {
+		cpu.AddPast(to, any(a).([]float32), any(b).([]float32))
+	}
+	return ok
 }
 
 // combine makes dst a and b reduced, one by one. dst may be a or b. The largest and the smallest of a

@@ -75,7 +75,7 @@ func (w *work) allReduce(s *scratch, job int) {
 		from, to := lo*w.size, min(lo+blockLen, hi)*w.size
 		s.operands(w.src, from, to)
 		first := w.dst[0][from:to]
-		s.reduce(a.Src.DType(), a.How, first, s.from)
+		s.reduce(a.Src.DType(), a.How, first, s.from, false)
 		for _, dst := range w.dst[1:] {
 			copy(dst[from:to], first)
 		}
@@ -99,7 +99,7 @@ func (w *work) reduceScatter(s *scratch, job int) {
 		from := w.whole(part, run, rank) * w.size
 		s.operands(w.src, from, from+n*w.size)
 		at := (part*w.inner + run) * w.size
-		s.reduce(a.Src.DType(), a.How, w.dst[rank][at:][:n*w.size], s.from)
+		s.reduce(a.Src.DType(), a.How, w.dst[rank][at:][:n*w.size], s.from, false)
 	})
 	clear(s.from)
 }

@@ -52,7 +52,7 @@ func appendShape(b []byte, shape []int) []byte {
 // receiver takes what a carrier brings to a port.
 type receiver struct{ p *Port }
 
-func (r receiver) Take(from int, header []byte, lens []int) (payload [][]byte, done func(error), err error) {
+func (r receiver) Take(from int, header []byte, lens []int, _ collective.Loan) (payload [][]byte, done func(error), err error) {
 	m, err := r.p.parse(header, lens)
 	if err != nil {
 		return nil, nil, fmt.Errorf("stage %d, from stage %d: %w", r.p.rank, from, err)

@@ -381,7 +381,7 @@ func FuzzTake(f *testing.F) {
 		defer w.close()
 		p := p2p.Over(0, 2, p2p.Config{}, w.ends[0])
 		defer p.Close(nil)
-		if payload, done, err := w.ends[0].receiver.Take(1, header, []int{n}); err == nil {
+		if payload, done, err := w.ends[0].receiver.Take(1, header, []int{n}, nil); err == nil {
 			if len(payload) != 1 || len(payload[0]) != n {
 				panic("room of another size")
 			}
@@ -416,7 +416,7 @@ func (w *wire) Send(to int, header []byte, payload [][]byte, done func(error)) {
 	for i, b := range payload {
 		lens[i] = len(b)
 	}
-	room, taken, err := w.ends[to].receiver.Take(w.rank, slices.Clone(header), lens)
+	room, taken, err := w.ends[to].receiver.Take(w.rank, slices.Clone(header), lens, nil)
 	if err != nil {
 		done(err)
 		return

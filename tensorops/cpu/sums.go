@@ -20,6 +20,9 @@ var exact = sync.OnceValue(func() *vec.Kernels {
 // Add makes dst the sums of a and b, one by one. dst may be either.
 func Add(dst, a, b []float32) { exact().Add(dst, a, b) }
 
+// AddPast is Add for a dst that is too large to be found in a cache when it is read: it is stored past them.
+func AddPast(dst, a, b []float32) { exact().AddPast(dst, a, b) }
+
 // Widen makes dst the numbers that bfloat16 src stands for.
 func Widen(dst []float32, src []uint16) { exact().FromBF16(dst, src) }
 

@@ -70,11 +70,14 @@ func (m *member) Receive(r collective.Receiver) {
 			continue
 		}
 		m.out[rank] = p.node.Open(p.id(m.place.name, m.place.rank, rank), nil)
-		m.in[rank] = p.node.Open(p.id(m.place.name, rank, m.place.rank), func(from lane.ID, header []byte, lens []int) ([][]byte, func(error), error) {
+		m.in[rank] = p.node.OpenLoans(p.id(m.place.name, rank, m.place.rank), func(from lane.ID, header []byte, lens []int, loan *lane.Loan) ([][]byte, func(error), error) {
 			if from != process {
 				return nil, nil, fmt.Errorf("%w: process %s is not rank %d of group %s", errNote, p.cfg.Name(from), rank, m.place.name)
 			}
-			return r.Take(rank, header, lens)
+			if loan == nil {
+				return r.Take(rank, header, lens, nil)
+			}
+			return r.Take(rank, header, lens, loan)
 		})
 	}
 	m.mu.Lock()
@@ -220,7 +223,7 @@ func (m *member) pass(to int, w message) error {
 	for i, b := range w.payload {
 		lens[i] = len(b)
 	}
-	parts, done, err := other.receiver.Take(m.place.rank, w.header, lens)
+	parts, done, err := other.receiver.Take(m.place.rank, w.header, lens, nil)
 	if err != nil {
 		return nil // as in another process: the group there is over, and says so
 	}

@@ -24,7 +24,8 @@
 //     Messages may therefore arrive in another order than they were sent in.
 //   - Nothing is copied on the way out: parts go to the kernel as they are. On the way in, payload is read
 //     straight into the memory that take returned.
-//   - Between processes of one host payload goes through shared memory, where both ends can (see shm.go).
+//   - Between processes of one host payload goes through shared memory, where both ends can (see shm.go). A group that can
+//     use a payload where it lies there may keep it, instead of having it copied (see loan.go).
 //   - The memory of a message isn't touched after its done function was called, nor after [Group.Close].
 //
 // The package may import the standard library and golang.org/x/sys. It must never know tensors, layers, actors,

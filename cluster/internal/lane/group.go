@@ -15,9 +15,10 @@ type Take func(from ID, header []byte, lens []int) (parts [][]byte, done func(er
 
 // Group is all that belongs together, such as one attempt at a run.
 type Group struct {
-	node *Node
-	id   ID
-	take TakePlace
+	node     *Node
+	id       ID
+	take     TakePlace
+	takeLoan TakeLoan // instead of take, unless it is nil
 
 	closed atomic.Bool
 	mu     sync.Mutex
@@ -27,14 +28,14 @@ type Group struct {
 
 // Open makes a group known: messages of other groups are thrown away. A group is opened once, before anybody sends to it.
 func (n *Node) Open(group ID, take Take) *Group {
-	return n.open(group, func(from ID, header []byte, lens []int) (Place, func(error), error) {
+	return n.OpenPlaces(group, func(from ID, header []byte, lens []int) (Place, func(error), error) {
 		parts, done, err := take(from, header, lens)
 		return Place{Parts: parts}, done, err
 	})
 }
 
-func (n *Node) open(group ID, take TakePlace) *Group {
-	g := &Group{node: n, id: group, take: take}
+func (n *Node) open(g *Group) *Group {
+	g.node = n
 	g.idle.L = &g.mu
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -42,10 +43,10 @@ func (n *Node) open(group ID, take TakePlace) *Group {
 		g.closed.Store(true)
 		return g
 	}
-	if n.groups[group] != nil {
-		n.log.warn("a group is opened twice; messages go to the new one", "group", group)
+	if n.groups[g.id] != nil {
+		n.log.warn("a group is opened twice; messages go to the new one", "group", g.id)
 	}
-	n.groups[group] = g
+	n.groups[g.id] = g
 	return g
 }
 

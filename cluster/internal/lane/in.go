@@ -20,6 +20,7 @@ type inMsg struct {
 	total   uint64
 	striped bool
 	place   Place
+	kept    bool        // whoever took it keeps the payload where it lies: there is nothing to read
 	done    func(error) // nil: there is nobody to tell, or it was called
 	state   []uint8
 	left    int
@@ -186,10 +187,11 @@ func (s *inStream) begin(p *prefix, header []byte, lens []int) (m *inMsg, piece 
 			}
 		default:
 			m.state[piece] = uint8(s.index + 1)
-			if !m.discard {
+			reading = !m.discard && !m.kept
+			if reading {
 				m.readers++
 			}
-			return m, piece, !m.discard, nil
+			return m, piece, reading, nil
 		}
 	}
 }
@@ -216,8 +218,17 @@ func (s *inStream) callTake(m *inMsg, p *prefix, header []byte, lens []int) {
 	}
 	m.taking = true
 	i.mu.Unlock()
-	place, done, err := g.take(i.peer, header, lens)
-	if err == nil {
+	var place Place
+	var done func(error)
+	var err error
+	if g.takeLoan != nil {
+		s.loan = s.lendable(p)
+		place.Parts, done, err = g.takeLoan(i.peer, header, lens, s.loan)
+	} else {
+		place, done, err = g.take(i.peer, header, lens)
+	}
+	kept := s.loan != nil && s.loan.kept
+	if err == nil && !kept {
 		if err = place.check(lens); err != nil && done != nil {
 			done(err)
 		}
@@ -236,7 +247,7 @@ func (s *inStream) callTake(m *inMsg, p *prefix, header []byte, lens []int) {
 	case err != nil:
 		m.discard = true
 	default:
-		m.group, m.done, m.place = g, done, place
+		m.group, m.done, m.place, m.kept = g, done, place, kept
 		switch {
 		case m.cancel != nil:
 		case i.ended != nil:

@@ -24,6 +24,7 @@ type inStream struct {
 	// of the goroutine of Accept
 	checksum bool
 	region   *region // nil: none
+	loan     *Loan   // what the message's taker was offered; nil: nothing, or it has been taken before
 	r        *frameReader
 	meta     []byte
 	lens     []int
@@ -289,6 +290,7 @@ func (s *inStream) data(pre *prefix) error {
 			return fmt.Errorf("%w: %d bytes in slot %d of a shared region that has no such slot", errFrame, pre.length, pre.slot)
 		}
 	}
+	s.loan = nil
 	m, piece, reading, err := s.begin(pre, header, s.lens)
 	if err != nil {
 		return err
@@ -314,6 +316,14 @@ func (s *inStream) ackAgain(seq uint64) {
 	if s.in.hasArrived(seq) {
 		s.acks = append(s.acks, seq)
 	}
+}
+
+// lendable is what the taker of a message may keep: nil unless all of it lies in a slot, and not too many are kept.
+func (s *inStream) lendable(pre *prefix) *Loan {
+	if pre.flags&flagShared == 0 || pre.length != pre.total || !s.region.kept.room() {
+		return nil
+	}
+	return &Loan{region: s.region, slot: int(pre.slot), memory: s.region.slot(int(pre.slot), int(pre.length))}
 }
 
 // payload takes a piece to the message's place while reading is set, and throws it away after.
@@ -386,7 +396,9 @@ func (s *inStream) read(m *inMsg, pre *prefix, reading *bool) error {
 		for _, b := range s.list {
 			slot = slot[copy(b, slot):]
 		}
-		s.region.free(int(pre.slot))
+		if s.loan == nil || !s.loan.kept { // else whoever keeps it frees it
+			s.region.free(int(pre.slot))
+		}
 		return nil
 	}
 	left := int64(pre.length)

@@ -45,6 +45,7 @@ type ledger struct {
 	open    int // done functions that weren't called: of Send, and of take
 	wrong   []string
 	loans   ledgerLoans
+	kept    []kept // payloads that nobody has returned
 }
 
 type entry struct {
@@ -130,6 +131,62 @@ func (l *ledger) take(_ ID, header []byte, lens []int) (Place, func(error), erro
 	}, nil
 }
 
+// kept is a payload where it lies in shared memory.
+type kept struct {
+	loan  *Loan
+	parts [][]byte
+	sum   uint32
+}
+
+// takeLoan keeps some of what lies in shared memory, until long after the message was over, and for some until after the nodes are.
+func (l *ledger) takeLoan(from ID, header []byte, lens []int, loan *Loan) ([][]byte, func(error), error) {
+	number := binary.LittleEndian.Uint64(header)
+	if loan == nil || number%4 == 0 {
+		place, done, err := l.take(from, header, lens)
+		if place.Pieces != nil {
+			place.Parts = [][]byte{place.Pieces.(*far).bytes}
+		}
+		return place.Parts, done, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.entries[number]
+	if e.taken++; e.taken > 1 {
+		l.fail("take was called %d times for a message", e.taken)
+	}
+	k := kept{loan: loan, sum: e.sum}
+	memory := loan.Keep()
+	for _, n := range lens {
+		k.parts = append(k.parts, memory[:n:n])
+		memory = memory[n:]
+	}
+	l.open++
+	return nil, func(err error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if e.arrived++; e.arrived > 1 {
+			l.fail("done of take was called %d times", e.arrived)
+		}
+		e.arrivedErr = err
+		if l.kept = append(l.kept, k); number%4 == 1 {
+			l.returns(0)
+		}
+		l.open--
+		l.changed.Broadcast()
+	}, nil
+}
+
+// returns gives back the payload at a place of those that are kept, which has to be as it was sent.
+func (l *ledger) returns(at int) {
+	k := l.kept[at]
+	l.kept = append(l.kept[:at], l.kept[at+1:]...)
+	if sumOf(k.parts) != k.sum {
+		l.fail("a payload that is kept has changed")
+	}
+	poison(k.parts)
+	k.loan.Return()
+}
+
 // settle waits until every done function was called.
 func (l *ledger) settle() bool {
 	timer := time.AfterFunc(patience, func() {
@@ -189,7 +246,14 @@ func exactlyOnce(t *rapid.T, tcp func() (net.Conn, net.Conn), secure bool) {
 	groups := make(map[string]map[ID]*Group)
 	for _, name := range names {
 		n := nodes[name]
-		groups[name] = map[ID]*Group{keep: n.OpenPlaces(keep, ledger.take), closing: n.OpenPlaces(closing, ledger.take)}
+		groups[name] = map[ID]*Group{}
+		for _, id := range []ID{keep, closing} {
+			if rapid.Bool().Draw(t, "loans") {
+				groups[name][id] = n.OpenLoans(id, ledger.takeLoan)
+			} else {
+				groups[name][id] = n.OpenPlaces(id, ledger.take)
+			}
+		}
 		for _, other := range names {
 			n.SetPeer(idOf(other), other)
 		}
@@ -241,6 +305,9 @@ func exactlyOnce(t *rapid.T, tcp func() (net.Conn, net.Conn), secure bool) {
 	w.close()
 	f.wg.Wait()
 	ledger.settle()
+	for len(ledger.kept) > 0 {
+		ledger.returns(0)
+	}
 	for _, e := range ledger.entries {
 		if e.sent != 1 || e.arrived != e.taken || e.taken > 1 {
 			ledger.fail("sent %d, taken %d, arrived %d times", e.sent, e.taken, e.arrived)

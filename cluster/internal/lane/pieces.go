@@ -39,7 +39,9 @@ type TakePlace func(from ID, header []byte, lens []int) (place Place, done func(
 var ErrPieces = errors.New("lane: a payload could not be copied")
 
 // OpenPlaces is Open, for a group whose messages may come in pieces.
-func (n *Node) OpenPlaces(group ID, take TakePlace) *Group { return n.open(group, take) }
+func (n *Node) OpenPlaces(group ID, take TakePlace) *Group {
+	return n.open(&Group{id: group, take: take})
+}
 
 // SendPieces is Send, for a payload that leaves in pieces, as one part. A piece is copied again when it has to be sent
 // again: the payload stays as it is until done is called.

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-var allSizes = []int{64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20}
+const allSizes = "64,256,1024,4096,16384,65536"
 
 func main() {
 	if os.Getenv(rankVariable) != "" {
@@ -49,15 +49,24 @@ func run() error {
 	whats := flag.String("collectives", "all_reduce,reduce_scatter,all_gather", "what is measured")
 	python := flag.String("python", "", "a Python with PyTorch, to measure Gloo as well; empty: without")
 	volume := flag.Int("mib", 256, "MiB for each measurement; small sizes move less")
+	kib := flag.String("kib", allSizes, "lengths of the wholes, in KiB")
 	shared := flag.Bool("shared", true, "over shared memory")
 	flag.Parse()
+	var lengths []int
+	for _, text := range strings.Split(*kib, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return fmt.Errorf("%q KiB: it must be a number from 1 on", text)
+		}
+		lengths = append(lengths, n<<10)
+	}
 	fmt.Printf("%s, %s/%s, %d CPUs, %d rounds, load %s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), *rounds, load())
 	for _, text := range strings.Split(*processes, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 2 {
 			return fmt.Errorf("%q processes: it must be a number from 2 on", text)
 		}
-		if err := compare(n, *rounds, *volume, strings.Split(*whats, ","), *python, *shared); err != nil {
+		if err := compare(n, *rounds, *volume, lengths, strings.Split(*whats, ","), *python, *shared); err != nil {
 			return err
 		}
 	}
@@ -85,7 +94,7 @@ func bound(what string, n, size int, latency time.Duration, bytesPerSecond float
 	return min(at(2, 2*(members-1)/members*d), at(1, (members-1)*d))
 }
 
-func compare(n, rounds, volume int, whats []string, python string, shared bool) error {
+func compare(n, rounds, volume int, lengths []int, whats []string, python string, shared bool) error {
 	own, err := startMembers(n, shared)
 	if err != nil {
 		return err
@@ -100,7 +109,7 @@ func compare(n, rounds, volume int, whats []string, python string, shared bool) 
 	}
 	for _, what := range whats {
 		fmt.Printf("\n%s among %d processes\n\n| bytes | latency µs | lane GB/s | bound µs | measured µs | bound / measured | Gloo µs | Gloo / measured |\n|---|---|---|---|---|---|---|---|\n", what, n)
-		for _, size := range allSizes {
+		for _, size := range lengths {
 			var r results
 			for round := range rounds + 1 { // the first warms up
 				if err := r.measure(own, peer, what, n, size, max(3, min(200, volume<<20/size/n)), round > 0); err != nil {

@@ -17,6 +17,7 @@ func vecKernels() []kernel {
 		{"swiglu", swigluDoc, vecSwiGLU},
 		{"swiglu_grad", swigluGradDoc, vecSwiGLUGrad},
 		{"add", addDoc, vecAdd},
+		{"add_past", addPastDoc, vecAddPast},
 		{"max", maxDoc, vecMax},
 		{"sum_exp", sumExpDoc, vecSumExp},
 		{"cross_entropy_grad", crossEntropyGradDoc, vecCrossEntropyGrad},

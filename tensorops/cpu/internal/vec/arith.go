@@ -1,7 +1,23 @@
 package vec
 
+import "unsafe"
+
 // Add stores a + b.
 func (k *Kernels) Add(dst, a, b []float32) { k.add(dst, a[:len(dst)], b[:len(dst)]) }
+
+// AddPast stores a + b past the caches: the faster for what is too large to be found there when it is read.
+func (k *Kernels) AddPast(dst, a, b []float32) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	if len(dst) < 32 {
+		k.add(dst, a, b)
+		return
+	}
+	lo := int(-uintptr(unsafe.Pointer(&dst[0])) % 64 / 4)
+	hi := lo + (len(dst)-lo)&^15
+	k.add(dst[:lo], a[:lo], b[:lo])
+	k.addPast(dst[lo:hi], a[lo:hi], b[lo:hi])
+	k.add(dst[hi:], a[hi:], b[hi:])
+}
 
 // ColSum adds the rows of x, each as long as sum, to sum, in ascending order.
 func (k *Kernels) ColSum(sum, x []float32) {

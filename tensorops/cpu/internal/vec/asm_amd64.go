@@ -72,6 +72,16 @@ func addAVX2(dst []float32, a []float32, b []float32)
 //go:noescape
 func addAVX512(dst []float32, a []float32, b []float32)
 
+// addPastAVX2 stores a + b past the caches.
+//
+//go:noescape
+func addPastAVX2(dst []float32, a []float32, b []float32)
+
+// addPastAVX512 stores a + b past the caches.
+//
+//go:noescape
+func addPastAVX512(dst []float32, a []float32, b []float32)
+
 // maxAVX2 returns the largest element.
 //
 //go:noescape

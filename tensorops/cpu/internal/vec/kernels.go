@@ -11,7 +11,8 @@ type Kernels struct {
 	swiglu           func(y, gate, up []float32)
 	swigluGrad       func(dgate, dup, dy, gate, up []float32)
 	add              func(dst, a, b []float32)
-	colSum           func(sum, x []float32) // four rows
+	addPast          func(dst, a, b []float32) // dst at a multiple of 64 bytes, of a multiple of 16 elements, not none
+	colSum           func(sum, x []float32)    // four rows
 	max              func(x []float32) float32
 	sumExp           func(x []float32, top float32) float32
 	crossEntropyGrad func(dst, src []float32, top, rest, scale float32)
@@ -50,7 +51,7 @@ var Go = Kernels{
 
 	exp: expGo, tanh: tanhGo,
 	gelu: geluGo, geluGrad: geluGradGo, swiglu: swigluGo, swigluGrad: swigluGradGo,
-	add: addGo, colSum: colSumGo,
+	add: addGo, addPast: addGo, colSum: colSumGo,
 	max: maxGo, sumExp: sumExpGo, crossEntropyGrad: crossEntropyGradGo,
 
 	moments: momentsGo, squares: squaresGo, normalise: normaliseGo, normaliseAdd: normaliseAddGo,
