@@ -46,10 +46,38 @@ var gridTable = []struct {
 	{"tp 2, 1 and 4", []string{"parallel.tensor=[2,1,4]", "pipeline.stages=3"}, []string{"zb-h1"}, ""},
 	{"tp 1 and 2, dp2 zero-1", []string{"parallel.tensor=[1,2]", "parallel.data=2", "pipeline.stages=2", "parallel.zero=1"}, nil, ""},
 	{"tp2 pp2 dp2 sequence, interleaved", []string{"parallel.tensor=2", "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=interleaved", "parallel.sequence=true", "parallel.order=pp-dp-tp"}, []string{"zb-v"}, ""},
+	{"tp2 dp2 zero-3, wide", []string{wide, "parallel.tensor=2", "parallel.data=2", "parallel.zero=3"}, nil, ""},
+	// One microbatch for each replica: ZeRO-2 saves something without a pipeline.
+	{"dp2, wide, one microbatch", []string{wide, large, "parallel.data=2"}, nil, ""},
+	{"dp2 zero-2, wide, one microbatch", []string{wide, large, "parallel.data=2", "parallel.zero=2"}, nil, "dp2, wide, one microbatch"},
+	{"tp2 dp2 sequence zero-2, wide, one microbatch", []string{wide, large, "parallel.tensor=2", "parallel.sequence=true", "parallel.data=2", "parallel.zero=2"}, nil, ""},
+	// In a U the edge has the first layers, the last ones and the loss; between are stages that are neither first nor last,
+	// or the last stage alone.
+	{"u pp2", slices.Concat(edge(2), []string{"pipeline.stages=2", "pipeline.schedule=u-shape", "pipeline.layout=Et|tttt|tL"}), nil, ""},
+	{"u pp3", slices.Concat(edge(3), []string{"pipeline.stages=3", "pipeline.schedule=u-shape", "pipeline.layout=Et|tt|tt|tL"}), nil, ""},
+	{"u, tp 1 and 2", slices.Concat(edge(3), []string{"parallel.tensor=[1,2]", "pipeline.stages=2", "pipeline.schedule=u-shape", "pipeline.layout=Ett|ttt|tL"}), nil, ""},
+	{"u, tp 2 and 1", slices.Concat(edge(3), []string{"parallel.tensor=[2,1]", "pipeline.stages=2", "pipeline.schedule=u-shape", "pipeline.layout=Et|tttt|tL", "parallel.edges=scatter"}), nil, ""},
+	{"u, tp 1, 2 and 2 sequence", slices.Concat(edge(5), []string{"parallel.tensor=[1,2,2]", "pipeline.stages=3", "pipeline.schedule=u-shape", "pipeline.layout=Et|tt|tt|tL", "parallel.sequence=true"}), nil, ""},
+	{"u, tp 1 and 2, dp2 zero-1", slices.Concat(edge(6), []string{"parallel.tensor=[1,2]", "parallel.data=2", "parallel.zero=1", "pipeline.stages=2", "pipeline.schedule=u-shape", "pipeline.layout=Ett|ttt|tL"}), nil, ""},
+	{"u, tp2 pp2", slices.Concat(edge(4), []string{"parallel.tensor=2", "pipeline.stages=2", "pipeline.schedule=u-shape", "pipeline.layout=Et|tttt|tL"}), nil, ""},
+	// Rows with parallel.context go here.
+}
+
+// edge keeps data and the weights of stage 0 on the coordinator's host, and gives each of so many ranks a worker.
+func edge(ranks int) []string {
+	return []string{"cluster.edge=true", "cluster.place=[\"" + strings.Join(workers(ranks), `","`) + "\"]"}
 }
 
 // wide is a model of which ZeRO-2 and 3 save something.
 const wide = "model.hidden=128"
+
+// large makes two microbatches of a step.
+const large = "batch.microbatch=4"
+
+// ofAll are those of a grid's keys that one process has, too: a run goes on under no others.
+func ofAll(sets []string) []string {
+	return slices.DeleteFunc([]string{wide, large}, func(s string) bool { return !slices.Contains(sets, s) })
+}
 
 // TestGridTable: every grid of the table, a process for each rank, beside one process of one rank over 50
 // steps: the losses are near, the same bits come again, from every schedule and from ZeRO, and the run goes on under
@@ -73,9 +101,12 @@ func TestGridTable(t *testing.T) {
 			base = append(base, "model.kv_heads=4")
 		}
 		folder := t.TempDir()
-		ones := map[bool]string{false: filepath.Join(folder, "one"), true: filepath.Join(folder, "wide")}
-		trainHere(t, command{Config: smallRun, Sets: keys(t, ones[false], base)})
-		trainHere(t, command{Config: smallRun, Sets: keys(t, ones[true], base, []string{wide})})
+		ones := make(map[string]string)
+		for _, sets := range [][]string{nil, {wide}, {wide, large}} {
+			kind := strings.Join(sets, " ")
+			ones[kind] = filepath.Join(folder, fmt.Sprint("one ", len(ones)))
+			trainHere(t, command{Config: smallRun, Sets: keys(t, ones[kind], base, sets)})
+		}
 		outs, kept := make(map[string]string), t.TempDir()
 		for i, c := range gridTable {
 			t.Run(family+", "+c.name, func(t *testing.T) {
@@ -90,8 +121,8 @@ func TestGridTable(t *testing.T) {
 						t.Errorf("%d workers had ranks, want %d", busy, n)
 					}
 				}
-				isWide := slices.Contains(c.sets, wide)
-				one := ones[isWide]
+				kind := strings.Join(ofAll(c.sets), " ")
+				one := ones[kind]
 				outs[c.name] = filepath.Join(kept, fmt.Sprint(i))
 				out, again := outs[c.name], filepath.Join(t.TempDir(), "again")
 				run(out, 0, base, c.sets)
@@ -107,7 +138,7 @@ func TestGridTable(t *testing.T) {
 					sameRun(t, outs[c.plain], out, steps)
 				}
 				next := (i + 1) % len(gridTable)
-				for slices.Contains(gridTable[next].sets, wide) != isWide {
+				for strings.Join(ofAll(gridTable[next].sets), " ") != kind {
 					next = (next + 1) % len(gridTable)
 				}
 				run(again, 25, base, gridTable[next].sets)

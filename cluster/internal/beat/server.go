@@ -32,7 +32,7 @@ type ServerConfig struct {
 	// Admit says whether a process may become a member. name is what its certificate says;
 	// "" without TLS.
 	Admit func(h *wire.Hello, name string) error
-	// Joined and Gone are called once for each incarnation.
+	// Joined and Gone are called once for each incarnation, in this order.
 	Joined func(Member)
 	Gone   func(m Member, why error)
 	// Status takes what the actors of a member are doing; offset is that of its clock.
@@ -48,6 +48,10 @@ type Server struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
+
+	// admitting is held while an incarnation becomes a member: a worker that has dialled again while its first
+	// greeting was not yet read greets several times at once, and is one member.
+	admitting sync.Mutex
 
 	mu      sync.Mutex
 	members map[uuid.UUID]*member
@@ -71,6 +75,9 @@ type member struct {
 	Member
 	clock  Clock
 	stream *stream // nil: broken
+
+	telling sync.Mutex // held while Joined or Gone is called: never the second before the first
+	joined  bool       // Joined was called
 }
 
 // NewServer makes one. Close ends it.
@@ -93,12 +100,14 @@ func (s *Server) Serve(conn net.Conn, name string) {
 	defer s.running.Done()
 	stop := context.AfterFunc(s.ctx, func() { _ = conn.Close() })
 	defer stop()
-	m, err := s.hello(conn, name)
-	if err != nil {
+	m, st, err := s.hello(conn, name)
+	if m == nil {
 		s.cfg.Logger.Warn("refused a worker", "from", conn.RemoteAddr(), "name", name, "err", err)
 		return
 	}
-	err = s.follow(m)
+	if err == nil { // else it is a member that does not know yet, and dials again or is dead
+		err = s.follow(m, st)
+	}
 	s.mu.Lock()
 	if m.stream != nil && m.stream.conn == conn {
 		m.stream = nil
@@ -117,17 +126,18 @@ func (s *Server) Serve(conn net.Conn, name string) {
 	}
 }
 
-// hello makes the process at the other end a member, or finds the one that it is.
-func (s *Server) hello(conn net.Conn, name string) (*member, error) {
+// hello makes the process at the other end a member, or finds the one that it is. With a member it
+// returns an error where that could not be told so.
+func (s *Server) hello(conn net.Conn, name string) (*member, *stream, error) {
 	if err := conn.SetDeadline(time.Now().Add(helloTime)); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	// The welcome is answered by beats, so nothing of them can be in the buffer yet.
 	var h wire.Hello
 	if err := wire.ReadFrame(conn, &h, LimitBeatBytes); err != nil {
-		return nil, fmt.Errorf("its greeting: %w", err)
+		return nil, nil, fmt.Errorf("its greeting: %w", err)
 	}
-	m, fresh, err := s.admit(&h, name)
+	m, err := s.admit(&h, name)
 	answer := &wire.Welcome{Coordinator: s.cfg.Self(), SilenceS: s.cfg.Silence.Seconds()}
 	if err != nil {
 		answer.Error = err.Error()
@@ -136,43 +146,54 @@ func (s *Server) hello(conn net.Conn, name string) (*member, error) {
 		err = werr
 	}
 	if m == nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if derr := conn.SetDeadline(time.Time{}); err == nil {
 		err = derr
 	}
+	m.telling.Lock()
+	defer m.telling.Unlock()
 	s.mu.Lock()
+	if s.members[m.ID] != m { // it was declared gone meanwhile
+		s.mu.Unlock()
+		return nil, nil, ErrExpired
+	}
 	if m.stream != nil {
 		_ = m.stream.conn.Close()
 	}
 	m.stream = newStream(conn, &m.clock, time.Now)
+	st, now := m.stream, m.Member
 	s.mu.Unlock()
-	if fresh && s.cfg.Joined != nil {
-		s.cfg.Joined(m.Member)
+	if !m.joined {
+		if m.joined = true; s.cfg.Joined != nil {
+			s.cfg.Joined(now)
+		}
 	}
-	return m, err
+	return m, st, err
 }
 
-func (s *Server) admit(h *wire.Hello, name string) (m *member, fresh bool, err error) {
+func (s *Server) admit(h *wire.Hello, name string) (m *member, err error) {
 	id, err := uuid.FromBytes(h.GetWorker().GetIncarnation())
 	if err != nil {
-		return nil, false, fmt.Errorf("its incarnation has %d bytes, not 16", len(h.GetWorker().GetIncarnation()))
+		return nil, fmt.Errorf("its incarnation has %d bytes, not 16", len(h.GetWorker().GetIncarnation()))
 	}
 	if name != "" && h.GetWorker().GetName() != name {
-		return nil, false, fmt.Errorf("it calls itself %.100q, but its certificate %q", h.GetWorker().GetName(), name)
+		return nil, fmt.Errorf("it calls itself %.100q, but its certificate %q", h.GetWorker().GetName(), name)
 	}
+	s.admitting.Lock()
+	defer s.admitting.Unlock()
 	s.mu.Lock()
 	m = s.members[id]
 	expired := slices.Contains(s.gone, id)
 	s.mu.Unlock()
 	switch {
 	case expired:
-		return nil, false, ErrExpired
+		return nil, ErrExpired
 	case m != nil:
-		return m, false, nil
+		return m, nil
 	}
 	if err := s.cfg.Admit(h, name); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	w := h.GetWorker()
 	now := time.Now()
@@ -180,14 +201,11 @@ func (s *Server) admit(h *wire.Hello, name string) (m *member, fresh bool, err e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.members[id] = m
-	return m, true, nil
+	return m, nil
 }
 
 // follow reads a member's beats and sends own ones until the stream ends.
-func (s *Server) follow(m *member) error {
-	s.mu.Lock()
-	st := m.stream
-	s.mu.Unlock()
+func (s *Server) follow(m *member, st *stream) error {
 	quit := make(chan struct{})
 	defer close(quit)
 	s.running.Add(1)
@@ -284,7 +302,11 @@ func (s *Server) Expel(id uuid.UUID, why error) {
 	}
 	last := m.Member
 	s.mu.Unlock()
-	s.cfg.Gone(last, why)
+	m.telling.Lock()
+	defer m.telling.Unlock()
+	if m.joined { // else nobody was told of it, and nobody will be
+		s.cfg.Gone(last, why)
+	}
 }
 
 // Members lists the workers, in the order in which they joined.
