@@ -29,7 +29,7 @@ func TestGridContext(t *testing.T) {
 			continue // races don't depend on the numbers; make check-grids runs all
 		}
 		t.Run(c.name, func(t *testing.T) {
-			base := slices.Concat([]string{"run.steps=12", "run.eval_every=6", "run.checkpoint_every=6", "model.kv_heads=4", "model.dropout=0"}, c.sets)
+			base := slices.Concat([]string{"run.steps=12", "run.eval_every=6", "run.checkpoint_every=6", "model.kv_heads=4"}, c.sets)
 			var model []string // what is the model's
 			for _, set := range base {
 				if set[:6] == "model." || set[:4] == "run." || set[:7] == "device." {

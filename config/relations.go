@@ -276,9 +276,6 @@ func (c *checker) context() {
 	if c.clean("model.context") && c.Model.From == "" && c.Model.Context%(2*n) != 0 {
 		c.disagree("parallel.context", "model.context", fmt.Sprintf("gives each rank two of %d blocks of a sequence, which its positions don't divide into", 2*n), "choose a context that does, or fewer ranks")
 	}
-	if c.clean("model.dropout") && c.Model.Dropout > 0 {
-		c.disagree("parallel.context", "model.dropout", "has attention go from block to block of a sequence, which has no dropout", "set dropout = 0")
-	}
 	if c.clean("model.mtp_layers") && c.Model.MTPLayers > 0 {
 		c.disagree("parallel.context", "model.mtp_layers", "leaves the tokens that follow a block on other ranks, which multi-token prediction needs", "set mtp_layers = 0")
 	}

@@ -46,8 +46,6 @@ func (m *Model) CheckContext(size int) error {
 		return fmt.Errorf("%w: context parallelism of %d: only the language models' layers can share positions, and family %q has layers of its own", ErrModel, size, c.Family)
 	case c.Context%(2*size) != 0:
 		return fmt.Errorf("%w: context parallelism of %d: the %d positions of a sequence don't divide into %d blocks, two for each rank", ErrModel, size, c.Context, 2*size)
-	case c.Dropout > 0:
-		return fmt.Errorf("%w: context parallelism of %d: attention over blocks has no dropout, and dropout is %g", ErrModel, size, c.Dropout)
 	case c.Window > 0:
 		return fmt.Errorf("%w: context parallelism of %d: attention over blocks sees all positions before its own, and the model has a window of %d", ErrModel, size, c.Window)
 	case c.MTPLayers > 0:
@@ -57,9 +55,7 @@ func (m *Model) CheckContext(size int) error {
 }
 
 // positionBlocks are the two blocks of a sequence, of 2·size, that a rank has.
-func (p ContextParallel) positionBlocks() [2]int {
-	return [2]int{p.rank(), 2*p.size() - 1 - p.rank()}
-}
+func positionBlocks(rank, size int) [2]int { return [2]int{rank, 2*size - 1 - rank} }
 
 // part makes of a microbatch with whole sequences that of this rank: its blocks of each.
 func (p ContextParallel) part(mb *Microbatch, f *inFlight) (Microbatch, error) {
@@ -83,7 +79,7 @@ func (p ContextParallel) part(mb *Microbatch, f *inFlight) (Microbatch, error) {
 func (p ContextParallel) blocksOf(to, ids []int32, positions int) []int32 {
 	each := positions / (2 * p.size())
 	for first := 0; first+positions <= len(ids); first += positions {
-		for _, block := range p.positionBlocks() {
+		for _, block := range positionBlocks(p.rank(), p.size()) {
 			to = append(to, ids[first+block*each:first+(block+1)*each]...)
 		}
 	}
@@ -100,7 +96,8 @@ func (c *pass) runs() []run {
 		return []run{{0, c.mb.Positions, c.mb.FirstPosition}}
 	}
 	each := c.mb.Positions / 2
-	at := c.stage.opts.Context.positionBlocks()
+	group := c.stage.opts.Context
+	at := positionBlocks(group.rank(), group.size())
 	return []run{{0, each, at[0] * each}, {each, 2 * each, at[1] * each}}
 }
 

@@ -5,47 +5,63 @@ import "github.com/troupe-ml/troupe/tensorops"
 // Attention where the ranks of a context group have some positions each: keys and values go round, while each rank
 // computes with those that it has.
 
-// pair is an attention of half of a rank's positions over those keys of a rank which they see.
+// pair is an attention of one of a rank's two blocks over one of a rank's two.
 type pair struct {
-	half     int  // of the queries: one of the rank's two blocks
-	keys     int  // so many, from the first on
-	whole    bool // they all come before the queries
-	onto     bool // the queries have been over other keys before
-	sameKeys bool // another pair of this turn has been over them
+	queries, keys int    // which of the two
+	blocks        [2]int // of the sequence: the queries', the keys'
+	onto          bool   // the queries have been over other keys before
+	sameKeys      bool   // other queries have been over the keys in this turn
 }
 
-// pairs are what a rank computes when it has the keys of another, or its own.
-func pairs(rank, from, positions int) []pair {
-	each := positions / 2
-	switch {
-	case from == rank: // the blocks follow each other, though others lie between them
-		return []pair{{half: 1, keys: 2 * each}, {half: 0, keys: each, sameKeys: true}}
-	case from < rank: // whose first block is before both, and whose second behind both
-		return []pair{{half: 0, keys: each, whole: true, onto: true}, {half: 1, keys: each, whole: true, onto: true, sameKeys: true}}
-	default: // whose blocks are both between this rank's
-		return []pair{{half: 1, keys: 2 * each, whole: true, onto: true}}
+// whole: all keys come before the queries.
+func (p pair) whole() bool { return p.blocks[1] < p.blocks[0] }
+
+// pairs are what a rank computes when it has the keys of another, or its own: with its own those of a causal
+// triangle, and else two of the four, whichever rank's they are.
+func pairs(group ContextParallel, from int) (all []pair) {
+	own, other := positionBlocks(group.rank(), group.size()), positionBlocks(from, group.size())
+	for k, b := range other {
+		same := false
+		for q, a := range own {
+			if b <= a {
+				all = append(all, pair{q, k, [2]int{a, b}, from != group.rank() || k > 0, same})
+				same = true
+			}
+		}
 	}
+	return all
 }
 
-// halves views a tensor of a rank's positions: its rows of a sequence's half, or of a sequence's first keys.
+// halves views the halves of a rank's positions.
 type halves struct{ positions int }
 
-func (h halves) queries(t tensorops.Tensor, sequence int, p pair) tensorops.Tensor {
-	first := sequence*h.positions + p.half*h.positions/2
+// of are the rows of a sequence's half.
+func (h halves) of(t tensorops.Tensor, sequence, half int) tensorops.Tensor {
+	first := sequence*h.positions + half*h.positions/2
 	return t.RowRange(first, first+h.positions/2)
 }
 
-func (h halves) keys(t tensorops.Tensor, sequence int, p pair) tensorops.Tensor {
-	return t.RowRange(sequence*h.positions, sequence*h.positions+p.keys)
-}
-
-// sums are the softmax's sums of a pair, in a tensor [B, 2, H, T/2].
-func (h halves) sums(t tensorops.Tensor, sequence int, p pair) tensorops.Tensor {
+// sums are the softmax's sums of a half, in a tensor [B, 2, H, T/2].
+func (h halves) sums(t tensorops.Tensor, sequence, half int) tensorops.Tensor {
 	if !t.Valid() {
 		return t
 	}
 	rows := 2 * t.Dim(0)
-	return t.View(rows, t.Len()/rows).RowRange(2*sequence+p.half, 2*sequence+p.half+1)
+	return t.View(rows, t.Len()/rows).RowRange(2*sequence+half, 2*sequence+half+1)
+}
+
+// ofPair are the options of a pair's attention in one sequence. The random bits of its dropout are those of its place in
+// the attention of whole sequences by all heads.
+func (b *block) ofPair(c *pass, sequence int, p pair) tensorops.AttentionOpts {
+	a := b.attention(c)
+	a.Batch, a.Whole, a.Onto = 1, p.whole(), p.onto
+	if a.Mask.P > 0 {
+		each := c.mb.Positions / 2
+		a.Of = 2 * c.stage.opts.Context.size() * each
+		head := (c.mb.FirstSequence+sequence)*b.heads + c.tensor().rank()*b.cfg.Heads
+		a.Mask.First = (uint64(head)*uint64(a.Of)+uint64(p.blocks[0]*each))*uint64(a.Of) + uint64(p.blocks[1]*each) //nolint:gosec // places in tensors
+	}
+	return a
 }
 
 // keysAndValues takes copies of k and v that can be sent, one after the other.
@@ -84,18 +100,15 @@ func (b *block) ringAttention(c *pass, s *blockState, q, k, v tensorops.Tensor) 
 		o = c.Alloc(tensorops.Float32, s.o.Shape()...)
 	}
 	kv := b.keysAndValues(c, k, v)
-	a := b.attention(c)
-	a.Batch = 1
 	for turn := range n {
 		var next tensorops.Tensor
 		if turn+1 < n {
 			next = c.sendOn(kv)
 		}
 		both := c.ofBoth(kv)
-		for _, p := range pairs(rank, (rank-turn+n)%n, c.mb.Positions) {
-			a.Whole, a.Onto = p.whole, p.onto
+		for _, p := range pairs(group, (rank-turn+n)%n) {
 			for i := range c.mb.Sequences {
-				c.Attention(of.queries(o, i, p), of.queries(q, i, p), of.keys(both[0], i, p), of.keys(both[1], i, p), of.sums(s.lse, i, p), a)
+				c.Attention(of.of(o, i, p.queries), of.of(q, i, p.queries), of.of(both[0], i, p.keys), of.of(both[1], i, p.keys), of.sums(s.lse, i, p.queries), b.ofPair(c, i, p))
 			}
 		}
 		if next.Valid() {
@@ -118,21 +131,18 @@ func (b *block) ringGrad(c *pass, s *blockState, dq, dk, dv, do, q, k, v tensoro
 	n, rank := group.size(), group.rank()
 	kv := b.keysAndValues(c, k, v)
 	sum := c.Alloc(tensorops.Float32, c.mb.Sequences, c.mb.Positions, b.cfg.QueryWidth()) // of dq
-	a := b.attention(c)
-	a.Batch = 1
 	var sent, arriving tensorops.Tensor // gradients of keys and values
 	for turn := range n {
 		var next tensorops.Tensor
 		if turn+1 < n {
 			next = c.sendOn(kv)
 		}
-		all := pairs(rank, (rank-turn+n)%n, c.mb.Positions)
+		all := pairs(group, (rank-turn+n)%n)
 		part := c.Alloc(tensorops.Float32, kv.Shape()...)
 		keys, grads := c.ofBoth(kv), c.ofBoth(part)
 		for _, p := range all {
-			a.Whole = p.whole
 			for i := range c.mb.Sequences {
-				to := [3]tensorops.Tensor{of.queries(sum, i, p), of.keys(grads[0], i, p), of.keys(grads[1], i, p)}
+				to := [3]tensorops.Tensor{of.of(sum, i, p.queries), of.of(grads[0], i, p.keys), of.of(grads[1], i, p.keys)}
 				adds := [3]bool{p.onto, p.sameKeys, p.sameKeys}
 				one := to
 				for j, t := range to {
@@ -140,8 +150,8 @@ func (b *block) ringGrad(c *pass, s *blockState, dq, dk, dv, do, q, k, v tensoro
 						one[j] = c.AllocLike(t)
 					}
 				}
-				c.AttentionGrad(one[0], one[1], one[2], of.queries(do, i, p), of.queries(q, i, p), of.keys(keys[0], i, p), of.keys(keys[1], i, p),
-					of.queries(s.o, i, p), of.sums(s.lse, i, p), a)
+				c.AttentionGrad(one[0], one[1], one[2], of.of(do, i, p.queries), of.of(q, i, p.queries), of.of(keys[0], i, p.keys), of.of(keys[1], i, p.keys),
+					of.of(s.o, i, p.queries), of.sums(s.lse, i, p.queries), b.ofPair(c, i, p))
 				for j, t := range to {
 					if adds[j] {
 						c.Add(t, t, one[j])
@@ -155,9 +165,13 @@ func (b *block) ringGrad(c *pass, s *blockState, dq, dk, dv, do, q, k, v tensoro
 			arriving = part
 		} else {
 			got := c.ofBoth(arriving)
-			for i := range c.mb.Sequences {
-				for j, t := range got {
-					c.Add(of.keys(t, i, all[0]), of.keys(t, i, all[0]), of.keys(grads[j], i, all[0]))
+			for _, p := range all {
+				for i := range c.mb.Sequences {
+					for j, t := range got {
+						if half := of.of(t, i, p.keys); !p.sameKeys {
+							c.Add(half, half, of.of(grads[j], i, p.keys))
+						}
+					}
 				}
 			}
 			free(c.List, &sent, &part)

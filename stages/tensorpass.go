@@ -142,17 +142,20 @@ func (c *pass) ofPositions(t tensorops.Tensor, positions int) tensorops.Tensor {
 // dropout records y = skip + x with some elements dropped, at a place of the residual stream.
 // An element's random bits are those of its place in the whole.
 func (c *pass) dropout(y, x, skip tensorops.Tensor, s site) {
-	width := y.Cols()
-	m := c.mask(s, c.mb.Positions*width)
-	if m.P == 0 || !c.sequence() {
+	width, whole := y.Cols(), c.mb.Positions*c.stage.opts.Context.size() // positions of a sequence
+	m := c.mask(s, whole*width)
+	runs := c.residualRuns()
+	if m.P == 0 || len(runs) == 1 && !c.sequence() {
 		c.Dropout(y, x, skip, m)
 		return
 	}
 	for b := range c.mb.Sequences {
-		lo, hi := b*c.positions(), (b+1)*c.positions()
-		part := m
-		part.First += uint64((b*c.mb.Positions + c.firstPosition()) * width)
-		c.Dropout(y.RowRange(lo, hi), x.RowRange(lo, hi), skip.RowRange(lo, hi), part)
+		for _, r := range runs {
+			lo, hi := b*c.positions()+r.lo, b*c.positions()+r.hi
+			part := m
+			part.First += uint64((b*whole + r.first) * width)
+			c.Dropout(y.RowRange(lo, hi), x.RowRange(lo, hi), skip.RowRange(lo, hi), part)
+		}
 	}
 }
 

@@ -17,6 +17,8 @@ type AttentionOpts struct {
 	// lse over all.
 	Onto bool
 	Mask Mask
+	// Of is how many positions the sequences have of which q and k are blocks, for the indices of Mask; 0: they are whole.
+	Of int
 	// BF16 allows a device to round q, k, v, do and the probabilities to bfloat16 where
 	// they are multiplied, whatever their type in memory. Sums and softmax stay float32.
 	BF16 bool
@@ -28,7 +30,7 @@ type AttentionOpts struct {
 // Window of them. lse
 // [B, H, Tq] receives the logarithm of each softmax's sum for the gradient.
 // Dropout acts on the probabilities; the index of an element is
-// ((sequence·H + head)·Tq + i)·Tk + j. The gradient recomputes the
+// ((sequence·H + head)·Tq + i)·Tk + j, or with Of that instead of Tq and Tk. The gradient recomputes the
 // probabilities, so no T×T matrix outlives the operation.
 func (l *List) Attention(o, q, k, v, lse Tensor, a AttentionOpts) {
 	op, s := l.op(KindAttention), a.sizes(q, k)
@@ -92,7 +94,7 @@ func (o *Op) AttentionGrad() AttentionGradArgs {
 		AttentionSizes: o.attentionSizes(o.T[4]), Mask: o.Mask(), BF16: o.Has(FlagBF16)}
 }
 
-const needAttention = "q, o have B·Tq rows of H·D and k, v B·Tk rows of KV·D, Tk ≥ Tq unless whole, H a multiple of KV (sizes: B, Tq, Tk, H, KV, window; none if whole), lse B·H·Tq, and P (number 0) in [0, 1)"
+const needAttention = "q, o have B·Tq rows of H·D and k, v B·Tk rows of KV·D, Tk ≥ Tq unless whole, H a multiple of KV (sizes: B, Tq, Tk, H, KV, window, none if whole, positions that they are of, none or no fewer than Tq and Tk), lse B·H·Tq, and P (number 0) in [0, 1)"
 
 // AttentionSizes are those of an attention or of its gradient, as they follow
 // from the options and the matrices.
@@ -105,6 +107,7 @@ type AttentionSizes struct {
 	Width   int  // D channels of a head
 	Window  int  // keys that a query sees at most; 0: all up to its own position
 	Whole   bool // every query sees every key
+	Of      int  // positions of the sequences that they are blocks of; 0: they are whole
 }
 
 // sizes are 0 where the options allow none.
@@ -114,8 +117,18 @@ func (a AttentionOpts) sizes(q, k Tensor) AttentionSizes {
 	}
 	return AttentionSizes{
 		Batch: a.Batch, Queries: q.Rows() / a.Batch, Keys: k.Rows() / a.Batch,
-		Heads: a.Heads, KVHeads: a.KVHeads, Width: q.Cols() / a.Heads, Window: a.Window, Whole: a.Whole,
+		Heads: a.Heads, KVHeads: a.KVHeads, Width: q.Cols() / a.Heads, Window: a.Window, Whole: a.Whole, Of: a.Of,
 	}
+}
+
+// MaskIndex is the index of an element in the mask, without the mask's first: of a key, and of a query of a head of all
+// sequences' heads.
+func (s AttentionSizes) MaskIndex(head, query, key int) uint64 {
+	queries, keys := s.Queries, s.Keys
+	if s.Of > 0 {
+		queries, keys = s.Of, s.Of
+	}
+	return (uint64(head)*uint64(queries)+uint64(query))*uint64(keys) + uint64(key) //nolint:gosec // places in tensors
 }
 
 // Group is how many query heads share a head of keys and values.
@@ -123,12 +136,12 @@ func (s AttentionSizes) Group() int { return s.Heads / s.KVHeads }
 
 // putSizes stores what does not follow from the shape of q.
 func (s AttentionSizes) putSizes(o *Op) {
-	o.I = [6]int{s.Batch, s.Queries, s.Keys, s.Heads, s.KVHeads, s.Window}
+	o.I = [7]int{s.Batch, s.Queries, s.Keys, s.Heads, s.KVHeads, s.Window, s.Of}
 	o.set(FlagWhole, s.Whole)
 }
 
 func (o *Op) attentionSizes(q Tensor) AttentionSizes {
-	return AttentionSizes{Batch: o.I[0], Queries: o.I[1], Keys: o.I[2], Heads: o.I[3], KVHeads: o.I[4], Width: q.Cols() / o.I[3], Window: o.I[5], Whole: o.Has(FlagWhole)}
+	return AttentionSizes{Batch: o.I[0], Queries: o.I[1], Keys: o.I[2], Heads: o.I[3], KVHeads: o.I[4], Width: q.Cols() / o.I[3], Window: o.I[5], Whole: o.Has(FlagWhole), Of: o.I[6]}
 }
 
 // sees reports whether each query has a key that it sees.
@@ -141,6 +154,6 @@ func (s AttentionSizes) sees() bool {
 
 // fit reports whether q, k and v have these sizes.
 func (s AttentionSizes) fit(q, k, v Tensor) bool {
-	return s.Batch > 0 && s.Heads%s.KVHeads == 0 && q.Rows() == s.Batch*s.Queries && k.Rows() == s.Batch*s.Keys && s.sees() && s.Width > 0 && s.Window >= 0 &&
+	return s.Batch > 0 && s.Heads%s.KVHeads == 0 && q.Rows() == s.Batch*s.Queries && k.Rows() == s.Batch*s.Keys && s.sees() && s.Width > 0 && s.Window >= 0 && (s.Of == 0 || s.Of >= max(s.Queries, s.Keys)) &&
 		q.Cols() == s.Heads*s.Width && k.Cols() == s.KVHeads*s.Width && sameMatrix(k, v)
 }

@@ -137,7 +137,7 @@ type Op struct {
 	Kind  Kind
 	Flags Flags
 	T     [9]Tensor
-	I     [6]int
+	I     [7]int
 	F     [8]float64
 	Key   rng.Key   // dropout: the site's stream
 	U     [2]uint64 // dropout: step, and index of the first element in the global batch
@@ -171,7 +171,7 @@ func (o *Op) String() string {
 	for i, name := range strings.Fields(kinds[o.Kind].operands) {
 		fmt.Fprintf(&b, " %s=%v", name, o.T[i])
 	}
-	if o.I != [6]int{} {
+	if o.I != [7]int{} {
 		fmt.Fprintf(&b, " sizes=%d", o.I)
 	}
 	if o.F != [8]float64{} {

@@ -558,7 +558,7 @@ func FuzzReadCosts(f *testing.F) {
 
 // TestRecommendContext: of a single sequence, with heads that don't divide, ranks can share positions alone.
 func TestRecommendContext(t *testing.T) {
-	b := resolved(t, "batch.sequences=1", "batch.microbatch=1", "model.heads=1", "model.kv_heads=1", "model.dropout=0")
+	b := resolved(t, "batch.sequences=1", "batch.microbatch=1", "model.heads=1", "model.kv_heads=1")
 	p, err := Recommend(t.Context(), b, unitCosts(1), Devices{Devices: 2, BytesPerS: 1e12})
 	if err != nil {
 		t.Fatal(err)
@@ -566,8 +566,8 @@ func TestRecommendContext(t *testing.T) {
 	if o := p.Best; o == nil || o.Context != 2 || o.Tensor != 1 || o.Data != 1 || o.Stages != 1 || !(o.ContextMS > 0) {
 		t.Errorf("%+v, want context 2", o)
 	}
-	b = resolved(t, "batch.sequences=1", "batch.microbatch=1", "model.heads=1", "model.kv_heads=1", "model.dropout=0.1")
+	b = resolved(t, "batch.sequences=1", "batch.microbatch=1", "model.heads=1", "model.kv_heads=1", "model.family=mistral", "model.window=4")
 	if p, err = Recommend(t.Context(), b, unitCosts(1), Devices{Devices: 2, BytesPerS: 1e12}); err != nil || p.Best.Context != 1 {
-		t.Errorf("with dropout: %+v, %v", p, err)
+		t.Errorf("with a window: %+v, %v", p, err)
 	}
 }

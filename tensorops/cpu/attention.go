@@ -15,17 +15,17 @@ func (x *exec) attnShape(a tensorops.AttentionSizes, m tensorops.Mask) *attn.Sha
 	*s = attn.Shape{Queries: a.Queries, Keys: a.Keys, Dim: a.Width, Window: a.Window, Whole: a.Whole}
 	s.Scale = float32(1 / math.Sqrt(float64(s.Dim)))
 	if m.P > 0 {
-		s.Mask = x.attnMask(m, s.Queries, s.Keys)
+		s.Mask = x.attnMask(m, a)
 	}
 	return s
 }
 
 // attnMask draws the factors of probabilities: element (head of a sequence,
 // query, key) of the global batch.
-func (x *exec) attnMask(m tensorops.Mask, queries, keys int) func(dst []float32, head, query, first int) {
+func (x *exec) attnMask(m tensorops.Mask, a tensorops.AttentionSizes) func(dst []float32, head, query, first int) {
 	d := vec.NewDropout(m.Key, m.Step, m.P)
 	return func(dst []float32, head, query, first int) {
-		at := m.First + (uint64(head)*uint64(queries)+uint64(query))*uint64(keys) + uint64(first)
+		at := m.First + a.MaskIndex(head, query, first)
 		for i := range dst {
 			dst[i] = 1
 		}

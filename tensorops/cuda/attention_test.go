@@ -146,9 +146,11 @@ func TestMultipliesBF16(t *testing.T) {
 // TestOnlyCausal: what the kernels don't compute is refused, never computed as something else.
 func TestOnlyCausal(t *testing.T) {
 	for _, c := range []struct {
-		whole, onto, refused bool
-	}{{false, false, false}, {true, false, true}, {false, true, true}, {true, true, true}} {
-		if err := onlyCausal(tensorops.AttentionSizes{Whole: c.whole}, c.onto); errors.Is(err, tensorops.ErrUnsupported) != c.refused || (err != nil) != c.refused {
+		whole, onto bool
+		of          int
+		refused     bool
+	}{{false, false, 0, false}, {true, false, 0, true}, {false, true, 0, true}, {true, true, 0, true}, {false, false, 8, true}} {
+		if err := onlyCausal(tensorops.AttentionSizes{Whole: c.whole, Of: c.of}, c.onto); errors.Is(err, tensorops.ErrUnsupported) != c.refused || (err != nil) != c.refused {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

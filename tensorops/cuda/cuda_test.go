@@ -161,7 +161,7 @@ func tooSlow(c optest.Case) bool {
 // ofBlocks reports whether a case is of attention over one block of keys after another, which
 // is refused: TestOnlyCausal.
 func ofBlocks(c optest.Case) bool {
-	return strings.Contains(c.Name, " whole") || strings.Contains(c.Name, " onto=")
+	return strings.Contains(c.Name, " whole") || strings.Contains(c.Name, " onto=") || strings.Contains(c.Name, " of=")
 }
 
 // isMixed reports whether a case has operands of float32 and bfloat16 by turns.

@@ -124,7 +124,7 @@ func launchTiles[A any](x *exec, t tiling, rows, heads int, s *attentionSizes, a
 
 // onlyCausal refuses what the kernels don't have.
 func onlyCausal(a tensorops.AttentionSizes, onto bool) error {
-	if a.Whole || onto {
+	if a.Whole || onto || a.Of > 0 {
 		return fmt.Errorf("%w: attention over one block of a sequence's keys after another", tensorops.ErrUnsupported)
 	}
 	return nil

@@ -67,6 +67,7 @@ type attention struct {
 	window int
 	whole  bool
 	onto   int // keys that the queries have been over before
+	of     int // positions of the sequences
 	p      float64
 	first  uint64
 	scale  float64 // of the queries; 0: 1
@@ -84,6 +85,9 @@ func (a attention) String() string {
 	}
 	if a.onto > 0 {
 		s += fmt.Sprintf(" onto=%d", a.onto)
+	}
+	if a.of > 0 {
+		s += fmt.Sprintf(" of=%d", a.of)
 	}
 	if a.p > 0 {
 		s += fmt.Sprintf(" P=%g first=%d", a.p, a.first)
@@ -133,6 +137,8 @@ var attentions = []attention{
 	{batch: 2, tq: 33, tk: 7, heads: 4, kvHeads: 2, d: 16, whole: true, p: 0.3, first: 1_000_003},
 	{batch: 1, tq: 65, tk: 65, heads: 4, kvHeads: 4, d: 16, whole: true, views: true},
 	{batch: 1, tq: 300, tk: 330, heads: 2, kvHeads: 1, d: 24, whole: true},
+	{batch: 2, tq: 33, tk: 7, heads: 4, kvHeads: 2, d: 16, whole: true, of: 50, p: 0.3, first: 1_000_003},
+	{batch: 2, tq: 17, tk: 17, heads: 6, kvHeads: 2, d: 5, of: 40, p: 0.3, first: 77, onto: 9},
 	{batch: 2, tq: 17, tk: 17, heads: 6, kvHeads: 2, d: 5, onto: 17},
 	{batch: 1, tq: 97, tk: 97, heads: 2, kvHeads: 1, d: 33, onto: 300},
 	{batch: 1, tq: 40, tk: 40, heads: 2, kvHeads: 2, d: 16, scale: 20, onto: 9},
@@ -172,7 +178,7 @@ func (a attention) record(b *builder) attended {
 	r := attended{
 		attention: a,
 		opts: tensorops.AttentionOpts{
-			Batch: a.batch, Heads: a.heads, KVHeads: a.kvHeads, Window: a.window, Whole: a.whole,
+			Batch: a.batch, Heads: a.heads, KVHeads: a.kvHeads, Window: a.window, Whole: a.whole, Of: a.of,
 			Mask: tensorops.Mask{Key: rng.NewKey(9, 4), Step: 2, First: a.first, P: a.p},
 			BF16: a.bf16,
 		},

@@ -84,11 +84,13 @@ func (s sizes) key(m matrix, at place, j, c int) *float64 {
 	return m.at(at.b*s.Keys+j, at.h/s.Group()*s.Width+c)
 }
 
-// index is the place of a query among all: in lse, and times Tk in the mask.
+// index is the place of a query among all: in lse.
 func (s sizes) index(at place) int { return (at.b*s.Heads+at.h)*s.Queries + at.i }
 
 // dropped is what dropout multiplies the probability of key j by.
-func (s sizes) dropped(at place, j int) float64 { return s.mask.factor(s.index(at)*s.Keys + j) }
+func (s sizes) dropped(at place, j int) float64 {
+	return s.mask.factor(int(s.MaskIndex(at.b*s.Heads+at.h, at.i, j)))
+}
 
 // scores are q·k/√D for the keys that a query sees, and the first of these.
 func (s sizes) scores(q, k matrix, at place) (scores []float64, first int) {
