@@ -59,7 +59,7 @@ func TestGPUs(t *testing.T) {
 		{"none", 2, []worker{{"", 0}}, placement.ErrNoRoom.Error()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h := &hosts{Coordinator: &Coordinator{changed: make(chan struct{})}}
+			h := &hosts{Coordinator: &Coordinator{changed: make(chan struct{}), beats: beat.NewServer(beat.ServerConfig{})}}
 			h.workers = make(map[uuid.UUID]*workerState)
 			for i, w := range c.workers {
 				state := offering(fmt.Sprint("w", i), w.ids, w.memory)

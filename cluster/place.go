@@ -27,7 +27,8 @@ import (
 // hosts are a coordinator's workers, for one run.
 type hosts struct {
 	*Coordinator
-	had int // workers of the attempt before
+	had    int               // workers of the attempt before
+	notice func(text string) // is told what is waited for, when that takes a while; nil: the log is
 }
 
 // free are the workers that compute for nobody, by name, without those that could not
@@ -54,7 +55,7 @@ func (h *hosts) free() []*workerState {
 // releasing reports whether workers are being given back. mu is held.
 func (c *Coordinator) releasing() bool {
 	for _, w := range c.workers {
-		if w.attempt != nil && w.attempt.ended {
+		if w.attempt != nil && !w.attempt.ended.IsZero() {
 			return true
 		}
 	}
@@ -77,9 +78,10 @@ const regroupTime = time.Second
 // Choose takes as many free workers as there are ranks, or all.
 func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Duration) (placement.Workers, error) {
 	began := time.Now()
-	deadline, regroup := time.NewTimer(wait), time.NewTimer(min(wait, regroupTime))
+	deadline, regroup, patience := time.NewTimer(wait), time.NewTimer(min(wait, regroupTime)), newPatience()
 	defer deadline.Stop()
 	defer regroup.Stop()
+	defer patience.stop()
 	for {
 		least := 1
 		if time.Since(began) < min(wait, regroupTime) {
@@ -104,6 +106,8 @@ func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Durati
 		select {
 		case <-changed:
 		case <-regroup.C:
+		case <-patience.timer.C:
+			h.tellWaiting(fmt.Sprintf("the run waits for workers for %.0f s: %v", patience.waited().Seconds(), err))
 		case <-deadline.C:
 			return nil, fmt.Errorf("%w, after %.0f s", err, wait.Seconds())
 		case <-ctx.Done():
@@ -128,6 +132,11 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 	free, what := h.free(), ""
 	ranks := cfg.Ranks()
 	_, gpu := kindsOf(cfg)
+	defer func() {
+		if seen := h.seen(gpu); errors.Is(err, placement.ErrNoRoom) && seen != "" {
+			err = fmt.Errorf("%w (%s)", err, seen)
+		}
+	}()
 	if gpu {
 		free, what = withGPUs(free), " and have a GPU"
 	}
@@ -141,7 +150,6 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 		return nil, h.changed, fmt.Errorf("%w: %d of the %d that have joined are free%s, and the run, of %s, needs %d", placement.ErrNoRoom, len(free), len(h.workers), what, term.Plural(ranks, "rank"), max(1, least))
 	}
 	if place := cfg.Cluster.Place; len(place) > 0 {
-		var err error
 		if free, err = h.named(cfg, place, free); err != nil {
 			return nil, h.changed, err
 		}
@@ -158,7 +166,7 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 	if err != nil {
 		return nil, nil, err
 	}
-	a = &attempt{c: h.Coordinator, cfg: cfg, id: id, generation: h.generation, answers: make(chan answer, 2*len(free)), gone: make(chan struct{}), told: make(map[string]bool)}
+	a = &attempt{c: h.Coordinator, cfg: cfg, id: id, generation: h.generation, tellWaiting: h.tellWaiting, answers: make(chan answer, 2*len(free)), gone: make(chan struct{}), told: make(map[string]bool)}
 	for _, w := range free {
 		w.attempt = a
 		a.shares = append(a.shares, &share{Member: w.Member})
@@ -283,8 +291,10 @@ type attempt struct {
 	run        uuid.UUID
 	shares     []*share
 	answers    chan answer
-	ended      bool   // its workers are being given back; c.mu
-	apart      string // which tensor groups are on several hosts, or which workers have no ranks since none is; "": neither
+	// tellWaiting is told what is waited for.
+	tellWaiting func(text string)
+	ended       time.Time // since when its workers are being given back; zero: they are not; c.mu
+	apart       string    // which tensor groups are on several hosts, or which workers have no ranks since none is; "": neither
 
 	mu     sync.Mutex
 	actors *actors.Run
@@ -391,9 +401,14 @@ func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placemen
 			return r, a.lostError(s, err)
 		}
 	}
-	for range a.busy() {
+	patience, waits := newPatience(), a.busy()
+	defer patience.stop()
+	for len(waits) > 0 {
 		select {
+		case <-patience.timer.C:
+			a.tellWaiting(fmt.Sprintf("the run waits for %s to be ready to compute, for %.0f s", namesOf(waits), patience.waited().Seconds()))
 		case got := <-a.answers:
+			waits = slices.DeleteFunc(waits, func(s *share) bool { return s.ID == got.from })
 			if got.error != "" {
 				return r, fmt.Errorf("worker %s: %s", a.name(got.from), got.error)
 			}
@@ -632,7 +647,7 @@ func (a *attempt) stalled(worker string, quiet time.Duration, why error) {
 // Release gives the workers back.
 func (a *attempt) Release() {
 	a.c.mu.Lock()
-	a.ended = true
+	a.ended = time.Now()
 	a.c.mu.Unlock()
 	for _, s := range a.shares {
 		// One that is gone needs no word.

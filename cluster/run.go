@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/placement"
+	"github.com/troupe-ml/troupe/internal/term"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -77,9 +79,14 @@ func (h *runHosts) Choose(ctx context.Context, cfg *config.Config, wait time.Dur
 	want := h.r.want
 	h.r.mu.Unlock()
 	if want > 0 {
-		waiting, stop := context.WithTimeout(ctx, takeUpWait)
-		_ = h.Wait(waiting, want) // with fewer it goes on all the same
-		stop()
+		if h.waitFor(ctx, want, sayTime) != nil && ctx.Err() == nil {
+			h.mu.Lock()
+			_, gpu := kindsOf(cfg)
+			seen := h.seen(gpu)
+			h.mu.Unlock()
+			h.tellWaiting(fmt.Sprintf("the run waits for %s, as many as it had, and for %.0f s more at most (%s)", term.Plural(want, "worker"), (takeUpWait - sayTime).Seconds(), cmp.Or(seen, "none has joined")))
+			_ = h.waitFor(ctx, want, takeUpWait-sayTime) // with fewer it goes on all the same
+		}
 		wait = forever
 	}
 	w, err := h.hosts.Choose(ctx, cfg, wait)
@@ -100,6 +107,13 @@ func (h *runHosts) Choose(ctx context.Context, cfg *config.Config, wait time.Dur
 	h.r.workers, h.r.hosts = names, of
 	h.r.mu.Unlock()
 	return &runWorkers{w, h.r}, nil
+}
+
+// waitFor waits for so many workers for some time.
+func (h *runHosts) waitFor(ctx context.Context, workers int, most time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	return h.Wait(ctx, workers)
 }
 
 // forever is longer than any coordinator lives.
@@ -131,7 +145,7 @@ func (w *runWorkers) Assign(ctx context.Context, a placement.Assignment) (placem
 
 // start begins the run. What it needs is opened and read before it returns.
 func (r *run) start(o troupe.Options) error {
-	o.Hosts, o.Logger = &runHosts{hosts{Coordinator: r.c}, r}, r.c.log
+	o.Hosts, o.Logger = &runHosts{hosts{Coordinator: r.c, notice: r.waits}, r}, r.c.log
 	inner, err := troupe.Start(r.ctx, r.cfg, o)
 	if err != nil {
 		return err
@@ -149,6 +163,13 @@ func (r *run) start(o troupe.Options) error {
 		inner.Pause()
 	}
 	return nil
+}
+
+// waits tells who follows what the run waits for.
+func (r *run) waits(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.publish(&wire.RunEvent{Kind: &wire.RunEvent_Waiting{Waiting: &wire.WaitingEvent{Text: clean(text, limitErrorBytes)}}})
 }
 
 // takeUp goes on with a run that another coordinator had, or begins it, as soon as there are

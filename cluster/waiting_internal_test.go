@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/cluster/internal/beat"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// TestDescribeWorkers: of every worker a run that waits says why it does not get it.
+func TestDescribeWorkers(t *testing.T) {
+	cfg := &config.Config{}
+	cfg.Run.Name = "mine"
+	var heard []beat.Member
+	var free []*workerState
+	listed := make(map[uuid.UUID]*workerState)
+	add := func(name string, isHeard, isListed, isFree bool, a *attempt) {
+		m := beat.Member{ID: uuid.New(), Name: name, Offer: &wire.Offer{}}
+		if isHeard {
+			heard = append(heard, m)
+		}
+		w := &workerState{Member: m, attempt: a}
+		if isListed {
+			listed[m.ID] = w
+		}
+		if isFree {
+			free = append(free, w)
+		}
+	}
+	if got := describeWorkers(nil, listed, nil, false); got != "" {
+		t.Errorf("of none: %q", got)
+	}
+	add("a", true, true, true, nil)
+	add("b", true, true, false, nil)
+	add("c", true, true, false, &attempt{cfg: cfg})
+	add("d", true, true, false, &attempt{cfg: cfg, ended: time.Now().Add(-7 * time.Second)})
+	add("e", true, false, false, nil)
+	add("f", false, true, true, nil)
+	common := `; b could not reach a worker that is free, and is not used beside it for a while; c has ranks of run "mine"; d is being given back by run "mine" for 7.0 s; e is heard, but not on the list of members; f is on the list of members, but not heard`
+	for gpu, want := range map[bool]string{false: "a is free" + common, true: "a has no GPU" + common} {
+		if got := describeWorkers(heard, listed, free, gpu); got != want {
+			t.Errorf("with GPUs %v:\n%s\nwant\n%s", gpu, got, want)
+		}
+	}
+	for range 5 {
+		add("g", true, true, false, &attempt{cfg: cfg})
+	}
+	want := "a is free" + common + `; g has ranks of run "mine"; g has ranks of run "mine"; and 3 more`
+	if got := describeWorkers(heard, listed, free, false); got != want {
+		t.Errorf("of many:\n%s\nwant\n%s", got, want)
+	}
+}
