@@ -13,7 +13,7 @@ type sizes struct {
 }
 
 // Measured over the lane on one host (cluster/internal/groups/bench).
-var measured = sizes{piece: 1 << 20, gather: 192 << 10, eager: 2 << 20, copied: 192 << 10}
+var measured = sizes{piece: 1 << 20, gather: 256 << 10, eager: 2 << 20, copied: 256 << 10}
 
 // plan is what one member sends and expects in a collective. By peer; nil where it has nothing to do with one.
 type plan struct {

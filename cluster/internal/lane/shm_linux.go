@@ -17,7 +17,7 @@ import (
 )
 
 // A region has a page of states, one for each slot, and the slots behind it. The sender takes a free slot, fills it and
-// names it in a frame; the receiver copies it out and frees it.
+// names it in a frame; the receiver copies it out, or uses it where it lies (Loan), and frees it.
 const (
 	sharedSlots = 32
 	sharedHead  = 4096
@@ -83,18 +83,11 @@ func (r *region) slot(slot, n int) []byte {
 	return r.memory[sharedHead+slot*LimitPiece:][:n:n]
 }
 
-// fillBytes is how much is copied into a slot at once: from 1 MiB on the runtime's copy goes around the caches (on amd64), where
-// the receiver is to find it.
-const fillBytes = 256 << 10
-
 // fill copies slices into a slot.
 func (r *region) fill(slot int, list [][]byte) {
 	to := r.slot(slot, LimitPiece)
 	for _, b := range list {
-		for len(b) > 0 {
-			n := copy(to, b[:min(len(b), fillBytes)])
-			to, b = to[n:], b[n:]
-		}
+		to = to[copy(to, b):]
 	}
 }
 

@@ -5,7 +5,8 @@
 // Each round measures, one after the other and for every size: the lane alone; the collective; and Gloo's through PyTorch's
 // torch.distributed, if a Python is given. The table has medians over the rounds, and of the rounds' ratios. The lane is
 // measured while all processes send to all at once: its latency by empty messages, its rate by messages of up to 1 MiB from and to
-// as much memory as the collective has. The bound of an all_reduce of D bytes among n is the smaller of 2 latencies and 2(n-1)/n·D
+// as much memory as the collective has. An exchange sends each of the others a part of 1/n and waits for theirs, as often one after the
+// other as the collective: what the lane makes of one without anything in flight beside it. The bound of an all_reduce of D bytes among n is the smaller of 2 latencies and 2(n-1)/n·D
 // bytes at the lane's rate, and 1 latency and (n-1)·D bytes; of the others 1 latency and (n-1)/n·D, D being the whole.
 package main
 
@@ -108,7 +109,7 @@ func compare(n, rounds, volume int, lengths []int, whats []string, python string
 		defer peer.close()
 	}
 	for _, what := range whats {
-		fmt.Printf("\n%s among %d processes\n\n| bytes | latency µs | lane GB/s | bound µs | measured µs | bound / measured | Gloo µs | Gloo / measured |\n|---|---|---|---|---|---|---|---|\n", what, n)
+		fmt.Printf("\n%s among %d processes\n\n| bytes | latency µs | lane GB/s | bound µs | measured µs | bound / measured | Gloo µs | Gloo / measured | exchange µs | exchange / measured |\n|---|---|---|---|---|---|---|---|---|---|\n", what, n)
 		for _, size := range lengths {
 			var r results
 			for round := range rounds + 1 { // the first warms up
@@ -124,7 +125,7 @@ func compare(n, rounds, volume int, lengths []int, whats []string, python string
 
 // results are those of the rounds.
 type results struct {
-	latency, rate, bound, measured, byBound, gloo, byGloo []float64
+	latency, rate, bound, measured, byBound, gloo, byGloo, exchange, byExchange []float64
 }
 
 func (r *results) measure(own, peer side, what string, n, size, count int, keep bool) error {
@@ -139,6 +140,10 @@ func (r *results) measure(own, peer side, what string, n, size, count int, keep 
 	}
 	rate := float64(size) / lane.Seconds()
 	took, err := own.measure(what, size, count)
+	if err != nil {
+		return err
+	}
+	exchange, err := own.measure("exchange", size, count)
 	if err != nil {
 		return err
 	}
@@ -157,6 +162,8 @@ func (r *results) measure(own, peer side, what string, n, size, count int, keep 
 	r.bound = append(r.bound, least.Seconds()*1e6)
 	r.measured = append(r.measured, took.Seconds()*1e6)
 	r.byBound = append(r.byBound, least.Seconds()/took.Seconds())
+	r.exchange = append(r.exchange, exchange.Seconds()*1e6)
+	r.byExchange = append(r.byExchange, exchange.Seconds()/took.Seconds())
 	r.gloo = append(r.gloo, gloo.Seconds()*1e6)
 	r.byGloo = append(r.byGloo, gloo.Seconds()/took.Seconds())
 	return nil
@@ -165,10 +172,11 @@ func (r *results) measure(own, peer side, what string, n, size, count int, keep 
 func (r *results) print(size int, gloo bool) {
 	fmt.Printf("| %d | %.0f | %.2f | %.0f | %.0f | %.2f | ", size, median(r.latency), median(r.rate), median(r.bound), median(r.measured), median(r.byBound))
 	if gloo {
-		fmt.Printf("%.0f | %.2f |\n", median(r.gloo), median(r.byGloo))
+		fmt.Printf("%.0f | %.2f", median(r.gloo), median(r.byGloo))
 	} else {
-		fmt.Print("| |\n")
+		fmt.Print(" | ")
 	}
+	fmt.Printf(" | %.0f | %.2f |\n", median(r.exchange), median(r.byExchange))
 }
 
 func median(list []float64) float64 {

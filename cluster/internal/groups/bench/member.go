@@ -245,7 +245,7 @@ func (m *member) tensor(size int) (tensorops.Tensor, error) {
 
 func (m *member) measure(o order) (int64, error) {
 	ctx := context.Background()
-	if o.What == "lane" && len(m.from) != o.Size {
+	if (o.What == "lane" || o.What == "exchange") && len(m.from) != o.Size {
 		m.from, m.into = make([]byte, o.Size), make([]byte, o.Size)
 		for i := 0; i < o.Size; i += 512 { // else it is the system's one page of zeros
 			m.from[i], m.into[i] = 1, 1
@@ -266,6 +266,11 @@ func (m *member) measure(o order) (int64, error) {
 			for range m.n - 1 {
 				<-m.came
 			}
+		}
+	case "exchange":
+		part := m.from[:o.Size/m.n]
+		for range o.Count {
+			m.exchange(part)
 		}
 	case "lane":
 		m.lane(o.Size, o.Count)
@@ -300,6 +305,18 @@ func (m *member) measure(o order) (int64, error) {
 
 func (m *member) send(to int, header []byte, payload [][]byte) {
 	m.raw.Send(id(to), header, payload, nil)
+}
+
+// exchange sends a part to each of the others, and waits for theirs.
+func (m *member) exchange(part []byte) {
+	for to := range m.n {
+		for at := 0; to != m.rank && at < len(part); at += messageBytes {
+			m.send(to, binary.LittleEndian.AppendUint64(nil, uint64(at)), [][]byte{part[at:min(at+messageBytes, len(part))]})
+		}
+	}
+	for left := len(part) * (m.n - 1); left > 0; {
+		left -= <-m.came
+	}
 }
 
 // messageBytes is the length of the messages by which the lane alone is measured.
