@@ -60,7 +60,16 @@ var gridTable = []struct {
 	{"u, tp 1, 2 and 2 sequence", slices.Concat(edge(5), []string{"parallel.tensor=[1,2,2]", "pipeline.stages=3", "pipeline.schedule=u-shape", "pipeline.layout=Et|tt|tt|tL", "parallel.sequence=true"}), nil, ""},
 	{"u, tp 1 and 2, dp2 zero-1", slices.Concat(edge(6), []string{"parallel.tensor=[1,2]", "parallel.data=2", "parallel.zero=1", "pipeline.stages=2", "pipeline.schedule=u-shape", "pipeline.layout=Ett|ttt|tL"}), nil, ""},
 	{"u, tp2 pp2", slices.Concat(edge(4), []string{"parallel.tensor=2", "pipeline.stages=2", "pipeline.schedule=u-shape", "pipeline.layout=Et|tttt|tL"}), nil, ""},
-	// Rows with parallel.context go here.
+	{"cp2", []string{"parallel.context=2"}, nil, ""},
+	{"cp4", []string{"parallel.context=4"}, nil, ""},
+	{"cp2 pp2", []string{"parallel.context=2", "pipeline.stages=2"}, []string{"zb-h1", "gpipe"}, ""},
+	{"cp2 zero-1", []string{"parallel.context=2", "parallel.zero=1"}, nil, "cp2"},
+	{"cp2 dp2, wide", []string{wide, "parallel.context=2", "parallel.data=2"}, nil, ""},
+	{"cp2 dp2 zero-3, wide", []string{wide, "parallel.context=2", "parallel.data=2", "parallel.zero=3"}, nil, "cp2 dp2, wide"},
+	{"tp2 cp2 sequence, interleaved", []string{"parallel.tensor=2", "parallel.context=2", "parallel.sequence=true", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=interleaved"}, []string{"breadth-first"}, ""},
+	{"tp2 cp2 pp2 dp2", []string{"parallel.tensor=2", "parallel.context=2", "parallel.data=2", "pipeline.stages=2"}, nil, ""},
+	{"tp 1 and 2, cp2 zero-1", []string{"parallel.tensor=[1,2]", "parallel.context=2", "pipeline.stages=2", "parallel.zero=1"}, nil, ""},
+	{"u, tp 1 and 2, cp2", slices.Concat(edge(6), []string{"parallel.tensor=[1,2]", "parallel.context=2", "pipeline.stages=2", "pipeline.schedule=u-shape", "pipeline.layout=Ett|ttt|tL"}), nil, ""},
 }
 
 // edge keeps data and the weights of stage 0 on the coordinator's host, and gives each of so many ranks a worker.
