@@ -90,6 +90,12 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 	if err != nil {
 		return nil, err
 	}
+	crowded := links
+	if p.Grouped() {
+		if crowded, err = a.crowded(ctx); err != nil {
+			return nil, err
+		}
+	}
 	costs, err := a.costs(ctx, p, seconds)
 	if err != nil {
 		return nil, err
@@ -101,7 +107,7 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 			}
 		}
 	}
-	got, err := planner.Predict(p, nil, a.devices(p.Grid(), of, links, costs))
+	got, err := planner.Predict(p, nil, a.devices(p.Grid(), of, links, crowded, costs))
 	if err != nil {
 		return nil, err
 	}
@@ -109,8 +115,9 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 	return f, nil
 }
 
-// devices are what a plan's grid is computed on: of is the share of each rank.
-func (a *attempt) devices(g *grid.Grid, of []*share, links map[[2]string]*wire.Link, costs map[uuid.UUID]*planner.Costs) planner.Devices {
+// devices are what a plan's grid is computed on: of is the share of each rank, links are those that one worker at a time
+// sends over, crowded the same where all send.
+func (a *attempt) devices(g *grid.Grid, of []*share, links, crowded map[[2]string]*wire.Link, costs map[uuid.UUID]*planner.Costs) planner.Devices {
 	// The slowest of a stage's ranks holds up the others.
 	slowest := func(stage int, ms func(rank int) float64) (most float64) {
 		for r := range of {
@@ -147,8 +154,8 @@ func (a *attempt) devices(g *grid.Grid, of []*share, links map[[2]string]*wire.L
 			for _, other := range g.Group(r, d) {
 				if l := between(r, other); l != nil {
 					latencyMS = max(latencyMS, l.GetLatencyMs())
-					if bytesPerS == 0 || l.GetBytesPerS() < bytesPerS {
-						bytesPerS = l.GetBytesPerS()
+					if rate := crowded[[2]string{of[r].Name, of[other].Name}].GetBytesPerS(); bytesPerS == 0 || rate < bytesPerS {
+						bytesPerS = rate
 					}
 				}
 			}
@@ -170,27 +177,63 @@ func (a *attempt) unused() {
 func (a *attempt) links(ctx context.Context) (map[[2]string]*wire.Link, error) {
 	found := make(map[[2]string]*wire.Link)
 	for _, from := range a.busy() {
-		var peers []*wire.Peer
-		for _, to := range a.busy() {
-			if to != from {
-				peers = append(peers, &wire.Peer{Name: to.Name, Incarnation: to.ID[:], Address: to.Address, DataAddress: to.DataAddress})
-			}
-		}
-		if len(peers) == 0 {
-			continue
-		}
-		reply, err := a.c.ask(ctx, from.ID, &wire.Control{Kind: &wire.Control_Connect{Connect: &wire.Connect{Peers: peers}}})
-		if err != nil {
+		if err := a.linksFrom(ctx, from, func(l *wire.Link) { found[[2]string{from.Name, l.GetTo()}] = l }); err != nil {
 			return nil, err
-		}
-		for _, l := range reply.GetConnected().GetLinks() {
-			if l.GetError() != "" || !(l.GetBytesPerS() > 0) || !(l.GetLatencyMs() >= 0) {
-				return nil, fmt.Errorf("the way from %s to %.100s: %.1000s", from.Name, l.GetTo(), l.GetError())
-			}
-			found[[2]string{from.Name, l.GetTo()}] = l
 		}
 	}
 	return found, nil
+}
+
+// crowded is links while all workers send at once, as they do in collectives.
+func (a *attempt) crowded(ctx context.Context) (map[[2]string]*wire.Link, error) {
+	type result struct {
+		from  *share
+		links []*wire.Link
+		err   error
+	}
+	busy := a.busy()
+	came := make(chan result, len(busy))
+	for _, from := range busy {
+		go func() { // ends with the worker's answer, or with ctx
+			r := result{from: from}
+			r.err = a.linksFrom(ctx, from, func(l *wire.Link) { r.links = append(r.links, l) })
+			came <- r
+		}()
+	}
+	found := make(map[[2]string]*wire.Link)
+	var errs []error
+	for range busy {
+		r := <-came
+		errs = append(errs, r.err)
+		for _, l := range r.links {
+			found[[2]string{r.from.Name, l.GetTo()}] = l
+		}
+	}
+	return found, errors.Join(errs...)
+}
+
+// linksFrom has a worker measure the way to every other.
+func (a *attempt) linksFrom(ctx context.Context, from *share, see func(*wire.Link)) error {
+	var peers []*wire.Peer
+	for _, to := range a.busy() {
+		if to != from {
+			peers = append(peers, &wire.Peer{Name: to.Name, Incarnation: to.ID[:], Address: to.Address, DataAddress: to.DataAddress})
+		}
+	}
+	if len(peers) == 0 {
+		return nil
+	}
+	reply, err := a.c.ask(ctx, from.ID, &wire.Control{Kind: &wire.Control_Connect{Connect: &wire.Connect{Peers: peers}}})
+	if err != nil {
+		return err
+	}
+	for _, l := range reply.GetConnected().GetLinks() {
+		if l.GetError() != "" || !(l.GetBytesPerS() > 0) || !(l.GetLatencyMs() >= 0) {
+			return fmt.Errorf("the way from %s to %.100s: %.1000s", from.Name, l.GetTo(), l.GetError())
+		}
+		see(l)
+	}
+	return nil
 }
 
 // costs has all workers measure what the model's layers take there, at the same time: in the

@@ -14,8 +14,9 @@ import (
 // one latency instead of two (package collective).
 const wholeBytes = 192 << 10
 
-// collectiveMS is how long a collective of a stage's group along a dimension takes, where all begin at once.
-func (c Devices) collectiveMS(stage int, dim grid.Dimension, a tensorops.CollectiveArgs) float64 {
+// collectiveMS is how long a collective of a stage's group along a dimension takes, where all begin at once and a
+// processor adds a byte of a contribution in addNS.
+func (c Devices) collectiveMS(stage int, dim grid.Dimension, a tensorops.CollectiveArgs, addNS float64) float64 {
 	latencyMS, bytesPerS := c.LatencyUS/1e3, c.BytesPerS
 	if c.Group != nil {
 		latencyMS, bytesPerS = c.Group(stage, dim)
@@ -24,23 +25,25 @@ func (c Devices) collectiveMS(stage int, dim grid.Dimension, a tensorops.Collect
 		return 0
 	}
 	n := float64(a.Group.Size())
-	latencies, bytes := 1.0, 0.0
+	latencies, bytes, added := 1.0, 0.0, 0.0
 	if a.What != tensorops.Barrier {
 		bytes = float64(a.Src.Len() * a.Src.DType().Size())
 	}
 	switch a.What {
 	case tensorops.AllReduce:
 		if bytes*(n-1) <= wholeBytes {
-			bytes *= n - 1
-		} else {
-			latencies, bytes = 2, 2*bytes*(n-1)/n
+			added, bytes = bytes*n, bytes*(n-1)
+		} else { // each adds a slice of all
+			latencies, added, bytes = 2, bytes, 2*bytes*(n-1)/n
 		}
-	case tensorops.ReduceScatter, tensorops.AllToAll:
+	case tensorops.ReduceScatter:
+		added, bytes = bytes, bytes*(n-1)/n
+	case tensorops.AllToAll:
 		bytes *= (n - 1) / n
 	case tensorops.AllGather:
 		bytes *= n - 1
 	}
-	ms := latencies * latencyMS
+	ms := latencies*latencyMS + added*addNS/1e6
 	if bytesPerS > 0 {
 		ms += 1e3 * bytes / bytesPerS
 	}
@@ -58,7 +61,7 @@ type step struct {
 }
 
 // stepsOf takes from operations what tells how long they take beside their collectives.
-func (c Devices) stepsOf(stage int, ops []tensorops.Op) (steps []step) {
+func (c Devices) stepsOf(stage int, ops []tensorops.Op, addNS float64) (steps []step) {
 	var all, open float64 // work: of all, and since the last step
 	flush := func() {
 		if open > 0 {
@@ -76,7 +79,7 @@ func (c Devices) stepsOf(stage int, ops []tensorops.Op) (steps []step) {
 				continue
 			}
 			flush()
-			steps = append(steps, step{ms: c.collectiveMS(stage, dim, a), dim: dim, begins: a.Later})
+			steps = append(steps, step{ms: c.collectiveMS(stage, dim, a, addNS), dim: dim, begins: a.Later})
 		case tensorops.KindAwait:
 			flush()
 			steps = append(steps, step{awaits: true})
@@ -165,6 +168,7 @@ func play(steps []step, computeMS float64) (t taken) {
 type grouped struct {
 	passOf        func(scheduler.Action) plan.Pass
 	passes        map[chunkPass][]step
+	shares        map[chunkPass]float64 // of what the whole layers take, on each rank
 	norms, update []step
 }
 
@@ -173,25 +177,72 @@ type chunkPass struct {
 	pass  plan.Pass
 }
 
-// recordGroups records what the ranks of each stage do together; nil: nothing.
-func recordGroups(b *plan.Plan, cluster Devices) ([]grouped, error) {
+// recordGroups records what the ranks of each stage do together; nil: nothing. costs are those of each stage's devices.
+func recordGroups(b *plan.Plan, cluster Devices, costs []*Costs) ([]grouped, error) {
 	if !b.Grouped() {
 		return nil, nil
 	}
+	whole, err := undivided(b)
+	if err != nil {
+		return nil, err
+	}
 	all := make([]grouped, b.Table().NumRanks())
 	for stage := range all {
-		g := grouped{passOf: b.PassOf(stage), passes: make(map[chunkPass][]step)}
+		g := grouped{passOf: b.PassOf(stage), passes: make(map[chunkPass][]step), shares: make(map[chunkPass]float64)}
+		addNS := costs[stage].AddNS
 		err := b.Record(stage, func(chunk int, pass plan.Pass, ops []tensorops.Op) {
-			g.passes[chunkPass{chunk, pass}] = cluster.stepsOf(stage, ops)
+			g.passes[chunkPass{chunk, pass}] = cluster.stepsOf(stage, ops, addNS)
+			g.shares[chunkPass{chunk, pass}] = workOf(ops)
 		}, func(norms, update []tensorops.Op) {
-			g.norms, g.update = cluster.stepsOf(stage, norms), cluster.stepsOf(stage, update)
+			g.norms, g.update = cluster.stepsOf(stage, norms, addNS), cluster.stepsOf(stage, update, addNS)
 		})
 		if err != nil {
 			return nil, err
 		}
+		of := make(map[chunkPass]float64)
+		if err := whole.Record(stage, func(chunk int, pass plan.Pass, ops []tensorops.Op) {
+			of[chunkPass{chunk, pass}] = workOf(ops)
+		}, func(_, _ []tensorops.Op) {}); err != nil {
+			return nil, err
+		}
+		for key, w := range g.shares {
+			if g.shares[key] = 1; of[key] > 0 {
+				g.shares[key] = w / of[key]
+			}
+		}
 		all[stage] = g
 	}
 	return all, nil
+}
+
+// undivided is a plan whose layers are whole on each rank, beside which those of a plan are seen to be divided: a
+// tensor group divides products and heads, and norms only where sequence is set.
+func undivided(b *plan.Plan) (*plan.Plan, error) {
+	if b.Grid().Size(grid.Context) == 1 && b.Grid().World() == b.Grid().Size(grid.Data)*b.Table().NumRanks() {
+		return b, nil
+	}
+	cfg := *b.Config()
+	cfg.Parallel.Tensor, cfg.Parallel.Context, cfg.Parallel.Sequence = []int{1}, 1, false
+	cfg.Parallel.Edges, cfg.Parallel.World = "auto", 0
+	var table []byte
+	if text := b.TableText(); len(text) > 0 {
+		table = text
+	}
+	whole, err := plan.NewOf(&cfg, b.Model().Config, table)
+	if err != nil {
+		return nil, fmt.Errorf("the layers as they are on one rank: %w", err)
+	}
+	return whole, nil
+}
+
+// workOf is what the operations of a list take together.
+func workOf(ops []tensorops.Op) (all float64) {
+	for i := range ops {
+		if k := ops[i].Kind; k != tensorops.KindCollective && k != tensorops.KindAwait {
+			all += work(&ops[i])
+		}
+	}
+	return all
 }
 
 // inGroups are the costs of a rank's actions where those of the whole layers are known: the ranks of a tensor group
@@ -207,8 +258,7 @@ func inGroups(b *plan.Plan, all []grouped, whole scheduler.Costs) (costs schedul
 		key := known{stage, chunkPass{int(a.Chunk), g.passOf(a)}}
 		t, ok := memo[key]
 		if !ok {
-			ranks := b.Grid().TensorSize(stage) * b.Grid().Size(grid.Context)
-			t = play(g.passes[key.chunkPass], whole(stage, a)/float64(ranks))
+			t = play(g.passes[key.chunkPass], whole(stage, a)*g.shares[key.chunkPass])
 			memo[key] = t
 		}
 		return t

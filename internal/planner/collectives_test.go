@@ -30,15 +30,31 @@ func TestCollectiveMS(t *testing.T) {
 		{"barrier", tensorops.CollectiveArgs{What: tensorops.Barrier}, 1},
 	} {
 		c.a.Group = g
-		if got := d.collectiveMS(0, grid.Tensor, c.a); math.Abs(got-c.want) > 1e-9 {
+		if got := d.collectiveMS(0, grid.Tensor, c.a, 0); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s: %v ms, want %v", c.name, got, c.want)
 		}
 	}
-	if got := (Devices{Devices: 1, LatencyUS: 1000}).collectiveMS(0, grid.Tensor, tensorops.CollectiveArgs{What: tensorops.Barrier, Group: g}); got != 0 {
+	if got := (Devices{Devices: 1, LatencyUS: 1000}).collectiveMS(0, grid.Tensor, tensorops.CollectiveArgs{What: tensorops.Barrier, Group: g}, 0); got != 0 {
 		t.Errorf("in one device's memory: %v ms", got)
 	}
+	// A nanosecond a byte to add what all bring: all of it where each adds it whole, else a rank's slice of it.
+	for _, c := range []struct {
+		name string
+		a    tensorops.CollectiveArgs
+		want float64
+	}{
+		{"a small sum", tensorops.CollectiveArgs{What: tensorops.AllReduce, Src: tensor(4000)}, 4 * 4e-3},
+		{"a large one", tensorops.CollectiveArgs{What: tensorops.AllReduce, Src: tensor(400_000)}, 0.4},
+		{"reduce_scatter", tensorops.CollectiveArgs{What: tensorops.ReduceScatter, Src: tensor(400_000)}, 0.4},
+		{"nothing is added", tensorops.CollectiveArgs{What: tensorops.AllGather, Src: tensor(400_000)}, 0},
+	} {
+		c.a.Group = g
+		if got := (Devices{Devices: 4}).collectiveMS(0, grid.Tensor, c.a, 1); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%s takes %v ms to add, want %v", c.name, got, c.want)
+		}
+	}
 	own := Devices{Devices: 2, LatencyUS: 1000, Group: func(stage int, d grid.Dimension) (float64, float64) { return float64(10*stage) + float64(d), 0 }}
-	if got := own.collectiveMS(2, grid.Copies, tensorops.CollectiveArgs{What: tensorops.Barrier, Group: g}); got != 20+float64(grid.Copies) {
+	if got := own.collectiveMS(2, grid.Copies, tensorops.CollectiveArgs{What: tensorops.Barrier, Group: g}, 0); got != 20+float64(grid.Copies) {
 		t.Errorf("over links of its own: %v ms", got)
 	}
 }
@@ -81,16 +97,21 @@ func TestPredictGrid(t *testing.T) {
 	}
 	const work = 32 * 8 * 3.0 // 32 sequences, 8 layers, 3 passes
 	free := Devices{Devices: 8}
-	for _, sets := range [][]string{{"parallel.data=2"}, {"parallel.tensor=2"}, {"parallel.tensor=2", "parallel.sequence=true"}, {"parallel.data=2", "parallel.zero=1"}} {
+	for _, sets := range [][]string{{"parallel.data=2"}, {"parallel.data=2", "parallel.zero=1"}} {
 		if p := predict(free, sets...); math.Abs(p.StepMS-work/2) > 1e-6 || p.TensorMS != 0 || p.DataMS != 0 {
 			t.Errorf("%v without links: %+v", sets, p)
 		}
+	}
+	// A tensor group divides products, and norms and residuals only with sequence.
+	halves, whole := predict(free, "parallel.tensor=2", "parallel.sequence=true"), predict(free, "parallel.tensor=2")
+	if halves.StepMS < work/2*0.99 || halves.StepMS > work/2*1.1 || whole.StepMS < 1.05*halves.StepMS || whole.StepMS > work || halves.TensorMS != 0 || whole.TensorMS != 0 {
+		t.Errorf("two ranks of a tensor group take %v ms with sequence, %v ms without, one rank %v ms", halves.StepMS, whole.StepMS, work)
 	}
 	// A millisecond for each collective of a tensor group: for each of 8 microbatches and 8 layers two sums there and two back,
 	// and the few of the embedding and of the loss.
 	slow := Devices{Devices: 8, LatencyUS: 1000}
 	p := predict(slow, "parallel.tensor=2", "parallel.overlap=false")
-	if n := p.TensorMS / 8; n < 32 || n > 32+8 || p.StepMS < work/2+8*32 {
+	if n := p.TensorMS / 8; n < 32 || n > 32+8 || p.StepMS < whole.StepMS+8*32 {
 		t.Errorf("%v ms in collectives of a microbatch, step %v ms", n, p.StepMS)
 	}
 	// Beside the weights' gradients some of it is not waited for.
@@ -163,7 +184,7 @@ func TestRecord(t *testing.T) {
 
 // stepsOnly are the collectives along a dimension.
 func stepsOnly(ops []tensorops.Op, dim grid.Dimension) (some []step) {
-	for _, s := range (Devices{Devices: 2, LatencyUS: 1}).stepsOf(0, ops) {
+	for _, s := range (Devices{Devices: 2, LatencyUS: 1}).stepsOf(0, ops, 0) {
 		if s.ms > 0 && s.dim == dim {
 			some = append(some, s)
 		}

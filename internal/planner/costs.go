@@ -57,6 +57,8 @@ type Costs struct {
 	Batches []BatchCosts `json:"batches"`
 	// UpdateNS is what the norm and the update of one weight take, in nanoseconds.
 	UpdateNS float64 `json:"update_ns"`
+	// AddNS is what a byte of a rank's contribution to a sum of all ranks takes to add, in nanoseconds; 0: not known.
+	AddNS float64 `json:"add_ns,omitempty"`
 	// Shares[n-1] is the speed of each of n actions that run at a time on the device,
 	// as a share of that of one alone.
 	Shares []float64 `json:"shares"`
@@ -122,7 +124,7 @@ func (c *Costs) check() error {
 			return fmt.Errorf("%w: %q is no name of kernels or of a type", ErrCosts, name)
 		}
 	}
-	errs := []error{number("update_ns", c.UpdateNS, 0)}
+	errs := []error{number("update_ns", c.UpdateNS, 0), number("add_ns", c.AddNS, 0)}
 	for n, s := range c.Shares {
 		errs = append(errs, number(fmt.Sprintf("shares[%d]", n), s, 1e-9))
 	}

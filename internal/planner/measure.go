@@ -2,6 +2,7 @@ package planner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -47,6 +48,9 @@ func Measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds floa
 		updates = append(updates, median(m.updates))
 	}
 	c.UpdateNS = slices.Min(updates)
+	if c.AddNS, err = measureAdd(dev); err != nil {
+		return nil, fmt.Errorf("measure additions: %w", err)
+	}
 	progress("actions beside each other")
 	c.Shares, err = measureShares(ctx, b, dev, microbatches[0])
 	return c, err
@@ -226,6 +230,41 @@ func (m *meter) costs() BatchCosts {
 			WeightGradMS: backward * weight / (input + weight), BackwardMS: backward}
 	}
 	return out
+}
+
+// addBytes is how much is added at a time to measure what a byte takes: as much as a layer's
+// activations, which are not all in a cache.
+const addBytes = 8 << 20
+
+// measureAdd is what a byte takes to add to as many others, in nanoseconds.
+func measureAdd(dev tensorops.Device) (float64, error) {
+	stream := dev.NewStream("planner")
+	defer tensorops.CloseStream(stream)
+	var times []float64
+	for round := range 6 {
+		l := stream.NewList()
+		sum, x := l.Alloc(tensorops.Float32, addBytes/4), l.Alloc(tensorops.Float32, addBytes/4)
+		l.Fill(sum, 0)
+		l.Fill(x, 1)
+		if err := tensorops.Run(stream, l); err != nil {
+			return 0, err
+		}
+		l = stream.NewList()
+		l.Add(sum, sum, x)
+		began := time.Now()
+		err := tensorops.Run(stream, l)
+		took := float64(time.Since(began)) / addBytes
+		l = stream.NewList()
+		l.Free(sum)
+		l.Free(x)
+		if err = errors.Join(err, tensorops.Run(stream, l)); err != nil {
+			return 0, err
+		}
+		if round > 0 { // the first finds memory not yet in place
+			times = append(times, took)
+		}
+	}
+	return median(times), nil
 }
 
 func median(v []float64) float64 {

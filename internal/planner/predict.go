@@ -107,7 +107,7 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	}
 	p := &Prediction{PeakInFlight: b.Report().PeakInFlight, Order: t}
 	machine := scheduler.Machine{Costs: actionCosts(b, batches)}
-	together, err := recordGroups(b, cluster)
+	together, err := recordGroups(b, cluster, ofRank)
 	if err != nil {
 		return nil, err
 	}
