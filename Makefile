@@ -92,7 +92,7 @@ check-bits: ## train under every layout, in one process and several, in float32 
 
 .PHONY: check-grids
 check-grids: ## train under a table of grids, a process for each rank, beside one process, and under more in one process
-	TROUPE_GRIDS=1 $(GO) test -v -count=1 -timeout 20m -run '^TestGridTable$$' ./cluster
+	TROUPE_GRIDS=1 $(GO) test -v -count=1 -timeout 60m -run '^TestGridTable$$' ./cluster
 	TROUPE_LONG_TESTS=1 $(GO) test -count=1 -timeout 20m -run '^Test(Grid|Zero)' .
 
 KILLS_SEED ?= 0

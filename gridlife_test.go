@@ -173,29 +173,3 @@ func TestGridDocuments(t *testing.T) {
 	train(t, out, append(sets, "parallel.tensor=4", "parallel.sequence=true", "pipeline.stages=2")...)
 	nearFigures(t, want, out, 1e-5)
 }
-
-// TestGridSnapshot: a run whose ranks hold slices of the weights gives those of its last checkpoint.
-func TestGridSnapshot(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "out")
-	run := start(t, newConfig(t, out, "run.steps=1000000", "run.checkpoint_every=3", "parallel.tensor=2", "run.keep=0"))
-	defer run.Kill()
-	if _, err := run.Snapshot(t.Context(), troupe.SnapshotOptions{}); err != nil && !strings.Contains(err.Error(), "hold slices of the weights") {
-		t.Errorf("before there is a checkpoint: %v", err)
-	}
-	saved := until(t, run, func(troupe.CheckpointEvent) bool { return true })
-	run.Pause()
-	s := snapshot(t, run, troupe.SnapshotOptions{})
-	defer s.Close() //nolint:errcheck // nothing but memory
-	if s.Step() < saved.Step || s.Step()%3 != 0 {
-		t.Errorf("a snapshot of step %d, the last checkpoint is of step %d or later", s.Step(), saved.Step)
-	}
-	o := troupe.GenerateOptions{Prompt: "the ", Tokens: 8}
-	of := o
-	of.From = stepDir(out, int(s.Step()))
-	var b strings.Builder
-	if err := troupe.Generate(t.Context(), of, func(text []byte) error { b.Write(text); return nil }); err != nil || b.String() != written(t, s, o) {
-		t.Errorf("the checkpoint writes %q, %v", &b, err)
-	}
-	run.Kill()
-	drain(run)
-}

@@ -336,7 +336,7 @@ func (r *Run) snapshotSource() (s snapshotSource) {
 		return s
 	}
 	if s.dir = r.result.Dir; s.dir == "" {
-		s.err = fmt.Errorf("%w: no checkpoint was written, and the run's ranks are in other processes, or hold slices of the weights; ask it for one", ErrNoSnapshot)
+		s.err = fmt.Errorf("%w: no checkpoint was written, and the run's ranks are in other processes; ask it for one", ErrNoSnapshot)
 		if ended {
 			s.err = fmt.Errorf("%w: the run has ended without a checkpoint", ErrNoSnapshot)
 		}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -182,7 +181,7 @@ type Run struct {
 	done      chan struct{} // closed when result and err are final
 
 	actor     *runActor // nil: there is none
-	apart     bool      // the ranks are in other processes, or hold slices of tensors
+	apart     bool      // the ranks are in other processes
 	snapshots snapshots
 	step      int64               // that has ended last, as the events tell
 	model     *stages.Model       // with tokenizer: what snapshots are of
@@ -256,7 +255,7 @@ func check(cfg *config.Config) (err error) {
 func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 	own := *cfg
 	r := &Run{ctx: ctx, cfg: &own, events: make(chan Event, LimitEvents), done: make(chan struct{}), result: Result{LastValLoss: math.NaN()},
-		restarts: restarts{most: cfg.Cluster.MaxRestarts}, apart: o.Hosts != nil || slices.ContainsFunc(cfg.Parallel.Tensor, func(n int) bool { return n > 1 }), between: true}
+		restarts: restarts{most: cfg.Cluster.MaxRestarts}, apart: o.Hosts != nil, between: true}
 	if err := r.startActor(o); err != nil {
 		return nil, err
 	}

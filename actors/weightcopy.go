@@ -7,15 +7,15 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // WeightCopier is a Compute whose weights can be copied while it trains.
 type WeightCopier interface {
-	// CopyWeights records copies of every weight that the rank answers for. to gives the memory
-	// for a parameter, by its Index; it stays there until the list has completed.
-	CopyWeights(l *tensorops.List, to func(param int) []float32)
+	// CopyWeights records copies of what the rank has of every weight that it answers for. to gives the
+	// memory for a whole parameter, by its Index; it stays there until the list has completed and then
+	// place, if it is not nil, has returned. That may be called from another goroutine.
+	CopyWeights(l *tensorops.List, to func(param int) []float32) (place func() error)
 }
 
 // Errors of CopyWeights.
@@ -34,8 +34,9 @@ type weightCopy struct {
 	done   chan struct{} // closed when all stages have copied
 
 	mu   sync.Mutex
-	left int // stages
-	err  error
+	left   int            // stages
+	places []func() error // to call when all have copied
+	err    error
 }
 
 // copied counts a stage.
@@ -64,8 +65,6 @@ func (r *Run) CopyWeights(to func(param int) []float32) (step int64, err error) 
 	}
 	if s := r.shown.Load(); s == nil {
 		return 0, ErrEnded
-	} else if s.Grid != nil && s.Grid.Size(grid.Tensor) > 1 {
-		return 0, fmt.Errorf("%w: each of %d ranks holds a slice of them", ErrApart, s.Grid.Size(grid.Tensor))
 	}
 	c := &weightCopy{to: to, done: make(chan struct{}), left: len(r.streams)}
 	r.system.Root.Send(r.supervisor, takeWeights{c})
@@ -77,6 +76,9 @@ func (r *Run) CopyWeights(to func(param int) []float32) (step int64, err error) 
 		default:
 			return 0, ErrEnded
 		}
+	}
+	for _, place := range c.places {
+		c.err = errors.Join(c.err, place())
 	}
 	return c.Step, c.err
 }
@@ -120,7 +122,11 @@ func (a *stageActor) copyWeights() {
 	now.Doing, now.Wait = Copying, WaitNothing
 	a.cell.store(now)
 	l := a.stream.NewList()
-	stage.CopyWeights(l, c.to)
+	if place := stage.CopyWeights(l, c.to); place != nil {
+		c.mu.Lock()
+		c.places = append(c.places, place)
+		c.mu.Unlock()
+	}
 	a.submit(l, func(actor.Context) {
 		a.cell.store(was)
 		c.copied(nil)

@@ -235,23 +235,54 @@ func partName(part, name string) string {
 	return part + "." + name
 }
 
-// CopyWeights records copies of every weight that this rank answers for, to the memory that to
-// gives for a parameter, by its Index. They are there when the list has completed.
-func (s *Stage) CopyWeights(l *tensorops.List, to func(param int) []float32) {
+// CopyWeights records copies of what this rank has of every weight that it answers for, to the memory that to
+// gives for a whole parameter, by its Index. They are there when the list has completed and then place, if it is
+// not nil, has returned: what a rank has of a matrix may lie apart in the whole of it.
+func (s *Stage) CopyWeights(l *tensorops.List, to func(param int) []float32) (place func() error) {
+	type apart struct {
+		p           *Param
+		whole, part []float32
+	}
+	var all []apart
 	for _, h := range s.local {
 		if !h.owner || s.opts.Data.rank() > 0 && !h.splitsWeight {
 			continue
 		}
-		data := to(h.param.Index)
-		if len(data) != h.param.Len() {
-			l.Fail(fmt.Errorf("%w: copy of %s: there is room for %d numbers of %d", ErrInput, h.param.Name, len(data), h.param.Len()))
-			return
+		p, t, whole := h.param, h.w, to(h.param.Index)
+		if n := elements(p.Whole); len(whole) != n {
+			l.Fail(fmt.Errorf("%w: copy of %s: there is room for %d numbers of %d", ErrInput, p.Name, len(whole), n))
+			return nil
 		}
-		if from, to := s.ownPart(h.param); !h.splitsWeight {
-			fetch(l, data, h.w)
-		} else if from < to {
-			fetch(l, data[from:to], s.ownWeight(h))
+		if h.splitsWeight {
+			if p = s.ofState(p); p.Len() == 0 {
+				continue
+			}
+			t = s.ownWeight(h)
 		}
+		runs, first := 0, 0
+		p.Slice.Runs(p.Whole, func(_, wholeAt, _ int) {
+			if runs++; runs == 1 {
+				first = wholeAt
+			}
+		})
+		if runs == 1 {
+			fetch(l, whole[first:first+p.Len()], t)
+			continue
+		}
+		part := make([]float32, p.Len())
+		fetch(l, part, t)
+		all = append(all, apart{p, whole, part})
+	}
+	if all == nil {
+		return nil
+	}
+	return func() error {
+		for _, a := range all {
+			if err := a.p.Slice.Put(a.whole, a.part, a.p.Whole); err != nil {
+				return fmt.Errorf("copy of %s: %w", a.p.Name, err)
+			}
+		}
+		return nil
 	}
 }
 
