@@ -12,7 +12,7 @@ import (
 
 // wholeBytes is up to how much an all_reduce makes each rank send that it is sent as a whole to all, with
 // one latency instead of two (package collective).
-const wholeBytes = 192 << 10
+const wholeBytes = 256 << 10
 
 // collectiveMS is how long a collective of a stage's group along a dimension takes, where all begin at once and a
 // processor adds a byte of a contribution in addNS.
