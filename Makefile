@@ -12,7 +12,6 @@ GOROOT  := $(shell $(GO) env GOROOT)
 # `go build -tags nocuda` makes a static one without. The race detector alone needs a C
 # compiler.
 export CGO_ENABLED = 0
-CC_FOUND := $(shell command -v gcc || command -v clang)
 
 .DEFAULT_GOAL := help
 
@@ -31,24 +30,17 @@ run: build ## train a GPT on the Go standard library's source, from the start, i
 	GOROOT=$(GOROOT) $(ENGINE) run examples/go-source/config.toml --sample 400 --prompt 'func '
 
 .PHONY: test
-test: ## run all tests, with the race detector where there are goroutines and a C compiler is found
+test: ## run all tests; make check-race and make check-cluster run them with the race detector
 	$(GO) vet ./...
 	$(GO) test ./...
 	cd $(ASMGEN) && $(GO) vet . && $(GO) test .
-ifneq ($(CC_FOUND),)
-	CGO_ENABLED=1 $(GO) test -race $(RACE_PACKAGES)
-else
-	@echo "make test: no C compiler (gcc or clang) found: the race detector was NOT run on $(RACE_PACKAGES)"
-endif
 
-# Packages that start goroutines: those whose race runs are quick, the others, and the
-# cluster's. The first are make test's, the others' runs take minutes.
-RACE_PACKAGES := ./actors ./checkpoint ./collective ./data/samples ./tensorops ./telemetry
-RACE_LONG := . ./stages ./stages/gorgonia ./stages/layertest ./tensorops/cpu ./tensorops/cuda
+# Packages that start goroutines, but for the cluster's.
+RACE_PACKAGES := . ./actors ./checkpoint ./collective ./data/samples ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./stages/gorgonia ./stages/layertest ./telemetry
 
 .PHONY: check-race
-check-race: ## run the tests whose race runs take longer with the race detector
-	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(RACE_LONG)
+check-race: ## run the tests of what starts goroutines with the race detector; needs a C compiler (gcc or clang)
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(RACE_PACKAGES)
 
 .PHONY: check-cluster
 check-cluster: ## run the cluster and the command line with the race detector, the deployment examples, and what needs an etcd
@@ -132,8 +124,9 @@ check-scale: ## measure 64 to 1,024 stages in 17 actor systems
 	$(GO) test -run '^$$' -bench Stages -benchtime 1x -timeout 20m ./cluster/internal/mesh
 
 .PHONY: check-cuda
-check-cuda: ## compile the CUDA kernels for several GPUs with NVIDIA's compiler, which pip fetches (no GPU needed)
+check-cuda: ## compile the CUDA kernels for several GPUs with NVIDIA's compiler, which pip fetches, and run them on a stand-in (no GPU needed)
 	GO=$(GO) scripts/cuda-check
+	TROUPE_LONG_TESTS=1 $(GO) test -count=1 -run '^Test(Deterministic|OpsByLibrary)$$' ./tensorops/cuda
 
 .PHONY: ptx
 ptx: ## compile the CUDA kernels to the PTX that the binary carries (pip fetches the compiler, no GPU needed)

@@ -107,11 +107,11 @@ func TestOps(t *testing.T) {
 	}})
 }
 
-// skipNumbers leaves out, under the race detector, what is about the kernels' numbers: the
-// goroutines are those of TestOps.
+// skipNumbers leaves out what is about the kernels' numbers but where they are checked: the goroutines are
+// those of TestOps.
 func skipNumbers(t *testing.T) {
-	if t.Helper(); raceDetector || testing.Short() {
-		t.Skip("it is about numbers, and takes long")
+	if t.Helper(); raceDetector || os.Getenv("TROUPE_LONG_TESTS") == "" {
+		t.Skip("it is about numbers, and takes long; make check-cuda runs it")
 	}
 }
 
