@@ -47,12 +47,17 @@ type in struct {
 	streams [LimitStreams]*inStream
 	free    []*inMsg
 
+	// below is next, for a stream that must not wait for mu: who holds it may be closing the stream's connection, which
+	// waits for what the stream does there.
+	below atomic.Uint64
+
 	messages, bytes atomic.Uint64
 }
 
 func newIn(n *Node, peer ID, session uint64) *in {
 	i := &in{node: n, peer: peer, session: session, next: 1, high: 1, msgs: make(map[uint64]*inMsg)}
 	i.changed.L = &i.mu
+	i.below.Store(i.next)
 	return i
 }
 
@@ -76,6 +81,7 @@ func (i *in) setArrived(seq uint64) {
 			i.arrived[i.next%LimitPending/64] &^= 1 << (i.next % 64)
 			i.next++
 		}
+		i.below.Store(i.next)
 		return
 	}
 	if i.arrived == nil {

@@ -452,15 +452,14 @@ func (s *inStream) read(m *inMsg, pre *prefix, reading *bool) error {
 	return nil
 }
 
-// flushAcks sends the acknowledgements that are due. It runs before every wait.
+// flushAcks sends the acknowledgements that are due. It runs before every wait, and for a socket while the
+// descriptor is in use: closing the connection waits for it, and so it takes no lock.
 func (s *inStream) flushAcks() error {
 	s.unacked = 0
 	if len(s.acks) == 0 {
 		return nil
 	}
-	s.in.mu.Lock()
-	next := s.in.next
-	s.in.mu.Unlock()
+	next := s.in.below.Load()
 	list := s.acks
 	s.acks = s.acks[:0]
 	late := list[:0]
