@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,8 +91,9 @@ func trainMedium(out string) (leftBytes int64, err error) {
 	return m.InUse + m.Pooled, err
 }
 
-// TestTenRuns: a process that trains ten times needs for the tenth what it needed for the
-// first.
+// TestTenRuns: a process that trains ten times needs for the last what it needed for the
+// first. One run's peak moves by some MiB with when the garbage is collected, so the lowest
+// of the last five is held against the lowest of the first five.
 func TestTenRuns(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("a run's own peak of memory can be told on Linux alone")
@@ -116,8 +118,12 @@ func TestTenRuns(t *testing.T) {
 		peaks = append(peaks, peak)
 	}
 	t.Logf("peaks in KiB: %d", kib(peaks))
-	if len(peaks) != 10 || peaks[0] < 100<<20 || float64(peaks[9]) > 1.02*float64(peaks[0]) {
-		t.Errorf("the peaks of ten runs are %d KiB", kib(peaks))
+	if len(peaks) != 10 {
+		t.Fatalf("%d runs of ten", len(peaks))
+	}
+	first, last := slices.Min(peaks[:5]), slices.Min(peaks[5:])
+	if first < 100<<20 || float64(last) > 1.03*float64(first) {
+		t.Errorf("the lowest peak is %d KiB of the first five runs, %d of the last five", first>>10, last>>10)
 	}
 }
 
