@@ -33,7 +33,7 @@ type weightCopy struct {
 	to     func(param int) []float32
 	done   chan struct{} // closed when all stages have copied
 
-	mu   sync.Mutex
+	mu     sync.Mutex
 	left   int            // stages
 	places []func() error // to call when all have copied
 	err    error

@@ -131,7 +131,7 @@ func (b *block) ringGrad(c *pass, s *blockState, dq, dk, dv, do, q, k, v tensoro
 	n, rank := group.size(), group.rank()
 	kv := b.keysAndValues(c, k, v)
 	sum := c.Alloc(tensorops.Float32, c.mb.Sequences, c.mb.Positions, b.cfg.QueryWidth()) // of dq
-	var sent, arriving tensorops.Tensor // gradients of keys and values
+	var sent, arriving tensorops.Tensor                                                   // gradients of keys and values
 	for turn := range n {
 		var next tensorops.Tensor
 		if turn+1 < n {
