@@ -32,7 +32,7 @@ run: build ## train a GPT on the Go standard library's source, from the start, i
 .PHONY: test
 test: ## run all tests; make check-race and make check-cluster run them with the race detector
 	$(GO) vet ./...
-	$(GO) test ./...
+	$(GO) test -vet=off ./...
 	cd $(ASMGEN) && $(GO) vet . && $(GO) test .
 
 # Packages that start goroutines, but for the cluster's.
@@ -79,7 +79,7 @@ check-worlds: ## compare the checker of grids with executions of WORLDS (200000)
 
 .PHONY: check-bits
 check-bits: ## train under every layout, in one process and several, in float32 and bfloat16, and compare every bit
-	TROUPE_LONG_TESTS=1 $(GO) test -v -count=1 -timeout 20m -run '^Test(Exact.*|Frozen)$$' .
+	TROUPE_LONG_TESTS=1 $(GO) test -v -count=1 -timeout 20m -run '^Test(Exact.*|Frozen|DocumentBits)$$' .
 	TROUPE_LONG_TESTS=1 $(GO) test -v -count=1 -timeout 20m -run '^Test(Bits|GridBits)$$' ./cluster
 
 .PHONY: check-grids
@@ -126,7 +126,7 @@ check-scale: ## measure 64 to 1,024 stages in 17 actor systems
 .PHONY: check-cuda
 check-cuda: ## compile the CUDA kernels for several GPUs with NVIDIA's compiler, which pip fetches, and run them on a stand-in (no GPU needed)
 	GO=$(GO) scripts/cuda-check
-	TROUPE_LONG_TESTS=1 $(GO) test -count=1 -run '^Test(Deterministic|OpsByLibrary)$$' ./tensorops/cuda
+	TROUPE_LONG_TESTS=1 $(GO) test -count=1 -run '^Test(Deterministic|OpsByLibrary|FailingCalls|Trains)$$' ./tensorops/cuda
 
 .PHONY: ptx
 ptx: ## compile the CUDA kernels to the PTX that the binary carries (pip fetches the compiler, no GPU needed)

@@ -69,8 +69,9 @@ func TestExact(t *testing.T) {
 				train(t, want, sets...) // 1 stage
 				checkClipped(t, want)
 				for i, l := range layouts {
-					if raceDetector && i%3 != 2 || precision != "" && i%3 != 0 && !long {
-						continue // make check-bits runs all
+					// Each layout is run by one family at least; make check-bits runs all by all.
+					if raceDetector && i%3 != 2 || !raceDetector && !long && (i%2 == 0) == (name == "llama") || precision != "" && i%3 != 0 && !long {
+						continue
 					}
 					sameUnder(t, want, l.name, slices.Concat(sets, l.sets))
 				}

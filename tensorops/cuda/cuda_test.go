@@ -107,10 +107,13 @@ func TestOps(t *testing.T) {
 	}})
 }
 
+// long is for what takes long: make check-cuda.
+var long = os.Getenv("TROUPE_LONG_TESTS") != ""
+
 // skipNumbers leaves out what is about the kernels' numbers but where they are checked: the goroutines are
 // those of TestOps.
 func skipNumbers(t *testing.T) {
-	if t.Helper(); raceDetector || os.Getenv("TROUPE_LONG_TESTS") == "" {
+	if t.Helper(); raceDetector || !long {
 		t.Skip("it is about numbers, and takes long; make check-cuda runs it")
 	}
 }

@@ -484,6 +484,10 @@ var errLeak = errors.New("leak")
 // time: that is an error, and neither a panic, a hang nor a leak.
 func TestFailingCalls(t *testing.T) {
 	l, path := stand(t)
+	most := int64(3) // of each function's calls
+	if long {
+		most = 8
+	}
 	count := make(map[string]int64)
 	for name := range functions {
 		count[name] = -l.Calls(name)
@@ -499,7 +503,7 @@ func TestFailingCalls(t *testing.T) {
 		if calls == 0 {
 			t.Errorf("a session does not call %s", name)
 		}
-		for n := int64(1); n <= min(calls, 8); n++ {
+		for n := int64(1); n <= min(calls, most); n++ {
 			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
 				l.Reset()
 				l.Fail(name, int32(n), 999) // a code that nobody knows

@@ -3,6 +3,7 @@ package optest
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 
 	"github.com/troupe-ml/troupe/internal/rng"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -108,10 +109,15 @@ func (b *builder) key() rng.Key {
 	return rng.NewKey(b.seed, b.inputs)
 }
 
-// numbers draws n normal deviates.
+// numbers draws n normal deviates. The library's are four times as fast as the engine's, which
+// any element could be asked of alone.
 func (b *builder) numbers(n int, mean, deviation float64) []float32 {
 	values := make([]float32, n)
-	rng.Normal(values, b.key(), 0, mean, deviation)
+	key := b.key()
+	source := rand.New(rand.NewPCG(uint64(key.K0), uint64(key.K1)))
+	for i := range values {
+		values[i] = float32(mean + deviation*source.NormFloat64())
+	}
 	return values
 }
 

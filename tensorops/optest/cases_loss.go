@@ -73,7 +73,7 @@ func lossCases() []Case {
 				for _, at := range []tensorops.VocabSlice{{First: 0, Vocab: s.v}, {First: 3, Vocab: s.v + 5}} {
 					parts := b.garbage64(s.n, tensorops.LossParts)
 					b.CrossEntropyPart(parts, logits, targets, at)
-					b.check(parts, "parts of %+v, %+v", s, at)
+					b.check(parts, "parts of %+v, %+v", s, at).scaled(1) // a log-sum may be near 0 where the logits are not
 				}
 			}
 		}},

@@ -74,14 +74,15 @@ func (s sizes) seen(at place) (first, end int) {
 	return first, end
 }
 
-// query is where channel c of a query is in q, o and their gradients, key where
-// channel c of key j is in k, v and theirs.
-func (s sizes) query(m matrix, at place, c int) *float64 {
-	return m.at(at.b*s.Queries+at.i, at.h*s.Width+c)
+// query are the channels of a query in q, o or their gradients, key those of key j in k, v or theirs.
+func (s sizes) query(m matrix, at place) []float64 {
+	first := (at.b*s.Queries+at.i)*m.rowStep + at.h*s.Width
+	return m.elements[first : first+s.Width]
 }
 
-func (s sizes) key(m matrix, at place, j, c int) *float64 {
-	return m.at(at.b*s.Keys+j, at.h/s.Group()*s.Width+c)
+func (s sizes) key(m matrix, at place, j int) []float64 {
+	first := (at.b*s.Keys+j)*m.rowStep + at.h/s.Group()*s.Width
+	return m.elements[first : first+s.Width]
 }
 
 // index is the place of a query among all: in lse.
@@ -96,10 +97,9 @@ func (s sizes) dropped(at place, j int) float64 {
 func (s sizes) scores(q, k matrix, at place) (scores []float64, first int) {
 	first, end := s.seen(at)
 	scores = make([]float64, end-first)
+	query := s.query(q, at)
 	for j := range scores {
-		for c := range s.Width {
-			scores[j] += *s.query(q, at, c) * *s.key(k, at, first+j, c) / math.Sqrt(float64(s.Width))
-		}
+		scores[j] = dot(query, s.key(k, at, first+j)) / math.Sqrt(float64(s.Width))
 	}
 	return scores, first
 }
@@ -119,20 +119,33 @@ func attention(op *tensorops.Op) {
 			kept = math.Exp(before - total)
 		}
 		lse[s.index(at)] = total
-		for c := range s.Width {
-			if x := s.query(o, at, c); a.Onto {
-				*x *= kept
+		out := s.query(o, at)
+		for c := range out {
+			if a.Onto {
+				out[c] *= kept
 			} else {
-				*x = 0 // whatever was there, not a number perhaps
+				out[c] = 0 // whatever was there, not a number perhaps
 			}
 		}
 		for j, score := range scores {
-			p := math.Exp(score-total) * s.dropped(at, first+j)
-			for c := range s.Width {
-				*s.query(o, at, c) += p * *s.key(v, at, first+j, c)
-			}
+			addScaled(out, math.Exp(score-total)*s.dropped(at, first+j), s.key(v, at, first+j))
 		}
 	})
+}
+
+// dot is Σ x·y.
+func dot(x, y []float64) (sum float64) {
+	for c, v := range y {
+		sum += x[c] * v
+	}
+	return sum
+}
+
+// addScaled: x += factor·y.
+func addScaled(x []float64, factor float64, y []float64) {
+	for c, v := range y {
+		x[c] += factor * v
+	}
 }
 
 // attentionGrad, with p = exp(score − lse) and m its dropout factor:
@@ -153,24 +166,18 @@ func attentionGrad(op *tensorops.Op) {
 	s.each(func(at place) {
 		scores, first := s.scores(q, k, at)
 		p, dp := make([]float64, len(scores)), make([]float64, len(scores))
-		var mean float64 // Σ p·dp over all keys, of which these may be some
-		for c := range s.Width {
-			mean += *s.query(o, at, c) * *s.query(do, at, c)
-		}
+		slope := s.query(do, at)
+		mean := dot(s.query(o, at), slope) // Σ p·dp over all keys, of which these may be some
 		for j, score := range scores {
 			p[j] = math.Exp(score - lse[s.index(at)])
 			m := s.dropped(at, first+j)
-			for c := range s.Width {
-				*s.key(dv, at, first+j, c) += p[j] * m * *s.query(do, at, c)
-				dp[j] += m * *s.query(do, at, c) * *s.key(v, at, first+j, c)
-			}
+			addScaled(s.key(dv, at, first+j), p[j]*m, slope)
+			dp[j] = m * dot(slope, s.key(v, at, first+j))
 		}
 		for j := range scores {
 			ds := p[j] * (dp[j] - mean) / math.Sqrt(float64(s.Width))
-			for c := range s.Width {
-				*s.query(dq, at, c) += ds * *s.key(k, at, first+j, c)
-				*s.key(dk, at, first+j, c) += ds * *s.query(q, at, c)
-			}
+			addScaled(s.query(dq, at), ds, s.key(k, at, first+j))
+			addScaled(s.key(dk, at, first+j), ds, s.query(q, at))
 		}
 	})
 }

@@ -16,12 +16,24 @@ func matMul(op *tensorops.Op) {
 	if args.BF16 {
 		round = bf16
 	}
+	// B's elements are rounded once, and the sums of a row go on side by side: each adds its products
+	// in the order of k, as if it were alone, but the processor need not wait for one after the other.
+	rounded := make([]float64, b.rows*b.cols)
+	for k := range b.rows {
+		for j := range b.cols {
+			rounded[k*b.cols+j] = round(*b.at(k, j))
+		}
+	}
+	sums := make([]float64, c.cols)
 	for i := range c.rows {
-		for j := range c.cols {
-			var sum float64
-			for k := range a.cols {
-				sum += round(*a.at(i, k)) * round(*b.at(k, j))
+		clear(sums)
+		for k := range a.cols {
+			x := round(*a.at(i, k))
+			for j, y := range rounded[k*b.cols : (k+1)*b.cols] {
+				sums[j] += x * y
 			}
+		}
+		for j, sum := range sums {
 			if args.Accumulate {
 				sum += *c.at(i, j)
 			}
