@@ -31,7 +31,6 @@ run: build ## train a GPT on the Go standard library's source, from the start, i
 
 .PHONY: test
 test: ## run all tests; make check-race and make check-cluster run them with the race detector
-	$(GO) vet ./...
 	$(GO) test -vet=off ./...
 	cd $(ASMGEN) && $(GO) vet . && $(GO) test .
 
@@ -176,8 +175,9 @@ check-fuzz: ## run every fuzz target for FUZZ_SECONDS (60)
 	  done; done
 
 .PHONY: lint
-lint: $(LINT) ## run the linters and check the formatting
+lint: $(LINT) ## run go vet and the linters, and check the formatting
 	@files=$$(gofmt -l .); test -z "$$files" || (echo "gofmt: these files are not formatted:"; echo "$$files"; exit 1)
+	$(GO) vet ./...
 	$(LINT) run ./...
 
 $(LINT):
