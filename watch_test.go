@@ -111,7 +111,7 @@ func TestRecord(t *testing.T) {
 		break
 	}
 	seen := 0
-	for range 1000 {
+	for i := 0; i < 1000 || seen == 0; i++ { // a step under way has done something at some time
 		a := run.Actions()
 		if a.Phase == 0 || len(a.Ranks) != 2 || a.Began.IsZero() {
 			t.Fatalf("%+v", a)
@@ -124,9 +124,6 @@ func TestRecord(t *testing.T) {
 				}
 			}
 		}
-	}
-	if seen == 0 {
-		t.Error("nothing was ever done")
 	}
 	s.Close()
 	if _, more := <-s.Events(); more {
