@@ -79,12 +79,14 @@ func (m *marks) write(one telemetry.Mark) error {
 	return err
 }
 
-// open takes the file, and writes what waits for it.
-func (m *marks) open(w *telemetry.MarkWriter) (err error) {
+// open takes the file, and writes what waits for it: that belongs to the step that the run goes on from
+// now, at most, so that it is not cut when the run goes on from there once more.
+func (m *marks) open(w *telemetry.MarkWriter, step int64) (err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.w, m.failed = w, false
 	for _, one := range m.waiting {
+		one.Step = min(one.Step, int(step))
 		err = errors.Join(err, m.write(one))
 	}
 	m.waiting = nil
@@ -145,7 +147,7 @@ func (r *Run) markEvent(e Event) {
 			r.mark(step, telemetry.MarkStop, fmt.Sprintf("after step %d", e.Step))
 		}
 	case RestartEvent:
-		r.mark(step, telemetry.MarkRestart, fmt.Sprintf("%d of at most %d since the last checkpoint: %v", e.Restart, e.Most, e.Err))
+		r.mark(step, telemetry.MarkRestart, fmt.Sprintf("behind step %d, %d of at most %d since the last checkpoint: %v", step, e.Restart, e.Most, e.Err))
 	case StallEvent:
 		r.mark(step, telemetry.MarkStall, fmt.Sprintf("nothing has moved for %.1f s\n%s", e.Quiet.Seconds(), e.Status.Explain()))
 	case WarningEvent:
@@ -162,7 +164,7 @@ func (r *Run) ended() int64 {
 
 // markBegin notes that an attempt begins, behind what waited for its folder.
 func (r *Run) markBegin(w *telemetry.MarkWriter, step int64, resumes bool) {
-	r.unmarked(r.marks.open(w))
+	r.unmarked(r.marks.open(w, step))
 	if resumes {
 		r.marks.resume(markNow(step, telemetry.MarkResume, fmt.Sprintf("from the checkpoint of step %d", step)))
 	} else {

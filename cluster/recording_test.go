@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,7 +16,18 @@ import (
 // TestRecording: a viewer of a cluster's run has it recorded, and gets the traces of all ranks and what is done of
 // the step under way, by one clock; who has not asked gets no traces. The memory of workers and norms by layer are
 // in the run's folder.
+//
+// It runs in a process of its own: a second transport in one is a data race in protoactor.
 func TestRecording(t *testing.T) {
+	const own = "TROUPE_RECORDING_TEST"
+	if os.Getenv(own) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestRecording$")
+		cmd.Env = append(os.Environ(), own+"=1")
+		if text, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		return
+	}
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text.txt")
 	if err := os.WriteFile(text, []byte(strings.Repeat("a few words of a text ", 60)), 0o600); err != nil {
