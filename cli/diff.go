@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"text/tabwriter"
 
@@ -58,16 +59,17 @@ func writeDiff(w io.Writer, d *report.Difference) error {
 	out := &stream{w: w}
 	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(format string, args ...any) { _, _ = fmt.Fprintf(tw, format+"\n", args...) }
-	for _, side := range []struct {
+	sides := []struct {
 		name string
 		of   report.Side
-	}{{"A", d.A}, {"B", d.B}} {
+	}{{"A", d.A}, {"B", d.B}}
+	for _, side := range sides {
 		row("%s  %s\t%s\t%s", side.name, term.OneLine(side.of.Path), term.OneLine(side.of.Name), progress(side.of))
 	}
 	_ = tw.Flush() // out keeps the error
-	for _, side := range []report.Side{d.A, d.B} {
-		for _, note := range side.Notes {
-			row("   %s", term.OneLine(note))
+	for _, side := range sides {
+		for _, note := range side.of.Notes {
+			row("%s: %s", side.name, term.OneLine(note))
 		}
 	}
 	row("")
@@ -81,6 +83,7 @@ func writeDiff(w io.Writer, d *report.Difference) error {
 	}
 	row("data     %s", agreement(d.Data))
 	row("kernels  %s", agreement(d.Kernels))
+	row("losses   %s", sameLosses(d))
 	_ = tw.Flush() // as above
 	if len(d.Config) > 0 {
 		row("\nKEY\tA\tB")
@@ -90,7 +93,7 @@ func writeDiff(w io.Writer, d *report.Difference) error {
 		_ = tw.Flush() // as above
 	}
 	if len(d.Figures) > 0 {
-		row("\nFIGURE\tSTEPS\tEQUAL\tFIRST DIFFERENCE\tLARGEST\tLAST STEP OF BOTH\tONLY IN ONE")
+		row("\nFIGURE\tSTEPS\tEQUAL\tFIRST DIFFERENCE\tLARGEST B - A\tLAST B - A\tONLY IN ONE")
 		for _, f := range d.Figures {
 			row("%s\t%d\t%d\t%s\t%s\t%s\t%s", term.OneLine(f.Name), f.Both, f.Equal, values(f.First), apart(f.Largest), apart(f.Last), alone(f))
 		}
@@ -135,6 +138,18 @@ func agreement(a report.Agreement) string {
 		return "the same: " + term.OneLine(a.Text)
 	}
 	return "differ: " + term.OneLine(a.Text)
+}
+
+// sameLosses says up to where the losses are the same.
+func sameLosses(d *report.Difference) string {
+	i := slices.IndexFunc(d.Figures, func(f report.FigureDifference) bool { return f.Name == "loss" })
+	switch {
+	case i < 0 || d.Figures[i].Both == 0:
+		return "not compared: there are no steps that both have"
+	case d.Figures[i].First != nil:
+		return fmt.Sprintf("differ from step %d on", d.Figures[i].First.Step)
+	}
+	return fmt.Sprintf("the same bits at all %s of both", term.Plural(d.Figures[i].Both, "step"))
 }
 
 // brief keeps a value of a configuration on its line.
