@@ -112,13 +112,13 @@ func (p *page) add(c *chart.Chart) error {
 
 // wide reports whether lines have numbers so far apart that only their logarithms are seen together.
 func wide(lines []chart.Line) bool {
-	const far = 50
+	const far = 40
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, l := range lines {
 		for _, pt := range l.Points {
-			if pt.Y > 0 {
-				low, high = min(low, pt.Y), max(high, pt.Y)
-			} else if pt.Y <= 0 {
+			if pt.Low > 0 {
+				low, high = min(low, pt.Low), max(high, pt.High)
+			} else if pt.Low <= 0 {
 				return false
 			}
 		}

@@ -10,7 +10,7 @@ const (
 	limitSparkPoints = 60
 	// limitSamples, limitEvents and limitLayers bound what a page shows of texts, of what
 	// happened, and of the model's layers.
-	limitSamples = 20
+	limitSamples = 10
 	limitEvents  = 200
 	limitLayers  = 512
 	// limitSampleBytes is how much of a text is shown.

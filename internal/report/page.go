@@ -69,10 +69,7 @@ type page struct {
 
 type tile struct{ Label, Value, More string }
 
-type event struct {
-	Step             int
-	Time, Kind, Text string
-}
+type event struct{ Step, Time, Kind, Text string }
 
 type rankRow struct {
 	Name, Busy, Idle string
@@ -188,8 +185,8 @@ func (p *page) sum() {
 	if best, at := least(figureOf(r, "val_loss")); at >= 0 {
 		add("Best validation loss", decimal(best), "at step "+term.Count(int64(at)))
 	}
-	if r.State != nil {
-		add(strings.ToUpper(p.unit()[:1])+p.unit()[1:]+" trained on", term.Short(float64(r.State.Tokens)), "at the checkpoint of step "+term.Count(r.State.Step))
+	if n, at := trainedOn(r); n > 0 {
+		add(strings.ToUpper(p.unit()[:1])+p.unit()[1:]+" trained on", term.Short(float64(n)), "up to step "+term.Count(int64(at)))
 	}
 	took := 0.0
 	for _, ms := range figureOf(r, "step_ms").values {
@@ -215,6 +212,19 @@ func (p *page) sum() {
 			add(of.label, of.show(v), of.more)
 		}
 	}
+}
+
+// trainedOn is how much a run was trained on, and up to which step that is known.
+func trainedOn(r *Run) (n int64, step int) {
+	if r.History != nil && r.UpTo < 0 {
+		if last, ok := r.History.Last(); ok && last.Tokens > 0 {
+			return last.Tokens, last.Step
+		}
+	}
+	if r.State != nil {
+		return r.State.Tokens, int(r.State.Step)
+	}
+	return 0, 0
 }
 
 // least is the least number of a figure, and the first step that has it; -1: there is none.
@@ -368,7 +378,7 @@ func (p *page) tellEvents() {
 		if !known {
 			kind = clean(m.Kind)
 		}
-		e := event{Step: m.Step, Kind: kind, Text: clean(m.Text)}
+		e := event{Step: term.Count(int64(m.Step)), Kind: kind, Text: clean(m.Text)}
 		if m.TimeMS > 0 {
 			e.Time = time.UnixMilli(m.TimeMS).UTC().Format(time.DateTime)
 		}

@@ -221,7 +221,7 @@ func TestPage(t *testing.T) {
 		t.Error("it is not known as a report")
 	}
 	counts := parsed(t, text)
-	for element, least := range map[string]int{"svg": 15, "table": 4, "h2": 8, "figure": 3, "article": 20} {
+	for element, least := range map[string]int{"svg": 15, "table": 4, "h2": 8, "figure": 3, "article": 10} {
 		if counts[element] < least {
 			t.Errorf("%d elements %s, want %d or more", counts[element], element, least)
 		}
