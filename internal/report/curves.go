@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/chart"
 	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/telemetry"
 	"github.com/troupe-ml/troupe/telemetry/history"
 )
 
@@ -144,17 +145,17 @@ func (p *page) metrics() []string {
 
 // signs are the letters of what happened.
 var signs = []struct{ kind, sign, text string }{
-	{"resume", "C", "the run goes on from a checkpoint"},
-	{"restart", "R", "it was restarted"},
-	{"stall", "S", "it stalled"},
-	{"rate", "L", "the learning rate was changed"},
+	{telemetry.MarkResume, "C", "the run goes on from a checkpoint"},
+	{telemetry.MarkRestart, "R", "it was restarted"},
+	{telemetry.MarkStall, "S", "it stalled"},
+	{telemetry.MarkRate, "L", "the learning rate was changed"},
 }
 
 // chartMarks are what happened, for the charts, and what the letters stand for.
 func (p *page) chartMarks() (marks []chart.Mark, says string) {
 	var parts []string
 	for _, m := range p.marks {
-		if m.Kind == "checkpoint" {
+		if m.Kind == telemetry.MarkCheckpoint {
 			if len(parts) == 0 {
 				parts = append(parts, "Ticks below are checkpoints.")
 			}
@@ -268,10 +269,10 @@ func (p *page) drawLayers() error {
 		for _, of := range []struct {
 			to   *template.HTML
 			name string
-			norm func(layerStats) *float64
+			norm func(telemetry.LayerStats) *float64
 		}{
-			{&row.WeightSpark, "norm of the weights of " + l.Name, func(l layerStats) *float64 { return l.WeightNorm }},
-			{&row.GradSpark, "norm of the gradients of " + l.Name, func(l layerStats) *float64 { return l.GradNorm }},
+			{&row.WeightSpark, "norm of the weights of " + l.Name, func(l telemetry.LayerStats) *float64 { return l.WeightNorm }},
+			{&row.GradSpark, "norm of the gradients of " + l.Name, func(l telemetry.LayerStats) *float64 { return l.GradNorm }},
 		} {
 			line := chart.Line{Name: of.name}
 			for _, s := range p.stats {

@@ -57,14 +57,14 @@ type page struct {
 	PipelineSay   string
 	Ranks         []rankRow
 	About         []tile
-	Samples       []sample
+	Samples       []telemetry.Sample
 	SamplesSay    string
 	Config        string
 	Notes         []string
 
 	run   *Run
-	marks []mark
-	stats []stats
+	marks []telemetry.Mark
+	stats []telemetry.Stats
 }
 
 type tile struct{ Label, Value, More string }
@@ -116,7 +116,7 @@ func clean(text string) string {
 }
 
 // readRecorded reads what a run may have beside its metrics, up to the step that counts.
-func (p *page) readRecorded() (samples []sample) {
+func (p *page) readRecorded() (samples []telemetry.Sample) {
 	if p.run.dir == "" {
 		return nil
 	}
@@ -127,17 +127,17 @@ func (p *page) readRecorded() (samples []sample) {
 	}
 	defer func() { _ = fsys.Close() }() // nothing was written
 	var errs [3]error
-	p.marks, errs[0] = readLines[mark](fsys, eventsFile)
-	p.stats, errs[1] = readLines[stats](fsys, statsFile)
-	samples, errs[2] = readLines[sample](fsys, samplesFile)
+	p.marks, errs[0] = telemetry.ReadMarksFrom(fsys, rundir.EventsFile)
+	p.stats, errs[1] = telemetry.ReadStatsFrom(fsys, rundir.StatsFile)
+	samples, errs[2] = telemetry.ReadSamplesFrom(fsys, rundir.SamplesFile)
 	for _, err := range errs {
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			p.Notes = append(p.Notes, err.Error())
 		}
 	}
-	p.marks = upTo(p.run, p.marks, func(m mark) int { return m.Step })
-	p.stats = upTo(p.run, p.stats, func(s stats) int { return s.Step })
-	return upTo(p.run, samples, func(s sample) int { return s.Step })
+	p.marks = upTo(p.run, p.marks, func(m telemetry.Mark) int { return m.Step })
+	p.stats = upTo(p.run, p.stats, func(s telemetry.Stats) int { return s.Step })
+	return upTo(p.run, samples, func(s telemetry.Sample) int { return s.Step })
 }
 
 // upTo leaves out what came behind the step that counts.
@@ -272,7 +272,9 @@ func (p *page) tellWrong() {
 		}
 	}
 	for _, kind := range []struct{ kind, one, more string }{
-		{"restart", "It was restarted once", "It was restarted %d times"}, {"stall", "It stalled once", "It stalled %d times"}, {"warning", "There was a warning", "There were %d warnings"},
+		{telemetry.MarkRestart, "It was restarted once", "It was restarted %d times"},
+		{telemetry.MarkStall, "It stalled once", "It stalled %d times"},
+		{telemetry.MarkWarning, "There was a warning", "There were %d warnings"},
 	} {
 		var at []int
 		for _, m := range p.marks {
@@ -287,8 +289,12 @@ func (p *page) tellWrong() {
 			say(kind.more+", at steps %s.", n, some(at))
 		}
 	}
-	if n := len(p.marks); n > 0 && p.marks[n-1].Kind == "end" && p.marks[n-1].Text != "" {
-		say("It ended with: %s", p.marks[n-1].Text)
+	if n := len(p.marks); n > 0 && p.marks[n-1].Kind == telemetry.MarkEnd {
+		if cause, failed := strings.CutPrefix(p.marks[n-1].Text, "it failed: "); failed {
+			say("It failed: %s", cause)
+		} else {
+			p.Status += "; it has ended: " + clean(p.marks[n-1].Text)
+		}
 	}
 	if r.State != nil {
 		for _, d := range r.State.Decisions {
@@ -355,15 +361,16 @@ func some(steps []int) string {
 
 // kinds are the words for what happens.
 var kinds = map[string]string{
-	"start": "begins", "resume": "goes on from a checkpoint", "restart": "restarted", "checkpoint": "checkpoint", "pause": "paused", "continue": "goes on",
-	"rate": "learning rate", "stop": "stopped", "stall": "stalled", "warning": "warning", "sample": "sample", "end": "ends",
+	telemetry.MarkStart: "begins", telemetry.MarkResume: "goes on from a checkpoint", telemetry.MarkRestart: "restarted", telemetry.MarkPause: "paused",
+	telemetry.MarkContinue: "goes on", telemetry.MarkRate: "learning rate", telemetry.MarkStop: "asked to stop", telemetry.MarkStall: "stalled",
+	telemetry.MarkWarning: "warning", telemetry.MarkEnd: "ends",
 }
 
 // tellEvents lists what happened, without what the curves and samples show.
 func (p *page) tellEvents() {
-	var shown []mark
+	var shown []telemetry.Mark
 	for _, m := range p.marks {
-		if m.Kind != "checkpoint" && m.Kind != "sample" {
+		if m.Kind != telemetry.MarkCheckpoint && m.Kind != telemetry.MarkSample {
 			shown = append(shown, m)
 		}
 	}
@@ -446,7 +453,7 @@ func (p *page) tellAbout() {
 }
 
 // tellSamples shows the last texts.
-func (p *page) tellSamples(all []sample) {
+func (p *page) tellSamples(all []telemetry.Sample) {
 	n := len(all)
 	if n == 0 {
 		return
@@ -457,7 +464,7 @@ func (p *page) tellSamples(all []sample) {
 		all = all[n-limitSamples:]
 	}
 	for _, s := range slices.Backward(all) {
-		p.Samples = append(p.Samples, sample{s.Step, clean(cut(s.Prompt)), clean(cut(s.Text))})
+		p.Samples = append(p.Samples, telemetry.Sample{Step: s.Step, Prompt: clean(cut(s.Prompt)), Text: clean(cut(s.Text))})
 	}
 }
 

@@ -162,7 +162,7 @@ const (
 )
 
 // Names are the series that there are: loss, mtp_loss, val_loss, grad_norm, lr, tokens_per_s, step_ms,
-// bubble_pct and peak_mem_bytes, as far as the file has them; then metrics and val_metrics, each
+// bubble_pct, peak_mem_bytes and peak_pct, as far as the file has them; then metrics and val_metrics, each
 // with its prefix.
 func (h *History) Names() []string {
 	h.mu.RLock()

@@ -141,7 +141,7 @@ func anyLine(step int) *rapid.Generator[string] {
 		}
 		r := telemetry.Record{
 			Step: step, Loss: figure("loss"), MTPLoss: figure("mtp"), ValLoss: figure("val"), GradNorm: figure("norm"), LR: figure("lr"),
-			Tokens: rapid.Int64().Draw(t, "tokens"), TokensPerS: figure("speed"), StepMS: figure("ms"), BubblePct: figure("bubble"),
+			Tokens: rapid.Int64().Draw(t, "tokens"), TokensPerS: figure("speed"), StepMS: figure("ms"), BubblePct: figure("bubble"), PeakPct: figure("peak"),
 			PeakMemBytes: rapid.Int64().Draw(t, "mem"), Skipped: rapid.Bool().Draw(t, "skipped"),
 			Update:  rapid.SampledFrom([]string{"", "kept", "rolled_back", "waited"}).Draw(t, "update"),
 			Metrics: metrics("metrics"), ValMetrics: metrics("val metrics"),

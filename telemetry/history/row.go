@@ -26,6 +26,7 @@ var figures = [...]struct {
 	{"step_ms", true, func(r *telemetry.Record) *float64 { return r.StepMS }},
 	{"bubble_pct", true, func(r *telemetry.Record) *float64 { return r.BubblePct }},
 	{"peak_mem_bytes", true, peakMem},
+	{"peak_pct", true, func(r *telemetry.Record) *float64 { return r.PeakPct }},
 }
 
 // The keys of a line: first the figures, by their place.
@@ -76,6 +77,8 @@ func keyOf(name []byte) int {
 		return 7
 	case "peak_mem_bytes":
 		return keyPeakMem
+	case "peak_pct":
+		return 9
 	case "tokens":
 		return keyTokens
 	case "skipped":
