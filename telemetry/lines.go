@@ -205,14 +205,14 @@ func (k *lines[T]) scan(from io.Reader, use func(v T, text []byte) error) error 
 			if !ended {
 				return nil
 			}
-			return fmt.Errorf("row %d: %w; %s", row, err, advice)
+			return RowError(row, err)
 		}
 		if err := use(v, in.Bytes()); err != nil {
 			return err
 		}
 	}
 	if err := in.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return fmt.Errorf("row %d has more than %d bytes; %s", row+1, k.most, advice)
+		return longRow(row+1, k.most)
 	} else if err != nil {
 		return fmt.Errorf("row %d: %w", row+1, err)
 	}
