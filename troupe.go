@@ -714,7 +714,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	if r.sampler, why = newTextSampler(r, cfg, p.Model(), r.corpora.tokenizer, begun.Samples); why != "" {
 		r.warn("no text is written at validations, though run.sample_tokens is %d: %s", cfg.Run.SampleTokens, why)
 	}
-	if r.sampler != nil {
+	if r.sampler != nil && !r.apart {
 		spec.CopyAtEval = r.sampler.copyAtEval
 	}
 	spec.Changes, spec.WriteChange = r.output.Changes(), r.output.WriteChange
@@ -758,6 +758,10 @@ func (r *Run) ask(c Change) {
 // send publishes an event, and marks what people look for later.
 func (r *Run) send(e Event) {
 	r.publish(e)
+	switch e.(type) {
+	case StepEvent, CheckpointEvent: // which come while the attempt goes on, whose sampler it is
+		r.sampler.event(e)
+	}
 	r.markEvent(e) // and not before: it may wait for the disk
 }
 

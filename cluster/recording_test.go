@@ -37,7 +37,7 @@ func TestRecording(t *testing.T) {
 	o := newTestClient(t, c, RoleOperator)
 	ctx := t.Context()
 	out := filepath.Join(dir, "out")
-	id, err := o.Submit(ctx, Submission{File: "c.toml", Config: fmt.Appendf(nil, "[run]\nname = \"r\"\nout = %q\nsteps = 1000000\neval_every = 0\ncheckpoint_every = 0\nstats_every = 1\nsample_tokens = 4\n[model]\nlayers = 2\nhidden = 8\nheads = 2\ncontext = 8\n[data]\ntrain = [%q]\n[batch]\nsequences = 4\nmicrobatch = 2\n[optimizer]\nwarmup_steps = 2\ndecay = \"constant\"\n[pipeline]\nstages = 2\n", out, text)})
+	id, err := o.Submit(ctx, Submission{File: "c.toml", Config: fmt.Appendf(nil, "[run]\nname = \"r\"\nout = %q\nsteps = 1000000\neval_every = 0\ncheckpoint_every = 0\nstats_every = 1\n[model]\nlayers = 2\nhidden = 8\nheads = 2\ncontext = 8\n[data]\ntrain = [%q]\n[batch]\nsequences = 4\nmicrobatch = 2\n[optimizer]\nwarmup_steps = 2\ndecay = \"constant\"\n[pipeline]\nstages = 2\n", out, text)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestRecording(t *testing.T) {
 	for _, m := range marks {
 		said += m.Kind + " " + m.Text + "\n"
 	}
-	for _, want := range []string{"start", "warning no text is written at validations, though run.sample_tokens is 4: the weights are in other processes", "stop", "end stopped by request"} {
+	for _, want := range []string{"start", "stop", "end stopped by request"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("no %q in %s", want, said)
 		}
