@@ -19,6 +19,7 @@ func Main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 func run(args []string, out, errs io.Writer) int {
 	broken := make(chan struct{}, 1)
 	errs = term.NewWriter(outlet{errs, broken}, term.Harmless) // nobody but people reads it
+	errs = &diverted{w: errs}
 	a := &app{out: &stream{w: outlet{out, broken}}, err: errs, broken: broken, terminal: term.IsTerminal(out), width: term.Width(out), now: time.Now}
 	root := a.newRoot()
 	root.SetArgs(args)

@@ -37,7 +37,7 @@ func (o *runFlags) checkCluster(cmd *cobra.Command) error {
 		return usagef("--workers %d: give 0 to %d", o.workers, maxCluster)
 	}
 	if o.detach {
-		return idle(cmd, "with --detach", "quiet")
+		return idle(cmd, "with --detach", "quiet", "view")
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (a *app) followed(ctx context.Context, c *cluster.Client, address, id strin
 		return err
 	}
 	again := fmt.Sprintf("engine follow %s --cluster %s", f.ID, shellWord(address))
-	show := a.newReporter(f.LogEvery, o)
+	show := a.newReporter(f, f.LogEvery, o)
 	res, err := follow(f, show, signals)
 	switch {
 	case errors.Is(err, cluster.ErrDetached):
