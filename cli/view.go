@@ -196,8 +196,14 @@ func (v *viewReporter) close() {
 	v.screen = term.NewScreen(v.app.out, v.app.err, nil)
 }
 
-// endMsg takes the view away.
-type endMsg struct{}
+// endMsg takes the view away, and hideMsg for a while.
+type (
+	endMsg  struct{}
+	hideMsg bool
+)
+
+// hideTime is how long it takes at most until a frame that was taken away is.
+const hideTime = 100 * time.Millisecond
 
 // viewModel is what bubbletea draws.
 type viewModel struct {
@@ -209,6 +215,7 @@ type viewModel struct {
 	question      string // that a person is asked
 	stopping      bool
 	over          bool
+	hidden        bool // the program is about to be suspended, or was
 }
 
 func (m *viewModel) Init() tea.Cmd { return nil }
@@ -231,6 +238,8 @@ func (m *viewModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, tea.Println(strings.Join(lines, "\n"))
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
+	case hideMsg:
+		m.hidden = bool(msg)
 	case endMsg:
 		m.over = true
 		return m, tea.Quit
@@ -326,7 +335,7 @@ type statusMsg string
 
 // View draws the frame. Some rows of the terminal are left to what stands above.
 func (m *viewModel) View() tea.View {
-	if m.over || m.width < view.LeastColumns || m.height < view.LeastRows {
+	if m.over || m.hidden || m.width < view.LeastColumns || m.height < view.LeastRows {
 		return tea.NewView("")
 	}
 	rows := m.height - max(3, m.height/6)

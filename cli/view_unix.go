@@ -45,6 +45,10 @@ func mindSuspension(ctx context.Context, p *tea.Program) {
 		case <-ctx.Done():
 			return
 		}
+		// The frame is taken away: whatever is written meanwhile, the next one begins where the
+		// cursor is then.
+		p.Send(hideMsg(true))
+		time.Sleep(hideTime)
 		_ = p.ReleaseTerminal()
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 		for !inForeground(os.Stdout) {
@@ -55,5 +59,6 @@ func mindSuspension(ctx context.Context, p *tea.Program) {
 			}
 		}
 		_ = p.RestoreTerminal()
+		p.Send(hideMsg(false))
 	}
 }

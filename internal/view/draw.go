@@ -188,7 +188,7 @@ func (v *View) summary(stages []actors.Snapshot, strip time.Duration) string {
 		text += fmt.Sprintf(" %d waiting", waiting)
 	}
 	if others > 0 {
-		text += fmt.Sprintf(" %d other", others)
+		text += fmt.Sprintf(" %d in no action", others)
 	}
 	how := "strip of the last "
 	if len(v.ranks) > 0 && !v.ranks[0].exact {
