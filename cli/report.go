@@ -29,7 +29,7 @@ func (a *app) newReporter(r training, logEvery int, o runFlags) reporter {
 		return &jsonReporter{app: a}
 	}
 	if o.view {
-		show, why := a.newView(r, logEvery)
+		show, why := a.newView(r, logEvery, o.leaves)
 		if why == "" {
 			return show
 		}

@@ -27,6 +27,7 @@ type runFlags struct {
 	newData      bool
 	quiet, json  bool
 	view         bool
+	leaves       bool // who follows leaves the run at Ctrl-C
 	sampleTokens int
 	prompt       string
 	local        int // workers of this machine; 0: none

@@ -99,7 +99,7 @@ and the run stops there also when it has to go on from an older checkpoint meanw
 
 func (a *app) newFollow() *cobra.Command {
 	var o clientFlags
-	var run runFlags
+	run := runFlags{leaves: true}
 	cmd := &cobra.Command{
 		Use:   "follow RUN",
 		Short: "Follow a run of a cluster",

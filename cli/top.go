@@ -126,10 +126,14 @@ func lookAt(ctx context.Context, c *cluster.Client, run string) (s topState) {
 
 // waits says what holds a run up: the end of its chain of waits.
 func (r topRun) waits() string {
-	if chain := r.status.Chain(); len(chain) > 0 {
-		return chain[len(chain)-1]
+	chain := r.status.Chain()
+	if n := len(chain); n > 1 && !strings.Contains(chain[n-1], " is ") {
+		chain = chain[:n-1] // a cycle, as also comes of looking at two actors one after the other
 	}
-	return "-"
+	if len(chain) == 0 {
+		return "-"
+	}
+	return chain[len(chain)-1]
 }
 
 func (r topRun) speedText() string {

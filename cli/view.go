@@ -46,13 +46,13 @@ type viewReporter struct {
 type divertible interface{ divert(to func(line string)) }
 
 // newView makes a view, or says why there can be none.
-func (a *app) newView(r training, logEvery int) (reporter, string) {
+func (a *app) newView(r training, logEvery int, leaves bool) (reporter, string) {
 	size, why := a.viewSize()
 	if why != "" {
 		return nil, why
 	}
 	v := &viewReporter{run: r, stop: func() {}}
-	m := &viewModel{view: view.New(viewOptions()), width: size[0], height: size[1], run: r}
+	m := &viewModel{view: view.New(viewOptions()), width: size[0], height: size[1], run: r, leaves: leaves}
 	options := []tea.ProgramOption{tea.WithOutput(os.Stdout), tea.WithoutSignalHandler(), tea.WithFPS(20), tea.WithInput(nil)}
 	if m.keys = xterm.IsTerminal(int(os.Stdin.Fd())); m.keys {
 		options = append(options, tea.WithInput(os.Stdin))
@@ -211,6 +211,7 @@ type viewModel struct {
 	width, height int
 	run           training
 	keys          bool // there are any
+	leaves        bool // Ctrl-C ends the following, not the run
 	help          bool
 	question      string // that a person is asked
 	stopping      bool
@@ -278,10 +279,10 @@ func (m *viewModel) key(key string) tea.Cmd {
 		return suspendGroup
 	case "q":
 		m.question = "stop at the end of this step, with a checkpoint? y, or any other key for no"
-		if _, remote := m.run.(detachable); remote {
-			m.question = "do what Ctrl-C does (stop the run with engine run, leave it with engine follow)? y, or any other key for no"
-		}
-		if m.stopping {
+		switch {
+		case m.leaves:
+			m.question = "leave the run, which goes on? y, or any other key for no"
+		case m.stopping:
 			m.question = "stop at once? What was trained since the last checkpoint is lost. y, or any other key for no"
 		}
 	case "p":

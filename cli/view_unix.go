@@ -39,6 +39,9 @@ func mindSuspension(ctx context.Context, p *tea.Program) {
 	suspend := make(chan os.Signal, 1)
 	signal.Notify(suspend, syscall.SIGTSTP)
 	defer signal.Stop(suspend)
+	goOn := make(chan os.Signal, 1)
+	signal.Notify(goOn, syscall.SIGCONT)
+	defer signal.Stop(goOn)
 	for {
 		select {
 		case <-suspend:
@@ -50,7 +53,12 @@ func mindSuspension(ctx context.Context, p *tea.Program) {
 		p.Send(hideMsg(true))
 		time.Sleep(hideTime)
 		_ = p.ReleaseTerminal()
+		select {
+		case <-goOn: // an earlier one
+		default:
+		}
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		<-goOn // another thread may have taken the stop: this one may run on for a moment
 		for !inForeground(os.Stdout) {
 			select {
 			case <-time.After(200 * time.Millisecond):

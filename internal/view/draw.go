@@ -131,7 +131,8 @@ func (v *View) pipeline(stages []actors.Snapshot, byHost bool, width, height int
 			host = s.Host
 			rows = append(rows, cut(host+":", width))
 		}
-		rows = append(rows, fmt.Sprintf("%-*s  %-*s  %s", name, s.Actor, doing, cut(v.doing(s, doing), doing), v.colour(v.rank(s.Rank).draw(from, to, columns, '-'))))
+		text := cut(fmt.Sprintf("%-*s  %-*s  ", name, s.Actor, doing, cut(v.doing(s, doing), doing)), width)
+		rows = append(rows, text+v.colour(v.rank(s.Rank).draw(from, to, columns, '-')))
 	}
 	room := height - 1
 	v.scroll = min(v.scroll, max(0, len(rows)-room))
