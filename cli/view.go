@@ -120,7 +120,7 @@ func (l *linesTo) Write(p []byte) (int, error) {
 // above shows lines above the view. Where that has ended they go to the output.
 func (v *viewReporter) above(line string) { v.program.Send(aboveMsg(line)) }
 
-// aboveMsg is a line that stays.
+// aboveMsg are lines that stay.
 type aboveMsg string
 
 func (v *viewReporter) begin(i troupe.Info) {
@@ -216,6 +216,8 @@ type viewModel struct {
 	question      string // that a person is asked
 	stopping      bool
 	over          bool
+	above         []string // lines that are not shown yet; as many as come while one write goes on
+	printing      bool
 	hidden        bool // the program is about to be suspended, or was
 }
 
@@ -230,25 +232,46 @@ func (m *viewModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case lookMsg:
 		m.view.Observe(msg.status, msg.actions)
 	case aboveMsg:
-		return m, tea.Println(wrapLine(string(msg), m.width))
-	case statusMsg:
-		var lines []string
-		for line := range strings.SplitSeq(string(msg), "\n") {
-			lines = append(lines, wrapLine(line, m.width))
-		}
-		return m, tea.Println(strings.Join(lines, "\n"))
+		return m, m.print(string(msg))
+	case printedMsg:
+		m.printing = false
+		return m, m.print()
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
 	case hideMsg:
 		m.hidden = bool(msg)
 	case endMsg:
 		m.over = true
-		return m, tea.Quit
+		return m, m.print()
 	case tea.KeyPressMsg:
 		return m, m.key(msg.String())
 	}
 	return m, nil
 }
+
+// print shows lines above the view, when those before them are there: commands run side by
+// side. At the end it is the last to do something.
+func (m *viewModel) print(text ...string) tea.Cmd {
+	for _, t := range text {
+		for line := range strings.SplitSeq(t, "\n") {
+			m.above = append(m.above, wrapLine(line, m.width))
+		}
+	}
+	switch {
+	case m.printing:
+		return nil
+	case len(m.above) > 0:
+		lines := strings.Join(m.above, "\n")
+		m.above, m.printing = nil, true
+		return tea.Sequence(tea.Println(lines), func() tea.Msg { return printedMsg{} })
+	case m.over:
+		return tea.Quit
+	}
+	return nil
+}
+
+// printedMsg says that lines are above the view.
+type printedMsg struct{}
 
 // wrapLine breaks a line, so that it takes as many rows as it is taken to.
 func wrapLine(line string, width int) string {
@@ -328,11 +351,8 @@ func (m *viewModel) change(kind actors.ChangeKind) tea.Cmd {
 }
 
 func (m *viewModel) showStatus() tea.Msg {
-	return statusMsg(strings.TrimRight(term.Harmless(m.run.Status().String()), "\n"))
+	return aboveMsg(strings.TrimRight(term.Harmless(m.run.Status().String()), "\n"))
 }
-
-// statusMsg is a table that stays.
-type statusMsg string
 
 // View draws the frame. Some rows of the terminal are left to what stands above.
 func (m *viewModel) View() tea.View {

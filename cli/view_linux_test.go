@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/troupe-ml/troupe/internal/view"
 )
 
 // seenOn keeps what a program writes to a terminal.
@@ -52,7 +55,8 @@ func (s *seenOn) await(t *testing.T, after int, text string) int {
 			return after + i + len(text)
 		}
 	}
-	t.Fatalf("no %q in\n%q", text, s.String()[after:])
+	seen := s.String()[after:]
+	t.Fatalf("no %q in the last of\n%q", text, seen[max(0, len(seen)-2000):])
 	return 0
 }
 
@@ -85,7 +89,7 @@ func modes(t *testing.T, terminal *os.File) unix.Termios {
 func TestView(t *testing.T) {
 	_, fresh := openTerminal(t, 90)
 	before := modes(t, fresh)
-	cmd, master, slave, seen := onTerminal(t, 90, []string{"NO_COLOR=1"}, append(endless, "--view", "--set", "pipeline.stages=2", "--set", "run.log_every=100000")...)
+	cmd, master, slave, seen := onTerminal(t, 90, []string{"NO_COLOR=1"}, append(endless, "--view", "--set", "run.log_every=100000")...)
 	press := func(key string) {
 		t.Helper()
 		if _, err := master.WriteString(key); err != nil {
@@ -105,10 +109,7 @@ func TestView(t *testing.T) {
 	press("s")
 	at = seen.await(t, at, "ACTOR")
 	press("q")
-	at = seen.await(t, at, "stop at the end of this step")
-	press("n")
-	press("q")
-	at = seen.await(t, at, "stop at the end of this step")
+	at = seen.await(t, at, "stop at the end of this step, with a checkpoint? y")
 	press("y")
 	at = seen.await(t, at, "stopped at step ")
 	_ = cmd.Wait() // its error is the exit status
@@ -129,8 +130,8 @@ func TestView(t *testing.T) {
 
 // TestViewIsSuspended: at Ctrl-Z the terminal is given back, and taken again behind it.
 func TestViewIsSuspended(t *testing.T) {
-	cmd, master, slave, seen := onTerminal(t, 90, nil, append(endless, "--view")...)
-	at := seen.await(t, 0, "1 stage:")
+	cmd, master, slave, seen := onTerminal(t, 90, nil, append(endless, "--view", "--set", "run.log_every=100000")...)
+	at := seen.await(t, 0, "2 stages:")
 	if _, err := master.Write([]byte{'Z' & 0x1f}); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +146,7 @@ func TestViewIsSuspended(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	seen.await(t, at, "1 stage:")
+	seen.await(t, at, "2 stages:")
 	if modes(t, slave).Lflag&unix.ICANON != 0 {
 		t.Error("it goes on without keys")
 	}
@@ -161,8 +162,8 @@ func TestViewIsSuspended(t *testing.T) {
 
 // TestViewGoesWithItsTerminal: a closed terminal stops the run with a checkpoint.
 func TestViewGoesWithItsTerminal(t *testing.T) {
-	cmd, master, slave, seen := onTerminal(t, 90, nil, append(endless, "--view")...)
-	seen.await(t, 0, "1 stage:")
+	cmd, master, slave, seen := onTerminal(t, 90, nil, append(endless, "--view", "--set", "run.log_every=100000")...)
+	seen.await(t, 0, "2 stages:")
 	if err := slave.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -199,5 +200,48 @@ func TestViewIsPlain(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "plain lines instead of a view: the output is no terminal") || strings.Contains(string(out), "\x1b") {
 		t.Errorf("%v\n%q", err, out)
+	}
+}
+
+// TestViewKeepsTheOrderOfLines: commands of the library run side by side, lines come one
+// after the other.
+func TestViewKeepsTheOrderOfLines(t *testing.T) {
+	cmd, _, _, seen := onTerminal(t, 200, nil, "run", "tiny.toml", "--view", "--set", "run.steps=300", "--set", "run.eval_every=0", "--set", "run.checkpoint_every=0", "--set", "run.log_every=1")
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	seen.await(t, 0, "done: step 300/300")
+	want := 1
+	for _, found := range regexp.MustCompile(`step +([0-9]+)/300  loss`).FindAllStringSubmatch(seen.String(), -1) {
+		if got, _ := strconv.Atoi(found[1]); got != want {
+			t.Fatalf("step %d where %d should be", got, want)
+		}
+		want++
+	}
+	if want != 301 {
+		t.Errorf("%d lines of 300", want-1)
+	}
+}
+
+// TestViewAsks: whoever says no goes on, and the second time it is a question of stopping at
+// once.
+func TestViewAsks(t *testing.T) {
+	m := &viewModel{view: view.New(view.Options{}), keys: true}
+	if cmd := m.key("q"); cmd != nil || !strings.Contains(m.question, "with a checkpoint") {
+		t.Errorf("it asks %q", m.question)
+	}
+	if cmd := m.key("n"); cmd != nil || m.question != "" || m.stopping {
+		t.Error("it does not take no for an answer")
+	}
+	m.key("q")
+	if cmd := m.key("y"); cmd == nil || !m.stopping {
+		t.Error("it does not stop")
+	}
+	if m.key("q"); !strings.Contains(m.question, "at once") {
+		t.Errorf("it asks %q", m.question)
+	}
+	m = &viewModel{view: view.New(view.Options{}), leaves: true}
+	if m.key("q"); !strings.Contains(m.question, "which goes on") {
+		t.Errorf("who follows is asked %q", m.question)
 	}
 }
