@@ -164,6 +164,14 @@ func (m *measurement) charts() (planned, measured draw.Chart) {
 	measured.Title = fmt.Sprintf("measured: step %d", m.trace.Step)
 	planned.Unit, measured.Unit = draw.Milliseconds, draw.Milliseconds
 	planned.Credits, measured.Credits = m.credits, m.credits
+	// Where the times are too odd for causes, as clocks make them, the trace goes without.
+	if gaps, err := scheduler.Idle(m.table, m.trace.MS, scheduler.IdleOptions{Credits: m.credits}); err == nil {
+		for r, row := range gaps {
+			for _, g := range row {
+				measured.Lanes[r].Gaps = append(measured.Lanes[r].Gaps, draw.Gap{Start: g.Start, End: g.End, Cause: cause(g)})
+			}
+		}
+	}
 	told := make(map[string]bool)
 	for r, c := range m.trace.Clocks {
 		if c.Host == "" {
@@ -177,6 +185,14 @@ func (m *measurement) charts() (planned, measured draw.Chart) {
 		}
 	}
 	return planned, measured
+}
+
+// cause says why a rank did nothing.
+func cause(g scheduler.Gap) string {
+	if g.From < 0 || g.Cause == scheduler.Between {
+		return g.Cause.String()
+	}
+	return fmt.Sprintf("%v: %v of rank %d", g.Cause, g.Needs, g.From)
 }
 
 // clockFact says what a worker's times were corrected by.

@@ -83,6 +83,8 @@ func viewOptions() view.Options {
 // viewSize is the terminal's size, or why it can't show a view.
 func (a *app) viewSize() (size [2]int, why string) {
 	switch {
+	case !canView:
+		return size, "views are drawn on Unix systems"
 	case !a.terminal:
 		return size, "the output is no terminal"
 	case a.width == nil || os.Getenv("TERM") == "":

@@ -13,6 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// canView says whether this system has what a view needs.
+const canView = true
+
 // signalSelf sends a signal to this program, as a terminal does that reads no keys.
 func signalSelf(s os.Signal) tea.Cmd {
 	return func() tea.Msg {
