@@ -17,6 +17,7 @@ var layers = [][]string{
 	{"internal/exampletest", "internal/netlab"}, // of tests, which alone may import them
 	{"cmd/engine", "stages/gorgonia/bench", "examples/cluster-service", "examples/custom-layer", "examples/encoder-decoder", "examples/gorgonia-mlp", "examples/own", "examples/skip", "examples/ushape"},
 	{"cli"},
+	{"internal/view"},
 	{"cluster/discovery/dns", "cluster/discovery/etcd"},
 	{"cluster"},
 	{"internal/planner"},

@@ -26,6 +26,8 @@ type runFlags struct {
 	fromStep     int
 	newData      bool
 	quiet, json  bool
+	view         bool
+	leaves       bool // who follows leaves the run at Ctrl-C
 	sampleTokens int
 	prompt       string
 	local        int // workers of this machine; 0: none
@@ -72,6 +74,8 @@ or the output is closed the run goes on, and engine follow shows it again.`,
 			switch {
 			case o.quiet && o.json:
 				return usagef("--quiet and --json exclude each other")
+			case o.view && (o.quiet || o.json):
+				return usagef("--view excludes --quiet and --json: one draws, the others leave out or write for programs")
 			case o.fresh && (cmd.Flags().Changed("from-step") || o.newData):
 				return usagef("--fresh begins from scratch: --from-step and --accept-new-data are for a run that goes on")
 			case cmd.Flags().Changed("from-step") && o.fromStep < 1:
@@ -101,6 +105,7 @@ or the output is closed the run goes on, and engine follow shows it again.`,
 	f.BoolVar(&o.newData, "accept-new-data", false, "go on although the content of the data files has changed")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only warnings, errors and how it ended")
 	f.BoolVar(&o.json, "json", false, `print a JSON object a line, each with an "event"`)
+	f.BoolVar(&o.view, "view", false, "on a terminal, draw the stages, what each does, and the curve of the loss in the last rows")
 	f.IntVar(&o.sampleTokens, "sample", 0, "at the end, let the model write this number of `tokens`")
 	f.IntVar(&o.local, "local-cluster", 0, "train in this number of worker `processes` of this machine, started and ended by the run")
 	f.StringVar(&o.client.cluster, "cluster", "", "have the coordinator at an `address` train, HOST:PORT or as of engine worker --join")
@@ -130,7 +135,7 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 	if err != nil {
 		return err
 	}
-	show := a.newReporter(cfg.Run.LogEvery, o)
+	show := a.newReporter(r, cfg.Run.LogEvery, o)
 	res, err := follow(r, show, signals)
 	if a.ending != nil {
 		a.ending()

@@ -37,7 +37,7 @@ func (o *runFlags) checkCluster(cmd *cobra.Command) error {
 		return usagef("--workers %d: give 0 to %d", o.workers, maxCluster)
 	}
 	if o.detach {
-		return idle(cmd, "with --detach", "quiet")
+		return idle(cmd, "with --detach", "quiet", "view")
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (a *app) followed(ctx context.Context, c *cluster.Client, address, id strin
 		return err
 	}
 	again := fmt.Sprintf("engine follow %s --cluster %s", f.ID, shellWord(address))
-	show := a.newReporter(f.LogEvery, o)
+	show := a.newReporter(changing{f, ctx, c}, f.LogEvery, o)
 	res, err := follow(f, show, signals)
 	switch {
 	case errors.Is(err, cluster.ErrDetached):
@@ -147,4 +147,16 @@ func (a *app) followed(ctx context.Context, c *cluster.Client, address, id strin
 		return errStopped
 	}
 	return nil
+}
+
+// changing is a followed run that takes changes, as a run of this program does.
+type changing struct {
+	*cluster.Followed
+	ctx context.Context
+	c   *cluster.Client
+}
+
+func (r changing) Change(ch troupe.Change) error {
+	_, err := r.c.Change(r.ctx, r.ID, ch)
+	return err
 }
