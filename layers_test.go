@@ -17,10 +17,11 @@ var layers = [][]string{
 	{"internal/exampletest", "internal/netlab"}, // of tests, which alone may import them
 	{"cmd/engine", "stages/gorgonia/bench", "examples/cluster-service", "examples/custom-layer", "examples/encoder-decoder", "examples/gorgonia-mlp", "examples/own", "examples/skip", "examples/ushape"},
 	{"cli"},
-	{"cluster/discovery/dns", "cluster/discovery/etcd"},
+	{"cluster/discovery/dns", "cluster/discovery/etcd", "telemetry/otel/otlp"},
 	{"cluster"},
 	{"internal/planner"},
 	{"internal/bench", "examples/service"}, // which links no cluster
+	{"telemetry/prom", "telemetry/otel", "telemetry/tensorboard"},
 	{"."},
 	{"internal/placement"},
 	{"cluster/internal/mesh"},
@@ -54,7 +55,7 @@ var layers = [][]string{
 	{"cluster/internal/lane/bench"},
 	{"cluster/internal/beat", "cluster/internal/lane", "cluster/internal/link", "cluster/internal/members", "cluster/internal/pki", "cluster/internal/transport"},
 	{"cluster/discovery", "grid", "internal/wire"},
-	{"internal/caught", "internal/hostmem", "internal/registry", "internal/rng", "internal/strictjson", "internal/sysinfo", "internal/term"},
+	{"internal/caught", "internal/feed", "internal/hostmem", "internal/registry", "internal/rng", "internal/strictjson", "internal/sysinfo", "internal/term"},
 }
 
 // TestLayers: no import goes up, and each package has its layer.

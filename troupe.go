@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/data"
 	"github.com/troupe-ml/troupe/internal/device"
+	eventfeed "github.com/troupe-ml/troupe/internal/feed"
 	"github.com/troupe-ml/troupe/internal/placement"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/rundir"
@@ -100,6 +101,7 @@ type Options struct {
 // Info describes a run that has been set up.
 type Info struct {
 	Name, Out    string
+	ID           string // a UUID, which stays the same when the run goes on; empty where a coordinator has the run
 	Family       string
 	Parameters   int64
 	Frozen       int64 // of them: not trained
@@ -166,7 +168,8 @@ type Run struct {
 	metrics   *telemetry.Writer
 	ckpt      *checkpoint.Checkpoint // that the weights come from
 	events    chan Event
-	stop      func() bool // detaches from the context
+	feed      *eventfeed.Feed[Event] // of the subscriptions
+	stop      func() bool            // detaches from the context
 	restarts  restarts
 
 	mu        sync.Mutex
@@ -254,7 +257,7 @@ func check(cfg *config.Config) (err error) {
 // disk checkpoint.ErrNoSpace.
 func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 	own := *cfg
-	r := &Run{ctx: ctx, cfg: &own, events: make(chan Event, LimitEvents), done: make(chan struct{}), result: Result{LastValLoss: math.NaN()},
+	r := &Run{ctx: ctx, cfg: &own, events: make(chan Event, LimitEvents), feed: NewEventFeed(), done: make(chan struct{}), result: Result{LastValLoss: math.NaN()},
 		restarts: restarts{most: cfg.Cluster.MaxRestarts}, apart: o.Hosts != nil, between: true}
 	if err := r.startActor(o); err != nil {
 		return nil, err
@@ -328,6 +331,7 @@ func (r *Run) finish(o Options) {
 	r.result.FirstValLoss, r.result.BestValLoss = deref(out.State.FirstValLoss), deref(out.State.BestValLoss)
 	r.mu.Unlock()
 	r.actor.end(EndEvent{r.result, r.err})
+	r.feed.Close()
 	close(r.events)
 	close(r.done)
 }
@@ -655,7 +659,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 		r.result.Dir = r.output.Store.Path(int(start.Step))
 	}
 	save.SyncMetrics = r.metrics.Sync
-	info := Info{Name: cfg.Run.Name, Out: cfg.Run.Out, Family: p.Model().Config.Family, Parameters: p.Model().Parameters(), Frozen: p.Model().Parameters() - p.Model().Trained(), Vocab: p.Model().Config.Vocab,
+	info := Info{Name: cfg.Run.Name, Out: cfg.Run.Out, ID: start.Run.String(), Family: p.Model().Config.Family, Parameters: p.Model().Parameters(), Frozen: p.Model().Parameters() - p.Model().Trained(), Vocab: p.Model().Config.Vocab,
 		TrainTokens: r.corpora.trainLen(), ValTokens: r.corpora.valLen(), EvalWindows: src.windows,
 		EpochWindows: src.epoch, EpochSteps: float64(src.epoch) / float64(cfg.Batch.Sequences),
 		Epochs:  float64(cfg.Run.Steps) * float64(cfg.Batch.Sequences) / max(float64(src.epoch), 1),
@@ -733,6 +737,7 @@ func (r *Run) ask(c Change) {
 func (r *Run) send(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	PublishEvent(r.feed, e)
 	r.actor.tell(e)
 	if s, ok := e.(StepEvent); ok {
 		r.step = int64(s.Step)
