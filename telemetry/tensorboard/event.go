@@ -50,7 +50,7 @@ type scalar struct {
 // appendEvent appends an event's time and step, which what it says follows.
 func appendEvent(b []byte, at time.Time, step int) []byte {
 	b = protowire.AppendTag(b, eventWallTime, protowire.Fixed64Type)
-	b = protowire.AppendFixed64(b, math.Float64bits(float64(at.UnixNano())/1e9))
+	b = protowire.AppendFixed64(b, math.Float64bits(float64(at.Unix())+float64(at.Nanosecond())/1e9))
 	if step != 0 {
 		b = protowire.AppendTag(b, eventStep, protowire.VarintType)
 		b = protowire.AppendVarint(b, uint64(step)) //nolint:gosec // a step is not negative

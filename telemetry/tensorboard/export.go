@@ -3,6 +3,7 @@ package tensorboard
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -61,7 +62,11 @@ func Export(metrics, dir, config string) (e Exported, err error) {
 	if err != nil {
 		return e, err
 	}
-	defer func() { err = errors.Join(err, w.Close()) }()
+	defer func() {
+		if err = errors.Join(err, w.Close()); err != nil {
+			err = errors.Join(err, os.Remove(w.Path())) // half a file would stand in the way of the next attempt
+		}
+	}()
 	if config != "" {
 		if err := w.Text("config", config, first, at); err != nil {
 			return e, err

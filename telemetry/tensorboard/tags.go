@@ -56,7 +56,7 @@ func clip(text string, bytes int) string {
 // asCode writes a text so that Markdown, which TensorBoard shows, leaves it as it is.
 func asCode(text string) string {
 	var b strings.Builder
-	for line := range strings.Lines(clip(text, limitTextBytes)) {
+	for line := range strings.Lines(clip(strings.ToValidUTF8(text, "\uFFFD"), limitTextBytes)) {
 		b.WriteString("    ")
 		b.WriteString(line)
 	}
