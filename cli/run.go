@@ -127,6 +127,9 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 	if err != nil {
 		return err
 	}
+	if export.server != nil && !o.quiet {
+		say(a.err, "metrics are at %s", export.server.URL())
+	}
 	signals := make(chan os.Signal, 8)
 	// To the end of the program: where nobody reads, its exit status still counts.
 	signal.Notify(signals, runSignals()...)
