@@ -143,7 +143,12 @@ func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 	}
 	export.sayNotes()
 	defer export.close() // behind the runs' end
-	o.Began = func(id string, cfg *config.Config, r *troupe.Run) { export.watch(cfg.Run.Name+"-"+id, cfg, r) }
+	o.Began = func(id string, cfg *config.Config, r *troupe.Run) {
+		if cfg.Telemetry.Metrics != "" {
+			o.Logger.Warn("a run's telemetry.metrics has no effect here: engine cluster start --metrics serves all runs", "run", id, "metrics", cfg.Telemetry.Metrics)
+		}
+		export.watch(cfg.Run.Name+"-"+id, cfg, r)
+	}
 	c, err := cluster.NewCoordinator(o.Config)
 	if err != nil {
 		return err

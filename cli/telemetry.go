@@ -44,7 +44,7 @@ func (m *metricsFlags) set(cmd *cobra.Command) {
 // sets are the flags as keys of a run's configuration.
 func (m *metricsFlags) sets(cmd *cobra.Command) (sets []string) {
 	if cmd.Flags().Changed("metrics") {
-		sets = append(sets, "telemetry.metrics="+m.address)
+		sets = append(sets, fmt.Sprintf("telemetry.metrics=%q", m.address))
 	}
 	if m.insecure {
 		sets = append(sets, "telemetry.metrics_insecure=true")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/rundir"
 	"github.com/troupe-ml/troupe/internal/term"
@@ -42,7 +43,12 @@ as steps took.`,
 				return err
 			}
 			e, err := tensorboard.Export(filepath.Join(args[0], rundir.MetricsFile), to, text)
-			if err != nil {
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return usagef("%w: give a run's folder", err)
+			case errors.Is(err, tensorboard.ErrFolder), errors.Is(err, tensorboard.ErrNoRecords):
+				return &troupe.SetupError{Err: err}
+			case err != nil:
 				return err
 			}
 			if asJSON {
