@@ -25,6 +25,7 @@ var layers = [][]string{
 	{"."},
 	{"internal/placement"},
 	{"cluster/internal/mesh"},
+	{"internal/report"},
 	{"internal/plan"},
 	{"internal/rundir"},
 	{"internal/device"},
@@ -32,6 +33,7 @@ var layers = [][]string{
 	{"checkpoint"},
 	{"checkpoint/safetensors"},
 	{"actors"},
+	{"telemetry/history"},
 	{"telemetry"},
 	{"config"},
 	{"data/samples"},
@@ -55,7 +57,7 @@ var layers = [][]string{
 	{"cluster/internal/lane/bench"},
 	{"cluster/internal/beat", "cluster/internal/lane", "cluster/internal/link", "cluster/internal/members", "cluster/internal/pki", "cluster/internal/transport"},
 	{"cluster/discovery", "grid", "internal/wire"},
-	{"internal/caught", "internal/feed", "internal/hostmem", "internal/registry", "internal/rng", "internal/strictjson", "internal/sysinfo", "internal/term"},
+	{"internal/caught", "internal/chart", "internal/fanout", "internal/hostmem", "internal/registry", "internal/rng", "internal/strictjson", "internal/sysinfo", "internal/term"},
 }
 
 // TestLayers: no import goes up, and each package has its layer.

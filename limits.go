@@ -11,6 +11,11 @@ const (
 	// LimitSnapshots is how many snapshots of a run, each with all weights of the model, may be
 	// there at a time. Those who share one count once.
 	LimitSnapshots = 4
+	// limitTraces is how many traces of steps may wait for a reader of events, who asked for none of
+	// them by the configuration: step events behind them come without.
+	limitTraces = 8
+	// limitMarks is how many marks wait for a run's folder to be open.
+	limitMarks = 256
 	// idleSnapshot is how long the newest snapshot of a run stays for the next one who wants
 	// one, when nobody uses it.
 	idleSnapshot = 10 * time.Second

@@ -23,6 +23,8 @@ type computers struct {
 	set     *device.Set       // nil: in other processes
 	workers placement.Workers // nil: here
 	closed  bool
+	// ofRanks is what other processes tell of the most tensor memory of each rank at a time; nil: nothing.
+	ofRanks func() []int64
 }
 
 func openComputers(ctx context.Context, cfg *config.Config, hosts placement.Hosts, wait time.Duration) (*computers, error) {
@@ -108,6 +110,7 @@ func (c *computers) place(ctx context.Context, s *actors.Spec, a placement.Assig
 	if err != nil {
 		return err
 	}
+	c.ofRanks = r.Memory
 	s.Attempt, s.Hosts, s.Shares, s.System, s.Attach, s.Detach, s.Clock = r.Attempt, r.Hosts, r.Shares, r.System, r.Attach, r.Detach, r.Clock
 	return nil
 }

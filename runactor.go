@@ -105,6 +105,14 @@ func (a *runActor) tell(e Event) {
 	a.root.Send(a.pid, event{e})
 }
 
+// waiting is how many events have not come to the watchers yet.
+func (a *runActor) waiting() int {
+	if a == nil {
+		return 0
+	}
+	return int(a.queued.Load())
+}
+
 // ended reports whether it has, by whoever has stopped it.
 func (a *runActor) ended() bool {
 	select {

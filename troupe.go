@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/data"
 	"github.com/troupe-ml/troupe/internal/device"
-	eventfeed "github.com/troupe-ml/troupe/internal/feed"
+	"github.com/troupe-ml/troupe/internal/fanout"
 	"github.com/troupe-ml/troupe/internal/placement"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/rundir"
@@ -168,20 +168,27 @@ type Run struct {
 	metrics   *telemetry.Writer
 	ckpt      *checkpoint.Checkpoint // that the weights come from
 	events    chan Event
-	feed      *eventfeed.Feed[Event] // of the subscriptions
-	stop      func() bool            // detaches from the context
+	feed      *fanout.Feed[Event] // of the subscriptions
+	stop      func() bool         // detaches from the context
 	restarts  restarts
+	marks     marks
+	stats     *telemetry.StatsWriter
+	sampler   *textSampler // nil: no text is written
+	peakFLOPS float64      // of the processor, once it is measured; 0: not known
+	traced    int64        // the configuration has every so many steps traced; 0: none
 
-	mu        sync.Mutex
-	inner     *actors.Run // the attempt
-	between   bool        // it has ended, and the next has not begun
-	asked     []Change    // meanwhile
-	killed    bool
-	dropped   int
-	savedStep int64 // of the last checkpoint
-	result    Result
-	err       error
-	done      chan struct{} // closed when result and err are final
+	mu      sync.Mutex
+	inner   *actors.Run // the attempt
+	between bool        // it has ended, and the next has not begun
+	asked   []Change    // meanwhile
+	killed  bool
+	dropped int
+	// recordUntil is when Record ends.
+	recordUntil time.Time
+	savedStep   int64 // of the last checkpoint
+	result      Result
+	err         error
+	done        chan struct{} // closed when result and err are final
 
 	actor     *runActor // nil: there is none
 	apart     bool      // the ranks are in other processes
@@ -257,7 +264,7 @@ func check(cfg *config.Config) (err error) {
 // disk checkpoint.ErrNoSpace.
 func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 	own := *cfg
-	r := &Run{ctx: ctx, cfg: &own, events: make(chan Event, LimitEvents), feed: NewEventFeed(), done: make(chan struct{}), result: Result{LastValLoss: math.NaN()},
+	r := &Run{ctx: ctx, cfg: &own, events: make(chan Event, LimitEvents), feed: NewEventFeed(), traced: traceEvery(cfg, o), done: make(chan struct{}), result: Result{LastValLoss: math.NaN()},
 		restarts: restarts{most: cfg.Cluster.MaxRestarts}, apart: o.Hosts != nil, between: true}
 	if err := r.startActor(o); err != nil {
 		return nil, err
@@ -295,6 +302,9 @@ func (r *Run) begin(o Options, wait time.Duration) error {
 	if r.between, r.asked = false, nil; r.killed {
 		inner.Kill()
 	}
+	if d := time.Until(r.recordUntil); d > 0 {
+		inner.Record(d)
+	}
 	return nil
 }
 
@@ -321,7 +331,9 @@ func (r *Run) finish(o Options) {
 	if out.Err != nil {
 		r.noteLast() // one that was being written has been finished
 	}
-	err := errors.Join(r.restarts.exhausted(out.Err), r.snapshots.end(), r.release())
+	last := r.endSampler(out.Err != nil)
+	r.markEnd(out)
+	err := errors.Join(r.restarts.exhausted(out.Err), last, r.snapshots.end(), r.release())
 	r.mu.Lock()
 	r.tellDropped()
 	r.err = err
@@ -646,9 +658,10 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	for _, w := range begun.Warnings {
 		r.warn("%s", w)
 	}
-	if r.metrics = begun.Metrics; err != nil {
+	if r.metrics, r.stats = begun.Metrics, begun.Stats; err != nil {
 		return nil, err
 	}
+	r.markBegin(begun.Marks, start.Step, withState)
 	for _, w := range r.tokens.write() {
 		r.warn("%s", w)
 	}
@@ -694,6 +707,17 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	spec.EvalEvery, spec.CheckpointEvery, spec.TraceEvery = int64(cfg.Run.EvalEvery), int64(cfg.Run.CheckpointEvery), traceEvery(cfg, o)
 	spec.Data, spec.MicrobatchSize, spec.Context, spec.Sequences = src.Source, cfg.Batch.Microbatch, src.context, cfg.Batch.Sequences
 	spec.Rate, spec.ClipNorm = rate, cfg.Optimizer.ClipNorm
+	layers := newLayerStats(p, r.rankMemory(&spec, p.Grid().World()))
+	stats := begun.Stats
+	spec.StatsEvery, spec.WriteStats = int64(cfg.Run.StatsEvery), func(n actors.Norms) error { return stats.Write(layers.line(n)) }
+	spec.PeakTokensPerS = r.peakTokens(cfg, p)
+	var why string
+	if r.sampler, why = newTextSampler(r, cfg, p.Model(), r.corpora.tokenizer, begun.Samples); why != "" {
+		r.warn("no text is written at validations, though run.sample_tokens is %d: %s", cfg.Run.SampleTokens, why)
+	}
+	if r.sampler != nil {
+		spec.CopyAtEval = r.sampler.copyAtEval
+	}
 	spec.Changes, spec.WriteChange = r.output.Changes(), r.output.WriteChange
 	spec.WriteShared = save.WriteShared
 	spec.WriteCheckpoint, spec.WriteRecord, spec.WriteTrace, spec.OnEvent = save.Write, r.metrics.Write, traceWriter(p, r.output.FS, info.Threads), r.send
@@ -732,12 +756,21 @@ func (r *Run) ask(c Change) {
 	r.inner.Change(c)
 }
 
-// send publishes an event. A reader that is too slow loses step events, and is
-// told how many.
+// send publishes an event, and marks what people look for later.
 func (r *Run) send(e Event) {
+	r.publish(e)
+	r.markEvent(e) // and not before: it may wait for the disk
+}
+
+// publish gives an event to all who read them. A reader that is too slow loses step events, and is
+// told how many.
+func (r *Run) publish(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	PublishEvent(r.feed, e)
+	if s, ok := e.(StepEvent); ok && (r.traced == 0 || int64(s.Step)%r.traced != 0) { // else whoever reads them wants it
+		e = thinned(s, max(len(r.events), r.actor.waiting()))
+	}
 	r.actor.tell(e)
 	if s, ok := e.(StepEvent); ok {
 		r.step = int64(s.Step)
@@ -840,7 +873,10 @@ func deref(v *float64) float64 {
 
 // release closes what setup opened, in reverse.
 func (r *Run) release() error {
-	var errs []error
+	errs := []error{r.endSampler(true), r.marks.close()}
+	if r.stats != nil {
+		errs = append(errs, r.stats.Close())
+	}
 	if r.metrics != nil {
 		errs = append(errs, r.metrics.Close())
 	}
@@ -857,6 +893,13 @@ func (r *Run) release() error {
 		errs = append(errs, r.output.Close())
 	}
 	// Whoever keeps the run keeps no text by it, and the next attempt opens its own.
-	r.metrics, r.corpora, r.ckpt, r.output = nil, nil, nil, nil
+	r.metrics, r.stats, r.corpora, r.ckpt, r.output = nil, nil, nil, nil, nil
 	return errors.Join(errs...)
+}
+
+// endSampler ends the writing of texts, of which cut ends the last one where it is.
+func (r *Run) endSampler(cut bool) error {
+	s := r.sampler
+	r.sampler = nil
+	return s.end(cut)
 }

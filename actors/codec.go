@@ -70,7 +70,7 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 		w.Kind = &wire.Message_Peers{Peers: &wire.Peers{Scheduler: packPID(m.Scheduler), Loader: packPID(m.Loader), Checkpoint: packPID(m.Checkpoint), Ranks: int32(len(m.Stages))}} //nolint:gosec // ranks of a table
 	case *Order:
 		h = m.Header
-		w.Kind = &wire.Message_Order{Order: &wire.Order{Phase: uint32(m.Phase), Trace: m.Trace, Speculative: packUpdate(m.Speculative), Replica: uint32(m.Replica)}}
+		w.Kind = &wire.Message_Order{Order: &wire.Order{Phase: uint32(m.Phase), Trace: m.Trace, Norms: m.Norms, Speculative: packUpdate(m.Speculative), Replica: uint32(m.Replica)}}
 	case *Transfer:
 		h, p.Bulk = m.Header, true
 		w.Kind = &wire.Message_Transfer{Transfer: &wire.Transfer{Edge: uint32(m.Kind), To: m.To, Rank: m.Rank, Microbatch: m.Microbatch, Slot: m.Slot, Part: m.Part, Extent: packExtent(m.Extent), Tensor: packTensor(m.Tensor)}}
@@ -254,6 +254,9 @@ func packStageDone(m *StageDone, wallNs func(time.Time) int64) *wire.StageDone {
 	}
 	for _, n := range m.Norms {
 		d.Norms = append(d.Norms, &wire.Norm{Param: int32(n.Param), Squared: n.Squared})
+	}
+	for _, n := range m.Weights {
+		d.Weights = append(d.Weights, &wire.Norm{Param: int32(n.Param), Squared: n.Squared})
 	}
 	for _, t := range m.Trace {
 		d.Trace = append(d.Trace, &wire.ActionTime{Action: packAction(t.Action), StartNs: wallNs(t.Start), EndNs: wallNs(t.End)})

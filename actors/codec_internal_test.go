@@ -139,7 +139,7 @@ func (e ends) samples(t testing.TB) []sample {
 	return []sample{
 		{toStages, &Peers{Header: h, Scheduler: pid(schedulerName), Loader: pid(loaderName), Checkpoint: pid(checkpointName),
 			Stages: []*actor.PID{actor.NewPID("here", actorID(h.Attempt, stageName(0))), actor.NewPID("w1", actorID(h.Attempt, stageName(1)))}}},
-		{toStages, &Order{Header: h, Phase: Train, Trace: true, Speculative: &stages.Update{Count: 3, LR: 0.5, GradScale: 0.25}, Table: e.stages.spec.Table, Credits: table.trainCredits}},
+		{toStages, &Order{Header: h, Phase: Train, Trace: true, Norms: true, Speculative: &stages.Update{Count: 3, LR: 0.5, GradScale: 0.25}, Table: e.stages.spec.Table, Credits: table.trainCredits}},
 		{toStages, &Order{Header: h, Phase: Eval, Table: e.stages.spec.EvalTable, Credits: table.evalCredits}},
 		{toStages, &Transfer{Header: h, Kind: scheduler.BackwardEdge, To: 0, Microbatch: 2, Part: 1, Extent: Extent{1, 2, 3}, Tensor: e.tensor(t, 2, 3, 4)}},
 		{toStages, &Transfer{Header: h, Kind: scheduler.ForwardEdge, To: 1, Tensor: e.tensor(t, 3, 8).Columns(2, 5)}},
@@ -163,7 +163,7 @@ func (e ends) samples(t testing.TB) []sample {
 		{toStages, &Weight{Header: h, Request: 3, Err: &RemoteError{Text: "no such weight"}}},
 		{toCoordinator, &DataRequest{Header: h, Phase: Eval, Chunk: 1, Microbatch: 1, Tokens: true, Targets: true, ReplyTo: pid(stageName(1))}},
 		{toCoordinator, &DataRequest{Header: h, Phase: Train, Chunk: 1, Fields: []string{"x", "y"}, ReplyTo: pid(stageName(1))}},
-		{toCoordinator, &StageDone{Header: h, Rank: 1, Losses: []Loss{{Microbatch: 1, Report: stages.Report{Sum: 2.5, Targets: 3, Metrics: []stages.Metric{{Name: "mtp", Sum: 4.5, Count: 1}, {Name: "all", Sum: 2, Total: true}}}}, {Report: stages.Report{Sum: 1, Targets: 1}}}, Norms: []stages.Norm{{Param: 2, Squared: 0.125}}, Busy: time.Second,
+		{toCoordinator, &StageDone{Header: h, Rank: 1, Losses: []Loss{{Microbatch: 1, Report: stages.Report{Sum: 2.5, Targets: 3, Metrics: []stages.Metric{{Name: "mtp", Sum: 4.5, Count: 1}, {Name: "all", Sum: 2, Total: true}}}}, {Report: stages.Report{Sum: 1, Targets: 1}}}, Norms: []stages.Norm{{Param: 2, Squared: 0.125}}, Weights: []stages.Norm{{Param: 3, Squared: 0.25}}, Busy: time.Second,
 			Trace: []ActionTime{{act, time.Unix(1, 2), time.Unix(3, 4)}}}},
 		{toCoordinator, &Applied{h, 1}},
 		{toCoordinator, state},

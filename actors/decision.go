@@ -24,6 +24,9 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 	a.targets = a.losses.Targets()
 	final := stages.LossScale(a.targets)
 	norm := math.Sqrt(sum) * final
+	if a.logs {
+		a.logged = newNorms(a.state.Step+1, a.spec.slots(), a.norms, a.weights, final)
+	}
 	a.state.Step++
 	step := a.state.Step
 	rate := a.rate(step)
@@ -45,11 +48,16 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 	a.state.Tokens += tokens
 	ms := float64(wall) / float64(time.Millisecond)
 	perSecond := float64(tokens) / wall.Seconds()
+	var peak *float64
+	if a.spec.PeakTokensPerS > 0 {
+		pct := 100 * perSecond / a.spec.PeakTokensPerS
+		peak = &pct
+	}
 	// A rank that ended the step before early has worked for this one before it began:
 	// where its lead is lost again, there is more work than time.
 	bubble := max(0, 100*(1-float64(a.busy)/(float64(a.spec.ranks())*float64(wall))))
 	a.last = &StepEvent{Trace: a.trace, Clocks: a.clocks, Record: telemetry.Record{Step: int(step), Loss: &loss, GradNorm: &norm, LR: &rate, Tokens: a.state.Tokens,
-		TokensPerS: &perSecond, StepMS: &ms, BubblePct: &bubble, PeakMemBytes: sysinfo.PeakBytes(), Skipped: m.Skip, Update: how}}
+		TokensPerS: &perSecond, StepMS: &ms, BubblePct: &bubble, PeakPct: peak, PeakMemBytes: sysinfo.PeakBytes(), Skipped: m.Skip, Update: how}}
 	a.last.Metrics = a.metrics()
 	if mtp, ok := a.last.Metrics[stages.MTPLoss]; ok {
 		a.last.MTPLoss = &mtp

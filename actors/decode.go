@@ -169,7 +169,7 @@ func (c *Codec) stagePIDs() []*actor.PID {
 }
 
 func (c *Codec) order(h Header, o *wire.Order) (any, error) {
-	m := &Order{Header: h, Phase: Phase(o.GetPhase()), Trace: o.GetTrace()}
+	m := &Order{Header: h, Phase: Phase(o.GetPhase()), Trace: o.GetTrace(), Norms: o.GetNorms()}
 	if n := len(c.tables.replicas); int64(o.GetReplica()) >= int64(n) {
 		return nil, fmt.Errorf("%w: an order for replica %d of %d", ErrMessage, o.GetReplica(), n)
 	}
@@ -199,11 +199,11 @@ func (c *Codec) stageDone(h Header, d *wire.StageDone) (any, error) {
 		}
 		m.Losses = append(m.Losses, loss)
 	}
-	for _, n := range d.GetNorms() {
-		if n.GetParam() < 0 || n.GetParam() >= limitParams {
-			return nil, fmt.Errorf("%w: the norm of parameter %d, of at most %d", ErrMessage, n.GetParam(), limitParams)
-		}
-		m.Norms = append(m.Norms, stages.Norm{Param: int(n.GetParam()), Squared: n.GetSquared()})
+	if m.Norms, err = unpackNorms(d.GetNorms()); err != nil {
+		return nil, err
+	}
+	if m.Weights, err = unpackNorms(d.GetWeights()); err != nil {
+		return nil, err
 	}
 	for _, t := range d.GetTrace() {
 		a, err := c.action(t.GetAction())
@@ -213,6 +213,16 @@ func (c *Codec) stageDone(h Header, d *wire.StageDone) (any, error) {
 		m.Trace = append(m.Trace, ActionTime{a, time.Unix(0, t.GetStartNs()), time.Unix(0, t.GetEndNs())})
 	}
 	return m, nil
+}
+
+func unpackNorms(all []*wire.Norm) (norms []stages.Norm, err error) {
+	for _, n := range all {
+		if n.GetParam() < 0 || n.GetParam() >= limitParams {
+			return nil, fmt.Errorf("%w: the norm of parameter %d, of at most %d", ErrMessage, n.GetParam(), limitParams)
+		}
+		norms = append(norms, stages.Norm{Param: int(n.GetParam()), Squared: n.GetSquared()})
+	}
+	return norms, nil
 }
 
 // limitParams bounds a model's parameters, of which each has a tensor.

@@ -30,9 +30,11 @@ type local struct {
 	cells    []*StatusCell
 	byName   map[string]*StatusCell
 	moves    atomic.Int64
-	memory   *tensorops.Memory // for what crosses from one device to another
-	host     tensorops.Arena   // of it
-	copies   *tensorops.Memory // for what checkpoints are written from
+	recorder *recorder
+	underWay atomic.Pointer[underWay] // nil: no order has begun, or this process has no scheduler
+	memory   *tensorops.Memory        // for what crosses from one device to another
+	host     tensorops.Arena          // of it
+	copies   *tensorops.Memory        // for what checkpoints are written from
 
 	builders sync.WaitGroup // of stages
 	computes []Compute      // by rank; nil: there is none here
@@ -47,7 +49,7 @@ func newLocal(spec Spec) (*local, error) {
 		}
 	}
 	l := &local{spec: spec, apart: spec.apart(), id: runID{spec.Run, attempt}, byName: make(map[string]*StatusCell), streams: make([]tensorops.Stream, spec.ranks()), arrivals: make([]tensorops.Arena, spec.ranks()), computes: make([]Compute, spec.ranks()),
-		memory: tensorops.NewHostMemory(0), copies: tensorops.NewHostMemory(0)}
+		memory: tensorops.NewHostMemory(0), copies: tensorops.NewHostMemory(0), recorder: newRecorder()}
 	l.host = l.memory.NewArena("what crosses")
 	for rank := range l.streams {
 		if spec.host(rank) == "" {

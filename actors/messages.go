@@ -76,8 +76,8 @@ type Order struct {
 	Credits scheduler.Credits
 	// Priorities, if there is one, takes the place of the row's order.
 	Priorities *scheduler.Priorities
-	// Trace asks for the time of every action.
-	Trace bool
+	// Trace asks for the time of every action, Norms for the norms of the weights.
+	Trace, Norms bool
 	// Speculative, if there is one, says that the order comes ahead of the decision about
 	// the step before: the update that this step is predicted to make.
 	Speculative *stages.Update
@@ -183,8 +183,10 @@ type StageDone struct {
 	Rank   int
 	Losses []Loss // on the rank that computes them
 	Norms  []stages.Norm
-	Busy   time.Duration // device time since the order came, or where it came ahead since the report before
-	Trace  []ActionTime
+	// Weights are the norms of the weights that the step has computed with, if the order asks for them.
+	Weights []stages.Norm
+	Busy    time.Duration // device time since the order came, or where it came ahead since the report before
+	Trace   []ActionTime
 }
 
 // Apply is the decision about a step.

@@ -10,6 +10,7 @@ import (
 type writeStep struct {
 	Header
 	event StepEvent
+	norms *Norms // nil: they are not logged
 }
 
 // publish is any other event.
@@ -36,6 +37,12 @@ func (a *metricsActor) Receive(ctx actor.Context) {
 		}
 		if a.spec.WriteTrace != nil && m.event.Trace != nil {
 			if err := a.spec.WriteTrace(int64(m.event.Step), m.event.Trace, m.event.Clocks); err != nil {
+				a.fail(ctx, m.Step, err)
+				return
+			}
+		}
+		if m.norms != nil {
+			if err := a.spec.WriteStats(*m.norms); err != nil {
 				a.fail(ctx, m.Step, err)
 				return
 			}

@@ -16,6 +16,7 @@ import (
 type schedulerActor struct {
 	part
 	tables
+	local *local
 	peers *Peers
 
 	state  TrainerState
@@ -29,9 +30,12 @@ type schedulerActor struct {
 	losses *stages.Accumulator
 	done   barrier
 	norms  []float64 // by parameter, of each slot: see Spec.slots
-	busy   time.Duration
-	trace  [][]ActionTime
-	clocks []Clock // of the trace, by rank; nil: all ranks are in this process
+	logs   bool      // the step's norms are logged
+	// As norms, of the weights, in a step whose norms are logged.
+	weights []float64
+	busy    time.Duration
+	trace   [][]ActionTime
+	clocks  []Clock // of the trace, by rank; nil: all ranks are in this process
 
 	targets float64 // of the last step
 
@@ -43,11 +47,13 @@ type schedulerActor struct {
 	updates    Updates
 
 	last      *StepEvent // of the step that ended, until its validation is in
+	logged    *Norms     // of that step; nil: they are not logged
 	evaled    int64      // step of the last validation, −1: none
 	saved     int64      // step of the last checkpoint begun, −1: none
 	best      bool       // the last validation was the best
 	saving    int        // checkpoints in progress
-	copying   bool       // stages still copy their state for one
+	savingNow bool       // stages still copy their state for one
+	copying   int        // copies of a validation's weights that are under way
 	recording int        // steps whose line is not written yet
 	applied   barrier    // stages that have answered the last Apply
 	changes   changes
@@ -117,9 +123,10 @@ func (s *Spec) analyseTables() (t tables, err error) {
 	return t, nil
 }
 
-func newSchedulerActor(p part, t tables) *schedulerActor {
+func newSchedulerActor(l *local, t tables) *schedulerActor {
+	p := l.part(schedulerName)
 	s := p.spec
-	a := &schedulerActor{part: p, tables: t, state: s.Start, evaled: -1, saved: -1, ready: newBarrier(s), done: newBarrier(s), applied: newBarrier(s)}
+	a := &schedulerActor{part: p, tables: t, local: l, state: s.Start, evaled: -1, saved: -1, ready: newBarrier(s), done: newBarrier(s), applied: newBarrier(s)}
 	for rank := range s.ranks() {
 		a.applied.mark(rank) // there was no Apply yet
 	}
@@ -160,7 +167,12 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 		a.proceed(ctx)
 	case *StateCopied:
 		if a.runID.accepts(m.Header) {
-			a.copying = false
+			a.savingNow = false
+			a.proceed(ctx)
+		}
+	case *evalCopied:
+		if a.runID.accepts(m.Header) {
+			a.copying--
 			a.proceed(ctx)
 		}
 	case *Saved:
@@ -196,7 +208,7 @@ func (a *schedulerActor) header() Header {
 
 // proceed decides what comes next, between two orders.
 func (a *schedulerActor) proceed(ctx actor.Context) {
-	if a.phase != 0 || a.ended || a.failed || a.copying {
+	if a.phase != 0 || a.ended || a.failed || a.savingNow {
 		return
 	}
 	step := a.state.Step
@@ -225,6 +237,8 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 		a.waitDisk(checkpointName)
 	case saveDue:
 		a.save(ctx)
+	case ending && a.copying > 0:
+		a.cell.store(Snapshot{Step: step, Doing: Copying})
 	case ending && !a.applied.all():
 		a.cell.store(a.applied.snapshot(step, 0))
 	case ending:
@@ -315,8 +329,16 @@ func (a *schedulerActor) send(ctx actor.Context, p Phase) {
 func (a *schedulerActor) newOrder(p Phase, step int64) *Order {
 	a.orders++
 	h := a.runID.header(step, a.orders)
-	return &Order{Header: h, Phase: p, Trace: p == Train && a.spec.TraceEvery > 0 && step%a.spec.TraceEvery == 0}
+	o := &Order{Header: h, Phase: p, Trace: a.local.recorder.on()}
+	if p == Train {
+		o.Trace = o.Trace || due(a.spec.TraceEvery, step)
+		o.Norms = a.spec.WriteStats != nil && due(a.spec.StatsEvery, step)
+	}
+	return o
 }
+
+// due reports whether a step is one of those that every names; 0 names none.
+func due(every, step int64) bool { return every > 0 && step%every == 0 }
 
 func (a *schedulerActor) issue(ctx actor.Context, o *Order) {
 	orders := make([]*Order, len(a.replicas))
@@ -330,11 +352,13 @@ func (a *schedulerActor) issue(ctx actor.Context, o *Order) {
 
 // begin makes an order that was issued the one in progress.
 func (a *schedulerActor) begin(ctx actor.Context, o *Order) {
-	a.phase, a.order, a.began = o.Phase, o.Order, time.Now()
+	a.phase, a.order, a.began, a.logs = o.Phase, o.Order, time.Now(), o.Norms
+	a.local.underWay.Store(&underWay{o.Step, o.Order, o.Phase, a.began, o.Trace})
 	a.losses.Reset()
 	a.done.reset()
 	a.busy, a.trace, a.clocks = 0, nil, nil
 	clear(a.norms)
+	clear(a.weights)
 	a.cell.store(a.done.snapshot(o.Step, o.Phase))
 	if o.Phase == Train && a.spec.PostValidate {
 		a.speculate(ctx)
@@ -357,18 +381,15 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 		}
 	}
 	slots, slot := a.spec.slots(), a.spec.slot(m.Rank)
-	for _, n := range m.Norms {
-		for len(a.norms) < (n.Param+1)*slots {
-			a.norms = append(a.norms, 0)
-		}
-		a.norms[n.Param*slots+slot] = n.Squared
-	}
+	a.norms = inSlot(a.norms, m.Norms, slots, slot)
+	a.weights = inSlot(a.weights, m.Weights, slots, slot)
 	if m.Trace != nil {
 		if a.trace == nil {
 			a.trace = make([][]ActionTime, a.spec.ranks())
 		}
 		a.trace[m.Rank] = m.Trace
 		a.setTime(m)
+		a.local.ObserveActions(RankActions{Rank: m.Rank, Step: m.Step, Order: m.Order, Phase: a.phase, Times: m.Trace})
 	}
 	if !a.done.all() {
 		a.cell.store(a.done.snapshot(m.Step, a.phase))
@@ -382,6 +403,17 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 		a.decide(ctx)
 	}
 	a.proceed(ctx)
+}
+
+// inSlot notes squared norms of a rank, whose place among those of its stage is slot, of so many.
+func inSlot(all []float64, norms []stages.Norm, slots, slot int) []float64 {
+	for _, n := range norms {
+		for len(all) < (n.Param+1)*slots {
+			all = append(all, 0)
+		}
+		all[n.Param*slots+slot] = n.Squared
+	}
+	return all
 }
 
 // setTime sets the times of a trace that came from another process by this one's clock, as far
@@ -403,6 +435,7 @@ func (a *schedulerActor) setTime(m *StageDone) {
 // evalDone takes the validation's loss.
 func (a *schedulerActor) evalDone() {
 	a.evaled = a.state.Step
+	a.copyEval()
 	loss := a.losses.Loss()
 	if a.last == nil {
 		a.last = &StepEvent{Record: telemetry.Record{Step: int(a.state.Step)}}
@@ -423,8 +456,8 @@ func (a *schedulerActor) evalDone() {
 // writeRecord hands the finished step to the metrics actor.
 func (a *schedulerActor) writeRecord(ctx actor.Context) {
 	a.last.IdealBubblePct = a.idealBubble
-	ctx.Request(a.peers.Metrics, &writeStep{Header: a.header(), event: *a.last})
-	a.last = nil
+	ctx.Request(a.peers.Metrics, &writeStep{Header: a.header(), event: *a.last, norms: a.logged})
+	a.last, a.logged = nil, nil
 	a.recording++
 }
 
@@ -436,7 +469,7 @@ func (a *schedulerActor) save(ctx actor.Context) {
 	for rank, pid := range a.peers.Stages {
 		ctx.Send(pid, &SaveState{Header: h, Keep: a.spec.shares(rank)})
 	}
-	a.saved, a.saveNow, a.best, a.copying = a.state.Step, false, false, true
+	a.saved, a.saveNow, a.best, a.savingNow = a.state.Step, false, false, true
 	a.saving++
 	a.waitDisk(checkpointName)
 }

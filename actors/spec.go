@@ -158,6 +158,17 @@ type Spec struct {
 	// WriteTrace takes the times of a step's actions, and the clocks that were taken off them
 	// (see StepEvent); nil: nothing is written.
 	WriteTrace func(step int64, trace [][]ActionTime, clocks []Clock) error
+	// WriteStats takes norms by parameter, every StatsEvery steps; nil or 0: they are not taken.
+	WriteStats func(Norms) error
+	StatsEvery int64
+	// PeakTokensPerS is how many tokens a second would take the processor's peak of operations; 0: not
+	// known.
+	PeakTokensPerS float64
+	// CopyAtEval is told that a validation has ended, and gives the memory for a copy of the weights that it was
+	// of, by a parameter's Index, and what is to be called when they are there: it is given what may be left
+	// to put in place, and must not block. nil, or no memory: nobody wants one. All stages must be in this process. Training
+	// goes on when each stage has copied its own.
+	CopyAtEval func(step int64) (to func(param int) []float32, done func(place func() error))
 	// Clock is how the clock of a rank that is in another process stands to this one's; nil:
 	// as this one's.
 	Clock func(rank int) Clock

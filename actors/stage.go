@@ -52,7 +52,7 @@ type stageActor struct {
 	credits scheduler.Credits // by chunk; of this rank's
 	asked   []chunkData       // by chunk
 	losses  []Loss
-	trace   []ActionTime
+	log     *actionLog // nil: actions are not timed
 
 	// The list that the device executes.
 	began    time.Time
@@ -264,7 +264,7 @@ func (a *stageActor) advance(ctx actor.Context) {
 	for a.state == stageResting && !a.failed {
 		switch {
 		case len(a.copies) > 0 && (a.decision == nil || a.copies[0].Step < a.decision.Step):
-			a.copyWeights()
+			a.copyWeights(ctx)
 		case a.decision != nil:
 			a.applyDecision()
 		case a.order != nil:
@@ -299,7 +299,11 @@ func (a *stageActor) take(ctx actor.Context) {
 func (a *stageActor) begin(ctx actor.Context, m *Order) {
 	a.order, a.row, a.next = m, m.row(a.at[grid.Pipeline]), 0
 	a.step, a.alike = m.Step, a.spec.alike()
-	a.losses, a.trace = nil, nil
+	a.losses, a.log = nil, nil
+	if m.Trace {
+		a.log = newActionLog(m.Header, m.Phase, len(a.row), a.cell.actions.Load())
+	}
+	a.cell.actions.Store(a.log)
 	if m.Table == nil { // nothing to do but to say so
 		return
 	}

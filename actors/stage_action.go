@@ -226,8 +226,8 @@ func (a *stageActor) finishActions(ctx actor.Context) {
 		if a.dynamic.dispatcher != nil {
 			a.dynamic.dispatcher.End(v.Action)
 		}
-		if a.order.Trace {
-			a.trace = append(a.trace, ActionTime{v.Action, a.began, a.finished})
+		if a.log != nil {
+			a.log.add(ActionTime{v.Action, a.began, a.finished})
 		}
 		if err := a.stage.Verify(chunk); err != nil && a.update == updateSpeculative {
 			if a.doubt == nil {

@@ -14,7 +14,7 @@ import (
 func (a *stageActor) endOrder(ctx actor.Context) bool {
 	switch {
 	case a.order.Phase == Eval:
-		a.report(ctx, nil)
+		a.report(ctx, nil, nil)
 	case a.stage.WantsTied() == 0:
 		a.norms()
 	case a.tied == nil:
@@ -88,13 +88,21 @@ func (a *stageActor) norms() {
 	}
 	a.awaited = a.awaited[:0]
 	a.stage.GradNorms(l)
+	weights := func() []stages.Norm { return nil }
+	if s, ok := a.stage.(WeightNormer); ok && a.order.Norms {
+		weights = s.WeightNorms(l)
+	}
 	a.cell.store(a.snap(Reducing))
-	a.submit(l, func(ctx actor.Context) { a.report(ctx, a.stage.Norms(nil)) })
+	a.submit(l, func(ctx actor.Context) { a.report(ctx, a.stage.Norms(nil), weights()) })
 }
 
 // report ends the order.
-func (a *stageActor) report(ctx actor.Context, norms []stages.Norm) {
-	ctx.Send(a.peers.Scheduler, &StageDone{Header: a.order.Header, Rank: a.rank, Losses: a.losses, Norms: norms, Busy: a.busy, Trace: a.trace})
+func (a *stageActor) report(ctx actor.Context, norms, weights []stages.Norm) {
+	m := &StageDone{Header: a.order.Header, Rank: a.rank, Losses: a.losses, Norms: norms, Weights: weights, Busy: a.busy}
+	if a.log != nil {
+		m.Trace = a.log.done()
+	}
+	ctx.Send(a.peers.Scheduler, m)
 	wait := WaitOrder
 	if a.order.Phase == Train {
 		wait = WaitDecision

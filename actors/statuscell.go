@@ -79,6 +79,8 @@ type StatusCell struct {
 	mu    sync.Mutex
 	snap  Snapshot
 	moves *atomic.Int64 // counts changes of all cells of a run
+	// actions are those that a stage has finished, while its orders are timed; else nil.
+	actions atomic.Pointer[actionLog]
 }
 
 // NewStatusCell makes a cell whose changes are counted in moves.

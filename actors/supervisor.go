@@ -150,7 +150,7 @@ func (s *supervisor) spawn(ctx actor.Context) {
 		return pid
 	}
 	peers := &Peers{Header: s.id.header(s.spec.Start.Step, 0)}
-	peers.Scheduler = add(schedulerName, func() actor.Actor { return newSchedulerActor(s.part(schedulerName), s.tables) })
+	peers.Scheduler = add(schedulerName, func() actor.Actor { return newSchedulerActor(s.local, s.tables) })
 	peers.Loader = add(loaderName, func() actor.Actor { return &loader{part: s.part(loaderName)} })
 	peers.Checkpoint = add(checkpointName, func() actor.Actor { return &checkpointActor{part: s.part(checkpointName), log: s.log} })
 	peers.Metrics = add(metricsName, func() actor.Actor { return &metricsActor{part: s.part(metricsName)} })

@@ -32,6 +32,8 @@ type weightCopy struct {
 	Header // with the step whose end it shows
 	to     func(param int) []float32
 	done   chan struct{} // closed when all stages have copied
+	// then, of a copy of a validation's weights, is called when all have; the scheduler is told too.
+	then func(place func() error)
 
 	mu     sync.Mutex
 	left   int            // stages
@@ -39,14 +41,47 @@ type weightCopy struct {
 	err    error
 }
 
-// copied counts a stage.
-func (c *weightCopy) copied(err error) {
+// copied counts a stage, and reports whether it was the last.
+func (c *weightCopy) copied(err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err = errors.Join(c.err, err)
-	if c.left--; c.left == 0 {
-		close(c.done)
+	if c.left--; c.left > 0 {
+		return false
 	}
+	close(c.done)
+	if c.then != nil {
+		c.then(c.finish)
+	}
+	return true
+}
+
+// finish puts in place what is left to, when all have copied.
+func (c *weightCopy) finish() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, place := range c.places {
+		c.err = errors.Join(c.err, place())
+	}
+	c.places = nil
+	return c.err
+}
+
+// evalCopied tells the scheduler that all stages have copied a validation's weights.
+type evalCopied struct{ Header }
+
+// copyEval begins a copy of the weights that were validated, if somebody wants one. The next order
+// comes to the stages behind it.
+func (a *schedulerActor) copyEval() {
+	if a.spec.CopyAtEval == nil {
+		return
+	}
+	to, then := a.spec.CopyAtEval(a.state.Step)
+	if to == nil {
+		return
+	}
+	a.copying++
+	a.copies = append(a.copies, &weightCopy{to: to, then: then, done: make(chan struct{}), left: a.spec.ranks()})
 }
 
 // takeWeights asks the scheduler for a copy, which it passes on to the stages.
@@ -77,10 +112,7 @@ func (r *Run) CopyWeights(to func(param int) []float32) (step int64, err error) 
 			return 0, ErrEnded
 		}
 	}
-	for _, place := range c.places {
-		c.err = errors.Join(c.err, place())
-	}
-	return c.Step, c.err
+	return c.Step, c.finish()
 }
 
 // takeWeights begins a copy at once where no stage can have begun the next update: what its order
@@ -109,12 +141,12 @@ func (a *schedulerActor) copyWeights(ctx actor.Context) {
 
 // copyWeights copies this rank's weights, for the first that asks. It comes behind the update
 // of its step and before anything of the next one that could change a weight.
-func (a *stageActor) copyWeights() {
+func (a *stageActor) copyWeights(ctx actor.Context) {
 	c := a.copies[0]
 	a.copies = append(a.copies[:0], a.copies[1:]...)
 	stage, ok := a.stage.(WeightCopier)
 	if !ok {
-		c.copied(fmt.Errorf("%w: %s computes with its program's own %T", ErrApart, a.spec.stageName(a.rank), a.stage))
+		a.copied(ctx, c, fmt.Errorf("%w: %s computes with its program's own %T", ErrApart, a.spec.stageName(a.rank), a.stage))
 		return
 	}
 	was := a.cell.Load()
@@ -127,8 +159,15 @@ func (a *stageActor) copyWeights() {
 		c.places = append(c.places, place)
 		c.mu.Unlock()
 	}
-	a.submit(l, func(actor.Context) {
+	a.submit(l, func(ctx actor.Context) {
 		a.cell.store(was)
-		c.copied(nil)
+		a.copied(ctx, c, nil)
 	})
+}
+
+// copied counts this stage's copy.
+func (a *stageActor) copied(ctx actor.Context, c *weightCopy, err error) {
+	if c.copied(err) && c.then != nil {
+		ctx.Send(a.peers.Scheduler, &evalCopied{c.Header})
+	}
 }

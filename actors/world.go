@@ -75,6 +75,9 @@ func (s *Spec) beside(rank, stage int) int {
 	return s.Grid.Rank(at)
 }
 
+// StageName is what people call the actor of a rank, as in Snapshot.Actor.
+func (s *Spec) StageName(rank int) string { return s.stageName(rank) }
+
 // stageName is what people call the actor of a rank: by its stage and, where there are
 // several of that, by what tells them apart.
 func (s *Spec) stageName(rank int) string {

@@ -119,7 +119,7 @@ func (a *answerer) alive() (stop func()) {
 // mayWatch says which requests a viewer may make: those that change nothing.
 func mayWatch(r *wire.ApiRequest) bool {
 	switch r.Kind.(type) {
-	case *wire.ApiRequest_Follow, *wire.ApiRequest_List, *wire.ApiRequest_Status, *wire.ApiRequest_Logs, *wire.ApiRequest_Members:
+	case *wire.ApiRequest_Follow, *wire.ApiRequest_List, *wire.ApiRequest_Status, *wire.ApiRequest_Logs, *wire.ApiRequest_Members, *wire.ApiRequest_Record, *wire.ApiRequest_Actions:
 		return true
 	}
 	return false
@@ -152,6 +152,21 @@ func (a *answerer) answer(r *wire.ApiRequest) error {
 		reply := packStatus(r.status())
 		reply.Run = r.summary()
 		return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Status{Status: reply}})
+	case *wire.ApiRequest_Record:
+		r, err := a.c.runs.find(k.Record.GetRun())
+		if err == nil {
+			err = r.record(k.Record.GetFollower(), time.Duration(k.Record.GetForNs()))
+		}
+		if err != nil {
+			return err
+		}
+		return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Record{Record: &wire.RecordReply{}}})
+	case *wire.ApiRequest_Actions:
+		r, err := a.c.runs.find(k.Actions.GetRun())
+		if err != nil {
+			return err
+		}
+		return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Actions{Actions: r.actions()}})
 	case *wire.ApiRequest_Forecast:
 		return a.forecast(k.Forecast)
 	case *wire.ApiRequest_Control:
@@ -198,12 +213,12 @@ func (a *answerer) follow(m *wire.FollowRequest) error {
 		after = 0 // it followed another coordinator
 	}
 	defer a.alive()()
-	if err := a.write(&wire.ApiReply{Kind: &wire.ApiReply_Following{Following: &wire.Following{Epoch: a.c.id[:], Run: r.summary(), LogEvery: small(r.cfg.Run.LogEvery)}}}); err != nil {
+	past, f := r.follow(after)
+	defer r.leave(f)
+	if err := a.write(&wire.ApiReply{Kind: &wire.ApiReply_Following{Following: &wire.Following{Epoch: a.c.id[:], Run: r.summary(), LogEvery: small(r.cfg.Run.LogEvery), Follower: f.number}}}); err != nil {
 		return err
 	}
 	a.c.log.Info("a run is followed", "run", r.id, "by", a.peer.Name)
-	past, f := r.follow(after)
-	defer r.leave(f)
 	for _, e := range past {
 		if err := a.event(e); err != nil {
 			return err
@@ -221,7 +236,11 @@ func (a *answerer) follow(m *wire.FollowRequest) error {
 			case !more:
 				return ErrClosing
 			}
-			if err := a.event(e); err != nil || e.GetEnd() != nil {
+			err := a.event(e)
+			if e.GetStep().GetTrace() != nil {
+				f.traces.Add(-1)
+			}
+			if err != nil || e.GetEnd() != nil {
 				return err
 			}
 		case <-a.ctx.Done():

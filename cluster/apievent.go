@@ -69,7 +69,7 @@ func clean(text string, bytes int) string {
 
 func packStep(e troupe.StepEvent) *wire.StepEvent {
 	return &wire.StepEvent{Step: int64(e.Step), Loss: e.Loss, MtpLoss: e.MTPLoss, ValLoss: e.ValLoss, GradNorm: e.GradNorm, Lr: e.LR, Tokens: e.Tokens, TokensPerS: e.TokensPerS, StepMs: e.StepMS,
-		BubblePct: e.BubblePct, PeakMemBytes: e.PeakMemBytes, Skipped: e.Skipped, Update: e.Update, IdealBubblePct: e.IdealBubblePct, Metrics: e.Metrics, ValMetrics: e.ValMetrics}
+		BubblePct: e.BubblePct, PeakMemBytes: e.PeakMemBytes, PeakPct: e.PeakPct, Skipped: e.Skipped, Update: e.Update, IdealBubblePct: e.IdealBubblePct, Metrics: e.Metrics, ValMetrics: e.ValMetrics}
 }
 
 // unpackEvent makes an event of one that has come; nil: it is of no kind that a run sends.
@@ -77,8 +77,9 @@ func unpackEvent(w *wire.RunEvent) (troupe.Event, error) {
 	switch k := w.GetKind().(type) {
 	case *wire.RunEvent_Step:
 		s := k.Step
-		return troupe.StepEvent{Record: telemetry.Record{Step: int(s.GetStep()), Loss: s.Loss, MTPLoss: s.MtpLoss, ValLoss: s.ValLoss, GradNorm: s.GradNorm, LR: s.Lr, Tokens: s.GetTokens(), TokensPerS: s.TokensPerS,
-			StepMS: s.StepMs, BubblePct: s.BubblePct, PeakMemBytes: s.GetPeakMemBytes(), Skipped: s.GetSkipped(), Update: s.GetUpdate(), Metrics: s.GetMetrics(), ValMetrics: s.GetValMetrics()}, IdealBubblePct: s.GetIdealBubblePct()}, nil
+		e := troupe.StepEvent{Record: telemetry.Record{Step: int(s.GetStep()), Loss: s.Loss, MTPLoss: s.MtpLoss, ValLoss: s.ValLoss, GradNorm: s.GradNorm, LR: s.Lr, Tokens: s.GetTokens(), TokensPerS: s.TokensPerS,
+			StepMS: s.StepMs, BubblePct: s.BubblePct, PeakMemBytes: s.GetPeakMemBytes(), PeakPct: s.PeakPct, Skipped: s.GetSkipped(), Update: s.GetUpdate(), Metrics: s.GetMetrics(), ValMetrics: s.GetValMetrics()}, IdealBubblePct: s.GetIdealBubblePct()}
+		return e, unpackTrace(&e, s.GetTrace())
 	case *wire.RunEvent_Checkpoint:
 		c := k.Checkpoint
 		return troupe.CheckpointEvent{Step: c.GetStep(), Dir: c.GetDir(), Best: c.GetBest(), Took: time.Duration(c.GetTookNs())}, nil

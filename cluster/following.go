@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/fanout"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -28,8 +29,11 @@ type Followed struct {
 	notice  func(string)
 	running sync.WaitGroup
 	events  chan troupe.Event
+	feed    *fanout.Feed[troupe.Event]
 	ready   chan struct{} // closed when info is there, or never will be
 	done    chan struct{} // closed when result and err are final
+
+	recording recording
 
 	// Of the goroutine that follows, until done or ready is closed:
 	info   troupe.Info
@@ -54,7 +58,7 @@ func (c *Client) Follow(ctx context.Context, run string, o FollowOptions) (*Foll
 	if o.Notice == nil {
 		o.Notice = func(string) {}
 	}
-	f := &Followed{ID: run, LogEvery: 1, c: c, notice: o.Notice, events: make(chan troupe.Event, 16), ready: make(chan struct{}), done: make(chan struct{})}
+	f := &Followed{ID: run, LogEvery: 1, c: c, notice: o.Notice, events: make(chan troupe.Event, 16), feed: troupe.NewEventFeed(), ready: make(chan struct{}), done: make(chan struct{})}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	k, err := f.open(f.ctx)
 	if err != nil && o.Known && (errors.Is(err, ErrLost) || errors.Is(err, ErrClosing)) {
@@ -91,6 +95,9 @@ func (f *Followed) open(ctx context.Context) (*call, error) {
 	if string(w.GetEpoch()) != string(f.epoch) {
 		f.epoch, f.after = w.GetEpoch(), 0
 	}
+	if d := f.recording.begins(w.GetFollower()); d > 0 { // it was asked for in an earlier following
+		f.record(w.GetFollower(), d)
+	}
 	if f.Name == "" { // they stay as they are when it is followed again
 		f.ID, f.Name, f.LogEvery = w.GetRun().GetId(), w.GetRun().GetName(), max(1, int(w.GetLogEvery()))
 	}
@@ -121,6 +128,7 @@ func (f *Followed) follow(k *call) {
 	default:
 		close(f.ready)
 	}
+	f.feed.Close()
 	close(f.events)
 	close(f.done)
 }
@@ -204,6 +212,7 @@ func (f *Followed) read(k *call) error {
 
 // send gives an event to who reads them.
 func (f *Followed) send(e troupe.Event) {
+	troupe.PublishEvent(f.feed, e)
 	select {
 	case f.events <- e:
 	case <-f.ctx.Done():

@@ -317,7 +317,7 @@ func (w *worker) costs(m *wire.Measure) (*planner.Costs, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*limitMeasureS*time.Second)
 	defer cancel()
-	return planner.Measure(ctx, p, []int{cfg.Batch.Microbatch}, min(m.GetSeconds(), limitMeasureS), nil)
+	return planner.MeasureRank(ctx, p, []int{cfg.Batch.Microbatch}, min(m.GetSeconds(), limitMeasureS))
 }
 
 // forecast answers an operator who asks for one.

@@ -33,6 +33,15 @@ const (
 	// off.
 	limitFollowerEvents = 1024
 
+	// limitFollowerTraces is how many traces of steps may wait for a follower: the steps behind come
+	// without.
+	limitFollowerTraces = 4
+	// limitTraceActions bounds the actions of a trace that is sent, and limitTraceRanks its ranks.
+	limitTraceActions = 1 << 19
+	limitTraceRanks   = 1 << 16
+	// limitBeatActions bounds the actions that come with a beat; the others come with the next.
+	limitBeatActions = 1 << 14
+
 	// limitJournalBytes bounds the file of the runs in progress.
 	limitJournalBytes = 64 << 20
 
@@ -61,6 +70,8 @@ const (
 	deadAfter  = 20 * time.Second
 	// changeTime is how long a run may take to answer a change.
 	changeTime = 10 * time.Second
+	// limitRecordTime is the longest time for which one request has a run recorded.
+	limitRecordTime = time.Hour
 	// writeTime is how long an answer may take to be written.
 	writeTime = 10 * time.Second
 	// refollowTime is for how long a client that follows a run tries to reach a coordinator

@@ -30,7 +30,8 @@ type part struct {
 	processes []uuid.UUID    // of all ranks
 	folder    *folder.Folder // the run's, to write checkpoints to; nil: it is not seen here
 	set       *device.Set
-	dropped   chan struct{} // closed when nothing of it is left
+	told      map[int]actors.Told // what the coordinator was told of actions, by rank; w.mu
+	dropped   chan struct{}       // closed when nothing of it is left
 }
 
 // control takes a message of the coordinator's.
@@ -107,7 +108,7 @@ func (w *membership) tell(m *wire.Control) {
 // assign begins this worker's stages of an attempt. answer is told whether it sees the run's
 // folder.
 func (w *membership) assign(m *wire.Assign, boss *wire.Peer, answer *wire.Assigned) error {
-	p := &part{w: w, dropped: make(chan struct{}), lease: time.Duration(m.GetLeaseS() * float64(time.Second))}
+	p := &part{w: w, told: make(map[int]actors.Told), dropped: make(chan struct{}), lease: time.Duration(m.GetLeaseS() * float64(time.Second))}
 	run, err := uuid.FromBytes(m.GetRun())
 	if err != nil {
 		return fmt.Errorf("the run: %w", err)
@@ -337,6 +338,7 @@ func (w *membership) status() []*wire.StatusReply {
 			s.Since = w.cfg.wall(s.Since)
 			r.Actors = append(r.Actors, actors.PackSnapshot(s))
 		}
+		p.recorded(r)
 		for id, quiet := range far {
 			r.Unreachable = append(r.Unreachable, &wire.Unreachable{Incarnation: id[:], ForS: quiet.Seconds()})
 		}

@@ -166,7 +166,7 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 	if err != nil {
 		return nil, nil, err
 	}
-	a = &attempt{c: h.Coordinator, cfg: cfg, id: id, generation: h.generation, tellWaiting: h.tellWaiting, answers: make(chan answer, 2*len(free)), gone: make(chan struct{}), told: make(map[string]bool)}
+	a = &attempt{c: h.Coordinator, cfg: cfg, id: id, generation: h.generation, tellWaiting: h.tellWaiting, answers: make(chan answer, 2*len(free)), gone: make(chan struct{}), told: make(map[string]bool), memory: make(map[int]int64)}
 	for _, w := range free {
 		w.attempt = a
 		a.shares = append(a.shares, &share{Member: w.Member})
@@ -300,6 +300,7 @@ type attempt struct {
 	actors *actors.Run
 	err    error // the first worker that was lost
 	gone   chan struct{}
+	memory map[int]int64   // the most tensor memory that a rank has taken at a time
 	told   map[string]bool // workers of which was said that they can't reach something, or can't be
 }
 
@@ -365,7 +366,7 @@ func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placemen
 		return placement.Ranks{}, err
 	}
 	r := placement.Ranks{Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Plan.Grid().World()),
-		Attach: a.c.mesh.Attach, Detach: func() { a.c.mesh.Detach(a.id) }, Clock: a.clock}
+		Attach: a.c.mesh.Attach, Detach: func() { a.c.mesh.Detach(a.id) }, Clock: a.clock, Memory: func() []int64 { return a.rankMemory(as.Plan.Grid().World()) }}
 	peers := make([]*wire.Peer, len(r.Hosts))
 	for _, s := range a.shares {
 		for _, rank := range s.ranks {
@@ -590,8 +591,12 @@ func (a *attempt) observe(m beat.Member, reply *wire.StatusReply) {
 		}
 	}
 	for _, s := range a.shares {
-		if s.ID == m.ID {
-			s.doing = strings.Join(doing, "; ")
+		if s.ID != m.ID {
+			continue
+		}
+		s.doing = strings.Join(doing, "; ")
+		if err := a.observeRecorded(s, m.Offset, reply); err != nil {
+			a.c.log.Warn("dropped actions", "worker", m.Name, "err", err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -44,6 +45,7 @@ type run struct {
 	events    []*wire.RunEvent // the last ones
 	number    uint64           // of the last one
 	followers map[*follower]struct{}
+	followed  uint64         // number of the last follower
 	answers   []changeAnswer // that who asked for a change waits for
 	stops     []int64        // steps with which it ends, as somebody has asked
 	ended     time.Time
@@ -58,6 +60,9 @@ type run struct {
 type follower struct {
 	events chan *wire.RunEvent // closed at the run's end, and when it was too slow
 	slow   bool                // set before
+	number uint64              // of this run's followers, from 1
+	until  time.Time           // it wants traces; the run's mu
+	traces atomic.Int32        // of the events that wait for it
 }
 
 // changeAnswer is what the run says to a change.
@@ -215,7 +220,11 @@ func (r *run) watch() (troupe.Result, error) {
 		r.mu.Lock()
 		r.note(e)
 		if w := packEvent(e); w != nil {
-			r.publish(w)
+			if s, ok := e.(troupe.StepEvent); ok {
+				r.publishStep(w, s)
+			} else {
+				r.publish(w)
+			}
 		}
 		r.mu.Unlock()
 	}
@@ -257,6 +266,11 @@ func (r *run) note(e troupe.Event) {
 
 // publish numbers an event, keeps it and gives it to who follows. mu is held.
 func (r *run) publish(e *wire.RunEvent) {
+	r.publishTo(e, func(*follower) *wire.RunEvent { return e })
+}
+
+// publishTo is publish, with what of returns for who follows. mu is held.
+func (r *run) publishTo(e *wire.RunEvent, of func(*follower) *wire.RunEvent) {
 	r.number++
 	e.Number = r.number
 	if r.events = append(r.events, e); len(r.events) > limitEvents {
@@ -264,7 +278,7 @@ func (r *run) publish(e *wire.RunEvent) {
 	}
 	for f := range r.followers {
 		select {
-		case f.events <- e:
+		case f.events <- of(f):
 		default:
 			f.slow = true
 			r.drop(f)
@@ -294,7 +308,8 @@ func (r *run) follow(after uint64) (past []*wire.RunEvent, f *follower) {
 			past = append(past, e)
 		}
 	}
-	f = &follower{events: make(chan *wire.RunEvent, limitFollowerEvents)}
+	r.followed++
+	f = &follower{events: make(chan *wire.RunEvent, limitFollowerEvents), number: r.followed}
 	if r.followers[f] = struct{}{}; r.over() {
 		r.drop(f)
 	}

@@ -306,6 +306,9 @@ func (w *membership) welcome(m *wire.Welcome) {
 	w.mu.Lock()
 	was := w.coordinator
 	w.coordinator, w.welcomed = m.GetCoordinator(), true
+	for _, p := range w.parts { // the last beats may not have come
+		clear(p.told)
+	}
 	w.silence = time.Duration(m.GetSilenceS() * float64(time.Second))
 	w.mu.Unlock()
 	id, _ := uuid.FromBytes(m.GetCoordinator().GetIncarnation()) // which SetPeer looks at

@@ -53,7 +53,7 @@ type exchange struct {
 	// activating: a call of activate is under way.
 	activating bool
 	past       [64]Signature // of the last complete collectives, by number
-	// undelivered counts copies that are on their way, by collective.
+	// undelivered counts messages that are on their way, by collective, which may be complete.
 	undelivered map[uint64]int
 }
 
@@ -81,6 +81,7 @@ type sending struct {
 	to      int
 	header  []byte
 	payload [][]byte
+	free    func() // nil: nothing follows from it
 	done    func(error)
 }
 
@@ -88,7 +89,7 @@ type sending struct {
 func (x *exchange) unlock(d *due) {
 	x.mu.Unlock()
 	for _, s := range d.sends {
-		x.carrier.Send(s.to, s.header, s.payload, s.done)
+		x.carrier.Send(s.to, s.header, s.payload, s.free, s.done)
 	}
 	for _, f := range d.calls {
 		f()
@@ -325,30 +326,39 @@ func (x *exchange) arrived(o *op, from int, m message, in *incoming, err error) 
 	o.process(from, m, in, &d)
 }
 
-// sent is called when a member has a message, or never will. copied: of a copy, which may be later than the
-// collective's end.
-func (x *exchange) sent(o *op, to int, m message, copied bool, err error) {
+// sent is called when a member has a message, or never will, which may be later than the collective's end. freed: the
+// memory that it was sent from is free already.
+func (x *exchange) sent(o *op, to int, m message, freed *bool, err error) {
 	var d due
 	x.mu.Lock()
 	defer func() { x.unlock(&d) }()
-	if copied {
-		if x.undelivered[o.seq]--; x.undelivered[o.seq] == 0 {
-			delete(x.undelivered, o.seq)
-			x.flushed.Broadcast()
-		}
+	if x.undelivered[o.seq]--; x.undelivered[o.seq] == 0 {
+		delete(x.undelivered, o.seq)
+		x.flushed.Broadcast()
 	}
 	if err != nil {
 		x.fail(fmt.Errorf("group %s, collective %d: to rank %d: %w", x.name, o.seq, to, err))
 	}
-	if x.err != nil {
+	x.freed(o, to, m, freed, &d)
+}
+
+// free is called when the memory of a message may be written again before the member has it.
+func (x *exchange) free(o *op, to int, m message, freed *bool) {
+	var d due
+	x.mu.Lock()
+	defer func() { x.unlock(&d) }()
+	x.freed(o, to, m, freed, &d)
+}
+
+func (x *exchange) freed(o *op, to int, m message, freed *bool, d *due) {
+	if *freed || x.err != nil {
 		return
 	}
-	if m.phase == gives && !copied {
-		o.delivered(to, m.piece)
+	*freed = true
+	if m.phase == gives {
+		o.given(to, m.piece, d)
 	}
-	if !copied {
-		o.less(&d)
-	}
+	o.less(d)
 }
 
 func (x *exchange) Told(from int, note []byte) {
@@ -466,7 +476,7 @@ func (x *exchange) leave(cause error, silent bool) {
 	<-x.ended
 }
 
-// flush waits until copies have arrived.
+// flush waits until what complete collectives have sent has arrived.
 func (x *exchange) flush() {
 	late := false
 	timer := time.AfterFunc(flushTimeout, func() {

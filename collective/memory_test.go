@@ -90,7 +90,9 @@ func (e *end) Receive(r collective.Receiver) {
 	e.net.changed.Broadcast()
 }
 
-func (e *end) Send(to int, header []byte, payload [][]byte, done func(error)) {
+func (e *end) Frees(int, int) bool { return rand.IntN(2) == 0 }
+
+func (e *end) Send(to int, header []byte, payload [][]byte, free func(), done func(error)) {
 	n := e.net
 	header = append([]byte(nil), header...)
 	n.mu.Lock()
@@ -101,7 +103,18 @@ func (e *end) Send(to int, header []byte, payload [][]byte, done func(error)) {
 	}
 	e.out++
 	n.mu.Unlock()
+	if free != nil && rand.IntN(2) == 0 {
+		var own [][]byte
+		for _, b := range payload {
+			own = append(own, bytes.Clone(b))
+		}
+		payload = own
+	} else {
+		free = func() {}
+	}
 	go func() { // ends with the delivery, or when an end is closed
+		n.wait()
+		free()
 		err := e.deliver(n.ends[to], header, payload)
 		n.wait()
 		done(err)

@@ -123,8 +123,8 @@ func (o *op) activate(d *due) {
 		}
 		if o.expected[peer] > 0 && (p.give[peer] == nil || expected > o.eager()) {
 			x.undelivered[o.seq]++
-			m := o.message(ready, 0)
-			d.sends = append(d.sends, sending{to: peer, header: m.encode(), done: func(err error) { x.sent(o, peer, m, true, err) }})
+			m, nothing := o.message(ready, 0), true
+			d.sends = append(d.sends, sending{to: peer, header: m.encode(), done: func(err error) { x.sent(o, peer, m, &nothing, err) }})
 		}
 	}
 	// Piece by piece to all, beginning with the next rank, so that nobody is sent to by all at once.
@@ -294,10 +294,8 @@ func (o *op) process(from int, m message, in *incoming, d *due) {
 			o.stage[m.piece] = make([]*incoming, x.size)
 		}
 		o.stage[m.piece][from] = in
-		if o.staged[m.piece]++; o.staged[m.piece] == x.size-1 {
-			lo, hi := x.sizes.bounds(m.piece, p.takes)
-			o.schedule(m.piece, d, (hi-lo)*x.size)
-		}
+		o.staged[m.piece]++
+		o.reduce(m.piece, d)
 		return
 	}
 	into := p.into[from]
@@ -325,17 +323,37 @@ func (o *op) store(into *region, piece int, in *incoming) {
 	}
 }
 
-// delivered: a member has a piece of what it was given, so that the memory may be written.
-func (o *op) delivered(to, piece int) {
+// reduce has a piece reduced when all contributions are here, and its place may be written.
+func (o *op) reduce(piece int, d *due) {
+	if o.staged[piece] < o.x.size-1 {
+		return
+	}
+	for peer := range o.x.size {
+		// Given as a whole, it may lie where the result goes.
+		if o.plan.slices == nil && peer != o.x.rank && o.call.What == tensorops.AllReduce && !o.acked[[2]int{peer, piece}] {
+			return
+		}
+	}
+	lo, hi := o.x.sizes.bounds(piece, o.plan.takes)
+	o.schedule(piece, d, (hi-lo)*o.x.size)
+}
+
+// given: the memory of a piece that a member was given may be written.
+func (o *op) given(to, piece int, d *due) {
 	if !o.plan.reduces {
 		return
 	}
 	key := [2]int{to, piece}
-	o.acked[key] = true
+	if o.acked[key] = true; o.plan.slices == nil {
+		if o.call.What == tensorops.AllReduce {
+			o.reduce(piece, d)
+		}
+		return
+	}
 	if in := o.late[key]; in != nil {
 		delete(o.late, key)
 		o.store(&o.plan.slices[to], piece, in)
-		o.left-- // less follows, for the delivery
+		o.left-- // less follows, for what was given
 	}
 }
 
@@ -463,19 +481,21 @@ func (o *op) pump(to int, d *due) {
 func (o *op) send(to int, next outPiece, lo, hi int, d *due) {
 	x := o.x
 	m := o.message(next.phase, next.piece)
-	copied := next.phase == gives && (next.from.length <= x.sizes.copied || next.from.strided() && next.run == 0)
+	freed := false
+	x.undelivered[o.seq]++
+	copied := next.phase == gives && (next.from.length <= x.sizes.copied && !x.carrier.Frees(to, hi-lo) || next.from.strided() && next.run == 0)
 	if !copied {
-		d.sends = append(d.sends, sending{to, m.encode(), next.from.parts(lo, hi, next.run), func(err error) { x.sent(o, to, m, false, err) }})
+		d.sends = append(d.sends, sending{to, m.encode(), next.from.parts(lo, hi, next.run), func() { x.free(o, to, m, &freed) }, func(err error) { x.sent(o, to, m, &freed, err) }})
 		return
 	}
+	freed = true
 	b := x.buffers.get(hi - lo)
 	next.from.pack(b, lo, hi)
-	o.acked[[2]int{to, next.piece}] = true // as far as the member's own memory goes
-	x.undelivered[o.seq]++
-	d.sends = append(d.sends, sending{to, m.encode(), divide(b, wireLens(lo, hi, next.run)), func(err error) {
+	d.sends = append(d.sends, sending{to, m.encode(), divide(b, wireLens(lo, hi, next.run)), nil, func(err error) {
 		x.buffers.put(b)
-		x.sent(o, to, m, true, err)
+		x.sent(o, to, m, &freed, err)
 	}})
+	o.given(to, next.piece, d)
 	o.less(d)
 }
 

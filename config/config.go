@@ -42,6 +42,9 @@ type Run struct {
 	TraceEvery      int     `toml:"trace_every"`      // steps between traced ones; default 0 = none
 	LogEvery        int     `toml:"log_every"`        // steps between printed lines; default 10
 	StallAfterS     float64 `toml:"stall_after_s"`    // seconds without progress until the run says what it waits for; default 60; 0 = never
+	StatsEvery      int     `toml:"stats_every"`      // steps between those whose norms by layer are logged; default 100; 0 = never
+	SampleTokens    int     `toml:"sample_tokens"`    // tokens of text written at each validation; default 0 = none
+	SamplePrompt    string  `toml:"sample_prompt"`    // that it continues; default none
 }
 
 // Model is the network's shape, or where to take it from.

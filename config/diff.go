@@ -26,6 +26,9 @@ func ResumeConflicts(stored, now *Config) []Change {
 	})
 }
 
+// Diff returns all keys that differ, in the documented order.
+func Diff(a, b *Config) []Change { return diff(a, b, func(*field) bool { return true }) }
+
 func diff(a, b *Config, matters func(*field) bool) []Change {
 	var changes []Change
 	for i := range schema {

@@ -11,6 +11,7 @@ import (
 var other = map[string]string{
 	"run.name": "x", "run.out": "x", "run.steps": "2000", "run.seed": "2", "run.eval_every": "1", "run.patience": "1", "run.eval_batches": "1",
 	"run.checkpoint_every": "1", "run.keep": "1", "run.trace_every": "1", "run.log_every": "1", "run.stall_after_s": "1",
+	"run.stats_every": "1", "run.sample_tokens": "1", "run.sample_prompt": "x",
 	"model.family": "llama", "model.layers": "5", "model.hidden": "256", "model.heads": "2", "model.kv_heads": "2",
 	"model.head_dim": "16", "model.window": "16", "model.ffn": "100", "model.context": "64", "model.dropout": "0.5", "model.tie_embeddings": "false",
 	"model.rope_theta": "500000", "model.vocab": "300", "model.mtp_layers": "1", "model.mtp_weight": "0.1", "model.from": "x", "model.freeze": "embed",
@@ -33,7 +34,7 @@ var other = map[string]string{
 // mayDiffer lists the keys that a resumed run may change.
 var mayDiffer = []string{
 	"run.name", "run.out", "run.steps", "run.eval_every", "run.patience", "run.eval_batches", "run.checkpoint_every", "run.keep",
-	"run.trace_every", "run.log_every", "run.stall_after_s", "data.train", "data.val", "data.labels", "data.val_labels",
+	"run.trace_every", "run.log_every", "run.stall_after_s", "run.stats_every", "run.sample_tokens", "run.sample_prompt", "data.train", "data.val", "data.labels", "data.val_labels",
 	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.microbatch_group_size", "pipeline.max_in_flight", "pipeline.defer_weights", "pipeline.post_validation", "pipeline.layout",
 	"pipeline.recompute", "pipeline.recompute_keep",
 	"parallel.tensor", "parallel.context", "parallel.data", "parallel.sequence", "parallel.zero", "parallel.overlap", "parallel.edges", "parallel.order", "parallel.world",
@@ -59,6 +60,8 @@ func TestDiffAndResume(t *testing.T) {
 		}
 		sets := []string{key + "=" + to}
 		switch key {
+		case "run.sample_prompt":
+			sets = append(sets, "run.sample_tokens=1")
 		case "model.heads":
 			sets = append(sets, "model.kv_heads=2")
 		case "model.stack":

@@ -26,6 +26,8 @@ type idleKey struct {
 var idleKeys = []idleKey{
 	{"run.patience", "run.eval_every", func(c *Config) bool { return c.Run.EvalEvery == 0 && c.Run.Patience > 0 },
 		": it counts the validations on the way", "leave patience out, or set eval_every"},
+	{"run.sample_prompt", "run.sample_tokens", func(c *Config) bool { return c.Run.SampleTokens == 0 && c.Run.SamplePrompt != "" },
+		"", "leave sample_prompt out, or set sample_tokens"},
 	{"model.rope_theta", "model.family", inFamily("gpt2", "mlp", "stack"),
 		", which has no rotary positions", `leave rope_theta out, or set family = "llama"`},
 	{"model.head_dim", "model.family", inFamily("gpt2", "mlp", "stack"),

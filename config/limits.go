@@ -19,6 +19,8 @@ const (
 	MaxStallS              = 1_000_000_000
 	MinSilenceS            = 0.1
 	MaxSilenceS            = 3600
+	MaxSampleTokens        = 1 << 16 // of run.sample_tokens
+	MaxPromptBytes         = 1 << 16 // of run.sample_prompt
 	MaxLayers              = 1 << 12
 	MaxHidden              = 1 << 20
 	MaxHeads               = 1 << 13

@@ -95,6 +95,7 @@ func drawConfig(t *rapid.T) *Config {
 			CheckpointEvery: count.Draw(t, "checkpoint_every"), Keep: count.Draw(t, "keep"),
 			TraceEvery: rapid.IntRange(0, MaxCount).Draw(t, "trace_every"),
 			LogEvery:   count.Draw(t, "log_every"), StallAfterS: rapid.Float64Range(0, MaxStallS).Draw(t, "stall_after_s"),
+			StatsEvery: count.Draw(t, "stats_every"), SampleTokens: rapid.IntRange(1, MaxSampleTokens).Draw(t, "sample_tokens"), SamplePrompt: text.Draw(t, "sample_prompt"),
 		},
 		Data: Data{TooLong: "cut",
 			Train:     rapid.SliceOfN(file, 1, 5).Draw(t, "train"),

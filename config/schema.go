@@ -38,6 +38,9 @@ var schema = []field{
 	{key: "run.trace_every", at: func(c *Config) any { return &c.Run.TraceEvery }, example: "100", check: whole(0, MaxCount), free: true},
 	{key: "run.log_every", at: func(c *Config) any { return &c.Run.LogEvery }, example: "10", check: whole(1, MaxCount), free: true},
 	{key: "run.stall_after_s", at: func(c *Config) any { return &c.Run.StallAfterS }, example: "60.0", check: number(0, MaxStallS), free: true},
+	{key: "run.stats_every", at: func(c *Config) any { return &c.Run.StatsEvery }, example: "100", check: whole(0, MaxCount), free: true},
+	{key: "run.sample_tokens", at: func(c *Config) any { return &c.Run.SampleTokens }, example: "200", check: whole(0, MaxSampleTokens), free: true},
+	{key: "run.sample_prompt", at: func(c *Config) any { return &c.Run.SamplePrompt }, example: `"Once upon a time"`, check: textUpTo(MaxPromptBytes), free: true},
 
 	{key: "model.family", at: func(c *Config) any { return &c.Model.Family }, example: `"gpt2"`, check: family, stored: lowerCaseName, shape: true},
 	{key: "model.layers", at: func(c *Config) any { return &c.Model.Layers }, example: "4", check: whole(1, MaxLayers), shape: true},

@@ -116,6 +116,28 @@ func run(t *testing.T, table **Table, name string, o options, input string) stri
 				result += "\n" + draw(order, tl)
 			}
 		}
+	case "critical", "idle":
+		var tl *Timeline
+		m := o.machine()
+		if o.has("credits") {
+			var report *Report
+			if report, err = Check(*table); err != nil {
+				break
+			}
+			m.Credits = &report.Credits
+		}
+		if tl, err = m.Simulate(*table); err != nil {
+			break
+		}
+		if name == "critical" {
+			result, err = describePath(*table, tl, m.Credits)
+		} else {
+			io := IdleOptions{Credits: m.Credits}
+			if o.has("step") {
+				io.StepMS = o.float("step")
+			}
+			result, err = describeGaps(*table, tl, io)
+		}
 	case "layout":
 		var l *Layout
 		l, err = ParseLayout(input)
@@ -143,6 +165,55 @@ func run(t *testing.T, table **Table, name string, o options, input string) stri
 		result = "error: " + err.Error()
 	}
 	return result + "\n"
+}
+
+// timesOf are a timeline's as measured ones come.
+func timesOf(tl *Timeline) [][][2]float64 {
+	times := make([][][2]float64, len(tl.Start))
+	for r, start := range tl.Start {
+		for i, at := range start {
+			times[r] = append(times[r], [2]float64{at, tl.End[r][i]})
+		}
+	}
+	return times
+}
+
+func describePath(t *Table, tl *Timeline, c *Credits) (string, error) {
+	p, err := Critical(t, timesOf(tl), c)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, s := range p.Steps {
+		fmt.Fprintf(&b, "%v to %v  rank %d  %v  %v", s.Start, s.End, s.Rank, s.Action, s.Why)
+		if s.Wait > 0 {
+			fmt.Fprintf(&b, ", %v", s.Wait)
+		}
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "%v = computing %v + messages %v + credits %v + same rank %v + before %v", p.TotalMS(), p.ComputeMS, p.MessageMS, p.CreditMS, p.RankMS, p.BeginMS)
+	return b.String(), nil
+}
+
+func describeGaps(t *Table, tl *Timeline, o IdleOptions) (string, error) {
+	gaps, err := Idle(t, timesOf(tl), o)
+	if err != nil {
+		return "", err
+	}
+	var lines []string
+	for r, row := range gaps {
+		for _, g := range row {
+			line := fmt.Sprintf("rank %d  %v to %v  %v", r, g.Start, g.End, g.Cause)
+			if g.From >= 0 {
+				line += fmt.Sprintf(" for %v of rank %d", g.Needs, g.From)
+			}
+			if g.MessageMS > 0 {
+				line += fmt.Sprintf(", %v of it for the message", g.MessageMS)
+			}
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "\n"), nil
 }
 
 func describe(r *Report) string {

@@ -38,6 +38,19 @@ func (m *Model) LayerNames() []string {
 	return names
 }
 
+// LayersOf says of each parameter, by its Index, which layer it is named after.
+func (m *Model) LayersOf() []int {
+	of := make([]int, len(m.Params))
+	for i, l := range m.layers {
+		for _, u := range l.uses() {
+			if u.place == placeOwn {
+				of[u.param.Index] = i
+			}
+		}
+	}
+	return of
+}
+
 // Freeze keeps layers from being trained: those of these names, where "3-7" are the layers from
 // 3 to 7. It is called once, before the model is used. The error is an ErrModel.
 func (m *Model) Freeze(layers []string) error {

@@ -114,6 +114,40 @@ func (s *Stage) Norms(to []Norm) []Norm {
 	return to
 }
 
+// WeightNorms records the squared norm of the weights that this rank answers for, of each its own part
+// where replicas have all of it: the whole's is the sum, as that of the gradients. What it returns
+// gives them when the list has completed.
+func (s *Stage) WeightNorms(l *tensorops.List) func() []Norm {
+	if len(s.local) == 0 {
+		return func() []Norm { return nil }
+	}
+	host := make([]float64, len(s.local))
+	all := l.Alloc(tensorops.Float64, len(s.local))
+	for i, h := range s.local {
+		norm := all.Columns(i, i+1).View(1)
+		switch from, to := s.ownPart(h.param); {
+		case !h.owner || from == to:
+			l.Fill(norm, 0)
+		case h.splitsWeight:
+			l.SquaredNorm(norm, s.ownWeight(h))
+		case to-from == h.param.Len():
+			l.SquaredNorm(norm, h.w)
+		default:
+			l.SquaredNorm(norm, within(h.w, from, to))
+		}
+	}
+	l.Fetch(tensorops.HostBytes(host), all)
+	l.Free(all)
+	return func() (norms []Norm) {
+		for i, h := range s.local {
+			if h.owner {
+				norms = append(norms, Norm{h.param.Index, host[i]})
+			}
+		}
+		return norms
+	}
+}
+
 // Apply records the optimizer's update of every parameter and clears the
 // gradients.
 func (s *Stage) Apply(l *tensorops.List, u Update) {

@@ -104,6 +104,26 @@ func (s *Stage) Load(src Source, withState bool) error {
 	return tensorops.Run(s.stream, l)
 }
 
+// DryLoad takes the memory that Load does, and gives it back, for a forecast: weights come in float32, also those that are
+// kept in bfloat16 alone.
+func (s *Stage) DryLoad() error {
+	for _, h := range s.local {
+		t := h.w
+		if h.splitsWeight {
+			t = s.ownWeight(h)
+		}
+		if !t.Valid() || t.DType() == tensorops.Float32 {
+			continue
+		}
+		l := s.stream.NewList()
+		l.Free(l.Alloc(tensorops.Float32, t.Shape()...))
+		if err := tensorops.Run(s.stream, l); err != nil {
+			return fmt.Errorf("memory to load %s: %w", h.param.Name, err)
+		}
+	}
+	return nil
+}
+
 func (s *Stage) load(t tensorops.Tensor, p *Param, part string, src Source, host []float32) error {
 	host = host[:p.Len()]
 	err := src(p, part, host)

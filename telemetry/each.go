@@ -18,7 +18,7 @@ func Each(fsys folder.FS, name string, use func(Record) error) error {
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	if err := scan(from, func(r Record, _ []byte) error { return use(r) }); err != nil {
+	if err := records.scan(from, func(r Record, _ []byte) error { return use(r) }); err != nil {
 		return fmt.Errorf("metrics: %s: %w", fsys.Path(name), err)
 	}
 	return nil

@@ -30,7 +30,7 @@ var history = []Record{
 	},
 	{
 		Step: 3, Loss: p(0.30000000000000004), ValLoss: p(1e300), GradNorm: p(0), LR: p(3e-05), Tokens: 3072,
-		TokensPerS: p(8000), StepMS: p(128), BubblePct: p(12.5), PeakMemBytes: 104857600, Update: "rolled_back",
+		TokensPerS: p(8000), StepMS: p(128), BubblePct: p(12.5), PeakMemBytes: 104857600, PeakPct: p(41.5), Update: "rolled_back",
 	},
 }
 

@@ -1,6 +1,7 @@
-// Package telemetry keeps the figures of a run: a Record for each step, the file
-// metrics.jsonl that they are written to and read from, a Meter for speed and
-// time left, and the process's peak memory.
+// Package telemetry keeps what a run tells of itself, and the files in its folder that have it, an
+// object a line: a Record for each step (metrics.jsonl), Marks for what happened to the run
+// (events.jsonl), Stats of layers and memory every so many steps (stats.jsonl), a Sample of
+// text for each validation (samples.jsonl), Traces (trace.jsonl); and a Meter for speed and time left.
 //
 // The package imports the standard library and internal/folder. It must never know
 // what computes the figures, or who shows them; it reads no clock.
@@ -8,8 +9,6 @@ package telemetry
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"math"
 	"strconv"
 )
@@ -29,8 +28,16 @@ type Record struct {
 	StepMS       *float64
 	BubblePct    *float64 // share of rank-time without a running action
 	PeakMemBytes int64    // 0: unknown
-	Skipped      bool     // the update was not applied
-	Update       string   // how it was made: "kept", "rolled_back" or "waited"; empty where there is one way
+	// PeakPct is what the model's operations in a second are of the processor's peak (model FLOPs
+	// utilisation). They are those that the model asks for, a forward and twice as many for the
+	// backward, whatever was recomputed; the peak is what one large matrix product in the run's type
+	// of numbers reaches on the cores of the run, measured once for some milliseconds at its start. So it
+	// says how far training is from nothing but large products, and it is as uncertain as such a
+	// short measurement; where other programs used the cores then, it is too high. nil: the peak is not known,
+	// as of GPUs and of other hosts.
+	PeakPct *float64
+	Skipped bool   // the update was not applied
+	Update  string // how it was made: "kept", "rolled_back" or "waited"; empty where there is one way
 	// What the model's own layers report beside the loss, such as a classifier's accuracy, of
 	// the step and of the validation; nil: nothing.
 	Metrics, ValMetrics map[string]float64
@@ -49,6 +56,7 @@ type line struct {
 	StepMS       figure `json:"step_ms,omitzero"`
 	BubblePct    figure `json:"bubble_pct,omitzero"`
 	PeakMemBytes int64  `json:"peak_mem_bytes,omitzero"`
+	PeakPct      figure `json:"peak_pct,omitzero"`
 	Skipped      bool   `json:"skipped,omitzero"`
 	Update       string `json:"update,omitzero"`
 
@@ -70,6 +78,7 @@ func (r Record) MarshalJSON() ([]byte, error) {
 		StepMS:       figure{r.StepMS},
 		BubblePct:    figure{r.BubblePct},
 		PeakMemBytes: r.PeakMemBytes,
+		PeakPct:      figure{r.PeakPct},
 		Skipped:      r.Skipped,
 		Update:       r.Update,
 		Metrics:      figuresOf(r.Metrics),
@@ -84,11 +93,8 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &l); err != nil {
 		return err
 	}
-	switch {
-	case l.Step == nil:
-		return errors.New(`there is no "step"`)
-	case *l.Step < 0:
-		return fmt.Errorf("the step is %d", *l.Step)
+	if err := checkStep(l.Step); err != nil {
+		return err
 	}
 	*r = Record{
 		Step:         *l.Step,
@@ -102,6 +108,7 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 		StepMS:       l.StepMS.v,
 		BubblePct:    l.BubblePct.v,
 		PeakMemBytes: l.PeakMemBytes,
+		PeakPct:      l.PeakPct.v,
 		Skipped:      l.Skipped,
 		Update:       l.Update,
 		Metrics:      l.Metrics.values(),

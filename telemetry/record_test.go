@@ -25,7 +25,7 @@ func sameRecord(a, b Record) bool {
 	return a.Step == b.Step && a.Tokens == b.Tokens && a.PeakMemBytes == b.PeakMemBytes && a.Skipped == b.Skipped && a.Update == b.Update &&
 		sameFigure(a.Loss, b.Loss) && sameFigure(a.MTPLoss, b.MTPLoss) && sameFigure(a.ValLoss, b.ValLoss) && sameFigure(a.GradNorm, b.GradNorm) &&
 		sameFigure(a.LR, b.LR) && sameFigure(a.TokensPerS, b.TokensPerS) && sameFigure(a.StepMS, b.StepMS) &&
-		sameFigure(a.BubblePct, b.BubblePct)
+		sameFigure(a.BubblePct, b.BubblePct) && sameFigure(a.PeakPct, b.PeakPct)
 }
 
 // bits are floats of any bit pattern.
@@ -39,7 +39,7 @@ func anyRecord() *rapid.Generator[Record] {
 		return Record{
 			Step: rapid.IntMin(0).Draw(t, "step"), Loss: f("loss"), MTPLoss: f("mtp"), ValLoss: f("val"), GradNorm: f("norm"), LR: f("lr"),
 			Tokens: rapid.Int64().Draw(t, "tokens"), TokensPerS: f("speed"), StepMS: f("ms"), BubblePct: f("bubble"),
-			PeakMemBytes: rapid.Int64().Draw(t, "mem"), Skipped: rapid.Bool().Draw(t, "skipped"),
+			PeakMemBytes: rapid.Int64().Draw(t, "mem"), PeakPct: f("peak"), Skipped: rapid.Bool().Draw(t, "skipped"),
 			Update: rapid.SampledFrom([]string{"", "kept", "rolled_back", "waited"}).Draw(t, "update"),
 		}
 	})

@@ -104,6 +104,26 @@ func (p *Plan) symbolFLOPs() map[scheduler.Symbol]float64 {
 	return map[scheduler.Symbol]float64{scheduler.SymbolEmbedding: e, scheduler.SymbolLayer: t, scheduler.SymbolLoss: l, scheduler.SymbolMTP: c.MTPFLOPs(context)}
 }
 
+// TokenFLOPs are those that training asks for of a token: the model's forward, and twice as many for its
+// backward, without what frozen layers save.
+func (p *Plan) TokenFLOPs() (all float64) {
+	of := p.withoutFrozen(func(_ int, t scheduler.Type) float64 { return scheduler.UnitCosts(0, scheduler.Action{Type: t}) })
+	for layer, flops := range p.model.FLOPs(p.cfg.Model.Context) {
+		all += flops * (of(layer, scheduler.F) + of(layer, scheduler.B))
+	}
+	return all
+}
+
+// StagesOfLayers are the stages that compute the model's layers.
+func (p *Plan) StagesOfLayers() (stages []int) {
+	for v, symbols := range p.layout.Chunks {
+		for range symbols {
+			stages = append(stages, p.table.RankOf(v))
+		}
+	}
+	return stages
+}
+
 // ChunkFLOPs are those of each chunk's forward of a token.
 func (p *Plan) ChunkFLOPs() []float64 {
 	byChunk, layer := make([]float64, len(p.layout.Chunks)), 0

@@ -102,15 +102,22 @@ func (p *Plan) optionsOf(rank int, groups Groups) stages.Options {
 // dryOptions are those of a rank of a stage, for a dry run: of the first replica, whose parts of what
 // they share are the largest.
 func (p *Plan) dryOptions(stage int) stages.Options {
-	o := p.StageOptions(stage)
-	if n := p.grid.TensorSize(stage); n > 1 {
-		o.Tensor = stages.TensorParallel{Group: dryGroup(grid.Tensor, n), Sequence: p.sequence()}
-	}
-	if n := p.grid.Size(grid.Context); n > 1 {
-		o.Context = stages.ContextParallel{Group: dryGroup(grid.Context, n)}
-	}
+	o := p.LayerOptions(stage, dryGroup)
 	if n := p.grid.Size(grid.Copies); n > 1 {
 		o.Data = stages.DataParallel{Group: dryGroup(grid.Copies, n), Zero: p.zero(), WholeGrads: p.wholeGrads, HoldWeights: p.holdWeights}
+	}
+	return o
+}
+
+// LayerOptions are those of a rank of a stage as far as they divide its layers: in tensor and context groups that are made for
+// so many members.
+func (p *Plan) LayerOptions(stage int, group func(d grid.Dimension, members int) tensorops.Group) stages.Options {
+	o := p.StageOptions(stage)
+	if n := p.grid.TensorSize(stage); n > 1 {
+		o.Tensor = stages.TensorParallel{Group: group(grid.Tensor, n), Sequence: p.sequence()}
+	}
+	if n := p.grid.Size(grid.Context); n > 1 {
+		o.Context = stages.ContextParallel{Group: group(grid.Context, n)}
 	}
 	return o
 }

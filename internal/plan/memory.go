@@ -67,6 +67,9 @@ func (p *Plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
+	if err := st.DryLoad(); err != nil {
+		return 0, err
+	}
 	if p.cfg.Pipeline.PostValidation {
 		// The copies that it keeps are there from the end of the first step on.
 		l := dry.NewList()

@@ -182,10 +182,6 @@ func recordGroups(b *plan.Plan, cluster Devices, costs []*Costs) ([]grouped, err
 	if !b.Grouped() {
 		return nil, nil
 	}
-	whole, err := undivided(b)
-	if err != nil {
-		return nil, err
-	}
 	all := make([]grouped, b.Table().NumRanks())
 	for stage := range all {
 		g := grouped{passOf: b.PassOf(stage), passes: make(map[chunkPass][]step), shares: make(map[chunkPass]float64)}
@@ -196,23 +192,40 @@ func recordGroups(b *plan.Plan, cluster Devices, costs []*Costs) ([]grouped, err
 		}, func(norms, update []tensorops.Op) {
 			g.norms, g.update = cluster.stepsOf(stage, norms, addNS), cluster.stepsOf(stage, update, addNS)
 		})
+		if err == nil {
+			err = g.divide(b, stage, costs[stage])
+		}
 		if err != nil {
 			return nil, err
-		}
-		of := make(map[chunkPass]float64)
-		if err := whole.Record(stage, func(chunk int, pass plan.Pass, ops []tensorops.Op) {
-			of[chunkPass{chunk, pass}] = workOf(ops)
-		}, func(_, _ []tensorops.Op) {}); err != nil {
-			return nil, err
-		}
-		for key, w := range g.shares {
-			if g.shares[key] = 1; of[key] > 0 {
-				g.shares[key] = w / of[key]
-			}
 		}
 		all[stage] = g
 	}
 	return all, nil
+}
+
+// divide makes the shares those of what costs are of: of the same parts, or of whole layers, by their operations.
+func (g *grouped) divide(b *plan.Plan, stage int, costs *Costs) error {
+	if err := costs.fitsGroups(b, stage); err != nil {
+		return err
+	}
+	of := make(map[chunkPass]float64)
+	if !costs.divided() {
+		whole, err := undivided(b)
+		if err != nil {
+			return err
+		}
+		if err := whole.Record(stage, func(chunk int, pass plan.Pass, ops []tensorops.Op) {
+			of[chunkPass{chunk, pass}] = workOf(ops)
+		}, func(_, _ []tensorops.Op) {}); err != nil {
+			return err
+		}
+	}
+	for key, w := range g.shares {
+		if g.shares[key] = 1; of[key] > 0 {
+			g.shares[key] = w / of[key]
+		}
+	}
+	return nil
 }
 
 // undivided is a plan whose layers are whole on each rank, beside which those of a plan are seen to be divided: a

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/troupe-ml/troupe/grid"
+	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
@@ -53,6 +55,11 @@ type Costs struct {
 	Threads int    `json:"threads"`
 	Context int    `json:"context"` // positions of a sequence
 	Hidden  int    `json:"hidden"`
+	// The layers' costs are those of a rank that shares its layers with as many others, and its sequences, without
+	// waiting for them; 0 or 1: of whole ones.
+	Tensor       int  `json:"tensor,omitempty"`
+	Sequence     bool `json:"sequence,omitempty"` // see parallel.sequence
+	ContextRanks int  `json:"context_ranks,omitempty"`
 	// Batches are the sizes of microbatches that were measured.
 	Batches []BatchCosts `json:"batches"`
 	// UpdateNS is what the norm and the update of one weight take, in nanoseconds.
@@ -124,7 +131,7 @@ func (c *Costs) check() error {
 			return fmt.Errorf("%w: %q is no name of kernels or of a type", ErrCosts, name)
 		}
 	}
-	errs := []error{number("update_ns", c.UpdateNS, 0), number("add_ns", c.AddNS, 0)}
+	errs := []error{number("update_ns", c.UpdateNS, 0), number("add_ns", c.AddNS, 0), number("tensor", float64(c.Tensor), 0), number("context_ranks", float64(c.ContextRanks), 0)}
 	for n, s := range c.Shares {
 		errs = append(errs, number(fmt.Sprintf("shares[%d]", n), s, 1e-9))
 	}
@@ -146,6 +153,20 @@ func (c *Costs) check() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// divided reports whether costs are those of a rank's part of the layers.
+func (c *Costs) divided() bool { return c.Tensor > 1 || c.ContextRanks > 1 }
+
+// fitsGroups says whether costs of a part are those of a stage's ranks.
+func (c *Costs) fitsGroups(b *plan.Plan, stage int) error {
+	g := b.Grid()
+	tensor, context, sequence := g.TensorSize(stage), g.Size(grid.Context), b.Config().Parallel.Sequence
+	if !c.divided() || max(1, c.Tensor) == tensor && max(1, c.ContextRanks) == context && (c.Sequence == sequence || tensor == 1) {
+		return nil
+	}
+	return fmt.Errorf("%w: they are of a rank that shares its layers with %d and its sequences with %d (sequence: %v), stage %d has %d and %d (sequence: %v)", ErrCosts,
+		max(1, c.Tensor), max(1, c.ContextRanks), c.Sequence, stage, tensor, context, sequence)
 }
 
 // fits says whether costs are those of a model's sizes.

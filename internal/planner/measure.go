@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/internal/device"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/rng"
@@ -19,6 +20,31 @@ import (
 // microbatch, for about this number of seconds each. progress, if there is one, is told what is
 // being measured.
 func Measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds float64, progress func(string)) (*Costs, error) {
+	return measure(ctx, b, microbatches, seconds, progress, false)
+}
+
+// MeasureRank is Measure of what a rank of the configuration's grid has of its layers, if all stages have groups of the same
+// sizes: narrow products, and what each rank does whole, take longer than their share of whole layers.
+func MeasureRank(ctx context.Context, b *plan.Plan, microbatches []int, seconds float64) (*Costs, error) {
+	for stage := range b.Table().NumRanks() {
+		if b.Grid().TensorSize(stage) != b.Grid().TensorSize(0) {
+			return Measure(ctx, b, microbatches, seconds, nil)
+		}
+	}
+	return measure(ctx, b, microbatches, seconds, nil, true)
+}
+
+// lone is a group in which nobody waits: what it makes of its tensors is nothing that means anything.
+type lone struct{ tensorops.DryGroup }
+
+func loneGroup(_ grid.Dimension, members int) tensorops.Group {
+	return lone{tensorops.DryGroup{Members: members}}
+}
+
+// Start ends at once.
+func (lone) Start(_ *tensorops.Op, done func(error)) { done(nil) }
+
+func measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds float64, progress func(string), ofRank bool) (*Costs, error) {
 	if progress == nil {
 		progress = func(string) {}
 	}
@@ -32,10 +58,15 @@ func Measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds floa
 	defer dev.Close()
 	cfg := b.Config()
 	c := &Costs{Kernels: dev.Path(), DType: cfg.Device.DType, Threads: dev.Threads(), Context: cfg.Model.Context, Hidden: b.Model().Config.Hidden}
+	options := b.StageOptions(0)
+	if ofRank {
+		options = b.LayerOptions(0, loneGroup)
+		c.Tensor, c.ContextRanks, c.Sequence = b.Grid().TensorSize(0), b.Grid().Size(grid.Context), cfg.Parallel.Sequence
+	}
 	var updates []float64
 	for _, sequences := range microbatches {
 		progress(fmt.Sprintf("layers, in microbatches of %d", sequences))
-		m, err := newMeter(b, dev, sequences)
+		m, err := newMeter(b, options, dev, sequences)
 		if err != nil {
 			return nil, err
 		}
@@ -79,7 +110,7 @@ type meterChunk struct {
 	times  [scheduler.B + 1][]float64 // by pass, ms
 }
 
-func newMeter(b *plan.Plan, dev tensorops.Device, sequences int) (*meter, error) {
+func newMeter(b *plan.Plan, options stages.Options, dev tensorops.Device, sequences int) (*meter, error) {
 	model, err := trainedModel(b)
 	if err != nil {
 		return nil, err
@@ -101,14 +132,16 @@ func newMeter(b *plan.Plan, dev tensorops.Device, sequences int) (*meter, error)
 		}
 		i = last
 	}
-	if m.stage, err = stages.NewStage(model, m.stream, specs, b.StageOptions(0)); err == nil {
+	if m.stage, err = stages.NewStage(model, m.stream, specs, options); err == nil {
 		err = m.stage.Load(stages.InitWeights(1), false)
 	}
 	if err != nil {
 		m.close()
 		return nil, err
 	}
-	m.weights = model.ParametersOf(specs)
+	if m.weights = model.ParametersOf(specs); options.Tensor.Group != nil {
+		m.weights /= int64(options.Tensor.Group.Size()) // but for the few that each has
+	}
 	m.microbatch = microbatch(model.Config, sequences)
 	return m, nil
 }

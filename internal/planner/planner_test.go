@@ -440,6 +440,36 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// What a rank's part of the layers takes is measured without anybody else, and predicts its own grid alone.
+func TestMeasureRank(t *testing.T) {
+	grids := [][]string{{"parallel.tensor=2"}, {"parallel.tensor=2", "parallel.sequence=true"}, {"parallel.context=2"}, {"parallel.tensor=2", "parallel.context=2", "parallel.data=2", "model.family=llama"}}
+	for i, sets := range grids {
+		b := resolved(t, append([]string{"model.heads=4", "batch.microbatch=4"}, sets...)...)
+		c, err := MeasureRank(t.Context(), b, []int{4}, 1e-9)
+		if err != nil {
+			t.Fatalf("%v: %v", sets, err)
+		}
+		text, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := ReadCosts(text); err != nil || !reflect.DeepEqual(again, c) || !c.divided() {
+			t.Errorf("%v: %s reads as %+v, %v", sets, text, again, err)
+		}
+		if p, err := Predict(b, c, Devices{Devices: 8, LatencyUS: 10}); err != nil || !(p.StepMS > 0) || p.TensorMS+p.ContextMS <= 0 {
+			t.Errorf("%v: %+v, %v", sets, p, err)
+		}
+		other := resolved(t, append([]string{"model.heads=4", "batch.microbatch=4"}, grids[(i+1)%len(grids)]...)...)
+		if _, err := Predict(other, c, Devices{Devices: 8}); !errors.Is(err, ErrCosts) {
+			t.Errorf("costs of %v predict %v: %v", sets, grids[(i+1)%len(grids)], err)
+		}
+	}
+	b := resolved(t, "model.heads=4", "pipeline.stages=2", "parallel.tensor=[1, 2]")
+	if c, err := MeasureRank(t.Context(), b, []int{4}, 1e-9); err != nil || c.divided() {
+		t.Errorf("stages of two sizes: %+v, %v", c, err)
+	}
+}
+
 // What was measured with is given back, before the next is measured.
 func TestMeasuringGivesBack(t *testing.T) {
 	b := resolved(t)
@@ -454,7 +484,7 @@ func TestMeasuringGivesBack(t *testing.T) {
 			t.Errorf("after %s: %+v", after, m)
 		}
 	}
-	m, err := newMeter(b, dev, 1)
+	m, err := newMeter(b, b.StageOptions(0), dev, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

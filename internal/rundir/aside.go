@@ -203,11 +203,25 @@ func (d *Dir) setAside(from int64) (warnings []string, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("keeping %s: %w", d.FS.Path(MetricsFile), err)
 	}
+	var copies []string
+	if metrics != "" {
+		copies = append(copies, metrics)
+	}
+	for _, name := range []string{EventsFile, StatsFile, SamplesFile} {
+		copied, err := folder.CopyAside(d.FS, name, checkpoint.SupersededSuffix)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return nil, errors.Join(fmt.Errorf("keeping %s: %w", d.FS.Path(name), err), d.remove(copies))
+		default:
+			copies = append(copies, copied)
+		}
+	}
 	for _, a := range d.aside {
 		path, err := d.Store.SetAside(a.step, a.suffix)
 		switch {
-		case err != nil && len(warnings) == 0 && metrics != "" && d.has(a.step):
-			return nil, errors.Join(err, d.FS.RemoveAll(metrics)) // nothing has changed
+		case err != nil && len(warnings) == 0 && d.has(a.step):
+			return nil, errors.Join(err, d.remove(copies)) // nothing has changed
 		case err != nil:
 			return warnings, err
 		case a.why != "":
@@ -226,6 +240,15 @@ func (d *Dir) setAside(from int64) (warnings []string, err error) {
 	return append(warnings, text), nil
 }
 
+// remove takes back copies that were made.
+func (d *Dir) remove(names []string) error {
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, d.FS.RemoveAll(name))
+	}
+	return errors.Join(errs...)
+}
+
 // has tells whether a step's checkpoint has its name.
 func (d *Dir) has(step int) bool {
 	steps, err := d.Store.Steps()
@@ -239,7 +262,7 @@ func (d *Dir) clean() error {
 		return err
 	}
 	for _, e := range entries {
-		for _, own := range []string{folder.TmpPrefix + ConfigFile, folder.TmpPrefix + MetricsFile, folder.TmpPrefix + ChangesFile, ProbePrefix} {
+		for _, own := range []string{folder.TmpPrefix + ConfigFile, folder.TmpPrefix + MetricsFile, folder.TmpPrefix + EventsFile, folder.TmpPrefix + StatsFile, folder.TmpPrefix + SamplesFile, folder.TmpPrefix + ChangesFile, ProbePrefix} {
 			if !strings.HasPrefix(e.Name(), own) {
 				continue
 			}

@@ -14,6 +14,9 @@ import (
 // Beginning is what Begin found and opened.
 type Beginning struct {
 	Metrics     *telemetry.Writer
+	Marks       *telemetry.MarkWriter
+	Stats       *telemetry.StatsWriter
+	Samples     *telemetry.SampleWriter
 	LastValLoss *float64 // in the metrics so far; nil: there was no validation
 	Warnings    []string
 }
@@ -56,6 +59,15 @@ func (d *Dir) Begin(configTOML []byte, start actors.TrainerState, resumes bool) 
 		return b, fmt.Errorf("%w %s: %w", ErrFolder, d.path, err)
 	}
 	if b.Metrics, err = telemetry.OpenWriter(d.FS, MetricsFile, metricsCut(start)); err != nil {
+		return b, err
+	}
+	if b.Marks, err = telemetry.OpenMarks(d.FS, EventsFile, metricsCut(start)); err != nil {
+		return b, err
+	}
+	if b.Stats, err = telemetry.OpenStats(d.FS, StatsFile, metricsCut(start)); err != nil {
+		return b, err
+	}
+	if b.Samples, err = telemetry.OpenSamples(d.FS, SamplesFile, metricsCut(start)); err != nil {
 		return b, err
 	}
 	if d.Config != nil {

@@ -13,6 +13,9 @@ const (
 	ConfigFile  = "config.toml"
 	MetricsFile = "metrics.jsonl"
 	TraceFile   = "trace.jsonl"   // the traced steps, one a line
+	EventsFile  = "events.jsonl"  // what happened, one a line
+	StatsFile   = "stats.jsonl"   // norms of layers and memory, every so many steps
+	SamplesFile = "samples.jsonl" // what the model wrote at each validation
 	ChangesFile = "changes.jsonl" // the journal of changes that were asked for, one a line
 	TrainerFile = "trainer.json"
 	ModelFile   = "config.json"

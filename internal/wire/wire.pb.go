@@ -97,7 +97,7 @@ func (x ApiError_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ApiError_Kind.Descriptor instead.
 func (ApiError_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{63, 0}
+	return file_wire_proto_rawDescGZIP(), []int{66, 0}
 }
 
 type RunSummary_State int32
@@ -161,7 +161,7 @@ func (x RunSummary_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunSummary_State.Descriptor instead.
 func (RunSummary_State) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{80, 0}
+	return file_wire_proto_rawDescGZIP(), []int{89, 0}
 }
 
 type ControlRequest_Action int32
@@ -222,7 +222,7 @@ func (x ControlRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ControlRequest_Action.Descriptor instead.
 func (ControlRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{84, 0}
+	return file_wire_proto_rawDescGZIP(), []int{93, 0}
 }
 
 // Envelope is a control message on its way from one process to another. It is numbered,
@@ -1247,6 +1247,8 @@ type StatusReply struct {
 	TimeNs        int64                  `protobuf:"varint,2,opt,name=time_ns,json=timeNs,proto3" json:"time_ns,omitempty"` // by the worker's clock, since 1970
 	Actors        []*Snapshot            `protobuf:"bytes,3,rep,name=actors,proto3" json:"actors,omitempty"`
 	Unreachable   []*Unreachable         `protobuf:"bytes,4,rep,name=unreachable,proto3" json:"unreachable,omitempty"`
+	Actions       []*RankActions         `protobuf:"bytes,5,rep,name=actions,proto3" json:"actions,omitempty"` // that have finished since the last one, where they are timed
+	Memory        []*RankMemory          `protobuf:"bytes,6,rep,name=memory,proto3" json:"memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1309,6 +1311,235 @@ func (x *StatusReply) GetUnreachable() []*Unreachable {
 	return nil
 }
 
+func (x *StatusReply) GetActions() []*RankActions {
+	if x != nil {
+		return x.Actions
+	}
+	return nil
+}
+
+func (x *StatusReply) GetMemory() []*RankMemory {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
+// RankActions are finished actions of a rank in an order, from the number first on.
+type RankActions struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Step          int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	Order         int64                  `protobuf:"varint,3,opt,name=order,proto3" json:"order,omitempty"`
+	Phase         uint32                 `protobuf:"varint,4,opt,name=phase,proto3" json:"phase,omitempty"`
+	First         int64                  `protobuf:"varint,5,opt,name=first,proto3" json:"first,omitempty"`
+	Times         *ActionTimes           `protobuf:"bytes,6,opt,name=times,proto3" json:"times,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankActions) Reset() {
+	*x = RankActions{}
+	mi := &file_wire_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankActions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankActions) ProtoMessage() {}
+
+func (x *RankActions) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankActions.ProtoReflect.Descriptor instead.
+func (*RankActions) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *RankActions) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *RankActions) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *RankActions) GetOrder() int64 {
+	if x != nil {
+		return x.Order
+	}
+	return 0
+}
+
+func (x *RankActions) GetPhase() uint32 {
+	if x != nil {
+		return x.Phase
+	}
+	return 0
+}
+
+func (x *RankActions) GetFirst() int64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *RankActions) GetTimes() *ActionTimes {
+	if x != nil {
+		return x.Times
+	}
+	return nil
+}
+
+// RankMemory is the most tensor memory that a rank has taken at a time.
+type RankMemory struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Bytes         int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankMemory) Reset() {
+	*x = RankMemory{}
+	mi := &file_wire_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankMemory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankMemory) ProtoMessage() {}
+
+func (x *RankMemory) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankMemory.ProtoReflect.Descriptor instead.
+func (*RankMemory) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RankMemory) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *RankMemory) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+// ActionTimes says when actions ran: each field has a number for each of them.
+type ActionTimes struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Chunks        []int32                `protobuf:"varint,1,rep,packed,name=chunks,proto3" json:"chunks,omitempty"`
+	Types         []byte                 `protobuf:"bytes,2,opt,name=types,proto3" json:"types,omitempty"` // 128 is added to that of an action which overlaps with the next one
+	Microbatches  []int32                `protobuf:"varint,3,rep,packed,name=microbatches,proto3" json:"microbatches,omitempty"`
+	StartsNs      []int64                `protobuf:"zigzag64,4,rep,packed,name=starts_ns,json=startsNs,proto3" json:"starts_ns,omitempty"` // since the one before; of the first since 1970, by the clock of who sends it
+	TookNs        []int64                `protobuf:"varint,5,rep,packed,name=took_ns,json=tookNs,proto3" json:"took_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActionTimes) Reset() {
+	*x = ActionTimes{}
+	mi := &file_wire_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActionTimes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActionTimes) ProtoMessage() {}
+
+func (x *ActionTimes) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActionTimes.ProtoReflect.Descriptor instead.
+func (*ActionTimes) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ActionTimes) GetChunks() []int32 {
+	if x != nil {
+		return x.Chunks
+	}
+	return nil
+}
+
+func (x *ActionTimes) GetTypes() []byte {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+func (x *ActionTimes) GetMicrobatches() []int32 {
+	if x != nil {
+		return x.Microbatches
+	}
+	return nil
+}
+
+func (x *ActionTimes) GetStartsNs() []int64 {
+	if x != nil {
+		return x.StartsNs
+	}
+	return nil
+}
+
+func (x *ActionTimes) GetTookNs() []int64 {
+	if x != nil {
+		return x.TookNs
+	}
+	return nil
+}
+
 // Unreachable is a process to which something waits to be sent.
 type Unreachable struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1320,7 +1551,7 @@ type Unreachable struct {
 
 func (x *Unreachable) Reset() {
 	*x = Unreachable{}
-	mi := &file_wire_proto_msgTypes[13]
+	mi := &file_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1332,7 +1563,7 @@ func (x *Unreachable) String() string {
 func (*Unreachable) ProtoMessage() {}
 
 func (x *Unreachable) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[13]
+	mi := &file_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1345,7 +1576,7 @@ func (x *Unreachable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unreachable.ProtoReflect.Descriptor instead.
 func (*Unreachable) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{13}
+	return file_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Unreachable) GetIncarnation() []byte {
@@ -1384,7 +1615,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_wire_proto_msgTypes[14]
+	mi := &file_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +1627,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[14]
+	mi := &file_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +1640,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{14}
+	return file_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Snapshot) GetActor() string {
@@ -1514,7 +1745,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_wire_proto_msgTypes[15]
+	mi := &file_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1757,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[15]
+	mi := &file_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1770,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{15}
+	return file_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Action) GetChunk() int32 {
@@ -1577,7 +1808,7 @@ type Offer struct {
 
 func (x *Offer) Reset() {
 	*x = Offer{}
-	mi := &file_wire_proto_msgTypes[16]
+	mi := &file_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1820,7 @@ func (x *Offer) String() string {
 func (*Offer) ProtoMessage() {}
 
 func (x *Offer) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[16]
+	mi := &file_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1833,7 @@ func (x *Offer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offer.ProtoReflect.Descriptor instead.
 func (*Offer) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{16}
+	return file_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Offer) GetCores() int32 {
@@ -1656,7 +1887,7 @@ type OfferedDevice struct {
 
 func (x *OfferedDevice) Reset() {
 	*x = OfferedDevice{}
-	mi := &file_wire_proto_msgTypes[17]
+	mi := &file_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +1899,7 @@ func (x *OfferedDevice) String() string {
 func (*OfferedDevice) ProtoMessage() {}
 
 func (x *OfferedDevice) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[17]
+	mi := &file_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1912,7 @@ func (x *OfferedDevice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferedDevice.ProtoReflect.Descriptor instead.
 func (*OfferedDevice) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{17}
+	return file_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *OfferedDevice) GetKind() string {
@@ -1740,7 +1971,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_wire_proto_msgTypes[18]
+	mi := &file_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1983,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[18]
+	mi := &file_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1996,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{18}
+	return file_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JoinRequest) GetTokenId() string {
@@ -1807,7 +2038,7 @@ type JoinReply struct {
 
 func (x *JoinReply) Reset() {
 	*x = JoinReply{}
-	mi := &file_wire_proto_msgTypes[19]
+	mi := &file_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +2050,7 @@ func (x *JoinReply) String() string {
 func (*JoinReply) ProtoMessage() {}
 
 func (x *JoinReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[19]
+	mi := &file_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +2063,7 @@ func (x *JoinReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinReply.ProtoReflect.Descriptor instead.
 func (*JoinReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{19}
+	return file_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JoinReply) GetError() string {
@@ -1869,7 +2100,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_wire_proto_msgTypes[20]
+	mi := &file_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1881,7 +2112,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[20]
+	mi := &file_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1894,7 +2125,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{20}
+	return file_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Hello) GetWorker() *Peer {
@@ -1929,7 +2160,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_wire_proto_msgTypes[21]
+	mi := &file_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2172,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[21]
+	mi := &file_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2185,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{21}
+	return file_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Welcome) GetError() string {
@@ -1995,7 +2226,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_wire_proto_msgTypes[22]
+	mi := &file_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2238,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[22]
+	mi := &file_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2251,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{22}
+	return file_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Beat) GetNumber() uint64 {
@@ -2111,7 +2342,7 @@ type Message struct {
 
 func (x *Message) Reset() {
 	*x = Message{}
-	mi := &file_wire_proto_msgTypes[23]
+	mi := &file_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2123,7 +2354,7 @@ func (x *Message) String() string {
 func (*Message) ProtoMessage() {}
 
 func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[23]
+	mi := &file_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2136,7 +2367,7 @@ func (x *Message) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Message.ProtoReflect.Descriptor instead.
 func (*Message) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{23}
+	return file_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Message) GetHeader() *Header {
@@ -2544,7 +2775,7 @@ type Header struct {
 
 func (x *Header) Reset() {
 	*x = Header{}
-	mi := &file_wire_proto_msgTypes[24]
+	mi := &file_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2556,7 +2787,7 @@ func (x *Header) String() string {
 func (*Header) ProtoMessage() {}
 
 func (x *Header) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[24]
+	mi := &file_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2569,7 +2800,7 @@ func (x *Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Header.ProtoReflect.Descriptor instead.
 func (*Header) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{24}
+	return file_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Header) GetRun() []byte {
@@ -2610,7 +2841,7 @@ type Pid struct {
 
 func (x *Pid) Reset() {
 	*x = Pid{}
-	mi := &file_wire_proto_msgTypes[25]
+	mi := &file_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2853,7 @@ func (x *Pid) String() string {
 func (*Pid) ProtoMessage() {}
 
 func (x *Pid) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[25]
+	mi := &file_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2866,7 @@ func (x *Pid) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pid.ProtoReflect.Descriptor instead.
 func (*Pid) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{25}
+	return file_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Pid) GetAddress() string {
@@ -2664,7 +2895,7 @@ type Peers struct {
 
 func (x *Peers) Reset() {
 	*x = Peers{}
-	mi := &file_wire_proto_msgTypes[26]
+	mi := &file_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2676,7 +2907,7 @@ func (x *Peers) String() string {
 func (*Peers) ProtoMessage() {}
 
 func (x *Peers) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[26]
+	mi := &file_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2689,7 +2920,7 @@ func (x *Peers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peers.ProtoReflect.Descriptor instead.
 func (*Peers) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{26}
+	return file_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Peers) GetScheduler() *Pid {
@@ -2726,13 +2957,14 @@ type Order struct {
 	Trace         bool                   `protobuf:"varint,2,opt,name=trace,proto3" json:"trace,omitempty"`
 	Speculative   *Update                `protobuf:"bytes,3,opt,name=speculative,proto3" json:"speculative,omitempty"`
 	Replica       uint32                 `protobuf:"varint,4,opt,name=replica,proto3" json:"replica,omitempty"`
+	Norms         bool                   `protobuf:"varint,5,opt,name=norms,proto3" json:"norms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_wire_proto_msgTypes[27]
+	mi := &file_wire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2744,7 +2976,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[27]
+	mi := &file_wire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2757,7 +2989,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{27}
+	return file_wire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Order) GetPhase() uint32 {
@@ -2788,6 +3020,13 @@ func (x *Order) GetReplica() uint32 {
 	return 0
 }
 
+func (x *Order) GetNorms() bool {
+	if x != nil {
+		return x.Norms
+	}
+	return false
+}
+
 type Update struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Count         int64                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
@@ -2799,7 +3038,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_wire_proto_msgTypes[28]
+	mi := &file_wire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2811,7 +3050,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[28]
+	mi := &file_wire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2824,7 +3063,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{28}
+	return file_wire_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Update) GetCount() int64 {
@@ -2859,7 +3098,7 @@ type Extent struct {
 
 func (x *Extent) Reset() {
 	*x = Extent{}
-	mi := &file_wire_proto_msgTypes[29]
+	mi := &file_wire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2871,7 +3110,7 @@ func (x *Extent) String() string {
 func (*Extent) ProtoMessage() {}
 
 func (x *Extent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[29]
+	mi := &file_wire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2884,7 +3123,7 @@ func (x *Extent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Extent.ProtoReflect.Descriptor instead.
 func (*Extent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{29}
+	return file_wire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Extent) GetFirstSequence() int64 {
@@ -2919,7 +3158,7 @@ type Tensor struct {
 
 func (x *Tensor) Reset() {
 	*x = Tensor{}
-	mi := &file_wire_proto_msgTypes[30]
+	mi := &file_wire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2931,7 +3170,7 @@ func (x *Tensor) String() string {
 func (*Tensor) ProtoMessage() {}
 
 func (x *Tensor) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[30]
+	mi := &file_wire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2944,7 +3183,7 @@ func (x *Tensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tensor.ProtoReflect.Descriptor instead.
 func (*Tensor) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{30}
+	return file_wire_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Tensor) GetDtype() uint32 {
@@ -2977,7 +3216,7 @@ type Transfer struct {
 
 func (x *Transfer) Reset() {
 	*x = Transfer{}
-	mi := &file_wire_proto_msgTypes[31]
+	mi := &file_wire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2989,7 +3228,7 @@ func (x *Transfer) String() string {
 func (*Transfer) ProtoMessage() {}
 
 func (x *Transfer) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[31]
+	mi := &file_wire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3002,7 +3241,7 @@ func (x *Transfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transfer.ProtoReflect.Descriptor instead.
 func (*Transfer) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{31}
+	return file_wire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Transfer) GetEdge() uint32 {
@@ -3072,7 +3311,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_wire_proto_msgTypes[32]
+	mi := &file_wire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3084,7 +3323,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[32]
+	mi := &file_wire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3097,7 +3336,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{32}
+	return file_wire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Credit) GetEdge() uint32 {
@@ -3136,7 +3375,7 @@ type DataRequest struct {
 
 func (x *DataRequest) Reset() {
 	*x = DataRequest{}
-	mi := &file_wire_proto_msgTypes[33]
+	mi := &file_wire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3148,7 +3387,7 @@ func (x *DataRequest) String() string {
 func (*DataRequest) ProtoMessage() {}
 
 func (x *DataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[33]
+	mi := &file_wire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3161,7 +3400,7 @@ func (x *DataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataRequest.ProtoReflect.Descriptor instead.
 func (*DataRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{33}
+	return file_wire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DataRequest) GetPhase() uint32 {
@@ -3228,7 +3467,7 @@ type Data struct {
 
 func (x *Data) Reset() {
 	*x = Data{}
-	mi := &file_wire_proto_msgTypes[34]
+	mi := &file_wire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3240,7 +3479,7 @@ func (x *Data) String() string {
 func (*Data) ProtoMessage() {}
 
 func (x *Data) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[34]
+	mi := &file_wire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3253,7 +3492,7 @@ func (x *Data) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Data.ProtoReflect.Descriptor instead.
 func (*Data) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{34}
+	return file_wire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Data) GetChunk() int32 {
@@ -3311,7 +3550,7 @@ type TiedGradient struct {
 
 func (x *TiedGradient) Reset() {
 	*x = TiedGradient{}
-	mi := &file_wire_proto_msgTypes[35]
+	mi := &file_wire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3323,7 +3562,7 @@ func (x *TiedGradient) String() string {
 func (*TiedGradient) ProtoMessage() {}
 
 func (x *TiedGradient) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[35]
+	mi := &file_wire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3336,7 +3575,7 @@ func (x *TiedGradient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TiedGradient.ProtoReflect.Descriptor instead.
 func (*TiedGradient) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{35}
+	return file_wire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TiedGradient) GetFrom() int32 {
@@ -3381,13 +3620,14 @@ type StageDone struct {
 	Norms         []*Norm                `protobuf:"bytes,3,rep,name=norms,proto3" json:"norms,omitempty"`
 	BusyNs        int64                  `protobuf:"varint,4,opt,name=busy_ns,json=busyNs,proto3" json:"busy_ns,omitempty"`
 	Trace         []*ActionTime          `protobuf:"bytes,5,rep,name=trace,proto3" json:"trace,omitempty"`
+	Weights       []*Norm                `protobuf:"bytes,6,rep,name=weights,proto3" json:"weights,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StageDone) Reset() {
 	*x = StageDone{}
-	mi := &file_wire_proto_msgTypes[36]
+	mi := &file_wire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3399,7 +3639,7 @@ func (x *StageDone) String() string {
 func (*StageDone) ProtoMessage() {}
 
 func (x *StageDone) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[36]
+	mi := &file_wire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3412,7 +3652,7 @@ func (x *StageDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageDone.ProtoReflect.Descriptor instead.
 func (*StageDone) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{36}
+	return file_wire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *StageDone) GetRank() int32 {
@@ -3450,6 +3690,13 @@ func (x *StageDone) GetTrace() []*ActionTime {
 	return nil
 }
 
+func (x *StageDone) GetWeights() []*Norm {
+	if x != nil {
+		return x.Weights
+	}
+	return nil
+}
+
 type Loss struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Microbatch    int32                  `protobuf:"varint,1,opt,name=microbatch,proto3" json:"microbatch,omitempty"`
@@ -3462,7 +3709,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_wire_proto_msgTypes[37]
+	mi := &file_wire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3474,7 +3721,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[37]
+	mi := &file_wire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3487,7 +3734,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{37}
+	return file_wire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Loss) GetMicrobatch() int32 {
@@ -3530,7 +3777,7 @@ type Metric struct {
 
 func (x *Metric) Reset() {
 	*x = Metric{}
-	mi := &file_wire_proto_msgTypes[38]
+	mi := &file_wire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3542,7 +3789,7 @@ func (x *Metric) String() string {
 func (*Metric) ProtoMessage() {}
 
 func (x *Metric) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[38]
+	mi := &file_wire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3555,7 +3802,7 @@ func (x *Metric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metric.ProtoReflect.Descriptor instead.
 func (*Metric) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{38}
+	return file_wire_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Metric) GetName() string {
@@ -3596,7 +3843,7 @@ type Norm struct {
 
 func (x *Norm) Reset() {
 	*x = Norm{}
-	mi := &file_wire_proto_msgTypes[39]
+	mi := &file_wire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3608,7 +3855,7 @@ func (x *Norm) String() string {
 func (*Norm) ProtoMessage() {}
 
 func (x *Norm) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[39]
+	mi := &file_wire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3621,7 +3868,7 @@ func (x *Norm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Norm.ProtoReflect.Descriptor instead.
 func (*Norm) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{39}
+	return file_wire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Norm) GetParam() int32 {
@@ -3649,7 +3896,7 @@ type ActionTime struct {
 
 func (x *ActionTime) Reset() {
 	*x = ActionTime{}
-	mi := &file_wire_proto_msgTypes[40]
+	mi := &file_wire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3661,7 +3908,7 @@ func (x *ActionTime) String() string {
 func (*ActionTime) ProtoMessage() {}
 
 func (x *ActionTime) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[40]
+	mi := &file_wire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3674,7 +3921,7 @@ func (x *ActionTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionTime.ProtoReflect.Descriptor instead.
 func (*ActionTime) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{40}
+	return file_wire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ActionTime) GetAction() *Action {
@@ -3710,7 +3957,7 @@ type Apply struct {
 
 func (x *Apply) Reset() {
 	*x = Apply{}
-	mi := &file_wire_proto_msgTypes[41]
+	mi := &file_wire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3722,7 +3969,7 @@ func (x *Apply) String() string {
 func (*Apply) ProtoMessage() {}
 
 func (x *Apply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[41]
+	mi := &file_wire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3735,7 +3982,7 @@ func (x *Apply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Apply.ProtoReflect.Descriptor instead.
 func (*Apply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{41}
+	return file_wire_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Apply) GetSkip() bool {
@@ -3775,7 +4022,7 @@ type Applied struct {
 
 func (x *Applied) Reset() {
 	*x = Applied{}
-	mi := &file_wire_proto_msgTypes[42]
+	mi := &file_wire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3787,7 +4034,7 @@ func (x *Applied) String() string {
 func (*Applied) ProtoMessage() {}
 
 func (x *Applied) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[42]
+	mi := &file_wire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3800,7 +4047,7 @@ func (x *Applied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Applied.ProtoReflect.Descriptor instead.
 func (*Applied) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{42}
+	return file_wire_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Applied) GetRank() int32 {
@@ -3821,7 +4068,7 @@ type SaveState struct {
 
 func (x *SaveState) Reset() {
 	*x = SaveState{}
-	mi := &file_wire_proto_msgTypes[43]
+	mi := &file_wire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3833,7 +4080,7 @@ func (x *SaveState) String() string {
 func (*SaveState) ProtoMessage() {}
 
 func (x *SaveState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[43]
+	mi := &file_wire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3846,7 +4093,7 @@ func (x *SaveState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveState.ProtoReflect.Descriptor instead.
 func (*SaveState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{43}
+	return file_wire_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SaveState) GetKeep() bool {
@@ -3868,7 +4115,7 @@ type StageState struct {
 
 func (x *StageState) Reset() {
 	*x = StageState{}
-	mi := &file_wire_proto_msgTypes[44]
+	mi := &file_wire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3880,7 +4127,7 @@ func (x *StageState) String() string {
 func (*StageState) ProtoMessage() {}
 
 func (x *StageState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[44]
+	mi := &file_wire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3893,7 +4140,7 @@ func (x *StageState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageState.ProtoReflect.Descriptor instead.
 func (*StageState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{44}
+	return file_wire_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *StageState) GetRank() int32 {
@@ -3930,7 +4177,7 @@ type WriteState struct {
 
 func (x *WriteState) Reset() {
 	*x = WriteState{}
-	mi := &file_wire_proto_msgTypes[45]
+	mi := &file_wire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3942,7 +4189,7 @@ func (x *WriteState) String() string {
 func (*WriteState) ProtoMessage() {}
 
 func (x *WriteState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[45]
+	mi := &file_wire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3955,7 +4202,7 @@ func (x *WriteState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteState.ProtoReflect.Descriptor instead.
 func (*WriteState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{45}
+	return file_wire_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WriteState) GetFiles() []string {
@@ -3990,7 +4237,7 @@ type StateWritten struct {
 
 func (x *StateWritten) Reset() {
 	*x = StateWritten{}
-	mi := &file_wire_proto_msgTypes[46]
+	mi := &file_wire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4002,7 +4249,7 @@ func (x *StateWritten) String() string {
 func (*StateWritten) ProtoMessage() {}
 
 func (x *StateWritten) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[46]
+	mi := &file_wire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4015,7 +4262,7 @@ func (x *StateWritten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateWritten.ProtoReflect.Descriptor instead.
 func (*StateWritten) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{46}
+	return file_wire_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StateWritten) GetRank() int32 {
@@ -4047,7 +4294,7 @@ type SendState struct {
 
 func (x *SendState) Reset() {
 	*x = SendState{}
-	mi := &file_wire_proto_msgTypes[47]
+	mi := &file_wire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4059,7 +4306,7 @@ func (x *SendState) String() string {
 func (*SendState) ProtoMessage() {}
 
 func (x *SendState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[47]
+	mi := &file_wire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4072,7 +4319,7 @@ func (x *SendState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendState.ProtoReflect.Descriptor instead.
 func (*SendState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{47}
+	return file_wire_proto_rawDescGZIP(), []int{50}
 }
 
 type DropState struct {
@@ -4083,7 +4330,7 @@ type DropState struct {
 
 func (x *DropState) Reset() {
 	*x = DropState{}
-	mi := &file_wire_proto_msgTypes[48]
+	mi := &file_wire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4095,7 +4342,7 @@ func (x *DropState) String() string {
 func (*DropState) ProtoMessage() {}
 
 func (x *DropState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[48]
+	mi := &file_wire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4108,7 +4355,7 @@ func (x *DropState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropState.ProtoReflect.Descriptor instead.
 func (*DropState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{48}
+	return file_wire_proto_rawDescGZIP(), []int{51}
 }
 
 type Saved struct {
@@ -4125,7 +4372,7 @@ type Saved struct {
 
 func (x *Saved) Reset() {
 	*x = Saved{}
-	mi := &file_wire_proto_msgTypes[49]
+	mi := &file_wire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4137,7 +4384,7 @@ func (x *Saved) String() string {
 func (*Saved) ProtoMessage() {}
 
 func (x *Saved) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[49]
+	mi := &file_wire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4150,7 +4397,7 @@ func (x *Saved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saved.ProtoReflect.Descriptor instead.
 func (*Saved) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{49}
+	return file_wire_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Saved) GetName() string {
@@ -4212,7 +4459,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4224,7 +4471,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4237,7 +4484,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{50}
+	return file_wire_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Slice) GetWhole() []int64 {
@@ -4298,7 +4545,7 @@ type StageReady struct {
 
 func (x *StageReady) Reset() {
 	*x = StageReady{}
-	mi := &file_wire_proto_msgTypes[51]
+	mi := &file_wire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4310,7 +4557,7 @@ func (x *StageReady) String() string {
 func (*StageReady) ProtoMessage() {}
 
 func (x *StageReady) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[51]
+	mi := &file_wire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4323,7 +4570,7 @@ func (x *StageReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageReady.ProtoReflect.Descriptor instead.
 func (*StageReady) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{51}
+	return file_wire_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *StageReady) GetRank() int32 {
@@ -4342,7 +4589,7 @@ type ExpectInput struct {
 
 func (x *ExpectInput) Reset() {
 	*x = ExpectInput{}
-	mi := &file_wire_proto_msgTypes[52]
+	mi := &file_wire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4354,7 +4601,7 @@ func (x *ExpectInput) String() string {
 func (*ExpectInput) ProtoMessage() {}
 
 func (x *ExpectInput) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[52]
+	mi := &file_wire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4367,7 +4614,7 @@ func (x *ExpectInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpectInput.ProtoReflect.Descriptor instead.
 func (*ExpectInput) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{52}
+	return file_wire_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ExpectInput) GetAction() *Action {
@@ -4389,7 +4636,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_wire_proto_msgTypes[53]
+	mi := &file_wire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4401,7 +4648,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[53]
+	mi := &file_wire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4414,7 +4661,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{53}
+	return file_wire_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Failed) GetActor() string {
@@ -4453,7 +4700,7 @@ type Halt struct {
 
 func (x *Halt) Reset() {
 	*x = Halt{}
-	mi := &file_wire_proto_msgTypes[54]
+	mi := &file_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4465,7 +4712,7 @@ func (x *Halt) String() string {
 func (*Halt) ProtoMessage() {}
 
 func (x *Halt) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[54]
+	mi := &file_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4478,7 +4725,7 @@ func (x *Halt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halt.ProtoReflect.Descriptor instead.
 func (*Halt) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{54}
+	return file_wire_proto_rawDescGZIP(), []int{57}
 }
 
 type Halted struct {
@@ -4490,7 +4737,7 @@ type Halted struct {
 
 func (x *Halted) Reset() {
 	*x = Halted{}
-	mi := &file_wire_proto_msgTypes[55]
+	mi := &file_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4502,7 +4749,7 @@ func (x *Halted) String() string {
 func (*Halted) ProtoMessage() {}
 
 func (x *Halted) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[55]
+	mi := &file_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4515,7 +4762,7 @@ func (x *Halted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halted.ProtoReflect.Descriptor instead.
 func (*Halted) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{55}
+	return file_wire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Halted) GetRank() int32 {
@@ -4534,7 +4781,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_wire_proto_msgTypes[56]
+	mi := &file_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4546,7 +4793,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[56]
+	mi := &file_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4559,7 +4806,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{56}
+	return file_wire_proto_rawDescGZIP(), []int{59}
 }
 
 type Left struct {
@@ -4571,7 +4818,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_wire_proto_msgTypes[57]
+	mi := &file_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4583,7 +4830,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[57]
+	mi := &file_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4596,7 +4843,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{57}
+	return file_wire_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Left) GetRank() int32 {
@@ -4618,7 +4865,7 @@ type ReadWeight struct {
 
 func (x *ReadWeight) Reset() {
 	*x = ReadWeight{}
-	mi := &file_wire_proto_msgTypes[58]
+	mi := &file_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4630,7 +4877,7 @@ func (x *ReadWeight) String() string {
 func (*ReadWeight) ProtoMessage() {}
 
 func (x *ReadWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[58]
+	mi := &file_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4643,7 +4890,7 @@ func (x *ReadWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadWeight.ProtoReflect.Descriptor instead.
 func (*ReadWeight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{58}
+	return file_wire_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ReadWeight) GetRequest() uint64 {
@@ -4686,7 +4933,7 @@ type Weight struct {
 
 func (x *Weight) Reset() {
 	*x = Weight{}
-	mi := &file_wire_proto_msgTypes[59]
+	mi := &file_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4698,7 +4945,7 @@ func (x *Weight) String() string {
 func (*Weight) ProtoMessage() {}
 
 func (x *Weight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[59]
+	mi := &file_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4711,7 +4958,7 @@ func (x *Weight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weight.ProtoReflect.Descriptor instead.
 func (*Weight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{59}
+	return file_wire_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Weight) GetRequest() uint64 {
@@ -4752,6 +4999,8 @@ type ApiRequest struct {
 	//	*ApiRequest_Tokens
 	//	*ApiRequest_Members
 	//	*ApiRequest_Forecast
+	//	*ApiRequest_Record
+	//	*ApiRequest_Actions
 	Kind          isApiRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4759,7 +5008,7 @@ type ApiRequest struct {
 
 func (x *ApiRequest) Reset() {
 	*x = ApiRequest{}
-	mi := &file_wire_proto_msgTypes[60]
+	mi := &file_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4771,7 +5020,7 @@ func (x *ApiRequest) String() string {
 func (*ApiRequest) ProtoMessage() {}
 
 func (x *ApiRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[60]
+	mi := &file_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4784,7 +5033,7 @@ func (x *ApiRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiRequest.ProtoReflect.Descriptor instead.
 func (*ApiRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{60}
+	return file_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ApiRequest) GetVersion() uint32 {
@@ -4882,6 +5131,24 @@ func (x *ApiRequest) GetForecast() *ForecastRequest {
 	return nil
 }
 
+func (x *ApiRequest) GetRecord() *RecordRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiRequest_Record); ok {
+			return x.Record
+		}
+	}
+	return nil
+}
+
+func (x *ApiRequest) GetActions() *ActionsRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiRequest_Actions); ok {
+			return x.Actions
+		}
+	}
+	return nil
+}
+
 type isApiRequest_Kind interface {
 	isApiRequest_Kind()
 }
@@ -4922,6 +5189,14 @@ type ApiRequest_Forecast struct {
 	Forecast *ForecastRequest `protobuf:"bytes,10,opt,name=forecast,proto3,oneof"`
 }
 
+type ApiRequest_Record struct {
+	Record *RecordRequest `protobuf:"bytes,11,opt,name=record,proto3,oneof"`
+}
+
+type ApiRequest_Actions struct {
+	Actions *ActionsRequest `protobuf:"bytes,12,opt,name=actions,proto3,oneof"`
+}
+
 func (*ApiRequest_Submit) isApiRequest_Kind() {}
 
 func (*ApiRequest_Follow) isApiRequest_Kind() {}
@@ -4940,6 +5215,10 @@ func (*ApiRequest_Members) isApiRequest_Kind() {}
 
 func (*ApiRequest_Forecast) isApiRequest_Kind() {}
 
+func (*ApiRequest_Record) isApiRequest_Kind() {}
+
+func (*ApiRequest_Actions) isApiRequest_Kind() {}
+
 type ApiReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Error *ApiError              `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"` // where there is one, nothing follows
@@ -4956,6 +5235,8 @@ type ApiReply struct {
 	//	*ApiReply_Tokens
 	//	*ApiReply_Members
 	//	*ApiReply_Forecast
+	//	*ApiReply_Record
+	//	*ApiReply_Actions
 	Kind          isApiReply_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4963,7 +5244,7 @@ type ApiReply struct {
 
 func (x *ApiReply) Reset() {
 	*x = ApiReply{}
-	mi := &file_wire_proto_msgTypes[61]
+	mi := &file_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4975,7 +5256,7 @@ func (x *ApiReply) String() string {
 func (*ApiReply) ProtoMessage() {}
 
 func (x *ApiReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[61]
+	mi := &file_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4988,7 +5269,7 @@ func (x *ApiReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiReply.ProtoReflect.Descriptor instead.
 func (*ApiReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{61}
+	return file_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ApiReply) GetError() *ApiError {
@@ -5104,6 +5385,24 @@ func (x *ApiReply) GetForecast() *ForecastReply {
 	return nil
 }
 
+func (x *ApiReply) GetRecord() *RecordReply {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiReply_Record); ok {
+			return x.Record
+		}
+	}
+	return nil
+}
+
+func (x *ApiReply) GetActions() *ActionsReply {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiReply_Actions); ok {
+			return x.Actions
+		}
+	}
+	return nil
+}
+
 type isApiReply_Kind interface {
 	isApiReply_Kind()
 }
@@ -5152,6 +5451,14 @@ type ApiReply_Forecast struct {
 	Forecast *ForecastReply `protobuf:"bytes,12,opt,name=forecast,proto3,oneof"`
 }
 
+type ApiReply_Record struct {
+	Record *RecordReply `protobuf:"bytes,13,opt,name=record,proto3,oneof"`
+}
+
+type ApiReply_Actions struct {
+	Actions *ActionsReply `protobuf:"bytes,14,opt,name=actions,proto3,oneof"`
+}
+
 func (*ApiReply_Alive) isApiReply_Kind() {}
 
 func (*ApiReply_Submit) isApiReply_Kind() {}
@@ -5174,6 +5481,10 @@ func (*ApiReply_Members) isApiReply_Kind() {}
 
 func (*ApiReply_Forecast) isApiReply_Kind() {}
 
+func (*ApiReply_Record) isApiReply_Kind() {}
+
+func (*ApiReply_Actions) isApiReply_Kind() {}
+
 type Alive struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -5182,7 +5493,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_wire_proto_msgTypes[62]
+	mi := &file_wire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5194,7 +5505,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[62]
+	mi := &file_wire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5207,7 +5518,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{62}
+	return file_wire_proto_rawDescGZIP(), []int{65}
 }
 
 // ApiError is an error that a client makes one of its own again.
@@ -5221,7 +5532,7 @@ type ApiError struct {
 
 func (x *ApiError) Reset() {
 	*x = ApiError{}
-	mi := &file_wire_proto_msgTypes[63]
+	mi := &file_wire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5233,7 +5544,7 @@ func (x *ApiError) String() string {
 func (*ApiError) ProtoMessage() {}
 
 func (x *ApiError) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[63]
+	mi := &file_wire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5246,7 +5557,7 @@ func (x *ApiError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiError.ProtoReflect.Descriptor instead.
 func (*ApiError) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{63}
+	return file_wire_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ApiError) GetKind() ApiError_Kind {
@@ -5279,7 +5590,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_wire_proto_msgTypes[64]
+	mi := &file_wire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5291,7 +5602,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[64]
+	mi := &file_wire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5304,7 +5615,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{64}
+	return file_wire_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SubmitRequest) GetConfig() []byte {
@@ -5373,7 +5684,7 @@ type SubmitReply struct {
 
 func (x *SubmitReply) Reset() {
 	*x = SubmitReply{}
-	mi := &file_wire_proto_msgTypes[65]
+	mi := &file_wire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5385,7 +5696,7 @@ func (x *SubmitReply) String() string {
 func (*SubmitReply) ProtoMessage() {}
 
 func (x *SubmitReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[65]
+	mi := &file_wire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5398,7 +5709,7 @@ func (x *SubmitReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReply.ProtoReflect.Descriptor instead.
 func (*SubmitReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{65}
+	return file_wire_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SubmitReply) GetId() string {
@@ -5428,7 +5739,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_wire_proto_msgTypes[66]
+	mi := &file_wire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5440,7 +5751,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[66]
+	mi := &file_wire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5453,7 +5764,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{66}
+	return file_wire_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *FollowRequest) GetRun() string {
@@ -5483,13 +5794,14 @@ type Following struct {
 	Epoch         []byte                 `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Run           *RunSummary            `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
 	LogEvery      int32                  `protobuf:"varint,3,opt,name=log_every,json=logEvery,proto3" json:"log_every,omitempty"`
+	Follower      uint64                 `protobuf:"varint,4,opt,name=follower,proto3" json:"follower,omitempty"` // number of this follower of the run, by which it asks for what only it gets
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Following) Reset() {
 	*x = Following{}
-	mi := &file_wire_proto_msgTypes[67]
+	mi := &file_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5501,7 +5813,7 @@ func (x *Following) String() string {
 func (*Following) ProtoMessage() {}
 
 func (x *Following) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[67]
+	mi := &file_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5514,7 +5826,7 @@ func (x *Following) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Following.ProtoReflect.Descriptor instead.
 func (*Following) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{67}
+	return file_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Following) GetEpoch() []byte {
@@ -5536,6 +5848,232 @@ func (x *Following) GetLogEvery() int32 {
 		return x.LogEvery
 	}
 	return 0
+}
+
+func (x *Following) GetFollower() uint64 {
+	if x != nil {
+		return x.Follower
+	}
+	return 0
+}
+
+// RecordRequest has a run time its actions for a while, and those who follow it with that number get the
+// traces of its steps.
+type RecordRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           string                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	Follower      uint64                 `protobuf:"varint,2,opt,name=follower,proto3" json:"follower,omitempty"` // 0: nobody
+	ForNs         int64                  `protobuf:"varint,3,opt,name=for_ns,json=forNs,proto3" json:"for_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordRequest) Reset() {
+	*x = RecordRequest{}
+	mi := &file_wire_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordRequest) ProtoMessage() {}
+
+func (x *RecordRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordRequest.ProtoReflect.Descriptor instead.
+func (*RecordRequest) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *RecordRequest) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *RecordRequest) GetFollower() uint64 {
+	if x != nil {
+		return x.Follower
+	}
+	return 0
+}
+
+func (x *RecordRequest) GetForNs() int64 {
+	if x != nil {
+		return x.ForNs
+	}
+	return 0
+}
+
+type RecordReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordReply) Reset() {
+	*x = RecordReply{}
+	mi := &file_wire_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordReply) ProtoMessage() {}
+
+func (x *RecordReply) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordReply.ProtoReflect.Descriptor instead.
+func (*RecordReply) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{72}
+}
+
+// ActionsRequest asks for what was recorded of the step under way. Times are by the coordinator's clock.
+type ActionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           string                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActionsRequest) Reset() {
+	*x = ActionsRequest{}
+	mi := &file_wire_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActionsRequest) ProtoMessage() {}
+
+func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActionsRequest.ProtoReflect.Descriptor instead.
+func (*ActionsRequest) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *ActionsRequest) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+type ActionsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
+	Phase         uint32                 `protobuf:"varint,2,opt,name=phase,proto3" json:"phase,omitempty"`
+	BeganNs       int64                  `protobuf:"varint,3,opt,name=began_ns,json=beganNs,proto3" json:"began_ns,omitempty"` // since 1970
+	Recorded      bool                   `protobuf:"varint,4,opt,name=recorded,proto3" json:"recorded,omitempty"`
+	Ranks         []*ActionTimes         `protobuf:"bytes,5,rep,name=ranks,proto3" json:"ranks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActionsReply) Reset() {
+	*x = ActionsReply{}
+	mi := &file_wire_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActionsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActionsReply) ProtoMessage() {}
+
+func (x *ActionsReply) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActionsReply.ProtoReflect.Descriptor instead.
+func (*ActionsReply) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *ActionsReply) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *ActionsReply) GetPhase() uint32 {
+	if x != nil {
+		return x.Phase
+	}
+	return 0
+}
+
+func (x *ActionsReply) GetBeganNs() int64 {
+	if x != nil {
+		return x.BeganNs
+	}
+	return 0
+}
+
+func (x *ActionsReply) GetRecorded() bool {
+	if x != nil {
+		return x.Recorded
+	}
+	return false
+}
+
+func (x *ActionsReply) GetRanks() []*ActionTimes {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
 }
 
 // RunEvent is an event of a run: see package troupe.
@@ -5560,7 +6098,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5572,7 +6110,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5585,7 +6123,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{68}
+	return file_wire_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *RunEvent) GetNumber() uint64 {
@@ -5777,7 +6315,7 @@ type RunInfo struct {
 
 func (x *RunInfo) Reset() {
 	*x = RunInfo{}
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5789,7 +6327,7 @@ func (x *RunInfo) String() string {
 func (*RunInfo) ProtoMessage() {}
 
 func (x *RunInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5802,7 +6340,7 @@ func (x *RunInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInfo.ProtoReflect.Descriptor instead.
 func (*RunInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{69}
+	return file_wire_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *RunInfo) GetName() string {
@@ -5994,7 +6532,8 @@ func (x *RunInfo) GetGrid() string {
 	return ""
 }
 
-// StepEvent has no trace: the coordinator writes it to the run's folder.
+// StepEvent has a trace for who has asked for it. The coordinator writes others to the run's
+// folder.
 type StepEvent struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Step           int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
@@ -6013,13 +6552,15 @@ type StepEvent struct {
 	IdealBubblePct float64                `protobuf:"fixed64,14,opt,name=ideal_bubble_pct,json=idealBubblePct,proto3" json:"ideal_bubble_pct,omitempty"`
 	Metrics        map[string]float64     `protobuf:"bytes,15,rep,name=metrics,proto3" json:"metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	ValMetrics     map[string]float64     `protobuf:"bytes,16,rep,name=val_metrics,json=valMetrics,proto3" json:"val_metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	PeakPct        *float64               `protobuf:"fixed64,17,opt,name=peak_pct,json=peakPct,proto3,oneof" json:"peak_pct,omitempty"`
+	Trace          *Trace                 `protobuf:"bytes,18,opt,name=trace,proto3" json:"trace,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6031,7 +6572,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6044,7 +6585,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{70}
+	return file_wire_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *StepEvent) GetStep() int64 {
@@ -6159,6 +6700,134 @@ func (x *StepEvent) GetValMetrics() map[string]float64 {
 	return nil
 }
 
+func (x *StepEvent) GetPeakPct() float64 {
+	if x != nil && x.PeakPct != nil {
+		return *x.PeakPct
+	}
+	return 0
+}
+
+func (x *StepEvent) GetTrace() *Trace {
+	if x != nil {
+		return x.Trace
+	}
+	return nil
+}
+
+// Trace has the times of a step's actions, by rank, by the coordinator's clock, and the clocks of
+// ranks in other processes that were corrected for it.
+type Trace struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ranks         []*ActionTimes         `protobuf:"bytes,1,rep,name=ranks,proto3" json:"ranks,omitempty"`
+	Clocks        []*RankClock           `protobuf:"bytes,2,rep,name=clocks,proto3" json:"clocks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Trace) Reset() {
+	*x = Trace{}
+	mi := &file_wire_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Trace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Trace) ProtoMessage() {}
+
+func (x *Trace) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Trace.ProtoReflect.Descriptor instead.
+func (*Trace) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *Trace) GetRanks() []*ActionTimes {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+func (x *Trace) GetClocks() []*RankClock {
+	if x != nil {
+		return x.Clocks
+	}
+	return nil
+}
+
+type RankClock struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Process       string                 `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
+	AheadNs       int64                  `protobuf:"varint,2,opt,name=ahead_ns,json=aheadNs,proto3" json:"ahead_ns,omitempty"`
+	WithinNs      int64                  `protobuf:"varint,3,opt,name=within_ns,json=withinNs,proto3" json:"within_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankClock) Reset() {
+	*x = RankClock{}
+	mi := &file_wire_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankClock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankClock) ProtoMessage() {}
+
+func (x *RankClock) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankClock.ProtoReflect.Descriptor instead.
+func (*RankClock) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *RankClock) GetProcess() string {
+	if x != nil {
+		return x.Process
+	}
+	return ""
+}
+
+func (x *RankClock) GetAheadNs() int64 {
+	if x != nil {
+		return x.AheadNs
+	}
+	return 0
+}
+
+func (x *RankClock) GetWithinNs() int64 {
+	if x != nil {
+		return x.WithinNs
+	}
+	return 0
+}
+
 type CheckpointEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Step          int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
@@ -6171,7 +6840,7 @@ type CheckpointEvent struct {
 
 func (x *CheckpointEvent) Reset() {
 	*x = CheckpointEvent{}
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6183,7 +6852,7 @@ func (x *CheckpointEvent) String() string {
 func (*CheckpointEvent) ProtoMessage() {}
 
 func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6196,7 +6865,7 @@ func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointEvent.ProtoReflect.Descriptor instead.
 func (*CheckpointEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{71}
+	return file_wire_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *CheckpointEvent) GetStep() int64 {
@@ -6236,7 +6905,7 @@ type WarningEvent struct {
 
 func (x *WarningEvent) Reset() {
 	*x = WarningEvent{}
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6248,7 +6917,7 @@ func (x *WarningEvent) String() string {
 func (*WarningEvent) ProtoMessage() {}
 
 func (x *WarningEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6261,7 +6930,7 @@ func (x *WarningEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarningEvent.ProtoReflect.Descriptor instead.
 func (*WarningEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{72}
+	return file_wire_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *WarningEvent) GetText() string {
@@ -6282,7 +6951,7 @@ type RestartEvent struct {
 
 func (x *RestartEvent) Reset() {
 	*x = RestartEvent{}
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6294,7 +6963,7 @@ func (x *RestartEvent) String() string {
 func (*RestartEvent) ProtoMessage() {}
 
 func (x *RestartEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6307,7 +6976,7 @@ func (x *RestartEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartEvent.ProtoReflect.Descriptor instead.
 func (*RestartEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{73}
+	return file_wire_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *RestartEvent) GetError() string {
@@ -6341,7 +7010,7 @@ type StallEvent struct {
 
 func (x *StallEvent) Reset() {
 	*x = StallEvent{}
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6353,7 +7022,7 @@ func (x *StallEvent) String() string {
 func (*StallEvent) ProtoMessage() {}
 
 func (x *StallEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6366,7 +7035,7 @@ func (x *StallEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StallEvent.ProtoReflect.Descriptor instead.
 func (*StallEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{74}
+	return file_wire_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *StallEvent) GetQuietNs() int64 {
@@ -6393,7 +7062,7 @@ type PauseEvent struct {
 
 func (x *PauseEvent) Reset() {
 	*x = PauseEvent{}
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6405,7 +7074,7 @@ func (x *PauseEvent) String() string {
 func (*PauseEvent) ProtoMessage() {}
 
 func (x *PauseEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6418,7 +7087,7 @@ func (x *PauseEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseEvent.ProtoReflect.Descriptor instead.
 func (*PauseEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{75}
+	return file_wire_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *PauseEvent) GetStep() int64 {
@@ -6445,7 +7114,7 @@ type WaitingEvent struct {
 
 func (x *WaitingEvent) Reset() {
 	*x = WaitingEvent{}
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6457,7 +7126,7 @@ func (x *WaitingEvent) String() string {
 func (*WaitingEvent) ProtoMessage() {}
 
 func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6470,7 +7139,7 @@ func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingEvent.ProtoReflect.Descriptor instead.
 func (*WaitingEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{76}
+	return file_wire_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *WaitingEvent) GetText() string {
@@ -6501,7 +7170,7 @@ type EndEvent struct {
 
 func (x *EndEvent) Reset() {
 	*x = EndEvent{}
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6513,7 +7182,7 @@ func (x *EndEvent) String() string {
 func (*EndEvent) ProtoMessage() {}
 
 func (x *EndEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6526,7 +7195,7 @@ func (x *EndEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndEvent.ProtoReflect.Descriptor instead.
 func (*EndEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{77}
+	return file_wire_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *EndEvent) GetError() *ApiError {
@@ -6621,7 +7290,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6633,7 +7302,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6646,7 +7315,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{78}
+	return file_wire_proto_rawDescGZIP(), []int{87}
 }
 
 type ListReply struct {
@@ -6658,7 +7327,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6670,7 +7339,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6683,7 +7352,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{79}
+	return file_wire_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListReply) GetRuns() []*RunSummary {
@@ -6716,7 +7385,7 @@ type RunSummary struct {
 
 func (x *RunSummary) Reset() {
 	*x = RunSummary{}
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6728,7 +7397,7 @@ func (x *RunSummary) String() string {
 func (*RunSummary) ProtoMessage() {}
 
 func (x *RunSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6741,7 +7410,7 @@ func (x *RunSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSummary.ProtoReflect.Descriptor instead.
 func (*RunSummary) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{80}
+	return file_wire_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *RunSummary) GetId() string {
@@ -6858,7 +7527,7 @@ type RunStatusRequest struct {
 
 func (x *RunStatusRequest) Reset() {
 	*x = RunStatusRequest{}
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6870,7 +7539,7 @@ func (x *RunStatusRequest) String() string {
 func (*RunStatusRequest) ProtoMessage() {}
 
 func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6883,7 +7552,7 @@ func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusRequest.ProtoReflect.Descriptor instead.
 func (*RunStatusRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{81}
+	return file_wire_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RunStatusRequest) GetRun() string {
@@ -6905,7 +7574,7 @@ type RunStatusReply struct {
 
 func (x *RunStatusReply) Reset() {
 	*x = RunStatusReply{}
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6917,7 +7586,7 @@ func (x *RunStatusReply) String() string {
 func (*RunStatusReply) ProtoMessage() {}
 
 func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6930,7 +7599,7 @@ func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusReply.ProtoReflect.Descriptor instead.
 func (*RunStatusReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{82}
+	return file_wire_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *RunStatusReply) GetRun() *RunSummary {
@@ -6965,7 +7634,7 @@ type ActorStatus struct {
 
 func (x *ActorStatus) Reset() {
 	*x = ActorStatus{}
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6977,7 +7646,7 @@ func (x *ActorStatus) String() string {
 func (*ActorStatus) ProtoMessage() {}
 
 func (x *ActorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6990,7 +7659,7 @@ func (x *ActorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorStatus.ProtoReflect.Descriptor instead.
 func (*ActorStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{83}
+	return file_wire_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ActorStatus) GetSnapshot() *Snapshot {
@@ -7027,7 +7696,7 @@ type ControlRequest struct {
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7039,7 +7708,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7052,7 +7721,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{84}
+	return file_wire_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ControlRequest) GetRun() string {
@@ -7105,7 +7774,7 @@ type ForecastRequest struct {
 
 func (x *ForecastRequest) Reset() {
 	*x = ForecastRequest{}
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7117,7 +7786,7 @@ func (x *ForecastRequest) String() string {
 func (*ForecastRequest) ProtoMessage() {}
 
 func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7130,7 +7799,7 @@ func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRequest.ProtoReflect.Descriptor instead.
 func (*ForecastRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{85}
+	return file_wire_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ForecastRequest) GetConfig() []byte {
@@ -7183,7 +7852,7 @@ type ForecastReply struct {
 
 func (x *ForecastReply) Reset() {
 	*x = ForecastReply{}
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7195,7 +7864,7 @@ func (x *ForecastReply) String() string {
 func (*ForecastReply) ProtoMessage() {}
 
 func (x *ForecastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7208,7 +7877,7 @@ func (x *ForecastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastReply.ProtoReflect.Descriptor instead.
 func (*ForecastReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{86}
+	return file_wire_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ForecastReply) GetRanks() []*ForecastRank {
@@ -7275,7 +7944,7 @@ type ForecastRank struct {
 
 func (x *ForecastRank) Reset() {
 	*x = ForecastRank{}
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7287,7 +7956,7 @@ func (x *ForecastRank) String() string {
 func (*ForecastRank) ProtoMessage() {}
 
 func (x *ForecastRank) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7300,7 +7969,7 @@ func (x *ForecastRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRank.ProtoReflect.Descriptor instead.
 func (*ForecastRank) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{87}
+	return file_wire_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ForecastRank) GetRank() int32 {
@@ -7364,7 +8033,7 @@ type ForecastLink struct {
 
 func (x *ForecastLink) Reset() {
 	*x = ForecastLink{}
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7376,7 +8045,7 @@ func (x *ForecastLink) String() string {
 func (*ForecastLink) ProtoMessage() {}
 
 func (x *ForecastLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7389,7 +8058,7 @@ func (x *ForecastLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastLink.ProtoReflect.Descriptor instead.
 func (*ForecastLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{88}
+	return file_wire_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ForecastLink) GetFrom() string {
@@ -7429,7 +8098,7 @@ type ControlReply struct {
 
 func (x *ControlReply) Reset() {
 	*x = ControlReply{}
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7441,7 +8110,7 @@ func (x *ControlReply) String() string {
 func (*ControlReply) ProtoMessage() {}
 
 func (x *ControlReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7454,7 +8123,7 @@ func (x *ControlReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlReply.ProtoReflect.Descriptor instead.
 func (*ControlReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{89}
+	return file_wire_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ControlReply) GetRun() *RunSummary {
@@ -7475,7 +8144,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7487,7 +8156,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7500,7 +8169,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{90}
+	return file_wire_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *LogsRequest) GetRun() string {
@@ -7536,7 +8205,7 @@ type LogsReply struct {
 
 func (x *LogsReply) Reset() {
 	*x = LogsReply{}
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7548,7 +8217,7 @@ func (x *LogsReply) String() string {
 func (*LogsReply) ProtoMessage() {}
 
 func (x *LogsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7561,7 +8230,7 @@ func (x *LogsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsReply.ProtoReflect.Descriptor instead.
 func (*LogsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{91}
+	return file_wire_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *LogsReply) GetRecords() []*LogRecord {
@@ -7592,7 +8261,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7604,7 +8273,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7617,7 +8286,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{92}
+	return file_wire_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *LogRecord) GetTimeNs() int64 {
@@ -7672,7 +8341,7 @@ type LogAttribute struct {
 
 func (x *LogAttribute) Reset() {
 	*x = LogAttribute{}
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7684,7 +8353,7 @@ func (x *LogAttribute) String() string {
 func (*LogAttribute) ProtoMessage() {}
 
 func (x *LogAttribute) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7697,7 +8366,7 @@ func (x *LogAttribute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAttribute.ProtoReflect.Descriptor instead.
 func (*LogAttribute) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{93}
+	return file_wire_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *LogAttribute) GetKey() string {
@@ -7726,7 +8395,7 @@ type LogBatch struct {
 
 func (x *LogBatch) Reset() {
 	*x = LogBatch{}
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7738,7 +8407,7 @@ func (x *LogBatch) String() string {
 func (*LogBatch) ProtoMessage() {}
 
 func (x *LogBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7751,7 +8420,7 @@ func (x *LogBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogBatch.ProtoReflect.Descriptor instead.
 func (*LogBatch) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{94}
+	return file_wire_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *LogBatch) GetRecords() []*LogRecord {
@@ -7782,7 +8451,7 @@ type TokensRequest struct {
 
 func (x *TokensRequest) Reset() {
 	*x = TokensRequest{}
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7794,7 +8463,7 @@ func (x *TokensRequest) String() string {
 func (*TokensRequest) ProtoMessage() {}
 
 func (x *TokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7807,7 +8476,7 @@ func (x *TokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensRequest.ProtoReflect.Descriptor instead.
 func (*TokensRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{95}
+	return file_wire_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *TokensRequest) GetKind() isTokensRequest_Kind {
@@ -7876,7 +8545,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7888,7 +8557,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7901,7 +8570,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{96}
+	return file_wire_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *CreateToken) GetRole() string {
@@ -7926,7 +8595,7 @@ type ListTokens struct {
 
 func (x *ListTokens) Reset() {
 	*x = ListTokens{}
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7938,7 +8607,7 @@ func (x *ListTokens) String() string {
 func (*ListTokens) ProtoMessage() {}
 
 func (x *ListTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7951,7 +8620,7 @@ func (x *ListTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokens.ProtoReflect.Descriptor instead.
 func (*ListTokens) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{97}
+	return file_wire_proto_rawDescGZIP(), []int{106}
 }
 
 type RevokeToken struct {
@@ -7963,7 +8632,7 @@ type RevokeToken struct {
 
 func (x *RevokeToken) Reset() {
 	*x = RevokeToken{}
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7975,7 +8644,7 @@ func (x *RevokeToken) String() string {
 func (*RevokeToken) ProtoMessage() {}
 
 func (x *RevokeToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7988,7 +8657,7 @@ func (x *RevokeToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
 func (*RevokeToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{98}
+	return file_wire_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *RevokeToken) GetId() string {
@@ -8008,7 +8677,7 @@ type TokensReply struct {
 
 func (x *TokensReply) Reset() {
 	*x = TokensReply{}
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8020,7 +8689,7 @@ func (x *TokensReply) String() string {
 func (*TokensReply) ProtoMessage() {}
 
 func (x *TokensReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8033,7 +8702,7 @@ func (x *TokensReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensReply.ProtoReflect.Descriptor instead.
 func (*TokensReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{99}
+	return file_wire_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *TokensReply) GetToken() string {
@@ -8063,7 +8732,7 @@ type TokenInfo struct {
 
 func (x *TokenInfo) Reset() {
 	*x = TokenInfo{}
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8075,7 +8744,7 @@ func (x *TokenInfo) String() string {
 func (*TokenInfo) ProtoMessage() {}
 
 func (x *TokenInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8088,7 +8757,7 @@ func (x *TokenInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenInfo.ProtoReflect.Descriptor instead.
 func (*TokenInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{100}
+	return file_wire_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *TokenInfo) GetId() string {
@@ -8134,7 +8803,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8146,7 +8815,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8159,7 +8828,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{101}
+	return file_wire_proto_rawDescGZIP(), []int{110}
 }
 
 type MembersReply struct {
@@ -8172,7 +8841,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8184,7 +8853,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8197,7 +8866,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{102}
+	return file_wire_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *MembersReply) GetTimeNs() int64 {
@@ -8234,7 +8903,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8246,7 +8915,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8259,7 +8928,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{103}
+	return file_wire_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *MemberStatus) GetName() string {
@@ -8430,12 +9099,31 @@ const file_wire_proto_rawDesc = "" +
 	"\aseconds\x18\x04 \x01(\x01R\aseconds\"6\n" +
 	"\bMeasured\x12\x14\n" +
 	"\x05costs\x18\x01 \x01(\fR\x05costs\x12\x14\n" +
-	"\x05error\x18\x02 \x01(\tR\x05error\"\xab\x01\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\"\x90\x02\n" +
 	"\vStatusReply\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\fR\aattempt\x12\x17\n" +
 	"\atime_ns\x18\x02 \x01(\x03R\x06timeNs\x12-\n" +
 	"\x06actors\x18\x03 \x03(\v2\x15.troupe.wire.SnapshotR\x06actors\x12:\n" +
-	"\vunreachable\x18\x04 \x03(\v2\x18.troupe.wire.UnreachableR\vunreachable\"D\n" +
+	"\vunreachable\x18\x04 \x03(\v2\x18.troupe.wire.UnreachableR\vunreachable\x122\n" +
+	"\aactions\x18\x05 \x03(\v2\x18.troupe.wire.RankActionsR\aactions\x12/\n" +
+	"\x06memory\x18\x06 \x03(\v2\x17.troupe.wire.RankMemoryR\x06memory\"\xa7\x01\n" +
+	"\vRankActions\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x14\n" +
+	"\x05order\x18\x03 \x01(\x03R\x05order\x12\x14\n" +
+	"\x05phase\x18\x04 \x01(\rR\x05phase\x12\x14\n" +
+	"\x05first\x18\x05 \x01(\x03R\x05first\x12.\n" +
+	"\x05times\x18\x06 \x01(\v2\x18.troupe.wire.ActionTimesR\x05times\"6\n" +
+	"\n" +
+	"RankMemory\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\x95\x01\n" +
+	"\vActionTimes\x12\x16\n" +
+	"\x06chunks\x18\x01 \x03(\x05R\x06chunks\x12\x14\n" +
+	"\x05types\x18\x02 \x01(\fR\x05types\x12\"\n" +
+	"\fmicrobatches\x18\x03 \x03(\x05R\fmicrobatches\x12\x1b\n" +
+	"\tstarts_ns\x18\x04 \x03(\x12R\bstartsNs\x12\x17\n" +
+	"\atook_ns\x18\x05 \x03(\x03R\x06tookNs\"D\n" +
 	"\vUnreachable\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x13\n" +
 	"\x05for_s\x18\x02 \x01(\x01R\x04forS\"\xd7\x02\n" +
@@ -8554,12 +9242,13 @@ const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\x03 \x01(\v2\x10.troupe.wire.PidR\n" +
 	"checkpoint\x12\x14\n" +
-	"\x05ranks\x18\x05 \x01(\x05R\x05ranksJ\x04\b\x04\x10\x05\"\x84\x01\n" +
+	"\x05ranks\x18\x05 \x01(\x05R\x05ranksJ\x04\b\x04\x10\x05\"\x9a\x01\n" +
 	"\x05Order\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\rR\x05phase\x12\x14\n" +
 	"\x05trace\x18\x02 \x01(\bR\x05trace\x125\n" +
 	"\vspeculative\x18\x03 \x01(\v2\x13.troupe.wire.UpdateR\vspeculative\x12\x18\n" +
-	"\areplica\x18\x04 \x01(\rR\areplica\"M\n" +
+	"\areplica\x18\x04 \x01(\rR\areplica\x12\x14\n" +
+	"\x05norms\x18\x05 \x01(\bR\x05norms\"M\n" +
 	"\x06Update\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x03R\x05count\x12\x0e\n" +
 	"\x02lr\x18\x02 \x01(\x01R\x02lr\x12\x1d\n" +
@@ -8611,13 +9300,14 @@ const file_wire_proto_rawDesc = "" +
 	"\x05param\x18\x02 \x01(\x05R\x05param\x12\x12\n" +
 	"\x04uses\x18\x03 \x01(\rR\x04uses\x12+\n" +
 	"\x06tensor\x18\x04 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\x12\x14\n" +
-	"\x05first\x18\x05 \x01(\x03R\x05first\"\xbb\x01\n" +
+	"\x05first\x18\x05 \x01(\x03R\x05first\"\xe8\x01\n" +
 	"\tStageDone\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12)\n" +
 	"\x06losses\x18\x02 \x03(\v2\x11.troupe.wire.LossR\x06losses\x12'\n" +
 	"\x05norms\x18\x03 \x03(\v2\x11.troupe.wire.NormR\x05norms\x12\x17\n" +
 	"\abusy_ns\x18\x04 \x01(\x03R\x06busyNs\x12-\n" +
-	"\x05trace\x18\x05 \x03(\v2\x17.troupe.wire.ActionTimeR\x05trace\"\x87\x01\n" +
+	"\x05trace\x18\x05 \x03(\v2\x17.troupe.wire.ActionTimeR\x05trace\x12+\n" +
+	"\aweights\x18\x06 \x03(\v2\x11.troupe.wire.NormR\aweights\"\x87\x01\n" +
 	"\x04Loss\x12\x1e\n" +
 	"\n" +
 	"microbatch\x18\x01 \x01(\x05R\n" +
@@ -8703,7 +9393,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x06Weight\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12+\n" +
-	"\x06tensor\x18\x03 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\"\x97\x04\n" +
+	"\x06tensor\x18\x03 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\"\x86\x05\n" +
 	"\n" +
 	"ApiRequest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x124\n" +
@@ -8716,8 +9406,10 @@ const file_wire_proto_rawDesc = "" +
 	"\x06tokens\x18\b \x01(\v2\x1a.troupe.wire.TokensRequestH\x00R\x06tokens\x127\n" +
 	"\amembers\x18\t \x01(\v2\x1b.troupe.wire.MembersRequestH\x00R\amembers\x12:\n" +
 	"\bforecast\x18\n" +
-	" \x01(\v2\x1c.troupe.wire.ForecastRequestH\x00R\bforecastB\x06\n" +
-	"\x04kind\"\xf5\x04\n" +
+	" \x01(\v2\x1c.troupe.wire.ForecastRequestH\x00R\bforecast\x124\n" +
+	"\x06record\x18\v \x01(\v2\x1a.troupe.wire.RecordRequestH\x00R\x06record\x127\n" +
+	"\aactions\x18\f \x01(\v2\x1b.troupe.wire.ActionsRequestH\x00R\aactionsB\x06\n" +
+	"\x04kind\"\xe0\x05\n" +
 	"\bApiReply\x12+\n" +
 	"\x05error\x18\x01 \x01(\v2\x15.troupe.wire.ApiErrorR\x05error\x12*\n" +
 	"\x05alive\x18\x02 \x01(\v2\x12.troupe.wire.AliveH\x00R\x05alive\x122\n" +
@@ -8731,7 +9423,9 @@ const file_wire_proto_rawDesc = "" +
 	"\x06tokens\x18\n" +
 	" \x01(\v2\x18.troupe.wire.TokensReplyH\x00R\x06tokens\x125\n" +
 	"\amembers\x18\v \x01(\v2\x19.troupe.wire.MembersReplyH\x00R\amembers\x128\n" +
-	"\bforecast\x18\f \x01(\v2\x1a.troupe.wire.ForecastReplyH\x00R\bforecastB\x06\n" +
+	"\bforecast\x18\f \x01(\v2\x1a.troupe.wire.ForecastReplyH\x00R\bforecast\x122\n" +
+	"\x06record\x18\r \x01(\v2\x18.troupe.wire.RecordReplyH\x00R\x06record\x125\n" +
+	"\aactions\x18\x0e \x01(\v2\x19.troupe.wire.ActionsReplyH\x00R\aactionsB\x06\n" +
 	"\x04kind\"\a\n" +
 	"\x05Alive\"\xe8\x01\n" +
 	"\bApiError\x12.\n" +
@@ -8772,11 +9466,25 @@ const file_wire_proto_rawDesc = "" +
 	"\rFollowRequest\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\fR\x05epoch\x12\x14\n" +
-	"\x05after\x18\x03 \x01(\x04R\x05after\"i\n" +
+	"\x05after\x18\x03 \x01(\x04R\x05after\"\x85\x01\n" +
 	"\tFollowing\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\fR\x05epoch\x12)\n" +
 	"\x03run\x18\x02 \x01(\v2\x17.troupe.wire.RunSummaryR\x03run\x12\x1b\n" +
-	"\tlog_every\x18\x03 \x01(\x05R\blogEvery\"\xf6\x03\n" +
+	"\tlog_every\x18\x03 \x01(\x05R\blogEvery\x12\x1a\n" +
+	"\bfollower\x18\x04 \x01(\x04R\bfollower\"T\n" +
+	"\rRecordRequest\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\x12\x1a\n" +
+	"\bfollower\x18\x02 \x01(\x04R\bfollower\x12\x15\n" +
+	"\x06for_ns\x18\x03 \x01(\x03R\x05forNs\"\r\n" +
+	"\vRecordReply\"\"\n" +
+	"\x0eActionsRequest\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\"\x9f\x01\n" +
+	"\fActionsReply\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x14\n" +
+	"\x05phase\x18\x02 \x01(\rR\x05phase\x12\x19\n" +
+	"\bbegan_ns\x18\x03 \x01(\x03R\abeganNs\x12\x1a\n" +
+	"\brecorded\x18\x04 \x01(\bR\brecorded\x12.\n" +
+	"\x05ranks\x18\x05 \x03(\v2\x18.troupe.wire.ActionTimesR\x05ranks\"\xf6\x03\n" +
 	"\bRunEvent\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12*\n" +
 	"\x04info\x18\x02 \x01(\v2\x14.troupe.wire.RunInfoH\x00R\x04info\x12,\n" +
@@ -8826,7 +9534,7 @@ const file_wire_proto_rawDesc = "" +
 	"\asamples\x18\x18 \x01(\bR\asamples\x12\x16\n" +
 	"\x06frozen\x18\x19 \x01(\x03R\x06frozen\x12\x14\n" +
 	"\x05ranks\x18\x1a \x01(\x05R\x05ranks\x12\x12\n" +
-	"\x04grid\x18\x1b \x01(\tR\x04grid\"\x99\x06\n" +
+	"\x04grid\x18\x1b \x01(\tR\x04grid\"\xf0\x06\n" +
 	"\tStepEvent\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x17\n" +
 	"\x04loss\x18\x02 \x01(\x01H\x00R\x04loss\x88\x01\x01\x12\x1e\n" +
@@ -8847,7 +9555,9 @@ const file_wire_proto_rawDesc = "" +
 	"\x10ideal_bubble_pct\x18\x0e \x01(\x01R\x0eidealBubblePct\x12=\n" +
 	"\ametrics\x18\x0f \x03(\v2#.troupe.wire.StepEvent.MetricsEntryR\ametrics\x12G\n" +
 	"\vval_metrics\x18\x10 \x03(\v2&.troupe.wire.StepEvent.ValMetricsEntryR\n" +
-	"valMetrics\x1a:\n" +
+	"valMetrics\x12\x1e\n" +
+	"\bpeak_pct\x18\x11 \x01(\x01H\bR\apeakPct\x88\x01\x01\x12(\n" +
+	"\x05trace\x18\x12 \x01(\v2\x12.troupe.wire.TraceR\x05trace\x1a:\n" +
 	"\fMetricsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a=\n" +
@@ -8863,7 +9573,15 @@ const file_wire_proto_rawDesc = "" +
 	"\r_tokens_per_sB\n" +
 	"\n" +
 	"\b_step_msB\r\n" +
-	"\v_bubble_pct\"d\n" +
+	"\v_bubble_pctB\v\n" +
+	"\t_peak_pct\"g\n" +
+	"\x05Trace\x12.\n" +
+	"\x05ranks\x18\x01 \x03(\v2\x18.troupe.wire.ActionTimesR\x05ranks\x12.\n" +
+	"\x06clocks\x18\x02 \x03(\v2\x16.troupe.wire.RankClockR\x06clocks\"]\n" +
+	"\tRankClock\x12\x18\n" +
+	"\aprocess\x18\x01 \x01(\tR\aprocess\x12\x19\n" +
+	"\bahead_ns\x18\x02 \x01(\x03R\aaheadNs\x12\x1b\n" +
+	"\twithin_ns\x18\x03 \x01(\x03R\bwithinNs\"d\n" +
 	"\x0fCheckpointEvent\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x10\n" +
 	"\x03dir\x18\x02 \x01(\tR\x03dir\x12\x12\n" +
@@ -9070,7 +9788,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 106)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 115)
 var file_wire_proto_goTypes = []any{
 	(ApiError_Kind)(0),         // 0: troupe.wire.ApiError.Kind
 	(RunSummary_State)(0),      // 1: troupe.wire.RunSummary.State
@@ -9088,102 +9806,111 @@ var file_wire_proto_goTypes = []any{
 	(*Measure)(nil),            // 13: troupe.wire.Measure
 	(*Measured)(nil),           // 14: troupe.wire.Measured
 	(*StatusReply)(nil),        // 15: troupe.wire.StatusReply
-	(*Unreachable)(nil),        // 16: troupe.wire.Unreachable
-	(*Snapshot)(nil),           // 17: troupe.wire.Snapshot
-	(*Action)(nil),             // 18: troupe.wire.Action
-	(*Offer)(nil),              // 19: troupe.wire.Offer
-	(*OfferedDevice)(nil),      // 20: troupe.wire.OfferedDevice
-	(*JoinRequest)(nil),        // 21: troupe.wire.JoinRequest
-	(*JoinReply)(nil),          // 22: troupe.wire.JoinReply
-	(*Hello)(nil),              // 23: troupe.wire.Hello
-	(*Welcome)(nil),            // 24: troupe.wire.Welcome
-	(*Beat)(nil),               // 25: troupe.wire.Beat
-	(*Message)(nil),            // 26: troupe.wire.Message
-	(*Header)(nil),             // 27: troupe.wire.Header
-	(*Pid)(nil),                // 28: troupe.wire.Pid
-	(*Peers)(nil),              // 29: troupe.wire.Peers
-	(*Order)(nil),              // 30: troupe.wire.Order
-	(*Update)(nil),             // 31: troupe.wire.Update
-	(*Extent)(nil),             // 32: troupe.wire.Extent
-	(*Tensor)(nil),             // 33: troupe.wire.Tensor
-	(*Transfer)(nil),           // 34: troupe.wire.Transfer
-	(*Credit)(nil),             // 35: troupe.wire.Credit
-	(*DataRequest)(nil),        // 36: troupe.wire.DataRequest
-	(*Data)(nil),               // 37: troupe.wire.Data
-	(*TiedGradient)(nil),       // 38: troupe.wire.TiedGradient
-	(*StageDone)(nil),          // 39: troupe.wire.StageDone
-	(*Loss)(nil),               // 40: troupe.wire.Loss
-	(*Metric)(nil),             // 41: troupe.wire.Metric
-	(*Norm)(nil),               // 42: troupe.wire.Norm
-	(*ActionTime)(nil),         // 43: troupe.wire.ActionTime
-	(*Apply)(nil),              // 44: troupe.wire.Apply
-	(*Applied)(nil),            // 45: troupe.wire.Applied
-	(*SaveState)(nil),          // 46: troupe.wire.SaveState
-	(*StageState)(nil),         // 47: troupe.wire.StageState
-	(*WriteState)(nil),         // 48: troupe.wire.WriteState
-	(*StateWritten)(nil),       // 49: troupe.wire.StateWritten
-	(*SendState)(nil),          // 50: troupe.wire.SendState
-	(*DropState)(nil),          // 51: troupe.wire.DropState
-	(*Saved)(nil),              // 52: troupe.wire.Saved
-	(*Slice)(nil),              // 53: troupe.wire.Slice
-	(*StageReady)(nil),         // 54: troupe.wire.StageReady
-	(*ExpectInput)(nil),        // 55: troupe.wire.ExpectInput
-	(*Failed)(nil),             // 56: troupe.wire.Failed
-	(*Halt)(nil),               // 57: troupe.wire.Halt
-	(*Halted)(nil),             // 58: troupe.wire.Halted
-	(*Leave)(nil),              // 59: troupe.wire.Leave
-	(*Left)(nil),               // 60: troupe.wire.Left
-	(*ReadWeight)(nil),         // 61: troupe.wire.ReadWeight
-	(*Weight)(nil),             // 62: troupe.wire.Weight
-	(*ApiRequest)(nil),         // 63: troupe.wire.ApiRequest
-	(*ApiReply)(nil),           // 64: troupe.wire.ApiReply
-	(*Alive)(nil),              // 65: troupe.wire.Alive
-	(*ApiError)(nil),           // 66: troupe.wire.ApiError
-	(*SubmitRequest)(nil),      // 67: troupe.wire.SubmitRequest
-	(*SubmitReply)(nil),        // 68: troupe.wire.SubmitReply
-	(*FollowRequest)(nil),      // 69: troupe.wire.FollowRequest
-	(*Following)(nil),          // 70: troupe.wire.Following
-	(*RunEvent)(nil),           // 71: troupe.wire.RunEvent
-	(*RunInfo)(nil),            // 72: troupe.wire.RunInfo
-	(*StepEvent)(nil),          // 73: troupe.wire.StepEvent
-	(*CheckpointEvent)(nil),    // 74: troupe.wire.CheckpointEvent
-	(*WarningEvent)(nil),       // 75: troupe.wire.WarningEvent
-	(*RestartEvent)(nil),       // 76: troupe.wire.RestartEvent
-	(*StallEvent)(nil),         // 77: troupe.wire.StallEvent
-	(*PauseEvent)(nil),         // 78: troupe.wire.PauseEvent
-	(*WaitingEvent)(nil),       // 79: troupe.wire.WaitingEvent
-	(*EndEvent)(nil),           // 80: troupe.wire.EndEvent
-	(*ListRequest)(nil),        // 81: troupe.wire.ListRequest
-	(*ListReply)(nil),          // 82: troupe.wire.ListReply
-	(*RunSummary)(nil),         // 83: troupe.wire.RunSummary
-	(*RunStatusRequest)(nil),   // 84: troupe.wire.RunStatusRequest
-	(*RunStatusReply)(nil),     // 85: troupe.wire.RunStatusReply
-	(*ActorStatus)(nil),        // 86: troupe.wire.ActorStatus
-	(*ControlRequest)(nil),     // 87: troupe.wire.ControlRequest
-	(*ForecastRequest)(nil),    // 88: troupe.wire.ForecastRequest
-	(*ForecastReply)(nil),      // 89: troupe.wire.ForecastReply
-	(*ForecastRank)(nil),       // 90: troupe.wire.ForecastRank
-	(*ForecastLink)(nil),       // 91: troupe.wire.ForecastLink
-	(*ControlReply)(nil),       // 92: troupe.wire.ControlReply
-	(*LogsRequest)(nil),        // 93: troupe.wire.LogsRequest
-	(*LogsReply)(nil),          // 94: troupe.wire.LogsReply
-	(*LogRecord)(nil),          // 95: troupe.wire.LogRecord
-	(*LogAttribute)(nil),       // 96: troupe.wire.LogAttribute
-	(*LogBatch)(nil),           // 97: troupe.wire.LogBatch
-	(*TokensRequest)(nil),      // 98: troupe.wire.TokensRequest
-	(*CreateToken)(nil),        // 99: troupe.wire.CreateToken
-	(*ListTokens)(nil),         // 100: troupe.wire.ListTokens
-	(*RevokeToken)(nil),        // 101: troupe.wire.RevokeToken
-	(*TokensReply)(nil),        // 102: troupe.wire.TokensReply
-	(*TokenInfo)(nil),          // 103: troupe.wire.TokenInfo
-	(*MembersRequest)(nil),     // 104: troupe.wire.MembersRequest
-	(*MembersReply)(nil),       // 105: troupe.wire.MembersReply
-	(*MemberStatus)(nil),       // 106: troupe.wire.MemberStatus
-	nil,                        // 107: troupe.wire.StepEvent.MetricsEntry
-	nil,                        // 108: troupe.wire.StepEvent.ValMetricsEntry
+	(*RankActions)(nil),        // 16: troupe.wire.RankActions
+	(*RankMemory)(nil),         // 17: troupe.wire.RankMemory
+	(*ActionTimes)(nil),        // 18: troupe.wire.ActionTimes
+	(*Unreachable)(nil),        // 19: troupe.wire.Unreachable
+	(*Snapshot)(nil),           // 20: troupe.wire.Snapshot
+	(*Action)(nil),             // 21: troupe.wire.Action
+	(*Offer)(nil),              // 22: troupe.wire.Offer
+	(*OfferedDevice)(nil),      // 23: troupe.wire.OfferedDevice
+	(*JoinRequest)(nil),        // 24: troupe.wire.JoinRequest
+	(*JoinReply)(nil),          // 25: troupe.wire.JoinReply
+	(*Hello)(nil),              // 26: troupe.wire.Hello
+	(*Welcome)(nil),            // 27: troupe.wire.Welcome
+	(*Beat)(nil),               // 28: troupe.wire.Beat
+	(*Message)(nil),            // 29: troupe.wire.Message
+	(*Header)(nil),             // 30: troupe.wire.Header
+	(*Pid)(nil),                // 31: troupe.wire.Pid
+	(*Peers)(nil),              // 32: troupe.wire.Peers
+	(*Order)(nil),              // 33: troupe.wire.Order
+	(*Update)(nil),             // 34: troupe.wire.Update
+	(*Extent)(nil),             // 35: troupe.wire.Extent
+	(*Tensor)(nil),             // 36: troupe.wire.Tensor
+	(*Transfer)(nil),           // 37: troupe.wire.Transfer
+	(*Credit)(nil),             // 38: troupe.wire.Credit
+	(*DataRequest)(nil),        // 39: troupe.wire.DataRequest
+	(*Data)(nil),               // 40: troupe.wire.Data
+	(*TiedGradient)(nil),       // 41: troupe.wire.TiedGradient
+	(*StageDone)(nil),          // 42: troupe.wire.StageDone
+	(*Loss)(nil),               // 43: troupe.wire.Loss
+	(*Metric)(nil),             // 44: troupe.wire.Metric
+	(*Norm)(nil),               // 45: troupe.wire.Norm
+	(*ActionTime)(nil),         // 46: troupe.wire.ActionTime
+	(*Apply)(nil),              // 47: troupe.wire.Apply
+	(*Applied)(nil),            // 48: troupe.wire.Applied
+	(*SaveState)(nil),          // 49: troupe.wire.SaveState
+	(*StageState)(nil),         // 50: troupe.wire.StageState
+	(*WriteState)(nil),         // 51: troupe.wire.WriteState
+	(*StateWritten)(nil),       // 52: troupe.wire.StateWritten
+	(*SendState)(nil),          // 53: troupe.wire.SendState
+	(*DropState)(nil),          // 54: troupe.wire.DropState
+	(*Saved)(nil),              // 55: troupe.wire.Saved
+	(*Slice)(nil),              // 56: troupe.wire.Slice
+	(*StageReady)(nil),         // 57: troupe.wire.StageReady
+	(*ExpectInput)(nil),        // 58: troupe.wire.ExpectInput
+	(*Failed)(nil),             // 59: troupe.wire.Failed
+	(*Halt)(nil),               // 60: troupe.wire.Halt
+	(*Halted)(nil),             // 61: troupe.wire.Halted
+	(*Leave)(nil),              // 62: troupe.wire.Leave
+	(*Left)(nil),               // 63: troupe.wire.Left
+	(*ReadWeight)(nil),         // 64: troupe.wire.ReadWeight
+	(*Weight)(nil),             // 65: troupe.wire.Weight
+	(*ApiRequest)(nil),         // 66: troupe.wire.ApiRequest
+	(*ApiReply)(nil),           // 67: troupe.wire.ApiReply
+	(*Alive)(nil),              // 68: troupe.wire.Alive
+	(*ApiError)(nil),           // 69: troupe.wire.ApiError
+	(*SubmitRequest)(nil),      // 70: troupe.wire.SubmitRequest
+	(*SubmitReply)(nil),        // 71: troupe.wire.SubmitReply
+	(*FollowRequest)(nil),      // 72: troupe.wire.FollowRequest
+	(*Following)(nil),          // 73: troupe.wire.Following
+	(*RecordRequest)(nil),      // 74: troupe.wire.RecordRequest
+	(*RecordReply)(nil),        // 75: troupe.wire.RecordReply
+	(*ActionsRequest)(nil),     // 76: troupe.wire.ActionsRequest
+	(*ActionsReply)(nil),       // 77: troupe.wire.ActionsReply
+	(*RunEvent)(nil),           // 78: troupe.wire.RunEvent
+	(*RunInfo)(nil),            // 79: troupe.wire.RunInfo
+	(*StepEvent)(nil),          // 80: troupe.wire.StepEvent
+	(*Trace)(nil),              // 81: troupe.wire.Trace
+	(*RankClock)(nil),          // 82: troupe.wire.RankClock
+	(*CheckpointEvent)(nil),    // 83: troupe.wire.CheckpointEvent
+	(*WarningEvent)(nil),       // 84: troupe.wire.WarningEvent
+	(*RestartEvent)(nil),       // 85: troupe.wire.RestartEvent
+	(*StallEvent)(nil),         // 86: troupe.wire.StallEvent
+	(*PauseEvent)(nil),         // 87: troupe.wire.PauseEvent
+	(*WaitingEvent)(nil),       // 88: troupe.wire.WaitingEvent
+	(*EndEvent)(nil),           // 89: troupe.wire.EndEvent
+	(*ListRequest)(nil),        // 90: troupe.wire.ListRequest
+	(*ListReply)(nil),          // 91: troupe.wire.ListReply
+	(*RunSummary)(nil),         // 92: troupe.wire.RunSummary
+	(*RunStatusRequest)(nil),   // 93: troupe.wire.RunStatusRequest
+	(*RunStatusReply)(nil),     // 94: troupe.wire.RunStatusReply
+	(*ActorStatus)(nil),        // 95: troupe.wire.ActorStatus
+	(*ControlRequest)(nil),     // 96: troupe.wire.ControlRequest
+	(*ForecastRequest)(nil),    // 97: troupe.wire.ForecastRequest
+	(*ForecastReply)(nil),      // 98: troupe.wire.ForecastReply
+	(*ForecastRank)(nil),       // 99: troupe.wire.ForecastRank
+	(*ForecastLink)(nil),       // 100: troupe.wire.ForecastLink
+	(*ControlReply)(nil),       // 101: troupe.wire.ControlReply
+	(*LogsRequest)(nil),        // 102: troupe.wire.LogsRequest
+	(*LogsReply)(nil),          // 103: troupe.wire.LogsReply
+	(*LogRecord)(nil),          // 104: troupe.wire.LogRecord
+	(*LogAttribute)(nil),       // 105: troupe.wire.LogAttribute
+	(*LogBatch)(nil),           // 106: troupe.wire.LogBatch
+	(*TokensRequest)(nil),      // 107: troupe.wire.TokensRequest
+	(*CreateToken)(nil),        // 108: troupe.wire.CreateToken
+	(*ListTokens)(nil),         // 109: troupe.wire.ListTokens
+	(*RevokeToken)(nil),        // 110: troupe.wire.RevokeToken
+	(*TokensReply)(nil),        // 111: troupe.wire.TokensReply
+	(*TokenInfo)(nil),          // 112: troupe.wire.TokenInfo
+	(*MembersRequest)(nil),     // 113: troupe.wire.MembersRequest
+	(*MembersReply)(nil),       // 114: troupe.wire.MembersReply
+	(*MemberStatus)(nil),       // 115: troupe.wire.MemberStatus
+	nil,                        // 116: troupe.wire.StepEvent.MetricsEntry
+	nil,                        // 117: troupe.wire.StepEvent.ValMetricsEntry
 }
 var file_wire_proto_depIdxs = []int32{
-	26,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
+	29,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
 	4,   // 1: troupe.wire.Envelope.control:type_name -> troupe.wire.Control
 	5,   // 2: troupe.wire.Control.assign:type_name -> troupe.wire.Assign
 	6,   // 3: troupe.wire.Control.assigned:type_name -> troupe.wire.Assigned
@@ -9196,121 +9923,133 @@ var file_wire_proto_depIdxs = []int32{
 	11,  // 10: troupe.wire.Assign.hosts:type_name -> troupe.wire.Peer
 	11,  // 11: troupe.wire.Connect.peers:type_name -> troupe.wire.Peer
 	12,  // 12: troupe.wire.Connected.links:type_name -> troupe.wire.Link
-	17,  // 13: troupe.wire.StatusReply.actors:type_name -> troupe.wire.Snapshot
-	16,  // 14: troupe.wire.StatusReply.unreachable:type_name -> troupe.wire.Unreachable
-	18,  // 15: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
-	18,  // 16: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
-	20,  // 17: troupe.wire.Offer.devices:type_name -> troupe.wire.OfferedDevice
-	11,  // 18: troupe.wire.Hello.worker:type_name -> troupe.wire.Peer
-	19,  // 19: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
-	11,  // 20: troupe.wire.Welcome.coordinator:type_name -> troupe.wire.Peer
-	15,  // 21: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
-	27,  // 22: troupe.wire.Message.header:type_name -> troupe.wire.Header
-	29,  // 23: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
-	30,  // 24: troupe.wire.Message.order:type_name -> troupe.wire.Order
-	34,  // 25: troupe.wire.Message.transfer:type_name -> troupe.wire.Transfer
-	35,  // 26: troupe.wire.Message.credit:type_name -> troupe.wire.Credit
-	36,  // 27: troupe.wire.Message.data_request:type_name -> troupe.wire.DataRequest
-	37,  // 28: troupe.wire.Message.data:type_name -> troupe.wire.Data
-	38,  // 29: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
-	39,  // 30: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
-	44,  // 31: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
-	45,  // 32: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
-	46,  // 33: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
-	47,  // 34: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
-	54,  // 35: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
-	55,  // 36: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
-	56,  // 37: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
-	57,  // 38: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
-	58,  // 39: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
-	59,  // 40: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
-	60,  // 41: troupe.wire.Message.left:type_name -> troupe.wire.Left
-	61,  // 42: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
-	62,  // 43: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
-	48,  // 44: troupe.wire.Message.write_state:type_name -> troupe.wire.WriteState
-	49,  // 45: troupe.wire.Message.state_written:type_name -> troupe.wire.StateWritten
-	50,  // 46: troupe.wire.Message.send_state:type_name -> troupe.wire.SendState
-	51,  // 47: troupe.wire.Message.drop_state:type_name -> troupe.wire.DropState
-	28,  // 48: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
-	28,  // 49: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
-	28,  // 50: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
-	31,  // 51: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
-	32,  // 52: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
-	33,  // 53: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
-	28,  // 54: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
-	32,  // 55: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
-	33,  // 56: troupe.wire.Data.fields:type_name -> troupe.wire.Tensor
-	33,  // 57: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
-	40,  // 58: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
-	42,  // 59: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
-	43,  // 60: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
-	41,  // 61: troupe.wire.Loss.metrics:type_name -> troupe.wire.Metric
-	18,  // 62: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
-	31,  // 63: troupe.wire.Apply.update:type_name -> troupe.wire.Update
-	52,  // 64: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
-	53,  // 65: troupe.wire.Saved.slice:type_name -> troupe.wire.Slice
-	18,  // 66: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
-	28,  // 67: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
-	33,  // 68: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
-	67,  // 69: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
-	69,  // 70: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
-	81,  // 71: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
-	84,  // 72: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
-	87,  // 73: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
-	93,  // 74: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
-	98,  // 75: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
-	104, // 76: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
-	88,  // 77: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
-	66,  // 78: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
-	65,  // 79: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
-	68,  // 80: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
-	70,  // 81: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
-	71,  // 82: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
-	82,  // 83: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
-	85,  // 84: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
-	92,  // 85: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
-	94,  // 86: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
-	102, // 87: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
-	105, // 88: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
-	89,  // 89: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
-	0,   // 90: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
-	83,  // 91: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
-	72,  // 92: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
-	73,  // 93: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
-	74,  // 94: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
-	75,  // 95: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
-	76,  // 96: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
-	77,  // 97: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
-	78,  // 98: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
-	79,  // 99: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
-	80,  // 100: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
-	107, // 101: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
-	108, // 102: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
-	85,  // 103: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	66,  // 104: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	83,  // 105: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	1,   // 106: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	83,  // 107: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	86,  // 108: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	17,  // 109: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	2,   // 110: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	90,  // 111: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	91,  // 112: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	83,  // 113: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	95,  // 114: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	96,  // 115: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	95,  // 116: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	99,  // 117: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	100, // 118: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	101, // 119: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	103, // 120: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	106, // 121: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	20,  // 122: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
-	123, // [123:123] is the sub-list for method output_type
-	123, // [123:123] is the sub-list for method input_type
-	123, // [123:123] is the sub-list for extension type_name
-	123, // [123:123] is the sub-list for extension extendee
-	0,   // [0:123] is the sub-list for field type_name
+	20,  // 13: troupe.wire.StatusReply.actors:type_name -> troupe.wire.Snapshot
+	19,  // 14: troupe.wire.StatusReply.unreachable:type_name -> troupe.wire.Unreachable
+	16,  // 15: troupe.wire.StatusReply.actions:type_name -> troupe.wire.RankActions
+	17,  // 16: troupe.wire.StatusReply.memory:type_name -> troupe.wire.RankMemory
+	18,  // 17: troupe.wire.RankActions.times:type_name -> troupe.wire.ActionTimes
+	21,  // 18: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
+	21,  // 19: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
+	23,  // 20: troupe.wire.Offer.devices:type_name -> troupe.wire.OfferedDevice
+	11,  // 21: troupe.wire.Hello.worker:type_name -> troupe.wire.Peer
+	22,  // 22: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
+	11,  // 23: troupe.wire.Welcome.coordinator:type_name -> troupe.wire.Peer
+	15,  // 24: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
+	30,  // 25: troupe.wire.Message.header:type_name -> troupe.wire.Header
+	32,  // 26: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
+	33,  // 27: troupe.wire.Message.order:type_name -> troupe.wire.Order
+	37,  // 28: troupe.wire.Message.transfer:type_name -> troupe.wire.Transfer
+	38,  // 29: troupe.wire.Message.credit:type_name -> troupe.wire.Credit
+	39,  // 30: troupe.wire.Message.data_request:type_name -> troupe.wire.DataRequest
+	40,  // 31: troupe.wire.Message.data:type_name -> troupe.wire.Data
+	41,  // 32: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
+	42,  // 33: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
+	47,  // 34: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
+	48,  // 35: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
+	49,  // 36: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
+	50,  // 37: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
+	57,  // 38: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
+	58,  // 39: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
+	59,  // 40: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
+	60,  // 41: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
+	61,  // 42: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
+	62,  // 43: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
+	63,  // 44: troupe.wire.Message.left:type_name -> troupe.wire.Left
+	64,  // 45: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
+	65,  // 46: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
+	51,  // 47: troupe.wire.Message.write_state:type_name -> troupe.wire.WriteState
+	52,  // 48: troupe.wire.Message.state_written:type_name -> troupe.wire.StateWritten
+	53,  // 49: troupe.wire.Message.send_state:type_name -> troupe.wire.SendState
+	54,  // 50: troupe.wire.Message.drop_state:type_name -> troupe.wire.DropState
+	31,  // 51: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
+	31,  // 52: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
+	31,  // 53: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
+	34,  // 54: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
+	35,  // 55: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
+	36,  // 56: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
+	31,  // 57: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
+	35,  // 58: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
+	36,  // 59: troupe.wire.Data.fields:type_name -> troupe.wire.Tensor
+	36,  // 60: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
+	43,  // 61: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
+	45,  // 62: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
+	46,  // 63: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
+	45,  // 64: troupe.wire.StageDone.weights:type_name -> troupe.wire.Norm
+	44,  // 65: troupe.wire.Loss.metrics:type_name -> troupe.wire.Metric
+	21,  // 66: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
+	34,  // 67: troupe.wire.Apply.update:type_name -> troupe.wire.Update
+	55,  // 68: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
+	56,  // 69: troupe.wire.Saved.slice:type_name -> troupe.wire.Slice
+	21,  // 70: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
+	31,  // 71: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
+	36,  // 72: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
+	70,  // 73: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
+	72,  // 74: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
+	90,  // 75: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
+	93,  // 76: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
+	96,  // 77: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	102, // 78: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	107, // 79: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	113, // 80: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	97,  // 81: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
+	74,  // 82: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
+	76,  // 83: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
+	69,  // 84: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
+	68,  // 85: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
+	71,  // 86: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
+	73,  // 87: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
+	78,  // 88: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
+	91,  // 89: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
+	94,  // 90: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
+	101, // 91: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	103, // 92: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	111, // 93: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	114, // 94: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	98,  // 95: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
+	75,  // 96: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
+	77,  // 97: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
+	0,   // 98: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
+	92,  // 99: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
+	18,  // 100: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
+	79,  // 101: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
+	80,  // 102: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
+	83,  // 103: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
+	84,  // 104: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
+	85,  // 105: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
+	86,  // 106: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
+	87,  // 107: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
+	88,  // 108: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
+	89,  // 109: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
+	116, // 110: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
+	117, // 111: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
+	81,  // 112: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
+	18,  // 113: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
+	82,  // 114: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
+	94,  // 115: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	69,  // 116: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	92,  // 117: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	1,   // 118: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	92,  // 119: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	95,  // 120: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	20,  // 121: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	2,   // 122: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	99,  // 123: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	100, // 124: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	92,  // 125: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	104, // 126: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	105, // 127: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	104, // 128: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	108, // 129: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	109, // 130: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	110, // 131: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	112, // 132: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	115, // 133: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	23,  // 134: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
+	135, // [135:135] is the sub-list for method output_type
+	135, // [135:135] is the sub-list for method input_type
+	135, // [135:135] is the sub-list for extension type_name
+	135, // [135:135] is the sub-list for extension extendee
+	0,   // [0:135] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -9332,7 +10071,7 @@ func file_wire_proto_init() {
 		(*Control_Measure)(nil),
 		(*Control_Measured)(nil),
 	}
-	file_wire_proto_msgTypes[23].OneofWrappers = []any{
+	file_wire_proto_msgTypes[26].OneofWrappers = []any{
 		(*Message_Peers)(nil),
 		(*Message_Order)(nil),
 		(*Message_Transfer)(nil),
@@ -9359,7 +10098,7 @@ func file_wire_proto_init() {
 		(*Message_SendState)(nil),
 		(*Message_DropState)(nil),
 	}
-	file_wire_proto_msgTypes[60].OneofWrappers = []any{
+	file_wire_proto_msgTypes[63].OneofWrappers = []any{
 		(*ApiRequest_Submit)(nil),
 		(*ApiRequest_Follow)(nil),
 		(*ApiRequest_List)(nil),
@@ -9369,8 +10108,10 @@ func file_wire_proto_init() {
 		(*ApiRequest_Tokens)(nil),
 		(*ApiRequest_Members)(nil),
 		(*ApiRequest_Forecast)(nil),
+		(*ApiRequest_Record)(nil),
+		(*ApiRequest_Actions)(nil),
 	}
-	file_wire_proto_msgTypes[61].OneofWrappers = []any{
+	file_wire_proto_msgTypes[64].OneofWrappers = []any{
 		(*ApiReply_Alive)(nil),
 		(*ApiReply_Submit)(nil),
 		(*ApiReply_Following)(nil),
@@ -9382,8 +10123,10 @@ func file_wire_proto_init() {
 		(*ApiReply_Tokens)(nil),
 		(*ApiReply_Members)(nil),
 		(*ApiReply_Forecast)(nil),
+		(*ApiReply_Record)(nil),
+		(*ApiReply_Actions)(nil),
 	}
-	file_wire_proto_msgTypes[68].OneofWrappers = []any{
+	file_wire_proto_msgTypes[75].OneofWrappers = []any{
 		(*RunEvent_Info)(nil),
 		(*RunEvent_Step)(nil),
 		(*RunEvent_Checkpoint)(nil),
@@ -9394,9 +10137,9 @@ func file_wire_proto_init() {
 		(*RunEvent_Waiting)(nil),
 		(*RunEvent_End)(nil),
 	}
-	file_wire_proto_msgTypes[70].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[80].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[95].OneofWrappers = []any{
+	file_wire_proto_msgTypes[77].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[89].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[104].OneofWrappers = []any{
 		(*TokensRequest_Create)(nil),
 		(*TokensRequest_List)(nil),
 		(*TokensRequest_Revoke)(nil),
@@ -9407,7 +10150,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   106,
+			NumMessages:   115,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -20,11 +20,12 @@
 //   - [ASCII] writes text: a column for each unit of time, or scaled columns where
 //     the times have no common unit.
 //   - [SVG] writes a picture that stands alone.
+//   - [Picture] writes the same picture as an element of somebody's page.
 //   - [HTML] writes a page that stands alone: the same picture, with zoom, a
 //     microbatch's way through the ranks, and each rank's figures.
 //   - [Perfetto] writes trace events for Perfetto's or Chrome's trace viewer.
 //   - [Summary] writes the figures of a table as JSON, with the table itself.
 //
-// The first three are for eyes and refuse more actions than eyes can use, see
-// [MaxBoxes] and [MaxCells]. The other two take a table of any size.
+// All but the last two are for eyes and refuse more actions than eyes can use, see
+// [MaxBoxes] and [MaxCells]. Those take a table of any size.
 package draw

@@ -12,6 +12,12 @@ var pageHTML string
 //go:embed page.css
 var pageStyle string
 
+// PictureStyle is what a page with a Picture has among its styles, so that the picture follows the
+// reader's choice of light or dark.
+//
+//go:embed picture.css
+var PictureStyle string
+
 //go:embed page.js
 var pageScript string
 
@@ -49,7 +55,7 @@ func HTML(w io.Writer, charts ...Chart) error {
 	if err != nil {
 		return err
 	}
-	data := pageData{Title: oneLine(charts[0].Title), Style: template.CSS(pageStyle), Script: template.JS(pageScript)}
+	data := pageData{Title: oneLine(charts[0].Title), Style: template.CSS(pageStyle + PictureStyle), Script: template.JS(pageScript)}
 	for i := range charts {
 		data.Charts = append(data.Charts, figuresOf(&charts[i], p.figures[i]))
 	}

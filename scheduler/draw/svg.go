@@ -29,6 +29,20 @@ func SVG(w io.Writer, charts ...Chart) error {
 	return out.Flush()
 }
 
+// Picture writes what SVG does as an element of somebody's page, which has PictureStyle among its
+// styles, and no other picture of this package.
+//
+// It fails with ErrTooLarge above MaxBoxes actions.
+func Picture(w io.Writer, charts ...Chart) error {
+	p, err := newPicture("svg", charts)
+	if err != nil {
+		return err
+	}
+	out := buffered(w)
+	p.write(out)
+	return out.Flush()
+}
+
 // write draws the svg element. Its structure is what page.js builds upon.
 func (p *picture) write(out *bufio.Writer) {
 	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" class="timeline" width="%s" height="%s" viewBox="0 0 %s %s" role="img" aria-labelledby="timeline-title timeline-figures" font-family="system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif" font-size="%d">`+"\n",

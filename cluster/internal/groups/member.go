@@ -30,6 +30,7 @@ type member struct {
 type message struct {
 	header  []byte
 	payload [][]byte
+	free    func()
 	done    func(error)
 }
 
@@ -181,8 +182,8 @@ func (m *member) arrived(n note) {
 }
 
 // Send is collective.Carrier's.
-func (m *member) Send(to int, header []byte, payload [][]byte, done func(error)) {
-	w := message{header, payload, done}
+func (m *member) Send(to int, header []byte, payload [][]byte, free func(), done func(error)) {
+	w := message{header, payload, free, done}
 	m.mu.Lock()
 	switch {
 	case m.closed:
@@ -199,10 +200,16 @@ func (m *member) Send(to int, header []byte, payload [][]byte, done func(error))
 
 func (m *member) transmit(to int, w message) {
 	if out := m.out[to]; out != nil {
-		out.Send(m.processes[to], w.header, w.payload, w.done)
+		out.SendFreeing(m.processes[to], w.header, w.payload, w.free, w.done)
 		return
 	}
 	w.done(m.pass(to, w))
+}
+
+// Frees is collective.Carrier's. Within a process a message is copied while it is sent.
+func (m *member) Frees(to, bytes int) bool {
+	out := m.out[to]
+	return out == nil || out.Frees(m.processes[to], bytes)
 }
 
 // pass copies a message to a member of this process.

@@ -80,11 +80,27 @@ func (g *Group) unuse() {
 // called before Send returns, and must not block. What is sent to a peer whose address isn't known yet
 // waits for SetPeer.
 func (g *Group) Send(to ID, header []byte, parts [][]byte, done func(error)) {
-	g.post(to, header, parts, nil, done)
+	g.post(to, header, parts, nil, nil, done)
+}
+
+// SendFreeing is Send with a second function: free is called, at most once and before done, when the memory of the parts is the
+// caller's again although the message isn't acknowledged yet, as where they were copied to memory that is shared with the receiver.
+// Where it isn't called, done says so.
+func (g *Group) SendFreeing(to ID, header []byte, parts [][]byte, free func(), done func(error)) {
+	g.post(to, header, parts, nil, free, done)
+}
+
+// Frees says whether parts of so many bytes in all are likely to be freed early on their way to a peer.
+func (g *Group) Frees(to ID, bytes int) bool {
+	if bytes < sharedFrom || bytes > LimitPiece {
+		return false
+	}
+	o, err := g.node.out(to)
+	return err == nil && o.shares.Load() > 0
 }
 
 // post sends parts, or pieces if there are any.
-func (g *Group) post(to ID, header []byte, parts [][]byte, pieces Pieces, done func(error)) {
+func (g *Group) post(to ID, header []byte, parts [][]byte, pieces Pieces, free func(), done func(error)) {
 	if done == nil {
 		done = func(error) {}
 	}
@@ -102,7 +118,7 @@ func (g *Group) post(to ID, header []byte, parts [][]byte, pieces Pieces, done f
 	}
 	o, err := g.node.out(to)
 	if err == nil {
-		err = o.send(g, header, parts, pieces, total, done)
+		err = o.send(g, header, parts, pieces, total, free, done)
 	}
 	if err != nil {
 		done(err)

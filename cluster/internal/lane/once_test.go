@@ -81,6 +81,19 @@ func (l *ledger) send(g *Group, to ID, parts [][]byte) {
 	send := func(done func(error)) { g.Send(to, header, list, done) }
 	if len(parts) == 1 && number&1 != 0 {
 		send = func(done func(error)) { g.SendPieces(to, header, &far{loans: l.loans.of(true), bytes: parts[0]}, done) }
+	} else if number%3 != 0 {
+		freed := false
+		send = func(done func(error)) {
+			g.SendFreeing(to, header, list, func() {
+				poison(parts)
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				if freed || e.sent > 0 {
+					l.fail("free was called twice (%v) or after done", freed)
+				}
+				freed = true
+			}, done)
+		}
 	}
 	send(func(err error) {
 		poison(parts)

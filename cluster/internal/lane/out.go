@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,6 +17,9 @@ type outMsg struct {
 	pieces Pieces // nil: the payload is parts
 	total  int
 	done   func(error)
+	free   func()  // called when the payload is copied to slot; nil: nobody wants to know, or it was called
+	region *region // of slot; nil: parts lie where the caller has them
+	slot   int
 
 	piece  int     // bytes of each piece but the last
 	sentOn []uint8 // for each piece the stream that took it, plus 1; 0 if none has
@@ -90,6 +94,8 @@ type out struct {
 
 	head, tail *outMsg // the queue of messages with unsent pieces
 
+	shares atomic.Int32 // streams whose payload may go through shared memory
+
 	heard time.Time // when it was last known that the peer is reached, or that nothing waits
 
 	stats outStats
@@ -109,7 +115,7 @@ func newOut(n *Node, peer ID, session uint64) *out {
 }
 
 // send queues a message. On an error nothing was queued, and done is not called.
-func (o *out) send(g *Group, header []byte, parts [][]byte, pieces Pieces, total int, done func(error)) error {
+func (o *out) send(g *Group, header []byte, parts [][]byte, pieces Pieces, total int, free func(), done func(error)) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ended != nil {
@@ -126,7 +132,7 @@ func (o *out) send(g *Group, header []byte, parts [][]byte, pieces Pieces, total
 		o.heard = time.Now()
 	}
 	m := o.node.pool.get()
-	m.group, m.pieces, m.total, m.done = g, pieces, total, done
+	m.group, m.pieces, m.total, m.free, m.done = g, pieces, total, free, done
 	m.header = append(m.header, header...)
 	m.parts = append(m.parts, parts...)
 	m.piece = max(total, 1)
@@ -258,6 +264,26 @@ func (o *out) conclude(m *outMsg, due []outcome) []outcome {
 func (o *out) recycle(m *outMsg) {
 	if m.finished && m.writers == 0 && !m.queued && !m.inRing {
 		o.node.pool.put(m)
+	}
+}
+
+// detach makes the copy in a slot what is sent again, if it has to be, and returns what is to be called then, if anything:
+// the caller's memory is free.
+func (o *out) detach(m *outMsg, r *region, slot int) (free func()) {
+	if m.free == nil || m.finished {
+		return nil
+	}
+	m.region, m.slot = r, slot
+	m.place(r.slot(slot, m.total))
+	free, m.free = m.free, nil
+	return free
+}
+
+// place says that the parts lie one after another in b.
+func (m *outMsg) place(b []byte) {
+	for k, part := range m.parts {
+		n := len(part)
+		m.parts[k], b = b[:n:n], b[n:]
 	}
 }
 

@@ -30,8 +30,10 @@ type outStream struct {
 	meta     []byte
 	list     [][]byte
 	due      []outcome
+	frees    []func()
 	checksum bool
-	region   *region // nil: none
+	region   *region  // nil: none
+	owners   []uint64 // by slot of the region: the number of the message that was copied there last
 }
 
 // outPiece is a piece that a stream has taken.
@@ -41,6 +43,7 @@ type outPiece struct {
 	skip  bool
 	seq   uint64
 	lost  bool // its message is given up
+	slot  int  // of the region, from 1, where all of the message is; 0: none
 	lent  lent // through which its payload goes; of the stream's goroutine
 }
 
@@ -127,11 +130,15 @@ func (s *outStream) connection(address string) (began bool, err error) {
 			err = ackErr
 		}
 	}
+	o.mu.Lock()
 	if s.region != nil {
+		if s.ready {
+			o.shares.Add(-1)
+		}
+		s.rescue()
 		s.region.close()
 		s.region = nil
 	}
-	o.mu.Lock()
 	s.conn, s.broken, s.ready, s.shared = nil, false, false, false
 	o.lost(s.index)
 	o.work.Broadcast() // a wake-up that came here is another stream's
@@ -177,6 +184,10 @@ func (s *outStream) handshake(conn net.Conn) error {
 	o.mu.Lock()
 	o.heard = time.Now()
 	s.ready, s.shared = true, s.region != nil
+	if s.shared {
+		s.owners = make([]uint64, s.region.slots())
+		o.shares.Add(1)
+	}
 	o.mu.Unlock()
 	return conn.SetDeadline(time.Time{})
 }
@@ -239,12 +250,52 @@ func (s *outStream) writeBatch() error {
 		s.batch[i].lent.end()
 	}
 	o.mu.Lock()
-	for i := range s.batch {
-		s.due = o.release(s.batch[i].m, s.due)
-	}
-	clear(s.batch)
-	s.batch = s.batch[:0]
+	s.letGo(len(s.batch))
 	return err
+}
+
+// letGo ends the stream's use of the first n messages of the batch. out.mu is held on entry and exit, not between.
+func (s *outStream) letGo(n int) {
+	for i := range s.batch[:n] {
+		if p := &s.batch[i]; p.slot > 0 {
+			if free := s.out.detach(p.m, s.region, p.slot-1); free != nil {
+				s.frees = append(s.frees, free)
+			}
+		}
+	}
+	if len(s.frees) > 0 { // before done, which waits for the stream
+		s.out.mu.Unlock()
+		for _, free := range s.frees {
+			free()
+		}
+		clear(s.frees)
+		s.frees = s.frees[:0]
+		s.out.mu.Lock()
+	}
+	for i := range s.batch[:n] {
+		s.due = s.out.release(s.batch[i].m, s.due)
+	}
+	left := copy(s.batch, s.batch[n:])
+	clear(s.batch[left:])
+	s.batch = s.batch[:left]
+}
+
+// rescue copies the messages that lie in the region alone, before it is unmapped. One whose slot has another message by
+// now has arrived, since its receiver freed the slot: what is sent again in its place is thrown away there. out.mu is held.
+func (s *outStream) rescue() {
+	o := s.out
+	for seq := o.base; seq < o.next; seq++ {
+		m := o.at(seq)
+		if m == nil || m.region != s.region {
+			continue
+		}
+		b := make([]byte, m.total)
+		if s.owners[m.slot] == m.seq {
+			copy(b, s.region.slot(m.slot, m.total))
+		}
+		m.place(b)
+		m.region = nil
+	}
 }
 
 // through writes the piece at a place of the batch, whose payload is copied to memory on loan first, and lets go of it and of
@@ -296,12 +347,7 @@ func (s *outStream) through(at int) error {
 	}
 	s.meta = s.meta[:0]
 	o.mu.Lock()
-	for i := range s.batch[:at+1] {
-		s.due = o.release(s.batch[i].m, s.due)
-	}
-	n := copy(s.batch, s.batch[at+1:])
-	clear(s.batch[n:])
-	s.batch = s.batch[:n]
+	s.letGo(at + 1)
 	due := s.due
 	o.mu.Unlock()
 	report(due)
@@ -370,7 +416,10 @@ func (s *outStream) frame(p *outPiece) error {
 			pre.slot = uint32(slot)
 			s.payload(p, offset, n)
 			s.region.fill(slot, s.list)
-			clear(s.list)
+			s.owners[slot] = m.seq
+			if clear(s.list); n == m.total {
+				p.slot = slot + 1
+			}
 			s.frameMeta(&pre, m)
 			return s.w.flush() // at once: the receiver copies it out while the next one is copied in
 		}

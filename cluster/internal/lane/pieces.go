@@ -46,7 +46,7 @@ func (n *Node) OpenPlaces(group ID, take TakePlace) *Group {
 // SendPieces is Send, for a payload that leaves in pieces, as one part. A piece is copied again when it has to be sent
 // again: the payload stays as it is until done is called.
 func (g *Group) SendPieces(to ID, header []byte, payload Pieces, done func(error)) {
-	g.post(to, header, nil, payload, done)
+	g.post(to, header, nil, payload, nil, done)
 }
 
 // lent is a piece that a stream copies out, or nothing.

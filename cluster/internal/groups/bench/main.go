@@ -52,6 +52,7 @@ func run() error {
 	volume := flag.Int("mib", 256, "MiB for each measurement; small sizes move less")
 	kib := flag.String("kib", allSizes, "lengths of the wholes, in KiB")
 	shared := flag.Bool("shared", true, "over shared memory")
+	threads := flag.Int("threads", 0, "processors that each process uses (GOMAXPROCS); 0: its share of the machine's")
 	flag.Parse()
 	var lengths []int
 	for _, text := range strings.Split(*kib, ",") {
@@ -67,7 +68,7 @@ func run() error {
 		if err != nil || n < 2 {
 			return fmt.Errorf("%q processes: it must be a number from 2 on", text)
 		}
-		if err := compare(n, *rounds, *volume, lengths, strings.Split(*whats, ","), *python, *shared); err != nil {
+		if err := compare(n, *rounds, *volume, lengths, strings.Split(*whats, ","), *python, *shared, *threads); err != nil {
 			return err
 		}
 	}
@@ -95,8 +96,11 @@ func bound(what string, n, size int, latency time.Duration, bytesPerSecond float
 	return min(at(2, 2*(members-1)/members*d), at(1, (members-1)*d))
 }
 
-func compare(n, rounds, volume int, lengths []int, whats []string, python string, shared bool) error {
-	own, err := startMembers(n, shared)
+func compare(n, rounds, volume int, lengths []int, whats []string, python string, shared bool, threads int) error {
+	if threads == 0 {
+		threads = max(1, runtime.NumCPU()/n)
+	}
+	own, err := startMembers(n, shared, threads)
 	if err != nil {
 		return err
 	}
@@ -109,7 +113,7 @@ func compare(n, rounds, volume int, lengths []int, whats []string, python string
 		defer peer.close()
 	}
 	for _, what := range whats {
-		fmt.Printf("\n%s among %d processes\n\n| bytes | latency µs | lane GB/s | bound µs | measured µs | bound / measured | Gloo µs | Gloo / measured | exchange µs | exchange / measured |\n|---|---|---|---|---|---|---|---|---|---|\n", what, n)
+		fmt.Printf("\n%s among %d processes with GOMAXPROCS=%d\n\n| bytes | latency µs | lane GB/s | bound µs | measured µs | bound / measured | Gloo µs | Gloo / measured | exchange µs | exchange / measured |\n|---|---|---|---|---|---|---|---|---|---|\n", what, n, threads)
 		for _, size := range lengths {
 			var r results
 			for round := range rounds + 1 { // the first warms up

@@ -116,7 +116,7 @@ func (p *processes) close() {
 }
 
 // startMembers runs this program again, once for each member.
-func startMembers(n int, shared bool) (side, error) {
+func startMembers(n int, shared bool, threads int) (side, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func startMembers(n int, shared bool) (side, error) {
 	p := &processes{}
 	for rank := range n {
 		cmd := exec.Command(self)
-		cmd.Env = append(os.Environ(), fmt.Sprint(rankVariable, "=", rank), fmt.Sprint(sharedVariable, "=", shared))
+		cmd.Env = append(os.Environ(), fmt.Sprint(rankVariable, "=", rank), fmt.Sprint(sharedVariable, "=", shared), fmt.Sprint("GOMAXPROCS=", threads))
 		if err := p.start(cmd); err != nil {
 			p.close()
 			return nil, err

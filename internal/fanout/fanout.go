@@ -1,9 +1,9 @@
-// Package feed gives what is published to any number of readers, none of which can hold the
+// Package fanout gives what is published to any number of readers, none of which can hold the
 // publisher up: each has a queue with a bound, and what comes while that is full is dropped and
 // counted.
 //
 // It imports the standard library. It must not know what it carries.
-package feed
+package fanout
 
 import "sync"
 

@@ -1,0 +1,59 @@
+package actors
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// overlapBit marks the type of an action that overlaps with the next one.
+const overlapBit = 128
+
+// PackActions makes the times of actions ready to leave for another process. wall is what this process's clock
+// shows at a time.
+func PackActions(times []ActionTime, wall func(time.Time) time.Time) *wire.ActionTimes {
+	w := &wire.ActionTimes{Chunks: make([]int32, 0, len(times)), Types: make([]byte, 0, len(times)), Microbatches: make([]int32, 0, len(times)),
+		StartsNs: make([]int64, 0, len(times)), TookNs: make([]int64, 0, len(times))}
+	var before int64
+	for _, t := range times {
+		start := wall(t.Start).UnixNano()
+		kind := byte(t.Action.Type)
+		if t.Action.Overlap {
+			kind |= overlapBit
+		}
+		w.Chunks, w.Types, w.Microbatches = append(w.Chunks, t.Action.Chunk), append(w.Types, kind), append(w.Microbatches, t.Action.Microbatch)
+		w.StartsNs, w.TookNs = append(w.StartsNs, start-before), append(w.TookNs, int64(t.End.Sub(t.Start)))
+		before = start
+	}
+	return w
+}
+
+// UnpackActions takes the times of at most so many actions from another process. Their chunks and
+// microbatches are numbers to show, and no more: a table may have none of them.
+func UnpackActions(w *wire.ActionTimes, most int) ([]ActionTime, error) {
+	n := len(w.GetChunks())
+	if n > most {
+		return nil, fmt.Errorf("%w: the times of %d actions, of at most %d", ErrMessage, n, most)
+	}
+	if len(w.GetTypes()) != n || len(w.GetMicrobatches()) != n || len(w.GetStartsNs()) != n || len(w.GetTookNs()) != n {
+		return nil, fmt.Errorf("%w: %d chunks, %d types, %d microbatches, %d starts and %d ends of actions", ErrMessage, n, len(w.GetTypes()), len(w.GetMicrobatches()), len(w.GetStartsNs()), len(w.GetTookNs()))
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	times := make([]ActionTime, n)
+	var at int64
+	for i := range times {
+		kind := scheduler.Type(w.GetTypes()[i] &^ overlapBit)
+		a := scheduler.Action{Chunk: w.GetChunks()[i], Type: kind, Microbatch: w.GetMicrobatches()[i], Overlap: w.GetTypes()[i]&overlapBit != 0}
+		if kind < scheduler.F || kind > scheduler.B || a.Chunk < 0 || a.Microbatch < 0 {
+			return nil, fmt.Errorf("%w: action %d of microbatch %d on chunk %d", ErrMessage, kind, a.Microbatch, a.Chunk)
+		}
+		at += w.GetStartsNs()[i]
+		start := time.Unix(0, at)
+		times[i] = ActionTime{Action: a, Start: start, End: start.Add(time.Duration(w.GetTookNs()[i]))}
+	}
+	return times, nil
+}

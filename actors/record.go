@@ -1,0 +1,211 @@
+package actors
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-ml/troupe/grid"
+)
+
+// Actions is what was recorded of the order that the stages work on: a training step, or a
+// validation.
+type Actions struct {
+	Step  int64 // of a validation: the finished ones
+	Phase Phase // 0: nothing has begun yet
+	Began time.Time
+	// Ranks are the finished actions of each rank, in the order in which they ran, by this
+	// process's clock; of ranks in other processes those that it was told of. nil: the step is not recorded.
+	Ranks [][]ActionTime
+}
+
+// recorder says until when orders are timed because somebody watches. Everybody may ask and set it.
+type recorder struct {
+	base  time.Time
+	until atomic.Int64 // ns since base
+}
+
+func newRecorder() *recorder { return &recorder{base: time.Now()} }
+
+// extend records until d from now, if it does not do so for longer.
+func (r *recorder) extend(d time.Duration) {
+	until := int64(time.Since(r.base) + d)
+	for {
+		was := r.until.Load()
+		if until <= was || r.until.CompareAndSwap(was, until) {
+			return
+		}
+	}
+}
+
+func (r *recorder) on() bool { return int64(time.Since(r.base)) < r.until.Load() }
+
+// underWay is the order that the scheduler actor has begun last.
+type underWay struct {
+	step, order int64
+	phase       Phase
+	began       time.Time
+	traced      bool
+}
+
+// actionLog are the finished actions of a stage in an order that is timed. One goroutine adds to
+// it; any may read what is there at any moment, without a lock.
+type actionLog struct {
+	step, order int64
+	phase       Phase
+	before      *actionLog // of the order before, which others may be at yet; its own is nil
+	times       []ActionTime
+	n           atomic.Int64 // of times that are there
+}
+
+// newActionLog makes room for the actions of a row.
+func newActionLog(h Header, p Phase, row int, before *actionLog) *actionLog {
+	l := &actionLog{step: h.Step, order: h.Order, phase: p, times: make([]ActionTime, row)}
+	if before != nil {
+		l.before = &actionLog{step: before.step, order: before.order, phase: before.phase, times: before.done()}
+		l.before.n.Store(int64(len(l.before.times)))
+	}
+	return l
+}
+
+// add takes a finished action; one more than the row has is not kept.
+func (l *actionLog) add(t ActionTime) {
+	if n := l.n.Load(); n < int64(len(l.times)) {
+		l.times[n] = t
+		l.n.Store(n + 1)
+	}
+}
+
+// done are the finished actions so far.
+func (l *actionLog) done() []ActionTime {
+	n := l.n.Load()
+	return l.times[:n:n]
+}
+
+// of is what there is of an order; nil: nothing.
+func (l *actionLog) of(order int64) *actionLog {
+	switch {
+	case l == nil:
+	case l.order == order:
+		return l
+	case l.before != nil && l.before.order == order:
+		return l.before
+	}
+	return nil
+}
+
+// Record times the actions of the orders that begin within d from now, whatever Spec.TraceEvery says.
+func (r *Run) Record(d time.Duration) { r.recorder.extend(d) }
+
+// Actions is what was recorded so far of the order that the stages work on, or if they are between two
+// of the last one. It asks no actor, and so it answers also where all wait for each other.
+func (r *Run) Actions() Actions {
+	at := r.underWay.Load()
+	if at == nil {
+		return Actions{}
+	}
+	a := Actions{Step: at.step, Phase: at.phase, Began: at.began}
+	if !at.traced {
+		return a
+	}
+	a.Ranks = make([][]ActionTime, 0, len(r.cells))
+	for _, c := range r.cells {
+		if c.Load().Rank < 0 {
+			continue
+		}
+		var done []ActionTime
+		if l := c.actions.Load().of(at.order); l != nil {
+			done = append(done, l.done()...)
+		}
+		a.Ranks = append(a.Ranks, done)
+	}
+	return a
+}
+
+// RankActions are finished actions of a rank in an order, from the First on.
+type RankActions struct {
+	Rank        int
+	Step, Order int64
+	Phase       Phase
+	First       int
+	Times       []ActionTime
+}
+
+// ObserveActions takes finished actions of a rank in another process, by this one's clock. Those
+// that do not follow what is known of their order are dropped: they come again with the next
+// connection.
+func (l *local) ObserveActions(a RankActions) {
+	spec := l.shown.Load()
+	if spec == nil || a.Rank < 0 || a.Rank >= spec.ranks() || spec.host(a.Rank) == "" {
+		return
+	}
+	l.byName[spec.stageName(a.Rank)].observeActions(a, spec.rowLen(a.Rank, a.Phase))
+}
+
+// observeActions takes them for a stage that is in another process, with rows of so many actions.
+func (c *StatusCell) observeActions(a RankActions, row int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.actions.Load()
+	if l != nil && a.Order < l.order {
+		l = l.of(a.Order)
+	} else if l == nil || a.Order > l.order {
+		l = newActionLog(Header{Step: a.Step, Order: a.Order}, a.Phase, row, l)
+		c.actions.Store(l)
+	}
+	if l == nil || a.First < 0 || a.First > int(l.n.Load()) {
+		return
+	}
+	for i, t := range a.Times {
+		if a.First+i >= int(l.n.Load()) {
+			l.add(t)
+		}
+	}
+}
+
+// rowLen is how many actions a rank has in an order.
+func (s *Spec) rowLen(rank int, p Phase) int {
+	at := s.place(rank)
+	t := s.replicas()[at[grid.Data]].table(p)
+	if t == nil {
+		return 0
+	}
+	return len(t.Ranks[at[grid.Pipeline]])
+}
+
+// ActionsSince are the finished actions of each stage here that were not told yet, at most so many, as a process tells
+// another one that asks again and again. told is what it was told so far, by rank; it is changed.
+func (s *Stages) ActionsSince(told map[int]Told, most int) (all []RankActions) {
+	for _, c := range s.cells {
+		rank := c.Load().Rank
+		l := c.actions.Load()
+		if l == nil || most <= 0 {
+			continue
+		}
+		was := told[rank]
+		for _, one := range []*actionLog{l.before, l} {
+			if one == nil || one.order < was.Order {
+				continue
+			}
+			first := 0
+			if one.order == was.Order {
+				first = was.Actions
+			}
+			done := one.done()
+			if first >= len(done) || most <= 0 {
+				continue
+			}
+			done = done[first:min(len(done), first+most)]
+			most -= len(done)
+			all = append(all, RankActions{Rank: rank, Step: one.step, Order: one.order, Phase: one.phase, First: first, Times: done})
+			was = Told{one.order, first + len(done)}
+		}
+		told[rank] = was
+	}
+	return all
+}
+
+// Told is how much of a rank's actions somebody was told.
+type Told struct {
+	Order   int64
+	Actions int // of it
+}

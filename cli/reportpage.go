@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/internal/folder"
+	"github.com/troupe-ml/troupe/internal/report"
+	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/scheduler/draw"
+	"github.com/troupe-ml/troupe/telemetry"
+)
+
+func (a *app) newReport() *cobra.Command {
+	var (
+		to    string
+		force bool
+	)
+	cmd := &cobra.Command{
+		Use:   "report DIR",
+		Short: "Write a run as one page to send around",
+		Long: `Write a run as one HTML page to send around: what it is, its curves, its pipeline
+in the last step that was traced, its layers and samples as far as they were recorded,
+what went wrong, and its configuration. The page needs no other file, no network and
+no script.
+
+DIR is the folder of a run, or of a checkpoint: then everything is as it was at that
+step. The run may be in progress, or have crashed; what is missing is said on the page.`,
+		Example: `  engine report runs/run
+  engine report runs/run --to monday.html
+  engine report runs/run --to - | gzip > run.html.gz`,
+		Args:              takes("DIR"),
+		ValidArgsFunction: completeFolders,
+		RunE: a.work(func(_ *cobra.Command, args []string) error {
+			if to == "-" && force {
+				return usagef("--force: it has no effect with --to -; leave it out")
+			}
+			run, err := report.Read(args[0])
+			if err != nil {
+				return &troupe.SetupError{Err: err}
+			}
+			write := func(w io.Writer) error { return report.Page(w, run, report.PageOptions{Charts: traceCharts}) }
+			if to == "-" {
+				return write(a.programs())
+			}
+			if to == "" {
+				if to, err = reportName(args[0]); err != nil {
+					return err
+				}
+			}
+			bytes, err := writeReport(to, force, write)
+			if err != nil {
+				return err
+			}
+			a.printf("%s: %s\n", term.OneLine(to), term.Bytes(bytes))
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&to, "to", "", "`file` to write, - for the standard output (default: the folder's name and -report.html, in the working directory)")
+	cmd.Flags().BoolVar(&force, "force", false, "overwrite a file that is no report")
+	return cmd
+}
+
+// reportName is the file that the report of a folder is written to.
+func reportName(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Base(abs) + "-report.html", nil
+}
+
+// traceCharts makes the charts of a traced step.
+func traceCharts(path string, t telemetry.Trace) ([]draw.Chart, error) {
+	m, err := measure(path, t)
+	if err != nil {
+		return nil, err
+	}
+	planned, measured := m.charts()
+	return []draw.Chart{planned, measured}, nil
+}
+
+// writeReport puts a page in the place of a file that is a report, or where there is none: whole, or
+// not at all.
+func writeReport(path string, force bool, write func(io.Writer) error) (size int64, err error) {
+	fsys, err := folder.Open(filepath.Dir(path))
+	if err != nil {
+		return 0, &troupe.SetupError{Err: err}
+	}
+	defer func() { err = errors.Join(err, fsys.Close()) }()
+	name := filepath.Base(path)
+	if err := mayReplace(fsys, name, force); err != nil {
+		return 0, &troupe.SetupError{Err: err}
+	}
+	err = folder.Replace(fsys, name, func(w io.Writer) error {
+		counted := &counter{w: w}
+		err := write(counted)
+		size = counted.n
+		return err
+	})
+	return size, err
+}
+
+// mayReplace refuses a file that a report would be the end of.
+func mayReplace(fsys folder.FS, name string, force bool) error {
+	f, err := fsys.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	if force {
+		return nil
+	}
+	start := make([]byte, 4<<10)
+	n, err := f.ReadAt(start, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if !bytes.Contains(start[:n], []byte(report.Mark)) {
+		return fmt.Errorf("%s is there and is no report: choose another --to, or overwrite it with --force", fsys.Path(name))
+	}
+	return nil
+}
+
+// counter counts what is written.
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}

@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/telemetry"
+)
+
+// TestTraceOverTheWire: a step's trace comes to who follows as it was, pairs and clocks with it; one that is
+// too large is not sent.
+func TestTraceOverTheWire(t *testing.T) {
+	at := time.Unix(1764000000, 123456789)
+	act := func(chunk int32, kind scheduler.Type, m int32, overlap bool, from, to time.Duration) actors.ActionTime {
+		return actors.ActionTime{Action: scheduler.Action{Chunk: chunk, Type: kind, Microbatch: m, Overlap: overlap}, Start: at.Add(from), End: at.Add(to)}
+	}
+	e := troupe.StepEvent{Record: telemetry.Record{Step: 7}, Trace: [][]actors.ActionTime{
+		{act(0, scheduler.F, 0, true, 0, 5), act(3, scheduler.B, 1, false, 0, 5), act(0, scheduler.W, 200, false, -7, time.Second)}, nil},
+		Clocks: []actors.Clock{{}, {Process: "worker-1", Ahead: -time.Second, Within: time.Millisecond}}}
+	w := packStep(e)
+	if w.Trace != nil {
+		t.Error("everybody gets the trace")
+	}
+	w.Trace = packTrace(e)
+	got, err := unpackEvent(&wire.RunEvent{Kind: &wire.RunEvent_Step{Step: w}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := got.(troupe.StepEvent)
+	if len(back.Trace) != 2 || len(back.Trace[0]) != 3 || len(back.Trace[1]) != 0 || len(back.Clocks) != 2 || back.Clocks[1] != e.Clocks[1] {
+		t.Fatalf("%+v", back)
+	}
+	for i, a := range e.Trace[0] {
+		if b := back.Trace[0][i]; a.Action != b.Action || !a.Start.Equal(b.Start) || !a.End.Equal(b.End) {
+			t.Errorf("%+v came as %+v", a, b)
+		}
+	}
+	e.Trace[1] = make([]actors.ActionTime, limitTraceActions)
+	if packTrace(e) != nil {
+		t.Error("a trace of any size is sent")
+	}
+}
+
+// TestBadActions: what is no action is refused, and so is more than there can be.
+func TestBadActions(t *testing.T) {
+	ok := func() *wire.ActionTimes {
+		return &wire.ActionTimes{Chunks: []int32{0, 1}, Types: []byte{1, 4}, Microbatches: []int32{0, 0}, StartsNs: []int64{5, 6}, TookNs: []int64{1, 2}}
+	}
+	if times, err := actors.UnpackActions(ok(), 2); err != nil || len(times) != 2 {
+		t.Fatal(times, err)
+	}
+	for name, change := range map[string]func(*wire.ActionTimes){
+		"types":       func(w *wire.ActionTimes) { w.Types = w.Types[:1] },
+		"microbatch":  func(w *wire.ActionTimes) { w.Microbatches[1] = -1 },
+		"chunk":       func(w *wire.ActionTimes) { w.Chunks[0] = -1 },
+		"type":        func(w *wire.ActionTimes) { w.Types[0] = 5 },
+		"starts":      func(w *wire.ActionTimes) { w.StartsNs = nil },
+		"ends":        func(w *wire.ActionTimes) { w.TookNs = append(w.TookNs, 1) },
+		"no type":     func(w *wire.ActionTimes) { w.Types[1] = 128 },
+		"microbatchs": func(w *wire.ActionTimes) { w.Microbatches = nil },
+	} {
+		w := ok()
+		change(w)
+		if _, err := actors.UnpackActions(w, 2); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	if _, err := actors.UnpackActions(ok(), 1); err == nil {
+		t.Error("more than there can be: accepted")
+	}
+}

@@ -1,0 +1,63 @@
+package device
+
+import (
+	"time"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+const (
+	// peakTime is about how long PeakFLOPS measures.
+	peakTime = 8 * time.Millisecond
+	// peakFrom and peakTo are the sizes of the matrices that it multiplies.
+	peakFrom, peakTo = 128, 1024
+	// peakTries is how often it does so with one size.
+	peakTries = 4
+)
+
+// PeakFLOPS measures what one large matrix product reaches on a CPU with those threads and kernels, in operations
+// a second. It takes some milliseconds; other programs that use the cores meanwhile make it too low.
+func PeakFLOPS(o Options, dtype tensorops.DType) (best float64, err error) {
+	d, err := OpenKind(Options{Threads: o.Threads, Kernels: o.Kernels})
+	if err != nil {
+		return 0, err
+	}
+	defer d.Close()
+	s := d.NewStream("peak")
+	defer func() {
+		s.Close()
+		s.Arena().Close()
+	}()
+	began := time.Now()
+	for n := peakFrom; n <= peakTo; n *= 2 {
+		l := s.NewList()
+		var m [3]tensorops.Tensor
+		for i := range m {
+			m[i] = l.Alloc(dtype, n, n)
+			l.Fill(m[i], 1)
+		}
+		if err := tensorops.Run(s, l); err != nil {
+			return 0, err
+		}
+		for range peakTries {
+			l := s.NewList()
+			l.MatMul(m[0], m[1], m[2], tensorops.MatMulOpts{TransB: true, BF16: dtype == tensorops.BFloat16})
+			start := time.Now()
+			if err := tensorops.Run(s, l); err != nil {
+				return 0, err
+			}
+			best = max(best, 2*float64(n)*float64(n)*float64(n)/time.Since(start).Seconds())
+			if time.Since(began) > peakTime {
+				return best, nil
+			}
+		}
+		l = s.NewList()
+		for _, t := range m {
+			l.Free(t)
+		}
+		if err := tensorops.Run(s, l); err != nil {
+			return 0, err
+		}
+	}
+	return best, nil
+}

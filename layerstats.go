@@ -1,0 +1,70 @@
+package troupe
+
+import (
+	"math"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/telemetry"
+)
+
+// layerStats makes a line of stats.jsonl of norms by parameter.
+type layerStats struct {
+	layers  []telemetry.LayerStats // without norms
+	trained []bool                 // by layer: whether some of it is
+	of      []int                  // by parameter: its layer
+	memory  func() []int64         // by rank; nil: not known
+}
+
+func newLayerStats(p *plan.Plan, memory func() []int64) *layerStats {
+	m := p.Model()
+	s := &layerStats{of: m.LayersOf(), memory: memory}
+	at := p.StagesOfLayers()
+	for i, name := range m.LayerNames() {
+		s.layers = append(s.layers, telemetry.LayerStats{Name: name, Stage: at[i]})
+	}
+	s.trained = make([]bool, len(s.layers))
+	for _, param := range m.Params {
+		n := int64(1)
+		for _, d := range param.Whole {
+			n *= int64(d)
+		}
+		layer := s.of[param.Index]
+		s.layers[layer].Params += n
+		s.trained[layer] = s.trained[layer] || !param.Frozen
+	}
+	return s
+}
+
+// line is that of a step.
+func (s *layerStats) line(n actors.Norms) telemetry.Stats {
+	weights, grads := make([]float64, len(s.layers)), make([]float64, len(s.layers)) // squared
+	for param, layer := range s.of {
+		weights[layer] += squared(n.Weights, param)
+		grads[layer] += squared(n.Grads, param)
+	}
+	t := telemetry.Stats{Step: int(n.Step), MemBytes: s.memory(), Layers: append([]telemetry.LayerStats(nil), s.layers...)}
+	for i := range t.Layers {
+		l := &t.Layers[i]
+		if l.Params == 0 {
+			continue
+		}
+		weight, grad := math.Sqrt(weights[i]), math.Sqrt(grads[i])
+		if !math.IsNaN(weight) || len(n.Weights) > 0 {
+			l.WeightNorm = &weight
+		}
+		if s.trained[i] {
+			l.GradNorm = &grad
+		}
+	}
+	return t
+}
+
+// squared is that of a parameter's norm. Behind the last one that was reported there is nothing
+// but what is not trained.
+func squared(norms []float64, param int) float64 {
+	if param >= len(norms) {
+		return 0
+	}
+	return norms[param] * norms[param]
+}

@@ -1,0 +1,133 @@
+package troupe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tokenizer"
+)
+
+// textSampler has the model write a text at each validation of an attempt, with the weights that
+// were validated. The stages copy them before their next order, as for a checkpoint; the text is written while
+// training goes on, by one core.
+type textSampler struct {
+	run     *Run
+	o       GenerateOptions
+	trained trained // whose weights are copied to
+	stream  tensorops.Stream
+	w       *telemetry.SampleWriter
+
+	busy    atomic.Bool // the weights are being copied or used
+	skipped atomic.Int64
+	tasks   chan sampleTask // capacity 1
+	quit    chan struct{}
+	done    chan struct{} // closed when nothing uses the weights
+	ctx     context.Context
+	cancel  context.CancelFunc
+}
+
+// sampleTask is a copy of the weights of a step.
+type sampleTask struct {
+	step  int64
+	place func() error // the last of them
+}
+
+// newTextSampler makes one, if the configuration asks for samples; why says why there are none all
+// the same. It must be ended.
+func newTextSampler(r *Run, cfg *config.Config, m *stages.Model, tok tokenizer.Tokenizer, w *telemetry.SampleWriter) (s *textSampler, why string) {
+	switch {
+	case cfg.Run.SampleTokens == 0:
+		return nil, ""
+	case !m.Config.Language():
+		return nil, fmt.Sprintf("a model of the family %q writes none", m.Config.Family)
+	case tok == nil:
+		return nil, "the data's tokenizer is not known"
+	case r.apart:
+		return nil, "the weights are in other processes"
+	}
+	s = &textSampler{run: r, o: GenerateOptions{Prompt: cfg.Run.SamplePrompt, Tokens: cfg.Run.SampleTokens}, trained: trained{model: m, tokenizer: tok}, w: w,
+		tasks: make(chan sampleTask, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	at := cfg.Device
+	at.Threads = 1
+	if err := s.trained.hold(at); err != nil {
+		return nil, errors.Join(err, s.trained.close()).Error()
+	}
+	s.stream = s.trained.device.NewStream("sample")
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	go s.loop() // ends with end
+	return s, ""
+}
+
+// copyAtEval is actors.Spec's.
+func (s *textSampler) copyAtEval(step int64) (to func(param int) []float32, done func(place func() error)) {
+	if !s.busy.CompareAndSwap(false, true) {
+		s.skipped.Add(1)
+		return nil, nil
+	}
+	return s.trained.weights.HostWeight, func(place func() error) { s.tasks <- sampleTask{step, place} }
+}
+
+func (s *textSampler) loop() {
+	defer close(s.done)
+	for {
+		select {
+		case t := <-s.tasks:
+			s.sample(t)
+		case <-s.quit:
+			select {
+			case t := <-s.tasks:
+				s.sample(t)
+			default:
+			}
+			return
+		}
+	}
+}
+
+// sample writes the text of a step.
+func (s *textSampler) sample(t sampleTask) {
+	defer s.busy.Store(false)
+	s.trained.whence = fmt.Sprintf("the run at step %d", t.step)
+	var text strings.Builder
+	err := t.place()
+	if err == nil {
+		err = s.trained.generate(s.ctx, s.o, s.stream, func(b []byte) error {
+			_, err := text.Write(b)
+			return err
+		})
+	}
+	if err == nil {
+		err = s.w.Write(telemetry.Sample{Step: int(t.step), Prompt: s.o.Prompt, Text: text.String()})
+	}
+	switch {
+	case err == nil:
+		s.run.mark(t.step, telemetry.MarkSample, "")
+	case s.ctx.Err() == nil:
+		s.run.warn("there is no sample of step %d: %v", t.step, err)
+	}
+	if n := s.skipped.Swap(0); n > 0 {
+		s.run.warn("validations came while the sample of step %d was being written, and have none: %d; fewer run.sample_tokens take less time", t.step, n)
+	}
+}
+
+// end waits until the last text is written, and gives the weights back. cut ends that text where
+// it is. No stage copies any more.
+func (s *textSampler) end(cut bool) error {
+	if s == nil {
+		return nil
+	}
+	if cut {
+		s.cancel()
+	}
+	close(s.quit)
+	<-s.done
+	s.cancel()
+	return errors.Join(s.trained.close(), s.w.Close())
+}

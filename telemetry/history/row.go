@@ -1,0 +1,370 @@
+package history
+
+import (
+	"bytes"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/troupe-ml/troupe/telemetry"
+)
+
+// figures are those of a record that are a series under their own name, in the order of Names.
+var figures = [...]struct {
+	name  string
+	usual bool // most rows have it
+	of    func(*telemetry.Record) *float64
+}{
+	{"loss", true, func(r *telemetry.Record) *float64 { return r.Loss }},
+	{"mtp_loss", false, func(r *telemetry.Record) *float64 { return r.MTPLoss }},
+	{"val_loss", false, func(r *telemetry.Record) *float64 { return r.ValLoss }},
+	{"grad_norm", true, func(r *telemetry.Record) *float64 { return r.GradNorm }},
+	{"lr", true, func(r *telemetry.Record) *float64 { return r.LR }},
+	{"tokens_per_s", true, func(r *telemetry.Record) *float64 { return r.TokensPerS }},
+	{"step_ms", true, func(r *telemetry.Record) *float64 { return r.StepMS }},
+	{"bubble_pct", true, func(r *telemetry.Record) *float64 { return r.BubblePct }},
+	{"peak_mem_bytes", true, peakMem},
+	{"peak_pct", true, func(r *telemetry.Record) *float64 { return r.PeakPct }},
+}
+
+// The keys of a line: first the figures, by their place.
+const (
+	keyStepMS  = 6
+	keyPeakMem = 8
+)
+
+const (
+	keyStep = len(figures) + iota
+	keyTokens
+	keySkipped
+	keyUpdate
+	keyMetrics
+	keyValMetrics
+	keyOther // of a later version
+)
+
+// peakMem is the peak of memory, which the record has as a whole number; nil: it is not known.
+func peakMem(r *telemetry.Record) *float64 {
+	if r.PeakMemBytes == 0 {
+		return nil
+	}
+	bytes := float64(r.PeakMemBytes)
+	return &bytes
+}
+
+// keyOf finds a key; the names are those of telemetry's lines.
+func keyOf(name []byte) int {
+	switch string(name) {
+	case "step":
+		return keyStep
+	case "loss":
+		return 0
+	case "mtp_loss":
+		return 1
+	case "val_loss":
+		return 2
+	case "grad_norm":
+		return 3
+	case "lr":
+		return 4
+	case "tokens_per_s":
+		return 5
+	case "step_ms":
+		return keyStepMS
+	case "bubble_pct":
+		return 7
+	case "peak_mem_bytes":
+		return keyPeakMem
+	case "peak_pct":
+		return 9
+	case "tokens":
+		return keyTokens
+	case "skipped":
+		return keySkipped
+	case "update":
+		return keyUpdate
+	case "metrics":
+		return keyMetrics
+	case "val_metrics":
+		return keyValMetrics
+	}
+	return keyOther
+}
+
+// row is what a line says, as far as it is kept.
+type row struct {
+	step    int
+	tokens  int64
+	skipped bool
+	has     uint32 // a bit for each figure that is there
+	figures [len(figures)]float64
+	metrics []metric
+}
+
+// metric is a figure with a name of the model's own.
+type metric struct {
+	val   bool // of a validation
+	name  []byte
+	value float64
+}
+
+// read reads a line, which ends with its line break. The row's metrics share its memory.
+func (r *row) read(text []byte) error {
+	if r.scan(text) {
+		return nil
+	}
+	var record telemetry.Record
+	if err := record.UnmarshalJSON(text[:len(text)-1]); err != nil {
+		return err
+	}
+	r.take(&record)
+	return nil
+}
+
+// take fills the row from a record.
+func (r *row) take(record *telemetry.Record) {
+	*r = row{step: record.Step, tokens: record.Tokens, skipped: record.Skipped, metrics: r.metrics[:0]}
+	for k := range figures {
+		if v := figures[k].of(record); v != nil {
+			r.figures[k] = *v
+			r.has |= 1 << k
+		}
+	}
+	for _, of := range []struct {
+		val    bool
+		values map[string]float64
+	}{{false, record.Metrics}, {true, record.ValMetrics}} {
+		for _, name := range slices.Sorted(maps.Keys(of.values)) {
+			r.metrics = append(r.metrics, metric{of.val, []byte(name), of.values[name]})
+		}
+	}
+}
+
+// scan reads a line as telemetry.Writer writes it, and reports whether it is one: an object of
+// known keys, each once, without blanks or escapes; or with others whose values are plain. Of any
+// other line it can't even tell whether it is a record. The line break at the end is what no value
+// has, so that no index runs beyond it.
+func (r *row) scan(text []byte) bool {
+	*r = row{metrics: r.metrics[:0]}
+	if text[0] != '{' {
+		return false
+	}
+	seen := uint32(0)
+	for at := 1; ; at++ {
+		key, next := word(text, at)
+		if next < 0 || text[next] != ':' {
+			return false
+		}
+		k, bit := keyOf(key), uint32(1)
+		if bit <<= k; seen&bit != 0 && k != keyOther {
+			return false
+		}
+		seen |= bit
+		if at = r.value(k, text, next+1); at < 0 {
+			return false
+		}
+		switch text[at] {
+		case ',':
+		case '}':
+			return text[at+1] == '\n' && seen&(1<<keyStep) != 0
+		default:
+			return false
+		}
+	}
+}
+
+// value reads the value of a key, and returns the place behind it; -1: it is none that scan reads.
+func (r *row) value(k int, text []byte, at int) int {
+	switch k {
+	case keyStep:
+		n, next := whole(text, at)
+		if r.step = int(n); int64(r.step) != n {
+			return -1
+		}
+		return next
+	case keyTokens:
+		r.tokens, at = whole(text, at)
+		return at
+	case keyPeakMem:
+		n, next := whole(text, at)
+		if n != 0 {
+			r.figures[k] = float64(n)
+			r.has |= 1 << k
+		}
+		return next
+	case keySkipped:
+		if bytes.HasPrefix(text[at:], []byte("true")) {
+			r.skipped = true
+			return at + len("true")
+		}
+		return literal(text, at, "false")
+	case keyUpdate:
+		_, next := word(text, at)
+		return next
+	case keyMetrics, keyValMetrics:
+		return r.named(k == keyValMetrics, text, at)
+	case keyOther:
+		return other(text, at)
+	}
+	v, next := number(text, at)
+	r.figures[k] = v
+	r.has |= 1 << k
+	return next
+}
+
+// named reads an object of metrics.
+func (r *row) named(val bool, text []byte, at int) int {
+	if text[at] != '{' {
+		return -1
+	}
+	if text[at+1] == '}' {
+		return at + 2
+	}
+	for at++; ; at++ {
+		name, next := quoted(text, at)
+		if next < 0 || text[next] != ':' {
+			return -1
+		}
+		v, next := number(text, next+1)
+		if next < 0 {
+			return -1
+		}
+		r.metrics = append(r.metrics, metric{val, name, v})
+		switch at = next; text[at] {
+		case ',':
+		case '}':
+			return at + 1
+		default:
+			return -1
+		}
+	}
+}
+
+// other reads what a later version says under a key of its own, if it is plain.
+func other(text []byte, at int) int {
+	switch text[at] {
+	case '"':
+		_, next := quoted(text, at)
+		return next
+	case 't':
+		return literal(text, at, "true")
+	case 'f':
+		return literal(text, at, "false")
+	}
+	_, next := number(text, at)
+	return next
+}
+
+// literal returns the place behind a literal.
+func literal(text []byte, at int, want string) int {
+	if !bytes.HasPrefix(text[at:], []byte(want)) {
+		return -1
+	}
+	return at + len(want)
+}
+
+// word reads a text of small letters, digits and underscores, and returns the place behind it. Only
+// such keys can't be another's: JSON's reader takes capital letters, and some that look like them,
+// for small ones.
+func word(text []byte, at int) ([]byte, int) {
+	if text[at] != '"' {
+		return nil, -1
+	}
+	at++
+	for i := at; ; i++ {
+		switch c := text[i]; {
+		case 'a' <= c && c <= 'z', c == '_', '0' <= c && c <= '9':
+		case c == '"':
+			return text[at:i], i + 1
+		default:
+			return nil, -1
+		}
+	}
+}
+
+// quoted reads a text without escapes.
+func quoted(text []byte, at int) ([]byte, int) {
+	if text[at] != '"' {
+		return nil, -1
+	}
+	at++
+	ascii := true
+	for i := at; ; i++ {
+		switch c := text[i]; {
+		case c == '"':
+			if !ascii && !utf8.Valid(text[at:i]) {
+				return nil, -1
+			}
+			return text[at:i], i + 1
+		case c == '\\', c < ' ':
+			return nil, -1
+		case c >= utf8.RuneSelf:
+			ascii = false
+		}
+	}
+}
+
+// whole reads a number of at most 18 digits.
+func whole(text []byte, at int) (n int64, next int) {
+	const most = 18
+	next = at
+	for ; digit(text[next]); next++ {
+		if next-at == most {
+			return 0, -1
+		}
+		n = n*10 + int64(text[next]-'0')
+	}
+	if next == at || text[at] == '0' && next > at+1 {
+		return 0, -1
+	}
+	return n, next
+}
+
+// number reads a figure; null is NaN.
+func number(text []byte, at int) (v float64, next int) {
+	if text[at] == 'n' {
+		return math.NaN(), literal(text, at, "null")
+	}
+	next = at
+	if text[next] == '-' {
+		next++
+	}
+	first := next
+	if next = digits(text, next); next < 0 || text[first] == '0' && next > first+1 {
+		return 0, -1
+	}
+	if text[next] == '.' {
+		if next = digits(text, next+1); next < 0 {
+			return 0, -1
+		}
+	}
+	if text[next] == 'e' || text[next] == 'E' {
+		if next++; text[next] == '+' || text[next] == '-' {
+			next++
+		}
+		if next = digits(text, next); next < 0 {
+			return 0, -1
+		}
+	}
+	v, err := strconv.ParseFloat(string(text[at:next]), 64)
+	if err != nil { // too large
+		return 0, -1
+	}
+	return v, next
+}
+
+// digits returns the place behind at least one digit.
+func digits(text []byte, at int) int {
+	next := at
+	for digit(text[next]) {
+		next++
+	}
+	if next == at {
+		return -1
+	}
+	return next
+}
+
+func digit(c byte) bool { return '0' <= c && c <= '9' }
