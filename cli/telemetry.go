@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"sync"
 	"time"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/rundir"
 	"github.com/troupe-ml/troupe/telemetry/otel"
 	"github.com/troupe-ml/troupe/telemetry/otel/otlp"
 	"github.com/troupe-ml/troupe/telemetry/prom"
@@ -139,8 +137,7 @@ func (b board) End(troupe.Result, error) {
 }
 
 func (e *exports) tensorboard(cfg *config.Config, i troupe.Info) (observer, error) {
-	rec, err := tensorboard.NewRecorder(tensorboard.Options{Dir: filepath.Join(i.Out, tensorboard.Folder), From: tensorboard.FirstStep(i), Config: string(cfg.TOML()),
-		Metrics: filepath.Join(i.Out, rundir.MetricsFile), Warn: e.warn})
+	rec, err := tensorboard.NewRecorder(tensorboard.Options{Run: i.Out, From: tensorboard.FirstStep(i), Config: string(cfg.TOML()), Warn: e.warn})
 	if err != nil {
 		return nil, err
 	}

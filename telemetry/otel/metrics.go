@@ -18,10 +18,10 @@ type instruments struct {
 	run  attribute.KeyValue
 	errs []error
 
-	duration, saving                                                      metric.Float64Histogram
-	loss, mtpLoss, valLoss, norm, lr, speed, bubble, ideal, figure, value metric.Float64Gauge
-	memory, at                                                            metric.Int64Gauge
-	steps, skipped, tokens, checkpoints, restarts, stalls                 metric.Int64Counter
+	duration, saving                                                            metric.Float64Histogram
+	loss, mtpLoss, valLoss, norm, lr, speed, bubble, ideal, peak, figure, value metric.Float64Gauge
+	memory, at                                                                  metric.Int64Gauge
+	steps, skipped, tokens, checkpoints, restarts, stalls                       metric.Int64Counter
 }
 
 func newInstruments(m metric.Meter, run attribute.KeyValue) (*instruments, error) {
@@ -58,6 +58,7 @@ func newInstruments(m metric.Meter, run attribute.KeyValue) (*instruments, error
 	i.speed = gauge("engine.tokens_per_second", "{token}/s", "Tokens a second, of the last step.")
 	i.bubble = gauge("engine.bubble_ratio", "1", "Share of the ranks' time without a running action, of the last step.")
 	i.ideal = gauge("engine.bubble_ideal_ratio", "1", "The same of the schedule's table, if all actions of a kind took equally long.")
+	i.peak = gauge("engine.peak_ratio", "1", "Operations that the model asks for in a second, as a share of the processor's peak, of the last step.")
 	i.figure = gauge("engine.metric", "1", "What the model's layers report beside the loss, of the last step.")
 	i.value = gauge("engine.validation_metric", "1", "What the model's layers report beside the loss, of the last validation.")
 	i.memory = whole("engine.memory.peak", "By", "The most memory that the process has taken at a time.")
@@ -85,6 +86,7 @@ func (i *instruments) step(e troupe.StepEvent, steps, tokens int64) {
 	set(i.lr, e.LR, 1)
 	set(i.speed, e.TokensPerS, 1)
 	set(i.bubble, e.BubblePct, 0.01)
+	set(i.peak, e.PeakPct, 0.01)
 	if e.BubblePct != nil {
 		i.ideal.Record(ctx, e.IdealBubblePct/100, i.of)
 	}

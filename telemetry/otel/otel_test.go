@@ -214,7 +214,7 @@ func TestMetrics(t *testing.T) {
 	a.Observe(step(11)) // of 100 tokens by its pace
 	more := step(14)
 	more.Metrics, more.ValMetrics, more.ValLoss = map[string]float64{"accuracy": 0.5}, map[string]float64{"accuracy": 0.25}, p(2)
-	more.PeakMemBytes, more.MTPLoss = 1<<20, p(6)
+	more.PeakMemBytes, more.MTPLoss, more.PeakPct = 1<<20, p(6), p(50)
 	a.Observe(more)
 	skipped := step(12) // gone back
 	skipped.Skipped = true
@@ -225,7 +225,7 @@ func TestMetrics(t *testing.T) {
 	got := a.metrics(t)
 	for name, want := range map[string]float64{"engine.steps": 5, "engine.tokens": 500, "engine.step": 12, "engine.steps_skipped": 1, "engine.checkpoints": 1, "engine.restarts": 1, "engine.stalls": 1,
 		"engine.loss": 3.5, "engine.mtp_loss": 6, "engine.validation_loss": 2, "engine.gradient_norm": 1, "engine.learning_rate": 1e-3, "engine.tokens_per_second": 400, "engine.bubble_ratio": 0.5,
-		"engine.bubble_ideal_ratio": 0.4, "engine.metric/accuracy": 0.5, "engine.validation_metric/accuracy": 0.25, "engine.memory.peak": 1 << 20, "engine.step.duration": 3, "engine.checkpoint.duration": 1} {
+		"engine.bubble_ideal_ratio": 0.4, "engine.peak_ratio": 0.5, "engine.metric/accuracy": 0.5, "engine.validation_metric/accuracy": 0.25, "engine.memory.peak": 1 << 20, "engine.step.duration": 3, "engine.checkpoint.duration": 1} {
 		if v, ok := got[name]; !ok || v != want {
 			t.Errorf("%s is %v (told: %v), want %v", name, v, ok, want)
 		}

@@ -19,7 +19,7 @@ import (
 type Source interface {
 	Info() troupe.Info
 	Status() troupe.Status
-	StageMemory() map[string]int64
+	RankMemory() []int64
 }
 
 // Errors of Collector.Add.

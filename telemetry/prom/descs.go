@@ -34,6 +34,7 @@ var (
 
 	descBubble = desc("bubble_ratio", "Share of the ranks' time without a running action, of the last step.")
 	descIdeal  = desc("bubble_ideal_ratio", "The same of the schedule's table, if all actions of a kind took equally long.")
+	descPeak   = desc("peak_ratio", "Operations that the model asks for in a second, as a share of the processor's peak, of the last step.")
 	descMemory = desc("memory_peak_bytes", "The most memory that the process has taken at a time.")
 
 	descRestarts    = desc("restarts_total", "Restarts from the last checkpoint after a process was lost.")
@@ -52,7 +53,7 @@ var (
 )
 
 var descs = []*prometheus.Desc{descInfo, descState, descPaused, descStages, descRanks, descParams, descPlanned, descStep, descSteps, descSkipped, descTokens, descSpeed,
-	descLoss, descMTPLoss, descVal, descNorm, descLR, descMetric, descValues, descBubble, descIdeal, descMemory, descRestarts, descStalls, descWarnings, descCheckpoints,
+	descLoss, descMTPLoss, descVal, descNorm, descLR, descMetric, descValues, descBubble, descIdeal, descPeak, descMemory, descRestarts, descStalls, descWarnings, descCheckpoints,
 	descSaved, descSavedAt, descSteppedAt, descRankInfo, descRankState, descRankWait, descRankMemory, descRankBubble}
 
 // What takes time is shown as a histogram: its native form where it is asked for, else by bounds

@@ -32,12 +32,12 @@ func p(v float64) *float64 { return &v }
 type source struct {
 	info   troupe.Info
 	status troupe.Status
-	memory map[string]int64
+	memory []int64
 }
 
-func (s source) Info() troupe.Info             { return s.info }
-func (s source) Status() troupe.Status         { return s.status }
-func (s source) StageMemory() map[string]int64 { return s.memory }
+func (s source) Info() troupe.Info     { return s.info }
+func (s source) Status() troupe.Status { return s.status }
+func (s source) RankMemory() []int64   { return s.memory }
 
 // figures are what a scrape finds: name{label="value",…} → value.
 func figures(t testing.TB, c *Collector) map[string]float64 {
@@ -134,7 +134,7 @@ func TestCounts(t *testing.T) {
 func TestRanks(t *testing.T) {
 	now := time.Now()
 	c := NewCollector()
-	s := source{memory: map[string]int64{"stage 0": 100, "stage 1": 200}, status: troupe.Status{Time: now, Actors: []actors.Snapshot{
+	s := source{memory: []int64{100, 200, 0}, status: troupe.Status{Time: now, Actors: []actors.Snapshot{
 		{Actor: "scheduler", Rank: -1, Wait: actors.WaitStages, From: "stage 1", Since: now},
 		{Actor: "stage 0", Rank: 0, Doing: actors.Running, Since: now},
 		{Actor: "stage 1", Rank: 1, Doing: actors.Waiting, Wait: actors.WaitActivation, From: "stage 0", Since: now.Add(-2 * time.Second), Host: "w1"},
@@ -218,9 +218,9 @@ func full(t testing.TB) *Collector {
 	c := NewCollector()
 	now := time.Now()
 	r := add(t, c, "a run", source{info: troupe.Info{ID: "01", Family: "gpt2", Schedule: "1f1b", Device: "cpu", Kernels: "avx2", Stages: 2, Ranks: 2, Steps: 10, Parameters: 100},
-		memory: map[string]int64{"stage 0": 1}, status: troupe.Status{Time: now, Actors: []actors.Snapshot{{Actor: "stage 0", Rank: 0, Wait: actors.WaitOrder, From: "scheduler", Since: now}}}})
+		memory: []int64{1}, status: troupe.Status{Time: now, Actors: []actors.Snapshot{{Actor: "stage 0", Rank: 0, Wait: actors.WaitOrder, From: "scheduler", Since: now}}}})
 	e := step(1, 1)
-	e.MTPLoss, e.ValLoss, e.Metrics, e.ValMetrics = p(1), p(2), map[string]float64{"accuracy": 1}, map[string]float64{"accuracy": 1}
+	e.MTPLoss, e.PeakPct, e.ValLoss, e.Metrics, e.ValMetrics = p(1), p(40), p(2), map[string]float64{"accuracy": 1}, map[string]float64{"accuracy": 1}
 	e.Trace = [][]actors.ActionTime{{{Action: scheduler.Action{Type: scheduler.F}, Start: now, End: now.Add(time.Second)}}}
 	r.Observe(e)
 	r.Observe(troupe.CheckpointEvent{Step: 1, Took: time.Second})

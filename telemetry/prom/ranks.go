@@ -27,8 +27,8 @@ func word[K comparable](words map[K]string, k K) string {
 	return other
 }
 
-// ranks tells what each rank does. Memory is by the ranks' names.
-func (t *teller) ranks(s troupe.Status, memory map[string]int64, bubbles []float64) {
+// ranks tells what each rank does. Memory of 0 is not known.
+func (t *teller) ranks(s troupe.Status, memory []int64, bubbles []float64) {
 	known := make(map[string]string, len(s.Actors)) // how whom a rank waits for is called
 	var all []actors.Snapshot
 	for _, a := range s.Actors {
@@ -55,8 +55,8 @@ func (t *teller) ranks(s troupe.Status, memory map[string]int64, bubbles []float
 			}
 			t.gauge(descRankWait, max(0, s.Time.Sub(a.Since).Seconds()), rank, word(waits, a.Wait), from)
 		}
-		if bytes, ok := memory[a.Actor]; ok {
-			t.gauge(descRankMemory, float64(bytes), rank)
+		if a.Rank < len(memory) && memory[a.Rank] > 0 {
+			t.gauge(descRankMemory, float64(memory[a.Rank]), rank)
 		}
 	}
 	for rank, b := range bubbles[:min(len(bubbles), limitRanks)] {

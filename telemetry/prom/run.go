@@ -177,7 +177,7 @@ func (r *Run) collect(to chan<- prometheus.Metric) {
 	t.gauge(descRanks, float64(info.Ranks))
 	t.gauge(descParams, float64(info.Parameters))
 	t.gauge(descPlanned, float64(info.Steps))
-	t.ranks(from.Status(), from.StageMemory(), bubbles)
+	t.ranks(from.Status(), from.RankMemory(), bubbles)
 }
 
 // figures are what the events have told. mu is held.
@@ -213,6 +213,7 @@ func (r *Run) figures(t *teller) {
 		t.known(descBubble, r.last.BubblePct, 0.01)
 		t.gauge(descIdeal, r.ideal/100)
 	}
+	t.known(descPeak, r.last.PeakPct, 0.01)
 	if r.last.PeakMemBytes > 0 {
 		t.gauge(descMemory, float64(r.last.PeakMemBytes))
 	}

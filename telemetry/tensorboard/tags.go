@@ -28,6 +28,7 @@ func scalarsOf(r telemetry.Record, idealBubblePct float64) []scalar {
 	if r.BubblePct != nil && idealBubblePct >= 0 {
 		add("speed/bubble_ideal_pct", &idealBubblePct)
 	}
+	add("speed/peak_pct", r.PeakPct)
 	if r.PeakMemBytes > 0 {
 		bytes := float64(r.PeakMemBytes)
 		add("memory/peak_bytes", &bytes)

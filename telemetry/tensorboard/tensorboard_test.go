@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ var began = time.Unix(1_790_000_000, 250_000_000)
 // records has every figure.
 var records = []telemetry.Record{
 	{Step: 0, ValLoss: p(5.545177444479562), ValMetrics: map[string]float64{"accuracy": 0.125}},
-	{Step: 1, Loss: p(5.5457463264465332), MTPLoss: p(6), GradNorm: p(2.25), LR: p(1e-05), Tokens: 1024, TokensPerS: p(8192), StepMS: p(125), BubblePct: p(33.3),
+	{Step: 1, Loss: p(5.5457463264465332), MTPLoss: p(6), GradNorm: p(2.25), LR: p(1e-05), Tokens: 1024, TokensPerS: p(8192), StepMS: p(125), BubblePct: p(33.3), PeakPct: p(45.5),
 		PeakMemBytes: 104857600, Metrics: map[string]float64{"accuracy": 0.5, "a name with ü": math.Inf(1)}},
 	{Step: 2, Loss: p(math.NaN()), Skipped: true},
 }
@@ -107,7 +108,7 @@ func TestGolden(t *testing.T) {
 		t.Fatalf("it begins with %+v", events)
 	}
 	want := map[string]float32{"train/loss": float32(*records[1].Loss), "train/mtp_loss": 6, "train/grad_norm": 2.25, "train/lr": 1e-5, "speed/tokens_per_s": 8192, "speed/step_ms": 125,
-		"speed/bubble_pct": 33.3, "speed/bubble_ideal_pct": 25, "memory/peak_bytes": 104857600, "train/accuracy": 0.5, "train/a name with ü": float32(math.Inf(1))}
+		"speed/bubble_pct": 33.3, "speed/bubble_ideal_pct": 25, "speed/peak_pct": 45.5, "memory/peak_bytes": 104857600, "train/accuracy": 0.5, "train/a name with ü": float32(math.Inf(1))}
 	if got := events[3]; fmt.Sprint(got.scalars) != fmt.Sprint(want) || got.step != 1 || got.at != 1_790_000_001.25 {
 		t.Errorf("step 1 has %+v", got)
 	}
@@ -201,7 +202,7 @@ func TestRecorder(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(out, Folder)
-	r, err := NewRecorder(Options{Dir: dir, Config: "[run]\n", Metrics: metrics, Now: func() time.Time { return began }})
+	r, err := NewRecorder(Options{Run: out, Config: "[run]\n", Now: func() time.Time { return began }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +227,7 @@ func TestRecorder(t *testing.T) {
 	}
 
 	// It goes on from step 3: a file of its own hides what is behind.
-	r, err = NewRecorder(Options{Dir: dir, From: FirstStep(troupe.Info{ResumedAt: 3}), Now: func() time.Time { return began }})
+	r, err = NewRecorder(Options{Run: out, From: FirstStep(troupe.Info{ResumedAt: 3}), Now: func() time.Time { return began }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,40 +264,110 @@ func TestWriteFails(t *testing.T) {
 
 func TestExport(t *testing.T) {
 	out := t.TempDir()
-	metrics := filepath.Join(out, "metrics.jsonl")
-	text := `{"step":0,"val_loss":4}` + "\n" + `{"step":1,"loss":3,"step_ms":500}` + "\n" + `{"step":2,"loss":null,"step_ms":1000}` + "\n" + `{"step":3,"lo`
-	if err := os.WriteFile(metrics, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
+	put := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(out, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
+	metrics := filepath.Join(out, "metrics.jsonl")
+	put("metrics.jsonl", `{"step":0,"val_loss":4}`+"\n"+`{"step":1,"loss":3,"step_ms":500}`+"\n"+`{"step":2,"loss":null,"step_ms":1000}`+"\n"+`{"step":3,"lo`)
+	put("config.toml", "[run]")
+	put("samples.jsonl", `{"step":0,"prompt":"Once","text":" upon"}`+"\n"+`{"step":2,"prompt":"Once","text":" more"}`+"\n")
 	if err := os.Chtimes(metrics, began, began); err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(out, "board")
-	e, err := Export(metrics, dir, "[run]")
+	e, err := Export(out, dir)
 	if err != nil || e.Records != 3 || e.Last != 2 {
 		t.Fatalf("%+v, %v", e, err)
 	}
 	events := eventsIn(t, dir)
 	last := events[len(events)-1]
-	if at := 1_790_000_000.25; last.at != at || events[len(events)-2].at != at-1 {
-		t.Errorf("the steps end at %v and %v, want %v", events[len(events)-2].at, last.at, at)
+	if at := 1_790_000_000.25; last.at != at || events[len(events)-3].at != at-1 {
+		t.Errorf("the steps end at %v and %v, want %v", events[len(events)-3].at, last.at, at)
 	}
 	if got := shown(events, "train/loss"); got[1] != 3 || !math.IsNaN(float64(got[2])) || len(got) != 2 {
 		t.Errorf("the losses are %v", got)
 	}
-	if _, err := Export(metrics, dir, ""); !errors.Is(err, ErrFolder) {
+	var texts []string
+	for _, e := range events {
+		for tag, text := range e.texts {
+			texts = append(texts, fmt.Sprint(tag, e.step, text))
+		}
+	}
+	if want := []string{"config0    [run]", "samples0    Once upon", "samples2    Once more"}; !slices.Equal(texts, want) {
+		t.Errorf("the texts are %q", texts)
+	}
+	if _, err := Export(out, dir); !errors.Is(err, ErrFolder) {
 		t.Errorf("a folder with event files: %v", err)
 	}
-	if err := os.WriteFile(metrics, nil, 0o644); err != nil {
-		t.Fatal(err)
+	if _, err := Export(out, ""); err != nil {
+		t.Errorf("into the run's folder: %v", err)
 	}
-	if _, err := Export(metrics, filepath.Join(out, "other"), ""); !errors.Is(err, ErrNoRecords) {
+	put("metrics.jsonl", "")
+	if _, err := Export(out, filepath.Join(out, "other")); !errors.Is(err, ErrNoRecords) {
 		t.Errorf("an empty file: %v", err)
 	}
-	if _, err := Export(filepath.Join(out, "none"), filepath.Join(out, "other"), ""); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no file: %v", err)
+	if _, err := Export(filepath.Join(out, "none"), filepath.Join(out, "other")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no folder: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(out, "other")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("what failed has left a folder: %v", err)
+	}
+}
+
+// TestLinks: a link in a run's folder leads nowhere.
+func TestLinks(t *testing.T) {
+	out, elsewhere := t.TempDir(), t.TempDir()
+	if err := os.Symlink(elsewhere, filepath.Join(out, Folder)); err != nil {
+		t.Skip(err)
+	}
+	if r, err := NewRecorder(Options{Run: out}); err == nil {
+		t.Errorf("it writes %s", r.Path())
+	}
+	if left, err := os.ReadDir(elsewhere); err != nil || len(left) > 0 {
+		t.Errorf("behind the link are %v, %v", left, err)
+	}
+}
+
+// TestSamples: the texts of validations come as the run's file has them, each once.
+func TestSamples(t *testing.T) {
+	out := t.TempDir()
+	r, err := NewRecorder(Options{Run: out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	validated := func(step int) troupe.StepEvent {
+		e := stepEvent(step, 1)
+		e.ValLoss = p(2)
+		return e
+	}
+	name := filepath.Join(out, "samples.jsonl")
+	r.Observe(validated(0)) // there is no file yet
+	for step := 1; step <= 3; step++ {
+		f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(f, `{"step":%d,"prompt":"a","text":"b%d"}`+"\n", step, step)
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if step < 3 {
+			r.Observe(validated(step))
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, e := range eventsIn(t, filepath.Join(out, Folder)) {
+		if text, ok := e.texts["samples"]; ok {
+			texts = append(texts, fmt.Sprint(e.step, text))
+		}
+	}
+	if want := []string{"1    ab1", "2    ab2", "3    ab3"}; !slices.Equal(texts, want) {
+		t.Errorf("the samples are %q", texts)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -35,29 +34,45 @@ var files atomic.Int64
 // Create makes an event file in a folder, and the folder where there is none. What earlier files
 // there have of step from and later ones counts no more.
 func Create(dir string, from int, now time.Time) (*Writer, error) {
-	w, err := create(dir, from, now)
+	fsys, err := openFolder("", dir)
 	if err != nil {
+		return nil, fmt.Errorf("tensorboard: %w", err)
+	}
+	w, err := create(fsys, from, now)
+	if err = errors.Join(err, fsys.Close()); err != nil { // the file stays open
 		return nil, fmt.Errorf("tensorboard: %w", err)
 	}
 	return w, nil
 }
 
-func create(dir string, from int, now time.Time) (w *Writer, err error) {
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
+// openFolder opens the folder for event files, and makes it where there is none: dir, or where that
+// is empty the one in a run's folder, which is none if it is a link.
+func openFolder(run, dir string) (fsys folder.FS, err error) {
+	if dir != "" {
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+		return folder.Open(dir)
 	}
-	fsys, err := folder.Open(dir)
+	in, err := folder.Open(run)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, fsys.Close()) }() // the file stays open
-	last, err := newest(fsys)
+	defer func() { err = errors.Join(err, in.Close()) }()
+	if err := in.Mkdir(Folder); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return in.Sub(Folder)
+}
+
+func create(fsys folder.FS, from int, now time.Time) (*Writer, error) {
+	last, _, err := newest(fsys)
 	if err != nil {
 		return nil, err
 	}
 	// TensorBoard reads files in the order of their names: a new one is the last.
 	name := fmt.Sprintf("%s%010d.%s.%d.%d", filePrefix, max(now.Unix(), last+1), hostName(), os.Getpid(), files.Add(1))
-	w = &Writer{path: fsys.Path(name)}
+	w := &Writer{path: fsys.Path(name)}
 	if w.f, err = fsys.Create(name); err != nil {
 		return nil, err
 	}
@@ -73,13 +88,12 @@ func create(dir string, from int, now time.Time) (w *Writer, err error) {
 	return w, nil
 }
 
-// newest is the latest second in the names of a folder's event files; 0: there are none.
-func newest(fsys folder.FS) (last int64, err error) {
+// newest is the latest second in the names of a folder's event files, and how many there are.
+func newest(fsys folder.FS) (last int64, n int, err error) {
 	entries, err := fsys.ReadDir(".")
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	n := 0
 	for _, e := range entries {
 		rest, ok := strings.CutPrefix(e.Name(), filePrefix)
 		if !ok {
@@ -92,9 +106,9 @@ func newest(fsys folder.FS) (last int64, err error) {
 		}
 	}
 	if n >= limitFiles {
-		return 0, fmt.Errorf("%w: %s has %d event files, the limit; move them away", ErrFolder, fsys.Path("."), n)
+		return 0, n, fmt.Errorf("%w: %s has %d event files, the limit; move them away", ErrFolder, fsys.Path("."), n)
 	}
-	return last, nil
+	return last, n, nil
 }
 
 // hostName is this host's, as a file's name may have it.
@@ -153,20 +167,3 @@ func (w *Writer) write(event []byte) error {
 
 // Close closes the file.
 func (w *Writer) Close() error { return w.f.Close() }
-
-// holdsEvents reports whether a folder has event files.
-func holdsEvents(dir string) (bool, error) {
-	entries, err := os.ReadDir(filepath.Clean(dir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), filePrefix) {
-			return true, nil
-		}
-	}
-	return false, nil
-}

@@ -68,7 +68,7 @@ func wantEqual(t *testing.T, s shown, records []map[string]any) {
 	t.Helper()
 	values := 0
 	for tag, key := range map[string]string{"train/loss": "loss", "val/loss": "val_loss", "train/grad_norm": "grad_norm", "train/lr": "lr", "speed/tokens_per_s": "tokens_per_s", "speed/step_ms": "step_ms",
-		"speed/bubble_pct": "bubble_pct", "memory/peak_bytes": "peak_mem_bytes"} {
+		"speed/bubble_pct": "bubble_pct", "speed/peak_pct": "peak_pct", "memory/peak_bytes": "peak_mem_bytes"} {
 		var want [][2]float64
 		for _, m := range records {
 			if v, ok := m[key].(float64); ok {
@@ -108,11 +108,14 @@ func TestTensorBoard(t *testing.T) {
 	t.Logf("TensorBoard %s", bytes.TrimSpace(version))
 	dir := folder(t)
 	run := filepath.Join(dir, "runs", "tiny")
-	engine(t, dir, "run", "tiny.toml", "--set", "telemetry.tensorboard=true")
+	engine(t, dir, "run", "tiny.toml", "--set", "telemetry.tensorboard=true", "--set", "run.sample_tokens=5", "--set", "run.sample_prompt=The")
 	s := board(t, python, filepath.Join(run, "tensorboard"))
 	wantEqual(t, s, lines(t, run))
 	if got := s.Texts["config"]; s.Plugins["config"] != "text" || len(got) != 1 || !strings.Contains(got[0][1].(string), `    name = "tiny"`) {
 		t.Errorf("the configuration is %v of the plugin %q", got, s.Plugins["config"])
+	}
+	if got := s.Texts["samples"]; s.Plugins["samples"] != "text" || len(got) != len(s.Scalars["val/loss"]) || !strings.HasPrefix(got[0][1].(string), "    The") {
+		t.Errorf("the samples are %v of the plugin %q", got, s.Plugins["samples"])
 	}
 
 	// It goes on from step 4, with another rate: the steps behind are shown as they are now.

@@ -150,6 +150,7 @@ func TestAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var w warnings
 			p := open(t, endpoint, &w)
+			p.ending = time.Second
 			const n = limitSpans + 4*limitBatch // more than may wait
 			began := time.Now()
 			for range n {

@@ -32,6 +32,7 @@ type Providers struct {
 	metrics *sdkmetric.MeterProvider // nil: metrics are not
 	spans   sdktrace.SpanExporter    // of traces
 	count   *count
+	ending  time.Duration // that Close waits
 }
 
 // ErrEndpoint: it is none that anything can be sent to.
@@ -43,7 +44,7 @@ func Open(ctx context.Context, o Options) (*Providers, error) {
 	if o.Warn == nil {
 		o.Warn = func(string) {}
 	}
-	p := &Providers{count: &count{where: o.where(), warn: o.Warn}}
+	p := &Providers{ending: closeTime, count: &count{where: o.where(), warn: o.Warn}}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { p.count.trouble(err) }))
 	res, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(o.Attributes...), resource.WithFromEnv())
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
@@ -139,7 +140,7 @@ func (p *Providers) Meter() metric.MeterProvider {
 
 // Close sends what waits, for a few seconds at most, and warns of what was lost.
 func (p *Providers) Close() {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	ctx, cancel := context.WithTimeout(context.Background(), p.ending)
 	defer cancel()
 	if p.metrics != nil {
 		done := make(chan struct{})
@@ -151,7 +152,7 @@ func (p *Providers) Close() {
 	}
 	if p.traces != nil {
 		_ = p.traces.ForceFlush(ctx) // what is lost is counted
-		ending, stop := context.WithTimeout(context.Background(), closeTime)
+		ending, stop := context.WithTimeout(context.Background(), p.ending)
 		defer stop()
 		_ = p.spans.Shutdown(ending) // which ends what is being sent
 		_ = p.traces.Shutdown(ending)
