@@ -46,10 +46,10 @@ func board(t *testing.T, python, dir string) (s shown) {
 	return s
 }
 
-// lines are the records of a metrics.jsonl.
-func lines(t *testing.T, run string) (all []map[string]any) {
+// lines are the objects of one of a run's files.
+func lines(t *testing.T, run, name string) (all []map[string]any) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(run, "metrics.jsonl"))
+	text, err := os.ReadFile(filepath.Join(run, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,17 +110,25 @@ func TestTensorBoard(t *testing.T) {
 	run := filepath.Join(dir, "runs", "tiny")
 	engine(t, dir, "run", "tiny.toml", "--set", "telemetry.tensorboard=true", "--set", "run.sample_tokens=5", "--set", "run.sample_prompt=The")
 	s := board(t, python, filepath.Join(run, "tensorboard"))
-	wantEqual(t, s, lines(t, run))
+	wantEqual(t, s, lines(t, run, "metrics.jsonl"))
 	if got := s.Texts["config"]; s.Plugins["config"] != "text" || len(got) != 1 || !strings.Contains(got[0][1].(string), `    name = "tiny"`) {
 		t.Errorf("the configuration is %v of the plugin %q", got, s.Plugins["config"])
 	}
-	if got := s.Texts["samples"]; s.Plugins["samples"] != "text" || len(got) != len(s.Scalars["val/loss"]) || !strings.HasPrefix(got[0][1].(string), "    The") {
-		t.Errorf("the samples are %v of the plugin %q", got, s.Plugins["samples"])
+	samples := lines(t, run, "samples.jsonl")
+	if got := s.Texts["samples"]; s.Plugins["samples"] != "text" || len(samples) < 2 || len(got) != len(samples) {
+		t.Errorf("the samples are %v of the plugin %q; samples.jsonl has %v", got, s.Plugins["samples"], samples)
+	} else {
+		for i, m := range samples {
+			text := m["prompt"].(string) + m["text"].(string)
+			if got[i][0] != m["step"] || strings.ReplaceAll(got[i][1].(string), "    ", "") != strings.ReplaceAll(text, "    ", "") {
+				t.Errorf("TensorBoard has the sample %q, samples.jsonl %v", got[i], m)
+			}
+		}
 	}
 
 	// It goes on from step 4, with another rate: the steps behind are shown as they are now.
 	engine(t, dir, "run", "tiny.toml", "--from-step", "4", "--set", "run.steps=11", "--set", "telemetry.tensorboard=true")
-	records := lines(t, run)
+	records := lines(t, run, "metrics.jsonl")
 	if n := len(records); n != 12 {
 		t.Fatalf("metrics.jsonl has %d records", n)
 	}

@@ -138,6 +138,25 @@ func TestSends(t *testing.T) {
 	}
 }
 
+// TestEnvironment: what the environment says of the service and the protocol.
+func TestEnvironment(t *testing.T) {
+	t.Setenv("OTEL_SERVICE_NAME", "mine")
+	var c collector
+	server := httptest.NewServer(&c)
+	defer server.Close()
+	var w warnings
+	p, err := Open(context.Background(), Options{Endpoint: server.URL + "/base", Environment: environment(map[string]string{"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_METRICS_EXPORTER": "none"}),
+		Attributes: []attribute.KeyValue{attribute.String("service.name", "engine")}, Warn: w.add})
+	if err != nil {
+		t.Fatal(err)
+	}
+	span(p, "s")
+	p.Close()
+	if c.service != "mine" || len(w.all) != 1 || !strings.Contains(w.all[0], "http/protobuf") {
+		t.Errorf("the service is %q, the warnings are %q", c.service, w.all)
+	}
+}
+
 // TestAway: a collector that is away, and one that takes a connection and never answers, hold nobody
 // up; what was lost is counted, and warned of once.
 func TestAway(t *testing.T) {

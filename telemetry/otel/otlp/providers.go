@@ -50,6 +50,9 @@ func Open(ctx context.Context, o Options) (*Providers, error) {
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, fmt.Errorf("OpenTelemetry's resource: %w", err)
 	}
+	if v := o.Environment.get("OTEL_EXPORTER_OTLP_PROTOCOL"); v != "" && v != "http/protobuf" {
+		o.Warn(fmt.Sprintf("OpenTelemetry: OTEL_EXPORTER_OTLP_PROTOCOL is %.40q; only http/protobuf is spoken here, mostly at port 4318", v))
+	}
 	traces, metrics := wants(o.Endpoint, o.Environment)
 	if traces {
 		if err := p.sendTraces(ctx, o.Endpoint, res); err != nil {
