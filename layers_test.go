@@ -18,10 +18,11 @@ var layers = [][]string{
 	{"cmd/engine", "stages/gorgonia/bench", "examples/cluster-service", "examples/custom-layer", "examples/encoder-decoder", "examples/gorgonia-mlp", "examples/own", "examples/skip", "examples/ushape"},
 	{"cli"},
 	{"internal/view"},
-	{"cluster/discovery/dns", "cluster/discovery/etcd"},
+	{"cluster/discovery/dns", "cluster/discovery/etcd", "telemetry/otel/otlp"},
 	{"cluster"},
 	{"internal/planner"},
 	{"internal/bench", "examples/service"}, // which links no cluster
+	{"telemetry/prom", "telemetry/otel", "telemetry/tensorboard"},
 	{"."},
 	{"internal/placement"},
 	{"cluster/internal/mesh"},

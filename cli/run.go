@@ -34,6 +34,7 @@ type runFlags struct {
 	client       clientFlags
 	detach       bool
 	workers      int // to wait for
+	metrics      metricsFlags
 }
 
 func (a *app) newRun() *cobra.Command {
@@ -59,6 +60,9 @@ Ctrl-C (SIGINT, SIGTERM) finishes the step, writes a checkpoint and exits with
 reader has ended) does the same as the first. SIGQUIT shows what every stage does
 and waits for. engine help exit-codes has the details.
 
+Figures also go where [telemetry] says: to Prometheus (--metrics), an OpenTelemetry
+collector, TensorBoard. None of these ever holds training up.
+
 With --cluster a coordinator (engine cluster start) trains, on its workers, and the
 run is followed from here. Paths in the configuration are then the coordinator's,
 and so are environment variables. Ctrl-C stops the run as above; where the terminal
@@ -67,6 +71,7 @@ or the output is closed the run goes on, and engine follow shows it again.`,
   engine run config.toml --set run.steps=2000 --set 'data.train=${HOME}/books/*.txt'
   engine run config.toml --fresh --set run.name=second --sample 200
   engine run config.toml --json > log.jsonl
+  engine run config.toml --metrics 127.0.0.1:9464 --set telemetry.tensorboard=true
   engine run config.toml --cluster head:7070 --detach`,
 		Args:              takes("CONFIG"),
 		ValidArgsFunction: completeFiles("toml"),
@@ -92,6 +97,7 @@ or the output is closed the run goes on, and engine follow shows it again.`,
 			if err := o.checkCluster(cmd); err != nil {
 				return err
 			}
+			o.sets = append(o.sets, o.metrics.sets(cmd)...)
 			if o.client.cluster != "" {
 				return a.trainOn(cmd.Context(), args[0], o)
 			}
@@ -112,6 +118,7 @@ or the output is closed the run goes on, and engine follow shows it again.`,
 	f.IntVar(&o.workers, "workers", 0, "with --cluster: begin when this number of `workers` has joined (default: with those that are there)")
 	f.BoolVar(&o.detach, "detach", false, "with --cluster: print the run's id when it has begun, and don't follow it")
 	o.client.setCredentials(cmd)
+	o.metrics.set(cmd)
 	f.StringVar(&o.prompt, "prompt", "", "`text` that the sample continues (default: a line break)")
 	return cmd
 }
@@ -120,6 +127,13 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 	cfg, err := loadConfig(path, o.sets)
 	if err != nil {
 		return err
+	}
+	export, err := a.openExports(cfg.Telemetry.Metrics, cfg.Telemetry.MetricsInsecure)
+	if err != nil {
+		return err
+	}
+	if export.server != nil && !o.quiet {
+		say(a.err, "metrics are at %s", export.server.URL())
 	}
 	signals := make(chan os.Signal, 8)
 	// To the end of the program: where nobody reads, its exit status still counts.
@@ -133,12 +147,17 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 		return a.startLocal(ctx, cfg, o.local, options)
 	}, signals)
 	if err != nil {
+		export.close()
 		return err
 	}
+	export.watch(cfg.Run.Name, cfg, r)
 	show := a.newReporter(r, cfg.Run.LogEvery, o)
-	res, err := follow(r, show, signals)
+	res, err := follow(export.noting(r), show, signals)
 	if a.ending != nil {
 		a.ending()
+	}
+	if !errors.Is(err, errKilled) {
+		export.close()
 	}
 	if err != nil {
 		if res.Dir != "" {

@@ -33,6 +33,9 @@ func (o *runFlags) checkCluster(cmd *cobra.Command) error {
 	if err := unwanted(cmd, []string{"sample"}, "the checkpoint is on the coordinator's host; engine generate --from writes there"); err != nil {
 		return err
 	}
+	if err := unwanted(cmd, []string{"metrics", "metrics-insecure"}, "the coordinator has the metrics of all its runs (engine cluster start --metrics); leave it out"); err != nil {
+		return err
+	}
 	if o.workers < 0 || o.workers > maxCluster {
 		return usagef("--workers %d: give 0 to %d", o.workers, maxCluster)
 	}
