@@ -21,6 +21,7 @@ var layers = [][]string{
 	{"cluster"},
 	{"internal/planner"},
 	{"internal/bench", "examples/service"}, // which links no cluster
+	{"ui"},
 	{"."},
 	{"internal/placement"},
 	{"cluster/internal/mesh"},
