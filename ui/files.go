@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/folder"
 	"github.com/troupe-ml/troupe/internal/rundir"
@@ -21,12 +22,9 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/history"
 )
 
-// The files of a run beside those of package rundir.
+// The folder of a run's checkpoints.
 const (
-	eventsFile  = "events.jsonl"
-	statsFile   = "stats.jsonl"
-	samplesFile = "samples.jsonl"
-	checkpoints = "checkpoints"
+	checkpoints = checkpoint.StoreName
 	stepPrefix  = "step-"
 )
 
@@ -86,8 +84,8 @@ type tracedStep struct {
 
 func openFiles(fsys folder.FS) *files {
 	return &files{fsys: fsys, path: fsys.Path("."),
-		events: newTail(fsys, eventsFile, limitLineBytes), stats: newTail(fsys, statsFile, limitLineBytes),
-		texts: newTail(fsys, samplesFile, limitLineBytes), traces: newTail(fsys, rundir.TraceFile, limitTraceBytes)}
+		events: newTail(fsys, rundir.EventsFile, limitLineBytes), stats: newTail(fsys, rundir.StatsFile, limitLineBytes),
+		texts: newTail(fsys, rundir.SamplesFile, limitLineBytes), traces: newTail(fsys, rundir.TraceFile, limitTraceBytes)}
 }
 
 func (f *files) close() {
@@ -311,6 +309,20 @@ func (f *files) trace(step int) (t telemetry.Trace, err error) {
 	return t, nil
 }
 
+// stepMS is what a step took with its update; 0: it is not known.
+func (f *files) stepMS(step int) float64 {
+	c := f.curves()
+	if c == nil {
+		return 0
+	}
+	for _, b := range c.Series("step_ms", history.BySteps, float64(step), float64(step), 1) {
+		if b.Step == step && b.Last > 0 && !math.IsInf(b.Last, 0) {
+			return b.Last
+		}
+	}
+	return 0
+}
+
 // lastTraced is the last step of the file.
 func (f *files) lastTraced() (int, bool) {
 	f.mu.Lock()
@@ -337,7 +349,7 @@ func (f *files) describe(d *description) {
 		if !c.Text() {
 			d.Unit = "samples"
 		}
-		d.StatsEvery = statsEvery(c)
+		d.StatsEvery = &c.Run.StatsEvery
 	}
 	if f.figures != nil {
 		if r, ok := f.figures.Last(); ok {

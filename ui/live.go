@@ -63,8 +63,9 @@ func (l *live) folder() *files {
 // follow takes up what happens in a run, until it has ended or the server is closed.
 func (s *Server) follow(e *entry) {
 	l := e.live
-	events, stop := subscribe(l.run)
-	defer stop()
+	sub := l.run.Subscribe()
+	defer sub.Close()
+	events := sub.Events()
 	infos := make(chan troupe.Info, 1)
 	go func() { infos <- l.run.Info() }() // ends when the run has begun, or never will
 	for begun := false; ; {
@@ -219,7 +220,7 @@ func (l *live) look() {
 	}
 	l.mu.Unlock()
 	if due {
-		record(l.run, recordFor)
+		l.run.Record(recordFor)
 	}
 }
 

@@ -86,7 +86,7 @@ var figures = map[string]func(r *telemetry.Record) *float64{
 		v := float64(r.PeakMemBytes)
 		return &v
 	},
-	"peak_pct": func(r *telemetry.Record) *float64 { return peakOf(*r, nil) },
+	"peak_pct": func(r *telemetry.Record) *float64 { return r.PeakPct },
 }
 
 // figureOf is a figure of a step by its name.

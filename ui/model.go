@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-
-	"github.com/troupe-ml/troupe/config"
 )
 
 // modelView is the model by stages and layers.
@@ -55,7 +53,7 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request, e *entry) error {
 		f.mu.Lock()
 		v.norms(f.norms, at)
 		if f.cfg != nil {
-			v.Every = statsEvery(f.cfg)
+			v.Every = &f.cfg.Run.StatsEvery
 		}
 		f.mu.Unlock()
 	}
@@ -197,6 +195,3 @@ func keysOf(e *entry) (values map[string]string, order []string) {
 	}
 	return values, order
 }
-
-// statsEvery is run.stats_every.
-func statsEvery(cfg *config.Config) *int { return nil }

@@ -102,13 +102,18 @@ func (e *entry) picture(step int) (*picture, error) {
 			e.live.mu.Unlock()
 			e.analysed = time.Now()
 			m, err = fromEvent(s.Step, s.Trace, s.Clocks, e.config(), schedule)
+			if err == nil && s.StepMS != nil {
+				m.stepMS = *s.StepMS
+			}
 		}
 	}
 	if f := e.folder(); f != nil && !recorded {
 		e.analysed = time.Now()
 		t, terr := f.trace(step)
 		if terr == nil {
-			m, err = fromTrace(f.fsys.Path(rundir.TraceFile), t)
+			if m, err = fromTrace(f.fsys.Path(rundir.TraceFile), t); err == nil {
+				m.stepMS = f.stepMS(step)
+			}
 		} else {
 			err = terr
 		}

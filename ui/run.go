@@ -114,12 +114,11 @@ func (e *entry) describe() description {
 // take notes the figures of the last step. Those that a step need not have stay.
 func (d *description) take(r telemetry.Record) {
 	d.Step, d.Tokens = r.Step, max(d.Tokens, r.Tokens)
-	for _, f := range []struct{ to, from **float64 }{{&d.Loss, &r.Loss}, {&d.ValLoss, &r.ValLoss}, {&d.TokensPerS, &r.TokensPerS}, {&d.StepMS, &r.StepMS}, {&d.BubblePct, &r.BubblePct}} {
+	for _, f := range []struct{ to, from **float64 }{{&d.Loss, &r.Loss}, {&d.ValLoss, &r.ValLoss}, {&d.TokensPerS, &r.TokensPerS}, {&d.StepMS, &r.StepMS}, {&d.BubblePct, &r.BubblePct}, {&d.PeakPct, &r.PeakPct}} {
 		if *f.from != nil {
 			*f.to = *f.from
 		}
 	}
-	d.PeakPct = peakOf(r, d.PeakPct)
 	d.PeakMemBytes = max(d.PeakMemBytes, r.PeakMemBytes)
 }
 

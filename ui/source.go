@@ -4,36 +4,21 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
-	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// Run is a live run as the server watches it. *troupe.Run is one, and so is *cluster.Followed.
+// Run is a live run as the server watches it. *troupe.Run is one; of a run that a cluster trains
+// *cluster.Followed has all but Change, which asks the coordinator.
 type Run interface {
 	// Info describes the run; it may wait until that has begun.
 	Info() troupe.Info
+	// Subscribe gives what happens from now on.
+	Subscribe() *troupe.Subscription
 	Status() troupe.Status
-	Wait() (troupe.Result, error)
+	// Record has the actions of the steps that begin within a time recorded, and Actions are those
+	// of the step under way.
+	Record(d time.Duration)
+	Actions() troupe.Actions
 	Change(c troupe.Change) error
+	// Wait waits for the run's end.
+	Wait() (troupe.Result, error)
 }
-
-// subscribe gives what happens in a run, until it has ended or stop is called.
-func subscribe(run Run) (events <-chan troupe.Event, stop func()) {
-	return nil, func() {}
-}
-
-// record has the actions of the steps that begin within a time recorded.
-func record(run Run, d time.Duration) {}
-
-// underWay is what is known of the step in progress.
-type underWay struct {
-	step  int64
-	phase actors.Phase
-	began time.Time
-	ranks [][]actors.ActionTime // finished actions of each rank
-}
-
-func actionsOf(run Run) (underWay, bool) { return underWay{}, false }
-
-// peakOf is the share of the processor's peak; was: what is known without it.
-func peakOf(r telemetry.Record, was *float64) *float64 { return was }

@@ -36,7 +36,8 @@ type measured struct {
 	times    [][][2]float64 // by rank and action: start and end, in ms since the first start
 	hosts    []string       // by rank; nil: all are in one process
 	clocks   []telemetry.Clock
-	unplaced bool // the table has no placement that is known: there is no plan of it
+	stepMS   float64 // with its update; 0: not known
+	unplaced bool    // the table has no placement that is known: there is no plan of it
 }
 
 // fromTrace takes a line of trace.jsonl.
@@ -172,12 +173,15 @@ type header struct {
 	Hosts        []string          `json:"hosts,omitempty"`
 	Clocks       []telemetry.Clock `json:"clocks,omitempty"`
 	Skips        [][2]int          `json:"skips,omitempty"`
+	StepMS       float64           `json:"step_ms"` // with its update
 	Causes       []string          `json:"causes"`
 	Sums         [][]float64       `json:"sums_ms"` // by rank and cause
 	Waits        [][3]float64      `json:"waits"`   // rank, rank that it waited for, ms: the longest sums first
 	Gaps         int               `json:"gaps"`
-	CriticalMS   float64           `json:"critical_ms"` // of actions on the critical path
-	Critical     int               `json:"critical"`
+	Critical     int               `json:"critical"`            // actions of the critical path
+	ComputeMS    float64           `json:"critical_ms"`         // that they take
+	MessageMS    float64           `json:"critical_message_ms"` // that it waits for messages
+	RankMS       float64           `json:"critical_rank_ms"`    // and between actions of a rank
 	Note         string            `json:"note,omitempty"`
 }
 
@@ -190,10 +194,10 @@ func (m *measured) draw() (*picture, error) {
 		h.Skips = append(h.Skips, [2]int{s.From, s.To})
 	}
 	var planned *scheduler.Timeline
+	var err error
 	if m.unplaced {
 		h.Note = "the chunks are on ranks by no placement that is known here: there is no plan to draw"
 	} else {
-		var err error
 		planned, err = scheduler.Simulate(m.table, sum.mean)
 		if err == nil {
 			h.Planned, h.PlannedPct = planned.Makespan, 100*planned.BubbleFraction
@@ -206,9 +210,13 @@ func (m *measured) draw() (*picture, error) {
 			planned, h.Note = nil, fmt.Sprintf("there is no plan to draw: %v", err)
 		}
 	}
-	why := m.analyse()
-	h.Causes, h.Sums, h.Waits, h.Gaps = causeNames[:], why.sums, why.waits, len(why.gaps)
-	h.CriticalMS, h.Critical = why.criticalMS, why.critical
+	h.StepMS = max(actual.Makespan, m.stepMS)
+	why, err := m.analyse(h.StepMS)
+	if err != nil {
+		h.Note = fmt.Sprintf("why ranks waited can't be told: %v", err)
+	}
+	h.Causes, h.Sums, h.Waits, h.Gaps = causeNames, why.sums, why.waits, len(why.gaps)
+	h.Critical, h.ComputeMS, h.MessageMS, h.RankMS = len(why.critical.Steps), why.critical.ComputeMS, why.critical.MessageMS, why.critical.RankMS
 
 	p := &picture{step: m.step, share: sum.share(m.table.NumChunks), busy: actual.Busy, ranks: make([]int, m.table.NumChunks)}
 	for r, row := range m.table.Ranks {
@@ -216,7 +224,6 @@ func (m *measured) draw() (*picture, error) {
 			p.ranks[a.Chunk] = r
 		}
 	}
-	var err error
 	p.bytes, err = m.encode(h, actual, planned, why)
 	return p, err
 }
@@ -353,21 +360,21 @@ func (m *measured) encode(h header, actual, planned *scheduler.Timeline, why *re
 		b = append(b, 0)
 	}
 	for _, g := range why.gaps {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(g.start)))
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(g.Start)))
 	}
 	for _, g := range why.gaps {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(g.end)))
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(g.End)))
 	}
-	for _, of := range []func(g gap) int32{func(g gap) int32 { return g.rank }, func(g gap) int32 { return g.from }, func(g gap) int32 { return g.needs.Chunk }, func(g gap) int32 { return g.needs.Microbatch }} {
+	for _, of := range []func(g gap) int32{func(g gap) int32 { return g.rank }, func(g gap) int32 { return int32(g.From) }, func(g gap) int32 { return g.Needs.Chunk }, func(g gap) int32 { return g.Needs.Microbatch }} {
 		for _, g := range why.gaps {
 			b = binary.LittleEndian.AppendUint32(b, uint32(of(g))) //nolint:gosec // −1 comes back as −1
 		}
 	}
 	for _, g := range why.gaps {
-		b = append(b, byte(g.cause))
+		b = append(b, byte(g.Cause))
 	}
 	for _, g := range why.gaps {
-		b = append(b, byte(g.needs.Type))
+		b = append(b, byte(g.Needs.Type))
 	}
 	return b, nil
 }

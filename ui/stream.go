@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 )
 
@@ -141,9 +142,7 @@ func (rd *reader) drawing(out *bytes.Buffer) {
 		rd.status = text
 		event(out, "status", json.RawMessage(text))
 	}
-	if a, ok := actionsOf(l.run); ok {
-		rd.underWay(out, a)
-	}
+	rd.underWay(out, l.run.Actions())
 }
 
 // nowView is what is new of the step under way. Acts holds six numbers for each action: rank, chunk,
@@ -156,17 +155,20 @@ type nowView struct {
 	Acts    []int64 `json:"acts"`
 }
 
-func (rd *reader) underWay(out *bytes.Buffer, a underWay) {
-	v := nowView{Step: a.step, Phase: a.phase.String(), Elapsed: msOf(time.Since(a.began)), Acts: []int64{}}
-	if a.step != rd.step || !a.began.Equal(rd.began) || len(rd.sent) != len(a.ranks) {
-		rd.step, rd.began, rd.sent, v.Fresh = a.step, a.began, make([]int, len(a.ranks)), true
+func (rd *reader) underWay(out *bytes.Buffer, a troupe.Actions) {
+	if len(a.Ranks) == 0 { // the step is not recorded
+		return
+	}
+	v := nowView{Step: a.Step, Phase: a.Phase.String(), Elapsed: msOf(time.Since(a.Began)), Acts: []int64{}}
+	if a.Step != rd.step || !a.Began.Equal(rd.began) || len(rd.sent) != len(a.Ranks) {
+		rd.step, rd.began, rd.sent, v.Fresh = a.Step, a.Began, make([]int, len(a.Ranks)), true
 	}
 	cfg := rd.entry.config()
-	stage := stagesOf(cfg, len(a.ranks))
-	us := func(t time.Time) int64 { return t.Sub(a.began).Microseconds() }
-	for r, row := range a.ranks {
+	stage := stagesOf(cfg, len(a.Ranks))
+	us := func(t time.Time) int64 { return t.Sub(a.Began).Microseconds() }
+	for r, row := range a.Ranks {
 		from := min(rd.sent[r], len(row))
-		row = row[from:min(len(row), from+max(1, limitLiveBatch/max(1, len(a.ranks))))]
+		row = row[from:min(len(row), from+max(1, limitLiveBatch/max(1, len(a.Ranks))))]
 		rd.sent[r] = from + len(row)
 		if stage[r] < 0 {
 			continue
@@ -175,7 +177,7 @@ func (rd *reader) underWay(out *bytes.Buffer, a underWay) {
 			v.Acts = append(v.Acts, int64(stage[r]), int64(t.Action.Chunk), int64(t.Action.Type), int64(t.Action.Microbatch), us(t.Start), us(t.End))
 		}
 	}
-	if v.Fresh || len(v.Acts) > 0 || a.phase == actors.Train {
+	if v.Fresh || len(v.Acts) > 0 || a.Phase == actors.Train {
 		event(out, "now", v)
 	}
 }

@@ -69,19 +69,19 @@ export function nowView(app, id) {
   }
 
   function explain(s) {
-    const h = s.head, all = h.makespan_ms * h.counts.length || 1;
+    const h = s.head, all = h.step_ms * h.counts.length || 1;
     const totals = h.causes.map((_, k) => h.sums_ms.reduce((a, r) => a + r[k], 0));
     const idle = totals.reduce((a, b) => a + b, 0);
     const rows = h.causes.map((name, k) => [name, k, totals[k]]).filter(([, , v]) => v > 0).sort((a, b) => b[2] - a[2]).map(([name, k, v]) =>
       el('tr', {}, el('th', { scope: 'row' }, swatch(`c-${causes[k]}`), name), el('td', { class: 'n' }, ms(v)), el('td', { class: 'n' }, `${(100 * v / all).toFixed(1)} %`), el('td', { class: 'grow optional' }, meter([[v / Math.max(...totals), `c-${causes[k]}`]]))));
     why.hidden = false;
     why.replaceChildren(el('header', {}, el('h2', {}, 'Where the bubble comes from')),
-      el('p', {}, `${ms(idle)} of ${ms(all)} of all ranks' time, ${(100 * idle / all).toFixed(1)} %. With equal costs the schedule would have ${h.ideal_bubble_pct.toFixed(1)} %. The critical path is ${plural(h.critical, 'action')} long and takes ${ms(h.critical_ms)} of ${ms(h.makespan_ms)}.`),
+      el('p', {}, `${ms(idle)} of ${ms(all)} of all ranks' time, ${(100 * idle / all).toFixed(1)} %. With equal costs the schedule would have ${h.ideal_bubble_pct.toFixed(1)} %. The critical path is ${plural(h.critical, 'action')} long and computes for ${ms(h.critical_ms)} of ${ms(h.makespan_ms)}; messages on it take ${ms(h.critical_message_ms)}, the time between two actions of a stage ${ms(h.critical_rank_ms)}.`),
       table('Bubble by cause', [['cause'], ['time of all ranks', 'n'], ['share', 'n'], ['', 'optional']], rows));
     const lanes = h.counts.map((_, r) => {
-      const b = h.busy_ms[r] / (h.makespan_ms || 1);
+      const b = h.busy_ms[r] / (h.step_ms || 1);
       return el('tr', {}, el('th', { scope: 'row' }, `stage ${r}`), h.hosts ? el('td', {}, h.hosts[r] || 'here') : null, el('td', { class: 'n' }, `${(100 * b).toFixed(0)} %`),
-        el('td', { class: 'grow' }, meter([[b, 'accent'], ...h.sums_ms[r].map((v, k) => [v / (h.makespan_ms || 1), `c-${causes[k]}`])])),
+        el('td', { class: 'grow' }, meter([[b, 'accent'], ...h.sums_ms[r].map((v, k) => [v / (h.step_ms || 1), `c-${causes[k]}`])])),
         el('td', {}, worst(h, r)));
     });
     waits.hidden = false;

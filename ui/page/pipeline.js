@@ -5,7 +5,7 @@
 import { el, colour, sized, ms, text, say } from './dom.js';
 import { letters, words, firstAfter, neighbours } from './step.js';
 
-const causes = ['warmup', 'wait', 'starved', 'credit', 'optimizer', 'cooldown'];
+const causes = ['warmup', 'wait', 'starved', 'credit', 'between', 'cooldown', 'optimizer'];
 
 // rgba is a colour as a pixel.
 function pixel(css) {

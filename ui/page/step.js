@@ -30,7 +30,7 @@ export function decode(buffer) {
     gapAt.push([begin, gapFrom]);
     from += c;
   });
-  return { head, lanes, planned, gaps, gapAt, end: Math.max(head.makespan_ms, head.planned_ms) };
+  return { head, lanes, planned, gaps, gapAt, end: Math.max(head.step_ms, head.planned_ms) };
 }
 
 // index finds an action's lane and place by what it computes.
