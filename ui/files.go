@@ -388,7 +388,7 @@ func (f *files) state(d *description) string {
 		return "failed"
 	case over:
 		return "stopped"
-	case f.changed.IsZero():
+	case f.changed.IsZero() && len(f.steps) == 0:
 		return "starting"
 	case time.Since(f.changed) > quiet:
 		return "quiet"

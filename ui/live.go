@@ -18,6 +18,7 @@ type live struct {
 	records *memory // nil figures of a run whose folder is elsewhere
 	marks   markLog
 	done    chan struct{} // closed by close
+	ended   chan struct{} // closed when the run's end is noted
 
 	mu       sync.Mutex // of what follows
 	info     troupe.Info
@@ -39,7 +40,9 @@ type live struct {
 	closed   bool
 }
 
-func newLive(run Run) *live { return &live{run: run, records: newMemory(), done: make(chan struct{})} }
+func newLive(run Run) *live {
+	return &live{run: run, records: newMemory(), done: make(chan struct{}), ended: make(chan struct{})}
+}
 
 func (l *live) close() {
 	l.mu.Lock()
@@ -209,6 +212,7 @@ func (l *live) end(result troupe.Result, err error) {
 	if f != nil {
 		f.refresh()
 	}
+	close(l.ended)
 }
 
 // look has the run's actions recorded for a while, since somebody looks at its pipeline.

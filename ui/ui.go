@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Options are how a server is used.
@@ -121,6 +123,28 @@ func (s *Server) Open(dir string) error {
 	s.folders = append(s.folders, f)
 	s.list(f)
 	return nil
+}
+
+// Wait waits until the end of every attached run is noted and told to those who follow it, or ctx
+// ends: for a program that ends with its run.
+func (s *Server) Wait(ctx context.Context) {
+	for _, e := range s.entries() {
+		if e.live == nil {
+			continue
+		}
+		select {
+		case <-e.live.ended:
+		case <-ctx.Done():
+			return
+		}
+	}
+	for len(s.streams) > 0 { // they end by themselves, when they have told the end
+		select {
+		case <-time.After(messageEvery):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Close ends all streams, and lets go of runs and folders; it does not end the runs. Afterwards

@@ -25,7 +25,7 @@ export function modelView(app, id) {
       return;
     }
     const most = Math.max(...m.stages.map((s) => s.share)) || 1;
-    stages.append(table('Stages of the pipeline', [['stage'], ['parameters', 'n'], ['memory', 'n'], ['share of time', 'n'], ['', 'optional'], ['chunks']], m.stages.map((s) => el('tr', {}, el('th', { scope: 'row' }, String(s.stage)), el('td', { class: 'n' }, s.params ? short(s.params) : '–'), el('td', { class: 'n' }, bytes(s.mem_bytes)), el('td', { class: 'n' }, s.share ? pct(100 * s.share) : '–'), el('td', { class: 'grow optional' }, meter([[s.share / most, 'accent']])), el('td', {}, chunksOf(s)))), { tall: m.stages.length > 16 }));
+    stages.append(table('Stages of the pipeline', [['stage'], ['parameters', 'n'], ['memory', 'n'], ['share of time', 'n'], ['beside the greatest', 'optional'], ['chunks']], m.stages.map((s) => el('tr', {}, el('th', { scope: 'row' }, String(s.stage)), el('td', { class: 'n' }, s.params ? short(s.params) : '–'), el('td', { class: 'n' }, bytes(s.mem_bytes)), el('td', { class: 'n' }, s.share ? pct(100 * s.share) : '–'), el('td', { class: 'grow optional' }, meter([[s.share / most, 'accent']])), el('td', {}, chunksOf(s)))), { tall: m.stages.length > 16 }));
     if (m.traced >= 0) stages.append(el('p', { class: 'readout' }, `Times are of step ${m.traced}: the part of all ranks' computing that a stage has done.`));
   }
 

@@ -77,7 +77,7 @@ export function nowView(app, id) {
     why.hidden = false;
     why.replaceChildren(el('header', {}, el('h2', {}, 'Where the bubble comes from')),
       el('p', {}, `${ms(idle)} of ${ms(all)} of all ranks' time, ${(100 * idle / all).toFixed(1)} %. With equal costs the schedule would have ${h.ideal_bubble_pct.toFixed(1)} %. The critical path is ${plural(h.critical, 'action')} long and computes for ${ms(h.critical_ms)} of ${ms(h.makespan_ms)}; messages on it take ${ms(h.critical_message_ms)}, the time between two actions of a stage ${ms(h.critical_rank_ms)}.`),
-      table('Bubble by cause', [['cause'], ['time of all ranks', 'n'], ['share', 'n'], ['', 'optional']], rows));
+      table('Bubble by cause', [['cause'], ['time of all ranks', 'n'], ['share', 'n'], ['beside the greatest', 'optional']], rows));
     const lanes = h.counts.map((_, r) => {
       const b = h.busy_ms[r] / (h.step_ms || 1);
       return el('tr', {}, el('th', { scope: 'row' }, `stage ${r}`), h.hosts ? el('td', {}, h.hosts[r] || 'here') : null, el('td', { class: 'n' }, `${(100 * b).toFixed(0)} %`),
@@ -108,7 +108,7 @@ export function nowView(app, id) {
     const key = (t, name) => has.has(t) && el('li', {}, styled(el('span', { class: 'key', 'aria-hidden': 'true' }, ['', 'F', 'I', 'W', 'B'][t]), { background: `var(--${['', 'f', 'i', 'w', 'b'][t]})`, color: `var(--on-${['', 'f', 'i', 'w', 'b'][t]})` }), name);
     const used = s.head.causes.map((name, k) => [name, k]).filter(([, k]) => s.head.sums_ms.some((r) => r[k] > 0));
     legend.replaceChildren(...[key(1, 'forward'), key(4, 'backward'), key(2, 'input gradient'), key(3, 'weight gradient'),
-      ...used.map(([name, k]) => el('li', {}, swatch(`c-${causes[k]}`), name)), el('li', {}, 'dark edge: critical path')].filter(Boolean));
+      ...used.map(([name, k]) => el('li', {}, swatch(`c-${causes[k]}`), name)), el('li', {}, el('span', { class: 'edge', 'aria-hidden': 'true' }), 'critical path')].filter(Boolean));
   }
 
   // paintStatus shows what every actor does, and a stall in words and on the drawing.

@@ -71,7 +71,7 @@ export class Pipeline {
     const left = hosts.length ? (narrow ? 74 : 128) : (narrow ? 34 : 64);
     const blocks = planned + 1;
     const row = Math.max(ranks > 48 ? 7 : 9, Math.min(narrow ? 20 : 26, Math.floor(600 / (blocks * Math.max(1, ranks)))));
-    const gap = row > 12 ? 3 : 1;
+    const gap = row > 12 ? 3 : row > 8 ? 1 : 0.5;
     const title = 20, axis = 24;
     const height = axis + blocks * (title + ranks * row + 8);
     const top = (block) => axis + title + block * (title + ranks * row + 8);
@@ -211,10 +211,24 @@ export class Pipeline {
       for (x++; x < end; x++) { sums[x * 6 + t] += pair; if (crit) sums[x * 6 + 5] = 1; }
       if (end < n) { sums[end * 6 + t] += (b - end) * pair; if (crit) sums[end * 6 + 5] = 1; }
     }
-    const order = [1, 4, 2, 3];
+    const order = [1, 4, 2, 3], blend = h < 13 * this.map.scale;
     for (let x = 0; x < n; x++) {
       let at = y;
       const o = x * 6;
+      if (blend) { // a thin lane: one colour, mixed as the time was shared
+        let used = 0, r = 0, g = 0, b = 0;
+        for (const t of order) {
+          const s = sums[o + t], v = c.type[t];
+          if (!s) continue;
+          used += s; r += s * (v & 255); g += s * ((v >>> 8) & 255); b += s * ((v >>> 16) & 255);
+        }
+        const rest = Math.max(0, 1 - used), v = P[y * W + x0 + x], all = used + rest;
+        r = (r + rest * (v & 255)) / all; g = (g + rest * ((v >>> 8) & 255)) / all; b = (b + rest * ((v >>> 16) & 255)) / all;
+        const mixed = (255 << 24 | b << 16 | g << 8 | r) >>> 0;
+        for (let e = y + h; at < e; at++) P[at * W + x0 + x] = mixed;
+        if (lit && sums[o + 5]) for (let yy = y + h - strip; yy < y + h; yy++) P[yy * W + x0 + x] = c.critical;
+        continue;
+      }
       for (const t of order) {
         const rows = Math.round(sums[o + t] * h);
         for (let e = Math.min(at + rows, y + h); at < e; at++) P[at * W + x0 + x] = c.type[t];
