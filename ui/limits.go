@@ -6,7 +6,7 @@ import "time"
 const (
 	limitStreams     = 64       // readers of events at a time
 	limitRequests    = 128      // other requests at a time
-	limitConnections = 512      // of Serve
+	limitConnections = 512      // of a Listener
 	limitHeaderBytes = 32 << 10 // of a request, by Serve
 	limitBodyBytes   = 4 << 10  // of a request for control
 	limitURLBytes    = 4 << 10

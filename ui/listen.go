@@ -46,6 +46,7 @@ func Listen(address, certFile, keyFile string) (*Listener, error) {
 		return nil, err
 	}
 	at, ok := plain.Addr().(*net.TCPAddr)
+	plain = netutil.LimitListener(plain, limitConnections) // beneath TLS, whose connections the server has to know
 	l := &Listener{Listener: plain, Remote: !ok || !at.IP.IsLoopback()}
 	l.host = reachableAs(address, plain.Addr().String())
 	if !l.Remote && certFile == "" {
@@ -106,7 +107,7 @@ func Serve(ctx context.Context, l *Listener, h http.Handler) error {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: limitHeaderBytes,
 		ErrorLog: log.New(io.Discard, "", 0)} // it tells of broken connections of anybody's
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(netutil.LimitListener(l.Listener, limitConnections)) }() // ends with Shutdown or Close
+	go func() { served <- server.Serve(l.Listener) }() // ends with Shutdown or Close
 	select {
 	case err := <-served:
 		return err

@@ -1,6 +1,6 @@
 // The page: which run and which view the address names, the head with what a run is, theme and keys.
 
-import { el, text, figure, short, bytes, ms, pct, plural, count, freshColours, say } from './dom.js';
+import { el, text, figure, short, bytes, ms, pct, plural, count, duration, freshColours, say } from './dom.js';
 import { get, follow, takeToken, keepToken, token } from './net.js';
 import { nowView } from './now.js';
 import { curvesView } from './curves.js';
@@ -117,12 +117,12 @@ async function showList() {
     }
     const rows = runs.map((d) => el('tr', {}, el('th', { scope: 'row' }, el('a', { href: `#/run/${d.id}/now` }, d.name)), el('td', {}, pill(d)),
       el('td', { class: 'n' }, d.steps ? `${count(d.step)} of ${count(d.steps)}` : count(d.step)), el('td', { class: 'n' }, figure(d.loss)), el('td', { class: 'n' }, figure(d.val_loss)),
-      el('td', { class: 'n' }, d.tokens_per_s ? short(d.tokens_per_s) : '–'), el('td', {}, d.schedule ? `${d.schedule}, ${plural(d.stages, 'stage')}` : '–'), el('td', {}, ago(d.updated_ms))));
+      el('td', { class: 'n optional' }, d.tokens_per_s ? short(d.tokens_per_s) : '–'), el('td', { class: 'optional' }, d.schedule ? `${d.schedule}, ${plural(d.stages, 'stage')}` : '–'), el('td', {}, ago(d.updated_ms))));
     const old = body.querySelector('tbody');
     if (old && !old.contains(document.activeElement)) old.replaceChildren(...rows);
     else if (!old) {
       body.replaceChildren(el('section', { class: 'card' }, el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Runs' }, el('table', { class: 'runs' }, el('caption', { class: 'hidden' }, 'Runs'),
-        el('thead', {}, el('tr', {}, [['run'], ['state'], ['step', 'n'], ['loss', 'n'], ['validation', 'n'], ['tokens/s', 'n'], ['pipeline'], ['last figure']].map(([n, c]) => el('th', { scope: 'col', class: c || '' }, n)))), el('tbody', {}, rows)))));
+        el('thead', {}, el('tr', {}, [['run'], ['state'], ['step', 'n'], ['loss', 'n'], ['validation', 'n'], ['tokens/s', 'n optional'], ['pipeline', 'optional'], ['last figure']].map(([n, c]) => el('th', { scope: 'col', class: c || '' }, n)))), el('tbody', {}, rows)))));
     }
   };
   await load();
@@ -147,7 +147,7 @@ function showRun(r) {
   current = view;
   main.replaceChildren(head, bar, facts, message, view.element);
   document.title = `${views[r.view][0]} · Troupe`;
-  let state = '';
+  let state = '', pace = 0;
 
   function paint(d) {
     document.title = `${d.name} · ${views[r.view][0]} · Troupe`;
@@ -163,7 +163,8 @@ function showRun(r) {
     bar.firstChild.style.setProperty('width', `${done}%`);
     bar.setAttribute('aria-valuenow', done.toFixed(1));
     const unit = d.unit === 'samples' ? 'samples/s' : 'tokens/s';
-    const left = d.steps > d.step && d.step_ms && d.state === 'running' ? ms((d.steps - d.step) * d.step_ms) : '';
+    if (d.step_ms) pace = pace ? 0.95 * pace + 0.05 * d.step_ms : d.step_ms;
+    const left = d.steps > d.step && pace && d.state === 'running' ? duration((d.steps - d.step) * pace / 1000) : '';
     const all = [['Step', count(d.step), d.steps ? `of ${count(d.steps)}${left ? `, ${left} left` : ''}` : ''], ['Loss', figure(d.loss), ''], ['Validation loss', figure(d.val_loss), ''], ['Speed', short(d.tokens_per_s), unit], ['Time of a step', ms(d.step_ms), ''],
       ['Bubble', pct(d.bubble_pct), d.ideal_bubble_pct !== null ? `ideal ${pct(d.ideal_bubble_pct)}` : ''], ...(d.peak_pct !== null ? [['Of the peak', pct(d.peak_pct), '']] : []), ['Memory', bytes(d.peak_mem_bytes), '']];
     if (facts.children.length !== all.length) facts.replaceChildren(...all.map(([n]) => el('div', {}, el('dt', {}, n), el('dd', {}, el('span'), ' ', el('small')))));

@@ -76,7 +76,7 @@ export function controlView(app, id) {
       go.disabled = true;
       try {
         const r = await post(`api/runs/${id}/change`, body);
-        asked++;
+        asked = Date.now() - 1000;
         add(new Date(), 'asked', r.asked);
         d.close();
       } catch (e) { error.textContent = e.message; go.disabled = false; }
@@ -92,7 +92,7 @@ export function controlView(app, id) {
     element: root,
     on: {
       run(d) { run = d; paint(); },
-      marks(all) { for (const m of all) if (['pause', 'continue', 'stop', 'rate', 'change', 'checkpoint', 'warning', 'end'].includes(m.kind) && (asked || Date.now() - m.time_ms < 600000)) add(new Date(m.time_ms), m.kind, m.text); },
+      marks(all) { for (const m of all) if (['pause', 'continue', 'stop', 'rate', 'change', 'warning', 'end'].includes(m.kind) || (m.kind === 'checkpoint' && m.time_ms > asked && asked)) add(new Date(m.time_ms), m.kind, m.text); },
     },
     me() { key = ''; paint(); },
     end() {}, theme() {},

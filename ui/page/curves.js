@@ -1,6 +1,6 @@
 // The view "Curves": the figures of one run or several, over steps, tokens or time.
 
-import { el, figure, short, bytes, table, ms } from './dom.js';
+import { el, figure, short, some, bytes, table, ms, duration } from './dom.js';
 import { get } from './net.js';
 import { Axis, Chart, runColours } from './plot.js';
 
@@ -13,15 +13,16 @@ const kinds = [
   { title: 'Time of a step', names: ['step_ms'], zero: true, smooth: true, format: ms },
   { title: 'Share of the peak', names: ['peak_pct'], zero: true, smooth: true, format: (v) => `${figure(v, 3)} %` },
   { title: 'Bubble', names: ['bubble_pct'], zero: true, smooth: true, ideal: true, format: (v) => `${figure(v, 3)} %` },
-  { title: 'Memory', names: ['peak_mem_bytes'], zero: true, memory: true, format: bytes },
+  { title: 'Memory by rank', names: [], zero: true, memory: true, format: bytes, base: 1024 },
+  { title: 'Memory of the process', names: ['peak_mem_bytes'], zero: true, format: bytes, base: 1024 },
 ];
 
-const label = { loss: 'loss', val_loss: 'validation loss', grad_norm: 'gradient norm', lr: 'learning rate', tokens_per_s: 'speed', step_ms: 'step', peak_pct: 'share of the peak', bubble_pct: 'measured', peak_mem_bytes: 'peak of the process' };
+const label = { loss: 'loss', val_loss: 'validation loss', grad_norm: 'gradient norm', lr: 'learning rate', tokens_per_s: 'speed', step_ms: 'step', peak_pct: 'share of the peak', bubble_pct: 'measured', peak_mem_bytes: 'peak' };
 
 export function curvesView(app, id, others) {
   let by = 'steps', chosen = [id, ...others.filter((o) => o !== id)], runs = [], smooth = 0, log = false, charts = [], stop = false, timer = null, names = {}, marks = {}, memory = {}, busy = false, again = false;
   const axis = new Axis(() => load(false));
-  axis.label = (x) => (by === 'seconds' ? duration(x) : short(x));
+  axis.label = (x) => (by === 'seconds' ? duration(x) : some(Math.round(x * 100) / 100).replace(/\.?0+([kMGT])$/, '$1').replace(/^1000k/, '1M'));
   axis.words = (x) => (by === 'steps' ? `Step ${Math.round(x)}` : by === 'tokens' ? `${short(x)} tokens` : `After ${duration(x)}`);
   const picks = el('div', { class: 'chips', role: 'group', 'aria-label': 'Runs to draw' });
   const over = el('select', { onchange: () => { by = over.value; axis.view = null; axis.cursor = null; load(true); } },
@@ -33,12 +34,6 @@ export function curvesView(app, id, others) {
     el('button', { type: 'button', onclick: () => axis.zoom(0.5) }, 'Zoom in'), el('button', { type: 'button', onclick: () => axis.set(null) }, 'Whole run'));
   const message = el('div'), grid = el('div', { class: 'charts' }), diff = el('div');
   const root = el('div', {}, el('div', { class: 'bar' }, picks), bar, message, grid, diff);
-
-  function duration(s) {
-    if (s >= 7200) return `${(s / 3600).toFixed(s >= 36000 ? 0 : 1)} h`;
-    if (s >= 120) return `${(s / 60).toFixed(s >= 600 ? 0 : 1)} min`;
-    return `${figure(s, 3)} s`;
-  }
 
   const nameOf = (r) => runs.find((x) => x.id === r)?.name || r;
   const hueOf = (r) => runColours[Math.max(0, chosen.indexOf(r)) % runColours.length];
@@ -99,7 +94,7 @@ export function curvesView(app, id, others) {
     }
     const had = new Set(Object.values(names).flat());
     const own = [...had].filter((n) => n.startsWith('metrics.') || n.startsWith('val_metrics.')).map((n) => n.replace(/^val_/, '').slice(8));
-    const all = [...kinds, ...[...new Set(own)].sort().map((n) => ({ title: n, names: [`metrics.${n}`, `val_metrics.${n}`], smooth: true }))].filter((k) => k.names.some((n) => had.has(n)) || (k.memory && chosen.some((r) => memory[r]?.mem.length)));
+    const all = [...kinds, ...[...new Set(own)].sort().map((n) => ({ title: n, names: [`metrics.${n}`, `val_metrics.${n}`], smooth: true }))].filter((k) => k.names.some((n) => had.has(n)) || (k.memory && by === 'steps' && chosen.length === 1 && memory[chosen[0]]?.mem.some((m) => m?.length)));
     if (!all.length) {
       message.replaceChildren(el('div', { class: 'empty' }, el('h2', {}, 'No figures yet'), el('p', {}, 'A run writes a line to metrics.jsonl with every step. The curves appear with the first.')));
       for (const c of charts) c.end();
@@ -111,7 +106,7 @@ export function curvesView(app, id, others) {
     if (grid.dataset.key !== key) {
       grid.dataset.key = key;
       for (const c of charts) c.end();
-      charts = all.map((k) => { const c = new Chart(axis, k.title, k.unit, k.format || figure); c.kind = k; c.zero = !!k.zero; return c; });
+      charts = all.map((k) => { const c = new Chart(axis, k.title, k.unit, k.format || figure); c.kind = k; c.zero = !!k.zero; c.base = k.base || 10; return c; });
       grid.replaceChildren(...charts.map((c) => c.element));
       apply();
     }
@@ -146,10 +141,10 @@ export function curvesView(app, id, others) {
         }
         if (c.kind.memory && by === 'steps' && chosen.length === 1 && memory[r]?.mem.some((m) => m?.length)) {
           const m = memory[r], ranks = Math.min(8, m.mem.at(-1)?.length || 0);
-          for (let k = 0; k < ranks; k++) { const v = m.mem.map((x) => x?.[k] ?? null); series.push({ name: `rank ${k}`, hue: runColours[(k + 1) % 8], dash: (k + 1) % 8, x: m.steps, step: m.steps, min: v, max: v, mean: v }); }
+          for (let k = 0; k < ranks; k++) { const v = m.mem.map((x) => x?.[k] ?? null); series.push({ name: `rank ${k}`, hue: runColours[k % 8], dash: k % 8, x: m.steps, step: m.steps, min: v, max: v, mean: v }); }
         }
       }
-      c.set(series, by === 'steps' && c.title === 'Loss' || by === 'steps' ? marksOf() : []);
+      c.set(series, by === 'steps' ? marksOf() : []);
     }
   }
 

@@ -58,6 +58,17 @@ export function bytes(v) {
   return `${v.toFixed(v >= 100 || i === 0 ? 0 : 1)} ${names[i]}`;
 }
 
+// some writes a count: whole, or short where it is large.
+export const some = (v) => (Number.isInteger(v) && Math.abs(v) < 10000 ? String(v) : short(v));
+
+export function duration(s) {
+  if (!isFinite(s)) return '–';
+  if (s < 90) return `${s.toFixed(s < 10 ? 1 : 0)} s`;
+  const m = Math.round(s / 60), h = Math.floor(m / 60);
+  if (m < 60) return `${m} min`;
+  return h < 48 ? `${h} h ${m % 60} min` : `${Math.round(h / 24)} days`;
+}
+
 export const pct = (v) => (v === null || v === undefined || !isFinite(v) ? '–' : `${v.toFixed(1)} %`);
 export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? '' : 's'}`;
 export const clock = (t) => new Date(t).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });

@@ -1,13 +1,13 @@
 // The view "Model": layers by stage with parameters, memory and time, their norms, and samples.
 
-import { el, table, short, bytes, figure, pct } from './dom.js';
+import { el, table, some, bytes, figure, pct } from './dom.js';
 import { get } from './net.js';
 import { meter } from './now.js';
 
 export function modelView(app, id) {
   const stages = el('section', { class: 'card' }), layers = el('section', { class: 'card' }), samples = el('section', { class: 'card' }), message = el('div');
   const root = el('div', {}, message, stages, layers, samples);
-  let over = false, last = -1;
+  let over = false, last = -1, wide = false;
 
   async function load() {
     try {
@@ -25,7 +25,7 @@ export function modelView(app, id) {
       return;
     }
     const most = Math.max(...m.stages.map((s) => s.share)) || 1;
-    stages.append(table('Stages of the pipeline', [['stage'], ['parameters', 'n'], ['memory', 'n'], ['share of time', 'n'], ['beside the greatest', 'optional'], ['chunks']], m.stages.map((s) => el('tr', {}, el('th', { scope: 'row' }, String(s.stage)), el('td', { class: 'n' }, s.params ? short(s.params) : '–'), el('td', { class: 'n' }, bytes(s.mem_bytes)), el('td', { class: 'n' }, s.share ? pct(100 * s.share) : '–'), el('td', { class: 'grow optional' }, meter([[s.share / most, 'accent']])), el('td', {}, chunksOf(s)))), { tall: m.stages.length > 16 }));
+    stages.append(table('Stages of the pipeline', [['stage'], ['parameters', 'n'], ['memory', 'n'], ['share of time', 'n'], ['beside the greatest', 'optional'], ['chunks']], m.stages.map((s) => el('tr', {}, el('th', { scope: 'row' }, String(s.stage)), el('td', { class: 'n' }, s.params ? some(s.params) : '–'), el('td', { class: 'n' }, bytes(s.mem_bytes)), el('td', { class: 'n' }, s.share ? pct(100 * s.share) : '–'), el('td', { class: 'grow optional' }, meter([[s.share / most, 'accent']])), el('td', {}, chunksOf(s)))), { tall: m.stages.length > 16 }));
     if (m.traced >= 0) stages.append(el('p', { class: 'readout' }, `Times are of step ${m.traced}: the part of all ranks' computing that a stage has done.`));
   }
 
@@ -45,7 +45,7 @@ export function modelView(app, id) {
     let stage = null;
     for (const l of m.layers) {
       if (l.stage !== stage) { stage = l.stage; rows.push(el('tr', { class: 'group' }, el('th', { colspan: '6', scope: 'colgroup' }, `Stage ${stage}`))); }
-      rows.push(el('tr', {}, el('th', { scope: 'row' }, l.name), el('td', { class: 'n' }, short(l.params)), el('td', { class: 'n' }, figure(l.weight_norms.at(-1))), el('td', { class: 'optional' }, spark(l.weight_norms, `weight norm of ${l.name}`)), el('td', { class: 'n' }, figure(l.grad_norms.at(-1))), el('td', { class: 'optional' }, spark(l.grad_norms, `gradient norm of ${l.name}`))));
+      rows.push(el('tr', {}, el('th', { scope: 'row' }, l.name), el('td', { class: 'n' }, some(l.params)), el('td', { class: 'n' }, figure(l.weight_norms.at(-1))), el('td', { class: 'optional' }, spark(l.weight_norms, `weight norm of ${l.name}`)), el('td', { class: 'n' }, figure(l.grad_norms.at(-1))), el('td', { class: 'optional' }, spark(l.grad_norms, `gradient norm of ${l.name}`))));
     }
     layers.append(table('Layers with the norms of their weights and gradients', [['layer'], ['parameters', 'n'], ['weight norm', 'n'], ['over the run', 'optional'], ['gradient norm', 'n'], ['over the run', 'optional']], rows));
     layers.append(el('p', { class: 'readout' }, `Norms of step ${m.step}; ${m.steps.length} are kept, from step ${m.steps[0]} on.`));
@@ -57,7 +57,10 @@ export function modelView(app, id) {
       samples.append(el('div', { class: 'empty' }, el('p', {}, 'With ', el('code', {}, 'run.sample_tokens = 100'), ' the model writes a text at each validation, which stands here.')));
       return;
     }
-    for (const s of all.slice(-20).reverse()) samples.append(el('h3', {}, `Step ${s.step}`), el('div', { class: 'sample', tabindex: '0', role: 'region', 'aria-label': `Sample of step ${s.step}` }, el('b', {}, s.prompt), s.text));
+    const one = (s) => [el('h3', {}, `Step ${s.step}`), el('div', { class: 'sample', tabindex: '0', role: 'region', 'aria-label': `Sample of step ${s.step}` }, el('b', {}, s.prompt), s.text.trim() ? s.text : el('em', {}, s.text ? ' (white space alone)' : ' (nothing)'))];
+    const newest = all.slice(-30).reverse();
+    samples.append(...newest.slice(0, 4).flatMap(one));
+    if (newest.length > 4) samples.append(el('details', { open: wide }, el('summary', { onclick: () => { wide = !wide; } }, `${newest.length - 4} before`), ...newest.slice(4).flatMap(one)));
   }
 
   load();

@@ -129,7 +129,7 @@ export function nowView(app, id) {
     } else if (stall.firstChild) { stall.replaceChildren(); stall.dataset.key = ''; }
     doing.hidden = false;
     const hosts = status.actors.some((a) => a.host);
-    const rows = status.actors.map((a) => el('tr', { class: rootLink && a.name === rootLink.actor && stalled ? 'root' : '' }, el('th', { scope: 'row' }, a.name), hosts ? el('td', {}, a.host || 'here') : null, el('td', {}, a.text.startsWith(a.name) ? a.text.slice(a.name.length + 1) : a.text), el('td', { class: 'n' }, `${a.since_s.toFixed(1)} s`)));
+    const rows = status.actors.map((a) => el('tr', { class: rootLink && a.name === rootLink.actor && stalled ? 'root' : '' }, el('th', { scope: 'row' }, a.name), hosts ? el('td', {}, a.host || 'here') : null, el('td', { class: 'words' }, a.text.startsWith(a.name) ? a.text.slice(a.name.length + 1) : a.text), el('td', { class: 'n' }, `${a.since_s.toFixed(1)} s`)));
     const body = doing.querySelector('tbody');
     if (body) body.replaceChildren(...rows);
     else doing.replaceChildren(el('header', {}, el('h2', {}, 'What everybody does')), table('What everybody does', [['actor'], ...(hosts ? [['host']] : []), ['doing'], ['since', 'n']], rows, { tall: true }));

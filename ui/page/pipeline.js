@@ -32,6 +32,7 @@ export class Pipeline {
     this.canvas.setAttribute('aria-describedby', 'pipeline-summary');
     this.element = el('figure', { class: 'draw' }, this.canvas, this.readout, this.summary);
     this.pointers = new Map();
+    this.tell(null);
     this.listen();
     new ResizeObserver(() => this.draw()).observe(this.element);
   }
@@ -260,7 +261,7 @@ export class Pipeline {
     ctx.fillStyle = soft;
     ctx.strokeStyle = colour('line');
     ctx.lineWidth = 1;
-    const unit = t1 > 5000 ? 1000 : 1;
+    const unit = t1 > 2000 ? 1000 : 1;
     ctx.beginPath();
     for (let t = Math.ceil(t0 / step) * step; t <= t1; t += step) {
       const x = this.x(t);

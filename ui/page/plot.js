@@ -113,7 +113,7 @@ export class Chart {
     const ticks = [];
     if (log && high - low > 1) for (let e = Math.ceil(low); e <= high; e++) ticks.push(10 ** e);
     else if (log) { const d = nice((10 ** high - 10 ** low) / 4); for (let v = Math.ceil(10 ** low / d) * d; v <= 10 ** high; v += d) ticks.push(v); }
-    else { const d = nice((high - low) / 4); for (let v = Math.ceil(low / d) * d; v <= high + d / 1e6; v += d) ticks.push(Math.abs(v) < d / 1e6 ? 0 : v); }
+    else { const d = this.base === 1024 ? 1024 ** Math.max(0, Math.floor(Math.log(Math.max(high, 1)) / Math.log(1024))) * nice((high - low) / 4 / 1024 ** Math.max(0, Math.floor(Math.log(Math.max(high, 1)) / Math.log(1024)))) : nice((high - low) / 4); for (let v = Math.ceil(low / d) * d; v <= high + d / 1e6; v += d) ticks.push(Math.abs(v) < d / 1e6 ? 0 : v); }
     ctx.beginPath();
     for (const v of ticks) { const y = Math.round(Y(v)) + 0.5; ctx.moveTo(L.left, y); ctx.lineTo(L.right, y); ctx.fillText(this.tick(v, ticks), L.left - 6, y); }
     ctx.stroke();
@@ -164,7 +164,7 @@ export class Chart {
         pen = true; points++;
       }
       ctx.stroke(); ctx.setLineDash([]);
-      if (points < 40) for (let i = 0; i < n; i++) { if (line[i] === null || (log && line[i] <= 0)) continue; ctx.beginPath(); ctx.arc(X(s.x[i]), Y(line[i]), 2.4, 0, 7); ctx.fill(); }
+      if (points < 40 && !s.thin) for (let i = 0; i < n; i++) { if (line[i] === null || (log && line[i] <= 0)) continue; ctx.beginPath(); ctx.arc(X(s.x[i]), Y(line[i]), 2.4, 0, 7); ctx.fill(); }
     }
     const at = this.axis.cursor;
     if (at !== null && at >= a && at <= b) {
@@ -183,7 +183,8 @@ export class Chart {
   }
 
   tick(v, ticks) {
-    if (this.format !== figure) return this.format(v);
+    if (v === 0) return '0';
+    if (this.format !== figure) return this.format(v).replace(/(\.\d*?)0+(?=\D|$)/, '$1').replace(/\.(?=\D|$)/, '');
     const d = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.abs(v) || 1;
     if (Math.abs(v) >= 1e6 || (v !== 0 && d < 1e-4)) return v.toExponential(1).replace('e+', 'e').replace('-', '−');
     return v.toFixed(Math.max(0, Math.min(6, -Math.floor(Math.log10(d) + 1e-9)))).replace('-', '−');
@@ -203,9 +204,18 @@ export class Chart {
 
   tell() {
     const all = this.told();
-    if (!all.length) { text(this.readout, ''); return; }
-    const where = this.axis.cursor === null ? 'Last' : this.axis.words(all[0].at);
-    text(this.readout, `${where}: ${all.map((t) => t.words).join(' · ')}`);
+    if (!all.length) { text(this.readout, ''); this.keys = ''; return; }
+    const where = `${this.axis.cursor === null ? 'Last' : this.axis.words(all[0].at)}: `, keys = all.map((t) => `${t.s.hue}${t.s.dash}`).join();
+    if (this.keys !== keys) {
+      this.keys = keys;
+      this.readout.replaceChildren(el('span'), ...all.map((t) => {
+        const line = el('i', { class: t.s.dash ? 'dashed' : '', 'aria-hidden': 'true' });
+        line.style.setProperty('border-color', `var(--${t.s.hue})`);
+        return el('span', { class: 'serie' }, line, el('span'));
+      }));
+    }
+    text(this.readout.firstChild, where);
+    all.forEach((t, i) => text(this.readout.children[i + 1].lastChild, t.words));
   }
 
   describe() {

@@ -121,6 +121,7 @@ type tab struct {
 	t      *testing.T
 	ctx    context.Context
 	origin string
+	token  string // of the link
 
 	mu     sync.Mutex
 	faults []string
@@ -140,7 +141,7 @@ func open(t *testing.T, link string) *tab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &tab{t: t, origin: u.Scheme + "://" + u.Host}
+	p := &tab{t: t, origin: u.Scheme + "://" + u.Host, token: strings.TrimPrefix(u.Fragment, "token=")}
 	ctx, end := chromedp.NewContext(alloc, chromedp.WithListener(p.hear))
 	p.ctx = ctx
 	t.Cleanup(func() { end(); stop() })
@@ -171,8 +172,8 @@ func (p *tab) hear(event any) {
 		if to := e.Request.URL; !strings.HasPrefix(to, p.origin+"/") && !strings.HasPrefix(to, "data:") && to != "about:blank" {
 			fault("a request to %s", to)
 		}
-		if strings.Contains(e.Request.URL, "token") {
-			fault("a token in the address %s", e.Request.URL)
+		if p.token != "" && strings.Contains(e.Request.URL+fmt.Sprint(e.Request.Headers["Referer"]), p.token) {
+			fault("the token left in %s", e.Request.URL)
 		}
 	case *runtime.EventExceptionThrown:
 		why := e.ExceptionDetails.Text

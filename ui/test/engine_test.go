@@ -91,24 +91,31 @@ func (p *process) end() {
 	}
 }
 
-// children are the processes that a process has started.
-func (p *process) children() (all []int) {
+// child is a process that the engine has started with an argument.
+func (p *process) child(argument string) int {
+	p.t.Helper()
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, f := range files {
 		text, err := os.ReadFile(f)
 		if err != nil {
 			continue
 		}
+		args, err := os.ReadFile(filepath.Join(filepath.Dir(f), "cmdline"))
+		if err != nil {
+			continue
+		}
 		_, rest, _ := strings.Cut(string(text), ") ")
 		var state string
 		var parent, pid int
-		if _, err := fmt.Sscan(rest, &state, &parent); err == nil && parent == p.cmd.Process.Pid {
-			if _, err := fmt.Sscan(string(text), &pid); err == nil {
-				all = append(all, pid)
-			}
+		if _, err := fmt.Sscan(rest, &state, &parent); err != nil || parent != p.cmd.Process.Pid || !strings.Contains(string(args), argument) {
+			continue
+		}
+		if _, err := fmt.Sscan(string(text), &pid); err == nil {
+			return pid
 		}
 	}
-	return all
+	p.t.Fatalf("the engine has no child %s", argument)
+	return 0
 }
 
 // config is a small run on this project's own source.
