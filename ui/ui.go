@@ -103,6 +103,19 @@ func (s *Server) Attach(name string, run Run) error {
 	return nil
 }
 
+// Detach forgets an attached run, which goes on.
+func (s *Server) Detach(name string) {
+	id := idOf("live\x00" + name)
+	s.mu.Lock()
+	e := s.byID[id]
+	delete(s.byID, id)
+	s.runs = slices.DeleteFunc(s.runs, func(o *entry) bool { return o == e })
+	s.mu.Unlock()
+	if e != nil {
+		e.close()
+	}
+}
+
 // Open shows the runs of a folder: the folder of a run, or one whose folders are runs. Runs that
 // begin there later are shown too.
 func (s *Server) Open(dir string) error {
