@@ -35,7 +35,7 @@ test: ## run all tests; make check-race and make check-cluster run them with the
 	cd $(ASMGEN) && $(GO) vet . && $(GO) test .
 
 # Packages that start goroutines, but for the cluster's.
-RACE_PACKAGES := . ./actors ./checkpoint ./collective ./data/samples ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./stages/gorgonia ./stages/layertest ./telemetry
+RACE_PACKAGES := . ./actors ./checkpoint ./collective ./data/samples ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./stages/gorgonia ./stages/layertest ./telemetry ./telemetry/history
 
 .PHONY: check-race
 check-race: ## run the tests of what starts goroutines with the race detector; needs a C compiler (gcc or clang)

@@ -30,7 +30,7 @@ func Over(rank, size int, cfg Config, carrier collective.Carrier) *Port {
 			}
 			parts[i] = tensorops.Bytes(it.Tensor)
 		}
-		carrier.Send(to, header, parts, func(err error) {
+		carrier.Send(to, header, parts, nil, func(err error) {
 			if err == nil { // the receiver has it
 				releaseItems(m.items)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/chart"
 	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/telemetry"
 	"github.com/troupe-ml/troupe/telemetry/history"
 )
@@ -42,7 +43,7 @@ func (p *page) drawCurves() error {
 		series, name string
 		dots         bool
 	}
-	const gib = 1.0 / (1 << 30)
+	memory, memoryUnit := byteUnit(figureOf(p.run, "peak_mem_bytes").values)
 	charts := []struct {
 		id, title, unit string
 		factor          float64
@@ -53,9 +54,9 @@ func (p *page) drawCurves() error {
 		{"grad-norm", "Gradient norm", "before clipping", 1, false, []line{{"grad_norm", "norm", false}}},
 		{"lr", "Learning rate", "", 1, true, []line{{"lr", "rate", false}}},
 		{"speed", "Speed", p.unit() + "/s", 1, true, []line{{"tokens_per_s", "speed", false}}},
-		{"bubble", "Bubble", "% of rank-time", 1, true, []line{{"bubble_pct", "measured", false}}},
-		{"memory", "Memory", "GiB", gib, true, []line{{"peak_mem_bytes", "peak of the process", false}}},
 		{"peak", "Share of the processor's peak", "%", 1, true, []line{{"peak_pct", "share", false}}},
+		{"bubble", "Bubble", "% of rank-time", 1, true, []line{{"bubble_pct", "measured", false}}},
+		{"memory", "Memory", memoryUnit, memory, true, []line{{"peak_mem_bytes", "peak of the process", false}}},
 	}
 	marks, signs := p.chartMarks()
 	draw := func(c chart.Chart) error {
@@ -70,13 +71,18 @@ func (p *page) drawCurves() error {
 				c.Lines = append(c.Lines, curve)
 			}
 		}
-		if of.id == "memory" {
-			c.Lines = append(c.Lines, p.rankMemory()...)
-		}
 		if len(c.Lines) == 0 {
 			continue
 		}
+		if of.id == "bubble" {
+			c.Lines = append(c.Lines, p.idealBubble(c.Lines[0].Points)...)
+		}
 		if err := draw(c); err != nil {
+			return err
+		}
+	}
+	if lines, unit := p.rankMemory(); len(lines) > 0 {
+		if err := draw(chart.Chart{ID: "rank-memory", Title: "Memory of tensors by rank, the most so far", Unit: unit, Zero: true, Lines: lines}); err != nil {
 			return err
 		}
 	}
@@ -190,40 +196,68 @@ func (p *page) chartMarks() (marks []chart.Mark, says string) {
 	return marks, strings.Join(parts, " ")
 }
 
-// rankMemory is the tensor memory of each rank; of many, of the ones that take most and least.
-func (p *page) rankMemory() []chart.Line {
-	const gib = 1 << 30
-	ranks := 0
-	for _, s := range p.stats {
-		ranks = max(ranks, len(s.MemBytes))
+// byteUnit is the unit that sizes are told in.
+func byteUnit(bytes []float64) (factor float64, unit string) {
+	const mib, gib = 1 << 20, 1 << 30
+	if len(bytes) > 0 && slices.Max(bytes) >= gib {
+		return 1.0 / gib, "GiB"
 	}
-	if ranks == 0 {
+	return 1.0 / mib, "MiB"
+}
+
+// idealBubble is a line at the bubble of the traced step's table at unit costs, beside what was
+// measured.
+func (p *page) idealBubble(measured []chart.Point) []chart.Line {
+	if p.trace == nil {
 		return nil
 	}
-	var lines []chart.Line
+	var skips []scheduler.Skip
+	for _, s := range p.trace.Skips {
+		skips = append(skips, scheduler.Skip{From: s[0], To: s[1]})
+	}
+	table, err := scheduler.ReadCSV("the traced table", p.trace.Table, skips...)
+	if err != nil {
+		return nil // drawPipeline says so
+	}
+	played, err := scheduler.Simulate(table, scheduler.UnitCosts)
+	if err != nil {
+		return nil // as above
+	}
+	ideal := 100 * played.BubbleFraction
+	return []chart.Line{{Name: "ideal, at unit costs", Points: []chart.Point{chart.At(measured[0].X, ideal), chart.At(measured[len(measured)-1].X, ideal)}}}
+}
+
+// rankMemory is the tensor memory of each rank; of many, of the ones that take most and least.
+func (p *page) rankMemory() (lines []chart.Line, unit string) {
+	ranks := 0
+	var all []float64
+	for _, s := range p.stats {
+		ranks = max(ranks, len(s.MemBytes))
+		for _, bytes := range s.MemBytes {
+			all = append(all, float64(bytes))
+		}
+	}
+	factor, unit := byteUnit(all)
 	add := func(name string, of func(bytes []int64) int64) {
 		l := chart.Line{Name: name}
 		for _, s := range p.stats {
-			if len(s.MemBytes) > 0 {
-				l.Points = append(l.Points, chart.At(float64(s.Step), float64(of(s.MemBytes))/gib))
+			if len(s.MemBytes) == ranks {
+				l.Points = append(l.Points, chart.At(float64(s.Step), float64(of(s.MemBytes))*factor))
 			}
 		}
 		lines = append(lines, thinned(l, limitPoints))
 	}
-	if ranks < chart.LimitLines {
+	switch {
+	case ranks == 0:
+	case ranks <= chart.LimitLines:
 		for r := range ranks {
-			add(fmt.Sprintf("rank %d", r), func(bytes []int64) int64 {
-				if r < len(bytes) {
-					return bytes[r]
-				}
-				return 0
-			})
+			add(fmt.Sprintf("rank %d", r), func(bytes []int64) int64 { return bytes[r] })
 		}
-		return lines
+	default:
+		add(fmt.Sprintf("rank with most of %d", ranks), func(bytes []int64) int64 { return slices.Max(bytes) })
+		add("rank with least", func(bytes []int64) int64 { return slices.Min(bytes) })
 	}
-	add(fmt.Sprintf("rank with most of %d", ranks), func(bytes []int64) int64 { return slices.Max(bytes) })
-	add("rank with least", func(bytes []int64) int64 { return slices.Min(bytes) })
-	return lines
+	return lines, unit
 }
 
 // thinned is a line of at most so many points and one more, those that are left out between the others.

@@ -65,6 +65,7 @@ type page struct {
 	run   *Run
 	marks []telemetry.Mark
 	stats []telemetry.Stats
+	trace *telemetry.Trace // nil: there is none
 }
 
 type tile struct{ Label, Value, More string }
@@ -80,15 +81,14 @@ type rankRow struct {
 func Page(w io.Writer, r *Run, o PageOptions) error {
 	p := &page{run: r, Title: clean(r.Name()), Style: template.CSS(chart.Style + pageStyle + draw.PictureStyle), Notes: slices.Clone(r.Notes)}
 	all := p.readRecorded()
+	p.readTrace()
 	p.sum()
 	p.tellWrong()
 	p.tellEvents()
 	if err := errors.Join(p.drawCurves(), p.drawLayers()); err != nil {
 		return err
 	}
-	if err := p.drawPipeline(o); err != nil {
-		return err
-	}
+	p.drawPipeline(o)
 	p.tellAbout()
 	p.tellSamples(all)
 	if r.Config != nil {
@@ -427,7 +427,7 @@ func (p *page) tellAbout() {
 	if c := r.Config; c != nil {
 		add("Batch", "%s in microbatches of %d", term.Plural(c.Batch.Sequences, "sequence"), c.Batch.Microbatch)
 		o := c.Optimizer
-		add("Optimizer", "%s, learning rate %g to %g, %s warm-up steps, decay %s, clip norm %g", o.Name, o.LR, o.MinLR, term.Count(int64(o.WarmupSteps)), o.Decay, o.ClipNorm)
+		add("Optimizer", "%s, learning rate %.4g to %.4g, %s warm-up steps, decay %s, clip norm %g", o.Name, o.LR, o.MinLR, term.Count(int64(o.WarmupSteps)), o.Decay, o.ClipNorm)
 		pipe := fmt.Sprintf("schedule %s, %s with %s each, %s", c.Pipeline.Schedule, term.Plural(c.Pipeline.Stages, "stage"), term.Plural(c.Pipeline.Chunks, "chunk"),
 			term.Plural(c.Batch.Sequences/max(c.Batch.Microbatch, 1), "microbatch"))
 		if c.Pipeline.Layout != "" {
@@ -476,35 +476,45 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text[:limitSampleBytes], "") + "…"
 }
 
-// drawPipeline draws the last step that was traced.
-func (p *page) drawPipeline(o PageOptions) error {
-	say := func(format string, args ...any) { p.PipelineSay = clean(fmt.Sprintf(format, args...)) }
-	if p.run.dir == "" || o.Charts == nil {
-		say("No step was traced.")
-		return nil
+// readTrace reads the last step that was traced, of those that count.
+func (p *page) readTrace() {
+	say := func(text string) { p.PipelineSay = text }
+	say("No step was traced: a run records some with run.trace_every.")
+	if p.run.dir == "" {
+		return
 	}
 	path := filepath.Join(p.run.dir, rundir.TraceFile)
 	t, steps, err := telemetry.ReadTrace(path, -1)
 	if err == nil && p.run.UpTo >= 0 && t.Step > p.run.UpTo {
-		steps = upTo(p.run, steps, func(step int) int { return step })
-		if len(steps) == 0 {
+		if steps = upTo(p.run, steps, func(step int) int { return step }); len(steps) == 0 {
 			say("No step was traced up to this checkpoint.")
-			return nil
+			return
 		}
 		t, _, err = telemetry.ReadTrace(path, slices.Max(steps))
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		say("No step was traced: a run records some with run.trace_every.")
-		return nil
-	}
-	var charts []draw.Chart
-	if err == nil {
-		charts, err = o.Charts(path, t)
-	}
-	if err != nil {
-		say("It can't be drawn.")
+	switch {
+	case err == nil:
+		p.trace = &t
+	case !errors.Is(err, fs.ErrNotExist):
+		say("The traced steps can't be read.")
 		p.Notes = append(p.Notes, err.Error())
-		return nil
+	}
+}
+
+// drawPipeline draws the traced step.
+func (p *page) drawPipeline(o PageOptions) {
+	if p.trace == nil || o.Charts == nil {
+		return
+	}
+	say := func(format string, args ...any) { p.PipelineSay = clean(fmt.Sprintf(format, args...)) }
+	fail := func(err error) {
+		say("Step %s was traced, and can't be drawn.", term.Count(int64(p.trace.Step)))
+		p.Notes = append(p.Notes, err.Error())
+	}
+	charts, err := o.Charts(filepath.Join(p.run.dir, rundir.TraceFile), *p.trace)
+	if err != nil {
+		fail(err)
+		return
 	}
 	actions := 0
 	for i := range charts {
@@ -514,20 +524,18 @@ func (p *page) drawPipeline(o PageOptions) error {
 	}
 	measured := &charts[len(charts)-1]
 	f := measured.Figures()
-	say("Step %s, the last one that was traced: it took %.4g ms, with a bubble of %.1f %%.", term.Count(int64(t.Step)), f.Makespan, 100*f.BubbleFraction)
+	say("Step %s, the last one that was traced: it took %.4g ms, with a bubble of %.1f %%.", term.Count(int64(p.trace.Step)), f.Makespan, 100*f.BubbleFraction)
 	for r := range measured.Lanes {
 		p.Ranks = append(p.Ranks, rankRow{clean(measured.Lanes[r].Name), fmt.Sprintf("%.4g", f.Busy[r]), fmt.Sprintf("%.4g", f.Idle[r]), f.PeakInFlight[r]})
 	}
 	if actions > LimitBoxes {
 		p.PipelineSay += fmt.Sprintf(" Its %s actions are more than a page shows; engine trace --format perfetto has them all.", term.Count(int64(actions)))
-		return nil
+		return
 	}
 	var out bytes.Buffer
 	if err := draw.Picture(&out, charts...); err != nil {
-		say("It can't be drawn.")
-		p.Notes = append(p.Notes, err.Error())
-		return nil
+		fail(err)
+		return
 	}
 	p.Pipeline = template.HTML(out.String()) // package draw has escaped it
-	return nil
 }

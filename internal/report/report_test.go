@@ -16,7 +16,6 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/net/html"
 
-	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/scheduler/draw"
 	"github.com/troupe-ml/troupe/telemetry"
@@ -301,11 +300,5 @@ func parsed(t *testing.T, text string) map[string]int {
 				}
 			}
 		}
-	}
-}
-
-func TestConfigDiffKeys(t *testing.T) {
-	if got := config.Diff(&config.Config{}, &config.Config{}); got != nil {
-		t.Errorf("%v", got)
 	}
 }

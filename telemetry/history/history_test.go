@@ -172,11 +172,11 @@ func anyLine(step int) *rapid.Generator[string] {
 }
 
 // anyText is a file of such lines. Steps go on, with gaps; now and then they come again or go back.
-func anyText() *rapid.Generator[string] {
+func anyText(rows int) *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		var text strings.Builder
 		step := rapid.IntRange(0, 3).Draw(t, "first")
-		for range rapid.IntRange(0, 60).Draw(t, "rows") {
+		for range rapid.IntRange(0, rows).Draw(t, "rows") {
 			text.WriteString(anyLine(step).Draw(t, "line") + "\n")
 			if step += rapid.SampledFrom([]int{1, 1, 1, 1, 1, 1, 2, 7, 0, -1, -5}).Draw(t, "stride"); step < 0 {
 				step = 0
@@ -200,7 +200,7 @@ func TestAsRead(t *testing.T) {
 	fsys := openFolder(t, dir)
 	defer fsys.Close() //nolint:errcheck // of a test
 	rapid.Check(t, func(t *rapid.T) {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(anyText().Draw(t, "text")), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(anyText(60).Draw(t, "text")), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		records, err := telemetry.Read(filepath.Join(dir, file))
@@ -237,7 +237,7 @@ func TestFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range rapid.IntRange(1, 2).Draw(t, "files") {
-			text := anyText().Draw(t, "text")
+			text := anyText(20).Draw(t, "text")
 			switch rapid.IntRange(0, 2).Draw(t, "how") {
 			case 0: // as a run that goes on does
 				if err := os.Remove(path); err != nil {
