@@ -112,8 +112,11 @@ func fromEvent(step int, trace [][]actors.ActionTime, clocks []actors.Clock, cfg
 		m.hosts = append(m.hosts, c.Process)
 		m.clocks = append(m.clocks, telemetry.Clock{Host: c.Process, OffsetMS: msOf(c.Ahead), UncertaintyMS: msOf(c.Within)})
 	}
+	if err := m.check("the run"); err != nil {
+		return nil, err
+	}
 	m.unplaced = !place(t)
-	return m, m.check("the run")
+	return m, nil
 }
 
 func msOf(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
@@ -137,7 +140,8 @@ func firstPipeline[T any](cfg *config.Config, ofRanks []T) []T {
 // place finds the placement that puts every chunk on its rank.
 func place(t *scheduler.Table) bool {
 	for p := scheduler.Loop; p <= scheduler.U; p++ {
-		if n, err := p.Chunks(t.NumRanks(), 2); p != scheduler.Loop && (err != nil || n != t.NumChunks) {
+		switch n, err := p.Chunks(t.NumRanks(), 2); {
+		case p == scheduler.Loop && t.NumChunks%t.NumRanks() != 0, p != scheduler.Loop && (err != nil || n != t.NumChunks):
 			continue
 		}
 		fits := true

@@ -196,6 +196,9 @@ func (s *Server) entries() []*entry {
 // list adds the runs of a folder that are new; mu is held.
 func (s *Server) list(f *shelf) {
 	for _, r := range f.newRuns() {
+		if slices.ContainsFunc(s.runs, func(e *entry) bool { return e.name == r.name && e.live == nil }) { // of another folder
+			r.name = filepath.Join(filepath.Base(filepath.Dir(r.path)), r.name)
+		}
 		e := newEntry(idOf(r.path), r.name)
 		if s.byID[e.id] != nil || len(s.runs) >= limitRuns {
 			r.files.close()

@@ -76,7 +76,7 @@ func TestService(t *testing.T) {
 	if names := fmt.Sprint(shown); len(shown) != 2 || !strings.Contains(names, id) || !strings.Contains(names, other) {
 		t.Errorf("the page shows %v", shown)
 	}
-	p.ask("POST", "/ui/api/runs/"+shown[0].(map[string]any)["id"].(string)+"/change", `{"kind":"stop"}`, http.StatusUnsupportedMediaType)
+	p.ask("POST", "/ui/api/runs/"+shown[0].(map[string]any)["id"].(string)+"/change", `{"kind":"stop"}`, http.StatusForbidden)
 
 	p.ask("POST", run+"/checkpoint", "", http.StatusAccepted)
 	saved := p.follow(id, paused[len(paused)-1].id, kind("checkpoint"))

@@ -12,7 +12,7 @@ export function nowView(app, id) {
   const message = el('div'), stall = el('div', { 'aria-live': 'assertive' });
   const picker = el('select', { 'aria-label': 'Step to draw' }, el('option', { value: 'live' }, 'newest step'));
   const critical = toggle('Critical path', true, (on) => { pipe.showCritical = on; pipe.draw(); });
-  const transfers = toggle('Transfers', false, (on) => { pipe.showTransfers = on; pipe.draw(); });
+  const transfers = toggle('Transfers', true, (on) => { pipe.showTransfers = on; pipe.draw(); });
   const zoomIn = el('button', { type: 'button', 'aria-label': 'Zoom in', onclick: () => pipe.zoom(0.5) }, '+');
   const zoomOut = el('button', { type: 'button', 'aria-label': 'Zoom out', onclick: () => pipe.zoom(2) }, '−');
   const whole = el('button', { type: 'button', onclick: () => pipe.reset() }, 'Whole step');
@@ -80,7 +80,7 @@ export function nowView(app, id) {
       table('Bubble by cause', [['cause'], ['time of all ranks', 'n'], ['share', 'n'], ['beside the greatest', 'optional']], rows));
     const lanes = h.counts.map((_, r) => {
       const b = h.busy_ms[r] / (h.step_ms || 1);
-      return el('tr', {}, el('th', { scope: 'row' }, `stage ${r}`), h.hosts ? el('td', {}, h.hosts[r] || 'here') : null, el('td', { class: 'n' }, `${(100 * b).toFixed(0)} %`),
+      return el('tr', {}, el('th', { scope: 'row' }, `stage ${r}`), h.hosts ? el('td', { class: 'host' }, h.hosts[r] || 'here') : null, el('td', { class: 'n' }, `${(100 * b).toFixed(0)} %`),
         el('td', { class: 'grow' }, meter([[b, 'accent'], ...h.sums_ms[r].map((v, k) => [v / (h.step_ms || 1), `c-${causes[k]}`])])),
         el('td', {}, worst(h, r)));
     });
@@ -129,7 +129,7 @@ export function nowView(app, id) {
     } else if (stall.firstChild) { stall.replaceChildren(); stall.dataset.key = ''; }
     doing.hidden = false;
     const hosts = status.actors.some((a) => a.host);
-    const rows = status.actors.map((a) => el('tr', { class: rootLink && a.name === rootLink.actor && stalled ? 'root' : '' }, el('th', { scope: 'row' }, a.name), hosts ? el('td', {}, a.host || 'here') : null, el('td', { class: 'words' }, a.text.startsWith(a.name) ? a.text.slice(a.name.length + 1) : a.text), el('td', { class: 'n' }, `${a.since_s.toFixed(1)} s`)));
+    const rows = status.actors.map((a) => el('tr', { class: rootLink && a.name === rootLink.actor && stalled ? 'root' : '' }, el('th', { scope: 'row' }, a.name), hosts ? el('td', { class: 'host' }, a.host || 'here') : null, el('td', { class: 'words' }, a.text.startsWith(a.name) ? a.text.slice(a.name.length + 1) : a.text), el('td', { class: 'n' }, `${a.since_s.toFixed(1)} s`)));
     const body = doing.querySelector('tbody');
     if (body) body.replaceChildren(...rows);
     else doing.replaceChildren(el('header', {}, el('h2', {}, 'What everybody does')), table('What everybody does', [['actor'], ...(hosts ? [['host']] : []), ['doing'], ['since', 'n']], rows, { tall: true }));

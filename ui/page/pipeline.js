@@ -25,7 +25,7 @@ export class Pipeline {
     this.view = null; // [t0, t1] in ms; null: all
     this.selected = null; // {block, lane, at}
     this.lane = 0;
-    this.showCritical = true; this.showTransfers = false;
+    this.showCritical = true; this.showTransfers = true;
     this.readout = el('p', { class: 'readout' });
     this.canvas = el('canvas', { tabindex: '0', role: 'application', 'aria-roledescription': 'pipeline drawing', 'aria-label': 'Pipeline: stages over time' });
     this.summary = el('p', { class: 'hidden', id: 'pipeline-summary' });
@@ -350,8 +350,8 @@ export class Pipeline {
   }
 
   paintSelection(ctx, L) {
-    if (this.growing || !this.step) return;
     if (this.showTransfers) this.paintTransfers(ctx, L);
+    if (this.growing || !this.step) return;
     const s = this.selected;
     if (!s) return;
     const b = s.block === 'planned' ? 0 : L.planned, lanes = s.block === 'planned' ? this.step.planned : this.step.lanes;
@@ -370,25 +370,31 @@ export class Pipeline {
 
   // paintTransfers draws what goes from stage to stage, as far as there are few enough to be told apart.
   paintTransfers(ctx, L) {
-    const { t0, t1 } = this.map, h = L.row - L.gap, lines = [];
-    for (let r = 0; r < L.ranks && lines.length <= 1500; r++) {
+    const { t0, t1 } = this.map, h = L.row - L.gap, most = 600;
+    let lines = [];
+    if (L.row < 12) return;
+    if (this.growing) {
+      const now = this.growing.now();
+      lines = this.growing.transfers(this.step?.head, most).map(([a, r, b, q]) => [a, r, b ?? now, q, b === null]);
+    }
+    for (let r = 0; !this.growing && this.step && r < L.ranks && lines.length <= most; r++) {
       const l = this.step.lanes[r];
-      for (let i = firstAfter(l, t0), e = this.lastBefore(l, t1); i < e && lines.length <= 1500; i++) {
+      for (let i = firstAfter(l, t0), e = this.lastBefore(l, t1); i < e && lines.length <= most; i++) {
         if (l.type[i] === 3) continue;
         for (const p of neighbours(this.step, r, i).outputs) if (p.lane !== r) lines.push([l.end[i], r, this.step.lanes[p.lane].start[p.at], p.lane]);
       }
     }
-    this.many = lines.length > 1500;
-    if (this.many) return;
-    ctx.strokeStyle = colour('ink'); ctx.globalAlpha = lines.length > 300 ? 0.25 : 0.5; ctx.lineWidth = 1;
+    if (lines.length > most) return; // there are too many to be told apart: they come with a closer look
+    ctx.strokeStyle = colour('ink'); ctx.globalAlpha = lines.length > 150 ? 0.3 : 0.5; ctx.lineWidth = 1;
     ctx.save();
     ctx.beginPath(); ctx.rect(L.left, 0, this.element.clientWidth - L.left, L.height); ctx.clip();
     ctx.beginPath();
-    for (const [a, r, b, q] of lines) {
-      const down = q > r;
-      ctx.moveTo(this.x(a), this.laneY(L.planned, r) + (down ? h : 0)); ctx.lineTo(this.x(b), this.laneY(L.planned, q) + (down ? 0 : h));
-    }
-    ctx.stroke(); ctx.restore(); ctx.globalAlpha = 1;
+    const way = ([a, r, b, q]) => { ctx.moveTo(this.x(a), this.laneY(L.planned, r) + h / 2); ctx.lineTo(this.x(b), this.laneY(L.planned, q) + h / 2); };
+    for (const l of lines) if (!l[4]) way(l);
+    ctx.stroke();
+    ctx.beginPath(); ctx.setLineDash([4, 3]); ctx.globalAlpha = 0.9; // under way
+    for (const l of lines) if (l[4] && l[0] > this.growing.now() - 1000) way(l);
+    ctx.stroke(); ctx.setLineDash([]); ctx.restore(); ctx.globalAlpha = 1;
   }
 
   // hit is what is under a point.

@@ -30,6 +30,8 @@ export function decode(buffer) {
     gapAt.push([begin, gapFrom]);
     from += c;
   });
+  head.rankOf = [];
+  lanes.forEach((l, r) => { for (let i = 0; i < l.n; i++) head.rankOf[l.chunk[i]] = r; });
   return { head, lanes, planned, gaps, gapAt, end: Math.max(head.step_ms, head.planned_ms) };
 }
 
@@ -68,22 +70,40 @@ export function neighbours(step, lane, i) {
 
 // Growing is the step under way: actions as they end.
 export class Growing {
-  constructor() { this.lanes = []; this.step = -1; }
+  constructor() { this.lanes = []; this.step = -1; this.where = new Map(); }
 
   take(v, ranks) {
-    if (v.fresh || v.step !== this.step) { this.step = v.step; this.lanes = []; }
+    if (v.fresh || v.step !== this.step) { this.step = v.step; this.lanes = []; this.where.clear(); }
     this.elapsed = v.elapsed_ms; this.phase = v.phase; this.at = performance.now();
     for (let r = this.lanes.length; r < ranks; r++) this.lanes.push(emptyLane());
     const a = v.acts;
     for (let i = 0; i + 5 < a.length; i += 6) {
       while (this.lanes.length <= a[i]) this.lanes.push(emptyLane());
-      push(this.lanes[a[i]], a[i + 4] / 1000, a[i + 5] / 1000, a[i + 1], a[i + 3], a[i + 2]);
+      const lane = this.lanes[a[i]];
+      if (a[i + 2] !== 3 && this.where.size < 20000) this.where.set(key(a[i + 2] !== 1, a[i + 1], a[i + 3]), [a[i], lane.n]);
+      push(lane, a[i + 4] / 1000, a[i + 5] / 1000, a[i + 1], a[i + 3], a[i + 2]);
     }
+  }
+
+  // transfers are the outputs that went from lane to lane, and those that are under way: their ends are null.
+  transfers(head, most) {
+    const all = [];
+    for (const [k, [lane, i]] of this.where) {
+      if (all.length > most) break;
+      const [back, chunk, micro] = k.split('|').map(Number), to = back ? chunk - 1 : chunk + 1;
+      if (to < 0 || !head || to >= head.chunks) continue;
+      const target = this.where.get(key(back, to, micro)), rank = head.rankOf[to];
+      if (rank === undefined || rank === lane) continue;
+      all.push([this.lanes[lane].end[i], lane, target ? this.lanes[target[0]].start[target[1]] : null, rank]);
+    }
+    return all;
   }
 
   // now is the time since the step began, in ms.
   now() { return this.elapsed + Math.min(1000, performance.now() - this.at); }
 }
+
+const key = (back, chunk, micro) => `${back ? 1 : 0}|${chunk}|${micro}`;
 
 function emptyLane() {
   const c = 256;

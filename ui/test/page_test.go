@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/troupe-ml/troupe/scheduler"
@@ -325,4 +327,53 @@ func write(t *testing.T, path string, text []byte) {
 	if err := os.WriteFile(path, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestReadmePictures makes the pictures that README.md shows, where it is told to.
+func TestReadmePictures(t *testing.T) {
+	to := os.Getenv("TROUPE_README_PICTURES")
+	if to == "" {
+		t.Skip("TROUPE_README_PICTURES names no folder: make pictures")
+	}
+	dir := workplace(t, "pictures")
+	path, err := engine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const steps = "run.steps=90"
+	for _, of := range [][]string{{"zero-bubble", "zb-h1", "3e-3"}, {"one-f-one-b", "1f1b", "1e-3"}} {
+		command(t, dir, path, "run", "config.toml", "--quiet", "--set", steps, "--set", "run.trace_every=30", "--set", "run.name="+of[0], "--set", "pipeline.schedule="+of[1], "--set", "optimizer.lr="+of[2],
+			"--set", "model.hidden=96", "--set", "model.context=128")
+	}
+	p := open(t, start(t, dir, "ui", "runs").link)
+	p.says("zero-bubble")
+	eval[bool](p, `(() => { [...document.querySelectorAll('a')].find((a) => a.textContent === 'zero-bubble').click(); return true; })()`)
+	p.width(desktop)
+	p.theme("light")
+	p.drawn()
+	p.says("Who waits for whom")
+	p.part(to, "ui-now", 760)
+	p.goTo("Curves")
+	p.drawn()
+	eval[bool](p, `(() => { document.querySelectorAll('.chips input:not(:checked)').forEach((b) => b.click()); return true; })()`)
+	p.says("optimizer.lr")
+	time.Sleep(500 * time.Millisecond)
+	p.theme("dark")
+	p.part(to, "ui-curves", 860)
+	p.check()
+}
+
+// part takes a picture of the page's upper part, of at most 200 KB.
+func (p *tab) part(dir, name string, height float64) {
+	p.t.Helper()
+	time.Sleep(500 * time.Millisecond)
+	eval[bool](p, `(scrollTo(0, 0), true)`)
+	r, err := chromedp.Call(p.ctx, cdppage.CaptureScreenshot, cdppage.CaptureScreenshotParams{Format: cdppage.CaptureScreenshotFormatPng, Clip: &cdppage.Viewport{Width: desktop, Height: height, Scale: 1}})
+	if err != nil {
+		p.fail(err)
+	}
+	if len(r.Data) > 200_000 {
+		p.t.Errorf("%s has %d bytes, more than 200 KB", name, len(r.Data))
+	}
+	write(p.t, filepath.Join(dir, name+".png"), r.Data)
 }
