@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/folder"
 	"github.com/troupe-ml/troupe/scheduler"
 )
@@ -307,7 +308,7 @@ type statusView struct {
 
 type actorView struct {
 	Name  string  `json:"name"`
-	Rank  int     `json:"rank"` // −1: no stage
+	Rank  int     `json:"rank"` // its lane in the drawing; −1: it has none
 	Step  int64   `json:"step"`
 	Doing string  `json:"doing"`
 	Text  string  `json:"text"`
@@ -326,15 +327,23 @@ type linkView struct {
 	Root  bool   `json:"root"`
 }
 
-func viewStatus(s troupe.Status) statusView {
+func viewStatus(s troupe.Status, cfg *config.Config) statusView {
 	v := statusView{TimeMS: s.Time.UnixMilli(), Actors: []actorView{}, Chain: s.Chain(), Links: []linkView{}}
 	byName := make(map[string]actors.Snapshot, len(s.Actors))
+	ranks := 0
 	for _, a := range s.Actors {
 		byName[a.Actor] = a
+		ranks = max(ranks, a.Rank+1)
+	}
+	lanes := stagesOf(cfg, ranks)
+	for _, a := range s.Actors {
 		one := actorView{Name: a.Actor, Rank: a.Rank, Step: a.Step, Doing: a.Doing.String(), Text: a.Describe(), From: a.From, Since: s.Time.Sub(a.Since).Seconds(), Host: a.Host,
 			Chunk: -1, Micro: -1}
 		if a.Doing == actors.Running || a.Action != (scheduler.Action{}) {
 			one.Chunk, one.Type, one.Micro = int(a.Action.Chunk), int(a.Action.Type), int(a.Action.Microbatch)
+		}
+		if a.Rank >= 0 {
+			one.Rank = lanes[a.Rank]
 		}
 		if !a.Heard.IsZero() {
 			one.Heard = s.Time.Sub(a.Heard).Seconds()
@@ -345,7 +354,7 @@ func viewStatus(s troupe.Status) statusView {
 	for at, ok := byName["scheduler"]; ok && !seen[at.Actor]; at, ok = byName[at.From] {
 		seen[at.Actor] = true
 		_, more := byName[at.From]
-		v.Links = append(v.Links, linkView{at.Rank, at.Actor, at.Wait == actors.WaitNothing || !more})
+		v.Links = append(v.Links, linkView{stageOf(cfg, at.Rank, ranks), at.Actor, at.Wait == actors.WaitNothing || !more})
 		if at.Wait == actors.WaitNothing {
 			break
 		}

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/troupe-ml/troupe/config"
 )
 
 // modelView is the model by stages and layers.
@@ -51,7 +53,7 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request, e *entry) error {
 	if f := e.folder(); f != nil {
 		f.refresh()
 		f.mu.Lock()
-		v.norms(f.norms, at)
+		v.norms(f.norms, f.cfg, at)
 		if f.cfg != nil {
 			v.Every = &f.cfg.Run.StatsEvery
 		}
@@ -83,7 +85,7 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request, e *entry) error {
 }
 
 // norms takes the history of the layers that the last line has.
-func (v *modelView) norms(all []stats, at func(stage int) *stageView) {
+func (v *modelView) norms(all []stats, cfg *config.Config, at func(stage int) *stageView) {
 	if len(all) == 0 {
 		return
 	}
@@ -107,13 +109,9 @@ func (v *modelView) norms(all []stats, at func(stage int) *stageView) {
 			}
 		}
 	}
-	if len(last.Mem) > 0 {
-		lanes := len(last.Mem)
-		for rank, b := range last.Mem {
-			if lanes <= 1<<16 {
-				at(rank).Mem = b
-			}
-		}
+	for rank, b := range last.Mem {
+		st := at(stageOf(cfg, rank, len(last.Mem)))
+		st.Mem = max(st.Mem, b) // of the rank that takes most
 	}
 }
 

@@ -44,6 +44,18 @@ func stagesOf(cfg *config.Config, ranks int) []int {
 	return lanes
 }
 
+// stageOf is the stage of a rank.
+func stageOf(cfg *config.Config, rank, ranks int) int {
+	if cfg == nil || ranks == cfg.Pipeline.Stages || rank < 0 {
+		return rank
+	}
+	g, err := grid.New(cfg.GridSizes())
+	if err != nil || g.World() != ranks {
+		return rank
+	}
+	return g.Coordinates(rank)[grid.Pipeline]
+}
+
 // lastTraced is the newest step whose actions are known.
 func (e *entry) lastTraced() (int, bool) {
 	if e.live != nil {

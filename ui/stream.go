@@ -138,7 +138,7 @@ func (rd *reader) drawing(out *bytes.Buffer) {
 	if !ok {
 		return
 	}
-	if text, _ := json.Marshal(viewStatus(s)); !bytes.Equal(text, rd.status) {
+	if text, _ := json.Marshal(viewStatus(s, rd.entry.config())); !bytes.Equal(text, rd.status) {
 		rd.status = text
 		event(out, "status", json.RawMessage(text))
 	}

@@ -1,6 +1,6 @@
 // The view "Now": the pipeline, live or of a step that was recorded, and why ranks waited.
 
-import { el, text, ms, table, figure, plural, clock } from './dom.js';
+import { el, text, ms, table, figure, plural, clock, calm, say } from './dom.js';
 import { get, getBytes } from './net.js';
 import { decode, Growing } from './step.js';
 import { Pipeline, causes } from './pipeline.js';
@@ -9,7 +9,7 @@ const slow = 700; // ms of a step from which on it is drawn while it is under wa
 
 export function nowView(app, id) {
   const pipe = new Pipeline();
-  const message = el('div'), stall = el('div', { 'aria-live': 'assertive' });
+  const message = el('div'), stall = el('div');
   const picker = el('select', { 'aria-label': 'Step to draw' }, el('option', { value: 'live' }, 'newest step'));
   const critical = toggle('Critical path', true, (on) => { pipe.showCritical = on; pipe.draw(); });
   const transfers = toggle('Transfers', true, (on) => { pipe.showTransfers = on; pipe.draw(); });
@@ -23,7 +23,7 @@ export function nowView(app, id) {
   const log = el('section', { class: 'card' }, el('header', {}, el('h2', {}, 'What happened')), el('p', { class: 'none' }, 'Nothing yet.'), el('ol', { class: 'log', tabindex: '0', 'aria-label': 'What happened, the newest first', hidden: true }));
   const root = el('div', {}, message, stall, card, el('div', { class: 'columns' }, why, waits), el('div', { class: 'columns' }, doing, log));
 
-  let pinned = null, busy = false, wanted = null, shown = -1, status = null, ended = false, run = null, steps = [], noTrace = false;
+  let pinned = null, busy = false, wanted = null, shown = -1, status = null, ended = false, run = null, steps = [], noTrace = false, told = -1e9, later = null, drew = 0;
   const growing = new Growing();
 
   function toggle(name, on, act) {
@@ -47,13 +47,14 @@ export function nowView(app, id) {
         card.hidden = false;
         message.replaceChildren();
         pipe.show(s);
-        explain(s);
+        const due = performance.now() - told > 1000 || s.head.step === pinned;
+        if (due) { told = performance.now(); explain(s); } else { clearTimeout(later); later = setTimeout(() => { if (!ended && pipe.step === s) explain(s); }, 1000); }
         if (s.head.note) message.replaceChildren(el('p', { class: 'note' }, s.head.note));
       } catch (e) {
         if (e.status === 404) missing();
         else message.replaceChildren(el('div', { class: 'error' }, el('p', {}, el('strong', {}, 'The step could not be drawn. '), e.message)));
       }
-      await new Promise((f) => setTimeout(f, 150));
+      await new Promise((f) => setTimeout(f, calm() ? 1000 : 250));
     }
     busy = false;
   }
@@ -74,7 +75,8 @@ export function nowView(app, id) {
     const idle = totals.reduce((a, b) => a + b, 0);
     const rows = h.causes.map((name, k) => [name, k, totals[k]]).filter(([, , v]) => v > 0).sort((a, b) => b[2] - a[2]).map(([name, k, v]) =>
       el('tr', {}, el('th', { scope: 'row' }, swatch(`c-${causes[k]}`), name), el('td', { class: 'n' }, ms(v)), el('td', { class: 'n' }, `${(100 * v / all).toFixed(1)} %`), el('td', { class: 'grow optional' }, meter([[v / Math.max(...totals), `c-${causes[k]}`]]))));
-    why.hidden = false;
+    why.hidden = waits.hidden = false;
+    if (why.contains(document.activeElement) || waits.contains(document.activeElement)) return; // somebody reads it by keys
     why.replaceChildren(el('header', {}, el('h2', {}, 'Where the bubble comes from')),
       el('p', {}, `${ms(idle)} of ${ms(all)} of all ranks' time, ${(100 * idle / all).toFixed(1)} %. With equal costs the schedule would have ${h.ideal_bubble_pct.toFixed(1)} %. The critical path is ${plural(h.critical, 'action')} long and computes for ${ms(h.critical_ms)} of ${ms(h.makespan_ms)}; messages on it take ${ms(h.critical_message_ms)}, the time between two actions of a stage ${ms(h.critical_rank_ms)}.`),
       table('Bubble by cause', [['cause'], ['time of all ranks', 'n'], ['share', 'n'], ['beside the greatest', 'optional']], rows));
@@ -84,7 +86,6 @@ export function nowView(app, id) {
         el('td', { class: 'grow' }, meter([[b, 'accent'], ...h.sums_ms[r].map((v, k) => [v / (h.step_ms || 1), `c-${causes[k]}`])])),
         el('td', {}, worst(h, r)));
     });
-    waits.hidden = false;
     waits.replaceChildren(el('header', {}, el('h2', {}, 'Who waits for whom')),
       el('ul', { class: 'legend' }, h.waits.slice(0, 5).map(([a, b, v]) => el('li', {}, `stage ${a} waited for stage ${b}: ${ms(v)}`))),
       table('Work and waiting by stage', [['stage'], ...(h.hosts ? [['host']] : []), ['busy', 'n'], ['of the step'], ['mostly']], lanes, { tall: lanes.length > 12 }));
@@ -124,6 +125,7 @@ export function nowView(app, id) {
       const key = lines.join('\n').replace(/[\d.]+ s/g, '');
       if (stall.dataset.key !== key) {
         stall.dataset.key = key;
+        say(`Nothing moves. ${lines[lines.length - 1] || ''}`);
         stall.replaceChildren(el('section', { class: 'stall' }, el('h2', {}, 'Nothing moves'), el('p', {}, 'Each waits for the next; the last one is the root:'), el('ol', {}, lines.map((l) => el('li', {}, l)))));
       } else [...stall.querySelectorAll('li')].forEach((li, i) => text(li, lines[i] || ''));
     } else if (stall.firstChild) { stall.replaceChildren(); stall.dataset.key = ''; }
@@ -183,12 +185,14 @@ export function nowView(app, id) {
         const long = (pipe.step?.head.makespan_ms ?? 0) > slow || growing.now() > slow;
         const use = pinned === null && long && v.phase === 'training';
         if (use && !pipe.growing) { pipe.view = null; pipe.selected = null; }
+        if (calm() && performance.now() - drew < 1000) return;
+        drew = performance.now();
         pipe.growing = use ? growing : null;
         if (use) { card.hidden = false; if (!pipe.step) message.replaceChildren(); }
         pipe.draw();
       },
     },
-    end() { ended = true; clearInterval(timer); },
+    end() { ended = true; clearInterval(timer); clearTimeout(later); },
     theme() { pipe.palette = null; pipe.draw(); },
   };
 }
