@@ -108,6 +108,14 @@ func (f *files) refresh() {
 	f.err = errors.Join(f.readConfig(), f.readFigures(), f.readEvents(), f.readStats(), f.readSamples(), f.readTraces(), f.readCheckpoints())
 }
 
+// now reads what is new in any case.
+func (f *files) now() {
+	f.mu.Lock()
+	f.looked = time.Time{}
+	f.mu.Unlock()
+	f.refresh()
+}
+
 func (f *files) readConfig() error {
 	text, err := folder.ReadFile(f.fsys, rundir.ConfigFile, limitConfigBytes)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -196,9 +196,11 @@ func changeMark(e troupe.ChangeEvent) (kind, text string) {
 }
 
 func (l *live) end(result troupe.Result, err error) {
+	if f := l.folder(); f != nil {
+		f.now() // so that who hears of the end finds all of it
+	}
 	l.mu.Lock()
 	l.over, l.result, l.err, l.stalled = true, result, err, false
-	f := l.files
 	l.mu.Unlock()
 	text := "done"
 	switch {
@@ -210,9 +212,6 @@ func (l *live) end(result troupe.Result, err error) {
 		text = fmt.Sprintf("done early at step %d, without a better validation loss since step %d", result.Step, result.BestStep)
 	}
 	l.marks.add(mark{TimeMS: time.Now().UnixMilli(), Step: int64(result.Step), Kind: "end", Text: text})
-	if f != nil {
-		f.refresh()
-	}
 	close(l.ended)
 }
 

@@ -282,6 +282,7 @@ func TestFiles(t *testing.T) {
 
 // TestGrowing: a file that grows is read on, one that is replaced anew.
 func TestGrowing(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "run", "events.jsonl")
 	write(t, filepath.Join(dir, "run", "metrics.jsonl"), "")
@@ -410,6 +411,7 @@ func served(t *testing.T, h http.Handler) (link string) {
 
 // TestLive follows a run over its stream, changes it, and sees its end.
 func TestLive(t *testing.T) {
+	t.Parallel()
 	r := training(t)
 	s := server(t, ui.Options{Token: token})
 	if err := s.Attach("live", r); err != nil {
@@ -497,6 +499,7 @@ func TestLive(t *testing.T) {
 // TestSlowReaders: 1,000 readers who ask and then take nothing leave the run as it is, and the server
 // answers others.
 func TestSlowReaders(t *testing.T) {
+	t.Parallel()
 	digest := func(watch func(r *troupe.Run)) string {
 		r := training(t, "run.steps=60")
 		watch(r)

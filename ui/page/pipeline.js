@@ -3,7 +3,7 @@
 // and what is narrower than a pixel is summed up, each column by the shares of what ran in it.
 
 import { el, colour, sized, ms, text, say } from './dom.js';
-import { letters, words, firstAfter, neighbours } from './step.js';
+import { letters, words, firstAfter, neighbours, spread, levels } from './step.js';
 
 const causes = ['warmup', 'wait', 'starved', 'credit', 'between', 'cooldown', 'optimizer'];
 
@@ -91,6 +91,7 @@ export class Pipeline {
   paint() {
     const width = this.element.clientWidth;
     if (!width || !this.ranks()) return;
+    const begun = performance.now();
     const L = (this.L = this.layout(width));
     const scale = sized(this.canvas, width, L.height);
     const ctx = this.canvas.getContext('2d');
@@ -120,6 +121,7 @@ export class Pipeline {
     this.paintSelection(ctx, L);
     if (this.stall) this.paintStall(ctx, L);
     ctx.setTransform(1, 0, 0, 1, 0, 0);
+    this.canvas.dataset.paintMs = (performance.now() - begun).toFixed(1); // for the checks in a browser
   }
 
   colours() {
@@ -197,21 +199,18 @@ export class Pipeline {
     this.sums ??= new Float32Array(0);
     if (this.sums.length < n * 6) this.sums = new Float32Array(n * 6);
     const sums = this.sums.subarray(0, n * 6).fill(0);
-    for (let i = first; i < last; i++) {
-      let a = (l.start[i] - t0) * k, b = (l.end[i] - t0) * k;
-      const t = l.type[i], pair = l.flags[i] & 2 ? 0.5 : i > 0 && l.flags[i - 1] & 2 ? 0.5 : 1;
-      const crit = l.flags[i] & 1;
-      if (a < 0) a = 0;
-      if (b > n) b = n;
-      let x = a | 0;
-      const end = b | 0;
-      if (x >= n) continue;
-      if (x === end) { sums[x * 6 + t] += (b - a) * pair; if (crit) sums[x * 6 + 5] = 1; continue; }
-      sums[x * 6 + t] += (x + 1 - a) * pair;
-      if (crit) sums[x * 6 + 5] = 1;
-      for (x++; x < end; x++) { sums[x * 6 + t] += pair; if (crit) sums[x * 6 + 5] = 1; }
-      if (end < n) { sums[end * 6 + t] += (b - end) * pair; if (crit) sums[end * 6 + 5] = 1; }
-    }
+    const all = this.step?.end, across = this.growing ? 0 : (n / k) / all; // of the step that is seen
+    const level = across > 0 ? levels(l, all).findLast((v) => v.length / 6 * across >= n) : null;
+    if (level) {
+      const bins = level.length / 6, wide = bins / all;
+      for (let x = 0; x < n; x++) {
+        const from = Math.min(bins - 1, (t0 + x / k) * wide | 0), to = Math.min(bins, Math.max(from + 1, (t0 + (x + 1) / k) * wide | 0)), o = x * 6, part = 1 / (to - from);
+        for (let b = from * 6; b < to * 6; b += 6) {
+          sums[o + 1] += level[b + 1] * part; sums[o + 2] += level[b + 2] * part; sums[o + 3] += level[b + 3] * part; sums[o + 4] += level[b + 4] * part;
+          if (level[b + 5]) sums[o + 5] = 1;
+        }
+      }
+    } else spread(l, first, last, t0, k, n, sums);
     const order = [1, 4, 2, 3], blend = h < 13 * this.map.scale;
     for (let x = 0; x < n; x++) {
       let at = y;

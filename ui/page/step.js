@@ -68,6 +68,47 @@ export function neighbours(step, lane, i) {
   return { inputs: ins.map((x) => find(back, x, m)).filter(Boolean), outputs: outs.map((x) => find(back, x, m)).filter(Boolean) };
 }
 
+const finest = 8192;
+
+// spread adds what ran when to columns of six numbers: the share of each type at its number, and at 5
+// whether the critical path went through. k is columns a millisecond.
+export function spread(l, first, last, t0, k, n, sums) {
+  for (let i = first; i < last; i++) {
+    let a = (l.start[i] - t0) * k, b = (l.end[i] - t0) * k;
+    const t = l.type[i], pair = l.flags[i] & 2 ? 0.5 : i > 0 && l.flags[i - 1] & 2 ? 0.5 : 1, crit = l.flags[i] & 1;
+    if (a < 0) a = 0;
+    if (b > n) b = n;
+    let x = a | 0;
+    const end = b | 0;
+    if (x >= n) continue;
+    if (crit) for (let c = x; c <= end && c < n; c++) sums[c * 6 + 5] = 1;
+    if (x === end) { sums[x * 6 + t] += (b - a) * pair; continue; }
+    sums[x * 6 + t] += (x + 1 - a) * pair;
+    for (x++; x < end; x++) sums[x * 6 + t] += pair;
+    if (end < n) sums[end * 6 + t] += (b - end) * pair;
+  }
+}
+
+// levels are a lane's columns over the whole step, ever coarser, made when they are first needed: so a
+// far view costs what its pixels do, however many actions there are.
+export function levels(l, end) {
+  if (l.levels) return l.levels;
+  let fine = new Float32Array(finest * 6);
+  spread(l, 0, l.n, 0, finest / end, finest, fine);
+  l.levels = [fine];
+  for (let n = finest / 2; n >= 256; n /= 2) {
+    const next = new Float32Array(n * 6);
+    for (let x = 0; x < n; x++) {
+      const o = x * 6, p = x * 12;
+      for (let t = 1; t <= 4; t++) next[o + t] = (fine[p + t] + fine[p + 6 + t]) / 2;
+      next[o + 5] = Math.max(fine[p + 5], fine[p + 11]);
+    }
+    l.levels.push(next);
+    fine = next;
+  }
+  return l.levels;
+}
+
 // Growing is the step under way: actions as they end.
 export class Growing {
   constructor() { this.lanes = []; this.step = -1; this.where = new Map(); }
