@@ -204,7 +204,9 @@ export class Pipeline {
     if (level) {
       const bins = level.length / 6, wide = bins / all;
       for (let x = 0; x < n; x++) {
-        const from = Math.min(bins - 1, (t0 + x / k) * wide | 0), to = Math.min(bins, Math.max(from + 1, (t0 + (x + 1) / k) * wide | 0)), o = x * 6, part = 1 / (to - from);
+        const from = (t0 + x / k) * wide | 0;
+        if (from >= bins) break; // behind the step's end
+        const to = Math.min(bins, Math.max(from + 1, (t0 + (x + 1) / k) * wide | 0)), o = x * 6, part = 1 / (to - from);
         for (let b = from * 6; b < to * 6; b += 6) {
           sums[o + 1] += level[b + 1] * part; sums[o + 2] += level[b + 2] * part; sums[o + 3] += level[b + 3] * part; sums[o + 4] += level[b + 4] * part;
           if (level[b + 5]) sums[o + 5] = 1;

@@ -186,7 +186,7 @@ export class Chart {
     if (v === 0) return '0';
     if (this.format !== figure) return this.format(v).replace(/(\.\d*?)0+(?=\D|$)/, '$1').replace(/\.(?=\D|$)/, '');
     const d = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.abs(v) || 1;
-    if (Math.abs(v) >= 1e6 || (v !== 0 && d < 1e-4)) return v.toExponential(1).replace('e+', 'e').replace('-', '−');
+    if (Math.abs(v) >= 1e6 || d < 1e-4) return v.toExponential(Math.max(0, Math.min(6, Math.floor(Math.log10(Math.abs(v))) - Math.floor(Math.log10(d) + 1e-9)))).replace('e+', 'e').replace('-', '−');
     return v.toFixed(Math.max(0, Math.min(6, -Math.floor(Math.log10(d) + 1e-9)))).replace('-', '−');
   }
 
