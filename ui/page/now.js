@@ -157,6 +157,7 @@ export function nowView(app, id) {
   picker.addEventListener('change', () => {
     pinned = picker.value === 'live' ? null : Number(picker.value);
     pipe.growing = null;
+    pipe.held = false;
     load(pinned ?? 'last');
   });
 
@@ -183,7 +184,7 @@ export function nowView(app, id) {
       now(v) {
         growing.take(v, pipe.step?.lanes.length || 0);
         const long = (pipe.step?.head.makespan_ms ?? 0) > slow || growing.now() > slow;
-        const use = pinned === null && long && v.phase === 'training';
+        const use = pinned === null && !pipe.held && long && v.phase === 'training';
         if (use && !pipe.growing) { pipe.view = null; pipe.selected = null; }
         if (calm() && performance.now() - drew < 1000) return;
         drew = performance.now();

@@ -469,8 +469,10 @@ export class Pipeline {
 
   // pick selects an action by keys and keeps it in view.
   pick(lane, at) {
-    const l = this.measured()[lane];
-    if (!l || !l.n || this.growing) return;
+    const l = this.step?.lanes[lane];
+    if (!l || !l.n) return;
+    this.held = true; // the step that is whole stays, until Escape
+    this.growing = null;
     at = Math.max(0, Math.min(l.n - 1, at));
     this.lane = lane;
     this.selected = { block: 'measured', lane, at };
@@ -494,11 +496,12 @@ export class Pipeline {
       case '-': case '_': this.zoom(2); break;
       case '0': case 'Home': this.reset(); break;
       case 'Enter': case ' ': {
-        const { t0, t1 } = this.range(), l = this.measured()[this.lane];
+        this.growing = this.step ? null : this.growing;
+        const { t0, t1 } = this.range(), l = this.step?.lanes[this.lane];
         if (l) this.pick(this.lane, firstAfter(l, (t0 + t1) / 2));
         break;
       }
-      case 'Escape': if (!sel) return; this.selected = null; this.tell(null); this.draw(); break;
+      case 'Escape': if (!sel) return; this.selected = null; this.held = false; this.tell(null); this.draw(); break;
       case 'ArrowLeft': if (sel && !e.shiftKey) this.pick(sel.lane, sel.at - 1); else this.pan(-0.2); break;
       case 'ArrowRight': if (sel && !e.shiftKey) this.pick(sel.lane, sel.at + 1); else this.pan(0.2); break;
       case 'ArrowUp': if (!sel) return; if (sel.lane > 0) this.pick(sel.lane - 1, near(sel.lane - 1)); break;

@@ -25,7 +25,7 @@ import (
 // TestWatched watches a run from its start to its end, and controls it.
 func TestWatched(t *testing.T) {
 	dir := workplace(t, "watched")
-	e := start(t, dir, "run", "config.toml", "--ui", "--set", "run.name=watched", "--set", "run.steps=400")
+	e := start(t, dir, "run", "config.toml", "--ui", "--set", "run.name=watched", "--set", "run.steps=4000")
 	p := open(t, e.link)
 	p.says("watched")
 	p.wait(`document.querySelector('.pill.running')`)
