@@ -326,6 +326,9 @@ type linkView struct {
 	Root  bool   `json:"root"`
 }
 
+// silence is how long a process that may be why a run waits has not been heard of.
+const silence = time.Second
+
 func viewStatus(s troupe.Status, cfg *config.Config) statusView {
 	v := statusView{TimeMS: s.Time.UnixMilli(), Actors: []actorView{}, Chain: s.Chain(), Links: []linkView{}}
 	byName := make(map[string]actors.Snapshot, len(s.Actors))
@@ -350,12 +353,23 @@ func viewStatus(s troupe.Status, cfg *config.Config) statusView {
 		v.Actors = append(v.Actors, one)
 	}
 	seen := make(map[string]bool)
+	var silent actors.Snapshot // of those on the way, whose process was not heard for longest
 	for at, ok := byName["scheduler"]; ok && !seen[at.Actor]; at, ok = byName[at.From] {
 		seen[at.Actor] = true
+		if !at.Heard.IsZero() && (silent.Heard.IsZero() || at.Heard.Before(silent.Heard)) {
+			silent = at
+		}
 		_, more := byName[at.From]
 		v.Links = append(v.Links, linkView{stageOf(cfg, at.Rank, ranks), at.Actor, at.Wait == actors.WaitNothing || !more})
 		if at.Wait == actors.WaitNothing {
-			break
+			return v
+		}
+	}
+	// Where the waits lead in a circle, the state of a process that is silent is an old one.
+	if quiet := s.Time.Sub(silent.Heard); !silent.Heard.IsZero() && quiet >= silence {
+		v.Chain = append(v.Chain, fmt.Sprintf("%s, with %s, has not been heard for %.1f s: what is said of it is as old, so look there first", silent.Host, silent.Actor, quiet.Seconds()))
+		for i := range v.Links {
+			v.Links[i].Root = v.Links[i].Actor == silent.Actor
 		}
 	}
 	return v

@@ -66,7 +66,7 @@ export function duration(s) {
   if (s < 90) return `${s.toFixed(s < 10 ? 1 : 0)} s`;
   const m = Math.round(s / 60), h = Math.floor(m / 60);
   if (m < 60) return `${m} min`;
-  return h < 48 ? `${h} h ${m % 60} min` : `${Math.round(h / 24)} days`;
+  return h < 48 ? `${(m / 60).toFixed(h < 10 ? 1 : 0)} h` : `${Math.round(h / 24)} days`;
 }
 
 export const pct = (v) => (v === null || v === undefined || !isFinite(v) ? '–' : `${v.toFixed(1)} %`);
