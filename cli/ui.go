@@ -145,7 +145,10 @@ func (a *app) servePage(o uiFlags, control bool) (*page, error) {
 	}
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(context.Background())
-	go func() { p.served <- ui.Serve(ctx, l, p.server) }() // ends with end
+	go func() { // ends with end
+		defer close(p.served)
+		p.served <- ui.Serve(ctx, l, p.server)
+	}()
 	return p, nil
 }
 
@@ -170,7 +173,9 @@ func (p *page) end(patience time.Duration) {
 		}
 		p.server.Close()
 		p.cancel()
-		<-p.served
+		if err := <-p.served; err != nil {
+			say(p.app.err, "the page's server: %v", err)
+		}
 	})
 }
 

@@ -158,7 +158,7 @@ func send(w http.ResponseWriter, r *http.Request, kind string, text []byte) erro
 
 // me says who the reader is to the server.
 func (s *Server) me(w http.ResponseWriter, r *http.Request) error {
-	may := false
+	var may bool
 	if s.o.Authorize != nil {
 		may = s.o.Authorize(r, Control) == nil
 	} else {

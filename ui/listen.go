@@ -119,7 +119,14 @@ func Serve(ctx context.Context, l *Listener, h http.Handler) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = server.Close()
 	}
-	<-served
+	return errors.Join(err, closed(<-served))
+}
+
+// closed passes on how serving ended, unless it was told to.
+func closed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
 	return err
 }
 

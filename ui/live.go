@@ -24,8 +24,7 @@ type live struct {
 	mu       sync.Mutex // of what follows
 	info     troupe.Info
 	begun    bool
-	files    *files // nil: the folder is not here
-	looked   time.Time
+	files    *files    // nil: the folder is not here
 	told     time.Time // when the run was told last to record
 	last     *troupe.StepEvent
 	ideal    *float64

@@ -425,11 +425,11 @@ func TestLive(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	follow := func(after string) (next func(kind, says string) string, stop func()) {
-		req, _ := http.NewRequestWithContext(ctx, "GET", link+"api/runs/"+id+"/events?pipeline=1", http.NoBody)
+		req, _ := http.NewRequestWithContext(ctx, http.MethodGet, link+"api/runs/"+id+"/events?pipeline=1", http.NoBody)
 		if after != "" {
 			req.Header.Set("Last-Event-ID", after)
 		}
-		res, err := http.DefaultClient.Do(req)
+		res, err := http.DefaultClient.Do(req) //nolint:bodyclose // stop does
 		if err != nil || res.StatusCode != http.StatusOK {
 			t.Fatal(res, err)
 		}
@@ -614,7 +614,7 @@ func TestListen(t *testing.T) {
 			return nil
 		}}}}
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	req, _ := http.NewRequestWithContext(ctx, "GET", "https://127.0.0.1:"+port+"/api/runs", http.NoBody)
+	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://127.0.0.1:"+port+"/api/runs", http.NoBody)
 	req.Header.Set("Authorization", "Bearer "+token)
 	res, err := client.Do(req)
 	if err != nil {
