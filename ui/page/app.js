@@ -183,7 +183,18 @@ function showRun(r) {
     message.replaceChildren(el('div', { class: 'error' }, el('p', {}, el('strong', {}, e.status === 404 ? 'This run is not here. ' : 'The connection is broken. '), e.message, e.status === 404 ? ' ' : '', e.status === 404 ? el('a', { href: '#/' }, 'All runs') : '')));
   };
   on.connected = () => { if (message.dataset.key === 'broken') { message.dataset.key = ''; message.replaceChildren(); } };
-  stopFollowing = follow(`api/runs/${r.run}/events${view.pipeline ? '?pipeline=1' : ''}`, on);
+  // A page that nobody sees for a while lets go, so that nothing is recorded for it.
+  let seen = 0, stop = null, timer = null;
+  on.marks = (all) => { const fresh = all.filter((m) => m.n > seen); if (fresh.length) { seen = fresh[fresh.length - 1].n; view.on.marks?.(fresh); } };
+  const start = () => { stop ??= follow(`api/runs/${r.run}/events${view.pipeline ? '?pipeline=1' : ''}`, on); };
+  const end = () => { stop?.(); stop = null; };
+  const visible = () => {
+    clearTimeout(timer);
+    if (document.visibilityState === 'visible') { if (!over) start(); } else timer = setTimeout(end, 30000);
+  };
+  document.addEventListener('visibilitychange', visible);
+  start();
+  stopFollowing = () => { document.removeEventListener('visibilitychange', visible); clearTimeout(timer); end(); };
 }
 
 // The brand leads to the list, also where there is one run alone.

@@ -20,7 +20,7 @@ const kinds = [
 const label = { loss: 'loss', val_loss: 'validation loss', grad_norm: 'gradient norm', lr: 'learning rate', tokens_per_s: 'speed', step_ms: 'step', peak_pct: 'share of the peak', bubble_pct: 'measured', peak_mem_bytes: 'peak' };
 
 export function curvesView(app, id, others) {
-  let by = 'steps', chosen = [id, ...others.filter((o) => o !== id)], runs = [], smooth = 0, log = false, charts = [], stop = false, timer = null, names = {}, marks = {}, memory = {}, busy = false, again = false;
+  let by = 'steps', chosen = [id, ...others.filter((o) => o !== id)], runs = [], smooth = 0, log = false, charts = [], stop = false, timer = null, names = {}, marks = {}, memory = {}, busy = false, again = false, whole = 0;
   const axis = new Axis(() => load(false));
   axis.label = (x) => (by === 'seconds' ? duration(x) : some(Math.round(x * 100) / 100).replace(/\.?0+([kMGT])$/, '$1').replace(/^1000k/, '1M'));
   axis.words = (x) => (by === 'steps' ? `Step ${Math.round(x)}` : by === 'tokens' ? `${short(x)} tokens` : `After ${duration(x)}`);
@@ -72,20 +72,21 @@ export function curvesView(app, id, others) {
   function fail(e) { message.replaceChildren(el('div', { class: 'error' }, el('p', {}, el('strong', {}, 'The curves could not be read. '), e.message))); }
 
   // load asks for what is shown, in as many points as there are pixels.
-  async function load(whole) {
-    if (busy) { again ||= whole ? 'whole' : 'part'; return; }
+  async function load(all) {
+    if (busy) { again = all || again === 'whole' ? 'whole' : 'part'; return; }
     busy = true;
     try {
-      await fetchAll(whole);
+      await fetchAll(all);
       message.replaceChildren();
     } catch (e) { if (!stop) fail(e); }
     busy = false;
     if (again && !stop) { const w = again === 'whole'; again = false; load(w); }
   }
 
-  async function fetchAll(whole) {
+  async function fetchAll(all) {
     const width = Math.max(200, Math.min(1600, Math.round(root.clientWidth / (root.clientWidth > 960 ? 2 : 1)) || 600));
-    if (whole) {
+    if (all) {
+      whole = performance.now();
       await Promise.all(chosen.map(async (r) => {
         names[r] = (await get(`api/runs/${r}/names`)).names;
         marks[r] = await get(`api/runs/${r}/marks`);
@@ -94,25 +95,26 @@ export function curvesView(app, id, others) {
     }
     const had = new Set(Object.values(names).flat());
     const own = [...had].filter((n) => n.startsWith('metrics.') || n.startsWith('val_metrics.')).map((n) => n.replace(/^val_/, '').slice(8));
-    const all = [...kinds, ...[...new Set(own)].sort().map((n) => ({ title: n, names: [`metrics.${n}`, `val_metrics.${n}`], smooth: true }))].filter((k) => k.names.some((n) => had.has(n)) || (k.memory && by === 'steps' && chosen.length === 1 && memory[chosen[0]]?.mem.some((m) => m?.length)));
-    if (!all.length) {
+    const drawn = [...kinds, ...[...new Set(own)].sort().map((n) => ({ title: n, names: [`metrics.${n}`, `val_metrics.${n}`], smooth: true }))].filter((k) => k.names.some((n) => had.has(n)) || (k.memory && by === 'steps' && chosen.length === 1 && memory[chosen[0]]?.mem.some((m) => m?.length)));
+    if (!drawn.length) {
       message.replaceChildren(el('div', { class: 'empty' }, el('h2', {}, 'No figures yet'), el('p', {}, 'A run writes a line to metrics.jsonl with every step. The curves appear with the first.')));
       for (const c of charts) c.end();
       charts = [];
+      grid.dataset.key = '';
       grid.replaceChildren();
       return;
     }
-    const key = all.map((k) => k.title).join('|');
+    const key = drawn.map((k) => k.title).join('|');
     if (grid.dataset.key !== key) {
       grid.dataset.key = key;
       for (const c of charts) c.end();
-      charts = all.map((k) => { const c = new Chart(axis, k.title, k.unit, k.format || figure); c.kind = k; c.zero = !!k.zero; c.base = k.base || 10; return c; });
+      charts = drawn.map((k) => { const c = new Chart(axis, k.title, k.unit, k.format || figure); c.kind = k; c.zero = !!k.zero; c.base = k.base || 10; return c; });
       grid.replaceChildren(...charts.map((c) => c.element));
       apply();
     }
     const [a, b] = axis.view || [null, null], pad = axis.view ? (b - a) * 0.5 : 0;
     const range = axis.view ? `&from=${Math.max(0, a - pad)}&to=${b + pad}` : '';
-    const wanted = [...new Set(all.flatMap((k) => k.names))].filter((n) => had.has(n));
+    const wanted = [...new Set(drawn.flatMap((k) => k.names))].filter((n) => had.has(n));
     const parts = [];
     for (let i = 0; i < wanted.length; i += 12) parts.push(wanted.slice(i, i + 12));
     const got = {};
@@ -169,6 +171,7 @@ export function curvesView(app, id, others) {
   }
 
   let lastStep = -1, due = 0;
+  const fresh = () => !charts.length || performance.now() - whole > 10000; // there may be new figures
   start();
   return {
     element: root,
@@ -179,9 +182,9 @@ export function curvesView(app, id, others) {
         if (d.step === lastStep || stop) return;
         lastStep = d.step;
         const now = performance.now();
-        if (now < due) { clearTimeout(timer); timer = setTimeout(() => load(!charts.length), due - now); return; }
+        if (now < due) { clearTimeout(timer); timer = setTimeout(() => load(fresh()), due - now); return; }
         due = now + 2000;
-        load(!charts.length);
+        load(fresh());
       },
       marks() { get(`api/runs/${id}/marks`).then((m) => { marks[id] = m; }, () => {}); },
     },
