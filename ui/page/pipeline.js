@@ -58,7 +58,10 @@ export class Pipeline {
   // range is the time that is drawn, and all.
   range() {
     let end = this.step ? this.step.end : 0;
-    if (this.growing) end = Math.max(end, this.growing.now());
+    if (this.growing) { // of a step that takes far longer than the one before, the begin stays large enough to be read
+      const now = this.growing.now();
+      end = Math.max(end, end ? Math.min(now, 3 * end) : now);
+    }
     end = end * 1.01 || 1;
     return { all: end, t0: this.view ? this.view[0] : 0, t1: this.view ? this.view[1] : end };
   }
@@ -317,19 +320,24 @@ export class Pipeline {
   time(x) { return this.map.t0 + (x * this.map.scale - this.map.x0) / this.map.k; }
   laneY(block, lane) { return this.L.top(block) + lane * this.L.row; }
 
+  // nowX is where now is: at the right edge, if it is further.
+  nowX() { return Math.min(this.x(this.growing.now()), (this.map.x1 - 3) / this.map.scale); }
+
   // paintNow draws what runs at this moment, and where now is.
   paintNow(ctx, L) {
-    const now = this.growing.now(), x = this.x(now);
+    const now = this.growing.now(), x = this.nowX();
     if (x < L.left) return;
     for (const a of this.status?.actors || []) {
       if (a.rank < 0 || a.rank >= L.ranks || a.doing !== 'running' || !a.type) continue;
-      const from = Math.max(L.left, this.x(Math.max(0, now - a.since_s * 1000 - (performance.now() - this.statusAt))));
+      const done = this.growing.lanes[a.rank], ended = done?.n ? done.end[done.n - 1] : 0; // its status may be older
+      const from = Math.min(x - 1, Math.max(L.left, this.x(Math.max(ended, now - a.since_s * 1000 - (performance.now() - this.statusAt)))));
       const y = this.laneY(L.planned, a.rank), h = L.row - L.gap;
       ctx.fillStyle = colour('fiwb'[a.type - 1] || 'f');
       ctx.globalAlpha = 0.55; ctx.fillRect(from, y, Math.max(1, x - from), h); ctx.globalAlpha = 1;
     }
     ctx.fillStyle = colour('now');
     ctx.fillRect(Math.round(x), L.top(L.planned) - 3, 1.5, L.ranks * L.row + 3);
+    if (this.x(now) > x + 1) { ctx.font = '11px system-ui, sans-serif'; ctx.textAlign = 'right'; ctx.fillText(`now, at ${ms(now)} →`, x + 2, L.top(L.planned) - 9); }
   }
 
   // paintStall draws the chain of waits: who waits for whom, to the root.
@@ -340,7 +348,7 @@ export class Pipeline {
     const b = L.planned, h = L.row - L.gap;
     ctx.strokeStyle = colour('bad'); ctx.fillStyle = colour('bad'); ctx.lineWidth = 2;
     ctx.strokeRect(L.left - 1, this.laneY(b, root) - 1, this.element.clientWidth - L.left - L.right + 2, h + 2);
-    let x = Math.min(this.element.clientWidth - 30, Math.max(L.left + 40, this.growing ? this.x(this.growing.now()) + 14 : L.left + 60));
+    let x = Math.min(this.element.clientWidth - 30, Math.max(L.left + 40, this.growing ? this.nowX() - 60 : L.left + 60));
     for (let i = 0; i + 1 < chain.length; i++) {
       const y0 = this.laneY(b, chain[i]) + h / 2, y1 = this.laneY(b, chain[i + 1]) + h / 2, d = Math.sign(y1 - y0);
       ctx.beginPath(); ctx.moveTo(x, y0); ctx.lineTo(x, y1 - d * 5); ctx.stroke();
