@@ -35,7 +35,7 @@ test: ## run all tests; make check-race and make check-cluster run them with the
 	cd $(ASMGEN) && $(GO) vet . && $(GO) test .
 
 # Packages that start goroutines, but for the cluster's.
-RACE_PACKAGES := . ./actors ./checkpoint ./collective ./data/samples ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./stages/gorgonia ./stages/layertest ./telemetry ./telemetry/history
+RACE_PACKAGES := . ./actors ./checkpoint ./collective ./data/samples ./internal/fanout ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./stages/gorgonia ./stages/layertest ./telemetry/...
 
 .PHONY: check-race
 check-race: ## run the tests of what starts goroutines with the race detector; needs a C compiler (gcc or clang)
@@ -55,6 +55,9 @@ bench: ## run the benchmarks (BENCHMARKS.md has the figures)
 DEPLOY := examples/deploy/test
 # So is this, for etcd's server.
 ETCD := cluster/discovery/etcd/test
+
+# And this, for what takes metrics.
+METRICS := telemetry/test
 
 ASMGEN := tensorops/cpu/internal/asmgen
 
@@ -122,6 +125,10 @@ PYTHON ?= python3
 check-chat: ## render conversations by published models' chat templates, beside transformers; needs PYTHON with transformers, and downloads 60 MB
 	@d=$$(mktemp -d) && trap 'rm -rf "$$d"' EXIT && $(PYTHON) chat/testdata/vectors.py --published "$$d" && \
 		TROUPE_CHAT_TEMPLATES="$$d" $(GO) test -count=1 -v -run '^TestPublished$$' ./chat
+
+.PHONY: check-metrics
+check-metrics: ## check what a run gives Prometheus, OpenTelemetry and TensorBoard with promtool, a collector and TensorBoard; needs PYTHON with tensorboard, and builds promtool (minutes) unless PROMTOOL is one (Linux)
+	cd $(METRICS) && $(GO) vet . && PYTHON=$(PYTHON) $(GO) test -count=1 -v -timeout 30m .
 
 .PHONY: check-hf
 check-hf: ## load models of every family in transformers and compare logits; needs PYTHON with torch and transformers

@@ -17,11 +17,13 @@ var layers = [][]string{
 	{"internal/exampletest", "internal/netlab"}, // of tests, which alone may import them
 	{"cmd/engine", "stages/gorgonia/bench", "examples/cluster-service", "examples/custom-layer", "examples/encoder-decoder", "examples/gorgonia-mlp", "examples/own", "examples/skip", "examples/ushape"},
 	{"cli"},
-	{"cluster/discovery/dns", "cluster/discovery/etcd"},
+	{"internal/view"},
+	{"cluster/discovery/dns", "cluster/discovery/etcd", "telemetry/otel/otlp"},
 	{"cluster"},
 	{"internal/planner"},
 	{"internal/bench", "examples/service"}, // which links no cluster
 	{"ui"},
+	{"telemetry/prom", "telemetry/otel", "telemetry/tensorboard"},
 	{"."},
 	{"internal/placement"},
 	{"cluster/internal/mesh"},

@@ -2,11 +2,16 @@ package troupe
 
 import (
 	"math"
+	"slices"
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
 )
+
+// compile-time: a stage knows the norms of its weights.
+var _ actors.WeightNormer = (*stages.Stage)(nil)
 
 // layerStats makes a line of stats.jsonl of norms by parameter.
 type layerStats struct {
@@ -43,7 +48,7 @@ func (s *layerStats) line(n actors.Norms) telemetry.Stats {
 		weights[layer] += squared(n.Weights, param)
 		grads[layer] += squared(n.Grads, param)
 	}
-	t := telemetry.Stats{Step: int(n.Step), MemBytes: s.memory(), Layers: append([]telemetry.LayerStats(nil), s.layers...)}
+	t := telemetry.Stats{Step: int(n.Step), MemBytes: s.memory(), Layers: slices.Clone(s.layers)}
 	for i := range t.Layers {
 		l := &t.Layers[i]
 		if l.Params == 0 {

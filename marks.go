@@ -17,13 +17,49 @@ type marks struct {
 	mu      sync.Mutex
 	w       *telemetry.MarkWriter // nil: the folder is not open
 	waiting []telemetry.Mark
-	failed  bool // one could not be written
+	failed  bool            // one could not be written
+	resumed *telemetry.Mark // that the run goes on, until it has done anything; nil: it has
 }
 
 // add writes a mark. Only the first error counts: the run goes on without marks.
 func (m *marks) add(one telemetry.Mark) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return errors.Join(m.goesOn(), m.addOne(one))
+}
+
+// resume holds the mark that the run goes on: one that finds nothing left to do leaves none.
+func (m *marks) resume(one telemetry.Mark) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.resumed = &one
+}
+
+// did says that the run has done something.
+func (m *marks) did() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.goesOn()
+}
+
+// idle reports whether the run has gone on, and done nothing since.
+func (m *marks) idle() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.resumed != nil
+}
+
+// goesOn writes the mark that was held. mu is held.
+func (m *marks) goesOn() error {
+	if m.resumed == nil {
+		return nil
+	}
+	one := *m.resumed
+	m.resumed = nil
+	return m.addOne(one)
+}
+
+func (m *marks) addOne(one telemetry.Mark) error {
 	if m.w == nil {
 		if len(m.waiting) < limitMarks {
 			m.waiting = append(m.waiting, one)
@@ -43,12 +79,14 @@ func (m *marks) write(one telemetry.Mark) error {
 	return err
 }
 
-// open takes the file, and writes what waits for it.
-func (m *marks) open(w *telemetry.MarkWriter) (err error) {
+// open takes the file, and writes what waits for it: that belongs to the step that the run goes on from
+// now, at most, so that it is not cut when the run goes on from there once more.
+func (m *marks) open(w *telemetry.MarkWriter, step int64) (err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.w, m.failed = w, false
 	for _, one := range m.waiting {
+		one.Step = min(one.Step, int(step))
 		err = errors.Join(err, m.write(one))
 	}
 	m.waiting = nil
@@ -68,7 +106,15 @@ func (m *marks) close() error {
 
 // mark notes what has happened when so many steps had ended. It may wait for the disk.
 func (r *Run) mark(step int64, kind, text string) {
-	err := r.marks.add(telemetry.Mark{TimeMS: time.Now().UnixMilli(), Step: int(step), Kind: kind, Text: text})
+	r.unmarked(r.marks.add(markNow(step, kind, text)))
+}
+
+func markNow(step int64, kind, text string) telemetry.Mark {
+	return telemetry.Mark{TimeMS: time.Now().UnixMilli(), Step: int(step), Kind: kind, Text: text}
+}
+
+// unmarked says that marks can't be written. The run goes on.
+func (r *Run) unmarked(err error) {
 	if err != nil {
 		r.publish(WarningEvent{fmt.Sprintf("what happens to the run is no longer written: %v", err)})
 	}
@@ -78,6 +124,8 @@ func (r *Run) mark(step int64, kind, text string) {
 func (r *Run) markEvent(e Event) {
 	step := r.ended()
 	switch e := e.(type) {
+	case StepEvent:
+		r.unmarked(r.marks.did())
 	case CheckpointEvent:
 		text := fmt.Sprintf("%s, %.1f s", filepath.Base(e.Dir), e.Took.Seconds())
 		if e.Best {
@@ -99,7 +147,7 @@ func (r *Run) markEvent(e Event) {
 			r.mark(step, telemetry.MarkStop, fmt.Sprintf("after step %d", e.Step))
 		}
 	case RestartEvent:
-		r.mark(step, telemetry.MarkRestart, fmt.Sprintf("%d of at most %d since the last checkpoint: %v", e.Restart, e.Most, e.Err))
+		r.mark(step, telemetry.MarkRestart, fmt.Sprintf("behind step %d, %d of at most %d since the last checkpoint: %v", step, e.Restart, e.Most, e.Err))
 	case StallEvent:
 		r.mark(step, telemetry.MarkStall, fmt.Sprintf("nothing has moved for %.1f s\n%s", e.Quiet.Seconds(), e.Status.Explain()))
 	case WarningEvent:
@@ -116,12 +164,9 @@ func (r *Run) ended() int64 {
 
 // markBegin notes that an attempt begins, behind what waited for its folder.
 func (r *Run) markBegin(w *telemetry.MarkWriter, step int64, resumes bool) {
-	if err := r.marks.open(w); err != nil {
-		r.publish(WarningEvent{fmt.Sprintf("what happens to the run is not written: %v", err)})
-		return
-	}
+	r.unmarked(r.marks.open(w, step))
 	if resumes {
-		r.mark(step, telemetry.MarkResume, fmt.Sprintf("from the checkpoint of step %d", step))
+		r.marks.resume(markNow(step, telemetry.MarkResume, fmt.Sprintf("from the checkpoint of step %d", step)))
 	} else {
 		r.mark(step, telemetry.MarkStart, "")
 	}
@@ -129,6 +174,9 @@ func (r *Run) markBegin(w *telemetry.MarkWriter, step int64, resumes bool) {
 
 // markEnd notes how the run has ended.
 func (r *Run) markEnd(out actors.Outcome) {
+	if out.Err == nil && r.marks.idle() {
+		return
+	}
 	text := "all steps are done"
 	switch {
 	case out.Err != nil:

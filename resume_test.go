@@ -123,7 +123,7 @@ func TestBeforeFirstCheckpoint(t *testing.T) {
 	want := trained(t)
 	for name, prepare := range map[string]func(out string){
 		"while config.toml was written": func(out string) {
-			for _, name := range []string{"config.toml", "metrics.jsonl", "checkpoints"} {
+			for _, name := range []string{"config.toml", "metrics.jsonl", "events.jsonl", "checkpoints"} {
 				if err := os.RemoveAll(filepath.Join(out, name)); err != nil {
 					t.Fatal(err)
 				}

@@ -16,9 +16,13 @@ import (
 
 // textSampler has the model write a text at each validation of an attempt, with the weights that
 // were validated. The stages copy them before their next order, as for a checkpoint; the text is written while
-// training goes on, by one core.
+// training goes on, by one core. Where the ranks are in other processes the weights are those of the checkpoint
+// of the validated step, if there is one.
 type textSampler struct {
 	run     *Run
+	device  config.Device
+	apart   bool
+	last    int64 // apart: the step that was validated last
 	o       GenerateOptions
 	trained trained // whose weights are copied to
 	stream  tensorops.Stream
@@ -37,6 +41,7 @@ type textSampler struct {
 type sampleTask struct {
 	step  int64
 	place func() error // the last of them
+	dir   string       // of the checkpoint that they are in; "": they are the sampler's
 }
 
 // newTextSampler makes one, if the configuration asks for samples; why says why there are none all
@@ -49,17 +54,16 @@ func newTextSampler(r *Run, cfg *config.Config, m *stages.Model, tok tokenizer.T
 		return nil, fmt.Sprintf("a model of the family %q writes none", m.Config.Family)
 	case tok == nil:
 		return nil, "the data's tokenizer is not known"
-	case r.apart:
-		return nil, "the weights are in other processes"
 	}
 	s = &textSampler{run: r, o: GenerateOptions{Prompt: cfg.Run.SamplePrompt, Tokens: cfg.Run.SampleTokens}, trained: trained{model: m, tokenizer: tok}, w: w,
-		tasks: make(chan sampleTask, 1), quit: make(chan struct{}), done: make(chan struct{})}
-	at := cfg.Device
-	at.Threads = 1
-	if err := s.trained.hold(at); err != nil {
-		return nil, errors.Join(err, s.trained.close()).Error()
+		device: cfg.Device, apart: r.apart, last: -1, tasks: make(chan sampleTask, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	s.device.Threads = 1
+	if !s.apart {
+		if err := s.trained.hold(s.device); err != nil {
+			return nil, errors.Join(err, s.trained.close()).Error()
+		}
+		s.stream = s.trained.device.NewStream("sample")
 	}
-	s.stream = s.trained.device.NewStream("sample")
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	go s.loop() // ends with end
 	return s, ""
@@ -71,7 +75,28 @@ func (s *textSampler) copyAtEval(step int64) (to func(param int) []float32, done
 		s.skipped.Add(1)
 		return nil, nil
 	}
-	return s.trained.weights.HostWeight, func(place func() error) { s.tasks <- sampleTask{step, place} }
+	return s.trained.weights.HostWeight, func(place func() error) { s.tasks <- sampleTask{step: step, place: place} }
+}
+
+// event is told, in their order, of steps and checkpoints.
+func (s *textSampler) event(e Event) {
+	if s == nil || !s.apart {
+		return
+	}
+	switch e := e.(type) {
+	case StepEvent:
+		if e.ValLoss != nil {
+			s.last = int64(e.Step)
+		}
+	case CheckpointEvent:
+		switch {
+		case e.Step != s.last:
+		case !s.busy.CompareAndSwap(false, true):
+			s.skipped.Add(1)
+		default:
+			s.tasks <- sampleTask{step: e.Step, dir: e.Dir}
+		}
+	}
 }
 
 func (s *textSampler) loop() {
@@ -94,17 +119,9 @@ func (s *textSampler) loop() {
 // sample writes the text of a step.
 func (s *textSampler) sample(t sampleTask) {
 	defer s.busy.Store(false)
-	s.trained.whence = fmt.Sprintf("the run at step %d", t.step)
-	var text strings.Builder
-	err := t.place()
+	text, err := s.text(t)
 	if err == nil {
-		err = s.trained.generate(s.ctx, s.o, s.stream, func(b []byte) error {
-			_, err := text.Write(b)
-			return err
-		})
-	}
-	if err == nil {
-		err = s.w.Write(telemetry.Sample{Step: int(t.step), Prompt: s.o.Prompt, Text: text.String()})
+		err = s.w.Write(telemetry.Sample{Step: int(t.step), Prompt: s.o.Prompt, Text: text})
 	}
 	switch {
 	case err == nil:
@@ -115,6 +132,27 @@ func (s *textSampler) sample(t sampleTask) {
 	if n := s.skipped.Swap(0); n > 0 {
 		s.run.warn("validations came while the sample of step %d was being written, and have none: %d; fewer run.sample_tokens take less time", t.step, n)
 	}
+}
+
+// text has the model write.
+func (s *textSampler) text(t sampleTask) (string, error) {
+	var text strings.Builder
+	emit := func(b []byte) error {
+		_, err := text.Write(b)
+		return err
+	}
+	if t.dir != "" {
+		o := s.o
+		o.ModelOptions = ModelOptions{From: t.dir, Threads: s.device.Threads, Kernels: s.device.Kernels}
+		err := Generate(s.ctx, o, emit)
+		return text.String(), err
+	}
+	s.trained.whence = fmt.Sprintf("the run at step %d", t.step)
+	if err := t.place(); err != nil {
+		return "", err
+	}
+	err := s.trained.generate(s.ctx, s.o, s.stream, emit)
+	return text.String(), err
 }
 
 // end waits until the last text is written, and gives the weights back. cut ends that text where

@@ -101,6 +101,7 @@ type Options struct {
 // Info describes a run that has been set up.
 type Info struct {
 	Name, Out    string
+	ID           string // a UUID, which stays the same when the run goes on; empty where a coordinator has the run
 	Family       string
 	Parameters   int64
 	Frozen       int64 // of them: not trained
@@ -193,6 +194,7 @@ type Run struct {
 	apart     bool      // the ranks are in other processes
 	snapshots snapshots
 	step      int64               // that has ended last, as the events tell
+	memory    func() []int64      // of each rank: see RankMemory; nil: the run has not begun
 	model     *stages.Model       // with tokenizer: what snapshots are of
 	tokenizer tokenizer.Tokenizer // nil: the data are no text
 }
@@ -671,7 +673,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 		r.result.Dir = r.output.Store.Path(int(start.Step))
 	}
 	save.SyncMetrics = r.metrics.Sync
-	info := Info{Name: cfg.Run.Name, Out: cfg.Run.Out, Family: p.Model().Config.Family, Parameters: p.Model().Parameters(), Frozen: p.Model().Parameters() - p.Model().Trained(), Vocab: p.Model().Config.Vocab,
+	info := Info{Name: cfg.Run.Name, Out: cfg.Run.Out, ID: start.Run.String(), Family: p.Model().Config.Family, Parameters: p.Model().Parameters(), Frozen: p.Model().Parameters() - p.Model().Trained(), Vocab: p.Model().Config.Vocab,
 		TrainTokens: r.corpora.trainLen(), ValTokens: r.corpora.valLen(), EvalWindows: src.windows,
 		EpochWindows: src.epoch, EpochSteps: float64(src.epoch) / float64(cfg.Batch.Sequences),
 		Epochs:  float64(cfg.Run.Steps) * float64(cfg.Batch.Sequences) / max(float64(src.epoch), 1),
@@ -706,7 +708,11 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	spec.EvalEvery, spec.CheckpointEvery, spec.TraceEvery = int64(cfg.Run.EvalEvery), int64(cfg.Run.CheckpointEvery), traceEvery(cfg, o)
 	spec.Data, spec.MicrobatchSize, spec.Context, spec.Sequences = src.Source, cfg.Batch.Microbatch, src.context, cfg.Batch.Sequences
 	spec.Rate, spec.ClipNorm = rate, cfg.Optimizer.ClipNorm
-	layers := newLayerStats(p, r.rankMemory(&spec, p.Grid().World()))
+	memory := r.rankMemory(&spec, p.Grid().World())
+	r.mu.Lock()
+	r.memory = memory
+	r.mu.Unlock()
+	layers := newLayerStats(p, memory)
 	stats := begun.Stats
 	spec.StatsEvery, spec.WriteStats = int64(cfg.Run.StatsEvery), func(n actors.Norms) error { return stats.Write(layers.line(n)) }
 	spec.PeakTokensPerS = r.peakTokens(cfg, p)
@@ -714,7 +720,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	if r.sampler, why = newTextSampler(r, cfg, p.Model(), r.corpora.tokenizer, begun.Samples); why != "" {
 		r.warn("no text is written at validations, though run.sample_tokens is %d: %s", cfg.Run.SampleTokens, why)
 	}
-	if r.sampler != nil {
+	if r.sampler != nil && !r.apart {
 		spec.CopyAtEval = r.sampler.copyAtEval
 	}
 	spec.Changes, spec.WriteChange = r.output.Changes(), r.output.WriteChange
@@ -758,6 +764,10 @@ func (r *Run) ask(c Change) {
 // send publishes an event, and marks what people look for later.
 func (r *Run) send(e Event) {
 	r.publish(e)
+	switch e.(type) {
+	case StepEvent, CheckpointEvent: // which come while the attempt goes on, whose sampler it is
+		r.sampler.event(e)
+	}
 	r.markEvent(e) // and not before: it may wait for the disk
 }
 
@@ -845,6 +855,18 @@ func (r *Run) Memory(kind string) tensorops.MemoryStats { return r.computers.mem
 // StageMemory is the most tensor memory that each stage has taken at a time, in bytes, by its name in Status, such as
 // "stage 1 (tp 0, dp 1)"; nil where other processes have them.
 func (r *Run) StageMemory() map[string]int64 { return r.computers.memoryByStage() }
+
+// RankMemory is the most tensor memory that each rank has taken at a time, in bytes, as far as other
+// processes have told of theirs; nil where that is not known.
+func (r *Run) RankMemory() []int64 {
+	r.mu.Lock()
+	memory := r.memory
+	r.mu.Unlock()
+	if memory == nil {
+		return nil
+	}
+	return memory()
+}
 
 // Status says what every actor is doing, and the root of what they wait for. It
 // answers at any moment, whatever state the actors are in.

@@ -15,6 +15,7 @@ type Actions struct {
 	Began time.Time
 	// Ranks are the finished actions of each rank, in the order in which they ran, by this
 	// process's clock; of ranks in other processes those that it was told of. nil: the step is not recorded.
+	// They must not be changed.
 	Ranks [][]ActionTime
 }
 
@@ -114,7 +115,7 @@ func (r *Run) Actions() Actions {
 		}
 		var done []ActionTime
 		if l := c.actions.Load().of(at.order); l != nil {
-			done = append(done, l.done()...)
+			done = l.done() // of which nothing is written any more
 		}
 		a.Ranks = append(a.Ranks, done)
 	}

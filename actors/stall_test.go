@@ -77,6 +77,7 @@ func TestStuckDevice(t *testing.T) {
 	t.Cleanup(g.open) // before the device closes
 	spec.StallAfter = 30 * time.Millisecond
 	run := start(t, spec)
+	run.Record(time.Hour)
 	const root = "root: stage 1, running 3F2 (forward of microbatch 2 on chunk 3) for "
 	var stall actors.StallEvent
 	eventually(t, run, "the report", func() bool {
@@ -92,6 +93,21 @@ func TestStuckDevice(t *testing.T) {
 		t.Errorf("it reports after %v, before %v", stall.Quiet, spec.StallAfter)
 	}
 	eventually(t, run, root, func() bool { return strings.HasPrefix(run.Status().Explain(), root) })
+	// What was done before is there, though nobody can answer.
+	a := run.Actions()
+	if a.Step != 3 || a.Phase != actors.Train || len(a.Ranks) != 2 || a.Began.IsZero() {
+		t.Fatalf("recorded: %+v", a)
+	}
+	for rank, times := range a.Ranks {
+		if len(times) == 0 || len(times) >= len(spec.Table.Ranks[rank]) {
+			t.Errorf("rank %d has done %d actions", rank, len(times))
+		}
+		for i, at := range times {
+			if at.Action != spec.Table.Ranks[rank][i] || at.End.Before(at.Start) {
+				t.Errorf("action %d of rank %d is %+v", i, rank, at)
+			}
+		}
+	}
 	g.open()
 	if out := wait(t, run); out.Err != nil {
 		t.Fatal(out.Err)

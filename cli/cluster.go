@@ -14,8 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster"
+	"github.com/troupe-ml/troupe/config"
 )
 
 // tokenTTL is the life of the tokens that a coordinator writes by itself; it writes new ones
@@ -35,6 +37,7 @@ func (a *app) newCluster() *cobra.Command {
 type clusterFlags struct {
 	cluster.Config
 	silenceS, leaseS float64
+	metrics          metricsFlags
 }
 
 func (a *app) newClusterStart() *cobra.Command {
@@ -51,6 +54,10 @@ which are secrets: worker.token, with which workers join, and operator.token, wi
 which runs are begun and stopped. They hold for 24 hours; new ones are written in
 time. engine cluster token makes others. Everything is encrypted, and who has no
 certificate of this authority gets nothing.
+
+With --metrics Prometheus finds the figures of all its runs at /metrics, each under the
+label run, NAME-ID. What a run's [telemetry] says of OpenTelemetry and TensorBoard is done
+here too; metrics is not, since this flag says where.
 
 Ctrl-C (SIGINT, SIGTERM, SIGHUP) ends it in order: every run finishes its step and writes
 a checkpoint. Started again with the same folder, the coordinator takes the runs
@@ -76,6 +83,7 @@ workers have come back. A second Ctrl-C ends it at once.`,
 	f.StringVar(&o.Dir, "dir", "", "`folder` for authority, tokens and runs in progress (default: $XDG_STATE_HOME/troupe, else ~/.local/state/troupe)")
 	f.Float64Var(&o.silenceS, "silence-s", 3, "`seconds` without a sign of life until a worker is lost")
 	f.Float64Var(&o.leaseS, "lease-s", 30, "`seconds` without a coordinator until workers give their ranks up")
+	o.metrics.set(cmd)
 	f.BoolVar(&o.RemoteTokens, "remote-tokens", false, "let operators make and revoke tokens over the network")
 	return cmd
 }
@@ -92,6 +100,16 @@ func (o *clusterFlags) check() error {
 		return usagef("--lease-s %g: give --silence-s (%g) to 86400 seconds", o.leaseS, o.silenceS)
 	case o.Advertise == "" && (host == "" || net.ParseIP(host).IsUnspecified()):
 		return usagef("--advertise is missing: %s is every address of this host; give the HOST:PORT that others reach it by", o.Listen)
+	}
+	if m := o.metrics; m.address == "" && m.insecure {
+		return usagef("--metrics-insecure: it has no effect without --metrics; leave it out")
+	} else if m.address != "" {
+		if _, _, err := net.SplitHostPort(m.address); err != nil {
+			return usagef("--metrics %q: give HOST:PORT, such as 127.0.0.1:9464", m.address)
+		}
+		if !m.insecure && !config.OnLoopback(m.address) {
+			return usagef("--metrics %s: it is not on loopback, and metrics travel in the clear, to whoever asks; use 127.0.0.1, or give --metrics-insecure where the network is one that you trust, as Prometheus's pods are", m.address)
+		}
 	}
 	for flag, address := range map[string]string{"advertise": o.Advertise, "data-address": o.DataListen} {
 		if address == "" {
@@ -119,6 +137,18 @@ func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 	// It goes on where nobody reads what it prints: engine logs has it too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	o.Logger = a.logger(slog.LevelInfo)
+	export, err := a.openExports(o.metrics.address, o.metrics.insecure)
+	if err != nil {
+		return err
+	}
+	export.sayNotes()
+	defer export.close() // behind the runs' end
+	o.Began = func(id string, cfg *config.Config, r *troupe.Run) {
+		if cfg.Telemetry.Metrics != "" {
+			o.Logger.Warn("a run's telemetry.metrics has no effect here: engine cluster start --metrics serves all runs", "run", id, "metrics", cfg.Telemetry.Metrics)
+		}
+		export.watch(cfg.Run.Name+"-"+id, cfg, r)
+	}
 	c, err := cluster.NewCoordinator(o.Config)
 	if err != nil {
 		return err
@@ -134,7 +164,11 @@ func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 	}
 	a.printf("on each worker:    engine worker --join %s --token-file %s\n", join, shellWord(filepath.Join(o.Dir, workerTokenFile)))
 	a.printf("to train:          engine run config.toml --cluster %s\n", join)
-	a.printf("to look after it:  engine ps, status, logs, stop\n\n")
+	a.printf("to look after it:  engine ps, status, logs, stop\n")
+	if export.server != nil {
+		a.printf("for Prometheus:    %s\n", export.server.URL())
+	}
+	a.printf("\n")
 	a.printf("Other hosts need a copy of %s (workers) or %s (operators, with --token-file); they are secrets.\n", workerTokenFile, operatorTokenFile)
 	renew := time.NewTicker(tokenTTL / 2)
 	defer renew.Stop()

@@ -35,6 +35,7 @@ func (j *jsonReporter) begin(i troupe.Info) {
 	j.emit("start", struct {
 		Name         string  `json:"name"`
 		Out          string  `json:"out"`
+		ID           string  `json:"id,omitempty"`
 		Family       string  `json:"family"`
 		Parameters   int64   `json:"parameters"`
 		Frozen       int64   `json:"frozen,omitempty"`

@@ -287,7 +287,7 @@ func (o *planOptions) draw(w io.Writer, a *app, t *scheduler.Table, r *scheduler
 		return draw.Summary(w, t, r, tl, o.full)
 	}
 	chart := draw.FromTimeline(t, tl)
-	chart.Facts = facts
+	chart.Facts, chart.Credits = facts, &r.Credits
 	if tl.SteadyStateStep > 0 && tl.SteadyStateStep < tl.Makespan {
 		chart.Facts = append(chart.Facts, draw.Fact{Label: "period", Value: fmt.Sprintf("%.4g, where steps follow without a wait for the optimizer", tl.SteadyStateStep)})
 	}
@@ -326,8 +326,12 @@ func (d *drawing) write(a *app, draw func(io.Writer) error) (err error) {
 	case d.out != "":
 	case d.format == "ascii":
 		return draw(a.people())
-	case d.format == "json" || d.format == "perfetto":
+	case d.format == "json":
 		return draw(a.jsonOut())
+	case d.format == "perfetto" && a.terminal:
+		return usagef("--out is missing: a trace for Perfetto is no text; give a file, such as --out step.pftrace, and open it at ui.perfetto.dev")
+	case d.format == "perfetto":
+		return draw(a.out)
 	default:
 		return draw(a.programs())
 	}

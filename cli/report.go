@@ -24,9 +24,16 @@ type reporter interface {
 	sample(context.Context, troupe.GenerateOptions) error
 }
 
-func (a *app) newReporter(logEvery int, o runFlags) reporter {
+func (a *app) newReporter(r training, logEvery int, o runFlags) reporter {
 	if o.json {
 		return &jsonReporter{app: a}
+	}
+	if o.view {
+		show, why := a.newView(r, logEvery, o.leaves)
+		if why == "" {
+			return show
+		}
+		say(a.err, "plain lines instead of a view: %s", why)
 	}
 	return &textReporter{app: a, screen: term.NewScreen(a.out, a.err, a.width), quiet: o.quiet, logEvery: logEvery}
 }

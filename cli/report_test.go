@@ -36,7 +36,7 @@ func TestReport(t *testing.T) {
 			a := &app{out: &stream{w: &seen}, err: &seen, width: c.width, now: func() time.Time { return clock }}
 			cfg := &config.Config{}
 			cfg.Run.LogEvery = 2
-			play(a.newReporter(cfg.Run.LogEvery, c.flags), func() { clock = clock.Add(40 * time.Millisecond) })
+			play(a.newReporter(nil, cfg.Run.LogEvery, c.flags), func() { clock = clock.Add(40 * time.Millisecond) })
 			// What goes to the start of a line and clears it is easier to read so.
 			compare(t, filepath.Join("testdata", "report", c.name+".txt"), strings.ReplaceAll(seen.String(), "\r\x1b[K", "←\n"))
 		})

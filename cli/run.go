@@ -26,6 +26,8 @@ type runFlags struct {
 	fromStep     int
 	newData      bool
 	quiet, json  bool
+	view         bool
+	leaves       bool // who follows leaves the run at Ctrl-C
 	sampleTokens int
 	prompt       string
 	local        int // workers of this machine; 0: none
@@ -33,6 +35,7 @@ type runFlags struct {
 	detach       bool
 	workers      int // to wait for
 	page         uiFlags
+	metrics      metricsFlags
 }
 
 func (a *app) newRun() *cobra.Command {
@@ -62,6 +65,9 @@ Ctrl-C (SIGINT, SIGTERM) finishes the step, writes a checkpoint and exits with
 reader has ended) does the same as the first. SIGQUIT shows what every stage does
 and waits for. engine help exit-codes has the details.
 
+Figures also go where [telemetry] says: to Prometheus (--metrics), an OpenTelemetry
+collector, TensorBoard. None of these ever holds training up.
+
 With --cluster a coordinator (engine cluster start) trains, on its workers, and the
 run is followed from here. Paths in the configuration are then the coordinator's,
 and so are environment variables. Ctrl-C stops the run as above; where the terminal
@@ -70,6 +76,7 @@ or the output is closed the run goes on, and engine follow shows it again.`,
   engine run config.toml --set run.steps=2000 --set 'data.train=${HOME}/books/*.txt'
   engine run config.toml --fresh --set run.name=second --sample 200
   engine run config.toml --json > log.jsonl
+  engine run config.toml --metrics 127.0.0.1:9464 --set telemetry.tensorboard=true
   engine run config.toml --cluster head:7070 --detach`,
 		Args:              takes("CONFIG"),
 		ValidArgsFunction: completeFiles("toml"),
@@ -77,6 +84,8 @@ or the output is closed the run goes on, and engine follow shows it again.`,
 			switch {
 			case o.quiet && o.json:
 				return usagef("--quiet and --json exclude each other")
+			case o.view && (o.quiet || o.json):
+				return usagef("--view excludes --quiet and --json: one draws, the others leave out or write for programs")
 			case o.fresh && (cmd.Flags().Changed("from-step") || o.newData):
 				return usagef("--fresh begins from scratch: --from-step and --accept-new-data are for a run that goes on")
 			case cmd.Flags().Changed("from-step") && o.fromStep < 1:
@@ -103,6 +112,7 @@ or the output is closed the run goes on, and engine follow shows it again.`,
 			case o.detach:
 				return usagef("--ui with --detach: the page ends with the command, which does not follow the run; leave one out")
 			}
+			o.sets = append(o.sets, o.metrics.sets(cmd)...)
 			if o.client.cluster != "" {
 				return a.trainOn(cmd.Context(), args[0], o)
 			}
@@ -116,6 +126,7 @@ or the output is closed the run goes on, and engine follow shows it again.`,
 	f.BoolVar(&o.newData, "accept-new-data", false, "go on although the content of the data files has changed")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only warnings, errors and how it ended")
 	f.BoolVar(&o.json, "json", false, `print a JSON object a line, each with an "event"`)
+	f.BoolVar(&o.view, "view", false, "on a terminal, draw the stages, what each does, and the curve of the loss in the last rows")
 	f.IntVar(&o.sampleTokens, "sample", 0, "at the end, let the model write this number of `tokens`")
 	f.IntVar(&o.local, "local-cluster", 0, "train in this number of worker `processes` of this machine, started and ended by the run")
 	f.StringVar(&o.client.cluster, "cluster", "", "have the coordinator at an `address` train, HOST:PORT or as of engine worker --join")
@@ -125,6 +136,7 @@ or the output is closed the run goes on, and engine follow shows it again.`,
 	f.StringVar(&o.page.address, "ui", "", "show the run in a browser while it trains: print a link to a page, served at an `address` (default "+usualUI+"); write --ui=ADDRESS")
 	f.Lookup("ui").NoOptDefVal = usualUI
 	o.page.setTLS(cmd)
+	o.metrics.set(cmd)
 	f.StringVar(&o.prompt, "prompt", "", "`text` that the sample continues (default: a line break)")
 	return cmd
 }
@@ -134,12 +146,20 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 	if err != nil {
 		return err
 	}
+	export, err := a.openExports(cfg.Telemetry.Metrics, cfg.Telemetry.MetricsInsecure)
+	if err != nil {
+		return err
+	}
+	if export.server != nil && !o.quiet {
+		say(a.err, "metrics are at %s", export.server.URL())
+	}
 	signals := make(chan os.Signal, 8)
 	// To the end of the program: where nobody reads, its exit status still counts.
 	signal.Notify(signals, runSignals()...)
 	a.mindPipes(signals)
 	shown, err := a.withPage(o.page)
 	if err != nil {
+		export.close()
 		return err
 	}
 	defer shown.end(0)
@@ -151,16 +171,19 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 		return a.startLocal(ctx, cfg, o.local, options)
 	}, signals)
 	if err != nil {
+		export.close()
 		return err
 	}
-	if err := shown.attach(r.Info().Name, r); err != nil {
-		return err
-	}
-	show := a.newReporter(cfg.Run.LogEvery, o)
-	res, err := follow(r, show, signals)
+	export.watch(cfg.Run.Name, cfg, r)
+	shown.attach(r.Info().Name, r)
+	show := a.newReporter(r, cfg.Run.LogEvery, o)
+	res, err := follow(export.noting(r), show, signals)
 	shown.end(pagePatience)
 	if a.ending != nil {
 		a.ending()
+	}
+	if !errors.Is(err, errKilled) {
+		export.close()
 	}
 	if err != nil {
 		if res.Dir != "" {

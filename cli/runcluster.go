@@ -33,11 +33,14 @@ func (o *runFlags) checkCluster(cmd *cobra.Command) error {
 	if err := unwanted(cmd, []string{"sample"}, "the checkpoint is on the coordinator's host; engine generate --from writes there"); err != nil {
 		return err
 	}
+	if err := unwanted(cmd, []string{"metrics", "metrics-insecure"}, "the coordinator has the metrics of all its runs (engine cluster start --metrics); leave it out"); err != nil {
+		return err
+	}
 	if o.workers < 0 || o.workers > maxCluster {
 		return usagef("--workers %d: give 0 to %d", o.workers, maxCluster)
 	}
 	if o.detach {
-		return idle(cmd, "with --detach", "quiet")
+		return idle(cmd, "with --detach", "quiet", "view")
 	}
 	return nil
 }
@@ -128,17 +131,15 @@ func (a *app) followed(ctx context.Context, c *cluster.Client, address, id strin
 		return err
 	}
 	shown, err := a.withPage(o.page)
-	if err == nil {
-		defer shown.end(0)
-		err = shown.attach(f.Name, controlled{f, ctx, c})
-	}
 	if err != nil {
 		f.Detach()
 		_, _ = f.Wait() // which says that it is detached
 		return err
 	}
+	defer shown.end(0)
+	shown.attach(f.Name, controlled{f, ctx, c})
 	again := fmt.Sprintf("engine follow %s --cluster %s", f.ID, shellWord(address))
-	show := a.newReporter(f.LogEvery, o)
+	show := a.newReporter(changing{f, ctx, c}, f.LogEvery, o)
 	res, err := follow(f, show, signals)
 	shown.end(pagePatience)
 	switch {
@@ -158,4 +159,16 @@ func (a *app) followed(ctx context.Context, c *cluster.Client, address, id strin
 		return errStopped
 	}
 	return nil
+}
+
+// changing is a followed run that takes changes, as a run of this program does.
+type changing struct {
+	*cluster.Followed
+	ctx context.Context
+	c   *cluster.Client
+}
+
+func (r changing) Change(ch troupe.Change) error {
+	_, err := r.c.Change(r.ctx, r.ID, ch)
+	return err
 }

@@ -99,7 +99,7 @@ and the run stops there also when it has to go on from an older checkpoint meanw
 
 func (a *app) newFollow() *cobra.Command {
 	var o clientFlags
-	var run runFlags
+	run := runFlags{leaves: true}
 	cmd := &cobra.Command{
 		Use:   "follow RUN",
 		Short: "Follow a run of a cluster",
@@ -111,6 +111,9 @@ lately, and what does. Ctrl-C ends the following, with exit 75, not the run.`,
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {
 			if run.quiet && run.json {
 				return usagef("--quiet and --json exclude each other")
+			}
+			if run.view && (run.quiet || run.json) {
+				return usagef("--view excludes --quiet and --json: one draws, the others leave out or write for programs")
 			}
 			signals := make(chan os.Signal, 8)
 			signal.Notify(signals, runSignals()...)
@@ -127,6 +130,7 @@ lately, and what does. Ctrl-C ends the following, with exit 75, not the run.`,
 	f := cmd.Flags()
 	f.BoolVarP(&run.quiet, "quiet", "q", false, "print only warnings, errors and how it ended")
 	f.BoolVar(&run.json, "json", false, `print a JSON object a line, each with an "event"`)
+	f.BoolVar(&run.view, "view", false, "on a terminal, draw the stages, what each does, and the curve of the loss in the last rows")
 	return cmd
 }
 

@@ -35,7 +35,8 @@ Of a run with replicas or tensor groups one rank of each stage is drawn: the fir
 replica's, and of a tensor group the first.`,
 		Example: `  engine run config.toml --set run.trace_every=100
   engine trace runs/gpt
-  engine trace runs/gpt --step 200 --format html --out step200.html`,
+  engine trace runs/gpt --step 200 --format html --out step200.html
+  engine trace runs/gpt --format perfetto --out step.pftrace`,
 		Args: takes("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := d.check(cmd, traceFormats); err != nil {
@@ -78,6 +79,7 @@ type measurement struct {
 	table   *scheduler.Table
 	planned *scheduler.Timeline
 	actual  *scheduler.Timeline
+	credits *scheduler.Credits
 }
 
 // measure checks a trace and plays its table.
@@ -130,6 +132,11 @@ func measure(path string, t telemetry.Trace) (*measurement, error) {
 		return bad("clocks of %d ranks for a table of %d", len(t.Clocks), len(t.MS))
 	}
 	m.actual.Summarise()
+	report, err := scheduler.Check(table)
+	if err != nil {
+		return nil, fmt.Errorf("%s: step %d: %w", path, t.Step, err)
+	}
+	m.credits = &report.Credits
 	m.planned, err = scheduler.Simulate(table, func(_ int, a scheduler.Action) float64 {
 		k := key{a.Chunk, a.Type}
 		return sum[k] / count[k]
@@ -156,18 +163,36 @@ func (m *measurement) charts() (planned, measured draw.Chart) {
 	planned.Title = fmt.Sprintf("planned: step %d, mean times", m.trace.Step)
 	measured.Title = fmt.Sprintf("measured: step %d", m.trace.Step)
 	planned.Unit, measured.Unit = draw.Milliseconds, draw.Milliseconds
+	planned.Credits, measured.Credits = m.credits, m.credits
+	// Where the times are too odd for causes, as clocks make them, the trace goes without.
+	if gaps, err := scheduler.Idle(m.table, m.trace.MS, scheduler.IdleOptions{Credits: m.credits}); err == nil {
+		for r, row := range gaps {
+			for _, g := range row {
+				measured.Lanes[r].Gaps = append(measured.Lanes[r].Gaps, draw.Gap{Start: g.Start, End: g.End, Cause: cause(g)})
+			}
+		}
+	}
 	told := make(map[string]bool)
 	for r, c := range m.trace.Clocks {
 		if c.Host == "" {
 			continue
 		}
 		measured.Lanes[r].Name += " on " + c.Host
+		measured.Lanes[r].Host = c.Host
 		if !told[c.Host] { // several ranks may be in one process
 			told[c.Host] = true
 			measured.Facts = append(measured.Facts, draw.Fact{Label: "clock of " + c.Host, Value: clockFact(c)})
 		}
 	}
 	return planned, measured
+}
+
+// cause says why a rank did nothing.
+func cause(g scheduler.Gap) string {
+	if g.From < 0 || g.Cause == scheduler.Between {
+		return g.Cause.String()
+	}
+	return fmt.Sprintf("%v: %v of rank %d", g.Cause, g.Needs, g.From)
 }
 
 // clockFact says what a worker's times were corrected by.

@@ -190,16 +190,16 @@ func (a *app) withPage(o uiFlags) (*page, error) {
 	return a.servePage(o, true)
 }
 
-// attach shows a run.
-func (p *page) attach(name string, run ui.Run) error {
+// attach shows a run. That it is not shown does not hold it up.
+func (p *page) attach(name string, run ui.Run) {
 	if p == nil {
-		return nil
+		return
 	}
 	if err := p.server.Attach(name, run); err != nil {
-		return err
+		say(p.app.err, "the run is not shown: %v", err)
+		return
 	}
 	p.tell(func(link string) { say(p.app.err, "the run's page: %s", link) })
-	return nil
 }
 
 // controlled is a coordinator's run that is followed. Changes of it are asked of the coordinator.

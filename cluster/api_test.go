@@ -348,6 +348,8 @@ func FuzzServeAPI(f *testing.F) {
 		{Version: apiVersion, Kind: &wire.ApiRequest_List{}},
 		{Version: apiVersion, Kind: &wire.ApiRequest_Submit{Submit: &wire.SubmitRequest{Config: []byte("[run]\nsteps = 1\n"), Sets: []string{"run.name=x"}}}},
 		{Version: apiVersion, Kind: &wire.ApiRequest_Control{Control: &wire.ControlRequest{Run: "x", Action: 3}}},
+		{Version: apiVersion, Kind: &wire.ApiRequest_Record{Record: &wire.RecordRequest{Run: "x", Follower: 1, ForNs: 1e9}}},
+		{Version: apiVersion, Kind: &wire.ApiRequest_Actions{Actions: &wire.ActionsRequest{Run: "x"}}},
 	} {
 		var b bytes.Buffer
 		if err := wire.WriteFrame(&b, m, limitRequestBytes); err != nil {

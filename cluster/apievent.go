@@ -79,7 +79,8 @@ func unpackEvent(w *wire.RunEvent) (troupe.Event, error) {
 		s := k.Step
 		e := troupe.StepEvent{Record: telemetry.Record{Step: int(s.GetStep()), Loss: s.Loss, MTPLoss: s.MtpLoss, ValLoss: s.ValLoss, GradNorm: s.GradNorm, LR: s.Lr, Tokens: s.GetTokens(), TokensPerS: s.TokensPerS,
 			StepMS: s.StepMs, BubblePct: s.BubblePct, PeakMemBytes: s.GetPeakMemBytes(), PeakPct: s.PeakPct, Skipped: s.GetSkipped(), Update: s.GetUpdate(), Metrics: s.GetMetrics(), ValMetrics: s.GetValMetrics()}, IdealBubblePct: s.GetIdealBubblePct()}
-		return e, unpackTrace(&e, s.GetTrace())
+		err := unpackTrace(&e, s.GetTrace())
+		return e, err
 	case *wire.RunEvent_Checkpoint:
 		c := k.Checkpoint
 		return troupe.CheckpointEvent{Step: c.GetStep(), Dir: c.GetDir(), Best: c.GetBest(), Took: time.Duration(c.GetTookNs())}, nil

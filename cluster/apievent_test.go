@@ -42,7 +42,7 @@ func TestEventsArrive(t *testing.T) {
 		{Actor: "loader", Rank: -1, Since: time.Unix(90, 0)},
 	}}
 	for _, e := range []troupe.Event{
-		troupe.StepEvent{Record: telemetry.Record{Step: 4, Loss: ptr(1.5), MTPLoss: ptr(2), ValLoss: ptr(3), GradNorm: ptr(4), LR: ptr(0), Tokens: 5, TokensPerS: ptr(6), StepMS: ptr(7), BubblePct: ptr(8), PeakMemBytes: 9, Skipped: true, Update: "kept", Metrics: map[string]float64{"accuracy": 0.5}, ValMetrics: map[string]float64{"accuracy": 0.25}}, IdealBubblePct: 10},
+		troupe.StepEvent{Record: telemetry.Record{Step: 4, Loss: ptr(1.5), MTPLoss: ptr(2), ValLoss: ptr(3), GradNorm: ptr(4), LR: ptr(0), Tokens: 5, TokensPerS: ptr(6), StepMS: ptr(7), BubblePct: ptr(8), PeakMemBytes: 9, PeakPct: ptr(11), Skipped: true, Update: "kept", Metrics: map[string]float64{"accuracy": 0.5}, ValMetrics: map[string]float64{"accuracy": 0.25}}, IdealBubblePct: 10},
 		troupe.StepEvent{},
 		troupe.CheckpointEvent{Step: 4, Dir: "a/b", Best: true, Took: time.Second},
 		troupe.WarningEvent{Text: "mind"},

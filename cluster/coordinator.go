@@ -15,12 +15,14 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
 
+	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/cluster/discovery"
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
 	"github.com/troupe-ml/troupe/cluster/internal/members"
 	"github.com/troupe-ml/troupe/cluster/internal/mesh"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/placement"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
@@ -57,6 +59,9 @@ type Config struct {
 	// System, if there is one, is the caller's own: it must have no address yet.
 	System *actor.ActorSystem
 	Logger *slog.Logger // nil: nobody is told
+	// Began is told of each run that begins or goes on, with its id and its configuration, before
+	// the next one; it must not wait. nil: nobody is.
+	Began func(id string, cfg *config.Config, r *troupe.Run)
 
 	atPoint func(string) // a test's, called at the points of a run's beginning; nil: nobody's
 }

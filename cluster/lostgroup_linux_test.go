@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/troupe-ml/troupe/telemetry"
 )
 
 // TestLostInGroup: a worker that dies, leaves, or stands still, while the other members of its groups wait for it in
@@ -62,6 +64,17 @@ func TestLostInGroup(t *testing.T) {
 				t.Fatalf("the run: %s\n%s", end.Error, g.describe())
 			}
 			sameRun(t, want, out, 60)
+			marks, err := telemetry.ReadMarks(filepath.Join(out, "events.jsonl"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			kinds := make(map[string]int)
+			for _, m := range marks {
+				kinds[m.Kind]++
+			}
+			if n := kinds[telemetry.MarkRestart]; n < 3 || kinds[telemetry.MarkResume]+kinds[telemetry.MarkStart] != n+1 || kinds[telemetry.MarkEnd] != 1 {
+				t.Errorf("the marks are %v", marks)
+			}
 			place = g.line.place()
 			if err := stopped.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)

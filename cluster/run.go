@@ -155,6 +155,9 @@ func (r *run) start(o troupe.Options) error {
 	if err != nil {
 		return err
 	}
+	if r.c.cfg.Began != nil {
+		r.c.cfg.Began(r.id, r.cfg, inner)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.inner, r.want = inner, 0

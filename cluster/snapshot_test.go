@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/telemetry"
 )
 
 // takeSnapshot takes a snapshot of a run that has just saved a step, and writes a text with it.
@@ -31,5 +32,21 @@ func takeSnapshot(ctx context.Context, run *troupe.Run, saved int64) error {
 func TestSnapshots(t *testing.T) {
 	g := newGroup(t, new(group))
 	g.join(t, workers(2)...)
-	g.train(t, command{Config: smallRun, Sets: keys(t, filepath.Join(t.TempDir(), "out"), []string{"pipeline.stages=2"}), Workers: 2, Snapshot: true})
+	out := filepath.Join(t.TempDir(), "out")
+	g.train(t, command{Config: smallRun, Sets: keys(t, out, []string{"pipeline.stages=2", "run.sample_tokens=5"}), Workers: 2, Snapshot: true})
+	samples, err := telemetry.ReadSamples(filepath.Join(out, "samples.jsonl"))
+	if err != nil || len(samples) == 0 { // the second may have come while the first was being written
+		t.Fatalf("samples: %+v, %v", samples, err)
+	}
+	for _, s := range samples {
+		o := troupe.GenerateOptions{Tokens: 5}
+		o.From = filepath.Join(out, "checkpoints", fmt.Sprintf("step-%08d", s.Step))
+		text := ""
+		if err := troupe.Generate(t.Context(), o, func(b []byte) error { text += string(b); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if s.Text != string([]rune(text)) {
+			t.Errorf("step %d: %q, the checkpoint writes %q", s.Step, s.Text, text)
+		}
+	}
 }

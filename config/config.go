@@ -20,6 +20,7 @@ type Config struct {
 	Parallel  Parallel  `toml:"parallel"`
 	Device    Device    `toml:"device"`
 	Cluster   Cluster   `toml:"cluster"`
+	Telemetry Telemetry `toml:"telemetry"`
 
 	file        string         // the file's name, for messages
 	headers     map[string]Pos // where each section of the file begins
@@ -172,6 +173,15 @@ type Cluster struct {
 	Edge         bool     `toml:"edge"`          // data, and the weights of stage 0, stay on the coordinator's host, where place has to put stage 0; default false
 	SharedFolder string   `toml:"shared_folder"` // "auto": workers that see run.out write their parts of checkpoints there themselves; "off": they send them; default auto
 	Place        []string `toml:"place"`         // the name of a worker for each pipeline rank; default [] = by memory and cores
+}
+
+// Telemetry is where figures of the run go beside metrics.jsonl. Over a cluster the coordinator sends
+// and writes them, and serves its own metrics.
+type Telemetry struct {
+	Metrics         string `toml:"metrics"`          // host:port at which Prometheus finds them, at /metrics; default "" = nowhere
+	MetricsInsecure bool   `toml:"metrics_insecure"` // metrics may be at an address that other hosts reach; default false
+	OTLP            string `toml:"otlp"`             // base URL of an OpenTelemetry collector; default "" = as OTEL_EXPORTER_OTLP_ENDPOINT says
+	TensorBoard     bool   `toml:"tensorboard"`      // event files in run.out/tensorboard; default false
 }
 
 // KindOf is the kind that is given for a pipeline rank.

@@ -28,6 +28,7 @@ var other = map[string]string{
 	"parallel.tensor": "2", "parallel.context": "2", "parallel.data": "2", "parallel.sequence": "", "parallel.zero": "", "pipeline.wire_dtype": "bfloat16", "parallel.overlap": "", "parallel.edges": "", "parallel.order": "", "parallel.world": "1",
 	"device.kind": "cpu", "device.ranks": "cpu", "device.dtype": "", "device.residual": "", "device.threads": "2", "device.kernels": "go", "device.memory_gib": "2", "device.tf32": "true",
 	"cluster.silence_s": "1", "cluster.lease_s": "1", "cluster.max_restarts": "1", "cluster.edge": "true", "cluster.shared_folder": "off", "cluster.place": "x",
+	"telemetry.metrics": "127.0.0.1:9464", "telemetry.metrics_insecure": "true", "telemetry.otlp": "http://localhost:4318", "telemetry.tensorboard": "true",
 }
 
 // mayDiffer lists the keys that a resumed run may change.
@@ -39,6 +40,7 @@ var mayDiffer = []string{
 	"parallel.tensor", "parallel.context", "parallel.data", "parallel.sequence", "parallel.zero", "parallel.overlap", "parallel.edges", "parallel.order", "parallel.world",
 	"device.kind", "device.ranks", "device.dtype", "device.residual", "device.threads", "device.kernels", "device.memory_gib", "device.tf32",
 	"cluster.silence_s", "cluster.lease_s", "cluster.max_restarts", "cluster.edge", "cluster.shared_folder", "cluster.place",
+	"telemetry.metrics", "telemetry.metrics_insecure", "telemetry.otlp", "telemetry.tensorboard",
 }
 
 func TestDiffAndResume(t *testing.T) {
@@ -84,6 +86,8 @@ func TestDiffAndResume(t *testing.T) {
 			base = parse(t, "data.train = ['a.txt']", "optimizer.decay=wsd")
 		case "optimizer.momentum":
 			base = parse(t, "data.train = ['a.txt']", "optimizer.name=sgd")
+		case "telemetry.metrics_insecure":
+			sets = append(sets, "telemetry.metrics=127.0.0.1:9464")
 		case "cluster.edge":
 			sets = append(sets, "cluster.place=x")
 		case "pipeline.max_in_flight":

@@ -140,6 +140,8 @@ var idleKeys = []idleKey{
 		": the CPU has no TensorFloat-32", `use "cuda" there or leave tf32 out`},
 	{"device.tf32", "device.dtype", func(c *Config) bool { return c.Device.DType == "bfloat16" && c.computesOn("cuda") },
 		": no product is of float32 numbers", "leave tf32 out"},
+	{"telemetry.metrics_insecure", "telemetry.metrics", func(c *Config) bool { return c.Telemetry.MetricsInsecure && c.Telemetry.Metrics == "" },
+		": there are no metrics", "leave metrics_insecure out, or set metrics"},
 }
 
 // cpus are the kinds that compute on the CPU.

@@ -13,6 +13,7 @@ const (
 	MaxLayoutBytes         = 1 << 16 // of pipeline.layout
 	MaxWordBytes           = 32      // of device.kernels
 	MaxScheduleBytes       = 64      // of a schedule's name
+	MaxAddressBytes        = 2048    // of an address or a URL
 	MaxSteps               = 1_000_000_000
 	MaxCount               = 1_000_000_000 // of a number of steps, batches or checkpoints
 	MaxStallS              = 1_000_000_000

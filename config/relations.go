@@ -50,6 +50,7 @@ func (c *Config) checkRelations(suspect map[string]bool, errs Errors) Errors {
 	k.pipeline()
 	k.lists()
 	k.parallel()
+	k.telemetry()
 	k.effects()
 	return k.errs
 }

@@ -67,7 +67,7 @@ func TestStoredSchedule(t *testing.T) {
 func samePlainly(t interface{ Fatalf(string, ...any) }, a, b *Config) {
 	plain := func(c *Config) Config {
 		return Config{Run: c.Run, Model: c.Model, Data: c.Data, Batch: c.Batch,
-			Optimizer: c.Optimizer, Pipeline: c.Pipeline, Parallel: c.Parallel, Device: c.Device}
+			Optimizer: c.Optimizer, Pipeline: c.Pipeline, Parallel: c.Parallel, Device: c.Device, Telemetry: c.Telemetry}
 	}
 	if x, y := plain(a), plain(b); !reflect.DeepEqual(x, y) {
 		t.Fatalf("not the same:\n%+v\n%+v", x, y)
@@ -124,6 +124,8 @@ func drawConfig(t *rapid.T) *Config {
 		Device:   Device{Kind: "cpu", DType: "float32", Residual: "float32", Threads: rapid.IntRange(0, MaxThreads).Draw(t, "threads"), Kernels: "go"},
 		Cluster: Cluster{SilenceS: rapid.Float64Range(MinSilenceS, MaxSilenceS).Draw(t, "silence_s"), LeaseS: rapid.Float64Range(MinSilenceS, MaxSilenceS).Draw(t, "lease_s"),
 			MaxRestarts: rapid.IntRange(0, MaxCount).Draw(t, "max_restarts"), SharedFolder: rapid.SampledFrom([]string{"auto", "off"}).Draw(t, "shared_folder")},
+		Telemetry: Telemetry{Metrics: rapid.SampledFrom([]string{"", "127.0.0.1:0", "[::1]:9464", "localhost:9464"}).Draw(t, "metrics"), OTLP: rapid.SampledFrom([]string{"", "http://localhost:4318", "https://collector.example/otlp"}).Draw(t, "otlp"),
+			TensorBoard: rapid.Bool().Draw(t, "tensorboard")},
 	}
 	if n := c.Pipeline.Stages; rapid.Bool().Draw(t, "place given") {
 		c.Cluster.Place = rapid.SliceOfN(rapid.StringMatching(`[a-z]{1,9}`), n, n).Draw(t, "place")

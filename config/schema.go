@@ -135,6 +135,11 @@ var schema = []field{
 	{key: "cluster.edge", at: func(c *Config) any { return &c.Cluster.Edge }, example: "true", free: true},
 	{key: "cluster.shared_folder", at: func(c *Config) any { return &c.Cluster.SharedFolder }, example: `"auto"`, check: oneOf("auto", "off"), free: true},
 	{key: "cluster.place", at: func(c *Config) any { return &c.Cluster.Place }, example: `["node1", "node2"]`, check: listUpTo(MaxStages, textUpTo(MaxNameBytes)), free: true},
+
+	{key: "telemetry.metrics", at: func(c *Config) any { return &c.Telemetry.Metrics }, example: `"127.0.0.1:9464"`, check: orEmpty(hostPort), free: true},
+	{key: "telemetry.metrics_insecure", at: func(c *Config) any { return &c.Telemetry.MetricsInsecure }, example: "true", free: true},
+	{key: "telemetry.otlp", at: func(c *Config) any { return &c.Telemetry.OTLP }, example: `"http://localhost:4318"`, check: orEmpty(collector), free: true},
+	{key: "telemetry.tensorboard", at: func(c *Config) any { return &c.Telemetry.TensorBoard }, example: "true", free: true},
 }
 
 // deviceKinds are the kinds of devices.

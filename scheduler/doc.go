@@ -86,7 +86,10 @@
 //     and in greedy play
 //  8. layout: layers on chunks; balance and cut find one
 //  9. csv: a table's text
+//  10. measured: what the actions of a step that was run have waited for; critical finds the path
+//     that the step's time is made of, idle the causes of gaps
 //
 // testdata/play.txt shows tables played in each way, testdata/skips.txt some with skips,
-// testdata/broken.txt what is wrong with some, as transcripts that the tests hold.
+// testdata/broken.txt what is wrong with some, testdata/measured.txt what steps' times are made of, as
+// transcripts that the tests hold.
 package scheduler

@@ -126,7 +126,7 @@ func TestLongLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := ReadSamples(filepath.Join(dir, "s"))
-	if err != nil || len(s) != 2 || len(s[0].Text) > maxSampleText || s[1].Text != "a\uFFFDb" {
+	if err != nil || len(s) != 2 || len(s[0].Text) > maxSampleText || s[1].Text != "a\uFFFD\uFFFDb" {
 		t.Errorf("%d samples, %v", len(s), err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "long"), []byte(`{"step":1,"kind":"`+strings.Repeat("x", maxMarkBytes)+`"}`+"\n"), 0o644); err != nil {

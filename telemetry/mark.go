@@ -86,7 +86,7 @@ func checkStep(step *int) error {
 // shorten cuts a text to so many bytes of whole characters.
 func shorten(text string, most int) string {
 	if len(text) <= most {
-		return strings.ToValidUTF8(text, "\uFFFD")
+		return text // of which JSON writes what is no character as U+FFFD
 	}
 	const more = "…"
 	return strings.ToValidUTF8(text[:most-len(more)], "") + more

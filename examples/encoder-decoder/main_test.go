@@ -62,7 +62,7 @@ func TestPlan(t *testing.T) {
 	}{
 		{"1f1b.txt", nil, "encoder-decoder"},
 		{"interleaved.txt", interleaved, "skip      from chunk"},
-		{"", append(interleaved, "--format", "perfetto"), `"skip activation"`},
+		{"", append(interleaved, "--format", "perfetto"), "skip activation from chunk"},
 	} {
 		out, errs, status := exampletest.Program(t, append([]string{"plan", configFile}, c.args...)...)
 		if status != 0 || !strings.Contains(out, c.shows) {

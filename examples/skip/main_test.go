@@ -60,7 +60,7 @@ func TestPlan(t *testing.T) {
 		{"", []string{"--format", "json"}, `"skip_credits": [[3,2],[4,3]]`},
 		{"", []string{"--format", "svg"}, "4 ranks, 2 skips"},
 		{"", []string{"--format", "html"}, `data-skips="0-2 0-3"`},
-		{"", []string{"--format", "perfetto"}, `"skip activation"`},
+		{"", []string{"--format", "perfetto"}, "skip activation from chunk"},
 		{"", []string{"--format", "csv"}, "0F0,0F1"},
 	} {
 		out, errs, status := exampletest.Program(t, append([]string{"plan", configFile}, c.args...)...)

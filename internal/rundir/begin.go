@@ -61,7 +61,8 @@ func (d *Dir) Begin(configTOML []byte, start actors.TrainerState, resumes bool) 
 	if b.Metrics, err = telemetry.OpenWriter(d.FS, MetricsFile, metricsCut(start)); err != nil {
 		return b, err
 	}
-	if b.Marks, err = telemetry.OpenMarks(d.FS, EventsFile, metricsCut(start)); err != nil {
+	// What happened before the first step stays, also where the run begins anew.
+	if b.Marks, err = telemetry.OpenMarks(d.FS, EventsFile, int(start.Step)); err != nil {
 		return b, err
 	}
 	if b.Stats, err = telemetry.OpenStats(d.FS, StatsFile, metricsCut(start)); err != nil {

@@ -26,6 +26,9 @@ type Chart struct {
 	Facts []Fact
 	// Skips are the edges between chunks that are no neighbours, as in scheduler.Table.
 	Skips []scheduler.Skip
+	// Credits are those of the edges, with skips in the order of Skips; nil: not known.
+	// Perfetto names them.
+	Credits *scheduler.Credits
 }
 
 // Lane is what one rank did.
@@ -37,6 +40,17 @@ type Lane struct {
 	// Start and End are the times of each action, counted from the beginning of the
 	// step. Those of a pair's two actions are equal.
 	Start, End []float64
+	// Host is where the rank ran; "": all ranks of the chart ran in one place, or as planned.
+	Host string
+	// Gaps are times without an action and why, in order, as far as they are known. Perfetto
+	// shows them.
+	Gaps []Gap
+}
+
+// Gap is a time in which a rank did nothing, and why.
+type Gap struct {
+	Start, End float64
+	Cause      string
 }
 
 // Fact is something that a chart says about itself.
@@ -139,6 +153,19 @@ func (l *Lane) check() error {
 				i, a, start, l.Start[i-1])
 		case a.Overlap && (i+1 == len(l.Actions) || l.Actions[i+1].Overlap):
 			return fmt.Errorf("action %d (%v): it is to overlap with the next action, which is missing or the first of another pair", i, a)
+		}
+	}
+	return l.checkGaps()
+}
+
+// checkGaps looks at the gaps as check does at the actions.
+func (l *Lane) checkGaps() error {
+	for i, g := range l.Gaps {
+		switch {
+		case !isTime(g.Start) || !isTime(g.End) || g.End < g.Start:
+			return fmt.Errorf("gap %d: from %v to %v, want numbers from 0 to %v", i, g.Start, g.End, float64(maxTime))
+		case i > 0 && g.Start < l.Gaps[i-1].Start:
+			return fmt.Errorf("gap %d: it starts at %v, before the one before it at %v", i, g.Start, l.Gaps[i-1].Start)
 		}
 	}
 	return nil

@@ -1,6 +1,6 @@
 // Package draw shows when each rank computed what: as text, as a picture, as a page
 // to look around in, as a trace for Perfetto, and as figures. It may import only the
-// standard library and scheduler, and must never know of actors, files or flags, so
+// standard library, protobuf's wire format and scheduler, and must never know of actors, files or flags, so
 // that a plan and a measured run are drawn by the same code.
 //
 // # A chart
@@ -23,7 +23,7 @@
 //   - [Picture] writes the same picture as an element of somebody's page.
 //   - [HTML] writes a page that stands alone: the same picture, with zoom, a
 //     microbatch's way through the ranks, and each rank's figures.
-//   - [Perfetto] writes trace events for Perfetto's or Chrome's trace viewer.
+//   - [Perfetto] writes a trace for Perfetto, in its protobuf format.
 //   - [Summary] writes the figures of a table as JSON, with the table itself.
 //
 // All but the last two are for eyes and refuse more actions than eyes can use, see

@@ -146,7 +146,13 @@ func TestGolden(t *testing.T) {
 			p := makePlan(t, g.spec)
 			golden(t, g.name+".txt", drawn(t, ascii(0), p.chart()))
 			golden(t, g.name+".svg", drawn(t, SVG, p.chart()))
-			golden(t, g.name+".trace.json", drawn(t, Perfetto, p.chart()))
+			c := p.chart()
+			c.Credits = &p.report.Credits
+			trace, err := parseTrace([]byte(drawn(t, Perfetto, c)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, g.name+".trace.txt", trace.String())
 			golden(t, g.name+".json", drawn(t, p.summary(false), p.chart()))
 		})
 	}

@@ -1,122 +1,245 @@
 package draw
 
 import (
-	"bufio"
-	"encoding/json"
+	"cmp"
+	"container/heap"
 	"fmt"
 	"io"
 	"math"
-	"strconv"
+	"slices"
+	"strings"
 
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// Perfetto writes trace events as JSON, for ui.perfetto.dev and chrome://tracing. A
-// chart is a process, a lane a thread, an action (or a pair) a slice, and a message a
-// flow. A unit of a simulation is shown as a millisecond, and times are rounded to
-// nanoseconds.
+// Perfetto writes a trace in Perfetto's protobuf format, which ui.perfetto.dev and its
+// trace_processor open. A chart is a process, and so is each host that lanes name. A lane is
+// a track, an action (or a pair) a slice on it, and a message a flow between two slices.
+// Counters tell how many outputs each rank holds for backwards, how many credits of each
+// edge are in use, and how many ranks do nothing. A unit of a simulation is shown as a
+// millisecond, and times are rounded to nanoseconds.
 //
-// A trace viewer wants the slices of a thread to be nested or apart. So one that
-// overlaps the next, which no pair does, ends where the next starts.
+// Slices of a track must be nested or apart. So one that overlaps the next, which no pair
+// does, ends where the next starts.
 //
-// The events go out as they are made. Messages take memory for a number per action.
+// Perfetto takes JSON too, the format of chrome://tracing. That can say less: a message has
+// to be bound to slices by times, in microseconds with a fraction that readers round as they
+// like, a slice can name one flow only, and a counter belongs to a process, not to a rank.
+//
+// The events go out as they are made, in the order of their times. Messages take memory for
+// a number per action.
 func Perfetto(w io.Writer, charts ...Chart) error {
 	if err := checkAll(charts); err != nil {
 		return err
 	}
-	p := tracer{out: buffered(w), base: threadBase(charts)}
-	fmt.Fprint(p.out, `{"displayTimeUnit":"ms","traceEvents":[`)
+	p := tracer{out: packets{out: buffered(w)}}
 	for i := range charts {
-		p.names(&charts[i], i)
-	}
-	for i := range charts {
-		if err := p.chart(&charts[i], i); err != nil {
+		if err := p.describe(&charts[i]); err != nil {
 			return err
 		}
 	}
-	fmt.Fprint(p.out, "\n]}\n")
-	return p.out.Flush()
+	if err := p.play(); err != nil {
+		return err
+	}
+	return p.out.out.Flush()
 }
 
-// threadBase is a power of ten that leaves the rank readable in a thread's number, and
-// keeps the numbers of threads apart from each other and from those of processes.
-func threadBase(charts []Chart) int {
-	most := len(charts)
-	for i := range charts {
-		most = max(most, len(charts[i].Lanes))
-	}
-	base := 10
-	for base <= most {
-		base *= 10
-	}
-	return base
-}
-
+// tracer writes a trace.
 type tracer struct {
-	out    *bufio.Writer
-	base   int
-	events int
-	flows  int64
+	out       packets
+	tracks    uint64 // that have a number
+	processes int64
+	flows     uint64
+	feeds     feeds
 }
 
-func (p *tracer) thread(chart, lane int) int { return p.base*(chart+1) + lane }
+// traced is a chart on its way into a trace.
+type traced struct {
+	c           *Chart
+	forwardOnly bool
+	step, idle  uint64 // tracks of the chart's own
+	lanes       []tracedLane
+	edges       []tracedEdge
+	working     int // lanes with an open slice
+	makespan    int64
+}
 
-// begin starts an event in the writer's own buffer.
-func (p *tracer) begin() []byte {
-	b := p.out.AvailableBuffer()
-	if p.events > 0 {
-		b = append(b, ',')
+type tracedLane struct {
+	track, waits, held uint64
+	holds              int64  // outputs, now
+	ends               []flow // of messages, by their actions
+	next               int    // of ends
+}
+
+// flow is the end of a message at an action of a lane.
+type flow struct {
+	at    int32
+	edge  int32
+	takes bool   // the message comes here, else it leaves
+	id    uint64 // 0: it can't be drawn
+}
+
+// tracedEdge counts what is under way from one chunk to another.
+type tracedEdge struct {
+	track uint64
+	used  int64
+}
+
+// track describes a track and returns its number.
+func (p *tracer) track(parent uint64, name string, order int, more ...field) (uint64, error) {
+	p.tracks++
+	fields := []field{integer(descriptorUUID, p.tracks), text(descriptorName, name), integer(descriptorRank, uint64(order)), integer(descriptorOrdering, orderedByRank)}
+	if parent != 0 {
+		fields = append(fields, integer(descriptorParent, parent))
 	}
-	p.events++
-	return append(b, "\n{"...)
+	return p.tracks, p.out.descriptor(append(fields, more...))
 }
 
-// names says what the processes and threads are called and how they are sorted.
-func (p *tracer) names(c *Chart, chart int) {
-	name := c.Title
+func (p *tracer) process(name string) (uint64, error) {
+	p.processes++
+	return p.track(0, name, int(p.processes), nested(descriptorProcess, integer(processPID, uint64(p.processes)), text(processName, name)))
+}
+
+// describe writes the names of a chart's tracks, and gets its events ready.
+func (p *tracer) describe(c *Chart) error {
+	title := c.Title
 	if c.Unit == Units {
-		name += " (1 ms is 1 unit)"
+		title += " (1 ms is 1 unit)"
 	}
-	p.meta("process_name", "name", name, chart, p.thread(chart, 0))
-	p.meta("process_sort_index", "sort_index", chart, chart, p.thread(chart, 0))
-	for lane := range c.Lanes {
-		p.meta("thread_name", "name", c.Lanes[lane].Name, chart, p.thread(chart, lane))
-		p.meta("thread_sort_index", "sort_index", lane, chart, p.thread(chart, lane))
+	own, err := p.process(title)
+	if err != nil {
+		return err
 	}
-}
-
-func (p *tracer) meta(event, key string, value any, chart, thread int) {
-	text, err := json.Marshal(value)
-	if err != nil { // neither a string nor an int
-		panic(err)
+	t := &traced{c: c, forwardOnly: c.forwardOnly(), lanes: make([]tracedLane, len(c.Lanes)), makespan: nanoseconds(c.makespan())}
+	if t.step, err = p.track(own, "step", 0); err != nil {
+		return err
 	}
-	b := p.begin()
-	fmt.Fprintf(p.out, `%s"ph":"M","name":%q,"pid":%d,"tid":%d,"args":{%q:%s}}`, b, event, chart+1, thread, key, text)
-}
-
-func (p *tracer) chart(c *Chart, chart int) error {
-	for lane := range c.Lanes {
-		l := &c.Lanes[lane]
-		for x := range l.boxes() {
-			if _, err := p.out.Write(p.slice(c, l, x, chart, lane)); err != nil {
+	if t.idle, err = p.track(own, "ranks without work", 1, nested(descriptorCounter, integer(counterUnit, unitCount))); err != nil {
+		return err
+	}
+	hosts := map[string]uint64{"": own}
+	digits := len(fmt.Sprint(len(c.Lanes) - 1))
+	for i := range c.Lanes {
+		l := &c.Lanes[i]
+		parent, known := hosts[l.Host]
+		if !known {
+			if parent, err = p.process(title + ", " + l.Host); err != nil {
 				return err
 			}
+			hosts[l.Host] = parent
+		}
+		if err := p.lane(t, i, parent, digits); err != nil {
+			return err
+		}
+		p.feeds = append(p.feeds, &feed{of: t, lane: i})
+		if len(l.Gaps) > 0 {
+			p.feeds = append(p.feeds, &feed{of: t, lane: i, gaps: true})
 		}
 	}
-	for m := range c.messages() {
-		p.flows++
-		from, to := &c.Lanes[m.from.lane], &c.Lanes[m.to.lane]
-		start, end := from.slice(from.box(m.from.at))
-		at := max(start, end-1) // the last nanosecond that is inside
-		if _, err := p.out.Write(p.flow("s", m, chart, m.from.lane, at)); err != nil {
+	if err := p.connect(t, own); err != nil {
+		return err
+	}
+	p.feeds = append(p.feeds, &feed{of: t, lane: -1})
+	return nil
+}
+
+func (p *tracer) lane(t *traced, i int, parent uint64, digits int) (err error) {
+	l, of := &t.c.Lanes[i], &t.lanes[i]
+	if of.track, err = p.track(parent, padded(l.Name, digits), 2+i); err != nil {
+		return err
+	}
+	if len(l.Gaps) > 0 {
+		if of.waits, err = p.track(of.track, "waits", 0); err != nil {
 			return err
 		}
-		at, _ = to.slice(to.box(m.to.at))
-		if _, err := p.out.Write(p.flow("f", m, chart, m.to.lane, at)); err != nil {
-			return err
+	}
+	of.held, err = p.track(of.track, "outputs held", 1, nested(descriptorCounter, integer(counterUnit, unitCount)))
+	return err
+}
+
+// padded gives the first number of a name so many digits: Perfetto sorts the tracks of a
+// process by their names.
+func padded(name string, digits int) string {
+	from := strings.IndexFunc(name, isDigit)
+	if from < 0 {
+		return name
+	}
+	to := from
+	for to < len(name) && isDigit(rune(name[to])) {
+		to++
+	}
+	return name[:from] + strings.Repeat("0", max(0, digits-(to-from))) + name[from:]
+}
+
+func isDigit(r rune) bool { return r >= '0' && r <= '9' }
+
+// connect finds the messages of a chart, and makes the tracks of its edges.
+func (p *tracer) connect(t *traced, own uint64) error {
+	type key struct {
+		kind     scheduler.EdgeKind
+		from, to int32
+	}
+	edges := make(map[key]int32)
+	var group uint64
+	for m := range t.c.messages() {
+		from, to := &t.c.Lanes[m.from.lane], &t.c.Lanes[m.to.lane]
+		k := key{m.kind, from.Actions[m.from.at].Chunk, to.Actions[m.to.at].Chunk}
+		edge, known := edges[k]
+		if !known {
+			if group == 0 {
+				var err error
+				if group, err = p.track(own, "credits in use", 2+len(t.c.Lanes)); err != nil {
+					return err
+				}
+			}
+			edge = int32(len(t.edges))
+			edges[k] = edge
+			name := fmt.Sprintf("%s from chunk %d to chunk %d", m.name(), k.from, k.to)
+			if n := t.c.credits(m, k.from, k.to); n > 0 {
+				name += fmt.Sprintf(", of %d", n)
+			}
+			track, err := p.track(group, name, int(edge), nested(descriptorCounter, integer(counterUnit, unitCount)))
+			if err != nil {
+				return err
+			}
+			t.edges = append(t.edges, tracedEdge{track: track})
 		}
+		// Two hosts' clocks may differ by so much that a message comes before it is sent. An
+		// arrow would point from the one that takes it then.
+		var id uint64
+		if begun, _ := from.slice(from.box(m.from.at)); begun < nanoseconds(to.box(m.to.at).start) {
+			p.flows++
+			id = p.flows
+		}
+		of := &t.lanes[m.from.lane]
+		of.ends = append(of.ends, flow{int32(m.from.at), edge, false, id})
+		of = &t.lanes[m.to.lane]
+		of.ends = append(of.ends, flow{int32(m.to.at), edge, true, id})
+	}
+	for i := range t.lanes {
+		slices.SortFunc(t.lanes[i].ends, func(a, b flow) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.edge, b.edge)) })
 	}
 	return nil
+}
+
+// credits are those of a message's edge; 0: they are not known.
+func (c *Chart) credits(m message, from, to int32) int {
+	all := c.Credits
+	if all == nil {
+		return 0
+	}
+	if !m.skip {
+		if row := [2][]int{all.Forward, all.Backward}[m.kind]; int(from) < len(row) {
+			return row[from]
+		}
+		return 0
+	}
+	for i, s := range c.Skips {
+		if row := [2][]int{all.SkipForward, all.SkipBackward}[m.kind]; i < len(row) && s == (scheduler.Skip{From: int(min(from, to)), To: int(max(from, to))}) {
+			return row[i]
+		}
+	}
+	return 0
 }
 
 // slice returns when a box starts and ends, in nanoseconds, without what reaches into
@@ -132,77 +255,235 @@ func (l *Lane) slice(x box) (start, end int64) {
 // nanoseconds takes a unit for a millisecond.
 func nanoseconds(t float64) int64 { return int64(math.Round(t * 1e6)) }
 
-func (p *tracer) slice(c *Chart, l *Lane, x box, chart, lane int) []byte {
-	start, end := l.slice(x)
-	b := append(p.begin(), `"ph":"X","name":"`...)
-	b = append(appendLabel(b, x.actions), `","cat":"`...)
-	for i, a := range x.actions {
-		if i > 0 {
-			b = append(b, ',')
+// feed gives the starts and ends of one track's slices, in their order.
+type feed struct {
+	of   *traced
+	lane int  // −1: the chart's own track, with a slice for the step
+	gaps bool // of the lane, not its actions
+	next int  // the action or gap
+	open bool // its slice has begun
+}
+
+// bounds are those of the slice that comes next; false: there is none.
+func (f *feed) bounds() (start, end int64, ok bool) {
+	switch {
+	case f.lane < 0:
+		return 0, f.of.makespan, f.next == 0
+	case f.gaps:
+		gaps := f.of.c.Lanes[f.lane].Gaps
+		if f.next == len(gaps) {
+			return 0, 0, false
 		}
-		b = append(b, typeName(a.Type)...)
+		start, end = nanoseconds(gaps[f.next].Start), nanoseconds(gaps[f.next].End)
+		if f.next+1 < len(gaps) {
+			end = max(start, min(end, nanoseconds(gaps[f.next+1].Start)))
+		}
+		return start, end, true
 	}
-	b = append(b, '"')
-	b = p.where(b, chart, lane)
-	b = appendMicroseconds(append(b, `,"ts":`...), start)
-	b = appendMicroseconds(append(b, `,"dur":`...), end-start)
-	b = append(b, `,"args":{`...)
+	l := &f.of.c.Lanes[f.lane]
+	if f.next == len(l.Actions) {
+		return 0, 0, false
+	}
+	start, end = l.slice(l.box(f.next))
+	return start, end, true
+}
+
+// at is when its next event is.
+func (f *feed) at() int64 {
+	start, end, _ := f.bounds()
+	if f.open {
+		return end
+	}
+	return start
+}
+
+// feeds are a heap by the times of their next events. Of those at one time ends come first,
+// which is no matter of their own starts: a slice that takes no time stays in its feed.
+type feeds []*feed
+
+func (f feeds) Len() int { return len(f) }
+func (f feeds) Less(i, j int) bool {
+	a, b := f[i].at(), f[j].at()
+	return a < b || a == b && f[i].open && !f[j].open
+}
+func (f feeds) Swap(i, j int) { f[i], f[j] = f[j], f[i] }
+func (f *feeds) Push(x any)   { *f = append(*f, x.(*feed)) }
+func (f *feeds) Pop() any {
+	last := (*f)[len(*f)-1]
+	*f = (*f)[:len(*f)-1]
+	return last
+}
+
+// play writes all events in the order of their times.
+func (p *tracer) play() error {
+	full := p.feeds
+	p.feeds = p.feeds[:0]
+	for _, f := range full {
+		if _, _, ok := f.bounds(); ok {
+			p.feeds = append(p.feeds, f)
+		}
+	}
+	heap.Init(&p.feeds)
+	for len(p.feeds) > 0 {
+		f := p.feeds[0]
+		if err := p.event(f); err != nil {
+			return err
+		}
+		if _, _, ok := f.bounds(); ok {
+			heap.Fix(&p.feeds, 0)
+		} else {
+			heap.Pop(&p.feeds)
+		}
+	}
+	return nil
+}
+
+// event writes what comes next on a track, and goes on.
+func (p *tracer) event(f *feed) error {
+	start, end, _ := f.bounds()
+	t := f.of
+	switch {
+	case f.lane < 0:
+		return p.stepEvent(f, start, end)
+	case f.gaps:
+		track := t.lanes[f.lane].waits
+		if !f.open {
+			f.open = true
+			return p.out.event(start, sliceBegin, track, text(eventName, t.c.Lanes[f.lane].Gaps[f.next].Cause), text(eventCategory, "wait"))
+		}
+		f.open = false
+		f.next++
+		return p.out.event(end, sliceEnd, track)
+	}
+	return p.actionEvent(f, start, end)
+}
+
+func (p *tracer) stepEvent(f *feed, start, end int64) error {
+	t := f.of
+	if !f.open {
+		f.open = true
+		if err := p.out.event(start, sliceBegin, t.step, text(eventName, "step"), text(eventCategory, "step"),
+			nested(eventAnnotation, text(annotationName, "bubble_pct"), double(annotationDouble, 100*t.c.Figures().BubbleFraction))); err != nil {
+			return err
+		}
+		return p.idle(t, start)
+	}
+	f.open = false
+	f.next++
+	return p.out.event(end, sliceEnd, t.step)
+}
+
+// idle tells how many ranks do nothing from a time on.
+func (p *tracer) idle(t *traced, at int64) error {
+	return p.out.event(at, counter, t.idle, integer(eventCounter, uint64(len(t.lanes)-t.working)))
+}
+
+func (p *tracer) actionEvent(f *feed, start, end int64) error {
+	t, l, of := f.of, &f.of.c.Lanes[f.lane], &f.of.lanes[f.lane]
+	x := l.box(f.next)
+	if f.open {
+		f.open = false
+		f.next += len(x.actions)
+		t.working--
+		if err := p.out.event(end, sliceEnd, of.track); err != nil {
+			return err
+		}
+		if err := p.idle(t, end); err != nil {
+			return err
+		}
+		return p.held(of, end, released(x.actions, t.forwardOnly))
+	}
+	f.open = true
+	t.working++
+	fields := p.describeBox(t.c, x)
+	from := of.next
+	for of.next < len(of.ends) && int(of.ends[of.next].at) < x.at+len(x.actions) {
+		if end := of.ends[of.next]; end.id != 0 && end.takes {
+			fields = append(fields, fixed(eventFlowEnd, end.id))
+		} else if end.id != 0 {
+			fields = append(fields, fixed(eventFlow, end.id))
+		}
+		of.next++
+	}
+	if err := p.out.event(start, sliceBegin, of.track, fields...); err != nil {
+		return err
+	}
+	if err := p.idle(t, start); err != nil {
+		return err
+	}
+	if err := p.held(of, start, made(x.actions)); err != nil {
+		return err
+	}
+	for _, end := range of.ends[from:of.next] {
+		e := &t.edges[end.edge]
+		if end.takes {
+			e.used--
+		} else {
+			e.used++
+		}
+		// Below 0 is a message that comes before it is sent, by clocks that differ.
+		if err := p.out.event(start, counter, e.track, integer(eventCounter, uint64(max(0, e.used)))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// held tells how many outputs a rank holds, if that has changed.
+func (p *tracer) held(of *tracedLane, at, change int64) error {
+	if change == 0 {
+		return nil
+	}
+	of.holds += change
+	// Below 0 is a backward whose forward is missing, in a step that was cut short.
+	return p.out.event(at, counter, of.held, integer(eventCounter, uint64(max(0, of.holds))))
+}
+
+// made counts the outputs that actions make, and released, negatively, those they let go of.
+func made(actions []scheduler.Action) (n int64) {
+	for _, a := range actions {
+		if a.Type == scheduler.F {
+			n++
+		}
+	}
+	return n
+}
+
+func released(actions []scheduler.Action, forwardOnly bool) (n int64) {
+	for _, a := range actions {
+		switch {
+		case a.Type == scheduler.B, a.Type == scheduler.W, a.Type == scheduler.F && forwardOnly:
+			n--
+		}
+	}
+	return n
+}
+
+// describeBox gives a slice its name, category and arguments.
+func (p *tracer) describeBox(c *Chart, x box) []field {
+	fields := []field{text(eventName, string(appendLabel(nil, x.actions)))}
 	prefixes := [2]string{}
 	if len(x.actions) == 2 {
 		prefixes = [2]string{"forward_", "backward_"}
 	}
 	for i, a := range x.actions {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendArgument(b, prefixes[i], "chunk", int64(a.Chunk))
-		b = appendArgument(append(b, ','), prefixes[i], "local_chunk", int64(c.localChunk(a.Chunk)))
-		b = appendArgument(append(b, ','), prefixes[i], "microbatch", int64(a.Microbatch))
+		fields = append(fields, text(eventCategory, typeName(a.Type)),
+			nested(eventAnnotation, text(annotationName, prefixes[i]+"type"), text(annotationString, a.Type.String())),
+			nested(eventAnnotation, text(annotationName, prefixes[i]+"chunk"), integer(annotationInt, uint64(a.Chunk))),
+			nested(eventAnnotation, text(annotationName, prefixes[i]+"local_chunk"), integer(annotationInt, uint64(c.localChunk(a.Chunk)))),
+			nested(eventAnnotation, text(annotationName, prefixes[i]+"microbatch"), integer(annotationInt, uint64(a.Microbatch))))
 	}
-	return append(b, "}}"...)
+	return fields
 }
 
-func (p *tracer) flow(phase string, m message, chart, lane int, at int64) []byte {
+// name is what Perfetto calls what is sent.
+func (m message) name() string {
 	name := "activation"
 	if m.kind == scheduler.BackwardEdge {
 		name = "gradient"
 	}
 	if m.skip {
-		name = "skip " + name
+		return "skip " + name
 	}
-	b := append(p.begin(), `"ph":"`...)
-	b = append(b, phase...)
-	b = append(b, `","name":"`...)
-	b = append(b, name...)
-	b = append(b, `","cat":"message","id":`...)
-	b = strconv.AppendInt(b, p.flows, 10)
-	b = p.where(b, chart, lane)
-	b = appendMicroseconds(append(b, `,"ts":`...), at)
-	if phase == "f" {
-		b = append(b, `,"bp":"e"`...) // it ends in the slice around it, not in the next
-	}
-	return append(b, '}')
-}
-
-func (p *tracer) where(b []byte, chart, lane int) []byte {
-	b = strconv.AppendInt(append(b, `,"pid":`...), int64(chart+1), 10)
-	return strconv.AppendInt(append(b, `,"tid":`...), int64(p.thread(chart, lane)), 10)
-}
-
-func appendArgument(b []byte, prefix, name string, v int64) []byte {
-	b = append(b, '"')
-	b = append(b, prefix...)
-	b = append(b, name...)
-	return strconv.AppendInt(append(b, `":`...), v, 10)
-}
-
-// appendMicroseconds writes nanoseconds as microseconds, exactly.
-func appendMicroseconds(b []byte, ns int64) []byte {
-	b = strconv.AppendInt(b, ns/1000, 10)
-	rest := ns % 1000
-	if rest == 0 {
-		return b
-	}
-	b = append(b, '.', byte('0'+rest/100), byte('0'+rest/10%10), byte('0'+rest%10))
-	return b
+	return name
 }

@@ -4,7 +4,10 @@ package deploy
 
 import (
 	"fmt"
+	"io"
 	"maps"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -305,6 +308,7 @@ func TestKubernetesStatefulSets(t *testing.T) {
 	run.args = k.typedInside("kubectl exec troupe-coordinator-0 -- /engine run ", &coordinator.Spec.Template, volumes)
 	client := k.start("run", run)
 	out := filepath.Join(state, "out")
+	wantMetrics(t, &coordinator.Spec.Template, addresses[0])
 	k.killDuring(client, out, running[1])
 	if status := k.finish("the run", client); status != 0 {
 		t.Errorf("the run's exit status is %d", status)
@@ -314,6 +318,33 @@ func TestKubernetesStatefulSets(t *testing.T) {
 		w.stop(t, pods[i], grace(&workers.Spec.Template))
 	}
 	head.stop(t, "the coordinator", grace(&coordinator.Spec.Template))
+}
+
+// wantMetrics asks a pod for its metrics, where its annotations say that they are.
+func wantMetrics(t *testing.T, p *corev1.PodTemplateSpec, address string) {
+	t.Helper()
+	port := p.Annotations["prometheus.io/port"]
+	if p.Annotations["prometheus.io/scrape"] != "true" || !slices.ContainsFunc(p.Spec.Containers[0].Ports, func(c corev1.ContainerPort) bool { return fmt.Sprint(c.ContainerPort) == port }) {
+		t.Errorf("the annotations are %v, the ports %v", p.Annotations, p.Spec.Containers[0].Ports)
+	}
+	text := ""
+	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {
+		res, err := http.Get("http://" + net.JoinHostPort(address, port) + "/metrics") //nolint:gosec // the test's own process
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		body, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if text = string(body); strings.Contains(text, "engine_rank_info{") {
+			return
+		}
+	}
+	t.Errorf("no rank is in the metrics:\n%s", text)
 }
 
 // typedInside is a command of README.md, as the container sees it.

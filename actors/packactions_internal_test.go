@@ -1,0 +1,51 @@
+package actors
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// FuzzActionTimes: whatever comes as times of actions is refused or goes out again as it came, and makes no
+// more than was allowed.
+func FuzzActionTimes(f *testing.F) {
+	at := time.Unix(1764000000, 5)
+	same := func(t time.Time) time.Time { return t }
+	for _, times := range [][]ActionTime{nil, {
+		{scheduler.Action{Chunk: 1, Type: scheduler.F, Microbatch: 300, Overlap: true}, at, at.Add(time.Second)},
+		{scheduler.Action{Chunk: 70000, Type: scheduler.B}, at.Add(-time.Hour), at},
+	}} {
+		text, err := proto.Marshal(PackActions(times, same))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	const most = 100
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var w wire.ActionTimes
+		if proto.Unmarshal(text, &w) != nil {
+			return
+		}
+		times, err := UnpackActions(&w, most)
+		if err != nil {
+			return
+		}
+		if len(times) > most {
+			t.Fatalf("%d actions", len(times))
+		}
+		again, err := UnpackActions(PackActions(times, same), most)
+		if err != nil || len(again) != len(times) {
+			t.Fatalf("%v becomes %v, %v", times, again, err)
+		}
+		for i := range times {
+			if times[i].Action != again[i].Action || !times[i].Start.Equal(again[i].Start) || !times[i].End.Equal(again[i].End) {
+				t.Fatalf("%+v becomes %+v", times[i], again[i])
+			}
+		}
+	})
+}

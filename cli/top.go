@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/cluster"
+	"github.com/troupe-ml/troupe/internal/term"
+)
+
+// Limits of engine top.
+const (
+	topEvery    = time.Second
+	topFollows  = 16              // runs of which it knows speed and curve
+	topPatience = 2 * time.Second // for the first step of a run that is followed
+)
+
+func (a *app) newTop() *cobra.Command {
+	var o clientFlags
+	var once, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "top [RUN]",
+		Short: "Show all runs and workers of a cluster, live",
+		Long: `Show the runs and the workers of a cluster on one screen, anew every second: how far
+each run is, its loss and speed, and who holds it up; and of each worker what it has and
+computes. Enter, or RUN, shows one run's stages as engine run --view does; esc goes back and
+q ends. The runs go on.
+
+Elsewhere than on a terminal, and with --once, it prints the tables once.`,
+		Example: `  engine top
+  engine top tiny --cluster head:7070
+  engine top --once --json`,
+		Args: takesUpTo("RUN"),
+		RunE: a.work(func(cmd *cobra.Command, args []string) error {
+			if asJSON && !once {
+				once = true
+			}
+			c, err := o.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			run := ""
+			if len(args) > 0 {
+				s, _, err := c.Status(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				run = s.ID
+			}
+			if !once {
+				why := ""
+				if _, why = a.viewSize(); why == "" {
+					return a.topLive(cmd.Context(), c, run)
+				}
+				say(a.err, "the tables once instead of a screen: %s", why)
+			}
+			return a.topOnce(cmd.Context(), c, run, asJSON)
+		}),
+	}
+	o.set(cmd)
+	cmd.Flags().BoolVar(&once, "once", false, "print the tables once")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, once")
+	return cmd
+}
+
+// topRun is a run as engine top shows it.
+type topRun struct {
+	cluster.RunSummary
+	status actors.Status
+	speed  float64 // NaN: not known
+}
+
+// topState is a cluster at a moment.
+type topState struct {
+	runs    []topRun
+	members []cluster.ClusterMember
+	now     time.Time
+	err     error
+}
+
+// lookAt asks the coordinator for all but speeds. run "" is all of them.
+func lookAt(ctx context.Context, c *cluster.Client, run string) (s topState) {
+	if s.members, s.now, s.err = c.Members(ctx); s.err != nil {
+		return s
+	}
+	all, err := c.Runs(ctx)
+	if s.err = err; err != nil {
+		return s
+	}
+	for _, r := range all {
+		if run != "" && r.ID != run {
+			continue
+		}
+		one := topRun{RunSummary: r, speed: math.NaN()}
+		if !r.Over() && len(s.runs) < topFollows {
+			if _, one.status, s.err = c.Status(ctx, r.ID); s.err != nil {
+				return s
+			}
+		}
+		s.runs = append(s.runs, one)
+	}
+	// Those in progress first, the newest of the others next.
+	slices.SortStableFunc(s.runs, func(a, b topRun) int {
+		switch {
+		case a.Over() != b.Over():
+			return map[bool]int{true: 1, false: -1}[a.Over()]
+		case a.Over():
+			return b.Ended.Compare(a.Ended)
+		}
+		return a.Submitted.Compare(b.Submitted)
+	})
+	return s
+}
+
+// waits says what holds a run up: the end of its chain of waits.
+func (r topRun) waits() string {
+	chain := r.status.Chain()
+	if n := len(chain); n > 1 && !strings.Contains(chain[n-1], " is ") {
+		chain = chain[:n-1] // a cycle, as also comes of looking at two actors one after the other
+	}
+	if len(chain) == 0 {
+		return "-"
+	}
+	return chain[len(chain)-1]
+}
+
+func (r topRun) speedText() string {
+	if math.IsNaN(r.speed) || r.Over() {
+		return "-"
+	}
+	return term.Short(r.speed)
+}
+
+// table writes the state as two tables.
+func (s topState) table(w io.Writer, selected string) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	mark := func(id string) string {
+		switch {
+		case selected == "":
+			return ""
+		case id == selected:
+			return "> "
+		}
+		return "  "
+	}
+	_, _ = fmt.Fprintln(tw, mark("")+"RUN\tNAME\tSTATE\tSTEP\tLOSS\tTOKENS/S\tWAITS")
+	for _, r := range s.runs {
+		_, _ = fmt.Fprintf(tw, "%s%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\n", mark(r.ID), r.ID, term.OneLine(r.Name), r.State, r.Step, r.Steps, loss(r.Loss), r.speedText(), term.OneLine(r.waits()))
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintln(w)
+	tw = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(tw, "WORKER\tADDRESS\tTHREADS\tMEMORY\tRUN\tRANKS\tHEARD")
+	for _, m := range s.members {
+		run := m.RunID
+		if run == "" {
+			run = "-"
+		}
+		_, _ = fmt.Fprintf(tw, "%s\t%s\t%d\t%s\t%s\t%s\t%.1f s ago\n", term.OneLine(m.Name), m.Address, m.Cores, term.Bytes(m.MemoryBytes), run, ranks(m.Ranks), s.now.Sub(m.Heard).Seconds())
+	}
+	return tw.Flush()
+}
+
+// topOnce prints a cluster's state.
+func (a *app) topOnce(ctx context.Context, c *cluster.Client, run string, asJSON bool) error {
+	s := lookAt(ctx, c, run)
+	if s.err != nil {
+		return s.err
+	}
+	var asking sync.WaitGroup
+	for i := range s.runs {
+		if r := &s.runs[i]; !r.Over() && len(r.status.Actors) > 0 {
+			asking.Add(1)
+			go func() { // ends with its patience
+				defer asking.Done()
+				r.speed = speedOf(ctx, c, r.ID)
+			}()
+		}
+	}
+	asking.Wait()
+	if !asJSON {
+		return s.table(a.people(), "")
+	}
+	type runLine struct {
+		runJSON
+		TokensPerS *float64 `json:"tokens_per_s"` // null: not known
+		Waits      string   `json:"waits"`
+		Chain      []string `json:"chain"`
+	}
+	type workerLine struct {
+		Name        string  `json:"name"`
+		Address     string  `json:"address"`
+		Threads     int     `json:"threads"`
+		MemoryBytes int64   `json:"memory_bytes"`
+		Run         string  `json:"run"`
+		Ranks       []int   `json:"ranks"`
+		HeardS      float64 `json:"heard_s"` // ago
+	}
+	out := struct {
+		Runs    []runLine    `json:"runs"`
+		Workers []workerLine `json:"workers"`
+	}{[]runLine{}, []workerLine{}}
+	for _, r := range s.runs {
+		one := runLine{runJSON: jsonRun(r.RunSummary), Waits: r.waits(), Chain: append([]string{}, r.status.Chain()...)}
+		if !math.IsNaN(r.speed) {
+			one.TokensPerS = &r.speed
+		}
+		out.Runs = append(out.Runs, one)
+	}
+	for _, m := range s.members {
+		out.Workers = append(out.Workers, workerLine{m.Name, m.Address, m.Cores, m.MemoryBytes, m.RunID, append([]int{}, m.Ranks...), s.now.Sub(m.Heard).Seconds()})
+	}
+	return a.json(out)
+}
+
+// speedOf is the speed of a run's last step that is told within a while.
+func speedOf(ctx context.Context, c *cluster.Client, id string) float64 {
+	ctx, cancel := context.WithTimeout(ctx, topPatience)
+	defer cancel()
+	speed := math.NaN()
+	f, err := c.Follow(ctx, id, cluster.FollowOptions{})
+	if err != nil {
+		return speed
+	}
+	quiet := time.AfterFunc(topPatience, f.Detach)
+	defer quiet.Stop()
+	for e := range f.Events() {
+		if s, ok := e.(troupe.StepEvent); ok && s.TokensPerS != nil {
+			speed = *s.TokensPerS
+			quiet.Reset(topPatience / 10) // what has happened comes at once
+		}
+	}
+	_, _ = f.Wait()
+	return speed
+}
+
+// lines cuts a text to a width.
+func lines(text string, width int) []string {
+	var all []string
+	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+		if r := []rune(line); len(r) > width {
+			line = string(r[:max(0, width-1)]) + ">"
+		}
+		all = append(all, line)
+	}
+	return all
+}

@@ -1,0 +1,43 @@
+package otel
+
+import (
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// scope is the name of what is instrumented.
+const scope = "github.com/troupe-ml/troupe"
+
+// Attributes of spans and metrics.
+const (
+	keyRun        = attribute.Key("engine.run")
+	keyStep       = attribute.Key("engine.step")
+	keyRank       = attribute.Key("engine.rank")
+	keyStage      = attribute.Key("engine.stage")
+	keyChunk      = attribute.Key("engine.chunk")
+	keyMicrobatch = attribute.Key("engine.microbatch")
+	keyAction     = attribute.Key("engine.action")
+	keyHost       = attribute.Key("host.name")
+	keyWithin     = attribute.Key("engine.clock.uncertainty_ms")
+	keyLoss       = attribute.Key("engine.loss")
+	keyValLoss    = attribute.Key("engine.validation_loss")
+	keyNorm       = attribute.Key("engine.gradient_norm")
+	keyLR         = attribute.Key("engine.learning_rate")
+	keyTokens     = attribute.Key("engine.tokens")
+	keyBubble     = attribute.Key("engine.bubble_ratio")
+	keyIdeal      = attribute.Key("engine.bubble_ideal_ratio")
+	keySkipped    = attribute.Key("engine.skipped")
+	keyFolder     = attribute.Key("engine.checkpoint.folder")
+	keyBest       = attribute.Key("engine.checkpoint.best")
+	keyRestart    = attribute.Key("engine.restart")
+	keyMost       = attribute.Key("engine.restarts_max")
+	keyWaits      = attribute.Key("engine.waits")
+	keyName       = attribute.Key("engine.metric")
+)
+
+// passes are the names of the spans of actions.
+var passes = map[scheduler.Type]string{scheduler.F: "forward", scheduler.B: "backward", scheduler.I: "input_gradient", scheduler.W: "weight_gradient"}
+
+// limitMetrics is how many figures of a model's own are told of a step.
+const limitMetrics = 64

@@ -1,0 +1,65 @@
+package prom
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/actors"
+)
+
+// states and waits are the words for what a rank does and waits for: values of labels, of which
+// there are no others.
+var (
+	states = map[actors.Doing]string{actors.Idle: "idle", actors.Starting: "starting", actors.Running: "running", actors.Waiting: "waiting", actors.Reducing: "reducing", actors.Updating: "updating",
+		actors.Copying: "copying", actors.Reading: "reading", actors.Writing: "writing", actors.Paused: "paused", actors.Finished: "finished", actors.Failing: "failed"}
+	waits = map[actors.Wait]string{actors.WaitActivation: "activation", actors.WaitGradient: "gradient", actors.WaitTokens: "tokens", actors.WaitCredit: "credit", actors.WaitTied: "tied_gradient",
+		actors.WaitOrder: "order", actors.WaitStages: "stages", actors.WaitDecision: "decision", actors.WaitDisk: "disk", actors.WaitRoom: "room", actors.WaitGroup: "group"}
+)
+
+// other stands for what has no word of its own.
+const other = "other"
+
+func word[K comparable](words map[K]string, k K) string {
+	if w, ok := words[k]; ok {
+		return w
+	}
+	return other
+}
+
+// ranks tells what each rank does. Memory of 0 is not known.
+func (t *teller) ranks(s troupe.Status, memory []int64, bubbles []float64) {
+	known := make(map[string]string, len(s.Actors)) // how whom a rank waits for is called
+	var all []actors.Snapshot
+	for _, a := range s.Actors {
+		known[a.Actor] = label(a.Actor) // one of the few beside the ranks
+		if a.Rank >= 0 {
+			known[a.Actor] = strconv.Itoa(a.Rank)
+			all = append(all, a)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b actors.Snapshot) int { return a.Rank - b.Rank })
+	told := -1
+	for _, a := range all {
+		if a.Rank == told || a.Rank >= limitRanks {
+			continue
+		}
+		told = a.Rank
+		rank := strconv.Itoa(a.Rank)
+		t.gauge(descRankInfo, 1, rank, label(a.Actor), label(a.Host))
+		t.gauge(descRankState, 1, rank, word(states, a.Doing))
+		if a.Wait != actors.WaitNothing {
+			from, ok := known[a.From]
+			if !ok {
+				from = other
+			}
+			t.gauge(descRankWait, max(0, s.Time.Sub(a.Since).Seconds()), rank, word(waits, a.Wait), from)
+		}
+		if a.Rank < len(memory) && memory[a.Rank] > 0 {
+			t.gauge(descRankMemory, float64(memory[a.Rank]), rank)
+		}
+	}
+	for rank, b := range bubbles[:min(len(bubbles), limitRanks)] {
+		t.gauge(descRankBubble, b, strconv.Itoa(rank))
+	}
+}

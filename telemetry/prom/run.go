@@ -1,0 +1,264 @@
+package prom
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/telemetry"
+)
+
+// What a run does.
+const (
+	running = "running"
+	paused  = "paused"
+	done    = "done"
+	stopped = "stopped"
+	failed  = "failed"
+)
+
+// Run is one run of a Collector.
+type Run struct {
+	c    *Collector
+	name string
+	from Source
+
+	mu        sync.Mutex
+	state     string
+	last      telemetry.Record // of the last step
+	ideal     float64
+	counts    bool // what last.Tokens has is known
+	back      bool // the run has gone back to a checkpoint, and no step has ended since
+	valLoss   *float64
+	valValues map[string]float64
+	bubbles   []float64 // by rank, of the last recorded step
+
+	steps, skipped, tokens                  float64
+	restarts, stalls, warnings, checkpoints float64
+	saved                                   int64
+	savedAt, steppedAt                      time.Time
+}
+
+// Observe takes an event of the run. It never waits.
+func (r *Run) Observe(e troupe.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch e := e.(type) {
+	case troupe.StepEvent:
+		r.step(e)
+	case troupe.CheckpointEvent:
+		r.checkpoints++
+		r.saved, r.savedAt = e.Step, r.c.now()
+		r.c.saves.WithLabelValues(r.name).Observe(e.Took.Seconds())
+	case troupe.RestartEvent:
+		r.restarts++
+		r.back = true
+	case troupe.StallEvent:
+		r.stalls++
+	case troupe.WarningEvent:
+		r.warnings++
+	case troupe.PauseEvent:
+		if r.state = running; e.Paused {
+			r.state = paused
+		}
+	}
+}
+
+// step counts a step. Those whose events did not come are counted with the next one. mu is held.
+func (r *Run) step(e troupe.StepEvent) {
+	was := r.last
+	r.ideal, r.steppedAt = e.IdealBubblePct, r.c.now()
+	if e.ValLoss != nil {
+		r.valLoss, r.valValues = e.ValLoss, e.ValMetrics
+	}
+	if e.Trace != nil {
+		r.bubbles = bubblesOf(e.Trace)
+	}
+	if r.last = e.Record; e.Step == 0 {
+		return // the validation before training
+	}
+	switch more := e.Step - was.Step; {
+	case !r.back && more > 0:
+		r.steps += float64(more)
+	default:
+		r.steps++
+	}
+	switch more := e.Tokens - was.Tokens; {
+	case r.counts && !r.back && more > 0:
+		r.tokens += float64(more)
+	case e.TokensPerS != nil && e.StepMS != nil && *e.TokensPerS >= 0 && *e.StepMS >= 0:
+		r.tokens += math.Round(*e.TokensPerS * *e.StepMS / 1e3)
+	}
+	r.counts, r.back = true, false
+	if e.Skipped {
+		r.skipped++
+	}
+	if e.StepMS != nil {
+		r.c.steps.WithLabelValues(r.name).Observe(*e.StepMS / 1e3)
+	}
+}
+
+// bubblesOf are the shares of a recorded step in which each rank ran nothing; nil: nothing ran.
+func bubblesOf(trace [][]actors.ActionTime) []float64 {
+	var first, end time.Time
+	busy := make([]time.Duration, len(trace))
+	for rank, row := range trace {
+		var until time.Time // the actions of a pair have one time
+		for _, a := range row {
+			if first.IsZero() || a.Start.Before(first) {
+				first = a.Start
+			}
+			if a.End.After(end) {
+				end = a.End
+			}
+			from := a.Start
+			if from.Before(until) {
+				from = until
+			}
+			if a.End.After(from) {
+				busy[rank] += a.End.Sub(from)
+				until = a.End
+			}
+		}
+	}
+	whole := end.Sub(first)
+	if whole <= 0 {
+		return nil
+	}
+	bubbles := make([]float64, len(busy))
+	for rank, b := range busy {
+		bubbles[rank] = 1 - float64(b)/float64(whole)
+	}
+	return bubbles
+}
+
+// End says how the run has ended. Its last figures are shown for a while.
+func (r *Run) End(result troupe.Result, err error) {
+	r.mu.Lock()
+	switch r.from = nil; {
+	case err != nil:
+		r.state = failed
+	case result.Stopped:
+		r.state = stopped
+	default:
+		r.state = done
+	}
+	r.bubbles = nil
+	r.mu.Unlock()
+	r.c.end(r)
+}
+
+// collect tells what there is of the run. Neither the run is asked nor anybody told while the
+// figures are locked: a slow scrape holds no event up.
+func (r *Run) collect(to chan<- prometheus.Metric) {
+	t := &teller{run: r.name}
+	defer func() {
+		for _, m := range t.told {
+			to <- m
+		}
+	}()
+	r.mu.Lock()
+	from, bubbles := r.from, r.bubbles
+	r.figures(t)
+	r.mu.Unlock()
+	if from == nil {
+		return
+	}
+	info := from.Info()
+	t.gauge(descInfo, 1, label(info.ID), label(info.Family), label(info.Schedule), label(info.Device), label(info.Kernels))
+	t.gauge(descStages, float64(info.Stages))
+	t.gauge(descRanks, float64(info.Ranks))
+	t.gauge(descParams, float64(info.Parameters))
+	t.gauge(descPlanned, float64(info.Steps))
+	t.ranks(from.Status(), from.RankMemory(), bubbles)
+}
+
+// figures are what the events have told. mu is held.
+func (r *Run) figures(t *teller) {
+	t.gauge(descState, 1, r.state)
+	isPaused := 0.0
+	if r.state == paused {
+		isPaused = 1
+	}
+	t.gauge(descPaused, isPaused)
+	t.gauge(descStep, float64(r.last.Step))
+	t.counter(descSteps, r.steps)
+	t.counter(descSkipped, r.skipped)
+	t.counter(descTokens, r.tokens)
+	t.counter(descRestarts, r.restarts)
+	t.counter(descStalls, r.stalls)
+	t.counter(descWarnings, r.warnings)
+	t.counter(descCheckpoints, r.checkpoints)
+	if !r.savedAt.IsZero() {
+		t.gauge(descSaved, float64(r.saved))
+		t.gauge(descSavedAt, unix(r.savedAt))
+	}
+	if !r.steppedAt.IsZero() {
+		t.gauge(descSteppedAt, unix(r.steppedAt))
+	}
+	t.known(descLoss, r.last.Loss, 1)
+	t.known(descMTPLoss, r.last.MTPLoss, 1)
+	t.known(descVal, r.valLoss, 1)
+	t.known(descNorm, r.last.GradNorm, 1)
+	t.known(descLR, r.last.LR, 1)
+	t.known(descSpeed, r.last.TokensPerS, 1)
+	if r.last.BubblePct != nil {
+		t.known(descBubble, r.last.BubblePct, 0.01)
+		t.gauge(descIdeal, r.ideal/100)
+	}
+	t.known(descPeak, r.last.PeakPct, 0.01)
+	if r.last.PeakMemBytes > 0 {
+		t.gauge(descMemory, float64(r.last.PeakMemBytes))
+	}
+	t.named(descMetric, r.last.Metrics)
+	t.named(descValues, r.valValues)
+}
+
+func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1e3 }
+
+// teller gathers the figures of one run.
+type teller struct {
+	run  string
+	told []prometheus.Metric
+}
+
+func (t *teller) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	t.told = append(t.told, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{t.run}, labels...)...))
+}
+
+func (t *teller) counter(d *prometheus.Desc, v float64) {
+	t.told = append(t.told, prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, t.run))
+}
+
+// known tells a figure that may not have been taken.
+func (t *teller) known(d *prometheus.Desc, v *float64, scale float64) {
+	if v != nil {
+		t.gauge(d, *v*scale)
+	}
+}
+
+// named tells a model's own figures. Names that are equal once they are cut short are told once.
+func (t *teller) named(d *prometheus.Desc, figures map[string]float64) {
+	told := make(map[string]bool)
+	for _, name := range slices.Sorted(maps.Keys(figures)) {
+		if l := label(name); !told[l] && len(told) < limitMetrics {
+			told[l] = true
+			t.gauge(d, figures[name], l)
+		}
+	}
+}
+
+// label makes any text fit for a label's value.
+func label(text string) string {
+	if len(text) > limitLabelBytes {
+		text = text[:limitLabelBytes]
+	}
+	return strings.ToValidUTF8(text, "")
+}

@@ -1,0 +1,65 @@
+package tensorboard
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/troupe-ml/troupe/telemetry"
+)
+
+// scalarsOf are the figures of a record, as far as they were taken. The ideal of the bubble is
+// none of the record's; negative: it is not known.
+func scalarsOf(r telemetry.Record, idealBubblePct float64) []scalar {
+	var all []scalar
+	add := func(tag string, v *float64) {
+		if v != nil {
+			all = append(all, scalar{tag, float32(*v)})
+		}
+	}
+	add("train/loss", r.Loss)
+	add("train/mtp_loss", r.MTPLoss)
+	add("val/loss", r.ValLoss)
+	add("train/grad_norm", r.GradNorm)
+	add("train/lr", r.LR)
+	add("speed/tokens_per_s", r.TokensPerS)
+	add("speed/step_ms", r.StepMS)
+	add("speed/bubble_pct", r.BubblePct)
+	if r.BubblePct != nil && idealBubblePct >= 0 {
+		add("speed/bubble_ideal_pct", &idealBubblePct)
+	}
+	add("speed/peak_pct", r.PeakPct)
+	if r.PeakMemBytes > 0 {
+		bytes := float64(r.PeakMemBytes)
+		add("memory/peak_bytes", &bytes)
+	}
+	for _, of := range []struct {
+		group   string
+		figures map[string]float64
+	}{{"train/", r.Metrics}, {"val/", r.ValMetrics}} {
+		names := slices.Sorted(maps.Keys(of.figures))
+		for _, name := range names[:min(len(names), limitMetrics)] {
+			v := of.figures[name]
+			add(of.group+clip(name, limitTagBytes), &v)
+		}
+	}
+	return all
+}
+
+// clip cuts a text off at a number of bytes, between two characters.
+func clip(text string, bytes int) string {
+	if len(text) <= bytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:bytes], "")
+}
+
+// asCode writes a text so that Markdown, which TensorBoard shows, leaves it as it is.
+func asCode(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(clip(strings.ToValidUTF8(text, "\uFFFD"), limitTextBytes)) {
+		b.WriteString("    ")
+		b.WriteString(line)
+	}
+	return b.String()
+}
