@@ -99,6 +99,19 @@ IDLE_MINUTES ?= 10
 check-idle: ## watch what an idle coordinator and an idle worker cost for IDLE_MINUTES (10) (Linux)
 	TROUPE_IDLE=1 $(GO) test -count=1 -timeout 60m -v -run '^TestIdle$$' ./cluster -idle.minutes $(IDLE_MINUTES)
 
+# A module of its own, for the driver of a browser.
+UITEST := ui/test
+UI_PICTURES ?= $(CURDIR)/$(BIN)/ui-pictures
+.PHONY: check-ui
+check-ui: ## look at the page of engine ui in headless Chromium: real runs, a stall, 2 hosts, large tables, axe; pictures go to bin/ui-pictures (needs Chromium and npm)
+	@mkdir -p $(UI_PICTURES)
+	cd $(UITEST) && $(GO) vet . && TROUPE_UI_PICTURES=$(UI_PICTURES) $(GO) test -v -count=1 -timeout 20m .
+
+.PHONY: pictures
+pictures: ## make the pictures that README.md shows, in docs/, by headless Chromium
+	@mkdir -p docs
+	cd $(UITEST) && TROUPE_README_PICTURES=$(CURDIR)/docs $(GO) test -v -count=1 -timeout 20m -run '^TestReadmePictures$$' .
+
 SERVICE_SECONDS ?= 60
 .PHONY: check-service
 check-service: ## measure examples/service beside 8 clients for SERVICE_SECONDS (60), and idle

@@ -22,6 +22,7 @@ var layers = [][]string{
 	{"cluster"},
 	{"internal/planner"},
 	{"internal/bench", "examples/service"}, // which links no cluster
+	{"ui"},
 	{"telemetry/prom", "telemetry/otel", "telemetry/tensorboard"},
 	{"."},
 	{"internal/placement"},

@@ -115,7 +115,7 @@ it has trained. A run is described by one TOML file:
 	root.SetVersionTemplate("engine {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
-	root.AddCommand(a.newRun(), a.newEval(), a.newPredict(), a.newGenerate(), a.newTokenize(), a.newExport(), a.newTensorBoard(), a.newConfig(), a.newInit(), a.newCkpt(), a.newPlan(), a.newTrace(), a.newDiff(), a.newReport(), a.newBench(), a.newDoctor(), a.newCluster(), a.newWorker(), a.newPs(), a.newTop(), a.newStatus(), a.newLogs(), a.newFollow(), a.newStop(), a.newVersion(), exitCodes())
+	root.AddCommand(a.newRun(), a.newEval(), a.newPredict(), a.newGenerate(), a.newTokenize(), a.newExport(), a.newTensorBoard(), a.newConfig(), a.newInit(), a.newCkpt(), a.newPlan(), a.newTrace(), a.newDiff(), a.newReport(), a.newUI(), a.newBench(), a.newDoctor(), a.newCluster(), a.newWorker(), a.newPs(), a.newTop(), a.newStatus(), a.newLogs(), a.newFollow(), a.newStop(), a.newVersion(), exitCodes())
 	for _, more := range hidden {
 		root.AddCommand(more(a))
 	}

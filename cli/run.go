@@ -34,6 +34,7 @@ type runFlags struct {
 	client       clientFlags
 	detach       bool
 	workers      int // to wait for
+	page         uiFlags
 	metrics      metricsFlags
 }
 
@@ -54,6 +55,10 @@ the share of the stages' time without work: as measured, and as it would be if
 all stages took equally long. Warnings and errors go to the standard error. The
 output folder gets config.toml, metrics.jsonl with a line for every step, and
 checkpoints/.
+
+With --ui a page in a browser shows the run while it trains: the pipeline as it works,
+curves, norms of layers and samples; and controls it. The link is printed to the standard error. It ends
+with the run; engine ui shows a run's folder at any time.
 
 Ctrl-C (SIGINT, SIGTERM) finishes the step, writes a checkpoint and exits with
 75; a second one stops at once. A closed terminal (SIGHUP) or output (a pipe whose
@@ -97,6 +102,16 @@ or the output is closed the run goes on, and engine follow shows it again.`,
 			if err := o.checkCluster(cmd); err != nil {
 				return err
 			}
+			switch {
+			case cmd.Flags().Changed("ui") && o.page.address == "":
+				return usagef("--ui is empty: give HOST:PORT, or --ui alone for %s", usualUI)
+			case o.page.address == "":
+				if err := idle(cmd, "without --ui", "tls-cert", "tls-key"); err != nil {
+					return err
+				}
+			case o.detach:
+				return usagef("--ui with --detach: the page ends with the command, which does not follow the run; leave one out")
+			}
 			o.sets = append(o.sets, o.metrics.sets(cmd)...)
 			if o.client.cluster != "" {
 				return a.trainOn(cmd.Context(), args[0], o)
@@ -118,6 +133,9 @@ or the output is closed the run goes on, and engine follow shows it again.`,
 	f.IntVar(&o.workers, "workers", 0, "with --cluster: begin when this number of `workers` has joined (default: with those that are there)")
 	f.BoolVar(&o.detach, "detach", false, "with --cluster: print the run's id when it has begun, and don't follow it")
 	o.client.setCredentials(cmd)
+	f.StringVar(&o.page.address, "ui", "", "show the run in a browser while it trains: print a link to a page, served at an `address` (default "+usualUI+"); write --ui=ADDRESS")
+	f.Lookup("ui").NoOptDefVal = usualUI
+	o.page.setTLS(cmd)
 	o.metrics.set(cmd)
 	f.StringVar(&o.prompt, "prompt", "", "`text` that the sample continues (default: a line break)")
 	return cmd
@@ -139,6 +157,12 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 	// To the end of the program: where nobody reads, its exit status still counts.
 	signal.Notify(signals, runSignals()...)
 	a.mindPipes(signals)
+	shown, err := a.withPage(o.page)
+	if err != nil {
+		export.close()
+		return err
+	}
+	defer shown.end(0)
 	options := troupe.Options{Fresh: o.fresh, FromStep: o.fromStep, AcceptNewData: o.newData}
 	r, err := start(a, notBegun, func() (*troupe.Run, error) {
 		if o.local == 0 {
@@ -151,8 +175,10 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 		return err
 	}
 	export.watch(cfg.Run.Name, cfg, r)
+	shown.attach(r.Info().Name, r)
 	show := a.newReporter(r, cfg.Run.LogEvery, o)
 	res, err := follow(export.noting(r), show, signals)
+	shown.end(pagePatience)
 	if a.ending != nil {
 		a.ending()
 	}

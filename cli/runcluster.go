@@ -130,9 +130,18 @@ func (a *app) followed(ctx context.Context, c *cluster.Client, address, id strin
 	if err != nil {
 		return err
 	}
+	shown, err := a.withPage(o.page)
+	if err != nil {
+		f.Detach()
+		_, _ = f.Wait() // which says that it is detached
+		return err
+	}
+	defer shown.end(0)
+	shown.attach(f.Name, controlled{f, ctx, c})
 	again := fmt.Sprintf("engine follow %s --cluster %s", f.ID, shellWord(address))
 	show := a.newReporter(changing{f, ctx, c}, f.LogEvery, o)
 	res, err := follow(f, show, signals)
+	shown.end(pagePatience)
 	switch {
 	case errors.Is(err, cluster.ErrDetached):
 		say(a.err, "run %s goes on; to follow it again: %s", f.ID, again)

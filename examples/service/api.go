@@ -35,6 +35,7 @@ func newAPI(runs *runs, heartbeat time.Duration) http.Handler {
 	for _, kind := range []string{"pause", "resume", "rate", "checkpoint", "stop"} { // see change
 		mux.HandleFunc("POST /runs/{id}/"+kind, a.of(a.change(kind)))
 	}
+	mux.Handle("/ui/", http.StripPrefix("/ui", runs.page)) // the runs in a browser, to look at
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
 		fail(w, http.StatusNotFound, fmt.Errorf("there is no %s %.200q", req.Method, req.URL.Path))
 	})

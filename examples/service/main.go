@@ -10,6 +10,8 @@
 //	curl -d '{"prompt": "the ", "tokens": 100}' localhost:8080/runs/ID/generate
 //	curl -X POST localhost:8080/runs/ID/stop
 //
+// http://localhost:8080/ui/ shows the runs in a browser.
+//
 // api.go has all requests. Told to end, by SIGTERM or SIGINT, it stops every run with a checkpoint:
 // engine run DIR/ID/run/config.toml goes on from it, with the same bits.
 package main

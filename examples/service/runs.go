@@ -17,6 +17,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/ui"
 )
 
 // usual is what a request does not say.
@@ -50,6 +51,7 @@ type runs struct {
 	most   int // that train at a time
 	system *actor.ActorSystem
 	log    *slog.Logger
+	page   *ui.Server // shows them in a browser
 
 	mu     sync.Mutex
 	all    []*run // in the order of their beginning
@@ -75,7 +77,12 @@ func openRuns(dir string, most int, system *actor.ActorSystem, log *slog.Logger)
 	if err == nil {
 		err = os.MkdirAll(dir, 0o755)
 	}
-	return &runs{dir: dir, most: most, system: system, log: log}, err
+	if err != nil {
+		return nil, err
+	}
+	// On loopback whoever is on this machine may look; control is the API's, so there is no token.
+	page, err := ui.New(ui.Options{Logger: log})
+	return &runs{dir: dir, most: most, system: system, log: log, page: page}, err
 }
 
 // begin begins a run on a text. The sets are keys of the configuration with their values.
@@ -109,6 +116,7 @@ func (s *runs) enter() error {
 		return fmt.Errorf("%w: %d train, which is the most at a time; stop one, or wait", errBusy, s.active)
 	}
 	if i := slices.IndexFunc(s.all, func(r *run) bool { return r.events.ended() }); i >= 0 && len(s.all) >= limitRuns {
+		s.page.Detach(s.all[i].id)
 		s.all = slices.Delete(s.all, i, i+1)
 	}
 	s.active++
@@ -147,6 +155,9 @@ func (s *runs) start(text []byte, sets []string, leave func()) (r *run, err erro
 	if err != nil {
 		s.system.Root.Stop(watcher)
 		return nil, err
+	}
+	if err := s.page.Attach(r.id, r.Run); err != nil { // the service ends
+		s.log.Warn("the run is not shown in a browser", "folder", r.id, "err", err)
 	}
 	return r, nil
 }
@@ -194,6 +205,7 @@ func (s *runs) close(grace time.Duration) error {
 		result, err := r.Wait()
 		s.log.Info("run ended", "folder", r.id, "step", result.Step, "checkpoint", result.Dir, "err", err)
 	}
+	s.page.Close()
 	return nil
 }
 

@@ -71,6 +71,13 @@ func TestService(t *testing.T) {
 		t.Errorf("in pieces it writes %v, at once %v", pieces, first)
 	}
 
+	// A browser sees both runs, and may only look.
+	shown := p.ask("GET", "/ui/api/runs", "", http.StatusOK)["runs"].([]any)
+	if names := fmt.Sprint(shown); len(shown) != 2 || !strings.Contains(names, id) || !strings.Contains(names, other) {
+		t.Errorf("the page shows %v", shown)
+	}
+	p.ask("POST", "/ui/api/runs/"+shown[0].(map[string]any)["id"].(string)+"/change", `{"kind":"stop"}`, http.StatusForbidden)
+
 	p.ask("POST", run+"/checkpoint", "", http.StatusAccepted)
 	saved := p.follow(id, paused[len(paused)-1].id, kind("checkpoint"))
 	if m := saved[len(saved)-1]; m.data["step"] != at {

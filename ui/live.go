@@ -1,0 +1,375 @@
+package ui
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/folder"
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// live is what is known of a run that trains in this process, or is followed from it.
+type live struct {
+	run     Run
+	records *memory // nil figures of a run whose folder is elsewhere
+	marks   markLog
+	done    chan struct{} // closed by close
+	ended   chan struct{} // closed when the run's end is noted
+
+	mu       sync.Mutex // of what follows
+	info     troupe.Info
+	begun    bool
+	files    *files    // nil: the folder is not here
+	told     time.Time // when the run was told last to record
+	last     *troupe.StepEvent
+	ideal    *float64
+	at       time.Time         // of last
+	traced   *troupe.StepEvent // the last step whose actions were recorded
+	paused   bool
+	stalled  bool
+	over     bool
+	result   troupe.Result
+	err      error
+	status   troupe.Status
+	statusAt time.Time
+	closed   bool
+}
+
+func newLive(run Run) *live {
+	return &live{run: run, records: newMemory(), done: make(chan struct{}), ended: make(chan struct{})}
+}
+
+func (l *live) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.closed = true
+	close(l.done)
+	if l.files != nil {
+		l.files.close()
+	}
+}
+
+func (l *live) folder() *files {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.files
+}
+
+// follow takes up what happens in a run, until it has ended or the server is closed.
+func (s *Server) follow(e *entry) {
+	l := e.live
+	sub := l.run.Subscribe()
+	defer sub.Close()
+	events := sub.Events()
+	infos := make(chan troupe.Info, 1)
+	go func() { infos <- l.run.Info() }() // ends when the run has begun, or never will
+	for begun := false; ; {
+		select {
+		case i := <-infos:
+			begun = true
+			l.begin(i, s)
+		case event, more := <-events:
+			if !begun {
+				select {
+				case i := <-infos:
+					begun = true
+					l.begin(i, s)
+				case <-l.done:
+					return
+				}
+			}
+			if !more {
+				result, err := l.run.Wait() // it has ended
+				l.end(result, err)
+				return
+			}
+			l.event(event)
+		case <-l.done:
+			return
+		}
+	}
+}
+
+// begin notes what the run is, and opens its folder where it is here.
+func (l *live) begin(i troupe.Info, s *Server) {
+	var f *files
+	if i.Out != "" {
+		if fsys, err := folder.Open(i.Out); err == nil {
+			if ok, err := isRun(fsys); ok && err == nil {
+				f = openFiles(fsys)
+				f.refresh()
+			} else {
+				_ = fsys.Close() // nothing was written
+			}
+		}
+	}
+	if f != nil {
+		past, _ := f.marks.after(0)
+		for _, m := range past {
+			l.marks.add(m)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.info, l.begun, l.files = i, true, f
+	l.ideal = &i.BubblePct
+	if l.closed && f != nil {
+		f.close()
+	}
+	s.log.Debug("a run is watched", "run", i.Name, "out", i.Out)
+}
+
+func (l *live) event(e troupe.Event) {
+	step := int64(0)
+	l.mu.Lock()
+	if l.last != nil {
+		step = int64(l.last.Step)
+	}
+	var m mark
+	switch e := e.(type) {
+	case troupe.StepEvent:
+		l.at, l.stalled = time.Now(), false
+		l.ideal = &e.IdealBubblePct
+		if e.Trace != nil {
+			l.traced = &e
+		}
+		bare := e
+		bare.Trace = nil
+		l.last = &bare
+		l.mu.Unlock()
+		l.records.add(e.Record)
+		return
+	case troupe.CheckpointEvent:
+		step, m.Kind, m.Text = e.Step, "checkpoint", fmt.Sprintf("%s in %.1f s", e.Dir, e.Took.Seconds())
+		if e.Best {
+			m.Text += ", the best so far"
+		}
+	case troupe.PauseEvent:
+		l.paused = e.Paused
+		step, m.Kind, m.Text = e.Step, "continue", fmt.Sprintf("goes on from step %d", e.Step)
+		if e.Paused {
+			m.Kind, m.Text = "pause", fmt.Sprintf("paused at the end of step %d", e.Step)
+		}
+	case troupe.ChangeEvent:
+		m.Kind, m.Text = changeMark(e)
+	case troupe.StallEvent:
+		l.stalled = true
+		m.Kind, m.Text = "stall", fmt.Sprintf("nothing has moved for %.1f s; %s", e.Quiet.Seconds(), e.Status.Explain())
+	case troupe.RestartEvent:
+		m.Kind, m.Text = "restart", fmt.Sprintf("%v; the run goes on from its last checkpoint (restart %d of %d)", e.Err, e.Restart, e.Most)
+	case troupe.WarningEvent:
+		m.Kind, m.Text = "warning", e.Text
+	}
+	l.mu.Unlock()
+	if m.Kind != "" {
+		m.Step, m.TimeMS = step, time.Now().UnixMilli()
+		l.marks.add(m)
+	}
+}
+
+// changeMark says what became of a change that somebody has asked for.
+func changeMark(e troupe.ChangeEvent) (kind, text string) {
+	kind = map[troupe.ChangeKind]string{troupe.ChangeStop: "stop", troupe.ChangeRate: "rate"}[e.Kind]
+	if kind == "" {
+		kind = "change"
+	}
+	text = string(e.Kind)
+	if e.Kind == troupe.ChangeRate {
+		text = fmt.Sprintf("learning rate %g, down to %g", e.LR, e.MinLR)
+	}
+	if e.Step > 0 {
+		text += fmt.Sprintf(" at step %d", e.Step)
+	}
+	if e.Err != nil {
+		return "warning", text + " is refused: " + e.Err.Error()
+	}
+	return kind, text + ": taken"
+}
+
+func (l *live) end(result troupe.Result, err error) {
+	if f := l.folder(); f != nil {
+		f.now() // so that who hears of the end finds all of it
+	}
+	l.mu.Lock()
+	l.over, l.result, l.err, l.stalled = true, result, err, false
+	l.mu.Unlock()
+	text := "done"
+	switch {
+	case err != nil:
+		text = "failed: " + err.Error()
+	case result.Stopped:
+		text = fmt.Sprintf("stopped at step %d", result.Step)
+	case result.Early:
+		text = fmt.Sprintf("done early at step %d, without a better validation loss since step %d", result.Step, result.BestStep)
+	}
+	l.marks.add(mark{TimeMS: time.Now().UnixMilli(), Step: int64(result.Step), Kind: "end", Text: text})
+	close(l.ended)
+}
+
+// look has the run's actions recorded for a while, since somebody looks at its pipeline.
+func (l *live) look() {
+	l.mu.Lock()
+	due := !l.over && l.begun && time.Since(l.told) >= recordAgain
+	if due {
+		l.told = time.Now()
+	}
+	l.mu.Unlock()
+	if due {
+		l.run.Record(recordFor)
+	}
+}
+
+// now is what every actor does. It is asked once for all readers.
+func (l *live) now() (troupe.Status, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over || !l.begun {
+		return troupe.Status{}, false
+	}
+	if time.Since(l.statusAt) < statusEvery {
+		return l.status, true
+	}
+	l.mu.Unlock()
+	s := l.run.Status() // of a followed run it asks another process
+	l.mu.Lock()
+	l.status, l.statusAt = s, time.Now()
+	return s, true
+}
+
+func (l *live) lastTraced() (*troupe.StepEvent, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.traced, l.traced != nil
+}
+
+func (l *live) describe(d *description) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := l.info
+	if l.begun {
+		d.Text, d.Steps, d.Schedule, d.Stages, d.Chunks, d.Microbatches, d.Ranks, d.Grid, d.Layout = i.Name, i.Steps, i.Schedule, i.Stages, i.Chunks, i.Microbatches, i.Ranks, i.Grid, i.Layout
+		d.Model, d.Parameters, d.State = i.Family, i.Parameters, "running"
+		d.Device = i.Kernels
+		d.Step = max(d.Step, i.ResumedAt)
+		if i.Samples {
+			d.Unit = "samples"
+		}
+	}
+	if l.last != nil {
+		d.take(l.last.Record)
+		d.Updated = l.at.UnixMilli()
+	}
+	d.IdealPct = l.ideal
+	switch {
+	case l.over && l.err != nil:
+		d.State, d.Error = "failed", l.err.Error()
+	case l.over && l.result.Stopped:
+		d.State = "stopped"
+	case l.over:
+		d.State = "ended"
+	case l.stalled:
+		d.State = "stalled"
+	case l.paused:
+		d.State = "paused"
+	}
+}
+
+// errOver: a run that has ended takes no changes.
+var errOver = errors.New("the run has ended")
+
+// change passes a change on to the run.
+func (l *live) change(c troupe.Change) error {
+	l.mu.Lock()
+	over := l.over
+	l.mu.Unlock()
+	if over {
+		return errOver
+	}
+	return l.run.Change(c)
+}
+
+// statusView is what the page shows of a status.
+type statusView struct {
+	TimeMS int64       `json:"time_ms"`
+	Actors []actorView `json:"actors"`
+	Chain  []string    `json:"chain"` // of waits, in words
+	Links  []linkView  `json:"links"` // the same by actors
+}
+
+type actorView struct {
+	Name  string  `json:"name"`
+	Rank  int     `json:"rank"` // its lane in the drawing; −1: it has none
+	Step  int64   `json:"step"`
+	Doing string  `json:"doing"`
+	Text  string  `json:"text"`
+	From  string  `json:"from,omitempty"`
+	Since float64 `json:"since_s"`
+	Host  string  `json:"host,omitempty"`
+	Heard float64 `json:"heard_s,omitempty"` // since its process was heard of
+	Chunk int     `json:"chunk"`
+	Type  int     `json:"type"`
+	Micro int     `json:"microbatch"`
+}
+
+type linkView struct {
+	Rank  int    `json:"rank"`
+	Actor string `json:"actor"`
+	Root  bool   `json:"root"`
+}
+
+// silence is how long a process that may be why a run waits has not been heard of.
+const silence = time.Second
+
+func viewStatus(s troupe.Status, cfg *config.Config) statusView {
+	v := statusView{TimeMS: s.Time.UnixMilli(), Actors: []actorView{}, Chain: s.Chain(), Links: []linkView{}}
+	byName := make(map[string]actors.Snapshot, len(s.Actors))
+	ranks := 0
+	for _, a := range s.Actors {
+		byName[a.Actor] = a
+		ranks = max(ranks, a.Rank+1)
+	}
+	lanes := stagesOf(cfg, ranks)
+	for _, a := range s.Actors {
+		one := actorView{Name: a.Actor, Rank: a.Rank, Step: a.Step, Doing: a.Doing.String(), Text: a.Describe(), From: a.From, Since: s.Time.Sub(a.Since).Seconds(), Host: a.Host,
+			Chunk: -1, Micro: -1}
+		if a.Doing == actors.Running || a.Action != (scheduler.Action{}) {
+			one.Chunk, one.Type, one.Micro = int(a.Action.Chunk), int(a.Action.Type), int(a.Action.Microbatch)
+		}
+		if a.Rank >= 0 {
+			one.Rank = lanes[a.Rank]
+		}
+		if !a.Heard.IsZero() {
+			one.Heard = s.Time.Sub(a.Heard).Seconds()
+		}
+		v.Actors = append(v.Actors, one)
+	}
+	seen := make(map[string]bool)
+	var silent actors.Snapshot // of those on the way, whose process was not heard for longest
+	for at, ok := byName["scheduler"]; ok && !seen[at.Actor]; at, ok = byName[at.From] {
+		seen[at.Actor] = true
+		if !at.Heard.IsZero() && (silent.Heard.IsZero() || at.Heard.Before(silent.Heard)) {
+			silent = at
+		}
+		_, more := byName[at.From]
+		v.Links = append(v.Links, linkView{stageOf(cfg, at.Rank, ranks), at.Actor, at.Wait == actors.WaitNothing || !more})
+		if at.Wait == actors.WaitNothing {
+			return v
+		}
+	}
+	// Where the waits lead in a circle, the state of a process that is silent is an old one.
+	if quiet := s.Time.Sub(silent.Heard); !silent.Heard.IsZero() && quiet >= silence {
+		v.Chain = append(v.Chain, fmt.Sprintf("%s, with %s, has not been heard for %.1f s: what is said of it is as old, so look there first", silent.Host, silent.Actor, quiet.Seconds()))
+		for i := range v.Links {
+			v.Links[i].Root = v.Links[i].Actor == silent.Actor
+		}
+	}
+	return v
+}

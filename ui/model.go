@@ -1,0 +1,195 @@
+package ui
+
+import (
+	"bytes"
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/troupe-ml/troupe/config"
+)
+
+// modelView is the model by stages and layers.
+type modelView struct {
+	Step   int         `json:"step"`  // of the norms; 0: there are none
+	Steps  []int       `json:"steps"` // of their history
+	Layers []layerView `json:"layers"`
+	Stages []stageView `json:"stages"`
+	Every  *int        `json:"stats_every"`
+	Traced int         `json:"traced"`    // the step of the times; −1: none
+	Mem    [][]int64   `json:"mem_bytes"` // by step of the history and rank
+}
+
+type layerView struct {
+	Name    string    `json:"name"`
+	Stage   int       `json:"stage"`
+	Params  int64     `json:"params"`
+	Weights []*number `json:"weight_norms"` // by step of the history
+	Grads   []*number `json:"grad_norms"`
+}
+
+type stageView struct {
+	Stage  int       `json:"stage"`
+	Params int64     `json:"params"`
+	Mem    int64     `json:"mem_bytes"`
+	Share  float64   `json:"share"` // of all ranks' busy time
+	Busy   float64   `json:"busy_ms"`
+	Chunks []int     `json:"chunks"`
+	Shares []float64 `json:"chunk_shares"`
+}
+
+// model has layers with their norms from stats.jsonl, and the times of the newest step that was
+// recorded.
+func (s *Server) model(w http.ResponseWriter, r *http.Request, e *entry) error {
+	v := modelView{Steps: []int{}, Layers: []layerView{}, Stages: []stageView{}, Traced: -1, Mem: [][]int64{}}
+	stages := make(map[int]*stageView)
+	at := func(stage int) *stageView {
+		if stages[stage] == nil {
+			stages[stage] = &stageView{Stage: stage, Chunks: []int{}, Shares: []float64{}}
+		}
+		return stages[stage]
+	}
+	if f := e.folder(); f != nil {
+		f.refresh()
+		f.mu.Lock()
+		v.norms(f.norms, f.cfg, at)
+		if f.cfg != nil {
+			v.Every = &f.cfg.Run.StatsEvery
+		}
+		f.mu.Unlock()
+	}
+	if p, err := e.picture(-1); err == nil {
+		v.Traced = p.step
+		all := 0.0
+		for _, b := range p.busy {
+			all += b
+		}
+		for rank, b := range p.busy {
+			st := at(rank)
+			st.Busy = b
+			if all > 0 {
+				st.Share = b / all
+			}
+		}
+		for c, share := range p.share {
+			st := at(p.ranks[c])
+			st.Chunks, st.Shares = append(st.Chunks, c), append(st.Shares, share)
+		}
+	}
+	for _, st := range stages {
+		v.Stages = append(v.Stages, *st)
+	}
+	slices.SortFunc(v.Stages, func(a, b stageView) int { return cmp.Compare(a.Stage, b.Stage) })
+	return answer(w, r, v)
+}
+
+// norms takes the history of the layers that the last line has.
+func (v *modelView) norms(all []stats, cfg *config.Config, at func(stage int) *stageView) {
+	if len(all) == 0 {
+		return
+	}
+	last := all[len(all)-1]
+	v.Step = last.Step
+	for _, l := range last.Layers {
+		one := layerView{Name: l.Name, Stage: l.Stage, Params: l.Params, Weights: make([]*number, len(all)), Grads: make([]*number, len(all))}
+		v.Layers = append(v.Layers, one)
+		at(l.Stage).Params += l.Params
+	}
+	place := make(map[string]int, len(last.Layers))
+	for i, l := range last.Layers {
+		place[l.Name] = i
+	}
+	for k, s := range all {
+		v.Steps = append(v.Steps, s.Step)
+		v.Mem = append(v.Mem, s.Mem)
+		for _, l := range s.Layers {
+			if i, ok := place[l.Name]; ok {
+				v.Layers[i].Weights[k], v.Layers[i].Grads[k] = (*number)(l.WeightNorm), (*number)(l.GradNorm)
+			}
+		}
+	}
+	for rank, b := range last.Mem {
+		st := at(stageOf(cfg, rank, len(last.Mem)))
+		st.Mem = max(st.Mem, b) // of the rank that takes most
+	}
+}
+
+func (s *Server) samplesOf(w http.ResponseWriter, r *http.Request, e *entry) error {
+	all := []sample{}
+	if f := e.folder(); f != nil {
+		f.refresh()
+		f.mu.Lock()
+		all = append(all, f.samples...)
+		f.mu.Unlock()
+	}
+	return answer(w, r, map[string]any{"samples": all})
+}
+
+// difference is a key whose values differ between runs.
+type difference struct {
+	Key    string   `json:"key"`
+	Values []string `json:"values"` // by run; "": it has none
+}
+
+// diff compares configurations: ?runs=ID,ID.
+func (s *Server) diff(w http.ResponseWriter, r *http.Request) error {
+	ids := strings.Split(r.URL.Query().Get("runs"), ",")
+	if len(ids) > limitCompared {
+		return refuse(http.StatusBadRequest, "%d runs are to be compared: at most %d are at a time", len(ids), limitCompared)
+	}
+	values := make([]map[string]string, len(ids))
+	var keys []string
+	for i, id := range ids {
+		e := s.run(id)
+		if e == nil {
+			return refuse(http.StatusNotFound, "there is no run %.40q: the list of runs has their ids", id)
+		}
+		var order []string
+		values[i], order = keysOf(e)
+		for _, k := range order {
+			if !slices.Contains(keys, k) {
+				keys = append(keys, k)
+			}
+		}
+	}
+	out := []difference{}
+	for _, k := range keys {
+		d := difference{Key: k}
+		for i := range ids {
+			d.Values = append(d.Values, values[i][k])
+		}
+		if len(slices.Compact(slices.Clone(d.Values))) > 1 {
+			out = append(out, d)
+		}
+	}
+	return answer(w, r, map[string]any{"differences": out})
+}
+
+// keysOf are the keys of a run's configuration with their values, all defaults filled in.
+func keysOf(e *entry) (values map[string]string, order []string) {
+	values = make(map[string]string)
+	f := e.folder()
+	if f == nil {
+		return values, nil
+	}
+	f.refresh()
+	cfg := e.config()
+	if cfg == nil {
+		return values, nil
+	}
+	section := ""
+	for line := range strings.Lines(string(bytes.TrimSpace(cfg.TOML()))) {
+		line = strings.TrimSpace(line)
+		if name, ok := strings.CutPrefix(line, "["); ok {
+			section = strings.TrimSuffix(name, "]")
+			continue
+		}
+		if key, value, ok := strings.Cut(line, " = "); ok && !strings.HasPrefix(line, "#") {
+			key = section + "." + key
+			values[key] = value
+			order = append(order, key)
+		}
+	}
+	return values, order
+}

@@ -1,0 +1,205 @@
+// The page: which run and which view the address names, the head with what a run is, theme and keys.
+
+import { el, text, figure, short, bytes, ms, pct, plural, count, duration, freshColours, say } from './dom.js';
+import { get, follow, takeToken, keepToken, token } from './net.js';
+import { nowView } from './now.js';
+import { curvesView } from './curves.js';
+import { modelView } from './model.js';
+import { controlView } from './control.js';
+
+takeToken();
+
+const main = document.getElementById('main'), tabs = document.getElementById('tabs');
+const views = { now: ['Now', nowView], curves: ['Curves', curvesView], model: ['Model', modelView], control: ['Control', controlView] };
+const app = { me: null, async whoami() { try { this.me = await get('api/me'); } catch { this.me = null; } current?.me?.(); } };
+let current = null, stopFollowing = null, listing = null;
+
+// The theme: the system's, or what was chosen.
+const themeButton = document.getElementById('theme'), dark = matchMedia('(prefers-color-scheme: dark)');
+let theme = 'auto';
+try { theme = localStorage.getItem('troupe-theme') || 'auto'; } catch { /* it stays auto */ }
+function paintTheme() {
+  document.documentElement.dataset.theme = theme === 'auto' ? (dark.matches ? 'dark' : 'light') : theme;
+  text(themeButton, { auto: 'Theme: system', light: 'Theme: light', dark: 'Theme: dark' }[theme]);
+  freshColours();
+  current?.theme?.();
+}
+themeButton.addEventListener('click', () => {
+  theme = { auto: 'light', light: 'dark', dark: 'auto' }[theme];
+  try { localStorage.setItem('troupe-theme', theme); } catch { /* for this page only */ }
+  paintTheme();
+});
+dark.addEventListener('change', paintTheme);
+paintTheme();
+
+// Keys.
+const keys = [
+  ['?', 'this list'], ['1 2 3 4', 'Now, Curves, Model, Control'], ['r', 'the list of runs'], ['t', 'light or dark'],
+  ['← →', 'in a drawing: from action to action, or from value to value'], ['↑ ↓', 'in the pipeline: from stage to stage'], ['Shift + ← →', 'move what is shown'],
+  ['+ −', 'zoom in and out'], ['0', 'the whole step or run'], ['Enter', 'in the pipeline: take the action in the middle'], ['Escape', 'let go, close'],
+];
+function help() {
+  if (document.querySelector('dialog[open]')) return;
+  const close = el('button', { type: 'button', class: 'main', onclick: () => d.close() }, 'Close');
+  const d = el('dialog', { 'aria-labelledby': 'keys-title' }, el('h2', { id: 'keys-title' }, 'Keys'), el('p', {}, 'Go to a drawing with Tab. A wheel zooms a drawing that has the focus, or with Ctrl; dragging moves the pipeline, and selects a part of a curve.'),
+    el('dl', { class: 'keys' }, keys.map(([k, what]) => [el('dt', {}, el('kbd', {}, k)), el('dd', {}, what)]).flat()), el('div', { class: 'ask' }, close));
+  d.addEventListener('close', () => { d.remove(); document.getElementById('help').focus(); });
+  document.body.append(d);
+  d.showModal();
+  close.focus();
+}
+document.getElementById('help').addEventListener('click', help);
+document.addEventListener('keydown', (e) => {
+  if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName) || document.querySelector('dialog[open]')) return;
+  const { run } = route();
+  const n = '1234'.indexOf(e.key);
+  if (e.key === '?') help();
+  else if (e.key === 't') themeButton.click();
+  else if (e.key === 'r') location.hash = '#/';
+  else if (n >= 0 && e.key && run) location.hash = `#/run/${run}/${Object.keys(views)[n]}`;
+  else return;
+  e.preventDefault();
+});
+document.getElementById('skip').addEventListener('click', (e) => { e.preventDefault(); main.focus(); });
+
+// route reads the address: #/run/ID/VIEW?with=ID,ID.
+function route() {
+  const [path, query] = location.hash.slice(1).split('?');
+  const [, what, run, view] = path.split('/');
+  const more = new URLSearchParams(query || '');
+  return what === 'run' && run ? { run, view: views[view] ? view : 'now', with: (more.get('with') || '').split(',').filter(Boolean) } : {};
+}
+
+async function show() {
+  if (location.hash.startsWith('#token=')) { takeToken(); await app.whoami(); }
+  stopFollowing?.();
+  stopFollowing = null;
+  clearInterval(listing);
+  current?.end?.();
+  current = null;
+  const r = route();
+  if (r.run) showRun(r); else await showList();
+}
+
+function paintTabs(r) {
+  tabs.replaceChildren(...(r.run ? Object.entries(views).map(([k, [name]]) => el('a', { href: `#/run/${r.run}/${k}`, 'aria-current': k === r.view ? 'page' : null }, name)) : []));
+}
+
+function stateWords(d) {
+  const words = { running: 'running', paused: 'paused', stalled: 'stalled', ended: 'done', stopped: 'stopped', failed: 'failed', quiet: 'no news', starting: 'starting' };
+  return words[d.state] || d.state;
+}
+
+function refused(e) {
+  const needs = e.status === 401 || e.status === 403;
+  const input = el('input', { type: 'password', id: 'reading-token', autocomplete: 'off' });
+  main.replaceChildren(el('h1', {}, needs ? 'This server asks for its token' : 'The server gave no answer'), el('p', {}, e.message),
+    needs ? el('form', { class: 'bar', onsubmit: (x) => { x.preventDefault(); keepToken(input.value.trim()); app.whoami(); show(); } }, el('label', { for: 'reading-token' }, 'Token'), input, el('button', { class: 'main' }, 'Use it'))
+      : el('p', {}, el('button', { type: 'button', onclick: show }, 'Try again')));
+}
+
+async function showList() {
+  paintTabs({});
+  document.title = 'Runs · Troupe';
+  const title = el('h1', {}, 'Runs'), body = el('div');
+  let first = true;
+  const load = async () => {
+    let runs;
+    try { runs = (await get('api/runs')).runs; } catch (e) { if (first) refused(e); return; }
+    if (route().run) return;
+    if (first && runs.length === 1 && !history.state?.list) { location.replace(`#/run/${runs[0].id}/now`); return; }
+    if (first) main.replaceChildren(title, body);
+    first = false;
+    runs.sort((a, b) => (b.live - a.live) || b.updated_ms - a.updated_ms);
+    if (!runs.length) {
+      body.replaceChildren(el('div', { class: 'empty' }, el('h2', {}, 'No runs are here yet'), el('p', {}, 'A run writes its folder when it begins: config.toml, metrics.jsonl and checkpoints/. Start one with ', el('code', {}, 'engine run config.toml'), ', and it appears here.')));
+      return;
+    }
+    const rows = runs.map((d) => el('tr', {}, el('th', { scope: 'row' }, el('a', { href: `#/run/${d.id}/now` }, d.name)), el('td', {}, pill(d)),
+      el('td', { class: 'n' }, d.steps ? `${count(d.step)} of ${count(d.steps)}` : count(d.step)), el('td', { class: 'n' }, figure(d.loss)), el('td', { class: 'n' }, figure(d.val_loss)),
+      el('td', { class: 'n optional' }, d.tokens_per_s ? short(d.tokens_per_s) : '–'), el('td', { class: 'optional' }, d.schedule ? `${d.schedule}, ${plural(d.stages, 'stage')}` : '–'), el('td', {}, ago(d.updated_ms))));
+    const old = body.querySelector('tbody');
+    if (old && !old.contains(document.activeElement)) old.replaceChildren(...rows);
+    else if (!old) {
+      body.replaceChildren(el('section', { class: 'card' }, el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Runs' }, el('table', { class: 'runs' }, el('caption', { class: 'hidden' }, 'Runs'),
+        el('thead', {}, el('tr', {}, [['run'], ['state'], ['step', 'n'], ['loss', 'n'], ['validation', 'n'], ['tokens/s', 'n optional'], ['pipeline', 'optional'], ['last figure']].map(([n, c]) => el('th', { scope: 'col', class: c || '' }, n)))), el('tbody', {}, rows)))));
+    }
+  };
+  await load();
+  listing = setInterval(() => { if (document.visibilityState === 'visible') load(); }, 2000);
+}
+
+function ago(t) {
+  if (!t) return '–';
+  const s = Math.max(0, (Date.now() - t) / 1000);
+  if (s < 90) return `${Math.round(s)} s ago`;
+  if (s < 5400) return `${Math.round(s / 60)} min ago`;
+  if (s < 129600) return `${Math.round(s / 3600)} h ago`;
+  return new Date(t).toLocaleDateString();
+}
+
+function pill(d) { return el('span', { class: `pill ${d.state}` }, stateWords(d)); }
+
+function showRun(r) {
+  paintTabs(r);
+  const head = el('div', { class: 'head' }), bar = el('div', { class: 'progress', role: 'progressbar', 'aria-label': 'Progress', 'aria-valuemin': '0', 'aria-valuemax': '100' }, el('div')), facts = el('dl', { class: 'facts' }), message = el('div');
+  const view = views[r.view][1](app, r.run, r.with);
+  current = view;
+  main.replaceChildren(head, bar, facts, message, view.element);
+  document.title = `${views[r.view][0]} · Troupe`;
+  let state = '', pace = 0;
+
+  function paint(d) {
+    document.title = `${d.name} · ${views[r.view][0]} · Troupe`;
+    if (state && state !== d.state) say(`The run is ${stateWords(d)}`);
+    state = d.state;
+    const about = [d.model, d.parameters ? `${short(d.parameters)} parameters` : '', d.schedule, d.stages ? plural(d.stages, 'stage') : '', d.chunks > d.stages ? plural(d.chunks, 'chunk') : '', d.microbatches ? plural(d.microbatches, 'microbatch').replace('microbatchs', 'microbatches') : '', d.ranks > d.stages ? plural(d.ranks, 'rank') : ''].filter(Boolean).join(' · ');
+    const h = `${d.name}|${d.text}|${d.state}|${about}`;
+    if (head.dataset.key !== h) {
+      head.dataset.key = h;
+      head.replaceChildren(el('h1', {}, d.text && d.text !== d.name ? `${d.name}` : d.name), pill(d), el('span', { class: 'about' }, about));
+    }
+    const done = d.steps ? Math.min(100, 100 * d.step / d.steps) : 0;
+    bar.firstChild.style.setProperty('width', `${done}%`);
+    bar.setAttribute('aria-valuenow', done.toFixed(1));
+    const unit = d.unit === 'samples' ? 'samples/s' : 'tokens/s';
+    if (d.step_ms) pace = pace ? 0.95 * pace + 0.05 * d.step_ms : d.step_ms;
+    const left = d.steps > d.step && pace && d.state === 'running' ? duration((d.steps - d.step) * pace / 1000) : '';
+    const all = [['Step', count(d.step), d.steps ? `of ${count(d.steps)}${left ? `, ${left} left` : ''}` : ''], ['Loss', figure(d.loss), ''], ['Validation loss', figure(d.val_loss), ''], ['Speed', short(d.tokens_per_s), unit], ['Time of a step', ms(d.step_ms), ''],
+      ['Bubble', pct(d.bubble_pct), d.ideal_bubble_pct !== null ? `ideal ${pct(d.ideal_bubble_pct)}` : ''], ...(d.peak_pct !== null ? [['Of the peak', pct(d.peak_pct), '']] : []), ['Memory', bytes(d.peak_mem_bytes), '']];
+    if (facts.children.length !== all.length) facts.replaceChildren(...all.map(([n]) => el('div', {}, el('dt', {}, n), el('dd', {}, el('span'), ' ', el('small')))));
+    all.forEach(([, v, more], i) => { const dd = facts.children[i].lastChild; text(dd.firstChild, v); text(dd.lastChild, v === '–' ? '' : more); });
+    const note = d.state === 'failed' ? ['error', 'The run has failed. ', d.error] : d.error ? ['error', 'A file of the run can’t be read. ', d.error] : d.live && d.state === 'ended' ? ['note', 'The run has ended. ', 'The page keeps what it has.'] : d.live && d.state === 'stopped' ? ['note', 'The run was stopped. ', 'The same command goes on from its last checkpoint.'] : d.state === 'quiet' && d.step ? ['note', 'No news for a while. ', 'Nobody writes to the folder at the moment; the run may have been stopped or killed.'] : null;
+    const k = note?.join('|') || '';
+    if (message.dataset.key !== k) { message.dataset.key = k; message.replaceChildren(...(note ? [el('div', { class: note[0] }, el('p', {}, el('strong', {}, note[1]), note[2]))] : [])); }
+  }
+
+  let over = false;
+  const on = { ...view.on, run(d) { paint(d); if (['ended', 'stopped', 'failed'].includes(d.state)) over = true; view.on.run?.(d); } };
+  on.broken = (e) => {
+    if (over) return; // it has ended, and so may its server have
+    if (e.status === 401 || e.status === 403) { refused(e); return; }
+    message.dataset.key = 'broken';
+    message.replaceChildren(el('div', { class: 'error' }, el('p', {}, el('strong', {}, e.status === 404 ? 'This run is not here. ' : 'The connection is broken. '), e.message, e.status === 404 ? ' ' : '', e.status === 404 ? el('a', { href: '#/' }, 'All runs') : '')));
+  };
+  on.connected = () => { if (message.dataset.key === 'broken') { message.dataset.key = ''; message.replaceChildren(); } };
+  // A page that nobody sees for a while lets go, so that nothing is recorded for it.
+  let seen = 0, stop = null, timer = null;
+  on.marks = (all) => { const fresh = all.filter((m) => m.n > seen); if (fresh.length) { seen = fresh[fresh.length - 1].n; view.on.marks?.(fresh); } };
+  const start = () => { stop ??= follow(`api/runs/${r.run}/events${view.pipeline ? '?pipeline=1' : ''}`, on); };
+  const end = () => { stop?.(); stop = null; };
+  const visible = () => {
+    clearTimeout(timer);
+    if (document.visibilityState === 'visible') { if (!over) start(); } else timer = setTimeout(end, 30000);
+  };
+  document.addEventListener('visibilitychange', visible);
+  start();
+  stopFollowing = () => { document.removeEventListener('visibilitychange', visible); clearTimeout(timer); end(); };
+}
+
+// The brand leads to the list, also where there is one run alone.
+document.querySelector('.brand').addEventListener('click', (e) => { e.preventDefault(); history.pushState({ list: true }, '', '#/'); show(); });
+addEventListener('hashchange', show);
+await app.whoami();
+if (!token() && app.me === null) app.me = null;
+show();

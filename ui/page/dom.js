@@ -1,0 +1,104 @@
+// Small helpers: elements, numbers, words. Whatever comes from a run is set as text only.
+
+export function el(tag, props = {}, ...children) {
+  const e = document.createElement(tag);
+  for (const [k, v] of Object.entries(props)) {
+    if (v === undefined || v === null || v === false) continue;
+    if (k === 'class') e.className = v;
+    else if (k.startsWith('on')) e.addEventListener(k.slice(2), v);
+    else if (k in e && typeof v !== 'string') e[k] = v;
+    else e.setAttribute(k, v === true ? '' : v);
+  }
+  e.append(...children.flat().filter((c) => c !== null && c !== undefined && c !== false));
+  return e;
+}
+
+// text sets an element's text where it has changed, so that nothing is laid out anew in vain.
+export function text(e, s) {
+  if (e.textContent !== s) e.textContent = s;
+  return e;
+}
+
+const units = ['', 'k', 'M', 'G', 'T'];
+
+export function short(v) {
+  if (v === null || v === undefined || !isFinite(v)) return '–';
+  let a = Math.abs(v), i = 0;
+  while (a >= 9999.5 && i < units.length - 1) { a /= 1000; v /= 1000; i++; }
+  if (i > 0 || a >= 1000) return (a >= 100 || i === 0 ? Math.round(v).toString() : v.toFixed(a >= 10 ? 1 : 2)) + units[i];
+  return figure(v);
+}
+
+export function count(v) { return Math.round(v).toString().replace(/\B(?=(\d{3})+$)/g, '\u202f'); }
+
+// figure writes a number with as many digits as tell it apart.
+export function figure(v, digits = 4) {
+  if (v === null || v === undefined || !isFinite(v)) return '–';
+  if (v === 0) return '0';
+  const a = Math.abs(v);
+  if (a >= 1e6 || a < 1e-3) return v.toExponential(2).replace('e+', 'e').replace('-', '−');
+  const places = Math.max(0, Math.min(6, digits - 1 - Math.floor(Math.log10(a))));
+  return v.toFixed(places).replace('-', '−');
+}
+
+export function ms(v) {
+  if (v === null || v === undefined || !isFinite(v)) return '–';
+  if (v >= 60000) return `${Math.floor(v / 60000)} min ${Math.round(v % 60000 / 1000)} s`;
+  if (v >= 1000) return `${(v / 1000).toFixed(v >= 10000 ? 1 : 2)} s`;
+  if (v >= 10) return `${v.toFixed(v >= 100 ? 0 : 1)} ms`;
+  if (v >= 0.1 || v === 0) return `${v.toFixed(2)} ms`;
+  return `${(v * 1000).toFixed(0)} µs`;
+}
+
+export function bytes(v) {
+  if (!v) return '–';
+  let i = 0;
+  const names = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  while (v >= 1024 && i < 4) { v /= 1024; i++; }
+  return `${v.toFixed(v >= 100 || i === 0 ? 0 : 1)} ${names[i]}`;
+}
+
+// some writes a count: whole, or short where it is large.
+export const some = (v) => (Number.isInteger(v) && Math.abs(v) < 10000 ? String(v) : short(v));
+
+export function duration(s) {
+  if (!isFinite(s)) return '–';
+  if (s < 90) return `${s.toFixed(s < 10 ? 1 : 0)} s`;
+  const m = Math.round(s / 60), h = Math.floor(m / 60);
+  if (m < 60) return `${m} min`;
+  return h < 48 ? `${(m / 60).toFixed(h < 10 ? 1 : 0)} h` : `${Math.round(h / 24)} days`;
+}
+
+export const pct = (v) => (v === null || v === undefined || !isFinite(v) ? '–' : `${v.toFixed(1)} %`);
+export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? '' : 's'}`;
+export const clock = (t) => new Date(t).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });
+
+// colours are those of the theme, by their names in app.css.
+let cached = null;
+export function colour(name) {
+  cached ??= getComputedStyle(document.documentElement);
+  return cached.getPropertyValue(`--${name}`).trim();
+}
+export function freshColours() { cached = null; }
+
+// say tells those who listen to the page.
+export function say(s) { text(document.getElementById('said'), s); }
+
+export const calm = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
+
+// sized makes a canvas as many pixels as it takes on the screen.
+export function sized(canvas, width, height) {
+  const scale = Math.min(2, devicePixelRatio || 1);
+  const w = Math.max(1, Math.round(width * scale)), h = Math.max(1, Math.round(height * scale));
+  if (canvas.width !== w || canvas.height !== h) { canvas.width = w; canvas.height = h; }
+  canvas.style.height = `${height}px`;
+  return scale;
+}
+
+// table makes one of rows of strings, numbers or elements. A column's class is n for numbers.
+export function table(caption, columns, rows, props = {}) {
+  return el('div', { class: `scroll ${props.tall ? 'tall' : ''}`, tabindex: '0', role: 'region', 'aria-label': caption },
+    el('table', { class: props.class || '' }, el('caption', { class: 'hidden' }, caption),
+      el('thead', {}, el('tr', {}, columns.map(([name, cls]) => el('th', { scope: 'col', class: cls || '' }, name)))),
+      el('tbody', {}, rows)));
+}

@@ -1,0 +1,210 @@
+// The view "Now": the pipeline, live or of a step that was recorded, and why ranks waited.
+
+import { el, text, ms, table, figure, plural, clock, calm, say } from './dom.js';
+import { get, getBytes } from './net.js';
+import { decode, Growing } from './step.js';
+import { Pipeline, causes } from './pipeline.js';
+
+const slow = 700; // ms of a step from which on it is drawn while it is under way
+
+export function nowView(app, id) {
+  const pipe = new Pipeline();
+  const message = el('div'), stall = el('div');
+  const picker = el('select', { 'aria-label': 'Step to draw' }, el('option', { value: 'live' }, 'newest step'));
+  const critical = toggle('Critical path', true, (on) => { pipe.showCritical = on; pipe.draw(); });
+  const transfers = toggle('Transfers', true, (on) => { pipe.showTransfers = on; pipe.draw(); });
+  const zoomIn = el('button', { type: 'button', 'aria-label': 'Zoom in', onclick: () => pipe.zoom(0.5) }, '+');
+  const zoomOut = el('button', { type: 'button', 'aria-label': 'Zoom out', onclick: () => pipe.zoom(2) }, '−');
+  const whole = el('button', { type: 'button', onclick: () => pipe.reset() }, 'Whole step');
+  const legend = el('ul', { class: 'legend', 'aria-label': 'Colours' });
+  const card = el('section', { class: 'card', 'aria-label': 'Pipeline', hidden: true },
+    el('header', {}, el('h2', {}, 'Pipeline'), picker, critical, transfers, zoomOut, zoomIn, whole), pipe.element, legend);
+  const why = el('section', { class: 'card', hidden: true }), doing = el('section', { class: 'card', hidden: true }), waits = el('section', { class: 'card', hidden: true });
+  const log = el('section', { class: 'card' }, el('header', {}, el('h2', {}, 'What happened')), el('p', { class: 'none' }, 'Nothing yet.'), el('ol', { class: 'log', tabindex: '0', 'aria-label': 'What happened, the newest first', hidden: true }));
+  const root = el('div', {}, message, stall, card, el('div', { class: 'columns' }, why, waits), el('div', { class: 'columns' }, doing, log));
+
+  let pinned = null, busy = false, wanted = null, shown = -1, status = null, ended = false, run = null, steps = [], noTrace = false, told = -1e9, later = null, drew = 0;
+  const growing = new Growing();
+
+  function toggle(name, on, act) {
+    const b = el('button', { type: 'button', 'aria-pressed': String(on), onclick: () => { const now = b.getAttribute('aria-pressed') !== 'true'; b.setAttribute('aria-pressed', String(now)); act(now); } }, name);
+    return b;
+  }
+
+  // load fetches a step and draws it; while one is on its way, the newest that was wanted is next.
+  async function load(step) {
+    wanted = step;
+    if (busy) return;
+    busy = true;
+    while (wanted !== null && !ended) {
+      const n = wanted;
+      wanted = null;
+      try {
+        const s = decode(await getBytes(`api/runs/${id}/step?n=${n}`));
+        if (ended) break;
+        shown = s.head.step;
+        noTrace = false;
+        card.hidden = false;
+        message.replaceChildren();
+        pipe.show(s);
+        const due = performance.now() - told > 1000 || s.head.step === pinned;
+        if (due) { told = performance.now(); explain(s); } else { clearTimeout(later); later = setTimeout(() => { if (!ended && pipe.step === s) explain(s); }, 1000); }
+        if (s.head.note) message.replaceChildren(el('p', { class: 'note' }, s.head.note));
+      } catch (e) {
+        if (e.status === 404) missing();
+        else message.replaceChildren(el('div', { class: 'error' }, el('p', {}, el('strong', {}, 'The step could not be drawn. '), e.message)));
+      }
+      await new Promise((f) => setTimeout(f, calm() ? 1000 : 250));
+    }
+    busy = false;
+  }
+
+  function missing() {
+    noTrace = true;
+    if (shown >= 0) return;
+    const live = run?.live && !['ended', 'stopped', 'failed'].includes(run.state);
+    message.replaceChildren(el('div', { class: 'empty' },
+      el('h2', {}, live ? 'Waiting for the first step' : 'No step was recorded'),
+      live ? el('p', {}, 'The actions of each step are recorded while this page is open. The drawing appears when a step has ended.')
+        : el('p', {}, 'When the actions of this run ran is not known. Train with ', el('code', {}, '--set run.trace_every=100'), ' to record every hundredth step, or watch the run live with ', el('code', {}, 'engine run --ui'), '.')));
+  }
+
+  function explain(s) {
+    const h = s.head, all = h.step_ms * h.counts.length || 1;
+    const totals = h.causes.map((_, k) => h.sums_ms.reduce((a, r) => a + r[k], 0));
+    const idle = totals.reduce((a, b) => a + b, 0);
+    const rows = h.causes.map((name, k) => [name, k, totals[k]]).filter(([, , v]) => v > 0).sort((a, b) => b[2] - a[2]).map(([name, k, v]) =>
+      el('tr', {}, el('th', { scope: 'row' }, swatch(`c-${causes[k]}`), name), el('td', { class: 'n' }, ms(v)), el('td', { class: 'n' }, `${(100 * v / all).toFixed(1)} %`), el('td', { class: 'grow optional' }, meter([[v / Math.max(...totals), `c-${causes[k]}`]]))));
+    why.hidden = waits.hidden = false;
+    if (why.contains(document.activeElement) || waits.contains(document.activeElement)) return; // somebody reads it by keys
+    why.replaceChildren(el('header', {}, el('h2', {}, 'Where the bubble comes from')),
+      el('p', {}, `${ms(idle)} of ${ms(all)} of all ranks' time, ${(100 * idle / all).toFixed(1)} %. With equal costs the schedule would have ${h.ideal_bubble_pct.toFixed(1)} %. The critical path is ${plural(h.critical, 'action')} long and computes for ${ms(h.critical_ms)} of ${ms(h.makespan_ms)}; messages on it take ${ms(h.critical_message_ms)}, the time between two actions of a stage ${ms(h.critical_rank_ms)}.`),
+      table('Bubble by cause', [['cause'], ['time of all ranks', 'n'], ['share', 'n'], ['beside the greatest', 'optional']], rows));
+    const lanes = h.counts.map((_, r) => {
+      const b = h.busy_ms[r] / (h.step_ms || 1);
+      return el('tr', {}, el('th', { scope: 'row' }, `stage ${r}`), h.hosts ? el('td', { class: 'host' }, h.hosts[r] || 'here') : null, el('td', { class: 'n' }, `${(100 * b).toFixed(0)} %`),
+        el('td', { class: 'grow' }, meter([[b, 'accent'], ...h.sums_ms[r].map((v, k) => [v / (h.step_ms || 1), `c-${causes[k]}`])])),
+        el('td', {}, worst(h, r)));
+    });
+    waits.replaceChildren(el('header', {}, el('h2', {}, 'Who waits for whom')),
+      el('ul', { class: 'legend' }, h.waits.slice(0, 5).map(([a, b, v]) => el('li', {}, `stage ${a} waited for stage ${b}: ${ms(v)}`))),
+      table('Work and waiting by stage', [['stage'], ...(h.hosts ? [['host']] : []), ['busy', 'n'], ['of the step'], ['mostly']], lanes, { tall: lanes.length > 12 }));
+    if (h.clocks?.some((c) => c.host)) {
+      const seen = new Set();
+      waits.append(el('p', { class: 'readout' }, h.clocks.filter((c) => c.host && !seen.has(c.host) && seen.add(c.host)).map((c) =>
+        c.uncertainty_ms ? `The clock of ${c.host} is taken to be ${figure(Math.abs(c.offset_ms), 2)} ms ${c.offset_ms < 0 ? 'behind' : 'ahead'}, ± ${figure(c.uncertainty_ms, 2)} ms.` : `The offset of ${c.host}'s clock is not known yet.`).join(' ')));
+    }
+    paintLegend(s);
+  }
+
+  function worst(h, r) {
+    let k = 0;
+    h.sums_ms[r].forEach((v, i) => { if (v > h.sums_ms[r][k]) k = i; });
+    return h.sums_ms[r][k] > 0 ? `${h.causes[k]}, ${ms(h.sums_ms[r][k])}` : '';
+  }
+
+  function paintLegend(s) {
+    const has = new Set();
+    for (const l of s.lanes) for (let t = 1; t <= 4; t++) if (!has.has(t) && l.type.includes(t)) has.add(t);
+    const key = (t, name) => has.has(t) && el('li', {}, styled(el('span', { class: 'key', 'aria-hidden': 'true' }, ['', 'F', 'I', 'W', 'B'][t]), { background: `var(--${['', 'f', 'i', 'w', 'b'][t]})`, color: `var(--on-${['', 'f', 'i', 'w', 'b'][t]})` }), name);
+    const used = s.head.causes.map((name, k) => [name, k]).filter(([, k]) => s.head.sums_ms.some((r) => r[k] > 0));
+    legend.replaceChildren(...[key(1, 'forward'), key(4, 'backward'), key(2, 'input gradient'), key(3, 'weight gradient'),
+      ...used.map(([name, k]) => el('li', {}, swatch(`c-${causes[k]}`), name)), el('li', {}, el('span', { class: 'edge', 'aria-hidden': 'true' }), 'critical path')].filter(Boolean));
+  }
+
+  // paintStatus shows what every actor does, and a stall in words and on the drawing.
+  function paintStatus() {
+    if (!status) return;
+    const rootLink = status.links.find((l) => l.root);
+    const stalled = run?.state === 'stalled';
+    pipe.status = status; pipe.statusAt = performance.now();
+    pipe.stall = stalled; pipe.root = rootLink && rootLink.rank >= 0 ? rootLink.rank : -1;
+    pipe.draw();
+    if (stalled) {
+      const lines = status.chain;
+      const key = lines.join('\n').replace(/[\d.]+ s/g, '');
+      if (stall.dataset.key !== key) {
+        stall.dataset.key = key;
+        say(`Nothing moves. ${lines[lines.length - 1] || ''}`);
+        stall.replaceChildren(el('section', { class: 'stall' }, el('h2', {}, 'Nothing moves'), el('p', {}, 'Each waits for the next; the last one is the root:'), el('ol', {}, lines.map((l) => el('li', {}, l)))));
+      } else [...stall.querySelectorAll('li')].forEach((li, i) => text(li, lines[i] || ''));
+    } else if (stall.firstChild) { stall.replaceChildren(); stall.dataset.key = ''; }
+    doing.hidden = false;
+    const hosts = status.actors.some((a) => a.host);
+    const rows = status.actors.map((a) => el('tr', { class: rootLink && a.name === rootLink.actor && stalled ? 'root' : '' }, el('th', { scope: 'row' }, a.name), hosts ? el('td', { class: 'host' }, a.host || 'here') : null, el('td', { class: 'words' }, a.text.startsWith(a.name) ? a.text.slice(a.name.length + 1) : a.text), el('td', { class: 'n' }, `${a.since_s.toFixed(1)} s`)));
+    const body = doing.querySelector('tbody');
+    if (body) body.replaceChildren(...rows);
+    else doing.replaceChildren(el('header', {}, el('h2', {}, 'What everybody does')), table('What everybody does', [['actor'], ...(hosts ? [['host']] : []), ['doing'], ['since', 'n']], rows, { tall: true }));
+  }
+
+  function addMarks(marks) {
+    const list = log.querySelector('ol');
+    list.hidden = false;
+    log.querySelector('.none').hidden = true;
+    for (const m of marks) {
+      list.prepend(el('li', {}, el('span', {}, clock(m.time_ms)), el('span', {}, m.kind), el('span', {}, `step ${m.step}`), el('p', {}, m.text || '')));
+      while (list.children.length > 300) list.lastChild.remove();
+    }
+  }
+
+  function paintSteps() {
+    const was = picker.value;
+    const newest = el('option', { value: 'live' }, 'newest step');
+    picker.replaceChildren(newest, ...steps.slice(-500).reverse().map((n) => el('option', { value: String(n) }, `step ${n}`)));
+    picker.value = [...picker.options].some((o) => o.value === was) ? was : 'live';
+  }
+
+  picker.addEventListener('change', () => {
+    pinned = picker.value === 'live' ? null : Number(picker.value);
+    pipe.growing = null;
+    pipe.held = false;
+    load(pinned ?? 'last');
+  });
+
+  get(`api/runs/${id}/steps`).then((v) => { steps = v.steps; paintSteps(); if (!steps.length) load('last'); }, () => {});
+
+  let timer = setInterval(() => {
+    if (pipe.growing && document.visibilityState === 'visible') pipe.draw();
+  }, matchMedia('(prefers-reduced-motion: reduce)').matches ? 1000 : 80);
+
+  return {
+    element: root, pipeline: true,
+    on: {
+      run(d) {
+        run = d;
+        if (['ended', 'stopped', 'failed'].includes(d.state)) { pipe.growing = null; pipe.stall = false; status = null; doing.hidden = true; stall.replaceChildren(); pipe.draw(); if (noTrace) missing(); }
+        else paintStatus();
+      },
+      marks: addMarks,
+      status(s) { status = s; paintStatus(); },
+      traced(t) {
+        if (pinned === null) load('last');
+        if (run && !run.live && !steps.includes(t.step)) { steps.push(t.step); paintSteps(); }
+      },
+      now(v) {
+        growing.take(v, pipe.step?.lanes.length || 0);
+        const long = (pipe.step?.head.makespan_ms ?? 0) > slow || growing.now() > slow;
+        const use = pinned === null && !pipe.held && long && v.phase === 'training';
+        if (use && !pipe.growing) { pipe.view = null; pipe.selected = null; }
+        if (calm() && performance.now() - drew < 1000) return;
+        drew = performance.now();
+        pipe.growing = use ? growing : null;
+        if (use) { card.hidden = false; if (!pipe.step) message.replaceChildren(); }
+        pipe.draw();
+      },
+    },
+    end() { ended = true; clearInterval(timer); clearTimeout(later); },
+    theme() { pipe.palette = null; pipe.draw(); },
+  };
+}
+
+function styled(e, styles) {
+  for (const [k, v] of Object.entries(styles)) e.style.setProperty(k, v);
+  return e;
+}
+
+function swatch(name) { return styled(el('span', { class: 'swatch', 'aria-hidden': 'true' }), { background: `var(--${name})` }); }
+
+export function meter(parts) {
+  return el('div', { class: 'meter', 'aria-hidden': 'true' }, parts.filter(([v]) => v > 0).map(([v, name]) => styled(el('i'), { width: `${(100 * Math.min(1, v)).toFixed(2)}%`, background: `var(--${name})` })));
+}

@@ -1,0 +1,118 @@
+package ui
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/troupe-ml/troupe/internal/folder"
+)
+
+// tail reads the lines of a file that another process appends to. A last line without its end is
+// left for the next time.
+type tail struct {
+	fsys  folder.FS
+	name  string
+	limit int // bytes of a line
+
+	at    int64  // where the next line begins
+	first []byte // what the file began with, by which it is known again
+	info  fs.FileInfo
+	parts int // of the file's bytes at a time
+}
+
+func newTail(fsys folder.FS, name string, limit int) *tail {
+	return &tail{fsys: fsys, name: name, limit: limit, parts: limitPartBytes}
+}
+
+// read calls use with each line that is new and where it begins, and reset before where the file is
+// another one or was cut. A file that is not there has no lines.
+func (t *tail) read(reset func(), use func(at int64, line []byte) error) error {
+	f, err := t.fsys.Open(t.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		if t.at > 0 {
+			t.restart(reset)
+		}
+		return nil
+	}
+	if err != nil {
+		return folder.Unreadable(err)
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	info, err := f.Stat()
+	if err != nil {
+		return folder.Unreadable(err)
+	}
+	if t.at > 0 && !t.same(f, info) {
+		t.restart(reset)
+	}
+	if t.info = info; t.at == 0 {
+		t.first = make([]byte, min(info.Size(), 256))
+		n, err := f.ReadAt(t.first, 0)
+		if t.first = t.first[:n]; err != nil && !errors.Is(err, io.EOF) {
+			return folder.Unreadable(err)
+		}
+	}
+	for t.at < info.Size() {
+		n, err := t.part(f, info.Size(), use)
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+	return nil
+}
+
+// part reads lines of a part of the file, and returns how many bytes they had.
+func (t *tail) part(f folder.File, size int64, use func(at int64, line []byte) error) (int64, error) {
+	for length := min(size-t.at, int64(t.parts)); ; length = min(size-t.at, 2*length) {
+		data := make([]byte, length)
+		n, err := f.ReadAt(data, t.at)
+		if data = data[:n]; err != nil && !errors.Is(err, io.EOF) {
+			return 0, folder.Unreadable(err)
+		}
+		var done int64
+		for {
+			end := bytes.IndexByte(data[done:], '\n')
+			if end < 0 {
+				break
+			}
+			line := data[done : done+int64(end)]
+			if len(line) > t.limit {
+				return 0, t.tooLong()
+			}
+			if err := use(t.at+done, line); err != nil {
+				return 0, err
+			}
+			done += int64(end) + 1
+		}
+		if done > 0 || t.at+int64(n) >= size {
+			t.at += done
+			return done, nil
+		}
+		if n > t.limit {
+			return 0, t.tooLong()
+		}
+	}
+}
+
+func (t *tail) tooLong() error {
+	return fmt.Errorf("%s: the line at byte %d has more than %d bytes", t.fsys.Path(t.name), t.at, t.limit)
+}
+
+// same reports whether the file is the one that was read, with more at its end.
+func (t *tail) same(f folder.File, info fs.FileInfo) bool {
+	if info.Size() < t.at || t.info != nil && !os.SameFile(t.info, info) {
+		return false
+	}
+	now := make([]byte, len(t.first))
+	n, _ := f.ReadAt(now, 0)
+	return bytes.Equal(now[:n], t.first)
+}
+
+func (t *tail) restart(reset func()) {
+	t.at, t.first, t.info = 0, nil, nil
+	reset()
+}

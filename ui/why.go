@@ -1,0 +1,85 @@
+package ui
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// causeNames are those of scheduler.Cause, by their numbers.
+var causeNames = func() []string {
+	names := make([]string, scheduler.Optimizer+1)
+	for c := range names {
+		names[c] = scheduler.Cause(c).String() //nolint:gosec // some few
+	}
+	return names
+}()
+
+// gap is a time in which a rank did nothing.
+type gap struct {
+	rank int32
+	scheduler.Gap
+}
+
+// reasons are why a step took as long as it did.
+type reasons struct {
+	path     [][]bool // by rank and action: on the critical path
+	critical *scheduler.Path
+	gaps     []gap
+	sums     [][]float64  // ms by rank and cause
+	waits    [][3]float64 // rank, rank that it waited for, ms: the longest sums first
+}
+
+// analyse follows the step back from its end, and names the cause of each gap. stepMS is when the
+// step had ended with its update; 0: that is not known.
+func (m *measured) analyse(stepMS float64) (*reasons, error) {
+	why := &reasons{critical: &scheduler.Path{}}
+	for _, row := range m.times {
+		why.path, why.sums = append(why.path, make([]bool, len(row))), append(why.sums, make([]float64, len(causeNames)))
+	}
+	if m.unplaced {
+		return why, nil
+	}
+	path, err := scheduler.Critical(m.table, m.times, nil)
+	if err != nil {
+		return why, err
+	}
+	why.critical = path
+	for _, s := range path.Steps {
+		why.path[s.Rank][s.Position] = true
+	}
+	idle, err := scheduler.Idle(m.table, m.times, scheduler.IdleOptions{StepMS: stepMS})
+	if err != nil {
+		return why, err
+	}
+	waited := make(map[[2]int]float64)
+	for r, gaps := range idle {
+		for _, g := range gaps {
+			why.sums[r][g.Cause] += g.Len()
+			if g.Cause == scheduler.Waits || g.Cause == scheduler.Credit {
+				waited[[2]int{r, g.From}] += g.Len()
+			}
+			why.gaps = append(why.gaps, gap{int32(r), g}) //nolint:gosec // within the limits of a table
+		}
+	}
+	why.few(stepMS)
+	for pair, ms := range waited {
+		why.waits = append(why.waits, [3]float64{float64(pair[0]), float64(pair[1]), ms})
+	}
+	slices.SortFunc(why.waits, func(a, b [3]float64) int {
+		return cmp.Or(cmp.Compare(b[2], a[2]), cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]))
+	})
+	why.waits = why.waits[:min(len(why.waits), limitWaits)]
+	return why, nil
+}
+
+// few keeps the longest gaps, where there are too many to be told, in the order of ranks.
+func (why *reasons) few(stepMS float64) {
+	for least := stepMS / 20_000; ; least = 2*least + 1e-6 {
+		why.gaps = slices.DeleteFunc(why.gaps, func(g gap) bool { return g.Len() < least })
+		if len(why.gaps) <= limitGaps {
+			return
+		}
+	}
+}
