@@ -60,8 +60,8 @@ Elsewhere than on a terminal, and with --once, it prints the tables once.`,
 				run = s.ID
 			}
 			if !once {
-				why := ""
-				if _, why = a.viewSize(); why == "" {
+				_, why := a.viewSize()
+				if why == "" {
 					return a.topLive(cmd.Context(), c, run)
 				}
 				say(a.err, "the tables once instead of a screen: %s", why)

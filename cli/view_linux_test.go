@@ -111,7 +111,7 @@ func TestView(t *testing.T) {
 	press("q")
 	at = seen.await(t, at, "stop at the end of this step, with a checkpoint? y")
 	press("y")
-	at = seen.await(t, at, "stopped at step ")
+	seen.await(t, at, "stopped at step ")
 	_ = cmd.Wait() // its error is the exit status
 	if got := cmd.ProcessState.ExitCode(); got != exitTryAgain {
 		t.Errorf("exit status %d, want %d", got, exitTryAgain)
@@ -131,7 +131,7 @@ func TestView(t *testing.T) {
 // TestViewIsSuspended: at Ctrl-Z the terminal is given back, and taken again behind it.
 func TestViewIsSuspended(t *testing.T) {
 	cmd, master, slave, seen := onTerminal(t, 90, nil, append(endless, "--view", "--set", "run.log_every=100000")...)
-	at := seen.await(t, 0, "2 stages:")
+	seen.await(t, 0, "2 stages:")
 	if _, err := master.Write([]byte{'Z' & 0x1f}); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestViewIsSuspended(t *testing.T) {
 	if modes(t, slave).Lflag&unix.ICANON == 0 {
 		t.Error("who takes over gets a terminal in raw mode")
 	}
-	at = len(seen.String())
+	at := len(seen.String())
 	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

@@ -117,9 +117,9 @@ func (l *Line) says(across string) string {
 		low, high = min(low, pt.Low), max(high, pt.High)
 	}
 	text := l.Name + ": no number"
-	switch {
-	case first == nil:
-	case first == last:
+	switch first {
+	case nil:
+	case last:
 		text = fmt.Sprintf("%s: %s at %s %s", l.Name, number(first.Y), across, number(first.X))
 	default:
 		text = fmt.Sprintf("%s: from %s at %s %s to %s at %s, between %s and %s", l.Name, number(first.Y), across, number(first.X), number(last.Y), number(last.X), number(low), number(high))

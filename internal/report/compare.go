@@ -244,10 +244,10 @@ func validation(id *data.Identity) string {
 // identity says what data are.
 func identity(id data.Identity) string {
 	of := fmt.Sprintf("%d files", id.Files)
-	switch {
-	case id.Files == 1:
+	switch id.Files {
+	case 1:
 		of = "1 file"
-	case id.Files == 0:
+	case 0:
 		of = fmt.Sprintf("%d samples", id.Samples)
 	}
 	sampled := ""

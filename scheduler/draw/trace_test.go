@@ -323,12 +323,12 @@ func checkTrace(text string, charts []Chart) error {
 func (t trace) checkBubbles(charts []Chart, busy, steps map[uint64]int64, idle map[uint64][2]int64, idleTime map[uint64]int64) error {
 	var lanes, stepTracks, idleTracks []uint64
 	for _, id := range t.order {
-		switch d := t.tracks[id]; {
-		case d.name == "step":
+		switch d := t.tracks[id]; d.name {
+		case "step":
 			stepTracks = append(stepTracks, id)
-		case d.name == "ranks without work":
+		case "ranks without work":
 			idleTracks = append(idleTracks, id)
-		case d.name == "outputs held":
+		case "outputs held":
 			lanes = append(lanes, d.parent)
 		}
 	}

@@ -64,7 +64,7 @@ func (a *told) named(name string) (found []tracetest.SpanStub) {
 func attributesOf(all []attribute.KeyValue) map[string]string {
 	m := make(map[string]string)
 	for _, kv := range all {
-		m[string(kv.Key)] = kv.Value.Emit()
+		m[string(kv.Key)] = kv.Value.String()
 	}
 	return m
 }
