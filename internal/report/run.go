@@ -70,7 +70,7 @@ func (r *Run) Step() int {
 func Read(path string) (*Run, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("no run can be read, give its folder or a checkpoint's: %w", err)
 	}
 	if !info.IsDir() {
 		return nil, fmt.Errorf("%s: %w: it is a file", path, ErrNoRun)
