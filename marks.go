@@ -166,9 +166,9 @@ func (r *Run) ended() int64 {
 func (r *Run) markBegin(w *telemetry.MarkWriter, step int64, resumes bool) {
 	r.unmarked(r.marks.open(w, step))
 	if resumes {
-		r.marks.resume(markNow(step, telemetry.MarkResume, fmt.Sprintf("from the checkpoint of step %d", step)))
+		r.marks.resume(markNow(step, telemetry.MarkResume, fmt.Sprintf("from the checkpoint of step %d; %s", step, environment())))
 	} else {
-		r.mark(step, telemetry.MarkStart, "")
+		r.mark(step, telemetry.MarkStart, environment())
 	}
 }
 

@@ -447,6 +447,15 @@ func (p *page) tellAbout() {
 		add("Kernels", "%s", s.Kernels)
 		add("Checkpoint", "%s, step %s, run %s", r.Checkpoint, term.Count(s.Step), s.Run)
 	}
+	for _, m := range slices.Backward(p.marks) {
+		if by := m.Text; m.Kind == telemetry.MarkStart && by != "" {
+			add("Begun by", "%s", by)
+			break
+		} else if _, by, ok := strings.Cut(by, "; "); m.Kind == telemetry.MarkResume && ok {
+			add("Last by", "%s", by)
+			break
+		}
+	}
 	if len(p.About) == 0 {
 		add("Nothing", "neither a configuration nor a checkpoint could be read")
 	}
