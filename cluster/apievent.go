@@ -52,6 +52,12 @@ func packEvent(e troupe.Event) *wire.RunEvent {
 		return &wire.RunEvent{Kind: &wire.RunEvent_Restart{Restart: &wire.RestartEvent{Error: clean(e.Err.Error(), limitErrorBytes), Restart: small(e.Restart), Most: small(e.Most)}}}
 	case troupe.StallEvent:
 		return &wire.RunEvent{Kind: &wire.RunEvent_Stall{Stall: &wire.StallEvent{QuietNs: int64(e.Quiet), Status: packStatus(e.Status)}}}
+	case troupe.ChangeEvent:
+		w := &wire.ChangeEvent{Kind: string(e.Kind), Step: e.Step, Lr: e.LR, MinLr: e.MinLR}
+		if e.Err != nil {
+			w.Error = clean(e.Err.Error(), limitErrorBytes)
+		}
+		return &wire.RunEvent{Kind: &wire.RunEvent_Change{Change: w}}
 	case troupe.PauseEvent:
 		return &wire.RunEvent{Kind: &wire.RunEvent_Pause{Pause: &wire.PauseEvent{Step: e.Step, Paused: e.Paused}}}
 	}
@@ -91,6 +97,13 @@ func unpackEvent(w *wire.RunEvent) (troupe.Event, error) {
 	case *wire.RunEvent_Stall:
 		status, err := unpackStatus(k.Stall.GetStatus())
 		return troupe.StallEvent{Quiet: time.Duration(k.Stall.GetQuietNs()), Status: status}, err
+	case *wire.RunEvent_Change:
+		c := k.Change
+		e := troupe.ChangeEvent{Change: troupe.Change{Kind: troupe.ChangeKind(c.GetKind()), Step: c.GetStep(), LR: c.GetLr(), MinLR: c.GetMinLr()}}
+		if c.GetError() != "" {
+			e.Err = errors.New(c.GetError())
+		}
+		return e, nil
 	case *wire.RunEvent_Pause:
 		return troupe.PauseEvent{Step: k.Pause.GetStep(), Paused: k.Pause.GetPaused()}, nil
 	}

@@ -49,6 +49,8 @@ func TestEventsArrive(t *testing.T) {
 		troupe.RestartEvent{Err: errors.New("lost"), Restart: 2, Most: 10},
 		troupe.StallEvent{Quiet: time.Minute, Status: status},
 		troupe.PauseEvent{Step: 7, Paused: true},
+		troupe.ChangeEvent{Change: troupe.Change{Kind: troupe.ChangeRate, Step: 8, LR: 0.5, MinLR: 0.25}},
+		troupe.ChangeEvent{Change: troupe.Change{Kind: troupe.ChangeStop, Step: 2}, Err: errors.New("the step is over")},
 	} {
 		got, err := unpackEvent(over(t, packEvent(e), new(wire.RunEvent)))
 		if err != nil || !reflect.DeepEqual(got, e) {

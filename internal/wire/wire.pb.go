@@ -161,7 +161,7 @@ func (x RunSummary_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunSummary_State.Descriptor instead.
 func (RunSummary_State) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{89, 0}
+	return file_wire_proto_rawDescGZIP(), []int{90, 0}
 }
 
 type ControlRequest_Action int32
@@ -222,7 +222,7 @@ func (x ControlRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ControlRequest_Action.Descriptor instead.
 func (ControlRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{93, 0}
+	return file_wire_proto_rawDescGZIP(), []int{94, 0}
 }
 
 // Envelope is a control message on its way from one process to another. It is numbered,
@@ -6091,6 +6091,7 @@ type RunEvent struct {
 	//	*RunEvent_Pause
 	//	*RunEvent_Waiting
 	//	*RunEvent_End
+	//	*RunEvent_Change
 	Kind          isRunEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6221,6 +6222,15 @@ func (x *RunEvent) GetEnd() *EndEvent {
 	return nil
 }
 
+func (x *RunEvent) GetChange() *ChangeEvent {
+	if x != nil {
+		if x, ok := x.Kind.(*RunEvent_Change); ok {
+			return x.Change
+		}
+	}
+	return nil
+}
+
 type isRunEvent_Kind interface {
 	isRunEvent_Kind()
 }
@@ -6261,6 +6271,10 @@ type RunEvent_End struct {
 	End *EndEvent `protobuf:"bytes,10,opt,name=end,proto3,oneof"`
 }
 
+type RunEvent_Change struct {
+	Change *ChangeEvent `protobuf:"bytes,11,opt,name=change,proto3,oneof"`
+}
+
 func (*RunEvent_Info) isRunEvent_Kind() {}
 
 func (*RunEvent_Step) isRunEvent_Kind() {}
@@ -6278,6 +6292,8 @@ func (*RunEvent_Pause) isRunEvent_Kind() {}
 func (*RunEvent_Waiting) isRunEvent_Kind() {}
 
 func (*RunEvent_End) isRunEvent_Kind() {}
+
+func (*RunEvent_Change) isRunEvent_Kind() {}
 
 // RunInfo is troupe.Info.
 type RunInfo struct {
@@ -7052,6 +7068,83 @@ func (x *StallEvent) GetStatus() *RunStatusReply {
 	return nil
 }
 
+// ChangeEvent: a change is in effect, or will be at its step; with an error it is none that can be made.
+type ChangeEvent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Step          int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	Lr            float64                `protobuf:"fixed64,3,opt,name=lr,proto3" json:"lr,omitempty"`
+	MinLr         float64                `protobuf:"fixed64,4,opt,name=min_lr,json=minLr,proto3" json:"min_lr,omitempty"`
+	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeEvent) Reset() {
+	*x = ChangeEvent{}
+	mi := &file_wire_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeEvent) ProtoMessage() {}
+
+func (x *ChangeEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeEvent.ProtoReflect.Descriptor instead.
+func (*ChangeEvent) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *ChangeEvent) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ChangeEvent) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *ChangeEvent) GetLr() float64 {
+	if x != nil {
+		return x.Lr
+	}
+	return 0
+}
+
+func (x *ChangeEvent) GetMinLr() float64 {
+	if x != nil {
+		return x.MinLr
+	}
+	return 0
+}
+
+func (x *ChangeEvent) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 type PauseEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Step          int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
@@ -7062,7 +7155,7 @@ type PauseEvent struct {
 
 func (x *PauseEvent) Reset() {
 	*x = PauseEvent{}
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7074,7 +7167,7 @@ func (x *PauseEvent) String() string {
 func (*PauseEvent) ProtoMessage() {}
 
 func (x *PauseEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7087,7 +7180,7 @@ func (x *PauseEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseEvent.ProtoReflect.Descriptor instead.
 func (*PauseEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{84}
+	return file_wire_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *PauseEvent) GetStep() int64 {
@@ -7114,7 +7207,7 @@ type WaitingEvent struct {
 
 func (x *WaitingEvent) Reset() {
 	*x = WaitingEvent{}
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7126,7 +7219,7 @@ func (x *WaitingEvent) String() string {
 func (*WaitingEvent) ProtoMessage() {}
 
 func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7139,7 +7232,7 @@ func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingEvent.ProtoReflect.Descriptor instead.
 func (*WaitingEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{85}
+	return file_wire_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *WaitingEvent) GetText() string {
@@ -7170,7 +7263,7 @@ type EndEvent struct {
 
 func (x *EndEvent) Reset() {
 	*x = EndEvent{}
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7182,7 +7275,7 @@ func (x *EndEvent) String() string {
 func (*EndEvent) ProtoMessage() {}
 
 func (x *EndEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7195,7 +7288,7 @@ func (x *EndEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndEvent.ProtoReflect.Descriptor instead.
 func (*EndEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{86}
+	return file_wire_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *EndEvent) GetError() *ApiError {
@@ -7290,7 +7383,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7302,7 +7395,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7315,7 +7408,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{87}
+	return file_wire_proto_rawDescGZIP(), []int{88}
 }
 
 type ListReply struct {
@@ -7327,7 +7420,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7339,7 +7432,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7352,7 +7445,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{88}
+	return file_wire_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListReply) GetRuns() []*RunSummary {
@@ -7385,7 +7478,7 @@ type RunSummary struct {
 
 func (x *RunSummary) Reset() {
 	*x = RunSummary{}
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7397,7 +7490,7 @@ func (x *RunSummary) String() string {
 func (*RunSummary) ProtoMessage() {}
 
 func (x *RunSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7410,7 +7503,7 @@ func (x *RunSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSummary.ProtoReflect.Descriptor instead.
 func (*RunSummary) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{89}
+	return file_wire_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RunSummary) GetId() string {
@@ -7527,7 +7620,7 @@ type RunStatusRequest struct {
 
 func (x *RunStatusRequest) Reset() {
 	*x = RunStatusRequest{}
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7539,7 +7632,7 @@ func (x *RunStatusRequest) String() string {
 func (*RunStatusRequest) ProtoMessage() {}
 
 func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7552,7 +7645,7 @@ func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusRequest.ProtoReflect.Descriptor instead.
 func (*RunStatusRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{90}
+	return file_wire_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *RunStatusRequest) GetRun() string {
@@ -7574,7 +7667,7 @@ type RunStatusReply struct {
 
 func (x *RunStatusReply) Reset() {
 	*x = RunStatusReply{}
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7586,7 +7679,7 @@ func (x *RunStatusReply) String() string {
 func (*RunStatusReply) ProtoMessage() {}
 
 func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7599,7 +7692,7 @@ func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusReply.ProtoReflect.Descriptor instead.
 func (*RunStatusReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{91}
+	return file_wire_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *RunStatusReply) GetRun() *RunSummary {
@@ -7634,7 +7727,7 @@ type ActorStatus struct {
 
 func (x *ActorStatus) Reset() {
 	*x = ActorStatus{}
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7646,7 +7739,7 @@ func (x *ActorStatus) String() string {
 func (*ActorStatus) ProtoMessage() {}
 
 func (x *ActorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7659,7 +7752,7 @@ func (x *ActorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorStatus.ProtoReflect.Descriptor instead.
 func (*ActorStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{92}
+	return file_wire_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ActorStatus) GetSnapshot() *Snapshot {
@@ -7696,7 +7789,7 @@ type ControlRequest struct {
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7708,7 +7801,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7721,7 +7814,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{93}
+	return file_wire_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ControlRequest) GetRun() string {
@@ -7774,7 +7867,7 @@ type ForecastRequest struct {
 
 func (x *ForecastRequest) Reset() {
 	*x = ForecastRequest{}
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7786,7 +7879,7 @@ func (x *ForecastRequest) String() string {
 func (*ForecastRequest) ProtoMessage() {}
 
 func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7799,7 +7892,7 @@ func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRequest.ProtoReflect.Descriptor instead.
 func (*ForecastRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{94}
+	return file_wire_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ForecastRequest) GetConfig() []byte {
@@ -7852,7 +7945,7 @@ type ForecastReply struct {
 
 func (x *ForecastReply) Reset() {
 	*x = ForecastReply{}
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7864,7 +7957,7 @@ func (x *ForecastReply) String() string {
 func (*ForecastReply) ProtoMessage() {}
 
 func (x *ForecastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7877,7 +7970,7 @@ func (x *ForecastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastReply.ProtoReflect.Descriptor instead.
 func (*ForecastReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{95}
+	return file_wire_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ForecastReply) GetRanks() []*ForecastRank {
@@ -7944,7 +8037,7 @@ type ForecastRank struct {
 
 func (x *ForecastRank) Reset() {
 	*x = ForecastRank{}
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7956,7 +8049,7 @@ func (x *ForecastRank) String() string {
 func (*ForecastRank) ProtoMessage() {}
 
 func (x *ForecastRank) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7969,7 +8062,7 @@ func (x *ForecastRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRank.ProtoReflect.Descriptor instead.
 func (*ForecastRank) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{96}
+	return file_wire_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ForecastRank) GetRank() int32 {
@@ -8033,7 +8126,7 @@ type ForecastLink struct {
 
 func (x *ForecastLink) Reset() {
 	*x = ForecastLink{}
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8045,7 +8138,7 @@ func (x *ForecastLink) String() string {
 func (*ForecastLink) ProtoMessage() {}
 
 func (x *ForecastLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8058,7 +8151,7 @@ func (x *ForecastLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastLink.ProtoReflect.Descriptor instead.
 func (*ForecastLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{97}
+	return file_wire_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ForecastLink) GetFrom() string {
@@ -8098,7 +8191,7 @@ type ControlReply struct {
 
 func (x *ControlReply) Reset() {
 	*x = ControlReply{}
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8110,7 +8203,7 @@ func (x *ControlReply) String() string {
 func (*ControlReply) ProtoMessage() {}
 
 func (x *ControlReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8123,7 +8216,7 @@ func (x *ControlReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlReply.ProtoReflect.Descriptor instead.
 func (*ControlReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{98}
+	return file_wire_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ControlReply) GetRun() *RunSummary {
@@ -8144,7 +8237,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8156,7 +8249,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8169,7 +8262,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{99}
+	return file_wire_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *LogsRequest) GetRun() string {
@@ -8205,7 +8298,7 @@ type LogsReply struct {
 
 func (x *LogsReply) Reset() {
 	*x = LogsReply{}
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8217,7 +8310,7 @@ func (x *LogsReply) String() string {
 func (*LogsReply) ProtoMessage() {}
 
 func (x *LogsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8230,7 +8323,7 @@ func (x *LogsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsReply.ProtoReflect.Descriptor instead.
 func (*LogsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{100}
+	return file_wire_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *LogsReply) GetRecords() []*LogRecord {
@@ -8261,7 +8354,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8273,7 +8366,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8286,7 +8379,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{101}
+	return file_wire_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *LogRecord) GetTimeNs() int64 {
@@ -8341,7 +8434,7 @@ type LogAttribute struct {
 
 func (x *LogAttribute) Reset() {
 	*x = LogAttribute{}
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8353,7 +8446,7 @@ func (x *LogAttribute) String() string {
 func (*LogAttribute) ProtoMessage() {}
 
 func (x *LogAttribute) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8366,7 +8459,7 @@ func (x *LogAttribute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAttribute.ProtoReflect.Descriptor instead.
 func (*LogAttribute) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{102}
+	return file_wire_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *LogAttribute) GetKey() string {
@@ -8395,7 +8488,7 @@ type LogBatch struct {
 
 func (x *LogBatch) Reset() {
 	*x = LogBatch{}
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8407,7 +8500,7 @@ func (x *LogBatch) String() string {
 func (*LogBatch) ProtoMessage() {}
 
 func (x *LogBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8420,7 +8513,7 @@ func (x *LogBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogBatch.ProtoReflect.Descriptor instead.
 func (*LogBatch) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{103}
+	return file_wire_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *LogBatch) GetRecords() []*LogRecord {
@@ -8451,7 +8544,7 @@ type TokensRequest struct {
 
 func (x *TokensRequest) Reset() {
 	*x = TokensRequest{}
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8463,7 +8556,7 @@ func (x *TokensRequest) String() string {
 func (*TokensRequest) ProtoMessage() {}
 
 func (x *TokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8476,7 +8569,7 @@ func (x *TokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensRequest.ProtoReflect.Descriptor instead.
 func (*TokensRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{104}
+	return file_wire_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *TokensRequest) GetKind() isTokensRequest_Kind {
@@ -8545,7 +8638,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8557,7 +8650,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8570,7 +8663,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{105}
+	return file_wire_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *CreateToken) GetRole() string {
@@ -8595,7 +8688,7 @@ type ListTokens struct {
 
 func (x *ListTokens) Reset() {
 	*x = ListTokens{}
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8607,7 +8700,7 @@ func (x *ListTokens) String() string {
 func (*ListTokens) ProtoMessage() {}
 
 func (x *ListTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8620,7 +8713,7 @@ func (x *ListTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokens.ProtoReflect.Descriptor instead.
 func (*ListTokens) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{106}
+	return file_wire_proto_rawDescGZIP(), []int{107}
 }
 
 type RevokeToken struct {
@@ -8632,7 +8725,7 @@ type RevokeToken struct {
 
 func (x *RevokeToken) Reset() {
 	*x = RevokeToken{}
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8644,7 +8737,7 @@ func (x *RevokeToken) String() string {
 func (*RevokeToken) ProtoMessage() {}
 
 func (x *RevokeToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8657,7 +8750,7 @@ func (x *RevokeToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
 func (*RevokeToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{107}
+	return file_wire_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *RevokeToken) GetId() string {
@@ -8677,7 +8770,7 @@ type TokensReply struct {
 
 func (x *TokensReply) Reset() {
 	*x = TokensReply{}
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8689,7 +8782,7 @@ func (x *TokensReply) String() string {
 func (*TokensReply) ProtoMessage() {}
 
 func (x *TokensReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8702,7 +8795,7 @@ func (x *TokensReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensReply.ProtoReflect.Descriptor instead.
 func (*TokensReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{108}
+	return file_wire_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *TokensReply) GetToken() string {
@@ -8732,7 +8825,7 @@ type TokenInfo struct {
 
 func (x *TokenInfo) Reset() {
 	*x = TokenInfo{}
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8744,7 +8837,7 @@ func (x *TokenInfo) String() string {
 func (*TokenInfo) ProtoMessage() {}
 
 func (x *TokenInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8757,7 +8850,7 @@ func (x *TokenInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenInfo.ProtoReflect.Descriptor instead.
 func (*TokenInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{109}
+	return file_wire_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *TokenInfo) GetId() string {
@@ -8803,7 +8896,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8815,7 +8908,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8828,7 +8921,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{110}
+	return file_wire_proto_rawDescGZIP(), []int{111}
 }
 
 type MembersReply struct {
@@ -8841,7 +8934,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8853,7 +8946,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8866,7 +8959,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{111}
+	return file_wire_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *MembersReply) GetTimeNs() int64 {
@@ -8903,7 +8996,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8915,7 +9008,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8928,7 +9021,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{112}
+	return file_wire_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *MemberStatus) GetName() string {
@@ -9484,7 +9577,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x05phase\x18\x02 \x01(\rR\x05phase\x12\x19\n" +
 	"\bbegan_ns\x18\x03 \x01(\x03R\abeganNs\x12\x1a\n" +
 	"\brecorded\x18\x04 \x01(\bR\brecorded\x12.\n" +
-	"\x05ranks\x18\x05 \x03(\v2\x18.troupe.wire.ActionTimesR\x05ranks\"\xf6\x03\n" +
+	"\x05ranks\x18\x05 \x03(\v2\x18.troupe.wire.ActionTimesR\x05ranks\"\xaa\x04\n" +
 	"\bRunEvent\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12*\n" +
 	"\x04info\x18\x02 \x01(\v2\x14.troupe.wire.RunInfoH\x00R\x04info\x12,\n" +
@@ -9498,7 +9591,8 @@ const file_wire_proto_rawDesc = "" +
 	"\x05pause\x18\b \x01(\v2\x17.troupe.wire.PauseEventH\x00R\x05pause\x125\n" +
 	"\awaiting\x18\t \x01(\v2\x19.troupe.wire.WaitingEventH\x00R\awaiting\x12)\n" +
 	"\x03end\x18\n" +
-	" \x01(\v2\x15.troupe.wire.EndEventH\x00R\x03endB\x06\n" +
+	" \x01(\v2\x15.troupe.wire.EndEventH\x00R\x03end\x122\n" +
+	"\x06change\x18\v \x01(\v2\x18.troupe.wire.ChangeEventH\x00R\x06changeB\x06\n" +
 	"\x04kind\"\xea\x05\n" +
 	"\aRunInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
@@ -9596,7 +9690,13 @@ const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"StallEvent\x12\x19\n" +
 	"\bquiet_ns\x18\x01 \x01(\x03R\aquietNs\x123\n" +
-	"\x06status\x18\x02 \x01(\v2\x1b.troupe.wire.RunStatusReplyR\x06status\"8\n" +
+	"\x06status\x18\x02 \x01(\v2\x1b.troupe.wire.RunStatusReplyR\x06status\"r\n" +
+	"\vChangeEvent\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x0e\n" +
+	"\x02lr\x18\x03 \x01(\x01R\x02lr\x12\x15\n" +
+	"\x06min_lr\x18\x04 \x01(\x01R\x05minLr\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"8\n" +
 	"\n" +
 	"PauseEvent\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x16\n" +
@@ -9788,7 +9888,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 115)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 116)
 var file_wire_proto_goTypes = []any{
 	(ApiError_Kind)(0),         // 0: troupe.wire.ApiError.Kind
 	(RunSummary_State)(0),      // 1: troupe.wire.RunSummary.State
@@ -9877,37 +9977,38 @@ var file_wire_proto_goTypes = []any{
 	(*WarningEvent)(nil),       // 84: troupe.wire.WarningEvent
 	(*RestartEvent)(nil),       // 85: troupe.wire.RestartEvent
 	(*StallEvent)(nil),         // 86: troupe.wire.StallEvent
-	(*PauseEvent)(nil),         // 87: troupe.wire.PauseEvent
-	(*WaitingEvent)(nil),       // 88: troupe.wire.WaitingEvent
-	(*EndEvent)(nil),           // 89: troupe.wire.EndEvent
-	(*ListRequest)(nil),        // 90: troupe.wire.ListRequest
-	(*ListReply)(nil),          // 91: troupe.wire.ListReply
-	(*RunSummary)(nil),         // 92: troupe.wire.RunSummary
-	(*RunStatusRequest)(nil),   // 93: troupe.wire.RunStatusRequest
-	(*RunStatusReply)(nil),     // 94: troupe.wire.RunStatusReply
-	(*ActorStatus)(nil),        // 95: troupe.wire.ActorStatus
-	(*ControlRequest)(nil),     // 96: troupe.wire.ControlRequest
-	(*ForecastRequest)(nil),    // 97: troupe.wire.ForecastRequest
-	(*ForecastReply)(nil),      // 98: troupe.wire.ForecastReply
-	(*ForecastRank)(nil),       // 99: troupe.wire.ForecastRank
-	(*ForecastLink)(nil),       // 100: troupe.wire.ForecastLink
-	(*ControlReply)(nil),       // 101: troupe.wire.ControlReply
-	(*LogsRequest)(nil),        // 102: troupe.wire.LogsRequest
-	(*LogsReply)(nil),          // 103: troupe.wire.LogsReply
-	(*LogRecord)(nil),          // 104: troupe.wire.LogRecord
-	(*LogAttribute)(nil),       // 105: troupe.wire.LogAttribute
-	(*LogBatch)(nil),           // 106: troupe.wire.LogBatch
-	(*TokensRequest)(nil),      // 107: troupe.wire.TokensRequest
-	(*CreateToken)(nil),        // 108: troupe.wire.CreateToken
-	(*ListTokens)(nil),         // 109: troupe.wire.ListTokens
-	(*RevokeToken)(nil),        // 110: troupe.wire.RevokeToken
-	(*TokensReply)(nil),        // 111: troupe.wire.TokensReply
-	(*TokenInfo)(nil),          // 112: troupe.wire.TokenInfo
-	(*MembersRequest)(nil),     // 113: troupe.wire.MembersRequest
-	(*MembersReply)(nil),       // 114: troupe.wire.MembersReply
-	(*MemberStatus)(nil),       // 115: troupe.wire.MemberStatus
-	nil,                        // 116: troupe.wire.StepEvent.MetricsEntry
-	nil,                        // 117: troupe.wire.StepEvent.ValMetricsEntry
+	(*ChangeEvent)(nil),        // 87: troupe.wire.ChangeEvent
+	(*PauseEvent)(nil),         // 88: troupe.wire.PauseEvent
+	(*WaitingEvent)(nil),       // 89: troupe.wire.WaitingEvent
+	(*EndEvent)(nil),           // 90: troupe.wire.EndEvent
+	(*ListRequest)(nil),        // 91: troupe.wire.ListRequest
+	(*ListReply)(nil),          // 92: troupe.wire.ListReply
+	(*RunSummary)(nil),         // 93: troupe.wire.RunSummary
+	(*RunStatusRequest)(nil),   // 94: troupe.wire.RunStatusRequest
+	(*RunStatusReply)(nil),     // 95: troupe.wire.RunStatusReply
+	(*ActorStatus)(nil),        // 96: troupe.wire.ActorStatus
+	(*ControlRequest)(nil),     // 97: troupe.wire.ControlRequest
+	(*ForecastRequest)(nil),    // 98: troupe.wire.ForecastRequest
+	(*ForecastReply)(nil),      // 99: troupe.wire.ForecastReply
+	(*ForecastRank)(nil),       // 100: troupe.wire.ForecastRank
+	(*ForecastLink)(nil),       // 101: troupe.wire.ForecastLink
+	(*ControlReply)(nil),       // 102: troupe.wire.ControlReply
+	(*LogsRequest)(nil),        // 103: troupe.wire.LogsRequest
+	(*LogsReply)(nil),          // 104: troupe.wire.LogsReply
+	(*LogRecord)(nil),          // 105: troupe.wire.LogRecord
+	(*LogAttribute)(nil),       // 106: troupe.wire.LogAttribute
+	(*LogBatch)(nil),           // 107: troupe.wire.LogBatch
+	(*TokensRequest)(nil),      // 108: troupe.wire.TokensRequest
+	(*CreateToken)(nil),        // 109: troupe.wire.CreateToken
+	(*ListTokens)(nil),         // 110: troupe.wire.ListTokens
+	(*RevokeToken)(nil),        // 111: troupe.wire.RevokeToken
+	(*TokensReply)(nil),        // 112: troupe.wire.TokensReply
+	(*TokenInfo)(nil),          // 113: troupe.wire.TokenInfo
+	(*MembersRequest)(nil),     // 114: troupe.wire.MembersRequest
+	(*MembersReply)(nil),       // 115: troupe.wire.MembersReply
+	(*MemberStatus)(nil),       // 116: troupe.wire.MemberStatus
+	nil,                        // 117: troupe.wire.StepEvent.MetricsEntry
+	nil,                        // 118: troupe.wire.StepEvent.ValMetricsEntry
 }
 var file_wire_proto_depIdxs = []int32{
 	29,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
@@ -9985,13 +10086,13 @@ var file_wire_proto_depIdxs = []int32{
 	36,  // 72: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
 	70,  // 73: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
 	72,  // 74: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
-	90,  // 75: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
-	93,  // 76: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
-	96,  // 77: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
-	102, // 78: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
-	107, // 79: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
-	113, // 80: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
-	97,  // 81: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
+	91,  // 75: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
+	94,  // 76: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
+	97,  // 77: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	103, // 78: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	108, // 79: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	114, // 80: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	98,  // 81: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
 	74,  // 82: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
 	76,  // 83: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
 	69,  // 84: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
@@ -9999,17 +10100,17 @@ var file_wire_proto_depIdxs = []int32{
 	71,  // 86: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
 	73,  // 87: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
 	78,  // 88: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
-	91,  // 89: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
-	94,  // 90: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
-	101, // 91: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
-	103, // 92: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
-	111, // 93: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
-	114, // 94: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
-	98,  // 95: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
+	92,  // 89: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
+	95,  // 90: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
+	102, // 91: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	104, // 92: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	112, // 93: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	115, // 94: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	99,  // 95: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
 	75,  // 96: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
 	77,  // 97: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
 	0,   // 98: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
-	92,  // 99: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
+	93,  // 99: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
 	18,  // 100: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
 	79,  // 101: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
 	80,  // 102: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
@@ -10017,39 +10118,40 @@ var file_wire_proto_depIdxs = []int32{
 	84,  // 104: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
 	85,  // 105: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
 	86,  // 106: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
-	87,  // 107: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
-	88,  // 108: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
-	89,  // 109: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
-	116, // 110: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
-	117, // 111: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
-	81,  // 112: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
-	18,  // 113: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
-	82,  // 114: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
-	94,  // 115: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	69,  // 116: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	92,  // 117: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	1,   // 118: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	92,  // 119: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	95,  // 120: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	20,  // 121: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	2,   // 122: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	99,  // 123: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	100, // 124: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	92,  // 125: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	104, // 126: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	105, // 127: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	104, // 128: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	108, // 129: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	109, // 130: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	110, // 131: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	112, // 132: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	115, // 133: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	23,  // 134: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
-	135, // [135:135] is the sub-list for method output_type
-	135, // [135:135] is the sub-list for method input_type
-	135, // [135:135] is the sub-list for extension type_name
-	135, // [135:135] is the sub-list for extension extendee
-	0,   // [0:135] is the sub-list for field type_name
+	88,  // 107: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
+	89,  // 108: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
+	90,  // 109: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
+	87,  // 110: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
+	117, // 111: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
+	118, // 112: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
+	81,  // 113: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
+	18,  // 114: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
+	82,  // 115: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
+	95,  // 116: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	69,  // 117: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	93,  // 118: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	1,   // 119: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	93,  // 120: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	96,  // 121: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	20,  // 122: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	2,   // 123: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	100, // 124: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	101, // 125: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	93,  // 126: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	105, // 127: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	106, // 128: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	105, // 129: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	109, // 130: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	110, // 131: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	111, // 132: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	113, // 133: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	116, // 134: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	23,  // 135: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
+	136, // [136:136] is the sub-list for method output_type
+	136, // [136:136] is the sub-list for method input_type
+	136, // [136:136] is the sub-list for extension type_name
+	136, // [136:136] is the sub-list for extension extendee
+	0,   // [0:136] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -10136,10 +10238,11 @@ func file_wire_proto_init() {
 		(*RunEvent_Pause)(nil),
 		(*RunEvent_Waiting)(nil),
 		(*RunEvent_End)(nil),
+		(*RunEvent_Change)(nil),
 	}
 	file_wire_proto_msgTypes[77].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[89].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[104].OneofWrappers = []any{
+	file_wire_proto_msgTypes[90].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[105].OneofWrappers = []any{
 		(*TokensRequest_Create)(nil),
 		(*TokensRequest_List)(nil),
 		(*TokensRequest_Revoke)(nil),
@@ -10150,7 +10253,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   115,
+			NumMessages:   116,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
