@@ -1,9 +1,13 @@
 package draw
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -474,5 +478,46 @@ func TestGapsAreChecked(t *testing.T) {
 		if err := Perfetto(&strings.Builder{}, c); !errors.Is(err, ErrChart) {
 			t.Errorf("%v: %v, want ErrChart", gaps, err)
 		}
+	}
+}
+
+var traceFile = flag.String("recorded", "testdata/runs/trace.jsonl", "a run's trace.jsonl whose steps are drawn and read again")
+
+// The traces of steps that runs have recorded, one of them in two processes, can be read, too.
+func TestTraceOfRuns(t *testing.T) {
+	text, err := os.ReadFile(*traceFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for row, line := range bytes.Split(bytes.TrimSpace(text), []byte("\n")) {
+		var step struct {
+			Schedule, Table string
+			MS              [][][2]float64
+		}
+		if err := json.Unmarshal(line, &step); err != nil {
+			t.Fatal(err)
+		}
+		table, err := scheduler.ReadCSV(*traceFile, step.Table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		table.Schedule = step.Schedule
+		n := table.NumRanks()
+		tl := &scheduler.Timeline{Start: make([][]float64, n), End: make([][]float64, n), Busy: make([]float64, n), Idle: make([]float64, n)}
+		for r, ms := range step.MS {
+			for i, at := range ms {
+				tl.Start[r], tl.End[r] = append(tl.Start[r], at[0]), append(tl.End[r], at[1])
+				if i == 0 || !table.Ranks[r][i-1].Overlap {
+					tl.Busy[r] += at[1] - at[0]
+				}
+			}
+		}
+		tl.Summarise()
+		c := FromTimeline(table, tl)
+		c.Unit = Milliseconds
+		if err := checkTrace(drawn(t, Perfetto, c), []Chart{c}); err != nil {
+			t.Errorf("row %d: %v", row+1, err)
+		}
+		t.Logf("row %d: %s, %d ranks, bubble %.4f", row+1, step.Schedule, n, c.Figures().BubbleFraction)
 	}
 }
