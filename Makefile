@@ -43,7 +43,7 @@ check-race: ## run the tests of what starts goroutines with the race detector; n
 
 .PHONY: check-cluster
 check-cluster: ## run the cluster and the command line with the race detector, the deployment examples, and what needs an etcd
-	CGO_ENABLED=1 $(GO) test -race ./cli ./cluster ./cluster/discovery/... ./cluster/internal/...
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./cli ./cluster ./cluster/discovery/... ./cluster/internal/...
 	cd $(DEPLOY) && $(GO) vet . && $(GO) test .
 	cd $(ETCD) && $(GO) vet . && $(GO) test .
 
