@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/internal/plan"
@@ -182,6 +183,7 @@ func recordGroups(b *plan.Plan, cluster Devices, costs []*Costs) ([]grouped, err
 	if !b.Grouped() {
 		return nil, nil
 	}
+	whole := sync.OnceValues(func() (*plan.Plan, error) { return undivided(b) }) // for all stages, if one needs it
 	all := make([]grouped, b.Table().NumRanks())
 	for stage := range all {
 		g := grouped{passOf: b.PassOf(stage), passes: make(map[chunkPass][]step), shares: make(map[chunkPass]float64)}
@@ -193,7 +195,7 @@ func recordGroups(b *plan.Plan, cluster Devices, costs []*Costs) ([]grouped, err
 			g.norms, g.update = cluster.stepsOf(stage, norms, addNS), cluster.stepsOf(stage, update, addNS)
 		})
 		if err == nil {
-			err = g.divide(b, stage, costs[stage])
+			err = g.divide(b, stage, costs[stage], whole)
 		}
 		if err != nil {
 			return nil, err
@@ -204,13 +206,13 @@ func recordGroups(b *plan.Plan, cluster Devices, costs []*Costs) ([]grouped, err
 }
 
 // divide makes the shares those of what costs are of: of the same parts, or of whole layers, by their operations.
-func (g *grouped) divide(b *plan.Plan, stage int, costs *Costs) error {
+func (g *grouped) divide(b *plan.Plan, stage int, costs *Costs, undivided func() (*plan.Plan, error)) error {
 	if err := costs.fitsGroups(b, stage); err != nil {
 		return err
 	}
 	of := make(map[chunkPass]float64)
 	if !costs.divided() {
-		whole, err := undivided(b)
+		whole, err := undivided()
 		if err != nil {
 			return err
 		}
