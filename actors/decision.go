@@ -50,7 +50,8 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 	perSecond := float64(tokens) / wall.Seconds()
 	var peak *float64
 	if a.spec.PeakTokensPerS > 0 {
-		pct := 100 * perSecond / a.spec.PeakTokensPerS
+		a.fastest = max(a.fastest, perSecond) // a peak that a step has passed was measured too low
+		pct := 100 * perSecond / max(a.spec.PeakTokensPerS, a.fastest)
 		peak = &pct
 	}
 	// A rank that ended the step before early has worked for this one before it began:

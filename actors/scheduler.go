@@ -47,6 +47,7 @@ type schedulerActor struct {
 	updates    Updates
 
 	last      *StepEvent // of the step that ended, until its validation is in
+	fastest   float64    // tokens a second of the fastest step
 	logged    *Norms     // of that step; nil: they are not logged
 	evaled    int64      // step of the last validation, −1: none
 	saved     int64      // step of the last checkpoint begun, −1: none

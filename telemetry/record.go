@@ -31,9 +31,10 @@ type Record struct {
 	// PeakPct is what the model's operations in a second are of the processor's peak (model FLOPs
 	// utilisation). They are those that the model asks for, a forward and twice as many for the
 	// backward, whatever was recomputed; the peak is what one large matrix product in the run's type
-	// of numbers reaches on the cores of the run, measured once for some milliseconds at its start. So it
+	// of numbers reaches on the cores of the run, measured once for some 50 ms at its start. So it
 	// says how far training is from nothing but large products, and it is as uncertain as such a
-	// short measurement; where other programs used the cores then, it is too high. nil: the peak is not known,
+	// short measurement; where other programs used the cores then, it is too high, until a step is
+	// faster than the peak and becomes the peak. nil: the peak is not known,
 	// as of GPUs and of other hosts.
 	PeakPct *float64
 	Skipped bool   // the update was not applied

@@ -8,7 +8,7 @@ import (
 
 const (
 	// peakTime is about how long PeakFLOPS measures.
-	peakTime = 8 * time.Millisecond
+	peakTime = 50 * time.Millisecond
 	// peakFrom and peakTo are the sizes of the matrices that it multiplies.
 	peakFrom, peakTo = 128, 1024
 	// peakTries is how often it does so with one size.
@@ -16,7 +16,7 @@ const (
 )
 
 // PeakFLOPS measures what one large matrix product reaches on a CPU with those threads and kernels, in operations
-// a second. It takes some milliseconds; other programs that use the cores meanwhile make it too low.
+// a second. It takes about 50 ms; other programs that use the cores meanwhile make it too low.
 func PeakFLOPS(o Options, dtype tensorops.DType) (best float64, err error) {
 	d, err := OpenKind(Options{Threads: o.Threads, Kernels: o.Kernels})
 	if err != nil {
