@@ -97,16 +97,17 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise SystemExit("the coordinator does not start")
             time.sleep(0.1)
-        for n in names[1:3]:
-            self.processes.append(self.spawn(n, "worker", "--join", PORT, "--token-file", token, "--name", n, "--threads", 1))
+        for core, n in enumerate(names[1:3]):
+            self.processes.append(self.spawn(n, "worker", "--join", PORT, "--token-file", token, "--name", n, "--threads", 1, core=core))
         while len(json.loads(self.ask("status", "--json")).get("workers") or []) < 2:
             if time.monotonic() > deadline:
                 raise SystemExit("the workers do not join")
             time.sleep(0.1)
 
-    def spawn(self, namespace, *arguments):
+    def spawn(self, namespace, *arguments, core=None):
         log = open(self.folder / f"{namespace}.log", "wb")
-        return subprocess.Popen(["ip", "netns", "exec", namespace, self.engine, *map(str, arguments)], stdout=log, stderr=log, cwd=self.folder)
+        pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
+        return subprocess.Popen(["ip", "netns", "exec", namespace, *pinned, self.engine, *map(str, arguments)], stdout=log, stderr=log, cwd=self.folder)
 
     def ask(self, *arguments):
         return sh("ip", "netns", "exec", self.boss, self.engine, *arguments, "--cluster", PORT, "--dir", self.state, cwd=self.folder)

@@ -1,6 +1,6 @@
 // The view "Curves": the figures of one run or several, over steps, tokens or time.
 
-import { el, figure, short, some, bytes, table, ms, duration } from './dom.js';
+import { el, figure, short, place, bytes, table, ms, duration } from './dom.js';
 import { get } from './net.js';
 import { Axis, Chart, runColours } from './plot.js';
 
@@ -22,7 +22,7 @@ const label = { loss: 'loss', val_loss: 'validation loss', grad_norm: 'gradient 
 export function curvesView(app, id, others) {
   let by = 'steps', chosen = [id, ...others.filter((o) => o !== id)], runs = [], smooth = 0, log = false, charts = [], stop = false, timer = null, names = {}, marks = {}, memory = {}, busy = false, again = false, whole = 0;
   const axis = new Axis(() => load(false));
-  axis.label = (x) => (by === 'seconds' ? duration(x) : some(Math.round(x * 100) / 100).replace(/\.?0+([kMGT])$/, '$1').replace(/^1000k/, '1M'));
+  axis.label = (x) => (by === 'seconds' ? duration(x) : place(x));
   axis.words = (x) => (by === 'steps' ? `Step ${Math.round(x)}` : by === 'tokens' ? `${short(x)} tokens` : `After ${duration(x)}`);
   const picks = el('div', { class: 'chips', role: 'group', 'aria-label': 'Runs to draw' });
   const over = el('select', { onchange: () => { by = over.value; axis.view = null; axis.cursor = null; load(true); } },

@@ -61,6 +61,9 @@ export function bytes(v) {
 // some writes a count: whole, or short where it is large.
 export const some = (v) => (Number.isInteger(v) && Math.abs(v) < 10000 ? String(v) : short(v));
 
+// place writes where something lies on an axis: as few digits as say it, and no zeros behind the point.
+export const place = (v) => some(Math.round(v * 100) / 100).replace(/(\.\d*?)0+(?=\D|$)/, '$1').replace(/\.(?=\D|$)/, '').replace(/^1000k/, '1M');
+
 export function duration(s) {
   if (!isFinite(s)) return '–';
   if (s < 90) return `${s.toFixed(s < 10 ? 1 : 0)} s`;

@@ -337,7 +337,9 @@ export class Pipeline {
     }
     ctx.fillStyle = colour('now');
     ctx.fillRect(Math.round(x), L.top(L.planned) - 3, 1.5, L.ranks * L.row + 3);
-    if (this.x(now) > x + 1) { ctx.font = '11px system-ui, sans-serif'; ctx.textAlign = 'right'; ctx.fillText(`now, at ${ms(now)} →`, x + 2, L.top(L.planned) - 9); }
+    if (this.x(now) > x + 1 && !L.narrow) { // the title says it as well
+      ctx.font = '11px system-ui, sans-serif'; ctx.textAlign = 'right'; ctx.fillText(`now, at ${ms(now)} →`, x + 2, L.top(L.planned) - 9);
+    }
   }
 
   // paintStall draws the chain of waits: who waits for whom, to the root.
@@ -582,10 +584,11 @@ function arrow(ctx, x0, y0, x1, y1) {
   ctx.beginPath(); ctx.moveTo(x1, y1); ctx.lineTo(x1 - 6, y1 - 3.5); ctx.lineTo(x1 - 6, y1 + 3.5); ctx.fill();
 }
 
+// fit shortens a name from its front: hosts of one run differ at their ends.
 function fit(ctx, s, width) {
   if (ctx.measureText(s).width <= width) return s;
-  while (s.length > 1 && ctx.measureText(s + '…').width > width) s = s.slice(0, -1);
-  return s + '…';
+  while (s.length > 1 && ctx.measureText('…' + s).width > width) s = s.slice(1);
+  return '…' + s;
 }
 
 export function nice(v) {

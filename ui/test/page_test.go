@@ -249,6 +249,11 @@ func TestMillionSteps(t *testing.T) {
 	p.goTo("Curves")
 	p.drawn()
 	t.Logf("the curves are drawn %.2f s later", time.Since(begun).Seconds())
+	for v, want := range map[string]string{"0": "0", "2500": "2500", "2e5": "200k", "1e6": "1M", "1.25e6": "1250k", "1.5e7": "15M", "0.5": "0.5", "10": "10"} {
+		if got := eval[string](p, `import('./page/dom.js').then((m) => m.place(`+v+`))`); got != want {
+			t.Errorf("an axis says %q of %s, want %q", got, v, want)
+		}
+	}
 	p.look("long")
 	// Zoom by keys, and read a value.
 	p.width(desktop)
