@@ -26,7 +26,7 @@ import (
 	"github.com/mmcloughlin/avo/printer"
 )
 
-// kernel is one file of assembly.
+// kernel is one file of assembly for amd64. Those for arm64 are neonKernels.
 type kernel struct {
 	pkg  string // the package it is part of: a folder beside this one
 	name string // the file is name_amd64.s
@@ -55,7 +55,7 @@ func main() {
 }
 
 // generate returns the text of every file by its path: one of assembly for each
-// kernel, and one of declarations, asm_amd64.go, for each package.
+// kernel, and one of declarations, asm_amd64.go and asm_arm64.go, for each package.
 func generate(all []kernel) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	stubs := map[string]*ir.File{}
@@ -85,12 +85,26 @@ func generate(all []kernel) (map[string][]byte, error) {
 			stubs[k.pkg].AddSection(fn)
 		}
 	}
-	for pkg, f := range stubs {
-		text, err := printer.NewStubs(config(pkg)).Print(f)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", pkg, err)
+	arm := map[string]*ir.File{}
+	for _, k := range neonKernels() {
+		n := new(neon)
+		k.emit(n)
+		files[filepath.Join("..", k.pkg, k.name+"_neon_arm64.s")] = documented(n.file(), k.doc)
+		if arm[k.pkg] == nil {
+			arm[k.pkg] = ir.NewFile()
 		}
-		files[filepath.Join("..", pkg, "asm_amd64.go")] = text
+		for _, f := range n.functions {
+			arm[k.pkg].AddSection(f.ir)
+		}
+	}
+	for arch, stubs := range map[string]map[string]*ir.File{"amd64": stubs, "arm64": arm} {
+		for pkg, f := range stubs {
+			text, err := printer.NewStubs(config(pkg)).Print(f)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", pkg, err)
+			}
+			files[filepath.Join("..", pkg, "asm_"+arch+".go")] = text
+		}
 	}
 	return files, nil
 }
