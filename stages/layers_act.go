@@ -24,7 +24,7 @@ var activations = map[Activation]struct {
 	}},
 	"tanh": {func(x float32) float32 { return float32(math.Tanh(float64(x))) }, func(dy, x float32) float32 {
 		y := math.Tanh(float64(x))
-		return float32(float64(dy) * (1 - y*y))
+		return float32(float64(dy) * (1 - float64(y*y))) // not fused with the addition, as arm64 would
 	}},
 }
 

@@ -148,7 +148,7 @@ func squaredError(values, fields, grads []tensorops.Array) (r Report, err error)
 	off := 0.0
 	for i, v := range x {
 		d := float64(v) - float64(y[i])
-		r.Sum += d * d
+		r.Sum += float64(d * d) // not fused with the addition, as arm64 would
 		off += max(d, -d)
 		if len(grads) > 0 {
 			grads[0].Float[i] = float32(2 * d)

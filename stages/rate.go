@@ -49,5 +49,5 @@ func (r Rate) At(step int64) float64 {
 	case WSD:
 		f = 1 - math.Sqrt((done-float64(begin)+1)/float64(r.Steps-begin))
 	}
-	return r.MinLR + f*(r.LR-r.MinLR)
+	return r.MinLR + float64(f*(r.LR-r.MinLR)) // not fused with the addition, as arm64 would
 }

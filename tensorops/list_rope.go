@@ -40,7 +40,7 @@ func (r RoPEOpts) Frequency(i, half int) float64 {
 	}
 	turns := float64(s.Original) * f / (2 * math.Pi) // in Original positions
 	keep := min(max((turns-s.Low)/(s.High-s.Low), 0), 1)
-	return (1-keep)*f/s.Factor + keep*f
+	return (1-keep)*f/s.Factor + float64(keep*f) // not fused with the addition, as arm64 would
 }
 
 // RoPE records the rotary position embedding (Su et al. 2021) in place: in each

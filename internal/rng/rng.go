@@ -99,7 +99,7 @@ func Normal(dst []float32, k Key, first uint64, mean, std float64) {
 		s1, c1 := math.Sincos(2 * math.Pi * Uniform(d))
 		four := [4]float64{r0 * c0, r0 * s0, r1 * c1, r1 * s1}
 		for j := idx % 4; j < 4 && i < len(dst); j++ {
-			dst[i] = float32(mean + std*four[j])
+			dst[i] = float32(mean + float64(std*four[j])) // not fused with the addition, as arm64 would
 			i++
 		}
 	}

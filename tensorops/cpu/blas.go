@@ -66,7 +66,7 @@ func gemmOn(kn gemm.Multiplier, transA, transB bool, m, n, k int, alpha float32,
 		for i := range m {
 			row := c[i*ldc:][:n]
 			for j, v := range part.Data[i*n:][:n] {
-				row[j] += alpha * v
+				row[j] += float32(alpha * v) // not fused with the addition, as arm64 would
 			}
 		}
 	}

@@ -40,7 +40,7 @@ func adamW(x *exec, lo, hi int) {
 	o := vec.AdamW{
 		Beta1: a.Beta1,
 		Beta2: a.Beta2,
-		Keep:  1 - a.LR*a.WeightDecay,
+		Keep:  1 - float64(a.LR*a.WeightDecay), // not fused with the addition, as arm64 would
 		Rate:  a.LR / (1 - math.Pow(a.Beta1, step)),
 		Root:  1 / math.Sqrt(1-math.Pow(a.Beta2, step)),
 		Eps:   a.Eps,

@@ -11,7 +11,7 @@ func (k *Kernels) LayerNorm(y, x, gamma, beta []float32, eps float64) (mean, rst
 	// is far from zero.
 	sum, squares := k.moments(x, x[0])
 	offset := sum / float64(n)
-	variance := max(squares/float64(n)-offset*offset, 0)
+	variance := max(squares/float64(n)-float64(offset*offset), 0) // not fused with the addition, as arm64 would
 	mean = float32(float64(x[0]) + offset)
 	rstd = float32(1 / math.Sqrt(variance+eps))
 	k.normaliseRow(y, x, gamma, beta, mean, rstd)
