@@ -55,6 +55,7 @@ var layers = [][]string{
 	{"tensorops/cpu", "tensorops/cuda", "tensorops/ref"},
 	{"tensorops/cpu/internal/attn", "tensorops/cuda/internal/ptxgen"},
 	{"tensorops/cpu/internal/gemm", "tensorops/cpu/internal/vec", "tensorops/cuda/internal/driver", "tensorops/cuda/internal/standin", "tensorops/cuda/kernels"},
+	{"tensorops/cpu/internal/guard"}, // of tests
 	{"tensorops"},
 	{"cluster/internal/lane/bench"},
 	{"cluster/internal/beat", "cluster/internal/lane", "cluster/internal/link", "cluster/internal/members", "cluster/internal/pki", "cluster/internal/transport"},

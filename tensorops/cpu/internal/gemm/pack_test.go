@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/guard"
 )
 
 // stored makes an operand of rows × cols that ends where its memory does, with an
 // unreadable page behind it: in float32 and in bfloat16, with the same numbers.
 // Between what is its own lie NaNs. The form is nn (rows are contiguous), t (columns
 // are) or x (neither).
-func stored(r *rand.Rand, mem *guarded, rows, cols int, form string) (wide, half gemm.Matrix) {
+func stored(r *rand.Rand, mem *guard.Memory, rows, cols int, form string) (wide, half gemm.Matrix) {
 	row, col := cols+r.IntN(3), 1
 	switch form {
 	case "t":
@@ -24,8 +25,8 @@ func stored(r *rand.Rand, mem *guarded, rows, cols int, form string) (wide, half
 		row, col = 2*cols+r.IntN(3), 2
 	}
 	n := (rows-1)*row + (cols-1)*col + 1
-	wide = gemm.Matrix{Data: mem.floats(n), Row: row, Col: col}
-	half = gemm.Matrix{Half: mem.halves(n), Row: row, Col: col}
+	wide = gemm.Matrix{Data: mem.Floats(n), Row: row, Col: col}
+	half = gemm.Matrix{Half: mem.Halves(n), Row: row, Col: col}
 	for i := range n {
 		wide.Data[i], half.Half[i] = float32(math.NaN()), 0x7fc0
 	}
@@ -44,13 +45,13 @@ func TestPackHalf(t *testing.T) {
 	for name, kn := range multipliers() {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))
-			mem := newGuarded(t)
+			mem := guard.New(t)
 			mr, nr := kn.Strips()
 			for _, form := range []string{"n", "t", "x"} {
 				for _, width := range []int{1, 3, mr - 1, mr, mr + 1, nr - 1, nr, nr + 1, 2*nr + 5, 300} {
 					for _, k := range []int{1, 2, 3, 8, 15, 16, 17, 31, 32, 33, 64, 75, 300} {
 						for _, side := range []string{"A", "B"} {
-							mem.reset()
+							mem.Reset()
 							var wide, half gemm.Matrix
 							var length int
 							pack := func(dst []float32, m gemm.Matrix) { kn.PackA(dst, m, width, k) }
@@ -62,7 +63,7 @@ func TestPackHalf(t *testing.T) {
 								length = kn.LenB(k, width)
 								pack = func(dst []float32, m gemm.Matrix) { kn.PackB(dst, m, k, width) }
 							}
-							want, got := mem.floats(length), mem.floats(length)
+							want, got := mem.Floats(length), mem.Floats(length)
 							for i := range want {
 								want[i], got[i] = 7, 7
 							}

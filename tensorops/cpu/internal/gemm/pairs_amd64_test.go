@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/cpu"
 
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/guard"
 )
 
 func pairKernel(t *testing.T) *gemm.PairKernel {
@@ -40,11 +41,11 @@ func half(f float32) uint32 {
 func TestPairWords(t *testing.T) {
 	kn := pairKernel(t)
 	r := rand.New(rand.NewPCG(5, 6))
-	mem := newGuarded(t)
+	mem := guard.New(t)
 	for _, form := range []string{"n", "t", "x"} {
 		for _, width := range []int{1, 7, 11, 12, 13, 16, 17, 31, 32, 33, 70} {
 			for _, k := range []int{1, 2, 5, 31, 32, 33, 63, 100} {
-				mem.reset()
+				mem.Reset()
 				m, _ := stored(r, mem, k, width, form)
 				for range 1 + k*width/4 {
 					m.Data[r.IntN(k)*m.Row+r.IntN(width)*m.Col] = special[r.IntN(len(special))]
@@ -52,10 +53,10 @@ func TestPairWords(t *testing.T) {
 				for _, strip := range []int{kn.MR, kn.NR} {
 					var dst []float32
 					if strip == kn.MR {
-						dst = mem.floats(kn.LenA(width, k))
+						dst = mem.Floats(kn.LenA(width, k))
 						kn.PackA(dst, m.T(), width, k)
 					} else {
-						dst = mem.floats(kn.LenB(k, width))
+						dst = mem.Floats(kn.LenB(k, width))
 						kn.PackB(dst, m, k, width)
 					}
 					for j := range width {
@@ -135,17 +136,17 @@ func TestPairPart(t *testing.T) {
 func TestPairBorders(t *testing.T) {
 	kn := pairKernel(t)
 	r := rand.New(rand.NewPCG(11, 12))
-	mem := newGuarded(t)
+	mem := guard.New(t)
 	nan := float32(math.NaN())
 	for _, form := range []string{"n", "t", "x"} {
 		for _, s := range [][3]int{{1, 1, 1}, {13, 33, 3}, {11, 31, 33}, {25, 40, 65}} {
-			mem.reset()
+			mem.Reset()
 			m, n, k := s[0], s[1], s[2]
 			a, _ := stored(r, mem, m, k, form)
 			_, b := stored(r, mem, k, n, form)
-			pa, pb := mem.floats(kn.LenA(m, k)), mem.floats(kn.LenB(k, n))
+			pa, pb := mem.Floats(kn.LenA(m, k)), mem.Floats(kn.LenB(k, n))
 			row := n + 3
-			c := gemm.Matrix{Data: mem.floats((m-1)*row + n), Row: row, Col: 1}
+			c := gemm.Matrix{Data: mem.Floats((m-1)*row + n), Row: row, Col: 1}
 			for _, piece := range [][]float32{pa, pb, c.Data} {
 				for i := range piece {
 					piece[i] = nan

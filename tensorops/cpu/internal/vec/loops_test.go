@@ -261,7 +261,7 @@ func normGrad64(dx, dy, x, gamma, skip []float64, mean, rstd float64, layer bool
 func (l *loop) operands(r *rand.Rand, n int) (memory, t [][]float32) {
 	outlier := 1 + r.IntN(max(1, l.in-1))
 	for j := range l.in {
-		m := make([]float32, n+2*guard)
+		m := make([]float32, n+2*margin)
 		for i := range m {
 			m[i] = float32(2 * r.NormFloat64())
 			if !l.each { // two numbers that happen to be close make any norm imprecise
@@ -269,15 +269,15 @@ func (l *loop) operands(r *rand.Rand, n int) (memory, t [][]float32) {
 			}
 		}
 		if l.each && j == outlier && n > 3 {
-			m[guard+r.IntN(n-3)] = float32(160*r.Float64() - 80) // where functions saturate
+			m[margin+r.IntN(n-3)] = float32(160*r.Float64() - 80) // where functions saturate
 		}
-		at := guard - j%3 - 1
+		at := margin - j%3 - 1
 		memory, t = append(memory, m), append(t, m[at:at+n:at+n])
 	}
 	return memory, t
 }
 
-const guard = 40
+const margin = 40
 
 // check runs a loop on n random elements and compares it with float64.
 func (l *loop) check(k *Kernels, seed uint64, n int) error {
@@ -299,7 +299,7 @@ func (l *loop) check(k *Kernels, seed uint64, n int) error {
 		}
 	}
 	for j := range t {
-		at := guard - j%3 - 1
+		at := margin - j%3 - 1
 		for i, v := range memory[j] {
 			inside := i >= at && i < at+n
 			if (!inside || j >= l.out) && float64(v) != before[j][i] {

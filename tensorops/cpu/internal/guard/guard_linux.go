@@ -1,4 +1,4 @@
-package gemm_test
+package guard
 
 import (
 	"syscall"
@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// guarded hands out pieces of memory that end right before a page that cannot be
+// Memory hands out pieces of memory that end right before a page that cannot be
 // read or written.
-type guarded struct {
+type Memory struct {
 	t     *testing.T
 	areas [][]byte // without the page behind them
 	used  int
@@ -16,8 +16,9 @@ type guarded struct {
 
 const guardPage = 4096
 
-func newGuarded(t *testing.T) *guarded {
-	g := &guarded{t: t}
+// New is the memory of a test.
+func New(t *testing.T) *Memory {
+	g := &Memory{t: t}
 	t.Cleanup(func() {
 		for _, a := range g.areas {
 			_ = syscall.Munmap(a[:cap(a)])
@@ -26,10 +27,10 @@ func newGuarded(t *testing.T) *guarded {
 	return g
 }
 
-// reset takes all pieces back.
-func (g *guarded) reset() { g.used = 0 }
+// Reset takes all pieces back.
+func (g *Memory) Reset() { g.used = 0 }
 
-func (g *guarded) piece(size int) unsafe.Pointer {
+func (g *Memory) piece(size int) unsafe.Pointer {
 	g.t.Helper()
 	const most = 4 << 20
 	if size > most {
@@ -50,5 +51,8 @@ func (g *guarded) piece(size int) unsafe.Pointer {
 	return unsafe.Pointer(&a[len(a)-max(size, 1)])
 }
 
-func (g *guarded) floats(n int) []float32 { return unsafe.Slice((*float32)(g.piece(4*n)), n) }
-func (g *guarded) halves(n int) []uint16  { return unsafe.Slice((*uint16)(g.piece(2*n)), n) }
+// Floats are n numbers in a piece of their own.
+func (g *Memory) Floats(n int) []float32 { return unsafe.Slice((*float32)(g.piece(4*n)), n) }
+
+// Halves are n halves of numbers in a piece of their own.
+func (g *Memory) Halves(n int) []uint16 { return unsafe.Slice((*uint16)(g.piece(2*n)), n) }
