@@ -142,6 +142,14 @@ check-large: build ## tune the last layers of a 1.5 B shape under a limit of 8 G
 check-scale: ## measure 64 to 1,024 stages in 17 actor systems
 	$(GO) test -run '^$$' -bench Stages -benchtime 1x -timeout 20m ./cluster/internal/mesh
 
+.PHONY: check-arm64
+check-arm64: ## run the tests of the kernels for arm64, and small runs, by an emulator (qemu-user-static); compare the encodings with binutils
+	@command -v qemu-aarch64-static qemu-aarch64 >/dev/null || echo "no qemu-aarch64 here (Debian: qemu-user-static): the kernels for arm64 are not tested"
+	TROUPE_LONG_TESTS=1 $(GO) test -v -count=1 -timeout 60m -run '^TestARM64$$' .
+	GOOS=linux GOARCH=arm64 $(GO) vet -tags nocuda ./tensorops/cpu/...
+	GOOS=darwin GOARCH=arm64 $(GO) vet -tags nocuda ./tensorops/cpu/...
+	cd $(ASMGEN) && $(GO) test -v -count=1 -run '^Test(Assembles|Disassembles|Instructions)$$' .
+
 .PHONY: check-cuda
 check-cuda: ## compile the CUDA kernels for several GPUs with NVIDIA's compiler, which pip fetches, and run them on a stand-in (no GPU needed)
 	GO=$(GO) scripts/cuda-check
