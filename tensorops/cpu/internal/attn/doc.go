@@ -17,7 +17,7 @@
 //
 // Sums run in ascending order of keys and of queries: the bits depend on the sizes
 // only. AVX2 and AVX-512 differ in how much of a masked strip they compute, which
-// adds zeros, and so give the same bits.
+// adds zeros, and so give the same bits; NEON's strips are those of AVX2.
 //
 // Matrices in memory are float32 or bfloat16, each on its own. AVX512BF16 multiplies bfloat16: q, k,
 // v and do are rounded as they are packed, if they are not bfloat16, and P and dS where they

@@ -9,8 +9,8 @@
 // is summed in ascending k from zero, by fused multiply-adds on the assembly
 // paths, and the pieces are added to C in ascending order. Nothing else decides
 // the bits: not the sizes of the other blocks, not the place of the element, not
-// the number of cores, and not whether the path is AVX2 or AVX-512. (The path in
-// Go has no fused multiply-add and differs in the last bits. AMX and PairKernel, which
+// the number of cores, and not whether the path is AVX2, AVX-512 or NEON. (The path in
+// Go leaves multiply-adds to the compiler and differs in the last bits. AMX and PairKernel, which
 // only multiply bfloat16, add products in pairs, and their pieces are as long as the
 // depth alone says.)
 //

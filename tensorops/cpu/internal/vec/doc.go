@@ -1,16 +1,17 @@
 // Package vec holds the vectorised loops of the CPU device over slices of any
 // length and alignment: activations, norms, cross-entropy, rotary embeddings,
-// dropout, optimizers, bfloat16. There is a path for AVX-512, one for AVX2 and
-// one in Go. How the work is split over cores is its callers' business.
+// dropout, optimizers, bfloat16. There is a path for AVX-512, one for AVX2, one
+// for NEON and one in Go. How the work is split over cores is its callers' business.
 //
 // # Bits
 //
 // An element's result depends on its operands alone: not on its place in the
-// slice, nor on how a range is split. AVX2 and AVX-512 give the same bits: both
+// slice, nor on how a range is split. AVX2, AVX-512 and NEON give the same bits: all
 // use the same operations in the same order, multiply-adds at the same places,
-// and both sum a row in the same lanes: element i is added to lane i mod 32 of
+// and sum a row in the same lanes: element i is added to lane i mod 32 of
 // float32 (or i mod 16 of float64), and the lanes are combined by halves, i with
-// i + 16, with i + 8 and so on. The Go path has the same order, but leaves
+// i + 16, with i + 8 and so on. (What may differ is which NaN a result is, and the sign
+// of a largest element that is 0.) The Go path has the same order, but leaves
 // multiply-adds to the compiler, so that its last bits differ.
 //
 // # Precision

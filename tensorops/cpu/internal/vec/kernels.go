@@ -3,7 +3,7 @@ package vec
 // Kernels is one path's loops. The methods check lengths, and say what the
 // fields of the same names do; the loops themselves trust them.
 type Kernels struct {
-	Name string // "go", "avx2", "avx512" or "avx512bf16"
+	Name string // "go", "neon", "avx2", "avx512" or "avx512bf16"
 
 	exp, tanh        func(dst, src []float32)
 	gelu             func(y, x []float32)
