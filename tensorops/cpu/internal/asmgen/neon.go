@@ -41,7 +41,6 @@ type line struct {
 	op    string
 	args  []string
 	base  gp // of a memory operand, -1 if there is none
-	post  int
 	word  uint32
 	text  string // of a word, or a comment
 }
@@ -124,7 +123,7 @@ func (n *neon) scoped(f func()) {
 	n.vUsed = before
 }
 
-// ins writes an instruction without a memory operand that matters.
+// ins writes an instruction; one with an operand in memory to go along is memory's.
 func (n *neon) ins(op string, args ...any) {
 	l := line{op: op, base: noReg}
 	for _, a := range args {

@@ -52,7 +52,6 @@ type two struct {
 
 var (
 	opFNEG  = two{"fneg", 0x6ea0f800}
-	opFABS  = two{"fabs", 0x4ea0f800}
 	opFSQRT = two{"fsqrt", 0x6ea1f800}
 )
 

@@ -112,7 +112,9 @@ func (n *neon) tile(rows int) {
 // first register has.
 func (n *neon) numbersOfA(a gp, av []v, rows int) (first int) {
 	load := map[int]string{1: "FMOVS", 2: "FMOVD", 4: "FMOVQ"}
-	for first = 4; first > rows; first /= 2 {
+	first = 4
+	for first > rows {
+		first /= 2
 	}
 	n.memory(load[first], a, 0, true, av[0])
 	if rows > first {

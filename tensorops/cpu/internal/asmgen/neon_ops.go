@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Operations on pairs: the same on both registers.
 
@@ -91,23 +94,16 @@ func (n *neon) storeAt(p pair, base gp, at int) { n.memory("FSTPQ", base, at, fa
 // advance moves an address on by a number of bytes after what was written since a line:
 // as part of the last access to it where none is at a distance, else by an addition.
 func (n *neon) advance(base gp, by, since int) {
-	last := -1
-	for i := since; i < len(n.lines); i++ {
-		l := &n.lines[i]
-		if l.base != base {
-			continue
-		}
-		last = i
+	last := len(n.lines) - 1
+	for last >= since && n.lines[last].base != base {
+		last--
 	}
-	at := fmt.Sprintf("(%v)", base)
-	if last >= 0 {
+	if last >= since {
 		l := &n.lines[last]
-		for i, a := range l.args {
-			if a == at {
-				l.op += ".P"
-				l.args[i] = address(base, by)
-				return
-			}
+		if i := slices.Index(l.args, address(base, 0)); i >= 0 {
+			l.op += ".P"
+			l.args[i] = address(base, by)
+			return
 		}
 	}
 	n.ins("ADD", imm(by), base)
