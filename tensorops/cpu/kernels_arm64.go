@@ -10,5 +10,5 @@ var neonKernels = kernels{name: "neon", gemm: &gemm.NEON, bf16: gemm.Rounded(&ge
 
 // paths lists the paths of this architecture, best first. Every arm64 processor has NEON.
 func paths() []path {
-	return []path{{kernels: &neonKernels, has: true}, {kernels: &goKernels, has: true}}
+	return []path{{kernels: &neonKernels, needs: "NEON", has: true}, {kernels: &goKernels, has: true}}
 }
