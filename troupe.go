@@ -25,6 +25,7 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
 	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cuda"
 	"github.com/troupe-ml/troupe/tokenizer"
 )
 
@@ -511,6 +512,7 @@ func (r *Run) warnDevices(cfg *config.Config) {
 	if r.computers.set == nil {
 		return
 	}
+	r.computers.set.OnWarning(func(text string) { r.warn("%s", text) })
 	for _, d := range r.computers.set.Opened() {
 		if cfg.Device.DType == "bfloat16" && !d.FastBF16() {
 			r.warn("device.dtype is bfloat16, and %s kernels have no instructions for it (AVX-512 BF16 and AMX are such, and GPUs from Ampere on have theirs): its numbers take half the memory, and its products are as slow as float32's", d.Path())
@@ -851,6 +853,15 @@ func (r *Run) Kill() {
 // Memory is the tensor memory of the run's device of a kind, "cpu" or "cuda"; zeros if no
 // rank is on one.
 func (r *Run) Memory(kind string) tensorops.MemoryStats { return r.computers.memory(kind) }
+
+// GPUWork tells what each GPU of this process has put into its streams for the run, and how:
+// which products are cuBLASLt's, which segments are graphs.
+func (r *Run) GPUWork() []cuda.Work {
+	if r.computers == nil || r.computers.set == nil {
+		return nil
+	}
+	return r.computers.set.Work()
+}
 
 // StageMemory is the most tensor memory that each stage has taken at a time, in bytes, by its name in Status, such as
 // "stage 1 (tp 0, dp 1)"; nil where other processes have them.

@@ -233,6 +233,7 @@ func (p *part) open(cfg *config.Config, pl *plan.Plan, ranks []int, ordinals []i
 	if err != nil {
 		return nil, err
 	}
+	set.OnWarning(func(text string) { p.w.log.Warn(text) })
 	if err := p.checkGPUs(cfg, pl, set, at); err != nil {
 		set.Close()
 		return nil, err

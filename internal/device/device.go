@@ -93,9 +93,21 @@ func OpenKind(o Options) (Device, error) {
 
 // CUDAOptions are those that a GPU is opened with. Where CUDA's libraries lie in no usual
 // place, the environment names them: TROUPE_LIBCUDA, TROUPE_LIBNVRTC, which may be
-// cuda.NoNVRTC, and TROUPE_LIBCUBLASLT, which may be cuda.NoBLAS.
+// cuda.NoNVRTC, and TROUPE_LIBCUBLASLT, which may be cuda.NoBLAS. TROUPE_GELU is for who
+// measures: "fused" or "apart" has GELUs computed in products, or after them, whatever is the
+// rule for the GPU.
 func CUDAOptions() cuda.Options {
-	return cuda.Options{Driver: os.Getenv("TROUPE_LIBCUDA"), NVRTC: os.Getenv("TROUPE_LIBNVRTC"), BLAS: os.Getenv("TROUPE_LIBCUBLASLT")}
+	gelu := map[string]cuda.GELU{"fused": cuda.GELUFused, "apart": cuda.GELUApart}[os.Getenv("TROUPE_GELU")]
+	return cuda.Options{Driver: os.Getenv("TROUPE_LIBCUDA"), NVRTC: os.Getenv("TROUPE_LIBNVRTC"), BLAS: os.Getenv("TROUPE_LIBCUBLASLT"), GELU: gelu}
+}
+
+// Work tells what a GPU has put into its streams, and how; false of another device.
+func Work(d Device) (cuda.Work, bool) {
+	g, ok := d.(gpu)
+	if !ok {
+		return cuda.Work{}, false
+	}
+	return g.Device.Work(), true
 }
 
 // gpu is a device whose streams share it.

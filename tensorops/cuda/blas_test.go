@@ -130,7 +130,7 @@ func apart(a, b []float32) float64 {
 func TestGELUByLibrary(t *testing.T) {
 	l, path := stand(t)
 	own := newDevice(t, path, Options{})
-	d := newDevice(t, path, Options{BLAS: path})
+	d := newDevice(t, path, Options{BLAS: path, GELU: GELUFused})
 	for _, test := range []struct {
 		what   string
 		change func(*layer)
@@ -151,7 +151,7 @@ func TestGELUByLibrary(t *testing.T) {
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			if test.refuse != 0 {
-				d = newDevice(t, path, Options{BLAS: path}) // one that does not know the algorithms yet
+				d = newDevice(t, path, Options{BLAS: path, GELU: GELUFused}) // one that does not know the algorithms yet
 			}
 			l.Refuse(test.refuse)
 			defer l.Refuse(0)
@@ -190,7 +190,7 @@ func TestGELUByLibrary(t *testing.T) {
 func TestChanceMemory(t *testing.T) {
 	l, path := stand(t)
 	l.Delay(200)
-	d := newDevice(t, path, Options{BLAS: path})
+	d := newDevice(t, path, Options{BLAS: path, GELU: GELUFused})
 	reused := usual
 	reused.reuse = true
 	c1, y1 := usual.run(t, d)

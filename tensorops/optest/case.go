@@ -32,7 +32,7 @@ type Options struct {
 func Cases(opt Options) []Case {
 	var all []Case
 	for _, family := range [][]Case{
-		linearCases(opt.Sizes), embedCases(), normCases(), actCases(), attentionCases(), lossCases(), optimCases(), moveCases(),
+		linearCases(opt.Sizes), fusedCases(), embedCases(), normCases(), actCases(), attentionCases(), lossCases(), optimCases(), moveCases(),
 	} {
 		for _, c := range family {
 			if opt.Skip == nil || !opt.Skip(c) {
