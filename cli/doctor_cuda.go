@@ -13,6 +13,7 @@ import (
 type cudaDiagnosis struct {
 	Driver   string       `json:"driver"` // the library and its version; "": none
 	Compiler string       `json:"nvrtc"`
+	NoNVRTC  string       `json:"no_nvrtc"`    // why there is none; "": there is
 	Kernels  string       `json:"kernels"`     // how a GPU gets them; "": it does not
 	BLAS     string       `json:"cublaslt"`    // as Driver
 	NoBLAS   string       `json:"no_cublaslt"` // why products are computed without it; "": they are not
@@ -37,6 +38,9 @@ func diagnoseCUDA() cudaDiagnosis {
 		d.Compiler, d.Kernels = found.NVRTC.String(), "compiled here by NVRTC for the GPU, once"
 	case found.PTX:
 		d.Kernels = "those that come with this build, as PTX, since there is no NVRTC; with it (`pip install nvidia-cuda-nvrtc-cu12`, or the CUDA toolkit) they are made for the GPU itself, and it starts faster"
+	}
+	if found.NoNVRTC != nil {
+		d.NoNVRTC = found.NoNVRTC.Error()
 	}
 	if found.BLAS != nil {
 		d.BLAS = found.BLAS.String()

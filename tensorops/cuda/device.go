@@ -81,6 +81,7 @@ func open(o Options) (*Device, error) {
 	if d.blas, err = openBLAS(o, drv); err != nil {
 		return nil, err
 	}
+	from.graphs = d.dropGraphs
 	d.pieces.begin(d)
 	d.owner, err = newOwner(d.enter, d.leave)
 	return d, err
@@ -152,6 +153,15 @@ func (d *Device) NewStream(name string) tensorops.Stream {
 	d.streams = append(d.streams, s)
 	d.mu.Unlock()
 	return s
+}
+
+// dropGraphs gives back the graphs of all streams, on the owner's thread.
+func (d *Device) dropGraphs() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.streams {
+		s.exec.dropGraphs()
+	}
 }
 
 // forget drops a stream that has ended.

@@ -31,6 +31,8 @@ type graphs struct {
 	key    []byte // of the segment under way
 	time   uint64 // segments so far
 	holds  bool   // scratch memory, see capture
+	hold   uint64 // by what the arena knows that
+	making bool   // one is being captured
 	off    bool   // none are made
 }
 
@@ -149,9 +151,10 @@ func (g *graphs) room(d *driver.Driver) bool {
 func (x *exec) capture(ops []tensorops.Op) (driver.Graph, error) {
 	// Scratch memory whose address is in a graph must not go back to the driver.
 	if !x.graphs.holds {
-		x.graphs.holds = true
-		x.temporary.Hold()
+		x.graphs.holds, x.graphs.hold = true, x.temporary.Hold()
 	}
+	x.graphs.making = true
+	defer func() { x.graphs.making = false }()
 	if err := x.driver.BeginCapture(x.stream); err != nil {
 		return 0, err
 	}
@@ -166,7 +169,19 @@ func (x *exec) capture(ops []tensorops.Op) (driver.Graph, error) {
 	return handle, err
 }
 
-// close gives the graphs back.
+// dropGraphs gives the graphs back, and with them the hold on scratch memory whose addresses they
+// have. They are made again when their segments come again. One that is being made keeps all.
+func (x *exec) dropGraphs() {
+	g := &x.graphs
+	if g.making || !g.holds {
+		return
+	}
+	g.close(x.driver)
+	g.holds = false
+	x.temporary.Release(g.hold)
+}
+
+// close gives the graphs back. Launches of them that are under way are finished.
 func (g *graphs) close(d *driver.Driver) {
 	for _, is := range g.kept {
 		_ = d.EndGraph(is.handle) // the context ends in any case

@@ -226,8 +226,8 @@ func (s *stream) completed(f *launchBatch, err error) {
 		err = errors.Join(err, s.dev.owner.call(f.wait))
 	}
 	sub, over, onItsOwn := f.sub, f.last || err != nil, f.onItsOwn
+	s.exec.temporary.Release(f.hold)
 	f.reset()
-	s.exec.temporary.Release()
 	s.dev.work.tell()
 	s.idle <- f
 	if !onItsOwn {
