@@ -75,6 +75,7 @@ func (c *computers) checkMemory(p *plan.Plan) (inPlace string, err error) {
 	if c.set == nil {
 		return "", nil
 	}
+	p.SetKernels(c.set.GPUPath())
 	return p.CheckMemory(c.set.OnGPU())
 }
 

@@ -228,10 +228,11 @@ func check(cfg *config.Config) (err error) {
 		defer func() { err = errors.Join(err, ckpt.Close()) }()
 	}
 	var gpuFree int64 // not known
+	var gpuPath string
 	if d, err := device.OpenSet(cfg); err != nil {
 		errs = append(errs, err)
 	} else {
-		gpuFree = d.OnGPU()
+		gpuFree, gpuPath = d.OnGPU(), d.GPUPath()
 		d.Close()
 	}
 	vocab, err := plan.VocabOf(cfg)
@@ -254,6 +255,7 @@ func check(cfg *config.Config) (err error) {
 		err = plan.CheckWeights(ckpt, p.Model(), nil)
 	}
 	if err == nil {
+		p.SetKernels(gpuPath)
 		_, err = p.CheckMemory(gpuFree)
 	}
 	return errors.Join(append(errs, err)...)

@@ -259,6 +259,7 @@ func (p *part) checkGPUs(cfg *config.Config, pl *plan.Plan, set *device.Set, at 
 	for _, d := range set.Opened() {
 		if ranks := on[d]; len(ranks) > 0 {
 			slices.Sort(ranks)
+			pl.SetKernels(d.Path())
 			if err := pl.CheckGPU(ranks, device.FreeBytes(d)); err != nil {
 				return err
 			}

@@ -96,6 +96,14 @@ func (d *Set) OnGPU() int64 {
 	return 0
 }
 
+// GPUPath names the kernels of the first GPU; "": there is none.
+func (d *Set) GPUPath() string {
+	if i := slices.IndexFunc(d.kinds, func(p place) bool { return p.kind == CUDA }); i >= 0 {
+		return d.opened[i].Path()
+	}
+	return ""
+}
+
 // OnWarning has a function told of what goes on in another way on a GPU than was meant.
 func (d *Set) OnWarning(warn func(text string)) {
 	for _, one := range d.opened {
