@@ -74,18 +74,24 @@ func (c Case) run(s tensorops.Stream) ([]*output, error) {
 // compare runs the case on a stream and reports where its outputs differ from the oracle's by
 // more than the tolerance.
 func (c Case) compare(dev tensorops.Stream, oracle *Oracle, widen float64) error {
+	_, err := c.compared(dev, oracle, widen)
+	return err
+}
+
+// compared is compare, and returns the outputs.
+func (c Case) compared(dev tensorops.Stream, oracle *Oracle, widen float64) ([]*output, error) {
 	want, err := oracle.run(c)
 	if err != nil {
-		return fmt.Errorf("oracle: %w", err)
+		return nil, fmt.Errorf("oracle: %w", err)
 	}
 	got, err := c.run(dev)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i, w := range want {
 		if err := w.compare(got[i], tolerances[c.Kind]*widen); err != nil {
-			return fmt.Errorf("%s: %w", w.name, err)
+			return nil, fmt.Errorf("%s: %w", w.name, err)
 		}
 	}
-	return nil
+	return got, nil
 }
