@@ -127,6 +127,7 @@ type Info struct {
 	Device       string  // "cpu" or "cuda"; both, as "cuda, cpu", where ranks differ
 	Threads      int     // of the CPU, where a rank computes on it
 	Samples      bool    // the counts of tokens are of samples, and so are windows
+	Auto         string  // what device.kind = "auto" has come to, in a sentence; "": it is not asked for, or there is no GPU
 	Kernels      string  // of several devices each with its ranks: "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)"
 }
 
@@ -163,6 +164,7 @@ type Run struct {
 	cfg       *config.Config
 	info      Info
 	computers *computers
+	gpuLeft   string // why "auto" takes no GPU after all; "": it may
 	corpora   *corpora
 	tokens    *tokenStore
 	output    *rundir.Dir
@@ -229,6 +231,9 @@ func check(cfg *config.Config) (err error) {
 	}
 	var gpuFree int64 // not known
 	var gpuPath string
+	own := *cfg // what "auto" comes to is of this check
+	cfg = &own
+	device.ResolveAuto(context.Background(), cfg, false)
 	if d, err := device.OpenSet(cfg); err != nil {
 		errs = append(errs, err)
 	} else {
@@ -286,6 +291,15 @@ func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 func (r *Run) begin(o Options, wait time.Duration) error {
 	own := *r.cfg // what setup fills in is of this attempt
 	spec, err := r.setup(&own, o, wait)
+	if err != nil && own.AutoGPU() && (r.output == nil || !r.output.Begun) {
+		// The GPU was nobody's wish: what it can't do, or hold, the CPU may.
+		r.gpuLeft = fmt.Sprintf("the GPU was left out: %v; the CPU is used", err)
+		if closing := r.release(); closing != nil {
+			return asSetup(errors.Join(err, closing))
+		}
+		own = *r.cfg
+		spec, err = r.setup(&own, o, wait)
+	}
 	var inner *actors.Run
 	if err == nil {
 		inner, err = actors.Start(*spec)
@@ -392,7 +406,7 @@ func (r *Run) setup(cfg *config.Config, o Options, wait time.Duration) (*actors.
 		return nil, err
 	}
 	var err error
-	if r.computers, err = openComputers(r.ctx, cfg, o.Hosts, wait); err != nil {
+	if r.computers, err = openComputers(r.ctx, cfg, o.Hosts, wait, r.gpuLeft); err != nil {
 		return nil, err
 	}
 	if r.output, err = rundir.Open(cfg, o.Fresh); err != nil {

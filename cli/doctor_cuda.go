@@ -18,6 +18,7 @@ type cudaDiagnosis struct {
 	BLAS     string       `json:"cublaslt"`    // as Driver
 	NoBLAS   string       `json:"no_cublaslt"` // why products are computed without it; "": they are not
 	Devices  []cudaDevice `json:"devices"`
+	Auto     string       `json:"auto"`  // what device.kind = "auto" takes; "": there is no GPU
 	Lacks    []string     `json:"lacks"` // why device.kind = "cuda" cannot be used
 }
 
@@ -48,6 +49,7 @@ func diagnoseCUDA() cudaDiagnosis {
 	if found.NoBLAS != nil {
 		d.NoBLAS = found.NoBLAS.Error()
 	}
+	d.Auto = device.AutoState()
 	for _, g := range found.Devices {
 		d.Devices = append(d.Devices, cudaDevice{g.Name, fmt.Sprintf("%d.%d", g.Major, g.Minor), g.Bytes})
 	}
@@ -73,6 +75,9 @@ func (d cudaDiagnosis) lines() []string {
 		lines = append(lines, "kernels: "+d.Kernels)
 	}
 	lines = append(lines, d.products()...)
+	if d.Auto != "" {
+		lines = append(lines, `device.kind = "auto": `+d.Auto)
+	}
 	for _, lack := range d.Lacks {
 		lines = append(lines, strings.Split(lack, "\n")...)
 	}

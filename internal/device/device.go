@@ -55,13 +55,15 @@ const (
 	CUDA = "cuda"
 )
 
-// KindOf is the kind of the device of a stage's ranks. What is not a GPU is the CPU: "auto" does not
-// look for a GPU as long as what it computes has not been verified on one.
+// KindOf is the kind of the device of a stage's ranks. What is not a GPU is the CPU, and so is
+// "auto" unless ResolveAuto has taken a GPU for it.
 func KindOf(cfg *config.Config, rank int) string {
-	if cfg.Device.KindOf(rank) == CUDA {
+	switch kind := cfg.Device.KindOf(rank); {
+	case kind == CUDA, kind == auto && cfg.AutoGPU():
 		return CUDA
+	default:
+		return CPU
 	}
-	return CPU
 }
 
 // Options say which device to make.

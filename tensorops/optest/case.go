@@ -23,6 +23,8 @@ type Options struct {
 	Sizes []int
 	// Skip leaves out the cases it is true for.
 	Skip func(Case) bool
+	// Most bounds the cases that Check tries; 0: it tries all.
+	Most int
 	// Oracle keeps what the oracle said, for a test that holds several devices to the same
 	// table; nil: it is asked each time.
 	Oracle *Oracle

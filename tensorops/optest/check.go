@@ -30,7 +30,10 @@ func Check(ctx context.Context, dev tensorops.Device, opt Options) (Tally, error
 		oracle = new(Oracle)
 	}
 	cases := turns(Cases(opt))
-	first := len(kindsOf(cases))
+	if opt.Most > 0 {
+		cases = cases[:min(opt.Most, len(cases))]
+	}
+	first := min(len(kindsOf(cases)), len(cases))
 	t := Tally{Of: len(cases)}
 	for i, c := range cases {
 		if err := ctx.Err(); err != nil {
@@ -103,12 +106,15 @@ func turns(cases []Case) []Case {
 	return all
 }
 
-// effort is 1 for the cases that sweep over sizes, which take the oracle long.
+// effort orders cases by how long they take the oracle: products that sweep over sizes longest,
+// then those that are large.
 func (c Case) effort() int {
-	if strings.Contains(c.Name, "sizes") {
-		return 1
+	for i, word := range []string{"variants", "long", "split", "sizes"} {
+		if strings.Contains(c.Name, word) {
+			return i
+		}
 	}
-	return 0
+	return 1
 }
 
 // kindsOf are the kinds that cases are of, in the order of their first.
