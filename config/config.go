@@ -159,7 +159,9 @@ type Parallel struct {
 
 // Device is what computes.
 type Device struct {
-	Kind  string   `toml:"kind"`  // "auto", "cpu" or "cuda"; default auto: a GPU that passes a self-test, unless device.kernels or threads is given, parallel.context is above 1, or ranks are in other processes; else the CPU
+	// Kind is "auto", "cpu" or "cuda"; default auto: a GPU that passes a self-test, unless device.kernels or device.threads
+	// is given, parallel.context is above 1, or ranks are in other processes; else the CPU.
+	Kind  string   `toml:"kind"`
 	Ranks []string `toml:"ranks"` // a kind for each pipeline rank; default [] = kind for all
 	DType string   `toml:"dtype"` // "float32", or "bfloat16": mixed precision
 	// Residual is the type of the residual stream, which is what travels between stages:
