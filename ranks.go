@@ -23,14 +23,22 @@ type computers struct {
 	set     *device.Set       // nil: in other processes
 	workers placement.Workers // nil: here
 	closed  bool
+	auto    string // what device.kind = "auto" has come to; "": nothing to say
 	// ofRanks is what other processes tell of the most tensor memory of each rank at a time; nil: nothing.
 	ofRanks func() []int64
 }
 
-func openComputers(ctx context.Context, cfg *config.Config, hosts placement.Hosts, wait time.Duration) (*computers, error) {
+// openComputers opens them. leftOut says why no GPU is to be taken where "auto" stands; "": if there
+// is one, it may be.
+func openComputers(ctx context.Context, cfg *config.Config, hosts placement.Hosts, wait time.Duration, leftOut string) (*computers, error) {
 	var c computers
 	var err error
+	cfg.SetAutoGPU(false)
 	if hosts == nil {
+		// Ranks in other processes are placed by what these offer: there "auto" is the CPU.
+		if c.auto = leftOut; leftOut == "" {
+			c.auto = device.ResolveAuto(ctx, cfg, true)
+		}
 		c.set, err = device.OpenSet(cfg)
 	} else {
 		c.workers, err = hosts.Choose(ctx, cfg, wait)
@@ -62,7 +70,7 @@ func (c *computers) path() string {
 
 // describe fills in what people read of them.
 func (c *computers) describe(i *Info) {
-	i.Kernels = c.path()
+	i.Kernels, i.Auto = c.path(), c.auto
 	if c.set != nil {
 		i.Device, i.Threads = c.set.Names(), c.set.Threads()
 	} else {
@@ -75,6 +83,7 @@ func (c *computers) checkMemory(p *plan.Plan) (inPlace string, err error) {
 	if c.set == nil {
 		return "", nil
 	}
+	p.SetKernels(c.set.GPUPath())
 	return p.CheckMemory(c.set.OnGPU())
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
 	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cuda"
 	"github.com/troupe-ml/troupe/tokenizer"
 )
 
@@ -126,6 +127,7 @@ type Info struct {
 	Device       string  // "cpu" or "cuda"; both, as "cuda, cpu", where ranks differ
 	Threads      int     // of the CPU, where a rank computes on it
 	Samples      bool    // the counts of tokens are of samples, and so are windows
+	Auto         string  // what device.kind = "auto" has come to, in a sentence; "": it is not asked for, or there is no GPU
 	Kernels      string  // of several devices each with its ranks: "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)"
 }
 
@@ -162,6 +164,7 @@ type Run struct {
 	cfg       *config.Config
 	info      Info
 	computers *computers
+	gpuLeft   string // why "auto" takes no GPU after all; "": it may
 	corpora   *corpora
 	tokens    *tokenStore
 	output    *rundir.Dir
@@ -227,10 +230,14 @@ func check(cfg *config.Config) (err error) {
 		defer func() { err = errors.Join(err, ckpt.Close()) }()
 	}
 	var gpuFree int64 // not known
+	var gpuPath string
+	own := *cfg // what "auto" comes to is of this check
+	cfg = &own
+	device.ResolveAuto(context.Background(), cfg, false)
 	if d, err := device.OpenSet(cfg); err != nil {
 		errs = append(errs, err)
 	} else {
-		gpuFree = d.OnGPU()
+		gpuFree, gpuPath = d.OnGPU(), d.GPUPath()
 		d.Close()
 	}
 	vocab, err := plan.VocabOf(cfg)
@@ -253,6 +260,7 @@ func check(cfg *config.Config) (err error) {
 		err = plan.CheckWeights(ckpt, p.Model(), nil)
 	}
 	if err == nil {
+		p.SetKernels(gpuPath)
 		_, err = p.CheckMemory(gpuFree)
 	}
 	return errors.Join(append(errs, err)...)
@@ -283,6 +291,15 @@ func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 func (r *Run) begin(o Options, wait time.Duration) error {
 	own := *r.cfg // what setup fills in is of this attempt
 	spec, err := r.setup(&own, o, wait)
+	if err != nil && own.AutoGPU() && (r.output == nil || !r.output.Begun) {
+		// The GPU was nobody's wish: what it can't do, or hold, the CPU may.
+		r.gpuLeft = fmt.Sprintf("the GPU was left out: %v; the CPU is used", err)
+		if closing := r.release(); closing != nil {
+			return asSetup(errors.Join(err, closing))
+		}
+		own = *r.cfg
+		spec, err = r.setup(&own, o, wait)
+	}
 	var inner *actors.Run
 	if err == nil {
 		inner, err = actors.Start(*spec)
@@ -389,7 +406,7 @@ func (r *Run) setup(cfg *config.Config, o Options, wait time.Duration) (*actors.
 		return nil, err
 	}
 	var err error
-	if r.computers, err = openComputers(r.ctx, cfg, o.Hosts, wait); err != nil {
+	if r.computers, err = openComputers(r.ctx, cfg, o.Hosts, wait, r.gpuLeft); err != nil {
 		return nil, err
 	}
 	if r.output, err = rundir.Open(cfg, o.Fresh); err != nil {
@@ -511,6 +528,7 @@ func (r *Run) warnDevices(cfg *config.Config) {
 	if r.computers.set == nil {
 		return
 	}
+	r.computers.set.OnWarning(func(text string) { r.warn("%s", text) })
 	for _, d := range r.computers.set.Opened() {
 		if cfg.Device.DType == "bfloat16" && !d.FastBF16() {
 			r.warn("device.dtype is bfloat16, and %s kernels have no instructions for it (AVX-512 BF16 and AMX are such, and GPUs from Ampere on have theirs): its numbers take half the memory, and its products are as slow as float32's", d.Path())
@@ -851,6 +869,15 @@ func (r *Run) Kill() {
 // Memory is the tensor memory of the run's device of a kind, "cpu" or "cuda"; zeros if no
 // rank is on one.
 func (r *Run) Memory(kind string) tensorops.MemoryStats { return r.computers.memory(kind) }
+
+// GPUWork tells what each GPU of this process has put into its streams for the run, and how:
+// which products are cuBLASLt's, which segments are graphs.
+func (r *Run) GPUWork() []cuda.Work {
+	if r.computers == nil || r.computers.set == nil {
+		return nil
+	}
+	return r.computers.set.Work()
+}
 
 // StageMemory is the most tensor memory that each stage has taken at a time, in bytes, by its name in Status, such as
 // "stage 1 (tp 0, dp 1)"; nil where other processes have them.

@@ -77,7 +77,8 @@ func (a *app) newDoctor() *cobra.Command {
 		Long: `Show the machine as engine sees it: processor, memory, caches, the vector units
 that kernels can use, which kernels there are, which of them device.kernels =
 "auto" takes, and why not a better one; and the GPUs that device.kind = "cuda" can use,
-with CUDA's libraries, or what of these is lacking. A program that registers things of
+with CUDA's libraries, or what of these is lacking, and whether device.kind = "auto" takes
+one: it has to have passed a self-test, which the first run with it makes. A program that registers things of
 its own lists them.`,
 		Args: takes(),
 		RunE: a.work(func(*cobra.Command, []string) error {

@@ -13,10 +13,12 @@ import (
 type cudaDiagnosis struct {
 	Driver   string       `json:"driver"` // the library and its version; "": none
 	Compiler string       `json:"nvrtc"`
+	NoNVRTC  string       `json:"no_nvrtc"`    // why there is none; "": there is
 	Kernels  string       `json:"kernels"`     // how a GPU gets them; "": it does not
 	BLAS     string       `json:"cublaslt"`    // as Driver
 	NoBLAS   string       `json:"no_cublaslt"` // why products are computed without it; "": they are not
 	Devices  []cudaDevice `json:"devices"`
+	Auto     string       `json:"auto"`  // what device.kind = "auto" takes; "": there is no GPU
 	Lacks    []string     `json:"lacks"` // why device.kind = "cuda" cannot be used
 }
 
@@ -38,12 +40,16 @@ func diagnoseCUDA() cudaDiagnosis {
 	case found.PTX:
 		d.Kernels = "those that come with this build, as PTX, since there is no NVRTC; with it (`pip install nvidia-cuda-nvrtc-cu12`, or the CUDA toolkit) they are made for the GPU itself, and it starts faster"
 	}
+	if found.NoNVRTC != nil {
+		d.NoNVRTC = found.NoNVRTC.Error()
+	}
 	if found.BLAS != nil {
 		d.BLAS = found.BLAS.String()
 	}
 	if found.NoBLAS != nil {
 		d.NoBLAS = found.NoBLAS.Error()
 	}
+	d.Auto = device.AutoState()
 	for _, g := range found.Devices {
 		d.Devices = append(d.Devices, cudaDevice{g.Name, fmt.Sprintf("%d.%d", g.Major, g.Minor), g.Bytes})
 	}
@@ -69,6 +75,9 @@ func (d cudaDiagnosis) lines() []string {
 		lines = append(lines, "kernels: "+d.Kernels)
 	}
 	lines = append(lines, d.products()...)
+	if d.Auto != "" {
+		lines = append(lines, `device.kind = "auto": `+d.Auto)
+	}
 	for _, lack := range d.Lacks {
 		lines = append(lines, strings.Split(lack, "\n")...)
 	}

@@ -242,8 +242,16 @@ func (t *textReporter) bar(e troupe.StepEvent) term.Bar {
 	return term.Bar{Done: e.Step, Total: t.info.Steps, Fields: fields}
 }
 
-// deviceLine says what a run computes on.
+// deviceLine says what a run computes on, and why where that was found out.
 func deviceLine(i troupe.Info) string {
+	line := computesOn(i)
+	if i.Auto != "" {
+		line += "; " + term.OneLine(i.Auto)
+	}
+	return line
+}
+
+func computesOn(i troupe.Info) string {
 	switch i.Device {
 	case "cpu":
 		return fmt.Sprintf("cpu, %s, kernels %s", term.Plural(i.Threads, "thread"), i.Kernels)

@@ -233,6 +233,7 @@ func (p *part) open(cfg *config.Config, pl *plan.Plan, ranks []int, ordinals []i
 	if err != nil {
 		return nil, err
 	}
+	set.OnWarning(func(text string) { p.w.log.Warn(text) })
 	if err := p.checkGPUs(cfg, pl, set, at); err != nil {
 		set.Close()
 		return nil, err
@@ -258,6 +259,7 @@ func (p *part) checkGPUs(cfg *config.Config, pl *plan.Plan, set *device.Set, at 
 	for _, d := range set.Opened() {
 		if ranks := on[d]; len(ranks) > 0 {
 			slices.Sort(ranks)
+			pl.SetKernels(d.Path())
 			if err := pl.CheckGPU(ranks, device.FreeBytes(d)); err != nil {
 				return err
 			}

@@ -26,7 +26,15 @@ type Config struct {
 	headers     map[string]Pos // where each section of the file begins
 	given       map[string]Pos // where each key was given, by file or --set
 	shapeLoaded bool           // LoadShape has filled the model's shape
+	gpuByAuto   bool           // SetAutoGPU
 }
+
+// SetAutoGPU says what device.kind = "auto" comes to on the machine that computes: its GPU, or the
+// CPU, which it is before anybody says so. It is no part of what is written or compared.
+func (c *Config) SetAutoGPU(gpu bool) { c.gpuByAuto = gpu }
+
+// AutoGPU reports what SetAutoGPU was told.
+func (c *Config) AutoGPU() bool { return c.gpuByAuto }
 
 // Run says what the run is called, how long it is and what it reports.
 type Run struct {
@@ -151,7 +159,9 @@ type Parallel struct {
 
 // Device is what computes.
 type Device struct {
-	Kind  string   `toml:"kind"`  // "auto" (the CPU), "cpu" or "cuda"; default auto
+	// Kind is "auto", "cpu" or "cuda"; default auto: a GPU that passes a self-test, unless device.kernels or device.threads
+	// is given, parallel.context is above 1, or ranks are in other processes; else the CPU.
+	Kind  string   `toml:"kind"`
 	Ranks []string `toml:"ranks"` // a kind for each pipeline rank; default [] = kind for all
 	DType string   `toml:"dtype"` // "float32", or "bfloat16": mixed precision
 	// Residual is the type of the residual stream, which is what travels between stages:

@@ -27,7 +27,7 @@ type DryStream struct {
 
 // NewDryStream makes one.
 func NewDryStream() *DryStream {
-	m := NewMemory(nothing{}, 0)
+	m := NewMemory(&nothing{next: minClassBytes}, 0)
 	return &DryStream{memory: m, arena: m.NewArena("dry run")}
 }
 

@@ -9,6 +9,7 @@ type List struct {
 	ops     []Op
 	away    []Tensor // buffers of other pools, given back on completion
 	arena   Arena
+	hold    uint64          // of the pool, while a queue counts the list
 	element func(DType) int // bytes of a stored element on this device
 	err     error
 	sink    Op // takes what is recorded after an error

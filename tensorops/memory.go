@@ -15,6 +15,7 @@ type Memory struct {
 	source Source
 
 	mu    sync.Mutex
+	clock uint64 // counts what changes what may be given back
 	stats MemoryStats
 	pools []*Pool          // that are not closed
 	taken map[string]int64 // by the name of a pool: the most that it has asked of the source
@@ -66,19 +67,45 @@ func (m *Memory) NewArenaVia(name string, via func(func() error) error) *Pool {
 	return p
 }
 
-// Trim gives back what pools keep whose lists are all complete; false if that is nothing.
-// It calls the source from where it is called.
-func (m *Memory) Trim() bool {
+// Trim gives back at least so many bytes of what pools keep, as far as there are so many that
+// no list may use any more, and returns how many it was. What has been free for longest goes
+// first: it is least likely to be asked for again. Trim calls the source from where it is called.
+func (m *Memory) Trim(bytes int64) (given int64) {
 	m.mu.Lock()
-	var kept []*Buffer
+	var idle []*Buffer
 	for _, p := range m.pools {
-		if p.lists == 0 {
-			kept = append(kept, p.empty()...)
+		for _, free := range p.free {
+			for _, b := range free {
+				if p.idle(b) {
+					idle = append(idle, b)
+				}
+			}
 		}
 	}
+	slices.SortFunc(idle, func(a, b *Buffer) int { return cmp.Compare(a.since, b.since) })
+	n := 0
+	for n < len(idle) && given < bytes {
+		given += int64(idle[n].bytes)
+		n++
+	}
+	idle = idle[:n]
+	for _, b := range idle {
+		b.Home.(*Pool).remove(b) // pools hold buffers of their own alone
+	}
 	m.mu.Unlock()
-	m.discard(kept)
-	return len(kept) > 0
+	m.discard(idle)
+	return given
+}
+
+// excess is by how much what is held is more than the limit, before a buffer that counts as in
+// use is asked of the source.
+func (m *Memory) excess() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stats.Limit == 0 {
+		return 0
+	}
+	return m.stats.InUse + m.stats.Pooled - m.stats.Limit
 }
 
 // Close closes every pool. It calls the source from where it is called.

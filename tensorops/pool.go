@@ -2,6 +2,7 @@ package tensorops
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -16,8 +17,8 @@ type Pool struct {
 	// Guarded by memory.mu:
 	free   [classes][]*Buffer
 	lent   Lent
-	held   int64 // bytes, lent and free
-	lists  int   // recorded and not yet complete: they may use what is free, in their order
+	held   int64    // bytes, lent and free
+	lists  []uint64 // when those began that are not yet complete, in that order: they may use what is free since
 	closed bool
 }
 
@@ -28,10 +29,51 @@ func (p *Pool) Take(bytes int) (*Buffer, error) {
 	}
 	c, size := class(bytes)
 	b, err := p.reuse(c, size)
-	if b == nil && err == nil {
-		b, err = p.grow(size)
+	if b != nil || err != nil {
+		return b, err
+	}
+	b, err = p.grow(size)
+	if errors.Is(err, ErrOutOfMemory) {
+		if larger := p.larger(c); larger != nil {
+			return larger, nil
+		}
 	}
 	return b, err
+}
+
+// larger takes the smallest free buffer of a larger class, which is worth its waste where the
+// source has no more; nil if there is none.
+func (p *Pool) larger(c int) *Buffer {
+	m := p.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := &m.stats
+	for c++; c < classes; c++ {
+		last := len(p.free[c]) - 1
+		if last < 0 {
+			continue
+		}
+		b := p.free[c][last]
+		if s.Limit > 0 && s.InUse+int64(b.bytes) > s.Limit {
+			return nil // as all that are larger
+		}
+		s.InUse += int64(b.bytes)
+		s.Peak = max(s.Peak, s.InUse)
+		p.pop(c)
+		return b
+	}
+	return nil
+}
+
+// pop takes the last free buffer of a class, which counts as in use already.
+func (p *Pool) pop(c int) *Buffer {
+	last := len(p.free[c]) - 1
+	b := p.free[c][last]
+	p.free[c][last] = nil
+	p.free[c] = p.free[c][:last]
+	p.memory.stats.Pooled -= int64(b.bytes)
+	p.lent.Add(b)
+	return b
 }
 
 // reuse counts a buffer as in use and takes it from the free ones; nil if there is none.
@@ -48,16 +90,10 @@ func (p *Pool) reuse(c, size int) (*Buffer, error) {
 	}
 	s.InUse += int64(size)
 	s.Peak = max(s.Peak, s.InUse)
-	last := len(p.free[c]) - 1
-	if last < 0 {
+	if len(p.free[c]) == 0 {
 		return nil, nil
 	}
-	b := p.free[c][last]
-	p.free[c][last] = nil
-	p.free[c] = p.free[c][:last]
-	s.Pooled -= int64(size)
-	p.lent.Add(b)
-	return b, nil
+	return p.pop(c), nil
 }
 
 func (p *Pool) errClosed() error { return fmt.Errorf("memory of %s: %w", p.name, ErrClosed) }
@@ -89,6 +125,11 @@ func (p *Pool) allocate(b *Buffer) error {
 	if closed {
 		return p.errClosed()
 	}
+	// The limit is one of what is in use; what is kept for reuse goes as far as it can where both
+	// together are more.
+	if excess := m.excess(); excess > 0 {
+		m.Trim(excess)
+	}
 	if err := m.source.Alloc(b); err != nil {
 		return err
 	}
@@ -114,6 +155,8 @@ func (p *Pool) Put(b *Buffer) {
 	p.lent.Remove(b)
 	m.stats.InUse -= int64(size)
 	m.stats.Pooled += int64(size)
+	m.clock++
+	b.since = m.clock
 	p.keep(c, b)
 }
 
@@ -131,19 +174,40 @@ func (p *Pool) keep(c int, b *Buffer) {
 	p.free[c] = slices.Insert(p.free[c], at, b)
 }
 
-// Hold counts a list that is being recorded, Release one that is complete.
-func (p *Pool) Hold() { p.count(1) }
-
-// Release is for a list that Hold has counted.
-func (p *Pool) Release() { p.count(-1) }
-
-func (p *Pool) count(by int) {
-	p.memory.mu.Lock()
-	p.lists += by
-	p.memory.mu.Unlock()
+// Hold counts a list that is being recorded, and returns by what Release knows it.
+func (p *Pool) Hold() uint64 {
+	m := p.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.clock++
+	p.lists = append(p.lists, m.clock)
+	return m.clock
 }
 
-// Trim gives back what the pool keeps, when no list is left. It calls the source from where
+// Release is for a list that is complete, which Hold has counted.
+func (p *Pool) Release(hold uint64) {
+	p.memory.mu.Lock()
+	defer p.memory.mu.Unlock()
+	if at, ok := slices.BinarySearch(p.lists, hold); ok {
+		p.lists = slices.Delete(p.lists, at, at+1)
+	}
+}
+
+// idle reports whether no list may use a free buffer any more: all that had begun when it became
+// free are complete. A list that began later can't know it. It is called with memory.mu held.
+func (p *Pool) idle(b *Buffer) bool { return len(p.lists) == 0 || b.since < p.lists[0] }
+
+// remove takes a buffer out of the free ones. It is called with memory.mu held.
+func (p *Pool) remove(b *Buffer) {
+	c, size := class(b.bytes)
+	if at := slices.Index(p.free[c], b); at >= 0 {
+		p.free[c] = slices.Delete(p.free[c], at, at+1)
+		p.memory.stats.Pooled -= int64(size)
+		p.held -= int64(size)
+	}
+}
+
+// Trim gives back all that the pool keeps, when no list is left. It calls the source from where
 // it is called, and not through via.
 func (p *Pool) Trim() {
 	p.memory.mu.Lock()

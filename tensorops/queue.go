@@ -37,15 +37,23 @@ func NewQueue(name string, pool *Pool, elementBytes func(DType) int) *Queue {
 
 // NewList is Stream's.
 func (q *Queue) NewList() *List {
-	q.pool.Hold()
+	hold := q.pool.Hold()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if k := len(q.spare) - 1; k >= 0 {
-		l := q.spare[k]
-		q.spare = q.spare[:k]
-		return l
+	l := q.unused()
+	l.hold = hold
+	return l
+}
+
+// unused is an empty list. It is called with mu held.
+func (q *Queue) unused() *List {
+	k := len(q.spare) - 1
+	if k < 0 {
+		return NewList(q.pool, q.element)
 	}
-	return NewList(q.pool, q.element)
+	l := q.spare[k]
+	q.spare = q.spare[:k]
+	return l
 }
 
 // Submit queues a list. It ends one that is refused, and returns false.
@@ -138,10 +146,11 @@ func (q *Queue) Drain() {
 // freed is free.
 func (q *Queue) Finish(sub Submission, err error) {
 	sub.List.Complete()
+	hold := sub.List.hold
 	sub.List.Reset()
 	q.mu.Lock()
 	q.spare = append(q.spare, sub.List)
 	q.mu.Unlock()
-	q.pool.Release()
+	q.pool.Release(hold)
 	sub.Done(err)
 }

@@ -28,8 +28,8 @@ func TestQueue(t *testing.T) {
 	if err := ends[refused]; len(err) != 1 || !errors.Is(err[0], ErrQueueFull) || err[0].Error() != "q: stream queue is full: 64 lists wait" {
 		t.Errorf("one list too many ended with %v", err)
 	}
-	if pool.lists != LimitStreamQueue || q.Len() != LimitStreamQueue {
-		t.Errorf("%d lists are recorded, %d wait", pool.lists, q.Len())
+	if len(pool.lists) != LimitStreamQueue || q.Len() != LimitStreamQueue {
+		t.Errorf("%d lists are recorded, %d wait", len(pool.lists), q.Len())
 	}
 	if q.NewList() != refused {
 		t.Error("a list that was refused is not used again")
@@ -61,7 +61,7 @@ func TestQueue(t *testing.T) {
 			t.Errorf("list %d ended with %v", i, err)
 		}
 	}
-	if pool.lists != 0 || q.Len() != 0 {
-		t.Errorf("%d lists are recorded, %d wait in the end", pool.lists, q.Len())
+	if len(pool.lists) != 0 || q.Len() != 0 {
+		t.Errorf("%d lists are recorded, %d wait in the end", len(pool.lists), q.Len())
 	}
 }

@@ -30,6 +30,7 @@ type Buffer struct {
 	piece *hostmem.Piece // where Mem comes from, for host arenas
 	bytes int            // of its size class
 	place int            // in its home's Lent, while it is out
+	since uint64         // when it came home last, by its memory's clock
 	free  atomic.Bool
 }
 

@@ -67,7 +67,7 @@ def compare(ours, theirs):
         amount = sum(first[n][bound] for n in names)
         types = [first[names[0]]["dtype"], their["dtype"]]
         yield {
-            "op": name, "size": first[names[0]]["size"], "types": types, "ms": ms, "peer_ms": their_ms, "ratio": their_ms / ms,
+            "op": name, "kernels": first[names[0]].get("kernels"), "by": first[names[0]].get("by"), "size": first[names[0]]["size"], "types": types, "ms": ms, "peer_ms": their_ms, "ratio": their_ms / ms,
             "bound": bound, "of_bound": amount / ms / bounds[bound], "peer_of_bound": amount / their_ms / bounds[bound],
         }
     yield {"op": "bounds", "gb_per_s": bounds["bytes"] / 1e6, "gflops": bounds["flops"] / 1e6}

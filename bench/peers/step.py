@@ -34,7 +34,7 @@ def measure(o, model, dtype, threads):
     if o.device == "cpu":
         ours += ["--threads", threads]
     common += ["--threads", threads, "--device", o.device] + (["--context", o.context] if o.context else [])
-    speeds, memory = {}, {}
+    speeds, memory, gpus = {}, {}, []
     with Sides() as sides:
         started = [start(sides, o, "Troupe", ours)]
         for mode in o.peers:
@@ -49,8 +49,9 @@ def measure(o, model, dtype, threads):
         for side, _, _ in started:
             end = side.close()[-1]
             memory[side.name] = end.get("device_taken_bytes") or end["peak_bytes"]
+            gpus = gpus or end.get("gpus", [])  # Troupe alone tells of them
         ready = started[0][1]
-    return {"gflop_per_token": ready["gflop_per_step"] / ready["tokens_per_step"], "tokens_per_s": speeds, "bytes": memory}
+    return {"kernels": ready["kernels"], "gpus": gpus, "gflop_per_token": ready["gflop_per_step"] / ready["tokens_per_step"], "tokens_per_s": speeds, "bytes": memory}
 
 
 def main():

@@ -8,6 +8,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/rng"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
 
 // operation is one of a layer's, with what it costs at least: either arithmetic
@@ -37,6 +38,7 @@ type OpResult struct {
 	DType   string   `json:"dtype"`
 	Threads int      `json:"threads"`
 	Kernels string   `json:"kernels"`
+	By      string   `json:"by,omitempty"`    // what computes a product on a GPU: byLibrary or byKernels
 	FLOPs   float64  `json:"flops,omitempty"` // what bounds it: arithmetic
 	Bytes   int64    `json:"bytes,omitempty"` // or memory
 	MS      Summary  `json:"ms"`
@@ -75,8 +77,9 @@ func Ops(ctx context.Context, load Load, seconds float64, report func(OpResult) 
 }
 
 // measure times an operation, in turn with a copy where memory bounds it.
-func (b *harness) measure(ctx context.Context, op *operation, seconds float64) (OpResult, error) {
-	r := OpResult{Op: op.name, Size: op.size, DType: op.dtype, Threads: b.dev.Threads(), Kernels: b.dev.Path(), FLOPs: op.flops}
+func (b *harness) measure(ctx context.Context, op *operation, seconds float64) (r OpResult, err error) {
+	defer func(before cuda.Work) { r.By = b.by(before) }(b.work())
+	r = OpResult{Op: op.name, Size: op.size, DType: op.dtype, Threads: b.dev.Threads(), Kernels: b.dev.Path(), FLOPs: op.flops}
 	if op.flops > 0 {
 		ms, err := sample(ctx, seconds, b.least, b.timed(op.record))
 		if err != nil {
@@ -106,6 +109,30 @@ func (b *harness) measure(ctx context.Context, op *operation, seconds float64) (
 	ofCopy := ms[1].Median / ms[0].Median
 	r.MS, r.GBPerS, r.OfCopy = ms[0], &rate, &ofCopy
 	return r, nil
+}
+
+// What computes products on a GPU.
+const (
+	byLibrary = "cuBLASLt"
+	byKernels = "own kernels"
+)
+
+// work is what a GPU has done so far; nothing on a CPU.
+func (b *harness) work() cuda.Work {
+	is, _ := device.Work(b.dev)
+	return is
+}
+
+// by says what has computed the products since then; "" if there are none.
+func (b *harness) by(before cuda.Work) string {
+	switch now := b.work(); {
+	case now.KernelProducts > before.KernelProducts:
+		return byKernels
+	case now.LibraryProducts > before.LibraryProducts:
+		return byLibrary
+	default:
+		return ""
+	}
 }
 
 // copyWidth is the length of a copy's rows, by which it is split over cores.

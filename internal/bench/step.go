@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/rng"
 	"github.com/troupe-ml/troupe/internal/sysinfo"
+	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
 
 // Steps is a training run that trains on request: the real one, on random tokens,
@@ -227,6 +228,8 @@ type Memory struct {
 	PeakBytes        int64 `json:"peak_bytes"` // the most so far, less that
 	DevicePeakBytes  int64 `json:"device_peak_bytes,omitempty"`
 	DeviceTakenBytes int64 `json:"device_taken_bytes,omitempty"`
+
+	GPUs []cuda.Work `json:"gpus,omitempty"` // what each has done so far, and how
 }
 
 // Memory tells what the run has taken so far.
@@ -237,6 +240,7 @@ func (s *Steps) Memory() Memory {
 	}
 	onGPU := s.run.Memory("cuda")
 	m.DevicePeakBytes, m.DeviceTakenBytes = onGPU.Peak, onGPU.Taken
+	m.GPUs = s.run.GPUWork()
 	return m
 }
 

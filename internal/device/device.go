@@ -55,13 +55,15 @@ const (
 	CUDA = "cuda"
 )
 
-// KindOf is the kind of the device of a stage's ranks. What is not a GPU is the CPU: "auto" does not
-// look for a GPU as long as what it computes has not been verified on one.
+// KindOf is the kind of the device of a stage's ranks. What is not a GPU is the CPU, and so is
+// "auto" unless ResolveAuto has taken a GPU for it.
 func KindOf(cfg *config.Config, rank int) string {
-	if cfg.Device.KindOf(rank) == CUDA {
+	switch kind := cfg.Device.KindOf(rank); {
+	case kind == CUDA, kind == auto && cfg.AutoGPU():
 		return CUDA
+	default:
+		return CPU
 	}
-	return CPU
 }
 
 // Options say which device to make.
@@ -93,9 +95,21 @@ func OpenKind(o Options) (Device, error) {
 
 // CUDAOptions are those that a GPU is opened with. Where CUDA's libraries lie in no usual
 // place, the environment names them: TROUPE_LIBCUDA, TROUPE_LIBNVRTC, which may be
-// cuda.NoNVRTC, and TROUPE_LIBCUBLASLT, which may be cuda.NoBLAS.
+// cuda.NoNVRTC, and TROUPE_LIBCUBLASLT, which may be cuda.NoBLAS. TROUPE_GELU is for who
+// measures: "fused" or "apart" has GELUs computed in products, or after them, whatever is the
+// rule for the GPU.
 func CUDAOptions() cuda.Options {
-	return cuda.Options{Driver: os.Getenv("TROUPE_LIBCUDA"), NVRTC: os.Getenv("TROUPE_LIBNVRTC"), BLAS: os.Getenv("TROUPE_LIBCUBLASLT")}
+	gelu := map[string]cuda.GELU{"fused": cuda.GELUFused, "apart": cuda.GELUApart}[os.Getenv("TROUPE_GELU")]
+	return cuda.Options{Driver: os.Getenv("TROUPE_LIBCUDA"), NVRTC: os.Getenv("TROUPE_LIBNVRTC"), BLAS: os.Getenv("TROUPE_LIBCUBLASLT"), GELU: gelu}
+}
+
+// Work tells what a GPU has put into its streams, and how; false of another device.
+func Work(d Device) (cuda.Work, bool) {
+	g, ok := d.(gpu)
+	if !ok {
+		return cuda.Work{}, false
+	}
+	return g.Device.Work(), true
 }
 
 // gpu is a device whose streams share it.

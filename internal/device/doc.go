@@ -1,6 +1,7 @@
 // Package device opens what a run or a model computes on: the CPU, or a GPU, one for each
-// kind that a configuration's ranks ask for.
+// kind that a configuration's ranks ask for. What "auto" asks for it decides by a self-test of
+// the GPU (auto.go, selftest.go).
 //
-// It may import config, tensorops and the devices. It must not know models, schedules or
+// It may import config, tensorops with optest, and the devices. It must not know models, schedules or
 // files.
 package device

@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
 
 // Set is what the ranks of a run compute on. Ranks of one kind share a device, on
@@ -93,6 +94,34 @@ func (d *Set) OnGPU() int64 {
 		return FreeBytes(d.opened[i])
 	}
 	return 0
+}
+
+// GPUPath names the kernels of the first GPU; "": there is none.
+func (d *Set) GPUPath() string {
+	if i := slices.IndexFunc(d.kinds, func(p place) bool { return p.kind == CUDA }); i >= 0 {
+		return d.opened[i].Path()
+	}
+	return ""
+}
+
+// OnWarning has a function told of what goes on in another way on a GPU than was meant.
+func (d *Set) OnWarning(warn func(text string)) {
+	for _, one := range d.opened {
+		if g, ok := one.(gpu); ok {
+			g.OnWarning(warn)
+		}
+	}
+}
+
+// Work tells what the GPUs of this process have put into their streams, and how, in the order
+// of their first ranks.
+func (d *Set) Work() (all []cuda.Work) {
+	for _, one := range d.opened {
+		if w, ok := Work(one); ok {
+			all = append(all, w)
+		}
+	}
+	return all
 }
 
 // Memory is the tensor memory in use on the device of a kind.

@@ -79,13 +79,15 @@ func (p *Plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 		}
 	}
 	d := p.newDry(st, rank, p.table, p.microbatches())
+	scratch := p.newScratch(rank)
 	for _, a := range row {
 		l := dry.NewList()
 		d.act(l, a)
-		if device.KindOf(p.cfg, rank) == device.CUDA {
+		if scratch != nil {
 			if err := p.checkCalls(rank, l.Ops()); err != nil {
 				return 0, err
 			}
+			scratch.launch(a, l.Ops())
 		}
 		if err := tensorops.Run(dry, l); err != nil {
 			return 0, fmt.Errorf("%v: %w", a, err)
@@ -96,7 +98,7 @@ func (p *Plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 	if err := tensorops.Run(dry, l); err != nil {
 		return 0, err
 	}
-	return dry.Memory().Taken + p.underWay(rank), nil
+	return dry.Memory().Taken + scratch.bytes() + p.underWay(rank), nil
 }
 
 // dryPasses record the actions of a stage, as a stage actor does.
@@ -253,6 +255,10 @@ func (p *Plan) underWay(rank int) (bytes int64) {
 	}
 	return bytes
 }
+
+// SetKernels says which kernels GPUs have, by a device's path, where that is known: what they
+// need beside tensors depends on it.
+func (p *Plan) SetKernels(path string) { p.kernels = path }
 
 // CheckMemory refuses a model that does not fit: its tensors on a GPU whose free
 // memory is known, and in this machine's memory those of the other ranks, and the copy that a

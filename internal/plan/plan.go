@@ -23,20 +23,21 @@ var ErrMemory = errors.New("not enough memory")
 // Plan is a configuration resolved against itself: the model, who holds which
 // layers, and the tables.
 type Plan struct {
-	cfg    *config.Config
-	grid   *grid.Grid
-	cost   CostFunc // nil: by arithmetic
-	text   []byte   // of a user's own table, where that has been read already
-	model  *stages.Model
-	layout *scheduler.Layout
-	spec   scheduler.Spec
-	table  *scheduler.Table
-	report *scheduler.Report
-	bubble float64              // of it at unit costs, a share
-	chunks [][]stages.ChunkSpec // by rank
-	all    []stages.ChunkSpec   // in pipeline order
-	routes []stages.Route       // of them; nil: a language model's, one tensor from each to the next, and its gradient back
-	shapes []stages.Shape       // of the values between layers; nil: a language model's
+	cfg     *config.Config
+	grid    *grid.Grid
+	cost    CostFunc // nil: by arithmetic
+	text    []byte   // of a user's own table, where that has been read already
+	kernels string   // of GPUs, by a device's path; "": not known
+	model   *stages.Model
+	layout  *scheduler.Layout
+	spec    scheduler.Spec
+	table   *scheduler.Table
+	report  *scheduler.Report
+	bubble  float64              // of it at unit costs, a share
+	chunks  [][]stages.ChunkSpec // by rank
+	all     []stages.ChunkSpec   // in pipeline order
+	routes  []stages.Route       // of them; nil: a language model's, one tensor from each to the next, and its gradient back
+	shapes  []stages.Shape       // of the values between layers; nil: a language model's
 	// wholeGrads: with parallel.zero = 3 gradients stay whole, where to share them would save nothing.
 	wholeGrads bool
 	// holdWeights: gathered weights stay until a rank turns to another chunk.

@@ -11,6 +11,7 @@ import (
 type source struct {
 	driver *driver.Driver
 	memory *tensorops.Memory
+	graphs func() // lets go of scratch memory that graphs hold; nil: nobody makes any
 	pieces pieces // for any thread
 }
 
@@ -20,18 +21,32 @@ func newSource(d *driver.Driver, limit int64) *source {
 	return s
 }
 
-// Alloc asks the driver for memory; if it has none, once more without what idle arenas
-// keep.
+// Alloc asks the driver for memory. Where it has none, arenas give back what no list can use any
+// more, until there is enough; and then, too, what only graphs use, which are made again. A block that
+// is given back is whole, so that the driver can make one of any size of it: blocks are not split
+// here, nor is memory mapped page by page (cuMemMap), for which other processes would need file
+// descriptors instead of an IPC handle.
 func (s *source) Alloc(b *tensorops.Buffer) error {
-	at, err := s.driver.Alloc(b.Bytes())
-	if driver.IsOutOfMemory(err) && s.memory.Trim() {
-		at, err = s.driver.Alloc(b.Bytes())
+	at, err := s.trimmed(b)
+	if driver.IsOutOfMemory(err) && s.graphs != nil {
+		s.graphs()
+		at, err = s.trimmed(b)
 	}
 	if driver.IsOutOfMemory(err) {
 		return fmt.Errorf("%w: %w", tensorops.ErrOutOfMemory, err)
 	}
 	b.Addr = uint64(at)
 	return err
+}
+
+// trimmed asks the driver until it has enough, or arenas give nothing more back.
+func (s *source) trimmed(b *tensorops.Buffer) (driver.Address, error) {
+	for {
+		at, err := s.driver.Alloc(b.Bytes())
+		if !driver.IsOutOfMemory(err) || s.memory.Trim(int64(b.Bytes())) == 0 {
+			return at, err
+		}
+	}
 }
 
 // Free gives memory back. What the driver does not take back is lost until the context ends.

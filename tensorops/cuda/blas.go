@@ -12,13 +12,14 @@ type blas struct {
 	library  *driver.BLAS // nil: it is not there
 	required bool         // its path was given
 	tf32     bool
+	gelu     GELU
 	handle   driver.BLASHandle
 	plans    map[driver.Matmul]*driver.MatmulPlan // nil: the library has no algorithm
 }
 
 // openBLAS looks for the library. Only one that was asked for by its path has to be there.
 func openBLAS(o Options, d *driver.Driver) (blas, error) {
-	b := blas{required: o.libraries().NeedsBLAS(), tf32: o.TF32, plans: make(map[driver.Matmul]*driver.MatmulPlan)}
+	b := blas{required: o.libraries().NeedsBLAS(), tf32: o.TF32, gelu: o.GELU, plans: make(map[driver.Matmul]*driver.MatmulPlan)}
 	var err error
 	major, _ := d.Version()
 	if b.library, err = driver.OpenBLAS(o.libraries(), major); b.required {
@@ -31,12 +32,12 @@ func (b *blas) isThere() bool { return b.library != nil }
 
 // suffix is the library's part of a device's path: where it is there, results have its
 // version's bits.
-func (b *blas) suffix() string {
+func (b *blas) suffix(target string) string {
 	if !b.isThere() {
 		return ""
 	}
 	major, minor := b.library.Version()
-	s := fmt.Sprintf("-cublaslt-%d.%d", major, minor)
+	s := fmt.Sprintf("-cublaslt-%d.%d", major, minor) + b.gelu.suffix(target)
 	if b.tf32 {
 		s += "-tf32"
 	}

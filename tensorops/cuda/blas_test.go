@@ -27,9 +27,81 @@ func TestOpsByLibrary(t *testing.T) {
 		return c.Kind != tensorops.KindMatMul && c.Kind != tensorops.KindPack || again
 	}
 	before := l.Calls("cublasLtMatmul")
-	optest.Run(t, newDevice(t, path, Options{BLAS: path}), optest.Options{Skip: others})
+	d := newDevice(t, path, Options{BLAS: path})
+	optest.Run(t, d, optest.Options{Skip: others})
 	if l.Calls("cublasLtMatmul") == before {
 		t.Error("no product was the library's")
+	}
+	if is := d.Work(); is.LibraryProducts == 0 || len(is.Fallen) > 0 {
+		t.Errorf("%+v", is)
+	}
+}
+
+// TestFusedOps runs the products with a GELU behind them in each way that they may go: in the
+// library's product, behind it, and behind a product of the kernels here, whichever the rule for
+// the GPU is. It is the tolerance of the table that all have to meet.
+func TestFusedOps(t *testing.T) {
+	_, path := stand(t)
+	oracle := new(optest.Oracle)
+	for _, test := range []struct {
+		name  string
+		o     Options
+		path  string
+		fuses bool
+	}{
+		{"fused", Options{BLAS: path, GELU: GELUFused}, "cuda-sm_90-cublaslt-12.4-gelu-fused", true},
+		{"apart", Options{BLAS: path, GELU: GELUApart}, "cuda-sm_90-cublaslt-12.4", false},
+		{"by rule", Options{BLAS: path}, "cuda-sm_90-cublaslt-12.4", false},
+		{"own products", Options{}, "cuda-sm_90", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if testing.Short() && test.name == "by rule" {
+				t.Skip("it is as apart")
+			}
+			d := newDevice(t, path, test.o)
+			optest.Run(t, d, optest.Options{Oracle: oracle, Skip: func(c optest.Case) bool { return !strings.Contains(c.Name, "then gelu") }})
+			is := d.Work()
+			if d.Path() != test.path || (is.LibraryGELUs > 0) != test.fuses || (is.LibraryProducts > 0) != (test.o.BLAS != "") || (is.KernelProducts > 0) != (test.o.BLAS == "") {
+				t.Errorf("%s: %+v", d.Path(), is)
+			}
+		})
+	}
+}
+
+// TestGELURule: the rule is one of the target alone, and a path says where something else is
+// asked for.
+func TestGELURule(t *testing.T) {
+	for _, test := range []struct {
+		target string
+		gelu   GELU
+		fuses  bool
+		suffix string
+	}{
+		{"sm_90", GELUByRule, false, ""}, {"sm_80", GELUByRule, true, ""}, {"compute_90", GELUByRule, true, ""},
+		{"sm_90", GELUFused, true, "-gelu-fused"}, {"sm_80", GELUFused, true, ""},
+		{"sm_90", GELUApart, false, ""}, {"sm_80", GELUApart, false, "-gelu-apart"},
+	} {
+		if fuses, suffix := test.gelu.fuses(test.target), test.gelu.suffix(test.target); fuses != test.fuses || suffix != test.suffix {
+			t.Errorf("%+v: %v, %q", test, fuses, suffix)
+		}
+	}
+}
+
+// TestFallen: products that the library has no algorithm for are listed by their forms, each once.
+func TestFallen(t *testing.T) {
+	l, path := stand(t)
+	d := newDevice(t, path, Options{BLAS: path})
+	l.Refuse(standin.RefuseAll)
+	for range 2 {
+		usual.run(t, d)
+	}
+	small := usual
+	small.rows, small.bf16 = 3, true
+	small.run(t, d)
+	is := d.Work()
+	want := []string{"10×24×24 NN bias, strides 24, 24 and 24", "3×24×24 NN bias bfloat16, strides 24, 24 and 24"}
+	if !slices.Equal(is.Fallen, want) || is.KernelProducts != 3 || is.LibraryProducts != 0 {
+		t.Errorf("%+v, want the forms %q", is, want)
 	}
 }
 
@@ -130,7 +202,7 @@ func apart(a, b []float32) float64 {
 func TestGELUByLibrary(t *testing.T) {
 	l, path := stand(t)
 	own := newDevice(t, path, Options{})
-	d := newDevice(t, path, Options{BLAS: path})
+	d := newDevice(t, path, Options{BLAS: path, GELU: GELUFused})
 	for _, test := range []struct {
 		what   string
 		change func(*layer)
@@ -151,7 +223,7 @@ func TestGELUByLibrary(t *testing.T) {
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			if test.refuse != 0 {
-				d = newDevice(t, path, Options{BLAS: path}) // one that does not know the algorithms yet
+				d = newDevice(t, path, Options{BLAS: path, GELU: GELUFused}) // one that does not know the algorithms yet
 			}
 			l.Refuse(test.refuse)
 			defer l.Refuse(0)
@@ -190,7 +262,7 @@ func TestGELUByLibrary(t *testing.T) {
 func TestChanceMemory(t *testing.T) {
 	l, path := stand(t)
 	l.Delay(200)
-	d := newDevice(t, path, Options{BLAS: path})
+	d := newDevice(t, path, Options{BLAS: path, GELU: GELUFused})
 	reused := usual
 	reused.reuse = true
 	c1, y1 := usual.run(t, d)

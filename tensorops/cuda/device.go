@@ -17,6 +17,7 @@ type Options struct {
 	Driver     string // path of the driver's library; empty: the usual places
 	NVRTC      string // path of the compiler's; empty: the usual places, and PTX where it is in none; NoNVRTC
 	BLAS       string // path of cuBLASLt; empty: the usual places, and products without it where it is in none; NoBLAS
+	GELU       GELU   // what computes a GELU behind a product of cuBLASLt's
 	TF32       bool   // float32 products by cuBLASLt look at 19 bits of an element
 	Cache      string // folder for compiled kernels; empty: the user's folder for caches
 }
@@ -38,6 +39,7 @@ type Device struct {
 	memory  *tensorops.Memory
 	pieces  *pieces
 	host    tensorops.Arena // for collectives
+	work    work
 	owner   *owner
 
 	mu      sync.Mutex
@@ -79,6 +81,7 @@ func open(o Options) (*Device, error) {
 	if d.blas, err = openBLAS(o, drv); err != nil {
 		return nil, err
 	}
+	from.graphs = d.dropGraphs
 	d.pieces.begin(d)
 	d.owner, err = newOwner(d.enter, d.leave)
 	return d, err
@@ -117,7 +120,7 @@ func (d *Device) Name() string { return "cuda" }
 // "cuda-sm_90" or "cuda-sm_90-cublaslt-12.9".
 func (d *Device) Path() string { return pathOf(d.target, &d.blas) }
 
-func pathOf(target string, b *blas) string { return "cuda-" + target + b.suffix() }
+func pathOf(target string, b *blas) string { return "cuda-" + target + b.suffix(target) }
 
 // HasBLAS reports whether products are cuBLASLt's.
 func (d *Device) HasBLAS() bool { return d.blas.isThere() }
@@ -150,6 +153,15 @@ func (d *Device) NewStream(name string) tensorops.Stream {
 	d.streams = append(d.streams, s)
 	d.mu.Unlock()
 	return s
+}
+
+// dropGraphs gives back the graphs of all streams, on the owner's thread.
+func (d *Device) dropGraphs() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.streams {
+		s.exec.dropGraphs()
+	}
 }
 
 // forget drops a stream that has ended.

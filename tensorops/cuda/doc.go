@@ -19,7 +19,8 @@
 // Behind the last batch of a list the next list's first is launched at once.
 //
 // Operations that are kernels and nothing else make a segment (segment.go). One that comes
-// again is launched as a CUDA graph (graph.go). Large copies from and to the host go beside
+// again is launched as a CUDA graph (graph.go); where the driver fails to make one, kernel by
+// kernel, which is counted and said (work.go). Large copies from and to the host go beside
 // the kernels (copies.go).
 //
 // # Memory
@@ -27,7 +28,9 @@
 // Arenas keep what is released by size class, as the host's do (arena.go). A list frees
 // its tensors at recording, ahead of the launches; so scratch memory, which is taken at
 // the launch, comes from an arena of its own. The lowest address is taken first, so that steps
-// that do the same take the same memory.
+// that do the same take the same memory. Where the GPU has no more, what no list can use any
+// more goes back to the driver, and so does the scratch memory of graphs, which are made again.
+// What launches take beside tensors, a dry launch tells (dry.go).
 //
 // # Products
 //
@@ -35,7 +38,8 @@
 // the options ask for it, and in bfloat16, for which A and B are rounded into scratch memory,
 // or once a step where they are packed; what is bfloat16 already is read where it lies, if it
 // lies at multiples of 16 bytes. It is asked for an algorithm once for a shape. Where
-// it is not there, or has none, the kernels here multiply (launch_linear.go).
+// it is not there, or has none, the kernels here multiply (launch_linear.go). A GELU goes into a
+// product where that is the rule for the GPU (gelu.go). Device.Work counts what went which way.
 //
 // # bfloat16
 //

@@ -28,7 +28,9 @@ type exec struct {
 	variables variables
 	staging   *staging // of the batch under way
 
+	work      *work
 	blas      *blas
+	fuseGELU  bool           // into products of blas
 	workspace driver.Address // workspaceBytes for blas
 }
 

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"encoding/binary"
+	"fmt"
 	"hash/maphash"
 	"math"
 	"slices"
@@ -18,14 +19,21 @@ import (
 // masks, which change from step to step, lie in the stream's memory. A stage takes its
 // memory from an arena in an order that repeats, and with it the addresses do. A key that
 // comes for the second time is captured; those that come once, as they do where outputs
-// of other stages come in a changing order, are launched kernel by kernel.
+// of other stages come in a changing order, are launched kernel by kernel. So are those
+// whose capture has failed; it is tried again when they come again, limitCaptures times in
+// all.
 type graphs struct {
-	kept map[string]*graph
-	seen map[uint64]struct{} // hashes of keys that came once
-	seed maphash.Seed
-	key  []byte // of the segment under way
-	time uint64 // segments so far
-	off  bool   // the driver has failed to make one
+	kept   map[string]*graph
+	seen   map[uint64]struct{} // hashes of keys that came once
+	failed map[uint64]int      // by the hash of a key: how often its capture has
+	row    int                 // captures that failed since one did not
+	seed   maphash.Seed
+	key    []byte // of the segment under way
+	time   uint64 // segments so far
+	holds  bool   // scratch memory, see capture
+	hold   uint64 // by what the arena knows that
+	making bool   // one is being captured
+	off    bool   // none are made
 }
 
 type graph struct {
@@ -34,7 +42,7 @@ type graph struct {
 }
 
 func newGraphs() graphs {
-	return graphs{kept: make(map[string]*graph), seen: make(map[uint64]struct{}), seed: maphash.MakeSeed()}
+	return graphs{kept: make(map[string]*graph), seen: make(map[uint64]struct{}), failed: make(map[uint64]int), seed: maphash.MakeSeed()}
 }
 
 // tabled are the operations whose kernels read a table that comes with the batch.
@@ -64,16 +72,19 @@ func (x *exec) launchGraph(ops []tensorops.Op) (bool, error) {
 	}
 	is, ok := g.kept[string(g.key)]
 	if !ok {
-		if !g.again() || !g.room(x.driver) {
+		h := maphash.Bytes(g.seed, g.key)
+		if !g.again(h) || g.failed[h] >= limitCaptures || !g.room(x.driver) {
 			return false, nil
 		}
 		handle, err := x.capture(ops)
 		if err != nil {
 			// What is wrong with the operations, launching them says; and that works
 			// where the driver cannot make graphs.
-			g.off = true
-			return false, nil //nolint:nilerr // see above
+			x.captureFailed(h, ops, err)
+			return false, nil
 		}
+		g.row = 0
+		x.work.count(func(is *Work) { is.Graphs++ })
 		is = &graph{handle: handle}
 		g.kept[string(g.key)] = is
 	}
@@ -81,9 +92,30 @@ func (x *exec) launchGraph(ops []tensorops.Op) (bool, error) {
 	return true, x.driver.LaunchGraph(is.handle, x.stream)
 }
 
-// again notes a key; true if it has come before, or one with the same hash.
-func (g *graphs) again() bool {
-	h := maphash.Bytes(g.seed, g.key)
+// captureFailed notes that the capture of a segment has failed, and says so.
+func (x *exec) captureFailed(hash uint64, ops []tensorops.Op, err error) {
+	g := &x.graphs
+	if len(g.failed) == limitSeen {
+		clear(g.failed)
+	}
+	g.failed[hash]++
+	g.row++
+	g.off = g.row == limitFailedGraphs
+	text := fmt.Sprintf("%d operations from %v on: %v", len(ops), &ops[0], err)
+	x.work.count(func(is *Work) {
+		is.FailedGraphs++
+		is.GraphError = text
+	})
+	switch {
+	case g.off:
+		x.work.say("CUDA: %d graphs in a row could not be made, and no more are tried: operations are launched kernel by kernel, which takes more of the host's time. The last: %s", g.row, text)
+	case g.failed[hash] == 1:
+		x.work.say("CUDA: a graph could not be made, and its operations are launched kernel by kernel: %s", text)
+	}
+}
+
+// again notes a key by its hash; true if it has come before, or one with the same hash.
+func (g *graphs) again(h uint64) bool {
 	if _, ok := g.seen[h]; ok {
 		return true
 	}
@@ -118,9 +150,11 @@ func (g *graphs) room(d *driver.Driver) bool {
 // capture makes a graph of a segment.
 func (x *exec) capture(ops []tensorops.Op) (driver.Graph, error) {
 	// Scratch memory whose address is in a graph must not go back to the driver.
-	if len(x.graphs.kept) == 0 {
-		x.temporary.Hold()
+	if !x.graphs.holds {
+		x.graphs.holds, x.graphs.hold = true, x.temporary.Hold()
 	}
+	x.graphs.making = true
+	defer func() { x.graphs.making = false }()
 	if err := x.driver.BeginCapture(x.stream); err != nil {
 		return 0, err
 	}
@@ -135,7 +169,19 @@ func (x *exec) capture(ops []tensorops.Op) (driver.Graph, error) {
 	return handle, err
 }
 
-// close gives the graphs back.
+// dropGraphs gives the graphs back, and with them the hold on scratch memory whose addresses they
+// have. They are made again when their segments come again. One that is being made keeps all.
+func (x *exec) dropGraphs() {
+	g := &x.graphs
+	if g.making || !g.holds {
+		return
+	}
+	g.close(x.driver)
+	g.holds = false
+	x.temporary.Release(g.hold)
+}
+
+// close gives the graphs back. Launches of them that are under way are finished.
 func (g *graphs) close(d *driver.Driver) {
 	for _, is := range g.kept {
 		_ = d.EndGraph(is.handle) // the context ends in any case

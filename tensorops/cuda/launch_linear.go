@@ -1,6 +1,10 @@
 package cuda
 
-import "github.com/troupe-ml/troupe/tensorops"
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
 
 var linearLaunchers = map[tensorops.Kind]launcher{
 	tensorops.KindPack: pack,
@@ -80,9 +84,15 @@ func (p product) do(x *exec, ops []tensorops.Op, made *roundings) (int, error) {
 	}
 	if x.blas.isThere() && p.k > 0 {
 		if done, err := p.byLibrary(x, ops, made); done > 0 || err != nil {
+			x.work.count(func(is *Work) {
+				is.LibraryProducts += int64(min(done, 1))
+				is.LibraryGELUs += int64(max(0, done-1))
+			})
 			return done, err
 		}
+		x.work.fell(p.String())
 	}
+	x.work.count(func(is *Work) { is.KernelProducts++ })
 	return 1, p.byKernels(x)
 }
 
@@ -96,6 +106,20 @@ func productOf(o *tensorops.Op) product {
 		p.form++
 	}
 	return p
+}
+
+// String names the product's form.
+func (p product) String() string {
+	s := fmt.Sprintf("%d×%d×%d %s", p.m, p.n, p.k, []string{"NN", "NT", "TN", "TT"}[p.form])
+	for _, is := range []struct {
+		so   bool
+		name string
+	}{{p.Bias.Valid(), "bias"}, {p.Accumulate, "accumulate"}, {p.BF16, "bfloat16"}, {p.Packed.Valid(), "packed"}} {
+		if is.so {
+			s += " " + is.name
+		}
+	}
+	return fmt.Sprintf("%s, strides %d, %d and %d", s, p.C.Stride(), p.A.Stride(), p.B.Stride())
 }
 
 // pack rounds B to bfloat16 for the library. Else it does nothing: the products read B

@@ -20,10 +20,11 @@ type launchBatch struct {
 	fault   []byte // page-locked: a copy of the stream's fault word, and of one id
 
 	sub        tensorops.Submission
-	last       bool // the list ends with it
-	onItsOwn   bool // nothing depends on its outcome: the next list may be launched behind it
-	aside      bool // copies to the host are in the other stream
-	recorded   bool // the events are in the streams
+	last       bool   // the list ends with it
+	onItsOwn   bool   // nothing depends on its outcome: the next list may be launched behind it
+	aside      bool   // copies to the host are in the other stream
+	recorded   bool   // the events are in the streams
+	hold       uint64 // by what the arena of scratch memory knows it
 	err        error
 	fetches    []delivery
 	arriving   []*tensorops.Buffer // where large copies to the device arrive

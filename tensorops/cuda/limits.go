@@ -34,6 +34,13 @@ const limitSeen = 4096
 // minGraphOps is the fewest operations that a graph is made of.
 const minGraphOps = 4
 
+// limitCaptures is how often a stream tries to make a graph of one segment.
+const limitCaptures = 3
+
+// limitFailedGraphs is how many captures in a row may fail before a stream makes no more
+// graphs: the driver can't.
+const limitFailedGraphs = 32
+
 // minStagingBytes is the smallest piece of page-locked memory that is asked for.
 const minStagingBytes = 64 << 10
 

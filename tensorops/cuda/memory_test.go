@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/bench"
 	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
 
@@ -113,4 +114,74 @@ func TestBench(t *testing.T) {
 			t.Errorf("%s: attention is missing in %v", family, types)
 		}
 	}
+}
+
+// TestForecastScratch: the forecast of a rank's memory has what kernels take beside tensors, and
+// what it says is near what a run takes.
+func TestForecastScratch(t *testing.T) {
+	useStandIn(t)
+	for _, blas := range []bool{true, false} {
+		kernels := ""
+		if !blas {
+			t.Setenv("TROUPE_LIBCUBLASLT", cuda.NoBLAS)
+			kernels = "cuda-sm_90"
+		}
+		for _, sets := range [][]string{
+			{"device.dtype=bfloat16", "model.family=gpt2"},
+			{"device.dtype=bfloat16", "model.family=llama", "pipeline.stages=2"},
+			{"device.dtype=float32", "model.family=gpt2"},
+		} {
+			t.Run(fmt.Sprintf("cuBLASLt %v, %s", blas, strings.Join(sets, ", ")), func(t *testing.T) {
+				cfg, took := memoryOf(t, append(sets, "device.kind=cuda", "model.hidden=64", "model.vocab=600")...)
+				p, err := plan.Resolve(cfg, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.SetKernels(kernels)
+				forecast, err := p.MemoryBytes()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for rank, bytes := range forecast {
+					name := fmt.Sprintf("stage %d", rank)
+					tensors, scratch := took[name], took[name+" (scratch)"]
+					dry := cuda.NewDry(kernels)
+					bytes -= dry.Bytes() // what a stream takes in any case, which no arena counts
+					t.Logf("rank %d took %d bytes, %d of them scratch memory; the forecast is %d", rank, tensors+scratch, scratch, bytes)
+					// Of the update's tables there is no forecast: they are some KiB.
+					if scratch == 0 && sets[0] != "device.dtype=float32" || bytes < (tensors+scratch)*99/100 || bytes > (tensors+scratch)*3/2 {
+						t.Errorf("rank %d took %d bytes of tensors and %d of scratch memory; the forecast is %d", rank, tensors, scratch, bytes)
+					}
+				}
+			})
+		}
+	}
+}
+
+// memoryOf trains a small model and returns its configuration and the most that each arena has
+// taken.
+func memoryOf(t *testing.T, sets ...string) (*config.Config, map[string]int64) {
+	t.Helper()
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte(strings.Repeat("The stages pass their activations on. ", 40)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Parse("memory", []byte(`
+run = {steps = 3, eval_batches = 1, stall_after_s = 0}
+model = {layers = 2, heads = 2, context = 16}
+batch = {sequences = 4, microbatch = 2}
+`), append([]string{fmt.Sprintf("data.train=[%q]", text), fmt.Sprintf("run.out=%q", filepath.Join(t.TempDir(), "out"))}, sets...), os.LookupEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := troupe.Start(t.Context(), cfg, troupe.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range run.Events() { //nolint:revive // to its end
+	}
+	if _, err := run.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return cfg, run.StageMemory()
 }

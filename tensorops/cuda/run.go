@@ -38,7 +38,7 @@ func (r *run) reset() {
 func (s *stream) launch(f *launchBatch) {
 	r := &s.run
 	f.sub = r.sub
-	s.exec.temporary.Hold() // until it is complete: what is free of it may be in use
+	f.hold = s.exec.temporary.Hold() // until it is complete: what is free of it may be in use
 	if err := r.sub.List.Err(); err != nil {
 		f.err = fmt.Errorf("%s: %w", s.name, err)
 		return

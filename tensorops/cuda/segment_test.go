@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/troupe-ml/troupe/internal/rng"
@@ -80,6 +81,91 @@ func TestFailedGraph(t *testing.T) {
 		if round < 3 && err != nil || round == 3 && (err == nil || !strings.Contains(err.Error(), "fill") || !strings.Contains(err.Error(), "launched before")) {
 			t.Errorf("round %d: %v", round, err)
 		}
+	}
+}
+
+// TestFailedCapture: a segment whose capture fails is launched kernel by kernel, is captured when
+// it comes again, and takes no other segment's graph away. It is counted and said.
+func TestFailedCapture(t *testing.T) {
+	l, path := stand(t)
+	d := newDevice(t, path, Options{})
+	var said []string
+	var mu sync.Mutex
+	d.OnWarning(func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		said = append(said, text)
+	})
+	s := d.NewStream("capture")
+	fill := func(value int) {
+		t.Helper()
+		list := s.NewList()
+		x := list.Alloc(tensorops.Float32, 3)
+		for range minGraphOps {
+			list.Fill(x, float64(value))
+		}
+		got := make([]float32, 3)
+		list.Fetch(tensorops.HostBytes(got), x)
+		list.Free(x)
+		if err := tensorops.Run(s, list); err != nil {
+			t.Fatal(err)
+		}
+		if want := float32(value); !slices.Equal(got, []float32{want, want, want}) {
+			t.Fatalf("%v, want %v", got, want)
+		}
+	}
+	const refusedOne = 900
+	for _, call := range []string{"cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags"} {
+		before := d.Work()
+		value := 10 + len(said)
+		fill(1) // has a graph from its second time on
+		fill(1)
+		fill(value)
+		l.Fail(call, 1, refusedOne)
+		fill(value) // is captured in vain
+		launched := l.Calls("cuGraphLaunch")
+		fill(1)
+		if l.Calls("cuGraphLaunch") != launched+1 {
+			t.Errorf("%s: another segment has lost its graph", call)
+		}
+		fill(value) // is captured
+		if l.Calls("cuGraphLaunch") != launched+2 {
+			t.Errorf("%s: the segment is not tried again", call)
+		}
+		is := d.Work()
+		if is.FailedGraphs != before.FailedGraphs+1 || is.Graphs <= before.Graphs || !strings.Contains(is.GraphError, call) || !strings.Contains(is.GraphError, "fill") {
+			t.Errorf("%s: %+v, before %+v", call, is, before)
+		}
+	}
+	if len(said) != 3 || !strings.Contains(said[0], "kernel by kernel") || !strings.Contains(said[0], "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED") {
+		t.Errorf("said %q", said)
+	}
+
+	// One segment is not tried for ever.
+	captures := l.Calls("cuStreamBeginCapture_v2")
+	fill(99)
+	for range limitCaptures + 2 {
+		l.Fail("cuStreamBeginCapture_v2", 1, refusedOne)
+		fill(99)
+	}
+	if n := l.Calls("cuStreamBeginCapture_v2") - captures; n != limitCaptures {
+		t.Errorf("a segment was captured %d times, the limit is %d", n, limitCaptures)
+	}
+	// A driver that never can is not asked for ever, and that is said.
+	for value := 1000; !s.(*stream).exec.graphs.off; value++ {
+		if value == 1000+limitFailedGraphs {
+			t.Fatal("graphs are made for ever")
+		}
+		fill(value)
+		l.Fail("cuStreamBeginCapture_v2", 1, refusedOne)
+		fill(value)
+	}
+	l.Fail("cuStreamBeginCapture_v2", 1<<30, refusedOne)
+	if is := d.Work(); is.FailedGraphs != 3+limitFailedGraphs {
+		t.Errorf("%d captures failed, want %d", is.FailedGraphs, 3+limitFailedGraphs)
+	}
+	if len(said) > limitWarnings {
+		t.Errorf("%d warnings, the limit is %d", len(said), limitWarnings)
 	}
 }
 

@@ -56,7 +56,9 @@ func newStream(d *Device, name string) *stream {
 		modules:     d.modules,
 		graphs:      newGraphs(),
 		temporary:   d.memory.NewArena(name + " (scratch)"),
+		work:        &d.work,
 		blas:        &d.blas,
+		fuseGELU:    d.blas.gelu.fuses(d.target),
 	}
 	s.copies = copies{driver: d.driver, arriving: d.memory.NewArena(name + " (copies)")}
 	if err := d.owner.call(s.begin); err != nil {
@@ -224,8 +226,9 @@ func (s *stream) completed(f *launchBatch, err error) {
 		err = errors.Join(err, s.dev.owner.call(f.wait))
 	}
 	sub, over, onItsOwn := f.sub, f.last || err != nil, f.onItsOwn
+	s.exec.temporary.Release(f.hold)
 	f.reset()
-	s.exec.temporary.Release()
+	s.dev.work.tell()
 	s.idle <- f
 	if !onItsOwn {
 		s.release(over)

@@ -3,6 +3,7 @@
 package cuda_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -152,7 +153,33 @@ func TestGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(dev.Close)
-	optest.Run(t, dev, optest.Options{Skip: cuda.Refused})
+	t.Logf("kernels: %s", dev.Path()) // scripts/gpu-check reads this, and what is logged below
+	oracle := new(optest.Oracle)
+	optest.Run(t, dev, optest.Options{Skip: cuda.Refused, Oracle: oracle})
+	is, err := json.Marshal(dev.Work())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("work: %s", is)
+	// Products and what goes into them, in each way that they may go beside the usual one.
+	for name, change := range map[string]func(*cuda.Options){
+		"own products": func(o *cuda.Options) { o.BLAS = cuda.NoBLAS },
+		"GELU fused":   func(o *cuda.Options) { o.GELU = cuda.GELUFused },
+		"GELU apart":   func(o *cuda.Options) { o.GELU = cuda.GELUApart },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := device.CUDAOptions()
+			change(&o)
+			d, err := cuda.New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(d.Close)
+			optest.Run(t, d, optest.Options{Oracle: oracle, Skip: func(c optest.Case) bool {
+				return cuda.Refused(c) || c.Kind != tensorops.KindMatMul && c.Kind != tensorops.KindPack
+			}})
+		})
+	}
 	optest.Deterministic(t, func(int) tensorops.Device {
 		again, err := cuda.New(device.CUDAOptions())
 		if err != nil {

@@ -23,6 +23,8 @@ type Options struct {
 	Sizes []int
 	// Skip leaves out the cases it is true for.
 	Skip func(Case) bool
+	// Most bounds the cases that Check tries; 0: it tries all.
+	Most int
 	// Oracle keeps what the oracle said, for a test that holds several devices to the same
 	// table; nil: it is asked each time.
 	Oracle *Oracle
@@ -32,7 +34,7 @@ type Options struct {
 func Cases(opt Options) []Case {
 	var all []Case
 	for _, family := range [][]Case{
-		linearCases(opt.Sizes), embedCases(), normCases(), actCases(), attentionCases(), lossCases(), optimCases(), moveCases(),
+		linearCases(opt.Sizes), fusedCases(), embedCases(), normCases(), actCases(), attentionCases(), lossCases(), optimCases(), moveCases(),
 	} {
 		for _, c := range family {
 			if opt.Skip == nil || !opt.Skip(c) {
@@ -74,18 +76,24 @@ func (c Case) run(s tensorops.Stream) ([]*output, error) {
 // compare runs the case on a stream and reports where its outputs differ from the oracle's by
 // more than the tolerance.
 func (c Case) compare(dev tensorops.Stream, oracle *Oracle, widen float64) error {
+	_, err := c.compared(dev, oracle, widen)
+	return err
+}
+
+// compared is compare, and returns the outputs.
+func (c Case) compared(dev tensorops.Stream, oracle *Oracle, widen float64) ([]*output, error) {
 	want, err := oracle.run(c)
 	if err != nil {
-		return fmt.Errorf("oracle: %w", err)
+		return nil, fmt.Errorf("oracle: %w", err)
 	}
 	got, err := c.run(dev)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i, w := range want {
 		if err := w.compare(got[i], tolerances[c.Kind]*widen); err != nil {
-			return fmt.Errorf("%s: %w", w.name, err)
+			return nil, fmt.Errorf("%s: %w", w.name, err)
 		}
 	}
-	return nil
+	return got, nil
 }

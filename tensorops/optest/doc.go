@@ -8,7 +8,8 @@
 // (cases_*.go), in tolerances that belong to the kind of operation
 // (tolerance.go). It also holds the device to what tensorops promises of
 // streams and errors. Deterministic asks for the same bits for any number of
-// threads, twice, and under load.
+// threads, twice, and under load. Check is for programs: whoever takes a device by itself tries
+// it with the table before (internal/device).
 //
 // Inputs are drawn by the counter-based generator from the case's name. Outputs
 // that an operation replaces are filled with NaN before, and so is what lies

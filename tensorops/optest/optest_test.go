@@ -165,6 +165,51 @@ func TestFindsMistakes(t *testing.T) {
 	}
 }
 
+// erfGELU is the GELU by the error function, which another library may mean by that name.
+func erfGELU(x float64) float64 { return x / 2 * (1 + math.Erf(x/math.Sqrt2)) }
+
+// TestFindsAnotherGELU: a device that computes the GELU of a product by the error function is
+// found out, by each case in float32, and so is one that leaves the GELU out.
+func TestFindsAnotherGELU(t *testing.T) {
+	dev := ref.New()
+	defer dev.Close()
+	o, s := new(Oracle), dev.NewStream("another")
+	for _, c := range Cases(Options{Skip: func(c Case) bool { return !strings.HasSuffix(c.Name, "/then gelu") }}) {
+		want, err := o.run(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.run(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for i, w := range want {
+			if err := w.compare(got[i], tolerances[c.Kind]); err != nil {
+				t.Errorf("%s: the oracle beside itself: %v", c.Name, err)
+			}
+			if i == 0 || !strings.HasPrefix(w.name, "y of ") || strings.Contains(w.name, "a part") || strings.Contains(w.name, "in place") {
+				continue
+			}
+			of := want[i-1].values()
+			for what, f := range map[string]func(float64) float64{"the other GELU": erfGELU, "none": func(x float64) float64 { return x }} {
+				wrong := make([]float32, len(of))
+				for j, x := range of {
+					wrong[j] = float32(f(x))
+				}
+				if err := w.compare(&output{dtype: tensorops.Float32, shape: w.shape, host: tensorops.HostBytes(wrong), factor: 1}, tolerances[c.Kind]); err != nil {
+					found++
+				} else {
+					t.Errorf("%s, %s: nothing shows in its place %s", c.Name, w.name, what)
+				}
+			}
+		}
+		if found < 10 {
+			t.Errorf("%s: %d outputs of a GELU show another", c.Name, found)
+		}
+	}
+}
+
 func TestCompare(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, test := range []struct {

@@ -45,8 +45,8 @@ const oldestBLAS = 11_04_00
 
 // BLAS is cuBLASLt's library.
 type BLAS struct {
-	library *library
-	version int // 120903 is 12.9.3; it is not CUDA's, though the major versions agree
+	library *library // nil: see BLASNowhere
+	version int      // 120903 is 12.9.3; it is not CUDA's, though the major versions agree
 }
 
 // OpenBLAS opens cuBLASLt. Given the choice it takes one that is no newer than the
@@ -97,6 +97,9 @@ func (l Libraries) NeedsBLAS() bool { return l.BLAS != "" && l.BLAS != None }
 //
 //go:uintptrescapes
 func (b *BLAS) do(f function, args ...uintptr) error {
+	if b.library == nil {
+		return nil
+	}
 	code := call(b.library.functions[f], args...)
 	if code == 0 {
 		return nil

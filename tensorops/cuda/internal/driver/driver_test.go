@@ -63,6 +63,77 @@ func TestSearch(t *testing.T) {
 	}
 }
 
+// TestSearchPython: the packages of a Python are found wherever it is: in the environment that
+// is active, in one whose python3 is in PATH, through the link that such a python3 is, in
+// Conda's and in the system's folder.
+func TestSearchPython(t *testing.T) {
+	const library = "libcublasLt.so.12"
+	for _, test := range []struct {
+		name string
+		set  func(t *testing.T, prefix string)
+		in   string // below the prefix
+	}{
+		{"an active environment", func(t *testing.T, prefix string) { t.Setenv("VIRTUAL_ENV", prefix) }, "lib/python3.12/site-packages/nvidia/cublas/lib"},
+		{"Conda's active environment", func(t *testing.T, prefix string) { t.Setenv("CONDA_PREFIX", prefix) }, "lib"},
+		{"python3 in PATH", func(t *testing.T, prefix string) {
+			t.Setenv("PATH", program(t, filepath.Join(prefix, "bin", "python3")))
+		}, "lib/python3.11/site-packages/nvidia/cu13/lib"},
+		{"only python in PATH", func(t *testing.T, prefix string) {
+			t.Setenv("PATH", program(t, filepath.Join(prefix, "bin", "python")))
+		}, "lib64/python3.11/site-packages/nvidia/cublas/lib"},
+		{"behind a link to python3", func(t *testing.T, prefix string) {
+			bin := filepath.Join(t.TempDir(), "bin")
+			if err := errors.Join(os.Mkdir(bin, 0o700), os.Symlink(filepath.Join(program(t, filepath.Join(prefix, "bin", "python3")), "python3"), filepath.Join(bin, "python3"))); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("PATH", bin)
+		}, "lib/python3.12/dist-packages/nvidia/cublas/lib"},
+		{"Conda without a word", func(_ *testing.T, prefix string) { condaPrefix = prefix }, "lib"},
+		{"packages of Conda's", func(_ *testing.T, prefix string) { condaPrefix = prefix }, "lib/python3.12/site-packages/nvidia/cublas/lib"},
+		{"Conda's toolkit", func(_ *testing.T, prefix string) { condaPrefix = prefix }, "targets/x86_64-linux/lib"},
+		{"the system's", func(_ *testing.T, prefix string) { systemPrefixes = []string{prefix} }, "lib/python3/dist-packages/nvidia/cublas/lib"},
+		{"the user's", func(t *testing.T, prefix string) { t.Setenv("HOME", prefix) }, ".local/lib/python3.12/site-packages/nvidia/cublas/lib"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			empty := t.TempDir()
+			for _, variable := range []string{"VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME", "CUDA_PATH"} {
+				t.Setenv(variable, "")
+			}
+			t.Setenv("PATH", empty)
+			t.Setenv("HOME", empty)
+			system, conda := systemPrefixes, condaPrefix
+			defer func() { systemPrefixes, condaPrefix = system, conda }()
+			systemPrefixes, condaPrefix = nil, empty
+
+			prefix := t.TempDir()
+			path := filepath.Join(prefix, filepath.FromSlash(test.in), library)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			if got := (Libraries{}).blasCandidates(12); slices.Contains(got, path) {
+				t.Fatalf("%s is found before anything names it: %q", path, got)
+			}
+			test.set(t, prefix)
+			if got := (Libraries{}).blasCandidates(12); !slices.Contains(got, path) {
+				t.Errorf("%s is not among %q", path, got)
+			}
+			if says := nowhere("a-package"); !strings.Contains(says, prefix) {
+				t.Errorf("%q does not say that %s was looked through", says, prefix)
+			}
+		})
+	}
+}
+
+// program makes a file that can be executed, and returns its folder.
+func program(t *testing.T, path string) (folder string) {
+	t.Helper()
+	folder = filepath.Dir(path)
+	if err := errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(path, nil, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
 // TestNothingThere: an error lists what was looked for, on every system.
 func TestNothingThere(t *testing.T) {
 	for name, open := range map[string]func(Libraries) error{

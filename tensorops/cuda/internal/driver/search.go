@@ -3,8 +3,10 @@ package driver
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Libraries says where the libraries are. An empty path means the usual places.
@@ -82,8 +84,8 @@ func candidates(majors []release, plain string, driverMajor int) []string {
 // nowhere says which folders candidates looked through, for the error, and which of
 // Python's packages has the library.
 func nowhere(pythonPackage string) string {
-	return fmt.Sprintf("\nNor is it in $CUDA_HOME, /usr/local/cuda* or Python's packages (%d folders of those exist). "+
-		"It comes with the CUDA toolkit, and with `pip install %s`", len(toolkitFolders()), pythonPackage)
+	return fmt.Sprintf("\nNor is it in $CUDA_HOME, /usr/local/cuda* or the packages of Python in %s (%d folders of those exist). "+
+		"It comes with the CUDA toolkit, and with `pip install %s`", strings.Join(pythonPrefixes(), ", "), len(toolkitFolders()), pythonPackage)
 }
 
 // toolkitFolders are the existing folders that hold the toolkit's libraries, beside
@@ -96,19 +98,14 @@ func toolkitFolders() []string {
 		}
 	}
 	patterns = append(patterns, "/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib")
-	prefixes := []string{"/usr", "/usr/local"}
-	for _, variable := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
-		if prefix := os.Getenv(variable); prefix != "" {
-			prefixes = append([]string{prefix}, prefixes...)
-			patterns = append(patterns, filepath.Join(prefix, "lib"))
+	for _, prefix := range pythonPrefixes() {
+		if !slices.Contains(systemPrefixes, prefix) { // Conda puts the toolkit there; the loader knows the system's
+			patterns = append(patterns, filepath.Join(prefix, "lib"), filepath.Join(prefix, "targets", "*", "lib"))
 		}
-	}
-	if home, err := os.UserHomeDir(); err == nil {
-		prefixes = append(prefixes, filepath.Join(home, ".local"))
-	}
-	for _, prefix := range prefixes {
-		for _, packages := range []string{"site-packages", "dist-packages"} {
-			patterns = append(patterns, filepath.Join(prefix, "lib", "python3*", packages, "nvidia", "*", "lib"))
+		for _, lib := range []string{"lib", "lib64"} {
+			for _, packages := range []string{"site-packages", "dist-packages"} {
+				patterns = append(patterns, filepath.Join(prefix, lib, "python3*", packages, "nvidia", "*", "lib"))
+			}
 		}
 	}
 	var folders []string
@@ -120,6 +117,58 @@ func toolkitFolders() []string {
 		folders = append(folders, matches...)
 	}
 	return folders
+}
+
+// systemPrefixes are where the system's Python is, and condaPrefix where images with Conda
+// have theirs, which nothing need name. Tests replace them.
+var (
+	systemPrefixes = []string{"/usr", "/usr/local"}
+	condaPrefix    = "/opt/conda"
+)
+
+// pythonPrefixes are the folders that a Python may be installed in, each once: the
+// environment that is active, the one whose python3 is found first, and the usual ones. An
+// environment need not be active: it is enough that its python3 was put in PATH.
+func pythonPrefixes() []string {
+	var all []string
+	add := func(prefix string) {
+		if prefix != "" && !slices.Contains(all, prefix) {
+			all = append(all, prefix)
+		}
+	}
+	for _, variable := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
+		add(os.Getenv(variable))
+	}
+	for _, name := range []string{"python3", "python"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		// The python3 of an environment is a link to the one that it was made with, whose packages
+		// it may see too.
+		add(prefixOf(path))
+		if target, err := filepath.EvalSymlinks(path); err == nil {
+			add(prefixOf(target))
+		}
+	}
+	for _, prefix := range systemPrefixes {
+		add(prefix)
+	}
+	add(condaPrefix)
+	if home, err := os.UserHomeDir(); err == nil {
+		add(filepath.Join(home, ".local"))
+	}
+	return all
+}
+
+// prefixOf is the folder that a program bin/python3 is installed in; "" if it lies in another
+// folder than bin.
+func prefixOf(program string) string {
+	path, err := filepath.Abs(program)
+	if err != nil || filepath.Base(filepath.Dir(path)) != "bin" {
+		return ""
+	}
+	return filepath.Dir(filepath.Dir(path))
 }
 
 func exists(path string) bool {

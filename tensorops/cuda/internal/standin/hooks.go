@@ -19,6 +19,8 @@ type Library struct {
 	// Refuse lets cuBLASLt have no algorithm: RefuseAll, RefuseGELU or RefuseLate; 0 takes
 	// it back.
 	Refuse func(what int32)
+	// Wrong adds so much to every element of cuBLASLt's products in float32, until Reset.
+	Wrong func(by float32)
 	// Left counts what the last context still had of a kind at its end: memory, pinned,
 	// streams, events, modules or graphs; and what there is of contexts, programs and
 	// cuBLASLt's descriptors.
@@ -55,6 +57,7 @@ func Open(path string) (*Library, error) {
 		"troupe_standin_memory":    &l.Memory,
 		"troupe_standin_refuse":    &l.Refuse,
 		"troupe_standin_left":      &l.Left,
+		"troupe_standin_wrong":     &l.Wrong,
 		"troupe_standin_calls":     &l.Calls,
 		"troupe_standin_check_mma": &l.CheckMMA,
 		"troupe_standin_message":   &l.Message,

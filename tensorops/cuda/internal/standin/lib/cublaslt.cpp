@@ -77,6 +77,7 @@ static_assert(sizeof(Result) == 96, "cublasLtMatmulHeuristicResult_t has 96 byte
 const uint64_t the_mark = 0x7472'6f75'7065'6c74;
 
 std::map<void *, int> &left = *new std::map<void *, int>; // what there is: 'h', 'd', 'l' or 'p'
+float wrongness = 0; // see troupe_standin_wrong
 int refused = 0;                                           // see troupe_standin_refuse
 
 int wrong(const char *what) {
@@ -202,7 +203,7 @@ void multiply(const Desc &d, const Layout &la, const void *pa, const Layout &lb,
                 ((uint16_t *)to)[at] = rounded(sum[i]);
                 continue;
             }
-            float &c = ((float *)to)[at], v = sum[i];
+            float &c = ((float *)to)[at], v = sum[i] + wrongness;
             if (beta != 0) v += beta * c; // else C may be NaN
             if (d.epilogue & bias) v += ((const float *)d.bias)[i];
             if (d.epilogue == gelu_aux_bias) {
@@ -378,6 +379,12 @@ cublasStatus_t cublasLtMatmul(Handle *h, Desc *d, const float *alpha, const void
 
 // ---- hooks for tests
 
+// Adds so much to every element of a product in float32.
+void troupe_standin_wrong(float by) {
+    auto lock = locked();
+    wrongness = by;
+}
+
 // Refuses: 1 all products, 2 those with a GELU, 3 all when they are run, 0 none.
 void troupe_standin_refuse(int what) {
     auto lock = locked();
@@ -391,6 +398,7 @@ long long blas_left() { return (long long)left.size(); }
 
 void reset_blas() {
     refused = 0;
+    wrongness = 0;
     left.clear(); // what tests that made calls fail left behind
 }
 

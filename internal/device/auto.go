@@ -1,0 +1,81 @@
+package device
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/troupe-ml/troupe/config"
+)
+
+// auto is the kind that takes a GPU where one is there that computes rightly.
+const auto = "auto"
+
+// ResolveAuto decides what device.kind = "auto" comes to on this machine, for ranks in this
+// process, and says so in a line; "" where there is nothing to say: nothing asks for it, or no GPU
+// is there. A GPU is taken that has passed a self-test: of the table of cases that every device is
+// held to, against the float64 oracle. It is made when test allows it and no verdict is kept of
+// this GPU, driver and program.
+//
+// It never fails: where something is wrong with the GPU, the CPU is taken.
+func ResolveAuto(ctx context.Context, cfg *config.Config, test bool) (says string) {
+	cfg.SetAutoGPU(false)
+	if !wantsGPU(cfg) {
+		return ""
+	}
+	c, err := findCandidate()
+	if err != nil {
+		return ""
+	}
+	v, kept := c.kept()
+	switch {
+	case kept:
+	case !test:
+		return c.untested()
+	default:
+		v = c.test(ctx)
+	}
+	cfg.SetAutoGPU(v.Passed)
+	return c.says(v, kept)
+}
+
+// wantsGPU reports whether ranks are on "auto", and nothing asks for what only the CPU has.
+func wantsGPU(cfg *config.Config) bool {
+	asks := cfg.Device.Kind == auto
+	if len(cfg.Device.Ranks) > 0 {
+		asks = slices.Contains(cfg.Device.Ranks, auto)
+	}
+	// Kernels and threads are the CPU's, and contexts in parts are computed there alone.
+	return asks && cfg.Device.Kernels == auto && cfg.Device.Threads == 0 && cfg.Parallel.Context == 1
+}
+
+// AutoState tells what device.kind = "auto" would come to here, for who describes this machine;
+// "": there is no GPU.
+func AutoState() string {
+	c, err := findCandidate()
+	if err != nil {
+		return ""
+	}
+	if v, ok := c.kept(); ok {
+		return c.says(v, true)
+	}
+	return c.untested()
+}
+
+func (c candidate) untested() string {
+	return fmt.Sprintf("%v has not been tested yet; the first run with device.kind = \"auto\" does that", c)
+}
+
+// says tells a verdict.
+func (c candidate) says(v verdict, kept bool) string {
+	switch {
+	case v.Passed && kept:
+		return fmt.Sprintf("took %v, which passed a self-test of %d cases on %s", c, v.Cases, v.When.Format("2006-01-02"))
+	case v.Passed:
+		return fmt.Sprintf("took %v after a self-test of %d cases in %.1f s", c, v.Cases, v.Seconds)
+	case kept && !v.When.IsZero():
+		return fmt.Sprintf("%v was left out, as by its self-test on %s: %s; the CPU is used", c, v.When.Format("2006-01-02"), v.Why)
+	default:
+		return fmt.Sprintf("%v was left out: %s; the CPU is used", c, v.Why)
+	}
+}

@@ -1,0 +1,97 @@
+package cuda
+
+import (
+	"strings"
+
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
+)
+
+// Dry launches lists on no GPU, as a stream of a device would, to tell what that takes of the
+// device's memory beside the tensors: scratch memory above all, such as operands that are rounded
+// for a product.
+type Dry struct {
+	exec    exec
+	blas    blas
+	work    work
+	staging staging
+	memory  *tensorops.Memory
+}
+
+// A GPU that is not known is taken for one of these: an H100.
+const (
+	dryTarget     = "sm_90"
+	dryProcessors = 132
+)
+
+// NewDry makes one for the kernels of a path, as Device.Path names them: what they need depends
+// on whether products are cuBLASLt's. An empty path is that of a GPU that is not known, with
+// cuBLASLt.
+func NewDry(path string) *Dry {
+	d := &Dry{memory: tensorops.NewMemory(nowhere{}, 0)}
+	none := driver.Nowhere()
+	target := dryTarget
+	if rest, ok := strings.CutPrefix(path, "cuda-"); ok {
+		target, _, _ = strings.Cut(rest, "-")
+	}
+	d.blas = blas{plans: make(map[driver.Matmul]*driver.MatmulPlan)}
+	if path == "" || strings.Contains(path, "-cublaslt-") {
+		d.blas.library = driver.BLASNowhere()
+	}
+	d.blas.tf32 = strings.Contains(path, "-tf32")
+	for gelu, name := range map[GELU]string{GELUFused: "-gelu-fused", GELUApart: "-gelu-apart"} {
+		if strings.Contains(path, name) {
+			d.blas.gelu = gelu
+		}
+	}
+	d.staging = staging{driver: none}
+	d.exec = exec{
+		processors:  dryProcessors,
+		tensorCores: multipliesBF16(target),
+		driver:      none,
+		modules:     &modules{driver: none, nowhere: true},
+		graphs:      newGraphs(),
+		temporary:   d.memory.NewArena("scratch"),
+		staging:     &d.staging,
+		work:        &d.work,
+		blas:        &d.blas,
+		fuseGELU:    d.blas.gelu.fuses(target),
+	}
+	return d
+}
+
+// nowhere gives out scratch memory that there is not.
+type nowhere struct{}
+
+func (nowhere) Alloc(*tensorops.Buffer) error { return nil }
+func (nowhere) Free(*tensorops.Buffer)        {}
+
+// Launch launches operations whose tensors may be a dry stream's. Those that no kernel does, and
+// those that a device would refuse, take nothing.
+func (d *Dry) Launch(ops []tensorops.Op) {
+	d.staging.reset()
+	for len(ops) > 0 {
+		switch ops[0].Kind {
+		case tensorops.KindUpload, tensorops.KindFetch, tensorops.KindCollective:
+			ops = ops[1:]
+			continue
+		default:
+		}
+		d.exec.variables.used = 0
+		n, err := d.exec.do(ops)
+		if err != nil || n < 1 {
+			d.staging.reset() // which a table may have filled
+			n = 1
+		}
+		ops = ops[n:]
+	}
+}
+
+// Bytes is what it took, and what a stream takes besides, whatever it launches.
+func (d *Dry) Bytes() int64 {
+	bytes := d.memory.Stats().Taken + faultBytes + LimitMasks*variableBytes
+	if d.blas.isThere() {
+		bytes += workspaceBytes
+	}
+	return bytes
+}

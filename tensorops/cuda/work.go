@@ -1,0 +1,93 @@
+package cuda
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// Work is what a device has put into its streams, and how. What a graph launches again is
+// counted once, when the graph is made.
+type Work struct {
+	LibraryProducts int64    `json:"library_products"`      // cuBLASLt's
+	LibraryGELUs    int64    `json:"library_gelus"`         // of these, with the GELU behind them
+	KernelProducts  int64    `json:"kernel_products"`       // by the kernels here
+	Fallen          []string `json:"fallen,omitempty"`      // of these, the forms that cuBLASLt is there for and has no algorithm of, at most LimitFallen of them
+	Graphs          int64    `json:"graphs"`                // that were made
+	FailedGraphs    int64    `json:"failed_graphs"`         // captures that failed: their segments were launched kernel by kernel
+	GraphError      string   `json:"graph_error,omitempty"` // of the last that failed
+}
+
+// LimitFallen bounds the forms of products that a device lists as no library's.
+const LimitFallen = 64
+
+// work counts for all streams of a device.
+type work struct {
+	mu     sync.Mutex
+	is     Work
+	warn   func(text string) // nil: nobody is told yet
+	untold []string          // until somebody is
+	said   int
+}
+
+// limitWarnings bounds what a device says: the counts go on.
+const limitWarnings = 8
+
+// count changes the counts.
+func (w *work) count(change func(*Work)) {
+	w.mu.Lock()
+	change(&w.is)
+	w.mu.Unlock()
+}
+
+// fell counts a product that the library has no algorithm for.
+func (w *work) fell(form string) {
+	w.count(func(is *Work) {
+		if len(is.Fallen) < LimitFallen && !slices.Contains(is.Fallen, form) {
+			is.Fallen = append(is.Fallen, form)
+		}
+	})
+}
+
+// say keeps a warning until tell is called: the owner's thread must not wait for whoever
+// listens.
+func (w *work) say(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.said < limitWarnings {
+		w.said++
+		w.untold = append(w.untold, fmt.Sprintf(format, args...))
+	}
+}
+
+// tell warns whoever wants to hear.
+func (w *work) tell() {
+	w.mu.Lock()
+	warn := w.warn
+	var untold []string
+	if warn != nil {
+		untold, w.untold = w.untold, nil
+	}
+	w.mu.Unlock()
+	for _, text := range untold {
+		warn(text)
+	}
+}
+
+// Work tells what the device has done so far.
+func (d *Device) Work() Work {
+	d.work.mu.Lock()
+	defer d.work.mu.Unlock()
+	is := d.work.is
+	is.Fallen = slices.Clone(is.Fallen)
+	return is
+}
+
+// OnWarning has a function told of what goes on in another way than was meant, also of what
+// did before. It is called from here, and from the goroutines of streams.
+func (d *Device) OnWarning(warn func(text string)) {
+	d.work.mu.Lock()
+	d.work.warn = warn
+	d.work.mu.Unlock()
+	d.work.tell()
+}
