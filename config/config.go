@@ -151,7 +151,10 @@ type Parallel struct {
 
 // Device is what computes.
 type Device struct {
-	Kind  string   `toml:"kind"`  // "auto" (the CPU), "cpu" or "cuda"; default auto
+	// Kind is "auto" (the CPU), "cpu", "cuda" or a GPU by its number, such as "cuda:1"; default auto. Over the
+	// GPUs of a process the ranks with "cuda" are spread in their order, as many on each: those of them that no
+	// rank names, as far as their kernels give the same bits as the first one's.
+	Kind  string   `toml:"kind"`
 	Ranks []string `toml:"ranks"` // a kind for each pipeline rank; default [] = kind for all
 	DType string   `toml:"dtype"` // "float32", or "bfloat16": mixed precision
 	// Residual is the type of the residual stream, which is what travels between stages:
@@ -182,14 +185,6 @@ type Telemetry struct {
 	MetricsInsecure bool   `toml:"metrics_insecure"` // metrics may be at an address that other hosts reach; default false
 	OTLP            string `toml:"otlp"`             // base URL of an OpenTelemetry collector; default "" = as OTEL_EXPORTER_OTLP_ENDPOINT says
 	TensorBoard     bool   `toml:"tensorboard"`      // event files in run.out/tensorboard; default false
-}
-
-// KindOf is the kind that is given for a pipeline rank.
-func (d Device) KindOf(rank int) string {
-	if rank < len(d.Ranks) {
-		return d.Ranks[rank]
-	}
-	return d.Kind
 }
 
 // Load reads the file at path and goes on as Parse does.

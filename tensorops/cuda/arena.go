@@ -10,6 +10,7 @@ import (
 // source is the driver's memory. All but Lend is for the owner's thread.
 type source struct {
 	driver *driver.Driver
+	device *Device // whose memory it is
 	memory *tensorops.Memory
 	pieces pieces // for any thread
 }

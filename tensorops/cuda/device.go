@@ -36,9 +36,12 @@ type Device struct {
 	modules *modules
 	blas    blas
 	memory  *tensorops.Memory
+	peers   peers
 	pieces  *pieces
 	host    tensorops.Arena // for collectives
-	owner   *owner
+	// lockedMemory is page-locked memory of the host's, for what crosses to another device.
+	lockedMemory *tensorops.Memory
+	owner        *owner
 
 	mu      sync.Mutex
 	streams []*stream
@@ -73,6 +76,7 @@ func open(o Options) (*Device, error) {
 	}
 	from := newSource(drv, o.LimitBytes)
 	d := &Device{driver: drv, gpu: gpu, memory: from.memory, pieces: &from.pieces, host: tensorops.NewHostMemory(0).NewArena("collectives")}
+	from.device, d.lockedMemory = d, tensorops.NewMemory(lockedSource{drv}, 0)
 	if d.target, d.modules, err = o.kernels(drv, gpu); err != nil {
 		return nil, err
 	}
@@ -106,12 +110,16 @@ func (d *Device) leave() {
 	d.modules.close()
 	d.blas.end()
 	d.memory.Close()
+	d.lockedMemory.Close()
 	_ = d.driver.Use(0)
 	_ = d.driver.Release(d.gpu)
 }
 
 // Name is "cuda".
 func (d *Device) Name() string { return "cuda" }
+
+// Ordinal is which GPU it is, counted from 0 as the driver does.
+func (d *Device) Ordinal() int { return d.gpu.Ordinal }
 
 // Path names what the kernels are compiled for and whose products these are, such as
 // "cuda-sm_90" or "cuda-sm_90-cublaslt-12.9".

@@ -86,6 +86,14 @@ func (f *launchBatch) reset() {
 	f.err, f.checked, f.collective, f.cause = nil, nil, nil, nil
 }
 
+// arrivingBytes is the memory that copies to the device arrive in.
+func (f *launchBatch) arrivingBytes() (n int) {
+	for _, b := range f.arriving {
+		n += b.Bytes()
+	}
+	return n
+}
+
 // record puts the events behind all that was launched.
 func (f *launchBatch) record() error {
 	if err := f.driver.Record(f.events[0], f.stream); err != nil {
