@@ -75,7 +75,7 @@ func (c *computers) checkMemory(p *plan.Plan) (inPlace string, err error) {
 	if c.set == nil {
 		return "", nil
 	}
-	return p.CheckMemory(c.set.OnGPU())
+	return p.CheckMemory(c.set.GPUs())
 }
 
 func (c *computers) memory(kind string) tensorops.MemoryStats {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -123,7 +124,7 @@ type Info struct {
 	Layout       string
 	BubblePct    float64 // ideal: of the table at unit costs
 	PeakInFlight []int   // by rank
-	Device       string  // "cpu" or "cuda"; both, as "cuda, cpu", where ranks differ
+	Device       string  // "cpu" or "cuda"; all, as "cuda, cpu" or "cuda:0, cuda:1", where ranks differ
 	Threads      int     // of the CPU, where a rank computes on it
 	Samples      bool    // the counts of tokens are of samples, and so are windows
 	Kernels      string  // of several devices each with its ranks: "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)"
@@ -226,11 +227,11 @@ func check(cfg *config.Config) (err error) {
 	if ckpt != nil {
 		defer func() { err = errors.Join(err, ckpt.Close()) }()
 	}
-	var gpuFree int64 // not known
+	var gpus []device.GPU // none is known
 	if d, err := device.OpenSet(cfg); err != nil {
 		errs = append(errs, err)
 	} else {
-		gpuFree = d.OnGPU()
+		gpus = d.GPUs()
 		d.Close()
 	}
 	vocab, err := plan.VocabOf(cfg)
@@ -253,7 +254,7 @@ func check(cfg *config.Config) (err error) {
 		err = plan.CheckWeights(ckpt, p.Model(), nil)
 	}
 	if err == nil {
-		_, err = p.CheckMemory(gpuFree)
+		_, err = p.CheckMemory(gpus)
 	}
 	return errors.Join(append(errs, err)...)
 }
@@ -510,6 +511,9 @@ func (r *Run) warn(format string, args ...any) { r.send(WarningEvent{fmt.Sprintf
 func (r *Run) warnDevices(cfg *config.Config) {
 	if r.computers.set == nil {
 		return
+	}
+	if apart := r.computers.set.Apart(); len(apart) > 0 {
+		r.warn("no access to each other's memory have %s: what crosses between them goes through the host's", strings.Join(apart, ", "))
 	}
 	for _, d := range r.computers.set.Opened() {
 		if cfg.Device.DType == "bfloat16" && !d.FastBF16() {
@@ -848,8 +852,8 @@ func (r *Run) Kill() {
 	r.inner.Kill()
 }
 
-// Memory is the tensor memory of the run's device of a kind, "cpu" or "cuda"; zeros if no
-// rank is on one.
+// Memory is the tensor memory of the run's devices of a kind, "cpu" or "cuda", the sum of several;
+// zeros if no rank is on one.
 func (r *Run) Memory(kind string) tensorops.MemoryStats { return r.computers.memory(kind) }
 
 // StageMemory is the most tensor memory that each stage has taken at a time, in bytes, by its name in Status, such as

@@ -1,5 +1,5 @@
-// Package device opens what a run or a model computes on: the CPU, or a GPU, one for each
-// kind that a configuration's ranks ask for.
+// Package device opens what a run or a model computes on: the CPU, and GPUs, those that a
+// configuration's ranks ask for.
 //
 // It may import config, tensorops and the devices. It must not know models, schedules or
 // files.
