@@ -129,6 +129,9 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 	if h.closed {
 		return nil, nil, errClosed
 	}
+	if err := checkNumbers(cfg); err != nil {
+		return nil, nil, err
+	}
 	free, what := h.free(), ""
 	ranks := cfg.Ranks()
 	_, gpu := kindsOf(cfg)
@@ -217,7 +220,9 @@ func (a *attempt) divide(as placement.Assignment) error {
 		return err
 	} else if gpu {
 		for _, s := range a.shares {
-			s.onGPUs()
+			if err := s.onGPUs(as.Config); err != nil {
+				return err
+			}
 		}
 	}
 	var idle []string
