@@ -29,6 +29,13 @@
 // the launch, comes from an arena of its own. The lowest address is taken first, so that steps
 // that do the same take the same memory.
 //
+// # Several GPUs
+//
+// Each is a Device, with a thread of its own. One that has access to another's memory copies
+// tensors from there (peer.go), which is asked for once for each pair. Where there is none, and on
+// the way from or to the CPU, they lie in page-locked memory of the host's that all devices know
+// (locked.go). Collectives go through the host.
+//
 // # Products
 //
 // Products of matrices are cuBLASLt's where it is found (blas.go, blas_product.go): in float32, in TF32 where

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/device"
 	"github.com/troupe-ml/troupe/scheduler"
@@ -127,9 +128,9 @@ func TestTrainsOnGPUsAlike(t *testing.T) {
 		{[]string{"pipeline.stages=2", "model.family=llama", "model.mtp_layers=1", "model.tie_embeddings=true"}, 2, "cuda:0, cuda:1", true},
 		{[]string{"pipeline.stages=4"}, 2, "cuda:0, cuda:1", true},
 		{[]string{"pipeline.stages=4"}, 3, "cuda:0, cuda:1, cuda:2", false},
-		{[]string{"pipeline.stages=2", "pipeline.wire_dtype=bfloat16"}, 5, "cuda:0, cuda:1", true},
+		{[]string{"pipeline.stages=2", "optimizer.name=sgd"}, 5, "cuda:0, cuda:1", true},
 		{[]string{"parallel.data=2"}, 2, "cuda:0, cuda:1", true},
-		{[]string{"parallel.data=2", "parallel.zero=3"}, 2, "cuda:0, cuda:1", true},
+		{[]string{"parallel.data=2", "parallel.zero=3", "model.layers=6"}, 2, "cuda:0, cuda:1", true},
 		{[]string{"parallel.data=2", "parallel.zero=1"}, 2, "cuda:0, cuda:1", false},
 		{[]string{"parallel.tensor=2"}, 2, "cuda:0, cuda:1", false},
 		{[]string{"parallel.tensor=2", "parallel.sequence=true", "pipeline.stages=2"}, 4, "cuda:0, cuda:1, cuda:2, cuda:3", true},
@@ -191,6 +192,71 @@ func TestGPUNotThere(t *testing.T) {
 		key, _, _ := strings.Cut(set, "=")
 		if s != nil || err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "device 2 is asked for, the driver sees 2") {
 			t.Errorf("%s: %v", set, err)
+		}
+	}
+}
+
+// TestEndsOnGPUs: however a run on two devices ends, nothing is left on either.
+func TestEndsOnGPUs(t *testing.T) {
+	if cuda.RaceDetector || testing.Short() {
+		t.Skip("it emulates every thread of a GPU")
+	}
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	for _, c := range []struct {
+		name  string
+		peers bool
+		do    func(l *standin.Library, run *troupe.Run) // at the end of the second step
+		err   string
+	}{
+		{"killed", true, func(_ *standin.Library, run *troupe.Run) { run.Kill() }, ""},
+		{"killed, by way of the host", false, func(_ *standin.Library, run *troupe.Run) { run.Kill() }, ""},
+		{"a copy refused", true, func(l *standin.Library, _ *troupe.Run) { l.Fail("cuMemcpyPeerAsync", 3, 1) }, "cuMemcpyPeerAsync: CUDA_ERROR_INVALID_VALUE"},
+		{"a fetch refused", false, func(l *standin.Library, _ *troupe.Run) { l.Fail("cuMemcpyDtoHAsync_v2", 5, 1) }, "cuMemcpyDtoHAsync_v2: CUDA_ERROR_INVALID_VALUE"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := onGPUs(t, 2, c.peers)
+			l.Delay(200)
+			run, err := troupe.Start(t.Context(), smallModel(t, filepath.Join(t.TempDir(), "out"), "run.steps=1000", "pipeline.stages=2", "device.kind=cuda", "pipeline.schedule=zb-v"), troupe.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			steps := 0
+			for e := range run.Events() {
+				if _, ok := e.(troupe.StepEvent); ok {
+					if steps++; steps == 2 {
+						c.do(l, run)
+					}
+				}
+			}
+			if _, err := run.Wait(); (err != nil) != (c.err != "") && c.err != "" || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("the run ends with %v, want %q", err, c.err)
+			}
+			if m := run.Memory("cuda"); m.InUse != 0 || m.Pooled != 0 {
+				t.Errorf("%+v are left", m)
+			}
+			for _, kind := range standin.Kinds {
+				if n := l.Left(kind); n != 0 {
+					t.Errorf("%d %s were not given back", n, kind)
+				}
+			}
+		})
+	}
+}
+
+// TestGraphsOnGPUs: what crosses changes no address of what a chunk's passes take, so that they are launched
+// as graphs on two devices as on one.
+func TestGraphsOnGPUs(t *testing.T) {
+	if cuda.RaceDetector || testing.Short() {
+		t.Skip("it emulates every thread of a GPU")
+	}
+	for _, peers := range []bool{true, false} {
+		l := onGPUs(t, 2, peers)
+		launched, made := l.Calls("cuGraphLaunch"), l.Calls("cuGraphInstantiateWithFlags")
+		trainOn(t, filepath.Join(t.TempDir(), "out"), "device.kind=cuda", "pipeline.stages=2", "run.steps=8")
+		launched, made = l.Calls("cuGraphLaunch")-launched, l.Calls("cuGraphInstantiateWithFlags")-made
+		t.Logf("peers %v: %d graphs were made and %d launched", peers, made, launched)
+		if made > launched/4 {
+			t.Errorf("peers %v: %d graphs were made and %d launched", peers, made, launched)
 		}
 	}
 }

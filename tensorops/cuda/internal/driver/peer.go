@@ -13,6 +13,20 @@ func (d *Driver) CanAccess(g, peer *Device) (bool, error) {
 	return can != 0, err
 }
 
+// findPeers asks of all pairs. Of one that the driver says nothing of, nothing is known.
+func (d *Driver) findPeers(all []*Device) {
+	for _, g := range all {
+		for _, peer := range all {
+			if g == peer {
+				continue
+			}
+			if can, err := d.CanAccess(g, peer); err == nil && can {
+				g.Peers = append(g.Peers, peer.Ordinal)
+			}
+		}
+	}
+}
+
 // EnablePeer gives the calling thread's context access to the memory of another device's. It
 // lasts as long as both contexts do.
 func (d *Driver) EnablePeer(peer Context) error {
