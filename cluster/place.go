@@ -96,6 +96,7 @@ func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Durati
 		switch {
 		case errors.Is(err, errReleasing) && took < releaseTime:
 			regroup.Reset(releaseTime - took)
+			deadline.Reset(max(wait, releaseTime) - took) // who waits for nothing waits for these
 		case wait == 0 || !errors.Is(err, placement.ErrNoRoom):
 			return nil, err
 		default:

@@ -38,10 +38,10 @@ type Device struct {
 	memory  *tensorops.Memory
 	peers   peers
 	pieces  *pieces
-	host    tensorops.Arena // for collectives
 	// lockedMemory is page-locked memory of the host's, for what crosses to another device.
-	lockedMemory *tensorops.Memory
-	owner        *owner
+	lockedMemory   *tensorops.Memory
+	host, pageable tensorops.Arena // for collectives: of it, and where there is none
+	owner          *owner
 
 	mu      sync.Mutex
 	streams []*stream
@@ -75,8 +75,9 @@ func open(o Options) (*Device, error) {
 		return nil, err
 	}
 	from := newSource(drv, o.LimitBytes)
-	d := &Device{driver: drv, gpu: gpu, memory: from.memory, pieces: &from.pieces, host: tensorops.NewHostMemory(0).NewArena("collectives")}
+	d := &Device{driver: drv, gpu: gpu, memory: from.memory, pieces: &from.pieces}
 	from.device, d.lockedMemory = d, tensorops.NewMemory(lockedSource{drv}, 0)
+	d.host, d.pageable = d.lockedMemory.NewArena("collectives"), tensorops.NewHostMemory(0).NewArena("collectives")
 	if d.target, d.modules, err = o.kernels(drv, gpu); err != nil {
 		return nil, err
 	}
