@@ -42,7 +42,7 @@ type trained struct {
 	device string
 }
 
-// trainOn runs a small model, which has one step, or goes on with it.
+// trainOn runs a small model, or goes on with it, on GPUs.
 func trainOn(t *testing.T, out string, sets ...string) trained {
 	t.Helper()
 	losses, info, warnings := trainIn(t, out, append([]string{"batch.microbatch=1", "optimizer.decay=constant"}, sets...)...)
@@ -197,7 +197,7 @@ func TestGPUNotThere(t *testing.T) {
 
 // TestEndsOnGPUs: however a run on two devices ends, nothing is left on either.
 func TestEndsOnGPUs(t *testing.T) {
-	if cuda.RaceDetector || testing.Short() {
+	if testing.Short() {
 		t.Skip("it emulates every thread of a GPU")
 	}
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
@@ -207,8 +207,8 @@ func TestEndsOnGPUs(t *testing.T) {
 		do    func(l *standin.Library, run *troupe.Run) // at the end of the second step
 		err   string
 	}{
-		{"killed", true, func(_ *standin.Library, run *troupe.Run) { run.Kill() }, ""},
-		{"killed, by way of the host", false, func(_ *standin.Library, run *troupe.Run) { run.Kill() }, ""},
+		{"killed", true, func(_ *standin.Library, run *troupe.Run) { run.Kill() }, "the run was killed"},
+		{"killed, by way of the host", false, func(_ *standin.Library, run *troupe.Run) { run.Kill() }, "the run was killed"},
 		{"a copy refused", true, func(l *standin.Library, _ *troupe.Run) { l.Fail("cuMemcpyPeerAsync", 3, 1) }, "cuMemcpyPeerAsync: CUDA_ERROR_INVALID_VALUE"},
 		{"a fetch refused", false, func(l *standin.Library, _ *troupe.Run) { l.Fail("cuMemcpyDtoHAsync_v2", 5, 1) }, "cuMemcpyDtoHAsync_v2: CUDA_ERROR_INVALID_VALUE"},
 	} {
@@ -227,7 +227,7 @@ func TestEndsOnGPUs(t *testing.T) {
 					}
 				}
 			}
-			if _, err := run.Wait(); (err != nil) != (c.err != "") && c.err != "" || err != nil && !strings.Contains(err.Error(), c.err) {
+			if _, err := run.Wait(); err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("the run ends with %v, want %q", err, c.err)
 			}
 			if m := run.Memory("cuda"); m.InUse != 0 || m.Pooled != 0 {
