@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -167,6 +168,12 @@ func TestOrdinals(t *testing.T) {
 	found, err := Find(Options{Driver: path, NVRTC: path, BLAS: NoBLAS})
 	if err != nil || len(found) != 3 || found[2].Ordinal != 2 || found[0].ID == found[2].ID || found[0].Path != found[2].Path {
 		t.Errorf("%+v, %v", found, err)
+	}
+	for peers, want := range map[string][]int{"1": {0, 2}, "0": nil} {
+		t.Setenv(standin.PeersVariable, peers)
+		if is := Describe(Options{Driver: path, NVRTC: path, BLAS: path}); len(is.Devices) != 3 || !slices.Equal(is.Devices[1].Peers, want) {
+			t.Errorf("with peers %s: %+v, want device 1 to copy from %d", peers, is.Devices, want)
+		}
 	}
 	for _, ordinal := range []int{-1, 3} {
 		if _, err := New(Options{Device: ordinal, Driver: path, NVRTC: path, BLAS: NoBLAS, Cache: t.TempDir()}); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "the driver sees 3") {
