@@ -153,7 +153,7 @@ check-arm64: ## run the tests of the kernels for arm64, and small runs, by an em
 .PHONY: check-cuda
 check-cuda: ## compile the CUDA kernels for several GPUs with NVIDIA's compiler, which pip fetches, and run them on a stand-in (no GPU needed)
 	GO=$(GO) scripts/cuda-check
-	TROUPE_LONG_TESTS=1 $(GO) test -count=1 -run '^Test(Deterministic|OpsByLibrary|FailingCalls|Trains)$$' ./tensorops/cuda
+	TROUPE_LONG_TESTS=1 $(GO) test -count=1 -run '^Test(Deterministic|OpsByLibrary|FailingCalls|Trains|TrainsOnGPUs|TrainsOnGPUsAlike)$$' ./tensorops/cuda
 
 .PHONY: ptx
 ptx: ## compile the CUDA kernels to the PTX that the binary carries (pip fetches the compiler, no GPU needed)

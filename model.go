@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/device"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/rundir"
@@ -16,7 +17,7 @@ import (
 // ModelOptions say which trained model to use, and on what.
 type ModelOptions struct {
 	From    string // a run's output folder, a checkpoint, or any Hugging Face directory of a known family
-	Device  string // "cuda"; else the CPU
+	Device  string // "cuda", or a GPU by its number, such as "cuda:1"; else the CPU
 	Threads int    // 0: all cores
 	Kernels string // "": the best
 	// DType is what to compute in, "float32" or "bfloat16"; "": what the run computed in that the
@@ -79,7 +80,8 @@ func openTrained(o ModelOptions, tokenize bool) (t *trained, err error) {
 	if t.tokenizer != nil && t.tokenizer.Vocab() > c.Vocab {
 		return t, fmt.Errorf("%s: the tokenizer has %d ids, the model %d", t.ckpt.Dir(), t.tokenizer.Vocab(), c.Vocab)
 	}
-	if t.device, err = device.OpenKind(device.Options{Kind: o.Device, Threads: o.Threads, Kernels: o.Kernels}); err != nil {
+	kind, ordinal := config.SplitDevice(o.Device)
+	if t.device, err = device.OpenKind(device.Options{Kind: kind, Ordinal: max(0, ordinal), Threads: o.Threads, Kernels: o.Kernels}); err != nil {
 		return t, err
 	}
 	return t, nil

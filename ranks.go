@@ -84,7 +84,7 @@ func (c *computers) checkMemory(p *plan.Plan) (inPlace string, err error) {
 		return "", nil
 	}
 	p.SetKernels(c.set.GPUPath())
-	return p.CheckMemory(c.set.OnGPU())
+	return p.CheckMemory(c.set.GPUs())
 }
 
 func (c *computers) memory(kind string) tensorops.MemoryStats {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -124,7 +125,7 @@ type Info struct {
 	Layout       string
 	BubblePct    float64 // ideal: of the table at unit costs
 	PeakInFlight []int   // by rank
-	Device       string  // "cpu" or "cuda"; both, as "cuda, cpu", where ranks differ
+	Device       string  // "cpu" or "cuda"; all, as "cuda, cpu" or "cuda:0, cuda:1", where ranks differ
 	Threads      int     // of the CPU, where a rank computes on it
 	Samples      bool    // the counts of tokens are of samples, and so are windows
 	Auto         string  // what device.kind = "auto" has come to, in a sentence; "": it is not asked for, or there is no GPU
@@ -229,7 +230,7 @@ func check(cfg *config.Config) (err error) {
 	if ckpt != nil {
 		defer func() { err = errors.Join(err, ckpt.Close()) }()
 	}
-	var gpuFree int64 // not known
+	var gpus []device.GPU // none is known
 	var gpuPath string
 	own := *cfg // what "auto" comes to is of this check
 	cfg = &own
@@ -237,7 +238,7 @@ func check(cfg *config.Config) (err error) {
 	if d, err := device.OpenSet(cfg); err != nil {
 		errs = append(errs, err)
 	} else {
-		gpuFree, gpuPath = d.OnGPU(), d.GPUPath()
+		gpus, gpuPath = d.GPUs(), d.GPUPath()
 		d.Close()
 	}
 	vocab, err := plan.VocabOf(cfg)
@@ -261,7 +262,7 @@ func check(cfg *config.Config) (err error) {
 	}
 	if err == nil {
 		p.SetKernels(gpuPath)
-		_, err = p.CheckMemory(gpuFree)
+		_, err = p.CheckMemory(gpus)
 	}
 	return errors.Join(append(errs, err)...)
 }
@@ -529,6 +530,9 @@ func (r *Run) warnDevices(cfg *config.Config) {
 		return
 	}
 	r.computers.set.OnWarning(func(text string) { r.warn("%s", text) })
+	if apart := r.computers.set.Apart(); len(apart) > 0 {
+		r.warn("no access to each other's memory have %s: what crosses between them goes through the host's", strings.Join(apart, ", "))
+	}
 	for _, d := range r.computers.set.Opened() {
 		if cfg.Device.DType == "bfloat16" && !d.FastBF16() {
 			r.warn("device.dtype is bfloat16, and %s kernels have no instructions for it (AVX-512 BF16 and AMX are such, and GPUs from Ampere on have theirs): its numbers take half the memory, and its products are as slow as float32's", d.Path())
@@ -866,8 +870,8 @@ func (r *Run) Kill() {
 	r.inner.Kill()
 }
 
-// Memory is the tensor memory of the run's device of a kind, "cpu" or "cuda"; zeros if no
-// rank is on one.
+// Memory is the tensor memory of the run's devices of a kind, "cpu" or "cuda", the sum of several;
+// zeros if no rank is on one.
 func (r *Run) Memory(kind string) tensorops.MemoryStats { return r.computers.memory(kind) }
 
 // GPUWork tells what each GPU of this process has put into its streams for the run, and how:

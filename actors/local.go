@@ -34,6 +34,7 @@ type local struct {
 	underWay atomic.Pointer[underWay] // nil: no order has begun, or this process has no scheduler
 	memory   *tensorops.Memory        // for what crosses from one device to another
 	host     tensorops.Arena          // of it
+	crossing []hostTransfer           // by rank
 	copies   *tensorops.Memory        // for what checkpoints are written from
 
 	builders sync.WaitGroup // of stages
@@ -51,6 +52,7 @@ func newLocal(spec Spec) (*local, error) {
 	l := &local{spec: spec, apart: spec.apart(), id: runID{spec.Run, attempt}, byName: make(map[string]*StatusCell), streams: make([]tensorops.Stream, spec.ranks()), arrivals: make([]tensorops.Arena, spec.ranks()), computes: make([]Compute, spec.ranks()),
 		memory: tensorops.NewHostMemory(0), copies: tensorops.NewHostMemory(0), recorder: newRecorder()}
 	l.host = l.memory.NewArena("what crosses")
+	l.crossing = make([]hostTransfer, spec.ranks())
 	for rank := range l.streams {
 		if spec.host(rank) == "" {
 			l.streams[rank] = spec.device(rank).NewStream(spec.stageName(rank))
@@ -59,6 +61,11 @@ func newLocal(spec Spec) (*local, error) {
 					l.arrivals[rank] = a
 				}
 			}
+		}
+	}
+	for rank, s := range l.streams {
+		if s != nil {
+			l.crossing[rank] = l.newHostTransfer(rank)
 		}
 	}
 	if l.log = spec.Logger; l.log == nil {
@@ -82,7 +89,7 @@ func (l *local) part(name string) part {
 
 // newStage makes the actor of a rank that is in this process.
 func (l *local) newStage(rank int) *stageActor {
-	return &stageActor{part: l.part(l.spec.stageName(rank)), local: l, rank: rank, at: l.spec.place(rank), stream: l.streams[rank], hostTransfer: hostTransfer{host: l.host}}
+	return &stageActor{part: l.part(l.spec.stageName(rank)), local: l, rank: rank, at: l.spec.place(rank), stream: l.streams[rank], hostTransfer: l.crossing[rank]}
 }
 
 // close gives back what the process holds, once no actor of the run is left in it. However
@@ -114,6 +121,7 @@ func (l *local) close() {
 		if a := l.arrivals[rank]; a != nil {
 			a.Close()
 		}
+		l.crossing[rank].close()
 	}
 	if l.shutdown != nil {
 		l.shutdown()

@@ -45,7 +45,7 @@ it and hearing of its end don't count; on a GPU those take longer than many a ke
 	o.benchModel.add(cmd)
 	f := cmd.Flags()
 	f.IntSliceVar(&o.threads, "threads", nil, "`numbers` of cores to use (default: 1 and all)")
-	f.StringVar(&o.device, "device", "", "`kind` of device to compute on: cpu or cuda (default: the configuration's)")
+	f.StringVar(&o.device, "device", "", "`kind` of device to compute on: cpu or cuda, or a GPU by its number, such as cuda:1 (default: the configuration's)")
 	f.StringVar(&o.dtype, "dtype", "", "`type` to multiply matrices in: float32 or bfloat16 (default: the configuration's)")
 	completeWords(cmd, "threads")
 	completeWords(cmd, "device", "cpu", "cuda")
@@ -110,9 +110,10 @@ func (o *opsFlags) threadCounts() ([]int, error) {
 
 // check refuses what no operation is measured on.
 func (o *opsFlags) check() error {
+	kind, _ := config.SplitDevice(o.device)
 	switch {
-	case !slices.Contains([]string{"", "cpu", "cuda"}, o.device):
-		return usagef("--device %q: give cpu or cuda", o.device)
+	case !slices.Contains([]string{"", "cpu", "cuda"}, kind):
+		return usagef("--device %q: give cpu, cuda, or a GPU by its number, such as cuda:1", o.device)
 	case o.dtype != "" && !slices.Contains(bench.DTypes(), o.dtype):
 		return usagef("--dtype %q: products are of %s", o.dtype, strings.Join(bench.DTypes(), " or "))
 	}

@@ -26,6 +26,7 @@ type cudaDevice struct {
 	Name        string `json:"name"`
 	Capability  string `json:"compute_capability"`
 	MemoryBytes int64  `json:"memory_bytes"`
+	Peers       []int  `json:"peers"` // the devices whose memory it copies from without a way through the host
 }
 
 func diagnoseCUDA() cudaDiagnosis {
@@ -51,7 +52,7 @@ func diagnoseCUDA() cudaDiagnosis {
 	}
 	d.Auto = device.AutoState()
 	for _, g := range found.Devices {
-		d.Devices = append(d.Devices, cudaDevice{g.Name, fmt.Sprintf("%d.%d", g.Major, g.Minor), g.Bytes})
+		d.Devices = append(d.Devices, cudaDevice{g.Name, fmt.Sprintf("%d.%d", g.Major, g.Minor), g.Bytes, append([]int{}, g.Peers...)})
 	}
 	for _, err := range found.Lacks {
 		d.Lacks = append(d.Lacks, err.Error())
@@ -63,7 +64,14 @@ func diagnoseCUDA() cudaDiagnosis {
 func (d cudaDiagnosis) lines() []string {
 	var lines []string
 	for i, g := range d.Devices {
-		lines = append(lines, fmt.Sprintf("device %d: %s, compute capability %s, %s", i, g.Name, g.Capability, term.Bytes(g.MemoryBytes)))
+		line := fmt.Sprintf("device %d (cuda:%d): %s, compute capability %s, %s", i, i, g.Name, g.Capability, term.Bytes(g.MemoryBytes))
+		switch {
+		case len(g.Peers) > 0:
+			line += fmt.Sprintf(", copies from the memory of %d", g.Peers)
+		case len(d.Devices) > 1:
+			line += ", copies from other devices by way of the host"
+		}
+		lines = append(lines, line)
 	}
 	if d.Driver != "" {
 		lines = append(lines, "driver: "+d.Driver)

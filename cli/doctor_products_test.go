@@ -22,3 +22,23 @@ func TestDoctorProducts(t *testing.T) {
 		}
 	}
 }
+
+// TestDoctorPeers: of several GPUs it says which copy from each other's memory.
+func TestDoctorPeers(t *testing.T) {
+	gpu := func(peers ...int) cudaDevice { return cudaDevice{"H100", "9.0", 80 << 30, peers} }
+	for _, c := range []struct {
+		devices []cudaDevice
+		want    []string
+	}{
+		{[]cudaDevice{gpu()}, []string{"device 0 (cuda:0): H100, compute capability 9.0, 80.0 GiB"}},
+		{[]cudaDevice{gpu(1), gpu(0), gpu()}, []string{
+			"device 0 (cuda:0): H100, compute capability 9.0, 80.0 GiB, copies from the memory of [1]",
+			"device 1 (cuda:1): H100, compute capability 9.0, 80.0 GiB, copies from the memory of [0]",
+			"device 2 (cuda:2): H100, compute capability 9.0, 80.0 GiB, copies from other devices by way of the host",
+		}},
+	} {
+		if got := (cudaDiagnosis{Devices: c.devices}).lines(); !slices.Equal(got[:min(len(got), len(c.want))], c.want) {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
@@ -11,7 +12,7 @@ import (
 func modelFlags(cmd *cobra.Command, o *troupe.ModelOptions) {
 	f := cmd.Flags()
 	f.StringVar(&o.From, "from", "", "`folder` of a run, of a checkpoint, or of a Hugging Face model (required)")
-	f.StringVar(&o.Device, "device", "cpu", "`kind` of device to compute on: cpu or cuda")
+	f.StringVar(&o.Device, "device", "cpu", "`kind` of device to compute on: cpu or cuda, or a GPU by its number, such as cuda:1")
 	f.IntVar(&o.Threads, "threads", 0, "`number` of cores to use; 0: all")
 	f.StringVar(&o.Kernels, "kernels", "auto", "kernel `path` to use; engine version lists them")
 	f.StringVar(&o.DType, "dtype", "", "`type` to compute in: float32 or bfloat16 (default: the run's)")
@@ -24,15 +25,16 @@ func modelFlags(cmd *cobra.Command, o *troupe.ModelOptions) {
 }
 
 func checkModelFlags(cmd *cobra.Command, o troupe.ModelOptions) error {
+	kind, _ := config.SplitDevice(o.Device)
 	switch {
 	case o.Threads < 0:
 		return usagef("--threads %d: give 1 or more, or 0 for all cores", o.Threads)
-	case o.Device != "cpu" && o.Device != "cuda":
-		return usagef("--device %q: give cpu or cuda", o.Device)
+	case kind != "cpu" && kind != "cuda":
+		return usagef("--device %q: give cpu, cuda, or a GPU by its number, such as cuda:1", o.Device)
 	case o.DType != "" && o.DType != "float32" && o.DType != "bfloat16":
 		return usagef("--dtype %q: give float32 or bfloat16", o.DType)
-	case o.Device == "cuda":
-		return idle(cmd, "with --device cuda", "threads", "kernels")
+	case kind == "cuda":
+		return idle(cmd, "with --device "+o.Device, "threads", "kernels")
 	}
 	return nil
 }

@@ -252,11 +252,11 @@ func deviceLine(i troupe.Info) string {
 }
 
 func computesOn(i troupe.Info) string {
-	switch i.Device {
-	case "cpu":
+	switch on := strings.Split(i.Device, ", "); {
+	case i.Device == "cpu":
 		return fmt.Sprintf("cpu, %s, kernels %s", term.Plural(i.Threads, "thread"), i.Kernels)
-	case "cuda":
-		return fmt.Sprintf("cuda, kernels %s", i.Kernels)
+	case !slices.Contains(on, "cpu"):
+		return fmt.Sprintf("%s, kernels %s", i.Device, i.Kernels)
 	}
 	return fmt.Sprintf("%s, %s of the CPU", i.Kernels, term.Plural(i.Threads, "thread"))
 }

@@ -102,6 +102,7 @@ func TestDevice(t *testing.T) {
 		{troupe.Info{Device: "cpu", Threads: 1, Kernels: "avx2"}, "cpu, 1 thread, kernels avx2"},
 		{troupe.Info{Device: "cuda", Threads: 1, Kernels: "cuda-sm_90"}, "cuda, kernels cuda-sm_90"},
 		{troupe.Info{Device: "cuda", Threads: 1, Kernels: "cuda-sm_90", Auto: "took cuda:0"}, "cuda, kernels cuda-sm_90; took cuda:0"},
+		{troupe.Info{Device: "cuda:0, cuda:1", Threads: 1, Kernels: "cuda-sm_90"}, "cuda:0, cuda:1, kernels cuda-sm_90"},
 		{troupe.Info{Device: "cuda, cpu", Threads: 8, Kernels: "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)"}, "cuda-sm_90 (rank 0), cpu-avx2 (rank 1), 8 threads of the CPU"},
 	} {
 		if got := deviceLine(c.info); got != c.want {

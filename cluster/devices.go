@@ -185,12 +185,45 @@ func (a *attempt) divideGPUs(as placement.Assignment) error {
 	return nil
 }
 
-// onGPUs says on which GPU each of a share's ranks is, where that is not said yet: in turn.
-func (s *share) onGPUs() {
-	g := gpus(s.Offer)
-	for len(s.devices) < len(s.ranks) && len(g) > 0 {
-		s.devices = append(s.devices, g[len(s.devices)*len(g)/len(s.ranks)])
+// checkNumbers refuses GPUs by their numbers where nothing says on which worker.
+func checkNumbers(cfg *config.Config) error {
+	if len(cfg.Cluster.Place) > 0 {
+		return nil
 	}
+	for r := range cfg.Ranks() {
+		if n := cfg.Device.OrdinalOf(cfg.StageOf(r)); n >= 0 {
+			key := "device.kind"
+			if len(cfg.Device.Ranks) > 0 {
+				key = "device.ranks"
+			}
+			return cfg.Errorf(key, `rank %d is to be on cuda:%d, and nothing says of which worker: over a cluster ranks with "cuda" go to GPUs by memory; give that, or name the worker of each rank in cluster.place`, r, n)
+		}
+	}
+	return nil
+}
+
+// onGPUs says on which GPU each of a share's ranks is: by its number, or in turn.
+func (s *share) onGPUs(cfg *config.Config) error {
+	g := gpus(s.Offer)
+	if len(g) == 0 {
+		return nil
+	}
+	for i, r := range s.ranks {
+		d := g[i*len(g)/len(s.ranks)]
+		if n := cfg.Device.OrdinalOf(cfg.StageOf(r)); n >= 0 {
+			at := slices.IndexFunc(g, func(d *wire.OfferedDevice) bool { return int(d.GetOrdinal()) == n })
+			if at < 0 {
+				var has []string
+				for _, d := range g {
+					has = append(has, fmt.Sprintf("cuda:%d", d.GetOrdinal()))
+				}
+				return cfg.Errorf("cluster.place", "rank %d is to be on cuda:%d of worker %s, which offers %s", r, n, s.Name, strings.Join(has, ", "))
+			}
+			d = g[at]
+		}
+		s.devices = append(s.devices, d)
+	}
+	return nil
 }
 
 // of names the device of a share's rank, and tells its memory and what the rank takes there.

@@ -95,6 +95,35 @@ func TestGPUs(t *testing.T) {
 	}
 }
 
+// TestGPUNumbers: a GPU by its number is that of the worker that is named, and needs one.
+func TestGPUNumbers(t *testing.T) {
+	one := offering("one", "abc", 1)
+	for _, c := range []struct{ ranks, place, want string }{
+		{`["cuda:2", "cuda:0"]`, `["one", "one"]`, "GPU c, GPU a"},
+		{`["cuda:1", "cpu"]`, `["one", "one"]`, "GPU b, GPU b"},
+		{`["cuda", "cuda"]`, `["one", "one"]`, "GPU a, GPU b"},
+		{`["cuda", "cuda:3"]`, `["one", "one"]`, "cluster.place: rank 1 is to be on cuda:3 of worker one, which offers cuda:0, cuda:1, cuda:2"},
+		{`["cuda", "cuda:1"]`, `[]`, "device.ranks: rank 1 is to be on cuda:1, and nothing says of which worker"},
+	} {
+		cfg := gpuRun(t, 2, "device.ranks="+c.ranks, "cluster.place="+c.place)
+		s, err := &share{Member: one.Member, ranks: []int{0, 1}}, checkNumbers(cfg)
+		if err == nil {
+			err = s.onGPUs(cfg)
+		}
+		var names []string
+		for _, d := range s.devices {
+			names = append(names, d.GetName())
+		}
+		got := strings.Join(names, ", ")
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, c.want) {
+			t.Errorf("%s on %s: %s, want %s", c.ranks, c.place, got, c.want)
+		}
+	}
+}
+
 // TestGPUKernels: GPUs whose kernels differ are not used together, and a run on the CPU asks
 // for none.
 func TestGPUKernels(t *testing.T) {
@@ -113,7 +142,9 @@ func TestGPUKernels(t *testing.T) {
 	}
 	mixed := gpuRun(t, 2, `device.ranks=["cuda", "cpu"]`)
 	a := &attempt{cfg: mixed, shares: []*share{{Member: one.Member, ranks: []int{0, 1}}}}
-	a.shares[0].onGPUs()
+	if err := a.shares[0].onGPUs(mixed); err != nil {
+		t.Error(err)
+	}
 	if a.Path() != "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)" || a.Devices() != "cuda, cpu" || len(a.shares[0].devices) != 2 {
 		t.Errorf("%s, %s, %d devices", a.Path(), a.Devices(), len(a.shares[0].devices))
 	}

@@ -96,6 +96,7 @@ func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Durati
 		switch {
 		case errors.Is(err, errReleasing) && took < releaseTime:
 			regroup.Reset(releaseTime - took)
+			deadline.Reset(max(wait, releaseTime) - took) // who waits for nothing waits for these
 		case wait == 0 || !errors.Is(err, placement.ErrNoRoom):
 			return nil, err
 		default:
@@ -128,6 +129,9 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 	defer h.mu.Unlock()
 	if h.closed {
 		return nil, nil, errClosed
+	}
+	if err := checkNumbers(cfg); err != nil {
+		return nil, nil, err
 	}
 	free, what := h.free(), ""
 	ranks := cfg.Ranks()
@@ -217,7 +221,9 @@ func (a *attempt) divide(as placement.Assignment) error {
 		return err
 	} else if gpu {
 		for _, s := range a.shares {
-			s.onGPUs()
+			if err := s.onGPUs(as.Config); err != nil {
+				return err
+			}
 		}
 	}
 	var idle []string

@@ -159,8 +159,10 @@ type Parallel struct {
 
 // Device is what computes.
 type Device struct {
-	// Kind is "auto", "cpu" or "cuda"; default auto: a GPU that passes a self-test, unless device.kernels or device.threads
-	// is given, parallel.context is above 1, or ranks are in other processes; else the CPU.
+	// Kind is "auto", "cpu", "cuda" or a GPU by its number, such as "cuda:1"; default auto: a GPU that passes a self-test,
+	// unless device.kernels or device.threads is given, parallel.context is above 1, or ranks are in other processes; else
+	// the CPU. Over the GPUs of a process the ranks with "cuda" are spread in their order, as many on each: those of them
+	// that no rank names, as far as their kernels give the same bits as the first one's.
 	Kind  string   `toml:"kind"`
 	Ranks []string `toml:"ranks"` // a kind for each pipeline rank; default [] = kind for all
 	DType string   `toml:"dtype"` // "float32", or "bfloat16": mixed precision
@@ -192,14 +194,6 @@ type Telemetry struct {
 	MetricsInsecure bool   `toml:"metrics_insecure"` // metrics may be at an address that other hosts reach; default false
 	OTLP            string `toml:"otlp"`             // base URL of an OpenTelemetry collector; default "" = as OTEL_EXPORTER_OTLP_ENDPOINT says
 	TensorBoard     bool   `toml:"tensorboard"`      // event files in run.out/tensorboard; default false
-}
-
-// KindOf is the kind that is given for a pipeline rank.
-func (d Device) KindOf(rank int) string {
-	if rank < len(d.Ranks) {
-		return d.Ranks[rank]
-	}
-	return d.Kind
 }
 
 // Load reads the file at path and goes on as Parse does.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -167,6 +168,40 @@ func TestExpandOnlyPaths(t *testing.T) {
 	} {
 		if got := value(c, key); got != want {
 			t.Errorf("%s = %s, want %s", key, got, want)
+		}
+	}
+}
+
+// A GPU may be named by its number, which is told apart from the kind.
+func TestOrdinalOf(t *testing.T) {
+	for _, c := range []struct {
+		sets []string
+		want string
+	}{
+		{nil, "auto -1, auto -1"},
+		{[]string{"device.kind=cuda:3"}, "cuda 3, cuda 3"},
+		{[]string{`device.ranks=["cuda", "cuda:63"]`, "device.tf32=true"}, "cuda -1, cuda 63"},
+		{[]string{`device.ranks=["cuda:0", "cpu"]`, "device.threads=1"}, "cuda 0, cpu -1"},
+	} {
+		d := parse(t, "data.train = ['a.txt']\npipeline.stages = 2", c.sets...).Device
+		if got := fmt.Sprintf("%s %d, %s %d", d.KindOf(0), d.OrdinalOf(0), d.KindOf(1), d.OrdinalOf(1)); got != c.want {
+			t.Errorf("%q gives %s, want %s", c.sets, got, c.want)
+		}
+	}
+	for word, text := range map[string]string{
+		"cuda:64": `"cuda:64" is no GPU`, "cuda:-1": `"cuda:-1" is no GPU`, "cuda:": "is no GPU", "cuda:01": "is no GPU", "cuda:1:2": "is no GPU", "cpu:0": `"cpu:0"`, "gpu": `"gpu"`,
+	} {
+		for _, set := range []string{fmt.Sprintf("device.kind=%q", word), fmt.Sprintf(`device.ranks=["cpu", %q]`, word)} {
+			if _, err := Parse("c.toml", []byte("data.train = ['a.txt']\npipeline.stages = 2"), []string{set}, nil); err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: error %v, want %q", set, err, text)
+			}
+		}
+	}
+	// Ranks on GPUs of their own may begin a step ahead.
+	for ranks, ahead := range map[string]bool{`["cuda:0", "cuda:1"]`: true, `["cuda:1", "cuda:1"]`: false, `["cuda", "cuda:0"]`: false, `["cuda", "cuda"]`: false} {
+		c := parse(t, "data.train = ['a.txt']\npipeline.stages = 2\npipeline.schedule = 'zb-v'", "device.ranks="+ranks)
+		if c.Pipeline.PostValidation != ahead {
+			t.Errorf("ranks on %s: post_validation is %v", ranks, c.Pipeline.PostValidation)
 		}
 	}
 }

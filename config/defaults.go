@@ -166,12 +166,17 @@ func (c *Config) GainsByPostValidation() bool {
 // ranksApart reports whether each rank has a device of its own. Where ranks share one, what
 // a rank begins early takes from the others, and the copies for a roll-back cost 1 to 6 %.
 func (c *Config) ranksApart() bool {
-	kinds := make(map[string]bool)
-	for _, kind := range c.Device.Ranks {
-		if slices.Contains(cpus, kind) {
-			kind = cpus[0]
-		}
-		kinds[kind] = true
+	type device struct {
+		kind    string
+		ordinal int
 	}
-	return len(kinds) == c.Pipeline.Stages
+	devices := make(map[device]bool)
+	for rank := range c.Device.Ranks {
+		d := device{c.Device.KindOf(rank), max(0, c.Device.OrdinalOf(rank))} // there may be a single GPU
+		if slices.Contains(cpus, d.kind) {
+			d.kind = cpus[0]
+		}
+		devices[d] = true
+	}
+	return len(devices) == c.Pipeline.Stages
 }

@@ -152,10 +152,12 @@ func hasOwnTable(c *Config) bool { return strings.HasSuffix(c.Pipeline.Schedule,
 
 // computesOn reports whether a rank's device is of one of the kinds.
 func (c *Config) computesOn(kinds ...string) bool {
-	if len(c.Device.Ranks) == 0 {
-		return slices.Contains(kinds, c.Device.Kind)
+	for rank := range max(1, len(c.Device.Ranks)) {
+		if slices.Contains(kinds, c.Device.KindOf(rank)) {
+			return true
+		}
 	}
-	return slices.ContainsFunc(c.Device.Ranks, func(kind string) bool { return slices.Contains(kinds, kind) })
+	return false
 }
 
 // effects reports keys that were given for nothing.

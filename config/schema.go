@@ -120,8 +120,8 @@ var schema = []field{
 	{key: "parallel.order", at: func(c *Config) any { return &c.Parallel.Order }, example: `"tp-cp-pp-dp"`, check: rankOrder, free: true},
 	{key: "parallel.world", at: func(c *Config) any { return &c.Parallel.World }, example: "8", check: whole(0, MaxRanks), free: true},
 
-	{key: "device.kind", at: func(c *Config) any { return &c.Device.Kind }, example: `"auto"`, check: oneOf(deviceKinds...), free: true},
-	{key: "device.ranks", at: func(c *Config) any { return &c.Device.Ranks }, example: `["cuda", "cpu"]`, check: listUpTo(MaxStages, oneOf(deviceKinds...)), free: true},
+	{key: "device.kind", at: func(c *Config) any { return &c.Device.Kind }, example: `"auto"`, check: deviceWord, free: true},
+	{key: "device.ranks", at: func(c *Config) any { return &c.Device.Ranks }, example: `["cuda:0", "cpu"]`, check: listUpTo(MaxStages, deviceWord), free: true},
 	{key: "device.dtype", at: func(c *Config) any { return &c.Device.DType }, example: `"float32"`, check: oneOf("float32", "bfloat16")},
 	{key: "device.residual", at: func(c *Config) any { return &c.Device.Residual }, example: `"float32"`, check: oneOf("float32", "bfloat16")},
 	{key: "device.threads", at: func(c *Config) any { return &c.Device.Threads }, example: "2", check: whole(0, MaxThreads), free: true},
@@ -141,9 +141,6 @@ var schema = []field{
 	{key: "telemetry.otlp", at: func(c *Config) any { return &c.Telemetry.OTLP }, example: `"http://localhost:4318"`, check: orEmpty(collector), free: true},
 	{key: "telemetry.tensorboard", at: func(c *Config) any { return &c.Telemetry.TensorBoard }, example: "true", free: true},
 }
-
-// deviceKinds are the kinds of devices.
-var deviceKinds = []string{"auto", "cpu", "cuda"}
 
 // schedule checks for the name of a schedule, among them those that the program has
 // registered by now.

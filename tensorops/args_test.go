@@ -194,6 +194,8 @@ func TestArgs(t *testing.T) {
 	cp := CopyArgs{Dst: f(2), Src: f(2)}
 	l.Copy(cp.Dst, cp.Src)
 	recorded(c, KindCopy, (*Op).Copy, cp)
+	l.PeerCopy(cp.Dst, cp.Src)
+	recorded(c, KindPeerCopy, (*Op).Copy, cp)
 	upload := UploadArgs{Dst: f(2), Host: []byte("12345678")}
 	l.Upload(upload.Dst, upload.Host)
 	recorded(c, KindUpload, (*Op).Upload, upload)

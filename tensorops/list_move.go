@@ -32,7 +32,15 @@ func (l *List) Copy(dst, src Tensor) {
 	l.need(o, dst.Valid() && src.Valid() && (dst.dtype == src.dtype || either(dst, src)) && sameMatrix(dst, src), "the same rows and columns, and the same type, or float32 and bfloat16")
 }
 
-// CopyArgs are the operands of KindCopy.
+// PeerCopy records dst = src, of the same type and shape, where src may be memory of another
+// device that this one copies from: see Peer. What has made src is complete.
+func (l *List) PeerCopy(dst, src Tensor) {
+	o := l.op(KindPeerCopy)
+	CopyArgs{dst, src}.Put(o)
+	l.need(o, dst.Valid() && src.Valid() && dst.dtype == src.dtype && dst.SameShape(src) && dst.Contiguous() && src.Contiguous(), "contiguous tensors of the same type and shape")
+}
+
+// CopyArgs are the operands of KindCopy and KindPeerCopy.
 type CopyArgs struct{ Dst, Src Tensor }
 
 // Put stores the operands.

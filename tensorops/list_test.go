@@ -97,6 +97,8 @@ func TestListErrors(t *testing.T) {
 		}},
 		{"columns to fill", func() { l.Fill(columns(2, 3), 0) }},
 		{"another shape", func() { l.Copy(f(2, 3), f(3, 2)) }},
+		{"another shape", func() { l.PeerCopy(f(2, 3), f(3, 2)) }},
+		{"columns", func() { l.PeerCopy(f(2, 3), f(2, 5).Columns(0, 3)) }},
 		{"a byte too few", func() { l.Upload(f(4), make([]byte, 15)) }},
 		{"a byte too many", func() { l.Fetch(make([]byte, 17), f(4)) }},
 		{"a sum in float32", func() { l.SquaredNorm(f(1), f(4)) }},

@@ -40,6 +40,7 @@ const (
 	KindCrossEntropyJoin
 	KindFill
 	KindCopy
+	KindPeerCopy
 	KindUpload
 	KindFetch
 	KindSquaredNorm
@@ -82,6 +83,7 @@ var kinds = [numKinds]struct{ name, operands string }{
 	KindCrossEntropyJoin:    {"cross_entropy_join", "stats lse parts targets logits dlogits"},
 	KindFill:                {"fill", "t"},
 	KindCopy:                {"copy", "dst src"},
+	KindPeerCopy:            {"peer_copy", "dst src"},
 	KindUpload:              {"upload", "dst"},
 	KindFetch:               {"fetch", "src"},
 	KindSquaredNorm:         {"squared_norm", "out x"},

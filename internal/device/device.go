@@ -30,17 +30,14 @@ func Open(cfg *config.Config) (Device, error) {
 			return nil, cfg.Errorf("device.ranks", "ranks 0 and %d compute on %s and %s, and a single device is asked for; give one kind, or leave the key out", r, KindOf(cfg, 0), KindOf(cfg, r))
 		}
 	}
-	return openKind(cfg, KindOf(cfg, 0), 0)
+	return openKind(cfg, KindOf(cfg, 0), max(0, cfg.Device.OrdinalOf(0)))
 }
 
 // openKind makes a configuration's device of a kind; ordinal says which GPU.
 func openKind(cfg *config.Config, kind string, ordinal int) (Device, error) {
 	key := "device.kernels"
 	if kind == CUDA {
-		key = "device.kind"
-		if len(cfg.Device.Ranks) > 0 {
-			key = "device.ranks"
-		}
+		key = keyOf(cfg)
 	}
 	d, err := OpenKind(Options{Kind: kind, Ordinal: ordinal, Threads: cfg.Device.Threads, Kernels: cfg.Device.Kernels, TF32: cfg.Device.TF32})
 	if err != nil {

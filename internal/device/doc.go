@@ -1,5 +1,5 @@
-// Package device opens what a run or a model computes on: the CPU, or a GPU, one for each
-// kind that a configuration's ranks ask for. What "auto" asks for it decides by a self-test of
+// Package device opens what a run or a model computes on: the CPU, and GPUs, those that a
+// configuration's ranks ask for. What "auto" asks for it decides by a self-test of
 // the GPU (auto.go, selftest.go).
 //
 // It may import config, tensorops with optest, and the devices. It must not know models, schedules or

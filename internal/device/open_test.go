@@ -76,8 +76,8 @@ func TestSetMemory(t *testing.T) {
 	if got := s.Memory(CPU).InUse; got < 400 {
 		t.Errorf("%d bytes in use, want 400 at least", got)
 	}
-	if got := s.Memory(CUDA); got != (tensorops.MemoryStats{}) || s.OnGPU() != 0 {
-		t.Errorf("without a GPU: %+v, %d bytes free, want none", got, s.OnGPU())
+	if got := s.Memory(CUDA); got != (tensorops.MemoryStats{}) || s.GPUs() != nil || s.Apart() != nil {
+		t.Errorf("without a GPU: %+v, %v and %v, want none", got, s.GPUs(), s.Apart())
 	}
 	free := stream.NewList()
 	free.Free(x)

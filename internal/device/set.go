@@ -12,11 +12,11 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
 
-// Set is what the ranks of a run compute on. Ranks of one kind share a device, on
+// Set is what the ranks of a run compute on. Ranks at one place share a device, on
 // which each has a stream.
 type Set struct {
-	kinds  []place  // in the order of their first ranks
-	opened []Device // of these kinds
+	places []place  // in the order of their first ranks
+	opened []Device // at these places
 	ranks  []int    // of each rank, the place in opened; elsewhere: in another process
 }
 
@@ -31,9 +31,9 @@ const elsewhere = -1
 
 // OpenSet makes the devices that a configuration's ranks ask for.
 func OpenSet(cfg *config.Config) (*Set, error) {
-	at := make(map[int]int)
-	for r := range cfg.Ranks() {
-		at[r] = 0
+	at, err := spread(cfg)
+	if err != nil {
+		return nil, err
 	}
 	return OpenSetAt(cfg, at)
 }
@@ -52,7 +52,7 @@ func OpenSetAt(cfg *config.Config, ordinals map[int]int) (*Set, error) {
 		if p.kind != CUDA {
 			p.ordinal = 0
 		}
-		i := slices.Index(d.kinds, p)
+		i := slices.Index(d.places, p)
 		if i < 0 {
 			one, err := openKind(cfg, p.kind, p.ordinal)
 			if err != nil {
@@ -60,7 +60,7 @@ func OpenSetAt(cfg *config.Config, ordinals map[int]int) (*Set, error) {
 				return nil, err
 			}
 			i = len(d.opened)
-			d.kinds, d.opened = append(d.kinds, p), append(d.opened, one)
+			d.places, d.opened = append(d.places, p), append(d.opened, one)
 		}
 		d.ranks = append(d.ranks, i)
 	}
@@ -88,17 +88,16 @@ func (d *Set) OfRanks() []tensorops.Device {
 	return all
 }
 
-// OnGPU is the memory that tensors may take on the GPU; 0: there is none, or it is not known.
-func (d *Set) OnGPU() int64 {
-	if i := slices.IndexFunc(d.kinds, func(p place) bool { return p.kind == CUDA }); i >= 0 {
-		return FreeBytes(d.opened[i])
-	}
-	return 0
+// GPU is one on which ranks compute.
+type GPU struct {
+	Name      string // such as "cuda:1"
+	Ranks     []int
+	FreeBytes int64 // that tensors may take; 0: not known
 }
 
 // GPUPath names the kernels of the first GPU; "": there is none.
 func (d *Set) GPUPath() string {
-	if i := slices.IndexFunc(d.kinds, func(p place) bool { return p.kind == CUDA }); i >= 0 {
+	if i := slices.IndexFunc(d.places, func(p place) bool { return p.kind == CUDA }); i >= 0 {
 		return d.opened[i].Path()
 	}
 	return ""
@@ -124,14 +123,54 @@ func (d *Set) Work() (all []cuda.Work) {
 	return all
 }
 
-// Memory is the tensor memory in use on the device of a kind.
-func (d *Set) Memory(kind string) tensorops.MemoryStats {
-	for _, one := range d.opened {
-		if one.Name() == kind {
-			return one.Memory()
+// GPUs lists those of this process.
+func (d *Set) GPUs() (all []GPU) {
+	for i, p := range d.places {
+		if p.kind != CUDA {
+			continue
+		}
+		g := GPU{Name: p.String(), FreeBytes: FreeBytes(d.opened[i])}
+		for r, at := range d.ranks {
+			if at == i {
+				g.Ranks = append(g.Ranks, r)
+			}
+		}
+		all = append(all, g)
+	}
+	return all
+}
+
+func (p place) String() string {
+	if p.kind != CUDA {
+		return p.kind
+	}
+	return fmt.Sprintf("%s:%d", p.kind, p.ordinal)
+}
+
+// Apart lists the pairs of GPUs of which one has no access to the other's memory, such as
+// "cuda:0 and cuda:1": what crosses between them goes through the host's.
+func (d *Set) Apart() (pairs []string) {
+	for i, one := range d.opened {
+		for j, other := range d.opened[:i] {
+			a, isPeer := one.(tensorops.Peer)
+			b, arePeers := other.(tensorops.Peer)
+			if isPeer && arePeers && !(a.CopiesFrom(other) && b.CopiesFrom(one)) {
+				pairs = append(pairs, fmt.Sprintf("%v and %v", d.places[j], d.places[i]))
+			}
 		}
 	}
-	return tensorops.MemoryStats{}
+	return pairs
+}
+
+// Memory is the tensor memory in use on the devices of a kind, the sum of several.
+func (d *Set) Memory(kind string) (sum tensorops.MemoryStats) {
+	for _, one := range d.opened {
+		if one.Name() == kind {
+			m := one.Memory()
+			sum.InUse, sum.Pooled, sum.Peak, sum.Taken, sum.Limit = sum.InUse+m.InUse, sum.Pooled+m.Pooled, sum.Peak+m.Peak, sum.Taken+m.Taken, sum.Limit+m.Limit
+		}
+	}
+	return sum
 }
 
 // TakenBy is the most tensor memory that streams of each name have taken at a time.
@@ -153,24 +192,53 @@ func (d *Set) Threads() int {
 	return most
 }
 
-// Names are those of the devices, such as "cuda, cpu".
+// Names are those of the devices, such as "cuda, cpu"; of several GPUs each has its number, such
+// as "cuda:0, cuda:1".
 func (d *Set) Names() string {
+	gpus, first := 0, true // of the machine's
+	for _, p := range d.places {
+		if p.kind == CUDA {
+			gpus++
+			first = first && p.ordinal == 0
+		}
+	}
 	var names []string
-	for _, one := range d.opened {
-		names = append(names, one.Name())
+	for _, p := range d.places {
+		if name := p.kind; gpus == 1 && first {
+			names = append(names, name)
+		} else {
+			names = append(names, p.String())
+		}
 	}
 	return strings.Join(names, ", ")
 }
 
-// Path names the kernels in use; of several devices those of each, with its ranks:
-// "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)".
+// Path names the kernels in use; of several the ranks of each too:
+// "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)". GPUs of one kind have the same.
 func (d *Set) Path() string {
-	if len(d.opened) == 1 {
-		return d.opened[0].Path()
+	type kernels struct{ kind, path string }
+	var all []kernels
+	of := make([]int, len(d.opened)) // of each device, the place in all
+	for i, one := range d.opened {
+		k := kernels{one.Name(), one.Path()}
+		if of[i] = slices.Index(all, k); of[i] < 0 {
+			of[i] = len(all)
+			all = append(all, k)
+		}
+	}
+	if len(all) == 1 {
+		return all[0].path
+	}
+	ranks := make([]int, len(d.ranks))
+	for r, i := range d.ranks {
+		ranks[r] = elsewhere
+		if i != elsewhere {
+			ranks[r] = of[i]
+		}
 	}
 	var paths []string
-	for i, one := range d.opened {
-		paths = append(paths, pathOf(one.Name(), one.Path(), d.ranks, i))
+	for i, k := range all {
+		paths = append(paths, pathOf(k.kind, k.path, ranks, i))
 	}
 	return strings.Join(paths, ", ")
 }

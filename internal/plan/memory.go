@@ -260,13 +260,13 @@ func (p *Plan) underWay(rank int) (bytes int64) {
 // need beside tensors depends on it.
 func (p *Plan) SetKernels(path string) { p.kernels = path }
 
-// CheckMemory refuses a model that does not fit: its tensors on a GPU whose free
+// CheckMemory refuses a model that does not fit: its tensors on GPUs whose free
 // memory is known, and in this machine's memory those of the other ranks, and the copy that a
 // checkpoint is written from.
 //
 // A copy that doesn't fit is no reason where all tensors are in this machine's memory: inPlace says that
 // checkpoints are to be written from the tensors themselves, and why.
-func (p *Plan) CheckMemory(gpuFree int64) (inPlace string, err error) {
+func (p *Plan) CheckMemory(gpus []device.GPU) (inPlace string, err error) {
 	ranks, err := p.MemoryBytes()
 	if errors.Is(err, tensorops.ErrOutOfMemory) {
 		return "", p.cfg.Errorf("model.hidden", "%w on any machine: %v", ErrMemory, err)
@@ -278,20 +278,28 @@ func (p *Plan) CheckMemory(gpuFree int64) (inPlace string, err error) {
 	if err != nil {
 		return "", err
 	}
-	var tensors, onGPU float64 // bytes, and no sum of them is too large
+	var tensors float64 // bytes, and no sum of them is too large
 	for r, b := range ranks {
-		// A stage's ranks are alike.
-		if all := float64(b) * float64(p.ranksOf(r)); device.KindOf(p.cfg, r) == device.CUDA {
-			onGPU += all
-		} else {
-			tensors += all
+		if device.KindOf(p.cfg, r) != device.CUDA {
+			tensors += float64(b) * float64(p.ranksOf(r)) // a stage's ranks are alike
 		}
 	}
 	const advice = "make the model, batch.microbatch or the microbatches in flight smaller, or set pipeline.recompute"
 	parameters := p.model.Parameters()
-	if gpuFree > 0 && onGPU > float64(gpuFree) {
-		return "", p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s of tensors on the GPU, which has %s free; %s",
-			ErrMemory, parameters, GiB(onGPU), GiB(float64(gpuFree)), advice)
+	for _, g := range gpus {
+		var onGPU float64
+		for _, r := range g.Ranks {
+			onGPU += float64(ranks[p.stageOf(r)])
+		}
+		if g.FreeBytes <= 0 || onGPU <= float64(g.FreeBytes) {
+			continue
+		}
+		where := "the GPU"
+		if len(gpus) > 1 {
+			where = fmt.Sprintf("%s, for ranks %d", g.Name, g.Ranks)
+		}
+		return "", p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s of tensors on %s, which has %s free; %s",
+			ErrMemory, parameters, GiB(onGPU), where, GiB(float64(g.FreeBytes)), advice)
 	}
 	copied, err := p.checkpointBytes()
 	if err != nil {
@@ -300,7 +308,7 @@ func (p *Plan) CheckMemory(gpuFree int64) (inPlace string, err error) {
 	copyBytes := float64(copied)
 	need := tensors + copyBytes
 	free := float64(device.HostFreeBytes())
-	if free > 0 && need > free && tensors <= free && onGPU == 0 {
+	if free > 0 && need > free && tensors <= free && p.AllOnHost() {
 		return fmt.Sprintf("the copy of %s that checkpoints are written from doesn't fit beside %s of tensors, this machine has %s free: they are written from the tensors themselves, and training waits meanwhile",
 			GiB(copyBytes), GiB(tensors), GiB(free)), nil
 	}

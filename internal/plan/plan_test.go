@@ -49,6 +49,9 @@ func TestMixedPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	gpu, host := bytes[0]+bytes[2], bytes[1]+copies
+	one := func(free int64) []device.GPU {
+		return []device.GPU{{Name: "cuda:0", Ranks: []int{0, 2}, FreeBytes: free}}
+	}
 	for _, c := range []struct {
 		gpu, host int64
 		refusal   string
@@ -61,7 +64,7 @@ func TestMixedPlan(t *testing.T) {
 		{gpu - 1, 0, "on the GPU, which has"},
 	} {
 		setFree(t, c.host)
-		_, err := p.CheckMemory(c.gpu)
+		_, err := p.CheckMemory(one(c.gpu))
 		if (err != nil) != (c.refusal != "") || err != nil && (!errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), c.refusal)) {
 			t.Errorf("%d bytes on the GPU and %d in the machine: error %v, want %q", c.gpu, c.host, err, c.refusal)
 		}
@@ -71,7 +74,20 @@ func TestMixedPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := whole.CheckMemory(bytes[0]); !errors.Is(err, ErrMemory) {
+	if _, err := whole.CheckMemory([]device.GPU{{Ranks: []int{0, 1, 2}, FreeBytes: bytes[0]}}); !errors.Is(err, ErrMemory) {
 		t.Errorf("three ranks where one has room: %v", err)
+	}
+	// Each GPU has room for its own ranks, or not.
+	most, err := whole.MemoryBytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	two := []device.GPU{{Name: "cuda:0", Ranks: []int{0, 1}, FreeBytes: most[0] + most[1]}, {Name: "cuda:1", Ranks: []int{2}, FreeBytes: most[2]}}
+	if _, err := whole.CheckMemory(two); err != nil {
+		t.Error(err)
+	}
+	two[1].FreeBytes--
+	if _, err := whole.CheckMemory(two); !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "on cuda:1, for ranks [2], which has") {
+		t.Errorf("rank 2 does not fit: error %v", err)
 	}
 }

@@ -112,7 +112,7 @@ func (x *exec) do(op *tensorops.Op) (err error) {
 		return x.crossEntropyJoin()
 	case tensorops.KindFill:
 		return x.fill()
-	case tensorops.KindCopy:
+	case tensorops.KindCopy, tensorops.KindPeerCopy:
 		return x.overRows(op.Copy().Dst, copyRows)
 	case tensorops.KindUpload:
 		a := op.Upload()

@@ -10,6 +10,7 @@ import (
 // source is the driver's memory. All but Lend is for the owner's thread.
 type source struct {
 	driver *driver.Driver
+	device *Device // whose memory it is
 	memory *tensorops.Memory
 	graphs func() // lets go of scratch memory that graphs hold; nil: nobody makes any
 	pieces pieces // for any thread

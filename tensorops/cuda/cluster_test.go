@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ import (
 )
 
 // workerOf makes a process of this test binary a worker: its name, an address, threads, and a
-// file for the number of pieces that it has copied.
+// file for the number of pieces, and of tensors between peers, that it has copied.
 const workerOf = "TROUPE_TEST_WORKER"
 
 func init() { // before any test
@@ -64,7 +65,7 @@ func work(given []string) error {
 			return err
 		}
 		// Nothing but pieces waits for a whole stream as long as nothing fails.
-		return os.WriteFile(given[3], []byte(strconv.FormatInt(l.Calls("cuStreamSynchronize"), 10)), 0o600)
+		return os.WriteFile(given[3], fmt.Append(nil, l.Calls("cuStreamSynchronize"), l.Calls("cuMemcpyPeerAsync")), 0o600)
 	}
 	return err
 }
@@ -79,23 +80,12 @@ func TestTrainsInProcesses(t *testing.T) {
 	if emulated {
 		useStandIn(t)
 	}
-	pieces := func(worker string) string { return filepath.Join(folder, worker) }
-	l, err := cluster.NewLocal(t.Context(), cluster.LocalConfig{Workers: 2, Threads: 2, Silence: 20 * time.Second, Lease: 30 * time.Second,
-		Command: func(ctx context.Context, name, join string, threads int) *exec.Cmd {
-			c := exec.CommandContext(ctx, os.Args[0])
-			c.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %d %s", workerOf, name, join, threads, pieces(name)))
-			c.Stderr = os.Stderr
-			return c
-		}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := workers(t, 2, folder)
 	defer func() {
 		l.Close()
 		for i := range 2 {
-			n, err := os.ReadFile(pieces(fmt.Sprint("worker-", i)))
-			if emulated && (err != nil || string(n) == "0") {
-				t.Errorf("worker %d has copied %s pieces, %v", i, n, err)
+			if pieces, peers, err := copied(folder, i); emulated && (err != nil || pieces == 0 || peers != 0) {
+				t.Errorf("worker %d has copied %d pieces, %d tensors between peers, %v", i, pieces, peers, err)
 			}
 		}
 	}()
@@ -118,5 +108,82 @@ func TestTrainsInProcesses(t *testing.T) {
 		if info.Kernels != here.Kernels || info.Device != here.Device {
 			t.Errorf("%q: %s with %s, in one process %s with %s", sets, info.Device, info.Kernels, here.Device, here.Kernels)
 		}
+	}
+}
+
+// workers are some processes of this test binary on this machine. They write what they have copied into the folder.
+func workers(t *testing.T, n int, folder string) *cluster.Local {
+	t.Helper()
+	l, err := cluster.NewLocal(t.Context(), cluster.LocalConfig{Workers: n, Threads: 2, Silence: 20 * time.Second, Lease: 30 * time.Second,
+		Command: func(ctx context.Context, name, join string, threads int) *exec.Cmd {
+			c := exec.CommandContext(ctx, os.Args[0])
+			c.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %d %s", workerOf, name, join, threads, filepath.Join(folder, name)))
+			c.Stderr = os.Stderr
+			return c
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// copied is what a worker that has ended has copied.
+func copied(folder string, worker int) (pieces, peers int64, err error) {
+	text, err := os.ReadFile(filepath.Join(folder, fmt.Sprint("worker-", worker)))
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &pieces, &peers)
+	}
+	return pieces, peers, err
+}
+
+// TestTrainsOnGPUsOfWorkers: workers offer each GPU of their host, ranks are placed on all of them, and what
+// crosses within a worker is copied from GPU to GPU; the bits are those of the same run in this process.
+func TestTrainsOnGPUsOfWorkers(t *testing.T) {
+	if cuda.RaceDetector || testing.Short() {
+		t.Skip("it emulates every thread of a GPU")
+	}
+	onGPUs(t, 3, true)
+	sets := []string{"pipeline.stages=3", "pipeline.layout=Et|t|L", "device.kind=cuda", "run.steps=2"}
+	want, here, _ := trainIn(t, filepath.Join(t.TempDir(), "out"), sets...)
+	if here.Device != "cuda:0, cuda:1, cuda:2" {
+		t.Errorf("in one process the run is on %s", here.Device)
+	}
+	folder := t.TempDir()
+	l := workers(t, 2, folder)
+	closed := sync.OnceFunc(l.Close)
+	defer closed()
+	for _, m := range l.Members() {
+		if len(m.Devices) != 3 || m.Devices[0].ID == m.Devices[2].ID {
+			t.Errorf("worker %s offers %+v", m.Name, m.Devices)
+		}
+	}
+	for _, more := range [][]string{
+		nil, // by memory: one worker has two GPUs, the other one
+		{`device.ranks=["cuda:2", "cuda:0", "cuda:1"]`, `cluster.place=["worker-0", "worker-0", "worker-1"]`},
+	} {
+		all := append(sets, more...)
+		if more != nil {
+			all = append(sets[:2:2], append(more, sets[3:]...)...)
+		}
+		got, info, _ := trainWith(t, troupe.Options{Hosts: l.Hosts()}, filepath.Join(t.TempDir(), "out"), all...)
+		if !slices.Equal(got, want) || len(got) == 0 || info.Kernels != here.Kernels {
+			t.Errorf("%q: losses %v with %s, in one process %v with %s", more, got, info.Kernels, want, here.Kernels)
+		}
+	}
+	_, err := troupe.Start(t.Context(), smallModel(t, filepath.Join(t.TempDir(), "out"), "device.kind=cuda:1"), troupe.Options{Hosts: l.Hosts()})
+	if err == nil || !strings.Contains(err.Error(), "nothing says of which worker") {
+		t.Errorf("a GPU of no worker: %v", err)
+	}
+	closed()
+	var sum int64
+	for i := range 2 {
+		pieces, peers, err := copied(folder, i)
+		if err != nil || pieces == 0 {
+			t.Errorf("worker %d has copied %d pieces, %v", i, pieces, err)
+		}
+		sum += peers
+	}
+	if sum < 2*2*2*2 { // in both runs an activation and a gradient of 2 microbatches in 2 steps
+		t.Errorf("%d tensors were copied between peers", sum)
 	}
 }

@@ -1,12 +1,14 @@
 package cuda
 
 import (
+	"errors"
+
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // reduce takes a collective one part further. A group of one is told of the operation as
 // it is where that happens in place, and any group of a barrier. Else the group gets tensors in
-// host memory, which it can read and write: the device's source is fetched before, and its
+// page-locked host memory, which it can read and write: the device's source is fetched before, and its
 // destination uploaded after. The batch that fetches starts the collective when it completes.
 func (s *stream) reduce(f *launchBatch, op *tensorops.Op) (goOn bool, err error) {
 	r, a := &s.run, op.Collective()
@@ -17,13 +19,13 @@ func (s *stream) reduce(f *launchBatch, op *tensorops.Op) (goOn bool, err error)
 		return false, nil
 	}
 	if !r.host.Valid() {
-		if r.host, err = tensorops.NewTensor(s.dev.host, a.Src.DType(), a.Src.Shape()...); err != nil {
+		if r.host, err = s.dev.hostTensor(a.Src); err != nil {
 			return false, err
 		}
 	}
 	if !r.result.Valid() {
 		if r.result = r.host; !inPlace {
-			if r.result, err = tensorops.NewTensor(s.dev.host, a.Dst.DType(), a.Dst.Shape()...); err != nil {
+			if r.result, err = s.dev.hostTensor(a.Dst); err != nil {
 				return false, err
 			}
 		}
@@ -43,11 +45,23 @@ func (s *stream) reduce(f *launchBatch, op *tensorops.Op) (goOn bool, err error)
 	if !whole || err != nil {
 		return false, err
 	}
-	// The upload has passed through staging: nothing reads the host's copies any more.
-	r.release()
-	r.summed = false
+	f.keep(r.host)
+	if !r.result.Same(r.host) {
+		f.keep(r.result)
+	}
+	r.host, r.result, r.summed = tensorops.Tensor{}, tensorops.Tensor{}, false
 	r.op++
 	return true, nil
+}
+
+// hostTensor makes a tensor like another in memory of the host's, page-locked if there is such.
+// It runs on the owner's thread.
+func (d *Device) hostTensor(like tensorops.Tensor) (tensorops.Tensor, error) {
+	t, err := tensorops.NewTensor(d.host, like.DType(), like.Shape()...)
+	if errors.Is(err, tensorops.ErrOutOfMemory) {
+		return tensorops.NewTensor(d.pageable, like.DType(), like.Shape()...)
+	}
+	return t, err
 }
 
 // collect starts a collective and waits for its end.

@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
 )
 
-// copies are a stream's large copies from and to the host. They have a stream of the
+// copies are a stream's large copies from and to the host, and from other devices. They have a stream of the
 // driver's to themselves, so that kernels go on beside them.
 //
 // What comes in arrives in memory that no kernel knows, and the kernels' stream takes it to
@@ -54,24 +54,29 @@ func (c *copies) follow(later, earlier driver.Stream) error {
 
 // in copies a piece of page-locked memory to the device.
 func (c *copies) in(f *launchBatch, to driver.Address, piece []byte) error {
-	if len(piece) < minAside {
-		return c.driver.CopyIn(to, piece, c.kernels)
+	return c.arrive(f, to, len(piece), func(at driver.Address, on driver.Stream) error { return c.driver.CopyIn(at, piece, on) })
+}
+
+// arrive lets bytes come to a place on the device: begin begins the copy to an address, on a stream.
+func (c *copies) arrive(f *launchBatch, to driver.Address, bytes int, begin func(driver.Address, driver.Stream) error) error {
+	if bytes < minAside || f.arrivingBytes()+bytes > LimitArrivingBytes {
+		return begin(to, c.kernels)
 	}
-	b, err := c.arriving.Take(len(piece))
+	b, err := c.arriving.Take(bytes)
 	if errors.Is(err, tensorops.ErrOutOfMemory) {
-		return c.driver.CopyIn(to, piece, c.kernels) // it can wait for its place
+		return begin(to, c.kernels) // it can wait for its place
 	}
 	if err != nil {
 		return err
 	}
 	f.arriving = append(f.arriving, b)
-	if err := c.driver.CopyIn(driver.Address(b.Addr), piece, c.stream); err != nil {
+	if err := begin(driver.Address(b.Addr), c.stream); err != nil {
 		return err
 	}
 	if err := c.follow(c.kernels, c.stream); err != nil {
 		return err
 	}
-	return c.driver.CopyWithin(to, driver.Address(b.Addr), len(piece), c.kernels)
+	return c.driver.CopyWithin(to, driver.Address(b.Addr), bytes, c.kernels)
 }
 
 // out copies device memory to a piece of page-locked memory.

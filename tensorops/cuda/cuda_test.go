@@ -87,7 +87,7 @@ var refused = []tensorops.Kind{tensorops.KindCall}
 
 // TestKindsKnown lists the operations that have no launcher.
 func TestKindsKnown(t *testing.T) {
-	here := []tensorops.Kind{tensorops.KindUpload, tensorops.KindFetch, tensorops.KindCollective}
+	here := []tensorops.Kind{tensorops.KindUpload, tensorops.KindFetch, tensorops.KindPeerCopy, tensorops.KindCollective}
 	for _, k := range tensorops.Kinds() {
 		if launchers[k] == nil && joiners[k] == nil && !slices.Contains(here, k) && !slices.Contains(refused, k) {
 			t.Errorf("%v has no launcher", k)

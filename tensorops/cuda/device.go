@@ -37,10 +37,13 @@ type Device struct {
 	modules *modules
 	blas    blas
 	memory  *tensorops.Memory
+	peers   peers
 	pieces  *pieces
-	host    tensorops.Arena // for collectives
 	work    work
-	owner   *owner
+	// lockedMemory is page-locked memory of the host's, for what crosses to another device.
+	lockedMemory   *tensorops.Memory
+	host, pageable tensorops.Arena // for collectives: of it, and where there is none
+	owner          *owner
 
 	mu      sync.Mutex
 	streams []*stream
@@ -74,7 +77,9 @@ func open(o Options) (*Device, error) {
 		return nil, err
 	}
 	from := newSource(drv, o.LimitBytes)
-	d := &Device{driver: drv, gpu: gpu, memory: from.memory, pieces: &from.pieces, host: tensorops.NewHostMemory(0).NewArena("collectives")}
+	d := &Device{driver: drv, gpu: gpu, memory: from.memory, pieces: &from.pieces}
+	from.device, d.lockedMemory = d, tensorops.NewMemory(lockedSource{drv}, 0)
+	d.host, d.pageable = d.lockedMemory.NewArena("collectives"), tensorops.NewHostMemory(0).NewArena("collectives")
 	if d.target, d.modules, err = o.kernels(drv, gpu); err != nil {
 		return nil, err
 	}
@@ -109,12 +114,16 @@ func (d *Device) leave() {
 	d.modules.close()
 	d.blas.end()
 	d.memory.Close()
+	d.lockedMemory.Close()
 	_ = d.driver.Use(0)
 	_ = d.driver.Release(d.gpu)
 }
 
 // Name is "cuda".
 func (d *Device) Name() string { return "cuda" }
+
+// Ordinal is which GPU it is, counted from 0 as the driver does.
+func (d *Device) Ordinal() int { return d.gpu.Ordinal }
 
 // Path names what the kernels are compiled for and whose products these are, such as
 // "cuda-sm_90" or "cuda-sm_90-cublaslt-12.9".

@@ -32,6 +32,13 @@
 // more goes back to the driver, and so does the scratch memory of graphs, which are made again.
 // What launches take beside tensors, a dry launch tells (dry.go).
 //
+// # Several GPUs
+//
+// Each is a Device, with a thread of its own. One that has access to another's memory copies
+// tensors from there (peer.go), which is asked for once for each pair. Where there is none, and on
+// the way from or to the CPU, they lie in page-locked memory of the host's that all devices know
+// (locked.go). Collectives go through the host.
+//
 // # Products
 //
 // Products of matrices are cuBLASLt's where it is found (blas.go, blas_product.go): in float32, in TF32 where

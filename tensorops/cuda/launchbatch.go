@@ -28,6 +28,7 @@ type launchBatch struct {
 	err        error
 	fetches    []delivery
 	arriving   []*tensorops.Buffer // where large copies to the device arrive
+	kept       []tensorops.Tensor  // of the host's, which copies to the device read
 	checked    *tensorops.Op       // its last operation, if that may have met a bad id
 	collective *tensorops.Op       // to be started when it is complete
 	cause      *tensorops.Op       // of the collective, as the list has it
@@ -82,9 +83,25 @@ func (f *launchBatch) reset() {
 		f.arriving[i] = nil
 	}
 	f.arriving = f.arriving[:0]
+	for i, t := range f.kept {
+		t.Release()
+		f.kept[i] = tensorops.Tensor{}
+	}
+	f.kept = f.kept[:0]
 	f.sub = tensorops.Submission{}
 	f.last, f.onItsOwn, f.aside, f.recorded = false, false, false, false
 	f.err, f.checked, f.collective, f.cause = nil, nil, nil, nil
+}
+
+// keep releases a tensor of the host's when the batch is complete.
+func (f *launchBatch) keep(t tensorops.Tensor) { f.kept = append(f.kept, t) }
+
+// arrivingBytes is the memory that copies to the device arrive in.
+func (f *launchBatch) arrivingBytes() (n int) {
+	for _, b := range f.arriving {
+		n += b.Bytes()
+	}
+	return n
 }
 
 // record puts the events behind all that was launched.

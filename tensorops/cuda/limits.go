@@ -12,6 +12,10 @@ const LimitStagingBytes = 32 << 20
 // done sooner than two streams have met.
 const minAside = 1 << 20
 
+// LimitArrivingBytes bounds the memory in which copies to the device arrive beside the kernels,
+// for one batch. What is more goes to its place in the kernels' order.
+const LimitArrivingBytes = 64 << 20
+
 // LimitPieces bounds the page-locked memory that tensors pass through on their way to other
 // processes, and as much on their way from them: pieces of tensorops.PieceBytes.
 const LimitPieces = 16

@@ -90,6 +90,9 @@ func (s *stream) start(f *launchBatch, ops []tensorops.Op) (goOn bool, err error
 	case tensorops.KindFetch:
 		a := op.Fetch()
 		whole, err = s.fetch(f, a.Host, a.Src)
+	case tensorops.KindPeerCopy:
+		a := op.Copy()
+		whole, err = true, s.peerCopy(f, a.Dst, a.Src)
 	case tensorops.KindCollective:
 		return s.reduce(f, op)
 	default:
@@ -121,6 +124,9 @@ func (s *stream) lookUp(f *launchBatch, op []tensorops.Op) error {
 
 // upload launches a copy from host memory, as far as the batch's staging goes.
 func (s *stream) upload(f *launchBatch, to tensorops.Tensor, from []byte) (whole bool, err error) {
+	if locked.has(from) { // it stays untouched until the list is complete
+		return true, s.copies.in(f, driver.Address(address(to)), from)
+	}
 	r := &s.run
 	for r.offset < len(from) {
 		piece, err := f.staging.take(len(from) - r.offset)
@@ -139,6 +145,9 @@ func (s *stream) upload(f *launchBatch, to tensorops.Tensor, from []byte) (whole
 
 // fetch launches a copy to host memory, as far as the batch's staging goes.
 func (s *stream) fetch(f *launchBatch, to []byte, from tensorops.Tensor) (whole bool, err error) {
+	if locked.has(to) {
+		return true, s.copies.out(f, to, driver.Address(address(from)))
+	}
 	r := &s.run
 	for r.offset < len(to) {
 		piece, err := f.staging.take(len(to) - r.offset)

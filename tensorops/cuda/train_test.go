@@ -228,7 +228,8 @@ func trainIn(t *testing.T, out string, sets ...string) (losses []float64, info t
 	return trainWith(t, troupe.Options{}, out, sets...)
 }
 
-func trainWith(t *testing.T, o troupe.Options, out string, sets ...string) (losses []float64, info troupe.Info, warnings []string) {
+// smallModel is the configuration of a small model's run in an output folder.
+func smallModel(t *testing.T, out string, sets ...string) *config.Config {
 	t.Helper()
 	text := filepath.Join(filepath.Dir(out), "text")
 	if err := os.WriteFile(text, []byte(strings.Repeat("The stages pass their activations on. ", 40)), 0o600); err != nil {
@@ -244,7 +245,12 @@ optimizer = {warmup_steps = 0, clip_norm = 0.5}
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := troupe.Start(t.Context(), cfg, o)
+	return cfg
+}
+
+func trainWith(t *testing.T, o troupe.Options, out string, sets ...string) (losses []float64, info troupe.Info, warnings []string) {
+	t.Helper()
+	run, err := troupe.Start(t.Context(), smallModel(t, out, sets...), o)
 	if err != nil {
 		t.Fatal(err)
 	}

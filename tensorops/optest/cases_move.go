@@ -80,6 +80,27 @@ func moveCases() []Case {
 			b.Copy(h, special)
 			b.check(h, "ties to even, infinities and what is not a number")
 		}},
+		{"peer_copy/own", tensorops.KindPeerCopy, func(b *builder) { // of the device's own memory, in its order
+			for _, s := range shapes {
+				x, ids, to, sums, other := b.normal(s[0], s[1]), b.tokens(1000, s[0], s[1]), b.garbage(s[0], s[1]), b.garbage64(s[0], s[1]), b.garbage64(s[0], s[1])
+				b.Fill(sums, 0.1)
+				copied := b.tokens(7, s[0], s[1])
+				b.PeerCopy(to, x)
+				b.PeerCopy(other, sums)
+				b.PeerCopy(copied, ids)
+				b.Fill(x, 0)
+				b.check(to, "float32 of %v", s)
+				b.check(other, "float64 of %v", s)
+				b.check(copied, "int32 of %v", s)
+			}
+			h, half := b.half(37, 515), b.half(37, 515)
+			b.Copy(h, b.normal(37, 515))
+			b.PeerCopy(half, h)
+			b.check(half, "bfloat16")
+			t := b.normal(20, 7)
+			b.PeerCopy(t.RowRange(0, 5), t.RowRange(5, 10))
+			b.check(t, "rows of one tensor")
+		}},
 		{"upload/again", tensorops.KindUpload, func(b *builder) {
 			t := b.normal(20, 7)
 			b.Upload(t.RowRange(5, 15), tensorops.HostBytes(b.numbers(70, 0, 1)))

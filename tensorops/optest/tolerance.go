@@ -13,6 +13,7 @@ var tolerances = map[tensorops.Kind]float64{
 	tensorops.KindEmbed:      0,
 	tensorops.KindFill:       0,
 	tensorops.KindCopy:       0,
+	tensorops.KindPeerCopy:   0,
 	tensorops.KindUpload:     0,
 	tensorops.KindFetch:      0,
 	tensorops.KindCollective: 0,

@@ -145,6 +145,7 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	},
 	tensorops.KindFill:        func(o operands, n, c int) { o.l.Fill(o.f(n, c), 0) },
 	tensorops.KindCopy:        func(o operands, n, c int) { o.l.Copy(o.f(n, c), o.f(n, c)) },
+	tensorops.KindPeerCopy:    func(o operands, n, c int) { o.l.PeerCopy(o.f(n, c), o.f(n, c)) },
 	tensorops.KindUpload:      func(o operands, n, c int) { o.l.Upload(o.f(n, c), o.host(4*n*c)) },
 	tensorops.KindFetch:       func(o operands, n, c int) { o.l.Fetch(o.host(4*n*c), o.f(n, c)) },
 	tensorops.KindSquaredNorm: func(o operands, n, c int) { o.l.SquaredNorm(o.d(1), o.f(n, c)) },

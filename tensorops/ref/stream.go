@@ -158,7 +158,7 @@ func compute(op *tensorops.Op) error {
 		sgd(op)
 	case tensorops.KindFill:
 		fill(op)
-	case tensorops.KindCopy:
+	case tensorops.KindCopy, tensorops.KindPeerCopy:
 		copyTensor(op)
 	case tensorops.KindUpload:
 		upload(op)

@@ -39,6 +39,7 @@ func Describe(l Libraries) Description {
 		if is.Devices, err = d.All(); err != nil {
 			is.Lacks = append(is.Lacks, err)
 		}
+		d.findPeers(is.Devices)
 	}
 	is.findBLAS(l, newest)
 	c, err := OpenCompiler(l, newest)

@@ -14,6 +14,7 @@ type Device struct {
 	Processors   int   // streaming multiprocessors
 	Bytes        int64 // of memory
 	UUID         [16]byte
+	Peers        []int // devices whose memory it can access, as Describe tells
 
 	handle uintptr
 }

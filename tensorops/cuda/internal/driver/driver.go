@@ -17,9 +17,11 @@ const (
 	cuDeviceTotalMem
 	cuDeviceGetUUID
 	cuDeviceGetAttribute
+	cuDeviceCanAccessPeer
 	cuDevicePrimaryCtxRetain
 	cuDevicePrimaryCtxRelease
 	cuCtxSetCurrent
+	cuCtxEnablePeerAccess
 	cuMemGetInfo
 	cuMemAlloc
 	cuMemFree
@@ -28,6 +30,7 @@ const (
 	cuMemcpyHtoDAsync
 	cuMemcpyDtoHAsync
 	cuMemcpyDtoDAsync
+	cuMemcpyPeerAsync
 	cuMemsetD32Async
 	cuStreamCreate
 	cuStreamDestroy
@@ -61,9 +64,11 @@ var names = []string{
 	cuDeviceTotalMem:            "cuDeviceTotalMem_v2",
 	cuDeviceGetUUID:             "cuDeviceGetUuid",
 	cuDeviceGetAttribute:        "cuDeviceGetAttribute",
+	cuDeviceCanAccessPeer:       "cuDeviceCanAccessPeer",
 	cuDevicePrimaryCtxRetain:    "cuDevicePrimaryCtxRetain",
 	cuDevicePrimaryCtxRelease:   "cuDevicePrimaryCtxRelease_v2",
 	cuCtxSetCurrent:             "cuCtxSetCurrent",
+	cuCtxEnablePeerAccess:       "cuCtxEnablePeerAccess",
 	cuMemGetInfo:                "cuMemGetInfo_v2",
 	cuMemAlloc:                  "cuMemAlloc_v2",
 	cuMemFree:                   "cuMemFree_v2",
@@ -72,6 +77,7 @@ var names = []string{
 	cuMemcpyHtoDAsync:           "cuMemcpyHtoDAsync_v2",
 	cuMemcpyDtoHAsync:           "cuMemcpyDtoHAsync_v2",
 	cuMemcpyDtoDAsync:           "cuMemcpyDtoDAsync_v2",
+	cuMemcpyPeerAsync:           "cuMemcpyPeerAsync",
 	cuMemsetD32Async:            "cuMemsetD32Async",
 	cuStreamCreate:              "cuStreamCreate",
 	cuStreamDestroy:             "cuStreamDestroy_v2",

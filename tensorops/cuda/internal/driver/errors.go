@@ -37,8 +37,9 @@ func (e *Error) late() bool {
 
 // Numbers of errors that callers branch on.
 const (
-	codeOutOfMemory = 2
-	codeNoDevice    = 100
+	codeOutOfMemory        = 2
+	codeNoDevice           = 100
+	codePeerAlreadyEnabled = 704
 )
 
 // IsOutOfMemory reports whether the device has no more memory to give.

@@ -10,26 +10,26 @@ type Library struct {
 	// Fail makes the n-th call from now of a function, counted from 1, return a code once.
 	// The function "task" is whatever a stream does: failing it breaks the context.
 	Fail func(function string, n, code int32)
-	// Reset clears all that is set, and ends the context if there is one.
+	// Reset clears all that is set, and ends the contexts that there are.
 	Reset func()
 	// Delay lets every task of a stream wait for a random time up to n microseconds.
 	Delay func(microseconds int32)
-	// Memory sets how much the device has.
+	// Memory sets how much each device has.
 	Memory func(bytes uintptr)
 	// Refuse lets cuBLASLt have no algorithm: RefuseAll, RefuseGELU or RefuseLate; 0 takes
 	// it back.
 	Refuse func(what int32)
 	// Wrong adds so much to every element of cuBLASLt's products in float32, until Reset.
 	Wrong func(by float32)
-	// Left counts what the last context still had of a kind at its end: memory, pinned,
-	// streams, events, modules or graphs; and what there is of contexts, programs and
+	// Left counts what the devices' last contexts still had of a kind at their ends: memory,
+	// pinned, streams, events, modules or graphs; and what there is of contexts, programs and
 	// cuBLASLt's descriptors.
 	Left func(kind string) int64
 	// Calls counts the calls of a function so far.
 	Calls func(function string) int64
 	// CheckMMA counts what is wrong with the emulation of the tensor cores' instruction.
 	CheckMMA func() int32
-	// Message says why the context has failed.
+	// Message says why a context has failed.
 	Message func() string
 }
 

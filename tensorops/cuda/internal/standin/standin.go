@@ -2,6 +2,8 @@
 // compiled for the host: what tests run the device against on a machine without a
 // GPU. The C++ is in folder lib; emulate.h is what the kernels see of it.
 //
+// It has the devices that DevicesVariable says, each with a memory of its own.
+//
 // It is for tests alone and must not be imported by anything else.
 package standin
 
@@ -21,6 +23,12 @@ import (
 
 // ErrCompiler: there is no C++ compiler on this machine.
 var ErrCompiler = errors.New("no C++ compiler (g++, clang++ or c++) found")
+
+// What the environment says of the stand-in.
+const (
+	DevicesVariable = "TROUPE_STANDIN_DEVICES" // how many it has, at most 16; one without it
+	PeersVariable   = "TROUPE_STANDIN_PEERS"   // 0: none has access to another's memory
+)
 
 // options of the compiler. Products and sums must not be contracted: kernels say
 // themselves where they round once.

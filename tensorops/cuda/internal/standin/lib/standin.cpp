@@ -5,6 +5,11 @@
 // NaN, an asynchronous copy must come from or go to page-locked memory, every address
 // must lie in an allocation, and streams do their work late, in threads of their own.
 // Numbers of functions' arguments and of errors are those of cuda.h and nvrtc.h.
+//
+// It has as many devices as TROUPE_STANDIN_DEVICES says when the driver is initialised, one
+// without it. Each has a memory of its own: what is asked of one device with an address of
+// another's fails, but for a copy between peers from a device that access was enabled to. With
+// TROUPE_STANDIN_PEERS=0 no device has access to another.
 #include <stdint.h>
 #include <signal.h>
 #include <stdio.h>
@@ -44,17 +49,20 @@ enum {
     not_found = 500,
     not_ready = 600,
     illegal_address = 700,
+    peer_access_unsupported = 217,
+    peer_access_already_enabled = 704,
     launch_failed = 719,
     capture_unsupported = 900,
 };
 
 namespace {
 
-struct Event;
+struct Context;
 
 typedef std::vector<std::function<void()>> Work;
 
 struct Stream {
+    Context *context;
     std::deque<std::function<void()>> tasks; // the one that runs stays in front
     std::unique_ptr<Work> captured; // what is put into it while it is being captured
     bool closed = false;
@@ -83,22 +91,33 @@ struct Range {
     size_t bytes;
 };
 
+// The primary context of a device; its address is its handle. It is there as long as it has users.
+struct Context {
+    int device, users = 0;
+    int failed = success; // what a kernel left behind: every later call reports it
+    std::map<uint64_t, Range> memory, pinned;
+    std::set<Stream *> streams;
+    std::set<Event *> events;
+    std::set<Module *> modules;
+    std::set<Graph *> graphs;
+    std::set<Context *> peers; // whose memory it may copy from and to
+    size_t used = 0;
+    std::map<std::string, long long> left; // in the last one at its end, by kind
+};
+
+const int limit_devices = 16;
+
 // All of the stand-in's state, guarded by mu. It is never destroyed: worker threads may
 // outlive the end of main.
 struct State {
     std::mutex mu;
     std::condition_variable progress; // an event was reached, a stream has less to do
     bool initialized = false;
-    int contexts = 0;
-    int failed = success; // what a kernel left behind: every later call reports it
+    int devices = 1;
+    Context contexts[limit_devices];
     std::string message;
-    std::map<uint64_t, Range> memory, pinned;
-    std::set<Stream *> streams;
-    std::set<Event *> events;
-    std::set<Module *> modules;
-    std::set<Graph *> graphs;
     std::set<Program *> programs;
-    size_t limit = (size_t)1 << 34, used = 0;
+    size_t limit = (size_t)1 << 34; // bytes of each device's memory
     int delay_us = 0;
     std::mt19937 random{1};
     struct Injected {
@@ -106,12 +125,14 @@ struct State {
     };
     std::map<std::string, Injected> injected;
     std::map<std::string, long long> calls;
-    std::map<std::string, long long> left; // in the last context at its end, by kind
+
+    State() {
+        for (int i = 0; i < limit_devices; i++) contexts[i].device = i;
+    }
 };
 
 State &st = *new State;
-char the_context; // there is one; its address is its handle
-thread_local void *current = nullptr;
+thread_local Context *current = nullptr; // of a stream's own thread: the stream's
 
 typedef std::unique_lock<std::mutex> Lock;
 
@@ -126,8 +147,8 @@ int enter(const char *name, bool needs_context) {
     }
     if (!needs_context) return success;
     if (!st.initialized) return not_initialized;
-    if (!current || st.contexts == 0) return invalid_context;
-    return st.failed;
+    if (!current || current->users == 0) return invalid_context;
+    return current->failed;
 }
 
 #define CALL(needs_context)                                       \
@@ -141,15 +162,40 @@ bool inside(const std::map<uint64_t, Range> &ranges, uint64_t at, size_t bytes) 
     return at >= it->first && at - it->first + bytes <= it->second.bytes;
 }
 
-// fail makes the context useless, as a failed kernel does. Called with mu held.
+// stranger is another device that memory is of, if the context has no access to it; else null.
+const Context *stranger(const Context *c, uint64_t at) {
+    for (const Context &other : st.contexts)
+        if (&other != c && !c->peers.count((Context *)&other) && inside(other.memory, at, 1)) return &other;
+    return nullptr;
+}
+
+// strange_memory says whether an argument has an address of another device's memory; empty if it has
+// none. What is no address is no number that large.
+std::string strange_memory(const std::vector<uint64_t> &argument) {
+    Lock lock(st.mu);
+    for (uint64_t word : argument)
+        if (const Context *other = stranger(current, word))
+            return " of device " + std::to_string(current->device) + " is given memory of device " + std::to_string(other->device);
+    return "";
+}
+
+// locked_host reports whether memory of the host's is page-locked, by whichever device: it is so for all.
+bool locked_host(uint64_t at, size_t bytes) {
+    for (const Context &c : st.contexts)
+        if (inside(c.pinned, at, bytes)) return true;
+    return false;
+}
+
+// fail makes the thread's context useless, as a failed kernel does. Called with mu held.
 void fail(int code, const std::string &why) {
-    if (st.failed) return;
-    st.failed = code;
+    if (current->failed) return;
+    current->failed = code;
     st.message = why;
     fprintf(stderr, "stand-in for CUDA: %s\n", why.c_str());
 }
 
 void work(Stream *s) {
+    current = s->context;
     Lock lock(st.mu);
     for (;;) {
         s->changed.wait(lock, [&] { return s->closed || !s->tasks.empty(); });
@@ -175,26 +221,26 @@ void put(Stream *s, std::function<void()> task) {
         {
             Lock lock(st.mu);
             if (int code = enter("task", false)) fail(code, "made to fail");
-            if (st.failed) return;
+            if (current->failed) return;
         }
         task();
     });
     s->changed.notify_one();
 }
 
-bool idle() {
-    for (Stream *s : st.streams)
+bool idle(Context *c) {
+    for (Stream *s : c->streams)
         if (!s->tasks.empty()) return false;
     return true;
 }
 
 // copy puts a copy into a stream after looking at both of its ends. Called with mu held.
 int copy(Stream *s, void *to, bool to_device, const void *from, bool from_device, size_t bytes) {
-    if (!st.streams.count(s)) return invalid_handle;
-    auto check = [=] {
-        return bytes == 0 || (inside(to_device ? st.memory : st.pinned, (uint64_t)to, bytes) &&
-                              inside(from_device ? st.memory : st.pinned, (uint64_t)from, bytes));
+    if (!current->streams.count(s)) return invalid_handle;
+    auto there = [=](const void *at, bool on_device) {
+        return on_device ? inside(s->context->memory, (uint64_t)at, bytes) : locked_host((uint64_t)at, bytes);
     };
+    auto check = [=] { return bytes == 0 || (there(to, to_device) && there(from, from_device)); };
     if (!check()) return invalid_value;
     put(s, [=] {
         Lock lock(st.mu); // so that nothing is freed meanwhile
@@ -206,33 +252,44 @@ int copy(Stream *s, void *to, bool to_device, const void *from, bool from_device
 
 // end_context takes along whatever is left in it, as the real one does, and counts it:
 // what was not given back before is a leak. The next context is a fresh one.
-void end_context(Lock &lock) {
-    st.progress.wait(lock, idle);
-    st.left.clear();
-    if (!st.failed) // a failed one takes nothing back before its end
-        st.left = {{"memory", (long long)st.memory.size()}, {"pinned", (long long)st.pinned.size()},
-                   {"streams", (long long)st.streams.size()}, {"events", (long long)st.events.size()},
-                   {"modules", (long long)st.modules.size()}, {"graphs", (long long)st.graphs.size()}};
-    for (auto &m : st.memory) free((void *)m.first);
-    for (auto &m : st.pinned) free((void *)m.first);
-    for (Stream *s : st.streams) {
+void end_context(Context *c, Lock &lock) {
+    st.progress.wait(lock, [=] { return idle(c); });
+    c->left.clear();
+    if (!c->failed) // a failed one takes nothing back before its end
+        c->left = {{"memory", (long long)c->memory.size()}, {"pinned", (long long)c->pinned.size()},
+                   {"streams", (long long)c->streams.size()}, {"events", (long long)c->events.size()},
+                   {"modules", (long long)c->modules.size()}, {"graphs", (long long)c->graphs.size()}};
+    for (auto &m : c->memory) free((void *)m.first);
+    for (auto &m : c->pinned) free((void *)m.first);
+    for (Stream *s : c->streams) {
         s->closed = true;
         s->changed.notify_one();
         s->worker.detach();
     }
-    for (Event *e : st.events) delete e;
-    for (Module *m : st.modules) delete m;
-    for (Graph *g : st.graphs) delete g;
-    st.graphs.clear();
-    st.memory.clear();
-    st.pinned.clear();
-    st.streams.clear();
-    st.events.clear();
-    st.modules.clear();
-    st.used = 0;
-    st.contexts = 0;
-    st.failed = success;
+    for (Event *e : c->events) delete e;
+    for (Module *m : c->modules) delete m;
+    for (Graph *g : c->graphs) delete g;
+    for (Context &other : st.contexts) other.peers.erase(c);
+    c->graphs.clear();
+    c->memory.clear();
+    c->pinned.clear();
+    c->streams.clear();
+    c->events.clear();
+    c->modules.clear();
+    c->peers.clear();
+    c->used = 0;
+    c->users = 0;
+    c->failed = success;
 }
+
+// setting is a number that the environment gives, or another.
+int setting(const char *name, int otherwise) {
+    const char *text = getenv(name);
+    return text && *text ? atoi(text) : otherwise;
+}
+
+// device_there reports whether there is a device of a number.
+bool device_there(int d) { return d >= 0 && d < st.devices; }
 
 // The name of the program in an "image" of the stand-in's.
 const char *const heading = "// stand-in for PTX of ";
@@ -264,6 +321,9 @@ extern "C" {
 CUresult cuInit(unsigned flags) {
     CALL(false);
     if (flags) return invalid_value;
+    int devices = setting("TROUPE_STANDIN_DEVICES", 1);
+    if (devices < 1 || devices > limit_devices) return invalid_value;
+    st.devices = devices;
     st.initialized = true;
     return success;
 }
@@ -277,15 +337,15 @@ CUresult cuDriverGetVersion(int *version) {
 CUresult cuDeviceGetCount(int *n) {
     CALL(false);
     if (!st.initialized) return not_initialized;
-    *n = 1;
+    *n = st.devices;
     return success;
 }
 
 CUresult cuDeviceGet(CUdevice *d, int ordinal) {
     CALL(false);
     if (!st.initialized) return not_initialized;
-    if (ordinal != 0) return invalid_device;
-    *d = 0;
+    if (!device_there(ordinal)) return invalid_device;
+    *d = ordinal;
     return success;
 }
 
@@ -301,9 +361,11 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice) {
     return success;
 }
 
-CUresult cuDeviceGetUuid(unsigned char *uuid, CUdevice) {
+CUresult cuDeviceGetUuid(unsigned char *uuid, CUdevice d) {
     CALL(false);
+    if (!device_there(d)) return invalid_device;
     memcpy(uuid, "troupe-stand-in", 16);
+    uuid[15] = (unsigned char)d;
     return success;
 }
 
@@ -317,25 +379,45 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice) {
     }
 }
 
-CUresult cuDevicePrimaryCtxRetain(void **context, CUdevice) {
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice d, CUdevice peer) {
     CALL(false);
     if (!st.initialized) return not_initialized;
-    st.contexts++;
-    *context = &the_context;
+    if (!device_there(d) || !device_there(peer)) return invalid_device;
+    *can = d != peer && setting("TROUPE_STANDIN_PEERS", 1);
     return success;
 }
 
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) {
+CUresult cuDevicePrimaryCtxRetain(void **context, CUdevice d) {
     CALL(false);
-    if (st.contexts == 0) return invalid_context;
-    if (--st.contexts == 0) end_context(lock);
+    if (!st.initialized) return not_initialized;
+    if (!device_there(d)) return invalid_device;
+    Context *c = &st.contexts[d];
+    c->users++;
+    *context = c;
     return success;
 }
 
-CUresult cuCtxSetCurrent(void *context) {
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d) {
     CALL(false);
-    if (context && (context != &the_context || st.contexts == 0)) return invalid_context;
-    current = context;
+    if (!device_there(d)) return invalid_device;
+    Context *c = &st.contexts[d];
+    if (c->users == 0) return invalid_context;
+    if (--c->users == 0) end_context(c, lock);
+    return success;
+}
+
+// context_of is the context that a handle is of; null: none that is there.
+static Context *context_of(void *handle) {
+    for (Context &c : st.contexts)
+        if (&c == handle && c.users > 0) return &c;
+    return nullptr;
+}
+
+CUresult cuCtxSetCurrent(void *handle) {
+    CALL(false);
+    Context *c = context_of(handle);
+    if (handle && !c) return invalid_context;
+    current = c;
     return success;
 }
 
@@ -345,54 +427,65 @@ CUresult cuCtxGetCurrent(void **context) {
     return success;
 }
 
+CUresult cuCtxEnablePeerAccess(void *handle, unsigned flags) {
+    CALL(true);
+    Context *peer = context_of(handle);
+    if (!peer) return invalid_context;
+    if (flags || peer == current) return invalid_value;
+    if (!setting("TROUPE_STANDIN_PEERS", 1)) return peer_access_unsupported;
+    return current->peers.insert(peer).second ? success : peer_access_already_enabled;
+}
+
 CUresult cuMemGetInfo_v2(size_t *available, size_t *total) {
     CALL(true);
     *total = st.limit;
-    *available = st.limit - st.used;
+    *available = st.limit - current->used;
     return success;
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
     CALL(true);
     if (bytes == 0) return invalid_value;
-    if (bytes > st.limit - st.used) return out_of_memory;
+    if (bytes > st.limit - current->used) return out_of_memory;
     void *m = aligned_alloc(256, (bytes + 255) / 256 * 256);
     if (!m) return out_of_memory;
     memset(m, 0xff, bytes); // NaN: whoever reads what nobody wrote shall see it
-    st.used += bytes;
-    st.memory[(uint64_t)m] = {bytes};
+    current->used += bytes;
+    current->memory[(uint64_t)m] = {bytes};
     *address = (CUdeviceptr)m;
     return success;
 }
 
 CUresult cuMemFree_v2(CUdeviceptr address) {
     CALL(true);
-    auto it = st.memory.find(address);
-    if (it == st.memory.end()) return invalid_value;
-    st.progress.wait(lock, idle); // as the real one does
-    it = st.memory.find(address);
-    if (it == st.memory.end()) return invalid_value;
-    st.used -= it->second.bytes;
-    st.memory.erase(it);
+    Context *c = current;
+    auto it = c->memory.find(address);
+    if (it == c->memory.end()) return invalid_value;
+    st.progress.wait(lock, [=] { return idle(c); }); // as the real one does
+    it = c->memory.find(address);
+    if (it == c->memory.end()) return invalid_value;
+    c->used -= it->second.bytes;
+    c->memory.erase(it);
     free((void *)address);
     return success;
 }
 
-CUresult cuMemHostAlloc(void **p, size_t bytes, unsigned) {
+CUresult cuMemHostAlloc(void **p, size_t bytes, unsigned flags) {
     CALL(true);
-    if (bytes == 0) return invalid_value;
+    if (bytes == 0 || flags != 1) return invalid_value; // portable: page-locked for all contexts
     *p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     if (!*p) return out_of_memory;
     memset(*p, 0xff, bytes);
-    st.pinned[(uint64_t)*p] = {bytes};
+    current->pinned[(uint64_t)*p] = {bytes};
     return success;
 }
 
 CUresult cuMemFreeHost(void *p) {
     CALL(true);
-    if (!st.pinned.count((uint64_t)p)) return invalid_value;
-    st.progress.wait(lock, idle);
-    st.pinned.erase((uint64_t)p);
+    Context *c = current;
+    if (!c->pinned.count((uint64_t)p)) return invalid_value;
+    st.progress.wait(lock, [=] { return idle(c); });
+    c->pinned.erase((uint64_t)p);
     free(p);
     return success;
 }
@@ -409,8 +502,9 @@ CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, Stream *
 
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, Stream *s) {
     CALL(true);
-    if (!st.streams.count(s)) return invalid_handle;
-    auto check = [=] { return bytes == 0 || (inside(st.memory, to, bytes) && inside(st.memory, from, bytes)); };
+    if (!current->streams.count(s)) return invalid_handle;
+    const Context *c = current;
+    auto check = [=] { return bytes == 0 || (inside(c->memory, to, bytes) && inside(c->memory, from, bytes)); };
     if (!check()) return invalid_value;
     put(s, [=] {
         Lock lock(st.mu);
@@ -420,13 +514,33 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, St
     return success;
 }
 
-CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t words, Stream *s) {
+// The real one goes through the host where access is not enabled, which nobody here wants; and its
+// stream may be of either device, where here the one that takes has it.
+CUresult cuMemcpyPeerAsync(CUdeviceptr to, void *to_handle, CUdeviceptr from, void *from_handle, size_t bytes, Stream *s) {
     CALL(true);
-    if (!st.streams.count(s)) return invalid_handle;
-    if (to % 4 || !inside(st.memory, to, 4 * words)) return invalid_value;
+    if (!current->streams.count(s)) return invalid_handle;
+    Context *taker = context_of(to_handle), *giver = context_of(from_handle);
+    if (!taker || !giver) return invalid_context;
+    if (taker != current || (giver != taker && !taker->peers.count(giver))) return invalid_value;
+    auto check = [=] {
+        return bytes == 0 || (inside(taker->memory, to, bytes) && inside(giver->memory, from, bytes));
+    };
+    if (!check()) return invalid_value;
     put(s, [=] {
         Lock lock(st.mu);
-        if (!inside(st.memory, to, 4 * words)) return fail(illegal_address, "freed memory is set");
+        if (!check()) return fail(illegal_address, "a copy of a peer's memory that has been freed");
+        memmove((void *)to, (const void *)from, bytes);
+    });
+    return success;
+}
+
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t words, Stream *s) {
+    CALL(true);
+    if (!current->streams.count(s)) return invalid_handle;
+    if (to % 4 || !inside(current->memory, to, 4 * words)) return invalid_value;
+    put(s, [=] {
+        Lock lock(st.mu);
+        if (!inside(current->memory, to, 4 * words)) return fail(illegal_address, "freed memory is set");
         for (size_t i = 0; i < words; i++) ((unsigned *)to)[i] = value;
     });
     return success;
@@ -434,22 +548,23 @@ CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t words, Stream *
 
 CUresult cuStreamCreate(Stream **out, unsigned) {
     CALL(true);
-    Stream *s = new Stream;
+    Stream *s = new Stream{};
+    s->context = current;
     // The process's signals are Go's business: none may reach a thread that Go does not know.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     s->worker = std::thread(work, s);
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    st.streams.insert(s);
+    current->streams.insert(s);
     *out = s;
     return success;
 }
 
 CUresult cuStreamDestroy_v2(Stream *s) {
     CALL(true);
-    if (!st.streams.count(s)) return invalid_handle;
-    st.streams.erase(s);
+    if (!current->streams.count(s)) return invalid_handle;
+    current->streams.erase(s);
     s->closed = true;
     s->changed.notify_one();
     lock.unlock();
@@ -460,20 +575,20 @@ CUresult cuStreamDestroy_v2(Stream *s) {
 
 CUresult cuStreamSynchronize(Stream *s) {
     CALL(true);
-    if (!st.streams.count(s)) return invalid_handle;
+    if (!current->streams.count(s)) return invalid_handle;
     if (s->captured) return capture_unsupported;
     st.progress.wait(lock, [&] { return s->tasks.empty(); });
-    return st.failed;
+    return current->failed;
 }
 
 CUresult cuStreamWaitEvent(Stream *s, Event *e, unsigned flags) {
     CALL(true);
-    if (!st.events.count(e) || !st.streams.count(s)) return invalid_handle;
+    if (!current->events.count(e) || !current->streams.count(s)) return invalid_handle;
     if (flags) return invalid_value;
     if (s->captured) return capture_unsupported; // the real one allows it; nobody here wants it
     s->tasks.push_back([e, number = e->recorded] { // waited for even when the context has failed
         Lock lock(st.mu);
-        st.progress.wait(lock, [=] { return !st.events.count(e) || e->reached >= number; });
+        st.progress.wait(lock, [=] { return !current->events.count(e) || e->reached >= number; });
     });
     s->changed.notify_one();
     return success;
@@ -481,7 +596,7 @@ CUresult cuStreamWaitEvent(Stream *s, Event *e, unsigned flags) {
 
 CUresult cuStreamBeginCapture_v2(Stream *s, int mode) {
     CALL(true);
-    if (!st.streams.count(s)) return invalid_handle;
+    if (!current->streams.count(s)) return invalid_handle;
     if (mode != 2 || s->captured) return invalid_value; // relaxed
     s->captured = std::make_unique<Work>();
     return success;
@@ -490,28 +605,28 @@ CUresult cuStreamBeginCapture_v2(Stream *s, int mode) {
 CUresult cuStreamEndCapture(Stream *s, Graph **out) {
     Lock lock(st.mu);
     int code = enter(__func__, true);
-    if (!st.streams.count(s)) return code ? code : invalid_handle;
+    if (!current->streams.count(s)) return code ? code : invalid_handle;
     std::unique_ptr<Work> work = std::move(s->captured); // capturing ends in any case
     if (code || !work) return code ? code : invalid_value;
     Graph *g = new Graph{std::move(*work), false};
-    st.graphs.insert(g);
+    current->graphs.insert(g);
     *out = g;
     return success;
 }
 
 CUresult cuGraphInstantiateWithFlags(Graph **out, Graph *g, unsigned long long flags) {
     CALL(true);
-    if (!st.graphs.count(g) || g->ready) return invalid_handle;
+    if (!current->graphs.count(g) || g->ready) return invalid_handle;
     if (flags) return invalid_value;
     Graph *made = new Graph{g->work, true};
-    st.graphs.insert(made);
+    current->graphs.insert(made);
     *out = made;
     return success;
 }
 
 static CUresult end_graph(Graph *g, bool ready) {
-    if (!st.graphs.count(g) || g->ready != ready) return invalid_handle;
-    st.graphs.erase(g);
+    if (!current->graphs.count(g) || g->ready != ready) return invalid_handle;
+    current->graphs.erase(g);
     delete g; // what was launched of it has its own copy
     return success;
 }
@@ -528,7 +643,7 @@ CUresult cuGraphExecDestroy(Graph *g) {
 
 CUresult cuGraphLaunch(Graph *g, Stream *s) {
     CALL(true);
-    if (!st.graphs.count(g) || !g->ready || !st.streams.count(s)) return invalid_handle;
+    if (!current->graphs.count(g) || !g->ready || !current->streams.count(s)) return invalid_handle;
     if (s->captured) return capture_unsupported; // as a child: nobody here wants it
     put(s, [work = g->work] {
         for (const auto &task : work) task();
@@ -539,23 +654,23 @@ CUresult cuGraphLaunch(Graph *g, Stream *s) {
 CUresult cuEventCreate(Event **out, unsigned) {
     CALL(true);
     Event *e = new Event;
-    st.events.insert(e);
+    current->events.insert(e);
     *out = e;
     return success;
 }
 
 CUresult cuEventDestroy_v2(Event *e) {
     CALL(true);
-    if (!st.events.count(e)) return invalid_handle;
+    if (!current->events.count(e)) return invalid_handle;
     st.progress.wait(lock, [&] { return e->reached >= e->recorded; });
-    st.events.erase(e);
+    current->events.erase(e);
     delete e;
     return success;
 }
 
 CUresult cuEventRecord(Event *e, Stream *s) {
     CALL(true);
-    if (!st.events.count(e) || !st.streams.count(s)) return invalid_handle;
+    if (!current->events.count(e) || !current->streams.count(s)) return invalid_handle;
     if (s->captured) return capture_unsupported; // the real one allows it; nobody here wants it
     unsigned long long number = ++e->recorded;
     s->tasks.push_back([=] { // reached even when the context has failed: who waits shall hear of it
@@ -569,9 +684,9 @@ CUresult cuEventRecord(Event *e, Stream *s) {
 
 CUresult cuEventSynchronize(Event *e) {
     CALL(true);
-    if (!st.events.count(e)) return invalid_handle;
+    if (!current->events.count(e)) return invalid_handle;
     st.progress.wait(lock, [&] { return e->reached >= e->recorded; });
-    return st.failed;
+    return current->failed;
 }
 
 CUresult cuModuleLoadData(Module **out, const void *image) {
@@ -579,22 +694,22 @@ CUresult cuModuleLoadData(Module **out, const void *image) {
     std::string file = file_of((const char *)image);
     if (file.empty()) return invalid_image;
     Module *m = new Module{file};
-    st.modules.insert(m);
+    current->modules.insert(m);
     *out = m;
     return success;
 }
 
 CUresult cuModuleUnload(Module *m) {
     CALL(true);
-    if (!st.modules.count(m)) return invalid_handle;
-    st.modules.erase(m);
+    if (!current->modules.count(m)) return invalid_handle;
+    current->modules.erase(m);
     delete m;
     return success;
 }
 
 CUresult cuModuleGetFunction(const troupe::Kernel **out, Module *m, const char *name) {
     CALL(true);
-    if (!st.modules.count(m)) return invalid_handle;
+    if (!current->modules.count(m)) return invalid_handle;
     *out = troupe::find_kernel(m->file, name);
     return *out ? success : not_found;
 }
@@ -602,7 +717,7 @@ CUresult cuModuleGetFunction(const troupe::Kernel **out, Module *m, const char *
 CUresult cuLaunchKernel(const troupe::Kernel *k, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                         unsigned shared, Stream *s, void **params, void **extra) {
     CALL(true);
-    if (!st.streams.count(s)) return invalid_handle;
+    if (!current->streams.count(s)) return invalid_handle;
     // The limits that every GPU has.
     if (!gx || !gy || !gz || gx > 0x7fffffffu || gy > 65535 || gz > 65535) return invalid_value;
     if (!bx || !by || !bz || bz > 64 || (uint64_t)bx * by * bz > 1024 || shared) return invalid_value;
@@ -616,6 +731,10 @@ CUresult cuLaunchKernel(const troupe::Kernel *k, unsigned gx, unsigned gy, unsig
     auto argument = std::make_shared<std::vector<uint64_t>>((bytes + 7) / 8); // copied at once, as the real one does
     memcpy(argument->data(), extra[1], bytes);
     put(s, [=] {
+        if (std::string other = strange_memory(*argument); !other.empty()) {
+            Lock lock(st.mu);
+            return fail(illegal_address, "kernel " + k->name + other);
+        }
         std::string failure = troupe::run_kernel(*k, {gx, gy, gz}, {bx, by, bz}, argument->data());
         if (!failure.empty()) {
             Lock lock(st.mu);
@@ -632,7 +751,8 @@ CUresult cuGetErrorName(int code, const char **name) {
         {invalid_image, "CUDA_ERROR_INVALID_IMAGE"}, {invalid_context, "CUDA_ERROR_INVALID_CONTEXT"},
         {invalid_handle, "CUDA_ERROR_INVALID_HANDLE"}, {not_found, "CUDA_ERROR_NOT_FOUND"},
         {not_ready, "CUDA_ERROR_NOT_READY"}, {illegal_address, "CUDA_ERROR_ILLEGAL_ADDRESS"},
-        {launch_failed, "CUDA_ERROR_LAUNCH_FAILED"}, {capture_unsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}};
+        {launch_failed, "CUDA_ERROR_LAUNCH_FAILED"}, {peer_access_unsupported, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"},
+        {peer_access_already_enabled, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"}, {capture_unsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}};
     Lock lock(st.mu);
     auto it = names.find(code);
     *name = it == names.end() ? nullptr : it->second;
@@ -742,13 +862,15 @@ void troupe_standin_fail(const char *call, int n, int code) {
     st.injected[call] = {n, code};
 }
 
-// Takes back all that is set, and ends the context if there is one.
+// Takes back all that is set, and ends the contexts that there are.
 void troupe_standin_reset(void) {
     Lock lock(st.mu);
     st.injected.clear();
     st.delay_us = 0;
-    end_context(lock);
-    st.left.clear();
+    for (Context &c : st.contexts) {
+        end_context(&c, lock);
+        c.left.clear();
+    }
     st.message.clear();
     st.limit = (size_t)1 << 34;
     for (Program *p : st.programs) delete p;
@@ -762,21 +884,22 @@ void troupe_standin_delay(int us) {
     st.delay_us = us;
 }
 
-// Sets the bytes of device memory.
+// Sets the bytes of each device's memory.
 void troupe_standin_memory(size_t bytes) {
     Lock lock(st.mu);
     st.limit = bytes;
 }
 
-// How many things of a kind the last context still had at its end; and how many contexts
-// and programs there are.
+// How many things of a kind the devices' last contexts still had at their ends; and how many
+// contexts and programs there are.
 long long troupe_standin_left(const char *what) {
     Lock lock(st.mu);
     std::string w = what;
-    if (w == "contexts") return st.contexts;
     if (w == "programs") return (long long)st.programs.size();
     if (w == "descriptors") return troupe::blas_left();
-    return st.left[w];
+    long long sum = 0;
+    for (Context &c : st.contexts) sum += w == "contexts" ? c.users : c.left[w];
+    return sum;
 }
 
 // How many times a function was called.
@@ -785,7 +908,7 @@ long long troupe_standin_calls(const char *name) {
     return st.calls[name];
 }
 
-// Why the context has failed.
+// Why a context has failed.
 const char *troupe_standin_message(void) {
     Lock lock(st.mu);
     return st.message.c_str();
@@ -797,13 +920,13 @@ namespace troupe {
 
 std::unique_lock<std::mutex> locked() { return Lock(st.mu); }
 int enter_call(const char *name) { return enter(name, false); }
-bool usable() { return current && st.contexts > 0 && !st.failed; }
-bool on_device(uint64_t at, size_t bytes) { return inside(st.memory, at, bytes); }
+bool usable() { return current && current->users > 0 && !current->failed; }
+bool on_device(uint64_t at, size_t bytes) { return inside(current->memory, at, bytes); }
 void fail_context(const std::string &why) { fail(illegal_address, why); }
 
 bool put_task(void *stream, std::function<void()> task) {
     Stream *s = (Stream *)stream;
-    if (!st.streams.count(s)) return false;
+    if (!current->streams.count(s)) return false;
     put(s, std::move(task));
     return true;
 }

@@ -19,7 +19,7 @@ int enter_call(const char *name);
 // usable reports whether the calling thread has a context that has not failed.
 bool usable();
 
-// on_device reports whether so many bytes lie in an allocation of the device's.
+// on_device reports whether so many bytes lie in an allocation of the device's whose context the thread has.
 bool on_device(uint64_t at, size_t bytes);
 
 // put_task gives a stream something to do; false if there is no such stream.
