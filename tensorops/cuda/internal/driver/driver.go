@@ -46,6 +46,7 @@ const (
 	cuModuleLoadData
 	cuModuleUnload
 	cuModuleGetFunction
+	cuFuncSetAttribute
 	cuLaunchKernel
 	cuGetErrorName
 	cuGetErrorString
@@ -90,6 +91,7 @@ var names = []string{
 	cuModuleLoadData:            "cuModuleLoadData",
 	cuModuleUnload:              "cuModuleUnload",
 	cuModuleGetFunction:         "cuModuleGetFunction",
+	cuFuncSetAttribute:          "cuFuncSetAttribute",
 	cuLaunchKernel:              "cuLaunchKernel",
 	cuGetErrorName:              "cuGetErrorName",
 	cuGetErrorString:            "cuGetErrorString",

@@ -106,6 +106,7 @@ struct State {
     };
     std::map<std::string, Injected> injected;
     std::map<std::string, long long> calls;
+    std::map<const troupe::Kernel *, size_t> shared; // dynamic shared memory that kernels may have
     std::map<std::string, long long> left; // in the last context at its end, by kind
 };
 
@@ -229,6 +230,7 @@ void end_context(Lock &lock) {
     st.streams.clear();
     st.events.clear();
     st.modules.clear();
+    st.shared.clear();
     st.used = 0;
     st.contexts = 0;
     st.failed = success;
@@ -599,13 +601,27 @@ CUresult cuModuleGetFunction(const troupe::Kernel **out, Module *m, const char *
     return *out ? success : not_found;
 }
 
+CUresult cuFuncSetAttribute(const troupe::Kernel *k, int attribute, int value) {
+    CALL(true);
+    if (!k) return invalid_handle;
+    if (attribute != 8 || value < 0 || (size_t)value > troupe::max_dynamic) return invalid_value; // 8: the most dynamic shared memory
+    st.shared[k] = (size_t)value;
+    return success;
+}
+
 CUresult cuLaunchKernel(const troupe::Kernel *k, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                         unsigned shared, Stream *s, void **params, void **extra) {
     CALL(true);
     if (!st.streams.count(s)) return invalid_handle;
     // The limits that every GPU has.
     if (!gx || !gy || !gz || gx > 0x7fffffffu || gy > 65535 || gz > 65535) return invalid_value;
-    if (!bx || !by || !bz || bz > 64 || (uint64_t)bx * by * bz > 1024 || shared) return invalid_value;
+    if (!bx || !by || !bz || bz > 64 || (uint64_t)bx * by * bz > 1024) return invalid_value;
+    // More dynamic shared memory takes that the kernel has been told.
+    auto allowed = st.shared.find(k);
+    if (shared > (allowed == st.shared.end() ? 48u << 10 : allowed->second)) {
+        fprintf(stderr, "stand-in for CUDA: kernel %s is launched with %u bytes of shared memory\n", k->name.c_str(), shared);
+        return invalid_value;
+    }
     // The argument comes as a buffer with its size, and must have the struct's.
     if (params || !extra || extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4]) return invalid_value;
     size_t bytes = *(size_t *)extra[3];
@@ -616,7 +632,7 @@ CUresult cuLaunchKernel(const troupe::Kernel *k, unsigned gx, unsigned gy, unsig
     auto argument = std::make_shared<std::vector<uint64_t>>((bytes + 7) / 8); // copied at once, as the real one does
     memcpy(argument->data(), extra[1], bytes);
     put(s, [=] {
-        std::string failure = troupe::run_kernel(*k, {gx, gy, gz}, {bx, by, bz}, argument->data());
+        std::string failure = troupe::run_kernel(*k, {gx, gy, gz}, {bx, by, bz}, shared, argument->data());
         if (!failure.empty()) {
             Lock lock(st.mu);
             fail(launch_failed, "kernel " + failure);
