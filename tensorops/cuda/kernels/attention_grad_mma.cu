@@ -186,10 +186,12 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 		return left_of(times);
 	}
 
-	// slope is the gradient of the scores but for their scale, from that of the probabilities.
-	__device__ left slope(const part &p, part dp, const float delta[4], u32 kept) const {
+	// slopes are the gradients of the scores but for their scale: of those of the probabilities,
+	// which have had delta taken off them already where there is no dropout.
+	__device__ left slopes(const part &p, part dp, const quad &delta, u32 kept) const {
+		const float d[4] = {delta.x, delta.y, delta.z, delta.w};
 		UNROLL for (int r = 0; r < 2; r++)
-			UNROLL for (int j = 0; j < 4; j++) dp.at[r][j] = p.at[r][j] * (dp.at[r][j] * factor(kept, 4 * r + j) - delta[j]);
+			UNROLL for (int j = 0; j < 4; j++) dp.at[r][j] = p.at[r][j] * (dropped ? dp.at[r][j] * factor(kept, 4 * r + j) - d[j] : dp.at[r][j]);
 		return left_of(dp);
 	}
 
@@ -202,28 +204,24 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 		if (query + BAND - 1 + s.tk - s.tq >= own && first_seen(s, query) < own + 16 * M) {
 			u32 kept = 0;
 			if (dropped) kept = kept_queries<M, BAND>(s, place, query, own);
-			part p[M][N] = {};
+			part p[M][N] = {}, dp[M][N] = {};
+			quad delta[N];
+			UNROLL for (int n = 0; n < N; n++) {
+				delta[n] = aligned_at(&shared.delta[now][band + 16 * n + lane_column()]);
+				if (!dropped) // else each is to be multiplied by its factor first
+					UNROLL for (int m = 0; m < M; m++)
+						UNROLL for (int r = 0; r < 2; r++) {
+							float *const v = dp[m][n].at[r];
+							v[0] = -delta[n].x, v[1] = -delta[n].y, v[2] = -delta[n].z, v[3] = -delta[n].w;
+						}
+			}
 			UNROLL for (int i = 0; i < D / 16; i++) {
-				left k[M];
+				left k[M], v[M];
 				UNROLL for (int m = 0; m < M; m++) k[m] = form::left_rows(shared.k, row0 + 16 * m, 16 * i);
 				UNROLL for (int n = 0; n < N; n++) {
 					const right q = form::right_rows(shared.q[now], band + 16 * n, 16 * i);
 					UNROLL for (int m = 0; m < M; m++) multiply_add(p[m][n], k[m], q);
 				}
-			}
-			UNROLL for (int n = 0; n < N; n++) {
-				const quad l = aligned_at(&shared.lse[now][band + 16 * n + lane_column()]);
-				const float lse[4] = {l.x * LOG2_E, l.y * LOG2_E, l.z * LOG2_E, l.w * LOG2_E};
-				left chances[M];
-				UNROLL for (int m = 0; m < M; m++) chances[m] = weigh(p[m][n], lse, kept >> 8 * (m * N + n), query + 16 * n, own + 16 * m);
-				UNROLL for (int i = 0; i < D / 16; i++) {
-					const right d_o = form::right_columns(shared.d_o[now], band + 16 * n, 16 * i);
-					UNROLL for (int m = 0; m < M; m++) multiply_add(dv[m][i], chances[m], d_o);
-				}
-			}
-			part dp[M][N] = {};
-			UNROLL for (int i = 0; i < D / 16; i++) {
-				left v[M];
 				UNROLL for (int m = 0; m < M; m++) v[m] = form::left_rows(shared.v, row0 + 16 * m, 16 * i);
 				UNROLL for (int n = 0; n < N; n++) {
 					const right d_o = form::right_rows(shared.d_o[now], band + 16 * n, 16 * i);
@@ -231,10 +229,17 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 				}
 			}
 			UNROLL for (int n = 0; n < N; n++) {
-				const quad d = aligned_at(&shared.delta[now][band + 16 * n + lane_column()]);
-				const float delta[4] = {d.x, d.y, d.z, d.w};
-				UNROLL for (int m = 0; m < M; m++) told[m][n] = slope(p[m][n], dp[m][n], delta, kept >> 8 * (m * N + n));
+				const quad l = aligned_at(&shared.lse[now][band + 16 * n + lane_column()]);
+				const float lse[4] = {l.x * LOG2_E, l.y * LOG2_E, l.z * LOG2_E, l.w * LOG2_E};
+				left chances[M];
+				UNROLL for (int m = 0; m < M; m++) {
+					const u32 of_part = kept >> 8 * (m * N + n);
+					chances[m] = weigh(p[m][n], lse, of_part, query + 16 * n, own + 16 * m);
+					told[m][n] = slopes(p[m][n], dp[m][n], delta[n], of_part);
+				}
 				UNROLL for (int i = 0; i < D / 16; i++) {
+					const right d_o = form::right_columns(shared.d_o[now], band + 16 * n, 16 * i);
+					UNROLL for (int m = 0; m < M; m++) multiply_add(dv[m][i], chances[m], d_o);
 					const right q = form::right_columns(shared.q[now], band + 16 * n, 16 * i);
 					UNROLL for (int m = 0; m < M; m++) multiply_add(dk[m][i], told[m][n], q);
 				}
