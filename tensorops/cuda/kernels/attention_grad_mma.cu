@@ -13,6 +13,7 @@
 // whose block has the ticket before and so is on a multiprocessor or has ended. Of the blocks
 // under way, that with the lowest ticket waits for none.
 #include "attention_mma.cuh"
+#include "turns.cuh"
 
 #define GRAD_KEYS_64 128 // of a block, for heads of up to 64 channels
 #define GRAD_KEYS_128 64
@@ -22,8 +23,8 @@
 #define GRAD_SHARED_128 70144
 
 struct attention_grad_mma_args {
-	float *dq, *dk, *dv;   // bfloat16 if bits 0, 1 and 2 of halves say so
-	const float *d_o, *o;  // by bits 3 and 4
+	float *dq, *dk, *dv; // bfloat16 if bits 0, 1 and 2 of halves say so
+	const float *d_o, *o; // by bits 3 and 4
 	const bf16 *half_d_o, *q, *k, *v;
 	const float *lse;
 	float *delta;
@@ -78,46 +79,6 @@ typedef gradient_shared<64, 2, GRAD_QUERIES_64> shared_64;
 typedef gradient_shared<128, 1, GRAD_QUERIES_128> shared_128;
 static_assert(shared_64::keys == GRAD_KEYS_64 && shared_128::keys == GRAD_KEYS_128, "launch_attention_mma.go knows the tiles");
 static_assert(sizeof(shared_64) == GRAD_SHARED_64 && sizeof(shared_128) == GRAD_SHARED_128, "and asks for as much");
-
-// wait_for_turn waits, in one thread, until a counter that other blocks raise has a value.
-__device__ inline void wait_for_turn(const u32 *turn, u32 value) {
-#ifdef TROUPE_EMULATED
-	if (*turn != value) troupe_refuse("waits for a block that has not come to it");
-#else
-	u32 is;
-	do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(is) : "l"(turn) : "memory");
-	while (is != value);
-#endif
-}
-
-// give_turn lets the next block see what all threads of this one wrote before a barrier.
-__device__ inline void give_turn(u32 *turn, u32 value) {
-#ifdef TROUPE_EMULATED
-	*turn = value;
-#else
-	__threadfence();
-	asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(turn), "r"(value) : "memory");
-#endif
-}
-
-// read_sum and write_sum pass by the cache that a multiprocessor has for itself.
-__device__ inline quad read_sum(const quad *p) {
-#ifdef TROUPE_EMULATED
-	return *p;
-#else
-	quad v;
-	asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p) : "memory");
-	return v;
-#endif
-}
-
-__device__ inline void write_sum(quad *p, const quad &v) {
-#ifdef TROUPE_EMULATED
-	*p = v;
-#else
-	asm volatile("st.global.cg.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(p), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
-#endif
-}
 
 // kept_queries draws dropout's mask for a lane's parts of 16·M keys from key0 on by BAND queries
 // from query0 on: bit 8·n + 4·r + j is that of row r and column j of part n, where those of the
