@@ -4,18 +4,24 @@ package cuda
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/troupe-ml/troupe/internal/rng"
 	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
+	"github.com/troupe-ml/troupe/tensorops/cuda/kernels"
 )
 
 // TestEmulatesMMA: what the kernels for tensor cores are tested with here is right itself.
 func TestEmulatesMMA(t *testing.T) {
 	l, _ := stand(t)
-	if wrong := l.CheckMMA(); wrong != 0 {
-		t.Errorf("%d numbers are wrong", wrong)
+	for what, check := range map[string]func() int32{"mma": l.CheckMMA, "ldmatrix": l.CheckLDMatrix, "cp.async": l.CheckCopies} {
+		if wrong := check(); wrong != 0 {
+			t.Errorf("%s: %d are wrong", what, wrong)
+		}
 	}
 }
 
@@ -75,6 +81,19 @@ func (h heads) attended(t *testing.T, s tensorops.Stream, bf16 bool, first uint6
 	return got
 }
 
+// otherOrder runs one kernel. The stand-in runs the threads and blocks of every other backwards:
+// so those after it run in the other order than they would have.
+func otherOrder(t *testing.T, s tensorops.Stream) {
+	t.Helper()
+	l := s.NewList()
+	x := l.Alloc(tensorops.Float32, 1)
+	l.Fill(x, 0)
+	l.Free(x)
+	if err := tensorops.Run(s, l); err != nil {
+		t.Fatal(err)
+	}
+}
+
 var attendedNames = [5]string{"o", "lse", "dq", "dk", "dv"}
 
 // TestAttentionBits: attention in bfloat16 has the same bits run after run, and for a
@@ -86,9 +105,12 @@ func TestAttentionBits(t *testing.T) {
 		{batch: 3, tq: 70, tk: 70, heads: 2, kvHeads: 1, width: 64},
 		{batch: 2, tq: 20, tk: 37, heads: 2, kvHeads: 2, width: 80},
 		{batch: 2, tq: 9, tk: 9, heads: 1, kvHeads: 1, width: 6},
+		{batch: 2, tq: 290, tk: 290, heads: 4, kvHeads: 2, width: 64}, // blocks take turns
+		{batch: 1, tq: 150, tk: 210, heads: 2, kvHeads: 2, width: 128},
 	} {
 		h = newHeads(h)
 		want := h.attended(t, s, true, 100)
+		otherOrder(t, s)
 		again := h.attended(t, s, true, 100)
 		for i, name := range attendedNames {
 			if !slices.Equal(again[i], want[i]) {
@@ -133,6 +155,57 @@ func TestAttentionOnTensorCores(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestSharedMemory: a launch with more dynamic shared memory than every kernel may have takes
+// that this one is allowed to, and none is allowed more than a GPU has.
+func TestSharedMemory(t *testing.T) {
+	_, path := stand(t)
+	runtime.LockOSThread() // whose context is set
+	defer runtime.UnlockOSThread()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	d, err := driver.Open(driver.Libraries{Driver: path})
+	check(err)
+	gpu, err := d.Device(0)
+	check(err)
+	c, err := d.Retain(gpu)
+	check(err)
+	defer func() { check(d.Release(gpu)) }()
+	check(d.Use(c))
+	defer func() { check(d.Use(0)) }()
+	image, err := kernels.PTX("attention_mma.cu")
+	check(err)
+	m, err := d.Load(image)
+	check(err)
+	defer func() { check(d.Unload(m)) }()
+	f, err := d.Function(m, "attention_mma_128")
+	check(err)
+	s, err := d.NewStream()
+	check(err)
+	defer func() { check(d.EndStream(s)) }()
+	start := func(shared int) error {
+		var l driver.Launch
+		var args attentionMMAArgs // nothing runs
+		copy(l.Argument(int(unsafe.Sizeof(args))), unsafe.Slice((*byte)(unsafe.Pointer(&args)), unsafe.Sizeof(args)))
+		return d.Launch(f, [3]int{1, 1, 1}, [3]int{mmaThreads, 1, 1}, shared, s, &l)
+	}
+	const needed = 65536
+	if err := start(needed); err == nil {
+		t.Error("launched without having been allowed to")
+	}
+	if err := d.AllowShared(f, 228<<10); err == nil {
+		t.Error("allowed more than an H100 has")
+	}
+	check(d.AllowShared(f, needed-16))
+	if err := start(needed); err == nil {
+		t.Error("launched with more than it was allowed")
+	}
+	check(d.AllowShared(f, needed))
 }
 
 func TestMultipliesBF16(t *testing.T) {

@@ -48,7 +48,8 @@ var uses = map[tensorops.Kind][]use{
 	tensorops.KindAwait:               {},
 }
 
-// inFloat32 reports whether an operation's launcher has to be given float32 for bfloat16.
+// inFloat32 reports whether an operation's launcher has to be given float32 for bfloat16, unless
+// it is for tensor cores.
 func inFloat32(o *tensorops.Op) (bool, error) {
 	known, some := uses[o.Kind], false
 	for i, t := range o.T {

@@ -149,8 +149,7 @@ func TestLate(t *testing.T) {
 }
 
 // tooSlow leaves out products of packed matrices that take the stand-in seconds. Without
-// cuBLASLt nothing is packed, so they are the products of cases that stay. Of operations whose
-// kernels get copies in float32 it leaves out some of the cases with bfloat16 operands.
+// cuBLASLt nothing is packed, so they are the products of cases that stay.
 func tooSlow(c optest.Case) bool {
 	switch {
 	case strings.HasPrefix(c.Name, "pack/"):
@@ -158,7 +157,7 @@ func tooSlow(c optest.Case) bool {
 	case c.Kind == tensorops.KindMatMul:
 		return isMixed(c) && !strings.HasPrefix(c.Name, "matmul/NN/") && !strings.HasSuffix(c.Name, "/bf16 variants/mixed")
 	}
-	return ofBlocks(c) || isAttention(c) && isMixed(c) && !strings.Contains(c.Name, "views")
+	return ofBlocks(c)
 }
 
 // ofBlocks reports whether a case is of attention over one block of keys after another, which

@@ -416,7 +416,7 @@ var functions = map[string]bool{
 	"cuMemcpyHtoDAsync_v2": true, "cuMemcpyDtoHAsync_v2": true, "cuMemsetD32Async": true, "cuStreamCreate": true,
 	"cuStreamDestroy_v2": false, "cuStreamSynchronize": true, "cuEventCreate": true, "cuEventDestroy_v2": false,
 	"cuEventRecord": true, "cuEventSynchronize": true, "cuModuleLoadData": true, "cuModuleUnload": false,
-	"cuModuleGetFunction": true, "cuLaunchKernel": true, "task": true,
+	"cuModuleGetFunction": true, "cuFuncSetAttribute": true, "cuLaunchKernel": true, "task": true,
 	"cuStreamBeginCapture_v2": false, "cuStreamEndCapture": false, "cuGraphInstantiateWithFlags": false, "cuGraphDestroy": false,
 	"cuMemcpyDtoDAsync_v2": true, "cuStreamWaitEvent": true, "cuGraphLaunch": true, "cuGraphExecDestroy": false,
 	"nvrtcVersion": true, "nvrtcGetNumSupportedArchs": true, "nvrtcGetSupportedArchs": true, "nvrtcCreateProgram": true,
@@ -446,6 +446,9 @@ func session(path, folder string) error {
 		norm := list.Alloc(tensorops.Float64, 1)
 		list.Upload(ids, tensorops.HostBytes([]int32{1, 3}))
 		list.Fill(weight, 2)
+		head, lse := list.Alloc(tensorops.BFloat16, 1, wideHead), list.Alloc(tensorops.Float32, 1, 1, 1)
+		list.Fill(head, 1)
+		list.Attention(head, head, head, head, lse, tensorops.AttentionOpts{Batch: 1, Heads: 1, KVHeads: 1, BF16: true})
 		list.Embed(out, weight, ids)
 		list.SquaredNorm(norm, out)
 		list.MatMul(out, weight.View(2, 6).Columns(0, 4), weight, tensorops.MatMulOpts{Bias: weight.View(12).View(4, 3).RowRange(0, 1).View(3)})
@@ -462,7 +465,7 @@ func session(path, folder string) error {
 		list.Fill(large, 1)
 		list.Free(large)
 		list.Embed(out, weight, ids)
-		for _, t := range []tensorops.Tensor{ids, weight, out, norm} {
+		for _, t := range []tensorops.Tensor{ids, weight, out, norm, head, lse} {
 			list.Free(t)
 		}
 		err := tensorops.Run(s, list)

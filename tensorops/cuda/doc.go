@@ -51,7 +51,8 @@
 // # bfloat16
 //
 // A kernel whose operands may be float32 or bfloat16, each on its own, has two forms: one for
-// float32 in all of them, and one that looks at a bit of each (FORMS in four.cuh). Attention, and
+// float32 in all of them, and one that looks at a bit of each (FORMS in four.cuh). Attention on
+// tensor cores reads bfloat16 and writes either (launch_attention_mma.go); elsewhere attention, and
 // products by the kernels here, get copies in float32 and have what they write rounded
 // (bfloat16.go).
 //

@@ -55,7 +55,7 @@ func (x *exec) do(ops []tensorops.Op) (done int, err error) {
 	if !ok {
 		return 0, tensorops.ErrUnsupported
 	}
-	if wide {
+	if wide && !onTensorCores(x, &ops[0]) {
 		return 1, x.launchInFloat32(&ops[0], l)
 	}
 	return 1, l(x, &ops[0])
@@ -70,8 +70,11 @@ func (x *exec) start(kernel string, g grid, args unsafe.Pointer, bytes int) erro
 	if err != nil {
 		return err
 	}
+	if err := x.modules.allow(kernel, f, g.shared); err != nil {
+		return fmt.Errorf("kernel %s with %d bytes of shared memory a block: %w", kernel, g.shared, err)
+	}
 	copy(x.described.Argument(bytes), unsafe.Slice((*byte)(args), bytes))
-	if err := x.driver.Launch(f, [3]int{g.x, g.y, g.z}, [3]int{g.threads, 1, 1}, x.stream, &x.described); err != nil {
+	if err := x.driver.Launch(f, [3]int{g.x, g.y, g.z}, [3]int{g.threads, 1, 1}, g.shared, x.stream, &x.described); err != nil {
 		return fmt.Errorf("kernel %s, %d×%d×%d blocks of %d threads: %w", kernel, g.x, g.y, g.z, g.threads, err)
 	}
 	return nil

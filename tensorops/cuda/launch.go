@@ -18,6 +18,7 @@ type joiner func(x *exec, ops []tensorops.Op) (int, error)
 type grid struct {
 	x, y, z int // blocks; 0 counts as 1
 	threads int // in a block, along x
+	shared  int // bytes of dynamic shared memory of a block
 }
 
 // launch starts a kernel on the stream. args points to a struct with the layout of the

@@ -3,8 +3,6 @@ package cuda
 import (
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -41,35 +39,14 @@ type attentionGradArgs struct {
 	sizes                                  attentionSizes
 }
 
-// tiling is how the kernels for something cut it, and their names: for narrow heads and for
-// wide ones, and for heads whose quads are not aligned if they have a kernel of their own.
-type tiling struct {
-	rows                    int // of a block: queries or keys
-	narrow, wide, unaligned string
-}
-
 const (
 	attentionThreads = 256
-	attentionTile    = 64  // TILE of attention.cuh: queries, keys
-	mmaQueries       = 128 // QUERIES of attention_mma.cuh
-	mmaKeys          = 64  // KEYS of attention_grad_mma.cu
-	narrowHead       = 64  // channels
-	wideHead         = 128 // channels
+	attentionTile    = 64 // TILE of attention.cuh: queries, keys
+	narrowHead       = 64 // channels
+	wideHead         = 128
 )
 
-// What attention and its gradients are computed with: in float32, or with bfloat16 on the
-// tensor cores.
-var (
-	attendFloat32  = tiling{rows: attentionTile, narrow: "attention_64", wide: "attention_128"}
-	keysFloat32    = tiling{rows: attentionTile, narrow: "attention_keys_64", wide: "attention_keys_128"}
-	queriesFloat32 = tiling{rows: attentionTile, narrow: "attention_queries_64", wide: "attention_queries_128"}
-
-	attendBF16  = tiling{rows: mmaQueries, narrow: "attention_mma_64", wide: "attention_mma_128", unaligned: "attention_mma_any"}
-	keysBF16    = tiling{rows: mmaKeys, narrow: "attention_keys_mma_64", wide: "attention_keys_mma_128", unaligned: "attention_keys_mma_any"}
-	queriesBF16 = tiling{rows: mmaQueries, narrow: "attention_queries_mma_64", wide: "attention_queries_mma_128", unaligned: "attention_queries_mma_any"}
-)
-
-// attentionSizesOf are the sizes for the kernels, which work on those matrices.
+// attentionSizesOf are the sizes for the kernels, which work a quad at a time on those matrices.
 func attentionSizesOf(x *exec, a tensorops.AttentionSizes, m tensorops.Mask, matrices ...tensorops.Tensor) attentionSizes {
 	s := attentionSizes{
 		tq: int32(a.Queries), tk: int32(a.Keys), heads: int32(a.Heads), kvHeads: int32(a.KVHeads), width: int32(a.Width),
@@ -85,41 +62,24 @@ func attentionSizesOf(x *exec, a tensorops.AttentionSizes, m tensorops.Mask, mat
 	}
 	together := a.Width%4 == 0 // where one head's quads are aligned, all are
 	for _, t := range matrices {
-		together = together && quads(t)
+		together = together && t.Stride()%4 == 0 && fours(address(t), t.DType().Size())
 	}
 	s.quads = number(together)
 	return s
 }
 
-// multipliesBF16 reports whether kernels that are compiled for a target do so on tensor
-// cores: Ampere's, and later ones.
-func multipliesBF16(target string) bool {
-	_, version, _ := strings.Cut(target, "_")
-	n, err := strconv.Atoi(version)
-	return err == nil && n >= 80
-}
-
-// onTensorCores reports whether an operation that may round to bfloat16 is one for them: the
-// kernels hold all channels of a head.
-func onTensorCores(x *exec, bf16 bool, width int) bool {
-	return bf16 && x.tensorCores && width <= wideHead
-}
-
-// launchTiles starts the kernel that the sizes ask for: a block for each tile of that number of
-// rows, in each head of each sequence, and for each window of channels.
-func launchTiles[A any](x *exec, t tiling, rows, heads int, s *attentionSizes, args *A) error {
-	kernel, window := t.narrow, narrowHead
-	switch {
-	case t.unaligned != "" && s.quads == 0:
-		kernel, window = t.unaligned, wideHead
-	case s.width > narrowHead:
-		kernel, window = t.wide, wideHead
+// launchTiles starts the kernel for narrow heads or that for wide ones: a block for each tile of
+// that number of rows, in each head of each sequence, and for each window of channels.
+func launchTiles[A any](x *exec, kernel string, rows, heads int, s *attentionSizes, args *A) error {
+	window := narrowHead
+	if s.width > narrowHead {
+		window = wideHead
 	}
-	tiles := ceil(rows, t.rows) * heads
+	tiles := ceil(rows, attentionTile) * heads
 	if tiles == 0 {
 		return nil
 	}
-	return launch(x, kernel, grid{x: tiles, y: ceil(int(s.width), window), threads: attentionThreads}, args)
+	return launch(x, fmt.Sprint(kernel, "_", window), grid{x: tiles, y: ceil(int(s.width), window), threads: attentionThreads}, args)
 }
 
 // onlyCausal refuses what the kernels don't have.
@@ -136,16 +96,15 @@ func attention(x *exec, op *tensorops.Op) error {
 	if err := onlyCausal(a.AttentionSizes, a.Onto); err != nil {
 		return err
 	}
+	if onTensorCores(x, op) {
+		return attentionMMA(x, a)
+	}
 	args := attentionArgs{
 		o: address(a.O), lse: address(a.LSE), q: address(a.Q), k: address(a.K), v: address(a.V),
 		oStride: int64(a.O.Stride()), qStride: int64(a.Q.Stride()), kStride: int64(a.K.Stride()), vStride: int64(a.V.Stride()),
 		sizes: attentionSizesOf(x, a.AttentionSizes, a.Mask, a.O, a.Q, a.K, a.V),
 	}
-	t := attendFloat32
-	if onTensorCores(x, a.BF16, a.Width) {
-		t = attendBF16
-	}
-	return launchTiles(x, t, a.Queries, a.Batch*a.Heads, &args.sizes, &args)
+	return launchTiles(x, "attention", a.Queries, a.Batch*a.Heads, &args.sizes, &args)
 }
 
 // attentionGrad computes dq, dk and dv.
@@ -153,6 +112,9 @@ func attentionGrad(x *exec, op *tensorops.Op) error {
 	a := op.AttentionGrad()
 	if err := onlyCausal(a.AttentionSizes, false); err != nil {
 		return err
+	}
+	if onTensorCores(x, op) {
+		return attentionGradMMA(x, a)
 	}
 	args := attentionGradArgs{
 		dq: address(a.DQ), dk: address(a.DK), dv: address(a.DV), do: address(a.DO),
@@ -172,12 +134,8 @@ func attentionGrad(x *exec, op *tensorops.Op) error {
 			return err
 		}
 	}
-	keys, queries := keysFloat32, queriesFloat32
-	if onTensorCores(x, a.BF16, a.Width) {
-		keys, queries = keysBF16, queriesBF16
-	}
-	if err := launchTiles(x, keys, a.Keys, a.Batch*a.KVHeads, &args.sizes, &args); err != nil {
+	if err := launchTiles(x, "attention_keys", a.Keys, a.Batch*a.KVHeads, &args.sizes, &args); err != nil {
 		return err
 	}
-	return launchTiles(x, queries, a.Queries, a.Batch*a.Heads, &args.sizes, &args)
+	return launchTiles(x, "attention_queries", a.Queries, a.Batch*a.Heads, &args.sizes, &args)
 }

@@ -18,7 +18,8 @@ type modules struct {
 	driver    *driver.Driver
 	files     []*kernelFile
 	functions map[string]driver.Function
-	nowhere   bool // all kernels are there, and none is: see Dry
+	nowhere   bool           // all kernels are there, and none is: see Dry
+	shared    map[string]int // dynamic shared memory that kernels are allowed beyond what all may have
 }
 
 // kernelFile is one *.cu.
@@ -92,6 +93,21 @@ func (m *modules) function(kernel string) (driver.Function, error) {
 	}
 	m.functions[kernel] = f
 	return f, nil
+}
+
+// allow lets a kernel's blocks have that many bytes of dynamic shared memory.
+func (m *modules) allow(kernel string, f driver.Function, bytes int) error {
+	if bytes <= driver.FreeShared || bytes <= m.shared[kernel] {
+		return nil
+	}
+	if err := m.driver.AllowShared(f, bytes); err != nil {
+		return err
+	}
+	if m.shared == nil {
+		m.shared = make(map[string]int)
+	}
+	m.shared[kernel] = bytes
+	return nil
 }
 
 // fileOf finds the file that defines a kernel: by KERNEL(name), or by a macro around it

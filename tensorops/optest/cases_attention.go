@@ -162,6 +162,10 @@ var attentions = []attention{
 	{batch: 1, tq: 64, tk: 64, heads: 4, kvHeads: 2, d: 64, window: 16, p: 0.3, first: 1_000_003, views: true, bf16: true},
 	{batch: 1, tq: 161, tk: 300, heads: 3, kvHeads: 1, d: 33, window: 1, bf16: true},
 	{batch: 1, tq: 330, tk: 330, heads: 2, kvHeads: 1, d: 72, window: 50, bf16: true},
+	{batch: 1, tq: 300, tk: 300, heads: 2, kvHeads: 1, d: 64, views: true, bf16: true},
+	{batch: 1, tq: 260, tk: 280, heads: 2, kvHeads: 1, d: 48, p: 0.1, first: 6, bf16: true},
+	{batch: 1, tq: 200, tk: 200, heads: 2, kvHeads: 2, d: 96, views: true, bf16: true},
+	{batch: 1, tq: 150, tk: 150, heads: 2, kvHeads: 1, d: 128, p: 0.2, window: 70, bf16: true},
 }
 
 // attended are the tensors of a recorded attention.

@@ -1,211 +1,318 @@
-// The gradient of attention on the tensor cores, by the formulas of attention_grad.cu,
-// which has the kernel for delta too. Here as well one kernel goes through the queries for
-// each tile of keys, another through the keys for each tile of queries.
+// The gradient of attention on the tensor cores, by the formulas of attention_grad.cu, with
+// five products of each tile of queries and each of keys: the scores once more, the gradient
+// of the probabilities, and from both dv, dk and dq.
+//
+// A block has a tile of keys and goes through the queries that see any, in ascending order.
+// It keeps dk and dv; to dq of the queries it adds its part, in memory, in its turn: tiles of
+// keys in descending order, so that the bits are the same whatever block comes first. Where
+// the blocks of a head begin together nobody waits: a query's own tile of keys meets it in its
+// first step, the one before in its second, and so on.
+//
+// Waiting cannot end in a deadlock. A block takes a ticket when it begins, and with it its
+// tile: of each head the last keys first. It waits for the next tile of the same head alone,
+// whose block has the ticket before and so is on a multiprocessor or has ended. Of the blocks
+// under way, that with the lowest ticket waits for none.
 #include "attention_mma.cuh"
+#include "turns.cuh"
 
-#define STEP 32 // queries or keys, in shared memory at a time
-#define KEYS 64 // of a block that computes dk and dv, 16 for each two warps: launch_attention.go knows it
+#define GRAD_KEYS_64 128 // of a block, for heads of up to 64 channels
+#define GRAD_KEYS_128 64
+#define GRAD_QUERIES_64 64 // in shared memory at a time
+#define GRAD_QUERIES_128 32
+#define GRAD_SHARED_64 82944
+#define GRAD_SHARED_128 70144
 
-template <int D> struct keys_in_shared {
-	uint4 k_rows[tile<D, STEP>::row_words / 4], k_columns[tile<D, STEP>::column_words / 4], v_rows[tile<D, STEP>::row_words / 4];
+struct attention_grad_mma_args {
+	float *dq, *dk, *dv; // bfloat16 if bits 0, 1 and 2 of halves say so
+	const float *d_o, *o; // by bits 3 and 4
+	const bf16 *half_d_o, *q, *k, *v;
+	const float *lse;
+	float *delta;
+	quad *sums; // of dq, as lanes have it
+	u32 *turns; // the next ticket; then, for each tile of queries, how many blocks have added to it
+	i64 dq_stride, dk_stride, dv_stride, d_o_stride, o_stride, half_d_o_stride, q_stride, k_stride, v_stride;
+	i64 queries, counters; // in all: sequences × heads × tq; turns
+	attention_sizes s;
+	int step; // from one head of half_d_o, q, k and v to the next
+	u32 halves;
 };
 
-// gradient_of_queries computes dq of QUERIES queries, 16 in each warp.
-template <int D, bool quads> __device__ inline void gradient_of_queries(const attention_grad_args &a, keys_in_shared<D> &shared) {
-	const attention_sizes &s = a.s;
-	const int tiles = (s.tq + QUERIES - 1) / QUERIES, places = gridDim.x / tiles;
-	const int place = (int)blockIdx.x % places, sequence = place / s.heads, head = place % s.heads, kv_head = head / (s.heads / s.kv_heads);
-	const int query0 = (tiles - 1 - (int)blockIdx.x / places) * QUERIES; // those that see most begin first
-	const int own = query0 + (int)threadIdx.x / 32 * 16;                  // the warp's first query
+typedef attention_grad_mma_args attention_delta_mma_args;
 
-	left q[D / 16], d_o[D / 16];
-	hold<D, quads>(q, rows_of(a.q, a.q_stride, sequence, s.tq, own, head, s.width), lane_row(), lane_row() + 8, s);
-	hold<D, quads>(d_o, rows_of(a.d_o, a.d_o_stride, sequence, s.tq, own, head, s.width), lane_row(), lane_row() + 8, s);
-	float lse[2] = {}, delta[2] = {};
-	UNROLL for (int r = 0; r < 2; r++) {
-		const int query = own + lane_row() + 8 * r;
-		if (query < s.tq) {
-			lse[r] = a.lse[(i64)place * s.tq + query] * LOG2_E;
-			delta[r] = a.delta[(i64)place * s.tq + query];
-		}
-	}
-	part dq[D / 16] = {};
-	const float scale = s.scale * LOG2_E;
-	const int last = query0 + QUERIES < s.tq ? query0 + QUERIES : s.tq;
-	const int end = last + s.tk - s.tq, own_end = own < s.tq ? own + 16 + s.tk - s.tq : 0;
-	const int from = first_tile(s, query0, STEP), own_from = first_tile(s, own, STEP);
-	fetched<D, STEP, 2, quads> next;
-	for (int key0 = from - STEP; key0 < end; key0 += STEP) { // the first time, only to fetch
-		const bool sees = key0 >= own_from && key0 < own_end, more = key0 + STEP < end;
-		u32 kept = 0;
-		if (s.dropped && sees) kept = kept_keys<STEP>(s, place, own, key0);
-		if (more) {
-			next.fetch(rows_of(a.k, a.k_stride, sequence, s.tk, key0 + STEP, kv_head, s.width),
-				rows_of(a.v, a.v_stride, sequence, s.tk, key0 + STEP, kv_head, s.width), s.width);
-		}
-		if (sees) {
-			UNROLL for (int n = 0; n < STEP / 16; n++) {
-				part p = dot<D, STEP>(q, &shared.k_rows[0].x, 16 * n);
-				part ds = dot<D, STEP>(d_o, &shared.v_rows[0].x, 16 * n);
-				const int beyond = key0 + 16 * n - (own + s.tk - s.tq);
-				if (beyond + 15 > 0) hide(p, beyond + lane_column() - lane_row(), -8, 1);
-				const int before = first_seen(s, own) - (key0 + 16 * n);
-				if (s.window && before + 15 > 0) hide(p, before - lane_column() + lane_row(), 8, -1);
-				UNROLL for (int r = 0; r < 2; r++) {
-					UNROLL for (int j = 0; j < 4; j++) {
-						const float chance = exp2f(p.at[r][j] * scale - lse[r]);
-						float dp = ds.at[r][j];
-						if (s.dropped) dp *= kept >> (8 * n + 4 * r + j) & 1 ? s.mask.scale : 0;
-						ds.at[r][j] = chance * (dp - delta[r]);
-					}
-				}
-				combine<D, STEP>(dq, left_of(ds), &shared.k_columns[0].x, 16 * n);
+// load_four reads four channels of a matrix that may be bfloat16.
+__device__ inline quad load_four(const float *m, u32 half, i64 at, int left, bool aligned) {
+	return half ? load_quad((const bf16 *)m + at, left, aligned) : load_quad(m + at, left, aligned);
+}
+
+// attention_delta_mma computes delta, eight lanes for each query, and sets all turns to 0.
+KERNEL(attention_delta_mma) {
+	const attention_sizes &s = a.s;
+	const int lane = threadIdx.x % 8;
+	for (i64 i = GRID_INDEX; i < a.counters; i += GRID_SIZE) a.turns[i] = 0;
+	for (i64 first = GRID_INDEX / 32 * 4; first < a.queries; first += GRID_SIZE / 8) { // of the warp's four
+		const i64 query = first + threadIdx.x % 32 / 8;
+		float sum = 0;
+		if (query < a.queries) {
+			const i64 place = query / s.tq, row = place / s.heads * s.tq + query % s.tq, channel = place % s.heads * s.width;
+			for (int c = 4 * lane; c < s.width; c += 32) {
+				const quad x = load_four(a.o, a.halves & 16, row * a.o_stride + channel + c, s.width - c, s.quads);
+				const quad y = load_four(a.d_o, a.halves & 8, row * a.d_o_stride + channel + c, s.width - c, s.quads);
+				sum += x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
 			}
 		}
-		if (!more) break;
-		__syncthreads(); // what was there has been read
-		next.put_rows(&shared.k_rows[0].x, &shared.v_rows[0].x);
-		next.put_columns(&shared.k_columns[0].x, 0);
-		__syncthreads();
-	}
-	UNROLL for (int r = 0; r < 2; r++) {
-		const int query = own + lane_row() + 8 * r;
-		if (query < s.tq) write_row<D, quads>(a.dq + ((i64)sequence * s.tq + query) * a.dq_stride + (i64)head * s.width, dq, r, s.scale, s);
+		for (int lanes = 4; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
+		if (lane == 0 && query < a.queries) a.delta[query] = sum;
 	}
 }
 
-template <int D> struct queries_in_shared {
-	uint4 q_rows[tile<D, STEP>::row_words / 4], q_columns[tile<D, STEP>::column_words / 4];
-	uint4 d_o_rows[tile<D, STEP>::row_words / 4], d_o_columns[tile<D, STEP>::column_words / 4];
-	quad chances[STEP / 16][2][WARPS / 2 * 32];
+// Of queries and gradients of the output there are two tiles each, one for computing and one
+// that is filled.
+template <int D, int M, int QUERIES> struct gradient_shared {
+	static constexpr int keys = 16 * M * MMA_WARPS;
+	uint4 k[keys * D / 8], v[keys * D / 8];
+	uint4 q[2][QUERIES * D / 8], d_o[2][QUERIES * D / 8];
+	uint4 ds[keys * QUERIES / 8]; // gradients of the scores: a row for each key
+	float lse[2][QUERIES], delta[2][QUERIES];
 };
 
-// kept_queries draws dropout's mask for a lane's parts of 16 keys from key0 on by STEP
-// queries from query0 on, where its rows are keys 2g and 2g+1: bit 8·n + 4·r + j is that of
-// row r and column j of part n. Random words come for four keys at a time, which two lanes
-// have: each draws for two of the four queries that they share.
-__device__ inline u32 kept_queries(const attention_sizes &s, i64 place, int query0, int key0) {
+typedef gradient_shared<64, 2, GRAD_QUERIES_64> shared_64;
+typedef gradient_shared<128, 1, GRAD_QUERIES_128> shared_128;
+static_assert(shared_64::keys == GRAD_KEYS_64 && shared_128::keys == GRAD_KEYS_128, "launch_attention_mma.go knows the tiles");
+static_assert(sizeof(shared_64) == GRAD_SHARED_64 && sizeof(shared_128) == GRAD_SHARED_128, "and asks for as much");
+
+// kept_queries draws dropout's mask for a lane's parts of 16·M keys from key0 on by BAND queries
+// from query0 on: bit 8·n + 4·r + j is that of row r and column j of part n, where those of the
+// same keys follow each other. Random words come for four keys at a time, which two lanes have:
+// each draws for two of the four queries that they share.
+template <int M, int BAND> __device__ inline u32 kept_queries(const attention_sizes &s, i64 place, int query0, int key0) {
 	const int half = lane_row() % 2;
 	u32 bits = 0;
-	ROLLED for (int n = 0; n < STEP / 16; n++) {
+	ROLLED for (int n = 0; n < M * BAND / 16; n++) {
+		const int query = query0 + 16 * (n % (BAND / 16)) + lane_column(), key = key0 + 16 * (n / (BAND / 16)) + lane_row() / 4 * 4;
 		u32 drawn = 0; // bit 4·(query of two) + key of four
-		ROLLED for (int i = 0; i < 2; i++)
-			drawn |= four_kept(s, place, query0 + 16 * n + lane_column() + 2 * half + i, key0 + lane_row() / 2 * 4) << (4 * i);
+		ROLLED for (int i = 0; i < 2; i++) drawn |= four_kept(s, place, query + 2 * half + i, key) << (4 * i);
 		const u32 other = __shfl_xor_sync(0xffffffffu, drawn, 4);
 		const u32 of_queries[2] = {half ? other : drawn, half ? drawn : other};
 		UNROLL for (int r = 0; r < 2; r++)
-			UNROLL for (int j = 0; j < 4; j++) bits |= (of_queries[j / 2] >> (j % 2 * 4 + 2 * half + r) & 1) << (8 * n + 4 * r + j);
+			UNROLL for (int j = 0; j < 4; j++) bits |= (of_queries[j / 2] >> (j % 2 * 4 + half + 2 * r) & 1) << (8 * n + 4 * r + j);
 	}
 	return bits;
 }
 
-// gradient_of_keys computes dk and dv of KEYS keys: the heads that share them, in ascending
-// order, and of each the queries that see any. Two warps have the same 16 keys. One of them
-// computes the probabilities and with them dv, the other the gradients of the scores and
-// with them dk; half of the work is each one's, and of the sums, which are what takes most
-// registers. The first tells the second the probabilities by shared memory.
-template <int D, bool quads> __device__ inline void gradient_of_keys(const attention_grad_args &a, queries_in_shared<D> &shared) {
-	const attention_sizes &s = a.s;
-	const int tiles = (s.tk + KEYS - 1) / KEYS, places = gridDim.x / tiles, group = s.heads / s.kv_heads;
-	const int sequence = (int)blockIdx.x % places / s.kv_heads, kv_head = (int)blockIdx.x % places % s.kv_heads;
-	const int key0 = (int)blockIdx.x / places * KEYS; // the first are seen by most queries
-	const int warp = threadIdx.x / 32, pair = warp % (WARPS / 2), slot = (int)threadIdx.x % (WARPS / 2 * 32);
-	const bool of_scores = warp >= WARPS / 2; // the second of two warps
-	const int own = key0 + 16 * pair, key = own + 2 * lane_row(); // the first of the warp's keys, and of the lane's
+// gradient computes dk and dv of a tile of keys, 16·M in each warp, and its part of dq: the
+// heads that share the keys, in ascending order, and of each the queries that see any. Of
+// sequences and heads place is that among all.
+template <int D, int M, int QUERIES, bool dropped> struct gradient {
+	typedef half_tile<D> form;
+	typedef half_tile<QUERIES> form_ds;
+	typedef gradient_shared<D, M, QUERIES> memory;
+	static constexpr int KEYS = memory::keys;
+	static constexpr int BAND = dropped ? 16 : 32, N = BAND / 16; // queries whose scores the lanes have at a time: masks take registers too
 
-	left x[D / 16];
-	const rows own_rows = of_scores ? rows_of(a.v, a.v_stride, sequence, s.tk, own, kv_head, s.width) : rows_of(a.k, a.k_stride, sequence, s.tk, own, kv_head, s.width);
-	hold<D, quads>(x, own_rows, 2 * lane_row(), 2 * lane_row() + 1, s);
-	const u32 *const other_rows = of_scores ? &shared.d_o_rows[0].x : &shared.q_rows[0].x;
-	const u32 *const other_columns = of_scores ? &shared.q_columns[0].x : &shared.d_o_columns[0].x;
-	const float *const of_queries = of_scores ? a.delta : a.lse;
-	part sum[D / 16] = {};
+	const attention_grad_mma_args &a;
+	memory &shared;
 
-	const float scale = s.scale * LOG2_E;
-	const int seen_by = key0 - (s.tk - s.tq) > 0 ? (key0 - (s.tk - s.tq)) / STEP * STEP : 0; // and later queries, up to the last
-	const int last = end_of_window(s, key0 + KEYS - 1);
-	const int steps = last > seen_by ? (last - seen_by + STEP - 1) / STEP : 1;
-	fetched<D, STEP, 2, quads> next;
-	for (int step = -1; step < steps * group; step++) { // the first time, only to fetch
-		const int head = kv_head * group + step / steps, query0 = seen_by + step % steps * STEP;
-		const i64 place = (i64)sequence * s.heads + head;
-		const bool sees = step >= 0 && query0 + STEP - 1 + s.tk - s.tq >= own, more = step + 1 < steps * group;
-		u32 kept = ~0u;
-		if (s.dropped && sees && !of_scores) kept = kept_queries(s, place, query0, own);
-		if (more) {
-			const int next_head = kv_head * group + (step + 1) / steps, next_query = seen_by + (step + 1) % steps * STEP;
-			next.fetch(rows_of(a.q, a.q_stride, sequence, s.tq, next_query, next_head, s.width),
-				rows_of(a.d_o, a.d_o_stride, sequence, s.tq, next_query, next_head, s.width), s.width);
+	// fetch begins copies of a tile of queries, and of what belongs to them.
+	__device__ void fetch(int now, int place, int query0) const {
+		const attention_sizes &s = a.s;
+		const int sequence = place / s.heads, head = place % s.heads;
+		copy_rows<D, QUERIES>(shared.q[now], half_rows_of(a.q, a.q_stride, sequence, s.tq, query0, head, a.step), s.width);
+		copy_rows<D, QUERIES>(shared.d_o[now], half_rows_of(a.half_d_o, a.half_d_o_stride, sequence, s.tq, query0, head, a.step), s.width);
+		if (threadIdx.x < 2 * QUERIES) {
+			const int query = threadIdx.x % QUERIES;
+			const bool of_lse = threadIdx.x < QUERIES, there = query0 + query < s.tq;
+			const i64 at = (i64)place * s.tq + (there ? query0 + query : 0);
+			begin_copy<4>(of_lse ? &shared.lse[now][query] : &shared.delta[now][query], of_lse ? a.lse + at : a.delta + at, there ? 4 : 0);
 		}
-		part found[STEP / 16];
-		float known[STEP / 16][4] = {}; // lse or delta
-		if (sees) {
-			UNROLL for (int n = 0; n < STEP / 16; n++)
-				UNROLL for (int j = 0; j < 4; j++) {
-					const int query = query0 + 16 * n + lane_column() + j;
-					if (query < s.tq) known[n][j] = of_queries[place * s.tq + query];
-				}
-			UNROLL for (int n = 0; n < STEP / 16; n++) found[n] = dot<D, STEP>(x, other_rows, 16 * n);
-		}
-		if (sees && !of_scores) {
-			UNROLL for (int n = 0; n < STEP / 16; n++) {
-				const int beyond = own - (query0 + 16 * n + s.tk - s.tq);
-				if (beyond + 15 > 0) hide(found[n], beyond + 2 * lane_row() - lane_column(), 1, -1);
-				const int before = first_seen(s, query0 + 16 * n) - own;
-				if (s.window && before + 15 > 0) hide(found[n], before - 2 * lane_row() + lane_column(), -1, 1);
-				UNROLL for (int r = 0; r < 2; r++) {
-					float *const v = found[n].at[r];
-					float told[4];
-					UNROLL for (int j = 0; j < 4; j++) {
-						const float chance = exp2f(v[j] * scale - known[n][j] * LOG2_E);
-						const bool keep = kept >> (8 * n + 4 * r + j) & 1;
-						told[j] = keep ? chance : -chance; // so the other knows which were dropped
-						v[j] = keep ? chance : 0;
-						if (s.dropped) v[j] *= s.mask.scale;
-					}
-					shared.chances[n][r][slot] = quad{told[0], told[1], told[2], told[3]};
-				}
+	}
+
+	// factor is dropout's of a probability.
+	__device__ float factor(u32 kept, int bit) const { return !dropped ? 1 : kept >> bit & 1 ? a.s.mask.scale : 0; }
+
+	// weigh turns scores into probabilities, and returns them times dropout's factors.
+	__device__ left weigh(part &p, const float lse[4], u32 kept, int query, int key) const {
+		const attention_sizes &s = a.s;
+		const float scale = s.scale * LOG2_E;
+		const int beyond = key - (query + s.tk - s.tq);
+		if (beyond + 15 > 0) hide(p, beyond + lane_row() - lane_column(), 2, -1);
+		const int before = first_seen(s, query) - key;
+		if (s.window && before + 15 > 0) hide(p, before - lane_row() + lane_column(), -2, 1);
+		part times;
+		UNROLL for (int r = 0; r < 2; r++) {
+			UNROLL for (int j = 0; j < 4; j++) {
+				p.at[r][j] = exp2_of(p.at[r][j] * scale - lse[j]);
+				times.at[r][j] = p.at[r][j] * factor(kept, 4 * r + j);
 			}
 		}
-		__syncthreads();
-		if (sees) {
-			UNROLL for (int n = 0; n < STEP / 16; n++) {
-				if (of_scores) {
-					UNROLL for (int r = 0; r < 2; r++) {
-						const quad is = shared.chances[n][r][slot];
-						const float told[4] = {is.x, is.y, is.z, is.w};
-						UNROLL for (int j = 0; j < 4; j++) {
-							float dp = found[n].at[r][j];
-							if (s.dropped) dp *= told[j] < 0 ? 0 : s.mask.scale;
-							found[n].at[r][j] = fabsf(told[j]) * (dp - known[n][j]);
+		return left_of(times);
+	}
+
+	// slopes are the gradients of the scores but for their scale: of those of the probabilities,
+	// which have had delta taken off them already where there is no dropout.
+	__device__ left slopes(const part &p, part dp, const quad &delta, u32 kept) const {
+		const float d[4] = {delta.x, delta.y, delta.z, delta.w};
+		UNROLL for (int r = 0; r < 2; r++)
+			UNROLL for (int j = 0; j < 4; j++) dp.at[r][j] = p.at[r][j] * (dropped ? dp.at[r][j] * factor(kept, 4 * r + j) - d[j] : dp.at[r][j]);
+		return left_of(dp);
+	}
+
+	// of_band adds BAND queries of the tile, from the given one on, to dk and dv, and
+	// stores the gradients of their scores.
+	__device__ void of_band(part dk[M][D / 16], part dv[M][D / 16], int now, int band, int place, int query, int key0) const {
+		const attention_sizes &s = a.s;
+		const int row0 = (int)threadIdx.x / 32 * 16 * M, own = key0 + row0; // the warp's first key
+		left told[M][N] = {}; // the gradients
+		if (query + BAND - 1 + s.tk - s.tq >= own && first_seen(s, query) < own + 16 * M) {
+			u32 kept = 0;
+			if (dropped) kept = kept_queries<M, BAND>(s, place, query, own);
+			part p[M][N] = {}, dp[M][N] = {};
+			quad delta[N];
+			UNROLL for (int n = 0; n < N; n++) {
+				delta[n] = aligned_at(&shared.delta[now][band + 16 * n + lane_column()]);
+				if (!dropped) // else each is to be multiplied by its factor first
+					UNROLL for (int m = 0; m < M; m++)
+						UNROLL for (int r = 0; r < 2; r++) {
+							float *const v = dp[m][n].at[r];
+							v[0] = -delta[n].x, v[1] = -delta[n].y, v[2] = -delta[n].z, v[3] = -delta[n].w;
 						}
-					}
+			}
+			UNROLL for (int i = 0; i < D / 16; i++) {
+				left k[M], v[M];
+				UNROLL for (int m = 0; m < M; m++) k[m] = form::left_rows(shared.k, row0 + 16 * m, 16 * i);
+				UNROLL for (int n = 0; n < N; n++) {
+					const right q = form::right_rows(shared.q[now], band + 16 * n, 16 * i);
+					UNROLL for (int m = 0; m < M; m++) multiply_add(p[m][n], k[m], q);
 				}
-				combine<D, STEP>(sum, left_of(found[n]), other_columns, 16 * n);
+				UNROLL for (int m = 0; m < M; m++) v[m] = form::left_rows(shared.v, row0 + 16 * m, 16 * i);
+				UNROLL for (int n = 0; n < N; n++) {
+					const right d_o = form::right_rows(shared.d_o[now], band + 16 * n, 16 * i);
+					UNROLL for (int m = 0; m < M; m++) multiply_add(dp[m][n], v[m], d_o);
+				}
+			}
+			UNROLL for (int n = 0; n < N; n++) {
+				const quad l = aligned_at(&shared.lse[now][band + 16 * n + lane_column()]);
+				const float lse[4] = {l.x * LOG2_E, l.y * LOG2_E, l.z * LOG2_E, l.w * LOG2_E};
+				left chances[M];
+				UNROLL for (int m = 0; m < M; m++) {
+					const u32 of_part = kept >> 8 * (m * N + n);
+					chances[m] = weigh(p[m][n], lse, of_part, query + 16 * n, own + 16 * m);
+					told[m][n] = slopes(p[m][n], dp[m][n], delta[n], of_part);
+				}
+				UNROLL for (int i = 0; i < D / 16; i++) {
+					const right d_o = form::right_columns(shared.d_o[now], band + 16 * n, 16 * i);
+					UNROLL for (int m = 0; m < M; m++) multiply_add(dv[m][i], chances[m], d_o);
+					const right q = form::right_columns(shared.q[now], band + 16 * n, 16 * i);
+					UNROLL for (int m = 0; m < M; m++) multiply_add(dk[m][i], told[m][n], q);
+				}
 			}
 		}
-		if (!more) break;
-		__syncthreads(); // what was there has been read
-		next.put_rows(&shared.q_rows[0].x, &shared.d_o_rows[0].x);
-		next.put_columns(&shared.q_columns[0].x, &shared.d_o_columns[0].x);
+		UNROLL for (int m = 0; m < M; m++)
+			UNROLL for (int n = 0; n < N; n++) form_ds::put_left(shared.ds, told[m][n], row0 + 16 * m, band + 16 * n);
+	}
+
+	// A tile of queries sees tiles of keys from the oldest up to the newest.
+	__device__ int oldest(int query_tile) const { return first_tile(a.s, query_tile * QUERIES, KEYS) / KEYS; }
+	__device__ int newest(int query_tile) const { return (last_query(query_tile) + a.s.tk - a.s.tq) / KEYS; }
+	__device__ int last_query(int query_tile) const { return ((query_tile + 1) * QUERIES < a.s.tq ? (query_tile + 1) * QUERIES : a.s.tq) - 1; }
+
+	// tile_of_queries is the place of one among all heads'.
+	__device__ i64 tile_of_queries(int place, int query_tile) const { return (i64)place * ((a.s.tq + QUERIES - 1) / QUERIES) + query_tile; }
+
+	// give_on gives the turn of a tile of queries to the block after that of a tile of keys.
+	__device__ void give_on(int place, int query_tile, int tile) const {
+		if (threadIdx.x == 0 && tile != oldest(query_tile)) give_turn(a.turns + 1 + tile_of_queries(place, query_tile), newest(query_tile) - tile + 1);
+	}
+
+	// add_to_queries adds to dq of a tile of queries in this block's turn. A warp has 32 of the
+	// queries by 32 channels.
+	__device__ void add_to_queries(int query_tile, int place, int tile) const {
+		const attention_sizes &s = a.s;
+		const bool begins = tile == newest(query_tile), ends = tile == oldest(query_tile);
+		const i64 at = tile_of_queries(place, query_tile);
+		if (!begins && threadIdx.x == 0) wait_for_turn(a.turns + 1 + at, newest(query_tile) - tile);
+		__syncthreads(); // it is our turn, and all gradients of the scores are there
+		const int warp = threadIdx.x / 32, queries = QUERIES > 32 ? warp / 2 * 32 : 0, channels = (QUERIES > 32 ? warp % 2 : warp) * 32;
+		const int seen = last_query(query_tile) + s.tk - s.tq - tile * KEYS + 1, limit = seen < KEYS ? seen : KEYS;
+		part dq[2][2] = {};
+		UNROLL_FOUR for (int key = 0; key < limit; key += 16) {
+			right k[2];
+			UNROLL for (int n = 0; n < 2; n++) k[n] = form::right_columns(shared.k, key, channels + 16 * n);
+			UNROLL for (int m = 0; m < 2; m++) {
+				const left ds = form_ds::left_columns(shared.ds, key, queries + 16 * m);
+				UNROLL for (int n = 0; n < 2; n++) multiply_add(dq[m][n], ds, k[n]);
+			}
+		}
+		quad *const sums = a.sums + at * 8 * MMA_THREADS + threadIdx.x;
+		const int sequence = place / s.heads, head = place % s.heads;
+		UNROLL for (int m = 0; m < 2; m++) {
+			UNROLL for (int r = 0; r < 2; r++) {
+				UNROLL for (int n = 0; n < 2; n++) {
+					float *const v = dq[m][n].at[r];
+					quad *const sum = sums + (4 * m + 2 * r + n) * MMA_THREADS;
+					if (!begins) {
+						const quad is = read_sum(sum);
+						v[0] += is.x, v[1] += is.y, v[2] += is.z, v[3] += is.w;
+					}
+					if (!ends) write_sum(sum, quad{v[0], v[1], v[2], v[3]});
+				}
+				const i64 query = query_tile * QUERIES + queries + 16 * m + lane_row() + 2 * r;
+				if (ends) write_row<2>(a.dq, a.halves & 1, ((i64)sequence * s.tq + query) * a.dq_stride + (i64)head * s.width, query < s.tq, dq[m], r, s.scale, channels, s);
+			}
+		}
+	}
+
+	__device__ void compute() const {
+		const attention_sizes &s = a.s;
+		const int tiles = (s.tk + KEYS - 1) / KEYS, group = s.heads / s.kv_heads;
+		u32 &ticket = *(u32 *)shared.ds; // nobody needs that memory yet
+		if (threadIdx.x == 0) ticket = atomicAdd(a.turns, 1u);
 		__syncthreads();
-	}
-	float *const to = of_scores ? a.dk : a.dv;
-	const i64 stride = of_scores ? a.dk_stride : a.dv_stride;
-	UNROLL for (int r = 0; r < 2; r++)
-		if (key + r < s.tk) write_row<D, quads>(to + ((i64)sequence * s.tk + key + r) * stride + (i64)kv_head * s.width, sum, r, of_scores ? s.scale : 1, s);
-}
+		const int tile = tiles - 1 - (int)(ticket % tiles), key0 = tile * KEYS, kv_place = (int)(ticket / tiles);
 
-#define GRADIENT(name, D, quads, gradient, memory) \
-	typedef attention_grad_args name##_args; \
-	TILED_KERNEL(name, 1) { \
-		__shared__ memory<D> shared; \
-		gradient<D, quads>(a, shared); \
+		const int seen_by = key0 - (s.tk - s.tq) > 0 ? (key0 - (s.tk - s.tq)) / QUERIES : 0; // and later tiles, up to the last
+		const int end = (end_of_window(s, key0 + KEYS - 1) + QUERIES - 1) / QUERIES;
+		part dk[M][D / 16] = {}, dv[M][D / 16] = {};
+		if (seen_by < end) {
+			const int sequence = kv_place / s.kv_heads, kv_head = kv_place % s.kv_heads;
+			copy_rows<D, KEYS>(shared.k, half_rows_of(a.k, a.k_stride, sequence, s.tk, key0, kv_head, a.step), s.width);
+			copy_rows<D, KEYS>(shared.v, half_rows_of(a.v, a.v_stride, sequence, s.tk, key0, kv_head, a.step), s.width);
+			fetch(0, kv_place * group, seen_by * QUERIES);
+			int place = kv_place * group, query_tile = seen_by;
+			for (int now = 0; place < (kv_place + 1) * group; now ^= 1) {
+				wait_for_copies();
+				__syncthreads(); // all copies are there, the other tiles have been read, and dq is written
+				if (query_tile > seen_by) give_on(place, query_tile - 1, tile);
+				else if (place > kv_place * group) give_on(place - 1, end - 1, tile);
+				const bool next_head = query_tile + 1 == end;
+				const int next_place = next_head ? place + 1 : place, next_tile = next_head ? seen_by : query_tile + 1;
+				if (next_place < (kv_place + 1) * group) fetch(now ^ 1, next_place, next_tile * QUERIES);
+				ROLLED for (int band = 0; band < QUERIES; band += BAND) of_band(dk, dv, now, band, place, query_tile * QUERIES + band, key0);
+				add_to_queries(query_tile, place, tile);
+				place = next_place, query_tile = next_tile;
+			}
+			__syncthreads();
+			give_on(place - 1, end - 1, tile);
+		}
+		const int own = key0 + (int)threadIdx.x / 32 * 16 * M, sequence = kv_place / s.kv_heads, kv_head = kv_place % s.kv_heads;
+		UNROLL for (int m = 0; m < M; m++) {
+			UNROLL for (int r = 0; r < 2; r++) {
+				const i64 key = own + 16 * m + lane_row() + 2 * r, row = (i64)sequence * s.tk + key;
+				write_row<D / 16>(a.dk, a.halves & 2, row * a.dk_stride + (i64)kv_head * s.width, key < s.tk, dk[m], r, s.scale, 0, s);
+				write_row<D / 16>(a.dv, a.halves & 4, row * a.dv_stride + (i64)kv_head * s.width, key < s.tk, dv[m], r, 1, 0, s);
+			}
+		}
+	}
+};
+
+#define GRADIENT(name, D, M, QUERIES, dropped) \
+	typedef attention_grad_mma_args name##_args; \
+	MMA_KERNEL(name) { \
+		typedef gradient<D, M, QUERIES, dropped> work; \
+		DYNAMIC_SHARED(shared); \
+		work{a, *(work::memory *)shared}.compute(); \
 	}
 
-GRADIENT(attention_keys_mma_64, 64, true, gradient_of_keys, queries_in_shared)
-GRADIENT(attention_keys_mma_128, 128, true, gradient_of_keys, queries_in_shared)
-GRADIENT(attention_keys_mma_any, 128, false, gradient_of_keys, queries_in_shared)
-GRADIENT(attention_queries_mma_64, 64, true, gradient_of_queries, keys_in_shared)
-GRADIENT(attention_queries_mma_128, 128, true, gradient_of_queries, keys_in_shared)
-GRADIENT(attention_queries_mma_any, 128, false, gradient_of_queries, keys_in_shared)
+GRADIENT(attention_grad_mma_64, 64, 2, GRAD_QUERIES_64, false)
+GRADIENT(attention_grad_mma_128, 128, 1, GRAD_QUERIES_128, false)
+GRADIENT(attention_grad_mma_64_dropped, 64, 2, GRAD_QUERIES_64, true)
+GRADIENT(attention_grad_mma_128_dropped, 128, 1, GRAD_QUERIES_128, true)

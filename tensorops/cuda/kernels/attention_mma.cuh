@@ -1,25 +1,75 @@
-// What attention and its gradient have in common on the tensor cores. Here too tiles of
-// queries meet tiles of keys, and a warp has 16 rows of either for itself: its scores, and
-// what it sums up, stay in its registers (mma.cuh). The other side is in shared memory as
-// bfloat16. Sums, and what softmax is made of, are float32.
+// What attention and its gradient have in common on the tensor cores. Tiles of queries meet
+// tiles of keys, all bfloat16 in shared memory, where asynchronous copies bring them while
+// others are computed with. A warp has 16·M rows of either side for itself, so that what it
+// loads of the other serves M products: its scores, and what it sums up, stay in its
+// registers (mma.cuh). Sums, and what softmax is made of, are float32.
 //
-// Heads narrower than D, 64 or 128, are filled up with zeros. With quads, four neighbouring
-// channels are aligned and exist all four or none.
+// Heads narrower than D, 64 or 128, are filled up with zeros.
 #ifndef TROUPE_ATTENTION_MMA_CUH
 #define TROUPE_ATTENTION_MMA_CUH
 
 #include "attention.cuh"
-#include "mma_tile.cuh"
+#include "mma_load.cuh"
 
-#define QUERIES 128 // of a block, 16 in each warp: launch_attention.go knows it
+#define MMA_THREADS 128 // of a block
+#define MMA_WARPS (MMA_THREADS / 32)
 #define LOG2_E 1.44269504088896340736f
 
-static_assert(QUERIES == 16 * WARPS, "each warp has 16 queries");
+// MMA_KERNEL(name) is KERNEL(name) for blocks of which a multiprocessor holds two: of them,
+// one multiplies while the other waits, or is at softmax.
+//
+// ROLLED is for loops whose body is long and would be too much code several times.
+#ifdef TROUPE_EMULATED
+#define MMA_KERNEL(name) KERNEL(name)
+#define ROLLED
+#else
+#define MMA_KERNEL(name) extern "C" __global__ void __launch_bounds__(MMA_THREADS, 2) name(const name##_args a)
+#define ROLLED _Pragma("unroll 1")
+#endif
 
-// channels reads four channels from c on of a head that has so many, from p on.
-template <bool quads> __device__ inline quad channels(const float *p, int c, int width) {
-	if (!quads) return load_quad(p, width - c, false);
-	return c < width ? *(const quad *)p : quad{0, 0, 0, 0};
+// half_rows are the rows of a head's matrix from some row on.
+struct half_rows {
+	const bf16 *at; // a multiple of 16 bytes, as stride is
+	i64 stride;
+	int count; // of those that exist; others count as 0
+};
+
+// half_rows_of are the rows from the given one on of head's matrix in a sequence of length
+// rows; step is from one head to the next.
+__device__ inline half_rows half_rows_of(const bf16 *m, i64 stride, int sequence, int length, int row, int head, int step) {
+	return half_rows{m + ((i64)sequence * length + row) * stride + (i64)head * step, stride, length - row};
+}
+
+// copy_rows begins copies of N rows to a tile. A thread has the same column of each of its rows.
+template <int D, int N> __device__ inline void copy_rows(uint4 *tile, const half_rows &m, int width) {
+	typedef half_tile<D> form;
+	const int together = MMA_THREADS / form::pieces; // rows that all threads copy at once
+	static_assert(together % 8 == 0 && N % together == 0, "a thread's rows are alike, and all threads copy as much");
+	const int place = (int)threadIdx.x / form::pieces, column = (int)threadIdx.x % form::pieces;
+	const int row = element_at(place), left = width - 8 * column, stride = (int)m.stride; // a tile has fewer than 2³¹ elements
+	const int bytes = left <= 0 ? 0 : left < 8 ? 2 * left : 16;
+	const bf16 *const from = m.at + row * stride + 8 * column;
+	uint4 *const to = tile + form::piece(place, column);
+	UNROLL for (int i = 0; i < N / together; i++) {
+		const int further = element_at(i * together);
+		begin_copy<16>(to + i * together * form::pieces, from + further * stride, row + further < m.count ? bytes : 0);
+	}
+}
+
+// lane_row is the first of the two rows that a lane has of 16; the other is 2 further on.
+// lane_column is the first of its four columns.
+__device__ inline int lane_row() { return threadIdx.x % 32 / 8 * 4 + threadIdx.x / 4 % 2; }
+__device__ inline int lane_column() { return threadIdx.x % 4 * 4; }
+
+// exp2_of is 2 to the power of x, to the last bits but two.
+__device__ inline float exp2_of(float x) {
+#ifdef TROUPE_EMULATED
+	return exp2f(x);
+#else
+	float y;
+	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+#endif
 }
 
 // four_kept draws dropout's mask for four probabilities from a key on, as four bits.
@@ -27,94 +77,6 @@ __device__ inline u32 four_kept(const attention_sizes &s, i64 place, int query, 
 	float factors[4];
 	factors_at(factors, s, place, query, key);
 	return (u32)(factors[0] > 0) | (u32)(factors[1] > 0) << 1 | (u32)(factors[2] > 0) << 2 | (u32)(factors[3] > 0) << 3;
-}
-
-// kept_keys draws it for a lane's parts of 16 queries from query0 on by N keys from key0 on:
-// bit 8·n + 4·r + j is that of row r and column j of part n.
-template <int N> __device__ inline u32 kept_keys(const attention_sizes &s, i64 place, int query0, int key0) {
-	u32 bits = 0;
-	ROLLED for (int i = 0; i < N / 8; i++)
-		bits |= four_kept(s, place, query0 + lane_row() + i % 2 * 8, key0 + i / 2 * 16 + lane_column()) << (4 * i);
-	return bits;
-}
-
-// fetched are tiles of N rows of one matrix or of two, on their way from memory: each thread
-// has four channels of four rows at a time, in registers, while others are computed with.
-template <int D, int N, int MATRICES, bool quads> struct fetched {
-	static const int units = N / 4 * (D / 4), each = MATRICES * units / THREADS;
-	static_assert(each * THREADS == MATRICES * units, "all threads have as much");
-
-	quad next[each][4];
-
-	// unit says which rows and channels a thread's i-th four times four are of, and whether
-	// of the second matrix.
-	__device__ static bool unit(int i, int &r0, int &c) {
-		const int index = (int)threadIdx.x + i * THREADS;
-		r0 = index % units / (D / 4) * 4, c = index % (D / 4) * 4;
-		return MATRICES > 1 && index >= units;
-	}
-
-	// fetch reads them. Rows that do not exist count as 0. Where all exist, nothing is asked
-	// of each: a branch for each load would take longer than the load.
-	__device__ void fetch(const rows &first, const rows &second, int width) {
-		const bool whole = quads && width == D && first.count >= N && (MATRICES == 1 || second.count >= N);
-		UNROLL for (int i = 0; i < each; i++) {
-			int r0, c;
-			const bool other = unit(i, r0, c);
-			const i64 stride = other ? second.stride : first.stride;
-			const int count = other ? second.count : first.count;
-			const float *const at = (other ? second.at : first.at) + r0 * stride + c;
-			if (whole) {
-				UNROLL for (int r = 0; r < 4; r++) next[i][r] = *(const quad *)(at + r * stride);
-			} else {
-				UNROLL for (int r = 0; r < 4; r++) {
-					next[i][r] = quad{0, 0, 0, 0};
-					if (r0 + r < count) next[i][r] = channels<quads>(at + r * stride, c, width);
-				}
-			}
-		}
-	}
-
-	// put_rows and put_columns store them in the two forms; 0 is for a matrix that is not
-	// wanted in it.
-	__device__ void put_rows(u32 *first, u32 *second) const {
-		UNROLL for (int i = 0; i < each; i++) {
-			int r0, c;
-			u32 *const to = unit(i, r0, c) ? second : first;
-			if (to) tile<D, N>::put_rows(to, next[i], r0, c);
-		}
-	}
-
-	__device__ void put_columns(u32 *first, u32 *second) const {
-		UNROLL for (int i = 0; i < each; i++) {
-			int r0, c;
-			u32 *const to = unit(i, r0, c) ? second : first;
-			if (to) tile<D, N>::put_columns(to, next[i], r0, c);
-		}
-	}
-};
-
-// hold makes 16 rows a lane's A, over all channels: its two rows are the given ones.
-template <int D, bool quads> __device__ inline void hold(left x[D / 16], const rows &m, int row0, int row1, const attention_sizes &s) {
-	UNROLL for (int i = 0; i < D / 16; i++) {
-		const int c = 16 * i + lane_column();
-		quad v = {0, 0, 0, 0}, w = {0, 0, 0, 0};
-		if (row0 < m.count) v = channels<quads>(m.at + row0 * m.stride + c, c, s.width);
-		if (row1 < m.count) w = channels<quads>(m.at + row1 * m.stride + c, c, s.width);
-		x[i] = left_of(part{{{v.x, v.y, v.z, v.w}, {w.x, w.y, w.z, w.w}}});
-	}
-}
-
-// dot computes the scalar products of 16 rows with the 16 of a tile from r0 on.
-template <int D, int N> __device__ inline part dot(const left x[D / 16], const u32 *tile_rows, int r0) {
-	part sum = {};
-	UNROLL for (int i = 0; i < D / 16; i++) multiply_add(sum, x[i], tile<D, N>::of_rows(tile_rows, r0, 16 * i));
-	return sum;
-}
-
-// combine adds the 16 rows of a tile from r0 on, each as often as p says.
-template <int D, int N> __device__ inline void combine(part sum[D / 16], const left &p, const u32 *tile_columns, int r0) {
-	UNROLL for (int i = 0; i < D / 16; i++) multiply_add(sum[i], p, tile<D, N>::of_columns(tile_columns, r0, 16 * i));
 }
 
 // hide gives the scores of keys that are not seen a value that no exponential leaves anything
@@ -126,12 +88,22 @@ __device__ inline void hide(part &scores, int beyond, int by_row, int by_column)
 			if (beyond + r * by_row + j * by_column > 0) scores.at[r][j] = LOWEST;
 }
 
-// write_row writes a lane's part of one of the rows that it has, times a factor.
-template <int D, bool quads> __device__ inline void write_row(float *row, const part x[D / 16], int which, float factor, const attention_sizes &s) {
-	UNROLL for (int i = 0; i < D / 16; i++) {
-		const int c = 16 * i + lane_column();
+// write_row writes N parts of a row, times a factor, from channel c0 on; from row on the matrix
+// is head's. Of the channels a lane has two and two, and its neighbour those between: they
+// exchange some, so that each has four neighbours. All lanes come here, also those whose row
+// does not exist.
+template <int N> __device__ inline void write_row(float *matrix, u32 half, i64 row, bool exists, const part x[N], int which, float factor, int c0, const attention_sizes &s) {
+	const int t = threadIdx.x % 4;
+	const bool odd = t % 2;
+	UNROLL for (int i = 0; i < N; i++) {
 		const float *const v = x[i].at[which];
-		if (c < s.width) store_quad(row + c, quad{v[0] * factor, v[1] * factor, v[2] * factor, v[3] * factor}, quads ? 4 : s.width - c, quads);
+		const float a = __shfl_xor_sync(0xffffffffu, odd ? v[0] : v[2], 1), b = __shfl_xor_sync(0xffffffffu, odd ? v[1] : v[3], 1);
+		quad four = odd ? quad{a, b, v[2], v[3]} : quad{v[0], v[1], a, b};
+		four = quad{four.x * factor, four.y * factor, four.z * factor, four.w * factor};
+		const int c = c0 + 16 * i + (odd ? 6 : 0) + 2 * t;
+		if (!exists || c >= s.width) continue;
+		if (half) store_quad((bf16 *)matrix + row + c, four, s.width - c, s.quads);
+		else store_quad(matrix + row + c, four, s.width - c, s.quads);
 	}
 }
 

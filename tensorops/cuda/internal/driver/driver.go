@@ -49,6 +49,7 @@ const (
 	cuModuleLoadData
 	cuModuleUnload
 	cuModuleGetFunction
+	cuFuncSetAttribute
 	cuLaunchKernel
 	cuGetErrorName
 	cuGetErrorString
@@ -96,6 +97,7 @@ var names = []string{
 	cuModuleLoadData:            "cuModuleLoadData",
 	cuModuleUnload:              "cuModuleUnload",
 	cuModuleGetFunction:         "cuModuleGetFunction",
+	cuFuncSetAttribute:          "cuFuncSetAttribute",
 	cuLaunchKernel:              "cuLaunchKernel",
 	cuGetErrorName:              "cuGetErrorName",
 	cuGetErrorString:            "cuGetErrorString",

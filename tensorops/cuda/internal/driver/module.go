@@ -28,6 +28,18 @@ func (d *Driver) Function(m Module, name string) (Function, error) {
 	return f, err
 }
 
+// FreeShared is how much dynamic shared memory a block of any kernel may have. A kernel for more
+// of it has to be allowed to.
+const FreeShared = 48 << 10
+
+// attributeDynamicShared is a function's: the most dynamic shared memory of its launches.
+const attributeDynamicShared = 8
+
+// AllowShared lets blocks of a kernel have that many bytes of dynamic shared memory.
+func (d *Driver) AllowShared(f Function, bytes int) error {
+	return d.do(cuFuncSetAttribute, uintptr(f), attributeDynamicShared, uintptr(bytes))
+}
+
 // LimitArgument bounds the bytes of a kernel's argument: what every GPU takes.
 const LimitArgument = 4096
 
@@ -51,9 +63,10 @@ func (l *Launch) Argument(bytes int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&l.argument)), LimitArgument)[:bytes]
 }
 
-// Launch puts a kernel into a stream. The argument is copied.
-func (d *Driver) Launch(f Function, grid, block [3]int, s Stream, l *Launch) error {
+// Launch puts a kernel into a stream, whose blocks have so many bytes of dynamic shared memory.
+// The argument is copied.
+func (d *Driver) Launch(f Function, grid, block [3]int, shared int, s Stream, l *Launch) error {
 	l.extra = [5]uintptr{argumentPointer, uintptr(unsafe.Pointer(&l.argument)), argumentSize, uintptr(unsafe.Pointer(&l.bytes))}
 	return d.do(cuLaunchKernel, uintptr(f), uintptr(grid[0]), uintptr(grid[1]), uintptr(grid[2]),
-		uintptr(block[0]), uintptr(block[1]), uintptr(block[2]), 0, uintptr(s), 0, uintptr(unsafe.Pointer(&l.extra)))
+		uintptr(block[0]), uintptr(block[1]), uintptr(block[2]), uintptr(shared), uintptr(s), 0, uintptr(unsafe.Pointer(&l.extra)))
 }

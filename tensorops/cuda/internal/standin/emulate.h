@@ -41,6 +41,16 @@ extern "C" {
 void troupe_barrier(void);
 // Waits for the lanes of mask and returns what each of the warp's 32 gave.
 const uint64_t *troupe_exchange(unsigned mask, uint64_t value);
+// Begins a copy to shared memory, and ends the group of those that the thread has begun since
+// the last. It arrives when its thread waits until no more than so many groups are under way;
+// before that, what it will be is garbage.
+void troupe_copy(void *to, const void *from, unsigned bytes, unsigned there);
+void troupe_copy_commit(void);
+void troupe_copy_wait(unsigned groups);
+// The shared memory that the launch asked for.
+void *troupe_dynamic(void);
+// Fails the kernel.
+void troupe_refuse(const char *why);
 // Makes a kernel known. run calls it with the argument that it points to.
 void troupe_register(const char *file, const char *name, size_t argument, void (*run)(const void *argument));
 }
@@ -147,6 +157,24 @@ inline void mma(float c[4], const unsigned a[4], unsigned b0, unsigned b1) {
         }
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 16; k++) c[i] += rows[i / 2][k] * columns[i % 2][k];
+}
+
+// ldmatrix is ldmatrix.x4 for four matrices of 8×8 elements of 2 bytes: lane 8·i + r has the
+// address of row r of matrix i. Every lane has read its row before any goes on.
+inline void ldmatrix(unsigned to[4], const void *row, bool transposed) {
+    if ((uintptr_t)row % 16) troupe_refuse("loads a row of a matrix that is not at a multiple of 16 bytes");
+    const int g = (int)lane() / 4, t = (int)lane() % 4;
+    uint64_t halves[2]; // of the row
+    memcpy(halves, row, sizeof halves);
+    for (int half = 0; half < 2; half++) {
+        const uint64_t *rows = troupe_exchange(0xffffffffu, halves[half]);
+        if (half != (transposed ? g / 4 : t / 2)) continue;
+        for (int i = 0; i < 4; i++) {
+            const uint64_t *of = rows + 8 * i;
+            if (transposed) to[i] = (unsigned)((of[2 * t] >> 16 * (g % 4) & 0xffff) | (of[2 * t + 1] >> 16 * (g % 4) & 0xffff) << 16);
+            else to[i] = (unsigned)(of[g] >> 32 * (t % 2));
+        }
+    }
 }
 
 } // namespace troupe

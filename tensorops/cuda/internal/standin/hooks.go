@@ -29,6 +29,10 @@ type Library struct {
 	Calls func(function string) int64
 	// CheckMMA counts what is wrong with the emulation of the tensor cores' instruction.
 	CheckMMA func() int32
+	// CheckLDMatrix counts what is wrong with that of the loads of matrices, CheckCopies with
+	// that of copies beside the computing.
+	CheckLDMatrix func() int32
+	CheckCopies   func() int32
 	// Message says why a context has failed.
 	Message func() string
 }
@@ -61,6 +65,9 @@ func Open(path string) (*Library, error) {
 		"troupe_standin_calls":     &l.Calls,
 		"troupe_standin_check_mma": &l.CheckMMA,
 		"troupe_standin_message":   &l.Message,
+
+		"troupe_standin_check_ldmatrix": &l.CheckLDMatrix,
+		"troupe_standin_check_copies":   &l.CheckCopies,
 	} {
 		purego.RegisterLibFunc(function, handle, name)
 	}

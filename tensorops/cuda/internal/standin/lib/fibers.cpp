@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include <map>
@@ -133,13 +134,26 @@ const unsigned max_threads = 1024; // in a block, as CUDA has it
 // The odd part keeps the tops of the stacks out of each other's cache lines.
 const size_t stack_bytes = (64 << 10) + 192;
 
+const unsigned char untouched = 0xff; // NaN
+const size_t guard = 4096;            // bytes behind dynamic shared memory
+
 enum State { ready, in_barrier, in_exchange, ended };
+
+// Copy is one to shared memory that is under way.
+struct Copy {
+    char *to;
+    const char *from;
+    unsigned bytes, there; // of the source the first are read, the others are 0
+    unsigned group;        // of its thread's, counted from 0
+};
 
 struct Fiber {
     Stack stack;
     State state;
     uint3 index;
     unsigned exchanges; // so far
+    std::vector<Copy> copies;
+    unsigned groups; // ended so far
 };
 
 // Warp is what the 32 lanes tell each other. Two rows of values take turns: nobody can
@@ -159,6 +173,8 @@ struct Block {
     const void *argument;
     std::string failure;
     char *stacks = nullptr;
+    alignas(128) unsigned char dynamic[max_dynamic + guard];
+    size_t shared; // bytes of dynamic that the launch asked for
 };
 
 Block block;
@@ -213,6 +229,16 @@ std::string stuck() {
 // turn is the i-th of n in the order in which this kernel's warps and lanes go on.
 unsigned turn(unsigned i, unsigned n) { return block.backwards ? n - 1 - i : i; }
 
+// ended_well looks at what a block has left behind.
+bool ended_well() {
+    for (unsigned i = 0; i < block.threads; i++)
+        if (!block.fibers[i].copies.empty()) block.failure = thread_name(i) + " ends with a copy under way";
+    for (size_t i = 0; i < guard; i++)
+        if (block.dynamic[block.shared + i] != untouched)
+            block.failure = "byte " + std::to_string(block.shared + i) + " of " + std::to_string(block.shared) + " of shared memory is written";
+    return block.failure.empty();
+}
+
 // run_block runs one block to its end; false if it failed.
 bool run_block() {
     for (unsigned i = 0; i < block.threads; i++) {
@@ -220,9 +246,12 @@ bool run_block() {
         f.state = ready;
         f.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
         f.exchanges = 0;
+        f.copies.clear();
+        f.groups = 0;
         f.stack.begin(block.stacks + i * stack_bytes, stack_bytes, enter);
     }
     for (Warp &w : block.warps) w.arrived = 0;
+    memset(block.dynamic, untouched, block.shared + guard);
     for (;;) {
         bool went_on = false;
         // A warp goes as far as it can before the next one: its exchanges are short.
@@ -246,7 +275,7 @@ bool run_block() {
             waiting += block.fibers[i].state == in_barrier;
             over += block.fibers[i].state == ended;
         }
-        if (over == block.threads) return true;
+        if (over == block.threads) return ended_well();
         if (waiting < block.threads) {
             block.failure = stuck();
             return false;
@@ -270,7 +299,7 @@ std::string file_of_kernel(const std::string &name) {
     return found == kernels().end() || found->second.size() != 1 ? "" : found->second[0].file;
 }
 
-std::string run_kernel(const Kernel &k, Size grid, Size size, const void *argument) {
+std::string run_kernel(const Kernel &k, Size grid, Size size, size_t shared, const void *argument) {
     std::lock_guard<std::mutex> lock(one_kernel);
     if (!block.stacks) {
         void *m = mmap(nullptr, max_threads * stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -282,14 +311,18 @@ std::string run_kernel(const Kernel &k, Size grid, Size size, const void *argume
     block.threads = size.x * size.y * size.z;
     block.kernel = &k;
     block.argument = argument;
+    block.shared = shared;
     block.failure.clear();
-    // Every other kernel runs backwards. So what one thread writes and another reads with no
-    // barrier in between comes too late in one of the orders, and differs from run to run.
+    // Every other kernel runs backwards, its blocks too. So what one thread or block writes and
+    // another reads with no barrier in between comes too late in one of the orders, and differs
+    // from run to run.
     block.backwards = !block.backwards;
-    for (blockIdx.z = 0; blockIdx.z < grid.z; blockIdx.z++)
-        for (blockIdx.y = 0; blockIdx.y < grid.y; blockIdx.y++)
-            for (blockIdx.x = 0; blockIdx.x < grid.x; blockIdx.x++)
+    for (unsigned z = 0; z < grid.z; z++)
+        for (unsigned y = 0; y < grid.y; y++)
+            for (unsigned x = 0; x < grid.x; x++) {
+                blockIdx = {turn(x, grid.x), turn(y, grid.y), turn(z, grid.z)};
                 if (!run_block()) return k.name + ": " + block.failure;
+            }
     return "";
 }
 
@@ -323,6 +356,37 @@ extern "C" const uint64_t *troupe_exchange(unsigned mask, uint64_t value) {
     for (unsigned i = self - lane; i < block.threads && i < self - lane + 32; i++)
         if (block.fibers[i].state == in_exchange && mask >> i % 32 & 1) block.fibers[i].state = ready;
     return row;
+}
+
+extern "C" void troupe_refuse(const char *why) {
+    block.failure = thread_name(block.current) + " " + why;
+    leave();
+}
+
+extern "C" void *troupe_dynamic(void) { return block.dynamic; }
+
+extern "C" void troupe_copy(void *to, const void *from, unsigned bytes, unsigned there) {
+    if ((bytes != 4 && bytes != 8 && bytes != 16) || there > bytes) troupe_refuse("begins a copy of so many bytes as there is none of");
+    if ((uintptr_t)to % bytes || (uintptr_t)from % bytes) troupe_refuse("begins a copy from or to no multiple of its bytes");
+    memset(to, untouched, bytes); // it may arrive at any time: what was there is gone
+    Fiber &f = block.fibers[block.current];
+    f.copies.push_back({(char *)to, (const char *)from, bytes, there, f.groups});
+}
+
+extern "C" void troupe_copy_commit(void) { block.fibers[block.current].groups++; }
+
+extern "C" void troupe_copy_wait(unsigned groups) {
+    Fiber &f = block.fibers[block.current];
+    std::vector<Copy> later;
+    for (const Copy &c : f.copies) {
+        if (c.group + groups >= f.groups) {
+            later.push_back(c);
+            continue;
+        }
+        memcpy(c.to, c.from, c.there);
+        memset(c.to + c.there, 0, c.bytes - c.there);
+    }
+    f.copies.swap(later);
 }
 
 extern "C" void troupe_register(const char *file, const char *name, size_t argument, void (*run)(const void *)) {

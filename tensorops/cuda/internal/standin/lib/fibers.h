@@ -25,8 +25,12 @@ struct Size {
     unsigned x, y, z;
 };
 
-// Runs a whole grid and returns what went wrong, empty if nothing did.
-std::string run_kernel(const Kernel &k, Size grid, Size block, const void *argument);
+// The most dynamic shared memory of a block: an H100's.
+const size_t max_dynamic = 232448;
+
+// Runs a whole grid, with so many bytes of dynamic shared memory for a block, and returns what
+// went wrong, empty if nothing did.
+std::string run_kernel(const Kernel &k, Size grid, Size block, size_t shared, const void *argument);
 
 } // namespace troupe
 

@@ -62,7 +62,7 @@ extern "C" int troupe_standin_check_mma(void) {
             }
         mma_check_args args = {&m};
         const troupe::Kernel *k = troupe::find_kernel("mma.cpp", "mma_check");
-        if (!k || !troupe::run_kernel(*k, {1, 1, 1}, {32, 1, 1}, &args).empty()) return -1;
+        if (!k || !troupe::run_kernel(*k, {1, 1, 1}, {32, 1, 1}, 0, &args).empty()) return -1;
         for (int i = 0; i < M; i++)
             for (int j = 0; j < N; j++) wrong += m.c[i][j] != want[i][j];
     }

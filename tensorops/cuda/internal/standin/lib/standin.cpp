@@ -102,6 +102,7 @@ struct Context {
     std::set<Graph *> graphs;
     std::set<Context *> peers; // whose memory it may copy from and to
     size_t used = 0;
+    std::map<const troupe::Kernel *, size_t> shared; // dynamic shared memory that kernels may have
     std::map<std::string, long long> left; // in the last one at its end, by kind
 };
 
@@ -277,6 +278,7 @@ void end_context(Context *c, Lock &lock) {
     c->events.clear();
     c->modules.clear();
     c->peers.clear();
+    c->shared.clear();
     c->used = 0;
     c->users = 0;
     c->failed = success;
@@ -714,13 +716,27 @@ CUresult cuModuleGetFunction(const troupe::Kernel **out, Module *m, const char *
     return *out ? success : not_found;
 }
 
+CUresult cuFuncSetAttribute(const troupe::Kernel *k, int attribute, int value) {
+    CALL(true);
+    if (!k) return invalid_handle;
+    if (attribute != 8 || value < 0 || (size_t)value > troupe::max_dynamic) return invalid_value; // 8: the most dynamic shared memory
+    current->shared[k] = (size_t)value;
+    return success;
+}
+
 CUresult cuLaunchKernel(const troupe::Kernel *k, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                         unsigned shared, Stream *s, void **params, void **extra) {
     CALL(true);
     if (!current->streams.count(s)) return invalid_handle;
     // The limits that every GPU has.
     if (!gx || !gy || !gz || gx > 0x7fffffffu || gy > 65535 || gz > 65535) return invalid_value;
-    if (!bx || !by || !bz || bz > 64 || (uint64_t)bx * by * bz > 1024 || shared) return invalid_value;
+    if (!bx || !by || !bz || bz > 64 || (uint64_t)bx * by * bz > 1024) return invalid_value;
+    // More dynamic shared memory takes that the kernel has been told.
+    auto allowed = current->shared.find(k);
+    if (shared > (allowed == current->shared.end() ? 48u << 10 : allowed->second)) {
+        fprintf(stderr, "stand-in for CUDA: kernel %s is launched with %u bytes of shared memory\n", k->name.c_str(), shared);
+        return invalid_value;
+    }
     // The argument comes as a buffer with its size, and must have the struct's.
     if (params || !extra || extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4]) return invalid_value;
     size_t bytes = *(size_t *)extra[3];
@@ -735,7 +751,7 @@ CUresult cuLaunchKernel(const troupe::Kernel *k, unsigned gx, unsigned gy, unsig
             Lock lock(st.mu);
             return fail(illegal_address, "kernel " + k->name + other);
         }
-        std::string failure = troupe::run_kernel(*k, {gx, gy, gz}, {bx, by, bz}, argument->data());
+        std::string failure = troupe::run_kernel(*k, {gx, gy, gz}, {bx, by, bz}, shared, argument->data());
         if (!failure.empty()) {
             Lock lock(st.mu);
             fail(launch_failed, "kernel " + failure);
