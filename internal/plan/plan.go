@@ -86,6 +86,7 @@ func (p *Plan) StageOptions(rank int) stages.Options {
 	// as it lies.
 	o.Pack = o.BF16 && !gpu && cpu.MultipliesBF16(c.Device.Kernels) && c.Batch.Sequences > 2*c.Batch.Microbatch
 	o.Copies = o.BF16 && gpu
+	o.LowBias = o.Copies
 	return o
 }
 
