@@ -34,6 +34,7 @@ type headState struct {
 	dn       tensorops.Tensor // its gradient
 	loss     tensorops.Tensor // [(1+depths)·chunks, 2] float64 on the device
 	host     []float64        // the same
+	didNorm  bool             // the norm's weight gradient is made
 	chunks   int              // of each depth
 	later    []int32          // targets of the further depths
 }
@@ -47,6 +48,7 @@ func (h *head) uses() []use { return append(h.norm.uses(), h.proj.uses()...) }
 
 func (s *headState) drop(l *tensorops.List, _ bool) {
 	free(l, &s.x, &s.stats, &s.n, &s.logits, &s.dn, &s.loss)
+	s.didNorm = false
 }
 
 // sum is the loss of a depth's chunks and the number of its targets; depth 0 is the
@@ -200,7 +202,7 @@ func (h *head) crossEntropy(c *pass, stats, lse, logits, targets tensorops.Tenso
 func (h *head) inputGrad(c *pass, st state, _ tensorops.Tensor) tensorops.Tensor {
 	s := st.(*headState)
 	dx := c.AllocLike(s.x)
-	h.norm.inputGrad(c, dx, s.dn, s.x, s.stats, tensorops.Tensor{})
+	s.didNorm = h.norm.grads(c, dx, s.dn, s.x, s.stats, tensorops.Tensor{})
 	return dx
 }
 
@@ -217,6 +219,8 @@ func (h *head) weightGrad(c *pass, st state) {
 			}
 		}
 	}
-	h.norm.weightGrad(c, s.dn, s.x, s.stats)
+	if !s.didNorm {
+		h.norm.weightGrad(c, s.dn, s.x, s.stats)
+	}
 	s.drop(c.List, true)
 }

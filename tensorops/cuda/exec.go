@@ -109,6 +109,10 @@ var joiners = map[tensorops.Kind]joiner{
 	tensorops.KindMatMul:      matMuls,
 	tensorops.KindSquaredNorm: squaredNorms,
 	tensorops.KindAdamW:       adamWs,
+	tensorops.KindDropout:     residuals,
+
+	tensorops.KindLayerNormWeightGrad: normWeightGrads,
+	tensorops.KindRMSNormWeightGrad:   normWeightGrads,
 }
 
 // launchers carry out the others, by kind.

@@ -8,8 +8,15 @@ var actLaunchers = map[tensorops.Kind]launcher{
 	tensorops.KindSwiGLU:     swiGLU,
 	tensorops.KindSwiGLUGrad: swiGLUGrad,
 	tensorops.KindRoPE:       rope,
-	tensorops.KindDropout:    drop,
 	tensorops.KindAdd:        add,
+}
+
+// eightwise starts a kernel of which each thread takes eight of n elements at a time.
+func eightwise[A any](x *exec, kernel string, n int, args *A) error {
+	if n == 0 {
+		return nil
+	}
+	return launch(x, kernel, x.over(ceil(n, 8)), args)
 }
 
 // elementwise starts a kernel of which each thread takes four of n elements at a time.
@@ -56,41 +63,41 @@ const mixedForm = "_mixed"
 func gelu(x *exec, o *tensorops.Op) error {
 	a := o.GELU()
 	n, half := a.Y.Len(), halves(a.Y, a.X)
-	return elementwise(x, mixed("gelu", half), n, &struct {
+	return eightwise(x, "gelu", n, &struct {
 		y, x            uint64
 		n               int64
 		aligned, halves uint32
-	}{y: address(a.Y), x: address(a.X), n: int64(n), aligned: alignedFours(a.Y, a.X), halves: half})
+	}{y: address(a.Y), x: address(a.X), n: int64(n), aligned: alignedEights(a.Y, a.X), halves: half})
 }
 
 func geluGrad(x *exec, o *tensorops.Op) error {
 	a := o.GELUGrad()
 	n, half := a.DX.Len(), halves(a.DX, a.DY, a.X)
-	return elementwise(x, mixed("gelu_grad", half), n, &struct {
+	return eightwise(x, "gelu_grad", n, &struct {
 		dx, dy, x       uint64
 		n               int64
 		aligned, halves uint32
-	}{dx: address(a.DX), dy: address(a.DY), x: address(a.X), n: int64(n), aligned: alignedFours(a.DX, a.DY, a.X), halves: half})
+	}{dx: address(a.DX), dy: address(a.DY), x: address(a.X), n: int64(n), aligned: alignedEights(a.DX, a.DY, a.X), halves: half})
 }
 
 func swiGLU(x *exec, o *tensorops.Op) error {
 	a := o.SwiGLU()
 	n, half := a.Y.Len(), halves(a.Y, a.Gate, a.Up)
-	return elementwise(x, mixed("swiglu", half), n, &struct {
+	return eightwise(x, "swiglu", n, &struct {
 		y, gate, up     uint64
 		n               int64
 		aligned, halves uint32
-	}{y: address(a.Y), gate: address(a.Gate), up: address(a.Up), n: int64(n), aligned: alignedFours(a.Y, a.Gate, a.Up), halves: half})
+	}{y: address(a.Y), gate: address(a.Gate), up: address(a.Up), n: int64(n), aligned: alignedEights(a.Y, a.Gate, a.Up), halves: half})
 }
 
 func swiGLUGrad(x *exec, o *tensorops.Op) error {
 	a := o.SwiGLUGrad()
 	n, half := a.DGate.Len(), halves(a.DGate, a.DUp, a.DY, a.Gate, a.Up)
-	return elementwise(x, mixed("swiglu_grad", half), n, &struct {
+	return eightwise(x, "swiglu_grad", n, &struct {
 		dgate, dup, dy, gate, up uint64
 		n                        int64
 		aligned, halves          uint32
-	}{dgate: address(a.DGate), dup: address(a.DUp), dy: address(a.DY), gate: address(a.Gate), up: address(a.Up), n: int64(n), aligned: alignedFours(a.DGate, a.DUp, a.DY, a.Gate, a.Up), halves: half})
+	}{dgate: address(a.DGate), dup: address(a.DUp), dy: address(a.DY), gate: address(a.Gate), up: address(a.Up), n: int64(n), aligned: alignedEights(a.DGate, a.DUp, a.DY, a.Gate, a.Up), halves: half})
 }
 
 func add(x *exec, o *tensorops.Op) error {
@@ -101,9 +108,9 @@ func add(x *exec, o *tensorops.Op) error {
 // addTo starts out = a + b.
 func addTo(x *exec, out, a, b tensorops.Tensor) error {
 	n, half := out.Len(), halves(out, a, b)
-	return elementwise(x, mixed("add", half), n, &struct {
+	return eightwise(x, "add", n, &struct {
 		out, a, b       uint64
 		n               int64
 		aligned, halves uint32
-	}{out: address(out), a: address(a), b: address(b), n: int64(n), aligned: alignedFours(out, a, b), halves: half})
+	}{out: address(out), a: address(a), b: address(b), n: int64(n), aligned: alignedEights(out, a, b), halves: half})
 }

@@ -1,10 +1,10 @@
 // Cross-entropy over rows of logits, with its gradient where asked for.
 //
 // A block has a row. It reads it in pieces of 16 bytes, of which each thread keeps the first few in
-// registers for the gradient. So the bfloat16 logits of a vocabulary of up to 24,576 are read once. Of a larger one
-// the rest is read again, from the second-level cache: rows of 100 KB are under way in two blocks to
-// a multiprocessor, 26 MB of an H100's 50. To keep all of it would leave room for one block, whose multiprocessor would
-// wait for memory and compute by turns.
+// registers for the gradient. So the bfloat16 logits of a vocabulary of up to 16,384 are read once. Of a larger one
+// the rest is read again, but from the second-level cache, not from memory: rows of 100 KB are under way
+// in two blocks to a multiprocessor, 26 MB of an H100's 50. To keep all of such a row would leave room for one
+// block, whose multiprocessor would wait for memory and compute by turns.
 #include "fault.cuh"
 #include "quad.cuh"
 #include "reduce.cuh"
@@ -13,19 +13,15 @@
 #define IGNORE_TARGET -1
 
 #define LOSS_THREADS 256 // at most, to a row: launch_loss.go knows it as lossThreads
-#define KEPT 12          // pieces that a thread keeps
+#define KEPT 8           // pieces that a thread keeps
+#define AHEAD 4          // pieces that it reads before it works on the first of them
 
 // LOSS_FORM(name, of, T) is the form of a kernel for logits of float or bf16. What it has of registers is
 // for two blocks of LOSS_THREADS to a multiprocessor.
-#ifdef TROUPE_EMULATED
-#define LOSS_KERNEL(name) KERNEL(name)
-#else
-#define LOSS_KERNEL(name) extern "C" __global__ void __launch_bounds__(LOSS_THREADS, 2) name(const name##_args a)
-#endif
-#define LOSS_FORM(name, of, T)            \
-	LOSS_KERNEL(name) {                     \
-		if (a.whole) of##_row<T, true>(a);  \
-		else of##_row<T, false>(a);         \
+#define LOSS_FORM(name, of, T)                  \
+	BOUNDED_KERNEL(name, LOSS_THREADS, 2) {       \
+		if (a.whole) of##_row<T, true>(a);        \
+		else of##_row<T, false>(a);               \
 	}
 
 // piece is 16 bytes of logits.
@@ -97,7 +93,13 @@ template <class T, bool whole> struct row_of {
 		float top = LOWEST, sum = 0;
 		UNROLL for (int u = 0; u < KEPT; u++)
 			if (has(u)) add(kept[u], top, sum);
-		for (int u = KEPT; has(u); u++) add(load(u), top, sum);
+		for (int first = KEPT; has(first); first += AHEAD) {
+			piece rest[AHEAD];
+			UNROLL for (int u = 0; u < AHEAD; u++)
+				if (has(first + u)) rest[u] = load(first + u);
+			UNROLL for (int u = 0; u < AHEAD; u++)
+				if (has(first + u)) add(rest[u], top, sum);
+		}
 		const float top_of_row = block_max(top);
 		const double total = block_sum((double)(sum * expf(top - top_of_row)));
 		return top_of_row + log(total);
@@ -110,7 +112,13 @@ template <class T, bool whole> struct row_of {
 		const float high = (float)lse, low = (float)(lse - high);
 		UNROLL for (int u = 0; u < KEPT; u++)
 			if (has(u)) write(kept[u], u, to, to_half, to_whole, high, low, scale, hit, ignored);
-		for (int u = KEPT; has(u); u++) write(load(u), u, to, to_half, to_whole, high, low, scale, hit, ignored);
+		for (int first = KEPT; has(first); first += AHEAD) {
+			piece rest[AHEAD];
+			UNROLL for (int u = 0; u < AHEAD; u++)
+				if (has(first + u)) rest[u] = load(first + u);
+			UNROLL for (int u = 0; u < AHEAD; u++)
+				if (has(first + u)) write(rest[u], first + u, to, to_half, to_whole, high, low, scale, hit, ignored);
+		}
 	}
 
 	__device__ void write(piece p, int u, float *to, bool to_half, bool to_whole, float high, float low, float scale, i64 hit, bool ignored) const {
