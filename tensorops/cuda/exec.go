@@ -110,6 +110,8 @@ var joiners = map[tensorops.Kind]joiner{
 	tensorops.KindSquaredNorm: squaredNorms,
 	tensorops.KindAdamW:       adamWs,
 	tensorops.KindDropout:     residuals,
+	tensorops.KindGELUGrad:    geluGrads,
+	tensorops.KindSwiGLUGrad:  swiGLUGrads,
 
 	tensorops.KindLayerNormWeightGrad: normWeightGrads,
 	tensorops.KindRMSNormWeightGrad:   normWeightGrads,

@@ -4,14 +4,13 @@ package cuda
 
 import (
 	"bytes"
-	"fmt"
 	"testing"
 
 	"github.com/troupe-ml/troupe/internal/rng"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// rows is a list that works on rows with what it makes.
+// rowsTest is a list that works on rows, with what it makes.
 type rowsTest struct {
 	list *tensorops.List
 	made []tensorops.Tensor
@@ -32,11 +31,11 @@ func (r *rowsTest) normal(dtype tensorops.DType, dims ...int) tensorops.Tensor {
 	return t
 }
 
-// TestJoinsNorms: a residual and its norm are one launch, and so are a norm's two gradients, but for the
-// last sums; and the bits are those of one after the other.
-func TestJoinsNorms(t *testing.T) {
+// TestJoinsNeighbours: a residual and its norm are one launch, and so are a norm's two gradients, but for the
+// last sums, and an activation's gradient and the activation; and the bits are those of one after the other.
+func TestJoinsNeighbours(t *testing.T) {
 	l, path := stand(t)
-	s := newDevice(t, path, Options{}).NewStream("norms")
+	s := newDevice(t, path, Options{}).NewStream("neighbours")
 	type operands struct{ x, skip, y, stats, gamma, beta, dy, dx, dgamma, dbeta, other tensorops.Tensor }
 	forward := func(p float64, rms bool) func(list *tensorops.List, o operands, apart func()) {
 		return func(list *tensorops.List, o operands, apart func()) {
@@ -54,6 +53,21 @@ func TestJoinsNorms(t *testing.T) {
 		apart()
 		list.LayerNormGrad(o.dx, o.dy, o.x, o.gamma, o.stats, o.skip)
 	}
+	gelu := func(list *tensorops.List, o operands, apart func()) {
+		list.GELUGrad(o.dx, o.dy, o.x)
+		apart()
+		list.GELU(o.x, o.x)
+	}
+	swiGLU := func(list *tensorops.List, o operands, apart func()) {
+		list.SwiGLUGrad(o.dx, o.dy, o.dy, o.x, o.skip)
+		apart()
+		list.SwiGLU(o.x, o.x, o.skip)
+	}
+	over := func(list *tensorops.List, o operands, apart func()) { // what the gradient is of
+		list.GELUGrad(o.dx, o.dy, o.x)
+		apart()
+		list.GELU(o.dy, o.x)
+	}
 	for _, test := range []struct {
 		what             string
 		rows, cols       int
@@ -68,6 +82,10 @@ func TestJoinsNorms(t *testing.T) {
 		{"residual, wider than what is kept", 2, 16640, tensorops.BFloat16, forward(0, false), 1, 3},
 		{"gradients", 70, 768, tensorops.BFloat16, backward, 2, 4},
 		{"gradients, float32, uneven", 70, 131, tensorops.Float32, backward, 2, 4},
+		{"GELU", 37, 768, tensorops.BFloat16, gelu, 1, 3},
+		{"GELU, float32, uneven", 3, 131, tensorops.Float32, gelu, 1, 3},
+		{"GELU over what is read", 3, 131, tensorops.Float32, over, 2, 3},
+		{"SwiGLU", 37, 768, tensorops.BFloat16, swiGLU, 1, 3},
 		{"gradients, too wide", 5, 4104, tensorops.BFloat16, backward, 3, 4},
 	} {
 		t.Run(test.what, func(t *testing.T) {
@@ -111,7 +129,7 @@ func TestJoinsNorms(t *testing.T) {
 				t.Errorf("%d launches, and %d with another operation between them; want %d and %d", launches, more, test.joined, test.separate)
 			}
 			if !bytes.Equal(got, want) {
-				t.Error("what is joined has other bits than one after the other" + fmt.Sprintf(" in %d bytes", len(got)))
+				t.Error("what is joined has other bits than one after the other")
 			}
 		})
 	}
