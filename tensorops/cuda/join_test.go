@@ -76,8 +76,8 @@ func TestJoinsNeighbours(t *testing.T) {
 		joined, separate int64
 	}{
 		{"residual", 37, 768, tensorops.BFloat16, forward(0, false), 1, 3},
-		{"residual, dropped", 37, 768, tensorops.BFloat16, forward(0.2, false), 1, 3},
-		{"residual, float32, uneven", 5, 131, tensorops.Float32, forward(0.2, true), 1, 3},
+		{"residual of which something is dropped", 37, 768, tensorops.BFloat16, forward(0.2, false), 2, 3},
+		{"residual, float32, uneven", 5, 131, tensorops.Float32, forward(0, true), 1, 3},
 		{"residual, a block to a row", 3, 2048, tensorops.BFloat16, forward(0, true), 1, 3},
 		{"residual, wider than what is kept", 2, 16640, tensorops.BFloat16, forward(0, false), 1, 3},
 		{"gradients", 70, 768, tensorops.BFloat16, backward, 2, 4},

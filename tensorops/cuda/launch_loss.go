@@ -26,21 +26,19 @@ func onLogits[A any](x *exec, kernel string, logits tensorops.Tensor, args *A) e
 	return launch(x, kernel, grid{x: rows, threads: min(threads, lossThreads)}, args)
 }
 
-// wholeRows reports to a kernel, as 0 or 1, whether each row of a matrix begins at a multiple of 16 bytes.
-func wholeRows(t tensorops.Tensor) uint32 {
-	bytes := t.DType().Size()
-	return uint32(number(address(t)%mostAlignment == 0 && (t.Rows() <= 1 || t.Stride()*bytes%mostAlignment == 0)))
-}
-
-// gradRows is how a kernel writes the gradient of logits: by whole pieces, and as bfloat16.
-func gradRows(grad, logits tensorops.Tensor) (whole, half uint32) {
-	if !grad.Valid() {
-		return 0, 0
+// wholeRows reports to a kernel, as 0 or 1, whether it may take rows of logits by pieces of 16 bytes, and
+// those of their gradient, which may be none.
+func wholeRows(logits, grad tensorops.Tensor) uint32 {
+	for _, t := range []tensorops.Tensor{logits, grad} {
+		if !t.Valid() {
+			continue
+		}
+		bytes := t.DType().Size()
+		if t.DType() != logits.DType() || address(t)%mostAlignment != 0 || t.Rows() > 1 && t.Stride()*bytes%mostAlignment != 0 {
+			return 0
+		}
 	}
-	if grad.DType() == logits.DType() {
-		whole = wholeRows(grad)
-	}
-	return whole, halves(grad)
+	return 1
 }
 
 func crossEntropy(x *exec, o *tensorops.Op) error {
@@ -49,16 +47,15 @@ func crossEntropy(x *exec, o *tensorops.Op) error {
 	if err != nil {
 		return err
 	}
-	whole, half := gradRows(a.Grad, a.Logits)
 	err = onLogits(x, "cross_entropy", a.Logits, &struct {
 		losses, lse, logits, targets, grad, fault uint64
 		cols, stride, gradStride                  int64
 		scale                                     float32
-		whole, gradWhole, gradHalf                uint32
+		whole, gradHalf, pad                      uint32
 	}{
 		losses: losses, lse: address(a.LSE), logits: address(a.Logits), targets: address(a.Targets), grad: address(a.Grad), fault: x.fault,
 		cols: int64(a.Logits.Cols()), stride: int64(a.Logits.Stride()), gradStride: int64(a.Grad.Stride()),
-		scale: float32(a.Scale), whole: wholeRows(a.Logits), gradWhole: whole, gradHalf: half,
+		scale: float32(a.Scale), whole: wholeRows(a.Logits, a.Grad), gradHalf: halves(a.Grad),
 	})
 	if err != nil {
 		return err
@@ -82,7 +79,7 @@ func crossEntropyPart(x *exec, o *tensorops.Op) error {
 		whole, pad                    uint32
 	}{
 		parts: address(a.Parts), logits: address(a.Logits), targets: address(a.Targets), fault: x.fault,
-		cols: int64(a.Logits.Cols()), stride: int64(a.Logits.Stride()), first: int64(a.First), vocab: int64(a.Vocab), whole: wholeRows(a.Logits),
+		cols: int64(a.Logits.Cols()), stride: int64(a.Logits.Stride()), first: int64(a.First), vocab: int64(a.Vocab), whole: wholeRows(a.Logits, tensorops.Tensor{}),
 	})
 }
 
@@ -105,15 +102,14 @@ func crossEntropyJoin(x *exec, o *tensorops.Op) error {
 	if err := x.lossStats(a.Stats, losses, a.Targets); err != nil || !a.Grad.Valid() {
 		return err
 	}
-	whole, half := gradRows(a.Grad, a.Logits)
 	return onLogits(x, "cross_entropy_join", a.Logits, &struct {
 		lse, logits, targets, grad      uint64
 		cols, stride, gradStride, first int64
 		scale                           float32
-		whole, gradWhole, gradHalf      uint32
+		whole, gradHalf, pad            uint32
 	}{
 		lse: address(a.LSE), logits: address(a.Logits), targets: address(a.Targets), grad: address(a.Grad),
 		cols: int64(a.Logits.Cols()), stride: int64(a.Logits.Stride()), gradStride: int64(a.Grad.Stride()), first: int64(a.First),
-		scale: float32(a.Scale), whole: wholeRows(a.Logits), gradWhole: whole, gradHalf: half,
+		scale: float32(a.Scale), whole: wholeRows(a.Logits, a.Grad), gradHalf: halves(a.Grad),
 	})
 }

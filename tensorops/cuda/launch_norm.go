@@ -58,7 +58,7 @@ type norm struct {
 	kernel                  string
 	y, x, gamma, beta, stat tensorops.Tensor
 	eps                     float64
-	residual                *tensorops.Op // x = residual; nil: x is there
+	residual                *tensorops.Op // makes x; nil: x is there
 }
 
 // normOf is the norm that an operation is; ok says that it is one.
@@ -81,8 +81,9 @@ func layerNorm(x *exec, o *tensorops.Op) error {
 
 func rmsNorm(x *exec, o *tensorops.Op) error { return layerNorm(x, o) }
 
-// residuals carries out a dropout. One with a skip is a residual: if its norm is next, that is one
-// with it.
+// residuals carries out a dropout. One with a skip, that drops nothing, is a residual: if its norm is next,
+// that is one with it. Where something is dropped, drawing the mask takes the registers that a norm keeps its
+// row in.
 func residuals(x *exec, ops []tensorops.Op) (int, error) {
 	if len(ops) > 1 {
 		if n, ok := normOf(&ops[1]); ok && n.takes(&ops[0]) {
@@ -93,11 +94,11 @@ func residuals(x *exec, ops []tensorops.Op) (int, error) {
 	return 1, drop(x, &ops[0])
 }
 
-// takes reports whether the norm is of what a dropout with a skip makes, all of it, and writes nothing
-// that this reads.
+// takes reports whether the norm is of what a residual makes, all of it, and writes nothing that this
+// reads.
 func (n norm) takes(o *tensorops.Op) bool {
 	a := o.Dropout()
-	if !a.Skip.Valid() || !same(a.Y.Matrix(), n.x.Matrix()) || a.Y.Len() == 0 {
+	if a.Mask.P > 0 || !a.Skip.Valid() || !same(a.Y.Matrix(), n.x.Matrix()) || a.Y.Len() == 0 {
 		return false
 	}
 	for _, out := range []tensorops.Tensor{n.y, n.stat} {
@@ -124,13 +125,9 @@ func (n norm) start(x *exec) error {
 		return nil
 	}
 	var sum, skip tensorops.Tensor
-	var mask dropout
 	if n.residual != nil {
 		a := n.residual.Dropout()
 		sum, in, skip = a.Y, a.X, a.Skip
-		if a.Mask.P > 0 {
-			mask = dropoutOf(x, a.Mask)
-		}
 	}
 	threads, byWarps := ceil(cols, 8*normKept), uint32(0)
 	g := grid{x: rows, threads: min(ceil(threads, warp)*warp, normThreads)}
@@ -140,14 +137,13 @@ func (n norm) start(x *exec) error {
 	return launch(x, n.kernel, g, &struct {
 		y, x, gamma, beta, stats uint64
 		sum, skip                uint64
-		mask                     dropout
 		eps                      float64
 		rows, cols               int64
 		aligned, halves          uint32
 		byWarps, pad             uint32
 	}{
 		y: address(n.y), x: address(in), gamma: address(n.gamma), beta: address(n.beta), stats: address(n.stat), sum: address(sum), skip: address(skip),
-		mask: mask, eps: n.eps, rows: int64(rows), cols: int64(cols),
+		eps: n.eps, rows: int64(rows), cols: int64(cols),
 		aligned: alignedEightRows(cols, n.y, in, n.gamma, n.beta, sum, skip), halves: halves(n.y, in, sum, skip), byWarps: byWarps,
 	})
 }

@@ -40,35 +40,67 @@ template <> __device__ inline void set_element<bf16>(piece &p, int k, float v) {
 	p.at[k / 2] = k % 2 ? (p.at[k / 2] & 0xffff) | bits << 16 : (p.at[k / 2] & 0xffff0000) | bits;
 }
 
-// row_of is a row of logits in the hands of a block. If whole, its address is a multiple of 16 bytes, and
-// a piece is read at once. Else its elements lie a block's width apart, so that a warp's lie
-// side by side.
-template <class T, bool whole> struct row_of {
+// thread_sum is a thread's sum of exponentials, without e^top, where top is the largest argument so far (Milakov,
+// Gimelshein: Online normalizer calculation for softmax, 2018).
+struct thread_sum {
+	float top, sum;
+
+	template <int N> __device__ void add(const float (&v)[N]) {
+		float higher = v[0];
+		UNROLL for (int k = 1; k < N; k++) higher = fmaxf(higher, v[k]);
+		if (higher > top) {
+			sum *= expf(top - higher);
+			top = higher;
+		}
+		UNROLL for (int k = 0; k < N; k++) sum += expf(v[k] - top);
+	}
+
+	// of_block is log Σ exp of what all threads have added, in all of them.
+	__device__ double of_block() const {
+		const float top_of_row = block_max(top);
+		const double total = block_sum((double)(sum * expf(top - top_of_row)));
+		return top_of_row + log(total);
+	}
+};
+
+// slope makes an element of the gradient, scale·(softmax − onehot), 0 in a row to be ignored. lse is
+// subtracted in two parts: one float32 would lose precision.
+struct slope {
+	float high, low, scale;
+	i64 hit; // place of the target
+	bool ignored;
+
+	__device__ slope(double lse, float scale, i64 hit, bool ignored) : high((float)lse), low((float)(lse - high)), scale(scale), hit(hit), ignored(ignored) {}
+
+	__device__ float at(u32 place, float v) const {
+		if (ignored) return 0;
+		const float g = expf((v - high) - low) * scale;
+		return (i64)place == hit ? g - scale : g;
+	}
+};
+
+__device__ inline float element_at(float v) { return v; }
+__device__ inline float element_at(bf16 bits) { return bf16_float(bits); }
+
+// row_of is a row of logits in the hands of a block. Of one that is whole the addresses, and those of the
+// gradient, which is of the same type, are multiples of 16 bytes.
+template <class T, bool whole> struct row_of;
+
+template <class T> struct row_of<T, true> {
 	static const int in_piece = 16 / sizeof(T);
 
 	const T *logits;
-	u32 cols; // less than 2³¹: what lies a block's width past it is a u32 too
+	u32 cols;
 	piece kept[KEPT];
 
-	// place is that of element k of a thread's piece u.
-	__device__ u32 place(int u, int k) const {
-		if (whole) return (u * blockDim.x + threadIdx.x) * in_piece + k;
-		return (u * in_piece + k) * blockDim.x + threadIdx.x;
-	}
-
-	// has reports whether any of a piece is there.
-	__device__ bool has(int u) const { return place(u, 0) < cols; }
-
-	__device__ piece load(int u) const {
-		if (whole && place(u, in_piece) <= cols) return *(const piece *)(logits + place(u, 0));
-		piece p = {};
-		UNROLL for (int k = 0; k < in_piece; k++) set_element<T>(p, k, place(u, k) < cols ? one(place(u, k)) : LOWEST);
-		return p;
-	}
-
 	__device__ float one(u32 at) const { return element_at(logits[at]); }
-	__device__ static float element_at(float v) { return v; }
-	__device__ static float element_at(bf16 bits) { return bf16_float(bits); }
+
+	// place is that of the first element of a thread's piece u; has reports whether all of it is there. The few
+	// elements behind the last piece are one each for as many threads.
+	__device__ u32 place(int u) const { return (u * blockDim.x + threadIdx.x) * in_piece; }
+	__device__ bool has(int u) const { return place(u) + in_piece <= cols; }
+	__device__ piece load(int u) const { return *(const piece *)(logits + place(u)); }
+	__device__ u32 last() const { return cols / in_piece * in_piece + threadIdx.x; }
 
 	// keep reads what is kept, all of it before any of it is waited for.
 	__device__ void keep() {
@@ -76,64 +108,81 @@ template <class T, bool whole> struct row_of {
 			if (has(u)) kept[u] = load(u);
 	}
 
-	// add takes a piece into a thread's sum of exponentials, whose largest argument so far is top (Milakov,
-	// Gimelshein: Online normalizer calculation for softmax, 2018).
-	__device__ static void add(const piece &p, float &top, float &sum) {
-		float higher = element<T>(p, 0);
-		UNROLL for (int k = 1; k < in_piece; k++) higher = fmaxf(higher, element<T>(p, k));
-		if (higher > top) {
-			sum *= expf(top - higher);
-			top = higher;
-		}
-		UNROLL for (int k = 0; k < in_piece; k++) sum += expf(element<T>(p, k) - top);
+	__device__ static void add(const piece &p, thread_sum &s) {
+		float v[in_piece];
+		UNROLL for (int k = 0; k < in_piece; k++) v[k] = element<T>(p, k);
+		s.add(v);
 	}
 
-	// lse is log Σ exp of the row, in all threads of the block.
 	__device__ double lse() const {
-		float top = LOWEST, sum = 0;
+		thread_sum s = {LOWEST, 0};
 		UNROLL for (int u = 0; u < KEPT; u++)
-			if (has(u)) add(kept[u], top, sum);
+			if (has(u)) add(kept[u], s);
 		for (int first = KEPT; has(first); first += AHEAD) {
 			piece rest[AHEAD];
 			UNROLL for (int u = 0; u < AHEAD; u++)
 				if (has(first + u)) rest[u] = load(first + u);
 			UNROLL for (int u = 0; u < AHEAD; u++)
-				if (has(first + u)) add(rest[u], top, sum);
+				if (has(first + u)) add(rest[u], s);
 		}
-		const float top_of_row = block_max(top);
-		const double total = block_sum((double)(sum * expf(top - top_of_row)));
-		return top_of_row + log(total);
+		if (last() < cols) {
+			const float v[1] = {one(last())};
+			s.add(v);
+		}
+		return s.of_block();
 	}
 
-	// gradient writes scale·(softmax − onehot) of the row, whose target has the place hit; zeros if it is to be
-	// ignored. to_half: it is bfloat16. It may be written over the logits.
-	__device__ void gradient(float *to, bool to_half, bool to_whole, double lse, float scale, i64 hit, bool ignored) const {
-		// lse is subtracted in two parts: one float32 would lose precision.
-		const float high = (float)lse, low = (float)(lse - high);
-		UNROLL for (int u = 0; u < KEPT; u++)
-			if (has(u)) write(kept[u], u, to, to_half, to_whole, high, low, scale, hit, ignored);
-		for (int first = KEPT; has(first); first += AHEAD) {
-			piece rest[AHEAD];
-			UNROLL for (int u = 0; u < AHEAD; u++)
-				if (has(first + u)) rest[u] = load(first + u);
-			UNROLL for (int u = 0; u < AHEAD; u++)
-				if (has(first + u)) write(rest[u], first + u, to, to_half, to_whole, high, low, scale, hit, ignored);
-		}
-	}
-
-	__device__ void write(piece p, int u, float *to, bool to_half, bool to_whole, float high, float low, float scale, i64 hit, bool ignored) const {
-		const bool at_once = whole && to_whole && place(u, in_piece) <= cols;
+	__device__ void write(const piece &p, int u, T *to, const slope &g) const {
 		piece out = {};
-		UNROLL for (int k = 0; k < in_piece; k++) {
-			const u32 at = place(u, k);
-			float g = 0;
-			if (!ignored) g = expf((element<T>(p, k) - high) - low) * scale;
-			if ((i64)at == hit && !ignored) g -= scale;
-			if (at_once) set_element<T>(out, k, g);
-			else if (at < cols && to_half) ((bf16 *)to)[at] = (bf16)bf16_bits(g);
-			else if (at < cols) to[at] = g;
+		UNROLL for (int k = 0; k < in_piece; k++) set_element<T>(out, k, g.at(place(u) + k, element<T>(p, k)));
+		*(piece *)(to + place(u)) = out;
+	}
+
+	// gradient may be written over the logits.
+	__device__ void gradient(float *grad, bool, const slope &g) const {
+		T *const to = (T *)grad;
+		if (last() < cols) {
+			const float v = g.at(last(), one(last()));
+			if (sizeof(T) == 2) ((bf16 *)to)[last()] = (bf16)bf16_bits(v);
+			else ((float *)to)[last()] = v;
 		}
-		if (at_once) *(piece *)((T *)to + place(u, 0)) = out;
+		UNROLL for (int u = 0; u < KEPT; u++)
+			if (has(u)) write(kept[u], u, to, g);
+		for (int first = KEPT; has(first); first += AHEAD) {
+			piece rest[AHEAD];
+			UNROLL for (int u = 0; u < AHEAD; u++)
+				if (has(first + u)) rest[u] = load(first + u);
+			UNROLL for (int u = 0; u < AHEAD; u++)
+				if (has(first + u)) write(rest[u], first + u, to, g);
+		}
+	}
+};
+
+// One that is not whole begins anywhere. A thread's elements lie a block's width apart, so that a warp's lie
+// side by side, and are read again for the gradient.
+template <class T> struct row_of<T, false> {
+	const T *logits;
+	u32 cols;
+
+	__device__ float one(u32 at) const { return element_at(logits[at]); }
+	__device__ void keep() {}
+
+	__device__ double lse() const {
+		thread_sum s = {LOWEST, 0};
+		for (u32 first = threadIdx.x; first < cols; first += AHEAD * blockDim.x) {
+			float v[AHEAD];
+			UNROLL for (int k = 0; k < AHEAD; k++) v[k] = first + k * blockDim.x < cols ? one(first + k * blockDim.x) : LOWEST;
+			s.add(v);
+		}
+		return s.of_block();
+	}
+
+	__device__ void gradient(float *to, bool half, const slope &g) const {
+		for (u32 at = threadIdx.x; at < cols; at += blockDim.x) {
+			const float v = g.at(at, one(at));
+			if (half) ((bf16 *)to)[at] = (bf16)bf16_bits(v);
+			else to[at] = v;
+		}
 	}
 };
 
@@ -152,9 +201,7 @@ struct cross_entropy_args {
 	i64 *fault;
 	i64 cols, stride, grad_stride;
 	float scale;
-	u32 whole;      // rows of logits begin at multiples of 16 bytes
-	u32 grad_whole; // those of the gradient too, and it is of the logits' type
-	u32 grad_half;  // the gradient is bfloat16
+	u32 whole, grad_half, pad; // see row_of; the gradient is bfloat16
 };
 
 template <class T, bool whole> __device__ inline void cross_entropy_row(const cross_entropy_args &a) {
@@ -173,7 +220,7 @@ template <class T, bool whole> __device__ inline void cross_entropy_row(const cr
 		a.losses[n] = lse - hit;
 	}
 	if (a.grad == 0) return;
-	row.gradient(row_at(a.grad, a.grad_stride, a.grad_half), a.grad_half, a.grad_whole, lse, a.scale, target, target == IGNORE_TARGET);
+	row.gradient(row_at(a.grad, a.grad_stride, a.grad_half), a.grad_half, slope(lse, a.scale, target, target == IGNORE_TARGET));
 }
 
 typedef cross_entropy_args cross_entropy_bf16_args;
@@ -237,7 +284,7 @@ struct cross_entropy_join_args {
 	float *grad; // may be logits
 	i64 cols, stride, grad_stride, first;
 	float scale;
-	u32 whole, grad_whole, grad_half;
+	u32 whole, grad_half, pad;
 };
 
 // A block has a row of a slice's gradient.
@@ -246,7 +293,7 @@ template <class T, bool whole> __device__ inline void cross_entropy_join_row(con
 	const int target = a.targets[n];
 	row_of<T, whole> row = {row_at<T>(a.logits, a.stride), (u32)a.cols};
 	row.keep();
-	row.gradient(row_at(a.grad, a.grad_stride, a.grad_half), a.grad_half, a.grad_whole, a.lse[n], a.scale, target - a.first, target == IGNORE_TARGET);
+	row.gradient(row_at(a.grad, a.grad_stride, a.grad_half), a.grad_half, slope(a.lse[n], a.scale, target - a.first, target == IGNORE_TARGET));
 }
 
 typedef cross_entropy_join_args cross_entropy_join_bf16_args;

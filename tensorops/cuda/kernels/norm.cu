@@ -6,7 +6,6 @@
 // sums.
 #include "eight.cuh"
 #include "reduce.cuh"
-#include "rng.cuh"
 
 #define NORM_KEPT 4      // eights that a thread keeps
 #define MOST_THREADS 512 // in a block: launch_norm.go knows it as normThreads
@@ -15,11 +14,10 @@ struct norm_args {
 	float *y;
 	const float *x, *gamma, *beta; // beta may be 0
 	float *stats;                  // LayerNorm: mean and rstd of each row; RMSNorm: rstd
-	// Where sum is not 0, the rows that are normalised are those of sum = x·mask + skip, which the
+	// Where sum is not 0, the rows that are normalised are those of sum = x + skip, which the
 	// kernel makes: the residual. It may be x or skip.
 	float *sum;
 	const float *skip;
-	dropout mask; // without counters nothing is dropped
 	double eps;
 	i64 rows, cols;
 	u32 aligned, halves; // of y, x, sum and skip
@@ -61,14 +59,6 @@ struct row_team {
 __device__ inline eight term(const norm_args &a, i64 at, i64 left) {
 	eight v = load8(a.x, at, left, a.aligned, a.halves & 2);
 	if (a.sum == 0) return v;
-	if (a.mask.counters != 0) {
-		UNROLL for (int j = 0; j < 8; j += 4) {
-			float factors[4];
-			dropout_factors(factors, a.mask, at + j);
-			// As dropout.cu has it.
-			UNROLL for (int k = 0; k < 4; k++) v.at[j + k] = factors[k] == 0 ? 0 : __fmul_rn(v.at[j + k], factors[k]);
-		}
-	}
 	const eight skip = load8(a.skip, at, left, a.aligned, a.halves & 8);
 	EACH_OF_EIGHT(k) v.at[k] = as_stored(__fadd_rn(v.at[k], skip.at[k]), a.halves & 4);
 	store8(a.sum, at, v, left, a.aligned, a.halves & 4);
