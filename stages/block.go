@@ -45,6 +45,8 @@ type blockState struct {
 	u            [2]tensorops.Tensor
 	recompute    bool             // only x is kept; run forward again first
 	did          [2]bool          // of the weight gradients: the mlp's, attention's
+	didNorms     [2]bool          // the second norm's, the first's
+	activated    bool             // u[0] is the activation
 	dm, du0, du1 tensorops.Tensor // gradients kept for weightGrad: mlp's output, u
 	dn2, da      tensorops.Tensor // second norm's output, attention's output
 	dqkv         [3]tensorops.Tensor
@@ -88,7 +90,7 @@ func (s *blockState) drop(l *tensorops.List, all bool) {
 	free(l, &s.stats1, &s.qkv[0], &s.qkv[1], &s.qkv[2], &s.o, &s.lse, &s.h, &s.stats2, &s.u[0], &s.u[1])
 	free(l, &s.dm, &s.du0, &s.du1, &s.dn2, &s.da, &s.dqkv[0], &s.dqkv[1], &s.dqkv[2], &s.dn1)
 	free(l, &s.headStats[0], &s.headStats[1], &s.dheads[0], &s.dheads[1])
-	s.did = [2]bool{}
+	s.did, s.didNorms, s.activated = [2]bool{}, [2]bool{}, false
 	if all {
 		free(l, &s.x)
 		s.recompute = false
@@ -197,6 +199,14 @@ func (b *block) activation(c *pass, g tensorops.Tensor, u [2]tensorops.Tensor) {
 	}
 }
 
+// activate makes the activation again, for the weight gradient, where u is no longer needed.
+func (b *block) activate(c *pass, s *blockState) {
+	if !s.activated {
+		b.activation(c, s.u[0], s.u)
+	}
+	s.activated = true
+}
+
 // dropGrad returns the gradient of residual's projection. Without dropout that
 // is dy itself, kept, and the gradient that passes by needs memory of its own;
 // with it, or where the projection's has other positions, dy's memory is free for that.
@@ -235,6 +245,9 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 		s.du0 = dg
 		c.GELUGrad(dg, dg, s.u[0])
 	}
+	if c.weightsToo { // a device may make it along with the gradient, of the same reading
+		b.activate(c, s)
+	}
 	s.dn2 = c.sumOf(s.h, len(b.up))
 	b.up[0].inputGrad(c, s.dn2, s.du0, false)
 	if len(b.up) > 1 {
@@ -242,7 +255,7 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 	}
 	all := n.arrived(c)
 	s.dn2 = c.totalBeside(s.dn2, func() { b.mlpWeightGrad(c, s, all, true) })
-	b.norm2.inputGrad(c, dh, s.dn2, s.h, s.stats2, dy)
+	s.didNorms[0] = b.norm2.grads(c, dh, s.dn2, s.h, s.stats2, dy)
 
 	da, dx := b.dropGrad(c, dh, b.drops[1])
 	s.da = da
@@ -260,7 +273,7 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 	}
 	all = n.arrived(c)
 	s.dn1 = c.totalBeside(s.dn1, func() { b.attentionWeightGrad(c, s, all) })
-	b.norm1.inputGrad(c, dx, s.dn1, s.x, s.stats1, dh)
+	s.didNorms[1] = b.norm1.grads(c, dx, s.dn1, s.x, s.stats1, dh)
 	if len(b.headNorms) == 0 { // whose norms need what they took
 		free(c.List, &s.qkv[0], &s.qkv[1])
 	}
@@ -273,14 +286,18 @@ func (b *block) weightGrad(c *pass, st state) {
 	if !s.did[0] {
 		b.mlpWeightGrad(c, s, tensorops.Tensor{}, false)
 	}
-	b.norm2.weightGrad(c, s.dn2, s.h, s.stats2)
+	if !s.didNorms[0] {
+		b.norm2.weightGrad(c, s.dn2, s.h, s.stats2)
+	}
 	if !s.did[1] {
 		b.attentionWeightGrad(c, s, tensorops.Tensor{})
 	}
 	for i := range b.headNorms {
 		b.headNorms[i].weightGrad(c, s.dheads[i], b.rows(s.qkv[i]), s.headStats[i])
 	}
-	b.norm1.weightGrad(c, s.dn1, s.x, s.stats1)
+	if !s.didNorms[1] {
+		b.norm1.weightGrad(c, s.dn1, s.x, s.stats1)
+	}
 	s.drop(c.List, true)
 }
 
@@ -288,7 +305,7 @@ func (b *block) weightGrad(c *pass, st state) {
 // there. early: the gradient of the mlp's output is needed still.
 func (b *block) mlpWeightGrad(c *pass, s *blockState, n tensorops.Tensor, early bool) {
 	s.did[0] = true
-	b.activation(c, s.u[0], s.u) // made again, where u is no longer needed
+	b.activate(c, s)
 	b.down.weightGrad(c, s.u[0], s.dm)
 	free(c.List, &s.u[0], &s.u[1])
 	if !early {

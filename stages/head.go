@@ -30,10 +30,11 @@ type head struct {
 type headState struct {
 	x, stats tensorops.Tensor // input, norm's statistics
 	n        tensorops.Tensor // normalised input, during forward, or until the weight gradient
-	logits   tensorops.Tensor // some rows', later their gradients; with HeadLater all rows'
+	logits   tensorops.Tensor // some rows', later their gradients; with HeadLater all rows'; as wide as width
 	dn       tensorops.Tensor // its gradient
 	loss     tensorops.Tensor // [(1+depths)·chunks, 2] float64 on the device
 	host     []float64        // the same
+	didNorm  bool             // the norm's weight gradient is made
 	chunks   int              // of each depth
 	later    []int32          // targets of the further depths
 }
@@ -47,6 +48,7 @@ func (h *head) uses() []use { return append(h.norm.uses(), h.proj.uses()...) }
 
 func (s *headState) drop(l *tensorops.List, _ bool) {
 	free(l, &s.x, &s.stats, &s.n, &s.logits, &s.dn, &s.loss)
+	s.didNorm = false
 }
 
 // sum is the loss of a depth's chunks and the number of its targets; depth 0 is the
@@ -105,7 +107,7 @@ func (h *head) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 	if c.mb.headLater() {
 		kept = depths * rows
 	}
-	s.logits = c.Alloc(c.inner(), kept, h.vocab)
+	s.logits = c.Alloc(c.inner(), kept, h.width(c))
 	lse := c.Alloc(tensorops.Float64, each, 1)
 	for depth := range depths {
 		targets, scale := c.targets, 1.0
@@ -158,18 +160,27 @@ func (h *head) loss(c *pass, s *headState, stats, logits, lse, targets tensorops
 	last := first + logits.Rows()
 	n := s.n.Matrix().RowRange(first, last)
 	h.proj.forward(c, logits, n)
+	own := logits.Columns(0, h.vocab) // without those of the rows of zeros
 	var o tensorops.CrossEntropyOpts
 	if c.mb.Train {
-		o = tensorops.CrossEntropyOpts{Grad: logits, Scale: scale}
+		o = tensorops.CrossEntropyOpts{Grad: own, Scale: scale}
 	}
-	h.crossEntropy(c, stats, lse, logits, targets, o)
+	h.crossEntropy(c, stats, lse, own, targets, o)
 	if !c.mb.Train {
 		return
 	}
 	h.proj.inputGrad(c, s.dn.Matrix().RowRange(first, last), logits, false)
 	if !c.mb.headLater() {
-		h.proj.weightGrad(c, n, logits)
+		h.weightGradOf(c, n, logits)
 	}
+}
+
+// weightGradOf adds the projection's part of some rows of logits' gradients.
+func (h *head) weightGradOf(c *pass, n, logits tensorops.Tensor) {
+	if !c.stage.byParam[h.proj.w.param.Index].gradPadded.Valid() {
+		logits = logits.Columns(0, h.vocab)
+	}
+	h.proj.weightGrad(c, n, logits)
 }
 
 // crossEntropy is of the whole vocabulary, wherever its logits are.
@@ -191,7 +202,7 @@ func (h *head) crossEntropy(c *pass, stats, lse, logits, targets tensorops.Tenso
 func (h *head) inputGrad(c *pass, st state, _ tensorops.Tensor) tensorops.Tensor {
 	s := st.(*headState)
 	dx := c.AllocLike(s.x)
-	h.norm.inputGrad(c, dx, s.dn, s.x, s.stats, tensorops.Tensor{})
+	s.didNorm = h.norm.grads(c, dx, s.dn, s.x, s.stats, tensorops.Tensor{})
 	return dx
 }
 
@@ -204,10 +215,12 @@ func (h *head) weightGrad(c *pass, st state) {
 		for at := 0; at < s.logits.Rows(); at += rows {
 			for first := at; first < at+rows; first += each {
 				last := min(first+each, at+rows)
-				h.proj.weightGrad(c, s.n.Matrix().RowRange(first, last), s.logits.RowRange(first, last))
+				h.weightGradOf(c, s.n.Matrix().RowRange(first, last), s.logits.RowRange(first, last))
 			}
 		}
 	}
-	h.norm.weightGrad(c, s.dn, s.x, s.stats)
+	if !s.didNorm {
+		h.norm.weightGrad(c, s.dn, s.x, s.stats)
+	}
 	s.drop(c.List, true)
 }

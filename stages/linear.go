@@ -39,15 +39,18 @@ func (m *linear) forward(c *pass, y, x tensorops.Tensor) {
 	o := m.product(c, forForward)
 	if m.hasBias && !m.noBias {
 		o.Bias = c.weight(m.b)
+		if low := c.factor(m.b); y.Valid() && y.DType() == low.DType() { // a device adds what is of the result's type
+			o.Bias = low
+		}
 	}
-	c.MatMul(y, x, c.factor(m.w), o)
+	c.MatMul(y, x, c.factorOf(m.w, y), o)
 }
 
 // inputGrad records dx, or adds to it.
 func (m *linear) inputGrad(c *pass, dx, dy tensorops.Tensor, add bool) {
 	o := m.product(c, forInputGrad)
 	o.Accumulate = add
-	c.MatMul(dx, dy, c.factor(m.w), o)
+	c.MatMul(dx, dy, c.factorOf(m.w, dy), o)
 }
 
 // weightGrad adds this microbatch's part to the gradients.
@@ -57,7 +60,11 @@ func (m *linear) weightGrad(c *pass, x, dy tensorops.Tensor) {
 		a, b = x, dy
 	}
 	if !m.w.frozen() {
-		c.MatMul(c.grad(m.w), a, b, tensorops.MatMulOpts{TransA: true, Accumulate: true, BF16: c.stage.opts.BF16})
+		grad := c.grad(m.w)
+		if padded := c.stage.byParam[m.w.param.Index].gradPadded; padded.Valid() && padded.Rows() == dy.Cols() {
+			grad = padded
+		}
+		c.MatMul(grad, a, b, tensorops.MatMulOpts{TransA: true, Accumulate: true, BF16: c.stage.opts.BF16})
 	}
 	if m.hasBias && !m.b.frozen() {
 		c.ColSum(c.grad(m.b), dy.Matrix())
@@ -132,6 +139,15 @@ func (c *pass) factor(u use) tensorops.Tensor {
 		return h.low
 	}
 	return c.weight(u)
+}
+
+// factorOf is factor for a product that makes or reads so many outputs: with rows of zeros, if these
+// are more than the weight has.
+func (c *pass) factorOf(u use, y tensorops.Tensor) tensorops.Tensor {
+	if padded := c.stage.byParam[u.param.Index].lowPadded; padded.Valid() && padded.Rows() == y.Cols() {
+		return padded
+	}
+	return c.factor(u)
 }
 
 // round records the bfloat16 copies of weights that no update has written, and then pack.

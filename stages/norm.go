@@ -54,6 +54,16 @@ func (m *norm) inputGrad(c *pass, dx, dy, x, stats, skip tensorops.Tensor) {
 	c.LayerNormGrad(dx, dy, x, c.weight(m.gamma), stats, skip)
 }
 
+// grads records inputGrad, and right before it weightGrad where that is asked for now, which it
+// reports: both read the same, and a device may make them at once.
+func (m *norm) grads(c *pass, dx, dy, x, stats, skip tensorops.Tensor) (weights bool) {
+	if c.weightsToo {
+		m.weightGrad(c, dy, x, stats)
+	}
+	m.inputGrad(c, dx, dy, x, stats, skip)
+	return c.weightsToo
+}
+
 func (m *norm) weightGrad(c *pass, dy, x, stats tensorops.Tensor) {
 	if m.gamma.frozen() {
 		return

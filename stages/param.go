@@ -79,7 +79,10 @@ type localParam struct {
 	// The weight as its linear layer's products read it, where Options.Pack is set.
 	packed [numForms]tensorops.Tensor
 	low    tensorops.Tensor // the weight in bfloat16, where Options.Copies is set
-	owner  bool             // reports the norm and is saved: a tied weight's first use
+	// With it, of the head's weight: low with rows of zeros behind its own, and the gradient with as many, of
+	// which low and g are the first rows. See padHead.
+	lowPadded, gradPadded tensorops.Tensor
+	owner                 bool // reports the norm and is saved: a tied weight's first use
 	// A tied weight that is used on other ranks too, and those ranks' gradients of
 	// this step as far as they have come.
 	shared bool

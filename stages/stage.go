@@ -46,6 +46,9 @@ type Options struct {
 	// Copies keeps, with BF16, every linear layer's weight a second time in bfloat16, which the
 	// optimizer writes along with the weight, and products read.
 	Copies bool
+	// LowBias does so, with Copies, with the biases too, where what they are added to is bfloat16. A GPU's
+	// library adds no others without a way through float32. It changes what is added, unlike Copies.
+	LowBias bool
 	// LowWeights keeps, with Inference and BF16, the weights of products in bfloat16 alone.
 	LowWeights bool
 	// Residual is the type of the residual stream, which is what travels between chunks:
@@ -277,8 +280,7 @@ func (s *Stage) allocate() error {
 				switch {
 				case used && place == h.place() && s.opts.Data.size() > 1: // layFlat's
 				case used && place == h.place():
-					h.g[place] = l.Alloc(tensorops.Float32, p.Shape...)
-					l.Fill(h.g[place], 0)
+					h.g[place] = s.allocGrad(l, h)
 				case used:
 					rows := p.Shape[0]
 					if s.opts.StepTokens > 0 {
@@ -309,10 +311,16 @@ func (s *Stage) allocate() error {
 	if s.opts.Pack {
 		s.allocatePacked(l)
 	}
-	if s.opts.Copies && s.opts.BF16 && !s.opts.Inference {
-		s.eachLinear(func(_ *linear, h *localParam) {
-			if !h.low.Valid() && !h.splitsWeight && h.w.DType() == tensorops.Float32 {
-				h.low = l.Alloc(tensorops.BFloat16, h.param.Shape...)
+	if s.copies() {
+		s.eachLinear(func(m *linear, _ *localParam) {
+			for i, u := range m.uses() {
+				if i > 0 && !s.opts.LowBias {
+					break
+				}
+				h := s.byParam[u.param.Index]
+				if !h.low.Valid() && !h.splitsWeight && h.w.DType() == tensorops.Float32 {
+					h.low = s.allocCopy(l, h)
+				}
 			}
 		})
 	}

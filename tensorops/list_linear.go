@@ -4,7 +4,7 @@ package tensorops
 type MatMulOpts struct {
 	TransA, TransB bool   // the operand is stored transposed
 	Accumulate     bool   // C += instead of C =
-	Bias           Tensor // [N], added to every row of C; not with Accumulate
+	Bias           Tensor // [N], added to every row of C; not with Accumulate; with BF16 it may be of that type
 	// BF16 rounds A and B to bfloat16 (to the nearest, ties to even), where they are not of
 	// that type already. Products are summed up in float32: mixed precision.
 	BF16 bool
@@ -33,7 +33,8 @@ func (l *List) MatMul(c, a, b Tensor, o MatMulOpts) {
 	l.need(op, o.BF16 || float(c, a, b), "matrices of bfloat16 are multiplied as such (BF16)")
 	l.need(op, !o.Accumulate || float(c), "a sum that is added to is float32")
 	l.need(op, !o.Packed.Valid() || dense(packedType(o.BF16), o.Packed) && o.Packed.Len() == PackedLen(k, n), "a packed B has PackedLen elements, of the type that is multiplied")
-	l.need(op, !o.Bias.Valid() || !o.Accumulate && dense(Float32, o.Bias) && o.Bias.Len() == n, "a bias has N elements and does not go with accumulation")
+	l.need(op, !o.Bias.Valid() || !o.Accumulate && (dense(Float32, o.Bias) || o.BF16 && dense(BFloat16, o.Bias)) && o.Bias.Len() == n,
+		"a bias has N elements and does not go with accumulation; bfloat16 is for products of that (BF16)")
 }
 
 // MatMulArgs are the operands of KindMatMul.

@@ -8,19 +8,20 @@ const LossStats = 2
 
 // CrossEntropyOpts ask for the gradient along with the loss.
 type CrossEntropyOpts struct {
-	Grad  Tensor  // N×V: scale·(softmax(logits) − onehot(target)), zero in rows without a target; may be logits
+	Grad  Tensor  // N×V: Scale·(softmax(logits) − onehot(target)), zero in rows without a target; may be logits
 	Scale float64 // of the gradient
 }
 
 // CrossEntropy records, for logits N×V and N targets, lse[n] = log Σ exp of row n
 // (float64) and stats = (Σ lse[n] − logits[n, target], number of targets), both
 // over the targets that are not IgnoreTarget, in ascending n; and the gradient
-// where asked for. A target outside of 0..V−1 fails with ErrToken.
+// where asked for. Both may be columns of wider matrices, as logits are whose rows are padded. A target
+// outside of 0..V−1 fails with ErrToken.
 func (l *List) CrossEntropy(stats, lse, logits, targets Tensor, o CrossEntropyOpts) {
 	op := l.op(KindCrossEntropy)
 	CrossEntropyArgs{stats, lse, logits, targets, o}.Put(op)
-	l.need(op, dense(Float64, stats, lse) && denseEither(logits) && dense(Int32, targets) && stats.Len() == LossStats && lossFits(lse, logits, targets), needLoss)
-	l.need(op, !o.Grad.Valid() || denseEither(o.Grad) && sameMatrix(o.Grad, logits), "the gradient has the logits' shape")
+	l.need(op, dense(Float64, stats, lse) && either(logits) && dense(Int32, targets) && stats.Len() == LossStats && lossFits(lse, logits, targets), needLoss)
+	l.need(op, !o.Grad.Valid() || either(o.Grad) && sameMatrix(o.Grad, logits), "the gradient has the logits' shape")
 }
 
 // CrossEntropyArgs are the operands of KindCrossEntropy.

@@ -44,7 +44,7 @@ type Plan struct {
 	holdWeights bool
 }
 
-// logitsOnGPU bounds the logits that exist at a time on a GPU: half a gibibyte.
+// logitsOnGPU bounds the logits that exist at a time on a GPU: half a gibibyte of float32. Of bfloat16 it is twice as many.
 const logitsOnGPU = 128 << 20
 
 // EdgeType is the type of what travels between the chunks of a language model.
@@ -78,6 +78,9 @@ func (p *Plan) StageOptions(rank int) stages.Options {
 	}
 	o := stages.Options{Seed: c.Run.Seed, Optimizer: Optimizer(c), StepTokens: c.Batch.Sequences * c.Model.Context, Logits: logits, NoOverlap: !c.Parallel.Overlap}
 	SetPrecision(&o, c)
+	if o.BF16 && gpu {
+		o.Logits *= 2
+	}
 	if c.Pipeline.WireDType == bfloat16 {
 		o.Wire = tensorops.BFloat16
 	}
@@ -87,6 +90,7 @@ func (p *Plan) StageOptions(rank int) stages.Options {
 	// as it lies.
 	o.Pack = o.BF16 && !gpu && cpu.MultipliesBF16(c.Device.Kernels) && c.Batch.Sequences > 2*c.Batch.Microbatch
 	o.Copies = o.BF16 && gpu
+	o.LowBias = o.Copies
 	return o
 }
 

@@ -32,15 +32,16 @@ func crossEntropyRows(x *exec, lo, hi int) {
 	lse, logits, targets, grad := f64(a.LSE), x.values(0, a.Logits), i32(a.Targets), x.values(1, a.Grad)
 	v, scale := a.Logits.Cols(), float32(a.Scale)
 	for n := lo; n < hi; n++ {
-		row, t := x.get(logits, n*v, (n+1)*v), int(targets[n])
+		from, to := n*a.Logits.Stride(), n*a.Grad.Stride()
+		row, t := x.get(logits, from, from+v), int(targets[n])
 		top := kn.Max(row)
 		lse[n] = float64(top) + math.Log(kn.SumExp(row, top))
 		switch {
 		case t == tensorops.IgnoreTarget:
 			if a.Grad.Valid() {
-				out := x.room(grad, n*v, (n+1)*v)
+				out := x.room(grad, to, to+v)
 				clear(out)
-				x.put(grad, n*v, out)
+				x.put(grad, to, out)
 			}
 			continue
 		case t < 0 || t >= v:
@@ -48,10 +49,10 @@ func crossEntropyRows(x *exec, lo, hi int) {
 		}
 		x.partial[n] = lse[n] - float64(row[t])
 		if a.Grad.Valid() {
-			out := x.room(grad, n*v, (n+1)*v)
+			out := x.room(grad, to, to+v)
 			kn.CrossEntropyGrad(out, row, lse[n], scale)
 			out[t] -= scale
-			x.put(grad, n*v, out)
+			x.put(grad, to, out)
 		}
 	}
 }

@@ -11,7 +11,8 @@ func crossEntropyPart(x *exec, lo, hi int) {
 	a, kn := x.op.CrossEntropyPart(), x.dev.kernels.vec
 	parts, logits, targets, v := f64(a.Parts), x.values(0, a.Logits), i32(a.Targets), a.Logits.Cols()
 	for n := lo; n < hi; n++ {
-		row, t := x.get(logits, n*v, (n+1)*v), int(targets[n])
+		at := n * a.Logits.Stride()
+		row, t := x.get(logits, at, at+v), int(targets[n])
 		top := kn.Max(row)
 		part := parts[n*tensorops.LossParts:][:tensorops.LossParts]
 		part[0], part[1] = float64(top)+math.Log(kn.SumExp(row, top)), 0
@@ -55,15 +56,16 @@ func crossEntropyJoinRows(x *exec, lo, hi int) {
 	lse, logits, targets, grad := f64(a.LSE), x.values(0, a.Logits), i32(a.Targets), x.values(1, a.Grad)
 	v, scale := a.Logits.Cols(), float32(a.Scale)
 	for n := lo; n < hi; n++ {
-		out, t := x.room(grad, n*v, (n+1)*v), int(targets[n])
+		from, to := n*a.Logits.Stride(), n*a.Grad.Stride()
+		out, t := x.room(grad, to, to+v), int(targets[n])
 		if t == tensorops.IgnoreTarget {
 			clear(out)
 		} else {
-			kn.CrossEntropyGrad(out, x.get(logits, n*v, (n+1)*v), lse[n], scale)
+			kn.CrossEntropyGrad(out, x.get(logits, from, from+v), lse[n], scale)
 			if t -= a.First; t >= 0 && t < v {
 				out[t] -= scale
 			}
 		}
-		x.put(grad, n*v, out)
+		x.put(grad, to, out)
 	}
 }

@@ -72,7 +72,7 @@ func (x *exec) matMul() error {
 		c:      matrixOf(a.C, false),
 		m:      a.C.Rows(), n: a.C.Cols(), k: a.A.Cols(),
 		add:  a.Accumulate,
-		bias: optional(a.Bias),
+		bias: x.get(x.values(0, a.Bias), 0, a.Bias.Len()),
 	}
 	if a.TransA {
 		p.k = a.A.Rows()

@@ -14,7 +14,7 @@ const (
 
 // uses are the operands of each operation that has a launcher, in the order of Op.T.
 var uses = map[tensorops.Kind][]use{
-	tensorops.KindMatMul:              {itself, itself, itself, never, itself},
+	tensorops.KindMatMul:              {itself, itself, itself, itself, itself},
 	tensorops.KindPack:                {itself, itself},
 	tensorops.KindColSum:              {never, itself},
 	tensorops.KindEmbed:               {itself, itself, never},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/rng"
 	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cuda/internal/standin"
 )
 
 // TestUsesAreWhole: it is known what is done with bfloat16 for each operand of each operation
@@ -59,13 +60,13 @@ func TestUnknownUse(t *testing.T) {
 }
 
 // TestReadsInPlace: cuBLASLt reads and writes bfloat16 where it lies, as far as it lies at
-// multiples of 16 bytes and no bias is added, and the bits are those of rounded copies.
+// multiples of 16 bytes and a bias is of that type too, and the bits are those of rounded copies.
 func TestReadsInPlace(t *testing.T) {
 	l, path := stand(t)
 	d := newDevice(t, path, Options{BLAS: path})
 	s := d.NewStream("in place")
 	const rows, n = 6, 24
-	a, b, ones := make([]float32, rows*n), make([]float32, n*n), slices.Repeat([]float32{1}, n)
+	a, b := make([]float32, rows*n), make([]float32, n*n)
 	rng.Normal(a, rng.NewKey(4, 1), 0, 0, 1)
 	rng.Normal(b, rng.NewKey(4, 2), 0, 0, 1)
 	// matrix is a view of columns of a wider matrix, from the first on, that are what values
@@ -82,16 +83,21 @@ func TestReadsInPlace(t *testing.T) {
 	type form struct {
 		dtype       tensorops.DType
 		wide, first int
-		bias        bool
+		bias, half  bool // half: it is bfloat16
 	}
 	product := func(f form) (bits []uint16, launches int64) {
 		list := s.NewList()
 		wholeA, viewA := matrix(list, f.dtype, a, rows, f.wide, f.first)
 		wholeB, viewB := matrix(list, f.dtype, b, n, f.wide, f.first)
 		o := tensorops.MatMulOpts{BF16: true, TransB: true}
-		bias := list.Alloc(tensorops.Float32, n)
-		list.Upload(bias, tensorops.HostBytes(ones))
+		var bias tensorops.Tensor
 		if f.bias {
+			of := tensorops.Float32
+			if f.half {
+				of = tensorops.BFloat16
+			}
+			bias = list.Alloc(of, n)
+			list.Fill(bias, 1)
 			o.Bias = bias
 		}
 		c := list.Alloc(f.dtype, rows, n)
@@ -121,10 +127,10 @@ func TestReadsInPlace(t *testing.T) {
 		}
 		return bits, launches
 	}
-	for _, bias := range []bool{false, true} {
-		want, _ := product(form{tensorops.Float32, n, 0, bias})
-		after := int64(0) // the sum with a bias is rounded by a kernel
-		if bias {
+	for _, bias := range []struct{ is, half bool }{{false, false}, {true, false}, {true, true}} {
+		want, _ := product(form{tensorops.Float32, n, 0, bias.is, false})
+		after := int64(0) // the sum with a float32 bias is rounded by a kernel
+		if bias.is && !bias.half {
 			after = 1
 		}
 		for _, test := range []struct {
@@ -137,12 +143,87 @@ func TestReadsInPlace(t *testing.T) {
 			{"columns that begin between them", n + 16, 3, 2},
 			{"rows that begin between them", n + 5, 0, 2},
 		} {
-			got, launches := product(form{tensorops.BFloat16, test.wide, test.first, bias})
+			got, launches := product(form{tensorops.BFloat16, test.wide, test.first, bias.is, bias.half})
 			if !slices.Equal(got, want) || launches != test.launches+after {
-				t.Errorf("%s, bias %v: %d launches beside the product, want %d; the bits of copies: %v",
+				t.Errorf("%s, bias %+v: %d launches beside the product, want %d; the bits of copies: %v",
 					test.what, bias, launches, test.launches+after, slices.Equal(got, want))
 			}
 		}
+	}
+}
+
+// TestSumsBesideProducts: a bias's gradient is made along with the weight's, where the library can and
+// what is summed lies as it reads it.
+func TestSumsBesideProducts(t *testing.T) {
+	l, path := stand(t)
+	const rows, in, out = 40, 16, 24
+	for _, test := range []struct {
+		what     string
+		dtype    tensorops.DType
+		turned   bool // the weight is [out, in]
+		first    int  // column that the product's dy begins with
+		refuse   int32
+		launches int64 // beside the product
+	}{
+		{"[in, out]", tensorops.BFloat16, false, 0, 0, 1},
+		{"[out, in]", tensorops.BFloat16, true, 0, 0, 1},
+		{"sums of another matrix", tensorops.BFloat16, false, 8, 0, 2},
+		{"float32, which is rounded first", tensorops.Float32, false, 0, 0, 4},
+		{"none of it", tensorops.BFloat16, false, 0, standin.RefuseSums, 2},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			s := newDevice(t, path, Options{BLAS: path}).NewStream("sums")
+			l.Refuse(test.refuse)
+			defer l.Refuse(0)
+			list := s.NewList()
+			x, whole, other := list.Alloc(test.dtype, rows, in), list.Alloc(test.dtype, rows, out+8), list.Alloc(test.dtype, rows, out)
+			shape := [2]int{in, out}
+			if test.turned {
+				shape = [2]int{out, in}
+			}
+			w, bias := list.Alloc(tensorops.Float32, shape[0], shape[1]), list.Alloc(tensorops.Float32, out)
+			list.Fill(x, 0.5)
+			list.Fill(whole, 0.25)
+			list.Fill(other, 0.25)
+			list.Fill(w, 1)
+			list.Fill(bias, 3)
+			if err := tensorops.Run(s, list); err != nil {
+				t.Fatal(err)
+			}
+			launches, products := l.Calls("cuLaunchKernel"), l.Calls("cublasLtMatmul")
+			list = s.NewList()
+			a, b := x, other
+			if test.first > 0 {
+				b = whole.Columns(test.first, test.first+out)
+			}
+			if test.turned {
+				a, b = b, a
+			}
+			list.MatMul(w, a, b, tensorops.MatMulOpts{TransA: true, Accumulate: true, BF16: true})
+			list.ColSum(bias, other)
+			if err := tensorops.Run(s, list); err != nil {
+				t.Fatal(err)
+			}
+			launches, products = l.Calls("cuLaunchKernel")-launches, l.Calls("cublasLtMatmul")-products
+			if launches != test.launches || products != 1 {
+				t.Errorf("%d launches and %d products, want %d and 1", launches, products, test.launches)
+			}
+			for _, of := range []struct {
+				t    tensorops.Tensor
+				want float32
+			}{{w, 1 + rows*0.5*0.25}, {bias, 3 + rows*0.25}} {
+				got, err := fetched(s, of.t)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(got, slices.Repeat([]float32{of.want}, len(got))) {
+					t.Errorf("%v: %v, want %v", of.t, got, of.want)
+				}
+			}
+			for _, x := range []tensorops.Tensor{x, whole, other} {
+				x.Release()
+			}
+		})
 	}
 }
 

@@ -7,11 +7,21 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
 )
 
-// byLibrary has the library compute the product, and with it the GELU of it if that is the
-// next operation. It returns how many operations that were; 0 if there is no algorithm.
+// byLibrary has the library compute the product, and with it the next operation if that is the GELU of
+// it, or the column sums of what it multiplies. It returns how many operations that were; 0 if there
+// is no algorithm.
 func (p product) byLibrary(x *exec, ops []tensorops.Op, made *roundings) (int, error) {
-	if x.fuseGELU && len(ops) > 1 && p.goesInto(&ops[1]) {
-		ok, err := p.withGELU(x, ops[1].GELU().Y, made)
+	if len(ops) > 1 {
+		var ok bool
+		var err error
+		switch next := &ops[1]; {
+		case p.goesInto(next):
+			if x.fuseGELU {
+				ok, err = p.withGELU(x, next.GELU().Y, made)
+			}
+		case p.sumsColumns(next) != driver.NoEpilogue:
+			ok, err = p.withColSum(x, next, made)
+		}
 		if err != nil {
 			return 0, err
 		}
@@ -28,26 +38,35 @@ func (p product) byLibrary(x *exec, ops []tensorops.Op, made *roundings) (int, e
 
 // plain is the product with what C starts from.
 func (p product) plain(x *exec, made *roundings) (bool, error) {
-	c, bias := p.C, address(p.Bias)
+	c, bias := p.C, p.Bias
 	m := p.matmul(x, stride(c), alignment(address(c)))
 	m.RoundD = isBFloat16(c)
-	beside := m.RoundD && bias != 0 // the library would take a bias of the type of D
+	// The library takes a bias of the type of D.
+	beside := m.RoundD && bias.Valid() && !isBFloat16(bias)
+	widens := !m.RoundD && isBFloat16(bias)
 	if beside {
 		m.RoundD, m.LDD, m.AlignD = false, p.n, mostAlignment
 	}
-	if bias != 0 {
-		m.Epilogue, m.AlignBias = driver.Bias, alignment(bias)
+	if bias.Valid() {
+		m.Epilogue, m.AlignBias = driver.Bias, alignment(address(bias))
+	}
+	if widens {
+		m.AlignBias = mostAlignment
 	}
 	plan, err := x.blas.plan(&m)
 	if plan == nil || err != nil {
 		return false, failedProduct(&m, err)
 	}
 	if beside {
-		if c, err = x.float32Like(p.C); err != nil {
-			return false, err
-		}
+		c, err = x.float32Like(p.C)
 	}
-	done, err := p.run(x, plan, &m, driver.Places{D: driver.Address(address(c)), Bias: driver.Address(bias)}, made)
+	if widens {
+		bias, err = x.widened(bias)
+	}
+	if err != nil {
+		return false, err
+	}
+	done, err := p.run(x, plan, &m, driver.Places{D: driver.Address(address(c)), Bias: driver.Address(address(bias))}, made)
 	if !done || err != nil || !beside {
 		return done, err
 	}
@@ -67,7 +86,7 @@ func (p product) goesInto(o *tensorops.Op) bool {
 		return false
 	}
 	a := o.GELU()
-	return p.Bias.Valid() && !isBFloat16(p.C) && !isBFloat16(a.Y) && p.C.Contiguous() && p.n%auxRow == 0 &&
+	return p.Bias.Valid() && !isBFloat16(p.Bias) && !isBFloat16(p.C) && !isBFloat16(a.Y) && p.C.Contiguous() && p.n%auxRow == 0 &&
 		address(a.X) == address(p.C) && a.X.Len() == p.C.Len() && address(a.Y) != address(p.C)
 }
 
@@ -94,6 +113,55 @@ func (p product) withGELU(x *exec, y tensorops.Tensor, made *roundings) (bool, e
 		return done, err
 	}
 	return true, copyDense(x, address(y), to, p.m*p.n)
+}
+
+// sumsColumns is the epilogue that makes column sums along with the product, if an operation is those of
+// the matrix that a weight's gradient is made of, a bias's gradient. The library adds up what it
+// multiplies: so that has to be read where it lies, as it is.
+func (p product) sumsColumns(o *tensorops.Op) driver.Epilogue {
+	if o.Kind != tensorops.KindColSum || !p.BF16 || !p.TransA || p.TransB || p.Bias.Valid() || isBFloat16(p.C) {
+		return driver.NoEpilogue
+	}
+	a := o.ColSum()
+	if a.X.Len() == 0 || !p.apartFrom(a.Sum) {
+		return driver.NoEpilogue
+	}
+	switch {
+	case same(a.X, p.B) && p.operandB().inPlace():
+		return driver.ColumnSumsA // B is the library's A
+	case same(a.X, p.A) && p.operandA().inPlace():
+		return driver.ColumnSumsB
+	}
+	return driver.NoEpilogue
+}
+
+// same reports whether two matrices are the same memory.
+func same(a, b tensorops.Tensor) bool {
+	return address(a) == address(b) && a.DType() == b.DType() && a.Rows() == b.Rows() && a.Cols() == b.Cols() && stride(a) == stride(b)
+}
+
+// withColSum adds the column sums of what is multiplied to those of an operation.
+func (p product) withColSum(x *exec, o *tensorops.Op, made *roundings) (bool, error) {
+	if !x.blas.library.SumsColumns() {
+		return false, nil
+	}
+	sum := o.ColSum().Sum
+	m := p.matmul(x, stride(p.C), alignment(address(p.C)))
+	m.Epilogue, m.AlignBias = p.sumsColumns(o), mostAlignment
+	plan, err := x.blas.plan(&m)
+	if plan == nil || err != nil {
+		return false, failedProduct(&m, err)
+	}
+	// It does not add to what is there.
+	here, err := x.float32Like(sum)
+	if err != nil {
+		return false, err
+	}
+	done, err := p.run(x, plan, &m, driver.Places{D: driver.Address(address(p.C)), Bias: driver.Address(address(here))}, made)
+	if !done || err != nil {
+		return done, err
+	}
+	return true, addTo(x, sum, sum, here)
 }
 
 // apartFrom reports whether the product neither reads nor writes the memory of y.

@@ -35,6 +35,13 @@ func TestConstants(t *testing.T) {
 		{"attention_grad_mma.cu", "GRAD_SHARED_128", mmaTilings[128].gradShared},
 		{"optim.cu", "OF_BLOCK", ofBlock},
 		{"colsum.cu", "COLSUM_WARPS", colSumWarps},
+		{"colsum.cu", "COLSUM_WIDTH", colSumWidth},
+		{"colsum.cu", "ADD_WARPS", addWarps},
+		{"norm.cu", "NORM_KEPT", normKept},
+		{"norm.cu", "MOST_THREADS", normThreads},
+		{"norm_grad.cu", "NORM_THREADS", normThreads},
+		{"norm_grad.cu", "NORM_ROWS", normRows},
+		{"loss.cu", "LOSS_THREADS", lossThreads},
 		{"loss.cu", "IGNORE_TARGET", tensorops.IgnoreTarget},
 	} {
 		text, err := kernels.Files.ReadFile(c.file)

@@ -43,15 +43,23 @@
 //
 // Products of matrices are cuBLASLt's where it is found (blas.go, blas_product.go): in float32, in TF32 where
 // the options ask for it, and in bfloat16, for which A and B are rounded into scratch memory,
-// or once a step where they are packed; what is bfloat16 already is read where it lies, if it
+// or once a step where they are packed; what is bfloat16 already is read and written where it lies, if it
 // lies at multiples of 16 bytes. It is asked for an algorithm once for a shape. Where
 // it is not there, or has none, the kernels here multiply (launch_linear.go). A GELU goes into a
 // product where that is the rule for the GPU (gelu.go). Device.Work counts what went which way.
 //
+// # One launch for several operations
+//
+// Where an operation and the next are one to a GPU, a joiner (exec.go) carries out both: a product and the
+// GELU of it, or the column sums of what it multiplies; a residual and the norm of it; a norm's gradient of its
+// weights and that of its rows; all squared norms, all updates of AdamW. Layers need not know of it, and a
+// residual and a norm meet whose layers don't know of each other. Whether they do changes no bit. What
+// cuBLASLt joins would have others apart: one layer records both, so they always meet.
+//
 // # bfloat16
 //
-// A kernel whose operands may be float32 or bfloat16, each on its own, has two forms: one for
-// float32 in all of them, and one that looks at a bit of each (FORMS in four.cuh). Attention on
+// Operands of kernels may be float32 or bfloat16, each on its own. A kernel looks at a bit of each
+// (eight.cuh), or has two forms: one for float32 in all of them, and one that looks (FORMS in four.cuh). Attention on
 // tensor cores reads bfloat16 and writes either (launch_attention_mma.go); elsewhere attention, and
 // products by the kernels here, get copies in float32 and have what they write rounded
 // (bfloat16.go).

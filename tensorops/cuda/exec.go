@@ -114,6 +114,12 @@ var joiners = map[tensorops.Kind]joiner{
 	tensorops.KindMatMul:      matMuls,
 	tensorops.KindSquaredNorm: squaredNorms,
 	tensorops.KindAdamW:       adamWs,
+	tensorops.KindDropout:     residuals,
+	tensorops.KindGELUGrad:    geluGrads,
+	tensorops.KindSwiGLUGrad:  swiGLUGrads,
+
+	tensorops.KindLayerNormWeightGrad: normWeightGrads,
+	tensorops.KindRMSNormWeightGrad:   normWeightGrads,
 }
 
 // launchers carry out the others, by kind.

@@ -11,11 +11,11 @@ func drop(x *exec, o *tensorops.Op) error {
 		return copyTo(x, a.Y, a.X)
 	}
 	n, half := a.Y.Len(), halves(a.Y, a.X, a.Skip)
-	return elementwise(x, mixed("drop", half), n, &struct {
+	return eightwise(x, "drop", n, &struct {
 		y, x, skip      uint64
 		n               int64
 		mask            dropout
 		aligned, halves uint32
 	}{y: address(a.Y), x: address(a.X), skip: address(a.Skip), n: int64(n), mask: dropoutOf(x, a.Mask),
-		aligned: alignedFours(a.Y, a.X, a.Skip), halves: half})
+		aligned: alignedEights(a.Y, a.X, a.Skip), halves: half})
 }

@@ -52,7 +52,7 @@ var (
 )
 
 // matMuls carries out a product: by the library where there is one that has an algorithm
-// for it, along with a GELU of all of it that follows; else with the kernels here. The
+// for it, along with a GELU of all of it, or column sums, that follow; else with the kernels here. The
 // library's products of bfloat16 take along those right behind, which may read the same
 // matrix.
 func matMuls(x *exec, ops []tensorops.Op) (done int, err error) {
@@ -68,8 +68,8 @@ func matMuls(x *exec, ops []tensorops.Op) (done int, err error) {
 			return done, err
 		}
 		made.forget(p.C)
-		if n == 2 { // with the GELU of it
-			made.forget(ops[done+1].GELU().Y)
+		if n == 2 { // with the operation behind it, whose first operand is what it writes
+			made.forget(ops[done+1].T[0])
 		}
 		done += n
 	}
@@ -138,6 +138,9 @@ func (p product) byKernels(x *exec) (err error) {
 		return err
 	}
 	if p.B, err = x.widened(p.B); err != nil {
+		return err
+	}
+	if p.Bias, err = x.widened(p.Bias); err != nil {
 		return err
 	}
 	c := p.C

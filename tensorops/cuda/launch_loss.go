@@ -8,21 +8,54 @@ var lossLaunchers = map[tensorops.Kind]launcher{
 	tensorops.KindCrossEntropyJoin: crossEntropyJoin,
 }
 
+// lossThreads is LOSS_THREADS of loss.cu.
+const lossThreads = 256
+
+// onLogits starts a kernel in which each block has a row of logits. How many threads it has, and with
+// that the order of its sums, is a matter of the row's width and type.
+func onLogits[A any](x *exec, kernel string, logits tensorops.Tensor, args *A) error {
+	const pieces, warp = 4, 32 // a thread's share, of 16 bytes each
+	rows, cols := logits.Rows(), logits.Cols()
+	if rows == 0 || cols == 0 {
+		return nil
+	}
+	if isBFloat16(logits) {
+		kernel += "_bf16"
+	}
+	threads := ceil(ceil(cols*logits.DType().Size(), 16*pieces), warp) * warp
+	return launch(x, kernel, grid{x: rows, threads: min(threads, lossThreads)}, args)
+}
+
+// wholeRows reports to a kernel, as 0 or 1, whether it may take rows of logits by pieces of 16 bytes, and
+// those of their gradient, which may be none.
+func wholeRows(logits, grad tensorops.Tensor) uint32 {
+	for _, t := range []tensorops.Tensor{logits, grad} {
+		if !t.Valid() {
+			continue
+		}
+		bytes := t.DType().Size()
+		if t.DType() != logits.DType() || address(t)%mostAlignment != 0 || t.Rows() > 1 && t.Stride()*bytes%mostAlignment != 0 {
+			return 0
+		}
+	}
+	return 1
+}
+
 func crossEntropy(x *exec, o *tensorops.Op) error {
 	a := o.CrossEntropy()
-	rows, cols, half, targets := a.Logits.Rows(), a.Logits.Cols(), halves(a.Logits, a.Grad), address(a.Targets)
-	losses, err := x.scratch(8 * max(rows, 1))
+	losses, err := x.scratch(8 * max(a.Logits.Rows(), 1))
 	if err != nil {
 		return err
 	}
-	err = onRows(x, mixed("cross_entropy", half), rows, cols, &struct {
+	err = onLogits(x, "cross_entropy", a.Logits, &struct {
 		losses, lse, logits, targets, grad, fault uint64
-		cols                                      int64
+		cols, stride, gradStride                  int64
 		scale                                     float32
-		aligned, halves, pad                      uint32
+		whole, gradHalf, pad                      uint32
 	}{
-		losses: losses, lse: address(a.LSE), logits: address(a.Logits), targets: targets, grad: address(a.Grad), fault: x.fault,
-		cols: int64(cols), scale: float32(a.Scale), aligned: alignedRows(cols, a.Logits, a.Grad), halves: half,
+		losses: losses, lse: address(a.LSE), logits: address(a.Logits), targets: address(a.Targets), grad: address(a.Grad), fault: x.fault,
+		cols: int64(a.Logits.Cols()), stride: int64(a.Logits.Stride()), gradStride: int64(a.Grad.Stride()),
+		scale: float32(a.Scale), whole: wholeRows(a.Logits, a.Grad), gradHalf: halves(a.Grad),
 	})
 	if err != nil {
 		return err
@@ -40,14 +73,13 @@ func (x *exec) lossStats(stats tensorops.Tensor, losses uint64, targets tensorop
 
 func crossEntropyPart(x *exec, o *tensorops.Op) error {
 	a := o.CrossEntropyPart()
-	cols, half := a.Logits.Cols(), halves(a.Logits)
-	return onRows(x, mixed("cross_entropy_part", half), a.Logits.Rows(), cols, &struct {
+	return onLogits(x, "cross_entropy_part", a.Logits, &struct {
 		parts, logits, targets, fault uint64
-		cols, first, vocab            int64
-		aligned, halves               uint32
+		cols, stride, first, vocab    int64
+		whole, pad                    uint32
 	}{
 		parts: address(a.Parts), logits: address(a.Logits), targets: address(a.Targets), fault: x.fault,
-		cols: int64(cols), first: int64(a.First), vocab: int64(a.Vocab), aligned: alignedRows(cols, a.Logits), halves: half,
+		cols: int64(a.Logits.Cols()), stride: int64(a.Logits.Stride()), first: int64(a.First), vocab: int64(a.Vocab), whole: wholeRows(a.Logits, tensorops.Tensor{}),
 	})
 }
 
@@ -70,14 +102,14 @@ func crossEntropyJoin(x *exec, o *tensorops.Op) error {
 	if err := x.lossStats(a.Stats, losses, a.Targets); err != nil || !a.Grad.Valid() {
 		return err
 	}
-	cols, half := a.Logits.Cols(), halves(a.Logits, a.Grad)
-	return onRows(x, mixed("cross_entropy_join", half), rows, cols, &struct {
-		lse, logits, targets, grad uint64
-		cols, first                int64
-		scale                      float32
-		aligned, halves, pad       uint32
+	return onLogits(x, "cross_entropy_join", a.Logits, &struct {
+		lse, logits, targets, grad      uint64
+		cols, stride, gradStride, first int64
+		scale                           float32
+		whole, gradHalf, pad            uint32
 	}{
 		lse: address(a.LSE), logits: address(a.Logits), targets: address(a.Targets), grad: address(a.Grad),
-		cols: int64(cols), first: int64(a.First), scale: float32(a.Scale), aligned: alignedRows(cols, a.Logits, a.Grad), halves: half,
+		cols: int64(a.Logits.Cols()), stride: int64(a.Logits.Stride()), gradStride: int64(a.Grad.Stride()), first: int64(a.First),
+		scale: float32(a.Scale), whole: wholeRows(a.Logits, a.Grad), gradHalf: halves(a.Grad),
 	})
 }

@@ -44,6 +44,19 @@ func TestTrains(t *testing.T) {
 			t.Skip(is.NoBLAS)
 		}
 		trains(t, tolerance, 1)
+		// Rows of logits that are filled up.
+		odd := []string{"model.vocab=263", `device.dtype="bfloat16"`}
+		want, got := train(t, append(odd, "device.kind=cpu")...), train(t, append(odd, "device.kind=cuda")...)
+		for i, loss := range got {
+			if math.Abs(loss-want[i]) > 1e-3*want[i] {
+				t.Errorf("%q, step %d: loss %v, on the CPU %v", odd, i+1, loss, want[i])
+			}
+		}
+		for _, layout := range []string{"pipeline.stages=2", "pipeline.schedule=zb-v"} {
+			if again := train(t, append(odd, "device.kind=cuda", "pipeline.stages=2", layout)...); !slices.Equal(again, got) {
+				t.Errorf("%q, %s: losses %v, want the same bits as with one stage, %v", odd, layout, again, got)
+			}
+		}
 		// What is rounded is near what is not, and the same under every layout.
 		for _, set := range []string{`device.dtype="bfloat16"`, "device.tf32=true"} {
 			want := train(t, "device.kind=cuda", "batch.microbatch=1")

@@ -42,6 +42,29 @@ func actCases() []Case {
 			b.GELUGrad(dy, dy, b.normal(37, 515))
 			b.check(dy, "dx = dy")
 		}},
+		// The activation is made again right behind, as a weight's gradient needs it: a device may do both at once.
+		{"gelu_grad/and again", tensorops.KindGELUGrad, func(b *builder) {
+			for _, s := range shapes {
+				dy, x, y := b.normal(s[0], s[1]), b.spread(0, 6, s[0], s[1]), b.garbage(s[0], s[1])
+				b.GELUGrad(dy, dy, x)
+				b.GELU(y, x)
+				b.check(dy, "dx of %v", s).scaled(1)
+				b.check(y, "y of %v", s).scaled(1)
+				b.GELUGrad(dy, dy, x)
+				b.GELU(x, x)
+				b.check(x, "y = x of %v", s).scaled(1)
+			}
+		}},
+		{"swiglu_grad/and again", tensorops.KindSwiGLUGrad, func(b *builder) {
+			for _, s := range shapes {
+				dgate, dy, gate, up := b.garbage(s[0], s[1]), b.normal(s[0], s[1]), b.spread(0, 6, s[0], s[1]), b.normal(s[0], s[1])
+				b.SwiGLUGrad(dgate, dy, dy, gate, up)
+				b.SwiGLU(gate, gate, up)
+				b.check(dgate, "dgate of %v", s).scaled(6)
+				b.check(dy, "dup of %v", s).scaled(6)
+				b.check(gate, "y = gate of %v", s).scaled(6)
+			}
+		}},
 		{"swiglu/shapes", tensorops.KindSwiGLU, func(b *builder) {
 			for _, s := range shapes {
 				y := b.garbage(s[0], s[1])

@@ -71,7 +71,10 @@ func (p matmul) record(b *builder) {
 	}
 	o := tensorops.MatMulOpts{TransA: p.transA, TransB: p.transB, Accumulate: p.accumulate, BF16: p.bf16}
 	if p.bias {
-		o.Bias = b.single(p.n)
+		o.Bias = b.normal(p.n)
+		if !p.bf16 {
+			b.inSingle(func() { o.Bias = b.normal(p.n) })
+		}
 	}
 	if p.packed {
 		o.Packed = b.packed(tensorops.PackedLen(p.k, p.n), p.bf16)
@@ -120,6 +123,8 @@ func linearCases(extra []int) []Case {
 		matMul(form.name+"/bf16", slices.Concat(f.variants(37, 65, 129), f.split(700, 130, 600)))
 	}
 	cases = append(cases, Case{"matmul/rows of larger matrices", tensorops.KindMatMul, matMulRows})
+	sums := Case{"matmul/column sums", tensorops.KindMatMul, weightGrads}
+	cases = append(cases, sums, sums.in("bfloat16", tensorops.BFloat16))
 	return append(cases, eitherType([]Case{
 		{"col_sum/shapes", tensorops.KindColSum, func(b *builder) {
 			for _, s := range append(shapes, [2]int{3000, 17}) {
@@ -197,6 +202,24 @@ func (p matmul) split(m, n, k int) []matmul {
 	rich := p
 	rich.accumulate, rich.views = true, true
 	return []matmul{p, rich}
+}
+
+// weightGrads are those of linear layers with the gradients of their biases, which are the sums of one
+// of the product's matrices: a device may make both at once.
+func weightGrads(b *builder) {
+	for _, s := range [][3]int{{1, 8, 16}, {70, 24, 40}, {300, 64, 136}, {37, 7, 13}, {0, 8, 8}} {
+		rows, in, out := s[0], s[1], s[2]
+		x, dy := b.normal(rows, in), b.normal(rows, out)
+		first, second, bias := b.single(in, out), b.single(out, in), b.single(out)
+		o := tensorops.MatMulOpts{TransA: true, Accumulate: true, BF16: true}
+		b.MatMul(first, x, dy, o)
+		b.ColSum(bias, dy)
+		b.MatMul(second, dy, x, o)
+		b.ColSum(bias, dy)
+		b.check(first, "[in, out] of %v", s).summed(rows)
+		b.check(second, "[out, in] of %v", s).summed(rows)
+		b.check(bias, "bias of %v", s).summed(2 * rows)
+	}
 }
 
 // matMulRows multiplies ranges of rows: matrices that don't start their buffer.

@@ -67,6 +67,34 @@ func lossCases() []Case {
 				b.check(logits, "dlogits = logits of %+v", s).scaled(1)
 			}
 		}},
+		// As a head has them whose rows begin at multiples of what a device reads at once.
+		{"cross_entropy/padded rows", tensorops.KindCrossEntropy, func(b *builder) {
+			for _, s := range []struct{ n, v, wide int }{{3, 57, 64}, {5, 5003, 5056}, {2, 30000, 30016}, {1, 7, 9}} {
+				whole, other := b.spread(0, 2, s.n, s.wide), b.garbage(s.n, s.wide+8)
+				logits, targets := whole.Columns(0, s.v), b.tokens(s.v, s.n)
+				dlogits := other.Columns(8, 8+s.v)
+				stats, lse := b.garbage64(tensorops.LossStats), b.garbage64(s.n)
+				b.Fill(other, 7) // no op writes past its rows
+				b.CrossEntropy(stats, lse, logits, targets, tensorops.CrossEntropyOpts{Grad: dlogits, Scale: 0.25})
+				b.check(other, "dlogits of %+v", s).scaled(0.25)
+				b.check(whole, "logits of %+v", s)
+				b.CrossEntropy(stats, lse, logits, targets, tensorops.CrossEntropyOpts{Grad: logits, Scale: 1})
+				b.check(stats, "stats of %+v", s)
+				b.check(lse, "lse of %+v", s).scaled(1)
+				b.check(whole, "dlogits = logits of %+v", s).scaled(1)
+			}
+		}},
+		{"cross_entropy_join/padded rows", tensorops.KindCrossEntropyJoin, func(b *builder) {
+			const n, v, wide = 6, 57, 64
+			parts, targets, whole := b.garbage64(n, tensorops.LossParts), b.tokens(v, n), b.spread(0, 2, n, wide)
+			logits, at := whole.Columns(0, v), tensorops.VocabSlice{First: 0, Vocab: v}
+			stats, lse := b.garbage64(tensorops.LossStats), b.garbage64(n)
+			b.CrossEntropyPart(parts, logits, targets, at)
+			b.check(parts, "parts").scaled(1)
+			b.CrossEntropyJoin(stats, lse, parts, targets, logits, at, tensorops.CrossEntropyOpts{Grad: logits, Scale: 1})
+			b.check(stats, "stats")
+			b.check(whole, "dlogits = logits").scaled(1)
+		}},
 		{"cross_entropy_part/shapes", tensorops.KindCrossEntropyPart, func(b *builder) {
 			for _, s := range losses {
 				logits, targets := inputs(b, s.n, s.v, s.masked, s.deviation)

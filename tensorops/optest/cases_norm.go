@@ -107,6 +107,39 @@ func (m norm) cases() []Case {
 			b.check(y, "y")
 			b.check(stats, "stats")
 		}},
+		// The rows are sums that are made right before: a device may do both at once.
+		{m.forward.String() + "/behind a residual", m.forward, func(b *builder) {
+			for i, s := range append(normShapes, [][2]int{{3, 768}, {5, 1032}, {2, 5003}, {1, 17000}}...) {
+				x, skip, y, stats := b.normal(s[0], s[1]), b.normal(s[0], s[1]), b.garbage(s[0], s[1]), b.garbage32(s[0], m.stats)
+				mask := tensorops.Mask{Key: b.key(), Step: 3, First: uint64(7 * i), P: 0.3 * float64(i%2)}
+				b.Dropout(x, x, skip, mask)
+				m.y(b, y, x, b.single(s[1]), b.single(s[1]), stats)
+				b.check(x, "sum of %v", s)
+				o, of := b.check(y, "y of %v", s), b.check(stats, "stats of %v", s)
+				if s[1] == 1 { // nothing remains but rounding, times rstd
+					o.scaled(1 / math.Sqrt(normEps))
+					of.scaled(1 / normEps)
+				}
+			}
+		}},
+		{m.weightGrad.String() + "/with that of the rows", m.weightGrad, func(b *builder) {
+			for _, s := range append(normShapes, [][2]int{{70, 768}, {3, 4096}, {3, 4104}}...) {
+				x, stats := m.normalised(b, s[0], s[1])
+				dgamma, dbeta, dy := b.single(s[1]), b.single(s[1]), b.normal(s[0], s[1])
+				dx, skip := b.garbage(s[0], s[1]), b.normal(s[0], s[1])
+				m.dgamma(b, dgamma, dbeta, dy, x, stats)
+				m.dx(b, dx, dy, x, b.single(s[1]), stats, skip)
+				b.check(dgamma, "dgamma of %v", s).summed(s[0])
+				b.check(dbeta, "dbeta of %v", s).summed(s[0])
+				o := b.check(dx, "dx of %v", s).loosen(2)
+				if s[1] == 1 {
+					o.scaled(1 / math.Sqrt(normEps))
+				}
+				m.dgamma(b, dgamma, dbeta, dy, x, stats)
+				m.dx(b, dy, dy, x, b.single(s[1]), stats, none)
+				b.check(dgamma, "dgamma of %v, twice", s).summed(2 * s[0])
+			}
+		}},
 		{m.grad.String() + "/shapes", m.grad, func(b *builder) {
 			for _, s := range normShapes {
 				x, stats := m.normalised(b, s[0], s[1])

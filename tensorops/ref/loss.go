@@ -24,11 +24,11 @@ func logSumExp(values []float64) float64 {
 // where asked for, dlogits = scale·(softmax − onehot), 0 without a target.
 func crossEntropy(op *tensorops.Op) error {
 	a := op.CrossEntropy()
-	stats, lse, logits := Values(a.Stats), Values(a.LSE), Values(a.Logits)
+	stats, lse := Values(a.Stats), Values(a.LSE)
 	vocabulary := a.Logits.Cols()
 	stats[0], stats[1] = 0, 0
 	for n, target := range ids(a.Targets) {
-		logit := row(logits, n, vocabulary)
+		logit := rowOf(a.Logits, n)
 		lse[n] = logSumExp(logit)
 		if target != tensorops.IgnoreTarget {
 			if err := checkID(n, target, vocabulary); err != nil {
@@ -40,7 +40,7 @@ func crossEntropy(op *tensorops.Op) error {
 		if !a.Grad.Valid() {
 			continue
 		}
-		grad := row(Values(a.Grad), n, vocabulary)
+		grad := rowOf(a.Grad, n)
 		if target == tensorops.IgnoreTarget {
 			clear(grad)
 			continue
@@ -56,9 +56,9 @@ func crossEntropy(op *tensorops.Op) error {
 // crossEntropyPart: parts = (log Σ exp of the row, the target's logit).
 func crossEntropyPart(op *tensorops.Op) error {
 	a := op.CrossEntropyPart()
-	parts, logits, width := Values(a.Parts), Values(a.Logits), a.Logits.Cols()
+	parts, width := Values(a.Parts), a.Logits.Cols()
 	for n, target := range ids(a.Targets) {
-		logit, part := row(logits, n, width), row(parts, n, tensorops.LossParts)
+		logit, part := rowOf(a.Logits, n), row(parts, n, tensorops.LossParts)
 		part[0], part[1] = logSumExp(logit), 0
 		if target == tensorops.IgnoreTarget {
 			continue
@@ -94,7 +94,7 @@ func crossEntropyJoin(op *tensorops.Op) {
 		if !a.Grad.Valid() {
 			continue
 		}
-		grad, logits := row(Values(a.Grad), n, a.Grad.Cols()), row(Values(a.Logits), n, a.Logits.Cols())
+		grad, logits := rowOf(a.Grad, n), rowOf(a.Logits, n)
 		if target == tensorops.IgnoreTarget {
 			clear(grad)
 			continue

@@ -33,6 +33,11 @@ func Set(t tensorops.Tensor, values []float64) {
 	copy(v, values)
 }
 
+// rowOf is row n of a matrix, which may be columns of a wider one.
+func rowOf(t tensorops.Tensor, n int) []float64 {
+	return tensorops.Elements[float64](t)[n*t.Stride():][:t.Cols()]
+}
+
 // ids views a tensor of token ids.
 func ids(t tensorops.Tensor) []int32 { return tensorops.Elements[int32](t) }
 

@@ -10,9 +10,14 @@
 // KERNEL(name) begins a kernel. Its argument is the struct name_args, as a.
 #define KERNEL(name) extern "C" __global__ void name(const name##_args a)
 
+// BOUNDED_KERNEL(name, threads, blocks) is KERNEL(name) for blocks of no more threads, with so few registers
+// that a multiprocessor holds that many blocks.
+#define BOUNDED_KERNEL(name, threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks) name(const name##_args a)
+
 // UNROLL is for loops over an array that a thread has: only unrolled does it stay in registers.
 #define UNROLL _Pragma("unroll")
 #else
+#define BOUNDED_KERNEL(name, threads, blocks) KERNEL(name)
 #define UNROLL
 #endif
 

@@ -1,10 +1,196 @@
 // Cross-entropy over rows of logits, with its gradient where asked for.
+//
+// A block has a row. It reads it in pieces of 16 bytes, of which each thread keeps the first few in
+// registers for the gradient. So the bfloat16 logits of a vocabulary of up to 16,384 are read once. Of a larger one
+// the rest is read again, but from the second-level cache, not from memory: rows of 100 KB are under way
+// in two blocks to a multiprocessor, 26 MB of an H100's 50. To keep all of such a row would leave room for one
+// block, whose multiprocessor would wait for memory and compute by turns.
 #include "fault.cuh"
-#include "four.cuh"
+#include "quad.cuh"
 #include "reduce.cuh"
 
 #define LOWEST -3.402823466e38f // of float32
 #define IGNORE_TARGET -1
+
+#define LOSS_THREADS 256 // at most, to a row: launch_loss.go knows it as lossThreads
+#define KEPT 8           // pieces that a thread keeps
+#define AHEAD 4          // pieces that it reads before it works on the first of them
+
+// LOSS_FORM(name, of, T) is the form of a kernel for logits of float or bf16. What it has of registers is
+// for two blocks of LOSS_THREADS to a multiprocessor.
+#define LOSS_FORM(name, of, T)                  \
+	BOUNDED_KERNEL(name, LOSS_THREADS, 2) {       \
+		if (a.whole) of##_row<T, true>(a);        \
+		else of##_row<T, false>(a);               \
+	}
+
+// piece is 16 bytes of logits.
+struct alignas(16) piece {
+	u32 at[4];
+};
+
+template <class T> __device__ inline float element(const piece &p, int k);
+template <> __device__ inline float element<float>(const piece &p, int k) { return __uint_as_float(p.at[k]); }
+template <> __device__ inline float element<bf16>(const piece &p, int k) { return bf16_float(k % 2 ? p.at[k / 2] >> 16 : p.at[k / 2]); }
+
+template <class T> __device__ inline void set_element(piece &p, int k, float v);
+template <> __device__ inline void set_element<float>(piece &p, int k, float v) { p.at[k] = __float_as_uint(v); }
+template <> __device__ inline void set_element<bf16>(piece &p, int k, float v) {
+	const u32 bits = bf16_bits(v);
+	p.at[k / 2] = k % 2 ? (p.at[k / 2] & 0xffff) | bits << 16 : (p.at[k / 2] & 0xffff0000) | bits;
+}
+
+// thread_sum is a thread's sum of exponentials, without e^top, where top is the largest argument so far (Milakov,
+// Gimelshein: Online normalizer calculation for softmax, 2018).
+struct thread_sum {
+	float top, sum;
+
+	template <int N> __device__ void add(const float (&v)[N]) {
+		float higher = v[0];
+		UNROLL for (int k = 1; k < N; k++) higher = fmaxf(higher, v[k]);
+		if (higher > top) {
+			sum *= expf(top - higher);
+			top = higher;
+		}
+		UNROLL for (int k = 0; k < N; k++) sum += expf(v[k] - top);
+	}
+
+	// of_block is log Σ exp of what all threads have added, in all of them.
+	__device__ double of_block() const {
+		const float top_of_row = block_max(top);
+		const double total = block_sum((double)(sum * expf(top - top_of_row)));
+		return top_of_row + log(total);
+	}
+};
+
+// slope makes an element of the gradient, scale·(softmax − onehot), 0 in a row to be ignored. lse is
+// subtracted in two parts: one float32 would lose precision.
+struct slope {
+	float high, low, scale;
+	i64 hit; // place of the target
+	bool ignored;
+
+	__device__ slope(double lse, float scale, i64 hit, bool ignored) : high((float)lse), low((float)(lse - high)), scale(scale), hit(hit), ignored(ignored) {}
+
+	__device__ float at(u32 place, float v) const {
+		if (ignored) return 0;
+		const float g = expf((v - high) - low) * scale;
+		return (i64)place == hit ? g - scale : g;
+	}
+};
+
+__device__ inline float element_at(float v) { return v; }
+__device__ inline float element_at(bf16 bits) { return bf16_float(bits); }
+
+// row_of is a row of logits in the hands of a block. Of one that is whole the addresses, and those of the
+// gradient, which is of the same type, are multiples of 16 bytes.
+template <class T, bool whole> struct row_of;
+
+template <class T> struct row_of<T, true> {
+	static const int in_piece = 16 / sizeof(T);
+
+	const T *logits;
+	u32 cols;
+	piece kept[KEPT];
+
+	__device__ float one(u32 at) const { return element_at(logits[at]); }
+
+	// place is that of the first element of a thread's piece u; has reports whether all of it is there. The few
+	// elements behind the last piece are one each for as many threads.
+	__device__ u32 place(int u) const { return (u * blockDim.x + threadIdx.x) * in_piece; }
+	__device__ bool has(int u) const { return place(u) + in_piece <= cols; }
+	__device__ piece load(int u) const { return *(const piece *)(logits + place(u)); }
+	__device__ u32 last() const { return cols / in_piece * in_piece + threadIdx.x; }
+
+	// keep reads what is kept, all of it before any of it is waited for.
+	__device__ void keep() {
+		UNROLL for (int u = 0; u < KEPT; u++)
+			if (has(u)) kept[u] = load(u);
+	}
+
+	__device__ static void add(const piece &p, thread_sum &s) {
+		float v[in_piece];
+		UNROLL for (int k = 0; k < in_piece; k++) v[k] = element<T>(p, k);
+		s.add(v);
+	}
+
+	__device__ double lse() const {
+		thread_sum s = {LOWEST, 0};
+		UNROLL for (int u = 0; u < KEPT; u++)
+			if (has(u)) add(kept[u], s);
+		for (int first = KEPT; has(first); first += AHEAD) {
+			piece rest[AHEAD];
+			UNROLL for (int u = 0; u < AHEAD; u++)
+				if (has(first + u)) rest[u] = load(first + u);
+			UNROLL for (int u = 0; u < AHEAD; u++)
+				if (has(first + u)) add(rest[u], s);
+		}
+		if (last() < cols) {
+			const float v[1] = {one(last())};
+			s.add(v);
+		}
+		return s.of_block();
+	}
+
+	__device__ void write(const piece &p, int u, T *to, const slope &g) const {
+		piece out = {};
+		UNROLL for (int k = 0; k < in_piece; k++) set_element<T>(out, k, g.at(place(u) + k, element<T>(p, k)));
+		*(piece *)(to + place(u)) = out;
+	}
+
+	// gradient may be written over the logits.
+	__device__ void gradient(float *grad, bool, const slope &g) const {
+		T *const to = (T *)grad;
+		if (last() < cols) {
+			const float v = g.at(last(), one(last()));
+			if (sizeof(T) == 2) ((bf16 *)to)[last()] = (bf16)bf16_bits(v);
+			else ((float *)to)[last()] = v;
+		}
+		UNROLL for (int u = 0; u < KEPT; u++)
+			if (has(u)) write(kept[u], u, to, g);
+		for (int first = KEPT; has(first); first += AHEAD) {
+			piece rest[AHEAD];
+			UNROLL for (int u = 0; u < AHEAD; u++)
+				if (has(first + u)) rest[u] = load(first + u);
+			UNROLL for (int u = 0; u < AHEAD; u++)
+				if (has(first + u)) write(rest[u], first + u, to, g);
+		}
+	}
+};
+
+// One that is not whole begins anywhere. A thread's elements lie a block's width apart, so that a warp's lie
+// side by side, and are read again for the gradient.
+template <class T> struct row_of<T, false> {
+	const T *logits;
+	u32 cols;
+
+	__device__ float one(u32 at) const { return element_at(logits[at]); }
+	__device__ void keep() {}
+
+	__device__ double lse() const {
+		thread_sum s = {LOWEST, 0};
+		for (u32 first = threadIdx.x; first < cols; first += AHEAD * blockDim.x) {
+			float v[AHEAD];
+			UNROLL for (int k = 0; k < AHEAD; k++) v[k] = first + k * blockDim.x < cols ? one(first + k * blockDim.x) : LOWEST;
+			s.add(v);
+		}
+		return s.of_block();
+	}
+
+	__device__ void gradient(float *to, bool half, const slope &g) const {
+		for (u32 at = threadIdx.x; at < cols; at += blockDim.x) {
+			const float v = g.at(at, one(at));
+			if (half) ((bf16 *)to)[at] = (bf16)bf16_bits(v);
+			else to[at] = v;
+		}
+	}
+};
+
+// row_at is the block's row of a matrix.
+template <class T> __device__ inline const T *row_at(const float *p, i64 stride) { return (const T *)p + (i64)blockIdx.x * stride; }
+__device__ inline float *row_at(float *p, i64 stride, bool half) {
+	return half ? (float *)((bf16 *)p + (i64)blockIdx.x * stride) : p + (i64)blockIdx.x * stride;
+}
 
 struct cross_entropy_args {
 	double *losses; // of each row: lse − logit of the target
@@ -13,117 +199,63 @@ struct cross_entropy_args {
 	const int *targets;
 	float *grad; // or 0; may be logits
 	i64 *fault;
-	i64 cols;
+	i64 cols, stride, grad_stride;
 	float scale;
-	u32 aligned;
-	u32 halves, pad; // of logits and grad
+	u32 whole, grad_half, pad; // see row_of; the gradient is bfloat16
 };
 
-// Rows of a vocabulary that fours fill are read by fours. Others begin anywhere: then a
-// thread's four elements lie a block's width apart, so that a warp's lie side by side. Which
-// it is, and with it the order of sums, is a matter of the width alone.
-__device__ inline i64 apart_of(i64 cols) { return cols % 4 == 0 ? 1 : (i64)blockDim.x; }
-
-#define EACH_FOUR_APART(j, apart, n) for (i64 j = (apart) == 1 ? 4 * (i64)threadIdx.x : (i64)threadIdx.x; j < (n); j += 4 * (i64)blockDim.x)
-
-// load_apart reads logits of the row that begins at first.
-template <bool mixed> __device__ inline four load_apart(const cross_entropy_args &a, i64 first, i64 j, i64 apart) {
-	const u32 half = a.halves & 1;
-	if (apart == 1) return load4<mixed>(a.logits, first + j, a.cols - j, a.aligned, half, LOWEST);
-	four f;
-	for (int k = 0; k < 4; k++) f.at[k] = j + k * apart < a.cols ? load_one<mixed>(a.logits, first + j + k * apart, half) : LOWEST;
-	return f;
-}
-
-// store_apart writes their gradients.
-template <bool mixed> __device__ inline void store_apart(const cross_entropy_args &a, i64 first, i64 j, i64 apart, const four &f) {
-	const u32 half = a.halves & 2;
-	if (apart == 1) return store4<mixed>(a.grad, first + j, f, a.cols - j, a.aligned, half);
-	for (int k = 0; k < 4; k++)
-		if (j + k * apart < a.cols) store_one<mixed>(a.grad, first + j + k * apart, f.at[k], half);
-}
-
-// row_lse is log Σ exp of the row that begins at first, in all threads of the block, each of which
-// keeps the largest of its own elements so far (Milakov, Gimelshein: Online normalizer
-// calculation for softmax, 2018).
-template <bool mixed> __device__ inline double row_lse(const cross_entropy_args &a, i64 first) {
-	const i64 apart = apart_of(a.cols);
-	float top = LOWEST, sum = 0;
-	EACH_FOUR_APART(j, apart, a.cols) {
-		const four v = load_apart<mixed>(a, first, j, apart);
-		const float higher = fmaxf(fmaxf(v.at[0], v.at[1]), fmaxf(v.at[2], v.at[3]));
-		if (higher > top) {
-			sum *= expf(top - higher);
-			top = higher;
-		}
-		for (int k = 0; k < 4; k++) sum += expf(v.at[k] - top);
-	}
-	const float top_of_row = block_max(top);
-	const double total = block_sum((double)(sum * expf(top - top_of_row)));
-	return top_of_row + log(total);
-}
-
-// row_grad writes scale·(softmax − onehot) of the row, whose target has the place hit; zeros if it
-// is to be ignored.
-template <bool mixed> __device__ inline void row_grad(const cross_entropy_args &a, i64 first, double lse, i64 hit, bool ignored) {
-	const i64 apart = apart_of(a.cols);
-	// lse is subtracted in two parts: one float32 would lose precision.
-	const float high = (float)lse, low = (float)(lse - high);
-	EACH_FOUR_APART(j, apart, a.cols) {
-		four v = load_apart<mixed>(a, first, j, apart);
-		for (int k = 0; k < 4; k++) {
-			float g = 0;
-			if (!ignored) g = expf((v.at[k] - high) - low) * a.scale;
-			if (j + k * apart == hit) g -= a.scale;
-			v.at[k] = g;
-		}
-		store_apart<mixed>(a, first, j, apart, v);
-	}
-}
-
-// A block has a row. It reads it once for lse, and once more for the gradient.
-template <bool mixed> __device__ inline void cross_entropy_row(const cross_entropy_args &a) {
-	const i64 row = blockIdx.x, first = row * a.cols;
-	const int target = a.targets[row];
+template <class T, bool whole> __device__ inline void cross_entropy_row(const cross_entropy_args &a) {
+	const i64 n = blockIdx.x;
+	const int target = a.targets[n];
 	if (target != IGNORE_TARGET && (target < 0 || target >= a.cols)) {
-		if (threadIdx.x == 0) bad_id(a.fault, row);
+		if (threadIdx.x == 0) bad_id(a.fault, n);
 		return;
 	}
-	const float hit = target == IGNORE_TARGET ? 0 : load_one<mixed>(a.logits, first + target, a.halves & 1); // read before the gradient replaces it
-	const double lse = row_lse<mixed>(a, first);
+	row_of<T, whole> row = {row_at<T>(a.logits, a.stride), (u32)a.cols};
+	row.keep();
+	const float hit = target == IGNORE_TARGET ? 0 : row.one(target); // read before the gradient replaces it
+	const double lse = row.lse();
 	if (threadIdx.x == 0) {
-		a.lse[row] = lse;
-		a.losses[row] = lse - hit;
+		a.lse[n] = lse;
+		a.losses[n] = lse - hit;
 	}
-	if (a.grad != 0) row_grad<mixed>(a, first, lse, target, target == IGNORE_TARGET);
+	if (a.grad == 0) return;
+	row.gradient(row_at(a.grad, a.grad_stride, a.grad_half), a.grad_half, slope(lse, a.scale, target, target == IGNORE_TARGET));
 }
 
-FORMS(cross_entropy, cross_entropy_row)
+typedef cross_entropy_args cross_entropy_bf16_args;
+
+LOSS_FORM(cross_entropy, cross_entropy, float)
+LOSS_FORM(cross_entropy_bf16, cross_entropy, bf16)
 
 struct cross_entropy_part_args {
 	double *parts; // of each row: lse, and the logit of the target or 0
 	const float *logits; // of the ids from first on
 	const int *targets;
 	i64 *fault;
-	i64 cols, first, vocab;
-	u32 aligned, halves;
+	i64 cols, stride, first, vocab;
+	u32 whole, pad;
 };
 
 // A block has a row of a slice of the vocabulary.
-template <bool mixed> __device__ inline void cross_entropy_part_row(const cross_entropy_part_args &a) {
-	const i64 row = blockIdx.x, first = row * a.cols, target = a.targets[row], hit = target - a.first;
+template <class T, bool whole> __device__ inline void cross_entropy_part_row(const cross_entropy_part_args &a) {
+	const i64 n = blockIdx.x, target = a.targets[n], hit = target - a.first;
 	if (target != IGNORE_TARGET && (target < 0 || target >= a.vocab)) {
-		if (threadIdx.x == 0) bad_id(a.fault, row);
+		if (threadIdx.x == 0) bad_id(a.fault, n);
 		return;
 	}
-	const cross_entropy_args whole = {0, 0, a.logits, a.targets, 0, a.fault, a.cols, 0, a.aligned, a.halves, 0};
-	const double lse = row_lse<mixed>(whole, first);
+	row_of<T, whole> row = {row_at<T>(a.logits, a.stride), (u32)a.cols};
+	row.keep();
+	const double lse = row.lse();
 	if (threadIdx.x != 0) return;
-	a.parts[2 * row] = lse;
-	a.parts[2 * row + 1] = hit >= 0 && hit < a.cols ? load_one<mixed>(a.logits, first + hit, a.halves & 1) : 0;
+	a.parts[2 * n] = lse;
+	a.parts[2 * n + 1] = hit >= 0 && hit < a.cols ? row.one((u32)hit) : 0;
 }
 
-FORMS(cross_entropy_part, cross_entropy_part_row)
+typedef cross_entropy_part_args cross_entropy_part_bf16_args;
+
+LOSS_FORM(cross_entropy_part, cross_entropy_part, float)
+LOSS_FORM(cross_entropy_part_bf16, cross_entropy_part, bf16)
 
 struct loss_join_args {
 	double *losses, *lse;
@@ -150,21 +282,24 @@ struct cross_entropy_join_args {
 	const float *logits;
 	const int *targets;
 	float *grad; // may be logits
-	i64 cols, first;
+	i64 cols, stride, grad_stride, first;
 	float scale;
-	u32 aligned;
-	u32 halves, pad;
+	u32 whole, grad_half, pad;
 };
 
 // A block has a row of a slice's gradient.
-template <bool mixed> __device__ inline void cross_entropy_join_row(const cross_entropy_join_args &a) {
-	const i64 row = blockIdx.x;
-	const int target = a.targets[row];
-	const cross_entropy_args whole = {0, 0, a.logits, a.targets, a.grad, 0, a.cols, a.scale, a.aligned, a.halves, 0};
-	row_grad<mixed>(whole, row * a.cols, a.lse[row], target - a.first, target == IGNORE_TARGET);
+template <class T, bool whole> __device__ inline void cross_entropy_join_row(const cross_entropy_join_args &a) {
+	const i64 n = blockIdx.x;
+	const int target = a.targets[n];
+	row_of<T, whole> row = {row_at<T>(a.logits, a.stride), (u32)a.cols};
+	row.keep();
+	row.gradient(row_at(a.grad, a.grad_stride, a.grad_half), a.grad_half, slope(a.lse[n], a.scale, target - a.first, target == IGNORE_TARGET));
 }
 
-FORMS(cross_entropy_join, cross_entropy_join_row)
+typedef cross_entropy_join_args cross_entropy_join_bf16_args;
+
+LOSS_FORM(cross_entropy_join, cross_entropy_join, float)
+LOSS_FORM(cross_entropy_join_bf16, cross_entropy_join, bf16)
 
 struct loss_stats_args {
 	double *stats;

@@ -1,124 +1,133 @@
-// LayerNorm (Ba, Kiros, Hinton 2016) and RMSNorm (Zhang, Sennrich 2019), and the gradients
-// of their inputs. A block has a row, of any width, and reads it twice: once for the sums,
-// once, from the cache, for the result.
-#include "four.cuh"
+// LayerNorm (Ba, Kiros, Hinton 2016) and RMSNorm (Zhang, Sennrich 2019) of rows, which may be sums that are
+// made on the way.
+//
+// A team has a row: a warp, if that can keep the row in registers, and else a block, which keeps what it
+// can. So a row is read once. Which of the two it is depends on the width alone, and with it the order of
+// sums.
+#include "eight.cuh"
 #include "reduce.cuh"
+
+#define NORM_KEPT 4      // eights that a thread keeps
+#define MOST_THREADS 512 // in a block: launch_norm.go knows it as normThreads
 
 struct norm_args {
 	float *y;
 	const float *x, *gamma, *beta; // beta may be 0
 	float *stats;                  // LayerNorm: mean and rstd of each row; RMSNorm: rstd
+	// Where sum is not 0, the rows that are normalised are those of sum = x + skip, which the
+	// kernel makes: the residual. It may be x or skip.
+	float *sum;
+	const float *skip;
 	double eps;
-	i64 cols;
-	u32 aligned, halves; // of y and x
+	i64 rows, cols;
+	u32 aligned, halves; // of y, x, sum and skip
+	u32 by_warps, pad;   // a warp has a row; else a block
 };
-
-// normalise is the second reading: y = (x − mean)·rstd·gamma + beta.
-template <bool mixed> __device__ inline void normalise(const norm_args &a, float mean, float rstd) {
-	const i64 row = (i64)blockIdx.x * a.cols;
-	EACH_FOUR_OF_ROW(j, a.cols) {
-		const i64 left = a.cols - j;
-		four v = load4<mixed>(a.x, row + j, left, a.aligned, a.halves & 2);
-		const four gamma = load4(a.gamma + j, left, a.aligned);
-		for (int k = 0; k < 4; k++) v.at[k] = (v.at[k] - mean) * rstd * gamma.at[k];
-		if (a.beta != 0) {
-			const four beta = load4(a.beta + j, left, a.aligned);
-			for (int k = 0; k < 4; k++) v.at[k] += beta.at[k];
-		}
-		store4<mixed>(a.y, row + j, v, left, a.aligned, a.halves & 1);
-	}
-}
 
 typedef norm_args layer_norm_args, rms_norm_args;
 
-template <bool mixed> __device__ inline void layer_norm_row(const norm_args &a) {
-	const i64 row = (i64)blockIdx.x * a.cols;
-	// Sums, in float64, of what remains without the first element: they lose nothing where
-	// the row is far from zero.
-	const float shift = load_one<mixed>(a.x, row, a.halves & 2);
-	double sums[2] = {0, 0}; // of the differences and of their squares
-	EACH_FOUR_OF_ROW(j, a.cols) {
-		const four v = load4<mixed>(a.x, row + j, a.cols - j, a.aligned, a.halves & 2, shift);
-		for (int k = 0; k < 4; k++) {
-			const double d = (double)v.at[k] - shift;
-			sums[0] += d;
-			sums[1] += d * d;
-		}
+// row_team is a thread's place in the team of a row.
+struct row_team {
+	i64 row;
+	int lane, size;
+	bool warp;
+
+	__device__ row_team(u32 by_warps)
+		: row(by_warps ? (i64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32 : (i64)blockIdx.x), lane(by_warps ? threadIdx.x % 32 : threadIdx.x),
+		  size(by_warps ? 32 : blockDim.x), warp(by_warps != 0) {}
+
+	// column is the first of a thread's i-th eight.
+	__device__ i64 column(i64 i) const { return 8 * (i * size + lane); }
+
+	template <int N> __device__ void sum(double (&v)[N]) const {
+		if (!warp) return block_sums(v);
+		UNROLL for (int i = 0; i < N; i++) v[i] = warp_sum(v[i]);
 	}
-	block_sums(sums);
-	const double offset = sums[0] / a.cols, variance = fmax(sums[1] / a.cols - offset * offset, 0.0);
-	const float mean = (float)(shift + offset), rstd = (float)(1 / sqrt(variance + a.eps));
-	if (threadIdx.x == 0) {
-		a.stats[2 * (i64)blockIdx.x] = mean;
-		a.stats[2 * (i64)blockIdx.x + 1] = rstd;
+
+	// first_of is the first thread's v.
+	__device__ float first_of(float v) const {
+		if (warp) return __shfl_sync(ALL_LANES, v, 0);
+		__shared__ float first;
+		if (threadIdx.x == 0) first = v;
+		__syncthreads();
+		return first;
 	}
-	normalise<mixed>(a, mean, rstd);
-}
-
-FORMS(layer_norm, layer_norm_row)
-
-template <bool mixed> __device__ inline void rms_norm_row(const norm_args &a) {
-	const i64 row = (i64)blockIdx.x * a.cols;
-	double squares = 0;
-	EACH_FOUR_OF_ROW(j, a.cols) {
-		const four v = load4<mixed>(a.x, row + j, a.cols - j, a.aligned, a.halves & 2);
-		for (int k = 0; k < 4; k++) squares += (double)v.at[k] * v.at[k];
-	}
-	const float rstd = (float)(1 / sqrt(block_sum(squares) / a.cols + a.eps));
-	if (threadIdx.x == 0) a.stats[blockIdx.x] = rstd;
-	normalise<mixed>(a, 0, rstd);
-}
-
-FORMS(rms_norm, rms_norm_row)
-
-struct norm_grad_args {
-	float *dx;
-	const float *dy, *x, *gamma, *stats, *skip; // skip may be 0
-	i64 cols;
-	u32 aligned, halves; // of dx, dy, x and skip
 };
 
-// norm_grad: dx = rstd·(g − mean(g) − x̂·mean(g·x̂)) + skip, g = dy·gamma, x̂ = (x − mean)·rstd.
-// RMSNorm's is without mean(g), and its rows have a mean of 0. The block has summed before
-// any thread writes, so dx may be dy.
-template <bool mixed> __device__ inline void norm_grad(const norm_grad_args &a, bool centred, float mean, float rstd) {
-	const i64 row = (i64)blockIdx.x * a.cols;
-	float sums[2] = {0, 0}; // of g and of g·x̂
-	EACH_FOUR_OF_ROW(j, a.cols) {
-		const i64 left = a.cols - j;
-		const four x = load4<mixed>(a.x, row + j, left, a.aligned, a.halves & 4), dy = load4<mixed>(a.dy, row + j, left, a.aligned, a.halves & 2);
-		const four gamma = load4(a.gamma + j, left, a.aligned); // 0 past the row's end
-		for (int k = 0; k < 4; k++) {
-			const float g = dy.at[k] * gamma.at[k];
-			sums[0] += g;
-			sums[1] += g * ((x.at[k] - mean) * rstd);
-		}
+// term reads an eight of the row that is normalised, or makes it. Where it is made, it is used as it is
+// stored.
+__device__ inline eight term(const norm_args &a, i64 at, i64 left) {
+	eight v = load8(a.x, at, left, a.aligned, a.halves & 2);
+	if (a.sum == 0) return v;
+	const eight skip = load8(a.skip, at, left, a.aligned, a.halves & 8);
+	EACH_OF_EIGHT(k) v.at[k] = as_stored(__fadd_rn(v.at[k], skip.at[k]), a.halves & 4);
+	store8(a.sum, at, v, left, a.aligned, a.halves & 4);
+	return v;
+}
+
+// again reads an eight of the row that was not kept.
+__device__ inline eight again(const norm_args &a, i64 at, i64 left) {
+	return a.sum == 0 ? load8(a.x, at, left, a.aligned, a.halves & 2) : load8(a.sum, at, left, a.aligned, a.halves & 4);
+}
+
+__device__ inline void normalise(const norm_args &a, i64 row, i64 j, eight v, float mean, float rstd) {
+	const i64 left = a.cols - j;
+	const eight gamma = load8(a.gamma, j, left, a.aligned, 0);
+	EACH_OF_EIGHT(k) v.at[k] = __fmul_rn(__fmul_rn(__fsub_rn(v.at[k], mean), rstd), gamma.at[k]);
+	if (a.beta != 0) {
+		const eight beta = load8(a.beta, j, left, a.aligned, 0);
+		EACH_OF_EIGHT(k) v.at[k] = __fadd_rn(v.at[k], beta.at[k]);
 	}
-	block_sums(sums);
-	const float mean_g = centred ? sums[0] / a.cols : 0, mean_gx = sums[1] / a.cols;
-	EACH_FOUR_OF_ROW(j, a.cols) {
-		const i64 left = a.cols - j;
-		const four x = load4<mixed>(a.x, row + j, left, a.aligned, a.halves & 4), gamma = load4(a.gamma + j, left, a.aligned);
-		four d = load4<mixed>(a.dy, row + j, left, a.aligned, a.halves & 2);
-		for (int k = 0; k < 4; k++) {
-			d.at[k] = rstd * (d.at[k] * gamma.at[k] - mean_g - (x.at[k] - mean) * rstd * mean_gx);
-		}
-		if (a.skip != 0) {
-			const four skip = load4<mixed>(a.skip, row + j, left, a.aligned, a.halves & 8);
-			for (int k = 0; k < 4; k++) d.at[k] += skip.at[k];
-		}
-		store4<mixed>(a.dx, row + j, d, left, a.aligned, a.halves & 1);
+	store8(a.y, row + j, v, left, a.aligned, a.halves & 1);
+}
+
+// add_terms adds an eight's terms to a thread's sums, in float64: the values without shift, and their squares.
+__device__ inline void add_terms(double (&sums)[2], const eight &v, i64 left, float shift) {
+	EACH_OF_EIGHT(k) {
+		const double d = k < left ? (double)v.at[k] - shift : 0;
+		sums[0] += d;
+		sums[1] = __fma_rn(d, d, sums[1]);
 	}
 }
 
-typedef norm_grad_args layer_norm_grad_args, rms_norm_grad_args;
-
-template <bool mixed> __device__ inline void layer_norm_grad_row(const norm_grad_args &a) {
-	const float *stats = a.stats + 2 * (i64)blockIdx.x;
-	norm_grad<mixed>(a, true, stats[0], stats[1]);
+template <bool centred> __device__ inline void norm_row(const norm_args &a) {
+	const row_team team(a.by_warps);
+	if (team.row >= a.rows) return;
+	const i64 row = team.row * a.cols;
+	eight kept[NORM_KEPT];
+	UNROLL for (int i = 0; i < NORM_KEPT; i++) {
+		const i64 j = team.column(i);
+		if (j < a.cols) kept[i] = term(a, row + j, a.cols - j);
+	}
+	// LayerNorm's sums are of what remains without the first element: they lose nothing where the row is
+	// far from zero.
+	const float shift = centred ? team.first_of(kept[0].at[0]) : 0;
+	double sums[2] = {0, 0};
+	UNROLL for (int i = 0; i < NORM_KEPT; i++) {
+		const i64 j = team.column(i);
+		if (j < a.cols) add_terms(sums, kept[i], a.cols - j, shift);
+	}
+	for (i64 i = NORM_KEPT; team.column(i) < a.cols; i++) {
+		const i64 j = team.column(i);
+		add_terms(sums, term(a, row + j, a.cols - j), a.cols - j, shift);
+	}
+	team.sum(sums);
+	const double offset = centred ? sums[0] / a.cols : 0, variance = fmax(sums[1] / a.cols - offset * offset, 0.0);
+	const float mean = centred ? (float)(shift + offset) : 0, rstd = (float)(1 / sqrt(variance + a.eps));
+	if (team.lane == 0) {
+		if (centred) a.stats[2 * team.row] = mean;
+		a.stats[centred ? 2 * team.row + 1 : team.row] = rstd;
+	}
+	UNROLL for (int i = 0; i < NORM_KEPT; i++) {
+		const i64 j = team.column(i);
+		if (j < a.cols) normalise(a, row, j, kept[i], mean, rstd);
+	}
+	for (i64 i = NORM_KEPT; team.column(i) < a.cols; i++) {
+		const i64 j = team.column(i);
+		normalise(a, row, j, again(a, row + j, a.cols - j), mean, rstd);
+	}
 }
 
-template <bool mixed> __device__ inline void rms_norm_grad_row(const norm_grad_args &a) { norm_grad<mixed>(a, false, 0, a.stats[blockIdx.x]); }
+BOUNDED_KERNEL(layer_norm, MOST_THREADS, 1) { norm_row<true>(a); }
 
-FORMS(layer_norm_grad, layer_norm_grad_row)
-FORMS(rms_norm_grad, rms_norm_grad_row)
+BOUNDED_KERNEL(rms_norm, MOST_THREADS, 1) { norm_row<false>(a); }

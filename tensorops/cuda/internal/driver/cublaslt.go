@@ -77,6 +77,13 @@ func (b *BLAS) Path() string { return b.library.path }
 // Version is the library's own.
 func (b *BLAS) Version() (major, minor int) { return b.version / 10000, b.version / 100 % 100 }
 
+// oldestSums is the oldest version that is asked for column sums along with a product. Some before
+// have been seen to reach past matrices with them.
+const oldestSums = 12_00_00
+
+// SumsColumns reports whether the library is asked for the column sums of what it multiplies.
+func (b *BLAS) SumsColumns() bool { return b.version >= oldestSums }
+
 // BLASHandle is the library's state for one context.
 type BLASHandle uintptr
 

@@ -13,10 +13,10 @@ type Matmul struct {
 	TransA, TransB bool
 	LDA, LDB, LDD  int // elements from one column to the next
 	Precision      Precision
-	RoundD         bool // D is of bfloat16, for A and B of that and without an epilogue; else of float32
+	RoundD         bool // D is of bfloat16, for A and B of that, and so is a bias; else of float32
 	Epilogue       Epilogue
 	LDAux          int // of the matrix that GELUAuxBias writes before the GELU
-	// What the addresses are multiples of, in bytes. That of a bias or of the GELU's
+	// What the addresses are multiples of, in bytes. That of a bias, or of sums, or of the GELU's
 	// operand counts where the epilogue has it.
 	AlignA, AlignB, AlignD, AlignBias, AlignAux int
 }
@@ -37,6 +37,10 @@ const (
 	NoEpilogue  Epilogue = 1
 	Bias        Epilogue = 4            // add element i of a vector to row i
 	GELUAuxBias Epilogue = 32 | 128 | 4 // then write that to another matrix, and GELU's tanh form of it to D
+	// Store the sums of A's elements over the depth, one for each row of D, or of B's, one for each of
+	// D's columns, where else a bias is read.
+	ColumnSumsA Epilogue = 256
+	ColumnSumsB Epilogue = 512
 )
 
 // Values of the library's enumerations.

@@ -16,8 +16,8 @@ type Library struct {
 	Delay func(microseconds int32)
 	// Memory sets how much each device has.
 	Memory func(bytes uintptr)
-	// Refuse lets cuBLASLt have no algorithm: RefuseAll, RefuseGELU or RefuseLate; 0 takes
-	// it back.
+	// Refuse lets cuBLASLt have no algorithm: RefuseAll, RefuseGELU, RefuseLate or RefuseSums; 0
+	// takes it back.
 	Refuse func(what int32)
 	// Wrong adds so much to every element of cuBLASLt's products in float32, until Reset.
 	Wrong func(by float32)
@@ -42,6 +42,7 @@ const (
 	RefuseAll  = 1 // when an algorithm is asked for
 	RefuseGELU = 2 // those with a GELU
 	RefuseLate = 3 // when they are run
+	RefuseSums = 4 // those with column sums
 )
 
 // Kinds are those that Left counts.

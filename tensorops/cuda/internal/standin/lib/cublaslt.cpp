@@ -27,7 +27,7 @@ namespace {
 enum status { success = 0, not_initialized = 1, invalid_value = 7, internal_error = 14, not_supported = 15 };
 enum type { real_32f = 0, real_16bf = 14 };
 enum compute { compute_32f = 68, compute_32f_fast_tf32 = 77 };
-enum epilogue { no_epilogue = 1, bias = 4, gelu_aux_bias = 32 | 128 | 4 };
+enum epilogue { no_epilogue = 1, bias = 4, gelu_aux_bias = 32 | 128 | 4, sums_a = 256, sums_b = 512 };
 enum { desc_transa = 3, desc_transb = 4, desc_epilogue = 7, desc_bias = 8, desc_aux = 11, desc_aux_ld = 12 };
 enum { pref_workspace = 1, pref_reductions = 3, pref_align_a = 5, pref_align_d = 8 };
 
@@ -125,10 +125,10 @@ const char *fits(const Desc &d, const Layout &a, const Layout &b, const Layout &
     const uint64_t m = ta ? a.cols : a.rows, k = ta ? a.rows : a.cols;
     if ((tb ? b.cols : b.rows) != k || (tb ? b.rows : b.cols) != r.cols || r.rows != m) return "the sizes do not fit";
     if (m == 0 || k == 0 || r.cols == 0) return "an empty product";
-    if (a.type != b.type || (r.type != real_32f && (r.type != a.type || d.epilogue != no_epilogue))) return "types that do not go together";
+    if (a.type != b.type || (r.type != real_32f && (r.type != a.type || (d.epilogue != no_epilogue && d.epilogue != bias)))) return "types that do not go together";
     if (d.compute == compute_32f_fast_tf32 && a.type != real_32f) return "TF32 of what is not float32";
     if (c.type != r.type || c.rows != r.rows || c.cols != r.cols || c.ld != r.ld) return "C is not as D";
-    if (d.epilogue & bias && !d.bias) return "no bias";
+    if (d.epilogue != no_epilogue && !d.bias) return "no bias, and no place for sums";
     if (d.epilogue == gelu_aux_bias) {
         if (!d.aux) return "no auxiliary matrix";
         if (d.aux_ld % 8 || d.aux_ld < (int64_t)r.rows) return "the auxiliary matrix's leading dimension is no multiple of 8 of at least the rows";
@@ -200,7 +200,8 @@ void multiply(const Desc &d, const Layout &la, const void *pa, const Layout &lb,
         for (uint64_t i = 0; i < m; i++) {
             const uint64_t at = j * (uint64_t)l.ld + i;
             if (l.type == real_16bf) {
-                ((uint16_t *)to)[at] = rounded(sum[i]);
+                const float added = d.epilogue & bias ? bits_to_float((uint32_t)((const uint16_t *)d.bias)[i] << 16) : 0;
+                ((uint16_t *)to)[at] = rounded(sum[i] + added);
                 continue;
             }
             float &c = ((float *)to)[at], v = sum[i] + wrongness;
@@ -213,6 +214,16 @@ void multiply(const Desc &d, const Layout &la, const void *pa, const Layout &lb,
             c = v;
         }
     }
+}
+
+// sum_columns adds up what is multiplied over the depth.
+void sum_columns(const Desc &d, const Layout &l, const void *from, bool depth_in_rows) {
+    const std::vector<float> of = widened(from, l, depth_in_rows, false);
+    const uint64_t depth = depth_in_rows ? l.rows : l.cols, outer = depth_in_rows ? l.cols : l.rows;
+    float *to = (float *)d.bias;
+    for (uint64_t i = 0; i < outer; i++) to[i] = 0;
+    for (uint64_t k = 0; k < depth; k++)
+        for (uint64_t i = 0; i < outer; i++) to[i] += of[k * outer + i];
 }
 
 bool overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes) { return a < b + b_bytes && b < a + a_bytes; }
@@ -254,7 +265,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(Desc *d, int which, const void *va
     case desc_transb: return attribute(d->transposed[which - desc_transa], value, bytes);
     case desc_epilogue:
         if (int code = attribute(d->epilogue, value, bytes)) return code;
-        return d->epilogue == no_epilogue || d->epilogue == bias || d->epilogue == gelu_aux_bias ? (int)success : wrong("an epilogue that is not known");
+        return d->epilogue == no_epilogue || d->epilogue == bias || d->epilogue == gelu_aux_bias || d->epilogue == sums_a || d->epilogue == sums_b ? (int)success : wrong("an epilogue that is not known");
     case desc_bias: return attribute(d->bias, value, bytes);
     case desc_aux: return attribute(d->aux, value, bytes);
     case desc_aux_ld: return attribute(d->aux_ld, value, bytes);
@@ -309,7 +320,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(Handle *h, Desc *d, Layout *a, Lay
     if (const char *why = fits(*d, *a, *b, *c, *r)) return wrong(why);
     if (p->reductions & ~2u) return wrong("sums that are not split in the same way each time");
     *count = 0;
-    if (refused == 1 || (refused == 2 && d->epilogue == gelu_aux_bias)) return not_supported;
+    if (refused == 1 || (refused == 2 && d->epilogue == gelu_aux_bias) || (refused == 4 && d->epilogue & (sums_a | sums_b))) return not_supported;
     if (p->workspace < 1024) return success; // and none is found
     Result result = {};
     result.algorithm.mark = the_mark;
@@ -344,7 +355,8 @@ cublasStatus_t cublasLtMatmul(Handle *h, Desc *d, const float *alpha, const void
     std::vector<Piece> pieces = {{(uint64_t)A, a->bytes(), chosen->align[0], false}, {(uint64_t)B, b->bytes(), chosen->align[1], false},
                                  {(uint64_t)D, r->bytes(), chosen->align[3], true}, {(uint64_t)workspace, chosen->workspace, 16, true}};
     if (bytes < chosen->workspace) return wrong("less workspace than the algorithm needs");
-    if (d->epilogue & bias) pieces.push_back({d->bias, 4 * r->rows, chosen->align[4], false});
+    if (d->epilogue & bias) pieces.push_back({d->bias, (r->type == real_32f ? 4 : 2) * r->rows, chosen->align[4], false});
+    if (d->epilogue & (sums_a | sums_b)) pieces.push_back({d->bias, 4 * (d->epilogue == sums_a ? r->rows : r->cols), chosen->align[4], true});
     if (d->epilogue == gelu_aux_bias) {
         Layout aux = {real_32f, r->rows, r->cols, d->aux_ld};
         pieces.push_back({d->aux, aux.bytes(), chosen->align[5], true});
@@ -373,6 +385,8 @@ cublasStatus_t cublasLtMatmul(Handle *h, Desc *d, const float *alpha, const void
         }
         memset(workspace, 0xff, used);
         multiply(desc, la, A, lb, B, factor, l, D);
+        if (desc.epilogue == sums_a) sum_columns(desc, la, A, desc.transposed[0]);
+        if (desc.epilogue == sums_b) sum_columns(desc, lb, B, !desc.transposed[1]);
     };
     return troupe::put_task(stream, product) ? (int)success : wrong("no such stream");
 }
@@ -385,7 +399,7 @@ void troupe_standin_wrong(float by) {
     wrongness = by;
 }
 
-// Refuses: 1 all products, 2 those with a GELU, 3 all when they are run, 0 none.
+// Refuses: 1 all products, 2 those with a GELU, 3 all when they are run, 4 those with column sums, 0 none.
 void troupe_standin_refuse(int what) {
     auto lock = locked();
     refused = what;
