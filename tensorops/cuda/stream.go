@@ -23,6 +23,7 @@ type stream struct {
 	fault    driver.Address
 	exec     exec
 	copies   copies
+	ids      checkedIDs
 	all      []*launchBatch
 	idle     chan *launchBatch // capacity LimitLaunchBatches, as the next
 	launched chan *launchBatch // in the order of their launch
