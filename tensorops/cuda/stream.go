@@ -138,6 +138,9 @@ func (s *stream) Submit(l *tensorops.List, done func(error)) {
 	}
 }
 
+// QueuesLists is tensorops.Queuer's: as many as can be launched, and one that follows them.
+func (s *stream) QueuesLists() int { return LimitLaunchBatches + 1 }
+
 // Close lets what was launched end; lists that wait fail with ErrClosed. What the arena
 // keeps is given back.
 func (s *stream) Close() {
