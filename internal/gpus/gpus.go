@@ -16,7 +16,6 @@ type GPU struct {
 	BF16FLOPs, FP32FLOPs float64
 	BytesPerS            float64 // of its memory
 	MemoryBytes          int64
-	CUDA                 string // how the driver names it, in part
 }
 
 const (
@@ -24,17 +23,17 @@ const (
 	gib  = 1 << 30
 )
 
-// All are those that are known. What stands further up is taken where a name fits several.
+// All are those that are known.
 var All = []GPU{
-	{"h100", 989 * tera, 67 * tera, 3.35 * tera, 80 * gib, "H100 80GB HBM3"}, // SXM
-	{"h100-pcie", 756 * tera, 51 * tera, 2.0 * tera, 80 * gib, "H100 PCIe"},
-	{"h100-nvl", 835 * tera, 60 * tera, 3.9 * tera, 94 * gib, "H100 NVL"},
-	{"h200", 989 * tera, 67 * tera, 4.8 * tera, 141e9, "H200"}, // SXM
-	{"h200-nvl", 835 * tera, 60 * tera, 4.8 * tera, 141e9, "H200 NVL"},
-	{"a100", 312 * tera, 19.5 * tera, 2.04 * tera, 80 * gib, "A100-SXM4-80GB"},
-	{"b200", 2250 * tera, 75 * tera, 8.0 * tera, 180e9, "B200"},
-	{"l40s", 362 * tera, 91.6 * tera, 0.864 * tera, 48 * gib, "L40S"},
-	{"rtx-4090", 165 * tera, 82.6 * tera, 1.008 * tera, 24 * gib, "RTX 4090"},
+	{"h100", 989 * tera, 67 * tera, 3.35 * tera, 80 * gib}, // SXM
+	{"h100-pcie", 756 * tera, 51 * tera, 2.0 * tera, 80 * gib},
+	{"h100-nvl", 835 * tera, 60 * tera, 3.9 * tera, 94 * gib},
+	{"h200", 989 * tera, 67 * tera, 4.8 * tera, 141e9}, // SXM
+	{"h200-nvl", 835 * tera, 60 * tera, 4.8 * tera, 141e9},
+	{"a100", 312 * tera, 19.5 * tera, 2.04 * tera, 80 * gib},
+	{"b200", 2250 * tera, 75 * tera, 8.0 * tera, 180e9},
+	{"l40s", 362 * tera, 91.6 * tera, 0.864 * tera, 48 * gib},
+	{"rtx-4090", 165 * tera, 82.6 * tera, 1.008 * tera, 24 * gib},
 }
 
 // Named is the GPU of a name, in any case, with "-" or " " between its words.
@@ -45,16 +44,6 @@ func Named(name string) (GPU, bool) {
 		return GPU{}, false
 	}
 	return All[i], true
-}
-
-// OfDriver is the GPU that a driver names, as by the longest name that is part of it.
-func OfDriver(name string) (found GPU, ok bool) {
-	for _, g := range All {
-		if strings.Contains(name, g.CUDA) && len(g.CUDA) > len(found.CUDA) {
-			found, ok = g, true
-		}
-	}
-	return found, ok
 }
 
 // Names are those that Named knows.
