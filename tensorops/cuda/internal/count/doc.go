@@ -16,6 +16,21 @@
 // Floating-point operations are those of products and of attention; element-wise work is bound by
 // its bytes. cuBLASLt's own kernels are not seen, only what it is asked for.
 //
+// # How far the table is to be trusted
+//
+// The emulated kernels are compiled with the compiler's calls for finding data races, of which there is
+// one before each load and store (standin/lib/watch.cpp). In every launch of the operations' table of
+// cases, each byte of an operand has to be touched, as often as the table says, and no other byte of
+// the device's memory. That is so for the shapes of those cases; that it holds for larger ones
+// follows from nothing but the kernels' loops. How often an operand passes from memory (Times)
+// and how many floating-point operations there are is the table's word; the sum of the products' is held to the
+// model's arithmetic (TestStep). Whether loads coalesce, and what caches lose, is not seen.
+//
+// A turnaround is counted on a device that is slower than the host: it goes on only where
+// a thread of the host's waits for it and nothing else happens in the process, to the end of what is
+// waited for. When it has nothing left by then and is given more, it has been idle. A host that is kept
+// from its work looks like one that waits: so the least of several steps counts.
+//
 // Times that are made of these counts (Estimate) are estimates: nothing here ran on a GPU.
 //
 // The package is for tests: it knows the kernels' arguments, and nothing of who launches them.

@@ -143,6 +143,19 @@ SEEN(8)
 SEEN(16)
 void __tsan_read_range(void *p, size_t bytes) { see(p, bytes, 0); }
 void __tsan_write_range(void *p, size_t bytes) { see(p, bytes, 1); }
+// Where clang has copied or set memory by a call.
+void *__tsan_memcpy(void *to, const void *from, size_t bytes) {
+    see(from, bytes, 0), see(to, bytes, 1);
+    return memcpy(to, from, bytes);
+}
+void *__tsan_memmove(void *to, const void *from, size_t bytes) {
+    see(from, bytes, 0), see(to, bytes, 1);
+    return memmove(to, from, bytes);
+}
+void *__tsan_memset(void *to, int value, size_t bytes) {
+    see(to, bytes, 1);
+    return memset(to, value, bytes);
+}
 void __tsan_init(void) {}
 void __tsan_func_entry(void *) {}
 void __tsan_func_exit(void) {}
