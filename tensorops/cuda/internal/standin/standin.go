@@ -2,6 +2,9 @@
 // compiled for the host: what tests run the device against on a machine without a
 // GPU. The C++ is in folder lib; emulate.h is what the kernels see of it.
 //
+// For counting (package count) it can be hollow, and then has room for models of any size; it can log what streams
+// are given, be slower than the host, and see the loads and stores of kernels.
+//
 // It is for tests alone and must not be imported by anything else.
 package standin
 
