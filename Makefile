@@ -155,6 +155,11 @@ check-cuda: ## compile the CUDA kernels for several GPUs with NVIDIA's compiler,
 	GO=$(GO) scripts/cuda-check
 	TROUPE_LONG_TESTS=1 $(GO) test -count=1 -run '^Test(Deterministic|OpsByLibrary|FailingCalls|Trains|TrainsOnGPUs|TrainsOnGPUsAlike)$$' ./tensorops/cuda
 
+.PHONY: count-cuda
+count-cuda: ## count what a step of GPT-2 124M moves, computes and waits for on a GPU, by kernel, and check the counts (needs a C++ compiler, no GPU)
+	TROUPE_LONG_TESTS=1 $(GO) test -v -count=1 -run '^TestStep$$' ./tensorops/cuda/internal/count
+	TROUPE_LONG_TESTS=1 $(GO) test -count=1 -run '^Test(Table|Log|LogRefused|Compare|Shape)$$' ./tensorops/cuda/internal/count
+
 .PHONY: ptx
 ptx: ## compile the CUDA kernels to the PTX that the binary carries (pip fetches the compiler, no GPU needed)
 	GO=$(GO) scripts/cuda-ptx

@@ -53,14 +53,14 @@ var layers = [][]string{
 	{"p2p"},
 	{"collective"},
 	{"tensorops/cpu", "tensorops/cuda", "tensorops/ref"},
-	{"tensorops/cpu/internal/attn", "tensorops/cuda/internal/ptxgen"},
+	{"tensorops/cpu/internal/attn", "tensorops/cuda/internal/count", "tensorops/cuda/internal/ptxgen"},
 	{"tensorops/cpu/internal/gemm", "tensorops/cpu/internal/vec", "tensorops/cuda/internal/driver", "tensorops/cuda/internal/standin", "tensorops/cuda/kernels"},
 	{"tensorops/cpu/internal/guard"}, // of tests
 	{"tensorops"},
 	{"cluster/internal/lane/bench"},
 	{"cluster/internal/beat", "cluster/internal/lane", "cluster/internal/link", "cluster/internal/members", "cluster/internal/pki", "cluster/internal/transport"},
 	{"cluster/discovery", "grid", "internal/wire"},
-	{"internal/caught", "internal/chart", "internal/fanout", "internal/hostmem", "internal/registry", "internal/rng", "internal/strictjson", "internal/sysinfo", "internal/term"},
+	{"internal/caught", "internal/chart", "internal/fanout", "internal/gpus", "internal/hostmem", "internal/registry", "internal/rng", "internal/strictjson", "internal/sysinfo", "internal/term"},
 }
 
 // TestLayers: no import goes up, and each package has its layer.

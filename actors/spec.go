@@ -49,6 +49,14 @@ type Compute interface {
 	Close() error
 }
 
+// Queuer is a Compute that can record a pass while those before it are carried out.
+type Queuer interface {
+	// Queue reports whether it can; then all that follows may be recorded so.
+	Queue() bool
+	// ReportLater is Report of the forward that was recorded last, for when it has completed.
+	ReportLater(chunk, index int) func() stages.Report
+}
+
 // Spec is everything a run needs. The functions and interfaces are its only way
 // to files.
 type Spec struct {

@@ -54,14 +54,16 @@ type stageActor struct {
 	losses  []Loss
 	log     *actionLog // nil: actions are not timed
 
-	// The list that the device executes.
-	began    time.Time
-	finished time.Time               // end of the last list
-	after    func(ctx actor.Context) // what follows its completion
-	doing    []visit                 // its actions: one, or an overlapped pair
-	batch    *Batch                  // host memory that it reads
-	tied     []stages.TiedGrad       // this rank's part, until it is sent
-	awaited  []inboxKey              // parts of it that are to come from other ranks
+	// The lists that the device executes, or has yet to: see queue.go.
+	flights  []flight
+	queues   int               // lists that may be submitted and not complete
+	summing  bool              // the order's norms are
+	finished time.Time         // end of the last list that has completed
+	doing    []visit           // the actions that are being recorded: one, or an overlapped pair
+	lost     []visit           // those that have completed, and whose results are not sent
+	batch    *Batch            // host memory that what is being recorded reads
+	tied     []stages.TiedGrad // this rank's part, until it is sent
+	awaited  []inboxKey        // parts of it that are to come from other ranks
 	dynamic  dynamic
 
 	busy    time.Duration // device time: see StageDone
@@ -122,6 +124,7 @@ func (a *stageActor) Receive(ctx actor.Context) {
 			a.fail(ctx, a.step, m.err)
 		default:
 			a.stage, a.hostTransfer.addressable = m.stage, m.addressable
+			a.queues = a.queuesLists()
 			a.cell.store(Snapshot{Step: a.step, Wait: WaitOrder, From: schedulerName})
 			ctx.Send(a.peers.Scheduler, &StageReady{Header: a.peers.Header, Rank: a.rank})
 		}
@@ -223,45 +226,12 @@ func (a *stageActor) keep(ctx actor.Context, h Header, key inboxKey, m owner) {
 	a.advance(ctx)
 }
 
-// submit hands a list to the device; then follows its completion.
-func (a *stageActor) submit(l *tensorops.List, then func(ctx actor.Context)) {
-	a.after, a.began = then, time.Now()
-	a.stream.Submit(l, func(err error) {
-		a.root.Send(a.self, &deviceDone{err, time.Now()})
-	})
-	a.state = a.state.on(submitted)
-}
-
-func (a *stageActor) completed(ctx actor.Context, m *deviceDone) {
-	a.finished = m.end
-	if a.counted.Before(a.began) {
-		a.counted = a.began
-	}
-	a.busy += max(0, m.end.Sub(a.counted))
-	if a.batch != nil {
-		a.batch.Release()
-		a.batch = nil
-	}
-	a.move(ctx, atRest)
-	switch {
-	case a.failed:
-		return
-	case m.err != nil:
-		a.fail(ctx, a.step, m.err)
-		return
-	}
-	then := a.after
-	a.after = nil
-	then(ctx)
-	a.advance(ctx)
-}
-
 // restartClock counts the device's time from zero.
 func (a *stageActor) restartClock() { a.busy, a.counted = 0, time.Now() }
 
 // advance starts whatever can start.
 func (a *stageActor) advance(ctx actor.Context) {
-	for a.state == stageResting && !a.failed {
+	for !a.failed && (a.state == stageResting || a.mayQueue()) {
 		switch {
 		case len(a.copies) > 0 && (a.decision == nil || a.copies[0].Step < a.decision.Step):
 			a.copyWeights(ctx)

@@ -40,8 +40,9 @@ type visit struct {
 	edges
 	in     [][]*Transfer // by slot, its pieces; nil: it has not come
 	data   *Data
-	extent Extent    // of a forward's microbatch
-	out    []leaving // until they are sent
+	extent Extent               // of a forward's microbatch
+	out    []leaving            // until they are sent
+	report func() stages.Report // of a forward; nil: the stage is asked
 }
 
 // visit is an action with what has come for it.
@@ -104,10 +105,11 @@ func (a *stageActor) act(ctx actor.Context) bool {
 		}
 		delete(a.inbox, inboxKey{a.order.Order, inData, v.Chunk, v.Microbatch, 0, 0})
 	}
+	doing := a.doing
 	a.start()
 	// The device works: now for the others.
-	for i := range a.doing {
-		v := &a.doing[i]
+	for i := range doing {
+		v := &doing[i]
 		a.announce(ctx, v)
 		for _, w := range v.from {
 			for _, rank := range w.ranks {
@@ -189,11 +191,14 @@ func (a *stageActor) start() {
 				v.out = append(v.out, leaving{tensor: t}) // after an error
 			}
 		}
+		if v.Type == scheduler.F {
+			v.report = a.reportLater(v)
+		}
 		if v.data != nil { // a forward, of which a pair has one
 			a.batch = v.data.Batch
 		}
 	}
-	a.submit(l, a.finishActions)
+	a.submitActions(l)
 }
 
 // microbatch describes what a forward works on, as its input says or its data.
@@ -219,27 +224,27 @@ func (a *stageActor) microbatch(v *visit) stages.Microbatch {
 }
 
 // finishActions sends the results of what was started.
-func (a *stageActor) finishActions(ctx actor.Context) {
-	for i := range a.doing {
-		v := &a.doing[i]
+func (a *stageActor) finishActions(ctx actor.Context, f *flight) {
+	for i := range f.doing {
+		v := &f.doing[i]
 		chunk, index := int(v.Chunk), int(v.Microbatch)
 		if a.dynamic.dispatcher != nil {
 			a.dynamic.dispatcher.End(v.Action)
 		}
 		if a.log != nil {
-			a.log.add(ActionTime{v.Action, a.began, a.finished})
+			a.log.add(ActionTime{v.Action, f.began, a.finished})
 		}
 		if err := a.stage.Verify(chunk); err != nil && a.update == updateSpeculative {
 			if a.doubt == nil {
 				a.doubt = err
 			}
 		} else if err != nil {
-			a.fail(ctx, a.step, err)
+			a.fail(ctx, f.step, err)
 			return
 		}
 		if v.Type == scheduler.F {
-			if err := a.reportLoss(chunk, index); err != nil {
-				a.fail(ctx, a.step, err)
+			if err := a.reportLoss(v); err != nil {
+				a.fail(ctx, f.step, err)
 				return
 			}
 		}
@@ -252,15 +257,19 @@ func (a *stageActor) finishActions(ctx actor.Context) {
 			ctx.Send(a.peers.Stages[o.rank], &Transfer{Header: a.order.Header, Kind: v.kind, To: int32(to.Chunk), Rank: o.rank, Microbatch: v.Microbatch, Slot: int32(to.Slot), Part: o.part, Extent: v.extent, Tensor: o.tensor})
 		}
 	}
-	a.doing = a.doing[:0]
 }
 
 // reportLoss notes what a forward that has completed says: the loss, and what is collected.
-func (a *stageActor) reportLoss(chunk, index int) error {
+func (a *stageActor) reportLoss(v *visit) error {
+	chunk, index := int(v.Chunk), int(v.Microbatch)
 	loss := Loss{Microbatch: index + a.order.First}
 	computes := a.stage.ComputesLoss(chunk) && a.at[grid.Tensor] == 0 && a.at[grid.Context] == 0 // whose others have the same
 	if computes {
-		loss.Report = a.stage.Report(chunk, index)
+		if v.report != nil {
+			loss.Report = v.report()
+		} else {
+			loss.Report = a.stage.Report(chunk, index)
+		}
 	}
 	if n := len(loss.Metrics); n > stages.MaxMetrics {
 		return fmt.Errorf("%w: the loss reports %d metrics of microbatch %d, of at most %d", stages.ErrInput, n, index, stages.MaxMetrics)

@@ -93,6 +93,7 @@ func (a *stageActor) norms() {
 		weights = s.WeightNorms(l)
 	}
 	a.cell.store(a.snap(Reducing))
+	a.summing = true
 	a.submit(l, func(ctx actor.Context) { a.report(ctx, a.stage.Norms(nil), weights()) })
 }
 
@@ -110,7 +111,7 @@ func (a *stageActor) report(ctx actor.Context, norms, weights []stages.Norm) {
 	}
 	a.cell.store(Snapshot{Step: a.order.Step, Phase: a.order.Phase, Wait: wait, From: schedulerName})
 	a.ended = a.order.Order
-	a.tied, a.order, a.row = nil, nil, nil
+	a.tied, a.order, a.row, a.summing = nil, nil, nil, false
 	a.restartClock()
 }
 
@@ -167,12 +168,12 @@ func (a *stageActor) drain() {
 		m.release()
 	}
 	clear(a.inbox)
-	for i := range a.doing {
-		for _, o := range a.doing[i].out {
+	for _, v := range append(a.lost, a.doing...) {
+		for _, o := range v.out {
 			o.tensor.Release()
 		}
 	}
-	a.doing = nil
+	a.doing, a.lost = nil, nil
 	for _, g := range a.tied {
 		g.Grad.Release()
 	}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/gpus"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/planner"
 	"github.com/troupe-ml/troupe/scheduler/draw"
@@ -27,6 +29,7 @@ type planConfigOptions struct {
 	memoryGiB float64
 	latencyUS float64
 	gigabits  float64
+	device    string // a GPU, by its name in package gpus, to estimate costs for
 	costs     string // a file to take them from
 	save      string // a file to leave them in
 	seconds   float64
@@ -43,6 +46,7 @@ func (o *planConfigOptions) flags(cmd *cobra.Command) []string {
 	f.Float64Var(&o.memoryGiB, "memory-gib", 0, "memory of a device that a run may take, as a `number` of GiB (default: device.memory_gib, else what is free here)")
 	f.Float64Var(&o.latencyUS, "latency-us", 0, "`time` of an empty message between two devices, in microseconds")
 	f.Float64Var(&o.gigabits, "bandwidth-gbps", 0, "`speed` of a link between two devices, in Gbit/s (default: messages take no time)")
+	f.StringVar(&o.device, "device", "", "`name` of a GPU to estimate for, from shapes and its data sheet, instead of measuring here: "+strings.Join(gpus.Names(), ", "))
 	f.StringVar(&o.costs, "layer-costs", "", "`file` of layer costs, measured elsewhere, to take instead of measuring")
 	f.StringVar(&o.save, "save-costs", "", "`file` to write the layer costs to")
 	f.Float64Var(&o.seconds, "seconds", 1, "how long to measure each size of microbatch, in `seconds`")
@@ -80,10 +84,25 @@ func (o *planConfigOptions) validate() error {
 		return usagef("--seconds %v: give more than 0, up to 3600", o.seconds)
 	case o.pairs < 1 || o.pairs > maxPairs:
 		return usagef("--pairs %d: give 1 to %d", o.pairs, maxPairs)
+	case o.device != "" && !known(o.device):
+		return usagef("--device %q: it is one of %s%s", o.device, strings.Join(gpus.Names(), ", "), didYouMean(o.device, gpus.Names(), ""))
+	case o.device != "" && (o.check || o.costs != ""):
+		return usagef("--device with --check or --layer-costs: costs are either estimated or measured, leave one out")
 	case o.check && o.costs != "":
 		return usagef("--check and --layer-costs: a check measures here and now, leave one out")
 	}
 	return nil
+}
+
+func known(device string) bool {
+	_, ok := gpus.Named(device)
+	return ok
+}
+
+// gpu is the one to estimate for.
+func (o *planConfigOptions) gpu() gpus.GPU {
+	g, _ := gpus.Named(o.device)
+	return g
 }
 
 // checkIdle refuses flags that say nothing about what is measured or played.
@@ -94,6 +113,9 @@ func (o *planConfigOptions) checkIdle(cmd *cobra.Command) error {
 	}
 	if o.costs != "" {
 		errs = append(errs, idle(cmd, "with --layer-costs, since nothing is measured", "seconds"))
+	}
+	if o.device != "" {
+		errs = append(errs, idle(cmd, "with --device, since nothing is measured", "seconds"))
 	}
 	if o.devices == 1 {
 		errs = append(errs, idle(cmd, "with one device, which sends no messages", "latency-us", "bandwidth-gbps"))
@@ -110,6 +132,9 @@ func (o *planConfigOptions) cluster() planner.Devices {
 func (o *planConfigOptions) free(b *plan.Plan) (int64, error) {
 	if limit := b.Config().Device.MemoryGiB; limit > 0 && o.devices > 1 { // of the rank that each has
 		return int64(limit * (1 << 30)), nil
+	}
+	if o.device != "" {
+		return o.gpu().MemoryBytes, nil
 	}
 	free, err := b.FreeBytes()
 	if o.costs != "" && errors.Is(err, cuda.ErrUnavailable) {
@@ -130,6 +155,8 @@ type planReport struct {
 	TooLarge   []*planner.Option `json:"too_large"`
 	Tried      int               `json:"tried"`
 	Check      *planner.Verdict  `json:"check,omitempty"`
+	// Estimated names the GPU that the costs are estimated for, where nothing was measured.
+	Estimated string `json:"estimated_for,omitempty"`
 
 	config  *config.Config
 	cluster planner.Devices
@@ -139,6 +166,9 @@ type planReport struct {
 func (a *app) planConfig(ctx context.Context, cmd *cobra.Command, path string, o *planConfigOptions, d drawing) error {
 	if err := errors.Join(o.validate(), o.checkIdle(cmd), d.check(cmd, planFormats)); err != nil {
 		return err
+	}
+	if o.device != "" && !o.groups {
+		o.sets = append(append([]string{}, o.sets...), "device.kind="+device.CUDA)
 	}
 	cfg, err := loadPlanned(path, o.sets)
 	if err == nil && o.groups {
@@ -154,7 +184,7 @@ func (a *app) planConfig(ctx context.Context, cmd *cobra.Command, path string, o
 	load := func(sets []string) (*config.Config, error) {
 		return loadConfig(path, append(append([]string{}, o.sets...), sets...))
 	}
-	r := &planReport{config: cfg, cluster: o.cluster()}
+	r := &planReport{config: cfg, cluster: o.cluster(), Estimated: o.gpu().Name}
 	if o.check {
 		if r.Check, err = planner.Check(ctx, load, o.pairs, o.seconds, a.sayMeasuring); err != nil {
 			return err
@@ -193,7 +223,12 @@ func (r *planReport) find(ctx context.Context, o *planConfigOptions, progress fu
 		}
 	}
 	sizes := planner.Microbatches(b.Config().Batch.Sequences, b.Config().Batch.Microbatch)
-	if r.Costs, err = o.takeCosts(); r.Costs == nil && err == nil {
+	switch {
+	case o.device != "":
+		r.Costs, err = planner.Estimate(b, sizes, o.gpu())
+	case o.costs != "":
+		r.Costs, err = o.takeCosts()
+	default:
 		r.Costs, err = planner.Measure(ctx, b, sizes, o.seconds, progress)
 	}
 	if err != nil {
@@ -210,11 +245,8 @@ func (r *planReport) find(ctx context.Context, o *planConfigOptions, progress fu
 	return nil
 }
 
-// takeCosts reads the costs that were measured elsewhere; nil: measure them.
+// takeCosts reads the costs that were measured elsewhere.
 func (o *planConfigOptions) takeCosts() (*planner.Costs, error) {
-	if o.costs == "" {
-		return nil, nil
-	}
 	f, err := os.Open(o.costs)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/troupe-ml/troupe/internal/gpus"
 	"github.com/troupe-ml/troupe/internal/planner"
 	"github.com/troupe-ml/troupe/internal/term"
 	"github.com/troupe-ml/troupe/scheduler"
@@ -14,6 +15,10 @@ import (
 // text says for a person what was found out.
 func (r *planReport) text(w io.Writer) error {
 	p := &planText{w: w}
+	if g, ok := gpus.Named(r.Estimated); ok {
+		p.printf("An estimate for %s, from shapes and its data sheet (%.0f TFLOP/s in bfloat16, %.3g TB/s, %s); no GPU has confirmed it, and none reaches these speeds.\n",
+			g.Name, g.BF16FLOPs/1e12, g.BytesPerS/1e12, term.Bytes(g.MemoryBytes))
+	}
 	p.costs(r.Costs)
 	p.heading("As configured")
 	p.option(r.Configured)

@@ -98,6 +98,7 @@ type chunk struct {
 	mtp, mtpBefore int
 	live           map[int]*inFlight
 	spare          []*inFlight
+	queued         bool // see Stage.Queue: what microbatches in flight had is used for no other
 	checks         []check
 	weightsDone    []int                               // by layer: microbatches of the step whose weight gradients it has made; for flatGrads
 	back           []bool                              // by layer: it takes part in the backward pass
@@ -368,7 +369,12 @@ func (s *Stage) Loss(chunk, index int) (sum, targets float64) {
 	if f == nil || !c.computesLoss {
 		return 0, 0
 	}
-	return f.states[len(f.states)-1].(*headState).sum(0)
+	return f.head().sum(0)
+}
+
+// head is the state of a language model's last layer.
+func (f *inFlight) head() *headState {
+	return f.states[len(f.states)-1].(*headState) //nolint:forcetypeassert // it is the loss layer
 }
 
 // MTPLoss is the metric of multi-token prediction's loss in a Report.
@@ -384,12 +390,46 @@ func (s *Stage) Report(chunk, index int) Report {
 	if !s.model.language() {
 		return s.report(c, f)
 	}
-	var r Report
-	r.Sum, r.Targets = s.Loss(chunk, index)
-	if mtp := s.MTPLoss(chunk, index); mtp != 0 { // it is weighed as the microbatch's own is
+	return s.reportOf(f)
+}
+
+// reportOf is a language model's.
+func (s *Stage) reportOf(f *inFlight) (r Report) {
+	r.Sum, r.Targets = f.head().sum(0)
+	if mtp := s.mtpLoss(f); mtp != 0 { // it is weighed as the microbatch's own is
 		r.Metrics = []Metric{{Name: MTPLoss, Sum: mtp * r.Targets, Count: r.Targets}}
 	}
 	return r
+}
+
+// Queue lets passes be recorded and submitted before those ahead of them have completed, and
+// reports whether the stage can. It can if all its layers are a language model's: those of a program's own report
+// when a pass has completed.
+func (s *Stage) Queue() bool {
+	if !s.model.language() {
+		return false
+	}
+	for _, c := range s.order {
+		for _, l := range c.layers {
+			if _, own := l.(*unit); own {
+				return false
+			}
+		}
+	}
+	for _, c := range s.order {
+		c.queued = true
+	}
+	return true
+}
+
+// ReportLater is Report of a forward that was recorded last and may have been followed by other passes when
+// it has completed: what it returns is for then.
+func (s *Stage) ReportLater(chunk, index int) func() Report {
+	c, f := s.find(chunk, index)
+	if f == nil || !c.computesLoss || !c.queued {
+		return func() Report { return s.Report(chunk, index) }
+	}
+	return func() Report { return s.reportOf(f) }
 }
 
 // MTPLoss is the loss that multi-token prediction reported for a microbatch whose forward
@@ -397,13 +437,20 @@ func (s *Stage) Report(chunk, index int) Report {
 // are none.
 func (s *Stage) MTPLoss(chunk, index int) float64 {
 	c, f := s.find(chunk, index)
+	if f == nil || !c.computesLoss {
+		return 0
+	}
+	return s.mtpLoss(f)
+}
+
+func (s *Stage) mtpLoss(f *inFlight) float64 {
 	depths := s.model.Config.MTPLayers
-	if f == nil || !c.computesLoss || !f.mb.Train || depths == 0 {
+	if !f.mb.Train || depths == 0 {
 		return 0
 	}
 	var mean float64
 	for depth := 1; depth <= depths; depth++ {
-		sum, targets := f.states[len(f.states)-1].(*headState).sum(depth)
+		sum, targets := f.head().sum(depth)
 		mean += sum / max(targets, 1) / float64(depths)
 	}
 	return mean
@@ -447,7 +494,9 @@ func (c *chunk) release(l *tensorops.List, f *inFlight) {
 	delete(c.live, f.mb.Index)
 	f.input = false
 	f.mb.Tokens, f.mb.Targets, f.mb.Fields, f.outputs = nil, nil, nil, nil
-	c.spare = append(c.spare, f)
+	if !c.queued {
+		c.spare = append(c.spare, f)
+	}
 }
 
 // begin prepares its pass for recording into a list.

@@ -45,6 +45,13 @@ type Stream interface {
 	Close()
 }
 
+// Queuer is a stream that starts a list the sooner if it was submitted while the lists before it are carried out, as
+// a GPU's does, which else has nothing to do until the host has heard that they are complete.
+type Queuer interface {
+	// QueuesLists is how many lists are worth being submitted and not complete.
+	QueuesLists() int
+}
+
 // CloseStream ends a stream and closes its arena, for a caller who knows that no other
 // stream uses a tensor of it.
 func CloseStream(s Stream) {

@@ -1,7 +1,7 @@
 package tensorops
 
 // LimitStreamQueue bounds the lists that wait for one stream. A stage submits
-// one action at a time and an optimizer step; the rest is slack for callers
+// one action at a time, or as many as a Queuer is worth; the rest is slack for callers
 // that queue ahead.
 const LimitStreamQueue = 64
 

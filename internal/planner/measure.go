@@ -66,7 +66,7 @@ func measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds floa
 	var updates []float64
 	for _, sequences := range microbatches {
 		progress(fmt.Sprintf("layers, in microbatches of %d", sequences))
-		m, err := newMeter(b, options, dev, sequences)
+		m, err := newMeter(b, options, dev.NewStream("planner"), sequences, true)
 		if err != nil {
 			return nil, err
 		}
@@ -96,6 +96,7 @@ const meterLayers = 6
 // passes.
 type meter struct {
 	stream     tensorops.Stream
+	now        func() time.Time
 	stage      *stages.Stage
 	chunks     []meterChunk
 	microbatch stages.Microbatch
@@ -110,12 +111,14 @@ type meterChunk struct {
 	times  [scheduler.B + 1][]float64 // by pass, ms
 }
 
-func newMeter(b *plan.Plan, options stages.Options, dev tensorops.Device, sequences int) (*meter, error) {
+// newMeter makes one on a stream. Without loading, weights are of no value.
+func newMeter(b *plan.Plan, options stages.Options, stream tensorops.Stream, sequences int, load bool) (*meter, error) {
+	m := &meter{stream: stream, now: time.Now}
 	model, err := trainedModel(b)
 	if err != nil {
+		m.close()
 		return nil, err
 	}
-	m := &meter{stream: dev.NewStream("planner")}
 	var specs []stages.ChunkSpec
 	symbols, decoders := model.Symbols(), 0
 	for i := 0; i < len(symbols); {
@@ -132,7 +135,7 @@ func newMeter(b *plan.Plan, options stages.Options, dev tensorops.Device, sequen
 		}
 		i = last
 	}
-	if m.stage, err = stages.NewStage(model, m.stream, specs, options); err == nil {
+	if m.stage, err = stages.NewStage(model, m.stream, specs, options); err == nil && load {
 		err = m.stage.Load(stages.InitWeights(1), false)
 	}
 	if err != nil {
@@ -218,7 +221,7 @@ func (m *meter) pass(split bool) error {
 		}
 	}
 	m.step++
-	began := time.Now()
+	began := m.now()
 	l := m.stream.NewList()
 	m.stage.GradNorms(l)
 	err := tensorops.Run(m.stream, l)
@@ -227,17 +230,17 @@ func (m *meter) pass(split bool) error {
 		m.stage.Apply(l, stages.Update{Count: m.step, LR: 1e-5, GradScale: 1e-3})
 		err = tensorops.Run(m.stream, l)
 	}
-	m.updates = append(m.updates, float64(time.Since(began))/float64(m.weights))
+	m.updates = append(m.updates, float64(m.now().Sub(began))/float64(m.weights))
 	return err
 }
 
 func (m *meter) time(v int, t scheduler.Type, record func(l *tensorops.List)) error {
-	began := time.Now()
+	began := m.now()
 	l := m.stream.NewList()
 	record(l)
 	err := tensorops.Run(m.stream, l)
 	c := &m.chunks[v]
-	c.times[t] = append(c.times[t], float64(time.Since(began))/float64(time.Millisecond)/float64(c.layers))
+	c.times[t] = append(c.times[t], float64(m.now().Sub(began))/float64(time.Millisecond)/float64(c.layers))
 	return err
 }
 

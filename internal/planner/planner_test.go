@@ -17,6 +17,7 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/bench"
 	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/gpus"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/tensorops/cpu"
@@ -440,6 +441,63 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// gpt2 is GPT-2 124M in bfloat16 on a GPU, 16 sequences of 1024 in one microbatch.
+func gpt2(t *testing.T) *plan.Plan {
+	t.Helper()
+	cfg, err := bench.ModelConfig("gpt", slices.Concat(bench.SizesOnly, []string{"model.layers=12", "model.hidden=768", "model.heads=12", "model.context=1024",
+		"model.vocab=50257", "model.family=gpt2", "batch.sequences=16", "batch.microbatch=16", "device.kind=cuda", "device.dtype=bfloat16"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := plan.Resolve(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestEstimate holds estimates to what bounds them: arithmetic at the data sheet's speed from below, and
+// twice that with all bytes from above, as measured by nobody.
+func TestEstimate(t *testing.T) {
+	h100, _ := gpus.Named("h100")
+	b := gpt2(t)
+	costs, err := Estimate(b, []int{16}, h100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := costs.check(); err != nil {
+		t.Error(err)
+	}
+	p, err := Predict(b, costs, Devices{Devices: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := 16.0 * 1024
+	least := 1e3 * b.TokenFLOPs() * tokens / h100.BF16FLOPs
+	t.Logf("%.1f ms a step, of which the update %.2f; arithmetic alone %.1f", p.StepMS, p.UpdateMS, least)
+	if p.StepMS < least || p.StepMS > 3*least {
+		t.Errorf("a step of %v ms, arithmetic takes %v", p.StepMS, least)
+	}
+	// The norm reads gradients, the update reads four and writes four numbers of each weight, and half a one.
+	if want := 1e9 * (4 + 8*4 + 2) / h100.BytesPerS; costs.UpdateNS < want || costs.UpdateNS > 1.1*want {
+		t.Errorf("the update of a weight takes %v ns, want about %v", costs.UpdateNS, want)
+	}
+	// What is bound by bytes follows the memory, what is bound by products does not.
+	faster := h100
+	faster.BytesPerS *= 2
+	again, err := Estimate(b, []int{16}, faster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, is := costs.Batches[0].Layers["t"].ForwardMS, again.Batches[0].Layers["t"].ForwardMS
+	if is >= was || is < was/2 || again.Batches[0].Layers["E"].ForwardMS > 0.7*costs.Batches[0].Layers["E"].ForwardMS {
+		t.Errorf("a layer's forward takes %v ms with twice the memory's speed, %v before; %+v", is, was, again.Batches[0].Layers["E"])
+	}
+	if err := p.Memory(b, Devices{Devices: 1}); err != nil || p.NeedBytes() < 16*124_000_000 || p.NeedBytes() > h100.MemoryBytes {
+		t.Errorf("%d bytes of memory, %v", p.NeedBytes(), err)
+	}
+}
+
 // What a rank's part of the layers takes is measured without anybody else, and predicts its own grid alone.
 func TestMeasureRank(t *testing.T) {
 	grids := [][]string{{"parallel.tensor=2"}, {"parallel.tensor=2", "parallel.sequence=true"}, {"parallel.context=2"}, {"parallel.tensor=2", "parallel.context=2", "parallel.data=2", "model.family=llama"}}
@@ -484,7 +542,7 @@ func TestMeasuringGivesBack(t *testing.T) {
 			t.Errorf("after %s: %+v", after, m)
 		}
 	}
-	m, err := newMeter(b, b.StageOptions(0), dev, 1)
+	m, err := newMeter(b, b.StageOptions(0), dev.NewStream("test"), 1, true)
 	if err != nil {
 		t.Fatal(err)
 	}

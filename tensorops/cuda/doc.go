@@ -14,9 +14,9 @@
 // (owner.go). It launches a list in batches (launchbatch.go), and each stream's own goroutine
 // waits for them to complete, copies what was fetched to where it belongs, and reports
 // (stream.go). Most lists are one batch. A batch ends early at a collective, which
-// needs what comes before; at an operation that looks up token ids, so that nothing
-// after it runs if one is bad; and where the page-locked memory for copies is used up.
-// Behind the last batch of a list the next list's first is launched at once.
+// needs what comes before; at an operation that looks up token ids which the host has not
+// looked at itself, so that nothing after it runs if one is bad (checkedids.go); and where the
+// page-locked memory for copies is used up. Behind the last batch of a list the next list's first is launched at once.
 //
 // Operations that are kernels and nothing else make a segment (segment.go). One that comes
 // again is launched as a CUDA graph (graph.go); where the driver fails to make one, kernel by

@@ -8,6 +8,10 @@ const LimitLaunchBatches = 2
 // and fetches pass. What is larger goes in several batches.
 const LimitStagingBytes = 32 << 20
 
+// LimitCheckedIDs bounds the tensors of token ids that a stream remembers to have looked at: two for each
+// microbatch in flight.
+const LimitCheckedIDs = 256
+
 // minAside is the fewest bytes of a copy that goes beside the kernels. Smaller ones are
 // done sooner than two streams have met.
 const minAside = 1 << 20

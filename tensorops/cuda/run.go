@@ -34,7 +34,8 @@ func (r *run) reset() {
 
 // launch puts the list's next operations into the stream, up to one that has to complete
 // before the rest: a collective, an operation that may meet a bad id, a copy that the
-// batch has no room for.
+// batch has no room for. Ids that the list uploads are looked at there (checkedids.go), and then no
+// operation meets a bad one.
 func (s *stream) launch(f *launchBatch) {
 	r := &s.run
 	f.sub = r.sub
@@ -72,7 +73,7 @@ func (s *stream) start(f *launchBatch, ops []tensorops.Op) (goOn bool, err error
 			err = panicError(v)
 		}
 	}()
-	n := segment(ops)
+	n := s.ids.segment(ops)
 	if err := s.copies.settle(ops[:max(n, 1)]); err != nil {
 		return false, err
 	}
@@ -86,7 +87,9 @@ func (s *stream) start(f *launchBatch, ops []tensorops.Op) (goOn bool, err error
 	switch op.Kind {
 	case tensorops.KindUpload:
 		a := op.Upload()
-		whole, err = s.upload(f, a.Dst, a.Host)
+		if whole, err = s.upload(f, a.Dst, a.Host); whole {
+			s.ids.uploaded(a.Dst, a.Host)
+		}
 	case tensorops.KindFetch:
 		a := op.Fetch()
 		whole, err = s.fetch(f, a.Host, a.Src)
@@ -94,8 +97,10 @@ func (s *stream) start(f *launchBatch, ops []tensorops.Op) (goOn bool, err error
 		a := op.Copy()
 		whole, err = true, s.peerCopy(f, a.Dst, a.Src)
 	case tensorops.KindCollective:
+		s.ids.passed(op)
 		return s.reduce(f, op)
 	default:
+		s.ids.passed(op)
 		return false, s.lookUp(f, ops[:1])
 	}
 	if err != nil || !whole {

@@ -10,15 +10,16 @@ import (
 
 // segment is how many operations, from the first on, are kernels and nothing else: they
 // need no copy from or to the host or another device, and nothing depends on their outcome.
-func segment(ops []tensorops.Op) int {
+func (c *checkedIDs) segment(ops []tensorops.Op) int {
 	for i := range ops {
 		switch o := &ops[i]; o.Kind {
 		case tensorops.KindUpload, tensorops.KindFetch, tensorops.KindPeerCopy, tensorops.KindCollective:
 			return i
 		default:
-			if _, ok := lookupOf(o); ok {
+			if l, ok := lookupOf(o); ok && !c.good(o, l) {
 				return i
 			}
+			c.passed(o)
 		}
 	}
 	return len(ops)

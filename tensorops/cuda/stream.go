@@ -23,6 +23,7 @@ type stream struct {
 	fault    driver.Address
 	exec     exec
 	copies   copies
+	ids      checkedIDs
 	all      []*launchBatch
 	idle     chan *launchBatch // capacity LimitLaunchBatches, as the next
 	launched chan *launchBatch // in the order of their launch
@@ -138,6 +139,9 @@ func (s *stream) Submit(l *tensorops.List, done func(error)) {
 		s.dev.owner.wake(s)
 	}
 }
+
+// QueuesLists is tensorops.Queuer's: as many as can be launched, and one that follows them.
+func (s *stream) QueuesLists() int { return LimitLaunchBatches + 1 }
 
 // Close lets what was launched end; lists that wait fail with ErrClosed. What the arena
 // keeps is given back.

@@ -35,6 +35,53 @@ type Library struct {
 	CheckCopies   func() int32
 	// Message says why a context has failed.
 	Message func() string
+
+	// Hollow lets streams do nothing and device memory be none, so that a model of any size has
+	// room: what is copied from the device is zeros. To be said before there is a device.
+	Hollow func(on int32)
+	// Processors sets how many multiprocessors the device has.
+	Processors func(n int32)
+	// Slow makes the device slower than the host: what streams have is done only when the host
+	// waits for it, and has made no call for so many microseconds. 0: as fast as it is.
+	Slow func(quietUS int32)
+	// Most is the most bytes at a time since the log was begun, of "memory" or "pinned".
+	Most func(what string) int64
+	// LogBegin begins a log of what streams are given. Log takes what it has.
+	LogBegin func()
+
+	logSize  func() uintptr
+	logTake  func(to *uint64, words uintptr) uintptr
+	kernel   func(kernel uint64) string
+	runs     func(launch uint64, stored int32) uintptr
+	takeRuns func(launch uint64, stored int32, to *uint64)
+}
+
+// Log takes the words that the log has by now, and Kernel is the name of a kernel in it:
+// package count reads them.
+func (l *Library) Log() []uint64 {
+	words := make([]uint64, l.logSize())
+	if len(words) == 0 {
+		return nil
+	}
+	return words[:l.logTake(&words[0], uintptr(len(words)))]
+}
+
+// Kernel is the name of a kernel in the log.
+func (l *Library) Kernel(kernel uint64) string { return l.kernel(kernel) }
+
+// Run are bytes of device memory that a launch has loaded, or stored, equally often.
+type Run struct{ At, Bytes, Times uint64 }
+
+// Touched are the bytes that a launch of the log has loaded and stored, in ascending order. It
+// can be asked once, of a library that BuildWatching has made.
+func (l *Library) Touched(launch uint64) (loaded, stored []Run) {
+	for i, to := range []*[]Run{&loaded, &stored} {
+		if n := l.runs(launch, int32(i)); n > 0 {
+			*to = make([]Run, n)
+			l.takeRuns(launch, int32(i), &(*to)[0].At)
+		}
+	}
+	return loaded, stored
 }
 
 // What Refuse refuses.
@@ -69,8 +116,22 @@ func Open(path string) (*Library, error) {
 
 		"troupe_standin_check_ldmatrix": &l.CheckLDMatrix,
 		"troupe_standin_check_copies":   &l.CheckCopies,
+		"troupe_standin_hollow":     &l.Hollow,
+		"troupe_standin_processors": &l.Processors,
+		"troupe_standin_slow":       &l.Slow,
+		"troupe_standin_most":       &l.Most,
+		"troupe_standin_log_begin":  &l.LogBegin,
+		"troupe_standin_log_size":   &l.logSize,
+		"troupe_standin_log_take":   &l.logTake,
+		"troupe_standin_kernel":     &l.kernel,
 	} {
 		purego.RegisterLibFunc(function, handle, name)
+	}
+	// Of a library that watches.
+	for name, function := range map[string]any{"troupe_standin_runs": &l.runs, "troupe_standin_take_runs": &l.takeRuns} {
+		if _, err := purego.Dlsym(handle, name); err == nil {
+			purego.RegisterLibFunc(function, handle, name)
+		}
 	}
 	return l, nil
 }

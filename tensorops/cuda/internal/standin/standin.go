@@ -4,6 +4,9 @@
 //
 // It has the devices that DevicesVariable says, each with a memory of its own.
 //
+// For counting (package count) it can be hollow, and then has room for models of any size; it can log what streams
+// are given, be slower than the host, and see the loads and stores of kernels.
+//
 // It is for tests alone and must not be imported by anything else.
 package standin
 
@@ -43,6 +46,18 @@ var files embed.FS
 // Build compiles the stand-in with all kernels, *.cu, and returns the shared library's
 // path in the folder out.
 func Build(ctx context.Context, out string, kernels fs.FS) (string, error) {
+	return build(ctx, out, kernels, nil, nil)
+}
+
+// BuildWatching is Build of a stand-in that sees each load and store of a kernel: see
+// Library.Touched. It is slower. A process can have one of the two, and none that watches
+// under the race detector, whose calls it uses.
+func BuildWatching(ctx context.Context, out string, kernels fs.FS) (string, error) {
+	return build(ctx, out, kernels, []string{"-DWATCHED"}, []string{"-fsanitize=thread"})
+}
+
+// build compiles with further options for the stand-in's own units, and for kernels.
+func build(ctx context.Context, out string, kernels fs.FS, own, ofKernels []string) (string, error) {
 	compiler, err := Compiler()
 	if err != nil {
 		return "", err
@@ -82,6 +97,9 @@ func Build(ctx context.Context, out string, kernels fs.FS) (string, error) {
 			args := append([]string{"-c", unit, "-o", objects[i]}, options...)
 			if strings.HasSuffix(unit, ".cu.cc") {
 				args = append(args, "-DTROUPE_EMULATED", "-include", filepath.Join(source, "emulate.h"))
+				args = append(args, ofKernels...)
+			} else {
+				args = append(args, own...)
 			}
 			failures[i] = run(ctx, compiler, args)
 		})

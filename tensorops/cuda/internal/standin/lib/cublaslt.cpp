@@ -388,7 +388,13 @@ cublasStatus_t cublasLtMatmul(Handle *h, Desc *d, const float *alpha, const void
         if (desc.epilogue == sums_a) sum_columns(desc, la, A, desc.transposed[0]);
         if (desc.epilogue == sums_b) sum_columns(desc, lb, B, !desc.transposed[1]);
     };
-    return troupe::put_task(stream, product) ? (int)success : wrong("no such stream");
+    troupe::Record record = {troupe::log_product, 0, r->rows, r->cols, d->transposed[0] ? a->rows : a->cols};
+    for (const Piece &p : pieces) {
+        if (p.at == (uint64_t)workspace) continue;
+        record.insert(record.end(), {p.at, p.bytes, !p.written || (p.at == (uint64_t)D && factor != 0), p.written});
+    }
+    record[1] = record.size() - 2;
+    return troupe::put_task(stream, product, std::move(record)) ? (int)success : wrong("no such stream");
 }
 
 // ---- hooks for tests

@@ -20,6 +20,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -31,6 +32,7 @@
 
 #include "fibers.h"
 #include "standin.h"
+#include "watch.h"
 
 typedef int CUresult;
 typedef int CUdevice;
@@ -59,7 +61,17 @@ namespace {
 
 struct Context;
 
-typedef std::vector<std::function<void()>> Work;
+// Task is something for a stream, and what the log says of it.
+struct Task {
+    std::function<void()> run;
+    troupe::Record record;
+};
+typedef std::vector<Task> Work;
+
+// Wait is a thread of the host's that waits for the device.
+struct Wait {
+    std::function<bool()> over;
+};
 
 struct Stream {
     Context *context;
@@ -119,7 +131,20 @@ struct State {
     std::string message;
     std::set<Program *> programs;
     size_t limit = (size_t)1 << 34; // bytes of each device's memory
+    size_t used = 0, most = 0, pinned_used = 0, pinned_most = 0; // bytes of all devices; the most at a time since the log was begun
+    int processors = 2; // few, so that grids are small
     int delay_us = 0;
+    // What counting needs: see the hooks.
+    bool hollow = false, logging = false;
+    troupe::Record log;
+    uint64_t launches = 0; // of kernels, so far
+    uint64_t next_hollow = (uint64_t)1 << 40;
+    // Of a device that is slower than the host: streams go on only while a thread of the host's waits
+    // for them that has been chosen.
+    int quiet_us = 0;
+    std::list<Wait *> waits; // those that came first are in front
+    Wait *chosen = nullptr;
+    unsigned long long activity = 0; // calls so far
     std::mt19937 random{1};
     struct Injected {
         int after, code;
@@ -140,6 +165,7 @@ typedef std::unique_lock<std::mutex> Lock;
 // enter counts a call and says what it has to fail with, before it does anything.
 int enter(const char *name, bool needs_context) {
     st.calls[name]++;
+    st.activity++;
     auto it = st.injected.find(name);
     if (it != st.injected.end() && --it->second.after == 0) {
         int code = it->second.code;
@@ -195,11 +221,47 @@ void fail(int code, const std::string &why) {
     fprintf(stderr, "stand-in for CUDA: %s\n", why.c_str());
 }
 
+// may_run reports whether streams may go on. Called with mu held.
+bool may_run() {
+    if (st.quiet_us == 0) return true;
+    if (st.chosen && st.chosen->over()) st.chosen = nullptr;
+    return st.chosen != nullptr;
+}
+
+// await lets a thread of the host's wait until something holds. Called with mu held.
+void await(Lock &lock, std::function<bool()> over) {
+    Wait w{std::move(over)};
+    st.waits.push_back(&w);
+    st.progress.wait(lock, w.over);
+    st.waits.remove(&w);
+    if (st.chosen == &w) st.chosen = nullptr;
+}
+
+// pace is a thread of its own while the device is slow: once the host has made no call for
+// quiet_us, it has launched all that it can without hearing of the device. Then what the
+// host has waited for longest is done, and nothing behind it.
+void pace() {
+    Lock lock(st.mu);
+    unsigned long long before = 0;
+    while (st.quiet_us > 0) {
+        const int us = st.quiet_us;
+        lock.unlock();
+        usleep((useconds_t)us);
+        lock.lock();
+        if (st.activity == before && !st.chosen && !st.waits.empty()) {
+            st.chosen = st.waits.front();
+            for (Context &c : st.contexts)
+                for (Stream *s : c.streams) s->changed.notify_one();
+        }
+        before = st.activity;
+    }
+}
+
 void work(Stream *s) {
     current = s->context;
     Lock lock(st.mu);
     for (;;) {
-        s->changed.wait(lock, [&] { return s->closed || !s->tasks.empty(); });
+        s->changed.wait(lock, [&] { return s->closed || (!s->tasks.empty() && may_run()); });
         if (s->tasks.empty()) return;
         std::function<void()> &task = s->tasks.front();
         int delay = st.delay_us > 0 ? (int)(st.random() % (unsigned)st.delay_us) : 0;
@@ -212,12 +274,20 @@ void work(Stream *s) {
     }
 }
 
+bool idle(Context *c);
+
+void log(const troupe::Record &r) {
+    if (st.logging) st.log.insert(st.log.end(), r.begin(), r.end());
+}
+
 // put gives a stream something to do, unless the context has failed by then. Called with mu held.
-void put(Stream *s, std::function<void()> task) {
+void put(Stream *s, std::function<void()> task, troupe::Record record) {
     if (s->captured) {
-        s->captured->push_back(std::move(task));
+        s->captured->push_back({std::move(task), std::move(record)});
         return;
     }
+    if (st.quiet_us > 0 && idle(s->context)) log({troupe::log_idle, 0});
+    log(record);
     s->tasks.push_back([task] {
         {
             Lock lock(st.mu);
@@ -243,25 +313,42 @@ int copy(Stream *s, void *to, bool to_device, const void *from, bool from_device
     };
     auto check = [=] { return bytes == 0 || (there(to, to_device) && there(from, from_device)); };
     if (!check()) return invalid_value;
+    troupe::Record record = {to_device ? troupe::log_in : troupe::log_out, 2, (uint64_t)(to_device ? to : from), bytes};
+    if (to_device && st.logging && bytes <= troupe::most_logged && !s->captured) { // tables of kernels, for one, which the counting reads
+        record[1] += (bytes + 7) / 8;
+        record.resize(2 + record[1]);
+        memcpy(&record[4], from, bytes);
+    }
     put(s, [=] {
         Lock lock(st.mu); // so that nothing is freed meanwhile
         if (!check()) return fail(illegal_address, "a copy from or to memory that has been freed");
-        memcpy(to, from, bytes);
-    });
+        if (!st.hollow) memcpy(to, from, bytes);
+        else if (!to_device) memset(to, 0, bytes);
+    }, std::move(record));
     return success;
+}
+
+// give_back gives memory of the device's back.
+void give_back(uint64_t at, size_t bytes) {
+    if (at >= (uint64_t)1 << 40 && at < st.next_hollow) return; // there is none
+    if (!troupe::unwatch(at, bytes)) free((void *)at);
 }
 
 // end_context takes along whatever is left in it, as the real one does, and counts it:
 // what was not given back before is a leak. The next context is a fresh one.
 void end_context(Context *c, Lock &lock) {
-    st.progress.wait(lock, [=] { return idle(c); });
+    await(lock, [=] { return idle(c); });
     c->left.clear();
     if (!c->failed) // a failed one takes nothing back before its end
         c->left = {{"memory", (long long)c->memory.size()}, {"pinned", (long long)c->pinned.size()},
                    {"streams", (long long)c->streams.size()}, {"events", (long long)c->events.size()},
                    {"modules", (long long)c->modules.size()}, {"graphs", (long long)c->graphs.size()}};
-    for (auto &m : c->memory) free((void *)m.first);
-    for (auto &m : c->pinned) free((void *)m.first);
+    for (auto &m : c->memory) give_back(m.first, m.second.bytes);
+    for (auto &m : c->pinned) {
+        st.pinned_used -= m.second.bytes;
+        free((void *)m.first);
+    }
+    st.used -= c->used;
     for (Stream *s : c->streams) {
         s->closed = true;
         s->changed.notify_one();
@@ -374,7 +461,7 @@ CUresult cuDeviceGetUuid(unsigned char *uuid, CUdevice d) {
 CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice) {
     CALL(false);
     switch (attribute) {
-    case 16: *value = 2; return success;     // multiprocessors: few, so that grids are small
+    case 16: *value = st.processors; return success; // multiprocessors
     case 75: *value = 9; return success;     // compute capability
     case 76: *value = 0; return success;
     default: return invalid_value;
@@ -449,10 +536,20 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
     CALL(true);
     if (bytes == 0) return invalid_value;
     if (bytes > st.limit - current->used) return out_of_memory;
-    void *m = aligned_alloc(256, (bytes + 255) / 256 * 256);
-    if (!m) return out_of_memory;
-    memset(m, 0xff, bytes); // NaN: whoever reads what nobody wrote shall see it
+    const size_t rounded = (bytes + 255) / 256 * 256;
+    void *m = nullptr;
+    if (st.hollow) {
+        m = (void *)st.next_hollow; // where no memory is: nothing reads or writes it
+        st.next_hollow += rounded;
+    } else {
+        m = troupe::watched(rounded);
+        if (!m) m = aligned_alloc(256, rounded);
+        if (!m) return out_of_memory;
+        memset(m, 0xff, bytes); // NaN: whoever reads what nobody wrote shall see it
+    }
     current->used += bytes;
+    st.used += bytes;
+    if (st.used > st.most) st.most = st.used;
     current->memory[(uint64_t)m] = {bytes};
     *address = (CUdeviceptr)m;
     return success;
@@ -463,12 +560,14 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
     Context *c = current;
     auto it = c->memory.find(address);
     if (it == c->memory.end()) return invalid_value;
-    st.progress.wait(lock, [=] { return idle(c); }); // as the real one does
+    await(lock, [=] { return idle(c); }); // as the real one does
     it = c->memory.find(address);
     if (it == c->memory.end()) return invalid_value;
-    c->used -= it->second.bytes;
+    const size_t bytes = it->second.bytes;
+    c->used -= bytes;
+    st.used -= bytes;
     c->memory.erase(it);
-    free((void *)address);
+    give_back(address, bytes);
     return success;
 }
 
@@ -478,6 +577,8 @@ CUresult cuMemHostAlloc(void **p, size_t bytes, unsigned flags) {
     *p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     if (!*p) return out_of_memory;
     memset(*p, 0xff, bytes);
+    st.pinned_used += bytes;
+    if (st.pinned_used > st.pinned_most) st.pinned_most = st.pinned_used;
     current->pinned[(uint64_t)*p] = {bytes};
     return success;
 }
@@ -486,7 +587,8 @@ CUresult cuMemFreeHost(void *p) {
     CALL(true);
     Context *c = current;
     if (!c->pinned.count((uint64_t)p)) return invalid_value;
-    st.progress.wait(lock, [=] { return idle(c); });
+    await(lock, [=] { return idle(c); });
+    st.pinned_used -= c->pinned[(uint64_t)p].bytes;
     c->pinned.erase((uint64_t)p);
     free(p);
     return success;
@@ -511,8 +613,8 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, St
     put(s, [=] {
         Lock lock(st.mu);
         if (!check()) return fail(illegal_address, "a copy of memory that has been freed");
-        memmove((void *)to, (const void *)from, bytes);
-    });
+        if (!st.hollow) memmove((void *)to, (const void *)from, bytes);
+    }, {troupe::log_within, 3, to, from, bytes});
     return success;
 }
 
@@ -531,8 +633,8 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr to, void *to_handle, CUdeviceptr from, vo
     put(s, [=] {
         Lock lock(st.mu);
         if (!check()) return fail(illegal_address, "a copy of a peer's memory that has been freed");
-        memmove((void *)to, (const void *)from, bytes);
-    });
+        if (!st.hollow) memmove((void *)to, (const void *)from, bytes);
+    }, {troupe::log_within, 3, to, from, bytes});
     return success;
 }
 
@@ -543,8 +645,8 @@ CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t words, Stream *
     put(s, [=] {
         Lock lock(st.mu);
         if (!inside(current->memory, to, 4 * words)) return fail(illegal_address, "freed memory is set");
-        for (size_t i = 0; i < words; i++) ((unsigned *)to)[i] = value;
-    });
+        for (size_t i = 0; i < words && !st.hollow; i++) ((unsigned *)to)[i] = value;
+    }, {troupe::log_set, 2, to, 4 * words});
     return success;
 }
 
@@ -579,7 +681,7 @@ CUresult cuStreamSynchronize(Stream *s) {
     CALL(true);
     if (!current->streams.count(s)) return invalid_handle;
     if (s->captured) return capture_unsupported;
-    st.progress.wait(lock, [&] { return s->tasks.empty(); });
+    await(lock, [&] { return s->tasks.empty(); });
     return current->failed;
 }
 
@@ -647,9 +749,11 @@ CUresult cuGraphLaunch(Graph *g, Stream *s) {
     CALL(true);
     if (!current->graphs.count(g) || !g->ready || !current->streams.count(s)) return invalid_handle;
     if (s->captured) return capture_unsupported; // as a child: nobody here wants it
+    troupe::Record record = {troupe::log_graph, 1, g->work.size()};
+    for (const Task &task : g->work) record.insert(record.end(), task.record.begin(), task.record.end());
     put(s, [work = g->work] {
-        for (const auto &task : work) task();
-    });
+        for (const Task &task : work) task.run();
+    }, std::move(record));
     return success;
 }
 
@@ -664,7 +768,7 @@ CUresult cuEventCreate(Event **out, unsigned) {
 CUresult cuEventDestroy_v2(Event *e) {
     CALL(true);
     if (!current->events.count(e)) return invalid_handle;
-    st.progress.wait(lock, [&] { return e->reached >= e->recorded; });
+    await(lock, [&] { return e->reached >= e->recorded; });
     current->events.erase(e);
     delete e;
     return success;
@@ -687,7 +791,7 @@ CUresult cuEventRecord(Event *e, Stream *s) {
 CUresult cuEventSynchronize(Event *e) {
     CALL(true);
     if (!current->events.count(e)) return invalid_handle;
-    st.progress.wait(lock, [&] { return e->reached >= e->recorded; });
+    await(lock, [&, number = e->recorded] { return e->reached >= number; });
     return current->failed;
 }
 
@@ -746,17 +850,22 @@ CUresult cuLaunchKernel(const troupe::Kernel *k, unsigned gx, unsigned gy, unsig
     }
     auto argument = std::make_shared<std::vector<uint64_t>>((bytes + 7) / 8); // copied at once, as the real one does
     memcpy(argument->data(), extra[1], bytes);
+    const uint64_t number = ++st.launches;
+    troupe::Record record = {troupe::log_kernel, 7 + argument->size(), number, (uint64_t)k, gx, gy, gz, bx, bytes};
+    record.insert(record.end(), argument->begin(), argument->end());
     put(s, [=] {
+        if (st.hollow) return;
         if (std::string other = strange_memory(*argument); !other.empty()) {
             Lock lock(st.mu);
             return fail(illegal_address, "kernel " + k->name + other);
         }
         std::string failure = troupe::run_kernel(*k, {gx, gy, gz}, {bx, by, bz}, shared, argument->data());
+        troupe::watched_launch(number);
         if (!failure.empty()) {
             Lock lock(st.mu);
             fail(launch_failed, "kernel " + failure);
         }
-    });
+    }, std::move(record));
     return success;
 }
 
@@ -882,11 +991,16 @@ void troupe_standin_fail(const char *call, int n, int code) {
 void troupe_standin_reset(void) {
     Lock lock(st.mu);
     st.injected.clear();
-    st.delay_us = 0;
+    st.delay_us = st.quiet_us = 0;
     for (Context &c : st.contexts) {
+        for (Stream *s : c.streams) s->changed.notify_one();
         end_context(&c, lock);
         c.left.clear();
     }
+    st.hollow = st.logging = false;
+    st.log.clear();
+    st.processors = 2;
+    st.most = st.pinned_most = 0;
     st.message.clear();
     st.limit = (size_t)1 << 34;
     for (Program *p : st.programs) delete p;
@@ -924,6 +1038,69 @@ long long troupe_standin_calls(const char *name) {
     return st.calls[name];
 }
 
+// Lets streams do nothing, and memory be none: what is copied from the device is zeros. Before
+// there is a context.
+void troupe_standin_hollow(int on) {
+    Lock lock(st.mu);
+    st.hollow = on;
+}
+
+// Sets the device's multiprocessors.
+void troupe_standin_processors(int n) {
+    Lock lock(st.mu);
+    st.processors = n;
+}
+
+// Begins the log, or takes it up again after it was read.
+void troupe_standin_log_begin(void) {
+    Lock lock(st.mu);
+    st.logging = true;
+    st.log.clear();
+    st.most = st.used;
+    st.pinned_most = st.pinned_used;
+}
+
+// How many words the log has.
+size_t troupe_standin_log_size(void) {
+    Lock lock(st.mu);
+    return st.log.size();
+}
+
+// Copies at most so many words of the log, and takes those away that are copied.
+size_t troupe_standin_log_take(uint64_t *to, size_t words) {
+    Lock lock(st.mu);
+    if (words > st.log.size()) words = st.log.size();
+    memcpy(to, st.log.data(), words * sizeof *to);
+    st.log.erase(st.log.begin(), st.log.begin() + (long)words);
+    return words;
+}
+
+// The name of a kernel in the log.
+const char *troupe_standin_kernel(uint64_t kernel) { return ((const troupe::Kernel *)kernel)->name.c_str(); }
+
+// The most bytes at a time since the log was begun: of "memory" or "pinned".
+long long troupe_standin_most(const char *what) {
+    Lock lock(st.mu);
+    return (long long)(strcmp(what, "memory") == 0 ? st.most : st.pinned_most);
+}
+
+// Makes the device slower than the host; 0: as fast as it is. The host is taken to wait once it has
+// made no call for so many microseconds.
+void troupe_standin_slow(int quiet_us) {
+    Lock lock(st.mu);
+    const bool begin = st.quiet_us == 0 && quiet_us > 0;
+    st.quiet_us = quiet_us;
+    for (Context &c : st.contexts)
+        for (Stream *s : c.streams) s->changed.notify_one();
+    lock.unlock();
+    if (!begin) return;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    std::thread(pace).detach();
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
 // Why a context has failed.
 const char *troupe_standin_message(void) {
     Lock lock(st.mu);
@@ -940,10 +1117,12 @@ bool usable() { return current && current->users > 0 && !current->failed; }
 bool on_device(uint64_t at, size_t bytes) { return inside(current->memory, at, bytes); }
 void fail_context(const std::string &why) { fail(illegal_address, why); }
 
-bool put_task(void *stream, std::function<void()> task) {
+bool put_task(void *stream, std::function<void()> task, Record record) {
     Stream *s = (Stream *)stream;
     if (!current->streams.count(s)) return false;
-    put(s, std::move(task));
+    put(s, [task = std::move(task)] {
+        if (!st.hollow) task();
+    }, std::move(record));
     return true;
 }
 

@@ -1,0 +1,56 @@
+// Package gpus knows what GPUs' data sheets say of them, for estimates.
+//
+// It must not import anything of Troupe.
+package gpus
+
+import (
+	"slices"
+	"strings"
+)
+
+// GPU is what a data sheet says of one.
+type GPU struct {
+	Name string // by which it is asked for
+	// FLOPs are those of matrix products a second: dense, without sparsity, of bfloat16 with sums in float32
+	// on the tensor cores, and of float32 beside them.
+	BF16FLOPs, FP32FLOPs float64
+	BytesPerS            float64 // of its memory
+	MemoryBytes          int64
+}
+
+const (
+	tera = 1e12
+	gib  = 1 << 30
+)
+
+// All are those that are known.
+var All = []GPU{
+	{"h100", 989 * tera, 67 * tera, 3.35 * tera, 80 * gib}, // SXM
+	{"h100-pcie", 756 * tera, 51 * tera, 2.0 * tera, 80 * gib},
+	{"h100-nvl", 835 * tera, 60 * tera, 3.9 * tera, 94 * gib},
+	{"h200", 989 * tera, 67 * tera, 4.8 * tera, 141e9}, // SXM
+	{"h200-nvl", 835 * tera, 60 * tera, 4.8 * tera, 141e9},
+	{"a100", 312 * tera, 19.5 * tera, 2.04 * tera, 80 * gib},
+	{"b200", 2250 * tera, 75 * tera, 8.0 * tera, 180e9},
+	{"l40s", 362 * tera, 91.6 * tera, 0.864 * tera, 48 * gib},
+	{"rtx-4090", 165 * tera, 82.6 * tera, 1.008 * tera, 24 * gib},
+}
+
+// Named is the GPU of a name, in any case, with "-" or " " between its words.
+func Named(name string) (GPU, bool) {
+	name = strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), " ", "-")
+	i := slices.IndexFunc(All, func(g GPU) bool { return g.Name == name })
+	if i < 0 {
+		return GPU{}, false
+	}
+	return All[i], true
+}
+
+// Names are those that Named knows.
+func Names() []string {
+	names := make([]string, len(All))
+	for i, g := range All {
+		names[i] = g.Name
+	}
+	return names
+}

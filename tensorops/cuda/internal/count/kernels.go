@@ -1,0 +1,320 @@
+package count
+
+import "maps"
+
+// kernels is the table, by the kernels' names without the form.
+var kernels = make(map[string]costOf)
+
+func init() {
+	for _, family := range []map[string]costOf{actKernels, normKernels, lossKernels, embedKernels, moveKernels, optimKernels, productKernels(), attentionKernels()} {
+		maps.Copy(kernels, family)
+	}
+}
+
+// mask is dropout of rng.cuh.
+type mask struct {
+	Counters              uint64
+	Key0, Key1, Threshold uint32
+	Scale                 float32
+}
+
+const counterBytes = 16
+
+// counters are what a mask is drawn by.
+func (m *mask) counters() Operand { return array(m.Counters, 1, counterBytes).again() }
+
+// Arguments of act.cu and dropout.cu, with how many elements there are.
+type (
+	twoArrays struct {
+		Y, X            uint64
+		N               int64
+		Aligned, Halves uint32
+	}
+	threeArrays struct {
+		Y, A, B         uint64
+		N               int64
+		Aligned, Halves uint32
+	}
+	fiveArrays struct {
+		DGate, DUp, DY, Gate, Up uint64
+		N                        int64
+		Aligned, Halves          uint32
+	}
+	dropArgs struct {
+		Y, X, Skip      uint64
+		N               int64
+		Mask            mask
+		Aligned, Halves uint32
+	}
+)
+
+func three(a *threeArrays, _ *Event, c *Cost) {
+	c.writes(either(a.Y, a.N, a.Halves, 0))
+	c.reads(either(a.A, a.N, a.Halves, 1), either(a.B, a.N, a.Halves, 2))
+}
+
+var actKernels = map[string]costOf{
+	"gelu": line(Activations, func(a *twoArrays, _ *Event, c *Cost) {
+		c.writes(either(a.Y, a.N, a.Halves, 0))
+		c.reads(either(a.X, a.N, a.Halves, 1))
+	}),
+	"gelu_grad": line(Activations, three),
+	"swiglu":    line(Activations, three),
+	"swiglu_grad": line(Activations, func(a *fiveArrays, _ *Event, c *Cost) {
+		c.writes(either(a.DGate, a.N, a.Halves, 0), either(a.DUp, a.N, a.Halves, 1))
+		c.reads(either(a.DY, a.N, a.Halves, 2), either(a.Gate, a.N, a.Halves, 3), either(a.Up, a.N, a.Halves, 4))
+	}),
+	"add": line(Residual, three),
+	"drop": line(Residual, func(a *dropArgs, _ *Event, c *Cost) {
+		c.writes(either(a.Y, a.N, a.Halves, 0))
+		c.reads(either(a.X, a.N, a.Halves, 1), either(a.Skip, a.N, a.Halves, 2), a.Mask.counters())
+	}),
+	"rope": line(Embeddings, func(a *struct {
+		X                uint64
+		Stride           int64
+		Theta            float64
+		Factor, Low      float64
+		High             float64
+		Heads, Half      int32
+		Period, First    int32
+		Periods, Inverse int32
+		Original         int32
+		Halves           uint32
+	}, _ *Event, c *Cost) {
+		x := matrix(a.X, int64(a.Period)*int64(a.Periods), 2*int64(a.Half)*int64(a.Heads), a.Stride, sizeOf(a.Halves, 0))
+		c.writes(x)
+		c.reads(x)
+	}),
+}
+
+// Arguments of norm.cu and colsum.cu.
+type (
+	normArgs struct {
+		Y, X, Gamma, Beta, Stats uint64
+		Eps                      float64
+		Cols                     int64
+		Aligned, Halves          uint32
+	}
+	normGradArgs struct {
+		DX, DY, X, Gamma, Stats, Skip uint64
+		Cols                          int64
+		Aligned, Halves               uint32
+	}
+	columnArgs struct {
+		Partial, X, DY, Stats   uint64
+		Rows, Cols, RowsOfBlock int64
+		Halves, Pad             uint32
+	}
+	addColumnsArgs struct {
+		Grads         [2]uint64
+		Partial       uint64
+		Cols          int64
+		Blocks, Terms int32
+	}
+)
+
+// norm is of a block a row, which goes through it twice.
+func norm(stats int64) func(a *normArgs, e *Event, c *Cost) {
+	return func(a *normArgs, e *Event, c *Cost) {
+		rows := int64(e.Grid[0])
+		c.writes(either(a.Y, rows*a.Cols, a.Halves, 0), array(a.Stats, rows*stats, 4))
+		c.reads(either(a.X, rows*a.Cols, a.Halves, 1).passes(2, a.Cols*sizeOf(a.Halves, 1)), array(a.Gamma, a.Cols, 4).again(), array(a.Beta, a.Cols, 4).again())
+	}
+}
+
+func normGrad(stats int64) func(a *normGradArgs, e *Event, c *Cost) {
+	return func(a *normGradArgs, e *Event, c *Cost) {
+		rows := int64(e.Grid[0])
+		n := rows * a.Cols
+		c.writes(either(a.DX, n, a.Halves, 0))
+		c.reads(either(a.DY, n, a.Halves, 1).passes(2, a.Cols*sizeOf(a.Halves, 1)), either(a.X, n, a.Halves, 2).passes(2, a.Cols*sizeOf(a.Halves, 2)),
+			array(a.Gamma, a.Cols, 4).again(), array(a.Stats, rows*stats, 4).again(), either(a.Skip, n, a.Halves, 3))
+	}
+}
+
+// sumColumns is the first pass of sums over rows.
+func sumColumns(terms, stats int64) func(a *columnArgs, e *Event, c *Cost) {
+	return func(a *columnArgs, e *Event, c *Cost) {
+		c.writes(array(a.Partial, int64(e.Grid[1])*terms*a.Cols, 4))
+		c.reads(either(a.X, a.Rows*a.Cols, a.Halves, 0), either(a.DY, a.Rows*a.Cols, a.Halves, 1), array(a.Stats, a.Rows*stats, 4).again())
+	}
+}
+
+var normKernels = map[string]costOf{
+	"layer_norm":             line(Norms, norm(2)),
+	"rms_norm":               line(Norms, norm(1)),
+	"layer_norm_grad":        line(Norms, normGrad(2)),
+	"rms_norm_grad":          line(Norms, normGrad(1)),
+	"layer_norm_weight_grad": line(Norms, sumColumns(2, 2)),
+	"rms_norm_weight_grad":   line(Norms, sumColumns(1, 1)),
+	"col_sum":                line(Columns, sumColumns(1, 0)),
+	"add_columns": line(Columns, func(a *addColumnsArgs, _ *Event, c *Cost) {
+		for term := range int64(a.Terms) {
+			if a.Grads[term] == 0 {
+				continue
+			}
+			grad := array(a.Grads[term], a.Cols, 4)
+			c.writes(grad)
+			c.reads(grad, matrix(a.Partial+uint64(4*term*a.Cols), int64(a.Blocks), a.Cols, int64(a.Terms)*a.Cols, 4))
+		}
+	}),
+}
+
+// Arguments of loss.cu.
+type (
+	crossEntropyArgs struct {
+		Losses, LSE, Logits, Targets, Grad, Fault uint64
+		Cols                                      int64
+		Scale                                     float32
+		Aligned, Halves, Pad                      uint32
+	}
+	crossEntropyPartArgs struct {
+		Parts, Logits, Targets, Fault uint64
+		Cols, First, Vocab            int64
+		Aligned, Halves               uint32
+	}
+	crossEntropyJoinArgs struct {
+		LSE, Logits, Targets, Grad uint64
+		Cols, First                int64
+		Scale                      float32
+		Aligned, Halves, Pad       uint32
+	}
+)
+
+var lossKernels = map[string]costOf{
+	"cross_entropy": line(Loss, func(a *crossEntropyArgs, e *Event, c *Cost) {
+		rows, passes := int64(e.Grid[0]), int64(1)
+		if a.Grad != 0 {
+			passes = 2
+		}
+		c.writes(array(a.Losses, rows, 8), array(a.LSE, rows, 8), either(a.Grad, rows*a.Cols, a.Halves, 1))
+		c.reads(either(a.Logits, rows*a.Cols, a.Halves, 0).passes(passes, a.Cols*sizeOf(a.Halves, 0)), array(a.Targets, rows, 4).again())
+	}),
+	"cross_entropy_part": line(Loss, func(a *crossEntropyPartArgs, e *Event, c *Cost) {
+		rows := int64(e.Grid[0])
+		c.writes(array(a.Parts, 2*rows, 8))
+		c.reads(either(a.Logits, rows*a.Cols, a.Halves, 0).again(), array(a.Targets, rows, 4).again())
+	}),
+	"cross_entropy_join": line(Loss, func(a *crossEntropyJoinArgs, e *Event, c *Cost) {
+		rows := int64(e.Grid[0])
+		c.writes(either(a.Grad, rows*a.Cols, a.Halves, 1))
+		c.reads(either(a.Logits, rows*a.Cols, a.Halves, 0), array(a.Targets, rows, 4).again(), array(a.LSE, rows, 8).again())
+	}),
+	"loss_join": line(Loss, func(a *struct {
+		Losses, LSE, Parts uint64
+		Rows, Slices       int64
+	}, _ *Event, c *Cost) {
+		c.writes(array(a.Losses, a.Rows, 8), array(a.LSE, a.Rows, 8))
+		lse := array(a.LSE, a.Rows, 8)
+		lse.Use = Cached // it was just written
+		c.reads(array(a.Parts, 2*a.Rows*a.Slices, 8).again(), lse)
+	}),
+	"loss_stats": line(Loss, func(a *struct {
+		Stats, Losses, Targets uint64
+		Rows                   int64
+	}, _ *Event, c *Cost) {
+		c.writes(array(a.Stats, 2, 8))
+		c.reads(array(a.Losses, a.Rows, 8).some(), array(a.Targets, a.Rows, 4))
+	}),
+}
+
+// Arguments of embed.cu and positions.cu.
+type (
+	embedArgs struct {
+		Out, Weight, IDs, Fault uint64
+		Cols, Vocabulary        int64
+		Aligned, Halves         uint32
+	}
+	embedOrderArgs struct {
+		Order, Count, IDs, Fault uint64
+		Vocabulary, Rows         int64
+	}
+	embedGradArgs struct {
+		Grad, DY, IDs, Order, Count uint64
+		Cols                        int64
+		Aligned, Halves             uint32
+	}
+	addPositionsArgs struct {
+		Out, X, Weight  uint64
+		Period, Cols    int64
+		Aligned, Halves uint32
+	}
+	positionsGradArgs struct {
+		Grad, DY           uint64
+		Period, Cols, Rows int64
+		Aligned, Halves    uint32
+	}
+)
+
+var embedKernels = map[string]costOf{
+	"embed": line(Embeddings, func(a *embedArgs, e *Event, c *Cost) {
+		rows := int64(e.Grid[0])
+		c.writes(either(a.Out, rows*a.Cols, a.Halves, 0))
+		weight := either(a.Weight, rows*a.Cols, a.Halves, 1)
+		weight.Use, weight.Of = Gathered, a.Vocabulary*a.Cols*sizeOf(a.Halves, 1)
+		c.reads(weight, array(a.IDs, rows, 4).again())
+	}),
+	"embed_order": line(Embeddings, func(a *embedOrderArgs, _ *Event, c *Cost) {
+		c.writes(array(a.Order, a.Rows, 4), array(a.Count, a.Rows, 4))
+		c.reads(array(a.IDs, a.Rows, 4).again())
+	}),
+	"embed_grad": line(Embeddings, func(a *embedGradArgs, e *Event, c *Cost) {
+		rows := int64(e.Grid[0])
+		// As many rows of the gradient as there are different tokens: at most as many as rows. Where they lie is not in
+		// the argument, but for the first.
+		grad := array(a.Grad, rows*a.Cols, 4).some()
+		grad.Of = anywhere
+		c.writes(grad)
+		c.reads(grad, either(a.DY, rows*a.Cols, a.Halves, 0), array(a.IDs, rows, 4).some(), array(a.Order, rows, 4).again(), array(a.Count, rows, 4).again())
+	}),
+	"add_positions": line(Embeddings, func(a *addPositionsArgs, e *Event, c *Cost) {
+		rows := int64(e.Grid[0])
+		c.writes(either(a.Out, rows*a.Cols, a.Halves, 0))
+		c.reads(either(a.X, rows*a.Cols, a.Halves, 1), either(a.Weight, min(rows, a.Period)*a.Cols, a.Halves, 2).again())
+	}),
+	"positions_grad": line(Embeddings, func(a *positionsGradArgs, _ *Event, c *Cost) {
+		grad := array(a.Grad, a.Period*a.Cols, 4)
+		c.writes(grad)
+		c.reads(grad, either(a.DY, a.Rows*a.Cols, a.Halves, 0))
+	}),
+}
+
+// anywhere is the memory behind an address, of which it is not known how much is an operand's.
+const anywhere = 1 << 40
+
+// copyArgs are those of move.cu and round.cu.
+type copyArgs struct {
+	To, From                         uint64
+	Rows, Cols, ToStride, FromStride int64
+	Aligned, Pad                     uint32
+}
+
+// copied is a copy of elements of so many bytes.
+func copied(toBytes, fromBytes int64) func(a *copyArgs, _ *Event, c *Cost) {
+	return func(a *copyArgs, _ *Event, c *Cost) {
+		c.writes(matrix(a.To, a.Rows, a.Cols, a.ToStride, toBytes))
+		c.reads(matrix(a.From, a.Rows, a.Cols, a.FromStride, fromBytes))
+	}
+}
+
+// fillArgs are those of the fills, the last word of which is the value.
+type fillArgs struct {
+	To    uint64
+	N     int64
+	Value uint64
+}
+
+func filled(bytes int64) func(a *fillArgs, _ *Event, c *Cost) {
+	return func(a *fillArgs, _ *Event, c *Cost) { c.writes(array(a.To, a.N, bytes)) }
+}
+
+var moveKernels = map[string]costOf{
+	"fill2":      line(Fills, filled(2)),
+	"fill4":      line(Fills, filled(4)),
+	"fill8":      line(Fills, filled(8)),
+	"copy":       line(Roundings, copied(4, 4)),
+	"copy2":      line(Roundings, copied(2, 2)),
+	"round_bf16": line(Roundings, copied(2, 4)),
+	"widen_bf16": line(Roundings, copied(4, 2)),
+	"spin":       line(Fills, func(*struct{ Nanoseconds uint64 }, *Event, *Cost) {}),
+}

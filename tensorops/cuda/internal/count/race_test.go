@@ -1,0 +1,5 @@
+//go:build race
+
+package count_test
+
+const raceDetector = true
