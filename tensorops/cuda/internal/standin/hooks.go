@@ -116,14 +116,14 @@ func Open(path string) (*Library, error) {
 
 		"troupe_standin_check_ldmatrix": &l.CheckLDMatrix,
 		"troupe_standin_check_copies":   &l.CheckCopies,
-		"troupe_standin_hollow":     &l.Hollow,
-		"troupe_standin_processors": &l.Processors,
-		"troupe_standin_slow":       &l.Slow,
-		"troupe_standin_most":       &l.Most,
-		"troupe_standin_log_begin":  &l.LogBegin,
-		"troupe_standin_log_size":   &l.logSize,
-		"troupe_standin_log_take":   &l.logTake,
-		"troupe_standin_kernel":     &l.kernel,
+		"troupe_standin_hollow":         &l.Hollow,
+		"troupe_standin_processors":     &l.Processors,
+		"troupe_standin_slow":           &l.Slow,
+		"troupe_standin_most":           &l.Most,
+		"troupe_standin_log_begin":      &l.LogBegin,
+		"troupe_standin_log_size":       &l.logSize,
+		"troupe_standin_log_take":       &l.logTake,
+		"troupe_standin_kernel":         &l.kernel,
 	} {
 		purego.RegisterLibFunc(function, handle, name)
 	}
