@@ -297,6 +297,7 @@ func TestTensorParallelGradients(t *testing.T) {
 				{StepTokens: 4 * cfg.Context, Logits: 3 * cfg.Vocab},
 				{BF16: true, Copies: true},
 				{BF16: true, Residual: tensorops.BFloat16},
+				{BF16: true, Copies: true, LowBias: true, Residual: tensorops.BFloat16},
 			} {
 				o.Seed, o.Optimizer = 5, adamw
 				want, losses := newTeam(t, dev, m, 1, nil, o).grads(mbs, false)
