@@ -12,7 +12,8 @@ import (
 // destination uploaded after. The batch that fetches starts the collective when it completes.
 func (s *stream) reduce(f *launchBatch, op *tensorops.Op) (goOn bool, err error) {
 	r, a := &s.run, op.Collective()
-	inPlace := a.Dst.Same(a.Src)
+	// A member's part may begin where the whole does.
+	inPlace := a.Dst.Same(a.Src) && a.Dst.SameShape(a.Src)
 	if a.What == tensorops.Barrier || a.Group.Size() <= 1 && inPlace {
 		f.collective, f.cause = op, op
 		r.op++

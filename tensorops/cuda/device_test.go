@@ -166,6 +166,9 @@ func TestCollectives(t *testing.T) {
 				l.AllToAll(all, tall, g)
 				l.ReduceScatter(x, wide, 1, tensorops.Max, g)
 				l.Broadcast(ring, 1, g)
+				part := tall.RowRange(rows*rank, rows*(rank+1)) // the first member's begins where the whole does
+				l.ReduceScatter(part, tall, 0, tensorops.Sum, g)
+				l.AllGather(tall, part, 0, g)
 				l.Barrier(g)
 				var outs [][]float32
 				for _, t := range []tensorops.Tensor{x, wide, tall, ring, all} {

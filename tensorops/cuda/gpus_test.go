@@ -131,6 +131,8 @@ func TestTrainsOnGPUsAlike(t *testing.T) {
 		{[]string{"pipeline.stages=2", "optimizer.name=sgd"}, 5, "cuda:0, cuda:1", true},
 		{[]string{"parallel.data=2"}, 2, "cuda:0, cuda:1", true},
 		{[]string{"parallel.data=2", "parallel.zero=1"}, 2, "cuda:0, cuda:1", false},
+		{[]string{"parallel.data=4", "parallel.zero=2", "model.hidden=128", "model.layers=8"}, 2, "cuda:0, cuda:1", true},
+		{[]string{"parallel.data=2", "parallel.zero=3", "model.hidden=128", "model.layers=8"}, 2, "cuda:0, cuda:1", true},
 		{[]string{"parallel.tensor=2"}, 2, "cuda:0, cuda:1", false},
 		{[]string{"parallel.tensor=2", "parallel.sequence=true", "pipeline.stages=2"}, 4, "cuda:0, cuda:1, cuda:2, cuda:3", true},
 		{[]string{"parallel.tensor=2", "parallel.data=2", "pipeline.stages=2", "pipeline.schedule=zb-v"}, 2, "cuda:0, cuda:1", true},
