@@ -144,7 +144,7 @@ check-scale: ## measure 64 to 1,024 stages in 17 actor systems
 
 .PHONY: check-arm64
 check-arm64: ## run the tests of the kernels for arm64, and small runs, by an emulator (qemu-user-static); compare the encodings with binutils
-	@command -v qemu-aarch64-static qemu-aarch64 >/dev/null || echo "no qemu-aarch64 here (Debian: qemu-user-static): the kernels for arm64 are not tested"
+	@command -v qemu-aarch64-static >/dev/null || command -v qemu-aarch64 >/dev/null || echo "no qemu-aarch64 here (Debian: qemu-user-static): the kernels for arm64 are not tested"
 	TROUPE_LONG_TESTS=1 $(GO) test -v -count=1 -timeout 60m -run '^TestARM64$$' .
 	GOOS=linux GOARCH=arm64 $(GO) vet -tags nocuda ./tensorops/cpu/...
 	GOOS=darwin GOARCH=arm64 $(GO) vet -tags nocuda ./tensorops/cpu/...
