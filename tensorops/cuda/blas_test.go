@@ -55,11 +55,11 @@ func TestFusedOps(t *testing.T) {
 		{"own products", Options{}, "cuda-sm_90", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if testing.Short() && test.name == "by rule" {
-				t.Skip("it is as apart")
+			if !long && test.name == "by rule" {
+				t.Skip("it is as apart; make check-cuda runs it")
 			}
 			d := newDevice(t, path, test.o)
-			optest.Run(t, d, optest.Options{Oracle: oracle, Skip: func(c optest.Case) bool { return !strings.Contains(c.Name, "then gelu") }})
+			optest.Run(t, d, optest.Options{Oracle: oracle, Skip: func(c optest.Case) bool { return !fewFused(c) }})
 			is := d.Work()
 			if d.Path() != test.path || (is.LibraryGELUs > 0) != test.fuses || (is.LibraryProducts > 0) != (test.o.BLAS != "") || (is.KernelProducts > 0) != (test.o.BLAS == "") {
 				t.Errorf("%s: %+v", d.Path(), is)
