@@ -35,10 +35,15 @@ type (
 		N               int64
 		Aligned, Halves uint32
 	}
-	fiveArrays struct {
-		DGate, DUp, DY, Gate, Up uint64
-		N                        int64
-		Aligned, Halves          uint32
+	fourArrays struct {
+		DX, DY, X, Y    uint64
+		N               int64
+		Aligned, Halves uint32
+	}
+	sixArrays struct {
+		DGate, DUp, DY, Gate, Up, Y uint64
+		N                           int64
+		Aligned, Halves             uint32
 	}
 	dropArgs struct {
 		Y, X, Skip      uint64
@@ -58,10 +63,13 @@ var actKernels = map[string]costOf{
 		c.writes(either(a.Y, a.N, a.Halves, 0))
 		c.reads(either(a.X, a.N, a.Halves, 1))
 	}),
-	"gelu_grad": line(Activations, three),
-	"swiglu":    line(Activations, three),
-	"swiglu_grad": line(Activations, func(a *fiveArrays, _ *Event, c *Cost) {
-		c.writes(either(a.DGate, a.N, a.Halves, 0), either(a.DUp, a.N, a.Halves, 1))
+	"gelu_grad": line(Activations, func(a *fourArrays, _ *Event, c *Cost) {
+		c.writes(either(a.DX, a.N, a.Halves, 0), either(a.Y, a.N, a.Halves, 3))
+		c.reads(either(a.DY, a.N, a.Halves, 1), either(a.X, a.N, a.Halves, 2))
+	}),
+	"swiglu": line(Activations, three),
+	"swiglu_grad": line(Activations, func(a *sixArrays, _ *Event, c *Cost) {
+		c.writes(either(a.DGate, a.N, a.Halves, 0), either(a.DUp, a.N, a.Halves, 1), either(a.Y, a.N, a.Halves, 5))
 		c.reads(either(a.DY, a.N, a.Halves, 2), either(a.Gate, a.N, a.Halves, 3), either(a.Up, a.N, a.Halves, 4))
 	}),
 	"add": line(Residual, three),
@@ -87,23 +95,25 @@ var actKernels = map[string]costOf{
 	}),
 }
 
-// Arguments of norm.cu and colsum.cu.
+// Arguments of norm.cu, norm_grad.cu and colsum.cu.
 type (
 	normArgs struct {
 		Y, X, Gamma, Beta, Stats uint64
+		Sum, Skip                uint64
 		Eps                      float64
-		Cols                     int64
+		Rows, Cols               int64
 		Aligned, Halves          uint32
+		ByWarps, Pad             uint32
 	}
 	normGradArgs struct {
-		DX, DY, X, Gamma, Stats, Skip uint64
-		Cols                          int64
-		Aligned, Halves               uint32
+		DX, DY, X, Gamma, Stats, Skip, Partial uint64
+		Rows, Cols, RowsOfBlock                int64
+		Aligned, Halves                        uint32
 	}
 	columnArgs struct {
 		Partial, X, DY, Stats   uint64
 		Rows, Cols, RowsOfBlock int64
-		Halves, Pad             uint32
+		Aligned, Halves         uint32
 	}
 	addColumnsArgs struct {
 		Grads         [2]uint64
@@ -113,22 +123,44 @@ type (
 	}
 )
 
-// norm is of a block a row, which goes through it twice.
+// normKept is how many elements of a row each thread keeps in registers.
+const normKept = 32
+
+// norm is of a warp or a block a row, which goes a second time through what it does not keep.
 func norm(stats int64) func(a *normArgs, e *Event, c *Cost) {
 	return func(a *normArgs, e *Event, c *Cost) {
-		rows := int64(e.Grid[0])
-		c.writes(either(a.Y, rows*a.Cols, a.Halves, 0), array(a.Stats, rows*stats, 4))
-		c.reads(either(a.X, rows*a.Cols, a.Halves, 1).passes(2, a.Cols*sizeOf(a.Halves, 1)), array(a.Gamma, a.Cols, 4).again(), array(a.Beta, a.Cols, 4).again())
+		n, team := a.Rows*a.Cols, int64(e.Threads)
+		if a.ByWarps != 0 {
+			team = 32
+		}
+		x, again := either(a.X, n, a.Halves, 1), Operand{}
+		switch {
+		case a.Cols <= normKept*team:
+		case a.Sum == 0:
+			x = x.passes(2, a.Cols*sizeOf(a.Halves, 1))
+		default:
+			again = either(a.Sum, n, a.Halves, 2).again()
+			again.Use = Cached // it was just written
+		}
+		c.writes(either(a.Y, n, a.Halves, 0), array(a.Stats, a.Rows*stats, 4), either(a.Sum, n, a.Halves, 2))
+		c.reads(x, either(a.Skip, n, a.Halves, 3), array(a.Gamma, a.Cols, 4).again(), array(a.Beta, a.Cols, 4).again(), again)
 	}
 }
 
-func normGrad(stats int64) func(a *normGradArgs, e *Event, c *Cost) {
+// normGrad is of a block some rows, each of which it has in registers, or, where those are wide, of a block a row,
+// through which it goes twice; terms are the sums that it makes of each column.
+func normGrad(stats, terms int64, wide bool) func(a *normGradArgs, e *Event, c *Cost) {
 	return func(a *normGradArgs, e *Event, c *Cost) {
-		rows := int64(e.Grid[0])
-		n := rows * a.Cols
-		c.writes(either(a.DX, n, a.Halves, 0))
-		c.reads(either(a.DY, n, a.Halves, 1).passes(2, a.Cols*sizeOf(a.Halves, 1)), either(a.X, n, a.Halves, 2).passes(2, a.Cols*sizeOf(a.Halves, 2)),
-			array(a.Gamma, a.Cols, 4).again(), array(a.Stats, rows*stats, 4).again(), either(a.Skip, n, a.Halves, 3))
+		n := a.Rows * a.Cols
+		dy, x := either(a.DY, n, a.Halves, 1), either(a.X, n, a.Halves, 2)
+		if wide {
+			dy, x = dy.passes(2, a.Cols*sizeOf(a.Halves, 1)), x.passes(2, a.Cols*sizeOf(a.Halves, 2))
+		}
+		c.writes(either(a.DX, n, a.Halves, 0), array(a.Partial, int64(e.Grid[0])*terms*a.Cols, 4))
+		c.reads(dy, x, array(a.Stats, a.Rows*stats, 4).again())
+		if a.DX != 0 {
+			c.reads(array(a.Gamma, a.Cols, 4).again(), either(a.Skip, n, a.Halves, 3))
+		}
 	}
 }
 
@@ -141,13 +173,15 @@ func sumColumns(terms, stats int64) func(a *columnArgs, e *Event, c *Cost) {
 }
 
 var normKernels = map[string]costOf{
-	"layer_norm":             line(Norms, norm(2)),
-	"rms_norm":               line(Norms, norm(1)),
-	"layer_norm_grad":        line(Norms, normGrad(2)),
-	"rms_norm_grad":          line(Norms, normGrad(1)),
-	"layer_norm_weight_grad": line(Norms, sumColumns(2, 2)),
-	"rms_norm_weight_grad":   line(Norms, sumColumns(1, 1)),
-	"col_sum":                line(Columns, sumColumns(1, 0)),
+	"layer_norm":                  line(Norms, norm(2)),
+	"rms_norm":                    line(Norms, norm(1)),
+	"layer_norm_grad":             line(Norms, normGrad(2, 2, false)),
+	"rms_norm_grad":               line(Norms, normGrad(1, 1, false)),
+	"wide_layer_norm_grad":        line(Norms, normGrad(2, 2, true)),
+	"wide_rms_norm_grad":          line(Norms, normGrad(1, 1, true)),
+	"wide_layer_norm_weight_grad": line(Norms, sumColumns(2, 2)),
+	"wide_rms_norm_weight_grad":   line(Norms, sumColumns(1, 1)),
+	"col_sum":                     line(Columns, sumColumns(1, 0)),
 	"add_columns": line(Columns, func(a *addColumnsArgs, _ *Event, c *Cost) {
 		for term := range int64(a.Terms) {
 			if a.Grads[term] == 0 {
@@ -164,42 +198,57 @@ var normKernels = map[string]costOf{
 type (
 	crossEntropyArgs struct {
 		Losses, LSE, Logits, Targets, Grad, Fault uint64
-		Cols                                      int64
+		Cols, Stride, GradStride                  int64
 		Scale                                     float32
-		Aligned, Halves, Pad                      uint32
+		Whole, GradHalf, Pad                      uint32
 	}
 	crossEntropyPartArgs struct {
 		Parts, Logits, Targets, Fault uint64
-		Cols, First, Vocab            int64
-		Aligned, Halves               uint32
+		Cols, Stride, First, Vocab    int64
+		Whole, Pad                    uint32
 	}
 	crossEntropyJoinArgs struct {
-		LSE, Logits, Targets, Grad uint64
-		Cols, First                int64
-		Scale                      float32
-		Aligned, Halves, Pad       uint32
+		LSE, Logits, Targets, Grad      uint64
+		Cols, Stride, GradStride, First int64
+		Scale                           float32
+		Whole, GradHalf, Pad            uint32
 	}
 )
 
-var lossKernels = map[string]costOf{
-	"cross_entropy": line(Loss, func(a *crossEntropyArgs, e *Event, c *Cost) {
-		rows, passes := int64(e.Grid[0]), int64(1)
-		if a.Grad != 0 {
-			passes = 2
-		}
-		c.writes(array(a.Losses, rows, 8), array(a.LSE, rows, 8), either(a.Grad, rows*a.Cols, a.Halves, 1))
-		c.reads(either(a.Logits, rows*a.Cols, a.Halves, 0).passes(passes, a.Cols*sizeOf(a.Halves, 0)), array(a.Targets, rows, 4).again())
-	}),
-	"cross_entropy_part": line(Loss, func(a *crossEntropyPartArgs, e *Event, c *Cost) {
+// The kernels of loss.cu are each for logits of one type. A block keeps a part of its row in registers. To the rest
+// it goes a second time for the gradient, and finds it in the cache that all multiprocessors share: two blocks on each of an
+// H100's have 26 MB of logits of GPT-2 under way, where there are 50.
+func crossEntropy(size int64) func(a *crossEntropyArgs, e *Event, c *Cost) {
+	return func(a *crossEntropyArgs, e *Event, c *Cost) {
+		rows := int64(e.Grid[0])
+		c.writes(array(a.Losses, rows, 8), array(a.LSE, rows, 8), matrix(a.Grad, rows, a.Cols, a.GradStride, sizeOf(a.GradHalf, 0)))
+		c.reads(matrix(a.Logits, rows, a.Cols, a.Stride, size).again(), array(a.Targets, rows, 4).again())
+	}
+}
+
+func crossEntropyPart(size int64) func(a *crossEntropyPartArgs, e *Event, c *Cost) {
+	return func(a *crossEntropyPartArgs, e *Event, c *Cost) {
 		rows := int64(e.Grid[0])
 		c.writes(array(a.Parts, 2*rows, 8))
-		c.reads(either(a.Logits, rows*a.Cols, a.Halves, 0).again(), array(a.Targets, rows, 4).again())
-	}),
-	"cross_entropy_join": line(Loss, func(a *crossEntropyJoinArgs, e *Event, c *Cost) {
+		c.reads(matrix(a.Logits, rows, a.Cols, a.Stride, size).again(), array(a.Targets, rows, 4).again())
+	}
+}
+
+func crossEntropyJoin(size int64) func(a *crossEntropyJoinArgs, e *Event, c *Cost) {
+	return func(a *crossEntropyJoinArgs, e *Event, c *Cost) {
 		rows := int64(e.Grid[0])
-		c.writes(either(a.Grad, rows*a.Cols, a.Halves, 1))
-		c.reads(either(a.Logits, rows*a.Cols, a.Halves, 0), array(a.Targets, rows, 4).again(), array(a.LSE, rows, 8).again())
-	}),
+		c.writes(matrix(a.Grad, rows, a.Cols, a.GradStride, sizeOf(a.GradHalf, 0)))
+		c.reads(matrix(a.Logits, rows, a.Cols, a.Stride, size), array(a.Targets, rows, 4).again(), array(a.LSE, rows, 8).again())
+	}
+}
+
+var lossKernels = map[string]costOf{
+	"cross_entropy":           line(Loss, crossEntropy(4)),
+	"cross_entropy_bf16":      line(Loss, crossEntropy(2)),
+	"cross_entropy_part":      line(Loss, crossEntropyPart(4)),
+	"cross_entropy_part_bf16": line(Loss, crossEntropyPart(2)),
+	"cross_entropy_join":      line(Loss, crossEntropyJoin(4)),
+	"cross_entropy_join_bf16": line(Loss, crossEntropyJoin(2)),
 	"loss_join": line(Loss, func(a *struct {
 		Losses, LSE, Parts uint64
 		Rows, Slices       int64

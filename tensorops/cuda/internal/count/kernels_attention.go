@@ -23,6 +23,23 @@ type (
 		Queries                                int64
 		Sizes                                  attentionSizes
 	}
+	// Of attention_mma.cu and attention_grad_mma.cu.
+	attentionMMAArgs struct {
+		O, LSE, Q, K, V                    uint64
+		OStride, QStride, KStride, VStride int64
+		Sizes                              attentionSizes
+		Step                               int32
+		Halves                             uint32
+	}
+	attentionGradMMAArgs struct {
+		DQ, DK, DV, DO, O, HalfDO, Q, K, V, LSE, Delta, Sums, Turns uint64
+		DQStride, DKStride, DVStride, DOStride, OStride             int64
+		HalfDOStride, QStride, KStride, VStride                     int64
+		Queries, Counters                                           int64
+		Sizes                                                       attentionSizes
+		Step                                                        int32
+		Halves                                                      uint32
+	}
 )
 
 // queries is a matrix with a row for each query and all heads, and keys one with a row for each key.
@@ -120,8 +137,86 @@ func attentionKernels() map[string]costOf {
 	for _, width := range []string{"64", "128"} {
 		all["attention_"+width], all["attention_keys_"+width], all["attention_queries_"+width] = line(Attention, attended(64)), line(Attention, keysGrad(64)), line(Attention, queriesGrad(64))
 	}
-	for _, width := range []string{"64", "128", "any"} {
-		all["attention_mma_"+width], all["attention_keys_mma_"+width], all["attention_queries_mma_"+width] = line(Attention, attended(128)), line(Attention, keysGrad(64)), line(Attention, queriesGrad(128))
+	for _, t := range []struct {
+		channels      string
+		queries, keys int32 // of a tile
+	}{{"64", 128, 128}, {"128", 64, 64}} {
+		for _, dropped := range []string{"", "_dropped"} {
+			all["attention_mma_"+t.channels+dropped] = line(Attention, attendedMMA(t.queries))
+			all["attention_grad_mma_"+t.channels+dropped] = line(Attention, gradMMA(t.keys))
+		}
+	}
+	all["attention_delta_mma"] = line(Attention, deltaMMA)
+	return all
+}
+
+// halfHeads is a matrix of heads in bfloat16 that begin step elements apart.
+func halfHeads(at uint64, rows int64, heads, width, step int32, stride int64) Operand {
+	all := matrix(at, rows, int64(heads)*int64(step), stride, 2)
+	if step != width { // nothing is read between them
+		return all.some()
+	}
+	return all.again()
+}
+
+func (s *attentionSizes) halfQueries(at uint64, stride, sequences int64, step int32) Operand {
+	return halfHeads(at, sequences*int64(s.TQ), s.Heads, s.Width, step, stride)
+}
+
+func (s *attentionSizes) halfKeys(at uint64, stride, sequences int64, step int32) Operand {
+	all := halfHeads(at, sequences*int64(s.TK), s.KVHeads, s.Width, step, stride)
+	if s.Window != 0 {
+		return all.some()
 	}
 	return all
+}
+
+// ofSize is a matrix of queries or keys in another type than float32.
+func ofSize(o Operand, size int64) Operand {
+	o.RowBytes, o.Stride = o.RowBytes/4*size, o.Stride/4*size
+	return o
+}
+
+func attendedMMA(tile int32) func(a *attentionMMAArgs, e *Event, c *Cost) {
+	return func(a *attentionMMAArgs, e *Event, c *Cost) {
+		s := &a.Sizes
+		n := s.sequences(e, s.TQ, tile, s.Heads)
+		c.FLOPs = s.flops(2, n)
+		c.writes(ofSize(s.queries(a.O, a.OStride, n), sizeOf(a.Halves, 0)), array(a.LSE, n*int64(s.Heads)*int64(s.TQ), 4))
+		c.reads(s.halfQueries(a.Q, a.QStride, n, a.Step), s.halfKeys(a.K, a.KStride, n, a.Step), s.halfKeys(a.V, a.VStride, n, a.Step), s.counters())
+	}
+}
+
+// gradMMA is the whole gradient, of tiles of that many keys. Sums of dq are added to in turns: they are read from
+// the cache, where few of them are at a time, and written to memory once.
+func gradMMA(tile int32) func(a *attentionGradMMAArgs, e *Event, c *Cost) {
+	return func(a *attentionGradMMAArgs, e *Event, c *Cost) {
+		s := &a.Sizes
+		n := s.sequences(e, s.TK, tile, s.KVHeads)
+		each := n * int64(s.Heads) * int64(s.TQ)
+		c.FLOPs = s.flops(5, n)
+		keys := func(at uint64, stride int64, bit int) Operand {
+			o := ofSize(s.keys(at, stride, n), sizeOf(a.Halves, bit))
+			o.Use = Again
+			return o
+		}
+		sums, turns := array(a.Sums, each*int64(s.Width), 4).some(), array(a.Turns, a.Counters, 4).some()
+		sums.Of, turns.Use = anywhere, Cached // it has room for whole tiles
+		c.writes(ofSize(s.queries(a.DQ, a.DQStride, n), sizeOf(a.Halves, 0)), keys(a.DK, a.DKStride, 1), keys(a.DV, a.DVStride, 2), sums, turns)
+		sums.Use = Cached
+		c.reads(s.halfQueries(a.Q, a.QStride, n, a.Step), s.halfQueries(a.HalfDO, a.HalfDOStride, n, a.Step), s.halfKeys(a.K, a.KStride, n, a.Step),
+			s.halfKeys(a.V, a.VStride, n, a.Step), array(a.LSE, each, 4).again(), array(a.Delta, each, 4).again(), s.counters(), sums, turns)
+	}
+}
+
+func deltaMMA(a *attentionGradMMAArgs, _ *Event, c *Cost) {
+	s := &a.Sizes
+	n := int64(0)
+	if s.TQ > 0 {
+		n = a.Queries / int64(s.Heads) / int64(s.TQ)
+	}
+	o, do := ofSize(s.queries(a.O, a.OStride, n), sizeOf(a.Halves, 4)), ofSize(s.queries(a.DO, a.DOStride, n), sizeOf(a.Halves, 3))
+	o.Use, do.Use = Once, Once
+	c.reads(o, do)
+	c.writes(array(a.Delta, a.Queries, 4), array(a.Turns, a.Counters, 4))
 }
