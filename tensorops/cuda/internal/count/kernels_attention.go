@@ -140,10 +140,11 @@ func attentionKernels() map[string]costOf {
 	for _, t := range []struct {
 		channels      string
 		queries, keys int32 // of a tile
-	}{{"64", 128, 128}, {"128", 64, 64}} {
+		inTile        int64 // elements of dq that a block adds at a time
+	}{{"64", 128, 128, 64 * 64}, {"128", 64, 64, 32 * 128}} {
 		for _, dropped := range []string{"", "_dropped"} {
 			all["attention_mma_"+t.channels+dropped] = line(Attention, attendedMMA(t.queries))
-			all["attention_grad_mma_"+t.channels+dropped] = line(Attention, gradMMA(t.keys))
+			all["attention_grad_mma_"+t.channels+dropped] = line(Attention, gradMMA(t.keys, t.inTile))
 		}
 	}
 	all["attention_delta_mma"] = line(Attention, deltaMMA)
@@ -187,9 +188,9 @@ func attendedMMA(tile int32) func(a *attentionMMAArgs, e *Event, c *Cost) {
 	}
 }
 
-// gradMMA is the whole gradient, of tiles of that many keys. Sums of dq are added to in turns: they are read from
+// gradMMA is the whole gradient, of tiles of that many keys, and of so many elements of dq. Sums of dq are added to in turns: they are read from
 // the cache, where few of them are at a time, and written to memory once.
-func gradMMA(tile int32) func(a *attentionGradMMAArgs, e *Event, c *Cost) {
+func gradMMA(tile int32, inTile int64) func(a *attentionGradMMAArgs, e *Event, c *Cost) {
 	return func(a *attentionGradMMAArgs, e *Event, c *Cost) {
 		s := &a.Sizes
 		n := s.sequences(e, s.TK, tile, s.KVHeads)
@@ -200,8 +201,8 @@ func gradMMA(tile int32) func(a *attentionGradMMAArgs, e *Event, c *Cost) {
 			o.Use = Again
 			return o
 		}
-		sums, turns := array(a.Sums, each*int64(s.Width), 4).some(), array(a.Turns, a.Counters, 4).some()
-		sums.Of, turns.Use = anywhere, Cached // it has room for whole tiles
+		sums, turns := array(a.Sums, (a.Counters-1)*inTile, 4).some(), array(a.Turns, a.Counters, 4).some()
+		turns.Use = Cached
 		c.writes(ofSize(s.queries(a.DQ, a.DQStride, n), sizeOf(a.Halves, 0)), keys(a.DK, a.DKStride, 1), keys(a.DV, a.DVStride, 2), sums, turns)
 		sums.Use = Cached
 		c.reads(s.halfQueries(a.Q, a.QStride, n, a.Step), s.halfQueries(a.HalfDO, a.HalfDOStride, n, a.Step), s.halfKeys(a.K, a.KStride, n, a.Step),

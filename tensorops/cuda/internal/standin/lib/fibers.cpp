@@ -3,6 +3,7 @@
 // or ends; so a block costs one switch for each thread and barrier, and a kernel that
 // would hang on a GPU is one in which no fiber can go on.
 #include "fibers.h"
+#include "watch.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -383,6 +384,7 @@ extern "C" void troupe_copy_wait(unsigned groups) {
             later.push_back(c);
             continue;
         }
+        troupe::watched_load(c.from, c.there);
         memcpy(c.to, c.from, c.there);
         memset(c.to + c.there, 0, c.bytes - c.there);
     }

@@ -10,6 +10,7 @@ namespace troupe {
 void *watched(size_t) { return nullptr; }
 bool unwatch(uint64_t, size_t) { return false; }
 void watched_launch(uint64_t) {}
+void watched_load(const void *, size_t) {}
 } // namespace troupe
 
 #else
@@ -108,6 +109,8 @@ void watched_launch(uint64_t number) {
     std::lock_guard<std::mutex> lock(mu);
     launches[number] = std::move(l);
 }
+
+void watched_load(const void *from, size_t bytes) { see(from, bytes, 0); }
 
 } // namespace troupe
 

@@ -16,4 +16,7 @@ bool unwatch(uint64_t at, size_t bytes);
 // watched_launch keeps what was seen since the last one, as the loads and stores of a launch.
 void watched_launch(uint64_t number);
 
+// watched_load counts a load that the stand-in makes for a kernel: of an asynchronous copy.
+void watched_load(const void *from, size_t bytes);
+
 } // namespace troupe
