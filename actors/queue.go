@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -84,8 +85,7 @@ func (a *stageActor) launch(l *tensorops.List, f flight) {
 // completed follows the completion of the list that was submitted first.
 func (a *stageActor) completed(ctx actor.Context, m *deviceDone) {
 	f := a.flights[0]
-	a.flights[0] = flight{}
-	a.flights = append(a.flights[:0], a.flights[1:]...)
+	a.flights = slices.Delete(a.flights, 0, 1)
 	if f.began.Before(a.finished) { // it was behind another
 		f.began = a.finished
 	}

@@ -192,11 +192,7 @@ func checkNumbers(cfg *config.Config) error {
 	}
 	for r := range cfg.Ranks() {
 		if n := cfg.Device.OrdinalOf(cfg.StageOf(r)); n >= 0 {
-			key := "device.kind"
-			if len(cfg.Device.Ranks) > 0 {
-				key = "device.ranks"
-			}
-			return cfg.Errorf(key, `rank %d is to be on cuda:%d, and nothing says of which worker: over a cluster ranks with "cuda" go to GPUs by memory; give that, or name the worker of each rank in cluster.place`, r, n)
+			return cfg.Errorf(device.Key(cfg), `rank %d is to be on cuda:%d, and nothing says of which worker: over a cluster ranks with "cuda" go to GPUs by memory; give that, or name the worker of each rank in cluster.place`, r, n)
 		}
 	}
 	return nil

@@ -37,7 +37,7 @@ func Open(cfg *config.Config) (Device, error) {
 func openKind(cfg *config.Config, kind string, ordinal int) (Device, error) {
 	key := "device.kernels"
 	if kind == CUDA {
-		key = keyOf(cfg)
+		key = Key(cfg)
 	}
 	d, err := OpenKind(Options{Kind: kind, Ordinal: ordinal, Threads: cfg.Device.Threads, Kernels: cfg.Device.Kernels, TF32: cfg.Device.TF32})
 	if err != nil {

@@ -30,7 +30,7 @@ func spread(cfg *config.Config) (map[int]int, error) {
 	}
 	found, err := cuda.Find(CUDAOptions())
 	if err != nil {
-		return nil, cfg.Errorf(keyOf(cfg), "%w", err)
+		return nil, cfg.Errorf(Key(cfg), "%w", err)
 	}
 	for i, ordinal := range spreadOver(len(free), found, named) {
 		at[free[i]] = ordinal
@@ -60,8 +60,8 @@ func spreadOver(n int, found []cuda.Found, named []int) []int {
 	return ordinals
 }
 
-// keyOf is the key that asks for a GPU.
-func keyOf(cfg *config.Config) string {
+// Key is the one that says which devices the ranks of a configuration are on.
+func Key(cfg *config.Config) string {
 	if len(cfg.Device.Ranks) > 0 {
 		return "device.ranks"
 	}

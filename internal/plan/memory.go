@@ -185,13 +185,9 @@ func (d *dryPasses) arrive(l *tensorops.List, a scheduler.Action, mb *stages.Mic
 
 // checkCalls refuses operations in Go on a GPU.
 func (p *Plan) checkCalls(rank int, ops []tensorops.Op) error {
-	key := "device.kind"
-	if len(p.cfg.Device.Ranks) > 0 {
-		key = "device.ranks"
-	}
 	for i := range ops {
 		if o := &ops[i]; o.Kind == tensorops.KindCall {
-			return p.cfg.Errorf(key, "rank %d is on a GPU, and part of %q is computed in Go, on the CPU alone; put the stages of such layers on \"cpu\" by device.ranks", rank, o.Call().Name)
+			return p.cfg.Errorf(device.Key(p.cfg), "rank %d is on a GPU, and part of %q is computed in Go, on the CPU alone; put the stages of such layers on \"cpu\" by device.ranks", rank, o.Call().Name)
 		}
 	}
 	return nil

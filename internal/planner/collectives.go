@@ -110,13 +110,7 @@ func work(o *tensorops.Op) float64 {
 	}
 	switch o.Kind {
 	case tensorops.KindMatMul:
-		a := o.MatMul()
-		rows, columns := a.C.Rows(), a.C.Len()/max(1, a.C.Rows())
-		inner := float64(a.A.Len()) / float64(max(1, rows))
-		if a.TransA {
-			inner = float64(a.B.Len()) / float64(max(1, columns))
-		}
-		return 2 * float64(rows) * float64(columns) * inner
+		return flopsOf(o)
 	case tensorops.KindAttention, tensorops.KindAttentionGrad:
 		each := 2.0
 		if o.Kind == tensorops.KindAttentionGrad {

@@ -36,6 +36,12 @@ func tiny(sets ...string) bench.Load {
 func resolved(t testing.TB, sets ...string) *plan.Plan {
 	t.Helper()
 	cfg, err := tiny(sets...)(bench.SizesOnly)
+	return planOf(t, cfg, err)
+}
+
+// planOf is the plan of a configuration that was loaded.
+func planOf(t testing.TB, cfg *config.Config, err error) *plan.Plan {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -446,14 +452,7 @@ func gpt2(t *testing.T) *plan.Plan {
 	t.Helper()
 	cfg, err := bench.ModelConfig("gpt", slices.Concat(bench.SizesOnly, []string{"model.layers=12", "model.hidden=768", "model.heads=12", "model.context=1024",
 		"model.vocab=50257", "model.family=gpt2", "batch.sequences=16", "batch.microbatch=16", "device.kind=cuda", "device.dtype=bfloat16"}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := plan.Resolve(cfg, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return planOf(t, cfg, err)
 }
 
 // TestEstimate holds estimates to what bounds them: arithmetic at the data sheet's speed from below, and

@@ -14,13 +14,11 @@ func (p product) byLibrary(x *exec, ops []tensorops.Op, made *roundings) (int, e
 	if len(ops) > 1 {
 		var ok bool
 		var err error
-		switch next := &ops[1]; {
-		case p.goesInto(next):
-			if x.fuseGELU {
-				ok, err = p.withGELU(x, next.GELU().Y, made)
-			}
-		case p.sumsColumns(next) != driver.NoEpilogue:
-			ok, err = p.withColSum(x, next, made)
+		next := &ops[1]
+		if sums := p.sumsColumns(next); sums != driver.NoEpilogue {
+			ok, err = p.withColSum(x, next.ColSum().Sum, sums, made)
+		} else if x.fuseGELU && p.goesInto(next) {
+			ok, err = p.withGELU(x, next.GELU().Y, made)
 		}
 		if err != nil {
 			return 0, err
@@ -140,14 +138,13 @@ func same(a, b tensorops.Tensor) bool {
 	return address(a) == address(b) && a.DType() == b.DType() && a.Rows() == b.Rows() && a.Cols() == b.Cols() && stride(a) == stride(b)
 }
 
-// withColSum adds the column sums of what is multiplied to those of an operation.
-func (p product) withColSum(x *exec, o *tensorops.Op, made *roundings) (bool, error) {
+// withColSum is plain, and adds the column sums that an epilogue makes of what is multiplied to sum.
+func (p product) withColSum(x *exec, sum tensorops.Tensor, sums driver.Epilogue, made *roundings) (bool, error) {
 	if !x.blas.library.SumsColumns() {
 		return false, nil
 	}
-	sum := o.ColSum().Sum
 	m := p.matmul(x, stride(p.C), alignment(address(p.C)))
-	m.Epilogue, m.AlignBias = p.sumsColumns(o), mostAlignment
+	m.Epilogue, m.AlignBias = sums, mostAlignment
 	plan, err := x.blas.plan(&m)
 	if plan == nil || err != nil {
 		return false, failedProduct(&m, err)

@@ -30,6 +30,14 @@ type Options struct {
 	Oracle *Oracle
 }
 
+// widens is what the tolerance of a kind is multiplied by.
+func (o Options) widens(k tensorops.Kind) float64 {
+	if w, ok := o.Widen[k]; ok {
+		return w
+	}
+	return 1
+}
+
 // Cases is the table.
 func Cases(opt Options) []Case {
 	var all []Case

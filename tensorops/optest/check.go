@@ -42,11 +42,7 @@ func Check(ctx context.Context, dev tensorops.Device, opt Options) (Tally, error
 			}
 			return t, fmt.Errorf("after %d of %d cases: %w", i, len(cases), err)
 		}
-		widen := 1.0
-		if w, ok := opt.Widen[c.Kind]; ok {
-			widen = w
-		}
-		switch err := c.compareTwice(s, oracle, widen); {
+		switch err := c.compareTwice(s, oracle, opt.widens(c.Kind)); {
 		case err == nil:
 			t.Cases++
 		case errors.Is(err, tensorops.ErrUnsupported):

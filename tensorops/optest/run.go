@@ -30,11 +30,7 @@ func RunCases(t *testing.T, dev tensorops.Device, opt Options) {
 	defer s.Close()
 	for _, c := range Cases(opt) {
 		t.Run(c.Name, func(t *testing.T) {
-			widen := 1.0
-			if w, ok := opt.Widen[c.Kind]; ok {
-				widen = w
-			}
-			if err := c.compare(s, opt.Oracle, widen); err != nil {
+			if err := c.compare(s, opt.Oracle, opt.widens(c.Kind)); err != nil {
 				t.Error(err)
 			}
 		})

@@ -62,7 +62,10 @@ export function bytes(v) {
 export const some = (v) => (Number.isInteger(v) && Math.abs(v) < 10000 ? String(v) : short(v));
 
 // place writes where something lies on an axis: as few digits as say it, and no zeros behind the point.
-export const place = (v) => some(Math.round(v * 100) / 100).replace(/(\.\d*?)0+(?=\D|$)/, '$1').replace(/\.(?=\D|$)/, '').replace(/^1000k/, '1M');
+export const place = (v) => trimmed(some(Math.round(v * 100) / 100)).replace(/^1000k/, '1M');
+
+// trimmed leaves out the zeros at the end of a number's places, and a point behind which nothing is left.
+export const trimmed = (s) => s.replace(/(\.\d*?)0+(?=\D|$)/, '$1').replace(/\.(?=\D|$)/, '');
 
 export function duration(s) {
   if (!isFinite(s)) return '–';

@@ -1,7 +1,7 @@
 // A chart of curves over one axis, on a canvas: zoom by dragging, wheel and keys; read values under
 // the pointer or by the arrow keys. Charts of one page share their axis and their cursor.
 
-import { el, colour, sized, figure, text, say } from './dom.js';
+import { el, colour, sized, figure, text, say, trimmed } from './dom.js';
 import { nice } from './pipeline.js';
 
 export const runColours = ['r0', 'r1', 'r2', 'r3', 'r4', 'r5', 'r6', 'r7'];
@@ -184,7 +184,7 @@ export class Chart {
 
   tick(v, ticks) {
     if (v === 0) return '0';
-    if (this.format !== figure) return this.format(v).replace(/(\.\d*?)0+(?=\D|$)/, '$1').replace(/\.(?=\D|$)/, '');
+    if (this.format !== figure) return trimmed(this.format(v));
     const d = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.abs(v) || 1;
     if (Math.abs(v) >= 1e6 || d < 1e-4) return v.toExponential(Math.max(0, Math.min(6, Math.floor(Math.log10(Math.abs(v))) - Math.floor(Math.log10(d) + 1e-9)))).replace('e+', 'e').replace('-', '−');
     return v.toFixed(Math.max(0, Math.min(6, -Math.floor(Math.log10(d) + 1e-9)))).replace('-', '−');

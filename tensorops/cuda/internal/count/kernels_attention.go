@@ -77,6 +77,14 @@ func (s *attentionSizes) sequences(e *Event, rows, tile, heads int32) int64 {
 	return int64(e.Grid[0]) / int64((rows+tile-1)/tile) / int64(heads)
 }
 
+// of is how many sequences have so many queries in all heads.
+func (s *attentionSizes) of(queries int64) int64 {
+	if s.TQ == 0 {
+		return 0
+	}
+	return queries / int64(s.Heads) / int64(s.TQ)
+}
+
 // flops are those of so many products of a query's and a key's channels for each pair.
 func (s *attentionSizes) flops(products int, sequences int64) float64 {
 	return 2 * float64(products) * float64(s.Width) * s.pairs() * float64(s.Heads) * float64(sequences)
@@ -127,7 +135,7 @@ func attentionKernels() map[string]costOf {
 	all := map[string]costOf{
 		"attention_delta": line(Attention, func(a *attentionGradArgs, _ *Event, c *Cost) {
 			s := &a.Sizes
-			n := a.Queries / int64(s.Heads) / int64(s.TQ)
+			n := s.of(a.Queries)
 			o, do := s.queries(a.O, a.OStride, n), s.queries(a.DO, a.DOStride, n)
 			o.Use, do.Use = Once, Once
 			c.reads(o, do)
@@ -212,10 +220,7 @@ func gradMMA(tile int32, inTile int64) func(a *attentionGradMMAArgs, e *Event, c
 
 func deltaMMA(a *attentionGradMMAArgs, _ *Event, c *Cost) {
 	s := &a.Sizes
-	n := int64(0)
-	if s.TQ > 0 {
-		n = a.Queries / int64(s.Heads) / int64(s.TQ)
-	}
+	n := s.of(a.Queries)
 	o, do := ofSize(s.queries(a.O, a.OStride, n), sizeOf(a.Halves, 4)), ofSize(s.queries(a.DO, a.DOStride, n), sizeOf(a.Halves, 3))
 	o.Use, do.Use = Once, Once
 	c.reads(o, do)
