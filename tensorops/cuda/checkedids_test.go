@@ -15,7 +15,7 @@ import (
 type lookups struct {
 	tokens, targets           tensorops.Tensor
 	weight, x, logits, grad   tensorops.Tensor
-	stats, lse, fetched       tensorops.Tensor
+	stats, lse                tensorops.Tensor
 	rows, vocabulary, columns int
 }
 
