@@ -106,7 +106,7 @@ func Work(d Device) (cuda.Work, bool) {
 	if !ok {
 		return cuda.Work{}, false
 	}
-	return g.Device.Work(), true
+	return g.Work(), true
 }
 
 // gpu is a device whose streams share it.

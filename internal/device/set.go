@@ -154,7 +154,7 @@ func (d *Set) Apart() (pairs []string) {
 		for j, other := range d.opened[:i] {
 			a, isPeer := one.(tensorops.Peer)
 			b, arePeers := other.(tensorops.Peer)
-			if isPeer && arePeers && !(a.CopiesFrom(other) && b.CopiesFrom(one)) {
+			if isPeer && arePeers && (!a.CopiesFrom(other) || !b.CopiesFrom(one)) {
 				pairs = append(pairs, fmt.Sprintf("%v and %v", d.places[j], d.places[i]))
 			}
 		}

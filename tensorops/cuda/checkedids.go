@@ -74,7 +74,7 @@ func (c *checkedIDs) good(o *tensorops.Op, l lookup) bool {
 		return false
 	}
 	r := c.known[at]
-	return r.least >= 0 && int(r.most) < l.vocabulary && !(r.ignored && !ignores(o))
+	return r.least >= 0 && int(r.most) < l.vocabulary && (!r.ignored || ignores(o))
 }
 
 // passed takes note of an operation: what has other operands in the memory of ids may write

@@ -55,7 +55,7 @@ func multipliesBF16(target string) bool {
 // onTensorCores reports whether an attention is one for them, as it may be if it may round to
 // bfloat16: the kernels hold all channels of a head. They take matrices in either type.
 func onTensorCores(x *exec, o *tensorops.Op) bool {
-	width := 0
+	var width int
 	switch o.Kind {
 	case tensorops.KindAttention:
 		width = o.Attention().Width
@@ -69,7 +69,7 @@ func onTensorCores(x *exec, o *tensorops.Op) bool {
 
 // mmaKernel is the name of a kernel for those heads.
 func mmaKernel(name string, s *attentionSizes) (kernel string, channels int) {
-	channels, kernel = wideHead, name
+	channels = wideHead
 	if s.width <= narrowHead {
 		channels = narrowHead
 	}

@@ -221,13 +221,15 @@ func (g normGrad) start(x *exec) error {
 	if g.wide() {
 		kernel, ofBlock = "wide_"+kernel, 1
 	}
-	partial, blocks, err := uint64(0), ceil(rows, ofBlock), error(nil)
+	blocks := ceil(rows, ofBlock)
+	var partial uint64
 	if g.weights {
+		var err error
 		if partial, err = x.scratch(4 * blocks * len(grads) * cols); err != nil {
 			return err
 		}
 	}
-	err = launch(x, kernel, grid{x: blocks, threads: threads}, &struct {
+	err := launch(x, kernel, grid{x: blocks, threads: threads}, &struct {
 		dx, dy, x, gamma, stats, skip, partial uint64
 		rows, cols, rowsOfBlock                int64
 		aligned, halves                        uint32

@@ -90,7 +90,7 @@ func TestPeerCopy(t *testing.T) {
 func TestPeersRefused(t *testing.T) {
 	for _, peers := range []string{"0", "1"} { // with it, as long as nobody has asked
 		_, d := twoDevices(t, peers)
-		if peers == "0" && (d[0].CopiesFrom(d[1]) || d[0].CopiesFrom(d[1])) {
+		if peers == "0" && (d[0].CopiesFrom(d[1]) || d[1].CopiesFrom(d[0])) {
 			t.Error("it copies where it has no access")
 		}
 		a, b := d[1].NewStream("a"), d[0].NewStream("b")
