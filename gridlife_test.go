@@ -95,17 +95,14 @@ func TestGridWaits(t *testing.T) {
 // TestGridEnds stops, kills and holds runs of grids at random moments: each ends, and what it has written
 // is that of a run that was left alone.
 func TestGridEnds(t *testing.T) {
-	rounds := 2
-	if long {
-		rounds = 6
-	}
+	rounds := sometimes(1, 6)
 	for i, sets := range [][]string{
 		{"parallel.tensor=2", "parallel.data=2", "pipeline.stages=2"},
 		{"parallel.data=3", "pipeline.stages=2", "pipeline.schedule=zb-h2", "pipeline.post_validation=true", "batch.sequences=4", "eval_batches=1"},
 		{"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=dynamic"},
 		{"parallel.tensor=2", "parallel.sequence=true", "pipeline.stages=2", "pipeline.schedule=zb-h1"},
 	} {
-		sets = append([]string{"run.steps=40", "run.eval_every=4", "run.checkpoint_every=8", "run.keep=0"}, sets...)
+		sets = append([]string{fmt.Sprint("run.steps=", sometimes(24, 40)), "run.eval_every=4", "run.checkpoint_every=8", "run.keep=0"}, sets...)
 		for j, s := range sets {
 			if s == "eval_batches=1" { // of which two replicas have nothing
 				sets[j] = "run.eval_batches=1"
@@ -158,7 +155,7 @@ func TestGridEnds(t *testing.T) {
 						break
 					}
 				}
-				sameState(t, want, out, 40)
+				sameState(t, want, out, sometimes(24, 40))
 			})
 		}
 	}

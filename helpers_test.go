@@ -30,8 +30,16 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// long is for what takes minutes: make check-grids, make check-bits.
+// long is for what takes minutes: make check-long, make check-grids, make check-bits.
 var long = os.Getenv("TROUPE_LONG_TESTS") != ""
+
+// sometimes is short, or what make check-long and its like take.
+func sometimes(short, full int) int {
+	if long {
+		return full
+	}
+	return short
+}
 
 // smallRun trains a step in some milliseconds, with everything on that could
 // make a layout show: dropout, tied embeddings, and a clip_norm that no gradient

@@ -35,8 +35,8 @@ const tenRunsEnv = "TROUPE_TEST_TEN_RUNS"
 // from run to run is little, and a step takes little.
 const mediumRun = `
 [run]
-steps = 2
-eval_every = 2
+steps = 1
+eval_every = 1
 eval_batches = 1
 checkpoint_every = 0
 

@@ -28,6 +28,9 @@ func TestARM64(t *testing.T) {
 	if runtime.GOARCH == "arm64" {
 		t.Skip("this is arm64: the tests run as they are")
 	}
+	if os.Getenv("TROUPE_ARM64") == "" {
+		t.Skip("make check-arm64 runs it: half a minute, or more with TROUPE_LONG_TESTS")
+	}
 	if raceDetector {
 		t.Skip("the emulated tests are built without the race detector")
 	}

@@ -44,6 +44,7 @@ func (g *group) dies(t *testing.T, point string, s cluster.Submission) (place in
 // TestDeathBesideABeginning: a coordinator that dies at any point of a run's beginning loses
 // nothing. The one that is started in its place begins the run, or goes on with it.
 func TestDeathBesideABeginning(t *testing.T) {
+	beside(t)
 	sets := []string{"pipeline.stages=2"}
 	want := filepath.Join(t.TempDir(), "want")
 	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})

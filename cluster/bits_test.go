@@ -20,6 +20,13 @@ import (
 // long is for what takes minutes: make check-bits.
 var long = os.Getenv("TROUPE_LONG_TESTS") != ""
 
+// beside is for tests that wait most of the time: they run at the same time as others of their kind.
+func beside(t *testing.T) {
+	if !raceDetector { // with it there is work for all cores
+		t.Parallel()
+	}
+}
+
 // smallRun trains quickly, with everything on that could make a placement show: dropout,
 // validation, checkpoints, and a clip_norm that no gradient stays below.
 const smallRun = `
@@ -212,8 +219,11 @@ func TestBits(t *testing.T) {
 				stages := []string{fmt.Sprintf("pipeline.stages=%d", l.stages)}
 				out := filepath.Join(t.TempDir(), "out")
 				run := command{Config: smallRun, Sets: keys(t, out, sets, stages, l.sets)}
-				// From the start, and twice from a checkpoint, each under another number.
+				// From the start, and from checkpoints, each under another number.
 				numbers := [][]int{{1, 2, 4}, {4, 1, 2}, {2, 4, 1}}[i%3]
+				if !long {
+					numbers = numbers[:2]
+				}
 				for j, n := range numbers {
 					run.FromStep, run.Workers = 2*j, n
 					if busy := groups[n].train(t, run); busy != n {

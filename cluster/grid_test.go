@@ -47,6 +47,9 @@ func TestGridBits(t *testing.T) {
 					}
 					sameRun(t, want, out, 6)
 				}
+				if !long && i%2 == 1 {
+					return
+				}
 				// Under the next grid from the middle on: in several processes as in one.
 				next := grids[(i+1)%len(grids)]
 				here := command{Config: smallRun, Sets: keys(t, want, sets, next.sets), FromStep: 4}

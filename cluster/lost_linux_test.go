@@ -10,6 +10,7 @@ import (
 // TestLostInSetup: a worker that is lost while a restart is set up is lost like any other. An idle
 // one is stopped, so that it is given ranks when another dies, and says nothing.
 func TestLostInSetup(t *testing.T) {
+	beside(t)
 	sets := []string{"run.steps=60", "run.checkpoint_every=10", "run.eval_every=0", "run.keep=1", "pipeline.stages=2"}
 	want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
 	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
@@ -46,6 +47,7 @@ func TestLostInSetup(t *testing.T) {
 // as other incarnations, and compute: the run that they lost goes on, and another one over both of
 // them has the same bits.
 func TestJoinsAgain(t *testing.T) {
+	beside(t)
 	sets := []string{"run.steps=40", "run.checkpoint_every=10", "run.eval_every=0", "run.keep=1", "pipeline.stages=2"}
 	dir := t.TempDir()
 	want, first, second := filepath.Join(dir, "want"), filepath.Join(dir, "first"), filepath.Join(dir, "second")

@@ -14,6 +14,7 @@ func TestStoppedWhileItWrites(t *testing.T) {
 	if raceDetector {
 		t.Skip("protoactor's remote sets a global logger whenever it starts, which is a data race where one was there before")
 	}
+	beside(t)
 	sets := []string{"pipeline.stages=2"}
 	want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
 	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})

@@ -72,6 +72,7 @@ func names(t testing.TB, dir string) (all []string) {
 // some of them, or the coordinator alone, or a single process; and a run goes on from them under
 // another number of workers, and in one process.
 func TestSharedFolder(t *testing.T) {
+	beside(t)
 	// The fourth worker has another folder of the same path.
 	root, disk := t.TempDir(), t.TempDir()
 	g := newGroup(t, &group{adjust: func(s *settings) {

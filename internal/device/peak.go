@@ -1,13 +1,14 @@
 package device
 
 import (
+	"sync"
 	"time"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
 const (
-	// peakTime is about how long PeakFLOPS measures.
+	// peakTime is about how long measurePeak takes.
 	peakTime = 50 * time.Millisecond
 	// peakFrom and peakTo are the sizes of the matrices that it multiplies.
 	peakFrom, peakTo = 128, 1024
@@ -15,9 +16,37 @@ const (
 	peakTries = 4
 )
 
-// PeakFLOPS measures what one large matrix product reaches on a CPU with those threads and kernels, in operations
-// a second. It takes about 50 ms; other programs that use the cores meanwhile make it too low.
-func PeakFLOPS(o Options, dtype tensorops.DType) (best float64, err error) {
+// peaks are what PeakFLOPS has measured in this process: a processor's figure, whose measuring
+// would delay the start of every run of a service.
+var peaks = struct {
+	sync.Mutex
+	known map[peakKey]float64
+}{known: map[peakKey]float64{}}
+
+type peakKey struct {
+	threads int
+	kernels string
+	dtype   tensorops.DType
+}
+
+// PeakFLOPS tells what one large matrix product reaches on a CPU with those threads and kernels, in operations
+// a second. It takes about 50 ms the first time that a process asks; other programs that use the cores meanwhile
+// make it too low.
+func PeakFLOPS(o Options, dtype tensorops.DType) (float64, error) {
+	key := peakKey{o.Threads, o.Kernels, dtype}
+	peaks.Lock()
+	defer peaks.Unlock() // two that measure at once would each find too little
+	if known := peaks.known[key]; known > 0 {
+		return known, nil
+	}
+	peak, err := measurePeak(o, dtype)
+	if err == nil {
+		peaks.known[key] = peak
+	}
+	return peak, err
+}
+
+func measurePeak(o Options, dtype tensorops.DType) (best float64, err error) {
 	d, err := OpenKind(Options{Threads: o.Threads, Kernels: o.Kernels})
 	if err != nil {
 		return 0, err
