@@ -79,6 +79,10 @@ WORLDS_SEED ?= 18
 check-worlds: ## compare the checker of grids with executions of WORLDS (200000) random worlds of WORLDS_SEED
 	$(GO) test -v -count=1 -timeout 60m -run '^TestAgree$$' ./scheduler/world -worlds $(WORLDS) -seed $(WORLDS_SEED)
 
+.PHONY: check-long
+check-long: ## run all tests in their long forms, of which make test runs a part (an hour)
+	TROUPE_LONG_TESTS=1 TROUPE_ARM64=1 $(GO) test -vet=off -timeout 60m ./...
+
 .PHONY: check-bits
 check-bits: ## train under every layout, in one process and several, in float32 and bfloat16, and compare every bit
 	TROUPE_LONG_TESTS=1 $(GO) test -v -count=1 -timeout 20m -run '^Test(Exact.*|Frozen|DocumentBits)$$' .
@@ -142,10 +146,11 @@ check-large: build ## tune the last layers of a 1.5 B shape under a limit of 8 G
 check-scale: ## measure 64 to 1,024 stages in 17 actor systems
 	$(GO) test -run '^$$' -bench Stages -benchtime 1x -timeout 20m ./cluster/internal/mesh
 
+LONG ?= 1
 .PHONY: check-arm64
 check-arm64: ## run the tests of the kernels for arm64, and small runs, by an emulator (qemu-user-static); compare the encodings with binutils
 	@command -v qemu-aarch64-static >/dev/null || command -v qemu-aarch64 >/dev/null || echo "no qemu-aarch64 here (Debian: qemu-user-static): the kernels for arm64 are not tested"
-	TROUPE_LONG_TESTS=1 $(GO) test -v -count=1 -timeout 60m -run '^TestARM64$$' .
+	TROUPE_ARM64=1 TROUPE_LONG_TESTS=$(LONG) $(GO) test -v -count=1 -timeout 60m -run '^TestARM64$$' .
 	GOOS=linux GOARCH=arm64 $(GO) vet -tags nocuda ./tensorops/cpu/...
 	GOOS=darwin GOARCH=arm64 $(GO) vet -tags nocuda ./tensorops/cpu/...
 	cd $(ASMGEN) && $(GO) test -v -count=1 -run '^Test(Assembles|Disassembles|Instructions)$$' .

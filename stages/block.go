@@ -59,7 +59,7 @@ func (*block) symbol() byte    { return SymbolDecoder }
 func (*block) newState() state { return new(blockState) }
 
 func (b *block) uses() []use {
-	us := b.norm1.uses()
+	us := append(make([]use, 0, 24), b.norm1.uses()...)
 	for i := range b.qkv {
 		us = append(us, b.qkv[i].uses()...)
 	}

@@ -11,13 +11,10 @@ import (
 // they are complete, so that runs of them are added over the replicas while others are computed. Those
 // that are not complete before the step's end come last.
 type flatGrads struct {
-	grads tensorops.Tensor // [elements, 1], with what fills them up behind
-	runs  []gradRun
-	late  []*localParam // those of no run
-	begun int           // runs whose sum is recorded
-	// pending is how many collectives go on beside the list that was recorded last.
-	list    *tensorops.List
-	pending int
+	grads   tensorops.Tensor // [elements, 1], with what fills them up behind
+	runs    []gradRun
+	late    []*localParam // those of no run
+	begun   int           // runs whose sum is recorded
 	summing []*localParam // whose whole gradients are let go of when their sum is there
 }
 
@@ -155,13 +152,8 @@ const limitBegun = 256
 
 // begin records the beginning of a collective of the replicas.
 func (s *Stage) begin(l *tensorops.List, a tensorops.CollectiveArgs) {
-	f := &s.flat
-	if f.list != l {
-		f.list, f.pending = l, 0
-	}
-	if f.pending++; f.pending > limitBegun {
+	if l.Begun() == limitBegun {
 		l.Await()
-		f.pending = 1
 	}
 	a.Group = s.opts.Data.Group
 	l.Begin(a)

@@ -23,6 +23,7 @@ func (DryGroup) Start(op *Op, done func(error)) {
 type DryStream struct {
 	memory *Memory
 	arena  Arena
+	spare  *List // that has been submitted: a step's lists need memory for one
 }
 
 // NewDryStream makes one.
@@ -35,12 +36,20 @@ func NewDryStream() *DryStream {
 func (d *DryStream) Memory() MemoryStats { return d.memory.Stats() }
 
 // NewList returns an empty list.
-func (d *DryStream) NewList() *List { return NewList(d.arena, nil) }
+func (d *DryStream) NewList() *List {
+	if l := d.spare; l != nil {
+		d.spare = nil
+		return l
+	}
+	return NewList(d.arena, nil)
+}
 
-// Submit completes at once, with the error of recording if there was one.
+// Submit completes at once, with the error of recording if there was one. The list is empty then.
 func (d *DryStream) Submit(l *List, done func(error)) {
 	err := l.Err()
 	l.Complete()
+	l.Reset()
+	d.spare = l
 	done(err)
 }
 

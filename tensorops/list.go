@@ -11,6 +11,7 @@ type List struct {
 	arena   Arena
 	hold    uint64          // of the pool, while a queue counts the list
 	element func(DType) int // bytes of a stored element on this device
+	begun   int             // collectives since the last Await
 	err     error
 	sink    Op // takes what is recorded after an error
 }
@@ -34,7 +35,7 @@ func (l *List) Ops() []Op { return l.ops }
 // after Complete.
 func (l *List) Reset() {
 	clear(l.ops)
-	l.ops, l.away, l.err = l.ops[:0], l.away[:0], nil
+	l.ops, l.away, l.begun, l.err = l.ops[:0], l.away[:0], 0, nil
 }
 
 // Complete gives back what the list freed of other pools. The device calls it

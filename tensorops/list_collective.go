@@ -90,11 +90,18 @@ func (l *List) Barrier(g Group) { l.collective(CollectiveArgs{What: Barrier, Gro
 // out at once.
 func (l *List) Begin(a CollectiveArgs) {
 	a.Later = true
+	l.begun++
 	l.collective(a)
 }
 
+// Begun is how many collectives were begun since the last Await.
+func (l *List) Begun() int { return l.begun }
+
 // Await records that all that Begin has begun in this list has ended.
-func (l *List) Await() { l.op(KindAwait) }
+func (l *List) Await() {
+	l.begun = 0
+	l.op(KindAwait)
+}
 
 func (l *List) collective(a CollectiveArgs) {
 	o := l.op(KindCollective)

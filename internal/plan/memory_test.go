@@ -3,6 +3,7 @@ package plan_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -15,7 +16,7 @@ import (
 // TestMemoryForecast: what a layout is said to need is about what it takes, and
 // the part of a row that is looked at tells as much as all of it.
 func TestMemoryForecast(t *testing.T) {
-	for _, sets := range [][]string{
+	for i, sets := range [][]string{
 		{"pipeline.stages=1"},
 		{"pipeline.stages=2"},
 		{"pipeline.stages=4", "pipeline.schedule=gpipe"},
@@ -53,6 +54,9 @@ func TestMemoryForecast(t *testing.T) {
 		{"pipeline.stages=2", `model.freeze=["embed", "0-1"]`, "model.tie_embeddings=false"},
 		{"pipeline.stages=2", `model.freeze=["embed", "1-2"]`, "device.dtype=bfloat16", "model.family=llama"},
 	} {
+		if i%2 == 0 && os.Getenv("TROUPE_LONG_TESTS") == "" {
+			continue // make check-long runs all
+		}
 		t.Run(fmt.Sprint(sets), func(t *testing.T) {
 			text := `
 run = {steps = 2, eval_batches = 1}
