@@ -155,6 +155,10 @@ check-arm64: ## run the tests of the kernels for arm64, and small runs, by an em
 	GOOS=darwin GOARCH=arm64 $(GO) vet -tags nocuda ./tensorops/cpu/...
 	cd $(ASMGEN) && $(GO) test -v -count=1 -run '^Test(Assembles|Disassembles|Instructions)$$' .
 
+.PHONY: check-kernels
+check-kernels: ## compile the CUDA kernels for several GPUs with one version of NVIDIA's compiler, which pip fetches (no GPU needed)
+	GO=$(GO) scripts/cuda-check 13
+
 .PHONY: check-cuda
 check-cuda: ## compile the CUDA kernels for several GPUs with NVIDIA's compiler, which pip fetches, and run them on a stand-in (no GPU needed)
 	GO=$(GO) scripts/cuda-check

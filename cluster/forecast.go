@@ -162,7 +162,28 @@ func (a *attempt) devices(g *grid.Grid, of []*share, links, crowded map[[2]strin
 			return 0
 		})
 		return latencyMS, bytesPerS
+	}, CarryNS: func(stage int) float64 {
+		return slowest(stage, func(r int) float64 { return a.carryNS(of[r], links) })
 	}}
+}
+
+// carryNS is what a byte that a worker sends or receives takes of the time in which it computes: nothing where processors
+// are left over, on its host or for itself.
+func (a *attempt) carryNS(s *share, links map[[2]string]*wire.Link) float64 {
+	threads, computing := max(int(s.Offer.GetCores()), 1), 0
+	for _, other := range a.busy() {
+		if other.host() == s.host() {
+			computing += int(other.Offer.GetCores())
+		}
+	}
+	var most float64
+	for _, other := range a.busy() {
+		out, in := links[[2]string{s.Name, other.Name}], links[[2]string{other.Name, s.Name}]
+		if out != nil && in != nil && max(threads, computing) >= int(out.GetProcessors()) {
+			most = max(most, (out.GetSendNs()+in.GetReceiveNs())/2/float64(threads))
+		}
+	}
+	return most
 }
 
 // unused gives back workers that were chosen, and assigned nothing.
@@ -228,7 +249,7 @@ func (a *attempt) linksFrom(ctx context.Context, from *share, see func(*wire.Lin
 		return err
 	}
 	for _, l := range reply.GetConnected().GetLinks() {
-		if l.GetError() != "" || !(l.GetBytesPerS() > 0) || !(l.GetLatencyMs() >= 0) {
+		if l.GetError() != "" || !(l.GetBytesPerS() > 0) || !(l.GetLatencyMs() >= 0) || !(l.GetSendNs() >= 0) || !(l.GetReceiveNs() >= 0) {
 			return fmt.Errorf("the way from %s to %.100s: %.1000s", from.Name, l.GetTo(), l.GetError())
 		}
 		see(l)

@@ -6,16 +6,19 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
+	"github.com/troupe-ml/troupe/internal/sysinfo"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
 // probeProtocol is the name of the streams by which the way to another process is measured:
-// the one that dials writes a length and that many bytes, the other answers with one byte.
+// the one that dials writes a length and that many bytes, the other answers with the processor
+// time that it has spent on them, eight bytes of nanoseconds.
 const probeProtocol = "probe"
 
 const (
@@ -32,6 +35,7 @@ func serveProbe(conn net.Conn, _ transport.Peer) {
 		return
 	}
 	var n [4]byte
+	var spent [8]byte
 	for {
 		if _, err := io.ReadFull(conn, n[:]); err != nil {
 			return
@@ -40,17 +44,19 @@ func serveProbe(conn net.Conn, _ transport.Peer) {
 		if size > limitProbeBytes {
 			return
 		}
+		began := sysinfo.CPUTime()
 		if _, err := io.CopyN(io.Discard, conn, int64(size)); err != nil {
 			return
 		}
-		if _, err := conn.Write(n[:1]); err != nil {
+		binary.LittleEndian.PutUint64(spent[:], uint64(sysinfo.CPUTime()-began)) //nolint:gosec // it only grows
+		if _, err := conn.Write(spent[:]); err != nil {
 			return
 		}
 	}
 }
 
-// measureLink measures the way to another process: half of the shortest round trip, and
-// the bytes that arrive a second beyond that.
+// measureLink measures the way to another process: half of the shortest round trip, the
+// bytes that arrive a second beyond that, and what they take of both processors.
 func measureLink(ctx context.Context, t transport.Transport, p *wire.Peer) *wire.Link {
 	l := &wire.Link{To: p.GetName()}
 	if err := measureInto(ctx, t, p, l); err != nil {
@@ -75,13 +81,14 @@ func measureInto(ctx context.Context, t transport.Transport, p *wire.Peer, l *wi
 		return err
 	}
 	block := make([]byte, 4+probeBytes)
+	var answer [8]byte
 	trip := func(n int) (time.Duration, error) {
 		binary.LittleEndian.PutUint32(block, uint32(n)) //nolint:gosec // at most probeBytes
 		began := time.Now()
 		if _, err := conn.Write(block[:4+n]); err != nil {
 			return 0, err
 		}
-		_, err := io.ReadFull(conn, make([]byte, 1))
+		_, err := io.ReadFull(conn, answer[:])
 		return time.Since(began), err
 	}
 	shortest := time.Duration(0)
@@ -94,14 +101,18 @@ func measureInto(ctx context.Context, t transport.Transport, p *wire.Peer, l *wi
 			shortest = d
 		}
 	}
-	var took time.Duration
+	var took, began time.Duration
 	for range 2 { // the first one finds out how fast it may go
+		began = sysinfo.CPUTime()
 		if took, err = trip(probeBytes); err != nil {
 			return err
 		}
 	}
 	l.LatencyMs = float64(shortest) / 2 / float64(time.Millisecond)
 	l.BytesPerS = probeBytes / max(took-shortest, time.Microsecond).Seconds()
+	l.SendNs = float64(sysinfo.CPUTime()-began) / probeBytes
+	l.ReceiveNs = float64(binary.LittleEndian.Uint64(answer[:])) / probeBytes
+	l.Processors = int32(runtime.GOMAXPROCS(0)) //nolint:gosec // a number of processors
 	return nil
 }
 

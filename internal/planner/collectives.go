@@ -16,14 +16,14 @@ import (
 const wholeBytes = 256 << 10
 
 // collectiveMS is how long a collective of a stage's group along a dimension takes, where all begin at once and a
-// processor adds a byte of a contribution in addNS.
-func (c Devices) collectiveMS(stage int, dim grid.Dimension, a tensorops.CollectiveArgs, addNS float64) float64 {
+// processor adds a byte of a contribution in addNS; carried is how much less the rank computes if it does so meanwhile.
+func (c Devices) collectiveMS(stage int, dim grid.Dimension, a tensorops.CollectiveArgs, addNS float64) (ms, carried float64) {
 	latencyMS, bytesPerS := c.LatencyUS/1e3, c.BytesPerS
 	if c.Group != nil {
 		latencyMS, bytesPerS = c.Group(stage, dim)
 	}
 	if c.Devices <= 1 { // all in the memory of one
-		return 0
+		return 0, 0
 	}
 	n := float64(a.Group.Size())
 	latencies, bytes, added := 1.0, 0.0, 0.0
@@ -44,21 +44,25 @@ func (c Devices) collectiveMS(stage int, dim grid.Dimension, a tensorops.Collect
 	case tensorops.AllGather:
 		bytes *= n - 1
 	}
-	ms := latencies*latencyMS + added*addNS/1e6
+	ms = latencies*latencyMS + added*addNS/1e6
 	if bytesPerS > 0 {
 		ms += 1e3 * bytes / bytesPerS
 	}
-	return ms
+	if carried = c.carryMS(stage, bytes); carried > 0 {
+		carried += added * addNS / 1e6
+	}
+	return ms, carried
 }
 
 // step is an operation of a list in the order of its stream: something to compute, a collective, or a wait for
 // those that were begun.
 type step struct {
-	share  float64 // of the list's computing
-	ms     float64 // a collective
-	dim    grid.Dimension
-	begins bool // others go on meanwhile
-	awaits bool
+	share   float64 // of the list's computing
+	ms      float64 // a collective
+	carried float64 // ms of computing that it takes where others go on meanwhile
+	dim     grid.Dimension
+	begins  bool // others go on meanwhile
+	awaits  bool
 }
 
 // stepsOf takes from operations what tells how long they take beside their collectives.
@@ -80,7 +84,8 @@ func (c Devices) stepsOf(stage int, ops []tensorops.Op, addNS float64) (steps []
 				continue
 			}
 			flush()
-			steps = append(steps, step{ms: c.collectiveMS(stage, dim, a, addNS), dim: dim, begins: a.Later})
+			ms, carried := c.collectiveMS(stage, dim, a, addNS)
+			steps = append(steps, step{ms: ms, carried: carried, dim: dim, begins: a.Later})
 		case tensorops.KindAwait:
 			flush()
 			steps = append(steps, step{awaits: true})
@@ -135,20 +140,26 @@ type taken struct {
 }
 
 // play plays steps of which all computing takes so long: one stream computes, and what it begins goes over one
-// link, one collective after the other.
+// link, one collective after the other. Where the processors that compute carry it too, they compute so much later,
+// unless they wait for it.
 func play(steps []step, computeMS float64) (t taken) {
-	now, link := 0.0, 0.0
+	now, link, carry := 0.0, 0.0, 0.0 // carry is still to be done
+	wait := func(until float64) {
+		idle := max(until-now, 0)
+		now, carry = now+idle, max(carry-idle, 0)
+	}
 	for _, s := range steps {
 		switch {
 		case s.awaits:
-			now = max(now, link)
+			wait(link)
 		case s.share > 0:
-			now += s.share * computeMS
+			now += s.share*computeMS + carry
+			carry = 0
 		default:
 			link = max(link, now) + s.ms
 			t.within[s.dim] += s.ms
-			if !s.begins {
-				now = link
+			if carry += s.carried; !s.begins {
+				wait(link)
 			}
 		}
 	}

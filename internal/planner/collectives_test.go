@@ -30,11 +30,11 @@ func TestCollectiveMS(t *testing.T) {
 		{"barrier", tensorops.CollectiveArgs{What: tensorops.Barrier}, 1},
 	} {
 		c.a.Group = g
-		if got := d.collectiveMS(0, grid.Tensor, c.a, 0); math.Abs(got-c.want) > 1e-9 {
+		if got, _ := d.collectiveMS(0, grid.Tensor, c.a, 0); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s: %v ms, want %v", c.name, got, c.want)
 		}
 	}
-	if got := (Devices{Devices: 1, LatencyUS: 1000}).collectiveMS(0, grid.Tensor, tensorops.CollectiveArgs{What: tensorops.Barrier, Group: g}, 0); got != 0 {
+	if got, _ := (Devices{Devices: 1, LatencyUS: 1000}).collectiveMS(0, grid.Tensor, tensorops.CollectiveArgs{What: tensorops.Barrier, Group: g}, 0); got != 0 {
 		t.Errorf("in one device's memory: %v ms", got)
 	}
 	// A nanosecond a byte to add what all bring: all of it where each adds it whole, else a rank's slice of it.
@@ -49,12 +49,12 @@ func TestCollectiveMS(t *testing.T) {
 		{"nothing is added", tensorops.CollectiveArgs{What: tensorops.AllGather, Src: tensor(400_000)}, 0},
 	} {
 		c.a.Group = g
-		if got := (Devices{Devices: 4}).collectiveMS(0, grid.Tensor, c.a, 1); math.Abs(got-c.want) > 1e-9 {
+		if got, _ := (Devices{Devices: 4}).collectiveMS(0, grid.Tensor, c.a, 1); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s takes %v ms to add, want %v", c.name, got, c.want)
 		}
 	}
 	own := Devices{Devices: 2, LatencyUS: 1000, Group: func(stage int, d grid.Dimension) (float64, float64) { return float64(10*stage) + float64(d), 0 }}
-	if got := own.collectiveMS(2, grid.Copies, tensorops.CollectiveArgs{What: tensorops.Barrier, Group: g}, 0); got != 20+float64(grid.Copies) {
+	if got, _ := own.collectiveMS(2, grid.Copies, tensorops.CollectiveArgs{What: tensorops.Barrier, Group: g}, 0); got != 20+float64(grid.Copies) {
 		t.Errorf("over links of its own: %v ms", got)
 	}
 }
@@ -62,6 +62,10 @@ func TestCollectiveMS(t *testing.T) {
 // TestPlay: a list computes for 10 ms.
 func TestPlay(t *testing.T) {
 	begin := func(ms float64) step { return step{ms: ms, dim: grid.Copies, begins: true} }
+	carried := func(s step, ms float64) step {
+		s.carried = ms
+		return s
+	}
 	whole := step{ms: 3, dim: grid.Tensor}
 	half, wait := step{share: 0.5}, step{awaits: true}
 	for _, c := range []struct {
@@ -77,6 +81,10 @@ func TestPlay(t *testing.T) {
 		{"one after the other", []step{begin(6), begin(6), {share: 1}}, 12, 0, 12},
 		{"a sum waits for the link", []step{half, begin(7), whole, half}, 20, 3, 7},
 		{"awaited early", []step{half, begin(7), wait, half}, 17, 0, 7},
+		{"carried by what computes", []step{half, carried(begin(4), 2), half, wait}, 12, 0, 4},
+		{"carried while nothing is computed", []step{half, carried(whole, 2), half}, 13, 3, 0},
+		{"carried in part while nothing is computed", []step{half, carried(begin(1), 3), wait, half}, 13, 0, 1},
+		{"carried at the end", []step{{share: 1}, carried(begin(4), 2)}, 14, 0, 4},
 	} {
 		got := play(c.steps, 10)
 		if math.Abs(got.ms-c.want) > 1e-9 || got.within[grid.Tensor] != c.tensor || got.within[grid.Copies] != c.data {
@@ -124,6 +132,17 @@ func TestPredictGrid(t *testing.T) {
 	wide := Devices{Devices: 2, BytesPerS: 1e6}
 	if p := predict(wide, "parallel.data=2"); math.Abs(p.DataMS-1e3*bytes/1e6) > 0.01*p.DataMS || p.StepMS > work/2+p.DataMS+1e-6 {
 		t.Errorf("%v ms in collectives of replicas that send %v bytes, step %v ms", p.DataMS, bytes, p.StepMS)
+	}
+	// A rank that carries what it sends and receives computes so much later: of a pipeline an output and a gradient of each
+	// microbatch, and of replicas what goes on beside what they compute.
+	carry := Devices{Devices: 2, CarryNS: func(int) float64 { return 1 }}
+	two := resolved(t, "pipeline.stages=2", "pipeline.schedule=1f1b", "batch.microbatch=4")
+	eachMS, n := float64(two.EdgeBytes())/1e6, float64(two.Table().Microbatches)
+	if more := predict(carry, "pipeline.stages=2", "pipeline.schedule=1f1b").StepMS - predict(free, "pipeline.stages=2", "pipeline.schedule=1f1b").StepMS; more < 2*n*eachMS*0.999 || more > 2*(n+1)*eachMS*1.001 {
+		t.Errorf("carrying %v outputs and as many gradients of %v ms takes %v ms", n, eachMS, more)
+	}
+	if more := predict(carry, "parallel.data=2").StepMS - work/2; more <= 0 || more > 2*bytes/1e6 {
+		t.Errorf("carrying %v bytes in and out takes %v ms", bytes, more)
 	}
 	// On one device all ranks share it.
 	if p := predict(Devices{Devices: 1}, "parallel.tensor=2", "parallel.data=2"); p.StepMS < work/2 || p.TensorMS != 0 || len(p.PeakInFlight) != 1 {

@@ -34,6 +34,17 @@ type Devices struct {
 	// Group, if there is one, is what a message takes between those of a stage's ranks that are in a group along a
 	// dimension, in place of LatencyUS and BytesPerS.
 	Group func(stage int, d grid.Dimension) (latencyMS, bytesPerS float64)
+	// CarryNS, if there is one, is how many nanoseconds a stage's ranks compute less for each byte that they send or receive
+	// meanwhile, since the same processors carry it.
+	CarryNS func(stage int) float64
+}
+
+// carryMS is how much less is computed while some bytes go out and as many come in.
+func (c Devices) carryMS(stage int, bytes float64) float64 {
+	if c.CarryNS == nil || c.Devices <= 1 {
+		return 0
+	}
+	return 2 * bytes * c.CarryNS(stage) / 1e6
 }
 
 // messageMS is how long a message is under way.
@@ -130,6 +141,7 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 				p.MessageMS = max(p.MessageMS, machine.Link(r, r+1))
 			}
 		}
+		machine.Costs = cluster.carrying(b, machine.Costs, bytes)
 		for r, n := range weights {
 			ms := ofRank[r].UpdateNS * float64(n) / 1e6
 			if together != nil {
@@ -176,6 +188,28 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	}
 	p.TokensPerS = 1e3 * float64(cfg.Batch.Sequences*cfg.Model.Context) / p.StepMS
 	return p, nil
+}
+
+// carrying adds to what a rank computes what it takes to receive an action's input and to send its output, where the
+// same processors do both.
+func (c Devices) carrying(b *plan.Plan, costs scheduler.Costs, bytes int64) scheduler.Costs {
+	if c.CarryNS == nil {
+		return costs
+	}
+	t := b.Table()
+	last := int32(len(b.Layout().Chunks)) - 1 //nolint:gosec // a number of chunks
+	return func(rank int, a scheduler.Action) float64 {
+		ms := costs(rank, a)
+		if a.Type == scheduler.W {
+			return ms
+		}
+		for _, next := range []int32{a.Chunk - 1, a.Chunk + 1} {
+			if next >= 0 && next <= last && t.RankOf(int(next)) != rank {
+				ms += c.carryMS(rank, float64(bytes)) / 2
+			}
+		}
+		return ms
+	}
 }
 
 // oneKind refuses a configuration whose ranks compute on devices of several kinds: costs

@@ -1051,11 +1051,15 @@ func (x *Peer) GetDataAddress() string {
 
 // Link is what was measured on the way to a peer.
 type Link struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"` // name
-	LatencyMs     float64                `protobuf:"fixed64,2,opt,name=latency_ms,json=latencyMs,proto3" json:"latency_ms,omitempty"`
-	BytesPerS     float64                `protobuf:"fixed64,3,opt,name=bytes_per_s,json=bytesPerS,proto3" json:"bytes_per_s,omitempty"`
-	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	To        string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"` // name
+	LatencyMs float64                `protobuf:"fixed64,2,opt,name=latency_ms,json=latencyMs,proto3" json:"latency_ms,omitempty"`
+	BytesPerS float64                `protobuf:"fixed64,3,opt,name=bytes_per_s,json=bytesPerS,proto3" json:"bytes_per_s,omitempty"`
+	Error     string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	// Processor time that a byte takes, in nanoseconds: of the process that sends it, and of that which receives it.
+	SendNs        float64 `protobuf:"fixed64,5,opt,name=send_ns,json=sendNs,proto3" json:"send_ns,omitempty"`
+	ReceiveNs     float64 `protobuf:"fixed64,6,opt,name=receive_ns,json=receiveNs,proto3" json:"receive_ns,omitempty"`
+	Processors    int32   `protobuf:"varint,7,opt,name=processors,proto3" json:"processors,omitempty"` // that the process which sends may use
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1116,6 +1120,27 @@ func (x *Link) GetError() string {
 		return x.Error
 	}
 	return ""
+}
+
+func (x *Link) GetSendNs() float64 {
+	if x != nil {
+		return x.SendNs
+	}
+	return 0
+}
+
+func (x *Link) GetReceiveNs() float64 {
+	if x != nil {
+		return x.ReceiveNs
+	}
+	return 0
+}
+
+func (x *Link) GetProcessors() int32 {
+	if x != nil {
+		return x.Processors
+	}
+	return 0
 }
 
 // Measure asks a worker what the passes of a model's layers take there; Measured has them
@@ -9178,13 +9203,19 @@ const file_wire_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\fR\vincarnation\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12!\n" +
-	"\fdata_address\x18\x04 \x01(\tR\vdataAddress\"k\n" +
+	"\fdata_address\x18\x04 \x01(\tR\vdataAddress\"\xc3\x01\n" +
 	"\x04Link\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x1d\n" +
 	"\n" +
 	"latency_ms\x18\x02 \x01(\x01R\tlatencyMs\x12\x1e\n" +
 	"\vbytes_per_s\x18\x03 \x01(\x01R\tbytesPerS\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\"g\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x12\x17\n" +
+	"\asend_ns\x18\x05 \x01(\x01R\x06sendNs\x12\x1d\n" +
+	"\n" +
+	"receive_ns\x18\x06 \x01(\x01R\treceiveNs\x12\x1e\n" +
+	"\n" +
+	"processors\x18\a \x01(\x05R\n" +
+	"processors\"g\n" +
 	"\aMeasure\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\fR\x06config\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\fR\x05model\x12\x14\n" +
