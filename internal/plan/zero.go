@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"math"
+
 	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/internal/term"
 	"github.com/troupe-ml/troupe/scheduler"
@@ -60,22 +62,26 @@ func (p *Plan) checkZero() error {
 		return c.Errorf("parallel.zero", "3 is not for a GPU with device.dtype = %q, whose products read a copy of the weights that would be whole; set zero = 2", bfloat16)
 	}
 	few := p.fewer()
+	lowers, least := make([]int64, zero), int64(math.MaxInt64) // what each lower one takes, and the best of them
+	for lower := 1; lower < zero; lower++ {
+		var err error
+		if lowers[lower], err = few.totalBytes(lower); err != nil {
+			return err
+		}
+		least = min(least, lowers[lower])
+	}
 	with, err := few.totalBytes(zero)
 	if err != nil {
 		return err
 	}
 	if zero == 3 {
-		if with, err = few.chooseZero3(with); err != nil {
+		if with, err = few.chooseZero3(with, least); err != nil {
 			return err
 		}
 		p.wholeGrads, p.holdWeights = few.wholeGrads, few.holdWeights
 	}
-	for lower := 1; lower < zero; lower++ {
-		without, err := few.totalBytes(lower)
-		if err != nil {
-			return err
-		}
-		if with < without {
+	for lower, without := range lowers {
+		if lower == 0 || with < without {
 			continue
 		}
 		if zero == 3 {
@@ -89,8 +95,9 @@ func (p *Plan) checkZero() error {
 }
 
 // chooseZero3 says whether gradients stay whole with ZeRO-3, since that takes less, and whether a chunk's weights stay
-// gathered. with is the memory with neither, and what it returns that with what it has chosen.
-func (p *Plan) chooseZero3(with int64) (int64, error) {
+// gathered, which must still take less than least, the memory with a lower parallel.zero. with is the memory with neither,
+// and what it returns that with what it has chosen.
+func (p *Plan) chooseZero3(with, least int64) (int64, error) {
 	q := *p
 	q.wholeGrads = true
 	whole, err := q.totalBytes(3)
@@ -104,7 +111,7 @@ func (p *Plan) chooseZero3(with int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if float64(hold) > holdAt*float64(with) {
+	if hold >= least || float64(hold) > holdAt*float64(with) {
 		return with, nil
 	}
 	p.holdWeights = true

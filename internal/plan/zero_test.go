@@ -87,3 +87,34 @@ func TestZeroSaves(t *testing.T) {
 		})
 	}
 }
+
+// TestZeroHolds: with ZeRO-3 a chunk's weights stay gathered between microbatches where that takes little more, but not
+// where ZeRO-3 would then save nothing, also where a GPU's constant workspace makes it seem little.
+func TestZeroHolds(t *testing.T) {
+	for _, c := range []struct {
+		sets  []string
+		holds bool
+	}{
+		{[]string{"parallel.data=24", "batch.sequences=48", "model.layers=32", "pipeline.chunks=16", "pipeline.schedule=breadth-first"}, true},
+		{[]string{"parallel.data=2", "batch.sequences=4", "model.context=8"}, false},
+		{[]string{"parallel.data=2", "batch.sequences=4", "model.context=8", "device.kind=cuda"}, false},
+	} {
+		total := func(zero int) (bytes int64, is string) {
+			p, err := zeroPlan(t, append(c.sets, fmt.Sprintf("parallel.zero=%d", zero))...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			each, err := p.MemoryBytes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return each[0], p.DescribeZero()
+		}
+		one, _ := total(1)
+		three, is := total(3)
+		t.Logf("%q: %d bytes with zero = 1, %d with 3: %s", c.sets, one, three, is)
+		if holds := strings.Contains(is, "chunk by chunk"); three >= one || holds != c.holds {
+			t.Errorf("%q: %d bytes with zero = 1, %d with 3: %s", c.sets, one, three, is)
+		}
+	}
+}

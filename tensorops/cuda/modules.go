@@ -110,15 +110,33 @@ func (m *modules) allow(kernel string, f driver.Function, bytes int) error {
 	return nil
 }
 
-// fileOf finds the file that defines a kernel: by KERNEL(name), or by a macro around it
-// whose first argument is the name, or what comes before mixedForm in it.
+// definition is where a file defines a kernel: KERNEL(name), or a macro around it whose first
+// argument is the name, or what comes before mixedForm in it.
+var definition = regexp.MustCompile(`(?m)^\s*[A-Z][A-Z0-9_]*\((\w+)[,)]`)
+
+// definedIn says by kernel which file defines it.
+var definedIn = sync.OnceValues(func() (map[string]string, error) {
+	files, err := sources("*.cu")
+	in := make(map[string]string)
+	for _, f := range files {
+		for _, found := range definition.FindAllStringSubmatch(f.Text, -1) {
+			if in[found[1]] == "" {
+				in[found[1]] = f.Name
+			}
+		}
+	}
+	return in, err
+})
+
+// fileOf finds the file that defines a kernel.
 func (m *modules) fileOf(kernel string) (*kernelFile, error) {
-	definition, err := regexp.Compile(`(?m)^\s*[A-Z][A-Z0-9_]*\(` + regexp.QuoteMeta(strings.TrimSuffix(kernel, mixedForm)) + `[,)]`)
+	in, err := definedIn()
 	if err != nil {
 		return nil, err
 	}
+	name := in[strings.TrimSuffix(kernel, mixedForm)]
 	for _, f := range m.files {
-		if definition.MatchString(f.Text) {
+		if f.Name == name {
 			return f, nil
 		}
 	}

@@ -3,7 +3,6 @@ package optest
 import (
 	"bytes"
 	"sync"
-	"testing"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -11,7 +10,7 @@ import (
 // Deterministic runs every case on a device of one thread, and on one of three while another
 // stream keeps it busy. Both must give the same bits. mk makes a device, which is closed at
 // the end.
-func Deterministic(t *testing.T, mk func(threads int) tensorops.Device, opt Options) {
+func Deterministic[S Subtests[S]](t S, mk func(threads int) tensorops.Device, opt Options) {
 	cases := Cases(opt)
 	var want [][]*output
 	for _, run := range []struct {
@@ -22,7 +21,7 @@ func Deterministic(t *testing.T, mk func(threads int) tensorops.Device, opt Opti
 		{"1 thread", 1, false},
 		{"3 threads, busy", 3, true},
 	} {
-		t.Run(run.name, func(t *testing.T) {
+		t.Run(run.name, func(t S) {
 			dev := mk(run.threads)
 			defer dev.Close()
 			if run.busy {
@@ -49,7 +48,7 @@ func Deterministic(t *testing.T, mk func(threads int) tensorops.Device, opt Opti
 
 // keepBusy multiplies matrices on a stream of its own until the function that it
 // returns is called.
-func keepBusy(t *testing.T, dev tensorops.Device) (stop func()) {
+func keepBusy(t T, dev tensorops.Device) (stop func()) {
 	s := dev.NewStream("busy")
 	quit := make(chan struct{})
 	var ended sync.WaitGroup

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"testing"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -32,12 +31,12 @@ var badIDs = []struct {
 	}},
 }
 
-func runErrors(t *testing.T, dev tensorops.Device) {
+func runErrors[S Subtests[S]](t S, dev tensorops.Device) {
 	s := dev.NewStream("errors")
 	defer s.Close()
 	for _, c := range badIDs {
 		for _, id := range []int32{9, -2, 1<<31 - 1, -1 << 31} {
-			t.Run(fmt.Sprintf("%s/id %d", c.name, id), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/id %d", c.name, id), func(t S) {
 				b := newBuilder(s, "bad id")
 				c.record(b, b.ints([]int32{0, 8, 1, 2, 3, id, 4, 5}, 8))
 				_, err := b.run(s)
@@ -52,7 +51,7 @@ func runErrors(t *testing.T, dev tensorops.Device) {
 			})
 		}
 	}
-	t.Run("after a failed list", func(t *testing.T) {
+	t.Run("after a failed list", func(t S) {
 		b := newBuilder(s, "after")
 		b.Fill(b.garbage(5), 1)
 		if _, err := b.run(s); err != nil {

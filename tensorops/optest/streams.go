@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/troupe-ml/troupe/tensorops"
@@ -13,7 +12,7 @@ import (
 // streamTests are what tensorops promises of streams, whatever they compute.
 var streamTests = []struct {
 	name string
-	run  func(t *testing.T, dev tensorops.Device)
+	run  func(t T, dev tensorops.Device)
 }{
 	{"lists run in the order of submission", inOrder},
 	{"a recording error is reported", recordingError},
@@ -27,9 +26,9 @@ var streamTests = []struct {
 	{"closing fails the lists that wait", closeFailsWaiting},
 }
 
-func runStreams(t *testing.T, dev tensorops.Device) {
+func runStreams[S Subtests[S]](t S, dev tensorops.Device) {
 	for _, test := range streamTests {
-		t.Run(test.name, func(t *testing.T) { test.run(t, dev) })
+		t.Run(test.name, func(t S) { test.run(t, dev) })
 	}
 }
 
@@ -67,7 +66,7 @@ func blocked(s tensorops.Stream) (*gate, <-chan error) {
 	return g, outcome
 }
 
-func inOrder(t *testing.T, dev tensorops.Device) {
+func inOrder(t T, dev tensorops.Device) {
 	s := dev.NewStream("order")
 	defer s.Close()
 	b := newBuilder(s, "order")
@@ -115,7 +114,7 @@ func inOrder(t *testing.T, dev tensorops.Device) {
 	}
 }
 
-func recordingError(t *testing.T, dev tensorops.Device) {
+func recordingError(t T, dev tensorops.Device) {
 	s := dev.NewStream("recording")
 	defer s.Close()
 	b := newBuilder(s, "recording")
@@ -128,7 +127,7 @@ func recordingError(t *testing.T, dev tensorops.Device) {
 	}
 }
 
-func stopsAtError(t *testing.T, dev tensorops.Device) {
+func stopsAtError(t T, dev tensorops.Device) {
 	s := dev.NewStream("stops")
 	defer s.Close()
 	b := newBuilder(s, "stops")
@@ -154,7 +153,7 @@ func stopsAtError(t *testing.T, dev tensorops.Device) {
 }
 
 // lent makes a tensor in a stream's memory, for another stream to free.
-func lent(t *testing.T, s tensorops.Stream) tensorops.Tensor {
+func lent(t T, s tensorops.Stream) tensorops.Tensor {
 	t.Helper()
 	l := s.NewList()
 	x := l.Alloc(tensorops.Float32, 1000)
@@ -165,7 +164,7 @@ func lent(t *testing.T, s tensorops.Stream) tensorops.Tensor {
 	return x
 }
 
-func goesBack(t *testing.T, dev tensorops.Device) {
+func goesBack(t T, dev tensorops.Device) {
 	a, b := dev.NewStream("a"), dev.NewStream("b")
 	defer a.Close()
 	defer b.Close()
@@ -185,7 +184,7 @@ func goesBack(t *testing.T, dev tensorops.Device) {
 	}
 }
 
-func goesBackRefused(t *testing.T, dev tensorops.Device) {
+func goesBackRefused(t T, dev tensorops.Device) {
 	a, b := dev.NewStream("a"), dev.NewStream("b")
 	defer a.Close()
 	before := dev.Memory().InUse
@@ -201,7 +200,7 @@ func goesBackRefused(t *testing.T, dev tensorops.Device) {
 	}
 }
 
-func collectiveError(t *testing.T, dev tensorops.Device) {
+func collectiveError(t T, dev tensorops.Device) {
 	s := dev.NewStream("collective")
 	defer s.Close()
 	g, outcome := blocked(s)
@@ -212,7 +211,7 @@ func collectiveError(t *testing.T, dev tensorops.Device) {
 	}
 }
 
-func collectiveWaits(t *testing.T, dev tensorops.Device) {
+func collectiveWaits(t T, dev tensorops.Device) {
 	// More streams wait than any device under test has cores.
 	const waiting = 8
 	var gates []*gate
@@ -238,7 +237,7 @@ func collectiveWaits(t *testing.T, dev tensorops.Device) {
 	}
 }
 
-func fullQueue(t *testing.T, dev tensorops.Device) {
+func fullQueue(t T, dev tensorops.Device) {
 	s := dev.NewStream("full")
 	defer s.Close()
 	g, outcome := blocked(s)
@@ -257,7 +256,7 @@ func fullQueue(t *testing.T, dev tensorops.Device) {
 	}
 }
 
-func closedStream(t *testing.T, dev tensorops.Device) {
+func closedStream(t T, dev tensorops.Device) {
 	s := dev.NewStream("closed")
 	l := s.NewList()
 	s.Close()
@@ -267,7 +266,7 @@ func closedStream(t *testing.T, dev tensorops.Device) {
 	}
 }
 
-func closeFailsWaiting(t *testing.T, dev tensorops.Device) {
+func closeFailsWaiting(t T, dev tensorops.Device) {
 	s := dev.NewStream("closing")
 	g, running := blocked(s)
 	waiting := submit(s, s.NewList())

@@ -89,10 +89,11 @@ __device__ inline void factors_at(float factors[4], const attention_sizes &s, i6
 
 // load_channels reads CHUNK channels from c0 on of a tile of rows, as [CHUNK][ROW].
 __device__ inline void load_channels(float *tile, const rows &m, int c0, int width, bool aligned) {
-	for (int i = threadIdx.x; i < TILE * CHUNK / 4; i += THREADS) {
+	const int stride = (int)m.stride; // a tile has fewer than 2³¹ elements
+	for (int i = again((int)threadIdx.x); i < TILE * CHUNK / 4; i += THREADS) {
 		const int row = i / (CHUNK / 4), c = i % (CHUNK / 4) * 4;
 		quad v = {0, 0, 0, 0};
-		if (row < m.count) v = load_quad(m.at + row * m.stride + c0 + c, width - c0 - c, aligned);
+		if (row < m.count) v = load_quad(m.at + (row * stride + c0 + c), width - c0 - c, aligned);
 		tile[(c + 0) * ROW + row] = v.x;
 		tile[(c + 1) * ROW + row] = v.y;
 		tile[(c + 2) * ROW + row] = v.z;
@@ -102,10 +103,11 @@ __device__ inline void load_channels(float *tile, const rows &m, int c0, int wid
 
 // load_rows reads 64 channels from c0 on of a tile of rows, as [TILE][ROW].
 __device__ inline void load_rows(float *tile, const rows &m, int c0, int width, bool aligned) {
-	for (int i = threadIdx.x; i < TILE * TILE / 4; i += THREADS) {
+	const int stride = (int)m.stride;
+	for (int i = again((int)threadIdx.x); i < TILE * TILE / 4; i += THREADS) {
 		const int row = i / (TILE / 4), c = i % (TILE / 4) * 4;
 		quad v = {0, 0, 0, 0};
-		if (row < m.count) v = load_quad(m.at + row * m.stride + c0 + c, width - c0 - c, aligned);
+		if (row < m.count) v = load_quad(m.at + (row * stride + c0 + c), width - c0 - c, aligned);
 		aligned_at(tile + row * ROW + c) = v;
 	}
 }

@@ -40,8 +40,6 @@ template <int W> __device__ inline void gradient_of_keys(const attention_grad_ar
 	const int c0 = (int)blockIdx.y * W * TILE;
 	const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
 
-	const rows k = rows_of(a.k, a.k_stride, sequence, s.tk, key0, kv_head, s.width);
-	const rows v = rows_of(a.v, a.v_stride, sequence, s.tk, key0, kv_head, s.width);
 	float dk[W][4][4] = {}, dv[W][4][4] = {};
 	const int seen_by = key0 - (s.tk - s.tq); // and later queries, up to the end
 	const int end = end_of_window(s, key0 + TILE - 1);
@@ -51,8 +49,8 @@ template <int W> __device__ inline void gradient_of_keys(const attention_grad_ar
 			const rows q = rows_of(a.q, a.q_stride, sequence, s.tq, query0, head, s.width);
 			const rows d_o = rows_of(a.d_o, a.d_o_stride, sequence, s.tq, query0, head, s.width);
 			float p[4][4], ds[4][4];
-			dot_rows(p, q, k, s, room);
-			dot_rows(ds, d_o, v, s, room);
+			dot_rows(p, q, rows_of(a.k, a.k_stride, sequence, s.tk, again(key0), kv_head, s.width), s, room);
+			dot_rows(ds, d_o, rows_of(a.v, a.v_stride, sequence, s.tk, again(key0), kv_head, s.width), s, room);
 			UNROLL for (int i = 0; i < 4; i++) {
 				const int query = query0 + ty * 4 + i, key = key0 + tx * 4;
 				float lse = 0, delta = 0, factors[4];

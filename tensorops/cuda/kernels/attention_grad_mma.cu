@@ -161,11 +161,19 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 	__device__ void of_band(part dk[M][D / 16], part dv[M][D / 16], int now, int band, int place, int query, int key0) const {
 		const attention_sizes &s = a.s;
 		const int row0 = (int)threadIdx.x / 32 * 16 * M, own = key0 + row0; // the warp's first key
-		left told[M][N] = {}; // the gradients
 		if (query + BAND - 1 + s.tk - s.tq >= own && first_seen(s, query) < own + 16 * M) {
 			u32 kept = 0;
 			if (dropped) kept = kept_queries<M, BAND>(s, place, query, own);
-			part p[M][N] = {}, dp[M][N] = {};
+			part p[M][N] = {};
+			UNROLL for (int i = 0; i < D / 16; i++) {
+				left k[M];
+				UNROLL for (int m = 0; m < M; m++) k[m] = form::left_rows(shared.k, row0 + 16 * m, 16 * i);
+				UNROLL for (int n = 0; n < N; n++) {
+					const right q = form::right_rows(shared.q[now], band + 16 * n, 16 * i);
+					UNROLL for (int m = 0; m < M; m++) multiply_add(p[m][n], k[m], q);
+				}
+			}
+			part dp[M][N] = {};
 			quad delta[N];
 			UNROLL for (int n = 0; n < N; n++) {
 				delta[n] = aligned_at(&shared.delta[now][band + 16 * n + lane_column()]);
@@ -177,12 +185,7 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 						}
 			}
 			UNROLL for (int i = 0; i < D / 16; i++) {
-				left k[M], v[M];
-				UNROLL for (int m = 0; m < M; m++) k[m] = form::left_rows(shared.k, row0 + 16 * m, 16 * i);
-				UNROLL for (int n = 0; n < N; n++) {
-					const right q = form::right_rows(shared.q[now], band + 16 * n, 16 * i);
-					UNROLL for (int m = 0; m < M; m++) multiply_add(p[m][n], k[m], q);
-				}
+				left v[M];
 				UNROLL for (int m = 0; m < M; m++) v[m] = form::left_rows(shared.v, row0 + 16 * m, 16 * i);
 				UNROLL for (int n = 0; n < N; n++) {
 					const right d_o = form::right_rows(shared.d_o[now], band + 16 * n, 16 * i);
@@ -192,22 +195,24 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 			UNROLL for (int n = 0; n < N; n++) {
 				const quad l = aligned_at(&shared.lse[now][band + 16 * n + lane_column()]);
 				const float lse[4] = {l.x * LOG2_E, l.y * LOG2_E, l.z * LOG2_E, l.w * LOG2_E};
-				left chances[M];
+				left chances[M], told[M]; // told: the gradients
 				UNROLL for (int m = 0; m < M; m++) {
 					const u32 of_part = kept >> 8 * (m * N + n);
 					chances[m] = weigh(p[m][n], lse, of_part, query + 16 * n, own + 16 * m);
-					told[m][n] = slopes(p[m][n], dp[m][n], delta[n], of_part);
+					told[m] = slopes(p[m][n], dp[m][n], delta[n], of_part);
+					form_ds::put_left(shared.ds, told[m], row0 + 16 * m, band + 16 * n);
 				}
 				UNROLL for (int i = 0; i < D / 16; i++) {
 					const right d_o = form::right_columns(shared.d_o[now], band + 16 * n, 16 * i);
 					UNROLL for (int m = 0; m < M; m++) multiply_add(dv[m][i], chances[m], d_o);
 					const right q = form::right_columns(shared.q[now], band + 16 * n, 16 * i);
-					UNROLL for (int m = 0; m < M; m++) multiply_add(dk[m][i], told[m][n], q);
+					UNROLL for (int m = 0; m < M; m++) multiply_add(dk[m][i], told[m], q);
 				}
 			}
+			return;
 		}
 		UNROLL for (int m = 0; m < M; m++)
-			UNROLL for (int n = 0; n < N; n++) form_ds::put_left(shared.ds, told[m][n], row0 + 16 * m, band + 16 * n);
+			UNROLL for (int n = 0; n < N; n++) form_ds::put_left(shared.ds, left{}, row0 + 16 * m, band + 16 * n);
 	}
 
 	// A tile of queries sees tiles of keys from the oldest up to the newest.
@@ -261,6 +266,19 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 		}
 	}
 
+	// A tile of keys is seen by tiles of queries from the first one up to the end. Both are computed where they are needed.
+	__device__ int seen_by(int tile) const {
+		const int query = again(tile) * KEYS - (a.s.tk - a.s.tq);
+		return query > 0 ? query / QUERIES : 0;
+	}
+	__device__ int end(int tile) const { return (end_of_window(a.s, again(tile) * KEYS + KEYS - 1) + QUERIES - 1) / QUERIES; }
+
+	// step goes on to the next tile of queries that see a tile of keys, or to the next head's first.
+	__device__ void step(int &place, int &query_tile, int tile) const {
+		query_tile = again(query_tile) + 1;
+		if (query_tile == end(tile)) place++, query_tile = seen_by(tile);
+	}
+
 	__device__ void compute() const {
 		const attention_sizes &s = a.s;
 		const int tiles = (s.tk + KEYS - 1) / KEYS, group = s.heads / s.kv_heads;
@@ -269,29 +287,29 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 		__syncthreads();
 		const int tile = tiles - 1 - (int)(ticket % tiles), key0 = tile * KEYS, kv_place = (int)(ticket / tiles);
 
-		const int seen_by = key0 - (s.tk - s.tq) > 0 ? (key0 - (s.tk - s.tq)) / QUERIES : 0; // and later tiles, up to the last
-		const int end = (end_of_window(s, key0 + KEYS - 1) + QUERIES - 1) / QUERIES;
 		part dk[M][D / 16] = {}, dv[M][D / 16] = {};
-		if (seen_by < end) {
+		if (seen_by(tile) < end(tile)) {
 			const int sequence = kv_place / s.kv_heads, kv_head = kv_place % s.kv_heads;
 			copy_rows<D, KEYS>(shared.k, half_rows_of(a.k, a.k_stride, sequence, s.tk, key0, kv_head, a.step), s.width);
 			copy_rows<D, KEYS>(shared.v, half_rows_of(a.v, a.v_stride, sequence, s.tk, key0, kv_head, a.step), s.width);
-			fetch(0, kv_place * group, seen_by * QUERIES);
-			int place = kv_place * group, query_tile = seen_by;
-			for (int now = 0; place < (kv_place + 1) * group; now ^= 1) {
+			fetch(0, kv_place * group, seen_by(tile) * QUERIES);
+			int place = kv_place * group, query_tile = seen_by(tile), now = 0;
+			const int last = place + group;
+			do {
 				wait_for_copies();
 				__syncthreads(); // all copies are there, the other tiles have been read, and dq is written
-				if (query_tile > seen_by) give_on(place, query_tile - 1, tile);
-				else if (place > kv_place * group) give_on(place - 1, end - 1, tile);
-				const bool next_head = query_tile + 1 == end;
-				const int next_place = next_head ? place + 1 : place, next_tile = next_head ? seen_by : query_tile + 1;
-				if (next_place < (kv_place + 1) * group) fetch(now ^ 1, next_place, next_tile * QUERIES);
-				ROLLED for (int band = 0; band < QUERIES; band += BAND) of_band(dk, dv, now, band, place, query_tile * QUERIES + band, key0);
+				if (query_tile > seen_by(tile)) give_on(place, query_tile - 1, tile);
+				else if (place > last - group) give_on(place - 1, end(tile) - 1, tile);
+				int next_place = place, next_tile = query_tile;
+				step(next_place, next_tile, tile);
+				if (next_place < last) fetch(now ^ 1, next_place, next_tile * QUERIES);
+				ROLLED for (int band = 0; band < QUERIES; band += BAND) of_band(dk, dv, now, band, place, query_tile * QUERIES + band, again(tile) * KEYS);
 				add_to_queries(query_tile, place, tile);
-				place = next_place, query_tile = next_tile;
-			}
+				step(place, query_tile, tile);
+				now ^= 1;
+			} while (place < last);
 			__syncthreads();
-			give_on(place - 1, end - 1, tile);
+			give_on(place - 1, end(tile) - 1, tile);
 		}
 		const int own = key0 + (int)threadIdx.x / 32 * 16 * M, sequence = kv_place / s.kv_heads, kv_head = kv_place % s.kv_heads;
 		UNROLL for (int m = 0; m < M; m++) {

@@ -98,8 +98,7 @@ template <int D, int M, bool dropped> __device__ inline void attend(const attent
 	const int row0 = (int)threadIdx.x / 32 * 16 * M, own = query0 + row0;  // the warp's first query
 
 	const int last = query0 + QUERIES < s.tq ? query0 + QUERIES : s.tq; // sees keys before this plus tk − tq
-	const int end = last + s.tk - s.tq, own_end = own < s.tq ? own + 16 * M + s.tk - s.tq : 0;
-	const int from = first_tile(s, query0, KEYS), own_from = first_tile(s, own, KEYS);
+	const int end = last + s.tk - s.tq, from = first_tile(s, query0, KEYS);
 
 	copy_rows<D, QUERIES>(shared.k[0], half_rows_of(a.q, a.q_stride, sequence, s.tq, query0, head, a.step), s.width);
 	wait_for_copies();
@@ -116,7 +115,8 @@ template <int D, int M, bool dropped> __device__ inline void attend(const attent
 	UNROLL for (int m = 0; m < M; m++) of[m] = softmax{{LOWEST, LOWEST}, {0, 0}};
 	for (int key0 = from, now = 0; key0 < end; key0 += KEYS, now ^= 1) {
 		u32 kept[M] = {};
-		const bool sees = key0 >= own_from && key0 < own_end;
+		const int first = again(own); // of the warp's queries
+		const bool sees = key0 >= first_tile(s, first, KEYS) && first < s.tq && key0 < first + 16 * M + s.tk - s.tq;
 		if (dropped && sees)
 			UNROLL for (int m = 0; m < M; m++) kept[m] = kept_keys<KEYS>(s, place, own + 16 * m, key0);
 		wait_for_copies();

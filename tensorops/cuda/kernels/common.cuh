@@ -21,6 +21,15 @@
 #define UNROLL
 #endif
 
+// again(x) is x, without the compiler knowing that it is: what follows from it is computed where it is needed,
+// and takes no register until then. That is for what is cheap, next to a loop that needs all registers.
+__device__ inline int again(int x) {
+#ifndef TROUPE_EMULATED
+	asm volatile("" : "+r"(x));
+#endif
+	return x;
+}
+
 typedef long long i64;
 typedef unsigned long long u64;
 typedef unsigned int u32;

@@ -25,8 +25,9 @@ template <int WIDE, bool deep> struct side {
 
 	// place says which four across and which four of the depth a thread's are.
 	__device__ static void place(int &x, int &k) {
-		x = deep ? (int)threadIdx.x / (STEP / 4) * 4 : (int)threadIdx.x % (WIDE / 4) * 4;
-		k = deep ? (int)threadIdx.x % (STEP / 4) * 4 : (int)threadIdx.x / (WIDE / 4) * 4;
+		const int thread = again((int)threadIdx.x);
+		x = deep ? thread / (STEP / 4) * 4 : thread % (WIDE / 4) * 4;
+		k = deep ? thread % (STEP / 4) * 4 : thread / (WIDE / 4) * 4;
 	}
 
 	// fetch reads the step from k0 on, of a piece that ends at k1, into registers.

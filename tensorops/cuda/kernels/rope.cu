@@ -22,6 +22,14 @@ __device__ inline double frequency(const rope_args &a, int i) {
 	return (1 - keep) * f / a.factor + keep * f;
 }
 
+// turned is the sine and the cosine of an angle. The device's sincos has an array in memory for large angles. Here
+// the angle is divided by pi in two parts, of 106 bits together, which leaves whole turns exactly.
+__device__ inline void turned(double angle, double *sine, double *cosine) {
+	const double upper = 0.31830988618379067154, lower = -1.9678676675182486e-17; // 1/pi
+	const double halves = angle * upper, rest = fma(angle, upper, -halves) + angle * lower;
+	sincospi(halves - 2 * rint(halves / 2) + rest, sine, cosine);
+}
+
 // A thread has one angle: of pair i at one position. It turns that pair in every head of
 // its rows. The angle is made in float64, for in float32 a position of 100000 would leave
 // two digits of it; that is little work for an angle that many pairs share.
@@ -31,7 +39,7 @@ template <bool mixed> __device__ inline void turn(const rope_args &a) {
 	const i64 row = at / a.half;
 	const int i = (int)(at % a.half);
 	double s, c;
-	sincos((double)(a.first + row) * frequency(a, i), &s, &c);
+	turned((double)(a.first + row) * frequency(a, i), &s, &c);
 	const float sine = (float)(a.inverse ? -s : s), cosine = (float)c;
 	for (i64 n = blockIdx.y; n < a.periods; n += gridDim.y) {
 		i64 pair = (n * a.period + row) * a.stride + i;

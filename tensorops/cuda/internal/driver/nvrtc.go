@@ -144,6 +144,12 @@ func ReadSources(folder fs.FS, pattern string) ([]Source, error) {
 // Compile compiles a file, which may include the headers by their names, and returns
 // machine code for a target sm_…, PTX for compute_…. The error has the compiler's log.
 func (c *Compiler) Compile(file Source, headers []Source, target string, options ...string) (image []byte, err error) {
+	image, _, err = c.CompileLogged(file, headers, target, options...)
+	return image, err
+}
+
+// CompileLogged is Compile with what the compiler has said of a file that it has compiled.
+func (c *Compiler) CompileLogged(file Source, headers []Source, target string, options ...string) (image []byte, log string, err error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	var names, texts []string
@@ -154,7 +160,7 @@ func (c *Compiler) Compile(file Source, headers []Source, target string, options
 	err = c.do(nvrtcCreateProgram, uintptr(unsafe.Pointer(&program)), cString(&pin, file.Text), cString(&pin, file.Name),
 		uintptr(len(headers)), cStrings(&pin, texts), cStrings(&pin, names))
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer func() {
 		if end := c.do(nvrtcDestroyProgram, uintptr(unsafe.Pointer(&program))); err == nil && end != nil {
@@ -162,14 +168,21 @@ func (c *Compiler) Compile(file Source, headers []Source, target string, options
 		}
 	}()
 	options = append([]string{"--gpu-architecture=" + target}, options...)
-	if err := c.do(nvrtcCompileProgram, program, uintptr(len(options)), cStrings(&pin, options)); err != nil {
-		log, _ := c.bytes(program, nvrtcGetProgramLogSize, nvrtcGetProgramLog)
-		return nil, fmt.Errorf("%s for %s: %w\n%s", file.Name, target, err, strings.TrimRight(string(log), "\x00\n"))
+	failure := c.do(nvrtcCompileProgram, program, uintptr(len(options)), cStrings(&pin, options))
+	said, err := c.bytes(program, nvrtcGetProgramLogSize, nvrtcGetProgramLog)
+	log = strings.TrimRight(string(said), "\x00\n")
+	if failure != nil {
+		return nil, log, fmt.Errorf("%s for %s: %w\n%s", file.Name, target, failure, log)
+	}
+	if err != nil {
+		return nil, "", err
 	}
 	if strings.HasPrefix(target, "compute_") {
-		return c.bytes(program, nvrtcGetPTXSize, nvrtcGetPTX)
+		image, err = c.bytes(program, nvrtcGetPTXSize, nvrtcGetPTX)
+	} else {
+		image, err = c.bytes(program, nvrtcGetCUBINSize, nvrtcGetCUBIN)
 	}
-	return c.bytes(program, nvrtcGetCUBINSize, nvrtcGetCUBIN)
+	return image, log, err
 }
 
 // bytes gets one of a program's results by the function for its size and that for itself.

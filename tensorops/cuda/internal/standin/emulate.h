@@ -41,6 +41,8 @@ extern "C" {
 void troupe_barrier(void);
 // Waits for the lanes of mask and returns what each of the warp's 32 gave.
 const uint64_t *troupe_exchange(unsigned mask, uint64_t value);
+// The same, and the last lane that comes calls a function with what all gave before any goes on.
+const uint64_t *troupe_together(unsigned mask, uint64_t value, void (*last)(const uint64_t *all));
 // Begins a copy to shared memory, and ends the group of those that the thread has begun since
 // the last. It arrives when its thread waits until no more than so many groups are under way;
 // before that, what it will be is garbage.
@@ -135,46 +137,66 @@ inline void unpack(float to[2], uint64_t word) {
     to[1] = value<float>(word & 0xffff0000);
 }
 
-// mma is mma.m16n8k16 for the lane 4·g + t: see mma.cuh for what of each matrix it has. Its
-// four sums are of rows g and g+8 of A, which lanes 4·g to 4·g+3 have, and of columns 2t and
-// 2t+1 of B, which eight lanes from 8·t on have.
-inline void mma(float c[4], const unsigned a[4], unsigned b0, unsigned b1) {
-    const unsigned all = 0xffffffffu;
-    const int g = (int)lane() / 4, t = (int)lane() % 4;
-    float rows[2][16], columns[2][16]; // along the depth
-    for (int half = 0; half < 2; half++) { // of the depth
-        const uint64_t *words = troupe_exchange(all, a[2 * half] | (uint64_t)a[2 * half + 1] << 32);
-        for (int from = 0; from < 4; from++) {
-            unpack(rows[0] + 8 * half + 2 * from, words[4 * g + from] & all);
-            unpack(rows[1] + 8 * half + 2 * from, words[4 * g + from] >> 32);
-        }
+// What a lane gives to mma and to ldmatrix, and where it wants what it gets.
+struct Multiplied {
+    float *c;
+    const unsigned *a;
+    unsigned b0, b1;
+};
+struct Loaded {
+    unsigned *to;
+    const void *row;
+};
+
+// multiply_all is mma.m16n8k16 for a warp: see mma.cuh for what of each matrix a lane has. An
+// element's products are added in ascending order.
+inline void multiply_all(const uint64_t *lanes) {
+    typedef float row __attribute__((vector_size(32)));
+    const int M = 16, N = 8, K = 16;
+    float a[M][K];
+    row b[K], c[M];
+    for (int lane = 0; lane < 32; lane++) {
+        const Multiplied &of = *(const Multiplied *)lanes[lane];
+        const int g = lane / 4, t = lane % 4;
+        for (int i = 0; i < 4; i++) unpack(&a[g + 8 * (i % 2)][2 * t + 8 * (i / 2)], of.a[i]);
+        for (int i = 0; i < 4; i++) c[g + 8 * (i / 2)][2 * t + i % 2] = of.c[i];
+        float column[4];
+        unpack(column, of.b0);
+        unpack(column + 2, of.b1);
+        for (int i = 0; i < 4; i++) b[2 * t + i % 2 + 8 * (i / 2)][g] = column[i];
     }
-    const uint64_t *words = troupe_exchange(all, b0 | (uint64_t)b1 << 32);
-    for (int column = 0; column < 2; column++)
-        for (int from = 0; from < 4; from++) {
-            unpack(columns[column] + 2 * from, words[4 * (2 * t + column) + from] & all);
-            unpack(columns[column] + 8 + 2 * from, words[4 * (2 * t + column) + from] >> 32);
-        }
-    for (int i = 0; i < 4; i++)
-        for (int k = 0; k < 16; k++) c[i] += rows[i / 2][k] * columns[i % 2][k];
+    for (int i = 0; i < M; i++) {
+        row sum = c[i];
+        for (int k = 0; k < K; k++) sum += a[i][k] * b[k];
+        c[i] = sum;
+    }
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 4; i++) ((const Multiplied *)lanes[lane])->c[i] = c[lane / 4 + 8 * (i / 2)][lane % 4 * 2 + i % 2];
 }
 
-// ldmatrix is ldmatrix.x4 for four matrices of 8×8 elements of 2 bytes: lane 8·i + r has the
-// address of row r of matrix i. Every lane has read its row before any goes on.
+inline void mma(float c[4], const unsigned a[4], unsigned b0, unsigned b1) {
+    const Multiplied mine = {c, a, b0, b1};
+    troupe_together(0xffffffffu, (uintptr_t)&mine, multiply_all);
+}
+
+// load_all is ldmatrix.x4 for a warp, of four matrices of 8×8 elements of 2 bytes: lane 8·i + r has the
+// address of row r of matrix i. All rows are read before any lane goes on.
+template <bool transposed> inline void load_all(const uint64_t *lanes) {
+    unsigned short m[32][8];
+    for (int lane = 0; lane < 32; lane++) memcpy(m[lane], ((const Loaded *)lanes[lane])->row, sizeof m[lane]);
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 4; i++) {
+            const int g = lane / 4, first = lane % 4 * 2;
+            const unsigned lower = transposed ? m[8 * i + first][g] : m[8 * i + g][first];
+            const unsigned upper = transposed ? m[8 * i + first + 1][g] : m[8 * i + g][first + 1];
+            ((const Loaded *)lanes[lane])->to[i] = lower | upper << 16;
+        }
+}
+
 inline void ldmatrix(unsigned to[4], const void *row, bool transposed) {
     if ((uintptr_t)row % 16) troupe_refuse("loads a row of a matrix that is not at a multiple of 16 bytes");
-    const int g = (int)lane() / 4, t = (int)lane() % 4;
-    uint64_t halves[2]; // of the row
-    memcpy(halves, row, sizeof halves);
-    for (int half = 0; half < 2; half++) {
-        const uint64_t *rows = troupe_exchange(0xffffffffu, halves[half]);
-        if (half != (transposed ? g / 4 : t / 2)) continue;
-        for (int i = 0; i < 4; i++) {
-            const uint64_t *of = rows + 8 * i;
-            if (transposed) to[i] = (unsigned)((of[2 * t] >> 16 * (g % 4) & 0xffff) | (of[2 * t + 1] >> 16 * (g % 4) & 0xffff) << 16);
-            else to[i] = (unsigned)(of[g] >> 32 * (t % 2));
-        }
-    }
+    const Loaded mine = {to, row};
+    troupe_together(0xffffffffu, (uintptr_t)&mine, transposed ? load_all<true> : load_all<false>);
 }
 
 } // namespace troupe
@@ -224,6 +246,15 @@ inline float __expf(float a) { return expf(a); }
 inline float __logf(float a) { return logf(a); }
 inline float rsqrtf(float a) { return 1 / sqrtf(a); }
 inline double rsqrt(double a) { return 1 / sqrt(a); }
+
+// The sine and the cosine of pi·a.
+inline void sincospi(double a, double *sine, double *cosine) {
+    const double quarters = rint(2 * a), rest = (a - quarters / 2) * 3.14159265358979323846;
+    const double s = sin(rest), c = cos(rest);
+    const int turn = (int)fmod(quarters, 4) & 3;
+    *sine = turn == 0 ? s : turn == 1 ? c : turn == 2 ? -s : -c;
+    *cosine = turn == 0 ? c : turn == 1 ? -s : turn == 2 ? -c : s;
+}
 
 inline unsigned __float_as_uint(float a) { return troupe::value<unsigned>(troupe::bits(a)); }
 inline float __uint_as_float(unsigned a) { return troupe::value<float>(troupe::bits(a)); }

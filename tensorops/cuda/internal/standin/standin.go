@@ -20,8 +20,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/cpu"
 )
 
 // ErrCompiler: there is no C++ compiler on this machine.
@@ -35,7 +38,15 @@ const (
 
 // options of the compiler. Products and sums must not be contracted: kernels say
 // themselves where they round once.
-var options = []string{"-std=c++17", "-O1", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing"}
+var options = []string{"-std=c++17", "-O2", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing"}
+
+// ofThis are those for this machine's processor: with them a fused multiply-add is no call. They change no bit.
+var ofThis = func() []string {
+	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
+		return []string{"-mavx2", "-mfma"}
+	}
+	return nil
+}()
 
 // files are the stand-in's sources. They are part of this package, so that `go test`
 // knows when one has changed.
@@ -44,7 +55,8 @@ var options = []string{"-std=c++17", "-O1", "-fPIC", "-ffp-contract=off", "-fno-
 var files embed.FS
 
 // Build compiles the stand-in with all kernels, *.cu, and returns the shared library's
-// path in the folder out.
+// path in the folder out. What has been compiled before, on this machine and of the same sources, is
+// taken from the user's cache.
 func Build(ctx context.Context, out string, kernels fs.FS) (string, error) {
 	return build(ctx, out, kernels, nil, nil)
 }
@@ -61,6 +73,14 @@ func build(ctx context.Context, out string, kernels fs.FS, own, ofKernels []stri
 	compiler, err := Compiler()
 	if err != nil {
 		return "", err
+	}
+	key, err := keyOf(ctx, compiler, slices.Concat(options, ofThis, own, ofKernels), files, kernels)
+	if err != nil {
+		return "", err
+	}
+	library := filepath.Join(out, "libtroupe-standin.so")
+	if take(key, library) {
+		return library, nil
 	}
 	source := filepath.Join(out, "standin")
 	if err := os.CopyFS(source, files); err != nil {
@@ -94,7 +114,7 @@ func build(ctx context.Context, out string, kernels fs.FS, own, ofKernels []stri
 		ended.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			args := append([]string{"-c", unit, "-o", objects[i]}, options...)
+			args := slices.Concat([]string{"-c", unit, "-o", objects[i]}, options, ofThis)
 			if strings.HasSuffix(unit, ".cu.cc") {
 				args = append(args, "-DTROUPE_EMULATED", "-include", filepath.Join(source, "emulate.h"))
 				args = append(args, ofKernels...)
@@ -108,8 +128,11 @@ func build(ctx context.Context, out string, kernels fs.FS, own, ofKernels []stri
 	if err := errors.Join(failures...); err != nil {
 		return "", err
 	}
-	library := filepath.Join(out, "libtroupe-standin.so")
-	return library, run(ctx, compiler, append([]string{"-shared", "-pthread", "-o", library}, objects...))
+	if err := run(ctx, compiler, append([]string{"-shared", "-pthread", "-o", library}, objects...)); err != nil {
+		return "", err
+	}
+	keep(key, library)
+	return library, nil
 }
 
 // Compiler finds the C++ compiler.

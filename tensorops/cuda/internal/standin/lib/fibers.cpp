@@ -1,7 +1,7 @@
 // Kernels on the host: each thread of a block is a fiber, a stack of its own that the
 // calling thread passes to and comes back from. A fiber runs until it waits for others
-// or ends; so a block costs one switch for each thread and barrier, and a kernel that
-// would hang on a GPU is one in which no fiber can go on.
+// or ends, and passes to the next of its warp; so a block costs one switch for each thread and
+// barrier, and a kernel that would hang on a GPU is one in which no fiber can go on.
 #include "fibers.h"
 #include "watch.h"
 
@@ -162,6 +162,7 @@ struct Fiber {
 struct Warp {
     uint64_t values[2][32];
     unsigned arrived, mask;
+    unsigned ready; // lanes that can go on
 };
 
 struct Block {
@@ -169,6 +170,7 @@ struct Block {
     Fiber fibers[max_threads];
     Warp warps[max_threads / 32];
     unsigned threads, current;
+    unsigned waiting, over; // threads in a barrier, and those that have ended
     bool backwards; // the last thread goes first
     const Kernel *kernel;
     const void *argument;
@@ -186,23 +188,52 @@ std::map<std::string, std::vector<Kernel>> &kernels() {
     return all;
 }
 
-// leave passes control back to the thread that runs the block.
+// begin_turn makes a thread that of the words that kernels read.
+void begin_turn(unsigned i) {
+    block.current = i;
+    threadIdx = block.fibers[i].index;
+}
+
+// leave passes control to the next lane of the warp in its order that can go on, or back to the thread
+// that runs the block.
 void leave() {
-    Fiber &f = block.fibers[block.current];
-    f.stack.pass_to(block.home);
+    const unsigned self = block.current, lane = self % 32, ready = block.warps[self / 32].ready;
+    Fiber &f = block.fibers[self];
+    const unsigned later = block.backwards ? ready & ((1u << lane) - 1) : ready & (unsigned)(~0ull << (lane + 1));
+    if (!later || !block.failure.empty()) {
+        f.stack.pass_to(block.home);
+        return;
+    }
+    const unsigned next = self - lane + (block.backwards ? 31 - __builtin_clz(later) : __builtin_ctz(later));
+    begin_turn(next);
+    f.stack.pass_to(block.fibers[next].stack);
+}
+
+// wait leaves until others make the thread ready.
+void wait(State what) {
+    const unsigned self = block.current;
+    block.fibers[self].state = what;
+    block.warps[self / 32].ready &= ~(1u << self % 32);
+    leave();
+    block.fibers[self].state = ready;
 }
 
 void enter() {
     block.kernel->run(block.argument);
-    block.fibers[block.current].state = ended;
-    leave(); // for good
+    block.over++;
+    wait(ended); // for good
 }
 
-// resume runs a fiber until it waits or ends.
+// resume runs a fiber, and those of its warp that it passes to, until they wait or end.
 void resume(unsigned i) {
-    block.current = i;
-    threadIdx = block.fibers[i].index;
+    begin_turn(i);
     block.home.pass_to(block.fibers[i].stack);
+}
+
+// all_ready are the lanes that a warp has.
+unsigned all_ready(unsigned warp) {
+    const unsigned lanes = block.threads - 32 * warp;
+    return lanes < 32 ? (1u << lanes) - 1 : ~0u;
 }
 
 std::string thread_name(unsigned i) {
@@ -234,6 +265,8 @@ unsigned turn(unsigned i, unsigned n) { return block.backwards ? n - 1 - i : i; 
 bool ended_well() {
     for (unsigned i = 0; i < block.threads; i++)
         if (!block.fibers[i].copies.empty()) block.failure = thread_name(i) + " ends with a copy under way";
+    static const std::string none(guard, (char)untouched);
+    if (memcmp(block.dynamic + block.shared, none.data(), guard) == 0) return block.failure.empty();
     for (size_t i = 0; i < guard; i++)
         if (block.dynamic[block.shared + i] != untouched)
             block.failure = "byte " + std::to_string(block.shared + i) + " of " + std::to_string(block.shared) + " of shared memory is written";
@@ -251,38 +284,26 @@ bool run_block() {
         f.groups = 0;
         f.stack.begin(block.stacks + i * stack_bytes, stack_bytes, enter);
     }
-    for (Warp &w : block.warps) w.arrived = 0;
+    const unsigned warps = (block.threads + 31) / 32;
+    for (unsigned w = 0; w < warps; w++) block.warps[w].arrived = 0;
     memset(block.dynamic, untouched, block.shared + guard);
-    for (;;) {
-        bool went_on = false;
+    for (block.over = 0; block.over < block.threads;) {
+        block.waiting = 0;
+        for (unsigned w = 0; w < warps; w++) block.warps[w].ready = all_ready(w); // behind a barrier
         // A warp goes as far as it can before the next one: its exchanges are short.
-        const unsigned warps = (block.threads + 31) / 32;
-        for (unsigned w = 0; w < warps; w++) {
-            const unsigned first = turn(w, warps) * 32, lanes = block.threads - first < 32 ? block.threads - first : 32;
-            for (bool again = true; again;) {
-                again = false;
-                for (unsigned j = 0; j < lanes; j++) {
-                    const unsigned i = first + turn(j, lanes);
-                    if (block.fibers[i].state != ready) continue;
-                    resume(i);
-                    if (!block.failure.empty()) return false;
-                    again = went_on = true;
-                }
+        for (unsigned i = 0; i < warps; i++) {
+            const unsigned w = turn(i, warps);
+            while (const unsigned can = block.warps[w].ready) {
+                resume(32 * w + (block.backwards ? 31 - __builtin_clz(can) : __builtin_ctz(can)));
+                if (!block.failure.empty()) return false;
             }
         }
-        if (went_on) continue;
-        unsigned waiting = 0, over = 0;
-        for (unsigned i = 0; i < block.threads; i++) {
-            waiting += block.fibers[i].state == in_barrier;
-            over += block.fibers[i].state == ended;
-        }
-        if (over == block.threads) return ended_well();
-        if (waiting < block.threads) {
+        if (block.over < block.threads && block.waiting < block.threads) {
             block.failure = stuck();
             return false;
         }
-        for (unsigned i = 0; i < block.threads; i++) block.fibers[i].state = ready;
     }
+    return ended_well();
 }
 
 } // namespace
@@ -332,11 +353,11 @@ std::string run_kernel(const Kernel &k, Size grid, Size size, size_t shared, con
 using namespace troupe;
 
 extern "C" void troupe_barrier(void) {
-    block.fibers[block.current].state = in_barrier;
-    leave();
+    block.waiting++;
+    wait(in_barrier);
 }
 
-extern "C" const uint64_t *troupe_exchange(unsigned mask, uint64_t value) {
+extern "C" const uint64_t *troupe_together(unsigned mask, uint64_t value, void (*last)(const uint64_t *all)) {
     unsigned self = block.current, lane = self % 32;
     Fiber &f = block.fibers[self];
     Warp &w = block.warps[self / 32];
@@ -349,15 +370,16 @@ extern "C" const uint64_t *troupe_exchange(unsigned mask, uint64_t value) {
     w.mask = mask;
     w.arrived |= 1u << lane;
     if (w.arrived != mask) {
-        f.state = in_exchange;
-        leave();
+        wait(in_exchange);
         return row;
     }
     w.arrived = 0;
-    for (unsigned i = self - lane; i < block.threads && i < self - lane + 32; i++)
-        if (block.fibers[i].state == in_exchange && mask >> i % 32 & 1) block.fibers[i].state = ready;
+    w.ready |= mask;
+    if (last) last(row);
     return row;
 }
+
+extern "C" const uint64_t *troupe_exchange(unsigned mask, uint64_t value) { return troupe_together(mask, value, nullptr); }
 
 extern "C" void troupe_refuse(const char *why) {
     block.failure = thread_name(block.current) + " " + why;

@@ -1,0 +1,17 @@
+package optest
+
+// T is what is needed of a *testing.T. Package testing itself is not imported: programs check a
+// device too (Check), and must not have its flags.
+type T interface {
+	Helper()
+	Error(args ...any)
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// Subtests is a T that has subtests of its own kind, as a *testing.T has.
+type Subtests[S any] interface {
+	T
+	Run(name string, f func(S)) bool
+}
