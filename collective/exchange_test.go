@@ -39,7 +39,9 @@ func exchangeOver(t fataler, name string, n int) ([]*collective.Group, *network,
 		gather = rapid.SampledFrom([]int{-1, 64, 4096, 1 << 20}).Draw(t, "gather")
 		eager = rapid.SampledFrom([]int{0, 1000, 1 << 20}).Draw(t, "eager")
 		copied = rapid.SampledFrom([]int{0, 256, 1 << 20}).Draw(t, "copied")
-		delay = rapid.SampledFrom([]time.Duration{0, 50 * time.Microsecond}).Draw(t, "delay")
+		if delay = rapid.SampledFrom([]time.Duration{0, 50 * time.Microsecond}).Draw(t, "delay"); delay > 0 {
+			piece = max(piece, 2048) // a slow machine would take too long for thousands of pieces
+		}
 		copied = max(copied, gather)
 	}
 	net := newNetwork(n, delay)
