@@ -62,7 +62,7 @@ func TestChangesRepeat(t *testing.T) {
 // TestStopAtStep: a run stops with the checkpoint of the step that was named, also when it
 // goes on from an older one; a step that has ended, or never comes, is refused.
 func TestStopAtStep(t *testing.T) {
-	sets := []string{"run.steps=60", "run.checkpoint_every=2", "run.keep=0", "run.eval_every=0", "pipeline.stages=2"}
+	sets := []string{"run.steps=24", "run.checkpoint_every=2", "run.keep=0", "run.eval_every=0", "pipeline.stages=2"}
 	plain := filepath.Join(t.TempDir(), "plain")
 	train(t, plain, sets...)
 
@@ -75,7 +75,7 @@ func TestStopAtStep(t *testing.T) {
 	for _, c := range []struct {
 		step    int64
 		refused bool
-	}{{1, true}, {paused, true}, {61, true}, {paused + 2, false}} {
+	}{{1, true}, {paused, true}, {25, true}, {paused + 2, false}} {
 		ch := troupe.Change{Kind: actors.Stop, Step: c.step}
 		if err := run.Change(ch); err != nil {
 			t.Fatal(err)
@@ -95,14 +95,14 @@ func TestStopAtStep(t *testing.T) {
 	for _, c := range []struct {
 		out  string
 		step int
-	}{{older, int(paused + 2)}, {out, 60}, {older, 60}} {
+	}{{older, int(paused + 2)}, {out, 24}, {older, 24}} {
 		res, _ := finish(t, start(t, newConfig(t, c.out, sets...)))
-		if res.Stopped != (c.step < 60) || res.Step != c.step {
+		if res.Stopped != (c.step < 24) || res.Step != c.step {
 			t.Errorf("it went on and ended with %+v, not at step %d", res, c.step)
 		}
 	}
 	for _, dir := range []string{out, older} {
 		sameFigures(t, plain, dir)
-		sameState(t, plain, dir, 60)
+		sameState(t, plain, dir, 24)
 	}
 }

@@ -30,6 +30,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+const raceDetector = troupe.RaceDetector
+
 // long is for what takes minutes: make check-long, make check-grids, make check-bits.
 var long = os.Getenv("TROUPE_LONG_TESTS") != ""
 

@@ -56,7 +56,7 @@ func TestExactMTP(t *testing.T) {
 				ms = "mm"
 			}
 			for i, l := range mtpLayouts {
-				if raceDetector && i%3 != 1 || !raceDetector && !long && (i+len(name))%2 == 0 {
+				if raceDetector && i%6 != 1 || !raceDetector && !long && (i+len(name))%2 == 0 {
 					continue // make check-bits runs all
 				}
 				sets := slices.Clone(family)

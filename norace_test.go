@@ -1,5 +1,5 @@
 //go:build !race
 
-package troupe_test
+package troupe
 
-const raceDetector = false
+const RaceDetector = false

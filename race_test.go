@@ -1,6 +1,6 @@
 //go:build race
 
-package troupe_test
+package troupe
 
-// raceDetector makes everything some ten times slower.
-const raceDetector = true
+// RaceDetector makes everything some ten times slower.
+const RaceDetector = true
