@@ -58,6 +58,12 @@ func TestScripts(t *testing.T) {
 			"idx":         cmdIDX,
 			"truncate":    cmdTruncate,
 		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "race" {
+				return raceDetector, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
 		RequireExplicitExec: true,
 		UpdateScripts:       *update,
 	})
