@@ -285,13 +285,13 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 		u32 &ticket = *(u32 *)shared.ds; // nobody needs that memory yet
 		if (threadIdx.x == 0) ticket = atomicAdd(a.turns, 1u);
 		__syncthreads();
-		const int tile = tiles - 1 - (int)(ticket % tiles), key0 = tile * KEYS, kv_place = (int)(ticket / tiles);
+		const int tile = tiles - 1 - (int)(ticket % tiles), kv_place = (int)(ticket / tiles);
 
 		part dk[M][D / 16] = {}, dv[M][D / 16] = {};
 		if (seen_by(tile) < end(tile)) {
 			const int sequence = kv_place / s.kv_heads, kv_head = kv_place % s.kv_heads;
-			copy_rows<D, KEYS>(shared.k, half_rows_of(a.k, a.k_stride, sequence, s.tk, key0, kv_head, a.step), s.width);
-			copy_rows<D, KEYS>(shared.v, half_rows_of(a.v, a.v_stride, sequence, s.tk, key0, kv_head, a.step), s.width);
+			copy_rows<D, KEYS>(shared.k, half_rows_of(a.k, a.k_stride, sequence, s.tk, again(tile) * KEYS, kv_head, a.step), s.width);
+			copy_rows<D, KEYS>(shared.v, half_rows_of(a.v, a.v_stride, sequence, s.tk, again(tile) * KEYS, kv_head, a.step), s.width);
 			fetch(0, kv_place * group, seen_by(tile) * QUERIES);
 			int place = kv_place * group, query_tile = seen_by(tile), now = 0;
 			const int last = place + group;
@@ -311,7 +311,8 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 			__syncthreads();
 			give_on(place - 1, end(tile) - 1, tile);
 		}
-		const int own = key0 + (int)threadIdx.x / 32 * 16 * M, sequence = kv_place / s.kv_heads, kv_head = kv_place % s.kv_heads;
+		// Computed once more, so that the loop has their registers.
+		const int own = again(tile) * KEYS + (int)threadIdx.x / 32 * 16 * M, by_now = again(kv_place), sequence = by_now / s.kv_heads, kv_head = by_now % s.kv_heads;
 		UNROLL for (int m = 0; m < M; m++) {
 			UNROLL for (int r = 0; r < 2; r++) {
 				const i64 key = own + 16 * m + lane_row() + 2 * r, row = (i64)sequence * s.tk + key;
