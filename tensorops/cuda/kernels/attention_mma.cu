@@ -148,12 +148,13 @@ template <int D, int M, bool dropped> __device__ inline void attend(const attent
 			}
 		}
 	}
+	const int to = again(place), to_sequence = to / s.heads, to_head = to % s.heads; // once more, so that the loop has their registers
 	UNROLL for (int m = 0; m < M; m++) {
 		UNROLL for (int r = 0; r < 2; r++) {
 			const i64 query = own + 16 * m + lane_row() + 2 * r;
 			const float sum = sum_of_row(of[m].sum[r]);
-			if (query < s.tq && lane_column() == 0) a.lse[(i64)place * s.tq + query] = (of[m].top[r] + log2f(sum)) / LOG2_E;
-			write_row<D / 16>(a.o, a.halves, ((i64)sequence * s.tq + query) * a.o_stride + (i64)head * s.width, query < s.tq, o[m], r, 1 / sum, 0, s);
+			if (query < s.tq && lane_column() == 0) a.lse[(i64)to * s.tq + query] = (of[m].top[r] + log2f(sum)) / LOG2_E;
+			write_row<D / 16>(a.o, a.halves, ((i64)to_sequence * s.tq + query) * a.o_stride + (i64)to_head * s.width, query < s.tq, o[m], r, 1 / sum, 0, s);
 		}
 	}
 }
