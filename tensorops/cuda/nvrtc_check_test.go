@@ -18,9 +18,9 @@ import (
 // architectures are those that the kernels are compiled for here: A100, H100, B200.
 var architectures = []string{"sm_80", "sm_90", "sm_100"}
 
-// limitStored has the kernels that still spill, by how many bytes at most: they keep 200 and more numbers of a thread, and the
-// compiler, of 255 registers that there are, runs out of a few on one architecture or another.
-var limitStored = map[string]int{"attention_grad_mma_64": 24, "attention_mma_64": 16}
+// limitStored has the kernels that still spill, by how many bytes at most. This one keeps more than 200 numbers of a thread, and
+// NVRTC 12.9, of the 255 registers that there are, runs out of two on Blackwell.
+var limitStored = map[string]int{"attention_grad_mma_64": 8}
 
 // TestKernelsCompile compiles every kernel with the NVRTC that TROUPE_NVRTC names: that
 // takes no GPU. `make check-cuda` fetches one and runs this. No kernel may put registers aside in

@@ -134,7 +134,7 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 		const attention_sizes &s = a.s;
 		const float scale = s.scale * LOG2_E;
 		const int beyond = key - (query + s.tk - s.tq);
-		if (beyond + 15 > 0) hide(p, beyond + lane_row() - lane_column(), 2, -1);
+		if (beyond + 15 > 0) hide(p, again(beyond) + lane_row() - lane_column(), 2, -1);
 		const int before = first_seen(s, query) - key;
 		if (s.window && before + 15 > 0) hide(p, before - lane_row() + lane_column(), -2, 1);
 		part times;
