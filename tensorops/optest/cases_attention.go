@@ -19,6 +19,15 @@ func attentionCases() []Case {
 				}
 			}
 		}},
+		{"rope/far", tensorops.KindRoPE, func(b *builder) {
+			for _, first := range []int{0, 1_000_000, 1 << 24, 1 << 30, farthest} {
+				for _, inverse := range []bool{false, true} {
+					x := b.normal(10, 3*8)
+					b.RoPE(x, tensorops.RoPEOpts{Heads: 3, Period: 5, First: first, Theta: 1, Inverse: inverse})
+					b.check(x, "x of positions from %d on, inverse %v", first, inverse)
+				}
+			}
+		}},
 		{"rope/columns", tensorops.KindRoPE, func(b *builder) {
 			whole, x := b.framed(34, 3*20)
 			b.RoPE(x, tensorops.RoPEOpts{Heads: 3, Period: 17, Theta: 10000})
@@ -59,6 +68,11 @@ var ropes = []struct {
 	{40, 2, 48, 20, 0, 10000, tensorops.RoPEScaling{Factor: 32, Low: 0.5, High: 16, Original: 64}},
 	{4, 2, 64, 2, 300000, 10000, tensorops.RoPEScaling{Factor: 8, Low: 1, High: 4, Original: 8192}},
 }
+
+// farthest is the last first position of which a device, with 5 positions, keeps the number in 32 bits. The operation has no
+// limit of its own. Base 1 turns every pair by one radian from a position to the next: so an angle is exact
+// in float64, and what a device gets wrong is its sine.
+const farthest = 1<<31 - 5
 
 // attention is one operation with its gradient.
 type attention struct {
