@@ -67,6 +67,7 @@ func TestListErrors(t *testing.T) {
 		{"all are dropped", func() { l.Dropout(f(4), f(4), none, tensorops.Mask{P: 1}) }},
 		{"P is not a number", func() { l.Dropout(f(4), f(4), none, tensorops.Mask{P: math.NaN()}) }},
 		{"heads of odd width", func() { l.RoPE(f(4, 6), tensorops.RoPEOpts{Heads: 2, Period: 4, Theta: 1e4}) }},
+		{"positions above 2^31", func() { l.RoPE(f(4, 8), tensorops.RoPEOpts{Heads: 2, Period: 4, First: 1<<31 - 3, Theta: 1e4}) }},
 		{"no heads", func() { l.RoPE(f(4, 6), tensorops.RoPEOpts{Period: 4, Theta: 1e4}) }},
 		{"heads that share unevenly", func() {
 			l.Attention(f(4, 6), f(4, 6), f(4, 4), f(4, 4), f(3, 4), tensorops.AttentionOpts{Batch: 1, Heads: 3, KVHeads: 2})
