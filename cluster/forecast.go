@@ -170,6 +170,9 @@ func (a *attempt) devices(g *grid.Grid, of []*share, links, crowded map[[2]strin
 // carryNS is what a byte that a worker sends or receives takes of the time in which it computes: nothing where processors
 // are left over, on its host or for itself.
 func (a *attempt) carryNS(s *share, links map[[2]string]*wire.Link) float64 {
+	if len(s.devices) > 0 { // GPUs compute
+		return 0
+	}
 	threads, computing := max(int(s.Offer.GetCores()), 1), 0
 	for _, other := range a.busy() {
 		if other.host() == s.host() {

@@ -48,7 +48,7 @@ func (c Devices) collectiveMS(stage int, dim grid.Dimension, a tensorops.Collect
 	if bytesPerS > 0 {
 		ms += 1e3 * bytes / bytesPerS
 	}
-	if carried = c.carryMS(stage, bytes); carried > 0 {
+	if carried = c.carryMS(stage, 2*bytes); carried > 0 { // as many come in as go out
 		carried += added * addNS / 1e6
 	}
 	return ms, carried

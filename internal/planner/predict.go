@@ -39,12 +39,12 @@ type Devices struct {
 	CarryNS func(stage int) float64
 }
 
-// carryMS is how much less is computed while some bytes go out and as many come in.
+// carryMS is how much less is computed while some bytes go out or come in.
 func (c Devices) carryMS(stage int, bytes float64) float64 {
 	if c.CarryNS == nil || c.Devices <= 1 {
 		return 0
 	}
-	return 2 * bytes * c.CarryNS(stage) / 1e6
+	return bytes * c.CarryNS(stage) / 1e6
 }
 
 // messageMS is how long a message is under way.
@@ -205,7 +205,7 @@ func (c Devices) carrying(b *plan.Plan, costs scheduler.Costs, bytes int64) sche
 		}
 		for _, next := range []int32{a.Chunk - 1, a.Chunk + 1} {
 			if next >= 0 && next <= last && t.RankOf(int(next)) != rank {
-				ms += c.carryMS(rank, float64(bytes)) / 2
+				ms += c.carryMS(rank, float64(bytes))
 			}
 		}
 		return ms
