@@ -56,6 +56,9 @@ func mindSuspension(ctx context.Context, p *tea.Program) {
 		p.Send(hideMsg(true))
 		time.Sleep(hideTime)
 		_ = p.ReleaseTerminal()
+		// bubbletea (v2.1.1 too) stops its ticker in the goroutine that it tells to end: one that
+		// gets there only after the terminal is taken again stops the new drawing.
+		time.Sleep(hideTime)
 		select {
 		case <-goOn: // an earlier one
 		default:
