@@ -293,6 +293,7 @@ func (s *outStream) RecvMsg(m any) error {
 	}
 	select {
 	case <-s.settled:
+	case <-s.t.ctx.Done(): // a transport that closes stops protoactor's endpoints, new ones too
 	case <-time.After(time.Second): // protoactor settles at once, so this is never seen
 	}
 	s.t.mu.Lock()
