@@ -53,7 +53,7 @@ func (p product) plain(x *exec, made *roundings) (bool, error) {
 	}
 	plan, err := x.blas.plan(&m)
 	if plan == nil || err != nil {
-		return false, failedProduct(&m, err)
+		return false, failedProduct(x, &m, err)
 	}
 	if beside {
 		c, err = x.float32Like(p.C)
@@ -96,7 +96,7 @@ func (p product) withGELU(x *exec, y tensorops.Tensor, made *roundings) (bool, e
 	m.LDAux, m.AlignAux = p.n, alignment(c)
 	plan, err := x.blas.plan(&m)
 	if plan == nil || err != nil {
-		return false, failedProduct(&m, err)
+		return false, failedProduct(x, &m, err)
 	}
 	// The memory of y may have been that of A, say, until the product. Whether it is is a
 	// matter of chance, which must not change a bit: so y is computed elsewhere.
@@ -147,7 +147,7 @@ func (p product) withColSum(x *exec, sum tensorops.Tensor, sums driver.Epilogue,
 	m.Epilogue, m.AlignBias = sums, mostAlignment
 	plan, err := x.blas.plan(&m)
 	if plan == nil || err != nil {
-		return false, failedProduct(&m, err)
+		return false, failedProduct(x, &m, err)
 	}
 	// It does not add to what is there.
 	here, err := x.float32Like(sum)
@@ -241,13 +241,18 @@ func (p product) run(x *exec, plan *driver.MatmulPlan, m *driver.Matmul, at driv
 		x.blas.drop(m)
 		return false, nil
 	}
-	return err == nil, failedProduct(m, err)
+	return err == nil, failedProduct(x, m, err)
 }
 
-// failedProduct says which product an error is of, as the library has it.
-func failedProduct(m *driver.Matmul, err error) error {
+// failedProduct says which product an error is of, as the library has it. Where a kernel that was
+// launched before has broken the context, all that the library says is that it can do nothing: the
+// driver says what happened.
+func failedProduct(x *exec, m *driver.Matmul, err error) error {
 	if err == nil {
 		return nil
+	}
+	if before := x.driver.WaitStream(x.stream); driver.IsLate(before) {
+		err = fmt.Errorf("%w, after %w", err, before)
 	}
 	return fmt.Errorf("product %+v: %w", *m, err)
 }

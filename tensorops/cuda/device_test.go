@@ -538,10 +538,10 @@ func TestFailingCalls(t *testing.T) {
 // and closing works.
 func TestFailedContext(t *testing.T) {
 	l, path := stand(t)
-	d := newDevice(t, path, Options{})
+	d := newDevice(t, path, Options{BLAS: path})
 	s := d.NewStream("failing")
 	list := s.NewList()
-	x := list.Alloc(tensorops.Float32, 10)
+	x, square := list.Alloc(tensorops.Float32, 10), list.Alloc(tensorops.Float32, 8, 8)
 	if err := tensorops.Run(s, list); err != nil {
 		t.Fatal(err)
 	}
@@ -552,6 +552,12 @@ func TestFailedContext(t *testing.T) {
 		if err := tensorops.Run(s, list); err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_LAUNCH_FAILED (719)") {
 			t.Errorf("error %v", err)
 		}
+	}
+	// The library only says that it can do nothing; the error says why.
+	list = s.NewList()
+	list.MatMul(square, square, square, tensorops.MatMulOpts{})
+	if err := tensorops.Run(s, list); err == nil || !strings.Contains(err.Error(), "CUBLAS_STATUS_NOT_INITIALIZED") || !strings.Contains(err.Error(), "CUDA_ERROR_LAUNCH_FAILED (719)") {
+		t.Errorf("error of a product %v", err)
 	}
 	d.Close()
 	l.Reset() // a failed context gives nothing back by itself

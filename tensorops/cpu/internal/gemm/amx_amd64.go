@@ -33,7 +33,8 @@ const amxDepth = 1024
 // Depth cuts a product evenly. A tile of C goes on with the sums that it was read
 // with, so the cuts are not seen in the bits.
 func (amx) Depth(k int) int {
-	return ceil(ceil(k, ceil(k, amxDepth)), amxStep) * amxStep
+	blocks := max(1, ceil(k, amxDepth))
+	return max(1, ceil(ceil(k, blocks), amxStep)) * amxStep
 }
 
 func (amx) PackA(dst []float32, a Matrix, m, k int) { packAMX(dst, a, m, k, false) }

@@ -35,6 +35,12 @@ func (e *Error) late() bool {
 	return e.Code == illegalAddress || hardwareStackError <= e.Code && e.Code <= launchFailed
 }
 
+// IsLate reports whether an error may be that of a kernel that was launched before: the context is broken.
+func IsLate(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.late()
+}
+
 // Numbers of errors that callers branch on.
 const (
 	codeOutOfMemory        = 2
