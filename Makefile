@@ -3,6 +3,8 @@
 
 GO      ?= go
 BIN     := bin
+# Tests write many files, which need not survive a loss of power.
+IN_MEMORY := $(CURDIR)/scripts/in-memory
 ENGINE  := $(BIN)/engine
 # A version of the linter that is built on demand, into bin/.
 LINT_VERSION := v2.15.0
@@ -31,7 +33,7 @@ run: build ## train a GPT on the Go standard library's source, from the start, i
 
 .PHONY: test
 test: ## run all tests; make check-race and make check-cluster run them with the race detector
-	$(GO) test -vet=off ./...
+	$(IN_MEMORY) $(GO) test -vet=off ./...
 	cd $(ASMGEN) && $(GO) vet . && $(GO) test .
 
 # Packages that start goroutines, but for the cluster's.
@@ -39,11 +41,11 @@ RACE_PACKAGES := . ./actors ./checkpoint ./collective ./data/samples ./internal/
 
 .PHONY: check-race
 check-race: ## run the tests of what starts goroutines with the race detector; needs a C compiler (gcc or clang)
-	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(RACE_PACKAGES)
+	CGO_ENABLED=1 $(IN_MEMORY) $(GO) test -race -timeout 20m $(RACE_PACKAGES)
 
 .PHONY: check-cluster
 check-cluster: ## run the cluster and the command line with the race detector, the deployment examples, and what needs an etcd
-	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./cli ./cluster ./cluster/discovery/... ./cluster/internal/...
+	CGO_ENABLED=1 $(IN_MEMORY) $(GO) test -race -timeout 20m ./cli ./cluster ./cluster/discovery/... ./cluster/internal/...
 	cd $(DEPLOY) && $(GO) vet . && $(GO) test .
 	cd $(ETCD) && $(GO) vet . && $(GO) test .
 
@@ -81,17 +83,17 @@ check-worlds: ## compare the checker of grids with executions of WORLDS (200000)
 
 .PHONY: check-long
 check-long: ## run all tests in their long forms, of which make test runs a part (an hour)
-	TROUPE_LONG_TESTS=1 TROUPE_ARM64=1 $(GO) test -vet=off -timeout 60m ./...
+	TROUPE_LONG_TESTS=1 TROUPE_ARM64=1 $(IN_MEMORY) $(GO) test -vet=off -timeout 60m ./...
 
 .PHONY: check-bits
 check-bits: ## train under every layout, in one process and several, in float32 and bfloat16, and compare every bit
-	TROUPE_LONG_TESTS=1 $(GO) test -v -count=1 -timeout 20m -run '^Test(Exact.*|Frozen|DocumentBits)$$' .
-	TROUPE_LONG_TESTS=1 $(GO) test -v -count=1 -timeout 20m -run '^Test(Bits|GridBits)$$' ./cluster
+	TROUPE_LONG_TESTS=1 $(IN_MEMORY) $(GO) test -v -count=1 -timeout 20m -run '^Test(Exact.*|Frozen|DocumentBits)$$' .
+	TROUPE_LONG_TESTS=1 $(IN_MEMORY) $(GO) test -v -count=1 -timeout 20m -run '^Test(Bits|GridBits|ZeroBits|LostInGroup)$$' ./cluster
 
 .PHONY: check-grids
 check-grids: ## train under a table of grids, a process for each rank, beside one process, and under more in one process
-	TROUPE_GRIDS=1 $(GO) test -v -count=1 -timeout 60m -run '^TestGridTable$$' ./cluster
-	TROUPE_LONG_TESTS=1 $(GO) test -count=1 -timeout 20m -run '^Test(Grid|Zero)' .
+	TROUPE_GRIDS=1 $(IN_MEMORY) $(GO) test -v -count=1 -timeout 60m -run '^TestGridTable$$' ./cluster
+	TROUPE_LONG_TESTS=1 $(IN_MEMORY) $(GO) test -count=1 -timeout 20m -run '^Test(Grid|Zero)' .
 
 KILLS_SEED ?= 0
 .PHONY: check-kills

@@ -31,7 +31,7 @@ import (
 // names, and print the peak memory of each run.
 const tenRunsEnv = "TROUPE_TEST_TEN_RUNS"
 
-// mediumRun has some 200 MiB of tensors, beside which what the runtime takes more or less of
+// mediumRun has some 150 MiB of tensors, beside which what the runtime takes more or less of
 // from run to run is little, and a step takes little.
 const mediumRun = `
 [run]
@@ -41,7 +41,7 @@ eval_batches = 1
 checkpoint_every = 0
 
 [model]
-layers = 8
+layers = 6
 hidden = 320
 heads = 4
 context = 32

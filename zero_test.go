@@ -52,7 +52,7 @@ func TestZero(t *testing.T) {
 		{"weights, tensor groups of other sizes, in a V", zero3, append(slices.Clone(large), "model.hidden=192", "model.layers=18", "model.ffn=192"), []string{"parallel.tensor=[1, 2]", "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=zb-v", "pipeline.post_validation=false"}, dp2pp2},
 		{"weights, multi-token prediction", zero3, append(slices.Clone(large), "model.layers=8", "model.mtp_layers=1"), dp2pp2, dp2pp2},
 	} {
-		if raceDetector && i%12 != 3 || !raceDetector && !long && i%8 != 1 {
+		if raceDetector && i%12 != 3 || !raceDetector && !long && i != 1 && i != 9 && i != 16 {
 			continue // races don't depend on the numbers; make check-grids runs all
 		}
 		t.Run(c.name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 // squares records x·x + x for so many rows, by way of memory of several sizes, and fetches it.
 func squares(list *tensorops.List, rows int) []float32 {
-	const cols = 64
+	const cols = 16 // few, for products take long
 	x := list.Alloc(tensorops.Float32, rows, cols)
 	values := make([]float32, x.Len())
 	for i := range values {
@@ -47,12 +47,12 @@ func computed(t *testing.T, s tensorops.Stream, rows int) []float32 {
 // arena, and in other arenas, also while these have lists under way; and computes the same bits.
 func TestFullMemory(t *testing.T) {
 	l, path := stand(t)
-	const few, many = 700, 2000
+	const few, many = 2800, 8000
 	all := newDevice(t, path, Options{})
 	roomy := all.NewStream("roomy")
 	want := map[int][]float32{few: computed(t, roomy, few), many: computed(t, roomy, many)}
 	all.Close() // it has memory of the same GPU
-	const bytes = 1700 << 10
+	const bytes = 1720 << 10
 	l.Memory(bytes) // many rows take 2 times half a MiB, at least
 	for _, test := range []struct {
 		name string
@@ -60,18 +60,18 @@ func TestFullMemory(t *testing.T) {
 	}{
 		{"another class of the arena", func(t *testing.T, _ *Device, a, _ tensorops.Stream) {
 			// Sizes that no two of share a class.
-			for rows := few; rows < 2*few; rows += 100 {
+			for rows := few; rows < 2*few; rows += 400 {
 				computed(t, a, rows)
 			}
 		}},
 		{"another arena", func(t *testing.T, _ *Device, a, b tensorops.Stream) {
-			for rows := 2 * few; rows > few; rows -= 100 {
+			for rows := 2 * few; rows > few; rows -= 400 {
 				computed(t, b, rows)
-				computed(t, a, rows-50)
+				computed(t, a, rows-200)
 			}
 		}},
 		{"another arena with a list that began since", func(t *testing.T, _ *Device, _, b tensorops.Stream) {
-			for rows := 2 * few; rows > few; rows -= 100 {
+			for rows := 2 * few; rows > few; rows -= 400 {
 				computed(t, b, rows)
 			}
 			open := b.NewList()
@@ -88,7 +88,7 @@ func TestFullMemory(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			computed(t, a, 2300)
+			computed(t, a, 9200)
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

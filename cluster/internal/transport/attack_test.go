@@ -354,6 +354,7 @@ func TestAttacks(t *testing.T) {
 	worker := ca.good("a", "worker")
 	for _, mode := range []string{"plain", "tls"} {
 		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
 			for _, c := range attacks() {
 				if c.onlyIn != "" && c.onlyIn != mode {
 					continue
@@ -490,6 +491,7 @@ func TestManyConnections(t *testing.T) {
 	}
 	for _, mode := range []string{"plain", "tls"} {
 		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
 			var cfg nodeConfig
 			a := attacker{}
 			if mode == "tls" {
