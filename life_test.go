@@ -31,7 +31,7 @@ import (
 // names, and print the peak memory of each run.
 const tenRunsEnv = "TROUPE_TEST_TEN_RUNS"
 
-// mediumRun has some 150 MiB of tensors, beside which what the runtime takes more or less of
+// mediumRun has some 200 MiB of tensors, beside which what the runtime takes more or less of
 // from run to run is little, and a step takes little.
 const mediumRun = `
 [run]
@@ -41,7 +41,7 @@ eval_batches = 1
 checkpoint_every = 0
 
 [model]
-layers = 6
+layers = 8
 hidden = 320
 heads = 4
 context = 32
@@ -122,7 +122,7 @@ func TestTenRuns(t *testing.T) {
 		t.Fatalf("%d runs of ten", len(peaks))
 	}
 	first, last := slices.Min(peaks[:5]), slices.Min(peaks[5:])
-	if first < 100<<20 || float64(last) > 1.03*float64(first) {
+	if first < 100<<20 || float64(last) > 1.05*float64(first) {
 		t.Errorf("the lowest peak is %d KiB of the first five runs, %d of the last five", first>>10, last>>10)
 	}
 }
