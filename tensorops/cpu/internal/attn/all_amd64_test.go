@@ -4,6 +4,7 @@ import (
 	"golang.org/x/sys/cpu"
 
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/attn"
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
 )
 
 var all = []*attn.Kernel{&attn.AVX512, &attn.AVX2, &attn.Go}
@@ -13,5 +14,8 @@ func halves() []*attn.Kernel {
 	if !cpu.X86.HasAVX512BF16 {
 		return nil
 	}
-	return []*attn.Kernel{&attn.AVX512BF16}
+	if !gemm.HasAMX() {
+		return []*attn.Kernel{&attn.AVX512BF16}
+	}
+	return []*attn.Kernel{&attn.AVX512BF16, &attn.AMX}
 }

@@ -24,13 +24,6 @@ func available() []*attn.Kernel {
 	return append(ks, halves()...)
 }
 
-func name(kn *attn.Kernel) string {
-	if kn.Pairs != nil {
-		return kn.Pairs.Name
-	}
-	return kn.Gemm.Name
-}
-
 // problem is a group of heads with everything that goes in and comes out.
 type problem struct {
 	attn.Shape
@@ -180,7 +173,7 @@ func tolerance(kn *attn.Kernel, in memory) float64 {
 	switch {
 	case in == half || in == mixed:
 		return 4 * ulp // delta comes from a rounded o
-	case kn.Pairs == nil:
+	case !kn.MultipliesBF16():
 		return 4e-6
 	case in == rounded:
 		return 2 * ulp // of P and dS
@@ -216,7 +209,7 @@ func (p *problem) check(t *testing.T, kn *attn.Kernel, ws *attn.Workspace, in me
 // TestAttention has sizes on both sides of every strip's and block's border.
 func TestAttention(t *testing.T) {
 	for _, kn := range available() {
-		if kn.Pairs != nil {
+		if kn.MultipliesBF16() {
 			continue // see TestHalves
 		}
 		for _, queries := range []int{1, 2, 5, 6, 7, 15, 16, 17, 31, 33, 70, 287, 288, 289, 301, 580} {
@@ -243,7 +236,7 @@ func TestWindow(t *testing.T) {
 		} {
 			for _, in := range []memory{float, mixed} {
 				for _, dropout := range []bool{false, true} {
-					t.Run(fmt.Sprintf("%s/%+v/%d/%v", name(kn), size, in, dropout), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%s/%+v/%d/%v", kn.Name, size, in, dropout), func(t *testing.T) {
 						r := rand.New(rand.NewPCG(uint64(size.queries), uint64(size.window)))
 						newProblem(r, in, size.queries, size.queries+size.more, 5, 1+size.window%2, dropout, size.window).check(t, kn, new(attn.Workspace), in)
 					})
@@ -264,13 +257,13 @@ func TestHalves(t *testing.T) {
 		} {
 			for _, in := range []memory{float, rounded, half, mixed} {
 				for _, dropout := range []bool{false, true} {
-					if kn.Pairs == nil && in != mixed {
+					if !kn.MultipliesBF16() && in != mixed {
 						continue
 					}
 					if size.queries > 100 && (in != mixed || !dropout || kn.Gemm.Name == "go") {
 						continue // the reference is slow
 					}
-					t.Run(fmt.Sprintf("%s/%+v/%d/%v", name(kn), size, in, dropout), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%s/%+v/%d/%v", kn.Name, size, in, dropout), func(t *testing.T) {
 						r := rand.New(rand.NewPCG(uint64(size.queries), uint64(size.dim)))
 						draw := func() *problem {
 							return newProblem(r, in, size.queries, size.queries+size.more, size.dim, size.group, dropout, 0)
@@ -302,7 +295,7 @@ func FuzzAttention(f *testing.F) {
 func TestPathsAgree(t *testing.T) {
 	var first *problem
 	for _, kn := range available() {
-		if kn.Gemm.Name == "go" || kn.Pairs != nil {
+		if kn.Gemm.Name == "go" || kn.MultipliesBF16() {
 			continue
 		}
 		p := newProblem(rand.New(rand.NewPCG(5, 5)), float, 333, 340, 24, 2, true, 50)
@@ -326,7 +319,7 @@ func BenchmarkAttention(b *testing.B) {
 	const dim, heads = 64, 12
 	for _, kn := range available() {
 		in := float
-		if kn.Pairs != nil {
+		if kn.MultipliesBF16() {
 			in = half
 		}
 		for _, size := range [][2]int{{1, 256}, {64, 64}, {256, 256}, {1024, 1024}} {
@@ -343,7 +336,7 @@ func BenchmarkAttention(b *testing.B) {
 			var ws attn.Workspace
 			flops := 2 * 2 * float64(queries) * (float64(keys) - float64(queries)/2) * dim
 			measure := func(what string, flops float64, run func(i int)) {
-				b.Run(fmt.Sprintf("%s/%s/%d×%d", name(kn), what, queries, keys), func(b *testing.B) {
+				b.Run(fmt.Sprintf("%s/%s/%d×%d", kn.Name, what, queries, keys), func(b *testing.B) {
 					for i := 0; b.Loop(); i++ {
 						run(i % heads)
 					}

@@ -14,7 +14,8 @@ func (kn *Kernel) Backward(ws *Workspace, s *Shape, heads []Head, kv *Keys) {
 	b.dkt, b.dvt = work.take(strips*d*nr), work.take(strips*d*nr)
 	b.q, b.do = work.take(g.LenA(queries, d)), work.take(g.LenA(queries, d))
 	b.qt, b.dot = work.take(g.LenA(d, queries)), work.take(g.LenA(d, queries))
-	b.p, b.ds, b.packed = work.take(queries*nr), work.take(queries*nr), work.take(g.LenA(queries, keys))
+	lenP := max(queries*nr, g.LenB(queries, nr))
+	b.p, b.ds, b.packed = work.take(lenP), work.take(lenP), work.take(g.LenA(queries, keys))
 	b.delta, b.dq, b.tmp = work.take(queries), work.take(queries*d), work.take(max(nr, 2)*d)
 	if s.Mask != nil {
 		b.mask = work.take(queries * nr)
@@ -89,7 +90,8 @@ func (b *backward) block(i0, i1 int) {
 // strip adds to the gradients of the strip of keys from j on, of the block k0 to
 // k1, what the queries i0 to i1 contribute, and packs their dS for queries.
 func (b *backward) strip(i0, i1, j, k0, k1 int) {
-	s, d, nr, mr := b.s, b.s.Dim, b.Gemm.NR, b.Gemm.MR
+	s, d, nr := b.s, b.s.Dim, b.Gemm.NR
+	mr, _ := b.Strips()
 	first := max(i0, (j-s.offset())/mr*mr) // in whole strips of queries
 	if j < s.offset() {
 		first = i0
@@ -146,7 +148,8 @@ func (b *backward) strip(i0, i1, j, k0, k1 int) {
 
 // queries sets dq, or adds to it: that of the queries i0 to i1, what the keys k0 to k1 contribute.
 func (b *backward) queries(dq gemm.Matrix, i0, i1, k0, k1 int, add bool) {
-	s, d, mr := b.s, b.s.Dim, b.Gemm.MR
+	s, d := b.s, b.s.Dim
+	mr, _ := b.Strips()
 	k := b.PackedB(b.k[b.LenB(k0, d):], k1-k0)
 	for i := i0; i < i1; i += mr {
 		rows := min(mr, i1-i)

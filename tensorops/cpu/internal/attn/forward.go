@@ -10,7 +10,8 @@ import (
 func (kn *Kernel) Forward(ws *Workspace, s *Shape, h *Head, kv *Keys) {
 	g := kn.multiplier()
 	nr, d := kn.Gemm.NR, s.Dim
-	lenS := min(maxDepth, s.Keys) * nr
+	keys := min(maxDepth, s.Keys)
+	lenS := max(keys*nr, g.LenB(keys, nr))
 	work := ws.get()
 	qt, kp, vt := work.take(g.LenB(d, s.Queries)), work.take(g.LenA(s.Keys, d)), work.take(g.LenA(d, s.Keys))
 	f := forward{Kernel: kn, product: g, s: s, h: h, scores: work.take(lenS), ot: work.take(d * nr), tmp: work.take(d * nr),

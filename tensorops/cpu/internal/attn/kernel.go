@@ -10,10 +10,11 @@ import (
 // Kernel is one path: a matrix product's and the loops over scores, which work
 // on rows of as many numbers as a strip has columns (gemm.Kernel.NR).
 type Kernel struct {
+	Name string
 	Gemm *gemm.Kernel
-	// Pairs multiplies in place of Gemm, operands rounded to bfloat16, where it is set. Its
-	// strips are as large as Gemm's.
-	Pairs *gemm.PairKernel
+	// bf16 multiplies in place of Gemm, operands rounded to bfloat16, where it is set. Its
+	// strips of B are as wide as Gemm's.
+	bf16 product
 
 	vec *vec.Kernels
 
@@ -29,7 +30,10 @@ type Kernel struct {
 }
 
 // Go is the path that every processor can run.
-var Go = Kernel{Gemm: &gemm.Go, vec: &vec.Go, max: maxGo, exp: expGo, scale: scaleGo, grad: gradGo, mul: mulGo}
+var Go = Kernel{Name: "go", Gemm: &gemm.Go, vec: &vec.Go, max: maxGo, exp: expGo, scale: scaleGo, grad: gradGo, mul: mulGo}
+
+// MultipliesBF16 reports whether operands are rounded to bfloat16.
+func (kn *Kernel) MultipliesBF16() bool { return kn.bf16 != nil }
 
 func maxGo(top, s []float32, scale float32) {
 	for i := 0; i < len(s); i += len(top) {

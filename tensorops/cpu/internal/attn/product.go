@@ -3,16 +3,18 @@ package attn
 import "github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
 
 // product is a multiplication by blocks as Forward and Backward use it: of float32, or of
-// bfloat16 (see gemm.Kernel and gemm.PairKernel, whose methods have the same names). C is
+// bfloat16 (see gemm.Kernel, gemm.PairKernel and gemm.TileKernel, whose methods have the same names). C is
 // float32.
 type product interface {
+	Strips() (mr, nr int)
 	LenA(m, k int) int
 	LenB(k, n int) int
 	PackA(dst []float32, a gemm.Matrix, m, k int)
 	PackB(dst []float32, b gemm.Matrix, k, n int)
 	// StripA packs a strip of A from rows that are contiguous along k.
 	StripA(dst, src []float32, stride, depth, rows int)
-	// InPlace makes a strip of B of what Part has stored in a C of NR columns, depth rows.
+	// InPlace makes a strip of B of what Part has stored in a C of NR columns, depth rows; the memory
+	// has room for a strip of B of that depth.
 	InPlace(c []float32, depth int)
 	PackedA(data []float32, depth int) gemm.Operand
 	PackedB(data []float32, depth int) gemm.Operand
@@ -24,8 +26,8 @@ type product interface {
 
 // multiplier is how the path multiplies.
 func (kn *Kernel) multiplier() product {
-	if kn.Pairs != nil {
-		return pairs{kn.Pairs}
+	if kn.bf16 != nil {
+		return kn.bf16
 	}
 	return floats{kn.Gemm}
 }

@@ -36,10 +36,10 @@ func (p *problem) redraw(r *rand.Rand) {
 func TestRecorded(t *testing.T) {
 	const golden = "testdata/bits.txt"
 	for _, kn := range available() {
-		if kn.Gemm == &gemm.Go || kn.Pairs != nil {
+		if kn.Gemm == &gemm.Go || kn.MultipliesBF16() {
 			continue
 		}
-		t.Run(name(kn), func(t *testing.T) {
+		t.Run(kn.Name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(31, 32))
 			var got strings.Builder
 			for _, s := range []struct {
