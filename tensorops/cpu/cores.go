@@ -258,9 +258,9 @@ func (c *cores) leave(j *job) {
 	c.mu.Unlock()
 }
 
-// spins bounds a busy wait to some ten microseconds, about what it costs to put
-// a thread to sleep and wake it.
-const spins = 300
+// spins bounds a busy wait to some thirty microseconds, about what it costs to put
+// a thread to sleep and wake it, which takes longer on a virtual machine.
+const spins = 1000
 
 var spinSink atomic.Int32
 

@@ -53,6 +53,8 @@ const (
 	limitShared = 4 << 20
 	// limitDeep is the number of rows or columns in a panel that is as deep as its slab.
 	limitDeep = 256
+	// limitSums is the number of sums that are kept beside a panel of a C of bfloat16.
+	limitSums = 128 << 10
 	// limitAlone is the m·n·k up to which one core is faster alone: some ten
 	// microseconds.
 	limitAlone = 1 << 19
@@ -315,6 +317,10 @@ func (p *product) block(i, j, m, n, k0, kk int, pa, pb []float32) {
 // that each block of C is complete before the next.
 func (p *product) halfColumns(x *exec, j0, j1 int) {
 	kn, n := p.kernel, j1-j0
+	if p.packedB == nil && p.k > p.depth && p.m*n <= limitSums {
+		p.shallowColumns(x, j0, n)
+		return
+	}
 	var panel []float32
 	if p.packedB == nil {
 		panel = x.packed.floats(ceil(p.k, p.depth) * kn.LenB(p.depth, n))
@@ -337,6 +343,22 @@ func (p *product) halfColumns(x *exec, j0, j1 int) {
 		}
 		p.round(sums, i, j0, m, n)
 	}
+}
+
+// shallowColumns is halfColumns with room for all sums of the panel: what is packed of B is multiplied
+// while it is in the cache.
+func (p *product) shallowColumns(x *exec, j0, n int) {
+	kn := p.kernel
+	sums := p.beside(x, p.m, n)
+	for k0 := 0; k0 < p.k; k0 += p.depth {
+		kk := min(p.depth, p.k-k0)
+		pb := x.packed.floats(kn.LenB(kk, n))
+		kn.PackB(pb, p.b.At(k0, j0), kk, n)
+		for i := 0; i < p.m; i += gemm.BlockM {
+			kn.Block(sums.At(i, 0), min(gemm.BlockM, p.m-i), n, kk, p.packed[kn.LenA(p.m, k0)+kn.LenA(i, kk):], pb, k0 > 0)
+		}
+	}
+	p.round(sums, 0, j0, p.m, n)
 }
 
 // halfRows is rows for a C of bfloat16, as halfColumns.

@@ -27,9 +27,9 @@ func amxLen(width, k int) int {
 func (TileKernel) LenA(m, k int) int { return amxLen(m, k) }
 func (TileKernel) LenB(k, n int) int { return amxLen(n, k) }
 
-// amxDepth bounds the depth of a block. The deeper, the rarer C is read and written,
-// whose way to memory is what this path waits for.
-const amxDepth = 1024
+// amxDepth bounds the depth of a block. A strip of B of it takes 32 KiB of the first-level cache, and is read
+// there for each strip of A, which goes past that cache.
+const amxDepth = 512
 
 // Depth cuts a product evenly. A tile of C goes on with the sums that it was read
 // with, so the cuts are not seen in the bits.

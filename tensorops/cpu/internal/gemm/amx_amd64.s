@@ -42,6 +42,10 @@ GLOBL ·configAMX(SB), RODATA|NOPTR, $64
 #define TILELOADD(t, base, index, disp) \
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $(0x84|(t<<3)); BYTE $((index<<3)|base); LONG $disp
 
+// TILELOADDT1 is TILELOADD of what is not read again soon: it leaves the first-level cache alone.
+#define TILELOADDT1(t, base, index, disp) \
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $(0x84|(t<<3)); BYTE $((index<<3)|base); LONG $disp
+
 #define TILESTORED(t, base, index, disp) \
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $(0x84|(t<<3)); BYTE $((index<<3)|base); LONG $disp
 
@@ -95,12 +99,12 @@ multiply:
 	MOVQ steps+16(FP), R10
 
 step:
-	TILELOADD(4, rSI, rBX, 0)
+	TILELOADDT1(4, rSI, rBX, 0)
 	TILELOADD(6, rDI, rBX, 0)
 	TDPBF16PS(0, 4, 6)
 	TILELOADD(7, rDI, rBX, 1024)
 	TDPBF16PS(1, 4, 7)
-	TILELOADD(5, rSI, rBX, 1024)
+	TILELOADDT1(5, rSI, rBX, 1024)
 	TDPBF16PS(2, 5, 6)
 	PREFETCHT0 0(R14)
 	PREFETCHT0 64(R14)
