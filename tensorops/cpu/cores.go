@@ -14,8 +14,9 @@ import (
 // goes before every helper.
 type cores struct {
 	threads int
-	waiting atomic.Int32 // streams waiting for a core
-	posted  atomic.Int32 // len(jobs), readable without the lock
+	waiting atomic.Int32  // streams waiting for a core
+	posted  atomic.Int32  // len(jobs), readable without the lock
+	posts   atomic.Uint64 // operations posted so far, as well
 
 	mu     sync.Mutex
 	free   int             // cores nobody uses
@@ -130,6 +131,7 @@ func (c *cores) parallel(j *job, n, grain int, run rangeFunc) error {
 	c.mu.Lock()
 	c.jobs = append(c.jobs, j)
 	c.posted.Store(int32(len(c.jobs)))
+	c.posts.Add(1)
 	for range min(c.free, (n+grain-1)/grain-1) {
 		c.wakeHelper()
 	}
@@ -232,12 +234,14 @@ func (c *cores) join(h *helper) *job {
 			}
 		}
 		if idle && !spun {
-			// The next operation is often microseconds away.
+			// The next operation is often microseconds away. One whose last ranges are being computed is no
+			// reason to look again.
+			posts := c.posts.Load()
 			c.mu.Unlock()
-			for i := 0; i < spins && c.posted.Load() == 0; i++ {
+			for i := 0; i < spins && c.posts.Load() == posts; i++ {
 				spin()
 			}
-			spun = true
+			spun = c.posts.Load() == posts
 			continue
 		}
 		c.parked = append(c.parked, h)
