@@ -66,6 +66,9 @@ type attempt struct {
 	group  *lane.Group
 	groups *groups.Port
 
+	unpacking sync.RWMutex // held to write when the attempt is carried no more
+	detached  bool
+
 	mu   sync.Mutex
 	sent map[string]map[string]account // by process and message; of a run that keeps something on the edge
 }
@@ -244,6 +247,9 @@ func (m *Mesh) Detach(id uuid.UUID) {
 	delete(m.attempts, id)
 	m.mu.Unlock()
 	if a != nil {
+		a.unpacking.Lock() // what an attempt knows of itself goes when this returns
+		a.detached = true
+		a.unpacking.Unlock()
 		a.groups.Close()
 		a.group.Close()
 		m.tellSent(a)
@@ -309,7 +315,11 @@ func (m *Mesh) deliver(from ID, e *wire.Envelope) {
 		m.cfg.Logger.Warn("dropped a message", "from", e.GetSender(), "target", fmt.Sprintf("%.100q", e.GetTarget()))
 		return
 	}
-	message, err := a.codec.Unpack(e.GetMessage())
+	message, err := a.unpack(e.GetMessage())
+	if errors.Is(err, errDetached) {
+		m.cfg.Logger.Debug("dropped a message", "from", e.GetSender(), "attempt", id, "why", err)
+		return
+	}
 	if err != nil {
 		m.cfg.Logger.Warn("dropped a message", "from", e.GetSender(), "err", err)
 		return
@@ -317,6 +327,19 @@ func (m *Mesh) deliver(from ID, e *wire.Envelope) {
 	if !m.pass(e.GetTarget(), message) {
 		m.cfg.Logger.Debug("dropped a message", "from", e.GetSender(), "target", e.GetTarget(), "why", "nobody is there")
 	}
+}
+
+// errDetached: a message came for an attempt that has just ended.
+var errDetached = errors.New("the attempt has ended")
+
+// unpack reads a message of an attempt, unless that has ended.
+func (a *attempt) unpack(message *wire.Message) (any, error) {
+	a.unpacking.RLock()
+	defer a.unpacking.RUnlock()
+	if a.detached {
+		return nil, errDetached
+	}
+	return a.codec.Unpack(message)
 }
 
 // below reports whether an id is that of an attempt's supervisor or of an actor below it.

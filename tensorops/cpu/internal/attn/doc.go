@@ -19,7 +19,7 @@
 // only. AVX2 and AVX-512 differ in how much of a masked strip they compute, which
 // adds zeros, and so give the same bits; NEON's strips are those of AVX2.
 //
-// Matrices in memory are float32 or bfloat16, each on its own. AVX512BF16 multiplies bfloat16: q, k,
+// Matrices in memory are float32 or bfloat16, each on its own. AVX512BF16 and AMX multiply bfloat16: q, k,
 // v and do are rounded as they are packed, if they are not bfloat16, and P and dS where they
 // become an operand. All else is float32: scores and sums, the softmax, whose sum is that of P before
 // it is rounded, and do·o. Another path that multiplies bfloat16 needs a product of its own.
