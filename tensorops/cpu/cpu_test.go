@@ -48,7 +48,12 @@ func TestOps(t *testing.T) {
 func TestDeterministic(t *testing.T) {
 	for _, path := range paths() {
 		t.Run(path, func(t *testing.T) {
-			optest.Deterministic(t, func(threads int) tensorops.Device { return open(t, threads, path) }, optest.Options{})
+			cases := 0
+			skip := func(optest.Case) bool {
+				cases++
+				return path == "go" && cases%3 > 0 // its ranges are those of the others, and it is slow
+			}
+			optest.Deterministic(t, func(threads int) tensorops.Device { return open(t, threads, path) }, optest.Options{Skip: skip})
 		})
 	}
 }
