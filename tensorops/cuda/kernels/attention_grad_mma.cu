@@ -22,6 +22,14 @@
 #define GRAD_SHARED_64 82944
 #define GRAD_SHARED_128 70144
 
+// SCARCE: NVRTC 12.9 runs out of registers for Blackwell, and puts some aside: there what follows from the
+// block's tile is computed again, which for others takes more of them.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#define SCARCE true
+#else
+#define SCARCE false
+#endif
+
 struct attention_grad_mma_args {
 	float *dq, *dk, *dv; // bfloat16 if bits 0, 1 and 2 of halves say so
 	const float *d_o, *o; // by bits 3 and 4
@@ -279,6 +287,9 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 		if (query_tile == end(tile)) place++, query_tile = seen_by(tile);
 	}
 
+	// first_place is that of the first head that shares a head of keys, computed where it is needed.
+	__device__ int first_place(int kv_place) const { return again(kv_place) * (a.s.heads / a.s.kv_heads); }
+
 	__device__ void compute() const {
 		const attention_sizes &s = a.s;
 		const int tiles = (s.tk + KEYS - 1) / KEYS, group = s.heads / s.kv_heads;
@@ -292,22 +303,22 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 			const int sequence = kv_place / s.kv_heads, kv_head = kv_place % s.kv_heads;
 			copy_rows<D, KEYS>(shared.k, half_rows_of(a.k, a.k_stride, sequence, s.tk, again(tile) * KEYS, kv_head, a.step), s.width);
 			copy_rows<D, KEYS>(shared.v, half_rows_of(a.v, a.v_stride, sequence, s.tk, again(tile) * KEYS, kv_head, a.step), s.width);
-			fetch(0, kv_place * group, seen_by(tile) * QUERIES);
-			int place = kv_place * group, query_tile = seen_by(tile), now = 0;
-			const int last = place + group;
+			fetch(0, SCARCE ? first_place(kv_place) : kv_place * group, seen_by(tile) * QUERIES);
+			int place = SCARCE ? first_place(kv_place) : kv_place * group, query_tile = seen_by(tile), now = 0;
+			const int kept = place + group;
 			do {
 				wait_for_copies();
 				__syncthreads(); // all copies are there, the other tiles have been read, and dq is written
 				if (query_tile > seen_by(tile)) give_on(place, query_tile - 1, tile);
-				else if (place > last - group) give_on(place - 1, end(tile) - 1, tile);
+				else if (place > (SCARCE ? first_place(kv_place) : kept - group)) give_on(place - 1, end(tile) - 1, tile);
 				int next_place = place, next_tile = query_tile;
 				step(next_place, next_tile, tile);
-				if (next_place < last) fetch(now ^ 1, next_place, next_tile * QUERIES);
+				if (next_place < (SCARCE ? first_place(kv_place + 1) : kept)) fetch(now ^ 1, next_place, next_tile * QUERIES);
 				ROLLED for (int band = 0; band < QUERIES; band += BAND) of_band(dk, dv, now, band, place, query_tile * QUERIES + band, again(tile) * KEYS);
 				add_to_queries(query_tile, place, tile);
 				step(place, query_tile, tile);
 				now ^= 1;
-			} while (place < last);
+			} while (place < (SCARCE ? first_place(kv_place + 1) : kept));
 			__syncthreads();
 			give_on(place - 1, end(tile) - 1, tile);
 		}
