@@ -305,20 +305,20 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 			copy_rows<D, KEYS>(shared.v, half_rows_of(a.v, a.v_stride, sequence, s.tk, again(tile) * KEYS, kv_head, a.step), s.width);
 			fetch(0, SCARCE ? first_place(kv_place) : kv_place * group, seen_by(tile) * QUERIES);
 			int place = SCARCE ? first_place(kv_place) : kv_place * group, query_tile = seen_by(tile), now = 0;
-			const int kept = place + group;
+			const int last = place + group;
 			do {
 				wait_for_copies();
 				__syncthreads(); // all copies are there, the other tiles have been read, and dq is written
 				if (query_tile > seen_by(tile)) give_on(place, query_tile - 1, tile);
-				else if (place > (SCARCE ? first_place(kv_place) : kept - group)) give_on(place - 1, end(tile) - 1, tile);
+				else if (place > (SCARCE ? first_place(kv_place) : last - group)) give_on(place - 1, end(tile) - 1, tile);
 				int next_place = place, next_tile = query_tile;
 				step(next_place, next_tile, tile);
-				if (next_place < (SCARCE ? first_place(kv_place + 1) : kept)) fetch(now ^ 1, next_place, next_tile * QUERIES);
+				if (next_place < (SCARCE ? first_place(kv_place + 1) : last)) fetch(now ^ 1, next_place, next_tile * QUERIES);
 				ROLLED for (int band = 0; band < QUERIES; band += BAND) of_band(dk, dv, now, band, place, query_tile * QUERIES + band, again(tile) * KEYS);
 				add_to_queries(query_tile, place, tile);
 				step(place, query_tile, tile);
 				now ^= 1;
-			} while (place < (SCARCE ? first_place(kv_place + 1) : kept));
+			} while (place < (SCARCE ? first_place(kv_place + 1) : last));
 			__syncthreads();
 			give_on(place - 1, end(tile) - 1, tile);
 		}

@@ -32,9 +32,6 @@ type Kernel struct {
 // Go is the path that every processor can run.
 var Go = Kernel{Name: "go", Gemm: &gemm.Go, vec: &vec.Go, max: maxGo, exp: expGo, scale: scaleGo, grad: gradGo, mul: mulGo}
 
-// MultipliesBF16 reports whether operands are rounded to bfloat16.
-func (kn *Kernel) MultipliesBF16() bool { return kn.bf16 != nil }
-
 func maxGo(top, s []float32, scale float32) {
 	for i := 0; i < len(s); i += len(top) {
 		for j, v := range s[i:][:len(top)] {
