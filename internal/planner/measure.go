@@ -34,16 +34,6 @@ func MeasureRank(ctx context.Context, b *plan.Plan, microbatches []int, seconds 
 	return measure(ctx, b, microbatches, seconds, nil, true)
 }
 
-// lone is a group in which nobody waits: what it makes of its tensors is nothing that means anything.
-type lone struct{ tensorops.DryGroup }
-
-func loneGroup(_ grid.Dimension, members int) tensorops.Group {
-	return lone{tensorops.DryGroup{Members: members}}
-}
-
-// Start ends at once.
-func (lone) Start(_ *tensorops.Op, done func(error)) { done(nil) }
-
 func measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds float64, progress func(string), ofRank bool) (*Costs, error) {
 	if progress == nil {
 		progress = func(string) {}
