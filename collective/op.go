@@ -483,7 +483,7 @@ func (o *op) send(to int, next outPiece, lo, hi int, d *due) {
 	m := o.message(next.phase, next.piece)
 	freed := false
 	x.undelivered[o.seq]++
-	copied := next.phase == gives && (next.from.length <= x.sizes.copied && !x.carrier.Frees(to, hi-lo) || next.from.strided() && next.run == 0)
+	copied := next.from.length <= x.sizes.copied && !x.carrier.Frees(to, hi-lo) || next.from.strided() && next.run == 0
 	if !copied {
 		d.sends = append(d.sends, sending{to, m.encode(), next.from.parts(lo, hi, next.run), func() { x.free(o, to, m, &freed) }, func(err error) { x.sent(o, to, m, &freed, err) }})
 		return
@@ -495,7 +495,9 @@ func (o *op) send(to int, next outPiece, lo, hi int, d *due) {
 		x.buffers.put(b)
 		x.sent(o, to, m, &freed, err)
 	}})
-	o.given(to, next.piece, d)
+	if next.phase == gives {
+		o.given(to, next.piece, d)
+	}
 	o.less(d)
 }
 
