@@ -153,9 +153,7 @@ func (c *cores) parallel(j *job, n, grain int, run rangeFunc) error {
 	awaited := j.awaited
 	c.mu.Unlock()
 	if awaited {
-		for i := 0; i < spins && j.helpers.Load() > 0; i++ {
-			spin()
-		}
+		linger(func() bool { return j.helpers.Load() == 0 })
 		<-j.idle
 	}
 	if f := j.failure.Load(); f != nil {
@@ -238,10 +236,7 @@ func (c *cores) join(h *helper) *job {
 			// reason to look again.
 			posts := c.posts.Load()
 			c.mu.Unlock()
-			for i := 0; i < spins && c.posts.Load() == posts; i++ {
-				spin()
-			}
-			spun = c.posts.Load() == posts
+			spun = !linger(func() bool { return c.posts.Load() != posts })
 			continue
 		}
 		c.parked = append(c.parked, h)
@@ -260,17 +255,4 @@ func (c *cores) leave(j *job) {
 	}
 	c.releaseLocked()
 	c.mu.Unlock()
-}
-
-// spins bounds a busy wait to some thirty microseconds, about what it costs to put
-// a thread to sleep and wake it, which takes longer on a virtual machine.
-const spins = 1000
-
-var spinSink atomic.Int32
-
-// spin passes some thirty nanoseconds without a system call.
-func spin() {
-	for range 20 {
-		spinSink.Load()
-	}
 }

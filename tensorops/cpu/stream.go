@@ -2,9 +2,7 @@ package cpu
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
-	"time"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -46,29 +44,12 @@ func (s *stream) Close() {
 	s.dev.streams = slices.DeleteFunc(s.dev.streams, func(other *stream) bool { return other == s })
 }
 
-// lingerTime is how long a stream waits for its next list without going to
-// sleep: about what it costs to wake a sleeping thread on a machine that has gone
-// idle.
-const lingerTime = 100 * time.Microsecond
-
-// linger waits that long at most, and only while nobody else has a use for the
-// core: often the next list is microseconds away.
-func (s *stream) linger() {
-	c := s.dev.cores
-	for end := time.Now().Add(lingerTime); time.Now().Before(end); runtime.Gosched() {
-		for range spins / 20 {
-			if s.queue.Len() > 0 || c.posted.Load() > 0 || c.waiting.Load() > 0 {
-				return
-			}
-			spin()
-		}
-	}
-}
-
 func (s *stream) run() {
 	defer close(s.ended)
 	for {
-		s.linger()
+		// Often the next list is microseconds away. Meanwhile nobody else may have a use for the core.
+		c := s.dev.cores
+		linger(func() bool { return s.queue.Len() > 0 || c.posted.Load() > 0 || c.waiting.Load() > 0 })
 		sub, ok := s.queue.Wait()
 		if !ok {
 			break
