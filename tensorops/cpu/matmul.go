@@ -38,14 +38,21 @@ type product struct {
 	m, n, k int
 	depth   int // of a block: but for the last one
 	add     bool
-	bias    []float32 // added to every row; nil: none
-	packedB []float32 // all of B; nil: to be packed
-	half    bool      // C is bfloat16 and gets its numbers block by block
+	bias    []float32  // added to every row; nil: none
+	packedB []float32  // all of B; nil: to be packed
+	half    bool       // C is bfloat16 and gets its numbers block by block
+	plain   rowsReader // multiplies A as it lies; nil: it is packed
 
 	shareA bool // A is the smaller operand
 	panel  int  // rows of A, or columns of B, that a core takes at a time
 	k0, k1 int  // the slab
 	packed []float32
+}
+
+// rowsReader is a kernel that multiplies some operands without packing them.
+type rowsReader interface {
+	ReadsRows(a gemm.Matrix, m, k int) bool
+	BlockRows(c gemm.Matrix, m, n, k int, a gemm.Matrix, b []float32, add bool)
 }
 
 const (
@@ -150,6 +157,11 @@ func (x *exec) multiply(p product) error {
 	}
 	p.depth = p.kernel.Depth(p.k)
 	slab := max(1, limitShared/small/p.depth) * p.depth
+	if r, ok := p.kernel.(rowsReader); ok && r.ReadsRows(p.a, p.m, p.k) {
+		if p.plain = r; p.shareA { // then nothing is packed that is shared
+			slab = p.k
+		}
+	}
 	if p.half && slab < p.k {
 		return x.multiplyBeside(p)
 	}
@@ -159,10 +171,13 @@ func (x *exec) multiply(p product) error {
 	p.panel = panelSize(large, unit, most, threads)
 	for p.k0 = 0; p.k0 < p.k; p.k0 = p.k1 {
 		p.k1 = min(p.k0+slab, p.k)
-		if p.packedB != nil && !p.shareA {
+		switch {
+		case p.plain != nil && p.shareA:
+			x.product = p
+		case p.packedB != nil && !p.shareA:
 			p.packed = p.packedB[p.kernel.LenB(p.k0, p.n):]
 			x.product = p
-		} else {
+		default:
 			p.packed = x.shared.floats(p.lenShared(small, p.k1-p.k0))
 			x.product = p
 			units := ceil(p.k1-p.k0, p.depth) * ceil(small, packUnit)
@@ -278,9 +293,8 @@ func (p *product) columns(x *exec, j0, j1 int) {
 			pb = x.packed.floats(kn.LenB(kk, n))
 			kn.PackB(pb, p.b.At(k0, j0), kk, n)
 		}
-		pa := p.packed[kn.LenA(p.m, k0-p.k0):]
 		for i := 0; i < p.m; i += gemm.BlockM {
-			p.block(i, j0, min(gemm.BlockM, p.m-i), n, k0, kk, pa[kn.LenA(i, kk):], pb)
+			p.block(i, j0, min(gemm.BlockM, p.m-i), n, k0, kk, p.sharedA(i, k0, kk), pb)
 		}
 	}
 }
@@ -294,8 +308,11 @@ func (p *product) rows(x *exec, i0, i1 int) {
 	kn, m := p.kernel, i1-i0
 	for k0 := p.k0; k0 < p.k1; k0 += p.depth {
 		kk := min(p.depth, p.k1-k0)
-		pa := x.packed.floats(kn.LenA(m, kk))
-		kn.PackA(pa, p.a.At(i0, k0), m, kk)
+		var pa []float32
+		if p.plain == nil {
+			pa = x.packed.floats(kn.LenA(m, kk))
+			kn.PackA(pa, p.a.At(i0, k0), m, kk)
+		}
 		pb := p.packed[kn.LenB(k0-p.k0, p.n):]
 		for j := 0; j < p.n; j += gemm.BlockN {
 			p.block(i0, j, m, min(gemm.BlockN, p.n-j), k0, kk, pa, pb[kn.LenB(kk, j):])
@@ -303,11 +320,28 @@ func (p *product) rows(x *exec, i0, i1 int) {
 	}
 }
 
+// sharedA is where the shared A has the rows from i on in the block of the depth from k0 on; nil: it is not packed.
+func (p *product) sharedA(i, k0, kk int) []float32 {
+	if p.plain != nil {
+		return nil
+	}
+	return p.packed[p.kernel.LenA(p.m, k0-p.k0)+p.kernel.LenA(i, kk):]
+}
+
+// multiply has the kernel compute m × n sums of the rows of A from i on, at the depth from k0 on.
+func (p *product) multiply(sums gemm.Matrix, i, k0, m, n, kk int, pa, pb []float32, add bool) {
+	if p.plain != nil {
+		p.plain.BlockRows(sums, m, n, kk, p.a.At(i, k0), pb, add)
+		return
+	}
+	p.kernel.Block(sums, m, n, kk, pa, pb, add)
+}
+
 // block computes one block of C, and what follows the product once its sums are
 // complete, while it is in the cache.
 func (p *product) block(i, j, m, n, k0, kk int, pa, pb []float32) {
 	c := p.c.At(i, j)
-	p.kernel.Block(c, m, n, kk, pa, pb, p.add || k0 > 0)
+	p.multiply(c, i, k0, m, n, kk, pa, pb, p.add || k0 > 0)
 	if p.bias != nil && k0+kk == p.k {
 		p.addBias(c, m, n, j)
 	}
@@ -339,7 +373,7 @@ func (p *product) halfColumns(x *exec, j0, j1 int) {
 			} else {
 				pb = panel[kn.LenB(k0, n):]
 			}
-			kn.Block(sums, m, n, kk, p.packed[kn.LenA(p.m, k0)+kn.LenA(i, kk):], pb, k0 > 0)
+			p.multiply(sums, i, k0, m, n, kk, p.sharedA(i, k0, kk), pb, k0 > 0)
 		}
 		p.round(sums, i, j0, m, n)
 	}
@@ -355,7 +389,7 @@ func (p *product) shallowColumns(x *exec, j0, n int) {
 		pb := x.packed.floats(kn.LenB(kk, n))
 		kn.PackB(pb, p.b.At(k0, j0), kk, n)
 		for i := 0; i < p.m; i += gemm.BlockM {
-			kn.Block(sums.At(i, 0), min(gemm.BlockM, p.m-i), n, kk, p.packed[kn.LenA(p.m, k0)+kn.LenA(i, kk):], pb, k0 > 0)
+			p.multiply(sums.At(i, 0), i, k0, min(gemm.BlockM, p.m-i), n, kk, p.sharedA(i, k0, kk), pb, k0 > 0)
 		}
 	}
 	p.round(sums, 0, j0, p.m, n)
@@ -364,16 +398,23 @@ func (p *product) shallowColumns(x *exec, j0, n int) {
 // halfRows is rows for a C of bfloat16, as halfColumns.
 func (p *product) halfRows(x *exec, i0, i1 int) {
 	kn, m := p.kernel, i1-i0
-	panel := x.packed.floats(ceil(p.k, p.depth) * kn.LenA(m, p.depth))
-	for k0 := 0; k0 < p.k; k0 += p.depth {
-		kn.PackA(panel[kn.LenA(m, k0):], p.a.At(i0, k0), m, min(p.depth, p.k-k0))
+	var panel []float32
+	if p.plain == nil {
+		panel = x.packed.floats(ceil(p.k, p.depth) * kn.LenA(m, p.depth))
+		for k0 := 0; k0 < p.k; k0 += p.depth {
+			kn.PackA(panel[kn.LenA(m, k0):], p.a.At(i0, k0), m, min(p.depth, p.k-k0))
+		}
 	}
 	for j := 0; j < p.n; j += gemm.BlockN {
 		n := min(gemm.BlockN, p.n-j)
 		sums := p.beside(x, m, n)
 		for k0 := 0; k0 < p.k; k0 += p.depth {
 			kk := min(p.depth, p.k-k0)
-			kn.Block(sums, m, n, kk, panel[kn.LenA(m, k0):], p.packed[kn.LenB(k0, p.n)+kn.LenB(kk, j):], k0 > 0)
+			var pa []float32
+			if panel != nil {
+				pa = panel[kn.LenA(m, k0):]
+			}
+			p.multiply(sums, i0, k0, m, n, kk, pa, p.packed[kn.LenB(k0, p.n)+kn.LenB(kk, j):], k0 > 0)
 		}
 		p.round(sums, i0, j, m, n)
 	}

@@ -85,45 +85,78 @@ func (kn TileKernel) Block(c Matrix, m, n, k int, a, b []float32, add bool) {
 // Part is Block over the first k of operands that may be deeper. A step of 32 k counts whole: where k ends
 // within it and both operands are deeper, one of them must hold zeros behind k, and the other no
 // infinity or NaN.
-func (TileKernel) Part(c Matrix, m, n, k int, a, b Operand, add bool) {
-	steps := ceil(k, amxStep)
-	rows, cols := m/amxStrip, n/amxStrip
-	switch {
-	case rows == 0 || cols == 0:
-	case a.Strip == steps*amxSquare && b.Strip == a.Strip: // one after the other, as the tiles go
-		tilesAMX(rows, cols, steps, &a.Data[0], &b.Data[0], &c.Data[0], 4*c.Row, add)
-	default:
-		for j := range cols {
-			for i := range rows {
-				tilesAMX(1, 1, steps, &a.Data[i*a.Strip], &b.Data[j*b.Strip], &c.Data[i*amxStrip*c.Row+j*amxStrip], 4*c.Row, add)
-			}
-		}
+func (kn TileKernel) Part(c Matrix, m, n, k int, a, b Operand, add bool) {
+	if m > 0 {
+		const row = 4 * amxSquare / amxStrip
+		multiplyTiles(c, m, n, ceil(k, amxStep), tiledA{unsafe.Pointer(&a.Data[0]), row, row * amxStrip / 2, row * amxStrip, 4 * a.Strip}, b, add)
+	}
+}
+
+// ReadsRows reports whether BlockRows takes m rows of an A of depth k.
+func (TileKernel) ReadsRows(a Matrix, m, k int) bool {
+	return a.Half != nil && a.Col == 1 && m%amxStrip == 0 && k%amxStep == 0
+}
+
+// BlockRows is Block with an A that is not packed, which a tile's load can read as well: see ReadsRows.
+func (kn TileKernel) BlockRows(c Matrix, m, n, k int, a Matrix, b []float32, add bool) {
+	if m > 0 {
+		row := a.Row * int(unsafe.Sizeof(a.Half[0]))
+		multiplyTiles(c, m, n, k/amxStep, tiledA{unsafe.Pointer(&a.Half[0]), row, row * amxStrip / 2, amxStep * int(unsafe.Sizeof(a.Half[0])), row * amxStrip}, kn.PackedB(b, k), add)
+	}
+}
+
+// tiledA is where tiles find an A. Distances are in bytes: between the rows of a tile, the two tiles of a strip,
+// steps of 32 k, and strips.
+type tiledA struct {
+	data                   unsafe.Pointer
+	row, tile, step, strip int
+}
+
+// multiplyTiles computes C = A·B, or C += A·B where add is set, for so many steps of the depth.
+func multiplyTiles(c Matrix, m, n, steps int, a tiledA, b Operand, add bool) {
+	p := tileProduct{steps, a, b, add}
+	if rows, cols := m/amxStrip, n/amxStrip; rows > 0 && cols > 0 {
+		p.strips(0, 0, rows, cols, &c.Data[0], c.Row)
 	}
 	for i := 0; i < m; i += amxStrip {
 		for j := 0; j < n; j += amxStrip {
 			if i+amxStrip > m || j+amxStrip > n {
-				amxBorder(c.At(i, j), min(amxStrip, m-i), min(amxStrip, n-j), steps, &a.Data[i/amxStrip*a.Strip], &b.Data[j/amxStrip*b.Strip], add)
+				p.border(i/amxStrip, j/amxStrip, c.At(i, j), min(amxStrip, m-i), min(amxStrip, n-j))
 			}
 		}
 	}
 }
 
-// amxBorder computes a tile beside C, of which m × n numbers belong to C.
-func amxBorder(c Matrix, m, n, steps int, a, b *float32, add bool) {
-	var tile [amxStrip * amxStrip]float32
-	if add {
+type tileProduct struct {
+	steps int
+	a     tiledA
+	b     Operand
+	add   bool
+}
+
+// strips computes the squares of rows strips of A from i on and of cols strips of B from j on.
+func (p *tileProduct) strips(i, j, rows, cols int, c *float32, ldc int) {
+	tilesAMX(rows, cols, p.steps, unsafe.Add(p.a.data, i*p.a.strip), unsafe.Pointer(&p.b.Data[j*p.b.Strip]), unsafe.Pointer(c), 4*ldc,
+		p.a.row, p.a.tile, p.a.step, p.a.strip-p.steps*p.a.step, 4*(p.b.Strip-p.steps*amxSquare), p.add)
+}
+
+// border computes a square beside C, of which m × n numbers belong to C.
+func (p *tileProduct) border(i, j int, c Matrix, m, n int) {
+	var square [amxStrip * amxStrip]float32
+	if p.add {
 		for r := range m {
-			copy(tile[r*amxStrip:][:n], c.Data[r*c.Row:])
+			copy(square[r*amxStrip:][:n], c.Data[r*c.Row:])
 		}
 	}
-	tilesAMX(1, 1, steps, a, b, &tile[0], int(unsafe.Sizeof(tile))/amxStrip, add)
+	p.strips(i, j, 1, 1, &square[0], amxStrip)
 	for r := range m {
-		copy(c.Data[r*c.Row:][:n], tile[r*amxStrip:])
+		copy(c.Data[r*c.Row:][:n], square[r*amxStrip:])
 	}
 }
 
-// tilesAMX multiplies rows strips of A by cols strips of B, each steps·32 deep:
-// C = A·B, or C += A·B. ldc is the distance of C's rows in bytes.
+// tilesAMX multiplies rows strips of A by cols strips of B, each steps·32 deep: C = A·B, or C += A·B. Distances are in
+// bytes: ldc that of C's rows, aRow that of a tile of A, aTile that of the two tiles of a strip, aStep that of
+// steps; from the end of a strip aNext and bNext lead to the next.
 //
 //go:noescape
-func tilesAMX(rows, cols, steps int, a, b, c *float32, ldc int, add bool)
+func tilesAMX(rows, cols, steps int, a, b, c unsafe.Pointer, ldc, aRow, aTile, aStep, aNext, bNext int, add bool)

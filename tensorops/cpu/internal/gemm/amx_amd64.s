@@ -53,21 +53,21 @@ GLOBL ·configAMX(SB), RODATA|NOPTR, $64
 #define TDPBF16PS(c, a, b) \
 	BYTE $0xC4; BYTE $0xE2; BYTE $(0x02|((15-b)<<3)); BYTE $0x5C; BYTE $(0xC0|(c<<3)|a)
 
-// func tilesAMX(rows, cols, steps int, a, b, c *float32, ldc int, add bool)
+// func tilesAMX(rows, cols, steps int, a, b, c unsafe.Pointer, ldc, aRow, aTile, aStep, aNext, bNext int, add bool)
 //
-// SI and DI walk through A and B, BX is the distance of their tiles' rows; DX is
-// the square of C, AX its lower half, CX the distance of C's rows. R8 to R14: rows
+// SI and AX walk through the two tiles of A, whose rows are a distance of DX apart, DI through B, whose
+// rows are BX apart; R15 is the square of C, CX the distance of its rows. R8 to R14: rows
 // left, cols left, steps left, the strip of B, the column of C, add, and the row of C
 // that is fetched while the sums are made, two rows a step: a row may lie in three
 // lines, and a store that waits for its line holds up what follows.
-TEXT ·tilesAMX(SB), NOSPLIT, $0-57
+TEXT ·tilesAMX(SB), NOSPLIT, $0-97
 	LEAQ ·configAMX(SB), AX
 	LDTILECFG_AX
 	MOVQ cols+8(FP), R9
 	MOVQ b+32(FP), R11
 	MOVQ c+40(FP), R12
 	MOVQ ldc+48(FP), CX
-	MOVBLZX add+56(FP), R13
+	MOVBLZX add+96(FP), R13
 	MOVQ $64, BX
 
 column:
@@ -76,11 +76,13 @@ column:
 	MOVQ R12, DX
 
 square:
+	MOVQ DX, R15
+	MOVQ DX, R14
+	TESTL R13, R13
+	JZ   zero
 	MOVQ CX, AX
 	SHLQ $4, AX
 	ADDQ DX, AX
-	TESTL R13, R13
-	JZ   zero
 	TILELOADD(0, rDX, rCX, 0)
 	TILELOADD(1, rDX, rCX, 64)
 	TILELOADD(2, rAX, rCX, 0)
@@ -94,17 +96,19 @@ zero:
 	TILEZERO(3)
 
 multiply:
-	MOVQ DX, R14
 	MOVQ R11, DI
 	MOVQ steps+16(FP), R10
+	MOVQ aRow+56(FP), DX
+	MOVQ aTile+64(FP), AX
+	ADDQ SI, AX
 
 step:
-	TILELOADDT1(4, rSI, rBX, 0)
+	TILELOADDT1(4, rSI, rDX, 0)
 	TILELOADD(6, rDI, rBX, 0)
 	TDPBF16PS(0, 4, 6)
 	TILELOADD(7, rDI, rBX, 1024)
 	TDPBF16PS(1, 4, 7)
-	TILELOADDT1(5, rSI, rBX, 1024)
+	TILELOADDT1(5, rAX, rDX, 0)
 	TDPBF16PS(2, 5, 6)
 	PREFETCHT0 0(R14)
 	PREFETCHT0 64(R14)
@@ -114,11 +118,16 @@ step:
 	PREFETCHT0 124(R14)(CX*1)
 	TDPBF16PS(3, 5, 7)
 	LEAQ (R14)(CX*2), R14
-	ADDQ $2048, SI
+	ADDQ aStep+72(FP), SI
+	ADDQ aStep+72(FP), AX
 	ADDQ $2048, DI
 	DECQ R10
 	JNZ  step
 
+	MOVQ R15, DX
+	MOVQ CX, AX
+	SHLQ $4, AX
+	ADDQ DX, AX
 	TILESTORED(0, rDX, rCX, 0)
 	TILESTORED(1, rDX, rCX, 64)
 	TILESTORED(2, rAX, rCX, 0)
@@ -126,10 +135,12 @@ step:
 	MOVQ CX, AX
 	SHLQ $5, AX
 	ADDQ AX, DX
+	ADDQ aNext+80(FP), SI
 	DECQ R8
 	JNZ  square
 
-	MOVQ DI, R11 // the next strip of B
+	MOVQ DI, R11
+	ADDQ bNext+88(FP), R11
 	ADDQ $128, R12
 	DECQ R9
 	JNZ  column
