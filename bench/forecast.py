@@ -45,13 +45,14 @@ def sh(*command, **options):
 
 
 @contextlib.contextmanager
-def network(delay_ms):
+def network(delay_ms, congestion):
     """Namespaces on a bridge that is in one of its own, or, if there is a delay, on what makes it."""
     names = ["troupe-" + h for h in [*HOSTS, "bridge"]]
     carrier = None
     try:
         for n in names:
             sh("ip", "netns", "add", n)
+            sh("ip", "netns", "exec", n, "sysctl", "-q", "-w", f"net.ipv4.tcp_congestion_control={congestion}")
         if delay_ms:
             hosts = [f"{n}=10.77.0.{i + 1}" for i, n in enumerate(names[:-1])]
             carrier = subprocess.Popen([sys.executable, Path(__file__).with_name("delay.py"), str(delay_ms), *hosts], stdout=subprocess.PIPE)
@@ -136,6 +137,7 @@ def main():
     p.add_argument("--engine", default=ENGINE)
     p.add_argument("--mbit", type=int, nargs="+", default=[1000, 100], help="rates, Mbit/s (default: 1000 100)")
     p.add_argument("--delay-ms", type=float, nargs="+", default=[0], help="from one host to another, one way (default: 0)")
+    p.add_argument("--congestion", default="reno", help="TCP's congestion control (default: %(default)s)")
     p.add_argument("--cases", nargs="+", choices=list(CASES), default=["1f1b", "zb-v"], help="schedules of two stages, and grids (default: 1f1b zb-v)")
     p.add_argument("--microbatches", type=int, default=8)
     p.add_argument("--rounds", type=int, default=5)
@@ -146,7 +148,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         for delay_ms in o.delay_ms:
-            with network(delay_ms) as names:
+            with network(delay_ms, o.congestion) as names:
                 for mbit in o.mbit:
                     limit(names, mbit, delay_ms)
                     table(names, folder, o, mbit, delay_ms)
