@@ -15,15 +15,16 @@ import (
 // one latency instead of two (package collective).
 const wholeBytes = 256 << 10
 
-// collectiveMS is how long a collective of a stage's group along a dimension takes, where all begin at once and a
-// processor adds a byte of a contribution in addNS; carried is how much less the rank computes if it does so meanwhile.
-func (c Devices) collectiveMS(stage int, dim grid.Dimension, a tensorops.CollectiveArgs, addNS float64) (ms, carried float64) {
+// collectiveMS is how long a collective of a stage's group along a dimension takes the link, where all begin at once and a
+// processor adds a byte of a contribution in addNS, and for how long it is under way beside that, in which the link
+// is there for the next; carried is how much less the rank computes if it does so meanwhile.
+func (c Devices) collectiveMS(stage int, dim grid.Dimension, a tensorops.CollectiveArgs, addNS float64) (ms, underWayMS, carried float64) {
 	latencyMS, bytesPerS := c.LatencyUS/1e3, c.BytesPerS
 	if c.Group != nil {
 		latencyMS, bytesPerS = c.Group(stage, dim)
 	}
 	if c.Devices <= 1 { // all in the memory of one
-		return 0, 0
+		return 0, 0, 0
 	}
 	n := float64(a.Group.Size())
 	latencies, bytes, added := 1.0, 0.0, 0.0
@@ -44,25 +45,26 @@ func (c Devices) collectiveMS(stage int, dim grid.Dimension, a tensorops.Collect
 	case tensorops.AllGather:
 		bytes *= n - 1
 	}
-	ms = latencies*latencyMS + added*addNS/1e6
+	ms = added * addNS / 1e6
 	if bytesPerS > 0 {
 		ms += 1e3 * bytes / bytesPerS
 	}
 	if carried = c.carryMS(stage, 2*bytes); carried > 0 { // as many come in as go out
 		carried += added * addNS / 1e6
 	}
-	return ms, carried
+	return ms, latencies * latencyMS, carried
 }
 
 // step is an operation of a list in the order of its stream: something to compute, a collective, or a wait for
 // those that were begun.
 type step struct {
-	share   float64 // of the list's computing
-	ms      float64 // a collective
-	carried float64 // ms of computing that it takes where others go on meanwhile
-	dim     grid.Dimension
-	begins  bool // others go on meanwhile
-	awaits  bool
+	share    float64 // of the list's computing
+	ms       float64 // a collective: of the link
+	underWay float64 // ms beside that
+	carried  float64 // ms of computing that it takes where others go on meanwhile
+	dim      grid.Dimension
+	begins   bool // others go on meanwhile
+	awaits   bool
 }
 
 // stepsOf takes from operations what tells how long they take beside their collectives.
@@ -84,8 +86,8 @@ func (c Devices) stepsOf(stage int, ops []tensorops.Op, addNS float64) (steps []
 				continue
 			}
 			flush()
-			ms, carried := c.collectiveMS(stage, dim, a, addNS)
-			steps = append(steps, step{ms: ms, carried: carried, dim: dim, begins: a.Later})
+			ms, underWay, carried := c.collectiveMS(stage, dim, a, addNS)
+			steps = append(steps, step{ms: ms, underWay: underWay, carried: carried, dim: dim, begins: a.Later})
 		case tensorops.KindAwait:
 			flush()
 			steps = append(steps, step{awaits: true})
@@ -140,10 +142,10 @@ type taken struct {
 }
 
 // play plays steps of which all computing takes so long: one stream computes, and what it begins goes over one
-// link, one collective after the other. Where the processors that compute carry it too, they compute so much later,
+// link, one collective after the other, of which the next begins while one is still under way. Where the processors that compute carry it too, they compute so much later,
 // unless they wait for it.
 func play(steps []step, computeMS float64) (t taken) {
-	now, link, carry := 0.0, 0.0, 0.0 // carry is still to be done
+	now, link, there, carry := 0.0, 0.0, 0.0, 0.0 // there: all that was begun; carry is still to be done
 	wait := func(until float64) {
 		idle := max(until-now, 0)
 		now, carry = now+idle, max(carry-idle, 0)
@@ -151,22 +153,23 @@ func play(steps []step, computeMS float64) (t taken) {
 	for _, s := range steps {
 		switch {
 		case s.awaits:
-			wait(link)
+			wait(there)
 		case s.share > 0:
 			now += s.share*computeMS + carry
 			carry = 0
 		default:
 			link = max(link, now) + s.ms
-			t.within[s.dim] += s.ms
+			there = max(there, link+s.underWay)
+			t.within[s.dim] += s.ms + s.underWay
 			if carry += s.carried; !s.begins {
-				wait(link)
+				wait(there)
 			}
 		}
 	}
 	if len(steps) == 0 {
 		now = computeMS
 	}
-	t.ms = max(now, link)
+	t.ms = max(now, there)
 	return t
 }
 
