@@ -84,6 +84,38 @@ func TestLeaveRightAway(t *testing.T) {
 	}
 }
 
+// TestUnacknowledged: a collective whose messages are copied ends with its result, and needs no word from the others
+// that they have theirs.
+func TestUnacknowledged(t *testing.T) {
+	net := newNetwork(2, 0)
+	net.acks = make(chan struct{})
+	var members []*collective.Group
+	for rank := range 2 {
+		members = append(members, collective.OverSizes("tp", rank, 2, net.ends[rank], 4096, 512, 8192, 1<<20))
+	}
+	each := func(do func(g *collective.Group) *collective.Handle) {
+		var handles []*collective.Handle
+		for _, g := range members {
+			handles = append(handles, do(g))
+		}
+		for _, h := range handles {
+			if err := wait(t, h); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	x := func(n int) tensorops.Tensor { return tensor(t, tensorops.Float32, n, 1) }
+	each(func(g *collective.Group) *collective.Handle { return g.AllReduce(x(10_000), tensorops.Sum) })
+	each(func(g *collective.Group) *collective.Handle {
+		return g.Do(tensorops.CollectiveArgs{What: tensorops.ReduceScatter, Dst: x(5000), Src: x(10_000), How: tensorops.Sum})
+	})
+	each(func(g *collective.Group) *collective.Handle {
+		return g.Do(tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: x(10_000), Src: x(5000)})
+	})
+	close(net.acks)
+	leaveAll(members)
+}
+
 // TestKilled: the collectives of the others end when a member's process is gone, in the middle of them too.
 func TestKilled(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -17,6 +17,7 @@ type network struct {
 	changed sync.Cond
 	ends    []*end
 	delay   time.Duration // at most
+	acks    chan struct{} // until it is closed, nothing is acknowledged, nor freed before; nil: what is here is
 	loans   int           // kept, and not returned
 	lent    int           // so far
 }
@@ -90,7 +91,7 @@ func (e *end) Receive(r collective.Receiver) {
 	e.net.changed.Broadcast()
 }
 
-func (e *end) Frees(int, int) bool { return rand.IntN(2) == 0 }
+func (e *end) Frees(int, int) bool { return e.net.acks == nil && rand.IntN(2) == 0 }
 
 func (e *end) Send(to int, header []byte, payload [][]byte, free func(), done func(error)) {
 	n := e.net
@@ -103,7 +104,7 @@ func (e *end) Send(to int, header []byte, payload [][]byte, free func(), done fu
 	}
 	e.out++
 	n.mu.Unlock()
-	if free != nil && rand.IntN(2) == 0 {
+	if free != nil && n.acks == nil && rand.IntN(2) == 0 {
 		var own [][]byte
 		for _, b := range payload {
 			own = append(own, bytes.Clone(b))
@@ -117,6 +118,9 @@ func (e *end) Send(to int, header []byte, payload [][]byte, free func(), done fu
 		free()
 		err := e.deliver(n.ends[to], header, payload)
 		n.wait()
+		if n.acks != nil {
+			<-n.acks
+		}
 		done(err)
 		n.mu.Lock()
 		e.out--

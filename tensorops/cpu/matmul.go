@@ -29,8 +29,8 @@ func matrixOf(t tensorops.Tensor, transposed bool) gemm.Matrix {
 // Each operand is packed once. The smaller one is packed whole by all cores
 // together; then cores take panels of the larger one, pack them for themselves,
 // and multiply them with all of the smaller one. The larger the depth, the more
-// memory that takes, so it is done slab by slab of the depth. None of this
-// touches a sum: see package gemm.
+// memory that takes, so it is done slab by slab of the depth. An A that the kernel
+// reads where it lies is not packed. None of this touches a sum: see package gemm.
 type product struct {
 	kernel  gemm.Multiplier
 	vec     *vec.Kernels
@@ -328,8 +328,8 @@ func (p *product) sharedA(i, k0, kk int) []float32 {
 	return p.packed[p.kernel.LenA(p.m, k0-p.k0)+p.kernel.LenA(i, kk):]
 }
 
-// multiply has the kernel compute m × n sums of the rows of A from i on, at the depth from k0 on.
-func (p *product) multiply(sums gemm.Matrix, i, k0, m, n, kk int, pa, pb []float32, add bool) {
+// multiplyBlock has the kernel compute m × n sums of the rows of A from i on, at the depth from k0 on.
+func (p *product) multiplyBlock(sums gemm.Matrix, i, k0, m, n, kk int, pa, pb []float32, add bool) {
 	if p.plain != nil {
 		p.plain.BlockRows(sums, m, n, kk, p.a.At(i, k0), pb, add)
 		return
@@ -341,7 +341,7 @@ func (p *product) multiply(sums gemm.Matrix, i, k0, m, n, kk int, pa, pb []float
 // complete, while it is in the cache.
 func (p *product) block(i, j, m, n, k0, kk int, pa, pb []float32) {
 	c := p.c.At(i, j)
-	p.multiply(c, i, k0, m, n, kk, pa, pb, p.add || k0 > 0)
+	p.multiplyBlock(c, i, k0, m, n, kk, pa, pb, p.add || k0 > 0)
 	if p.bias != nil && k0+kk == p.k {
 		p.addBias(c, m, n, j)
 	}
@@ -373,7 +373,7 @@ func (p *product) halfColumns(x *exec, j0, j1 int) {
 			} else {
 				pb = panel[kn.LenB(k0, n):]
 			}
-			p.multiply(sums, i, k0, m, n, kk, p.sharedA(i, k0, kk), pb, k0 > 0)
+			p.multiplyBlock(sums, i, k0, m, n, kk, p.sharedA(i, k0, kk), pb, k0 > 0)
 		}
 		p.round(sums, i, j0, m, n)
 	}
@@ -389,7 +389,7 @@ func (p *product) shallowColumns(x *exec, j0, n int) {
 		pb := x.packed.floats(kn.LenB(kk, n))
 		kn.PackB(pb, p.b.At(k0, j0), kk, n)
 		for i := 0; i < p.m; i += gemm.BlockM {
-			p.multiply(sums.At(i, 0), i, k0, min(gemm.BlockM, p.m-i), n, kk, p.sharedA(i, k0, kk), pb, k0 > 0)
+			p.multiplyBlock(sums.At(i, 0), i, k0, min(gemm.BlockM, p.m-i), n, kk, p.sharedA(i, k0, kk), pb, k0 > 0)
 		}
 	}
 	p.round(sums, 0, j0, p.m, n)
@@ -414,7 +414,7 @@ func (p *product) halfRows(x *exec, i0, i1 int) {
 			if panel != nil {
 				pa = panel[kn.LenA(m, k0):]
 			}
-			p.multiply(sums, i0, k0, m, n, kk, pa, p.packed[kn.LenB(k0, p.n)+kn.LenB(kk, j):], k0 > 0)
+			p.multiplyBlock(sums, i0, k0, m, n, kk, pa, p.packed[kn.LenB(k0, p.n)+kn.LenB(kk, j):], k0 > 0)
 		}
 		p.round(sums, i0, j, m, n)
 	}

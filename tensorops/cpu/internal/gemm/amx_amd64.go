@@ -9,7 +9,8 @@ var AMX TileKernel
 //
 // A strip of A has 32 rows, one of B 32 columns. For each 32 k, a strip of A holds
 // two tiles of 16 rows × 32 k, one of B two tiles of 16 pairs of k × 16 columns, as
-// TDPBF16PS wants them. The depth is padded with zeros.
+// TDPBF16PS wants them. The depth is padded with zeros. Such tiles of A lie in rows of bfloat16 as well, which BlockRows
+// multiplies without packing.
 type TileKernel struct{}
 
 const (
