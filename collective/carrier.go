@@ -7,10 +7,11 @@ type Carrier interface {
 	// Receive says who takes what comes. It is called once, before anything is sent.
 	Receive(r Receiver)
 	// Send queues a message to a member and never blocks. header is copied; payload isn't, and stays as it is
-	// until free is called, at most once and before done, or else until done is, once: with nil when the member has all of it. Both may be
+	// until done is called, once: with nil when the member has all of it. left is called at most once and before done, when
+	// the message takes no more of this process's time; with free payload may be written from then on. Both may be
 	// called before Send returns. Messages may arrive in another order, but none twice.
-	Send(to int, header []byte, payload [][]byte, free func(), done func(error))
-	// Frees says whether a payload of so many bytes is likely to be freed before the member has it.
+	Send(to int, header []byte, payload [][]byte, left func(free bool), done func(error))
+	// Frees says whether a payload of so many bytes is likely to be free when it has left.
 	Frees(to, bytes int) bool
 	// Tell sends a note, which may arrive before what was sent earlier, and also leaves after Close.
 	Tell(to int, note []byte)

@@ -81,7 +81,7 @@ type sending struct {
 	to      int
 	header  []byte
 	payload [][]byte
-	free    func() // nil: nothing follows from it
+	left    func(free bool) // nil: nothing follows from it
 	done    func(error)
 }
 
@@ -89,7 +89,7 @@ type sending struct {
 func (x *exchange) unlock(d *due) {
 	x.mu.Unlock()
 	for _, s := range d.sends {
-		x.carrier.Send(s.to, s.header, s.payload, s.free, s.done)
+		x.carrier.Send(s.to, s.header, s.payload, s.left, s.done)
 	}
 	for _, f := range d.calls {
 		f()
@@ -326,9 +326,30 @@ func (x *exchange) arrived(o *op, from int, m message, in *incoming, err error) 
 	o.process(from, m, in, &d)
 }
 
-// sent is called when a member has a message, or never will, which may be later than the collective's end. freed: the
-// memory that it was sent from is free already.
-func (x *exchange) sent(o *op, to int, m message, freed *bool, err error) {
+// outbound is a message to a member that has not arrived.
+type outbound struct {
+	op    *op
+	to    int
+	m     message
+	own   bool // of the group's own memory: what it was copied from is free
+	begun bool // to be waited for: not what says that a member is ready
+}
+
+// departed is called when a message is on its way. What was copied is waited for no longer: a member that has its result
+// computes again, and what it still had to send would be late.
+func (x *exchange) departed(out *outbound, free bool) {
+	if !free && !out.own {
+		return
+	}
+	var d due
+	x.mu.Lock()
+	defer func() { x.unlock(&d) }()
+	x.freed(out, &d)
+}
+
+// sent is called when a member has a message, or never will, which may be later than the collective's end.
+func (x *exchange) sent(out *outbound, err error) {
+	o := out.op
 	var d due
 	x.mu.Lock()
 	defer func() { x.unlock(&d) }()
@@ -337,28 +358,20 @@ func (x *exchange) sent(o *op, to int, m message, freed *bool, err error) {
 		x.flushed.Broadcast()
 	}
 	if err != nil {
-		x.fail(fmt.Errorf("group %s, collective %d: to rank %d: %w", x.name, o.seq, to, err))
+		x.fail(fmt.Errorf("group %s, collective %d: to rank %d: %w", x.name, o.seq, out.to, err))
 	}
-	x.freed(o, to, m, freed, &d)
+	x.freed(out, &d)
 }
 
-// free is called when the memory of a message may be written again before the member has it.
-func (x *exchange) free(o *op, to int, m message, freed *bool) {
-	var d due
-	x.mu.Lock()
-	defer func() { x.unlock(&d) }()
-	x.freed(o, to, m, freed, &d)
-}
-
-func (x *exchange) freed(o *op, to int, m message, freed *bool, d *due) {
-	if *freed || x.err != nil {
+func (x *exchange) freed(out *outbound, d *due) {
+	if !out.begun || x.err != nil {
 		return
 	}
-	*freed = true
-	if m.phase == gives {
-		o.given(to, m.piece, d)
+	out.begun = false
+	if out.m.phase == gives && !out.own {
+		out.op.given(out.to, out.m.piece, d)
 	}
-	o.less(d)
+	out.op.less(d)
 }
 
 func (x *exchange) Told(from int, note []byte) {

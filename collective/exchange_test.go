@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -114,6 +115,43 @@ func TestUnacknowledged(t *testing.T) {
 	})
 	close(net.acks)
 	leaveAll(members)
+}
+
+// TestLeft: a member that has its result waits until what it gives has left, since it would keep the others from it if
+// it went on to compute.
+func TestLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNetwork(2, 0)
+		net.acks, net.lefts = make(chan struct{}), make(chan struct{})
+		var members []*collective.Group
+		var handles []*collective.Handle
+		for rank := range 2 {
+			members = append(members, collective.OverSizes("tp", rank, 2, net.ends[rank], 4096, 512, 8192, 1<<20))
+		}
+		x := []tensorops.Tensor{tensor(t, tensorops.Float32, 1000), tensor(t, tensorops.Float32, 1000)}
+		for rank, g := range members {
+			handles = append(handles, g.AllReduce(x[rank], tensorops.Sum))
+		}
+		synctest.Wait()
+		for rank, h := range handles {
+			select {
+			case <-h.Ended():
+				t.Errorf("rank %d goes on, and nothing that it sent has left", rank)
+			default:
+			}
+		}
+		close(net.lefts)
+		synctest.Wait()
+		for rank, h := range handles {
+			select {
+			case <-h.Ended():
+			default:
+				t.Errorf("rank %d waits for an acknowledgement", rank)
+			}
+		}
+		close(net.acks)
+		leaveAll(members)
+	})
 }
 
 // TestKilled: the collectives of the others end when a member's process is gone, in the middle of them too.

@@ -10,11 +10,11 @@ import (
 // deaf is a carrier of which nothing is heard.
 type deaf struct{}
 
-func (deaf) Receive(Receiver)                                {}
-func (deaf) Frees(int, int) bool                             { return false }
-func (deaf) Send(int, []byte, [][]byte, func(), func(error)) {}
-func (deaf) Tell(int, []byte)                                {}
-func (deaf) Close()                                          {}
+func (deaf) Receive(Receiver)                                    {}
+func (deaf) Frees(int, int) bool                                 { return false }
+func (deaf) Send(int, []byte, [][]byte, func(bool), func(error)) {}
+func (deaf) Tell(int, []byte)                                    {}
+func (deaf) Close()                                              {}
 func firstMessage(ph phase, what tensorops.Collective) message {
 	m := message{phase: ph, seq: 1, sig: Signature{what: what, dtype: tensorops.Float32, rank: 1}}
 	m.sig.dims[0] = 1000

@@ -18,6 +18,7 @@ type network struct {
 	ends    []*end
 	delay   time.Duration // at most
 	acks    chan struct{} // until it is closed, nothing is acknowledged, nor freed before; nil: what is here is
+	lefts   chan struct{} // with acks: until it is closed, nothing has left
 	loans   int           // kept, and not returned
 	lent    int           // so far
 }
@@ -93,7 +94,7 @@ func (e *end) Receive(r collective.Receiver) {
 
 func (e *end) Frees(int, int) bool { return e.net.acks == nil && rand.IntN(2) == 0 }
 
-func (e *end) Send(to int, header []byte, payload [][]byte, free func(), done func(error)) {
+func (e *end) Send(to int, header []byte, payload [][]byte, left func(free bool), done func(error)) {
 	n := e.net
 	header = append([]byte(nil), header...)
 	n.mu.Lock()
@@ -104,19 +105,27 @@ func (e *end) Send(to int, header []byte, payload [][]byte, free func(), done fu
 	}
 	e.out++
 	n.mu.Unlock()
-	if free != nil && n.acks == nil && rand.IntN(2) == 0 {
+	free := left != nil && n.acks == nil && rand.IntN(2) == 0
+	if free {
 		var own [][]byte
 		for _, b := range payload {
 			own = append(own, bytes.Clone(b))
 		}
 		payload = own
-	} else {
-		free = func() {}
 	}
+	says := left != nil && (free || n.acks != nil || rand.IntN(2) == 0)
 	go func() { // ends with the delivery, or when an end is closed
 		n.wait()
-		free()
+		if says && n.lefts == nil {
+			left(free)
+		}
 		err := e.deliver(n.ends[to], header, payload)
+		if n.lefts != nil {
+			<-n.lefts
+			if says {
+				left(free)
+			}
+		}
 		n.wait()
 		if n.acks != nil {
 			<-n.acks

@@ -123,8 +123,8 @@ func (o *op) activate(d *due) {
 		}
 		if o.expected[peer] > 0 && (p.give[peer] == nil || expected > o.eager()) {
 			x.undelivered[o.seq]++
-			m, nothing := o.message(ready, 0), true
-			d.sends = append(d.sends, sending{to: peer, header: m.encode(), done: func(err error) { x.sent(o, peer, m, &nothing, err) }})
+			out := &outbound{op: o, to: peer, m: o.message(ready, 0)}
+			d.sends = append(d.sends, sending{to: peer, header: out.m.encode(), done: func(err error) { x.sent(out, err) }})
 		}
 	}
 	// Piece by piece to all, beginning with the next rank, so that nobody is sent to by all at once.
@@ -480,25 +480,26 @@ func (o *op) pump(to int, d *due) {
 
 func (o *op) send(to int, next outPiece, lo, hi int, d *due) {
 	x := o.x
-	m := o.message(next.phase, next.piece)
-	freed := false
+	out := &outbound{op: o, to: to, m: o.message(next.phase, next.piece), begun: true}
+	out.own = next.from.length <= x.sizes.copied && !x.carrier.Frees(to, hi-lo) || next.from.strided() && next.run == 0
+	s := sending{to: to, header: out.m.encode(), left: func(free bool) { x.departed(out, free) }, done: func(err error) { x.sent(out, err) }}
 	x.undelivered[o.seq]++
-	copied := next.from.length <= x.sizes.copied && !x.carrier.Frees(to, hi-lo) || next.from.strided() && next.run == 0
-	if !copied {
-		d.sends = append(d.sends, sending{to, m.encode(), next.from.parts(lo, hi, next.run), func() { x.free(o, to, m, &freed) }, func(err error) { x.sent(o, to, m, &freed, err) }})
+	if !out.own {
+		s.payload = next.from.parts(lo, hi, next.run)
+		d.sends = append(d.sends, s)
 		return
 	}
-	freed = true
 	b := x.buffers.get(hi - lo)
 	next.from.pack(b, lo, hi)
-	d.sends = append(d.sends, sending{to, m.encode(), divide(b, wireLens(lo, hi, next.run)), nil, func(err error) {
+	s.payload = divide(b, wireLens(lo, hi, next.run))
+	s.done = func(err error) {
 		x.buffers.put(b)
-		x.sent(o, to, m, &freed, err)
-	}})
+		x.sent(out, err)
+	}
+	d.sends = append(d.sends, s)
 	if next.phase == gives {
 		o.given(to, next.piece, d)
 	}
-	o.less(d)
 }
 
 // missing are the members that the collective waits for: who hasn't begun, or whose data isn't here.

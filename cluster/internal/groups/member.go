@@ -30,7 +30,7 @@ type member struct {
 type message struct {
 	header  []byte
 	payload [][]byte
-	free    func()
+	left    func(free bool)
 	done    func(error)
 }
 
@@ -182,8 +182,8 @@ func (m *member) arrived(n note) {
 }
 
 // Send is collective.Carrier's.
-func (m *member) Send(to int, header []byte, payload [][]byte, free func(), done func(error)) {
-	w := message{header, payload, free, done}
+func (m *member) Send(to int, header []byte, payload [][]byte, left func(free bool), done func(error)) {
+	w := message{header, payload, left, done}
 	m.mu.Lock()
 	switch {
 	case m.closed:
@@ -200,7 +200,7 @@ func (m *member) Send(to int, header []byte, payload [][]byte, free func(), done
 
 func (m *member) transmit(to int, w message) {
 	if out := m.out[to]; out != nil {
-		out.SendFreeing(m.processes[to], w.header, w.payload, w.free, w.done)
+		out.SendLeaving(m.processes[to], w.header, w.payload, w.left, w.done)
 		return
 	}
 	w.done(m.pass(to, w))

@@ -83,11 +83,11 @@ func (g *Group) Send(to ID, header []byte, parts [][]byte, done func(error)) {
 	g.post(to, header, parts, nil, nil, done)
 }
 
-// SendFreeing is Send with a second function: free is called, at most once and before done, when the memory of the parts is the
-// caller's again although the message isn't acknowledged yet, as where they were copied to memory that is shared with the receiver.
-// Where it isn't called, done says so.
-func (g *Group) SendFreeing(to ID, header []byte, parts [][]byte, free func(), done func(error)) {
-	g.post(to, header, parts, nil, free, done)
+// SendLeaving is Send with a second function: left is called, at most once and before done, when the message is on its way
+// and takes no more of this process's time. free says whether the memory of the parts is the caller's again, since they were
+// copied to memory that is shared with the receiver; else they may have to be sent again. Where it isn't called, done says both.
+func (g *Group) SendLeaving(to ID, header []byte, parts [][]byte, left func(free bool), done func(error)) {
+	g.post(to, header, parts, nil, left, done)
 }
 
 // Frees says whether parts of so many bytes in all are likely to be freed early on their way to a peer.
@@ -100,7 +100,7 @@ func (g *Group) Frees(to ID, bytes int) bool {
 }
 
 // post sends parts, or pieces if there are any.
-func (g *Group) post(to ID, header []byte, parts [][]byte, pieces Pieces, free func(), done func(error)) {
+func (g *Group) post(to ID, header []byte, parts [][]byte, pieces Pieces, left func(free bool), done func(error)) {
 	if done == nil {
 		done = func(error) {}
 	}
@@ -118,7 +118,7 @@ func (g *Group) post(to ID, header []byte, parts [][]byte, pieces Pieces, free f
 	}
 	o, err := g.node.out(to)
 	if err == nil {
-		err = o.send(g, header, parts, pieces, total, free, done)
+		err = o.send(g, header, parts, pieces, total, left, done)
 	}
 	if err != nil {
 		done(err)

@@ -82,16 +82,18 @@ func (l *ledger) send(g *Group, to ID, parts [][]byte) {
 	if len(parts) == 1 && number&1 != 0 {
 		send = func(done func(error)) { g.SendPieces(to, header, &far{loans: l.loans.of(true), bytes: parts[0]}, done) }
 	} else if number%3 != 0 {
-		freed := false
+		left := false
 		send = func(done func(error)) {
-			g.SendFreeing(to, header, list, func() {
-				poison(parts)
+			g.SendLeaving(to, header, list, func(free bool) {
+				if free {
+					poison(parts)
+				}
 				l.mu.Lock()
 				defer l.mu.Unlock()
-				if freed || e.sent > 0 {
-					l.fail("free was called twice (%v) or after done", freed)
+				if left || e.sent > 0 {
+					l.fail("left was called twice (%v) or after done", left)
 				}
-				freed = true
+				left = true
 			}, done)
 		}
 	}

@@ -17,8 +17,8 @@ type outMsg struct {
 	pieces Pieces // nil: the payload is parts
 	total  int
 	done   func(error)
-	free   func()  // called when the payload is copied to slot; nil: nobody wants to know, or it was called
-	region *region // of slot; nil: parts lie where the caller has them
+	left   func(free bool) // called when the payload is copied to slot, or written; nil: nobody wants to know, or it was called
+	region *region         // of slot; nil: parts lie where the caller has them
 	slot   int
 
 	piece  int     // bytes of each piece but the last
@@ -115,7 +115,7 @@ func newOut(n *Node, peer ID, session uint64) *out {
 }
 
 // send queues a message. On an error nothing was queued, and done is not called.
-func (o *out) send(g *Group, header []byte, parts [][]byte, pieces Pieces, total int, free func(), done func(error)) error {
+func (o *out) send(g *Group, header []byte, parts [][]byte, pieces Pieces, total int, left func(free bool), done func(error)) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ended != nil {
@@ -132,7 +132,7 @@ func (o *out) send(g *Group, header []byte, parts [][]byte, pieces Pieces, total
 		o.heard = time.Now()
 	}
 	m := o.node.pool.get()
-	m.group, m.pieces, m.total, m.free, m.done = g, pieces, total, free, done
+	m.group, m.pieces, m.total, m.left, m.done = g, pieces, total, left, done
 	m.header = append(m.header, header...)
 	m.parts = append(m.parts, parts...)
 	m.piece = max(total, 1)
@@ -267,16 +267,20 @@ func (o *out) recycle(m *outMsg) {
 	}
 }
 
-// detach makes the copy in a slot what is sent again, if it has to be, and returns what is to be called then, if anything:
-// the caller's memory is free.
-func (o *out) detach(m *outMsg, r *region, slot int) (free func()) {
-	if m.free == nil || m.finished {
+// leave returns what is to be called, if anything, when a stream that uses a message has written its part: that all of it has
+// left. A copy in a slot (from 1; 0: there is none) becomes what is sent again, if it has to be, and the caller's memory is free.
+func (o *out) leave(m *outMsg, r *region, slot int) func() {
+	if m.left == nil || m.finished || m.unsent > 0 || m.writers > 1 {
 		return nil
 	}
-	m.region, m.slot = r, slot
-	m.place(r.slot(slot, m.total))
-	free, m.free = m.free, nil
-	return free
+	left := m.left
+	m.left = nil
+	if slot == 0 {
+		return func() { left(false) }
+	}
+	m.region, m.slot = r, slot-1
+	m.place(r.slot(slot-1, m.total))
+	return func() { left(true) }
 }
 
 // place says that the parts lie one after another in b.

@@ -30,7 +30,7 @@ type outStream struct {
 	meta     []byte
 	list     [][]byte
 	due      []outcome
-	frees    []func()
+	lefts    []func()
 	checksum bool
 	region   *region  // nil: none
 	owners   []uint64 // by slot of the region: the number of the message that was copied there last
@@ -250,26 +250,27 @@ func (s *outStream) writeBatch() error {
 		s.batch[i].lent.end()
 	}
 	o.mu.Lock()
-	s.letGo(len(s.batch))
+	s.letGo(len(s.batch), err == nil)
 	return err
 }
 
-// letGo ends the stream's use of the first n messages of the batch. out.mu is held on entry and exit, not between.
-func (s *outStream) letGo(n int) {
+// letGo ends the stream's use of the first n messages of the batch, which have left if they are written. out.mu is held on entry
+// and exit, not between.
+func (s *outStream) letGo(n int, written bool) {
 	for i := range s.batch[:n] {
-		if p := &s.batch[i]; p.slot > 0 {
-			if free := s.out.detach(p.m, s.region, p.slot-1); free != nil {
-				s.frees = append(s.frees, free)
+		if p := &s.batch[i]; p.slot > 0 || written {
+			if left := s.out.leave(p.m, s.region, p.slot); left != nil {
+				s.lefts = append(s.lefts, left)
 			}
 		}
 	}
-	if len(s.frees) > 0 { // before done, which waits for the stream
+	if len(s.lefts) > 0 { // before done, which waits for the stream
 		s.out.mu.Unlock()
-		for _, free := range s.frees {
-			free()
+		for _, left := range s.lefts {
+			left()
 		}
-		clear(s.frees)
-		s.frees = s.frees[:0]
+		clear(s.lefts)
+		s.lefts = s.lefts[:0]
 		s.out.mu.Lock()
 	}
 	for i := range s.batch[:n] {
@@ -347,7 +348,7 @@ func (s *outStream) through(at int) error {
 	}
 	s.meta = s.meta[:0]
 	o.mu.Lock()
-	s.letGo(at + 1)
+	s.letGo(at+1, true)
 	due := s.due
 	o.mu.Unlock()
 	report(due)
