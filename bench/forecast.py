@@ -28,6 +28,7 @@ CASES = {  # chunks on each stage, a schedule, and what else is set
     "zb-v": (2, "zb-v", []),
     "data 2": (1, "1f1b", ["pipeline.stages=1", "parallel.data=2"]),
     "data 2, ZeRO-1": (1, "1f1b", ["pipeline.stages=1", "parallel.data=2", "parallel.zero=1"]),
+    "context 2": (1, "1f1b", ["pipeline.stages=1", "parallel.context=2"]),
     "tensor 2": (1, "1f1b", ["pipeline.stages=1", "parallel.tensor=2"]),
     "tensor 2, sequence": (1, "1f1b", ["pipeline.stages=1", "parallel.tensor=2", "parallel.sequence=true"]),
 }

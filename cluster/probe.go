@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,7 +25,7 @@ const probeProtocol = "probe"
 const (
 	limitProbeBytes = 64 << 20
 	probeBytes      = 8 << 20
-	probePings      = 10
+	probePings      = 21
 	probeTime       = 30 * time.Second
 )
 
@@ -55,7 +56,7 @@ func serveProbe(conn net.Conn, _ transport.Peer) {
 	}
 }
 
-// measureLink measures the way to another process: half of the shortest round trip, the
+// measureLink measures the way to another process: half of a round trip, as most are, the
 // bytes that arrive a second beyond that, and what they take of both processors.
 func measureLink(ctx context.Context, t transport.Transport, p *wire.Peer) *wire.Link {
 	l := &wire.Link{To: p.GetName()}
@@ -91,16 +92,14 @@ func measureInto(ctx context.Context, t transport.Transport, p *wire.Peer, l *wi
 		_, err := io.ReadFull(conn, answer[:])
 		return time.Since(began), err
 	}
-	shortest := time.Duration(0)
-	for range probePings {
-		d, err := trip(0)
-		if err != nil {
+	var pings [probePings]time.Duration
+	for i := range pings {
+		if pings[i], err = trip(0); err != nil {
 			return err
 		}
-		if shortest == 0 || d < shortest {
-			shortest = d
-		}
 	}
+	slices.Sort(pings[:])
+	ping := pings[len(pings)/2]
 	var took, began time.Duration
 	for range 2 { // the first one finds out how fast it may go
 		began = sysinfo.CPUTime()
@@ -108,8 +107,8 @@ func measureInto(ctx context.Context, t transport.Transport, p *wire.Peer, l *wi
 			return err
 		}
 	}
-	l.LatencyMs = float64(shortest) / 2 / float64(time.Millisecond)
-	l.BytesPerS = probeBytes / max(took-shortest, time.Microsecond).Seconds()
+	l.LatencyMs = float64(ping) / 2 / float64(time.Millisecond)
+	l.BytesPerS = probeBytes / max(took-ping, time.Microsecond).Seconds()
 	l.SendNs = float64(sysinfo.CPUTime()-began) / probeBytes
 	l.ReceiveNs = float64(binary.LittleEndian.Uint64(answer[:])) / probeBytes
 	l.Processors = int32(runtime.GOMAXPROCS(0)) //nolint:gosec // a number of processors

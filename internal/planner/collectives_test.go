@@ -216,3 +216,26 @@ func stepsOnly(ops []tensorops.Op, dim grid.Dimension) (some []step) {
 	}
 	return some
 }
+
+// TestSlowestOf against all combinations.
+func TestSlowestOf(t *testing.T) {
+	times := []float64{3, 1, 4, 1, 5}
+	var one, two, three float64
+	for _, a := range times {
+		one += a
+		for _, b := range times {
+			two += max(a, b)
+			for _, c := range times {
+				three += max(a, b, c)
+			}
+		}
+	}
+	for n, want := range map[int]float64{1: one / 5, 2: two / 25, 3: three / 125} {
+		if got := slowestOf(n, times); math.Abs(got-want) > 1e-12 {
+			t.Errorf("of %d: %v, want %v", n, got, want)
+		}
+	}
+	if got := slowestOf(2, nil); got != 0 {
+		t.Errorf("of no times: %v", got)
+	}
+}

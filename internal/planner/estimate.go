@@ -33,7 +33,7 @@ func Estimate(b *plan.Plan, microbatches []int, g gpus.GPU) (*Costs, error) {
 		if err != nil {
 			return nil, fmt.Errorf("estimate microbatches of %d sequences: %w", sequences, err)
 		}
-		c.Batches = append(c.Batches, m.costs())
+		c.Batches = append(c.Batches, m.costs(median))
 		c.UpdateNS = median(m.updates)
 	}
 	return c, nil

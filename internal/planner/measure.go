@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -48,10 +49,12 @@ func measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds floa
 	defer dev.Close()
 	cfg := b.Config()
 	c := &Costs{Kernels: dev.Path(), DType: cfg.Device.DType, Threads: dev.Threads(), Context: cfg.Model.Context, Hidden: b.Model().Config.Hidden}
-	options := b.StageOptions(0)
+	options, slowest := b.StageOptions(0), median
 	if ofRank {
 		options = b.LayerOptions(0, loneGroup)
 		c.Tensor, c.ContextRanks, c.Sequence = b.Grid().TensorSize(0), b.Grid().Size(grid.Context), cfg.Parallel.Sequence
+		ranks := b.Grid().TensorSize(0) * b.Grid().Size(grid.Context)
+		slowest = func(v []float64) float64 { return slowestOf(ranks, v) }
 	}
 	var updates []float64
 	for _, sequences := range microbatches {
@@ -65,7 +68,7 @@ func measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds floa
 		if err != nil {
 			return nil, fmt.Errorf("measure microbatches of %d sequences: %w", sequences, err)
 		}
-		c.Batches = append(c.Batches, m.costs())
+		c.Batches = append(c.Batches, m.costs(slowest))
 		updates = append(updates, median(m.updates))
 	}
 	c.UpdateNS = slices.Min(updates)
@@ -234,8 +237,8 @@ func (m *meter) time(v int, t scheduler.Type, record func(l *tensorops.List)) er
 	return err
 }
 
-// costs are the medians over the rounds, and over the layers of a kind.
-func (m *meter) costs() BatchCosts {
+// costs are what of says of the times of all rounds, and of all layers of a kind.
+func (m *meter) costs(of func(times []float64) float64) BatchCosts {
 	times := make(map[string]*[scheduler.B + 1][]float64)
 	for _, c := range m.chunks {
 		s := string(rune(c.symbol))
@@ -248,11 +251,11 @@ func (m *meter) costs() BatchCosts {
 	}
 	out := BatchCosts{Microbatch: m.microbatch.Sequences, Layers: make(map[string]LayerCost)}
 	for s, t := range times {
-		input, weight, both := median(t[scheduler.I]), median(t[scheduler.W]), median(t[scheduler.B])
+		input, weight, both := of(t[scheduler.I]), of(t[scheduler.W]), of(t[scheduler.B])
 		// A backward has the operations of both gradients. That they differ in time is
 		// chance, from which no schedule shall gain.
 		backward := (input + weight + both) / 2
-		out.Layers[s] = LayerCost{ForwardMS: median(t[scheduler.F]), InputGradMS: backward * input / (input + weight),
+		out.Layers[s] = LayerCost{ForwardMS: of(t[scheduler.F]), InputGradMS: backward * input / (input + weight),
 			WeightGradMS: backward * weight / (input + weight), BackwardMS: backward}
 	}
 	return out
@@ -299,4 +302,14 @@ func median(v []float64) float64 {
 	}
 	v = slices.Sorted(slices.Values(v))
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}
+
+// slowestOf is what the slowest of n ranks takes, on average, if each takes any of some times: those that work in groups wait
+// for it. Of one it is the mean: a rank's passes add up.
+func slowestOf(n int, times []float64) (mean float64) {
+	all := float64(len(times))
+	for i, t := range slices.Sorted(slices.Values(times)) {
+		mean += t * (math.Pow(float64(i+1)/all, float64(n)) - math.Pow(float64(i)/all, float64(n)))
+	}
+	return mean
 }
