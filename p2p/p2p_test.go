@@ -413,7 +413,7 @@ func (w *wire) Receive(r collective.Receiver) { w.receiver = r }
 
 func (*wire) Frees(int, int) bool { return false }
 
-func (w *wire) Send(to int, header []byte, payload [][]byte, _ func(), done func(error)) {
+func (w *wire) Send(to int, header []byte, payload [][]byte, _ func(bool), done func(error)) {
 	lens := make([]int, len(payload))
 	for i, b := range payload {
 		lens[i] = len(b)
