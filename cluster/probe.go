@@ -56,7 +56,7 @@ func serveProbe(conn net.Conn, _ transport.Peer) {
 	}
 }
 
-// measureLink measures the way to another process: half of a round trip, as most are, the
+// measureLink measures the way to another process: half of the middle one of some round trips, the
 // bytes that arrive a second beyond that, and what they take of both processors.
 func measureLink(ctx context.Context, t transport.Transport, p *wire.Peer) *wire.Link {
 	l := &wire.Link{To: p.GetName()}

@@ -335,8 +335,8 @@ type outbound struct {
 	begun bool // to be waited for: not what says that a member is ready
 }
 
-// departed is called when a message is on its way. What was copied is waited for no longer: a member that has its result
-// computes again, and what it still had to send would be late.
+// departed is called when a message is on its way. A collective waits so long for what it has copied: a member
+// that has its result computes again, and what it still had to send would be late.
 func (x *exchange) departed(out *outbound, free bool) {
 	if !free && !out.own {
 		return

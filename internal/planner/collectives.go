@@ -142,8 +142,8 @@ type taken struct {
 }
 
 // play plays steps of which all computing takes so long: one stream computes, and what it begins goes over one
-// link, one collective after the other, of which the next begins while one is still under way. Where the processors that compute carry it too, they compute so much later,
-// unless they wait for it.
+// link, one collective after the other, of which the next begins while one is still under way. Where the processors
+// that compute carry it too, they compute so much later, unless they wait for it.
 func play(steps []step, computeMS float64) (t taken) {
 	now, link, there, carry := 0.0, 0.0, 0.0, 0.0 // there: all that was begun; carry is still to be done
 	wait := func(until float64) {

@@ -49,12 +49,12 @@ func measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds floa
 	defer dev.Close()
 	cfg := b.Config()
 	c := &Costs{Kernels: dev.Path(), DType: cfg.Device.DType, Threads: dev.Threads(), Context: cfg.Model.Context, Hidden: b.Model().Config.Hidden}
-	options, slowest := b.StageOptions(0), median
+	options, typical := b.StageOptions(0), median
 	if ofRank {
 		options = b.LayerOptions(0, loneGroup)
 		c.Tensor, c.ContextRanks, c.Sequence = b.Grid().TensorSize(0), b.Grid().Size(grid.Context), cfg.Parallel.Sequence
 		ranks := b.Grid().TensorSize(0) * b.Grid().Size(grid.Context)
-		slowest = func(v []float64) float64 { return slowestOf(ranks, v) }
+		typical = func(v []float64) float64 { return slowestOf(ranks, v) }
 	}
 	var updates []float64
 	for _, sequences := range microbatches {
@@ -68,7 +68,7 @@ func measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds floa
 		if err != nil {
 			return nil, fmt.Errorf("measure microbatches of %d sequences: %w", sequences, err)
 		}
-		c.Batches = append(c.Batches, m.costs(slowest))
+		c.Batches = append(c.Batches, m.costs(typical))
 		updates = append(updates, median(m.updates))
 	}
 	c.UpdateNS = slices.Min(updates)
@@ -237,8 +237,8 @@ func (m *meter) time(v int, t scheduler.Type, record func(l *tensorops.List)) er
 	return err
 }
 
-// costs are what of says of the times of all rounds, and of all layers of a kind.
-func (m *meter) costs(of func(times []float64) float64) BatchCosts {
+// costs are made of the times of all rounds, and of all layers of a kind: each is what typical says of them.
+func (m *meter) costs(typical func(times []float64) float64) BatchCosts {
 	times := make(map[string]*[scheduler.B + 1][]float64)
 	for _, c := range m.chunks {
 		s := string(rune(c.symbol))
@@ -251,11 +251,11 @@ func (m *meter) costs(of func(times []float64) float64) BatchCosts {
 	}
 	out := BatchCosts{Microbatch: m.microbatch.Sequences, Layers: make(map[string]LayerCost)}
 	for s, t := range times {
-		input, weight, both := of(t[scheduler.I]), of(t[scheduler.W]), of(t[scheduler.B])
+		input, weight, both := typical(t[scheduler.I]), typical(t[scheduler.W]), typical(t[scheduler.B])
 		// A backward has the operations of both gradients. That they differ in time is
 		// chance, from which no schedule shall gain.
 		backward := (input + weight + both) / 2
-		out.Layers[s] = LayerCost{ForwardMS: of(t[scheduler.F]), InputGradMS: backward * input / (input + weight),
+		out.Layers[s] = LayerCost{ForwardMS: typical(t[scheduler.F]), InputGradMS: backward * input / (input + weight),
 			WeightGradMS: backward * weight / (input + weight), BackwardMS: backward}
 	}
 	return out
