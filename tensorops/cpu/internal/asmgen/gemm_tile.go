@@ -40,7 +40,12 @@ there are). In AVX512BF16 a number is a pair of bfloat16, and VDPBF16PS multipli
 adds them; its registers are named, since the assembler does not know it. With 6 × 2 accumulators of 16 registers
 (AVX2) and 12 × 2 of 32 (AVX-512) there are more independent sums than two
 multiply-adds a cycle take cycles, so that two can start in every cycle; and B is
-read once for all rows.`
+read once for all rows.
+
+While a tile's sums are made, the lines of the next tile of C are on their way to the
+first-level cache, a row every four k, and then the next strip of B to the second: a line
+every four k, so that they are there after ten tiles or so. All at once they would hold up
+what the sums need themselves.`
 
 // number is that of a vector register named by z.
 func number(r reg.Register) int { return int(r.(reg.Physical).PhysicalIndex()) }
@@ -60,7 +65,6 @@ func gemmTile(c *build.Context, s gemmShape, rows int) {
 	lda := c.Load(c.Param("lda"), c.GP64()).(reg.GPVirtual)
 	ldb := c.Load(c.Param("ldb"), c.GP64()).(reg.GPVirtual)
 	ldc := c.Load(c.Param("ldc"), c.GP64()).(reg.GPVirtual)
-	add := c.Load(c.Param("add"), c.GP8()).(reg.GPVirtual)
 	c.SHLQ(operand.U8(2), lda)
 	c.SHLQ(operand.U8(2), ldb)
 	c.Comment("Row r of C is at row[r/3] + (r mod 3)·ldc.")
@@ -99,27 +103,25 @@ func gemmTile(c *build.Context, s gemmShape, rows int) {
 	}
 	at := func(base reg.Register, disp int) operand.Mem { return operand.Mem{Base: base, Disp: disp} }
 
+	c.Comment("The strip of B after this one, and the tile of C at the right of the first one.")
+	nextB, right := c.GP64(), c.GP64()
+	c.MOVQ(k, nextB)
+	c.IMULQ(ldb, nextB)
+	c.ADDQ(b, nextB)
+	c.LEAQ(at(cp, s.vecs*s.bytes), right)
 	c.Label("strip")
-	bp, count, crow := c.GP64(), c.GP64(), c.GP64()
-	c.Comment("C's lines are on their way while the sums are made.")
-	c.MOVQ(cp, crow)
-	for r := 0; r < rows; r += 3 {
-		for i := range min(3, rows-r) {
-			m := at(crow, 0)
-			if i > 0 {
-				m.Index, m.Scale = ldc, uint8(i)
-			}
-			for v := 0; v < s.vecs*s.bytes; v += 64 {
-				m.Disp = v
-				c.PREFETCHT0(m)
-			}
-			m.Disp = s.vecs*s.bytes - 4 // rows need not begin at a line's start
-			c.PREFETCHT0(m)
-		}
-		if r+3 < rows {
-			c.ADDQ(ldc3, crow)
-		}
+	bp, count, nextC, lines := c.GP64(), c.GP64(), c.GP64(), c.GP64()
+	c.Comment("The tile of C after this one is below, or at the right of the first one.")
+	c.MOVQ(cp, nextC)
+	for range rows / 3 {
+		c.ADDQ(ldc3, nextC)
 	}
+	for range rows % 3 {
+		c.ADDQ(ldc, nextC)
+	}
+	c.CMPQ(strips, operand.U8(1))
+	c.CMOVQEQ(right, nextC)
+	c.MOVQ(operand.U32(rows), lines)
 	for r := range acc {
 		for v := range acc[r] {
 			if s.zmm {
@@ -155,11 +157,29 @@ func gemmTile(c *build.Context, s gemmShape, rows int) {
 	c.SUBQ(operand.U8(unroll), count)
 	c.JL(operand.LabelRef("rest"))
 	c.Label("four")
-	for range unroll {
+	for i := range unroll {
 		step()
+		switch v := i * 64; {
+		case v < s.vecs*s.bytes:
+			c.PREFETCHT0(at(nextC, v))
+		case i == unroll-2:
+			c.ADDQ(ldc, nextC)
+		}
 	}
 	c.SUBQ(operand.U8(unroll), count)
-	c.JGE(operand.LabelRef("four"))
+	c.JL(operand.LabelRef("rest"))
+	c.DECQ(lines)
+	c.JNZ(operand.LabelRef("four"))
+	c.Label("more")
+	for i := range unroll {
+		step()
+		if i == 1 {
+			c.PREFETCHT1(at(nextB, 0))
+			c.ADDQ(operand.U8(64), nextB)
+		}
+	}
+	c.SUBQ(operand.U8(unroll), count)
+	c.JGE(operand.LabelRef("more"))
 	c.Label("rest")
 	c.ADDQ(operand.U8(unroll), count)
 	c.JZ(operand.LabelRef("store"))
@@ -191,6 +211,7 @@ func gemmTile(c *build.Context, s gemmShape, rows int) {
 			c.ADDQ(ldc, cp)
 		}
 	}
+	add := c.Load(c.Param("add"), c.GP8()) // there is no register to keep it in
 	c.TESTB(add, add)
 	c.JZ(operand.LabelRef("replace"))
 	write(true)

@@ -10,9 +10,14 @@
 // (AVX2) and 12 × 2 of 32 (AVX-512) there are more independent sums than two
 // multiply-adds a cycle take cycles, so that two can start in every cycle; and B is
 // read once for all rows.
+//
+// While a tile's sums are made, the lines of the next tile of C are on their way to the
+// first-level cache, a row every four k, and then the next strip of B to the second: a line
+// every four k, so that they are there after ten tiles or so. All at once they would hold up
+// what the sums need themselves.
 
 // func tileAVX2_1(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, FMA3, MMX+
+// Requires: AVX, CMOV, FMA3, MMX+
 TEXT ·tileAVX2_1(SB), $0-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
@@ -22,75 +27,121 @@ TEXT ·tileAVX2_1(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R10
+	IMULQ R8, R10
+	ADDQ  BX, R10
+	LEAQ  64(SI), R11
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R11
-	PREFETCHT0 (R11)
-	PREFETCHT0 60(R11)
-	VXORPS     Y0, Y0, Y0
-	VXORPS     Y1, Y1, Y1
-	MOVQ       BX, R11
-	MOVQ       CX, R12
-	SUBQ       $0x04, R12
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R14
+	ADDQ    R9, R14
+	CMPQ    AX, $0x01
+	CMOVQEQ R11, R14
+	MOVQ    $0x00000001, R15
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	MOVQ    BX, R12
+	MOVQ    CX, R13
+	SUBQ    $0x04, R13
+	JL      rest
 
 four:
-	VMOVUPS      (R11), Y2
-	VMOVUPS      32(R11), Y3
-	ADDQ         R8, R11
+	VMOVUPS      (R12), Y2
+	VMOVUPS      32(R12), Y3
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Y4
 	VFMADD231PS  Y2, Y4, Y0
 	VFMADD231PS  Y3, Y4, Y1
 	ADDQ         DI, DX
-	VMOVUPS      (R11), Y2
-	VMOVUPS      32(R11), Y3
-	ADDQ         R8, R11
+	PREFETCHT0   (R14)
+	VMOVUPS      (R12), Y2
+	VMOVUPS      32(R12), Y3
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Y4
 	VFMADD231PS  Y2, Y4, Y0
 	VFMADD231PS  Y3, Y4, Y1
 	ADDQ         DI, DX
-	VMOVUPS      (R11), Y2
-	VMOVUPS      32(R11), Y3
-	ADDQ         R8, R11
+	VMOVUPS      (R12), Y2
+	VMOVUPS      32(R12), Y3
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Y4
 	VFMADD231PS  Y2, Y4, Y0
 	VFMADD231PS  Y3, Y4, Y1
 	ADDQ         DI, DX
-	VMOVUPS      (R11), Y2
-	VMOVUPS      32(R11), Y3
-	ADDQ         R8, R11
+	ADDQ         R9, R14
+	VMOVUPS      (R12), Y2
+	VMOVUPS      32(R12), Y3
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Y4
 	VFMADD231PS  Y2, Y4, Y0
 	VFMADD231PS  Y3, Y4, Y1
 	ADDQ         DI, DX
-	SUBQ         $0x04, R12
-	JGE          four
+	SUBQ         $0x04, R13
+	JL           rest
+	DECQ         R15
+	JNZ          four
+
+more:
+	VMOVUPS      (R12), Y2
+	VMOVUPS      32(R12), Y3
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Y4
+	VFMADD231PS  Y2, Y4, Y0
+	VFMADD231PS  Y3, Y4, Y1
+	ADDQ         DI, DX
+	VMOVUPS      (R12), Y2
+	VMOVUPS      32(R12), Y3
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Y4
+	VFMADD231PS  Y2, Y4, Y0
+	VFMADD231PS  Y3, Y4, Y1
+	ADDQ         DI, DX
+	PREFETCHT1   (R10)
+	ADDQ         $0x40, R10
+	VMOVUPS      (R12), Y2
+	VMOVUPS      32(R12), Y3
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Y4
+	VFMADD231PS  Y2, Y4, Y0
+	VFMADD231PS  Y3, Y4, Y1
+	ADDQ         DI, DX
+	VMOVUPS      (R12), Y2
+	VMOVUPS      32(R12), Y3
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Y4
+	VFMADD231PS  Y2, Y4, Y0
+	VFMADD231PS  Y3, Y4, Y1
+	ADDQ         DI, DX
+	SUBQ         $0x04, R13
+	JGE          more
 
 rest:
-	ADDQ $0x04, R12
+	ADDQ $0x04, R13
 	JZ   store
 
 one:
-	VMOVUPS      (R11), Y2
-	VMOVUPS      32(R11), Y3
-	ADDQ         R8, R11
+	VMOVUPS      (R12), Y2
+	VMOVUPS      32(R12), Y3
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Y4
 	VFMADD231PS  Y2, Y4, Y0
 	VFMADD231PS  Y3, Y4, Y1
 	ADDQ         DI, DX
-	DECQ         R12
+	DECQ         R13
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R12
+	TESTB   R12, R12
 	JZ      replace
 	VADDPS  (SI), Y0, Y0
 	VMOVUPS Y0, (SI)
@@ -113,7 +164,7 @@ done:
 	RET
 
 // func tileAVX2_2(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, FMA3, MMX+
+// Requires: AVX, CMOV, FMA3, MMX+
 TEXT ·tileAVX2_2(SB), $0-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
@@ -123,34 +174,40 @@ TEXT ·tileAVX2_2(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R10
+	IMULQ R8, R10
+	ADDQ  BX, R10
+	LEAQ  64(SI), R11
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R11
-	PREFETCHT0 (R11)
-	PREFETCHT0 60(R11)
-	PREFETCHT0 (R11)(R9*1)
-	PREFETCHT0 60(R11)(R9*1)
-	VXORPS     Y0, Y0, Y0
-	VXORPS     Y1, Y1, Y1
-	VXORPS     Y2, Y2, Y2
-	VXORPS     Y3, Y3, Y3
-	MOVQ       BX, R11
-	MOVQ       CX, R12
-	SUBQ       $0x04, R12
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R14
+	ADDQ    R9, R14
+	ADDQ    R9, R14
+	CMPQ    AX, $0x01
+	CMOVQEQ R11, R14
+	MOVQ    $0x00000002, R15
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	MOVQ    BX, R12
+	MOVQ    CX, R13
+	SUBQ    $0x04, R13
+	JL      rest
 
 four:
-	VMOVUPS      (R11), Y4
-	VMOVUPS      32(R11), Y5
-	ADDQ         R8, R11
+	VMOVUPS      (R12), Y4
+	VMOVUPS      32(R12), Y5
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Y6
 	VFMADD231PS  Y4, Y6, Y0
 	VFMADD231PS  Y5, Y6, Y1
@@ -158,9 +215,10 @@ four:
 	VFMADD231PS  Y4, Y6, Y2
 	VFMADD231PS  Y5, Y6, Y3
 	ADDQ         DI, DX
-	VMOVUPS      (R11), Y4
-	VMOVUPS      32(R11), Y5
-	ADDQ         R8, R11
+	PREFETCHT0   (R14)
+	VMOVUPS      (R12), Y4
+	VMOVUPS      32(R12), Y5
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Y6
 	VFMADD231PS  Y4, Y6, Y0
 	VFMADD231PS  Y5, Y6, Y1
@@ -168,9 +226,9 @@ four:
 	VFMADD231PS  Y4, Y6, Y2
 	VFMADD231PS  Y5, Y6, Y3
 	ADDQ         DI, DX
-	VMOVUPS      (R11), Y4
-	VMOVUPS      32(R11), Y5
-	ADDQ         R8, R11
+	VMOVUPS      (R12), Y4
+	VMOVUPS      32(R12), Y5
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Y6
 	VFMADD231PS  Y4, Y6, Y0
 	VFMADD231PS  Y5, Y6, Y1
@@ -178,9 +236,10 @@ four:
 	VFMADD231PS  Y4, Y6, Y2
 	VFMADD231PS  Y5, Y6, Y3
 	ADDQ         DI, DX
-	VMOVUPS      (R11), Y4
-	VMOVUPS      32(R11), Y5
-	ADDQ         R8, R11
+	ADDQ         R9, R14
+	VMOVUPS      (R12), Y4
+	VMOVUPS      32(R12), Y5
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Y6
 	VFMADD231PS  Y4, Y6, Y0
 	VFMADD231PS  Y5, Y6, Y1
@@ -188,17 +247,65 @@ four:
 	VFMADD231PS  Y4, Y6, Y2
 	VFMADD231PS  Y5, Y6, Y3
 	ADDQ         DI, DX
-	SUBQ         $0x04, R12
-	JGE          four
+	SUBQ         $0x04, R13
+	JL           rest
+	DECQ         R15
+	JNZ          four
+
+more:
+	VMOVUPS      (R12), Y4
+	VMOVUPS      32(R12), Y5
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 4(DX), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         DI, DX
+	VMOVUPS      (R12), Y4
+	VMOVUPS      32(R12), Y5
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 4(DX), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         DI, DX
+	PREFETCHT1   (R10)
+	ADDQ         $0x40, R10
+	VMOVUPS      (R12), Y4
+	VMOVUPS      32(R12), Y5
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 4(DX), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         DI, DX
+	VMOVUPS      (R12), Y4
+	VMOVUPS      32(R12), Y5
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 4(DX), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         DI, DX
+	SUBQ         $0x04, R13
+	JGE          more
 
 rest:
-	ADDQ $0x04, R12
+	ADDQ $0x04, R13
 	JZ   store
 
 one:
-	VMOVUPS      (R11), Y4
-	VMOVUPS      32(R11), Y5
-	ADDQ         R8, R11
+	VMOVUPS      (R12), Y4
+	VMOVUPS      32(R12), Y5
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Y6
 	VFMADD231PS  Y4, Y6, Y0
 	VFMADD231PS  Y5, Y6, Y1
@@ -206,11 +313,12 @@ one:
 	VFMADD231PS  Y4, Y6, Y2
 	VFMADD231PS  Y5, Y6, Y3
 	ADDQ         DI, DX
-	DECQ         R12
+	DECQ         R13
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R12
+	TESTB   R12, R12
 	JZ      replace
 	VADDPS  (SI), Y0, Y0
 	VMOVUPS Y0, (SI)
@@ -241,8 +349,8 @@ done:
 	RET
 
 // func tileAVX2_3(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, FMA3, MMX+
-TEXT ·tileAVX2_3(SB), $0-65
+// Requires: AVX, CMOV, FMA3, MMX+
+TEXT ·tileAVX2_3(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -251,38 +359,41 @@ TEXT ·tileAVX2_3(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  64(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 60(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 60(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 60(R12)(R9*2)
-	VXORPS     Y0, Y0, Y0
-	VXORPS     Y1, Y1, Y1
-	VXORPS     Y2, Y2, Y2
-	VXORPS     Y3, Y3, Y3
-	VXORPS     Y4, Y4, Y4
-	VXORPS     Y5, Y5, Y5
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x00000003, BP
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Y6
-	VMOVUPS      32(R12), Y7
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Y6
+	VMOVUPS      32(R13), Y7
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Y8
 	VFMADD231PS  Y6, Y8, Y0
 	VFMADD231PS  Y7, Y8, Y1
@@ -293,9 +404,10 @@ four:
 	VFMADD231PS  Y6, Y8, Y4
 	VFMADD231PS  Y7, Y8, Y5
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Y6
-	VMOVUPS      32(R12), Y7
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Y6
+	VMOVUPS      32(R13), Y7
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Y8
 	VFMADD231PS  Y6, Y8, Y0
 	VFMADD231PS  Y7, Y8, Y1
@@ -306,9 +418,9 @@ four:
 	VFMADD231PS  Y6, Y8, Y4
 	VFMADD231PS  Y7, Y8, Y5
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Y6
-	VMOVUPS      32(R12), Y7
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Y6
+	VMOVUPS      32(R13), Y7
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Y8
 	VFMADD231PS  Y6, Y8, Y0
 	VFMADD231PS  Y7, Y8, Y1
@@ -319,9 +431,10 @@ four:
 	VFMADD231PS  Y6, Y8, Y4
 	VFMADD231PS  Y7, Y8, Y5
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Y6
-	VMOVUPS      32(R12), Y7
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Y6
+	VMOVUPS      32(R13), Y7
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Y8
 	VFMADD231PS  Y6, Y8, Y0
 	VFMADD231PS  Y7, Y8, Y1
@@ -332,17 +445,77 @@ four:
 	VFMADD231PS  Y6, Y8, Y4
 	VFMADD231PS  Y7, Y8, Y5
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Y6
+	VMOVUPS      32(R13), Y7
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Y8
+	VFMADD231PS  Y6, Y8, Y0
+	VFMADD231PS  Y7, Y8, Y1
+	VBROADCASTSS 4(DX), Y8
+	VFMADD231PS  Y6, Y8, Y2
+	VFMADD231PS  Y7, Y8, Y3
+	VBROADCASTSS 8(DX), Y8
+	VFMADD231PS  Y6, Y8, Y4
+	VFMADD231PS  Y7, Y8, Y5
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Y6
+	VMOVUPS      32(R13), Y7
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Y8
+	VFMADD231PS  Y6, Y8, Y0
+	VFMADD231PS  Y7, Y8, Y1
+	VBROADCASTSS 4(DX), Y8
+	VFMADD231PS  Y6, Y8, Y2
+	VFMADD231PS  Y7, Y8, Y3
+	VBROADCASTSS 8(DX), Y8
+	VFMADD231PS  Y6, Y8, Y4
+	VFMADD231PS  Y7, Y8, Y5
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Y6
+	VMOVUPS      32(R13), Y7
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Y8
+	VFMADD231PS  Y6, Y8, Y0
+	VFMADD231PS  Y7, Y8, Y1
+	VBROADCASTSS 4(DX), Y8
+	VFMADD231PS  Y6, Y8, Y2
+	VFMADD231PS  Y7, Y8, Y3
+	VBROADCASTSS 8(DX), Y8
+	VFMADD231PS  Y6, Y8, Y4
+	VFMADD231PS  Y7, Y8, Y5
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Y6
+	VMOVUPS      32(R13), Y7
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Y8
+	VFMADD231PS  Y6, Y8, Y0
+	VFMADD231PS  Y7, Y8, Y1
+	VBROADCASTSS 4(DX), Y8
+	VFMADD231PS  Y6, Y8, Y2
+	VFMADD231PS  Y7, Y8, Y3
+	VBROADCASTSS 8(DX), Y8
+	VFMADD231PS  Y6, Y8, Y4
+	VFMADD231PS  Y7, Y8, Y5
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Y6
-	VMOVUPS      32(R12), Y7
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Y6
+	VMOVUPS      32(R13), Y7
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Y8
 	VFMADD231PS  Y6, Y8, Y0
 	VFMADD231PS  Y7, Y8, Y1
@@ -353,11 +526,12 @@ one:
 	VFMADD231PS  Y6, Y8, Y4
 	VFMADD231PS  Y7, Y8, Y5
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Y0, Y0
 	VMOVUPS Y0, (SI)
@@ -371,7 +545,7 @@ store:
 	VMOVUPS Y4, (SI)(R9*2)
 	VADDPS  32(SI)(R9*2), Y5, Y5
 	VMOVUPS Y5, 32(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	DECQ    AX
 	JNZ     strip
 	JMP     done
@@ -383,7 +557,7 @@ replace:
 	VMOVUPS Y3, 32(SI)(R9*1)
 	VMOVUPS Y4, (SI)(R9*2)
 	VMOVUPS Y5, 32(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	DECQ    AX
 	JNZ     strip
 
@@ -392,8 +566,8 @@ done:
 	RET
 
 // func tileAVX2_4(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, FMA3, MMX+
-TEXT ·tileAVX2_4(SB), $0-65
+// Requires: AVX, CMOV, FMA3, MMX+
+TEXT ·tileAVX2_4(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -402,43 +576,44 @@ TEXT ·tileAVX2_4(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  64(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 60(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 60(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 60(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 60(R12)
-	VXORPS     Y0, Y0, Y0
-	VXORPS     Y1, Y1, Y1
-	VXORPS     Y2, Y2, Y2
-	VXORPS     Y3, Y3, Y3
-	VXORPS     Y4, Y4, Y4
-	VXORPS     Y5, Y5, Y5
-	VXORPS     Y6, Y6, Y6
-	VXORPS     Y7, Y7, Y7
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R9, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x00000004, BP
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Y8
-	VMOVUPS      32(R12), Y9
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Y8
+	VMOVUPS      32(R13), Y9
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Y10
 	VFMADD231PS  Y8, Y10, Y0
 	VFMADD231PS  Y9, Y10, Y1
@@ -452,9 +627,10 @@ four:
 	VFMADD231PS  Y8, Y10, Y6
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Y8
-	VMOVUPS      32(R12), Y9
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Y8
+	VMOVUPS      32(R13), Y9
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Y10
 	VFMADD231PS  Y8, Y10, Y0
 	VFMADD231PS  Y9, Y10, Y1
@@ -468,9 +644,9 @@ four:
 	VFMADD231PS  Y8, Y10, Y6
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Y8
-	VMOVUPS      32(R12), Y9
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Y8
+	VMOVUPS      32(R13), Y9
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Y10
 	VFMADD231PS  Y8, Y10, Y0
 	VFMADD231PS  Y9, Y10, Y1
@@ -484,9 +660,10 @@ four:
 	VFMADD231PS  Y8, Y10, Y6
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Y8
-	VMOVUPS      32(R12), Y9
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Y8
+	VMOVUPS      32(R13), Y9
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Y10
 	VFMADD231PS  Y8, Y10, Y0
 	VFMADD231PS  Y9, Y10, Y1
@@ -500,17 +677,89 @@ four:
 	VFMADD231PS  Y8, Y10, Y6
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Y8
+	VMOVUPS      32(R13), Y9
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 4(DX), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 8(DX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 12(DX), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Y8
+	VMOVUPS      32(R13), Y9
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 4(DX), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 8(DX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 12(DX), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Y8
+	VMOVUPS      32(R13), Y9
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 4(DX), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 8(DX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 12(DX), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Y8
+	VMOVUPS      32(R13), Y9
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 4(DX), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 8(DX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 12(DX), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Y8
-	VMOVUPS      32(R12), Y9
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Y8
+	VMOVUPS      32(R13), Y9
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Y10
 	VFMADD231PS  Y8, Y10, Y0
 	VFMADD231PS  Y9, Y10, Y1
@@ -524,11 +773,12 @@ one:
 	VFMADD231PS  Y8, Y10, Y6
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Y0, Y0
 	VMOVUPS Y0, (SI)
@@ -542,7 +792,7 @@ store:
 	VMOVUPS Y4, (SI)(R9*2)
 	VADDPS  32(SI)(R9*2), Y5, Y5
 	VMOVUPS Y5, 32(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Y6, Y6
 	VMOVUPS Y6, (SI)
 	VADDPS  32(SI), Y7, Y7
@@ -559,7 +809,7 @@ replace:
 	VMOVUPS Y3, 32(SI)(R9*1)
 	VMOVUPS Y4, (SI)(R9*2)
 	VMOVUPS Y5, 32(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Y6, (SI)
 	VMOVUPS Y7, 32(SI)
 	ADDQ    R9, SI
@@ -571,8 +821,8 @@ done:
 	RET
 
 // func tileAVX2_5(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, FMA3, MMX+
-TEXT ·tileAVX2_5(SB), $0-65
+// Requires: AVX, CMOV, FMA3, MMX+
+TEXT ·tileAVX2_5(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -581,47 +831,47 @@ TEXT ·tileAVX2_5(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  64(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 60(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 60(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 60(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 60(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 60(R12)(R9*1)
-	VXORPS     Y0, Y0, Y0
-	VXORPS     Y1, Y1, Y1
-	VXORPS     Y2, Y2, Y2
-	VXORPS     Y3, Y3, Y3
-	VXORPS     Y4, Y4, Y4
-	VXORPS     Y5, Y5, Y5
-	VXORPS     Y6, Y6, Y6
-	VXORPS     Y7, Y7, Y7
-	VXORPS     Y8, Y8, Y8
-	VXORPS     Y9, Y9, Y9
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R9, R15
+	ADDQ    R9, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x00000005, BP
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	VXORPS  Y9, Y9, Y9
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Y10
-	VMOVUPS      32(R12), Y11
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Y10
+	VMOVUPS      32(R13), Y11
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Y12
 	VFMADD231PS  Y10, Y12, Y0
 	VFMADD231PS  Y11, Y12, Y1
@@ -638,9 +888,10 @@ four:
 	VFMADD231PS  Y10, Y12, Y8
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Y10
-	VMOVUPS      32(R12), Y11
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Y10
+	VMOVUPS      32(R13), Y11
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Y12
 	VFMADD231PS  Y10, Y12, Y0
 	VFMADD231PS  Y11, Y12, Y1
@@ -657,9 +908,9 @@ four:
 	VFMADD231PS  Y10, Y12, Y8
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Y10
-	VMOVUPS      32(R12), Y11
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Y10
+	VMOVUPS      32(R13), Y11
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Y12
 	VFMADD231PS  Y10, Y12, Y0
 	VFMADD231PS  Y11, Y12, Y1
@@ -676,9 +927,10 @@ four:
 	VFMADD231PS  Y10, Y12, Y8
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Y10
-	VMOVUPS      32(R12), Y11
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Y10
+	VMOVUPS      32(R13), Y11
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Y12
 	VFMADD231PS  Y10, Y12, Y0
 	VFMADD231PS  Y11, Y12, Y1
@@ -695,17 +947,101 @@ four:
 	VFMADD231PS  Y10, Y12, Y8
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Y10
+	VMOVUPS      32(R13), Y11
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Y12
+	VFMADD231PS  Y10, Y12, Y0
+	VFMADD231PS  Y11, Y12, Y1
+	VBROADCASTSS 4(DX), Y12
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS 8(DX), Y12
+	VFMADD231PS  Y10, Y12, Y4
+	VFMADD231PS  Y11, Y12, Y5
+	VBROADCASTSS 12(DX), Y12
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS 16(DX), Y12
+	VFMADD231PS  Y10, Y12, Y8
+	VFMADD231PS  Y11, Y12, Y9
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Y10
+	VMOVUPS      32(R13), Y11
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Y12
+	VFMADD231PS  Y10, Y12, Y0
+	VFMADD231PS  Y11, Y12, Y1
+	VBROADCASTSS 4(DX), Y12
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS 8(DX), Y12
+	VFMADD231PS  Y10, Y12, Y4
+	VFMADD231PS  Y11, Y12, Y5
+	VBROADCASTSS 12(DX), Y12
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS 16(DX), Y12
+	VFMADD231PS  Y10, Y12, Y8
+	VFMADD231PS  Y11, Y12, Y9
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Y10
+	VMOVUPS      32(R13), Y11
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Y12
+	VFMADD231PS  Y10, Y12, Y0
+	VFMADD231PS  Y11, Y12, Y1
+	VBROADCASTSS 4(DX), Y12
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS 8(DX), Y12
+	VFMADD231PS  Y10, Y12, Y4
+	VFMADD231PS  Y11, Y12, Y5
+	VBROADCASTSS 12(DX), Y12
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS 16(DX), Y12
+	VFMADD231PS  Y10, Y12, Y8
+	VFMADD231PS  Y11, Y12, Y9
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Y10
+	VMOVUPS      32(R13), Y11
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Y12
+	VFMADD231PS  Y10, Y12, Y0
+	VFMADD231PS  Y11, Y12, Y1
+	VBROADCASTSS 4(DX), Y12
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS 8(DX), Y12
+	VFMADD231PS  Y10, Y12, Y4
+	VFMADD231PS  Y11, Y12, Y5
+	VBROADCASTSS 12(DX), Y12
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS 16(DX), Y12
+	VFMADD231PS  Y10, Y12, Y8
+	VFMADD231PS  Y11, Y12, Y9
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Y10
-	VMOVUPS      32(R12), Y11
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Y10
+	VMOVUPS      32(R13), Y11
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Y12
 	VFMADD231PS  Y10, Y12, Y0
 	VFMADD231PS  Y11, Y12, Y1
@@ -722,11 +1058,12 @@ one:
 	VFMADD231PS  Y10, Y12, Y8
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Y0, Y0
 	VMOVUPS Y0, (SI)
@@ -740,7 +1077,7 @@ store:
 	VMOVUPS Y4, (SI)(R9*2)
 	VADDPS  32(SI)(R9*2), Y5, Y5
 	VMOVUPS Y5, 32(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Y6, Y6
 	VMOVUPS Y6, (SI)
 	VADDPS  32(SI), Y7, Y7
@@ -762,7 +1099,7 @@ replace:
 	VMOVUPS Y3, 32(SI)(R9*1)
 	VMOVUPS Y4, (SI)(R9*2)
 	VMOVUPS Y5, 32(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Y6, (SI)
 	VMOVUPS Y7, 32(SI)
 	VMOVUPS Y8, (SI)(R9*1)
@@ -777,8 +1114,8 @@ done:
 	RET
 
 // func tileAVX2_6(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, FMA3, MMX+
-TEXT ·tileAVX2_6(SB), $0-65
+// Requires: AVX, CMOV, FMA3, MMX+
+TEXT ·tileAVX2_6(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -787,51 +1124,48 @@ TEXT ·tileAVX2_6(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  64(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 60(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 60(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 60(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 60(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 60(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 60(R12)(R9*2)
-	VXORPS     Y0, Y0, Y0
-	VXORPS     Y1, Y1, Y1
-	VXORPS     Y2, Y2, Y2
-	VXORPS     Y3, Y3, Y3
-	VXORPS     Y4, Y4, Y4
-	VXORPS     Y5, Y5, Y5
-	VXORPS     Y6, Y6, Y6
-	VXORPS     Y7, Y7, Y7
-	VXORPS     Y8, Y8, Y8
-	VXORPS     Y9, Y9, Y9
-	VXORPS     Y10, Y10, Y10
-	VXORPS     Y11, Y11, Y11
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x00000006, BP
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	VXORPS  Y9, Y9, Y9
+	VXORPS  Y10, Y10, Y10
+	VXORPS  Y11, Y11, Y11
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Y12
-	VMOVUPS      32(R12), Y13
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Y12
+	VMOVUPS      32(R13), Y13
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS  Y12, Y14, Y0
 	VFMADD231PS  Y13, Y14, Y1
@@ -851,9 +1185,10 @@ four:
 	VFMADD231PS  Y12, Y14, Y10
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Y12
-	VMOVUPS      32(R12), Y13
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Y12
+	VMOVUPS      32(R13), Y13
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS  Y12, Y14, Y0
 	VFMADD231PS  Y13, Y14, Y1
@@ -873,9 +1208,9 @@ four:
 	VFMADD231PS  Y12, Y14, Y10
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Y12
-	VMOVUPS      32(R12), Y13
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Y12
+	VMOVUPS      32(R13), Y13
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS  Y12, Y14, Y0
 	VFMADD231PS  Y13, Y14, Y1
@@ -895,9 +1230,10 @@ four:
 	VFMADD231PS  Y12, Y14, Y10
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Y12
-	VMOVUPS      32(R12), Y13
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Y12
+	VMOVUPS      32(R13), Y13
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS  Y12, Y14, Y0
 	VFMADD231PS  Y13, Y14, Y1
@@ -917,17 +1253,113 @@ four:
 	VFMADD231PS  Y12, Y14, Y10
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Y12
+	VMOVUPS      32(R13), Y13
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS 4(DX), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 8(DX), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 12(DX), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 16(DX), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS 20(DX), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Y12
+	VMOVUPS      32(R13), Y13
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS 4(DX), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 8(DX), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 12(DX), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 16(DX), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS 20(DX), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Y12
+	VMOVUPS      32(R13), Y13
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS 4(DX), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 8(DX), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 12(DX), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 16(DX), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS 20(DX), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Y12
+	VMOVUPS      32(R13), Y13
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS 4(DX), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 8(DX), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 12(DX), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 16(DX), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS 20(DX), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Y12
-	VMOVUPS      32(R12), Y13
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Y12
+	VMOVUPS      32(R13), Y13
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Y14
 	VFMADD231PS  Y12, Y14, Y0
 	VFMADD231PS  Y13, Y14, Y1
@@ -947,11 +1379,12 @@ one:
 	VFMADD231PS  Y12, Y14, Y10
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Y0, Y0
 	VMOVUPS Y0, (SI)
@@ -965,7 +1398,7 @@ store:
 	VMOVUPS Y4, (SI)(R9*2)
 	VADDPS  32(SI)(R9*2), Y5, Y5
 	VMOVUPS Y5, 32(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Y6, Y6
 	VMOVUPS Y6, (SI)
 	VADDPS  32(SI), Y7, Y7
@@ -978,7 +1411,7 @@ store:
 	VMOVUPS Y10, (SI)(R9*2)
 	VADDPS  32(SI)(R9*2), Y11, Y11
 	VMOVUPS Y11, 32(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	DECQ    AX
 	JNZ     strip
 	JMP     done
@@ -990,14 +1423,14 @@ replace:
 	VMOVUPS Y3, 32(SI)(R9*1)
 	VMOVUPS Y4, (SI)(R9*2)
 	VMOVUPS Y5, 32(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Y6, (SI)
 	VMOVUPS Y7, 32(SI)
 	VMOVUPS Y8, (SI)(R9*1)
 	VMOVUPS Y9, 32(SI)(R9*1)
 	VMOVUPS Y10, (SI)(R9*2)
 	VMOVUPS Y11, 32(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	DECQ    AX
 	JNZ     strip
 

@@ -10,9 +10,14 @@
 // (AVX2) and 12 × 2 of 32 (AVX-512) there are more independent sums than two
 // multiply-adds a cycle take cycles, so that two can start in every cycle; and B is
 // read once for all rows.
+//
+// While a tile's sums are made, the lines of the next tile of C are on their way to the
+// first-level cache, a row every four k, and then the next strip of B to the second: a line
+// every four k, so that they are there after ten tiles or so. All at once they would hold up
+// what the sums need themselves.
 
 // func tileAVX512_1(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
+// Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·tileAVX512_1(SB), $0-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
@@ -22,76 +27,122 @@ TEXT ·tileAVX512_1(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R10
+	IMULQ R8, R10
+	ADDQ  BX, R10
+	LEAQ  128(SI), R11
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R11
-	PREFETCHT0 (R11)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 124(R11)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	MOVQ       BX, R11
-	MOVQ       CX, R12
-	SUBQ       $0x04, R12
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R14
+	ADDQ    R9, R14
+	CMPQ    AX, $0x01
+	CMOVQEQ R11, R14
+	MOVQ    $0x00000001, R15
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	MOVQ    BX, R12
+	MOVQ    CX, R13
+	SUBQ    $0x04, R13
+	JL      rest
 
 four:
-	VMOVUPS      (R11), Z2
-	VMOVUPS      64(R11), Z3
-	ADDQ         R8, R11
+	VMOVUPS      (R12), Z2
+	VMOVUPS      64(R12), Z3
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Z4
 	VFMADD231PS  Z2, Z4, Z0
 	VFMADD231PS  Z3, Z4, Z1
 	ADDQ         DI, DX
-	VMOVUPS      (R11), Z2
-	VMOVUPS      64(R11), Z3
-	ADDQ         R8, R11
+	PREFETCHT0   (R14)
+	VMOVUPS      (R12), Z2
+	VMOVUPS      64(R12), Z3
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Z4
 	VFMADD231PS  Z2, Z4, Z0
 	VFMADD231PS  Z3, Z4, Z1
 	ADDQ         DI, DX
-	VMOVUPS      (R11), Z2
-	VMOVUPS      64(R11), Z3
-	ADDQ         R8, R11
+	PREFETCHT0   64(R14)
+	VMOVUPS      (R12), Z2
+	VMOVUPS      64(R12), Z3
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Z4
 	VFMADD231PS  Z2, Z4, Z0
 	VFMADD231PS  Z3, Z4, Z1
 	ADDQ         DI, DX
-	VMOVUPS      (R11), Z2
-	VMOVUPS      64(R11), Z3
-	ADDQ         R8, R11
+	ADDQ         R9, R14
+	VMOVUPS      (R12), Z2
+	VMOVUPS      64(R12), Z3
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Z4
 	VFMADD231PS  Z2, Z4, Z0
 	VFMADD231PS  Z3, Z4, Z1
 	ADDQ         DI, DX
-	SUBQ         $0x04, R12
-	JGE          four
+	SUBQ         $0x04, R13
+	JL           rest
+	DECQ         R15
+	JNZ          four
+
+more:
+	VMOVUPS      (R12), Z2
+	VMOVUPS      64(R12), Z3
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Z4
+	VFMADD231PS  Z2, Z4, Z0
+	VFMADD231PS  Z3, Z4, Z1
+	ADDQ         DI, DX
+	VMOVUPS      (R12), Z2
+	VMOVUPS      64(R12), Z3
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Z4
+	VFMADD231PS  Z2, Z4, Z0
+	VFMADD231PS  Z3, Z4, Z1
+	ADDQ         DI, DX
+	PREFETCHT1   (R10)
+	ADDQ         $0x40, R10
+	VMOVUPS      (R12), Z2
+	VMOVUPS      64(R12), Z3
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Z4
+	VFMADD231PS  Z2, Z4, Z0
+	VFMADD231PS  Z3, Z4, Z1
+	ADDQ         DI, DX
+	VMOVUPS      (R12), Z2
+	VMOVUPS      64(R12), Z3
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Z4
+	VFMADD231PS  Z2, Z4, Z0
+	VFMADD231PS  Z3, Z4, Z1
+	ADDQ         DI, DX
+	SUBQ         $0x04, R13
+	JGE          more
 
 rest:
-	ADDQ $0x04, R12
+	ADDQ $0x04, R13
 	JZ   store
 
 one:
-	VMOVUPS      (R11), Z2
-	VMOVUPS      64(R11), Z3
-	ADDQ         R8, R11
+	VMOVUPS      (R12), Z2
+	VMOVUPS      64(R12), Z3
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Z4
 	VFMADD231PS  Z2, Z4, Z0
 	VFMADD231PS  Z3, Z4, Z1
 	ADDQ         DI, DX
-	DECQ         R12
+	DECQ         R13
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R12
+	TESTB   R12, R12
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -114,7 +165,7 @@ done:
 	RET
 
 // func tileAVX512_2(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
+// Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·tileAVX512_2(SB), $0-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
@@ -124,36 +175,40 @@ TEXT ·tileAVX512_2(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R10
+	IMULQ R8, R10
+	ADDQ  BX, R10
+	LEAQ  128(SI), R11
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R11
-	PREFETCHT0 (R11)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 124(R11)
-	PREFETCHT0 (R11)(R9*1)
-	PREFETCHT0 64(R11)(R9*1)
-	PREFETCHT0 124(R11)(R9*1)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	MOVQ       BX, R11
-	MOVQ       CX, R12
-	SUBQ       $0x04, R12
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R14
+	ADDQ    R9, R14
+	ADDQ    R9, R14
+	CMPQ    AX, $0x01
+	CMOVQEQ R11, R14
+	MOVQ    $0x00000002, R15
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    BX, R12
+	MOVQ    CX, R13
+	SUBQ    $0x04, R13
+	JL      rest
 
 four:
-	VMOVUPS      (R11), Z4
-	VMOVUPS      64(R11), Z5
-	ADDQ         R8, R11
+	VMOVUPS      (R12), Z4
+	VMOVUPS      64(R12), Z5
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
@@ -161,9 +216,10 @@ four:
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	ADDQ         DI, DX
-	VMOVUPS      (R11), Z4
-	VMOVUPS      64(R11), Z5
-	ADDQ         R8, R11
+	PREFETCHT0   (R14)
+	VMOVUPS      (R12), Z4
+	VMOVUPS      64(R12), Z5
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
@@ -171,9 +227,10 @@ four:
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	ADDQ         DI, DX
-	VMOVUPS      (R11), Z4
-	VMOVUPS      64(R11), Z5
-	ADDQ         R8, R11
+	PREFETCHT0   64(R14)
+	VMOVUPS      (R12), Z4
+	VMOVUPS      64(R12), Z5
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
@@ -181,9 +238,10 @@ four:
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	ADDQ         DI, DX
-	VMOVUPS      (R11), Z4
-	VMOVUPS      64(R11), Z5
-	ADDQ         R8, R11
+	ADDQ         R9, R14
+	VMOVUPS      (R12), Z4
+	VMOVUPS      64(R12), Z5
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
@@ -191,17 +249,65 @@ four:
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	ADDQ         DI, DX
-	SUBQ         $0x04, R12
-	JGE          four
+	SUBQ         $0x04, R13
+	JL           rest
+	DECQ         R15
+	JNZ          four
+
+more:
+	VMOVUPS      (R12), Z4
+	VMOVUPS      64(R12), Z5
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	VBROADCASTSS 4(DX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	ADDQ         DI, DX
+	VMOVUPS      (R12), Z4
+	VMOVUPS      64(R12), Z5
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	VBROADCASTSS 4(DX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	ADDQ         DI, DX
+	PREFETCHT1   (R10)
+	ADDQ         $0x40, R10
+	VMOVUPS      (R12), Z4
+	VMOVUPS      64(R12), Z5
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	VBROADCASTSS 4(DX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	ADDQ         DI, DX
+	VMOVUPS      (R12), Z4
+	VMOVUPS      64(R12), Z5
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	VBROADCASTSS 4(DX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	ADDQ         DI, DX
+	SUBQ         $0x04, R13
+	JGE          more
 
 rest:
-	ADDQ $0x04, R12
+	ADDQ $0x04, R13
 	JZ   store
 
 one:
-	VMOVUPS      (R11), Z4
-	VMOVUPS      64(R11), Z5
-	ADDQ         R8, R11
+	VMOVUPS      (R12), Z4
+	VMOVUPS      64(R12), Z5
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Z6
 	VFMADD231PS  Z4, Z6, Z0
 	VFMADD231PS  Z5, Z6, Z1
@@ -209,11 +315,12 @@ one:
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	ADDQ         DI, DX
-	DECQ         R12
+	DECQ         R13
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R12
+	TESTB   R12, R12
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -244,8 +351,8 @@ done:
 	RET
 
 // func tileAVX512_3(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·tileAVX512_3(SB), $0-65
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·tileAVX512_3(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -254,41 +361,41 @@ TEXT ·tileAVX512_3(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  128(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x00000003, BP
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Z6
-	VMOVUPS      64(R12), Z7
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z6
+	VMOVUPS      64(R13), Z7
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z8
 	VFMADD231PS  Z6, Z8, Z0
 	VFMADD231PS  Z7, Z8, Z1
@@ -299,9 +406,10 @@ four:
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z6
-	VMOVUPS      64(R12), Z7
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Z6
+	VMOVUPS      64(R13), Z7
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z8
 	VFMADD231PS  Z6, Z8, Z0
 	VFMADD231PS  Z7, Z8, Z1
@@ -312,9 +420,10 @@ four:
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z6
-	VMOVUPS      64(R12), Z7
-	ADDQ         R8, R12
+	PREFETCHT0   64(R15)
+	VMOVUPS      (R13), Z6
+	VMOVUPS      64(R13), Z7
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z8
 	VFMADD231PS  Z6, Z8, Z0
 	VFMADD231PS  Z7, Z8, Z1
@@ -325,9 +434,10 @@ four:
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z6
-	VMOVUPS      64(R12), Z7
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Z6
+	VMOVUPS      64(R13), Z7
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z8
 	VFMADD231PS  Z6, Z8, Z0
 	VFMADD231PS  Z7, Z8, Z1
@@ -338,17 +448,77 @@ four:
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Z6
+	VMOVUPS      64(R13), Z7
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z8
+	VFMADD231PS  Z6, Z8, Z0
+	VFMADD231PS  Z7, Z8, Z1
+	VBROADCASTSS 4(DX), Z8
+	VFMADD231PS  Z6, Z8, Z2
+	VFMADD231PS  Z7, Z8, Z3
+	VBROADCASTSS 8(DX), Z8
+	VFMADD231PS  Z6, Z8, Z4
+	VFMADD231PS  Z7, Z8, Z5
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z6
+	VMOVUPS      64(R13), Z7
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z8
+	VFMADD231PS  Z6, Z8, Z0
+	VFMADD231PS  Z7, Z8, Z1
+	VBROADCASTSS 4(DX), Z8
+	VFMADD231PS  Z6, Z8, Z2
+	VFMADD231PS  Z7, Z8, Z3
+	VBROADCASTSS 8(DX), Z8
+	VFMADD231PS  Z6, Z8, Z4
+	VFMADD231PS  Z7, Z8, Z5
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Z6
+	VMOVUPS      64(R13), Z7
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z8
+	VFMADD231PS  Z6, Z8, Z0
+	VFMADD231PS  Z7, Z8, Z1
+	VBROADCASTSS 4(DX), Z8
+	VFMADD231PS  Z6, Z8, Z2
+	VFMADD231PS  Z7, Z8, Z3
+	VBROADCASTSS 8(DX), Z8
+	VFMADD231PS  Z6, Z8, Z4
+	VFMADD231PS  Z7, Z8, Z5
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z6
+	VMOVUPS      64(R13), Z7
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z8
+	VFMADD231PS  Z6, Z8, Z0
+	VFMADD231PS  Z7, Z8, Z1
+	VBROADCASTSS 4(DX), Z8
+	VFMADD231PS  Z6, Z8, Z2
+	VFMADD231PS  Z7, Z8, Z3
+	VBROADCASTSS 8(DX), Z8
+	VFMADD231PS  Z6, Z8, Z4
+	VFMADD231PS  Z7, Z8, Z5
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Z6
-	VMOVUPS      64(R12), Z7
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z6
+	VMOVUPS      64(R13), Z7
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z8
 	VFMADD231PS  Z6, Z8, Z0
 	VFMADD231PS  Z7, Z8, Z1
@@ -359,11 +529,12 @@ one:
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -377,7 +548,7 @@ store:
 	VMOVUPS Z4, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z5, Z5
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	DECQ    AX
 	JNZ     strip
 	JMP     done
@@ -389,7 +560,7 @@ replace:
 	VMOVUPS Z3, 64(SI)(R9*1)
 	VMOVUPS Z4, (SI)(R9*2)
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	DECQ    AX
 	JNZ     strip
 
@@ -398,8 +569,8 @@ done:
 	RET
 
 // func tileAVX512_4(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·tileAVX512_4(SB), $0-65
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·tileAVX512_4(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -408,47 +579,44 @@ TEXT ·tileAVX512_4(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  128(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	VPXORD     Z6, Z6, Z6
-	VPXORD     Z7, Z7, Z7
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R9, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x00000004, BP
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Z8
-	VMOVUPS      64(R12), Z9
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z8
+	VMOVUPS      64(R13), Z9
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
@@ -462,9 +630,10 @@ four:
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z8
-	VMOVUPS      64(R12), Z9
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Z8
+	VMOVUPS      64(R13), Z9
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
@@ -478,9 +647,10 @@ four:
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z8
-	VMOVUPS      64(R12), Z9
-	ADDQ         R8, R12
+	PREFETCHT0   64(R15)
+	VMOVUPS      (R13), Z8
+	VMOVUPS      64(R13), Z9
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
@@ -494,9 +664,10 @@ four:
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z8
-	VMOVUPS      64(R12), Z9
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Z8
+	VMOVUPS      64(R13), Z9
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
@@ -510,17 +681,89 @@ four:
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Z8
+	VMOVUPS      64(R13), Z9
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	VBROADCASTSS 4(DX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 8(DX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS 12(DX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z8
+	VMOVUPS      64(R13), Z9
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	VBROADCASTSS 4(DX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 8(DX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS 12(DX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Z8
+	VMOVUPS      64(R13), Z9
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	VBROADCASTSS 4(DX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 8(DX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS 12(DX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z8
+	VMOVUPS      64(R13), Z9
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	VBROADCASTSS 4(DX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 8(DX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS 12(DX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Z8
-	VMOVUPS      64(R12), Z9
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z8
+	VMOVUPS      64(R13), Z9
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
@@ -534,11 +777,12 @@ one:
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -552,7 +796,7 @@ store:
 	VMOVUPS Z4, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z5, Z5
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z6, Z6
 	VMOVUPS Z6, (SI)
 	VADDPS  64(SI), Z7, Z7
@@ -569,7 +813,7 @@ replace:
 	VMOVUPS Z3, 64(SI)(R9*1)
 	VMOVUPS Z4, (SI)(R9*2)
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z6, (SI)
 	VMOVUPS Z7, 64(SI)
 	ADDQ    R9, SI
@@ -581,8 +825,8 @@ done:
 	RET
 
 // func tileAVX512_5(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·tileAVX512_5(SB), $0-65
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·tileAVX512_5(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -591,52 +835,47 @@ TEXT ·tileAVX512_5(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  128(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	VPXORD     Z6, Z6, Z6
-	VPXORD     Z7, Z7, Z7
-	VPXORD     Z8, Z8, Z8
-	VPXORD     Z9, Z9, Z9
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R9, R15
+	ADDQ    R9, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x00000005, BP
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Z10
-	VMOVUPS      64(R12), Z11
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z10
+	VMOVUPS      64(R13), Z11
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z12
 	VFMADD231PS  Z10, Z12, Z0
 	VFMADD231PS  Z11, Z12, Z1
@@ -653,9 +892,10 @@ four:
 	VFMADD231PS  Z10, Z12, Z8
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z10
-	VMOVUPS      64(R12), Z11
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Z10
+	VMOVUPS      64(R13), Z11
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z12
 	VFMADD231PS  Z10, Z12, Z0
 	VFMADD231PS  Z11, Z12, Z1
@@ -672,9 +912,10 @@ four:
 	VFMADD231PS  Z10, Z12, Z8
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z10
-	VMOVUPS      64(R12), Z11
-	ADDQ         R8, R12
+	PREFETCHT0   64(R15)
+	VMOVUPS      (R13), Z10
+	VMOVUPS      64(R13), Z11
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z12
 	VFMADD231PS  Z10, Z12, Z0
 	VFMADD231PS  Z11, Z12, Z1
@@ -691,9 +932,10 @@ four:
 	VFMADD231PS  Z10, Z12, Z8
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z10
-	VMOVUPS      64(R12), Z11
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Z10
+	VMOVUPS      64(R13), Z11
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z12
 	VFMADD231PS  Z10, Z12, Z0
 	VFMADD231PS  Z11, Z12, Z1
@@ -710,17 +952,101 @@ four:
 	VFMADD231PS  Z10, Z12, Z8
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Z10
+	VMOVUPS      64(R13), Z11
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	VBROADCASTSS 4(DX), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS 8(DX), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	VBROADCASTSS 12(DX), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS 16(DX), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z10
+	VMOVUPS      64(R13), Z11
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	VBROADCASTSS 4(DX), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS 8(DX), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	VBROADCASTSS 12(DX), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS 16(DX), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Z10
+	VMOVUPS      64(R13), Z11
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	VBROADCASTSS 4(DX), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS 8(DX), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	VBROADCASTSS 12(DX), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS 16(DX), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z10
+	VMOVUPS      64(R13), Z11
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	VBROADCASTSS 4(DX), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS 8(DX), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	VBROADCASTSS 12(DX), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS 16(DX), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Z10
-	VMOVUPS      64(R12), Z11
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z10
+	VMOVUPS      64(R13), Z11
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z12
 	VFMADD231PS  Z10, Z12, Z0
 	VFMADD231PS  Z11, Z12, Z1
@@ -737,11 +1063,12 @@ one:
 	VFMADD231PS  Z10, Z12, Z8
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -755,7 +1082,7 @@ store:
 	VMOVUPS Z4, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z5, Z5
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z6, Z6
 	VMOVUPS Z6, (SI)
 	VADDPS  64(SI), Z7, Z7
@@ -777,7 +1104,7 @@ replace:
 	VMOVUPS Z3, 64(SI)(R9*1)
 	VMOVUPS Z4, (SI)(R9*2)
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z6, (SI)
 	VMOVUPS Z7, 64(SI)
 	VMOVUPS Z8, (SI)(R9*1)
@@ -792,8 +1119,8 @@ done:
 	RET
 
 // func tileAVX512_6(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·tileAVX512_6(SB), $0-65
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·tileAVX512_6(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -802,57 +1129,48 @@ TEXT ·tileAVX512_6(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  128(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	VPXORD     Z6, Z6, Z6
-	VPXORD     Z7, Z7, Z7
-	VPXORD     Z8, Z8, Z8
-	VPXORD     Z9, Z9, Z9
-	VPXORD     Z10, Z10, Z10
-	VPXORD     Z11, Z11, Z11
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x00000006, BP
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Z12
-	VMOVUPS      64(R12), Z13
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z12
+	VMOVUPS      64(R13), Z13
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
@@ -872,9 +1190,10 @@ four:
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z12
-	VMOVUPS      64(R12), Z13
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Z12
+	VMOVUPS      64(R13), Z13
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
@@ -894,9 +1213,10 @@ four:
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z12
-	VMOVUPS      64(R12), Z13
-	ADDQ         R8, R12
+	PREFETCHT0   64(R15)
+	VMOVUPS      (R13), Z12
+	VMOVUPS      64(R13), Z13
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
@@ -916,9 +1236,10 @@ four:
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z12
-	VMOVUPS      64(R12), Z13
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Z12
+	VMOVUPS      64(R13), Z13
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
@@ -938,17 +1259,113 @@ four:
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Z12
+	VMOVUPS      64(R13), Z13
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	VBROADCASTSS 4(DX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 8(DX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 12(DX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 16(DX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS 20(DX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z12
+	VMOVUPS      64(R13), Z13
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	VBROADCASTSS 4(DX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 8(DX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 12(DX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 16(DX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS 20(DX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Z12
+	VMOVUPS      64(R13), Z13
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	VBROADCASTSS 4(DX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 8(DX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 12(DX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 16(DX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS 20(DX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z12
+	VMOVUPS      64(R13), Z13
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	VBROADCASTSS 4(DX), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 8(DX), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 12(DX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 16(DX), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS 20(DX), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Z12
-	VMOVUPS      64(R12), Z13
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z12
+	VMOVUPS      64(R13), Z13
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z14
 	VFMADD231PS  Z12, Z14, Z0
 	VFMADD231PS  Z13, Z14, Z1
@@ -968,11 +1385,12 @@ one:
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -986,7 +1404,7 @@ store:
 	VMOVUPS Z4, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z5, Z5
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z6, Z6
 	VMOVUPS Z6, (SI)
 	VADDPS  64(SI), Z7, Z7
@@ -999,7 +1417,7 @@ store:
 	VMOVUPS Z10, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z11, Z11
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	DECQ    AX
 	JNZ     strip
 	JMP     done
@@ -1011,14 +1429,14 @@ replace:
 	VMOVUPS Z3, 64(SI)(R9*1)
 	VMOVUPS Z4, (SI)(R9*2)
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z6, (SI)
 	VMOVUPS Z7, 64(SI)
 	VMOVUPS Z8, (SI)(R9*1)
 	VMOVUPS Z9, 64(SI)(R9*1)
 	VMOVUPS Z10, (SI)(R9*2)
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	DECQ    AX
 	JNZ     strip
 
@@ -1027,8 +1445,8 @@ done:
 	RET
 
 // func tileAVX512_7(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·tileAVX512_7(SB), $0-65
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·tileAVX512_7(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -1037,63 +1455,51 @@ TEXT ·tileAVX512_7(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  128(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	VPXORD     Z6, Z6, Z6
-	VPXORD     Z7, Z7, Z7
-	VPXORD     Z8, Z8, Z8
-	VPXORD     Z9, Z9, Z9
-	VPXORD     Z10, Z10, Z10
-	VPXORD     Z11, Z11, Z11
-	VPXORD     Z12, Z12, Z12
-	VPXORD     Z13, Z13, Z13
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	ADDQ    R9, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x00000007, BP
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Z14
-	VMOVUPS      64(R12), Z15
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z14
+	VMOVUPS      64(R13), Z15
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z16
 	VFMADD231PS  Z14, Z16, Z0
 	VFMADD231PS  Z15, Z16, Z1
@@ -1116,9 +1522,10 @@ four:
 	VFMADD231PS  Z14, Z16, Z12
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z14
-	VMOVUPS      64(R12), Z15
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Z14
+	VMOVUPS      64(R13), Z15
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z16
 	VFMADD231PS  Z14, Z16, Z0
 	VFMADD231PS  Z15, Z16, Z1
@@ -1141,9 +1548,10 @@ four:
 	VFMADD231PS  Z14, Z16, Z12
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z14
-	VMOVUPS      64(R12), Z15
-	ADDQ         R8, R12
+	PREFETCHT0   64(R15)
+	VMOVUPS      (R13), Z14
+	VMOVUPS      64(R13), Z15
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z16
 	VFMADD231PS  Z14, Z16, Z0
 	VFMADD231PS  Z15, Z16, Z1
@@ -1166,9 +1574,10 @@ four:
 	VFMADD231PS  Z14, Z16, Z12
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z14
-	VMOVUPS      64(R12), Z15
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Z14
+	VMOVUPS      64(R13), Z15
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z16
 	VFMADD231PS  Z14, Z16, Z0
 	VFMADD231PS  Z15, Z16, Z1
@@ -1191,17 +1600,125 @@ four:
 	VFMADD231PS  Z14, Z16, Z12
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Z14
+	VMOVUPS      64(R13), Z15
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	VBROADCASTSS 4(DX), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS 8(DX), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	VBROADCASTSS 12(DX), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS 16(DX), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS 20(DX), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS 24(DX), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z14
+	VMOVUPS      64(R13), Z15
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	VBROADCASTSS 4(DX), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS 8(DX), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	VBROADCASTSS 12(DX), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS 16(DX), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS 20(DX), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS 24(DX), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Z14
+	VMOVUPS      64(R13), Z15
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	VBROADCASTSS 4(DX), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS 8(DX), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	VBROADCASTSS 12(DX), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS 16(DX), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS 20(DX), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS 24(DX), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z14
+	VMOVUPS      64(R13), Z15
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	VBROADCASTSS 4(DX), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS 8(DX), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	VBROADCASTSS 12(DX), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS 16(DX), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS 20(DX), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS 24(DX), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Z14
-	VMOVUPS      64(R12), Z15
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z14
+	VMOVUPS      64(R13), Z15
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z16
 	VFMADD231PS  Z14, Z16, Z0
 	VFMADD231PS  Z15, Z16, Z1
@@ -1224,11 +1741,12 @@ one:
 	VFMADD231PS  Z14, Z16, Z12
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -1242,7 +1760,7 @@ store:
 	VMOVUPS Z4, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z5, Z5
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z6, Z6
 	VMOVUPS Z6, (SI)
 	VADDPS  64(SI), Z7, Z7
@@ -1255,7 +1773,7 @@ store:
 	VMOVUPS Z10, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z11, Z11
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z12, Z12
 	VMOVUPS Z12, (SI)
 	VADDPS  64(SI), Z13, Z13
@@ -1272,14 +1790,14 @@ replace:
 	VMOVUPS Z3, 64(SI)(R9*1)
 	VMOVUPS Z4, (SI)(R9*2)
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z6, (SI)
 	VMOVUPS Z7, 64(SI)
 	VMOVUPS Z8, (SI)(R9*1)
 	VMOVUPS Z9, 64(SI)(R9*1)
 	VMOVUPS Z10, (SI)(R9*2)
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z12, (SI)
 	VMOVUPS Z13, 64(SI)
 	ADDQ    R9, SI
@@ -1291,8 +1809,8 @@ done:
 	RET
 
 // func tileAVX512_8(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·tileAVX512_8(SB), $0-65
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·tileAVX512_8(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -1301,68 +1819,54 @@ TEXT ·tileAVX512_8(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  128(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	VPXORD     Z6, Z6, Z6
-	VPXORD     Z7, Z7, Z7
-	VPXORD     Z8, Z8, Z8
-	VPXORD     Z9, Z9, Z9
-	VPXORD     Z10, Z10, Z10
-	VPXORD     Z11, Z11, Z11
-	VPXORD     Z12, Z12, Z12
-	VPXORD     Z13, Z13, Z13
-	VPXORD     Z14, Z14, Z14
-	VPXORD     Z15, Z15, Z15
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	ADDQ    R9, R15
+	ADDQ    R9, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x00000008, BP
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Z16
-	VMOVUPS      64(R12), Z17
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z16
+	VMOVUPS      64(R13), Z17
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
@@ -1388,9 +1892,10 @@ four:
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z16
-	VMOVUPS      64(R12), Z17
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Z16
+	VMOVUPS      64(R13), Z17
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
@@ -1416,9 +1921,10 @@ four:
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z16
-	VMOVUPS      64(R12), Z17
-	ADDQ         R8, R12
+	PREFETCHT0   64(R15)
+	VMOVUPS      (R13), Z16
+	VMOVUPS      64(R13), Z17
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
@@ -1444,9 +1950,10 @@ four:
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z16
-	VMOVUPS      64(R12), Z17
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Z16
+	VMOVUPS      64(R13), Z17
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
@@ -1472,17 +1979,137 @@ four:
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Z16
+	VMOVUPS      64(R13), Z17
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	VBROADCASTSS 4(DX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 8(DX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 12(DX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 16(DX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 20(DX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 24(DX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	VBROADCASTSS 28(DX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z16
+	VMOVUPS      64(R13), Z17
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	VBROADCASTSS 4(DX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 8(DX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 12(DX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 16(DX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 20(DX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 24(DX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	VBROADCASTSS 28(DX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Z16
+	VMOVUPS      64(R13), Z17
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	VBROADCASTSS 4(DX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 8(DX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 12(DX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 16(DX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 20(DX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 24(DX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	VBROADCASTSS 28(DX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z16
+	VMOVUPS      64(R13), Z17
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	VBROADCASTSS 4(DX), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 8(DX), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 12(DX), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 16(DX), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 20(DX), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 24(DX), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	VBROADCASTSS 28(DX), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Z16
-	VMOVUPS      64(R12), Z17
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z16
+	VMOVUPS      64(R13), Z17
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z18
 	VFMADD231PS  Z16, Z18, Z0
 	VFMADD231PS  Z17, Z18, Z1
@@ -1508,11 +2135,12 @@ one:
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -1526,7 +2154,7 @@ store:
 	VMOVUPS Z4, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z5, Z5
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z6, Z6
 	VMOVUPS Z6, (SI)
 	VADDPS  64(SI), Z7, Z7
@@ -1539,7 +2167,7 @@ store:
 	VMOVUPS Z10, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z11, Z11
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z12, Z12
 	VMOVUPS Z12, (SI)
 	VADDPS  64(SI), Z13, Z13
@@ -1561,14 +2189,14 @@ replace:
 	VMOVUPS Z3, 64(SI)(R9*1)
 	VMOVUPS Z4, (SI)(R9*2)
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z6, (SI)
 	VMOVUPS Z7, 64(SI)
 	VMOVUPS Z8, (SI)(R9*1)
 	VMOVUPS Z9, 64(SI)(R9*1)
 	VMOVUPS Z10, (SI)(R9*2)
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z12, (SI)
 	VMOVUPS Z13, 64(SI)
 	VMOVUPS Z14, (SI)(R9*1)
@@ -1583,8 +2211,8 @@ done:
 	RET
 
 // func tileAVX512_9(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·tileAVX512_9(SB), $0-65
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·tileAVX512_9(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -1593,73 +2221,55 @@ TEXT ·tileAVX512_9(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  128(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	VPXORD     Z6, Z6, Z6
-	VPXORD     Z7, Z7, Z7
-	VPXORD     Z8, Z8, Z8
-	VPXORD     Z9, Z9, Z9
-	VPXORD     Z10, Z10, Z10
-	VPXORD     Z11, Z11, Z11
-	VPXORD     Z12, Z12, Z12
-	VPXORD     Z13, Z13, Z13
-	VPXORD     Z14, Z14, Z14
-	VPXORD     Z15, Z15, Z15
-	VPXORD     Z16, Z16, Z16
-	VPXORD     Z17, Z17, Z17
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x00000009, BP
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Z18
-	VMOVUPS      64(R12), Z19
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z18
+	VMOVUPS      64(R13), Z19
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z20
 	VFMADD231PS  Z18, Z20, Z0
 	VFMADD231PS  Z19, Z20, Z1
@@ -1688,9 +2298,10 @@ four:
 	VFMADD231PS  Z18, Z20, Z16
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z18
-	VMOVUPS      64(R12), Z19
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Z18
+	VMOVUPS      64(R13), Z19
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z20
 	VFMADD231PS  Z18, Z20, Z0
 	VFMADD231PS  Z19, Z20, Z1
@@ -1719,9 +2330,10 @@ four:
 	VFMADD231PS  Z18, Z20, Z16
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z18
-	VMOVUPS      64(R12), Z19
-	ADDQ         R8, R12
+	PREFETCHT0   64(R15)
+	VMOVUPS      (R13), Z18
+	VMOVUPS      64(R13), Z19
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z20
 	VFMADD231PS  Z18, Z20, Z0
 	VFMADD231PS  Z19, Z20, Z1
@@ -1750,9 +2362,10 @@ four:
 	VFMADD231PS  Z18, Z20, Z16
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z18
-	VMOVUPS      64(R12), Z19
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Z18
+	VMOVUPS      64(R13), Z19
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z20
 	VFMADD231PS  Z18, Z20, Z0
 	VFMADD231PS  Z19, Z20, Z1
@@ -1781,17 +2394,149 @@ four:
 	VFMADD231PS  Z18, Z20, Z16
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Z18
+	VMOVUPS      64(R13), Z19
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z20
+	VFMADD231PS  Z18, Z20, Z0
+	VFMADD231PS  Z19, Z20, Z1
+	VBROADCASTSS 4(DX), Z20
+	VFMADD231PS  Z18, Z20, Z2
+	VFMADD231PS  Z19, Z20, Z3
+	VBROADCASTSS 8(DX), Z20
+	VFMADD231PS  Z18, Z20, Z4
+	VFMADD231PS  Z19, Z20, Z5
+	VBROADCASTSS 12(DX), Z20
+	VFMADD231PS  Z18, Z20, Z6
+	VFMADD231PS  Z19, Z20, Z7
+	VBROADCASTSS 16(DX), Z20
+	VFMADD231PS  Z18, Z20, Z8
+	VFMADD231PS  Z19, Z20, Z9
+	VBROADCASTSS 20(DX), Z20
+	VFMADD231PS  Z18, Z20, Z10
+	VFMADD231PS  Z19, Z20, Z11
+	VBROADCASTSS 24(DX), Z20
+	VFMADD231PS  Z18, Z20, Z12
+	VFMADD231PS  Z19, Z20, Z13
+	VBROADCASTSS 28(DX), Z20
+	VFMADD231PS  Z18, Z20, Z14
+	VFMADD231PS  Z19, Z20, Z15
+	VBROADCASTSS 32(DX), Z20
+	VFMADD231PS  Z18, Z20, Z16
+	VFMADD231PS  Z19, Z20, Z17
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z18
+	VMOVUPS      64(R13), Z19
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z20
+	VFMADD231PS  Z18, Z20, Z0
+	VFMADD231PS  Z19, Z20, Z1
+	VBROADCASTSS 4(DX), Z20
+	VFMADD231PS  Z18, Z20, Z2
+	VFMADD231PS  Z19, Z20, Z3
+	VBROADCASTSS 8(DX), Z20
+	VFMADD231PS  Z18, Z20, Z4
+	VFMADD231PS  Z19, Z20, Z5
+	VBROADCASTSS 12(DX), Z20
+	VFMADD231PS  Z18, Z20, Z6
+	VFMADD231PS  Z19, Z20, Z7
+	VBROADCASTSS 16(DX), Z20
+	VFMADD231PS  Z18, Z20, Z8
+	VFMADD231PS  Z19, Z20, Z9
+	VBROADCASTSS 20(DX), Z20
+	VFMADD231PS  Z18, Z20, Z10
+	VFMADD231PS  Z19, Z20, Z11
+	VBROADCASTSS 24(DX), Z20
+	VFMADD231PS  Z18, Z20, Z12
+	VFMADD231PS  Z19, Z20, Z13
+	VBROADCASTSS 28(DX), Z20
+	VFMADD231PS  Z18, Z20, Z14
+	VFMADD231PS  Z19, Z20, Z15
+	VBROADCASTSS 32(DX), Z20
+	VFMADD231PS  Z18, Z20, Z16
+	VFMADD231PS  Z19, Z20, Z17
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Z18
+	VMOVUPS      64(R13), Z19
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z20
+	VFMADD231PS  Z18, Z20, Z0
+	VFMADD231PS  Z19, Z20, Z1
+	VBROADCASTSS 4(DX), Z20
+	VFMADD231PS  Z18, Z20, Z2
+	VFMADD231PS  Z19, Z20, Z3
+	VBROADCASTSS 8(DX), Z20
+	VFMADD231PS  Z18, Z20, Z4
+	VFMADD231PS  Z19, Z20, Z5
+	VBROADCASTSS 12(DX), Z20
+	VFMADD231PS  Z18, Z20, Z6
+	VFMADD231PS  Z19, Z20, Z7
+	VBROADCASTSS 16(DX), Z20
+	VFMADD231PS  Z18, Z20, Z8
+	VFMADD231PS  Z19, Z20, Z9
+	VBROADCASTSS 20(DX), Z20
+	VFMADD231PS  Z18, Z20, Z10
+	VFMADD231PS  Z19, Z20, Z11
+	VBROADCASTSS 24(DX), Z20
+	VFMADD231PS  Z18, Z20, Z12
+	VFMADD231PS  Z19, Z20, Z13
+	VBROADCASTSS 28(DX), Z20
+	VFMADD231PS  Z18, Z20, Z14
+	VFMADD231PS  Z19, Z20, Z15
+	VBROADCASTSS 32(DX), Z20
+	VFMADD231PS  Z18, Z20, Z16
+	VFMADD231PS  Z19, Z20, Z17
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z18
+	VMOVUPS      64(R13), Z19
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z20
+	VFMADD231PS  Z18, Z20, Z0
+	VFMADD231PS  Z19, Z20, Z1
+	VBROADCASTSS 4(DX), Z20
+	VFMADD231PS  Z18, Z20, Z2
+	VFMADD231PS  Z19, Z20, Z3
+	VBROADCASTSS 8(DX), Z20
+	VFMADD231PS  Z18, Z20, Z4
+	VFMADD231PS  Z19, Z20, Z5
+	VBROADCASTSS 12(DX), Z20
+	VFMADD231PS  Z18, Z20, Z6
+	VFMADD231PS  Z19, Z20, Z7
+	VBROADCASTSS 16(DX), Z20
+	VFMADD231PS  Z18, Z20, Z8
+	VFMADD231PS  Z19, Z20, Z9
+	VBROADCASTSS 20(DX), Z20
+	VFMADD231PS  Z18, Z20, Z10
+	VFMADD231PS  Z19, Z20, Z11
+	VBROADCASTSS 24(DX), Z20
+	VFMADD231PS  Z18, Z20, Z12
+	VFMADD231PS  Z19, Z20, Z13
+	VBROADCASTSS 28(DX), Z20
+	VFMADD231PS  Z18, Z20, Z14
+	VFMADD231PS  Z19, Z20, Z15
+	VBROADCASTSS 32(DX), Z20
+	VFMADD231PS  Z18, Z20, Z16
+	VFMADD231PS  Z19, Z20, Z17
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Z18
-	VMOVUPS      64(R12), Z19
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z18
+	VMOVUPS      64(R13), Z19
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z20
 	VFMADD231PS  Z18, Z20, Z0
 	VFMADD231PS  Z19, Z20, Z1
@@ -1820,11 +2565,12 @@ one:
 	VFMADD231PS  Z18, Z20, Z16
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -1838,7 +2584,7 @@ store:
 	VMOVUPS Z4, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z5, Z5
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z6, Z6
 	VMOVUPS Z6, (SI)
 	VADDPS  64(SI), Z7, Z7
@@ -1851,7 +2597,7 @@ store:
 	VMOVUPS Z10, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z11, Z11
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z12, Z12
 	VMOVUPS Z12, (SI)
 	VADDPS  64(SI), Z13, Z13
@@ -1864,7 +2610,7 @@ store:
 	VMOVUPS Z16, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z17, Z17
 	VMOVUPS Z17, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	DECQ    AX
 	JNZ     strip
 	JMP     done
@@ -1876,21 +2622,21 @@ replace:
 	VMOVUPS Z3, 64(SI)(R9*1)
 	VMOVUPS Z4, (SI)(R9*2)
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z6, (SI)
 	VMOVUPS Z7, 64(SI)
 	VMOVUPS Z8, (SI)(R9*1)
 	VMOVUPS Z9, 64(SI)(R9*1)
 	VMOVUPS Z10, (SI)(R9*2)
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z12, (SI)
 	VMOVUPS Z13, 64(SI)
 	VMOVUPS Z14, (SI)(R9*1)
 	VMOVUPS Z15, 64(SI)(R9*1)
 	VMOVUPS Z16, (SI)(R9*2)
 	VMOVUPS Z17, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	DECQ    AX
 	JNZ     strip
 
@@ -1899,8 +2645,8 @@ done:
 	RET
 
 // func tileAVX512_10(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·tileAVX512_10(SB), $0-65
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·tileAVX512_10(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -1909,79 +2655,58 @@ TEXT ·tileAVX512_10(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  128(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	VPXORD     Z6, Z6, Z6
-	VPXORD     Z7, Z7, Z7
-	VPXORD     Z8, Z8, Z8
-	VPXORD     Z9, Z9, Z9
-	VPXORD     Z10, Z10, Z10
-	VPXORD     Z11, Z11, Z11
-	VPXORD     Z12, Z12, Z12
-	VPXORD     Z13, Z13, Z13
-	VPXORD     Z14, Z14, Z14
-	VPXORD     Z15, Z15, Z15
-	VPXORD     Z16, Z16, Z16
-	VPXORD     Z17, Z17, Z17
-	VPXORD     Z18, Z18, Z18
-	VPXORD     Z19, Z19, Z19
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	ADDQ    R9, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x0000000a, BP
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	VPXORD  Z18, Z18, Z18
+	VPXORD  Z19, Z19, Z19
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Z20
-	VMOVUPS      64(R12), Z21
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z20
+	VMOVUPS      64(R13), Z21
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
@@ -2013,9 +2738,10 @@ four:
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z20
-	VMOVUPS      64(R12), Z21
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Z20
+	VMOVUPS      64(R13), Z21
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
@@ -2047,9 +2773,10 @@ four:
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z20
-	VMOVUPS      64(R12), Z21
-	ADDQ         R8, R12
+	PREFETCHT0   64(R15)
+	VMOVUPS      (R13), Z20
+	VMOVUPS      64(R13), Z21
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
@@ -2081,9 +2808,10 @@ four:
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z20
-	VMOVUPS      64(R12), Z21
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Z20
+	VMOVUPS      64(R13), Z21
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
@@ -2115,17 +2843,161 @@ four:
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Z20
+	VMOVUPS      64(R13), Z21
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	VBROADCASTSS 4(DX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 8(DX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 12(DX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 16(DX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 20(DX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 24(DX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 28(DX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 32(DX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	VBROADCASTSS 36(DX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z20
+	VMOVUPS      64(R13), Z21
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	VBROADCASTSS 4(DX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 8(DX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 12(DX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 16(DX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 20(DX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 24(DX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 28(DX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 32(DX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	VBROADCASTSS 36(DX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Z20
+	VMOVUPS      64(R13), Z21
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	VBROADCASTSS 4(DX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 8(DX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 12(DX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 16(DX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 20(DX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 24(DX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 28(DX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 32(DX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	VBROADCASTSS 36(DX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z20
+	VMOVUPS      64(R13), Z21
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	VBROADCASTSS 4(DX), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 8(DX), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 12(DX), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 16(DX), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 20(DX), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 24(DX), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 28(DX), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 32(DX), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	VBROADCASTSS 36(DX), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Z20
-	VMOVUPS      64(R12), Z21
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z20
+	VMOVUPS      64(R13), Z21
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z22
 	VFMADD231PS  Z20, Z22, Z0
 	VFMADD231PS  Z21, Z22, Z1
@@ -2157,11 +3029,12 @@ one:
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -2175,7 +3048,7 @@ store:
 	VMOVUPS Z4, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z5, Z5
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z6, Z6
 	VMOVUPS Z6, (SI)
 	VADDPS  64(SI), Z7, Z7
@@ -2188,7 +3061,7 @@ store:
 	VMOVUPS Z10, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z11, Z11
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z12, Z12
 	VMOVUPS Z12, (SI)
 	VADDPS  64(SI), Z13, Z13
@@ -2201,7 +3074,7 @@ store:
 	VMOVUPS Z16, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z17, Z17
 	VMOVUPS Z17, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z18, Z18
 	VMOVUPS Z18, (SI)
 	VADDPS  64(SI), Z19, Z19
@@ -2218,21 +3091,21 @@ replace:
 	VMOVUPS Z3, 64(SI)(R9*1)
 	VMOVUPS Z4, (SI)(R9*2)
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z6, (SI)
 	VMOVUPS Z7, 64(SI)
 	VMOVUPS Z8, (SI)(R9*1)
 	VMOVUPS Z9, 64(SI)(R9*1)
 	VMOVUPS Z10, (SI)(R9*2)
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z12, (SI)
 	VMOVUPS Z13, 64(SI)
 	VMOVUPS Z14, (SI)(R9*1)
 	VMOVUPS Z15, 64(SI)(R9*1)
 	VMOVUPS Z16, (SI)(R9*2)
 	VMOVUPS Z17, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z18, (SI)
 	VMOVUPS Z19, 64(SI)
 	ADDQ    R9, SI
@@ -2244,8 +3117,8 @@ done:
 	RET
 
 // func tileAVX512_11(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·tileAVX512_11(SB), $0-65
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·tileAVX512_11(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -2254,84 +3127,61 @@ TEXT ·tileAVX512_11(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  128(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	VPXORD     Z6, Z6, Z6
-	VPXORD     Z7, Z7, Z7
-	VPXORD     Z8, Z8, Z8
-	VPXORD     Z9, Z9, Z9
-	VPXORD     Z10, Z10, Z10
-	VPXORD     Z11, Z11, Z11
-	VPXORD     Z12, Z12, Z12
-	VPXORD     Z13, Z13, Z13
-	VPXORD     Z14, Z14, Z14
-	VPXORD     Z15, Z15, Z15
-	VPXORD     Z16, Z16, Z16
-	VPXORD     Z17, Z17, Z17
-	VPXORD     Z18, Z18, Z18
-	VPXORD     Z19, Z19, Z19
-	VPXORD     Z20, Z20, Z20
-	VPXORD     Z21, Z21, Z21
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	ADDQ    R9, R15
+	ADDQ    R9, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x0000000b, BP
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	VPXORD  Z18, Z18, Z18
+	VPXORD  Z19, Z19, Z19
+	VPXORD  Z20, Z20, Z20
+	VPXORD  Z21, Z21, Z21
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Z22
-	VMOVUPS      64(R12), Z23
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z22
+	VMOVUPS      64(R13), Z23
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z24
 	VFMADD231PS  Z22, Z24, Z0
 	VFMADD231PS  Z23, Z24, Z1
@@ -2366,9 +3216,10 @@ four:
 	VFMADD231PS  Z22, Z24, Z20
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z22
-	VMOVUPS      64(R12), Z23
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Z22
+	VMOVUPS      64(R13), Z23
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z24
 	VFMADD231PS  Z22, Z24, Z0
 	VFMADD231PS  Z23, Z24, Z1
@@ -2403,9 +3254,10 @@ four:
 	VFMADD231PS  Z22, Z24, Z20
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z22
-	VMOVUPS      64(R12), Z23
-	ADDQ         R8, R12
+	PREFETCHT0   64(R15)
+	VMOVUPS      (R13), Z22
+	VMOVUPS      64(R13), Z23
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z24
 	VFMADD231PS  Z22, Z24, Z0
 	VFMADD231PS  Z23, Z24, Z1
@@ -2440,9 +3292,10 @@ four:
 	VFMADD231PS  Z22, Z24, Z20
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z22
-	VMOVUPS      64(R12), Z23
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Z22
+	VMOVUPS      64(R13), Z23
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z24
 	VFMADD231PS  Z22, Z24, Z0
 	VFMADD231PS  Z23, Z24, Z1
@@ -2477,17 +3330,173 @@ four:
 	VFMADD231PS  Z22, Z24, Z20
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Z22
+	VMOVUPS      64(R13), Z23
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z24
+	VFMADD231PS  Z22, Z24, Z0
+	VFMADD231PS  Z23, Z24, Z1
+	VBROADCASTSS 4(DX), Z24
+	VFMADD231PS  Z22, Z24, Z2
+	VFMADD231PS  Z23, Z24, Z3
+	VBROADCASTSS 8(DX), Z24
+	VFMADD231PS  Z22, Z24, Z4
+	VFMADD231PS  Z23, Z24, Z5
+	VBROADCASTSS 12(DX), Z24
+	VFMADD231PS  Z22, Z24, Z6
+	VFMADD231PS  Z23, Z24, Z7
+	VBROADCASTSS 16(DX), Z24
+	VFMADD231PS  Z22, Z24, Z8
+	VFMADD231PS  Z23, Z24, Z9
+	VBROADCASTSS 20(DX), Z24
+	VFMADD231PS  Z22, Z24, Z10
+	VFMADD231PS  Z23, Z24, Z11
+	VBROADCASTSS 24(DX), Z24
+	VFMADD231PS  Z22, Z24, Z12
+	VFMADD231PS  Z23, Z24, Z13
+	VBROADCASTSS 28(DX), Z24
+	VFMADD231PS  Z22, Z24, Z14
+	VFMADD231PS  Z23, Z24, Z15
+	VBROADCASTSS 32(DX), Z24
+	VFMADD231PS  Z22, Z24, Z16
+	VFMADD231PS  Z23, Z24, Z17
+	VBROADCASTSS 36(DX), Z24
+	VFMADD231PS  Z22, Z24, Z18
+	VFMADD231PS  Z23, Z24, Z19
+	VBROADCASTSS 40(DX), Z24
+	VFMADD231PS  Z22, Z24, Z20
+	VFMADD231PS  Z23, Z24, Z21
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z22
+	VMOVUPS      64(R13), Z23
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z24
+	VFMADD231PS  Z22, Z24, Z0
+	VFMADD231PS  Z23, Z24, Z1
+	VBROADCASTSS 4(DX), Z24
+	VFMADD231PS  Z22, Z24, Z2
+	VFMADD231PS  Z23, Z24, Z3
+	VBROADCASTSS 8(DX), Z24
+	VFMADD231PS  Z22, Z24, Z4
+	VFMADD231PS  Z23, Z24, Z5
+	VBROADCASTSS 12(DX), Z24
+	VFMADD231PS  Z22, Z24, Z6
+	VFMADD231PS  Z23, Z24, Z7
+	VBROADCASTSS 16(DX), Z24
+	VFMADD231PS  Z22, Z24, Z8
+	VFMADD231PS  Z23, Z24, Z9
+	VBROADCASTSS 20(DX), Z24
+	VFMADD231PS  Z22, Z24, Z10
+	VFMADD231PS  Z23, Z24, Z11
+	VBROADCASTSS 24(DX), Z24
+	VFMADD231PS  Z22, Z24, Z12
+	VFMADD231PS  Z23, Z24, Z13
+	VBROADCASTSS 28(DX), Z24
+	VFMADD231PS  Z22, Z24, Z14
+	VFMADD231PS  Z23, Z24, Z15
+	VBROADCASTSS 32(DX), Z24
+	VFMADD231PS  Z22, Z24, Z16
+	VFMADD231PS  Z23, Z24, Z17
+	VBROADCASTSS 36(DX), Z24
+	VFMADD231PS  Z22, Z24, Z18
+	VFMADD231PS  Z23, Z24, Z19
+	VBROADCASTSS 40(DX), Z24
+	VFMADD231PS  Z22, Z24, Z20
+	VFMADD231PS  Z23, Z24, Z21
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Z22
+	VMOVUPS      64(R13), Z23
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z24
+	VFMADD231PS  Z22, Z24, Z0
+	VFMADD231PS  Z23, Z24, Z1
+	VBROADCASTSS 4(DX), Z24
+	VFMADD231PS  Z22, Z24, Z2
+	VFMADD231PS  Z23, Z24, Z3
+	VBROADCASTSS 8(DX), Z24
+	VFMADD231PS  Z22, Z24, Z4
+	VFMADD231PS  Z23, Z24, Z5
+	VBROADCASTSS 12(DX), Z24
+	VFMADD231PS  Z22, Z24, Z6
+	VFMADD231PS  Z23, Z24, Z7
+	VBROADCASTSS 16(DX), Z24
+	VFMADD231PS  Z22, Z24, Z8
+	VFMADD231PS  Z23, Z24, Z9
+	VBROADCASTSS 20(DX), Z24
+	VFMADD231PS  Z22, Z24, Z10
+	VFMADD231PS  Z23, Z24, Z11
+	VBROADCASTSS 24(DX), Z24
+	VFMADD231PS  Z22, Z24, Z12
+	VFMADD231PS  Z23, Z24, Z13
+	VBROADCASTSS 28(DX), Z24
+	VFMADD231PS  Z22, Z24, Z14
+	VFMADD231PS  Z23, Z24, Z15
+	VBROADCASTSS 32(DX), Z24
+	VFMADD231PS  Z22, Z24, Z16
+	VFMADD231PS  Z23, Z24, Z17
+	VBROADCASTSS 36(DX), Z24
+	VFMADD231PS  Z22, Z24, Z18
+	VFMADD231PS  Z23, Z24, Z19
+	VBROADCASTSS 40(DX), Z24
+	VFMADD231PS  Z22, Z24, Z20
+	VFMADD231PS  Z23, Z24, Z21
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z22
+	VMOVUPS      64(R13), Z23
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z24
+	VFMADD231PS  Z22, Z24, Z0
+	VFMADD231PS  Z23, Z24, Z1
+	VBROADCASTSS 4(DX), Z24
+	VFMADD231PS  Z22, Z24, Z2
+	VFMADD231PS  Z23, Z24, Z3
+	VBROADCASTSS 8(DX), Z24
+	VFMADD231PS  Z22, Z24, Z4
+	VFMADD231PS  Z23, Z24, Z5
+	VBROADCASTSS 12(DX), Z24
+	VFMADD231PS  Z22, Z24, Z6
+	VFMADD231PS  Z23, Z24, Z7
+	VBROADCASTSS 16(DX), Z24
+	VFMADD231PS  Z22, Z24, Z8
+	VFMADD231PS  Z23, Z24, Z9
+	VBROADCASTSS 20(DX), Z24
+	VFMADD231PS  Z22, Z24, Z10
+	VFMADD231PS  Z23, Z24, Z11
+	VBROADCASTSS 24(DX), Z24
+	VFMADD231PS  Z22, Z24, Z12
+	VFMADD231PS  Z23, Z24, Z13
+	VBROADCASTSS 28(DX), Z24
+	VFMADD231PS  Z22, Z24, Z14
+	VFMADD231PS  Z23, Z24, Z15
+	VBROADCASTSS 32(DX), Z24
+	VFMADD231PS  Z22, Z24, Z16
+	VFMADD231PS  Z23, Z24, Z17
+	VBROADCASTSS 36(DX), Z24
+	VFMADD231PS  Z22, Z24, Z18
+	VFMADD231PS  Z23, Z24, Z19
+	VBROADCASTSS 40(DX), Z24
+	VFMADD231PS  Z22, Z24, Z20
+	VFMADD231PS  Z23, Z24, Z21
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Z22
-	VMOVUPS      64(R12), Z23
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z22
+	VMOVUPS      64(R13), Z23
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z24
 	VFMADD231PS  Z22, Z24, Z0
 	VFMADD231PS  Z23, Z24, Z1
@@ -2522,11 +3531,12 @@ one:
 	VFMADD231PS  Z22, Z24, Z20
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -2540,7 +3550,7 @@ store:
 	VMOVUPS Z4, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z5, Z5
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z6, Z6
 	VMOVUPS Z6, (SI)
 	VADDPS  64(SI), Z7, Z7
@@ -2553,7 +3563,7 @@ store:
 	VMOVUPS Z10, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z11, Z11
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z12, Z12
 	VMOVUPS Z12, (SI)
 	VADDPS  64(SI), Z13, Z13
@@ -2566,7 +3576,7 @@ store:
 	VMOVUPS Z16, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z17, Z17
 	VMOVUPS Z17, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z18, Z18
 	VMOVUPS Z18, (SI)
 	VADDPS  64(SI), Z19, Z19
@@ -2588,21 +3598,21 @@ replace:
 	VMOVUPS Z3, 64(SI)(R9*1)
 	VMOVUPS Z4, (SI)(R9*2)
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z6, (SI)
 	VMOVUPS Z7, 64(SI)
 	VMOVUPS Z8, (SI)(R9*1)
 	VMOVUPS Z9, 64(SI)(R9*1)
 	VMOVUPS Z10, (SI)(R9*2)
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z12, (SI)
 	VMOVUPS Z13, 64(SI)
 	VMOVUPS Z14, (SI)(R9*1)
 	VMOVUPS Z15, 64(SI)(R9*1)
 	VMOVUPS Z16, (SI)(R9*2)
 	VMOVUPS Z17, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z18, (SI)
 	VMOVUPS Z19, 64(SI)
 	VMOVUPS Z20, (SI)(R9*1)
@@ -2617,8 +3627,8 @@ done:
 	RET
 
 // func tileAVX512_12(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·tileAVX512_12(SB), $0-65
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·tileAVX512_12(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -2627,89 +3637,62 @@ TEXT ·tileAVX512_12(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  128(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	VPXORD     Z6, Z6, Z6
-	VPXORD     Z7, Z7, Z7
-	VPXORD     Z8, Z8, Z8
-	VPXORD     Z9, Z9, Z9
-	VPXORD     Z10, Z10, Z10
-	VPXORD     Z11, Z11, Z11
-	VPXORD     Z12, Z12, Z12
-	VPXORD     Z13, Z13, Z13
-	VPXORD     Z14, Z14, Z14
-	VPXORD     Z15, Z15, Z15
-	VPXORD     Z16, Z16, Z16
-	VPXORD     Z17, Z17, Z17
-	VPXORD     Z18, Z18, Z18
-	VPXORD     Z19, Z19, Z19
-	VPXORD     Z20, Z20, Z20
-	VPXORD     Z21, Z21, Z21
-	VPXORD     Z22, Z22, Z22
-	VPXORD     Z23, Z23, Z23
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x0000000c, BP
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	VPXORD  Z18, Z18, Z18
+	VPXORD  Z19, Z19, Z19
+	VPXORD  Z20, Z20, Z20
+	VPXORD  Z21, Z21, Z21
+	VPXORD  Z22, Z22, Z22
+	VPXORD  Z23, Z23, Z23
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Z24
-	VMOVUPS      64(R12), Z25
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
@@ -2747,9 +3730,10 @@ four:
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z24
-	VMOVUPS      64(R12), Z25
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
@@ -2787,9 +3771,10 @@ four:
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z24
-	VMOVUPS      64(R12), Z25
-	ADDQ         R8, R12
+	PREFETCHT0   64(R15)
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
@@ -2827,9 +3812,10 @@ four:
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z24
-	VMOVUPS      64(R12), Z25
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
@@ -2867,17 +3853,185 @@ four:
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z26
+	VFMADD231PS  Z24, Z26, Z0
+	VFMADD231PS  Z25, Z26, Z1
+	VBROADCASTSS 4(DX), Z26
+	VFMADD231PS  Z24, Z26, Z2
+	VFMADD231PS  Z25, Z26, Z3
+	VBROADCASTSS 8(DX), Z26
+	VFMADD231PS  Z24, Z26, Z4
+	VFMADD231PS  Z25, Z26, Z5
+	VBROADCASTSS 12(DX), Z26
+	VFMADD231PS  Z24, Z26, Z6
+	VFMADD231PS  Z25, Z26, Z7
+	VBROADCASTSS 16(DX), Z26
+	VFMADD231PS  Z24, Z26, Z8
+	VFMADD231PS  Z25, Z26, Z9
+	VBROADCASTSS 20(DX), Z26
+	VFMADD231PS  Z24, Z26, Z10
+	VFMADD231PS  Z25, Z26, Z11
+	VBROADCASTSS 24(DX), Z26
+	VFMADD231PS  Z24, Z26, Z12
+	VFMADD231PS  Z25, Z26, Z13
+	VBROADCASTSS 28(DX), Z26
+	VFMADD231PS  Z24, Z26, Z14
+	VFMADD231PS  Z25, Z26, Z15
+	VBROADCASTSS 32(DX), Z26
+	VFMADD231PS  Z24, Z26, Z16
+	VFMADD231PS  Z25, Z26, Z17
+	VBROADCASTSS 36(DX), Z26
+	VFMADD231PS  Z24, Z26, Z18
+	VFMADD231PS  Z25, Z26, Z19
+	VBROADCASTSS 40(DX), Z26
+	VFMADD231PS  Z24, Z26, Z20
+	VFMADD231PS  Z25, Z26, Z21
+	VBROADCASTSS 44(DX), Z26
+	VFMADD231PS  Z24, Z26, Z22
+	VFMADD231PS  Z25, Z26, Z23
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z26
+	VFMADD231PS  Z24, Z26, Z0
+	VFMADD231PS  Z25, Z26, Z1
+	VBROADCASTSS 4(DX), Z26
+	VFMADD231PS  Z24, Z26, Z2
+	VFMADD231PS  Z25, Z26, Z3
+	VBROADCASTSS 8(DX), Z26
+	VFMADD231PS  Z24, Z26, Z4
+	VFMADD231PS  Z25, Z26, Z5
+	VBROADCASTSS 12(DX), Z26
+	VFMADD231PS  Z24, Z26, Z6
+	VFMADD231PS  Z25, Z26, Z7
+	VBROADCASTSS 16(DX), Z26
+	VFMADD231PS  Z24, Z26, Z8
+	VFMADD231PS  Z25, Z26, Z9
+	VBROADCASTSS 20(DX), Z26
+	VFMADD231PS  Z24, Z26, Z10
+	VFMADD231PS  Z25, Z26, Z11
+	VBROADCASTSS 24(DX), Z26
+	VFMADD231PS  Z24, Z26, Z12
+	VFMADD231PS  Z25, Z26, Z13
+	VBROADCASTSS 28(DX), Z26
+	VFMADD231PS  Z24, Z26, Z14
+	VFMADD231PS  Z25, Z26, Z15
+	VBROADCASTSS 32(DX), Z26
+	VFMADD231PS  Z24, Z26, Z16
+	VFMADD231PS  Z25, Z26, Z17
+	VBROADCASTSS 36(DX), Z26
+	VFMADD231PS  Z24, Z26, Z18
+	VFMADD231PS  Z25, Z26, Z19
+	VBROADCASTSS 40(DX), Z26
+	VFMADD231PS  Z24, Z26, Z20
+	VFMADD231PS  Z25, Z26, Z21
+	VBROADCASTSS 44(DX), Z26
+	VFMADD231PS  Z24, Z26, Z22
+	VFMADD231PS  Z25, Z26, Z23
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z26
+	VFMADD231PS  Z24, Z26, Z0
+	VFMADD231PS  Z25, Z26, Z1
+	VBROADCASTSS 4(DX), Z26
+	VFMADD231PS  Z24, Z26, Z2
+	VFMADD231PS  Z25, Z26, Z3
+	VBROADCASTSS 8(DX), Z26
+	VFMADD231PS  Z24, Z26, Z4
+	VFMADD231PS  Z25, Z26, Z5
+	VBROADCASTSS 12(DX), Z26
+	VFMADD231PS  Z24, Z26, Z6
+	VFMADD231PS  Z25, Z26, Z7
+	VBROADCASTSS 16(DX), Z26
+	VFMADD231PS  Z24, Z26, Z8
+	VFMADD231PS  Z25, Z26, Z9
+	VBROADCASTSS 20(DX), Z26
+	VFMADD231PS  Z24, Z26, Z10
+	VFMADD231PS  Z25, Z26, Z11
+	VBROADCASTSS 24(DX), Z26
+	VFMADD231PS  Z24, Z26, Z12
+	VFMADD231PS  Z25, Z26, Z13
+	VBROADCASTSS 28(DX), Z26
+	VFMADD231PS  Z24, Z26, Z14
+	VFMADD231PS  Z25, Z26, Z15
+	VBROADCASTSS 32(DX), Z26
+	VFMADD231PS  Z24, Z26, Z16
+	VFMADD231PS  Z25, Z26, Z17
+	VBROADCASTSS 36(DX), Z26
+	VFMADD231PS  Z24, Z26, Z18
+	VFMADD231PS  Z25, Z26, Z19
+	VBROADCASTSS 40(DX), Z26
+	VFMADD231PS  Z24, Z26, Z20
+	VFMADD231PS  Z25, Z26, Z21
+	VBROADCASTSS 44(DX), Z26
+	VFMADD231PS  Z24, Z26, Z22
+	VFMADD231PS  Z25, Z26, Z23
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z26
+	VFMADD231PS  Z24, Z26, Z0
+	VFMADD231PS  Z25, Z26, Z1
+	VBROADCASTSS 4(DX), Z26
+	VFMADD231PS  Z24, Z26, Z2
+	VFMADD231PS  Z25, Z26, Z3
+	VBROADCASTSS 8(DX), Z26
+	VFMADD231PS  Z24, Z26, Z4
+	VFMADD231PS  Z25, Z26, Z5
+	VBROADCASTSS 12(DX), Z26
+	VFMADD231PS  Z24, Z26, Z6
+	VFMADD231PS  Z25, Z26, Z7
+	VBROADCASTSS 16(DX), Z26
+	VFMADD231PS  Z24, Z26, Z8
+	VFMADD231PS  Z25, Z26, Z9
+	VBROADCASTSS 20(DX), Z26
+	VFMADD231PS  Z24, Z26, Z10
+	VFMADD231PS  Z25, Z26, Z11
+	VBROADCASTSS 24(DX), Z26
+	VFMADD231PS  Z24, Z26, Z12
+	VFMADD231PS  Z25, Z26, Z13
+	VBROADCASTSS 28(DX), Z26
+	VFMADD231PS  Z24, Z26, Z14
+	VFMADD231PS  Z25, Z26, Z15
+	VBROADCASTSS 32(DX), Z26
+	VFMADD231PS  Z24, Z26, Z16
+	VFMADD231PS  Z25, Z26, Z17
+	VBROADCASTSS 36(DX), Z26
+	VFMADD231PS  Z24, Z26, Z18
+	VFMADD231PS  Z25, Z26, Z19
+	VBROADCASTSS 40(DX), Z26
+	VFMADD231PS  Z24, Z26, Z20
+	VFMADD231PS  Z25, Z26, Z21
+	VBROADCASTSS 44(DX), Z26
+	VFMADD231PS  Z24, Z26, Z22
+	VFMADD231PS  Z25, Z26, Z23
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Z24
-	VMOVUPS      64(R12), Z25
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z26
 	VFMADD231PS  Z24, Z26, Z0
 	VFMADD231PS  Z25, Z26, Z1
@@ -2915,11 +4069,12 @@ one:
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -2933,7 +4088,7 @@ store:
 	VMOVUPS Z4, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z5, Z5
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z6, Z6
 	VMOVUPS Z6, (SI)
 	VADDPS  64(SI), Z7, Z7
@@ -2946,7 +4101,7 @@ store:
 	VMOVUPS Z10, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z11, Z11
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z12, Z12
 	VMOVUPS Z12, (SI)
 	VADDPS  64(SI), Z13, Z13
@@ -2959,7 +4114,7 @@ store:
 	VMOVUPS Z16, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z17, Z17
 	VMOVUPS Z17, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z18, Z18
 	VMOVUPS Z18, (SI)
 	VADDPS  64(SI), Z19, Z19
@@ -2972,7 +4127,7 @@ store:
 	VMOVUPS Z22, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z23, Z23
 	VMOVUPS Z23, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	DECQ    AX
 	JNZ     strip
 	JMP     done
@@ -2984,28 +4139,28 @@ replace:
 	VMOVUPS Z3, 64(SI)(R9*1)
 	VMOVUPS Z4, (SI)(R9*2)
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z6, (SI)
 	VMOVUPS Z7, 64(SI)
 	VMOVUPS Z8, (SI)(R9*1)
 	VMOVUPS Z9, 64(SI)(R9*1)
 	VMOVUPS Z10, (SI)(R9*2)
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z12, (SI)
 	VMOVUPS Z13, 64(SI)
 	VMOVUPS Z14, (SI)(R9*1)
 	VMOVUPS Z15, 64(SI)(R9*1)
 	VMOVUPS Z16, (SI)(R9*2)
 	VMOVUPS Z17, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z18, (SI)
 	VMOVUPS Z19, 64(SI)
 	VMOVUPS Z20, (SI)(R9*1)
 	VMOVUPS Z21, 64(SI)(R9*1)
 	VMOVUPS Z22, (SI)(R9*2)
 	VMOVUPS Z23, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	DECQ    AX
 	JNZ     strip
 

@@ -10,9 +10,14 @@
 // (AVX2) and 12 × 2 of 32 (AVX-512) there are more independent sums than two
 // multiply-adds a cycle take cycles, so that two can start in every cycle; and B is
 // read once for all rows.
+//
+// While a tile's sums are made, the lines of the next tile of C are on their way to the
+// first-level cache, a row every four k, and then the next strip of B to the second: a line
+// every four k, so that they are there after ten tiles or so. All at once they would hold up
+// what the sums need themselves.
 
 // func tileAVX512BF16_1(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
+// Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·tileAVX512BF16_1(SB), $0-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
@@ -22,31 +27,37 @@ TEXT ·tileAVX512BF16_1(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R10
+	IMULQ R8, R10
+	ADDQ  BX, R10
+	LEAQ  128(SI), R11
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R11
-	PREFETCHT0 (R11)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 124(R11)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	MOVQ       BX, R11
-	MOVQ       CX, R12
-	SUBQ       $0x04, R12
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R14
+	ADDQ    R9, R14
+	CMPQ    AX, $0x01
+	CMOVQEQ R11, R14
+	MOVQ    $0x00000001, R15
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	MOVQ    BX, R12
+	MOVQ    CX, R13
+	SUBQ    $0x04, R13
+	JL      rest
 
 four:
-	VMOVUPS      (R11), Z2
-	VMOVUPS      64(R11), Z3
-	ADDQ         R8, R11
+	VMOVUPS      (R12), Z2
+	VMOVUPS      64(R12), Z3
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Z4
 	BYTE         $0x62
 	BYTE         $0xf2
@@ -61,9 +72,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
-	VMOVUPS      (R11), Z2
-	VMOVUPS      64(R11), Z3
-	ADDQ         R8, R11
+	PREFETCHT0   (R14)
+	VMOVUPS      (R12), Z2
+	VMOVUPS      64(R12), Z3
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Z4
 	BYTE         $0x62
 	BYTE         $0xf2
@@ -78,9 +90,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
-	VMOVUPS      (R11), Z2
-	VMOVUPS      64(R11), Z3
-	ADDQ         R8, R11
+	PREFETCHT0   64(R14)
+	VMOVUPS      (R12), Z2
+	VMOVUPS      64(R12), Z3
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Z4
 	BYTE         $0x62
 	BYTE         $0xf2
@@ -95,9 +108,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
-	VMOVUPS      (R11), Z2
-	VMOVUPS      64(R11), Z3
-	ADDQ         R8, R11
+	ADDQ         R9, R14
+	VMOVUPS      (R12), Z2
+	VMOVUPS      64(R12), Z3
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Z4
 	BYTE         $0x62
 	BYTE         $0xf2
@@ -112,17 +126,93 @@ four:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
-	SUBQ         $0x04, R12
-	JGE          four
+	SUBQ         $0x04, R13
+	JL           rest
+	DECQ         R15
+	JNZ          four
+
+more:
+	VMOVUPS      (R12), Z2
+	VMOVUPS      64(R12), Z3
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Z4
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x5e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x5e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcb
+	ADDQ         DI, DX
+	VMOVUPS      (R12), Z2
+	VMOVUPS      64(R12), Z3
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Z4
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x5e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x5e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcb
+	ADDQ         DI, DX
+	PREFETCHT1   (R10)
+	ADDQ         $0x40, R10
+	VMOVUPS      (R12), Z2
+	VMOVUPS      64(R12), Z3
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Z4
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x5e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x5e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcb
+	ADDQ         DI, DX
+	VMOVUPS      (R12), Z2
+	VMOVUPS      64(R12), Z3
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Z4
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x5e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x5e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcb
+	ADDQ         DI, DX
+	SUBQ         $0x04, R13
+	JGE          more
 
 rest:
-	ADDQ $0x04, R12
+	ADDQ $0x04, R13
 	JZ   store
 
 one:
-	VMOVUPS      (R11), Z2
-	VMOVUPS      64(R11), Z3
-	ADDQ         R8, R11
+	VMOVUPS      (R12), Z2
+	VMOVUPS      64(R12), Z3
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Z4
 	BYTE         $0x62
 	BYTE         $0xf2
@@ -137,11 +227,12 @@ one:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
-	DECQ         R12
+	DECQ         R13
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R12
+	TESTB   R12, R12
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -164,7 +255,7 @@ done:
 	RET
 
 // func tileAVX512BF16_2(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
+// Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·tileAVX512BF16_2(SB), $0-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
@@ -174,36 +265,40 @@ TEXT ·tileAVX512BF16_2(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R10
+	IMULQ R8, R10
+	ADDQ  BX, R10
+	LEAQ  128(SI), R11
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R11
-	PREFETCHT0 (R11)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 124(R11)
-	PREFETCHT0 (R11)(R9*1)
-	PREFETCHT0 64(R11)(R9*1)
-	PREFETCHT0 124(R11)(R9*1)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	MOVQ       BX, R11
-	MOVQ       CX, R12
-	SUBQ       $0x04, R12
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R14
+	ADDQ    R9, R14
+	ADDQ    R9, R14
+	CMPQ    AX, $0x01
+	CMOVQEQ R11, R14
+	MOVQ    $0x00000002, R15
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    BX, R12
+	MOVQ    CX, R13
+	SUBQ    $0x04, R13
+	JL      rest
 
 four:
-	VMOVUPS      (R11), Z4
-	VMOVUPS      64(R11), Z5
-	ADDQ         R8, R11
+	VMOVUPS      (R12), Z4
+	VMOVUPS      64(R12), Z5
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Z6
 	BYTE         $0x62
 	BYTE         $0xf2
@@ -231,9 +326,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
-	VMOVUPS      (R11), Z4
-	VMOVUPS      64(R11), Z5
-	ADDQ         R8, R11
+	PREFETCHT0   (R14)
+	VMOVUPS      (R12), Z4
+	VMOVUPS      64(R12), Z5
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Z6
 	BYTE         $0x62
 	BYTE         $0xf2
@@ -261,9 +357,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
-	VMOVUPS      (R11), Z4
-	VMOVUPS      64(R11), Z5
-	ADDQ         R8, R11
+	PREFETCHT0   64(R14)
+	VMOVUPS      (R12), Z4
+	VMOVUPS      64(R12), Z5
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Z6
 	BYTE         $0x62
 	BYTE         $0xf2
@@ -291,9 +388,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
-	VMOVUPS      (R11), Z4
-	VMOVUPS      64(R11), Z5
-	ADDQ         R8, R11
+	ADDQ         R9, R14
+	VMOVUPS      (R12), Z4
+	VMOVUPS      64(R12), Z5
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Z6
 	BYTE         $0x62
 	BYTE         $0xf2
@@ -321,17 +419,145 @@ four:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
-	SUBQ         $0x04, R12
-	JGE          four
+	SUBQ         $0x04, R13
+	JL           rest
+	DECQ         R15
+	JNZ          four
+
+more:
+	VMOVUPS      (R12), Z4
+	VMOVUPS      64(R12), Z5
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Z6
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x4e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x4e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 4(DX), Z7
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x46
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x46
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xdd
+	ADDQ         DI, DX
+	VMOVUPS      (R12), Z4
+	VMOVUPS      64(R12), Z5
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Z6
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x4e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x4e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 4(DX), Z7
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x46
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x46
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xdd
+	ADDQ         DI, DX
+	PREFETCHT1   (R10)
+	ADDQ         $0x40, R10
+	VMOVUPS      (R12), Z4
+	VMOVUPS      64(R12), Z5
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Z6
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x4e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x4e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 4(DX), Z7
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x46
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x46
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xdd
+	ADDQ         DI, DX
+	VMOVUPS      (R12), Z4
+	VMOVUPS      64(R12), Z5
+	ADDQ         R8, R12
+	VBROADCASTSS (DX), Z6
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x4e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x4e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 4(DX), Z7
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x46
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x46
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xdd
+	ADDQ         DI, DX
+	SUBQ         $0x04, R13
+	JGE          more
 
 rest:
-	ADDQ $0x04, R12
+	ADDQ $0x04, R13
 	JZ   store
 
 one:
-	VMOVUPS      (R11), Z4
-	VMOVUPS      64(R11), Z5
-	ADDQ         R8, R11
+	VMOVUPS      (R12), Z4
+	VMOVUPS      64(R12), Z5
+	ADDQ         R8, R12
 	VBROADCASTSS (DX), Z6
 	BYTE         $0x62
 	BYTE         $0xf2
@@ -359,11 +585,12 @@ one:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
-	DECQ         R12
+	DECQ         R13
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R12
+	TESTB   R12, R12
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -394,8 +621,8 @@ done:
 	RET
 
 // func tileAVX512BF16_3(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·tileAVX512BF16_3(SB), $0-65
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·tileAVX512BF16_3(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -404,41 +631,41 @@ TEXT ·tileAVX512BF16_3(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  128(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x00000003, BP
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Z6
-	VMOVUPS      64(R12), Z7
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z6
+	VMOVUPS      64(R13), Z7
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z8
 	BYTE         $0x62
 	BYTE         $0xf2
@@ -479,9 +706,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z6
-	VMOVUPS      64(R12), Z7
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Z6
+	VMOVUPS      64(R13), Z7
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z8
 	BYTE         $0x62
 	BYTE         $0xf2
@@ -522,9 +750,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z6
-	VMOVUPS      64(R12), Z7
-	ADDQ         R8, R12
+	PREFETCHT0   64(R15)
+	VMOVUPS      (R13), Z6
+	VMOVUPS      64(R13), Z7
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z8
 	BYTE         $0x62
 	BYTE         $0xf2
@@ -565,9 +794,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z6
-	VMOVUPS      64(R12), Z7
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Z6
+	VMOVUPS      64(R13), Z7
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z8
 	BYTE         $0x62
 	BYTE         $0xf2
@@ -608,17 +838,197 @@ four:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Z6
+	VMOVUPS      64(R13), Z7
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z8
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x3e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x3e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 4(DX), Z9
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x36
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x36
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 8(DX), Z10
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x2e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x2e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xef
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z6
+	VMOVUPS      64(R13), Z7
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z8
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x3e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x3e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 4(DX), Z9
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x36
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x36
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 8(DX), Z10
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x2e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x2e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xef
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Z6
+	VMOVUPS      64(R13), Z7
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z8
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x3e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x3e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 4(DX), Z9
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x36
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x36
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 8(DX), Z10
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x2e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x2e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xef
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z6
+	VMOVUPS      64(R13), Z7
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z8
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x3e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x3e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 4(DX), Z9
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x36
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x36
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 8(DX), Z10
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x2e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0xf2
+	BYTE         $0x2e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xef
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Z6
-	VMOVUPS      64(R12), Z7
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z6
+	VMOVUPS      64(R13), Z7
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z8
 	BYTE         $0x62
 	BYTE         $0xf2
@@ -659,11 +1069,12 @@ one:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -677,7 +1088,7 @@ store:
 	VMOVUPS Z4, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z5, Z5
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	DECQ    AX
 	JNZ     strip
 	JMP     done
@@ -689,7 +1100,7 @@ replace:
 	VMOVUPS Z3, 64(SI)(R9*1)
 	VMOVUPS Z4, (SI)(R9*2)
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	DECQ    AX
 	JNZ     strip
 
@@ -698,8 +1109,8 @@ done:
 	RET
 
 // func tileAVX512BF16_4(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·tileAVX512BF16_4(SB), $0-65
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·tileAVX512BF16_4(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -708,47 +1119,44 @@ TEXT ·tileAVX512BF16_4(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  128(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	VPXORD     Z6, Z6, Z6
-	VPXORD     Z7, Z7, Z7
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R9, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x00000004, BP
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Z8
-	VMOVUPS      64(R12), Z9
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z8
+	VMOVUPS      64(R13), Z9
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z10
 	BYTE         $0x62
 	BYTE         $0xd2
@@ -802,9 +1210,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z8
-	VMOVUPS      64(R12), Z9
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Z8
+	VMOVUPS      64(R13), Z9
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z10
 	BYTE         $0x62
 	BYTE         $0xd2
@@ -858,9 +1267,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z8
-	VMOVUPS      64(R12), Z9
-	ADDQ         R8, R12
+	PREFETCHT0   64(R15)
+	VMOVUPS      (R13), Z8
+	VMOVUPS      64(R13), Z9
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z10
 	BYTE         $0x62
 	BYTE         $0xd2
@@ -914,9 +1324,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z8
-	VMOVUPS      64(R12), Z9
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Z8
+	VMOVUPS      64(R13), Z9
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z10
 	BYTE         $0x62
 	BYTE         $0xd2
@@ -970,17 +1381,249 @@ four:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Z8
+	VMOVUPS      64(R13), Z9
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z10
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x2e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x2e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 4(DX), Z11
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x26
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x26
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 8(DX), Z12
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 12(DX), Z13
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x16
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x16
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xf9
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z8
+	VMOVUPS      64(R13), Z9
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z10
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x2e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x2e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 4(DX), Z11
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x26
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x26
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 8(DX), Z12
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 12(DX), Z13
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x16
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x16
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xf9
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Z8
+	VMOVUPS      64(R13), Z9
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z10
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x2e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x2e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 4(DX), Z11
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x26
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x26
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 8(DX), Z12
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 12(DX), Z13
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x16
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x16
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xf9
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z8
+	VMOVUPS      64(R13), Z9
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z10
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x2e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x2e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 4(DX), Z11
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x26
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x26
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 8(DX), Z12
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 12(DX), Z13
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x16
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x16
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xf9
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Z8
-	VMOVUPS      64(R12), Z9
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z8
+	VMOVUPS      64(R13), Z9
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z10
 	BYTE         $0x62
 	BYTE         $0xd2
@@ -1034,11 +1677,12 @@ one:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -1052,7 +1696,7 @@ store:
 	VMOVUPS Z4, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z5, Z5
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z6, Z6
 	VMOVUPS Z6, (SI)
 	VADDPS  64(SI), Z7, Z7
@@ -1069,7 +1713,7 @@ replace:
 	VMOVUPS Z3, 64(SI)(R9*1)
 	VMOVUPS Z4, (SI)(R9*2)
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z6, (SI)
 	VMOVUPS Z7, 64(SI)
 	ADDQ    R9, SI
@@ -1081,8 +1725,8 @@ done:
 	RET
 
 // func tileAVX512BF16_5(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·tileAVX512BF16_5(SB), $0-65
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·tileAVX512BF16_5(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -1091,52 +1735,47 @@ TEXT ·tileAVX512BF16_5(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  128(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	VPXORD     Z6, Z6, Z6
-	VPXORD     Z7, Z7, Z7
-	VPXORD     Z8, Z8, Z8
-	VPXORD     Z9, Z9, Z9
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R9, R15
+	ADDQ    R9, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x00000005, BP
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Z10
-	VMOVUPS      64(R12), Z11
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z10
+	VMOVUPS      64(R13), Z11
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z12
 	BYTE         $0x62
 	BYTE         $0xd2
@@ -1203,9 +1842,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z10
-	VMOVUPS      64(R12), Z11
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Z10
+	VMOVUPS      64(R13), Z11
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z12
 	BYTE         $0x62
 	BYTE         $0xd2
@@ -1272,9 +1912,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z10
-	VMOVUPS      64(R12), Z11
-	ADDQ         R8, R12
+	PREFETCHT0   64(R15)
+	VMOVUPS      (R13), Z10
+	VMOVUPS      64(R13), Z11
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z12
 	BYTE         $0x62
 	BYTE         $0xd2
@@ -1341,9 +1982,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z10
-	VMOVUPS      64(R12), Z11
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Z10
+	VMOVUPS      64(R13), Z11
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z12
 	BYTE         $0x62
 	BYTE         $0xd2
@@ -1410,17 +2052,301 @@ four:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Z10
+	VMOVUPS      64(R13), Z11
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z12
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcb
+	VBROADCASTSS 4(DX), Z13
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x16
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd2
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x16
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xdb
+	VBROADCASTSS 8(DX), Z14
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xe2
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xeb
+	VBROADCASTSS 12(DX), Z15
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xf2
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xfb
+	VBROADCASTSS 16(DX), Z12
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcb
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z10
+	VMOVUPS      64(R13), Z11
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z12
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcb
+	VBROADCASTSS 4(DX), Z13
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x16
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd2
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x16
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xdb
+	VBROADCASTSS 8(DX), Z14
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xe2
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xeb
+	VBROADCASTSS 12(DX), Z15
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xf2
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xfb
+	VBROADCASTSS 16(DX), Z12
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcb
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Z10
+	VMOVUPS      64(R13), Z11
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z12
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcb
+	VBROADCASTSS 4(DX), Z13
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x16
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd2
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x16
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xdb
+	VBROADCASTSS 8(DX), Z14
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xe2
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xeb
+	VBROADCASTSS 12(DX), Z15
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xf2
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xfb
+	VBROADCASTSS 16(DX), Z12
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcb
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z10
+	VMOVUPS      64(R13), Z11
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z12
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcb
+	VBROADCASTSS 4(DX), Z13
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x16
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd2
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x16
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xdb
+	VBROADCASTSS 8(DX), Z14
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xe2
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xeb
+	VBROADCASTSS 12(DX), Z15
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xf2
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xfb
+	VBROADCASTSS 16(DX), Z12
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x1e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcb
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Z10
-	VMOVUPS      64(R12), Z11
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z10
+	VMOVUPS      64(R13), Z11
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z12
 	BYTE         $0x62
 	BYTE         $0xd2
@@ -1487,11 +2413,12 @@ one:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -1505,7 +2432,7 @@ store:
 	VMOVUPS Z4, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z5, Z5
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z6, Z6
 	VMOVUPS Z6, (SI)
 	VADDPS  64(SI), Z7, Z7
@@ -1527,7 +2454,7 @@ replace:
 	VMOVUPS Z3, 64(SI)(R9*1)
 	VMOVUPS Z4, (SI)(R9*2)
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z6, (SI)
 	VMOVUPS Z7, 64(SI)
 	VMOVUPS Z8, (SI)(R9*1)
@@ -1542,8 +2469,8 @@ done:
 	RET
 
 // func tileAVX512BF16_6(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·tileAVX512BF16_6(SB), $0-65
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·tileAVX512BF16_6(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -1552,57 +2479,48 @@ TEXT ·tileAVX512BF16_6(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  128(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	VPXORD     Z6, Z6, Z6
-	VPXORD     Z7, Z7, Z7
-	VPXORD     Z8, Z8, Z8
-	VPXORD     Z9, Z9, Z9
-	VPXORD     Z10, Z10, Z10
-	VPXORD     Z11, Z11, Z11
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x00000006, BP
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Z12
-	VMOVUPS      64(R12), Z13
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z12
+	VMOVUPS      64(R13), Z13
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z14
 	BYTE         $0x62
 	BYTE         $0xd2
@@ -1682,9 +2600,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z12
-	VMOVUPS      64(R12), Z13
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Z12
+	VMOVUPS      64(R13), Z13
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z14
 	BYTE         $0x62
 	BYTE         $0xd2
@@ -1764,9 +2683,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z12
-	VMOVUPS      64(R12), Z13
-	ADDQ         R8, R12
+	PREFETCHT0   64(R15)
+	VMOVUPS      (R13), Z12
+	VMOVUPS      64(R13), Z13
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z14
 	BYTE         $0x62
 	BYTE         $0xd2
@@ -1846,9 +2766,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z12
-	VMOVUPS      64(R12), Z13
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Z12
+	VMOVUPS      64(R13), Z13
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z14
 	BYTE         $0x62
 	BYTE         $0xd2
@@ -1928,17 +2849,353 @@ four:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Z12
+	VMOVUPS      64(R13), Z13
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z14
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 4(DX), Z15
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xdd
+	VBROADCASTSS 8(DX), Z16
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe4
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xed
+	VBROADCASTSS 12(DX), Z17
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf4
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xfd
+	VBROADCASTSS 16(DX), Z14
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 20(DX), Z15
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xdd
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z12
+	VMOVUPS      64(R13), Z13
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z14
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 4(DX), Z15
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xdd
+	VBROADCASTSS 8(DX), Z16
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe4
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xed
+	VBROADCASTSS 12(DX), Z17
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf4
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xfd
+	VBROADCASTSS 16(DX), Z14
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 20(DX), Z15
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xdd
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Z12
+	VMOVUPS      64(R13), Z13
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z14
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 4(DX), Z15
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xdd
+	VBROADCASTSS 8(DX), Z16
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe4
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xed
+	VBROADCASTSS 12(DX), Z17
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf4
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xfd
+	VBROADCASTSS 16(DX), Z14
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 20(DX), Z15
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xdd
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z12
+	VMOVUPS      64(R13), Z13
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z14
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 4(DX), Z15
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xdd
+	VBROADCASTSS 8(DX), Z16
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe4
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xed
+	VBROADCASTSS 12(DX), Z17
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf4
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xfd
+	VBROADCASTSS 16(DX), Z14
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x0e
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 20(DX), Z15
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x06
+	BYTE         $0x48
+	BYTE         $0x52
+	BYTE         $0xdd
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Z12
-	VMOVUPS      64(R12), Z13
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z12
+	VMOVUPS      64(R13), Z13
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z14
 	BYTE         $0x62
 	BYTE         $0xd2
@@ -2018,11 +3275,12 @@ one:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -2036,7 +3294,7 @@ store:
 	VMOVUPS Z4, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z5, Z5
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z6, Z6
 	VMOVUPS Z6, (SI)
 	VADDPS  64(SI), Z7, Z7
@@ -2049,7 +3307,7 @@ store:
 	VMOVUPS Z10, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z11, Z11
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	DECQ    AX
 	JNZ     strip
 	JMP     done
@@ -2061,14 +3319,14 @@ replace:
 	VMOVUPS Z3, 64(SI)(R9*1)
 	VMOVUPS Z4, (SI)(R9*2)
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z6, (SI)
 	VMOVUPS Z7, 64(SI)
 	VMOVUPS Z8, (SI)(R9*1)
 	VMOVUPS Z9, 64(SI)(R9*1)
 	VMOVUPS Z10, (SI)(R9*2)
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	DECQ    AX
 	JNZ     strip
 
@@ -2077,8 +3335,8 @@ done:
 	RET
 
 // func tileAVX512BF16_7(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·tileAVX512BF16_7(SB), $0-65
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·tileAVX512BF16_7(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -2087,63 +3345,51 @@ TEXT ·tileAVX512BF16_7(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  128(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	VPXORD     Z6, Z6, Z6
-	VPXORD     Z7, Z7, Z7
-	VPXORD     Z8, Z8, Z8
-	VPXORD     Z9, Z9, Z9
-	VPXORD     Z10, Z10, Z10
-	VPXORD     Z11, Z11, Z11
-	VPXORD     Z12, Z12, Z12
-	VPXORD     Z13, Z13, Z13
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	ADDQ    R9, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x00000007, BP
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Z14
-	VMOVUPS      64(R12), Z15
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z14
+	VMOVUPS      64(R13), Z15
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z16
 	BYTE         $0x62
 	BYTE         $0xd2
@@ -2236,9 +3482,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z14
-	VMOVUPS      64(R12), Z15
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Z14
+	VMOVUPS      64(R13), Z15
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z16
 	BYTE         $0x62
 	BYTE         $0xd2
@@ -2331,9 +3578,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z14
-	VMOVUPS      64(R12), Z15
-	ADDQ         R8, R12
+	PREFETCHT0   64(R15)
+	VMOVUPS      (R13), Z14
+	VMOVUPS      64(R13), Z15
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z16
 	BYTE         $0x62
 	BYTE         $0xd2
@@ -2426,9 +3674,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z14
-	VMOVUPS      64(R12), Z15
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Z14
+	VMOVUPS      64(R13), Z15
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z16
 	BYTE         $0x62
 	BYTE         $0xd2
@@ -2521,17 +3770,405 @@ four:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Z14
+	VMOVUPS      64(R13), Z15
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z16
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 4(DX), Z17
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 8(DX), Z18
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xef
+	VBROADCASTSS 12(DX), Z19
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf6
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xff
+	VBROADCASTSS 16(DX), Z16
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 20(DX), Z17
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 24(DX), Z18
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xef
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z14
+	VMOVUPS      64(R13), Z15
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z16
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 4(DX), Z17
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 8(DX), Z18
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xef
+	VBROADCASTSS 12(DX), Z19
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf6
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xff
+	VBROADCASTSS 16(DX), Z16
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 20(DX), Z17
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 24(DX), Z18
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xef
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Z14
+	VMOVUPS      64(R13), Z15
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z16
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 4(DX), Z17
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 8(DX), Z18
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xef
+	VBROADCASTSS 12(DX), Z19
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf6
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xff
+	VBROADCASTSS 16(DX), Z16
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 20(DX), Z17
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 24(DX), Z18
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xef
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z14
+	VMOVUPS      64(R13), Z15
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z16
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 4(DX), Z17
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 8(DX), Z18
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xef
+	VBROADCASTSS 12(DX), Z19
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf6
+	BYTE         $0x62
+	BYTE         $0xd2
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xff
+	VBROADCASTSS 16(DX), Z16
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x7e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 20(DX), Z17
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x76
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 24(DX), Z18
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0x52
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xef
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Z14
-	VMOVUPS      64(R12), Z15
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z14
+	VMOVUPS      64(R13), Z15
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z16
 	BYTE         $0x62
 	BYTE         $0xd2
@@ -2624,11 +4261,12 @@ one:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -2642,7 +4280,7 @@ store:
 	VMOVUPS Z4, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z5, Z5
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z6, Z6
 	VMOVUPS Z6, (SI)
 	VADDPS  64(SI), Z7, Z7
@@ -2655,7 +4293,7 @@ store:
 	VMOVUPS Z10, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z11, Z11
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z12, Z12
 	VMOVUPS Z12, (SI)
 	VADDPS  64(SI), Z13, Z13
@@ -2672,14 +4310,14 @@ replace:
 	VMOVUPS Z3, 64(SI)(R9*1)
 	VMOVUPS Z4, (SI)(R9*2)
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z6, (SI)
 	VMOVUPS Z7, 64(SI)
 	VMOVUPS Z8, (SI)(R9*1)
 	VMOVUPS Z9, 64(SI)(R9*1)
 	VMOVUPS Z10, (SI)(R9*2)
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z12, (SI)
 	VMOVUPS Z13, 64(SI)
 	ADDQ    R9, SI
@@ -2691,8 +4329,8 @@ done:
 	RET
 
 // func tileAVX512BF16_8(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·tileAVX512BF16_8(SB), $0-65
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·tileAVX512BF16_8(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -2701,68 +4339,54 @@ TEXT ·tileAVX512BF16_8(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  128(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	VPXORD     Z6, Z6, Z6
-	VPXORD     Z7, Z7, Z7
-	VPXORD     Z8, Z8, Z8
-	VPXORD     Z9, Z9, Z9
-	VPXORD     Z10, Z10, Z10
-	VPXORD     Z11, Z11, Z11
-	VPXORD     Z12, Z12, Z12
-	VPXORD     Z13, Z13, Z13
-	VPXORD     Z14, Z14, Z14
-	VPXORD     Z15, Z15, Z15
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	ADDQ    R9, R15
+	ADDQ    R9, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x00000008, BP
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Z16
-	VMOVUPS      64(R12), Z17
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z16
+	VMOVUPS      64(R13), Z17
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z18
 	BYTE         $0x62
 	BYTE         $0xb2
@@ -2868,9 +4492,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z16
-	VMOVUPS      64(R12), Z17
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Z16
+	VMOVUPS      64(R13), Z17
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z18
 	BYTE         $0x62
 	BYTE         $0xb2
@@ -2976,9 +4601,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z16
-	VMOVUPS      64(R12), Z17
-	ADDQ         R8, R12
+	PREFETCHT0   64(R15)
+	VMOVUPS      (R13), Z16
+	VMOVUPS      64(R13), Z17
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z18
 	BYTE         $0x62
 	BYTE         $0xb2
@@ -3084,9 +4710,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z16
-	VMOVUPS      64(R12), Z17
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Z16
+	VMOVUPS      64(R13), Z17
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z18
 	BYTE         $0x62
 	BYTE         $0xb2
@@ -3192,17 +4819,457 @@ four:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Z16
+	VMOVUPS      64(R13), Z17
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z18
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 4(DX), Z19
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 8(DX), Z20
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 12(DX), Z21
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf9
+	VBROADCASTSS 16(DX), Z18
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 20(DX), Z19
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 24(DX), Z20
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 28(DX), Z21
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf9
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z16
+	VMOVUPS      64(R13), Z17
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z18
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 4(DX), Z19
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 8(DX), Z20
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 12(DX), Z21
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf9
+	VBROADCASTSS 16(DX), Z18
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 20(DX), Z19
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 24(DX), Z20
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 28(DX), Z21
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf9
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Z16
+	VMOVUPS      64(R13), Z17
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z18
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 4(DX), Z19
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 8(DX), Z20
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 12(DX), Z21
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf9
+	VBROADCASTSS 16(DX), Z18
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 20(DX), Z19
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 24(DX), Z20
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 28(DX), Z21
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf9
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z16
+	VMOVUPS      64(R13), Z17
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z18
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 4(DX), Z19
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 8(DX), Z20
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 12(DX), Z21
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf9
+	VBROADCASTSS 16(DX), Z18
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x6e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 20(DX), Z19
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x66
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 24(DX), Z20
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 28(DX), Z21
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf9
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Z16
-	VMOVUPS      64(R12), Z17
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z16
+	VMOVUPS      64(R13), Z17
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z18
 	BYTE         $0x62
 	BYTE         $0xb2
@@ -3308,11 +5375,12 @@ one:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -3326,7 +5394,7 @@ store:
 	VMOVUPS Z4, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z5, Z5
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z6, Z6
 	VMOVUPS Z6, (SI)
 	VADDPS  64(SI), Z7, Z7
@@ -3339,7 +5407,7 @@ store:
 	VMOVUPS Z10, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z11, Z11
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z12, Z12
 	VMOVUPS Z12, (SI)
 	VADDPS  64(SI), Z13, Z13
@@ -3361,14 +5429,14 @@ replace:
 	VMOVUPS Z3, 64(SI)(R9*1)
 	VMOVUPS Z4, (SI)(R9*2)
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z6, (SI)
 	VMOVUPS Z7, 64(SI)
 	VMOVUPS Z8, (SI)(R9*1)
 	VMOVUPS Z9, 64(SI)(R9*1)
 	VMOVUPS Z10, (SI)(R9*2)
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z12, (SI)
 	VMOVUPS Z13, 64(SI)
 	VMOVUPS Z14, (SI)(R9*1)
@@ -3383,8 +5451,8 @@ done:
 	RET
 
 // func tileAVX512BF16_9(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·tileAVX512BF16_9(SB), $0-65
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·tileAVX512BF16_9(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -3393,73 +5461,55 @@ TEXT ·tileAVX512BF16_9(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  128(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	VPXORD     Z6, Z6, Z6
-	VPXORD     Z7, Z7, Z7
-	VPXORD     Z8, Z8, Z8
-	VPXORD     Z9, Z9, Z9
-	VPXORD     Z10, Z10, Z10
-	VPXORD     Z11, Z11, Z11
-	VPXORD     Z12, Z12, Z12
-	VPXORD     Z13, Z13, Z13
-	VPXORD     Z14, Z14, Z14
-	VPXORD     Z15, Z15, Z15
-	VPXORD     Z16, Z16, Z16
-	VPXORD     Z17, Z17, Z17
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x00000009, BP
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Z18
-	VMOVUPS      64(R12), Z19
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z18
+	VMOVUPS      64(R13), Z19
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z20
 	BYTE         $0x62
 	BYTE         $0xb2
@@ -3578,9 +5628,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z18
-	VMOVUPS      64(R12), Z19
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Z18
+	VMOVUPS      64(R13), Z19
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z20
 	BYTE         $0x62
 	BYTE         $0xb2
@@ -3699,9 +5750,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z18
-	VMOVUPS      64(R12), Z19
-	ADDQ         R8, R12
+	PREFETCHT0   64(R15)
+	VMOVUPS      (R13), Z18
+	VMOVUPS      64(R13), Z19
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z20
 	BYTE         $0x62
 	BYTE         $0xb2
@@ -3820,9 +5872,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z18
-	VMOVUPS      64(R12), Z19
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Z18
+	VMOVUPS      64(R13), Z19
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z20
 	BYTE         $0x62
 	BYTE         $0xb2
@@ -3941,17 +5994,509 @@ four:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Z18
+	VMOVUPS      64(R13), Z19
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z20
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcb
+	VBROADCASTSS 4(DX), Z21
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd2
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdb
+	VBROADCASTSS 8(DX), Z22
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe2
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xeb
+	VBROADCASTSS 12(DX), Z23
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf2
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xfb
+	VBROADCASTSS 16(DX), Z20
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcb
+	VBROADCASTSS 20(DX), Z21
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd2
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdb
+	VBROADCASTSS 24(DX), Z22
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe2
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xeb
+	VBROADCASTSS 28(DX), Z23
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf2
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xfb
+	VBROADCASTSS 32(DX), Z20
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcb
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z18
+	VMOVUPS      64(R13), Z19
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z20
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcb
+	VBROADCASTSS 4(DX), Z21
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd2
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdb
+	VBROADCASTSS 8(DX), Z22
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe2
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xeb
+	VBROADCASTSS 12(DX), Z23
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf2
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xfb
+	VBROADCASTSS 16(DX), Z20
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcb
+	VBROADCASTSS 20(DX), Z21
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd2
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdb
+	VBROADCASTSS 24(DX), Z22
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe2
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xeb
+	VBROADCASTSS 28(DX), Z23
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf2
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xfb
+	VBROADCASTSS 32(DX), Z20
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcb
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Z18
+	VMOVUPS      64(R13), Z19
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z20
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcb
+	VBROADCASTSS 4(DX), Z21
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd2
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdb
+	VBROADCASTSS 8(DX), Z22
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe2
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xeb
+	VBROADCASTSS 12(DX), Z23
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf2
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xfb
+	VBROADCASTSS 16(DX), Z20
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcb
+	VBROADCASTSS 20(DX), Z21
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd2
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdb
+	VBROADCASTSS 24(DX), Z22
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe2
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xeb
+	VBROADCASTSS 28(DX), Z23
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf2
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xfb
+	VBROADCASTSS 32(DX), Z20
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcb
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z18
+	VMOVUPS      64(R13), Z19
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z20
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcb
+	VBROADCASTSS 4(DX), Z21
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd2
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdb
+	VBROADCASTSS 8(DX), Z22
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe2
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xeb
+	VBROADCASTSS 12(DX), Z23
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf2
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xfb
+	VBROADCASTSS 16(DX), Z20
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcb
+	VBROADCASTSS 20(DX), Z21
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd2
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x56
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdb
+	VBROADCASTSS 24(DX), Z22
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe2
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xeb
+	VBROADCASTSS 28(DX), Z23
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf2
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xfb
+	VBROADCASTSS 32(DX), Z20
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc2
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x5e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcb
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Z18
-	VMOVUPS      64(R12), Z19
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z18
+	VMOVUPS      64(R13), Z19
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z20
 	BYTE         $0x62
 	BYTE         $0xb2
@@ -4070,11 +6615,12 @@ one:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -4088,7 +6634,7 @@ store:
 	VMOVUPS Z4, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z5, Z5
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z6, Z6
 	VMOVUPS Z6, (SI)
 	VADDPS  64(SI), Z7, Z7
@@ -4101,7 +6647,7 @@ store:
 	VMOVUPS Z10, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z11, Z11
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z12, Z12
 	VMOVUPS Z12, (SI)
 	VADDPS  64(SI), Z13, Z13
@@ -4114,7 +6660,7 @@ store:
 	VMOVUPS Z16, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z17, Z17
 	VMOVUPS Z17, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	DECQ    AX
 	JNZ     strip
 	JMP     done
@@ -4126,21 +6672,21 @@ replace:
 	VMOVUPS Z3, 64(SI)(R9*1)
 	VMOVUPS Z4, (SI)(R9*2)
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z6, (SI)
 	VMOVUPS Z7, 64(SI)
 	VMOVUPS Z8, (SI)(R9*1)
 	VMOVUPS Z9, 64(SI)(R9*1)
 	VMOVUPS Z10, (SI)(R9*2)
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z12, (SI)
 	VMOVUPS Z13, 64(SI)
 	VMOVUPS Z14, (SI)(R9*1)
 	VMOVUPS Z15, 64(SI)(R9*1)
 	VMOVUPS Z16, (SI)(R9*2)
 	VMOVUPS Z17, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	DECQ    AX
 	JNZ     strip
 
@@ -4149,8 +6695,8 @@ done:
 	RET
 
 // func tileAVX512BF16_10(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·tileAVX512BF16_10(SB), $0-65
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·tileAVX512BF16_10(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -4159,79 +6705,58 @@ TEXT ·tileAVX512BF16_10(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  128(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	VPXORD     Z6, Z6, Z6
-	VPXORD     Z7, Z7, Z7
-	VPXORD     Z8, Z8, Z8
-	VPXORD     Z9, Z9, Z9
-	VPXORD     Z10, Z10, Z10
-	VPXORD     Z11, Z11, Z11
-	VPXORD     Z12, Z12, Z12
-	VPXORD     Z13, Z13, Z13
-	VPXORD     Z14, Z14, Z14
-	VPXORD     Z15, Z15, Z15
-	VPXORD     Z16, Z16, Z16
-	VPXORD     Z17, Z17, Z17
-	VPXORD     Z18, Z18, Z18
-	VPXORD     Z19, Z19, Z19
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	ADDQ    R9, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x0000000a, BP
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	VPXORD  Z18, Z18, Z18
+	VPXORD  Z19, Z19, Z19
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Z20
-	VMOVUPS      64(R12), Z21
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z20
+	VMOVUPS      64(R13), Z21
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z22
 	BYTE         $0x62
 	BYTE         $0xb2
@@ -4363,9 +6888,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z20
-	VMOVUPS      64(R12), Z21
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Z20
+	VMOVUPS      64(R13), Z21
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z22
 	BYTE         $0x62
 	BYTE         $0xb2
@@ -4497,9 +7023,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z20
-	VMOVUPS      64(R12), Z21
-	ADDQ         R8, R12
+	PREFETCHT0   64(R15)
+	VMOVUPS      (R13), Z20
+	VMOVUPS      64(R13), Z21
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z22
 	BYTE         $0x62
 	BYTE         $0xb2
@@ -4631,9 +7158,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z20
-	VMOVUPS      64(R12), Z21
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Z20
+	VMOVUPS      64(R13), Z21
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z22
 	BYTE         $0x62
 	BYTE         $0xb2
@@ -4765,17 +7293,561 @@ four:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Z20
+	VMOVUPS      64(R13), Z21
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z22
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 4(DX), Z23
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdd
+	VBROADCASTSS 8(DX), Z24
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe4
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xed
+	VBROADCASTSS 12(DX), Z25
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf4
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xfd
+	VBROADCASTSS 16(DX), Z22
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 20(DX), Z23
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdd
+	VBROADCASTSS 24(DX), Z24
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe4
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xed
+	VBROADCASTSS 28(DX), Z25
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf4
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xfd
+	VBROADCASTSS 32(DX), Z22
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 36(DX), Z23
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdd
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z20
+	VMOVUPS      64(R13), Z21
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z22
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 4(DX), Z23
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdd
+	VBROADCASTSS 8(DX), Z24
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe4
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xed
+	VBROADCASTSS 12(DX), Z25
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf4
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xfd
+	VBROADCASTSS 16(DX), Z22
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 20(DX), Z23
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdd
+	VBROADCASTSS 24(DX), Z24
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe4
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xed
+	VBROADCASTSS 28(DX), Z25
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf4
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xfd
+	VBROADCASTSS 32(DX), Z22
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 36(DX), Z23
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdd
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Z20
+	VMOVUPS      64(R13), Z21
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z22
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 4(DX), Z23
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdd
+	VBROADCASTSS 8(DX), Z24
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe4
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xed
+	VBROADCASTSS 12(DX), Z25
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf4
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xfd
+	VBROADCASTSS 16(DX), Z22
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 20(DX), Z23
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdd
+	VBROADCASTSS 24(DX), Z24
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe4
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xed
+	VBROADCASTSS 28(DX), Z25
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf4
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xfd
+	VBROADCASTSS 32(DX), Z22
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 36(DX), Z23
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdd
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z20
+	VMOVUPS      64(R13), Z21
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z22
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 4(DX), Z23
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdd
+	VBROADCASTSS 8(DX), Z24
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe4
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xed
+	VBROADCASTSS 12(DX), Z25
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf4
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xfd
+	VBROADCASTSS 16(DX), Z22
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 20(DX), Z23
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdd
+	VBROADCASTSS 24(DX), Z24
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe4
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xed
+	VBROADCASTSS 28(DX), Z25
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf4
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xfd
+	VBROADCASTSS 32(DX), Z22
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc4
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x4e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcd
+	VBROADCASTSS 36(DX), Z23
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd4
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x46
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdd
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Z20
-	VMOVUPS      64(R12), Z21
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z20
+	VMOVUPS      64(R13), Z21
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z22
 	BYTE         $0x62
 	BYTE         $0xb2
@@ -4907,11 +7979,12 @@ one:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -4925,7 +7998,7 @@ store:
 	VMOVUPS Z4, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z5, Z5
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z6, Z6
 	VMOVUPS Z6, (SI)
 	VADDPS  64(SI), Z7, Z7
@@ -4938,7 +8011,7 @@ store:
 	VMOVUPS Z10, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z11, Z11
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z12, Z12
 	VMOVUPS Z12, (SI)
 	VADDPS  64(SI), Z13, Z13
@@ -4951,7 +8024,7 @@ store:
 	VMOVUPS Z16, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z17, Z17
 	VMOVUPS Z17, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z18, Z18
 	VMOVUPS Z18, (SI)
 	VADDPS  64(SI), Z19, Z19
@@ -4968,21 +8041,21 @@ replace:
 	VMOVUPS Z3, 64(SI)(R9*1)
 	VMOVUPS Z4, (SI)(R9*2)
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z6, (SI)
 	VMOVUPS Z7, 64(SI)
 	VMOVUPS Z8, (SI)(R9*1)
 	VMOVUPS Z9, 64(SI)(R9*1)
 	VMOVUPS Z10, (SI)(R9*2)
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z12, (SI)
 	VMOVUPS Z13, 64(SI)
 	VMOVUPS Z14, (SI)(R9*1)
 	VMOVUPS Z15, 64(SI)(R9*1)
 	VMOVUPS Z16, (SI)(R9*2)
 	VMOVUPS Z17, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z18, (SI)
 	VMOVUPS Z19, 64(SI)
 	ADDQ    R9, SI
@@ -4994,8 +8067,8 @@ done:
 	RET
 
 // func tileAVX512BF16_11(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·tileAVX512BF16_11(SB), $0-65
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·tileAVX512BF16_11(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -5004,84 +8077,61 @@ TEXT ·tileAVX512BF16_11(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  128(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	VPXORD     Z6, Z6, Z6
-	VPXORD     Z7, Z7, Z7
-	VPXORD     Z8, Z8, Z8
-	VPXORD     Z9, Z9, Z9
-	VPXORD     Z10, Z10, Z10
-	VPXORD     Z11, Z11, Z11
-	VPXORD     Z12, Z12, Z12
-	VPXORD     Z13, Z13, Z13
-	VPXORD     Z14, Z14, Z14
-	VPXORD     Z15, Z15, Z15
-	VPXORD     Z16, Z16, Z16
-	VPXORD     Z17, Z17, Z17
-	VPXORD     Z18, Z18, Z18
-	VPXORD     Z19, Z19, Z19
-	VPXORD     Z20, Z20, Z20
-	VPXORD     Z21, Z21, Z21
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	ADDQ    R9, R15
+	ADDQ    R9, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x0000000b, BP
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	VPXORD  Z18, Z18, Z18
+	VPXORD  Z19, Z19, Z19
+	VPXORD  Z20, Z20, Z20
+	VPXORD  Z21, Z21, Z21
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Z22
-	VMOVUPS      64(R12), Z23
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z22
+	VMOVUPS      64(R13), Z23
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z24
 	BYTE         $0x62
 	BYTE         $0xb2
@@ -5226,9 +8276,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z22
-	VMOVUPS      64(R12), Z23
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Z22
+	VMOVUPS      64(R13), Z23
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z24
 	BYTE         $0x62
 	BYTE         $0xb2
@@ -5373,9 +8424,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z22
-	VMOVUPS      64(R12), Z23
-	ADDQ         R8, R12
+	PREFETCHT0   64(R15)
+	VMOVUPS      (R13), Z22
+	VMOVUPS      64(R13), Z23
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z24
 	BYTE         $0x62
 	BYTE         $0xb2
@@ -5520,9 +8572,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z22
-	VMOVUPS      64(R12), Z23
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Z22
+	VMOVUPS      64(R13), Z23
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z24
 	BYTE         $0x62
 	BYTE         $0xb2
@@ -5667,17 +8720,613 @@ four:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Z22
+	VMOVUPS      64(R13), Z23
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z24
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 4(DX), Z25
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 8(DX), Z26
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xef
+	VBROADCASTSS 12(DX), Z27
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf6
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xff
+	VBROADCASTSS 16(DX), Z24
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 20(DX), Z25
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 24(DX), Z26
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xef
+	VBROADCASTSS 28(DX), Z27
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf6
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xff
+	VBROADCASTSS 32(DX), Z24
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 36(DX), Z25
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 40(DX), Z26
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xef
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z22
+	VMOVUPS      64(R13), Z23
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z24
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 4(DX), Z25
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 8(DX), Z26
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xef
+	VBROADCASTSS 12(DX), Z27
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf6
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xff
+	VBROADCASTSS 16(DX), Z24
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 20(DX), Z25
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 24(DX), Z26
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xef
+	VBROADCASTSS 28(DX), Z27
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf6
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xff
+	VBROADCASTSS 32(DX), Z24
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 36(DX), Z25
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 40(DX), Z26
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xef
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Z22
+	VMOVUPS      64(R13), Z23
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z24
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 4(DX), Z25
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 8(DX), Z26
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xef
+	VBROADCASTSS 12(DX), Z27
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf6
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xff
+	VBROADCASTSS 16(DX), Z24
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 20(DX), Z25
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 24(DX), Z26
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xef
+	VBROADCASTSS 28(DX), Z27
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf6
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xff
+	VBROADCASTSS 32(DX), Z24
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 36(DX), Z25
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 40(DX), Z26
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xef
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z22
+	VMOVUPS      64(R13), Z23
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z24
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 4(DX), Z25
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 8(DX), Z26
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xef
+	VBROADCASTSS 12(DX), Z27
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf6
+	BYTE         $0x62
+	BYTE         $0xb2
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xff
+	VBROADCASTSS 16(DX), Z24
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 20(DX), Z25
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 24(DX), Z26
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xef
+	VBROADCASTSS 28(DX), Z27
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf6
+	BYTE         $0x62
+	BYTE         $0x32
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xff
+	VBROADCASTSS 32(DX), Z24
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc6
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x3e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xcf
+	VBROADCASTSS 36(DX), Z25
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd6
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x36
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xdf
+	VBROADCASTSS 40(DX), Z26
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe6
+	BYTE         $0x62
+	BYTE         $0xa2
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xef
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Z22
-	VMOVUPS      64(R12), Z23
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z22
+	VMOVUPS      64(R13), Z23
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z24
 	BYTE         $0x62
 	BYTE         $0xb2
@@ -5822,11 +9471,12 @@ one:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -5840,7 +9490,7 @@ store:
 	VMOVUPS Z4, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z5, Z5
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z6, Z6
 	VMOVUPS Z6, (SI)
 	VADDPS  64(SI), Z7, Z7
@@ -5853,7 +9503,7 @@ store:
 	VMOVUPS Z10, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z11, Z11
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z12, Z12
 	VMOVUPS Z12, (SI)
 	VADDPS  64(SI), Z13, Z13
@@ -5866,7 +9516,7 @@ store:
 	VMOVUPS Z16, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z17, Z17
 	VMOVUPS Z17, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z18, Z18
 	VMOVUPS Z18, (SI)
 	VADDPS  64(SI), Z19, Z19
@@ -5888,21 +9538,21 @@ replace:
 	VMOVUPS Z3, 64(SI)(R9*1)
 	VMOVUPS Z4, (SI)(R9*2)
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z6, (SI)
 	VMOVUPS Z7, 64(SI)
 	VMOVUPS Z8, (SI)(R9*1)
 	VMOVUPS Z9, 64(SI)(R9*1)
 	VMOVUPS Z10, (SI)(R9*2)
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z12, (SI)
 	VMOVUPS Z13, 64(SI)
 	VMOVUPS Z14, (SI)(R9*1)
 	VMOVUPS Z15, 64(SI)(R9*1)
 	VMOVUPS Z16, (SI)(R9*2)
 	VMOVUPS Z17, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z18, (SI)
 	VMOVUPS Z19, 64(SI)
 	VMOVUPS Z20, (SI)(R9*1)
@@ -5917,8 +9567,8 @@ done:
 	RET
 
 // func tileAVX512BF16_12(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·tileAVX512BF16_12(SB), $0-65
+// Requires: AVX, AVX512F, CMOV, MMX+
+TEXT ·tileAVX512BF16_12(SB), $8-65
 	MOVQ strips+0(FP), AX
 	MOVQ k+8(FP), CX
 	MOVQ a+16(FP), DX
@@ -5927,89 +9577,62 @@ TEXT ·tileAVX512BF16_12(SB), $0-65
 	MOVQ lda+40(FP), DI
 	MOVQ ldb+48(FP), R8
 	MOVQ ldc+56(FP), R9
-	MOVB add+64(FP), R10
 	SHLQ $0x02, DI
 	SHLQ $0x02, R8
 
 	// Row r of C is at row[r/3] + (r mod 3)·ldc.
 	SHLQ $0x02, R9
-	LEAQ (R9)(R9*2), R11
+	LEAQ (R9)(R9*2), R10
+
+	// The strip of B after this one, and the tile of C at the right of the first one.
+	MOVQ  CX, R11
+	IMULQ R8, R11
+	ADDQ  BX, R11
+	LEAQ  128(SI), R12
 
 strip:
-	// C's lines are on their way while the sums are made.
-	MOVQ       SI, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	ADDQ       R11, R12
-	PREFETCHT0 (R12)
-	PREFETCHT0 64(R12)
-	PREFETCHT0 124(R12)
-	PREFETCHT0 (R12)(R9*1)
-	PREFETCHT0 64(R12)(R9*1)
-	PREFETCHT0 124(R12)(R9*1)
-	PREFETCHT0 (R12)(R9*2)
-	PREFETCHT0 64(R12)(R9*2)
-	PREFETCHT0 124(R12)(R9*2)
-	VPXORD     Z0, Z0, Z0
-	VPXORD     Z1, Z1, Z1
-	VPXORD     Z2, Z2, Z2
-	VPXORD     Z3, Z3, Z3
-	VPXORD     Z4, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	VPXORD     Z6, Z6, Z6
-	VPXORD     Z7, Z7, Z7
-	VPXORD     Z8, Z8, Z8
-	VPXORD     Z9, Z9, Z9
-	VPXORD     Z10, Z10, Z10
-	VPXORD     Z11, Z11, Z11
-	VPXORD     Z12, Z12, Z12
-	VPXORD     Z13, Z13, Z13
-	VPXORD     Z14, Z14, Z14
-	VPXORD     Z15, Z15, Z15
-	VPXORD     Z16, Z16, Z16
-	VPXORD     Z17, Z17, Z17
-	VPXORD     Z18, Z18, Z18
-	VPXORD     Z19, Z19, Z19
-	VPXORD     Z20, Z20, Z20
-	VPXORD     Z21, Z21, Z21
-	VPXORD     Z22, Z22, Z22
-	VPXORD     Z23, Z23, Z23
-	MOVQ       BX, R12
-	MOVQ       CX, R13
-	SUBQ       $0x04, R13
-	JL         rest
+	// The tile of C after this one is below, or at the right of the first one.
+	MOVQ    SI, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	ADDQ    R10, R15
+	CMPQ    AX, $0x01
+	CMOVQEQ R12, R15
+	MOVQ    $0x0000000c, BP
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	VPXORD  Z18, Z18, Z18
+	VPXORD  Z19, Z19, Z19
+	VPXORD  Z20, Z20, Z20
+	VPXORD  Z21, Z21, Z21
+	VPXORD  Z22, Z22, Z22
+	VPXORD  Z23, Z23, Z23
+	MOVQ    BX, R13
+	MOVQ    CX, R14
+	SUBQ    $0x04, R14
+	JL      rest
 
 four:
-	VMOVUPS      (R12), Z24
-	VMOVUPS      64(R12), Z25
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z26
 	BYTE         $0x62
 	BYTE         $0x92
@@ -6167,9 +9790,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z24
-	VMOVUPS      64(R12), Z25
-	ADDQ         R8, R12
+	PREFETCHT0   (R15)
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z26
 	BYTE         $0x62
 	BYTE         $0x92
@@ -6327,9 +9951,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z24
-	VMOVUPS      64(R12), Z25
-	ADDQ         R8, R12
+	PREFETCHT0   64(R15)
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z26
 	BYTE         $0x62
 	BYTE         $0x92
@@ -6487,9 +10112,10 @@ four:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
-	VMOVUPS      (R12), Z24
-	VMOVUPS      64(R12), Z25
-	ADDQ         R8, R12
+	ADDQ         R9, R15
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z26
 	BYTE         $0x62
 	BYTE         $0x92
@@ -6647,17 +10273,665 @@ four:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
-	SUBQ         $0x04, R13
-	JGE          four
+	SUBQ         $0x04, R14
+	JL           rest
+	DECQ         BP
+	JNZ          four
+
+more:
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z26
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 4(DX), Z27
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 8(DX), Z28
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 12(DX), Z29
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf9
+	VBROADCASTSS 16(DX), Z26
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 20(DX), Z27
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 24(DX), Z28
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 28(DX), Z29
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf9
+	VBROADCASTSS 32(DX), Z26
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 36(DX), Z27
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 40(DX), Z28
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 44(DX), Z29
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf9
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z26
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 4(DX), Z27
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 8(DX), Z28
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 12(DX), Z29
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf9
+	VBROADCASTSS 16(DX), Z26
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 20(DX), Z27
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 24(DX), Z28
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 28(DX), Z29
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf9
+	VBROADCASTSS 32(DX), Z26
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 36(DX), Z27
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 40(DX), Z28
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 44(DX), Z29
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf9
+	ADDQ         DI, DX
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z26
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 4(DX), Z27
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 8(DX), Z28
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 12(DX), Z29
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf9
+	VBROADCASTSS 16(DX), Z26
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 20(DX), Z27
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 24(DX), Z28
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 28(DX), Z29
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf9
+	VBROADCASTSS 32(DX), Z26
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 36(DX), Z27
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 40(DX), Z28
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 44(DX), Z29
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf9
+	ADDQ         DI, DX
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	ADDQ         R8, R13
+	VBROADCASTSS (DX), Z26
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 4(DX), Z27
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 8(DX), Z28
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 12(DX), Z29
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0x92
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf9
+	VBROADCASTSS 16(DX), Z26
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 20(DX), Z27
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 24(DX), Z28
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 28(DX), Z29
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0x12
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf9
+	VBROADCASTSS 32(DX), Z26
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc0
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x2e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xc9
+	VBROADCASTSS 36(DX), Z27
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd0
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x26
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xd9
+	VBROADCASTSS 40(DX), Z28
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe0
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x1e
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xe9
+	VBROADCASTSS 44(DX), Z29
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf0
+	BYTE         $0x62
+	BYTE         $0x82
+	BYTE         $0x16
+	BYTE         $0x40
+	BYTE         $0x52
+	BYTE         $0xf9
+	ADDQ         DI, DX
+	SUBQ         $0x04, R14
+	JGE          more
 
 rest:
-	ADDQ $0x04, R13
+	ADDQ $0x04, R14
 	JZ   store
 
 one:
-	VMOVUPS      (R12), Z24
-	VMOVUPS      64(R12), Z25
-	ADDQ         R8, R12
+	VMOVUPS      (R13), Z24
+	VMOVUPS      64(R13), Z25
+	ADDQ         R8, R13
 	VBROADCASTSS (DX), Z26
 	BYTE         $0x62
 	BYTE         $0x92
@@ -6815,11 +11089,12 @@ one:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
-	DECQ         R13
+	DECQ         R14
 	JNZ          one
 
 store:
-	TESTB   R10, R10
+	MOVB    add+64(FP), R13
+	TESTB   R13, R13
 	JZ      replace
 	VADDPS  (SI), Z0, Z0
 	VMOVUPS Z0, (SI)
@@ -6833,7 +11108,7 @@ store:
 	VMOVUPS Z4, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z5, Z5
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z6, Z6
 	VMOVUPS Z6, (SI)
 	VADDPS  64(SI), Z7, Z7
@@ -6846,7 +11121,7 @@ store:
 	VMOVUPS Z10, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z11, Z11
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z12, Z12
 	VMOVUPS Z12, (SI)
 	VADDPS  64(SI), Z13, Z13
@@ -6859,7 +11134,7 @@ store:
 	VMOVUPS Z16, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z17, Z17
 	VMOVUPS Z17, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VADDPS  (SI), Z18, Z18
 	VMOVUPS Z18, (SI)
 	VADDPS  64(SI), Z19, Z19
@@ -6872,7 +11147,7 @@ store:
 	VMOVUPS Z22, (SI)(R9*2)
 	VADDPS  64(SI)(R9*2), Z23, Z23
 	VMOVUPS Z23, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	DECQ    AX
 	JNZ     strip
 	JMP     done
@@ -6884,28 +11159,28 @@ replace:
 	VMOVUPS Z3, 64(SI)(R9*1)
 	VMOVUPS Z4, (SI)(R9*2)
 	VMOVUPS Z5, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z6, (SI)
 	VMOVUPS Z7, 64(SI)
 	VMOVUPS Z8, (SI)(R9*1)
 	VMOVUPS Z9, 64(SI)(R9*1)
 	VMOVUPS Z10, (SI)(R9*2)
 	VMOVUPS Z11, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z12, (SI)
 	VMOVUPS Z13, 64(SI)
 	VMOVUPS Z14, (SI)(R9*1)
 	VMOVUPS Z15, 64(SI)(R9*1)
 	VMOVUPS Z16, (SI)(R9*2)
 	VMOVUPS Z17, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	VMOVUPS Z18, (SI)
 	VMOVUPS Z19, 64(SI)
 	VMOVUPS Z20, (SI)(R9*1)
 	VMOVUPS Z21, 64(SI)(R9*1)
 	VMOVUPS Z22, (SI)(R9*2)
 	VMOVUPS Z23, 64(SI)(R9*2)
-	ADDQ    R11, SI
+	ADDQ    R10, SI
 	DECQ    AX
 	JNZ     strip
 
