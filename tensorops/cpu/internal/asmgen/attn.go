@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
 )
 
 // attnKernels lists the loops over scores, each for both widths. They work on
@@ -26,7 +27,10 @@ func attnKernels() []kernel {
 			kernel{"attn", k.name + "_avx512", k.doc, func(c *build.Context) { k.emit(avx512(c)) }},
 		)
 	}
-	return append(ks, kernel{"attn", "half_avx512bf16", attnHalfDoc, attnHalf})
+	return append(ks,
+		kernel{"attn", "dot_avx2", attnDotDoc, func(c *build.Context) { attnDot(avx2(c)) }},
+		kernel{"attn", "half_avx512bf16", attnHalfDoc, attnHalf},
+	)
 }
 
 const attnMaxDoc = `
@@ -156,5 +160,49 @@ func attnMul(a *isa) {
 		a.ADDQ(operand.U32(2*a.bytes()), s)
 		a.ADDQ(operand.U32(2*a.bytes()), m)
 	})
+	a.end()
+}
+
+const attnDotDoc = `
+dst[i] = a[i]·b[i], for AVX2 and AVX-512 alike.
+
+Every fourth number has a sum of its own in float64, in which products are exact: s0 to s3,
+which end as (s0 + s1) + (s2 + s3). A row takes as long as its sums wait for each other, so
+rows overlap.
+
+Registers: the four sums; four numbers of a and of b.`
+
+func attnDot(a *isa) {
+	a.Function("dotFours")
+	a.SignatureExpr("func(dst []float32, a, b *float32, strideA, strideB, fours int)")
+	a.Pragma("noescape")
+	a.Doc("dotFours stores a·b of as many rows as dst has, each of 4·fours numbers. Strides are in bytes.")
+	dst, rows := a.base("dst"), a.length("dst")
+	p := []reg.GPVirtual{a.integer("a"), a.integer("b")}
+	stride := []reg.GPVirtual{a.integer("strideA"), a.integer("strideB")}
+	fours, at, n := a.integer("fours"), a.GP64(), a.GP64()
+	sums, x, y := a.YMM(), a.YMM(), a.YMM()
+	a.Label("row")
+	a.VXORPD(sums, sums, sums)
+	a.XORQ(at, at)
+	a.MOVQ(fours, n)
+	a.Label("loop")
+	a.VCVTPS2PD(operand.Mem{Base: p[0], Index: at, Scale: 1}, x)
+	a.VCVTPS2PD(operand.Mem{Base: p[1], Index: at, Scale: 1}, y)
+	a.VFMADD231PD(x, y, sums)
+	a.ADDQ(operand.U8(16), at)
+	a.DECQ(n)
+	a.JNZ(a.jump("loop"))
+	a.VHADDPD(sums, sums, sums)
+	a.VEXTRACTF128(operand.U8(1), sums, x.AsX())
+	a.VADDSD(x.AsX(), sums.AsX(), sums.AsX())
+	a.VCVTSD2SS(sums.AsX(), sums.AsX(), sums.AsX())
+	a.VMOVSS(sums.AsX(), operand.Mem{Base: dst})
+	a.ADDQ(operand.U8(4), dst)
+	for i := range 2 {
+		a.ADDQ(stride[i], p[i])
+	}
+	a.DECQ(rows)
+	a.JNZ(a.jump("row"))
 	a.end()
 }

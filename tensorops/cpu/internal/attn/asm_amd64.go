@@ -52,6 +52,11 @@ func mulAVX2(s []float32, m []float32)
 //go:noescape
 func mulAVX512(s []float32, m []float32)
 
+// dotFours stores a·b of as many rows as dst has, each of 4·fours numbers. Strides are in bytes.
+//
+//go:noescape
+func dotFours(dst []float32, a *float32, b *float32, strideA int, strideB int, fours int)
+
 // dotsBF16 stores a·b of as many rows as dst has, each of depth numbers. Strides are in bytes.
 //
 //go:noescape
