@@ -37,7 +37,7 @@ func TestAcksWhileItCloses(t *testing.T) {
 		err := s.flushAcks()
 		done <- err
 		return err
-	})
+	}, nil)
 	read := make(chan error, 1)
 	go func() {
 		_, err := r.Read(make([]byte, 1))

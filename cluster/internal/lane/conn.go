@@ -109,8 +109,8 @@ type frameReader struct {
 	lo, hi int // buf[lo:hi] is unread
 }
 
-func newFrameReader(conn net.Conn, idle func() error) *frameReader {
-	return &frameReader{conn: conn, idle: idle, try: newTryReader(conn, idle), buf: make([]byte, readBufferBytes)}
+func newFrameReader(conn net.Conn, idle func() error, sleepers *sleepers) *frameReader {
+	return &frameReader{conn: conn, idle: idle, try: newTryReader(conn, idle, sleepers), buf: make([]byte, readBufferBytes)}
 }
 
 // some reads at least a byte into p, which isn't empty.

@@ -100,7 +100,7 @@ func (n *Node) greet(conn net.Conn, admit func(from ID) error) (*inStream, error
 		return nil, fmt.Errorf("stream %d of %v to %v, session %d: %v", h.stream, h.from, h.to, h.session, answer)
 	}
 	s := &inStream{in: i, index: int(h.stream), conn: conn, stop: make(chan struct{}, 1), checksum: h.flags&flagChecksum != 0}
-	s.r = newFrameReader(conn, s.flushAcks)
+	s.r = newFrameReader(conn, s.flushAcks, &n.sleepers)
 	if h.flags&flagOffer != 0 && !n.config.NoSharedMemory {
 		if s.region, err = mapOffer(h.offer, h.nonce); err == nil {
 			w.flags |= flagOffer

@@ -37,6 +37,11 @@ const (
 	ackBytes    = 1 << 20
 	ackMessages = 64
 
+	// awake is how long a reader watches its socket before it goes to sleep, and limitWatched bounds the sockets that
+	// it watches: with more asleep it does not.
+	awake        = 100 * time.Microsecond
+	limitWatched = 64
+
 	handshakeTimeout = 5 * time.Second
 	// silence is how long a peer's system may leave sent bytes unacknowledged before the stream is given up, where
 	// the system can say. A new stream gets through sooner after a partition than the old one.

@@ -64,6 +64,8 @@ type Node struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // goroutines of streams, and Accept
 
+	sleepers sleepers
+
 	mu          sync.Mutex
 	closed      bool
 	sessions    uint64

@@ -484,7 +484,7 @@ func (s *outStream) frameMeta(pre *prefix, m *outMsg) {
 
 // readAcks reads acknowledgements until the connection ends.
 func (s *outStream) readAcks(conn net.Conn, ended chan<- error) {
-	err := s.acks(newFrameReader(conn, func() error { return nil }))
+	err := s.acks(newFrameReader(conn, func() error { return nil }, &s.out.node.sleepers))
 	o := s.out
 	o.mu.Lock()
 	if s.conn == conn {

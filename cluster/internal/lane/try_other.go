@@ -7,6 +7,8 @@ import "net"
 // tryReader is for systems whose sockets can be tried without waiting.
 type tryReader struct{}
 
-func newTryReader(net.Conn, func() error) *tryReader { return nil }
+func newTryReader(net.Conn, func() error, *sleepers) *tryReader { return nil }
 
 func (*tryReader) Read([]byte) (int, error) { return 0, nil }
+
+type sleepers struct{}

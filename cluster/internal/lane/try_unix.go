@@ -11,9 +11,12 @@ import (
 
 // tryReader reads from a socket, and says when there is nothing to read yet, before it waits.
 type tryReader struct {
-	raw   syscall.RawConn
-	empty func() error // called before the reader waits
-	try   func(fd uintptr) bool
+	raw      syscall.RawConn
+	empty    func() error // called before the reader waits
+	try      func(fd uintptr) bool
+	sleepers *sleepers // nil: the reader goes to sleep at once
+	asleep   uintptr   // the descriptor among the sleepers, plus one
+	poll     pollList
 
 	p   []byte
 	n   int
@@ -21,7 +24,7 @@ type tryReader struct {
 }
 
 // newTryReader returns nil for a connection that isn't a socket.
-func newTryReader(conn net.Conn, empty func() error) *tryReader {
+func newTryReader(conn net.Conn, empty func() error, sleepers *sleepers) *tryReader {
 	socket, ok := conn.(syscall.Conn)
 	if !ok {
 		return nil
@@ -30,21 +33,29 @@ func newTryReader(conn net.Conn, empty func() error) *tryReader {
 	if err != nil {
 		return nil
 	}
-	r := &tryReader{raw: raw, empty: empty}
+	r := &tryReader{raw: raw, empty: empty, sleepers: sleepers}
 	r.try = r.attempt // made once
 	return r
 }
 
 // attempt is called with the descriptor when it may be readable; false makes the caller wait.
 func (r *tryReader) attempt(fd uintptr) bool {
+	r.wake()
 	for {
 		r.n, r.err = syscall.Read(int(fd), r.p)
 		switch {
 		case errors.Is(r.err, syscall.EINTR):
 			continue
 		case errors.Is(r.err, syscall.EAGAIN):
-			r.err = r.empty()
-			return r.err != nil
+			if r.err = r.empty(); r.err != nil || r.sleepers == nil {
+				return r.err != nil
+			}
+			if r.sleepers.watch(fd, &r.poll) {
+				continue
+			}
+			r.sleepers.add(fd)
+			r.asleep = fd + 1
+			return false
 		case r.err == nil && r.n == 0:
 			r.err = io.EOF
 		}
@@ -52,9 +63,18 @@ func (r *tryReader) attempt(fd uintptr) bool {
 	}
 }
 
+// wake takes the reader from among the sleepers.
+func (r *tryReader) wake() {
+	if r.asleep > 0 {
+		r.sleepers.remove(r.asleep - 1)
+		r.asleep = 0
+	}
+}
+
 func (r *tryReader) Read(p []byte) (int, error) {
 	r.p, r.n, r.err = p, 0, nil
 	err := r.raw.Read(r.try)
+	r.wake() // a closed connection ends the wait without another attempt
 	r.p = nil
 	if err == nil {
 		err = r.err

@@ -133,7 +133,7 @@ type results struct {
 }
 
 func (r *results) measure(own, peer side, what string, n, size, count int, keep bool) error {
-	latency, err := own.measure("latency", 0, 200)
+	latency, err := own.measure("latency", 0, 2000)
 	if err != nil {
 		return err
 	}
