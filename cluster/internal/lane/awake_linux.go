@@ -14,20 +14,22 @@ import (
 // sleepers are the sockets for which a node's readers wait asleep.
 type sleepers struct {
 	mu  sync.Mutex
-	fds []int32
+	fds pollList
 }
 
 type pollList []unix.PollFd
 
+func readable(fd uintptr) unix.PollFd { return unix.PollFd{Fd: int32(fd), Events: unix.POLLIN} }
+
 func (s *sleepers) add(fd uintptr) {
 	s.mu.Lock()
-	s.fds = append(s.fds, int32(fd))
+	s.fds = append(s.fds, readable(fd))
 	s.mu.Unlock()
 }
 
 func (s *sleepers) remove(fd uintptr) {
 	s.mu.Lock()
-	if i := slices.Index(s.fds, int32(fd)); i >= 0 {
+	if i := slices.Index(s.fds, readable(fd)); i >= 0 {
 		s.fds = slices.Delete(s.fds, i, i+1)
 	}
 	s.mu.Unlock()
@@ -61,14 +63,11 @@ func (s *sleepers) watch(fd uintptr, list *pollList) bool {
 
 // list fills a list with the socket, which comes first, and with those of the sleepers; false: they are too many.
 func (s *sleepers) list(fd uintptr, list *pollList) bool {
-	*list = append((*list)[:0], unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.fds) > limitWatched {
 		return false
 	}
-	for _, other := range s.fds {
-		*list = append(*list, unix.PollFd{Fd: other, Events: unix.POLLIN})
-	}
+	*list = append(append((*list)[:0], readable(fd)), s.fds...)
 	return true
 }

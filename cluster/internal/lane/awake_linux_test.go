@@ -36,9 +36,12 @@ func TestWatch(t *testing.T) {
 		t.Errorf("it was awake for %v, and for %v it should be", took, awake)
 	}
 	write(t, farB)
-	if s.watch(a, &list) {
-		t.Error("what came for another reader is taken for this one's")
-	}
+	eventually(t, func() bool {
+		if s.watch(a, &list) {
+			t.Error("what came for another reader is taken for this one's")
+		}
+		return list[1].Revents != 0
+	})
 	write(t, farA)
 	eventually(t, func() bool { return s.watch(a, &list) })
 	s.remove(b)

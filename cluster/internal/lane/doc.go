@@ -26,8 +26,8 @@
 //     straight into the memory that take returned.
 //   - Between processes of one host payload goes through shared memory, where both ends can (see shm.go). A group that can
 //     use a payload where it lies there may keep it, instead of having it copied (see loan.go).
-//   - On Linux a reader watches its socket for 100 µs before it goes to sleep, and lets all else go first meanwhile: what follows
-//     soon is not held up by waking a core (awake_linux.go).
+//   - On Linux a reader of a socket watches it for 100 µs before it goes to sleep, and lets all else go first meanwhile: what
+//     follows soon is not held up by waking a core (awake_linux.go). Over TLS it goes to sleep at once.
 //   - The memory of a message isn't touched after its done function was called, nor after [Group.Close].
 //
 // The package may import the standard library and golang.org/x/sys. It must never know tensors, layers, actors,

@@ -64,7 +64,7 @@ type Node struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // goroutines of streams, and Accept
 
-	sleepers sleepers
+	sleepers sleepers // readers of sockets that wait
 
 	mu          sync.Mutex
 	closed      bool

@@ -11,4 +11,5 @@ func newTryReader(net.Conn, func() error, *sleepers) *tryReader { return nil }
 
 func (*tryReader) Read([]byte) (int, error) { return 0, nil }
 
+// sleepers is for Linux.
 type sleepers struct{}

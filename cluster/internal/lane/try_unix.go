@@ -16,7 +16,7 @@ type tryReader struct {
 	try      func(fd uintptr) bool
 	sleepers *sleepers // nil: the reader goes to sleep at once
 	asleep   uintptr   // the descriptor among the sleepers, plus one
-	poll     pollList
+	poll     pollList  // room for sleepers.watch
 
 	p   []byte
 	n   int

@@ -159,13 +159,11 @@ func gemmTile(c *build.Context, s gemmShape, rows int) {
 	c.Label("four")
 	for i := range unroll {
 		step()
-		switch v := i * 64; {
-		case v < s.vecs*s.bytes:
+		if v := i * 64; v < s.vecs*s.bytes {
 			c.PREFETCHT0(at(nextC, v))
-		case i == unroll-2:
-			c.ADDQ(ldc, nextC)
 		}
 	}
+	c.ADDQ(ldc, nextC)
 	c.SUBQ(operand.U8(unroll), count)
 	c.JL(operand.LabelRef("rest"))
 	c.DECQ(lines)

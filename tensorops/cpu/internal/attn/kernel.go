@@ -24,7 +24,7 @@ type Kernel struct {
 	grad  func(p, d, lse, delta []float32, scale float32) // p = e^(scale·p − lse[i]), d = p·(d − delta[i])·scale
 	mul   func(s, m []float32)                            // s *= m
 
-	dotFours func(dst []float32, a, b *float32, strideA, strideB, fours int) // dst[i] = dot of rows of 4·fours numbers; nil: there is none
+	dotFours func(dst []float32, a, b gemm.Matrix, d int) // dst[i] = dot(a[i], b[i]), for d a multiple of four; nil: there is none
 
 	// Loops over rows of bfloat16, where there are better ones than vec's.
 	dots      func(dst []float32, a, b gemm.Matrix, d int)        // dst[i] = a[i]·b[i]

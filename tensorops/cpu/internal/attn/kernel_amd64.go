@@ -6,10 +6,10 @@ import (
 )
 
 // AVX2 needs what gemm.AVX2 needs.
-var AVX2 = Kernel{Name: "avx2", Gemm: &gemm.AVX2, vec: &vec.AVX2, max: maxAVX2, exp: expAVX2, scale: scaleAVX2, grad: gradAVX2, mul: mulAVX2, dotFours: dotFours}
+var AVX2 = Kernel{Name: "avx2", Gemm: &gemm.AVX2, vec: &vec.AVX2, max: maxAVX2, exp: expAVX2, scale: scaleAVX2, grad: gradAVX2, mul: mulAVX2, dotFours: dotRows}
 
 // AVX512 needs AVX-512 F, BW, DQ and VL.
-var AVX512 = Kernel{Name: "avx512", Gemm: &gemm.AVX512, vec: &vec.AVX512, max: maxAVX512, exp: expAVX512, scale: scaleAVX512, grad: gradAVX512, mul: mulAVX512, dotFours: dotFours}
+var AVX512 = Kernel{Name: "avx512", Gemm: &gemm.AVX512, vec: &vec.AVX512, max: maxAVX512, exp: expAVX512, scale: scaleAVX512, grad: gradAVX512, mul: mulAVX512, dotFours: dotRows}
 
 // AVX512BF16 multiplies bfloat16. It needs what AVX512 and gemm.AVX512BF16 need.
 var AVX512BF16 = func() Kernel {
@@ -31,6 +31,10 @@ type tiles struct{ gemm.TileKernel }
 
 func (t tiles) InPlace(c []float32, depth int)        { t.StripB(c, c, depth) }
 func (tiles) From(o gemm.Operand, k int) gemm.Operand { return o.From(k) }
+
+func dotRows(dst []float32, a, b gemm.Matrix, d int) {
+	dotFours(dst, &a.Data[0], &b.Data[0], 4*a.Row, 4*b.Row, d/4)
+}
 
 func dotsHalf(dst []float32, a, b gemm.Matrix, d int) {
 	dotsBF16(dst, &a.Half[0], &b.Half[0], 2*a.Row, 2*b.Row, d)

@@ -31,7 +31,7 @@ func (kn *Kernel) delta(dst []float32, do, o gemm.Matrix, d int, tmp []float32) 
 		return
 	}
 	if kn.dotFours != nil && len(dst) > 0 && d >= 4 && d%4 == 0 && do.Half == nil && o.Half == nil {
-		kn.dotFours(dst, &do.Data[0], &o.Data[0], 4*do.Row, 4*o.Row, d/4)
+		kn.dotFours(dst, do, o, d)
 		return
 	}
 	for i := range dst {

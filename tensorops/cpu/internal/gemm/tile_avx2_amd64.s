@@ -77,7 +77,6 @@ four:
 	VFMADD231PS  Y2, Y4, Y0
 	VFMADD231PS  Y3, Y4, Y1
 	ADDQ         DI, DX
-	ADDQ         R9, R14
 	VMOVUPS      (R12), Y2
 	VMOVUPS      32(R12), Y3
 	ADDQ         R8, R12
@@ -85,6 +84,7 @@ four:
 	VFMADD231PS  Y2, Y4, Y0
 	VFMADD231PS  Y3, Y4, Y1
 	ADDQ         DI, DX
+	ADDQ         R9, R14
 	SUBQ         $0x04, R13
 	JL           rest
 	DECQ         R15
@@ -236,7 +236,6 @@ four:
 	VFMADD231PS  Y4, Y6, Y2
 	VFMADD231PS  Y5, Y6, Y3
 	ADDQ         DI, DX
-	ADDQ         R9, R14
 	VMOVUPS      (R12), Y4
 	VMOVUPS      32(R12), Y5
 	ADDQ         R8, R12
@@ -247,6 +246,7 @@ four:
 	VFMADD231PS  Y4, Y6, Y2
 	VFMADD231PS  Y5, Y6, Y3
 	ADDQ         DI, DX
+	ADDQ         R9, R14
 	SUBQ         $0x04, R13
 	JL           rest
 	DECQ         R15
@@ -431,7 +431,6 @@ four:
 	VFMADD231PS  Y6, Y8, Y4
 	VFMADD231PS  Y7, Y8, Y5
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Y6
 	VMOVUPS      32(R13), Y7
 	ADDQ         R8, R13
@@ -445,6 +444,7 @@ four:
 	VFMADD231PS  Y6, Y8, Y4
 	VFMADD231PS  Y7, Y8, Y5
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -660,7 +660,6 @@ four:
 	VFMADD231PS  Y8, Y10, Y6
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Y8
 	VMOVUPS      32(R13), Y9
 	ADDQ         R8, R13
@@ -677,6 +676,7 @@ four:
 	VFMADD231PS  Y8, Y10, Y6
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -927,7 +927,6 @@ four:
 	VFMADD231PS  Y10, Y12, Y8
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Y10
 	VMOVUPS      32(R13), Y11
 	ADDQ         R8, R13
@@ -947,6 +946,7 @@ four:
 	VFMADD231PS  Y10, Y12, Y8
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -1230,7 +1230,6 @@ four:
 	VFMADD231PS  Y12, Y14, Y10
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Y12
 	VMOVUPS      32(R13), Y13
 	ADDQ         R8, R13
@@ -1253,6 +1252,7 @@ four:
 	VFMADD231PS  Y12, Y14, Y10
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP

@@ -78,7 +78,6 @@ four:
 	VFMADD231PS  Z2, Z4, Z0
 	VFMADD231PS  Z3, Z4, Z1
 	ADDQ         DI, DX
-	ADDQ         R9, R14
 	VMOVUPS      (R12), Z2
 	VMOVUPS      64(R12), Z3
 	ADDQ         R8, R12
@@ -86,6 +85,7 @@ four:
 	VFMADD231PS  Z2, Z4, Z0
 	VFMADD231PS  Z3, Z4, Z1
 	ADDQ         DI, DX
+	ADDQ         R9, R14
 	SUBQ         $0x04, R13
 	JL           rest
 	DECQ         R15
@@ -238,7 +238,6 @@ four:
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	ADDQ         DI, DX
-	ADDQ         R9, R14
 	VMOVUPS      (R12), Z4
 	VMOVUPS      64(R12), Z5
 	ADDQ         R8, R12
@@ -249,6 +248,7 @@ four:
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
 	ADDQ         DI, DX
+	ADDQ         R9, R14
 	SUBQ         $0x04, R13
 	JL           rest
 	DECQ         R15
@@ -434,7 +434,6 @@ four:
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Z6
 	VMOVUPS      64(R13), Z7
 	ADDQ         R8, R13
@@ -448,6 +447,7 @@ four:
 	VFMADD231PS  Z6, Z8, Z4
 	VFMADD231PS  Z7, Z8, Z5
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -664,7 +664,6 @@ four:
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Z8
 	VMOVUPS      64(R13), Z9
 	ADDQ         R8, R13
@@ -681,6 +680,7 @@ four:
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -932,7 +932,6 @@ four:
 	VFMADD231PS  Z10, Z12, Z8
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Z10
 	VMOVUPS      64(R13), Z11
 	ADDQ         R8, R13
@@ -952,6 +951,7 @@ four:
 	VFMADD231PS  Z10, Z12, Z8
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -1236,7 +1236,6 @@ four:
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Z12
 	VMOVUPS      64(R13), Z13
 	ADDQ         R8, R13
@@ -1259,6 +1258,7 @@ four:
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -1574,7 +1574,6 @@ four:
 	VFMADD231PS  Z14, Z16, Z12
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Z14
 	VMOVUPS      64(R13), Z15
 	ADDQ         R8, R13
@@ -1600,6 +1599,7 @@ four:
 	VFMADD231PS  Z14, Z16, Z12
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -1950,7 +1950,6 @@ four:
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Z16
 	VMOVUPS      64(R13), Z17
 	ADDQ         R8, R13
@@ -1979,6 +1978,7 @@ four:
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -2362,7 +2362,6 @@ four:
 	VFMADD231PS  Z18, Z20, Z16
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Z18
 	VMOVUPS      64(R13), Z19
 	ADDQ         R8, R13
@@ -2394,6 +2393,7 @@ four:
 	VFMADD231PS  Z18, Z20, Z16
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -2808,7 +2808,6 @@ four:
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Z20
 	VMOVUPS      64(R13), Z21
 	ADDQ         R8, R13
@@ -2843,6 +2842,7 @@ four:
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -3292,7 +3292,6 @@ four:
 	VFMADD231PS  Z22, Z24, Z20
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Z22
 	VMOVUPS      64(R13), Z23
 	ADDQ         R8, R13
@@ -3330,6 +3329,7 @@ four:
 	VFMADD231PS  Z22, Z24, Z20
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -3812,7 +3812,6 @@ four:
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Z24
 	VMOVUPS      64(R13), Z25
 	ADDQ         R8, R13
@@ -3853,6 +3852,7 @@ four:
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP

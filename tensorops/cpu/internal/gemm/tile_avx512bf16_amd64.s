@@ -108,7 +108,6 @@ four:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
-	ADDQ         R9, R14
 	VMOVUPS      (R12), Z2
 	VMOVUPS      64(R12), Z3
 	ADDQ         R8, R12
@@ -126,6 +125,7 @@ four:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
+	ADDQ         R9, R14
 	SUBQ         $0x04, R13
 	JL           rest
 	DECQ         R15
@@ -388,7 +388,6 @@ four:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
-	ADDQ         R9, R14
 	VMOVUPS      (R12), Z4
 	VMOVUPS      64(R12), Z5
 	ADDQ         R8, R12
@@ -419,6 +418,7 @@ four:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
+	ADDQ         R9, R14
 	SUBQ         $0x04, R13
 	JL           rest
 	DECQ         R15
@@ -794,7 +794,6 @@ four:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Z6
 	VMOVUPS      64(R13), Z7
 	ADDQ         R8, R13
@@ -838,6 +837,7 @@ four:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -1324,7 +1324,6 @@ four:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Z8
 	VMOVUPS      64(R13), Z9
 	ADDQ         R8, R13
@@ -1381,6 +1380,7 @@ four:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -1982,7 +1982,6 @@ four:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Z10
 	VMOVUPS      64(R13), Z11
 	ADDQ         R8, R13
@@ -2052,6 +2051,7 @@ four:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -2766,7 +2766,6 @@ four:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Z12
 	VMOVUPS      64(R13), Z13
 	ADDQ         R8, R13
@@ -2849,6 +2848,7 @@ four:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -3674,7 +3674,6 @@ four:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Z14
 	VMOVUPS      64(R13), Z15
 	ADDQ         R8, R13
@@ -3770,6 +3769,7 @@ four:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -4710,7 +4710,6 @@ four:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Z16
 	VMOVUPS      64(R13), Z17
 	ADDQ         R8, R13
@@ -4819,6 +4818,7 @@ four:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -5872,7 +5872,6 @@ four:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Z18
 	VMOVUPS      64(R13), Z19
 	ADDQ         R8, R13
@@ -5994,6 +5993,7 @@ four:
 	BYTE         $0x52
 	BYTE         $0xcb
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -7158,7 +7158,6 @@ four:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Z20
 	VMOVUPS      64(R13), Z21
 	ADDQ         R8, R13
@@ -7293,6 +7292,7 @@ four:
 	BYTE         $0x52
 	BYTE         $0xdd
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -8572,7 +8572,6 @@ four:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Z22
 	VMOVUPS      64(R13), Z23
 	ADDQ         R8, R13
@@ -8720,6 +8719,7 @@ four:
 	BYTE         $0x52
 	BYTE         $0xef
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
@@ -10112,7 +10112,6 @@ four:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
-	ADDQ         R9, R15
 	VMOVUPS      (R13), Z24
 	VMOVUPS      64(R13), Z25
 	ADDQ         R8, R13
@@ -10273,6 +10272,7 @@ four:
 	BYTE         $0x52
 	BYTE         $0xf9
 	ADDQ         DI, DX
+	ADDQ         R9, R15
 	SUBQ         $0x04, R14
 	JL           rest
 	DECQ         BP
