@@ -44,6 +44,7 @@ type product struct {
 	plain   rowsReader // multiplies A as it lies; nil: it is packed
 
 	shareA bool // A is the smaller operand
+	deep   bool // panels of A are packed for the whole depth
 	panel  int  // rows of A, or columns of B, that a core takes at a time
 	k0, k1 int  // the slab
 	packed []float32
@@ -60,6 +61,9 @@ const (
 	limitShared = 4 << 20
 	// limitDeep is the number of rows or columns in a panel that is as deep as its slab.
 	limitDeep = 256
+	// limitDepth is the depth up to which a core's panel of A is packed for all of it: a panel of
+	// BlockM rows is then half of a core's own cache.
+	limitDepth = 1 << 10
 	// limitSums is the number of sums that are kept beside a panel of a C of bfloat16.
 	limitSums = 128 << 10
 	// limitAlone is the m·n·k up to which one core is faster alone: some ten
@@ -142,13 +146,16 @@ func (x *exec) multiply(p product) error {
 		return nil
 	}
 	p.half = p.c.Half != nil
+	threads := x.dev.cores.threads
 	p.shareA = p.m <= p.n
+	if p.packedB != nil && !p.half && p.m >= threads*gemm.BlockM {
+		p.shareA = false // then all that is packed is a panel of A at a time, which stays in the cache
+	}
 	mr, nr := p.kernel.Strips()
 	small, large, unit, most := p.n, p.m, mr, gemm.BlockM
 	if p.shareA {
 		small, large, unit, most = p.m, p.n, nr, gemm.BlockN
 	}
-	threads := x.dev.cores.threads
 	if p.m*p.n*p.k <= limitAlone {
 		threads = 1
 		if p.direct(x) {
@@ -169,6 +176,13 @@ func (x *exec) multiply(p product) error {
 		most = min(most, limitDeep)
 	}
 	p.panel = panelSize(large, unit, most, threads)
+	if p.packedB != nil && !p.half && !p.shareA && p.plain == nil && p.k <= limitDepth {
+		p.deep, slab = true, p.k
+		if p.m >= threads*gemm.BlockM { // large panels, as many for each core
+			panels := ceil(ceil(p.m, most), threads) * threads
+			p.panel = ceil(ceil(p.m, panels), unit) * unit
+		}
+	}
 	for p.k0 = 0; p.k0 < p.k; p.k0 = p.k1 {
 		p.k1 = min(p.k0+slab, p.k)
 		switch {
@@ -305,6 +319,10 @@ func (p *product) rows(x *exec, i0, i1 int) {
 		p.halfRows(x, i0, i1)
 		return
 	}
+	if p.deep {
+		p.deepRows(x, i0, i1-i0)
+		return
+	}
 	kn, m := p.kernel, i1-i0
 	for k0 := p.k0; k0 < p.k1; k0 += p.depth {
 		kk := min(p.depth, p.k1-k0)
@@ -318,6 +336,30 @@ func (p *product) rows(x *exec, i0, i1 int) {
 			p.block(i0, j, m, min(gemm.BlockN, p.n-j), k0, kk, pa, pb[kn.LenB(kk, j):])
 		}
 	}
+}
+
+// deepRows is rows with the panel packed for the whole depth: each block of C is complete before the
+// next, so that its sums stay in the cache.
+func (p *product) deepRows(x *exec, i, m int) {
+	kn := p.kernel
+	panel := p.packPanelA(x, i, m)
+	for j := 0; j < p.n; j += gemm.BlockN {
+		n := min(gemm.BlockN, p.n-j)
+		for k0 := 0; k0 < p.k; k0 += p.depth {
+			kk := min(p.depth, p.k-k0)
+			p.block(i, j, m, n, k0, kk, panel[kn.LenA(m, k0):], p.packed[kn.LenB(k0, p.n)+kn.LenB(kk, j):])
+		}
+	}
+}
+
+// packPanelA packs m rows of A for the whole depth.
+func (p *product) packPanelA(x *exec, i, m int) []float32 {
+	kn := p.kernel
+	panel := x.packed.floats(ceil(p.k, p.depth) * kn.LenA(m, p.depth))
+	for k0 := 0; k0 < p.k; k0 += p.depth {
+		kn.PackA(panel[kn.LenA(m, k0):], p.a.At(i, k0), m, min(p.depth, p.k-k0))
+	}
+	return panel
 }
 
 // sharedA is where the shared A has the rows from i on in the block of the depth from k0 on; nil: it is not packed.
@@ -400,10 +442,7 @@ func (p *product) halfRows(x *exec, i0, i1 int) {
 	kn, m := p.kernel, i1-i0
 	var panel []float32
 	if p.plain == nil {
-		panel = x.packed.floats(ceil(p.k, p.depth) * kn.LenA(m, p.depth))
-		for k0 := 0; k0 < p.k; k0 += p.depth {
-			kn.PackA(panel[kn.LenA(m, k0):], p.a.At(i0, k0), m, min(p.depth, p.k-k0))
-		}
+		panel = p.packPanelA(x, i0, m)
 	}
 	for j := 0; j < p.n; j += gemm.BlockN {
 		n := min(gemm.BlockN, p.n-j)
