@@ -1,11 +1,27 @@
 package cpu
 
-import "github.com/troupe-ml/troupe/tensorops/cpu/internal/vec"
+import (
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/vec"
+)
 
-func gelu(x *exec, lo, hi int) {
-	a := x.op.GELU()
+// span is a part of an operation that works on elements: rows of n elements, each so many behind the one
+// before it.
+type span struct{ first, n, rows, apart int }
+
+// each calls f for the elements of a span, as parts does for those of a range.
+func (s span) each(f func(lo, hi int), all ...values) {
+	for r := range s.rows {
+		lo := s.first + r*s.apart
+		parts(lo, lo+s.n, f, all...)
+	}
+}
+
+func gelu(x *exec, lo, hi int) { x.gelu(x.op.GELU(), span{first: lo, n: hi - lo, rows: 1}) }
+
+func (x *exec) gelu(a tensorops.GELUArgs, s span) {
 	y, in := x.values(0, a.Y), x.values(1, a.X)
-	parts(lo, hi, func(lo, hi int) {
+	s.each(func(lo, hi int) {
 		out := x.room(y, lo, hi)
 		x.dev.kernels.vec.GELU(out, x.get(in, lo, hi))
 		x.put(y, lo, out)
@@ -13,9 +29,12 @@ func gelu(x *exec, lo, hi int) {
 }
 
 func geluGrad(x *exec, lo, hi int) {
-	a := x.op.GELUGrad()
+	x.geluGrad(x.op.GELUGrad(), span{first: lo, n: hi - lo, rows: 1})
+}
+
+func (x *exec) geluGrad(a tensorops.GELUGradArgs, s span) {
 	dx, dy, in := x.values(0, a.DX), x.values(1, a.DY), x.values(2, a.X)
-	parts(lo, hi, func(lo, hi int) {
+	s.each(func(lo, hi int) {
 		out := x.room(dx, lo, hi)
 		x.dev.kernels.vec.GELUGrad(out, x.get(dy, lo, hi), x.get(in, lo, hi))
 		x.put(dx, lo, out)

@@ -47,18 +47,26 @@ func scratch[E any](buf *[]E, n int) []E {
 	return (*buf)[:n]
 }
 
-// do carries out one operation.
-func (x *exec) do(op *tensorops.Op) (err error) {
+// next carries out the first of some operations, and those behind it that can be one with it. It says how
+// many that were.
+func (x *exec) next(ops []tensorops.Op) (done int, err error) {
 	defer func() {
 		x.op = nil
 		if v := recover(); v != nil {
 			err = panicError(v)
 		}
 	}()
-	x.op = op
+	x.op = &ops[0]
+	if x.op.Kind == tensorops.KindMatMul {
+		then := followers(ops)
+		return 1 + len(then), x.matMul(then)
+	}
+	return 1, x.do(x.op)
+}
+
+// do carries out one operation, other than a matrix product.
+func (x *exec) do(op *tensorops.Op) error {
 	switch op.Kind {
-	case tensorops.KindMatMul:
-		return x.matMul()
 	case tensorops.KindPack:
 		return x.packAll()
 	case tensorops.KindColSum:

@@ -30,7 +30,8 @@ func matrixOf(t tensorops.Tensor, transposed bool) gemm.Matrix {
 // together; then cores take panels of the larger one, pack them for themselves,
 // and multiply them with all of the smaller one. The larger the depth, the more
 // memory that takes, so it is done slab by slab of the depth. An A that the kernel
-// reads where it lies is not packed. None of this touches a sum: see package gemm.
+// reads where it lies is not packed. What follows a product goes over each block of C once its sums are complete.
+// None of this touches a sum: see package gemm.
 type product struct {
 	kernel  gemm.Multiplier
 	vec     *vec.Kernels
@@ -38,10 +39,11 @@ type product struct {
 	m, n, k int
 	depth   int // of a block: but for the last one
 	add     bool
-	bias    []float32  // added to every row; nil: none
-	packedB []float32  // all of B; nil: to be packed
-	half    bool       // C is bfloat16 and gets its numbers block by block
-	plain   rowsReader // multiplies A as it lies; nil: it is packed
+	bias    []float32      // added to every row; nil: none
+	packedB []float32      // all of B; nil: to be packed
+	half    bool           // C is bfloat16 and gets its numbers block by block
+	then    []tensorops.Op // that follow: see followers
+	plain   rowsReader     // multiplies A as it lies; nil: it is packed
 
 	shareA bool // A is the smaller operand
 	deep   bool // panels of A are packed for the whole depth
@@ -74,8 +76,8 @@ const (
 	packUnit = 96
 )
 
-// matMul carries out the current operation.
-func (x *exec) matMul() error {
+// matMul carries out the current operation, and those that follow it.
+func (x *exec) matMul(then []tensorops.Op) error {
 	a := x.op.MatMul()
 	p := product{
 		kernel: x.dev.kernels.gemm,
@@ -86,6 +88,7 @@ func (x *exec) matMul() error {
 		m:      a.C.Rows(), n: a.C.Cols(), k: a.A.Cols(),
 		add:  a.Accumulate,
 		bias: x.get(x.values(0, a.Bias), 0, a.Bias.Len()),
+		then: then,
 	}
 	if a.TransA {
 		p.k = a.A.Rows()
@@ -143,7 +146,7 @@ func (x *exec) multiply(p product) error {
 	}
 	if p.k == 0 {
 		p.empty(x.dev.kernels.vec)
-		return nil
+		return x.after(p.then)
 	}
 	p.half = p.c.Half != nil
 	threads := x.dev.cores.threads
@@ -159,7 +162,7 @@ func (x *exec) multiply(p product) error {
 	if p.m*p.n*p.k <= limitAlone {
 		threads = 1
 		if p.direct(x) {
-			return nil
+			return x.after(p.then)
 		}
 	}
 	p.depth = p.kernel.Depth(p.k)
@@ -308,7 +311,7 @@ func (p *product) columns(x *exec, j0, j1 int) {
 			kn.PackB(pb, p.b.At(k0, j0), kk, n)
 		}
 		for i := 0; i < p.m; i += gemm.BlockM {
-			p.block(i, j0, min(gemm.BlockM, p.m-i), n, k0, kk, p.sharedA(i, k0, kk), pb)
+			p.block(x, i, j0, min(gemm.BlockM, p.m-i), n, k0, kk, p.sharedA(i, k0, kk), pb)
 		}
 	}
 }
@@ -333,7 +336,7 @@ func (p *product) rows(x *exec, i0, i1 int) {
 		}
 		pb := p.packed[kn.LenB(k0-p.k0, p.n):]
 		for j := 0; j < p.n; j += gemm.BlockN {
-			p.block(i0, j, m, min(gemm.BlockN, p.n-j), k0, kk, pa, pb[kn.LenB(kk, j):])
+			p.block(x, i0, j, m, min(gemm.BlockN, p.n-j), k0, kk, pa, pb[kn.LenB(kk, j):])
 		}
 	}
 }
@@ -347,7 +350,7 @@ func (p *product) deepRows(x *exec, i, m int) {
 		n := min(gemm.BlockN, p.n-j)
 		for k0 := 0; k0 < p.k; k0 += p.depth {
 			kk := min(p.depth, p.k-k0)
-			p.block(i, j, m, n, k0, kk, panel[kn.LenA(m, k0):], p.packed[kn.LenB(k0, p.n)+kn.LenB(kk, j):])
+			p.block(x, i, j, m, n, k0, kk, panel[kn.LenA(m, k0):], p.packed[kn.LenB(k0, p.n)+kn.LenB(kk, j):])
 		}
 	}
 }
@@ -381,12 +384,16 @@ func (p *product) multiplyBlock(sums gemm.Matrix, i, k0, m, n, kk int, pa, pb []
 
 // block computes one block of C, and what follows the product once its sums are
 // complete, while it is in the cache.
-func (p *product) block(i, j, m, n, k0, kk int, pa, pb []float32) {
+func (p *product) block(x *exec, i, j, m, n, k0, kk int, pa, pb []float32) {
 	c := p.c.At(i, j)
 	p.multiplyBlock(c, i, k0, m, n, kk, pa, pb, p.add || k0 > 0)
-	if p.bias != nil && k0+kk == p.k {
+	if k0+kk < p.k {
+		return
+	}
+	if p.bias != nil {
 		p.addBias(c, m, n, j)
 	}
+	p.follow(x, i, j, m, n)
 }
 
 // halfColumns is columns for a C of bfloat16: the panel of B is packed for the whole depth, so

@@ -73,8 +73,9 @@ func (s *stream) execute(l *tensorops.List) (err error) {
 		}
 	}()
 	ops := l.Ops()
-	for i := range ops {
+	for i, done := 0, 1; i < len(ops); i += done {
 		op := &ops[i]
+		done = 1
 		switch op.Kind {
 		case tensorops.KindCollective:
 			b := begin(op)
@@ -88,7 +89,7 @@ func (s *stream) execute(l *tensorops.List) (err error) {
 				op, err = failed, other
 			}
 		default:
-			err = s.exec.do(op)
+			done, err = s.exec.next(ops[i:])
 		}
 		switch {
 		case err == nil:
