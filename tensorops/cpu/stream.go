@@ -73,7 +73,8 @@ func (s *stream) execute(l *tensorops.List) (err error) {
 		}
 	}()
 	ops := l.Ops()
-	for i, done := 0, 1; i < len(ops); i += done {
+	var done int
+	for i := 0; i < len(ops); i += done {
 		op := &ops[i]
 		done = 1
 		switch op.Kind {
