@@ -73,6 +73,18 @@ func (m *linear) weightGrad(c *pass, x, dy tensorops.Tensor) {
 
 // allocatePacked makes room for the packed forms of every linear layer's weight.
 func (s *Stage) allocatePacked(l *tensorops.List) {
+	if most := s.opts.PackBytes; most > 0 {
+		bytes := int64(0)
+		s.eachPacked(func(_ *localParam, _, n int) { bytes += int64(n * s.productType().Size()) })
+		if bytes > most {
+			return
+		}
+	}
+	s.eachPacked(func(h *localParam, form, n int) { h.packed[form] = l.Alloc(s.productType(), n) })
+}
+
+// eachPacked calls f for each form of a weight that may be packed, with its number of elements.
+func (s *Stage) eachPacked(f func(h *localParam, form, n int)) {
 	s.eachLinear(func(m *linear, h *localParam) {
 		if h.param.Frozen || h.splitsWeight {
 			return // one copy of it, or a part, is what it is frozen or split for
@@ -82,7 +94,7 @@ func (s *Stage) allocatePacked(l *tensorops.List) {
 			if m.transposed(form) {
 				k, n = n, k
 			}
-			h.packed[form] = l.Alloc(s.productType(), tensorops.PackedLen(k, n))
+			f(h, form, tensorops.PackedLen(k, n))
 		}
 	})
 }

@@ -32,6 +32,8 @@ type Options struct {
 	// order in which products read it: packed once a step instead of once a
 	// microbatch.
 	Pack bool
+	// PackBytes is the most that these may take, above which there are none; 0: any size.
+	PackBytes int64
 	// StepTokens is the largest number of tokens in a step; 0: not known.
 	StepTokens int
 	// Logits is how many of them exist at a time, in elements; 0: as many as are best for

@@ -47,6 +47,9 @@ type Plan struct {
 // logitsOnGPU bounds the logits that exist at a time on a GPU: half a gibibyte of float32. Of bfloat16 it is twice as many.
 const logitsOnGPU = 128 << 20
 
+// packBytes bounds a stage's packed weights of float32.
+const packBytes = 128 << 20
+
 // EdgeType is the type of what travels between the chunks of a language model.
 func (p *Plan) EdgeType() tensorops.DType { return new(p.StageOptions(0)).EdgeType() }
 
@@ -84,11 +87,17 @@ func (p *Plan) StageOptions(rank int) stages.Options {
 	if c.Pipeline.WireDType == bfloat16 {
 		o.Wire = tensorops.BFloat16
 	}
-	// In float32 packing is a few percent of a product and gains nothing (measured). In bfloat16
-	// it converts every number: on the CPU two more copies, in the order in which products read
-	// them, are worth their memory from some microbatches on. A GPU's products read the weight
-	// as it lies.
-	o.Pack = o.BF16 && !gpu && cpu.MultipliesBF16(c.Device.Kernels) && c.Batch.Sequences > 2*c.Batch.Microbatch
+	// On the CPU two more copies of the weights, in the order in which products read them, are worth their memory from
+	// some microbatches on in bfloat16, to which packing converts every number. In float32 they take 4 to 6 % off a
+	// step of a small model, and next to nothing off one of a large model. So there are none where memory is short. A
+	// GPU's products read the weight as it lies.
+	if share := c.Batch.Sequences / p.grid.Size(grid.Data); !gpu && share > 2*c.Batch.Microbatch {
+		if o.BF16 {
+			o.Pack = cpu.MultipliesBF16(c.Device.Kernels)
+		} else {
+			o.Pack, o.PackBytes = c.Parallel.Zero == 0 && c.Device.MemoryGiB == 0, packBytes
+		}
+	}
 	o.Copies = o.BF16 && gpu
 	o.LowBias = o.Copies
 	return o
