@@ -76,6 +76,9 @@ func (s *Stage) TakeTied(g TiedGrad) error {
 // GradNorms records the sum of each tied weight's uses, then each parameter's
 // squared norm. The values are there when the list has completed: see Norms.
 func (s *Stage) GradNorms(l *tensorops.List) {
+	for _, h := range s.local {
+		s.openBrief(l, h) // which no layer has added to
+	}
 	s.sumGrads(l)
 	for _, h := range s.local {
 		if !h.param.Frozen {
@@ -164,7 +167,10 @@ func (s *Stage) update(l *tensorops.List, u Update, clear bool) {
 	}
 	for _, h := range s.local {
 		if !h.param.Frozen {
-			s.updateOne(l, u, h, h.w, h.g[h.place()], h.low, clear)
+			s.updateOne(l, u, h, h.w, h.g[h.place()], h.low, clear && !h.brief)
+			if clear {
+				s.closeBrief(l, h)
+			}
 		}
 	}
 }
@@ -196,7 +202,7 @@ func (s *Stage) ClearGrads(l *tensorops.List) {
 // clearWhole clears the gradients that are whole, of which each parameter has one.
 func (s *Stage) clearWhole(l *tensorops.List) {
 	for _, h := range s.local {
-		if g := h.g[h.place()]; !h.param.Frozen && g.Valid() {
+		if g := h.g[h.place()]; !h.param.Frozen && !s.closeBrief(l, h) && g.Valid() {
 			l.Fill(g, 0)
 		}
 	}

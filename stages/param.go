@@ -69,6 +69,7 @@ type localParam struct {
 	// fills up the last part. Then the whole one is none.
 	splitsGrad       bool
 	gradPart, padded tensorops.Tensor
+	brief            bool // with Options.BriefGrads: the whole gradient is none between steps
 	// With ZeRO-3 this rank's part of the weight, with what fills it up.
 	splitsWeight bool
 	weightPart   tensorops.Tensor

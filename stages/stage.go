@@ -51,6 +51,10 @@ type Options struct {
 	// LowBias does so, with Copies, with the biases too, where what they are added to is bfloat16. A GPU's
 	// library adds no others without a way through float32. It changes what is added, unlike Copies.
 	LowBias bool
+	// BriefGrads keeps the gradient of a large parameter only from the first layer that adds to it until the update,
+	// and lets activations have its memory in between. It saves memory where a step is a single microbatch,
+	// whose activations go as its gradients come; no bit depends on it. It is for memory that the host addresses.
+	BriefGrads bool
 	// LowWeights keeps, with Inference and BF16, the weights of products in bfloat16 alone.
 	LowWeights bool
 	// Residual is the type of the residual stream, which is what travels between chunks:
@@ -263,13 +267,16 @@ func (s *Stage) allocate() error {
 		}
 	}
 	low := s.lowWeights()
+	if pool, ok := s.stream.Arena().(*tensorops.Pool); ok && s.opts.BriefGrads {
+		pool.Join()
+	}
 	l := s.stream.NewList()
 	for i, here := range places {
 		if here == ([numPlaces]bool{}) {
 			continue
 		}
 		p := s.model.Params[i]
-		h := &localParam{param: p, here: here, owner: here[placeOwn] && s.answers(p)}
+		h := &localParam{param: p, here: here, owner: here[placeOwn] && s.answers(p), shared: !s.opts.Inference && !p.Frozen && here != p.places}
 		if dtype := s.weightType(p, low); !s.splitWeight(l, h, dtype) {
 			h.w = l.Alloc(dtype, p.Shape...)
 		}
@@ -282,6 +289,7 @@ func (s *Stage) allocate() error {
 			for place, used := range here {
 				switch {
 				case used && place == h.place() && s.opts.Data.size() > 1: // layFlat's
+				case used && place == h.place() && s.brief(h): // openGrad's
 				case used && place == h.place():
 					h.g[place] = s.allocGrad(l, h)
 				case used:
@@ -299,7 +307,6 @@ func (s *Stage) allocate() error {
 					l.Fill(h.state[j], 0)
 				}
 			}
-			h.shared = here != p.places
 		}
 		s.byParam[i] = h
 		s.local = append(s.local, h)

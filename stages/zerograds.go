@@ -19,13 +19,15 @@ func (s *Stage) splitGrad(l *tensorops.List, h *localParam) bool {
 
 // openGrads makes room for the whole gradients that a layer is about to add to.
 func (s *Stage) openGrads(l *tensorops.List, c *chunk, i int) {
-	if !s.opts.Data.splitsGrads() {
+	if !s.opts.Data.splitsGrads() && !s.opts.BriefGrads {
 		return
 	}
 	for _, u := range c.layers[i].uses() {
-		if h := s.byParam[u.param.Index]; h.splitsGrad {
+		h := s.byParam[u.param.Index]
+		if h.splitsGrad {
 			s.openGrad(l, h)
 		}
+		s.openBrief(l, h)
 	}
 }
 

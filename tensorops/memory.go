@@ -72,28 +72,37 @@ func (m *Memory) NewArenaVia(name string, via func(func() error) error) *Pool {
 // first: it is least likely to be asked for again. Trim calls the source from where it is called.
 func (m *Memory) Trim(bytes int64) (given int64) {
 	m.mu.Lock()
-	var idle []*Buffer
+	type candidate struct {
+		since uint64
+		bytes int
+		take  func() *Buffer
+	}
+	var idle []candidate
 	for _, p := range m.pools {
 		for _, free := range p.free {
 			for _, b := range free {
-				if p.idle(b) {
-					idle = append(idle, b)
+				if p.idle(b.since) {
+					idle = append(idle, candidate{b.since, b.bytes, func() *Buffer { p.remove(b); return b }})
 				}
 			}
 		}
+		for _, b := range p.slabs.whole() {
+			if p.idle(b.since) {
+				idle = append(idle, candidate{b.since, b.bytes, func() *Buffer { return p.drop(b) }})
+			}
+		}
 	}
-	slices.SortFunc(idle, func(a, b *Buffer) int { return cmp.Compare(a.since, b.since) })
-	n := 0
-	for n < len(idle) && given < bytes {
-		given += int64(idle[n].bytes)
-		n++
-	}
-	idle = idle[:n]
-	for _, b := range idle {
-		b.Home.(*Pool).remove(b) // pools hold buffers of their own alone
+	slices.SortFunc(idle, func(a, b candidate) int { return cmp.Compare(a.since, b.since) })
+	var out []*Buffer
+	for _, c := range idle {
+		if given >= bytes {
+			break
+		}
+		given += int64(c.bytes)
+		out = append(out, c.take())
 	}
 	m.mu.Unlock()
-	m.discard(idle)
+	m.discard(out)
 	return given
 }
 
@@ -137,6 +146,7 @@ func (m *Memory) holders() string {
 		for _, free := range p.free {
 			h.kept += total(free)
 		}
+		h.kept += p.slabs.freeBytes()
 		if h.inUse+h.kept > 0 {
 			all = append(all, h)
 		}

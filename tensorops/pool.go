@@ -16,6 +16,7 @@ type Pool struct {
 
 	// Guarded by memory.mu:
 	free   [classes][]*Buffer
+	slabs  slabs
 	lent   Lent
 	held   int64    // bytes, lent and free
 	lists  []uint64 // when those began that are not yet complete, in that order: they may use what is free since
@@ -27,18 +28,27 @@ func (p *Pool) Take(bytes int) (*Buffer, error) {
 	if int64(bytes) > LimitBufferBytes {
 		return nil, fmt.Errorf("%w: %s asks for %d bytes in one buffer, the limit is %d", ErrOutOfMemory, p.name, bytes, LimitBufferBytes)
 	}
+	if bytes >= leastPiece && p.joins() {
+		return p.takePiece(bytes)
+	}
 	c, size := class(bytes)
 	b, err := p.reuse(c, size)
 	if b != nil || err != nil {
 		return b, err
 	}
-	b, err = p.grow(size)
+	b, err = p.grow(size, size)
 	if errors.Is(err, ErrOutOfMemory) {
 		if larger := p.larger(c); larger != nil {
 			return larger, nil
 		}
 	}
 	return b, err
+}
+
+func (p *Pool) joins() bool {
+	p.memory.mu.Lock()
+	defer p.memory.mu.Unlock()
+	return p.slabs.on
 }
 
 // larger takes the smallest free buffer of a larger class, which is worth its waste where the
@@ -78,28 +88,33 @@ func (p *Pool) pop(c int) *Buffer {
 
 // reuse counts a buffer as in use and takes it from the free ones; nil if there is none.
 func (p *Pool) reuse(c, size int) (*Buffer, error) {
-	m := p.memory
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := &m.stats
-	switch {
-	case p.closed:
-		return nil, p.errClosed()
-	case s.Limit > 0 && s.InUse+int64(size) > s.Limit:
-		return nil, fmt.Errorf("%w: %s asks for %d bytes, %d of %d are in use: %s", ErrOutOfMemory, p.name, size, s.InUse, s.Limit, m.holders())
-	}
-	s.InUse += int64(size)
-	s.Peak = max(s.Peak, s.InUse)
-	if len(p.free[c]) == 0 {
-		return nil, nil
+	p.memory.mu.Lock()
+	defer p.memory.mu.Unlock()
+	if err := p.use(size); err != nil || len(p.free[c]) == 0 {
+		return nil, err
 	}
 	return p.pop(c), nil
 }
 
+// use counts bytes as in use. It is called with memory.mu held.
+func (p *Pool) use(size int) error {
+	m := p.memory
+	s := &m.stats
+	switch {
+	case p.closed:
+		return p.errClosed()
+	case s.Limit > 0 && s.InUse+int64(size) > s.Limit:
+		return fmt.Errorf("%w: %s asks for %d bytes, %d of %d are in use: %s", ErrOutOfMemory, p.name, size, s.InUse, s.Limit, m.holders())
+	}
+	s.InUse += int64(size)
+	s.Peak = max(s.Peak, s.InUse)
+	return nil
+}
+
 func (p *Pool) errClosed() error { return fmt.Errorf("memory of %s: %w", p.name, ErrClosed) }
 
-// grow asks the source for a buffer that is counted already.
-func (p *Pool) grow(size int) (*Buffer, error) {
+// grow asks the source for a buffer, of which so many bytes are counted as in use already.
+func (p *Pool) grow(size, counted int) (*Buffer, error) {
 	b := &Buffer{Home: p, bytes: size}
 	err := p.via(func() error { return p.allocate(b) })
 	m := p.memory
@@ -107,7 +122,7 @@ func (p *Pool) grow(size int) (*Buffer, error) {
 	defer m.mu.Unlock()
 	s := &m.stats
 	if err != nil {
-		s.InUse -= int64(size)
+		s.InUse -= int64(counted)
 		return nil, fmt.Errorf("%s asks for %d bytes, %d are in use and %d kept for reuse: %s: %w", p.name, size, s.InUse, s.Pooled, m.holders(), err)
 	}
 	s.Taken = max(s.Taken, s.InUse+s.Pooled)
@@ -145,7 +160,6 @@ func (p *Pool) allocate(b *Buffer) error {
 
 // Put is Arena's.
 func (p *Pool) Put(b *Buffer) {
-	c, size := class(b.bytes)
 	m := p.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,10 +167,15 @@ func (p *Pool) Put(b *Buffer) {
 		return
 	}
 	p.lent.Remove(b)
-	m.stats.InUse -= int64(size)
-	m.stats.Pooled += int64(size)
+	m.stats.InUse -= int64(b.bytes)
+	m.stats.Pooled += int64(b.bytes)
 	m.clock++
 	b.since = m.clock
+	if b.of != nil {
+		p.slabs.back(b.of, m.clock)
+		return
+	}
+	c, _ := class(b.bytes)
 	p.keep(c, b)
 }
 
@@ -193,9 +212,9 @@ func (p *Pool) Release(hold uint64) {
 	}
 }
 
-// idle reports whether no list may use a free buffer any more: all that had begun when it became
-// free are complete. A list that began later can't know it. It is called with memory.mu held.
-func (p *Pool) idle(b *Buffer) bool { return len(p.lists) == 0 || b.since < p.lists[0] }
+// idle reports whether no list may use any more what came home then: all that had begun by then are
+// complete. A list that began later can't know it. It is called with memory.mu held.
+func (p *Pool) idle(since uint64) bool { return len(p.lists) == 0 || since < p.lists[0] }
 
 // remove takes a buffer out of the free ones. It is called with memory.mu held.
 func (p *Pool) remove(b *Buffer) {
@@ -205,6 +224,14 @@ func (p *Pool) remove(b *Buffer) {
 		p.memory.stats.Pooled -= int64(size)
 		p.held -= int64(size)
 	}
+}
+
+// drop takes a slab out, out of which nothing is in use, and returns what the source takes back. It is called with
+// memory.mu held.
+func (p *Pool) drop(b *piece) *Buffer {
+	p.memory.stats.Pooled -= int64(b.bytes)
+	p.held -= int64(b.bytes)
+	return p.slabs.drop(b)
 }
 
 // Trim gives back all that the pool keeps, when no list is left. It calls the source from where
@@ -231,6 +258,12 @@ func (p *Pool) close() {
 	all := p.empty()
 	out := p.lent.Clear()
 	m.stats.InUse -= total(out)
+	m.stats.Pooled -= p.slabs.freeBytes()
+	out = slices.DeleteFunc(out, func(b *Buffer) bool { return b.of != nil })
+	for _, s := range p.slabs.all {
+		out = append(out, s.root)
+	}
+	p.slabs = slabs{}
 	m.mu.Unlock()
 	m.discard(append(all, out...))
 }
@@ -244,5 +277,8 @@ func (p *Pool) empty() []*Buffer {
 	}
 	p.memory.stats.Pooled -= total(all)
 	p.held -= total(all)
+	for _, b := range p.slabs.whole() {
+		all = append(all, p.drop(b))
+	}
 	return all
 }

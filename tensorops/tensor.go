@@ -31,6 +31,7 @@ type Buffer struct {
 	bytes int            // of its size class
 	place int            // in its home's Lent, while it is out
 	since uint64         // when it came home last, by its memory's clock
+	of    *piece         // of a slab; nil: it is a buffer of its own
 	free  atomic.Bool
 }
 

@@ -46,8 +46,9 @@ func (p *Plan) MemoryBytes() ([]int64, error) {
 // least that it needs, found without recording passes.
 func (p *Plan) LeastBytes() (most int64, err error) {
 	for stage := range p.table.NumRanks() {
-		dry := tensorops.NewDryStream()
-		st, err := stages.NewStage(p.model, dry, p.chunks[stage], p.dryOptions(stage))
+		dry, o := tensorops.NewDryStream(), p.dryOptions(stage)
+		o.BriefGrads = false // all of them are there at the update
+		st, err := stages.NewStage(p.model, dry, p.chunks[stage], o)
 		if err != nil {
 			return 0, fmt.Errorf("stage %d: %w", stage, err)
 		}

@@ -98,6 +98,7 @@ func (p *Plan) StageOptions(rank int) stages.Options {
 			o.Pack, o.PackBytes = c.Parallel.Zero == 0 && c.Device.MemoryGiB == 0, packBytes
 		}
 	}
+	o.BriefGrads = !gpu && p.grid.Size(grid.Data) == 1 && c.Batch.Sequences <= c.Batch.Microbatch && !c.Pipeline.PostValidation
 	o.Copies = o.BF16 && gpu
 	o.LowBias = o.Copies
 	return o
