@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -26,8 +27,13 @@ const (
 	limitProbeBytes = 64 << 20
 	probeBytes      = 8 << 20
 	probePings      = 21
+	probeBlocks     = 9
+	probeBlocksTime = 200 * time.Millisecond // after which no further one is sent
 	probeTime       = 30 * time.Second
 )
+
+// blockTrip is what probeBytes took on their way, and of both processors.
+type blockTrip struct{ took, sending, receiving time.Duration }
 
 // serveProbe swallows what comes.
 func serveProbe(conn net.Conn, _ transport.Peer) {
@@ -57,7 +63,7 @@ func serveProbe(conn net.Conn, _ transport.Peer) {
 }
 
 // measureLink measures the way to another process: half of the middle one of some round trips, the
-// bytes that arrive a second beyond that, and what they take of both processors.
+// bytes that arrive a second beyond that, in the middle one of some blocks, and what they take of both processors.
 func measureLink(ctx context.Context, t transport.Transport, p *wire.Peer) *wire.Link {
 	l := &wire.Link{To: p.GetName()}
 	if err := measureInto(ctx, t, p, l); err != nil {
@@ -100,18 +106,24 @@ func measureInto(ctx context.Context, t transport.Transport, p *wire.Peer, l *wi
 	}
 	slices.Sort(pings[:])
 	ping := pings[len(pings)/2]
-	var took, began time.Duration
-	for range 2 { // the first one finds out how fast it may go
-		began = sysinfo.CPUTime()
-		if took, err = trip(probeBytes); err != nil {
+	if _, err := trip(probeBytes); err != nil { // which finds out how fast it may go
+		return err
+	}
+	var blocks []blockTrip
+	for began := time.Now(); len(blocks) < probeBlocks && (len(blocks) == 0 || time.Since(began) < probeBlocksTime); {
+		spent := sysinfo.CPUTime()
+		took, err := trip(probeBytes)
+		if err != nil {
 			return err
 		}
+		blocks = append(blocks, blockTrip{took, sysinfo.CPUTime() - spent, time.Duration(binary.LittleEndian.Uint64(answer[:]))}) //nolint:gosec // a forecast refuses what is negative
 	}
+	slices.SortFunc(blocks, func(a, b blockTrip) int { return cmp.Compare(a.took, b.took) })
+	middle := blocks[len(blocks)/2]
 	l.LatencyMs = float64(ping) / 2 / float64(time.Millisecond)
-	l.BytesPerS = probeBytes / max(took-ping, time.Microsecond).Seconds()
-	l.SendNs = float64(sysinfo.CPUTime()-began) / probeBytes
-	l.ReceiveNs = float64(binary.LittleEndian.Uint64(answer[:])) / probeBytes
-	l.Processors = int32(runtime.GOMAXPROCS(0)) //nolint:gosec // a number of processors
+	l.BytesPerS = probeBytes / max(middle.took-ping, time.Microsecond).Seconds()
+	l.SendNs, l.ReceiveNs = float64(middle.sending)/probeBytes, float64(middle.receiving)/probeBytes
+	l.Processors = int32(runtime.NumCPU()) //nolint:gosec // a number of processors
 	return nil
 }
 
