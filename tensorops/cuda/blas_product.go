@@ -39,12 +39,13 @@ func (p product) plain(x *exec, made *roundings) (bool, error) {
 	c, bias := p.C, p.Bias
 	m := p.matmul(x, stride(c), alignment(address(c)))
 	m.RoundD = isBFloat16(c)
-	// The library takes a bias of the type of D.
-	beside := m.RoundD && bias.Valid() && !isBFloat16(bias)
-	widens := !m.RoundD && isBFloat16(bias)
+	// The library takes a bias of the type of D. To rows of bfloat16 that do not begin at multiples of 16 bytes it
+	// adds it apart, after it has rounded the product, which loses what the two have in common.
+	beside := m.RoundD && bias.Valid() && !(isBFloat16(bias) && inSteps(c))
 	if beside {
 		m.RoundD, m.LDD, m.AlignD = false, p.n, mostAlignment
 	}
+	widens := !m.RoundD && isBFloat16(bias)
 	if bias.Valid() {
 		m.Epilogue, m.AlignBias = driver.Bias, alignment(address(bias))
 	}
@@ -220,8 +221,11 @@ func (o operand) layout() (distance, align int) {
 
 // inPlace reports whether the library reads the operand where it lies: it is bfloat16, and its
 // rows begin at multiples of 16 bytes.
-func (o operand) inPlace() bool {
-	return isBFloat16(o.of) && address(o.of)%mostAlignment == 0 && (2*stride(o.of))%mostAlignment == 0
+func (o operand) inPlace() bool { return isBFloat16(o.of) && inSteps(o.of) }
+
+// inSteps reports whether the rows of a matrix begin at multiples of 16 bytes.
+func inSteps(t tensorops.Tensor) bool {
+	return address(t)%mostAlignment == 0 && t.DType().Size()*stride(t)%mostAlignment == 0
 }
 
 // run puts the product into the stream; false if the library has no algorithm for it after

@@ -19,7 +19,7 @@ type checked struct{ folder string }
 const (
 	byBLAS = "cuda-sm_90-cublaslt-12.9"
 	byOwn  = "cuda-sm_90"
-	told   = `{"library_products": 40, "library_gelus": 3, "kernel_products": 2, "fallen": ["1×2×3 NT bfloat16, strides 2, 3 and 3"], "graphs": 7, "failed_graphs": 0}`
+	told   = `{"library_products": 40, "library_gelus": 3, "library_column_sums": 5, "kernel_products": 2, "fallen": ["1×2×3 NT bfloat16, strides 2, 3 and 3"], "graphs": 7, "failed_graphs": 0}`
 )
 
 func newChecked(t *testing.T) checked {
@@ -114,7 +114,7 @@ func TestGPUCheck(t *testing.T) {
 		{"no NVRTC", "doctor", func(t *testing.T, c checked) {
 			c.engine(t, `"nvrtc": "", "no_nvrtc": "not in /nowhere", "cublaslt": "b", "no_cublaslt": ""`, byBLAS)
 		}, false, []string{"FAILED libnvrtc.so is found"}},
-		{"the library's products", "optest", nil, true, []string{"2 of 2 pass", "40 by cuBLASLt, 3 of them with a GELU; 2 by own kernels; 1 forms fell back", "graphs that could not be made: 0 of 7"}},
+		{"the library's products", "optest", nil, true, []string{"2 of 2 pass", "40 by cuBLASLt, 3 of them with a GELU, 5 with column sums; 2 by own kernels; 1 forms fell back", "graphs that could not be made: 0 of 7"}},
 		{"own products", "optest", func(t *testing.T, c checked) { c.tests(t, byOwn, "") }, false, []string{"FAILED optest: products by cuBLASLt"}},
 		{"the path is not told", "optest", func(t *testing.T, c checked) {
 			c.write(t, "cuda.test", "#!/bin/sh\necho '--- PASS: TestGPU (0.00s)'\n")

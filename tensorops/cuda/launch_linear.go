@@ -86,7 +86,13 @@ func (p product) do(x *exec, ops []tensorops.Op, made *roundings) (int, error) {
 		if done, err := p.byLibrary(x, ops, made); done > 0 || err != nil {
 			x.work.count(func(is *Work) {
 				is.LibraryProducts += int64(min(done, 1))
-				is.LibraryGELUs += int64(max(0, done-1))
+				switch {
+				case done < 2:
+				case ops[1].Kind == tensorops.KindGELU:
+					is.LibraryGELUs++
+				default:
+					is.LibrarySums++
+				}
 			})
 			return done, err
 		}

@@ -11,6 +11,7 @@ import (
 type Work struct {
 	LibraryProducts int64    `json:"library_products"`      // cuBLASLt's
 	LibraryGELUs    int64    `json:"library_gelus"`         // of these, with the GELU behind them
+	LibrarySums     int64    `json:"library_column_sums"`   // of these, with sums of columns along with them
 	KernelProducts  int64    `json:"kernel_products"`       // by the kernels here
 	Fallen          []string `json:"fallen,omitempty"`      // of these, the forms that cuBLASLt is there for and has no algorithm of, at most LimitFallen of them
 	Graphs          int64    `json:"graphs"`                // that were made
