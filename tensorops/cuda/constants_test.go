@@ -39,8 +39,8 @@ func TestConstants(t *testing.T) {
 		{"colsum.cu", "ADD_WARPS", addWarps},
 		{"norm.cu", "NORM_KEPT", normKept},
 		{"norm.cu", "MOST_THREADS", normThreads},
+		{"norm.cu", "WARPS_THREADS", normWarpsThreads},
 		{"norm_grad.cu", "NORM_THREADS", normThreads},
-		{"norm_grad.cu", "NORM_ROWS", normRows},
 		{"loss.cu", "LOSS_THREADS", lossThreads},
 		{"loss.cu", "IGNORE_TARGET", tensorops.IgnoreTarget},
 	} {

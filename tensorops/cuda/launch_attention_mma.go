@@ -20,7 +20,7 @@ const mmaThreads = 128 // of a block
 
 // mmaTilings are by channels: the numbers are those of attention_mma.cu and attention_grad_mma.cu.
 var mmaTilings = map[int]mmaTiling{
-	narrowHead: {attendQueries: 128, attendShared: 32768, keys: 128, gradQueries: 64, gradShared: 82944},
+	narrowHead: {attendQueries: 64, attendShared: 32768, keys: 128, gradQueries: 64, gradShared: 82944},
 	wideHead:   {attendQueries: 64, attendShared: 65536, keys: 64, gradQueries: 32, gradShared: 70144},
 }
 

@@ -9,7 +9,7 @@ var lossLaunchers = map[tensorops.Kind]launcher{
 }
 
 // lossThreads is LOSS_THREADS of loss.cu.
-const lossThreads = 256
+const lossThreads = 448
 
 // onLogits starts a kernel in which each block has a row of logits. How many threads it has, and with
 // that the order of its sums, is a matter of the row's width and type.

@@ -114,12 +114,13 @@ func (n norm) takes(o *tensorops.Op) bool {
 const (
 	normKept    = 4   // eights that a thread keeps: NORM_KEPT of norm.cu
 	normThreads = 512 // NORM_THREADS of norm_grad.cu
-	normRows    = 4   // NORM_ROWS of norm_grad.cu
+
+	normWarpsThreads = 128 // WARPS_THREADS of norm.cu
 )
 
 // start launches it. A warp has a row if it can keep it, else a block.
 func (n norm) start(x *exec) error {
-	const warp, warps = 32, 4
+	const warp = 32
 	rows, cols, in := n.x.Rows(), n.x.Cols(), n.x
 	if rows == 0 || cols == 0 {
 		return nil
@@ -129,10 +130,11 @@ func (n norm) start(x *exec) error {
 		a := n.residual.Dropout()
 		sum, in, skip = a.Y, a.X, a.Skip
 	}
-	threads, byWarps := ceil(cols, 8*normKept), uint32(0)
+	threads := ceil(cols, 8*normKept)
 	g := grid{x: rows, threads: min(ceil(threads, warp)*warp, normThreads)}
 	if threads <= warp {
-		byWarps, g = 1, grid{x: ceil(rows, warps), threads: warps * warp}
+		n.kernel += "_warps"
+		g = grid{x: ceil(rows, normWarpsThreads/warp), threads: normWarpsThreads}
 	}
 	return launch(x, n.kernel, g, &struct {
 		y, x, gamma, beta, stats uint64
@@ -140,11 +142,10 @@ func (n norm) start(x *exec) error {
 		eps                      float64
 		rows, cols               int64
 		aligned, halves          uint32
-		byWarps, pad             uint32
 	}{
 		y: address(n.y), x: address(in), gamma: address(n.gamma), beta: address(n.beta), stats: address(n.stat), sum: address(sum), skip: address(skip),
 		eps: n.eps, rows: int64(rows), cols: int64(cols),
-		aligned: alignedEightRows(cols, n.y, in, n.gamma, n.beta, sum, skip), halves: halves(n.y, in, sum, skip), byWarps: byWarps,
+		aligned: alignedEightRows(cols, n.y, in, n.gamma, n.beta, sum, skip), halves: halves(n.y, in, sum, skip),
 	})
 }
 
@@ -203,7 +204,7 @@ func (g *normGrad) joins(a tensorops.NormGradArgs) bool {
 func (g normGrad) wide() bool { return g.X.Cols() > 8*normThreads }
 
 func (g normGrad) start(x *exec) error {
-	const warp, least = 32, 2 * normRows // rows to a block
+	const warp, least = 32, 8 // rows to a block
 	rows, cols := g.X.Rows(), g.X.Cols()
 	if rows == 0 || cols == 0 {
 		return nil

@@ -2,12 +2,13 @@
 // A thread reads an element of every input before it writes the element, so an output may
 // be an input.
 #include "eight.cuh"
+#include "power.cuh"
 
 // logistic is σ(u) = 1/(1 + e^−u) as p, and 1 − σ(u) as q. The exponential is taken of
 // −|u|: it doesn't overflow, and the smaller of p and q keeps its precision.
 __device__ inline void logistic(float u, float &p, float &q) {
-	const float e = expf(-fabsf(u));
-	const float larger = 1 / (1 + e), smaller = e * larger;
+	const float e = exp2_of(-LOG2_E * fabsf(u));
+	const float larger = reciprocal_of(1 + e), smaller = e * larger;
 	p = u < 0 ? smaller : larger;
 	q = u < 0 ? larger : smaller;
 }

@@ -246,6 +246,7 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 		__syncthreads(); // it is our turn, and all gradients of the scores are there
 		const int warp = threadIdx.x / 32, queries = QUERIES > 32 ? warp / 2 * 32 : 0, channels = (QUERIES > 32 ? warp % 2 : warp) * 32;
 		const int seen = last_query(query_tile) + s.tk - s.tq - tile * KEYS + 1, limit = seen < KEYS ? seen : KEYS;
+		quad *const sums = a.sums + at * 8 * MMA_THREADS + threadIdx.x;
 		part dq[2][2] = {};
 		UNROLL_FOUR for (int key = 0; key < limit; key += 16) {
 			right k[2];
@@ -255,18 +256,17 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 				UNROLL for (int n = 0; n < 2; n++) multiply_add(dq[m][n], ds, k[n]);
 			}
 		}
-		quad *const sums = a.sums + at * 8 * MMA_THREADS + threadIdx.x;
 		const int sequence = place / s.heads, head = place % s.heads;
 		UNROLL for (int m = 0; m < 2; m++) {
+			quad before[4] = {};
+			if (!begins)
+				UNROLL for (int i = 0; i < 4; i++) before[i] = read_sum(sums + (4 * m + i) * MMA_THREADS);
 			UNROLL for (int r = 0; r < 2; r++) {
 				UNROLL for (int n = 0; n < 2; n++) {
 					float *const v = dq[m][n].at[r];
-					quad *const sum = sums + (4 * m + 2 * r + n) * MMA_THREADS;
-					if (!begins) {
-						const quad is = read_sum(sum);
-						v[0] += is.x, v[1] += is.y, v[2] += is.z, v[3] += is.w;
-					}
-					if (!ends) write_sum(sum, quad{v[0], v[1], v[2], v[3]});
+					const int i = 2 * r + n;
+					v[0] += before[i].x, v[1] += before[i].y, v[2] += before[i].z, v[3] += before[i].w;
+					if (!ends) write_sum(sums + (4 * m + i) * MMA_THREADS, quad{v[0], v[1], v[2], v[3]});
 				}
 				const i64 query = query_tile * QUERIES + queries + 16 * m + lane_row() + 2 * r;
 				if (ends) write_row<2>(a.dq, a.halves & 1, ((i64)sequence * s.tq + query) * a.dq_stride + (i64)head * s.width, query < s.tq, dq[m], r, s.scale, channels, s);
@@ -336,7 +336,7 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 
 #define GRADIENT(name, D, M, QUERIES, dropped) \
 	typedef attention_grad_mma_args name##_args; \
-	MMA_KERNEL(name) { \
+	MMA_KERNEL(name, 2) { \
 		typedef gradient<D, M, QUERIES, dropped> work; \
 		DYNAMIC_SHARED(shared); \
 		work{a, *(work::memory *)shared}.compute(); \

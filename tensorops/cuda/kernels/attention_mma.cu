@@ -1,7 +1,7 @@
 // Causal attention on the tensor cores: o = dropout(softmax(q·kᵀ·scale))·v.
 #include "attention_mma.cuh"
 
-#define ATTEND_QUERIES_64 128 // of a block, for heads of up to 64 channels
+#define ATTEND_QUERIES_64 64 // of a block, for heads of up to 64 channels
 #define ATTEND_QUERIES_128 64
 #define ATTEND_SHARED_64 32768 // with dropout, the half
 #define ATTEND_SHARED_128 65536
@@ -86,16 +86,16 @@ template <int KEYS, bool dropped> __device__ inline void weigh(part p[KEYS / 16]
 	}
 }
 
-// attend computes a tile of queries, 16·M in each warp.
-template <int D, int M, bool dropped> __device__ inline void attend(const attention_mma_args &a, attend_shared<D, dropped> &shared) {
+// attend computes a tile of queries, 16 in each warp.
+template <int D, bool dropped> __device__ inline void attend(const attention_mma_args &a, attend_shared<D, dropped> &shared) {
 	typedef half_tile<D> form;
-	const int QUERIES = 16 * M * MMA_WARPS, KEYS = attend_shared<D, dropped>::keys;
+	const int QUERIES = 16 * MMA_WARPS, KEYS = attend_shared<D, dropped>::keys;
 	static_assert(QUERIES == (D == 64 ? ATTEND_QUERIES_64 : ATTEND_QUERIES_128) && QUERIES <= 4 * KEYS, "launch_attention_mma.go knows the tiles, and the queries find room");
 	const attention_sizes &s = a.s;
 	const int tiles = (s.tq + QUERIES - 1) / QUERIES, places = gridDim.x / tiles; // of sequence and head
 	const int place = (int)blockIdx.x % places, sequence = place / s.heads, head = place % s.heads, kv_head = head / (s.heads / s.kv_heads);
 	const int query0 = (tiles - 1 - (int)blockIdx.x / places) * QUERIES; // those that see most begin first
-	const int row0 = (int)threadIdx.x / 32 * 16 * M, own = query0 + row0;  // the warp's first query
+	const int row0 = (int)threadIdx.x / 32 * 16, own = query0 + row0;  // the warp's first query
 
 	const int last = query0 + QUERIES < s.tq ? query0 + QUERIES : s.tq; // sees keys before this plus tk − tq
 	const int end = last + s.tk - s.tq, from = first_tile(s, query0, KEYS);
@@ -103,22 +103,19 @@ template <int D, int M, bool dropped> __device__ inline void attend(const attent
 	copy_rows<D, QUERIES>(shared.k[0], half_rows_of(a.q, a.q_stride, sequence, s.tq, query0, head, a.step), s.width);
 	wait_for_copies();
 	__syncthreads();
-	left q[M][D / 16];
-	UNROLL for (int m = 0; m < M; m++)
-		UNROLL for (int i = 0; i < D / 16; i++) q[m][i] = form::left_rows(shared.k[0], row0 + 16 * m, 16 * i);
+	left q[D / 16];
+	UNROLL for (int i = 0; i < D / 16; i++) q[i] = form::left_rows(shared.k[0], row0, 16 * i);
 	__syncthreads(); // all have their queries
 	copy_rows<D, KEYS>(shared.k[0], half_rows_of(a.k, a.k_stride, sequence, s.tk, from, kv_head, a.step), s.width);
 	copy_rows<D, KEYS>(shared.v[0], half_rows_of(a.v, a.v_stride, sequence, s.tk, from, kv_head, a.step), s.width);
 
-	part o[M][D / 16] = {};
-	softmax of[M];
-	UNROLL for (int m = 0; m < M; m++) of[m] = softmax{{LOWEST, LOWEST}, {0, 0}};
+	part o[D / 16] = {};
+	softmax of = {{LOWEST, LOWEST}, {0, 0}};
 	for (int key0 = from, now = 0; key0 < end; key0 += KEYS, now ^= 1) {
-		u32 kept[M] = {};
+		u32 kept = 0;
 		const int first = again(own); // of the warp's queries
-		const bool sees = key0 >= first_tile(s, first, KEYS) && first < s.tq && key0 < first + 16 * M + s.tk - s.tq;
-		if (dropped && sees)
-			UNROLL for (int m = 0; m < M; m++) kept[m] = kept_keys<KEYS>(s, place, own + 16 * m, key0);
+		const bool sees = key0 >= first_tile(s, first, KEYS) && first < s.tq && key0 < first + 16 + s.tk - s.tq;
+		if (dropped && sees) kept = kept_keys<KEYS>(s, place, own, key0);
 		wait_for_copies();
 		__syncthreads(); // all copies are there, and the other tiles have been read
 		if (key0 + KEYS < end) {
@@ -126,47 +123,36 @@ template <int D, int M, bool dropped> __device__ inline void attend(const attent
 			copy_rows<D, KEYS>(shared.v[now ^ 1], half_rows_of(a.v, a.v_stride, sequence, s.tk, key0 + KEYS, kv_head, a.step), s.width);
 		}
 		if (!sees) continue;
-		part scores[M][KEYS / 16] = {};
+		part scores[KEYS / 16] = {};
 		UNROLL for (int i = 0; i < D / 16; i++) {
-			UNROLL for (int n = 0; n < KEYS / 16; n++) {
-				const right k = form::right_rows(shared.k[now], 16 * n, 16 * i);
-				UNROLL for (int m = 0; m < M; m++) multiply_add(scores[m][n], q[m][i], k);
-			}
+			UNROLL for (int n = 0; n < KEYS / 16; n++) multiply_add(scores[n], q[i], form::right_rows(shared.k[now], 16 * n, 16 * i));
 		}
-		left p[M][KEYS / 16];
-		UNROLL for (int m = 0; m < M; m++) {
-			float fade[2];
-			weigh<KEYS, dropped>(scores[m], of[m], fade, s, kept[m], own + 16 * m, key0);
-			UNROLL for (int n = 0; n < KEYS / 16; n++) p[m][n] = left_of(scores[m][n]);
-			UNROLL for (int i = 0; i < D / 16; i++)
-				UNROLL for (int j = 0; j < 4; j++) o[m][i].at[0][j] *= fade[0], o[m][i].at[1][j] *= fade[1];
-		}
+		float fade[2];
+		weigh<KEYS, dropped>(scores, of, fade, s, kept, own, key0);
+		UNROLL for (int i = 0; i < D / 16; i++)
+			UNROLL for (int j = 0; j < 4; j++) o[i].at[0][j] *= fade[0], o[i].at[1][j] *= fade[1];
 		UNROLL for (int n = 0; n < KEYS / 16; n++) {
-			UNROLL for (int i = 0; i < D / 16; i++) {
-				const right v = form::right_columns(shared.v[now], 16 * n, 16 * i);
-				UNROLL for (int m = 0; m < M; m++) multiply_add(o[m][i], p[m][n], v);
-			}
+			const left p = left_of(scores[n]);
+			UNROLL for (int i = 0; i < D / 16; i++) multiply_add(o[i], p, form::right_columns(shared.v[now], 16 * n, 16 * i));
 		}
 	}
 	const int to = again(place), to_sequence = to / s.heads, to_head = to % s.heads; // once more, so that the loop has their registers
-	UNROLL for (int m = 0; m < M; m++) {
-		UNROLL for (int r = 0; r < 2; r++) {
-			const i64 query = own + 16 * m + lane_row() + 2 * r;
-			const float sum = sum_of_row(of[m].sum[r]);
-			if (query < s.tq && lane_column() == 0) a.lse[(i64)to * s.tq + query] = (of[m].top[r] + log2f(sum)) / LOG2_E;
-			write_row<D / 16>(a.o, a.halves, ((i64)to_sequence * s.tq + query) * a.o_stride + (i64)to_head * s.width, query < s.tq, o[m], r, 1 / sum, 0, s);
-		}
+	UNROLL for (int r = 0; r < 2; r++) {
+		const i64 query = own + lane_row() + 2 * r;
+		const float sum = sum_of_row(of.sum[r]);
+		if (query < s.tq && lane_column() == 0) a.lse[(i64)to * s.tq + query] = (of.top[r] + log2f(sum)) / LOG2_E;
+		write_row<D / 16>(a.o, a.halves, ((i64)to_sequence * s.tq + query) * a.o_stride + (i64)to_head * s.width, query < s.tq, o, r, 1 / sum, 0, s);
 	}
 }
 
-#define ATTENTION(name, D, M, dropped) \
+#define ATTENTION(name, D, blocks, dropped) \
 	typedef attention_mma_args name##_args; \
-	MMA_KERNEL(name) { \
+	MMA_KERNEL(name, blocks) { \
 		DYNAMIC_SHARED(shared); \
-		attend<D, M, dropped>(a, *(attend_shared<D, dropped> *)shared); \
+		attend<D, dropped>(a, *(attend_shared<D, dropped> *)shared); \
 	}
 
-ATTENTION(attention_mma_64, 64, 2, false)
-ATTENTION(attention_mma_128, 128, 1, false)
-ATTENTION(attention_mma_64_dropped, 64, 2, true)
-ATTENTION(attention_mma_128_dropped, 128, 1, true)
+ATTENTION(attention_mma_64, 64, 3, false)
+ATTENTION(attention_mma_128, 128, 2, false)
+ATTENTION(attention_mma_64_dropped, 64, 3, true)
+ATTENTION(attention_mma_128_dropped, 128, 2, true)

@@ -1,7 +1,7 @@
 // What attention and its gradient have in common on the tensor cores. Tiles of queries meet
 // tiles of keys, all bfloat16 in shared memory, where asynchronous copies bring them while
-// others are computed with. A warp has 16·M rows of either side for itself, so that what it
-// loads of the other serves M products: its scores, and what it sums up, stay in its
+// others are computed with. A warp has 16 rows of either side for itself, or twice as many, which what it
+// loads of the other serves too: its scores, and what it sums up, stay in its
 // registers (mma.cuh). Sums, and what softmax is made of, are float32.
 //
 // Heads narrower than D, 64 or 128, are filled up with zeros.
@@ -10,20 +10,20 @@
 
 #include "attention.cuh"
 #include "mma_load.cuh"
+#include "power.cuh"
 
 #define MMA_THREADS 128 // of a block
 #define MMA_WARPS (MMA_THREADS / 32)
-#define LOG2_E 1.44269504088896340736f
 
-// MMA_KERNEL(name) is KERNEL(name) for blocks of which a multiprocessor holds two: of them,
-// one multiplies while the other waits, or is at softmax.
+// MMA_KERNEL(name, blocks) is KERNEL(name) for blocks of which a multiprocessor holds so many: of
+// them, one multiplies while another waits, or is at softmax.
 //
 // ROLLED is for loops whose body is long and would be too much code several times.
 #ifdef TROUPE_EMULATED
-#define MMA_KERNEL(name) KERNEL(name)
+#define MMA_KERNEL(name, blocks) KERNEL(name)
 #define ROLLED
 #else
-#define MMA_KERNEL(name) extern "C" __global__ void __launch_bounds__(MMA_THREADS, 2) name(const name##_args a)
+#define MMA_KERNEL(name, blocks) extern "C" __global__ void __launch_bounds__(MMA_THREADS, blocks) name(const name##_args a)
 #define ROLLED _Pragma("unroll 1")
 #endif
 
@@ -60,17 +60,6 @@ template <int D, int N> __device__ inline void copy_rows(uint4 *tile, const half
 // lane_column is the first of its four columns.
 __device__ inline int lane_row() { return threadIdx.x % 32 / 8 * 4 + threadIdx.x / 4 % 2; }
 __device__ inline int lane_column() { return threadIdx.x % 4 * 4; }
-
-// exp2_of is 2 to the power of x, to the last bits but two.
-__device__ inline float exp2_of(float x) {
-#ifdef TROUPE_EMULATED
-	return exp2f(x);
-#else
-	float y;
-	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-	return y;
-#endif
-}
 
 // four_kept draws dropout's mask for four probabilities from a key on, as four bits.
 __device__ inline u32 four_kept(const attention_sizes &s, i64 place, int query, int key) {

@@ -17,4 +17,16 @@ __device__ inline u32 bf16_bits(float v) {
 	return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
+// bf16_pair is two numbers rounded so, the first in the lower half. From Ampere on that is one instruction; of
+// a NaN it keeps nothing but that it is one.
+__device__ inline u32 bf16_pair(float lower, float upper) {
+#if !defined(TROUPE_EMULATED) && __CUDA_ARCH__ >= 800
+	u32 both;
+	asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(upper), "f"(lower));
+	return both;
+#else
+	return bf16_bits(upper) << 16 | bf16_bits(lower);
+#endif
+}
+
 #endif

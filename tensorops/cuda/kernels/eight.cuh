@@ -39,7 +39,7 @@ __device__ inline void store8(float *p, i64 at, const eight &f, i64 left, bool a
 	if (aligned && left >= 8) {
 		if (half) {
 			u32 words[4];
-			UNROLL for (int k = 0; k < 4; k++) words[k] = bf16_bits(f.at[2 * k]) | bf16_bits(f.at[2 * k + 1]) << 16;
+			UNROLL for (int k = 0; k < 4; k++) words[k] = bf16_pair(f.at[2 * k], f.at[2 * k + 1]);
 			*(uint4 *)((bf16 *)p + at) = make_uint4(words[0], words[1], words[2], words[3]);
 			return;
 		}
@@ -50,7 +50,15 @@ __device__ inline void store8(float *p, i64 at, const eight &f, i64 left, bool a
 	EACH_OF_EIGHT(k) if (k < left) store_one<true>(p, at + k, f.at[k], half);
 }
 
-// as_stored is what of a number is left when it is stored and read again.
-__device__ inline float as_stored(float v, u32 half) { return half ? bf16_float(bf16_bits(v)) : v; }
+// as_stored is what of the eight is left when they are stored and read again.
+__device__ inline eight as_stored(eight f, u32 half) {
+	if (half)
+		UNROLL for (int k = 0; k < 4; k++) {
+			const u32 words = bf16_pair(f.at[2 * k], f.at[2 * k + 1]);
+			f.at[2 * k] = bf16_float(words);
+			f.at[2 * k + 1] = bf16_float(words >> 16);
+		}
+	return f;
+}
 
 #endif

@@ -1,19 +1,23 @@
 // Cross-entropy over rows of logits, with its gradient where asked for.
 //
 // A block has a row. It reads it in pieces of 16 bytes, of which each thread keeps the first few in
-// registers for the gradient. So the bfloat16 logits of a vocabulary of up to 16,384 are read once. Of a larger one
+// registers for the gradient. So the bfloat16 logits of a vocabulary of up to 10,752 are read once. Of a larger one
 // the rest is read again, but from the second-level cache, not from memory: rows of 100 KB are under way
 // in two blocks to a multiprocessor, 26 MB of an H100's 50. To keep all of such a row would leave room for one
 // block, whose multiprocessor would wait for memory and compute by turns.
 #include "fault.cuh"
+#include "power.cuh"
 #include "quad.cuh"
 #include "reduce.cuh"
 
-#define LOWEST -3.402823466e38f // of float32
+#define LOWEST -2e38f // below all logits, and LOG2_E times it is a number still
 #define IGNORE_TARGET -1
+#define LN_2 0.69314718055994530942
 
-#define LOSS_THREADS 256 // at most, to a row: launch_loss.go knows it as lossThreads
-#define KEPT 8           // pieces that a thread keeps
+#define NO_PLACE 0xffffffffu // a row is shorter
+
+#define LOSS_THREADS 448 // at most, to a row: launch_loss.go knows it as lossThreads
+#define KEPT 3           // pieces that a thread keeps
 #define AHEAD 4          // pieces that it reads before it works on the first of them
 
 // LOSS_FORM(name, of, T) is the form of a kernel for logits of float or bf16. What it has of registers is
@@ -33,49 +37,53 @@ template <class T> __device__ inline float element(const piece &p, int k);
 template <> __device__ inline float element<float>(const piece &p, int k) { return __uint_as_float(p.at[k]); }
 template <> __device__ inline float element<bf16>(const piece &p, int k) { return bf16_float(k % 2 ? p.at[k / 2] >> 16 : p.at[k / 2]); }
 
-template <class T> __device__ inline void set_element(piece &p, int k, float v);
-template <> __device__ inline void set_element<float>(piece &p, int k, float v) { p.at[k] = __float_as_uint(v); }
-template <> __device__ inline void set_element<bf16>(piece &p, int k, float v) {
-	const u32 bits = bf16_bits(v);
-	p.at[k / 2] = k % 2 ? (p.at[k / 2] & 0xffff) | bits << 16 : (p.at[k / 2] & 0xffff0000) | bits;
-}
+// piece_of stores numbers as their type is.
+__device__ inline piece piece_of(const float (&v)[4]) { return piece{{__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3])}}; }
+__device__ inline piece piece_of(const float (&v)[8]) { return piece{{bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]), bf16_pair(v[4], v[5]), bf16_pair(v[6], v[7])}}; }
 
 // thread_sum is a thread's sum of exponentials, without e^top, where top is the largest argument so far (Milakov,
-// Gimelshein: Online normalizer calculation for softmax, 2018).
+// Gimelshein: Online normalizer calculation for softmax, 2018). Exponentials are powers of 2: of v that to
+// LOG2_E·v − LOG2_E·top, which is one operation. What rounds there is the same for all of a thread's terms, as
+// long as top is, and of_block takes it off.
 struct thread_sum {
 	float top, sum;
+
+	// power is LOG2_E·top as it is subtracted.
+	__device__ static float power(float top) { return __fmul_rn(LOG2_E, top); }
 
 	template <int N> __device__ void add(const float (&v)[N]) {
 		float higher = v[0];
 		UNROLL for (int k = 1; k < N; k++) higher = fmaxf(higher, v[k]);
 		if (higher > top) {
-			sum *= expf(top - higher);
+			sum *= exp2_of(power(top) - power(higher));
 			top = higher;
 		}
-		UNROLL for (int k = 0; k < N; k++) sum += expf(v[k] - top);
+		const float off = -power(top);
+		UNROLL for (int k = 0; k < N; k++) sum += exp2_of(__fmaf_rn(LOG2_E, v[k], off));
 	}
 
 	// of_block is log Σ exp of what all threads have added, in all of them.
 	__device__ double of_block() const {
 		const float top_of_row = block_max(top);
-		const double total = block_sum((double)(sum * expf(top - top_of_row)));
-		return top_of_row + log(total);
+		const double total = block_sum((double)(sum * exp2_of(power(top) - power(top_of_row))));
+		return top_of_row + (log(total) + LN_2 * ((double)power(top_of_row) - (double)LOG2_E * top_of_row));
 	}
 };
 
-// slope makes an element of the gradient, scale·(softmax − onehot), 0 in a row to be ignored. lse is
+// slope makes an element of the gradient, scale·(softmax − onehot), 0 in a row to be ignored. LOG2_E·lse is
 // subtracted in two parts: one float32 would lose precision.
 struct slope {
 	float high, low, scale;
-	i64 hit; // place of the target
+	u32 hit; // place of the target; NO_PLACE: not in the row
 	bool ignored;
 
-	__device__ slope(double lse, float scale, i64 hit, bool ignored) : high((float)lse), low((float)(lse - high)), scale(scale), hit(hit), ignored(ignored) {}
+	__device__ slope(double lse, float scale, i64 hit, bool ignored)
+		: high((float)(LOG2_E * lse)), low((float)(LOG2_E * lse - high)), scale(scale), hit(hit < 0 || hit >= NO_PLACE ? NO_PLACE : (u32)hit), ignored(ignored) {}
 
 	__device__ float at(u32 place, float v) const {
 		if (ignored) return 0;
-		const float g = expf((v - high) - low) * scale;
-		return (i64)place == hit ? g - scale : g;
+		const float g = exp2_of(__fmaf_rn(LOG2_E, v, -high) - low) * scale;
+		return place == hit ? g - scale : g;
 	}
 };
 
@@ -133,9 +141,9 @@ template <class T> struct row_of<T, true> {
 	}
 
 	__device__ void write(const piece &p, int u, T *to, const slope &g) const {
-		piece out = {};
-		UNROLL for (int k = 0; k < in_piece; k++) set_element<T>(out, k, g.at(place(u) + k, element<T>(p, k)));
-		*(piece *)(to + place(u)) = out;
+		float v[in_piece];
+		UNROLL for (int k = 0; k < in_piece; k++) v[k] = g.at(place(u) + k, element<T>(p, k));
+		*(piece *)(to + place(u)) = piece_of(v);
 	}
 
 	// gradient may be written over the logits.

@@ -40,19 +40,6 @@ struct right {
 	u32 at[4];
 };
 
-// bf16_pair rounds two numbers to bfloat16, to the nearest and ties to even.
-__device__ inline u32 bf16_pair(float lower, float upper) {
-#ifdef TROUPE_EMULATED
-	return troupe::bf16(upper) << 16 | troupe::bf16(lower);
-#elif __CUDA_ARCH__ >= 800
-	u32 both;
-	asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(upper), "f"(lower));
-	return both;
-#else
-	return 0; // see mma
-#endif
-}
-
 // mma is the instruction. Older GPUs do not have it, and are not asked for it.
 __device__ inline void mma(float &c0, float &c1, float &c2, float &c3, const left &a, u32 b0, u32 b1) {
 #ifdef TROUPE_EMULATED

@@ -8,6 +8,8 @@
 #include "reduce.cuh"
 
 #define NORM_KEPT 4      // eights that a thread keeps
+#define WARPS_THREADS 128 // in a block of teams that are warps: launch_norm.go knows it as normWarpsThreads
+#define WARPS_BLOCKS 7    // of these, to a multiprocessor
 #define MOST_THREADS 512 // in a block: launch_norm.go knows it as normThreads
 
 struct norm_args {
@@ -21,20 +23,17 @@ struct norm_args {
 	double eps;
 	i64 rows, cols;
 	u32 aligned, halves; // of y, x, sum and skip
-	u32 by_warps, pad;   // a warp has a row; else a block
 };
 
-typedef norm_args layer_norm_args, rms_norm_args;
+typedef norm_args layer_norm_args, rms_norm_args, layer_norm_warps_args, rms_norm_warps_args;
 
-// row_team is a thread's place in the team of a row.
-struct row_team {
+// row_team is a thread's place in the team of a row, a warp or a block.
+template <bool warp> struct row_team {
 	i64 row;
 	int lane, size;
-	bool warp;
 
-	__device__ row_team(u32 by_warps)
-		: row(by_warps ? (i64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32 : (i64)blockIdx.x), lane(by_warps ? threadIdx.x % 32 : threadIdx.x),
-		  size(by_warps ? 32 : blockDim.x), warp(by_warps != 0) {}
+	__device__ row_team()
+		: row(warp ? (i64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32 : (i64)blockIdx.x), lane(warp ? threadIdx.x % 32 : threadIdx.x), size(warp ? 32 : blockDim.x) {}
 
 	// column is the first of a thread's i-th eight.
 	__device__ i64 column(i64 i) const { return 8 * (i * size + lane); }
@@ -60,7 +59,8 @@ __device__ inline eight term(const norm_args &a, i64 at, i64 left) {
 	eight v = load8(a.x, at, left, a.aligned, a.halves & 2);
 	if (a.sum == 0) return v;
 	const eight skip = load8(a.skip, at, left, a.aligned, a.halves & 8);
-	EACH_OF_EIGHT(k) v.at[k] = as_stored(__fadd_rn(v.at[k], skip.at[k]), a.halves & 4);
+	EACH_OF_EIGHT(k) v.at[k] = __fadd_rn(v.at[k], skip.at[k]);
+	v = as_stored(v, a.halves & 4);
 	store8(a.sum, at, v, left, a.aligned, a.halves & 4);
 	return v;
 }
@@ -90,8 +90,8 @@ __device__ inline void add_terms(double (&sums)[2], const eight &v, i64 left, fl
 	}
 }
 
-template <bool centred> __device__ inline void norm_row(const norm_args &a) {
-	const row_team team(a.by_warps);
+template <bool centred, bool warp> __device__ inline void norm_row(const norm_args &a) {
+	const row_team<warp> team;
 	if (team.row >= a.rows) return;
 	const i64 row = team.row * a.cols;
 	eight kept[NORM_KEPT];
@@ -107,7 +107,7 @@ template <bool centred> __device__ inline void norm_row(const norm_args &a) {
 		const i64 j = team.column(i);
 		if (j < a.cols) add_terms(sums, kept[i], a.cols - j, shift);
 	}
-	for (i64 i = NORM_KEPT; team.column(i) < a.cols; i++) {
+	for (i64 i = NORM_KEPT; !warp && team.column(i) < a.cols; i++) {
 		const i64 j = team.column(i);
 		add_terms(sums, term(a, row + j, a.cols - j), a.cols - j, shift);
 	}
@@ -122,12 +122,16 @@ template <bool centred> __device__ inline void norm_row(const norm_args &a) {
 		const i64 j = team.column(i);
 		if (j < a.cols) normalise(a, row, j, kept[i], mean, rstd);
 	}
-	for (i64 i = NORM_KEPT; team.column(i) < a.cols; i++) {
+	for (i64 i = NORM_KEPT; !warp && team.column(i) < a.cols; i++) {
 		const i64 j = team.column(i);
 		normalise(a, row, j, again(a, row + j, a.cols - j), mean, rstd);
 	}
 }
 
-BOUNDED_KERNEL(layer_norm, MOST_THREADS, 1) { norm_row<true>(a); }
+BOUNDED_KERNEL(layer_norm, MOST_THREADS, 1) { norm_row<true, false>(a); }
 
-BOUNDED_KERNEL(rms_norm, MOST_THREADS, 1) { norm_row<false>(a); }
+BOUNDED_KERNEL(rms_norm, MOST_THREADS, 1) { norm_row<false, false>(a); }
+
+BOUNDED_KERNEL(layer_norm_warps, WARPS_THREADS, WARPS_BLOCKS) { norm_row<true, true>(a); }
+
+BOUNDED_KERNEL(rms_norm_warps, WARPS_THREADS, WARPS_BLOCKS) { norm_row<false, true>(a); }

@@ -58,7 +58,7 @@ __device__ inline quad load_quad(const bf16 *p, i64 count, bool aligned) {
 // store_quad of bfloat16 rounds what it writes.
 __device__ inline void store_quad(bf16 *p, quad v, i64 count, bool aligned) {
 	if (aligned && count >= 4) {
-		*(bf16_quad *)p = bf16_quad{bf16_bits(v.x) | bf16_bits(v.y) << 16, bf16_bits(v.z) | bf16_bits(v.w) << 16};
+		*(bf16_quad *)p = bf16_quad{bf16_pair(v.x, v.y), bf16_pair(v.z, v.w)};
 		return;
 	}
 	if (count > 0) p[0] = (bf16)bf16_bits(v.x);

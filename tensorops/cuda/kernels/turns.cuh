@@ -21,7 +21,6 @@ __device__ inline void give_turn(u32 *turn, u32 value) {
 #ifdef TROUPE_EMULATED
 	*turn = value;
 #else
-	__threadfence();
 	asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(turn), "r"(value) : "memory");
 #endif
 }

@@ -103,7 +103,6 @@ type (
 		Eps                      float64
 		Rows, Cols               int64
 		Aligned, Halves          uint32
-		ByWarps, Pad             uint32
 	}
 	normGradArgs struct {
 		DX, DY, X, Gamma, Stats, Skip, Partial uint64
@@ -127,10 +126,10 @@ type (
 const normKept = 32
 
 // norm is of a warp or a block a row, which goes a second time through what it does not keep.
-func norm(stats int64) func(a *normArgs, e *Event, c *Cost) {
+func norm(stats int64, byWarps bool) func(a *normArgs, e *Event, c *Cost) {
 	return func(a *normArgs, e *Event, c *Cost) {
 		n, team := a.Rows*a.Cols, int64(e.Threads)
-		if a.ByWarps != 0 {
+		if byWarps {
 			team = 32
 		}
 		x, again := either(a.X, n, a.Halves, 1), Operand{}
@@ -173,8 +172,10 @@ func sumColumns(terms, stats int64) func(a *columnArgs, e *Event, c *Cost) {
 }
 
 var normKernels = map[string]costOf{
-	"layer_norm":                  line(Norms, norm(2)),
-	"rms_norm":                    line(Norms, norm(1)),
+	"layer_norm":                  line(Norms, norm(2, false)),
+	"rms_norm":                    line(Norms, norm(1, false)),
+	"layer_norm_warps":            line(Norms, norm(2, true)),
+	"rms_norm_warps":              line(Norms, norm(1, true)),
 	"layer_norm_grad":             line(Norms, normGrad(2, 2, false)),
 	"rms_norm_grad":               line(Norms, normGrad(1, 1, false)),
 	"wide_layer_norm_grad":        line(Norms, normGrad(2, 2, true)),

@@ -149,7 +149,7 @@ func attentionKernels() map[string]costOf {
 		channels      string
 		queries, keys int32 // of a tile
 		inTile        int64 // elements of dq that a block adds at a time
-	}{{"64", 128, 128, 64 * 64}, {"128", 64, 64, 32 * 128}} {
+	}{{"64", 64, 128, 64 * 64}, {"128", 64, 64, 32 * 128}} {
 		for _, dropped := range []string{"", "_dropped"} {
 			all["attention_mma_"+t.channels+dropped] = line(Attention, attendedMMA(t.queries))
 			all["attention_grad_mma_"+t.channels+dropped] = line(Attention, gradMMA(t.keys, t.inTile))
