@@ -16,7 +16,7 @@ import (
 func (r *planReport) text(w io.Writer) error {
 	p := &planText{w: w}
 	if g, ok := gpus.Named(r.Estimated); ok {
-		p.printf("An estimate for %s, from shapes and its data sheet (%.0f TFLOP/s in bfloat16, %.3g TB/s, %s); no GPU has confirmed it, and none reaches these speeds.\n",
+		p.printf("An estimate for %s, from shapes and its data sheet (%.0f TFLOP/s in bfloat16, %.3g TB/s, %s); no GPU reaches these speeds: on an H200 a step of GPT-2 124M took 1.8 times as long as its estimate.\n",
 			g.Name, g.BF16FLOPs/1e12, g.BytesPerS/1e12, term.Bytes(g.MemoryBytes))
 	}
 	p.costs(r.Costs)

@@ -9,12 +9,15 @@ var actLaunchers = map[tensorops.Kind]launcher{
 	tensorops.KindAdd:    add,
 }
 
-// eightwise starts a kernel of which each thread takes eight of n elements at a time.
+// eightwise starts a kernel of which each thread takes eight of n elements, once: how many blocks a
+// multiprocessor has room for differs from kernel to kernel, and of a grid that is a few blocks more than
+// all have room for, those few would go through their elements when the others are done.
 func eightwise[A any](x *exec, kernel string, n int, args *A) error {
 	if n == 0 {
 		return nil
 	}
-	return launch(x, kernel, x.over(ceil(n, 8)), args)
+	const threads = 128
+	return launch(x, kernel, grid{x: ceil(ceil(n, 8), threads), threads: threads}, args)
 }
 
 // elementwise starts a kernel of which each thread takes four of n elements at a time.
