@@ -237,7 +237,8 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 	}
 
 	// add_to_queries adds to dq of a tile of queries in this block's turn. A warp has 32 of the
-	// queries by 32 channels.
+	// queries by 32 channels. Of the sums it reads four at a time, as many as there are registers
+	// for: a read behind a write of the same thread does not begin before that.
 	__device__ void add_to_queries(int query_tile, int place, int tile) const {
 		const attention_sizes &s = a.s;
 		const bool begins = tile == newest(query_tile), ends = tile == oldest(query_tile);

@@ -1,8 +1,8 @@
 // What attention and its gradient have in common on the tensor cores. Tiles of queries meet
 // tiles of keys, all bfloat16 in shared memory, where asynchronous copies bring them while
-// others are computed with. A warp has 16 rows of either side for itself, or twice as many, which what it
-// loads of the other serves too: its scores, and what it sums up, stay in its
-// registers (mma.cuh). Sums, and what softmax is made of, are float32.
+// others are computed with. A warp has some rows of one side for itself: their scores,
+// and what it sums up, stay in its registers (mma.cuh). 16 queries leave room for the warps of more
+// blocks; 32 keys halve what the gradient loads of the queries for each product. Sums, and what softmax is made of, are float32.
 //
 // Heads narrower than D, 64 or 128, are filled up with zeros.
 #ifndef TROUPE_ATTENTION_MMA_CUH

@@ -42,9 +42,9 @@ __device__ inline piece piece_of(const float (&v)[4]) { return piece{{__float_as
 __device__ inline piece piece_of(const float (&v)[8]) { return piece{{bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]), bf16_pair(v[4], v[5]), bf16_pair(v[6], v[7])}}; }
 
 // thread_sum is a thread's sum of exponentials, without e^top, where top is the largest argument so far (Milakov,
-// Gimelshein: Online normalizer calculation for softmax, 2018). Exponentials are powers of 2: of v that to
-// LOG2_E·v − LOG2_E·top, which is one operation. What rounds there is the same for all of a thread's terms, as
-// long as top is, and of_block takes it off.
+// Gimelshein: Online normalizer calculation for softmax, 2018). Exponentials are powers of 2, to
+// LOG2_E·v − power(top), which is one operation. power rounds: by the same for all of the terms, which of_block
+// takes off.
 struct thread_sum {
 	float top, sum;
 

@@ -7,10 +7,10 @@
 #include "eight.cuh"
 #include "reduce.cuh"
 
-#define NORM_KEPT 4      // eights that a thread keeps
+#define NORM_KEPT 4       // eights that a thread keeps
 #define WARPS_THREADS 128 // in a block of teams that are warps: launch_norm.go knows it as normWarpsThreads
 #define WARPS_BLOCKS 7    // of these, to a multiprocessor
-#define MOST_THREADS 512 // in a block: launch_norm.go knows it as normThreads
+#define MOST_THREADS 512  // in a block that is a team: launch_norm.go knows it as normThreads
 
 struct norm_args {
 	float *y;
