@@ -41,7 +41,7 @@ func (p product) plain(x *exec, made *roundings) (bool, error) {
 	m.RoundD = isBFloat16(c)
 	// The library takes a bias of the type of D. To rows of bfloat16 that do not begin at multiples of 16 bytes it
 	// adds it apart, after it has rounded the product, which loses what the two have in common.
-	beside := m.RoundD && bias.Valid() && !(isBFloat16(bias) && inSteps(c))
+	beside := m.RoundD && bias.Valid() && (!isBFloat16(bias) || !inSteps(c))
 	if beside {
 		m.RoundD, m.LDD, m.AlignD = false, p.n, mostAlignment
 	}
