@@ -1,6 +1,10 @@
 package optest
 
-import "github.com/troupe-ml/troupe/tensorops"
+import (
+	"math"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
 
 // losses are n rows of logits over a vocabulary of v; every masked-th target is
 // ignored.
@@ -47,6 +51,15 @@ func lossCases() []Case {
 			b.CrossEntropy(stats, lse, logits, b.ints([]int32{0, 0, 1}, 3), tensorops.CrossEntropyOpts{})
 			b.check(stats, "stats")
 			b.check(lse, "lse")
+		}},
+		{"cross_entropy/minus infinity", tensorops.KindCrossEntropy, func(b *builder) { // of what can't be chosen
+			none := float32(math.Inf(-1))
+			logits := b.floats([]float32{none, 1, none, none, 2, 3, none, none, none, none}, 2, 5)
+			stats, lse, grad := b.garbage64(tensorops.LossStats), b.garbage64(2), b.garbage(2, 5)
+			b.CrossEntropy(stats, lse, logits, b.ints([]int32{4, 0}, 2), tensorops.CrossEntropyOpts{Grad: grad, Scale: 1})
+			b.check(stats, "stats")
+			b.check(lse, "lse")
+			b.check(grad, "dlogits")
 		}},
 		{"cross_entropy/rows from the middle", tensorops.KindCrossEntropy, func(b *builder) {
 			logits, targets := b.normal(20, 9), b.tokens(9, 20, 1)

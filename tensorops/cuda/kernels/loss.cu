@@ -10,7 +10,7 @@
 #include "quad.cuh"
 #include "reduce.cuh"
 
-#define LOWEST -2e38f // below all logits, and LOG2_E times it is a number still
+#define LOWEST -0x1p127f // below all logits; a power of 2, so that LOG2_E times it is a number, and exact
 #define IGNORE_TARGET -1
 #define LN_2 0.69314718055994530942
 

@@ -7,8 +7,8 @@
 // RMSNorm's dx is without mean(g), and its rows have a mean of 0.
 //
 // A block has some rows, as many as the number of rows alone says, and takes one after the other: more
-// at a time take registers, and with them room from other blocks, which is worse. Each thread has eight columns, whose sums over the block's rows it keeps. add_columns of colsum.cu adds
-// those of all blocks. Rows that a block of NORM_THREADS can't take are wide_norm_grad's, and the sums
+// at a time take registers, and with them room from other blocks, which is worse. Each thread has eight
+// columns, whose sums over the block's rows it keeps. add_columns of colsum.cu adds those of all blocks. Rows that a block of NORM_THREADS can't take are wide_norm_grad's, and the sums
 // over them colsum.cu's.
 #include "eight.cuh"
 #include "reduce.cuh"
@@ -32,20 +32,6 @@ __device__ inline float slope(float dy, float gamma, float x_hat, float rstd, fl
 // x_hat normalises an element once more.
 __device__ inline float x_hat(float x, float mean, float rstd) { return __fmul_rn(__fsub_rn(x, mean), rstd); }
 
-// graded is what a thread has of a row.
-struct graded {
-	eight x, dy;
-	float mean, rstd;
-
-	template <bool centred> __device__ void read(const norm_grad_args &a, i64 row, i64 j, i64 left) {
-		mean = centred ? a.stats[2 * row] : 0;
-		rstd = a.stats[centred ? 2 * row + 1 : row];
-		if (left <= 0) return;
-		x = load8(a.x, row * a.cols + j, left, a.aligned, a.halves & 4, mean);
-		dy = load8(a.dy, row * a.cols + j, left, a.aligned, a.halves & 2);
-	}
-};
-
 template <bool centred> __device__ inline void norm_grad_rows(const norm_grad_args &a) {
 	const i64 j = 8 * (i64)threadIdx.x, left = a.cols - j;
 	const i64 first = (i64)blockIdx.x * a.rows_of_block;
@@ -54,22 +40,26 @@ template <bool centred> __device__ inline void norm_grad_rows(const norm_grad_ar
 	if (a.dx != 0 && left > 0) gamma = load8(a.gamma, j, left, a.aligned, 0);
 	eight dgamma = {}, dbeta = {};
 	for (i64 row = first; row < end; row++) {
-		graded now = {};
-		now.read<centred>(a, row, j, left);
+		const float mean = centred ? a.stats[2 * row] : 0, rstd = a.stats[centred ? 2 * row + 1 : row];
+		eight x = {}, dy = {};
+		if (left > 0) {
+			x = load8(a.x, row * a.cols + j, left, a.aligned, a.halves & 4, mean);
+			dy = load8(a.dy, row * a.cols + j, left, a.aligned, a.halves & 2);
+		}
 		float sums[2] = {0, 0}; // of g and of g·x̂
 		EACH_OF_EIGHT(k) {
-			const float normed = x_hat(now.x.at[k], now.mean, now.rstd), g = __fmul_rn(now.dy.at[k], gamma.at[k]);
+			const float normed = x_hat(x.at[k], mean, rstd), g = __fmul_rn(dy.at[k], gamma.at[k]);
 			sums[0] = __fadd_rn(sums[0], g);
 			sums[1] = __fmaf_rn(g, normed, sums[1]);
-			dgamma.at[k] = __fmaf_rn(now.dy.at[k], normed, dgamma.at[k]);
-			dbeta.at[k] = __fadd_rn(dbeta.at[k], now.dy.at[k]);
+			dgamma.at[k] = __fmaf_rn(dy.at[k], normed, dgamma.at[k]);
+			dbeta.at[k] = __fadd_rn(dbeta.at[k], dy.at[k]);
 		}
 		if (a.dx != 0) {
 			block_sums(sums);
 			if (left > 0) {
 				const float mean_g = centred ? sums[0] / a.cols : 0, mean_gx = sums[1] / a.cols;
 				eight d;
-				EACH_OF_EIGHT(k) d.at[k] = slope(now.dy.at[k], gamma.at[k], x_hat(now.x.at[k], now.mean, now.rstd), now.rstd, mean_g, mean_gx);
+				EACH_OF_EIGHT(k) d.at[k] = slope(dy.at[k], gamma.at[k], x_hat(x.at[k], mean, rstd), rstd, mean_g, mean_gx);
 				if (a.skip != 0) {
 					const eight skip = load8(a.skip, row * a.cols + j, left, a.aligned, a.halves & 8);
 					EACH_OF_EIGHT(k) d.at[k] = __fadd_rn(d.at[k], skip.at[k]);
