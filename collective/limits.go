@@ -16,5 +16,5 @@ const (
 	// goroutines: as much as takes them to begin.
 	inlineBytes = 64 << 10
 	// pastBytes is the length from which a result isn't left in the caches: they don't hold it anyway.
-	pastBytes = 8 << 20
+	pastBytes = 4 << 20
 )

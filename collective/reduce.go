@@ -9,20 +9,23 @@ import (
 
 // scratch is the work space of one reduction at a time.
 type scratch struct {
-	sum  [8 * blockLen]byte // a block of the widest type
-	wide [blockLen]float32  // of bfloat16: an operand
-	from [][]byte           // the operands of a run
-	past bool               // the result goes past the caches, where there is a loop for it
+	sum    [8 * blockLen]byte // a block of the widest type
+	wide   [blockLen]float32  // of bfloat16: an operand
+	from   [][]byte           // the operands of a run
+	singly [cpu.MostOperands][]float32
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // reduce makes dst the reduction of the members' src, in their order: bytes of numbers of one type.
-// dst may be one of src. past: it is too large to be found in a cache when it is read.
+// dst may be one of src. past: it is too large to be found in a cache when it is read, and goes past them where there is a loop for it.
 func (s *scratch) reduce(d tensorops.DType, how tensorops.Reduction, dst []byte, src [][]byte, past bool) {
-	s.past = past
 	switch d {
 	case tensorops.Float32:
+		if how == tensorops.Sum {
+			s.add(tensorops.HostNumbers[float32](dst), src, past)
+			return
+		}
 		reduceRun(s, how, tensorops.HostNumbers[float32](dst), src)
 	case tensorops.Float64:
 		reduceRun(s, how, tensorops.HostNumbers[float64](dst), src)
@@ -46,9 +49,7 @@ func reduceRun[E number](s *scratch, how tensorops.Reduction, dst []E, src [][]b
 		for i := 1; i < len(src); i++ {
 			to := sum[:hi-lo]
 			if i == len(src)-1 {
-				if to = out; s.past && how == tensorops.Sum && addPast(to, acc, part(i)) {
-					break
-				}
+				to = out
 			}
 			combine(how, to, acc, part(i))
 			acc = to
@@ -87,13 +88,36 @@ func (s *scratch) reduceHalf(how tensorops.Reduction, dst []uint16, src [][]byte
 	}
 }
 
-// addPast makes dst the sums of a and b past the caches; false: there is no loop for the type.
-func addPast[E number](dst, a, b []E) bool {
-	to, ok := any(dst).([]float32)
-	if ok {
-		cpu.AddPast(to, any(a).([]float32), any(b).([]float32))
+// add makes dst the sums of src, in their order: as many at once as there is a loop for, since memory that lies in several
+// places is read faster along all of them than first along one and then along the next.
+func (s *scratch) add(dst []float32, src [][]byte, past bool) {
+	if len(src) == 1 {
+		copy(dst, tensorops.HostNumbers[float32](src[0]))
+		return
 	}
-	return ok
+	step := len(dst)
+	if len(src) > len(s.singly) {
+		step = blockLen // what has been added so far stays in the first-level cache
+	}
+	sum := tensorops.HostNumbers[float32](s.sum[:])
+	for lo := 0; lo < len(dst); lo += step {
+		hi := min(lo+step, len(dst))
+		part := func(i int) []float32 { return tensorops.HostNumbers[float32](src[i])[lo:hi] }
+		s.singly[0] = part(0)
+		for next := 1; next < len(src); {
+			n := 1
+			for ; n < len(s.singly) && next < len(src); n, next = n+1, next+1 {
+				s.singly[n] = part(next)
+			}
+			if next == len(src) { // only the last step writes to dst, which may be any of the operands
+				cpu.Sum(dst[lo:hi], past, s.singly[:n]...)
+				break
+			}
+			cpu.Sum(sum[:hi-lo], false, s.singly[:n]...)
+			s.singly[0] = sum[:hi-lo]
+		}
+	}
+	clear(s.singly[:])
 }
 
 // combine makes dst a and b reduced, one by one. dst may be a or b. The largest and the smallest of a
@@ -115,7 +139,7 @@ func combine[E number](how tensorops.Reduction, dst, a, b []E) {
 		}
 	default:
 		if dst, ok := any(dst).([]float32); ok {
-			cpu.Add(dst, any(a).([]float32), any(b).([]float32))
+			cpu.Sum(dst, false, any(a).([]float32), any(b).([]float32))
 			return
 		}
 		for i := range dst {

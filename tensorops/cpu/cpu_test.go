@@ -61,19 +61,33 @@ func TestDeterministic(t *testing.T) {
 // TestSums: the loops of collectives give the bits of plain Go, of numbers of every kind.
 func TestSums(t *testing.T) {
 	const n = 1000
-	a, b, sum, wide, half := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n), make([]uint16, n)
-	for i := range n {
-		a[i] = math.Float32frombits(uint32(i) * 4294967)
-		b[i] = math.Float32frombits(uint32(n-i) * 4294311)
+	wide, half := make([]float32, n), make([]uint16, n)
+	var operands [cpu.MostOperands][]float32
+	for k := range operands {
+		operands[k] = make([]float32, n)
+		for i := range n {
+			operands[k][i] = math.Float32frombits(uint32((i+k*n/3)%n) * 4294967)
+		}
 	}
-	cpu.Add(sum, a, b)
+	for count := 2; count <= len(operands); count++ {
+		for _, past := range []bool{false, true} {
+			sum := make([]float32, n)
+			cpu.Sum(sum, past, operands[:count]...)
+			for i := range n {
+				want := operands[0][i]
+				for _, x := range operands[1:count] {
+					want += x[i]
+				}
+				if got := sum[i]; math.Float32bits(got) != math.Float32bits(want) && (got == got || want == want) {
+					t.Errorf("the sum of %d, past the caches %v, is %v at %d, not %v", count, past, got, i, want)
+				}
+			}
+		}
+	}
+	a := operands[0]
 	cpu.Round(half, a)
 	cpu.Widen(wide, half)
 	for i := range n {
-		want := a[i] + b[i]
-		if got := sum[i]; math.Float32bits(got) != math.Float32bits(want) && (got == got || want == want) {
-			t.Errorf("%v + %v = %v, not %v", a[i], b[i], got, want)
-		}
 		if want := tensorops.ToBFloat16(a[i]); half[i] != want {
 			t.Errorf("%v is rounded to %04x, not %04x", a[i], half[i], want)
 		}

@@ -17,11 +17,12 @@ var exact = sync.OnceValue(func() *vec.Kernels {
 	return &vec.Go
 })
 
-// Add makes dst the sums of a and b, one by one. dst may be either.
-func Add(dst, a, b []float32) { exact().Add(dst, a, b) }
+// MostOperands is how many numbers Sum adds at once.
+const MostOperands = vec.MostOperands
 
-// AddPast is Add for a dst that is too large to be found in a cache when it is read: it is stored past them.
-func AddPast(dst, a, b []float32) { exact().AddPast(dst, a, b) }
+// Sum makes dst the sums of two to MostOperands operands, one by one and in their order. dst may be any of them. past: dst is too
+// large to be found in a cache when it is read, and is stored past them.
+func Sum(dst []float32, past bool, src ...[]float32) { exact().Sum(dst, past, src...) }
 
 // Widen makes dst the numbers that bfloat16 src stands for.
 func Widen(dst []float32, src []uint16) { exact().FromBF16(dst, src) }

@@ -16,7 +16,7 @@ import (
 // All integers are little-endian.
 const (
 	frameMagic   = 0x4e414c54 // "TLAN"
-	frameVersion = 1
+	frameVersion = 2
 
 	prefixBytes   = 76
 	prefixCRCAt   = 72

@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A region has a page of states, one for each slot, and the slots behind it. The sender takes a free slot, fills it and
+// A region has slots, and behind them a page of states, one for each. The sender takes a free slot, fills it and
 // names it in a frame; the receiver copies it out, or uses it where it lies (Loan), and frees it.
 const (
-	sharedSlots = 32
-	sharedHead  = 4096
-	sharedBytes = sharedHead + sharedSlots*LimitPiece
+	sharedSlots  = 32
+	sharedStates = sharedSlots * LimitPiece // where the states begin
+	sharedBytes  = sharedStates + 4096
 	// stateStride keeps states apart: two processes write them.
 	stateStride = 64
 
@@ -37,16 +37,18 @@ const (
 
 // region is the shared memory of one stream, mapped.
 type region struct {
+	all    []byte // what is mapped: memory, and what is around it
 	memory []byte
 	kept   keepers
+	used   [sharedStates / hugePage]int // of the sender: how much was copied to each huge page's place, until it is one
 }
 
 func mapRegion(fd int) (*region, error) {
-	memory, err := unix.Mmap(fd, 0, sharedBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	all, memory, err := mapShared(fd, sharedBytes)
 	if err != nil {
-		return nil, fmt.Errorf("mapping %d bytes of shared memory: %w", sharedBytes, err)
+		return nil, err
 	}
-	return &region{memory: memory}, nil
+	return &region{all: all, memory: memory}, nil
 }
 
 // close unmaps the region, when nobody keeps a slot of it any more.
@@ -56,12 +58,12 @@ func (r *region) close() {
 	}
 }
 
-func (r *region) unmap() { _ = unix.Munmap(r.memory) }
+func (r *region) unmap() { _ = unix.Munmap(r.all) }
 
 func (*region) slots() int { return sharedSlots }
 
 func (r *region) state(slot int) *atomic.Uint32 {
-	return (*atomic.Uint32)(unsafe.Pointer(&r.memory[slot*stateStride]))
+	return (*atomic.Uint32)(unsafe.Pointer(&r.memory[sharedStates+slot*stateStride]))
 }
 
 // take returns a free slot, the lowest: the same few stay in the caches, and memory is only used when it is needed.
@@ -80,7 +82,7 @@ func (r *region) free(slot int) { r.state(slot).Store(slotFree) }
 
 // slot is the first n bytes of a slot.
 func (r *region) slot(slot, n int) []byte {
-	return r.memory[sharedHead+slot*LimitPiece:][:n:n]
+	return r.memory[slot*LimitPiece:][:n:n]
 }
 
 // fill copies slices into a slot.
@@ -89,6 +91,7 @@ func (r *region) fill(slot int, list [][]byte) {
 	for _, b := range list {
 		to = to[copy(to, b):]
 	}
+	r.gather(slot, LimitPiece-len(to))
 }
 
 // offer is a region that waits at a socket for the other end of a stream. Who is on another host, or in another

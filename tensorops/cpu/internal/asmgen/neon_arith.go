@@ -1,28 +1,46 @@
 package main
 
 func neonVecAdd(n *neon) {
-	n.start("addNEON", "(dst, a, b []float32)", "stores a + b.")
-	dst, x, y, count := n.out("dst"), n.in("a"), n.in("b"), n.length("dst")
-	n.each(count, []*stream{dst, x, y}, func(a *access) {
-		p, q := a.load(x), a.load(y)
-		n.add(p, p, q)
-		a.store(p, dst)
-	})
-	n.end()
+	for operands := 2; operands <= len(operandNames); operands++ {
+		signature, doc, suffix := sumOf(operands)
+		n.start("add"+suffix+"NEON", signature, doc+".")
+		dst, count := n.out("dst"), n.length("dst")
+		var x []*stream
+		for _, name := range operandNames[:operands] {
+			x = append(x, n.in(name))
+		}
+		n.each(count, append([]*stream{dst}, x...), func(a *access) {
+			p := a.load(x[0])
+			for _, s := range x[1:] {
+				n.add(p, p, a.load(s))
+			}
+			a.store(p, dst)
+		})
+		n.end()
+	}
 }
 
 func neonVecAddPast(n *neon) {
-	n.start("addPastNEON", "(dst, a, b []float32)", "stores a + b past the caches.")
-	dst, x, y, count := n.base("dst"), n.base("a"), n.base("b"), n.length("dst")
-	n.repeat(count, 8, func() {
-		since := len(n.lines)
-		p, q := n.loadAt(x, 0), n.loadAt(y, 0)
-		n.goOn(32, since, x, y)
-		n.add(p, p, q)
-		n.enc(storePast(p[0], p[1], dst))
-		n.ins("ADD", imm(32), dst)
-	})
-	n.end()
+	for operands := 2; operands <= len(operandNames); operands++ {
+		signature, doc, suffix := sumOf(operands)
+		n.start("add"+suffix+"PastNEON", signature, doc+" past the caches.")
+		dst, count := n.base("dst"), n.length("dst")
+		var x []gp
+		for _, name := range operandNames[:operands] {
+			x = append(x, n.base(name))
+		}
+		n.repeat(count, 8, func() {
+			since := len(n.lines)
+			p := n.loadAt(x[0], 0)
+			for _, s := range x[1:] {
+				n.add(p, p, n.loadAt(s, 0))
+			}
+			n.goOn(32, since, x...)
+			n.enc(storePast(p[0], p[1], dst))
+			n.ins("ADD", imm(32), dst)
+		})
+		n.end()
+	}
 }
 
 func neonVecColSum(n *neon) {

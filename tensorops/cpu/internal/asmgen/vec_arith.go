@@ -1,42 +1,73 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
 
-const addDoc = `dst = a + b.`
+const addDoc = `
+dst = a + b, or a + b + c, or a + b + c + d, one after the other: several operands at once, since memory that lies in
+several places is read faster along all of them than first along one and then along the next.`
+
+// operandNames are what the operands of a sum are called.
+var operandNames = []string{"a", "b", "c", "d"}
+
+// sumOf is a loop's signature, its comment, and what its name ends with.
+func sumOf(operands int) (signature, doc, suffix string) {
+	names := operandNames[:operands]
+	return "(dst, " + strings.Join(names, ", ") + " []float32)", "stores " + strings.Join(names, " + "), []string{2: "", "Three", "Four"}[operands]
+}
 
 func vecAdd(a *isa) {
-	a.function("add", "(dst, a, b []float32)", "stores a + b.")
-	dst, x, y, n := a.base("dst"), a.base("a"), a.base("b"), a.length("dst")
-	a.each(n, func(at reg.Register, l lanes) {
-		v := a.load(a.at(x, at), l)
-		a.VADDPS(a.load(a.at(y, at), l), v, v)
-		a.store(v, a.at(dst, at), l)
-	})
-	a.end()
+	for operands := 2; operands <= len(operandNames); operands++ {
+		signature, doc, suffix := sumOf(operands)
+		a.function("add"+suffix, signature, doc+".")
+		dst, x, n := a.base("dst"), a.bases(operandNames[:operands]), a.length("dst")
+		a.each(n, func(at reg.Register, l lanes) {
+			v := a.load(a.at(x[0], at), l)
+			for _, y := range x[1:] {
+				a.VADDPS(a.load(a.at(y, at), l), v, v)
+			}
+			a.store(v, a.at(dst, at), l)
+		})
+		a.end()
+	}
 }
 
 const addPastDoc = `
-dst = a + b, stored past the caches: memory is not read before it is written. dst begins at a multiple of 64
-bytes and has a multiple of 16 elements, one at least.`
+The sums of two to four operands, stored past the caches: memory is not read before it is written. dst begins at a multiple
+of 64 bytes and has a multiple of 16 elements, one at least.`
 
 func vecAddPast(a *isa) {
-	a.function("addPast", "(dst, a, b []float32)", "stores a + b past the caches.")
-	dst, x, y, n := a.base("dst"), a.base("a"), a.base("b"), a.length("dst")
-	at, loop := a.GP64(), a.label("loop")
-	a.XORQ(at, at)
-	a.Label(loop)
-	v := a.vec()
-	a.VMOVUPS(a.at(x, at), v)
-	a.VADDPS(a.at(y, at), v, v)
-	a.VMOVNTPS(v, a.at(dst, at))
-	a.ADDQ(operand.U8(a.bytes()), at)
-	a.SUBQ(operand.U8(a.floats()), n)
-	a.JG(a.jump(loop))
-	a.SFENCE() // before anybody is told
-	a.end()
+	for operands := 2; operands <= len(operandNames); operands++ {
+		signature, doc, suffix := sumOf(operands)
+		a.function("add"+suffix+"Past", signature, doc+" past the caches.")
+		dst, x, n := a.base("dst"), a.bases(operandNames[:operands]), a.length("dst")
+		at, loop := a.GP64(), a.label("loop")
+		a.XORQ(at, at)
+		a.Label(loop)
+		v := a.vec()
+		a.VMOVUPS(a.at(x[0], at), v)
+		for _, y := range x[1:] {
+			a.VADDPS(a.at(y, at), v, v)
+		}
+		a.VMOVNTPS(v, a.at(dst, at))
+		a.ADDQ(operand.U8(a.bytes()), at)
+		a.SUBQ(operand.U8(a.floats()), n)
+		a.JG(a.jump(loop))
+		a.SFENCE() // before anybody is told
+		a.end()
+	}
+}
+
+// bases loads the addresses of slices.
+func (a *isa) bases(slices []string) (list []reg.GPVirtual) {
+	for _, name := range slices {
+		list = append(list, a.base(name))
+	}
+	return list
 }
 
 const colSumDoc = `

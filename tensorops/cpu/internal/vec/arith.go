@@ -1,22 +1,53 @@
 package vec
 
-import "unsafe"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // Add stores a + b.
 func (k *Kernels) Add(dst, a, b []float32) { k.add(dst, a[:len(dst)], b[:len(dst)]) }
 
-// AddPast stores a + b past the caches: the faster for what is too large to be found there when it is read.
-func (k *Kernels) AddPast(dst, a, b []float32) {
-	a, b = a[:len(dst)], b[:len(dst)]
-	if len(dst) < 32 {
-		k.add(dst, a, b)
+// MostOperands is how many numbers Sum adds at once.
+const MostOperands = 4
+
+// Sum stores the sum of two to four operands, one after the other: (src[0] + src[1]) + src[2] and so on. dst may be any of
+// them. past: it is stored past the caches, which is faster for what is too large to be found there when it is read.
+func (k *Kernels) Sum(dst []float32, past bool, src ...[]float32) {
+	if !past || len(dst) < 32 {
+		k.sum(dst, src, 0, len(dst))
 		return
 	}
 	lo := int(-uintptr(unsafe.Pointer(&dst[0])) % 64 / 4)
 	hi := lo + (len(dst)-lo)&^15
-	k.add(dst[:lo], a[:lo], b[:lo])
-	k.addPast(dst[lo:hi], a[lo:hi], b[lo:hi])
-	k.add(dst[hi:], a[hi:], b[hi:])
+	k.sum(dst, src, 0, lo)
+	x := func(i int) []float32 { return src[i][lo:hi] }
+	switch to := dst[lo:hi]; len(src) {
+	case 2:
+		k.addPast(to, x(0), x(1))
+	case 3:
+		k.addThreePast(to, x(0), x(1), x(2))
+	case MostOperands:
+		k.addFourPast(to, x(0), x(1), x(2), x(3))
+	default:
+		panic(fmt.Sprintf("vec: a sum of %d operands", len(src)))
+	}
+	k.sum(dst, src, hi, len(dst))
+}
+
+// sum is Sum from lo to hi.
+func (k *Kernels) sum(dst []float32, src [][]float32, lo, hi int) {
+	x := func(i int) []float32 { return src[i][lo:hi] }
+	switch to := dst[lo:hi]; len(src) {
+	case 2:
+		k.add(to, x(0), x(1))
+	case 3:
+		k.addThree(to, x(0), x(1), x(2))
+	case MostOperands:
+		k.addFour(to, x(0), x(1), x(2), x(3))
+	default:
+		panic(fmt.Sprintf("vec: a sum of %d operands", len(src)))
+	}
 }
 
 // ColSum adds the rows of x, each as long as sum, to sum, in ascending order.
@@ -33,6 +64,18 @@ func (k *Kernels) ColSum(sum, x []float32) {
 func addGo(dst, a, b []float32) {
 	for i, v := range a {
 		dst[i] = v + b[i]
+	}
+}
+
+func addThreeGo(dst, a, b, c []float32) {
+	for i, v := range a {
+		dst[i] = v + b[i] + c[i]
+	}
+}
+
+func addFourGo(dst, a, b, c, d []float32) {
+	for i, v := range a {
+		dst[i] = v + b[i] + c[i] + d[i]
 	}
 }
 

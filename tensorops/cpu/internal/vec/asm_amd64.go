@@ -67,20 +67,60 @@ func swigluGradAVX512(dgate []float32, dup []float32, dy []float32, gate []float
 //go:noescape
 func addAVX2(dst []float32, a []float32, b []float32)
 
+// addThreeAVX2 stores a + b + c.
+//
+//go:noescape
+func addThreeAVX2(dst []float32, a []float32, b []float32, c []float32)
+
+// addFourAVX2 stores a + b + c + d.
+//
+//go:noescape
+func addFourAVX2(dst []float32, a []float32, b []float32, c []float32, d []float32)
+
 // addAVX512 stores a + b.
 //
 //go:noescape
 func addAVX512(dst []float32, a []float32, b []float32)
+
+// addThreeAVX512 stores a + b + c.
+//
+//go:noescape
+func addThreeAVX512(dst []float32, a []float32, b []float32, c []float32)
+
+// addFourAVX512 stores a + b + c + d.
+//
+//go:noescape
+func addFourAVX512(dst []float32, a []float32, b []float32, c []float32, d []float32)
 
 // addPastAVX2 stores a + b past the caches.
 //
 //go:noescape
 func addPastAVX2(dst []float32, a []float32, b []float32)
 
+// addThreePastAVX2 stores a + b + c past the caches.
+//
+//go:noescape
+func addThreePastAVX2(dst []float32, a []float32, b []float32, c []float32)
+
+// addFourPastAVX2 stores a + b + c + d past the caches.
+//
+//go:noescape
+func addFourPastAVX2(dst []float32, a []float32, b []float32, c []float32, d []float32)
+
 // addPastAVX512 stores a + b past the caches.
 //
 //go:noescape
 func addPastAVX512(dst []float32, a []float32, b []float32)
+
+// addThreePastAVX512 stores a + b + c past the caches.
+//
+//go:noescape
+func addThreePastAVX512(dst []float32, a []float32, b []float32, c []float32)
+
+// addFourPastAVX512 stores a + b + c + d past the caches.
+//
+//go:noescape
+func addFourPastAVX512(dst []float32, a []float32, b []float32, c []float32, d []float32)
 
 // maxAVX2 returns the largest element.
 //

@@ -37,10 +37,30 @@ func swigluGradNEON(dgate []float32, dup []float32, dy []float32, gate []float32
 //go:noescape
 func addNEON(dst []float32, a []float32, b []float32)
 
+// addThreeNEON stores a + b + c.
+//
+//go:noescape
+func addThreeNEON(dst []float32, a []float32, b []float32, c []float32)
+
+// addFourNEON stores a + b + c + d.
+//
+//go:noescape
+func addFourNEON(dst []float32, a []float32, b []float32, c []float32, d []float32)
+
 // addPastNEON stores a + b past the caches.
 //
 //go:noescape
 func addPastNEON(dst []float32, a []float32, b []float32)
+
+// addThreePastNEON stores a + b + c past the caches.
+//
+//go:noescape
+func addThreePastNEON(dst []float32, a []float32, b []float32, c []float32)
+
+// addFourPastNEON stores a + b + c + d past the caches.
+//
+//go:noescape
+func addFourPastNEON(dst []float32, a []float32, b []float32, c []float32, d []float32)
 
 // maxNEON returns the largest element.
 //

@@ -11,8 +11,12 @@ type Kernels struct {
 	swiglu           func(y, gate, up []float32)
 	swigluGrad       func(dgate, dup, dy, gate, up []float32)
 	add              func(dst, a, b []float32)
+	addThree         func(dst, a, b, c []float32)
+	addFour          func(dst, a, b, c, d []float32)
 	addPast          func(dst, a, b []float32) // dst at a multiple of 64 bytes, of a multiple of 16 elements, not none
-	colSum           func(sum, x []float32)    // four rows
+	addThreePast     func(dst, a, b, c []float32)
+	addFourPast      func(dst, a, b, c, d []float32)
+	colSum           func(sum, x []float32) // four rows
 	max              func(x []float32) float32
 	sumExp           func(x []float32, top float32) float32
 	crossEntropyGrad func(dst, src []float32, top, rest, scale float32)
@@ -51,8 +55,9 @@ var Go = Kernels{
 
 	exp: expGo, tanh: tanhGo,
 	gelu: geluGo, geluGrad: geluGradGo, swiglu: swigluGo, swigluGrad: swigluGradGo,
-	add: addGo, addPast: addGo, colSum: colSumGo,
-	max: maxGo, sumExp: sumExpGo, crossEntropyGrad: crossEntropyGradGo,
+	add: addGo, addThree: addThreeGo, addFour: addFourGo, addPast: addGo, addThreePast: addThreeGo, addFourPast: addFourGo,
+	colSum: colSumGo,
+	max:    maxGo, sumExp: sumExpGo, crossEntropyGrad: crossEntropyGradGo,
 
 	moments: momentsGo, squares: squaresGo, normalise: normaliseGo, normaliseAdd: normaliseAddGo,
 	normSums: normSumsGo, normGrad: normGradGo, normGradAdd: normGradAddGo,

@@ -8,7 +8,9 @@ var AVX2 = Kernels{
 
 	exp: expAVX2, tanh: tanhAVX2,
 	gelu: geluAVX2, geluGrad: geluGradAVX2, swiglu: swigluAVX2, swigluGrad: swigluGradAVX2,
-	add: addAVX2, addPast: addPastAVX2, colSum: colSumAVX2, max: maxAVX2, sumExp: sumExpAVX2,
+	add: addAVX2, addThree: addThreeAVX2, addFour: addFourAVX2,
+	addPast: addPastAVX2, addThreePast: addThreePastAVX2, addFourPast: addFourPastAVX2,
+	colSum: colSumAVX2, max: maxAVX2, sumExp: sumExpAVX2,
 	crossEntropyGrad: crossEntropyGradAVX2,
 
 	moments: momentsAVX2, squares: squaresAVX2, normalise: normaliseAVX2, normaliseAdd: normaliseAddAVX2,
@@ -29,7 +31,9 @@ var AVX512 = Kernels{
 
 	exp: expAVX512, tanh: tanhAVX512,
 	gelu: geluAVX512, geluGrad: geluGradAVX512, swiglu: swigluAVX512, swigluGrad: swigluGradAVX512,
-	add: addAVX512, addPast: addPastAVX512, colSum: colSumAVX512, max: maxAVX512, sumExp: sumExpAVX512,
+	add: addAVX512, addThree: addThreeAVX512, addFour: addFourAVX512,
+	addPast: addPastAVX512, addThreePast: addThreePastAVX512, addFourPast: addFourPastAVX512,
+	colSum: colSumAVX512, max: maxAVX512, sumExp: sumExpAVX512,
 	crossEntropyGrad: crossEntropyGradAVX512,
 
 	moments: momentsAVX512, squares: squaresAVX512, normalise: normaliseAVX512, normaliseAdd: normaliseAddAVX512,

@@ -6,7 +6,9 @@ var NEON = Kernels{
 
 	exp: expNEON, tanh: tanhNEON,
 	gelu: geluNEON, geluGrad: geluGradNEON, swiglu: swigluNEON, swigluGrad: swigluGradNEON,
-	add: addNEON, addPast: addPastNEON, colSum: colSumNEON, max: maxNEON, sumExp: sumExpNEON,
+	add: addNEON, addThree: addThreeNEON, addFour: addFourNEON,
+	addPast: addPastNEON, addThreePast: addThreePastNEON, addFourPast: addFourPastNEON,
+	colSum: colSumNEON, max: maxNEON, sumExp: sumExpNEON,
 	crossEntropyGrad: crossEntropyGradNEON,
 
 	moments: momentsNEON, squares: squaresNEON, normalise: normaliseNEON, normaliseAdd: normaliseAddNEON,

@@ -81,6 +81,16 @@ func kept(v, mask float64) float64 {
 	return 0
 }
 
+func sumLoop(operands int, past bool) loop {
+	name := fmt.Sprint("sum of ", operands)
+	if past {
+		name += " past the caches"
+	}
+	return loop{name, 1 + operands, 1, float64(operands), true,
+		plain(func(k *Kernels, t [][]float32) { k.Sum(t[0], past, t[1:]...) }),
+		over(func(e []float64) float64 { return sum64(operands, func(i int) float64 { return e[1+i] }) })}
+}
+
 var loops = []loop{
 	{"exp", 2, 1, 2, true,
 		plain(func(k *Kernels, t [][]float32) { k.Exp(t[0], t[1]) }),
@@ -114,9 +124,7 @@ var loops = []loop{
 	{"add", 3, 1, 1, true,
 		plain(func(k *Kernels, t [][]float32) { k.Add(t[0], t[1], t[2]) }),
 		over(func(e []float64) float64 { return e[1] + e[2] })},
-	{"add past the caches", 3, 1, 1, true,
-		plain(func(k *Kernels, t [][]float32) { k.AddPast(t[0], t[1], t[2]) }),
-		over(func(e []float64) float64 { return e[1] + e[2] })},
+	sumLoop(2, false), sumLoop(3, false), sumLoop(4, false), sumLoop(2, true), sumLoop(3, true), sumLoop(4, true),
 	{"max", 1, 0, 0, false,
 		func(k *Kernels, t [][]float32) []float64 { return []float64{float64(k.Max(t[0]))} },
 		func(t [][]float64) []float64 { return []float64{slices.Max(append(t[0], math.Inf(-1)))} }},
