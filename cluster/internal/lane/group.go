@@ -92,7 +92,7 @@ func (g *Group) SendLeaving(to ID, header []byte, parts [][]byte, left func(free
 
 // Frees says whether parts of so many bytes in all are likely to be freed early on their way to a peer.
 func (g *Group) Frees(to ID, bytes int) bool {
-	if bytes < sharedFrom || bytes > LimitPiece {
+	if bytes < sharedLeaving || bytes > LimitPiece {
 		return false
 	}
 	o, err := g.node.out(to)

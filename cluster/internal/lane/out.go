@@ -18,6 +18,7 @@ type outMsg struct {
 	total  int
 	done   func(error)
 	left   func(free bool) // called when the payload is copied to slot, or written; nil: nobody wants to know, or it was called
+	least  int             // bytes of a piece that goes through shared memory
 	region *region         // of slot; nil: parts lie where the caller has them
 	slot   int
 
@@ -133,6 +134,10 @@ func (o *out) send(g *Group, header []byte, parts [][]byte, pieces Pieces, total
 	}
 	m := o.node.pool.get()
 	m.group, m.pieces, m.total, m.left, m.done = g, pieces, total, left, done
+	m.least = sharedFrom
+	if left != nil {
+		m.least = sharedLeaving
+	}
 	m.header = append(m.header, header...)
 	m.parts = append(m.parts, parts...)
 	m.piece = max(total, 1)

@@ -411,7 +411,7 @@ func (s *outStream) frame(p *outPiece) error {
 	if m.total > m.piece {
 		pre.flags |= flagStriped
 	}
-	if s.region != nil && n >= sharedFrom && n <= LimitPiece {
+	if s.region != nil && n >= m.least && n <= LimitPiece {
 		if slot, ok := s.region.take(); ok {
 			pre.flags |= flagShared
 			pre.slot = uint32(slot)
