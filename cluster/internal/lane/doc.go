@@ -25,7 +25,8 @@
 //   - Nothing is copied on the way out: parts go to the kernel as they are. On the way in, payload is read
 //     straight into the memory that take returned.
 //   - Between processes of one host payload goes through shared memory, where both ends can (see shm.go). A group that can
-//     use a payload where it lies there may keep it, instead of having it copied (see loan.go).
+//     use a payload where it lies there may keep it, instead of having it copied (see loan.go). Its pages become huge where much goes
+//     through them (hugepage_linux.go).
 //   - On Linux a reader of a socket watches it for 100 µs before it goes to sleep, and lets all else go first meanwhile: what
 //     follows soon is not held up by waking a core (awake_linux.go). Over TLS it goes to sleep at once.
 //   - The memory of a message isn't touched after its done function was called, nor after [Group.Close].
