@@ -33,9 +33,9 @@ func mapShared(fd, bytes int) (all, file []byte, err error) {
 	return all, unsafe.Slice((*byte)(at), bytes), nil
 }
 
-// gather makes the pages around a slot a huge one, once much has been copied there. The receiver's mapping follows.
+// collapse makes the pages around a slot a huge one, once much has been copied there. The receiver's mapping follows.
 // Where the system has none for shared files, or none to spare, they stay as they are.
-func (r *region) gather(slot, bytes int) {
+func (r *region) collapse(slot, bytes int) {
 	page := slot * LimitPiece / hugePage
 	if r.used[page] >= hugeAfter {
 		return

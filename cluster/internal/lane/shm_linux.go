@@ -91,7 +91,7 @@ func (r *region) fill(slot int, list [][]byte) {
 	for _, b := range list {
 		to = to[copy(to, b):]
 	}
-	r.gather(slot, LimitPiece-len(to))
+	r.collapse(slot, LimitPiece-len(to))
 }
 
 // offer is a region that waits at a socket for the other end of a stream. Who is on another host, or in another

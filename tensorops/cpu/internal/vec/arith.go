@@ -14,37 +14,35 @@ const MostOperands = 4
 // Sum stores the sum of two to four operands, one after the other: (src[0] + src[1]) + src[2] and so on. dst may be any of
 // them. past: it is stored past the caches, which is faster for what is too large to be found there when it is read.
 func (k *Kernels) Sum(dst []float32, past bool, src ...[]float32) {
+	kept := adders{k.add, k.addThree, k.addFour}
 	if !past || len(dst) < 32 {
-		k.sum(dst, src, 0, len(dst))
+		kept.run(dst, src, 0, len(dst))
 		return
 	}
 	lo := int(-uintptr(unsafe.Pointer(&dst[0])) % 64 / 4)
 	hi := lo + (len(dst)-lo)&^15
-	k.sum(dst, src, 0, lo)
-	x := func(i int) []float32 { return src[i][lo:hi] }
-	switch to := dst[lo:hi]; len(src) {
-	case 2:
-		k.addPast(to, x(0), x(1))
-	case 3:
-		k.addThreePast(to, x(0), x(1), x(2))
-	case MostOperands:
-		k.addFourPast(to, x(0), x(1), x(2), x(3))
-	default:
-		panic(fmt.Sprintf("vec: a sum of %d operands", len(src)))
-	}
-	k.sum(dst, src, hi, len(dst))
+	kept.run(dst, src, 0, lo)
+	adders{k.addPast, k.addThreePast, k.addFourPast}.run(dst, src, lo, hi)
+	kept.run(dst, src, hi, len(dst))
 }
 
-// sum is Sum from lo to hi.
-func (k *Kernels) sum(dst []float32, src [][]float32, lo, hi int) {
+// adders are the loops for two, three and four operands.
+type adders struct {
+	two   func(dst, a, b []float32)
+	three func(dst, a, b, c []float32)
+	four  func(dst, a, b, c, d []float32)
+}
+
+// run stores the sums from lo to hi.
+func (s adders) run(dst []float32, src [][]float32, lo, hi int) {
 	x := func(i int) []float32 { return src[i][lo:hi] }
 	switch to := dst[lo:hi]; len(src) {
 	case 2:
-		k.add(to, x(0), x(1))
+		s.two(to, x(0), x(1))
 	case 3:
-		k.addThree(to, x(0), x(1), x(2))
+		s.three(to, x(0), x(1), x(2))
 	case MostOperands:
-		k.addFour(to, x(0), x(1), x(2), x(3))
+		s.four(to, x(0), x(1), x(2), x(3))
 	default:
 		panic(fmt.Sprintf("vec: a sum of %d operands", len(src)))
 	}
