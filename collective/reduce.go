@@ -22,11 +22,16 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 func (s *scratch) reduce(d tensorops.DType, how tensorops.Reduction, dst []byte, src [][]byte, past bool) {
 	switch d {
 	case tensorops.Float32:
-		if how == tensorops.Sum {
-			s.add(tensorops.HostNumbers[float32](dst), src, past)
-			return
+		out := tensorops.HostNumbers[float32](dst)
+		switch how {
+		case tensorops.Sum:
+			s.add(out, src, past)
+		case tensorops.Mean:
+			s.add(out, src, false) // it is read again
+			average(out, len(src))
+		default:
+			reduceRun(s, how, out, src)
 		}
-		reduceRun(s, how, tensorops.HostNumbers[float32](dst), src)
 	case tensorops.Float64:
 		reduceRun(s, how, tensorops.HostNumbers[float64](dst), src)
 	case tensorops.Int32:
@@ -58,10 +63,7 @@ func reduceRun[E number](s *scratch, how tensorops.Reduction, dst []E, src [][]b
 			copy(out, acc)
 		}
 		if how == tensorops.Mean {
-			n := E(len(src))
-			for i := range out {
-				out[i] /= n
-			}
+			average(out, len(src))
 		}
 	}
 }
@@ -79,12 +81,17 @@ func (s *scratch) reduceHalf(how tensorops.Reduction, dst []uint16, src [][]byte
 			combine(how, acc, acc, x)
 		}
 		if how == tensorops.Mean {
-			n := float32(len(src))
-			for i := range acc {
-				acc[i] /= n
-			}
+			average(acc, len(src))
 		}
 		cpu.Round(dst[lo:hi], acc)
+	}
+}
+
+// average makes sums means.
+func average[E number](sums []E, by int) {
+	n := E(by)
+	for i := range sums {
+		sums[i] /= n
 	}
 }
 
