@@ -59,7 +59,7 @@ var layers = [][]string{
 	{"tensorops"},
 	{"cluster/internal/lane/bench"},
 	{"cluster/internal/beat", "cluster/internal/lane", "cluster/internal/link", "cluster/internal/members", "cluster/internal/pki", "cluster/internal/transport"},
-	{"cluster/discovery", "grid", "internal/wire"},
+	{"cluster/discovery", "cluster/internal/secure", "grid", "internal/wire"},
 	{"internal/caught", "internal/chart", "internal/fanout", "internal/gpus", "internal/hostmem", "internal/registry", "internal/rng", "internal/strictjson", "internal/sysinfo", "internal/term"},
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
+	"github.com/troupe-ml/troupe/cluster/internal/secure"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
@@ -57,11 +58,11 @@ func join(ctx context.Context, at *locator, t pki.Token, name string) (cert tls.
 		return cert, nil, err
 	}
 	// The root is the one that the handshake has checked.
-	secure, ok := conn.(*tls.Conn)
+	encrypted, ok := conn.(*secure.Conn)
 	if !ok {
 		return cert, nil, errors.New("joining without TLS")
 	}
-	if root, err = pki.RootOf(secure.ConnectionState()); err != nil {
+	if root, err = pki.RootOf(encrypted.ConnectionState()); err != nil {
 		return cert, nil, err
 	}
 	cert, err = pki.Bind(key, r.GetCertificate(), root)

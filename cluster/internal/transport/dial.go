@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/troupe-ml/troupe/cluster/internal/secure"
 )
 
 // Dialer opens streams for a process that need not listen itself: one that joins, or follows
@@ -54,7 +56,7 @@ func (d Dialer) open(ctx context.Context, address, alpn string) (net.Conn, error
 	}
 	config := d.TLS.Clone()
 	config.NextProtos = []string{alpn}
-	conn := tls.Client(raw, config)
+	conn := secure.Client(raw, config)
 	err = refusal(handshakeBy(ctx, raw, func() error { return conn.HandshakeContext(ctx) }))
 	if err == nil && conn.ConnectionState().NegotiatedProtocol != alpn {
 		err = fmt.Errorf("%w: it does not speak %s", ErrRefused, alpn)

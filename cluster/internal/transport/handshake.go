@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/credentials"
+
+	"github.com/troupe-ml/troupe/cluster/internal/secure"
 )
 
 // alpnHTTP2 is the name by which protoactor's gRPC is asked for.
@@ -101,7 +103,7 @@ func (t *TCP) shake(c *admitted, control bool) (net.Conn, string, Peer, error) {
 		}
 		return c, protocol, Peer{}, nil
 	}
-	conn := tls.Server(c, t.serverTLS)
+	conn := secure.Server(c, t.serverTLS)
 	ctx, cancel := context.WithTimeout(t.ctx, LimitHandshakeTime)
 	defer cancel()
 	if err := conn.HandshakeContext(ctx); err != nil {

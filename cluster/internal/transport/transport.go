@@ -44,7 +44,7 @@ type Handlers struct {
 	// Streams are by protocol name. Each call has a goroutine of its own and owns the
 	// connection: it closes it. Close of the transport closes it too, and the call must return
 	// then. Without TLS the connection has the methods of *net.TCPConn, and net.Buffers are
-	// written to it by one system call; with TLS it is a *tls.Conn.
+	// written to it by one system call; with TLS it is a *secure.Conn.
 	Streams map[string]func(conn net.Conn, peer Peer)
 }
 

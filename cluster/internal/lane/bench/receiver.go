@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/troupe-ml/troupe/cluster/internal/lane"
+	"github.com/troupe-ml/troupe/cluster/internal/secure"
 )
 
 // receive serves all ways until standard input ends.
@@ -23,7 +24,7 @@ func receive() error {
 	if err != nil {
 		return err
 	}
-	secure := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13, DynamicRecordSizingDisabled: true}
+	config := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13, DynamicRecordSizingDisabled: true}
 	node := newReceiver()
 	acceptLane := func(conn net.Conn) { node.Accept(conn, nil) }
 	var listeners []net.Listener
@@ -38,9 +39,9 @@ func receive() error {
 	}
 	err = errors.Join(
 		listen(&at.TCP, each(serveRaw)),
-		listen(&at.TLS, each(func(c net.Conn) { serveRaw(tls.Server(c, secure)) })),
+		listen(&at.TLS, each(func(c net.Conn) { serveRaw(tls.Server(c, config)) })),
 		listen(&at.Lane, each(acceptLane)),
-		listen(&at.LaneTLS, each(func(c net.Conn) { acceptLane(tls.Server(c, secure)) })),
+		listen(&at.LaneTLS, each(func(c net.Conn) { acceptLane(secure.Server(c, config)) })),
 		listen(&at.GRPC, serveGRPC),
 		listen(&at.Heap, each(serveHeap)),
 	)

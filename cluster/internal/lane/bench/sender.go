@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/cluster/internal/lane"
+	"github.com/troupe-ml/troupe/cluster/internal/secure"
 )
 
 // headerBytes is the header of every message of the lane.
@@ -34,14 +35,18 @@ func dialAll(at addresses, streams int) ([]way, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	secure, err := tls.Dial("tcp", at.TLS, anyCertificate)
+	bare, err := tls.Dial("tcp", at.TLS, anyCertificate)
 	if err != nil {
 		return nil, nil, err
 	}
 	plain := newLaneWay(lane.Config{Self: senderID, Dial: dialTCP, Streams: streams, NoSharedMemory: true}, at.Lane)
 	summed := newLaneWay(lane.Config{Self: senderCRCID, Dial: dialTCP, Streams: streams, NoSharedMemory: true, Checksum: true}, at.Lane)
-	overTLS := newLaneWay(lane.Config{Self: senderTLSID, Streams: streams, NoSharedMemory: true, Dial: func(_ context.Context, address string) (net.Conn, error) {
-		return tls.Dial("tcp", address, anyCertificate)
+	overTLS := newLaneWay(lane.Config{Self: senderTLSID, Streams: streams, NoSharedMemory: true, Dial: func(ctx context.Context, address string) (net.Conn, error) {
+		conn, err := dialTCP(ctx, address)
+		if err != nil {
+			return nil, err
+		}
+		return secure.Client(conn, anyCertificate), nil
 	}}, at.LaneTLS)
 	shared := newLaneWay(lane.Config{Self: senderShmID, Dial: dialTCP, Streams: streams}, at.Lane)
 	grpc, closeGRPC, err := dialGRPC(at.GRPC)
@@ -56,7 +61,7 @@ func dialAll(at addresses, streams int) ([]way, func(), error) {
 		{name: "tcp", send: rawSend(raw), roundTrips: rawTrips(raw)},
 		{name: "lane", send: plain.send, roundTrips: plain.roundTrips},
 		{name: "lane+crc", send: summed.send},
-		{name: "tls", send: rawSend(secure)},
+		{name: "tls", send: rawSend(bare)},
 		{name: "lane+tls", send: overTLS.send},
 		{name: "lane+shm", send: shared.send, roundTrips: shared.roundTrips},
 		{name: "grpc", send: grpc},
@@ -67,7 +72,7 @@ func dialAll(at addresses, streams int) ([]way, func(), error) {
 			l.node.Close()
 		}
 		_ = raw.Close()
-		_ = secure.Close()
+		_ = bare.Close()
 		closeGRPC()
 	}, nil
 }
