@@ -194,7 +194,7 @@ func (c *Coordinator) start(ctx context.Context) (err error) {
 		Client: func(string) *tls.Config { return pki.ClientTLS(c.authority.Root(), c.keeper.Get, pki.Worker) },
 		Allow:  allow, Identify: identify, Logger: c.log,
 		Handlers: transport.Handlers{Envelope: port.Envelope, Returned: port.Returned, Streams: map[string]func(net.Conn, transport.Peer){
-			mesh.LaneProtocol: port.Accept, probeProtocol: serveProbe, transport.ProtocolJoin: c.serveJoin, renewProtocol: c.serveRenew, apiProtocol: c.serveAPI, logProtocol: c.serveLog,
+			mesh.LaneProtocol: port.Accept, probeProtocol: new(prober).serve, transport.ProtocolJoin: c.serveJoin, renewProtocol: c.serveRenew, apiProtocol: c.serveAPI, logProtocol: c.serveLog,
 			beatProtocol: func(conn net.Conn, p transport.Peer) {
 				select {
 				case <-ready:

@@ -96,6 +96,10 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 			return nil, err
 		}
 	}
+	carried, err := a.carried(ctx)
+	if err != nil {
+		return nil, err
+	}
 	costs, err := a.costs(ctx, p, seconds)
 	if err != nil {
 		return nil, err
@@ -107,7 +111,7 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 			}
 		}
 	}
-	got, err := planner.Predict(p, nil, a.devices(p.Grid(), of, links, crowded, costs))
+	got, err := planner.Predict(p, nil, a.devices(p.Grid(), of, links, crowded, carried, costs))
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +120,8 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 }
 
 // devices are what a plan's grid is computed on: of is the share of each rank, links are those that one worker at a time
-// sends over, crowded the same where all send.
-func (a *attempt) devices(g *grid.Grid, of []*share, links, crowded map[[2]string]*wire.Link, costs map[uuid.UUID]*planner.Costs) planner.Devices {
+// sends over, crowded the same where all send; carried is by worker what a byte takes of its computing, in nanoseconds.
+func (a *attempt) devices(g *grid.Grid, of []*share, links, crowded map[[2]string]*wire.Link, carried map[string]float64, costs map[uuid.UUID]*planner.Costs) planner.Devices {
 	// The slowest of a stage's ranks holds up the others.
 	slowest := func(stage int, ms func(rank int) float64) (most float64) {
 		for r := range of {
@@ -163,30 +167,8 @@ func (a *attempt) devices(g *grid.Grid, of []*share, links, crowded map[[2]strin
 		})
 		return latencyMS, bytesPerS
 	}, CarryNS: func(stage int) float64 {
-		return slowest(stage, func(r int) float64 { return a.carryNS(of[r], links) })
+		return slowest(stage, func(r int) float64 { return carried[of[r].Name] })
 	}}
-}
-
-// carryNS is what a byte that a worker sends or receives takes of the time in which it computes: nothing where processors
-// are left over, on its host or for itself.
-func (a *attempt) carryNS(s *share, links map[[2]string]*wire.Link) float64 {
-	if len(s.devices) > 0 { // GPUs compute
-		return 0
-	}
-	threads, computing := max(int(s.Offer.GetCores()), 1), 0
-	for _, other := range a.busy() {
-		if other.host() == s.host() {
-			computing += int(other.Offer.GetCores())
-		}
-	}
-	var most float64
-	for _, other := range a.busy() {
-		out, in := links[[2]string{s.Name, other.Name}], links[[2]string{other.Name, s.Name}]
-		if out != nil && in != nil && max(threads, computing) >= int(out.GetProcessors()) {
-			most = max(most, (out.GetSendNs()+in.GetReceiveNs())/2/float64(threads))
-		}
-	}
-	return most
 }
 
 // unused gives back workers that were chosen, and assigned nothing.
@@ -241,7 +223,7 @@ func (a *attempt) linksFrom(ctx context.Context, from *share, see func(*wire.Lin
 	var peers []*wire.Peer
 	for _, to := range a.busy() {
 		if to != from {
-			peers = append(peers, &wire.Peer{Name: to.Name, Incarnation: to.ID[:], Address: to.Address, DataAddress: to.DataAddress})
+			peers = append(peers, to.peer())
 		}
 	}
 	if len(peers) == 0 {
@@ -252,7 +234,7 @@ func (a *attempt) linksFrom(ctx context.Context, from *share, see func(*wire.Lin
 		return err
 	}
 	for _, l := range reply.GetConnected().GetLinks() {
-		if l.GetError() != "" || !(l.GetBytesPerS() > 0) || !(l.GetLatencyMs() >= 0) || !(l.GetSendNs() >= 0) || !(l.GetReceiveNs() >= 0) {
+		if l.GetError() != "" || !(l.GetBytesPerS() > 0) || !(l.GetLatencyMs() >= 0) {
 			return fmt.Errorf("the way from %s to %.100s: %.1000s", from.Name, l.GetTo(), l.GetError())
 		}
 		see(l)

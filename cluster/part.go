@@ -65,6 +65,12 @@ func (w *membership) control(from uuid.UUID, m *wire.Control) {
 			defer w.running.Done()
 			w.connect(m.GetRequest(), k.Connect)
 		}()
+	case *wire.Control_Carry:
+		w.running.Add(1)
+		go func() { // ends with what it measures
+			defer w.running.Done()
+			w.carry(m.GetRequest(), k.Carry)
+		}()
 	case *wire.Control_Measure:
 		w.running.Add(1)
 		go func() { // ends with what it measures

@@ -319,6 +319,11 @@ type share struct {
 	doing string // what its stages were last heard to be doing
 }
 
+// peer is the worker as others reach it.
+func (s *share) peer() *wire.Peer {
+	return &wire.Peer{Name: s.Name, Incarnation: s.ID[:], Address: s.Address, DataAddress: s.DataAddress}
+}
+
 // host is the address of the worker's host.
 func (s *share) host() string { return hostOf(s.Address) }
 
@@ -377,7 +382,7 @@ func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placemen
 	for _, s := range a.shares {
 		for _, rank := range s.ranks {
 			r.Hosts[rank] = s.Address
-			peers[rank] = &wire.Peer{Name: s.Name, Incarnation: s.ID[:], Address: s.Address, DataAddress: s.DataAddress}
+			peers[rank] = s.peer()
 		}
 	}
 	model, err := json.Marshal(as.Plan.Model().Config)

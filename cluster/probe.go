@@ -1,26 +1,23 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
-	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
-	"github.com/troupe-ml/troupe/internal/sysinfo"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
 // probeProtocol is the name of the streams by which the way to another process is measured:
-// the one that dials writes a length and that many bytes, the other answers with the processor
-// time that it has spent on them, eight bytes of nanoseconds.
+// the one that dials writes a length and that many bytes, the other answers with a byte.
 const probeProtocol = "probe"
 
 const (
@@ -32,17 +29,21 @@ const (
 	probeTime       = 30 * time.Second
 )
 
-// blockTrip is what probeBytes took on their way, and of both processors.
-type blockTrip struct{ took, sending, receiving time.Duration }
+// prober is the end of such streams that answers.
+type prober struct{ received atomic.Int64 } // bytes
 
-// serveProbe swallows what comes.
-func serveProbe(conn net.Conn, _ transport.Peer) {
+func (p *prober) Write(b []byte) (int, error) {
+	p.received.Add(int64(len(b)))
+	return len(b), nil
+}
+
+// serve swallows what comes.
+func (p *prober) serve(conn net.Conn, _ transport.Peer) {
 	defer conn.Close() //nolint:errcheck // it has ended
 	if conn.SetDeadline(time.Now().Add(probeTime)) != nil {
 		return
 	}
 	var n [4]byte
-	var spent [8]byte
 	for {
 		if _, err := io.ReadFull(conn, n[:]); err != nil {
 			return
@@ -51,19 +52,17 @@ func serveProbe(conn net.Conn, _ transport.Peer) {
 		if size > limitProbeBytes {
 			return
 		}
-		began := sysinfo.CPUTime()
-		if _, err := io.CopyN(io.Discard, conn, int64(size)); err != nil {
+		if _, err := io.CopyN(p, conn, int64(size)); err != nil {
 			return
 		}
-		binary.LittleEndian.PutUint64(spent[:], uint64(sysinfo.CPUTime()-began)) //nolint:gosec // it only grows
-		if _, err := conn.Write(spent[:]); err != nil {
+		if _, err := conn.Write([]byte{0}); err != nil {
 			return
 		}
 	}
 }
 
 // measureLink measures the way to another process: half of the middle one of some round trips, the
-// bytes that arrive a second beyond that, in the middle one of some blocks, and what they take of both processors.
+// bytes that arrive a second beyond that, in the middle one of some blocks.
 func measureLink(ctx context.Context, t transport.Transport, p *wire.Peer) *wire.Link {
 	l := &wire.Link{To: p.GetName()}
 	if err := measureInto(ctx, t, p, l); err != nil {
@@ -73,31 +72,11 @@ func measureLink(ctx context.Context, t transport.Transport, p *wire.Peer) *wire
 }
 
 func measureInto(ctx context.Context, t transport.Transport, p *wire.Peer, l *wire.Link) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTime)
-	defer cancel()
-	address := p.GetDataAddress()
-	if address == "" {
-		address = p.GetAddress()
-	}
-	conn, err := t.Dial(ctx, address, probeProtocol)
+	trip, end, err := dialProbe(ctx, t, p)
 	if err != nil {
 		return err
 	}
-	defer conn.Close() //nolint:errcheck // it has ended
-	if err := conn.SetDeadline(time.Now().Add(probeTime)); err != nil {
-		return err
-	}
-	block := make([]byte, 4+probeBytes)
-	var answer [8]byte
-	trip := func(n int) (time.Duration, error) {
-		binary.LittleEndian.PutUint32(block, uint32(n)) //nolint:gosec // at most probeBytes
-		began := time.Now()
-		if _, err := conn.Write(block[:4+n]); err != nil {
-			return 0, err
-		}
-		_, err := io.ReadFull(conn, answer[:])
-		return time.Since(began), err
-	}
+	defer end()
 	var pings [probePings]time.Duration
 	for i := range pings {
 		if pings[i], err = trip(0); err != nil {
@@ -109,22 +88,48 @@ func measureInto(ctx context.Context, t transport.Transport, p *wire.Peer, l *wi
 	if _, err := trip(probeBytes); err != nil { // which finds out how fast it may go
 		return err
 	}
-	var blocks []blockTrip
+	var blocks []time.Duration
 	for began := time.Now(); len(blocks) < probeBlocks && (len(blocks) == 0 || time.Since(began) < probeBlocksTime); {
-		spent := sysinfo.CPUTime()
 		took, err := trip(probeBytes)
 		if err != nil {
 			return err
 		}
-		blocks = append(blocks, blockTrip{took, sysinfo.CPUTime() - spent, time.Duration(binary.LittleEndian.Uint64(answer[:]))}) //nolint:gosec // a forecast refuses what is negative
+		blocks = append(blocks, took)
 	}
-	slices.SortFunc(blocks, func(a, b blockTrip) int { return cmp.Compare(a.took, b.took) })
+	slices.Sort(blocks)
 	middle := blocks[len(blocks)/2]
 	l.LatencyMs = float64(ping) / 2 / float64(time.Millisecond)
-	l.BytesPerS = probeBytes / max(middle.took-ping, time.Microsecond).Seconds()
-	l.SendNs, l.ReceiveNs = float64(middle.sending)/probeBytes, float64(middle.receiving)/probeBytes
-	l.Processors = int32(runtime.NumCPU()) //nolint:gosec // a number of processors
+	l.BytesPerS = probeBytes / max(middle-ping, time.Microsecond).Seconds()
 	return nil
+}
+
+// dialProbe opens a stream to another process; trip sends some bytes, at most probeBytes, and returns when they have been answered.
+func dialProbe(ctx context.Context, t transport.Transport, p *wire.Peer) (trip func(n int) (time.Duration, error), end func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	address := p.GetDataAddress()
+	if address == "" {
+		address = p.GetAddress()
+	}
+	conn, err := t.Dial(ctx, address, probeProtocol)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := conn.SetDeadline(time.Now().Add(probeTime)); err != nil {
+		_ = conn.Close()
+		return nil, nil, err
+	}
+	block := make([]byte, 4+probeBytes)
+	var answer [1]byte
+	return func(n int) (time.Duration, error) {
+		binary.LittleEndian.PutUint32(block, uint32(n)) //nolint:gosec // at most probeBytes
+		began := time.Now()
+		if _, err := conn.Write(block[:4+n]); err != nil {
+			return 0, err
+		}
+		_, err := io.ReadFull(conn, answer[:])
+		return time.Since(began), err
+	}, func() { _ = conn.Close() }, nil
 }
 
 // connect measures the ways from this worker to others.

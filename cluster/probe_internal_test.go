@@ -1,53 +1,77 @@
 package cluster
 
 import (
+	"math"
 	"net"
-	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
-	"github.com/google/uuid"
-
-	"github.com/troupe-ml/troupe/cluster/internal/beat"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// What carries messages takes of the processors that compute where there are no others: those that a process may
-// use, however many of the runtime's run on them. A worker has one of these more than it computes with.
-func TestCarryNS(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU() + 1))
-	network := transport.NewMemory()
-	streams := transport.Handlers{Streams: map[string]func(net.Conn, transport.Peer){probeProtocol: serveProbe}}
-	from, to := network.Listen("a", nil, transport.Handlers{}), network.Listen("b", nil, streams)
-	defer from.Close()
-	defer to.Close()
-	l := measureLink(t.Context(), from, &wire.Peer{Name: "b", Address: "b"})
-	if l.GetError() != "" || l.GetProcessors() != int32(runtime.NumCPU()) || !(l.GetBytesPerS() > 0) || !(l.GetSendNs() > 0) || !(l.GetReceiveNs() > 0) {
-		t.Fatalf("the link is %v, of %d processors", l, runtime.NumCPU())
+// probed are two processes that measure each other.
+func probed(t *testing.T) (a, b transport.Transport, of *[2]prober) {
+	t.Helper()
+	network, of := transport.NewMemory(), new([2]prober)
+	open := func(name string, p *prober) transport.Transport {
+		m := network.Listen(name, nil, transport.Handlers{Streams: map[string]func(net.Conn, transport.Peer){probeProtocol: p.serve}})
+		t.Cleanup(m.Close)
+		return m
 	}
-	worker := func(name string, cores int) *share {
-		m := beat.Member{}
-		m.Name, m.Address, m.ID, m.Offer = name, name+":1", uuid.New(), &wire.Offer{Cores: int32(cores)}
-		return &share{Member: m, ranks: []int{0}}
+	return open("a", &of[0]), open("b", &of[1]), of
+}
+
+func TestMeasureLink(t *testing.T) {
+	a, _, of := probed(t)
+	l := measureLink(t.Context(), a, &wire.Peer{Name: "b", Address: "b"})
+	if l.GetError() != "" || l.GetTo() != "b" || !(l.GetBytesPerS() > 0) || !(l.GetLatencyMs() >= 0) {
+		t.Errorf("the link is %v", l)
 	}
-	for _, c := range []struct {
-		cores, others, processors int
-		want                      float64
-	}{
-		{1, 1, 1, 3}, // 2 to send and 4 to receive, of the only one
-		{1, 1, 2, 0}, // another one is left
-		{2, 2, 2, 1.5},
-		{1, 1, 0, 3},
-	} {
-		a := &attempt{}
-		one, other := worker("one", c.cores), worker("other", c.others)
-		a.shares = []*share{one, other}
-		way := func() *wire.Link {
-			return &wire.Link{SendNs: 2, ReceiveNs: 4, Processors: int32(c.processors)}
+	if n := of[1].received.Load(); n < 2*probeBytes || n%probeBytes != 0 {
+		t.Errorf("%d bytes came", n)
+	}
+	if l := measureLink(t.Context(), a, &wire.Peer{Name: "c", Address: "c"}); l.GetError() == "" {
+		t.Errorf("the link to nobody is %v", l)
+	}
+}
+
+// TestMeasureCarry: more threads than there are processors compute less while bytes are sent, and never less than
+// nothing.
+func TestMeasureCarry(t *testing.T) {
+	a, b, of := probed(t)
+	var both sync.WaitGroup
+	for i, from := range []transport.Transport{a, b} {
+		to := []string{"b", "a"}[i]
+		both.Go(func() {
+			ns, err := measureCarry(t.Context(), from, &wire.Peer{Name: to, Address: to}, 8, &of[i].received)
+			if err != nil || !(ns >= 0) || math.IsInf(ns, 0) {
+				t.Errorf("to %s: %v ns a byte, %v", to, ns, err)
+			}
+			if n := of[1-i].received.Load(); n < carryBlockBytes {
+				t.Errorf("%d bytes came to %s", n, to)
+			}
+		})
+	}
+	both.Wait()
+	if _, err := measureCarry(t.Context(), a, &wire.Peer{Name: "c", Address: "c"}, 1, new(atomic.Int64)); err == nil {
+		t.Error("measured with nobody")
+	}
+}
+
+// TestCompute: what computes goes on by itself, and ends.
+func TestCompute(t *testing.T) {
+	c := compute(2)
+	for deadline := time.Now().Add(time.Minute); c.rounds[0].rounds.Load() == 0 || c.rounds[1].rounds.Load() == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing was computed")
 		}
-		got := a.carryNS(one, map[[2]string]*wire.Link{{"one", "other"}: way(), {"other", "one"}: way()})
-		if got != c.want {
-			t.Errorf("%+v: a byte takes %g ns", c, got)
-		}
+		time.Sleep(time.Millisecond)
+	}
+	c.end()
+	if done := c.done(); done < 2 || done != c.done() {
+		t.Errorf("%d rounds", done)
 	}
 }

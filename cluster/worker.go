@@ -124,6 +124,7 @@ type worker struct {
 	shutdown  func() // of a system that is not the caller's; nil: there is none
 	transport *transport.TCP
 	port      mesh.Port
+	probes    prober
 	highest   uint64 // generation of the latest attempt that it was given; the membership's mu
 }
 
@@ -196,7 +197,7 @@ func (w *worker) open(ctx context.Context) error {
 		Server: pki.ServerTLS(w.root, w.keeper.Get),
 		Client: func(string) *tls.Config { return pki.ClientTLS(w.root, w.keeper.Get) },
 		Allow:  allow, Identify: identify, Logger: w.log,
-		Handlers: transport.Handlers{Envelope: w.port.Envelope, Returned: w.port.Returned, Streams: map[string]func(net.Conn, transport.Peer){mesh.LaneProtocol: w.port.Accept, probeProtocol: serveProbe}},
+		Handlers: transport.Handlers{Envelope: w.port.Envelope, Returned: w.port.Returned, Streams: map[string]func(net.Conn, transport.Peer){mesh.LaneProtocol: w.port.Accept, probeProtocol: w.probes.serve}},
 	})
 	if err != nil {
 		w.close()
@@ -285,6 +286,14 @@ func (w *worker) listen(ctx context.Context) (string, error) {
 	return net.JoinHostPort(host, "0"), err
 }
 
+// cores are how many threads compute here.
+func (w *worker) cores() int {
+	if w.cfg.Threads > 0 {
+		return w.cfg.Threads
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
 // offer says what this worker has.
 func (w *worker) offer() (*wire.Offer, error) {
 	w.devices = w.offeredDevices()
@@ -293,11 +302,7 @@ func (w *worker) offer() (*wire.Offer, error) {
 		return nil, err
 	}
 	defer d.Close()
-	cores := w.cfg.Threads
-	if cores == 0 {
-		cores = runtime.GOMAXPROCS(0)
-	}
-	return &wire.Offer{Cores: int32(cores), MemoryBytes: sysinfo.MemoryBytes(), Kernels: d.Path(), Devices: w.devices, Registered: registry.Names()}, nil //nolint:gosec // a number of cores
+	return &wire.Offer{Cores: int32(w.cores()), MemoryBytes: sysinfo.MemoryBytes(), Kernels: d.Path(), Devices: w.devices, Registered: registry.Names()}, nil //nolint:gosec // a number of cores
 }
 
 // welcome takes the coordinator's word that this worker is a member. Another coordinator

@@ -97,7 +97,7 @@ func (x ApiError_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ApiError_Kind.Descriptor instead.
 func (ApiError_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{66, 0}
+	return file_wire_proto_rawDescGZIP(), []int{68, 0}
 }
 
 type RunSummary_State int32
@@ -161,7 +161,7 @@ func (x RunSummary_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunSummary_State.Descriptor instead.
 func (RunSummary_State) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{90, 0}
+	return file_wire_proto_rawDescGZIP(), []int{92, 0}
 }
 
 type ControlRequest_Action int32
@@ -222,7 +222,7 @@ func (x ControlRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ControlRequest_Action.Descriptor instead.
 func (ControlRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{94, 0}
+	return file_wire_proto_rawDescGZIP(), []int{96, 0}
 }
 
 // Envelope is a control message on its way from one process to another. It is numbered,
@@ -371,6 +371,8 @@ type Control struct {
 	//	*Control_Connected
 	//	*Control_Measure
 	//	*Control_Measured
+	//	*Control_Carry
+	//	*Control_Carried
 	Kind          isControl_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -492,6 +494,24 @@ func (x *Control) GetMeasured() *Measured {
 	return nil
 }
 
+func (x *Control) GetCarry() *Carry {
+	if x != nil {
+		if x, ok := x.Kind.(*Control_Carry); ok {
+			return x.Carry
+		}
+	}
+	return nil
+}
+
+func (x *Control) GetCarried() *Carried {
+	if x != nil {
+		if x, ok := x.Kind.(*Control_Carried); ok {
+			return x.Carried
+		}
+	}
+	return nil
+}
+
 type isControl_Kind interface {
 	isControl_Kind()
 }
@@ -528,6 +548,14 @@ type Control_Measured struct {
 	Measured *Measured `protobuf:"bytes,9,opt,name=measured,proto3,oneof"`
 }
 
+type Control_Carry struct {
+	Carry *Carry `protobuf:"bytes,10,opt,name=carry,proto3,oneof"`
+}
+
+type Control_Carried struct {
+	Carried *Carried `protobuf:"bytes,11,opt,name=carried,proto3,oneof"`
+}
+
 func (*Control_Assign) isControl_Kind() {}
 
 func (*Control_Assigned) isControl_Kind() {}
@@ -543,6 +571,10 @@ func (*Control_Connected) isControl_Kind() {}
 func (*Control_Measure) isControl_Kind() {}
 
 func (*Control_Measured) isControl_Kind() {}
+
+func (*Control_Carry) isControl_Kind() {}
+
+func (*Control_Carried) isControl_Kind() {}
 
 // Assign gives a worker ranks of an attempt at a run.
 type Assign struct {
@@ -1051,15 +1083,11 @@ func (x *Peer) GetDataAddress() string {
 
 // Link is what was measured on the way to a peer.
 type Link struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	To        string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"` // name
-	LatencyMs float64                `protobuf:"fixed64,2,opt,name=latency_ms,json=latencyMs,proto3" json:"latency_ms,omitempty"`
-	BytesPerS float64                `protobuf:"fixed64,3,opt,name=bytes_per_s,json=bytesPerS,proto3" json:"bytes_per_s,omitempty"`
-	Error     string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
-	// Processor time that a byte takes, in nanoseconds: of the process that sends it, and of that which receives it.
-	SendNs        float64 `protobuf:"fixed64,5,opt,name=send_ns,json=sendNs,proto3" json:"send_ns,omitempty"`
-	ReceiveNs     float64 `protobuf:"fixed64,6,opt,name=receive_ns,json=receiveNs,proto3" json:"receive_ns,omitempty"`
-	Processors    int32   `protobuf:"varint,7,opt,name=processors,proto3" json:"processors,omitempty"` // that the process which sends may use
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"` // name
+	LatencyMs     float64                `protobuf:"fixed64,2,opt,name=latency_ms,json=latencyMs,proto3" json:"latency_ms,omitempty"`
+	BytesPerS     float64                `protobuf:"fixed64,3,opt,name=bytes_per_s,json=bytesPerS,proto3" json:"bytes_per_s,omitempty"`
+	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1122,25 +1150,102 @@ func (x *Link) GetError() string {
 	return ""
 }
 
-func (x *Link) GetSendNs() float64 {
+// Carry asks a worker to compute while it sends to another, as others send to it; Carried has how many nanoseconds it
+// computes less on each thread for a byte that it sends or receives.
+type Carry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            *Peer                  `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Carry) Reset() {
+	*x = Carry{}
+	mi := &file_wire_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Carry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Carry) ProtoMessage() {}
+
+func (x *Carry) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[10]
 	if x != nil {
-		return x.SendNs
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Carry.ProtoReflect.Descriptor instead.
+func (*Carry) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Carry) GetTo() *Peer {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+type Carried struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ByteNs        float64                `protobuf:"fixed64,1,opt,name=byte_ns,json=byteNs,proto3" json:"byte_ns,omitempty"`
+	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Carried) Reset() {
+	*x = Carried{}
+	mi := &file_wire_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Carried) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Carried) ProtoMessage() {}
+
+func (x *Carried) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Carried.ProtoReflect.Descriptor instead.
+func (*Carried) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Carried) GetByteNs() float64 {
+	if x != nil {
+		return x.ByteNs
 	}
 	return 0
 }
 
-func (x *Link) GetReceiveNs() float64 {
+func (x *Carried) GetError() string {
 	if x != nil {
-		return x.ReceiveNs
+		return x.Error
 	}
-	return 0
-}
-
-func (x *Link) GetProcessors() int32 {
-	if x != nil {
-		return x.Processors
-	}
-	return 0
+	return ""
 }
 
 // Measure asks a worker what the passes of a model's layers take there; Measured has them
@@ -1157,7 +1262,7 @@ type Measure struct {
 
 func (x *Measure) Reset() {
 	*x = Measure{}
-	mi := &file_wire_proto_msgTypes[10]
+	mi := &file_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1169,7 +1274,7 @@ func (x *Measure) String() string {
 func (*Measure) ProtoMessage() {}
 
 func (x *Measure) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[10]
+	mi := &file_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1182,7 +1287,7 @@ func (x *Measure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measure.ProtoReflect.Descriptor instead.
 func (*Measure) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{10}
+	return file_wire_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Measure) GetConfig() []byte {
@@ -1223,7 +1328,7 @@ type Measured struct {
 
 func (x *Measured) Reset() {
 	*x = Measured{}
-	mi := &file_wire_proto_msgTypes[11]
+	mi := &file_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1235,7 +1340,7 @@ func (x *Measured) String() string {
 func (*Measured) ProtoMessage() {}
 
 func (x *Measured) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[11]
+	mi := &file_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1248,7 +1353,7 @@ func (x *Measured) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measured.ProtoReflect.Descriptor instead.
 func (*Measured) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{11}
+	return file_wire_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Measured) GetCosts() []byte {
@@ -1280,7 +1385,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_wire_proto_msgTypes[12]
+	mi := &file_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1292,7 +1397,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[12]
+	mi := &file_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1305,7 +1410,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{12}
+	return file_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StatusReply) GetAttempt() []byte {
@@ -1365,7 +1470,7 @@ type RankActions struct {
 
 func (x *RankActions) Reset() {
 	*x = RankActions{}
-	mi := &file_wire_proto_msgTypes[13]
+	mi := &file_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1377,7 +1482,7 @@ func (x *RankActions) String() string {
 func (*RankActions) ProtoMessage() {}
 
 func (x *RankActions) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[13]
+	mi := &file_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1390,7 +1495,7 @@ func (x *RankActions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankActions.ProtoReflect.Descriptor instead.
 func (*RankActions) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{13}
+	return file_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RankActions) GetRank() int32 {
@@ -1446,7 +1551,7 @@ type RankMemory struct {
 
 func (x *RankMemory) Reset() {
 	*x = RankMemory{}
-	mi := &file_wire_proto_msgTypes[14]
+	mi := &file_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +1563,7 @@ func (x *RankMemory) String() string {
 func (*RankMemory) ProtoMessage() {}
 
 func (x *RankMemory) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[14]
+	mi := &file_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +1576,7 @@ func (x *RankMemory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankMemory.ProtoReflect.Descriptor instead.
 func (*RankMemory) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{14}
+	return file_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RankMemory) GetRank() int32 {
@@ -1502,7 +1607,7 @@ type ActionTimes struct {
 
 func (x *ActionTimes) Reset() {
 	*x = ActionTimes{}
-	mi := &file_wire_proto_msgTypes[15]
+	mi := &file_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1514,7 +1619,7 @@ func (x *ActionTimes) String() string {
 func (*ActionTimes) ProtoMessage() {}
 
 func (x *ActionTimes) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[15]
+	mi := &file_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1527,7 +1632,7 @@ func (x *ActionTimes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionTimes.ProtoReflect.Descriptor instead.
 func (*ActionTimes) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{15}
+	return file_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ActionTimes) GetChunks() []int32 {
@@ -1576,7 +1681,7 @@ type Unreachable struct {
 
 func (x *Unreachable) Reset() {
 	*x = Unreachable{}
-	mi := &file_wire_proto_msgTypes[16]
+	mi := &file_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1588,7 +1693,7 @@ func (x *Unreachable) String() string {
 func (*Unreachable) ProtoMessage() {}
 
 func (x *Unreachable) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[16]
+	mi := &file_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1601,7 +1706,7 @@ func (x *Unreachable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unreachable.ProtoReflect.Descriptor instead.
 func (*Unreachable) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{16}
+	return file_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Unreachable) GetIncarnation() []byte {
@@ -1640,7 +1745,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_wire_proto_msgTypes[17]
+	mi := &file_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +1757,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[17]
+	mi := &file_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +1770,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{17}
+	return file_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Snapshot) GetActor() string {
@@ -1770,7 +1875,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_wire_proto_msgTypes[18]
+	mi := &file_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1782,7 +1887,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[18]
+	mi := &file_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1795,7 +1900,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{18}
+	return file_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Action) GetChunk() int32 {
@@ -1833,7 +1938,7 @@ type Offer struct {
 
 func (x *Offer) Reset() {
 	*x = Offer{}
-	mi := &file_wire_proto_msgTypes[19]
+	mi := &file_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1845,7 +1950,7 @@ func (x *Offer) String() string {
 func (*Offer) ProtoMessage() {}
 
 func (x *Offer) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[19]
+	mi := &file_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1858,7 +1963,7 @@ func (x *Offer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offer.ProtoReflect.Descriptor instead.
 func (*Offer) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{19}
+	return file_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Offer) GetCores() int32 {
@@ -1912,7 +2017,7 @@ type OfferedDevice struct {
 
 func (x *OfferedDevice) Reset() {
 	*x = OfferedDevice{}
-	mi := &file_wire_proto_msgTypes[20]
+	mi := &file_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +2029,7 @@ func (x *OfferedDevice) String() string {
 func (*OfferedDevice) ProtoMessage() {}
 
 func (x *OfferedDevice) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[20]
+	mi := &file_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1937,7 +2042,7 @@ func (x *OfferedDevice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferedDevice.ProtoReflect.Descriptor instead.
 func (*OfferedDevice) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{20}
+	return file_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *OfferedDevice) GetKind() string {
@@ -1996,7 +2101,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_wire_proto_msgTypes[21]
+	mi := &file_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2113,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[21]
+	mi := &file_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2126,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{21}
+	return file_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *JoinRequest) GetTokenId() string {
@@ -2063,7 +2168,7 @@ type JoinReply struct {
 
 func (x *JoinReply) Reset() {
 	*x = JoinReply{}
-	mi := &file_wire_proto_msgTypes[22]
+	mi := &file_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2075,7 +2180,7 @@ func (x *JoinReply) String() string {
 func (*JoinReply) ProtoMessage() {}
 
 func (x *JoinReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[22]
+	mi := &file_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2088,7 +2193,7 @@ func (x *JoinReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinReply.ProtoReflect.Descriptor instead.
 func (*JoinReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{22}
+	return file_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *JoinReply) GetError() string {
@@ -2125,7 +2230,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_wire_proto_msgTypes[23]
+	mi := &file_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2242,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[23]
+	mi := &file_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2255,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{23}
+	return file_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Hello) GetWorker() *Peer {
@@ -2185,7 +2290,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_wire_proto_msgTypes[24]
+	mi := &file_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2197,7 +2302,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[24]
+	mi := &file_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2210,7 +2315,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{24}
+	return file_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Welcome) GetError() string {
@@ -2251,7 +2356,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_wire_proto_msgTypes[25]
+	mi := &file_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2263,7 +2368,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[25]
+	mi := &file_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2276,7 +2381,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{25}
+	return file_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Beat) GetNumber() uint64 {
@@ -2367,7 +2472,7 @@ type Message struct {
 
 func (x *Message) Reset() {
 	*x = Message{}
-	mi := &file_wire_proto_msgTypes[26]
+	mi := &file_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2379,7 +2484,7 @@ func (x *Message) String() string {
 func (*Message) ProtoMessage() {}
 
 func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[26]
+	mi := &file_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2392,7 +2497,7 @@ func (x *Message) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Message.ProtoReflect.Descriptor instead.
 func (*Message) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{26}
+	return file_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Message) GetHeader() *Header {
@@ -2800,7 +2905,7 @@ type Header struct {
 
 func (x *Header) Reset() {
 	*x = Header{}
-	mi := &file_wire_proto_msgTypes[27]
+	mi := &file_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2812,7 +2917,7 @@ func (x *Header) String() string {
 func (*Header) ProtoMessage() {}
 
 func (x *Header) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[27]
+	mi := &file_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2825,7 +2930,7 @@ func (x *Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Header.ProtoReflect.Descriptor instead.
 func (*Header) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{27}
+	return file_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Header) GetRun() []byte {
@@ -2866,7 +2971,7 @@ type Pid struct {
 
 func (x *Pid) Reset() {
 	*x = Pid{}
-	mi := &file_wire_proto_msgTypes[28]
+	mi := &file_wire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2878,7 +2983,7 @@ func (x *Pid) String() string {
 func (*Pid) ProtoMessage() {}
 
 func (x *Pid) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[28]
+	mi := &file_wire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2891,7 +2996,7 @@ func (x *Pid) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pid.ProtoReflect.Descriptor instead.
 func (*Pid) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{28}
+	return file_wire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Pid) GetAddress() string {
@@ -2920,7 +3025,7 @@ type Peers struct {
 
 func (x *Peers) Reset() {
 	*x = Peers{}
-	mi := &file_wire_proto_msgTypes[29]
+	mi := &file_wire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2932,7 +3037,7 @@ func (x *Peers) String() string {
 func (*Peers) ProtoMessage() {}
 
 func (x *Peers) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[29]
+	mi := &file_wire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2945,7 +3050,7 @@ func (x *Peers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peers.ProtoReflect.Descriptor instead.
 func (*Peers) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{29}
+	return file_wire_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Peers) GetScheduler() *Pid {
@@ -2989,7 +3094,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_wire_proto_msgTypes[30]
+	mi := &file_wire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3001,7 +3106,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[30]
+	mi := &file_wire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3014,7 +3119,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{30}
+	return file_wire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Order) GetPhase() uint32 {
@@ -3063,7 +3168,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_wire_proto_msgTypes[31]
+	mi := &file_wire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3075,7 +3180,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[31]
+	mi := &file_wire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3088,7 +3193,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{31}
+	return file_wire_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Update) GetCount() int64 {
@@ -3123,7 +3228,7 @@ type Extent struct {
 
 func (x *Extent) Reset() {
 	*x = Extent{}
-	mi := &file_wire_proto_msgTypes[32]
+	mi := &file_wire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3135,7 +3240,7 @@ func (x *Extent) String() string {
 func (*Extent) ProtoMessage() {}
 
 func (x *Extent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[32]
+	mi := &file_wire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3148,7 +3253,7 @@ func (x *Extent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Extent.ProtoReflect.Descriptor instead.
 func (*Extent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{32}
+	return file_wire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Extent) GetFirstSequence() int64 {
@@ -3183,7 +3288,7 @@ type Tensor struct {
 
 func (x *Tensor) Reset() {
 	*x = Tensor{}
-	mi := &file_wire_proto_msgTypes[33]
+	mi := &file_wire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3195,7 +3300,7 @@ func (x *Tensor) String() string {
 func (*Tensor) ProtoMessage() {}
 
 func (x *Tensor) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[33]
+	mi := &file_wire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3208,7 +3313,7 @@ func (x *Tensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tensor.ProtoReflect.Descriptor instead.
 func (*Tensor) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{33}
+	return file_wire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Tensor) GetDtype() uint32 {
@@ -3241,7 +3346,7 @@ type Transfer struct {
 
 func (x *Transfer) Reset() {
 	*x = Transfer{}
-	mi := &file_wire_proto_msgTypes[34]
+	mi := &file_wire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3253,7 +3358,7 @@ func (x *Transfer) String() string {
 func (*Transfer) ProtoMessage() {}
 
 func (x *Transfer) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[34]
+	mi := &file_wire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3266,7 +3371,7 @@ func (x *Transfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transfer.ProtoReflect.Descriptor instead.
 func (*Transfer) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{34}
+	return file_wire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Transfer) GetEdge() uint32 {
@@ -3336,7 +3441,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_wire_proto_msgTypes[35]
+	mi := &file_wire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3348,7 +3453,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[35]
+	mi := &file_wire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3361,7 +3466,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{35}
+	return file_wire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Credit) GetEdge() uint32 {
@@ -3400,7 +3505,7 @@ type DataRequest struct {
 
 func (x *DataRequest) Reset() {
 	*x = DataRequest{}
-	mi := &file_wire_proto_msgTypes[36]
+	mi := &file_wire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3412,7 +3517,7 @@ func (x *DataRequest) String() string {
 func (*DataRequest) ProtoMessage() {}
 
 func (x *DataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[36]
+	mi := &file_wire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3425,7 +3530,7 @@ func (x *DataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataRequest.ProtoReflect.Descriptor instead.
 func (*DataRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{36}
+	return file_wire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DataRequest) GetPhase() uint32 {
@@ -3492,7 +3597,7 @@ type Data struct {
 
 func (x *Data) Reset() {
 	*x = Data{}
-	mi := &file_wire_proto_msgTypes[37]
+	mi := &file_wire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3504,7 +3609,7 @@ func (x *Data) String() string {
 func (*Data) ProtoMessage() {}
 
 func (x *Data) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[37]
+	mi := &file_wire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3517,7 +3622,7 @@ func (x *Data) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Data.ProtoReflect.Descriptor instead.
 func (*Data) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{37}
+	return file_wire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Data) GetChunk() int32 {
@@ -3575,7 +3680,7 @@ type TiedGradient struct {
 
 func (x *TiedGradient) Reset() {
 	*x = TiedGradient{}
-	mi := &file_wire_proto_msgTypes[38]
+	mi := &file_wire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3587,7 +3692,7 @@ func (x *TiedGradient) String() string {
 func (*TiedGradient) ProtoMessage() {}
 
 func (x *TiedGradient) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[38]
+	mi := &file_wire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3600,7 +3705,7 @@ func (x *TiedGradient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TiedGradient.ProtoReflect.Descriptor instead.
 func (*TiedGradient) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{38}
+	return file_wire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TiedGradient) GetFrom() int32 {
@@ -3652,7 +3757,7 @@ type StageDone struct {
 
 func (x *StageDone) Reset() {
 	*x = StageDone{}
-	mi := &file_wire_proto_msgTypes[39]
+	mi := &file_wire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3664,7 +3769,7 @@ func (x *StageDone) String() string {
 func (*StageDone) ProtoMessage() {}
 
 func (x *StageDone) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[39]
+	mi := &file_wire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3677,7 +3782,7 @@ func (x *StageDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageDone.ProtoReflect.Descriptor instead.
 func (*StageDone) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{39}
+	return file_wire_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StageDone) GetRank() int32 {
@@ -3734,7 +3839,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_wire_proto_msgTypes[40]
+	mi := &file_wire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3746,7 +3851,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[40]
+	mi := &file_wire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3759,7 +3864,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{40}
+	return file_wire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Loss) GetMicrobatch() int32 {
@@ -3802,7 +3907,7 @@ type Metric struct {
 
 func (x *Metric) Reset() {
 	*x = Metric{}
-	mi := &file_wire_proto_msgTypes[41]
+	mi := &file_wire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3814,7 +3919,7 @@ func (x *Metric) String() string {
 func (*Metric) ProtoMessage() {}
 
 func (x *Metric) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[41]
+	mi := &file_wire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3827,7 +3932,7 @@ func (x *Metric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metric.ProtoReflect.Descriptor instead.
 func (*Metric) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{41}
+	return file_wire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Metric) GetName() string {
@@ -3868,7 +3973,7 @@ type Norm struct {
 
 func (x *Norm) Reset() {
 	*x = Norm{}
-	mi := &file_wire_proto_msgTypes[42]
+	mi := &file_wire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3880,7 +3985,7 @@ func (x *Norm) String() string {
 func (*Norm) ProtoMessage() {}
 
 func (x *Norm) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[42]
+	mi := &file_wire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3893,7 +3998,7 @@ func (x *Norm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Norm.ProtoReflect.Descriptor instead.
 func (*Norm) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{42}
+	return file_wire_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Norm) GetParam() int32 {
@@ -3921,7 +4026,7 @@ type ActionTime struct {
 
 func (x *ActionTime) Reset() {
 	*x = ActionTime{}
-	mi := &file_wire_proto_msgTypes[43]
+	mi := &file_wire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3933,7 +4038,7 @@ func (x *ActionTime) String() string {
 func (*ActionTime) ProtoMessage() {}
 
 func (x *ActionTime) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[43]
+	mi := &file_wire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3946,7 +4051,7 @@ func (x *ActionTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionTime.ProtoReflect.Descriptor instead.
 func (*ActionTime) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{43}
+	return file_wire_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ActionTime) GetAction() *Action {
@@ -3982,7 +4087,7 @@ type Apply struct {
 
 func (x *Apply) Reset() {
 	*x = Apply{}
-	mi := &file_wire_proto_msgTypes[44]
+	mi := &file_wire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3994,7 +4099,7 @@ func (x *Apply) String() string {
 func (*Apply) ProtoMessage() {}
 
 func (x *Apply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[44]
+	mi := &file_wire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4007,7 +4112,7 @@ func (x *Apply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Apply.ProtoReflect.Descriptor instead.
 func (*Apply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{44}
+	return file_wire_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Apply) GetSkip() bool {
@@ -4047,7 +4152,7 @@ type Applied struct {
 
 func (x *Applied) Reset() {
 	*x = Applied{}
-	mi := &file_wire_proto_msgTypes[45]
+	mi := &file_wire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4059,7 +4164,7 @@ func (x *Applied) String() string {
 func (*Applied) ProtoMessage() {}
 
 func (x *Applied) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[45]
+	mi := &file_wire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4072,7 +4177,7 @@ func (x *Applied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Applied.ProtoReflect.Descriptor instead.
 func (*Applied) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{45}
+	return file_wire_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Applied) GetRank() int32 {
@@ -4093,7 +4198,7 @@ type SaveState struct {
 
 func (x *SaveState) Reset() {
 	*x = SaveState{}
-	mi := &file_wire_proto_msgTypes[46]
+	mi := &file_wire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4105,7 +4210,7 @@ func (x *SaveState) String() string {
 func (*SaveState) ProtoMessage() {}
 
 func (x *SaveState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[46]
+	mi := &file_wire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4118,7 +4223,7 @@ func (x *SaveState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveState.ProtoReflect.Descriptor instead.
 func (*SaveState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{46}
+	return file_wire_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SaveState) GetKeep() bool {
@@ -4140,7 +4245,7 @@ type StageState struct {
 
 func (x *StageState) Reset() {
 	*x = StageState{}
-	mi := &file_wire_proto_msgTypes[47]
+	mi := &file_wire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4152,7 +4257,7 @@ func (x *StageState) String() string {
 func (*StageState) ProtoMessage() {}
 
 func (x *StageState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[47]
+	mi := &file_wire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4165,7 +4270,7 @@ func (x *StageState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageState.ProtoReflect.Descriptor instead.
 func (*StageState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{47}
+	return file_wire_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StageState) GetRank() int32 {
@@ -4202,7 +4307,7 @@ type WriteState struct {
 
 func (x *WriteState) Reset() {
 	*x = WriteState{}
-	mi := &file_wire_proto_msgTypes[48]
+	mi := &file_wire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4214,7 +4319,7 @@ func (x *WriteState) String() string {
 func (*WriteState) ProtoMessage() {}
 
 func (x *WriteState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[48]
+	mi := &file_wire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4227,7 +4332,7 @@ func (x *WriteState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteState.ProtoReflect.Descriptor instead.
 func (*WriteState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{48}
+	return file_wire_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WriteState) GetFiles() []string {
@@ -4262,7 +4367,7 @@ type StateWritten struct {
 
 func (x *StateWritten) Reset() {
 	*x = StateWritten{}
-	mi := &file_wire_proto_msgTypes[49]
+	mi := &file_wire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4274,7 +4379,7 @@ func (x *StateWritten) String() string {
 func (*StateWritten) ProtoMessage() {}
 
 func (x *StateWritten) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[49]
+	mi := &file_wire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4287,7 +4392,7 @@ func (x *StateWritten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateWritten.ProtoReflect.Descriptor instead.
 func (*StateWritten) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{49}
+	return file_wire_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *StateWritten) GetRank() int32 {
@@ -4319,7 +4424,7 @@ type SendState struct {
 
 func (x *SendState) Reset() {
 	*x = SendState{}
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4331,7 +4436,7 @@ func (x *SendState) String() string {
 func (*SendState) ProtoMessage() {}
 
 func (x *SendState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4344,7 +4449,7 @@ func (x *SendState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendState.ProtoReflect.Descriptor instead.
 func (*SendState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{50}
+	return file_wire_proto_rawDescGZIP(), []int{52}
 }
 
 type DropState struct {
@@ -4355,7 +4460,7 @@ type DropState struct {
 
 func (x *DropState) Reset() {
 	*x = DropState{}
-	mi := &file_wire_proto_msgTypes[51]
+	mi := &file_wire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4367,7 +4472,7 @@ func (x *DropState) String() string {
 func (*DropState) ProtoMessage() {}
 
 func (x *DropState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[51]
+	mi := &file_wire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4380,7 +4485,7 @@ func (x *DropState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropState.ProtoReflect.Descriptor instead.
 func (*DropState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{51}
+	return file_wire_proto_rawDescGZIP(), []int{53}
 }
 
 type Saved struct {
@@ -4397,7 +4502,7 @@ type Saved struct {
 
 func (x *Saved) Reset() {
 	*x = Saved{}
-	mi := &file_wire_proto_msgTypes[52]
+	mi := &file_wire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4409,7 +4514,7 @@ func (x *Saved) String() string {
 func (*Saved) ProtoMessage() {}
 
 func (x *Saved) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[52]
+	mi := &file_wire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4422,7 +4527,7 @@ func (x *Saved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saved.ProtoReflect.Descriptor instead.
 func (*Saved) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{52}
+	return file_wire_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Saved) GetName() string {
@@ -4484,7 +4589,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_wire_proto_msgTypes[53]
+	mi := &file_wire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4496,7 +4601,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[53]
+	mi := &file_wire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4509,7 +4614,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{53}
+	return file_wire_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Slice) GetWhole() []int64 {
@@ -4570,7 +4675,7 @@ type StageReady struct {
 
 func (x *StageReady) Reset() {
 	*x = StageReady{}
-	mi := &file_wire_proto_msgTypes[54]
+	mi := &file_wire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4582,7 +4687,7 @@ func (x *StageReady) String() string {
 func (*StageReady) ProtoMessage() {}
 
 func (x *StageReady) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[54]
+	mi := &file_wire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4595,7 +4700,7 @@ func (x *StageReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageReady.ProtoReflect.Descriptor instead.
 func (*StageReady) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{54}
+	return file_wire_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *StageReady) GetRank() int32 {
@@ -4614,7 +4719,7 @@ type ExpectInput struct {
 
 func (x *ExpectInput) Reset() {
 	*x = ExpectInput{}
-	mi := &file_wire_proto_msgTypes[55]
+	mi := &file_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4626,7 +4731,7 @@ func (x *ExpectInput) String() string {
 func (*ExpectInput) ProtoMessage() {}
 
 func (x *ExpectInput) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[55]
+	mi := &file_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4639,7 +4744,7 @@ func (x *ExpectInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpectInput.ProtoReflect.Descriptor instead.
 func (*ExpectInput) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{55}
+	return file_wire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ExpectInput) GetAction() *Action {
@@ -4661,7 +4766,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_wire_proto_msgTypes[56]
+	mi := &file_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4673,7 +4778,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[56]
+	mi := &file_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4686,7 +4791,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{56}
+	return file_wire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Failed) GetActor() string {
@@ -4725,7 +4830,7 @@ type Halt struct {
 
 func (x *Halt) Reset() {
 	*x = Halt{}
-	mi := &file_wire_proto_msgTypes[57]
+	mi := &file_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4737,7 +4842,7 @@ func (x *Halt) String() string {
 func (*Halt) ProtoMessage() {}
 
 func (x *Halt) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[57]
+	mi := &file_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4750,7 +4855,7 @@ func (x *Halt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halt.ProtoReflect.Descriptor instead.
 func (*Halt) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{57}
+	return file_wire_proto_rawDescGZIP(), []int{59}
 }
 
 type Halted struct {
@@ -4762,7 +4867,7 @@ type Halted struct {
 
 func (x *Halted) Reset() {
 	*x = Halted{}
-	mi := &file_wire_proto_msgTypes[58]
+	mi := &file_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4774,7 +4879,7 @@ func (x *Halted) String() string {
 func (*Halted) ProtoMessage() {}
 
 func (x *Halted) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[58]
+	mi := &file_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4787,7 +4892,7 @@ func (x *Halted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halted.ProtoReflect.Descriptor instead.
 func (*Halted) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{58}
+	return file_wire_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Halted) GetRank() int32 {
@@ -4806,7 +4911,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_wire_proto_msgTypes[59]
+	mi := &file_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4818,7 +4923,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[59]
+	mi := &file_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4831,7 +4936,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{59}
+	return file_wire_proto_rawDescGZIP(), []int{61}
 }
 
 type Left struct {
@@ -4843,7 +4948,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_wire_proto_msgTypes[60]
+	mi := &file_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4855,7 +4960,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[60]
+	mi := &file_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4868,7 +4973,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{60}
+	return file_wire_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Left) GetRank() int32 {
@@ -4890,7 +4995,7 @@ type ReadWeight struct {
 
 func (x *ReadWeight) Reset() {
 	*x = ReadWeight{}
-	mi := &file_wire_proto_msgTypes[61]
+	mi := &file_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4902,7 +5007,7 @@ func (x *ReadWeight) String() string {
 func (*ReadWeight) ProtoMessage() {}
 
 func (x *ReadWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[61]
+	mi := &file_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4915,7 +5020,7 @@ func (x *ReadWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadWeight.ProtoReflect.Descriptor instead.
 func (*ReadWeight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{61}
+	return file_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ReadWeight) GetRequest() uint64 {
@@ -4958,7 +5063,7 @@ type Weight struct {
 
 func (x *Weight) Reset() {
 	*x = Weight{}
-	mi := &file_wire_proto_msgTypes[62]
+	mi := &file_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4970,7 +5075,7 @@ func (x *Weight) String() string {
 func (*Weight) ProtoMessage() {}
 
 func (x *Weight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[62]
+	mi := &file_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4983,7 +5088,7 @@ func (x *Weight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weight.ProtoReflect.Descriptor instead.
 func (*Weight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{62}
+	return file_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Weight) GetRequest() uint64 {
@@ -5033,7 +5138,7 @@ type ApiRequest struct {
 
 func (x *ApiRequest) Reset() {
 	*x = ApiRequest{}
-	mi := &file_wire_proto_msgTypes[63]
+	mi := &file_wire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5045,7 +5150,7 @@ func (x *ApiRequest) String() string {
 func (*ApiRequest) ProtoMessage() {}
 
 func (x *ApiRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[63]
+	mi := &file_wire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5058,7 +5163,7 @@ func (x *ApiRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiRequest.ProtoReflect.Descriptor instead.
 func (*ApiRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{63}
+	return file_wire_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ApiRequest) GetVersion() uint32 {
@@ -5269,7 +5374,7 @@ type ApiReply struct {
 
 func (x *ApiReply) Reset() {
 	*x = ApiReply{}
-	mi := &file_wire_proto_msgTypes[64]
+	mi := &file_wire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5281,7 +5386,7 @@ func (x *ApiReply) String() string {
 func (*ApiReply) ProtoMessage() {}
 
 func (x *ApiReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[64]
+	mi := &file_wire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5294,7 +5399,7 @@ func (x *ApiReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiReply.ProtoReflect.Descriptor instead.
 func (*ApiReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{64}
+	return file_wire_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ApiReply) GetError() *ApiError {
@@ -5518,7 +5623,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_wire_proto_msgTypes[65]
+	mi := &file_wire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5530,7 +5635,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[65]
+	mi := &file_wire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5543,7 +5648,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{65}
+	return file_wire_proto_rawDescGZIP(), []int{67}
 }
 
 // ApiError is an error that a client makes one of its own again.
@@ -5557,7 +5662,7 @@ type ApiError struct {
 
 func (x *ApiError) Reset() {
 	*x = ApiError{}
-	mi := &file_wire_proto_msgTypes[66]
+	mi := &file_wire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5569,7 +5674,7 @@ func (x *ApiError) String() string {
 func (*ApiError) ProtoMessage() {}
 
 func (x *ApiError) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[66]
+	mi := &file_wire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5582,7 +5687,7 @@ func (x *ApiError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiError.ProtoReflect.Descriptor instead.
 func (*ApiError) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{66}
+	return file_wire_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ApiError) GetKind() ApiError_Kind {
@@ -5615,7 +5720,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_wire_proto_msgTypes[67]
+	mi := &file_wire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5627,7 +5732,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[67]
+	mi := &file_wire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5640,7 +5745,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{67}
+	return file_wire_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SubmitRequest) GetConfig() []byte {
@@ -5709,7 +5814,7 @@ type SubmitReply struct {
 
 func (x *SubmitReply) Reset() {
 	*x = SubmitReply{}
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5721,7 +5826,7 @@ func (x *SubmitReply) String() string {
 func (*SubmitReply) ProtoMessage() {}
 
 func (x *SubmitReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5734,7 +5839,7 @@ func (x *SubmitReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReply.ProtoReflect.Descriptor instead.
 func (*SubmitReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{68}
+	return file_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SubmitReply) GetId() string {
@@ -5764,7 +5869,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5776,7 +5881,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5789,7 +5894,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{69}
+	return file_wire_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *FollowRequest) GetRun() string {
@@ -5826,7 +5931,7 @@ type Following struct {
 
 func (x *Following) Reset() {
 	*x = Following{}
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5838,7 +5943,7 @@ func (x *Following) String() string {
 func (*Following) ProtoMessage() {}
 
 func (x *Following) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5851,7 +5956,7 @@ func (x *Following) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Following.ProtoReflect.Descriptor instead.
 func (*Following) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{70}
+	return file_wire_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Following) GetEpoch() []byte {
@@ -5895,7 +6000,7 @@ type RecordRequest struct {
 
 func (x *RecordRequest) Reset() {
 	*x = RecordRequest{}
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5907,7 +6012,7 @@ func (x *RecordRequest) String() string {
 func (*RecordRequest) ProtoMessage() {}
 
 func (x *RecordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5920,7 +6025,7 @@ func (x *RecordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRequest.ProtoReflect.Descriptor instead.
 func (*RecordRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{71}
+	return file_wire_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *RecordRequest) GetRun() string {
@@ -5952,7 +6057,7 @@ type RecordReply struct {
 
 func (x *RecordReply) Reset() {
 	*x = RecordReply{}
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5964,7 +6069,7 @@ func (x *RecordReply) String() string {
 func (*RecordReply) ProtoMessage() {}
 
 func (x *RecordReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5977,7 +6082,7 @@ func (x *RecordReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordReply.ProtoReflect.Descriptor instead.
 func (*RecordReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{72}
+	return file_wire_proto_rawDescGZIP(), []int{74}
 }
 
 // ActionsRequest asks for what was recorded of the step under way. Times are by the coordinator's clock.
@@ -5990,7 +6095,7 @@ type ActionsRequest struct {
 
 func (x *ActionsRequest) Reset() {
 	*x = ActionsRequest{}
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6002,7 +6107,7 @@ func (x *ActionsRequest) String() string {
 func (*ActionsRequest) ProtoMessage() {}
 
 func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6015,7 +6120,7 @@ func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsRequest.ProtoReflect.Descriptor instead.
 func (*ActionsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{73}
+	return file_wire_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ActionsRequest) GetRun() string {
@@ -6038,7 +6143,7 @@ type ActionsReply struct {
 
 func (x *ActionsReply) Reset() {
 	*x = ActionsReply{}
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6050,7 +6155,7 @@ func (x *ActionsReply) String() string {
 func (*ActionsReply) ProtoMessage() {}
 
 func (x *ActionsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6063,7 +6168,7 @@ func (x *ActionsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsReply.ProtoReflect.Descriptor instead.
 func (*ActionsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{74}
+	return file_wire_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ActionsReply) GetStep() int64 {
@@ -6124,7 +6229,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6136,7 +6241,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6149,7 +6254,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{75}
+	return file_wire_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RunEvent) GetNumber() uint64 {
@@ -6356,7 +6461,7 @@ type RunInfo struct {
 
 func (x *RunInfo) Reset() {
 	*x = RunInfo{}
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6368,7 +6473,7 @@ func (x *RunInfo) String() string {
 func (*RunInfo) ProtoMessage() {}
 
 func (x *RunInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6381,7 +6486,7 @@ func (x *RunInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInfo.ProtoReflect.Descriptor instead.
 func (*RunInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{76}
+	return file_wire_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *RunInfo) GetName() string {
@@ -6601,7 +6706,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6613,7 +6718,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6626,7 +6731,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{77}
+	return file_wire_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *StepEvent) GetStep() int64 {
@@ -6767,7 +6872,7 @@ type Trace struct {
 
 func (x *Trace) Reset() {
 	*x = Trace{}
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6779,7 +6884,7 @@ func (x *Trace) String() string {
 func (*Trace) ProtoMessage() {}
 
 func (x *Trace) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6792,7 +6897,7 @@ func (x *Trace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trace.ProtoReflect.Descriptor instead.
 func (*Trace) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{78}
+	return file_wire_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Trace) GetRanks() []*ActionTimes {
@@ -6820,7 +6925,7 @@ type RankClock struct {
 
 func (x *RankClock) Reset() {
 	*x = RankClock{}
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6832,7 +6937,7 @@ func (x *RankClock) String() string {
 func (*RankClock) ProtoMessage() {}
 
 func (x *RankClock) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6845,7 +6950,7 @@ func (x *RankClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankClock.ProtoReflect.Descriptor instead.
 func (*RankClock) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{79}
+	return file_wire_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *RankClock) GetProcess() string {
@@ -6881,7 +6986,7 @@ type CheckpointEvent struct {
 
 func (x *CheckpointEvent) Reset() {
 	*x = CheckpointEvent{}
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6893,7 +6998,7 @@ func (x *CheckpointEvent) String() string {
 func (*CheckpointEvent) ProtoMessage() {}
 
 func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6906,7 +7011,7 @@ func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointEvent.ProtoReflect.Descriptor instead.
 func (*CheckpointEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{80}
+	return file_wire_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *CheckpointEvent) GetStep() int64 {
@@ -6946,7 +7051,7 @@ type WarningEvent struct {
 
 func (x *WarningEvent) Reset() {
 	*x = WarningEvent{}
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6958,7 +7063,7 @@ func (x *WarningEvent) String() string {
 func (*WarningEvent) ProtoMessage() {}
 
 func (x *WarningEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6971,7 +7076,7 @@ func (x *WarningEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarningEvent.ProtoReflect.Descriptor instead.
 func (*WarningEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{81}
+	return file_wire_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *WarningEvent) GetText() string {
@@ -6992,7 +7097,7 @@ type RestartEvent struct {
 
 func (x *RestartEvent) Reset() {
 	*x = RestartEvent{}
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7004,7 +7109,7 @@ func (x *RestartEvent) String() string {
 func (*RestartEvent) ProtoMessage() {}
 
 func (x *RestartEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7017,7 +7122,7 @@ func (x *RestartEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartEvent.ProtoReflect.Descriptor instead.
 func (*RestartEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{82}
+	return file_wire_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *RestartEvent) GetError() string {
@@ -7051,7 +7156,7 @@ type StallEvent struct {
 
 func (x *StallEvent) Reset() {
 	*x = StallEvent{}
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7063,7 +7168,7 @@ func (x *StallEvent) String() string {
 func (*StallEvent) ProtoMessage() {}
 
 func (x *StallEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7076,7 +7181,7 @@ func (x *StallEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StallEvent.ProtoReflect.Descriptor instead.
 func (*StallEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{83}
+	return file_wire_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *StallEvent) GetQuietNs() int64 {
@@ -7107,7 +7212,7 @@ type ChangeEvent struct {
 
 func (x *ChangeEvent) Reset() {
 	*x = ChangeEvent{}
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7119,7 +7224,7 @@ func (x *ChangeEvent) String() string {
 func (*ChangeEvent) ProtoMessage() {}
 
 func (x *ChangeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7132,7 +7237,7 @@ func (x *ChangeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeEvent.ProtoReflect.Descriptor instead.
 func (*ChangeEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{84}
+	return file_wire_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ChangeEvent) GetKind() string {
@@ -7180,7 +7285,7 @@ type PauseEvent struct {
 
 func (x *PauseEvent) Reset() {
 	*x = PauseEvent{}
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7192,7 +7297,7 @@ func (x *PauseEvent) String() string {
 func (*PauseEvent) ProtoMessage() {}
 
 func (x *PauseEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7205,7 +7310,7 @@ func (x *PauseEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseEvent.ProtoReflect.Descriptor instead.
 func (*PauseEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{85}
+	return file_wire_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *PauseEvent) GetStep() int64 {
@@ -7232,7 +7337,7 @@ type WaitingEvent struct {
 
 func (x *WaitingEvent) Reset() {
 	*x = WaitingEvent{}
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7244,7 +7349,7 @@ func (x *WaitingEvent) String() string {
 func (*WaitingEvent) ProtoMessage() {}
 
 func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7257,7 +7362,7 @@ func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingEvent.ProtoReflect.Descriptor instead.
 func (*WaitingEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{86}
+	return file_wire_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *WaitingEvent) GetText() string {
@@ -7288,7 +7393,7 @@ type EndEvent struct {
 
 func (x *EndEvent) Reset() {
 	*x = EndEvent{}
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7300,7 +7405,7 @@ func (x *EndEvent) String() string {
 func (*EndEvent) ProtoMessage() {}
 
 func (x *EndEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7313,7 +7418,7 @@ func (x *EndEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndEvent.ProtoReflect.Descriptor instead.
 func (*EndEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{87}
+	return file_wire_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *EndEvent) GetError() *ApiError {
@@ -7408,7 +7513,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7420,7 +7525,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7433,7 +7538,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{88}
+	return file_wire_proto_rawDescGZIP(), []int{90}
 }
 
 type ListReply struct {
@@ -7445,7 +7550,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7457,7 +7562,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7470,7 +7575,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{89}
+	return file_wire_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListReply) GetRuns() []*RunSummary {
@@ -7503,7 +7608,7 @@ type RunSummary struct {
 
 func (x *RunSummary) Reset() {
 	*x = RunSummary{}
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7515,7 +7620,7 @@ func (x *RunSummary) String() string {
 func (*RunSummary) ProtoMessage() {}
 
 func (x *RunSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7528,7 +7633,7 @@ func (x *RunSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSummary.ProtoReflect.Descriptor instead.
 func (*RunSummary) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{90}
+	return file_wire_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *RunSummary) GetId() string {
@@ -7645,7 +7750,7 @@ type RunStatusRequest struct {
 
 func (x *RunStatusRequest) Reset() {
 	*x = RunStatusRequest{}
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7657,7 +7762,7 @@ func (x *RunStatusRequest) String() string {
 func (*RunStatusRequest) ProtoMessage() {}
 
 func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7670,7 +7775,7 @@ func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusRequest.ProtoReflect.Descriptor instead.
 func (*RunStatusRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{91}
+	return file_wire_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *RunStatusRequest) GetRun() string {
@@ -7692,7 +7797,7 @@ type RunStatusReply struct {
 
 func (x *RunStatusReply) Reset() {
 	*x = RunStatusReply{}
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7704,7 +7809,7 @@ func (x *RunStatusReply) String() string {
 func (*RunStatusReply) ProtoMessage() {}
 
 func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7717,7 +7822,7 @@ func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusReply.ProtoReflect.Descriptor instead.
 func (*RunStatusReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{92}
+	return file_wire_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *RunStatusReply) GetRun() *RunSummary {
@@ -7752,7 +7857,7 @@ type ActorStatus struct {
 
 func (x *ActorStatus) Reset() {
 	*x = ActorStatus{}
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7764,7 +7869,7 @@ func (x *ActorStatus) String() string {
 func (*ActorStatus) ProtoMessage() {}
 
 func (x *ActorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7777,7 +7882,7 @@ func (x *ActorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorStatus.ProtoReflect.Descriptor instead.
 func (*ActorStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{93}
+	return file_wire_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ActorStatus) GetSnapshot() *Snapshot {
@@ -7814,7 +7919,7 @@ type ControlRequest struct {
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7826,7 +7931,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7839,7 +7944,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{94}
+	return file_wire_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ControlRequest) GetRun() string {
@@ -7892,7 +7997,7 @@ type ForecastRequest struct {
 
 func (x *ForecastRequest) Reset() {
 	*x = ForecastRequest{}
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7904,7 +8009,7 @@ func (x *ForecastRequest) String() string {
 func (*ForecastRequest) ProtoMessage() {}
 
 func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7917,7 +8022,7 @@ func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRequest.ProtoReflect.Descriptor instead.
 func (*ForecastRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{95}
+	return file_wire_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ForecastRequest) GetConfig() []byte {
@@ -7970,7 +8075,7 @@ type ForecastReply struct {
 
 func (x *ForecastReply) Reset() {
 	*x = ForecastReply{}
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7982,7 +8087,7 @@ func (x *ForecastReply) String() string {
 func (*ForecastReply) ProtoMessage() {}
 
 func (x *ForecastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7995,7 +8100,7 @@ func (x *ForecastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastReply.ProtoReflect.Descriptor instead.
 func (*ForecastReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{96}
+	return file_wire_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ForecastReply) GetRanks() []*ForecastRank {
@@ -8062,7 +8167,7 @@ type ForecastRank struct {
 
 func (x *ForecastRank) Reset() {
 	*x = ForecastRank{}
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8074,7 +8179,7 @@ func (x *ForecastRank) String() string {
 func (*ForecastRank) ProtoMessage() {}
 
 func (x *ForecastRank) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8087,7 +8192,7 @@ func (x *ForecastRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRank.ProtoReflect.Descriptor instead.
 func (*ForecastRank) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{97}
+	return file_wire_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ForecastRank) GetRank() int32 {
@@ -8151,7 +8256,7 @@ type ForecastLink struct {
 
 func (x *ForecastLink) Reset() {
 	*x = ForecastLink{}
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8163,7 +8268,7 @@ func (x *ForecastLink) String() string {
 func (*ForecastLink) ProtoMessage() {}
 
 func (x *ForecastLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8176,7 +8281,7 @@ func (x *ForecastLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastLink.ProtoReflect.Descriptor instead.
 func (*ForecastLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{98}
+	return file_wire_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ForecastLink) GetFrom() string {
@@ -8216,7 +8321,7 @@ type ControlReply struct {
 
 func (x *ControlReply) Reset() {
 	*x = ControlReply{}
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8228,7 +8333,7 @@ func (x *ControlReply) String() string {
 func (*ControlReply) ProtoMessage() {}
 
 func (x *ControlReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8241,7 +8346,7 @@ func (x *ControlReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlReply.ProtoReflect.Descriptor instead.
 func (*ControlReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{99}
+	return file_wire_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ControlReply) GetRun() *RunSummary {
@@ -8262,7 +8367,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8274,7 +8379,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8287,7 +8392,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{100}
+	return file_wire_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *LogsRequest) GetRun() string {
@@ -8323,7 +8428,7 @@ type LogsReply struct {
 
 func (x *LogsReply) Reset() {
 	*x = LogsReply{}
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8335,7 +8440,7 @@ func (x *LogsReply) String() string {
 func (*LogsReply) ProtoMessage() {}
 
 func (x *LogsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8348,7 +8453,7 @@ func (x *LogsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsReply.ProtoReflect.Descriptor instead.
 func (*LogsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{101}
+	return file_wire_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *LogsReply) GetRecords() []*LogRecord {
@@ -8379,7 +8484,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8391,7 +8496,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8404,7 +8509,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{102}
+	return file_wire_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *LogRecord) GetTimeNs() int64 {
@@ -8459,7 +8564,7 @@ type LogAttribute struct {
 
 func (x *LogAttribute) Reset() {
 	*x = LogAttribute{}
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8471,7 +8576,7 @@ func (x *LogAttribute) String() string {
 func (*LogAttribute) ProtoMessage() {}
 
 func (x *LogAttribute) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8484,7 +8589,7 @@ func (x *LogAttribute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAttribute.ProtoReflect.Descriptor instead.
 func (*LogAttribute) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{103}
+	return file_wire_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *LogAttribute) GetKey() string {
@@ -8513,7 +8618,7 @@ type LogBatch struct {
 
 func (x *LogBatch) Reset() {
 	*x = LogBatch{}
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8525,7 +8630,7 @@ func (x *LogBatch) String() string {
 func (*LogBatch) ProtoMessage() {}
 
 func (x *LogBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8538,7 +8643,7 @@ func (x *LogBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogBatch.ProtoReflect.Descriptor instead.
 func (*LogBatch) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{104}
+	return file_wire_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *LogBatch) GetRecords() []*LogRecord {
@@ -8569,7 +8674,7 @@ type TokensRequest struct {
 
 func (x *TokensRequest) Reset() {
 	*x = TokensRequest{}
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8581,7 +8686,7 @@ func (x *TokensRequest) String() string {
 func (*TokensRequest) ProtoMessage() {}
 
 func (x *TokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8594,7 +8699,7 @@ func (x *TokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensRequest.ProtoReflect.Descriptor instead.
 func (*TokensRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{105}
+	return file_wire_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *TokensRequest) GetKind() isTokensRequest_Kind {
@@ -8663,7 +8768,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8675,7 +8780,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8688,7 +8793,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{106}
+	return file_wire_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *CreateToken) GetRole() string {
@@ -8713,7 +8818,7 @@ type ListTokens struct {
 
 func (x *ListTokens) Reset() {
 	*x = ListTokens{}
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8725,7 +8830,7 @@ func (x *ListTokens) String() string {
 func (*ListTokens) ProtoMessage() {}
 
 func (x *ListTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8738,7 +8843,7 @@ func (x *ListTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokens.ProtoReflect.Descriptor instead.
 func (*ListTokens) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{107}
+	return file_wire_proto_rawDescGZIP(), []int{109}
 }
 
 type RevokeToken struct {
@@ -8750,7 +8855,7 @@ type RevokeToken struct {
 
 func (x *RevokeToken) Reset() {
 	*x = RevokeToken{}
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8762,7 +8867,7 @@ func (x *RevokeToken) String() string {
 func (*RevokeToken) ProtoMessage() {}
 
 func (x *RevokeToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8775,7 +8880,7 @@ func (x *RevokeToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
 func (*RevokeToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{108}
+	return file_wire_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *RevokeToken) GetId() string {
@@ -8795,7 +8900,7 @@ type TokensReply struct {
 
 func (x *TokensReply) Reset() {
 	*x = TokensReply{}
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8807,7 +8912,7 @@ func (x *TokensReply) String() string {
 func (*TokensReply) ProtoMessage() {}
 
 func (x *TokensReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8820,7 +8925,7 @@ func (x *TokensReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensReply.ProtoReflect.Descriptor instead.
 func (*TokensReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{109}
+	return file_wire_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *TokensReply) GetToken() string {
@@ -8850,7 +8955,7 @@ type TokenInfo struct {
 
 func (x *TokenInfo) Reset() {
 	*x = TokenInfo{}
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8862,7 +8967,7 @@ func (x *TokenInfo) String() string {
 func (*TokenInfo) ProtoMessage() {}
 
 func (x *TokenInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8875,7 +8980,7 @@ func (x *TokenInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenInfo.ProtoReflect.Descriptor instead.
 func (*TokenInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{110}
+	return file_wire_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *TokenInfo) GetId() string {
@@ -8921,7 +9026,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8933,7 +9038,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8946,7 +9051,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{111}
+	return file_wire_proto_rawDescGZIP(), []int{113}
 }
 
 type MembersReply struct {
@@ -8959,7 +9064,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8971,7 +9076,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8984,7 +9089,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{112}
+	return file_wire_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *MembersReply) GetTimeNs() int64 {
@@ -9021,7 +9126,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9033,7 +9138,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9046,7 +9151,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{113}
+	return file_wire_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *MemberStatus) GetName() string {
@@ -9148,7 +9253,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x06target\x18\x06 \x01(\tR\x06target\x120\n" +
 	"\amessage\x18\a \x01(\v2\x14.troupe.wire.MessageH\x00R\amessage\x120\n" +
 	"\acontrol\x18\b \x01(\v2\x14.troupe.wire.ControlH\x00R\acontrolB\x06\n" +
-	"\x04body\"\xc7\x03\n" +
+	"\x04body\"\xa5\x04\n" +
 	"\aControl\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12-\n" +
 	"\x06assign\x18\x02 \x01(\v2\x13.troupe.wire.AssignH\x00R\x06assign\x123\n" +
@@ -9158,7 +9263,10 @@ const file_wire_proto_rawDesc = "" +
 	"\aconnect\x18\x06 \x01(\v2\x14.troupe.wire.ConnectH\x00R\aconnect\x126\n" +
 	"\tconnected\x18\a \x01(\v2\x16.troupe.wire.ConnectedH\x00R\tconnected\x120\n" +
 	"\ameasure\x18\b \x01(\v2\x14.troupe.wire.MeasureH\x00R\ameasure\x123\n" +
-	"\bmeasured\x18\t \x01(\v2\x15.troupe.wire.MeasuredH\x00R\bmeasuredB\x06\n" +
+	"\bmeasured\x18\t \x01(\v2\x15.troupe.wire.MeasuredH\x00R\bmeasured\x12*\n" +
+	"\x05carry\x18\n" +
+	" \x01(\v2\x12.troupe.wire.CarryH\x00R\x05carry\x120\n" +
+	"\acarried\x18\v \x01(\v2\x14.troupe.wire.CarriedH\x00R\acarriedB\x06\n" +
 	"\x04kind\"\x98\x04\n" +
 	"\x06Assign\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12\x18\n" +
@@ -9203,19 +9311,18 @@ const file_wire_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\fR\vincarnation\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12!\n" +
-	"\fdata_address\x18\x04 \x01(\tR\vdataAddress\"\xc3\x01\n" +
+	"\fdata_address\x18\x04 \x01(\tR\vdataAddress\"}\n" +
 	"\x04Link\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x1d\n" +
 	"\n" +
 	"latency_ms\x18\x02 \x01(\x01R\tlatencyMs\x12\x1e\n" +
 	"\vbytes_per_s\x18\x03 \x01(\x01R\tbytesPerS\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\x12\x17\n" +
-	"\asend_ns\x18\x05 \x01(\x01R\x06sendNs\x12\x1d\n" +
-	"\n" +
-	"receive_ns\x18\x06 \x01(\x01R\treceiveNs\x12\x1e\n" +
-	"\n" +
-	"processors\x18\a \x01(\x05R\n" +
-	"processors\"g\n" +
+	"\x05error\x18\x04 \x01(\tR\x05errorJ\x04\b\x05\x10\x06J\x04\b\x06\x10\aJ\x04\b\a\x10\b\"*\n" +
+	"\x05Carry\x12!\n" +
+	"\x02to\x18\x01 \x01(\v2\x11.troupe.wire.PeerR\x02to\"8\n" +
+	"\aCarried\x12\x17\n" +
+	"\abyte_ns\x18\x01 \x01(\x01R\x06byteNs\x12\x14\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\"g\n" +
 	"\aMeasure\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\fR\x06config\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\fR\x05model\x12\x14\n" +
@@ -9919,7 +10026,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 116)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 118)
 var file_wire_proto_goTypes = []any{
 	(ApiError_Kind)(0),         // 0: troupe.wire.ApiError.Kind
 	(RunSummary_State)(0),      // 1: troupe.wire.RunSummary.State
@@ -9934,115 +10041,117 @@ var file_wire_proto_goTypes = []any{
 	(*Connected)(nil),          // 10: troupe.wire.Connected
 	(*Peer)(nil),               // 11: troupe.wire.Peer
 	(*Link)(nil),               // 12: troupe.wire.Link
-	(*Measure)(nil),            // 13: troupe.wire.Measure
-	(*Measured)(nil),           // 14: troupe.wire.Measured
-	(*StatusReply)(nil),        // 15: troupe.wire.StatusReply
-	(*RankActions)(nil),        // 16: troupe.wire.RankActions
-	(*RankMemory)(nil),         // 17: troupe.wire.RankMemory
-	(*ActionTimes)(nil),        // 18: troupe.wire.ActionTimes
-	(*Unreachable)(nil),        // 19: troupe.wire.Unreachable
-	(*Snapshot)(nil),           // 20: troupe.wire.Snapshot
-	(*Action)(nil),             // 21: troupe.wire.Action
-	(*Offer)(nil),              // 22: troupe.wire.Offer
-	(*OfferedDevice)(nil),      // 23: troupe.wire.OfferedDevice
-	(*JoinRequest)(nil),        // 24: troupe.wire.JoinRequest
-	(*JoinReply)(nil),          // 25: troupe.wire.JoinReply
-	(*Hello)(nil),              // 26: troupe.wire.Hello
-	(*Welcome)(nil),            // 27: troupe.wire.Welcome
-	(*Beat)(nil),               // 28: troupe.wire.Beat
-	(*Message)(nil),            // 29: troupe.wire.Message
-	(*Header)(nil),             // 30: troupe.wire.Header
-	(*Pid)(nil),                // 31: troupe.wire.Pid
-	(*Peers)(nil),              // 32: troupe.wire.Peers
-	(*Order)(nil),              // 33: troupe.wire.Order
-	(*Update)(nil),             // 34: troupe.wire.Update
-	(*Extent)(nil),             // 35: troupe.wire.Extent
-	(*Tensor)(nil),             // 36: troupe.wire.Tensor
-	(*Transfer)(nil),           // 37: troupe.wire.Transfer
-	(*Credit)(nil),             // 38: troupe.wire.Credit
-	(*DataRequest)(nil),        // 39: troupe.wire.DataRequest
-	(*Data)(nil),               // 40: troupe.wire.Data
-	(*TiedGradient)(nil),       // 41: troupe.wire.TiedGradient
-	(*StageDone)(nil),          // 42: troupe.wire.StageDone
-	(*Loss)(nil),               // 43: troupe.wire.Loss
-	(*Metric)(nil),             // 44: troupe.wire.Metric
-	(*Norm)(nil),               // 45: troupe.wire.Norm
-	(*ActionTime)(nil),         // 46: troupe.wire.ActionTime
-	(*Apply)(nil),              // 47: troupe.wire.Apply
-	(*Applied)(nil),            // 48: troupe.wire.Applied
-	(*SaveState)(nil),          // 49: troupe.wire.SaveState
-	(*StageState)(nil),         // 50: troupe.wire.StageState
-	(*WriteState)(nil),         // 51: troupe.wire.WriteState
-	(*StateWritten)(nil),       // 52: troupe.wire.StateWritten
-	(*SendState)(nil),          // 53: troupe.wire.SendState
-	(*DropState)(nil),          // 54: troupe.wire.DropState
-	(*Saved)(nil),              // 55: troupe.wire.Saved
-	(*Slice)(nil),              // 56: troupe.wire.Slice
-	(*StageReady)(nil),         // 57: troupe.wire.StageReady
-	(*ExpectInput)(nil),        // 58: troupe.wire.ExpectInput
-	(*Failed)(nil),             // 59: troupe.wire.Failed
-	(*Halt)(nil),               // 60: troupe.wire.Halt
-	(*Halted)(nil),             // 61: troupe.wire.Halted
-	(*Leave)(nil),              // 62: troupe.wire.Leave
-	(*Left)(nil),               // 63: troupe.wire.Left
-	(*ReadWeight)(nil),         // 64: troupe.wire.ReadWeight
-	(*Weight)(nil),             // 65: troupe.wire.Weight
-	(*ApiRequest)(nil),         // 66: troupe.wire.ApiRequest
-	(*ApiReply)(nil),           // 67: troupe.wire.ApiReply
-	(*Alive)(nil),              // 68: troupe.wire.Alive
-	(*ApiError)(nil),           // 69: troupe.wire.ApiError
-	(*SubmitRequest)(nil),      // 70: troupe.wire.SubmitRequest
-	(*SubmitReply)(nil),        // 71: troupe.wire.SubmitReply
-	(*FollowRequest)(nil),      // 72: troupe.wire.FollowRequest
-	(*Following)(nil),          // 73: troupe.wire.Following
-	(*RecordRequest)(nil),      // 74: troupe.wire.RecordRequest
-	(*RecordReply)(nil),        // 75: troupe.wire.RecordReply
-	(*ActionsRequest)(nil),     // 76: troupe.wire.ActionsRequest
-	(*ActionsReply)(nil),       // 77: troupe.wire.ActionsReply
-	(*RunEvent)(nil),           // 78: troupe.wire.RunEvent
-	(*RunInfo)(nil),            // 79: troupe.wire.RunInfo
-	(*StepEvent)(nil),          // 80: troupe.wire.StepEvent
-	(*Trace)(nil),              // 81: troupe.wire.Trace
-	(*RankClock)(nil),          // 82: troupe.wire.RankClock
-	(*CheckpointEvent)(nil),    // 83: troupe.wire.CheckpointEvent
-	(*WarningEvent)(nil),       // 84: troupe.wire.WarningEvent
-	(*RestartEvent)(nil),       // 85: troupe.wire.RestartEvent
-	(*StallEvent)(nil),         // 86: troupe.wire.StallEvent
-	(*ChangeEvent)(nil),        // 87: troupe.wire.ChangeEvent
-	(*PauseEvent)(nil),         // 88: troupe.wire.PauseEvent
-	(*WaitingEvent)(nil),       // 89: troupe.wire.WaitingEvent
-	(*EndEvent)(nil),           // 90: troupe.wire.EndEvent
-	(*ListRequest)(nil),        // 91: troupe.wire.ListRequest
-	(*ListReply)(nil),          // 92: troupe.wire.ListReply
-	(*RunSummary)(nil),         // 93: troupe.wire.RunSummary
-	(*RunStatusRequest)(nil),   // 94: troupe.wire.RunStatusRequest
-	(*RunStatusReply)(nil),     // 95: troupe.wire.RunStatusReply
-	(*ActorStatus)(nil),        // 96: troupe.wire.ActorStatus
-	(*ControlRequest)(nil),     // 97: troupe.wire.ControlRequest
-	(*ForecastRequest)(nil),    // 98: troupe.wire.ForecastRequest
-	(*ForecastReply)(nil),      // 99: troupe.wire.ForecastReply
-	(*ForecastRank)(nil),       // 100: troupe.wire.ForecastRank
-	(*ForecastLink)(nil),       // 101: troupe.wire.ForecastLink
-	(*ControlReply)(nil),       // 102: troupe.wire.ControlReply
-	(*LogsRequest)(nil),        // 103: troupe.wire.LogsRequest
-	(*LogsReply)(nil),          // 104: troupe.wire.LogsReply
-	(*LogRecord)(nil),          // 105: troupe.wire.LogRecord
-	(*LogAttribute)(nil),       // 106: troupe.wire.LogAttribute
-	(*LogBatch)(nil),           // 107: troupe.wire.LogBatch
-	(*TokensRequest)(nil),      // 108: troupe.wire.TokensRequest
-	(*CreateToken)(nil),        // 109: troupe.wire.CreateToken
-	(*ListTokens)(nil),         // 110: troupe.wire.ListTokens
-	(*RevokeToken)(nil),        // 111: troupe.wire.RevokeToken
-	(*TokensReply)(nil),        // 112: troupe.wire.TokensReply
-	(*TokenInfo)(nil),          // 113: troupe.wire.TokenInfo
-	(*MembersRequest)(nil),     // 114: troupe.wire.MembersRequest
-	(*MembersReply)(nil),       // 115: troupe.wire.MembersReply
-	(*MemberStatus)(nil),       // 116: troupe.wire.MemberStatus
-	nil,                        // 117: troupe.wire.StepEvent.MetricsEntry
-	nil,                        // 118: troupe.wire.StepEvent.ValMetricsEntry
+	(*Carry)(nil),              // 13: troupe.wire.Carry
+	(*Carried)(nil),            // 14: troupe.wire.Carried
+	(*Measure)(nil),            // 15: troupe.wire.Measure
+	(*Measured)(nil),           // 16: troupe.wire.Measured
+	(*StatusReply)(nil),        // 17: troupe.wire.StatusReply
+	(*RankActions)(nil),        // 18: troupe.wire.RankActions
+	(*RankMemory)(nil),         // 19: troupe.wire.RankMemory
+	(*ActionTimes)(nil),        // 20: troupe.wire.ActionTimes
+	(*Unreachable)(nil),        // 21: troupe.wire.Unreachable
+	(*Snapshot)(nil),           // 22: troupe.wire.Snapshot
+	(*Action)(nil),             // 23: troupe.wire.Action
+	(*Offer)(nil),              // 24: troupe.wire.Offer
+	(*OfferedDevice)(nil),      // 25: troupe.wire.OfferedDevice
+	(*JoinRequest)(nil),        // 26: troupe.wire.JoinRequest
+	(*JoinReply)(nil),          // 27: troupe.wire.JoinReply
+	(*Hello)(nil),              // 28: troupe.wire.Hello
+	(*Welcome)(nil),            // 29: troupe.wire.Welcome
+	(*Beat)(nil),               // 30: troupe.wire.Beat
+	(*Message)(nil),            // 31: troupe.wire.Message
+	(*Header)(nil),             // 32: troupe.wire.Header
+	(*Pid)(nil),                // 33: troupe.wire.Pid
+	(*Peers)(nil),              // 34: troupe.wire.Peers
+	(*Order)(nil),              // 35: troupe.wire.Order
+	(*Update)(nil),             // 36: troupe.wire.Update
+	(*Extent)(nil),             // 37: troupe.wire.Extent
+	(*Tensor)(nil),             // 38: troupe.wire.Tensor
+	(*Transfer)(nil),           // 39: troupe.wire.Transfer
+	(*Credit)(nil),             // 40: troupe.wire.Credit
+	(*DataRequest)(nil),        // 41: troupe.wire.DataRequest
+	(*Data)(nil),               // 42: troupe.wire.Data
+	(*TiedGradient)(nil),       // 43: troupe.wire.TiedGradient
+	(*StageDone)(nil),          // 44: troupe.wire.StageDone
+	(*Loss)(nil),               // 45: troupe.wire.Loss
+	(*Metric)(nil),             // 46: troupe.wire.Metric
+	(*Norm)(nil),               // 47: troupe.wire.Norm
+	(*ActionTime)(nil),         // 48: troupe.wire.ActionTime
+	(*Apply)(nil),              // 49: troupe.wire.Apply
+	(*Applied)(nil),            // 50: troupe.wire.Applied
+	(*SaveState)(nil),          // 51: troupe.wire.SaveState
+	(*StageState)(nil),         // 52: troupe.wire.StageState
+	(*WriteState)(nil),         // 53: troupe.wire.WriteState
+	(*StateWritten)(nil),       // 54: troupe.wire.StateWritten
+	(*SendState)(nil),          // 55: troupe.wire.SendState
+	(*DropState)(nil),          // 56: troupe.wire.DropState
+	(*Saved)(nil),              // 57: troupe.wire.Saved
+	(*Slice)(nil),              // 58: troupe.wire.Slice
+	(*StageReady)(nil),         // 59: troupe.wire.StageReady
+	(*ExpectInput)(nil),        // 60: troupe.wire.ExpectInput
+	(*Failed)(nil),             // 61: troupe.wire.Failed
+	(*Halt)(nil),               // 62: troupe.wire.Halt
+	(*Halted)(nil),             // 63: troupe.wire.Halted
+	(*Leave)(nil),              // 64: troupe.wire.Leave
+	(*Left)(nil),               // 65: troupe.wire.Left
+	(*ReadWeight)(nil),         // 66: troupe.wire.ReadWeight
+	(*Weight)(nil),             // 67: troupe.wire.Weight
+	(*ApiRequest)(nil),         // 68: troupe.wire.ApiRequest
+	(*ApiReply)(nil),           // 69: troupe.wire.ApiReply
+	(*Alive)(nil),              // 70: troupe.wire.Alive
+	(*ApiError)(nil),           // 71: troupe.wire.ApiError
+	(*SubmitRequest)(nil),      // 72: troupe.wire.SubmitRequest
+	(*SubmitReply)(nil),        // 73: troupe.wire.SubmitReply
+	(*FollowRequest)(nil),      // 74: troupe.wire.FollowRequest
+	(*Following)(nil),          // 75: troupe.wire.Following
+	(*RecordRequest)(nil),      // 76: troupe.wire.RecordRequest
+	(*RecordReply)(nil),        // 77: troupe.wire.RecordReply
+	(*ActionsRequest)(nil),     // 78: troupe.wire.ActionsRequest
+	(*ActionsReply)(nil),       // 79: troupe.wire.ActionsReply
+	(*RunEvent)(nil),           // 80: troupe.wire.RunEvent
+	(*RunInfo)(nil),            // 81: troupe.wire.RunInfo
+	(*StepEvent)(nil),          // 82: troupe.wire.StepEvent
+	(*Trace)(nil),              // 83: troupe.wire.Trace
+	(*RankClock)(nil),          // 84: troupe.wire.RankClock
+	(*CheckpointEvent)(nil),    // 85: troupe.wire.CheckpointEvent
+	(*WarningEvent)(nil),       // 86: troupe.wire.WarningEvent
+	(*RestartEvent)(nil),       // 87: troupe.wire.RestartEvent
+	(*StallEvent)(nil),         // 88: troupe.wire.StallEvent
+	(*ChangeEvent)(nil),        // 89: troupe.wire.ChangeEvent
+	(*PauseEvent)(nil),         // 90: troupe.wire.PauseEvent
+	(*WaitingEvent)(nil),       // 91: troupe.wire.WaitingEvent
+	(*EndEvent)(nil),           // 92: troupe.wire.EndEvent
+	(*ListRequest)(nil),        // 93: troupe.wire.ListRequest
+	(*ListReply)(nil),          // 94: troupe.wire.ListReply
+	(*RunSummary)(nil),         // 95: troupe.wire.RunSummary
+	(*RunStatusRequest)(nil),   // 96: troupe.wire.RunStatusRequest
+	(*RunStatusReply)(nil),     // 97: troupe.wire.RunStatusReply
+	(*ActorStatus)(nil),        // 98: troupe.wire.ActorStatus
+	(*ControlRequest)(nil),     // 99: troupe.wire.ControlRequest
+	(*ForecastRequest)(nil),    // 100: troupe.wire.ForecastRequest
+	(*ForecastReply)(nil),      // 101: troupe.wire.ForecastReply
+	(*ForecastRank)(nil),       // 102: troupe.wire.ForecastRank
+	(*ForecastLink)(nil),       // 103: troupe.wire.ForecastLink
+	(*ControlReply)(nil),       // 104: troupe.wire.ControlReply
+	(*LogsRequest)(nil),        // 105: troupe.wire.LogsRequest
+	(*LogsReply)(nil),          // 106: troupe.wire.LogsReply
+	(*LogRecord)(nil),          // 107: troupe.wire.LogRecord
+	(*LogAttribute)(nil),       // 108: troupe.wire.LogAttribute
+	(*LogBatch)(nil),           // 109: troupe.wire.LogBatch
+	(*TokensRequest)(nil),      // 110: troupe.wire.TokensRequest
+	(*CreateToken)(nil),        // 111: troupe.wire.CreateToken
+	(*ListTokens)(nil),         // 112: troupe.wire.ListTokens
+	(*RevokeToken)(nil),        // 113: troupe.wire.RevokeToken
+	(*TokensReply)(nil),        // 114: troupe.wire.TokensReply
+	(*TokenInfo)(nil),          // 115: troupe.wire.TokenInfo
+	(*MembersRequest)(nil),     // 116: troupe.wire.MembersRequest
+	(*MembersReply)(nil),       // 117: troupe.wire.MembersReply
+	(*MemberStatus)(nil),       // 118: troupe.wire.MemberStatus
+	nil,                        // 119: troupe.wire.StepEvent.MetricsEntry
+	nil,                        // 120: troupe.wire.StepEvent.ValMetricsEntry
 }
 var file_wire_proto_depIdxs = []int32{
-	29,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
+	31,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
 	4,   // 1: troupe.wire.Envelope.control:type_name -> troupe.wire.Control
 	5,   // 2: troupe.wire.Control.assign:type_name -> troupe.wire.Assign
 	6,   // 3: troupe.wire.Control.assigned:type_name -> troupe.wire.Assigned
@@ -10050,139 +10159,142 @@ var file_wire_proto_depIdxs = []int32{
 	8,   // 5: troupe.wire.Control.released:type_name -> troupe.wire.Released
 	9,   // 6: troupe.wire.Control.connect:type_name -> troupe.wire.Connect
 	10,  // 7: troupe.wire.Control.connected:type_name -> troupe.wire.Connected
-	13,  // 8: troupe.wire.Control.measure:type_name -> troupe.wire.Measure
-	14,  // 9: troupe.wire.Control.measured:type_name -> troupe.wire.Measured
-	11,  // 10: troupe.wire.Assign.hosts:type_name -> troupe.wire.Peer
-	11,  // 11: troupe.wire.Connect.peers:type_name -> troupe.wire.Peer
-	12,  // 12: troupe.wire.Connected.links:type_name -> troupe.wire.Link
-	20,  // 13: troupe.wire.StatusReply.actors:type_name -> troupe.wire.Snapshot
-	19,  // 14: troupe.wire.StatusReply.unreachable:type_name -> troupe.wire.Unreachable
-	16,  // 15: troupe.wire.StatusReply.actions:type_name -> troupe.wire.RankActions
-	17,  // 16: troupe.wire.StatusReply.memory:type_name -> troupe.wire.RankMemory
-	18,  // 17: troupe.wire.RankActions.times:type_name -> troupe.wire.ActionTimes
-	21,  // 18: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
-	21,  // 19: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
-	23,  // 20: troupe.wire.Offer.devices:type_name -> troupe.wire.OfferedDevice
-	11,  // 21: troupe.wire.Hello.worker:type_name -> troupe.wire.Peer
-	22,  // 22: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
-	11,  // 23: troupe.wire.Welcome.coordinator:type_name -> troupe.wire.Peer
-	15,  // 24: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
-	30,  // 25: troupe.wire.Message.header:type_name -> troupe.wire.Header
-	32,  // 26: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
-	33,  // 27: troupe.wire.Message.order:type_name -> troupe.wire.Order
-	37,  // 28: troupe.wire.Message.transfer:type_name -> troupe.wire.Transfer
-	38,  // 29: troupe.wire.Message.credit:type_name -> troupe.wire.Credit
-	39,  // 30: troupe.wire.Message.data_request:type_name -> troupe.wire.DataRequest
-	40,  // 31: troupe.wire.Message.data:type_name -> troupe.wire.Data
-	41,  // 32: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
-	42,  // 33: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
-	47,  // 34: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
-	48,  // 35: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
-	49,  // 36: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
-	50,  // 37: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
-	57,  // 38: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
-	58,  // 39: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
-	59,  // 40: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
-	60,  // 41: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
-	61,  // 42: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
-	62,  // 43: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
-	63,  // 44: troupe.wire.Message.left:type_name -> troupe.wire.Left
-	64,  // 45: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
-	65,  // 46: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
-	51,  // 47: troupe.wire.Message.write_state:type_name -> troupe.wire.WriteState
-	52,  // 48: troupe.wire.Message.state_written:type_name -> troupe.wire.StateWritten
-	53,  // 49: troupe.wire.Message.send_state:type_name -> troupe.wire.SendState
-	54,  // 50: troupe.wire.Message.drop_state:type_name -> troupe.wire.DropState
-	31,  // 51: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
-	31,  // 52: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
-	31,  // 53: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
-	34,  // 54: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
-	35,  // 55: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
-	36,  // 56: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
-	31,  // 57: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
-	35,  // 58: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
-	36,  // 59: troupe.wire.Data.fields:type_name -> troupe.wire.Tensor
-	36,  // 60: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
-	43,  // 61: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
-	45,  // 62: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
-	46,  // 63: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
-	45,  // 64: troupe.wire.StageDone.weights:type_name -> troupe.wire.Norm
-	44,  // 65: troupe.wire.Loss.metrics:type_name -> troupe.wire.Metric
-	21,  // 66: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
-	34,  // 67: troupe.wire.Apply.update:type_name -> troupe.wire.Update
-	55,  // 68: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
-	56,  // 69: troupe.wire.Saved.slice:type_name -> troupe.wire.Slice
-	21,  // 70: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
-	31,  // 71: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
-	36,  // 72: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
-	70,  // 73: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
-	72,  // 74: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
-	91,  // 75: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
-	94,  // 76: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
-	97,  // 77: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
-	103, // 78: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
-	108, // 79: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
-	114, // 80: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
-	98,  // 81: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
-	74,  // 82: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
-	76,  // 83: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
-	69,  // 84: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
-	68,  // 85: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
-	71,  // 86: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
-	73,  // 87: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
-	78,  // 88: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
-	92,  // 89: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
-	95,  // 90: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
-	102, // 91: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
-	104, // 92: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
-	112, // 93: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
-	115, // 94: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
-	99,  // 95: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
-	75,  // 96: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
-	77,  // 97: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
-	0,   // 98: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
-	93,  // 99: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
-	18,  // 100: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
-	79,  // 101: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
-	80,  // 102: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
-	83,  // 103: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
-	84,  // 104: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
-	85,  // 105: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
-	86,  // 106: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
-	88,  // 107: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
-	89,  // 108: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
-	90,  // 109: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
-	87,  // 110: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
-	117, // 111: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
-	118, // 112: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
-	81,  // 113: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
-	18,  // 114: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
-	82,  // 115: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
-	95,  // 116: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	69,  // 117: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	93,  // 118: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	1,   // 119: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	93,  // 120: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	96,  // 121: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	20,  // 122: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	2,   // 123: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	100, // 124: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	101, // 125: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	93,  // 126: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	105, // 127: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	106, // 128: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	105, // 129: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	109, // 130: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	110, // 131: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	111, // 132: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	113, // 133: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	116, // 134: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	23,  // 135: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
-	136, // [136:136] is the sub-list for method output_type
-	136, // [136:136] is the sub-list for method input_type
-	136, // [136:136] is the sub-list for extension type_name
-	136, // [136:136] is the sub-list for extension extendee
-	0,   // [0:136] is the sub-list for field type_name
+	15,  // 8: troupe.wire.Control.measure:type_name -> troupe.wire.Measure
+	16,  // 9: troupe.wire.Control.measured:type_name -> troupe.wire.Measured
+	13,  // 10: troupe.wire.Control.carry:type_name -> troupe.wire.Carry
+	14,  // 11: troupe.wire.Control.carried:type_name -> troupe.wire.Carried
+	11,  // 12: troupe.wire.Assign.hosts:type_name -> troupe.wire.Peer
+	11,  // 13: troupe.wire.Connect.peers:type_name -> troupe.wire.Peer
+	12,  // 14: troupe.wire.Connected.links:type_name -> troupe.wire.Link
+	11,  // 15: troupe.wire.Carry.to:type_name -> troupe.wire.Peer
+	22,  // 16: troupe.wire.StatusReply.actors:type_name -> troupe.wire.Snapshot
+	21,  // 17: troupe.wire.StatusReply.unreachable:type_name -> troupe.wire.Unreachable
+	18,  // 18: troupe.wire.StatusReply.actions:type_name -> troupe.wire.RankActions
+	19,  // 19: troupe.wire.StatusReply.memory:type_name -> troupe.wire.RankMemory
+	20,  // 20: troupe.wire.RankActions.times:type_name -> troupe.wire.ActionTimes
+	23,  // 21: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
+	23,  // 22: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
+	25,  // 23: troupe.wire.Offer.devices:type_name -> troupe.wire.OfferedDevice
+	11,  // 24: troupe.wire.Hello.worker:type_name -> troupe.wire.Peer
+	24,  // 25: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
+	11,  // 26: troupe.wire.Welcome.coordinator:type_name -> troupe.wire.Peer
+	17,  // 27: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
+	32,  // 28: troupe.wire.Message.header:type_name -> troupe.wire.Header
+	34,  // 29: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
+	35,  // 30: troupe.wire.Message.order:type_name -> troupe.wire.Order
+	39,  // 31: troupe.wire.Message.transfer:type_name -> troupe.wire.Transfer
+	40,  // 32: troupe.wire.Message.credit:type_name -> troupe.wire.Credit
+	41,  // 33: troupe.wire.Message.data_request:type_name -> troupe.wire.DataRequest
+	42,  // 34: troupe.wire.Message.data:type_name -> troupe.wire.Data
+	43,  // 35: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
+	44,  // 36: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
+	49,  // 37: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
+	50,  // 38: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
+	51,  // 39: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
+	52,  // 40: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
+	59,  // 41: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
+	60,  // 42: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
+	61,  // 43: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
+	62,  // 44: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
+	63,  // 45: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
+	64,  // 46: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
+	65,  // 47: troupe.wire.Message.left:type_name -> troupe.wire.Left
+	66,  // 48: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
+	67,  // 49: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
+	53,  // 50: troupe.wire.Message.write_state:type_name -> troupe.wire.WriteState
+	54,  // 51: troupe.wire.Message.state_written:type_name -> troupe.wire.StateWritten
+	55,  // 52: troupe.wire.Message.send_state:type_name -> troupe.wire.SendState
+	56,  // 53: troupe.wire.Message.drop_state:type_name -> troupe.wire.DropState
+	33,  // 54: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
+	33,  // 55: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
+	33,  // 56: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
+	36,  // 57: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
+	37,  // 58: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
+	38,  // 59: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
+	33,  // 60: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
+	37,  // 61: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
+	38,  // 62: troupe.wire.Data.fields:type_name -> troupe.wire.Tensor
+	38,  // 63: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
+	45,  // 64: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
+	47,  // 65: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
+	48,  // 66: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
+	47,  // 67: troupe.wire.StageDone.weights:type_name -> troupe.wire.Norm
+	46,  // 68: troupe.wire.Loss.metrics:type_name -> troupe.wire.Metric
+	23,  // 69: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
+	36,  // 70: troupe.wire.Apply.update:type_name -> troupe.wire.Update
+	57,  // 71: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
+	58,  // 72: troupe.wire.Saved.slice:type_name -> troupe.wire.Slice
+	23,  // 73: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
+	33,  // 74: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
+	38,  // 75: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
+	72,  // 76: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
+	74,  // 77: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
+	93,  // 78: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
+	96,  // 79: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
+	99,  // 80: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	105, // 81: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	110, // 82: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	116, // 83: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	100, // 84: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
+	76,  // 85: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
+	78,  // 86: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
+	71,  // 87: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
+	70,  // 88: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
+	73,  // 89: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
+	75,  // 90: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
+	80,  // 91: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
+	94,  // 92: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
+	97,  // 93: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
+	104, // 94: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	106, // 95: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	114, // 96: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	117, // 97: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	101, // 98: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
+	77,  // 99: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
+	79,  // 100: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
+	0,   // 101: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
+	95,  // 102: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
+	20,  // 103: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
+	81,  // 104: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
+	82,  // 105: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
+	85,  // 106: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
+	86,  // 107: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
+	87,  // 108: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
+	88,  // 109: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
+	90,  // 110: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
+	91,  // 111: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
+	92,  // 112: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
+	89,  // 113: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
+	119, // 114: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
+	120, // 115: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
+	83,  // 116: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
+	20,  // 117: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
+	84,  // 118: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
+	97,  // 119: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	71,  // 120: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	95,  // 121: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	1,   // 122: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	95,  // 123: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	98,  // 124: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	22,  // 125: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	2,   // 126: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	102, // 127: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	103, // 128: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	95,  // 129: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	107, // 130: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	108, // 131: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	107, // 132: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	111, // 133: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	112, // 134: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	113, // 135: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	115, // 136: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	118, // 137: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	25,  // 138: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
+	139, // [139:139] is the sub-list for method output_type
+	139, // [139:139] is the sub-list for method input_type
+	139, // [139:139] is the sub-list for extension type_name
+	139, // [139:139] is the sub-list for extension extendee
+	0,   // [0:139] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -10203,8 +10315,10 @@ func file_wire_proto_init() {
 		(*Control_Connected)(nil),
 		(*Control_Measure)(nil),
 		(*Control_Measured)(nil),
+		(*Control_Carry)(nil),
+		(*Control_Carried)(nil),
 	}
-	file_wire_proto_msgTypes[26].OneofWrappers = []any{
+	file_wire_proto_msgTypes[28].OneofWrappers = []any{
 		(*Message_Peers)(nil),
 		(*Message_Order)(nil),
 		(*Message_Transfer)(nil),
@@ -10231,7 +10345,7 @@ func file_wire_proto_init() {
 		(*Message_SendState)(nil),
 		(*Message_DropState)(nil),
 	}
-	file_wire_proto_msgTypes[63].OneofWrappers = []any{
+	file_wire_proto_msgTypes[65].OneofWrappers = []any{
 		(*ApiRequest_Submit)(nil),
 		(*ApiRequest_Follow)(nil),
 		(*ApiRequest_List)(nil),
@@ -10244,7 +10358,7 @@ func file_wire_proto_init() {
 		(*ApiRequest_Record)(nil),
 		(*ApiRequest_Actions)(nil),
 	}
-	file_wire_proto_msgTypes[64].OneofWrappers = []any{
+	file_wire_proto_msgTypes[66].OneofWrappers = []any{
 		(*ApiReply_Alive)(nil),
 		(*ApiReply_Submit)(nil),
 		(*ApiReply_Following)(nil),
@@ -10259,7 +10373,7 @@ func file_wire_proto_init() {
 		(*ApiReply_Record)(nil),
 		(*ApiReply_Actions)(nil),
 	}
-	file_wire_proto_msgTypes[75].OneofWrappers = []any{
+	file_wire_proto_msgTypes[77].OneofWrappers = []any{
 		(*RunEvent_Info)(nil),
 		(*RunEvent_Step)(nil),
 		(*RunEvent_Checkpoint)(nil),
@@ -10271,9 +10385,9 @@ func file_wire_proto_init() {
 		(*RunEvent_End)(nil),
 		(*RunEvent_Change)(nil),
 	}
-	file_wire_proto_msgTypes[77].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[90].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[105].OneofWrappers = []any{
+	file_wire_proto_msgTypes[79].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[92].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[107].OneofWrappers = []any{
 		(*TokensRequest_Create)(nil),
 		(*TokensRequest_List)(nil),
 		(*TokensRequest_Revoke)(nil),
@@ -10284,7 +10398,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   116,
+			NumMessages:   118,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,154 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-ml/troupe/cluster/internal/transport"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+const (
+	carryAloneTime  = 60 * time.Millisecond  // for which a worker computes alone
+	carryAlonePart  = 5 * time.Millisecond   // of which the middle one counts
+	carryTime       = 300 * time.Millisecond // for which it computes and sends
+	carryBlockBytes = 1 << 20                // that it sends before it looks at the time
+	carryNumbers    = 4096                   // that are added between two looks at whether to go on
+)
+
+// computing are goroutines that compute, as many as a worker has threads, so that it is seen what else takes of their
+// processors: the process, the system, and whatever carries packets.
+type computing struct {
+	ends    atomic.Bool
+	running sync.WaitGroup
+	rounds  []computed
+}
+
+// computed counts what one of them has done, in a cache line of its own.
+type computed struct {
+	rounds atomic.Int64
+	sum    float32
+	_      [52]byte
+}
+
+func compute(threads int) *computing {
+	c := &computing{rounds: make([]computed, threads)}
+	for i := range c.rounds {
+		own := &c.rounds[i]
+		c.running.Go(func() { // ends with end
+			numbers := make([]float32, carryNumbers)
+			for !c.ends.Load() {
+				for _, x := range numbers {
+					own.sum += x
+				}
+				own.rounds.Add(1)
+			}
+		})
+	}
+	return c
+}
+
+func (c *computing) done() (all int64) {
+	for i := range c.rounds {
+		all += c.rounds[i].rounds.Load()
+	}
+	return all
+}
+
+func (c *computing) end() {
+	c.ends.Store(true)
+	c.running.Wait()
+}
+
+// measureCarry measures how many nanoseconds each of some threads computes less for a byte that is sent to another
+// process, or comes meanwhile: 0 where processors are left over. Others should begin to send at the same time.
+func measureCarry(ctx context.Context, t transport.Transport, to *wire.Peer, threads int, received *atomic.Int64) (float64, error) {
+	trip, end, err := dialProbe(ctx, t, to)
+	if err != nil {
+		return 0, err
+	}
+	defer end()
+	c := compute(threads)
+	defer c.end()
+	var alone []float64 // rounds in a nanosecond
+	for began := time.Now(); time.Since(began) < carryAloneTime; {
+		from, done := time.Now(), c.done()
+		time.Sleep(carryAlonePart)
+		alone = append(alone, float64(c.done()-done)/float64(time.Since(from)))
+	}
+	slices.Sort(alone)
+	rate := alone[len(alone)/2]
+	began, done, bytes := time.Now(), c.done(), -received.Load()
+	for time.Since(began) < carryTime {
+		if _, err := trip(carryBlockBytes); err != nil {
+			return 0, err
+		}
+		bytes += carryBlockBytes
+	}
+	took := float64(time.Since(began))
+	rounds := float64(c.done() - done)
+	bytes += received.Load()
+	if !(rate > 0) {
+		return 0, fmt.Errorf("nothing was computed in %v by %d threads", carryAloneTime, threads)
+	}
+	return max(took-rounds/rate, 0) / float64(bytes), nil
+}
+
+// carry measures what messages take of this worker's computing.
+func (w *membership) carry(number uint64, m *wire.Carry) {
+	answer := &wire.Carried{}
+	var err error
+	if answer.ByteNs, err = measureCarry(context.Background(), w.transport, m.GetTo(), w.cores(), &w.probes.received); err != nil {
+		answer.Error = fmt.Sprintf("%.1000s", err)
+	}
+	w.tell(&wire.Control{Request: number, Kind: &wire.Control_Carried{Carried: answer}})
+}
+
+// carried has all workers compute while each sends to the next, and says what a byte takes of each one's threads:
+// nothing of those whose GPUs compute, or of one that is alone.
+func (a *attempt) carried(ctx context.Context) (map[string]float64, error) {
+	busy := a.busy()
+	if len(busy) < 2 {
+		return nil, nil
+	}
+	type result struct {
+		of  *share
+		ns  float64
+		err error
+	}
+	came := make(chan result, len(busy))
+	for i, from := range busy {
+		go func() { // ends with the worker's answer, or with ctx
+			r := result{of: from}
+			r.ns, r.err = a.carriedBy(ctx, from, busy[(i+1)%len(busy)])
+			came <- r
+		}()
+	}
+	found := make(map[string]float64)
+	for range busy {
+		r := <-came
+		if r.err != nil {
+			return nil, fmt.Errorf("worker %s, what messages take of its computing: %w", r.of.Name, r.err)
+		}
+		if found[r.of.Name] = r.ns; len(r.of.devices) > 0 {
+			found[r.of.Name] = 0
+		}
+	}
+	return found, nil
+}
+
+func (a *attempt) carriedBy(ctx context.Context, from, to *share) (float64, error) {
+	reply, err := a.c.ask(ctx, from.ID, &wire.Control{Kind: &wire.Control_Carry{Carry: &wire.Carry{To: to.peer()}}})
+	if err != nil {
+		return 0, err
+	}
+	got := reply.GetCarried()
+	if got.GetError() != "" || !(got.GetByteNs() >= 0) {
+		return 0, fmt.Errorf("sending to %s: %g ns a byte: %.1000s", to.Name, got.GetByteNs(), got.GetError())
+	}
+	return got.GetByteNs(), nil
+}
