@@ -59,6 +59,24 @@ func (c *computing) done() (all int64) {
 	return all
 }
 
+// rate is how many rounds a nanosecond has while nothing is sent: in the middle one of some parts of carryAloneTime, since another
+// may begin to send a little sooner, or in all of them where the machine has so much to do that most parts have none.
+func (c *computing) rate(ctx context.Context) (float64, error) {
+	var parts []float64
+	began, all := time.Now(), c.done()
+	for time.Since(began) < carryAloneTime || c.done() == all {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		from, done := time.Now(), c.done()
+		time.Sleep(carryAlonePart)
+		parts = append(parts, float64(c.done()-done)/float64(time.Since(from)))
+	}
+	mean := float64(c.done()-all) / float64(time.Since(began))
+	slices.Sort(parts)
+	return max(parts[len(parts)/2], mean), nil
+}
+
 func (c *computing) end() {
 	c.ends.Store(true)
 	c.running.Wait()
@@ -74,14 +92,10 @@ func measureCarry(ctx context.Context, t transport.Transport, to *wire.Peer, thr
 	defer end()
 	c := compute(threads)
 	defer c.end()
-	var alone []float64 // rounds in a nanosecond
-	for began := time.Now(); time.Since(began) < carryAloneTime; {
-		from, done := time.Now(), c.done()
-		time.Sleep(carryAlonePart)
-		alone = append(alone, float64(c.done()-done)/float64(time.Since(from)))
+	rate, err := c.rate(ctx)
+	if err != nil {
+		return 0, err
 	}
-	slices.Sort(alone)
-	rate := alone[len(alone)/2]
 	began, done, bytes := time.Now(), c.done(), -received.Load()
 	for time.Since(began) < carryTime {
 		if _, err := trip(carryBlockBytes); err != nil {
@@ -92,17 +106,16 @@ func measureCarry(ctx context.Context, t transport.Transport, to *wire.Peer, thr
 	took := float64(time.Since(began))
 	rounds := float64(c.done() - done)
 	bytes += received.Load()
-	if !(rate > 0) {
-		return 0, fmt.Errorf("nothing was computed in %v by %d threads", carryAloneTime, threads)
-	}
 	return max(took-rounds/rate, 0) / float64(bytes), nil
 }
 
 // carry measures what messages take of this worker's computing.
 func (w *membership) carry(number uint64, m *wire.Carry) {
+	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	defer cancel()
 	answer := &wire.Carried{}
 	var err error
-	if answer.ByteNs, err = measureCarry(context.Background(), w.transport, m.GetTo(), w.cores(), &w.probes.received); err != nil {
+	if answer.ByteNs, err = measureCarry(ctx, w.transport, m.GetTo(), w.cores(), &w.probes.received); err != nil {
 		answer.Error = fmt.Sprintf("%.1000s", err)
 	}
 	w.tell(&wire.Control{Request: number, Kind: &wire.Control_Carried{Carried: answer}})
