@@ -38,7 +38,7 @@ func TestMeasureLink(t *testing.T) {
 	}
 }
 
-// TestMeasureCarry: more threads than there are processors compute less while bytes are sent, and never less than
+// TestMeasureCarry: two that send to each other while they compute each come to a finite time for a byte, and never to less than
 // nothing.
 func TestMeasureCarry(t *testing.T) {
 	a, b, of := probed(t)
