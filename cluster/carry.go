@@ -122,34 +122,19 @@ func (w *membership) carry(number uint64, m *wire.Carry) {
 }
 
 // carried has all workers compute while each sends to the next, and says what a byte takes of each one's threads:
-// nothing of those whose GPUs compute, or of one that is alone.
+// nothing of one that is alone.
 func (a *attempt) carried(ctx context.Context) (map[string]float64, error) {
 	busy := a.busy()
 	if len(busy) < 2 {
 		return nil, nil
 	}
-	type result struct {
-		of  *share
-		ns  float64
-		err error
-	}
-	came := make(chan result, len(busy))
-	for i, from := range busy {
-		go func() { // ends with the worker's answer, or with ctx
-			r := result{of: from}
-			r.ns, r.err = a.carriedBy(ctx, from, busy[(i+1)%len(busy)])
-			came <- r
-		}()
+	ns, err := eachOf(busy, func(i int) (float64, error) { return a.carriedBy(ctx, busy[i], busy[(i+1)%len(busy)]) })
+	if err != nil {
+		return nil, fmt.Errorf("what messages take of computing: %w", err)
 	}
 	found := make(map[string]float64)
-	for range busy {
-		r := <-came
-		if r.err != nil {
-			return nil, fmt.Errorf("worker %s, what messages take of its computing: %w", r.of.Name, r.err)
-		}
-		if found[r.of.Name] = r.ns; len(r.of.devices) > 0 {
-			found[r.of.Name] = 0
-		}
+	for i, s := range busy {
+		found[s.Name] = ns[i]
 	}
 	return found, nil
 }

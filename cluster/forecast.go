@@ -167,7 +167,12 @@ func (a *attempt) devices(g *grid.Grid, of []*share, links, crowded map[[2]strin
 		})
 		return latencyMS, bytesPerS
 	}, CarryNS: func(stage int) float64 {
-		return slowest(stage, func(r int) float64 { return carried[of[r].Name] })
+		return slowest(stage, func(r int) float64 {
+			if len(of[r].devices) > 0 { // which compute beside the processors that carry
+				return 0
+			}
+			return carried[of[r].Name]
+		})
 	}}
 }
 
@@ -183,8 +188,12 @@ func (a *attempt) unused() {
 func (a *attempt) links(ctx context.Context) (map[[2]string]*wire.Link, error) {
 	found := make(map[[2]string]*wire.Link)
 	for _, from := range a.busy() {
-		if err := a.linksFrom(ctx, from, func(l *wire.Link) { found[[2]string{from.Name, l.GetTo()}] = l }); err != nil {
-			return nil, err
+		links, err := a.linksFrom(ctx, from)
+		if err != nil {
+			return nil, fmt.Errorf("worker %s: %w", from.Name, err)
+		}
+		for _, l := range links {
+			found[[2]string{from.Name, l.GetTo()}] = l
 		}
 	}
 	return found, nil
@@ -192,34 +201,22 @@ func (a *attempt) links(ctx context.Context) (map[[2]string]*wire.Link, error) {
 
 // crowded is links while all workers send at once, as they do in collectives.
 func (a *attempt) crowded(ctx context.Context) (map[[2]string]*wire.Link, error) {
-	type result struct {
-		from  *share
-		links []*wire.Link
-		err   error
-	}
 	busy := a.busy()
-	came := make(chan result, len(busy))
-	for _, from := range busy {
-		go func() { // ends with the worker's answer, or with ctx
-			r := result{from: from}
-			r.err = a.linksFrom(ctx, from, func(l *wire.Link) { r.links = append(r.links, l) })
-			came <- r
-		}()
+	links, err := eachOf(busy, func(i int) ([]*wire.Link, error) { return a.linksFrom(ctx, busy[i]) })
+	if err != nil {
+		return nil, err
 	}
 	found := make(map[[2]string]*wire.Link)
-	var errs []error
-	for range busy {
-		r := <-came
-		errs = append(errs, r.err)
-		for _, l := range r.links {
-			found[[2]string{r.from.Name, l.GetTo()}] = l
+	for i, from := range busy {
+		for _, l := range links[i] {
+			found[[2]string{from.Name, l.GetTo()}] = l
 		}
 	}
-	return found, errors.Join(errs...)
+	return found, nil
 }
 
 // linksFrom has a worker measure the way to every other.
-func (a *attempt) linksFrom(ctx context.Context, from *share, see func(*wire.Link)) error {
+func (a *attempt) linksFrom(ctx context.Context, from *share) ([]*wire.Link, error) {
 	var peers []*wire.Peer
 	for _, to := range a.busy() {
 		if to != from {
@@ -227,46 +224,33 @@ func (a *attempt) linksFrom(ctx context.Context, from *share, see func(*wire.Lin
 		}
 	}
 	if len(peers) == 0 {
-		return nil
+		return nil, nil
 	}
 	reply, err := a.c.ask(ctx, from.ID, &wire.Control{Kind: &wire.Control_Connect{Connect: &wire.Connect{Peers: peers}}})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, l := range reply.GetConnected().GetLinks() {
 		if l.GetError() != "" || !(l.GetBytesPerS() > 0) || !(l.GetLatencyMs() >= 0) {
-			return fmt.Errorf("the way from %s to %.100s: %.1000s", from.Name, l.GetTo(), l.GetError())
+			return nil, fmt.Errorf("the way to %.100s: %g bytes a second, %g ms: %.1000s", l.GetTo(), l.GetBytesPerS(), l.GetLatencyMs(), l.GetError())
 		}
-		see(l)
 	}
-	return nil
+	return reply.GetConnected().GetLinks(), nil
 }
 
 // costs has all workers measure what the model's layers take there, at the same time: in the
 // run they compute at the same time too, and those of one host share its memory.
 func (a *attempt) costs(ctx context.Context, p *plan.Plan, seconds float64) (map[uuid.UUID]*planner.Costs, error) {
-	type result struct {
-		of    *share
-		costs *planner.Costs
-		err   error
-	}
 	busy := a.busy()
-	came := make(chan result, len(busy))
-	for _, s := range busy {
-		go func() { // ends with the worker's answer, or with ctx
-			costs, err := a.c.measure(ctx, s, p, seconds)
-			came <- result{s, costs, err}
-		}()
+	costs, err := eachOf(busy, func(i int) (*planner.Costs, error) { return a.c.measure(ctx, busy[i], p, seconds) })
+	if err != nil {
+		return nil, err
 	}
 	all := make(map[uuid.UUID]*planner.Costs)
-	var errs []error
-	for range busy {
-		r := <-came
-		if all[r.of.ID] = r.costs; r.err != nil {
-			errs = append(errs, fmt.Errorf("worker %s: %w", r.of.Name, r.err))
-		}
+	for i, s := range busy {
+		all[s.ID] = costs[i]
 	}
-	return all, errors.Join(errs...)
+	return all, nil
 }
 
 // measure has a worker measure what a model's layers take there.

@@ -3,10 +3,12 @@ package cluster
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -186,4 +188,19 @@ func (c *Coordinator) replied(m *wire.Control) bool {
 	delete(c.asked, m.GetRequest())
 	reply <- m
 	return true
+}
+
+// eachOf asks of all workers at once, and returns what was answered in their order: its errors name them.
+func eachOf[T any](workers []*share, ask func(i int) (T, error)) ([]T, error) {
+	answers, errs := make([]T, len(workers)), make([]error, len(workers))
+	var asked sync.WaitGroup
+	for i, s := range workers {
+		asked.Go(func() { // ends with ask
+			if answers[i], errs[i] = ask(i); errs[i] != nil {
+				errs[i] = fmt.Errorf("worker %s: %w", s.Name, errs[i])
+			}
+		})
+	}
+	asked.Wait()
+	return answers, errors.Join(errs...)
 }
