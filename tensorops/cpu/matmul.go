@@ -296,6 +296,10 @@ func multiplyPanels(x *exec, lo, hi int) {
 
 // columns computes columns j0 to j1 of C with A shared.
 func (p *product) columns(x *exec, j0, j1 int) {
+	if kn := p.byStrips(); kn != nil {
+		p.stripColumns(x, kn, j0, j1)
+		return
+	}
 	if p.half {
 		p.halfColumns(x, j0, j1)
 		return
@@ -422,9 +426,8 @@ func (p *product) halfColumns(x *exec, j0, j1 int) {
 			} else {
 				pb = panel[kn.LenB(k0, n):]
 			}
-			p.multiplyBlock(sums, i, k0, m, n, kk, p.sharedA(i, k0, kk), pb, k0 > 0)
+			p.halfBlock(sums, i, j0, m, n, k0, kk, p.sharedA(i, k0, kk), pb)
 		}
-		p.round(sums, i, j0, m, n)
 	}
 }
 
@@ -438,10 +441,9 @@ func (p *product) shallowColumns(x *exec, j0, n int) {
 		pb := x.packed.floats(kn.LenB(kk, n))
 		kn.PackB(pb, p.b.At(k0, j0), kk, n)
 		for i := 0; i < p.m; i += gemm.BlockM {
-			p.multiplyBlock(sums.At(i, 0), i, k0, min(gemm.BlockM, p.m-i), n, kk, p.sharedA(i, k0, kk), pb, k0 > 0)
+			p.halfBlock(sums.At(i, 0), i, j0, min(gemm.BlockM, p.m-i), n, k0, kk, p.sharedA(i, k0, kk), pb)
 		}
 	}
-	p.round(sums, 0, j0, p.m, n)
 }
 
 // halfRows is rows for a C of bfloat16, as halfColumns.
@@ -460,15 +462,27 @@ func (p *product) halfRows(x *exec, i0, i1 int) {
 			if panel != nil {
 				pa = panel[kn.LenA(m, k0):]
 			}
-			p.multiplyBlock(sums, i0, k0, m, n, kk, pa, p.packed[kn.LenB(k0, p.n)+kn.LenB(kk, j):], k0 > 0)
+			p.halfBlock(sums, i0, j, m, n, k0, kk, pa, p.packed[kn.LenB(k0, p.n)+kn.LenB(kk, j):])
 		}
-		p.round(sums, i0, j, m, n)
 	}
 }
 
 // beside is a core's room for a block of sums.
 func (p *product) beside(x *exec, m, n int) gemm.Matrix {
 	return gemm.Matrix{Data: x.block.floats(m * n), Row: n, Col: 1}
+}
+
+// halfBlock computes the part of a block of sums that the depth from k0 on adds, and stores it in a C of bfloat16 once they are complete.
+func (p *product) halfBlock(sums gemm.Matrix, i, j, m, n, k0, kk int, pa, pb []float32) {
+	last := k0+kk == p.k
+	if kn, ok := p.kernel.(*gemm.PairKernel); ok && last {
+		kn.Multiply(gemm.PairBlock{M: m, N: n, K: kk, A: kn.PackedA(pa, kk), B: kn.PackedB(pb, kk), C: sums, Add: k0 > 0, Out: p.out(i, j)})
+		return
+	}
+	p.multiplyBlock(sums, i, k0, m, n, kk, pa, pb, k0 > 0)
+	if last {
+		p.round(sums, i, j, m, n)
+	}
 }
 
 // round stores a block of complete sums in a C of bfloat16.

@@ -15,13 +15,11 @@ type gemmShape struct {
 	vecs   int    // vectors in a row
 	bytes  int    // in a vector
 	zmm    bool
-	pairs  bool // words are pairs of bfloat16, and k counts pairs
 }
 
 var (
 	gemmAVX2   = gemmShape{suffix: "AVX2", mr: 6, vecs: 2, bytes: 32}
 	gemmAVX512 = gemmShape{suffix: "AVX512", mr: 12, vecs: 2, bytes: 64, zmm: true}
-	gemmBF16   = gemmShape{suffix: "AVX512BF16", mr: 12, vecs: 2, bytes: 64, zmm: true, pairs: true}
 )
 
 // gemmTiles writes a function for each number of rows.
@@ -36,8 +34,7 @@ const gemmTileDoc = `Tiles of a matrix product: rows of A in strips by one strip
 Register plan: an accumulator for each row of C and each vector in it; a row of
 B in two vectors; A's numbers, each broadcast to a register once for both (as the
 multiply-add's memory operand it would be read twice, and two reads a cycle are all
-there are). In AVX512BF16 a number is a pair of bfloat16, and VDPBF16PS multiplies and
-adds them; its registers are named, since the assembler does not know it. With 6 × 2 accumulators of 16 registers
+there are). With 6 × 2 accumulators of 16 registers
 (AVX2) and 12 × 2 of 32 (AVX-512) there are more independent sums than two
 multiply-adds a cycle take cycles, so that two can start in every cycle; and B is
 read once for all rows.
@@ -72,13 +69,8 @@ func gemmTile(c *build.Context, s gemmShape, rows int) {
 	ldc3 := c.GP64()
 	c.LEAQ(operand.Mem{Base: ldc, Index: ldc, Scale: 2}, ldc3)
 
-	named := 0
 	vector := func() reg.Register {
-		switch {
-		case s.pairs: // named, since the assembler does not know the product
-			named++
-			return z(named - 1)
-		case s.zmm:
+		if s.zmm {
 			return c.ZMM()
 		}
 		return c.YMM()
@@ -143,11 +135,7 @@ func gemmTile(c *build.Context, s gemmShape, rows int) {
 			x := av[r%len(av)]
 			c.VBROADCASTSS(at(a, r*4), x)
 			for v := range bv {
-				if s.pairs {
-					evex(avx512(c), prefixF3, 0x52, number(bv[v]), number(x), number(acc[r][v]))
-				} else {
-					c.VFMADD231PS(bv[v], x, acc[r][v])
-				}
+				c.VFMADD231PS(bv[v], x, acc[r][v])
 			}
 		}
 		c.ADDQ(lda, a)

@@ -92,65 +92,65 @@ func tileAVX512_11(strips int, k int, a *float32, b *float32, c *float32, lda in
 //go:noescape
 func tileAVX512_12(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
 
-// tileAVX512BF16_1 multiplies strips of A, 1 rows of each, by a strip of B: see tileFunc.
+// tileAVX512BF16_1 multiplies strips of A, 1 rows of each, by a strip of B: see pairTileFunc.
 //
 //go:noescape
-func tileAVX512BF16_1(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512BF16_1(strips int, pairs int, a *float32, b *float32, c *float32, ldc int, right int, add bool, half *uint16, ldh int, bias *float32, next *byte, lines int, perRow int, skip int)
 
-// tileAVX512BF16_2 multiplies strips of A, 2 rows of each, by a strip of B: see tileFunc.
+// tileAVX512BF16_2 multiplies strips of A, 2 rows of each, by a strip of B: see pairTileFunc.
 //
 //go:noescape
-func tileAVX512BF16_2(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512BF16_2(strips int, pairs int, a *float32, b *float32, c *float32, ldc int, right int, add bool, half *uint16, ldh int, bias *float32, next *byte, lines int, perRow int, skip int)
 
-// tileAVX512BF16_3 multiplies strips of A, 3 rows of each, by a strip of B: see tileFunc.
+// tileAVX512BF16_3 multiplies strips of A, 3 rows of each, by a strip of B: see pairTileFunc.
 //
 //go:noescape
-func tileAVX512BF16_3(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512BF16_3(strips int, pairs int, a *float32, b *float32, c *float32, ldc int, right int, add bool, half *uint16, ldh int, bias *float32, next *byte, lines int, perRow int, skip int)
 
-// tileAVX512BF16_4 multiplies strips of A, 4 rows of each, by a strip of B: see tileFunc.
+// tileAVX512BF16_4 multiplies strips of A, 4 rows of each, by a strip of B: see pairTileFunc.
 //
 //go:noescape
-func tileAVX512BF16_4(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512BF16_4(strips int, pairs int, a *float32, b *float32, c *float32, ldc int, right int, add bool, half *uint16, ldh int, bias *float32, next *byte, lines int, perRow int, skip int)
 
-// tileAVX512BF16_5 multiplies strips of A, 5 rows of each, by a strip of B: see tileFunc.
+// tileAVX512BF16_5 multiplies strips of A, 5 rows of each, by a strip of B: see pairTileFunc.
 //
 //go:noescape
-func tileAVX512BF16_5(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512BF16_5(strips int, pairs int, a *float32, b *float32, c *float32, ldc int, right int, add bool, half *uint16, ldh int, bias *float32, next *byte, lines int, perRow int, skip int)
 
-// tileAVX512BF16_6 multiplies strips of A, 6 rows of each, by a strip of B: see tileFunc.
+// tileAVX512BF16_6 multiplies strips of A, 6 rows of each, by a strip of B: see pairTileFunc.
 //
 //go:noescape
-func tileAVX512BF16_6(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512BF16_6(strips int, pairs int, a *float32, b *float32, c *float32, ldc int, right int, add bool, half *uint16, ldh int, bias *float32, next *byte, lines int, perRow int, skip int)
 
-// tileAVX512BF16_7 multiplies strips of A, 7 rows of each, by a strip of B: see tileFunc.
+// tileAVX512BF16_7 multiplies strips of A, 7 rows of each, by a strip of B: see pairTileFunc.
 //
 //go:noescape
-func tileAVX512BF16_7(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512BF16_7(strips int, pairs int, a *float32, b *float32, c *float32, ldc int, right int, add bool, half *uint16, ldh int, bias *float32, next *byte, lines int, perRow int, skip int)
 
-// tileAVX512BF16_8 multiplies strips of A, 8 rows of each, by a strip of B: see tileFunc.
+// tileAVX512BF16_8 multiplies strips of A, 8 rows of each, by a strip of B: see pairTileFunc.
 //
 //go:noescape
-func tileAVX512BF16_8(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512BF16_8(strips int, pairs int, a *float32, b *float32, c *float32, ldc int, right int, add bool, half *uint16, ldh int, bias *float32, next *byte, lines int, perRow int, skip int)
 
-// tileAVX512BF16_9 multiplies strips of A, 9 rows of each, by a strip of B: see tileFunc.
+// tileAVX512BF16_9 multiplies strips of A, 9 rows of each, by a strip of B: see pairTileFunc.
 //
 //go:noescape
-func tileAVX512BF16_9(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512BF16_9(strips int, pairs int, a *float32, b *float32, c *float32, ldc int, right int, add bool, half *uint16, ldh int, bias *float32, next *byte, lines int, perRow int, skip int)
 
-// tileAVX512BF16_10 multiplies strips of A, 10 rows of each, by a strip of B: see tileFunc.
+// tileAVX512BF16_10 multiplies strips of A, 10 rows of each, by a strip of B: see pairTileFunc.
 //
 //go:noescape
-func tileAVX512BF16_10(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512BF16_10(strips int, pairs int, a *float32, b *float32, c *float32, ldc int, right int, add bool, half *uint16, ldh int, bias *float32, next *byte, lines int, perRow int, skip int)
 
-// tileAVX512BF16_11 multiplies strips of A, 11 rows of each, by a strip of B: see tileFunc.
+// tileAVX512BF16_11 multiplies strips of A, 11 rows of each, by a strip of B: see pairTileFunc.
 //
 //go:noescape
-func tileAVX512BF16_11(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512BF16_11(strips int, pairs int, a *float32, b *float32, c *float32, ldc int, right int, add bool, half *uint16, ldh int, bias *float32, next *byte, lines int, perRow int, skip int)
 
-// tileAVX512BF16_12 multiplies strips of A, 12 rows of each, by a strip of B: see tileFunc.
+// tileAVX512BF16_12 multiplies strips of A, 12 rows of each, by a strip of B: see pairTileFunc.
 //
 //go:noescape
-func tileAVX512BF16_12(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512BF16_12(strips int, pairs int, a *float32, b *float32, c *float32, ldc int, right int, add bool, half *uint16, ldh int, bias *float32, next *byte, lines int, perRow int, skip int)
 
 // pairsRows12 stores, for each pair of k below depth, the words of width numbers at src + k·stride (in bytes), in strips of 12.
 // dst may be src, where both are contiguous.

@@ -16,8 +16,8 @@ type PairKernel struct {
 	Name   string
 	MR, NR int
 
-	words        Kernel // the tiles, whose k is a pair
-	depth        int    // bounds a block's depth; even
+	tile         []pairTileFunc // tile[r] counts the first r rows of a strip of A
+	whole, depth int            // bounds of a block's depth, where the product is no deeper, and where it is; even
 	packA, packB pairPacks
 }
 
@@ -37,7 +37,10 @@ func (p *PairKernel) Strips() (mr, nr int) { return p.MR, p.NR }
 
 // Depth cuts a product evenly, in whole pairs.
 func (p *PairKernel) Depth(k int) int {
-	return 2 * pairs(ceil(k, max(1, ceil(k, p.depth))))
+	if k <= p.whole {
+		return 2 * pairs(k)
+	}
+	return 2 * pairs(ceil(k, ceil(k, p.depth)))
 }
 
 // LenA and LenB are the number of floats that packed operands take: m rows of A, or n
@@ -65,28 +68,6 @@ func (p *PairKernel) StripA(dst, src []float32, stride, depth, rows int) {
 // for each k: what Part stores in a C of NR columns. dst may be src.
 func (p *PairKernel) StripB(dst, src []float32, depth int) {
 	p.packB.rows(dst, src, p.NR, depth, p.NR)
-}
-
-// PackedA and PackedB are operands packed to some depth. Operand.From then takes a
-// number of pairs.
-func (p *PairKernel) PackedA(data []float32, depth int) Operand {
-	return p.words.PackedA(data, pairs(depth))
-}
-func (p *PairKernel) PackedB(data []float32, depth int) Operand {
-	return p.words.PackedB(data, pairs(depth))
-}
-
-// Part is Block over the first k of operands that may be deeper. Where k is odd and
-// both are deeper, the last pair counts whole: one of them must hold a zero for the
-// other k of it, and the other no infinity or NaN.
-func (p *PairKernel) Part(c Matrix, m, n, k int, a, b Operand, add bool) {
-	p.words.Part(c, m, n, pairs(k), a, b, add)
-}
-
-// Block computes C = A·B, or C += A·B where add is set, from packed operands: m
-// rows of A and n columns of B, both of depth k. C's rows are contiguous.
-func (p *PairKernel) Block(c Matrix, m, n, k int, a, b []float32, add bool) {
-	p.Part(c, m, n, k, p.PackedA(a, k), p.PackedB(b, k), add)
 }
 
 // pack packs a block of depth × width, element (k, j) of m.

@@ -3,11 +3,11 @@ package gemm
 // AVX512BF16 multiplies bfloat16 by VDPBF16PS. It needs AVX-512 F, BW, VL and BF16, and
 // BMI2.
 var AVX512BF16 = PairKernel{
-	Name: "avx512bf16", MR: 12, NR: 32, depth: 1024,
-	words: Kernel{MR: 12, NR: 32, tile: []tileFunc{
+	Name: "avx512bf16", MR: 12, NR: 32, whole: 1024, depth: 768,
+	tile: []pairTileFunc{
 		nil, tileAVX512BF16_1, tileAVX512BF16_2, tileAVX512BF16_3, tileAVX512BF16_4, tileAVX512BF16_5, tileAVX512BF16_6,
 		tileAVX512BF16_7, tileAVX512BF16_8, tileAVX512BF16_9, tileAVX512BF16_10, tileAVX512BF16_11, tileAVX512BF16_12,
-	}},
+	},
 	packA: pairPacks{rows: pairRows12, cols: pairCols12, rowsHalf: pairRows12Half, colsHalf: pairCols12Half},
 	packB: pairPacks{rows: pairRows32, cols: pairCols32, rowsHalf: pairRows32Half, colsHalf: pairCols32Half},
 }

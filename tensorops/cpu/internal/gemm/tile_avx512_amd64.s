@@ -5,8 +5,7 @@
 // Register plan: an accumulator for each row of C and each vector in it; a row of
 // B in two vectors; A's numbers, each broadcast to a register once for both (as the
 // multiply-add's memory operand it would be read twice, and two reads a cycle are all
-// there are). In AVX512BF16 a number is a pair of bfloat16, and VDPBF16PS multiplies and
-// adds them; its registers are named, since the assembler does not know it. With 6 × 2 accumulators of 16 registers
+// there are). With 6 × 2 accumulators of 16 registers
 // (AVX2) and 12 × 2 of 32 (AVX-512) there are more independent sums than two
 // multiply-adds a cycle take cycles, so that two can start in every cycle; and B is
 // read once for all rows.
