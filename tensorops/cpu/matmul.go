@@ -45,6 +45,8 @@ type product struct {
 	then    []tensorops.Op // that follow: see followers
 	plain   rowsReader     // multiplies A as it lies; nil: it is packed
 
+	strips *gemm.PairKernel // B is packed strip by strip; nil: it is not
+
 	shareA bool // A is the smaller operand
 	deep   bool // panels of A are packed for the whole depth
 	panel  int  // rows of A, or columns of B, that a core takes at a time
@@ -179,6 +181,9 @@ func (x *exec) multiply(p product) error {
 		most = min(most, limitDeep)
 	}
 	p.panel = panelSize(large, unit, most, threads)
+	if p.strips = p.stripKernel(); p.strips != nil {
+		p.panel = nr
+	}
 	if p.packedB != nil && !p.half && !p.shareA && p.plain == nil && p.k <= limitDepth {
 		p.deep, slab = true, p.k
 		if p.m >= threads*gemm.BlockM { // large panels, as many for each core
@@ -285,6 +290,10 @@ func packShared(x *exec, lo, hi int) {
 // multiplyPanels takes a range of panels of the larger operand.
 func multiplyPanels(x *exec, lo, hi int) {
 	p := &x.product
+	if p.strips != nil {
+		p.byStrips(x, lo, hi)
+		return
+	}
 	for i := lo; i < hi; i++ {
 		if p.shareA {
 			p.columns(x, i*p.panel, min(p.n, (i+1)*p.panel))
@@ -296,10 +305,6 @@ func multiplyPanels(x *exec, lo, hi int) {
 
 // columns computes columns j0 to j1 of C with A shared.
 func (p *product) columns(x *exec, j0, j1 int) {
-	if kn := p.byStrips(); kn != nil {
-		p.stripColumns(x, kn, j0, j1)
-		return
-	}
 	if p.half {
 		p.halfColumns(x, j0, j1)
 		return

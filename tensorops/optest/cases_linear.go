@@ -123,6 +123,7 @@ func linearCases(extra []int) []Case {
 		matMul(form.name+"/bf16 sizes", f.sweep(sizes))
 		matMul(form.name+"/bf16 split", f.split(200, 300, 260))
 		matMul(form.name+"/bf16 variants", f.variants(37, 65, 129))
+		matMul(form.name+"/bf16 long", f.variants(30, 70, 2100))
 		matMul(form.name+"/bf16 steps", f.variants(40, 64, 128)) // of which rows begin at multiples of 16 bytes
 		f.packed = true
 		for i := range large {

@@ -13,7 +13,8 @@ Packing of strips of words, each a pair of consecutive k in bfloat16, the first 
 lower half. float32 is rounded to the nearest, ties to even; numbers below 2^-126 become
 zero, which is what the product would take them for. An odd depth ends with a zero.
 
-pairsRows: two rows of the source are interleaved, 16 or 32 pairs at a time.
+pairsRows: two rows of the source are interleaved, 16 or 32 pairs at a time, while those 32 rows further on
+are on their way to the second-level cache.
 pairsCols: a row of the source holds its pairs side by side; 16 rows of 16 pairs are
 transposed. What lies past the border is masked, so that it is neither read nor
 written, and the depth ends with zeros.
@@ -127,11 +128,18 @@ func pairsRows(a *isa, strip int, half bool) {
 			storeWords(a, z(i), operand.Mem{Base: dst, Disp: 64 * i}, min(16, strip-16*i))
 		}
 	}
+	ahead := a.GP64() // 32 rows further
+	a.MOVQ(stride, ahead)
+	a.SHLQ(operand.U8(5), ahead)
+	a.ADDQ(src, ahead)
 	a.SUBQ(operand.U8(2), depth)
 	a.JL(a.jump("odd"))
 	a.Label("pair")
+	a.PREFETCHT1(operand.Mem{Base: ahead})
+	a.PREFETCHT1(operand.Mem{Base: ahead, Index: stride, Scale: 1})
 	step(true)
 	a.LEAQ(operand.Mem{Base: src, Index: stride, Scale: 2}, src)
+	a.LEAQ(operand.Mem{Base: ahead, Index: stride, Scale: 2}, ahead)
 	a.ADDQ(operand.U32(4*strip), dst)
 	a.SUBQ(operand.U8(2), depth)
 	a.JGE(a.jump("pair"))

@@ -4,7 +4,8 @@
 // lower half. float32 is rounded to the nearest, ties to even; numbers below 2^-126 become
 // zero, which is what the product would take them for. An odd depth ends with a zero.
 //
-// pairsRows: two rows of the source are interleaved, 16 or 32 pairs at a time.
+// pairsRows: two rows of the source are interleaved, 16 or 32 pairs at a time, while those 32 rows further on
+// are on their way to the second-level cache.
 // pairsCols: a row of the source holds its pairs side by side; 16 rows of 16 pairs are
 // transposed. What lies past the border is masked, so that it is neither read nor
 // written, and the depth ends with zeros.
@@ -16,7 +17,7 @@
 #include "textflag.h"
 
 // func pairsRows12(dst *float32, src *float32, stride int, depth int, width int)
-// Requires: AVX, AVX512BW, AVX512F, BMI2
+// Requires: AVX, AVX512BW, AVX512F, BMI2, MMX+
 TEXT ·pairsRows12(SB), $0-40
 	MOVQ    dst+0(FP), AX
 	MOVQ    src+8(FP), CX
@@ -29,10 +30,15 @@ TEXT ·pairsRows12(SB), $0-40
 	SHRQ    $0x10, DI
 	KMOVW   DI, K2
 	VMOVUPS interleave<>+0(SB), Z31
+	MOVQ    DX, SI
+	SHLQ    $0x05, SI
+	ADDQ    CX, SI
 	SUBQ    $0x02, BX
 	JL      odd
 
 pair:
+	PREFETCHT1    (SI)
+	PREFETCHT1    (SI)(DX*1)
 	VMOVUPS.Z     (CX), K1, Z16
 	VMOVUPS.Z     (CX)(DX*1), K1, Z17
 	BYTE          $0x62
@@ -45,6 +51,7 @@ pair:
 	VMOVUPS       Y0, (AX)
 	VEXTRACTF32X4 $0x02, Z0, 32(AX)
 	LEAQ          (CX)(DX*2), CX
+	LEAQ          (SI)(DX*2), SI
 	ADDQ          $0x00000030, AX
 	SUBQ          $0x02, BX
 	JGE           pair
@@ -79,7 +86,7 @@ DATA interleave<>+56(SB)/8, $0x001f000f001e000e
 GLOBL interleave<>(SB), RODATA|NOPTR, $64
 
 // func pairsRows32(dst *float32, src *float32, stride int, depth int, width int)
-// Requires: AVX, AVX512BW, AVX512F, BMI2
+// Requires: AVX, AVX512BW, AVX512F, BMI2, MMX+
 TEXT ·pairsRows32(SB), $0-40
 	MOVQ    dst+0(FP), AX
 	MOVQ    src+8(FP), CX
@@ -92,34 +99,40 @@ TEXT ·pairsRows32(SB), $0-40
 	SHRQ    $0x10, DI
 	KMOVW   DI, K2
 	VMOVUPS interleave<>+0(SB), Z31
+	MOVQ    DX, SI
+	SHLQ    $0x05, SI
+	ADDQ    CX, SI
 	SUBQ    $0x02, BX
 	JL      odd
 
 pair:
-	VMOVUPS.Z (CX), K1, Z16
-	VMOVUPS.Z (CX)(DX*1), K1, Z17
-	BYTE      $0x62
-	BYTE      $0xb2
-	BYTE      $0x77
-	BYTE      $0x40
-	BYTE      $0x72
-	BYTE      $0xc0
-	VMOVUPS.Z 64(CX), K2, Z18
-	VMOVUPS.Z 64(CX)(DX*1), K2, Z19
-	BYTE      $0x62
-	BYTE      $0xb2
-	BYTE      $0x67
-	BYTE      $0x40
-	BYTE      $0x72
-	BYTE      $0xca
-	VPERMW    Z0, Z31, Z0
-	VPERMW    Z1, Z31, Z1
-	VMOVUPS   Z0, (AX)
-	VMOVUPS   Z1, 64(AX)
-	LEAQ      (CX)(DX*2), CX
-	ADDQ      $0x00000080, AX
-	SUBQ      $0x02, BX
-	JGE       pair
+	PREFETCHT1 (SI)
+	PREFETCHT1 (SI)(DX*1)
+	VMOVUPS.Z  (CX), K1, Z16
+	VMOVUPS.Z  (CX)(DX*1), K1, Z17
+	BYTE       $0x62
+	BYTE       $0xb2
+	BYTE       $0x77
+	BYTE       $0x40
+	BYTE       $0x72
+	BYTE       $0xc0
+	VMOVUPS.Z  64(CX), K2, Z18
+	VMOVUPS.Z  64(CX)(DX*1), K2, Z19
+	BYTE       $0x62
+	BYTE       $0xb2
+	BYTE       $0x67
+	BYTE       $0x40
+	BYTE       $0x72
+	BYTE       $0xca
+	VPERMW     Z0, Z31, Z0
+	VPERMW     Z1, Z31, Z1
+	VMOVUPS    Z0, (AX)
+	VMOVUPS    Z1, 64(AX)
+	LEAQ       (CX)(DX*2), CX
+	LEAQ       (SI)(DX*2), SI
+	ADDQ       $0x00000080, AX
+	SUBQ       $0x02, BX
+	JGE        pair
 
 odd:
 	ADDQ      $0x02, BX
@@ -802,7 +815,7 @@ done:
 	RET
 
 // func pairsRows12Half(dst *float32, src *uint16, stride int, depth int, width int)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, BMI2, MMX+
 TEXT ·pairsRows12Half(SB), $0-40
 	MOVQ    dst+0(FP), AX
 	MOVQ    src+8(FP), CX
@@ -813,10 +826,15 @@ TEXT ·pairsRows12Half(SB), $0-40
 	BZHIQ   SI, DI, DI
 	KMOVD   DI, K1
 	VMOVUPS interleave<>+0(SB), Z31
+	MOVQ    DX, SI
+	SHLQ    $0x05, SI
+	ADDQ    CX, SI
 	SUBQ    $0x02, BX
 	JL      odd
 
 pair:
+	PREFETCHT1    (SI)
+	PREFETCHT1    (SI)(DX*1)
 	VMOVDQU16.Z   (CX), K1, Y0
 	VMOVDQU16.Z   (CX)(DX*1), K1, Y17
 	VINSERTI64X4  $0x01, Y17, Z0, Z0
@@ -824,6 +842,7 @@ pair:
 	VMOVUPS       Y0, (AX)
 	VEXTRACTF32X4 $0x02, Z0, 32(AX)
 	LEAQ          (CX)(DX*2), CX
+	LEAQ          (SI)(DX*2), SI
 	ADDQ          $0x00000030, AX
 	SUBQ          $0x02, BX
 	JGE           pair
@@ -841,7 +860,7 @@ done:
 	RET
 
 // func pairsRows32Half(dst *float32, src *uint16, stride int, depth int, width int)
-// Requires: AVX, AVX512BW, AVX512F, BMI2
+// Requires: AVX, AVX512BW, AVX512F, BMI2, MMX+
 TEXT ·pairsRows32Half(SB), $0-40
 	MOVQ    dst+0(FP), AX
 	MOVQ    src+8(FP), CX
@@ -853,10 +872,15 @@ TEXT ·pairsRows32Half(SB), $0-40
 	KMOVD   DI, K1
 	VMOVUPS interleave_lower<>+0(SB), Z31
 	VMOVUPS interleave_upper<>+0(SB), Z30
+	MOVQ    DX, SI
+	SHLQ    $0x05, SI
+	ADDQ    CX, SI
 	SUBQ    $0x02, BX
 	JL      odd
 
 pair:
+	PREFETCHT1  (SI)
+	PREFETCHT1  (SI)(DX*1)
 	VMOVDQU16.Z (CX), K1, Z0
 	VMOVDQU16.Z (CX)(DX*1), K1, Z17
 	VMOVDQA64   Z0, Z1
@@ -865,6 +889,7 @@ pair:
 	VMOVUPS     Z0, (AX)
 	VMOVUPS     Z1, 64(AX)
 	LEAQ        (CX)(DX*2), CX
+	LEAQ        (SI)(DX*2), SI
 	ADDQ        $0x00000080, AX
 	SUBQ        $0x02, BX
 	JGE         pair
