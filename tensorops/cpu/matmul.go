@@ -45,7 +45,7 @@ type product struct {
 	then    []tensorops.Op // that follow: see followers
 	plain   rowsReader     // multiplies A as it lies; nil: it is packed
 
-	strips *gemm.PairKernel // B is packed strip by strip; nil: it is not
+	strips stripKernel // B is packed strip by strip; nil: it is not
 
 	shareA bool // A is the smaller operand
 	deep   bool // panels of A are packed for the whole depth
@@ -181,8 +181,9 @@ func (x *exec) multiply(p product) error {
 		most = min(most, limitDeep)
 	}
 	p.panel = panelSize(large, unit, most, threads)
-	if p.strips = p.stripKernel(); p.strips != nil {
-		p.panel = nr
+	p.strips = p.stripKernel()
+	if _, pairs := p.strips.(*gemm.PairKernel); pairs {
+		p.panel = nr // there are few depths, and the sums of one strip keep to a core's own cache
 	}
 	if p.packedB != nil && !p.half && !p.shareA && p.plain == nil && p.k <= limitDepth {
 		p.deep, slab = true, p.k
@@ -481,7 +482,7 @@ func (p *product) beside(x *exec, m, n int) gemm.Matrix {
 func (p *product) halfBlock(sums gemm.Matrix, i, j, m, n, k0, kk int, pa, pb []float32) {
 	last := k0+kk == p.k
 	if kn, ok := p.kernel.(*gemm.PairKernel); ok && last {
-		kn.Multiply(gemm.PairBlock{M: m, N: n, K: kk, A: kn.PackedA(pa, kk), B: kn.PackedB(pb, kk), C: sums, Add: k0 > 0, Out: p.out(i, j)})
+		kn.Multiply(gemm.Block{M: m, N: n, K: kk, A: kn.PackedA(pa, kk), B: kn.PackedB(pb, kk), C: sums, Add: k0 > 0, Out: p.out(i, j)})
 		return
 	}
 	p.multiplyBlock(sums, i, k0, m, n, kk, pa, pb, k0 > 0)

@@ -12,7 +12,8 @@ const gemmPackDoc = `Packing of whole strips, for AVX2 and AVX-512 alike.
 
 transposeN: eight rows of the source, eight numbers of each, turn into eight
 numbers of each k in three rounds: unpack pairs, unpack fours, exchange halves.
-copyN: the numbers of a strip lie side by side already.
+copyN: the numbers of a strip lie side by side already; those 32 rows further on are on their way to the
+second-level cache meanwhile.
 widen16: bfloat16 becomes the upper half of a float32.`
 
 // gemmPacks writes the packing loops, which AVX-512 uses as well.
@@ -163,7 +164,13 @@ func gemmCopy(c *build.Context, width int) {
 	src := c.Load(c.Param("src"), c.GP64())
 	stride := c.Load(c.Param("stride"), c.GP64())
 	depth := c.Load(c.Param("depth"), c.GP64())
+	ahead := c.GP64()
+	c.MOVQ(stride, ahead)
+	c.SHLQ(operand.U8(5), ahead)
+	c.ADDQ(src, ahead)
 	c.Label("loop")
+	c.PREFETCHT1(operand.Mem{Base: ahead})
+	c.ADDQ(stride, ahead)
 	var stores []func()
 	for at := 0; at < width; {
 		in, out := operand.Mem{Base: src, Disp: 4 * at}, operand.Mem{Base: dst, Disp: 4 * at}

@@ -40,9 +40,9 @@ multiply-adds a cycle take cycles, so that two can start in every cycle; and B i
 read once for all rows.
 
 While a tile's sums are made, the lines of the next tile of C are on their way to the
-first-level cache, a row every four k, and then the next strip of B to the second: a line
-every four k, so that they are there after ten tiles or so. All at once they would hold up
-what the sums need themselves.`
+first-level cache, a row every four k. Then lines of what is multiplied next are on their way to the
+second, one every four k: all at once they would hold up what the sums need themselves. They lie in rows,
+some lines in each.`
 
 // number is that of a vector register named by z.
 func number(r reg.Register) int { return int(r.(reg.Physical).PhysicalIndex()) }
@@ -50,12 +50,11 @@ func number(r reg.Register) int { return int(r.(reg.Physical).PhysicalIndex()) }
 // gemmTile writes the function for a number of rows.
 func gemmTile(c *build.Context, s gemmShape, rows int) {
 	c.Function(fmt.Sprintf("tile%s_%d", s.suffix, rows))
-	c.SignatureExpr("func(strips, k int, a, b, c *float32, lda, ldb, ldc int, add bool)")
+	c.SignatureExpr("func(strips, k int, a, b, c *float32, lda, ldb, ldc int, add bool, next *byte, lines, perRow, skip int)")
 	c.Pragma("noescape")
 	c.Doc(fmt.Sprintf("tile%s_%d multiplies strips of A, %d rows of each, by a strip of B: see tileFunc.", s.suffix, rows, rows))
 
 	strips := c.Load(c.Param("strips"), c.GP64()).(reg.GPVirtual)
-	k := c.Load(c.Param("k"), c.GP64()).(reg.GPVirtual)
 	a := c.Load(c.Param("a"), c.GP64()).(reg.GPVirtual)
 	b := c.Load(c.Param("b"), c.GP64()).(reg.GPVirtual)
 	cp := c.Load(c.Param("c"), c.GP64()).(reg.GPVirtual)
@@ -94,15 +93,12 @@ func gemmTile(c *build.Context, s gemmShape, rows int) {
 		av[i] = vector()
 	}
 	at := func(base reg.Register, disp int) operand.Mem { return operand.Mem{Base: base, Disp: disp} }
+	param := avx512(c).param
 
-	c.Comment("The strip of B after this one, and the tile of C at the right of the first one.")
-	nextB, right := c.GP64(), c.GP64()
-	c.MOVQ(k, nextB)
-	c.IMULQ(ldb, nextB)
-	c.ADDQ(b, nextB)
-	c.LEAQ(at(cp, s.vecs*s.bytes), right)
+	next := c.Load(c.Param("next"), c.GP64()).(reg.GPVirtual)
+	left := c.Load(c.Param("perRow"), c.GP64()).(reg.GPVirtual)
 	c.Label("strip")
-	bp, count, nextC, lines := c.GP64(), c.GP64(), c.GP64(), c.GP64()
+	bp, count, nextC, below := c.GP64(), c.GP64(), c.GP64(), c.GP64()
 	c.Comment("The tile of C after this one is below, or at the right of the first one.")
 	c.MOVQ(cp, nextC)
 	for range rows / 3 {
@@ -111,9 +107,11 @@ func gemmTile(c *build.Context, s gemmShape, rows int) {
 	for range rows % 3 {
 		c.ADDQ(ldc, nextC)
 	}
+	c.MOVQ(param("c"), bp)
+	c.ADDQ(operand.U32(s.vecs*s.bytes), bp)
 	c.CMPQ(strips, operand.U8(1))
-	c.CMOVQEQ(right, nextC)
-	c.MOVQ(operand.U32(rows), lines)
+	c.CMOVQEQ(bp, nextC)
+	c.MOVQ(operand.U32(rows), below)
 	for r := range acc {
 		for v := range acc[r] {
 			if s.zmm {
@@ -141,7 +139,7 @@ func gemmTile(c *build.Context, s gemmShape, rows int) {
 		c.ADDQ(lda, a)
 	}
 	const unroll = 4
-	c.MOVQ(k, count)
+	c.MOVQ(param("k"), count)
 	c.SUBQ(operand.U8(unroll), count)
 	c.JL(operand.LabelRef("rest"))
 	c.Label("four")
@@ -154,14 +152,21 @@ func gemmTile(c *build.Context, s gemmShape, rows int) {
 	c.ADDQ(ldc, nextC)
 	c.SUBQ(operand.U8(unroll), count)
 	c.JL(operand.LabelRef("rest"))
-	c.DECQ(lines)
+	c.DECQ(below)
 	c.JNZ(operand.LabelRef("four"))
 	c.Label("more")
 	for i := range unroll {
 		step()
 		if i == 1 {
-			c.PREFETCHT1(at(nextB, 0))
-			c.ADDQ(operand.U8(64), nextB)
+			c.SUBQ(operand.U8(1), param("lines"))
+			c.JL(operand.LabelRef("fetched"))
+			c.PREFETCHT1(at(next, 0))
+			c.ADDQ(operand.U8(64), next)
+			c.DECQ(left)
+			c.JNZ(operand.LabelRef("fetched"))
+			c.MOVQ(param("perRow"), left)
+			c.ADDQ(param("skip"), next)
+			c.Label("fetched")
 		}
 	}
 	c.SUBQ(operand.U8(unroll), count)

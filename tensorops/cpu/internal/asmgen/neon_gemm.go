@@ -23,7 +23,7 @@ func neonTiles(n *neon) {
 // tile writes the function for a number of rows.
 func (n *neon) tile(rows int) {
 	name := fmt.Sprintf("tileNEON_%d", rows)
-	n.start(name, "(strips, k int, a, b, c *float32, lda, ldb, ldc int, add bool)",
+	n.start(name, "(strips, k int, a, b, c *float32, lda, ldb, ldc int, add bool, next *byte, lines, perRow, skip int)",
 		fmt.Sprintf("multiplies strips of A, %d rows of each, by a strip of B: see tileFunc.", rows))
 	strips, k, a, b, c := n.integer("strips"), n.integer("k"), n.integer("a"), n.integer("b"), n.integer("c")
 	lda, ldb, ldc, add := n.integer("lda"), n.integer("ldb"), n.integer("ldc"), n.gp()

@@ -5,92 +5,92 @@ package gemm
 // tileAVX2_1 multiplies strips of A, 1 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileAVX2_1(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX2_1(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileAVX2_2 multiplies strips of A, 2 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileAVX2_2(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX2_2(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileAVX2_3 multiplies strips of A, 3 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileAVX2_3(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX2_3(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileAVX2_4 multiplies strips of A, 4 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileAVX2_4(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX2_4(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileAVX2_5 multiplies strips of A, 5 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileAVX2_5(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX2_5(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileAVX2_6 multiplies strips of A, 6 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileAVX2_6(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX2_6(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileAVX512_1 multiplies strips of A, 1 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileAVX512_1(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512_1(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileAVX512_2 multiplies strips of A, 2 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileAVX512_2(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512_2(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileAVX512_3 multiplies strips of A, 3 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileAVX512_3(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512_3(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileAVX512_4 multiplies strips of A, 4 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileAVX512_4(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512_4(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileAVX512_5 multiplies strips of A, 5 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileAVX512_5(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512_5(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileAVX512_6 multiplies strips of A, 6 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileAVX512_6(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512_6(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileAVX512_7 multiplies strips of A, 7 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileAVX512_7(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512_7(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileAVX512_8 multiplies strips of A, 8 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileAVX512_8(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512_8(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileAVX512_9 multiplies strips of A, 9 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileAVX512_9(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512_9(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileAVX512_10 multiplies strips of A, 10 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileAVX512_10(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512_10(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileAVX512_11 multiplies strips of A, 11 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileAVX512_11(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512_11(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileAVX512_12 multiplies strips of A, 12 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileAVX512_12(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileAVX512_12(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileAVX512BF16_1 multiplies strips of A, 1 rows of each, by a strip of B: see pairTileFunc.
 //

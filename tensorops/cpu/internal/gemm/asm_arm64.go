@@ -5,32 +5,32 @@ package gemm
 // tileNEON_1 multiplies strips of A, 1 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileNEON_1(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileNEON_1(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileNEON_2 multiplies strips of A, 2 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileNEON_2(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileNEON_2(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileNEON_3 multiplies strips of A, 3 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileNEON_3(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileNEON_3(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileNEON_4 multiplies strips of A, 4 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileNEON_4(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileNEON_4(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileNEON_5 multiplies strips of A, 5 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileNEON_5(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileNEON_5(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // tileNEON_6 multiplies strips of A, 6 rows of each, by a strip of B: see tileFunc.
 //
 //go:noescape
-func tileNEON_6(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
+func tileNEON_6(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 
 // transpose6 stores, for 8·eights consecutive k, 6 numbers at dst + k·strip: element j from
 // src + j·stride + k, where j ≥ rows repeats the last row. strip and stride are in bytes.

@@ -2,6 +2,17 @@ package gemm
 
 import "sync"
 
+// Block is a block of a product: C = A·B, or C += A·B where Add is set, of M rows of A and N columns of B, both of
+// depth K.
+type Block struct {
+	M, N, K int
+	A, B    Operand // packed
+	C       Matrix  // sums in contiguous rows
+	Add     bool
+	Out     Output // where the block is complete, and is to be bfloat16: C is then only read, and only where Add is set
+	Next    Memory // is fetched meanwhile
+}
+
 // Block computes C = A·B, or C += A·B where add is set, from packed operands: m
 // rows of A and n columns of B, both of depth k ≤ BlockK. C's rows are
 // contiguous.
@@ -30,22 +41,34 @@ func (o Operand) From(k int) Operand { return Operand{o.Data[k*o.K:], o.K, o.Str
 
 // Part is Block over the first k of operands that may be deeper.
 func (kn *Kernel) Part(c Matrix, m, n, k int, a, b Operand, add bool) {
-	full := m / kn.MR
-	for j := 0; j < n; j += kn.NR {
-		strip := &b.Data[j/kn.NR*b.Strip]
+	kn.Multiply(Block{M: m, N: n, K: k, A: a, B: b, C: c, Add: add})
+}
+
+// Multiply computes a block.
+func (kn *Kernel) Multiply(b Block) {
+	full := b.M / kn.MR
+	for j := 0; j < b.N; j += kn.NR {
+		strip, next := &b.B.Data[j/kn.NR*b.B.Strip], b.Next
+		if next.first == nil && b.B.K == kn.NR && j+kn.NR < b.N { // the strip after this one, where it is packed
+			next = memory(b.B.Data[(j/kn.NR+1)*b.B.Strip:], 1, b.K*kn.NR, b.K*kn.NR)
+		}
+		run := func(i, strips, rows int, next Memory) {
+			kn.tile[rows](strips, b.K, &b.A.Data[i*b.A.Strip], strip, &b.C.Data[i*kn.MR*b.C.Row+j], b.A.K, b.B.K, b.C.Row, b.Add, next.first, next.lines, next.perRow, next.skip)
+		}
 		switch {
-		case j+kn.NR > n:
-			kn.border(c.At(0, j), m, n-j, k, a, strip, b.K, add)
+		case j+kn.NR > b.N:
+			kn.border(b.C.At(0, j), b.M, b.N-j, b.K, b.A, strip, b.B.K, b.Add)
 			continue
-		case a.Strip == k*a.K && full > 0: // one after the other, as the tiles go
-			kn.tile[kn.MR](full, k, &a.Data[0], strip, &c.Data[j], a.K, b.K, c.Row, add)
+		case b.A.Strip == b.K*b.A.K && full > 0: // one after the other, as the tiles go
+			run(0, full, kn.MR, next)
 		default:
 			for i := range full {
-				kn.tile[kn.MR](1, k, &a.Data[i*a.Strip], strip, &c.Data[i*kn.MR*c.Row+j], a.K, b.K, c.Row, add)
+				run(i, 1, kn.MR, next)
+				next = Memory{}
 			}
 		}
-		if i := full * kn.MR; i < m {
-			kn.tile[m-i](1, k, &a.Data[full*a.Strip], strip, &c.Data[i*c.Row+j], a.K, b.K, c.Row, add)
+		if full*kn.MR < b.M {
+			run(full, 1, b.M-full*kn.MR, Memory{})
 		}
 	}
 }
@@ -61,7 +84,7 @@ func (kn *Kernel) border(c Matrix, m, n, k int, a Operand, strip *float32, ldb i
 	defer tiles.Put(tile)
 	for i := 0; i < m; i += kn.MR {
 		rows := min(kn.MR, m-i)
-		kn.tile[rows](1, k, &a.Data[i/kn.MR*a.Strip], strip, &tile[0], a.K, ldb, kn.NR, false)
+		kn.tile[rows](1, k, &a.Data[i/kn.MR*a.Strip], strip, &tile[0], a.K, ldb, kn.NR, false, nil, 0, 0, 0)
 		for r := range rows {
 			dst, src := c.Data[(i+r)*c.Row:][:n], tile[r*kn.NR:][:n]
 			if !add {

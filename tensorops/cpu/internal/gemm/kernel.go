@@ -20,9 +20,11 @@ type Kernel struct {
 	// strip of B: C = A·B, or C += A·B where add is set. lda and ldb are the
 	// distances from k to k, ldc that of C's rows. Each strip counts with
 	// its first r rows; C's pointer moves down by r rows from strip to strip,
-	// so that strips > 1 makes sense for r = MR only.
+	// so that strips > 1 makes sense for r = MR only. next is the Memory that
+	// is fetched.
 	tile    []tileFunc
 	strided bool // tiles read operands with any lda and ldb, not only packed ones
+	fetches bool // tiles fetch what is next
 
 	packRowsA, packRowsB stripFunc // elements of a strip are contiguous in memory
 	packColsA, packColsB stripFunc // consecutive k are contiguous in memory
@@ -35,7 +37,7 @@ type Kernel struct {
 	widen func(dst []float32, src []uint16) // of bfloat16, as many as dst holds
 }
 
-type tileFunc func(strips, k int, a, b, c *float32, lda, ldb, ldc int, add bool)
+type tileFunc func(strips, k int, a, b, c *float32, lda, ldb, ldc int, add bool, next *byte, lines, perRow, skip int)
 
 // stripFunc packs one strip of depth k: dst[k·strip + j] = element (k, j), for j
 // below width. stride is the distance in memory between consecutive k

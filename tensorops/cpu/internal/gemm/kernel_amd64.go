@@ -5,8 +5,8 @@ import "golang.org/x/sys/cpu"
 // AVX2 needs AVX2 and FMA.
 var AVX2 = Kernel{
 	Name: "avx2", MR: 6, NR: 16,
-	tile:      []tileFunc{nil, tileAVX2_1, tileAVX2_2, tileAVX2_3, tileAVX2_4, tileAVX2_5, tileAVX2_6},
-	strided:   true,
+	tile:    []tileFunc{nil, tileAVX2_1, tileAVX2_2, tileAVX2_3, tileAVX2_4, tileAVX2_5, tileAVX2_6},
+	strided: true, fetches: true,
 	packRowsA: rows6, packRowsB: rows16,
 	packColsA: cols6, packColsB: cols16,
 	transpose: transposeEights, lanes: 8,
@@ -20,7 +20,7 @@ var AVX512 = Kernel{
 		nil, tileAVX512_1, tileAVX512_2, tileAVX512_3, tileAVX512_4, tileAVX512_5, tileAVX512_6,
 		tileAVX512_7, tileAVX512_8, tileAVX512_9, tileAVX512_10, tileAVX512_11, tileAVX512_12,
 	},
-	strided:   true,
+	strided: true, fetches: true,
 	packRowsA: rows12, packRowsB: rows32,
 	packColsA: cols12, packColsB: cols32,
 	transpose: transposeEights, lanes: 8,

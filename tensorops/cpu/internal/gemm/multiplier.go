@@ -27,6 +27,9 @@ func (kn *Kernel) Depth(int) int { return BlockK }
 // Strips are MR and NR.
 func (kn *Kernel) Strips() (mr, nr int) { return kn.MR, kn.NR }
 
+// Fetches reports whether Multiply fetches what is next.
+func (kn *Kernel) Fetches() bool { return kn.fetches }
+
 // rounded multiplies numbers that bfloat16 can hold by a float32 kernel. A product
 // of two of them is exact in float32.
 type rounded struct {

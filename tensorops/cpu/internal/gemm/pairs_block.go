@@ -5,17 +5,6 @@ import (
 	"unsafe"
 )
 
-// PairBlock is a block of a product: C = A·B, or C += A·B where Add is set, of M rows of A and N columns of B, both of
-// depth K.
-type PairBlock struct {
-	M, N, K int
-	A, B    Operand // packed
-	C       Matrix  // sums in contiguous rows
-	Add     bool
-	Out     Output // where the block is complete, and is to be bfloat16: C is then only read, and only where Add is set
-	Next    Memory // is fetched meanwhile
-}
-
 // Output is a matrix of bfloat16 to which complete sums are rounded as PairKernel rounds, Bias added before to each
 // row where there is one. The zero value is none.
 type Output struct {
@@ -35,42 +24,6 @@ func (r Output) At(i, j int) Output {
 	}
 	return at
 }
-
-// Memory is some rows of memory, in lines of 64 bytes, that are needed soon. The zero value is none.
-type Memory struct {
-	first  *byte
-	lines  int // in all
-	perRow int
-	skip   int // bytes from the line after a row's last one to the next row's first one
-}
-
-const lineBytes = 64
-
-// memoryB is what PackB reads of B.
-func memoryB(b Matrix, k, n int) Memory {
-	rows, numbers, stride := k, n, b.Row
-	if b.Row == 1 {
-		rows, numbers, stride = n, k, b.Col
-	} else if b.Col != 1 {
-		return Memory{}
-	}
-	if b.Half != nil {
-		return memory(b.Half, rows, numbers, stride)
-	}
-	return memory(b.Data, rows, numbers, stride)
-}
-
-// memory is some rows of a slice. A row that does not begin with a line has one more than is counted, its first one: it is
-// taken for that of another row, or what comes before.
-func memory[T float32 | uint16](data []T, rows, numbers, stride int) Memory {
-	size := int(unsafe.Sizeof(data[0]))
-	at := min(lineBytes/size, numbers) - 1
-	perRow := ceil(size*numbers, lineBytes)
-	return Memory{(*byte)(unsafe.Pointer(&data[at])), rows * perRow, perRow, size*stride - lineBytes*perRow}
-}
-
-// NextB is B as PackB will read it, for PairBlock.Next.
-func (p *PairKernel) NextB(b Matrix, k, n int) Memory { return memoryB(b, k, n) }
 
 // pairTileFunc multiplies strips of A, one after the other in memory, by one strip of B, both packed to a depth of some
 // pairs: C = A·B, or C += A·B where add is set. Each strip counts with its first r rows; the pointers into C and half move
@@ -93,7 +46,7 @@ func (p *PairKernel) PackedB(data []float32, depth int) Operand {
 // both are deeper, the last pair counts whole: one of them must hold a zero for the
 // other k of it, and the other no infinity or NaN.
 func (p *PairKernel) Part(c Matrix, m, n, k int, a, b Operand, add bool) {
-	p.Multiply(PairBlock{M: m, N: n, K: k, A: a, B: b, C: c, Add: add})
+	p.Multiply(Block{M: m, N: n, K: k, A: a, B: b, C: c, Add: add})
 }
 
 // Block computes C = A·B, or C += A·B where add is set, from packed operands: m
@@ -102,9 +55,12 @@ func (p *PairKernel) Block(c Matrix, m, n, k int, a, b []float32, add bool) {
 	p.Part(c, m, n, k, p.PackedA(a, k), p.PackedB(b, k), add)
 }
 
+// Fetches reports that Multiply fetches what is next.
+func (p *PairKernel) Fetches() bool { return true }
+
 // Multiply computes a block.
-func (p *PairKernel) Multiply(b PairBlock) {
-	s := pairStrip{PairBlock: b}
+func (p *PairKernel) Multiply(b Block) {
+	s := pairStrip{Block: b}
 	for j := 0; j < b.N; j += p.NR {
 		s.words = b.B.Data[j/p.NR*b.B.Strip:]
 		if b.C.Data != nil {
@@ -121,7 +77,7 @@ func (p *PairKernel) Multiply(b PairBlock) {
 
 // pairStrip is a block of one strip of B.
 type pairStrip struct {
-	PairBlock
+	Block
 	words []float32
 }
 

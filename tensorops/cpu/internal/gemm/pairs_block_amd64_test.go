@@ -43,7 +43,7 @@ func TestPairOutput(t *testing.T) {
 				}
 			}
 			before := slices.Clone(sums.Data)
-			kn.Multiply(gemm.PairBlock{M: m, N: n, K: k, A: kn.PackedA(pa, k), B: kn.PackedB(pb, k), C: sums, Add: mode.add, Out: out})
+			kn.Multiply(gemm.Block{M: m, N: n, K: k, A: kn.PackedA(pa, k), B: kn.PackedB(pb, k), C: sums, Add: mode.add, Out: out})
 			for i, got := range out.Data {
 				w := uint32(0x1234)
 				if j := i % row; j < n {
@@ -89,7 +89,7 @@ func TestPairNext(t *testing.T) {
 					from = halved(next)
 				}
 				got := gemm.Matrix{Data: slices.Clone(before), Row: want.Row, Col: 1}
-				kn.Multiply(gemm.PairBlock{M: m, N: n, K: k, A: kn.PackedA(pa, k), B: kn.PackedB(pb, k), C: got, Next: kn.NextB(from, s[0], s[1])})
+				kn.Multiply(gemm.Block{M: m, N: n, K: k, A: kn.PackedA(pa, k), B: kn.PackedB(pb, k), C: got, Next: gemm.MemoryB(from, s[0], s[1])})
 				for i, w := range want.Data {
 					if math.Float32bits(got.Data[i]) != math.Float32bits(w) {
 						t.Fatalf("form %s, %v, half %v: at %d, %d: %g, want %g", form, s, half, i/want.Row, i%want.Row, got.Data[i], w)

@@ -5,16 +5,16 @@ import "unsafe"
 // The tiles in Go are 4 × 4, of packed operands alone. The sixteen sums are separate variables, so that
 // the compiler can keep most of them in registers.
 
-func tileGo4(strips, k int, a, b, c *float32, _, _, ldc int, add bool) {
+func tileGo4(strips, k int, a, b, c *float32, _, _, ldc int, add bool, _ *byte, _, _, _ int) {
 	tilesGo(strips, 4, k, a, b, c, ldc, add)
 }
-func tileGo3(strips, k int, a, b, c *float32, _, _, ldc int, add bool) {
+func tileGo3(strips, k int, a, b, c *float32, _, _, ldc int, add bool, _ *byte, _, _, _ int) {
 	tilesGo(strips, 3, k, a, b, c, ldc, add)
 }
-func tileGo2(strips, k int, a, b, c *float32, _, _, ldc int, add bool) {
+func tileGo2(strips, k int, a, b, c *float32, _, _, ldc int, add bool, _ *byte, _, _, _ int) {
 	tilesGo(strips, 2, k, a, b, c, ldc, add)
 }
-func tileGo1(strips, k int, a, b, c *float32, _, _, ldc int, add bool) {
+func tileGo1(strips, k int, a, b, c *float32, _, _, ldc int, add bool, _ *byte, _, _, _ int) {
 	tilesGo(strips, 1, k, a, b, c, ldc, add)
 }
 

@@ -9,8 +9,8 @@
 
 #include "textflag.h"
 
-// func tileNEON_1(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-TEXT ·tileNEON_1(SB), NOSPLIT, $0-65
+// func tileNEON_1(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
+TEXT ·tileNEON_1(SB), NOSPLIT, $0-104
 	MOVD    strips+0(FP), R0
 	MOVD    k+8(FP), R1
 	MOVD    a+16(FP), R2
@@ -119,8 +119,8 @@ replace6:
 done7:
 	RET
 
-// func tileNEON_2(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-TEXT ·tileNEON_2(SB), NOSPLIT, $0-65
+// func tileNEON_2(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
+TEXT ·tileNEON_2(SB), NOSPLIT, $0-104
 	MOVD    strips+0(FP), R0
 	MOVD    k+8(FP), R1
 	MOVD    a+16(FP), R2
@@ -268,8 +268,8 @@ replace13:
 done14:
 	RET
 
-// func tileNEON_3(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-TEXT ·tileNEON_3(SB), NOSPLIT, $0-65
+// func tileNEON_3(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
+TEXT ·tileNEON_3(SB), NOSPLIT, $0-104
 	MOVD    strips+0(FP), R0
 	MOVD    k+8(FP), R1
 	MOVD    a+16(FP), R2
@@ -461,8 +461,8 @@ replace20:
 done21:
 	RET
 
-// func tileNEON_4(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-TEXT ·tileNEON_4(SB), NOSPLIT, $0-65
+// func tileNEON_4(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
+TEXT ·tileNEON_4(SB), NOSPLIT, $0-104
 	MOVD    strips+0(FP), R0
 	MOVD    k+8(FP), R1
 	MOVD    a+16(FP), R2
@@ -688,8 +688,8 @@ replace27:
 done28:
 	RET
 
-// func tileNEON_5(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-TEXT ·tileNEON_5(SB), NOSPLIT, $0-65
+// func tileNEON_5(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
+TEXT ·tileNEON_5(SB), NOSPLIT, $0-104
 	MOVD    strips+0(FP), R0
 	MOVD    k+8(FP), R1
 	MOVD    a+16(FP), R2
@@ -959,8 +959,8 @@ replace34:
 done35:
 	RET
 
-// func tileNEON_6(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool)
-TEXT ·tileNEON_6(SB), NOSPLIT, $0-65
+// func tileNEON_6(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
+TEXT ·tileNEON_6(SB), NOSPLIT, $0-104
 	MOVD    strips+0(FP), R0
 	MOVD    k+8(FP), R1
 	MOVD    a+16(FP), R2
