@@ -26,8 +26,8 @@ func MemoryB(b Matrix, k, n int) Memory {
 	return memory(b.Data, rows, numbers, stride)
 }
 
-// memory is some rows of a slice. A row that does not begin with a line has one more than is counted, its first one: it is
-// taken for that of another row, or what comes before.
+// memory is some rows of a slice. A row that does not begin with a line has one more than is counted, its first one: the strip
+// before has it too.
 func memory[T float32 | uint16](data []T, rows, numbers, stride int) Memory {
 	size := int(unsafe.Sizeof(data[0]))
 	at := min(lineBytes/size, numbers) - 1
