@@ -17,7 +17,7 @@ type PairKernel struct {
 	MR, NR int
 
 	tile         []pairTileFunc // tile[r] counts the first r rows of a strip of A
-	whole, depth int            // bounds of a block's depth, where the product is no deeper, and where it is; even
+	depth        int            // bounds a block's depth; even
 	packA, packB pairPacks
 }
 
@@ -37,10 +37,7 @@ func (p *PairKernel) Strips() (mr, nr int) { return p.MR, p.NR }
 
 // Depth cuts a product evenly, in whole pairs.
 func (p *PairKernel) Depth(k int) int {
-	if k <= p.whole {
-		return 2 * pairs(k)
-	}
-	return 2 * pairs(ceil(k, ceil(k, p.depth)))
+	return 2 * pairs(ceil(k, max(1, ceil(k, p.depth))))
 }
 
 // LenA and LenB are the number of floats that packed operands take: m rows of A, or n

@@ -3,7 +3,7 @@ package gemm
 // AVX512BF16 multiplies bfloat16 by VDPBF16PS. It needs AVX-512 F, BW, VL and BF16, and
 // BMI2.
 var AVX512BF16 = PairKernel{
-	Name: "avx512bf16", MR: 12, NR: 32, whole: 1024, depth: 768,
+	Name: "avx512bf16", MR: 12, NR: 32, depth: 1024,
 	tile: []pairTileFunc{
 		nil, tileAVX512BF16_1, tileAVX512BF16_2, tileAVX512BF16_3, tileAVX512BF16_4, tileAVX512BF16_5, tileAVX512BF16_6,
 		tileAVX512BF16_7, tileAVX512BF16_8, tileAVX512BF16_9, tileAVX512BF16_10, tileAVX512BF16_11, tileAVX512BF16_12,
