@@ -105,13 +105,14 @@ func TestCollective(t *testing.T) {
 		var errs [2]error
 		var ended sync.WaitGroup
 		for rank := range 2 {
-			group.rank = rank
+			member := group
+			member.rank = rank
 			ended.Go(func() {
 				s := d.NewStream(fmt.Sprint("member ", rank))
 				list := s.NewList()
 				x := list.Alloc(tensorops.Float32, n)
 				list.Fill(x, float64(rank+1))
-				list.AllReduce(x, tensorops.Sum, group)
+				list.AllReduce(x, tensorops.Sum, member)
 				list.Add(x, x, x)
 				if errs[rank] = tensorops.Run(s, list); errs[rank] == nil {
 					results[rank], errs[rank] = fetched(s, x)
