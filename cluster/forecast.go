@@ -186,17 +186,15 @@ func (a *attempt) unused() {
 // links has every worker measure the way to every other, one after the other: they would
 // disturb each other.
 func (a *attempt) links(ctx context.Context) (map[[2]string]*wire.Link, error) {
-	found := make(map[[2]string]*wire.Link)
-	for _, from := range a.busy() {
-		links, err := a.linksFrom(ctx, from)
-		if err != nil {
+	busy := a.busy()
+	links := make([][]*wire.Link, len(busy))
+	for i, from := range busy {
+		var err error
+		if links[i], err = a.linksFrom(ctx, from); err != nil {
 			return nil, fmt.Errorf("worker %s: %w", from.Name, err)
 		}
-		for _, l := range links {
-			found[[2]string{from.Name, l.GetTo()}] = l
-		}
 	}
-	return found, nil
+	return byEnds(busy, links), nil
 }
 
 // crowded is links while all workers send at once, as they do in collectives.
@@ -206,13 +204,18 @@ func (a *attempt) crowded(ctx context.Context) (map[[2]string]*wire.Link, error)
 	if err != nil {
 		return nil, err
 	}
+	return byEnds(busy, links), nil
+}
+
+// byEnds are the links of each worker by its name and that of the other end.
+func byEnds(workers []*share, links [][]*wire.Link) map[[2]string]*wire.Link {
 	found := make(map[[2]string]*wire.Link)
-	for i, from := range busy {
+	for i, from := range workers {
 		for _, l := range links[i] {
 			found[[2]string{from.Name, l.GetTo()}] = l
 		}
 	}
-	return found, nil
+	return found
 }
 
 // linksFrom has a worker measure the way to every other.

@@ -491,6 +491,15 @@ func (p *product) halfBlock(sums gemm.Matrix, i, j, m, n, k0, kk int, pa, pb []f
 	}
 }
 
+// out is a C of bfloat16 from row i and column j on, with the bias.
+func (p *product) out(i, j int) gemm.Output {
+	o := gemm.Output{Data: p.c.Half[i*p.c.Row+j:], Row: p.c.Row}
+	if p.bias != nil {
+		o.Bias = p.bias[j:]
+	}
+	return o
+}
+
 // round stores a block of complete sums in a C of bfloat16.
 func (p *product) round(sums gemm.Matrix, i, j, m, n int) {
 	for r := range m {

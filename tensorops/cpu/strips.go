@@ -86,12 +86,3 @@ func (p *product) byStrips(x *exec, lo, hi int) {
 func (p *product) strip(k0, j, nr int) strip {
 	return strip{k0, min(p.depth, p.k1-k0), j, min(nr, p.n-j)}
 }
-
-// out is a C of bfloat16 from row i and column j on, with the bias.
-func (p *product) out(i, j int) gemm.Output {
-	o := gemm.Output{Data: p.c.Half[i*p.c.Row+j:], Row: p.c.Row}
-	if p.bias != nil {
-		o.Bias = p.bias[j:]
-	}
-	return o
-}

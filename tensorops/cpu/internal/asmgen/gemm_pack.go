@@ -154,6 +154,15 @@ func gemmTranspose(c *build.Context, width int) {
 	c.RET()
 }
 
+// rowsAhead is where the row is that lies 32 further on.
+func rowsAhead(c *build.Context, src, stride reg.Register) reg.GPVirtual {
+	ahead := c.GP64()
+	c.MOVQ(stride, ahead)
+	c.SHLQ(operand.U8(5), ahead)
+	c.ADDQ(src, ahead)
+	return ahead
+}
+
 // gemmCopy packs a whole strip whose elements are contiguous.
 func gemmCopy(c *build.Context, width int) {
 	c.Function(fmt.Sprintf("copy%d", width))
@@ -164,10 +173,7 @@ func gemmCopy(c *build.Context, width int) {
 	src := c.Load(c.Param("src"), c.GP64())
 	stride := c.Load(c.Param("stride"), c.GP64())
 	depth := c.Load(c.Param("depth"), c.GP64())
-	ahead := c.GP64()
-	c.MOVQ(stride, ahead)
-	c.SHLQ(operand.U8(5), ahead)
-	c.ADDQ(src, ahead)
+	ahead := rowsAhead(c, src, stride)
 	c.Label("loop")
 	c.PREFETCHT1(operand.Mem{Base: ahead})
 	c.ADDQ(stride, ahead)

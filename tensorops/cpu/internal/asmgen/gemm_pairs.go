@@ -128,10 +128,7 @@ func pairsRows(a *isa, strip int, half bool) {
 			storeWords(a, z(i), operand.Mem{Base: dst, Disp: 64 * i}, min(16, strip-16*i))
 		}
 	}
-	ahead := a.GP64() // 32 rows further
-	a.MOVQ(stride, ahead)
-	a.SHLQ(operand.U8(5), ahead)
-	a.ADDQ(src, ahead)
+	ahead := rowsAhead(a.Context, src, stride)
 	a.SUBQ(operand.U8(2), depth)
 	a.JL(a.jump("odd"))
 	a.Label("pair")

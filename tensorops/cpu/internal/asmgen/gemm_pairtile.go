@@ -54,9 +54,10 @@ func gemmPairTile(a *isa, rows int) {
 	ldc3 := a.GP64()
 	a.LEAQ(operand.Mem{Base: ldc, Index: ldc, Scale: 2}, ldc3)
 
-	acc := func(r, v int) reg.VecPhysical { return z(pairVecs*r + v) }
-	bv := func(v int) reg.VecPhysical { return z(pairVecs*rows + v) }
-	av := func(r int) reg.VecPhysical { return z(pairVecs*rows + pairVecs + r%4) }
+	// The numbers of registers.
+	acc := func(r, v int) int { return pairVecs*r + v }
+	bv := func(v int) int { return pairVecs*rows + v }
+	av := func(r int) int { return pairVecs*rows + pairVecs + r%4 }
 	at := func(base reg.Register, disp int) operand.Mem { return operand.Mem{Base: base, Disp: disp} }
 
 	a.Label("strip")
@@ -76,7 +77,7 @@ func gemmPairTile(a *isa, rows int) {
 	a.MOVQ(operand.U32(rows), below)
 	for r := range rows {
 		for v := range pairVecs {
-			a.VPXORD(acc(r, v), acc(r, v), acc(r, v))
+			a.VPXORD(z(acc(r, v)), z(acc(r, v)), z(acc(r, v)))
 		}
 	}
 	a.MOVQ(b, bp)
@@ -84,12 +85,12 @@ func gemmPairTile(a *isa, rows int) {
 	// step records the products of pair i from where the pointers are.
 	step := func(i int) {
 		for v := range pairVecs {
-			a.VMOVUPS(at(bp, i*wordsB+64*v), bv(v))
+			a.VMOVUPS(at(bp, i*wordsB+64*v), z(bv(v)))
 		}
 		for r := range rows {
-			a.VBROADCASTSS(at(ap, i*wordsA+4*r), av(r))
+			a.VBROADCASTSS(at(ap, i*wordsA+4*r), z(av(r)))
 			for v := range pairVecs {
-				evex(a, prefixF3, 0x52, number(bv(v)), number(av(r)), number(acc(r, v)))
+				evex(a, prefixF3, 0x52, bv(v), av(r), acc(r, v))
 			}
 		}
 	}
@@ -118,15 +119,7 @@ func gemmPairTile(a *isa, rows int) {
 	for i := range unroll {
 		step(i)
 		if i == 1 {
-			a.SUBQ(operand.U8(1), a.param("lines"))
-			a.JL(a.jump("fetched"))
-			a.PREFETCHT1(at(next, 0))
-			a.ADDQ(operand.U8(64), next)
-			a.DECQ(left)
-			a.JNZ(a.jump("fetched"))
-			a.MOVQ(a.param("perRow"), left)
-			a.ADDQ(a.param("skip"), next)
-			a.Label("fetched")
+			fetchLine(a, next, left)
 		}
 	}
 	advance(unroll)
@@ -160,12 +153,12 @@ func gemmPairTile(a *isa, rows int) {
 	}
 	store := func(r int, row operand.Mem) {
 		for v := range pairVecs {
-			a.VMOVUPS(acc(r, v), row.Offset(64*v))
+			a.VMOVUPS(z(acc(r, v)), row.Offset(64*v))
 		}
 	}
 	sum := func(r int, row operand.Mem) {
 		for v := range pairVecs {
-			a.VADDPS(row.Offset(64*v), acc(r, v), acc(r, v))
+			a.VADDPS(row.Offset(64*v), z(acc(r, v)), z(acc(r, v)))
 		}
 	}
 	add := a.Load(a.Param("add"), a.GP8()) // there is no register to keep it in
@@ -200,19 +193,19 @@ func gemmPairTile(a *isa, rows int) {
 	a.TESTQ(below, below)
 	a.JZ(a.jump("round"))
 	for v := range pairVecs {
-		a.VMOVUPS(at(below, 64*v), bv(v))
+		a.VMOVUPS(at(below, 64*v), z(bv(v)))
 	}
 	for r := range rows {
 		for v := range pairVecs {
-			a.VADDPS(bv(v), acc(r, v), acc(r, v))
+			a.VADDPS(z(bv(v)), z(acc(r, v)), z(acc(r, v)))
 		}
 	}
 	a.Label("round")
 	a.MOVQ(a.param("ldh"), ldh)
 	a.LEAQ(operand.Mem{Base: ldh, Index: ldh, Scale: 2}, ldh3)
 	each(out, ldh, ldh3, func(r int, row operand.Mem) {
-		roundBF16(a, number(acc(r, 1)), number(acc(r, 0)), number(acc(r, 0)))
-		a.VMOVUPS(acc(r, 0), row)
+		roundBF16(a, acc(r, 1), acc(r, 0), acc(r, 0))
+		a.VMOVUPS(z(acc(r, 0)), row)
 	})
 	a.MOVQ(out, a.param("half"))
 	a.DECQ(strips)

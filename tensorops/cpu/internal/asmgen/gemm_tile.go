@@ -44,8 +44,18 @@ first-level cache, a row every four k. Then lines of what is multiplied next are
 second, one every four k: all at once they would hold up what the sums need themselves. They lie in rows,
 some lines in each.`
 
-// number is that of a vector register named by z.
-func number(r reg.Register) int { return int(r.(reg.Physical).PhysicalIndex()) }
+// fetchLine asks for the next line of some rows of memory, of which lines are left: see Memory of package gemm. left counts those of a row.
+func fetchLine(a *isa, next, left reg.GPVirtual) {
+	a.SUBQ(operand.U8(1), a.param("lines"))
+	a.JL(a.jump("fetched"))
+	a.PREFETCHT1(operand.Mem{Base: next})
+	a.ADDQ(operand.U8(64), next)
+	a.DECQ(left)
+	a.JNZ(a.jump("fetched"))
+	a.MOVQ(a.param("perRow"), left)
+	a.ADDQ(a.param("skip"), next)
+	a.Label("fetched")
+}
 
 // gemmTile writes the function for a number of rows.
 func gemmTile(c *build.Context, s gemmShape, rows int) {
@@ -158,15 +168,7 @@ func gemmTile(c *build.Context, s gemmShape, rows int) {
 	for i := range unroll {
 		step()
 		if i == 1 {
-			c.SUBQ(operand.U8(1), param("lines"))
-			c.JL(operand.LabelRef("fetched"))
-			c.PREFETCHT1(at(next, 0))
-			c.ADDQ(operand.U8(64), next)
-			c.DECQ(left)
-			c.JNZ(operand.LabelRef("fetched"))
-			c.MOVQ(param("perRow"), left)
-			c.ADDQ(param("skip"), next)
-			c.Label("fetched")
+			fetchLine(avx512(c), next, left)
 		}
 	}
 	c.SUBQ(operand.U8(unroll), count)

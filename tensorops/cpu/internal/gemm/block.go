@@ -10,7 +10,16 @@ type Block struct {
 	C       Matrix  // sums in contiguous rows
 	Add     bool
 	Out     Output // where the block is complete, and is to be bfloat16: C is then only read, and only where Add is set
-	Next    Memory // is fetched meanwhile
+	Next    Memory // is fetched meanwhile, anew with each strip of B
+}
+
+// fetched is what is fetched while the strip of B from column j on is multiplied: Next, or else the strip after it where B is
+// packed, of a depth in words.
+func (b *Block) fetched(j, nr, depth int) Memory {
+	if b.Next.first != nil || b.B.K != nr || j+nr >= b.N {
+		return b.Next
+	}
+	return memory(b.B.Data[(j/nr+1)*b.B.Strip:], 1, depth*nr, depth*nr)
 }
 
 // Block computes C = A·B, or C += A·B where add is set, from packed operands: m
@@ -48,10 +57,7 @@ func (kn *Kernel) Part(c Matrix, m, n, k int, a, b Operand, add bool) {
 func (kn *Kernel) Multiply(b Block) {
 	full := b.M / kn.MR
 	for j := 0; j < b.N; j += kn.NR {
-		strip, next := &b.B.Data[j/kn.NR*b.B.Strip], b.Next
-		if next.first == nil && b.B.K == kn.NR && j+kn.NR < b.N { // the strip after this one, where it is packed
-			next = memory(b.B.Data[(j/kn.NR+1)*b.B.Strip:], 1, b.K*kn.NR, b.K*kn.NR)
-		}
+		strip, next := &b.B.Data[j/kn.NR*b.B.Strip], b.fetched(j, kn.NR, b.K)
 		run := func(i, strips, rows int, next Memory) {
 			kn.tile[rows](strips, b.K, &b.A.Data[i*b.A.Strip], strip, &b.C.Data[i*kn.MR*b.C.Row+j], b.A.K, b.B.K, b.C.Row, b.Add, next.first, next.lines, next.perRow, next.skip)
 		}

@@ -1,9 +1,6 @@
 package gemm
 
-import (
-	"sync"
-	"unsafe"
-)
+import "unsafe"
 
 // Output is a matrix of bfloat16 to which complete sums are rounded as PairKernel rounds, Bias added before to each
 // row where there is one. The zero value is none.
@@ -66,11 +63,7 @@ func (p *PairKernel) Multiply(b Block) {
 		if b.C.Data != nil {
 			s.C.Data = b.C.Data[j:]
 		}
-		s.Out, s.N, s.Next = b.Out.At(0, j), min(p.NR, b.N-j), b.Next
-		if b.Next.first == nil && j+p.NR < b.N { // the strip after this one
-			length := pairs(b.K) * p.NR
-			s.Next = memory(b.B.Data[(j/p.NR+1)*b.B.Strip:], 1, length, length)
-		}
+		s.Out, s.N, s.Next = b.Out.At(0, j), min(p.NR, b.N-j), b.fetched(j, p.NR, pairs(b.K))
 		p.strip(&s)
 	}
 }
@@ -127,13 +120,10 @@ func (p *PairKernel) run(s *pairStrip, first, strips, rows int) {
 	p.tile[rows](strips, pairs(s.K), &s.A.Data[first*s.A.Strip], &s.words[0], c, ldc, right, s.Add, half, 2*s.Out.Row, bias, next.first, next.lines, next.perRow, next.skip)
 }
 
-// pairTiles are those beside C: see tiles.
-var pairTiles = sync.Pool{New: func() any { return new([maxTile]float32) }}
-
 // border computes an incomplete strip of B: whole tiles beside C, by the same sums, of which the first columns are stored.
 func (p *PairKernel) border(s *pairStrip) {
-	tile := pairTiles.Get().(*[maxTile]float32)
-	defer pairTiles.Put(tile)
+	tile := tiles.Get().(*[maxTile]float32)
+	defer tiles.Put(tile)
 	for i := 0; i < s.M; i += p.MR {
 		rows := min(p.MR, s.M-i)
 		p.tile[rows](1, pairs(s.K), &s.A.Data[i/p.MR*s.A.Strip], &s.words[0], &tile[0], 4*p.NR, 0, false, nil, 0, nil, nil, 0, 0, 0)
