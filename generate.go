@@ -36,6 +36,9 @@ type GenerateOptions struct {
 	Stop []string
 	// IgnoreEnd goes on where the model ends its text (eos_token_id).
 	IgnoreEnd bool
+	// Context is how many tokens the model sees at most, the prompt's among them, up to its positions;
+	// 0: all its positions, also where a run trained it with fewer.
+	Context int
 	// Messages are a conversation to answer, which the model's chat template renders; Prompt must be
 	// empty then.
 	Messages []chat.Message
@@ -43,6 +46,11 @@ type GenerateOptions struct {
 	Tools json.RawMessage
 	// TemplateVars are variables for the template, such as "enable_thinking".
 	TemplateVars map[string]any
+	// Warn gets a sentence when the prompt is cut, or when the context is full for the first time, before
+	// the text that follows from it; nil: nothing is said.
+	Warn func(warning string)
+	// Report is filled in when the text ends; nil: it is not asked for.
+	Report *GenerateReport
 }
 
 // ErrOptions: a number is out of its range.
@@ -57,6 +65,8 @@ func (o GenerateOptions) check() error {
 		return fmt.Errorf("%w: %d tokens; give 0 or more", ErrOptions, o.Tokens)
 	case !(o.Temperature >= 0) || math.IsInf(o.Temperature, 0):
 		return fmt.Errorf("%w: a temperature of %g; give 0 or more", ErrOptions, o.Temperature)
+	case o.Context < 0:
+		return fmt.Errorf("%w: a context of %d tokens; give 1 or more, or 0 for all the model's positions", ErrOptions, o.Context)
 	case o.TopK < 0:
 		return fmt.Errorf("%w: top-k of %d; give 0 (all) or more", ErrOptions, o.TopK)
 	case !(o.TopP >= 0 && o.TopP <= 1):
@@ -75,9 +85,10 @@ func (o GenerateOptions) check() error {
 
 // Generate continues a prompt, or answers a conversation, and calls emit with the text as it comes,
 // until the model ends it (eos_token_id), a text to stop at comes, or o.Tokens are written. It uses
-// a cache of keys and values; when the context is full, the sequence goes on
-// from its last half. The same options give the same text. Where the model computes no
-// numbers to choose by, the text ends with ErrNotFinite.
+// a cache of keys and values. A prompt that is longer than the context loses its beginning, and when the
+// context is full, the model continues from its last half: o.Warn and o.Report say so. The same
+// options give the same text. Where the model computes no numbers to choose by, the text ends with
+// ErrNotFinite.
 func Generate(ctx context.Context, o GenerateOptions, emit func(text []byte) error) error {
 	if err := o.check(); err != nil {
 		return err
@@ -136,18 +147,24 @@ func (t *trained) generate(ctx context.Context, o GenerateOptions, stream tensor
 	if err != nil {
 		return &SetupError{err}
 	}
-	window := t.model.Config.Context
-	next := tail(prompt, window)
-	half := max(1, window/2)                            // to go on from when the context is full
-	room := len(next) + min(o.Tokens, window-len(next)) // of the cache
+	size, err := t.positions(o.Context)
+	if err != nil {
+		return err
+	}
+	window := newTextWindow(size, t.model.Config.Positions(), o)
+	if o.Report != nil {
+		defer func() { *o.Report = window.report }()
+	}
+	next := window.begin(prompt)
+	room := len(next) + min(o.Tokens, size-len(next)) // of the cache
 	err = t.checkMemory(fmt.Sprintf("a cache of keys and values for %d positions", room), func(_ tensorops.Stream, st *stages.Stage) error {
 		dec, err := stages.NewDecoder(st, room)
 		if err != nil {
 			return err
 		}
 		longest := next
-		if o.Tokens > window-len(next)+1 && len(next) < half { // the context will be full
-			longest = make([]int32, half)
+		if o.Tokens > size-len(next)+1 && len(next) < window.half { // the context will be full
+			longest = make([]int32, window.half)
 		}
 		_, err = dec.Next(longest)
 		return err
@@ -179,9 +196,9 @@ func (t *trained) generate(ctx context.Context, o GenerateOptions, stream tensor
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if dec.Used()+len(next) > window {
+		if dec.Used()+len(next) > size {
 			dec.Reset()
-			next = tail(sequence, half)
+			next = window.move(sequence)
 		}
 		logits, err := dec.Next(next)
 		if err != nil {
@@ -194,8 +211,9 @@ func (t *trained) generate(ctx context.Context, o GenerateOptions, stream tensor
 		if !o.IgnoreEnd && slices.Contains(talk.Ends, id) {
 			break
 		}
+		window.report.Tokens++
 		pick.seen(id)
-		sequence = append(tail(sequence, window), id)
+		sequence = append(tail(sequence, size), id)
 		next = sequence[len(sequence)-1:]
 		if ended, err := write(text.Decode(id)); ended || err != nil {
 			return err

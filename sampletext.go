@@ -64,6 +64,13 @@ func newTextSampler(r *Run, cfg *config.Config, m *stages.Model, tok tokenizer.T
 		}
 		s.stream = s.trained.device.NewStream("sample")
 	}
+	warned := false // every validation would say the same
+	s.o.Warn = func(text string) {
+		if !warned {
+			warned = true
+			r.warn("the samples (run.sample_tokens): %s", text)
+		}
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	go s.loop() // ends with end
 	return s, ""

@@ -21,6 +21,7 @@ type talking struct {
 	system   string
 	messages string // a file
 	tools    string // a file
+	asJSON   bool
 }
 
 func (a *app) newGenerate() *cobra.Command {
@@ -35,6 +36,11 @@ func (a *app) newGenerate() *cobra.Command {
 text ends where the model ends it, before a --stop text, or after --tokens.
 The same options give the same text. On a terminal, characters that could steer
 it are shown as � instead.
+
+The model sees as many tokens as it has positions, or --context, also where a run
+trained it with a shorter model.context. Of a longer prompt it sees the end, and
+when the context is full it continues from its last half: both are reported as warnings,
+and with --json as prompt_cut and window_moves.
 
 With --chat the prompt is what a user says, and the model's chat template makes
 the text of it that the model continues: only the answer is written. Without --prompt each line
@@ -52,16 +58,11 @@ the template functions that an answer may call: a JSON array of their descriptio
 			if err := t.check(cmd); err != nil {
 				return err
 			}
+			o.Warn = a.warn
 			if t.chat || t.messages != "" {
 				return a.talk(cmd.Context(), o, t, cmd.Flags().Changed("prompt"))
 			}
-			if err := generate(cmd.Context(), o, a.programs()); err != nil {
-				return err
-			}
-			if a.terminal {
-				a.printf("\n") // a pipe gets the text alone
-			}
-			return nil
+			return a.continueText(cmd.Context(), o, t.asJSON)
 		}),
 	}
 	modelFlags(cmd, &o.ModelOptions)
@@ -79,7 +80,10 @@ the template functions that an answer may call: a JSON array of their descriptio
 	f.Float64Var(&o.RepetitionPenalty, "repetition-penalty", 0, "`number` that logits of tokens already in the text are divided by; 0 or 1: none")
 	f.StringArrayVar(&o.Stop, "stop", nil, "`text` to end before; repeatable")
 	f.BoolVar(&o.IgnoreEnd, "ignore-end", false, "go on where the model ends its text")
+	f.IntVar(&o.Context, "context", 0, "`tokens` that the model sees at most, the prompt's among them (default: all its positions)")
+	f.BoolVar(&t.asJSON, "json", false, "print JSON: a line for each answer, when it is complete")
 	f.Uint64Var(&o.Seed, "seed", 1, "`seed` of the random choices")
+	completeWords(cmd, "context")
 	return cmd
 }
 
@@ -107,6 +111,34 @@ func (t talking) check(cmd *cobra.Command) error {
 		return idle(cmd, "with --messages, which has the whole conversation", "chat", "system")
 	case !t.chat:
 		return idle(cmd, "without --chat", "system", "tools")
+	}
+	return nil
+}
+
+// warn shows a warning of a command that has no other place for it.
+func (a *app) warn(text string) { say(a.err, "warning: %s", text) }
+
+// generated is a text with what the model saw of it.
+type generated struct {
+	Text string `json:"text"` // without the prompt
+	troupe.GenerateReport
+}
+
+// continueText continues a prompt.
+func (a *app) continueText(ctx context.Context, o troupe.GenerateOptions, asJSON bool) error {
+	if asJSON {
+		var text strings.Builder
+		o.Report = &troupe.GenerateReport{}
+		if err := troupe.Generate(ctx, o, func(b []byte) error { text.Write(b); return nil }); err != nil {
+			return err
+		}
+		return a.json(generated{text.String(), *o.Report})
+	}
+	if err := generate(ctx, o, a.programs()); err != nil {
+		return err
+	}
+	if a.terminal {
+		a.printf("\n") // a pipe gets the text alone
 	}
 	return nil
 }
@@ -166,16 +198,23 @@ func (a *app) talk(ctx context.Context, o troupe.GenerateOptions, t talking, pro
 			}
 			said = append(said, chat.Message{Role: "user", Content: line})
 		}
-		o.Messages = said
+		o.Messages, o.Report = said, &troupe.GenerateReport{}
 		var answer strings.Builder
-		if err := g.Generate(ctx, o, func(text []byte) error {
-			answer.Write(text)
-			_, err := a.programs().Write(text)
+		err := g.Generate(ctx, o, func(text []byte) (err error) {
+			if answer.Write(text); !t.asJSON {
+				_, err = a.programs().Write(text)
+			}
 			return err
-		}); err != nil {
+		})
+		if err == nil && t.asJSON {
+			err = a.json(generated{answer.String(), *o.Report})
+		}
+		if err != nil {
 			return err
 		}
-		a.printf("\n")
+		if !t.asJSON {
+			a.printf("\n")
+		}
 		if prompted || t.messages != "" {
 			return nil
 		}

@@ -147,11 +147,10 @@ func updatesOf(res troupe.Result) *updates {
 
 func (j *jsonReporter) sample(ctx context.Context, o troupe.GenerateOptions) error {
 	var text strings.Builder
+	o.Warn, o.Report = j.app.warn, &troupe.GenerateReport{}
 	if err := generate(ctx, o, &text); err != nil {
 		return err
 	}
-	j.emit("sample", struct {
-		Text string `json:"text"`
-	}{text.String()})
+	j.emit("sample", generated{text.String(), *o.Report})
 	return nil
 }

@@ -356,6 +356,7 @@ func (t *textReporter) closing(res troupe.Result) []string {
 
 func (t *textReporter) sample(ctx context.Context, o troupe.GenerateOptions) error {
 	t.screen.Line(fmt.Sprintf("\nsample (%s, temperature %g):", term.Plural(o.Tokens, "token"), o.Temperature))
+	o.Warn = func(text string) { t.warn("%s", text) }
 	if err := generate(ctx, o, t.app.programs()); err != nil {
 		return err
 	}

@@ -18,8 +18,8 @@ type Decoder struct {
 	logits []float32
 }
 
-// NewDecoder allocates a cache for n positions, or for Config.Context where those
-// are fewer.
+// NewDecoder allocates a cache for n positions, or for the model's where those are fewer: a
+// shorter Config.Context is that of training.
 func NewDecoder(s *Stage, positions int) (*Decoder, error) {
 	return NewDecoderOn(s, s.stream, positions)
 }
@@ -35,7 +35,7 @@ func NewDecoderOn(s *Stage, stream tensorops.Stream, positions int) (*Decoder, e
 		return nil, fmt.Errorf("%w: a decoder needs all %d layers in chunk 0", ErrModel, len(s.model.layers))
 	}
 	cfg := s.model.Config
-	d := &Decoder{stage: s, stream: stream, layers: c.layers, room: min(positions, cfg.Context), logits: make([]float32, cfg.Vocab)}
+	d := &Decoder{stage: s, stream: stream, layers: c.layers, room: min(positions, cfg.Positions()), logits: make([]float32, cfg.Vocab)}
 	l := stream.NewList()
 	for range cfg.Layers {
 		var kv [2]tensorops.Tensor

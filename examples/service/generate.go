@@ -20,6 +20,7 @@ type asking struct {
 	Temperature float64  `json:"temperature"`
 	TopK        int      `json:"top_k"`
 	Seed        uint64   `json:"seed"`
+	Context     int      `json:"context"`   // tokens that the model sees at most; 0: all its positions
 	Stream      bool     `json:"stream"`    // the answer as server-sent events: step, text …, done
 	MaxAgeS     *float64 `json:"max_age_s"` // how old the weights may be
 	MaxSteps    int64    `json:"max_steps"` // or how many steps behind
@@ -80,18 +81,24 @@ func (a *api) generate(w http.ResponseWriter, req *http.Request, r *run) {
 	}
 }
 
-func (q *asking) options() troupe.GenerateOptions {
-	return troupe.GenerateOptions{Prompt: q.Prompt, Tokens: q.Tokens, Temperature: q.Temperature, TopK: q.TopK, Seed: q.Seed}
+// options has what of the text the model did not see written into a report.
+func (q *asking) options(report *troupe.GenerateReport) troupe.GenerateOptions {
+	return troupe.GenerateOptions{Prompt: q.Prompt, Tokens: q.Tokens, Temperature: q.Temperature, TopK: q.TopK, Seed: q.Seed, Context: q.Context, Report: report}
 }
 
 // whole answers when all is written.
 func (a *api) whole(ctx context.Context, w http.ResponseWriter, q asking, s *troupe.Snapshot) {
 	var text strings.Builder
-	if err := s.Generate(ctx, q.options(), func(b []byte) error { text.Write(b); return nil }); err != nil {
+	var report troupe.GenerateReport
+	if err := s.Generate(ctx, q.options(&report), func(b []byte) error { text.Write(b); return nil }); err != nil {
 		refuse(w, err)
 		return
 	}
-	answer(w, http.StatusOK, map[string]any{"step": s.Step(), "text": text.String()})
+	answer(w, http.StatusOK, struct {
+		Step int64  `json:"step"`
+		Text string `json:"text"`
+		troupe.GenerateReport
+	}{s.Step(), text.String(), report})
 }
 
 // pieces answers with the text as it comes.
@@ -110,10 +117,11 @@ func (a *api) pieces(ctx context.Context, w http.ResponseWriter, q asking, s *tr
 		}
 		return to.write(format(entry{kind: kind, data: b}))
 	}
-	err := s.Generate(ctx, q.options(), func(b []byte) error { return send("text", map[string]string{"text": string(b)}) })
+	var report troupe.GenerateReport
+	err := s.Generate(ctx, q.options(&report), func(b []byte) error { return send("text", map[string]string{"text": string(b)}) })
 	switch {
 	case err == nil:
-		_ = send("done", struct{}{}) // to a client that may have gone
+		_ = send("done", report) // to a client that may have gone
 	case !begun:
 		refuse(w, err)
 	case errors.Is(err, context.Canceled): // the client has gone

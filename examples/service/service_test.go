@@ -70,6 +70,11 @@ func TestService(t *testing.T) {
 	if pieces[0].kind != "step" || pieces[0].data["step"] != at || whole.String() != first["text"] {
 		t.Errorf("in pieces it writes %v, at once %v", pieces, first)
 	}
+	for _, of := range []map[string]any{first, pieces[len(pieces)-1].data} { // what the model saw of the text
+		if of["prompt_tokens"] != 4.0 || of["prompt_cut"] != 0.0 || of["tokens"] != 30.0 || of["context"] == 0.0 || of["window_moves"] == nil {
+			t.Errorf("the report of a text is missing in %v", of)
+		}
+	}
 
 	// A browser sees both runs, and may only look.
 	shown := p.ask("GET", "/ui/api/runs", "", http.StatusOK)["runs"].([]any)
