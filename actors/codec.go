@@ -22,10 +22,12 @@ var ErrMessage = errors.New("not a message for this process")
 // knows the tables, so that orders travel without them. Safe for concurrent use.
 type Codec struct {
 	*local
-	tables  tables
-	takes   direction
-	batches *batchPool
-	stages  func() []*actor.PID
+	tables     tables
+	takes      direction
+	boss       string // the coordinator's address; "": this process is the coordinator
+	batches    *batchPool
+	stages     func() []*actor.PID
+	neighbours func() neighbours
 }
 
 // direction says which messages a process takes from others.
@@ -36,9 +38,10 @@ const (
 	toStages
 )
 
-func newCodec(l *local, t tables, takes direction) *Codec {
-	c := &Codec{local: l, tables: t, takes: takes, batches: &batchPool{}}
-	c.stages = sync.OnceValue(c.stagePIDs)
+// newCodec makes the codec of a process that takes what the coordinator, which is at boss, or stages send.
+func newCodec(l *local, t tables, takes direction, boss string) *Codec {
+	c := &Codec{local: l, tables: t, takes: takes, boss: boss, batches: &batchPool{}}
+	c.stages, c.neighbours = sync.OnceValue(c.stagePIDs), sync.OnceValue(c.findNeighbours)
 	return c
 }
 

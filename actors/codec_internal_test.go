@@ -53,7 +53,7 @@ type ends struct {
 
 func newEnds(t testing.TB) ends {
 	t.Helper()
-	spec := Spec{Run: uuid.UUID{1, 2, 3}, Attempt: uuid.UUID{4, 5, 6}, MicrobatchSize: 1, Context: 4, Sequences: 4, Hosts: []string{"w0", "w1"}, Shares: []bool{true, true},
+	spec := Spec{Run: uuid.UUID{1, 2, 3}, Attempt: uuid.UUID{4, 5, 6}, MicrobatchSize: 1, Context: 4, Sequences: 4, Hosts: []string{"w0", "w1"}, TiedRanks: []int{0, 1}, Shares: []bool{true, true},
 		WriteShared: func(context.Context, TrainerState, []stages.Saved, bool, Others) (string, error) { return "", nil }}
 	var err error
 	if spec.Table, err = scheduler.Generate(scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4}); err != nil {
@@ -75,7 +75,11 @@ func newEnds(t testing.TB) ends {
 		l.system.ProcessRegistry.Address = "here"
 		l.shutdown = l.system.Shutdown
 		t.Cleanup(l.close)
-		return newCodec(l, tables, takes)
+		boss := ""
+		if takes == toStages {
+			boss = "coordinator"
+		}
+		return newCodec(l, tables, takes, boss)
 	}
 	e := ends{coordinator: codec(spec, toCoordinator)}
 	spec.Hosts, spec.Device = []string{"", "w1"}, hostDevice{tensorops.NewHostMemory(0)}
@@ -96,6 +100,18 @@ func (e ends) of(d direction) *Codec {
 type sample struct {
 	to      direction
 	message any
+}
+
+// from is the process that may send the sample to the one that it is for.
+func (s sample) from() string {
+	switch s.message.(type) {
+	case *Transfer, *TiedGradient, *Credit, *ExpectInput:
+		return "w1"
+	}
+	if s.to == toStages {
+		return "coordinator"
+	}
+	return "w1"
 }
 
 func (e ends) tensor(t testing.TB, dims ...int) tensorops.Tensor {
@@ -126,7 +142,8 @@ func (e ends) half(t testing.TB, dims ...int) tensorops.Tensor {
 // samples has every message that leaves its process, with every field set.
 func (e ends) samples(t testing.TB) []sample {
 	h := e.header
-	pid := func(name string) *actor.PID { return actor.NewPID("somewhere", actorID(h.Attempt, name)) }
+	pid := func(name string) *actor.PID { return actor.NewPID("coordinator", actorID(h.Attempt, name)) }
+	asks := actor.NewPID("w1", actorID(h.Attempt, stageName(1)))
 	act := scheduler.Action{Chunk: 1, Type: scheduler.I, Microbatch: 3}
 	state := &StageState{Header: h, Rank: 1, Copies: e.coordinator.copies.NewArena("sample")}
 	for i, dims := range [][]int{{2, 3}, {1}, {4}} {
@@ -141,11 +158,11 @@ func (e ends) samples(t testing.TB) []sample {
 			Stages: []*actor.PID{actor.NewPID("here", actorID(h.Attempt, stageName(0))), actor.NewPID("w1", actorID(h.Attempt, stageName(1)))}}},
 		{toStages, &Order{Header: h, Phase: Train, Trace: true, Norms: true, Speculative: &stages.Update{Count: 3, LR: 0.5, GradScale: 0.25}, Table: e.stages.spec.Table, Credits: table.trainCredits}},
 		{toStages, &Order{Header: h, Phase: Eval, Table: e.stages.spec.EvalTable, Credits: table.evalCredits}},
-		{toStages, &Transfer{Header: h, Kind: scheduler.BackwardEdge, To: 0, Microbatch: 2, Part: 1, Extent: Extent{1, 2, 3}, Tensor: e.tensor(t, 2, 3, 4)}},
-		{toStages, &Transfer{Header: h, Kind: scheduler.ForwardEdge, To: 1, Tensor: e.tensor(t, 3, 8).Columns(2, 5)}},
-		{toStages, &Transfer{Header: h, Kind: scheduler.ForwardEdge, To: 1, Tensor: e.half(t, 2, 3, 5)}},
+		{toStages, &Transfer{Header: h, Kind: scheduler.BackwardEdge, To: 0, Microbatch: 2, Extent: Extent{1, 2, 3}, Tensor: e.tensor(t, 2, 3, 4)}},
+		{toStages, &Transfer{Header: h, Kind: scheduler.BackwardEdge, Tensor: e.tensor(t, 3, 8).Columns(2, 5)}},
+		{toStages, &Transfer{Header: h, Kind: scheduler.BackwardEdge, Tensor: e.half(t, 2, 3, 5)}},
 		{toStages, &Transfer{Header: h, Kind: scheduler.BackwardEdge, To: 0, Tensor: e.half(t, 3, 8).Columns(2, 5)}},
-		{toStages, &Credit{Header: h, Kind: scheduler.BackwardEdge, Edge: 1}},
+		{toStages, &Credit{Header: h, Kind: scheduler.ForwardEdge}},
 		{toStages, &Data{Header: h, Chunk: 1, Microbatch: 2, Batch: &Batch{Extent: Extent{1, 1, 2}, Tokens: []int32{5, 6}, Targets: []int32{7, 8}}}},
 		{toStages, &Data{Header: h, Batch: &Batch{Extent: Extent{0, 1, 2}, Tokens: []int32{}, Targets: []int32{7, 8}}}},
 		{toStages, &Data{Header: h, Chunk: 1, Batch: &Batch{Extent: Extent{4, 2, 1}, Tokens: []int32{}, Targets: []int32{}, Fields: []tensorops.Array{
@@ -156,13 +173,13 @@ func (e ends) samples(t testing.TB) []sample {
 		{toStages, &WriteState{Header: h, Places: []Place{{File: "a", Offset: 5}, {File: "b"}, {File: "a", Offset: 1 << 40}}}},
 		{toStages, &SendState{h}},
 		{toStages, &DropState{h}},
-		{toStages, &ExpectInput{Header: h, Action: act}},
+		{toStages, &ExpectInput{Header: h, Action: scheduler.Action{Type: scheduler.I, Microbatch: 3}}},
 		{toStages, halt{}},
 		{toStages, leave{}},
 		{toStages, &Weight{Header: h, Request: 3, Tensor: e.tensor(t, 2, 2)}},
 		{toStages, &Weight{Header: h, Request: 3, Err: &RemoteError{Text: "no such weight"}}},
-		{toCoordinator, &DataRequest{Header: h, Phase: Eval, Chunk: 1, Microbatch: 1, Tokens: true, Targets: true, ReplyTo: pid(stageName(1))}},
-		{toCoordinator, &DataRequest{Header: h, Phase: Train, Chunk: 1, Fields: []string{"x", "y"}, ReplyTo: pid(stageName(1))}},
+		{toCoordinator, &DataRequest{Header: h, Phase: Eval, Chunk: 1, Microbatch: 1, Tokens: true, Targets: true, ReplyTo: asks}},
+		{toCoordinator, &DataRequest{Header: h, Phase: Train, Chunk: 1, Fields: []string{"x", "y"}, ReplyTo: asks}},
 		{toCoordinator, &StageDone{Header: h, Rank: 1, Losses: []Loss{{Microbatch: 1, Report: stages.Report{Sum: 2.5, Targets: 3, Metrics: []stages.Metric{{Name: "mtp", Sum: 4.5, Count: 1}, {Name: "all", Sum: 2, Total: true}}}}, {Report: stages.Report{Sum: 1, Targets: 1}}}, Norms: []stages.Norm{{Param: 2, Squared: 0.125}}, Weights: []stages.Norm{{Param: 3, Squared: 0.25}}, Busy: time.Second,
 			Trace: []ActionTime{{act, time.Unix(1, 2), time.Unix(3, 4)}}}},
 		{toCoordinator, &Applied{h, 1}},
@@ -215,7 +232,7 @@ func numbers(m any) [][]byte {
 }
 
 // over packs a message, writes it as bytes, and takes what comes of it.
-func over(t testing.TB, out, in *Codec, m any) (any, error) {
+func over(t testing.TB, out, in *Codec, m any, from string) (any, error) {
 	t.Helper()
 	p, err := out.Pack(m)
 	if err != nil {
@@ -233,12 +250,12 @@ func over(t testing.TB, out, in *Codec, m any) (any, error) {
 		if len(p.Parts) > 0 {
 			t.Errorf("%T has parts and goes the way of control", m)
 		}
-		return in.Unpack(&w)
+		return in.Unpack(&w, from)
 	}
-	if _, err := in.Unpack(&w); !errors.Is(err, ErrMessage) {
+	if _, err := in.Unpack(&w, from); !errors.Is(err, ErrMessage) {
 		t.Errorf("Unpack takes a %T: %v", m, err)
 	}
-	taken, err := in.Take(&w, lengths(p.Parts))
+	taken, err := in.Take(&w, lengths(p.Parts), from)
 	for i := range taken.Parts {
 		copy(taken.Parts[i], p.Parts[i])
 	}
@@ -266,7 +283,7 @@ func TestEveryMessageSurvives(t *testing.T) {
 				t.Fatal(err)
 			}
 			kinds[fmt.Sprintf("%T", p.Message.Kind)] = true
-			got, err := over(t, e.of(from), e.of(s.to), s.message)
+			got, err := over(t, e.of(from), e.of(s.to), s.message, s.from())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -282,7 +299,7 @@ func TestEveryMessageSurvives(t *testing.T) {
 		t.Errorf("%d kinds were tried, there are %d: %v", len(kinds), n, kinds)
 	}
 	for _, s := range e.samples(t) {
-		if got, err := over(t, e.of(s.to), e.of(toStages+toCoordinator-s.to), s.message); !errors.Is(err, ErrMessage) {
+		if got, err := over(t, e.of(s.to), e.of(toStages+toCoordinator-s.to), s.message, s.from()); !errors.Is(err, ErrMessage) {
 			t.Errorf("%T is taken where it was sent: %+v, %v", s.message, got, err)
 		}
 	}
@@ -311,17 +328,23 @@ func TestPackIsValid(t *testing.T) {
 	e := newEnds(t)
 	long := "\xff\x00" + string(bytes.Repeat([]byte("é"), limitText))
 	for _, m := range []any{
-		&Failed{Header: e.header, Actor: long, Err: errors.New(long)},
+		&Failed{Header: e.header, Actor: "stage 1", Err: errors.New(long)},
 		&Failed{Header: e.header, Actor: "stage 1", Err: &Panic{Value: long, Stack: []byte(long)}},
 	} {
-		if _, err := over(t, e.stages, e.coordinator, m); err != nil {
+		if _, err := over(t, e.stages, e.coordinator, m, "w1"); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := over(t, e.coordinator, e.stages, &Weight{Header: e.header, Err: errors.New(long)}); err != nil {
+	if _, err := over(t, e.coordinator, e.stages, &Weight{Header: e.header, Err: errors.New(long)}, "coordinator"); err != nil {
 		t.Error(err)
 	}
 }
+
+// fuzzedWays are those that a fuzzed message may come.
+var fuzzedWays = []struct {
+	to   direction
+	from string
+}{{toStages, "coordinator"}, {toStages, "w1"}, {toCoordinator, "w1"}}
 
 // FuzzUnpack: whatever comes as a control message, it is refused or is a message.
 func FuzzUnpack(f *testing.F) {
@@ -342,8 +365,9 @@ func FuzzUnpack(f *testing.F) {
 		if proto.Unmarshal(text, &w) != nil {
 			return
 		}
-		for _, d := range []direction{toStages, toCoordinator} {
-			m, err := e.of(d).Unpack(&w)
+		for _, way := range fuzzedWays {
+			d, from := way.to, way.from
+			m, err := e.of(d).Unpack(&w, from)
 			if err != nil {
 				if !errors.Is(err, ErrMessage) {
 					t.Errorf("refused for %v", err)
@@ -351,7 +375,7 @@ func FuzzUnpack(f *testing.F) {
 				continue
 			}
 			// What was taken can be sent on, and is then the same.
-			again, err := over(t, e.of(toStages+toCoordinator-d), e.of(d), m)
+			again, err := over(t, e.of(toStages+toCoordinator-d), e.of(d), m, from)
 			if err != nil {
 				t.Fatalf("%+v: %v", m, err)
 			}
@@ -400,12 +424,12 @@ func FuzzTake(f *testing.F) {
 		if proto.Unmarshal(text, &w) != nil {
 			return
 		}
-		for _, d := range []direction{toStages, toCoordinator} {
-			c := e.of(d)
+		for _, way := range fuzzedWays {
+			c, from := e.of(way.to), way.from
 			c.batches = &batchPool{}
 			in := func() int64 { return c.memory.Stats().InUse + c.copies.Stats().InUse }
 			before := in()
-			taken, err := c.Take(&w, lens)
+			taken, err := c.Take(&w, lens, from)
 			parts, m, release := taken.Parts, taken.Message, taken.Release
 			if err != nil {
 				if !errors.Is(err, ErrMessage) {
@@ -485,7 +509,7 @@ func TestTransferWithinGroup(t *testing.T) {
 	if err != nil || !p.Bulk || len(p.Parts) > 0 {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	if _, err := e.stages.Take(p.Message, nil); !errors.Is(err, ErrMessage) {
+	if _, err := e.stages.Take(p.Message, nil, "w1"); !errors.Is(err, ErrMessage) {
 		t.Errorf("of a rank alone: %v, want ErrMessage", err)
 	}
 	spec := &e.stages.spec
@@ -493,7 +517,8 @@ func TestTransferWithinGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec.Hosts = []string{"", "", "w1"}
-	taken, err := e.stages.Take(p.Message, nil)
+	e.stages.neighbours = e.stages.findNeighbours
+	taken, err := e.stages.Take(p.Message, nil, "w1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -502,7 +527,7 @@ func TestTransferWithinGroup(t *testing.T) {
 	}
 	taken.Release()
 	p.Message.GetTransfer().Part = 3
-	if _, err := e.stages.Take(p.Message, nil); !errors.Is(err, ErrMessage) {
+	if _, err := e.stages.Take(p.Message, nil, "w1"); !errors.Is(err, ErrMessage) {
 		t.Errorf("piece 3 of 3 ranks: %v, want ErrMessage", err)
 	}
 }

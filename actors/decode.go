@@ -18,17 +18,20 @@ import (
 
 const limitText = 1 << 16 // bytes of a text from another process: an error, a stack, a name
 
-// Unpack makes a message of what came without numbers behind it. Everything in it is
-// checked: another process may be broken, or not what it says.
-func (c *Codec) Unpack(w *wire.Message) (any, error) {
+// Unpack makes a message of what came without numbers behind it from the process at an address, which the carrier
+// has authenticated. Everything in it is checked: another process may be broken, or not what it says.
+func (c *Codec) Unpack(w *wire.Message, from string) (any, error) {
 	h, err := c.header(w)
+	if err == nil {
+		err = c.checkSender(w, from, false)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if c.takes == toStages {
 		return c.unpackForStage(h, w)
 	}
-	return c.unpackForCoordinator(h, w)
+	return c.unpackForCoordinator(h, w, from)
 }
 
 // unpackForStage takes what a coordinator or another stage sends a stage.
@@ -39,14 +42,7 @@ func (c *Codec) unpackForStage(h Header, w *wire.Message) (any, error) {
 	case *wire.Message_Order:
 		return c.order(h, k.Order)
 	case *wire.Message_Credit:
-		if err := c.checkEdge(k.Credit.GetEdge(), k.Credit.GetChunk()); err != nil {
-			return nil, err
-		}
-		skip := k.Credit.GetSkip()
-		if skip < 0 || int(skip) > len(c.spec.Table.Skips) {
-			return nil, fmt.Errorf("%w: a credit of skip %d, of %d", ErrMessage, skip, len(c.spec.Table.Skips))
-		}
-		return &Credit{Header: h, Kind: scheduler.EdgeKind(k.Credit.GetEdge()), Edge: k.Credit.GetChunk(), Skip: skip}, nil
+		return &Credit{Header: h, Kind: scheduler.EdgeKind(k.Credit.GetEdge()), Edge: k.Credit.GetChunk(), Skip: k.Credit.GetSkip()}, nil
 	case *wire.Message_Apply:
 		return &Apply{Header: h, Skip: k.Apply.GetSkip(), Update: unpackUpdate(k.Apply.GetUpdate()), Kept: k.Apply.GetKept(), Abort: k.Apply.GetAbort()}, nil
 	case *wire.Message_SaveState:
@@ -69,22 +65,15 @@ func (c *Codec) unpackForStage(h Header, w *wire.Message) (any, error) {
 	return nil, fmt.Errorf("%w: %T, at a stage", ErrMessage, w.Kind)
 }
 
-// unpackForCoordinator takes what a stage sends the coordinator.
-func (c *Codec) unpackForCoordinator(h Header, w *wire.Message) (any, error) {
+// unpackForCoordinator takes what a stage sends the coordinator. Answers go to the sender, whatever address it names.
+func (c *Codec) unpackForCoordinator(h Header, w *wire.Message, from string) (any, error) {
 	switch k := w.Kind.(type) {
 	case *wire.Message_DataRequest:
 		r := k.DataRequest
-		if err := c.checkData(Phase(r.GetPhase()), r.GetChunk(), r.GetMicrobatch()); err != nil {
-			return nil, err
-		}
 		if n := len(r.GetFields()); n > stages.MaxFields {
 			return nil, fmt.Errorf("%w: a request for %d fields, of at most %d", ErrMessage, n, stages.MaxFields)
 		}
-		reply, err := c.reply(r.GetReplyTo())
-		if err == nil && c.spec.Edge && c.spec.onCloud(reply.GetAddress()) {
-			return nil, fmt.Errorf("%w: a request for data from %s: %w", ErrMessage, reply.GetAddress(), ErrEdge)
-		}
-		return &DataRequest{Header: h, Phase: Phase(r.GetPhase()), Chunk: r.GetChunk(), Microbatch: r.GetMicrobatch(), Tokens: r.GetTokens(), Targets: r.GetTargets(), Fields: r.GetFields(), ReplyTo: reply}, err
+		return &DataRequest{Header: h, Phase: Phase(r.GetPhase()), Chunk: r.GetChunk(), Microbatch: r.GetMicrobatch(), Tokens: r.GetTokens(), Targets: r.GetTargets(), Fields: r.GetFields(), ReplyTo: actor.NewPID(from, r.GetReplyTo().GetId())}, nil
 	case *wire.Message_StageDone:
 		return c.stageDone(h, k.StageDone)
 	case *wire.Message_Applied:
@@ -110,8 +99,7 @@ func (c *Codec) unpackForCoordinator(h Header, w *wire.Message) (any, error) {
 		return &left{rank}, err
 	case *wire.Message_ReadWeight:
 		r := k.ReadWeight
-		reply, err := c.reply(r.GetReplyTo())
-		return &ReadWeight{Header: h, Request: r.GetRequest(), Param: cut(r.GetName()), Part: cut(r.GetPart()), ReplyTo: reply}, err
+		return &ReadWeight{Header: h, Request: r.GetRequest(), Param: cut(r.GetName()), Part: cut(r.GetPart()), ReplyTo: actor.NewPID(from, r.GetReplyTo().GetId())}, nil
 	}
 	return nil, fmt.Errorf("%w: %T, at the coordinator", ErrMessage, w.Kind)
 }
@@ -149,7 +137,7 @@ func (c *Codec) peers(h Header, p *wire.Peers) (any, error) {
 		if at.from.GetId() != actorID(c.id.attempt, name) {
 			return nil, fmt.Errorf("%w: the %s is said to be %.100q", ErrMessage, name, at.from.GetId())
 		}
-		*at.to = actor.NewPID(at.from.GetAddress(), at.from.GetId())
+		*at.to = actor.NewPID(c.boss, at.from.GetId())
 	}
 	return m, nil
 }
@@ -250,15 +238,6 @@ func (c *Codec) remoteRank(rank int32) (int, error) {
 	return int(rank), nil
 }
 
-// reply is where an answer goes: an actor of the attempt.
-func (c *Codec) reply(p *wire.Pid) (*actor.PID, error) {
-	id := SupervisorID(c.id.attempt)
-	if p.GetId() != id && (len(p.GetId()) <= len(id) || p.GetId()[:len(id)+1] != id+"/") {
-		return nil, fmt.Errorf("%w: an answer is to go to %.100q", ErrMessage, p.GetId())
-	}
-	return actor.NewPID(p.GetAddress(), p.GetId()), nil
-}
-
 func (c *Codec) checkEdge(kind uint32, chunk int32) error {
 	if kind > uint32(scheduler.BackwardEdge) || chunk < 0 || int(chunk) >= c.spec.Table.NumChunks {
 		return fmt.Errorf("%w: edge %d of chunk %d, of %d", ErrMessage, kind, chunk, c.spec.Table.NumChunks)
@@ -294,14 +273,14 @@ type Taken struct {
 	Release func()            // to be called when they never come
 }
 
-// Take makes a message of what has numbers behind it, in parts of those lengths.
-func (c *Codec) Take(w *wire.Message, lens []int) (taken Taken, err error) {
+// Take makes a message of what has numbers behind it, in parts of those lengths, and came from the process at an address.
+func (c *Codec) Take(w *wire.Message, lens []int, from string) (taken Taken, err error) {
 	h, err := c.header(w)
+	if err == nil {
+		err = c.checkSender(w, from, true)
+	}
 	if err != nil {
 		return taken, err
-	}
-	if _, state := w.Kind.(*wire.Message_StageState); state != (c.takes == toCoordinator) {
-		return taken, fmt.Errorf("%w: %T", ErrMessage, w.Kind)
 	}
 	var o owner
 	var parts [][]byte
@@ -327,28 +306,11 @@ func (c *Codec) Take(w *wire.Message, lens []int) (taken Taken, err error) {
 }
 
 func (c *Codec) takeTransfer(h Header, t *wire.Transfer, lens []int) (owner, [][]byte, *tensorops.Pieces, error) {
-	if err := c.checkEdge(t.GetEdge(), t.GetTo()); err != nil {
-		return nil, nil, nil, err
-	}
-	if r := t.GetRank(); r < 0 || int(r) >= c.spec.ranks() || c.spec.host(int(r)) != "" {
-		return nil, nil, nil, fmt.Errorf("%w: a tensor for rank %d, which is not here", ErrMessage, r)
-	}
 	extent, err := unpackExtent(t.GetExtent())
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	route := c.spec.route(int(t.GetTo()))
-	slots := len(route.Ins)
-	if scheduler.EdgeKind(t.GetEdge()) == scheduler.BackwardEdge {
-		slots = len(route.GradOuts)
-	}
-	if t.GetSlot() < 0 || int(t.GetSlot()) >= slots {
-		return nil, nil, nil, fmt.Errorf("%w: tensor %d for chunk %d, which takes %d", ErrMessage, t.GetSlot(), t.GetTo(), slots)
-	}
 	m := &Transfer{Header: h, Kind: scheduler.EdgeKind(t.GetEdge()), To: t.GetTo(), Rank: t.GetRank(), Microbatch: t.GetMicrobatch(), Slot: t.GetSlot(), Part: t.GetPart(), Extent: extent}
-	if t.GetPart() < 0 || int(t.GetPart()) >= c.spec.ranks() {
-		return nil, nil, nil, fmt.Errorf("%w: piece %d of a tensor", ErrMessage, t.GetPart())
-	}
 	if t.GetTensor() == nil && len(lens) == 0 && c.spec.tensorSize(int(t.GetRank())) > 1 {
 		return m, nil, nil, nil // it comes within the group
 	}

@@ -3,9 +3,9 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
-	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
@@ -15,38 +15,36 @@ import (
 // ErrEdge: something was to leave the edge that has to stay there.
 var ErrEdge = errors.New("it stays on the edge (cluster.edge)")
 
-// onCloud reports whether a process has ranks, and none of the first stage.
-func (s *Spec) onCloud(address string) bool {
-	some := false
-	for rank, host := range s.Hosts {
-		if host != address {
-			continue
-		}
-		if s.place(rank)[grid.Pipeline] == 0 {
-			return false
-		}
-		some = true
-	}
-	return some
-}
+// ErrNotForIt: a process was to get something that none of its ranks needs.
+var ErrNotForIt = errors.New("the process has no rank that needs it")
 
 // Edge reports whether data and the first stage's weights stay on the edge.
 func (c *Codec) Edge() bool { return c.spec.Edge }
 
-// Leave says whether a message may leave for the process at an address.
+// Leave says whether a message may leave for the process at an address: what a run may want to keep private goes only
+// to those that need it.
 func (c *Codec) Leave(m any, address string) error {
-	if !c.spec.Edge || !c.spec.onCloud(address) {
-		return nil
-	}
+	allowed := true
 	switch m := m.(type) {
-	case *Data, *StageState, *TiedGradient:
-		return fmt.Errorf("%s for %s: %w", Name(m), address, ErrEdge)
+	case *Data:
+		allowed = c.spec.reads(address, m.Chunk)
+	case *StageState:
+		allowed = c.boss != "" && address == c.boss
+	case *TiedGradient:
+		allowed = c.spec.has(address, func(rank int) bool {
+			stage := c.spec.stageOf(rank)
+			return slices.Contains(c.spec.TiedRanks, stage) && (!c.spec.Edge || stage == 0)
+		})
 	case *Weight:
-		if m.Err == nil && c.spec.EdgeParams[m.Param] {
-			return fmt.Errorf("the weight %s for %s: %w", m.Param, address, ErrEdge)
-		}
+		allowed = m.Err != nil || c.spec.holds(address, m.Param)
 	}
-	return nil
+	switch {
+	case allowed:
+		return nil
+	case c.spec.Edge && !c.spec.hasStage(address, 0):
+		return fmt.Errorf("%s for %s: %w", Name(m), address, ErrEdge)
+	}
+	return fmt.Errorf("%s for %s: %w", Name(m), address, ErrNotForIt)
 }
 
 // Name is what a message is called in the account of what has left a process.

@@ -85,14 +85,14 @@ func (w *way) SendUserMessage(pid *actor.PID, message any) {
 		return
 	}
 	if !p.Bulk {
-		m, err = in.Unpack(&came)
+		m, err = in.Unpack(&came, w.from)
 	} else {
 		var lens []int
 		for _, part := range p.Parts {
 			lens = append(lens, len(part))
 		}
 		var taken actors.Taken
-		if taken, err = in.Take(&came, lens); err == nil {
+		if taken, err = in.Take(&came, lens, w.from); err == nil {
 			m = taken.Message
 			for i, part := range taken.Parts {
 				copy(part, p.Parts[i])

@@ -43,7 +43,7 @@ func StartStages(spec Spec, coordinator string, weights *WeightReader) (*Stages,
 	l.system = spec.System
 	s := &Stages{local: l, weights: weights, spawned: make(chan struct{}), result: make(chan struct{}), done: make(chan struct{})}
 	if spec.Attach != nil {
-		spec.Attach(newCodec(l, tables, toStages))
+		spec.Attach(newCodec(l, tables, toStages, coordinator))
 	}
 	name := SupervisorID(l.id.attempt)
 	self := actor.NewPID(l.system.Address(), name)

@@ -47,7 +47,7 @@ func Start(spec Spec) (*Run, error) {
 		l.shutdown = l.system.Shutdown
 	}
 	if spec.Attach != nil {
-		spec.Attach(newCodec(l, tables, toCoordinator))
+		spec.Attach(newCodec(l, tables, toCoordinator, ""))
 	}
 	l.log.Info("run begins", "ranks", spec.ranks(), "step", spec.Start.Step)
 	r.supervisor, err = l.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor {
@@ -100,7 +100,7 @@ func (r *Run) Status() Status { return Status{Time: time.Now(), Actors: r.status
 
 // Observe takes what an actor in another process was last heard to be doing.
 func (r *Run) Observe(s Snapshot) {
-	if c := r.byName[s.Actor]; c != nil && s.Rank >= 0 {
+	if c := r.byName[s.Actor]; c != nil && s.Rank >= 0 && c.Load().Rank == s.Rank {
 		c.observe(s)
 	}
 }

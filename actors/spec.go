@@ -97,6 +97,10 @@ type Spec struct {
 	// stage's ranks.
 	Edge       bool
 	EdgeParams map[string]bool
+	// Readers says of each chunk whether its layers read data, and Holders of each parameter which stages of the pipeline
+	// use it: no other process gets data, or stored weights. nil: every process that has ranks does.
+	Readers []bool
+	Holders map[string][]int
 	// Slices: each rank of a tensor group has a run of the positions of what travels between chunks. Way is how
 	// that gets from one group to another.
 	Slices bool

@@ -34,8 +34,8 @@ func (a *weightsActor) Receive(ctx actor.Context) {
 		answer := &Weight{Header: m.Header, Request: m.Request, Param: m.Param, Err: errGone}
 		switch {
 		case a.failed:
-		case a.spec.Edge && a.spec.EdgeParams[m.Param] && a.spec.onCloud(m.ReplyTo.GetAddress()):
-			answer.Err = fmt.Errorf("the weight %s: %w", m.Param, ErrEdge)
+		case !a.spec.holds(m.ReplyTo.GetAddress(), m.Param): // which the codec has refused
+			answer.Err = fmt.Errorf("the weight %s: %w", m.Param, ErrNotForIt)
 		default:
 			answer.Tensor, answer.Err = a.read(m)
 		}

@@ -222,7 +222,7 @@ func TestRuns(t *testing.T) {
 func deaf(t testing.TB) *Coordinator {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	c := &Coordinator{cfg: Config{Logger: log}, log: log, heard: make(map[uuid.UUID]heard), asked: make(map[uint64]chan *wire.Control), workers: make(map[uuid.UUID]*workerState), changed: make(chan struct{}), logs: newLogRing(), serving: make(chan struct{}, limitRequests), following: make(chan struct{}, limitFollowers), up: make(chan struct{})}
+	c := &Coordinator{cfg: Config{Logger: log}, log: log, heard: make(map[uuid.UUID]heard), asked: make(map[uint64]question), workers: make(map[uuid.UUID]*workerState), changed: make(chan struct{}), logs: newLogRing(), serving: make(chan struct{}, limitRequests), following: make(chan struct{}, limitFollowers), up: make(chan struct{})}
 	c.runs, c.beats = &runs{c: c}, beat.NewServer(beat.ServerConfig{Logger: log})
 	close(c.up)
 	t.Cleanup(c.beats.Close)

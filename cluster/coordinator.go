@@ -103,7 +103,7 @@ type Coordinator struct {
 	changed    chan struct{}              // closed and replaced when a worker comes, goes or is free
 	generation uint64
 	requests   uint64
-	asked      map[uint64]chan *wire.Control // who waits for a reply, by the request's number
+	asked      map[uint64]question // who waits for a reply, by the request's number
 	apart      map[[2]uuid.UUID]time.Time    // workers that could not reach each other, and until when they are kept apart
 	closed     bool
 }
@@ -135,7 +135,7 @@ func NewCoordinator(cfg Config) (*Coordinator, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Coordinator{cfg: cfg, logs: newLogRing(), serving: make(chan struct{}, limitRequests), following: make(chan struct{}, limitFollowers), heard: make(map[uuid.UUID]heard), workers: make(map[uuid.UUID]*workerState),
-		up: make(chan struct{}), asked: make(map[uint64]chan *wire.Control), apart: make(map[[2]uuid.UUID]time.Time), changed: make(chan struct{}), generation: uint64(time.Now().UnixMilli())} //nolint:gosec // after 1970
+		up: make(chan struct{}), asked: make(map[uint64]question), apart: make(map[[2]uuid.UUID]time.Time), changed: make(chan struct{}), generation: uint64(time.Now().UnixMilli())} //nolint:gosec // after 1970
 	c.log = slog.New(&logHandler{next: cfg.Logger.Handler(), process: coordinatorName, sink: func(r *wire.LogRecord) { c.logs.add([]*wire.LogRecord{r}, 0) }})
 	c.runs = &runs{c: c}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -191,7 +191,9 @@ func (c *Coordinator) start(ctx context.Context) (err error) {
 	c.transport, err = transport.Listen(transport.Config{
 		System: c.system, Listen: c.cfg.Listen, Advertise: c.cfg.Advertise, DataListen: c.cfg.DataListen,
 		Server: pki.ServerTLS(c.authority.Root(), c.keeper.Get),
-		Client: func(string) *tls.Config { return pki.ClientTLS(c.authority.Root(), c.keeper.Get, pki.Worker) },
+		Client: func(address string) *tls.Config {
+			return pki.ClientTLSTo(port.NameAt(address), c.authority.Root(), c.keeper.Get, pki.Worker)
+		},
 		Allow:  allow, Identify: identify, Logger: c.log,
 		Handlers: transport.Handlers{Envelope: port.Envelope, Returned: port.Returned, Streams: map[string]func(net.Conn, transport.Peer){
 			mesh.LaneProtocol: port.Accept, probeProtocol: new(prober).serve, transport.ProtocolJoin: c.serveJoin, renewProtocol: c.serveRenew, apiProtocol: c.serveAPI, logProtocol: c.serveLog,
@@ -303,7 +305,26 @@ func (c *Coordinator) admit(h *wire.Hello, _ string) error {
 			c.beats.Expel(m.ID, fmt.Errorf("%w: it was started again", beat.ErrDead))
 		}
 	}
+	if err := c.checkAddresses(h.GetWorker()); err != nil {
+		return err
+	}
 	return c.mesh.SetPeer(h.GetWorker())
+}
+
+// checkAddresses refuses a worker whose addresses are those of another process: what is for one of the two would be sent to
+// the other.
+func (c *Coordinator) checkAddresses(w *wire.Peer) error {
+	own := []string{w.GetAddress(), w.GetDataAddress()}
+	taken := func(address string) bool { return address != "" && slices.Contains(own, address) }
+	if taken(c.self.GetAddress()) || taken(c.self.GetDataAddress()) {
+		return fmt.Errorf("its address %s is the coordinator's own", w.GetAddress())
+	}
+	for _, m := range c.beats.Members() {
+		if m.Name != w.GetName() && (taken(m.Address) || taken(m.DataAddress)) {
+			return fmt.Errorf("its address %s is that of worker %q, which was heard %.1f s ago; listen at another one (--listen, --advertise)", w.GetAddress(), m.Name, time.Since(m.Heard).Seconds())
+		}
+	}
+	return nil
 }
 
 // joined and gone put what beats say on the list of members.
@@ -418,7 +439,7 @@ const unreachableSilences = 3
 
 // control takes a worker's message.
 func (c *Coordinator) control(from uuid.UUID, m *wire.Control) {
-	if c.replied(m) {
+	if c.replied(from, m) {
 		return
 	}
 	c.mu.Lock()

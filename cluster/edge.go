@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"slices"
@@ -32,12 +33,26 @@ func (a *attempt) checkEdge() error {
 		if !a.onEdge(s) {
 			continue
 		}
-		here, err := isHere(s.host())
+		if err := s.checkHere(); err != nil {
+			return fmt.Errorf("cluster.edge keeps data and the weights of stage 0 on this host, and worker %q, which has ranks of it, %w", s.Name, err)
+		}
+	}
+	return nil
+}
+
+// checkHere refuses a worker of another host: one that says that it is there, or that has dialled from there. Both ends of a
+// tunnel look alike: see SECURITY.md.
+func (s *share) checkHere() error {
+	for _, at := range []struct{ what, address string }{{"is at", s.Address}, {"takes tensors at", s.DataAddress}, {"has dialled from", s.Remote}} {
+		if at.address == "" && at.what == "takes tensors at" {
+			continue // at its address
+		}
+		here, err := isHere(hostOf(at.address))
 		if err != nil {
 			return err
 		}
 		if !here {
-			return fmt.Errorf("cluster.edge keeps data and the weights of stage 0 on this host, and worker %q, which has ranks of it, is at %s", s.Name, s.host())
+			return fmt.Errorf("%s %s", at.what, cmp.Or(hostOf(at.address), "an address that is not known"))
 		}
 	}
 	return nil

@@ -17,16 +17,22 @@ cluster = {edge = true, place = ["edge", "cloud", "cloud"]}`), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct{ edge, cloud, want string }{
-		{"127.0.0.1:7", "203.0.113.9:7", ""},
-		{"[::1]:7", "127.0.0.1:7", ""},
-		{"203.0.113.9:7", "127.0.0.1:7", `worker "edge", which has ranks of it, is at 203.0.113.9`},
-		{"edge.example:7", "127.0.0.1:7", "is at edge.example"},
+	for _, c := range []struct{ edge, data, remote, want string }{
+		{"127.0.0.1:7", "", "127.0.0.1:9", ""},
+		{"[::1]:7", "127.0.0.1:8", "[::1]:9", ""},
+		{"203.0.113.9:7", "", "127.0.0.1:9", `worker "edge", which has ranks of it, is at 203.0.113.9`},
+		{"edge.example:7", "", "127.0.0.1:9", "is at edge.example"},
+		{"127.0.0.1:7", "203.0.113.9:8", "127.0.0.1:9", "takes tensors at 203.0.113.9"},
+		{"127.0.0.1:7", "", "203.0.113.9:9", "has dialled from 203.0.113.9"},
+		{"127.0.0.1:7", "", "", "has dialled from an address that is not known"},
 	} {
 		a := &attempt{cfg: cfg}
-		for i, address := range []string{c.edge, c.cloud} {
+		for i, address := range []string{c.edge, "203.0.113.9:7"} {
 			m := beat.Member{}
 			m.Name, m.Address = []string{"edge", "cloud"}[i], address
+			if m.Name == "edge" {
+				m.DataAddress, m.Remote = c.data, c.remote
+			}
 			a.shares = append(a.shares, &share{Member: m, ranks: [][]int{{0}, {1, 2}}[i]})
 		}
 		if !a.onEdge(a.shares[0]) || a.onEdge(a.shares[1]) {

@@ -43,7 +43,7 @@ func (w *membership) control(from uuid.UUID, m *wire.Control) {
 	case w.leaving:
 		return
 	case string(boss.GetIncarnation()) != string(from[:]):
-		w.log.Warn("dropped an order", "from", from, "why", "it is not the coordinator's")
+		w.mesh.Refuse(from.String(), errors.New("an order that is not the coordinator's"))
 		return
 	}
 	switch k := m.Kind.(type) {
@@ -140,7 +140,7 @@ func (w *membership) assign(m *wire.Assign, boss *wire.Peer, answer *wire.Assign
 		o.wait()
 	}
 	p.see(m, answer)
-	spec, weights, err := p.resolve(m)
+	spec, weights, err := p.resolve(m, boss)
 	if err == nil {
 		if p.folder != nil {
 			spec.WriteOwn = p.writeOwn
@@ -170,7 +170,7 @@ func (w *membership) assign(m *wire.Assign, boss *wire.Peer, answer *wire.Assign
 }
 
 // resolve comes to the same plan as the coordinator, and makes of it what the stages need.
-func (p *part) resolve(m *wire.Assign) (*actors.Spec, *actors.WeightReader, error) {
+func (p *part) resolve(m *wire.Assign, boss *wire.Peer) (*actors.Spec, *actors.WeightReader, error) {
 	w := p.w
 	cfg, err := config.ParseStored("the coordinator's configuration", m.GetConfig())
 	if err != nil {
@@ -218,7 +218,8 @@ func (p *part) resolve(m *wire.Assign) (*actors.Spec, *actors.WeightReader, erro
 		return nil, nil, err
 	}
 	spec.Devices = p.set.OfRanks()
-	spec.Attach, spec.Detach = w.mesh.Attach, func() { w.mesh.Detach(p.id) }
+	processes := p.processesBy(hosts, boss)
+	spec.Attach, spec.Detach = func(c *actors.Codec) { w.mesh.Attach(c, processes) }, func() { w.mesh.Detach(p.id) }
 	return &spec, weights, nil
 }
 
@@ -296,6 +297,18 @@ func (p *part) hosts(m *wire.Assign, ranks int) (own []int, hosts []string, err 
 		return nil, nil, fmt.Errorf("ranks %d are given, but %d are this process's", m.GetRanks(), own)
 	}
 	return own, hosts, nil
+}
+
+// processesBy are the other processes of the attempt, by the addresses that it has for them.
+func (p *part) processesBy(hosts []string, boss *wire.Peer) map[string]uuid.UUID {
+	id, _ := uuid.FromBytes(boss.GetIncarnation()) // which SetPeer has looked at
+	at := map[string]uuid.UUID{boss.GetAddress(): id}
+	for rank, host := range hosts {
+		if host != "" {
+			at[host] = p.processes[rank]
+		}
+	}
+	return at
 }
 
 // end ends the part's stages. w.mu is held.

@@ -377,7 +377,7 @@ func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placemen
 		return placement.Ranks{}, err
 	}
 	r := placement.Ranks{Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Plan.Grid().World()),
-		Attach: a.c.mesh.Attach, Detach: func() { a.c.mesh.Detach(a.id) }, Clock: a.clock, Memory: func() []int64 { return a.rankMemory(as.Plan.Grid().World()) }}
+		Attach: func(c *actors.Codec) { a.c.mesh.Attach(c, a.processes()) }, Detach: func() { a.c.mesh.Detach(a.id) }, Clock: a.clock, Memory: func() []int64 { return a.rankMemory(as.Plan.Grid().World()) }}
 	peers := make([]*wire.Peer, len(r.Hosts))
 	for _, s := range a.shares {
 		for _, rank := range s.ranks {
@@ -436,6 +436,15 @@ func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placemen
 		}
 	}
 	return r, nil
+}
+
+// processes are the workers that have ranks, by their addresses.
+func (a *attempt) processes() map[string]uuid.UUID {
+	at := make(map[string]uuid.UUID)
+	for _, s := range a.busy() {
+		at[s.Address] = s.ID
+	}
+	return at
 }
 
 // probe makes the file by which workers show that they see the run's folder; nil: they are not
@@ -590,8 +599,11 @@ func (a *attempt) observe(m beat.Member, reply *wire.StatusReply) {
 	var doing []string
 	for _, w := range reply.GetActors() {
 		s, err := actors.UnpackSnapshot(w)
+		if err == nil && !slices.Contains(a.ranksOf(m.ID), s.Rank) {
+			err = fmt.Errorf("it is of rank %d, which the worker does not have", s.Rank)
+		}
 		if err != nil {
-			a.c.log.Warn("dropped a status", "worker", m.Name, "err", err)
+			a.c.mesh.Refuse(m.Name, fmt.Errorf("a status: %w", err))
 			continue
 		}
 		s.Since = s.Since.Add(-m.Offset)
@@ -607,7 +619,7 @@ func (a *attempt) observe(m beat.Member, reply *wire.StatusReply) {
 		}
 		s.doing = strings.Join(doing, "; ")
 		if err := a.observeRecorded(s, m.Offset, reply); err != nil {
-			a.c.log.Warn("dropped actions", "worker", m.Name, "err", err)
+			a.c.mesh.Refuse(m.Name, err)
 		}
 	}
 }

@@ -149,7 +149,7 @@ func (c *Coordinator) ask(ctx context.Context, worker uuid.UUID, m *wire.Control
 	c.mu.Lock()
 	c.requests++
 	m.Request = c.requests
-	c.asked[m.GetRequest()] = reply
+	c.asked[m.GetRequest()] = question{worker, reply}
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
@@ -177,16 +177,22 @@ func (c *Coordinator) ask(ctx context.Context, worker uuid.UUID, m *wire.Control
 	}
 }
 
-// replied hands a reply to the one who asked. It reports whether it was one.
-func (c *Coordinator) replied(m *wire.Control) bool {
+// question is a request that a worker has been sent.
+type question struct {
+	worker uuid.UUID
+	reply  chan *wire.Control // with room for it
+}
+
+// replied hands a reply to the one who asked. It reports whether it was one, from the worker that was asked.
+func (c *Coordinator) replied(from uuid.UUID, m *wire.Control) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	reply := c.asked[m.GetRequest()]
-	if reply == nil {
+	q, asked := c.asked[m.GetRequest()]
+	if !asked || q.worker != from {
 		return false
 	}
 	delete(c.asked, m.GetRequest())
-	reply <- m
+	q.reply <- m
 	return true
 }
 

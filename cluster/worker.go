@@ -195,7 +195,9 @@ func (w *worker) open(ctx context.Context) error {
 	w.transport, err = transport.Listen(transport.Config{
 		System: w.system, Listen: listen, Advertise: w.cfg.Advertise, DataListen: w.cfg.DataListen,
 		Server: pki.ServerTLS(w.root, w.keeper.Get),
-		Client: func(string) *tls.Config { return pki.ClientTLS(w.root, w.keeper.Get) },
+		Client: func(address string) *tls.Config {
+			return pki.ClientTLSTo(w.port.NameAt(address), w.root, w.keeper.Get)
+		},
 		Allow:  allow, Identify: identify, Logger: w.log,
 		Handlers: transport.Handlers{Envelope: w.port.Envelope, Returned: w.port.Returned, Streams: map[string]func(net.Conn, transport.Peer){mesh.LaneProtocol: w.port.Accept, probeProtocol: w.probes.serve}},
 	})

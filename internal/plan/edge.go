@@ -16,3 +16,25 @@ func (p *Plan) checkEdge() error {
 	}
 	return nil
 }
+
+// readers says of each chunk whether its layers read data.
+func (p *Plan) readers() []bool {
+	reads := make([]bool, p.table.NumChunks)
+	for _, chunks := range p.chunks {
+		for _, c := range chunks {
+			reads[c.Chunk] = p.model.ReadsData(c)
+		}
+	}
+	return reads
+}
+
+// holders are the stages that use each parameter.
+func (p *Plan) holders() map[string][]int {
+	stages := make(map[string][]int)
+	for stage, chunks := range p.chunks {
+		for name := range p.model.ParameterNames(chunks) {
+			stages[name] = append(stages[name], stage)
+		}
+	}
+	return stages
+}

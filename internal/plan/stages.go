@@ -31,6 +31,7 @@ func (p *Plan) Stages(evalMicrobatches int, load stages.Source, withState bool, 
 		TiedRanks: p.EmbeddingRanks(), Routes: p.routes, Table: p.table, EvalTable: replicas[0].EvalTable, MaxInFlight: p.DynamicBound(), PostValidate: p.cfg.Pipeline.PostValidation,
 		Recompute: p.Recomputes(), HeadLater: p.HeadLater(),
 	}
+	s.Readers, s.Holders = p.readers(), p.holders()
 	if p.cfg.Cluster.Edge {
 		s.Edge, s.EdgeParams = true, p.model.ParameterNames(p.chunks[0])
 	}

@@ -64,6 +64,7 @@ type Member struct {
 	Name        string
 	Address     string
 	DataAddress string
+	Remote      string // that its latest stream of beats was dialled from
 	Offer       *wire.Offer
 	Joined      time.Time
 	Heard       time.Time
@@ -161,7 +162,7 @@ func (s *Server) hello(conn net.Conn, name string) (*member, *stream, error) {
 	if m.stream != nil {
 		_ = m.stream.conn.Close()
 	}
-	m.stream = newStream(conn, &m.clock, time.Now)
+	m.stream, m.Remote = newStream(conn, &m.clock, time.Now), conn.RemoteAddr().String()
 	st, now := m.stream, m.Member
 	s.mu.Unlock()
 	if !m.joined {

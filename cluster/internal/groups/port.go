@@ -28,6 +28,8 @@ type Config struct {
 	Name func(lane.ID) string
 	// Silence is after how long a process that doesn't answer is taken for gone; 0: DefaultSilence, negative: never.
 	Silence time.Duration
+	// Member says which processes may have a part in the groups; nil: all.
+	Member func(lane.ID) bool
 	// Logger is told what is thrown away; nil discards it.
 	Logger *slog.Logger
 }
@@ -90,6 +92,9 @@ func New(node *lane.Node, self, scope lane.ID, cfg Config) *Port {
 	p := &Port{cfg: cfg, node: node, self: self, scope: scope, stop: make(chan struct{}), ended: make(chan struct{}),
 		open: make(map[place]*member), locals: make(map[string]*local), early: make(map[hello]lane.ID), heard: make(map[lane.ID]*heartbeat)}
 	p.control = node.Open(p.id("", 0, 0), func(from lane.ID, header []byte, _ []int) ([][]byte, func(error), error) {
+		if cfg.Member != nil && !cfg.Member(from) {
+			return nil, nil, fmt.Errorf("%w: process %s has no part in the groups", errNote, cfg.Name(from))
+		}
 		p.receive(from, header)
 		return nil, func(error) {}, nil
 	})

@@ -151,7 +151,7 @@ func TestEachOnce(t *testing.T) {
 		}
 	}()
 	for i := range messages {
-		c.a.system.Root.Send(c.to, &actors.Credit{Header: c.header(i)})
+		c.a.system.Root.Send(c.to, &actors.Credit{Header: c.header(i), Kind: scheduler.BackwardEdge, Edge: 1})
 		c.a.system.Root.Send(c.to, c.transfer(t, arena, i, 1+i*7%5000))
 	}
 	c.recorder.await(t, 2*messages)
@@ -196,7 +196,7 @@ func TestForeignMessages(t *testing.T) {
 	defer stranger.Close()
 	header := &wire.Header{Run: c.run[:], Attempt: c.id[:], Step: 1, Order: 1}
 	credit := func(h *wire.Header) *wire.Message {
-		return &wire.Message{Header: h, Kind: &wire.Message_Credit{Credit: &wire.Credit{}}}
+		return &wire.Message{Header: h, Kind: &wire.Message_Credit{Credit: &wire.Credit{Edge: uint32(scheduler.BackwardEdge), Chunk: 1}}}
 	}
 	done := &wire.Message{Header: header, Kind: &wire.Message_StageDone{StageDone: &wire.StageDone{}}}
 	other := uuid.New()
@@ -229,7 +229,7 @@ func TestForeignMessages(t *testing.T) {
 	mark := func(t *testing.T) {
 		t.Helper()
 		seen++
-		c.a.system.Root.Send(c.to, &actors.Credit{Header: c.header(seen)})
+		c.a.system.Root.Send(c.to, &actors.Credit{Header: c.header(seen), Kind: scheduler.BackwardEdge, Edge: 1})
 		c.recorder.await(t, seen)
 		if all := c.recorder.messages(); len(all) != seen || all[seen-1].(*actors.Credit).Order != int64(seen) {
 			t.Fatalf("%+v came, %d were to come", all[len(all)-1], seen)

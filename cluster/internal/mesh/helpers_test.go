@@ -36,6 +36,7 @@ type process struct {
 	mesh   *mesh.Mesh
 	logged *logged
 	broken atomic.Int64
+	all    []*process  // of the network
 	orders chan uint64 // numbers of control messages for the process itself
 }
 
@@ -106,6 +107,7 @@ func join(t testing.TB, network *transport.Memory, names ...string) []*process {
 		all = append(all, p)
 	}
 	for _, p := range all {
+		p.all = all
 		for _, q := range all {
 			if err := p.mesh.SetPeer(q.peer()); err != nil {
 				t.Fatal(err)
@@ -136,7 +138,13 @@ func (p *process) place(s *actors.Spec, hosts []string) {
 		}
 	}
 	attempt := s.Attempt
-	s.System, s.Attach, s.Detach = p.system, p.mesh.Attach, func() { p.mesh.Detach(attempt) }
+	processes := make(map[string]mesh.ID)
+	for _, q := range p.all {
+		if q != p && (q.name == boss || slices.Contains(hosts, q.name)) {
+			processes[q.name] = q.id
+		}
+	}
+	s.System, s.Attach, s.Detach = p.system, func(c *actors.Codec) { p.mesh.Attach(c, processes) }, func() { p.mesh.Detach(attempt) }
 }
 
 // over runs to the end with the ranks in processes, of which the first is the

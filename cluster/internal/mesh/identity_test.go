@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/mesh"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
 	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/scheduler"
 )
 
 // TestClaimedIncarnation: a process with a certificate of its own can send neither tensors nor
@@ -41,11 +42,11 @@ func TestClaimedIncarnation(t *testing.T) {
 		if err := <-ended; err == nil {
 			t.Error("what it sent was taken")
 		}
-		credit := &wire.Message{Header: &wire.Header{Run: c.run[:], Attempt: c.id[:], Step: 1}, Kind: &wire.Message_Credit{Credit: &wire.Credit{}}}
+		credit := &wire.Message{Header: &wire.Header{Run: c.run[:], Attempt: c.id[:], Step: 1}, Kind: &wire.Message_Credit{Credit: &wire.Credit{Edge: uint32(scheduler.BackwardEdge), Chunk: 1}}}
 		thief.Send("b", &wire.Envelope{From: f.id[:], To: c.b.id[:], Sender: "a", Seq: 1, Target: c.to.Id, Body: &wire.Envelope_Message{Message: credit}})
 		c.b.awaitLog(t, "dropped a message")
 	}
-	c.a.system.Root.Send(c.to, &actors.Credit{Header: c.header(7)})
+	c.a.system.Root.Send(c.to, &actors.Credit{Header: c.header(7), Kind: scheduler.BackwardEdge, Edge: 1})
 	c.recorder.await(t, 1)
 	if all := c.recorder.messages(); len(all) != 1 || all[0].(*actors.Credit).Order != 7 {
 		t.Errorf("%+v came, want what a sent alone", all)

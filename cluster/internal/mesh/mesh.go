@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -54,6 +55,9 @@ type Mesh struct {
 	link      *link.Node
 	lane      *lane.Node
 
+	refused  atomic.Int64 // messages that their senders may not send, or that are none
+	refusals refusals
+
 	mu        sync.Mutex
 	peers     map[ID]*wire.Peer
 	byAddress map[string]ID
@@ -63,6 +67,8 @@ type Mesh struct {
 // attempt is one that has actors in this process.
 type attempt struct {
 	codec  *actors.Codec
+	at     map[string]ID // its processes, by the address that the run has for them
+	of     map[ID]string
 	group  *lane.Group
 	groups *groups.Port
 
@@ -149,6 +155,21 @@ func (m *Mesh) SetPeer(p *wire.Peer) error {
 	return nil
 }
 
+// nameAt is the name of the process that has an address, for control or for tensors; "": nobody known has.
+func (m *Mesh) nameAt(address string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.peers[m.byAddress[address]]; p != nil {
+		return p.GetName()
+	}
+	for _, p := range m.peers {
+		if p.GetDataAddress() == address {
+			return p.GetName()
+		}
+	}
+	return ""
+}
+
 // Forget drops a process, and what waits for it.
 func (m *Mesh) Forget(id ID) {
 	m.mu.Lock()
@@ -210,14 +231,18 @@ func (m *Mesh) Control(to ID, c *wire.Control) error {
 	return m.link.Post(to, &wire.Envelope{Body: &wire.Envelope_Control{Control: c}})
 }
 
-// Attach carries the messages of an attempt from now on.
-func (m *Mesh) Attach(c *actors.Codec) {
-	a := &attempt{codec: c}
+// Attach carries the messages of an attempt from now on, between this process and others, which the run has by their
+// addresses: nobody else's messages are taken, and nothing is sent to anybody else, whatever address another process has.
+func (m *Mesh) Attach(c *actors.Codec, processes map[string]ID) {
+	a := &attempt{codec: c, at: processes, of: make(map[ID]string)}
+	for address, id := range processes {
+		a.of[id] = address
+	}
 	supervisor := actors.SupervisorID(c.Attempt())
 	a.group = m.lane.OpenPlaces(lane.ID(c.Attempt()), func(from lane.ID, header []byte, lens []int) (lane.Place, func(error), error) {
 		return m.take(ID(from), a, supervisor, header, lens)
 	})
-	a.groups = groups.New(m.lane, lane.ID(m.cfg.Self), lane.ID(c.Attempt()), groups.Config{Name: m.name, Logger: m.cfg.Logger, Silence: -1}) // who is gone is the coordinator's to find
+	a.groups = groups.New(m.lane, lane.ID(m.cfg.Self), lane.ID(c.Attempt()), groups.Config{Name: m.name, Logger: m.cfg.Logger, Silence: -1, Member: func(id lane.ID) bool { return a.of[ID(id)] != "" }}) // who is gone is the coordinator's to find
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.attempts[c.Attempt()] = a
@@ -265,8 +290,14 @@ func (m *Mesh) take(from ID, a *attempt, supervisor string, header []byte, lens 
 	if !below(e.GetTarget(), supervisor) {
 		return place, nil, fmt.Errorf("%.100q is no actor of the attempt", e.GetTarget())
 	}
-	taken, err := a.codec.Take(e.GetMessage(), lens)
+	address, err := a.sender(from)
 	if err != nil {
+		m.refused.Add(1)
+		return place, nil, err
+	}
+	taken, err := a.codec.Take(e.GetMessage(), lens, address)
+	if err != nil {
+		m.refused.Add(1)
 		return place, nil, err
 	}
 	if place.Parts = taken.Parts; taken.Pieces != nil {
@@ -312,16 +343,16 @@ func (m *Mesh) deliver(from ID, e *wire.Envelope) {
 		return
 	}
 	if !below(e.GetTarget(), actors.SupervisorID(id)) {
-		m.cfg.Logger.Warn("dropped a message", "from", e.GetSender(), "target", fmt.Sprintf("%.100q", e.GetTarget()))
+		m.Refuse(e.GetSender(), fmt.Errorf("the target %.100q is no actor of the attempt", e.GetTarget()))
 		return
 	}
-	message, err := a.unpack(e.GetMessage())
+	message, err := a.unpack(from, e.GetMessage())
 	if errors.Is(err, errDetached) {
 		m.cfg.Logger.Debug("dropped a message", "from", e.GetSender(), "attempt", id, "why", err)
 		return
 	}
 	if err != nil {
-		m.cfg.Logger.Warn("dropped a message", "from", e.GetSender(), "err", err)
+		m.Refuse(e.GetSender(), err)
 		return
 	}
 	if !m.pass(e.GetTarget(), message) {
@@ -332,14 +363,29 @@ func (m *Mesh) deliver(from ID, e *wire.Envelope) {
 // errDetached: a message came for an attempt that has just ended.
 var errDetached = errors.New("the attempt has ended")
 
+// errStranger: a message of an attempt came from a process that has no part in it.
+var errStranger = errors.New("its sender has no part in the attempt")
+
+// sender is the address by which the run has a process.
+func (a *attempt) sender(id ID) (string, error) {
+	if address := a.of[id]; address != "" {
+		return address, nil
+	}
+	return "", errStranger
+}
+
 // unpack reads a message of an attempt, unless that has ended.
-func (a *attempt) unpack(message *wire.Message) (any, error) {
+func (a *attempt) unpack(from ID, message *wire.Message) (any, error) {
+	address, err := a.sender(from)
+	if err != nil {
+		return nil, err
+	}
 	a.unpacking.RLock()
 	defer a.unpacking.RUnlock()
 	if a.detached {
 		return nil, errDetached
 	}
-	return a.codec.Unpack(message)
+	return a.codec.Unpack(message, address)
 }
 
 // below reports whether an id is that of an attempt's supervisor or of an actor below it.
@@ -382,12 +428,15 @@ func (m *Mesh) send(pid *actor.PID, message any) error {
 		return err
 	}
 	m.mu.Lock()
-	a, to := m.attempts[attempt], m.byAddress[pid.GetAddress()]
-	name := m.peers[to].GetName()
+	a := m.attempts[attempt]
 	m.mu.Unlock()
 	if a == nil {
 		return errNobody // and what the message owns goes back with the attempt's memory
 	}
+	to := a.at[pid.GetAddress()]
+	m.mu.Lock()
+	name, known := m.peers[to].GetName(), m.peers[to] != nil
+	m.mu.Unlock()
 	if err := a.codec.Leave(message, pid.GetAddress()); err != nil {
 		m.cfg.Logger.Error("did not send", "err", err)
 		m.cfg.Broken(to, err)
@@ -400,7 +449,7 @@ func (m *Mesh) send(pid *actor.PID, message any) error {
 	if a.codec.Edge() {
 		a.count(name, message, &p)
 	}
-	if to == uuid.Nil {
+	if !known {
 		p.Release()
 		return errNobody
 	}

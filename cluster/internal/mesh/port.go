@@ -38,6 +38,15 @@ func (p *Port) Returned(address string) {
 	}
 }
 
+// NameAt is the name of the process that the present mesh knows at an address; "": it knows none. What is dialled there has
+// to show a certificate of that name.
+func (p *Port) NameAt(address string) string {
+	if m := p.now.Load(); m != nil {
+		return m.nameAt(address)
+	}
+	return ""
+}
+
 // Resolve makes messages of a system's actors to other processes go through the port. It may be
 // called once, when the system has its transport, and before an actor sends.
 func (p *Port) Resolve(system *actor.ActorSystem) {

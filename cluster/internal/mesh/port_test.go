@@ -8,6 +8,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
 	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -23,11 +24,11 @@ func (p *process) awaitLog(t testing.TB, text string) {
 
 // TestNewIncarnation: a process that goes on under a new incarnation, at the same address and in the
 // same actor system, gets nothing that was for the one before, and what is sent by one before is
-// dropped. A PID that was used before leads to the new one's.
+// dropped. What an attempt's actors send goes to the process that had a part in the attempt, and to none that has its address now.
 func TestNewIncarnation(t *testing.T) {
 	c := newPair(t)
 	root := c.a.system.Root
-	root.Send(c.to, &actors.Credit{Header: c.header(1)})
+	root.Send(c.to, &actors.Credit{Header: c.header(1), Kind: scheduler.BackwardEdge, Edge: 1})
 	c.recorder.await(t, 1)
 
 	old, oldID := c.b.mesh, c.b.id
@@ -35,7 +36,7 @@ func TestNewIncarnation(t *testing.T) {
 	c.stagesB.Wait()
 	c.b.port.Use(nil)
 	old.Close()
-	root.Send(c.to, &actors.Credit{Header: c.header(2)}) // which nobody takes
+	root.Send(c.to, &actors.Credit{Header: c.header(2), Kind: scheduler.BackwardEdge, Edge: 1}) // which nobody takes
 	arena := tensorops.NewHostMemory(0).NewArena("sender")
 	root.Send(c.to, c.transfer(t, arena, 3, 100))
 	c.b.begin()
@@ -57,7 +58,12 @@ func TestNewIncarnation(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.a.mesh.Forget(oldID)
-	root.Send(c.to, &actors.Credit{Header: c.header(5)}) // of an attempt that the new one never had
+	root.Send(c.to, &actors.Credit{Header: c.header(5), Kind: scheduler.BackwardEdge, Edge: 1}) // to the one before
+	c.a.awaitLog(t, "did not send")
+	credit := &wire.Message{Header: &wire.Header{Run: c.run[:], Attempt: c.id[:]}, Kind: &wire.Message_Credit{Credit: &wire.Credit{}}}
+	if err := c.a.mesh.Post(c.b.id, &wire.Envelope{Target: c.to.Id, Body: &wire.Envelope_Message{Message: credit}}); err != nil { // of an attempt that the new one never had
+		t.Fatal(err)
+	}
 	if err := c.a.mesh.Control(c.b.id, &wire.Control{Request: 6}); err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,8 @@ var (
 	ErrIdentity = errors.New("not an identity of a cluster")
 	// ErrRole is a peer, or a request, with a role that is not allowed here.
 	ErrRole = errors.New("wrong role")
+	// ErrName is a process that has another name than the one that was dialled.
+	ErrName = errors.New("wrong name")
 	// ErrImpostor is a coordinator that is not of the authority that made the token.
 	ErrImpostor = errors.New("not the coordinator that the token is for")
 

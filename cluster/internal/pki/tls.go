@@ -64,6 +64,23 @@ func ClientTLS(root []byte, cert func() (*tls.Certificate, error), want ...Role)
 	return c
 }
 
+// ClientTLSTo is ClientTLS for a process of which the name is known; "": it is not.
+func ClientTLSTo(name string, root []byte, cert func() (*tls.Certificate, error), want ...Role) *tls.Config {
+	c := ClientTLS(root, cert, want...)
+	verify := c.VerifyConnection
+	c.VerifyConnection = func(state tls.ConnectionState) error {
+		if err := verify(state); err != nil || name == "" {
+			return err
+		}
+		id, err := IdentityOf(state)
+		if err == nil && id.Name != name {
+			err = fmt.Errorf("%w: the process is %s; want %s", ErrName, id, name)
+		}
+		return err
+	}
+	return c
+}
+
 // JoinTLS is for dialling a coordinator with nothing but a token: the handshake fails, and the
 // secret stays here, unless the peer is a coordinator of the token's authority. Then RootOf
 // gives the root certificate.

@@ -363,3 +363,21 @@ func TestServerSendsRoot(t *testing.T) {
 		t.Errorf("%v", cert.Leaf)
 	}
 }
+
+// TestConnectTo: who dials a process of a name gets no other one that has a certificate of the same role.
+func TestConnectTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthority(t)
+		other := pki.Identity{Name: "other", Role: worker.Role}
+		for _, c := range []struct {
+			name string
+			is   pki.Identity
+			ok   bool
+		}{{worker.Name, worker, true}, {"", other, true}, {worker.Name, other, false}, {coordinator.Name, worker, false}} {
+			m := meet(pki.ServerTLS(a.Root(), always(issue(t, a, c.is))), pki.ClientTLSTo(c.name, a.Root(), always(issue(t, a, coordinator)), pki.Worker))
+			if (m.clientErr == nil) != c.ok || !c.ok && !errors.Is(m.clientErr, pki.ErrName) {
+				t.Errorf("%q finds %v: %v", c.name, c.is, m.clientErr)
+			}
+		}
+	})
+}

@@ -1,0 +1,366 @@
+package actors
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/troupe-ml/troupe/grid"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// ErrSender: a message came from a process that may not send it. It is an ErrMessage too.
+var ErrSender = fmt.Errorf("%w: its sender may not send it", ErrMessage)
+
+// Sender says which processes of an attempt may send a kind of message.
+type Sender string
+
+// The senders.
+const (
+	SentByCoordinator Sender = "the coordinator"
+	SentByRank        Sender = "the process of the rank that it names"
+	SentByProducer    Sender = "the process of the rank that computes what it carries or announces"
+	SentByConsumer    Sender = "the process of a rank that takes the chunk's output"
+	SentByReader      Sender = "a process whose ranks read data, for a rank of its own"
+	SentByHolder      Sender = "a process whose ranks hold the parameter"
+)
+
+// MessageKind is a kind of message between processes, by its name on the wire.
+type MessageKind struct {
+	Name   string
+	ToBoss bool // it is for the coordinator, and not for a stage
+	Bulk   bool // it goes over the lane
+	From   Sender
+}
+
+// rule is a MessageKind with what checks the sender; nil: that it is the coordinator.
+type rule struct {
+	MessageKind
+	to    direction
+	check func(c *Codec, w *wire.Message, from string) error
+}
+
+// rules has every kind of message that may leave its process. What is not in it is refused.
+var rules = makeRules(
+	forStages("peers", SentByCoordinator, (*wire.Message_Peers)(nil), nil),
+	forStages("order", SentByCoordinator, (*wire.Message_Order)(nil), nil),
+	forStages("apply", SentByCoordinator, (*wire.Message_Apply)(nil), nil),
+	forStages("save_state", SentByCoordinator, (*wire.Message_SaveState)(nil), nil),
+	forStages("write_state", SentByCoordinator, (*wire.Message_WriteState)(nil), nil),
+	forStages("send_state", SentByCoordinator, (*wire.Message_SendState)(nil), nil),
+	forStages("drop_state", SentByCoordinator, (*wire.Message_DropState)(nil), nil),
+	forStages("halt", SentByCoordinator, (*wire.Message_Halt)(nil), nil),
+	forStages("leave", SentByCoordinator, (*wire.Message_Leave)(nil), nil),
+	overLane(forStages("data", SentByCoordinator, (*wire.Message_Data)(nil), nil)),
+	overLane(forStages("weight", SentByCoordinator, (*wire.Message_Weight)(nil), nil)),
+	overLane(forStages("transfer", SentByProducer, (*wire.Message_Transfer)(nil), (*Codec).checkTransfer)),
+	overLane(forStages("tied_gradient", SentByProducer, (*wire.Message_TiedGradient)(nil), (*Codec).checkTied)),
+	forStages("expect_input", SentByProducer, (*wire.Message_ExpectInput)(nil), (*Codec).checkExpect),
+	forStages("credit", SentByConsumer, (*wire.Message_Credit)(nil), (*Codec).checkCredit),
+	forBoss("data_request", SentByReader, (*wire.Message_DataRequest)(nil), (*Codec).checkRequest),
+	forBoss("read_weight", SentByHolder, (*wire.Message_ReadWeight)(nil), (*Codec).checkRead),
+	ofRank("stage_done", (*wire.Message_StageDone)(nil), func(w *wire.Message) int32 { return w.GetStageDone().GetRank() }),
+	ofRank("applied", (*wire.Message_Applied)(nil), func(w *wire.Message) int32 { return w.GetApplied().GetRank() }),
+	ofRank("stage_ready", (*wire.Message_StageReady)(nil), func(w *wire.Message) int32 { return w.GetStageReady().GetRank() }),
+	ofRank("state_written", (*wire.Message_StateWritten)(nil), func(w *wire.Message) int32 { return w.GetStateWritten().GetRank() }),
+	ofRank("halted", (*wire.Message_Halted)(nil), func(w *wire.Message) int32 { return w.GetHalted().GetRank() }),
+	ofRank("left", (*wire.Message_Left)(nil), func(w *wire.Message) int32 { return w.GetLeft().GetRank() }),
+	overLane(forBoss("stage_state", SentByRank, (*wire.Message_StageState)(nil), (*Codec).checkState)),
+	forBoss("failed", SentByRank, (*wire.Message_Failed)(nil), (*Codec).checkFailed),
+)
+
+type keyedRule struct {
+	kind reflect.Type
+	rule
+}
+
+func forStages(name string, s Sender, kind any, check func(*Codec, *wire.Message, string) error) keyedRule {
+	return keyedRule{reflect.TypeOf(kind), rule{MessageKind{Name: name, From: s}, toStages, check}}
+}
+
+func forBoss(name string, s Sender, kind any, check func(*Codec, *wire.Message, string) error) keyedRule {
+	return keyedRule{reflect.TypeOf(kind), rule{MessageKind{Name: name, ToBoss: true, From: s}, toCoordinator, check}}
+}
+
+// ofRank is the rule of a report about a rank, for the coordinator.
+func ofRank(name string, kind any, rank func(*wire.Message) int32) keyedRule {
+	return forBoss(name, SentByRank, kind, func(c *Codec, w *wire.Message, from string) error { return c.checkRank(rank(w), from) })
+}
+
+func overLane(r keyedRule) keyedRule {
+	r.Bulk = true
+	return r
+}
+
+func makeRules(all ...keyedRule) map[reflect.Type]rule {
+	m := make(map[reflect.Type]rule)
+	for _, r := range all {
+		m[r.kind] = r.rule
+	}
+	return m
+}
+
+// MessageKinds lists all kinds of messages between processes, by name.
+func MessageKinds() (all []MessageKind) {
+	for _, r := range rules {
+		all = append(all, r.MessageKind)
+	}
+	slices.SortFunc(all, func(a, b MessageKind) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// checkSender refuses a message whose kind is not for this process, or that the process at an address may not send.
+func (c *Codec) checkSender(w *wire.Message, from string, bulk bool) error {
+	r, known := rules[reflect.TypeOf(w.GetKind())]
+	switch {
+	case !known || r.to != c.takes || r.Bulk != bulk:
+		side := "at a stage"
+		if c.takes == toCoordinator {
+			side = "at the coordinator"
+		}
+		return fmt.Errorf("%w: %T, %s", ErrMessage, w.GetKind(), side)
+	case r.check != nil:
+		return r.check(c, w, from)
+	case from != c.boss:
+		return fmt.Errorf("%w: %s from %s, and only the coordinator sends it", ErrSender, r.Name, from)
+	}
+	return nil
+}
+
+// has reports whether the process at an address has a rank for which is says true. The process of this codec is at none.
+func (s *Spec) has(address string, is func(rank int) bool) bool {
+	if address == "" {
+		return false
+	}
+	for rank, host := range s.Hosts {
+		if host == address && is(rank) {
+			return true
+		}
+	}
+	return false
+}
+
+// stageOf is the stage of the pipeline that a rank computes.
+func (s *Spec) stageOf(rank int) int { return s.place(rank)[grid.Pipeline] }
+
+// hasStage reports whether the process at an address has ranks of a stage.
+func (s *Spec) hasStage(address string, stage int) bool {
+	return s.has(address, func(rank int) bool { return s.stageOf(rank) == stage })
+}
+
+// reads reports whether the process at an address may have the data of a chunk: it has ranks that compute the chunk, which
+// reads data, and is on the edge where data stay there.
+func (s *Spec) reads(address string, chunk int32) bool {
+	if chunk < 0 || int(chunk) >= s.Table.NumChunks || s.Readers != nil && !s.Readers[chunk] {
+		return false
+	}
+	stage := s.Table.RankOf(int(chunk))
+	return s.hasStage(address, stage) && (!s.Edge || stage == 0)
+}
+
+// holds reports whether the process at an address may have a parameter's stored weight: it has ranks of a stage that
+// uses it, and one of stage 0 where that stage's weights stay on the edge.
+func (s *Spec) holds(address, param string) bool {
+	if s.Edge && s.EdgeParams[param] {
+		return s.hasStage(address, 0)
+	}
+	return s.has(address, func(rank int) bool { return s.Holders == nil || slices.Contains(s.Holders[param], s.stageOf(rank)) })
+}
+
+func (c *Codec) checkRank(rank int32, from string) error {
+	if _, err := c.remoteRank(rank); err != nil {
+		return err
+	}
+	if host := c.spec.host(int(rank)); host != from {
+		return fmt.Errorf("%w: it is about rank %d of %s, and comes from %s", ErrSender, rank, host, from)
+	}
+	return nil
+}
+
+func (c *Codec) checkFailed(w *wire.Message, from string) error {
+	name := w.GetFailed().GetActor()
+	if !c.spec.has(from, func(rank int) bool { return c.spec.stageName(rank) == name }) {
+		return fmt.Errorf("%w: the failure of %.100q, which %s does not have", ErrSender, name, from)
+	}
+	return nil
+}
+
+// checkState makes sure that a rank tells only of parameters that its stage uses.
+func (c *Codec) checkState(w *wire.Message, from string) error {
+	s := w.GetStageState()
+	if err := c.checkRank(s.GetRank(), from); err != nil || c.spec.Holders == nil {
+		return err
+	}
+	stage := c.spec.stageOf(int(s.GetRank()))
+	for _, v := range s.GetSaved() {
+		param := v.GetName()
+		if v.GetPart() != "" {
+			param = strings.TrimPrefix(param, v.GetPart()+".")
+		}
+		if !slices.Contains(c.spec.Holders[param], stage) {
+			return fmt.Errorf("%w: the state of %.100q from rank %d, whose stage does not use it", ErrSender, v.GetName(), s.GetRank())
+		}
+	}
+	return nil
+}
+
+// checkRequest makes sure that a request for data is of a process that reads them, for a rank of its own.
+func (c *Codec) checkRequest(w *wire.Message, from string) error {
+	r := w.GetDataRequest()
+	if err := c.checkData(Phase(r.GetPhase()), r.GetChunk(), r.GetMicrobatch()); err != nil {
+		return err
+	}
+	if !c.spec.reads(from, r.GetChunk()) {
+		err := fmt.Errorf("%w: a request for the data of chunk %d from %s, which has no rank that reads them", ErrSender, r.GetChunk(), from)
+		if c.spec.Edge && !c.spec.hasStage(from, 0) {
+			err = fmt.Errorf("%w: %w", err, ErrEdge)
+		}
+		return err
+	}
+	stage := c.spec.Table.RankOf(int(r.GetChunk()))
+	if !c.spec.has(from, func(rank int) bool {
+		return c.spec.stageOf(rank) == stage && r.GetReplyTo().GetId() == actorID(c.id.attempt, c.spec.stageName(rank))
+	}) {
+		return fmt.Errorf("%w: data for %.100q, which is no rank of %s with chunk %d", ErrSender, r.GetReplyTo().GetId(), from, r.GetChunk())
+	}
+	return nil
+}
+
+func (c *Codec) checkRead(w *wire.Message, from string) error {
+	r := w.GetReadWeight()
+	switch {
+	case !c.spec.holds(from, r.GetName()):
+		err := fmt.Errorf("%w: a request for the weight %.100q from %s, which has no rank that uses it", ErrSender, r.GetName(), from)
+		if c.spec.Edge && c.spec.EdgeParams[r.GetName()] {
+			err = fmt.Errorf("%w: %w", err, ErrEdge)
+		}
+		return err
+	case r.GetReplyTo().GetId() != SupervisorID(c.id.attempt):
+		return fmt.Errorf("%w: a weight for %.100q", ErrMessage, r.GetReplyTo().GetId())
+	}
+	return nil
+}
+
+// inputPlace is a piece of a tensor that a rank here takes.
+type inputPlace struct {
+	kind        scheduler.EdgeKind
+	chunk, rank int32
+	slot, part  int32
+}
+
+// outputEdge is an edge on which a rank here spends credits.
+type outputEdge struct {
+	kind  scheduler.EdgeKind
+	chunk int32
+	skip  int32
+}
+
+// neighbours are the ranks that those in this process exchange tensors with.
+type neighbours struct {
+	producer map[inputPlace]int32
+	makers   map[[2]int32]map[int32]bool // stages that make a chunk's input from its neighbour, by EdgeKind and chunk
+	taken    map[outputEdge][]int32
+}
+
+// findNeighbours follows the routes of all chunks that are here.
+func (c *Codec) findNeighbours() neighbours {
+	n := neighbours{make(map[inputPlace]int32), make(map[[2]int32]map[int32]bool), make(map[outputEdge][]int32)}
+	s := &c.spec
+	for rank := range s.ranks() {
+		if s.host(rank) != "" {
+			continue
+		}
+		for chunk := range s.Table.NumChunks {
+			if s.Table.RankOf(chunk) != s.stageOf(rank) {
+				continue
+			}
+			ways := s.waysOf(s.Table, rank, chunk)
+			for kind := range ways.ins {
+				n.add(s, scheduler.EdgeKind(kind), int32(rank), int32(chunk), ways) //nolint:gosec // ranks and chunks of a table; there are two kinds
+			}
+		}
+	}
+	return n
+}
+
+func (n neighbours) add(s *Spec, kind scheduler.EdgeKind, rank, chunk int32, ways *ways) {
+	for slot, crossing := range ways.takes[kind] {
+		for _, p := range crossing.pieces {
+			n.producer[inputPlace{kind, chunk, rank, int32(slot), int32(p.Part)}] = crossing.peer(p) //nolint:gosec // tensors of an edge
+		}
+	}
+	for _, w := range ways.from[kind] {
+		if w.skip > 0 {
+			continue
+		}
+		key := [2]int32{int32(kind), chunk}
+		if n.makers[key] == nil {
+			n.makers[key] = make(map[int32]bool)
+		}
+		n.makers[key][int32(s.Table.RankOf(int(w.chunk)))] = true //nolint:gosec // stages of a table
+	}
+	for _, w := range ways.to[kind] {
+		key := outputEdge{kind, chunk, w.skip}
+		n.taken[key] = append(n.taken[key], w.ranks...)
+	}
+}
+
+func (c *Codec) checkTransfer(w *wire.Message, from string) error {
+	t := w.GetTransfer()
+	if err := c.checkEdge(t.GetEdge(), t.GetTo()); err != nil {
+		return err
+	}
+	at := inputPlace{scheduler.EdgeKind(t.GetEdge()), t.GetTo(), t.GetRank(), t.GetSlot(), t.GetPart()}
+	rank, known := c.neighbours().producer[at]
+	switch {
+	case !known:
+		return fmt.Errorf("%w: piece %d of tensor %d for chunk %d on rank %d, which takes no such one here", ErrMessage, at.part, at.slot, at.chunk, at.rank)
+	case c.spec.host(int(rank)) != from || from == "":
+		return fmt.Errorf("%w: a tensor for chunk %d from %s, and rank %d of %s makes it", ErrSender, at.chunk, from, rank, c.spec.host(int(rank)))
+	}
+	return nil
+}
+
+func (c *Codec) checkTied(w *wire.Message, from string) error {
+	rank := w.GetTiedGradient().GetFrom()
+	if err := c.checkRank(rank, from); err != nil {
+		return err
+	}
+	if !slices.Contains(c.spec.TiedRanks, c.spec.stageOf(int(rank))) {
+		return fmt.Errorf("%w: the gradient of a tied weight from rank %d, whose stage uses none", ErrSender, rank)
+	}
+	return nil
+}
+
+func (c *Codec) checkExpect(w *wire.Message, from string) error {
+	a, err := c.action(w.GetExpectInput().GetAction())
+	if err != nil {
+		return err
+	}
+	kind := scheduler.ForwardEdge
+	if a.Type != scheduler.F {
+		kind = scheduler.BackwardEdge
+	}
+	makers := c.neighbours().makers[[2]int32{int32(kind), a.Chunk}]
+	if !c.spec.has(from, func(rank int) bool { return makers[int32(c.spec.stageOf(rank))] }) { //nolint:gosec // stages of a table
+		return fmt.Errorf("%w: the input of %v is said to be computed by %s, which does not compute it", ErrSender, a, from)
+	}
+	return nil
+}
+
+func (c *Codec) checkCredit(w *wire.Message, from string) error {
+	m := w.GetCredit()
+	if err := c.checkEdge(m.GetEdge(), m.GetChunk()); err != nil {
+		return err
+	}
+	if skip := m.GetSkip(); skip < 0 || int(skip) > len(c.spec.Table.Skips) {
+		return fmt.Errorf("%w: a credit of skip %d, of %d", ErrMessage, skip, len(c.spec.Table.Skips))
+	}
+	takers := c.neighbours().taken[outputEdge{scheduler.EdgeKind(m.GetEdge()), m.GetChunk(), m.GetSkip()}]
+	if from == "" || !slices.ContainsFunc(takers, func(rank int32) bool { return c.spec.host(int(rank)) == from }) {
+		return fmt.Errorf("%w: a credit for chunk %d from %s, which takes nothing of it", ErrSender, m.GetChunk(), from)
+	}
+	return nil
+}
