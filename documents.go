@@ -204,32 +204,6 @@ func readDocuments(text *data.Text, r *documentReader) ([]data.Document, error) 
 	return all, nil
 }
 
-// cutting counts what did not fit as it was.
-type cutting struct{ cut, dropped, of int }
-
-// fit makes records of documents that the context holds.
-func fit(cfg *config.Config, key string, docs []data.Document) (r *data.Records, c cutting, err error) {
-	r, c = &data.Records{}, cutting{of: len(docs)}
-	for i, d := range docs {
-		if most := cfg.Model.Context + 1; len(d.IDs) > most {
-			if cfg.Data.TooLong == "refuse" {
-				return nil, c, cfg.Errorf(key, "document %d of %d has %d tokens, more than the %d that a context of %d takes; set data.too_long = \"cut\", or raise model.context", i+1, len(docs), len(d.IDs), most, cfg.Model.Context)
-			}
-			c.cut++
-			d.IDs, d.Learn = d.IDs[:most], d.Learn[:most]
-		}
-		if len(d.IDs) < 2 || !slices.Contains(d.Learn[1:], true) {
-			c.dropped++
-			continue
-		}
-		r.Add(d.IDs, d.Learn)
-	}
-	if r.Len() == 0 {
-		return nil, c, cfg.Errorf(key, "%w: of %d documents none has anything to learn within the context of %d tokens", data.ErrTooShort, len(docs), cfg.Model.Context)
-	}
-	return r, c, nil
-}
-
 // joined makes one corpus of documents that are texts.
 func joined(docs []data.Document) data.Corpus {
 	n := 0
@@ -270,6 +244,9 @@ func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk
 			}
 		}
 		docs, err := kept.documents(text, r)
+		if err == nil {
+			err = place(text, docs)
+		}
 		if err == nil && len(docs) == 0 {
 			err = fmt.Errorf("%w: there are no documents", data.ErrEmpty)
 		}
@@ -332,18 +309,13 @@ func (c *corpora) takeDocuments(cfg *config.Config, train, val []data.Document) 
 		return nil
 	}
 	var cut, cutVal cutting
-	if c.trainRecords, cut, err = fit(cfg, "data.train", train); err != nil {
-		return err
+	if c.trainRecords, cut, err = fit(train, cfg.Model.Context, cfg.Data.TooLong); err != nil {
+		return cfg.Errorf("data.train", "%w", err)
 	}
-	if c.valRecords, cutVal, err = fit(cfg, valKey(cfg), val); err != nil {
-		return err
+	if c.valRecords, cutVal, err = fit(val, cfg.Model.Context, cfg.Data.TooLong); err != nil {
+		return cfg.Errorf(valKey(cfg), "%w", err)
 	}
-	if n := cut.cut + cutVal.cut; n > 0 {
-		c.warnings = append(c.warnings, fmt.Sprintf("%d of %d documents are longer than the context of %d tokens and were cut (data.too_long)", n, cut.of+cutVal.of, cfg.Model.Context))
-	}
-	if n := cut.dropped + cutVal.dropped; n > 0 {
-		c.warnings = append(c.warnings, fmt.Sprintf("%d of %d documents have nothing to learn within the context and were left out", n, cut.of+cutVal.of))
-	}
+	c.warnings = append(c.warnings, cut.plus(cutVal).warnings(cfg.Model.Context)...)
 	return nil
 }
 

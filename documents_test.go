@@ -105,7 +105,7 @@ func TestDocumentFaults(t *testing.T) {
 		"a very long line": {long, "", "more than 67108864"},
 		"empty":            {"\n\n", "", "there are no documents"},
 		"one":              {`{"prompt": "a", "completion": "b"}`, "", "1 documents leaves 0"},
-		"too long":         {strings.Repeat(`{"prompt": "a", "completion": "`+strings.Repeat("b", 30)+"\"}\n", 20), "data.too_long=refuse", "document 1 of 18 has 31 tokens, more than the 17"},
+		"too long":         {strings.Repeat(`{"prompt": "a", "completion": "`+strings.Repeat("b", 30)+"\"}\n", 20), "data.too_long=refuse", "row 1) has 31 tokens, more than the 17"},
 		"nothing to learn": {strings.Repeat(`{"prompt": "`+strings.Repeat("b", 30)+"\", \"completion\": \"a\"}\n", 20), "", "of 18 documents none has anything to learn"},
 	} {
 		t.Run(name, func(t *testing.T) {

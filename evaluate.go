@@ -14,7 +14,6 @@ import (
 	"github.com/troupe-ml/troupe/internal/rundir"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
-	"github.com/troupe-ml/troupe/tokenizer"
 )
 
 // EvalOptions say what to evaluate.
@@ -26,6 +25,9 @@ type EvalOptions struct {
 	// Context is the length of the windows in tokens, up to the model's positions; 0: that which the
 	// model was trained with.
 	Context int
+	// TooLong says what becomes of a document that is longer than the context, other than a text alone: "cut"
+	// or "refuse"; "": "cut".
+	TooLong string
 }
 
 // EvalResult is the loss over a whole text.
@@ -38,6 +40,11 @@ type EvalResult struct {
 	Context     int     `json:"context,omitempty"` // tokens of a window
 	Tokens      int64   `json:"tokens"`            // targets: every token once, but the first, and the first of each block of a run's validation text
 	Windows     int     `json:"windows"`
+	// Documents says what of documents the loss is not over; nil: the data are none, or texts that are
+	// joined, of which nothing is left out.
+	Documents *DocumentCounts `json:"documents,omitempty"`
+	// Warnings say what a reader of the loss should know of the data.
+	Warnings []string `json:"warnings,omitempty"`
 	Samples     bool    `json:"samples,omitempty"` // Tokens are samples
 	// Metrics are what the model's layers report beside the loss, such as a classifier's accuracy.
 	Metrics map[string]float64 `json:"metrics,omitempty"`
@@ -52,6 +59,9 @@ type EvalResult struct {
 func Evaluate(ctx context.Context, o EvalOptions) (EvalResult, error) {
 	if f := o.Format; f != "" && f != "text" && f != "documents" && f != "uint16" && f != "uint32" {
 		return EvalResult{}, fmt.Errorf("%w: the format %q; it is text, documents, uint16 or uint32", ErrOptions, f)
+	}
+	if w := o.TooLong; w != "" && w != "cut" && w != "refuse" {
+		return EvalResult{}, fmt.Errorf("%w: too long documents are to be %q; it is cut or refuse", ErrOptions, w)
 	}
 	t, err := openTrained(o.ModelOptions, false)
 	if err != nil {
@@ -117,9 +127,10 @@ func (t *trained) evaluate(ctx context.Context, o EvalOptions) (res EvalResult, 
 	if err := errors.Join(ctx.Err(), out.Err); err != nil {
 		return res, err
 	}
-	res = EvalResult{Loss: loss, Perplexity: math.Exp(loss), Tokens: tokens, Windows: src.EvalWindows(), Context: o.Context, Step: t.ckpt.Step(), From: t.ckpt.Dir()}
+	res = EvalResult{Loss: loss, Perplexity: math.Exp(loss), Tokens: tokens, Windows: src.EvalWindows(), Context: o.Context, Documents: c.counts, Warnings: c.warnings,
+		Step: t.ckpt.Step(), From: t.ckpt.Dir()}
 	if t.tokenizer != nil && c.val != nil {
-		bytes, err := targetBytes(c.val, t.tokenizer)
+		bytes, err := targetBytes(c.val, t.tokenizer, t.noText())
 		if err != nil {
 			return res, err
 		}
@@ -153,25 +164,6 @@ func (t *trained) lengthen(context int) (int, error) {
 	return context, err
 }
 
-// targetBytes is the number of bytes of the text of all targets: of every token but the first of
-// each piece.
-func targetBytes(c data.Corpus, tok tokenizer.Tokenizer) (bytes int64, err error) {
-	ids := make([]int32, 1<<16)
-	for _, p := range data.Pieces(c) {
-		text := tokenizer.NewStreamDecoder(tok)
-		for at := p.Off + 1; at < p.Off+p.Len; {
-			n := min(int64(len(ids)), p.Off+p.Len-at)
-			if err := c.Read(ids[:n], at); err != nil {
-				return 0, err
-			}
-			bytes += int64(len(text.Decode(ids[:n]...)))
-			at += n
-		}
-		bytes += int64(len(text.Flush()))
-	}
-	return bytes, nil
-}
-
 // contextKill ends a run when the context ends.
 func contextKill(ctx context.Context, run *actors.Run) (stop func() bool) {
 	return context.AfterFunc(ctx, run.Kill)
@@ -200,6 +192,10 @@ func (t *trained) evalData(o EvalOptions) (*corpora, error) {
 	default:
 		cfg.Data.Format = f
 	}
+	if o.TooLong != "" && !cfg.Documents() {
+		return nil, fmt.Errorf("%w: what is too long (%s) is said of documents alone, and the data are %q; leave it out, or name the format documents", ErrOptions, o.TooLong, cfg.Data.Format)
+	}
+	cfg.Data.TooLong = orCut(o.TooLong)
 	cfg.Model.Vocab, cfg.Model.Context = t.model.Config.Vocab, o.Context
 	if t.tokenizer == nil && cfg.IDBytes() == 0 {
 		const otherwise = "without a known tokenizer only token ids (format uint16) can be evaluated"
@@ -292,6 +288,9 @@ func (t *trained) evalDocuments(c *corpora, cfg *config.Config, files []string, 
 		return err
 	}
 	docs, err := readDocuments(text, r)
+	if err == nil {
+		err = place(text, docs)
+	}
 	if err != nil {
 		return err
 	}
@@ -300,13 +299,21 @@ func (t *trained) evalDocuments(c *corpora, cfg *config.Config, files []string, 
 			return err
 		}
 	}
-	cfg.Data.TooLong = "cut"
 	if allText(docs) {
 		c.val = joined(docs)
 		return nil
 	}
-	c.valRecords, _, err = fit(cfg, "data.val", docs)
+	var cut cutting
+	c.valRecords, cut, err = fit(docs, cfg.Model.Context, cfg.Data.TooLong)
+	c.counts, c.warnings = &cut.DocumentCounts, append(c.warnings, cut.warnings(cfg.Model.Context)...)
 	return err
+}
+
+func orCut(tooLong string) string {
+	if tooLong == "" {
+		return "cut"
+	}
+	return tooLong
 }
 
 // upTo are the numbers below n.

@@ -26,6 +26,7 @@ type corpora struct {
 
 	trainRecords, valRecords *data.Records // in place of texts: documents one by one
 	warnings                 []string
+	counts                   *DocumentCounts // of what is evaluated
 
 	samples *samples.Data  // in place of texts
 	fields  []stages.Field // of samples

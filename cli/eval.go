@@ -29,7 +29,8 @@ by the bytes of their text, which compares models with different tokenizers. The
 of a window are predicted from few others: longer windows have a lower loss.
 Without --data it is the validation text of the run that the model is from. A loss
 that is no number is an error: with --json it is printed as null, and the exit status
-is 1.`,
+is 1. How many documents did not fit the context is reported as a warning, and with --json
+in "documents".`,
 		Example: `  engine eval --from runs/run
   engine eval --from runs/run/checkpoints/best --data 'books/*.txt' --json`,
 		Args: takes(),
@@ -41,6 +42,9 @@ is 1.`,
 				return err
 			}
 			res, err := troupe.Evaluate(cmd.Context(), o)
+			for _, text := range res.Warnings {
+				a.warn(text)
+			}
 			if asJSON && (err == nil || errors.Is(err, troupe.ErrNotFinite)) {
 				return errors.Join(a.json(evalJSON{res, figure(res.Loss), figure(res.Perplexity)}), err)
 			}
@@ -65,9 +69,11 @@ is 1.`,
 	f.StringArrayVar(&o.Data, "data", nil, "`file` or quoted pattern to evaluate; repeatable (default: the run's validation text)")
 	f.StringVar(&o.Format, "format", "", "`text`, documents (JSON lines), or uint16 or uint32, little-endian token ids (default: the run's)")
 	f.IntVar(&o.Context, "context", 0, "`tokens` of a window, up to the model's positions (default: the context that it was trained with)")
+	f.StringVar(&o.TooLong, "too-long", "", "what becomes of a document with a prompt or messages that is longer than the context: `cut` or refuse (default cut)")
 	f.IntVar(&o.Microbatch, "microbatch", 4, "`sequences` to compute at a time")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	completeWords(cmd, "format", "text", "documents", "uint16", "uint32")
+	completeWords(cmd, "too-long", "cut", "refuse")
 	completeWords(cmd, "microbatch")
 	completeWords(cmd, "context")
 	return cmd

@@ -16,6 +16,9 @@ type Document struct {
 	IDs   []int32
 	Learn []bool // of each id
 	Text  bool   // all of it is learned, and it may be joined with others
+
+	File string // that it is from, and its row there; not stored: the same text may lie elsewhere
+	Row  int
 }
 
 // ErrStored is in the chain of an error about stored ids that are of something else, or damaged.
