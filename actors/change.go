@@ -19,6 +19,9 @@ type Change struct {
 	// after Step on.
 	LR    float64 `json:"lr,omitempty"`
 	MinLR float64 `json:"min_lr,omitempty"`
+	// Now marks a learning rate in the journal that named no step when it was asked for: a later
+	// request for another rate, before Step, cancels it.
+	Now bool `json:"now,omitempty"`
 }
 
 // ChangeKind says what is to happen.
@@ -45,7 +48,7 @@ func (c Change) Check() error {
 		return fmt.Errorf("a change at step %d: give 1 or more, or 0 for as soon as possible", c.Step)
 	case c.Kind == SetRate && !(c.LR > 0 && c.MinLR >= 0 && finite(c.LR) && finite(c.MinLR)):
 		return fmt.Errorf("a learning rate from %g to %g: give a finite number above 0, and one from 0", c.LR, c.MinLR)
-	case c.Kind != SetRate && (c.LR != 0 || c.MinLR != 0):
+	case c.Kind != SetRate && (c.LR != 0 || c.MinLR != 0 || c.Now):
 		return fmt.Errorf("a learning rate with %s, which has none", c.Kind)
 	}
 	return nil
@@ -53,22 +56,22 @@ func (c Change) Check() error {
 
 // changes are a scheduler actor's.
 type changes struct {
-	due     []Change // that take effect at a step to come
-	rates   []Change // in effect, in the order of their steps
-	pauses  bool     // the journal has one that no resumption there takes back
-	writing int      // that are not journalled yet
-	hold    int64    // the first step behind which one of those takes effect
+	due     []Request // that take effect at a step to come
+	rates   []Change  // in effect, in the order of their steps
+	pauses  bool      // the journal has one that no resumption there takes back
+	writing int       // that are not journalled yet
+	hold    int64     // the first step behind which one of those takes effect
 }
 
 // journal asks the metrics actor to journal a change; journalled says that it is.
 type (
 	journal struct {
 		Header
-		change Change
+		request Request
 	}
 	journalled struct {
 		Header
-		change Change
+		request Request
 	}
 )
 
@@ -78,7 +81,7 @@ func newChanges(journalled []Change, step int64) (c changes) {
 	for _, ch := range journalled {
 		c.journalled(ch)
 		if ch.Kind == SetRate || ch.Kind == Resume || ch.Step > step {
-			c.take(ch)
+			c.take(Request{Change: ch})
 		}
 	}
 	return c
@@ -94,25 +97,34 @@ func (c *changes) journalled(ch Change) {
 	}
 }
 
-// take notes a change that is journalled, or needs no journal.
-func (c *changes) take(ch Change) {
-	switch ch.Kind {
+// take notes a change that is journalled, or needs no journal. It returns the rates that it cancels.
+func (c *changes) take(r Request) (cancelled []Change) {
+	switch r.Kind {
 	case SetRate: // of several at a step the last one counts
+		// Those that were to take effect at once belong to steps that were lost since.
+		c.rates = slices.DeleteFunc(c.rates, func(o Change) bool {
+			pending := o.Now && o.Step > r.Step
+			if pending {
+				cancelled = append(cancelled, o)
+			}
+			return pending
+		})
 		i := len(c.rates)
-		for i > 0 && c.rates[i-1].Step > ch.Step {
+		for i > 0 && c.rates[i-1].Step > r.Step {
 			i--
 		}
-		c.rates = slices.Insert(c.rates, i, ch)
+		c.rates = slices.Insert(c.rates, i, r.Change)
 	case Resume:
-		c.due = slices.DeleteFunc(c.due, func(o Change) bool { return o.Kind == Pause })
+		c.due = slices.DeleteFunc(c.due, func(o Request) bool { return o.Kind == Pause })
 	default:
-		c.due = append(c.due, ch)
+		c.due = append(c.due, r)
 	}
+	return cancelled
 }
 
 // between reports whether a change takes effect when a step has ended, as far as is known.
 func (c *changes) between(step int64) bool {
-	return c.writing > 0 || slices.ContainsFunc(c.due, func(ch Change) bool { return ch.Step <= step })
+	return c.writing > 0 || slices.ContainsFunc(c.due, func(r Request) bool { return r.Step <= step })
 }
 
 // rate is the learning rate of a step.
@@ -126,15 +138,16 @@ func (a *schedulerActor) rate(step int64) float64 {
 	return r.At(step)
 }
 
-// change takes a request. What has to be journalled takes effect when it is; until then no
-// step behind it begins.
-func (a *schedulerActor) change(ctx actor.Context, ch Change) {
-	err := ch.Check()
-	if err == nil && ch.Kind == Stop && ch.Step > 0 {
-		err = a.stopsAt(ch.Step)
+// request takes a change. What has to be journalled takes effect when it is; until then no
+// step after it begins.
+func (a *schedulerActor) request(ctx actor.Context, r Request) {
+	err := r.Check()
+	if err == nil && r.Kind == Stop && r.Step > 0 {
+		err = a.stopsAt(r.Step)
 	}
 	if err != nil {
-		ctx.Send(a.peers.Metrics, &publish{ChangeEvent{Change: ch, Err: err}})
+		ctx.Send(a.peers.Metrics, &publish{ChangeEvent{Change: r.Change, Err: err}})
+		a.tell(ctx, r.ID, r.Step, true)
 		return
 	}
 	now := a.state.Step
@@ -143,18 +156,19 @@ func (a *schedulerActor) change(ctx actor.Context, ch Change) {
 	}
 	// What names no step changes no figures, and need not happen again; a resumption only takes
 	// back what would.
-	needs := ch.Step > 0 || ch.Kind == SetRate
-	if ch.Kind == Resume {
+	needs := r.Step > 0 || r.Kind == SetRate
+	if r.Kind == Resume {
 		needs = a.changes.pauses
 	}
-	if ch.Step = max(ch.Step, now); a.spec.WriteChange == nil || !needs {
-		a.changed(ctx, ch)
+	r.Now = r.Kind == SetRate && r.Step == 0
+	if r.Step = max(r.Step, now); a.spec.WriteChange == nil || !needs {
+		a.changed(ctx, r, false)
 		return
 	}
-	if a.changes.writing++; a.changes.writing == 1 || ch.Step < a.changes.hold {
-		a.changes.hold = ch.Step
+	if a.changes.writing++; a.changes.writing == 1 || r.Step < a.changes.hold {
+		a.changes.hold = r.Step
 	}
-	ctx.Request(a.peers.Metrics, &journal{a.header(), ch})
+	ctx.Request(a.peers.Metrics, &journal{a.header(), r})
 }
 
 // stopsAt says why the run can't stop at the end of a step. Whoever names one wants the
@@ -169,17 +183,20 @@ func (a *schedulerActor) stopsAt(step int64) error {
 	return nil
 }
 
-// changed puts a change into effect, or notes it for its step.
-func (a *schedulerActor) changed(ctx actor.Context, ch Change) {
-	a.changes.take(ch)
-	if ch.Kind == Resume {
+// changed puts a change into effect, or notes it for its step; journalled says that the journal has it.
+func (a *schedulerActor) changed(ctx actor.Context, r Request, journalled bool) {
+	cancelled := a.changes.take(r)
+	if r.Kind == Resume {
 		a.pause = false
 		if a.paused {
 			a.paused = false
 			ctx.Send(a.peers.Metrics, &publish{PauseEvent{a.state.Step, false}})
 		}
 	}
-	ctx.Send(a.peers.Metrics, &publish{ChangeEvent{Change: ch}})
+	ctx.Send(a.peers.Metrics, &publish{ChangeEvent{Change: r.Change, Cancelled: cancelled}})
+	if done := r.Kind == Resume || r.Kind == SetRate; done || journalled {
+		a.tell(ctx, r.ID, r.Step, done)
+	}
 	a.takeDue()
 }
 
@@ -189,15 +206,18 @@ func (a *schedulerActor) takeDue() {
 	if a.phase == Train {
 		reached++
 	}
-	a.changes.due = slices.DeleteFunc(a.changes.due, func(ch Change) bool {
-		if ch.Step > reached {
+	a.changes.due = slices.DeleteFunc(a.changes.due, func(r Request) bool {
+		if r.Step > reached {
 			return false
 		}
-		switch ch.Kind {
+		switch r.Kind {
 		case Pause:
 			a.pause = true
 		case Checkpoint:
 			a.saveNow = true
+			if r.ID > 0 {
+				a.saves.wanted = append(a.saves.wanted, r.ID)
+			}
 		case Stop:
 			a.stop = true
 		}

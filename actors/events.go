@@ -43,7 +43,10 @@ type StallEvent struct {
 // Err, it is none that can be made.
 type ChangeEvent struct {
 	Change
-	Err error
+	// Cancelled are learning rates that were to take effect at once, in steps that were lost since:
+	// the change takes their place.
+	Cancelled []Change
+	Err       error
 }
 
 // PauseEvent: the run paused at a step's end (or, Paused false, goes on).

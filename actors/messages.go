@@ -25,7 +25,7 @@ type Header struct {
 // stays there for a while.
 
 func (Header) IgnoreDeadLetterLogging()      {}
-func (Change) IgnoreDeadLetterLogging()      {}
+func (Request) IgnoreDeadLetterLogging()     {}
 func (kill) IgnoreDeadLetterLogging()        {}
 func (halt) IgnoreDeadLetterLogging()        {}
 func (*halted) IgnoreDeadLetterLogging()     {}

@@ -52,11 +52,11 @@ func (a *metricsActor) Receive(ctx actor.Context) {
 		a.cell.store(Snapshot{Step: m.Step})
 	case *journal:
 		a.cell.store(Snapshot{Step: m.Step, Doing: Writing})
-		if err := a.spec.WriteChange(m.change); err != nil {
+		if err := a.spec.WriteChange(m.request.Change); err != nil {
 			a.fail(ctx, m.Step, fmt.Errorf("journal of changes: %w", err))
 			return
 		}
-		ctx.Respond(&journalled{m.Header, m.change})
+		ctx.Respond(&journalled{m.Header, m.request})
 		a.cell.store(Snapshot{Step: m.Step})
 	case *publish:
 		a.publish(m.event)

@@ -132,7 +132,10 @@ func (r *Run) Checkpoint() { r.Change(Change{Kind: Checkpoint}) }
 func (r *Run) Stop() { r.Change(Change{Kind: Stop}) }
 
 // Change makes a change, which an event tells of when it is journalled.
-func (r *Run) Change(c Change) { r.system.Root.Send(r.supervisor, c) }
+func (r *Run) Change(c Change) { r.Ask(Request{Change: c}) }
+
+// Ask is Change for who keeps requests beyond this attempt: see Spec.Requests.
+func (r *Run) Ask(q Request) { r.system.Root.Send(r.supervisor, q) }
 
 // Kill ends the run at once; a checkpoint in progress is finished.
 func (r *Run) Kill() { r.system.Root.Send(r.supervisor, kill{}) }

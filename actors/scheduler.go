@@ -63,6 +63,7 @@ type schedulerActor struct {
 	paused    bool
 	stop      bool
 	saveNow   bool
+	saves     saves
 	ended     bool
 }
 
@@ -136,7 +137,7 @@ func newSchedulerActor(l *local, t tables) *schedulerActor {
 	a.targets = float64(s.Sequences) * float64(s.Context) // assumed: every position has one
 	if a.state.Step > 0 {
 		// A resumed run has validated and saved this step already.
-		a.evaled, a.saved = a.state.Step, a.state.Step
+		a.evaled, a.saved, a.saves.written = a.state.Step, a.state.Step, a.state.Step
 	}
 	return a
 }
@@ -147,6 +148,7 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 	case *Peers:
 		a.peers = m
 		a.cell.store(a.ready.snapshot(a.state.Step, 0))
+		a.takeRequests(ctx)
 	case *StageReady:
 		if a.runID.accepts(m.Header) {
 			if a.ready.mark(m.Rank); a.ready.all() && a.spec.Ready != nil {
@@ -180,20 +182,26 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 		if a.runID.accepts(m.Header) {
 			a.saving--
 			ctx.Send(a.peers.Metrics, &publish{CheckpointEvent{Step: m.Step, Dir: m.Dir, Best: m.Best, Took: m.Took}})
+			for _, id := range a.saves.end(m.Step) {
+				a.tell(ctx, id, m.Step, true)
+			}
 			a.proceed(ctx)
 		}
 	case *weightCopy:
 		a.takeWeights(ctx, m)
 		a.proceed(ctx)
-	case Change:
-		a.change(ctx, m)
+	case Request:
+		a.request(ctx, m)
 		a.proceed(ctx)
 	case *journalled:
 		a.changes.writing--
-		a.changes.journalled(m.change)
-		a.changed(ctx, m.change)
+		a.changes.journalled(m.request.Change)
+		a.changed(ctx, m.request, true)
 		a.proceed(ctx)
 	case *actor.Stopping:
+		if a.last != nil { // the step is decided, and the run's state counts it
+			a.writeRecord(ctx)
+		}
 		ctx.Send(ctx.Parent(), &lastState{a.state, a.updates})
 	}
 }
@@ -223,7 +231,7 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 		a.waitDisk(metricsName)
 		return
 	}
-	saveDue := a.saveDue()
+	saveDue := a.saveDue(ctx)
 	ending := !saveDue && (step >= a.spec.Steps || a.stop || a.impatient())
 	switch {
 	case a.evalDue():
@@ -291,13 +299,13 @@ func (a *schedulerActor) savesAt(step int64) bool {
 
 // saveDue: every CheckpointEvery steps, at the end, on request, and when the
 // validation loss was the best so far.
-func (a *schedulerActor) saveDue() bool {
+func (a *schedulerActor) saveDue(ctx actor.Context) bool {
 	step := a.state.Step
 	if a.spec.WriteCheckpoint == nil || step == 0 && !a.saveNow && !a.stop {
 		return false
 	}
 	if a.saved == step {
-		return a.saveNow && a.clearSaveNow()
+		return a.saveNow && a.clearSaveNow(ctx)
 	}
 	return a.saveNow || a.best || a.stop || step >= a.spec.Steps || a.savesAt(step) || a.impatient()
 }
@@ -309,9 +317,17 @@ func (a *schedulerActor) impatient() bool {
 	return a.spec.Patience > 0 && every > 0 && best > 0 && a.evaled == step && step/every-best/every >= a.spec.Patience
 }
 
-// clearSaveNow forgets a request for a checkpoint that exists already.
-func (a *schedulerActor) clearSaveNow() bool {
+// clearSaveNow forgets a request for a checkpoint that exists already, or is being written.
+func (a *schedulerActor) clearSaveNow(ctx actor.Context) bool {
 	a.saveNow = false
+	if a.saves.written < a.saved {
+		a.saves.begin(a.saved)
+		return false
+	}
+	for _, id := range a.saves.wanted {
+		a.tell(ctx, id, a.saved, true)
+	}
+	a.saves.wanted = nil
 	return false
 }
 
@@ -470,6 +486,7 @@ func (a *schedulerActor) save(ctx actor.Context) {
 	for rank, pid := range a.peers.Stages {
 		ctx.Send(pid, &SaveState{Header: h, Keep: a.spec.shares(rank)})
 	}
+	a.saves.begin(a.state.Step)
 	a.saved, a.saveNow, a.best, a.savingNow = a.state.Step, false, false, true
 	a.saving++
 	a.waitDisk(checkpointName)

@@ -14,8 +14,9 @@ import (
 // stops everything in order and is the run's error.
 //
 // The order is: the stages halt, one by one as their devices come to rest. When
-// all have, no tensor is sent any more, and every actor stops behind what is in
-// its mailbox, so that nothing is lost there.
+// all have, no tensor is sent any more, and every actor stops after what is in
+// its mailbox, so that nothing is lost there. The metrics actor stops after the
+// scheduler, which has the last step's line written when it stops.
 type supervisor struct {
 	*local
 	tables tables
@@ -25,6 +26,7 @@ type supervisor struct {
 	pids    map[string]*actor.PID // that live
 	active  map[string]bool       // stages that may send tensors
 	ending  bool
+	resting bool // all stages have halted
 	last    lastState // the scheduler's, once it has told it; the start's before
 	told    bool
 	outcome Outcome
@@ -74,7 +76,7 @@ func (s *supervisor) Receive(ctx actor.Context) {
 		if !s.ending {
 			s.end(Outcome{Err: ErrKilled})
 		}
-	case Change:
+	case Request:
 		if pid := s.pids[schedulerName]; pid != nil {
 			ctx.Send(pid, m)
 		}
@@ -87,6 +89,7 @@ func (s *supervisor) Receive(ctx actor.Context) {
 			ctx.Send(pid, m)
 		}
 	case *halted:
+		// Nobody may have ordered that: then lost follows, with the reason.
 		s.rest(s.spec.stageName(m.rank))
 	case *left:
 		s.gone(ctx, s.spec.stageName(m.rank))
@@ -195,22 +198,23 @@ func (s *supervisor) end(o Outcome) {
 	for name := range s.active {
 		s.root.Send(s.pids[name], halt{})
 	}
+	s.rest("") // where none is active any more
 }
 
-// rest notes that a stage has halted; after the last, every actor stops behind
+// rest notes that a stage has halted; after the last, every actor stops after
 // what is in its mailbox.
 func (s *supervisor) rest(stage string) {
-	if !s.active[stage] {
+	delete(s.active, stage)
+	if !s.ending || s.resting || len(s.active) > 0 {
 		return
 	}
-	delete(s.active, stage)
-	if len(s.active) == 0 {
-		for _, pid := range s.pids {
-			if pid.Address == s.system.Address() {
-				s.root.Poison(pid)
-			} else {
-				s.root.Send(pid, leave{})
-			}
+	s.resting = true
+	for name, pid := range s.pids {
+		switch {
+		case pid.Address != s.system.Address():
+			s.root.Send(pid, leave{})
+		case name != metricsName || s.pids[schedulerName] == nil:
+			s.root.Poison(pid)
 		}
 	}
 }
@@ -218,6 +222,9 @@ func (s *supervisor) rest(stage string) {
 // gone counts an actor out; the supervisor is the last.
 func (s *supervisor) gone(ctx actor.Context, name string) {
 	delete(s.pids, name)
+	if pid := s.pids[metricsName]; pid != nil && s.resting && name == schedulerName {
+		s.root.Poison(pid)
+	}
 	s.rest(name) // where it could not say so itself
 	s.stopLast(ctx)
 }
