@@ -8,6 +8,9 @@ const (
 	// watcher has not taken yet. When it is reached, step events are dropped and counted; the
 	// run doesn't wait.
 	LimitEvents = 1024
+	// LimitRequests bounds the changes that were asked of a run and are not done yet. At the limit a
+	// change that names a step, or a learning rate, is refused.
+	LimitRequests = 1000
 	// LimitSnapshots is how many snapshots of a run, each with all weights of the model, may be
 	// there at a time. Those who share one count once.
 	LimitSnapshots = 4

@@ -95,6 +95,9 @@ type Options struct {
 	// bound of their own.
 	Watchers []*actor.PID
 	Logger   *slog.Logger // told how the run begins and ends; nil: nobody is
+	// Requests were asked of the run before it begins, or begins again: it is given them before its
+	// first order. See Run.Requests.
+	Requests []Change
 	// Hosts, if there are any, compute the run's ranks in other processes: package cluster has
 	// them. System is theirs then.
 	Hosts placement.Hosts
@@ -181,15 +184,17 @@ type Run struct {
 	peakFLOPS float64      // of the processor, once it is measured; 0: not known
 	traced    int64        // the configuration has every so many steps traced; 0: none
 
-	mu      sync.Mutex
-	inner   *actors.Run // the attempt
-	between bool        // it has ended, and the next has not begun
-	asked   []Change    // meanwhile
-	killed  bool
-	dropped int
+	mu        sync.Mutex
+	inner     *actors.Run // the attempt
+	between   bool        // it has ended, and the next has not begun
+	interrupt func()      // ends the wait for processes between two attempts
+	requests  requests
+	killed    bool
+	dropped   int
 	// recordUntil is when Record ends.
 	recordUntil time.Time
-	savedStep   int64 // of the last checkpoint
+	savedStep   int64               // of the last checkpoint
+	savedState  actors.TrainerState // that it holds
 	result      Result
 	err         error
 	done        chan struct{} // closed when result and err are final
@@ -274,12 +279,20 @@ func check(cfg *config.Config) (err error) {
 // disk checkpoint.ErrNoSpace.
 func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 	own := *cfg
-	r := &Run{ctx: ctx, cfg: &own, events: make(chan Event, LimitEvents), feed: NewEventFeed(), traced: traceEvery(cfg, o), done: make(chan struct{}), result: Result{LastValLoss: math.NaN()},
+	r := &Run{ctx: ctx, cfg: &own, events: make(chan Event, LimitEvents), feed: NewEventFeed(), traced: traceEvery(cfg, o), done: make(chan struct{}), interrupt: func() {}, result: Result{LastValLoss: math.NaN()},
 		restarts: restarts{most: cfg.Cluster.MaxRestarts}, apart: o.Hosts != nil, between: true}
 	if err := r.startActor(o); err != nil {
 		return nil, err
 	}
-	if err := r.begin(o, 0); err != nil {
+	for _, c := range o.Requests {
+		if err := c.Check(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrOptions, err)
+		}
+		if err := r.ask(c); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.begin(ctx, o, 0); err != nil {
 		r.actor.end(EndEvent{Err: err})
 		return nil, err
 	}
@@ -288,10 +301,15 @@ func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 	return r, nil
 }
 
-// begin makes an attempt at the run.
-func (r *Run) begin(o Options, wait time.Duration) error {
+// begin makes an attempt at the run. ctx ends the wait for the processes that it needs.
+func (r *Run) begin(ctx context.Context, o Options, wait time.Duration) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.mu.Lock()
+	r.interrupt = cancel
+	r.mu.Unlock()
 	own := *r.cfg // what setup fills in is of this attempt
-	spec, err := r.setup(&own, o, wait)
+	spec, err := r.setup(ctx, &own, o, wait)
 	if err != nil && own.AutoGPU() && (r.output == nil || !r.output.Begun) {
 		// The GPU was nobody's wish: what it can't do, or hold, the CPU may.
 		r.gpuLeft = fmt.Sprintf("the GPU was left out: %v; the CPU is used", err)
@@ -299,7 +317,7 @@ func (r *Run) begin(o Options, wait time.Duration) error {
 			return asSetup(errors.Join(err, closing))
 		}
 		own = *r.cfg
-		spec, err = r.setup(&own, o, wait)
+		spec, err = r.setup(ctx, &own, o, wait)
 	}
 	var inner *actors.Run
 	if err == nil {
@@ -315,10 +333,10 @@ func (r *Run) begin(o Options, wait time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.inner = inner
-	for _, c := range r.asked {
-		inner.Change(c)
+	for _, late := range r.requests.late() {
+		inner.Ask(late)
 	}
-	if r.between, r.asked = false, nil; r.killed {
+	if r.between = false; r.killed {
 		inner.Kill()
 	}
 	if d := time.Until(r.recordUntil); d > 0 {
@@ -333,22 +351,11 @@ func (r *Run) finish(o Options) {
 	var out actors.Outcome
 	for again := true; again; {
 		out = r.inner.Wait()
-		again = false
-		for err := out.Err; !again && r.restarts.allows(err, r.saved()); {
-			next := r.goOn(o, err)
-			again = next == nil
-			if out.Err = errors.Join(err, next); isLost(next) {
-				out.Err = next
-			}
-			err = next
-		}
+		out, again = r.recover(o, out)
 	}
 	r.stop()
 	if errors.Is(out.Err, data.ErrVocab) {
 		out.Err = &SetupError{out.Err}
-	}
-	if out.Err != nil {
-		r.noteLast() // one that was being written has been finished
 	}
 	last := r.endSampler(out.Err != nil)
 	r.markEnd(out)
@@ -367,30 +374,55 @@ func (r *Run) finish(o Options) {
 	close(r.done)
 }
 
-// noteLast makes the newest checkpoint the result's, also where nobody has told of it.
-func (r *Run) noteLast() {
-	if r.output == nil {
-		return
-	}
-	step, ok, err := r.output.Store.Last()
+// recover makes another attempt where the last one ended since a process was lost, and reports
+// whether it has begun. A run that is to end does so without one.
+func (r *Run) recover(o Options, out actors.Outcome) (actors.Outcome, bool) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if ok && err == nil && int64(step) > r.savedStep {
-		r.result.Dir, r.savedStep = r.output.Store.Path(step), int64(step)
+	r.between = true
+	r.mu.Unlock()
+	for err := out.Err; r.restarts.allows(err, r.saved()); {
+		if end := r.stopped(err); end != nil {
+			return *end, false
+		}
+		next := r.goOn(o, err)
+		if next == nil {
+			return out, true
+		}
+		if end := r.stopped(err); end != nil {
+			return *end, false
+		}
+		if out.Err = errors.Join(err, next); isLost(next) {
+			out.Err = next
+		}
+		err = next
 	}
+	return out, false
+}
+
+// stopped is how a run ends that was asked to, after the loss err of a process; nil: it needs
+// another attempt, to write a checkpoint.
+func (r *Run) stopped(err error) *actors.Outcome {
+	r.mu.Lock()
+	killed, stops, last, saved := r.killed, r.requests.stops(r.savedStep), r.savedState, r.result.Dir != ""
+	r.mu.Unlock()
+	switch {
+	case killed:
+		return &actors.Outcome{State: last, Err: actors.ErrKilled}
+	case !stops || !saved:
+		return nil
+	}
+	r.warn("%v; the run was asked to stop: it ends with its last checkpoint, of step %d", err, last.Step)
+	return &actors.Outcome{State: last, Stopped: true}
 }
 
 // goOn makes another attempt after one that has ended with err.
 func (r *Run) goOn(o Options, err error) error {
-	r.mu.Lock()
-	r.between = true
-	r.mu.Unlock()
 	if rerr := r.release(); rerr != nil {
 		return errors.Join(err, rerr)
 	}
 	r.send(RestartEvent{Err: err, Restart: r.restarts.done, Most: r.restarts.most})
 	o.Fresh, o.FromStep = false, 0 // that was obeyed
-	return r.begin(o, time.Duration(r.cfg.Cluster.LeaseS*float64(time.Second)))
+	return r.begin(context.WithoutCancel(r.ctx), o, time.Duration(r.cfg.Cluster.LeaseS*float64(time.Second)))
 }
 
 // asSetup marks an error of the setup, unless trying again may help.
@@ -402,12 +434,12 @@ func asSetup(err error) error {
 }
 
 // setup opens everything and describes the run to the actors.
-func (r *Run) setup(cfg *config.Config, o Options, wait time.Duration) (*actors.Spec, error) {
+func (r *Run) setup(ctx context.Context, cfg *config.Config, o Options, wait time.Duration) (*actors.Spec, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	var err error
-	if r.computers, err = openComputers(r.ctx, cfg, o.Hosts, wait, r.gpuLeft); err != nil {
+	if r.computers, err = openComputers(ctx, cfg, o.Hosts, wait, r.gpuLeft); err != nil {
 		return nil, err
 	}
 	if r.output, err = rundir.Open(cfg, o.Fresh); err != nil {
@@ -692,7 +724,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 		r.result.LastValLoss = *begun.LastValLoss
 	}
 	if withState {
-		r.result.Dir = r.output.Store.Path(int(start.Step))
+		r.noteSaved(start, r.output.Store.Path(int(start.Step)))
 	}
 	save.SyncMetrics = r.metrics.Sync
 	info := Info{Name: cfg.Run.Name, Out: cfg.Run.Out, ID: start.Run.String(), Family: p.Model().Config.Family, Parameters: p.Model().Parameters(), Frozen: p.Model().Parameters() - p.Model().Trained(), Vocab: p.Model().Config.Vocab,
@@ -745,14 +777,38 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	if r.sampler != nil && !r.apart {
 		spec.CopyAtEval = r.sampler.copyAtEval
 	}
+	r.mu.Lock()
+	spec.Requests = r.requests.begin(start.Step)
+	r.mu.Unlock()
 	spec.Changes, spec.WriteChange = r.output.Changes(), r.output.WriteChange
-	spec.WriteShared = save.WriteShared
-	spec.WriteCheckpoint, spec.WriteRecord, spec.WriteTrace, spec.OnEvent = save.Write, r.metrics.Write, traceWriter(p, r.output.FS, info.Threads), r.send
+	spec.WriteShared = func(ctx context.Context, state actors.TrainerState, saved []stages.Saved, best bool, others actors.Others) (string, error) {
+		dir, err := save.WriteShared(ctx, state, saved, best, others)
+		if err == nil {
+			r.noteSaved(state, dir)
+		}
+		return dir, err
+	}
+	spec.WriteCheckpoint = func(ctx context.Context, state actors.TrainerState, saved []stages.Saved, best bool) (string, error) {
+		dir, err := save.Write(ctx, state, saved, best)
+		if err == nil {
+			r.noteSaved(state, dir)
+		}
+		return dir, err
+	}
+	spec.WriteRecord, spec.WriteTrace, spec.OnEvent = r.metrics.Write, traceWriter(p, r.output.FS, info.Threads), r.send
 	spec.StallAfter = time.Duration(cfg.Run.StallAfterS * float64(time.Second))
 	if spec.Logger = o.Logger; spec.System == nil {
 		spec.System = o.System
 	}
 	return &spec, nil
+}
+
+// noteSaved notes the last checkpoint, as soon as it is written: the attempt may end before an
+// event tells of it.
+func (r *Run) noteSaved(state actors.TrainerState, dir string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.result.Dir, r.savedStep, r.savedState = dir, state.Step, state
 }
 
 // saved is the step of the last checkpoint.
@@ -768,24 +824,23 @@ func (r *Run) Change(c Change) error {
 	if err := c.Check(); err != nil {
 		return fmt.Errorf("%w: %w", ErrOptions, err)
 	}
-	r.ask(c)
-	return nil
-}
-
-// ask passes a change to the attempt in progress, or keeps it for the next.
-func (r *Run) ask(c Change) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.between {
-		r.asked = append(r.asked, c)
-		return
-	}
-	r.inner.Change(c)
+	return r.ask(c)
 }
 
 // send publishes an event, and marks what people look for later.
 func (r *Run) send(e Event) {
+	if q, ok := e.(actors.RequestEvent); ok {
+		r.mu.Lock()
+		r.requests.event(q)
+		r.mu.Unlock()
+		return
+	}
 	r.publish(e)
+	if c, ok := e.(ChangeEvent); ok {
+		for _, old := range c.Cancelled {
+			r.warn("the learning rate %g from step %d on cancels %g, which was asked for in a step that was lost and was to come back after step %d", c.LR, c.Step+1, old.LR, old.Step)
+		}
+	}
 	switch e.(type) {
 	case StepEvent, CheckpointEvent: // which come while the attempt goes on, whose sampler it is
 		r.sampler.event(e)
@@ -812,9 +867,6 @@ func (r *Run) publish(e Event) {
 			r.dropped++
 			return
 		}
-	}
-	if c, ok := e.(CheckpointEvent); ok {
-		r.result.Dir, r.savedStep = c.Dir, c.Step
 	}
 	if len(r.events) < cap(r.events)-17 {
 		r.tellDropped()
@@ -849,26 +901,6 @@ func (r *Run) Info() Info {
 // Events are what happens, in order; the channel is closed when the run has
 // ended. Nobody needs to read it.
 func (r *Run) Events() <-chan Event { return r.events }
-
-// Pause holds the run at the end of its step; Resume lets it go on.
-func (r *Run) Pause() { r.ask(Change{Kind: actors.Pause}) }
-
-// Resume lets a paused run go on.
-func (r *Run) Resume() { r.ask(Change{Kind: actors.Resume}) }
-
-// Checkpoint asks for a checkpoint at the end of the step.
-func (r *Run) Checkpoint() { r.ask(Change{Kind: actors.Checkpoint}) }
-
-// Stop ends the run at the end of its step, with a checkpoint.
-func (r *Run) Stop() { r.ask(Change{Kind: actors.Stop}) }
-
-// Kill ends the run at once, without a checkpoint.
-func (r *Run) Kill() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.killed = true
-	r.inner.Kill()
-}
 
 // Memory is the tensor memory of the run's devices of a kind, "cpu" or "cuda", the sum of several;
 // zeros if no rank is on one.
@@ -905,9 +937,11 @@ func (r *Run) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.inner == nil { // a watcher asks before it has begun
-		return Status{Time: time.Now()}
+		return Status{Time: time.Now(), Requests: r.requests.list()}
 	}
-	return r.inner.Status()
+	s := r.inner.Status()
+	s.Requests = r.requests.list()
+	return s
 }
 
 // Wait waits for the end of the run. Nothing of it is left behind then.

@@ -36,6 +36,18 @@ const (
 	SetRate    ChangeKind = "rate"
 )
 
+// String says the change in a few words: "pause after step 5", "rate 0.001 to 0.0001".
+func (c Change) String() string {
+	text := string(c.Kind)
+	if c.Kind == SetRate {
+		text += fmt.Sprintf(" %g to %g", c.LR, c.MinLR)
+	}
+	if c.Step > 0 {
+		text += fmt.Sprintf(" after step %d", c.Step)
+	}
+	return text
+}
+
 // ErrStep: a run can't stop at the step that a change names.
 var ErrStep = errors.New("the run can't stop at that step")
 

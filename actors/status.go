@@ -11,8 +11,9 @@ import (
 
 // Status is what every actor of a run is doing.
 type Status struct {
-	Time   time.Time
-	Actors []Snapshot
+	Time     time.Time
+	Actors   []Snapshot
+	Requests []Change // that are not done yet
 }
 
 // String is the table that a person reads, and the root of the waits.
@@ -34,7 +35,22 @@ func (s Status) String() string {
 	if e := s.Explain(); e != "" {
 		fmt.Fprintf(&b, "%s\n", e)
 	}
+	if text := s.Requested(); text != "" {
+		fmt.Fprintf(&b, "%s\n", text)
+	}
 	return b.String()
+}
+
+// Requested lists the requests that are not done yet in one line; "": there are none.
+func (s Status) Requested() string {
+	if len(s.Requests) == 0 {
+		return ""
+	}
+	var all []string
+	for _, c := range s.Requests {
+		all = append(all, c.String())
+	}
+	return "requested: " + strings.Join(all, "; ")
 }
 
 func orDash(s string) string {

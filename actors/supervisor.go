@@ -26,7 +26,7 @@ type supervisor struct {
 	pids    map[string]*actor.PID // that live
 	active  map[string]bool       // stages that may send tensors
 	ending  bool
-	resting bool // all stages have halted
+	resting bool      // all stages have halted
 	last    lastState // the scheduler's, once it has told it; the start's before
 	told    bool
 	outcome Outcome

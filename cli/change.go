@@ -5,6 +5,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/cluster"
 )
 
 // newChange makes a command that changes a run.
@@ -39,9 +40,11 @@ step again when the run goes on from an older checkpoint: the figures repeat.`,
 			}
 			defer c.Close()
 			s, err := c.Change(cmd.Context(), args[0], ch)
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
+			}
+			a.warnOf(s)
+			switch {
 			case asJSON:
 				return a.json(jsonRun(s))
 			case ch.Step > 0:
@@ -64,6 +67,13 @@ step again when the run goes on from an older checkpoint: the figures repeat.`,
 	}
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// warnOf passes on what an answer to a request warns of.
+func (a *app) warnOf(s cluster.RunSummary) {
+	if s.Warning != "" {
+		say(a.err, "warning: %s", s.Warning)
+	}
 }
 
 // stepNamed looks at the step of --at-step.

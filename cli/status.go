@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/internal/term"
@@ -140,6 +141,9 @@ func (a *app) showRun(s runStatus) {
 		a.printf("%s\n", s.run.Error)
 	}
 	if len(s.actors.Actors) == 0 {
+		if text := s.actors.Requested(); text != "" {
+			a.printf("%s\n", text)
+		}
 		return
 	}
 	a.printf("%s", s.actors)
@@ -181,6 +185,8 @@ func statusJSON(address string, members []cluster.ClusterMember, now time.Time, 
 		Actors []actor  `json:"actors"`
 		Root   string   `json:"root"`
 		Chain  []string `json:"chain"`
+
+		Requests []troupe.Change `json:"requests"` // that are not done yet
 	}
 	out := struct {
 		Cluster string   `json:"cluster"`
@@ -191,7 +197,7 @@ func statusJSON(address string, members []cluster.ClusterMember, now time.Time, 
 		out.Workers = append(out.Workers, worker{m.Name, m.Address, m.Cores, m.MemoryBytes, m.Kernels, append([]cluster.OfferedDevice{}, m.Devices...), m.RunID, append([]int{}, m.Ranks...), now.Sub(m.Heard).Seconds(), ms(m.ClockAhead), ms(m.RoundTrip)})
 	}
 	for _, s := range runs {
-		r := run{runJSON: jsonRun(s.run), Actors: []actor{}, Root: s.actors.Explain(), Chain: append([]string{}, s.actors.Chain()...)}
+		r := run{runJSON: jsonRun(s.run), Actors: []actor{}, Root: s.actors.Explain(), Chain: append([]string{}, s.actors.Chain()...), Requests: append([]troupe.Change{}, s.actors.Requests...)}
 		for _, x := range s.actors.Actors {
 			one := actor{Actor: x.Actor, Host: x.Host, Rank: x.Rank, Step: x.Step, Doing: x.Doing.String(), Text: x.Describe(), From: x.From, SinceS: s.actors.Time.Sub(x.Since).Seconds()}
 			if !x.Heard.IsZero() {

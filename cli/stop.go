@@ -59,6 +59,7 @@ and the run stops there also when it has to go on from an older checkpoint meanw
 			if err != nil {
 				return err
 			}
+			a.warnOf(s)
 			if !noWait {
 				f, err := c.Follow(ctx, s.ID, cluster.FollowOptions{})
 				if err != nil {

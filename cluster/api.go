@@ -170,11 +170,11 @@ func (a *answerer) answer(r *wire.ApiRequest) error {
 	case *wire.ApiRequest_Forecast:
 		return a.forecast(k.Forecast)
 	case *wire.ApiRequest_Control:
-		r, err := a.c.runs.control(k.Control, a.peer.Name)
+		r, warning, err := a.c.runs.control(k.Control, a.peer.Name)
 		if err != nil {
 			return err
 		}
-		return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Control{Control: &wire.ControlReply{Run: r.summary()}}})
+		return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Control{Control: &wire.ControlReply{Run: r.summary(), Warning: warning}}})
 	case *wire.ApiRequest_Logs:
 		return a.logs(k.Logs)
 	case *wire.ApiRequest_Tokens:

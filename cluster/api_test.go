@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
 	"github.com/troupe-ml/troupe/cluster/internal/mesh"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
@@ -194,7 +196,7 @@ func TestRuns(t *testing.T) {
 		defer c.runs.mu.Unlock()
 		return c.runs.journal.entries
 	}()
-	if len(kept) != 1 || !kept[0].Paused || kept[0].Workers != 2 || kept[0].ID != id {
+	if len(kept) != 1 || !slices.Equal(kept[0].Requests, []troupe.Change{{Kind: actors.Pause}}) || kept[0].Workers != 2 || kept[0].ID != id {
 		t.Errorf("noted %+v", kept)
 	}
 	if _, err := o.Control(ctx, id, Resume); err != nil {
@@ -206,7 +208,7 @@ func TestRuns(t *testing.T) {
 	}
 	_, _ = f.Wait()
 	j, err := openJournal(state)
-	if err != nil || len(j.entries) != 1 || j.entries[0].Paused {
+	if err != nil || len(j.entries) != 1 || len(j.entries[0].Requests) > 0 {
 		t.Fatalf("behind the shutdown %+v, %v", j, err)
 	}
 	if err := j.close(); err != nil {

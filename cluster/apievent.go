@@ -53,7 +53,7 @@ func packEvent(e troupe.Event) *wire.RunEvent {
 	case troupe.StallEvent:
 		return &wire.RunEvent{Kind: &wire.RunEvent_Stall{Stall: &wire.StallEvent{QuietNs: int64(e.Quiet), Status: packStatus(e.Status)}}}
 	case troupe.ChangeEvent:
-		w := &wire.ChangeEvent{Kind: string(e.Kind), Step: e.Step, Lr: e.LR, MinLr: e.MinLR}
+		w := packChange(e.Change)
 		if e.Err != nil {
 			w.Error = clean(e.Err.Error(), limitErrorBytes)
 		}
@@ -99,7 +99,7 @@ func unpackEvent(w *wire.RunEvent) (troupe.Event, error) {
 		return troupe.StallEvent{Quiet: time.Duration(k.Stall.GetQuietNs()), Status: status}, err
 	case *wire.RunEvent_Change:
 		c := k.Change
-		e := troupe.ChangeEvent{Change: troupe.Change{Kind: troupe.ChangeKind(c.GetKind()), Step: c.GetStep(), LR: c.GetLr(), MinLR: c.GetMinLr()}}
+		e := troupe.ChangeEvent{Change: unpackChange(c)}
 		if c.GetError() != "" {
 			e.Err = errors.New(c.GetError())
 		}
@@ -120,7 +120,18 @@ func packStatus(s actors.Status) *wire.RunStatusReply {
 		}
 		w.Actors = append(w.Actors, one)
 	}
+	for _, c := range s.Requests {
+		w.Requests = append(w.Requests, packChange(c))
+	}
 	return w
+}
+
+func packChange(c troupe.Change) *wire.ChangeEvent {
+	return &wire.ChangeEvent{Kind: string(c.Kind), Step: c.Step, Lr: c.LR, MinLr: c.MinLR}
+}
+
+func unpackChange(w *wire.ChangeEvent) troupe.Change {
+	return troupe.Change{Kind: troupe.ChangeKind(w.GetKind()), Step: w.GetStep(), LR: w.GetLr(), MinLR: w.GetMinLr()}
 }
 
 func unpackStatus(w *wire.RunStatusReply) (actors.Status, error) {
@@ -134,6 +145,9 @@ func unpackStatus(w *wire.RunStatusReply) (actors.Status, error) {
 			a.Heard = time.Unix(0, one.GetHeardNs())
 		}
 		s.Actors = append(s.Actors, a)
+	}
+	for _, c := range w.GetRequests() {
+		s.Requests = append(s.Requests, unpackChange(c))
 	}
 	return s, nil
 }

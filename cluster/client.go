@@ -235,6 +235,8 @@ type RunSummary struct {
 	Restarts    int
 	Checkpoint  string // the last one
 	Error       string
+	// Warning is said by the answer to a request: it was carried out, but something about it was not.
+	Warning string
 }
 
 // Over reports whether the run has ended.
@@ -251,6 +253,12 @@ func unpackSummary(w *wire.RunSummary) RunSummary {
 	if w.GetEndedNs() != 0 {
 		s.Ended = time.Unix(0, w.GetEndedNs())
 	}
+	return s
+}
+
+func unpackControl(w *wire.ControlReply) RunSummary {
+	s := unpackSummary(w.GetRun())
+	s.Warning = w.GetWarning()
 	return s
 }
 
@@ -289,7 +297,7 @@ func (c *Client) Change(ctx context.Context, run string, ch troupe.Change) (RunS
 	if err != nil {
 		return RunSummary{}, err
 	}
-	return unpackSummary(m.GetControl().GetRun()), nil
+	return unpackControl(m.GetControl()), nil
 }
 
 // Forecast asks where a configuration's ranks would be computed, and what a step is
@@ -316,7 +324,7 @@ func (c *Client) Control(ctx context.Context, run string, what Control) (RunSumm
 	if err != nil {
 		return RunSummary{}, err
 	}
-	return unpackSummary(m.GetControl().GetRun()), nil
+	return unpackControl(m.GetControl()), nil
 }
 
 // Members lists the workers. now is the coordinator's time.

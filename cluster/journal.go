@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/folder"
 	"github.com/troupe-ml/troupe/internal/strictjson"
 )
@@ -23,8 +27,8 @@ const (
 )
 
 // journalVersion is the version of runs.json that this package writes. It reads version 1 too,
-// in which all runs have begun.
-const journalVersion = 2
+// in which all runs have begun, and version 2, which knows of no request but a pause.
+const journalVersion = 3
 
 // progress says how far a run had come when it was last noted. It is noted before that is done
 // which it allows, so that a coordinator that dies in between loses no run.
@@ -53,18 +57,28 @@ type entry struct {
 	AcceptNewData bool   `json:"accept_new_data"`
 	Workers       int    `json:"workers"` // that it had
 	Submitted     string `json:"submitted"`
-	Paused        bool   `json:"paused"`
 	Stopping      bool   `json:"stopping"` // somebody has asked it to end
+	// Requests were asked of it and are not done: see troupe.Run.Requests.
+	Requests []troupe.Change `json:"requests"`
 
 	// As it was asked for, which counts until it has begun.
 	Fresh    bool     `json:"fresh"`
 	FromStep int      `json:"from_step"`
 	State    progress `json:"state"`
+
+	version uint64 // of the file that it was read from, while that is read
+}
+
+// same reports whether nothing of an entry has changed.
+func (e entry) same(o entry) bool {
+	requests := slices.Equal(e.Requests, o.Requests)
+	e.Requests, o.Requests = nil, nil
+	return requests && reflect.DeepEqual(e, o)
 }
 
 // options are those by which the run begins or goes on.
 func (e entry) options() troupe.Options {
-	o := troupe.Options{AcceptNewData: e.AcceptNewData}
+	o := troupe.Options{AcceptNewData: e.AcceptNewData, Requests: e.Requests}
 	if e.State != begun { // given again, a step that was obeyed changes nothing
 		o.FromStep = e.FromStep
 	}
@@ -154,7 +168,7 @@ func (j *journal) put(e entry) error {
 	next := make([]entry, 0, len(j.entries)+1)
 	replaced := false
 	for _, old := range j.entries {
-		if old == e {
+		if old.same(e) {
 			return nil
 		}
 		if old.ID == e.ID {
@@ -198,8 +212,9 @@ func (j *journal) write(entries []entry) error {
 }
 
 func encodeJournal(entries []entry) ([]byte, error) {
-	if entries == nil {
-		entries = []entry{}
+	entries = append([]entry{}, entries...) // an empty list, and no null
+	for i := range entries {
+		entries[i].Requests = append([]troupe.Change{}, entries[i].Requests...)
 	}
 	text, err := json.MarshalIndent(struct {
 		Version int     `json:"version"`
@@ -256,14 +271,11 @@ func decodeJournal(text []byte) (entries []entry, err error) {
 	if err == nil {
 		err = strictjson.End(dec)
 	}
-	for i := range entries {
-		e := &entries[i]
-		if err == nil && (version == 1) != (e.State == "") {
-			err = fmt.Errorf("run %d: its state is %q in a file of version %d", i+1, e.State, version)
+	for i, e := range entries {
+		if err == nil && e.version != version {
+			err = fmt.Errorf("run %d: its keys are those of version %d in a file of version %d", i+1, e.version, version)
 		}
-		if version == 1 {
-			e.State = begun
-		}
+		entries[i].version = 0
 	}
 	if err != nil {
 		return nil, err
@@ -271,19 +283,31 @@ func decodeJournal(text []byte) (entries []entry, err error) {
 	return entries, nil
 }
 
-// decodeEntry reads a run. One of version 1 has no state.
+// entryKeys are the keys of a run in each version of the file, from version 1 on.
+var entryKeys = func() [journalVersion]map[string]bool {
+	of := func(keys ...string) map[string]bool {
+		set := make(map[string]bool)
+		for _, k := range keys {
+			set[k] = true
+		}
+		return set
+	}
+	return [journalVersion]map[string]bool{
+		of("id", "name", "by", "folder", "config", "accept_new_data", "workers", "submitted", "paused", "stopping"),
+		of("id", "name", "by", "folder", "config", "accept_new_data", "workers", "submitted", "paused", "stopping", "fresh", "from_step", "state"),
+		of("id", "name", "by", "folder", "config", "accept_new_data", "workers", "submitted", "requests", "stopping", "fresh", "from_step", "state"),
+	}
+}()
+
+// decodeEntry reads a run. Its keys say of which version it is.
 func decodeEntry(dec *json.Decoder) (e entry, err error) {
 	var state string
-	later := map[string]bool{"fresh": true, "from_step": true, "state": true} // than version 1
-	added := 0
+	var paused bool
+	seen := make(map[string]bool)
 	texts := map[string]*string{"id": &e.ID, "name": &e.Name, "by": &e.By, "folder": &e.Folder, "config": &e.Config, "submitted": &e.Submitted, "state": &state}
-	flags := map[string]*bool{"accept_new_data": &e.AcceptNewData, "paused": &e.Paused, "stopping": &e.Stopping, "fresh": &e.Fresh}
-	keys := 0
+	flags := map[string]*bool{"accept_new_data": &e.AcceptNewData, "paused": &paused, "stopping": &e.Stopping, "fresh": &e.Fresh}
 	err = strictjson.Object(dec, func(key string) (err error) {
-		keys++
-		if later[key] {
-			added++
-		}
+		seen[key] = true
 		switch {
 		case texts[key] != nil:
 			*texts[key], err = strictjson.String(dec)
@@ -303,6 +327,8 @@ func decodeEntry(dec *json.Decoder) (e entry, err error) {
 			} else {
 				e.FromStep = int(n)
 			}
+		case key == "requests":
+			e.Requests, err = decodeRequests(dec)
 		default:
 			err = errors.New("not known")
 		}
@@ -311,13 +337,24 @@ func decodeEntry(dec *json.Decoder) (e entry, err error) {
 		}
 		return nil
 	})
-	e.State = progress(state)
-	all := len(texts) + len(flags) + 2
+	if err != nil {
+		return e, err
+	}
+	for i, keys := range entryKeys {
+		if maps.Equal(seen, keys) {
+			e.version = uint64(i + 1) //nolint:gosec // a version
+		}
+	}
+	if e.State = progress(state); e.version == 1 {
+		e.State = begun
+	}
+	if paused {
+		e.Requests = []troupe.Change{{Kind: actors.Pause}}
+	}
 	switch {
-	case err != nil:
-	case keys != all && (added != 0 || keys != all-len(later)):
-		err = fmt.Errorf("%d keys; want %d", keys, all)
-	case added != 0 && e.State != submitted && e.State != beginning && e.State != begun:
+	case e.version == 0:
+		err = fmt.Errorf("%d keys, which are those of no version of the file: one is missing", len(seen))
+	case e.State != submitted && e.State != beginning && e.State != begun:
 		err = fmt.Errorf("the state %s; want %s, %s or %s", strictjson.Quote(state), submitted, beginning, begun)
 	case !isRunID(e.ID):
 		err = fmt.Errorf("the id %s; want %d hexadecimal digits", strictjson.Quote(e.ID), 2*runIDBytes)
@@ -327,4 +364,42 @@ func decodeEntry(dec *json.Decoder) (e entry, err error) {
 		}
 	}
 	return e, err
+}
+
+// decodeRequests reads what was asked of a run.
+func decodeRequests(dec *json.Decoder) (all []troupe.Change, err error) {
+	err = strictjson.Array(dec, func() error {
+		if len(all) == troupe.LimitRequests {
+			return fmt.Errorf("more than %d", troupe.LimitRequests)
+		}
+		var c troupe.Change
+		err := strictjson.Object(dec, func(key string) (err error) {
+			switch key {
+			case "kind":
+				var kind string
+				kind, err = strictjson.String(dec)
+				c.Kind = troupe.ChangeKind(kind)
+			case "step":
+				c.Step, err = strictjson.Uint(dec, 63)
+			case "lr":
+				c.LR, err = strictjson.Float(dec)
+			case "min_lr":
+				c.MinLR, err = strictjson.Float(dec)
+			default:
+				err = errors.New("not known")
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", strictjson.Plain(key), err)
+			}
+			return nil
+		})
+		if err == nil {
+			err = c.Check()
+		}
+		if err == nil {
+			all = append(all, c)
+		}
+		return err
+	})
+	return all, err
 }

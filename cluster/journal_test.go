@@ -2,17 +2,21 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint/crashfs"
 )
 
 var entries = []entry{
-	{ID: "01ab23cd", Name: "one", By: "operator-x", Folder: "/here", Config: "[run]\nname = \"one\"\n", Workers: 2, Submitted: "2026-11-22T10:00:00Z", Paused: true, State: begun},
+	{ID: "01ab23cd", Name: "one", By: "operator-x", Folder: "/here", Config: "[run]\nname = \"one\"\n", Workers: 2, Submitted: "2026-11-22T10:00:00Z", State: begun,
+		Requests: []troupe.Change{{Kind: actors.Pause}, {Kind: actors.Stop, Step: 70}, {Kind: actors.SetRate, LR: 1e-3, MinLR: 1e-4}}},
 	{ID: "deadbeef", Name: "two \"quoted\"", Folder: "/", Config: "", AcceptNewData: true, Stopping: true, Submitted: "2026-11-22T10:00:01Z", Fresh: true, FromStep: 7, State: submitted},
 }
 
@@ -28,7 +32,7 @@ func TestJournal(t *testing.T) {
 		t.Errorf("a second coordinator: %v", err)
 	}
 	changed := entries[0]
-	changed.Paused = false
+	changed.Requests = changed.Requests[1:]
 	for _, e := range []entry{entries[0], entries[1], changed, {ID: "00000000", Submitted: entries[0].Submitted, State: beginning}} {
 		if err := j.put(e); err != nil {
 			t.Fatal(err)
@@ -63,10 +67,10 @@ func TestDamagedJournal(t *testing.T) {
 		"cut off":         text[:len(text)/2],
 		"empty":           "",
 		"more behind it":  text + "{}",
-		"another version": strings.Replace(text, `"version": 2`, `"version": 3`, 1),
-		"version 0":       strings.Replace(text, `"version": 2`, `"version": 0`, 1),
-		"an old version":  strings.Replace(text, `"version": 2`, `"version": 1`, 1),
-		"no version":      strings.Replace(text, `"version": 2,`, "", 1),
+		"another version": strings.Replace(text, `"version": 3`, `"version": 4`, 1),
+		"version 0":       strings.Replace(text, `"version": 3`, `"version": 0`, 1),
+		"an old version":  strings.Replace(text, `"version": 3`, `"version": 1`, 1),
+		"no version":      strings.Replace(text, `"version": 3,`, "", 1),
 		"another state":   strings.Replace(text, `"state": "begun"`, `"state": "ended"`, 1),
 		"no state":        strings.Replace(text, ",\n      \"state\": \"begun\"", "", 1),
 		"an unknown key":  strings.Replace(text, `"name"`, `"nam"`, 1),
@@ -74,7 +78,10 @@ func TestDamagedJournal(t *testing.T) {
 		"a key missing":   strings.Replace(text, `"name": "one",`, "", 1),
 		"an id twice":     strings.Replace(text, "deadbeef", "01ab23cd", 1),
 		"a bad id":        strings.Replace(text, "deadbeef", "../../x", 1),
-		"a wrong type":    strings.Replace(text, `"paused": true`, `"paused": "true"`, 1),
+		"a wrong type":    strings.Replace(text, `"stopping": true`, `"stopping": "true"`, 1),
+		"another request": strings.Replace(text, `"kind": "pause"`, `"kind": "dance"`, 1),
+		"a request's key": strings.Replace(text, `"kind": "pause",`, `"kind": "pause", "when": 1,`, 1),
+		"a bad rate":      strings.Replace(text, `"lr": 0.001`, `"lr": "0.001"`, 1),
 		"a negative":      strings.Replace(text, `"workers": 2`, `"workers": -2`, 1),
 		"no time":         strings.Replace(text, "2026-11-22T10:00:01Z", "yesterday", 1),
 	} {
@@ -94,13 +101,25 @@ func TestDamagedJournal(t *testing.T) {
 	}
 }
 
-// TestOldJournal: in a file of version 1 all runs have begun.
+// TestOldJournal: in a file of version 1 all runs have begun; up to version 2 a pause is the only request.
 func TestOldJournal(t *testing.T) {
-	got, err := decodeJournal([]byte(`{"version": 1, "runs": [{"id": "01ab23cd", "name": "one", "by": "x", "folder": "/here", "config": "", "accept_new_data": false,
-		"workers": 2, "submitted": "2026-11-22T10:00:00Z", "paused": false, "stopping": false}]}`))
-	want := []entry{{ID: "01ab23cd", Name: "one", By: "x", Folder: "/here", Workers: 2, Submitted: "2026-11-22T10:00:00Z", State: begun}}
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	const one = `{"version": %s, "runs": [{"id": "01ab23cd", "name": "one", "by": "x", "folder": "/here", "config": "", "accept_new_data": false,
+		"workers": 2, "submitted": "2026-11-22T10:00:00Z", "paused": %s, "stopping": false%s}]}`
+	later := `, "fresh": false, "from_step": 0, "state": "begun"`
+	want := entry{ID: "01ab23cd", Name: "one", By: "x", Folder: "/here", Workers: 2, Submitted: "2026-11-22T10:00:00Z", State: begun}
+	paused := want
+	paused.Requests = []troupe.Change{{Kind: actors.Pause}}
+	for _, tt := range []struct {
+		text string
+		want entry
+	}{
+		{fmt.Sprintf(one, "1", "false", ""), want},
+		{fmt.Sprintf(one, "2", "true", later), paused},
+	} {
+		got, err := decodeJournal([]byte(tt.text))
+		if err != nil || !reflect.DeepEqual(got, []entry{tt.want}) {
+			t.Errorf("got %+v, %v, want %+v", got, err, tt.want)
+		}
 	}
 }
 

@@ -83,6 +83,7 @@ func (w *membership) control(from uuid.UUID, m *wire.Control) {
 			return
 		}
 		p := w.parts[id]
+		delete(w.gaveUp, id)
 		w.running.Add(1)
 		go func() { // ends with the attempt's stages
 			defer w.running.Done()
@@ -129,6 +130,7 @@ func (w *membership) assign(m *wire.Assign, boss *wire.Peer, answer *wire.Assign
 		return fmt.Errorf("it is attempt number %d, and this worker has seen number %d", m.GetGeneration(), highest)
 	}
 	w.highest = m.GetGeneration()
+	clear(w.gaveUp)
 	old := make([]*part, 0, len(w.parts))
 	for _, o := range w.parts { // whoever assigns anew has given them up
 		o.end("a newer attempt has begun")
@@ -311,6 +313,15 @@ func (p *part) processesBy(hosts []string, boss *wire.Peer) map[string]uuid.UUID
 	return at
 }
 
+// giveUp ends the part's stages, which the coordinator has not ordered: beats tell it, until it releases
+// the attempt. w.mu is held.
+func (p *part) giveUp(why string) {
+	if !p.ended {
+		p.w.gaveUp[p.id] = why
+	}
+	p.end(why)
+}
+
 // end ends the part's stages. w.mu is held.
 func (p *part) end(why string) {
 	if p.ended {
@@ -364,6 +375,9 @@ func (w *membership) status() []*wire.StatusReply {
 			r.Unreachable = append(r.Unreachable, &wire.Unreachable{Incarnation: id[:], ForS: quiet.Seconds()})
 		}
 		all = append(all, r)
+	}
+	for id, why := range w.gaveUp {
+		all = append(all, &wire.StatusReply{Attempt: id[:], TimeNs: w.cfg.wall(time.Now()).UnixNano(), GaveUp: why})
 	}
 	return all
 }

@@ -594,6 +594,10 @@ func (a *attempt) observe(m beat.Member, reply *wire.StatusReply) {
 	if string(reply.GetAttempt()) != string(a.id[:]) {
 		return
 	}
+	if why := reply.GetGaveUp(); why != "" { // it stays a member, and can be given ranks again
+		a.lost(m, fmt.Errorf("it gave its ranks up: %s", clean(why, limitErrorBytes)))
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var doing []string

@@ -24,6 +24,7 @@ import (
 type run struct {
 	c         *Coordinator
 	entry     entry // what the journal has of it; guarded by runs.mu
+	forgotten bool  // the journal is to have it no more; guarded by runs.mu
 	id, name  string
 	by        string
 	cfg       *config.Config
@@ -34,13 +35,13 @@ type run struct {
 
 	mu        sync.Mutex
 	state     wire.RunSummary_State
-	want      int            // workers to wait for when it is taken up; 0: none
-	inner     *troupe.Run    // nil: it has not begun
-	uuid      uuid.UUID      // that the run's own files have
-	workers   []string       // names
-	hosts     map[int]string // by rank: the worker's name
-	asked     bool           // somebody has asked it to end
-	pause     bool           // as soon as it begins
+	want      int             // workers to wait for when it is taken up; 0: none
+	inner     *troupe.Run     // nil: it has not begun
+	uuid      uuid.UUID       // that the run's own files have
+	workers   []string        // names
+	hosts     map[int]string  // by rank: the worker's name
+	asked     bool            // somebody has asked it to end
+	requested []troupe.Change // before it has begun
 	info      *wire.RunEvent
 	events    []*wire.RunEvent // the last ones
 	number    uint64           // of the last one
@@ -150,6 +151,9 @@ func (w *runWorkers) Assign(ctx context.Context, a placement.Assignment) (placem
 
 // start begins the run. What it needs is opened and read before it returns.
 func (r *run) start(o troupe.Options) error {
+	r.mu.Lock()
+	o.Requests = slices.Clone(r.requested)
+	r.mu.Unlock()
 	o.Hosts, o.Logger = &runHosts{hosts{Coordinator: r.c, notice: r.waits}, r}, r.c.log
 	inner, err := troupe.Start(r.ctx, r.cfg, o)
 	if err != nil {
@@ -167,8 +171,39 @@ func (r *run) start(o troupe.Options) error {
 	r.info = &wire.RunEvent{Kind: &wire.RunEvent_Info{Info: packInfo(inner.Info())}}
 	r.step = int64(inner.Info().ResumedAt)
 	r.publish(r.info)
-	if r.pause {
-		inner.Pause()
+	for _, c := range r.requested[len(o.Requests):] { // which came meanwhile
+		if err := inner.Change(c); err != nil {
+			r.c.log.Error("a request is lost", "run", r.id, "request", c.String(), "err", err)
+		}
+	}
+	r.requested = nil
+	return nil
+}
+
+// requests are what was asked of the run and is not done yet.
+func (r *run) requests() []troupe.Change {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.inner == nil {
+		return slices.Clone(r.requested)
+	}
+	return r.inner.Requests()
+}
+
+// request keeps a change for the run, which has not begun. mu is held.
+func (r *run) request(ch troupe.Change) error {
+	if ch.Kind == actors.Resume {
+		r.requested = slices.DeleteFunc(r.requested, func(o troupe.Change) bool { return o.Kind == actors.Pause })
+	}
+	switch {
+	case slices.Contains(r.requested, ch):
+		return nil
+	case len(r.requested) >= troupe.LimitRequests:
+		return fmt.Errorf("%w: run %s has not begun, and %d changes wait for it, the limit", ErrTryAgain, r.id, len(r.requested))
+	}
+	r.requested = append(r.requested, ch)
+	if ch.Kind == actors.Stop {
+		r.stops = append(r.stops, ch.Step)
 	}
 	return nil
 }
@@ -227,6 +262,9 @@ func (r *run) watch() (troupe.Result, error) {
 			}
 		}
 		r.mu.Unlock()
+		if err := r.c.runs.keep(r); err != nil {
+			r.c.log.Error("what was asked of a run is not noted; a coordinator that is started again does not know it", "run", r.id, "err", err)
+		}
 	}
 	return r.inner.Wait()
 }
@@ -408,7 +446,10 @@ func (r *run) change(ch troupe.Change) (wait chan error, err error) {
 	case r.over():
 		return nil, fmt.Errorf("%w: run %s has ended", ErrRequest, r.id)
 	case r.inner == nil:
-		return nil, fmt.Errorf("%w: run %s has not begun", ErrRequest, r.id)
+		if err := ch.Check(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrRequest, err)
+		}
+		return nil, r.request(ch)
 	}
 	if ch.Kind == actors.Stop {
 		if len(r.answers) >= limitRequests {
@@ -465,7 +506,7 @@ func (r *run) status() actors.Status {
 	inner, hosts := r.inner, r.hosts
 	r.mu.Unlock()
 	if inner == nil {
-		return actors.Status{Time: time.Now()}
+		return actors.Status{Time: time.Now(), Requests: r.requests()}
 	}
 	s := inner.Status()
 	for i, a := range s.Actors {

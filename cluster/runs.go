@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
@@ -92,6 +93,12 @@ func (s *runs) submit(ctx context.Context, o Submission, by string) (*run, error
 
 func (s *runs) newRun(cfg *config.Config, e entry) *run {
 	r := &run{c: s.c, entry: e, id: e.ID, name: e.Name, by: e.By, cfg: cfg, done: make(chan struct{}), followers: make(map[*follower]struct{})}
+	r.requested = slices.Clone(e.Requests)
+	for _, c := range e.Requests {
+		if c.Kind == actors.Stop {
+			r.stops = append(r.stops, c.Step)
+		}
+	}
 	r.submitted, _ = time.Parse(time.RFC3339, e.Submitted) // which is its own, or was looked at
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
@@ -177,10 +184,17 @@ func (s *runs) note(r *run, change func(*entry)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(&r.entry)
-	if s.journal == nil {
+	if s.journal == nil || r.forgotten {
 		return nil
 	}
 	return s.journal.put(r.entry)
+}
+
+// keep notes what was asked of a run and is not done yet. That it is to stop now is noted apart, since a
+// coordinator that ends stops its runs, too.
+func (s *runs) keep(r *run) error {
+	open := slices.DeleteFunc(r.requests(), func(c troupe.Change) bool { return c.Kind == actors.Stop && c.Step == 0 })
+	return s.note(r, func(e *entry) { e.Requests = open })
 }
 
 // ended notes that a run has ended. One that ends with the coordinator stays in the journal.
@@ -190,6 +204,7 @@ func (s *runs) ended(r *run, res troupe.Result, err error) {
 	r.mu.Unlock()
 	s.mu.Lock()
 	interrupted := s.closing && !asked && (res.Stopped || err != nil)
+	r.forgotten = true
 	if s.journal != nil && !interrupted {
 		if jerr := s.journal.remove(r.id); jerr != nil {
 			s.c.log.Error("a run that has ended stays noted as one in progress", "run", r.id, "err", jerr)
@@ -248,7 +263,7 @@ func (s *runs) takeUp() {
 			cfg = new(config.Config)
 		}
 		r := s.newRun(cfg, e)
-		r.want, r.pause, r.asked = max(1, e.Workers), e.Paused, e.Stopping
+		r.want, r.asked = max(1, e.Workers), e.Stopping
 		if e.Workers == 0 { // it had none yet
 			r.want = max(1, cfg.Ranks())
 		}
@@ -353,33 +368,27 @@ func (s *runs) list() []*run {
 	return slices.Clone(s.all)
 }
 
-// control does what somebody asks of a run. What outlives the coordinator is noted first.
-func (s *runs) control(m *wire.ControlRequest, by string) (*run, error) {
+// control does what somebody asks of a run, and notes it for a coordinator that is started again.
+// Where it can't be noted it is done all the same, and the warning says so: a full disk must not
+// keep a run from being stopped.
+func (s *runs) control(m *wire.ControlRequest, by string) (r *run, warning string, err error) {
 	action := m.GetAction()
-	r, err := s.find(m.GetRun())
-	if err != nil {
-		return nil, err
-	}
-	change := map[wire.ControlRequest_Action]func(*entry){
-		wire.ControlRequest_PAUSE: func(e *entry) { e.Paused = true }, wire.ControlRequest_RESUME: func(e *entry) { e.Paused = false },
-		wire.ControlRequest_STOP: func(e *entry) { e.Stopping = true }, wire.ControlRequest_KILL: func(e *entry) { e.Stopping = true },
-	}[action]
-	r.mu.Lock()
-	over := r.over()
-	r.mu.Unlock()
-	if m.GetStep() != 0 {
-		change = nil // it is for later, and journalled with the run
-	}
-	if change != nil && !over {
-		if err := s.note(r, change); err != nil {
-			return nil, err
-		}
+	if r, err = s.find(m.GetRun()); err != nil {
+		return nil, "", err
 	}
 	if err := r.control(m); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	s.c.log.Info("told a run to "+strings.ToLower(action.String()), "run", r.id, "at_step", m.GetStep(), "by", by)
-	return r, nil
+	err = s.keep(r)
+	if m.GetStep() == 0 && (action == wire.ControlRequest_STOP || action == wire.ControlRequest_KILL) {
+		err = s.note(r, func(e *entry) { e.Stopping = true })
+	}
+	if err != nil {
+		warning = fmt.Sprintf("run %s was told, but the coordinator could not note it, and would not know it when it is started again: %v", r.id, err)
+		s.c.log.Error("a request is not noted", "run", r.id, "err", err)
+	}
+	return r, warning, nil
 }
 
 // stop ends all runs with a checkpoint, or without one when ctx ends. They go on with the

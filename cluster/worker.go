@@ -142,8 +142,9 @@ type membership struct {
 	coordinator *wire.Peer
 	silence     time.Duration // after which a process is lost
 	parts       map[uuid.UUID]*part
-	leaving     bool           // nothing begins any more
-	running     sync.WaitGroup // of what assigns and releases
+	gaveUp      map[uuid.UUID]string // why, by attempt, until the coordinator releases it
+	leaving     bool                 // nothing begins any more
+	running     sync.WaitGroup       // of what assigns and releases
 }
 
 // join gets the worker's certificate.
@@ -222,7 +223,7 @@ func (w *worker) close() {
 // membership lives under a new incarnation until the coordinator refuses it, or ctx ends. It
 // reports whether the coordinator had welcomed it.
 func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
-	m := &membership{worker: w, parts: make(map[uuid.UUID]*part)}
+	m := &membership{worker: w, parts: make(map[uuid.UUID]*part), gaveUp: make(map[uuid.UUID]string)}
 	if m.id, err = uuid.NewV7(); err != nil {
 		return false, err
 	}
@@ -347,7 +348,7 @@ func (w *membership) minds(ctx context.Context) {
 		w.mu.Lock()
 		for _, p := range w.parts {
 			if quiet >= p.lease {
-				p.end(fmt.Sprintf("nothing was heard of the coordinator for %.1f s", quiet.Seconds()))
+				p.giveUp(fmt.Sprintf("it heard nothing of the coordinator for %.1f s, and cluster.lease_s is %g", quiet.Seconds(), p.lease.Seconds()))
 			}
 		}
 		w.mu.Unlock()
@@ -359,6 +360,6 @@ func (w *membership) giveUp(why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.parts {
-		p.end(why)
+		p.giveUp(why)
 	}
 }

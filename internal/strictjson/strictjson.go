@@ -116,6 +116,23 @@ func Uint(dec *json.Decoder, bits int) (int64, error) {
 	return int64(value), nil
 }
 
+// Float reads a finite number.
+func Float(dec *json.Decoder) (float64, error) {
+	token, err := dec.Token()
+	if err != nil {
+		return 0, err
+	}
+	number, ok := token.(json.Number)
+	if !ok {
+		return 0, fmt.Errorf("want a number, found %s", describe(token))
+	}
+	value, err := number.Float64()
+	if err != nil {
+		return 0, fmt.Errorf("%s is not a finite number", Quote(number.String()))
+	}
+	return value, nil
+}
+
 // Skip passes over one value of any kind.
 func Skip(dec *json.Decoder) error {
 	var ignored json.RawMessage

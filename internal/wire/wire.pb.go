@@ -1379,6 +1379,7 @@ type StatusReply struct {
 	Unreachable   []*Unreachable         `protobuf:"bytes,4,rep,name=unreachable,proto3" json:"unreachable,omitempty"`
 	Actions       []*RankActions         `protobuf:"bytes,5,rep,name=actions,proto3" json:"actions,omitempty"` // that have finished since the last one, where they are timed
 	Memory        []*RankMemory          `protobuf:"bytes,6,rep,name=memory,proto3" json:"memory,omitempty"`
+	GaveUp        string                 `protobuf:"bytes,7,opt,name=gave_up,json=gaveUp,proto3" json:"gave_up,omitempty"` // why the worker gave up its ranks of the attempt, which nobody had ordered
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1453,6 +1454,13 @@ func (x *StatusReply) GetMemory() []*RankMemory {
 		return x.Memory
 	}
 	return nil
+}
+
+func (x *StatusReply) GetGaveUp() string {
+	if x != nil {
+		return x.GaveUp
+	}
+	return ""
 }
 
 // RankActions are finished actions of a rank in an order, from the number first on.
@@ -7791,6 +7799,7 @@ type RunStatusReply struct {
 	Run           *RunSummary            `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
 	TimeNs        int64                  `protobuf:"varint,2,opt,name=time_ns,json=timeNs,proto3" json:"time_ns,omitempty"`
 	Actors        []*ActorStatus         `protobuf:"bytes,3,rep,name=actors,proto3" json:"actors,omitempty"`
+	Requests      []*ChangeEvent         `protobuf:"bytes,4,rep,name=requests,proto3" json:"requests,omitempty"` // that are not done yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7842,6 +7851,13 @@ func (x *RunStatusReply) GetTimeNs() int64 {
 func (x *RunStatusReply) GetActors() []*ActorStatus {
 	if x != nil {
 		return x.Actors
+	}
+	return nil
+}
+
+func (x *RunStatusReply) GetRequests() []*ChangeEvent {
+	if x != nil {
+		return x.Requests
 	}
 	return nil
 }
@@ -8315,6 +8331,7 @@ func (x *ForecastLink) GetBytesPerS() float64 {
 type ControlReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Run           *RunSummary            `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	Warning       string                 `protobuf:"bytes,2,opt,name=warning,proto3" json:"warning,omitempty"` // it is done, but something about it is not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8354,6 +8371,13 @@ func (x *ControlReply) GetRun() *RunSummary {
 		return x.Run
 	}
 	return nil
+}
+
+func (x *ControlReply) GetWarning() string {
+	if x != nil {
+		return x.Warning
+	}
+	return ""
 }
 
 type LogsRequest struct {
@@ -9330,14 +9354,15 @@ const file_wire_proto_rawDesc = "" +
 	"\aseconds\x18\x04 \x01(\x01R\aseconds\"6\n" +
 	"\bMeasured\x12\x14\n" +
 	"\x05costs\x18\x01 \x01(\fR\x05costs\x12\x14\n" +
-	"\x05error\x18\x02 \x01(\tR\x05error\"\x90\x02\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\"\xa9\x02\n" +
 	"\vStatusReply\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\fR\aattempt\x12\x17\n" +
 	"\atime_ns\x18\x02 \x01(\x03R\x06timeNs\x12-\n" +
 	"\x06actors\x18\x03 \x03(\v2\x15.troupe.wire.SnapshotR\x06actors\x12:\n" +
 	"\vunreachable\x18\x04 \x03(\v2\x18.troupe.wire.UnreachableR\vunreachable\x122\n" +
 	"\aactions\x18\x05 \x03(\v2\x18.troupe.wire.RankActionsR\aactions\x12/\n" +
-	"\x06memory\x18\x06 \x03(\v2\x17.troupe.wire.RankMemoryR\x06memory\"\xa7\x01\n" +
+	"\x06memory\x18\x06 \x03(\v2\x17.troupe.wire.RankMemoryR\x06memory\x12\x17\n" +
+	"\agave_up\x18\a \x01(\tR\x06gaveUp\"\xa7\x01\n" +
 	"\vRankActions\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x14\n" +
@@ -9891,11 +9916,12 @@ const file_wire_proto_rawDesc = "" +
 	"\x05_lossB\v\n" +
 	"\t_val_loss\"$\n" +
 	"\x10RunStatusRequest\x12\x10\n" +
-	"\x03run\x18\x01 \x01(\tR\x03run\"\x86\x01\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\"\xbc\x01\n" +
 	"\x0eRunStatusReply\x12)\n" +
 	"\x03run\x18\x01 \x01(\v2\x17.troupe.wire.RunSummaryR\x03run\x12\x17\n" +
 	"\atime_ns\x18\x02 \x01(\x03R\x06timeNs\x120\n" +
-	"\x06actors\x18\x03 \x03(\v2\x18.troupe.wire.ActorStatusR\x06actors\"o\n" +
+	"\x06actors\x18\x03 \x03(\v2\x18.troupe.wire.ActorStatusR\x06actors\x124\n" +
+	"\brequests\x18\x04 \x03(\v2\x18.troupe.wire.ChangeEventR\brequests\"o\n" +
 	"\vActorStatus\x121\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x15.troupe.wire.SnapshotR\bsnapshot\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x19\n" +
@@ -9948,9 +9974,10 @@ const file_wire_proto_rawDesc = "" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x1d\n" +
 	"\n" +
 	"latency_ms\x18\x03 \x01(\x01R\tlatencyMs\x12\x1e\n" +
-	"\vbytes_per_s\x18\x04 \x01(\x01R\tbytesPerS\"9\n" +
+	"\vbytes_per_s\x18\x04 \x01(\x01R\tbytesPerS\"S\n" +
 	"\fControlReply\x12)\n" +
-	"\x03run\x18\x01 \x01(\v2\x17.troupe.wire.RunSummaryR\x03run\"R\n" +
+	"\x03run\x18\x01 \x01(\v2\x17.troupe.wire.RunSummaryR\x03run\x12\x18\n" +
+	"\awarning\x18\x02 \x01(\tR\awarning\"R\n" +
 	"\vLogsRequest\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\x12\x19\n" +
 	"\bsince_ns\x18\x02 \x01(\x03R\asinceNs\x12\x16\n" +
@@ -10276,25 +10303,26 @@ var file_wire_proto_depIdxs = []int32{
 	1,   // 122: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
 	95,  // 123: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
 	98,  // 124: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	22,  // 125: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	2,   // 126: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	102, // 127: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	103, // 128: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	95,  // 129: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	107, // 130: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	108, // 131: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	107, // 132: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	111, // 133: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	112, // 134: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	113, // 135: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	115, // 136: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	118, // 137: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	25,  // 138: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
-	139, // [139:139] is the sub-list for method output_type
-	139, // [139:139] is the sub-list for method input_type
-	139, // [139:139] is the sub-list for extension type_name
-	139, // [139:139] is the sub-list for extension extendee
-	0,   // [0:139] is the sub-list for field type_name
+	89,  // 125: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
+	22,  // 126: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	2,   // 127: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	102, // 128: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	103, // 129: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	95,  // 130: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	107, // 131: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	108, // 132: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	107, // 133: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	111, // 134: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	112, // 135: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	113, // 136: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	115, // 137: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	118, // 138: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	25,  // 139: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
+	140, // [140:140] is the sub-list for method output_type
+	140, // [140:140] is the sub-list for method input_type
+	140, // [140:140] is the sub-list for extension type_name
+	140, // [140:140] is the sub-list for extension extendee
+	0,   // [0:140] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
