@@ -34,8 +34,8 @@ func (a *schedulerActor) takeRequests(ctx actor.Context) {
 		holds = holds || r.Step <= step && (r.Kind == Pause || r.Kind == Stop)
 	}
 	for _, r := range a.spec.Requests {
-		if r.Kind == Checkpoint && r.Step == 0 && step > 0 && step < a.spec.Steps && !holds {
-			// The checkpoint that the attempt resumes from is older than the request.
+		if r.Kind == Checkpoint && r.Step == 0 && step < a.spec.Steps && !holds {
+			// The checkpoint that the attempt resumes from, if there is one, is older than the request.
 			r.Step = step + 1
 			a.changes.due = append(a.changes.due, r)
 			continue
