@@ -91,6 +91,9 @@ type Data struct {
 	// TooLong says what becomes of a document with a prompt or messages that is longer than the context:
 	// "cut" or "refuse"; default cut.
 	TooLong string `toml:"too_long"`
+	// SpecialTokens says what the names of special tokens in texts, prompts and completions are: "tokens",
+	// as to transformers, or "text" like any other; default tokens.
+	SpecialTokens string `toml:"special_tokens"`
 
 	// Of formats that are not text: see package data/samples, whose Options these are.
 	Label      string   `toml:"label"`       // column or key of the class; default none
@@ -250,6 +253,9 @@ func (r *reader) parse(text []byte, sets []string, env func(string) (string, boo
 			r.fail(err)
 			r.suspect[f.key] = true
 		}
+	}
+	if r.stored && !c.IsSet("data.special_tokens") && c.Text() && c.IDBytes() == 0 {
+		c.Data.SpecialTokens = SpecialAsText // what names were before there was the key
 	}
 	if r.incomplete {
 		// Judging keys against each other needs all of them.

@@ -15,6 +15,12 @@ const (
 	defaultValFraction = 0.1
 )
 
+// What the names of special tokens in texts are: see Data.SpecialTokens.
+const (
+	SpecialAsTokens = "tokens"
+	SpecialAsText   = "text"
+)
+
 // OnePipeline is the default: all ranks are the pipeline's.
 func OnePipeline() Parallel {
 	return Parallel{Tensor: []int{1}, Context: 1, Data: 1, Overlap: true, Edges: "auto", Order: grid.DefaultOrder}
@@ -25,7 +31,7 @@ func (c *Config) setDefaults() {
 	c.Run = Run{Name: "run", Steps: 1000, Seed: 1, EvalEvery: 250, EvalBatches: 20,
 		CheckpointEvery: 250, Keep: 3, LogEvery: 10, StallAfterS: 60, StatsEvery: 100}
 	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000, MTPWeight: 0.3}
-	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text", TooLong: "cut", Header: true, Separator: ","}
+	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text", TooLong: "cut", SpecialTokens: SpecialAsTokens, Header: true, Separator: ","}
 	c.Batch = Batch{Sequences: 16}
 	c.Optimizer = Optimizer{Name: "adamw", LR: 1e-3, Decay: "cosine", Beta1: 0.9, Beta2: 0.95,
 		Eps: 1e-8, Momentum: 0.9, WeightDecay: 0.1, ClipNorm: 1}

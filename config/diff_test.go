@@ -18,7 +18,7 @@ var other = map[string]string{
 	"model.stack": "mse", "model.options": "", // a family takes them that a program registers
 	"data.label": "y", "data.features": "y", "data.targets": "y", "data.labels": "y", "data.val_labels": "y", "data.header": "false", "data.separator": ";",
 	"data.ids": "y", "data.varying": "y", "data.classes": "3", "data.class_names": "y", "data.scale": "0.5",
-	"data.train": "x", "data.val": "x", "data.val_fraction": "0.2", "data.val_split": "tail", "data.tokenizer": "chars", "data.format": "uint16", "data.too_long": "refuse",
+	"data.train": "x", "data.val": "x", "data.val_fraction": "0.2", "data.val_split": "tail", "data.tokenizer": "chars", "data.format": "uint16", "data.too_long": "refuse", "data.special_tokens": "text",
 	"batch.sequences": "8", "batch.microbatch": "2",
 	"optimizer.name": "sgd", "optimizer.lr": "0.01", "optimizer.min_lr": "0", "optimizer.warmup_steps": "5",
 	"optimizer.decay": "linear", "optimizer.decay_steps": "3", "optimizer.beta1": "0", "optimizer.beta2": "0", "optimizer.eps": "1e-6",

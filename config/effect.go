@@ -125,6 +125,9 @@ var idleKeys = []idleKey{
 		return c.Model.From == "" && !c.Language() && c.Device.Residual != c.Device.DType && c.IsSet("device.residual")
 	},
 		", which has no residual stream", "leave residual out"},
+	{"data.special_tokens", "data.format", func(c *Config) bool {
+		return (!c.Text() || c.IDBytes() > 0) && c.Data.SpecialTokens != SpecialAsTokens
+	}, "", `leave special_tokens out, or set format = "documents" or "text"`},
 	{"data.too_long", "data.format", func(c *Config) bool { return !c.Documents() && c.Data.TooLong != "cut" }, "", `leave too_long out, or set format = "documents"`},
 	{"device.threads", "device.kind", func(c *Config) bool { return len(c.Device.Ranks) == 0 && !c.computesOn(cpus...) },
 		": no rank computes on the CPU", "leave threads out"},

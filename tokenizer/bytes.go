@@ -27,6 +27,22 @@ func (Bytes) AppendEncode(dst []int32, text []byte) ([]int32, error) {
 // EncodeSpecial is Encode: there are no special tokens.
 func (b Bytes) EncodeSpecial(text []byte, _ bool) ([]int32, error) { return b.Encode(text) }
 
+// EncodeSpans is Encode with the byte of each id.
+func (b Bytes) EncodeSpans(text []byte, _ bool) ([]int32, []Span, error) {
+	ids, err := b.Encode(text)
+	spans := make([]Span, len(ids))
+	for i := range spans {
+		spans[i] = Span{From: int32(i), To: int32(i) + 1}
+	}
+	return ids, spans, err
+}
+
+// Around returns nothing: a text is its bytes.
+func (Bytes) Around() (before, after []int32) { return nil, nil }
+
+// SpecialNames returns 0: there are no special tokens.
+func (Bytes) SpecialNames([]byte) int { return 0 }
+
 // Cut returns most: a text may be cut anywhere.
 func (Bytes) Cut(_ []byte, most int) int { return most }
 

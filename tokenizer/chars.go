@@ -98,6 +98,27 @@ func (c *Chars) AppendEncode(dst []int32, text []byte) ([]int32, error) {
 // EncodeSpecial is Encode: there are no special tokens.
 func (c *Chars) EncodeSpecial(text []byte, _ bool) ([]int32, error) { return c.Encode(text) }
 
+// EncodeSpans is Encode with the bytes of each character.
+func (c *Chars) EncodeSpans(text []byte, _ bool) ([]int32, []Span, error) {
+	ids, err := c.Encode(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	spans := make([]Span, 0, len(ids))
+	for at := 0; at < len(text); {
+		_, size := utf8.DecodeRune(text[at:])
+		spans = append(spans, Span{From: int32(at), To: int32(at + size)})
+		at += size
+	}
+	return ids, spans, nil
+}
+
+// Around returns nothing: a text is its characters.
+func (*Chars) Around() (before, after []int32) { return nil, nil }
+
+// SpecialNames returns 0: there are no special tokens.
+func (*Chars) SpecialNames([]byte) int { return 0 }
+
 // Cut returns most, or less where that is inside a character. What isn't UTF-8 may be
 // cut anywhere: it can't be encoded.
 func (*Chars) Cut(text []byte, most int) int {

@@ -54,6 +54,21 @@ func (h *HF) EncodeSpecial(text []byte, add bool) ([]int32, error) {
 	return h.t.AppendEncode(nil, text, mode)
 }
 
+// EncodeSpans is Encode with plain, else EncodeSpecial, and says which part of the text each id stands
+// for. Invalid UTF-8 counts as U+FFFD.
+func (h *HF) EncodeSpans(text []byte, plain bool) ([]int32, []Span, error) {
+	if plain {
+		return h.t.EncodeSpans(text, hf.Plain)
+	}
+	return h.t.EncodeSpans(text, hf.Special)
+}
+
+// Around are the ids that the post-processor adds.
+func (h *HF) Around() (before, after []int32) { return h.t.Around() }
+
+// SpecialNames counts the names of special tokens in a text.
+func (h *HF) SpecialNames(text []byte) int { return h.t.SpecialNames(text) }
+
 // Decode returns the text of ids. Ids without a token have none, as models may have more
 // ids than their tokenizer.
 func (h *HF) Decode(ids []int32) []byte { return h.t.AppendDecode(nil, ids, true) }

@@ -39,6 +39,13 @@ type Tokenizer interface {
 	// tokenizer does with a text by default: tokens such as the one that begins a
 	// text are added.
 	EncodeSpecial(text []byte, add bool) ([]int32, error)
+	// EncodeSpans returns the ids of a text, and which part of the text each stands for. The names of
+	// special tokens stand for them, or with plain are text like any other.
+	EncodeSpans(text []byte, plain bool) ([]int32, []Span, error)
+	// Around are the ids that EncodeSpecial, with add, puts in front of a text and after it.
+	Around() (before, after []int32)
+	// SpecialNames counts the names of special tokens in a text.
+	SpecialNames(text []byte) int
 	// Decode returns the text of ids, special tokens by their names. A character of
 	// which only a part is there becomes U+FFFD, but for Bytes, which gives its bytes.
 	Decode(ids []int32) []byte
@@ -53,6 +60,9 @@ type Tokenizer interface {
 	// newDecoder begins a text that comes id by id.
 	newDecoder(special bool) decoder
 }
+
+// Span is a part of a text: from a byte to before another one.
+type Span = hf.Span
 
 // decoder decodes ids one by one. All that its calls append, joined, is the text.
 type decoder interface {

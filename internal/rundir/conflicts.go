@@ -21,6 +21,9 @@ func Conflicts(cfg *config.Config, name string, text []byte) error {
 			return err
 		}
 	}
+	if !cfg.IsSet("data.special_tokens") && cfg.Text() && cfg.IDBytes() == 0 {
+		cfg.Data.SpecialTokens = stored.Data.SpecialTokens // runs that are older than the key took names for text
+	}
 	var errs []error
 	for _, c := range config.ResumeConflicts(stored, cfg) {
 		errs = append(errs, cfg.Errorf(c.Key, "%w %s belongs to a run with %s, now it is %s; go on with the old value, or choose another run.out", ErrFolder, filepath.Dir(name), c.A, c.B))

@@ -77,7 +77,7 @@ func (f *finding) longest(text []byte) (token, length int) {
 
 // cut calls token and text for the tokens of a text and for what is between them. plain:
 // special tokens are text. All that is found counts as found, also what is then not taken.
-func (f *finding) cut(chars *table, text []byte, plain bool, token func(id int32), between func(from, to int)) {
+func (f *finding) cut(chars *table, text []byte, plain bool, token func(id int32, from, to int), between func(from, to int)) {
 	done := 0  // what is in front of it was given out
 	blank := 0 // up to here is white space, from the last token that was stripped on
 	for at := 0; at < len(text) && f.nodes != nil; {
@@ -127,7 +127,7 @@ func (f *finding) cut(chars *table, text []byte, plain bool, token func(id int32
 		if done < from {
 			between(done, from)
 		}
-		token(a.id)
+		token(a.id, from, to)
 		done = to
 	}
 	if done < len(text) {

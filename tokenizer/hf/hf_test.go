@@ -80,7 +80,7 @@ func TestScanAndQueue(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			ids := rapid.SliceOfN(rapid.Int32Range(0, int32(len(m.tokens)-1)), 1, maxScanned).Draw(t, "ids")
 			var q mergeQueue
-			long := q.merge(&m.merges, nil, ids)
+			long := q.merge(&m.merges, nil, ids, nil)
 			var scratch [maxScanned][2]int32
 			if short := m.merges.scan(slices.Clone(ids), &scratch); !slices.Equal(short, long) {
 				t.Fatalf("%v: %v by looking through, %v by the queue", ids, short, long)

@@ -24,6 +24,7 @@ type model struct {
 	byteIDs   [256]symbolID    // of bytes as symbols, where bytes
 	charIDs   [utf8.RuneSelf]symbolID
 	fallbacks [256]symbolID // <0xNN>
+	sizes     []int32       // of tokens, in bytes of a word; see locate
 	breakAt   rune          // no merge joins another character with this one behind it; 0: none is known
 }
 
@@ -46,6 +47,7 @@ func (m *model) prepare() {
 			m.charIDs[b] = find(string(rune(b)))
 		}
 	}
+	m.measure()
 	if !m.ignoreMerges {
 		return
 	}
@@ -70,11 +72,14 @@ func (m *model) encode(w *work, dst []int32, word []byte) []int32 {
 	}
 	if m.ignoreMerges && len(word) <= m.longest {
 		if id, ok := m.words[string(word)]; ok {
+			if w.on {
+				w.spans = append(w.spans, w.source.span(w.word, w.word+len(word)))
+			}
 			return append(dst, id)
 		}
 	}
 	if m.breakAt == 0 {
-		return m.cached(w, dst, word)
+		return m.cached(w, dst, word, 0)
 	}
 	// Parts between which nothing merges: they come again, as words do.
 	from, last := 0, m.breakAt
@@ -84,17 +89,27 @@ func (m *model) encode(w *work, dst []int32, word []byte) []int32 {
 			r, size = utf8.DecodeRune(word[at:])
 		}
 		if r == m.breakAt && last != m.breakAt {
-			dst = m.cached(w, dst, word[from:at])
+			dst = m.cached(w, dst, word[from:at], from)
 			from = at
 		}
 		last = r
 		at += size
 	}
-	return m.cached(w, dst, word[from:])
+	return m.cached(w, dst, word[from:], from)
 }
 
-// cached looks a word up among those that were encoded before.
-func (m *model) cached(w *work, dst []int32, word []byte) []int32 {
+// cached encodes a word, or a part of one that begins at a byte of it.
+func (m *model) cached(w *work, dst []int32, word []byte, at int) []int32 {
+	from := len(dst)
+	dst = m.lookup(w, dst, word)
+	if w.on {
+		m.locate(w, word, w.word+at, dst[from:])
+	}
+	return dst
+}
+
+// lookup looks a word up among those that were encoded before.
+func (m *model) lookup(w *work, dst []int32, word []byte) []int32 {
 	if len(word) > maxCachedBytes {
 		return m.merge(w, dst, word)
 	}
@@ -114,12 +129,14 @@ func (m *model) merge(w *work, dst []int32, word []byte) []int32 {
 	if len(w.ids) <= maxScanned {
 		return append(dst, m.merges.scan(w.ids, &w.ranks)...)
 	}
-	return w.queue.merge(&m.merges, dst, w.ids)
+	return w.queue.merge(&m.merges, dst, w.ids, nil)
 }
 
 // symbols appends the ids of a word's characters.
 func (m *model) symbols(w *work, ids []int32, word []byte) []int32 {
 	unk := false // one is to be written
+	var unkAt Span
+	w.parts = w.parts[:0]
 	for at := 0; at < len(word); {
 		var found symbolID
 		size := 1
@@ -141,15 +158,22 @@ func (m *model) symbols(w *work, ids []int32, word []byte) []int32 {
 		if found.ok {
 			if unk {
 				ids, unk = append(ids, m.unk), false
+				w.mark(unkAt.From, unkAt.To)
 			}
 			ids = append(ids, found.id)
+			w.mark(int32(at), int32(at+size))
 		} else {
+			was, waited := len(ids), unk
 			ids, unk = m.unknown(w, ids, word[at:at+size], first, last, unk)
+			if w.marks {
+				unkAt = m.markUnknown(w, Span{int32(at), int32(at + size)}, unkAt, ids[was:], waited, unk)
+			}
 		}
 		at += size
 	}
 	if unk {
 		ids = append(ids, m.unk)
+		w.mark(unkAt.From, unkAt.To)
 	}
 	return ids
 }

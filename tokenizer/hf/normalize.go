@@ -8,6 +8,8 @@ import (
 // normalizer changes a text. What it appends to dst may be the text as it is.
 type normalizer interface {
 	apply(w *work, dst, text []byte) []byte
+	// edits calls edit for what apply changes, in the text's order.
+	edits(w *work, text []byte, edit editFunc)
 }
 
 // normalize returns the normalized text, which lies in w's memory or is the text itself.
@@ -18,6 +20,10 @@ func (t *Tokenizer) normalize(w *work, text []byte) []byte {
 			*buf = nil
 		}
 		*buf = n.apply(w, (*buf)[:0], text)
+		if w.on {
+			was := text
+			w.source = w.source.edited(was, func(edit editFunc) { n.edits(w, was, edit) })
+		}
 		text = *buf
 	}
 	return text

@@ -22,8 +22,9 @@ type symbol struct {
 	prev, next int32 // -1: none
 }
 
-// merge appends what is left of the symbols.
-func (q *mergeQueue) merge(t *pairTable, dst []int32, ids []int32) []int32 {
+// merge appends what is left of the symbols, and to starts, if it is not nil, the number of the
+// first symbol of each.
+func (q *mergeQueue) merge(t *pairTable, dst []int32, ids []int32, starts *[]int32) []int32 {
 	q.heap = q.heap[:0]
 	q.symbols = slices.Grow(q.symbols[:0], len(ids))
 	for i, id := range ids {
@@ -60,6 +61,9 @@ func (q *mergeQueue) merge(t *pairTable, dst []int32, ids []int32) []int32 {
 	}
 	for i := int32(0); i >= 0; i = q.symbols[i].next {
 		dst = append(dst, q.symbols[i].id)
+		if starts != nil {
+			*starts = append(*starts, i)
+		}
 	}
 	if cap(q.symbols) > maxKeptSymbols {
 		*q = mergeQueue{} // one huge word must not hold memory for ever

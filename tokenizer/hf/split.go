@@ -6,10 +6,10 @@ import (
 )
 
 // part is a step of splitting a text into words. It hands what it makes of a piece to
-// the next one. first: the piece begins the text that is encoded. Pieces are valid UTF-8 and
-// not empty.
+// the next one. at: where the piece is in the text that w.source is of. first: the piece begins
+// the text that is encoded. Pieces are valid UTF-8 and not empty.
 type part interface {
-	piece(w *work, text []byte, first bool)
+	piece(w *work, text []byte, at int, first bool)
 }
 
 // step makes a part that hands on to another one. A part is used by one goroutine at a time.
@@ -18,7 +18,10 @@ type step func(next part) part
 // words encodes pieces.
 type words struct{ m *model }
 
-func (e words) piece(w *work, text []byte, _ bool) { w.out = e.m.encode(w, w.out, text) }
+func (e words) piece(w *work, text []byte, at int, _ bool) {
+	w.word = at
+	w.out = e.m.encode(w, w.out, text)
+}
 
 // scan splits by a pattern that is known.
 type scan struct {
@@ -27,11 +30,11 @@ type scan struct {
 	s     scanner
 }
 
-func (s *scan) piece(w *work, text []byte, first bool) {
+func (s *scan) piece(w *work, text []byte, at int, first bool) {
 	for len(text) > 0 {
 		n := s.s(s.chars, text)
-		s.next.piece(w, text[:n], first)
-		text, first = text[n:], false
+		s.next.piece(w, text[:n], at, first)
+		text, at, first = text[n:], at+n, false
 	}
 }
 
@@ -43,14 +46,14 @@ type alone struct {
 	runs  bool
 }
 
-func (a *alone) piece(w *work, text []byte, first bool) {
+func (a *alone) piece(w *work, text []byte, at int, first bool) {
 	for len(text) > 0 {
 		p, n := a.chars.next(text)
 		if match := p&a.mask != 0; !match || a.runs {
 			n = a.chars.run(text, n, a.mask, match)
 		}
-		a.next.piece(w, text[:n], first)
-		text, first = text[n:], false
+		a.next.piece(w, text[:n], at, first)
+		text, at, first = text[n:], at+n, false
 	}
 }
 
@@ -134,23 +137,23 @@ type span struct {
 	match    bool
 }
 
-func (s *split) piece(w *work, text []byte, first bool) {
-	spans, at := s.spans[:0], 0
+func (s *split) piece(w *work, text []byte, at int, first bool) {
+	spans, done := s.spans[:0], 0
 	s.find.each(w, text, func(from, to int) {
-		if at != from {
-			spans = append(spans, span{at, from, s.invert})
+		if done != from {
+			spans = append(spans, span{done, from, s.invert})
 		}
 		spans = append(spans, span{from, to, !s.invert})
-		at = to
+		done = to
 	})
-	if at != len(text) {
-		spans = append(spans, span{at, len(text), s.invert})
+	if done != len(text) {
+		spans = append(spans, span{done, len(text), s.invert})
 	}
 	spans = s.behavior.merge(spans)
 	s.spans = nil // a part may be behind itself only by another value, but a piece may be huge
 	for _, p := range spans {
 		if p.from < p.to {
-			s.next.piece(w, text[p.from:p.to], first && p.from == 0)
+			s.next.piece(w, text[p.from:p.to], at+p.from, first && p.from == 0)
 		}
 	}
 	if cap(spans) <= maxKeptSymbols {
@@ -204,12 +207,16 @@ type spaceBefore struct {
 	text []byte
 }
 
-func (s *spaceBefore) piece(w *work, text []byte, first bool) {
-	if text[0] != ' ' {
-		s.text = append(append(s.text[:0], ' '), text...)
-		text = s.text
+func (s *spaceBefore) piece(w *work, text []byte, at int, first bool) {
+	if text[0] == ' ' {
+		s.next.piece(w, text, at, first)
+		return
 	}
-	s.next.piece(w, text, first)
+	s.text = append(append(s.text[:0], ' '), text...)
+	if w.on {
+		defer w.change(&at, text, prepend(space))()
+	}
+	s.next.piece(w, s.text, at, first)
 }
 
 // spelled writes bytes as characters.
@@ -218,9 +225,12 @@ type spelled struct {
 	text []byte
 }
 
-func (s *spelled) piece(w *work, text []byte, first bool) {
+func (s *spelled) piece(w *work, text []byte, at int, first bool) {
 	s.text = spell(s.text[:0], text)
-	s.next.piece(w, s.text, first)
+	if w.on {
+		defer w.change(&at, text, spellBytes{})()
+	}
+	s.next.piece(w, s.text, at, first)
 }
 
 // metaspace writes spaces as another character, puts one in front, and splits there.
@@ -232,15 +242,19 @@ type metaspace struct {
 	text          []byte
 }
 
-func (m *metaspace) piece(w *work, text []byte, first bool) {
+func (m *metaspace) piece(w *work, text []byte, at int, first bool) {
 	to := m.text[:0]
-	if (m.always || m.begin && first) && text[0] != ' ' && !bytes.HasPrefix(text, m.with) {
+	ahead := (m.always || m.begin && first) && text[0] != ' ' && !bytes.HasPrefix(text, m.with)
+	if ahead {
 		to = append(to, m.with...)
 	}
 	to = replaceLiteral{space, m.with}.apply(w, to, text)
 	m.text = to
+	if w.on {
+		defer w.change(&at, text, metaEdits{m.with, ahead})()
+	}
 	if !m.split {
-		m.next.piece(w, to, first)
+		m.next.piece(w, to, at, first)
 		return
 	}
 	for len(to) > 0 {
@@ -249,8 +263,8 @@ func (m *metaspace) piece(w *work, text []byte, first bool) {
 		if i := bytes.Index(to[size:], m.with); i >= 0 {
 			n = size + i
 		}
-		m.next.piece(w, to[:n], first)
-		to, first = to[n:], false
+		m.next.piece(w, to[:n], at, first)
+		to, at, first = to[n:], at+n, false
 	}
 }
 
@@ -262,14 +276,14 @@ type fixedLength struct {
 	length int
 }
 
-func (f *fixedLength) piece(w *work, text []byte, first bool) {
+func (f *fixedLength) piece(w *work, text []byte, at int, first bool) {
 	for len(text) > 0 {
-		at := 0
-		for n := 0; n < f.length && at < len(text); n++ {
-			_, size := utf8.DecodeRune(text[at:])
-			at += size
+		end := 0
+		for n := 0; n < f.length && end < len(text); n++ {
+			_, size := utf8.DecodeRune(text[end:])
+			end += size
 		}
-		f.next.piece(w, text[:at], first)
-		text, first = text[at:], false
+		f.next.piece(w, text[:end], at, first)
+		text, at, first = text[end:], at+end, false
 	}
 }

@@ -53,6 +53,7 @@ type work struct {
 	valid  []byte
 	out    []int32
 	err    error
+	trace
 }
 
 // Mode says what encoding does with special tokens.
@@ -69,6 +70,21 @@ const (
 
 // AppendEncode appends a text's ids. On an error it returns dst as it was.
 func (t *Tokenizer) AppendEncode(dst []int32, text []byte, mode Mode) ([]int32, error) {
+	w := t.work()
+	defer t.pool.Put(w)
+	from := len(dst)
+	out, err := t.encode(w, dst, text, mode)
+	if err != nil {
+		return dst[:from], err
+	}
+	if t.post != nil {
+		out = t.process(out, from, mode == Whole)
+	}
+	return out, nil
+}
+
+// work is one that nobody uses.
+func (t *Tokenizer) work() *work {
 	w, _ := t.pool.Get().(*work)
 	if w == nil {
 		w = &work{}
@@ -77,31 +93,30 @@ func (t *Tokenizer) AppendEncode(dst []int32, text []byte, mode Mode) ([]int32, 
 			w.chain = t.steps[i](w.chain)
 		}
 	}
-	defer t.pool.Put(w)
+	return w
+}
+
+// encode appends a text's ids without those of the post-processor.
+func (t *Tokenizer) encode(w *work, dst []int32, text []byte, mode Mode) ([]int32, error) {
 	if !utf8.Valid(text) {
 		w.valid = appendValid(w.valid[:0], text)
+		if w.on {
+			w.whole = w.whole.edited(text, func(edit editFunc) { validEdits(text, edit) })
+		}
 		text = w.valid
 	}
-	from := len(dst)
 	w.out, w.err = dst, nil
-	t.raw.cut(t.chars, text, mode == Plain, w.take, func(from, to int) {
+	t.raw.cut(t.chars, text, mode == Plain, func(id int32, from, to int) { w.take(id, w.whole, from, to) }, func(from, to int) {
+		w.source = w.whole.tail(from)
 		normalized := t.normalize(w, text[from:to])
-		t.normal.cut(t.chars, normalized, mode == Plain, w.take, func(at, end int) {
-			w.chain.piece(w, normalized[at:end], from == 0 && at == 0)
+		t.normal.cut(t.chars, normalized, mode == Plain, func(id int32, from, to int) { w.take(id, w.source, from, to) }, func(at, end int) {
+			w.chain.piece(w, normalized[at:end], at, from == 0 && at == 0)
 		})
 	})
 	out := w.out
 	w.out = nil
-	if w.err != nil {
-		return dst[:from], w.err
-	}
-	if t.post != nil {
-		out = t.process(out, from, mode == Whole)
-	}
-	return out, nil
+	return out, w.err
 }
-
-func (w *work) take(id int32) { w.out = append(w.out, id) }
 
 // process applies the post-processor to the ids from from on.
 func (t *Tokenizer) process(ids []int32, from int, add bool) []int32 {

@@ -66,11 +66,12 @@ type table struct {
 	pairs                        map[[2]rune]rune
 	// plain characters stay what they are in every form, and change nothing around them.
 	special map[rune]bool
+	second  map[rune]bool // may be composed with the character in front
 }
 
 // chars is read once, when a tokenizer is.
 var chars = sync.OnceValue(func() *table {
-	t := &table{special: make(map[rune]bool)}
+	t := &table{special: make(map[rune]bool), second: make(map[rune]bool)}
 	data := unicodeBin
 	number := func() int {
 		n, size := binary.Uvarint(data)
@@ -129,7 +130,7 @@ var chars = sync.OnceValue(func() *table {
 	for range number() {
 		pair := [2]rune{rune(number()), rune(number())}
 		t.pairs[pair] = rune(number())
-		t.special[pair[1]] = true
+		t.special[pair[1]], t.second[pair[1]] = true, true
 	}
 	for c := range t.canonical {
 		t.special[c] = true

@@ -30,16 +30,9 @@ func (r *row) UnmarshalJSON(data []byte) error {
 }
 
 var vectors = sync.OnceValues(func() ([]*vector, error) {
-	packed, err := os.ReadFile(filepath.Join("testdata", "vectors.json.gz"))
-	if err != nil {
-		return nil, err
-	}
-	r, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, err
-	}
 	var all []*vector
-	if err := json.NewDecoder(r).Decode(&all); err != nil {
+	err := readPacked("vectors.json.gz", &all)
+	if err != nil {
 		return nil, err
 	}
 	for _, v := range all {
@@ -49,6 +42,18 @@ var vectors = sync.OnceValues(func() ([]*vector, error) {
 	}
 	return all, nil
 })
+
+func readPacked(name string, v any) error {
+	packed, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		return err
+	}
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return err
+	}
+	return json.NewDecoder(r).Decode(v)
+}
 
 func allVectors(t testing.TB) []*vector {
 	t.Helper()
