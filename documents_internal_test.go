@@ -15,7 +15,7 @@ func FuzzDocument(f *testing.F) {
 	} {
 		f.Add([]byte(line))
 	}
-	r, err := newDocumentReader(tokenizer.Bytes{}, rundir.Talk{Template: "{% for m in messages %}{{ m.role }}:{{ m.content | trim }};{% endfor %}", Ends: []int32{0}})
+	r, err := newDocumentReader(tokenizer.Bytes{}, rundir.Talk{Template: "{% for m in messages %}{{ m.role }}:{{ m.content | trim }};{% endfor %}", Ends: []int32{0}}, "")
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -96,7 +96,7 @@ func TestDocumentFaults(t *testing.T) {
 		"no JSON":          {"{\"text\": \"a\"}\n\n{\"text\": }\n", "", "row 3: not valid JSON"},
 		"another key":      {`{"content": "a"}`, "", `row 1: it has neither "text", nor "prompt" and "completion", nor "messages", but "content"`},
 		"no text":          {`{"text": 3}`, "", `row 1: "text" is "3", it must be a text`},
-		"null":             {`{"prompt": "a", "completion": null}`, "", `"completion" is "null"`},
+		"null":             {`{"prompt": "a", "completion": null}`, "", `neither "text", nor "prompt" and "completion"`},
 		"half a pair":      {`{"prompt": "a"}`, "", `neither "text"`},
 		"twice":            {`{"text": "a", "text": "b"}`, "", "appears twice"},
 		"a list":           {`["a"]`, "", "row 1"},

@@ -12,14 +12,14 @@ import (
 // directory calls its end tokens, or by a name such as bos_token.
 func (t *trained) noText() map[int32]bool {
 	ids := make(map[int32]bool)
-	talk, err := t.talk()
+	said, err := t.text()
 	if err != nil { // what ids are special is the tokenizer's to say then
 		return ids
 	}
-	for _, id := range talk.Ends {
+	for _, id := range said.talk.Ends {
 		ids[id] = true
 	}
-	for _, name := range talk.Special {
+	for _, name := range said.talk.Special {
 		if id, ok := t.tokenizer.TokenID(name); ok {
 			ids[id] = true
 		}

@@ -28,6 +28,9 @@ type EvalOptions struct {
 	// TooLong says what becomes of a document that is longer than the context, other than a text alone: "cut"
 	// or "refuse"; "": "cut".
 	TooLong string
+	// SpecialTokens says what the names of special tokens in texts, prompts and completions are: "tokens" or
+	// "text"; "": as in the run, and where there is none, tokens.
+	SpecialTokens string
 }
 
 // EvalResult is the loss over a whole text.
@@ -62,6 +65,9 @@ func Evaluate(ctx context.Context, o EvalOptions) (EvalResult, error) {
 	}
 	if w := o.TooLong; w != "" && w != "cut" && w != "refuse" {
 		return EvalResult{}, fmt.Errorf("%w: too long documents are to be %q; it is cut or refuse", ErrOptions, w)
+	}
+	if s := o.SpecialTokens; s != "" && s != config.SpecialAsTokens && s != config.SpecialAsText {
+		return EvalResult{}, fmt.Errorf("%w: special tokens as %q; they are taken as tokens or text", ErrOptions, s)
 	}
 	t, err := openTrained(o.ModelOptions, false)
 	if err != nil {
@@ -196,6 +202,9 @@ func (t *trained) evalData(o EvalOptions) (*corpora, error) {
 		return nil, fmt.Errorf("%w: what is too long (%s) is said of documents alone, and the data are %q; leave it out, or name the format documents", ErrOptions, o.TooLong, cfg.Data.Format)
 	}
 	cfg.Data.TooLong = orCut(o.TooLong)
+	if o.SpecialTokens != "" {
+		cfg.Data.SpecialTokens = o.SpecialTokens
+	}
 	cfg.Model.Vocab, cfg.Model.Context = t.model.Config.Vocab, o.Context
 	if t.tokenizer == nil && cfg.IDBytes() == 0 {
 		const otherwise = "without a known tokenizer only token ids (format uint16) can be evaluated"
@@ -279,11 +288,11 @@ func (t *trained) evalDocuments(c *corpora, cfg *config.Config, files []string, 
 	if err != nil {
 		return err
 	}
-	talk, err := t.talk()
+	said, err := t.text()
 	if err != nil {
 		return err
 	}
-	r, err := newDocumentReader(t.tokenizer, talk)
+	r, err := newDocumentReader(t.tokenizer, said.talk, cfg.Data.SpecialTokens)
 	if err != nil {
 		return err
 	}

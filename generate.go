@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/troupe-ml/troupe/chat"
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/rundir"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -139,14 +141,16 @@ func (t *trained) generate(ctx context.Context, o GenerateOptions, stream tensor
 	if t.tokenizer == nil {
 		return fmt.Errorf("%w: the model of %s has no known tokenizer, which is needed to read and write text", ErrOptions, t.from())
 	}
-	prompt, err := t.prompt(o)
-	if err != nil {
-		return &SetupError{fmt.Errorf("the prompt: %w", err)}
-	}
-	talk, err := t.talk()
+	said, err := t.text()
 	if err != nil {
 		return &SetupError{err}
 	}
+	prompt, err := t.prompt(said, o)
+	if err != nil {
+		return &SetupError{fmt.Errorf("the prompt: %w", err)}
+	}
+	t.warnOnce(o.Warn)
+	ends := said.stops(o.Messages, o.chat())
 	size, err := t.positions(o.Context)
 	if err != nil {
 		return err
@@ -208,7 +212,7 @@ func (t *trained) generate(ctx context.Context, o GenerateOptions, stream tensor
 			return fmt.Errorf("token %d of %d: %w: %s", i+1, o.Tokens, err, t.suspicion())
 		}
 		id := pick.choose(logits, uint64(i))
-		if !o.IgnoreEnd && slices.Contains(talk.Ends, id) {
+		if !o.IgnoreEnd && slices.Contains(ends, id) {
 			break
 		}
 		window.report.Tokens++
@@ -228,31 +232,76 @@ func (t *trained) generate(ctx context.Context, o GenerateOptions, stream tensor
 	return nil
 }
 
-// talk is what the model's directory says of its text.
-func (t *trained) talk() (rundir.Talk, error) {
-	if t.ckpt == nil {
-		return rundir.Talk{}, nil
+// text is how the model's texts become ids: with what its directory says, and as its run read them.
+func (t *trained) text() (*modelText, error) {
+	if t.said != nil {
+		return t.said, nil
 	}
-	talk, err := rundir.ReadTalk(t.ckpt)
+	talk, err := rundir.ReadTalk(t.ckpt, t.tokenizer)
 	if err != nil {
-		return talk, fmt.Errorf("%s: %w", t.ckpt.Dir(), err)
+		return nil, fmt.Errorf("%s: %w", t.ckpt.Dir(), err)
 	}
-	return talk, nil
+	cfg, err := t.config()
+	if err != nil {
+		return nil, err
+	}
+	special := ""
+	if cfg != nil {
+		special = cfg.Data.SpecialTokens
+	}
+	t.said = newModelText(t.tokenizer, talk, special)
+	return t.said, nil
+}
+
+// config is the run's that the model is from; nil: it is from none.
+func (t *trained) config() (*config.Config, error) {
+	stored, err := t.ckpt.File(rundir.ConfigFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := config.ParseStored(rundir.ConfigFile, stored)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", t.ckpt.Dir(), err)
+	}
+	return cfg, nil
+}
+
+// warnOnce says what is doubtful about the model's files, with its first text.
+func (t *trained) warnOnce(warn func(string)) {
+	if warn == nil || t.warned {
+		return
+	}
+	t.warned = true
+	for _, text := range t.said.warnings() {
+		warn(text)
+	}
 }
 
 // prompt encodes a prompt, or a conversation up to where the answer begins; an empty one is a line
 // break, or the first token of a vocabulary that has none.
-func (t *trained) prompt(o GenerateOptions) ([]int32, error) {
-	if len(o.Messages) > 0 {
-		return t.conversation(o)
+func (t *trained) prompt(said *modelText, o GenerateOptions) ([]int32, error) {
+	switch {
+	case len(o.Messages) == 0 && o.Prompt != "":
+		return said.text(o.Prompt)
+	case len(o.Messages) == 0:
+		if ids, err := t.tokenizer.Encode([]byte("\n")); err == nil {
+			return ids, nil
+		}
+		return []int32{0}, nil
+	case said.talk.Template == "":
+		return nil, fmt.Errorf("%w: %s has %w; give it a prompt", ErrOptions, t.from(), errNoTemplate)
+	case said.bad != nil:
+		return nil, fmt.Errorf("%s: %w", t.from(), said.bad)
 	}
-	if o.Prompt != "" {
-		return t.tokenizer.EncodeSpecial([]byte(o.Prompt), true)
-	}
-	if ids, err := t.tokenizer.Encode([]byte("\n")); err == nil {
-		return ids, nil
-	}
-	return []int32{0}, nil
+	return said.question(o.Messages, o.chat())
+}
+
+// chat is what the options say to the chat template.
+func (o GenerateOptions) chat() chat.Options {
+	return chat.Options{Tools: o.Tools, Vars: o.TemplateVars, Now: time.Now()}
 }
 
 // tail is the last n of s, or all.
@@ -261,28 +310,4 @@ func tail(s []int32, n int) []int32 {
 		return append([]int32{}, s[len(s)-n:]...)
 	}
 	return s
-}
-
-// conversation renders messages by the model's chat template, and encodes what comes of it.
-func (t *trained) conversation(o GenerateOptions) ([]int32, error) {
-	talk, err := t.talk()
-	if err != nil {
-		return nil, err
-	}
-	if talk.Template == "" {
-		return nil, fmt.Errorf("%w: %s has no chat template (%s, or chat_template in %s); give it a prompt", ErrOptions, t.from(), rundir.TemplateFile, rundir.TokenizerConfigFile)
-	}
-	template, err := chat.Parse(talk.Template)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", t.from(), err)
-	}
-	text, err := template.Render(o.Messages, chat.Options{AddGenerationPrompt: true, Special: talk.Special, Tools: o.Tools, Vars: o.TemplateVars, Now: time.Now()})
-	if err != nil {
-		return nil, err
-	}
-	ids, err := t.tokenizer.EncodeSpecial([]byte(text), false)
-	if err == nil && len(ids) == 0 {
-		err = fmt.Errorf("%w: the chat template makes nothing of the messages", ErrOptions)
-	}
-	return ids, err
 }

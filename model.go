@@ -35,6 +35,8 @@ type trained struct {
 
 	tokenizer   tokenizer.Tokenizer // nil: none that is known
 	noTokenizer error               // why it is not known
+	said        *modelText          // nil: not read yet, see text
+	warned      bool                // warnOnce has said its warnings
 
 	weights *stages.Stage // the whole model, on device; nil: not made yet
 	whence  string        // where the weights are from, where there is no ckpt

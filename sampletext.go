@@ -55,7 +55,7 @@ func newTextSampler(r *Run, cfg *config.Config, m *stages.Model, tok tokenizer.T
 	case tok == nil:
 		return nil, "the data's tokenizer is not known"
 	}
-	s = &textSampler{run: r, o: GenerateOptions{Prompt: cfg.Run.SamplePrompt, Tokens: cfg.Run.SampleTokens}, trained: trained{model: m, tokenizer: tok}, w: w,
+	s = &textSampler{run: r, o: GenerateOptions{Prompt: cfg.Run.SamplePrompt, Tokens: cfg.Run.SampleTokens}, trained: trained{model: m, tokenizer: tok, said: r.text, warned: true}, w: w,
 		device: cfg.Device, apart: r.apart, last: -1, tasks: make(chan sampleTask, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	s.device.Threads = 1
 	if !s.apart {

@@ -27,6 +27,7 @@ type corpora struct {
 	trainRecords, valRecords *data.Records // in place of texts: documents one by one
 	warnings                 []string
 	counts                   *DocumentCounts // of what is evaluated
+	names                    int // of special tokens in texts that were encoded now
 
 	samples *samples.Data  // in place of texts
 	fields  []stages.Field // of samples
@@ -124,6 +125,9 @@ func loadData(cfg *config.Config, stored tokenizer.Tokenizer, talk rundir.Talk, 
 	} else if c.train, c.val, err = data.Split(c.train, cfg.Data.ValSplit, cfg.Data.ValFraction); err != nil {
 		return c, cfg.Errorf(valKey(cfg), "%w", err)
 	}
+	if plain := cfg.Data.SpecialTokens == config.SpecialAsText; c.names > 0 && (plain || !cfg.IsSet("data.special_tokens")) {
+		c.warnings = append(c.warnings, namesWarning(c.names, "the data", plain))
+	}
 	for _, part := range []struct {
 		key, name string
 		corpus    data.Corpus
@@ -149,7 +153,7 @@ func (c *corpora) read(cfg *config.Config, files []string, accept func(is data.I
 	if cfg.IDBytes() > 0 {
 		corpus, err = c.readIDs(files, vocabOf(cfg, c.tokenizer), cfg.IDBytes(), accept)
 	} else {
-		corpus, err = c.readText(files, accept)
+		corpus, err = c.readText(cfg, files, accept)
 	}
 	if err != nil {
 		return nil, unreadableData(err)
@@ -173,7 +177,7 @@ func (c *corpora) readIDs(files []string, vocab, idBytes int, accept func(is dat
 	return ids, accept(id)
 }
 
-func (c *corpora) readText(files []string, accept func(is data.Identity) error) (data.Corpus, error) {
+func (c *corpora) readText(cfg *config.Config, files []string, accept func(is data.Identity) error) (data.Corpus, error) {
 	text, err := data.ReadText(files)
 	if err != nil {
 		return nil, err
@@ -188,9 +192,13 @@ func (c *corpora) readText(files []string, accept func(is data.Identity) error) 
 			return nil, text.Locate(err)
 		}
 	}
-	corpus, err := c.kept.corpus(text, c.tokenizer)
+	plain := cfg.Data.SpecialTokens == config.SpecialAsText
+	corpus, fresh, err := c.kept.corpus(text, c.tokenizer, plain)
 	if err != nil {
 		return nil, err
+	}
+	if fresh {
+		c.names += c.tokenizer.SpecialNames(text.Bytes())
 	}
 	c.close = append(c.close, corpus)
 	return corpus, nil

@@ -72,22 +72,30 @@ func storedName(key data.StoredKey) string {
 	return path.Join(rundir.TokenDir, hex.EncodeToString(key[:])+rundir.TokenSuffix)
 }
 
-// corpus encodes a text, or takes its ids from the folder.
-func (s *tokenStore) corpus(text *data.Text, tok tokenizer.Tokenizer) (data.Corpus, error) {
+// corpus encodes a text, or takes its ids from the folder; fresh says that it has encoded it. plain: the names of
+// special tokens are text.
+func (s *tokenStore) corpus(text *data.Text, tok tokenizer.Tokenizer, plain bool) (c data.Corpus, fresh bool, err error) {
+	encode, how := tok, "text"
+	if !plain {
+		encode, how = tokenizer.WithNames(tok), "text with names of tokens"
+	}
 	if !s.kept(tok) {
-		return text.Encode(tok)
+		c, err = text.Encode(encode)
+		return c, true, err
 	}
-	key, err := s.key(text, tok, "text")
+	key, err := s.key(text, tok, how)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return take(s, key, func(r io.Reader, size int64) (data.Corpus, error) {
+	c, err = take(s, key, func(r io.Reader, size int64) (data.Corpus, error) {
 		return data.ReadCorpus(r, size, key, tok.Vocab())
 	}, func() (data.Corpus, error) {
-		return text.Encode(tok)
+		fresh = true
+		return text.Encode(encode)
 	}, func(w io.Writer, c data.Corpus) error {
 		return data.WriteCorpus(w, key, tok.Vocab(), c)
 	})
+	return c, fresh, err
 }
 
 // documents reads and encodes documents, or takes them from the folder.

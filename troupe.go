@@ -171,6 +171,8 @@ type Run struct {
 	gpuLeft   string // why "auto" takes no GPU after all; "": it may
 	corpora   *corpora
 	tokens    *tokenStore
+	kept      rundir.Kept // files of what the run began from
+	text      *modelText
 	output    *rundir.Dir
 	metrics   *telemetry.Writer
 	ckpt      *checkpoint.Checkpoint // that the weights come from
@@ -469,15 +471,20 @@ func (r *Run) setup(ctx context.Context, cfg *config.Config, o Options, wait tim
 		changed = newData{was: back.State.Data, out: cfg.Run.Out, accept: o.AcceptNewData}
 		accept = changed.compare
 	}
-	var talk rundir.Talk
-	if r.ckpt != nil {
-		if talk, err = rundir.ReadTalk(r.ckpt); err != nil {
-			return nil, fmt.Errorf("%s: %w", r.ckpt.Dir(), err)
-		}
+	if r.kept, err = r.keep(cfg, back != nil); err != nil {
+		return nil, err
+	}
+	talk, err := rundir.ReadTalk(r.kept, stored)
+	if err != nil {
+		return nil, cfg.Errorf("model.from", "%w", err)
 	}
 	r.tokens = newTokenStore(r.output.FS)
 	if r.corpora, err = loadData(cfg, stored, talk, accept, r.tokens); err != nil {
 		return nil, err
+	}
+	r.text = newModelText(r.corpora.tokenizer, talk, cfg.Data.SpecialTokens)
+	if cfg.Text() && cfg.IDBytes() == 0 {
+		r.corpora.warnings = append(r.text.warnings(), r.corpora.warnings...)
 	}
 	for _, w := range append(r.tokens.warnings, r.corpora.warnings...) {
 		r.warn("%s", w)
@@ -667,6 +674,25 @@ func (r *Run) storedTokenizer(cfg *config.Config, back *rundir.Resumed) (tokeniz
 	return t, nil
 }
 
+// keep reads the files that the run keeps: of the checkpoint that it begins or continues from, and
+// where it begins with a tokenizer from elsewhere those beside that.
+func (r *Run) keep(cfg *config.Config, continues bool) (rundir.Kept, error) {
+	kept, err := rundir.Keep(r.ckpt)
+	if err != nil {
+		return kept, err
+	}
+	if path := cfg.TokenizerPath(); path != "" && cfg.IsSet("data.tokenizer") && !continues {
+		texts, err := rundir.TextsAt(path)
+		if err != nil {
+			return kept, cfg.Errorf("data.tokenizer", "%w", err)
+		}
+		if texts != nil {
+			kept.Texts = texts
+		}
+	}
+	return kept, nil
+}
+
 // spec describes the run to the actors.
 func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, load stages.Source, withState bool, o Options) (*actors.Spec, error) {
 	src, err := feedOf(r.corpora, cfg, start.Step)
@@ -678,20 +704,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	}
 	start.EvalWindows = src.EvalWindows()
 	evalMicrobatches := (src.windows + cfg.Batch.Microbatch - 1) / cfg.Batch.Microbatch
-	kept, err := rundir.Keep(r.ckpt)
-	if err != nil {
-		return nil, err
-	}
-	if path := cfg.TokenizerPath(); path != "" && cfg.IsSet("data.tokenizer") && !withState {
-		texts, err := rundir.TextsAt(path)
-		if err != nil {
-			return nil, cfg.Errorf("data.tokenizer", "%w", err)
-		}
-		if texts != nil {
-			kept.Texts = texts
-		}
-	}
-	save, err := rundir.NewSaver(r.output.Store, cfg.Run.Keep, cfg.TOML(), p.Model().Config, r.corpora.maker(cfg, p.Model().Config.Vocab), kept)
+	save, err := rundir.NewSaver(r.output.Store, cfg.Run.Keep, cfg.TOML(), p.Model().Config, r.corpora.maker(cfg, p.Model().Config.Vocab), r.kept)
 	if err != nil {
 		return nil, err
 	}

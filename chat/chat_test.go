@@ -94,55 +94,6 @@ func parse(t *testing.T, source string) *Template {
 	return tmpl
 }
 
-func TestPieces(t *testing.T) {
-	read := func(name string) string {
-		b, err := os.ReadFile(filepath.Join("testdata/templates", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(b)
-	}
-	talk := []Message{{Role: "system", Content: "s"}, {Role: "user", Content: "q"}, {Role: "assistant", Content: " é "}, {Role: "user", Content: "q"}, {Role: "assistant", Content: "q"}}
-	for _, c := range []struct {
-		name, template string
-		messages       []Message
-		want           []string // the learned ones
-	}{
-		{"trimmed", read("plain.jinja"), talk, []string{"é<|end|>", "q<|end|>"}},
-		{"empty", read("plain.jinja"), []Message{{Role: "user", Content: "q"}, {Role: "assistant"}}, []string{"<|end|>"}},
-		{"none", read("plain.jinja"), talk[:2], nil},
-		{"generation", read("strict.jinja"), talk, []string{" é</s>", " q</s>"}},
-		{"thoughts of the last turn alone", read("tools.jinja"), []Message{{Role: "user", Content: "a"}, {Role: "assistant", Content: "<think>\nt\n</think>\n\nb"}, {Role: "user", Content: "c"}, {Role: "assistant", Content: "<think>\nt\n</think>\n\nd"}},
-			[]string{"b", "<think>t</think>A: d"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			tmpl := parse(t, c.template)
-			o := Options{Special: map[string]string{"bos_token": "<s>", "eos_token": "</s>"}}
-			pieces, err := tmpl.Pieces(c.messages, o, []string{"</s>", "<|end|>"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var all, learned []string
-			for _, p := range pieces {
-				all = append(all, p.Text)
-				if p.Learn {
-					learned = append(learned, p.Text)
-				}
-			}
-			whole, _ := tmpl.Render(c.messages, o)
-			if strings.Join(all, "") != whole {
-				t.Errorf("the pieces %q are not %q", all, whole)
-			}
-			if strings.Join(learned, "|") != strings.Join(c.want, "|") {
-				t.Errorf("learned are %q, want %q", learned, c.want)
-			}
-		})
-	}
-	if _, err := parse(t, "{{ messages|length }}").Pieces(talk, Options{}, nil); !errors.Is(err, ErrRender) {
-		t.Errorf("a template that writes no contents: %v", err)
-	}
-}
-
 // TestPython: what templates count on, where the library alone differs from Python.
 func TestPython(t *testing.T) {
 	one := []Message{{Role: "user", Content: "é, b, c"}}
@@ -266,20 +217,25 @@ func FuzzTemplate(f *testing.F) {
 		if err != nil {
 			return
 		}
-		pieces, err := tmpl.Pieces(m, Options{Special: map[string]string{"eos_token": "</s>"}}, []string{"</s>"})
+		o := Options{Special: map[string]string{"eos_token": "</s>"}}
+		text, turns, err := tmpl.Turns(m, o)
 		if err != nil {
 			if !errors.Is(err, ErrRender) {
 				t.Errorf("%v is no ErrRender", err)
 			}
 			return
 		}
-		text, err := tmpl.Render(m, Options{Special: map[string]string{"eos_token": "</s>"}})
-		var all strings.Builder
-		for _, p := range pieces {
-			all.WriteString(p.Text)
+		if rendered, err := tmpl.Render(m, o); err != nil || rendered != text {
+			t.Errorf("%q, rendered %q, %v", text, rendered, err)
 		}
-		if err != nil || all.String() != text {
-			t.Errorf("pieces %q of %q, %v", all.String(), text, err)
+		at := 0
+		for _, turn := range turns {
+			if turn.From < at || turn.To < turn.From || turn.To > len(text) || turn.Said > len(text) || !turn.Marked && turn.Said >= 0 && turn.Said < turn.From {
+				t.Errorf("%+v of %d bytes, after %d", turn, len(text), at)
+			}
+			if at = turn.To; turn.Marked {
+				at = turn.From // templates may mark what is marked
+			}
 		}
 	})
 }

@@ -48,6 +48,32 @@ func check(source string, c *config.Config) (string, error) {
 	return lastElements(read, c), nil
 }
 
+// variablesIn are the names in a template that are no members of others, without those that it tests,
+// as in "x is defined".
+func variablesIn(source string, c *config.Config) map[string]bool {
+	names, tested := make(map[string]bool), make(map[string]bool)
+	var last *tokens.Token
+	dot := false // in front of last
+	for stream := tokens.LexAll(source, c); !stream.End() && stream.Current() != nil; stream.Next() {
+		t := stream.Current()
+		if t.Type == tokens.Whitespace {
+			continue
+		}
+		if last != nil && last.Type == tokens.Name && !dot {
+			names[last.Val] = true
+			tested[last.Val] = tested[last.Val] || t.Type == tokens.Is
+		}
+		dot = last != nil && last.Type == tokens.Dot
+		last = t
+	}
+	for name := range tested {
+		if tested[name] {
+			delete(names, name)
+		}
+	}
+	return names
+}
+
 func small(t *tokens.Token) bool {
 	n, err := strconv.Atoi(t.Val)
 	return t.Type == tokens.Integer && err == nil && n <= maxTimes

@@ -14,9 +14,11 @@ import (
 type Message struct {
 	Role    string // such as "system", "user", "assistant", "tool"
 	Content string
-	// Raw is the whole JSON object, where it has more than these two, such as tool calls; nil: it
-	// has not. Templates see what is in it, in its order.
+	// Raw is the JSON object, where it has more than these two, such as tool calls; nil: it has not.
+	// Templates see what is in it, in its order.
 	Raw json.RawMessage
+	// Skip says that what the assistant says here is not to be learned: "weight": 0.
+	Skip bool
 }
 
 // ParseMessages reads a JSON array of messages: objects with a role, a text.
@@ -57,35 +59,53 @@ func ParseMessages(data []byte) ([]Message, error) {
 }
 
 func parseMessage(raw json.RawMessage) (m Message, err error) {
-	dec, err := strictjson.NewDecoder(raw)
+	all, err := readFields(raw)
 	if err != nil {
 		return m, err
 	}
 	further, hasRole := false, false
-	err = strictjson.Object(dec, func(key string) (err error) {
-		var v json.RawMessage
-		if err := dec.Decode(&v); err != nil {
-			return err
-		}
-		switch {
-		case key == "role":
+	kept := all[:0]
+	for _, f := range all {
+		switch null := string(f.value) == "null"; {
+		case f.key == "role":
 			hasRole = true
-			if err := json.Unmarshal(v, &m.Role); err != nil || m.Role == "" {
-				return fmt.Errorf("its role is %s, it must be a text such as \"user\"", strictjson.Quote(string(v)))
+			if err := json.Unmarshal(f.value, &m.Role); err != nil || m.Role == "" {
+				return m, fmt.Errorf("its role is %s, it must be a text such as \"user\"", strictjson.Quote(string(f.value)))
 			}
-		case key == "content" && json.Unmarshal(v, &m.Content) == nil && string(v) != "null":
+		case f.key == "content" && !null && json.Unmarshal(f.value, &m.Content) == nil:
+		case f.key == "content":
+			further = true // templates tell null from no content
+		case null:
+			continue // programs that keep tables write null for what a row does not have
+		case f.key == "weight":
+			if m.Skip, err = skips(f.value); err != nil {
+				return m, err
+			}
+			continue
 		default:
 			further = true
 		}
-		return nil
-	})
-	if err == nil && !hasRole {
-		err = fmt.Errorf("it has no role")
+		if f.value, err = withoutNulls(f.key, f.value); err != nil {
+			return m, err
+		}
+		kept = append(kept, f)
+	}
+	if !hasRole {
+		return m, fmt.Errorf("it has no role")
 	}
 	if further {
-		m.Raw = raw
+		m.Raw = kept.object()
 	}
-	return m, err
+	return m, nil
+}
+
+// skips reads a weight.
+func skips(value json.RawMessage) (bool, error) {
+	var weight float64
+	if err := json.Unmarshal(value, &weight); err != nil || weight != 0 && weight != 1 {
+		return false, fmt.Errorf("its weight is %s, it must be 1, or 0 for what is not to be learned", strictjson.Quote(string(value)))
+	}
+	return weight == 0, nil
 }
 
 // value is what templates see.

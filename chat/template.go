@@ -17,7 +17,10 @@ import (
 )
 
 // Template is a chat template. It is safe for concurrent use.
-type Template struct{ parsed *exec.Template }
+type Template struct {
+	parsed *exec.Template
+	names  map[string]bool // that stand in it
+}
 
 // Options say how to render.
 type Options struct {
@@ -62,7 +65,7 @@ func Parse(source string) (t *Template, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", ErrTemplate, plain(err))
 	}
-	return &Template{parsed}, nil
+	return &Template{parsed, variablesIn(source, c)}, nil
 }
 
 // plain is an error of the library without the whole template, which it quotes.

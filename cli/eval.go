@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/term"
 )
 
@@ -68,12 +69,14 @@ in "documents".`,
 	f := cmd.Flags()
 	f.StringArrayVar(&o.Data, "data", nil, "`file` or quoted pattern to evaluate; repeatable (default: the run's validation text)")
 	f.StringVar(&o.Format, "format", "", "`text`, documents (JSON lines), or uint16 or uint32, little-endian token ids (default: the run's)")
+	f.StringVar(&o.SpecialTokens, "special-tokens", "", "take names of special tokens in texts, prompts and completions as `tokens` or as text (default: the run's data.special_tokens, else tokens)")
 	f.IntVar(&o.Context, "context", 0, "`tokens` of a window, up to the model's positions (default: the context that it was trained with)")
 	f.StringVar(&o.TooLong, "too-long", "", "what becomes of a document with a prompt or messages that is longer than the context: `cut` or refuse (default cut)")
 	f.IntVar(&o.Microbatch, "microbatch", 4, "`sequences` to compute at a time")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	completeWords(cmd, "format", "text", "documents", "uint16", "uint32")
 	completeWords(cmd, "too-long", "cut", "refuse")
+	completeWords(cmd, "special-tokens", config.SpecialAsTokens, config.SpecialAsText)
 	completeWords(cmd, "microbatch")
 	completeWords(cmd, "context")
 	return cmd

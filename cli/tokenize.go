@@ -49,10 +49,10 @@ input. It shows the tokens, one a line, or with --json an array of ids for each
 FILE, a line each. With --decode each FILE is such an array, and the text is
 printed, with --json as a string.
 
-The ids are those of the tokenizers library for the same tokenizer.json. What
---special none gives is what models are trained on here: the names of special tokens are
-text like any other. With names they stand for the tokens; with add those are added
-that the tokenizer puts in front of a text and behind it.
+The ids are those of the tokenizers library for the same tokenizer.json. The names of
+special tokens stand for the tokens, as in the texts that models are trained on by default
+(data.special_tokens = "tokens"). With --special none they are text like any other; with add
+the tokens are added that the tokenizer puts before and after a text.
 
 With --train, a byte-level BPE tokenizer of at most --vocab tokens is trained on
 all FILEs, which may be quoted patterns such as 'corpus/**/*.txt', and written into
@@ -85,7 +85,7 @@ all FILEs, which may be quoted patterns such as 'corpus/**/*.txt', and written i
 	f.StringVar(&o.from, "from", "", "tokenizer.json, or a `folder` with one: of a run, of a checkpoint, or of a Hugging Face model")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	f.BoolVar(&o.decode, "decode", false, "read ids and print the text")
-	f.StringVar(&o.special, "special", specialNone, "`what` to do with special tokens: none, names or add")
+	f.StringVar(&o.special, "special", specialNames, "`what` to do with special tokens: none, names or add")
 	f.BoolVar(&o.train, "train", false, "train a tokenizer")
 	f.IntVar(&o.vocab, "vocab", 8192, "`number` of tokens to train")
 	f.StringVar(&o.to, "to", "", "`folder` to write the trained tokenizer into")

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/troupe-ml/troupe/internal/strictjson"
+	"github.com/troupe-ml/troupe/tokenizer"
 )
 
 // Files of a Hugging Face directory that say how a model reads and writes text, besides its
@@ -19,14 +22,27 @@ const (
 	TemplateFile        = "chat_template.jinja"
 )
 
-// Talk is what a model's directory says of its text.
+// specialMapFile has special tokens too, in older directories nothing else has.
+const specialMapFile = "special_tokens_map.json"
+
+// Talk is what a model's directory says of its text: the one place that reads which tokens begin and end
+// texts, for training, evaluation, generation and export.
 type Talk struct {
-	// Ends are the ids that end a text: eos_token_id of generation_config.json, else of config.json.
+	// Ends are the ids that end a text: eos_token_id of generation_config.json, else of config.json,
+	// and the tokenizer's eos_token.
 	Ends []int32
+	// End is the one that ends a document: the tokenizer's eos_token, else the first of Ends; none:
+	// nothing does.
+	End []int32
+	// Before is what the tokenizer puts in front of a text, such as the token that begins one, and
+	// After what it puts behind it.
+	Before, After []int32
 	// Template is the chat template; "": there is none.
 	Template string
 	// Special are the texts of special tokens by the names that templates know, such as "bos_token".
 	Special map[string]string
+	// Warnings say where the files contradict each other, and what is used then.
+	Warnings []string
 }
 
 // Files are those of a checkpoint, or of any directory of a model.
@@ -34,42 +50,136 @@ type Files interface {
 	File(name string) ([]byte, error)
 }
 
-// ReadTalk reads it. A file that is not there says nothing.
-func ReadTalk(c Files) (t Talk, err error) {
-	for _, name := range []string{GenerationFile, ModelFile} {
-		members, err := readObject(c, name)
-		if err != nil {
-			return t, err
-		}
-		if t.Ends, err = idsOf(members["eos_token_id"]); err != nil {
-			return t, fmt.Errorf("%s: eos_token_id is %w", name, err)
-		}
-		if len(t.Ends) > 0 {
-			break
-		}
-	}
+// ReadTalk reads it. A file that is not there says nothing; tok may be nil, if it is not known.
+func ReadTalk(c Files, tok tokenizer.Tokenizer) (t Talk, err error) {
 	settings, err := readObject(c, TokenizerConfigFile)
 	if err != nil {
 		return t, err
 	}
+	if err := t.readSpecial(c, settings); err != nil {
+		return t, err
+	}
+	if t.Template, err = readTemplate(c, settings); err != nil {
+		return t, err
+	}
+	if err := t.readEnds(c, tok); err != nil {
+		return t, err
+	}
+	if tok != nil {
+		t.Before, t.After = tok.Around()
+	}
+	return t, nil
+}
+
+// readSpecial reads the names of special tokens. What tokenizer_config.json says counts.
+func (t *Talk) readSpecial(c Files, settings map[string]json.RawMessage) error {
+	older, err := readObject(c, specialMapFile)
+	if err != nil {
+		return err
+	}
 	t.Special = make(map[string]string)
-	for name, v := range settings {
-		if text, ok := tokenText(v); ok && strings.HasSuffix(name, "_token") {
-			t.Special[name] = text
+	further := make(map[string]json.RawMessage) // further ones, under names of the model's own
+	_ = json.Unmarshal(settings["extra_special_tokens"], &further)
+	for _, from := range []map[string]json.RawMessage{older, further, settings} {
+		for name, v := range from {
+			if text, ok := tokenText(v); ok && strings.HasSuffix(name, "_token") {
+				t.Special[name] = text
+			}
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(older)) {
+		if text, ok := tokenText(older[name]); ok && t.Special[name] != "" && t.Special[name] != text {
+			t.warn("%s is %q in %s and %q in %s: the first is used", name, t.Special[name], TokenizerConfigFile, text, specialMapFile)
+		}
+	}
+	return nil
+}
+
+func (t *Talk) warn(format string, args ...any) {
+	t.Warnings = append(t.Warnings, fmt.Sprintf(format, args...))
+}
+
+// readEnds reads which tokens end a text.
+func (t *Talk) readEnds(c Files, tok tokenizer.Tokenizer) error {
+	ids := make(map[string][]int32) // by file
+	for _, name := range []string{GenerationFile, ModelFile} {
+		members, err := readObject(c, name)
+		if err != nil {
+			return err
+		}
+		if ids[name], err = idsOf(members["eos_token_id"]); err != nil {
+			return fmt.Errorf("%s: eos_token_id is %w", name, err)
+		}
+	}
+	source := GenerationFile
+	if len(ids[source]) == 0 {
+		source = ModelFile
+	}
+	t.Ends = slices.Clone(ids[source])
+	t.End = slices.Clone(t.Ends[:min(1, len(t.Ends))])
+	if own, ok := t.ownEnd(tok); ok {
+		t.End = []int32{own}
+		if !slices.Contains(t.Ends, own) {
+			if len(t.Ends) > 0 {
+				t.warn("eos_token is %q (id %d) in the tokenizer's files, and eos_token_id in %s is %s: documents end with the first, and generation stops at all of them", t.Special["eos_token"], own, source, named(tok, t.Ends))
+			}
+			t.Ends = append(t.Ends, own)
+		}
+	}
+	var ignored []int32
+	for _, id := range ids[ModelFile] {
+		if !slices.Contains(t.Ends, id) {
+			ignored = append(ignored, id)
+		}
+	}
+	if len(ignored) > 0 {
+		t.warn("eos_token_id in %s is %s, and %s has %s: the first is not used", ModelFile, named(tok, ignored), source, named(tok, ids[source]))
+	}
+	return nil
+}
+
+// ownEnd is the id of the tokenizer's eos_token.
+func (t *Talk) ownEnd(tok tokenizer.Tokenizer) (int32, bool) {
+	name := t.Special["eos_token"]
+	if name == "" || tok == nil {
+		return 0, false
+	}
+	id, ok := tok.TokenID(name)
+	if !ok {
+		t.warn("eos_token is %q, which is no token of the %s tokenizer", name, tok.Name())
+	}
+	return id, ok
+}
+
+// named lists ids with the names of their tokens.
+func named(tok tokenizer.Tokenizer, ids []int32) string {
+	var all []string
+	for _, id := range ids {
+		text := strconv.Itoa(int(id))
+		if tok != nil {
+			if name, ok := tok.Token(id); ok {
+				text += fmt.Sprintf(" (%q)", name)
+			}
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
+}
+
+// readTemplate reads the chat template: its own file, else the tokenizer's settings.
+func readTemplate(c Files, settings map[string]json.RawMessage) (string, error) {
 	b, err := c.File(TemplateFile)
 	switch {
 	case err == nil:
-		t.Template = string(b)
-	case errors.Is(err, fs.ErrNotExist):
-		if t.Template, err = templateOf(settings["chat_template"]); err != nil {
-			return t, fmt.Errorf("%s: %w", TokenizerConfigFile, err)
-		}
-	default:
-		return t, err
+		return string(b), nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", err
 	}
-	return t, nil
+	text, err := templateOf(settings["chat_template"])
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", TokenizerConfigFile, err)
+	}
+	return text, nil
 }
 
 // readObject reads a file's members; none where there is no such file.

@@ -40,7 +40,7 @@ func TestReadTalk(t *testing.T) {
 		"no JSON":               {files{"generation_config.json": `{`}, nil, "", "", "generation_config.json"},
 		"a number for template": {files{"tokenizer_config.json": `{"chat_template": 3}`}, nil, "", "", "neither"},
 	} {
-		got, err := rundir.ReadTalk(c.files)
+		got, err := rundir.ReadTalk(c.files, nil)
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%s: %v doesn't say %q", name, err, c.err)

@@ -12,7 +12,7 @@ import (
 
 // textFiles are the files of a Hugging Face directory that say how its model reads and writes
 // text. They stay as they are, from checkpoint to checkpoint and out again.
-var textFiles = []string{TokensFile, TokenizerConfigFile, "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
+var textFiles = []string{TokensFile, TokenizerConfigFile, specialMapFile, "added_tokens.json", "vocab.json", "merges.txt",
 	"tokenizer.model", TemplateFile, GenerationFile}
 
 // ReadTexts reads those that a checkpoint or a model's directory has.
@@ -37,6 +37,18 @@ type Kept struct {
 	Texts map[string][]byte
 	// Model is the config.json there; nil: there is none.
 	Model []byte
+}
+
+// File returns one of the files.
+func (k Kept) File(name string) ([]byte, error) {
+	b, ok := k.Texts[name]
+	if name == ModelFile {
+		b, ok = k.Model, k.Model != nil
+	}
+	if !ok {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return b, nil
 }
 
 // Keep reads it; nil of none.
