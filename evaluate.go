@@ -48,7 +48,7 @@ type EvalResult struct {
 	Documents *DocumentCounts `json:"documents,omitempty"`
 	// Warnings say what a reader of the loss should know of the data.
 	Warnings []string `json:"warnings,omitempty"`
-	Samples     bool    `json:"samples,omitempty"` // Tokens are samples
+	Samples  bool     `json:"samples,omitempty"` // Tokens are samples
 	// Metrics are what the model's layers report beside the loss, such as a classifier's accuracy.
 	Metrics map[string]float64 `json:"metrics,omitempty"`
 	Step    int                `json:"step"` // of the checkpoint
@@ -224,11 +224,13 @@ func (t *trained) evalData(o EvalOptions) (*corpora, error) {
 		if err != nil {
 			return nil, errors.Join(unreadableData(err), c.Close())
 		}
+		c.warnNames(cfg, true)
 		return c, nil
 	}
 	if err := t.validationText(c, cfg); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
+	c.warnNames(cfg, true)
 	return c, nil
 }
 
@@ -308,6 +310,7 @@ func (t *trained) evalDocuments(c *corpora, cfg *config.Config, files []string, 
 			return err
 		}
 	}
+	c.warnings = append(c.warnings, append(said.warnings(), r.warnings("the data", true)...)...)
 	if allText(docs) {
 		c.val = joined(docs)
 		return nil

@@ -27,7 +27,7 @@ type corpora struct {
 	trainRecords, valRecords *data.Records // in place of texts: documents one by one
 	warnings                 []string
 	counts                   *DocumentCounts // of what is evaluated
-	names                    int // of special tokens in texts that were encoded now
+	names                    int             // of special tokens in texts that were encoded now
 
 	samples *samples.Data  // in place of texts
 	fields  []stages.Field // of samples
@@ -125,9 +125,7 @@ func loadData(cfg *config.Config, stored tokenizer.Tokenizer, talk rundir.Talk, 
 	} else if c.train, c.val, err = data.Split(c.train, cfg.Data.ValSplit, cfg.Data.ValFraction); err != nil {
 		return c, cfg.Errorf(valKey(cfg), "%w", err)
 	}
-	if plain := cfg.Data.SpecialTokens == config.SpecialAsText; c.names > 0 && (plain || !cfg.IsSet("data.special_tokens")) {
-		c.warnings = append(c.warnings, namesWarning(c.names, "the data", plain))
-	}
+	c.warnNames(cfg, cfg.IsSet("data.special_tokens"))
 	for _, part := range []struct {
 		key, name string
 		corpus    data.Corpus
@@ -137,6 +135,14 @@ func loadData(cfg *config.Config, stored tokenizer.Tokenizer, talk rundir.Talk, 
 		}
 	}
 	return c, nil
+}
+
+// warnNames says what is done with the names of special tokens in texts that were encoded now. chosen: a person
+// has said that they are tokens.
+func (c *corpora) warnNames(cfg *config.Config, chosen bool) {
+	if plain := cfg.Data.SpecialTokens == config.SpecialAsText; c.names > 0 && (plain || !chosen) {
+		c.warnings = append(c.warnings, namesWarning(c.names, "the data", plain))
+	}
 }
 
 // valKey is the key that the validation text comes from.
