@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/clock"
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
@@ -110,7 +110,7 @@ func (r *Run) mark(step int64, kind, text string) {
 }
 
 func markNow(step int64, kind, text string) telemetry.Mark {
-	return telemetry.Mark{TimeMS: time.Now().UnixMilli(), Step: int(step), Kind: kind, Text: text}
+	return telemetry.Mark{TimeMS: clock.Now().UnixMilli(), Step: int(step), Kind: kind, Text: text}
 }
 
 // unmarked says that marks can't be written. The run goes on.

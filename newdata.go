@@ -6,10 +6,10 @@ import (
 	"io"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/data"
+	"github.com/troupe-ml/troupe/internal/clock"
 	"github.com/troupe-ml/troupe/internal/folder"
 )
 
@@ -52,7 +52,7 @@ func (n *newData) decision(step int64) *actors.Decision {
 	if len(n.changes) == 0 {
 		return nil
 	}
-	return &actors.Decision{Step: step, Time: time.Now().UTC(), Kind: actors.NewData, Detail: strings.Join(n.changes, "; ")}
+	return &actors.Decision{Step: step, Time: clock.Now().UTC(), Kind: actors.NewData, Detail: strings.Join(n.changes, "; ")}
 }
 
 // unreadableData marks an error of the system's, which may pass by itself: see

@@ -9,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
 
+	"github.com/troupe-ml/troupe/internal/clock"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
@@ -241,9 +242,9 @@ func tensorParts(t tensorops.Tensor) [][]byte {
 // wallNs is what this process's clock shows at a time.
 func (c *Codec) wallNs(t time.Time) int64 {
 	if c.spec.Wall != nil {
-		t = c.spec.Wall(t)
+		return c.spec.Wall(t).UnixNano()
 	}
-	return t.UnixNano()
+	return clock.At(t).UnixNano()
 }
 
 func packStageDone(m *StageDone, wallNs func(time.Time) int64) *wire.StageDone {

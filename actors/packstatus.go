@@ -8,10 +8,11 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// PackSnapshot makes a snapshot ready to leave for another process.
-func PackSnapshot(s Snapshot) *wire.Snapshot {
+// PackSnapshot makes a snapshot ready to leave for another process. wall is what this process's clock shows at a
+// time.
+func PackSnapshot(s Snapshot, wall func(time.Time) time.Time) *wire.Snapshot {
 	return &wire.Snapshot{Actor: s.Actor, Rank: int32(s.Rank), Step: s.Step, Phase: uint32(s.Phase), Doing: uint32(s.Doing), Action: packAction(s.Action), //nolint:gosec // bounded by the table
-		Wait: uint32(s.Wait), Needs: packAction(s.Needs), From: s.From, Held: int32(s.Held), Need: int32(s.Need), Collective: s.Collective, SinceNs: s.Since.UnixNano()} //nolint:gosec // bounded by the table
+		Wait: uint32(s.Wait), Needs: packAction(s.Needs), From: s.From, Held: int32(s.Held), Need: int32(s.Need), Collective: s.Collective, SinceNs: wall(s.Since).UnixNano()} //nolint:gosec // bounded by the table
 }
 
 // UnpackSnapshot takes one from another process.

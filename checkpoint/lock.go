@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/troupe-ml/troupe/internal/clock"
 	"github.com/troupe-ml/troupe/internal/folder"
 )
 
@@ -61,7 +62,7 @@ func sign(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(f, signature, os.Getpid(), time.Now().UTC().Format(time.RFC3339))
+	_, err := fmt.Fprintf(f, signature, os.Getpid(), clock.Now().UTC().Format(time.RFC3339))
 	return err
 }
 

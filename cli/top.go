@@ -111,16 +111,17 @@ func lookAt(ctx context.Context, c *cluster.Client, run string) (s topState) {
 		}
 		s.runs = append(s.runs, one)
 	}
-	// Those in progress first, the newest of the others next.
-	slices.SortStableFunc(s.runs, func(a, b topRun) int {
-		switch {
-		case a.Over() != b.Over():
-			return map[bool]int{true: 1, false: -1}[a.Over()]
-		case a.Over():
-			return b.Ended.Compare(a.Ended)
+	// Those in progress first, as they were submitted, the newest of the others next. The list is in the order of
+	// submission, which no clock can change.
+	var over []topRun
+	s.runs = slices.DeleteFunc(s.runs, func(r topRun) bool {
+		if r.Over() {
+			over = append(over, r)
 		}
-		return a.Submitted.Compare(b.Submitted)
+		return r.Over()
 	})
+	slices.Reverse(over)
+	s.runs = append(s.runs, over...)
 	return s
 }
 

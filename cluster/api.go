@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
+	"github.com/troupe-ml/troupe/internal/clock"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -345,9 +346,9 @@ func (c *Coordinator) packMembers() *wire.MembersReply {
 		ids := r.ids()
 		byUUID[ids[1]] = ids[0]
 	}
-	reply := &wire.MembersReply{TimeNs: time.Now().UnixNano()}
+	reply := &wire.MembersReply{TimeNs: clock.Now().UnixNano()}
 	for _, m := range c.Members() {
-		one := &wire.MemberStatus{Name: m.Name, Address: m.Address, Cores: small(m.Cores), MemoryBytes: m.MemoryBytes, Kernels: m.Kernels, JoinedNs: m.Joined.UnixNano(), HeardNs: m.Heard.UnixNano(),
+		one := &wire.MemberStatus{Name: m.Name, Address: m.Address, Cores: small(m.Cores), MemoryBytes: m.MemoryBytes, Kernels: m.Kernels, JoinedNs: clock.At(m.Joined).UnixNano(), HeardNs: clock.At(m.Heard).UnixNano(),
 			ClockAheadNs: int64(m.ClockAhead), RoundTripNs: int64(m.RoundTrip)}
 		if len(m.Ranks) > 0 {
 			one.Run = byUUID[m.Run.String()]

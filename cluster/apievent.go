@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/clock"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/telemetry"
 )
@@ -112,11 +113,11 @@ func unpackEvent(w *wire.RunEvent) (troupe.Event, error) {
 
 // packStatus and unpackStatus bring what every actor is doing over the wire.
 func packStatus(s actors.Status) *wire.RunStatusReply {
-	w := &wire.RunStatusReply{TimeNs: s.Time.UnixNano()}
+	w := &wire.RunStatusReply{TimeNs: clock.At(s.Time).UnixNano()}
 	for _, a := range s.Actors {
-		one := &wire.ActorStatus{Snapshot: actors.PackSnapshot(a), Host: a.Host}
+		one := &wire.ActorStatus{Snapshot: actors.PackSnapshot(a, clock.At), Host: a.Host}
 		if !a.Heard.IsZero() {
-			one.HeardNs = a.Heard.UnixNano()
+			one.HeardNs = clock.At(a.Heard).UnixNano()
 		}
 		w.Actors = append(w.Actors, one)
 	}

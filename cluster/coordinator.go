@@ -23,6 +23,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/clock"
 	"github.com/troupe-ml/troupe/internal/placement"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
@@ -101,10 +102,10 @@ type Coordinator struct {
 	heard      map[uuid.UUID]heard        // of workers that come or go, until the list of members says so
 	workers    map[uuid.UUID]*workerState // that are members
 	changed    chan struct{}              // closed and replaced when a worker comes, goes or is free
-	generation uint64
+	generation uint64                     // number of the last attempt
 	requests   uint64
-	asked      map[uint64]question // who waits for a reply, by the request's number
-	apart      map[[2]uuid.UUID]time.Time    // workers that could not reach each other, and until when they are kept apart
+	asked      map[uint64]question        // who waits for a reply, by the request's number
+	apart      map[[2]uuid.UUID]time.Time // workers that could not reach each other, and until when they are kept apart
 	closed     bool
 }
 
@@ -135,7 +136,7 @@ func NewCoordinator(cfg Config) (*Coordinator, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Coordinator{cfg: cfg, logs: newLogRing(), serving: make(chan struct{}, limitRequests), following: make(chan struct{}, limitFollowers), heard: make(map[uuid.UUID]heard), workers: make(map[uuid.UUID]*workerState),
-		up: make(chan struct{}), asked: make(map[uint64]question), apart: make(map[[2]uuid.UUID]time.Time), changed: make(chan struct{}), generation: uint64(time.Now().UnixMilli())} //nolint:gosec // after 1970
+		up: make(chan struct{}), asked: make(map[uint64]question), apart: make(map[[2]uuid.UUID]time.Time), changed: make(chan struct{})}
 	c.log = slog.New(&logHandler{next: cfg.Logger.Handler(), process: coordinatorName, sink: func(r *wire.LogRecord) { c.logs.add([]*wire.LogRecord{r}, 0) }})
 	c.runs = &runs{c: c}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -159,7 +160,7 @@ func (c *Coordinator) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	now := time.Now()
+	now := clock.Now()
 	if c.cfg.Dir == "" {
 		c.authority, err = pki.NewAuthority(now)
 	} else {
@@ -171,6 +172,9 @@ func (c *Coordinator) start(ctx context.Context) (err error) {
 	if c.cfg.Dir != "" {
 		if c.runs.journal, err = openJournal(c.cfg.Dir); err != nil {
 			return err
+		}
+		if c.generation, err = c.runs.journal.firstAttempt(); err != nil {
+			c.log.Warn("attempts of this coordinator may be numbered as those of the one before it", "err", err)
 		}
 	}
 	identity := pki.Identity{Name: coordinatorName, Role: pki.Coordinator}
@@ -194,7 +198,7 @@ func (c *Coordinator) start(ctx context.Context) (err error) {
 		Client: func(address string) *tls.Config {
 			return pki.ClientTLSTo(port.NameAt(address), c.authority.Root(), c.keeper.Get, pki.Worker)
 		},
-		Allow:  allow, Identify: identify, Logger: c.log,
+		Allow: allow, Identify: identify, Logger: c.log,
 		Handlers: transport.Handlers{Envelope: port.Envelope, Returned: port.Returned, Streams: map[string]func(net.Conn, transport.Peer){
 			mesh.LaneProtocol: port.Accept, probeProtocol: new(prober).serve, transport.ProtocolJoin: c.serveJoin, renewProtocol: c.serveRenew, apiProtocol: c.serveAPI, logProtocol: c.serveLog,
 			beatProtocol: func(conn net.Conn, p transport.Peer) {
@@ -280,7 +284,7 @@ func (c *Coordinator) Address() string { return c.transport.Address() }
 
 // NewToken makes a token for a role that expires.
 func (c *Coordinator) NewToken(role pki.Role, ttl time.Duration) (Token, error) {
-	return c.authority.NewToken(role, ttl, time.Now())
+	return c.authority.NewToken(role, ttl, clock.Now())
 }
 
 // Hosts are the cluster's workers, for the troupe.Options of one run.

@@ -402,3 +402,17 @@ func (g *group) train(t testing.TB, c command) (busy int) {
 	}
 	return begun.Count
 }
+
+// setClocks sets the clock of the coordinator forward by some seconds, or back, and those of workers by as many the
+// other way.
+func (g *group) setClocks(t testing.TB, by float64) {
+	t.Helper()
+	g.ask(t, command{Do: stepClock, Seconds: by})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, w := range g.workers {
+		if _, err := fmt.Fprintf(w.in, "%s %g\n", stepClock, -by); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/cluster/internal/secure"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
+	"github.com/troupe-ml/troupe/internal/clock"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -52,7 +53,7 @@ func join(ctx context.Context, at *locator, t pki.Token, name string) (cert tls.
 	}
 	if r.GetError() != "" {
 		err := fmt.Errorf("%w: %.1000s", ErrRefused, r.GetError())
-		if time.Now().After(t.Expires) {
+		if clock.Now().After(t.Expires) {
 			err = fmt.Errorf("%w: its time was over at %s; make a new one (engine cluster token)", err, t.Expires.Local().Format(time.DateTime))
 		}
 		return cert, nil, err
@@ -180,5 +181,5 @@ func (c *Coordinator) signJoin(r *wire.JoinRequest) ([]byte, pki.Identity, error
 	if r.GetName() == coordinatorName {
 		return nil, pki.Identity{}, fmt.Errorf("%q is the coordinator's own name; choose another (--name)", coordinatorName)
 	}
-	return c.authority.SignJoin(r.GetTokenId(), r.GetSecret(), r.GetCsr(), r.GetName(), time.Now())
+	return c.authority.SignJoin(r.GetTokenId(), r.GetSecret(), r.GetCsr(), r.GetName(), clock.Now())
 }

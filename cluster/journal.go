@@ -10,6 +10,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ const (
 	journalFile = "runs.json"
 	addressFile = "address" // where the coordinator is reached, while there is one
 	lockFile    = "coordinator.lock"
+	startsFile  = "starts" // how many coordinators were started on the folder
 )
 
 // journalVersion is the version of runs.json that this package writes. It reads version 1 too,
@@ -134,6 +136,32 @@ func (j *journal) announce(address string) error {
 		_, err := io.WriteString(w, address+"\n")
 		return err
 	})
+}
+
+// attemptsOfStart is how many attempts a coordinator numbers before it reaches the numbers of the next
+// one that is started.
+const attemptsOfStart = 1 << 32
+
+// firstAttempt is the number below those of this coordinator's attempts, which are above those of all
+// coordinators of the folder before it, whatever the clock says.
+func (j *journal) firstAttempt() (uint64, error) {
+	text, err := folder.ReadFile(j.dir, startsFile, limitNameBytes)
+	starts := uint64(0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = nil
+	case err == nil:
+		if starts, err = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 31); err != nil {
+			err = fmt.Errorf("%s, the number of starts: %w; remove it, or write a number below %d", j.dir.Path(startsFile), err, 1<<31)
+		}
+	}
+	if err == nil {
+		err = folder.Replace(j.dir, startsFile, func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, starts+1)
+			return err
+		})
+	}
+	return (starts + 1) * attemptsOfStart, err
 }
 
 // AddressIn is where the coordinator of a folder is reached, which is on this host.

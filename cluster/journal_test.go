@@ -187,3 +187,31 @@ func FuzzJournal(f *testing.F) {
 		}
 	})
 }
+
+// TestFirstAttempt: each coordinator of a folder numbers its attempts above those of all before it, whatever the
+// clock says. A number that can't be read or kept is no reason not to start.
+func TestFirstAttempt(t *testing.T) {
+	dir := t.TempDir()
+	first := func() (uint64, error) {
+		j, err := openJournal(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer j.close() //nolint:errcheck // of a test
+		return j.firstAttempt()
+	}
+	var last uint64
+	for range 3 {
+		n, err := first()
+		if err != nil || n < last+attemptsOfStart {
+			t.Errorf("after %d it begins at %d: %v", last, n, err)
+		}
+		last = n
+	}
+	if err := os.WriteFile(filepath.Join(dir, startsFile), []byte("many"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first(); err == nil || !strings.Contains(err.Error(), startsFile) {
+		t.Errorf("a file of no number: %v", err)
+	}
+}

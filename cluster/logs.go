@@ -56,13 +56,37 @@ func (l *logRing) add(records []*wire.LogRecord, dropped uint64) {
 func (l *logRing) follow(live bool) (records []*wire.LogRecord, dropped uint64, f *logFollower) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	records = slices.Clone(l.records)
-	slices.SortStableFunc(records, func(a, b *wire.LogRecord) int { return cmp.Compare(a.GetTimeNs(), b.GetTimeNs()) })
+	records = inOrder(l.records)
 	if live {
 		f = &logFollower{batches: make(chan []*wire.LogRecord, limitFollowerBatches)}
 		l.followers[f] = struct{}{}
 	}
 	return records, l.dropped, f
+}
+
+// inOrder merges the records of all processes by time. Those of a process stay in the order in which they
+// came: where somebody has set its clock back, they count as later than all before.
+func inOrder(records []*wire.LogRecord) []*wire.LogRecord {
+	type dated struct {
+		at int64
+		*wire.LogRecord
+	}
+	latest := make(map[string]int64)
+	all := make([]dated, len(records))
+	for i, r := range records {
+		at := r.GetTimeNs()
+		if was, ok := latest[r.GetProcess()]; ok {
+			at = max(at, was)
+		}
+		latest[r.GetProcess()] = at
+		all[i] = dated{at, r}
+	}
+	slices.SortStableFunc(all, func(a, b dated) int { return cmp.Compare(a.at, b.at) })
+	sorted := make([]*wire.LogRecord, len(all))
+	for i, d := range all {
+		sorted[i] = d.LogRecord
+	}
+	return sorted
 }
 
 // leave ends a follower.

@@ -22,7 +22,7 @@ import (
 // part is a worker's part of an attempt at a run.
 type part struct {
 	w         *membership
-	id        uuid.UUID
+	id, run   uuid.UUID
 	lease     time.Duration
 	stages    *actors.Stages // nil: not begun
 	ended     bool           // it was told to end; w.mu
@@ -48,11 +48,14 @@ func (w *membership) control(from uuid.UUID, m *wire.Control) {
 	}
 	switch k := m.Kind.(type) {
 	case *wire.Control_Assign:
+		p, old, err := w.accept(k.Assign) // in the order in which messages came: a release may be next
 		w.running.Add(1)
 		go func() { // ends when the stages have begun
 			defer w.running.Done()
 			answer := &wire.Assigned{Attempt: k.Assign.GetAttempt()}
-			err := w.assign(k.Assign, boss, answer)
+			if err == nil {
+				err = w.assign(p, old, k.Assign, boss, answer)
+			}
 			if err != nil {
 				answer.Error = err.Error()
 				w.log.Error("can't compute", "ranks", k.Assign.GetRanks(), "err", err)
@@ -112,32 +115,31 @@ func (w *membership) tell(m *wire.Control) {
 	}
 }
 
-// assign begins this worker's stages of an attempt. answer is told whether it sees the run's
-// folder.
-func (w *membership) assign(m *wire.Assign, boss *wire.Peer, answer *wire.Assigned) error {
-	p := &part{w: w, told: make(map[int]actors.Told), dropped: make(chan struct{}), lease: time.Duration(m.GetLeaseS() * float64(time.Second))}
-	run, err := uuid.FromBytes(m.GetRun())
-	if err != nil {
-		return fmt.Errorf("the run: %w", err)
+// accept makes this worker's part of an attempt, and ends those of older ones. w.mu is held.
+func (w *membership) accept(m *wire.Assign) (p *part, old []*part, err error) {
+	p = &part{w: w, told: make(map[int]actors.Told), dropped: make(chan struct{}), lease: time.Duration(m.GetLeaseS() * float64(time.Second))}
+	if p.run, err = uuid.FromBytes(m.GetRun()); err != nil {
+		return nil, nil, fmt.Errorf("the run: %w", err)
 	}
 	if p.id, err = uuid.FromBytes(m.GetAttempt()); err != nil {
-		return fmt.Errorf("the attempt: %w", err)
+		return nil, nil, fmt.Errorf("the attempt: %w", err)
 	}
-	w.mu.Lock()
 	if m.GetGeneration() <= w.highest {
-		highest := w.highest
-		w.mu.Unlock()
-		return fmt.Errorf("it is attempt number %d, and this worker has seen number %d", m.GetGeneration(), highest)
+		return nil, nil, fmt.Errorf("it is attempt number %d, and this worker has seen number %d", m.GetGeneration(), w.highest)
 	}
 	w.highest = m.GetGeneration()
 	clear(w.gaveUp)
-	old := make([]*part, 0, len(w.parts))
-	for _, o := range w.parts { // whoever assigns anew has given them up
+	for _, o := range w.parts { // the coordinator has released them, or has never heard of them
 		o.end("a newer attempt has begun")
 		old = append(old, o)
 	}
 	w.parts[p.id] = p
-	w.mu.Unlock()
+	return p, old, nil
+}
+
+// assign begins the stages of a part that was accepted, once the older ones have ended. answer is told whether it
+// sees the run's folder.
+func (w *membership) assign(p *part, old []*part, m *wire.Assign, boss *wire.Peer, answer *wire.Assigned) error {
 	for _, o := range old {
 		o.wait()
 	}
@@ -147,7 +149,7 @@ func (w *membership) assign(m *wire.Assign, boss *wire.Peer, answer *wire.Assign
 		if p.folder != nil {
 			spec.WriteOwn = p.writeOwn
 		}
-		spec.Run, spec.Attempt = run, p.id
+		spec.Run, spec.Attempt = p.run, p.id
 		w.mu.Lock()
 		if p.ended {
 			err = errors.New("the attempt has ended")
@@ -160,13 +162,13 @@ func (w *membership) assign(m *wire.Assign, boss *wire.Peer, answer *wire.Assign
 		w.drop(p)
 		return err
 	}
-	w.log.Info("computes", "run", run, "ranks", m.GetRanks())
+	w.log.Info("computes", "run", p.run, "ranks", m.GetRanks())
 	w.running.Add(1)
 	go func() { // ends with the stages
 		defer w.running.Done()
 		p.stages.Wait()
 		w.drop(p)
-		w.log.Info("computes no more", "run", run, "ranks", m.GetRanks())
+		w.log.Info("computes no more", "run", p.run, "ranks", m.GetRanks())
 	}()
 	return nil
 }
@@ -365,10 +367,9 @@ func (w *membership) status() []*wire.StatusReply {
 		if p.stages == nil {
 			continue
 		}
-		r := &wire.StatusReply{Attempt: p.id[:], TimeNs: w.cfg.wall(time.Now()).UnixNano()}
+		r := &wire.StatusReply{Attempt: p.id[:], TimeNs: w.cfg.wallNow().UnixNano()}
 		for _, s := range p.stages.Status().Actors {
-			s.Since = w.cfg.wall(s.Since)
-			r.Actors = append(r.Actors, actors.PackSnapshot(s))
+			r.Actors = append(r.Actors, actors.PackSnapshot(s, w.cfg.wall))
 		}
 		p.recorded(r)
 		for id, quiet := range far {

@@ -610,7 +610,7 @@ func (a *attempt) observe(m beat.Member, reply *wire.StatusReply) {
 			a.c.mesh.Refuse(m.Name, fmt.Errorf("a status: %w", err))
 			continue
 		}
-		s.Since = s.Since.Add(-m.Offset)
+		s.Since = m.Heard.Add(s.Since.Sub(time.Unix(0, reply.GetTimeNs()))) // ages are right, whatever the clocks
 		s.Host, s.Heard = m.Name, m.Heard
 		doing = append(doing, s.Describe())
 		if a.actors != nil {

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/clock"
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
@@ -85,11 +87,15 @@ func readSettings() (s settings, err error) {
 	return s, err
 }
 
+// stepClock sets a process's clock forward by some seconds, or back: a coordinator's as a command, a worker's
+// as a line of its standard input, "step clock -3600".
+const stepClock = "step clock"
+
 // command is what a test asks of a process, a line of JSON on its standard input.
 type command struct {
 	ID       int
-	Do       string   // "token", "run", "status", "lower generation"
-	Seconds  float64  // of a token's life; for which a run waits for all its workers
+	Do       string   // "token", "run", "status", "lower generation", stepClock
+	Seconds  float64  // of a token's life; for which a run waits for all its workers; by which the clock is set
 	Workers  int      // that a run begins with; how much lower the generation is to be
 	Config   string   // of a run
 	Sets     []string // of a run
@@ -219,6 +225,9 @@ func playCoordinator() error {
 			p.reply(c, event{Text: token.String()}, err)
 		case "status":
 			p.reply(c, event{Text: p.status(), Count: runtime.NumGoroutine()}, nil)
+		case stepClock:
+			clock.Step(seconds(c.Seconds))
+			p.reply(c, event{}, nil)
 		case "lower generation":
 			p.c.LowerGeneration(uint64(c.Workers)) //nolint:gosec // small
 			p.reply(c, event{}, nil)
@@ -392,9 +401,16 @@ func playWorker() error {
 	defer cancel()
 	go func() { // ends with the standard input
 		for {
-			if _, err := in.ReadString('\n'); err != nil {
+			line, err := in.ReadString('\n')
+			if err != nil {
 				cancel()
 				return
+			}
+			if s, ok := strings.CutPrefix(strings.TrimSpace(line), stepClock+" "); ok {
+				by, err := strconv.ParseFloat(s, 64)
+				clock.Step(seconds(by))
+				t.tell(event{Kind: "clock", Text: fmt.Sprint(by, err)})
+				continue
 			}
 			t.tell(event{Kind: "reply", Count: runtime.NumGoroutine()})
 		}

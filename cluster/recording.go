@@ -10,14 +10,12 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/clock"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
 // What is recorded of a run goes from its workers to the coordinator with their beats, and from there to those who
 // have asked for it, who name themselves by the number of their following.
-
-// asItIs is a clock that is right.
-func asItIs(t time.Time) time.Time { return t }
 
 // packTrace makes a step's trace ready to leave; nil: it has none, or one that is too large.
 func packTrace(e troupe.StepEvent) *wire.Trace {
@@ -30,7 +28,7 @@ func packTrace(e troupe.StepEvent) *wire.Trace {
 	}
 	t := &wire.Trace{}
 	for _, times := range e.Trace {
-		t.Ranks = append(t.Ranks, actors.PackActions(times, asItIs))
+		t.Ranks = append(t.Ranks, actors.PackActions(times, clock.At))
 	}
 	for _, c := range e.Clocks {
 		t.Clocks = append(t.Clocks, &wire.RankClock{Process: c.Process, AheadNs: int64(c.Ahead), WithinNs: int64(c.Within)})
@@ -129,11 +127,11 @@ func (r *run) actions() *wire.ActionsReply {
 	a := inner.Actions()
 	reply.Step, reply.Phase, reply.Recorded = a.Step, uint32(a.Phase), a.Ranks != nil
 	if !a.Began.IsZero() {
-		reply.BeganNs = a.Began.UnixNano()
+		reply.BeganNs = clock.At(a.Began).UnixNano()
 	}
 	for _, times := range a.Ranks {
 		most := limitTraceActions / len(a.Ranks) // the latest of so many that an answer has no room for all
-		reply.Ranks = append(reply.Ranks, actors.PackActions(times[max(0, len(times)-most):], asItIs))
+		reply.Ranks = append(reply.Ranks, actors.PackActions(times[max(0, len(times)-most):], clock.At))
 	}
 	return reply
 }

@@ -110,7 +110,7 @@ func TestFind(t *testing.T) {
 func TestLogRing(t *testing.T) {
 	l := newLogRing()
 	for i := range limitLogRecords + 10 {
-		l.add([]*wire.LogRecord{{TimeNs: int64(-i)}}, 1)
+		l.add([]*wire.LogRecord{{Process: fmt.Sprint(i), TimeNs: int64(-i)}}, 1)
 	}
 	past, dropped, f := l.follow(true)
 	if len(past) != limitLogRecords || past[0].GetTimeNs() != -limitLogRecords-9 || dropped != limitLogRecords+10 {

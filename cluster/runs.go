@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/clock"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -68,7 +69,7 @@ func (s *runs) submit(ctx context.Context, o Submission, by string) (*run, error
 	if err != nil {
 		return nil, err
 	}
-	r := s.newRun(cfg, entry{State: submitted, Fresh: o.Fresh, FromStep: o.FromStep, Name: clean(o.Name, limitNameBytes), By: by, Folder: here, Config: string(cfg.TOML()), AcceptNewData: o.AcceptNewData, Submitted: time.Now().UTC().Format(time.RFC3339)})
+	r := s.newRun(cfg, entry{State: submitted, Fresh: o.Fresh, FromStep: o.FromStep, Name: clean(o.Name, limitNameBytes), By: by, Folder: here, Config: string(cfg.TOML()), AcceptNewData: o.AcceptNewData, Submitted: clock.Now().UTC().Format(time.RFC3339)})
 	if err := s.add(r); err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
+	"github.com/troupe-ml/troupe/internal/clock"
 )
 
 // ParseToken reads a token's text.
@@ -36,7 +37,7 @@ func OpenTokens(dir string) (*Tokens, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no cluster in %s: engine cluster start makes one, --dir names another folder", dir)
 	}
-	a, err := pki.OpenAuthority(path, time.Now())
+	a, err := pki.OpenAuthority(path, clock.Now())
 	if err != nil {
 		return nil, fmt.Errorf("the cluster's authority: %w", err)
 	}
@@ -45,7 +46,7 @@ func OpenTokens(dir string) (*Tokens, error) {
 
 // NewToken makes a token for a role that expires.
 func (t *Tokens) NewToken(role Role, ttl time.Duration) (Token, error) {
-	return t.authority.NewToken(role, ttl, time.Now())
+	return t.authority.NewToken(role, ttl, clock.Now())
 }
 
 // List lists the tokens, the first to expire first.

@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/mesh"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
+	"github.com/troupe-ml/troupe/internal/clock"
 	"github.com/troupe-ml/troupe/internal/device"
 	"github.com/troupe-ml/troupe/internal/registry"
 	"github.com/troupe-ml/troupe/internal/sysinfo"
@@ -43,8 +44,9 @@ type WorkerConfig struct {
 	ahead time.Duration // by which a test makes the process's clock wrong
 }
 
-// wall is what this process's clock shows at a time.
-func (c *WorkerConfig) wall(t time.Time) time.Time { return t.Add(c.ahead) }
+// wall is what this process's clock shows at a time, and wallNow what it shows now.
+func (c *WorkerConfig) wall(t time.Time) time.Time { return clock.At(t).Add(c.ahead) }
+func (c *WorkerConfig) wallNow() time.Time         { return clock.Now().Add(c.ahead) }
 
 // Work joins a cluster and computes the ranks that it is given, until ctx ends. A worker
 // that the coordinator has given up, because it was silent for too long, gives its ranks up
@@ -125,7 +127,8 @@ type worker struct {
 	transport *transport.TCP
 	port      mesh.Port
 	probes    prober
-	highest   uint64 // generation of the latest attempt that it was given; the membership's mu
+	numbering []byte // incarnation of the coordinator that numbers attempts; the membership's mu
+	highest   uint64 // number of the latest attempt that it was given by that one; the membership's mu
 }
 
 // membership is the life of a worker under one incarnation. What is of one never reaches another:
@@ -155,7 +158,7 @@ func (w *worker) join(ctx context.Context) error {
 		cert, w.root, err = pki.ReadCertificateFile(w.cfg.CertFile)
 	}
 	if err == nil && w.cfg.CertFile != "" && w.cfg.Token.ID != "" {
-		if why := outlived(cert, w.root, w.cfg.Token, time.Now()); why != "" {
+		if why := outlived(cert, w.root, w.cfg.Token, clock.Now()); why != "" {
 			w.log.Warn("the certificate is of no use any more; the worker joins again", "file", w.cfg.CertFile, "why", why)
 			err = os.ErrNotExist
 		}
@@ -241,7 +244,7 @@ func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
 		Dial:     func(ctx context.Context) (net.Conn, error) { return w.dialCoordinator(ctx, beatProtocol) },
 		Hello:    &wire.Hello{Worker: &wire.Peer{Name: w.cfg.Name, Incarnation: m.id[:], Address: w.transport.Address(), DataAddress: w.transport.DataAddress()}, Build: w.build, Offer: offer},
 		Welcomed: m.welcome, Status: m.status, Logger: w.log,
-		Now: func() time.Time { return w.cfg.wall(time.Now()) },
+		Wall: w.cfg.wallNow,
 	})
 	leased, stop := context.WithCancel(ctx)
 	m.running.Add(2)
@@ -314,6 +317,9 @@ func (w *membership) welcome(m *wire.Welcome) {
 	w.mu.Lock()
 	was := w.coordinator
 	w.coordinator, w.welcomed = m.GetCoordinator(), true
+	if next := m.GetCoordinator().GetIncarnation(); string(next) != string(w.numbering) {
+		w.numbering, w.highest = next, 0 // each coordinator numbers its own attempts
+	}
 	for _, p := range w.parts { // the last beats may not have come
 		clear(p.told)
 	}

@@ -50,7 +50,8 @@ type files struct {
 	samples []sample
 	steps   []tracedStep
 	saved   []int
-	changed time.Time // of the metrics
+	changed time.Time // of the metrics, by the clock of the host that wrote them
+	grew    time.Time // when that was seen here
 }
 
 // stats is a line of stats.jsonl.
@@ -161,9 +162,21 @@ func microbatches(cfg *config.Config) int {
 	return cfg.Batch.Sequences / max(1, cfg.Batch.Microbatch) / max(1, cfg.Parallel.Data)
 }
 
+// change notes when the metrics changed. How long ago that was is a guess by two hosts' clocks for what changed before
+// the first look, and measured from then on.
+func (f *files) change(at time.Time) {
+	switch now := time.Now(); {
+	case f.changed.IsZero():
+		f.grew = now.Add(-max(0, now.Sub(at)))
+	case !at.Equal(f.changed):
+		f.grew = now
+	}
+	f.changed = at
+}
+
 func (f *files) readFigures() error {
 	if info, err := statOf(f.fsys, rundir.MetricsFile); err == nil {
-		f.changed = info.ModTime()
+		f.change(info.ModTime())
 	} else if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -401,7 +414,7 @@ func (f *files) state(d *description) string {
 		return "stopped"
 	case f.changed.IsZero() && len(f.steps) == 0:
 		return "starting"
-	case time.Since(f.changed) > quiet:
+	case time.Since(f.grew) > quiet:
 		return "quiet"
 	}
 	return "running"

@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/clock"
 	"github.com/troupe-ml/troupe/internal/folder"
 	"github.com/troupe-ml/troupe/scheduler"
 )
@@ -170,7 +171,7 @@ func (l *live) event(e troupe.Event) {
 	}
 	l.mu.Unlock()
 	if m.Kind != "" {
-		m.Step, m.TimeMS = step, time.Now().UnixMilli()
+		m.Step, m.TimeMS = step, clock.Now().UnixMilli()
 		l.marks.add(m)
 	}
 }
@@ -210,7 +211,7 @@ func (l *live) end(result troupe.Result, err error) {
 	case result.Early:
 		text = fmt.Sprintf("done early at step %d, without a better validation loss since step %d", result.Step, result.BestStep)
 	}
-	l.marks.add(mark{TimeMS: time.Now().UnixMilli(), Step: int64(result.Step), Kind: "end", Text: text})
+	l.marks.add(mark{TimeMS: clock.Now().UnixMilli(), Step: int64(result.Step), Kind: "end", Text: text})
 	close(l.ended)
 }
 
@@ -329,7 +330,7 @@ type linkView struct {
 const silence = time.Second
 
 func viewStatus(s troupe.Status, cfg *config.Config) statusView {
-	v := statusView{TimeMS: s.Time.UnixMilli(), Actors: []actorView{}, Chain: s.Chain(), Links: []linkView{}}
+	v := statusView{TimeMS: clock.At(s.Time).UnixMilli(), Actors: []actorView{}, Chain: s.Chain(), Links: []linkView{}}
 	byName := make(map[string]actors.Snapshot, len(s.Actors))
 	ranks := 0
 	for _, a := range s.Actors {

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/troupe-ml/troupe/internal/clock"
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 	"github.com/troupe-ml/troupe/tensorops/optest"
 )
@@ -156,7 +157,7 @@ func (c candidate) keep(v verdict) {
 
 // test makes the self-test and keeps what it came to, unless it was interrupted.
 func (c candidate) test(ctx context.Context) verdict {
-	v := verdict{GPU: c.found.Name, Kernels: c.found.Path, When: time.Now().UTC().Truncate(time.Second)}
+	v := verdict{GPU: c.found.Name, Kernels: c.found.Path, When: clock.Now().UTC().Truncate(time.Second)}
 	if c.folder != "" && os.MkdirAll(c.folder, 0o700) == nil {
 		_ = os.WriteFile(c.begun(), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600)
 	}

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/clock"
 	"github.com/troupe-ml/troupe/internal/folder"
 	"github.com/troupe-ml/troupe/telemetry"
 )
@@ -137,7 +137,7 @@ func (d *Dir) Decision(from int64) *actors.Decision {
 	if len(steps) > 0 {
 		detail = "set aside: the checkpoints of steps " + strings.Join(steps, ", ")
 	}
-	return &actors.Decision{Step: from, Time: time.Now().UTC(), Kind: actors.FromStep, Detail: detail}
+	return &actors.Decision{Step: from, Time: clock.Now().UTC(), Kind: actors.FromStep, Detail: detail}
 }
 
 // advise adds to an error about a checkpoint that isn't proven to be damaged how to go on

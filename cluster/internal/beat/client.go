@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-ml/troupe/internal/clock"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -23,14 +24,14 @@ type ClientConfig struct {
 	// after each broken stream.
 	Welcomed func(*wire.Welcome)
 	Status   func() []*wire.StatusReply
-	Now      func() time.Time // this process's clock; nil: time.Now. A test makes it wrong
+	Wall     func() time.Time // this process's wall clock; nil: clock.Now. A test makes it wrong
 	Logger   *slog.Logger
 }
 
 // Client is a worker's end.
 type Client struct {
 	cfg   ClientConfig
-	heard atomic.Int64 // when, in ns since 1970
+	heard atomic.Pointer[time.Time] // with its monotonic reading: somebody may set the clock meanwhile
 	// silence is the coordinator's, in ns; 0: there was no welcome yet.
 	silence atomic.Int64
 	clock   Clock
@@ -38,14 +39,22 @@ type Client struct {
 
 // NewClient makes one. Run does its work.
 func NewClient(cfg ClientConfig) *Client {
-	if cfg.Now == nil {
-		cfg.Now = time.Now
+	if cfg.Wall == nil {
+		cfg.Wall = clock.Now
 	}
-	return &Client{cfg: cfg}
+	c := &Client{cfg: cfg}
+	c.hear()
+	return c
 }
 
 // Quiet is for how long nothing was heard of the coordinator.
-func (c *Client) Quiet() time.Duration { return time.Since(time.Unix(0, c.heard.Load())) }
+func (c *Client) Quiet() time.Duration { return time.Since(*c.heard.Load()) }
+
+// hear notes that something was heard of the coordinator.
+func (c *Client) hear() {
+	now := time.Now()
+	c.heard.Store(&now)
+}
 
 // Clock is the offset of the coordinator's clock to this one, and the round trip that it
 // was measured by.
@@ -56,7 +65,7 @@ func (c *Client) Clock() (offset, roundTrip time.Duration) {
 // Run keeps the stream to the coordinator, dialling again whenever it breaks. It returns
 // when ctx has ended, after a goodbye, or with ErrRefused.
 func (c *Client) Run(ctx context.Context) error {
-	c.heard.Store(time.Now().UnixNano())
+	c.hear()
 	pause := redialFirst
 	for {
 		welcome, err := c.once(ctx)
@@ -115,10 +124,10 @@ func (c *Client) once(ctx context.Context) (welcome bool, err error) {
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return false, err
 	}
-	c.heard.Store(time.Now().UnixNano())
+	c.hear()
 	c.silence.Store(int64(silence))
 	c.cfg.Welcomed(&w)
-	return true, c.follow(ctx, newStream(conn, &c.clock, c.cfg.Now), silence)
+	return true, c.follow(ctx, newStream(conn, &c.clock, c.cfg.Wall), silence)
 }
 
 // dial opens a connection: by a new attempt every now and then, beside those that go on.
@@ -190,7 +199,7 @@ func (c *Client) follow(ctx context.Context, s *stream, silence time.Duration) e
 	}()
 	var err error
 	for err == nil {
-		_, err = s.read(silence/hangUpPart, func() { c.heard.Store(time.Now().UnixNano()) })
+		_, err = s.read(silence/hangUpPart, c.hear)
 	}
 	close(ended)
 	_ = s.conn.Close()

@@ -15,12 +15,25 @@ type Clock struct {
 
 type sample struct{ roundTrip, offset time.Duration }
 
-// add takes the four times of a beat and its answer: sent here, came there, answered
-// there, and came back here.
-func (c *Clock) add(sent, came, answered, back time.Time) {
+// add takes the times of a beat and its answer: when it was back by this process's clock, and how
+// long it took, which no clock can change; when it came and was answered by the other's.
+//
+// Either clock may have been set. A beat during which the other was set, so that what passed
+// there is negative or longer than all, says nothing. One whose offset contradicts the best one so
+// far, by more than round trips and drift explain, came after a clock was set: earlier beats no
+// longer count.
+func (c *Clock) add(back time.Time, took time.Duration, came, answered time.Time) {
+	there := answered.Sub(came)
+	if there < 0 || there > took {
+		return
+	}
+	s := sample{took - there, (came.Sub(back.Add(-took)) + answered.Sub(back)) / 2}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last[c.n%clockBeats] = sample{back.Sub(sent) - answered.Sub(came), (came.Sub(sent) + answered.Sub(back)) / 2}
+	if best := c.best(); c.n > 0 && (s.offset-best.offset).Abs() > (s.roundTrip+best.roundTrip)/2+clockDrift {
+		c.n = 0
+	}
+	c.last[c.n%clockBeats] = s
 	c.n++
 }
 
@@ -29,11 +42,16 @@ func (c *Clock) add(sent, came, answered, back time.Time) {
 func (c *Clock) Estimate() (offset, roundTrip time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	best := c.last[0]
-	for _, s := range c.last[:min(c.n, clockBeats)] {
-		if s.roundTrip < best.roundTrip {
+	best := c.best()
+	return best.offset, best.roundTrip
+}
+
+// best is the beat with the shortest round trip; the zero sample: there is none. mu is held.
+func (c *Clock) best() (best sample) {
+	for i, s := range c.last[:min(c.n, clockBeats)] {
+		if i == 0 || s.roundTrip < best.roundTrip {
 			best = s
 		}
 	}
-	return best.offset, best.roundTrip
+	return best
 }

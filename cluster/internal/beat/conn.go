@@ -14,14 +14,15 @@ type stream struct {
 	conn net.Conn
 	in   *bufio.Reader
 
-	mu     sync.Mutex // of what is written, and of number
+	mu     sync.Mutex // of what is written, of number and of sent
 	number uint64
+	sent   [sentBeats]time.Time // when the last beats were, by number
 	clock  *Clock
-	now    func() time.Time
+	wall   func() time.Time
 }
 
-func newStream(conn net.Conn, c *Clock, now func() time.Time) *stream {
-	return &stream{conn: conn, in: bufio.NewReader(conn), clock: c, now: now}
+func newStream(conn net.Conn, c *Clock, wall func() time.Time) *stream {
+	return &stream{conn: conn, in: bufio.NewReader(conn), clock: c, wall: wall}
 }
 
 // beat sends a beat.
@@ -29,7 +30,8 @@ func (s *stream) beat(status []*wire.StatusReply, goodbye bool, within time.Dura
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.number++
-	return s.write(&wire.Beat{Number: s.number, Status: status, Goodbye: goodbye, SentNs: s.now().UnixNano()}, within)
+	s.sent[s.number%sentBeats] = time.Now()
+	return s.write(&wire.Beat{Number: s.number, Status: status, Goodbye: goodbye, SentNs: s.wall().UnixNano()}, within)
 }
 
 func (s *stream) write(b *wire.Beat, within time.Duration) error {
@@ -50,16 +52,28 @@ func (s *stream) read(within time.Duration, heard func()) (*wire.Beat, error) {
 		if err := wire.ReadFrame(s.in, b, LimitBeatBytes); err != nil {
 			return nil, err
 		}
-		now := s.now()
+		now := s.wall()
 		if b.GetAnswer() {
-			s.clock.add(time.Unix(0, b.GetEchoNs()), time.Unix(0, b.GetCameNs()), time.Unix(0, b.GetSentNs()), now)
+			if took, ok := s.took(b.GetNumber()); ok {
+				s.clock.add(now, took, time.Unix(0, b.GetCameNs()), time.Unix(0, b.GetSentNs()))
+			}
 			heard()
 			continue
 		}
 		heard()
 		s.mu.Lock()
-		err := s.write(&wire.Beat{Number: b.GetNumber(), Answer: true, EchoNs: b.GetSentNs(), CameNs: now.UnixNano(), SentNs: s.now().UnixNano()}, within)
+		err := s.write(&wire.Beat{Number: b.GetNumber(), Answer: true, EchoNs: b.GetSentNs(), CameNs: now.UnixNano(), SentNs: s.wall().UnixNano()}, within)
 		s.mu.Unlock()
 		return b, err
 	}
+}
+
+// took is how long ago an own beat was sent, if it is one of the last.
+func (s *stream) took(number uint64) (time.Duration, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if number == 0 || number > s.number || s.number-number >= sentBeats {
+		return 0, false
+	}
+	return time.Since(s.sent[number%sentBeats]), true
 }

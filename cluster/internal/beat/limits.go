@@ -34,6 +34,11 @@ const (
 	redialMost  = time.Second
 	// clockBeats is how many of the last beats the clock's offset is chosen from.
 	clockBeats = 32
+	// clockDrift is by how much two clocks may drift apart during these beats, which take clockBeats
+	// times beatMost at most: more than 1,000 parts in a million.
+	clockDrift = 50 * time.Millisecond
+	// sentBeats is how many of the last beats are known by when they were sent.
+	sentBeats = 16
 	// limitGone is how many incarnations that are gone are remembered.
 	limitGone = 4096
 )

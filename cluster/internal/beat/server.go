@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/troupe-ml/troupe/internal/clock"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -162,7 +163,7 @@ func (s *Server) hello(conn net.Conn, name string) (*member, *stream, error) {
 	if m.stream != nil {
 		_ = m.stream.conn.Close()
 	}
-	m.stream, m.Remote = newStream(conn, &m.clock, time.Now), conn.RemoteAddr().String()
+	m.stream, m.Remote = newStream(conn, &m.clock, clock.Now), conn.RemoteAddr().String()
 	st, now := m.stream, m.Member
 	s.mu.Unlock()
 	if !m.joined {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -68,7 +69,6 @@ type Node struct {
 
 	mu          sync.Mutex
 	closed      bool
-	sessions    uint64
 	groups      map[ID]*Group
 	outs        map[ID]*out
 	ins         map[ID]*in
@@ -93,8 +93,6 @@ func New(config Config) *Node {
 		ins:              make(map[ID]*in),
 		forgotten:        make(map[ID]uint64),
 		handshakes:       make(map[net.Conn]struct{}),
-		// A node that is made anew under the same ID numbers its sessions on.
-		sessions: uint64(time.Now().UnixNano()),
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	return n
@@ -126,9 +124,12 @@ func (n *Node) Redial(id ID) {
 	}
 }
 
+// sessions numbers those of all nodes of this process: a node that is made again under the same ID
+// numbers its sessions on.
+var sessions atomic.Uint64
+
 func (n *Node) newOutLocked(id ID) *out {
-	n.sessions++
-	o := newOut(n, id, n.sessions)
+	o := newOut(n, id, sessions.Add(1))
 	n.outs[id] = o
 	return o
 }

@@ -12,6 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/troupe-ml/troupe/internal/clock"
 )
 
 // An Authority signs the certificates of a cluster and knows its tokens. It lives with the
@@ -60,7 +62,7 @@ func (a *Authority) Issue(id Identity, ttl time.Duration) (tls.Certificate, erro
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	der, err := a.sign(key.Public(), id, ttl, time.Now())
+	der, err := a.sign(key.Public(), id, ttl, clock.Now())
 	if err != nil {
 		return tls.Certificate{}, err
 	}
@@ -70,7 +72,7 @@ func (a *Authority) Issue(id Identity, ttl time.Duration) (tls.Certificate, erro
 // Sign makes a certificate for who holds the key of a certificate request. Nothing but the
 // public key is taken from the request: the name, the role and the times are the caller's.
 func (a *Authority) Sign(csrDER []byte, id Identity, ttl time.Duration) (certDER []byte, err error) {
-	return a.signRequest(csrDER, id, ttl, time.Now())
+	return a.signRequest(csrDER, id, ttl, clock.Now())
 }
 
 // SignJoin redeems a token and signs the request of who holds it: the role is the token's, the

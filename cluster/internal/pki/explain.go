@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"time"
+
+	"github.com/troupe-ml/troupe/internal/clock"
 )
 
 // Explain adds to an error of a TLS connection what was compared and what to do. The error
@@ -18,7 +19,7 @@ func Explain(err error) error {
 			of = id.String()
 		}
 		return fmt.Errorf("the certificate of %s is valid from %s to %s and it is %s here: check the clocks of both hosts; a process that was away for longer joins again with a token: %w",
-			of, stamp(invalid.Cert.NotBefore), stamp(invalid.Cert.NotAfter), stamp(time.Now()), err)
+			of, stamp(invalid.Cert.NotBefore), stamp(invalid.Cert.NotAfter), stamp(clock.Now()), err)
 	}
 	if unknown := (x509.UnknownAuthorityError{}); errors.As(err, &unknown) {
 		return fmt.Errorf("the peer's certificate is from another authority: is this the right cluster? After a new authority all processes join again with a token: %w", err)

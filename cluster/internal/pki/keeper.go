@@ -10,6 +10,8 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
+
+	"github.com/troupe-ml/troupe/internal/clock"
 )
 
 // A Keeper has a process's certificate and renews it in time. Its Get is the cert function of
@@ -63,7 +65,7 @@ func (k *Keeper) Run(ctx context.Context) {
 			return
 		}
 		// Where this host's clock is far ahead of the authority's, two thirds are over at once.
-		leaf, now := k.current.Load().Leaf, time.Now()
+		leaf, now := k.current.Load().Leaf, clock.Now()
 		due = renewalTime(leaf)
 		if soonest := now.Add(max(leaf.NotAfter.Sub(now)/3, retryMin)); due.Before(soonest) {
 			due = soonest
@@ -77,7 +79,7 @@ func (k *Keeper) RenewDue(ctx context.Context) error {
 	if k.broken != nil {
 		return k.broken
 	}
-	if time.Now().Before(renewalTime(k.current.Load().Leaf)) {
+	if clock.Now().Before(renewalTime(k.current.Load().Leaf)) {
 		return nil
 	}
 	return k.try(ctx)
@@ -86,7 +88,7 @@ func (k *Keeper) RenewDue(ctx context.Context) error {
 // renewNow tries until there is a new certificate; false where ctx has ended.
 func (k *Keeper) renewNow(ctx context.Context, old *x509.Certificate) bool {
 	pause := retryMin
-	began := time.Now()
+	began := clock.Now()
 	warnAt := began.Add(old.NotAfter.Sub(began) / 3)
 	for attempt := 1; ; attempt++ {
 		err := k.try(ctx)
@@ -96,7 +98,7 @@ func (k *Keeper) renewNow(ctx context.Context, old *x509.Certificate) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		now := time.Now()
+		now := clock.Now()
 		level, what := slog.LevelInfo, "the certificate was not renewed"
 		if !now.Before(old.NotAfter) {
 			level, what = slog.LevelError, "the certificate has expired and was not renewed: new connections are refused"
@@ -143,7 +145,7 @@ func (k *Keeper) try(ctx context.Context) error {
 	if got, err := identityIn(cert.Leaf); err != nil || got != id {
 		return errors.Join(err, fmt.Errorf("the renewed certificate is for %s; want %s", got, id))
 	}
-	if now := time.Now(); now.Before(cert.Leaf.NotBefore) || now.After(cert.Leaf.NotAfter) {
+	if now := clock.Now(); now.Before(cert.Leaf.NotBefore) || now.After(cert.Leaf.NotAfter) {
 		return fmt.Errorf("the renewed certificate is valid from %s to %s and it is %s here: check the clocks of this host and the coordinator's",
 			stamp(cert.Leaf.NotBefore), stamp(cert.Leaf.NotAfter), stamp(now))
 	}
@@ -169,7 +171,7 @@ func renewalTime(leaf *x509.Certificate) time.Time {
 func sleepUntil(ctx context.Context, t time.Time) bool {
 	t = t.Round(0) // no monotonic reading: it stands still in a suspended machine
 	for {
-		left := t.Sub(time.Now().Round(0))
+		left := t.Sub(clock.Now())
 		if left <= 0 {
 			return ctx.Err() == nil
 		}

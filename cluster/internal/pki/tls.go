@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/troupe-ml/troupe/internal/clock"
 )
 
 // serverName is a DNS name that every certificate has. It stands for the address, which is
@@ -106,7 +108,7 @@ func verifyJoin(state tls.ConnectionState, hash [32]byte) error {
 	pool := x509.NewCertPool()
 	pool.AddCert(root)
 	// Without KeyUsages this asks for a server's.
-	if _, err := leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: serverName}); err != nil {
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: serverName, CurrentTime: clock.Now()}); err != nil {
 		return fmt.Errorf("%w: %w", ErrImpostor, err)
 	}
 	id, err := identityIn(leaf)
@@ -156,6 +158,7 @@ func base() *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
 		SessionTicketsDisabled: true,
+		Time:                   clock.Now,
 	}
 }
 
