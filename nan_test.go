@@ -76,7 +76,15 @@ func TestSkip(t *testing.T) {
 	train(t, out, sets...)
 	out = rewind(t, out, 2)
 	doctor(t, out, 2, "model.embed_tokens.weight", func(values []float32) { values[16] = float32(math.NaN()) })
-	train(t, out, sets...)
+	var each []troupe.Change // after a skipped step only one that is asked for is written
+	for step := int64(3); step <= 10; step++ {
+		each = append(each, troupe.Change{Kind: troupe.ChangeCheckpoint, Step: step})
+	}
+	run, err := troupe.Start(t.Context(), newConfig(t, out, sets...), troupe.Options{Requests: each})
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish(t, run)
 
 	skipped := 0
 	lines := strings.Split(read(t, filepath.Join(out, "metrics.jsonl")), "\n")

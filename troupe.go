@@ -46,6 +46,9 @@ type (
 	ChangeEvent = actors.ChangeEvent
 )
 
+// DivergedError ends a run that skipped run.max_skipped_steps steps in a row.
+type DivergedError = actors.DivergedError
+
 // Change is a request to a run: to pause, write a checkpoint or stop when a step has ended,
 // or to go on with another learning rate.
 type Change = actors.Change
@@ -356,6 +359,9 @@ func (r *Run) finish(o Options) {
 		out, again = r.recover(o, out)
 	}
 	r.stop()
+	if d := (*DivergedError)(nil); errors.As(out.Err, &d) {
+		d.Checkpoint = r.savedBefore(d.First)
+	}
 	if errors.Is(out.Err, data.ErrVocab) {
 		out.Err = &SetupError{out.Err}
 	}
@@ -374,6 +380,20 @@ func (r *Run) finish(o Options) {
 	r.feed.Close()
 	close(r.events)
 	close(r.done)
+}
+
+// savedBefore is the step of the newest checkpoint before a step; 0: there is none.
+func (r *Run) savedBefore(step int64) (last int64) {
+	steps, err := r.output.Store.Steps()
+	if err != nil {
+		return 0 // the error that is told is another one
+	}
+	for _, s := range steps {
+		if int64(s) < step {
+			last = max(last, int64(s))
+		}
+	}
+	return last
 }
 
 // recover makes another attempt where the last one ended since a process was lost, and reports
@@ -771,7 +791,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 		spec.Ready = func() { _ = ckpt.Close() }
 	}
 	spec.Run, spec.Start, spec.Steps = start.Run, start, int64(cfg.Run.Steps)
-	spec.Patience = int64(cfg.Run.Patience)
+	spec.Patience, spec.MaxSkipped = int64(cfg.Run.Patience), int64(cfg.Run.MaxSkippedSteps)
 	spec.EvalEvery, spec.CheckpointEvery, spec.TraceEvery = int64(cfg.Run.EvalEvery), int64(cfg.Run.CheckpointEvery), traceEvery(cfg, o)
 	spec.Data, spec.MicrobatchSize, spec.Context, spec.Sequences = src.Source, cfg.Batch.Microbatch, src.context, cfg.Batch.Sequences
 	spec.Rate, spec.ClipNorm = rate, cfg.Optimizer.ClipNorm

@@ -31,8 +31,12 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 	step := a.state.Step
 	rate := a.rate(step)
 	m := &Apply{Header: a.header(), Skip: !finite(norm) || !finite(loss)}
-	if !m.Skip {
+	if m.Skip {
+		a.state.SkippedInARow++
+		a.saveMissed = a.saveMissed || a.savesAt(step)
+	} else {
 		a.state.Updates++
+		a.state.SkippedInARow = 0
 		scale := final
 		if a.spec.ClipNorm > 0 && norm > a.spec.ClipNorm {
 			scale *= a.spec.ClipNorm / norm

@@ -283,6 +283,7 @@ type Failed struct {
 type finished struct {
 	Header
 	stopped, early bool
+	err            error
 }
 
 // lastState tells the supervisor, when the scheduler stops, how far the run has come.
@@ -334,13 +335,15 @@ type TrainerState struct {
 	Step          int64     `json:"step"`    // finished steps; the data's position follows from it
 	Updates       int64     `json:"updates"` // steps that were not skipped
 	Tokens        int64     `json:"tokens"`  // trained on
-	BestStep      int64     `json:"best_step,omitempty"`
-	BestValLoss   *float64  `json:"best_val_loss,omitempty"`
-	FirstValLoss  *float64  `json:"first_val_loss,omitempty"` // before the first step
-	TrainTokens   int64     `json:"train_tokens"`             // in the training data
-	Seed          uint64    `json:"seed"`
-	Kernels       string    `json:"kernels"` // the device's path; bits are the same within one
-	Optimizer     string    `json:"optimizer"`
+	// SkippedInARow are the last steps that were skipped, if the last one was.
+	SkippedInARow int64    `json:"skipped_in_a_row,omitempty"`
+	BestStep      int64    `json:"best_step,omitempty"`
+	BestValLoss   *float64 `json:"best_val_loss,omitempty"`
+	FirstValLoss  *float64 `json:"first_val_loss,omitempty"` // before the first step
+	TrainTokens   int64    `json:"train_tokens"`             // in the training data
+	Seed          uint64   `json:"seed"`
+	Kernels       string   `json:"kernels"` // the device's path; bits are the same within one
+	Optimizer     string   `json:"optimizer"`
 	// Data is what it was trained and validated on so far.
 	Data        DataIdentity `json:"data"`
 	EvalWindows int          `json:"eval_windows"` // of one validation

@@ -64,7 +64,9 @@ type schedulerActor struct {
 	stop      bool
 	saveNow   bool
 	saves     saves
-	ended     bool
+	// saveMissed says that a checkpoint was due after a step that was skipped: see saveDue.
+	saveMissed bool
+	ended      bool
 }
 
 // tables is what the scheduler actor knows of a run's tables.
@@ -232,9 +234,10 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 		return
 	}
 	saveDue := a.saveDue(ctx)
-	ending := !saveDue && (step >= a.spec.Steps || a.stop || a.impatient())
+	diverged := a.diverged()
+	ending := !saveDue && (step >= a.spec.Steps || a.stop || a.impatient() || diverged != nil)
 	switch {
-	case a.evalDue():
+	case diverged == nil && a.evalDue():
 		a.send(ctx, Eval)
 	case a.last != nil:
 		a.writeRecord(ctx)
@@ -253,7 +256,11 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 	case ending:
 		a.ended = true
 		a.cell.store(Snapshot{Step: step, Doing: Finished})
-		ctx.Send(ctx.Parent(), &finished{Header: a.header(), stopped: step < a.spec.Steps && !a.impatient(), early: step < a.spec.Steps && a.impatient()})
+		f := &finished{Header: a.header(), stopped: step < a.spec.Steps && !a.impatient(), early: step < a.spec.Steps && a.impatient()}
+		if diverged != nil && !a.stop {
+			f.stopped, f.err = false, diverged
+		}
+		ctx.Send(ctx.Parent(), f)
 	case a.pause:
 		// Before the event: who reads the event finds the status paused.
 		a.cell.store(Snapshot{Step: step, Doing: Paused})
@@ -298,7 +305,9 @@ func (a *schedulerActor) savesAt(step int64) bool {
 }
 
 // saveDue: every CheckpointEvery steps, at the end, on request, and when the
-// validation loss was the best so far.
+// validation loss was the best so far. After a step that was skipped one that nobody asked
+// for waits: should the weights be of no use any more, it would take the place of one
+// whose are.
 func (a *schedulerActor) saveDue(ctx actor.Context) bool {
 	step := a.state.Step
 	if a.spec.WriteCheckpoint == nil || step == 0 && !a.saveNow && !a.stop {
@@ -307,7 +316,13 @@ func (a *schedulerActor) saveDue(ctx actor.Context) bool {
 	if a.saved == step {
 		return a.saveNow && a.clearSaveNow(ctx)
 	}
-	return a.saveNow || a.best || a.stop || step >= a.spec.Steps || a.savesAt(step) || a.impatient()
+	switch {
+	case a.saveNow, a.stop, a.best: // a good loss is one of weights that are of use
+		return true
+	case a.state.SkippedInARow > 0:
+		return step >= a.spec.Steps && a.diverged() == nil
+	}
+	return step >= a.spec.Steps || a.savesAt(step) || a.saveMissed || a.impatient()
 }
 
 // impatient reports whether as many validations as Spec.Patience says have gone by without a better
@@ -487,7 +502,7 @@ func (a *schedulerActor) save(ctx actor.Context) {
 		ctx.Send(pid, &SaveState{Header: h, Keep: a.spec.shares(rank)})
 	}
 	a.saves.begin(a.state.Step)
-	a.saved, a.saveNow, a.best, a.savingNow = a.state.Step, false, false, true
+	a.saved, a.saveNow, a.saveMissed, a.best, a.savingNow = a.state.Step, false, false, false, true
 	a.saving++
 	a.waitDisk(checkpointName)
 }

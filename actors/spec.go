@@ -161,6 +161,9 @@ type Spec struct {
 	// WriteOwn is what a stage in another process than the checkpoint actor's writes its part
 	// with; nil: it can't. It returns the CRC-32C of each tensor.
 	WriteOwn func(ctx context.Context, step int64, places []Place, saved []stages.Saved) ([]uint32, error)
+	// MaxSkipped ends the run with a DivergedError when so many steps in a row had no finite loss and
+	// gradient; 0: never.
+	MaxSkipped int64
 	// Requests were asked of the run before this attempt and are not done: they are taken before the
 	// first order, and those that come later by Run.Ask. RequestEvents say what becomes of them.
 	Requests []Request

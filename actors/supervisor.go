@@ -71,7 +71,7 @@ func (s *supervisor) Receive(ctx actor.Context) {
 			s.end(Outcome{Err: &ActorError{m.Actor, m.Step, m.Err}})
 		}
 	case *finished:
-		s.end(Outcome{Stopped: m.stopped, Early: m.early})
+		s.end(Outcome{Stopped: m.stopped, Early: m.early, Err: m.err})
 	case kill:
 		if !s.ending {
 			s.end(Outcome{Err: ErrKilled})

@@ -38,21 +38,22 @@ func (c *Config) AutoGPU() bool { return c.gpuByAuto }
 
 // Run says what the run is called, how long it is and what it reports.
 type Run struct {
-	Name            string  `toml:"name"`             // default "run"
-	Out             string  `toml:"out"`              // output folder; default runs/<name>
-	Steps           int     `toml:"steps"`            // updates in all; default 1000
-	Seed            uint64  `toml:"seed"`             // below 2^63, as TOML integers are; default 1
-	EvalEvery       int     `toml:"eval_every"`       // steps; default 250; 0 = only before the first and after the last
-	Patience        int     `toml:"patience"`         // validations without a better loss until the run ends; default 0 = never
-	EvalBatches     int     `toml:"eval_batches"`     // batches in one validation; default 20
-	CheckpointEvery int     `toml:"checkpoint_every"` // steps; default 250; 0 = only at the end
-	Keep            int     `toml:"keep"`             // checkpoints kept; default 3; 0 = all
-	TraceEvery      int     `toml:"trace_every"`      // steps between traced ones; default 0 = none
-	LogEvery        int     `toml:"log_every"`        // steps between printed lines; default 10
-	StallAfterS     float64 `toml:"stall_after_s"`    // seconds without progress until the run says what it waits for; default 60; 0 = never
-	StatsEvery      int     `toml:"stats_every"`      // steps between those whose norms by layer are logged; default 100; 0 = never
-	SampleTokens    int     `toml:"sample_tokens"`    // tokens of text written at each validation; default 0 = none
-	SamplePrompt    string  `toml:"sample_prompt"`    // that it continues; default none
+	Name            string  `toml:"name"`              // default "run"
+	Out             string  `toml:"out"`               // output folder; default runs/<name>
+	Steps           int     `toml:"steps"`             // updates in all; default 1000
+	Seed            uint64  `toml:"seed"`              // below 2^63, as TOML integers are; default 1
+	EvalEvery       int     `toml:"eval_every"`        // steps; default 250; 0 = only before the first and after the last
+	Patience        int     `toml:"patience"`          // validations without a better loss until the run ends; default 0 = never
+	EvalBatches     int     `toml:"eval_batches"`      // batches in one validation; default 20
+	CheckpointEvery int     `toml:"checkpoint_every"`  // steps; default 250; 0 = only at the end
+	Keep            int     `toml:"keep"`              // checkpoints kept; default 3; 0 = all
+	MaxSkippedSteps int     `toml:"max_skipped_steps"` // steps in a row without a finite loss and gradient until the run ends; default 10; 0 = it never does
+	TraceEvery      int     `toml:"trace_every"`       // steps between traced ones; default 0 = none
+	LogEvery        int     `toml:"log_every"`         // steps between printed lines; default 10
+	StallAfterS     float64 `toml:"stall_after_s"`     // seconds without progress until the run says what it waits for; default 60; 0 = never
+	StatsEvery      int     `toml:"stats_every"`       // steps between those whose norms by layer are logged; default 100; 0 = never
+	SampleTokens    int     `toml:"sample_tokens"`     // tokens of text written at each validation; default 0 = none
+	SamplePrompt    string  `toml:"sample_prompt"`     // that it continues; default none
 }
 
 // Model is the network's shape, or where to take it from.

@@ -29,7 +29,7 @@ func OnePipeline() Parallel {
 // setDefaults sets the keys whose defaults are plain values.
 func (c *Config) setDefaults() {
 	c.Run = Run{Name: "run", Steps: 1000, Seed: 1, EvalEvery: 250, EvalBatches: 20,
-		CheckpointEvery: 250, Keep: 3, LogEvery: 10, StallAfterS: 60, StatsEvery: 100}
+		CheckpointEvery: 250, Keep: 3, MaxSkippedSteps: 10, LogEvery: 10, StallAfterS: 60, StatsEvery: 100}
 	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000, MTPWeight: 0.3}
 	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text", TooLong: "cut", SpecialTokens: SpecialAsTokens, Header: true, Separator: ","}
 	c.Batch = Batch{Sequences: 16}

@@ -10,7 +10,7 @@ import (
 // other holds, for each key, a --set that changes it alone.
 var other = map[string]string{
 	"run.name": "x", "run.out": "x", "run.steps": "2000", "run.seed": "2", "run.eval_every": "1", "run.patience": "1", "run.eval_batches": "1",
-	"run.checkpoint_every": "1", "run.keep": "1", "run.trace_every": "1", "run.log_every": "1", "run.stall_after_s": "1",
+	"run.checkpoint_every": "1", "run.keep": "1", "run.max_skipped_steps": "3", "run.trace_every": "1", "run.log_every": "1", "run.stall_after_s": "1",
 	"run.stats_every": "1", "run.sample_tokens": "1", "run.sample_prompt": "x",
 	"model.family": "llama", "model.layers": "5", "model.hidden": "256", "model.heads": "2", "model.kv_heads": "2",
 	"model.head_dim": "16", "model.window": "16", "model.ffn": "100", "model.context": "64", "model.dropout": "0.5", "model.tie_embeddings": "false",
@@ -33,7 +33,7 @@ var other = map[string]string{
 
 // mayDiffer lists the keys that a resumed run may change.
 var mayDiffer = []string{
-	"run.name", "run.out", "run.steps", "run.eval_every", "run.patience", "run.eval_batches", "run.checkpoint_every", "run.keep",
+	"run.name", "run.out", "run.steps", "run.eval_every", "run.patience", "run.eval_batches", "run.checkpoint_every", "run.keep", "run.max_skipped_steps",
 	"run.trace_every", "run.log_every", "run.stall_after_s", "run.stats_every", "run.sample_tokens", "run.sample_prompt", "data.train", "data.val", "data.labels", "data.val_labels",
 	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.microbatch_group_size", "pipeline.max_in_flight", "pipeline.defer_weights", "pipeline.post_validation", "pipeline.layout",
 	"pipeline.recompute", "pipeline.recompute_keep",

@@ -92,7 +92,7 @@ func drawConfig(t *rapid.T) *Config {
 			Name: rapid.StringMatching(`[\pLäö0-9_][\pL0-9._ -]{0,9}`).Draw(t, "name"), Out: file.Draw(t, "out"),
 			Steps: rapid.IntRange(1, MaxSteps).Draw(t, "steps"), Seed: rapid.Uint64Range(0, 1<<63-1).Draw(t, "seed"),
 			EvalEvery: count.Draw(t, "eval_every"), EvalBatches: count.Draw(t, "eval_batches"),
-			CheckpointEvery: count.Draw(t, "checkpoint_every"), Keep: count.Draw(t, "keep"),
+			CheckpointEvery: count.Draw(t, "checkpoint_every"), Keep: count.Draw(t, "keep"), MaxSkippedSteps: count.Draw(t, "max_skipped_steps"),
 			TraceEvery: rapid.IntRange(0, MaxCount).Draw(t, "trace_every"),
 			LogEvery:   count.Draw(t, "log_every"), StallAfterS: rapid.Float64Range(0, MaxStallS).Draw(t, "stall_after_s"),
 			StatsEvery: count.Draw(t, "stats_every"), SampleTokens: rapid.IntRange(1, MaxSampleTokens).Draw(t, "sample_tokens"), SamplePrompt: text.Draw(t, "sample_prompt"),

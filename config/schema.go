@@ -35,6 +35,7 @@ var schema = []field{
 	{key: "run.eval_batches", at: func(c *Config) any { return &c.Run.EvalBatches }, example: "20", check: whole(1, MaxCount), free: true},
 	{key: "run.checkpoint_every", at: func(c *Config) any { return &c.Run.CheckpointEvery }, example: "250", check: whole(0, MaxCount), free: true},
 	{key: "run.keep", at: func(c *Config) any { return &c.Run.Keep }, example: "3", check: whole(0, MaxCount), free: true},
+	{key: "run.max_skipped_steps", at: func(c *Config) any { return &c.Run.MaxSkippedSteps }, example: "10", check: whole(0, MaxCount), free: true},
 	{key: "run.trace_every", at: func(c *Config) any { return &c.Run.TraceEvery }, example: "100", check: whole(0, MaxCount), free: true},
 	{key: "run.log_every", at: func(c *Config) any { return &c.Run.LogEvery }, example: "10", check: whole(1, MaxCount), free: true},
 	{key: "run.stall_after_s", at: func(c *Config) any { return &c.Run.StallAfterS }, example: "60.0", check: number(0, MaxStallS), free: true},

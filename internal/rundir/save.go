@@ -126,7 +126,7 @@ func (s *Saver) WriteShared(ctx context.Context, state actors.TrainerState, save
 	if best {
 		err = errors.Join(err, s.store.SetBest(c.Step))
 	}
-	if err == nil {
+	if err == nil && state.SkippedInARow == 0 { // else the last checkpoint with weights that are of use may be an older one
 		_, err = s.store.Prune(s.keep)
 	}
 	if err != nil {
