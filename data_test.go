@@ -54,7 +54,7 @@ func TestMovedData(t *testing.T) {
 // on a person's word, which the checkpoints keep.
 func TestChangedData(t *testing.T) {
 	trainFile, valFile := texts(t)
-	sets := []string{"data.train=" + trainFile, "data.val=" + valFile}
+	sets := []string{"data.train=" + trainFile, "data.val=" + valFile, "optimizer.decay=constant"}
 	base := trained(t, sets...)
 	first := trainerState(t, base, 6)
 	if first.Data.Val == nil || first.Data.Train.Bytes != 12249 || first.Data.Val.Files != 1 || first.BestStep == 0 || first.EvalWindows != 16 {
@@ -155,16 +155,16 @@ func TestDataUnreadableNow(t *testing.T) {
 
 // TestOtherValidation: the best loss is one of validations of the same windows.
 func TestOtherValidation(t *testing.T) {
-	out := trained(t)
+	out := trained(t, "optimizer.decay=constant")
 	was := trainerState(t, out, 6)
-	_, events := train(t, out, "run.steps=9", "run.eval_batches=4")
+	_, events := train(t, out, "optimizer.decay=constant", "run.steps=9", "run.eval_batches=4")
 	if w := eventsOf[troupe.WarningEvent](events); len(w) != 1 || !strings.Contains(w[0].Text, "32 windows now, not of 16") {
 		t.Errorf("warnings %v", w)
 	}
 	if is := trainerState(t, out, 9); was.BestStep == 0 || is.BestStep != 9 || is.FirstValLoss != nil || is.EvalWindows != 32 {
 		t.Errorf("the state was %+v, it is %+v", was, is)
 	}
-	_, events = train(t, out, "run.steps=12", "run.eval_batches=4")
+	_, events = train(t, out, "optimizer.decay=constant", "run.steps=12", "run.eval_batches=4")
 	if w := eventsOf[troupe.WarningEvent](events); len(w) > 0 {
 		t.Errorf("warnings %v", w)
 	}

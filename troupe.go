@@ -578,6 +578,9 @@ func (r *Run) loadShape(cfg *config.Config, back *rundir.Resumed) (err error) {
 	if how := config.Regrouped(stored, cfg); how != "" {
 		r.warn("the run %s: losses may differ in the last digits, in float32 within 1e-5 of them", how)
 	}
+	if how := rateChange(stored, cfg, r.output.Changes(), back.State.Step); how != "" {
+		r.warn("%s", how)
+	}
 	return nil
 }
 
@@ -779,10 +782,6 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	r.mu.Lock()
 	r.info, r.step, r.model, r.tokenizer = info, start.Step, p.Model(), r.corpora.tokenizer
 	r.mu.Unlock()
-	rate := stages.Rate{LR: cfg.Optimizer.LR, MinLR: cfg.Optimizer.MinLR, Warmup: int64(cfg.Optimizer.WarmupSteps), Steps: int64(cfg.Run.Steps), Decay: cfg.Optimizer.Decay, DecaySteps: int64(cfg.Optimizer.DecaySteps)}
-	if rate.DecaySteps == 0 {
-		rate.DecaySteps = (rate.Steps + 4) / 5
-	}
 	if ckpt := r.ckpt; ckpt != nil {
 		if o.Hosts != nil {
 			spec.Weights = &actors.StoredWeights{Params: p.Model().Params, Source: load}
@@ -794,7 +793,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	spec.Patience, spec.MaxSkipped = int64(cfg.Run.Patience), int64(cfg.Run.MaxSkippedSteps)
 	spec.EvalEvery, spec.CheckpointEvery, spec.TraceEvery = int64(cfg.Run.EvalEvery), int64(cfg.Run.CheckpointEvery), traceEvery(cfg, o)
 	spec.Data, spec.MicrobatchSize, spec.Context, spec.Sequences = src.Source, cfg.Batch.Microbatch, src.context, cfg.Batch.Sequences
-	spec.Rate, spec.ClipNorm = rate, cfg.Optimizer.ClipNorm
+	spec.Rate, spec.ClipNorm = rateOf(cfg), cfg.Optimizer.ClipNorm
 	memory := r.rankMemory(&spec, p.Grid().World())
 	r.mu.Lock()
 	r.memory = memory
