@@ -34,6 +34,12 @@ func loadSamples(cfg *config.Config, accept acceptFunc) (c *corpora, err error) 
 			c = nil
 		}
 	}()
+	for _, of := range samples.CountClasses(*c.samples) {
+		c.classes = append(c.classes, of.String())
+		if accept == nil { // a run that is resumed has said it
+			c.warnings = append(c.warnings, of.Warnings()...)
+		}
+	}
 	for _, part := range []struct {
 		key string
 		of  samples.Dataset

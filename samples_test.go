@@ -334,3 +334,43 @@ func TestSamplesPostValidation(t *testing.T) {
 		t.Log(how)
 	}
 }
+
+// TestLabels: a first start says what is odd about labels, once; what a model can't learn from is refused without a dump.
+func TestLabels(t *testing.T) {
+	dir := t.TempDir()
+	csv := func(name string, labels ...string) string {
+		text := "a,b,label\n"
+		for i := range 40 {
+			text += fmt.Sprintf("%d,%d,%s\n", i, i%7, labels[i%len(labels)])
+		}
+		return write(t, filepath.Join(dir, name), text)
+	}
+	out := filepath.Join(dir, "out")
+	sets := []string{"data.train=" + csv("holes.csv", "3", "10"), "data.val=" + csv("val.csv", "3", "5"), "data.label=label", "model.layers=1", "optimizer.decay=constant"}
+	run := start(t, digitsConfig(t, out, sets...))
+	_, events := finish(t, run)
+	w := eventsOf[troupe.WarningEvent](events)
+	if len(w) != 2 || !strings.Contains(w[0].Text, "8 of the 11 classes") || !strings.Contains(w[1].Text, "to validate on (20) and none to train on: 5") || run.Info().Classes != "11 classes, 2 with samples to train on: 3 (20), 10 (20)" {
+		t.Errorf("warnings %q, classes %q", w, run.Info().Classes)
+	}
+	_, events = finish(t, start(t, digitsConfig(t, out, append(sets, "run.steps=7")...)))
+	if w := eventsOf[troupe.WarningEvent](events); len(w) > 0 {
+		t.Errorf("resumed, it warns %q", w)
+	}
+	// Other data than the model's.
+	_, err := troupe.Evaluate(t.Context(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out}, Data: []string{write(t, filepath.Join(dir, "wide.csv"), "a,b,c,label\n1,2,3,3\n")}})
+	if err == nil || !strings.Contains(err.Error(), `"x" has the shape [3] in each sample, and had [2]`) {
+		t.Errorf("other columns: %v", err)
+	}
+	// Labels of more dimensions than one.
+	images := write(t, filepath.Join(dir, "images"), "\x00\x00\x08\x02\x00\x00\x00\x08\x00\x00\x00\x02"+strings.Repeat("\x01\x02", 8))
+	labels := write(t, filepath.Join(dir, "labels"), "\x00\x00\x08\x03\x00\x00\x00\x08\x00\x00\x00\x02\x00\x00\x00\x01"+strings.Repeat("\x00\x01", 8))
+	cfg, err := config.Parse("idx.toml", []byte("[run]\nsteps = 1\n[model]\nfamily = 'mlp'\nlayers = 1\nhidden = 4\n[data]\nformat = 'idx'\nval_fraction = 0.5\n[batch]\nsequences = 2\n"),
+		[]string{"data.train=" + images, "data.labels=" + labels, "run.out=" + filepath.Join(dir, "idx")}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = troupe.Start(t.Context(), cfg, troupe.Options{}); err == nil || !strings.Contains(err.Error(), `the label "y" has the shape [2 1] in each sample, and an mlp gives one class for a sample`) {
+		t.Errorf("labels of 3 dimensions: %v", err)
+	}
+}

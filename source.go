@@ -31,6 +31,7 @@ type corpora struct {
 
 	samples *samples.Data  // in place of texts
 	fields  []stages.Field // of samples
+	classes []string       // of each label, for people
 }
 
 // Close frees the texts.

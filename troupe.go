@@ -134,6 +134,7 @@ type Info struct {
 	Device       string  // "cpu" or "cuda"; all, as "cuda, cpu" or "cuda:0, cuda:1", where ranks differ
 	Threads      int     // of the CPU, where a rank computes on it
 	Samples      bool    // the counts of tokens are of samples, and so are windows
+	Classes      string  // of samples with a label: how many classes there are, and how many samples have each; "" where a coordinator has the run
 	Auto         string  // what device.kind = "auto" has come to, in a sentence; "": it is not asked for, or there is no GPU
 	Kernels      string  // of several devices each with its ranks: "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)"
 }
@@ -767,7 +768,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 		TrainTokens: r.corpora.trainLen(), ValTokens: r.corpora.valLen(), EvalWindows: src.windows,
 		EpochWindows: src.epoch, EpochSteps: float64(src.epoch) / float64(cfg.Batch.Sequences),
 		Epochs:  float64(cfg.Run.Steps) * float64(cfg.Batch.Sequences) / max(float64(src.epoch), 1),
-		Samples: !cfg.Text(),
+		Samples: !cfg.Text(), Classes: strings.Join(r.corpora.classes, "; "),
 		Steps:   cfg.Run.Steps, ResumedAt: int(start.Step),
 		Schedule: p.Table().Schedule, Stages: p.Table().NumRanks(), Chunks: p.Table().NumChunks, Microbatches: p.Table().Microbatches,
 		Layout: p.Layout().String(), BubblePct: 100 * p.BubbleFraction(), PeakInFlight: p.Report().PeakInFlight,

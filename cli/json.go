@@ -60,6 +60,7 @@ func (j *jsonReporter) begin(i troupe.Info) {
 		Device       string  `json:"device"`
 		Threads      int     `json:"threads"`
 		Samples      bool    `json:"samples,omitempty"`
+		Classes      string  `json:"classes,omitempty"`
 		Auto         string  `json:"auto,omitempty"`
 		Kernels      string  `json:"kernels"`
 	}(i))

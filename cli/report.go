@@ -100,8 +100,11 @@ func dataLines(i troupe.Info) []string {
 	if int64(i.EvalWindows) < i.ValTokens {
 		val += fmt.Sprintf(" (%s of them each time)", term.Count(int64(i.EvalWindows)))
 	}
+	lines = append(lines, fmt.Sprintf("data      %s samples to train on, %s", term.Count(i.TrainTokens), val))
+	if i.Classes != "" {
+		lines = append(lines, "labels    "+term.OneLine(i.Classes))
+	}
 	return append(lines,
-		fmt.Sprintf("data      %s samples to train on, %s", term.Count(i.TrainTokens), val),
 		fmt.Sprintf("epochs    %s in all, each of %s steps", few(i.Epochs), few(i.EpochSteps)))
 }
 

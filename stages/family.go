@@ -264,6 +264,9 @@ func buildMLP(g *Graph, c Config) error {
 		width = c.Hidden
 	}
 	if to := c.Fields[goal]; to.Classes > 0 {
+		if n, err := to.size(); err != nil || n != 1 {
+			return fmt.Errorf("%w: the label %q has the shape %v in each sample, and an mlp gives one class for a sample: use files with one label for each sample (IDX: of 1 dimension), or a family that gives more", ErrModel, to.Name, to.Shape)
+		}
 		x = g.one(g.Add("output", NewDense(width, to.Classes, "", 0), x))
 		g.Loss("loss", NewCrossEntropy(to.Name, to.Classes), x)
 		return nil

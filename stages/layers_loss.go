@@ -43,7 +43,7 @@ func (l *CrossEntropy) Forward(p *Pass, in []tensorops.Tensor) []tensorops.Tenso
 		return nil
 	}
 	if labels.DType() != tensorops.Int32 || labels.Len() != logits.Rows() || logits.Cols() != l.classes {
-		p.Fail(fmt.Errorf("%w: logits %v and labels %v: it takes rows of %d logits, and an int32 label for each", ErrInput, logits, labels, l.classes))
+		p.Fail(fmt.Errorf("%w: logits %v and labels %v: it takes rows of %d logits, and an int32 label for each: the layer before gives %d rows, the field %q has %d labels", ErrInput, logits, labels, l.classes, logits.Rows(), l.field, labels.Len()))
 		return nil
 	}
 	rows, g := logits.Rows(), guessesOf(p)

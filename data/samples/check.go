@@ -2,6 +2,7 @@ package samples
 
 import (
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/troupe-ml/troupe/internal/caught"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -18,6 +19,8 @@ func CheckFields(fields []Field) error {
 		switch {
 		case f.Name == "":
 			return fmt.Errorf("%w: field %d of %d has no name", ErrOptions, i+1, len(fields))
+		case !utf8.ValidString(f.Name):
+			return fmt.Errorf("%w: the name of field %d, %s, is not UTF-8", ErrOptions, i+1, name)
 		case seen[f.Name]:
 			return fmt.Errorf("%w: two fields are called %s", ErrOptions, name)
 		case f.DType > tensorops.Int32:

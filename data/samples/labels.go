@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/troupe-ml/troupe/internal/strictjson"
 )
@@ -89,6 +90,9 @@ func (l *labels) name(text string) (int32, error) {
 	}
 	if id, known := l.ids[text]; known {
 		return id, nil
+	}
+	if !utf8.ValidString(text) { // a run's files, which keep the names, could not have it
+		return 0, fmt.Errorf("%w: the label %s is not UTF-8: is the file in Latin-1 or Windows-1252? Save it as UTF-8", ErrFormat, shown(text))
 	}
 	most := min(orElse(l.classes, LimitClassNames), LimitClassNames)
 	if len(l.names) == most {

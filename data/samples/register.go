@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/troupe-ml/troupe/internal/registry"
 )
@@ -69,7 +70,9 @@ func checked(name string, d Data, err error) (Data, error) {
 	case err != nil:
 	case d.Train != nil:
 		train = d.Train.Fields()
-		err = CheckFields(train)
+		if err = CheckFields(train); err == nil {
+			err = checkNames(ClassNames(d.Train))
+		}
 	default:
 		train = d.Stream.Fields()
 	}
@@ -85,4 +88,14 @@ func checked(name string, d Data, err error) (Data, error) {
 		return Data{}, fmt.Errorf("data.format = %q, which this program has registered: %w", name, err)
 	}
 	return d, nil
+}
+
+// checkNames refuses names of classes that a run's files could not keep.
+func checkNames(names []string) error {
+	for id, name := range names {
+		if !utf8.ValidString(name) {
+			return fmt.Errorf("%w: the name of class %d, %s, is not UTF-8", ErrOptions, id, shown(name))
+		}
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/data"
@@ -97,8 +98,34 @@ func SampleFields(d samples.Data) (fields []stages.Field) {
 
 // SameFields says how the data differ from what a model has learned from.
 func SameFields(was, is []stages.Field) error {
-	if fmt.Sprint(was) != fmt.Sprint(is) {
-		return fmt.Errorf("the samples have the fields %+v, and the model was trained on %+v", is, was)
+	if len(was) != len(is) {
+		return fmt.Errorf("the samples have %d fields, and the model was trained on %d: use data of the same kind", len(is), len(was))
+	}
+	for i := range was {
+		if d := fieldDifference(was[i], is[i]); d != "" {
+			return fmt.Errorf("field %d of the samples differs from what the model was trained on: %s: use data of the same kind", i+1, d)
+		}
 	}
 	return nil
+}
+
+func fieldDifference(was, is stages.Field) string {
+	switch {
+	case was.Name != is.Name:
+		return fmt.Sprintf("it is called %q, and was %q", is.Name, was.Name)
+	case was.DType != is.DType:
+		return fmt.Sprintf("%q is of %v, and was of %v", is.Name, is.DType, was.DType)
+	case !slices.Equal(was.Shape, is.Shape):
+		return fmt.Sprintf("%q has the shape %v in each sample, and had %v", is.Name, is.Shape, was.Shape)
+	case was.Classes != is.Classes:
+		return fmt.Sprintf("%q has %d classes, and had %d", is.Name, is.Classes, was.Classes)
+	case len(was.Names) != len(is.Names):
+		return fmt.Sprintf("the classes of %q have %d names, and had %d", is.Name, len(is.Names), len(was.Names))
+	}
+	for id, name := range was.Names {
+		if is.Names[id] != name {
+			return fmt.Sprintf("class %d of %q is called %+q, and was %+q", id, is.Name, is.Names[id], name)
+		}
+	}
+	return ""
 }
