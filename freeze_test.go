@@ -138,3 +138,24 @@ func TestFrozenStored(t *testing.T) {
 		t.Errorf("other layers frozen in its middle: %v", err)
 	}
 }
+
+// TestFrozenHeadIsTied: a frozen head whose matrix is the embedding's is trained with it, and the run says so.
+func TestFrozenHeadIsTied(t *testing.T) {
+	for _, tt := range []struct {
+		sets []string
+		says bool
+	}{
+		{[]string{"model.family=gpt2", `model.freeze=["head"]`}, true},
+		{[]string{"model.family=gpt2", `model.freeze=["embed", "head"]`}, false},
+		{[]string{"model.family=llama", "model.tie_embeddings=false", `model.freeze=["head"]`}, false},
+		{[]string{"model.family=llama", "model.tie_embeddings=true", `model.freeze=["0-1", "head"]`}, true},
+	} {
+		_, events := train(t, filepath.Join(t.TempDir(), "out"), append(tt.sets, "run.steps=1", "optimizer.warmup_steps=0", "run.checkpoint_every=0", "run.eval_every=0")...)
+		said := slices.ContainsFunc(eventsOf[troupe.WarningEvent](events), func(e troupe.WarningEvent) bool {
+			return strings.Contains(e.Text, `model.freeze: layer "head" is frozen, but it uses`) && strings.Contains(e.Text, "is trained")
+		})
+		if said != tt.says {
+			t.Errorf("%q: it warns %v, want %v", tt.sets, said, tt.says)
+		}
+	}
+}

@@ -524,6 +524,9 @@ func (r *Run) setup(ctx context.Context, cfg *config.Config, o Options, wait tim
 	if err != nil {
 		return nil, err
 	}
+	for _, text := range p.Model().Thawed() {
+		r.warn("model.freeze: %s", text)
+	}
 	if p.Report().OutOfOrder {
 		r.warn("%s computes weight gradients out of microbatch order: the training is right, but its losses differ in the last bits from those of other schedules", cfg.Pipeline.Schedule)
 	}

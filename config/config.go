@@ -74,7 +74,8 @@ type Model struct {
 	MTPLayers     int     `toml:"mtp_layers"`     // layers of multi-token prediction; default 0
 	MTPWeight     float64 `toml:"mtp_weight"`     // of the mean of their losses, beside the main one; default 0.3
 	From          string  `toml:"from"`           // checkpoint to take shape and weights from; default none
-	// Freeze names layers that are not trained: "embed", "head", "3" or "0-7"; default none.
+	// Freeze names layers that are not trained: "embed", "head", "3" or "0-7"; default none. The matrix of a
+	// head with tied embeddings is the embedding's: it is frozen with "embed" alone.
 	Freeze []string `toml:"freeze"`
 
 	Stack   []string `toml:"stack"`   // of family "stack": the layers, each a name with its options

@@ -76,13 +76,24 @@ func (m *Model) Freeze(layers []string) error {
 			}
 		}
 	}
-	m.froze = len(layers) > 0
+	m.froze, m.thawed = len(layers) > 0, nil
+	for i, l := range m.layers {
+		for _, u := range l.uses() {
+			if frozen[i] && u.place != placeOwn && !u.param.Frozen {
+				m.thawed = append(m.thawed, fmt.Sprintf("layer %q is frozen, but it uses %s, which belongs to another layer and is trained: freeze that layer too", names[i], u.param.Name))
+			}
+		}
+	}
 	if m.Trained() == 0 && m.Parameters() > 0 {
 		return fmt.Errorf("%w: all layers with weights are frozen, which leaves nothing to train", ErrModel)
 	}
 	m.stopGradients()
 	return nil
 }
+
+// Thawed says which frozen layers have weights that are trained all the same: those of another layer, which they
+// share.
+func (m *Model) Thawed() []string { return m.thawed }
 
 // listed names layers for an error: runs of numbers by their ends.
 func listed(names []string) string {

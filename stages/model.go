@@ -25,6 +25,7 @@ type Model struct {
 	wires  []wire // what each of them takes and makes
 	values []value
 	froze  bool // Freeze has named layers
+	thawed []string
 	tensor TensorParallel
 }
 

@@ -316,17 +316,28 @@ func wrongKind(path string, mode fs.FileMode, want string) error {
 	return fmt.Errorf("%s is not a %s", path, want)
 }
 
-// placed gives a system's error the whole path: os.Root knows the last element.
+// placed gives a system's error the whole path, and the usual name of what failed: os.Root knows the last element,
+// and says statat.
 func (d *Folder) placed(name string, err error) error {
 	var onPath *fs.PathError
 	if errors.As(err, &onPath) {
-		onPath.Path = d.Path(name)
+		onPath.Op, onPath.Path = usual(onPath.Op), d.Path(name)
 	}
 	var onLink *os.LinkError
 	if errors.As(err, &onLink) {
+		onLink.Op = usual(onLink.Op)
 		onLink.Old, onLink.New = d.Path(path.Join(path.Dir(name), filepath.ToSlash(onLink.Old))), d.Path(path.Join(path.Dir(name), filepath.ToSlash(onLink.New)))
 	}
 	return err
+}
+
+// usual is what people call a system call: open for openat.
+func usual(op string) string {
+	switch op {
+	case "stat", "lstat", "fstat":
+		return op
+	}
+	return strings.TrimSuffix(op, "at")
 }
 
 // file is a file with its whole path.

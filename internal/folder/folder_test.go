@@ -324,3 +324,25 @@ func TestOpenWhileReplaced(t *testing.T) {
 	close(stop)
 	must(t, <-stopped)
 }
+
+// TestErrorsNameCalls: an error names what failed as people know it, not as the system's call.
+func TestErrorsNameCalls(t *testing.T) {
+	d, err := folder.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	_, err = d.Open("missing/shard")
+	if err == nil || strings.Contains(err.Error(), "statat") || strings.Contains(err.Error(), "openat") {
+		t.Errorf("%v", err)
+	}
+	_, err = d.Open("shard")
+	if at := new(fs.PathError); !errors.As(err, &at) || at.Op != "stat" && at.Op != "open" && at.Op != "lstat" {
+		t.Errorf("%v", err)
+	}
+	for _, err := range []error{d.Rename("a", "b"), d.Mkdir("no/folder")} {
+		if err == nil || strings.Contains(strings.Split(err.Error(), " ")[0], "at") && !strings.HasPrefix(err.Error(), "stat") {
+			t.Errorf("%v", err)
+		}
+	}
+}
