@@ -84,7 +84,7 @@ func TestKilledLine(t *testing.T) {
 		for e := range run.Events() {
 			if _, is := e.(troupe.StepEvent); is {
 				if n++; n == 3+i {
-					time.Sleep(time.Duration(i) * 100 * time.Microsecond)
+					time.Sleep(time.Duration(i) * 10 * time.Millisecond) // of a step and its validation, which take 20 to 100
 					run.Kill()
 				}
 			}

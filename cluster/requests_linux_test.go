@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -238,5 +239,32 @@ func TestRateAfterRollback(t *testing.T) {
 	}
 	if last != 1e-5 || !warned {
 		t.Errorf("the last rate is %g; warned: %v", last, warned)
+	}
+}
+
+// TestGaveUp: workers that give up their ranks, since the coordinator was frozen for longer than their lease, are
+// given them again when it is back: the run goes on by itself, and nothing takes it for one that was ended.
+func TestGaveUp(t *testing.T) {
+	beside(t)
+	g := newGroup(t, &group{boss: settings{Silence: 2 * time.Second, Lease: 3 * time.Second}})
+	g.join(t, workers(2)...)
+	a := newAsker(t, g, "run.steps=100000", "run.checkpoint_every=5", "run.eval_every=0", "pipeline.stages=2", "cluster.silence_s=2", "cluster.lease_s=3")
+	step := func(e troupe.Event) bool { s, is := e.(troupe.StepEvent); return is && s.Step > 0 }
+	a.await("a step", 0, step)
+	lead := g.lead.cmd.Process
+	if err := lead.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(5 * time.Second) // longer than the lease, by the clock that the workers have
+	place := a.place()
+	if err := lead.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	a.await("the restart", place, restarted)
+	a.await("a step after it", a.place(), step)
+	a.ask(troupe.Change{Kind: actors.Stop})
+	<-a.done
+	if a.end != nil || !a.result.Stopped {
+		t.Errorf("%+v, %v\n%s", a.result, a.end, g.describe())
 	}
 }
