@@ -94,7 +94,7 @@ const stepClock = "step clock"
 // command is what a test asks of a process, a line of JSON on its standard input.
 type command struct {
 	ID       int
-	Do       string   // "token", "run", "status", "lower generation", stepClock
+	Do       string   // "token", "run", "change", "requests", "status", "lower generation", stepClock
 	Seconds  float64  // of a token's life; for which a run waits for all its workers; by which the clock is set
 	Workers  int      // that a run begins with; how much lower the generation is to be
 	Config   string   // of a run
@@ -102,18 +102,20 @@ type command struct {
 	FromStep int
 	Operator bool // the token is one's
 	Snapshot bool // of a run: take one at each checkpoint
+	Change   troupe.Change
 }
 
 // event is what a process tells, a line of JSON on its standard output.
 type event struct {
 	At    time.Time
-	Kind  string // "listening", "reply", "log", "step", "checkpoint", "restart", "warning", "stall", "end"
+	Kind  string // "listening", "reply", "log", "step", "checkpoint", "pause", "resume", "restart", "warning", "stall", "end"
 	ID    int    // of the command that it answers
 	Step  int
 	Text  string
 	Error string
 	Attrs map[string]string // of a log line
 	Count int               // workers of a run, goroutines
+	Rate  float64           // of a step
 }
 
 func (e event) String() string {
@@ -231,6 +233,15 @@ func playCoordinator() error {
 		case "lower generation":
 			p.c.LowerGeneration(uint64(c.Workers)) //nolint:gosec // small
 			p.reply(c, event{}, nil)
+		case "change", "requests":
+			p.mu.Lock()
+			run := p.run
+			p.mu.Unlock()
+			var err error
+			if c.Do == "change" {
+				err = run.Change(c.Change)
+			}
+			p.reply(c, event{Text: run.Status().Requested()}, err)
 		case "run":
 			p.running.Add(1)
 			go func() { // ends with the run
@@ -302,7 +313,16 @@ func (p *conductor) train(ctx context.Context, c command) {
 func told(e troupe.Event) event {
 	switch e := e.(type) {
 	case troupe.StepEvent:
-		return event{Kind: "step", Step: e.Step}
+		one := event{Kind: "step", Step: e.Step}
+		if e.LR != nil {
+			one.Rate = *e.LR
+		}
+		return one
+	case troupe.PauseEvent:
+		if e.Paused {
+			return event{Kind: "pause", Step: int(e.Step)}
+		}
+		return event{Kind: "resume", Step: int(e.Step)}
 	case troupe.CheckpointEvent:
 		return event{Kind: "checkpoint", Step: int(e.Step)}
 	case troupe.RestartEvent:
@@ -316,7 +336,10 @@ func told(e troupe.Event) event {
 }
 
 func endOf(result troupe.Result, err error) event {
-	e := event{Kind: "end", Step: result.Step}
+	e := event{Kind: "end", Step: result.Step, Text: result.Dir}
+	if result.Stopped {
+		e.Count = 1
+	}
 	if err != nil {
 		e.Error = err.Error()
 	}

@@ -2,13 +2,11 @@ package cluster_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,97 +16,108 @@ import (
 	"github.com/troupe-ml/troupe/cluster"
 )
 
-// asker is an operator who asks a run of a group for something.
-type asker struct {
-	t      *testing.T
-	g      *group
-	client *cluster.Client
-	id     string
-	out    string
-
-	mu     sync.Mutex
-	events []troupe.Event
-	end    error
-	result troupe.Result
-	done   chan struct{}
+// asked is a run of a group that a test asks for things.
+type asked struct {
+	t    *testing.T
+	g    *group
+	line *timeline // what the run tells
+	// ask makes a change; requests are those that status lists.
+	ask      func(ch troupe.Change)
+	requests func() string
 }
 
-// newAsker submits a run, and follows it.
-func newAsker(t *testing.T, g *group, sets ...string) *asker {
+// askCluster submits a run to the coordinator and follows it, as an operator does.
+func askCluster(t *testing.T, g *group, sets ...string) *asked {
 	t.Helper()
 	token, err := cluster.ParseToken(g.ask(t, command{Do: "token", Operator: true, Seconds: 3600}).Text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &asker{t: t, g: g, out: filepath.Join(t.TempDir(), "out"), done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
-	if a.client, err = cluster.NewClient(ctx, cluster.ClientConfig{Address: g.address, Token: token}); err == nil {
-		a.id, err = a.client.Submit(ctx, cluster.Submission{Config: []byte(smallRun), Sets: keys(t, a.out, sets)})
+	var id string
+	client, err := cluster.NewClient(ctx, cluster.ClientConfig{Address: g.address, Token: token})
+	if err == nil {
+		id, err = client.Submit(ctx, cluster.Submission{Config: []byte(smallRun), Sets: keys(t, filepath.Join(t.TempDir(), "out"), sets)})
 	}
 	var run *cluster.Followed
 	if err == nil {
-		run, err = a.client.Follow(ctx, a.id, cluster.FollowOptions{})
+		run, err = client.Follow(ctx, id, cluster.FollowOptions{})
 	}
 	if err != nil {
 		cancel()
 		t.Fatalf("%v\n%s", err, g.describe())
 	}
+	a := &asked{t: t, g: g, line: newTimeline()}
+	done := make(chan struct{})
 	go func() { // ends with the run, or with ctx
-		defer close(a.done)
+		defer close(done)
 		for e := range run.Events() {
-			a.mu.Lock()
-			a.events = append(a.events, e)
-			a.mu.Unlock()
+			a.line.add(told(e))
 		}
-		a.result, a.end = run.Wait()
+		a.line.add(endOf(run.Wait()))
 	}()
 	t.Cleanup(func() {
 		cancel()
-		<-a.done
-		a.client.Close()
+		<-done
+		client.Close()
 	})
+	a.ask = func(ch troupe.Change) {
+		t.Helper()
+		if _, err := client.Change(ctx, id, ch); err != nil {
+			t.Fatalf("%v: %v\n%s", ch, err, g.describe())
+		}
+	}
+	a.requests = func() string {
+		t.Helper()
+		_, status, err := client.Status(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return status.Requested()
+	}
 	return a
 }
 
-// place is how many events have come.
-func (a *asker) place() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.events)
+// askLocal begins a run in the coordinator's program, as engine run --local-cluster and a service do.
+func askLocal(t *testing.T, g *group, sets ...string) *asked {
+	t.Helper()
+	g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, filepath.Join(t.TempDir(), "out"), sets), Workers: 2, Seconds: patience.Seconds()})
+	return &asked{t: t, g: g, line: g.line,
+		ask:      func(ch troupe.Change) { t.Helper(); g.ask(t, command{Do: "change", Change: ch}) },
+		requests: func() string { t.Helper(); return g.ask(t, command{Do: "requests"}).Text },
+	}
 }
 
 // await waits for an event from a place on.
-func (a *asker) await(what string, place int, want func(troupe.Event) bool) {
+func (a *asked) await(what string, place int, want func(event) bool) event {
 	a.t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		a.mu.Lock()
-		found := slices.ContainsFunc(a.events[place:], want)
-		a.mu.Unlock()
-		if found {
-			return
-		}
-	}
-	a.t.Fatalf("%s: it has not come\n%s", what, a.g.describe())
-}
-
-func (a *asker) ask(ch troupe.Change) {
-	a.t.Helper()
-	if _, err := a.client.Change(context.Background(), a.id, ch); err != nil {
-		a.t.Fatalf("%v: %v\n%s", ch, err, a.g.describe())
-	}
-}
-
-func (a *asker) status() (cluster.RunSummary, actors.Status) {
-	a.t.Helper()
-	s, status, err := a.client.Status(context.Background(), a.id)
+	e, err := (&group{line: a.line}).find(place, patience, want)
 	if err != nil {
-		a.t.Fatalf("%v\n%s", err, a.g.describe())
+		a.t.Fatalf("%s: %v\n%s", what, err, a.g.describe())
 	}
-	return s, status
+	return e
 }
 
-// kill ends a worker, which keeper starts again.
-func (a *asker) kill(name string) {
+func kindOf(kind string) func(event) bool { return func(e event) bool { return e.Kind == kind } }
+
+func stepFrom(n int) func(event) bool {
+	return func(e event) bool { return e.Kind == "step" && e.Step >= n }
+}
+
+// busy are the workers that have ranks. There may be one: another has not joined again.
+func (a *asked) busy() (names []string) {
+	a.t.Helper()
+	for _, m := range regexp.MustCompile(`worker (\S+) at .* ranks \[\d`).FindAllStringSubmatch(a.g.ask(a.t, command{Do: "status"}).Text, -1) {
+		names = append(names, m[1])
+	}
+	if len(names) == 0 {
+		a.t.Fatalf("no worker has ranks\n%s", a.g.describe())
+	}
+	return names
+}
+
+// kill ends a worker.
+func (a *asked) kill(name string) {
 	a.t.Helper()
 	a.g.mu.Lock()
 	p := a.g.workers[name]
@@ -118,85 +127,89 @@ func (a *asker) kill(name string) {
 	}
 }
 
-func restarted(e troupe.Event) bool { _, is := e.(troupe.RestartEvent); return is }
-
 // TestRequestsSurvive asks a run for something and then kills one of its workers: what was asked for is done
-// all the same, and until it is the status names it.
+// all the same, and until it is the status names it. With TROUPE_KILLS=1 it does so ten times.
 func TestRequestsSurvive(t *testing.T) {
-	beside(t)
 	times := 1
 	if os.Getenv("TROUPE_KILLS") == "1" {
 		times = 10
 	}
-	seed := uint64(time.Now().UnixNano()) //nolint:gosec // after 1970
-	random := rand.New(rand.NewPCG(seed, 3))
-	t.Logf("seed %d", seed)
-	g := newGroup(t, &group{boss: settings{Silence: 5 * time.Second}})
-	g.join(t, workers(2)...)
-	keep := &keeper{g: g, stop: make(chan struct{})}
-	t.Cleanup(func() { close(keep.stop); keep.running.Wait() })
-	for _, name := range workers(2) {
-		keep.keep(name, func() time.Duration { return 0 })
-	}
-	soon := func(most time.Duration) { time.Sleep(time.Duration(random.Int64N(int64(most)))) }
-	for i := range times {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			a := newAsker(t, g, "run.steps=100000", "run.checkpoint_every=7", "run.eval_every=0", "run.keep=2", "pipeline.stages=2", "cluster.max_restarts=100")
-			// strike kills a worker around the time of a request, and waits until the run has recovered.
-			strike := func(ch troupe.Change) int {
-				t.Helper()
-				place := a.place()
-				a.await("a step", place, func(e troupe.Event) bool { s, is := e.(troupe.StepEvent); return is && s.Step > 0 })
-				soon(30 * time.Millisecond)
-				place = a.place()
-				name := workers(2)[random.IntN(2)]
-				a.ask(ch)
-				soon(10 * time.Millisecond)
-				a.kill(name)
-				return place
+	for name, begin := range map[string]func(*testing.T, *group, ...string) *asked{"cluster": askCluster, "local": askLocal} {
+		t.Run(name, func(t *testing.T) {
+			beside(t)
+			seed := uint64(time.Now().UnixNano()) //nolint:gosec // after 1970
+			t.Logf("seed %d", seed)
+			random := rand.New(rand.NewPCG(seed, 3))
+			g := newGroup(t, &group{boss: settings{Silence: 5 * time.Second}})
+			g.join(t, workers(2)...)
+			keep := &keeper{g: g, stop: make(chan struct{})}
+			t.Cleanup(func() { close(keep.stop); keep.running.Wait() })
+			for _, name := range workers(2) {
+				keep.keep(name, func() time.Duration { return 0 })
 			}
-			place := strike(troupe.Change{Kind: actors.Pause})
-			a.await("the restart", place, restarted)
-			a.await("the pause of the next attempt", a.place(), func(e troupe.Event) bool { p, is := e.(troupe.PauseEvent); return is && p.Paused })
-			before, status := a.status()
-			if before.State != "paused" || !slices.Equal(status.Requests, []troupe.Change{{Kind: actors.Pause}}) {
-				t.Errorf("paused, its state is %s and its requests are %v", before.State, status.Requests)
-			}
-			time.Sleep(100 * time.Millisecond)
-			if now, _ := a.status(); now.Step != before.Step {
-				t.Errorf("the paused run trains: step %d, then %d", before.Step, now.Step)
-			}
-			a.ask(troupe.Change{Kind: actors.Resume})
-
-			place = strike(troupe.Change{Kind: actors.Checkpoint})
-			a.await("the restart", place, restarted)
-			a.await("the checkpoint", place, func(e troupe.Event) bool {
-				c, is := e.(troupe.CheckpointEvent)
-				return is && c.Step%7 != 0
-			})
-
-			place = strike(troupe.Change{Kind: actors.SetRate, LR: 0.00123, MinLR: 0.00123})
-			a.await("the restart", place, restarted)
-			a.await("the rate", place, func(e troupe.Event) bool { s, is := e.(troupe.StepEvent); return is && s.LR != nil && *s.LR == 0.00123 })
-			place = a.place()
-			a.await("a step", place, func(e troupe.Event) bool { _, is := e.(troupe.StepEvent); return is })
-			if _, status := a.status(); len(status.Requests) > 0 {
-				t.Errorf("done, there are the requests %v", status.Requests)
-			}
-
-			strike(troupe.Change{Kind: actors.Stop, Step: 0})
-			select {
-			case <-a.done:
-			case <-time.After(patience):
-				t.Fatalf("the run doesn't stop\n%s", g.describe())
-			}
-			if a.end != nil || !a.result.Stopped || a.result.Dir == "" {
-				t.Errorf("it ended with %+v, %v", a.result, a.end)
-			}
-			if _, err := os.Stat(a.result.Dir); err != nil {
-				t.Error(err)
+			for range times {
+				a := begin(t, g, "run.steps=100000", "run.checkpoint_every=7", "run.eval_every=0", "run.keep=2", "pipeline.stages=2", "cluster.max_restarts=100")
+				surviveAll(t, a, random)
 			}
 		})
+	}
+}
+
+// surviveAll asks a run for each of all things.
+func surviveAll(t *testing.T, a *asked, random *rand.Rand) {
+	soon := func(most time.Duration) { time.Sleep(time.Duration(random.Int64N(int64(most)))) }
+	// strike kills a worker around the time of a request.
+	strike := func(ch troupe.Change) (place int) {
+		t.Helper()
+		a.await("a step", a.line.place(), stepFrom(1))
+		soon(30 * time.Millisecond)
+		place = a.line.place()
+		a.ask(ch)
+		soon(10 * time.Millisecond)
+		busy := a.busy()
+		a.kill(busy[random.IntN(len(busy))])
+		return place
+	}
+	place := strike(troupe.Change{Kind: actors.Pause})
+	restart := a.await("the restart", place, kindOf("restart"))
+	events, _ := a.line.from(0)
+	for i, e := range events {
+		if e.At.Equal(restart.At) && e.Kind == "restart" {
+			place = i
+		}
+	}
+	paused := a.await("the pause of the next attempt", place, kindOf("pause"))
+	if text := a.requests(); text != "requested: pause" {
+		t.Errorf("paused, the status says %q", text)
+	}
+	time.Sleep(100 * time.Millisecond)
+	events, _ = a.line.from(place)
+	for _, e := range events {
+		if e.Kind == "step" && e.At.After(paused.At) {
+			t.Errorf("the paused run trains: %v", e)
+		}
+	}
+	a.ask(troupe.Change{Kind: actors.Resume})
+
+	place = strike(troupe.Change{Kind: actors.Checkpoint})
+	a.await("the restart", place, kindOf("restart"))
+	a.await("the checkpoint", place, func(e event) bool { return e.Kind == "checkpoint" && e.Step%7 != 0 })
+
+	place = strike(troupe.Change{Kind: actors.SetRate, LR: 0.00123, MinLR: 0.00123})
+	a.await("the restart", place, kindOf("restart"))
+	a.await("the rate", place, func(e event) bool { return e.Kind == "step" && e.Rate == 0.00123 })
+	a.await("a step", a.line.place(), stepFrom(1))
+	if text := a.requests(); text != "" {
+		t.Errorf("all is done, and the status says %q", text)
+	}
+
+	place = strike(troupe.Change{Kind: actors.Stop})
+	end := a.await("the end", place, ended)
+	if end.Error != "" || end.Count != 1 {
+		t.Errorf("it ended with %v", end)
+	}
+	if _, err := os.Stat(end.Text); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -206,65 +219,52 @@ func TestRateAfterRollback(t *testing.T) {
 	beside(t)
 	g := newGroup(t, &group{boss: settings{Silence: 5 * time.Second}})
 	g.join(t, workers(3)...)
-	a := newAsker(t, g, "run.steps=150", "run.checkpoint_every=0", "run.eval_every=0", "pipeline.stages=2", "optimizer.warmup_steps=0")
-	step := func(n int) func(troupe.Event) bool {
-		return func(e troupe.Event) bool { s, is := e.(troupe.StepEvent); return is && s.Step >= n }
-	}
-	a.await("step 50", 0, step(50))
+	a := askCluster(t, g, "run.steps=150", "run.checkpoint_every=0", "run.eval_every=0", "pipeline.stages=2", "optimizer.warmup_steps=0")
+	a.await("step 50", 0, stepFrom(50))
 	a.ask(troupe.Change{Kind: actors.SetRate, LR: 9e-3, MinLR: 9e-3})
-	a.await("the older rate", 0, func(e troupe.Event) bool { s, is := e.(troupe.StepEvent); return is && s.LR != nil && *s.LR == 9e-3 })
-	place := a.place()
+	a.await("the older rate", 0, func(e event) bool { return e.Rate == 9e-3 })
+	place := a.line.place()
 	a.kill("worker-0")
-	a.await("the restart", place, restarted)
-	a.await("a step after it", a.place(), step(1))
+	a.await("the restart", place, kindOf("restart"))
+	a.await("a step after it", a.line.place(), stepFrom(1))
 	a.ask(troupe.Change{Kind: actors.SetRate, LR: 1e-5, MinLR: 1e-5})
-	<-a.done
-	if a.end != nil {
-		t.Fatalf("%v\n%s", a.end, g.describe())
+	if end := a.await("the end", place, ended); end.Error != "" {
+		t.Fatalf("%v\n%s", end, g.describe())
 	}
-	last, warned := 0.0, false
-	for _, e := range a.events[place:] {
-		switch e := e.(type) {
-		case troupe.StepEvent:
-			if e.LR == nil {
-				continue
-			}
-			last = *e.LR
-			if e.Step > 120 && last != 1e-5 {
-				t.Fatalf("step %d has the rate %g", e.Step, last)
-			}
-		case troupe.WarningEvent:
-			warned = warned || strings.Contains(e.Text, "the learning rate 1e-05 from step ") && strings.Contains(e.Text, "cancels 0.009")
+	warned := false
+	events, _ := a.line.from(place)
+	for _, e := range events {
+		if e.Kind == "step" && e.Step > 120 && e.Rate != 1e-5 {
+			t.Fatalf("step %d has the rate %g", e.Step, e.Rate)
 		}
+		warned = warned || e.Kind == "warning" && strings.Contains(e.Text, "the learning rate 1e-05 from step ") && strings.Contains(e.Text, "cancels 0.009")
 	}
-	if last != 1e-5 || !warned {
-		t.Errorf("the last rate is %g; warned: %v", last, warned)
+	if !warned {
+		t.Error("nothing is said of the older rate")
 	}
 }
 
 // TestGaveUp: workers that give up their ranks, since the coordinator was frozen for longer than their lease, are
-// given them again when it is back: the run goes on by itself, and nothing takes it for one that was ended.
+// given them again when it is back: the run recovers by itself, and nothing takes it for one that was ended.
 func TestGaveUp(t *testing.T) {
 	beside(t)
 	g := newGroup(t, &group{boss: settings{Silence: 2 * time.Second, Lease: 3 * time.Second}})
 	g.join(t, workers(2)...)
-	a := newAsker(t, g, "run.steps=100000", "run.checkpoint_every=5", "run.eval_every=0", "pipeline.stages=2", "cluster.silence_s=2", "cluster.lease_s=3")
-	step := func(e troupe.Event) bool { s, is := e.(troupe.StepEvent); return is && s.Step > 0 }
-	a.await("a step", 0, step)
+	a := askCluster(t, g, "run.steps=100000", "run.checkpoint_every=5", "run.eval_every=0", "pipeline.stages=2", "cluster.silence_s=2", "cluster.lease_s=3")
+	a.await("a step", 0, stepFrom(1))
 	lead := g.lead.cmd.Process
 	if err := lead.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(5 * time.Second) // longer than the lease, by the clock that the workers have
-	place := a.place()
+	place := a.line.place()
 	if err := lead.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	a.await("the restart", place, restarted)
-	a.await("a step after it", a.place(), step)
+	a.await("the restart", place, kindOf("restart"))
+	a.await("a step after it", a.line.place(), stepFrom(1))
 	a.ask(troupe.Change{Kind: actors.Stop})
-	<-a.done
-	if a.end != nil || !a.result.Stopped {
-		t.Errorf("%+v, %v\n%s", a.result, a.end, g.describe())
+	if end := a.await("the end", place, ended); end.Error != "" || end.Count != 1 {
+		t.Errorf("%v\n%s", end, g.describe())
 	}
 }
