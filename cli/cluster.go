@@ -26,7 +26,7 @@ const tokenTTL = 24 * time.Hour
 
 func (a *app) newCluster() *cobra.Command {
 	cmd := &cobra.Command{Use: "cluster", Short: "Run a cluster's coordinator, make tokens, control runs"}
-	cmd.AddCommand(a.newClusterStart(), a.newClusterToken(), a.newClusterTokens(), a.newClusterRevoke(),
+	cmd.AddCommand(a.newClusterStart(), a.newClusterToken(), a.newClusterTokens(), a.newClusterRevoke(), a.newClusterRelease(),
 		a.newChange("pause", "Hold a run at the end of its step", actors.Pause), a.newChange("resume", "Let a run go on that was paused, and take back pauses to come", actors.Resume),
 		a.newChange("checkpoint", "Have a run write a checkpoint at the end of its step", actors.Checkpoint), a.newChange("rate", "Have a run go on with another learning rate", actors.SetRate))
 	asGroup(cmd)

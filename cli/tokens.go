@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -25,6 +26,8 @@ type authority interface {
 	newToken(cmd *cobra.Command, role cluster.Role, ttl time.Duration) (cluster.Token, error)
 	list(cmd *cobra.Command) ([]cluster.TokenInfo, error)
 	revoke(cmd *cobra.Command, id string) error
+	names(cmd *cobra.Command) ([]cluster.NameInfo, error)
+	release(cmd *cobra.Command, name string) error
 }
 
 type localTokens struct{ *cluster.Tokens }
@@ -35,6 +38,9 @@ func (t localTokens) newToken(_ *cobra.Command, role cluster.Role, ttl time.Dura
 func (t localTokens) list(*cobra.Command) ([]cluster.TokenInfo, error) { return t.List(), nil }
 func (t localTokens) revoke(_ *cobra.Command, id string) error         { return t.Revoke(id) }
 
+func (t localTokens) names(*cobra.Command) ([]cluster.NameInfo, error) { return t.Names(), nil }
+func (t localTokens) release(_ *cobra.Command, name string) error      { return t.Release(name) }
+
 type remoteTokens struct{ *cluster.Client }
 
 func (t remoteTokens) newToken(cmd *cobra.Command, role cluster.Role, ttl time.Duration) (cluster.Token, error) {
@@ -44,6 +50,13 @@ func (t remoteTokens) list(cmd *cobra.Command) ([]cluster.TokenInfo, error) {
 	return t.Tokens(cmd.Context())
 }
 func (t remoteTokens) revoke(cmd *cobra.Command, id string) error { return t.Revoke(cmd.Context(), id) }
+
+func (t remoteTokens) names(cmd *cobra.Command) ([]cluster.NameInfo, error) {
+	return t.Names(cmd.Context())
+}
+func (t remoteTokens) release(cmd *cobra.Command, name string) error {
+	return t.Release(cmd.Context(), name)
+}
 
 func (o *tokenFlags) open(cmd *cobra.Command) (authority, error) {
 	if cmd.Flags().Changed("cluster") {
@@ -163,20 +176,72 @@ func (a *app) newClusterRevoke() *cobra.Command {
 	var o tokenFlags
 	cmd := &cobra.Command{
 		Use:   "revoke ID",
-		Short: "End a token",
-		Long: `End a token: nobody can join by it any more. Who has joined stays. engine cluster
-tokens lists the ids.`,
+		Short: "End a token, and what has joined by it",
+		Long: `End a token: no process can join by it any more. The certificates of processes that
+joined by it end too: the coordinator closes their connections within a second,
+refuses new ones and renews nothing. A worker that still has to compute joins again
+with another token; runs resume from their last checkpoint. engine cluster tokens
+lists the ids. To end one worker alone, use engine cluster release.`,
 		Example: "  engine cluster revoke 0123456789abcdef",
 		Args:    takes("ID"),
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {
 			of, err := o.open(cmd)
+			var ended []string
+			if err == nil {
+				ended, err = namesBy(cmd, of, args[0])
+			}
 			if err == nil {
 				err = of.revoke(cmd, args[0])
 			}
 			if err != nil {
 				return err
 			}
-			a.printf("%s is revoked\n", args[0])
+			a.printf("%s is revoked", args[0])
+			if len(ended) > 0 {
+				a.printf("; it ends the workers %s", strings.Join(ended, ", "))
+			}
+			a.printf("\n")
+			return nil
+		}),
+	}
+	o.set(cmd)
+	return cmd
+}
+
+// namesBy are the names of the workers that have joined by a token.
+func namesBy(cmd *cobra.Command, of authority, token string) (names []string, err error) {
+	all, err := of.names(cmd)
+	for _, n := range all {
+		if n.Token == token {
+			names = append(names, n.Name)
+		}
+	}
+	return names, err
+}
+
+func (a *app) newClusterRelease() *cobra.Command {
+	var o tokenFlags
+	cmd := &cobra.Command{
+		Use:   "release NAME",
+		Short: "Release a worker's name",
+		Long: `Release a worker's name, so that a worker with another key can have it, and end the
+certificate of the worker that has it: the coordinator closes its connections.
+
+A name belongs to the first key that joined by it. A worker that keeps its key
+(--cert-file) keeps its name until its certificate has expired, 24 hours after it was
+last renewed. Release the name sooner where that file was lost, or where the worker is
+not to come back.`,
+		Example: "  engine cluster release rack1-node3",
+		Args:    takes("NAME"),
+		RunE: a.work(func(cmd *cobra.Command, args []string) error {
+			of, err := o.open(cmd)
+			if err == nil {
+				err = of.release(cmd, args[0])
+			}
+			if err != nil {
+				return err
+			}
+			a.printf("%s is released\n", args[0])
 			return nil
 		}),
 	}

@@ -325,6 +325,9 @@ func (a *answerer) tokens(m *wire.TokensRequest) error {
 		a.c.log.Info("made a token", "token", t.ID, "role", t.Role, "by", a.peer.Name)
 		reply.Token = t.String()
 	case *wire.TokensRequest_List:
+		for _, n := range a.c.authority.Names() {
+			reply.Names = append(reply.Names, &wire.NameInfo{Name: n.Name, Token: n.Token, UntilS: n.Until.Unix()})
+		}
 		for _, t := range a.c.authority.Tokens() {
 			reply.Tokens = append(reply.Tokens, &wire.TokenInfo{Id: t.ID, Role: string(t.Role), ExpiresS: t.Expires.Unix(), Revoked: t.Revoked, Uses: t.Uses})
 		}
@@ -332,7 +335,12 @@ func (a *answerer) tokens(m *wire.TokensRequest) error {
 		if err := a.c.authority.Revoke(k.Revoke.GetId()); err != nil {
 			return err
 		}
-		a.c.log.Info("revoked a token", "token", k.Revoke.GetId(), "by", a.peer.Name)
+		a.c.log.Info("revoked a token, and what it has let in", "token", k.Revoke.GetId(), "by", a.peer.Name)
+	case *wire.TokensRequest_Release:
+		if err := a.c.authority.Release(k.Release.GetName()); err != nil {
+			return err
+		}
+		a.c.log.Info("released a worker's name", "name", k.Release.GetName(), "by", a.peer.Name)
 	default:
 		return fmt.Errorf("%w: nothing that it knows was asked about tokens", ErrRequest)
 	}

@@ -93,7 +93,7 @@ func (c *Client) certificate(ctx context.Context, cfg ClientConfig) (cert tls.Ce
 	if name == "" {
 		name = string(cfg.Token.Role)
 	}
-	if cert, c.root, err = join(ctx, c.at, cfg.Token, clientName(name)+"-"+hex.EncodeToString(id[:])); err != nil {
+	if cert, c.root, err = join(ctx, c.at, cfg.Token, clientName(name)+"-"+hex.EncodeToString(id[:]), cfg.CertFile != ""); err != nil {
 		return cert, fmt.Errorf("asking the coordinator at %s: %w", cfg.Address, unreachable(err))
 	}
 	if cfg.CertFile != "" {
@@ -431,7 +431,25 @@ func (c *Client) Tokens(ctx context.Context) ([]TokenInfo, error) {
 	return all, err
 }
 
-// Revoke ends a token, where the coordinator lets operators do that.
+// NameInfo is what a coordinator tells of a worker's name.
+type NameInfo = pki.NameInfo
+
+// Names lists the names that workers have, where the coordinator lets operators do that.
+func (c *Client) Names(ctx context.Context) (all []NameInfo, err error) {
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{Kind: &wire.TokensRequest_List{List: &wire.ListTokens{}}}}})
+	for _, n := range m.GetTokens().GetNames() {
+		all = append(all, NameInfo{Name: n.GetName(), Token: n.GetToken(), Until: time.Unix(n.GetUntilS(), 0)})
+	}
+	return all, err
+}
+
+// Release lets another key have a worker's name, where the coordinator lets operators do that.
+func (c *Client) Release(ctx context.Context, name string) error {
+	_, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{Kind: &wire.TokensRequest_Release{Release: &wire.ReleaseName{Name: name}}}}})
+	return err
+}
+
+// Revoke ends a token, and what it has let in, where the coordinator lets operators do that.
 func (c *Client) Revoke(ctx context.Context, id string) error {
 	_, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{Kind: &wire.TokensRequest_Revoke{Revoke: &wire.RevokeToken{Id: id}}}}})
 	return err

@@ -107,6 +107,8 @@ type Coordinator struct {
 	asked      map[uint64]question        // who waits for a reply, by the request's number
 	apart      map[[2]uuid.UUID]time.Time // workers that could not reach each other, and until when they are kept apart
 	closed     bool
+
+	names arrivals
 }
 
 // workerState is what the coordinator knows of a worker beside its beats.
@@ -177,6 +179,9 @@ func (c *Coordinator) start(ctx context.Context) (err error) {
 			c.log.Warn("attempts of this coordinator may be numbered as those of the one before it", "err", err)
 		}
 	}
+	for _, n := range c.authority.Names() {
+		c.names.expected(n.Name)
+	}
 	identity := pki.Identity{Name: coordinatorName, Role: pki.Coordinator}
 	cert, err := c.authority.Issue(identity, pki.CertificateTTL)
 	if err != nil {
@@ -198,7 +203,7 @@ func (c *Coordinator) start(ctx context.Context) (err error) {
 		Client: func(address string) *tls.Config {
 			return pki.ClientTLSTo(port.NameAt(address), c.authority.Root(), c.keeper.Get, pki.Worker)
 		},
-		Allow: allow, Identify: identify, Logger: c.log,
+		Allow: allow, Identify: c.identify, Logger: c.log,
 		Handlers: transport.Handlers{Envelope: port.Envelope, Returned: port.Returned, Streams: map[string]func(net.Conn, transport.Peer){
 			mesh.LaneProtocol: port.Accept, probeProtocol: new(prober).serve, transport.ProtocolJoin: c.serveJoin, renewProtocol: c.serveRenew, apiProtocol: c.serveAPI, logProtocol: c.serveLog,
 			beatProtocol: func(conn net.Conn, p transport.Peer) {
@@ -223,10 +228,14 @@ func (c *Coordinator) start(ctx context.Context) (err error) {
 		return err
 	}
 	close(ready)
-	c.running.Add(1)
+	c.running.Add(2)
 	go func() { // ends with ctx
 		defer c.running.Done()
 		c.keeper.Run(ctx)
+	}()
+	go func() { // ends with ctx
+		defer c.running.Done()
+		c.watchRevoked(ctx)
 	}()
 	if c.runs.journal != nil {
 		if err := c.runs.journal.announce(c.Address()); err != nil {
@@ -304,11 +313,16 @@ func (c *Coordinator) admit(h *wire.Hello, _ string) error {
 		return fmt.Errorf("%w; a program must register the same whenever it is started", registered)
 	}
 	for _, m := range c.beats.Members() {
-		if m.Name == h.GetWorker().GetName() {
-			// Certificates tell that it is the same one.
-			c.beats.Expel(m.ID, fmt.Errorf("%w: it was started again", beat.ErrDead))
+		if m.Name != h.GetWorker().GetName() {
+			continue
 		}
+		if m.Connected { // with the same key, which two processes have then
+			return fmt.Errorf("%w: %q is the name of a worker at %s, which has the same key and was heard %.1f s ago; each worker needs a certificate of its own: was --cert-file copied?",
+				beat.ErrLater, m.Name, m.Address, time.Since(m.Heard).Seconds())
+		}
+		c.beats.Expel(m.ID, fmt.Errorf("%w: it was started again", beat.ErrDead))
 	}
+	c.names.came(h.GetWorker().GetName())
 	if err := c.checkAddresses(h.GetWorker()); err != nil {
 		return err
 	}
@@ -324,9 +338,13 @@ func (c *Coordinator) checkAddresses(w *wire.Peer) error {
 		return fmt.Errorf("its address %s is the coordinator's own", w.GetAddress())
 	}
 	for _, m := range c.beats.Members() {
-		if m.Name != w.GetName() && (taken(m.Address) || taken(m.DataAddress)) {
+		if m.Name == w.GetName() || !taken(m.Address) && !taken(m.DataAddress) {
+			continue
+		}
+		if m.Connected {
 			return fmt.Errorf("its address %s is that of worker %q, which was heard %.1f s ago; listen at another one (--listen, --advertise)", w.GetAddress(), m.Name, time.Since(m.Heard).Seconds())
 		}
+		c.beats.Expel(m.ID, fmt.Errorf("%w: worker %q has its address", beat.ErrDead, w.GetName()))
 	}
 	return nil
 }

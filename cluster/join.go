@@ -26,7 +26,7 @@ const joinTime = 10 * time.Second
 var ErrRefused = errors.New("the coordinator refuses to let this process join")
 
 // join gets a certificate for a token.
-func join(ctx context.Context, at *locator, t pki.Token, name string) (cert tls.Certificate, root []byte, err error) {
+func join(ctx context.Context, at *locator, t pki.Token, name string, kept bool) (cert tls.Certificate, root []byte, err error) {
 	key, csr, err := pki.NewRequest(pki.Identity{Name: name, Role: t.Role})
 	if err != nil {
 		return cert, nil, err
@@ -44,7 +44,7 @@ func join(ctx context.Context, at *locator, t pki.Token, name string) (cert tls.
 	if err := conn.SetDeadline(time.Now().Add(joinTime)); err != nil {
 		return cert, nil, err
 	}
-	if err := wire.WriteFrame(conn, &wire.JoinRequest{TokenId: t.ID, Secret: t.Secret[:], Csr: csr, Name: name}, limitJoinBytes); err != nil {
+	if err := wire.WriteFrame(conn, &wire.JoinRequest{TokenId: t.ID, Secret: t.Secret[:], Csr: csr, Name: name, Kept: kept}, limitJoinBytes); err != nil {
 		return cert, nil, err
 	}
 	var r wire.JoinReply
@@ -53,6 +53,9 @@ func join(ctx context.Context, at *locator, t pki.Token, name string) (cert tls.
 	}
 	if r.GetError() != "" {
 		err := fmt.Errorf("%w: %.1000s", ErrRefused, r.GetError())
+		if of, isName := nameErrors[r.GetName()]; isName {
+			return cert, nil, fmt.Errorf("%w: %w", of, err)
+		}
 		if clock.Now().After(t.Expires) {
 			err = fmt.Errorf("%w: its time was over at %s; make a new one (engine cluster token)", err, t.Expires.Local().Format(time.DateTime))
 		}
@@ -69,6 +72,9 @@ func join(ctx context.Context, at *locator, t pki.Token, name string) (cert tls.
 	cert, err = pki.Bind(key, r.GetCertificate(), root)
 	return cert, root, err
 }
+
+// nameErrors are what keeps a process from the name that it wants.
+var nameErrors = map[wire.JoinReply_Name]error{wire.JoinReply_IN_USE: errNameInUse, wire.JoinReply_HELD: ErrNameHeld, wire.JoinReply_LATER: errNameLater}
 
 // renewProtocol is the name of the stream by which a member gets a new certificate.
 const renewProtocol = "renew"
@@ -119,9 +125,13 @@ func renew(ctx context.Context, at *locator, root []byte, k *pki.Keeper, csr []b
 	return r.GetCertificate(), nil
 }
 
-// serveRenew is the coordinator's side: a certificate lives on as long as its holder asks.
+// serveRenew is the coordinator's side: a certificate lives on as long as its holder asks, and nothing behind it was revoked.
 func (c *Coordinator) serveRenew(conn net.Conn, p transport.Peer) {
 	defer conn.Close() //nolint:errcheck // it has ended
+	encrypted, ok := conn.(*secure.Conn)
+	if !ok {
+		return
+	}
 	var r wire.JoinRequest
 	err := conn.SetDeadline(time.Now().Add(joinTime))
 	if err == nil {
@@ -129,7 +139,7 @@ func (c *Coordinator) serveRenew(conn net.Conn, p transport.Peer) {
 	}
 	answer := &wire.JoinReply{}
 	if err == nil {
-		answer.Certificate, err = c.authority.Sign(r.GetCsr(), pki.Identity{Name: p.Name, Role: pki.Role(p.Role)}, pki.CertificateTTL)
+		answer.Certificate, err = c.authority.Renew(encrypted.ConnectionState().PeerCertificates[0], r.GetCsr(), clock.Now()) // the gate has checked it
 	}
 	if err != nil {
 		c.log.Warn("no new certificate", "name", p.Name, "err", err)
@@ -163,7 +173,7 @@ func (c *Coordinator) serveJoin(conn net.Conn, _ transport.Peer) {
 	case errors.Is(err, pki.ErrTokenRefused):
 		answer.Error = pki.ErrTokenRefused.Error() // why is for the log alone
 	default:
-		answer.Error = err.Error()
+		answer.Error, answer.Name = err.Error(), nameOf(err)
 	}
 	if err != nil {
 		c.log.Warn("refused to let a process join", "from", conn.RemoteAddr(), "name", fmt.Sprintf("%.100q", r.GetName()), "err", err)
@@ -171,15 +181,27 @@ func (c *Coordinator) serveJoin(conn net.Conn, _ transport.Peer) {
 	_ = wire.WriteFrame(conn, answer, limitJoinBytes)
 }
 
-// signJoin checks a request. A name is its holder's for as long as that is a member.
-func (c *Coordinator) signJoin(r *wire.JoinRequest) ([]byte, pki.Identity, error) {
-	for _, m := range c.beats.Members() {
-		if m.Name == r.GetName() && time.Since(m.Heard) < c.cfg.Silence {
-			return nil, pki.Identity{}, fmt.Errorf("%q is the name of a worker at %s, which was heard %.1f s ago; choose another (--name)", m.Name, m.Address, time.Since(m.Heard).Seconds())
-		}
+// nameOf says what of an error is about the name.
+func nameOf(err error) wire.JoinReply_Name {
+	switch {
+	case errors.Is(err, errNameLater):
+		return wire.JoinReply_LATER
+	case errors.Is(err, pki.ErrNameInUse):
+		return wire.JoinReply_IN_USE
+	case errors.Is(err, pki.ErrNameHeld):
+		return wire.JoinReply_HELD
 	}
+	return wire.JoinReply_OTHER
+}
+
+// signJoin checks a request. Names of workers have one holder each: see pki.Joining.
+func (c *Coordinator) signJoin(r *wire.JoinRequest) ([]byte, pki.Identity, error) {
 	if r.GetName() == coordinatorName {
 		return nil, pki.Identity{}, fmt.Errorf("%q is the coordinator's own name; choose another (--name)", coordinatorName)
 	}
-	return c.authority.SignJoin(r.GetTokenId(), r.GetSecret(), r.GetCsr(), r.GetName(), clock.Now())
+	cert, id, err := c.authority.Join(pki.Joining{TokenID: r.GetTokenId(), Secret: r.GetSecret(), CSR: r.GetCsr(), Name: r.GetName(), Kept: r.GetKept(), InUse: c.inUse}, clock.Now())
+	if err == nil && id.Role == pki.Worker {
+		c.names.expected(id.Name)
+	}
+	return cert, id, err
 }

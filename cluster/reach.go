@@ -74,6 +74,9 @@ func outlived(cert tls.Certificate, root []byte, t pki.Token, now time.Time) str
 	if err != nil {
 		return err.Error()
 	}
+	if leaf.Subject.SerialNumber == "" { // see pki.Authority.Accepts
+		return "an earlier version has made it"
+	}
 	if now.After(leaf.NotAfter) {
 		return fmt.Sprintf("it has expired, on %s", leaf.NotAfter.UTC().Format(time.RFC3339))
 	}

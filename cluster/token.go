@@ -52,5 +52,11 @@ func (t *Tokens) NewToken(role Role, ttl time.Duration) (Token, error) {
 // List lists the tokens, the first to expire first.
 func (t *Tokens) List() []TokenInfo { return t.authority.Tokens() }
 
-// Revoke ends a token. What it has let in stays.
+// Revoke ends a token, and what it has let in: a coordinator that runs closes its connections within a second.
 func (t *Tokens) Revoke(id string) error { return t.authority.Revoke(id) }
+
+// Names lists the names that workers have.
+func (t *Tokens) Names() []NameInfo { return t.authority.Names() }
+
+// Release ends a worker's hold on its name, and the worker's membership.
+func (t *Tokens) Release(name string) error { return t.authority.Release(name) }

@@ -58,18 +58,16 @@ func Work(ctx context.Context, cfg WorkerConfig) error {
 	if cfg.LaneStreams == 0 {
 		cfg.LaneStreams = 2
 	}
-	if cfg.Name == "" {
+	unnamed := cfg.Name == ""
+	if unnamed {
 		name, err := os.Hostname()
 		if err != nil {
 			return fmt.Errorf("the worker's name: %w; give one (--name)", err)
 		}
 		cfg.Name = name
 	}
-	w := &worker{cfg: cfg, logs: newForwarder()}
-	w.log = slog.New(&logHandler{next: cfg.Logger.With("worker", cfg.Name).Handler(), process: cfg.Name, sink: func(r *wire.LogRecord) {
-		r.TimeNs += int64(cfg.ahead)
-		w.logs.add(r)
-	}})
+	w := &worker{cfg: cfg, unnamed: unnamed, logs: newForwarder()}
+	w.call(cfg.Name)
 	var err error
 	if w.build, err = buildID(); err != nil {
 		return err
@@ -100,21 +98,36 @@ func Work(ctx context.Context, cfg WorkerConfig) error {
 		return err
 	}
 	defer w.close()
+	var again retries
 	for {
 		welcomed, err := w.membership(ctx)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return nil
-		}
-		if !errors.Is(err, beat.ErrRefused) || !welcomed {
+		case beat.NotYet(err) && again.next(ctx):
+			w.log.Warn("the coordinator does not take this worker yet; it tries again", "err", err)
+		case !errors.Is(err, beat.ErrRefused) || !welcomed:
 			return err
+		default:
+			again = retries{}
+			w.log.Warn("the coordinator has given this worker up; it joins again", "err", err)
 		}
-		w.log.Warn("the coordinator has given this worker up; it joins again", "err", err)
 	}
+}
+
+// call gives the worker a name.
+func (w *worker) call(name string) {
+	w.cfg.Name = name
+	w.log = slog.New(&logHandler{next: w.cfg.Logger.With("worker", name).Handler(), process: name, sink: func(r *wire.LogRecord) {
+		r.TimeNs += int64(w.cfg.ahead)
+		w.logs.add(r)
+	}})
 }
 
 // worker is a process that computes ranks. What it has lasts from one membership to the next.
 type worker struct {
 	cfg       WorkerConfig
+	unnamed   bool // nobody has given it a name: where its host's is taken, it takes one beside it
 	log       *slog.Logger
 	logs      *forwarder
 	build     string
@@ -157,6 +170,11 @@ func (w *worker) join(ctx context.Context) error {
 	if w.cfg.CertFile != "" {
 		cert, w.root, err = pki.ReadCertificateFile(w.cfg.CertFile)
 	}
+	if err == nil && w.cfg.CertFile != "" && w.unnamed {
+		if name := pki.NameIn(cert); name != "" { // which may have a number
+			w.call(name)
+		}
+	}
 	if err == nil && w.cfg.CertFile != "" && w.cfg.Token.ID != "" {
 		if why := outlived(cert, w.root, w.cfg.Token, clock.Now()); why != "" {
 			w.log.Warn("the certificate is of no use any more; the worker joins again", "file", w.cfg.CertFile, "why", why)
@@ -164,10 +182,7 @@ func (w *worker) join(ctx context.Context) error {
 		}
 	}
 	if w.cfg.CertFile == "" || errors.Is(err, os.ErrNotExist) {
-		err = w.reach(ctx, func() (err error) {
-			cert, w.root, err = join(ctx, w.at, w.cfg.Token, w.cfg.Name)
-			return err
-		})
+		cert, err = w.joinAs(ctx)
 		if err != nil {
 			return fmt.Errorf("joining the cluster at %s: %w", w.cfg.Join, err)
 		}
@@ -202,7 +217,7 @@ func (w *worker) open(ctx context.Context) error {
 		Client: func(address string) *tls.Config {
 			return pki.ClientTLSTo(w.port.NameAt(address), w.root, w.keeper.Get)
 		},
-		Allow:  allow, Identify: identify, Logger: w.log,
+		Allow: allow, Identify: identify, Logger: w.log,
 		Handlers: transport.Handlers{Envelope: w.port.Envelope, Returned: w.port.Returned, Streams: map[string]func(net.Conn, transport.Peer){mesh.LaneProtocol: w.port.Accept, probeProtocol: w.probes.serve}},
 	})
 	if err != nil {
@@ -243,7 +258,7 @@ func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
 	m.client = beat.NewClient(beat.ClientConfig{
 		Dial:     func(ctx context.Context) (net.Conn, error) { return w.dialCoordinator(ctx, beatProtocol) },
 		Hello:    &wire.Hello{Worker: &wire.Peer{Name: w.cfg.Name, Incarnation: m.id[:], Address: w.transport.Address(), DataAddress: w.transport.DataAddress()}, Build: w.build, Offer: offer},
-		Welcomed: m.welcome, Status: m.status, Logger: w.log,
+		Welcomed: m.welcome, Status: m.status, Final: final, Logger: w.log,
 		Wall: w.cfg.wallNow,
 	})
 	leased, stop := context.WithCancel(ctx)

@@ -27,6 +27,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Name says what keeps the process from the name that it wants.
+type JoinReply_Name int32
+
+const (
+	JoinReply_OTHER  JoinReply_Name = 0 // nothing: the error is about something else
+	JoinReply_IN_USE JoinReply_Name = 1 // its holder is a member
+	JoinReply_HELD   JoinReply_Name = 2 // it belongs to another key
+	JoinReply_LATER  JoinReply_Name = 3 // its holder may be dead
+)
+
+// Enum value maps for JoinReply_Name.
+var (
+	JoinReply_Name_name = map[int32]string{
+		0: "OTHER",
+		1: "IN_USE",
+		2: "HELD",
+		3: "LATER",
+	}
+	JoinReply_Name_value = map[string]int32{
+		"OTHER":  0,
+		"IN_USE": 1,
+		"HELD":   2,
+		"LATER":  3,
+	}
+)
+
+func (x JoinReply_Name) Enum() *JoinReply_Name {
+	p := new(JoinReply_Name)
+	*p = x
+	return p
+}
+
+func (x JoinReply_Name) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (JoinReply_Name) Descriptor() protoreflect.EnumDescriptor {
+	return file_wire_proto_enumTypes[0].Descriptor()
+}
+
+func (JoinReply_Name) Type() protoreflect.EnumType {
+	return &file_wire_proto_enumTypes[0]
+}
+
+func (x JoinReply_Name) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use JoinReply_Name.Descriptor instead.
+func (JoinReply_Name) EnumDescriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{24, 0}
+}
+
 type ApiError_Kind int32
 
 const (
@@ -84,11 +137,11 @@ func (x ApiError_Kind) String() string {
 }
 
 func (ApiError_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_wire_proto_enumTypes[0].Descriptor()
+	return file_wire_proto_enumTypes[1].Descriptor()
 }
 
 func (ApiError_Kind) Type() protoreflect.EnumType {
-	return &file_wire_proto_enumTypes[0]
+	return &file_wire_proto_enumTypes[1]
 }
 
 func (x ApiError_Kind) Number() protoreflect.EnumNumber {
@@ -148,11 +201,11 @@ func (x RunSummary_State) String() string {
 }
 
 func (RunSummary_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_wire_proto_enumTypes[1].Descriptor()
+	return file_wire_proto_enumTypes[2].Descriptor()
 }
 
 func (RunSummary_State) Type() protoreflect.EnumType {
-	return &file_wire_proto_enumTypes[1]
+	return &file_wire_proto_enumTypes[2]
 }
 
 func (x RunSummary_State) Number() protoreflect.EnumNumber {
@@ -209,11 +262,11 @@ func (x ControlRequest_Action) String() string {
 }
 
 func (ControlRequest_Action) Descriptor() protoreflect.EnumDescriptor {
-	return file_wire_proto_enumTypes[2].Descriptor()
+	return file_wire_proto_enumTypes[3].Descriptor()
 }
 
 func (ControlRequest_Action) Type() protoreflect.EnumType {
-	return &file_wire_proto_enumTypes[2]
+	return &file_wire_proto_enumTypes[3]
 }
 
 func (x ControlRequest_Action) Number() protoreflect.EnumNumber {
@@ -2101,8 +2154,9 @@ type JoinRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TokenId       string                 `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
 	Secret        []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
-	Csr           []byte                 `protobuf:"bytes,3,opt,name=csr,proto3" json:"csr,omitempty"`   // certificate request, DER
-	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"` // that the process wants
+	Csr           []byte                 `protobuf:"bytes,3,opt,name=csr,proto3" json:"csr,omitempty"`    // certificate request, DER
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`  // that the process wants
+	Kept          bool                   `protobuf:"varint,5,opt,name=kept,proto3" json:"kept,omitempty"` // it keeps its key
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2165,11 +2219,19 @@ func (x *JoinRequest) GetName() string {
 	return ""
 }
 
+func (x *JoinRequest) GetKept() bool {
+	if x != nil {
+		return x.Kept
+	}
+	return false
+}
+
 type JoinReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Error         string                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
 	Certificate   []byte                 `protobuf:"bytes,2,opt,name=certificate,proto3" json:"certificate,omitempty"` // DER
 	Root          []byte                 `protobuf:"bytes,3,opt,name=root,proto3" json:"root,omitempty"`               // DER
+	Name          JoinReply_Name         `protobuf:"varint,4,opt,name=name,proto3,enum=troupe.wire.JoinReply_Name" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2223,6 +2285,13 @@ func (x *JoinReply) GetRoot() []byte {
 		return x.Root
 	}
 	return nil
+}
+
+func (x *JoinReply) GetName() JoinReply_Name {
+	if x != nil {
+		return x.Name
+	}
+	return JoinReply_OTHER
 }
 
 // Hello is the first message on a stream of the protocol "beat", by which a worker becomes
@@ -2292,6 +2361,7 @@ type Welcome struct {
 	Error         string                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
 	Coordinator   *Peer                  `protobuf:"bytes,2,opt,name=coordinator,proto3" json:"coordinator,omitempty"`
 	SilenceS      float64                `protobuf:"fixed64,3,opt,name=silence_s,json=silenceS,proto3" json:"silence_s,omitempty"`
+	Later         bool                   `protobuf:"varint,4,opt,name=later,proto3" json:"later,omitempty"` // with an error: it may be gone when the process asks again
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2345,6 +2415,13 @@ func (x *Welcome) GetSilenceS() float64 {
 		return x.SilenceS
 	}
 	return 0
+}
+
+func (x *Welcome) GetLater() bool {
+	if x != nil {
+		return x.Later
+	}
+	return false
 }
 
 // Beat goes there and back, on the stream behind Hello and Welcome, whether anything
@@ -5720,8 +5797,9 @@ type SubmitRequest struct {
 	Fresh         bool                   `protobuf:"varint,4,opt,name=fresh,proto3" json:"fresh,omitempty"`
 	FromStep      int64                  `protobuf:"varint,5,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
 	AcceptNewData bool                   `protobuf:"varint,6,opt,name=accept_new_data,json=acceptNewData,proto3" json:"accept_new_data,omitempty"`
-	Name          string                 `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`             // of the run; "": the configuration's
-	Registered    []string               `protobuf:"bytes,8,rep,name=registered,proto3" json:"registered,omitempty"` // what the submitter's program has registered: see Offer
+	Name          string                 `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`                                                                                     // of the run; "": the configuration's
+	Registered    []string               `protobuf:"bytes,8,rep,name=registered,proto3" json:"registered,omitempty"`                                                                         // what the submitter's program has registered: see Offer
+	Variables     map[string]string      `protobuf:"bytes,9,rep,name=variables,proto3" json:"variables,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of the submitter's environment: those that the configuration names
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5808,6 +5886,13 @@ func (x *SubmitRequest) GetName() string {
 func (x *SubmitRequest) GetRegistered() []string {
 	if x != nil {
 		return x.Registered
+	}
+	return nil
+}
+
+func (x *SubmitRequest) GetVariables() map[string]string {
+	if x != nil {
+		return x.Variables
 	}
 	return nil
 }
@@ -8005,8 +8090,9 @@ type ForecastRequest struct {
 	Config        []byte                 `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
 	File          string                 `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
 	Sets          []string               `protobuf:"bytes,3,rep,name=sets,proto3" json:"sets,omitempty"`
-	Seconds       float64                `protobuf:"fixed64,4,opt,name=seconds,proto3" json:"seconds,omitempty"`     // that the layers are measured for
-	Registered    []string               `protobuf:"bytes,5,rep,name=registered,proto3" json:"registered,omitempty"` // see SubmitRequest
+	Seconds       float64                `protobuf:"fixed64,4,opt,name=seconds,proto3" json:"seconds,omitempty"`                                                                             // that the layers are measured for
+	Registered    []string               `protobuf:"bytes,5,rep,name=registered,proto3" json:"registered,omitempty"`                                                                         // see SubmitRequest
+	Variables     map[string]string      `protobuf:"bytes,6,rep,name=variables,proto3" json:"variables,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // see SubmitRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8072,6 +8158,13 @@ func (x *ForecastRequest) GetSeconds() float64 {
 func (x *ForecastRequest) GetRegistered() []string {
 	if x != nil {
 		return x.Registered
+	}
+	return nil
+}
+
+func (x *ForecastRequest) GetVariables() map[string]string {
+	if x != nil {
+		return x.Variables
 	}
 	return nil
 }
@@ -8691,6 +8784,7 @@ type TokensRequest struct {
 	//	*TokensRequest_Create
 	//	*TokensRequest_List
 	//	*TokensRequest_Revoke
+	//	*TokensRequest_Release
 	Kind          isTokensRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8760,6 +8854,15 @@ func (x *TokensRequest) GetRevoke() *RevokeToken {
 	return nil
 }
 
+func (x *TokensRequest) GetRelease() *ReleaseName {
+	if x != nil {
+		if x, ok := x.Kind.(*TokensRequest_Release); ok {
+			return x.Release
+		}
+	}
+	return nil
+}
+
 type isTokensRequest_Kind interface {
 	isTokensRequest_Kind()
 }
@@ -8776,11 +8879,17 @@ type TokensRequest_Revoke struct {
 	Revoke *RevokeToken `protobuf:"bytes,3,opt,name=revoke,proto3,oneof"`
 }
 
+type TokensRequest_Release struct {
+	Release *ReleaseName `protobuf:"bytes,4,opt,name=release,proto3,oneof"`
+}
+
 func (*TokensRequest_Create) isTokensRequest_Kind() {}
 
 func (*TokensRequest_List) isTokensRequest_Kind() {}
 
 func (*TokensRequest_Revoke) isTokensRequest_Kind() {}
+
+func (*TokensRequest_Release) isTokensRequest_Kind() {}
 
 type CreateToken struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -8914,17 +9023,63 @@ func (x *RevokeToken) GetId() string {
 	return ""
 }
 
+// ReleaseName lets another key have a worker's name.
+type ReleaseName struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseName) Reset() {
+	*x = ReleaseName{}
+	mi := &file_wire_proto_msgTypes[111]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseName) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseName) ProtoMessage() {}
+
+func (x *ReleaseName) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[111]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseName.ProtoReflect.Descriptor instead.
+func (*ReleaseName) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{111}
+}
+
+func (x *ReleaseName) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 type TokensReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"` // the text of a new one: a secret
 	Tokens        []*TokenInfo           `protobuf:"bytes,2,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	Names         []*NameInfo            `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"` // that workers have
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TokensReply) Reset() {
 	*x = TokensReply{}
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8936,7 +9091,7 @@ func (x *TokensReply) String() string {
 func (*TokensReply) ProtoMessage() {}
 
 func (x *TokensReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8949,7 +9104,7 @@ func (x *TokensReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensReply.ProtoReflect.Descriptor instead.
 func (*TokensReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{111}
+	return file_wire_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *TokensReply) GetToken() string {
@@ -8966,6 +9121,73 @@ func (x *TokensReply) GetTokens() []*TokenInfo {
 	return nil
 }
 
+func (x *TokensReply) GetNames() []*NameInfo {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+type NameInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Token         string                 `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	UntilS        int64                  `protobuf:"varint,3,opt,name=until_s,json=untilS,proto3" json:"until_s,omitempty"` // since 1970
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NameInfo) Reset() {
+	*x = NameInfo{}
+	mi := &file_wire_proto_msgTypes[113]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NameInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NameInfo) ProtoMessage() {}
+
+func (x *NameInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[113]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NameInfo.ProtoReflect.Descriptor instead.
+func (*NameInfo) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{113}
+}
+
+func (x *NameInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NameInfo) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *NameInfo) GetUntilS() int64 {
+	if x != nil {
+		return x.UntilS
+	}
+	return 0
+}
+
 type TokenInfo struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -8979,7 +9201,7 @@ type TokenInfo struct {
 
 func (x *TokenInfo) Reset() {
 	*x = TokenInfo{}
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8991,7 +9213,7 @@ func (x *TokenInfo) String() string {
 func (*TokenInfo) ProtoMessage() {}
 
 func (x *TokenInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9004,7 +9226,7 @@ func (x *TokenInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenInfo.ProtoReflect.Descriptor instead.
 func (*TokenInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{112}
+	return file_wire_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *TokenInfo) GetId() string {
@@ -9050,7 +9272,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9062,7 +9284,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9075,7 +9297,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{113}
+	return file_wire_proto_rawDescGZIP(), []int{115}
 }
 
 type MembersReply struct {
@@ -9088,7 +9310,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_wire_proto_msgTypes[114]
+	mi := &file_wire_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9100,7 +9322,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[114]
+	mi := &file_wire_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9113,7 +9335,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{114}
+	return file_wire_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *MembersReply) GetTimeNs() int64 {
@@ -9150,7 +9372,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_wire_proto_msgTypes[115]
+	mi := &file_wire_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9162,7 +9384,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[115]
+	mi := &file_wire_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9175,7 +9397,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{115}
+	return file_wire_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *MemberStatus) GetName() string {
@@ -9420,24 +9642,33 @@ const file_wire_proto_rawDesc = "" +
 	"\x02id\x18\x03 \x01(\fR\x02id\x12\x12\n" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12!\n" +
 	"\fmemory_bytes\x18\x05 \x01(\x03R\vmemoryBytes\x12\x18\n" +
-	"\akernels\x18\x06 \x01(\tR\akernels\"f\n" +
+	"\akernels\x18\x06 \x01(\tR\akernels\"z\n" +
 	"\vJoinRequest\x12\x19\n" +
 	"\btoken_id\x18\x01 \x01(\tR\atokenId\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\fR\x06secret\x12\x10\n" +
 	"\x03csr\x18\x03 \x01(\fR\x03csr\x12\x12\n" +
-	"\x04name\x18\x04 \x01(\tR\x04name\"W\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x12\n" +
+	"\x04kept\x18\x05 \x01(\bR\x04kept\"\xbc\x01\n" +
 	"\tJoinReply\x12\x14\n" +
 	"\x05error\x18\x01 \x01(\tR\x05error\x12 \n" +
 	"\vcertificate\x18\x02 \x01(\fR\vcertificate\x12\x12\n" +
-	"\x04root\x18\x03 \x01(\fR\x04root\"r\n" +
+	"\x04root\x18\x03 \x01(\fR\x04root\x12/\n" +
+	"\x04name\x18\x04 \x01(\x0e2\x1b.troupe.wire.JoinReply.NameR\x04name\"2\n" +
+	"\x04Name\x12\t\n" +
+	"\x05OTHER\x10\x00\x12\n" +
+	"\n" +
+	"\x06IN_USE\x10\x01\x12\b\n" +
+	"\x04HELD\x10\x02\x12\t\n" +
+	"\x05LATER\x10\x03\"r\n" +
 	"\x05Hello\x12)\n" +
 	"\x06worker\x18\x01 \x01(\v2\x11.troupe.wire.PeerR\x06worker\x12\x14\n" +
 	"\x05build\x18\x02 \x01(\tR\x05build\x12(\n" +
-	"\x05offer\x18\x03 \x01(\v2\x12.troupe.wire.OfferR\x05offer\"q\n" +
+	"\x05offer\x18\x03 \x01(\v2\x12.troupe.wire.OfferR\x05offer\"\x87\x01\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05error\x18\x01 \x01(\tR\x05error\x123\n" +
 	"\vcoordinator\x18\x02 \x01(\v2\x11.troupe.wire.PeerR\vcoordinator\x12\x1b\n" +
-	"\tsilence_s\x18\x03 \x01(\x01R\bsilenceS\"\xcd\x01\n" +
+	"\tsilence_s\x18\x03 \x01(\x01R\bsilenceS\x12\x14\n" +
+	"\x05later\x18\x04 \x01(\bR\x05later\"\xcd\x01\n" +
 	"\x04Beat\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x16\n" +
 	"\x06answer\x18\x02 \x01(\bR\x06answer\x12\x17\n" +
@@ -9704,7 +9935,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x04SLOW\x10\b\x12\v\n" +
 	"\aCLOSING\x10\t\x12\v\n" +
 	"\aOPTIONS\x10\n" +
-	"\"\xde\x01\n" +
+	"\"\xe5\x02\n" +
 	"\rSubmitRequest\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\fR\x06config\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\tR\x04file\x12\x12\n" +
@@ -9715,7 +9946,11 @@ const file_wire_proto_rawDesc = "" +
 	"\x04name\x18\a \x01(\tR\x04name\x12\x1e\n" +
 	"\n" +
 	"registered\x18\b \x03(\tR\n" +
-	"registered\"1\n" +
+	"registered\x12G\n" +
+	"\tvariables\x18\t \x03(\v2).troupe.wire.SubmitRequest.VariablesEntryR\tvariables\x1a<\n" +
+	"\x0eVariablesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"1\n" +
 	"\vSubmitReply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"M\n" +
@@ -9941,7 +10176,7 @@ const file_wire_proto_rawDesc = "" +
 	"CHECKPOINT\x10\x03\x12\b\n" +
 	"\x04STOP\x10\x04\x12\b\n" +
 	"\x04KILL\x10\x05\x12\b\n" +
-	"\x04RATE\x10\x06\"\x8b\x01\n" +
+	"\x04RATE\x10\x06\"\x94\x02\n" +
 	"\x0fForecastRequest\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\fR\x06config\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\tR\x04file\x12\x12\n" +
@@ -9949,7 +10184,11 @@ const file_wire_proto_rawDesc = "" +
 	"\aseconds\x18\x04 \x01(\x01R\aseconds\x12\x1e\n" +
 	"\n" +
 	"registered\x18\x05 \x03(\tR\n" +
-	"registered\"\x80\x02\n" +
+	"registered\x12I\n" +
+	"\tvariables\x18\x06 \x03(\v2+.troupe.wire.ForecastRequest.VariablesEntryR\tvariables\x1a<\n" +
+	"\x0eVariablesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x80\x02\n" +
 	"\rForecastReply\x12/\n" +
 	"\x05ranks\x18\x01 \x03(\v2\x19.troupe.wire.ForecastRankR\x05ranks\x12/\n" +
 	"\x05links\x18\x02 \x03(\v2\x19.troupe.wire.ForecastLinkR\x05links\x12\x17\n" +
@@ -9999,11 +10238,12 @@ const file_wire_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"V\n" +
 	"\bLogBatch\x120\n" +
 	"\arecords\x18\x01 \x03(\v2\x16.troupe.wire.LogRecordR\arecords\x12\x18\n" +
-	"\adropped\x18\x02 \x01(\x04R\adropped\"\xae\x01\n" +
+	"\adropped\x18\x02 \x01(\x04R\adropped\"\xe4\x01\n" +
 	"\rTokensRequest\x122\n" +
 	"\x06create\x18\x01 \x01(\v2\x18.troupe.wire.CreateTokenH\x00R\x06create\x12-\n" +
 	"\x04list\x18\x02 \x01(\v2\x17.troupe.wire.ListTokensH\x00R\x04list\x122\n" +
-	"\x06revoke\x18\x03 \x01(\v2\x18.troupe.wire.RevokeTokenH\x00R\x06revokeB\x06\n" +
+	"\x06revoke\x18\x03 \x01(\v2\x18.troupe.wire.RevokeTokenH\x00R\x06revoke\x124\n" +
+	"\arelease\x18\x04 \x01(\v2\x18.troupe.wire.ReleaseNameH\x00R\areleaseB\x06\n" +
 	"\x04kind\"6\n" +
 	"\vCreateToken\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x13\n" +
@@ -10011,10 +10251,17 @@ const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"ListTokens\"\x1d\n" +
 	"\vRevokeToken\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"S\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"!\n" +
+	"\vReleaseName\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x80\x01\n" +
 	"\vTokensReply\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12.\n" +
-	"\x06tokens\x18\x02 \x03(\v2\x16.troupe.wire.TokenInfoR\x06tokens\"z\n" +
+	"\x06tokens\x18\x02 \x03(\v2\x16.troupe.wire.TokenInfoR\x06tokens\x12+\n" +
+	"\x05names\x18\x03 \x03(\v2\x15.troupe.wire.NameInfoR\x05names\"M\n" +
+	"\bNameInfo\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\x12\x17\n" +
+	"\auntil_s\x18\x03 \x01(\x03R\x06untilS\"z\n" +
 	"\tTokenInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x1b\n" +
@@ -10052,277 +10299,287 @@ func file_wire_proto_rawDescGZIP() []byte {
 	return file_wire_proto_rawDescData
 }
 
-var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 118)
+var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 122)
 var file_wire_proto_goTypes = []any{
-	(ApiError_Kind)(0),         // 0: troupe.wire.ApiError.Kind
-	(RunSummary_State)(0),      // 1: troupe.wire.RunSummary.State
-	(ControlRequest_Action)(0), // 2: troupe.wire.ControlRequest.Action
-	(*Envelope)(nil),           // 3: troupe.wire.Envelope
-	(*Control)(nil),            // 4: troupe.wire.Control
-	(*Assign)(nil),             // 5: troupe.wire.Assign
-	(*Assigned)(nil),           // 6: troupe.wire.Assigned
-	(*Release)(nil),            // 7: troupe.wire.Release
-	(*Released)(nil),           // 8: troupe.wire.Released
-	(*Connect)(nil),            // 9: troupe.wire.Connect
-	(*Connected)(nil),          // 10: troupe.wire.Connected
-	(*Peer)(nil),               // 11: troupe.wire.Peer
-	(*Link)(nil),               // 12: troupe.wire.Link
-	(*Carry)(nil),              // 13: troupe.wire.Carry
-	(*Carried)(nil),            // 14: troupe.wire.Carried
-	(*Measure)(nil),            // 15: troupe.wire.Measure
-	(*Measured)(nil),           // 16: troupe.wire.Measured
-	(*StatusReply)(nil),        // 17: troupe.wire.StatusReply
-	(*RankActions)(nil),        // 18: troupe.wire.RankActions
-	(*RankMemory)(nil),         // 19: troupe.wire.RankMemory
-	(*ActionTimes)(nil),        // 20: troupe.wire.ActionTimes
-	(*Unreachable)(nil),        // 21: troupe.wire.Unreachable
-	(*Snapshot)(nil),           // 22: troupe.wire.Snapshot
-	(*Action)(nil),             // 23: troupe.wire.Action
-	(*Offer)(nil),              // 24: troupe.wire.Offer
-	(*OfferedDevice)(nil),      // 25: troupe.wire.OfferedDevice
-	(*JoinRequest)(nil),        // 26: troupe.wire.JoinRequest
-	(*JoinReply)(nil),          // 27: troupe.wire.JoinReply
-	(*Hello)(nil),              // 28: troupe.wire.Hello
-	(*Welcome)(nil),            // 29: troupe.wire.Welcome
-	(*Beat)(nil),               // 30: troupe.wire.Beat
-	(*Message)(nil),            // 31: troupe.wire.Message
-	(*Header)(nil),             // 32: troupe.wire.Header
-	(*Pid)(nil),                // 33: troupe.wire.Pid
-	(*Peers)(nil),              // 34: troupe.wire.Peers
-	(*Order)(nil),              // 35: troupe.wire.Order
-	(*Update)(nil),             // 36: troupe.wire.Update
-	(*Extent)(nil),             // 37: troupe.wire.Extent
-	(*Tensor)(nil),             // 38: troupe.wire.Tensor
-	(*Transfer)(nil),           // 39: troupe.wire.Transfer
-	(*Credit)(nil),             // 40: troupe.wire.Credit
-	(*DataRequest)(nil),        // 41: troupe.wire.DataRequest
-	(*Data)(nil),               // 42: troupe.wire.Data
-	(*TiedGradient)(nil),       // 43: troupe.wire.TiedGradient
-	(*StageDone)(nil),          // 44: troupe.wire.StageDone
-	(*Loss)(nil),               // 45: troupe.wire.Loss
-	(*Metric)(nil),             // 46: troupe.wire.Metric
-	(*Norm)(nil),               // 47: troupe.wire.Norm
-	(*ActionTime)(nil),         // 48: troupe.wire.ActionTime
-	(*Apply)(nil),              // 49: troupe.wire.Apply
-	(*Applied)(nil),            // 50: troupe.wire.Applied
-	(*SaveState)(nil),          // 51: troupe.wire.SaveState
-	(*StageState)(nil),         // 52: troupe.wire.StageState
-	(*WriteState)(nil),         // 53: troupe.wire.WriteState
-	(*StateWritten)(nil),       // 54: troupe.wire.StateWritten
-	(*SendState)(nil),          // 55: troupe.wire.SendState
-	(*DropState)(nil),          // 56: troupe.wire.DropState
-	(*Saved)(nil),              // 57: troupe.wire.Saved
-	(*Slice)(nil),              // 58: troupe.wire.Slice
-	(*StageReady)(nil),         // 59: troupe.wire.StageReady
-	(*ExpectInput)(nil),        // 60: troupe.wire.ExpectInput
-	(*Failed)(nil),             // 61: troupe.wire.Failed
-	(*Halt)(nil),               // 62: troupe.wire.Halt
-	(*Halted)(nil),             // 63: troupe.wire.Halted
-	(*Leave)(nil),              // 64: troupe.wire.Leave
-	(*Left)(nil),               // 65: troupe.wire.Left
-	(*ReadWeight)(nil),         // 66: troupe.wire.ReadWeight
-	(*Weight)(nil),             // 67: troupe.wire.Weight
-	(*ApiRequest)(nil),         // 68: troupe.wire.ApiRequest
-	(*ApiReply)(nil),           // 69: troupe.wire.ApiReply
-	(*Alive)(nil),              // 70: troupe.wire.Alive
-	(*ApiError)(nil),           // 71: troupe.wire.ApiError
-	(*SubmitRequest)(nil),      // 72: troupe.wire.SubmitRequest
-	(*SubmitReply)(nil),        // 73: troupe.wire.SubmitReply
-	(*FollowRequest)(nil),      // 74: troupe.wire.FollowRequest
-	(*Following)(nil),          // 75: troupe.wire.Following
-	(*RecordRequest)(nil),      // 76: troupe.wire.RecordRequest
-	(*RecordReply)(nil),        // 77: troupe.wire.RecordReply
-	(*ActionsRequest)(nil),     // 78: troupe.wire.ActionsRequest
-	(*ActionsReply)(nil),       // 79: troupe.wire.ActionsReply
-	(*RunEvent)(nil),           // 80: troupe.wire.RunEvent
-	(*RunInfo)(nil),            // 81: troupe.wire.RunInfo
-	(*StepEvent)(nil),          // 82: troupe.wire.StepEvent
-	(*Trace)(nil),              // 83: troupe.wire.Trace
-	(*RankClock)(nil),          // 84: troupe.wire.RankClock
-	(*CheckpointEvent)(nil),    // 85: troupe.wire.CheckpointEvent
-	(*WarningEvent)(nil),       // 86: troupe.wire.WarningEvent
-	(*RestartEvent)(nil),       // 87: troupe.wire.RestartEvent
-	(*StallEvent)(nil),         // 88: troupe.wire.StallEvent
-	(*ChangeEvent)(nil),        // 89: troupe.wire.ChangeEvent
-	(*PauseEvent)(nil),         // 90: troupe.wire.PauseEvent
-	(*WaitingEvent)(nil),       // 91: troupe.wire.WaitingEvent
-	(*EndEvent)(nil),           // 92: troupe.wire.EndEvent
-	(*ListRequest)(nil),        // 93: troupe.wire.ListRequest
-	(*ListReply)(nil),          // 94: troupe.wire.ListReply
-	(*RunSummary)(nil),         // 95: troupe.wire.RunSummary
-	(*RunStatusRequest)(nil),   // 96: troupe.wire.RunStatusRequest
-	(*RunStatusReply)(nil),     // 97: troupe.wire.RunStatusReply
-	(*ActorStatus)(nil),        // 98: troupe.wire.ActorStatus
-	(*ControlRequest)(nil),     // 99: troupe.wire.ControlRequest
-	(*ForecastRequest)(nil),    // 100: troupe.wire.ForecastRequest
-	(*ForecastReply)(nil),      // 101: troupe.wire.ForecastReply
-	(*ForecastRank)(nil),       // 102: troupe.wire.ForecastRank
-	(*ForecastLink)(nil),       // 103: troupe.wire.ForecastLink
-	(*ControlReply)(nil),       // 104: troupe.wire.ControlReply
-	(*LogsRequest)(nil),        // 105: troupe.wire.LogsRequest
-	(*LogsReply)(nil),          // 106: troupe.wire.LogsReply
-	(*LogRecord)(nil),          // 107: troupe.wire.LogRecord
-	(*LogAttribute)(nil),       // 108: troupe.wire.LogAttribute
-	(*LogBatch)(nil),           // 109: troupe.wire.LogBatch
-	(*TokensRequest)(nil),      // 110: troupe.wire.TokensRequest
-	(*CreateToken)(nil),        // 111: troupe.wire.CreateToken
-	(*ListTokens)(nil),         // 112: troupe.wire.ListTokens
-	(*RevokeToken)(nil),        // 113: troupe.wire.RevokeToken
-	(*TokensReply)(nil),        // 114: troupe.wire.TokensReply
-	(*TokenInfo)(nil),          // 115: troupe.wire.TokenInfo
-	(*MembersRequest)(nil),     // 116: troupe.wire.MembersRequest
-	(*MembersReply)(nil),       // 117: troupe.wire.MembersReply
-	(*MemberStatus)(nil),       // 118: troupe.wire.MemberStatus
-	nil,                        // 119: troupe.wire.StepEvent.MetricsEntry
-	nil,                        // 120: troupe.wire.StepEvent.ValMetricsEntry
+	(JoinReply_Name)(0),        // 0: troupe.wire.JoinReply.Name
+	(ApiError_Kind)(0),         // 1: troupe.wire.ApiError.Kind
+	(RunSummary_State)(0),      // 2: troupe.wire.RunSummary.State
+	(ControlRequest_Action)(0), // 3: troupe.wire.ControlRequest.Action
+	(*Envelope)(nil),           // 4: troupe.wire.Envelope
+	(*Control)(nil),            // 5: troupe.wire.Control
+	(*Assign)(nil),             // 6: troupe.wire.Assign
+	(*Assigned)(nil),           // 7: troupe.wire.Assigned
+	(*Release)(nil),            // 8: troupe.wire.Release
+	(*Released)(nil),           // 9: troupe.wire.Released
+	(*Connect)(nil),            // 10: troupe.wire.Connect
+	(*Connected)(nil),          // 11: troupe.wire.Connected
+	(*Peer)(nil),               // 12: troupe.wire.Peer
+	(*Link)(nil),               // 13: troupe.wire.Link
+	(*Carry)(nil),              // 14: troupe.wire.Carry
+	(*Carried)(nil),            // 15: troupe.wire.Carried
+	(*Measure)(nil),            // 16: troupe.wire.Measure
+	(*Measured)(nil),           // 17: troupe.wire.Measured
+	(*StatusReply)(nil),        // 18: troupe.wire.StatusReply
+	(*RankActions)(nil),        // 19: troupe.wire.RankActions
+	(*RankMemory)(nil),         // 20: troupe.wire.RankMemory
+	(*ActionTimes)(nil),        // 21: troupe.wire.ActionTimes
+	(*Unreachable)(nil),        // 22: troupe.wire.Unreachable
+	(*Snapshot)(nil),           // 23: troupe.wire.Snapshot
+	(*Action)(nil),             // 24: troupe.wire.Action
+	(*Offer)(nil),              // 25: troupe.wire.Offer
+	(*OfferedDevice)(nil),      // 26: troupe.wire.OfferedDevice
+	(*JoinRequest)(nil),        // 27: troupe.wire.JoinRequest
+	(*JoinReply)(nil),          // 28: troupe.wire.JoinReply
+	(*Hello)(nil),              // 29: troupe.wire.Hello
+	(*Welcome)(nil),            // 30: troupe.wire.Welcome
+	(*Beat)(nil),               // 31: troupe.wire.Beat
+	(*Message)(nil),            // 32: troupe.wire.Message
+	(*Header)(nil),             // 33: troupe.wire.Header
+	(*Pid)(nil),                // 34: troupe.wire.Pid
+	(*Peers)(nil),              // 35: troupe.wire.Peers
+	(*Order)(nil),              // 36: troupe.wire.Order
+	(*Update)(nil),             // 37: troupe.wire.Update
+	(*Extent)(nil),             // 38: troupe.wire.Extent
+	(*Tensor)(nil),             // 39: troupe.wire.Tensor
+	(*Transfer)(nil),           // 40: troupe.wire.Transfer
+	(*Credit)(nil),             // 41: troupe.wire.Credit
+	(*DataRequest)(nil),        // 42: troupe.wire.DataRequest
+	(*Data)(nil),               // 43: troupe.wire.Data
+	(*TiedGradient)(nil),       // 44: troupe.wire.TiedGradient
+	(*StageDone)(nil),          // 45: troupe.wire.StageDone
+	(*Loss)(nil),               // 46: troupe.wire.Loss
+	(*Metric)(nil),             // 47: troupe.wire.Metric
+	(*Norm)(nil),               // 48: troupe.wire.Norm
+	(*ActionTime)(nil),         // 49: troupe.wire.ActionTime
+	(*Apply)(nil),              // 50: troupe.wire.Apply
+	(*Applied)(nil),            // 51: troupe.wire.Applied
+	(*SaveState)(nil),          // 52: troupe.wire.SaveState
+	(*StageState)(nil),         // 53: troupe.wire.StageState
+	(*WriteState)(nil),         // 54: troupe.wire.WriteState
+	(*StateWritten)(nil),       // 55: troupe.wire.StateWritten
+	(*SendState)(nil),          // 56: troupe.wire.SendState
+	(*DropState)(nil),          // 57: troupe.wire.DropState
+	(*Saved)(nil),              // 58: troupe.wire.Saved
+	(*Slice)(nil),              // 59: troupe.wire.Slice
+	(*StageReady)(nil),         // 60: troupe.wire.StageReady
+	(*ExpectInput)(nil),        // 61: troupe.wire.ExpectInput
+	(*Failed)(nil),             // 62: troupe.wire.Failed
+	(*Halt)(nil),               // 63: troupe.wire.Halt
+	(*Halted)(nil),             // 64: troupe.wire.Halted
+	(*Leave)(nil),              // 65: troupe.wire.Leave
+	(*Left)(nil),               // 66: troupe.wire.Left
+	(*ReadWeight)(nil),         // 67: troupe.wire.ReadWeight
+	(*Weight)(nil),             // 68: troupe.wire.Weight
+	(*ApiRequest)(nil),         // 69: troupe.wire.ApiRequest
+	(*ApiReply)(nil),           // 70: troupe.wire.ApiReply
+	(*Alive)(nil),              // 71: troupe.wire.Alive
+	(*ApiError)(nil),           // 72: troupe.wire.ApiError
+	(*SubmitRequest)(nil),      // 73: troupe.wire.SubmitRequest
+	(*SubmitReply)(nil),        // 74: troupe.wire.SubmitReply
+	(*FollowRequest)(nil),      // 75: troupe.wire.FollowRequest
+	(*Following)(nil),          // 76: troupe.wire.Following
+	(*RecordRequest)(nil),      // 77: troupe.wire.RecordRequest
+	(*RecordReply)(nil),        // 78: troupe.wire.RecordReply
+	(*ActionsRequest)(nil),     // 79: troupe.wire.ActionsRequest
+	(*ActionsReply)(nil),       // 80: troupe.wire.ActionsReply
+	(*RunEvent)(nil),           // 81: troupe.wire.RunEvent
+	(*RunInfo)(nil),            // 82: troupe.wire.RunInfo
+	(*StepEvent)(nil),          // 83: troupe.wire.StepEvent
+	(*Trace)(nil),              // 84: troupe.wire.Trace
+	(*RankClock)(nil),          // 85: troupe.wire.RankClock
+	(*CheckpointEvent)(nil),    // 86: troupe.wire.CheckpointEvent
+	(*WarningEvent)(nil),       // 87: troupe.wire.WarningEvent
+	(*RestartEvent)(nil),       // 88: troupe.wire.RestartEvent
+	(*StallEvent)(nil),         // 89: troupe.wire.StallEvent
+	(*ChangeEvent)(nil),        // 90: troupe.wire.ChangeEvent
+	(*PauseEvent)(nil),         // 91: troupe.wire.PauseEvent
+	(*WaitingEvent)(nil),       // 92: troupe.wire.WaitingEvent
+	(*EndEvent)(nil),           // 93: troupe.wire.EndEvent
+	(*ListRequest)(nil),        // 94: troupe.wire.ListRequest
+	(*ListReply)(nil),          // 95: troupe.wire.ListReply
+	(*RunSummary)(nil),         // 96: troupe.wire.RunSummary
+	(*RunStatusRequest)(nil),   // 97: troupe.wire.RunStatusRequest
+	(*RunStatusReply)(nil),     // 98: troupe.wire.RunStatusReply
+	(*ActorStatus)(nil),        // 99: troupe.wire.ActorStatus
+	(*ControlRequest)(nil),     // 100: troupe.wire.ControlRequest
+	(*ForecastRequest)(nil),    // 101: troupe.wire.ForecastRequest
+	(*ForecastReply)(nil),      // 102: troupe.wire.ForecastReply
+	(*ForecastRank)(nil),       // 103: troupe.wire.ForecastRank
+	(*ForecastLink)(nil),       // 104: troupe.wire.ForecastLink
+	(*ControlReply)(nil),       // 105: troupe.wire.ControlReply
+	(*LogsRequest)(nil),        // 106: troupe.wire.LogsRequest
+	(*LogsReply)(nil),          // 107: troupe.wire.LogsReply
+	(*LogRecord)(nil),          // 108: troupe.wire.LogRecord
+	(*LogAttribute)(nil),       // 109: troupe.wire.LogAttribute
+	(*LogBatch)(nil),           // 110: troupe.wire.LogBatch
+	(*TokensRequest)(nil),      // 111: troupe.wire.TokensRequest
+	(*CreateToken)(nil),        // 112: troupe.wire.CreateToken
+	(*ListTokens)(nil),         // 113: troupe.wire.ListTokens
+	(*RevokeToken)(nil),        // 114: troupe.wire.RevokeToken
+	(*ReleaseName)(nil),        // 115: troupe.wire.ReleaseName
+	(*TokensReply)(nil),        // 116: troupe.wire.TokensReply
+	(*NameInfo)(nil),           // 117: troupe.wire.NameInfo
+	(*TokenInfo)(nil),          // 118: troupe.wire.TokenInfo
+	(*MembersRequest)(nil),     // 119: troupe.wire.MembersRequest
+	(*MembersReply)(nil),       // 120: troupe.wire.MembersReply
+	(*MemberStatus)(nil),       // 121: troupe.wire.MemberStatus
+	nil,                        // 122: troupe.wire.SubmitRequest.VariablesEntry
+	nil,                        // 123: troupe.wire.StepEvent.MetricsEntry
+	nil,                        // 124: troupe.wire.StepEvent.ValMetricsEntry
+	nil,                        // 125: troupe.wire.ForecastRequest.VariablesEntry
 }
 var file_wire_proto_depIdxs = []int32{
-	31,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
-	4,   // 1: troupe.wire.Envelope.control:type_name -> troupe.wire.Control
-	5,   // 2: troupe.wire.Control.assign:type_name -> troupe.wire.Assign
-	6,   // 3: troupe.wire.Control.assigned:type_name -> troupe.wire.Assigned
-	7,   // 4: troupe.wire.Control.release:type_name -> troupe.wire.Release
-	8,   // 5: troupe.wire.Control.released:type_name -> troupe.wire.Released
-	9,   // 6: troupe.wire.Control.connect:type_name -> troupe.wire.Connect
-	10,  // 7: troupe.wire.Control.connected:type_name -> troupe.wire.Connected
-	15,  // 8: troupe.wire.Control.measure:type_name -> troupe.wire.Measure
-	16,  // 9: troupe.wire.Control.measured:type_name -> troupe.wire.Measured
-	13,  // 10: troupe.wire.Control.carry:type_name -> troupe.wire.Carry
-	14,  // 11: troupe.wire.Control.carried:type_name -> troupe.wire.Carried
-	11,  // 12: troupe.wire.Assign.hosts:type_name -> troupe.wire.Peer
-	11,  // 13: troupe.wire.Connect.peers:type_name -> troupe.wire.Peer
-	12,  // 14: troupe.wire.Connected.links:type_name -> troupe.wire.Link
-	11,  // 15: troupe.wire.Carry.to:type_name -> troupe.wire.Peer
-	22,  // 16: troupe.wire.StatusReply.actors:type_name -> troupe.wire.Snapshot
-	21,  // 17: troupe.wire.StatusReply.unreachable:type_name -> troupe.wire.Unreachable
-	18,  // 18: troupe.wire.StatusReply.actions:type_name -> troupe.wire.RankActions
-	19,  // 19: troupe.wire.StatusReply.memory:type_name -> troupe.wire.RankMemory
-	20,  // 20: troupe.wire.RankActions.times:type_name -> troupe.wire.ActionTimes
-	23,  // 21: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
-	23,  // 22: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
-	25,  // 23: troupe.wire.Offer.devices:type_name -> troupe.wire.OfferedDevice
-	11,  // 24: troupe.wire.Hello.worker:type_name -> troupe.wire.Peer
-	24,  // 25: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
-	11,  // 26: troupe.wire.Welcome.coordinator:type_name -> troupe.wire.Peer
-	17,  // 27: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
-	32,  // 28: troupe.wire.Message.header:type_name -> troupe.wire.Header
-	34,  // 29: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
-	35,  // 30: troupe.wire.Message.order:type_name -> troupe.wire.Order
-	39,  // 31: troupe.wire.Message.transfer:type_name -> troupe.wire.Transfer
-	40,  // 32: troupe.wire.Message.credit:type_name -> troupe.wire.Credit
-	41,  // 33: troupe.wire.Message.data_request:type_name -> troupe.wire.DataRequest
-	42,  // 34: troupe.wire.Message.data:type_name -> troupe.wire.Data
-	43,  // 35: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
-	44,  // 36: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
-	49,  // 37: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
-	50,  // 38: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
-	51,  // 39: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
-	52,  // 40: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
-	59,  // 41: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
-	60,  // 42: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
-	61,  // 43: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
-	62,  // 44: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
-	63,  // 45: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
-	64,  // 46: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
-	65,  // 47: troupe.wire.Message.left:type_name -> troupe.wire.Left
-	66,  // 48: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
-	67,  // 49: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
-	53,  // 50: troupe.wire.Message.write_state:type_name -> troupe.wire.WriteState
-	54,  // 51: troupe.wire.Message.state_written:type_name -> troupe.wire.StateWritten
-	55,  // 52: troupe.wire.Message.send_state:type_name -> troupe.wire.SendState
-	56,  // 53: troupe.wire.Message.drop_state:type_name -> troupe.wire.DropState
-	33,  // 54: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
-	33,  // 55: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
-	33,  // 56: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
-	36,  // 57: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
-	37,  // 58: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
-	38,  // 59: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
-	33,  // 60: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
-	37,  // 61: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
-	38,  // 62: troupe.wire.Data.fields:type_name -> troupe.wire.Tensor
-	38,  // 63: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
-	45,  // 64: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
-	47,  // 65: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
-	48,  // 66: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
-	47,  // 67: troupe.wire.StageDone.weights:type_name -> troupe.wire.Norm
-	46,  // 68: troupe.wire.Loss.metrics:type_name -> troupe.wire.Metric
-	23,  // 69: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
-	36,  // 70: troupe.wire.Apply.update:type_name -> troupe.wire.Update
-	57,  // 71: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
-	58,  // 72: troupe.wire.Saved.slice:type_name -> troupe.wire.Slice
-	23,  // 73: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
-	33,  // 74: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
-	38,  // 75: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
-	72,  // 76: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
-	74,  // 77: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
-	93,  // 78: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
-	96,  // 79: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
-	99,  // 80: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
-	105, // 81: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
-	110, // 82: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
-	116, // 83: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
-	100, // 84: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
-	76,  // 85: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
-	78,  // 86: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
-	71,  // 87: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
-	70,  // 88: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
-	73,  // 89: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
-	75,  // 90: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
-	80,  // 91: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
-	94,  // 92: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
-	97,  // 93: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
-	104, // 94: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
-	106, // 95: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
-	114, // 96: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
-	117, // 97: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
-	101, // 98: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
-	77,  // 99: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
-	79,  // 100: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
-	0,   // 101: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
-	95,  // 102: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
-	20,  // 103: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
-	81,  // 104: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
-	82,  // 105: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
-	85,  // 106: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
-	86,  // 107: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
-	87,  // 108: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
-	88,  // 109: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
-	90,  // 110: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
-	91,  // 111: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
-	92,  // 112: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
-	89,  // 113: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
-	119, // 114: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
-	120, // 115: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
-	83,  // 116: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
-	20,  // 117: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
-	84,  // 118: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
-	97,  // 119: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	71,  // 120: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	95,  // 121: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	1,   // 122: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	95,  // 123: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	98,  // 124: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	89,  // 125: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
-	22,  // 126: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	2,   // 127: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	102, // 128: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	103, // 129: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	95,  // 130: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	107, // 131: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	108, // 132: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	107, // 133: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	111, // 134: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	112, // 135: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	113, // 136: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	115, // 137: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	118, // 138: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	25,  // 139: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
-	140, // [140:140] is the sub-list for method output_type
-	140, // [140:140] is the sub-list for method input_type
-	140, // [140:140] is the sub-list for extension type_name
-	140, // [140:140] is the sub-list for extension extendee
-	0,   // [0:140] is the sub-list for field type_name
+	32,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
+	5,   // 1: troupe.wire.Envelope.control:type_name -> troupe.wire.Control
+	6,   // 2: troupe.wire.Control.assign:type_name -> troupe.wire.Assign
+	7,   // 3: troupe.wire.Control.assigned:type_name -> troupe.wire.Assigned
+	8,   // 4: troupe.wire.Control.release:type_name -> troupe.wire.Release
+	9,   // 5: troupe.wire.Control.released:type_name -> troupe.wire.Released
+	10,  // 6: troupe.wire.Control.connect:type_name -> troupe.wire.Connect
+	11,  // 7: troupe.wire.Control.connected:type_name -> troupe.wire.Connected
+	16,  // 8: troupe.wire.Control.measure:type_name -> troupe.wire.Measure
+	17,  // 9: troupe.wire.Control.measured:type_name -> troupe.wire.Measured
+	14,  // 10: troupe.wire.Control.carry:type_name -> troupe.wire.Carry
+	15,  // 11: troupe.wire.Control.carried:type_name -> troupe.wire.Carried
+	12,  // 12: troupe.wire.Assign.hosts:type_name -> troupe.wire.Peer
+	12,  // 13: troupe.wire.Connect.peers:type_name -> troupe.wire.Peer
+	13,  // 14: troupe.wire.Connected.links:type_name -> troupe.wire.Link
+	12,  // 15: troupe.wire.Carry.to:type_name -> troupe.wire.Peer
+	23,  // 16: troupe.wire.StatusReply.actors:type_name -> troupe.wire.Snapshot
+	22,  // 17: troupe.wire.StatusReply.unreachable:type_name -> troupe.wire.Unreachable
+	19,  // 18: troupe.wire.StatusReply.actions:type_name -> troupe.wire.RankActions
+	20,  // 19: troupe.wire.StatusReply.memory:type_name -> troupe.wire.RankMemory
+	21,  // 20: troupe.wire.RankActions.times:type_name -> troupe.wire.ActionTimes
+	24,  // 21: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
+	24,  // 22: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
+	26,  // 23: troupe.wire.Offer.devices:type_name -> troupe.wire.OfferedDevice
+	0,   // 24: troupe.wire.JoinReply.name:type_name -> troupe.wire.JoinReply.Name
+	12,  // 25: troupe.wire.Hello.worker:type_name -> troupe.wire.Peer
+	25,  // 26: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
+	12,  // 27: troupe.wire.Welcome.coordinator:type_name -> troupe.wire.Peer
+	18,  // 28: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
+	33,  // 29: troupe.wire.Message.header:type_name -> troupe.wire.Header
+	35,  // 30: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
+	36,  // 31: troupe.wire.Message.order:type_name -> troupe.wire.Order
+	40,  // 32: troupe.wire.Message.transfer:type_name -> troupe.wire.Transfer
+	41,  // 33: troupe.wire.Message.credit:type_name -> troupe.wire.Credit
+	42,  // 34: troupe.wire.Message.data_request:type_name -> troupe.wire.DataRequest
+	43,  // 35: troupe.wire.Message.data:type_name -> troupe.wire.Data
+	44,  // 36: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
+	45,  // 37: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
+	50,  // 38: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
+	51,  // 39: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
+	52,  // 40: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
+	53,  // 41: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
+	60,  // 42: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
+	61,  // 43: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
+	62,  // 44: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
+	63,  // 45: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
+	64,  // 46: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
+	65,  // 47: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
+	66,  // 48: troupe.wire.Message.left:type_name -> troupe.wire.Left
+	67,  // 49: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
+	68,  // 50: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
+	54,  // 51: troupe.wire.Message.write_state:type_name -> troupe.wire.WriteState
+	55,  // 52: troupe.wire.Message.state_written:type_name -> troupe.wire.StateWritten
+	56,  // 53: troupe.wire.Message.send_state:type_name -> troupe.wire.SendState
+	57,  // 54: troupe.wire.Message.drop_state:type_name -> troupe.wire.DropState
+	34,  // 55: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
+	34,  // 56: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
+	34,  // 57: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
+	37,  // 58: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
+	38,  // 59: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
+	39,  // 60: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
+	34,  // 61: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
+	38,  // 62: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
+	39,  // 63: troupe.wire.Data.fields:type_name -> troupe.wire.Tensor
+	39,  // 64: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
+	46,  // 65: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
+	48,  // 66: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
+	49,  // 67: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
+	48,  // 68: troupe.wire.StageDone.weights:type_name -> troupe.wire.Norm
+	47,  // 69: troupe.wire.Loss.metrics:type_name -> troupe.wire.Metric
+	24,  // 70: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
+	37,  // 71: troupe.wire.Apply.update:type_name -> troupe.wire.Update
+	58,  // 72: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
+	59,  // 73: troupe.wire.Saved.slice:type_name -> troupe.wire.Slice
+	24,  // 74: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
+	34,  // 75: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
+	39,  // 76: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
+	73,  // 77: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
+	75,  // 78: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
+	94,  // 79: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
+	97,  // 80: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
+	100, // 81: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	106, // 82: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	111, // 83: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	119, // 84: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	101, // 85: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
+	77,  // 86: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
+	79,  // 87: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
+	72,  // 88: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
+	71,  // 89: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
+	74,  // 90: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
+	76,  // 91: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
+	81,  // 92: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
+	95,  // 93: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
+	98,  // 94: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
+	105, // 95: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	107, // 96: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	116, // 97: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	120, // 98: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	102, // 99: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
+	78,  // 100: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
+	80,  // 101: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
+	1,   // 102: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
+	122, // 103: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
+	96,  // 104: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
+	21,  // 105: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
+	82,  // 106: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
+	83,  // 107: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
+	86,  // 108: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
+	87,  // 109: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
+	88,  // 110: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
+	89,  // 111: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
+	91,  // 112: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
+	92,  // 113: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
+	93,  // 114: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
+	90,  // 115: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
+	123, // 116: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
+	124, // 117: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
+	84,  // 118: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
+	21,  // 119: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
+	85,  // 120: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
+	98,  // 121: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	72,  // 122: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	96,  // 123: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	2,   // 124: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	96,  // 125: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	99,  // 126: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	90,  // 127: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
+	23,  // 128: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	3,   // 129: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	125, // 130: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
+	103, // 131: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	104, // 132: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	96,  // 133: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	108, // 134: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	109, // 135: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	108, // 136: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	112, // 137: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	113, // 138: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	114, // 139: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	115, // 140: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
+	118, // 141: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	117, // 142: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
+	121, // 143: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	26,  // 144: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
+	145, // [145:145] is the sub-list for method output_type
+	145, // [145:145] is the sub-list for method input_type
+	145, // [145:145] is the sub-list for extension type_name
+	145, // [145:145] is the sub-list for extension extendee
+	0,   // [0:145] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -10419,14 +10676,15 @@ func file_wire_proto_init() {
 		(*TokensRequest_Create)(nil),
 		(*TokensRequest_List)(nil),
 		(*TokensRequest_Revoke)(nil),
+		(*TokensRequest_Release)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   118,
+			NumEnums:      4,
+			NumMessages:   122,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -16,6 +16,12 @@ import (
 // ErrRefused: the coordinator does not take this process as a member.
 var ErrRefused = errors.New("the coordinator refuses this worker")
 
+// errNotYet: it may take it when it asks again.
+var errNotYet = fmt.Errorf("%w for now", ErrRefused)
+
+// NotYet reports whether a refusal may be gone when the process asks again.
+func NotYet(err error) bool { return errors.Is(err, errNotYet) }
+
 // ClientConfig is what a worker's end needs.
 type ClientConfig struct {
 	Dial  func(ctx context.Context) (net.Conn, error)
@@ -25,6 +31,7 @@ type ClientConfig struct {
 	Welcomed func(*wire.Welcome)
 	Status   func() []*wire.StatusReply
 	Wall     func() time.Time // this process's wall clock; nil: clock.Now. A test makes it wrong
+	Final    func(error) bool // whether an error of Dial's ends it; nil: none does
 	Logger   *slog.Logger
 }
 
@@ -72,7 +79,7 @@ func (c *Client) Run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, ErrRefused):
+		case errors.Is(err, ErrRefused), c.cfg.Final != nil && err != nil && c.cfg.Final(err):
 			return err
 		case welcome:
 			pause = redialFirst
@@ -115,7 +122,11 @@ func (c *Client) once(ctx context.Context) (welcome bool, err error) {
 		return false, err
 	}
 	if w.GetError() != "" {
-		return false, fmt.Errorf("%w: %.1000s", ErrRefused, w.GetError())
+		refused := ErrRefused
+		if w.GetLater() {
+			refused = errNotYet
+		}
+		return false, fmt.Errorf("%w: %.1000s", refused, w.GetError())
 	}
 	silence := time.Duration(w.GetSilenceS() * float64(time.Second))
 	if silence < 10*time.Millisecond || silence > time.Hour {

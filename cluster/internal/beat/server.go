@@ -23,6 +23,9 @@ var (
 	ErrSilent  = errors.New("it has not been heard")
 	ErrDead    = errors.New("its process is dead")
 	ErrExpired = errors.New("it was declared gone before")
+
+	// ErrLater is Admit's for a process that may become a member when it asks again.
+	ErrLater = errors.New("not yet")
 )
 
 // ServerConfig is what the coordinator's end needs. Its functions are called from the
@@ -69,6 +72,7 @@ type Member struct {
 	Offer       *wire.Offer
 	Joined      time.Time
 	Heard       time.Time
+	Connected   bool          // its stream of beats is open
 	Offset      time.Duration // how far its clock is ahead
 	RoundTrip   time.Duration
 }
@@ -142,7 +146,7 @@ func (s *Server) hello(conn net.Conn, name string) (*member, *stream, error) {
 	m, err := s.admit(&h, name)
 	answer := &wire.Welcome{Coordinator: s.cfg.Self(), SilenceS: s.cfg.Silence.Seconds()}
 	if err != nil {
-		answer.Error = err.Error()
+		answer.Error, answer.Later = err.Error(), errors.Is(err, ErrLater)
 	}
 	if werr := wire.WriteFrame(conn, answer, LimitBeatBytes); err == nil {
 		err = werr
@@ -317,6 +321,7 @@ func (s *Server) Members() []Member {
 	defer s.mu.Unlock()
 	var all []Member
 	for _, m := range s.members {
+		m.Connected = m.stream != nil
 		all = append(all, m.Member)
 	}
 	slices.SortFunc(all, func(a, b Member) int { return a.Joined.Compare(b.Joined) })

@@ -22,6 +22,7 @@ type Authority struct {
 	key    crypto.Signer
 	root   *x509.Certificate
 	tokens *tokenStore
+	issued *ledgerStore
 }
 
 // NewAuthority makes an authority that lives as long as this process.
@@ -47,7 +48,7 @@ func NewAuthority(now time.Time) (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making an authority: %w", err)
 	}
-	return &Authority{key: key, root: root, tokens: &tokenStore{}}, nil
+	return &Authority{key: key, root: root, tokens: &tokenStore{}, issued: &ledgerStore{}}, nil
 }
 
 // Hash is the SHA-256 of the root certificate's DER. Tokens carry it.
@@ -62,7 +63,7 @@ func (a *Authority) Issue(id Identity, ttl time.Duration) (tls.Certificate, erro
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	der, err := a.sign(key.Public(), id, ttl, clock.Now())
+	der, err := a.sign(key.Public(), id, "", ttl, clock.Now())
 	if err != nil {
 		return tls.Certificate{}, err
 	}
@@ -70,24 +71,15 @@ func (a *Authority) Issue(id Identity, ttl time.Duration) (tls.Certificate, erro
 }
 
 // Sign makes a certificate for who holds the key of a certificate request. Nothing but the
-// public key is taken from the request: the name, the role and the times are the caller's.
+// public key is taken from the request: the name, the role and the times are the caller's. No token stands behind it: where
+// one has to, it counts for nothing (Accepts).
 func (a *Authority) Sign(csrDER []byte, id Identity, ttl time.Duration) (certDER []byte, err error) {
 	return a.signRequest(csrDER, id, ttl, clock.Now())
 }
 
-// SignJoin redeems a token and signs the request of who holds it: the role is the token's, the
-// name is the one asked for. That no other process has this name is for the caller to see to.
+// SignJoin is Join for a process that does not keep its key.
 func (a *Authority) SignJoin(tokenID string, secret, csrDER []byte, name string, now time.Time) (certDER []byte, id Identity, err error) {
-	role, err := a.Redeem(tokenID, secret, now)
-	if err != nil {
-		return nil, Identity{}, err
-	}
-	id = Identity{Name: name, Role: role}
-	certDER, err = a.signRequest(csrDER, id, CertificateTTL, now)
-	if err != nil {
-		return nil, Identity{}, err
-	}
-	return certDER, id, nil
+	return a.Join(Joining{TokenID: tokenID, Secret: secret, CSR: csrDER, Name: name}, now)
 }
 
 func (a *Authority) signRequest(csrDER []byte, id Identity, ttl time.Duration, now time.Time) ([]byte, error) {
@@ -95,14 +87,16 @@ func (a *Authority) signRequest(csrDER []byte, id Identity, ttl time.Duration, n
 	if err != nil {
 		return nil, err
 	}
-	return a.sign(public, id, ttl, now)
+	return a.sign(public, id, "", ttl, now)
 }
 
-func (a *Authority) sign(public crypto.PublicKey, id Identity, ttl time.Duration, now time.Time) ([]byte, error) {
+// sign makes a certificate; token is the id of what the process has joined by, "": nothing.
+func (a *Authority) sign(public crypto.PublicKey, id Identity, token string, ttl time.Duration, now time.Time) ([]byte, error) {
 	template, err := a.template(id, ttl, now)
 	if err != nil {
 		return nil, err
 	}
+	template.Subject.SerialNumber = token
 	der, err := x509.CreateCertificate(rand.Reader, template, a.root, public, a.key)
 	if err != nil {
 		return nil, fmt.Errorf("signing a certificate for %s: %w", id, err)
@@ -126,7 +120,7 @@ func (a *Authority) template(id Identity, ttl time.Duration, now time.Time) (*x5
 		until = a.root.NotAfter
 	}
 	return &x509.Certificate{
-		Subject:               pkix.Name{CommonName: string(id.Role) + " " + id.Name}, // for people; nothing reads it
+		Subject:               pkix.Name{CommonName: string(id.Role) + " " + id.Name}, // for people; see tokenOf for its number
 		URIs:                  urls(id),
 		DNSNames:              []string{serverName},
 		NotBefore:             now.Add(-ClockSkew),

@@ -96,3 +96,16 @@ func IdentityOf(state tls.ConnectionState) (Identity, error) {
 	}
 	return identityIn(state.VerifiedChains[0][0])
 }
+
+// NameIn is the name that a certificate of this process says; "": none.
+func NameIn(cert tls.Certificate) string {
+	leaf, err := x509.ParseCertificate(cert.Certificate[0])
+	if err != nil {
+		return ""
+	}
+	id, err := identityIn(leaf)
+	if err != nil {
+		return ""
+	}
+	return id.Name
+}

@@ -18,6 +18,10 @@ const (
 	tokensMax = 4096
 	// tokensFileBytesMax bounds tokens.json; a token takes up to 320 bytes.
 	tokensFileBytesMax = 2 << 20
+	// namesMax bounds the names of workers that belong to somebody.
+	namesMax = 4096
+	// issuedFileBytesMax bounds issued.json; a name takes up to 400 bytes, a token 200.
+	issuedFileBytesMax = 4 << 20
 	// lockWait bounds the wait for another process that changes the same authority.
 	lockWait = 5 * time.Second
 )
@@ -31,8 +35,7 @@ const (
 	CertificateTTL = 24 * time.Hour
 	// rootYears is the life of an authority.
 	rootYears = 10
-	// certificateTTLMax bounds the life of any other certificate: there is no list of
-	// revoked ones, so they have to be short-lived.
+	// certificateTTLMax bounds the life of any other certificate.
 	certificateTTLMax = 90 * 24 * time.Hour
 	// expiredKept is how long an expired token is still listed.
 	expiredKept = 7 * 24 * time.Hour

@@ -36,7 +36,8 @@ func OpenAuthority(dir string, now time.Time) (*Authority, error) {
 		return nil, fmt.Errorf("%s: %w", authorityPath(dir), err)
 	}
 	a.tokens = &tokenStore{dir: dir}
-	if err := a.tokens.refresh(); err != nil {
+	a.issued = &ledgerStore{dir: dir}
+	if err := errors.Join(a.tokens.refresh(), a.issued.read(func(*ledger) error { return nil })); err != nil {
 		return nil, err
 	}
 	return a, nil

@@ -61,10 +61,14 @@ func (a *Authority) NewToken(role Role, ttl time.Duration, now time.Time) (Token
 		_, _ = rand.Read(random) // never fails, as its documentation says
 	}
 	t.ID = hex.EncodeToString(id[:])
-	err := a.tokens.update(func(records map[string]tokenRecord) error {
-		drop(records, now.Add(-expiredKept))
+	used, err := a.usedTokens()
+	if err != nil {
+		return Token{}, fmt.Errorf("making a token: %w", err)
+	}
+	err = a.tokens.update(func(records map[string]tokenRecord) error {
+		drop(records, now.Add(-expiredKept), used)
 		if len(records) >= tokensMax {
-			drop(records, now)
+			drop(records, now, used)
 		}
 		if len(records) >= tokensMax {
 			return fmt.Errorf("there are %d tokens that have not expired, the most is %d: give new ones a shorter life", len(records), tokensMax)
@@ -81,9 +85,21 @@ func (a *Authority) NewToken(role Role, ttl time.Duration, now time.Time) (Token
 	return t, nil
 }
 
-// drop forgets the tokens that expired before a time.
-func drop(records map[string]tokenRecord, before time.Time) {
-	maps.DeleteFunc(records, func(_ string, r tokenRecord) bool { return r.Expires.Before(before) })
+// drop forgets the tokens that expired before a time, but for those by which there are certificates: they can still be revoked.
+func drop(records map[string]tokenRecord, before time.Time, used map[string]bool) {
+	maps.DeleteFunc(records, func(id string, r tokenRecord) bool { return r.Expires.Before(before) && !used[id] })
+}
+
+// usedTokens are those by which there are certificates.
+func (a *Authority) usedTokens() (map[string]bool, error) {
+	used := make(map[string]bool)
+	err := a.issued.read(func(l *ledger) error {
+		for id := range l.tokens {
+			used[id] = true
+		}
+		return nil
+	})
+	return used, err
 }
 
 // Redeem gives the role of a token whose secret this is. An error that is ErrTokenRefused says
@@ -122,17 +138,31 @@ func (a *Authority) Redeem(id string, secret []byte, now time.Time) (Role, error
 	return r.Role, nil
 }
 
-// Revoke ends a token. What it has let in stays.
+// Revoke ends a token, and what it has let in: certificates by it are accepted and renewed no more. It is known for as long
+// as there are any.
 func (a *Authority) Revoke(id string) error {
-	err := a.tokens.update(func(records map[string]tokenRecord) error {
-		r, known := records[id]
-		if !known {
-			return ErrTokenUnknown
+	let := false
+	err := a.issued.update(func(l *ledger) error {
+		t, known := l.tokens[id]
+		if let = known; known {
+			t.revoked = true
+			l.tokens[id] = t
 		}
-		r.Revoked = true
-		records[id] = r
 		return nil
 	})
+	if err == nil {
+		err = a.tokens.update(func(records map[string]tokenRecord) error {
+			r, known := records[id]
+			switch {
+			case known:
+				r.Revoked = true
+				records[id] = r
+			case !let:
+				return ErrTokenUnknown
+			}
+			return nil
+		})
+	}
 	if err != nil {
 		return fmt.Errorf("revoking the token %q: %w", id[:min(len(id), 2*idBytes)], err)
 	}

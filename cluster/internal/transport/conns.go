@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/netip"
@@ -26,8 +27,37 @@ type admitted struct {
 	*net.TCPConn
 	admission *admission
 	from      netip.Addr
-	shaking   bool // under admission.mu
+	shaking   bool                 // under admission.mu
+	state     *tls.ConnectionState // with a verified certificate; under admission.mu
 	once      sync.Once
+}
+
+// shown keeps what the other side has shown, for recheck.
+func (c *admitted) shown(state tls.ConnectionState) {
+	c.admission.mu.Lock()
+	defer c.admission.mu.Unlock()
+	if len(state.VerifiedChains) > 0 {
+		c.state = &state
+	}
+}
+
+// Recheck closes the connections of those whose certificates Identify accepts no more.
+func (t *TCP) Recheck() {
+	a := t.admission
+	a.mu.Lock()
+	shown := make(map[*admitted]*tls.ConnectionState)
+	for c := range a.open {
+		if c.state != nil {
+			shown[c] = c.state
+		}
+	}
+	a.mu.Unlock()
+	for c, state := range shown {
+		if _, err := t.identify(*state, c.RemoteAddr()); err != nil {
+			_ = c.Close()
+			t.refuse(c.RemoteAddr(), fmt.Errorf("closed: %w", err))
+		}
+	}
 }
 
 // admit takes a connection in, or says why not; then it is the caller's to close.

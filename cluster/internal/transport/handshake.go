@@ -121,15 +121,20 @@ func (t *TCP) shake(c *admitted, control bool) (net.Conn, string, Peer, error) {
 	var answer byte
 	switch {
 	case peer == (Peer{}) && protocol != ProtocolJoin:
-		answer = answerCertificate
-		if err == nil {
+		switch answer = answerCertificate; {
+		case err == nil:
 			err = errCertificate
+		case errors.Is(err, ErrRevoked):
+			answer = answerRevoked
+		case errors.Is(err, ErrReplaced):
+			answer = answerReplaced
 		}
 		err = fmt.Errorf("%s: %w", protocol, err)
 	case peer != (Peer{}) && t.cfg.Allow != nil && !t.cfg.Allow(peer, protocol):
 		answer = answerRole
 		err = fmt.Errorf("%s: %w: %s is %q", protocol, errRole, peer.Name, peer.Role)
 	default:
+		c.shown(state)
 		return conn, protocol, peer, nil
 	}
 	if protocol != ProtocolControl {

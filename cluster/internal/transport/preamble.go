@@ -20,12 +20,16 @@ const (
 	answerProtocol    = 1
 	answerCertificate = 2
 	answerRole        = 3
+	answerRevoked     = 4
+	answerReplaced    = 5
 )
 
 var answers = map[byte]error{
 	answerProtocol:    errProtocol,
 	answerCertificate: errCertificate,
 	answerRole:        errRole,
+	answerRevoked:     ErrRevoked,
+	answerReplaced:    ErrReplaced,
 }
 
 // readPreamble reads no further than the name. Where control, it has read as much of HTTP/2's

@@ -60,6 +60,10 @@ const (
 var (
 	// ErrInsecure is for what would go over a network without TLS and wasn't asked for.
 	ErrInsecure = errors.New("no TLS off loopback")
+	// ErrRevoked is for a certificate whose token was revoked, ErrReplaced for one whose name belongs to another key by
+	// now. What Identify returns as such is said to the other side.
+	ErrRevoked  = errors.New("the token by which this process has joined was revoked, or is not known any more")
+	ErrReplaced = errors.New("the name of this process was released, or belongs to another process by now")
 	// ErrRefused is for what the other side doesn't let this process do.
 	ErrRefused = errors.New("refused by the other side")
 	// ErrClosed is for what is asked of a closed transport.

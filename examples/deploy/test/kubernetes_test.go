@@ -407,7 +407,7 @@ func TestKubernetesJob(t *testing.T) {
 	index := func(i int) func() command {
 		return func() command {
 			made++ // a new pod has new empty folders
-			volumes := map[string]string{"shared": shared, "config": config, "certificate": k.claim(fmt.Sprintf("%s-certificate-%d", pods[i], made))}
+			volumes := map[string]string{"shared": shared, "config": config}
 			return k.pod(p, pods[i], addresses[i], map[string]string{"batch.kubernetes.io/controller-uid": "3f2a"},
 				map[string]string{"JOB_COMPLETION_INDEX": fmt.Sprint(i)}, volumes)
 		}
