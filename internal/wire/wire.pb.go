@@ -293,6 +293,8 @@ type Envelope struct {
 	//	*Envelope_Message
 	//	*Envelope_Control
 	Body          isEnvelope_Body `protobuf_oneof:"body"`
+	Session       uint64          `protobuf:"varint,9,opt,name=session,proto3" json:"session,omitempty"`                             // of the sender's numbers for this receiver: a later one is greater
+	PeerSession   uint64          `protobuf:"varint,10,opt,name=peer_session,json=peerSession,proto3" json:"peer_session,omitempty"` // of the receiver's, as the sender knows it; 0: not yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -392,6 +394,20 @@ func (x *Envelope) GetControl() *Control {
 		}
 	}
 	return nil
+}
+
+func (x *Envelope) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *Envelope) GetPeerSession() uint64 {
+	if x != nil {
+		return x.PeerSession
+	}
+	return 0
 }
 
 type isEnvelope_Body interface {
@@ -9489,7 +9505,7 @@ var File_wire_proto protoreflect.FileDescriptor
 const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"wire.proto\x12\vtroupe.wire\"\xee\x01\n" +
+	"wire.proto\x12\vtroupe.wire\"\xab\x02\n" +
 	"\bEnvelope\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\fR\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\fR\x02to\x12\x16\n" +
@@ -9498,7 +9514,10 @@ const file_wire_proto_rawDesc = "" +
 	"\x03ack\x18\x05 \x01(\x04R\x03ack\x12\x16\n" +
 	"\x06target\x18\x06 \x01(\tR\x06target\x120\n" +
 	"\amessage\x18\a \x01(\v2\x14.troupe.wire.MessageH\x00R\amessage\x120\n" +
-	"\acontrol\x18\b \x01(\v2\x14.troupe.wire.ControlH\x00R\acontrolB\x06\n" +
+	"\acontrol\x18\b \x01(\v2\x14.troupe.wire.ControlH\x00R\acontrol\x12\x18\n" +
+	"\asession\x18\t \x01(\x04R\asession\x12!\n" +
+	"\fpeer_session\x18\n" +
+	" \x01(\x04R\vpeerSessionB\x06\n" +
 	"\x04body\"\xa5\x04\n" +
 	"\aControl\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12-\n" +

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -52,6 +53,8 @@ func New(cfg Config) *Node { return &Node{cfg: cfg, peers: make(map[ID]*peer)} }
 type peer struct {
 	id      ID
 	address string
+	session uint64 // of this node's numbers for the peer: another each time the peer becomes known
+	theirs  uint64 // session of the peer's numbers for this node; 0: it has not been heard of
 
 	// What goes there.
 	last    uint64           // number of the last message posted
@@ -70,13 +73,18 @@ type peer struct {
 	resent int64
 }
 
-// SetPeer makes a process known, or its address.
+// sessions numbers those of all nodes of this process, which a peer tells apart by their ids: a later
+// session of one has a greater number.
+var sessions atomic.Uint64
+
+// SetPeer makes a process known, or its address. A process that was forgotten begins a new session: what
+// was on its way in the one before is dropped.
 func (n *Node) SetPeer(id ID, address string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p := n.peers[id]
 	if p == nil {
-		p = &peer{id: id}
+		p = &peer{id: id, session: sessions.Add(1)}
 		n.peers[id] = p
 	}
 	p.address = address
@@ -116,7 +124,35 @@ func (n *Node) Post(to ID, e *wire.Envelope) error {
 // on before may still be read. mu is held, so that messages leave in order.
 func (n *Node) send(p *peer, e *wire.Envelope) {
 	p.told, p.ack = p.came, time.Time{}
-	n.cfg.Send(p.address, &wire.Envelope{From: n.cfg.Self[:], To: p.id[:], Sender: n.cfg.Name, Seq: e.GetSeq(), Ack: p.came, Target: e.GetTarget(), Body: e.GetBody()})
+	n.cfg.Send(p.address, &wire.Envelope{From: n.cfg.Self[:], To: p.id[:], Sender: n.cfg.Name, Seq: e.GetSeq(), Ack: p.came, Session: p.session, PeerSession: p.theirs, Target: e.GetTarget(), Body: e.GetBody()})
+}
+
+// greet tells a peer the session of this node, in an answer to an envelope of one that doesn't know it. mu is held.
+func (n *Node) greet(p *peer, session uint64) {
+	n.cfg.Send(p.address, &wire.Envelope{From: n.cfg.Self[:], To: p.id[:], Sender: n.cfg.Name, Session: p.session, PeerSession: session})
+}
+
+// join reports whether an envelope is of the present sessions of both sides. Numbers count in one session: an envelope
+// of an earlier one, or for an earlier one, has another life's numbers. A peer that does not know the session here
+// yet is told, and sends again. mu is held.
+func (n *Node) join(p *peer, e *wire.Envelope) bool {
+	switch {
+	case e.GetSession() == 0 || e.GetSession() < p.theirs: // it is late
+		return false
+	case e.GetPeerSession() != p.session:
+		n.suspect(p)
+		if e.GetSeq() != 0 {
+			n.greet(p, e.GetSession())
+		}
+		return false
+	case e.GetSession() > p.theirs:
+		p.theirs, p.came, p.told, p.ack = e.GetSession(), 0, 0, time.Time{}
+		if len(p.waiting) > 0 {
+			p.pause = resendFirst
+			n.resend(p)
+		}
+	}
+	return true
 }
 
 // Receive takes an envelope that came. It reports why it was dropped; a message that had
@@ -147,7 +183,7 @@ func (n *Node) Receive(e *wire.Envelope) error {
 func (n *Node) take(p *peer, e *wire.Envelope) (next bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed {
+	if n.closed || n.peers[p.id] != p || !n.join(p, e) {
 		return false
 	}
 	n.acknowledged(p, e.GetAck())

@@ -166,16 +166,116 @@ func TestResend(t *testing.T) {
 	if err := n.Post(b, &wire.Envelope{Target: "x"}); err != nil {
 		t.Fatal(err)
 	}
+	var session uint64
 	for range 2 {
-		if e := <-got; e.GetSeq() != 1 || e.GetTarget() != "x" {
+		e := <-got
+		if e.GetSeq() != 1 || e.GetTarget() != "x" || e.GetSession() == 0 || e.GetPeerSession() != 0 {
 			t.Fatalf("sent %v", e)
 		}
+		session = e.GetSession()
 	}
-	if err := n.Receive(&wire.Envelope{From: b[:], To: a[:], Ack: 1}); err != nil {
+	for _, late := range []*wire.Envelope{{Session: 7, PeerSession: session - 1, Ack: 1}, {Session: 7, Ack: 1}, {PeerSession: session, Ack: 1}} {
+		late.From, late.To = b[:], a[:]
+		if err := n.Receive(late); err != nil {
+			t.Fatal(err)
+		}
+		if waiting, _ := n.Waiting(b); waiting != 1 {
+			t.Fatalf("%v was taken for an acknowledgement of this session", late)
+		}
+	}
+	if err := n.Receive(&wire.Envelope{From: b[:], To: a[:], Ack: 1, Session: 7, PeerSession: session}); err != nil {
 		t.Fatal(err)
 	}
 	if waiting, resent := n.Waiting(b); waiting != 0 || resent == 0 {
 		t.Errorf("%d wait, %d were sent again", waiting, resent)
+	}
+}
+
+// TestLate: two processes that forget each other and meet again begin new numbers, and take nothing of what was on
+// its way before: neither a message for the next of that number, nor an acknowledgement.
+func TestLate(t *testing.T) {
+	ids := map[string]uuid.UUID{"a": uuid.New(), "b": uuid.New()}
+	nodes := make(map[string]*link.Node)
+	var mu sync.Mutex
+	var delivered []string
+	var held, kept []*wire.Envelope // on their way to b; and all that ever were, to anybody
+	hold := false
+	queue := make(chan func(), 1<<10)
+	for name, id := range ids {
+		nodes[name] = link.New(link.Config{Self: id, Name: name, Send: func(address string, e *wire.Envelope) {
+			mu.Lock()
+			defer mu.Unlock()
+			kept = append(kept, e)
+			if hold && address == "b" {
+				held = append(held, e)
+				return
+			}
+			queue <- func() { _ = nodes[address].Receive(e) }
+		}, Deliver: func(_ uuid.UUID, e *wire.Envelope) { delivered = append(delivered, e.GetTarget()) }})
+		defer nodes[name].Close()
+	}
+	settle := func() {
+		for {
+			select {
+			case f := <-queue:
+				f()
+			default:
+				return
+			}
+		}
+	}
+	meet := func() {
+		nodes["a"].SetPeer(ids["b"], "b")
+		nodes["b"].SetPeer(ids["a"], "a")
+	}
+	post := func(texts ...string) {
+		for _, text := range texts {
+			if err := nodes["a"].Post(ids["b"], &wire.Envelope{Target: text}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	meet()
+	post("1.1", "1.2")
+	settle()
+	mu.Lock()
+	hold = true
+	mu.Unlock()
+	post("1.3") // never arrives in time
+	settle()
+	mu.Lock()
+	before := slices.Clone(kept)
+	hold = false
+	mu.Unlock()
+	nodes["a"].Forget(ids["b"])
+	nodes["b"].Forget(ids["a"])
+	meet()
+	late := func() {
+		for _, e := range append(before, held...) {
+			to := "a"
+			if e.GetSender() == "a" {
+				to = "b"
+			}
+			if err := nodes[to].Receive(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	late()
+	post("2.1")
+	late()
+	settle()
+	late()
+	post("2.2")
+	settle()
+	late()
+	if want := []string{"1.1", "1.2", "2.1", "2.2"}; !slices.Equal(delivered, want) {
+		t.Errorf("delivered %q, want %q", delivered, want)
+	}
+	nodes["b"].Reconnected() // tells a what has come
+	settle()
+	if waiting, _ := nodes["a"].Waiting(ids["b"]); waiting != 0 {
+		t.Errorf("%d messages wait", waiting)
 	}
 }
 

@@ -19,17 +19,18 @@ func TestStranger(t *testing.T) {
 	c := newPair(t)
 	all := join(t, c.network, "stranger")
 	s := all[0]
-	for _, p := range []*process{c.a, c.b} {
-		hijack := s.peer()
-		hijack.Address = c.b.name // as a worker may say
-		hijack.DataAddress = s.name
-		if err := p.mesh.SetPeer(hijack); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.mesh.SetPeer(p.peer()); err != nil {
-			t.Fatal(err)
+	known := func(at *wire.Peer) {
+		t.Helper()
+		for _, p := range []*process{c.a, c.b} {
+			if err := p.mesh.SetPeer(at); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.mesh.SetPeer(p.peer()); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
+	known(s.peer()) // a link needs answers, so that it can send under a true address alone
 	header := &wire.Header{Run: c.run[:], Attempt: c.id[:], Step: 1, Order: 1}
 	const flood = 500
 	for _, m := range []*wire.Message{
@@ -52,6 +53,11 @@ func TestStranger(t *testing.T) {
 		t.Errorf("%d lines about %d messages; want at most 10 a second", n, 3*flood)
 	}
 	c.b.awaitLog(t, "has no part in the attempt")
+
+	hijack := s.peer()
+	hijack.Address = c.b.name // as a worker may say
+	hijack.DataAddress = s.name
+	known(hijack)
 
 	// A message of the other worker still comes, and goes to b, whose address the stranger claims.
 	arena := tensorops.NewHostMemory(0).NewArena("sender")
