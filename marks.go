@@ -116,7 +116,7 @@ func markNow(step int64, kind, text string) telemetry.Mark {
 // unmarked says that marks can't be written. The run goes on.
 func (r *Run) unmarked(err error) {
 	if err != nil {
-		r.publish(WarningEvent{fmt.Sprintf("what happens to the run is no longer written: %v", err)})
+		r.publish(WarningEvent{Text: fmt.Sprintf("what happens to the run is no longer written: %v", err)})
 	}
 }
 

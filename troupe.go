@@ -77,8 +77,8 @@ type RestartEvent struct {
 }
 
 // WarningEvent: something a person should know, such as a damaged checkpoint
-// that was passed over.
-type WarningEvent struct{ Text string }
+// that was passed over, or one that could not be written and is tried again.
+type WarningEvent = actors.WarningEvent
 
 // Options are what a configuration does not say.
 type Options struct {
@@ -450,7 +450,7 @@ func (r *Run) goOn(o Options, err error) error {
 
 // asSetup marks an error of the setup, unless trying again may help.
 func asSetup(err error) error {
-	if checkpoint.TryAgain(err) || errors.Is(err, checkpoint.ErrNoSpace) || errors.Is(err, placement.ErrNoRoom) || isLost(err) {
+	if checkpoint.MayPass(err) || errors.Is(err, placement.ErrNoRoom) || isLost(err) {
 		return err
 	}
 	return &SetupError{err}
@@ -588,7 +588,7 @@ func (r *Run) loadShape(cfg *config.Config, back *rundir.Resumed) (err error) {
 	return nil
 }
 
-func (r *Run) warn(format string, args ...any) { r.send(WarningEvent{fmt.Sprintf(format, args...)}) }
+func (r *Run) warn(format string, args ...any) { r.send(WarningEvent{Text: fmt.Sprintf(format, args...)}) }
 
 // warnDevices says what the devices can't do of what was asked for.
 func (r *Run) warnDevices(cfg *config.Config) {
@@ -817,6 +817,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	spec.Requests = r.requests.begin(start.Step)
 	r.mu.Unlock()
 	spec.Changes, spec.WriteChange = r.output.Changes(), r.output.WriteChange
+	spec.MayPass = checkpoint.MayPass
 	spec.WriteShared = func(ctx context.Context, state actors.TrainerState, saved []stages.Saved, best bool, others actors.Others) (string, error) {
 		dir, err := save.WriteShared(ctx, state, saved, best, others)
 		if err == nil {
@@ -924,7 +925,7 @@ func (r *Run) tellDropped() {
 }
 
 func droppedWarning(n int) WarningEvent {
-	return WarningEvent{fmt.Sprintf("%d events were dropped: nobody read them", n)}
+	return WarningEvent{Text: fmt.Sprintf("%d events were dropped: nobody read them", n)}
 }
 
 // Info describes the run.

@@ -72,13 +72,18 @@ func (a *checkpointActor) Receive(ctx actor.Context) {
 	case *written:
 		a.writing = nil
 		a.giveUp(m.alone)
-		if m.err != nil {
+		passes := m.err != nil && a.spec.MayPass != nil && a.spec.MayPass(m.err)
+		if m.err != nil && !passes {
 			a.fail(ctx, m.Step, fmt.Errorf("checkpoint of step %d: %w", m.Step, m.err))
 			return
 		}
 		a.cell.store(Snapshot{Step: m.Step})
 		if a.spec.inPlace(m.Step) {
 			ctx.Send(a.peers.Scheduler, &StateCopied{m.Header})
+		}
+		if passes {
+			ctx.Send(a.peers.Scheduler, &notSaved{m.Header, m.Best, m.err})
+			return
 		}
 		ctx.Send(a.peers.Scheduler, &m.Saved)
 	case *actor.Stopping:

@@ -33,6 +33,10 @@ type CheckpointEvent struct {
 	Took time.Duration
 }
 
+// WarningEvent: something a person should know, such as a checkpoint that could not be
+// written and is tried again.
+type WarningEvent struct{ Text string }
+
 // StallEvent: nothing has moved for the configured time.
 type StallEvent struct {
 	Quiet  time.Duration

@@ -14,6 +14,15 @@ const (
 	// LimitRecords is how many steps may wait for their line in metrics.jsonl, or
 	// for their event, before training waits for them.
 	LimitRecords = 1024
+	// saveAgainFirst is the pause after a checkpoint that could not be written, for a reason that may
+	// pass, before another one is written; each is twice as long, up to saveAgainMost. Training
+	// continues meanwhile.
+	saveAgainFirst = 200 * time.Millisecond
+	saveAgainMost  = time.Minute
+	// LimitLastSaves is how often the checkpoint with which a run ends is tried.
+	LimitLastSaves = 6
+	// LimitWrites is how often a line of a run's files is tried to be written, with the same pauses.
+	LimitWrites = 6
 	// experienceSteps is how many of the last steps decide between applying an update
 	// speculatively and waiting for it.
 	experienceSteps = 8

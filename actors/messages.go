@@ -255,6 +255,13 @@ type BeginSave struct {
 // that training may go on.
 type StateCopied struct{ Header }
 
+// notSaved says that a checkpoint could not be written, for a reason that may pass.
+type notSaved struct {
+	Header
+	Best bool
+	Err  error
+}
+
 // Saved says that a checkpoint was written.
 type Saved struct {
 	Header

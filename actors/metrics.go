@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 )
@@ -30,19 +31,19 @@ func (a *metricsActor) Receive(ctx actor.Context) {
 	case *writeStep:
 		a.cell.store(Snapshot{Step: m.Step, Doing: Writing})
 		if a.spec.WriteRecord != nil {
-			if err := a.spec.WriteRecord(m.event.Record); err != nil {
+			if err := a.write("metrics.jsonl", func() error { return a.spec.WriteRecord(m.event.Record) }); err != nil {
 				a.fail(ctx, m.Step, fmt.Errorf("metrics of step %d: %w", m.event.Step, err))
 				return
 			}
 		}
 		if a.spec.WriteTrace != nil && m.event.Trace != nil {
-			if err := a.spec.WriteTrace(int64(m.event.Step), m.event.Trace, m.event.Clocks); err != nil {
+			if err := a.write("trace.jsonl", func() error { return a.spec.WriteTrace(int64(m.event.Step), m.event.Trace, m.event.Clocks) }); err != nil {
 				a.fail(ctx, m.Step, err)
 				return
 			}
 		}
 		if m.norms != nil {
-			if err := a.spec.WriteStats(*m.norms); err != nil {
+			if err := a.write("stats.jsonl", func() error { return a.spec.WriteStats(*m.norms) }); err != nil {
 				a.fail(ctx, m.Step, err)
 				return
 			}
@@ -52,7 +53,7 @@ func (a *metricsActor) Receive(ctx actor.Context) {
 		a.cell.store(Snapshot{Step: m.Step})
 	case *journal:
 		a.cell.store(Snapshot{Step: m.Step, Doing: Writing})
-		if err := a.spec.WriteChange(m.request.Change); err != nil {
+		if err := a.write("changes.jsonl", func() error { return a.spec.WriteChange(m.request.Change) }); err != nil {
 			a.fail(ctx, m.Step, fmt.Errorf("journal of changes: %w", err))
 			return
 		}
@@ -60,6 +61,19 @@ func (a *metricsActor) Receive(ctx actor.Context) {
 		a.cell.store(Snapshot{Step: m.Step})
 	case *publish:
 		a.publish(m.event)
+	}
+}
+
+// write writes to a file, and tries again while an error may pass, at most LimitWrites times.
+func (a *metricsActor) write(file string, f func() error) error {
+	for tries := 1; ; tries++ {
+		err := f()
+		if err == nil || tries == LimitWrites || a.spec.MayPass == nil || !a.spec.MayPass(err) {
+			return err
+		}
+		pause := pauseAfter(tries)
+		a.publish(WarningEvent{fmt.Sprintf("%s could not be written to: %v; trying again in %.1f s, %d of %d tries are left", file, err, pause.Seconds(), LimitWrites-tries, LimitWrites)})
+		time.Sleep(pause)
 	}
 }
 

@@ -60,6 +60,12 @@ func (s *saves) begin(step int64) {
 	s.wanted = nil
 }
 
+// fail: it could not be written, and the next one is theirs.
+func (s *saves) fail(step int64) {
+	s.wanted = append(s.wanted, s.writing[step]...)
+	delete(s.writing, step)
+}
+
 // end: it is written. It returns the requests that are done by it.
 func (s *saves) end(step int64) []uint64 {
 	done := s.writing[step]

@@ -64,6 +64,7 @@ type schedulerActor struct {
 	stop      bool
 	saveNow   bool
 	saves     saves
+	again     saveAgain
 	// saveMissed says that a checkpoint was due after a step that was skipped: see saveDue.
 	saveMissed bool
 	ended      bool
@@ -184,11 +185,21 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 		if a.runID.accepts(m.Header) {
 			a.saving--
 			ctx.Send(a.peers.Metrics, &publish{CheckpointEvent{Step: m.Step, Dir: m.Dir, Best: m.Best, Took: m.Took}})
+			a.again = saveAgain{}
 			for _, id := range a.saves.end(m.Step) {
 				a.tell(ctx, id, m.Step, true)
 			}
 			a.proceed(ctx)
 		}
+	case *notSaved:
+		if a.runID.accepts(m.Header) {
+			a.notSaved(ctx, m)
+			a.proceed(ctx)
+		}
+	case *saveNextTry:
+		a.again.pending, a.saveMissed = false, true
+		a.saveNow = a.saveNow || len(a.saves.wanted) > 0
+		a.proceed(ctx)
 	case *weightCopy:
 		a.takeWeights(ctx, m)
 		a.proceed(ctx)
@@ -201,6 +212,7 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 		a.changed(ctx, m.request, true)
 		a.proceed(ctx)
 	case *actor.Stopping:
+		a.again.stop()
 		if a.last != nil { // the step is decided, and the run's state counts it
 			a.writeRecord(ctx)
 		}
@@ -235,7 +247,15 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 	}
 	saveDue := a.saveDue(ctx)
 	diverged := a.diverged()
-	ending := !saveDue && (step >= a.spec.Steps || a.stop || a.impatient() || diverged != nil)
+	last := step >= a.spec.Steps || a.stop || a.impatient() || diverged != nil
+	if saveDue && a.again.waits(last) {
+		if last {
+			a.waitDisk(checkpointName)
+			return
+		}
+		saveDue = false
+	}
+	ending := !saveDue && last
 	switch {
 	case diverged == nil && a.evalDue():
 		a.send(ctx, Eval)

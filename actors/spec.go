@@ -152,6 +152,9 @@ type Spec struct {
 	// written by WriteShared: tensors without Data are the others'.
 	Shares      []bool
 	WriteShared func(ctx context.Context, state TrainerState, saved []stages.Saved, best bool, others Others) (string, error)
+	// MayPass says whether an error of writing a checkpoint, or a line of the run's files, is worth another try; nil:
+	// none is, and the attempt fails.
+	MayPass func(error) bool
 	// SaveInPlace has checkpoints written from the tensors themselves, while the next step waits,
 	// and not from copies. The host must be able to address the memory of all stages, and all must
 	// be in this process.

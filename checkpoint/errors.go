@@ -55,12 +55,17 @@ var mayPass = []error{
 	io.ErrUnexpectedEOF, // a read that was short
 }
 
-// TryAgain tells whether an error may pass by itself: another process has the
-// output folder, or the system could not read something at the moment. That it may
-// not be read, or is a link, does not pass.
+// MayPass tells whether an error, of reading or of writing, can be gone a moment later without a change to the
+// run: another process has the output folder, the disk is full, or the system could not do something at the
+// moment. That something may not be read, or is a link, does not pass.
+func MayPass(err error) bool {
+	return errors.Is(err, ErrLocked) || errors.Is(err, ErrNoSpace) || isNoSpace(err) || slices.ContainsFunc(mayPass, func(e error) bool { return errors.Is(err, e) })
+}
+
+// TryAgain tells whether a start that has failed is worth trying again: another process has the output folder, or
+// something that may be read could not be read at the moment.
 func TryAgain(err error) bool {
-	return errors.Is(err, ErrLocked) ||
-		errors.Is(err, ErrUnreadable) && slices.ContainsFunc(mayPass, func(e error) bool { return errors.Is(err, e) })
+	return errors.Is(err, ErrLocked) || errors.Is(err, ErrUnreadable) && MayPass(err) && !errors.Is(err, ErrNoSpace)
 }
 
 // fault is an error with a kind of problem.

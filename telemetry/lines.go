@@ -28,6 +28,7 @@ type LineWriter[T any] struct {
 	name string
 	f    folder.File // nil: there is no line yet to make the file for
 	size int64       // of the lines written whole
+	torn bool        // behind them is a part of one
 }
 
 // open opens a file of a folder for appending, and makes one if there is none. Lines of steps
@@ -83,16 +84,26 @@ func (w *LineWriter[T]) Write(v T) error {
 			return err
 		}
 	}
+	if err := w.mend(); err != nil {
+		return fmt.Errorf("%s: step %d is not written: %w", w.kind.what, w.kind.step(v), err)
+	}
 	n, err := w.f.Write(append(text, '\n'))
 	if err != nil {
-		// Half a line, on a full disk, would spoil the next one.
-		if n > 0 {
-			err = errors.Join(err, w.f.Truncate(w.size))
-		}
-		return fmt.Errorf("%s: step %d is not written: %w", w.kind.what, w.kind.step(v), err)
+		w.torn = n > 0
+		return fmt.Errorf("%s: step %d is not written: %w", w.kind.what, w.kind.step(v), errors.Join(err, w.mend()))
 	}
 	w.size += int64(n)
 	return nil
+}
+
+// mend removes half a line, on a full disk for example, which would spoil the next one.
+func (w *LineWriter[T]) mend() error {
+	if !w.torn {
+		return nil
+	}
+	err := w.f.Truncate(w.size)
+	w.torn = err != nil
+	return err
 }
 
 // Sync makes what was written outlive a power failure. It may be called while

@@ -1,0 +1,78 @@
+package actors
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// saveAgain is when another checkpoint is written after one that could not be.
+type saveAgain struct {
+	pending bool // a pause goes on
+	tries   int  // in a row that have failed, and how many of them at the run's end
+	last    int
+	timer   *time.Timer
+}
+
+// saveNextTry says that the pause is over.
+type saveNextTry struct{}
+
+// waits reports whether a checkpoint that is due has to wait. The first at the run's end waits for no pause
+// that began before.
+func (s *saveAgain) waits(last bool) bool {
+	if last && s.last == 0 {
+		s.stop()
+	}
+	return s.pending
+}
+
+// stop ends a pause.
+func (s *saveAgain) stop() {
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.pending = false
+}
+
+// pauseAfter is the pause after so many tries.
+func pauseAfter(tries int) time.Duration {
+	pause := saveAgainFirst
+	for range tries - 1 {
+		if pause *= 2; pause >= saveAgainMost {
+			return saveAgainMost
+		}
+	}
+	return pause
+}
+
+// notSaved has another checkpoint written after a pause, since one could not be. At the run's end there are
+// LimitLastSaves tries, and then the run fails.
+func (a *schedulerActor) notSaved(ctx actor.Context, m *notSaved) {
+	a.saving--
+	a.saves.fail(m.Step)
+	if a.saved == m.Step {
+		a.saved = -1
+	}
+	a.best = a.best || m.Best && a.state.BestStep == a.state.Step
+	tries := &a.again.tries
+	step := a.state.Step
+	last := (step >= a.spec.Steps || a.stop || a.impatient()) && m.Step == step
+	if *tries++; last {
+		tries = &a.again.last
+		if *tries++; *tries >= LimitLastSaves {
+			a.fail(ctx, m.Step, fmt.Errorf("checkpoint of step %d, tried %d times: %w", m.Step, *tries, m.Err))
+			return
+		}
+	}
+	pause := pauseAfter(*tries)
+	text := fmt.Sprintf("the checkpoint of step %d could not be written: %v; training continues, and the next checkpoint is written in %.1f s", m.Step, m.Err, pause.Seconds())
+	if last {
+		text = fmt.Sprintf("the last checkpoint, of step %d, could not be written: %v; trying again in %.1f s, %d of %d tries are left", m.Step, m.Err, pause.Seconds(), LimitLastSaves-*tries, LimitLastSaves)
+	}
+	ctx.Send(a.peers.Metrics, &publish{WarningEvent{text}})
+	a.again.stop()
+	a.again.pending = true
+	root, self := ctx.ActorSystem().Root, ctx.Self()
+	a.again.timer = time.AfterFunc(pause, func() { root.Send(self, &saveNextTry{}) }) // ends by itself, or with the actor
+}
