@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/data"
 )
 
 // texts writes the text to train on, and half of it to validate on, into a folder.
@@ -295,5 +296,26 @@ func TestFromIsGone(t *testing.T) {
 			}
 			refused(t, newConfig(t, filepath.Join(t.TempDir(), "out"), sets...), troupe.Options{}, nil, "model.from", from)
 		})
+	}
+}
+
+// TestTextNotUTF8: a run and an evaluation refuse text that is not UTF-8, with its place, unless its bytes are asked for.
+func TestTextNotUTF8(t *testing.T) {
+	latin := write(t, filepath.Join(t.TempDir(), "latin1.txt"), strings.ReplaceAll(read(t, "testdata/troupe.txt"), "a", "\xe4"))
+	out := filepath.Join(t.TempDir(), "out")
+	refused(t, newConfig(t, out, "data.train="+latin), troupe.Options{}, data.ErrNotText, "data.train", "latin1.txt, byte ", "(line 1)", "0xe4", `data.invalid_utf8 = "bytes"`)
+	train(t, out, "data.train="+latin, "data.invalid_utf8=bytes")
+	train(t, out, "data.train="+latin, "data.invalid_utf8=bytes", "run.steps=7") // it is resumed
+	for _, tt := range []struct {
+		invalid string
+		refused bool
+	}{{"", false}, {"bytes", false}, {"refuse", true}} { // the run's own, if it is not said
+		_, err := troupe.Evaluate(t.Context(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out}, Data: []string{latin}, InvalidUTF8: tt.invalid})
+		if errors.Is(err, data.ErrNotText) != tt.refused || !tt.refused && err != nil {
+			t.Errorf("invalid UTF-8 as %q: %v", tt.invalid, err)
+		}
+	}
+	if _, err := troupe.Evaluate(t.Context(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out}, InvalidUTF8: "drop"}); !errors.Is(err, troupe.ErrOptions) {
+		t.Errorf("another word: %v", err)
 	}
 }

@@ -28,6 +28,9 @@ type EvalOptions struct {
 	// TooLong says what becomes of a document that is longer than the context, other than a text alone: "cut"
 	// or "refuse"; "": "cut".
 	TooLong string
+	// InvalidUTF8 says what becomes of a text that is not UTF-8: "refuse" or "bytes"; "": the run's
+	// data.invalid_utf8.
+	InvalidUTF8 string
 	// SpecialTokens says what the names of special tokens in texts, prompts and completions are: "tokens" or
 	// "text"; "": as in the run, and where there is none, tokens.
 	SpecialTokens string
@@ -65,6 +68,9 @@ func Evaluate(ctx context.Context, o EvalOptions) (EvalResult, error) {
 	}
 	if w := o.TooLong; w != "" && w != "cut" && w != "refuse" {
 		return EvalResult{}, fmt.Errorf("%w: too long documents are to be %q; it is cut or refuse", ErrOptions, w)
+	}
+	if s := o.InvalidUTF8; s != "" && s != config.UTF8OrRefuse && s != config.UTF8OrBytes {
+		return EvalResult{}, fmt.Errorf("%w: text that is not UTF-8 as %q; it is refuse or bytes", ErrOptions, s)
 	}
 	if s := o.SpecialTokens; s != "" && s != config.SpecialAsTokens && s != config.SpecialAsText {
 		return EvalResult{}, fmt.Errorf("%w: special tokens as %q; they are taken as tokens or text", ErrOptions, s)
@@ -202,6 +208,9 @@ func (t *trained) evalData(o EvalOptions) (*corpora, error) {
 		return nil, fmt.Errorf("%w: what is too long (%s) is said of documents alone, and the data are %q; leave it out, or name the format documents", ErrOptions, o.TooLong, cfg.Data.Format)
 	}
 	cfg.Data.TooLong = orCut(o.TooLong)
+	if o.InvalidUTF8 != "" {
+		cfg.Data.InvalidUTF8 = o.InvalidUTF8
+	}
 	if o.SpecialTokens != "" {
 		cfg.Data.SpecialTokens = o.SpecialTokens
 	}

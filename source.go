@@ -185,7 +185,11 @@ func (c *corpora) readIDs(files []string, vocab, idBytes int, accept func(is dat
 }
 
 func (c *corpora) readText(cfg *config.Config, files []string, accept func(is data.Identity) error) (data.Corpus, error) {
-	text, err := data.ReadText(files)
+	read := data.ReadText
+	if cfg.Data.InvalidUTF8 == config.UTF8OrBytes {
+		read = data.ReadBytes
+	}
+	text, err := read(files)
 	if err != nil {
 		return nil, err
 	}

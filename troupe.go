@@ -772,7 +772,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 		EpochWindows: src.epoch, EpochSteps: float64(src.epoch) / float64(cfg.Batch.Sequences),
 		Epochs:  float64(cfg.Run.Steps) * float64(cfg.Batch.Sequences) / max(float64(src.epoch), 1),
 		Samples: !cfg.Text(), Classes: strings.Join(r.corpora.classes, "; "),
-		Steps:   cfg.Run.Steps, ResumedAt: int(start.Step),
+		Steps: cfg.Run.Steps, ResumedAt: int(start.Step),
 		Schedule: p.Table().Schedule, Stages: p.Table().NumRanks(), Chunks: p.Table().NumChunks, Microbatches: p.Table().Microbatches,
 		Layout: p.Layout().String(), BubblePct: 100 * p.BubbleFraction(), PeakInFlight: p.Report().PeakInFlight,
 	}

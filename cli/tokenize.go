@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/data"
 	"github.com/troupe-ml/troupe/internal/rundir"
 	"github.com/troupe-ml/troupe/internal/term"
@@ -25,6 +27,7 @@ import (
 // tokenizeFlags say what engine tokenize does.
 type tokenizeFlags struct {
 	from, special  string
+	invalidUTF8    string
 	asJSON, decode bool
 	train          bool
 	vocab          int
@@ -86,11 +89,13 @@ all FILEs, which may be quoted patterns such as 'corpus/**/*.txt', and written i
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	f.BoolVar(&o.decode, "decode", false, "read ids and print the text")
 	f.StringVar(&o.special, "special", specialNames, "`what` to do with special tokens: none, names or add")
+	f.StringVar(&o.invalidUTF8, "invalid-utf8", config.UTF8OrRefuse, "`refuse` a text that is not UTF-8, or take its bytes as they are")
 	f.BoolVar(&o.train, "train", false, "train a tokenizer")
 	f.IntVar(&o.vocab, "vocab", 8192, "`number` of tokens to train")
 	f.StringVar(&o.to, "to", "", "`folder` to write the trained tokenizer into")
 	f.StringArrayVar(&o.tokens, "special-token", []string{"<|endoftext|>"}, "`name` of a special token of the trained tokenizer; repeatable; the first one ends texts")
 	completeWords(cmd, "special", specialNone, specialNames, specialAdd)
+	completeWords(cmd, "invalid-utf8", config.UTF8OrRefuse, config.UTF8OrBytes)
 	completeWords(cmd, "vocab")
 	completeWords(cmd, "special-token")
 	must(cmd.MarkFlagDirname("to"))
@@ -112,6 +117,9 @@ func (o tokenizeFlags) check(cmd *cobra.Command, args []string) error {
 		if o.from == "" {
 			return usagef("--from is missing: a tokenizer.json or a folder with one; or train one with --train")
 		}
+	}
+	if o.invalidUTF8 != config.UTF8OrRefuse && o.invalidUTF8 != config.UTF8OrBytes {
+		return usagef("--invalid-utf8 %q%s: refuse or bytes", o.invalidUTF8, didYouMean(o.invalidUTF8, []string{config.UTF8OrRefuse, config.UTF8OrBytes}, ""))
 	}
 	switch o.special {
 	case specialNone, specialNames, specialAdd:
@@ -191,6 +199,32 @@ func readAtMost(name string, most int64) ([]byte, error) {
 	return text, err
 }
 
+// readText reads a text as it is read to train on; - is the standard input. An empty one is a text, too.
+func readText(name, invalidUTF8 string) ([]byte, error) {
+	read := data.ReadText
+	if invalidUTF8 == config.UTF8OrBytes {
+		read = data.ReadBytes
+	}
+	if name == "-" {
+		content, err := readAtMost(name, maxTokenizeBytes)
+		if err != nil || invalidUTF8 == config.UTF8OrBytes {
+			return bytes.TrimPrefix(content, []byte("\ufeff")), err
+		}
+		return data.TextOf(nameOf(name), content)
+	}
+	text, err := read([]string{name})
+	if errors.Is(err, data.ErrEmpty) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n := len(text.Bytes()); n > maxTokenizeBytes {
+		return nil, fmt.Errorf("%s has %d bytes, more than the %d that are supported", name, n, maxTokenizeBytes)
+	}
+	return text.Bytes(), nil
+}
+
 // maxTokenizeBytes is the longest text that is encoded: it is held in memory, with its ids.
 const maxTokenizeBytes = 4 << 30
 
@@ -226,7 +260,7 @@ func encodeFiles(out *bufio.Writer, tok tokenizer.Tokenizer, o tokenizeFlags, na
 	var pieces []piece // under way
 	all := func(yield func([]byte) bool) {
 		for _, name := range names {
-			text, err := readAtMost(name, maxTokenizeBytes)
+			text, err := readText(name, o.invalidUTF8)
 			if err != nil {
 				failed = &troupe.SetupError{Err: err}
 				return

@@ -29,7 +29,7 @@ func (a *app) trainTokenizer(o tokenizeFlags, patterns []string) error {
 	}
 	trainer := tokenizer.NewTrainer()
 	for _, name := range names {
-		text, err := readAtMost(name, maxTokenizeBytes)
+		text, err := readText(name, o.invalidUTF8)
 		if err != nil {
 			return &troupe.SetupError{Err: err}
 		}

@@ -93,6 +93,9 @@ type Data struct {
 	// TooLong says what becomes of a document with a prompt or messages that is longer than the context:
 	// "cut" or "refuse"; default cut.
 	TooLong string `toml:"too_long"`
+	// InvalidUTF8 says what becomes of a text that is not UTF-8: "refuse" it, or take its "bytes" as they are;
+	// default refuse.
+	InvalidUTF8 string `toml:"invalid_utf8"`
 	// SpecialTokens says what the names of special tokens in texts, prompts and completions are: "tokens",
 	// as to transformers, or "text" like any other; default tokens.
 	SpecialTokens string `toml:"special_tokens"`

@@ -15,6 +15,12 @@ const (
 	defaultValFraction = 0.1
 )
 
+// What becomes of text that is not UTF-8: see Data.InvalidUTF8.
+const (
+	UTF8OrRefuse = "refuse"
+	UTF8OrBytes  = "bytes"
+)
+
 // What the names of special tokens in texts are: see Data.SpecialTokens.
 const (
 	SpecialAsTokens = "tokens"
@@ -31,7 +37,7 @@ func (c *Config) setDefaults() {
 	c.Run = Run{Name: "run", Steps: 1000, Seed: 1, EvalEvery: 250, EvalBatches: 20,
 		CheckpointEvery: 250, Keep: 3, MaxSkippedSteps: 10, LogEvery: 10, StallAfterS: 60, StatsEvery: 100}
 	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000, MTPWeight: 0.3}
-	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text", TooLong: "cut", SpecialTokens: SpecialAsTokens, Header: true, Separator: ","}
+	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text", TooLong: "cut", InvalidUTF8: UTF8OrRefuse, SpecialTokens: SpecialAsTokens, Header: true, Separator: ","}
 	c.Batch = Batch{Sequences: 16}
 	c.Optimizer = Optimizer{Name: "adamw", LR: 1e-3, Decay: "cosine", Beta1: 0.9, Beta2: 0.95,
 		Eps: 1e-8, Momentum: 0.9, WeightDecay: 0.1, ClipNorm: 1}

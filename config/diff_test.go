@@ -18,7 +18,7 @@ var other = map[string]string{
 	"model.stack": "mse", "model.options": "", // a family takes them that a program registers
 	"data.label": "y", "data.features": "y", "data.targets": "y", "data.labels": "y", "data.val_labels": "y", "data.header": "false", "data.separator": ";",
 	"data.ids": "y", "data.varying": "y", "data.classes": "3", "data.class_names": "y", "data.scale": "0.5",
-	"data.train": "x", "data.val": "x", "data.val_fraction": "0.2", "data.val_split": "tail", "data.tokenizer": "chars", "data.format": "uint16", "data.too_long": "refuse", "data.special_tokens": "text",
+	"data.train": "x", "data.val": "x", "data.val_fraction": "0.2", "data.val_split": "tail", "data.tokenizer": "chars", "data.format": "uint16", "data.too_long": "refuse", "data.invalid_utf8": "bytes", "data.special_tokens": "text",
 	"batch.sequences": "8", "batch.microbatch": "2",
 	"optimizer.name": "sgd", "optimizer.lr": "0.01", "optimizer.min_lr": "0", "optimizer.warmup_steps": "5",
 	"optimizer.decay": "linear", "optimizer.decay_steps": "3", "optimizer.beta1": "0", "optimizer.beta2": "0", "optimizer.eps": "1e-6",
@@ -32,9 +32,9 @@ var other = map[string]string{
 }
 
 // mayDiffer lists the keys that a resumed run may change.
-var mayDiffer = []string{
+var mayDiffer = []string{"data.invalid_utf8",
 	"run.name", "run.out", "run.steps", "run.eval_every", "run.patience", "run.eval_batches", "run.checkpoint_every", "run.keep", "run.max_skipped_steps",
-	"run.trace_every", "run.log_every", "run.stall_after_s", "run.stats_every", "run.sample_tokens", "run.sample_prompt", "data.train", "data.val", "data.labels", "data.val_labels",
+	"run.trace_every", "run.log_every", "run.stall_after_s", "run.stats_every", "run.sample_tokens", "run.sample_prompt", "data.train", "data.val", "data.labels", "data.val_labels", "data.invalid_utf8",
 	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.microbatch_group_size", "pipeline.max_in_flight", "pipeline.defer_weights", "pipeline.post_validation", "pipeline.layout",
 	"pipeline.recompute", "pipeline.recompute_keep",
 	"parallel.tensor", "parallel.context", "parallel.data", "parallel.sequence", "parallel.zero", "parallel.overlap", "parallel.edges", "parallel.order", "parallel.world",

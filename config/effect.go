@@ -125,6 +125,9 @@ var idleKeys = []idleKey{
 		return c.Model.From == "" && !c.Language() && c.Device.Residual != c.Device.DType && c.IsSet("device.residual")
 	},
 		", which has no residual stream", "leave residual out"},
+	{"data.invalid_utf8", "data.format", func(c *Config) bool {
+		return (!c.Text() || c.IDBytes() > 0 || c.Documents()) && c.Data.InvalidUTF8 != UTF8OrRefuse
+	}, "", `leave invalid_utf8 out, or set format = "text"`},
 	{"data.special_tokens", "data.format", func(c *Config) bool {
 		return (!c.Text() || c.IDBytes() > 0) && c.Data.SpecialTokens != SpecialAsTokens
 	}, "", `leave special_tokens out, or set format = "documents" or "text"`},

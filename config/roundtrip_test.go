@@ -97,7 +97,7 @@ func drawConfig(t *rapid.T) *Config {
 			LogEvery:   count.Draw(t, "log_every"), StallAfterS: rapid.Float64Range(0, MaxStallS).Draw(t, "stall_after_s"),
 			StatsEvery: count.Draw(t, "stats_every"), SampleTokens: rapid.IntRange(1, MaxSampleTokens).Draw(t, "sample_tokens"), SamplePrompt: text.Draw(t, "sample_prompt"),
 		},
-		Data: Data{TooLong: "cut", SpecialTokens: rapid.SampledFrom([]string{SpecialAsTokens, SpecialAsText}).Draw(t, "special_tokens"),
+		Data: Data{TooLong: "cut", InvalidUTF8: "refuse", SpecialTokens: rapid.SampledFrom([]string{SpecialAsTokens, SpecialAsText}).Draw(t, "special_tokens"),
 			Train:     rapid.SliceOfN(file, 1, 5).Draw(t, "train"),
 			ValSplit:  "blocks",
 			Tokenizer: rapid.SampledFrom([]string{"bytes", "chars"}).Draw(t, "tokenizer"), Format: "text",

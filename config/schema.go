@@ -70,6 +70,7 @@ var schema = []field{
 	{key: "data.tokenizer", at: func(c *Config) any { return &c.Data.Tokenizer }, example: `"bytes"`, check: tokenizerName, path: true},
 	{key: "data.format", at: func(c *Config) any { return &c.Data.Format }, example: `"text"`, check: format, stored: lowerCaseName},
 	{key: "data.too_long", at: func(c *Config) any { return &c.Data.TooLong }, example: `"refuse"`, check: oneOf("cut", "refuse"), aside: true},
+	{key: "data.invalid_utf8", at: func(c *Config) any { return &c.Data.InvalidUTF8 }, example: `"bytes"`, check: oneOf(UTF8OrRefuse, UTF8OrBytes), free: true, aside: true},
 	{key: "data.special_tokens", at: func(c *Config) any { return &c.Data.SpecialTokens }, example: `"tokens"`, check: oneOf(SpecialAsTokens, SpecialAsText)},
 	{key: "data.label", at: func(c *Config) any { return &c.Data.Label }, example: `"label"`, check: textUpTo(MaxPathBytes), aside: true},
 	{key: "data.features", at: func(c *Config) any { return &c.Data.Features }, example: `["width", "height"]`, check: listUpTo(maxEntries, textUpTo(MaxPathBytes)), aside: true},

@@ -74,7 +74,7 @@ func all(t testing.TB, c Corpus) []int32 {
 }
 
 func openText(files []string, enc Encoder) (Corpus, error) {
-	text, err := ReadText(files)
+	text, err := ReadBytes(files)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func TestEncodeWidths(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, vocab := range []int{1, 255, 256, 257, 65536, 65537, 1 << 20} {
 		base := max(0x10000-vocab, 0) // above the surrogates, which are no characters
-		want := []int32{0, int32(vocab - 1), int32(vocab / 2)}
+		want := []int32{int32(vocab - 1), 0, int32(vocab / 2)} // U+FEFF at the beginning would be a mark
 		var text []byte
 		for _, id := range want {
 			text = utf8.AppendRune(text, rune(int(id)+base))
@@ -198,7 +198,7 @@ func TestTextLargerThanMemory(t *testing.T) {
 func TestReadFileThatBecameShorter(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "text", []byte("abc"))
-	n, err := readFile("text", make([]byte, 4))
+	n, err := readFile("text", 0, make([]byte, 4))
 	if n != 3 || err == nil || !strings.Contains(err.Error(), "text became shorter") {
 		t.Errorf("read %d: %v", n, err)
 	}

@@ -104,7 +104,7 @@ func TestIdentityOfCorpora(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, "nothing", nil)
-	text, err := ReadText([]string{"first", "ids-2", "nothing"})
+	text, err := ReadBytes([]string{"first", "ids-2", "nothing"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,23 +9,11 @@ import (
 // another kind of file.
 const MaxLineBytes = 64 << 20
 
-// byteOrderMark is the mark at the beginning of a file that some programs write before UTF-8.
-func byteOrderMark(text []byte) []byte {
-	if mark := []byte("\uFEFF"); bytes.HasPrefix(text, mark) {
-		return text[:len(mark)]
-	}
-	return nil
-}
-
 // Lines calls line with every line of the files that is not blank, without its end, with where it stands:
-// rows count from 1. A byte order mark at a file's beginning is no part of its first line. What it gives is the text itself, not a copy.
+// rows count from 1. What it gives is the text itself, not a copy.
 func (t *Text) Lines(line func(file string, row int, text []byte) error) error {
-	for i, at := range t.starts {
-		end := len(t.bytes)
-		if i+1 < len(t.starts) {
-			end = t.starts[i+1]
-		}
-		at += len(byteOrderMark(t.bytes[at:end]))
+	for i := range t.starts {
+		at, end := t.span(i)
 		for row := 1; at < end; row++ {
 			next := end
 			if n := bytes.IndexByte(t.bytes[at:end], '\n'); n >= 0 {

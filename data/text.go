@@ -1,6 +1,7 @@
 package data
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash"
@@ -31,32 +32,101 @@ type Text struct {
 	bytes  []byte
 	files  []string
 	starts []int // of each file in bytes
+	skips  []int // bytes of each file's content before its text: a byte order mark
 }
 
 // ReadText reads files whole, in their order; the text stays in memory, and its
-// size is limited by that alone. Of files that end in .gz or .zst it reads the content.
+// size is limited by that alone. Of files that gzip or zstd has compressed it reads the content. A
+// byte order mark at the beginning of a file is no part of its text. What is no text in UTF-8 is
+// ErrNotText, with its file and place.
 func ReadText(files []string) (*Text, error) {
-	t := &Text{files: files, starts: make([]int, len(files))}
-	var total int64
-	most := sysinfo.MachineBytes()
+	t, err := readFiles(files, NotText)
+	if err != nil {
+		return nil, err
+	}
+	return t, t.checkUTF8()
+}
+
+// checkUTF8 is an error about the first byte that is not UTF-8, with its place.
+func (t *Text) checkUTF8() error {
+	for i, name := range t.files {
+		begin, end := t.span(i)
+		text := t.bytes[begin:end]
+		if at, err := notUTF8(text); err != nil {
+			return fmt.Errorf("%s, byte %d (line %d): %w", plain(name), at+t.skips[i], 1+bytes.Count(text[:at], []byte("\n")), err)
+		}
+	}
+	return nil
+}
+
+// TextOf is the text of a file's content, as ReadText has it; of one that is no file, such as the standard input.
+func TextOf(name string, content []byte) ([]byte, error) {
+	if err := NotText(name, content); err != nil {
+		return nil, err
+	}
+	t := &Text{bytes: bytes.TrimPrefix(content, byteOrderMark), files: []string{name}, starts: []int{0}}
+	t.skips = []int{len(content) - len(t.bytes)}
+	return t.bytes, t.checkUTF8()
+}
+
+// ReadBytes is ReadText of what need not be text.
+func ReadBytes(files []string) (*Text, error) {
+	return readFiles(files, func(string, []byte) error { return nil })
+}
+
+// filePart is a file's part of a text.
+type filePart struct {
+	size, skip int    // bytes of its text, and before it
+	content    []byte // of a compressed file; nil: the text is in the file
+}
+
+// look says what a file has to give, of at most most bytes. check judges the beginning of its content.
+func look(name string, most int64, check func(name string, head []byte) error) (p filePart, err error) {
+	size, err := fileSize(name)
+	if err != nil {
+		return p, err
+	}
+	head := make([]byte, min(size, headBytes))
+	if _, err = readFile(name, 0, head); err != nil {
+		return p, err
+	}
+	packing, err := packingOf(name, head)
+	if err != nil {
+		return p, err
+	}
+	if packing != nil {
+		if p.content, err = unpack(name, most); err != nil {
+			return p, err
+		}
+		head, size = p.content[:min(len(p.content), headBytes)], int64(len(p.content))
+	}
+	if err := check(name, head); err != nil {
+		return p, err
+	}
+	if bytes.HasPrefix(head, byteOrderMark) {
+		p.skip = len(byteOrderMark)
+	}
+	if size -= int64(p.skip); size > most {
+		return p, fmt.Errorf("with the %d bytes of %s the text has more than the %d bytes of this machine's memory: use less, or token ids (format = \"uint16\"), which are not read whole", size, plain(name), most)
+	}
+	p.size = int(size)
+	return p, nil
+}
+
+func readFiles(files []string, check func(name string, head []byte) error) (*Text, error) {
+	t := &Text{files: files, starts: make([]int, len(files)), skips: make([]int, len(files))}
+	total, most := int64(0), sysinfo.MachineBytes()
 	if most == 0 {
 		most = math.MaxInt64
 	}
-	sizes, contents := make([]int64, len(files)), make(map[int][]byte)
+	parts := make([]filePart, len(files))
 	for i, name := range files {
-		size, err := fileSize(name)
-		if err == nil && packed(name) {
-			contents[i], err = unpack(name, most-total)
-			size = int64(len(contents[i]))
-		}
-		if err != nil {
+		var err error
+		if parts[i], err = look(name, most-total, check); err != nil {
 			return nil, fmt.Errorf("data file: %w", err)
 		}
-		sizes[i] = size
-		if size > most-total {
-			return nil, fmt.Errorf("data file: with the %d bytes of %s the text has more than the %d bytes of this machine's memory: use less, or token ids (format = \"uint16\"), which are not read whole", size, plain(name), most)
-		}
-		total += size
+		t.skips[i] = parts[i].skip
+		total += int64(parts[i].size)
 	}
 	if total == 0 {
 		return nil, fmt.Errorf("%w: %d text files with 0 bytes together%s", ErrEmpty, len(files), first(files))
@@ -65,29 +135,38 @@ func ReadText(files []string) (*Text, error) {
 	at := 0
 	for i, name := range files {
 		t.starts[i] = at
-		if packed(name) {
-			at += copy(t.bytes[at:], contents[i])
-			delete(contents, i)
+		p := &parts[i]
+		if p.content != nil {
+			at += copy(t.bytes[at:], p.content[p.skip:])
+			p.content = nil
 			continue
 		}
-		n, err := readFile(name, t.bytes[at:at+int(sizes[i])])
+		n, err := readFile(name, p.skip, t.bytes[at:at+p.size])
 		if err != nil {
-			return nil, fmt.Errorf("data file: %w, after %d of its %d bytes (%d of %d of all files)", err, n, sizes[i], at+n, total)
+			return nil, fmt.Errorf("data file: %w, after %d of its %d bytes (%d of %d of all files)", err, n, p.size, at+n, total)
 		}
 		at += n
 	}
 	return t, nil
 }
 
-// readFile fills dst from the beginning of a file, and returns how many bytes it
+// span is where a file's text lies.
+func (t *Text) span(file int) (begin, end int) {
+	if file+1 < len(t.starts) {
+		return t.starts[file], t.starts[file+1]
+	}
+	return t.starts[file], len(t.bytes)
+}
+
+// readFile fills dst from a byte of a file on, and returns how many bytes it
 // has read.
-func readFile(name string, dst []byte) (int, error) {
+func readFile(name string, from int, dst []byte) (int, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return 0, plainError(err)
 	}
 	defer func() { _ = f.Close() }() // nothing was written
-	n, err := io.ReadFull(f, dst)
+	n, err := io.ReadFull(io.NewSectionReader(f, int64(from), int64(len(dst))), dst)
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%s became shorter while it was read: %w", plain(name), io.ErrUnexpectedEOF)
 	}
@@ -126,11 +205,7 @@ func (t *Text) Identity() Identity {
 		return nil
 	}}
 	for i, begin := range t.starts {
-		end := len(t.bytes)
-		if i+1 < len(t.starts) {
-			end = t.starts[i+1]
-		}
-		if end > begin {
+		if _, end := t.span(i); end > begin {
 			starts, c.bytes = append(starts, int64(begin)), append(c.bytes, int64(end-begin))
 		}
 	}
@@ -147,12 +222,17 @@ func (t *Text) Hash(h hash.Hash) {
 	h.Write(t.bytes)
 }
 
-// Position returns the file, and the byte in it, of a byte of the text.
-func (t *Text) Position(offset int) (file string, byteInFile int) {
+// fileAt is the file that a byte of the text is of.
+func (t *Text) fileAt(offset int) int {
 	// The last file that starts there or before: empty ones before it start
 	// there too.
-	i := sort.Search(len(t.starts), func(i int) bool { return t.starts[i] > offset }) - 1
-	return t.files[i], offset - t.starts[i]
+	return sort.Search(len(t.starts), func(i int) bool { return t.starts[i] > offset }) - 1
+}
+
+// Position returns the file, and the byte in it, of a byte of the text.
+func (t *Text) Position(offset int) (file string, byteInFile int) {
+	i := t.fileAt(offset)
+	return t.files[i], offset - t.starts[i] + t.skips[i]
 }
 
 // Locate adds file and place to an error about a byte of the text: one with the
@@ -194,11 +274,7 @@ func encode[ID uint8 | uint16 | int32](t *Text, enc Encoder) (Corpus, error) {
 	file, at := 0, 0
 	next := func() ([]byte, bool) { // the pieces of all files
 		for ; file < len(t.starts); file++ {
-			end := len(t.bytes)
-			if file+1 < len(t.starts) {
-				end = t.starts[file+1]
-			}
-			if at < end {
+			if _, end := t.span(file); at < end {
 				piece := firstPiece(enc, t.bytes[at:end])
 				at += len(piece)
 				return piece, true

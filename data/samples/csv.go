@@ -1,8 +1,6 @@
 package samples
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -70,9 +68,9 @@ func (c *csvTable) read(name string) error {
 		return err
 	}
 	defer f.close()
-	content := bufio.NewReader(f)
-	if mark, err := content.Peek(3); err == nil && bytes.Equal(mark, []byte("\ufeff")) {
-		_, _ = content.Discard(len(mark)) // which Peek has just read
+	content, err := f.text()
+	if err != nil {
+		return err
 	}
 	rows := &rowReader{name: name, rowBytes: c.rowBytes, limited: &io.LimitedReader{R: content}}
 	rows.csv = csv.NewReader(rows.limited)

@@ -2,13 +2,14 @@ package samples
 
 import (
 	"bufio"
-	"compress/gzip"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
 
+	"github.com/troupe-ml/troupe/data"
 	"github.com/troupe-ml/troupe/internal/strictjson"
 	"github.com/troupe-ml/troupe/internal/sysinfo"
 )
@@ -20,9 +21,10 @@ type file struct {
 	f     *os.File
 	r     io.Reader
 	zip   bool
+	end   func() // of unpacking
 }
 
-// openFile opens a regular file, and what is in one that gzip has compressed. It doesn't open
+// openFile opens a regular file, and what is in one that gzip or zstd has compressed. It doesn't open
 // others: opening a pipe would wait for its writer.
 func openFile(name string) (opened *file, err error) {
 	info, err := os.Stat(name)
@@ -41,16 +43,31 @@ func openFile(name string) (opened *file, err error) {
 			_ = f.Close() // nothing was written
 		}
 	}()
-	buffered := bufio.NewReaderSize(f, 1<<16)
-	opened = &file{name: name, bytes: info.Size(), f: f, r: buffered}
-	if head, err := buffered.Peek(2); err == nil && head[0] == 0x1f && head[1] == 0x8b {
-		unzipped, err := gzip.NewReader(buffered)
-		if err != nil {
-			return nil, opened.unzipping(err)
-		}
-		opened.r, opened.bytes, opened.zip = unzipped, -1, true
+	opened = &file{name: name, bytes: info.Size(), f: f, end: func() {}}
+	content, packed, end, err := data.Unpacked(name, bufio.NewReaderSize(f, 1<<16))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	if opened.r, opened.end = content, end; packed {
+		opened.bytes, opened.zip = -1, true
 	}
 	return opened, nil
+}
+
+// text is the file's content, which must begin as a text in UTF-8; a byte order mark is no part of it.
+func (f *file) text() (*bufio.Reader, error) {
+	content := bufio.NewReaderSize(f, 1<<12)
+	head, err := content.Peek(1 << 12)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if err := data.NotText(f.name, head); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	if mark := []byte("\ufeff"); bytes.HasPrefix(head, mark) {
+		_, _ = content.Discard(len(mark)) // which Peek has just read
+	}
+	return content, nil
 }
 
 func (f *file) Read(p []byte) (int, error) {
@@ -75,7 +92,10 @@ func (f *file) unzipping(err error) error {
 	return fmt.Errorf("%w: unpacking %s: %s: the file is cut short or damaged; get it again", ErrFormat, strictjson.Plain(f.name), err.Error())
 }
 
-func (f *file) close() { _ = f.f.Close() } // nothing was written
+func (f *file) close() {
+	f.end()
+	_ = f.f.Close() // nothing was written
+}
 
 // memory is what the samples may take together.
 type memory struct{ bytes, most int64 }

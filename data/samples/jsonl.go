@@ -83,15 +83,16 @@ func (j *jsonTable) read(name string) error {
 		return err
 	}
 	defer f.close()
-	lines := bufio.NewScanner(f)
+	content, err := f.text()
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(content)
 	lines.Buffer(nil, j.lineBytes)
 	number := 0
 	for lines.Scan() {
 		number++
 		line := lines.Bytes()
-		if number == 1 {
-			line = bytes.TrimPrefix(line, []byte("\ufeff"))
-		}
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}

@@ -29,9 +29,42 @@ func NewDecoder(data []byte) (*json.Decoder, error) {
 		var ignored json.RawMessage
 		return nil, fmt.Errorf("not valid JSON: %w", json.Unmarshal(data, &ignored))
 	}
+	if at := loneSurrogate(data); at >= 0 {
+		return nil, fmt.Errorf("not valid JSON: %s at byte %d is half of a character, without its other half", data[at:at+6], at+1)
+	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	return dec, nil
+}
+
+// loneSurrogate is where an escape stands for half of a character, such as \ud83d without what should follow; -1:
+// nowhere. encoding/json replaces it silently. The JSON must be valid.
+func loneSurrogate(data []byte) int {
+	half := func(at int) uint64 { // the number of \uXXXX, else 0
+		if at+6 > len(data) || data[at] != '\\' || data[at+1] != 'u' {
+			return 0
+		}
+		n, _ := strconv.ParseUint(string(data[at+2:at+6]), 16, 16)
+		return n
+	}
+	for at := 0; ; {
+		next := bytes.IndexByte(data[at:], '\\')
+		if next < 0 {
+			return -1
+		}
+		at += next
+		switch n := half(at); {
+		case n >= 0xdc00 && n < 0xe000:
+			return at
+		case n >= 0xd800 && n < 0xdc00:
+			if m := half(at + 6); m < 0xdc00 || m >= 0xe000 {
+				return at
+			}
+			at += 12
+		default:
+			at += 2
+		}
+	}
 }
 
 // Object reads an object. It calls member after every key, with the decoder at
