@@ -128,9 +128,10 @@ check-service: ## measure examples/service beside 8 clients for SERVICE_SECONDS 
 
 PYTHON ?= python3
 .PHONY: check-chat
-check-chat: ## render conversations by published models' chat templates, beside transformers; needs PYTHON with transformers, and downloads 60 MB
+check-chat: ## render conversations by published models' chat templates and compare ids, what is learned and losses with transformers; needs PYTHON with torch and transformers, and downloads 60 MB
 	@d=$$(mktemp -d) && trap 'rm -rf "$$d"' EXIT && $(PYTHON) chat/testdata/vectors.py --published "$$d" && \
-		TROUPE_CHAT_TEMPLATES="$$d" $(GO) test -count=1 -v -run '^TestPublished$$' ./chat
+		$(PYTHON) testdata/documents/vectors.py --published "$$d" && \
+		TROUPE_CHAT_TEMPLATES="$$d" $(GO) test -count=1 -v -run '^TestPublished' ./chat .
 
 .PHONY: check-metrics
 check-metrics: ## check what a run gives Prometheus, OpenTelemetry and TensorBoard with promtool, a collector and TensorBoard; needs PYTHON with tensorboard, and builds promtool (minutes) unless PROMTOOL is one (Linux)
