@@ -45,7 +45,7 @@ func readDocumentVectors(t *testing.T, file string) (v documentVectors) {
 	if err == nil {
 		err = json.NewDecoder(r).Decode(&v)
 	}
-	if err != nil || len(v.Cases) < 10 {
+	if err != nil || len(v.Cases) == 0 {
 		t.Fatalf("%d cases, %v", len(v.Cases), err)
 	}
 	return v

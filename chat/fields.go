@@ -93,18 +93,19 @@ func withoutNulls(key string, value json.RawMessage) (json.RawMessage, error) {
 	return value, nil
 }
 
-// with is a message with another text as its content, unless more is written after that.
-func (m Message) with(content string) (Message, bool) {
-	return m.edit(func(json.RawMessage) (json.RawMessage, bool) { return asJSON(content), true })
+// with is a message with a mark in place of its content; last says that nothing else of it is written after
+// that.
+func (m Message) with(mark string) (marked Message, last bool) {
+	return m.edit(func(json.RawMessage) (json.RawMessage, bool) { return asJSON(mark), true })
 }
 
-// marked is a message with a mark at the end of its content, unless it has none to which one could be
-// added, or more is written after it.
-func (m Message) marked() (Message, bool) {
+// marked is a message with a mark at the end of its content; last is false if it has none to which one could be
+// added, or more of it is written after that.
+func (m Message) marked() (marked Message, last bool) {
 	return m.edit(markedContent)
 }
 
-func (m Message) edit(content func(json.RawMessage) (json.RawMessage, bool)) (Message, bool) {
+func (m Message) edit(content func(json.RawMessage) (json.RawMessage, bool)) (edited Message, last bool) {
 	if m.Raw == nil {
 		made, ok := content(asJSON(m.Content))
 		return Message{Role: m.Role, Content: textOf(made)}, ok
@@ -113,19 +114,17 @@ func (m Message) edit(content func(json.RawMessage) (json.RawMessage, bool)) (Me
 	if err != nil {
 		return m, false
 	}
-	found := false
+	found, calls := false, false
 	for i, f := range all {
 		switch f.key {
 		case "content":
 			all[i].value, found = content(f.value)
 		case "tool_calls", "function_call":
-			if v := string(f.value); v != "null" && v != "[]" {
-				return m, false
-			}
+			calls = calls || string(f.value) != "null" && string(f.value) != "[]"
 		}
 	}
 	m.Raw = all.object()
-	return m, found
+	return m, found && !calls
 }
 
 func textOf(value json.RawMessage) (text string) {

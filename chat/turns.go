@@ -128,9 +128,13 @@ func (t *Template) cut(messages []Message, i int, with Message, o Options) (befo
 // compare fills in what is not known of a turn yet: the conversation with a mark in place of the message
 // differs from the conversation there alone.
 func (t *Template) compare(turn Turn, text string, messages []Message, i int, o Options) (Turn, error) {
-	instead, ok := messages[i].with(mark)
+	instead, last := messages[i].with(mark)
 	before, after, found := t.cut(messages, i, instead, o)
-	if !ok || !found { // what it has besides content may be all that is written
+	if found && !last && turn.From < 0 && turn.To >= 0 { // calls follow the content
+		turn.From = common(before, text)
+		return turn, nil
+	}
+	if !found || !last { // what it has besides content may be all that is written
 		instead = Message{Role: messages[i].Role, Content: mark}
 		if before, after, found = t.cut(messages, i, instead, o); !found {
 			return turn, unclear(i)

@@ -16,6 +16,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers.utils import chat_template_utils
 
 import forward
 
@@ -63,7 +64,7 @@ def with_post(t, single):
 
 def config(vocab):
     return {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": vocab, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1,
-            "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 1024, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu",
+            "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 8192, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu",
             "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2}
 
 
@@ -120,6 +121,23 @@ def overlap(offsets, spans):
     return [int(any(a < to and b > frm for frm, to in spans)) for a, b in offsets]
 
 
+def without_date(compiled):
+    """What a model learns from must not differ from day to day: templates get no date."""
+    def compile_template(text):
+        t = compiled(text)
+        t.environment.globals.pop("strftime_now", None)
+        t.globals.pop("strftime_now", None)
+        return t
+    return compile_template
+
+
+chat_template_utils._compile_jinja_template = without_date(chat_template_utils._compile_jinja_template)
+
+
+def render(tok, messages, tools, **more):
+    return tok.apply_chat_template(messages, tools=tools, tokenize=False, **more)
+
+
 def turns(tok, messages, full, special, ends, tools):
     """Characters of the assistant's turns."""
     out, at = [], 0
@@ -128,7 +146,7 @@ def turns(tok, messages, full, special, ends, tools):
             continue
         frm = None
         try:
-            asked = tok.apply_chat_template(messages[:i], tools=tools, tokenize=False, add_generation_prompt=True)
+            asked = render(tok, messages[:i], tools, add_generation_prompt=True)
             if full.startswith(asked):
                 frm = len(asked)
         except Exception:
@@ -140,11 +158,12 @@ def turns(tok, messages, full, special, ends, tools):
         if said not in full:
             said = said.strip()
         if frm is None:
-            frm = full.index(said, at)
+            assert said and not m.get("tool_calls"), "where the turn begins is not known"
+            frm = full.index(said, max(at, len(os.path.commonprefix([full, render(tok, messages[:i], tools)])) if i else 0))
         last = full.index(said, frm) + len(said)
         alone = full
         if i + 1 < len(messages):
-            alone = tok.apply_chat_template(messages[:i + 1], tools=tools, tokenize=False)
+            alone = render(tok, messages[:i + 1], tools)
         if m.get("tool_calls"):
             assert full.startswith(alone), (full, alone)
             to = max((full.rindex(s, last, len(alone)) + len(s) for s in special if s in full[last:len(alone)]), default=len(alone))
@@ -184,7 +203,7 @@ def encode(tok, case, row):
 
     if row.get("messages") is not None:
         messages = [clean(m) for m in row["messages"]]
-        full = tok.apply_chat_template(messages, tools=row.get("tools"), tokenize=False)
+        full = render(tok, messages, row.get("tools"))
         e = tok(full, add_special_tokens=False, return_offsets_mapping=True)
         if '{% generation' in (case["template"] or ""):
             mask = tok.apply_chat_template(messages, tokenize=True, return_assistant_tokens_mask=True, return_dict=True)
@@ -324,7 +343,7 @@ def published(folder):
     t, all_cases = {}, []
     for path in sorted(glob.glob(os.path.join(folder, "templates", "*.jinja"))):
         template, name = open(path, encoding="utf-8", newline="").read(), os.path.basename(path)
-        names = re.findall(r"<[|｜][^<>|｜'\"{}\s]{1,40}[|｜]>|</?s>|<(?:start|end)_of_turn>|\[/?(?:INST|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS)\]", template)
+        names = re.findall(r"<[|｜][^<>|｜'\"{}\s]{1,40}[|｜]>|</?s>|<(?:start|end)_of_turn>|\]~!?b[\[\]]|\[e~\[|\[/?(?:INST|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS)\]", template)
         special = sorted(set(names) | set(chat.SPECIAL.values()))
         tokenizer = byte_level(special)
         tok = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **chat.SPECIAL)
