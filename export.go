@@ -29,6 +29,8 @@ type Exported struct {
 	To         string `json:"to"`
 	Parameters int64  `json:"parameters"`
 	DType      string `json:"dtype"`
+	// Warnings say what is otherwise in the folder than in the model's.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // exportTypes are the types of weights by the names that config.json has for them.
@@ -82,6 +84,10 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 	if err != nil {
 		return e, &SetupError{err}
 	}
+	warnings, err := exportTexts(ckpt, kept)
+	if err != nil {
+		return e, &SetupError{fmt.Errorf("%s: %w", ckpt.Dir(), err)}
+	}
 	maps.Copy(content.Files, kept.Texts)
 	if content.Files[rundir.ModelFile], err = sizes.HFOver(kept.Model, o.DType); err != nil {
 		return e, err
@@ -89,5 +95,5 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 	if err := checkpoint.Export(ctx, o.To, content); err != nil {
 		return e, asSetup(err)
 	}
-	return Exported{From: ckpt.Dir(), To: o.To, Parameters: model.Parameters(), DType: o.DType}, nil
+	return Exported{From: ckpt.Dir(), To: o.To, Parameters: model.Parameters(), DType: o.DType, Warnings: warnings}, nil
 }

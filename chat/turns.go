@@ -79,10 +79,12 @@ const mark = "\uE000\uE001mark\uE001\uE000"
 // turn finds the turn of a message in a rendered conversation.
 func (t *Template) turn(text string, messages []Message, i int, o Options) (Turn, error) {
 	turn := Turn{Message: i, From: -1, To: -1, Said: -1}
-	asking := o
-	asking.AddGenerationPrompt = true
-	if prompt, _, err := t.render(messages[:i], asking); err == nil && strings.HasPrefix(text, prompt) {
-		turn.From = len(prompt)
+	if i > 0 { // nothing asks for an answer that comes first
+		asking := o
+		asking.AddGenerationPrompt = true
+		if prompt, _, err := t.render(messages[:i], asking); err == nil && strings.HasPrefix(text, prompt) {
+			turn.From = len(prompt)
+		}
 	}
 	alone := text
 	if i+1 < len(messages) {

@@ -23,7 +23,8 @@ func (a *app) newExport() *cobra.Command {
 		Long: `Write a language model as a Hugging Face directory: config.json, the weights as
 model.safetensors, and the files of its tokenizer. A model that came from such a directory
 keeps the keys of its config.json, and its tokenizer, its chat template and its
-generation_config.json as they were. Weights above --shard-size are split into several
+generation_config.json as they were; a token that ends texts here and that
+generation_config.json does not name is added to it. Weights above --shard-size are split into several
 files with an index. The folder must not be there yet; it appears when all is written.`,
 		Example: `  engine export --from runs/run --to my-model
   engine export --from runs/run/checkpoints/best --to my-model --dtype bfloat16 --shard-size 2GB`,
@@ -39,6 +40,9 @@ files with an index. The folder must not be there yet; it appears when all is wr
 			e, err := troupe.Export(cmd.Context(), o)
 			if err != nil {
 				return err
+			}
+			for _, text := range e.Warnings {
+				a.warn(text)
 			}
 			if asJSON {
 				return a.json(e)

@@ -67,6 +67,7 @@ func ReadTalk(c Files, tok tokenizer.Tokenizer) (t Talk, err error) {
 	}
 	if tok != nil {
 		t.Before, t.After = tok.Around()
+		t.checkAdded(settings)
 	}
 	return t, nil
 }
@@ -136,6 +137,62 @@ func (t *Talk) readEnds(c Files, tok tokenizer.Tokenizer) error {
 		t.warn("eos_token_id in %s is %s, and %s has %s: the first is not used", ModelFile, named(tok, ignored), source, named(tok, ids[source]))
 	}
 	return nil
+}
+
+// GenerationEnds are the ids that end what other programs have the model write: eos_token_id of
+// generation_config.json, else of config.json.
+func GenerationEnds(c Files) (ids []int32, err error) {
+	for _, name := range []string{GenerationFile, ModelFile} {
+		members, err := readObject(c, name)
+		if err == nil {
+			ids, err = idsOf(members["eos_token_id"])
+		}
+		if err != nil || len(ids) > 0 {
+			return ids, err
+		}
+	}
+	return nil, nil
+}
+
+// WithEnds is a generation_config.json that has ids as eos_token_id and all else as it was. Where there is none yet,
+// it has what other programs would take from config.json in its place.
+func WithEnds(c Files, ids []int32) ([]byte, error) {
+	members, err := readObject(c, GenerationFile)
+	if err != nil {
+		return nil, err
+	}
+	if members == nil {
+		model, err := readObject(c, ModelFile)
+		if err != nil {
+			return nil, err
+		}
+		members = make(map[string]json.RawMessage)
+		for _, name := range []string{"bos_token_id", "pad_token_id"} {
+			if v := model[name]; len(v) > 0 && string(v) != "null" {
+				members[name] = v
+			}
+		}
+	}
+	if members["eos_token_id"], err = json.Marshal(ids); err != nil {
+		return nil, err
+	}
+	text, err := json.MarshalIndent(members, "", "  ")
+	return append(text, '\n'), err
+}
+
+// checkAdded compares what tokenizer_config.json says of tokens that are added to a text with what
+// tokenizer.json adds, which is done.
+func (t *Talk) checkAdded(settings map[string]json.RawMessage) {
+	for _, at := range []struct {
+		key, where string
+		ids        []int32
+	}{{"add_bos_token", "before", t.Before}, {"add_eos_token", "after", t.After}} {
+		var says bool
+		if v := settings[at.key]; len(v) == 0 || json.Unmarshal(v, &says) != nil || string(v) == "null" || says == (len(at.ids) > 0) {
+			continue
+		}
+		t.warn("%s is %t in %s, and the post-processor of %s adds %d tokens %s a text: the latter is done", at.key, says, TokenizerConfigFile, TokensFile, len(at.ids), at.where)
+	}
 }
 
 // ownEnd is the id of the tokenizer's eos_token.

@@ -159,7 +159,10 @@ def turns(tok, messages, full, special, ends, tools):
             said = said.strip()
         if frm is None:
             assert said and not m.get("tool_calls"), "where the turn begins is not known"
-            frm = full.index(said, max(at, len(os.path.commonprefix([full, render(tok, messages[:i], tools)])) if i else 0))
+            start = max(at, len(os.path.commonprefix([full, render(tok, messages[:i], tools)])) if i else 0)
+            places = [p.start() for p in re.finditer(re.escape(said), full) if p.start() >= start]
+            ended = [p for p in places if any(full[p + len(said):].lstrip().startswith(s) for s in special)]
+            frm = (ended or places)[0]
         last = full.index(said, frm) + len(said)
         alone = full
         if i + 1 < len(messages):
