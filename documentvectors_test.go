@@ -92,11 +92,7 @@ func (c documentCase) joined() int64 {
 func (c documentCase) write(t *testing.T, tokenizer []byte) string {
 	t.Helper()
 	dir := t.TempDir()
-	put := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	put := func(name, text string) { writeFile(t, filepath.Join(dir, name), text) }
 	var tensors []safetensors.Tensor
 	for _, one := range c.Tensors {
 		var shape []int
@@ -118,6 +114,13 @@ func (c documentCase) write(t *testing.T, tokenizer []byte) string {
 		put(name, text)
 	}
 	return dir
+}
+
+func writeFile(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // formula is that of testdata/hf/forward.py.

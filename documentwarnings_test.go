@@ -1,0 +1,172 @@
+package troupe
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/troupe-ml/troupe/chat"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/rundir"
+)
+
+// warningsOf are those of a run's start.
+func warningsOf(t *testing.T, dir, rows string, sets ...string) (texts []string) {
+	t.Helper()
+	file, val := filepath.Join(dir, "train.data"), filepath.Join(dir, "val.data")
+	writeFile(t, file, rows)
+	writeFile(t, val, rows)
+	text := fmt.Sprintf("run = {out = %q, steps = 1}\nmodel = {from = %q, context = 24}\ndata = {train = [%q], val = [%q]}\nbatch = {sequences = 1}\ndevice = {kind = 'cpu'}\n",
+		filepath.Join(t.TempDir(), "out"), dir, file, val)
+	cfg, err := config.Parse("warn.toml", []byte(text), sets, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := Start(context.Background(), cfg, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for e := range run.Events() {
+		if w, ok := e.(WarningEvent); ok {
+			texts = append(texts, w.Text)
+		}
+	}
+	if _, err := run.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return texts
+}
+
+// TestDocumentWarnings: what is doubtful about documents, and about the files of their model, is said at the first start,
+// with counts, and what is not, is not.
+func TestDocumentWarnings(t *testing.T) {
+	v := readDocumentVectors(t, "testdata/documents/vectors.json.gz")
+	const (
+		names  = "names of special tokens in data.train are taken as tokens"
+		asText = "names of special tokens in data.train are taken as text"
+		ends   = "no token that ends a text follows"
+		pairs  = "\"prompt\": \"<|im_start|>a\", \"completion\": \"b<|im_end|>\"}\n"
+		talk   = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}\n"
+	)
+	for name, c := range map[string]struct {
+		of, rows string
+		sets     []string
+		want     []string
+		not      string
+	}{
+		"names":                    {"rendered pairs", "{" + pairs + "{" + pairs, []string{"data.format=documents"}, []string{"4 " + names + `; set data.special_tokens = "text"`}, ""},
+		"names that are expected":  {"rendered pairs", "{" + pairs, []string{"data.format=documents", "data.special_tokens=tokens"}, nil, "names of special"},
+		"names as text":            {"rendered pairs", "{" + pairs, []string{"data.format=documents", "data.special_tokens=text"}, []string{"2 " + asText + `; set data.special_tokens = "tokens"`}, ""},
+		"names in a text":          {"rendered pairs", strings.Repeat("One tale.<|endoftext|>", 20), nil, []string{"40 names of special tokens in the data are taken as tokens"}, ""},
+		"no names":                 {"rendered pairs", strings.Repeat("One tale.", 20), nil, nil, "names of special"},
+		"no end":                   {"no end", talk + talk + talk, []string{"data.format=documents"}, []string{"after 3 of 3 answers in data.train " + ends}, ""},
+		"another end":              {"chatml, another eos", talk, []string{"data.format=documents"}, []string{`1 of 1 answers in data.train end with "<|im_end|>"`}, ends},
+		"the model's end":          {"chatml", talk, []string{"data.format=documents"}, nil, "answers"},
+		"an end by the next turn":  {"the next turn is the end", strings.ReplaceAll(talk, "\"b\"}]", "\"b\"}, {\"role\": \"user\", \"content\": \"c\"}]"), []string{"data.format=documents"}, nil, ends},
+		"a name that is not there": {"llama 2, Prepend", talk, []string{"data.format=documents"}, []string{"the chat template uses bos_token and eos_token, which tokenizer_config.json does not name"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := slices.IndexFunc(v.Cases, func(d documentCase) bool { return d.Name == c.of })
+			dir := v.Cases[i].write(t, v.Tokenizers[v.Cases[i].Tokenizer])
+			if name == "a name that is not there" {
+				writeFile(t, filepath.Join(dir, "tokenizer_config.json"), "{}")
+			}
+			got := warningsOf(t, dir, c.rows, c.sets...)
+			for _, want := range c.want {
+				if !slices.ContainsFunc(got, func(text string) bool { return strings.Contains(text, want) }) {
+					t.Errorf("none of %q says %q", got, want)
+				}
+			}
+			if c.not != "" && slices.ContainsFunc(got, func(text string) bool { return strings.Contains(text, c.not) }) {
+				t.Errorf("%q, of which none should say %q", got, c.not)
+			}
+		})
+	}
+}
+
+// TestPromptIds: a prompt begins as the tokenizer begins a text, once, and does not end as one.
+func TestPromptIds(t *testing.T) {
+	v := readDocumentVectors(t, "testdata/documents/vectors.json.gz")
+	for of, want := range map[string]string{"pairs, <s> A </s>": "<s> ▁A", "pairs, <s> A": "<s> ▁A", "pairs, the token that begins a text ends it": "</s> A", "pairs": "A"} {
+		i := slices.IndexFunc(v.Cases, func(d documentCase) bool { return d.Name == of })
+		m, err := openTrained(ModelOptions{From: v.Cases[i].write(t, v.Tokenizers[v.Cases[i].Tokenizer])}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, prompt := range []string{"A", strings.Fields(want)[0] + "A"} {
+			said, err := m.text()
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids, err := m.prompt(said, GenerateOptions{Prompt: prompt})
+			var names []string
+			for _, id := range ids {
+				name, _ := m.tokenizer.Token(id)
+				names = append(names, name)
+			}
+			if got := strings.Join(names, " "); err != nil || prompt == "A" && got != want || strings.Count(got, strings.Fields(want)[0]) > 1 && of != "pairs" {
+				t.Errorf("%s: the prompt %q has the ids of %q, want %q, %v", of, prompt, got, want, err)
+			}
+		}
+		if err := m.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestExportNamesEnds: an export names all tokens at which generation stops.
+func TestExportNamesEnds(t *testing.T) {
+	v := readDocumentVectors(t, "testdata/documents/vectors.json.gz")
+	for of, c := range map[string]struct {
+		generation, want string
+		changed          bool
+	}{
+		"chatml, another eos": {"", "[\n    0,\n    4\n  ]", true},
+		"chatml":              {`{"eos_token_id": 4, "top_k": 3}`, `{"eos_token_id": 4, "top_k": 3}`, false},
+		"llama 2, Prepend":    {`{"eos_token_id": 1}`, "[\n    1,\n    2\n  ]", true},
+	} {
+		i := slices.IndexFunc(v.Cases, func(d documentCase) bool { return d.Name == of })
+		dir := v.Cases[i].write(t, v.Tokenizers[v.Cases[i].Tokenizer])
+		if c.generation != "" {
+			writeFile(t, filepath.Join(dir, rundir.GenerationFile), c.generation)
+		}
+		to := filepath.Join(t.TempDir(), "export")
+		e, err := Export(context.Background(), ExportOptions{From: dir, To: to})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join(to, rundir.GenerationFile))
+		if err != nil || !strings.Contains(string(got), c.want) || c.changed != (len(e.Warnings) > 0) {
+			t.Errorf("%s: %s, want %s, %q, %v", of, got, c.want, e.Warnings, err)
+		}
+	}
+}
+
+// TestStops: generation stops at the ends of all files and at the one of the chat template.
+func TestStops(t *testing.T) {
+	v := readDocumentVectors(t, "testdata/documents/vectors.json.gz")
+	for of, want := range map[string][]int32{"chatml, another eos": {0, 4}, "chatml": {4}, "gemma": {6, 2}, "no end": {2}} {
+		i := slices.IndexFunc(v.Cases, func(d documentCase) bool { return d.Name == of })
+		m, err := openTrained(ModelOptions{From: v.Cases[i].write(t, v.Tokenizers[v.Cases[i].Tokenizer])}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, err := m.text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := said.stops([]chat.Message{{Role: "user", Content: "q"}}, chat.Options{}); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", of, got, want)
+		}
+		if got := said.stops(nil, chat.Options{}); !slices.Equal(got, said.talk.Ends) {
+			t.Errorf("%s, after a prompt: %v, want %v", of, got, said.talk.Ends)
+		}
+		if err := m.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
