@@ -35,7 +35,7 @@ type trained struct {
 
 	tokenizer   tokenizer.Tokenizer // nil: none that is known
 	noTokenizer error               // why it is not known
-	said        *modelText          // nil: not read yet, see text
+	said        *modelText          // nil: not read yet, see text; where several use the model it is there
 	warned      bool                // warnOnce has said its warnings
 
 	weights *stages.Stage // the whole model, on device; nil: not made yet
@@ -81,6 +81,11 @@ func openTrained(o ModelOptions, tokenize bool) (t *trained, err error) {
 	}
 	if t.tokenizer != nil && t.tokenizer.Vocab() > c.Vocab {
 		return t, fmt.Errorf("%s: the tokenizer has %d ids, the model %d", t.ckpt.Dir(), t.tokenizer.Vocab(), c.Vocab)
+	}
+	if tokenize {
+		if _, err := t.text(); err != nil {
+			return t, err
+		}
 	}
 	kind, ordinal := config.SplitDevice(o.Device)
 	if t.device, err = device.OpenKind(device.Options{Kind: kind, Ordinal: max(0, ordinal), Threads: o.Threads, Kernels: o.Kernels}); err != nil {

@@ -324,7 +324,7 @@ type snapshotSource struct {
 func (r *Run) snapshotSource() (s snapshotSource) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s = snapshotSource{step: r.step, trained: trained{model: r.model, tokenizer: r.tokenizer}, device: r.cfg.Device}
+	s = snapshotSource{step: r.step, trained: trained{model: r.model, tokenizer: r.tokenizer, said: r.text, warned: true}, device: r.cfg.Device}
 	ended := false
 	select {
 	case <-r.done:

@@ -176,7 +176,7 @@ type Run struct {
 	corpora   *corpora
 	tokens    *tokenStore
 	kept      rundir.Kept // files of what the run began from
-	text      *modelText
+	text      *modelText // guarded by mu
 	output    *rundir.Dir
 	metrics   *telemetry.Writer
 	ckpt      *checkpoint.Checkpoint // that the weights come from
@@ -503,7 +503,9 @@ func (r *Run) setup(ctx context.Context, cfg *config.Config, o Options, wait tim
 	if r.corpora, err = loadData(cfg, stored, talk, accept, r.tokens); err != nil {
 		return nil, err
 	}
+	r.mu.Lock()
 	r.text = newModelText(r.corpora.tokenizer, talk, cfg.Data.SpecialTokens)
+	r.mu.Unlock()
 	if cfg.Text() && cfg.IDBytes() == 0 {
 		r.corpora.warnings = append(r.text.warnings(), r.corpora.warnings...)
 	}
