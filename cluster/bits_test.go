@@ -119,7 +119,7 @@ func trainHere(t testing.TB, c command) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := troupe.Start(context.Background(), cfg, troupe.Options{FromStep: c.FromStep})
+	run, err := troupe.Start(context.Background(), cfg, troupe.Options{FromStep: c.FromStep, Requests: c.Requests})
 	if err == nil {
 		_, err = run.Wait()
 	}

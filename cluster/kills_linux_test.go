@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster"
 )
 
@@ -22,6 +24,9 @@ var (
 	killsFaults = flag.Int("kills.faults", 20, "number of TestKills's faults")
 	killsSteps  = flag.Int("kills.steps", 300, "steps of TestKills's run")
 )
+
+// killsRate is the learning rate that TestKills's run begins with.
+const killsRate = 2e-3
 
 // killsSilence is cluster.silence_s of TestKills.
 const killsSilence = time.Second
@@ -69,8 +74,9 @@ func (k *keeper) keep(name string, pause func() time.Duration) {
 // fault is one of TestKills's.
 type fault struct {
 	number int
-	kind   string // "kill worker", "stop worker", "kill coordinator"
+	kind   string // "kill worker", "stop worker", "interrupt worker", "kill coordinator", "interrupt coordinator", "pause", "rate", "clocks"
 	worker string
+	order  bool // an operator's or the clock's, which no process suffers from
 	hasty  bool // without waiting for the run to recover from the one before
 	length time.Duration
 	at     time.Time
@@ -125,8 +131,9 @@ func present(events []event) []string {
 	return names
 }
 
-// TestKills kills and stops workers and kills the coordinator, at random moments of one run
-// of each of some layouts. The run must end by itself as an undisturbed one, to the bit.
+// TestKills kills, stops and interrupts workers and the coordinator, pauses and resumes the run, changes its
+// learning rate and sets the clocks, at random moments of one run of each of some layouts. The run must end by
+// itself as an undisturbed one, to the bit.
 // It runs with TROUPE_KILLS=1 alone (make check-kills).
 func TestKills(t *testing.T) {
 	if os.Getenv("TROUPE_KILLS") != "1" {
@@ -153,12 +160,16 @@ func TestKills(t *testing.T) {
 // testKills is TestKills with a layout.
 func testKills(t *testing.T, seed uint64, layout ...string) {
 	k := &kills{t: t, random: rand.New(rand.NewPCG(seed, 1)), steps: *killsSteps}
-	base := []string{fmt.Sprintf("run.steps=%d", k.steps), "run.checkpoint_every=10", "run.eval_every=50", "run.keep=2",
+	base := []string{fmt.Sprintf("run.steps=%d", k.steps), "run.checkpoint_every=10", "run.eval_every=50", "run.keep=2", fmt.Sprintf("optimizer.lr=%g", killsRate), fmt.Sprintf("optimizer.min_lr=%g", killsRate/10),
 		"cluster.silence_s=1", "cluster.max_restarts=20",
 		"model.hidden=64", "model.context=64", "batch.sequences=64", "batch.microbatch=4"} // a step takes a tenth of a second
 	base = append(base, layout...)
 	want := filepath.Join(t.TempDir(), "want")
-	trainHere(t, command{Config: smallRun, Sets: keys(t, want, base)})
+	for step := int64(40); step < int64(k.steps); step += 60 { // known before, so that the undisturbed run has them too
+		lr := 1e-3 * float64(1+step%7)
+		k.rates = append(k.rates, troupe.Change{Kind: actors.SetRate, Step: step, LR: lr, MinLR: lr / 10})
+	}
+	trainHere(t, command{Config: smallRun, Sets: keys(t, want, base), Requests: k.rates})
 
 	k.g = newGroup(t, &group{boss: settings{Silence: killsSilence}})
 	keep := &keeper{g: k.g, stop: make(chan struct{})}
@@ -188,6 +199,9 @@ func testKills(t *testing.T, seed uint64, layout ...string) {
 	k.run = command{Config: smallRun, Sets: keys(t, out, base)}
 	k.began = time.Now()
 	k.begin()
+	for _, c := range k.rates {
+		k.ask(c)
+	}
 	window := k.steps / (*killsFaults + 1)
 	for i := range *killsFaults {
 		hasty := i%4 == 3
@@ -214,6 +228,10 @@ type kills struct {
 	run    command
 	began  time.Time
 	faults []fault
+	rates  []troupe.Change // at their steps
+	ask    func(troupe.Change)
+	clocks float64        // seconds that they were set forward by
+	asking sync.WaitGroup // a pause that is to be taken back
 	wake   []*time.Timer
 	awake  map[string]time.Time // when a stopped worker goes on
 }
@@ -273,8 +291,21 @@ func (k *kills) begin() {
 		}
 		k.tell(endOf(run.Wait()))
 	}()
+	k.ask = func(c troupe.Change) {
+		for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+			_, err := client.Change(ctx, id, c)
+			if err == nil || ctx.Err() != nil {
+				return
+			}
+			if time.Now().After(deadline) {
+				k.t.Errorf("%v: %v", c, err)
+				return
+			}
+		}
+	}
 	k.t.Cleanup(func() {
 		cancel()
+		k.asking.Wait()
 		following.Wait()
 	})
 }
@@ -323,7 +354,7 @@ func (k *kills) strike(hasty bool) {
 		k.t.Fatalf("the run ended after %d faults, at step %d: %s\n%s", len(k.faults), lastStep(events), e.Error, k.g.describe())
 	}
 	f := fault{number: len(k.faults) + 1, hasty: hasty, place: len(events), step: lastStep(events)}
-	kind := k.random.IntN(10)
+	kind := k.random.IntN(16)
 	f.worker = targets[k.random.IntN(len(targets))]
 	k.g.mu.Lock()
 	target := k.g.workers[f.worker]
@@ -345,20 +376,72 @@ func (k *kills) strike(hasty bool) {
 			_ = target.cmd.Process.Signal(syscall.SIGCONT)
 			k.g.line.add(event{At: time.Now(), Kind: "woken", Text: f.worker})
 		}))
-	default:
+	case kind < 9:
+		f.kind = "interrupt worker"
+		err = target.cmd.Process.Signal(syscall.SIGINT)
+	case kind < 13:
 		f.kind, f.worker = "kill coordinator", ""
+		if kind >= 11 {
+			f.kind = "interrupt coordinator"
+		}
 		k.g.mu.Lock()
 		lead := k.g.lead
 		k.g.mu.Unlock()
-		err = lead.kill()
+		if kind < 11 {
+			err = lead.kill()
+		} else if err = lead.cmd.Process.Signal(syscall.SIGINT); err == nil {
+			<-lead.ended
+		}
+	default:
+		k.order(&f, kind)
 	}
 	if err != nil {
 		k.t.Fatalf("%v: %v", f, err)
 	}
 	k.g.line.add(event{At: f.at, Kind: "fault", Text: f.String()})
 	k.faults = append(k.faults, f)
-	if f.worker == "" {
+	if f.worker == "" && !f.order {
 		k.g.startCoordinator(k.t) // which takes the run up
+	}
+}
+
+// order is what an operator does, or whoever sets the clocks.
+func (k *kills) order(f *fault, kind int) {
+	f.order, f.worker = true, ""
+	switch kind {
+	case 13:
+		f.kind, f.length = "pause", time.Duration(k.random.Int64N(int64(2*time.Second)))
+		k.ask(troupe.Change{Kind: actors.Pause})
+		k.asking.Add(1)
+		go func() { // ends with the pause
+			defer k.asking.Done()
+			time.Sleep(f.length)
+			k.ask(troupe.Change{Kind: actors.Resume})
+		}()
+	case 14:
+		f.kind = "rate" // as it is, since the undisturbed run has none at a moment that nobody knows
+		current := troupe.Change{Kind: actors.SetRate, LR: killsRate, MinLR: killsRate / 10}
+		for _, c := range k.rates {
+			if c.Step <= int64(f.step)+1 {
+				current.LR, current.MinLR = c.LR, c.MinLR
+			}
+		}
+		if next := int64(f.step) + 20; !slices.ContainsFunc(k.rates, func(c troupe.Change) bool { return c.Step > int64(f.step)-20 && c.Step < next }) {
+			k.ask(current)
+		}
+	default:
+		f.kind = "clocks"
+		by := -k.clocks // back, and so never further off than certificates allow
+		if by == 0 {
+			by = float64(k.random.IntN(200) - 100)
+		}
+		k.clocks += by
+		k.g.ask(k.t, command{Do: stepClock, Seconds: by})
+		k.g.mu.Lock()
+		for _, w := range k.g.workers {
+			_, _ = fmt.Fprintf(w.in, "%s %g\n", stepClock, -by) // unless it is dead
+		}
+		k.g.mu.Unlock()
 	}
 }
 
@@ -386,6 +469,7 @@ func (k *kills) table(end event) {
 			within = killsSilence + time.Second
 		}
 		switch took, ok := after(f, events, gone(f.worker)); {
+		case f.order:
 		case f.worker == "":
 			if took, ok := after(f, events, func(e event) bool { return e.Kind == "listening" }); ok {
 				noticed = fmt.Sprintf("(%.2f)", took.Seconds())
@@ -407,7 +491,7 @@ func (k *kills) table(end event) {
 // coordinatorKilled reports whether the coordinator was killed soon after a fault.
 func (k *kills) coordinatorKilled(f fault, within time.Duration) bool {
 	return slices.ContainsFunc(k.faults, func(o fault) bool {
-		return o.worker == "" && o.at.After(f.at) && o.at.Before(f.at.Add(within))
+		return o.worker == "" && !o.order && o.at.After(f.at) && o.at.Before(f.at.Add(within))
 	})
 }
 

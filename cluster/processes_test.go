@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/signal"
 	"runtime"
 	"strconv"
 	"strings"
@@ -103,6 +104,7 @@ type command struct {
 	Operator bool // the token is one's
 	Snapshot bool // of a run: take one at each checkpoint
 	Change   troupe.Change
+	Requests []troupe.Change // of a run in this process
 }
 
 // event is what a process tells, a line of JSON on its standard output.
@@ -206,6 +208,13 @@ func playCoordinator() error {
 	defer p.c.Close()
 	p.tell(event{Kind: "listening", Text: p.c.Address()})
 	ctx, cancel := context.WithCancel(context.Background())
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt)
+	go func() { // ends with the process
+		<-interrupted
+		p.c.Shutdown(ctx)
+		os.Exit(0)
+	}()
 	in := json.NewDecoder(os.Stdin)
 	for {
 		var c command
@@ -422,6 +431,8 @@ func playWorker() error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	interrupted, stop := signal.NotifyContext(ctx, os.Interrupt)
+	defer stop()
 	go func() { // ends with the standard input
 		for {
 			line, err := in.ReadString('\n')
@@ -438,5 +449,5 @@ func playWorker() error {
 			t.tell(event{Kind: "reply", Count: runtime.NumGoroutine()})
 		}
 	}()
-	return cluster.Work(ctx, cfg)
+	return cluster.Work(interrupted, cfg)
 }
