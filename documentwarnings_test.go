@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/chat"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/rundir"
+	"github.com/troupe-ml/troupe/tokenizer"
 )
 
 // warningsOf are those of a run's start.
@@ -167,6 +168,87 @@ func TestStops(t *testing.T) {
 		}
 		if err := m.close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestSpecialTokensOfARun: what names of special tokens are is a run's for good, and its ids are kept for that alone.
+func TestSpecialTokensOfARun(t *testing.T) {
+	v := readDocumentVectors(t, "testdata/documents/vectors.json.gz")
+	i := slices.IndexFunc(v.Cases, func(d documentCase) bool { return d.Name == "rendered pairs" })
+	dir, out := v.Cases[i].write(t, v.Tokenizers[v.Cases[i].Tokenizer]), filepath.Join(t.TempDir(), "out")
+	file := filepath.Join(dir, "train.jsonl")
+	writeFile(t, file, strings.Repeat("{\"prompt\": \"<|im_start|>a\", \"completion\": \"b<|im_end|>\"}\n", 2)+"{\"prompt\": \"a\", \"completion\": \"b\"}\n")
+	read := func(steps int, sets ...string) (*Run, error) {
+		text := fmt.Sprintf("run = {out = %q, steps = %d, eval_every = 0}\nmodel = {from = %q, context = 24}\ndata = {train = [%q], format = 'documents'}\nbatch = {sequences = 1}\ndevice = {kind = 'cpu'}\n", out, steps, dir, file)
+		cfg, err := config.Parse("run.toml", []byte(text), sets, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, err := Start(context.Background(), cfg, Options{})
+		if err != nil {
+			return nil, err
+		}
+		for range run.Events() {
+		}
+		_, err = run.Wait()
+		return run, err
+	}
+	if _, err := read(1, "data.special_tokens=text"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(2, "data.special_tokens=tokens"); err == nil || !strings.Contains(err.Error(), "data.special_tokens") {
+		t.Errorf("a run with names as text continues with tokens: %v", err)
+	}
+	again, err := read(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stored, err := os.ReadFile(filepath.Join(again.result.Dir, "config.toml")); err != nil || !strings.Contains(string(stored), `special_tokens = "text"`) {
+		t.Errorf("it continues with other names: %s, %v", stored, err)
+	}
+	// The ids of the one are not taken for those of the other, where both are kept.
+	as := func(special string) any {
+		r, err := newDocumentReader(tokenizer.Bytes{}, rundir.Talk{}, special)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.decides()
+	}
+	if a, b := fmt.Sprint(as(config.SpecialAsText)), fmt.Sprint(as(config.SpecialAsTokens)); a == b {
+		t.Errorf("both are kept as %s", a)
+	}
+}
+
+// TestTokenizerFromElsewhere: a run from scratch ends documents as the folder of its tokenizer says, and does so
+// when it is resumed.
+func TestTokenizerFromElsewhere(t *testing.T) {
+	v := readDocumentVectors(t, "testdata/documents/vectors.json.gz")
+	i := slices.IndexFunc(v.Cases, func(d documentCase) bool { return d.Name == "rendered pairs" })
+	dir, out := v.Cases[i].write(t, v.Tokenizers[v.Cases[i].Tokenizer]), filepath.Join(t.TempDir(), "out")
+	file := filepath.Join(dir, "train.jsonl")
+	writeFile(t, file, strings.Repeat("{\"prompt\": \"a\", \"completion\": \"b\"}\n", 8))
+	for steps := 1; steps <= 2; steps++ {
+		text := fmt.Sprintf("run = {out = %q, steps = %d, eval_every = 0}\nmodel = {layers = 1, hidden = 16, heads = 2, context = 24}\ndata = {train = [%q], format = 'documents', tokenizer = %q}\nbatch = {sequences = 1}\ndevice = {kind = 'cpu'}\n", out, steps, file, dir)
+		cfg, err := config.Parse("run.toml", []byte(text), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, err := Start(context.Background(), cfg, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens := int64(0)
+		for e := range run.Events() {
+			if s, ok := e.(StepEvent); ok {
+				tokens = s.Tokens
+			}
+		}
+		if _, err := run.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if want := int64(2 * steps); tokens != want { // a and b; what ends them is the last target
+			t.Errorf("start %d: %d tokens, want %d", steps, tokens, want)
 		}
 	}
 }

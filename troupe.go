@@ -176,7 +176,7 @@ type Run struct {
 	corpora   *corpora
 	tokens    *tokenStore
 	kept      rundir.Kept // files of what the run began from
-	text      *modelText // guarded by mu
+	text      *modelText  // guarded by mu
 	output    *rundir.Dir
 	metrics   *telemetry.Writer
 	ckpt      *checkpoint.Checkpoint // that the weights come from
@@ -590,7 +590,9 @@ func (r *Run) loadShape(cfg *config.Config, back *rundir.Resumed) (err error) {
 	return nil
 }
 
-func (r *Run) warn(format string, args ...any) { r.send(WarningEvent{Text: fmt.Sprintf(format, args...)}) }
+func (r *Run) warn(format string, args ...any) {
+	r.send(WarningEvent{Text: fmt.Sprintf(format, args...)})
+}
 
 // warnDevices says what the devices can't do of what was asked for.
 func (r *Run) warnDevices(cfg *config.Config) {

@@ -253,3 +253,24 @@ func TestPrintedSamplesAreSet(t *testing.T) {
 		}
 	}
 }
+
+// Runs that are older than data.special_tokens took names of special tokens for text.
+func TestStoredSpecialTokens(t *testing.T) {
+	for text, want := range map[string]string{
+		"train = ['a.txt']":                                                          SpecialAsText,
+		"train = ['a.jsonl']\nformat = 'documents'":                                  SpecialAsText,
+		"train = ['a.jsonl']\nformat = 'documents'\nspecial_tokens = 'tokens'":       SpecialAsTokens,
+		"train = ['a.csv']\nformat = 'csv'\n[model]\nfamily = 'mlp'":                 SpecialAsTokens,
+		"train = ['a.bin']\nformat = 'uint16'\n[model]\nvocab = 9":                   SpecialAsTokens,
+		"train = ['a.txt']\nspecial_tokens = 'text'\nformat = 'text'\nval = ['b.x']": SpecialAsText,
+	} {
+		stored, err := ParseStored("stored.toml", []byte("[data]\n"+text))
+		if err != nil || stored.Data.SpecialTokens != want {
+			t.Errorf("%s: %q, want %q, %v", text, stored.Data.SpecialTokens, want, err)
+		}
+		now, err := Parse("now.toml", []byte("[data]\n"+text), nil, nil)
+		if asked := strings.Contains(text, "'text'\nformat"); err != nil || (now.Data.SpecialTokens == SpecialAsText) != asked {
+			t.Errorf("today, %s: %q, %v", text, now.Data.SpecialTokens, err)
+		}
+	}
+}
