@@ -82,7 +82,7 @@ workers have come back. A second Ctrl-C ends it at once.`,
 	f.StringVar(&o.DataListen, "data-address", "", "`host:port` of a second network for tensors (default: the same)")
 	f.StringVar(&o.Dir, "dir", "", "`folder` for authority, tokens and runs in progress (default: $XDG_STATE_HOME/troupe, else ~/.local/state/troupe)")
 	f.Float64Var(&o.silenceS, "silence-s", 3, "`seconds` without a sign of life until a worker is lost")
-	f.Float64Var(&o.leaseS, "lease-s", 30, "`seconds` without a coordinator until workers give their ranks up")
+	f.Float64Var(&o.leaseS, "lease-s", 30, "`seconds` without a coordinator until workers give their ranks up; cluster.lease_s of a run overrides it")
 	o.metrics.set(cmd)
 	f.BoolVar(&o.RemoteTokens, "remote-tokens", false, "let operators make and revoke tokens over the network")
 	return cmd
@@ -96,8 +96,8 @@ func (o *clusterFlags) check() error {
 		return usagef("--listen %q: give HOST:PORT, such as 127.0.0.1:7070", o.Listen)
 	case o.silenceS < 0.1 || o.silenceS > 3600:
 		return usagef("--silence-s %g: give 0.1 to 3600 seconds", o.silenceS)
-	case o.leaseS < o.silenceS || o.leaseS > 86400:
-		return usagef("--lease-s %g: give --silence-s (%g) to 86400 seconds", o.leaseS, o.silenceS)
+	case o.leaseS <= o.silenceS || o.leaseS > 86400:
+		return usagef("--lease-s %g: give more than --silence-s (%g), up to 86400 seconds", o.leaseS, o.silenceS)
 	case o.Advertise == "" && (host == "" || net.ParseIP(host).IsUnspecified()):
 		return usagef("--advertise is missing: %s is every address of this host; give the HOST:PORT that others reach it by", o.Listen)
 	}

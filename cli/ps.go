@@ -51,7 +51,13 @@ commands take a run's id, the beginning of it, or its name.`,
 				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\t%s\t%s\n", s.ID, term.OneLine(s.Name), s.State, s.Step, s.Steps, loss(s.Loss), loss(s.ValLoss), workers,
 					s.Submitted.Local().Format(time.DateTime), term.OneLine(s.Out))
 			}
-			return w.Flush()
+			err = w.Flush()
+			for _, s := range all {
+				if s.Waiting != "" {
+					a.printf("%s is waiting: %s\n", runName(s), term.OneLine(s.Waiting))
+				}
+			}
+			return err
 		}),
 	}
 	o.set(cmd)
@@ -86,11 +92,12 @@ type runJSON struct {
 	Restarts    int        `json:"restarts"`
 	Checkpoint  string     `json:"checkpoint"` // the last one; "": none yet
 	Error       string     `json:"error"`      // of a run that has failed
+	Waiting     string     `json:"waiting"`    // what it waits for before it begins or is resumed
 }
 
 func jsonRun(s cluster.RunSummary) runJSON {
 	r := runJSON{ID: s.ID, Name: s.Name, State: s.State, Step: s.Step, Steps: s.Steps, Workers: append([]string{}, s.Workers...), Submitted: s.Submitted.UTC(), SubmittedBy: s.SubmittedBy,
-		Out: s.Out, Restarts: s.Restarts, Checkpoint: s.Checkpoint, Error: s.Error}
+		Out: s.Out, Restarts: s.Restarts, Checkpoint: s.Checkpoint, Error: s.Error, Waiting: s.Waiting}
 	if s.Loss != nil {
 		r.Loss = figure(*s.Loss)
 	}

@@ -140,6 +140,9 @@ func (a *app) showRun(s runStatus) {
 	if s.run.Error != "" {
 		a.printf("%s\n", s.run.Error)
 	}
+	if s.run.Waiting != "" {
+		a.printf("waiting: %s\n", s.run.Waiting)
+	}
 	if len(s.actors.Actors) == 0 {
 		if text := s.actors.Requested(); text != "" {
 			a.printf("%s\n", text)

@@ -235,6 +235,7 @@ type RunSummary struct {
 	Restarts    int
 	Checkpoint  string // the last one
 	Error       string
+	Waiting     string // what a run waits for before it begins or is resumed, and when it tries again
 	// Warning is said by the answer to a request: it was carried out, but something about it was not.
 	Warning string
 }
@@ -246,7 +247,7 @@ var states = [...]string{"starting", "waiting", "running", "paused", "stopping",
 
 func unpackSummary(w *wire.RunSummary) RunSummary {
 	s := RunSummary{ID: w.GetId(), Name: w.GetName(), State: "unknown", Step: int(w.GetStep()), Steps: int(w.GetSteps()), Loss: w.Loss, ValLoss: w.ValLoss, Workers: w.GetWorkers(), Submitted: time.Unix(0, w.GetSubmittedNs()),
-		SubmittedBy: w.GetSubmittedBy(), Out: w.GetOut(), Restarts: int(w.GetRestarts()), Checkpoint: w.GetDir(), Error: w.GetError()}
+		SubmittedBy: w.GetSubmittedBy(), Out: w.GetOut(), Restarts: int(w.GetRestarts()), Checkpoint: w.GetDir(), Error: w.GetError(), Waiting: w.GetWaiting()}
 	if n := int(w.GetState()); n >= 0 && n < len(states) {
 		s.State = states[n]
 	}

@@ -33,7 +33,7 @@ func TestClocksAreSet(t *testing.T) {
 	g.join(t, "a", "b")
 	place := g.line.place()
 	begun := g.ask(t, command{Do: "run", Config: smallRun, Workers: 2, Seconds: patience.Seconds(),
-		Sets: keys(t, filepath.Join(t.TempDir(), "out"), []string{"pipeline.stages=2", "run.steps=100000", "cluster.lease_s=3"})})
+		Sets: keys(t, filepath.Join(t.TempDir(), "out"), []string{"pipeline.stages=2", "run.steps=100000", "cluster.silence_s=2", "cluster.lease_s=3"})})
 	step := func(n int) func(event) bool {
 		return func(e event) bool { return e.Kind == "step" && e.Step >= n }
 	}

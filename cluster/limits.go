@@ -84,9 +84,9 @@ const (
 	// takeUpWait is how long a run that is taken up waits for as many workers as it had; with
 	// fewer it goes on from then on.
 	takeUpWait = 30 * time.Second
-	// takeUpTries is how often a run is tried to be taken up that can't be for a reason that may
-	// not pass.
-	takeUpTries = 5
+	// resumeMost bounds the pause between two tries to resume a run. There is no limit to their number: a run that
+	// had begun is dropped by nobody but an operator.
+	resumeMost = time.Minute
 	// logFlushTime is how long a worker that ends may take to send the rest of its log.
 	logFlushTime = time.Second
 	// logRedial is the pause before a worker dials again to send its log.

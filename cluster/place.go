@@ -422,7 +422,7 @@ func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placemen
 		case got := <-a.answers:
 			waits = slices.DeleteFunc(waits, func(s *share) bool { return s.ID == got.from })
 			if got.error != "" {
-				return r, fmt.Errorf("worker %s: %s", a.name(got.from), got.error)
+				return r, &workerError{a.name(got.from), got.error}
 			}
 			if a.onEdge(a.shareOf(got.from)) && a.seesFolder(probe, got) {
 				for _, rank := range a.ranksOf(got.from) {

@@ -3,7 +3,6 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -54,7 +53,21 @@ type run struct {
 	loss, val *float64
 	dir       string
 	restarts  int32
+	waiting   waiting
 	err       error
+}
+
+// waiting is what a run waits for before it begins, or is resumed.
+type waiting struct {
+	text string    // "": nothing
+	next time.Time // of the next try; zero: none, it is told when there is something new
+}
+
+func (w waiting) String() string {
+	if w.text == "" || w.next.IsZero() {
+		return w.text
+	}
+	return fmt.Sprintf("%s; next try in %.1f s", w.text, max(0, time.Until(w.next).Seconds()))
 }
 
 // follower is one who gets a run's events as they come.
@@ -164,7 +177,7 @@ func (r *run) start(o troupe.Options) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.inner, r.want = inner, 0
+	r.inner, r.want, r.waiting = inner, 0, waiting{}
 	if r.state != wire.RunSummary_STOPPING {
 		r.state = wire.RunSummary_RUNNING
 	}
@@ -212,41 +225,13 @@ func (r *run) request(ch troupe.Change) error {
 func (r *run) waits(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.publish(&wire.RunEvent{Kind: &wire.RunEvent_Waiting{Waiting: &wire.WaitingEvent{Text: clean(text, limitErrorBytes)}}})
+	r.waitFor(waiting{text: text})
 }
 
-// takeUp goes on with a run that another coordinator had, or begins it, as soon as there are
-// workers.
-func (r *run) takeUp(begin func() error, was progress) error {
-	had := "had"
-	if was == submitted {
-		had = "has ranks for"
-	}
-	r.mu.Lock()
-	r.state = wire.RunSummary_WAITING
-	r.publish(&wire.RunEvent{Kind: &wire.RunEvent_Waiting{Waiting: &wire.WaitingEvent{Text: fmt.Sprintf("the coordinator was started again; the run waits for workers: it %s %d", had, r.want)}}})
-	r.mu.Unlock()
-	tries := 0
-	for pause := refollowFirst; ; pause = min(2*pause, refollowMost) {
-		err := begin()
-		var setup *troupe.SetupError
-		var lost *placement.LostError
-		switch {
-		case err == nil:
-			return nil
-		case r.ctx.Err() != nil, was == submitted && errors.As(err, &setup):
-			return err
-		case !errors.As(err, &lost) && !errors.Is(err, troupe.ErrNoWorkers) && kindOf(err) != wire.ApiError_TRY_AGAIN:
-			if tries++; tries >= takeUpTries { // workers that come back may not be ready at once
-				return err
-			}
-		}
-		r.c.log.Warn("can't take a run up yet", "run", r.id, "err", err)
-		select {
-		case <-time.After(pause):
-		case <-r.ctx.Done():
-		}
-	}
+// waitFor is waits, with the time of the next try. mu is held.
+func (r *run) waitFor(w waiting) {
+	r.waiting = w
+	r.publish(&wire.RunEvent{Kind: &wire.RunEvent_Waiting{Waiting: &wire.WaitingEvent{Text: clean(w.String(), limitErrorBytes)}}})
 }
 
 // watch passes the run's events on until it has ended, and returns how.
@@ -528,6 +513,8 @@ func (r *run) summary() *wire.RunSummary {
 	}
 	if r.err != nil {
 		s.Error = clean(r.err.Error(), limitErrorBytes)
+	} else if r.ended.IsZero() {
+		s.Waiting = clean(r.waiting.String(), limitErrorBytes)
 	}
 	return s
 }

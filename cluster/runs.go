@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -62,6 +61,9 @@ func (s *runs) submit(ctx context.Context, o Submission, by string) (*run, error
 	if err != nil {
 		return nil, err
 	}
+	if err := s.c.lease(cfg); err != nil {
+		return nil, err
+	}
 	if o.Name == "" {
 		o.Name = cfg.Run.Name
 	}
@@ -86,7 +88,7 @@ func (s *runs) submit(ctx context.Context, o Submission, by string) (*run, error
 	s.c.log.Info("a run has begun", "run", r.id, "uuid", r.ids()[1], "name", r.name, "by", by, "workers", strings.Join(r.workerNames(), " "), "out", cfg.Run.Out)
 	go func() { // ends with the run
 		defer s.running.Done()
-		res, err := r.watch()
+		res, err := s.keepOn(r)
 		s.ended(r, res, err)
 	}()
 	return r, nil
@@ -149,8 +151,9 @@ func (s *runs) begin(r *run) error {
 	s.c.cfg.at(pointStarted)
 	err := s.note(r, func(e *entry) { e.State, e.Workers = begun, len(r.workerNames()) })
 	if err != nil {
-		r.kill() // a coordinator that is started again would take it for one that has not begun
+		r.inner.Kill() // a coordinator that is started again would take it for one that has not begun
 		_, _ = r.watch()
+		r.detach()
 		return err
 	}
 	s.c.cfg.at(pointBegun)
@@ -260,6 +263,7 @@ func (s *runs) takeUp() {
 		if err == nil {
 			err = moveTo(cfg, e.Folder)
 		}
+		unusable := err // which an operator has to see, and to decide about
 		if cfg == nil {
 			cfg = new(config.Config)
 		}
@@ -275,13 +279,19 @@ func (s *runs) takeUp() {
 		go func() { // ends with the run, which ends with Shutdown at the latest
 			defer s.running.Done()
 			res := troupe.Result{Stopped: true}
+			var err error
+			begin := func() error {
+				if unusable != nil {
+					return unusable
+				}
+				return s.begin(r)
+			}
 			switch {
-			case err != nil:
 			case e.Stopping: // it was told to end before the other coordinator died
 			default:
-				if err = r.takeUp(func() error { return s.begin(r) }, e.State); err == nil {
+				if err = r.takeUp(begin, e.State); err == nil {
 					s.c.log.Info("a run goes on", "run", r.id, "uuid", r.ids()[1], "name", r.name, "step", r.summary().GetStep(), "workers", strings.Join(r.workerNames(), " "))
-					res, err = r.watch()
+					res, err = s.keepOn(r)
 				} else if r.ctx.Err() != nil {
 					err = nil // it was told to end before it began
 				} else if e.State != begun {
@@ -299,18 +309,7 @@ func moveTo(cfg *config.Config, folder string) error {
 	if err != nil || here == folder {
 		return err
 	}
-	paths := []*string{&cfg.Run.Out, &cfg.Model.From}
-	for i := range cfg.Data.Train {
-		paths = append(paths, &cfg.Data.Train[i])
-	}
-	for i := range cfg.Data.Val {
-		paths = append(paths, &cfg.Data.Val[i])
-	}
-	for _, p := range paths {
-		if *p != "" && !filepath.IsAbs(*p) {
-			*p = filepath.Join(folder, *p)
-		}
-	}
+	cfg.MoveTo(folder)
 	return nil
 }
 

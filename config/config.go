@@ -269,6 +269,11 @@ func (r *reader) parse(text []byte, sets []string, env func(string) (string, boo
 	c.resolve()
 	if r.stored {
 		c.dropIdle()
+		if c.Cluster.LeaseS <= c.Cluster.SilenceS { // which earlier versions let stand
+			defaults := new(Config)
+			defaults.setDefaults()
+			c.Cluster.LeaseS, c.Cluster.SilenceS = defaults.Cluster.LeaseS, defaults.Cluster.SilenceS
+		}
 	}
 	if errs := c.checkRelations(r.suspect, r.errs); len(errs) > 0 {
 		return nil, errs.sorted()

@@ -22,6 +22,13 @@ func ResumeConflicts(stored, now *Config) []Change {
 		case "data.val_fraction", "data.val_split":
 			return !own
 		}
+		if f.path && !f.free {
+			a, aText := f.at(stored).(*string)
+			b, bText := f.at(now).(*string)
+			if aText && bText && *a != "" && *b != "" && samePath(*a, *b) {
+				return false
+			}
+		}
 		return !f.free
 	})
 }

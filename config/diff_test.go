@@ -27,7 +27,7 @@ var other = map[string]string{
 	"pipeline.max_in_flight": "3", "pipeline.defer_weights": "1", "pipeline.post_validation": "true", "pipeline.layout": "x", "pipeline.recompute": "full", "pipeline.recompute_keep": "1",
 	"parallel.tensor": "2", "parallel.context": "2", "parallel.data": "2", "parallel.sequence": "", "parallel.zero": "", "pipeline.wire_dtype": "bfloat16", "parallel.overlap": "", "parallel.edges": "", "parallel.order": "", "parallel.world": "1",
 	"device.kind": "cpu", "device.ranks": "cpu", "device.dtype": "", "device.residual": "", "device.threads": "2", "device.kernels": "go", "device.memory_gib": "2", "device.tf32": "true",
-	"cluster.silence_s": "1", "cluster.lease_s": "1", "cluster.max_restarts": "1", "cluster.edge": "true", "cluster.shared_folder": "off", "cluster.place": "x",
+	"cluster.silence_s": "1", "cluster.lease_s": "20", "cluster.max_restarts": "1", "cluster.edge": "true", "cluster.shared_folder": "off", "cluster.place": "x",
 	"telemetry.metrics": "127.0.0.1:9464", "telemetry.metrics_insecure": "true", "telemetry.otlp": "http://localhost:4318", "telemetry.tensorboard": "true",
 }
 

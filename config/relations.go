@@ -49,6 +49,7 @@ func (c *Config) checkRelations(suspect map[string]bool, errs Errors) Errors {
 	k.optimizer()
 	k.pipeline()
 	k.lists()
+	k.cluster()
 	k.parallel()
 	k.telemetry()
 	k.effects()
@@ -332,6 +333,14 @@ func (c *Config) StageOf(rank int) int {
 		return rank
 	}
 	return g.Coordinates(rank)[grid.Pipeline]
+}
+
+// cluster: a worker that gives its ranks up before its silence is noticed leaves a run that waits for it.
+func (c *checker) cluster() {
+	if c.clean("cluster.lease_s", "cluster.silence_s") && c.Cluster.LeaseS <= c.Cluster.SilenceS {
+		c.disagree("cluster.lease_s", "cluster.silence_s", "s must be longer than "+c.say("cluster.silence_s")+" s: a worker would give its ranks up before it counts as lost",
+			"raise cluster.lease_s, or lower cluster.silence_s")
+	}
 }
 
 // lists have an entry for each stage.

@@ -122,7 +122,7 @@ func drawConfig(t *rapid.T) *Config {
 		},
 		Parallel: Parallel{Tensor: []int{1}, Context: 1, Data: 1, Overlap: true, Edges: "auto", Order: grid.DefaultOrder},
 		Device:   Device{Kind: "cpu", DType: "float32", Residual: "float32", Threads: rapid.IntRange(0, MaxThreads).Draw(t, "threads"), Kernels: "go"},
-		Cluster: Cluster{SilenceS: rapid.Float64Range(MinSilenceS, MaxSilenceS).Draw(t, "silence_s"), LeaseS: rapid.Float64Range(MinSilenceS, MaxSilenceS).Draw(t, "lease_s"),
+		Cluster: Cluster{SilenceS: rapid.Float64Range(MinSilenceS, MaxSilenceS/4).Draw(t, "silence_s"), LeaseS: rapid.Float64Range(MaxSilenceS/2, MaxSilenceS).Draw(t, "lease_s"),
 			MaxRestarts: rapid.IntRange(0, MaxCount).Draw(t, "max_restarts"), SharedFolder: rapid.SampledFrom([]string{"auto", "off"}).Draw(t, "shared_folder")},
 		Telemetry: Telemetry{Metrics: rapid.SampledFrom([]string{"", "127.0.0.1:0", "[::1]:9464", "localhost:9464"}).Draw(t, "metrics"), OTLP: rapid.SampledFrom([]string{"", "http://localhost:4318", "https://collector.example/otlp"}).Draw(t, "otlp"),
 			TensorBoard: rapid.Bool().Draw(t, "tensorboard")},

@@ -7709,8 +7709,9 @@ type RunSummary struct {
 	SubmittedBy   string                 `protobuf:"bytes,11,opt,name=submitted_by,json=submittedBy,proto3" json:"submitted_by,omitempty"`
 	Out           string                 `protobuf:"bytes,12,opt,name=out,proto3" json:"out,omitempty"`
 	Restarts      int32                  `protobuf:"varint,13,opt,name=restarts,proto3" json:"restarts,omitempty"`
-	Error         string                 `protobuf:"bytes,14,opt,name=error,proto3" json:"error,omitempty"` // of a run that has failed
-	Dir           string                 `protobuf:"bytes,15,opt,name=dir,proto3" json:"dir,omitempty"`     // the last checkpoint
+	Error         string                 `protobuf:"bytes,14,opt,name=error,proto3" json:"error,omitempty"`     // of a run that has failed
+	Waiting       string                 `protobuf:"bytes,17,opt,name=waiting,proto3" json:"waiting,omitempty"` // what a run waits for, and when it tries again
+	Dir           string                 `protobuf:"bytes,15,opt,name=dir,proto3" json:"dir,omitempty"`         // the last checkpoint
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7839,6 +7840,13 @@ func (x *RunSummary) GetRestarts() int32 {
 func (x *RunSummary) GetError() string {
 	if x != nil {
 		return x.Error
+	}
+	return ""
+}
+
+func (x *RunSummary) GetWaiting() string {
+	if x != nil {
+		return x.Waiting
 	}
 	return ""
 }
@@ -10137,7 +10145,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x05early\x18\f \x01(\bR\x05early\"\r\n" +
 	"\vListRequest\"8\n" +
 	"\tListReply\x12+\n" +
-	"\x04runs\x18\x01 \x03(\v2\x17.troupe.wire.RunSummaryR\x04runs\"\x9d\x04\n" +
+	"\x04runs\x18\x01 \x03(\v2\x17.troupe.wire.RunSummaryR\x04runs\"\xb7\x04\n" +
 	"\n" +
 	"RunSummary\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -10154,7 +10162,8 @@ const file_wire_proto_rawDesc = "" +
 	"\fsubmitted_by\x18\v \x01(\tR\vsubmittedBy\x12\x10\n" +
 	"\x03out\x18\f \x01(\tR\x03out\x12\x1a\n" +
 	"\brestarts\x18\r \x01(\x05R\brestarts\x12\x14\n" +
-	"\x05error\x18\x0e \x01(\tR\x05error\x12\x10\n" +
+	"\x05error\x18\x0e \x01(\tR\x05error\x12\x18\n" +
+	"\awaiting\x18\x11 \x01(\tR\awaiting\x12\x10\n" +
 	"\x03dir\x18\x0f \x01(\tR\x03dir\"l\n" +
 	"\x05State\x12\f\n" +
 	"\bSTARTING\x10\x00\x12\v\n" +

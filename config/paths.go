@@ -1,0 +1,36 @@
+package config
+
+// PathValue is a value that names a file or a folder, or a pattern of such.
+type PathValue struct {
+	Key   string
+	Value *string // in the configuration
+}
+
+// Paths are the values that name files, folders, or patterns of them; of those that are not set there are none.
+func (c *Config) Paths() (all []PathValue) {
+	add := func(key string, v *string) {
+		if *v != "" {
+			all = append(all, PathValue{key, v})
+		}
+	}
+	for i := range schema {
+		f := &schema[i]
+		if !f.path {
+			continue
+		}
+		switch p := f.at(c).(type) {
+		case *string:
+			if f.key != "data.tokenizer" || isPath(*p) {
+				add(f.key, p)
+			}
+		case *[]string:
+			for n := range *p {
+				add(f.key, &(*p)[n])
+			}
+		}
+	}
+	if hasOwnTable(c) {
+		add("pipeline.schedule", &c.Pipeline.Schedule)
+	}
+	return all
+}
