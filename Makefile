@@ -97,8 +97,13 @@ check-grids: ## train under a table of grids, a process for each rank, beside on
 
 KILLS_SEED ?= 0
 .PHONY: check-kills
-check-kills: ## kill and stop workers and the coordinator at 20 random moments of a run, in pipelines and grids (Linux; KILLS_SEED=n)
-	TROUPE_KILLS=1 $(GO) test -count=1 -timeout 20m -v -run '^TestKills$$' ./cluster -kills.seed $(KILLS_SEED)
+check-kills: ## kill, stop and interrupt workers and the coordinator, pause a run, change its rate and set the clocks at random moments, in pipelines and grids (Linux; KILLS_SEED=n)
+	TROUPE_KILLS=1 $(GO) test -count=1 -timeout 60m -v -run '^Test(Kills|RequestsSurvive)$$' ./cluster -kills.seed $(KILLS_SEED)
+	TROUPE_KILLS=1 $(GO) test -count=1 -timeout 20m -v -run '^TestInterruptThenLoss$$' ./cli
+
+.PHONY: check-chaos
+check-chaos: ## do what check-kills does for ten minutes in one run (Linux; KILLS_SEED=n)
+	TROUPE_KILLS=1 $(GO) test -count=1 -timeout 60m -v -run '^TestKills$$/^pipeline$$' ./cluster -kills.seed $(KILLS_SEED) -kills.faults 120 -kills.steps 1800
 
 IDLE_MINUTES ?= 10
 .PHONY: check-idle

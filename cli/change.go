@@ -17,9 +17,12 @@ func (a *app) newChange(name, short string, kind actors.ChangeKind) *cobra.Comma
 		Use:   name + " RUN",
 		Short: short,
 		Long: short + `. RUN is its id, the beginning of it, or its name:
-engine ps lists them. A change that names a step, and one of the learning rate, is
-written to the run's changes.jsonl before it takes effect, and takes effect at the same
-step again when the run goes on from an older checkpoint: the figures repeat.`,
+engine ps lists them. A request is kept until it is done, also if a worker fails or the
+coordinator is started again; engine status lists those that are not done. A change that
+names a step, and one of the learning rate, is written to the run's changes.jsonl before it
+takes effect, and takes effect at the same step again when the run resumes from an older
+checkpoint: the figures repeat. A learning rate without a step cancels earlier ones that
+were to take effect later.`,
 		Example: "  engine cluster " + name + " tiny" + map[bool]string{true: " --lr 3e-4 --at-step 2000"}[kind == actors.SetRate],
 		Args:    takes("RUN"),
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {

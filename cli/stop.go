@@ -25,8 +25,10 @@ func (a *app) newStop() *cobra.Command {
 checkpoint, and goes on from it when it is submitted again. RUN is its id, the beginning
 of it, or its name. The command waits until the run has ended.
 
-A step that has ended is refused. One to come is written to the run's changes.jsonl first,
-and the run stops there also when it has to go on from an older checkpoint meanwhile.`,
+If a worker fails before the run has stopped, the run ends at its last checkpoint instead.
+
+A step that has ended is refused. A later one is written to the run's changes.jsonl first,
+and the run stops there also when it resumes from an older checkpoint meanwhile.`,
 		Example: `  engine stop tiny
   engine stop tiny --at-step 5000 --no-wait
   engine stop 3f2a91c0 --kill`,
